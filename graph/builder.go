@@ -1,0 +1,384 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Mistakes a Builder reports. Build joins all it finds; test with errors.Is.
+var (
+	ErrCycle     = errors.New("tasks wait for each other in a cycle")
+	ErrUnknown   = errors.New("unknown reference")
+	ErrOverlap   = errors.New("overlapping uses")
+	ErrSize      = errors.New("bad size")
+	ErrKernel    = errors.New("missing implementation")
+	ErrUnwritten = errors.New("read before anything was written")
+	ErrValue     = errors.New("bad value")
+)
+
+// maxErrors bounds how many mistakes Build reports: past it the first ones tell
+// the story.
+const maxErrors = 20
+
+// combineFan is the fan-in of the trees that combine reductions. It is part of
+// the result (floating-point sums depend on it), so it must never change.
+const combineFan = 8
+
+// Builder collects data and tasks. It is not safe for concurrent use. Mistakes
+// are kept and reported by Build, so calls can be chained without checks.
+type Builder struct {
+	data  []Data
+	tasks []Task
+	uses  []Use // arena behind the tasks' Uses
+	errs  []error
+	more  int
+	// reduced holds the data that tasks reduce into.
+	reduced map[DataID]*reductions
+	// forward is set when an After edge points at a task not added yet; only
+	// then can there be a cycle.
+	forward bool
+}
+
+// reductions are those into one data handle.
+type reductions struct {
+	made int         // contributions so far, which numbers their temporaries
+	open []reduction // not combined yet: disjoint slices
+}
+
+// reduction is one slice with its contributions, a temporary each.
+type reduction struct {
+	into  Use
+	parts []DataID
+}
+
+// Data adds a handle.
+func (b *Builder) Data(d Data) DataID {
+	id := DataID(len(b.data))
+	if d.Name == "" {
+		d.Name = fmt.Sprintf("data %d", id)
+	}
+	if d.Bytes <= 0 {
+		b.fail(fmt.Errorf("data %q: %w: %d bytes; a handle needs at least 1", d.Name, ErrSize, d.Bytes))
+		d.Bytes = 1
+	}
+	if d.Durability > Volatile {
+		b.fail(fmt.Errorf("data %q: %w: durability %d", d.Name, ErrValue, d.Durability))
+	}
+	if d.Combine != nil && len(d.Combine.Impls) == 0 {
+		b.fail(fmt.Errorf("data %q: %w: combine kernel %q", d.Name, ErrKernel, d.Combine.Name))
+	}
+	b.data = append(b.data, d)
+	return id
+}
+
+// Add adds a task and returns its ID. The slices in t are copied or kept
+// unchanged; the caller must not modify what Steps and After point to.
+func (b *Builder) Add(t Task) TaskID {
+	b.checkTask(&t)
+	for _, u := range t.Uses {
+		b.settle(u)
+	}
+	at := len(b.uses)
+	for _, u := range t.Uses {
+		if u.Access == Reduce {
+			u = b.contribute(u)
+		}
+		b.uses = append(b.uses, u)
+	}
+	t.Uses = b.uses[at:len(b.uses):len(b.uses)]
+	id := TaskID(len(b.tasks))
+	b.tasks = append(b.tasks, t)
+	return id
+}
+
+// settle combines what a use needs the result of: reductions that share bytes
+// with it, unless it is a further contribution to the same slice.
+func (b *Builder) settle(u Use) {
+	r := b.reduced[u.Data]
+	for i := 0; r != nil && i < len(r.open); {
+		o := r.open[i]
+		if !o.into.overlaps(u) || u.Access == Reduce && u.Offset == o.into.Offset && u.Bytes == o.into.Bytes {
+			i++
+			continue
+		}
+		r.open = slices.Delete(r.open, i, i+1)
+		b.combine(o)
+	}
+}
+
+// contribute turns a Reduce use into a Write of a temporary of its own.
+func (b *Builder) contribute(u Use) Use {
+	r := b.reduced[u.Data]
+	if r == nil {
+		if b.reduced == nil {
+			b.reduced = make(map[DataID]*reductions)
+		}
+		r = &reductions{}
+		b.reduced[u.Data] = r
+	}
+	name := fmt.Sprintf("%s part %d", b.data[u.Data].Name, r.made)
+	r.made++
+	temp := b.Data(Data{Name: name, Bytes: u.Bytes, Durability: Versioned})
+	at := slices.IndexFunc(r.open, func(o reduction) bool { return o.into.overlaps(u) })
+	if at < 0 {
+		at = len(r.open)
+		r.open = append(r.open, reduction{into: u})
+	}
+	r.open[at].parts = append(r.open[at].parts, temp)
+	return Use{Data: temp, Bytes: u.Bytes, Access: Write, Rank: u.Rank}
+}
+
+// combine ends a reduction: parts are merged combineFan at a time in task order
+// until at most that many are left, which are merged into the data.
+func (b *Builder) combine(r reduction) {
+	d, parts := &b.data[r.into.Data], r.parts
+	add := func(into Use, parts []DataID) {
+		uses := []Use{into}
+		for _, p := range parts {
+			uses = append(uses, Use{Data: p, Bytes: into.Bytes, Access: Read})
+		}
+		n, bytes := float64(len(uses)), float64(into.Bytes)
+		b.Add(Task{
+			Name:  "combine " + d.Name,
+			Steps: []Step{{Kernel: d.Combine, Launch: Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{1, 1, 1}}}},
+			Uses:  uses,
+			Work:  Work{Ops: n * bytes / 4, Bytes: (n + 1) * bytes},
+		})
+	}
+	for len(parts) > combineFan {
+		var next []DataID
+		for len(parts) > 0 {
+			n := min(combineFan, len(parts))
+			if n > 1 {
+				add(Use{Data: parts[0], Bytes: r.into.Bytes, Access: ReadWrite}, parts[1:n])
+			}
+			next = append(next, parts[0])
+			parts = parts[n:]
+		}
+		parts = next
+	}
+	add(Use{Data: r.into.Data, Offset: r.into.Offset, Bytes: r.into.Bytes, Access: ReadWrite}, parts)
+}
+
+// checkTask reports what is wrong with a task alone and fills in defaults.
+func (b *Builder) checkTask(t *Task) {
+	if len(t.Steps) == 0 {
+		b.fail(fmt.Errorf("%s: %w: no steps", b.where(t), ErrKernel))
+	}
+	for i := range t.Steps {
+		if k := t.Steps[i].Kernel; k == nil {
+			b.fail(fmt.Errorf("%s: %w: step %d has no kernel", b.where(t), ErrKernel, i))
+		} else if len(k.Impls) == 0 {
+			b.fail(fmt.Errorf("%s: %w: kernel %q has no implementation for any device", b.where(t), ErrKernel, k.Name))
+		}
+		if n := t.Steps[i].Launch.SharedBytes; n < 0 {
+			b.fail(fmt.Errorf("%s: %w: step %d wants %d shared bytes", b.where(t), ErrSize, i, n))
+		}
+	}
+	if t.Workspace < 0 {
+		b.fail(fmt.Errorf("%s: %w: workspace of %d bytes", b.where(t), ErrSize, t.Workspace))
+	}
+	if t.Gang < 0 || t.Gang > math.MaxInt16 {
+		b.fail(fmt.Errorf("%s: %w: gang of %d devices", b.where(t), ErrSize, t.Gang))
+	}
+	if t.Timeout < 0 {
+		b.fail(fmt.Errorf("%s: %w: timeout %v", b.where(t), ErrValue, t.Timeout))
+	}
+	if bad(t.Work.Ops) || bad(t.Work.Bytes) || t.Work.Unit >= NumUnits {
+		b.fail(fmt.Errorf("%s: %w: work estimate %v", b.where(t), ErrValue, t.Work))
+	}
+	for _, p := range t.After {
+		if p < 0 {
+			b.fail(fmt.Errorf("%s: %w: after task %d", b.where(t), ErrUnknown, p))
+		} else if int(p) >= len(b.tasks) {
+			b.forward = true
+		}
+	}
+	copied := false
+	for i := range t.Uses {
+		u := t.Uses[i]
+		if u.Data < 0 || int(u.Data) >= len(b.data) {
+			b.fail(fmt.Errorf("%s: %w: data %d", b.where(t), ErrUnknown, u.Data))
+			t.Uses, copied = nil, true // nothing below can look at them
+			break
+		}
+		d := &b.data[u.Data]
+		if u.Bytes == 0 {
+			if !copied { // do not write through to the caller's slice
+				t.Uses, copied = append([]Use(nil), t.Uses...), true
+			}
+			u.Bytes = d.Bytes - u.Offset
+			t.Uses[i] = u
+		}
+		if u.Offset < 0 || u.Bytes <= 0 || u.Bytes > d.Bytes-u.Offset {
+			b.fail(fmt.Errorf("%s: %w: bytes %d to %d of data %q, which has %d", b.where(t), ErrSize, u.Offset, u.Offset+u.Bytes, d.Name, d.Bytes))
+			t.Uses = nil
+			break
+		}
+		if u.Access > Reduce {
+			b.fail(fmt.Errorf("%s: %w: access %d of data %q", b.where(t), ErrValue, u.Access, d.Name))
+		}
+		if u.Access == Reduce && d.Combine == nil {
+			b.fail(fmt.Errorf("%s: %w: data %q is reduced into but has no combine kernel", b.where(t), ErrKernel, d.Name))
+			t.Uses = nil
+			break
+		}
+		if u.Rank < 0 || int(u.Rank) >= max(t.Gang, 1) {
+			b.fail(fmt.Errorf("%s: %w: rank %d of a gang of %d", b.where(t), ErrValue, u.Rank, max(t.Gang, 1)))
+		}
+	}
+	overlap := false
+	for i := range t.Uses {
+		for j := range i {
+			a, c := t.Uses[i], t.Uses[j]
+			if (a.Access.Writes() || c.Access.Writes()) && a.overlaps(c) {
+				b.fail(fmt.Errorf("%s: %w: %s and %s of data %q share bytes; use one read-write", b.where(t), ErrOverlap, c.Access, a.Access, b.data[a.Data].Name))
+				overlap = true
+			}
+		}
+	}
+	if overlap {
+		t.Uses = nil // reductions rely on disjoint slices
+	}
+}
+
+// overlaps reports whether two uses share bytes.
+func (u Use) overlaps(v Use) bool {
+	return u.Data == v.Data && u.Offset < v.Offset+v.Bytes && v.Offset < u.Offset+u.Bytes
+}
+
+func bad(x float64) bool { return x < 0 || math.IsNaN(x) || math.IsInf(x, 0) }
+
+// where names a task for an error before it got its number.
+func (b *Builder) where(t *Task) string {
+	if t.Name != "" {
+		return fmt.Sprintf("task %q", t.Name)
+	}
+	return fmt.Sprintf("task %d", len(b.tasks))
+}
+
+func (b *Builder) fail(err error) {
+	if len(b.errs) >= maxErrors {
+		b.more++
+		return
+	}
+	b.errs = append(b.errs, err)
+}
+
+// unwritten is an ErrUnwritten that knows what it is about, so that Decode can
+// find its line.
+type unwritten struct {
+	task TaskID // NoTask when the data is an output that nothing writes
+	data DataID
+	text string
+}
+
+func (e *unwritten) Error() string { return e.text }
+func (e *unwritten) Unwrap() error { return ErrUnwritten }
+
+// Build checks the whole and returns the graph, or all mistakes joined. Reads
+// and outputs of data that was never written are looked for only when there is
+// no other mistake, because a task with a mistake writes nothing. The builder
+// must not be used afterwards.
+func (b *Builder) Build() (*Graph, error) {
+	for d := range b.data { // in order, not by map iteration
+		b.settle(Use{Data: DataID(d), Bytes: b.data[d].Bytes, Access: Read})
+	}
+	if b.forward {
+		b.forwardEdges()
+	}
+	if err := b.err(); err != nil {
+		return nil, err
+	}
+	g := &Graph{data: b.data, tasks: b.tasks}
+	g.flow.cut(b.data, b.tasks)
+	g.flow.assign(b.data, b.tasks, func(t TaskID, d DataID) {
+		b.fail(&unwritten{t, d, fmt.Sprintf("%s: %v: data %q is no input and no earlier task writes it", b.name(t), ErrUnwritten, b.data[d].Name)})
+	})
+	for d := range b.data {
+		if b.data[d].Output && slices.Contains(g.flow.Last[g.flow.PieceOff[d]:g.flow.PieceOff[d+1]], -1) {
+			b.fail(&unwritten{NoTask, DataID(d), fmt.Sprintf("data %q: %v: it is an output but nothing writes all of it", b.data[d].Name, ErrUnwritten)})
+		}
+	}
+	if err := b.err(); err != nil {
+		return nil, err
+	}
+	g.flow.shapes(b.tasks)
+	seen := make(map[*Kernel]bool)
+	var last *Kernel
+	for i := range b.tasks {
+		for _, s := range b.tasks[i].Steps {
+			if s.Kernel != last && !seen[s.Kernel] {
+				seen[s.Kernel] = true
+				g.kernels = append(g.kernels, s.Kernel)
+			}
+			last = s.Kernel
+		}
+	}
+	return g, nil
+}
+
+func (b *Builder) err() error {
+	if b.more > 0 {
+		b.errs = append(b.errs, fmt.Errorf("and %d more", b.more))
+		b.more = 0
+	}
+	return errors.Join(b.errs...)
+}
+
+// forwardEdges reports After edges that point at tasks added later. Data order
+// is the order of Add, so such an edge is a cycle when the later task waits for
+// the earlier one, and a mistake that is mended by adding it first when not.
+func (b *Builder) forwardEdges() {
+	const unseen, open, closed = 0, 1, 2
+	state := make([]uint8, len(b.tasks))
+	var path []TaskID
+	var visit func(t TaskID) bool
+	visit = func(t TaskID) bool {
+		state[t] = open
+		path = append(path, t)
+		for _, p := range b.tasks[t].After {
+			if p < 0 || int(p) >= len(b.tasks) || state[p] == closed {
+				continue
+			}
+			if state[p] == open {
+				names := ""
+				for _, q := range path[slices.Index(path, p):] {
+					names += b.name(q) + " after "
+				}
+				b.fail(fmt.Errorf("%w: %s%s", ErrCycle, names, b.name(p)))
+				return true
+			}
+			if visit(p) {
+				return true
+			}
+		}
+		state[t] = closed
+		path = path[:len(path)-1]
+		return false
+	}
+	for i := range b.tasks {
+		if state[i] == unseen && visit(TaskID(i)) {
+			return
+		}
+	}
+	for i := range b.tasks {
+		for _, p := range b.tasks[i].After {
+			switch {
+			case int(p) >= len(b.tasks):
+				b.fail(fmt.Errorf("%s: %w: after task %d, and there are %d tasks", b.name(TaskID(i)), ErrUnknown, p, len(b.tasks)))
+			case int(p) > i:
+				b.fail(fmt.Errorf("%s: %w: after %s, which is added later; add it first", b.name(TaskID(i)), ErrUnknown, b.name(p)))
+			}
+		}
+	}
+}
+
+func (b *Builder) name(id TaskID) string {
+	if n := b.tasks[id].Name; n != "" {
+		return fmt.Sprintf("task %q", n)
+	}
+	return fmt.Sprintf("task %d", id)
+}

@@ -1,0 +1,299 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func goKernel(name string) *Kernel {
+	return &Kernel{Name: name, Impls: []Impl{{Dialect: Go, Entry: name}}}
+}
+
+func steps(k *Kernel) []Step { return []Step{{Kernel: k}} }
+
+// Every kind of mistake, with the words a caller gets to read.
+func TestMistakes(t *testing.T) {
+	k, hollow := goKernel("k"), &Kernel{Name: "hollow"}
+	// Each case gets a builder that holds one written 8-byte input, data 0.
+	cases := []struct {
+		name string
+		do   func(b *Builder)
+		is   error
+		want string
+	}{
+		{"data without bytes", func(b *Builder) { b.Data(Data{Name: "y"}) },
+			ErrSize, `data "y": bad size: 0 bytes; a handle needs at least 1`},
+		{"data of negative size, unnamed", func(b *Builder) { b.Data(Data{Bytes: -3}) },
+			ErrSize, `data "data 1": bad size: -3 bytes; a handle needs at least 1`},
+		{"durability", func(b *Builder) { b.Data(Data{Name: "y", Bytes: 1, Durability: 9}) },
+			ErrValue, `data "y": bad value: durability 9`},
+		{"hollow combine kernel", func(b *Builder) { b.Data(Data{Name: "y", Bytes: 1, Combine: hollow}) },
+			ErrKernel, `data "y": missing implementation: combine kernel "hollow"`},
+		{"no steps", func(b *Builder) { b.Add(Task{Name: "a"}) },
+			ErrKernel, `task "a": missing implementation: no steps`},
+		{"unnamed task", func(b *Builder) { b.Add(Task{}) },
+			ErrKernel, `task 0: missing implementation: no steps`},
+		{"step without kernel", func(b *Builder) { b.Add(Task{Name: "a", Steps: []Step{{Kernel: k}, {}}}) },
+			ErrKernel, `task "a": missing implementation: step 1 has no kernel`},
+		{"hollow kernel", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(hollow)}) },
+			ErrKernel, `task "a": missing implementation: kernel "hollow" has no implementation for any device`},
+		{"shared bytes", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Launch{SharedBytes: -1}}}})
+		}, ErrSize, `task "a": bad size: step 0 wants -1 shared bytes`},
+		{"workspace", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Workspace: -1}) },
+			ErrSize, `task "a": bad size: workspace of -1 bytes`},
+		{"gang", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Gang: 40000}) },
+			ErrSize, `task "a": bad size: gang of 40000 devices`},
+		{"timeout", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Timeout: -time.Second}) },
+			ErrValue, `task "a": bad value: timeout -1s`},
+		{"negative work", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Work: Work{Ops: -1}}) },
+			ErrValue, `task "a": bad value: work estimate {-1 0 fp32}`},
+		{"endless work", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Work: Work{Bytes: math.Inf(1)}}) },
+			ErrValue, `task "a": bad value: work estimate {0 +Inf fp32}`},
+		{"unit", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Work: Work{Unit: 77}}) },
+			ErrValue, `task "a": bad value: work estimate {0 0 unknown(77)}`},
+		{"unknown data", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 5}}}) },
+			ErrUnknown, `task "a": unknown reference: data 5`},
+		{"slice past the end", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Offset: 4, Bytes: 5}}})
+		}, ErrSize, `task "a": bad size: bytes 4 to 9 of data "x", which has 8`},
+		{"slice from before the start", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Offset: -1, Bytes: 4}}})
+		}, ErrSize, `task "a": bad size: bytes -1 to 3 of data "x", which has 8`},
+		{"empty rest", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Offset: 8}}})
+		}, ErrSize, `task "a": bad size: bytes 8 to 8 of data "x", which has 8`},
+		{"slice whose end overflows", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Offset: 4, Bytes: math.MaxInt64}}})
+		}, ErrSize, `task "a": bad size: bytes 4 to -9223372036854775805 of data "x", which has 8`},
+		{"access", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Access: 7}}}) },
+			ErrValue, `task "a": bad value: access 7 of data "x"`},
+		{"rank", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Gang: 2, Uses: []Use{{Data: 0, Rank: 2}}})
+		}, ErrValue, `task "a": bad value: rank 2 of a gang of 2`},
+		{"rank without gang", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Rank: 1}}})
+		}, ErrValue, `task "a": bad value: rank 1 of a gang of 1`},
+		{"overlap", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Bytes: 5}, {Data: 0, Offset: 4, Access: Write}}})
+		}, ErrOverlap, `task "a": overlapping uses: read and write of data "x" share bytes; use one read-write`},
+		{"overlapping contributions", func(b *Builder) {
+			y := b.Data(Data{Name: "y", Bytes: 8, Input: true, Combine: k})
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: y, Bytes: 5, Access: Reduce}, {Data: y, Access: Reduce}}})
+		}, ErrOverlap, `task "a": overlapping uses: reduce and reduce of data "y" share bytes; use one read-write`},
+		{"reduce without combine", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: 0, Access: Reduce}}})
+		}, ErrKernel, `task "a": missing implementation: data "x" is reduced into but has no combine kernel`},
+		{"after a negative task", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{-1}}) },
+			ErrUnknown, `task "a": unknown reference: after task -1`},
+		{"after a task that never comes", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{7}}) },
+			ErrUnknown, `task "a": unknown reference: after task 7, and there are 1 tasks`},
+		{"after a later task", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{1}})
+			b.Add(Task{Name: "b", Steps: steps(k)})
+		}, ErrUnknown, `task "a": unknown reference: after task "b", which is added later; add it first`},
+		{"after itself", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{0}}) },
+			ErrCycle, `tasks wait for each other in a cycle: task "a" after task "a"`},
+		{"cycle", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{2}})
+			b.Add(Task{Steps: steps(k), After: []TaskID{0}})
+			b.Add(Task{Name: "c", Steps: steps(k), After: []TaskID{1}})
+		}, ErrCycle, `tasks wait for each other in a cycle: task "a" after task "c" after task 1 after task "a"`},
+		{"read of unwritten data", func(b *Builder) {
+			y := b.Data(Data{Name: "y", Bytes: 8})
+			b.Add(Task{Name: "w", Steps: steps(k), Uses: []Use{{Data: y, Bytes: 3, Access: Write}, {Data: y, Offset: 5, Access: Write}}})
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: y}}})
+		}, ErrUnwritten, `task "a": read before anything was written: data "y" is no input and no earlier task writes it`},
+		{"reduction without a start", func(b *Builder) {
+			y := b.Data(Data{Name: "y", Bytes: 8, Combine: k})
+			b.Add(Task{Name: "a", Steps: steps(k), Uses: []Use{{Data: y, Access: Reduce}}})
+		}, ErrUnwritten, `task "combine y": read before anything was written: data "y" is no input and no earlier task writes it`},
+		{"output nothing writes whole", func(b *Builder) {
+			y := b.Data(Data{Name: "y", Bytes: 8, Output: true})
+			b.Add(Task{Name: "w", Steps: steps(k), Uses: []Use{{Data: y, Bytes: 7, Access: Write}}})
+		}, ErrUnwritten, `data "y": read before anything was written: it is an output but nothing writes all of it`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			var b Builder
+			b.Data(Data{Name: "x", Bytes: 8, Input: true})
+			c.do(&b)
+			g, err := b.Build()
+			if g != nil || err == nil {
+				t.Fatal("Build accepted it")
+			}
+			if err.Error() != c.want {
+				t.Errorf("got:  %s\nwant: %s", err, c.want)
+			}
+			if !errors.Is(err, c.is) {
+				t.Errorf("not a %q", c.is)
+			}
+		})
+	}
+}
+
+func TestBuildReportsAllMistakes(t *testing.T) {
+	var b Builder
+	x := b.Data(Data{Name: "x", Bytes: 8, Input: true})
+	b.Data(Data{Name: "y"})
+	b.Add(Task{Name: "a", Uses: []Use{{Data: x, Bytes: 99}}, Workspace: -1})
+	b.Add(Task{Name: "b", Steps: steps(goKernel("k")), Uses: []Use{{Data: 42}}, After: []TaskID{9}})
+	_, err := b.Build()
+	want := strings.Join([]string{
+		`data "y": bad size: 0 bytes; a handle needs at least 1`,
+		`task "a": missing implementation: no steps`,
+		`task "a": bad size: workspace of -1 bytes`,
+		`task "a": bad size: bytes 0 to 99 of data "x", which has 8`,
+		`task "b": unknown reference: data 42`,
+		`task "b": unknown reference: after task 9, and there are 2 tasks`,
+	}, "\n")
+	if err == nil || err.Error() != want {
+		t.Errorf("got:\n%v\nwant:\n%s", err, want)
+	}
+	for _, is := range []error{ErrSize, ErrKernel, ErrUnknown} {
+		if !errors.Is(err, is) {
+			t.Errorf("not a %q", is)
+		}
+	}
+}
+
+func TestBuildBoundsItsReport(t *testing.T) {
+	var b Builder
+	for range 50 {
+		b.Add(Task{})
+	}
+	_, err := b.Build()
+	lines := strings.Split(err.Error(), "\n")
+	if len(lines) != maxErrors+1 || lines[maxErrors] != "and 30 more" {
+		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
+	}
+}
+
+func TestUsesOfTheCallerAreLeftAlone(t *testing.T) {
+	var b Builder
+	x := b.Data(Data{Bytes: 8, Input: true, Combine: goKernel("add")})
+	uses := []Use{{Data: x, Offset: 2, Access: Reduce}}
+	b.Add(Task{Steps: steps(goKernel("k")), Uses: uses})
+	if uses[0] != (Use{Data: x, Offset: 2, Access: Reduce}) {
+		t.Errorf("Add changed the caller's slice to %v", uses)
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := g.Task(1).Uses[0]; got != (Use{Data: x, Offset: 2, Bytes: 6, Access: ReadWrite}) {
+		t.Errorf("combined into %v", got)
+	}
+}
+
+// describe lists tasks with their uses, as the reduction tests read them.
+func describe(g *Graph) string {
+	var s strings.Builder
+	for i := range g.NumTasks() {
+		fmt.Fprintf(&s, "%s:", g.TaskName(TaskID(i)))
+		for _, u := range g.Task(TaskID(i)).Uses {
+			fmt.Fprintf(&s, " %s %s[%d:%d]", u.Access, g.Data(u.Data).Name, u.Offset, u.Offset+u.Bytes)
+		}
+		s.WriteString("\n")
+	}
+	return s.String()
+}
+
+func TestReduceTree(t *testing.T) {
+	// Ten contributions: a level of 8 and 2, then two parts into the data. The
+	// tree is part of the result's bytes, so it is spelled out.
+	var b Builder
+	sum := b.Data(Data{Name: "sum", Bytes: 4, Input: true, Combine: goKernel("add")})
+	for i := range 10 {
+		b.Add(Task{Name: fmt.Sprint("t", i), Steps: steps(goKernel("k")), Uses: []Use{{Data: sum, Access: Reduce}}})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	for i := range 10 {
+		want += fmt.Sprintf("t%d: write sum part %d[0:4]\n", i, i)
+	}
+	want += "combine sum: readwrite sum part 0[0:4]"
+	for i := 1; i < 8; i++ {
+		want += fmt.Sprintf(" read sum part %d[0:4]", i)
+	}
+	want += "\ncombine sum: readwrite sum part 8[0:4] read sum part 9[0:4]\n" +
+		"combine sum: readwrite sum[0:4] read sum part 0[0:4] read sum part 8[0:4]\n"
+	if got := describe(g); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	for i := range 10 {
+		if p := g.Flow().Preds(TaskID(i)); len(p) != 0 {
+			t.Errorf("contribution %d waits for %v", i, p)
+		}
+	}
+}
+
+func TestReduceEndsWhereItIsUsed(t *testing.T) {
+	var b Builder
+	k := goKernel("k")
+	sum := b.Data(Data{Name: "sum", Bytes: 8, Input: true, Combine: goKernel("add")})
+	add := func(name string, uses ...Use) { b.Add(Task{Name: name, Steps: steps(k), Uses: uses}) }
+	lo, hi := Use{Data: sum, Bytes: 4, Access: Reduce}, Use{Data: sum, Offset: 4, Access: Reduce}
+	add("both", lo, hi)
+	add("lo", lo)
+	add("hi", hi)
+	add("read hi", Use{Data: sum, Offset: 6, Bytes: 1})                // ends hi, leaves lo open
+	add("hi again", hi)                                                // starts a second one
+	add("middle", Use{Data: sum, Offset: 2, Bytes: 4, Access: Reduce}) // shares bytes with both
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `both: write sum part 0[0:4] write sum part 1[0:4]
+lo: write sum part 2[0:4]
+hi: write sum part 3[0:4]
+combine sum: readwrite sum[4:8] read sum part 1[0:4] read sum part 3[0:4]
+read hi: read sum[6:7]
+hi again: write sum part 4[0:4]
+combine sum: readwrite sum[0:4] read sum part 0[0:4] read sum part 2[0:4]
+combine sum: readwrite sum[4:8] read sum part 4[0:4]
+middle: write sum part 5[0:4]
+combine sum: readwrite sum[2:6] read sum part 5[0:4]
+`
+	if got := describe(g); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestGraphLookups(t *testing.T) {
+	var b Builder
+	k, l := goKernel("k"), goKernel("l")
+	x := b.Data(Data{Name: "x", Bytes: 8, Input: true})
+	y := b.Data(Data{Bytes: 8, Input: true})
+	b.Add(Task{Name: "first", Steps: []Step{{Kernel: l}, {Kernel: k}}})
+	b.Add(Task{Steps: steps(l)})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, ok := g.Lookup("x"); id != x || !ok {
+		t.Errorf("Lookup(x) = %d, %v", id, ok)
+	}
+	if id, ok := g.Lookup("data 1"); id != y || !ok {
+		t.Errorf("Lookup(data 1) = %d, %v", id, ok)
+	}
+	if _, ok := g.Lookup("z"); ok {
+		t.Error("Lookup found z")
+	}
+	if g.TaskName(0) != "first" || g.TaskName(1) != "task 1" {
+		t.Errorf("names %q, %q", g.TaskName(0), g.TaskName(1))
+	}
+	if ks := g.Kernels(); len(ks) != 2 || ks[0] != l || ks[1] != k {
+		t.Errorf("kernels %v", ks)
+	}
+	if g.NumTasks() != 2 || g.NumData() != 2 {
+		t.Errorf("%d tasks, %d data", g.NumTasks(), g.NumData())
+	}
+}

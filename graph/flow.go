@@ -1,0 +1,305 @@
+package graph
+
+import "slices"
+
+// Flow is a graph in single-assignment form. Every slice boundary any task uses
+// cuts its data into pieces; every write of a piece makes a value with one
+// producer, so what a task waits for, what it overwrites, when a value is dead
+// and how it could be computed again are all plain lookups. All fields are
+// read-only after Build.
+type Flow struct {
+	// Order between tasks, in compressed rows: the predecessors of t are
+	// Pred[PredOff[t]:PredOff[t+1]], and likewise its successors.
+	PredOff, Pred []int32
+	SuccOff, Succ []int32
+
+	// Pieces of data d are Pieces[PieceOff[d]:PieceOff[d+1]], ascending.
+	PieceOff []int32
+	Pieces   []Piece
+
+	// Uses of task t are Uses[UseOff[t]:UseOff[t+1]], in the task's order.
+	UseOff []int32
+	Uses   []FlowUse
+
+	// Values; the first NumInitial are those that exist before the first
+	// task, one for each piece of input data.
+	Values     []Value
+	NumInitial int32
+	// ReadVals and WriteVals hold the values of each use, a piece each.
+	ReadVals, WriteVals []int32
+	// Last holds, for every piece, the value it has at the end (-1 if never written).
+	Last []int32
+
+	// Shape numbers tasks with equal kernels, work and constraints alike, so
+	// that costs are looked up once per shape and device class.
+	Shape     []int32
+	ShapeTask []TaskID // one task of each shape
+	// Prioritised is set when tasks differ in priority.
+	Prioritised bool
+}
+
+// Piece is an interval of data that every task uses whole or not at all.
+type Piece struct {
+	Data   DataID
+	Lo, Hi int64
+}
+
+// FlowUse is a Use in terms of pieces: global piece indices [P0, P1). R and W
+// are offsets into ReadVals and WriteVals, or -1.
+type FlowUse struct {
+	Data   DataID
+	P0, P1 int32
+	R, W   int32
+	Access Access
+	Rank   int16
+}
+
+// Value is one version of one piece.
+type Value struct {
+	Piece    int32
+	Producer TaskID // NoTask for an initial value
+	Readers  int32  // uses that read it; a task may hold several
+	Prev     int32  // the version it replaces, -1 for the first
+	Final    bool   // the last version of a piece of output data
+}
+
+// Preds returns the tasks t waits for.
+func (f *Flow) Preds(t TaskID) []int32 { return f.Pred[f.PredOff[t]:f.PredOff[t+1]] }
+
+// Succs returns the tasks that wait for t.
+func (f *Flow) Succs(t TaskID) []int32 { return f.Succ[f.SuccOff[t]:f.SuccOff[t+1]] }
+
+// TaskUses returns the uses of t in terms of pieces.
+func (f *Flow) TaskUses(t TaskID) []FlowUse { return f.Uses[f.UseOff[t]:f.UseOff[t+1]] }
+
+// Reads returns the values a use reads, one for each of its pieces.
+func (f *Flow) Reads(u *FlowUse) []int32 {
+	if u.R < 0 {
+		return nil
+	}
+	return f.ReadVals[u.R : u.R+u.P1-u.P0]
+}
+
+// Writes returns the values a use makes, one for each of its pieces.
+func (f *Flow) Writes(u *FlowUse) []int32 {
+	if u.W < 0 {
+		return nil
+	}
+	return f.WriteVals[u.W : u.W+u.P1-u.P0]
+}
+
+// UseBytes returns the size of a use.
+func (f *Flow) UseBytes(u *FlowUse) int64 { return f.Pieces[u.P1-1].Hi - f.Pieces[u.P0].Lo }
+
+// cut computes pieces from every use's boundaries.
+func (f *Flow) cut(data []Data, tasks []Task) {
+	uses := 0
+	for i := range tasks {
+		uses += len(tasks[i].Uses)
+	}
+	// Most data is used whole: only data with a partial use needs sorting.
+	bounds := make(map[DataID][]int64)
+	for i := range tasks {
+		for _, u := range tasks[i].Uses {
+			if u.Offset != 0 || u.Bytes != data[u.Data].Bytes {
+				bounds[u.Data] = append(bounds[u.Data], u.Offset, u.Offset+u.Bytes)
+			}
+		}
+	}
+	f.PieceOff = make([]int32, len(data)+1)
+	f.Pieces = make([]Piece, 0, len(data))
+	for d := range data {
+		b := append(bounds[DataID(d)], 0, data[d].Bytes)
+		slices.Sort(b)
+		b = slices.Compact(b)
+		for i := 1; i < len(b); i++ {
+			f.Pieces = append(f.Pieces, Piece{DataID(d), b[i-1], b[i]})
+		}
+		f.PieceOff[d+1] = int32(len(f.Pieces))
+	}
+	f.UseOff = make([]int32, 1, len(tasks)+1)
+	f.Uses = make([]FlowUse, 0, uses)
+	for i := range tasks {
+		for _, u := range tasks[i].Uses {
+			p0, p1 := f.PieceOff[u.Data], f.PieceOff[u.Data+1]
+			if p1-p0 > 1 {
+				ps := f.Pieces[p0:p1]
+				end := u.Offset + u.Bytes
+				at := func(lo int64) int32 {
+					k, _ := slices.BinarySearchFunc(ps, lo, func(p Piece, lo int64) int { return int(min(max(p.Lo-lo, -1), 1)) })
+					return p0 + int32(k)
+				}
+				p0, p1 = at(u.Offset), at(end)
+			}
+			f.Uses = append(f.Uses, FlowUse{Data: u.Data, P0: p0, P1: p1, R: -1, W: -1, Access: u.Access, Rank: u.Rank})
+		}
+		f.UseOff = append(f.UseOff, int32(len(f.Uses)))
+	}
+}
+
+// assign numbers values and derives the order between tasks: a reader waits for
+// the producer, a writer for the readers of what it replaces (or its producer
+// when nobody read it). unwritten reports a use that reads data without a value.
+func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d DataID)) {
+	n := len(tasks)
+	cur := make([]int32, len(f.Pieces)) // current value of each piece
+	for p := range f.Pieces {
+		cur[p] = -1
+		if data[f.Pieces[p].Data].Input {
+			cur[p] = int32(len(f.Values))
+			f.Values = append(f.Values, Value{Piece: int32(p), Producer: NoTask, Prev: -1})
+		}
+	}
+	f.NumInitial = int32(len(f.Values))
+	// Readers of each value so far, as linked lists in one array.
+	type link struct {
+		task TaskID
+		next int32
+	}
+	var links []link
+	heads := make([]int32, len(f.Values), len(f.Values)+len(f.Uses))
+	for i := range heads {
+		heads[i] = -1
+	}
+
+	f.PredOff = make([]int32, 1, n+1)
+	seen := make([]int32, n) // seen[p] == t+1: p is already a predecessor of t
+	for i := range tasks {
+		t := TaskID(i)
+		edge := func(p TaskID) {
+			if p != NoTask && p != t && seen[p] != int32(t)+1 {
+				seen[p] = int32(t) + 1
+				f.Pred = append(f.Pred, int32(p))
+			}
+		}
+		for _, p := range tasks[i].After {
+			edge(p)
+		}
+		uses := f.TaskUses(t)
+		for k := range uses {
+			u := &uses[k]
+			if u.Access.Reads() {
+				u.R = int32(len(f.ReadVals))
+				if slices.Contains(cur[u.P0:u.P1], -1) {
+					unwritten(t, u.Data)
+				}
+				for p := u.P0; p < u.P1; p++ {
+					v := cur[p]
+					f.ReadVals = append(f.ReadVals, v)
+					if v < 0 {
+						continue
+					}
+					edge(f.Values[v].Producer)
+					f.Values[v].Readers++
+					links = append(links, link{t, heads[v]})
+					heads[v] = int32(len(links) - 1)
+				}
+			}
+		}
+		for k := range uses {
+			u := &uses[k]
+			if u.Access.Writes() {
+				u.W = int32(len(f.WriteVals))
+				for p := u.P0; p < u.P1; p++ {
+					old := cur[p]
+					if old >= 0 {
+						read := false
+						for l := heads[old]; l >= 0; l = links[l].next {
+							edge(links[l].task)
+							read = read || links[l].task != t
+						}
+						if !read {
+							edge(f.Values[old].Producer)
+						}
+					}
+					cur[p] = int32(len(f.Values))
+					f.WriteVals = append(f.WriteVals, cur[p])
+					f.Values = append(f.Values, Value{Piece: p, Producer: t, Prev: old})
+					heads = append(heads, -1)
+				}
+			}
+		}
+		f.PredOff = append(f.PredOff, int32(len(f.Pred)))
+	}
+	f.Last = cur
+	for p, v := range cur {
+		if v >= 0 && data[f.Pieces[p].Data].Output {
+			f.Values[v].Final = true
+		}
+	}
+	f.invert(n)
+}
+
+// invert builds successor rows from predecessor rows.
+func (f *Flow) invert(n int) {
+	f.SuccOff = make([]int32, n+1)
+	for _, p := range f.Pred {
+		f.SuccOff[p+1]++
+	}
+	for i := range n {
+		f.SuccOff[i+1] += f.SuccOff[i]
+	}
+	f.Succ = make([]int32, len(f.Pred))
+	next := slices.Clone(f.SuccOff[:n])
+	for t := range n {
+		for _, p := range f.Pred[f.PredOff[t]:f.PredOff[t+1]] {
+			f.Succ[next[p]] = int32(t)
+			next[p]++
+		}
+	}
+}
+
+// shapeKey is what two tasks must share to cost the same on a device.
+type shapeKey struct {
+	kernel    *Kernel
+	launch    Launch
+	work      Work
+	workspace int64
+	gang      int
+	hint      string
+	only      string
+	steps     int
+}
+
+func (f *Flow) shapes(tasks []Task) {
+	f.Shape = make([]int32, len(tasks))
+	ids := make(map[shapeKey]int32)
+	last, lastID := shapeKey{}, int32(-1)
+	for i := range tasks {
+		t := &tasks[i]
+		f.Prioritised = f.Prioritised || t.Priority != tasks[0].Priority
+		k := shapeKey{work: t.Work, workspace: t.Workspace, gang: t.Gang, hint: t.On.Hint, steps: len(t.Steps)}
+		if len(t.Steps) > 0 {
+			k.kernel, k.launch = t.Steps[0].Kernel, t.Steps[0].Launch
+		}
+		for _, s := range t.On.Only {
+			k.only += s + ","
+		}
+		// Tasks of several steps get a shape of their own unless they follow
+		// one another, which is how loops add them.
+		if lastID >= 0 && k == last && sameSteps(t, &tasks[f.ShapeTask[lastID]]) {
+			f.Shape[i] = lastID
+			continue
+		}
+		id, ok := ids[k]
+		if !ok || !sameSteps(t, &tasks[f.ShapeTask[id]]) {
+			id = int32(len(f.ShapeTask))
+			ids[k] = id
+			f.ShapeTask = append(f.ShapeTask, TaskID(i))
+		}
+		f.Shape[i] = id
+		last, lastID = k, id
+	}
+}
+
+func sameSteps(a, b *Task) bool {
+	if len(a.Steps) != len(b.Steps) {
+		return false
+	}
+	for i := range a.Steps {
+		if a.Steps[i].Kernel != b.Steps[i].Kernel || a.Steps[i].Launch != b.Steps[i].Launch {
+			return false
+		}
+	}
+	return true
+}

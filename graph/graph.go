@@ -1,0 +1,255 @@
+// Package graph describes work: data handles, kernels as plain values, and
+// tasks that use data through kernels. A Builder collects them, reports every
+// mistake it can find, and Build returns an immutable Graph together with its
+// Flow: the same graph in single-assignment form, which is what the engine runs.
+//
+// Workloads, the engine, the simulator and every backend speak in these types.
+// The package imports nothing but the standard library, owns no clock, no lock
+// and no device, and knows no backend by name.
+package graph
+
+import (
+	"fmt"
+	"time"
+)
+
+// TaskID is a task's position in its graph, in the order of Add.
+type TaskID int32
+
+// DataID is a data handle's position in its graph, in the order of Data.
+type DataID int32
+
+// NoTask marks the absence of a task, as in the producer of an initial value.
+const NoTask TaskID = -1
+
+// Durability says what weft does so that losing a device does not lose a value.
+type Durability uint8
+
+const (
+	// Versioned data is written into a fresh buffer, so a failed write leaves
+	// its predecessor whole. At most two versions live at a time; one is
+	// committed to host memory when recomputing it would cost more than the
+	// engine's replay bound.
+	Versioned Durability = iota
+	// Mirrored data is copied to host memory after every write.
+	Mirrored
+	// Volatile data is updated in place and never committed on weft's own
+	// account. A loss replays from the newest copy still held in host memory
+	// if that is within the replay bound, and errs otherwise.
+	Volatile
+)
+
+var durabilityNames = [...]string{"versioned", "mirrored", "volatile"}
+
+func (d Durability) String() string { return name(durabilityNames[:], int(d)) }
+
+// Access is how a task uses a slice of data.
+type Access uint8
+
+const (
+	// Read needs the newest value.
+	Read Access = iota
+	// Write replaces the slice and never looks at what was there.
+	Write
+	// ReadWrite updates the slice.
+	ReadWrite
+	// Reduce contributes to the slice. The kernel writes its contribution into
+	// a buffer of its own; weft combines the contributions with the data's
+	// Combine kernel in a fixed tree over task order, so contributors run in
+	// parallel and the result is the same bytes on any number of devices. It
+	// adds to what is there, so the slice must have a value to start from.
+	Reduce
+)
+
+var accessNames = [...]string{"read", "write", "readwrite", "reduce"}
+
+func (a Access) String() string { return name(accessNames[:], int(a)) }
+
+// Reads reports whether the access needs the value that was there.
+func (a Access) Reads() bool { return a == Read || a == ReadWrite }
+
+// Writes reports whether the access makes a new value.
+func (a Access) Writes() bool { return a != Read }
+
+// Unit names the arithmetic a piece of work is made of, so that the cost model
+// can pick the rate a device was measured at.
+type Unit uint8
+
+const (
+	FP32 Unit = iota // single precision, the default
+	FP64
+	TF32 // tensor cores on single-precision operands
+	FP16 // half or bfloat16 on tensor cores
+	Int32
+	NumUnits = iota
+)
+
+var unitNames = [...]string{"fp32", "fp64", "tf32", "fp16", "int32"}
+
+func (u Unit) String() string { return name(unitNames[:], int(u)) }
+
+func name(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("unknown(%d)", i)
+}
+
+// Data is a handle to bytes that tasks use.
+type Data struct {
+	Name       string
+	Bytes      int64
+	Durability Durability
+	// Input data has a value before the graph starts; other data must be
+	// written before it is read.
+	Input bool
+	// Output data is wanted by the caller: its last value is in host memory
+	// (or stays resident, when bound to resident data) when the run ends.
+	Output bool
+	// Combine merges contributions of Reduce uses: its first argument is
+	// read-write, the others are read, all of the same size.
+	Combine *Kernel
+}
+
+// Dialect says what an Impl's source is.
+type Dialect string
+
+const (
+	Go      Dialect = "go"      // a function registered under Entry
+	PTX     Dialect = "ptx"     // NVIDIA assembly for Arch or newer
+	CUDAC   Dialect = "cudac"   // CUDA C, compiled at run time
+	SPIRV   Dialect = "spirv"   // a Vulkan compute shader
+	GLSL    Dialect = "glsl"    // compiled at run time when glslc is there
+	Library Dialect = "library" // Entry names a vendor routine such as cublas.sgemm
+	// Abstract kernels have a cost and no code: they run anywhere, in
+	// simulations only.
+	Abstract Dialect = "abstract"
+)
+
+// Impl is one implementation of a kernel.
+type Impl struct {
+	Dialect Dialect
+	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
+	Entry   string
+	Source  []byte
+}
+
+// Kernel is one operation with an implementation per kind of device. Kernels
+// are data: they hold no pointers to functions or devices.
+type Kernel struct {
+	Name  string
+	Impls []Impl
+}
+
+// Launch is the shape a step is started with.
+type Launch struct {
+	Grid, Block, Cluster [3]uint32
+	SharedBytes          int
+	Cooperative          bool
+}
+
+// Step is one kernel started once. Its arguments are the buffers of the task's
+// uses in order, then Params.
+type Step struct {
+	Kernel *Kernel
+	Launch Launch
+	Params []byte
+}
+
+// Use names a slice of data and how the task uses it. Bytes 0 means the rest
+// of the data from Offset on. In a gang task Rank says which member uses it.
+type Use struct {
+	Data   DataID
+	Offset int64
+	Bytes  int64
+	Access Access
+	Rank   int16
+}
+
+// Work is the caller's estimate of a task: arithmetic operations of a unit and
+// bytes moved through device memory. Zero work still pays a launch.
+type Work struct {
+	Ops   float64
+	Bytes float64
+	Unit  Unit
+}
+
+// Constraint says where a task may run. Selectors are device names ("cuda:1"),
+// all devices of a backend ("cuda") or kinds ("cpu", "discrete").
+type Constraint struct {
+	// Hint is a device the task would rather run on; it loses to a device
+	// that finishes clearly earlier.
+	Hint string
+	// Only, when not empty, lists selectors the task must match one of.
+	Only []string
+}
+
+// Task is a unit of placement: steps that run in order on one device (or, with
+// Gang, on several at once).
+type Task struct {
+	Name  string
+	Steps []Step
+	Uses  []Use
+	// After lists tasks that must end first although no data says so.
+	After []TaskID
+	Work  Work
+	// Workspace is scratch memory the task needs on its device.
+	Workspace int64
+	// Priority orders ready tasks, higher first; waiting tasks age, so none starves.
+	Priority int
+	// Timeout bounds one execution on a device; 0 leaves it to the run.
+	Timeout time.Duration
+	On      Constraint
+	// Retries is how often the task may fail before its run does; 0 leaves it
+	// to the run, negative means never retry.
+	Retries int
+	// Gang is the number of devices that run the task together, all or none;
+	// 0 and 1 mean one.
+	Gang int
+}
+
+// Graph is an immutable set of tasks over data. It is safe for concurrent use
+// and may be run any number of times.
+type Graph struct {
+	data    []Data
+	tasks   []Task
+	kernels []*Kernel
+	flow    Flow
+}
+
+// NumTasks returns the number of tasks, those added by the builder to combine
+// reductions included.
+func (g *Graph) NumTasks() int { return len(g.tasks) }
+
+// NumData returns the number of data handles.
+func (g *Graph) NumData() int { return len(g.data) }
+
+// Task returns a task. The caller must not change it.
+func (g *Graph) Task(id TaskID) *Task { return &g.tasks[id] }
+
+// Data returns a data handle. The caller must not change it.
+func (g *Graph) Data(id DataID) *Data { return &g.data[id] }
+
+// Kernels returns the kernels the graph's tasks use, each once.
+func (g *Graph) Kernels() []*Kernel { return g.kernels }
+
+// Flow returns the graph in single-assignment form.
+func (g *Graph) Flow() *Flow { return &g.flow }
+
+// TaskName returns the task's name, or its number when it has none.
+func (g *Graph) TaskName(id TaskID) string {
+	if n := g.tasks[id].Name; n != "" {
+		return n
+	}
+	return fmt.Sprintf("task %d", id)
+}
+
+// Lookup returns the data handle with a name.
+func (g *Graph) Lookup(name string) (DataID, bool) {
+	for i := range g.data {
+		if g.data[i].Name == name {
+			return DataID(i), true
+		}
+	}
+	return 0, false
+}

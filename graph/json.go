@@ -1,0 +1,596 @@
+package graph
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SyntaxError is what Decode returns for a file it cannot turn into a graph. It
+// unwraps to the builder's sentinel (ErrSize, ErrUnwritten, …) when the file is
+// well formed and the graph in it is not.
+type SyntaxError struct {
+	Line   int // from 1
+	Reason string
+	err    error
+}
+
+// Error returns one line, which callers prefix with the name of the file.
+func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
+
+// Unwrap returns the builder's mistake, or nil.
+func (e *SyntaxError) Unwrap() error { return e.err }
+
+// Resolver returns the kernel with a name, or nil when it knows none.
+type Resolver func(name string) *Kernel
+
+// Decode reads a graph from JSON.
+//
+//	{
+//	  "data": [
+//	    {"name": "x", "bytes": "8MB", "input": true},
+//	    {"name": "sum", "bytes": 4, "input": true, "output": true, "combine": "add"}
+//	  ],
+//	  "kernels": [
+//	    {"name": "add", "impls": [{"dialect": "go", "entry": "add"}]}
+//	  ],
+//	  "tasks": [
+//	    {"name": "lo", "kernel": "total", "ops": 1e6, "uses": [
+//	      {"data": "x", "bytes": "4MB"}, {"data": "sum", "access": "reduce"}]},
+//	    {"name": "hi", "kernel": "total", "ops": 1e6, "after": ["lo"], "uses": [
+//	      {"data": "x", "offset": "4MB"}, {"data": "sum", "access": "reduce"}]}
+//	  ]
+//	}
+//
+// Data has name, bytes, durability (versioned, mirrored, volatile), input,
+// output and combine. A kernel has a name and impls of dialect, arch, entry and
+// source (text) or source_base64. A task has name, uses (data, offset, bytes,
+// access, rank), after, ops, work_bytes, unit, workspace, priority, timeout
+// ("5ms"), hint, only, retries, gang, and either steps or, for a single step,
+// the step's fields themselves: kernel, grid, block, cluster (a number or up to
+// three), shared_bytes, cooperative, params (base64). What is left out has the
+// zero value of the Go type it stands for.
+//
+// Sizes are numbers or text: kB, MB, GB, TB count in thousands, KiB, MiB, GiB,
+// TiB in 1,024s. Data and kernel names are unique. Task names are labels and may
+// repeat; after names tasks further up by a name that is theirs alone, or by
+// position from 0.
+//
+// A kernel the file does not define is asked from kernels. Without a Resolver it
+// is taken for a Go function registered under the kernel's name.
+//
+// Every error is a *SyntaxError for the first mistake found.
+func Decode(src []byte, kernels Resolver) (*Graph, error) {
+	root, err := parseTree(src)
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{resolve: kernels, kernels: make(map[string]*Kernel), data: make(map[string]DataID)}
+	g := d.graph(root)
+	if d.err != nil {
+		return nil, d.err
+	}
+	return g, nil
+}
+
+// decoder turns a tree into a graph. It keeps the first mistake and goes on with
+// zero values, which saves a check after every field.
+type decoder struct {
+	b       Builder
+	resolve Resolver
+	kernels map[string]*Kernel
+	data    map[string]DataID
+	err     *SyntaxError
+}
+
+func (d *decoder) fail(line int, format string, args ...any) {
+	if d.err == nil {
+		d.err = &SyntaxError{Line: line, Reason: fmt.Sprintf(format, args...)}
+	}
+}
+
+// failed takes over a mistake the builder reported.
+func (d *decoder) failed(line int, err error) {
+	if d.err == nil {
+		d.err = &SyntaxError{Line: line, Reason: err.Error(), err: err}
+	}
+}
+
+func (d *decoder) graph(root node) *Graph {
+	var data, kernels, tasks []node
+	for _, f := range d.object(field{key: "the graph", val: root}) {
+		switch f.key {
+		case "data":
+			data = d.list(f)
+		case "kernels":
+			kernels = d.list(f)
+		case "tasks":
+			tasks = d.list(f)
+		default:
+			d.unknown(f, "the graph", "data, kernels, tasks")
+		}
+	}
+	for _, n := range kernels {
+		d.kernel(n)
+	}
+	for _, n := range data {
+		d.handle(n)
+	}
+	ids := d.tasks(tasks)
+	if d.err != nil {
+		return nil
+	}
+	g, err := d.b.Build()
+	if err != nil {
+		d.failed(lineOf(err, data, tasks, ids), d.b.errs[0])
+		return nil
+	}
+	for i := len(data); i < len(g.data); i++ {
+		if id, taken := d.data[g.data[i].Name]; taken {
+			d.fail(data[id].line, "data %q has the name of a part of a reduction; rename it", g.data[i].Name)
+		}
+	}
+	return g
+}
+
+// lineOf finds the line of a mistake that shows in the whole graph only, which
+// is a task or an output that needs data nothing has written.
+func lineOf(err error, data, tasks []node, ids []TaskID) int {
+	line := 1
+	if u := (*unwritten)(nil); errors.As(err, &u) {
+		line = data[u.data].line // of an output, or of a combine task of the builder's
+		if i, ok := slices.BinarySearch(ids, u.task); ok {
+			line = tasks[i].line
+		}
+	}
+	return line
+}
+
+func (d *decoder) kernel(n node) {
+	k := &Kernel{}
+	for _, f := range d.object(field{key: "kernel", val: n}) {
+		switch f.key {
+		case "name":
+			k.Name = d.text(f)
+		case "impls":
+			for _, n := range d.list(f) {
+				k.Impls = append(k.Impls, d.impl(n))
+			}
+		default:
+			d.unknown(f, "a kernel", "name, impls")
+		}
+	}
+	switch {
+	case k.Name == "":
+		d.fail(n.line, "a kernel needs a name")
+	case d.kernels[k.Name] != nil:
+		d.fail(n.line, "kernel %q is defined twice", k.Name)
+	case len(k.Impls) == 0:
+		d.fail(n.line, "kernel %q has no impls", k.Name)
+	}
+	d.kernels[k.Name] = k
+}
+
+func (d *decoder) impl(n node) Impl {
+	var im Impl
+	for _, f := range d.object(field{key: "impl", val: n}) {
+		switch f.key {
+		case "dialect":
+			im.Dialect = Dialect(d.text(f))
+		case "arch":
+			im.Arch = d.text(f)
+		case "entry":
+			im.Entry = d.text(f)
+		case "source", "source_base64":
+			if im.Source != nil {
+				d.fail(f.line, "an impl has source or source_base64, not both")
+			}
+			if f.key == "source" {
+				im.Source = []byte(d.text(f))
+			} else {
+				im.Source = d.base64(f)
+			}
+			if len(im.Source) == 0 {
+				im.Source = nil
+			}
+		default:
+			d.unknown(f, "an impl", "dialect, arch, entry, source, source_base64")
+		}
+	}
+	if im.Dialect == "" {
+		d.fail(n.line, "an impl needs a dialect: go, ptx, cudac, spirv, glsl or library")
+	}
+	return im
+}
+
+// named finds a kernel that data or a task names.
+func (d *decoder) named(f field) *Kernel {
+	name := d.text(f)
+	if k := d.kernels[name]; k != nil || d.err != nil {
+		return k
+	}
+	k := &Kernel{Name: name, Impls: []Impl{{Dialect: Go, Entry: name}}}
+	if d.resolve != nil {
+		k = d.resolve(name)
+	}
+	if name == "" || k == nil {
+		d.fail(f.val.line, "unknown kernel %q: define it under \"kernels\"", name)
+	}
+	d.kernels[name] = k
+	return k
+}
+
+func (d *decoder) handle(n node) {
+	var h Data
+	for _, f := range d.object(field{key: "data", val: n}) {
+		switch f.key {
+		case "name":
+			h.Name = d.text(f)
+		case "bytes":
+			h.Bytes = d.size(f)
+		case "durability":
+			h.Durability = Durability(d.choice(f, durabilityNames[:]))
+		case "input":
+			h.Input = d.flag(f)
+		case "output":
+			h.Output = d.flag(f)
+		case "combine":
+			h.Combine = d.named(f)
+		default:
+			d.unknown(f, "data", "name, bytes, durability, input, output, combine")
+		}
+	}
+	if h.Name == "" {
+		d.fail(n.line, "data needs a name")
+	}
+	if _, ok := d.data[h.Name]; ok {
+		d.fail(n.line, "data %q is defined twice", h.Name)
+	}
+	d.data[h.Name] = d.b.Data(h)
+	if len(d.b.errs) > 0 {
+		d.failed(n.line, d.b.errs[0])
+	}
+}
+
+// tasks adds the tasks and returns the ID of each, ascending.
+func (d *decoder) tasks(ns []node) []TaskID {
+	ids := make([]TaskID, 0, len(ns))
+	at := make(map[string]int, len(ns)) // position by name, or repeated
+	const repeated = -1
+	all := make([][]field, len(ns))
+	for i, n := range ns {
+		all[i] = d.object(field{key: "task", val: n})
+		for _, f := range all[i] {
+			if name, _ := f.val.v.(string); f.key == "name" && name != "" {
+				if _, ok := at[name]; ok {
+					at[name] = repeated
+				} else {
+					at[name] = i
+				}
+			}
+		}
+	}
+	after := func(n node) TaskID {
+		i := -1
+		switch v := n.v.(type) {
+		case string:
+			var ok bool
+			if i, ok = at[v]; !ok {
+				d.fail(n.line, "after an unknown task %q", v)
+			} else if i == repeated {
+				d.fail(n.line, "after task %q, a name several tasks have; give its position, counting from 0", v)
+			}
+		case json.Number:
+			i = int(d.integer(field{key: "after", val: n}, 0, math.MaxInt32))
+			if i >= len(ns) {
+				d.fail(n.line, "after an unknown task %d: there are %d, counting from 0", i, len(ns))
+			}
+		default:
+			d.wrong(field{key: "after", val: n}, "the name or position of a task")
+		}
+		if i >= len(ids) {
+			d.fail(n.line, "after task %s, which is not further up; move it there", n)
+		}
+		if d.err != nil {
+			return NoTask
+		}
+		return ids[i]
+	}
+	for i, n := range ns {
+		t := d.task(n, all[i], after)
+		if d.err != nil {
+			return nil
+		}
+		ids = append(ids, d.b.Add(t))
+		if len(d.b.errs) > 0 {
+			d.failed(n.line, d.b.errs[0])
+		}
+	}
+	return ids
+}
+
+func (d *decoder) task(n node, fields []field, after func(node) TaskID) Task {
+	var t Task
+	var short Step // a single step's fields, given with the task's
+	isShort := false
+	for _, f := range fields {
+		switch f.key {
+		case "name":
+			t.Name = d.text(f)
+		case "steps":
+			for _, n := range d.list(f) {
+				t.Steps = append(t.Steps, d.step(n))
+			}
+		case "uses":
+			for _, n := range d.list(f) {
+				t.Uses = append(t.Uses, d.use(n))
+			}
+		case "after":
+			for _, n := range d.list(f) {
+				t.After = append(t.After, after(n))
+			}
+		case "ops":
+			t.Work.Ops = d.number(f)
+		case "work_bytes":
+			if _, ok := f.val.v.(string); ok {
+				t.Work.Bytes = float64(d.size(f))
+			} else {
+				t.Work.Bytes = d.number(f)
+			}
+		case "unit":
+			t.Work.Unit = Unit(d.choice(f, unitNames[:]))
+		case "workspace":
+			t.Workspace = d.size(f)
+		case "priority":
+			t.Priority = int(d.integer(f, math.MinInt, math.MaxInt))
+		case "timeout":
+			t.Timeout = d.duration(f)
+		case "hint":
+			t.On.Hint = d.text(f)
+		case "only":
+			for _, n := range d.list(f) {
+				t.On.Only = append(t.On.Only, d.text(field{key: "only", line: n.line, val: n}))
+			}
+		case "retries":
+			t.Retries = int(d.integer(f, math.MinInt, math.MaxInt))
+		case "gang":
+			t.Gang = int(d.integer(f, math.MinInt, math.MaxInt))
+		default:
+			isShort = true
+			if !d.stepField(f, &short) {
+				d.unknown(f, "a task", "name, kernel, steps, uses, after, ops, work_bytes, unit, workspace, priority, timeout, hint, only, retries, gang, "+launchFields)
+			}
+		}
+	}
+	switch {
+	case isShort && t.Steps != nil:
+		d.fail(n.line, "a task has steps, or kernel and launch of its only step, not both")
+	case isShort:
+		d.checkStep(n, short)
+		t.Steps = []Step{short}
+	}
+	return t
+}
+
+func (d *decoder) step(n node) Step {
+	var s Step
+	for _, f := range d.object(field{key: "step", val: n}) {
+		if !d.stepField(f, &s) {
+			d.unknown(f, "a step", "kernel, "+launchFields)
+		}
+	}
+	d.checkStep(n, s)
+	return s
+}
+
+func (d *decoder) checkStep(n node, s Step) {
+	if s.Kernel == nil {
+		d.fail(n.line, "a step needs a kernel")
+	}
+}
+
+const launchFields = "grid, block, cluster, shared_bytes, cooperative, params"
+
+// stepField reads a field of a step and reports whether it is one.
+func (d *decoder) stepField(f field, s *Step) bool {
+	switch f.key {
+	case "kernel":
+		s.Kernel = d.named(f)
+	case "grid":
+		s.Launch.Grid = d.dims(f)
+	case "block":
+		s.Launch.Block = d.dims(f)
+	case "cluster":
+		s.Launch.Cluster = d.dims(f)
+	case "shared_bytes":
+		s.Launch.SharedBytes = int(d.size(f))
+	case "cooperative":
+		s.Launch.Cooperative = d.flag(f)
+	case "params":
+		s.Params = d.base64(f)
+	default:
+		return false
+	}
+	return true
+}
+
+func (d *decoder) use(n node) Use {
+	u := Use{Data: -1}
+	for _, f := range d.object(field{key: "use", val: n}) {
+		switch f.key {
+		case "data":
+			name := d.text(f)
+			id, ok := d.data[name]
+			if !ok {
+				d.fail(f.val.line, "unknown data %q: define it under \"data\"", name)
+			}
+			u.Data = id
+		case "offset":
+			u.Offset = d.size(f)
+		case "bytes":
+			u.Bytes = d.size(f)
+			if u.Bytes == 0 {
+				d.fail(f.line, "a use of 0 bytes; leave bytes out for the rest of the data")
+			}
+		case "access":
+			u.Access = Access(d.choice(f, accessNames[:]))
+		case "rank":
+			u.Rank = int16(d.integer(f, 0, math.MaxInt16))
+		default:
+			d.unknown(f, "a use", "data, offset, bytes, access, rank")
+		}
+	}
+	if u.Data < 0 {
+		d.fail(n.line, "a use needs data")
+	}
+	return u
+}
+
+// Readers of single values. Each fails with what was expected.
+
+func (d *decoder) wrong(f field, want string) {
+	d.fail(f.val.line, "%s must be %s, not %s", f.key, want, f.val)
+}
+
+func (d *decoder) unknown(f field, of, known string) {
+	d.fail(f.line, "unknown field %q of %s; known: %s", f.key, of, known)
+}
+
+func (d *decoder) object(f field) []field {
+	fields, ok := f.val.v.([]field)
+	if !ok {
+		d.wrong(f, "an object")
+	}
+	for i, f := range fields {
+		// Objects have few fields, except in broken input, where the first
+		// unknown one ends the search.
+		if slices.ContainsFunc(fields[:min(i, 32)], func(g field) bool { return g.key == f.key }) {
+			d.fail(f.line, "field %q is given twice", f.key)
+		}
+	}
+	return fields
+}
+
+func (d *decoder) list(f field) []node {
+	list, ok := f.val.v.([]node)
+	if !ok {
+		d.wrong(f, "a list")
+	}
+	return list
+}
+
+func (d *decoder) text(f field) string {
+	s, ok := f.val.v.(string)
+	if !ok {
+		d.wrong(f, "text")
+	}
+	return s
+}
+
+func (d *decoder) flag(f field) bool {
+	b, ok := f.val.v.(bool)
+	if !ok {
+		d.wrong(f, "true or false")
+	}
+	return b
+}
+
+func (d *decoder) choice(f field, names []string) int {
+	i := slices.Index(names, d.text(f))
+	if i < 0 {
+		d.wrong(f, "one of "+strings.Join(names, ", "))
+	}
+	return i
+}
+
+func (d *decoder) number(f field) float64 {
+	s, _ := f.val.v.(json.Number)
+	x, err := strconv.ParseFloat(string(s), 64)
+	if err != nil {
+		d.wrong(f, "a number")
+	}
+	return x
+}
+
+func (d *decoder) integer(f field, lo, hi int64) int64 {
+	s, _ := f.val.v.(json.Number)
+	i, err := strconv.ParseInt(string(s), 10, 64)
+	if err != nil { // 8e6 is a whole number too
+		x, err := strconv.ParseFloat(string(s), 64)
+		if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
+			d.wrong(f, "a whole number")
+		}
+		i = int64(x)
+	}
+	if i < lo || i > hi {
+		d.wrong(f, fmt.Sprintf("from %d to %d", lo, hi))
+	}
+	return i
+}
+
+var sizeUnits = map[string]float64{
+	"": 1, "b": 1,
+	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
+	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
+}
+
+func (d *decoder) size(f field) int64 {
+	s, ok := f.val.v.(string)
+	if !ok {
+		if _, ok := f.val.v.(json.Number); !ok {
+			d.wrong(f, `a number or a size such as "8MB"`)
+		}
+		return d.integer(f, math.MinInt64, math.MaxInt64)
+	}
+	unit := strings.TrimLeft(s, "-.0123456789")
+	x, err := strconv.ParseFloat(s[:len(s)-len(unit)], 64)
+	scale, ok := sizeUnits[strings.ToLower(strings.TrimSpace(unit))]
+	x *= scale
+	if err != nil || !ok || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
+		d.wrong(f, `a number or a size such as "8MB" or "1.5GiB"`)
+		return 0
+	}
+	return int64(x)
+}
+
+func (d *decoder) duration(f field) time.Duration {
+	t, err := time.ParseDuration(d.text(f))
+	if err != nil {
+		d.wrong(f, `a duration such as "5ms"`)
+	}
+	return t
+}
+
+func (d *decoder) base64(f field) []byte {
+	b, err := base64.StdEncoding.DecodeString(d.text(f))
+	if err != nil {
+		d.wrong(f, "base64")
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// dims reads a number or a list of up to three; what is left out is 1.
+func (d *decoder) dims(f field) [3]uint32 {
+	dims := [3]uint32{1, 1, 1}
+	list, ok := f.val.v.([]node)
+	if !ok {
+		list = []node{f.val}
+	}
+	if len(list) == 0 || len(list) > 3 {
+		d.wrong(f, "a number or a list of up to three")
+		return dims
+	}
+	for i, n := range list {
+		dims[i] = uint32(d.integer(field{key: f.key, line: n.line, val: n}, 0, math.MaxUint32))
+	}
+	return dims
+}

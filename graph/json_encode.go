@@ -1,0 +1,272 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"unicode/utf8"
+)
+
+// The JSON form of a graph's parts; Decode documents the fields.
+type (
+	jsonData struct {
+		Name       string `json:"name"`
+		Bytes      int64  `json:"bytes"`
+		Durability string `json:"durability,omitempty"`
+		Input      bool   `json:"input,omitempty"`
+		Output     bool   `json:"output,omitempty"`
+		Combine    string `json:"combine,omitempty"`
+	}
+	jsonKernel struct {
+		Name  string     `json:"name"`
+		Impls []jsonImpl `json:"impls"`
+	}
+	jsonImpl struct {
+		Dialect      string `json:"dialect"`
+		Arch         string `json:"arch,omitempty"`
+		Entry        string `json:"entry,omitempty"`
+		Source       string `json:"source,omitempty"`
+		SourceBase64 []byte `json:"source_base64,omitempty"`
+	}
+	jsonStep struct {
+		Kernel      string `json:"kernel,omitempty"`
+		Grid        any    `json:"grid,omitempty"`
+		Block       any    `json:"block,omitempty"`
+		Cluster     any    `json:"cluster,omitempty"`
+		SharedBytes int    `json:"shared_bytes,omitempty"`
+		Cooperative bool   `json:"cooperative,omitempty"`
+		Params      []byte `json:"params,omitempty"`
+	}
+	jsonUse struct {
+		Data   string `json:"data"`
+		Offset int64  `json:"offset,omitempty"`
+		Bytes  int64  `json:"bytes,omitempty"`
+		Access string `json:"access,omitempty"`
+		Rank   int16  `json:"rank,omitempty"`
+	}
+	jsonTask struct {
+		Name string `json:"name,omitempty"`
+		jsonStep
+		Steps     []jsonStep `json:"steps,omitempty"`
+		Uses      []jsonUse  `json:"uses,omitempty"`
+		After     []any      `json:"after,omitempty"`
+		Ops       float64    `json:"ops,omitempty"`
+		WorkBytes float64    `json:"work_bytes,omitempty"`
+		Unit      string     `json:"unit,omitempty"`
+		Workspace int64      `json:"workspace,omitempty"`
+		Priority  int        `json:"priority,omitempty"`
+		Timeout   string     `json:"timeout,omitempty"`
+		Hint      string     `json:"hint,omitempty"`
+		Only      []string   `json:"only,omitempty"`
+		Retries   int        `json:"retries,omitempty"`
+		Gang      int        `json:"gang,omitempty"`
+	}
+)
+
+// Encode writes a graph as JSON, one line for each data handle, kernel and task,
+// that Decode reads back into an equal graph. It writes what runs: reductions
+// appear as the temporaries and combine tasks the builder made of them, and every
+// kernel is defined in full.
+//
+// It fails when two data handles share a name, when two different kernels do,
+// when a kernel has no name or dialect, and when text is not UTF-8.
+func Encode(g *Graph) ([]byte, error) {
+	e := encoder{g: g, kernels: make(map[string]*Kernel), named: make(map[string]int)}
+	for i := range g.tasks {
+		e.named[g.tasks[i].Name]++
+	}
+	var data, kernels, tasks []any
+	taken := make(map[string]bool)
+	for i := range g.data {
+		d := &g.data[i]
+		if taken[d.Name] {
+			e.fail("two data handles are called %q; rename one", d.Name)
+		}
+		taken[d.Name] = true
+		data = append(data, e.data(d))
+	}
+	for i := range g.tasks {
+		tasks = append(tasks, e.task(&g.tasks[i]))
+	}
+	for _, k := range e.order {
+		kernels = append(kernels, e.kernel(k))
+	}
+	e.out.WriteString("{\n")
+	e.section("data", data, ",")
+	e.section("kernels", kernels, ",")
+	e.section("tasks", tasks, "")
+	e.out.WriteString("}\n")
+	if e.err != nil {
+		return nil, e.err
+	}
+	return e.out.Bytes(), nil
+}
+
+// encoder keeps the first mistake, as decoder does.
+type encoder struct {
+	g       *Graph
+	out     bytes.Buffer
+	kernels map[string]*Kernel
+	order   []*Kernel      // in order of first use
+	named   map[string]int // how many tasks have a name
+	err     error
+}
+
+func (e *encoder) fail(format string, args ...any) {
+	if e.err == nil {
+		e.err = fmt.Errorf("encode graph: "+format, args...)
+	}
+}
+
+// section writes a list, an item to a line.
+func (e *encoder) section(name string, items []any, end string) {
+	fmt.Fprintf(&e.out, "  %q: [", name)
+	enc := json.NewEncoder(&e.out) // ends every item with a newline
+	enc.SetEscapeHTML(false)
+	for i, item := range items {
+		if i == 0 {
+			e.out.WriteString("\n    ")
+		} else {
+			e.out.Truncate(e.out.Len() - len("\n"))
+			e.out.WriteString(",\n    ")
+		}
+		if err := enc.Encode(item); err != nil {
+			e.fail("%s %d: %w", name, i, err)
+		}
+	}
+	if len(items) > 0 {
+		e.out.WriteString("  ")
+	}
+	fmt.Fprintf(&e.out, "]%s\n", end)
+}
+
+// text passes text on that JSON can hold.
+func (e *encoder) text(s string) string {
+	if !utf8.ValidString(s) {
+		e.fail("%q is not UTF-8", s)
+	}
+	return s
+}
+
+func (e *encoder) data(d *Data) jsonData {
+	j := jsonData{Name: e.text(d.Name), Bytes: d.Bytes, Input: d.Input, Output: d.Output}
+	if d.Durability != Versioned {
+		j.Durability = d.Durability.String()
+	}
+	if d.Combine != nil {
+		j.Combine = e.kernelName(d.Combine)
+	}
+	return j
+}
+
+// kernelName notes a kernel for the file and returns its name.
+func (e *encoder) kernelName(k *Kernel) string {
+	switch old := e.kernels[k.Name]; {
+	case k.Name == "":
+		e.fail("a kernel has no name")
+	case old == nil:
+		e.kernels[k.Name] = k
+		e.order = append(e.order, k)
+	case old != k && !reflect.DeepEqual(old, k):
+		e.fail("two kernels are called %q; rename one", k.Name)
+	}
+	return k.Name
+}
+
+func (e *encoder) kernel(k *Kernel) jsonKernel {
+	j := jsonKernel{Name: e.text(k.Name)}
+	for _, im := range k.Impls {
+		if im.Dialect == "" {
+			e.fail("kernel %q has an implementation without a dialect", k.Name)
+		}
+		ji := jsonImpl{Dialect: e.text(string(im.Dialect)), Arch: e.text(im.Arch), Entry: e.text(im.Entry)}
+		if readable(im.Source) {
+			ji.Source = string(im.Source)
+		} else {
+			ji.SourceBase64 = im.Source
+		}
+		j.Impls = append(j.Impls, ji)
+	}
+	return j
+}
+
+// readable reports whether source is text rather than a binary such as SPIR-V.
+func readable(source []byte) bool {
+	return utf8.Valid(source) && !bytes.ContainsFunc(source, func(r rune) bool {
+		return r < ' ' && r != '\n' && r != '\r' && r != '\t'
+	})
+}
+
+func (e *encoder) task(t *Task) jsonTask {
+	j := jsonTask{
+		Name:      e.text(t.Name),
+		Ops:       t.Work.Ops,
+		WorkBytes: t.Work.Bytes,
+		Workspace: t.Workspace,
+		Priority:  t.Priority,
+		Hint:      e.text(t.On.Hint),
+		Retries:   t.Retries,
+		Gang:      t.Gang,
+	}
+	if t.Work.Unit != FP32 {
+		j.Unit = t.Work.Unit.String()
+	}
+	if t.Timeout != 0 {
+		j.Timeout = t.Timeout.String()
+	}
+	for _, s := range t.On.Only {
+		j.Only = append(j.Only, e.text(s))
+	}
+	if len(t.Steps) == 1 {
+		j.jsonStep = e.step(&t.Steps[0])
+	} else {
+		for i := range t.Steps {
+			j.Steps = append(j.Steps, e.step(&t.Steps[i]))
+		}
+	}
+	for _, u := range t.Uses {
+		d := &e.g.data[u.Data]
+		ju := jsonUse{Data: d.Name, Offset: u.Offset, Rank: u.Rank}
+		if u.Offset+u.Bytes != d.Bytes {
+			ju.Bytes = u.Bytes
+		}
+		if u.Access != Read {
+			ju.Access = u.Access.String()
+		}
+		j.Uses = append(j.Uses, ju)
+	}
+	for _, p := range t.After {
+		if name := e.g.tasks[p].Name; name != "" && e.named[name] == 1 {
+			j.After = append(j.After, name)
+		} else {
+			j.After = append(j.After, p)
+		}
+	}
+	return j
+}
+
+func (e *encoder) step(s *Step) jsonStep {
+	return jsonStep{
+		Kernel:      e.kernelName(s.Kernel),
+		Grid:        dims(s.Launch.Grid),
+		Block:       dims(s.Launch.Block),
+		Cluster:     dims(s.Launch.Cluster),
+		SharedBytes: s.Launch.SharedBytes,
+		Cooperative: s.Launch.Cooperative,
+		Params:      s.Params,
+	}
+}
+
+// dims shortens what the decoder lengthens again.
+func dims(d [3]uint32) any {
+	switch {
+	case d == [3]uint32{}:
+		return nil
+	case d[1] == 1 && d[2] == 1:
+		return d[0]
+	case d[2] == 1:
+		return d[:2]
+	}
+	return d[:]
+}

@@ -1,0 +1,398 @@
+package graph
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// kitchenSink has every field of the format.
+const kitchenSink = `{
+  "tasks": [
+    {"name": "fill", "kernel": "fill", "grid": 64, "block": [32, 8], "cluster": [2, 1, 3], "shared_bytes": "1KiB",
+     "cooperative": true, "params": "AQID", "uses": [{"data": "A", "access": "write"}]},
+    {"name": "mix", "steps": [{"kernel": "scale", "params": "AA=="}, {"kernel": "fill", "grid": [0, 1, 1]}],
+     "uses": [{"data": "A", "offset": "1kB", "bytes": 24}, {"data": "B", "access": "readwrite", "rank": 1}],
+     "after": ["fill", 0], "ops": 1.5e9, "work_bytes": "2MB", "unit": "tf32", "workspace": "1.5GiB",
+     "priority": -3, "timeout": "5ms", "hint": "cuda:1", "only": ["cuda", "cpu"], "retries": -1, "gang": 2},
+    {"kernel": "scale", "work_bytes": 0.5, "uses": [{"data": "C", "access": "reduce"}]}
+  ],
+  "data": [
+    {"name": "A", "bytes": "8MB", "durability": "volatile"},
+    {"name": "B", "bytes": 7, "input": true, "output": true, "durability": "mirrored"},
+    {"name": "C", "bytes": 8e6, "input": true, "combine": "add"}
+  ],
+  "kernels": [
+    {"name": "scale", "impls": [
+      {"dialect": "ptx", "arch": "sm_75", "entry": "scale_f32", "source": ".version 6.3\n"},
+      {"dialect": "spirv", "entry": "main", "source_base64": "AwIjBw=="},
+      {"dialect": "go", "entry": "scale"}]}
+  ]
+}`
+
+func TestDecode(t *testing.T) {
+	var b Builder
+	fill, add := goKernel("fill"), goKernel("add")
+	scale := &Kernel{Name: "scale", Impls: []Impl{
+		{Dialect: PTX, Arch: "sm_75", Entry: "scale_f32", Source: []byte(".version 6.3\n")},
+		{Dialect: SPIRV, Entry: "main", Source: []byte{3, 2, 0x23, 7}},
+		{Dialect: Go, Entry: "scale"},
+	}}
+	a := b.Data(Data{Name: "A", Bytes: 8_000_000, Durability: Volatile})
+	bb := b.Data(Data{Name: "B", Bytes: 7, Input: true, Output: true, Durability: Mirrored})
+	c := b.Data(Data{Name: "C", Bytes: 8_000_000, Input: true, Combine: add})
+	first := b.Add(Task{
+		Name: "fill",
+		Steps: []Step{{Kernel: fill, Params: []byte{1, 2, 3}, Launch: Launch{
+			Grid: [3]uint32{64, 1, 1}, Block: [3]uint32{32, 8, 1}, Cluster: [3]uint32{2, 1, 3}, SharedBytes: 1024, Cooperative: true,
+		}}},
+		Uses: []Use{{Data: a, Access: Write}},
+	})
+	b.Add(Task{
+		Name:  "mix",
+		Steps: []Step{{Kernel: scale, Params: []byte{0}}, {Kernel: fill, Launch: Launch{Grid: [3]uint32{0, 1, 1}}}},
+		Uses:  []Use{{Data: a, Offset: 1000, Bytes: 24}, {Data: bb, Access: ReadWrite, Rank: 1}},
+		After: []TaskID{first, first},
+		Work:  Work{Ops: 1.5e9, Bytes: 2e6, Unit: TF32}, Workspace: 3 << 29, Priority: -3, Timeout: 5 * time.Millisecond,
+		On: Constraint{Hint: "cuda:1", Only: []string{"cuda", "cpu"}}, Retries: -1, Gang: 2,
+	})
+	b.Add(Task{Steps: steps(scale), Uses: []Use{{Data: c, Access: Reduce}}, Work: Work{Bytes: 0.5}})
+	want, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode([]byte(kitchenSink), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got:\n%s%+v\nwant:\n%s%+v", describe(got), got.tasks, describe(want), want.tasks)
+	}
+}
+
+func TestEncode(t *testing.T) {
+	g, err := Decode([]byte(kitchenSink), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{
+  "data": [
+    {"name":"A","bytes":8000000,"durability":"volatile"},
+    {"name":"B","bytes":7,"durability":"mirrored","input":true,"output":true},
+    {"name":"C","bytes":8000000,"input":true,"combine":"add"},
+    {"name":"C part 0","bytes":8000000}
+  ],
+  "kernels": [
+    {"name":"add","impls":[{"dialect":"go","entry":"add"}]},
+    {"name":"fill","impls":[{"dialect":"go","entry":"fill"}]},
+    {"name":"scale","impls":[{"dialect":"ptx","arch":"sm_75","entry":"scale_f32","source":".version 6.3\n"},{"dialect":"spirv","entry":"main","source_base64":"AwIjBw=="},{"dialect":"go","entry":"scale"}]}
+  ],
+  "tasks": [
+    {"name":"fill","kernel":"fill","grid":64,"block":[32,8],"cluster":[2,1,3],"shared_bytes":1024,"cooperative":true,"params":"AQID","uses":[{"data":"A","access":"write"}]},
+    {"name":"mix","steps":[{"kernel":"scale","params":"AA=="},{"kernel":"fill","grid":0}],"uses":[{"data":"A","offset":1000,"bytes":24},{"data":"B","access":"readwrite","rank":1}],"after":["fill","fill"],"ops":1500000000,"work_bytes":2000000,"unit":"tf32","workspace":1610612736,"priority":-3,"timeout":"5ms","hint":"cuda:1","only":["cuda","cpu"],"retries":-1,"gang":2},
+    {"kernel":"scale","uses":[{"data":"C part 0","access":"write"}],"work_bytes":0.5},
+    {"name":"combine C","kernel":"add","grid":1,"block":1,"uses":[{"data":"C","access":"readwrite"},{"data":"C part 0"}],"ops":4000000,"work_bytes":24000000}
+  ]
+}
+`
+	got, err := Encode(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
+func TestDecodeResolvesKernels(t *testing.T) {
+	lib := &Kernel{Name: "gemm", Impls: []Impl{{Dialect: Library, Entry: "cublas.sgemm"}}}
+	asked := ""
+	resolve := func(name string) *Kernel {
+		asked += name + " "
+		if name == "gemm" {
+			return lib
+		}
+		return nil
+	}
+	src := `{"kernels": [{"name": "own", "impls": [{"dialect": "go", "entry": "f"}]}],
+	         "tasks": [{"kernel": "gemm"}, {"kernel": "own"}, {"kernel": "gemm"}]}`
+	g, err := Decode([]byte(src), resolve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k := g.Kernels(); len(k) != 2 || k[0] != lib || k[1].Impls[0].Entry != "f" {
+		t.Errorf("kernels %+v", k)
+	}
+	if asked != "gemm " {
+		t.Errorf("asked for %q; want gemm once, own never", asked)
+	}
+	_, err = Decode([]byte("{\"tasks\": [\n{\"kernel\": \"gone\"}]}"), resolve)
+	if err == nil || err.Error() != `line 2: unknown kernel "gone": define it under "kernels"` {
+		t.Errorf("got %v", err)
+	}
+	g, err = Decode([]byte(`{"tasks": [{"kernel": "gone"}]}`), nil)
+	if err != nil || !reflect.DeepEqual(g.Kernels()[0], goKernel("gone")) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every mistake names the line it is on. A case is the whole file; the line is
+// the one that holds the mark §, which is taken out before decoding.
+func TestDecodeMistakes(t *testing.T) {
+	// wrap puts tasks behind 8-byte input x and 4-byte y, which nothing writes.
+	wrap := func(tasks string) string {
+		return `{"data": [
+  {"name": "x", "bytes": 8, "input": true},
+  {"name": "y", "bytes": 4}
+],
+"tasks": [` + tasks + `]}`
+	}
+	cases := []struct{ name, src, want string }{
+		// How it is written.
+		{"empty", "§", `unexpected end of JSON input`},
+		{"truncated", "{\n§\"data\": [", `unexpected end of JSON input`},
+		{"bad character", "{\n\n§  oops\n}", `invalid character 'o' looking for beginning of object key string`},
+		{"missing comma", "{\"data\": []\n§\"tasks\": []}", `invalid character '"' after object key:value pair`},
+		{"two values", "{}\n§{}", `invalid character '{' after top-level value`},
+		{"bomb", "§" + strings.Repeat("[", 20_000), `invalid character '[' exceeded max depth`},
+		// What it is made of.
+		{"no object", "\n§[]", `the graph must be an object, not a list`},
+		{"unknown section", "{\n§\"task\": []}", `unknown field "task" of the graph; known: data, kernels, tasks`},
+		{"section twice", "{\"data\": [],\n§\"data\": []}", `field "data" is given twice`},
+		{"section of another type", "{\"data\":\n§{}}", `data must be a list, not an object`},
+		{"null", "{\"data\":\n§null}", `data must be a list, not null`},
+		{"entry of another type", "{\"data\": [\n§3]}", `data must be an object, not 3`},
+		{"data field", "{\"data\": [{\"name\": \"a\",\n§\"bites\": 3}]}",
+			`unknown field "bites" of data; known: name, bytes, durability, input, output, combine`},
+		{"kernel field", "{\"kernels\": [{\"name\": \"a\",\n§\"ptx\": 3}]}", `unknown field "ptx" of a kernel; known: name, impls`},
+		{"impl field", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\n§\"ptx\": 3}]}]}",
+			`unknown field "ptx" of an impl; known: dialect, arch, entry, source, source_base64`},
+		{"task field", wrap("{\"name\": \"t\",\n§\"use\": []}"),
+			`unknown field "use" of a task; known: name, kernel, steps, uses, after, ops, work_bytes, unit, workspace, priority, timeout, hint, only, retries, gang, grid, block, cluster, shared_bytes, cooperative, params`},
+		{"step field", wrap("{\"steps\": [{\n§\"name\": \"k\"}]}"),
+			`unknown field "name" of a step; known: kernel, grid, block, cluster, shared_bytes, cooperative, params`},
+		{"use field", wrap("{\"uses\": [{\n§\"name\": \"k\"}]}"), `unknown field "name" of a use; known: data, offset, bytes, access, rank`},
+		{"name of another type", wrap("{\"name\":\n§7}"), `name must be text, not 7`},
+		{"flag of another type", "{\"data\": [{\"input\":\n§\"yes\"}]}", `input must be true or false, not "yes"`},
+		{"size of another type", "{\"data\": [{\"bytes\":\n§true}]}", `bytes must be a number or a size such as "8MB", not true`},
+		{"size of no unit", "{\"data\": [{\"bytes\":\n§\"8 apples\"}]}", `bytes must be a number or a size such as "8MB" or "1.5GiB", not "8 apples"`},
+		{"size without number", "{\"data\": [{\"bytes\":\n§\"MB\"}]}", `bytes must be a number or a size such as "8MB" or "1.5GiB", not "MB"`},
+		{"part of a byte", "{\"data\": [{\"bytes\":\n§\"0.3B\"}]}", `bytes must be a number or a size such as "8MB" or "1.5GiB", not "0.3B"`},
+		{"broken count", "{\"data\": [{\"bytes\":\n§1.5}]}", `bytes must be a whole number, not 1.5`},
+		{"huge count", "{\"data\": [{\"bytes\":\n§1e300}]}", `bytes must be a whole number, not 1e300`},
+		{"huge number", wrap("{\"ops\":\n§1e999}"), `ops must be a number, not 1e999`},
+		{"durability", "{\"data\": [{\"durability\":\n§\"eternal\"}]}", `durability must be one of versioned, mirrored, volatile, not "eternal"`},
+		{"access", wrap("{\"uses\": [{\"access\":\n§\"rw\"}]}"), `access must be one of read, write, readwrite, reduce, not "rw"`},
+		{"unit", wrap("{\"unit\":\n§\"fp8\"}"), `unit must be one of fp32, fp64, tf32, fp16, int32, not "fp8"`},
+		{"rank", wrap("{\"uses\": [{\"rank\":\n§99999}]}"), `rank must be from 0 to 32767, not 99999`},
+		{"timeout", wrap("{\"timeout\":\n§\"soon\"}"), `timeout must be a duration such as "5ms", not "soon"`},
+		{"params", wrap("{\"params\":\n§\"***\"}"), `params must be base64, not "***"`},
+		{"grid", wrap("{\"grid\":\n§[1, 2, 3, 4]}"), `grid must be a number or a list of up to three, not a list`},
+		{"grid too large", wrap("{\"grid\": [1,\n§4294967296]}"), `grid must be from 0 to 4294967295, not 4294967296`},
+		{"only", wrap("{\"only\": [\"cpu\",\n§0]}"), `only must be text, not 0`},
+		{"long text", wrap("{\"timeout\":\n§\"" + strings.Repeat("ä", 99) + "\"}"),
+			`timeout must be a duration such as "5ms", not "` + strings.Repeat("ä", 40) + `…"`},
+		// What it means.
+		{"nameless data", "{\"data\": [\n§{\"bytes\": 3}]}", `data needs a name`},
+		{"data twice", "{\"data\": [{\"name\": \"a\", \"bytes\": 3},\n§{\"name\": \"a\", \"bytes\": 3}]}", `data "a" is defined twice`},
+		{"data without bytes", "{\"data\": [\n§{\"name\": \"a\"}]}", `data "a": bad size: 0 bytes; a handle needs at least 1`},
+		{"nameless kernel", "{\"kernels\": [\n§{\"impls\": []}]}", `a kernel needs a name`},
+		{"kernel twice", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\"dialect\": \"go\"}]},\n§{\"name\": \"a\"}]}", `kernel "a" is defined twice`},
+		{"hollow kernel", "{\"kernels\": [\n§{\"name\": \"a\"}]}", `kernel "a" has no impls`},
+		{"no dialect", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"entry\": \"f\"}]}]}",
+			`an impl needs a dialect: go, ptx, cudac, spirv, glsl or library`},
+		{"two sources", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\"source\": \"f\",\n§\"source_base64\": \"\"}]}]}",
+			`an impl has source or source_base64, not both`},
+		{"nameless kernel use", wrap("{\"kernel\":\n§\"\"}"), `unknown kernel "": define it under "kernels"`},
+		{"no kernel", wrap("\n§{\"name\": \"t\"}"), `task "t": missing implementation: no steps`},
+		{"launch without kernel", wrap("\n§{\"name\": \"t\", \"grid\": 3}"), `a step needs a kernel`},
+		{"step without kernel", wrap("{\"steps\": [{\"kernel\": \"k\"},\n§{\"grid\": 3}]}"), `a step needs a kernel`},
+		{"steps twice", wrap("\n§{\"kernel\": \"k\", \"steps\": [{\"kernel\": \"k\"}]}"),
+			`a task has steps, or kernel and launch of its only step, not both`},
+		{"unknown data", wrap("{\"kernel\": \"k\", \"uses\": [{\"data\": \"x\"},\n{\n§\"data\": \"z\"}]}"), `unknown data "z": define it under "data"`},
+		{"use without data", wrap("{\"kernel\": \"k\", \"uses\": [\n§{\"bytes\": 3}]}"), `a use needs data`},
+		{"empty use", wrap("{\"kernel\": \"k\", \"uses\": [{\"data\": \"x\",\n§\"bytes\": 0}]}"),
+			`a use of 0 bytes; leave bytes out for the rest of the data`},
+		{"unknown task", wrap("{\"kernel\": \"k\", \"after\": [\n§\"z\"]}"), `after an unknown task "z"`},
+		{"unknown position", wrap("{\"kernel\": \"k\", \"after\": [\n§1]}"), `after an unknown task 1: there are 1, counting from 0`},
+		{"negative position", wrap("{\"kernel\": \"k\", \"after\": [\n§-1]}"), `after must be from 0 to 2147483647, not -1`},
+		{"after a list", wrap("{\"kernel\": \"k\", \"after\": [\n§[]]}"), `after must be the name or position of a task, not a list`},
+		{"after itself", wrap("{\"name\": \"t\", \"kernel\": \"k\", \"after\": [\n§\"t\"]}"), `after task "t", which is not further up; move it there`},
+		{"after a later task", wrap("{\"kernel\": \"k\", \"after\": [\n§\"t\"]}, {\"name\": \"t\", \"kernel\": \"k\"}"),
+			`after task "t", which is not further up; move it there`},
+		{"ambiguous task", wrap(`{"name": "t", "kernel": "k"}, {"name": "t", "kernel": "k"}, {"kernel": "k", "after": [` + "\n§\"t\"]}"),
+			`after task "t", a name several tasks have; give its position, counting from 0`},
+		// What the builder finds.
+		{"past the end", wrap("\n{\"kernel\": \"k\"},\n§{\"name\": \"t\", \"kernel\": \"k\", \"uses\": [\n{\"data\": \"x\", \"bytes\": 9}]}"),
+			`task "t": bad size: bytes 0 to 9 of data "x", which has 8`},
+		{"overlap", wrap("\n§{\"kernel\": \"k\", \"uses\": [{\"data\": \"x\"}, {\"data\": \"x\", \"access\": \"write\"}]}"),
+			`task 0: overlapping uses: read and write of data "x" share bytes; use one read-write`},
+		{"unwritten", wrap("\n{\"kernel\": \"k\"},\n§{\"name\": \"t\",\n\"kernel\": \"k\", \"uses\": [{\"data\": \"y\"}]}, {\"kernel\": \"k\", \"uses\": [{\"data\": \"y\"}]}"),
+			`task "t": read before anything was written: data "y" is no input and no earlier task writes it`},
+		{"unwritten output", "{\"data\": [\n§{\"name\": \"z\", \"bytes\": 1, \"output\": true}]}",
+			`data "z": read before anything was written: it is an output but nothing writes all of it`},
+		{"unwritten reduction", "{\"tasks\": [{\"kernel\": \"k\", \"uses\": [{\"data\": \"z\", \"access\": \"reduce\"}]}], \"data\": [\n§{\"name\": \"z\", \"bytes\": 1, \"combine\": \"k\"}]}",
+			`task "combine z": read before anything was written: data "z" is no input and no earlier task writes it`},
+		{"name of a part", "{\"tasks\": [{\"kernel\": \"k\", \"uses\": [{\"data\": \"z\", \"access\": \"reduce\"}]}], \"data\": [{\"name\": \"z\", \"bytes\": 1, \"input\": true, \"combine\": \"k\"},\n§{\"name\": \"z part 0\", \"bytes\": 1}]}",
+			`data "z part 0" has the name of a part of a reduction; rename it`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			before, after, _ := strings.Cut(c.src, "§")
+			want := fmt.Sprintf("line %d: %s", 1+strings.Count(before, "\n"), c.want)
+			g, err := Decode([]byte(before+after), nil)
+			if err == nil || g != nil {
+				t.Fatal("decoded")
+			}
+			if err.Error() != want {
+				t.Errorf("got:  %s\nwant: %s", err, want)
+			}
+		})
+	}
+}
+
+func TestDecodeKeepsTheBuildersSentinel(t *testing.T) {
+	_, err := Decode([]byte(`{"data": [{"name": "x", "bytes": 0}]}`), nil)
+	var s *SyntaxError
+	if !errors.As(err, &s) || !errors.Is(err, ErrSize) {
+		t.Errorf("got %#v", err)
+	}
+	_, err = Decode([]byte(`{"data": [{"name": "x", "bytes": 1, "output": true}]}`), nil)
+	if !errors.Is(err, ErrUnwritten) {
+		t.Errorf("got %#v", err)
+	}
+}
+
+func TestEncodeMistakes(t *testing.T) {
+	k := goKernel("k")
+	other := &Kernel{Name: "k", Impls: []Impl{{Dialect: Go, Entry: "other"}}}
+	twin := goKernel("k")
+	cases := []struct {
+		name, want string
+		do         func(b *Builder)
+	}{
+		{"data of one name", `encode graph: two data handles are called "x"; rename one`, func(b *Builder) {
+			b.Data(Data{Name: "x", Bytes: 1})
+			b.Data(Data{Name: "x", Bytes: 1})
+		}},
+		{"kernels of one name", `encode graph: two kernels are called "k"; rename one`, func(b *Builder) {
+			b.Add(Task{Steps: []Step{{Kernel: k}, {Kernel: other}}})
+		}},
+		{"equal kernels", "", func(b *Builder) { b.Add(Task{Steps: []Step{{Kernel: k}, {Kernel: twin}}}) }},
+		{"nameless kernel", `encode graph: a kernel has no name`, func(b *Builder) {
+			b.Add(Task{Steps: steps(&Kernel{Impls: k.Impls})})
+		}},
+		{"no dialect", `encode graph: kernel "d" has an implementation without a dialect`, func(b *Builder) {
+			b.Add(Task{Steps: steps(&Kernel{Name: "d", Impls: []Impl{{Entry: "x"}}})})
+		}},
+		{"not UTF-8", `encode graph: "\xff" is not UTF-8`, func(b *Builder) { b.Add(Task{Name: "\xff", Steps: steps(k)}) }},
+	}
+	for _, c := range cases {
+		var b Builder
+		c.do(&b)
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Encode(g)
+		if got := fmt.Sprint(err); got != c.want && (c.want != "" || err != nil) {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// roundTrip checks that g comes back from its JSON form the same in every part,
+// its flow included.
+func roundTrip(t interface{ Fatalf(string, ...any) }, g *Graph) {
+	src, err := Encode(g)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, describe(g))
+	}
+	back, err := Decode(src, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, src)
+	}
+	if !reflect.DeepEqual(g, back) {
+		t.Fatalf("differs after a round trip through\n%s", src)
+	}
+	again, err := Encode(back)
+	if err != nil || !bytes.Equal(src, again) {
+		t.Fatalf("encodes differently the second time: %v\n%s\n%s", err, src, again)
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawProgram(t)
+		number := rapid.Int64Range(0, 1<<62)
+		float := rapid.Float64Range(0, 1e300)
+		text := rapid.SampledFrom([]string{"", "", "same", "<a & b>", "line\nbreak", "0", "ü\u2028"})
+		for i := range p.tasks {
+			task := &p.tasks[i]
+			dims := func() [3]uint32 {
+				d := rapid.SampledFrom([]uint32{0, 1, 1, 7, 1<<32 - 1})
+				return [3]uint32{d.Draw(t, "x"), d.Draw(t, "y"), d.Draw(t, "z")}
+			}
+			task.Name = text.Draw(t, "name")
+			task.Steps = nil
+			for range rapid.IntRange(1, 3).Draw(t, "steps") {
+				task.Steps = append(task.Steps, Step{Kernel: rapid.SampledFrom([]*Kernel{testKernel, testCombine}).Draw(t, "kernel"),
+					Launch: Launch{Grid: dims(), Block: dims(), Cluster: dims(),
+						SharedBytes: rapid.IntRange(0, 1e6).Draw(t, "shared"), Cooperative: rapid.Bool().Draw(t, "cooperative")}})
+				if params := rapid.SliceOf(rapid.Byte()).Draw(t, "params"); len(params) > 0 {
+					task.Steps[len(task.Steps)-1].Params = params
+				}
+			}
+			task.Work = Work{float.Draw(t, "ops"), float.Draw(t, "bytes"), Unit(rapid.IntRange(0, NumUnits-1).Draw(t, "unit"))}
+			task.Workspace = number.Draw(t, "workspace")
+			task.Priority = rapid.Int().Draw(t, "priority")
+			task.Timeout = time.Duration(number.Draw(t, "timeout"))
+			task.Retries = rapid.Int().Draw(t, "retries")
+			task.On.Hint = text.Draw(t, "hint")
+			if only := text.Draw(t, "only"); only != "" {
+				task.On.Only = []string{only, ""}
+			}
+			task.Gang = rapid.IntRange(0, 9).Draw(t, "gang")
+			for u := range task.Uses {
+				task.Uses[u].Rank = int16(rapid.IntRange(0, max(task.Gang, 1)-1).Draw(t, "rank"))
+			}
+		}
+		roundTrip(t, p.build(t))
+	})
+}
+
+func TestRoundTripOfNothing(t *testing.T) {
+	g, err := Decode([]byte("{}"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roundTrip(t, g)
+}
+
+// FuzzDecode looks for a file that makes Decode panic, that it refuses without a
+// line, or that it accepts as a graph that does not survive a round trip.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(kitchenSink))
+	f.Add([]byte(`{"tasks": [{"kernel": "k", "after": []}, {"name": "a", "kernel": "k", "after": [0]}, {"kernel": "k", "after": ["a"]}]}`))
+	f.Add([]byte(`{"data": [{"name": "s", "bytes": 9, "input": true, "combine": "c"}], "tasks": [
+		{"kernel": "k", "uses": [{"data": "s", "bytes": 4, "access": "reduce"}, {"data": "s", "offset": 4, "access": "reduce"}]},
+		{"kernel": "k", "uses": [{"data": "s", "offset": 2, "bytes": 5, "access": "reduce"}]}]}`))
+	f.Add([]byte("{\"data\": [\n{\"name\": \"\\u00fc\", \"bytes\": \"1.5 kib\"}],\n\"kernels\": null}"))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		g, err := Decode(src, nil)
+		if err == nil {
+			roundTrip(t, g)
+			return
+		}
+		var s *SyntaxError
+		if !errors.As(err, &s) || s.Line < 1 || s.Line > 1+bytes.Count(src, []byte("\n")) || strings.Contains(err.Error(), "\n") {
+			t.Fatalf("a poor error: %v", err)
+		}
+	})
+}
