@@ -1,0 +1,227 @@
+package machine
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+const goodFile = `{
+  "name": "w",
+  "note": "ignored",
+  "host": {"memory": "32GB", "bandwidth": "40 GB/s"},
+  "resources": [
+    {"name": "up", "rate": "25GB/s"},
+    {"name": "port", "count": 2}
+  ],
+  "devices": [
+    {"name": "cuda", "count": 2, "model": "X", "kind": "discrete", "backend": "cuda", "arch": "sm_90",
+     "memory": "8GiB", "cores": 128, "power": "250W", "numa": -1,
+     "rates": {
+       "fp32": "15.11TFLOP/s", "int32": "1.5GOP/s",
+       "memory": 448e9,
+       "launch": "2.5us"
+     },
+     "resources": ["up"]},
+    {"name": "cpu", "kind": "cpu", "host_memory": true, "simd_lanes": 16, "lanes": 2, "memory": 1000, "uuid": "u"}
+  ],
+  "links": [
+    {"a": "cuda", "b": "host", "rate": "13GB/s", "latency": "10us", "resources": ["up", "port:{a}"]},
+    {"a": "cuda:0-1", "b": "cuda", "kind": "nvlink", "rate": "50GB/s", "latency": 700, "resources": ["port:{a}", "port:{b}"]}
+  ]
+}
+`
+
+func TestDecode(t *testing.T) {
+	got, err := Decode([]byte(goodFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu := Device{
+		Model: "X", Kind: Discrete, Backend: "cuda", Arch: "sm_90", MemBytes: 8 << 30, ComputeUnits: 128,
+		NUMA: -1, PowerWatts: 250, Resources: []string{"up"},
+		Rates: Rates{Ops: [5]float64{15.11e12, 0, 0, 0, 1.5e9}, MemoryBPS: 448e9, LaunchNS: 2500},
+	}
+	gpu0, gpu1 := gpu, gpu
+	gpu0.Name, gpu1.Name = "cuda:0", "cuda:1"
+	want := &Machine{
+		Name: "w", HostBytes: 32e9, HostBPS: 40e9,
+		Resources: []Resource{{"up", 25e9}, {"port:0", 0}, {"port:1", 0}},
+		Devices: []Device{
+			gpu0, gpu1,
+			{Name: "cpu", Kind: CPU, HostMemory: true, SIMDLanes: 16, Lanes: 2, MemBytes: 1000, UUID: "u"},
+		},
+		Links: []Link{
+			{A: 0, B: Host, Kind: PCIe, BPS: 13e9, LatencyNS: 10000, Resources: []string{"up", "port:0"}},
+			{A: 1, B: Host, Kind: PCIe, BPS: 13e9, LatencyNS: 10000, Resources: []string{"up", "port:1"}},
+			{A: 0, B: 1, Kind: NVLink, BPS: 50e9, LatencyNS: 700, Resources: []string{"port:0", "port:1"}},
+		},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("decoded\n%s\nwant\n%s", Encode(got), Encode(want))
+	}
+}
+
+// Every case changes one thing in the good file and names the line the error
+// must carry.
+func TestDecodeErrors(t *testing.T) {
+	for _, c := range []struct {
+		name, old, new string
+		line           int
+		reason         string
+	}{
+		{"missing comma", `"name": "w",`, `"name": "w"`, 3, "not JSON"},
+		{"cut off", "\n  ]\n}\n", "\n\n\n", 22, "not JSON: unexpected end"},
+		{"trailing text", "\n  ]\n}\n", "\n  ]\n}\n}\n", 25, "not JSON"},
+		{"not an object", goodFile, "[]", 1, "object"},
+		{"empty", goodFile, "", 1, "not JSON"},
+		{"no devices", goodFile, "\n{}", 2, "no devices"},
+		{"unknown field", `"note"`, `"nota"`, 3, `unknown field "nota" in a machine; known are devices, host,`},
+		{"unknown device field", `"cores"`, `"core"`, 11, `unknown field "core"`},
+		{"unknown rate", `"int32"`, `"int8"`, 13, `unknown field "int8"`},
+		{"field twice", `"note": "ignored"`, `"name": "again"`, 3, "twice"},
+		{"bad size", `"32GB"`, `"32gigs"`, 4, "bad quantity"},
+		{"size below zero", `"8GiB"`, `"-8GiB"`, 11, "0 or more"},
+		{"broken bytes", `"8GiB"`, `"1.5B"`, 11, "whole number of bytes"},
+		{"size too large", `"8GiB"`, `"99999999PB"`, 11, "fits in 63 bits"},
+		{"negative rate", `448e9`, `-448e9`, 14, "0 or more"},
+		{"rate as size", `"13GB/s"`, `"13GB"`, 21, "bad quantity"},
+		{"rate as truth", `"13GB/s"`, `true`, 21, "expected a number"},
+		{"no rate", `"rate": "13GB/s", `, ``, 21, "above 0"},
+		{"latency", `"10us"`, `"10 minutes"`, 21, "bad quantity"},
+		{"unknown kind", `"discrete"`, `"gpu"`, 10, "unknown device kind"},
+		{"no kind", `"kind": "cpu", `, ``, 18, "has no kind"},
+		{"unknown link kind", `"nvlink"`, `"rope"`, 22, "unknown link kind"},
+		{"same name", `"cpu", "kind"`, `"cuda:1", "kind"`, 18, `"cuda:1" is there twice`},
+		{"reserved name", `"cpu", "kind"`, `"host", "kind"`, 18, "bad device name"},
+		{"count 0", `"count": 2, "model"`, `"count": 0, "model"`, 10, "whole number from 1"},
+		{"one uuid for two", `"model": "X"`, `"uuid": "X"`, 10, "uuid"},
+		{"too many", `"count": 2, "model"`, `"count": 99999, "model"`, 10, "whole number from 1"},
+		{"unknown device in link", `"a": "cuda",`, `"a": "cuda:2",`, 21, `unknown device "cuda:2"`},
+		{"range too long", `cuda:0-1`, `cuda:0-2`, 22, `unknown device "cuda:0-2"`},
+		{"range backwards", `cuda:0-1`, `cuda:1-0`, 22, "unknown device"},
+		{"link to itself", `"a": "cuda", "b": "host"`, `"a": "host", "b": "host"`, 21, "itself"},
+		{"link with one end", `"b": "host", `, ``, 21, "needs the ends"},
+		{"unknown resource of a link", `["up", "port:{a}"]`, `["down"]`, 21, `unknown resource "down"`},
+		{"unknown resource of a device", `["up"]`, `["down"]`, 17, `unknown resource "down"`},
+		{"host has no number", `["up", "port:{a}"]`, `["port:{b}"]`, 21, "the host is none"},
+		{"resource twice", `{"name": "up", "rate": "25GB/s"}`, `{"name": "up"}, {"name": "up"}`, 6, `"up" is there twice`},
+		{"resource name", `{"name": "up", "rate": "25GB/s"}`, `{"name": "up"}, {"name": "{a}"}`, 6, "bad resource name"},
+		{"list expected", `["up"]`, `"up"`, 17, "list"},
+		{"text expected", `"sm_90"`, `90`, 10, "text"},
+		{"truth expected", `"host_memory": true`, `"host_memory": 1`, 18, "true or false"},
+		{"whole number expected", `"cores": 128`, `"cores": 12.8`, 11, "whole number"},
+	} {
+		src := strings.Replace(goodFile, c.old, c.new, 1)
+		if src == goodFile {
+			t.Errorf("%s: the case changes nothing", c.name)
+			continue
+		}
+		m, err := Decode([]byte(src))
+		var syntax *SyntaxError
+		if !errors.As(err, &syntax) {
+			t.Errorf("%s: Decode = %v, %v; want a *SyntaxError", c.name, m, err)
+			continue
+		}
+		if syntax.Line != c.line || !strings.Contains(syntax.Reason, c.reason) {
+			t.Errorf("%s: %v; want line %d: …%s…", c.name, err, c.line, c.reason)
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: the error has several lines: %q", c.name, err)
+		}
+	}
+}
+
+func TestQuantities(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		units []unit
+		want  float64
+	}{
+		{"8GB", byteUnits, 8e9},
+		{"8GiB", byteUnits, 8 * 1024 * 1024 * 1024},
+		{"0.5 TB", byteUnits, 5e11},
+		{"3350GB/s", rateUnits, 3.35e12},
+		{"15.11TFLOP/s", opsUnits, 15.11e12},
+		{"7.55TOP/s", opsUnits, 7.55e12},
+		{"10us", timeUnits, 1e4},
+		{"2.5µs", timeUnits, 2500},
+		{"1s", timeUnits, 1e9},
+	} {
+		got, err := parseQuantity(c.text, c.units)
+		if err != nil || got != c.want {
+			t.Errorf("parseQuantity(%q) = %v, %v; want %v", c.text, got, err, c.want)
+		}
+	}
+	for _, c := range []struct {
+		got, want any
+	}{
+		{formatQuantity(0, rateUnits), nil},
+		{formatQuantity(15.11e12, opsUnits), "15.11TFLOP/s"},
+		{formatQuantity(448e9, rateUnits), "448GB/s"},
+		{formatQuantity(10e3, timeUnits), "10us"},
+		{formatQuantity(1.0/3, rateUnits), 1.0 / 3},
+		{formatBytes(8e9), "8GB"},
+		{formatBytes(8 << 30), "8GiB"},
+		{formatBytes(1001), int64(1001)},
+	} {
+		if c.got != c.want {
+			t.Errorf("formatted %v, want %v", c.got, c.want)
+		}
+	}
+}
+
+func TestMachineInsideADocument(t *testing.T) {
+	in := struct{ Machine *Machine }{pair()}
+	src, err := json.Marshal(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct{ Machine *Machine }
+	if err := json.Unmarshal(src, &out); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(in, out) {
+		t.Errorf("got back\n%s", Encode(out.Machine))
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	files, err := filepath.Glob("machines/*.json")
+	if err != nil || len(files) == 0 {
+		f.Fatalf("no machine files: %v", err)
+	}
+	for _, name := range files {
+		src, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(src)
+	}
+	f.Add([]byte(goodFile))
+	f.Add([]byte(`{"devices":[{"name":"a","kind":"cpu","memory":1e3,"rates":{"launch":1e-300,"memory":3.3e99}}]}`))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		m, err := Decode(src)
+		if err != nil {
+			var syntax *SyntaxError
+			if !errors.As(err, &syntax) || syntax.Line < 1 || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("bad error %q", err)
+			}
+			return
+		}
+		if err := m.Validate(); err != nil {
+			t.Fatalf("decoded a machine that is not valid: %v", err)
+		}
+		again, err := Decode(Encode(m))
+		if err != nil {
+			t.Fatalf("cannot read back: %v\n%s", err, Encode(m))
+		}
+		if !reflect.DeepEqual(m, again) {
+			t.Fatalf("read back\n%s\nwant\n%s", Encode(again), Encode(m))
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// The encoded form of a machine's entries. A nil quantity is left out.
+type (
+	encodedHost struct {
+		Memory    any `json:"memory,omitempty"`
+		Bandwidth any `json:"bandwidth,omitempty"`
+	}
+	encodedResource struct {
+		Name string `json:"name"`
+		Rate any    `json:"rate,omitempty"`
+	}
+	encodedDevice struct {
+		Name       string        `json:"name"`
+		Model      string        `json:"model,omitempty"`
+		Kind       string        `json:"kind"`
+		Backend    string        `json:"backend,omitempty"`
+		Arch       string        `json:"arch,omitempty"`
+		UUID       string        `json:"uuid,omitempty"`
+		Memory     any           `json:"memory,omitempty"`
+		HostMemory bool          `json:"host_memory,omitempty"`
+		Cores      int           `json:"cores,omitempty"`
+		SIMDLanes  int           `json:"simd_lanes,omitempty"`
+		Lanes      int           `json:"lanes,omitempty"`
+		NUMA       int           `json:"numa,omitempty"`
+		Power      any           `json:"power,omitempty"`
+		Rates      *encodedRates `json:"rates,omitempty"`
+		Resources  []string      `json:"resources,omitempty"`
+	}
+	encodedRates struct {
+		FP32   any `json:"fp32,omitempty"`
+		FP64   any `json:"fp64,omitempty"`
+		TF32   any `json:"tf32,omitempty"`
+		FP16   any `json:"fp16,omitempty"`
+		Int32  any `json:"int32,omitempty"`
+		Memory any `json:"memory,omitempty"`
+		Launch any `json:"launch,omitempty"`
+	}
+	encodedLink struct {
+		A         string   `json:"a"`
+		B         string   `json:"b"`
+		Kind      string   `json:"kind"`
+		Rate      any      `json:"rate,omitempty"`
+		Latency   any      `json:"latency,omitempty"`
+		Resources []string `json:"resources,omitempty"`
+	}
+)
+
+// Encode writes a machine that passes Validate in the format of Decode, a line
+// for each device, link and resource. Decode of it gives an equal machine.
+func Encode(m *Machine) []byte {
+	var b bytes.Buffer
+	b.WriteString("{\n  \"name\": ")
+	b.Write(compact(m.Name))
+	b.WriteString(",\n  \"host\": ")
+	b.Write(compact(encodedHost{formatBytes(m.HostBytes), formatQuantity(m.HostBPS, rateUnits)}))
+	entries(&b, "resources", m.Resources, func(r *Resource) any {
+		return encodedResource{r.Name, formatQuantity(r.BPS, rateUnits)}
+	})
+	entries(&b, "devices", m.Devices, func(d *Device) any { return encodeDevice(d) })
+	entries(&b, "links", m.Links, func(l *Link) any {
+		return encodedLink{
+			A: m.DeviceName(l.A), B: m.DeviceName(l.B), Kind: l.Kind.String(),
+			Rate: formatQuantity(l.BPS, rateUnits), Latency: formatQuantity(l.LatencyNS, timeUnits),
+			Resources: l.Resources,
+		}
+	})
+	b.WriteString("\n}\n")
+	return b.Bytes()
+}
+
+// MarshalJSON makes a machine part of a larger document, in Decode's format.
+func (m *Machine) MarshalJSON() ([]byte, error) { return Encode(m), nil }
+
+func encodeDevice(d *Device) encodedDevice {
+	e := encodedDevice{
+		Name: d.Name, Model: d.Model, Kind: d.Kind.String(), Backend: d.Backend, Arch: d.Arch, UUID: d.UUID,
+		Memory: formatBytes(d.MemBytes), HostMemory: d.HostMemory,
+		Cores: d.ComputeUnits, SIMDLanes: d.SIMDLanes, Lanes: d.Lanes, NUMA: d.NUMA,
+		Power: formatQuantity(d.PowerWatts, wattUnits), Resources: d.Resources,
+	}
+	if d.Rates != (Rates{}) {
+		ops := func(u graph.Unit) any { return formatQuantity(d.Rates.Ops[u], flopUnits) }
+		e.Rates = &encodedRates{
+			FP32: ops(graph.FP32), FP64: ops(graph.FP64), TF32: ops(graph.TF32), FP16: ops(graph.FP16),
+			Int32:  formatQuantity(d.Rates.Ops[graph.Int32], intUnits),
+			Memory: formatQuantity(d.Rates.MemoryBPS, rateUnits), Launch: formatQuantity(d.Rates.LaunchNS, timeUnits),
+		}
+	}
+	return e
+}
+
+// entries writes a list with a line for each entry, nothing for an empty one.
+func entries[T any](b *bytes.Buffer, name string, list []T, encode func(*T) any) {
+	if len(list) == 0 {
+		return
+	}
+	b.WriteString(",\n  \"" + name + "\": [")
+	for i := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString("\n    ")
+		b.Write(compact(encode(&list[i])))
+	}
+	b.WriteString("\n  ]")
+}
+
+func compact(v any) []byte {
+	out, err := json.Marshal(v)
+	if err != nil {
+		panic("machine: encoding a machine that fails Validate: " + err.Error())
+	}
+	return out
+}

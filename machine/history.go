@@ -1,0 +1,440 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+)
+
+const (
+	// enough is how many samples history needs before it speaks.
+	enough = 3
+	// maxShapes bounds a History: past it the quarter not seen for longest goes.
+	maxShapes = 4096
+	// epochShift is the relative change of an answer that callers must hear of.
+	epochShift = 0.05
+)
+
+// History predicts from what was measured and asks another model where nothing
+// was. For every sequence of kernels, kind of device, unit and gang size it
+// keeps a line through log time over log size, where a task's size is its
+// operations plus its bytes (plus one): only that the size grows with the work
+// matters, the exponent is fitted. For sizes seen at least three times the mean
+// of those runs answers instead of the line.
+//
+// Devices that are alike (equal kind, backend, model, architecture, memory and
+// cores) share what is learned, so devices of one class keep costing the same.
+// Copies learn a correction to the model underneath, by path.
+//
+// A History is bounded: shapes not seen for longest are dropped.
+type History struct {
+	base   Cost
+	routes *routes
+	// kinds numbers identities, 0 being the host's; kind has the number of
+	// each device.
+	kinds  map[string]int32
+	kind   []int32
+	idents []string // of each kind
+	// sequences numbers sequences of kernels as paths in a tree: a sequence is
+	// its beginning, by number, and a run of one kernel. 0 is the empty one.
+	// The last run is part of the task's key instead, so that a task of one
+	// kernel is found in one step.
+	sequences map[sequence]int32
+	tasks     map[taskKey]*model
+	copies    map[copyKey]*model
+	models    []*model // all of them, in order of appearance
+	shapes    int      // in all models
+	clock     uint64   // counts observations
+	epoch     uint64
+}
+
+// sequence is a run of one kernel after another sequence.
+type sequence struct {
+	after int32
+	times int32
+	name  string
+}
+
+type taskKey struct {
+	sequence
+	kind       int32
+	unit, gang int16
+}
+
+type copyKey struct {
+	from, to       int32
+	bps, latencyNS float64
+}
+
+// model is what is known about one key.
+type model struct {
+	id     modelID
+	prior  float64 // slope before evidence
+	fit    fit
+	line   line    // of fit
+	shapes []shape // ascending by work
+	// told is the line as callers last knew it; its samples are 0 before that.
+	told line
+}
+
+// modelID says in words what a model is about; it is what files hold.
+type modelID struct {
+	Kernels []run  `json:"kernels,omitempty"` // tasks
+	Unit    string `json:"unit,omitempty"`
+	Gang    int32  `json:"gang,omitempty"`
+	Device  string `json:"device"` // of a task, or where a copy comes from
+	// Of a copy only: where it goes and by what path.
+	To        string  `json:"to,omitempty"`
+	BPS       float64 `json:"bps,omitempty"`
+	LatencyNS float64 `json:"latency_ns,omitempty"`
+}
+
+// run is a kernel and how many steps in a row are made of it.
+type run struct {
+	Name  string `json:"name"`
+	Times int32  `json:"times"`
+}
+
+// shape is one exact amount of work.
+type shape struct {
+	ops, bytes float64
+	last       uint64 // when it was last observed, by the history's clock
+	fit        fit
+	answer     Estimate // of the fit, for tasks
+	told       float64  // log time (ratio, for copies) callers were last told
+}
+
+// NewHistory returns an empty history over a model of m that answers where
+// nothing was measured.
+func NewHistory(base Cost, m *Machine) *History {
+	h := &History{base: base, routes: newRoutes(m), kinds: make(map[string]int32)}
+	h.reset()
+	h.kindOf(hostName)
+	for i := range m.Devices {
+		h.kind = append(h.kind, h.kindOf(m.Devices[i].identity()))
+	}
+	return h
+}
+
+func (h *History) reset() {
+	h.sequences = make(map[sequence]int32)
+	h.tasks = make(map[taskKey]*model)
+	h.copies = make(map[copyKey]*model)
+	h.models, h.shapes = nil, 0
+}
+
+// identity is what devices that are alike have in common, across runs.
+func (d *Device) identity() string {
+	return fmt.Sprintf("%s|%s|%s|%s|%d|%d|%d", d.Kind, d.Backend, d.Model, d.Arch, d.MemBytes, d.ComputeUnits, d.SIMDLanes)
+}
+
+func (h *History) kindOf(identity string) int32 {
+	k, ok := h.kinds[identity]
+	if !ok {
+		k = int32(len(h.kinds))
+		h.kinds[identity] = k
+		h.idents = append(h.idents, identity)
+	}
+	return k
+}
+
+// Task implements Cost.
+func (h *History) Task(t *graph.Task, on DeviceID) Estimate {
+	if m := h.taskModel(t, on); m != nil {
+		if i, ok := m.find(t.Work.Ops, t.Work.Bytes); ok && m.shapes[i].fit.Seen >= enough {
+			return m.shapes[i].answer
+		}
+		if m.fit.Seen >= enough {
+			return m.line.estimate(taskSize(t.Work.Ops, t.Work.Bytes), 0)
+		}
+	}
+	return h.base.Task(t, on)
+}
+
+// Copy implements Cost.
+func (h *History) Copy(bytes int64, from, to DeviceID) Estimate {
+	base := h.base.Copy(bytes, from, to)
+	if base.Median <= 0 {
+		return base
+	}
+	m := h.copies[h.copyKey(from, to)]
+	if m == nil {
+		return base
+	}
+	l := m.line
+	if i, ok := m.find(0, float64(bytes)); ok && m.shapes[i].fit.Seen >= enough {
+		l = m.shapes[i].fit.line(m.prior)
+	}
+	if l.samples < enough {
+		return base
+	}
+	return l.estimate(taskSize(0, float64(bytes)), math.Log(float64(base.Median)))
+}
+
+// Epoch implements Cost. It grows when an answer has moved by more than 5 %
+// since callers were last told, or when the model underneath says so.
+func (h *History) Epoch() uint64 { return h.epoch + h.base.Epoch() }
+
+// Observe learns that t ran on a device and took so long. Only runs that
+// succeeded may be reported; a duration of zero or less is ignored.
+func (h *History) Observe(t *graph.Task, on DeviceID, took time.Duration) {
+	if took <= 0 {
+		return
+	}
+	before := h.Task(t, on).Median
+	m := h.taskModel(t, on)
+	if m == nil {
+		m = newModel(modelID{
+			Kernels: runs(t.Steps), Unit: t.Work.Unit.String(), Gang: int32(gangOf(t)), Device: h.idents[h.kind[on]],
+		})
+		h.keep(m)
+	}
+	h.learn(m, t.Work.Ops, t.Work.Bytes, math.Log(float64(took)), math.Log(float64(before)))
+}
+
+// ObserveCopy learns that a copy took so long. It ignores what Observe would,
+// and copies the model underneath takes for free or impossible.
+func (h *History) ObserveCopy(bytes int64, from, to DeviceID, took time.Duration) {
+	base := h.base.Copy(bytes, from, to).Median
+	if took <= 0 || base <= 0 {
+		return
+	}
+	before := h.Copy(bytes, from, to).Median
+	key := h.copyKey(from, to)
+	m := h.copies[key]
+	if m == nil {
+		m = newModel(modelID{Device: h.idents[key.from], To: h.idents[key.to], BPS: key.bps, LatencyNS: key.latencyNS})
+		h.keep(m)
+	}
+	h.learn(m, 0, float64(bytes), math.Log(float64(took)/float64(base)), math.Log(float64(before)/float64(base)))
+}
+
+// Deviates reports whether a run took more than twice, or less than half, of
+// what is predicted now: the sign that the device should be measured again.
+func (h *History) Deviates(t *graph.Task, on DeviceID, took time.Duration) bool {
+	median := float64(h.Task(t, on).Median)
+	return float64(took) > 2*median || 2*float64(took) < median
+}
+
+// learn takes a sample y at some work into a model; before is what callers were
+// told about that work, in the same terms.
+func (h *History) learn(m *model, ops, bytes, y, before float64) {
+	h.clock++
+	x := taskSize(ops, bytes)
+	i, known := m.find(ops, bytes)
+	if known && m.shapes[i].fit.Seen >= enough {
+		// The shape's own runs judge better than the line, which no kernel
+		// follows exactly.
+		if m.shapes[i].fit.observe(x, y, m.prior) != held {
+			m.fit.add(x, y)
+		}
+	} else {
+		v := m.fit.observe(x, y, m.prior)
+		if v == held {
+			return
+		}
+		if !known {
+			m.shapes = slices.Insert(m.shapes, i, shape{ops: ops, bytes: bytes, told: before})
+			h.shapes++
+		}
+		if v == shifted {
+			m.shapes[i].fit = fit{} // what it saw before no longer holds
+		}
+		m.shapes[i].fit.add(x, y)
+	}
+	s := &m.shapes[i]
+	s.last = h.clock
+	m.refresh(s)
+	h.tell(m, i)
+	if h.shapes > maxShapes {
+		h.drop()
+	}
+}
+
+// refresh recomputes what follows from the fits of a model and one of its shapes.
+func (m *model) refresh(s *shape) {
+	m.line = m.fit.line(m.prior)
+	own := s.fit.line(m.prior)
+	s.answer = own.estimate(taskSize(s.ops, s.bytes), 0)
+}
+
+// says returns the prediction for a shape in log time (log ratio for copies),
+// or false while the model underneath answers.
+func (m *model) says(s *shape) (y float64, ok bool) {
+	l := &m.line
+	if s.fit.Seen >= enough {
+		own := s.fit.line(m.prior)
+		l = &own
+	}
+	return l.at(taskSize(s.ops, s.bytes)), l.samples >= enough
+}
+
+// tell moves the epoch when the answer for shape i, or the line anywhere in the
+// range it has seen, is not what callers were told.
+func (h *History) tell(m *model, i int) {
+	moved := false
+	s := &m.shapes[i]
+	if y, ok := m.says(s); ok && farFrom(y, s.told) {
+		s.told, moved = y, true
+	}
+	if m.fit.Seen >= enough {
+		// Lines that are close at both ends are close in between.
+		off := func(x float64) bool { return farFrom(m.line.at(x), m.told.at(x)) }
+		if m.told.samples == 0 || off(m.fit.Lo) || off(m.fit.Hi) {
+			m.told, moved = m.line, true
+		}
+	}
+	if moved {
+		h.epoch++
+	}
+}
+
+// farFrom compares logarithms.
+func farFrom(now, told float64) bool { return !(math.Abs(now-told) <= math.Log1p(epochShift)) }
+
+// drop forgets the quarter of all shapes that was not seen for longest, and
+// models left without any.
+func (h *History) drop() {
+	ages := make([]uint64, 0, h.shapes)
+	for _, m := range h.models {
+		for i := range m.shapes {
+			ages = append(ages, m.shapes[i].last)
+		}
+	}
+	slices.Sort(ages)
+	oldest := ages[len(ages)/4] // every observation has a time of its own
+	models := h.models
+	h.reset()
+	for _, m := range models {
+		m.shapes = slices.DeleteFunc(m.shapes, func(s shape) bool { return s.last < oldest })
+		if len(m.shapes) > 0 {
+			h.keep(m)
+		}
+	}
+	h.epoch++
+}
+
+// keep enters a model under the key its words stand for. It reports false when
+// there is one already.
+func (h *History) keep(m *model) bool {
+	id := &m.id
+	if id.To != "" {
+		key := copyKey{h.kindOf(id.Device), h.kindOf(id.To), id.BPS, id.LatencyNS}
+		if h.copies[key] != nil {
+			return false
+		}
+		h.copies[key] = m
+	} else {
+		unit, _ := unitOf(id.Unit)
+		key := taskKey{h.sequence(id.Kernels), h.kindOf(id.Device), int16(unit), int16(id.Gang)}
+		if h.tasks[key] != nil {
+			return false
+		}
+		h.tasks[key] = m
+	}
+	h.models = append(h.models, m)
+	h.shapes += len(m.shapes)
+	return true
+}
+
+func newModel(id modelID) *model {
+	m := &model{id: id}
+	if id.To == "" {
+		m.prior = 1 // twice the work takes twice the time
+	}
+	return m
+}
+
+func unitOf(name string) (graph.Unit, bool) {
+	for u := range graph.Unit(graph.NumUnits) {
+		if u.String() == name {
+			return u, true
+		}
+	}
+	return 0, false
+}
+
+// gangOf returns how many devices run a task; the graph package allows no more
+// than an int16 holds.
+func gangOf(t *graph.Task) int16 { return int16(max(t.Gang, 1)) }
+
+// taskModel returns the model for a task on a device, nil when there is none.
+func (h *History) taskModel(t *graph.Task, on DeviceID) *model {
+	var last sequence
+	for i := 0; i < len(t.Steps); {
+		if i > 0 {
+			n, ok := h.sequences[last]
+			if !ok {
+				return nil
+			}
+			last.after = n
+		}
+		name, from := t.Steps[i].Kernel.Name, i
+		for i++; i < len(t.Steps) && t.Steps[i].Kernel.Name == name; i++ {
+		}
+		last.name, last.times = name, int32(i-from)
+	}
+	return h.tasks[taskKey{last, h.kind[on], int16(t.Work.Unit), gangOf(t)}]
+}
+
+func (h *History) copyKey(from, to DeviceID) copyKey {
+	p := h.routes.path(from, to)
+	return copyKey{h.memoryKind(from), h.memoryKind(to), p.bps, p.latencyNS}
+}
+
+func (h *History) memoryKind(d DeviceID) int32 {
+	if h.routes.space(d) == Host {
+		return 0
+	}
+	return h.kind[d]
+}
+
+// runs describes steps as kernels with repetition.
+func runs(steps []graph.Step) []run {
+	var out []run
+	for _, s := range steps {
+		if n := len(out); n > 0 && out[n-1].Name == s.Kernel.Name {
+			out[n-1].Times++
+		} else {
+			out = append(out, run{s.Kernel.Name, 1})
+		}
+	}
+	return out
+}
+
+// sequence returns the key of a sequence of kernels, numbering what leads to it.
+func (h *History) sequence(kernels []run) (last sequence) {
+	for i, k := range kernels {
+		if i > 0 {
+			n, ok := h.sequences[last]
+			if !ok {
+				n = int32(len(h.sequences)) + 1
+				h.sequences[last] = n
+			}
+			last.after = n
+		}
+		last.name, last.times = k.Name, k.Times
+	}
+	return last
+}
+
+// find returns where the shape with this work is, or would be.
+func (m *model) find(ops, bytes float64) (int, bool) {
+	lo, hi := 0, len(m.shapes)
+	for lo < hi { // written out: the comparison through a function costs 20 ns
+		mid := (lo + hi) / 2
+		s := &m.shapes[mid]
+		if s.ops < ops || (s.ops == ops && s.bytes < bytes) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(m.shapes) && m.shapes[lo].ops == ops && m.shapes[lo].bytes == bytes
+}
+
+// taskSize is the x of every fit: the logarithm of the size of a piece of work.
+func taskSize(ops, bytes float64) float64 { return math.Log(min(ops+bytes+1, math.MaxFloat64)) }

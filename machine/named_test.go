@@ -1,0 +1,94 @@
+package machine
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+)
+
+func named(t testing.TB, name string) *Machine {
+	t.Helper()
+	m, ok := Named(name)
+	if !ok {
+		t.Fatalf("no machine %q", name)
+	}
+	return m
+}
+
+func TestNamed(t *testing.T) {
+	want := []string{"16xh100", "2xcpu", "2xh100", "3x5070", "4x5070-ring", "4xh100", "8x5070-hier", "8xh100", "mixed", "rtx4060"}
+	if got := Names(); !slices.Equal(got, want) {
+		t.Fatalf("Names() = %v, want %v", got, want)
+	}
+	for _, name := range want {
+		m := named(t, name)
+		if m.Name != name {
+			t.Errorf("%s calls itself %q", name, m.Name)
+		}
+		if err := m.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		again, err := Decode(Encode(m))
+		if err != nil || !reflect.DeepEqual(m, again) {
+			t.Errorf("%s does not survive Encode and Decode: %v", name, err)
+		}
+		for i := range m.Devices {
+			d := &m.Devices[i]
+			if d.Rates.Ops[graph.FP32] == 0 || d.Rates.MemoryBPS == 0 || d.Rates.LaunchNS == 0 || d.MemBytes == 0 || d.Arch == "" {
+				t.Errorf("%s: %s lacks a rate, memory or architecture", name, d.Name)
+			}
+			for j := range m.Devices {
+				if _, bps, _ := m.Path(DeviceID(i), DeviceID(j)); bps == 0 {
+					t.Errorf("%s: no path from %s to %s", name, d.Name, m.Devices[j].Name)
+				}
+			}
+		}
+	}
+	if _, ok := Named("../machines/mixed"); ok {
+		t.Error("Named found a file by path")
+	}
+}
+
+// The numbers people will look for, from the catalogue.
+func TestNamedNumbers(t *testing.T) {
+	for _, c := range []struct {
+		machine         string
+		devices         int
+		device          DeviceID
+		memory          int64
+		cores           int
+		fp32, bandwidth float64
+		host            int64
+	}{
+		{"3x5070", 3, 2, 8e9, 5120, 25e12, 448e9, 128e9},
+		{"4x5070-ring", 4, 0, 8e9, 5120, 25e12, 448e9, 128e9},
+		{"8x5070-hier", 8, 7, 8e9, 5120, 25e12, 448e9, 256e9},
+		{"rtx4060", 2, 0, 8e9, 3072, 15.11e12, 272e9, 32e9},
+		{"rtx4060", 2, 1, 32e9, 6, 1.92e12, 89.6e9, 32e9},
+		{"2xh100", 2, 1, 80e9, 16896, 67e12, 3350e9, 468 << 30},
+		{"8xh100", 8, 7, 80e9, 16896, 67e12, 3350e9, 1872 << 30},
+		{"16xh100", 16, 15, 80e9, 16896, 67e12, 3350e9, 1872 << 30},
+		{"mixed", 3, 0, 24e9, 16384, 82.6e12, 1008e9, 64e9},
+		{"mixed", 3, 2, 64e9, 16, 2.3e12, 89.6e9, 64e9},
+		{"2xcpu", 2, 1, 16e9, 4, 400e9, 30e9, 32e9},
+	} {
+		m := named(t, c.machine)
+		d := &m.Devices[c.device]
+		if len(m.Devices) != c.devices || d.MemBytes != c.memory || d.ComputeUnits != c.cores ||
+			d.Rates.Ops[graph.FP32] != c.fp32 || d.Rates.MemoryBPS != c.bandwidth || m.HostBytes != c.host {
+			t.Errorf("%s, device %d of %d: %+v, host %d", c.machine, c.device, len(m.Devices), d, m.HostBytes)
+		}
+	}
+	h := named(t, "8xh100").Devices[0].Rates
+	if h.Ops[graph.TF32] != 494.5e12 || h.Ops[graph.FP16] != 989.5e12 {
+		t.Errorf("H100 tensor rates %v", h.Ops)
+	}
+	if n := len(named(t, "8xh100").Links); n != 8+28 {
+		t.Errorf("8xh100 has %d links, want 8 to the host and 28 between", n)
+	}
+	if n := len(named(t, "16xh100").Links); n != 16+2*28+64 {
+		t.Errorf("16xh100 has %d links, want 16 to the host, 28 in each node and 64 between", n)
+	}
+}
