@@ -1,0 +1,312 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weft-run/weft/machine"
+)
+
+// adaptive learns where tasks do well. Use it when the same kernels come back
+// many times and predictions miss something: a device that is slower than it
+// says, a link others use, work that disturbs its neighbours.
+//
+// What it learns has two parts. For every (kernel, size) and device, how long
+// an execution takes relative to its prediction. And for every (kernel, size,
+// load) state and device a value: how the time from ready to done compares
+// with what was expected when the task was placed. The reward of a placement
+// is to be done sooner than expected. The choice is the earliest finish with
+// both applied, so with no evidence, or with perfect predictions, it is what
+// finish would choose. As learning makes mistakes, idle devices may steal.
+//
+// Now and then a task is sent to the device known least, so that a device
+// written off once can come back; the chance is seeded and falls with the
+// number of outcomes seen.
+type adaptive struct {
+	finish
+	seen   seen
+	rng    *rand.Rand
+	rows   map[rowKey]*row
+	clock  uint64    // counts uses of rows, to forget the oldest
+	device []learned // by device, over all kernels: the guess for a new row
+}
+
+// rowKey is a kernel and the size of its work, in powers of two. Kernels count
+// by name, since each graph may bring its own value of the same kernel.
+type rowKey struct {
+	kernel string
+	size   int16
+}
+
+// row is what is known about a kernel at a size.
+type row struct {
+	used     uint64
+	outcomes int
+	paces    []learned // by device: execution time
+	values   []learned // by device × loadBuckets: time from ready to done
+}
+
+// learned is a ratio of real to predicted time, averaged over n outcomes.
+type learned struct {
+	ratio float64
+	n     int
+}
+
+const (
+	// minOutcomes is how many outcomes a row needs before it is used at all,
+	// minValue how many a value needs.
+	minOutcomes = 8
+	minValue    = 16
+	// forget is the weight of a new measurement in a moving average.
+	forget = 0.2
+	// maxRatio bounds a single measurement, so that one stall does not write
+	// a device off.
+	maxRatio = 16
+	// maxValue bounds the influence of values, which are averages over tasks
+	// in like but not equal states.
+	maxValue = 2
+	// loadBuckets are the loads told apart: waits of less than one run time
+	// of the task, less than two, four, … and from 64 on.
+	loadBuckets = 8
+	// explore is the chance to explore with no outcomes; it halves when there
+	// are exploreHalf of them.
+	explore     = 0.05
+	exploreHalf = 64
+	// exploreWithin is how many times later than the best a device may be
+	// predicted to finish and still be explored; exploreOnce the same for a
+	// device never tried in this row.
+	exploreWithin = 1.5
+	exploreOnce   = 8
+	// maxRows bounds what is remembered.
+	maxRows = 1024
+)
+
+func newAdaptive(p Problem) Policy {
+	return &adaptive{
+		finish: finish{model: newModel(p)},
+		rng:    rand.New(rand.NewPCG(p.Seed, 0x77656674)),
+		rows:   make(map[rowKey]*row),
+		device: make([]learned, len(p.Machine.Devices)),
+	}
+}
+
+func (l *learned) add(x float64) {
+	l.n++
+	// A plain mean at first, a moving average once there are enough. The
+	// conversion keeps the product from being fused with the sum, which would
+	// give other bits on other architectures.
+	l.ratio += float64((x - l.ratio) * max(forget, 1/float64(l.n)))
+}
+
+// keyOf returns the row a task with this much work belongs to.
+func keyOf(kernel string, ops, bytes float64) rowKey {
+	_, exp := math.Frexp(ops + bytes)
+	return rowKey{kernel, int16(exp)}
+}
+
+// loadBucket returns the load a task meets that is expected to be done after
+// span and to run for runs of it.
+func loadBucket(span, runs time.Duration) int {
+	waits := max(span-runs, 0) / max(runs, 1)
+	return min(bits.Len64(uint64(waits)), loadBuckets-1)
+}
+
+// learn returns the row of a key, a new one if there is none.
+func (p *adaptive) learn(k rowKey) *row {
+	r := p.rows[k]
+	if r == nil {
+		if len(p.rows) >= maxRows {
+			p.forgetOldest()
+		}
+		n := len(p.device)
+		r = &row{paces: make([]learned, n), values: make([]learned, n*loadBuckets)}
+		p.rows[k] = r
+	}
+	p.touch(r)
+	return r
+}
+
+func (p *adaptive) touch(r *row) {
+	p.clock++
+	r.used = p.clock
+}
+
+// forgetOldest drops the row that was not used for longest. Uses are counted
+// one by one, so there is exactly one.
+func (p *adaptive) forgetOldest() {
+	var oldest rowKey
+	least := uint64(math.MaxUint64)
+	for k, r := range p.rows {
+		if r.used < least {
+			oldest, least = k, r.used
+		}
+	}
+	delete(p.rows, oldest)
+}
+
+// Observe learns from an outcome.
+func (p *adaptive) Observe(o Outcome) {
+	if o.Predicted <= 0 || o.Kernel == nil || o.Device < 0 {
+		return
+	}
+	r := p.learn(keyOf(o.Kernel.Name, o.Ops, o.Bytes))
+	ratio := ratioOf(o.Took, o.Predicted)
+	if o.Failed {
+		// The time was lost, and the task must run again.
+		ratio = min(2*max(ratio, 1), maxRatio)
+	}
+	r.outcomes++
+	r.paces[o.Device].add(ratio)
+	p.device[o.Device].add(ratio)
+	if o.Expected > 0 && !o.Failed {
+		r.value(o.Device, o.Expected, o.Predicted).add(ratioOf(o.Turnaround, o.Expected))
+	}
+}
+
+func ratioOf(took, predicted time.Duration) float64 {
+	return min(max(float64(took)/float64(predicted), 1.0/maxRatio), maxRatio)
+}
+
+// pace returns the learned ratio for a device, from its own row if possible.
+func (p *adaptive) pace(r *row, d machine.DeviceID) float64 {
+	switch {
+	case r.paces[d].n > 0:
+		return r.paces[d].ratio
+	case p.device[d].n > 0:
+		return p.device[d].ratio
+	}
+	return 1
+}
+
+// value returns the value of a state on a device.
+func (r *row) value(d machine.DeviceID, span, runs time.Duration) *learned {
+	return &r.values[int(d)*loadBuckets+loadBucket(span, runs)]
+}
+
+// worth returns the factor the learned value puts on a span.
+func (r *row) worth(d machine.DeviceID, span, runs time.Duration) float64 {
+	w := r.value(d, span, runs)
+	if w.n < minValue {
+		return 1
+	}
+	return min(max(w.ratio, 1.0/maxValue), maxValue)
+}
+
+// foresee predicts t on d with what was learned. finish is the model's
+// prediction with the learned pace; felt is what the choice goes by.
+func (p *adaptive) foresee(v *View, t *Ready, r *row, d machine.DeviceID) (o offer, felt time.Duration) {
+	o = offer{device: d, transfer: p.transfer(v, t, d)}
+	plain := runs(v, t, d)
+	o.runs = time.Duration(float64(plain) * p.pace(r, d))
+	o.finish = max(v.Now, t.InputsAt, v.Devices[d].FreeAt) + o.transfer + o.runs
+	return o, time.Duration(float64(o.finish-v.Now) * r.worth(d, o.finish-v.Now, plain))
+}
+
+// choose returns the offer taken, what it feels like, and the row it was
+// judged by, nil where there is too little evidence and finish decides.
+func (p *adaptive) choose(v *View, t *Ready) (offer, time.Duration, *row) {
+	var r *row
+	if t.Kernel != nil {
+		r = p.rows[keyOf(t.Kernel.Name, t.Ops, t.Bytes)]
+	}
+	if r == nil || r.outcomes < minOutcomes {
+		o, _ := p.finish.choose(v, t)
+		return o, o.finish - v.Now, nil
+	}
+	best, bestFelt := noOffer, time.Duration(0)
+	for k := range v.Devices {
+		d := machine.DeviceID(k)
+		if judge(v, t, d) != fits {
+			continue
+		}
+		o, felt := p.foresee(v, t, r, d)
+		if d == t.Hint {
+			felt -= time.Duration(hintMargin * float64(o.runs))
+		}
+		if best.device < 0 || felt < bestFelt || felt == bestFelt && o.before(best) {
+			best, bestFelt = o, felt
+		}
+	}
+	return best, bestFelt, r
+}
+
+// curious returns another device to try instead of best: among those not much
+// later the one with the least evidence.
+func (p *adaptive) curious(v *View, t *Ready, r *row, best offer) offer {
+	span := float64(best.finish - v.Now)
+	least, taken := r.paces[best.device].n, best
+	for k := range v.Devices {
+		d := machine.DeviceID(k)
+		if d == best.device || r.paces[d].n >= least || judge(v, t, d) != fits {
+			continue
+		}
+		within := exploreWithin
+		if r.paces[d].n == 0 {
+			within = exploreOnce
+		}
+		if o, _ := p.foresee(v, t, r, d); float64(o.finish-v.Now) <= within*span {
+			least, taken = r.paces[d].n, o
+		}
+	}
+	return taken
+}
+
+func (p *adaptive) Place(v *View, out []Placement) []Placement {
+	p.update(v)
+	p.seen.add(v)
+	for i := range v.Tasks {
+		t := &v.Tasks[i]
+		o, _, r := p.choose(v, t)
+		if o.device < 0 {
+			continue
+		}
+		if r != nil && t.Hint < 0 && p.rng.Float64() < explore*exploreHalf/(exploreHalf+float64(r.outcomes)) {
+			o = p.curious(v, t, r, o)
+		}
+		if r != nil {
+			p.touch(r)
+		}
+		out = p.take(v, i, o, out)
+	}
+	return out
+}
+
+// Steal is as in the policy steal, with the learned pace of the thief.
+func (p *adaptive) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
+	pace := 1.0
+	if p.device[thief].n > 0 {
+		pace = p.device[thief].ratio
+	}
+	return p.seen.victim(v, thief, pace)
+}
+
+func (p *adaptive) Explain(v *View, i int) Explanation {
+	p.update(v)
+	t := &v.Tasks[i]
+	o, felt, r := p.choose(v, t)
+	if r == nil {
+		e := p.finish.Explain(v, i)
+		e.Policy = "adaptive"
+		if e.Chosen >= 0 {
+			e.Why += fmt.Sprintf(" (fewer than %d outcomes of this kernel and size: as finish)", minOutcomes)
+		}
+		return e
+	}
+	e := p.explain(v, i, "adaptive", o.device, func(d machine.DeviceID) string {
+		l, _ := p.foresee(v, t, r, d)
+		return fmt.Sprintf("pace %.2f from %d outcomes, value %.2f", p.pace(r, d), r.paces[d].n, r.worth(d, l.finish-v.Now, runs(v, t, d)))
+	})
+	for k := range e.Rows { // show what it went by, not the plain prediction
+		if w := &e.Rows[k]; !w.Out {
+			l, _ := p.foresee(v, t, r, w.Device)
+			w.Runs, w.Finishes = l.runs, l.finish-v.Now
+		}
+	}
+	if e.Chosen >= 0 {
+		e.Why = fmt.Sprintf("%s does it soonest by what %d outcomes taught, in %v", p.name(o.device), r.outcomes, felt)
+	}
+	return e
+}

@@ -1,0 +1,253 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weft-run/weft/machine"
+)
+
+// finish sends every task to the device predicted to finish it first, with
+// the copies of its inputs counted (HEFT's processor selection, Topcuoglu 2002
+// section 4; StarPU calls it dmda). It is the default: use another policy only
+// when predictions are poor or something else than time matters.
+//
+// A task is not tried on every device. Devices of a class cost the same, so of
+// those that hold none of its inputs only the one that is free first can win:
+// a tournament tree per class keeps it at hand. Beside these winners the
+// devices that hold an input, the hint and the slowed devices are tried, so a
+// task costs O(classes + holders + log devices).
+type finish struct {
+	model
+	trees []tree
+	seats []seat
+	apart []machine.DeviceID // slowed devices, in no tree, ascending
+}
+
+// seat is where a device stands in the trees.
+type seat struct {
+	class int32
+	leaf  int32         // in its class's tree, -1 when it is kept apart
+	key   time.Duration // FreeAt, or never when it does not accept work
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// tree is a tournament over the devices of a class: node[1] is the one with
+// the smallest key, node[k] the winner of node[2k] and node[2k+1], and the
+// upper half are the devices themselves.
+type tree struct{ node []machine.DeviceID }
+
+// hintMargin is how much earlier than on the hinted device, as a fraction of
+// the task's own run time there, a task must finish for the hint to lose.
+const hintMargin = 0.1
+
+func newFinish(p Problem) Policy { return &finish{model: newModel(p)} }
+
+func (p *finish) Place(v *View, out []Placement) []Placement {
+	p.update(v)
+	for i := range v.Tasks {
+		if o, _ := p.choose(v, &v.Tasks[i]); o.device >= 0 {
+			out = p.take(v, i, o, out)
+		}
+	}
+	return out
+}
+
+// take accepts an offer for v.Tasks[i] and records it.
+func (p *finish) take(v *View, i int, o offer, out []Placement) []Placement {
+	finish := v.Assign(i, o.device, o.transfer, o.runs)
+	p.replay(v, o.device)
+	return append(out, Placement{Task: int32(i), Device: o.device, Finish: finish})
+}
+
+// choose returns the offer taken, and the best one if the hint was left out.
+func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
+	best := noOffer
+	if t.Only != nil {
+		for _, d := range t.Only {
+			best = p.try(v, t, d, best)
+		}
+	} else {
+		for c := range p.trees {
+			best = p.tryClass(v, t, c, best)
+		}
+		for _, d := range p.apart {
+			best = p.try(v, t, d, best)
+		}
+		for k := range min(len(t.Inputs), maxCopies) {
+			best = p.try(v, t, t.Inputs[k].At, best)
+		}
+	}
+	if t.Hint >= 0 && t.Hint != best.device && judge(v, t, t.Hint) == fits {
+		if o := p.offer(v, t, t.Hint); hinted(o, best) {
+			return o, best
+		}
+	}
+	return best, best
+}
+
+// hinted reports whether the offer of the hinted device is near enough.
+func hinted(hint, best offer) bool {
+	return best.device < 0 || float64(hint.finish-best.finish) <= hintMargin*float64(hint.runs)
+}
+
+// tryClass tries the device of a class that is free first.
+func (p *finish) tryClass(v *View, t *Ready, c int, best offer) offer {
+	nodes := p.trees[c].node
+	if len(nodes) == 0 || c >= len(t.Cost) || t.Cost[c] < 0 {
+		return best
+	}
+	first := nodes[1]
+	if p.seats[first].key == never {
+		return best
+	}
+	if t.Need <= v.Devices[first].CapBytes {
+		return p.weigh(v, t, first, t.Cost[c], best)
+	}
+	// The memory of single devices can shrink: another may be large enough.
+	for _, d := range nodes[len(nodes)/2:] {
+		best = p.try(v, t, d, best)
+	}
+	return best
+}
+
+// try returns the better of best and what d offers, if it fits.
+func (p *finish) try(v *View, t *Ready, d machine.DeviceID, best offer) offer {
+	if d == best.device || judge(v, t, d) != fits {
+		return best
+	}
+	return p.weigh(v, t, d, runs(v, t, d), best)
+}
+
+// weigh returns the better of best and d, which would run t for runs.
+func (p *finish) weigh(v *View, t *Ready, d machine.DeviceID, runs time.Duration, best offer) offer {
+	finish := max(v.Now, t.InputsAt, v.Devices[d].FreeAt) + runs
+	if best.device >= 0 && finish > best.finish {
+		return best // it would lose even without copies
+	}
+	transfer := p.transfer(v, t, d)
+	if o := (offer{d, finish + transfer, transfer, runs}); o.before(best) {
+		return o
+	}
+	return best
+}
+
+// update brings the trees up to the view.
+func (p *finish) update(v *View) {
+	p.begin()
+	if len(p.seats) != len(v.Devices) || len(p.trees) != int(v.Classes) {
+		p.build(v)
+		return
+	}
+	for _, d := range v.Dirty {
+		dev, s := &v.Devices[d], &p.seats[d]
+		if dev.Class != s.class || isSlowed(dev) != (s.leaf < 0) {
+			p.build(v)
+			return
+		}
+		p.replay(v, d)
+	}
+}
+
+func isSlowed(d *Device) bool { return d.Slow != 1 && d.Slow > 0 }
+
+// build makes the trees anew.
+func (p *finish) build(v *View) {
+	p.seats = make([]seat, len(v.Devices))
+	p.trees = make([]tree, v.Classes)
+	p.apart = nil
+	members := make([][]machine.DeviceID, v.Classes)
+	for i := range v.Devices {
+		d, dev := machine.DeviceID(i), &v.Devices[i]
+		p.seats[d] = seat{class: dev.Class, leaf: -1, key: key(dev)}
+		if isSlowed(dev) {
+			p.apart = append(p.apart, d)
+		} else {
+			members[dev.Class] = append(members[dev.Class], d)
+		}
+	}
+	for c, devs := range members {
+		n := len(devs)
+		if n == 0 {
+			continue
+		}
+		node := make([]machine.DeviceID, 2*n)
+		copy(node[n:], devs)
+		for k, d := range devs {
+			p.seats[d].leaf = int32(n + k)
+		}
+		for k := n - 1; k >= 1; k-- {
+			node[k] = p.winner(node[2*k], node[2*k+1])
+		}
+		p.trees[c].node = node
+	}
+}
+
+func key(d *Device) time.Duration {
+	if !d.Accepts {
+		return never
+	}
+	return d.FreeAt
+}
+
+// replay plays the matches of d again after its key changed.
+func (p *finish) replay(v *View, d machine.DeviceID) {
+	s := &p.seats[d]
+	s.key = key(&v.Devices[d])
+	if s.leaf < 0 {
+		return
+	}
+	node := p.trees[s.class].node
+	for k := s.leaf / 2; k >= 1; k /= 2 {
+		w := p.winner(node[2*k], node[2*k+1])
+		if w == node[k] && w != d {
+			return // d neither won here before nor does now
+		}
+		node[k] = w
+	}
+}
+
+// winner is the device with the smaller key, the lower one of two equal.
+func (p *finish) winner(a, b machine.DeviceID) machine.DeviceID {
+	ka, kb := p.seats[a].key, p.seats[b].key
+	if kb < ka || kb == ka && b < a {
+		return b
+	}
+	return a
+}
+
+func (p *finish) Explain(v *View, i int) Explanation {
+	p.update(v)
+	t := &v.Tasks[i]
+	taken, first := p.choose(v, t)
+	e := p.explain(v, i, "finish", taken.device, nil)
+	if e.Chosen >= 0 {
+		e.Why = p.why(v, t, &e, taken, first)
+	}
+	return e
+}
+
+// why puts a choice by finish time into words.
+func (p *model) why(v *View, t *Ready, e *Explanation, taken, first offer) string {
+	at := taken.finish - v.Now
+	switch {
+	case taken.device == t.Hint && first.device != t.Hint && first.device >= 0:
+		return fmt.Sprintf("%s is the hint and finishes at %v, within 10 %% of its run time %v of %s at %v",
+			p.name(taken.device), at, taken.runs, p.name(first.device), first.finish-v.Now)
+	case len(t.Only) == 1:
+		return fmt.Sprintf("%s is the only device allowed and finishes at %v", p.name(taken.device), at)
+	}
+	next := -1
+	for k, r := range e.Rows {
+		if !r.Out && r.Device != taken.device && (next < 0 || r.Finishes < e.Rows[next].Finishes) {
+			next = k
+		}
+	}
+	if next < 0 {
+		return fmt.Sprintf("%s finishes at %v and nothing else can take it", p.name(taken.device), at)
+	}
+	return fmt.Sprintf("%s finishes at %v; the next best, %s, at %v", p.name(taken.device), at,
+		p.name(e.Rows[next].Device), e.Rows[next].Finishes)
+}

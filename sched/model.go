@@ -1,0 +1,212 @@
+package sched
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/machine"
+)
+
+// Assign accounts for v.Tasks[i] going to d with a given transfer and run
+// time: it moves the device's FreeAt and counts the task as queued. Copies go
+// on while earlier tasks compute, so a transfer delays the task only as far as
+// it outlasts the backlog; but the copies of a device wait for each other, so
+// no task takes less than its own transfer. It returns when the task is
+// predicted to be done.
+func (v *View) Assign(i int, d machine.DeviceID, transfer, runs time.Duration) (finish time.Duration) {
+	dev := &v.Devices[d]
+	base := max(v.Now, v.Tasks[i].InputsAt)
+	finish = max(dev.FreeAt, base+transfer) + runs
+	dev.FreeAt = max(finish, dev.FreeAt+transfer)
+	dev.Queued++
+	return finish
+}
+
+// verdict says whether a device may take a task, and why not.
+type verdict uint8
+
+const (
+	fits verdict = iota
+	notAccepting
+	cannotRun
+	notAllowed
+	tooBig
+)
+
+// judge says whether device d may take t.
+func judge(v *View, t *Ready, d machine.DeviceID) verdict {
+	if d < 0 || int(d) >= len(v.Devices) {
+		return notAllowed
+	}
+	dev := &v.Devices[d]
+	switch {
+	case !dev.Accepts:
+		return notAccepting
+	case int(dev.Class) >= len(t.Cost) || t.Cost[dev.Class] < 0:
+		return cannotRun
+	case t.Need > dev.CapBytes:
+		return tooBig
+	case t.Only != nil:
+		if _, ok := slices.BinarySearch(t.Only, d); !ok {
+			return notAllowed
+		}
+	}
+	return fits
+}
+
+// runs predicts the execution of t on d, which must be able to run it.
+func runs(v *View, t *Ready, d machine.DeviceID) time.Duration {
+	dev := &v.Devices[d]
+	return slowed(t.Cost[dev.Class], dev.Slow)
+}
+
+// slowed stretches a cost by Device.Slow, where 0 means not said.
+func slowed(cost time.Duration, slow float64) time.Duration {
+	if slow == 1 || slow <= 0 {
+		return cost
+	}
+	return time.Duration(float64(cost) * slow)
+}
+
+// unreachable stands for the transfer of a value no link leads from: long
+// enough that any other device is better, short enough to add up safely.
+const unreachable = time.Hour
+
+// maxCopies bounds how many copies of one value are compared, and how many
+// holders are tried for one task. Values copied to more places than this are
+// nearly everywhere, so the devices that are looked at anyway have them too.
+const maxCopies = 16
+
+// model answers what a placement would cost; every policy holds one. Copy
+// times are cached by both ends and size, since the tasks of a round mostly
+// repeat a few sizes between a few memories.
+type model struct {
+	machine *machine.Machine
+	cost    machine.Cost
+	epoch   uint64
+	copies  []copyTime
+}
+
+type copyTime struct {
+	epoch    uint64
+	bytes    int64
+	from, to machine.DeviceID
+	took     time.Duration
+}
+
+// copySlots is the size of the cache, a power of two: 128 KiB, which fits a
+// core's second-level cache.
+const copySlots = 1 << 12
+
+func newModel(p Problem) model {
+	return model{machine: p.Machine, cost: p.Cost, copies: make([]copyTime, copySlots)}
+}
+
+// begin starts a round: copy times of another epoch no longer count.
+func (m *model) begin() {
+	// Entries start at epoch 0, so cached epochs are kept one higher.
+	m.epoch = m.cost.Epoch() + 1
+}
+
+// copy returns the predicted time of a copy between two memories.
+func (m *model) copy(bytes int64, from, to machine.DeviceID) time.Duration {
+	h := uint64(bytes)*0x9e3779b97f4a7c15 ^ uint64(uint32(from))*0xd6e8feb86659fd93 ^ uint64(uint32(to))*0xc2b2ae3d27d4eb4f
+	e := &m.copies[h>>(64-12)]
+	if e.epoch == m.epoch && e.bytes == bytes && e.from == from && e.to == to {
+		return e.took
+	}
+	took := m.cost.Copy(bytes, from, to).Median
+	if took < 0 {
+		took = unreachable
+	}
+	*e = copyTime{m.epoch, bytes, from, to, took}
+	return took
+}
+
+// memory returns whose memory device d computes in.
+func memory(v *View, d machine.DeviceID) machine.DeviceID {
+	if d >= 0 && v.Devices[d].HostMemory {
+		return machine.Host
+	}
+	return d
+}
+
+// transfer returns the time to bring to d what t reads and d does not hold:
+// the sum over values of the cheapest copy.
+func (m *model) transfer(v *View, t *Ready, d machine.DeviceID) time.Duration {
+	if len(t.Inputs) == 0 {
+		return 0
+	}
+	to := memory(v, d)
+	var total time.Duration
+	for k := 0; k < len(t.Inputs); {
+		value := t.Inputs[k].Value
+		cheapest := unreachable
+		for copies := 0; k < len(t.Inputs) && t.Inputs[k].Value == value; k++ {
+			in := &t.Inputs[k]
+			if from := memory(v, in.At); from == to {
+				cheapest = 0
+			} else if cheapest > 0 && copies < maxCopies {
+				cheapest = min(cheapest, m.copy(in.Bytes, from, to))
+				copies++
+			}
+		}
+		total += cheapest
+	}
+	return total
+}
+
+// put assigns v.Tasks[i] to d and records it.
+func (m *model) put(v *View, i int, d machine.DeviceID, out []Placement) []Placement {
+	t := &v.Tasks[i]
+	finish := v.Assign(i, d, m.transfer(v, t, d), runs(v, t, d))
+	return append(out, Placement{Task: int32(i), Device: d, Finish: finish})
+}
+
+// offer is what a device promises for a task.
+type offer struct {
+	device   machine.DeviceID // -1 for none
+	finish   time.Duration
+	transfer time.Duration
+	runs     time.Duration
+}
+
+var noOffer = offer{device: -1}
+
+// before orders offers: the earlier finish, then less to copy, then the lower
+// device, so that the order in which devices are tried does not matter.
+func (o offer) before(b offer) bool {
+	if b.device < 0 || o.finish != b.finish {
+		return b.device < 0 || o.finish < b.finish
+	}
+	if o.transfer != b.transfer {
+		return o.transfer < b.transfer
+	}
+	return o.device < b.device
+}
+
+// offer predicts t on d, which must fit. For the choice a transfer counts in
+// full even where it would hide behind a backlog: links are shared, and what
+// need not be copied leaves them to others.
+func (m *model) offer(v *View, t *Ready, d machine.DeviceID) offer {
+	o := offer{device: d, runs: runs(v, t, d), transfer: m.transfer(v, t, d)}
+	o.finish = max(v.Now, t.InputsAt, v.Devices[d].FreeAt) + o.transfer + o.runs
+	return o
+}
+
+// lowest returns the device that fits with the lowest key, compared in order;
+// equal keys go to the lower device. It returns -1 when nothing fits.
+func lowest(v *View, t *Ready, key func(d machine.DeviceID) [2]float64) machine.DeviceID {
+	best, bestKey := machine.DeviceID(-1), [2]float64{}
+	for i := range v.Devices {
+		d := machine.DeviceID(i)
+		if judge(v, t, d) != fits {
+			continue
+		}
+		k := key(d)
+		if best < 0 || k[0] < bestKey[0] || k[0] == bestKey[0] && k[1] < bestKey[1] {
+			best, bestKey = d, k
+		}
+	}
+	return best
+}

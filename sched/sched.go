@@ -1,0 +1,164 @@
+// Package sched decides: partitioners say how to cut work into ranges, policies
+// say which device a ready task goes to, and the rebalancer says which queued
+// tasks should move. All of it is pure: the same problem and the same sequence
+// of calls give the same answers, with no clock, lock or map order in between.
+//
+//	ready tasks ──► View (snapshot) ──► Policy.Place ──► Placements ──► engine queues
+//
+// One file per policy and per partitioner; each begins with when to use it.
+package sched
+
+import (
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Problem is what a policy is made for. It does not change during its life.
+type Problem struct {
+	Machine *machine.Machine
+	// Cost answers copy times; task times come with each Ready.
+	Cost machine.Cost
+	Seed uint64
+}
+
+// Factory makes a policy.
+type Factory func(Problem) Policy
+
+// Policy places ready tasks. It may keep state between calls, and must place
+// deterministically. Tasks it leaves out stay ready and are offered again.
+type Policy interface {
+	Place(v *View, out []Placement) []Placement
+}
+
+// Observer is the optional ability to learn from how placements turned out.
+type Observer interface {
+	Observe(o Outcome)
+}
+
+// Stealer is the optional ability of a policy to let idle devices take queued
+// tasks from others; the engine then calls Steal for a device that has nothing
+// left to issue. It returns the device to take from, or -1.
+type Stealer interface {
+	Steal(v *View, thief machine.DeviceID) machine.DeviceID
+}
+
+// Explainer is the optional ability to say why a task went where it went.
+type Explainer interface {
+	// Explain describes the choice for v.Tasks[i] with its numbers, as Place
+	// would make it now if that task came first, without making it.
+	Explain(v *View, i int) Explanation
+}
+
+// Placement puts v.Tasks[Task] on a device.
+type Placement struct {
+	Task   int32 // index into View.Tasks
+	Device machine.DeviceID
+	// Finish is when the task is predicted to be done there.
+	Finish time.Duration
+}
+
+// View is a snapshot for one placement round. It is valid during the call only.
+type View struct {
+	Now time.Duration
+	// Tasks are the ready tasks in the order they should be considered.
+	Tasks []Ready
+	// Devices holds the state of every device of the machine.
+	Devices []Device
+	// Dirty lists devices whose FreeAt, Class, Accepts or Slow changed since
+	// the last call, other than by this policy's own placements.
+	Dirty []machine.DeviceID
+	// Classes is one more than the largest Device.Class. Devices of a class
+	// cost the same for every task and have equal links.
+	Classes int32
+}
+
+// Ready is a task to place.
+type Ready struct {
+	Run  int32
+	Task graph.TaskID
+	// State identifies (kernel, size) for learning policies.
+	Kernel   *graph.Kernel
+	Ops      float64
+	Bytes    float64
+	Priority int
+	// InputsAt is when the last predecessor is predicted to end.
+	InputsAt time.Duration
+	// Cost per device class, a negative duration where the task cannot run.
+	Cost []time.Duration
+	// Need is the memory its uses and workspace take.
+	Need int64
+	// Inputs lists the copies of what it reads; empty when every device
+	// reaches them without a copy.
+	Inputs []Input
+	// Hint is a preferred device or -1. Only, when not nil, lists the only
+	// devices allowed, ascending.
+	Hint machine.DeviceID
+	Only []machine.DeviceID
+}
+
+// Input is one copy of one value a task reads. Values with several copies have
+// several entries with the same Value number, next to each other.
+type Input struct {
+	Value int32
+	Bytes int64
+	// At is the device whose memory holds the copy, machine.Host for the host.
+	At machine.DeviceID
+}
+
+// Device is the state of a device at the time of a View.
+type Device struct {
+	Class int32
+	// Accepts is false for a device that is lost, draining or failing.
+	Accepts bool
+	// HostMemory devices read and write host memory without copies.
+	HostMemory bool
+	// FreeAt is when all work placed on it is predicted to be done. Place must
+	// update it (View.Assign does) so that later tasks of the round see it.
+	FreeAt time.Duration
+	Queued int32 // tasks placed and not finished
+	// FreeBytes is memory not reserved; CapBytes its capacity.
+	FreeBytes, CapBytes int64
+	// Util is the utilisation last sampled, 0 to 1; Load its moving average.
+	Util, Load float64
+	// Slow is how many times slower than its model the device runs, 1 normally.
+	Slow float64
+	// Score is the device's score, 0 to 100 (machine.Score).
+	Score float64
+}
+
+// Outcome is how a placement turned out.
+type Outcome struct {
+	Kernel     *graph.Kernel
+	Ops, Bytes float64
+	Device     machine.DeviceID
+	Predicted  time.Duration // its class's cost times the device's Slow
+	Took       time.Duration // execution alone
+	Turnaround time.Duration // from ready to done
+	Expected   time.Duration // Turnaround as predicted when placed, 0 if not known
+	QueuedThen int32         // tasks on the device when it was placed
+	Failed     bool
+}
+
+// Explanation says why a task would go to a device.
+type Explanation struct {
+	Task   string
+	Policy string
+	Chosen machine.DeviceID // -1 when nothing fits
+	Why    string           // one sentence with the numbers
+	// Rows has a line for every device considered.
+	Rows []ExplainRow
+}
+
+// ExplainRow is one device's numbers in an Explanation, counted from the
+// View's Now.
+type ExplainRow struct {
+	Device   machine.DeviceID
+	Out      bool          // it could not take the task; Note says why
+	Starts   time.Duration // when it could start
+	Transfer time.Duration
+	Runs     time.Duration
+	Finishes time.Duration
+	Note     string // why it is out, or what else counted
+}

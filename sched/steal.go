@@ -1,0 +1,131 @@
+package sched
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weft-run/weft/machine"
+)
+
+// steal gives every device a queue: a task joins the queue of the device that
+// holds most of what it reads, or the one that would be shortest were all tasks
+// like it, and a device with nothing left takes from the longest queue. Use it when run times cannot be predicted
+// or vary from task to task: it needs no good guess up front, since mistakes
+// are mended by whoever is idle.
+type steal struct {
+	model
+	seen seen
+	held []int64
+}
+
+// seen is the mean predicted cost of the tasks offered so far, by class.
+type seen []struct {
+	total time.Duration
+	tasks int64
+}
+
+func newSteal(p Problem) Policy { return &steal{model: newModel(p)} }
+
+// holdings returns the bytes of t's inputs each device holds, in scratch
+// memory that is valid until the next call.
+func (p *steal) holdings(v *View, t *Ready) []int64 {
+	p.held = append(p.held[:0], make([]int64, len(v.Devices))...)
+	for _, in := range t.Inputs {
+		if in.At >= 0 {
+			p.held[in.At] += in.Bytes
+		}
+	}
+	return p.held
+}
+
+func (p *steal) choose(v *View, i int) machine.DeviceID {
+	t := &v.Tasks[i]
+	held := p.holdings(v, t)
+	return lowest(v, t, func(d machine.DeviceID) [2]float64 {
+		return [2]float64{-float64(held[d]), float64(queue(v, t, d))}
+	})
+}
+
+// queue is how long d would take for its queue and t were all like t.
+func queue(v *View, t *Ready, d machine.DeviceID) time.Duration {
+	return time.Duration(v.Devices[d].Queued+1) * runs(v, t, d)
+}
+
+func (p *steal) Place(v *View, out []Placement) []Placement {
+	p.begin()
+	p.seen.add(v)
+	for i := range v.Tasks {
+		if d := p.choose(v, i); d >= 0 {
+			out = p.put(v, i, d, out)
+		}
+	}
+	return out
+}
+
+// add takes in the tasks of a round.
+func (s *seen) add(v *View) {
+	if n := int(v.Classes) - len(*s); n > 0 {
+		*s = append(*s, make(seen, n)...)
+	}
+	for i := range v.Tasks {
+		for c, cost := range v.Tasks[i].Cost {
+			if cost >= 0 && c < len(*s) {
+				(*s)[c].total += cost
+				(*s)[c].tasks++
+			}
+		}
+	}
+}
+
+// Steal returns the device with the longest queue, or -1 when none is worth
+// taking from.
+func (p *steal) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
+	return p.seen.victim(v, thief, 1)
+}
+
+// victim returns the device with the longest queue whose last task the thief,
+// running pace times slower than predicted, would end before its owner does. The
+// first task of a queue is running and cannot be taken.
+func (s seen) victim(v *View, thief machine.DeviceID, pace float64) machine.DeviceID {
+	if !v.Devices[thief].Accepts {
+		return -1
+	}
+	victim := machine.DeviceID(-1)
+	for i := range v.Devices {
+		d, dev := machine.DeviceID(i), &v.Devices[i]
+		if d == thief || dev.Queued < 2 || !s.pays(v, thief, d, pace) {
+			continue
+		}
+		if victim < 0 || dev.Queued > v.Devices[victim].Queued ||
+			dev.Queued == v.Devices[victim].Queued && dev.FreeAt > v.Devices[victim].FreeAt {
+			victim = d
+		}
+	}
+	return victim
+}
+
+// pays reports whether an average task would end sooner on the thief than at
+// the end of the victim's queue.
+func (s seen) pays(v *View, thief, victim machine.DeviceID, pace float64) bool {
+	ends := max(v.Now, v.Devices[thief].FreeAt)
+	if c := int(v.Devices[thief].Class); c < len(s) && s[c].tasks > 0 {
+		ends += slowed(s[c].total/time.Duration(s[c].tasks), v.Devices[thief].Slow*pace)
+	}
+	return ends < v.Devices[victim].FreeAt
+}
+
+func (p *steal) Explain(v *View, i int) Explanation {
+	held := p.holdings(v, &v.Tasks[i])
+	e := p.explain(v, i, "steal", p.choose(v, i), func(d machine.DeviceID) string {
+		return fmt.Sprintf("holds %d bytes, %d queued", held[d], v.Devices[d].Queued)
+	})
+	switch {
+	case e.Chosen < 0:
+	case held[e.Chosen] > 0:
+		e.Why = fmt.Sprintf("%s holds most of what it reads, %d bytes", p.name(e.Chosen), held[e.Chosen])
+	default:
+		e.Why = fmt.Sprintf("%s has the shortest queue, %d tasks or %v with this one", p.name(e.Chosen),
+			v.Devices[e.Chosen].Queued, queue(v, &v.Tasks[i], e.Chosen))
+	}
+	return e
+}
