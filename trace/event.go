@@ -1,0 +1,102 @@
+// Package trace records what a run did and says where the time went: events
+// with bounded memory, export for Perfetto, and an analysis that ends in a
+// verdict with the gain each fix would bring. It is pure: whoever records an
+// event supplies its times.
+//
+//	Recorder ─► []Event ─┬─► Analyze ─► WriteAnalysis
+//	                     ├─► WriteTimeline
+//	                     └─► WriteChrome ─► file ─► ReadChrome ─► []Event
+//
+// The engine records, the simulator, the façade and the command read. Start at
+// model.go: analysis, export and timeline all stand on it.
+package trace
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Kind is what an event tells.
+type Kind uint8
+
+const (
+	// Exec is a task running on a device, from Start to End.
+	Exec Kind = iota
+	// Copy is a transfer, from From's memory to Device's.
+	Copy
+	// Lost, Back, Slow, Drain, Fail are changes of a device's state at Start.
+	Lost
+	Back
+	Slow
+	Drain
+	Fail
+	// Retry is a task put back after a failure, Replay one run again because
+	// its result was lost, Evict a value moved out, Commit one made durable,
+	// Move a queued task moved to another device.
+	Retry
+	Replay
+	Evict
+	Commit
+	Move
+	// RunBegin and RunEnd bracket a run.
+	RunBegin
+	RunEnd
+	// Missing says that a Recorder was full: the Bytes events before Start were
+	// dropped. An analysis begins there.
+	Missing
+)
+
+var kindNames = [...]string{"exec", "copy", "lost", "back", "slow", "drain", "fail",
+	"retry", "replay", "evict", "commit", "move", "run-begin", "run-end", "missing"}
+
+// String returns the kind's name as it stands in exported files.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("unknown(%d)", k)
+}
+
+// lasts reports whether events of the kind have a duration.
+func (k Kind) lasts() bool { return k <= Copy }
+
+// rare reports whether events of the kind are few and must outlive the many:
+// without them an analysis would not know which devices it had.
+func (k Kind) rare() bool { return rareKinds>>k&1 != 0 }
+
+const rareKinds uint32 = 1<<Lost | 1<<Back | 1<<Slow | 1<<Drain | 1<<Fail | 1<<RunBegin | 1<<RunEnd
+
+// Event is one thing that happened. It holds no pointers, so a million of them
+// cost the garbage collector nothing.
+type Event struct {
+	Kind   Kind
+	Failed bool  // Exec and Copy: it did not succeed
+	Lane   uint8 // which of the device's queues
+	Device machine.DeviceID
+	From   machine.DeviceID // Copy: where from
+	Run    int32
+	// Task is the task meant, -1 where none is; for a Copy, the task whose
+	// input it brings.
+	Task graph.TaskID
+	// Ready is when the task's predecessors were all issued, Issued when it
+	// was given to the device, Start when it could begin and did, End when it
+	// ended.
+	Ready, Issued, Start, End time.Duration
+	// InputsAt is when the last of its inputs was there (copies included); for
+	// a Copy, when what it copies was. It equals the End of the event that
+	// brought it, by which the analysis finds causes it is not told.
+	InputsAt  time.Duration
+	Predicted time.Duration
+	Bytes     int64
+}
+
+// at is the time an event is sorted by.
+func (e *Event) at() time.Duration {
+	if e.Kind.lasts() {
+		return e.End
+	}
+	return e.Start
+}

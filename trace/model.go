@@ -1,0 +1,499 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Deps returns the tasks a task of a run waits for, as graph.Flow.Preds does.
+// A nil Deps means they are not known; causes are then found by time alone.
+type Deps func(run int32, t graph.TaskID) []int32
+
+// model is a trace as a graph of causes: every execution and copy with what had
+// to end before it could start. Replaying it with some durations set to zero
+// answers what a fix would have gained; replayed unchanged it gives the times
+// that were recorded.
+type model struct {
+	mach       *machine.Machine
+	begin, end time.Duration
+	missing    int64
+	// evs are the executions and copies, ordered so that causes come first.
+	evs []Event
+	// lane[i] is the event that occupied i's lane before it, or -1.
+	lane []int32
+	// The events that brought i's inputs or whose failure made it necessary
+	// are causes[causeOff[i]:causeOff[i+1]].
+	causeOff, causes []int32
+	// release is the earliest start of an event without causes.
+	release []time.Duration
+	// wasted events failed or did again what a loss had undone.
+	wasted []bool
+	// retried events follow a failed attempt at the same task.
+	retried []bool
+	// lost holds, for every device, when it was not available.
+	lost [][]interval
+}
+
+type interval struct{ from, to time.Duration }
+
+type taskKey struct {
+	run  int32
+	task graph.TaskID
+}
+
+// newModel builds the model of a trace. Events about devices the machine does
+// not have are left out.
+func newModel(m *machine.Machine, evs []Event, deps Deps) *model {
+	mo := collect(m, evs)
+	// A cause ends no later than its effect starts, so this order has causes
+	// first; link checks it for events without duration.
+	slices.SortStableFunc(mo.evs, func(a, b Event) int {
+		return cmp.Or(cmp.Compare(a.End, b.End), cmp.Compare(a.Start, b.Start))
+	})
+	mo.outages(evs)
+	replayed := make(map[taskKey]time.Duration)
+	for _, e := range evs {
+		if e.Kind == Replay {
+			k := taskKey{e.Run, e.Task}
+			if at, ok := replayed[k]; !ok || e.Start < at {
+				replayed[k] = e.Start
+			}
+		}
+	}
+	mo.link(deps, replayed)
+	return mo
+}
+
+// collect picks the executions and copies and finds the time they cover.
+func collect(m *machine.Machine, evs []Event) *model {
+	mo := &model{mach: m, evs: make([]Event, 0, len(evs))}
+	known := func(d machine.DeviceID) bool { return d >= 0 && int(d) < len(m.Devices) }
+	for _, e := range evs {
+		if e.Kind == Exec && known(e.Device) ||
+			e.Kind == Copy && (e.Device == machine.Host || known(e.Device)) && (e.From == machine.Host || known(e.From)) {
+			e.End = max(e.Start, e.End)
+			mo.evs = append(mo.evs, e)
+		}
+	}
+	mo.window(evs)
+	return mo
+}
+
+// window finds the time the trace covers.
+func (mo *model) window(evs []Event) {
+	first := true
+	cover := func(from, to time.Duration) {
+		if first || from < mo.begin {
+			mo.begin = from
+		}
+		if first || to > mo.end {
+			mo.end = to
+		}
+		first = false
+	}
+	for i := range mo.evs {
+		cover(mo.evs[i].Start, mo.evs[i].End)
+	}
+	for i := range evs {
+		if k := evs[i].Kind; k == RunBegin || k == RunEnd {
+			cover(evs[i].Start, evs[i].Start)
+		}
+	}
+	for i := range evs {
+		if evs[i].Kind == Missing {
+			mo.missing += evs[i].Bytes
+			mo.begin = min(mo.end, max(mo.begin, evs[i].Start))
+		}
+	}
+}
+
+// outages finds when devices were not available: from Lost or Fail to Back. A
+// draining device still finishes its work and counts as available.
+func (mo *model) outages(evs []Event) {
+	n := len(mo.mach.Devices)
+	mo.lost = make([][]interval, n)
+	var changes []Event
+	for _, e := range evs {
+		if (e.Kind == Lost || e.Kind == Fail || e.Kind == Back) && e.Device >= 0 && int(e.Device) < n {
+			changes = append(changes, e)
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b Event) int { return cmp.Compare(a.Start, b.Start) })
+	out := make([]bool, n)
+	since := make([]time.Duration, n)
+	for _, e := range changes {
+		d := e.Device
+		at := min(max(e.Start, mo.begin), mo.end)
+		switch {
+		case e.Kind != Back && !out[d]:
+			out[d], since[d] = true, at
+		case e.Kind == Back && out[d]:
+			out[d] = false
+			mo.lost[d] = append(mo.lost[d], interval{since[d], at})
+		}
+	}
+	for d := range n {
+		if out[d] {
+			mo.lost[d] = append(mo.lost[d], interval{since[d], mo.end})
+		}
+	}
+}
+
+// available returns how long a device was available in the first span of the
+// window.
+func (mo *model) available(d int, span time.Duration) time.Duration {
+	until := mo.begin + span
+	for _, l := range mo.lost[d] {
+		span -= min(l.to, until) - min(l.from, until)
+	}
+	return span
+}
+
+// laneKey identifies the queue an event went through. Copies into a device and
+// out of it have queues of their own; one between two devices goes through the
+// destination's.
+type laneKey struct {
+	device machine.DeviceID
+	kind   laneKind
+	lane   uint8
+}
+
+type laneKind uint8
+
+const (
+	laneCompute laneKind = iota
+	laneIn
+	laneOut
+)
+
+func (e *Event) laneKey() laneKey {
+	switch {
+	case e.Kind == Exec:
+		return laneKey{e.Device, laneCompute, e.Lane}
+	case e.Device == machine.Host && e.From != machine.Host:
+		return laneKey{e.From, laneOut, e.Lane}
+	}
+	return laneKey{e.Device, laneIn, e.Lane}
+}
+
+// link finds what every event waited for.
+func (mo *model) link(deps Deps, replayed map[taskKey]time.Duration) {
+	n := len(mo.evs)
+	mo.lane = make([]int32, n)
+	mo.causeOff = make([]int32, 1, n+1)
+	mo.release = make([]time.Duration, n)
+	mo.wasted = make([]bool, n)
+	mo.retried = make([]bool, n)
+
+	lanes := make(map[laneKey][]int32)
+	// Executions of a task and copies for it, newest first as linked lists:
+	// heads by task, next in same.
+	execs := make(map[taskKey]int32)
+	copies := make(map[taskKey]int32)
+	same := make([]int32, n)
+	added := make([]int32, n) // added[c] == i+1: c is already a cause of i
+	newest := func(heads map[taskKey]int32, k taskKey) int32 {
+		if i, ok := heads[k]; ok {
+			return i
+		}
+		return -1
+	}
+	// producer is the execution of a task that ended last before a time.
+	producer := func(k taskKey, by time.Duration) int32 {
+		i := newest(execs, k)
+		for i >= 0 && (mo.evs[i].Failed || mo.evs[i].End > by) {
+			i = same[i]
+		}
+		return i
+	}
+	ends := newEndIndex(mo.evs)
+
+	for i := range mo.evs {
+		e := &mo.evs[i]
+		k := taskKey{e.Run, e.Task}
+
+		lk := e.laneKey()
+		mo.lane[i] = lastEnded(mo.evs, lanes[lk], e.Start)
+		lanes[lk] = append(lanes[lk], int32(i))
+
+		first := len(mo.causes)
+		add := func(c int32) {
+			if c >= 0 && int(c) < i && mo.evs[c].End <= e.Start && added[c] != int32(i)+1 {
+				added[c] = int32(i) + 1
+				mo.causes = append(mo.causes, c)
+			}
+		}
+		var preds []int32
+		if deps != nil && e.Task >= 0 {
+			preds = deps(e.Run, e.Task)
+		}
+		if e.Kind == Exec {
+			for _, p := range preds {
+				add(producer(taskKey{e.Run, graph.TaskID(p)}, e.Start))
+			}
+			add(ends.copyInto(e.Device, e.InputsAt))
+			if deps == nil && len(mo.causes) == first {
+				add(ends.exec(e.Run, e.InputsAt))
+			}
+		} else {
+			// Which of the task's inputs a copy brings is not recorded: it is
+			// the one finished when the copy's source was, failing that what
+			// another copy left there, failing that the one finished last.
+			var exact, latest int32 = -1, -1
+			for _, p := range preds {
+				c := producer(taskKey{e.Run, graph.TaskID(p)}, e.Start)
+				latest = max(latest, c)
+				if c >= 0 && mo.evs[c].End == e.InputsAt {
+					exact = c
+				}
+			}
+			if exact < 0 {
+				exact = ends.copyInto(e.From, e.InputsAt)
+			}
+			if exact < 0 {
+				exact = ends.exec(e.Run, e.InputsAt)
+			}
+			if exact < 0 {
+				exact = latest
+			}
+			add(exact)
+		}
+		if e.Kind == Exec && e.Task >= 0 {
+			for c := newest(copies, k); c >= 0; c = same[c] {
+				if mo.evs[c].Device == e.Device && !mo.evs[c].Failed {
+					add(c)
+				}
+			}
+			before := newest(execs, k)
+			for before >= 0 && mo.evs[before].End > e.Start {
+				before = same[before]
+			}
+			if before >= 0 && mo.evs[before].Failed {
+				add(before)
+				mo.retried[i] = true
+			}
+		}
+		mo.causeOff = append(mo.causeOff, int32(len(mo.causes)))
+
+		mo.release[i] = min(e.Start, mo.begin)
+		if len(mo.causes) == first {
+			mo.release[i] = min(e.Start, max(mo.begin, e.Ready, e.InputsAt))
+		}
+		mo.wasted[i] = e.Failed
+		if at, ok := replayed[k]; ok && e.Kind == Exec && e.Start >= at {
+			mo.wasted[i] = true
+		}
+
+		if e.Task >= 0 {
+			heads := execs
+			if e.Kind == Copy {
+				heads = copies
+			}
+			same[i] = newest(heads, k)
+			heads[k] = int32(i)
+		}
+	}
+}
+
+// lastEnded returns the last of a lane's events that ended by a time, or -1.
+func lastEnded(evs []Event, lane []int32, by time.Duration) int32 {
+	k, _ := slices.BinarySearchFunc(lane, by, func(i int32, by time.Duration) int {
+		if evs[i].End <= by {
+			return -1
+		}
+		return 1
+	})
+	if k == 0 {
+		return -1
+	}
+	return lane[k-1]
+}
+
+// endIndex finds events by the exact time they ended.
+type endIndex struct {
+	evs           []Event
+	execs, copies []int32 // by (end, run) and by (end, device)
+}
+
+func newEndIndex(evs []Event) *endIndex {
+	x := &endIndex{evs: evs}
+	for i := range evs {
+		switch {
+		case evs[i].Failed:
+		case evs[i].Kind == Exec:
+			x.execs = append(x.execs, int32(i))
+		default:
+			x.copies = append(x.copies, int32(i))
+		}
+	}
+	slices.SortStableFunc(x.execs, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(evs[a].End, evs[b].End), cmp.Compare(evs[a].Run, evs[b].Run))
+	})
+	slices.SortStableFunc(x.copies, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(evs[a].End, evs[b].End), cmp.Compare(evs[a].Device, evs[b].Device))
+	})
+	return x
+}
+
+// exec returns an execution of a run that ended at a time, or -1. Nothing is
+// said by a time of 0: that is what events carry that were not told theirs.
+func (x *endIndex) exec(run int32, end time.Duration) int32 {
+	if end <= 0 {
+		return -1
+	}
+	k, ok := slices.BinarySearchFunc(x.execs, run, func(i, run int32) int {
+		return cmp.Or(cmp.Compare(x.evs[i].End, end), cmp.Compare(x.evs[i].Run, run))
+	})
+	if !ok {
+		return -1
+	}
+	return x.execs[k]
+}
+
+// copyInto returns a copy into a device's memory that ended at a time, or -1.
+func (x *endIndex) copyInto(d machine.DeviceID, end time.Duration) int32 {
+	if end <= 0 {
+		return -1
+	}
+	k, ok := slices.BinarySearchFunc(x.copies, d, func(i int32, d machine.DeviceID) int {
+		return cmp.Or(cmp.Compare(x.evs[i].End, end), cmp.Compare(x.evs[i].Device, d))
+	})
+	if !ok {
+		return -1
+	}
+	return x.copies[k]
+}
+
+func (mo *model) causesOf(i int) []int32 { return mo.causes[mo.causeOff[i]:mo.causeOff[i+1]] }
+
+func (mo *model) makespan() time.Duration { return mo.end - mo.begin }
+
+// ready returns when everything i waited for but its lane was there.
+func (mo *model) ready(i int) time.Duration {
+	e := &mo.evs[i]
+	at := max(mo.release[i], e.Ready, e.InputsAt)
+	for _, c := range mo.causesOf(i) {
+		at = max(at, mo.evs[c].End)
+	}
+	return min(at, e.Start)
+}
+
+// laneFree returns when i's lane was free for it.
+func (mo *model) laneFree(i int) time.Duration {
+	if l := mo.lane[i]; l >= 0 {
+		return mo.evs[l].End
+	}
+	return mo.begin
+}
+
+// launch is the part of an execution that starting it took, by the device's
+// measured launch cost.
+func (mo *model) launch(i int) time.Duration {
+	e := &mo.evs[i]
+	if e.Kind != Exec {
+		return 0
+	}
+	cost := mo.mach.Devices[e.Device].Rates.LaunchNS
+	if !(cost > 0) {
+		return 0
+	}
+	if took := e.End - e.Start; cost > float64(took) {
+		return took
+	}
+	return time.Duration(cost)
+}
+
+// without says what a replay leaves out.
+type without struct{ copies, launches, delays, faults bool }
+
+// replay computes the makespan with every event in its place and its order, but
+// without what w names. The delay between an event's last cause and its start
+// is kept unless w says otherwise.
+func (mo *model) replay(w without) time.Duration {
+	ends := make([]time.Duration, len(mo.evs))
+	last, lastWas := mo.begin, mo.begin
+	for i := range mo.evs {
+		e := &mo.evs[i]
+		was, now := mo.release[i], mo.release[i]
+		if l := mo.lane[i]; l >= 0 {
+			was, now = max(was, mo.evs[l].End), max(now, ends[l])
+		}
+		for _, c := range mo.causesOf(i) {
+			was, now = max(was, mo.evs[c].End), max(now, ends[c])
+		}
+		if !w.delays && !(w.faults && mo.retried[i]) {
+			now += e.Start - was
+		}
+		took := e.End - e.Start
+		switch {
+		case w.faults && mo.wasted[i], w.copies && e.Kind == Copy:
+			took = 0
+		case w.launches:
+			took -= mo.launch(i)
+		}
+		ends[i] = now + took
+		last, lastWas = max(last, ends[i]), max(lastWas, e.End)
+	}
+	return last - mo.begin + (mo.end - lastWas)
+}
+
+// criticalPath returns the longest chain of causes, with or without the time of
+// copies, and its length: no number of devices finishes sooner. Wasted events
+// weigh nothing.
+func (mo *model) criticalPath(copies bool) ([]int32, time.Duration) {
+	length := make([]time.Duration, len(mo.evs))
+	via := make([]int32, len(mo.evs))
+	last := int32(-1)
+	for i := range mo.evs {
+		via[i] = -1
+		for _, c := range mo.causesOf(i) {
+			if via[i] < 0 || length[c] > length[via[i]] {
+				via[i] = c
+			}
+		}
+		if via[i] >= 0 {
+			length[i] = length[via[i]]
+		}
+		length[i] += mo.weight(i, copies)
+		if last < 0 || length[i] > length[last] {
+			last = int32(i)
+		}
+	}
+	if last < 0 {
+		return nil, 0
+	}
+	var path []int32
+	for i := last; i >= 0; i = via[i] {
+		if mo.weight(int(i), copies) > 0 {
+			path = append(path, i)
+		}
+	}
+	slices.Reverse(path)
+	return path, length[last]
+}
+
+func (mo *model) weight(i int, copies bool) time.Duration {
+	e := &mo.evs[i]
+	if mo.wasted[i] || e.Kind == Copy && !copies {
+		return 0
+	}
+	return max(0, e.End-max(e.Start, mo.begin))
+}
+
+// deviceName names a device or the host.
+func deviceName(m *machine.Machine, d machine.DeviceID) string {
+	switch {
+	case d == machine.Host:
+		return "host"
+	case d < 0 || int(d) >= len(m.Devices):
+		return fmt.Sprintf("device %d", d)
+	case m.Devices[d].Name == "":
+		return fmt.Sprintf("device %d", d)
+	}
+	return m.Devices[d].Name
+}
