@@ -1,0 +1,203 @@
+// Package engine is the state machine at weft's heart. Step takes what
+// happened and returns what to do; in between it owns readiness, placement,
+// data residency, retries, lineage, health and rebalancing for many graphs at
+// once. Two loops drive it: internal/exec on real devices in real time, sim on
+// a machine file in virtual time. It reads no clock, starts no goroutine and
+// takes no lock: one owner calls it, and the same calls give the same actions.
+//
+//	Submit ─► admit ─► ready ─► policy ─► device queue ─► issue ─► in flight ─► done
+//	                     ▲                    │   ▲           │         │
+//	                     │                    └─steal─┘       │         │
+//	                     └────────── retry, replay, lost device ◄───────┘
+//
+// Files: engine.go (state, Step), run.go (runs, admission, fairness), place.go
+// (views, policies, queues), issue.go (waits, launches), memory.go (instances,
+// copies, eviction), recover.go (failures, lineage, replay), health.go (ladder,
+// rebalancing, hot-swap), check.go (invariants).
+package engine
+
+import (
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// RunID names a submitted graph. IDs are never reused.
+type RunID int64
+
+// DataRef names resident data, which outlives runs.
+type DataRef int32
+
+// Inst names an instance: a buffer in one memory that holds an interval of one
+// data handle. Numbers are reused after Free.
+type Inst int32
+
+// NoInst marks the absence of an instance.
+const NoInst Inst = -1
+
+// Lane is an in-order queue of operations. Lane 0 copies within host memory;
+// every device has compute lanes, one lane for copies into its memory and one
+// for copies out of it (see Engine.Lanes).
+type Lane int32
+
+// Op names an operation: the Seq-th given to a lane, from 1. Operations of a
+// lane start and complete in order.
+type Op struct {
+	Lane Lane
+	Seq  uint32
+}
+
+// LaneInfo describes a lane.
+type LaneInfo struct {
+	Device machine.DeviceID // machine.Host for lane 0
+	Kind   LaneKind
+	Index  int // among the device's compute lanes
+}
+
+// LaneKind is what a lane carries.
+type LaneKind uint8
+
+const (
+	Compute LaneKind = iota
+	CopyIn
+	CopyOut
+)
+
+// ActionKind is what the loop is to do. Home, Alloc and Free take effect at
+// once and in order; Copy and Launch are operations that complete later.
+type ActionKind uint8
+
+const (
+	// Home introduces a host instance for a run's input or output data, or for
+	// resident data: the caller's memory stands behind it.
+	Home ActionKind = iota
+	// Alloc makes an instance of Bytes in the memory of Device.
+	Alloc
+	// Free ends an instance. No operation in flight uses it.
+	Free
+	// Copy moves Bytes from Src+SrcOff to Dst+DstOff after Waits.
+	Copy
+	// Launch runs a task (or one rank of a gang) after Waits.
+	Launch
+	// Drop tells that the engine has given up on Device (hung, failing): its
+	// operations in flight will not be waited for; the loop must end them and
+	// complete operations that wait for them with DepFailed.
+	Drop
+	// Recover asks the loop to try to bring Device back by Ladder step Rung;
+	// the answer is an event Back or another Lost.
+	Recover
+	// Done ends a run: Err is nil or says what failed and which tasks did not
+	// finish. Report holds the run's account.
+	Done
+)
+
+// Arg is a buffer a launch gets, in the order of the task's uses; a workspace
+// comes last.
+type Arg struct {
+	Inst   Inst
+	Offset int64
+	Bytes  int64
+}
+
+// Action is one thing for the loop to do. Waits and Args are valid until the
+// next Step.
+type Action struct {
+	Kind ActionKind
+	Rank int16 // Launch: which member of a gang
+	Rung Rung  // Recover
+	Op   Op    // Copy, Launch
+	// Device whose memory (Home, Alloc, Free), lane (Launch), destination
+	// (Copy) or fate (Drop, Recover) this is about; machine.Host for the host.
+	Device machine.DeviceID
+	From   machine.DeviceID // Copy: whose memory Src is in
+	Task   graph.TaskID     // Launch
+	Data   graph.DataID     // Home: the run's data
+	Ref    DataRef          // Home: resident data, when Run is 0
+	Run    RunID            // Home, Launch, Done
+	Graph  *graph.Graph     // Launch
+	Inst   Inst             // Home, Alloc, Free
+	Bytes  int64            // Home, Alloc, Copy
+	Src    Inst             // Copy
+	Dst    Inst
+	SrcOff int64
+	DstOff int64
+	Waits  []Op
+	Args   []Arg
+	Err    error   // Done
+	Report *Report // Done
+}
+
+// EventKind is what the loop tells the engine.
+type EventKind uint8
+
+const (
+	// OpDone completes an operation; exactly one for each, in lane order,
+	// except for those of a lost or dropped device.
+	OpDone EventKind = iota
+	// DeviceLost: nothing in flight on the device will complete and what its
+	// memory held is gone. Kept says its memory survived (a keeper holds it).
+	DeviceLost
+	// DeviceBack: the device works again, with empty memory unless Kept.
+	DeviceBack
+	// Telemetry carries a sample of the device's condition.
+	Telemetry
+	// Capacity sets the device's memory capacity to Bytes.
+	Capacity
+	// Slowed says the device now runs Factor times slower than its model.
+	Slowed
+	// Cancel ends a run early.
+	Cancel
+	// HotSwap drains Device and moves its state and work to Spare, which
+	// until then accepted nothing.
+	HotSwap
+	// Drain stops new work on Device; Undrain lets it in again.
+	Drain
+	Undrain
+)
+
+// Status is how an operation ended.
+type Status uint8
+
+const (
+	OK Status = iota
+	// Failed: the operation itself failed; Err says how.
+	Failed
+	// DepFailed: an operation it waited for failed, so it never started.
+	DepFailed
+	// OutOfMemory: its device could not provide what the engine thought it had.
+	OutOfMemory
+)
+
+// Event is one thing that happened.
+type Event struct {
+	Kind   EventKind
+	Status Status // OpDone
+	Kept   bool   // DeviceLost, DeviceBack
+	Op     Op
+	Device machine.DeviceID
+	Spare  machine.DeviceID // HotSwap
+	Run    RunID            // Cancel
+	Bytes  int64            // Capacity
+	Factor float64          // Slowed
+	Start  time.Duration    // OpDone: when it began and ended
+	End    time.Duration
+	Err    error
+	Sample *Sample // Telemetry
+}
+
+// Sample is a device's condition at one time; negative fields are not known.
+type Sample struct {
+	Util         float64 // 0 to 1
+	MemUsed      float64 // fraction of memory
+	TempC        float64
+	PowerW       float64
+	MemErrors    int64 // uncorrectable, since boot
+	Unresponsive bool
+}
+
+// Binding ties a graph's data to resident data.
+type Binding struct {
+	Data graph.DataID
+	Ref  DataRef
+}

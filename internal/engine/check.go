@@ -1,0 +1,14 @@
+package engine
+
+// checkState is what the cheap checks remember.
+type checkState struct{ steps uint64 }
+
+// check panics when the engine's own books do not add up. What is cheap is
+// always checked; -tags invariants recounts everything after every step.
+func (e *Engine) check() {
+	e.checks.steps++
+	if e.inFlight < 0 {
+		panic("engine: negative tasks in flight")
+	}
+	e.recount()
+}

@@ -1,0 +1,510 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// Errors a run ends with; Done's Err wraps one or more of them.
+var (
+	ErrCancelled   = errors.New("run cancelled")
+	ErrNoDevice    = errors.New("no device can run it")
+	ErrOutOfMemory = errors.New("does not fit in memory")
+	ErrTimeout     = errors.New("task timed out")
+	ErrDeviceLost  = errors.New("device lost")
+	ErrDataLost    = errors.New("data lost")
+)
+
+// Options configure an Engine; zero fields take the defaults named.
+type Options struct {
+	Machine *machine.Machine
+	Cost    machine.Cost
+	Policy  sched.Factory // sched.Policies()["finish"]
+	Seed    uint64
+	Trace   *trace.Recorder // nil records nothing
+
+	// Depth is how many tasks may be in flight on a lane (64), as long as
+	// those in flight are predicted to take less than Ahead (2 ms); two may
+	// always be. Issuing further ahead hides completion latency but binds
+	// tasks to devices earlier.
+	Depth int
+	Ahead time.Duration
+	// Retries is how often a task may fail before its run does (3), Backoff
+	// the pause before the first retry (1 ms), doubled for each further one.
+	Retries int
+	Backoff time.Duration
+	// TaskTimeout bounds each execution of a task that names no timeout of its
+	// own; 0 means none.
+	TaskTimeout time.Duration
+	// ReplayBound and ReplayDepth limit what losing a device may cost: a value
+	// whose recomputation is predicted to take longer (1 s) or would replay a
+	// longer chain of tasks (32) is committed to host memory.
+	ReplayBound time.Duration
+	ReplayDepth int
+	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
+	MaxInFlight int
+	// NoRecovery turns fault tolerance off: a lost device fails its runs.
+	NoRecovery bool
+	// Spares accept no work until a HotSwap puts them in another's place.
+	Spares []machine.DeviceID
+	// Health and Rebalance hold the thresholds of the ladder and the balancer.
+	Health    Health
+	Rebalance sched.RebalanceOptions
+	// Explain, when set, is called for every placement.
+	Explain func(sched.Explanation)
+}
+
+const (
+	defaultDepth       = 64
+	defaultAhead       = 2 * time.Millisecond
+	defaultRetries     = 3
+	defaultBackoff     = time.Millisecond
+	defaultReplayBound = time.Second
+	defaultReplayDepth = 32
+	// maxLosses is how many devices a task may take down with it before it is
+	// held to be the cause.
+	maxLosses = 3
+	// agingPerPriority is the service a waiting task is overtaken by for each
+	// step of priority between it and a newer, more urgent one. It makes
+	// priority a head start instead of a privilege, so nothing starves.
+	agingPerPriority = int64(100 * time.Millisecond)
+	placeBatch       = 1024
+)
+
+// Engine is the state machine. It is not safe for concurrent use.
+type Engine struct {
+	o      Options
+	m      *machine.Machine
+	cost   machine.Cost
+	learn  learner
+	policy sched.Policy
+	watch  sched.Observer
+	steal  sched.Stealer
+	tr     *trace.Recorder
+
+	now   time.Duration
+	out   []Action
+	waits []Op  // arena behind Action.Waits
+	args  []Arg // arena behind Action.Args
+
+	devs   []device
+	lanes  []lane
+	spaces []space // 0 is host memory, 1+d the memory of device d
+
+	runs     []*run // by slot; nil where free
+	freeRuns []int32
+	spare    []*run          // retired runs, kept for their slices
+	byID     map[RunID]int32 // run slots
+	nextRun  RunID
+	waiting  []int32 // runs not admitted yet, in submit order
+	vnow     int64   // virtual service time reached (fair queueing)
+
+	tasks blocks[task]
+	vals  blocks[value]
+	data  blocks[datum]
+	insts []inst
+	freeI []int32
+	slots blocks[slot]
+
+	resident []residentData
+	freeRes  []DataRef
+
+	ready     fifo // tasks waiting for a placement
+	stuck     []int32
+	delayed   []delay // retries backing off, a heap by time
+	gangs     map[int32]*gang
+	view      sched.View
+	places    []sched.Placement
+	inputs    []sched.Input
+	onlys     []machine.DeviceID
+	inFlight  int                // launches
+	poked     []machine.DeviceID // devices whose queue or credits changed
+	timedOps  int                // operations in flight with a timeout
+	absent    int                // devices whose ladder or hand-over has a timer
+	away      int                // memories that survived their device
+	serial    uint32
+	asked     bool // something was asked for outside Step
+	asks      int  // wishes about resident data not fulfilled yet
+	ended     bool // a run ended in this step
+	hungry    bool // devices changed: offer tasks left out again
+	gangWaits bool // a gang waits for memory
+	epoch     uint64
+	checks    checkState
+	balance   balanceState
+	hostOnly  bool              // every device uses host memory: no copies, no inputs to list
+	dead      []int32           // runs to end at the end of the step
+	redo      []int32           // outputs whose home may have become free
+	awaiting  map[int32][]int32 // tasks that wait for the readers of a value
+	plans     []plan            // scratch of tryIssue
+	ops       []Op              // scratch: waits being collected
+	copyFor   int32             // task copies are being made for, -1
+}
+
+// learner is the optional ability of a cost model to take in measurements.
+type learner interface {
+	Observe(t *graph.Task, on machine.DeviceID, took time.Duration)
+}
+
+// device is the engine's own view of a device; what policies see is in view.Devices.
+type device struct {
+	space   int32
+	lanes   [2]Lane // compute lanes [first, end)
+	in, out Lane
+	queue   queue
+	state   DeviceState
+	blocked bool // the head of its queue waits for memory
+	stats   machine.Stats
+	backlog int64 // predicted time of tasks in flight
+	load    int64 // and of those queued as well
+	health  deviceHealth
+	swapTo  machine.DeviceID // -1, or where its state moves once idle
+	flight  int              // operations in flight that use its lanes
+	poked   bool             // on the list of devices to look at
+	dirty   bool             // and on that of the policy
+}
+
+// lane is an in-order queue of operations in flight.
+type lane struct {
+	info   LaneInfo
+	issued uint32
+	done   uint32
+	lost   uint32 // operations up to here were given up on
+	ring   []opRec
+	head   time.Duration // when its oldest operation became the oldest
+	last   time.Duration // when it last completed one
+	timed  int           // operations in flight that have a timeout
+}
+
+func (l *lane) rec(seq uint32) *opRec { return &l.ring[seq&uint32(len(l.ring)-1)] }
+
+// opRec is an operation in flight.
+type opRec struct {
+	task   int32 // -1 for a copy
+	rank   int16
+	why    copyWhy
+	src    int32
+	dst    int32
+	p0, p1 int32 // pieces copied
+	issued time.Duration
+	// the task a copy is made for, if any
+	forRun  int32
+	forTask graph.TaskID
+	timeout time.Duration
+	bytes   int64
+	args    []int32 // instances of a launch, in use order; workspace last
+	waits   []Op    // kept only where a timeout needs them
+}
+
+// space is a memory.
+type space struct {
+	dev       machine.DeviceID // machine.Host for host memory
+	cap, used int64            // cap 0: no limit
+	pins      int              // operations in flight that touch it
+	spills    int
+	away      bool // its device is gone but what it holds survived
+	// instances of a device's memory, least recently used first; host memory is
+	// where others evict to, so it needs no order
+	oldest, newest int32
+}
+
+// task is a task of a run. It holds no pointers.
+type task struct {
+	run      int32
+	unissued int32 // predecessors neither issued nor done
+	lane     Lane
+	seq      uint32
+	dev      int32
+	avoid    int32 // a device it failed on, -1
+	liveOuts int32 // values it made that are needed and not in host memory
+	state    taskState
+	tries    uint8
+	losses   uint8
+	flags    taskFlags
+	eft      int64 // predicted end; once done, the real one
+	inputs   int64 // when the last copy made for it arrived, if traced
+	cost     int64 // predicted duration
+	readyAt  int64
+	key      int64
+}
+
+type taskState uint8
+
+const (
+	waiting taskState = iota // for predecessors to be issued
+	ready                    // for a placement, or for its backoff to pass
+	queued                   // on a device
+	issued
+	done
+)
+
+type taskFlags uint8
+
+const (
+	held     taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
+	replayed                       // it ran before
+	parked                         // set aside by a concurrency limit
+)
+
+// value is one version of one piece.
+type value struct {
+	run    int32 // run slot of its producer; -1 for resident data put by the caller
+	slot   int32 // first copy
+	reads  int32 // uses that still have to read it
+	deps   int32 // held recipes that read it
+	depth  int32 // tasks to replay in a row if lost
+	replay int64 // predicted time of that
+	bytes  int64
+	data   int32
+	piece  int32 // within its data
+	flags  valueFlags
+}
+
+type valueFlags uint8
+
+const (
+	produced  valueFlags = 1 << iota
+	anchored             // a complete copy is in host memory
+	counted              // counted in its producer's liveOuts
+	wanted               // an output of a run that has not ended
+	delivered            // and it is in its home
+	current              // what resident data holds now
+	commits              // a copy to host memory is under way
+)
+
+// datum is a data handle of a run, or resident data.
+type datum struct {
+	insts int32 // list
+	home  int32 // instance the caller's memory stands behind, -1
+	kind  graph.Durability
+	// fixed says the home must not be written to: the caller gave an input
+	// and did not ask for it back.
+	fixed bool
+	run   int32 // run slot whose home it is, -1
+}
+
+// inst is a buffer in one memory.
+type inst struct {
+	data         int32 // -1 for a workspace, -2 when free
+	space        int32
+	p0, n        int32 // pieces of the data
+	slot         int32 // first of n slots
+	next         int32 // of its data
+	held         int32 // slots that hold a value
+	pins         int32 // operations in flight that touch it
+	older, newer int32
+	keep         uint32 // serial of the issue that needs it
+	home         bool
+	lo           int64 // offset of its first byte in the data
+	bytes        int64
+}
+
+// slot is the place of one piece in an instance.
+type slot struct {
+	val     int32 // value it holds or will hold, -1
+	next    int32 // next copy of that value
+	inst    int32
+	pins    int32 // operations in flight that touch it
+	copying int32 // those of them that copy from it
+	lane    Lane  // operation that fills it
+	seq     uint32
+}
+
+// New returns an engine for a machine.
+func New(o Options) *Engine {
+	def := func(p *int, v int) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	defD := func(p *time.Duration, v time.Duration) {
+		if *p == 0 {
+			*p = v
+		}
+	}
+	def(&o.Depth, defaultDepth)
+	defD(&o.Ahead, defaultAhead)
+	def(&o.Retries, defaultRetries)
+	defD(&o.Backoff, defaultBackoff)
+	defD(&o.ReplayBound, defaultReplayBound)
+	def(&o.ReplayDepth, defaultReplayDepth)
+	if o.Policy == nil {
+		o.Policy = sched.Policies()["finish"]
+	}
+	o.Health.defaults()
+	e := &Engine{
+		copyFor: -1,
+		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
+		byID:     make(map[RunID]int32),
+		gangs:    make(map[int32]*gang),
+		awaiting: make(map[int32][]int32),
+	}
+	e.learn, _ = o.Cost.(learner)
+	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
+	e.watch, _ = e.policy.(sched.Observer)
+	e.steal, _ = e.policy.(sched.Stealer)
+	e.lanes = []lane{{info: LaneInfo{Device: machine.Host, Kind: CopyIn}}}
+	e.spaces = make([]space, 1+len(e.m.Devices))
+	e.spaces[0] = space{dev: machine.Host, cap: e.m.HostBytes, oldest: -1, newest: -1}
+	e.hostOnly = true
+	classes := e.m.Classes()
+	e.devs = make([]device, len(e.m.Devices))
+	e.view.Devices = make([]sched.Device, len(e.m.Devices))
+	for i := range e.devs {
+		d, md := &e.devs[i], &e.m.Devices[i]
+		id := machine.DeviceID(i)
+		e.spaces[1+i] = space{dev: id, cap: md.MemBytes, oldest: -1, newest: -1}
+		d.space, d.swapTo = int32(1+i), -1
+		capBytes := md.MemBytes
+		if md.HostMemory {
+			d.space = 0
+			if capBytes == 0 {
+				capBytes = e.m.HostBytes
+			}
+		} else {
+			e.hostOnly = false
+		}
+		if capBytes == 0 {
+			capBytes = 1 << 62
+		}
+		d.lanes[0] = Lane(len(e.lanes))
+		for k := range max(md.Lanes, 1) {
+			e.lanes = append(e.lanes, lane{info: LaneInfo{Device: id, Kind: Compute, Index: k}})
+		}
+		d.lanes[1] = Lane(len(e.lanes))
+		d.in = d.lanes[1]
+		d.out = d.in + 1
+		e.lanes = append(e.lanes, lane{info: LaneInfo{Device: id, Kind: CopyIn}}, lane{info: LaneInfo{Device: id, Kind: CopyOut}})
+		e.view.Classes = max(e.view.Classes, classes[i]+1)
+		e.view.Devices[i] = sched.Device{
+			Class: classes[i], Accepts: true, HostMemory: md.HostMemory,
+			FreeBytes: capBytes, CapBytes: capBytes, Slow: 1, Score: machine.Score(md),
+		}
+	}
+	for i := range e.lanes {
+		e.lanes[i].ring = make([]opRec, 4)
+	}
+	for _, s := range o.Spares {
+		e.devs[s].state = Spare
+		e.view.Devices[s].Accepts = false
+	}
+	return e
+}
+
+// Lanes describes the engine's lanes; index is the Lane.
+func (e *Engine) Lanes() []LaneInfo {
+	out := make([]LaneInfo, len(e.lanes))
+	for i := range e.lanes {
+		out[i] = e.lanes[i].info
+	}
+	return out
+}
+
+// Step tells the engine what happened up to now and appends what to do to out.
+// Actions must be performed in order. now must not go back.
+func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
+	e.now, e.out = now, out
+	e.waits, e.args = e.waits[:0], e.args[:0]
+	e.view.Now = now
+	e.asked = false
+	e.epoch = e.cost.Epoch()
+	for i := range evs {
+		e.handle(&evs[i])
+	}
+	e.timers()
+	// Issuing makes successors ready, which places and issues further, and a
+	// run that ends may let another start: go on until nothing moves.
+	for {
+		e.ended = false
+		e.admit()
+		e.place()
+		e.issueAll()
+		e.redeliver()
+		e.reap()
+		if len(e.poked) == 0 && e.ready.len() == 0 && !e.ended {
+			break
+		}
+	}
+	e.check()
+	out, e.out = e.out, nil
+	return out
+}
+
+func (e *Engine) handle(ev *Event) {
+	switch ev.Kind {
+	case OpDone:
+		e.opDone(ev)
+	case DeviceLost:
+		e.lose(ev.Device, ev.Kept, nil)
+	case DeviceBack:
+		e.back(ev.Device, ev.Kept)
+	case Telemetry:
+		e.telemetry(ev.Device, ev.Sample)
+	case Capacity:
+		e.setCapacity(ev.Device, ev.Bytes)
+	case Slowed:
+		e.slowed(ev.Device, ev.Factor)
+	case Cancel:
+		if s, ok := e.byID[ev.Run]; ok {
+			e.fail(e.runs[s], ErrCancelled)
+		}
+	case HotSwap:
+		e.hotSwap(ev.Device, ev.Spare)
+	case Drain:
+		e.drain(ev.Device)
+	case Undrain:
+		e.undrain(ev.Device)
+	}
+}
+
+// poke has a device looked at in this step: its queue, credits or memory changed.
+func (e *Engine) poke(dev machine.DeviceID) {
+	if d := &e.devs[dev]; !d.poked {
+		d.poked = true
+		e.poked = append(e.poked, dev)
+	}
+}
+
+// emit adds an action for the caller to fill in.
+func (e *Engine) emit(k ActionKind) *Action {
+	n := len(e.out)
+	if n == cap(e.out) {
+		e.out = append(e.out, Action{})
+	} else {
+		e.out = e.out[:n+1]
+		e.out[n] = Action{}
+	}
+	a := &e.out[n]
+	a.Kind = k
+	return a
+}
+
+// push gives a lane its next operation and returns its record.
+func (e *Engine) push(l Lane) (Op, *opRec) {
+	ln := &e.lanes[l]
+	if int(ln.issued-ln.done) >= len(ln.ring) {
+		bigger := make([]opRec, 2*len(ln.ring))
+		for s := ln.done + 1; s != ln.issued+1; s++ {
+			bigger[s&uint32(len(bigger)-1)] = *ln.rec(s)
+		}
+		ln.ring = bigger
+	}
+	if ln.issued == ln.done {
+		ln.head = e.now
+	}
+	ln.issued++
+	r := ln.rec(ln.issued)
+	r.task, r.rank, r.issued, r.timeout = -1, 0, e.now, 0
+	r.forRun, r.forTask = 0, graph.NoTask
+	r.args, r.waits = r.args[:0], r.waits[:0]
+	return Op{l, ln.issued}, r
+}
+
+// pending reports whether an operation is still in flight.
+func (e *Engine) pending(l Lane, seq uint32) bool {
+	return seq > e.lanes[l].done
+}

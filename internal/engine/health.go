@@ -1,0 +1,538 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// DeviceState is what the engine thinks of a device.
+type DeviceState uint8
+
+const (
+	Healthy  DeviceState = iota
+	Draining             // finishes what it has, takes nothing new
+	Lost                 // gone; the ladder tries to bring it back
+	Broken               // the ladder gave up
+	Spare                // waits to take another's place
+)
+
+var stateNames = [...]string{"healthy", "draining", "lost", "broken", "spare"}
+
+func (s DeviceState) String() string { return stateNames[s] }
+
+// Rung is a step of the recovery ladder, tried one after another while the
+// device's work already runs elsewhere.
+type Rung uint8
+
+const (
+	UseStandby Rung = iota // a warm worker takes over
+	Restart                // start the worker again
+	Reopen                 // open the device anew
+	rungs      = iota
+)
+
+var rungNames = [...]string{"standby", "restart", "reopen"}
+
+func (r Rung) String() string { return rungNames[r] }
+
+// Health holds the thresholds of the health rules; zero fields take the
+// defaults named.
+type Health struct {
+	MaxFailures int     // consecutive failures a device may have (3)
+	MaxTempC    float64 // slowed, then drained, from here on (85)
+	MaxMemUsed  float64 // likewise (0.95)
+	MaxPowerW   float64 // likewise; 0 means no budget
+	// RungTimeout is how long a rung may take before the next is tried (5 s),
+	// Trust how long a device must stay up for the ladder to start over (5 s).
+	RungTimeout time.Duration
+	Trust       time.Duration
+}
+
+func (h *Health) defaults() {
+	if h.MaxFailures == 0 {
+		h.MaxFailures = 3
+	}
+	if h.MaxTempC == 0 {
+		h.MaxTempC = 85
+	}
+	if h.MaxMemUsed == 0 {
+		h.MaxMemUsed = 0.95
+	}
+	if h.RungTimeout == 0 {
+		h.RungTimeout = 5 * time.Second
+	}
+	if h.Trust == 0 {
+		h.Trust = 5 * time.Second
+	}
+}
+
+const (
+	// A device over a threshold is slowed for drainAfter samples in a row and
+	// drained at the next; it must be under by a margin to be let in again, so
+	// that it does not swing around the threshold.
+	drainAfter   = 2
+	strainFactor = 2.0
+	coolMarginC  = 5.0
+	freeMargin   = 0.05
+	loadAlpha    = 0.1 // moving average of utilisation
+)
+
+type deviceHealth struct {
+	failures int // in a row
+	rung     Rung
+	deadline time.Duration // of the rung being tried
+	upSince  time.Duration
+	strained int // samples over a threshold in a row
+	drained  bool
+	errors   int64 // memory errors at the last sample, -1 unknown
+	seen     bool
+	factor   float64 // slowness reported by the loop, 0 means 1
+}
+
+type balanceState struct {
+	last time.Duration
+}
+
+// timers does what is due: retries, timeouts, rungs, and state that moves to a
+// spare once its device is idle.
+func (e *Engine) timers() {
+	for len(e.delayed) > 0 && e.delayed[0].at <= e.now {
+		tid := e.popDelayed()
+		if t := &e.tasks.at[tid]; t.state == ready {
+			e.again(tid)
+		}
+	}
+	for i := range e.devs {
+		if e.timedOps+e.absent == 0 {
+			break
+		}
+		d := &e.devs[i]
+		dev := machine.DeviceID(i)
+		if d.state == Lost && d.health.deadline > 0 && d.health.deadline <= e.now {
+			d.health.rung++
+			e.climb(dev)
+		}
+		if d.swapTo >= 0 && d.flight == 0 {
+			e.handOver(dev)
+		}
+		if e.working(d) {
+			if l := e.overdue(d); l >= 0 {
+				e.timedOut(dev, l)
+			}
+		}
+	}
+	if e.gangWaits {
+		e.gangWaits, e.hungry = false, true
+	}
+}
+
+// deadline returns when the oldest operation of a lane has run too long.
+func (e *Engine) deadline(l Lane) (time.Duration, bool) {
+	ln := &e.lanes[l]
+	if ln.timed == 0 || ln.done == ln.issued {
+		return 0, false
+	}
+	rec := ln.rec(ln.done + 1)
+	if rec.timeout == 0 {
+		return 0, false
+	}
+	start := max(ln.head, rec.issued)
+	for _, w := range rec.waits {
+		if e.pending(w.Lane, w.Seq) {
+			return 0, false // it cannot have started
+		}
+		start = max(start, e.lanes[w.Lane].last)
+	}
+	return start + rec.timeout, true
+}
+
+func (e *Engine) overdue(d *device) Lane {
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		if at, ok := e.deadline(l); ok && at <= e.now {
+			return l
+		}
+	}
+	return -1
+}
+
+// timedOut gives up on a device whose task ran too long: a hung kernel cannot
+// be taken back, only left behind.
+func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
+	ln := &e.lanes[l]
+	rec := ln.rec(ln.done + 1)
+	r, gt := e.taskOf(rec.task)
+	err := fmt.Errorf("%w after %v", ErrTimeout, rec.timeout)
+	tid := rec.task
+	e.emit(Drop).Device = dev
+	e.lose(dev, false, err)
+	if r.state != runActive {
+		return
+	}
+	// Losing the device put the task back without blaming it; this is its fault.
+	t := &e.tasks.at[tid]
+	t.tries++
+	if int(t.tries) > e.retries(r, gt) {
+		e.fail(r, e.taskErr(r, gt, dev, err))
+		return
+	}
+	t.avoid = int32(dev)
+	r.report.Retries++
+}
+
+func (e *Engine) retries(r *run, gt graph.TaskID) int {
+	if n := r.g.Task(gt).Retries; n != 0 {
+		return n
+	}
+	if r.o.Retries != 0 {
+		return r.o.Retries
+	}
+	return e.o.Retries
+}
+
+// NextWake returns when Step must be called next even if nothing happens.
+func (e *Engine) NextWake() (time.Duration, bool) {
+	at, ok := time.Duration(0), false
+	sooner := func(t time.Duration) {
+		if !ok || t < at {
+			at, ok = t, true
+		}
+	}
+	if e.asked {
+		sooner(e.now)
+	}
+	if len(e.delayed) > 0 {
+		sooner(e.delayed[0].at)
+	}
+	for i := range e.devs {
+		if e.timedOps+e.absent == 0 {
+			break
+		}
+		d := &e.devs[i]
+		if d.state == Lost && d.health.deadline > 0 {
+			sooner(d.health.deadline)
+		}
+		if e.working(d) {
+			for l := d.lanes[0]; l < d.lanes[1]; l++ {
+				if t, has := e.deadline(l); has {
+					sooner(t)
+				}
+			}
+		}
+	}
+	return max(at, e.now), ok
+}
+
+// countAbsent notes how many devices need looking at by timers.
+func (e *Engine) countAbsent() {
+	e.absent = 0
+	for i := range e.devs {
+		if e.devs[i].state == Lost || e.devs[i].swapTo >= 0 {
+			e.absent++
+		}
+	}
+}
+
+// climb tries the next rung of the ladder, or gives up.
+func (e *Engine) climb(dev machine.DeviceID) {
+	defer e.countAbsent()
+	d := &e.devs[dev]
+	h := &d.health
+	if h.rung >= rungs || e.o.NoRecovery {
+		d.state = Broken
+		h.deadline = 0
+		e.hungry = true
+		if sp := &e.spaces[d.space]; sp.away {
+			sp.away = false
+			e.away--
+			e.loseMemory(d.space)
+		}
+		e.tr.Record(trace.Event{Kind: trace.Fail, Device: dev, Task: -1, Start: e.now, End: e.now})
+		return
+	}
+	h.deadline = e.now + e.o.Health.RungTimeout
+	a := e.emit(Recover)
+	a.Device, a.Rung = dev, h.rung
+}
+
+// back lets a device in again, with what its memory held if that was kept.
+func (e *Engine) back(dev machine.DeviceID, kept bool) {
+	d := &e.devs[dev]
+	if d.state != Lost && d.state != Broken {
+		return
+	}
+	if sp := &e.spaces[d.space]; sp.away {
+		sp.away = false
+		e.away--
+		if !kept {
+			e.loseMemory(d.space)
+		}
+	}
+	h := &d.health
+	// Lost again before it was trusted, it goes on with the next rung.
+	if d.state == Broken || e.now-h.upSince > e.o.Health.Trust {
+		h.rung = 0
+	} else {
+		h.rung++
+	}
+	h.upSince, h.deadline, h.failures, h.strained, h.drained = e.now, 0, 0, 0, false
+	d.state, d.blocked = Healthy, false
+	e.countAbsent()
+	vd := &e.view.Devices[dev]
+	vd.Accepts, vd.FreeAt = true, e.now
+	e.dirty(dev)
+	e.hungry = true
+	e.tr.Record(trace.Event{Kind: trace.Back, Device: dev, Task: -1, Start: e.now, End: e.now})
+}
+
+// sick counts a failure against a device.
+func (e *Engine) sick(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	d.health.failures++
+	if d.health.failures > e.o.Health.MaxFailures && e.working(d) && e.others(dev) {
+		e.emit(Drop).Device = dev
+		e.lose(dev, false, fmt.Errorf("%d failures in a row", d.health.failures))
+	}
+}
+
+// others reports whether another device still works.
+func (e *Engine) others(dev machine.DeviceID) bool {
+	for i := range e.devs {
+		if machine.DeviceID(i) != dev && e.devs[i].state == Healthy {
+			return true
+		}
+	}
+	return false
+}
+
+// telemetry takes a sample of a device's condition.
+func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
+	d := &e.devs[dev]
+	h := &d.health
+	vd := &e.view.Devices[dev]
+	if s.Util >= 0 {
+		vd.Util = s.Util
+		vd.Load += loadAlpha * (s.Util - vd.Load)
+	}
+	if !e.working(d) {
+		return
+	}
+	if s.Unresponsive || h.seen && s.MemErrors > h.errors {
+		what := "does not respond"
+		if !s.Unresponsive {
+			what = "uncorrectable memory errors"
+		}
+		e.emit(Drop).Device = dev
+		e.lose(dev, false, fmt.Errorf("%s", what))
+		return
+	}
+	if s.MemErrors >= 0 {
+		h.errors, h.seen = s.MemErrors, true
+	}
+	o := &e.o.Health
+	hot := s.TempC >= o.MaxTempC || s.MemUsed > o.MaxMemUsed || o.MaxPowerW > 0 && s.PowerW > o.MaxPowerW
+	cool := s.TempC < o.MaxTempC-coolMarginC && s.MemUsed < o.MaxMemUsed-freeMargin && (o.MaxPowerW == 0 || s.PowerW < o.MaxPowerW*(1-freeMargin))
+	switch {
+	case hot:
+		h.strained++
+		if h.strained > drainAfter && !h.drained && e.others(dev) {
+			h.drained = true
+			e.drain(dev)
+		}
+	case cool && h.strained > 0:
+		h.strained = 0
+		if h.drained {
+			h.drained = false
+			e.undrain(dev)
+		}
+	}
+	e.reslow(dev)
+	e.rebalance()
+}
+
+// slowed takes the loop's word for how slow a device is.
+func (e *Engine) slowed(dev machine.DeviceID, factor float64) {
+	e.devs[dev].health.factor = factor
+	e.tr.Record(trace.Event{Kind: trace.Slow, Device: dev, Task: -1, Start: e.now, End: e.now})
+	e.reslow(dev)
+	// What was placed in the belief that it was fast is placed anew.
+	if factor > 1 {
+		e.requeueAll(dev)
+	}
+}
+
+// reslow computes how slow a device is to be taken for.
+func (e *Engine) reslow(dev machine.DeviceID) {
+	h := &e.devs[dev].health
+	slow := max(h.factor, 1)
+	if h.strained > 0 {
+		slow *= strainFactor
+	}
+	if vd := &e.view.Devices[dev]; vd.Slow != slow {
+		vd.Slow = slow
+		e.dirty(dev)
+	}
+}
+
+func (e *Engine) drain(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	if d.state != Healthy {
+		return
+	}
+	d.state = Draining
+	e.view.Devices[dev].Accepts = false
+	e.dirty(dev)
+	e.tr.Record(trace.Event{Kind: trace.Drain, Device: dev, Task: -1, Start: e.now, End: e.now})
+	e.requeueAll(dev)
+}
+
+func (e *Engine) undrain(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	if d.state != Draining {
+		return
+	}
+	d.state, d.swapTo = Healthy, -1
+	vd := &e.view.Devices[dev]
+	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
+	e.dirty(dev)
+	e.hungry = true
+}
+
+// callSpare puts a spare in a lost device's place.
+func (e *Engine) callSpare(dev machine.DeviceID) {
+	for i := range e.devs {
+		if e.devs[i].state == Spare && e.view.Devices[i].Class == e.view.Devices[dev].Class {
+			e.engage(machine.DeviceID(i))
+			return
+		}
+	}
+	for i := range e.devs {
+		if e.devs[i].state == Spare {
+			e.engage(machine.DeviceID(i))
+			return
+		}
+	}
+}
+
+func (e *Engine) engage(spare machine.DeviceID) {
+	e.devs[spare].state = Healthy
+	vd := &e.view.Devices[spare]
+	vd.Accepts, vd.FreeAt = true, e.now
+	e.dirty(spare)
+	e.hungry = true
+	e.tr.Record(trace.Event{Kind: trace.Back, Device: spare, Task: -1, Start: e.now, End: e.now})
+}
+
+// hotSwap replaces a device without stopping: new work goes to the spare at
+// once, the device finishes what it runs, then its state moves over.
+func (e *Engine) hotSwap(dev, spare machine.DeviceID) {
+	if e.devs[spare].state == Spare {
+		e.engage(spare)
+	}
+	if e.devs[dev].state == Healthy {
+		e.drain(dev)
+	}
+	if e.devs[dev].state == Draining {
+		e.devs[dev].swapTo = spare
+		e.countAbsent()
+	}
+}
+
+// handOver copies what only a drained device holds to its successor.
+func (e *Engine) handOver(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	to := e.devs[d.swapTo].space
+	if !e.working(&e.devs[d.swapTo]) {
+		to = 0
+	}
+	left := 0
+	for i := int32(0); int(i) < len(e.insts); i++ {
+		in := &e.insts[i]
+		if in.space != d.space || d.space == 0 || in.data < 0 || in.home {
+			continue
+		}
+		if in.pins > 0 {
+			left++
+			continue
+		}
+		if e.clean(i) {
+			e.evict(i)
+			continue
+		}
+		left++
+		e.handInst(i, to)
+	}
+	if left == 0 {
+		d.swapTo = -1
+		e.countAbsent()
+	}
+}
+
+func (e *Engine) handInst(i, to int32) {
+	for k := range e.insts[i].n {
+		s := e.insts[i].slot + k
+		v := e.slots.at[s].val
+		if v < 0 || e.elsewhere(v, s) {
+			continue
+		}
+		bytes, p := e.vals.at[v].bytes, e.insts[i].p0+k
+		e.serial++
+		dst := to
+		if !e.room(dst, bytes) {
+			dst = 0
+		}
+		n := e.alloc(e.insts[i].data, dst, p, 1, e.pieceLo(e.insts[i].data, p), bytes)
+		e.fill(n, p, 1, func(int32) int32 { return v }, forSwap)
+		e.ops = e.ops[:0]
+	}
+}
+
+// rebalance moves queued tasks from hot devices to cold ones.
+func (e *Engine) rebalance() {
+	o := e.o.Rebalance
+	o.Now, o.Last = e.now, e.balance.last
+	loads := make([]sched.Load, 0, len(e.devs))
+	hot := false
+	for i := range e.devs {
+		if e.devs[i].state != Healthy {
+			continue
+		}
+		q := &e.devs[i].queue
+		l := sched.Load{Device: machine.DeviceID(i), Util: e.view.Devices[i].Util}
+		if n := q.len(); n > 0 {
+			hot = true
+			w := l.Util / float64(max(e.view.Devices[i].Queued, 1))
+			q.each(func(tid int32) { l.Queued = append(l.Queued, sched.QueuedTask{Task: tid, Weight: w}) })
+		}
+		loads = append(loads, l)
+	}
+	if !hot {
+		return
+	}
+	moves := sched.Rebalance(loads, o)
+	if len(moves) > 0 {
+		e.balance.last = e.now
+	}
+	for _, m := range moves {
+		e.migrate(m)
+	}
+}
+
+// migrate moves one queued task as the balancer decided.
+func (e *Engine) migrate(m sched.Move) {
+	r, gt := e.taskOf(m.Task)
+	vd := &e.view.Devices[m.To]
+	c := e.shapeCosts(r, r.f.Shape[gt])[vd.Class]
+	if c < 0 || e.need(r, gt) > vd.CapBytes || !e.allowed(r.g.Task(gt), m.To) {
+		return
+	}
+	if !e.devs[m.From].queue.remove(m.Task) {
+		return
+	}
+	e.unplace(m.Task)
+	e.settle(m.Task, r, gt, m.From, m.To, time.Duration(float64(c)*vd.Slow))
+}

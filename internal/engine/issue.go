@@ -1,0 +1,771 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// Issuing gives a task to a device: memory for what it makes, copies of what it
+// reads, then the launch with everything it has to wait for. It happens all at
+// once or not at all, so a task that waits for memory holds none.
+
+// plan is what issuing will do for one use.
+type plan struct {
+	inst  int32 // existing instance, or -1: a new one
+	there bool  // and it holds all that is read
+	bytes int64
+	space int32
+}
+
+// gang is a task in flight on several devices.
+type gang struct {
+	ops    []Op
+	devs   []machine.DeviceID
+	left   int
+	status Status
+	err    error
+	start  time.Duration
+}
+
+// gang returns the gang a task is in flight as, nil for an ordinary task.
+func (e *Engine) gang(tid int32) *gang {
+	if len(e.gangs) == 0 {
+		return nil
+	}
+	return e.gangs[tid]
+}
+
+type verdict uint8
+
+const (
+	issuedOK verdict = iota
+	setAside         // it waits for something else now and is off the queue
+	noMemory         // keep it at the head of the queue until memory frees up
+)
+
+// issueAll issues from the queues of devices that changed, as far as credits
+// and memory go; one that has nothing left may take a task from another.
+func (e *Engine) issueAll() {
+	for n := 0; n < len(e.poked); n++ {
+		dev := e.poked[n]
+		d := &e.devs[dev]
+		d.poked = false
+		if d.blocked || !e.working(d) {
+			continue
+		}
+		for {
+			l, ok := e.credit(d)
+			if !ok {
+				break
+			}
+			if d.queue.len() == 0 && (e.steal == nil || d.flight > 0 || !e.stealFor(dev)) {
+				break
+			}
+			k := d.queue.pop()
+			if e.tryIssue(k.task, dev, l) == noMemory {
+				d.queue.unpop(k)
+				d.blocked = true
+				break
+			}
+			if k.key > e.vnow {
+				e.vnow = k.key
+			}
+		}
+	}
+	e.poked = e.poked[:0]
+}
+
+// working reports whether a device takes operations at all.
+func (e *Engine) working(d *device) bool { return d.state == Healthy || d.state == Draining }
+
+// credit returns a lane that may take another task.
+func (e *Engine) credit(d *device) (Lane, bool) {
+	if e.o.MaxInFlight > 0 && e.inFlight >= e.o.MaxInFlight {
+		return 0, false
+	}
+	best, least := Lane(-1), uint32(1<<31)
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		if n := e.lanes[l].issued - e.lanes[l].done; n < least {
+			best, least = l, n
+		}
+	}
+	if least < 2 || (int(least) < e.o.Depth && d.perLane(d.backlog) < int64(e.o.Ahead)) {
+		return best, true
+	}
+	return 0, false
+}
+
+// perLane divides predicted work among a device's lanes.
+func (d *device) perLane(ns int64) int64 {
+	if n := int64(d.lanes[1] - d.lanes[0]); n > 1 {
+		return ns / n
+	}
+	return ns
+}
+
+// unblock lets devices that wait for memory try again.
+func (e *Engine) unblock(space int32) {
+	if space != 0 {
+		dev := e.spaces[space].dev
+		if e.devs[dev].blocked {
+			e.devs[dev].blocked = false
+			e.poke(dev)
+		}
+		return
+	}
+	if e.spaces[0].cap == 0 {
+		return
+	}
+	for i := range e.devs { // a spill may have waited for host memory
+		if e.devs[i].blocked {
+			e.devs[i].blocked = false
+			e.poke(machine.DeviceID(i))
+		}
+	}
+}
+
+// tryIssue issues a placed task on a lane of its device.
+func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
+	r, gt := e.taskOf(tid)
+	if r.state != runActive {
+		e.unplace(tid)
+		return setAside
+	}
+	if e.tasks.at[tid].unissued > 0 { // a predecessor failed meanwhile
+		e.unplace(tid)
+		e.tasks.at[tid].state = waiting
+		return setAside
+	}
+	if r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight {
+		e.tasks.at[tid].flags |= parked
+		r.parked = append(r.parked, tid)
+		return setAside
+	}
+	e.serial++
+	e.plans = e.plans[:0]
+	if v, _ := e.prepare(tid, r, gt, dev, 0, 0); v != issuedOK {
+		return v
+	}
+	e.tasks.at[tid].lane = l
+	op := e.launch(tid, r, gt, dev, l, 0, e.plans)
+	e.markIssued(tid, r, dev)
+	e.tasks.at[tid].seq = op.Seq
+	return issuedOK
+}
+
+// prepare checks inputs and makes room for one rank of a task beside taken
+// bytes promised already, appending its plans to e.plans. It returns the room made.
+func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken int64) (verdict, int64) {
+	f := r.f
+	uses := f.TaskUses(gt)
+	space := e.devs[dev].space
+	need := r.shapes[f.Shape[gt]].workspace
+	if quick, ok := e.planQuick(r, uses, rank, space); ok {
+		need += quick
+		return e.reserve(tid, r, gt, dev, taken, need)
+	}
+	missing := false
+	for k := range uses {
+		u := &uses[k]
+		for _, gv := range f.Reads(u) {
+			v := r.val(gv)
+			if e.vals.at[v].slot < 0 || e.away > 0 && !e.have(v) {
+				missing = true
+				e.recoverValue(v)
+			} else if !e.hostOnly && e.source(v, space) < 0 {
+				// Every copy is beyond reach from here: go elsewhere.
+				e.tasks.at[tid].avoid = int32(dev)
+				e.replace(tid)
+				return setAside, 0
+			}
+			if r.state != runActive {
+				return setAside, 0
+			}
+		}
+		for _, gv := range f.Writes(u) {
+			// At most two versions: the one before last must have been read.
+			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.data.at[r.dataOf[u.Data]].kind != graph.Volatile {
+				if pp := r.val(f.Values[prev].Prev); e.vals.at[pp].reads > 0 {
+					e.awaiting[pp] = append(e.awaiting[pp], tid)
+					e.unplace(tid)
+					e.tasks.at[tid].state = ready
+					return setAside, 0
+				}
+			}
+		}
+	}
+	if missing {
+		e.unplace(tid)
+		if e.tasks.at[tid].unissued > 0 {
+			e.tasks.at[tid].state = waiting
+		} else { // for another run to make the value, or a device to bring it back
+			e.tasks.at[tid].state = ready
+			e.stuck = append(e.stuck, tid)
+		}
+		return setAside, 0
+	}
+	for k := range uses {
+		u := &uses[k]
+		if u.Rank != rank {
+			e.plans = append(e.plans, plan{})
+			continue
+		}
+		p := e.planUse(r, u, space)
+		if p.inst >= 0 {
+			e.insts[p.inst].keep = e.serial
+		} else {
+			need += p.bytes
+		}
+		e.plans = append(e.plans, p)
+	}
+	return e.reserve(tid, r, gt, dev, taken, need)
+}
+
+// reserve makes room for what a task needs, or says what becomes of it.
+func (e *Engine) reserve(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, taken, need int64) (verdict, int64) {
+	space := e.devs[dev].space
+	if need > 0 && !e.room(space, taken+need) {
+		if sp := &e.spaces[space]; sp.pins == 0 && sp.spills == 0 {
+			e.fail(r, e.taskErr(r, gt, dev, ErrOutOfMemory))
+			e.unplace(tid)
+			return setAside, 0
+		}
+		return noMemory, 0
+	}
+	return issuedOK, need
+}
+
+// planQuick plans the common case in one look: whole data whose values are all
+// here already, or are made for the first time. It returns the memory that
+// takes, and false when the case is not that simple.
+func (e *Engine) planQuick(r *run, uses []graph.FlowUse, rank int16, space int32) (int64, bool) {
+	f := r.f
+	var need int64
+	at := len(e.plans)
+	for k := range uses {
+		u := &uses[k]
+		if u.Rank != rank || u.P1-u.P0 != 1 || e.away > 0 {
+			e.plans = e.plans[:at]
+			return 0, false
+		}
+		p := plan{inst: -1, space: space}
+		switch {
+		case u.W < 0:
+			val := &e.vals.at[r.val(f.ReadVals[u.R])]
+			p.bytes, p.there = val.bytes, true
+			for s := val.slot; s >= 0; s = e.slots.at[s].next {
+				if i := e.slots.at[s].inst; e.insts[i].space == space {
+					p.inst = i
+					e.insts[i].keep = e.serial
+					break
+				}
+			}
+		case u.R < 0 && f.Values[f.WriteVals[u.W]].Prev < 0 && e.data.at[r.dataOf[u.Data]].insts < 0:
+			p.bytes = e.vals.at[r.val(f.WriteVals[u.W])].bytes
+			need += p.bytes
+		default:
+			p.there = true // with no instance: not simple
+		}
+		if p.there && p.inst < 0 {
+			e.plans = e.plans[:at]
+			return 0, false
+		}
+		e.plans = append(e.plans, p)
+	}
+	return need, true
+}
+
+// planUse decides which buffer a use gets.
+func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32) plan {
+	f := r.f
+	d := r.dataOf[u.Data]
+	p0, n := u.P0-f.PieceOff[u.Data], u.P1-u.P0
+	bytes := f.UseBytes(u)
+	if u.R >= 0 {
+		// An instance here that holds, or may be given, all it reads.
+		reads := f.Reads(u)
+		fillable := int32(-1)
+		for i := e.data.at[d].insts; i >= 0; i = e.insts[i].next {
+			in := &e.insts[i]
+			if !in.covers(space, p0, n) {
+				continue
+			}
+			has, can, sole := true, true, true
+			for k := range n {
+				sl := &e.slots.at[in.slot+p0-in.p0+k]
+				v := r.val(reads[k])
+				if sl.val == v {
+					if u.W >= 0 && (sl.copying > 0 || in.home && e.data.at[d].fixed || !e.mayOverwrite(v, in.slot+p0-in.p0+k, d)) {
+						sole = false
+					}
+					continue
+				}
+				has = false
+				if sl.val >= 0 || sl.pins > 0 {
+					can = false
+				}
+			}
+			if has && (u.W < 0 || sole) {
+				return plan{inst: i, there: true, bytes: bytes, space: space}
+			}
+			if u.W < 0 && can && fillable < 0 && !(in.home && e.data.at[d].fixed) {
+				fillable = i
+			}
+		}
+		if u.W < 0 {
+			return plan{inst: fillable, bytes: bytes, space: space}
+		}
+	}
+	return plan{inst: e.findVacant(d, space, p0, n), bytes: bytes, space: space}
+}
+
+// mayOverwrite reports whether updating a value in place keeps the promise of
+// its durability: volatile data promises nothing, versioned data must have
+// another copy in host memory to go back to, and no other reader.
+func (e *Engine) mayOverwrite(v, s, d int32) bool {
+	if e.data.at[d].kind == graph.Volatile {
+		return e.vals.at[v].flags&current == 0 || e.vals.at[v].reads <= 1
+	}
+	val := &e.vals.at[v]
+	return val.reads == 1 && val.flags&current == 0 && e.slots.at[s].pins == 0 && e.beside(v, s)
+}
+
+// launch emits the actions for one rank of a task prepared before: buffers and
+// copies, then the launch itself with all it has to wait for.
+func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane, rank int16, plans []plan) Op {
+	f := r.f
+	uses := f.TaskUses(gt)
+	op, rec := e.push(l) // copies go to other lanes, so rec stays where it is
+	rec.task, rec.rank = tid, rank
+	t := &e.tasks.at[tid]
+	t.inputs = 0
+	e.copyFor = tid
+	e.ops = e.ops[:0]
+	arg0 := len(e.args)
+	for k := range uses {
+		u := &uses[k]
+		if u.Rank != rank {
+			continue
+		}
+		p := plans[k]
+		p0, n := u.P0-f.PieceOff[u.Data], u.P1-u.P0
+		i := p.inst
+		if i < 0 {
+			i = e.alloc(r.dataOf[u.Data], p.space, p0, n, f.Pieces[u.P0].Lo, p.bytes)
+		}
+		in := &e.insts[i]
+		first := in.slot + p0 - in.p0
+		e.args = append(e.args, Arg{Inst(i), f.Pieces[u.P0].Lo - in.lo, p.bytes})
+		e.touch(i)
+		switch {
+		case u.R < 0:
+		case p.there:
+			e.waitFilled(r, first, n)
+		default:
+			reads := f.Reads(u)
+			e.fill(i, p0, n, func(k int32) int32 { return r.val(reads[k]) }, forTask)
+		}
+		rec.args = append(rec.args, i)
+		e.pin(i, p0, n, 0)
+		if u.W >= 0 {
+			e.claim(r, f.Writes(u), first, op)
+		}
+	}
+	e.copyFor = -1
+	if work := r.shapes[f.Shape[gt]].workspace; work > 0 {
+		i := e.alloc(-1, e.devs[dev].space, 0, 0, 0, work)
+		e.args = append(e.args, Arg{Inst(i), 0, work})
+		rec.args = append(rec.args, i)
+		e.insts[i].pins++
+		e.spaces[e.insts[i].space].pins++
+	}
+	w := len(e.waits)
+	e.waits = append(e.waits, e.ops...)
+	for _, p := range f.Preds(gt) {
+		e.waitFor(r.tbase + p)
+	}
+	waits := e.waits[w:len(e.waits):len(e.waits)]
+	if rec.timeout = e.timeout(r, gt); rec.timeout > 0 {
+		rec.waits = append(rec.waits, waits...)
+		e.lanes[l].timed++
+		e.timedOps++
+	}
+	e.devs[dev].flight++
+	e.devs[dev].backlog += t.cost
+	a := e.emit(Launch)
+	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rank, r.g
+	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
+	return op
+}
+
+// waitFilled adds what fills slots to what the launch waits for, apart from its
+// own predecessors, which it waits for anyway.
+func (e *Engine) waitFilled(r *run, first, n int32) {
+	for s := first; s < first+n; s++ {
+		sl := &e.slots.at[s]
+		if e.pending(sl.lane, sl.seq) && (e.lanes[sl.lane].info.Kind != Compute || e.vals.at[sl.val].run != r.slot) {
+			e.ops = append(e.ops, Op{sl.lane, sl.seq})
+		}
+	}
+}
+
+// claim promises slots to the values an operation will make. Where a slot holds
+// the value a read-write use updates, that copy becomes the new value.
+func (e *Engine) claim(r *run, writes []int32, first int32, op Op) {
+	for q, gv := range writes {
+		s := first + int32(q)
+		if old := e.slots.at[s].val; old >= 0 {
+			e.unhold(s)
+			if e.vals.at[old].flags&anchored != 0 && !e.inHost(old) {
+				e.vals.at[old].flags &^= anchored
+			}
+		}
+		e.hold(s, r.val(gv), op.Lane, op.Seq)
+	}
+}
+
+// inHost reports whether a complete copy of v is in host memory.
+func (e *Engine) inHost(v int32) bool {
+	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
+		if e.insts[e.slots.at[s].inst].space == 0 && e.filled(s) {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Engine) timeout(r *run, gt graph.TaskID) time.Duration {
+	if r.f.Timed {
+		if t := r.g.Task(gt).Timeout; t > 0 {
+			return t
+		}
+	}
+	if r.o.Timeout > 0 {
+		return r.o.Timeout
+	}
+	return e.o.TaskTimeout
+}
+
+// waitFor adds the operations of a task in flight to the current waits.
+func (e *Engine) waitFor(tid int32) {
+	t := &e.tasks.at[tid]
+	if t.state != issued {
+		return
+	}
+	if g := e.gang(tid); g != nil {
+		e.waits = append(e.waits, g.ops...)
+		return
+	}
+	e.waits = append(e.waits, Op{t.lane, t.seq})
+}
+
+// markIssued moves a task into flight and tells its successors.
+func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
+	t := &e.tasks.at[tid]
+	t.state, t.dev = issued, int32(dev)
+	r.flight++
+	e.inFlight++
+	e.devs[dev].stats.Start()
+	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
+		st := &e.tasks.at[r.tbase+s]
+		st.unissued--
+		if st.unissued == 0 && st.state == waiting {
+			e.makeReady(r.tbase + s)
+		}
+	}
+}
+
+// unissue takes a task out of flight again after a failure.
+func (e *Engine) unissue(tid int32, r *run) {
+	t := &e.tasks.at[tid]
+	r.flight--
+	e.inFlight--
+	t.state, t.dev = waiting, -1
+	e.withdrawn(tid, r)
+	e.unpark(r)
+}
+
+// withdrawn tells the successors of a task that it is neither issued nor done
+// any more. Those already in flight come back by themselves; those ready or
+// queued are called back here.
+func (e *Engine) withdrawn(tid int32, r *run) {
+	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
+		st := &e.tasks.at[r.tbase+s]
+		st.unissued++
+	}
+}
+
+// opDone takes the completion of an operation.
+func (e *Engine) opDone(ev *Event) {
+	ln := &e.lanes[ev.Op.Lane]
+	if ev.Op.Seq <= ln.lost || ev.Op.Seq <= ln.done {
+		return // of a device that was given up on
+	}
+	if ev.Op.Seq != ln.done+1 {
+		panic("engine: completions out of order")
+	}
+	e.finish(ev.Op, ev.Status, ev.Err, ev.Start, ev.End)
+}
+
+// finish ends the oldest operation of a lane.
+func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
+	ln := &e.lanes[op.Lane]
+	rec := ln.rec(op.Seq)
+	ln.done = op.Seq
+	ln.head, ln.last = e.now, e.now
+	if rec.timeout > 0 {
+		ln.timed--
+		e.timedOps--
+	}
+	if dev := ln.info.Device; dev >= 0 {
+		e.poke(dev)
+	}
+	if rec.task < 0 {
+		e.copyDone(op, rec, st == OK, start, end)
+		return
+	}
+	e.launchDone(op, rec, st, err, start, end)
+}
+
+func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end time.Duration) {
+	tid := rec.task
+	r, gt := e.taskOf(tid)
+	dev := e.lanes[op.Lane].info.Device
+	d := &e.devs[dev]
+	d.flight--
+	d.backlog -= e.tasks.at[tid].cost
+	e.view.Devices[dev].Queued--
+	e.drift(dev, e.tasks.at[tid].cost)
+	f := r.f
+	uses := f.TaskUses(gt)
+	ok := st == OK
+	ops := e.ops[:0]
+	ops = append(ops, op)
+	// A gang counts as a whole, when its last member ends.
+	if g := e.gang(tid); g != nil {
+		if g.status == OK && !ok || g.status == DepFailed && st == Failed {
+			g.status, g.err = st, err
+		}
+		if g.left == len(g.ops) || start > g.start {
+			g.start = start
+		}
+		g.left--
+		if g.left > 0 {
+			e.unpinLaunch(rec, f, uses)
+			if !ok { // its part will never be there
+				e.voidOutputs(r, gt, []Op{op}, false)
+			}
+			return
+		}
+		st, err, ok, start = g.status, g.err, g.status == OK, g.start
+		ops = g.ops
+		delete(e.gangs, tid)
+		e.unpinLaunch(rec, f, uses)
+	} else {
+		e.unpinLaunch(rec, f, uses)
+	}
+	t := &e.tasks.at[tid]
+	if e.tr != nil {
+		e.tr.Record(trace.Event{
+			Kind: trace.Exec, Failed: !ok, Lane: uint8(e.lanes[op.Lane].info.Index), Device: dev, From: dev,
+			Run: int32(r.id), Task: gt, Ready: time.Duration(t.readyAt), Issued: rec.issued,
+			Start: start, End: end, InputsAt: min(e.inputsAt(tid, r, gt), start), Predicted: time.Duration(t.cost),
+		})
+	}
+	if st != DepFailed {
+		d.stats.Observe(end - start)
+	} else {
+		d.stats.Active--
+	}
+	if !ok {
+		// The first time round every copy of a result stems from this execution;
+		// of a replay, other results may have copies that are still good.
+		e.voidOutputs(r, gt, ops, e.tasks.at[tid].flags&replayed == 0)
+		e.unissue(tid, r)
+		e.taskFailed(tid, r, gt, dev, st, err)
+		return
+	}
+	e.succeeded(tid, r, gt, dev, start, end)
+}
+
+// inputsAt returns when the last of a task's inputs was there.
+func (e *Engine) inputsAt(tid int32, r *run, gt graph.TaskID) time.Duration {
+	at := e.tasks.at[tid].inputs
+	for _, p := range r.f.Preds(gt) {
+		if pt := &e.tasks.at[r.tbase+p]; pt.state == done {
+			at = max(at, pt.eft)
+		}
+	}
+	return time.Duration(at)
+}
+
+// unpinLaunch undoes a launch's pins and frees its workspace.
+func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, uses []graph.FlowUse) {
+	a := 0
+	for k := range uses {
+		u := &uses[k]
+		if u.Rank != rec.rank {
+			continue
+		}
+		e.unpin(rec.args[a], u.P0-f.PieceOff[u.Data], u.P1-u.P0, 0)
+		a++
+	}
+	if a < len(rec.args) {
+		i := rec.args[a]
+		e.insts[i].pins--
+		e.spaces[e.insts[i].space].pins--
+		e.freeIfIdle(i)
+	}
+}
+
+// succeeded takes in what a task made and lets go of what it read.
+func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
+	took := end - start
+	t := &e.tasks.at[tid]
+	t.state = done
+	expected := t.eft - t.readyAt
+	t.eft = int64(end)
+	r.flight--
+	e.inFlight--
+	r.left--
+	r.report.Executed++
+	dr := &r.report.Devices[dev]
+	dr.Tasks++
+	dr.Busy += took
+	dr.Predicted += time.Duration(t.cost)
+	e.devs[dev].health.failures = 0
+	if e.learn != nil {
+		e.learn.Observe(r.g.Task(gt), dev, took)
+	}
+	if e.watch != nil {
+		sh := &r.shapes[r.f.Shape[gt]]
+		e.watch.Observe(sched.Outcome{
+			Kernel: sh.kernel, Ops: sh.ops, Bytes: sh.bytes, Device: dev,
+			Predicted: time.Duration(t.cost), Took: took, Turnaround: e.now - time.Duration(t.readyAt),
+			Expected: time.Duration(expected),
+		})
+	}
+	f := r.f
+	uses := f.TaskUses(gt)
+	// How long a chain it would take to make its results again.
+	var depth int32
+	var replay int64
+	if !e.hostOnly {
+		e.eachRead(r, gt, func(v int32) {
+			if val := &e.vals.at[v]; val.flags&(anchored|commits) == 0 {
+				depth = max(depth, val.depth)
+				replay = max(replay, val.replay)
+			}
+		})
+	}
+	for k := range uses {
+		for _, gv := range f.Writes(&uses[k]) {
+			e.produced(r.val(gv), depth+1, replay+int64(took))
+		}
+	}
+	for k := range uses {
+		for _, gv := range f.Reads(&uses[k]) {
+			v := r.val(gv)
+			e.vals.at[v].reads--
+			if e.vals.at[v].reads == 0 {
+				e.maybeDrop(v)
+				if len(e.awaiting) > 0 {
+					e.wakeAwaiting(v)
+				}
+			}
+		}
+	}
+	if r.left == 0 && r.owed == 0 || r.state == runFailing {
+		e.markDead(r)
+	}
+	e.unpark(r)
+}
+
+// produced takes in one value a task made.
+func (e *Engine) produced(v int32, depth int32, replay int64) {
+	val := &e.vals.at[v]
+	val.flags |= produced
+	if len(e.stuck) > 0 {
+		e.hungry = true // one of them may wait for it on behalf of another run
+	}
+	if val.slot < 0 { // given up on while it was being made again
+		return
+	}
+	if e.inHost(v) {
+		val.flags |= anchored
+		val.depth, val.replay = 0, 0
+	} else {
+		val.depth, val.replay = depth, replay
+	}
+	if !val.needed() {
+		e.maybeDrop(v)
+		return
+	}
+	if val.flags&anchored == 0 {
+		e.count(v)
+		val = &e.vals.at[v]
+		kind := e.data.at[val.data].kind
+		if kind == graph.Mirrored || kind == graph.Versioned && (depth >= int32(e.o.ReplayDepth) || replay > int64(e.o.ReplayBound)) {
+			e.commit(v)
+		}
+	}
+	if e.vals.at[v].flags&(wanted|delivered) == wanted {
+		e.deliver(v)
+	}
+}
+
+// voidOutputs gives up what operations that failed were going to make, with
+// all every copy of it.
+func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			v := r.val(gv)
+			for s := e.vals.at[v].slot; s >= 0; {
+				next := e.slots.at[s].next
+				sl := &e.slots.at[s]
+				if all || slices.Contains(ops, Op{sl.lane, sl.seq}) {
+					i := sl.inst
+					e.unhold(s)
+					e.freeIfIdle(i)
+				}
+				s = next
+			}
+		}
+	}
+}
+
+func (e *Engine) wakeAwaiting(v int32) {
+	ts, ok := e.awaiting[v]
+	if !ok {
+		return
+	}
+	delete(e.awaiting, v)
+	for _, tid := range ts {
+		if t := &e.tasks.at[tid]; t.state == ready {
+			if t.unissued > 0 {
+				t.state = waiting
+			} else {
+				e.makeReady(tid)
+			}
+		}
+	}
+}
+
+func (e *Engine) unpark(r *run) {
+	for len(r.parked) > 0 && (r.o.MaxInFlight == 0 || r.flight < r.o.MaxInFlight) {
+		tid := r.parked[len(r.parked)-1]
+		r.parked = r.parked[:len(r.parked)-1]
+		t := &e.tasks.at[tid]
+		if t.flags&parked != 0 {
+			t.flags &^= parked
+			e.replace(tid)
+			break
+		}
+	}
+}

@@ -1,0 +1,826 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// Where values are. A value has copies; a copy sits in a slot of an instance;
+// an instance is a buffer in a memory. A slot is claimed for a value when the
+// operation that will fill it is issued, so that readers can be issued behind
+// it; it is filled once that operation is complete.
+
+// copyWhy says what a copy is for, and so what its end means.
+type copyWhy uint8
+
+const (
+	forTask   copyWhy = iota
+	forCommit         // make a value durable
+	forHome           // deliver an output
+	forSpill          // make room
+	forSwap           // hand state to a spare
+	forAside          // clear a home of a value kept for recovery only
+)
+
+// makeHome introduces the caller's memory behind a data handle.
+func (e *Engine) makeHome(d, pieces int32, bytes int64, a Action) {
+	i := e.newInst(d, 0, 0, pieces, 0, bytes)
+	e.insts[i].home = true
+	e.data.at[d].home = i
+	a.Kind, a.Device, a.Inst, a.Bytes = Home, machine.Host, Inst(i), bytes
+	*e.emit(Home) = a
+}
+
+// newInst makes the record of an instance; the caller emits its action.
+func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
+	var i int32
+	if k := len(e.freeI); k > 0 {
+		i = e.freeI[k-1]
+		e.freeI = e.freeI[:k-1]
+	} else {
+		i = int32(len(e.insts))
+		e.insts = append(e.insts, inst{})
+	}
+	s := e.slots.alloc(int(n))
+	for k := range n {
+		e.slots.at[s+k] = slot{val: -1, next: -1, inst: i}
+	}
+	e.insts[i] = inst{data: d, space: space, p0: p0, n: n, slot: s, next: -1, older: -1, newer: -1, lo: lo, bytes: bytes}
+	if d >= 0 {
+		e.insts[i].next = e.data.at[d].insts
+		e.data.at[d].insts = i
+	}
+	sp := &e.spaces[space]
+	sp.used += bytes
+	if space != 0 {
+		e.lruAdd(i)
+	}
+	return i
+}
+
+// alloc makes an instance in a device's memory (or the host's).
+func (e *Engine) alloc(d, space, p0, n int32, lo, bytes int64) int32 {
+	i := e.newInst(d, space, p0, n, lo, bytes)
+	a := e.emit(Alloc)
+	a.Device, a.Inst, a.Bytes = e.spaces[space].dev, Inst(i), bytes
+	return i
+}
+
+// freeInst ends an instance that nothing holds or touches.
+func (e *Engine) freeInst(i int32) {
+	in := &e.insts[i]
+	if in.data >= 0 {
+		p := &e.data.at[in.data].insts
+		for *p != i {
+			p = &e.insts[*p].next
+		}
+		*p = in.next
+	}
+	sp := &e.spaces[in.space]
+	sp.used -= in.bytes
+	if sp.used < 0 {
+		panic("engine: more memory freed than allocated")
+	}
+	if in.space != 0 {
+		e.lruRemove(i)
+	}
+	e.slots.release(in.slot, int(in.n))
+	a := e.emit(Free)
+	a.Device, a.Inst = sp.dev, Inst(i)
+	in.data = -2
+	e.freeI = append(e.freeI, i)
+	e.unblock(in.space)
+}
+
+func (e *Engine) freeIfIdle(i int32) {
+	if in := &e.insts[i]; in.held == 0 && in.pins == 0 && !in.home && in.data != -2 {
+		e.freeInst(i)
+	}
+}
+
+// closeData ends a data handle: its instances go as soon as nothing touches them.
+func (e *Engine) closeData(d int32) {
+	for i := e.data.at[d].insts; i >= 0; {
+		in := &e.insts[i]
+		next := in.next
+		for s := in.slot; s < in.slot+in.n; s++ {
+			e.unhold(s)
+		}
+		in.home = false
+		in.data, in.next = -1, -1
+		e.freeIfIdle(i)
+		i = next
+	}
+	e.data.at[d].insts = -1
+}
+
+// hold claims a slot for a value that operation (l, seq) fills; (0, 0) means it
+// is there already.
+func (e *Engine) hold(s, v int32, l Lane, seq uint32) {
+	sl := &e.slots.at[s]
+	sl.val, sl.lane, sl.seq = v, l, seq
+	sl.next = e.vals.at[v].slot
+	e.vals.at[v].slot = s
+	e.insts[sl.inst].held++
+}
+
+// unhold gives a slot's claim up.
+func (e *Engine) unhold(s int32) {
+	sl := &e.slots.at[s]
+	if sl.val < 0 {
+		return
+	}
+	p := &e.vals.at[sl.val].slot
+	for *p != s {
+		p = &e.slots.at[*p].next
+	}
+	*p = sl.next
+	sl.val, sl.next = -1, -1
+	in := &e.insts[sl.inst]
+	in.held--
+	if in.home && in.data >= 0 {
+		e.homeFree(in, s-in.slot)
+	}
+}
+
+// filled reports whether the operation that fills a slot is complete.
+func (e *Engine) filled(s int32) bool { return !e.pending(e.slots.at[s].lane, e.slots.at[s].seq) }
+
+func (e *Engine) pin(i, p0, n int32, copying int32) {
+	in := &e.insts[i]
+	in.pins++
+	e.spaces[in.space].pins++
+	for s := in.slot + p0 - in.p0; n > 0; n-- {
+		e.slots.at[s].pins++
+		e.slots.at[s].copying += copying
+		s++
+	}
+	if in.home && in.data >= 0 {
+		if r := e.data.at[in.data].run; r >= 0 && copying > 0 {
+			e.runs[r].homeOps++
+		}
+	}
+}
+
+func (e *Engine) unpin(i, p0, n int32, copying int32) {
+	in := &e.insts[i]
+	in.pins--
+	e.spaces[in.space].pins--
+	for s := in.slot + p0 - in.p0; n > 0; n-- {
+		e.slots.at[s].pins--
+		e.slots.at[s].copying -= copying
+		if in.home && in.data >= 0 && e.slots.at[s].pins == 0 {
+			e.homeFree(in, s-in.slot)
+		}
+		s++
+	}
+	if in.home && in.data >= 0 && copying > 0 {
+		if rs := e.data.at[in.data].run; rs >= 0 {
+			r := e.runs[rs]
+			r.homeOps--
+			if r.quiet() && (r.state == runFailing || r.left == 0) {
+				e.markDead(r)
+			}
+		}
+	}
+	if in.pins == 0 {
+		e.freeIfIdle(i)
+		e.unblock(in.space)
+	}
+}
+
+// homeFree notes that a piece of a home may be able to take its output now.
+func (e *Engine) homeFree(in *inst, piece int32) {
+	d := &e.data.at[in.data]
+	if d.fixed || d.run < 0 {
+		return
+	}
+	r := e.runs[d.run]
+	if r == nil || r.state != runActive {
+		return
+	}
+	gd := graph.DataID(in.data - r.dbase)
+	if last := r.f.Last[r.f.PieceOff[gd]+piece]; last >= r.f.NumInitial {
+		if v := r.val(last); e.vals.at[v].flags&(wanted|produced|delivered) == wanted|produced {
+			e.redo = append(e.redo, v)
+		}
+	}
+}
+
+// redeliver tries again to bring outputs home, and to commit what failed to be.
+func (e *Engine) redeliver() {
+	for len(e.redo) > 0 {
+		v := e.redo[len(e.redo)-1]
+		e.redo = e.redo[:len(e.redo)-1]
+		val := &e.vals.at[v]
+		switch {
+		case val.flags&produced == 0:
+		case val.flags&(wanted|delivered) != wanted:
+			if val.needed() {
+				e.commit(v)
+			}
+		case e.runs[val.run].state == runActive:
+			e.deliver(v)
+		}
+	}
+}
+
+// covers reports whether an instance has room for pieces [p0, p0+n) of its data.
+func (in *inst) covers(space, p0, n int32) bool {
+	return in.space == space && in.p0 <= p0 && p0+n <= in.p0+in.n
+}
+
+// vacant reports whether every piece of the range could be overwritten now.
+func (e *Engine) vacant(i, p0, n int32) bool {
+	in := &e.insts[i]
+	if in.home && e.data.at[in.data].fixed {
+		return false
+	}
+	for s := in.slot + p0 - in.p0; n > 0; n-- {
+		if sl := &e.slots.at[s]; sl.val >= 0 || sl.pins > 0 {
+			return false
+		}
+		s++
+	}
+	return true
+}
+
+// findVacant returns an instance of d in space with those pieces vacant, or -1.
+// Vacant pieces are only ever found in homes and in instances that still hold
+// other pieces: an instance with nothing in it is freed.
+func (e *Engine) findVacant(d, space, p0, n int32) int32 {
+	for i := e.data.at[d].insts; i >= 0; i = e.insts[i].next {
+		if e.insts[i].covers(space, p0, n) && e.insts[i].keep != e.serial && e.vacant(i, p0, n) {
+			return i
+		}
+	}
+	return -1
+}
+
+// needed reports whether a value can still be asked for.
+func (val *value) needed() bool {
+	return val.reads > 0 || val.deps > 0 || val.flags&(wanted|current) != 0
+}
+
+// maybeDrop gives up copies of a value that nothing needs any more: all of them
+// when nothing can ask for it, those outside host memory when it is only kept
+// so that something lost could be computed again, or was delivered.
+func (e *Engine) maybeDrop(v int32) {
+	val := &e.vals.at[v]
+	switch {
+	case val.reads > 0 || val.flags&current != 0 || val.flags&(wanted|delivered) == wanted:
+		// in use
+	case val.needed():
+		e.dropCopies(v, true)
+	default:
+		e.dropCopies(v, false)
+		e.uncount(v)
+	}
+}
+
+// dropCopies frees copies; with keepHost those in host memory stay.
+func (e *Engine) dropCopies(v int32, keepHost bool) {
+	for s := e.vals.at[v].slot; s >= 0; {
+		next := e.slots.at[s].next
+		i := e.slots.at[s].inst
+		switch in := &e.insts[i]; {
+		case !keepHost || in.space != 0:
+			e.unhold(s)
+			e.freeIfIdle(i)
+		case in.home:
+			e.homeFree(in, s-in.slot) // what it keeps can be moved aside now
+		}
+		s = next
+	}
+}
+
+// anchor notes that a complete copy of v is in host memory: nothing has to be
+// kept any more to compute it again.
+func (e *Engine) anchor(v int32) {
+	val := &e.vals.at[v]
+	val.flags = val.flags&^commits | anchored
+	val.depth, val.replay = 0, 0
+	e.uncount(v)
+	e.maybeDrop(v)
+}
+
+// count notes that v exists only on devices, so its recipe must be kept.
+func (e *Engine) count(v int32) {
+	val := &e.vals.at[v]
+	if val.flags&counted != 0 {
+		return
+	}
+	val.flags |= counted
+	p := e.producer(v)
+	e.tasks.at[p].liveOuts++
+	if e.tasks.at[p].flags&held == 0 {
+		e.tasks.at[p].flags |= held
+		r, gt := e.taskOf(p)
+		r.heldN++
+		e.eachRead(r, gt, func(in int32) {
+			e.vals.at[in].deps++
+			if owner := e.vals.at[in].run; owner >= 0 && owner != r.slot {
+				e.runs[owner].needed++
+			}
+		})
+	}
+}
+
+// uncount undoes count, and lets go of the recipe with its last result.
+func (e *Engine) uncount(v int32) {
+	val := &e.vals.at[v]
+	if val.flags&counted == 0 {
+		return
+	}
+	val.flags &^= counted
+	p := e.producer(v)
+	e.tasks.at[p].liveOuts--
+	if e.tasks.at[p].liveOuts > 0 {
+		return
+	}
+	e.tasks.at[p].flags &^= held
+	r, gt := e.taskOf(p)
+	r.heldN--
+	e.eachRead(r, gt, func(in int32) {
+		owner := e.vals.at[in].run
+		e.vals.at[in].deps--
+		e.maybeDrop(in)
+		if owner >= 0 && owner != r.slot {
+			e.release(e.runs[owner])
+		}
+	})
+	if r.state == runEnded && r.heldN == 0 && r.needed == 0 {
+		e.markDead(r)
+	}
+}
+
+func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v int32)) {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Reads(&uses[k]) {
+			fn(r.val(gv))
+		}
+	}
+}
+
+// have reports whether some copy of v can be read now, or once what is in
+// flight is done.
+func (e *Engine) have(v int32) bool {
+	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
+		if !e.spaces[e.insts[e.slots.at[s].inst].space].away {
+			return true
+		}
+	}
+	return false
+}
+
+// source picks the copy of v that reaches a memory soonest.
+func (e *Engine) source(v, space int32) int32 {
+	best, bestCost := int32(-1), time.Duration(-1)
+	to := e.spaces[space].dev
+	val := &e.vals.at[v]
+	for s := val.slot; s >= 0; s = e.slots.at[s].next {
+		from := e.insts[e.slots.at[s].inst].space
+		if e.spaces[from].away {
+			continue
+		}
+		cost := time.Duration(0)
+		if from != space {
+			est := e.cost.Copy(val.bytes, e.spaces[from].dev, to)
+			if est.Median < 0 {
+				continue
+			}
+			cost = est.Median
+		}
+		if !e.filled(s) {
+			cost += cost/4 + 1 // rather one that is there
+		}
+		if best < 0 || cost < bestCost {
+			best, bestCost = s, cost
+		}
+	}
+	return best
+}
+
+// fill copies pieces [p0, p0+n) of d into instance dst from wherever their
+// values vals[k] are, and returns whether it could. Claims and pins are made;
+// the operations are appended to e.ops for whoever has to wait.
+func (e *Engine) fill(dst, p0, n int32, val func(k int32) int32, why copyWhy) {
+	for k := int32(0); k < n; {
+		v := val(k)
+		ds := e.insts[dst].slot + p0 + k - e.insts[dst].p0
+		if e.slots.at[ds].val == v {
+			if !e.filled(ds) {
+				e.ops = append(e.ops, Op{e.slots.at[ds].lane, e.slots.at[ds].seq})
+			}
+			k++
+			continue
+		}
+		s := e.source(v, e.insts[dst].space)
+		src := e.slots.at[s].inst
+		// Take along the pieces that follow when they come from the same place.
+		m := int32(1)
+		for k+m < n && m < e.insts[src].n {
+			w := val(k + m)
+			if e.slots.at[ds+m].val == w {
+				break
+			}
+			ws := e.source(w, e.insts[dst].space)
+			if ws < 0 || ws != s+m || e.slots.at[ws].inst != src {
+				break
+			}
+			m++
+		}
+		e.copy(src, dst, p0+k, m, s, ds, why)
+		k += m
+	}
+}
+
+// copy issues one copy of m pieces from slots s… to slots ds….
+func (e *Engine) copy(src, dst, p, m, s, ds int32, why copyWhy) {
+	from, to := e.insts[src].space, e.insts[dst].space
+	l := Lane(0)
+	switch {
+	case to != 0:
+		l = e.devs[e.spaces[to].dev].in
+	case from != 0:
+		l = e.devs[e.spaces[from].dev].out
+	}
+	op, rec := e.push(l)
+	rec.why, rec.src, rec.dst, rec.p0, rec.p1 = why, src, dst, p, p+m
+	w := len(e.waits)
+	var bytes int64
+	for k := range m {
+		v := e.slots.at[s+k].val
+		bytes += e.vals.at[v].bytes
+		if sl := &e.slots.at[s+k]; e.pending(sl.lane, sl.seq) {
+			e.waits = append(e.waits, Op{sl.lane, sl.seq})
+		}
+		if e.slots.at[ds+k].val >= 0 {
+			panic("engine: copy into a slot that holds a value")
+		}
+		e.hold(ds+k, v, l, op.Seq)
+	}
+	rec.bytes = bytes
+	if e.copyFor >= 0 {
+		r, gt := e.taskOf(e.copyFor)
+		rec.forRun, rec.forTask = int32(r.id), gt
+	}
+	e.pin(src, p, m, 1)
+	e.pin(dst, p, m, 1)
+	if l != 0 {
+		e.devs[e.lanes[l].info.Device].flight++
+	}
+	e.ops = append(e.ops, op)
+	a := e.emit(Copy)
+	a.Op, a.Device, a.From = op, e.spaces[to].dev, e.spaces[from].dev
+	a.Src, a.Dst, a.Bytes = Inst(src), Inst(dst), bytes
+	a.SrcOff, a.DstOff = e.offset(src, p), e.offset(dst, p)
+	a.Waits = e.waits[w:len(e.waits):len(e.waits)]
+}
+
+// offset returns where a piece starts within an instance.
+func (e *Engine) offset(i, p int32) int64 {
+	in := &e.insts[i]
+	if p == in.p0 {
+		return 0
+	}
+	return e.pieceLo(in.data, p) - in.lo
+}
+
+// pieceLo returns where a piece starts within its data.
+func (e *Engine) pieceLo(d, p int32) int64 {
+	if r := e.data.at[d].run; r >= 0 {
+		f := e.runs[r].f
+		return f.Pieces[f.PieceOff[d-e.runs[r].dbase]+p].Lo
+	}
+	for i := range e.resident {
+		if e.resident[i].live && e.resident[i].data == d {
+			return e.resident[i].bounds[p]
+		}
+	}
+	panic("engine: piece of unknown data")
+}
+
+// copyDone ends a copy.
+func (e *Engine) copyDone(op Op, rec *opRec, ok bool, start, end time.Duration) {
+	src, dst, p0, n := rec.src, rec.dst, rec.p0, rec.p1-rec.p0
+	from, to := e.insts[src].space, e.insts[dst].space
+	if op.Lane != 0 {
+		e.devs[e.lanes[op.Lane].info.Device].flight--
+	}
+	if e.tr != nil {
+		e.tr.Record(trace.Event{
+			Kind: trace.Copy, Failed: !ok, Lane: uint8(e.lanes[op.Lane].info.Kind), Device: e.spaces[to].dev, From: e.spaces[from].dev,
+			Run: rec.forRun, Task: rec.forTask, Ready: rec.issued, Issued: rec.issued, Start: start, End: end,
+			InputsAt: min(max(e.madeAt(e.insts[dst].slot+p0-e.insts[dst].p0), rec.issued), start), Bytes: rec.bytes,
+		})
+		if s, live := e.byID[RunID(rec.forRun)]; live && rec.forTask >= 0 {
+			t := &e.tasks.at[e.runs[s].tbase+int32(rec.forTask)]
+			t.inputs = max(t.inputs, int64(end))
+		}
+	}
+	if rec.why == forSpill {
+		e.spaces[from].spills--
+	}
+	// What the copy filled, before unpinning can free the instance.
+	first := e.insts[dst].slot + p0 - e.insts[dst].p0
+	var vals [8]int32
+	got := vals[:0]
+	for s := first; s < first+n; s++ {
+		sl := &e.slots.at[s]
+		if sl.val < 0 || sl.lane != op.Lane || sl.seq != op.Seq {
+			continue
+		}
+		got = append(got, sl.val)
+		if !ok {
+			e.unhold(s)
+		}
+	}
+	for _, v := range got {
+		if r := e.vals.at[v].run; r >= 0 && ok {
+			e.runs[r].report.Copies++
+			e.runs[r].report.CopyBytes += e.vals.at[v].bytes
+		}
+	}
+	e.unpin(src, p0, n, 1)
+	e.unpin(dst, p0, n, 1)
+	for _, v := range got {
+		if !ok {
+			e.copyFailed(v, rec.why)
+			continue
+		}
+		if to == 0 {
+			e.anchor(v)
+		}
+		if home := e.data.at[e.vals.at[v].data].home; to == 0 && home >= 0 {
+			e.homeFree(&e.insts[home], e.vals.at[v].piece)
+		}
+		if e.vals.at[v].flags&(wanted|delivered) == wanted {
+			e.deliver(v)
+		}
+	}
+}
+
+// madeAt returns when the value in a slot was produced, 0 if it always was there.
+func (e *Engine) madeAt(s int32) time.Duration {
+	if v := e.slots.at[s].val; v >= 0 {
+		if p := e.producer(v); p >= 0 && e.tasks.at[p].state == done {
+			return time.Duration(e.tasks.at[p].eft)
+		}
+	}
+	return 0
+}
+
+// copyFailed deals with a copy that did not arrive. Tasks behind it come back
+// by themselves; commits and deliveries have nobody behind them.
+func (e *Engine) copyFailed(v int32, why copyWhy) {
+	val := &e.vals.at[v]
+	val.flags &^= commits
+	if why == forCommit || val.flags&(wanted|delivered|produced) == wanted|produced {
+		e.redo = append(e.redo, v) // not at once: its device may be going down
+	}
+}
+
+// commit starts a copy of v into host memory.
+func (e *Engine) commit(v int32) {
+	val := &e.vals.at[v]
+	if val.flags&(anchored|commits) != 0 || e.source(v, 0) < 0 {
+		return
+	}
+	d, p, bytes := val.data, val.piece, val.bytes
+	e.serial++
+	dst := e.findVacant(d, 0, p, 1)
+	if dst < 0 {
+		if sp := &e.spaces[0]; sp.cap > 0 && sp.used+bytes > sp.cap {
+			return // no room to make it safer; lineage still can
+		}
+		dst = e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
+	}
+	e.vals.at[v].flags |= commits
+	if r := val.run; r >= 0 {
+		e.runs[r].report.Commits++
+	}
+	e.tr.Record(trace.Event{Kind: trace.Commit, Device: machine.Host, Task: -1, Start: e.now, End: e.now, Bytes: bytes})
+	e.fill(dst, p, 1, func(int32) int32 { return v }, forCommit)
+	e.ops = e.ops[:0]
+}
+
+// deliver brings an output of a run to its home.
+func (e *Engine) deliver(v int32) {
+	if !e.bringHome(v) {
+		return
+	}
+	val := &e.vals.at[v]
+	val.flags |= delivered
+	r := e.runs[val.run]
+	r.owed--
+	if r.owed == 0 && r.left == 0 {
+		e.markDead(r)
+	}
+	e.maybeDrop(v)
+}
+
+// bringHome reports whether a value is in its home, and takes the next step
+// towards that when it is not. The home may hold an older value that something
+// lost would be computed from: first the new value is made safe beside it, then
+// the old one is moved out of the way, so at no moment is either only half there.
+func (e *Engine) bringHome(v int32) bool {
+	val := &e.vals.at[v]
+	home := e.data.at[val.data].home
+	hs := e.insts[home].slot + val.piece
+	old := e.slots.at[hs].val
+	switch {
+	case old == v:
+		return e.filled(hs)
+	case !e.have(v):
+		e.recoverValue(v)
+	case old < 0 && e.slots.at[hs].pins == 0:
+		e.fill(home, val.piece, 1, func(int32) int32 { return v }, forHome)
+		e.ops = e.ops[:0]
+	case old < 0:
+		// whoever touches it will be done
+	case val.flags&anchored == 0:
+		e.commit(v)
+	case e.vals.at[old].reads > 0:
+		// its readers will be done
+	case e.elsewhereInHost(old, hs):
+		if e.beside(old, hs) {
+			e.unhold(hs)
+			return e.bringHome(v)
+		}
+	default:
+		d, p, bytes := val.data, val.piece, val.bytes
+		dst := e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
+		e.fill(dst, p, 1, func(int32) int32 { return old }, forAside)
+		e.ops = e.ops[:0]
+	}
+	return false
+}
+
+// elsewhereInHost reports whether v has, or is about to have, a copy in host
+// memory other than slot s; beside whether that copy is complete.
+func (e *Engine) elsewhereInHost(v, s int32) bool {
+	for o := e.vals.at[v].slot; o >= 0; o = e.slots.at[o].next {
+		if o != s && e.insts[e.slots.at[o].inst].space == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Engine) beside(v, s int32) bool {
+	for o := e.vals.at[v].slot; o >= 0; o = e.slots.at[o].next {
+		if o != s && e.insts[e.slots.at[o].inst].space == 0 && e.filled(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// room makes space for bytes in a memory, first by giving up copies that exist
+// elsewhere, then by moving values to host memory, which takes effect later.
+// Instances marked with the current serial stay.
+func (e *Engine) room(space int32, bytes int64) bool {
+	sp := &e.spaces[space]
+	if sp.cap == 0 || sp.used+bytes <= sp.cap {
+		return true
+	}
+	if space == 0 {
+		return false
+	}
+	for i := sp.oldest; i >= 0 && sp.used+bytes > sp.cap; {
+		next := e.insts[i].newer
+		if e.evictable(i) && e.clean(i) {
+			e.evict(i)
+		}
+		i = next
+	}
+	if sp.used+bytes <= sp.cap {
+		return true
+	}
+	short := sp.used + bytes - sp.cap
+	for i := sp.oldest; i >= 0 && short > 0; i = e.insts[i].newer {
+		if e.evictable(i) {
+			e.spill(i)
+			short -= e.insts[i].bytes
+		}
+	}
+	return false
+}
+
+func (e *Engine) evictable(i int32) bool {
+	in := &e.insts[i]
+	return in.pins == 0 && !in.home && in.keep != e.serial && in.data >= 0
+}
+
+// clean reports whether every value in an instance has a complete copy elsewhere.
+func (e *Engine) clean(i int32) bool {
+	in := &e.insts[i]
+	for s := in.slot; s < in.slot+in.n; s++ {
+		if v := e.slots.at[s].val; v >= 0 && !e.elsewhere(v, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// elsewhere reports whether v has a complete copy in another slot than s.
+func (e *Engine) elsewhere(v, s int32) bool {
+	for o := e.vals.at[v].slot; o >= 0; o = e.slots.at[o].next {
+		if o != s && e.filled(o) && !e.spaces[e.insts[e.slots.at[o].inst].space].away {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *Engine) evict(i int32) {
+	in := &e.insts[i]
+	e.tr.Record(trace.Event{Kind: trace.Evict, Device: e.spaces[in.space].dev, Task: -1, Start: e.now, End: e.now, Bytes: in.bytes})
+	for s := in.slot; s < in.slot+in.n; s++ {
+		if v := e.slots.at[s].val; v >= 0 {
+			if r := e.vals.at[v].run; r >= 0 {
+				e.runs[r].report.Evictions++
+			}
+			e.unhold(s)
+		}
+	}
+	e.freeIfIdle(i)
+}
+
+// spill copies what only this instance holds to host memory.
+func (e *Engine) spill(i int32) {
+	for s := e.insts[i].slot; s < e.insts[i].slot+e.insts[i].n; s++ {
+		v := e.slots.at[s].val
+		if v < 0 || e.elsewhere(v, s) || e.vals.at[v].flags&commits != 0 {
+			continue
+		}
+		val := &e.vals.at[v]
+		bytes := val.bytes
+		if h := &e.spaces[0]; h.cap > 0 && h.used+bytes > h.cap {
+			return
+		}
+		dst := e.alloc(val.data, 0, val.piece, 1, e.pieceLo(val.data, val.piece), bytes)
+		e.vals.at[v].flags |= commits
+		e.spaces[e.insts[i].space].spills++
+		p := e.vals.at[v].piece
+		e.fill(dst, p, 1, func(int32) int32 { return v }, forSpill)
+		e.ops = e.ops[:0]
+	}
+}
+
+// setCapacity changes how much of a device's memory may be used.
+func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
+	d := &e.devs[dev]
+	if d.space == 0 {
+		return
+	}
+	sp := &e.spaces[d.space]
+	sp.cap = bytes
+	e.view.Devices[dev].CapBytes = bytes
+	e.dirty(dev)
+	e.serial++
+	e.room(d.space, 0)
+	// Tasks queued there may not fit any more: place them anew.
+	e.requeueAll(dev)
+}
+
+// The instances of a limited memory in order of use.
+
+func (e *Engine) lruAdd(i int32) {
+	in := &e.insts[i]
+	sp := &e.spaces[in.space]
+	in.older, in.newer = sp.newest, -1
+	if sp.newest >= 0 {
+		e.insts[sp.newest].newer = i
+	} else {
+		sp.oldest = i
+	}
+	sp.newest = i
+}
+
+func (e *Engine) lruRemove(i int32) {
+	in := &e.insts[i]
+	sp := &e.spaces[in.space]
+	if in.older >= 0 {
+		e.insts[in.older].newer = in.newer
+	} else {
+		sp.oldest = in.newer
+	}
+	if in.newer >= 0 {
+		e.insts[in.newer].older = in.older
+	} else {
+		sp.newest = in.older
+	}
+}
+
+func (e *Engine) touch(i int32) {
+	if sp := e.insts[i].space; sp != 0 && e.spaces[sp].newest != i {
+		e.lruRemove(i)
+		e.lruAdd(i)
+	}
+}

@@ -1,0 +1,474 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// makeReady lets a task be placed. Its key in device queues is start-time fair
+// queueing over runs (a run that got little service goes first), moved forward
+// by priority.
+func (e *Engine) makeReady(tid int32) {
+	t := &e.tasks.at[tid]
+	t.state = ready
+	t.readyAt = int64(e.now)
+	r := e.runs[t.run]
+	gt := graph.TaskID(tid - r.tbase)
+	costs := e.shapeCosts(r, r.f.Shape[gt])
+	least := time.Duration(-1)
+	for _, c := range costs {
+		if c >= 0 && (least < 0 || c < least) {
+			least = c
+		}
+	}
+	start := max(r.vtime, e.vnow)
+	r.vtime = start + int64(float64(max(least, 0))*r.unweight)
+	t.key = start - int64(e.priority(r, gt))*agingPerPriority
+	e.ready.push(tid)
+}
+
+// priority of a task, its run's included.
+func (e *Engine) priority(r *run, gt graph.TaskID) int {
+	if r.f.Prioritised {
+		return r.g.Task(gt).Priority + r.o.Priority
+	}
+	return r.g.Task(0).Priority + r.o.Priority
+}
+
+// shapeCosts returns the predicted duration of a shape of task on each device
+// class, negative where it cannot run.
+func (e *Engine) shapeCosts(r *run, shape int32) []time.Duration {
+	n := int(e.view.Classes)
+	if r.costOf != e.epoch || len(r.costs) == 0 {
+		r.costs = slices.Grow(r.costs[:0], len(r.f.ShapeTask)*n)[:len(r.f.ShapeTask)*n]
+		for i := range r.costs {
+			r.costs[i] = unknownCost
+		}
+		r.costOf = e.epoch
+	}
+	row := r.costs[int(shape)*n : int(shape)*n+n]
+	if row[0] == unknownCost {
+		e.fillCosts(r, shape, row)
+	}
+	return row
+}
+
+const unknownCost = time.Duration(-1 << 62)
+
+func (e *Engine) fillCosts(r *run, shape int32, row []time.Duration) {
+	task := r.g.Task(r.f.ShapeTask[shape])
+	for c := range row {
+		row[c] = -1
+	}
+	for d := range e.m.Devices {
+		c := e.view.Devices[d].Class
+		if row[c] >= 0 {
+			continue
+		}
+		can := true
+		for i := range task.Steps {
+			can = can && e.m.Devices[d].CanRun(task.Steps[i].Kernel)
+		}
+		if can {
+			row[c] = max(e.cost.Task(task, machine.DeviceID(d)).Median, 0)
+		}
+	}
+}
+
+// place asks the policy where ready tasks go, a batch at a time.
+func (e *Engine) place() {
+	if e.hungry {
+		e.hungry = false
+		for _, tid := range e.stuck {
+			e.ready.push(tid)
+		}
+		e.stuck = e.stuck[:0]
+	}
+	for e.ready.len() > 0 {
+		e.view.Tasks, e.inputs, e.onlys = e.view.Tasks[:0], e.inputs[:0], e.onlys[:0]
+		for e.ready.len() > 0 && len(e.view.Tasks) < placeBatch {
+			tid := e.ready.pop()
+			t := &e.tasks.at[tid]
+			r, gt := e.taskOf(tid)
+			if t.state != ready || r.state != runActive {
+				continue
+			}
+			if t.unissued > 0 {
+				t.state = waiting
+				continue
+			}
+			if r.shapes[r.f.Shape[gt]].gang > 1 {
+				e.placeGang(tid, r, gt)
+				continue
+			}
+			e.offer(tid, r, gt)
+		}
+		if len(e.view.Tasks) == 0 {
+			continue
+		}
+		if e.o.Explain != nil {
+			e.explain()
+		}
+		e.places = e.policy.Place(&e.view, e.places[:0])
+		for _, d := range e.view.Dirty {
+			e.devs[d].dirty = false
+		}
+		e.view.Dirty = e.view.Dirty[:0]
+		for _, p := range e.places {
+			e.enqueue(&e.view.Tasks[p.Task], p.Device, p.Finish)
+		}
+		if len(e.places) < len(e.view.Tasks) {
+			for i := range e.view.Tasks {
+				v := &e.view.Tasks[i]
+				tid := e.runs[v.Run].tbase + int32(v.Task)
+				if e.tasks.at[tid].state == ready {
+					e.leaveOut(tid)
+				}
+			}
+		}
+	}
+}
+
+// offer adds a task to the view.
+func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
+	t := &e.tasks.at[tid]
+	f := r.f
+	sh := &r.shapes[f.Shape[gt]]
+	at := e.now
+	for _, p := range f.Preds(gt) {
+		if pt := &e.tasks.at[r.tbase+p]; pt.state == issued && time.Duration(pt.eft) > at {
+			at = time.Duration(pt.eft)
+		}
+	}
+	n := len(e.view.Tasks)
+	e.view.Tasks = slices.Grow(e.view.Tasks, 1)[:n+1]
+	v := &e.view.Tasks[n]
+	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
+	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, e.shapeCosts(r, f.Shape[gt])
+	v.Need, v.Inputs, v.Hint, v.Only = 0, nil, -1, nil
+	if !e.hostOnly {
+		v.Need = sh.workspace
+		i0 := len(e.inputs)
+		uses := f.TaskUses(gt)
+		for k := range uses {
+			v.Need += f.UseBytes(&uses[k])
+			for _, gv := range f.Reads(&uses[k]) {
+				ev := r.val(gv)
+				bytes := e.vals.at[ev].bytes
+				for s := e.vals.at[ev].slot; s >= 0; s = e.slots.at[s].next {
+					e.inputs = append(e.inputs, sched.Input{Value: ev, Bytes: bytes, At: e.spaces[e.insts[e.slots.at[s].inst].space].dev})
+				}
+			}
+		}
+		v.Inputs = e.inputs[i0:len(e.inputs):len(e.inputs)]
+	}
+	if sh.constrained || t.avoid >= 0 {
+		v.Hint, v.Only = e.constrain(t, r.g.Task(gt), v.Cost)
+	}
+}
+
+// constrain turns a task's constraint, and the device it failed on, into device lists.
+func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hint machine.DeviceID, only []machine.DeviceID) {
+	hint = -1
+	o0 := len(e.onlys)
+	others := false
+	for d := range e.m.Devices {
+		id := machine.DeviceID(d)
+		if task.On.Hint != "" && hint < 0 && Matches(&e.m.Devices[d], task.On.Hint) {
+			hint = id
+		}
+		if !e.allowed(task, id) {
+			continue
+		}
+		e.onlys = append(e.onlys, id)
+		if vd := &e.view.Devices[d]; int32(d) != t.avoid && vd.Accepts && costs[vd.Class] >= 0 {
+			others = true
+		}
+	}
+	only = e.onlys[o0:len(e.onlys):len(e.onlys)]
+	if t.avoid >= 0 && others {
+		if i := slices.Index(only, machine.DeviceID(t.avoid)); i >= 0 {
+			only = slices.Delete(only, i, i+1)
+		}
+	}
+	return hint, only
+}
+
+// Matches reports whether a selector ("cuda:1", "cuda", "cpu", "discrete")
+// means a device.
+func Matches(d *machine.Device, selector string) bool {
+	return selector == d.Name || selector == d.Backend || selector == d.Kind.String() ||
+		strings.HasPrefix(d.Name, selector+":") || strings.HasPrefix(d.Name, selector+"/")
+}
+
+// enqueue puts a placed task on its device.
+func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Duration) {
+	r := e.runs[v.Run]
+	tid := r.tbase + int32(v.Task)
+	t := &e.tasks.at[tid]
+	vd := &e.view.Devices[dev]
+	t.state, t.dev = queued, int32(dev)
+	t.cost = int64(float64(v.Cost[vd.Class]) * vd.Slow)
+	t.eft = int64(finish)
+	e.devs[dev].load += t.cost
+	e.devs[dev].queue.push(tid, t.key)
+	e.poke(dev)
+}
+
+// unplace takes a task off its device's account. It must be off the queue already.
+func (e *Engine) unplace(tid int32) {
+	t := &e.tasks.at[tid]
+	if t.dev < 0 {
+		return
+	}
+	vd := &e.view.Devices[t.dev]
+	vd.Queued--
+	e.drift(machine.DeviceID(t.dev), t.cost)
+	t.dev = -1
+	t.state = waiting
+}
+
+// replace sends a placed task back to be placed anew.
+func (e *Engine) replace(tid int32) {
+	e.unplace(tid)
+	e.makeReady(tid)
+}
+
+// requeueAll sends every task queued on a device back to be placed anew.
+func (e *Engine) requeueAll(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	for n := d.queue.len(); n > 0; n-- {
+		e.replace(d.queue.pop().task)
+	}
+	d.blocked = false
+}
+
+// leaveOut keeps a task no device takes at present, or fails its run when none
+// ever will.
+func (e *Engine) leaveOut(tid int32) {
+	r, gt := e.taskOf(tid)
+	task, costs, need := r.g.Task(gt), e.shapeCosts(r, r.f.Shape[gt]), e.need(r, gt)
+	err := ErrNoDevice
+	for d := range e.devs {
+		vd := &e.view.Devices[d]
+		if e.devs[d].state == Broken || costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) {
+			continue
+		}
+		if need <= vd.CapBytes {
+			e.stuck = append(e.stuck, tid)
+			return
+		}
+		err = ErrOutOfMemory
+	}
+	e.fail(r, e.taskErr(r, gt, -1, err))
+}
+
+// allowed reports whether a task's constraint lets it run on a device.
+func (e *Engine) allowed(t *graph.Task, dev machine.DeviceID) bool {
+	return len(t.On.Only) == 0 || slices.ContainsFunc(t.On.Only, func(s string) bool { return Matches(&e.m.Devices[dev], s) })
+}
+
+// need is the memory a task takes on its device.
+func (e *Engine) need(r *run, gt graph.TaskID) int64 {
+	n := r.shapes[r.f.Shape[gt]].workspace
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		n += r.f.UseBytes(&uses[k])
+	}
+	return n
+}
+
+// drift corrects what is predicted of a device by what is left on it.
+func (e *Engine) drift(dev machine.DeviceID, cost int64) {
+	d, vd := &e.devs[dev], &e.view.Devices[dev]
+	d.load -= cost
+	vd.FreeAt = e.now + time.Duration(d.perLane(d.load))
+	e.dirty(dev)
+}
+
+// dirty tells the policy that a device's state changed behind its back.
+func (e *Engine) dirty(dev machine.DeviceID) {
+	if d := &e.devs[dev]; !d.dirty {
+		d.dirty = true
+		e.view.Dirty = append(e.view.Dirty, dev)
+	}
+}
+
+// stealFor lets a device with nothing left take a queued task from another,
+// when the policy names a victim and the thief would be done sooner.
+func (e *Engine) stealFor(thief machine.DeviceID) bool {
+	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
+		return false
+	}
+	from := e.steal.Steal(&e.view, thief)
+	return from >= 0 && from != thief && e.moveTask(from, thief)
+}
+
+// moveTask moves the last task queued on a device to another if it can run and
+// would end sooner there.
+func (e *Engine) moveTask(from, to machine.DeviceID) bool {
+	k, ok := e.devs[from].queue.popTail()
+	if !ok {
+		return false
+	}
+	r, gt := e.taskOf(k.task)
+	task := r.g.Task(gt)
+	vd := &e.view.Devices[to]
+	c := e.shapeCosts(r, r.f.Shape[gt])[vd.Class]
+	cost := int64(float64(c) * vd.Slow)
+	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
+	if !fits || int64(max(vd.FreeAt, e.now))+cost >= int64(e.view.Devices[from].FreeAt) {
+		e.devs[from].queue.push(k.task, k.key)
+		return false
+	}
+	e.unplace(k.task)
+	e.settle(k.task, r, gt, from, to, time.Duration(cost))
+	return true
+}
+
+// settle puts a task taken off one device's queue on another's.
+func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
+	t := &e.tasks.at[tid]
+	vd := &e.view.Devices[to]
+	vd.FreeAt = max(vd.FreeAt, e.now) + cost
+	vd.Queued++
+	e.devs[to].load += int64(cost)
+	t.state, t.dev, t.cost, t.eft = queued, int32(to), int64(cost), int64(vd.FreeAt)
+	e.dirty(to)
+	e.devs[to].queue.push(tid, t.key)
+	e.poke(to)
+	r.report.Moves++
+	e.tr.Record(trace.Event{Kind: trace.Move, Device: to, From: from, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
+}
+
+// placeGang issues a gang on the devices that are free soonest, all or none. A
+// gang goes past the lanes' credits: since all its launches are issued at once
+// and lanes keep order, two gangs can never wait for each other.
+func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
+	task := r.g.Task(gt)
+	costs := e.shapeCosts(r, r.f.Shape[gt])
+	var devs []machine.DeviceID
+	possible := 0
+	for d := range e.devs {
+		vd := &e.view.Devices[d]
+		if costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) {
+			continue
+		}
+		if e.devs[d].state != Broken {
+			possible++
+		}
+		if vd.Accepts {
+			devs = append(devs, machine.DeviceID(d))
+		}
+	}
+	if possible < task.Gang {
+		e.fail(r, e.taskErr(r, gt, -1, ErrNoDevice))
+		return
+	}
+	if len(devs) < task.Gang {
+		e.stuck = append(e.stuck, tid)
+		return
+	}
+	slices.SortStableFunc(devs, func(a, b machine.DeviceID) int {
+		return int(min(max(e.view.Devices[a].FreeAt-e.view.Devices[b].FreeAt, -1), 1))
+	})
+	devs = devs[:task.Gang]
+	slices.Sort(devs)
+	var cost time.Duration
+	e.serial++
+	e.plans = e.plans[:0]
+	taken := make(map[int32]int64)
+	for rank, dev := range devs {
+		vd := &e.view.Devices[dev]
+		cost = max(cost, time.Duration(float64(costs[vd.Class])*vd.Slow))
+		space := e.devs[dev].space
+		v, need := e.prepare(tid, r, gt, dev, int16(rank), taken[space])
+		if v == noMemory {
+			e.stuck = append(e.stuck, tid)
+			e.gangWaits = true
+		}
+		if v != issuedOK {
+			return
+		}
+		taken[space] += need
+	}
+	plans := slices.Clone(e.plans)
+	e.tasks.at[tid].cost = int64(cost)
+	g := &gang{devs: devs, left: len(devs)}
+	at := e.now
+	n := len(r.f.TaskUses(gt))
+	for rank, dev := range devs {
+		l := e.devs[dev].lanes[0]
+		e.tasks.at[tid].lane = l
+		op := e.launch(tid, r, gt, dev, l, int16(rank), plans[rank*n:rank*n+n])
+		g.ops = append(g.ops, op)
+		e.tasks.at[tid].seq = op.Seq
+		vd := &e.view.Devices[dev]
+		vd.FreeAt = max(vd.FreeAt, e.now) + cost
+		vd.Queued++
+		e.devs[dev].load += int64(cost)
+		at = max(at, vd.FreeAt)
+		e.dirty(dev)
+	}
+	e.tasks.at[tid].eft = int64(at)
+	e.gangs[tid] = g
+	e.markIssued(tid, r, devs[len(devs)-1])
+}
+
+// explain reports why each offered task goes where it goes.
+func (e *Engine) explain() {
+	x, ok := e.policy.(sched.Explainer)
+	if !ok {
+		return
+	}
+	for i := range e.view.Tasks {
+		ex := x.Explain(&e.view, i)
+		r := e.runs[e.view.Tasks[i].Run]
+		ex.Task = r.g.TaskName(e.view.Tasks[i].Task)
+		e.o.Explain(ex)
+	}
+}
+
+// purge takes a failed run's tasks out of every queue.
+func (e *Engine) purge(r *run) {
+	mine := func(tid int32) bool {
+		return e.tasks.at[tid].run == r.slot && tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks())
+	}
+	for i := range e.devs {
+		q := &e.devs[i].queue
+		kept := make([]keyed, 0, q.len())
+		for q.len() > 0 {
+			if k := q.pop(); !mine(k.task) {
+				kept = append(kept, k)
+			}
+		}
+		for _, k := range kept {
+			q.push(k.task, k.key)
+		}
+		e.devs[i].blocked = false
+	}
+	live := fifo{}
+	for e.ready.len() > 0 {
+		if tid := e.ready.pop(); !mine(tid) {
+			live.push(tid)
+		}
+	}
+	e.ready = live
+	e.stuck = slices.DeleteFunc(e.stuck, mine)
+	e.delayed = slices.DeleteFunc(e.delayed, func(d delay) bool { return mine(d.task) })
+	heapify(e.delayed)
+	for v, ts := range e.awaiting {
+		if ts = slices.DeleteFunc(ts, mine); len(ts) == 0 {
+			delete(e.awaiting, v)
+		} else {
+			e.awaiting[v] = ts
+		}
+	}
+	r.parked = r.parked[:0]
+}

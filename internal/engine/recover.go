@@ -1,0 +1,335 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// TaskError says which task failed where. It unwraps to the cause.
+type TaskError struct {
+	Task   string
+	Device string // "" when it was on none
+	Err    error
+}
+
+func (t *TaskError) Error() string {
+	if t.Device == "" {
+		return fmt.Sprintf("task %q: %v", t.Task, t.Err)
+	}
+	return fmt.Sprintf("task %q on %s: %v", t.Task, t.Device, t.Err)
+}
+
+func (t *TaskError) Unwrap() error { return t.Err }
+
+func (e *Engine) taskErr(r *run, gt graph.TaskID, dev machine.DeviceID, err error) error {
+	te := &TaskError{Task: r.g.TaskName(gt), Err: err}
+	if dev >= 0 {
+		te.Device = e.m.Devices[dev].Name
+	}
+	return te
+}
+
+// delay is a retry that backs off.
+type delay struct {
+	at   time.Duration
+	task int32
+}
+
+func (e *Engine) after(at time.Duration, tid int32) {
+	e.delayed = append(e.delayed, delay{at, tid})
+	for i := len(e.delayed) - 1; i > 0; {
+		p := (i - 1) / 2
+		if e.delayed[p].at <= e.delayed[i].at {
+			break
+		}
+		e.delayed[p], e.delayed[i] = e.delayed[i], e.delayed[p]
+		i = p
+	}
+}
+
+func heapify(h []delay) {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		sink(h, i)
+	}
+}
+
+func sink(h []delay, i int) {
+	for {
+		c := 2*i + 1
+		if c >= len(h) {
+			return
+		}
+		if c+1 < len(h) && h[c+1].at < h[c].at {
+			c++
+		}
+		if h[i].at <= h[c].at {
+			return
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+}
+
+func (e *Engine) popDelayed() int32 {
+	t := e.delayed[0].task
+	n := len(e.delayed) - 1
+	e.delayed[0] = e.delayed[n]
+	e.delayed = e.delayed[:n]
+	sink(e.delayed, 0)
+	return t
+}
+
+// taskFailed decides what happens to a task whose execution failed: nothing was
+// wrong with it if what it waited for failed; otherwise it is tried again,
+// elsewhere if possible, until its retries are used up.
+func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, st Status, err error) {
+	t := &e.tasks.at[tid]
+	if r.state != runActive {
+		if r.quiet() {
+			e.markDead(r)
+		}
+		return
+	}
+	if st == DepFailed {
+		e.again(tid)
+		return
+	}
+	if err == nil {
+		err = fmt.Errorf("failed without saying why")
+	}
+	if st == OutOfMemory {
+		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
+		// What the engine believes of this memory is too good: make room.
+		e.serial++
+		for i := e.spaces[e.devs[dev].space].oldest; i >= 0; {
+			next := e.insts[i].newer
+			if e.evictable(i) && e.clean(i) {
+				e.evict(i)
+			}
+			i = next
+		}
+	}
+	t.tries++
+	if int(t.tries) > e.retries(r, gt) {
+		e.fail(r, e.taskErr(r, gt, dev, err))
+		return
+	}
+	t.avoid = int32(dev)
+	r.report.Retries++
+	e.tr.Record(trace.Event{Kind: trace.Retry, Device: dev, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
+	pause := e.o.Backoff << min(t.tries-1, 10)
+	t.state = ready
+	e.after(e.now+pause, tid)
+	e.sick(dev)
+}
+
+// again makes a task ready once its predecessors are issued.
+func (e *Engine) again(tid int32) {
+	if t := &e.tasks.at[tid]; t.unissued > 0 {
+		t.state = waiting
+	} else {
+		e.makeReady(tid)
+	}
+}
+
+// recoverValue sees to it that a value without a copy is made again: its
+// producer runs once more, after whatever that needs. The chain ends at values
+// in host memory, which the engine keeps as long as anything descends from
+// them that is nowhere else.
+//
+// A value that cannot be made again but sits in the memory of a device that may
+// come back is waited for.
+func (e *Engine) recoverValue(v int32) {
+	if chain := e.reopen(v); chain > 0 {
+		if r := e.vals.at[v].run; r >= 0 {
+			rep := &e.runs[r].report
+			rep.LongestReplay = max(rep.LongestReplay, chain)
+		}
+	}
+}
+
+// reopen returns the length of the longest chain of tasks it put back.
+func (e *Engine) reopen(v int32) int {
+	if e.have(v) {
+		return 0
+	}
+	away := e.vals.at[v].slot >= 0
+	p := e.producer(v)
+	if p < 0 {
+		if !away {
+			e.failReaders(v, fmt.Errorf("%w: %s has no copy left and no task makes it", ErrDataLost, e.describe(v)))
+		}
+		return 0
+	}
+	t := &e.tasks.at[p]
+	if t.state != done {
+		return 0 // on its way
+	}
+	r, gt := e.taskOf(p)
+	if r.state == runFailing {
+		return 0
+	}
+	if e.o.NoRecovery && !away {
+		e.failReaders(v, fmt.Errorf("%w: %s, and recovery is off", ErrDataLost, e.describe(v)))
+		return 0
+	}
+	if away && (e.o.NoRecovery || e.tasks.at[p].flags&held == 0) {
+		return 0
+	}
+	if !away && e.data.at[e.vals.at[v].data].kind == graph.Volatile && e.vals.at[v].depth > int32(e.o.ReplayDepth) {
+		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.vals.at[v].depth))
+		return 0
+	}
+	t.state = waiting
+	t.flags |= replayed
+	t.avoid = -1
+	r.left++
+	r.report.Replays++
+	e.vals.at[v].flags &^= produced
+	e.tr.Record(trace.Event{Kind: trace.Replay, Device: machine.Host, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
+	e.withdrawn(p, r)
+	// A run that already ended works again on behalf of the one that reads it.
+	if r.state == runEnded {
+		r.state = runActive
+		r.revived = true
+	}
+	longest := 0
+	e.eachRead(r, gt, func(in int32) {
+		e.vals.at[in].reads++
+	})
+	e.eachRead(r, gt, func(in int32) {
+		if !e.have(in) {
+			longest = max(longest, e.reopen(in))
+		}
+	})
+	e.again(p)
+	return longest + 1
+}
+
+// failReaders fails every run that could read a value which is gone for good.
+func (e *Engine) failReaders(v int32, err error) {
+	for _, r := range e.runs {
+		if r == nil || r.state != runActive {
+			continue
+		}
+		if e.vals.at[v].run == r.slot || e.usesData(r, e.vals.at[v].data) {
+			e.fail(r, err)
+		}
+	}
+}
+
+func (e *Engine) usesData(r *run, d int32) bool {
+	for _, x := range r.dataOf {
+		if x == d {
+			return true
+		}
+	}
+	return false
+}
+
+// describe names the data a value belongs to.
+func (e *Engine) describe(v int32) string {
+	d := e.vals.at[v].data
+	for i := range e.resident {
+		if e.resident[i].live && e.resident[i].data == d {
+			return fmt.Sprintf("data %q", e.resident[i].name)
+		}
+	}
+	if rs := e.data.at[d].run; rs >= 0 && e.runs[rs] != nil {
+		return fmt.Sprintf("data %q", e.runs[rs].g.Data(graph.DataID(d-e.runs[rs].dbase)).Name)
+	}
+	return "data"
+}
+
+// lose takes a device away: what was in flight there goes elsewhere at once,
+// what only its memory held is made again when it is next needed.
+func (e *Engine) lose(dev machine.DeviceID, kept bool, cause error) {
+	d := &e.devs[dev]
+	if d.state == Lost || d.state == Broken {
+		return
+	}
+	e.tr.Record(trace.Event{Kind: trace.Lost, Device: dev, Task: -1, Start: e.now, End: e.now})
+	lost := fmt.Errorf("%w: %s", ErrDeviceLost, e.m.Devices[dev].Name)
+	if cause != nil {
+		lost = fmt.Errorf("%w: %w", lost, cause)
+	}
+	wasSpare := d.state == Spare
+	d.state = Lost
+	e.view.Devices[dev].Accepts = false
+	e.dirty(dev)
+	d.swapTo = -1
+	// End its operations: each lane's in order, as the loop would have.
+	for l := d.lanes[0]; l <= d.out; l++ {
+		ln := &e.lanes[l]
+		ln.lost = ln.issued
+		for ln.done < ln.issued {
+			op := Op{l, ln.done + 1}
+			rec := ln.rec(op.Seq)
+			st := DepFailed
+			if rec.task >= 0 && e.blame(rec.task, dev) {
+				st = Failed
+			}
+			e.finish(op, st, lost, e.now, e.now)
+		}
+	}
+	if d.space != 0 {
+		if kept {
+			e.spaces[d.space].away = true
+			e.away++
+		} else {
+			e.loseMemory(d.space)
+		}
+	}
+	e.requeueAll(dev)
+	e.view.Devices[dev].FreeAt = e.now
+	e.hungry = true
+	if e.o.NoRecovery {
+		for _, r := range e.runs {
+			if r != nil && r.state == runActive {
+				e.fail(r, fmt.Errorf("%w; recovery is off", lost))
+			}
+		}
+	}
+	if !wasSpare {
+		e.callSpare(dev)
+	}
+	e.climb(dev)
+}
+
+// blame counts a device lost under a task, and reports whether the task must
+// now be held to be the cause.
+func (e *Engine) blame(tid int32, dev machine.DeviceID) bool {
+	t := &e.tasks.at[tid]
+	l := &e.lanes[t.lane]
+	if l.info.Device != dev || t.seq != l.done+1 {
+		return false // it had not started
+	}
+	t.losses++
+	return t.losses >= maxLosses
+}
+
+// loseMemory forgets every copy in a memory.
+func (e *Engine) loseMemory(space int32) {
+	for i := range e.insts {
+		in := &e.insts[i]
+		if in.data == -2 || in.space != space {
+			continue
+		}
+		for s := in.slot; s < in.slot+in.n; s++ {
+			v := e.slots.at[s].val
+			if v < 0 {
+				continue
+			}
+			e.unhold(s)
+			val := &e.vals.at[v]
+			if !e.have(v) && val.flags&(wanted|delivered|produced) == wanted|produced {
+				e.redo = append(e.redo, v)
+			}
+		}
+		e.freeIfIdle(int32(i))
+	}
+}

@@ -1,0 +1,763 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// RunOptions say how one graph is to be run.
+type RunOptions struct {
+	// Bind ties data of the graph to resident data; other input and output
+	// data gets a Home action.
+	Bind []Binding
+	// Weight is the run's share of the devices relative to others (1).
+	Weight float64
+	// MaxInFlight limits the run's tasks in flight; 0 means no limit.
+	MaxInFlight int
+	// Timeout and Retries replace the engine's for this run when not 0.
+	Timeout time.Duration
+	Retries int
+	// Priority is added to the priority of every task.
+	Priority int
+}
+
+// Report is the account of one run.
+type Report struct {
+	Run       RunID
+	Tasks     int // tasks of the graph
+	Executed  int // executions that succeeded, replays included
+	Retries   int // executions that failed and were tried again
+	Replays   int // tasks run again because their result was lost
+	Moves     int // queued tasks moved between devices
+	Copies    int
+	CopyBytes int64
+	Evictions int
+	Commits   int
+	// LongestReplay is the longest chain of tasks any loss made run again.
+	LongestReplay int
+	Submitted     time.Duration
+	Started       time.Duration
+	Ended         time.Duration
+	Devices       []DeviceReport // by device
+}
+
+// DeviceReport is what one device did for a run.
+type DeviceReport struct {
+	Tasks     int
+	Busy      time.Duration
+	Predicted time.Duration // of the same tasks, when they were placed
+}
+
+// run is a submitted graph.
+type run struct {
+	id     RunID
+	slot   int32
+	g      *graph.Graph
+	f      *graph.Flow
+	o      RunOptions
+	tbase  int32     // first of its tasks
+	vbase  int32     // first of the values its tasks make
+	dbase  int32     // first of its own data
+	init   []int32   // values it starts from
+	dataOf []int32   // graph data to engine data
+	refs   []DataRef // resident data by graph data, -1; nil when nothing is bound
+
+	left     int // tasks not done
+	flight   int // tasks in flight
+	homeOps  int // copies in flight that touch the caller's memory
+	owed     int // outputs not delivered
+	heldN    int // recipes held
+	needed   int // its values needed after it ended
+	vtime    int64
+	unweight float64 // 1/Weight
+	errs     []error
+	state    runState
+	parked   []int32
+	shapes   []shape
+	costs    []time.Duration // by shape and device class
+	costOf   uint64          // cost epoch they were computed at
+	reaping  bool
+	revived  bool // it ended, and works again for a run that reads its results
+	report   Report
+}
+
+// shape is what tasks of one shape have in common, kept small and together
+// because every task asks for it.
+type shape struct {
+	kernel      *graph.Kernel
+	ops, bytes  float64
+	workspace   int64
+	gang        int
+	constrained bool
+}
+
+type runState uint8
+
+const (
+	runWaiting runState = iota
+	runActive
+	runFailing // waits for what is in flight
+	runEnded   // reported; kept while its values can be needed
+)
+
+// residentData is data that outlives runs.
+type residentData struct {
+	live    bool
+	closing bool
+	name    string
+	bytes   int64
+	data    int32   // engine data
+	bounds  []int64 // pieces
+	vals    []int32 // current value of each piece
+	readers int     // active runs that read it
+	writer  bool    // an active run writes it
+	fetches int     // callers waiting for it in host memory
+}
+
+// Submit hands a graph to the engine. It takes effect at the next Step.
+func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
+	if o.Weight <= 0 {
+		o.Weight = 1
+	}
+	var r *run
+	if n := len(e.spare); n > 0 {
+		r = e.spare[n-1]
+		e.spare = e.spare[:n-1]
+		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], shapes: r.shapes[:0], parked: r.parked[:0]}
+	} else {
+		r = new(run)
+	}
+	e.nextRun++
+	r.id, r.g, r.f, r.o = e.nextRun, g, g.Flow(), o
+	r.unweight = 1 / o.Weight
+	r.report = Report{Run: r.id, Tasks: g.NumTasks(), Submitted: now, Devices: make([]DeviceReport, len(e.devs))}
+	if n := len(e.freeRuns); n > 0 {
+		r.slot = e.freeRuns[n-1]
+		e.freeRuns = e.freeRuns[:n-1]
+		e.runs[r.slot] = r
+	} else {
+		r.slot = int32(len(e.runs))
+		e.runs = append(e.runs, r)
+	}
+	e.byID[r.id] = r.slot
+	if len(o.Bind) > 0 {
+		r.refs = make([]DataRef, g.NumData())
+		for i := range r.refs {
+			r.refs[i] = -1
+		}
+		for _, b := range o.Bind {
+			r.refs[b.Data] = b.Ref
+		}
+	}
+	e.waiting = append(e.waiting, r.slot)
+	e.asked = true
+	return r.id
+}
+
+// NewData adds resident data whose first value is in the caller's memory: the
+// next Step emits its Home.
+func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRef {
+	var ref DataRef
+	if n := len(e.freeRes); n > 0 {
+		ref = e.freeRes[n-1]
+		e.freeRes = e.freeRes[:n-1]
+	} else {
+		ref = DataRef(len(e.resident))
+		e.resident = append(e.resident, residentData{})
+	}
+	d := e.data.alloc(1)
+	e.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1}
+	v := e.newValue(-1, d, 0, bytes)
+	e.vals.at[v].flags = produced | current
+	e.asks++
+	e.asked = true
+	e.resident[ref] = residentData{live: true, name: name, bytes: bytes, data: d, bounds: []int64{0, bytes}, vals: []int32{v}}
+	return ref
+}
+
+// FreeData ends resident data once no run uses it.
+func (e *Engine) FreeData(ref DataRef) {
+	e.resident[ref].closing = true
+	e.asks++
+	e.asked = true
+}
+
+// Fetch asks for the current value of resident data in its home; the answer is
+// a Done action with Run 0 and Ref set.
+func (e *Engine) Fetch(ref DataRef) {
+	e.resident[ref].fetches++
+	e.asks++
+	e.asked = true
+}
+
+func (e *Engine) newValue(run, data, piece int32, bytes int64) int32 {
+	v := e.vals.alloc(1)
+	e.vals.at[v] = value{run: run, slot: -1, bytes: bytes, data: data, piece: piece}
+	return v
+}
+
+// admit starts waiting runs whose resident data is free, in submit order: data
+// is written by one run at a time, and nobody overtakes a writer.
+func (e *Engine) admit() {
+	if e.asks > 0 {
+		for ref := range e.resident {
+			e.serveResident(DataRef(ref))
+		}
+	}
+	if len(e.waiting) == 0 {
+		return
+	}
+	var blocked map[DataRef]bool // by an earlier run that waits
+	kept := e.waiting[:0]
+	for _, s := range e.waiting {
+		r := e.runs[s]
+		if r.state == runFailing {
+			e.markDead(r)
+			continue
+		}
+		free := true
+		for d, ref := range r.refs {
+			if ref < 0 {
+				continue
+			}
+			res := &e.resident[ref]
+			if res.writer || blocked[ref] || (res.readers > 0 && (r.writes(graph.DataID(d)) || !r.samePieces(d, res))) {
+				free = false
+			} else if !r.samePieces(d, res) && !e.recut(r, d, res) {
+				free = false
+			}
+		}
+		if !free {
+			if blocked == nil {
+				blocked = make(map[DataRef]bool)
+			}
+			for _, ref := range r.refs {
+				if ref >= 0 {
+					blocked[ref] = true
+				}
+			}
+			kept = append(kept, s)
+			continue
+		}
+		e.start(r)
+	}
+	e.waiting = kept
+}
+
+// writes reports whether the run makes new values of a graph's data.
+func (r *run) writes(d graph.DataID) bool {
+	for p := r.f.PieceOff[d]; p < r.f.PieceOff[d+1]; p++ {
+		if r.f.Last[p] >= r.f.NumInitial {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *run) samePieces(d int, res *residentData) bool {
+	p := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
+	if len(p) != len(res.bounds)-1 {
+		return false
+	}
+	for i := range p {
+		if p[i].Hi != res.bounds[i+1] {
+			return false
+		}
+	}
+	return true
+}
+
+// start makes a run's tasks and values and readies those that wait for nothing.
+func (e *Engine) start(r *run) {
+	f, n := r.f, r.g.NumTasks()
+	r.state, r.left = runActive, n
+	r.report.Started = e.now
+	r.vtime = e.vnow
+	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
+	e.startData(r)
+	e.startValues(r)
+	for _, gt := range f.ShapeTask {
+		t := r.g.Task(gt)
+		r.shapes = append(r.shapes, shape{
+			kernel: t.Steps[0].Kernel, ops: t.Work.Ops, bytes: t.Work.Bytes, workspace: t.Workspace, gang: t.Gang,
+			constrained: t.On.Hint != "" || len(t.On.Only) > 0,
+		})
+	}
+	r.tbase = e.tasks.alloc(n)
+	ts := e.tasks.at[r.tbase : int(r.tbase)+n]
+	for i := range ts {
+		ts[i] = task{run: r.slot, unissued: f.PredOff[i+1] - f.PredOff[i], dev: -1, avoid: -1}
+	}
+	for i := range ts {
+		if ts[i].unissued == 0 {
+			e.makeReady(r.tbase + int32(i))
+		}
+	}
+	for p, v := range f.Last {
+		e.want(r, int32(p), v)
+	}
+	if r.left == 0 {
+		e.markDead(r)
+	}
+}
+
+func (e *Engine) startData(r *run) {
+	n := r.g.NumData()
+	r.dbase = e.data.alloc(n)
+	r.dataOf = slices.Grow(r.dataOf[:0], n)[:n]
+	for d := range n {
+		gd := r.g.Data(graph.DataID(d))
+		if r.refs != nil && r.refs[d] >= 0 {
+			res := &e.resident[r.refs[d]]
+			r.dataOf[d] = res.data
+			if r.writes(graph.DataID(d)) {
+				res.writer = true
+			} else {
+				res.readers++
+			}
+			continue
+		}
+		id := r.dbase + int32(d)
+		r.dataOf[d] = id
+		e.data.at[id] = datum{insts: -1, home: -1, kind: gd.Durability, fixed: !gd.Output, run: r.slot}
+		if gd.Input || gd.Output {
+			e.makeHome(id, r.f.PieceOff[d+1]-r.f.PieceOff[d], gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
+		}
+	}
+}
+
+func (e *Engine) startValues(r *run) {
+	f := r.f
+	ni := int(f.NumInitial)
+	made := len(f.Values) - ni
+	r.vbase = e.vals.alloc(made)
+	r.init = slices.Grow(r.init[:0], ni)[:ni]
+	for i := range ni {
+		p := f.Values[i].Piece
+		d := f.Pieces[p].Data
+		local := p - f.PieceOff[d]
+		if r.refs != nil && r.refs[d] >= 0 {
+			v := e.resident[r.refs[d]].vals[local]
+			r.init[i] = v
+			e.vals.at[v].reads += f.Values[i].Readers
+			continue
+		}
+		v := e.newValue(r.slot, r.dataOf[d], local, f.Pieces[p].Hi-f.Pieces[p].Lo)
+		r.init[i] = v
+		val := &e.vals.at[v]
+		val.flags = produced | anchored
+		val.reads = f.Values[i].Readers
+		home := &e.insts[e.data.at[r.dataOf[d]].home]
+		e.hold(home.slot+local, v, 0, 0)
+	}
+	for i := range made {
+		fv := &f.Values[ni+i]
+		pc := &f.Pieces[fv.Piece]
+		e.vals.at[r.vbase+int32(i)] = value{
+			run: r.slot, slot: -1, reads: fv.Readers, bytes: pc.Hi - pc.Lo,
+			data: r.dataOf[pc.Data], piece: fv.Piece - f.PieceOff[pc.Data],
+		}
+	}
+	// Inputs nobody reads and nobody wants back are dead at once, and so are
+	// handled where reads end.
+	for i := range ni {
+		e.maybeDrop(r.init[i])
+	}
+}
+
+// val maps a value of the graph to the engine's.
+func (r *run) val(v int32) int32 {
+	if v < r.f.NumInitial {
+		return r.init[v]
+	}
+	return r.vbase + v - r.f.NumInitial
+}
+
+// producer returns the task that makes v, -1 when v was there from the start.
+func (e *Engine) producer(v int32) int32 {
+	val := &e.vals.at[v]
+	if val.run < 0 {
+		return -1
+	}
+	r := e.runs[val.run]
+	i := v - r.vbase
+	if i < 0 || int(i) >= len(r.f.Values)-int(r.f.NumInitial) {
+		return -1
+	}
+	return r.tbase + int32(r.f.Values[i+r.f.NumInitial].Producer)
+}
+
+// want notes that the last value of a piece is needed beyond its readers: an
+// output is delivered, resident data keeps it. A value nobody changed is where
+// it was already.
+func (e *Engine) want(r *run, p, gv int32) {
+	if gv < r.f.NumInitial {
+		return
+	}
+	switch val := &e.vals.at[r.val(gv)]; {
+	case r.refs != nil && r.refs[r.f.Pieces[p].Data] >= 0:
+		val.flags |= current
+	case r.f.Values[gv].Final:
+		val.flags |= wanted
+		r.owed++
+	}
+}
+
+// fail ends a run early: what is in flight completes, nothing else starts.
+func (e *Engine) fail(r *run, err error) {
+	if r.state == runEnded {
+		return
+	}
+	if r.revived {
+		// Whoever it works for cannot go on either.
+		for _, o := range e.runs {
+			if o != nil && !o.revived && o.state == runActive {
+				e.fail(o, err)
+			}
+		}
+	}
+	if len(r.errs) < 8 {
+		r.errs = append(r.errs, err)
+	}
+	if r.state == runFailing {
+		return
+	}
+	waitingRun := r.state == runWaiting
+	r.state = runFailing
+	if waitingRun || r.quiet() {
+		e.markDead(r)
+	}
+}
+
+// quiet reports whether nothing in flight belongs to the run or touches the
+// caller's memory.
+func (r *run) quiet() bool { return r.flight == 0 && r.homeOps == 0 }
+
+// markDead queues a run for its end at the end of the step.
+func (e *Engine) markDead(r *run) {
+	if !r.reaping {
+		r.reaping = true
+		e.dead = append(e.dead, r.slot)
+	}
+}
+
+// reap ends runs that are finished.
+func (e *Engine) reap() {
+	for len(e.dead) > 0 {
+		s := e.dead[len(e.dead)-1]
+		e.dead = e.dead[:len(e.dead)-1]
+		r := e.runs[s]
+		if r == nil {
+			continue
+		}
+		r.reaping = false
+		switch {
+		case r.state == runEnded:
+			e.retire(r)
+		case r.revived && r.quiet() && (r.left == 0 || r.state == runFailing):
+			if r.left > 0 {
+				e.purge(r)
+				e.abandon(r)
+			}
+			r.state, r.revived = runEnded, false
+			e.retire(r)
+		case r.state == runFailing && r.quiet():
+			e.end(r)
+		case r.state == runActive && r.left == 0 && r.owed == 0 && r.quiet():
+			e.end(r)
+		}
+	}
+}
+
+// end reports a run and gives up what only it needed.
+func (e *Engine) end(r *run) {
+	err := r.err(e)
+	r.report.Ended = e.now
+	rep := r.report
+	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
+	delete(e.byID, r.id)
+	if len(r.dataOf) > 0 { // it was started
+		if err != nil {
+			e.purge(r)
+		}
+		e.endValues(r, err == nil)
+	}
+	a := e.emit(Done)
+	a.Run, a.Err, a.Report = r.id, err, &rep
+	r.state = runEnded
+	e.ended = true
+	e.retire(r)
+}
+
+// err says what went wrong and names every task that did not finish.
+func (r *run) err(e *Engine) error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	var names []string
+	unfinished := 0
+	if len(r.dataOf) == 0 {
+		unfinished = r.g.NumTasks()
+	} else {
+		for t := range r.g.NumTasks() {
+			if e.tasks.at[r.tbase+int32(t)].state != done {
+				unfinished++
+				names = append(names, r.g.TaskName(graph.TaskID(t)))
+			}
+		}
+	}
+	err := errors.Join(r.errs...)
+	if len(r.errs) == 1 {
+		err = r.errs[0]
+	}
+	return &RunError{Err: err, Unfinished: unfinished, Names: names}
+}
+
+// RunError is how a run that failed ends.
+type RunError struct {
+	Err        error
+	Unfinished int
+	Names      []string // of the unfinished tasks, all of them
+}
+
+// Error names the cause and the first few unfinished tasks; Names has all.
+func (r *RunError) Error() string {
+	const show = 8
+	s := fmt.Sprintf("%v; %d tasks unfinished", r.Err, r.Unfinished)
+	if n := len(r.Names); n > show {
+		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
+	} else if n > 0 {
+		return s + ": " + strings.Join(r.Names, ", ")
+	}
+	return s
+}
+
+func (r *RunError) Unwrap() error { return r.Err }
+
+// endValues settles resident data and gives up everything else. After a
+// failure resident data keeps what it held before the run, so a run that fails
+// changes nothing; volatile data, which was updated in place, holds its newest
+// value instead.
+func (e *Engine) endValues(r *run, ok bool) {
+	f := r.f
+	if r.refs != nil {
+		for d, ref := range r.refs {
+			if ref < 0 {
+				continue
+			}
+			res := &e.resident[ref]
+			wrote := r.writes(graph.DataID(d))
+			if !wrote {
+				res.readers--
+				continue
+			}
+			res.writer = false
+			for i := range res.vals {
+				p := f.PieceOff[d] + int32(i)
+				if last := f.Last[p]; !ok && last >= f.NumInitial {
+					e.vals.at[r.val(last)].flags &^= current
+				}
+				next := e.newest(r, p, ok)
+				if next < 0 || next == res.vals[i] {
+					continue
+				}
+				old := res.vals[i]
+				e.vals.at[next].flags |= current
+				e.runs[e.vals.at[next].run].needed++
+				res.vals[i] = next
+				e.unneed(old)
+			}
+		}
+	}
+	if r.left > 0 {
+		e.abandon(r)
+	}
+	for _, gv := range f.Last {
+		if gv >= f.NumInitial {
+			e.vals.at[r.val(gv)].flags &^= wanted
+			e.maybeDrop(r.val(gv))
+		}
+	}
+	r.owed = 0
+}
+
+// abandon gives up tasks that will not run, and with them what they would read.
+func (e *Engine) abandon(r *run) {
+	f := r.f
+	for t := range r.g.NumTasks() {
+		tid := r.tbase + int32(t)
+		tk := &e.tasks.at[tid]
+		if tk.state == done {
+			continue
+		}
+		if tk.state == queued {
+			e.unplace(tid)
+		}
+		tk.state = done
+		uses := f.TaskUses(graph.TaskID(t))
+		for k := range uses {
+			for _, gv := range f.Reads(&uses[k]) {
+				v := r.val(gv)
+				e.vals.at[v].reads--
+				e.maybeDrop(v)
+			}
+		}
+	}
+	r.left = 0
+}
+
+// newest returns the value a resident piece holds after the run.
+func (e *Engine) newest(r *run, p int32, ok bool) int32 {
+	last := r.f.Last[p]
+	if ok {
+		return r.val(last)
+	}
+	if e.data.at[r.dataOf[r.f.Pieces[p].Data]].kind != graph.Volatile {
+		return -1
+	}
+	for v := last; v >= r.f.NumInitial; v = r.f.Values[v].Prev {
+		if ev := r.val(v); e.vals.at[ev].flags&produced != 0 && e.vals.at[ev].slot >= 0 {
+			return ev
+		}
+	}
+	return -1
+}
+
+// unneed takes the current mark off a resident value.
+func (e *Engine) unneed(v int32) {
+	val := &e.vals.at[v]
+	val.flags &^= current
+	if val.run >= 0 {
+		e.release(e.runs[val.run])
+	}
+	e.maybeDrop(v)
+}
+
+// release counts down what keeps an ended run.
+func (e *Engine) release(r *run) {
+	r.needed--
+	if r.state == runEnded && r.needed == 0 && r.heldN == 0 {
+		e.markDead(r)
+	}
+}
+
+// retire recycles a run nothing refers to any more.
+func (e *Engine) retire(r *run) {
+	if r.needed > 0 || r.heldN > 0 {
+		return
+	}
+	e.runs[r.slot] = nil
+	e.freeRuns = append(e.freeRuns, r.slot)
+	if len(r.dataOf) > 0 {
+		for _, v := range r.init {
+			if e.vals.at[v].run == r.slot {
+				e.vals.release(v, 1)
+			}
+		}
+		for d, id := range r.dataOf {
+			if r.refs == nil || r.refs[d] < 0 {
+				e.closeData(id)
+			}
+		}
+		n := len(r.f.Values) - int(r.f.NumInitial)
+		e.vals.release(r.vbase, n)
+		e.tasks.release(r.tbase, r.g.NumTasks())
+		e.data.release(r.dbase, r.g.NumData())
+	}
+	r.g, r.f = nil, nil
+	e.spare = append(e.spare, r)
+}
+
+// taskID splits a task number into its run and its place in the graph.
+func (e *Engine) taskOf(tid int32) (*run, graph.TaskID) {
+	r := e.runs[e.tasks.at[tid].run]
+	return r, graph.TaskID(tid - r.tbase)
+}
+
+// serveResident does what was asked of resident data outside runs: introduce
+// it, bring it home, end it.
+func (e *Engine) serveResident(ref DataRef) {
+	res := &e.resident[ref]
+	if !res.live {
+		return
+	}
+	if e.data.at[res.data].home < 0 {
+		e.makeHome(res.data, int32(len(res.vals)), res.bytes, Action{Ref: ref})
+		home := e.insts[e.data.at[res.data].home]
+		for i, v := range res.vals {
+			e.vals.at[v].flags |= anchored
+			e.hold(home.slot+int32(i), v, 0, 0)
+		}
+		e.asks--
+	}
+	if res.fetches > 0 && !res.writer && e.atHome(res) {
+		for ; res.fetches > 0; res.fetches-- {
+			e.asks--
+			e.emit(Done).Ref = ref
+		}
+	}
+	if res.closing && !res.writer && res.readers == 0 && e.insts[e.data.at[res.data].home].pins == 0 {
+		for _, v := range res.vals {
+			e.vals.at[v].reads = 0
+			e.unneed(v)
+			if e.vals.at[v].run < 0 {
+				e.vals.release(v, 1)
+			}
+		}
+		e.closeData(res.data)
+		e.data.release(res.data, 1)
+		e.asks--
+		*res = residentData{}
+		e.freeRes = append(e.freeRes, ref)
+	}
+}
+
+// atHome reports whether the current value of resident data is in its home,
+// and starts to bring there what is not.
+func (e *Engine) atHome(res *residentData) bool {
+	all := true
+	for _, v := range res.vals {
+		all = e.bringHome(v) && all
+	}
+	return all
+}
+
+// recut changes the pieces of resident data to those a graph uses. It is done
+// from the home alone, so the data is brought there first; it returns whether
+// that is so.
+func (e *Engine) recut(r *run, d int, res *residentData) bool {
+	if !e.atHome(res) {
+		return false
+	}
+	old := e.data.at[res.data].home
+	for _, v := range res.vals {
+		e.dropCopies(v, false)
+		e.unneed(v)
+		if e.vals.at[v].run < 0 {
+			e.vals.release(v, 1)
+		}
+	}
+	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
+	n := int32(len(pieces))
+	in := &e.insts[old]
+	e.slots.release(in.slot, int(in.n))
+	in.slot, in.n = e.slots.alloc(int(n)), n
+	res.bounds, res.vals = append(res.bounds[:0], 0), res.vals[:0]
+	for i := range n {
+		s := in.slot + i
+		e.slots.at[s] = slot{val: -1, next: -1, inst: old}
+		v := e.newValue(-1, res.data, i, pieces[i].Hi-pieces[i].Lo)
+		e.vals.at[v].flags = produced | current | anchored
+		e.hold(s, v, 0, 0)
+		res.bounds = append(res.bounds, pieces[i].Hi)
+		res.vals = append(res.vals, v)
+	}
+	return true
+}

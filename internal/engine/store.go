@@ -1,0 +1,205 @@
+package engine
+
+import "math/bits"
+
+// blocks stores pointer-free records in one array and hands out runs of
+// consecutive ones, recycled by power-of-two size class. Indices stay valid
+// while the array grows; pointers into it do not outlive an alloc.
+type blocks[T any] struct {
+	at   []T
+	free [32][]int32
+	live int
+}
+
+func class(n int) int { return bits.Len32(uint32(n - 1)) }
+
+// alloc returns the index of n consecutive records with undefined content.
+func (b *blocks[T]) alloc(n int) int32 {
+	if n == 0 {
+		return 0
+	}
+	c := class(n)
+	b.live += n
+	if f := b.free[c]; len(f) > 0 {
+		i := f[len(f)-1]
+		b.free[c] = f[:len(f)-1]
+		return i
+	}
+	i := len(b.at)
+	size := 1 << c
+	if cap(b.at)-i < size {
+		grown := make([]T, i, max(2*cap(b.at), i+size))
+		copy(grown, b.at)
+		b.at = grown
+	}
+	b.at = b.at[:i+size]
+	return int32(i)
+}
+
+func (b *blocks[T]) release(i int32, n int) {
+	if n == 0 {
+		return
+	}
+	c := class(n)
+	b.live -= n
+	b.free[c] = append(b.free[c], i)
+}
+
+// fifo is a queue of task numbers.
+type fifo struct {
+	buf  []int32
+	head int
+}
+
+func (q *fifo) len() int { return len(q.buf) - q.head }
+
+func (q *fifo) push(t int32) {
+	if q.head > 64 && q.head*2 > len(q.buf) {
+		n := copy(q.buf, q.buf[q.head:])
+		q.buf, q.head = q.buf[:n], 0
+	}
+	q.buf = append(q.buf, t)
+}
+
+func (q *fifo) pop() int32 {
+	t := q.buf[q.head]
+	q.head++
+	if q.head == len(q.buf) {
+		q.buf, q.head = q.buf[:0], 0
+	}
+	return t
+}
+
+// queue holds the tasks placed on a device, smallest key first and in order of
+// arrival among equals. Keys mostly arrive in ascending order, so they go into
+// a plain queue; only those that do not (urgent tasks, a run that is owed
+// service) go into a heap.
+type queue struct {
+	line []keyed
+	head int
+	heap []keyed
+	seq  uint32
+}
+
+type keyed struct {
+	key  int64
+	seq  uint32
+	task int32
+}
+
+func (a keyed) less(b keyed) bool {
+	if a.key != b.key {
+		return a.key < b.key
+	}
+	return a.seq < b.seq
+}
+
+func (q *queue) len() int { return len(q.line) - q.head + len(q.heap) }
+
+func (q *queue) push(t int32, key int64) {
+	q.seq++
+	k := keyed{key, q.seq, t}
+	if n := len(q.line); n == q.head || q.line[n-1].key <= key {
+		if q.head > 64 && q.head*2 > n {
+			m := copy(q.line, q.line[q.head:])
+			q.line, q.head = q.line[:m], 0
+		}
+		q.line = append(q.line, k)
+		return
+	}
+	q.pushHeap(k)
+}
+
+// unpop puts a task back at the front of what has its key.
+func (q *queue) unpop(k keyed) { q.pushHeap(k) }
+
+func (q *queue) pushHeap(k keyed) {
+	q.heap = append(q.heap, k)
+	i := len(q.heap) - 1
+	for i > 0 {
+		p := (i - 1) / 2
+		if !q.heap[i].less(q.heap[p]) {
+			break
+		}
+		q.heap[i], q.heap[p] = q.heap[p], q.heap[i]
+		i = p
+	}
+}
+
+func (q *queue) pop() keyed {
+	if len(q.heap) > 0 && (q.head == len(q.line) || q.heap[0].less(q.line[q.head])) {
+		k := q.heap[0]
+		n := len(q.heap) - 1
+		q.heap[0] = q.heap[n]
+		q.heap = q.heap[:n]
+		i := 0
+		for {
+			c := 2*i + 1
+			if c >= n {
+				break
+			}
+			if c+1 < n && q.heap[c+1].less(q.heap[c]) {
+				c++
+			}
+			if !q.heap[c].less(q.heap[i]) {
+				break
+			}
+			q.heap[c], q.heap[i] = q.heap[i], q.heap[c]
+			i = c
+		}
+		return k
+	}
+	k := q.line[q.head]
+	q.head++
+	if q.head == len(q.line) {
+		q.line, q.head = q.line[:0], 0
+	}
+	return k
+}
+
+// popTail takes the task that would have run last, for a thief.
+func (q *queue) popTail() (keyed, bool) {
+	if n := len(q.line); n > q.head {
+		k := q.line[n-1]
+		q.line = q.line[:n-1]
+		if len(q.line) == q.head {
+			q.line, q.head = q.line[:0], 0
+		}
+		return k, true
+	}
+	return keyed{}, false
+}
+
+// each visits every task, in no particular order.
+func (q *queue) each(fn func(tid int32)) {
+	for _, k := range q.line[q.head:] {
+		fn(k.task)
+	}
+	for _, k := range q.heap {
+		fn(k.task)
+	}
+}
+
+// remove takes one task out, wherever it is.
+func (q *queue) remove(tid int32) bool {
+	for i := q.head; i < len(q.line); i++ {
+		if q.line[i].task == tid {
+			q.line = append(q.line[:i], q.line[i+1:]...)
+			if len(q.line) == q.head {
+				q.line, q.head = q.line[:0], 0
+			}
+			return true
+		}
+	}
+	for i := range q.heap {
+		if q.heap[i].task == tid {
+			rest := append(q.heap[:i:i], q.heap[i+1:]...)
+			q.heap = q.heap[:0]
+			for _, k := range rest {
+				q.pushHeap(k)
+			}
+			return true
+		}
+	}
+	return false
+}

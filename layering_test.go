@@ -1,0 +1,236 @@
+package weft
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/weft-run/weft"
+
+// room is a package of the house and what it may bring in.
+type room struct {
+	pkg     string   // folder, "." for the root
+	imports []string // packages of this module; "*" for any
+	modules []string // third-party modules
+	pure    bool
+	why     string // why it may import no more than that
+}
+
+// house lists every package there is. A new package gets a row here, with a
+// purpose that can be said in one sentence without "and".
+var house = []room{
+	{pkg: "graph", pure: true,
+		why: "graph is the vocabulary everybody shares: whatever it imports, every workload and backend imports"},
+	{pkg: "machine", pure: true, imports: []string{"graph"},
+		why: "machine describes and predicts; who schedules or runs is above it"},
+	{pkg: "sched", pure: true, imports: []string{"graph", "machine"},
+		why: "policies decide on a snapshot they are given, so that any loop can use them"},
+	{pkg: "trace", pure: true, imports: []string{"graph", "machine"},
+		why: "a trace is read back without the engine that wrote it"},
+	{pkg: "internal/engine", pure: true, imports: []string{"graph", "machine", "sched", "trace"},
+		why: "the engine is driven by its loops and must not know which one"},
+	{pkg: "sim", pure: true, imports: []string{"graph", "machine", "sched", "trace", "internal/engine"},
+		why: "the simulator replaces devices and clock, so it must not reach the real ones"},
+	{pkg: ".", imports: []string{"*"},
+		why: "the root is the face of the library and brings its users no third-party module"},
+	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra"},
+		why: "every module in go.mod is justified in docs/RATIONALE.md"},
+}
+
+// impure are imports a pure package must not have, with everything below them.
+var impure = map[string]string{
+	"os":          "a pure package reads no files, environment or processes: pass what it needs",
+	"net":         "a pure package talks to nobody",
+	"sync":        "a pure package has one owner and needs no locks; if it does, it is not pure",
+	"context":     "a pure package neither blocks nor is cancelled",
+	"log":         "a pure package returns what happened; its loop logs it",
+	"crypto/rand": "randomness comes from a seed, or a run cannot be repeated",
+}
+
+// clock are the functions of package time that read a clock or wait for one.
+var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+
+// seeded are the names of math/rand and math/rand/v2 that do not use the
+// process-wide generator.
+var seeded = []string{"New", "NewSource", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "Source64", "PCG", "ChaCha8", "Zipf"}
+
+func TestLayering(t *testing.T) {
+	rooms := make(map[string]room)
+	for _, r := range house {
+		if _, err := os.Stat(r.pkg); err != nil {
+			t.Errorf("%s is listed in layering_test.go and does not exist: remove its row", r.pkg)
+		}
+		rooms[r.pkg] = r
+	}
+	missing := make(map[string]bool)
+	err := filepath.WalkDir(".", func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := e.Name()
+		if e.IsDir() {
+			_, nested := os.Stat(filepath.Join(file, "go.mod"))
+			if file != "." && (name == "testdata" || name[0] == '.' || name[0] == '_' || nested == nil) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		// Tests may import what they like: nothing imports them.
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file = filepath.ToSlash(file)
+		pkg := path.Dir(file)
+		r, ok := rooms[pkg]
+		if !ok {
+			if !missing[pkg] {
+				t.Errorf("%s is in no row of layering_test.go: add it with what it may import and why", pkg)
+			}
+			missing[pkg] = true
+			return nil
+		}
+		src, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		for _, v := range r.violations(file, src) {
+			t.Error(v)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// violations returns what a file does that its package must not.
+func (r room) violations(file string, src []byte) (found []string) {
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, file, src, parser.SkipObjectResolution)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	report := func(at ast.Node, format string, args ...any) {
+		found = append(found, fmt.Sprintf("%s: %s", files.Position(at.Pos()), fmt.Sprintf(format, args...)))
+	}
+	local := make(map[string]string) // the name a file gives to time and math/rand
+	for _, spec := range f.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return []string{err.Error()}
+		}
+		inner, own := strings.CutPrefix(imported, module+"/")
+		first, _, _ := strings.Cut(imported, "/")
+		switch {
+		case own || imported == module:
+			if !own {
+				inner = "."
+			}
+			if !slices.Contains(r.imports, inner) && !slices.Contains(r.imports, "*") {
+				report(spec, "%s must not import %s: %s", r.pkg, inner, r.why)
+			}
+		case strings.Contains(first, "."): // not the standard library
+			if !slices.ContainsFunc(r.modules, func(m string) bool { return within(imported, m) }) {
+				report(spec, "%s must not import %s: %s", r.pkg, imported, r.why)
+			}
+		case r.pure:
+			for bad, why := range impure {
+				if within(imported, bad) {
+					report(spec, "%s must not import %s: %s", r.pkg, imported, why)
+				}
+			}
+		}
+		switch imported {
+		case "time", "math/rand", "math/rand/v2":
+			name := path.Base(strings.TrimSuffix(imported, "/v2"))
+			if spec.Name != nil {
+				name = spec.Name.Name
+			}
+			if r.pure && name == "." {
+				report(spec, "%s must not dot-import %s: its uses could not be checked", r.pkg, imported)
+			}
+			local[name] = imported
+		}
+	}
+	if !r.pure {
+		return found
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		id, ok := sel.X.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		switch name := sel.Sel.Name; local[id.Name] {
+		case "time":
+			if slices.Contains(clock, name) {
+				report(sel, "%s must not use time.%s: a pure package is given the time (or rename the variable that hides the package)", r.pkg, name)
+			}
+		case "math/rand", "math/rand/v2":
+			if !slices.Contains(seeded, name) {
+				report(sel, "%s must not use rand.%s: randomness comes from a seed, or a run cannot be repeated (or rename the variable that hides the package)", r.pkg, name)
+			}
+		}
+		return true
+	})
+	return found
+}
+
+// within reports whether a path is that of a package or of one below it.
+func within(path, pkg string) bool { return path == pkg || strings.HasPrefix(path, pkg+"/") }
+
+// The check itself must be able to fail.
+func TestLayeringCatches(t *testing.T) {
+	pure := room{pkg: "p", imports: []string{"graph"}, pure: true, why: "because"}
+	anything := room{pkg: "p", imports: []string{"*"}, modules: []string{"example.org/mod"}, why: "because"}
+	cases := []struct {
+		room room
+		src  string
+		want string // the finding without its reason, "" for none
+	}{
+		{pure, `import "fmt"`, ""},
+		{pure, `import "` + module + `/graph"`, ""},
+		{pure, `import "` + module + `/sim"`, "p must not import sim: because"},
+		{pure, `import "` + module + `"`, "p must not import .: because"},
+		{pure, `import "` + module + `/graph/inner"`, "p must not import graph/inner: because"},
+		{pure, `import "example.org/mod"`, "p must not import example.org/mod: because"},
+		{pure, `import "os"`, "p must not import os: " + impure["os"]},
+		{pure, `import "os/exec"`, "p must not import os/exec: " + impure["os"]},
+		{pure, `import "net/http"`, "p must not import net/http: " + impure["net"]},
+		{pure, `import _ "sync/atomic"`, "p must not import sync/atomic: " + impure["sync"]},
+		{pure, `import "context"`, "p must not import context: " + impure["context"]},
+		{pure, `import "log/slog"`, "p must not import log/slog: " + impure["log"]},
+		{pure, `import "time"; const d = time.Second`, ""},
+		{pure, `import "time"; var t = time.Now()`, "p must not use time.Now"},
+		{pure, `import "time"; var f = time.Since`, "p must not use time.Since"},
+		{pure, `import c "time"; func f() { c.Sleep(1) }`, "p must not use time.Sleep"},
+		{pure, `import . "time"`, "p must not dot-import time"},
+		{pure, `import "math/rand/v2"; var r = rand.New(rand.NewPCG(1, 2)); var x = r.IntN(3)`, ""},
+		{pure, `import "math/rand/v2"; var x = rand.IntN(3)`, "p must not use rand.IntN"},
+		{pure, `import "math/rand"; var x = rand.Perm(3)`, "p must not use rand.Perm"},
+		{anything, `import ("os"; "time"; "` + module + `/sim"; "example.org/mod/sub"); var t = time.Now()`, ""},
+		{anything, `import "example.org/module"`, "p must not import example.org/module: because"},
+	}
+	for _, c := range cases {
+		found := c.room.violations("p/f.go", []byte("package p\n"+c.src))
+		switch {
+		case c.want == "" && len(found) > 0, len(found) > 1:
+			t.Errorf("%s: found %q", c.src, found)
+		case c.want != "" && (len(found) == 0 || !strings.Contains(found[0], ": "+c.want)):
+			t.Errorf("%s: found %q, want %q", c.src, found, c.want)
+		}
+	}
+}

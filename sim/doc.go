@@ -1,0 +1,17 @@
+// Package sim runs the engine in virtual time: the same state machine that
+// drives real devices, on a machine read from a file.
+//
+//	Scenario ─► Run ─► engine.Step ─► actions ─► Hardware
+//	                       ▲                        │
+//	                       └── events, in virtual time ◄── faults, cost model
+//
+// Hardware is the virtual machine: lanes, memories, links that are shared, and
+// devices that get lost, hang, slow down or fail by script. It also checks: an
+// oracle follows what every buffer holds and reports the first moment at which
+// an engine reads what is not there, overfills a memory or frees what is in
+// use. So a simulation answers two questions, how long it would take and
+// whether it would be right.
+//
+// Everything is a pure function of its configuration: no clock, no files, no
+// goroutines, and the same seed gives the same run to the nanosecond.
+package sim

@@ -1,0 +1,389 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// ErrStuck is returned when runs are unfinished and nothing is left that could
+// finish them, or when a simulation passes its limits.
+var ErrStuck = errors.New("the simulation does not go on")
+
+// Limits used when Config names none.
+const (
+	DefaultMaxTime  = 1000 * time.Hour
+	DefaultMaxSteps = 100_000_000
+	// idleWakes is how often in a row the engine may ask to be woken and then
+	// do nothing, with nothing else to wait for, before it counts as stuck.
+	idleWakes = 10_000
+)
+
+// Job is a graph to run.
+type Job struct {
+	Name    string
+	At      time.Duration // when it is submitted
+	Graph   *graph.Graph
+	Options engine.RunOptions
+	// Bind ties data of the graph to Config.Resident; it takes the place of
+	// Options.Bind.
+	Bind []Binding
+}
+
+// Binding ties a graph's data to a position in Config.Resident.
+type Binding struct {
+	Data     graph.DataID
+	Resident int
+}
+
+// Config says what to simulate. Machine and Jobs are needed; the rest may be zero.
+type Config struct {
+	Machine *machine.Machine
+	Jobs    []Job
+	// Resident is data that outlives runs, versioned or mirrored; when all
+	// runs have ended every one is fetched and checked.
+	Resident []graph.Data
+	// Policy names the policy, unless Engine.Policy makes it.
+	Policy string
+	// Cost is what the engine believes things take (a roofline of Machine);
+	// Truth is what they really take (Cost).
+	Cost, Truth machine.Cost
+	Seed        uint64
+	// Noise varies real durations by up to this fraction either way.
+	Noise  float64
+	Faults Faults
+	// Engine holds further options. Machine, Cost, Policy and Seed are filled
+	// in, and devices that a fault script swaps in become spares.
+	Engine engine.Options
+	// Unchecked turns the oracle off, for speed.
+	Unchecked bool
+	// MaxTime and MaxSteps end a simulation that goes on for ever.
+	MaxTime  time.Duration
+	MaxSteps int
+}
+
+// Result is what a simulation came to.
+type Result struct {
+	// Makespan is the time from the first submission to the last end.
+	Makespan time.Duration
+	Runs     []RunResult // as submitted
+	Busy     []time.Duration
+	// Utilisation is the part of Makespan each device was computing.
+	Utilisation []float64
+	// Bound is a time no schedule can beat on this machine in working order,
+	// by Truth without noise; Efficiency is its ratio to Makespan.
+	Bound      time.Duration
+	Efficiency float64
+	Steps      int
+	Trace      []trace.Event // when Engine.Trace was given
+}
+
+// RunResult is how one run ended.
+type RunResult struct {
+	Name      string
+	Run       engine.RunID
+	Submitted time.Duration
+	Ended     time.Duration
+	Err       error
+	Report    *engine.Report
+}
+
+// Run simulates. The error is nil when every run ended, well or not; it wraps
+// ErrViolation when the engine did something wrong and ErrStuck when it stopped
+// doing anything.
+func Run(c Config) (*Result, error) {
+	l, err := newLoop(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.run(); err != nil {
+		return nil, err
+	}
+	return l.result(), nil
+}
+
+// loop is a simulation in progress.
+type loop struct {
+	c       Config
+	engine  *engine.Engine
+	hw      *Hardware
+	believe *LinkCost // the engine's cost model, where links can break
+	jobs    []Job     // not submitted yet
+	faults  Faults    // not injected yet
+	refs    []engine.DataRef
+	runs    []RunResult
+	byID    map[engine.RunID]int
+	open    int // runs submitted and not ended
+	fetches int // resident data asked for and not there yet
+	fetched bool
+	poke    bool // the engine was asked for something: step at once
+	steps   int
+	idle    int
+}
+
+func newLoop(c Config) (*loop, error) {
+	if c.Machine == nil || len(c.Machine.Devices) == 0 {
+		return nil, fmt.Errorf("sim: the machine has no devices")
+	}
+	for _, d := range c.Resident {
+		if d.Durability == graph.Volatile {
+			return nil, fmt.Errorf("sim: resident data %q is volatile, and what it holds after a failed run is undefined; make it versioned", d.Name)
+		}
+	}
+	if c.Cost == nil {
+		c.Cost = machine.NewRoofline(c.Machine)
+	}
+	if c.Truth == nil {
+		c.Truth = c.Cost
+	}
+	if c.MaxTime == 0 {
+		c.MaxTime = DefaultMaxTime
+	}
+	if c.MaxSteps == 0 {
+		c.MaxSteps = DefaultMaxSteps
+	}
+	l := &loop{c: c, byID: make(map[engine.RunID]int)}
+	l.jobs = slices.Clone(c.Jobs)
+	slices.SortStableFunc(l.jobs, func(a, b Job) int { return int(min(max(a.At-b.At, -1), 1)) })
+	l.faults = slices.Clone(c.Faults)
+	l.faults.sort()
+	if err := l.makeEngine(); err != nil {
+		return nil, err
+	}
+	l.hw = NewHardware(HardwareOptions{
+		Machine: c.Machine, Lanes: l.engine.Lanes(), Cost: NewLinkCost(c.Machine, c.Truth),
+		Noise: c.Noise, Seed: c.Seed, Check: !c.Unchecked,
+	})
+	for _, d := range c.Resident {
+		ref := l.engine.NewData(d.Name, d.Bytes, d.Durability)
+		l.refs = append(l.refs, ref)
+		l.hw.BeginData(ref, d.Bytes)
+	}
+	return l, nil
+}
+
+// makeEngine is the one place that knows how an engine is made.
+func (l *loop) makeEngine() error {
+	o := l.c.Engine
+	o.Machine, o.Cost, o.Seed = l.c.Machine, l.c.Cost, l.c.Seed
+	if o.Policy == nil {
+		f, err := sched.New(l.c.Policy)
+		if err != nil {
+			return err
+		}
+		o.Policy = f
+	}
+	for _, f := range l.faults {
+		switch f.Kind {
+		case Break, Mend:
+			if l.believe == nil {
+				l.believe = NewLinkCost(l.c.Machine, l.c.Cost)
+				o.Cost = l.believe
+			}
+		case Swap:
+			if !slices.Contains(o.Spares, f.Other) {
+				o.Spares = append(slices.Clone(o.Spares), f.Other)
+			}
+		}
+	}
+	l.engine = engine.New(o)
+	return nil
+}
+
+func (l *loop) run() error {
+	var evs []engine.Event
+	var acts []engine.Action
+	for {
+		if len(l.jobs) == 0 && l.open == 0 {
+			l.fetch()
+			if l.fetches == 0 {
+				return nil
+			}
+		}
+		now, waking, ok := l.next()
+		if !ok {
+			return l.stuck("nothing is left to happen")
+		}
+		if now > l.c.MaxTime {
+			return l.stuck(fmt.Sprintf("it passed %v", l.c.MaxTime))
+		}
+		if l.steps++; l.steps > l.c.MaxSteps {
+			return l.stuck(fmt.Sprintf("it took more than %d steps", l.c.MaxSteps))
+		}
+		evs = l.inject(now, evs[:0])
+		var err error
+		if evs, err = l.hw.Advance(now, evs); err != nil {
+			return err
+		}
+		l.submit(now)
+		acts = l.engine.Step(now, evs, acts[:0])
+		l.idle++
+		if !waking || len(evs) > 0 || len(acts) > 0 {
+			l.idle = 0
+		} else if l.idle > idleWakes {
+			return l.stuck(fmt.Sprintf("the engine was woken %d times and did nothing", l.idle))
+		}
+		l.note(now, acts)
+		if err := l.hw.Apply(now, acts); err != nil {
+			return err
+		}
+	}
+}
+
+// fetch asks for all resident data, once.
+func (l *loop) fetch() {
+	if l.fetched {
+		return
+	}
+	l.fetched, l.poke = true, true
+	for _, ref := range l.refs {
+		l.engine.Fetch(ref)
+		l.fetches++
+	}
+}
+
+// next returns the time of the next step, and whether only the engine's own
+// timer leads there.
+func (l *loop) next() (now time.Duration, waking, ok bool) {
+	take := func(t time.Duration) {
+		if !ok || t < now {
+			now = t
+		}
+		ok = true
+	}
+	if t, some := l.hw.Next(); some {
+		take(t)
+	}
+	if len(l.faults) > 0 {
+		take(l.faults[0].At)
+	}
+	if len(l.jobs) > 0 {
+		take(l.jobs[0].At)
+	}
+	if l.poke {
+		take(l.hw.now)
+		l.poke = false
+	}
+	nothing := !ok
+	if t, some := l.engine.NextWake(); some {
+		take(t)
+	}
+	// A timer of the past means at once.
+	now = max(now, l.hw.now)
+	return now, nothing, ok
+}
+
+// inject makes the faults due happen.
+func (l *loop) inject(now time.Duration, evs []engine.Event) []engine.Event {
+	for len(l.faults) > 0 && l.faults[0].At <= now {
+		f := &l.faults[0]
+		l.faults = l.faults[1:]
+		if f.Kind == Cancel {
+			if f.Times <= len(l.runs) {
+				evs = append(evs, engine.Event{Kind: engine.Cancel, Run: l.runs[f.Times-1].Run})
+			}
+			continue
+		}
+		l.hw.Inject(now, f)
+		if l.believe != nil {
+			switch f.Kind {
+			case Break:
+				l.believe.Break(f.Device, f.Other)
+			case Mend:
+				l.believe.Mend(f.Device, f.Other)
+			}
+		}
+	}
+	return evs
+}
+
+// submit hands over the graphs due.
+func (l *loop) submit(now time.Duration) {
+	for len(l.jobs) > 0 && l.jobs[0].At <= now {
+		j := &l.jobs[0]
+		l.jobs = l.jobs[1:]
+		o := j.Options
+		if len(j.Bind) > 0 {
+			o.Bind = nil
+			for _, b := range j.Bind {
+				o.Bind = append(o.Bind, engine.Binding{Data: b.Data, Ref: l.refs[b.Resident]})
+			}
+		}
+		id := l.engine.Submit(now, j.Graph, o)
+		l.hw.Begin(id, j.Graph, o.Bind)
+		l.byID[id] = len(l.runs)
+		l.runs = append(l.runs, RunResult{Name: j.Name, Run: id, Submitted: now})
+		l.open++
+	}
+}
+
+// note takes down which runs ended.
+func (l *loop) note(now time.Duration, acts []engine.Action) {
+	for i := range acts {
+		a := &acts[i]
+		if a.Kind != engine.Done {
+			continue
+		}
+		if a.Run == 0 {
+			l.fetches--
+			continue
+		}
+		if k, ok := l.byID[a.Run]; ok {
+			r := &l.runs[k]
+			r.Ended, r.Err, r.Report = now, a.Err, a.Report
+			delete(l.byID, a.Run)
+			l.open--
+		}
+	}
+}
+
+func (l *loop) stuck(why string) error {
+	const show = 8
+	var open []string
+	for i := range l.runs {
+		if _, ok := l.byID[l.runs[i].Run]; ok {
+			if len(open) == show {
+				open = append(open, "…")
+				break
+			}
+			open = append(open, fmt.Sprintf("%d %s", l.runs[i].Run, l.runs[i].Name))
+		}
+	}
+	msg := fmt.Sprintf("unfinished runs: %s", strings.Join(open, ", "))
+	if l.fetches > 0 {
+		msg = fmt.Sprintf("%d of resident data not fetched", l.fetches)
+	}
+	if ops := l.hw.Stuck(show); len(ops) > 0 {
+		msg += "; in flight: " + strings.Join(ops, "; ")
+	}
+	return fmt.Errorf("at %v: %w: %s; %s", l.hw.now, ErrStuck, why, msg)
+}
+
+func (l *loop) result() *Result {
+	r := &Result{Runs: l.runs, Steps: l.steps}
+	if len(l.runs) == 0 {
+		return r
+	}
+	end := time.Duration(0)
+	for i := range l.runs {
+		end = max(end, l.runs[i].Ended)
+	}
+	r.Makespan = end - l.runs[0].Submitted
+	for i := range l.c.Machine.Devices {
+		busy := l.hw.Busy(machine.DeviceID(i))
+		r.Busy = append(r.Busy, busy)
+		r.Utilisation = append(r.Utilisation, busy.Seconds()/max(r.Makespan.Seconds(), 1e-9))
+	}
+	r.Bound = LowerBound(l.c.Machine, l.c.Truth, l.c.Jobs)
+	r.Efficiency = r.Bound.Seconds() / max(r.Makespan.Seconds(), 1e-9)
+	r.Trace = l.c.Engine.Trace.Events()
+	return r
+}
