@@ -126,6 +126,7 @@ type Engine struct {
 	poked     []machine.DeviceID // devices whose queue or credits changed
 	timedOps  int                // operations in flight with a timeout
 	absent    int                // devices whose ladder or hand-over has a timer
+	starved   bool               // some device waits for memory
 	away      int                // memories that survived their device
 	serial    uint32
 	asked     bool // something was asked for outside Step
@@ -187,6 +188,7 @@ type opRec struct {
 	task   int32 // -1 for a copy
 	rank   int16
 	why    copyWhy
+	quick  bool // a launch whose args are slots, pinned one by one
 	src    int32
 	dst    int32
 	p0, p1 int32 // pieces copied
@@ -498,7 +500,7 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	}
 	ln.issued++
 	r := ln.rec(ln.issued)
-	r.task, r.rank, r.issued, r.timeout = -1, 0, e.now, 0
+	r.task, r.rank, r.quick, r.issued, r.timeout = -1, 0, false, e.now, 0
 	r.forRun, r.forTask = 0, graph.NoTask
 	r.args, r.waits = r.args[:0], r.waits[:0]
 	return Op{l, ln.issued}, r

@@ -69,7 +69,7 @@ func (e *Engine) issueAll() {
 			k := d.queue.pop()
 			if e.tryIssue(k.task, dev, l) == noMemory {
 				d.queue.unpop(k)
-				d.blocked = true
+				d.blocked, e.starved = true, true
 				break
 			}
 			if k.key > e.vnow {
@@ -118,9 +118,10 @@ func (e *Engine) unblock(space int32) {
 		}
 		return
 	}
-	if e.spaces[0].cap == 0 {
+	if !e.starved {
 		return
 	}
+	e.starved = false
 	for i := range e.devs { // a spill may have waited for host memory
 		if e.devs[i].blocked {
 			e.devs[i].blocked = false
@@ -146,16 +147,139 @@ func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 		r.parked = append(r.parked, tid)
 		return setAside
 	}
-	e.serial++
-	e.plans = e.plans[:0]
-	if v, _ := e.prepare(tid, r, gt, dev, 0, 0); v != issuedOK {
-		return v
+	op, quick := e.launchQuick(tid, r, gt, dev, l)
+	if !quick {
+		e.serial++
+		e.plans = e.plans[:0]
+		if v, _ := e.prepare(tid, r, gt, dev, 0, 0); v != issuedOK {
+			return v
+		}
+		op = e.launch(tid, r, gt, dev, l, 0, e.plans)
 	}
-	e.tasks.at[tid].lane = l
-	op := e.launch(tid, r, gt, dev, l, 0, e.plans)
+	t := &e.tasks.at[tid]
+	t.lane, t.seq = op.Lane, op.Seq
 	e.markIssued(tid, r, dev)
-	e.tasks.at[tid].seq = op.Seq
 	return issuedOK
+}
+
+// maxQuick is how many uses launchQuick deals with.
+const maxQuick = 8
+
+// launchQuick issues the most common kind of task in one pass: it uses whole
+// pieces, what it reads is already in its device's memory or on the way there,
+// what it writes has never been written. It returns false, having done nothing,
+// when the task is not like that; prepare and launch then do it step by step.
+func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane) (Op, bool) {
+	f := r.f
+	uses := f.TaskUses(gt)
+	space := e.devs[dev].space
+	if len(uses) > maxQuick || e.away > 0 || r.shapes[f.Shape[gt]].workspace > 0 {
+		return Op{}, false
+	}
+	var where [maxQuick]int32 // the slots of its uses, -1 for what it makes
+	var need int64
+	vals, slots, insts := e.vals.at, e.slots.at, e.insts
+	for k := range uses {
+		u := &uses[k]
+		switch {
+		case u.P1-u.P0 != 1:
+			return Op{}, false
+		case u.W < 0:
+			s := vals[r.val(f.ReadVals[u.R])].slot
+			for s >= 0 && insts[slots[s].inst].space != space {
+				s = slots[s].next
+			}
+			if s < 0 {
+				return Op{}, false
+			}
+			where[k] = s
+		case u.R >= 0 || f.Values[f.WriteVals[u.W]].Prev >= 0 || e.data.at[r.dataOf[u.Data]].insts >= 0:
+			return Op{}, false
+		default:
+			where[k] = -1
+			need += vals[r.val(f.WriteVals[u.W])].bytes
+		}
+	}
+	if sp := &e.spaces[space]; sp.cap > 0 && sp.used+need > sp.cap {
+		return Op{}, false
+	}
+	op, rec := e.push(l)
+	rec.task, rec.quick = tid, true
+	w, arg0 := len(e.waits), len(e.args)
+	for k := range uses {
+		u := &uses[k]
+		s := where[k]
+		arg := Arg{}
+		if s < 0 {
+			v := r.val(f.WriteVals[u.W])
+			arg.Bytes = vals[v].bytes
+			arg.Inst = Inst(e.alloc(r.dataOf[u.Data], space, u.P0-f.PieceOff[u.Data], 1, f.Pieces[u.P0].Lo, arg.Bytes))
+			slots, insts = e.slots.at, e.insts
+			s = insts[arg.Inst].slot
+			e.hold(s, v, l, op.Seq)
+		} else {
+			sl := &slots[s]
+			val := &vals[sl.val]
+			if e.pending(sl.lane, sl.seq) && (e.lanes[sl.lane].info.Kind != Compute || val.run != r.slot) {
+				e.waits = append(e.waits, Op{sl.lane, sl.seq})
+			}
+			arg.Inst, arg.Bytes = Inst(sl.inst), val.bytes
+			if in := &insts[sl.inst]; in.p0 != val.piece {
+				arg.Offset = e.offset(sl.inst, val.piece)
+			}
+			if space != 0 {
+				e.touch(sl.inst)
+			}
+		}
+		insts[arg.Inst].pins++
+		slots[s].pins++
+		e.args = append(e.args, arg)
+		rec.args = append(rec.args, s)
+	}
+	e.spaces[space].pins += len(uses)
+	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0)
+	return op, true
+}
+
+// emitLaunch completes a launch with what it waits for and hands it over.
+func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) {
+	for _, p := range r.f.Preds(gt) {
+		e.waitFor(r.tbase + p)
+	}
+	waits := e.waits[w:len(e.waits):len(e.waits)]
+	if rec.timeout = e.timeout(r, gt); rec.timeout > 0 {
+		rec.waits = append(rec.waits, waits...)
+		e.lanes[op.Lane].timed++
+		e.timedOps++
+	}
+	e.devs[dev].flight++
+	e.devs[dev].backlog += e.tasks.at[tid].cost
+	a := e.emit(Launch)
+	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
+	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
+}
+
+// unpinQuick undoes the pins of launchQuick.
+func (e *Engine) unpinQuick(rec *opRec) {
+	slots, insts := e.slots.at, e.insts
+	for _, s := range rec.args {
+		sl := &slots[s]
+		sl.pins--
+		in := &insts[sl.inst]
+		in.pins--
+		e.spaces[in.space].pins--
+		if in.home && sl.pins == 0 && in.data >= 0 {
+			e.homeFree(in, s-in.slot)
+		}
+		if in.pins == 0 {
+			if in.held == 0 {
+				e.freeIfIdle(sl.inst)
+			}
+			if e.starved {
+				e.unblock(in.space)
+			}
+		}
+	}
 }
 
 // prepare checks inputs and makes room for one rank of a task beside taken
@@ -165,10 +289,6 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 	uses := f.TaskUses(gt)
 	space := e.devs[dev].space
 	need := r.shapes[f.Shape[gt]].workspace
-	if quick, ok := e.planQuick(r, uses, rank, space); ok {
-		need += quick
-		return e.reserve(tid, r, gt, dev, taken, need)
-	}
 	missing := false
 	for k := range uses {
 		u := &uses[k]
@@ -223,12 +343,6 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		}
 		e.plans = append(e.plans, p)
 	}
-	return e.reserve(tid, r, gt, dev, taken, need)
-}
-
-// reserve makes room for what a task needs, or says what becomes of it.
-func (e *Engine) reserve(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, taken, need int64) (verdict, int64) {
-	space := e.devs[dev].space
 	if need > 0 && !e.room(space, taken+need) {
 		if sp := &e.spaces[space]; sp.pins == 0 && sp.spills == 0 {
 			e.fail(r, e.taskErr(r, gt, dev, ErrOutOfMemory))
@@ -238,46 +352,6 @@ func (e *Engine) reserve(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		return noMemory, 0
 	}
 	return issuedOK, need
-}
-
-// planQuick plans the common case in one look: whole data whose values are all
-// here already, or are made for the first time. It returns the memory that
-// takes, and false when the case is not that simple.
-func (e *Engine) planQuick(r *run, uses []graph.FlowUse, rank int16, space int32) (int64, bool) {
-	f := r.f
-	var need int64
-	at := len(e.plans)
-	for k := range uses {
-		u := &uses[k]
-		if u.Rank != rank || u.P1-u.P0 != 1 || e.away > 0 {
-			e.plans = e.plans[:at]
-			return 0, false
-		}
-		p := plan{inst: -1, space: space}
-		switch {
-		case u.W < 0:
-			val := &e.vals.at[r.val(f.ReadVals[u.R])]
-			p.bytes, p.there = val.bytes, true
-			for s := val.slot; s >= 0; s = e.slots.at[s].next {
-				if i := e.slots.at[s].inst; e.insts[i].space == space {
-					p.inst = i
-					e.insts[i].keep = e.serial
-					break
-				}
-			}
-		case u.R < 0 && f.Values[f.WriteVals[u.W]].Prev < 0 && e.data.at[r.dataOf[u.Data]].insts < 0:
-			p.bytes = e.vals.at[r.val(f.WriteVals[u.W])].bytes
-			need += p.bytes
-		default:
-			p.there = true // with no instance: not simple
-		}
-		if p.there && p.inst < 0 {
-			e.plans = e.plans[:at]
-			return 0, false
-		}
-		e.plans = append(e.plans, p)
-	}
-	return need, true
 }
 
 // planUse decides which buffer a use gets.
@@ -342,8 +416,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 	uses := f.TaskUses(gt)
 	op, rec := e.push(l) // copies go to other lanes, so rec stays where it is
 	rec.task, rec.rank = tid, rank
-	t := &e.tasks.at[tid]
-	t.inputs = 0
+	e.tasks.at[tid].inputs = 0
 	e.copyFor = tid
 	e.ops = e.ops[:0]
 	arg0 := len(e.args)
@@ -386,20 +459,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 	}
 	w := len(e.waits)
 	e.waits = append(e.waits, e.ops...)
-	for _, p := range f.Preds(gt) {
-		e.waitFor(r.tbase + p)
-	}
-	waits := e.waits[w:len(e.waits):len(e.waits)]
-	if rec.timeout = e.timeout(r, gt); rec.timeout > 0 {
-		rec.waits = append(rec.waits, waits...)
-		e.lanes[l].timed++
-		e.timedOps++
-	}
-	e.devs[dev].flight++
-	e.devs[dev].backlog += t.cost
-	a := e.emit(Launch)
-	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rank, r.g
-	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
+	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0)
 	return op
 }
 
@@ -471,8 +531,9 @@ func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 	r.flight++
 	e.inFlight++
 	e.devs[dev].stats.Start()
+	tasks := e.tasks.at[r.tbase:]
 	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
-		st := &e.tasks.at[r.tbase+s]
+		st := &tasks[s]
 		st.unissued--
 		if st.unissued == 0 && st.state == waiting {
 			e.makeReady(r.tbase + s)
@@ -606,6 +667,10 @@ func (e *Engine) inputsAt(tid int32, r *run, gt graph.TaskID) time.Duration {
 
 // unpinLaunch undoes a launch's pins and frees its workspace.
 func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, uses []graph.FlowUse) {
+	if rec.quick {
+		e.unpinQuick(rec)
+		return
+	}
 	a := 0
 	for k := range uses {
 		u := &uses[k]
@@ -664,15 +729,22 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 		})
 	}
 	for k := range uses {
+		if uses[k].W < 0 {
+			continue
+		}
 		for _, gv := range f.Writes(&uses[k]) {
 			e.produced(r.val(gv), depth+1, replay+int64(took))
 		}
 	}
 	for k := range uses {
+		if uses[k].R < 0 {
+			continue
+		}
 		for _, gv := range f.Reads(&uses[k]) {
 			v := r.val(gv)
-			e.vals.at[v].reads--
-			if e.vals.at[v].reads == 0 {
+			val := &e.vals.at[v]
+			val.reads--
+			if val.reads == 0 {
 				e.maybeDrop(v)
 				if len(e.awaiting) > 0 {
 					e.wakeAwaiting(v)
@@ -696,7 +768,7 @@ func (e *Engine) produced(v int32, depth int32, replay int64) {
 	if val.slot < 0 { // given up on while it was being made again
 		return
 	}
-	if e.inHost(v) {
+	if e.hostOnly || e.inHost(v) {
 		val.flags |= anchored
 		val.depth, val.replay = 0, 0
 	} else {

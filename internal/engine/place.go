@@ -141,8 +141,9 @@ func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
 	f := r.f
 	sh := &r.shapes[f.Shape[gt]]
 	at := e.now
+	tasks := e.tasks.at[r.tbase:]
 	for _, p := range f.Preds(gt) {
-		if pt := &e.tasks.at[r.tbase+p]; pt.state == issued && time.Duration(pt.eft) > at {
+		if pt := &tasks[p]; pt.state == issued && time.Duration(pt.eft) > at {
 			at = time.Duration(pt.eft)
 		}
 	}
@@ -405,10 +406,9 @@ func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 	n := len(r.f.TaskUses(gt))
 	for rank, dev := range devs {
 		l := e.devs[dev].lanes[0]
-		e.tasks.at[tid].lane = l
 		op := e.launch(tid, r, gt, dev, l, int16(rank), plans[rank*n:rank*n+n])
 		g.ops = append(g.ops, op)
-		e.tasks.at[tid].seq = op.Seq
+		e.tasks.at[tid].lane, e.tasks.at[tid].seq = l, op.Seq
 		vd := &e.view.Devices[dev]
 		vd.FreeAt = max(vd.FreeAt, e.now) + cost
 		vd.Queued++
