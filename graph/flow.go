@@ -34,8 +34,9 @@ type Flow struct {
 	// that costs are looked up once per shape and device class.
 	Shape     []int32
 	ShapeTask []TaskID // one task of each shape
-	// Prioritised is set when tasks differ in priority.
-	Prioritised bool
+	// Prioritised is set when tasks differ in priority, Timed when any has a
+	// timeout: without them nobody needs to look.
+	Prioritised, Timed bool
 }
 
 // Piece is an interval of data that every task uses whole or not at all.
@@ -268,6 +269,7 @@ func (f *Flow) shapes(tasks []Task) {
 	for i := range tasks {
 		t := &tasks[i]
 		f.Prioritised = f.Prioritised || t.Priority != tasks[0].Priority
+		f.Timed = f.Timed || t.Timeout > 0
 		k := shapeKey{work: t.Work, workspace: t.Workspace, gang: t.Gang, hint: t.On.Hint, steps: len(t.Steps)}
 		if len(t.Steps) > 0 {
 			k.kernel, k.launch = t.Steps[0].Kernel, t.Steps[0].Launch

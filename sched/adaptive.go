@@ -17,10 +17,14 @@ import (
 // What it learns has two parts. For every (kernel, size) and device, how long
 // an execution takes relative to its prediction. And for every (kernel, size,
 // load) state and device a value: how the time from ready to done compares
-// with what was expected when the task was placed. The reward of a placement
-// is to be done sooner than expected. The choice is the earliest finish with
-// both applied, so with no evidence, or with perfect predictions, it is what
-// finish would choose. As learning makes mistakes, idle devices may steal.
+// with what was expected when the task was placed. The penalty of a placement
+// is to be done much later than expected. The choice is the earliest finish
+// with both applied, so with no evidence, or with perfect predictions, it is
+// what finish would choose. As learning makes mistakes, idle devices may steal.
+//
+// A value blames the device for all of the delay. That is wrong for tasks that
+// wait for others, since theirs depends on where those went, so such kernels
+// are placed by their paces alone; and small delays are put down to the queue.
 //
 // Now and then a task is sent to the device known least, so that a device
 // written off once can come back; the chance is seeded and falls with the
@@ -45,6 +49,7 @@ type rowKey struct {
 type row struct {
 	used     uint64
 	outcomes int
+	chained  bool      // some of its tasks waited for others
 	paces    []learned // by device: execution time
 	values   []learned // by device × loadBuckets: time from ready to done
 }
@@ -65,8 +70,10 @@ const (
 	// maxRatio bounds a single measurement, so that one stall does not write
 	// a device off.
 	maxRatio = 16
-	// maxValue bounds the influence of values, which are averages over tasks
-	// in like but not equal states.
+	// late is the value from which on a state counts as worse than expected,
+	// maxValue the bound on its influence: values are averages over tasks in
+	// like but not equal states.
+	late     = 1.2
 	maxValue = 2
 	// loadBuckets are the loads told apart: waits of less than one run time
 	// of the task, less than two, four, … and from 64 on.
@@ -189,10 +196,10 @@ func (r *row) value(d machine.DeviceID, span, runs time.Duration) *learned {
 // worth returns the factor the learned value puts on a span.
 func (r *row) worth(d machine.DeviceID, span, runs time.Duration) float64 {
 	w := r.value(d, span, runs)
-	if w.n < minValue {
+	if r.chained || w.n < minValue || w.ratio < late {
 		return 1
 	}
-	return min(max(w.ratio, 1.0/maxValue), maxValue)
+	return min(w.ratio, maxValue)
 }
 
 // foresee predicts t on d with what was learned. finish is the model's
@@ -268,6 +275,7 @@ func (p *adaptive) Place(v *View, out []Placement) []Placement {
 		}
 		if r != nil {
 			p.touch(r)
+			r.chained = r.chained || t.InputsAt > v.Now
 		}
 		out = p.take(v, i, o, out)
 	}

@@ -66,7 +66,7 @@ func (b *bench) run(p Policy, seed uint64) (makespan time.Duration) {
 		v.Tasks = v.Tasks[:0]
 		for k := 0; k < len(todo) && todo[k].at <= v.Now; k++ {
 			a := &todo[k]
-			v.Tasks = append(v.Tasks, Ready{Task: graph.TaskID(k), Kernel: a.kernel, Ops: float64(a.cost[0]), Priority: a.priority, Cost: a.cost, Hint: -1})
+			v.Tasks = append(v.Tasks, Ready{Task: graph.TaskID(k), Kernel: a.kernel, Ops: float64(a.cost[0]), Priority: a.priority, Cost: a.cost, Hint: -1, Near: -1})
 		}
 		update()
 		if len(v.Tasks) > 0 {

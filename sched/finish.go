@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/machine"
@@ -16,7 +17,7 @@ import (
 // A task is not tried on every device. Devices of a class cost the same, so of
 // those that hold none of its inputs only the one that is free first can win:
 // a tournament tree per class keeps it at hand. Beside these winners the
-// devices that hold an input, the hint and the slowed devices are tried, so a
+// devices that hold or make an input, the hint and slowed devices are tried, so a
 // task costs O(classes + holders + log devices).
 type finish struct {
 	model
@@ -42,6 +43,10 @@ type tree struct{ node []machine.DeviceID }
 // hintMargin is how much earlier than on the hinted device, as a fraction of
 // the task's own run time there, a task must finish for the hint to lose.
 const hintMargin = 0.1
+
+// handOver is what waiting for another device's result costs more than waiting
+// for one's own: about a wake-up between two threads, and no less on a GPU.
+const handOver = 2 * time.Microsecond
 
 func newFinish(p Problem) Policy { return &finish{model: newModel(p)} }
 
@@ -78,6 +83,11 @@ func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
 		}
 		for k := range min(len(t.Inputs), maxCopies) {
 			best = p.try(v, t, t.Inputs[k].At, best)
+		}
+	}
+	if t.Near >= 0 && t.Near != best.device && (t.Only == nil || slices.Contains(t.Only, t.Near)) && judge(v, t, t.Near) == fits {
+		if o := p.offer(v, t, t.Near); o.finish <= best.finish+handOver {
+			best = o
 		}
 	}
 	if t.Hint >= 0 && t.Hint != best.device && judge(v, t, t.Hint) == fits {

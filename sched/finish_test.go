@@ -112,7 +112,7 @@ func TestHint(t *testing.T) {
 		want   machine.DeviceID
 	}{{0, 1}, {100 * time.Microsecond, 1}, {101 * time.Microsecond, 0}} {
 		v := &View{Classes: 1, Devices: []Device{{Accepts: true, Slow: 1}, {Accepts: true, Slow: 1, FreeAt: c.freeAt}},
-			Tasks: []Ready{{Cost: []time.Duration{time.Millisecond}, Hint: 1}}}
+			Tasks: []Ready{{Cost: []time.Duration{time.Millisecond}, Hint: 1, Near: -1}}}
 		got := newFinish(Problem{Machine: bare(2), Cost: uniform()}).Place(v, nil)
 		if got[0].Device != c.want {
 			t.Errorf("hint free at %v: placed on %d, want %d", c.freeAt, got[0].Device, c.want)
@@ -124,7 +124,7 @@ func TestHint(t *testing.T) {
 // not keep a task from the device that holds its other input.
 func TestManyCopies(t *testing.T) {
 	v, cost := wide(1024, 0)
-	task := Ready{Cost: []time.Duration{time.Millisecond, time.Millisecond}, Hint: -1}
+	task := Ready{Cost: []time.Duration{time.Millisecond, time.Millisecond}, Hint: -1, Near: -1}
 	task.Inputs = append(task.Inputs, Input{Value: 0, Bytes: 1 << 30, At: 777})
 	for d := range v.Devices {
 		task.Inputs = append(task.Inputs, Input{Value: 1, Bytes: 1 << 20, At: machine.DeviceID(d)})
@@ -154,7 +154,7 @@ func wide(devices, tasks int) (*View, *links) {
 	}
 	for i := range tasks {
 		v.Tasks = append(v.Tasks, Ready{Task: graph.TaskID(i), Kernel: kernels[0], Cost: shapes[r.IntN(len(shapes))],
-			Need: 1 << 20, Inputs: inputs[2*i : 2*i+2], Hint: -1})
+			Need: 1 << 20, Inputs: inputs[2*i : 2*i+2], Hint: -1, Near: -1})
 	}
 	return v, uniform()
 }
@@ -194,6 +194,29 @@ func BenchmarkPlace(b *testing.B) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// A task whose last input is still being made stays behind its maker when that
+// costs nothing, and leaves it when another device is clearly sooner done.
+func TestFinishStaysNear(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		free time.Duration // of the maker
+		want machine.DeviceID
+	}{
+		{"a tie", 5 * time.Millisecond, 1},
+		{"within a hand-over", 5*time.Millisecond + handOver, 1},
+		{"later than that", 5*time.Millisecond + handOver + 1, 0},
+	} {
+		m := &machine.Machine{Devices: make([]machine.Device, 2)}
+		v := &View{Classes: 1, Devices: []Device{{Accepts: true, Slow: 1, CapBytes: 1}, {Accepts: true, Slow: 1, CapBytes: 1, FreeAt: c.free}}}
+		v.Tasks = []Ready{{Cost: []time.Duration{time.Millisecond}, InputsAt: 5 * time.Millisecond, Near: 1, Hint: -1}}
+		p := newFinish(Problem{Machine: m, Cost: machine.NewRoofline(m)})
+		got := p.Place(v, nil)
+		if len(got) != 1 || got[0].Device != c.want {
+			t.Errorf("%s: placed %v, want device %d", c.name, got, c.want)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func randomTask(r *rand.Rand, v *View, i int) Ready {
 	t := Ready{
 		Task: graph.TaskID(i), Kernel: kernels[r.IntN(len(kernels))], Ops: float64(uint64(1) << r.IntN(30)),
 		Priority: r.IntN(4) - 1, InputsAt: time.Duration(r.IntN(2000)) * time.Microsecond,
-		Need: int64(r.IntN(2 << 30)), Hint: -1,
+		Need: int64(r.IntN(2 << 30)), Hint: -1, Near: -1,
 	}
 	for range v.Classes {
 		cost := time.Duration(1+r.IntN(1000)) * time.Microsecond

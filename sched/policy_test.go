@@ -30,7 +30,7 @@ func outcomes(r *rand.Rand, v *View, ps []Placement) []Outcome {
 		cost := max(t.Cost[v.Devices[p.Device].Class], 1)
 		took := time.Duration(float64(cost) * (0.5 + r.Float64()))
 		out = append(out, Outcome{Kernel: t.Kernel, Ops: t.Ops, Device: p.Device, Predicted: cost,
-			Took: took, Turnaround: 2 * took, QueuedThen: int32(r.IntN(9)), Failed: r.IntN(20) == 0})
+			Took: took, Turnaround: 2 * took, Failed: r.IntN(20) == 0})
 	}
 	return out
 }

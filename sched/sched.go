@@ -92,6 +92,9 @@ type Ready struct {
 	// Inputs lists the copies of what it reads; empty when every device
 	// reaches them without a copy.
 	Inputs []Input
+	// Near is the device its last input is being made on, -1 when they are all
+	// there: running behind it spares a hand-over between devices.
+	Near machine.DeviceID
 	// Hint is a preferred device or -1. Only, when not nil, lists the only
 	// devices allowed, ascending.
 	Hint machine.DeviceID
@@ -137,7 +140,6 @@ type Outcome struct {
 	Took       time.Duration // execution alone
 	Turnaround time.Duration // from ready to done
 	Expected   time.Duration // Turnaround as predicted when placed, 0 if not known
-	QueuedThen int32         // tasks on the device when it was placed
 	Failed     bool
 }
 

@@ -406,6 +406,28 @@ func (e *Engine) Lanes() []LaneInfo {
 	return out
 }
 
+// DeviceStatus is what the engine knows of a device.
+type DeviceStatus struct {
+	State    DeviceState
+	Stats    machine.Stats
+	Queued   int // tasks placed and not finished
+	Util     float64
+	Slow     float64
+	MemUsed  int64
+	MemBytes int64
+}
+
+// Status returns the state of a device.
+func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
+	d, vd := &e.devs[dev], &e.view.Devices[dev]
+	st := DeviceStatus{
+		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: vd.Util, Slow: vd.Slow,
+		MemUsed: e.spaces[d.space].used, MemBytes: vd.CapBytes,
+	}
+	st.Stats.Load = vd.Load
+	return st
+}
+
 // Step tells the engine what happened up to now and appends what to do to out.
 // Actions must be performed in order. now must not go back.
 func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {

@@ -40,6 +40,14 @@ func (e *Engine) gang(tid int32) *gang {
 	return e.gangs[tid]
 }
 
+// Which executions the cost model learns from: the first few of a shape, every
+// one that takes long enough to pay for it, and a sample of the rest.
+const (
+	learnAll    = 32
+	learnEvery  = 16
+	learnAlways = 20 * time.Microsecond
+)
+
 type verdict uint8
 
 const (
@@ -704,11 +712,14 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 	dr.Busy += took
 	dr.Predicted += time.Duration(t.cost)
 	e.devs[dev].health.failures = 0
+	sh := &r.shapes[r.f.Shape[gt]]
 	if e.learn != nil {
-		e.learn.Observe(r.g.Task(gt), dev, took)
+		// Of many short executions that are all alike a sample teaches as much.
+		if sh.seen++; sh.seen <= learnAll || took > learnAlways || sh.seen%learnEvery == 0 {
+			e.learn.Observe(r.g.Task(gt), dev, took)
+		}
 	}
 	if e.watch != nil {
-		sh := &r.shapes[r.f.Shape[gt]]
 		e.watch.Observe(sched.Outcome{
 			Kernel: sh.kernel, Ops: sh.ops, Bytes: sh.bytes, Device: dev,
 			Predicted: time.Duration(t.cost), Took: took, Turnaround: e.now - time.Duration(t.readyAt),

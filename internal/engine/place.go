@@ -140,11 +140,11 @@ func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
 	t := &e.tasks.at[tid]
 	f := r.f
 	sh := &r.shapes[f.Shape[gt]]
-	at := e.now
+	at, near := e.now, int32(-1)
 	tasks := e.tasks.at[r.tbase:]
 	for _, p := range f.Preds(gt) {
-		if pt := &tasks[p]; pt.state == issued && time.Duration(pt.eft) > at {
-			at = time.Duration(pt.eft)
+		if pt := &tasks[p]; pt.state == issued && time.Duration(pt.eft) >= at {
+			at, near = time.Duration(pt.eft), pt.dev
 		}
 	}
 	n := len(e.view.Tasks)
@@ -153,6 +153,7 @@ func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, e.shapeCosts(r, f.Shape[gt])
 	v.Need, v.Inputs, v.Hint, v.Only = 0, nil, -1, nil
+	v.Near = machine.DeviceID(near)
 	if !e.hostOnly {
 		v.Need = sh.workspace
 		i0 := len(e.inputs)

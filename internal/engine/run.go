@@ -96,6 +96,7 @@ type shape struct {
 	workspace   int64
 	gang        int
 	constrained bool
+	seen        uint32 // executions the cost model was offered
 }
 
 type runState uint8
