@@ -138,6 +138,8 @@ func (c *recounter) instances() {
 		}
 		c.must(listed[int32(i)] == (in.data >= 0), "instance %d of data %d is not in its list", i, in.data)
 		c.must(ordered[int32(i)] == (in.space != 0), "instance %d in memory %d is not in its order", i, in.space)
+		// Copies from a lost memory to elsewhere may be in flight a while longer.
+		c.must(in.held == 0 || !c.gone(in.space), "instance %d holds a value in memory %d, which is lost", i, in.space)
 		slots += int(in.n)
 		holds := 0
 		for s := in.slot; s < in.slot+in.n; s++ {
@@ -155,6 +157,15 @@ func (c *recounter) instances() {
 		c.must(holds > 0 || in.pins > 0 || in.home, "instance %d holds nothing and is not freed", i)
 	}
 	c.same(c.slots.live, slots, "slots in use")
+}
+
+// gone reports whether what a memory held is lost.
+func (c *recounter) gone(space int32) bool {
+	if space == 0 {
+		return false
+	}
+	state := c.devs[c.spaces[space].dev].state
+	return (state == Lost || state == Broken) && !c.spaces[space].away
 }
 
 // liveData lists data handles of runs and of callers.
@@ -406,6 +417,9 @@ func (c *recounter) recoverable() {
 			c.must(c.tasks.at[p].state != done, "%s was never made and its task is done", c.name(v))
 			continue
 		}
+		if c.data.at[val.data].kind == graph.Volatile && val.slot < 0 {
+			continue // being updated in place, which nothing survives
+		}
 		c.must(c.tasks.at[p].flags&held != 0 || c.tasks.at[p].state != done, "%s is only on devices and its recipe is not held", c.name(v))
 	}
 }
@@ -548,12 +562,6 @@ func (c *recounter) devices() {
 			l, ok := c.credit(d)
 			c.must(!ok, "device %d has tasks queued and lane %d has credit", i, l)
 		}
-		for _, in := range c.insts {
-			if in.data != -2 && in.space == int32(1+i) {
-				lost := (d.state == Lost || d.state == Broken) && !c.spaces[in.space].away
-				c.must(!lost, "device %d is %v and its memory holds an instance of data %d", i, d.state, in.data)
-			}
-		}
 	}
 	c.same(c.absent, absent, "devices with a timer")
 }
@@ -575,7 +583,8 @@ func (c *recounter) versions() {
 			if c.data.at[r.dataOf[r.f.Pieces[p].Data]].kind == graph.Volatile || gv < r.f.NumInitial && c.vals.at[v].run != r.slot {
 				continue
 			}
-			if c.onDevice(v) {
+			// A version nobody reads is on its device only while it is made.
+			if c.vals.at[v].needed() && c.onDevice(v) {
 				versions[p]++
 				c.must(versions[p] <= 2, "%d versions of piece %d of run %d are on devices", versions[p], p, r.id)
 			}

@@ -1,0 +1,272 @@
+// Package cpu makes the machine's cores a device, or several: real devices on
+// any machine, which is what makes multi-device behaviour testable everywhere.
+// Kernels are Go functions over ranges of a launch's grid, known by name.
+//
+// A device runs one launch at a time over all its cores; lanes are goroutines
+// fed in batches. Nothing here decides where work goes.
+package cpu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Func is a kernel: it computes items lo to hi of the launch's grid. Several
+// calls of one launch run at the same time on disjoint ranges. It must not keep
+// what it is given, and should return within about a millisecond where it can
+// (the executor calls it with ranges of about that size when it knows how).
+type Func func(c *Call, lo, hi int)
+
+// Call is what a kernel works on.
+type Call struct {
+	Args   [][]byte // buffers in the order of the task's uses, workspace last
+	Params []byte
+	Launch graph.Launch
+	err    atomic.Pointer[error]
+}
+
+// Fail makes the launch fail. Other parts of it may still run to their end.
+func (c *Call) Fail(err error) { c.err.CompareAndSwap(nil, &err) }
+
+// Options say how to cut the cores into devices.
+type Options struct {
+	// Parts is the number of devices (1). With fewer cores than parts, parts
+	// share cores, and Open logs it.
+	Parts int
+	// Cores limits how many cores are used; 0 means all.
+	Cores int
+	// MemBytes is how much host memory weft may use; 0 means no limit.
+	MemBytes int64
+	// Pin ties each device's threads to its cores.
+	Pin bool
+	// Funcs are the kernels by name.
+	Funcs map[string]Func
+}
+
+// New returns the driver.
+func New(o Options) driver.Driver { return &cpuDriver{o} }
+
+type cpuDriver struct{ o Options }
+
+func (d *cpuDriver) Name() string { return "cpu" }
+
+// Open returns the devices.
+func (d *cpuDriver) Open(_ context.Context, log *slog.Logger) ([]driver.Device, error) {
+	cores := runtime.NumCPU()
+	if d.o.Cores > 0 {
+		cores = min(cores, d.o.Cores)
+	}
+	parts := max(d.o.Parts, 1)
+	if parts > cores && log != nil {
+		log.Warn("more cpu devices than cores: they share them", "devices", parts, "cores", cores)
+	}
+	var out []driver.Device
+	for i := range parts {
+		lo, hi := i*cores/parts, (i+1)*cores/parts
+		if parts > cores {
+			lo = i % cores
+			hi = lo + 1
+		}
+		out = append(out, newDevice(i, parts, lo, hi, d.o))
+	}
+	return out, nil
+}
+
+// device is some cores.
+type device struct {
+	info    machine.Device
+	o       Options
+	lo, hi  int // cores
+	board   *driver.Board
+	lanes   []*lane
+	byLane  map[driver.Lane]*lane
+	wake    func()
+	team    *team
+	mu      sync.Mutex
+	buffers map[driver.Buffer][]byte
+	used    int64
+	closed  atomic.Bool
+	busy    atomic.Int64 // nanoseconds spent computing
+}
+
+func newDevice(i, parts, lo, hi int, o Options) *device {
+	d := &device{o: o, lo: lo, hi: hi, buffers: make(map[driver.Buffer][]byte)}
+	d.info = machine.Device{
+		Name: fmt.Sprintf("cpu:%d", i), Model: modelName(), Kind: machine.CPU, Backend: "cpu",
+		Arch: runtime.GOARCH, UUID: fmt.Sprintf("cpu-%d-of-%d", i, parts), MemBytes: o.MemBytes, HostMemory: true,
+		ComputeUnits: hi - lo, SIMDLanes: simdLanes(), Lanes: 1,
+		Resources: []string{"host memory"},
+	}
+	return d
+}
+
+func (d *device) Info() machine.Device { return d.info }
+
+func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
+	d.board, d.wake = b, wake
+	d.byLane = make(map[driver.Lane]*lane)
+	d.team = newTeam(d)
+	for _, n := range lanes {
+		l := &lane{dev: d, id: n, end: make(chan struct{})}
+		l.cond.L = &l.mu
+		d.lanes = append(d.lanes, l)
+		d.byLane[n] = l
+		go l.run()
+	}
+}
+
+func (d *device) Submit(batch []driver.Op) error {
+	if d.closed.Load() {
+		return fmt.Errorf("cpu: submit to %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	for len(batch) > 0 {
+		op := &batch[0]
+		switch op.Kind {
+		case driver.Alloc:
+			d.alloc(op)
+			batch = batch[1:]
+			continue
+		case driver.Free:
+			d.free(op.Buf)
+			batch = batch[1:]
+			continue
+		}
+		n := 1
+		for n < len(batch) && batch[n].Lane == op.Lane && batch[n].Kind >= driver.Copy {
+			n++
+		}
+		d.byLane[op.Lane].push(batch[:n])
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// alloc makes a buffer; one that cannot be made stays absent, which fails what
+// uses it.
+func (d *device) alloc(op *driver.Op) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if op.Bytes <= 0 || d.o.MemBytes > 0 && d.used+op.Bytes > d.o.MemBytes {
+		return
+	}
+	d.buffers[op.Buf] = make([]byte, op.Bytes)
+	d.used += op.Bytes
+}
+
+func (d *device) free(b driver.Buffer) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.used -= int64(len(d.buffers[b]))
+	delete(d.buffers, b)
+}
+
+// bytes resolves one end of a copy or an argument.
+func (d *device) bytes(b driver.Buffer, host []byte, off, n int64) ([]byte, error) {
+	if b == driver.NoBuffer {
+		return host, nil
+	}
+	d.mu.Lock()
+	mem, ok := d.buffers[b]
+	d.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("cpu: buffer %d on %s: %w", b, d.info.Name, driver.ErrOutOfMemory)
+	}
+	if off < 0 || off+n > int64(len(mem)) {
+		return nil, fmt.Errorf("cpu: bytes %d to %d of a buffer of %d", off, off+n, len(mem))
+	}
+	return mem[off : off+n], nil
+}
+
+func (d *device) Completions(dst []driver.Completion) int {
+	n := 0
+	for _, l := range d.lanes {
+		n += l.completions(dst[n:])
+	}
+	return n
+}
+
+// Telemetry reports how busy the device was since the last call.
+func (d *device) Telemetry() driver.Telemetry {
+	return driver.Telemetry{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
+}
+
+// Close lets running operations end and fails the others.
+func (d *device) Close() error {
+	if d.closed.Swap(true) {
+		return nil
+	}
+	for _, l := range d.lanes {
+		l.mu.Lock()
+		l.cond.Broadcast()
+		l.mu.Unlock()
+	}
+	if d.board != nil {
+		d.board.Stir()
+	}
+	for _, l := range d.lanes {
+		<-l.end
+	}
+	if d.team != nil {
+		d.team.close()
+	}
+	d.mu.Lock()
+	clear(d.buffers)
+	d.mu.Unlock()
+	return nil
+}
+
+// errPanic wraps what a kernel panicked with.
+var errPanic = errors.New("kernel panicked")
+
+// launch runs the steps of a task.
+func (d *device) launch(op *queued) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("cpu: %s: %w: %v", d.info.Name, errPanic, p)
+		}
+	}()
+	for i := range op.task.Steps {
+		s := &op.task.Steps[i]
+		fn, err := d.find(s.Kernel)
+		if err != nil {
+			return err
+		}
+		c := &op.call
+		c.Params, c.Launch = s.Params, s.Launch
+		c.err.Store(nil)
+		items := int(max(s.Launch.Grid[0], 1)) * int(max(s.Launch.Grid[1], 1)) * int(max(s.Launch.Grid[2], 1))
+		if d.hi-d.lo == 1 || items == 1 {
+			fn(c, 0, items)
+		} else if err := d.team.run(fn, c, items); err != nil {
+			return err
+		}
+		if e := c.err.Load(); e != nil {
+			return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, *e)
+		}
+	}
+	return nil
+}
+
+func (d *device) find(k *graph.Kernel) (Func, error) {
+	for i := range k.Impls {
+		if k.Impls[i].Dialect == graph.Go {
+			if fn := d.o.Funcs[k.Impls[i].Entry]; fn != nil {
+				return fn, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("cpu: kernel %q on %s: %w: no Go function is registered for it", k.Name, d.info.Name, driver.ErrKernel)
+}
+
+// now is the board's clock.
+func (d *device) now() time.Duration { return d.board.Now() }

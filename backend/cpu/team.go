@@ -1,0 +1,86 @@
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+)
+
+// team is the cores of a device working on one launch together. The lane's own
+// goroutine takes part, so a team of n cores has n-1 helpers.
+type team struct {
+	dev   *device
+	jobs  chan *job
+	ended sync.WaitGroup
+}
+
+// job is one launch cut into chunks that the team takes one after another.
+type job struct {
+	fn    Func
+	call  *Call
+	items int
+	chunk int
+	next  atomic.Int64
+	left  sync.WaitGroup
+	panic atomic.Pointer[any]
+}
+
+// chunksPerCore is how finely a launch is cut: enough that cores end together
+// when one is slower, few enough that taking them costs nothing.
+const chunksPerCore = 8
+
+func newTeam(d *device) *team {
+	t := &team{dev: d, jobs: make(chan *job)}
+	for range d.hi - d.lo - 1 {
+		t.ended.Add(1)
+		go func() {
+			defer t.ended.Done()
+			if d.o.Pin {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				pin(d.lo, d.hi)
+			}
+			for j := range t.jobs {
+				j.work()
+				j.left.Done()
+			}
+		}()
+	}
+	return t
+}
+
+func (t *team) close() {
+	close(t.jobs)
+	t.ended.Wait()
+}
+
+func (t *team) run(fn Func, c *Call, items int) error {
+	helpers := min(t.dev.hi-t.dev.lo, items) - 1
+	j := &job{fn: fn, call: c, items: items, chunk: max(items/((helpers+1)*chunksPerCore), 1)}
+	j.left.Add(helpers)
+	for range helpers {
+		t.jobs <- j
+	}
+	j.work()
+	j.left.Wait()
+	if p := j.panic.Load(); p != nil {
+		return fmt.Errorf("cpu: %s: %w: %v", t.dev.info.Name, errPanic, *p)
+	}
+	return nil
+}
+
+func (j *job) work() {
+	defer func() {
+		if p := recover(); p != nil {
+			j.panic.CompareAndSwap(nil, &p)
+		}
+	}()
+	for {
+		lo := int(j.next.Add(int64(j.chunk))) - j.chunk
+		if lo >= j.items {
+			return
+		}
+		j.fn(j.call, lo, min(lo+j.chunk, j.items))
+	}
+}

@@ -1,0 +1,134 @@
+// Package driver is the contract between weft and a backend. A backend finds
+// devices; a device takes batches of operations on numbered lanes and completes
+// every one exactly once. The live executor is the only caller; whatever needs
+// threads, processes or a vendor's library stays behind this contract.
+//
+// The contract says nothing about scheduling: which operation goes where and
+// what it waits for is decided by the engine.
+package driver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Errors a backend answers with, wrapped in what it was doing.
+var (
+	// ErrUnavailable: the backend has nothing here (no library, no device). It
+	// is not a fault.
+	ErrUnavailable = errors.New("not available")
+	// ErrOutOfMemory: the device could not provide a buffer.
+	ErrOutOfMemory = errors.New("out of device memory")
+	// ErrDeviceLost: nothing the device held or had in flight exists any more.
+	ErrDeviceLost = errors.New("device lost")
+	// ErrKernel: a kernel has no implementation the device can run, or its
+	// implementation is broken.
+	ErrKernel = errors.New("kernel cannot run")
+	// ErrDependency: an operation this one waited for failed, so it never began.
+	ErrDependency = errors.New("what it waited for failed")
+	// ErrClosed: the device was closed before the operation began.
+	ErrClosed = errors.New("device closed")
+)
+
+// Driver finds the devices of one kind.
+type Driver interface {
+	// Name is the backend's name as in device names: "cpu", "cuda".
+	Name() string
+	// Open returns the devices found, opened, or ErrUnavailable. Devices that
+	// fail to open are logged and left out.
+	Open(ctx context.Context, log *slog.Logger) ([]Device, error)
+}
+
+// Device is an open device. Submit, Completions and Close are called by one
+// goroutine; after Close only Completions may be.
+type Device interface {
+	// Info describes the device; what was measured may be zero.
+	Info() machine.Device
+	// Attach tells the device which lanes of the board are its own before the
+	// first Submit: compute lanes, then the lane for copies into its memory,
+	// then the one for copies out of it. The device calls wake after
+	// operations completed; wake does not block.
+	Attach(b *Board, lanes []Lane, wake func())
+	// Submit takes operations in order. It copies what it needs of the batch
+	// and returns without waiting for them. Buffers are made and freed at
+	// once, in the order of the batch; a failed Alloc fails what uses it. The
+	// error is for a device that takes nothing any more.
+	Submit(batch []Op) error
+	// Completions moves completed operations into dst and returns how many:
+	// one for every Copy and Launch, in the order of their lane.
+	Completions(dst []Completion) int
+	// Close ends the device: operations that have not begun complete with
+	// ErrClosed, running ones are waited for, memory is freed.
+	Close() error
+}
+
+// Telemeter is the optional ability to report a device's condition.
+type Telemeter interface {
+	Telemetry() Telemetry
+}
+
+// Telemetry is a device's condition; negative fields are not known.
+type Telemetry struct {
+	Util, MemUsed, TempC, PowerW float64
+	MemErrors                    int64
+}
+
+// Buffer names a device buffer; numbers are the caller's and are reused after Free.
+type Buffer int32
+
+// Kind is what an operation does.
+type Kind uint8
+
+const (
+	// Alloc makes Buf with Bytes; Free ends it. They take effect at once.
+	Alloc Kind = iota
+	Free
+	// Copy moves Bytes between device buffers and host memory.
+	Copy
+	// Launch runs the steps of Task on Args.
+	Launch
+)
+
+// Op is an operation. Slices in it belong to the caller after Submit returned;
+// the host memory it points to must stay until the operation completed.
+type Op struct {
+	Kind  Kind
+	Lane  Lane
+	Seq   uint32 // on its lane, from 1, without gaps; 0 for Alloc and Free
+	Waits []Wait
+	Buf   Buffer // Alloc, Free
+	Bytes int64  // Alloc, Copy
+	// Copy: its ends. Where Src or Dst is NoBuffer, host memory stands for it.
+	Src, Dst         Buffer
+	SrcOff, DstOff   int64
+	HostSrc, HostDst []byte
+	// Launch: the steps to run, and on what.
+	Task *graph.Task
+	Args []Arg
+}
+
+// NoBuffer stands for the absence of a device buffer.
+const NoBuffer Buffer = -1
+
+// Arg is a buffer a launch gets: a part of a device buffer, or host memory for
+// devices that use it directly.
+type Arg struct {
+	Buf   Buffer
+	Off   int64
+	Bytes int64
+	Host  []byte
+}
+
+// Completion tells how an operation ended. Err is nil, or wraps one of the
+// errors above or the kernel's own.
+type Completion struct {
+	Lane       Lane
+	Seq        uint32
+	Start, End time.Duration // by Board.Now
+	Err        error
+}

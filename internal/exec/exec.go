@@ -1,0 +1,281 @@
+// Package exec runs the engine on real devices in real time. One goroutine owns
+// the engine: it collects completions from devices, requests from callers and
+// timers, calls Step, and performs the actions. Everything else reaches the
+// engine through it.
+//
+//	callers ──► requests ──┐
+//	devices ──► completions ├──► Step ──► actions ──► device batches
+//	timers  ───────────────┘
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// ErrNoDevices is returned by Open when nothing opened.
+var ErrNoDevices = errors.New("no device could be opened")
+
+// ErrClosed is returned for work given to an executor that is closing.
+var ErrClosed = errors.New("closed")
+
+// Config says what to run on.
+type Config struct {
+	Drivers []driver.Driver
+	// Copier copies within host memory: a device of backend/cpu with one core.
+	Copier driver.Device
+	// Keep filters devices by their description; nil keeps all.
+	Keep func(machine.Device) bool
+	Log  *slog.Logger
+	// Engine holds the engine's options; Machine and Cost are filled in.
+	Engine engine.Options
+	// Cost makes the cost model for the machine found; nil takes a roofline
+	// refined by history.
+	Cost func(*machine.Machine) machine.Cost
+}
+
+// Executor runs graphs on open devices. Its methods are safe for concurrent use.
+type Executor struct {
+	Machine *machine.Machine
+	Cost    machine.Cost
+	// Tried says what became of each driver, for people.
+	Tried []Tried
+
+	calls  chan func(*loop)
+	ended  chan struct{}
+	mu     sync.RWMutex // held to read while a call is handed over
+	closed bool
+}
+
+// Tried is what opening a driver came to.
+type Tried struct {
+	Driver  string
+	Devices int
+	Err     error
+}
+
+// Open opens devices and starts the loop. A driver that fails is logged and
+// left out; with no device at all Open errs.
+func Open(ctx context.Context, c Config) (*Executor, error) {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	x := &Executor{calls: make(chan func(*loop), 256), ended: make(chan struct{})}
+	var devs []driver.Device
+	var causes []error
+	for _, d := range c.Drivers {
+		found, err := d.Open(ctx, c.Log)
+		kept := 0
+		for _, dev := range found {
+			if c.Keep != nil && !c.Keep(dev.Info()) {
+				_ = dev.Close()
+				continue
+			}
+			kept++
+			devs = append(devs, dev)
+		}
+		x.Tried = append(x.Tried, Tried{d.Name(), kept, err})
+		if err != nil {
+			causes = append(causes, fmt.Errorf("%s: %w", d.Name(), err))
+			if !errors.Is(err, driver.ErrUnavailable) {
+				c.Log.Warn("backend left out", "backend", d.Name(), "err", err)
+			}
+		}
+	}
+	if len(devs) == 0 {
+		return nil, fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...))
+	}
+	x.Machine = describe(devs)
+	if c.Cost != nil {
+		x.Cost = c.Cost(x.Machine)
+	} else {
+		x.Cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
+	}
+	c.Engine.Machine, c.Engine.Cost = x.Machine, x.Cost
+	l := newLoop(x, devs, c)
+	go l.run()
+	return x, nil
+}
+
+// describe makes a machine of open devices.
+func describe(devs []driver.Device) *machine.Machine {
+	m := &machine.Machine{Name: "this machine"}
+	shared := map[string]bool{}
+	for i, d := range devs {
+		info := d.Info()
+		m.Devices = append(m.Devices, info)
+		for _, r := range info.Resources {
+			if !shared[r] {
+				shared[r] = true
+				m.Resources = append(m.Resources, machine.Resource{Name: r})
+			}
+		}
+		if !info.HostMemory {
+			m.Links = append(m.Links, machine.Link{A: machine.Host, B: machine.DeviceID(i), Kind: machine.PCIe, BPS: 10e9, LatencyNS: 10e3})
+		}
+	}
+	return m
+}
+
+// do runs fn on the loop's goroutine. It returns false when the loop has ended,
+// and fn will not run then.
+func (x *Executor) do(fn func(*loop)) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.closed {
+		return false
+	}
+	x.calls <- fn
+	return true
+}
+
+// Memory resolves a graph's data to the caller's bytes.
+type Memory func(graph.DataID) []byte
+
+// Handle names a submitted run.
+type Handle struct {
+	x  *Executor
+	id chan engine.RunID
+}
+
+// Submit hands a graph over. done is called exactly once, on the loop's
+// goroutine: it must not block.
+func (x *Executor) Submit(g *graph.Graph, o engine.RunOptions, mem Memory, done func(*engine.Report, error)) *Handle {
+	h := &Handle{x: x, id: make(chan engine.RunID, 1)}
+	ok := x.do(func(l *loop) {
+		if l.closing {
+			done(nil, ErrClosed)
+			return
+		}
+		id := l.engine.Submit(l.now(), g, o)
+		l.runs[id] = &job{g: g, mem: mem, done: done}
+		h.id <- id
+	})
+	if !ok {
+		done(nil, ErrClosed)
+	}
+	return h
+}
+
+// Cancel ends the run early; its done is still called.
+func (h *Handle) Cancel() {
+	h.x.do(func(l *loop) {
+		select {
+		case id := <-h.id:
+			h.id <- id
+			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: id})
+		default:
+		}
+	})
+}
+
+// Run runs a graph and waits. Cancelling ctx stops launching and waits for what
+// is in flight.
+func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions, mem Memory) (*engine.Report, error) {
+	type end struct {
+		rep *engine.Report
+		err error
+	}
+	ch := make(chan end, 1)
+	h := x.Submit(g, o, mem, func(r *engine.Report, err error) { ch <- end{r, err} })
+	select {
+	case e := <-ch:
+		return e.rep, e.err
+	case <-ctx.Done():
+		h.Cancel()
+		e := <-ch
+		if e.err != nil && errors.Is(e.err, engine.ErrCancelled) {
+			e.err = fmt.Errorf("%w: %w", context.Cause(ctx), e.err)
+		}
+		return e.rep, e.err
+	}
+}
+
+// Status returns the state of every device.
+func (x *Executor) Status() []engine.DeviceStatus {
+	ch := make(chan []engine.DeviceStatus, 1)
+	ok := x.do(func(l *loop) {
+		var out []engine.DeviceStatus
+		for i := range l.devs {
+			out = append(out, l.engine.Status(machine.DeviceID(i)))
+		}
+		ch <- out
+	})
+	if !ok {
+		return nil
+	}
+	return <-ch
+}
+
+// Events returns what a recorder of the engine holds, between two steps.
+func (x *Executor) Events(r *trace.Recorder) []trace.Event {
+	ch := make(chan []trace.Event, 1)
+	if !x.do(func(*loop) { ch <- r.Events() }) {
+		return r.Events() // nobody records any more
+	}
+	return <-ch
+}
+
+// Put makes data resident, with mem as its home.
+func (x *Executor) Put(name string, mem []byte, kind graph.Durability) (engine.DataRef, error) {
+	ch := make(chan engine.DataRef, 1)
+	ok := x.do(func(l *loop) {
+		ref := l.engine.NewData(name, int64(len(mem)), kind)
+		l.homes[ref] = mem
+		ch <- ref
+	})
+	if !ok {
+		return 0, ErrClosed
+	}
+	return <-ch, nil
+}
+
+// Fetch brings resident data to its home and returns when it is there.
+func (x *Executor) Fetch(ctx context.Context, ref engine.DataRef) error {
+	ch := make(chan error, 1)
+	ok := x.do(func(l *loop) {
+		if l.closing {
+			ch <- ErrClosed
+			return
+		}
+		l.fetches[ref] = append(l.fetches[ref], ch)
+		l.engine.Fetch(ref)
+	})
+	if !ok {
+		return ErrClosed
+	}
+	select {
+	case err := <-ch:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Release ends resident data.
+func (x *Executor) Release(ref engine.DataRef) {
+	x.do(func(l *loop) {
+		l.engine.FreeData(ref)
+		delete(l.homes, ref)
+	})
+}
+
+// Close cancels what runs, waits for what is in flight, and closes devices.
+func (x *Executor) Close() error {
+	x.do(func(l *loop) { l.closing = true })
+	<-x.ended
+	return nil
+}
+
+// Now is the executor's clock, which times in reports and traces count by.
+func (l *loop) now() time.Duration { return l.board.Now() }

@@ -1,0 +1,256 @@
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
+)
+
+func kernel(name string) *graph.Kernel {
+	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}
+}
+
+// start opens an executor on parts of the cores with kernels of its own.
+func start(t *testing.T, parts int, o engine.Options, funcs map[string]cpu.Func) *exec.Executor {
+	t.Helper()
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := exec.Open(context.Background(), exec.Config{
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: parts, Funcs: funcs})}, Copier: copier[0], Engine: o,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close() })
+	return x
+}
+
+// add builds out[i] = in[i] + 1 over n bytes in parts tasks.
+func add(t *testing.T, n, parts int64) *graph.Graph {
+	t.Helper()
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "in", Bytes: n, Input: true})
+	out := b.Data(graph.Data{Name: "out", Bytes: n, Output: true})
+	for p := range parts {
+		lo, hi := p*n/parts, (p+1)*n/parts
+		b.Add(graph.Task{
+			Name:  fmt.Sprintf("part %d", p),
+			Steps: []graph.Step{{Kernel: kernel("inc"), Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}}},
+			Uses:  []graph.Use{{Data: in, Offset: lo, Bytes: hi - lo}, {Data: out, Offset: lo, Bytes: hi - lo, Access: graph.Write}},
+		})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func inc(c *cpu.Call, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		c.Args[1][i] = c.Args[0][i] + 1
+	}
+}
+
+func memory(in, out []byte) exec.Memory {
+	return func(d graph.DataID) []byte { return [][]byte{in, out}[d] }
+}
+
+func TestRunOnParts(t *testing.T) {
+	for _, parts := range []int{1, 2, 3, 8} {
+		x := start(t, parts, engine.Options{}, map[string]cpu.Func{"inc": inc})
+		in, out := make([]byte, 10_007), make([]byte, 10_007)
+		for i := range in {
+			in[i] = byte(i * 7)
+		}
+		rep, err := x.Run(context.Background(), add(t, int64(len(in)), 16), engine.RunOptions{}, memory(in, out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range out {
+			if out[i] != in[i]+1 {
+				t.Fatalf("%d parts: byte %d is %d, want %d", parts, i, out[i], in[i]+1)
+			}
+		}
+		if rep.Executed != 16 || rep.Copies != 0 {
+			t.Errorf("%d parts: %d executed, %d copies; want 16 and none: host memory is shared", parts, rep.Executed, rep.Copies)
+		}
+	}
+}
+
+func TestManyRunsAtOnce(t *testing.T) {
+	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": inc})
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			in, out := make([]byte, 1000), make([]byte, 1000)
+			in[0] = byte(i)
+			if _, err := x.Run(context.Background(), add(t, 1000, 1+int64(i)), engine.RunOptions{}, memory(in, out)); err != nil {
+				t.Error(err)
+			}
+			if out[0] != byte(i)+1 {
+				t.Errorf("run %d: got %d", i, out[0])
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+func TestRetryThenFailure(t *testing.T) {
+	var mu sync.Mutex
+	left := 2
+	boom := errors.New("boom")
+	flaky := func(c *cpu.Call, lo, hi int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if left > 0 {
+			left--
+			c.Fail(boom)
+			return
+		}
+		inc(c, lo, hi)
+	}
+	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": flaky})
+	in, out := make([]byte, 64), make([]byte, 64)
+	rep, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
+	if err != nil || rep.Retries != 2 || out[5] != 1 {
+		t.Fatalf("err %v, %d retries, out %d; want a good end after 2", err, rep.Retries, out[5])
+	}
+	left = 1000
+	_, err = x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
+	var te *engine.TaskError
+	if !errors.Is(err, boom) || !errors.As(err, &te) || te.Task != "part 0" {
+		t.Fatalf("got %v; want the kernel's error with the task's name", err)
+	}
+}
+
+func TestPanicIsAnError(t *testing.T) {
+	x := start(t, 1, engine.Options{}, map[string]cpu.Func{"inc": func(*cpu.Call, int, int) { panic("no") }})
+	in, out := make([]byte, 64), make([]byte, 64)
+	if _, err := x.Run(context.Background(), add(t, 64, 4), engine.RunOptions{Retries: -1}, memory(in, out)); err == nil {
+		t.Fatal("a kernel panicked and the run ended well")
+	}
+	if _, err := x.Run(context.Background(), add(t, 64, 4), engine.RunOptions{Retries: -1}, memory(in, out)); err == nil {
+		t.Fatal("the executor did not survive the first panic")
+	}
+}
+
+func TestUnregisteredKernel(t *testing.T) {
+	x := start(t, 1, engine.Options{}, nil)
+	_, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{Retries: -1}, memory(make([]byte, 64), make([]byte, 64)))
+	if !errors.Is(err, driver.ErrKernel) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	begun := make(chan struct{}, 100)
+	hold := make(chan struct{})
+	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": func(c *cpu.Call, lo, hi int) {
+		begun <- struct{}{}
+		<-hold
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	end := make(chan error)
+	go func() {
+		_, err := x.Run(ctx, add(t, 640, 64), engine.RunOptions{}, memory(make([]byte, 640), make([]byte, 640)))
+		end <- err
+	}()
+	<-begun
+	cancel()
+	select {
+	case err := <-end:
+		t.Fatalf("the run ended with a kernel in flight: %v", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	close(hold)
+	if err := <-end; !errors.Is(err, context.Canceled) || !errors.Is(err, engine.ErrCancelled) {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": inc})
+	done := make(chan error, 1)
+	x.Submit(add(t, 1<<16, 512), engine.RunOptions{}, memory(make([]byte, 1<<16), make([]byte, 1<<16)), func(_ *engine.Report, err error) { done <- err })
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil && !errors.Is(err, engine.ErrCancelled) {
+		t.Fatal(err)
+	}
+	if _, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, nil); !errors.Is(err, exec.ErrClosed) {
+		t.Fatalf("after Close: %v", err)
+	}
+	if x.Status() != nil {
+		t.Error("a closed executor has a status")
+	}
+}
+
+func TestResidentData(t *testing.T) {
+	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"bump": func(c *cpu.Call, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			c.Args[0][i]++
+		}
+	}})
+	var b graph.Builder
+	d := b.Data(graph.Data{Name: "x", Bytes: 100, Input: true})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: kernel("bump"), Launch: graph.Launch{Grid: [3]uint32{100, 1, 1}}}}, Uses: []graph.Use{{Data: d, Access: graph.ReadWrite}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := make([]byte, 100)
+	ref, err := x.Put("x", home, graph.Versioned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if _, err := x.Run(context.Background(), g, engine.RunOptions{Bind: []engine.Binding{{Data: d, Ref: ref}}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := x.Fetch(context.Background(), ref); err != nil {
+		t.Fatal(err)
+	}
+	if home[42] != 5 {
+		t.Fatalf("after 5 runs: %d", home[42])
+	}
+	x.Release(ref)
+}
+
+// A hung kernel cannot be killed, but its task can be run elsewhere.
+func TestTimeoutLeavesHungDevice(t *testing.T) {
+	var hung atomic.Bool
+	hold := make(chan struct{})
+	t.Cleanup(func() { close(hold) })
+	x := start(t, 2, engine.Options{TaskTimeout: 30 * time.Millisecond}, map[string]cpu.Func{"inc": func(c *cpu.Call, lo, hi int) {
+		if !hung.Swap(true) {
+			<-hold
+			return
+		}
+		inc(c, lo, hi)
+	}})
+	in, out := make([]byte, 64), make([]byte, 64)
+	rep, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
+	if err != nil || rep.Retries != 1 {
+		t.Fatalf("err %v, %d retries", err, rep.Retries)
+	}
+	if out[0] != 1 {
+		t.Fatal("the result is not there")
+	}
+}

@@ -1,0 +1,344 @@
+package exec
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// loop is the goroutine that owns the engine.
+type loop struct {
+	x      *Executor
+	log    *slog.Logger
+	engine *engine.Engine
+	board  *driver.Board
+	devs   []*dev
+	host   *dev // copies within host memory
+	lanes  []*dev
+	wakeup chan struct{}
+
+	runs    map[engine.RunID]*job
+	homes   map[engine.DataRef][]byte
+	fetches map[engine.DataRef][]chan error
+	mem     []hostMem // host instances by number
+	pool    pool
+	evs     []engine.Event
+	acts    []engine.Action
+	got     []driver.Completion
+	closing bool
+	timer   *time.Timer
+}
+
+// dev is a device and the batch being put together for it.
+type dev struct {
+	driver.Device
+	id    machine.DeviceID
+	host  bool // uses host memory directly
+	batch []driver.Op
+	waits []driver.Wait // arena behind the batch's waits
+	args  []driver.Arg  // and behind its arguments
+	lost  bool
+	// operations given and not completed
+	flight int
+}
+
+// hostMem is the memory behind a host instance.
+type hostMem struct {
+	b      []byte
+	pooled bool // it is ours, not the caller's
+}
+
+// job is a run in progress.
+type job struct {
+	g    *graph.Graph
+	mem  Memory
+	done func(*engine.Report, error)
+}
+
+func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
+	l := &loop{
+		x: x, log: c.Log, engine: engine.New(c.Engine), wakeup: make(chan struct{}, 1),
+		runs: make(map[engine.RunID]*job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]chan error),
+		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour),
+	}
+	infos := l.engine.Lanes()
+	l.board = driver.NewBoard(len(infos))
+	l.lanes = make([]*dev, len(infos))
+	wake := func() {
+		select {
+		case l.wakeup <- struct{}{}:
+		default:
+		}
+	}
+	// Lane 0 copies within host memory.
+	l.host = &dev{Device: c.Copier, id: machine.Host, host: true}
+	l.lanes[0] = l.host
+	l.host.Attach(l.board, []driver.Lane{0}, wake)
+	for i, d := range devs {
+		l.devs = append(l.devs, &dev{Device: d, id: machine.DeviceID(i), host: d.Info().HostMemory})
+	}
+	own := make([][]driver.Lane, len(devs))
+	for n, info := range infos[1:] {
+		own[info.Device] = append(own[info.Device], driver.Lane(n+1))
+		l.lanes[n+1] = l.devs[info.Device]
+	}
+	for i, d := range l.devs {
+		d.Attach(l.board, own[i], wake)
+	}
+	return l
+}
+
+// run is the loop.
+func (l *loop) run() {
+	defer close(l.x.ended)
+	for {
+		l.collect()
+		l.requests()
+		if l.closing && l.shut() {
+			l.refuse()
+			return
+		}
+		l.acts = l.engine.Step(l.now(), l.evs, l.acts[:0])
+		l.evs = l.evs[:0]
+		l.perform()
+		if !l.closing || len(l.runs) > 0 {
+			l.wait()
+		}
+	}
+}
+
+// refuse ends the taking of calls: those being handed over still run, and find
+// the loop closing.
+func (l *loop) refuse() {
+	for !l.x.mu.TryLock() {
+		l.requests()
+	}
+	l.x.closed = true
+	l.x.mu.Unlock()
+	l.requests()
+}
+
+// collect turns completions into events.
+func (l *loop) collect() {
+	l.collectFrom(l.host)
+	for _, d := range l.devs {
+		l.collectFrom(d)
+	}
+}
+
+func (l *loop) collectFrom(d *dev) {
+	for {
+		n := d.Completions(l.got)
+		for i := range l.got[:n] {
+			c := &l.got[i]
+			d.flight--
+			l.evs = append(l.evs, engine.Event{
+				Kind: engine.OpDone, Op: engine.Op{Lane: engine.Lane(c.Lane), Seq: c.Seq},
+				Device: d.id, Start: c.Start, End: c.End, Status: status(c.Err), Err: c.Err,
+			})
+		}
+		if n < len(l.got) {
+			return
+		}
+	}
+}
+
+func status(err error) engine.Status {
+	switch {
+	case err == nil:
+		return engine.OK
+	case errors.Is(err, driver.ErrDependency):
+		return engine.DepFailed
+	case errors.Is(err, driver.ErrOutOfMemory):
+		return engine.OutOfMemory
+	}
+	return engine.Failed
+}
+
+// requests runs what callers asked for, without waiting.
+func (l *loop) requests() {
+	for {
+		select {
+		case fn := <-l.x.calls:
+			fn(l)
+		default:
+			return
+		}
+	}
+}
+
+// wait blocks until there is something to do.
+func (l *loop) wait() {
+	if len(l.evs) > 0 {
+		return
+	}
+	at, timed := l.engine.NextWake()
+	d := time.Hour
+	if timed {
+		if d = at - l.now(); d <= 0 {
+			return
+		}
+	}
+	l.timer.Reset(d)
+	select {
+	case <-l.wakeup:
+	case fn := <-l.x.calls:
+		fn(l)
+	case <-l.timer.C:
+	}
+}
+
+// shut cancels runs and reports whether everything has ended, devices included.
+func (l *loop) shut() bool {
+	if len(l.runs) > 0 {
+		for id := range l.runs {
+			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: id})
+		}
+		return false
+	}
+	for ref, waiting := range l.fetches {
+		for _, ch := range waiting {
+			ch <- ErrClosed
+		}
+		delete(l.fetches, ref)
+	}
+	for _, d := range append(l.devs, l.host) {
+		if err := d.Close(); err != nil {
+			l.log.Warn("closing device", "device", d.Info().Name, "err", err)
+		}
+	}
+	return true
+}
+
+// perform does what the engine decided, in order.
+func (l *loop) perform() {
+	for i := range l.acts {
+		a := &l.acts[i]
+		switch a.Kind {
+		case engine.Launch:
+			l.launch(a)
+		case engine.Copy:
+			l.copy(a)
+		case engine.Alloc:
+			if a.Device == machine.Host {
+				l.setMem(a.Inst, hostMem{l.pool.get(a.Bytes), true})
+			} else {
+				d := l.devs[a.Device]
+				d.batch = append(d.batch, driver.Op{Kind: driver.Alloc, Buf: driver.Buffer(a.Inst), Bytes: a.Bytes})
+			}
+		case engine.Free:
+			if a.Device == machine.Host {
+				if m := &l.mem[a.Inst]; m.pooled {
+					l.pool.put(m.b)
+				}
+				l.mem[a.Inst] = hostMem{}
+			} else if d := l.devs[a.Device]; !d.lost {
+				d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: driver.Buffer(a.Inst)})
+			}
+		case engine.Home:
+			l.home(a)
+		case engine.Done:
+			l.done(a)
+		case engine.Drop:
+			l.drop(l.devs[a.Device])
+		case engine.Recover:
+			l.log.Warn("device lost", "device", l.devs[a.Device].Info().Name, "next", a.Rung.String())
+		}
+	}
+	l.send(l.host)
+	for _, d := range l.devs {
+		l.send(d)
+	}
+}
+
+func (l *loop) send(d *dev) {
+	if len(d.batch) == 0 {
+		return
+	}
+	if err := d.Submit(d.batch); err != nil {
+		l.log.Warn("device takes nothing", "device", d.Info().Name, "err", err)
+		l.evs = append(l.evs, engine.Event{Kind: engine.DeviceLost, Device: d.id, Err: err})
+	}
+	d.batch, d.waits, d.args = d.batch[:0], d.waits[:0], d.args[:0]
+}
+
+// next extends a device's batch by one operation.
+func (d *dev) next(k driver.Kind, op engine.Op, waits []engine.Op) *driver.Op {
+	w := len(d.waits)
+	for _, o := range waits {
+		d.waits = append(d.waits, driver.Wait{Lane: driver.Lane(o.Lane), Seq: o.Seq})
+	}
+	n := len(d.batch)
+	d.batch = append(d.batch, driver.Op{Kind: k, Lane: driver.Lane(op.Lane), Seq: op.Seq, Waits: d.waits[w:len(d.waits):len(d.waits)]})
+	d.flight++
+	return &d.batch[n]
+}
+
+func (l *loop) launch(a *engine.Action) {
+	d := l.devs[a.Device]
+	op := d.next(driver.Launch, a.Op, a.Waits)
+	op.Task = a.Graph.Task(a.Task)
+	at := len(d.args)
+	for _, g := range a.Args {
+		if d.host {
+			d.args = append(d.args, driver.Arg{Buf: driver.NoBuffer, Bytes: g.Bytes, Host: l.mem[g.Inst].b[g.Offset : g.Offset+g.Bytes]})
+		} else {
+			d.args = append(d.args, driver.Arg{Buf: driver.Buffer(g.Inst), Off: g.Offset, Bytes: g.Bytes})
+		}
+	}
+	op.Args = d.args[at:len(d.args):len(d.args)]
+}
+
+func (l *loop) copy(a *engine.Action) {
+	d := l.lanes[a.Op.Lane]
+	op := d.next(driver.Copy, a.Op, a.Waits)
+	op.Bytes = a.Bytes
+	op.Src, op.Dst, op.SrcOff, op.DstOff = driver.Buffer(a.Src), driver.Buffer(a.Dst), a.SrcOff, a.DstOff
+	if a.From == machine.Host {
+		op.Src, op.HostSrc = driver.NoBuffer, l.mem[a.Src].b[a.SrcOff:a.SrcOff+a.Bytes]
+	}
+	if a.Device == machine.Host {
+		op.Dst, op.HostDst = driver.NoBuffer, l.mem[a.Dst].b[a.DstOff:a.DstOff+a.Bytes]
+	}
+}
+
+func (l *loop) setMem(i engine.Inst, m hostMem) {
+	for int(i) >= len(l.mem) {
+		l.mem = append(l.mem, hostMem{})
+	}
+	l.mem[i] = m
+}
+
+// home puts the caller's memory behind an instance.
+func (l *loop) home(a *engine.Action) {
+	if a.Run == 0 {
+		l.setMem(a.Inst, hostMem{b: l.homes[a.Ref]})
+		return
+	}
+	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].mem(a.Data)})
+}
+
+func (l *loop) done(a *engine.Action) {
+	if a.Run == 0 {
+		for _, ch := range l.fetches[a.Ref] {
+			ch <- nil
+		}
+		delete(l.fetches, a.Ref)
+		return
+	}
+	j := l.runs[a.Run]
+	delete(l.runs, a.Run)
+	j.done(a.Report, a.Err)
+}
+
+// drop gives up on a device: it is closed in the background, since what hangs
+// on it may never end.
+func (l *loop) drop(d *dev) {
+	d.lost = true
+	go func() { _ = d.Close() }()
+}

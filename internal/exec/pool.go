@@ -1,0 +1,41 @@
+package exec
+
+import "math/bits"
+
+// pool recycles host buffers by power-of-two size class. It keeps a bounded
+// number of bytes; the rest goes back to the garbage collector. Large buffers
+// are made to measure and kept only when their size happens to be a class.
+type pool struct {
+	free [40][][]byte
+	held int64
+}
+
+// maxRounded is the largest buffer rounded up to its class.
+const maxRounded = 1 << 20
+
+// maxHeld is how many bytes of free buffers a pool keeps.
+const maxHeld = 256 << 20
+
+func (p *pool) get(n int64) []byte {
+	c := bits.Len64(uint64(n - 1))
+	if f := p.free[c]; len(f) > 0 {
+		b := f[len(f)-1]
+		p.free[c] = f[:len(f)-1]
+		p.held -= int64(cap(b))
+		return b[:n]
+	}
+	if n > maxRounded {
+		return make([]byte, n)
+	}
+	return make([]byte, n, 1<<c)
+}
+
+func (p *pool) put(b []byte) {
+	n := cap(b)
+	if n == 0 || n&(n-1) != 0 || p.held+int64(n) > maxHeld {
+		return
+	}
+	c := bits.Len64(uint64(n - 1))
+	p.free[c] = append(p.free[c], b[:n])
+	p.held += int64(n)
+}

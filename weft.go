@@ -1,0 +1,327 @@
+package weft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// Func is a kernel in Go: it computes items lo to hi of a launch's grid.
+type Func = cpu.Func
+
+// Call is what a Func works on.
+type Call = cpu.Call
+
+// Errors a run ends with, for errors.Is.
+var (
+	ErrNoDevices   = exec.ErrNoDevices
+	ErrClosed      = exec.ErrClosed
+	ErrCancelled   = engine.ErrCancelled
+	ErrNoDevice    = engine.ErrNoDevice
+	ErrOutOfMemory = engine.ErrOutOfMemory
+	ErrTimeout     = engine.ErrTimeout
+	ErrDataLost    = engine.ErrDataLost
+	// ErrBinding is returned when a graph's inputs and outputs and what is
+	// bound to them do not match.
+	ErrBinding = errors.New("bad binding")
+)
+
+// TaskError says which task failed on which device; it unwraps to the cause.
+type TaskError = engine.TaskError
+
+// RunError is how a failed run ends: the cause, and every unfinished task.
+type RunError = engine.RunError
+
+// Runtime runs graphs on the devices it opened. It is safe for concurrent use.
+type Runtime struct {
+	x     *exec.Executor
+	o     Options
+	trace *trace.Recorder
+}
+
+// Open finds devices and opens them. A backend that fails is logged and left
+// out; when nothing opens, Open errs.
+func Open(ctx context.Context, o Options) (*Runtime, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	sel, _ := selectors(o.Devices)
+	drivers := o.Drivers
+	if drivers == nil {
+		parts := 1
+		for _, s := range sel {
+			if s.backend == "cpu" {
+				parts = max(parts, s.parts)
+			}
+		}
+		drivers = []driver.Driver{cpu.New(cpu.Options{Parts: parts, Pin: o.Pin, MemBytes: o.HostBytes, Funcs: o.Funcs})}
+	}
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	policy, _ := sched.New(o.Policy)
+	rt := &Runtime{o: o}
+	if o.Trace > 0 {
+		rt.trace = trace.NewRecorder(o.Trace)
+	}
+	kept := 0
+	rt.x, err = exec.Open(ctx, exec.Config{
+		Drivers: drivers, Copier: copier[0], Log: o.Log,
+		Keep: func(d machine.Device) bool {
+			if !selected(sel, d) || o.MaxDevices > 0 && kept == o.MaxDevices {
+				return false
+			}
+			kept++
+			return true
+		},
+		Engine: engine.Options{
+			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
+			NoRecovery: o.NoFaultTolerance, Explain: o.Explain,
+			Rebalance: sched.RebalanceOptions{Spread: o.RebalanceThreshold, MinInterval: o.RebalanceInterval},
+		},
+	})
+	if err != nil {
+		if o.Devices != "" {
+			err = fmt.Errorf("%w (asked for %q)", err, o.Devices)
+		}
+		return nil, err
+	}
+	return rt, nil
+}
+
+func selected(sel []selector, d machine.Device) bool {
+	if len(sel) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(sel, func(s selector) bool {
+		return s.backend == d.Backend && (s.index < 0 || d.Name == fmt.Sprintf("%s:%d", s.backend, s.index))
+	})
+}
+
+// Close cancels what runs, waits for what is in flight and closes the devices.
+func (r *Runtime) Close() error { return r.x.Close() }
+
+// Machine describes the devices and links found.
+func (r *Runtime) Machine() *machine.Machine { return r.x.Machine }
+
+// Device is an open device and what it is doing.
+type Device struct {
+	machine.Device
+	Score  float64
+	State  string
+	Tasks  int64
+	Busy   time.Duration
+	Queued int
+}
+
+// Devices returns the open devices in the order of their IDs.
+func (r *Runtime) Devices() []Device {
+	st := r.x.Status()
+	out := make([]Device, len(st))
+	for i, s := range st {
+		d := r.x.Machine.Devices[i]
+		out[i] = Device{Device: d, Score: machine.Score(&d), State: s.State.String(), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Queued: s.Queued}
+	}
+	return out
+}
+
+// Best returns the n best devices by score, best first.
+func (r *Runtime) Best(n int) []machine.DeviceID {
+	ids := make([]machine.DeviceID, len(r.x.Machine.Devices))
+	for i := range ids {
+		ids[i] = machine.DeviceID(i)
+	}
+	slices.SortStableFunc(ids, func(a, b machine.DeviceID) int {
+		d := machine.Score(&r.x.Machine.Devices[b]) - machine.Score(&r.x.Machine.Devices[a])
+		return int(min(max(d*1e6, -1), 1))
+	})
+	return ids[:min(n, len(ids))]
+}
+
+// Trace returns the events recorded so far, when Options.Trace asked for them.
+func (r *Runtime) Trace() []trace.Event { return r.x.Events(r.trace) }
+
+// Binding ties data of a graph, by name, to memory or to resident data.
+type Binding struct {
+	Name string
+	mem  []byte
+	ref  engine.DataRef
+	res  bool
+}
+
+// Bind ties a graph's input or output to a slice. The slice must not be touched
+// until the run has ended; its length must match the data's size.
+func Bind[T any](name string, xs []T) Binding { return Binding{Name: name, mem: bytesOf(xs)} }
+
+// bytesOf views a slice as bytes.
+func bytesOf[T any](xs []T) []byte {
+	if len(xs) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&xs[0])), len(xs)*int(unsafe.Sizeof(xs[0])))
+}
+
+// View views bytes as a slice of T, for kernels. The bytes must be aligned for
+// T, as buffers of weft are.
+func View[T any](b []byte) []T {
+	if len(b) == 0 {
+		return nil
+	}
+	var t T
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(t)))
+}
+
+// Report is the account of a run.
+type Report struct {
+	engine.Report
+	Names []string // of the devices
+}
+
+// Elapsed is how long the run took.
+func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
+
+// Run runs a graph and waits for it. Cancelling ctx stops launching, waits for
+// what is in flight and returns.
+func (r *Runtime) Run(ctx context.Context, g *graph.Graph, b ...Binding) (*Report, error) {
+	o, mem, err := r.bind(g, b)
+	if err != nil {
+		return nil, err
+	}
+	rep, err := r.x.Run(ctx, g, o, mem)
+	return r.report(rep), err
+}
+
+// Handle is a run in progress.
+type Handle struct {
+	h    *exec.Handle
+	done chan struct{}
+	rep  *Report
+	err  error
+}
+
+// Submit starts a graph and returns at once. then, when not nil, is called
+// exactly once when the run has ended; it must not block.
+func (r *Runtime) Submit(g *graph.Graph, then func(*Report, error), b ...Binding) (*Handle, error) {
+	o, mem, err := r.bind(g, b)
+	if err != nil {
+		return nil, err
+	}
+	h := &Handle{done: make(chan struct{})}
+	h.h = r.x.Submit(g, o, mem, func(rep *engine.Report, err error) {
+		h.rep, h.err = r.report(rep), err
+		close(h.done)
+		if then != nil {
+			then(h.rep, err)
+		}
+	})
+	return h, nil
+}
+
+// Wait waits for the run's end.
+func (h *Handle) Wait() (*Report, error) {
+	<-h.done
+	return h.rep, h.err
+}
+
+// Cancel ends the run early; Wait still returns.
+func (h *Handle) Cancel() { h.h.Cancel() }
+
+func (r *Runtime) report(rep *engine.Report) *Report {
+	if rep == nil {
+		return nil
+	}
+	out := &Report{Report: *rep}
+	for _, d := range r.x.Machine.Devices {
+		out.Names = append(out.Names, d.Name)
+	}
+	return out
+}
+
+// bind checks bindings against a graph's inputs and outputs.
+func (r *Runtime) bind(g *graph.Graph, bs []Binding) (engine.RunOptions, exec.Memory, error) {
+	var o engine.RunOptions
+	mem := make(map[graph.DataID][]byte, len(bs))
+	for _, b := range bs {
+		d, ok := g.Lookup(b.Name)
+		if !ok {
+			return o, nil, fmt.Errorf("%w: the graph has no data %q", ErrBinding, b.Name)
+		}
+		gd := g.Data(d)
+		if b.res {
+			o.Bind = append(o.Bind, engine.Binding{Data: d, Ref: b.ref})
+			mem[d] = nil
+			continue
+		}
+		if !gd.Input && !gd.Output {
+			return o, nil, fmt.Errorf("%w: data %q is neither input nor output", ErrBinding, b.Name)
+		}
+		if int64(len(b.mem)) != gd.Bytes {
+			return o, nil, fmt.Errorf("%w: data %q has %d bytes and is bound to %d", ErrBinding, b.Name, gd.Bytes, len(b.mem))
+		}
+		mem[d] = b.mem
+	}
+	for i := range g.NumData() {
+		if d := g.Data(graph.DataID(i)); d.Input || d.Output {
+			if _, ok := mem[graph.DataID(i)]; !ok {
+				return o, nil, fmt.Errorf("%w: nothing is bound to data %q", ErrBinding, d.Name)
+			}
+		}
+	}
+	return o, func(d graph.DataID) []byte { return mem[d] }, nil
+}
+
+// Data is resident data: it stays where runs leave it until it is released.
+type Data[T any] struct {
+	r    *Runtime
+	ref  engine.DataRef
+	home []T
+}
+
+// Put makes a copy of xs resident. Runs use it through As.
+func Put[T any](r *Runtime, name string, xs []T) (*Data[T], error) {
+	home := slices.Clone(xs)
+	if len(home) == 0 {
+		return nil, fmt.Errorf("put %q: %w: no elements", name, ErrBinding)
+	}
+	ref, err := r.x.Put(name, bytesOf(home), graph.Versioned)
+	if err != nil {
+		return nil, fmt.Errorf("put %q: %w", name, err)
+	}
+	return &Data[T]{r: r, ref: ref, home: home}, nil
+}
+
+// Alloc makes n zero elements resident.
+func Alloc[T any](r *Runtime, name string, n int) (*Data[T], error) {
+	return Put(r, name, make([]T, n))
+}
+
+// As binds the data to a graph's data of a name.
+func (d *Data[T]) As(name string) Binding { return Binding{Name: name, ref: d.ref, res: true} }
+
+// Get copies the data's current value out.
+func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
+	if err := d.r.x.Fetch(ctx, d.ref); err != nil {
+		return nil, err
+	}
+	return slices.Clone(d.home), nil
+}
+
+// Release gives the data up once no run uses it.
+func (d *Data[T]) Release() { d.r.x.Release(d.ref) }
