@@ -14,7 +14,7 @@ import (
 // counts are about, and panics where the two differ. The order matters: what
 // comes later relies on what was found sound before.
 func (e *Engine) recount() {
-	c := recounter{Engine: e}
+	c := recounter{Engine: e, alive: make([]bool, len(e.vals.at))}
 	c.liveValues()
 	c.instances()
 	c.copies()
@@ -32,24 +32,41 @@ func (e *Engine) recount() {
 // recounter holds what one recount has found out so far.
 type recounter struct {
 	*Engine
-	alive  map[int32]bool // values something refers to
-	values []int32        // the same, in a fixed order
+	alive  []bool  // values something refers to, by number
+	values []int32 // the same as a list
 }
 
-// must panics with what is wrong unless ok.
-func (c *recounter) must(ok bool, format string, args ...any) {
+// must panics with what is wrong, and with which, unless ok.
+func (c *recounter) must(ok bool, what string, which ...int32) {
 	if !ok {
-		panic(fmt.Sprintf("engine: step %d: "+format, append([]any{c.checks.steps}, args...)...))
+		panic(fmt.Sprintf("engine: step %d: %s %v", c.checks.steps, what, slices.Clone(which)))
 	}
 }
 
 // same panics unless a count is what was counted.
-func (c *recounter) same(kept, counted int, format string, args ...any) {
-	c.must(kept == counted, format+" is %d, counted %d", append(args, kept, counted)...)
+func (c *recounter) same(kept, counted int, what string, which ...int32) {
+	if kept != counted {
+		panic(fmt.Sprintf("engine: step %d: %s %v: %d, counted %d", c.checks.steps, what, slices.Clone(which), kept, counted))
+	}
+}
+
+// mustOf is must about a value, which is described.
+func (c *recounter) mustOf(v int32, ok bool, what string) {
+	if ok {
+		return
+	}
+	val := &c.vals.at[v]
+	made := "given"
+	if p := c.producer(v); p >= 0 {
+		r, gt := c.taskOf(p)
+		made = fmt.Sprintf("made by %q of run %d", r.g.TaskName(gt), r.id)
+	}
+	panic(fmt.Sprintf("engine: step %d: value %d (piece %d of %s, %s, flags %07b, reads %d, deps %d) %s",
+		c.checks.steps, v, val.piece, c.describe(v), made, val.flags, val.reads, val.deps, what))
 }
 
 // started reports whether a run has tasks and values.
-func started(r *run) bool { return r != nil && len(r.dataOf) > 0 }
+func started(r *run) bool { return r != nil && r.begun }
 
 // eachRun visits the runs that have tasks and values.
 func (c *recounter) eachRun(fn func(r *run)) {
@@ -70,10 +87,19 @@ func (c *recounter) eachTask(fn func(r *run, gt graph.TaskID, tid int32, t *task
 	})
 }
 
+// eachOp visits every operation in flight.
+func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
+	for l := range c.lanes {
+		ln := &c.lanes[l]
+		for seq := ln.done + 1; seq <= ln.issued; seq++ {
+			fn(ln, ln.rec(seq))
+		}
+	}
+}
+
 // liveValues lists the values of runs and of resident data. A run that ended
 // keeps only what its held recipes read of the values it started from.
 func (c *recounter) liveValues() {
-	c.alive = make(map[int32]bool)
 	add := func(v int32) {
 		if !c.alive[v] {
 			c.alive[v] = true
@@ -96,65 +122,60 @@ func (c *recounter) liveValues() {
 		}
 	})
 	for i := range c.resident {
-		if c.resident[i].live {
-			for _, v := range c.resident[i].vals {
-				add(v)
-			}
+		for _, v := range c.resident[i].vals {
+			add(v)
 		}
 	}
 	for _, v := range c.values {
-		if owner := c.vals.at[v].run; owner >= 0 {
-			c.must(int(owner) < len(c.runs) && started(c.runs[owner]), "value %d is in use but its run is retired", v)
-		}
+		owner := c.vals.at[v].run
+		c.must(owner < 0 || int(owner) < len(c.runs) && started(c.runs[owner]), "a value in use is of a retired run", v, owner)
 	}
 }
 
 // instances checks that a slot belongs to one instance, and an instance to the
 // list of its data and, on a device, to the order its memory is used in.
 func (c *recounter) instances() {
-	listed := make(map[int32]bool)
+	listed := make([]bool, len(c.insts))
 	for _, d := range c.liveData() {
 		for i := c.data.at[d].insts; i >= 0; i = c.insts[i].next {
-			c.must(c.insts[i].data == d, "instance %d is listed under data %d but belongs to %d", i, d, c.insts[i].data)
-			c.must(!listed[i], "instance %d is listed twice", i)
+			c.must(c.insts[i].data == d && !listed[i], "an instance is in a list it does not belong to", i, d)
 			listed[i] = true
 		}
 	}
-	ordered := make(map[int32]bool)
+	ordered := make([]bool, len(c.insts))
 	for s := range c.spaces {
 		prev := int32(-1)
 		for i := c.spaces[s].oldest; i >= 0; i = c.insts[i].newer {
-			c.must(c.insts[i].older == prev && int(c.insts[i].space) == s, "instance %d is out of order in memory %d", i, s)
+			c.must(c.insts[i].older == prev && int(c.insts[i].space) == s, "an instance is out of its memory's order", i)
 			ordered[i], prev = true, i
 		}
-		c.must(c.spaces[s].newest == prev, "memory %d ends its order at %d, not %d", s, c.spaces[s].newest, prev)
+		c.must(c.spaces[s].newest == prev, "a memory's order does not end at its newest instance", int32(s))
 	}
 	slots := 0
-	for i := range c.insts {
-		in := &c.insts[i]
+	for k := range c.insts {
+		i, in := int32(k), &c.insts[k]
+		c.must(listed[i] == (in.data >= 0), "an instance is in no list, or free and in one", i)
+		c.must(ordered[i] == (in.data != -2 && in.space != 0), "an instance is in no order, or free and in one", i)
 		if in.data == -2 {
-			c.must(!ordered[int32(i)] && !listed[int32(i)], "instance %d is free and listed", i)
 			continue
 		}
-		c.must(listed[int32(i)] == (in.data >= 0), "instance %d of data %d is not in its list", i, in.data)
-		c.must(ordered[int32(i)] == (in.space != 0), "instance %d in memory %d is not in its order", i, in.space)
-		// Copies from a lost memory to elsewhere may be in flight a while longer.
-		c.must(in.held == 0 || !c.gone(in.space), "instance %d holds a value in memory %d, which is lost", i, in.space)
 		slots += int(in.n)
 		holds := 0
 		for s := in.slot; s < in.slot+in.n; s++ {
 			sl := &c.slots.at[s]
-			c.must(int(sl.inst) == i, "slot %d of instance %d says %d", s, i, sl.inst)
+			c.must(sl.inst == i, "a slot belongs to another instance", s, i)
 			if sl.val < 0 {
 				continue
 			}
 			holds++
-			c.must(c.alive[sl.val], "instance %d holds value %d, which nothing refers to", i, sl.val)
+			c.must(c.alive[sl.val], "an instance holds a value nothing refers to", i, sl.val)
 			val := &c.vals.at[sl.val]
-			c.must(val.data == in.data && val.piece == in.p0+s-in.slot, "slot %d of instance %d holds piece %d of data %d", s, i, val.piece, val.data)
+			c.mustOf(sl.val, val.data == in.data && val.piece == in.p0+s-in.slot, "is in a slot of another piece")
 		}
-		c.same(int(in.held), holds, "values held by instance %d", i)
-		c.must(holds > 0 || in.pins > 0 || in.home, "instance %d holds nothing and is not freed", i)
+		c.same(int(in.held), holds, "values held by an instance", i)
+		c.must(holds > 0 || in.pins > 0 || in.home, "an instance holds nothing and is not freed", i)
+		// Copies out of a lost memory may be in flight a while longer.
+		c.must(holds == 0 || !c.gone(in.space), "an instance in a lost memory holds a value", i)
 	}
 	c.same(c.slots.live, slots, "slots in use")
 }
@@ -193,52 +214,35 @@ func (c *recounter) liveData() []int32 {
 // copies checks that the list of each value's copies is exactly the slots that
 // hold it, and that what is anchored is whole in host memory.
 func (c *recounter) copies() {
-	listed := make(map[int32]bool)
+	listed := make([]bool, len(c.slots.at))
 	for _, v := range c.values {
 		for s := c.vals.at[v].slot; s >= 0; s = c.slots.at[s].next {
-			c.must(c.slots.at[s].val == v, "slot %d in the list of value %d holds %d", s, v, c.slots.at[s].val)
-			c.must(!listed[s], "slot %d is listed twice", s)
+			c.mustOf(v, c.slots.at[s].val == v && !listed[s], "lists a slot that does not hold it")
 			listed[s] = true
 		}
-		val := &c.vals.at[v]
-		if val.needed() && val.flags&anchored != 0 {
-			c.must(c.inHost(v), "%s is anchored and not in host memory", c.name(v))
-		}
-		if val.needed() && val.flags&commits != 0 {
-			c.must(c.elsewhereInHost(v, -1), "%s is being committed by no copy", c.name(v))
+		if val := &c.vals.at[v]; val.needed() {
+			c.mustOf(v, val.flags&anchored == 0 || c.inHost(v), "is anchored and not in host memory")
+			c.mustOf(v, val.flags&commits == 0 || c.elsewhereInHost(v, -1), "is being committed by no copy")
 		}
 	}
 	for i := range c.insts {
 		in := &c.insts[i]
 		for s := in.slot; in.data != -2 && s < in.slot+in.n; s++ {
-			c.must(c.slots.at[s].val < 0 || listed[s], "slot %d holds value %d and is not in its list", s, c.slots.at[s].val)
+			c.must(c.slots.at[s].val < 0 || listed[s], "a slot holds a value that does not list it", s, c.slots.at[s].val)
 		}
 	}
 }
 
-// name describes a value for a panic.
-func (c *recounter) name(v int32) string {
-	val := &c.vals.at[v]
-	made := "given"
-	if p := c.producer(v); p >= 0 {
-		r, gt := c.taskOf(p)
-		made = fmt.Sprintf("made by %q of run %d", r.g.TaskName(gt), r.id)
-	}
-	return fmt.Sprintf("value %d (piece %d of %s, %s, flags %07b, reads %d, deps %d)", v, val.piece, c.describe(v), made, val.flags, val.reads, val.deps)
-}
-
 // operations checks what is in flight against every count of it.
 func (c *recounter) operations() {
-	instPins := make(map[int32]int)
-	slotPins := make(map[int32]int)
-	slotCopies := make(map[int32]int)
-	homeOps := make(map[int32]int)
+	instPins := make([]int, len(c.insts))
+	slotPins := make([]int, len(c.slots.at))
+	slotCopies := make([]int, len(c.slots.at))
+	homeOps := make([]int, len(c.runs))
 	flight := make([]int, len(c.devs))
 	spills := make([]int, len(c.spaces))
-	timed := 0
 	pin := func(i, p0, n int32, copying int) {
 		in := &c.insts[i]
-		c.must(in.data != -2, "an operation in flight uses freed instance %d", i)
 		instPins[i]++
 		for s := in.slot + p0 - in.p0; n > 0; n-- {
 			slotPins[s]++
@@ -249,35 +253,28 @@ func (c *recounter) operations() {
 			homeOps[c.data.at[in.data].run] += copying
 		}
 	}
-	for l := range c.lanes {
-		ln := &c.lanes[l]
-		c.must(ln.done <= ln.issued && ln.lost <= ln.issued, "lane %d has done %d and lost %d of %d", l, ln.done, ln.lost, ln.issued)
-		withTimeout := 0
-		for seq := ln.done + 1; seq <= ln.issued; seq++ {
-			rec := ln.rec(seq)
-			if dev := ln.info.Device; dev >= 0 {
-				flight[dev]++
-				c.must(c.working(&c.devs[dev]), "operation %d of lane %d is in flight on a device that is %v", seq, l, c.devs[dev].state)
+	timed := 0
+	c.eachOp(func(ln *lane, rec *opRec) {
+		if dev := ln.info.Device; dev >= 0 {
+			flight[dev]++
+			c.must(c.working(&c.devs[dev]), "an operation is in flight on a device that does not work", int32(dev))
+		}
+		if rec.timeout > 0 {
+			timed++
+		}
+		switch {
+		case rec.task < 0:
+			if rec.why == forSpill {
+				spills[c.insts[rec.src].space]++
 			}
-			if rec.timeout > 0 {
-				withTimeout++
+			pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
+			pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
+		case rec.quick:
+			for _, s := range rec.args {
+				i := c.slots.at[s].inst
+				pin(i, c.insts[i].p0+s-c.insts[i].slot, 1, 0)
 			}
-			if rec.task < 0 {
-				if rec.why == forSpill {
-					spills[c.insts[rec.src].space]++
-				}
-				pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
-				pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
-				continue
-			}
-			c.must(c.tasks.at[rec.task].state == issued, "task %d is in flight in state %d", rec.task, c.tasks.at[rec.task].state)
-			if rec.quick {
-				for _, s := range rec.args {
-					i := c.slots.at[s].inst
-					pin(i, c.insts[i].p0+s-c.insts[i].slot, 1, 0)
-				}
-				continue
-			}
+		default:
 			r, gt := c.taskOf(rec.task)
 			a := 0
 			for _, u := range r.f.TaskUses(gt) {
@@ -290,31 +287,37 @@ func (c *recounter) operations() {
 				instPins[rec.args[a]]++ // the workspace
 			}
 		}
-		c.same(ln.timed, withTimeout, "operations of lane %d with a timeout", l)
-		timed += withTimeout
-	}
+		c.must(rec.task < 0 || c.tasks.at[rec.task].state == issued, "a task in flight is not issued", rec.task)
+	})
 	c.same(c.timedOps, timed, "operations with a timeout")
+	for l := range c.lanes {
+		ln := &c.lanes[l]
+		c.must(ln.done <= ln.issued && ln.lost <= ln.issued, "a lane has done or lost more than was issued", int32(l))
+		timed -= ln.timed
+	}
+	c.same(0, timed, "operations with a timeout, less those of the lanes")
 	spacePins := make([]int, len(c.spaces))
-	for i := range c.insts {
-		in := &c.insts[i]
+	for k := range c.insts {
+		i, in := int32(k), &c.insts[k]
+		c.must(in.data != -2 || instPins[i] == 0, "an operation in flight uses a freed instance", i)
 		if in.data == -2 {
 			continue
 		}
 		spacePins[in.space] += int(in.pins)
-		c.same(int(in.pins), instPins[int32(i)], "pins of instance %d", i)
+		c.same(int(in.pins), instPins[i], "pins of an instance", i)
 		for s := in.slot; s < in.slot+in.n; s++ {
-			c.same(int(c.slots.at[s].pins), slotPins[s], "pins of slot %d of instance %d", s, i)
-			c.same(int(c.slots.at[s].copying), slotCopies[s], "copies from or to slot %d of instance %d", s, i)
+			c.same(int(c.slots.at[s].pins), slotPins[s], "pins of a slot", s, i)
+			c.same(int(c.slots.at[s].copying), slotCopies[s], "copies from or to a slot", s, i)
 		}
 	}
 	for s := range c.spaces {
-		c.same(c.spaces[s].pins, spacePins[s], "pins of memory %d", s)
-		c.same(c.spaces[s].spills, spills[s], "spills of memory %d", s)
+		c.same(c.spaces[s].pins, spacePins[s], "pins of a memory", int32(s))
+		c.same(c.spaces[s].spills, spills[s], "spills of a memory", int32(s))
 	}
 	for d := range c.devs {
-		c.same(c.devs[d].flight, flight[d], "operations in flight on device %d", d)
+		c.same(c.devs[d].flight, flight[d], "operations in flight on a device", int32(d))
 	}
-	c.eachRun(func(r *run) { c.same(r.homeOps, homeOps[r.slot], "copies of run %d's homes", r.id) })
+	c.eachRun(func(r *run) { c.same(r.homeOps, homeOps[r.slot], "copies of a run's homes", int32(r.id)) })
 }
 
 // memories checks how much of each is used.
@@ -328,14 +331,14 @@ func (c *recounter) memories() {
 	away := 0
 	for s := range c.spaces {
 		sp := &c.spaces[s]
-		c.must(sp.used == used[s], "memory %d has %d bytes used, counted %d", s, sp.used, used[s])
+		c.same(int(sp.used), int(used[s]), "bytes used of a memory", int32(s))
 		if s > 0 && sp.cap > 0 {
-			// What was shrunk may hold more until that has moved out.
-			c.must(sp.used <= max(sp.cap, c.m.Devices[s-1].MemBytes), "memory %d has %d bytes used of %d", s, sp.used, sp.cap)
+			// A memory that shrank may hold more until that has moved out.
+			c.must(sp.used <= max(sp.cap, c.m.Devices[s-1].MemBytes), "a memory holds more than it can", int32(s))
 		}
 		if sp.away {
 			away++
-			c.must(c.devs[sp.dev].state == Lost, "memory %d is away and its device %v", s, c.devs[sp.dev].state)
+			c.must(c.devs[sp.dev].state == Lost, "a memory is away and its device is not lost", int32(s))
 		}
 	}
 	c.same(c.away, away, "memories away")
@@ -343,36 +346,36 @@ func (c *recounter) memories() {
 
 // readers checks who still has to read each value.
 func (c *recounter) readers() {
-	reads := make(map[int32]int)
+	reads := make([]int, len(c.vals.at))
 	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
 		if t.state != done {
 			c.eachRead(r, gt, func(v int32) { reads[v]++ })
 		}
 	})
 	for _, v := range c.values {
-		c.same(int(c.vals.at[v].reads), reads[v], "readers of %s", c.name(v))
+		c.mustOf(v, int(c.vals.at[v].reads) == reads[v], "has another number of readers")
 	}
 }
 
 // recipes checks which tasks are kept to compute lost values again, what that
 // keeps alive, and which runs.
 func (c *recounter) recipes() {
-	liveOuts := make(map[int32]int)
+	liveOuts := make([]int, len(c.tasks.at))
 	for _, v := range c.values {
 		if c.vals.at[v].flags&counted != 0 {
 			liveOuts[c.producer(v)]++
 		}
 	}
-	deps := make(map[int32]int)
-	heldOf := make(map[*run]int)
-	needed := make(map[int32]int)
+	deps := make([]int, len(c.vals.at))
+	heldOf := make([]int, len(c.runs))
+	needed := make([]int, len(c.runs))
 	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
-		c.same(int(t.liveOuts), liveOuts[tid], "results of task %q on devices only", r.g.TaskName(gt))
-		c.must(t.flags&held != 0 == (t.liveOuts > 0), "task %q has %d results on devices only, held: %t", r.g.TaskName(gt), t.liveOuts, t.flags&held != 0)
+		c.same(int(t.liveOuts), liveOuts[tid], "results of a task on devices only", tid)
+		c.must(t.flags&held != 0 == (t.liveOuts > 0), "a task is held for nothing, or not held for something", tid)
 		if t.flags&held == 0 {
 			return
 		}
-		heldOf[r]++
+		heldOf[r.slot]++
 		c.eachRead(r, gt, func(v int32) {
 			deps[v]++
 			if owner := c.vals.at[v].run; owner >= 0 && owner != r.slot {
@@ -382,19 +385,19 @@ func (c *recounter) recipes() {
 	})
 	for i := range c.resident {
 		for _, v := range c.resident[i].vals {
-			c.must(c.vals.at[v].flags&current != 0, "%s is resident and not current", c.name(v))
+			c.mustOf(v, c.vals.at[v].flags&current != 0, "is resident and not current")
 			if owner := c.vals.at[v].run; owner >= 0 {
 				needed[owner]++
 			}
 		}
 	}
 	for _, v := range c.values {
-		c.same(int(c.vals.at[v].deps), deps[v], "recipes that read %s", c.name(v))
+		c.mustOf(v, int(c.vals.at[v].deps) == deps[v], "is read by another number of held recipes")
 	}
 	c.eachRun(func(r *run) {
-		c.same(r.heldN, heldOf[r], "recipes held of run %d", r.id)
-		c.same(r.needed, needed[r.slot], "values of run %d others need", r.id)
-		c.must(r.state != runEnded || r.heldN+r.needed > 0, "run %d ended, nothing needs it, and it is still there", r.id)
+		c.same(r.heldN, heldOf[r.slot], "recipes held of a run", int32(r.id))
+		c.same(r.needed, needed[r.slot], "values of a run that others need", int32(r.id))
+		c.must(r.state != runEnded || r.heldN+r.needed > 0, "a run ended and nothing needs it, but it is kept", int32(r.id))
 	})
 }
 
@@ -404,40 +407,32 @@ func (c *recounter) recipes() {
 func (c *recounter) recoverable() {
 	for _, v := range c.values {
 		val := &c.vals.at[v]
-		if !val.needed() || val.flags&anchored != 0 || c.ending(val.run) {
+		if !val.needed() || val.flags&anchored != 0 || c.failed(val.run) {
 			continue
+		}
+		if c.data.at[val.data].kind == graph.Volatile {
+			continue // updated in place it may be gone, which is what its owner chose
 		}
 		p := c.producer(v)
-		if p < 0 {
-			// Only data updated in place on purpose may lose what it was given.
-			c.must(c.data.at[val.data].kind == graph.Volatile || c.dataClosed(v), "%s is not in host memory and no task makes it", c.name(v))
-			continue
+		switch {
+		case p < 0:
+			c.mustOf(v, !c.readByActive(v), "is not in host memory and no task makes it")
+		case val.flags&produced == 0:
+			c.mustOf(v, c.tasks.at[p].state != done, "was never made and its task is done")
+		default:
+			c.mustOf(v, c.tasks.at[p].flags&held != 0 || c.tasks.at[p].state != done, "is only on devices and its recipe is not held")
 		}
-		if val.flags&produced == 0 {
-			c.must(c.tasks.at[p].state != done, "%s was never made and its task is done", c.name(v))
-			continue
-		}
-		if c.data.at[val.data].kind == graph.Volatile && val.slot < 0 {
-			continue // being updated in place, which nothing survives
-		}
-		c.must(c.tasks.at[p].flags&held != 0 || c.tasks.at[p].state != done, "%s is only on devices and its recipe is not held", c.name(v))
 	}
 }
 
-// ending reports whether a run has failed, so that its values need no care.
-func (c *recounter) ending(slot int32) bool {
-	return slot >= 0 && (c.runs[slot].state == runFailing || len(c.runs[slot].errs) > 0)
-}
+// failed reports whether a run has failed, so that its values need no care.
+func (c *recounter) failed(slot int32) bool { return slot >= 0 && len(c.runs[slot].errs) > 0 }
 
-// dataClosed reports whether the runs that read a lost value are failing.
-func (c *recounter) dataClosed(v int32) bool {
-	closed := true
-	c.eachRun(func(r *run) {
-		if r.state == runActive && c.usesData(r, c.vals.at[v].data) {
-			closed = false
-		}
-	})
-	return closed
+// readByActive reports whether a run that goes on uses a value's data.
+func (c *recounter) readByActive(v int32) bool {
+	read := false
+	c.eachRun(func(r *run) { read = read || r.state == runActive && c.usesData(r, c.vals.at[v].data) })
+	return read
 }
 
 // tasksOfRuns checks what runs count of their tasks.
@@ -446,8 +441,9 @@ func (c *recounter) tasksOfRuns() {
 	c.eachRun(func(r *run) {
 		left, flight, owed := 0, 0, 0
 		for gt := range r.g.NumTasks() {
-			t := &c.tasks.at[r.tbase+int32(gt)]
-			c.must(t.run == r.slot, "task %q says run %d", r.g.TaskName(graph.TaskID(gt)), t.run)
+			tid := r.tbase + int32(gt)
+			t := &c.tasks.at[tid]
+			c.must(t.run == r.slot, "a task is of another run", tid, r.slot)
 			unissued := 0
 			for _, p := range r.f.Preds(graph.TaskID(gt)) {
 				if s := c.tasks.at[r.tbase+p].state; s != issued && s != done {
@@ -455,7 +451,7 @@ func (c *recounter) tasksOfRuns() {
 				}
 			}
 			if len(r.errs) == 0 { // a run that failed gave up on its tasks
-				c.same(int(t.unissued), unissued, "predecessors task %q waits for", r.g.TaskName(graph.TaskID(gt)))
+				c.same(int(t.unissued), unissued, "predecessors a task waits for", tid)
 			}
 			if t.state != done {
 				left++
@@ -464,14 +460,14 @@ func (c *recounter) tasksOfRuns() {
 				flight++
 			}
 		}
-		for v := r.vbase; v < r.vbase+int32(len(r.f.Values))-r.f.NumInitial; v++ {
-			if c.vals.at[v].flags&(wanted|delivered) == wanted {
+		for v := range int32(len(r.f.Values)) - r.f.NumInitial {
+			if c.vals.at[r.vbase+v].flags&(wanted|delivered) == wanted {
 				owed++
 			}
 		}
-		c.same(r.left, left, "tasks left of run %d", r.id)
-		c.same(r.flight, flight, "tasks in flight of run %d", r.id)
-		c.same(r.owed, owed, "outputs owed by run %d", r.id)
+		c.same(r.left, left, "tasks left of a run", int32(r.id))
+		c.same(r.flight, flight, "tasks in flight of a run", int32(r.id))
+		c.same(r.owed, owed, "outputs owed by a run", int32(r.id))
 		inFlight += flight
 		tasks += r.g.NumTasks()
 	})
@@ -483,7 +479,7 @@ func (c *recounter) tasksOfRuns() {
 // will come for it, and that a run with nothing to wait for has ended.
 func (c *recounter) waitingTasks() {
 	c.same(c.ready.len(), 0, "tasks the policy was not asked about")
-	someone := make(map[int32]bool)
+	someone := make([]bool, len(c.tasks.at))
 	for _, tid := range c.stuck {
 		someone[tid] = true
 	}
@@ -491,37 +487,40 @@ func (c *recounter) waitingTasks() {
 		someone[d.task] = true
 	}
 	for v, ts := range c.awaiting {
-		c.must(c.vals.at[v].reads > 0, "%d tasks await the readers of value %d, which has none", len(ts), v)
+		c.mustOf(v, c.vals.at[v].reads > 0, "has no readers and tasks that await them")
 		for _, tid := range ts {
 			someone[tid] = true
 		}
 	}
+	lined := 0
 	for d := range c.devs {
+		lined += c.devs[d].queue.len()
 		c.devs[d].queue.each(func(tid int32) {
 			t := &c.tasks.at[tid]
-			c.must(t.state == queued && int(t.dev) == d, "task %d is in the queue of device %d in state %d on device %d", tid, d, t.state, t.dev)
-			c.must(!someone[tid], "task %d is in the queue of device %d and waits elsewhere too", tid, d)
+			c.must(t.state == queued && int(t.dev) == d, "a task in a device's queue is not queued there", tid, int32(d))
+			c.must(!someone[tid], "a task in a device's queue waits elsewhere too", tid, int32(d))
 			someone[tid] = true
 		})
 	}
+	c.same(c.lined, lined, "tasks in device queues")
 	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
 		if r.state != runActive {
 			return
 		}
 		switch t.state {
 		case waiting:
-			c.must(t.unissued > 0, "task %q waits for nothing", r.g.TaskName(gt))
+			c.must(t.unissued > 0, "a task waits for nothing", tid)
 		case ready:
-			c.must(someone[tid], "task %q is ready and nobody will come for it", r.g.TaskName(gt))
+			c.must(someone[tid], "a task is ready and nobody will come for it", tid)
 		case queued:
-			isParked := t.flags&parked != 0 && slices.Contains(r.parked, tid)
-			c.must(someone[tid] || isParked, "task %q is queued in no queue", r.g.TaskName(gt))
-			c.must(!isParked || r.flight > 0, "task %q is set aside and nothing of its run is in flight", r.g.TaskName(gt))
+			aside := t.flags&parked != 0 && slices.Contains(r.parked, tid)
+			c.must(someone[tid] || aside, "a task is queued in no queue", tid)
+			c.must(!aside || r.flight > 0, "a task is set aside and nothing of its run is in flight", tid)
 		}
 	})
 	c.eachRun(func(r *run) {
 		over := r.state == runFailing || r.state == runActive && r.left == 0 && r.owed == 0
-		c.must(!over || !r.quiet(), "run %d is over and was not reported", r.id)
+		c.must(!over || !r.quiet(), "a run is over and was not reported", int32(r.id))
 	})
 }
 
@@ -536,40 +535,36 @@ func (c *recounter) devices() {
 			load[t.dev] += t.cost
 		}
 	})
-	for l := range c.lanes {
-		ln := &c.lanes[l]
-		for seq := ln.done + 1; seq <= ln.issued; seq++ {
-			if tid := ln.rec(seq).task; tid >= 0 {
-				placed[ln.info.Device]++
-				load[ln.info.Device] += c.tasks.at[tid].cost
-				backlog[ln.info.Device] += c.tasks.at[tid].cost
-			}
+	c.eachOp(func(ln *lane, rec *opRec) {
+		if rec.task >= 0 {
+			placed[ln.info.Device]++
+			load[ln.info.Device] += c.tasks.at[rec.task].cost
+			backlog[ln.info.Device] += c.tasks.at[rec.task].cost
 		}
-	}
+	})
 	absent := 0
-	for i := range c.devs {
-		d := &c.devs[i]
-		c.same(int(c.view.Devices[i].Queued), placed[i], "tasks on device %d", i)
-		c.same(int(d.load), int(load[i]), "nanoseconds of work on device %d", i)
-		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on device %d", i)
-		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "device %d accepts work: %t, and is %v", i, c.view.Devices[i].Accepts, d.state)
-		c.must(d.state == Healthy || d.queue.len() == 0, "device %d is %v with %d tasks queued", i, d.state, d.queue.len())
-		c.must(!d.blocked || c.spaces[d.space].pins > 0, "device %d waits for memory that nothing will free", i)
-		if d.state == Lost || d.swapTo >= 0 {
-			absent++
-		}
+	for k := range c.devs {
+		i, d := int32(k), &c.devs[k]
+		c.same(int(c.view.Devices[i].Queued), placed[i], "tasks on a device", i)
+		c.same(int(d.load), int(load[i]), "nanoseconds of work on a device", i)
+		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", i)
+		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", i)
+		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", i)
+		c.must(!d.blocked || c.spaces[d.space].pins > 0, "a device waits for memory that nothing will free", i)
 		if d.queue.len() > 0 && !d.blocked {
 			l, ok := c.credit(d)
-			c.must(!ok, "device %d has tasks queued and lane %d has credit", i, l)
+			c.must(!ok, "a device has tasks queued and a lane with credit", i, int32(l))
+		}
+		if d.state == Lost || d.swapTo >= 0 {
+			absent++
 		}
 	}
 	c.same(c.absent, absent, "devices with a timer")
 }
 
 // versions checks that at most two versions of a piece that is not updated in
-// place are on devices, outside host memory. What resident data held before a
-// run that writes it stays beside them, because the run may fail; a run that
-// replays may have more.
+// place are on devices. What resident data held before a run that writes it
+// stays beside them, because the run may fail; a run that replays may have more.
 func (c *recounter) versions() {
 	c.eachRun(func(r *run) {
 		for gt := range r.g.NumTasks() {
@@ -586,7 +581,7 @@ func (c *recounter) versions() {
 			// A version nobody reads is on its device only while it is made.
 			if c.vals.at[v].needed() && c.onDevice(v) {
 				versions[p]++
-				c.must(versions[p] <= 2, "%d versions of piece %d of run %d are on devices", versions[p], p, r.id)
+				c.mustOf(v, versions[p] <= 2, "is the third version on devices")
 			}
 		}
 	})

@@ -123,6 +123,7 @@ type Engine struct {
 	inputs    []sched.Input
 	onlys     []machine.DeviceID
 	inFlight  int                // launches
+	lined     int                // tasks in device queues
 	poked     []machine.DeviceID // devices whose queue or credits changed
 	timedOps  int                // operations in flight with a timeout
 	absent    int                // devices whose ladder or hand-over has a timer
@@ -360,7 +361,7 @@ func New(o Options) *Engine {
 		d, md := &e.devs[i], &e.m.Devices[i]
 		id := machine.DeviceID(i)
 		e.spaces[1+i] = space{dev: id, cap: md.MemBytes, oldest: -1, newest: -1}
-		d.space, d.swapTo = int32(1+i), -1
+		d.space, d.swapTo, d.queue.all = int32(1+i), -1, &e.lined
 		capBytes := md.MemBytes
 		if md.HostMemory {
 			d.space = 0

@@ -273,11 +273,9 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 		}
 	}
 	h := &d.health
-	// Lost again before it was trusted, it goes on with the next rung.
-	if d.state == Broken || e.now-h.upSince > e.o.Health.Trust {
+	h.rung++ // if it is lost again before it is trusted
+	if d.state == Broken {
 		h.rung = 0
-	} else {
-		h.rung++
 	}
 	h.upSince, h.deadline, h.failures, h.strained, h.drained = e.now, 0, 0, 0, false
 	d.state, d.blocked = Healthy, false
@@ -285,7 +283,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, e.now
 	e.dirty(dev)
-	e.hungry = true
+	e.reoffer()
 	e.tr.Record(trace.Event{Kind: trace.Back, Device: dev, Task: -1, Start: e.now, End: e.now})
 }
 
@@ -399,7 +397,7 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
 	e.dirty(dev)
-	e.hungry = true
+	e.reoffer()
 }
 
 // callSpare puts a spare in a lost device's place.
@@ -423,7 +421,7 @@ func (e *Engine) engage(spare machine.DeviceID) {
 	vd := &e.view.Devices[spare]
 	vd.Accepts, vd.FreeAt = true, e.now
 	e.dirty(spare)
-	e.hungry = true
+	e.reoffer()
 	e.tr.Record(trace.Event{Kind: trace.Back, Device: spare, Task: -1, Start: e.now, End: e.now})
 }
 

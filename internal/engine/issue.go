@@ -71,7 +71,7 @@ func (e *Engine) issueAll() {
 			if !ok {
 				break
 			}
-			if d.queue.len() == 0 && (e.steal == nil || d.flight > 0 || !e.stealFor(dev)) {
+			if d.queue.len() == 0 && (e.steal == nil || e.lined == 0 || d.flight > 0 || !e.stealFor(dev)) {
 				break
 			}
 			k := d.queue.pop()

@@ -278,6 +278,9 @@ func (e *Engine) maybeDrop(v int32) {
 	default:
 		e.dropCopies(v, false)
 		e.uncount(v)
+		if val.run < 0 { // put by the caller: it belongs to no run's block
+			e.vals.release(v, 1)
+		}
 	}
 }
 

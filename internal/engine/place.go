@@ -194,6 +194,9 @@ func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hi
 		}
 	}
 	only = e.onlys[o0:len(e.onlys):len(e.onlys)]
+	if only == nil {
+		only = []machine.DeviceID{} // nowhere, which is not the same as anywhere
+	}
 	if t.avoid >= 0 && others {
 		if i := slices.Index(only, machine.DeviceID(t.avoid)); i >= 0 {
 			only = slices.Delete(only, i, i+1)
@@ -249,6 +252,15 @@ func (e *Engine) requeueAll(dev machine.DeviceID) {
 		e.replace(d.queue.pop().task)
 	}
 	d.blocked = false
+}
+
+// reoffer has queued tasks placed anew because a device joined: what waits on
+// others may be better off there.
+func (e *Engine) reoffer() {
+	e.hungry = true
+	for i := range e.devs {
+		e.requeueAll(machine.DeviceID(i))
+	}
 }
 
 // leaveOut keeps a task no device takes at present, or fails its run when none

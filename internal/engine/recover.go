@@ -158,6 +158,7 @@ func (e *Engine) reopen(v int32) int {
 		return 0
 	}
 	away := e.vals.at[v].slot >= 0
+	e.vals.at[v].flags &^= anchored // it may have been before it was given up
 	p := e.producer(v)
 	if p < 0 {
 		if !away {
@@ -184,9 +185,8 @@ func (e *Engine) reopen(v int32) int {
 		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.vals.at[v].depth))
 		return 0
 	}
-	t.state = waiting
+	t.state, t.dev, t.avoid = waiting, -1, -1
 	t.flags |= replayed
-	t.avoid = -1
 	r.left++
 	r.report.Replays++
 	e.vals.at[v].flags &^= produced
@@ -296,6 +296,9 @@ func (e *Engine) lose(dev machine.DeviceID, kept bool, cause error) {
 	}
 	if !wasSpare {
 		e.callSpare(dev)
+	}
+	if h := &d.health; e.now-h.upSince > e.o.Health.Trust {
+		h.rung = 0
 	}
 	e.climb(dev)
 }

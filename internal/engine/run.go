@@ -84,6 +84,7 @@ type run struct {
 	costs    []time.Duration // by shape and device class
 	costOf   uint64          // cost epoch they were computed at
 	reaping  bool
+	begun    bool // it was admitted, so it has tasks and values
 	revived  bool // it ended, and works again for a run that reads its results
 	report   Report
 }
@@ -278,7 +279,7 @@ func (r *run) samePieces(d int, res *residentData) bool {
 // start makes a run's tasks and values and readies those that wait for nothing.
 func (e *Engine) start(r *run) {
 	f, n := r.f, r.g.NumTasks()
-	r.state, r.left = runActive, n
+	r.state, r.left, r.begun = runActive, n, true
 	r.report.Started = e.now
 	r.vtime = e.vnow
 	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
@@ -484,7 +485,7 @@ func (e *Engine) end(r *run) {
 	rep := r.report
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	delete(e.byID, r.id)
-	if len(r.dataOf) > 0 { // it was started
+	if r.begun {
 		if err != nil {
 			e.purge(r)
 		}
@@ -503,35 +504,28 @@ func (r *run) err(e *Engine) error {
 		return nil
 	}
 	var names []string
-	unfinished := 0
-	if len(r.dataOf) == 0 {
-		unfinished = r.g.NumTasks()
-	} else {
-		for t := range r.g.NumTasks() {
-			if e.tasks.at[r.tbase+int32(t)].state != done {
-				unfinished++
-				names = append(names, r.g.TaskName(graph.TaskID(t)))
-			}
+	for t := range r.g.NumTasks() {
+		if !r.begun || e.tasks.at[r.tbase+int32(t)].state != done {
+			names = append(names, r.g.TaskName(graph.TaskID(t)))
 		}
 	}
 	err := errors.Join(r.errs...)
 	if len(r.errs) == 1 {
 		err = r.errs[0]
 	}
-	return &RunError{Err: err, Unfinished: unfinished, Names: names}
+	return &RunError{Err: err, Names: names}
 }
 
 // RunError is how a run that failed ends.
 type RunError struct {
-	Err        error
-	Unfinished int
-	Names      []string // of the unfinished tasks, all of them
+	Err   error
+	Names []string // of the tasks that did not finish, all of them
 }
 
 // Error names the cause and the first few unfinished tasks; Names has all.
 func (r *RunError) Error() string {
 	const show = 8
-	s := fmt.Sprintf("%v; %d tasks unfinished", r.Err, r.Unfinished)
+	s := fmt.Sprintf("%v; %d tasks unfinished", r.Err, len(r.Names))
 	if n := len(r.Names); n > show {
 		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
 	} else if n > 0 {
@@ -656,7 +650,7 @@ func (e *Engine) retire(r *run) {
 	}
 	e.runs[r.slot] = nil
 	e.freeRuns = append(e.freeRuns, r.slot)
-	if len(r.dataOf) > 0 {
+	if r.begun {
 		for _, v := range r.init {
 			if e.vals.at[v].run == r.slot {
 				e.vals.release(v, 1)
@@ -704,13 +698,9 @@ func (e *Engine) serveResident(ref DataRef) {
 			e.emit(Done).Ref = ref
 		}
 	}
-	if res.closing && !res.writer && res.readers == 0 && e.insts[e.data.at[res.data].home].pins == 0 {
+	if res.closing && !res.writer && res.readers == 0 && !e.dependedOn(res) && e.insts[e.data.at[res.data].home].pins == 0 {
 		for _, v := range res.vals {
-			e.vals.at[v].reads = 0
 			e.unneed(v)
-			if e.vals.at[v].run < 0 {
-				e.vals.release(v, 1)
-			}
 		}
 		e.closeData(res.data)
 		e.data.release(res.data, 1)
@@ -730,6 +720,29 @@ func (e *Engine) atHome(res *residentData) bool {
 	return all
 }
 
+// dependedOn reports whether something that exists only on a device would be
+// computed from the data, and has that made durable.
+func (e *Engine) dependedOn(res *residentData) bool {
+	for _, v := range res.vals {
+		if e.vals.at[v].deps > 0 {
+			e.commitResident()
+			return true
+		}
+	}
+	return false
+}
+
+// commitResident starts to make all resident data durable.
+func (e *Engine) commitResident() {
+	for i := range e.resident {
+		if e.resident[i].live {
+			for _, v := range e.resident[i].vals {
+				e.commit(v)
+			}
+		}
+	}
+}
+
 // recut changes the pieces of resident data to those a graph uses. It is done
 // from the home alone, so the data is brought there first; it returns whether
 // that is so.
@@ -738,12 +751,11 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 		return false
 	}
 	old := e.data.at[res.data].home
+	if e.dependedOn(res) {
+		return false
+	}
 	for _, v := range res.vals {
-		e.dropCopies(v, false)
 		e.unneed(v)
-		if e.vals.at[v].run < 0 {
-			e.vals.release(v, 1)
-		}
 	}
 	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
 	n := int32(len(pieces))

@@ -75,6 +75,7 @@ func (q *fifo) pop() int32 {
 // a plain queue; only those that do not (urgent tasks, a run that is owed
 // service) go into a heap.
 type queue struct {
+	all  *int // tasks in the queues of all devices
 	line []keyed
 	head int
 	heap []keyed
@@ -98,6 +99,7 @@ func (q *queue) len() int { return len(q.line) - q.head + len(q.heap) }
 
 func (q *queue) push(t int32, key int64) {
 	q.seq++
+	*q.all++
 	k := keyed{key, q.seq, t}
 	if n := len(q.line); n == q.head || q.line[n-1].key <= key {
 		if q.head > 64 && q.head*2 > n {
@@ -111,7 +113,10 @@ func (q *queue) push(t int32, key int64) {
 }
 
 // unpop puts a task back at the front of what has its key.
-func (q *queue) unpop(k keyed) { q.pushHeap(k) }
+func (q *queue) unpop(k keyed) {
+	*q.all++
+	q.pushHeap(k)
+}
 
 func (q *queue) pushHeap(k keyed) {
 	q.heap = append(q.heap, k)
@@ -127,6 +132,7 @@ func (q *queue) pushHeap(k keyed) {
 }
 
 func (q *queue) pop() keyed {
+	*q.all--
 	if len(q.heap) > 0 && (q.head == len(q.line) || q.heap[0].less(q.line[q.head])) {
 		k := q.heap[0]
 		n := len(q.heap) - 1
@@ -162,6 +168,7 @@ func (q *queue) popTail() (keyed, bool) {
 	if n := len(q.line); n > q.head {
 		k := q.line[n-1]
 		q.line = q.line[:n-1]
+		*q.all--
 		if len(q.line) == q.head {
 			q.line, q.head = q.line[:0], 0
 		}
@@ -184,6 +191,7 @@ func (q *queue) each(fn func(tid int32)) {
 func (q *queue) remove(tid int32) bool {
 	for i := q.head; i < len(q.line); i++ {
 		if q.line[i].task == tid {
+			*q.all--
 			q.line = append(q.line[:i], q.line[i+1:]...)
 			if len(q.line) == q.head {
 				q.line, q.head = q.line[:0], 0
@@ -193,6 +201,7 @@ func (q *queue) remove(tid int32) bool {
 	}
 	for i := range q.heap {
 		if q.heap[i].task == tid {
+			*q.all--
 			rest := append(q.heap[:i:i], q.heap[i+1:]...)
 			q.heap = q.heap[:0]
 			for _, k := range rest {

@@ -1,0 +1,266 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// A task that fails is tried again after 1, 2 and 4 ms, then its run fails and
+// names everything that did not finish.
+func TestRetriesBackOffThenFail(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	r.fail["bad"] = 100
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		b.Add(job("good", 1))
+		b.Add(job("bad", 1, writes(x)))
+		b.Add(job("behind", 1, reads(x)))
+		b.Add(graph.Task{Name: "further", Steps: []graph.Step{{Kernel: anywhere}}, After: []graph.TaskID{2}})
+	})
+	id := r.submit(g, engine.RunOptions{})
+	var starts []time.Duration
+	r.step()
+	for seen := 0; len(r.ended) == 0; {
+		if n := r.count("bad"); n > seen {
+			seen = n
+			starts = append(starts, r.now)
+		}
+		if !r.advance() {
+			t.Fatal("stopped")
+		}
+	}
+	err := r.ended[id].Err
+	is(t, err, errBoom)
+	var re *engine.RunError
+	if !errors.As(err, &re) {
+		t.Fatalf("%v is no RunError", err)
+	}
+	equalLists(t, "unfinished", re.Names, []string{"bad", "behind", "further"})
+	var te *engine.TaskError
+	if !errors.As(err, &te) || te.Task != "bad" || te.Device != "cpu:0" {
+		t.Errorf("the error does not name the task and its device: %v", err)
+	}
+	// Issued at 0 behind good, it fails at 2 ms; then pause, and 1 ms to fail again.
+	want := []time.Duration{0, 2*ms + 1*ms, 4*ms + 2*ms, 7*ms + 4*ms}
+	if !slices.Equal(starts, want) {
+		t.Errorf("tries at %v, want %v", starts, want)
+	}
+	equal(t, "retries", r.ended[id].Report.Retries, 3)
+}
+
+// A failed task is tried elsewhere first, and its run can allow fewer retries.
+func TestRetriesElsewhere(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	r.fail["t0"] = 1
+	id := r.submit(independent(t, 1, 1), engine.RunOptions{})
+	r.mustRun(id)
+	equalLists(t, "launches", r.launched, []string{"t0@cpu:0", "t0@cpu:1"})
+
+	r = newRig(t, cpus(2), engine.Options{})
+	r.fail["t0"] = 2
+	id = r.submit(independent(t, 1, 1), engine.RunOptions{Retries: 1})
+	is(t, r.finish(id), errBoom)
+	equal(t, "tries", r.count("t0"), 2)
+
+	r = newRig(t, cpus(2), engine.Options{})
+	r.fail["once"] = 1
+	once := job("once", 1)
+	once.Retries = -1
+	is(t, r.finish(r.submit(single(t, once), engine.RunOptions{})), errBoom)
+	equal(t, "tries of a task never to be retried", r.count("once"), 1)
+}
+
+// What fails because of something else's failure uses up no retries.
+func TestDependentsAreNotBlamed(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Retries: 2})
+	r.fail["c0"] = 2
+	id := r.submit(chain(t, 4, 1, graph.Versioned), engine.RunOptions{})
+	rep := r.mustRun(id)
+	equal(t, "retries", rep.Retries, 2)
+	equal(t, "executed", rep.Executed, 4)
+}
+
+// A hung task costs its device, which is dropped; the ladder is climbed rung by
+// rung while the work runs elsewhere, and at its end the device is given up.
+func TestHungDevice(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 10 * ms, Health: engine.Health{RungTimeout: 50 * ms}})
+	r.hang["t0"] = true
+	id := r.submit(independent(t, 1, 1), engine.RunOptions{})
+	r.until("dropped", func() bool { return len(r.drops) > 0 })
+	equal(t, "dropped at", r.now, 10*ms)
+	equalLists(t, "dropped", r.drops, []string{"cpu:0"})
+	equalLists(t, "launches", r.launched, []string{"t0@cpu:0", "t0@cpu:1"})
+	r.hang["t0"] = false
+	r.mustRun(id)
+	equal(t, "done at", r.now, 11*ms)
+	for r.advance() {
+	}
+	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby", "cpu:0 restart", "cpu:0 reopen"})
+	equal(t, "given up at", r.now, 10*ms+3*50*ms)
+
+	// Broken, it gets nothing more.
+	id = r.submit(independent(t, 4, 1), engine.RunOptions{})
+	r.mustRun(id)
+	equal(t, "launches on the broken device", r.launchedOn("cpu:0"), 1)
+}
+
+// A task that hangs wherever it runs fails its run with a timeout.
+func TestTimeoutIsTheTasksFault(t *testing.T) {
+	r := newRig(t, cpus(5), engine.Options{Retries: 1})
+	r.hang["slow"] = true
+	slow := job("slow", 1)
+	slow.Timeout = 5 * ms
+	err := r.finish(r.submit(single(t, slow), engine.RunOptions{}))
+	is(t, err, engine.ErrTimeout)
+	equal(t, "tries", r.count("slow"), 2)
+	equal(t, "failed at", r.now, 10*ms)
+}
+
+// The clock of a timeout starts when the task can start, not when it is issued.
+func TestTimeoutCountsFromStart(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{TaskTimeout: 3 * ms})
+	id := r.submit(chain(t, 5, 2, graph.Versioned), engine.RunOptions{})
+	r.mustRun(id)
+	equal(t, "drops", len(r.drops), 0)
+}
+
+// Cancelling lets what is in flight complete, starts nothing else, and reports.
+func TestCancel(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	id := r.submit(independent(t, 10, 1), engine.RunOptions{})
+	r.until("t0 done", func() bool { return len(r.ran) == 1 })
+	flying := len(r.inFlight())
+	launched := len(r.launched)
+	r.step(engine.Event{Kind: engine.Cancel, Run: id})
+	if len(r.ended) != 0 || flying == 0 {
+		t.Fatalf("ended with %d tasks in flight", flying)
+	}
+	err := r.finish(id)
+	is(t, err, engine.ErrCancelled)
+	equal(t, "launches", len(r.launched), launched)
+	equal(t, "executions", len(r.ran), launched)
+	equal(t, "in flight at the end", len(r.inFlight()), 0)
+	var re *engine.RunError
+	if !errors.As(err, &re) || len(re.Names) != 10-launched {
+		t.Errorf("%v, want %d unfinished", err, 10-launched)
+	}
+	// The engine goes on with others.
+	r.mustRun(r.submit(independent(t, 3, 1), engine.RunOptions{}))
+}
+
+// Cancelling a run that waits for its data ends it without starting it.
+func TestCancelWaiting(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	ref := r.e.NewData("w", 8, graph.Versioned)
+	g := build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: 8, Input: true})
+		b.Add(job("write", 1, updates(w)))
+	})
+	bind := engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}}
+	first, second := r.submit(g, bind), r.submit(g, bind)
+	r.step()
+	r.step(engine.Event{Kind: engine.Cancel, Run: second})
+	if _, ok := r.ended[second]; !ok {
+		t.Error("the waiting run did not end at once")
+	}
+	is(t, r.ended[second].Err, engine.ErrCancelled)
+	r.mustRun(first)
+	equal(t, "launches", len(r.launched), 1)
+}
+
+// A device with more than three failures in a row is taken out, and a success
+// in between starts the count over.
+func TestConsecutiveFailures(t *testing.T) {
+	only := func(name string) graph.Task {
+		k := job(name, 1)
+		k.On.Only = []string{"cpu:0"}
+		k.Retries = 20
+		return k
+	}
+	r := newRig(t, cpus(2), engine.Options{})
+	r.fail["bad"] = 4
+	r.answer = func(dev machine.DeviceID, rung engine.Rung) (engine.Event, bool) {
+		return engine.Event{Kind: engine.DeviceBack, Device: dev}, true
+	}
+	r.mustRun(r.submit(single(t, only("bad")), engine.RunOptions{}))
+	equalLists(t, "dropped after the fourth", r.drops, []string{"cpu:0"})
+	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby"})
+
+	r = newRig(t, cpus(2), engine.Options{})
+	for i := range 3 {
+		name := fmt.Sprint("bad", i)
+		r.fail[name] = 3
+		r.mustRun(r.submit(single(t, only(name)), engine.RunOptions{}))
+	}
+	equal(t, "drops with successes in between", len(r.drops), 0)
+}
+
+// The last device is not taken out for failing: there is nothing better.
+func TestLastDeviceStays(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Retries: 10})
+	r.fail["t0"] = 8
+	r.mustRun(r.submit(independent(t, 1, 1), engine.RunOptions{}))
+	equal(t, "drops", len(r.drops), 0)
+}
+
+// A task under which three devices died is held to be the cause, and what only
+// waited on those devices is not.
+func TestKillerIsBlamed(t *testing.T) {
+	r := newRig(t, cpus(5), engine.Options{Retries: 1})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		b.Add(job("killer", 10, writes(x)))
+		b.Add(job("bystander", 10, reads(x)))
+	})
+	id := r.submit(g, engine.RunOptions{})
+	r.fail["killer"] = 0
+	for range 4 {
+		r.starts("killer")
+		r.now += ms
+		for _, o := range r.ops {
+			if o.a.Kind == engine.Launch && o.a.Graph.TaskName(o.a.Task) == "killer" {
+				r.lose(o.a.Device, false)
+				break
+			}
+		}
+		if r.ended[id].Err != nil {
+			break
+		}
+	}
+	err := r.finish(id)
+	is(t, err, engine.ErrDeviceLost)
+	var te *engine.TaskError
+	if !errors.As(err, &te) || te.Task != "killer" {
+		t.Errorf("blamed: %v", err)
+	}
+}
+
+// A lost device's task runs elsewhere at once, in the same step.
+func TestLossMovesWorkAtOnce(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{})
+	id := r.submit(chain(t, 1, 5, graph.Versioned), engine.RunOptions{})
+	r.starts("c0")
+	r.now += ms
+	at := r.now
+	r.lose(0, false)
+	equalLists(t, "launches", r.launched, []string{"c0@gpu:0", "c0@gpu:1"})
+	equal(t, "time of the second launch", r.now, at)
+	rep := r.mustRun(id)
+	equal(t, "replays: nothing finished was lost", rep.Replays, 0)
+}
+
+// With recovery off a lost device fails its runs at once.
+func TestNoRecovery(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{NoRecovery: true})
+	id := r.submit(chain(t, 3, 5, graph.Versioned), engine.RunOptions{})
+	r.starts("c1")
+	r.lose(0, false)
+	is(t, r.finish(id), engine.ErrDeviceLost)
+}

@@ -1,0 +1,259 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+)
+
+// unknown is a sample that says nothing.
+var unknown = engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
+
+// noStealing is the default policy without stealing: where a task is placed is
+// where it runs, unless the balancer moves it.
+func noStealing(p sched.Problem) sched.Policy {
+	return struct{ sched.Policy }{sched.Policies()["finish"](p)}
+}
+
+func celsius(c float64) engine.Sample {
+	s := unknown
+	s.TempC = c
+	return s
+}
+
+// placesOn runs n tasks of 1 ms and returns how many ran on each device.
+func placesOn(r *rig, n int) []int {
+	r.t.Helper()
+	rep := r.mustRun(r.submit(independent(r.t, n, 1), engine.RunOptions{}))
+	var out []int
+	for _, d := range rep.Devices {
+		out = append(out, d.Tasks)
+	}
+	return out
+}
+
+// At 85 °C a device is taken for half as fast; if it stays there it is drained;
+// it comes back when it is 5 °C cooler, not when it is just below.
+func TestThermalLadder(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{Policy: noStealing})
+	r.sample(0, celsius(84.9))
+	got := placesOn(r, 30)
+	equal(t, "share at 84.9 °C", got[0], 15)
+
+	r.sample(0, celsius(85))
+	if got := placesOn(r, 30); got[0] != 10 {
+		t.Errorf("at 85 °C %v ran on it, want half of what the other ran", got)
+	}
+	r.sample(0, celsius(86))
+	if got := placesOn(r, 30); got[0] != 10 {
+		t.Errorf("at the second sample %v ran on it, want it slowed and not drained yet", got)
+	}
+	r.sample(0, celsius(86))
+	equal(t, "share when drained", placesOn(r, 30)[0], 0)
+	r.sample(0, celsius(82))
+	equal(t, "share when just below", placesOn(r, 30)[0], 0)
+	r.sample(0, celsius(79))
+	equal(t, "share when cool", placesOn(r, 30)[0], 15)
+}
+
+// Memory and power do the same as heat.
+func TestOtherStrain(t *testing.T) {
+	full, hungry := unknown, unknown
+	full.MemUsed, hungry.PowerW = 0.96, 310
+	for name, s := range map[string]engine.Sample{"memory": full, "power": hungry} {
+		r := newRig(t, cpus(2), engine.Options{Health: engine.Health{MaxPowerW: 300}})
+		for range 3 {
+			r.sample(0, s)
+		}
+		equal(t, "share when drained for "+name, placesOn(r, 30)[0], 0)
+		cool := unknown
+		cool.MemUsed, cool.PowerW = 0.5, 200
+		r.sample(0, cool)
+		equal(t, "share afterwards", placesOn(r, 30)[0], 15)
+	}
+}
+
+// The last device is slowed but never drained.
+func TestLastDeviceIsNotDrained(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	for range 10 {
+		r.sample(0, celsius(95))
+	}
+	equal(t, "tasks", placesOn(r, 5)[0], 5)
+}
+
+// Draining finishes what runs and gives the rest to others.
+func TestDrain(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{Depth: 2})
+	id := r.submit(independent(t, 20, 1), engine.RunOptions{})
+	r.until("some done", func() bool { return len(r.ran) >= 4 })
+	before := r.launchedOn("cpu:0")
+	r.step(engine.Event{Kind: engine.Drain, Device: 0})
+	rep := r.mustRun(id)
+	equal(t, "launches after the drain", r.launchedOn("cpu:0"), before)
+	equal(t, "retries", rep.Retries, 0)
+	equal(t, "executions", len(r.ran), 20)
+	r.step(engine.Event{Kind: engine.Undrain, Device: 0})
+	equal(t, "share afterwards", placesOn(r, 20)[0], 10)
+}
+
+// New uncorrectable memory errors take a device out; old ones do not.
+func TestMemoryErrors(t *testing.T) {
+	errs := func(n int64) engine.Sample {
+		s := unknown
+		s.MemErrors = n
+		return s
+	}
+	r := newRig(t, cpus(2), engine.Options{})
+	r.sample(0, errs(7)) // since boot
+	r.sample(0, unknown)
+	r.sample(0, errs(7))
+	equal(t, "drops without a new error", len(r.drops), 0)
+	r.sample(0, errs(8))
+	equalLists(t, "drops", r.drops, []string{"cpu:0"})
+	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby"})
+}
+
+// A device that does not respond is lost at once.
+func TestUnresponsive(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	s := unknown
+	s.Unresponsive = true
+	r.sample(1, s)
+	equalLists(t, "drops", r.drops, []string{"cpu:1"})
+	equal(t, "share", placesOn(r, 10)[1], 0)
+}
+
+// A device that comes back from a rung works; lost again before it is trusted
+// it goes on with the next rung, and from the first once it was up long enough.
+func TestLadderGoesOn(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{Health: engine.Health{Trust: 100 * ms}})
+	for range 2 {
+		r.lose(0, false)
+		r.now += ms
+		r.back(0, false)
+		r.now += ms
+	}
+	r.now += 200 * ms
+	r.lose(0, false)
+	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby", "cpu:0 restart", "cpu:0 standby"})
+}
+
+// A slowed device gets less, and what was queued there in the belief that it
+// was fast is placed anew.
+func TestSlowed(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{Policy: noStealing})
+	r.step(engine.Event{Kind: engine.Slowed, Device: 0, Factor: 4})
+	if got := placesOn(r, 50); got[0] != 10 {
+		t.Errorf("four times slower it got %v of 50, want 10", got)
+	}
+	r.step(engine.Event{Kind: engine.Slowed, Device: 0, Factor: 1})
+	equal(t, "share afterwards", placesOn(r, 20)[0], 10)
+}
+
+// Telemetry that shows one device hot and another cold moves queued tasks, and
+// not again before the minimum interval has passed.
+func TestRebalance(t *testing.T) {
+	util := func(u float64) engine.Sample {
+		s := unknown
+		s.Util = u
+		return s
+	}
+	r := newRig(t, cpus(2), engine.Options{Depth: 2, Policy: noStealing})
+	// The other is thought to be slow, so nearly all is placed on the first.
+	r.step(engine.Event{Kind: engine.Slowed, Device: 1, Factor: 100})
+	id := r.submit(independent(t, 40, 1), engine.RunOptions{})
+	r.until("some done", func() bool { return len(r.ran) >= 3 })
+	if r.launchedOn("cpu:1") > 0 {
+		t.Fatal("the slow device got work at once")
+	}
+	r.step(engine.Event{Kind: engine.Slowed, Device: 1, Factor: 1})
+	r.sample(1, util(0.1))
+	equal(t, "launches before the other is hot", r.launchedOn("cpu:1"), 0)
+	r.sample(0, util(0.95))
+	moved := r.launchedOn("cpu:1")
+	if moved == 0 {
+		t.Error("nothing moved from a device at 95 % to one at 10 %")
+	}
+	rep := r.mustRun(id)
+	if rep.Moves == 0 || rep.Moves > 10 {
+		t.Errorf("%d moves, want 1 to 10", rep.Moves)
+	}
+	equal(t, "executions", len(r.ran), 40)
+}
+
+// What a device did is in the report of the run: tasks, time busy, and what
+// was predicted.
+func TestDeviceReport(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	rep := r.mustRun(r.submit(independent(t, 1, 100), engine.RunOptions{}))
+	equal(t, "first device", rep.Devices[0], engine.DeviceReport{Tasks: 1, Busy: 100 * ms, Predicted: 100 * ms})
+	equal(t, "second device", rep.Devices[1], engine.DeviceReport{})
+	equal(t, "tasks", rep.Tasks, 1)
+	equal(t, "time", rep.Ended-rep.Started, 100*ms)
+}
+
+// A wake that is asked for is one at which something happens.
+func TestNextWake(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 50 * ms, Health: engine.Health{RungTimeout: 30 * ms}})
+	if at, ok := r.e.NextWake(); ok {
+		t.Errorf("an idle engine wants to be woken at %v", at)
+	}
+	r.hang["t0"] = true
+	r.submit(independent(t, 1, 1), engine.RunOptions{})
+	if at, ok := r.e.NextWake(); !ok || at != 0 {
+		t.Errorf("after Submit: %v %t, want at once", at, ok)
+	}
+	r.step()
+	if at, ok := r.e.NextWake(); !ok || at != 50*ms {
+		t.Errorf("with a task in flight: %v %t, want its timeout at 50ms", at, ok)
+	}
+	r.now = 10 * ms
+	r.lose(machine.DeviceID(1), false)
+	if at, ok := r.e.NextWake(); !ok || at != 40*ms {
+		t.Errorf("with a device on the ladder: %v %t, want its rung's end at 40ms", at, ok)
+	}
+}
+
+// A run's own timeout takes the place of the engine's, a task's of both.
+func TestTimeouts(t *testing.T) {
+	for _, c := range []struct{ engine, run, task, want time.Duration }{
+		{7 * ms, 0, 0, 7 * ms},
+		{7 * ms, 5 * ms, 0, 5 * ms},
+		{7 * ms, 5 * ms, 9 * ms, 9 * ms},
+		{0, 0, 3 * ms, 3 * ms},
+	} {
+		r := newRig(t, cpus(2), engine.Options{TaskTimeout: c.engine})
+		k := job("k", 1)
+		k.Timeout = c.task
+		r.hang["k"] = true
+		r.submit(single(t, k), engine.RunOptions{Timeout: c.run})
+		r.until("dropped", func() bool { return len(r.drops) > 0 })
+		equal(t, "timeout", r.now, c.want)
+	}
+}
+
+// What one data's chain costs does not depend on the device it is lost on:
+// a graph over two chains loses only the one that was there.
+func TestLossIsLocal(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		for _, name := range []string{"p", "q"} {
+			x := b.Data(graph.Data{Name: name, Bytes: 1000, Input: true, Output: true})
+			for range 6 {
+				k := job(name, 1, updates(x))
+				k.On.Hint = map[string]string{"p": "gpu:0", "q": "gpu:1"}[name]
+				b.Add(k)
+			}
+		}
+	})
+	id := r.submit(g, engine.RunOptions{})
+	r.until("half way", func() bool { return len(r.ran) == 6 })
+	r.lose(0, false)
+	rep := r.mustRun(id)
+	equal(t, "replays", rep.Replays, 3)
+}

@@ -1,0 +1,215 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+const mb = 1_000_000 // bytes a link of a rig moves in 1 ms
+
+// inputs adds n inputs a, b, … of 1 MB each.
+func inputs(b *graph.Builder, n int) []graph.DataID {
+	var out []graph.DataID
+	for i := range n {
+		out = append(out, b.Data(graph.Data{Name: string(rune('a' + i)), Bytes: mb, Input: true}))
+	}
+	return out
+}
+
+func (r *rig) copyList() []string {
+	var out []string
+	for _, c := range r.copies {
+		out = append(out, c.String())
+	}
+	return out
+}
+
+// The input of the next task is copied in while the first runs.
+func TestPrefetch(t *testing.T) {
+	r := newRig(t, gpus(1, 100*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		in := inputs(b, 3)
+		for i, d := range in {
+			b.Add(job(fmt.Sprint("t", i), 5, reads(d)))
+		}
+	})
+	id := r.submit(g, engine.RunOptions{})
+	r.starts("t0")
+	if !slices.Contains(r.copyList(), "b host>gpu:0") {
+		t.Errorf("while the first task runs only %v were issued", r.copyList())
+	}
+	r.mustRun(id)
+	equal(t, "time", r.now, 1*ms+3*5*ms) // only the first copy is waited for
+}
+
+// A value that is on the device already is not copied again, nor is one that is
+// on its way there.
+func TestCopiesOnce(t *testing.T) {
+	r := newRig(t, gpus(1, 100*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		in := inputs(b, 1)
+		for i := range 5 {
+			b.Add(job(fmt.Sprint("t", i), 1, reads(in[0])))
+		}
+	})
+	rep := r.mustRun(r.submit(g, engine.RunOptions{}))
+	equalLists(t, "copies", r.copyList(), []string{"a host>gpu:0"})
+	equal(t, "copies reported", rep.Copies, 1)
+	equal(t, "bytes reported", rep.CopyBytes, mb)
+}
+
+// In a full memory the least recently used value makes room, without a copy
+// when the host has it, and comes back when it is used again.
+func TestEvictionIsLeastRecentlyUsed(t *testing.T) {
+	r := newRig(t, gpus(1, 3*mb), engine.Options{Depth: 1})
+	g := build(t, func(b *graph.Builder) {
+		in := inputs(b, 4)
+		a, bb, c, d := in[0], in[1], in[2], in[3]
+		var prev graph.TaskID = graph.NoTask
+		for i, use := range []graph.DataID{a, bb, c, a, d, bb, c, a, d} {
+			k := job(fmt.Sprint("t", i), 5, reads(use))
+			if prev >= 0 {
+				k.After = []graph.TaskID{prev}
+			}
+			prev = b.Add(k)
+		}
+	})
+	rep := r.mustRun(r.submit(g, engine.RunOptions{}))
+	// When d comes, b is the one not used for longest; then for b it is c, and
+	// for c it is a; when a comes b has been used for the last time.
+	equalLists(t, "copies", r.copyList(), []string{
+		"a host>gpu:0", "b host>gpu:0", "c host>gpu:0", "d host>gpu:0",
+		"b host>gpu:0", "c host>gpu:0", "a host>gpu:0",
+	})
+	equal(t, "evictions", rep.Evictions, 3)
+}
+
+// A value that is nowhere else is moved to host memory first and reloaded when
+// it is read, not computed again.
+func TestSpillAndReload(t *testing.T) {
+	r := newRig(t, gpus(1, 2*mb), engine.Options{Depth: 1})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb})
+		y := b.Data(graph.Data{Name: "y", Bytes: mb})
+		z := b.Data(graph.Data{Name: "z", Bytes: mb, Output: true})
+		b.Add(job("x", 1, writes(x)))
+		b.Add(job("y", 1, writes(y)))
+		u := b.Add(job("use y", 1, reads(y), writes(z)))
+		k := job("use x", 1, reads(x), updates(z))
+		k.After = []graph.TaskID{u}
+		b.Add(k)
+	})
+	rep := r.mustRun(r.submit(g, engine.RunOptions{}))
+	copies := r.copyList()
+	out, in := slices.Index(copies, "x gpu:0>host"), slices.Index(copies, "x host>gpu:0")
+	if out < 0 || in < out {
+		t.Errorf("x was not spilled and reloaded: %v", copies)
+	}
+	equal(t, "replays", rep.Replays, 0)
+	equal(t, "executed", rep.Executed, 4)
+}
+
+// Two tasks that fit one at a time run one at a time; one that fits never fails.
+func TestMemoryIsWaitedFor(t *testing.T) {
+	r := newRig(t, gpus(1, 2*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		for i := range 6 {
+			k := job(fmt.Sprint("t", i), 1, writes(b.Data(graph.Data{Name: fmt.Sprint("d", i), Bytes: mb / 2})))
+			k.Workspace = mb
+			b.Add(k)
+		}
+	})
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+	equal(t, "in flight at once", r.peak, 1)
+
+	for _, fits := range []bool{true, false} {
+		r := newRig(t, gpus(1, 2*mb), engine.Options{})
+		k := job("big", 1)
+		k.Workspace = 2*mb - 8
+		if !fits {
+			k.Workspace++
+		}
+		err := r.finish(r.submit(single(t, k), engine.RunOptions{}))
+		if fits && err != nil {
+			t.Errorf("a task that just fits: %v", err)
+		} else if !fits {
+			is(t, err, engine.ErrOutOfMemory)
+		}
+	}
+}
+
+// A device that reports less memory than thought makes the task go elsewhere.
+func TestShrunkMemory(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	r.step(engine.Event{Kind: engine.Capacity, Device: 0, Bytes: mb})
+	k := job("big", 1)
+	k.Workspace = 5 * mb
+	r.mustRun(r.submit(single(t, k), engine.RunOptions{}))
+	equalLists(t, "launches", r.launched, []string{"big@gpu:1"})
+}
+
+// An output is brought to its home, and only then is the run over.
+func TestDelivery(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb, Output: true})
+		b.Add(job("make", 2, writes(x)))
+	})
+	id := r.submit(g, engine.RunOptions{})
+	r.mustRun(id)
+	equalLists(t, "copies", r.copyList(), []string{"x gpu:0>host"})
+	equal(t, "ended", r.ended[id].Report.Ended, 3*ms)
+}
+
+// A copy that fails is made again; the task behind it uses up no retry.
+func TestFailedCopy(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: 1})
+	failures := 3
+	r.failCopy = func(c copied) bool {
+		failures--
+		return failures >= 0
+	}
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb, Input: true, Output: true})
+		b.Add(job("update", 1, updates(x)))
+	})
+	rep := r.mustRun(r.submit(g, engine.RunOptions{}))
+	equal(t, "retries", rep.Retries, 0)
+	equal(t, "executed", rep.Executed, 1)
+}
+
+// Every buffer is freed, and none while something uses it, whatever happens.
+func TestNothingLeaks(t *testing.T) {
+	for lost := range 12 {
+		r := newRig(t, gpus(2, 4*mb), engine.Options{Depth: 3})
+		id := r.submit(build(t, func(b *graph.Builder) {
+			in := inputs(b, 3)
+			out := b.Data(graph.Data{Name: "out", Bytes: mb, Output: true})
+			b.Add(job("first", 1, reads(in[0]), writes(out)))
+			for i := range 4 {
+				b.Add(job(fmt.Sprint("t", i), 1, reads(in[i%3]), updates(out)))
+			}
+		}), engine.RunOptions{})
+		r.until("far enough", func() bool { return len(r.copies)+len(r.ran) >= lost || len(r.ended) > 0 })
+		if lost%2 == 0 {
+			r.lose(machine.DeviceID(lost/2%2), false)
+		} else {
+			r.step(engine.Event{Kind: engine.Cancel, Run: id})
+		}
+		r.finish(id)
+		for range 50 {
+			r.now += time.Second
+			r.step()
+			r.advance()
+		}
+		if len(r.insts) != 0 {
+			t.Errorf("after %d operations: buffers left at the end: %v", lost, r.insts)
+		}
+	}
+}

@@ -1,0 +1,363 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+)
+
+// urgent is a task of 1 ms with a priority.
+func urgent(name string, priority int, uses ...graph.Use) graph.Task {
+	k := job(name, 1, uses...)
+	k.Priority = priority
+	return k
+}
+
+// single is a graph of one task over data of its own.
+func single(t *testing.T, k graph.Task) *graph.Graph {
+	return build(t, func(b *graph.Builder) {
+		k.Uses = append(k.Uses, writes(b.Data(graph.Data{Name: "of " + k.Name, Bytes: 8})))
+		b.Add(k)
+	})
+}
+
+// A task that is more urgent overtakes what is queued, not what is issued.
+func TestUrgentOvertakes(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Depth: 2})
+	bulk := r.submit(independent(t, 20, 1), engine.RunOptions{})
+	r.until("five done", func() bool { return len(r.ran) == 5 })
+	issued := len(r.launched)
+	now := r.submit(single(t, urgent("now", 1)), engine.RunOptions{})
+	r.finish(now, bulk)
+	equal(t, "the next task issued", r.launched[issued], "now@cpu:0")
+}
+
+// The same by the priority of whole runs.
+func TestUrgentRun(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Depth: 2})
+	bulk := r.submit(independent(t, 20, 1), engine.RunOptions{})
+	r.step()
+	now := r.submit(single(t, job("now", 1)), engine.RunOptions{Priority: 3})
+	r.finish(now, bulk)
+	equal(t, "the first task not issued before", r.launched[2], "now@cpu:0")
+}
+
+// Priority is a head start of 100 ms of service a step: under a stream of newer
+// urgent tasks that keeps the device busy, an old one gets its turn.
+func TestNothingStarves(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Depth: 2})
+	stream := r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8, Input: true, Durability: graph.Volatile})
+		for i := range 300 {
+			b.Add(urgent(fmt.Sprint("u", i), 1, updates(x)))
+		}
+	}), engine.RunOptions{})
+	r.step()
+	patient := r.submit(single(t, job("patient", 1)), engine.RunOptions{})
+	r.finish(patient)
+	if n := len(r.ran) - 1; n < 95 || n > 105 {
+		t.Errorf("the patient task came after %d urgent ones of 1 ms, want about 100", n)
+	}
+	r.finish(stream)
+}
+
+// Two runs share a device by weight: 3 to 1 while both have work.
+func TestFairShares(t *testing.T) {
+	for _, weights := range [][2]float64{{1, 1}, {3, 1}} {
+		r := newRig(t, cpus(1), engine.Options{Depth: 2})
+		a := r.submit(independent(t, 100, 1), engine.RunOptions{Weight: weights[0]})
+		b := r.submit(independent(t, 100, 1), engine.RunOptions{Weight: weights[1]})
+		byRun := map[engine.RunID]int{}
+		seen := map[engine.Op]bool{}
+		r.until("half way", func() bool {
+			for _, o := range r.ops {
+				if !seen[o.a.Op] {
+					seen[o.a.Op] = true
+					byRun[o.a.Run]++
+				}
+			}
+			return len(seen) >= 80
+		})
+		want := 80 * weights[0] / (weights[0] + weights[1])
+		if got := float64(byRun[a]); got < want-4 || got > want+4 {
+			t.Errorf("weights %v: of %d tasks %d are of the first run, want about %v", weights, len(seen), byRun[a], want)
+		}
+		r.finish(a, b)
+	}
+}
+
+// A run that comes late is not made to pay for what others got before, nor
+// paid for it.
+func TestLateRunStartsEven(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Depth: 2})
+	a := r.submit(independent(t, 300, 1), engine.RunOptions{})
+	r.until("a while", func() bool { return len(r.ran) == 100 })
+	b := r.submit(independent(t, 50, 1), engine.RunOptions{})
+	r.finish(b)
+	// Half the service from then on: 50 of its own, about 50 of the other.
+	if n := len(r.ran) - 100; n < 90 || n > 110 {
+		t.Errorf("the late run of 50 tasks took %d turns, want about 100", n)
+	}
+	r.finish(a)
+}
+
+// MaxInFlight bounds tasks in flight over all devices, and of one run.
+func TestMaxInFlight(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{MaxInFlight: 3})
+	r.mustRun(r.submit(independent(t, 40, 0.1), engine.RunOptions{}))
+	equal(t, "most in flight", r.peak, 3)
+
+	r = newRig(t, cpus(4), engine.Options{})
+	r.mustRun(r.submit(independent(t, 40, 1), engine.RunOptions{MaxInFlight: 2}))
+	equal(t, "most in flight of the run", r.peak, 2)
+
+	// A limit of one run does not hold up another.
+	r = newRig(t, cpus(1), engine.Options{})
+	slow := r.submit(independent(t, 10, 1), engine.RunOptions{MaxInFlight: 1})
+	other := r.submit(independent(t, 10, 1), engine.RunOptions{})
+	r.finish(slow, other)
+	if r.peak < 2 {
+		t.Errorf("at most %d in flight beside a run limited to 1", r.peak)
+	}
+}
+
+// How far a lane is issued ahead: Depth tasks, less when they are long, but
+// always two, so that one can be prepared while another runs.
+func TestLookAhead(t *testing.T) {
+	cases := []struct {
+		o      engine.Options
+		millis float64
+		want   int
+	}{
+		{engine.Options{Depth: 5, Ahead: 1000 * ms}, 1, 5},
+		{engine.Options{Depth: 1, Ahead: 1000 * ms}, 1, 2},
+		{engine.Options{Depth: 64, Ahead: 4 * ms}, 1, 4},
+		{engine.Options{Depth: 64, Ahead: 4 * ms}, 10, 2},
+		{engine.Options{}, 0.001, 64},
+	}
+	for _, c := range cases {
+		r := newRig(t, cpus(1), c.o)
+		r.mustRun(r.submit(independent(t, 100, c.millis), engine.RunOptions{}))
+		equal(t, fmt.Sprintf("most in flight with %d deep, %v ahead, tasks of %v ms", c.o.Depth, c.o.Ahead, c.millis), r.peak, c.want)
+	}
+}
+
+// A chain is issued ahead too: dependents wait on the device, not in the engine.
+func TestChainIsIssuedAhead(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Depth: 8, Ahead: 1000 * ms})
+	id := r.submit(chain(t, 20, 1, graph.Volatile), engine.RunOptions{})
+	r.step()
+	equal(t, "tasks of a chain in flight before any is done", len(r.inFlight()), 8)
+	r.mustRun(id)
+	equal(t, "time", r.now, 20*ms)
+}
+
+// A gang is issued all at once or not at all, and gangs in one order on every
+// lane, so that two can never wait for each other.
+func TestGangs(t *testing.T) {
+	gang := func(name string, n int) graph.Task {
+		k := job(name, 2)
+		k.Gang = n
+		return k
+	}
+	r := newRig(t, cpus(4), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		for i := range 6 {
+			d := b.Data(graph.Data{Name: fmt.Sprint("d", i), Bytes: 8})
+			k := gang(fmt.Sprint("g", i), 2+i%3)
+			k.Uses = []graph.Use{writes(d)}
+			b.Add(k)
+			b.Add(job(fmt.Sprint("t", i), 1, reads(d)))
+		}
+	})
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+	// In the log of launches members of a gang follow one another…
+	var order []string
+	for i := 0; i < len(r.launched); i++ {
+		name, _, _ := strings.Cut(r.launched[i], "@")
+		if name[0] != 'g' {
+			continue
+		}
+		n := 2 + int(name[1]-'0')%3
+		devs := make(map[string]bool)
+		for _, l := range r.launched[i : i+n] {
+			other, dev, _ := strings.Cut(l, "@")
+			equal(t, "member", other, name)
+			devs[dev] = true
+		}
+		equal(t, "devices of "+name, len(devs), n)
+		order = append(order, name)
+		i += n - 1
+	}
+	equal(t, "gangs", len(order), 6) // …and each was launched once.
+	equal(t, "tasks", len(r.ran), (2+3+4)*2+6)
+}
+
+// A gang waits whole for a device that is away, and fails when there can never
+// be enough.
+func TestGangNeedsEnoughDevices(t *testing.T) {
+	three := job("three", 1)
+	three.Gang = 3
+	r := newRig(t, cpus(3), engine.Options{Health: engine.Health{RungTimeout: 1000 * ms}})
+	r.lose(2, false)
+	id := r.submit(single(t, three), engine.RunOptions{})
+	r.step()
+	equal(t, "launches with two of three devices", len(r.launched), 0)
+	r.back(2, false)
+	equal(t, "launches with all three", len(r.launched), 3)
+	r.mustRun(id)
+
+	four := job("four", 1)
+	four.Gang = 4
+	is(t, r.finish(r.submit(single(t, four), engine.RunOptions{})), engine.ErrNoDevice)
+}
+
+// Only keeps a task to devices it names, by name, backend or kind; Hint wins
+// when it costs little and loses when it costs much.
+func TestConstraints(t *testing.T) {
+	m := cpus(2)
+	gpu := gpus(1, 1<<20)
+	m.Devices = append(m.Devices, gpu.Devices[0])
+	m.Links = []machine.Link{{A: 2, B: machine.Host, BPS: 1e9}}
+	for _, c := range []struct{ only, hint, want string }{
+		{"cpu:1", "", "cpu:1"},
+		{"gpu:0", "", "gpu:0"},
+		{"cuda", "", "gpu:0"},
+		{"discrete", "", "gpu:0"},
+		{"gpu", "", "gpu:0"},
+		{"", "cpu:1", "cpu:1"},
+		{"", "gpu:0", "gpu:0"},
+		{"cpu:0", "cpu:1", "cpu:0"},
+	} {
+		r := newRig(t, m, engine.Options{})
+		k := job("k", 1)
+		if c.only != "" {
+			k.On.Only = []string{c.only}
+		}
+		k.On.Hint = c.hint
+		r.mustRun(r.submit(single(t, k), engine.RunOptions{}))
+		equalLists(t, fmt.Sprintf("only %q hint %q", c.only, c.hint), r.launched, []string{"k@" + c.want})
+	}
+	// A hint at a busy device loses.
+	r := newRig(t, m, engine.Options{})
+	long := job("long", 50)
+	long.On.Only = []string{"cpu:1"}
+	r.submit(single(t, long), engine.RunOptions{})
+	r.step()
+	k := job("k", 1)
+	k.On.Hint = "cpu:1"
+	r.mustRun(r.submit(single(t, k), engine.RunOptions{}))
+	if slices.Contains(r.launched, "k@cpu:1") {
+		t.Error("a hint made a task of 1 ms wait 50 ms")
+	}
+}
+
+// What no device can ever run fails at once, in the step it is submitted to.
+func TestImpossible(t *testing.T) {
+	ptx := &graph.Kernel{Name: "ptx", Impls: []graph.Impl{{Dialect: graph.PTX}}}
+	nowhere := job("nowhere", 1)
+	nowhere.On.Only = []string{"cuda:7"}
+	foreign := job("foreign", 1)
+	foreign.Steps = []graph.Step{{Kernel: ptx}}
+	scratch := job("scratch", 1)
+	scratch.Workspace = 2 << 20
+	for _, c := range []struct {
+		k    graph.Task
+		m    *machine.Machine
+		want error
+	}{
+		{nowhere, cpus(2), engine.ErrNoDevice},
+		{foreign, cpus(2), engine.ErrNoDevice},
+		{scratch, gpus(2, 1<<20), engine.ErrOutOfMemory},
+	} {
+		r := newRig(t, c.m, engine.Options{})
+		id := r.submit(single(t, c.k), engine.RunOptions{})
+		r.step()
+		if _, ok := r.ended[id]; !ok {
+			t.Errorf("%s: not failed at once", c.k.Name)
+			continue
+		}
+		is(t, r.ended[id].Err, c.want)
+		if !strings.Contains(r.ended[id].Err.Error(), c.k.Name) {
+			t.Errorf("the error does not name the task: %v", r.ended[id].Err)
+		}
+	}
+}
+
+// A task that could run only on a device that is away waits for it.
+func TestWaitsForItsDevice(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{Health: engine.Health{RungTimeout: 1000 * ms}})
+	r.lose(1, false)
+	k := job("k", 1)
+	k.On.Only = []string{"cpu:1"}
+	id := r.submit(single(t, k), engine.RunOptions{})
+	r.step()
+	equal(t, "launches", len(r.launched), 0)
+	r.back(1, false)
+	r.mustRun(id)
+
+	// And fails when the device is given up.
+	r = newRig(t, cpus(2), engine.Options{})
+	r.lose(1, false)
+	is(t, r.finish(r.submit(single(t, k), engine.RunOptions{})), engine.ErrNoDevice)
+}
+
+// Explain is called once for every task placed, and says what then happens.
+func TestExplain(t *testing.T) {
+	said := make(map[string]string)
+	m := cpus(3)
+	r := newRig(t, m, engine.Options{Explain: func(x sched.Explanation) {
+		if said[x.Task] != "" {
+			t.Errorf("%s explained twice", x.Task)
+		}
+		if x.Why == "" || x.Policy != "finish" || len(x.Rows) != 3 {
+			t.Errorf("poor explanation %+v", x)
+		}
+		said[x.Task] = m.DeviceName(x.Chosen)
+	}})
+	r.mustRun(r.submit(chain(t, 5, 1, graph.Volatile), engine.RunOptions{}))
+	for _, l := range r.launched {
+		name, dev, _ := strings.Cut(l, "@")
+		equal(t, "device said for "+name, said[name], dev)
+	}
+	equal(t, "explanations", len(said), 5)
+}
+
+// Every policy finishes the same work, and the same calls give the same
+// actions, faults included.
+func TestDeterminism(t *testing.T) {
+	var names []string
+	for name := range sched.Policies() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		play := func() []string {
+			r := newRig(t, gpus(3, 1<<13), engine.Options{Policy: sched.Policies()[name], Seed: 7, ReplayDepth: 3})
+			r.fail["c3"], r.fail["t5"] = 1, 2
+			a := r.submit(chain(t, 12, 1, graph.Versioned), engine.RunOptions{})
+			b := r.submit(independent(t, 30, 1), engine.RunOptions{Weight: 2})
+			r.until("half way", func() bool { return len(r.ran) > 15 })
+			r.lose(1, false)
+			r.now += 2 * ms
+			r.back(1, false)
+			r.mustRun(a)
+			r.mustRun(b)
+			return r.acts
+		}
+		first, second := play(), play()
+		for i := range first {
+			if i >= len(second) || first[i] != second[i] {
+				t.Errorf("%s: action %d differs", name, i)
+				break
+			}
+		}
+		equal(t, name+": actions", len(second), len(first))
+	}
+}

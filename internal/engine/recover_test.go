@@ -1,0 +1,256 @@
+package engine_test
+
+import (
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// Losing a device in the middle of a chain replays exactly the tasks whose
+// results were only there: c0 … c4 were done, c5 ran.
+func TestReplaysOfAChain(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{})
+	id := r.submit(chain(t, 8, 1, graph.Versioned), engine.RunOptions{})
+	r.starts("c5")
+	r.lose(0, false)
+	rep := r.mustRun(id)
+	equal(t, "replays", rep.Replays, 5)
+	equal(t, "longest replay", rep.LongestReplay, 5)
+	equal(t, "executed", rep.Executed, 8+5)
+	equal(t, "retries", rep.Retries, 0)
+	equalLists(t, "executions", r.ran, []string{
+		"c0@gpu:0", "c1@gpu:0", "c2@gpu:0", "c3@gpu:0", "c4@gpu:0",
+		"c0@gpu:1", "c1@gpu:1", "c2@gpu:1", "c3@gpu:1", "c4@gpu:1", "c5@gpu:1", "c6@gpu:1", "c7@gpu:1",
+	})
+}
+
+// Mirrored data is copied to the host after every write, so losing its device
+// replays nothing that was committed.
+func TestMirroredCommitsEveryWrite(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{})
+	id := r.submit(chain(t, 8, 1, graph.Mirrored), engine.RunOptions{})
+	r.starts("c5")
+	commits := 0
+	for _, c := range r.copies {
+		if c.from == "gpu:0" && c.to == "host" {
+			commits++
+		}
+	}
+	equal(t, "commits while c5 runs", commits, 5)
+	r.until("the commit of c4", func() bool {
+		for _, o := range r.ops {
+			if o.a.Kind == engine.Copy && o.a.From == 0 {
+				return false
+			}
+		}
+		return true
+	})
+	r.lose(0, false)
+	rep := r.mustRun(id)
+	equal(t, "replays", rep.Replays, 0)
+}
+
+// The chain a loss may replay is bounded: at every fourth version one is
+// committed, and no loss replays more than four tasks.
+func TestReplayDepthCommits(t *testing.T) {
+	for at := range 12 {
+		r := newRig(t, gpus(2, 1<<20), engine.Options{ReplayDepth: 4})
+		id := r.submit(chain(t, 12, 1, graph.Versioned), engine.RunOptions{})
+		r.until("far enough", func() bool { return len(r.ran) == at })
+		r.lose(0, false)
+		rep := r.mustRun(id)
+		if rep.Commits < 2 {
+			t.Errorf("lost after %d: %d commits of 12 versions, want 2 or more", at, rep.Commits)
+		}
+		// A commit under way when the device goes is lost with it.
+		if rep.LongestReplay > 5 {
+			t.Errorf("lost after %d: a chain of %d was replayed, want at most 4, or 5 while a commit is under way", at, rep.LongestReplay)
+		}
+	}
+}
+
+// The same for predicted time: a version that would take longer than the bound
+// to make again is committed.
+func TestReplayBoundCommits(t *testing.T) {
+	r := newRig(t, gpus(1, 1<<20), engine.Options{ReplayBound: 25 * ms})
+	rep := r.mustRun(r.submit(chain(t, 9, 10, graph.Versioned), engine.RunOptions{}))
+	// 30, 60 and 90 ms exceed it; the last is delivered anyway.
+	if rep.Commits != 3 && rep.Commits != 2 {
+		t.Errorf("%d commits, want 2 or 3", rep.Commits)
+	}
+	r = newRig(t, gpus(1, 1<<20), engine.Options{})
+	rep = r.mustRun(r.submit(chain(t, 9, 10, graph.Versioned), engine.RunOptions{}))
+	// The caller's memory holds what all would be computed from again until the
+	// result is safe beside it.
+	equal(t, "commits within the bounds", rep.Commits, 1)
+}
+
+// Volatile data is updated in one buffer; versioned data alternates.
+func TestVolatileIsInPlace(t *testing.T) {
+	buffers := func(kind graph.Durability) int {
+		r := newRig(t, gpus(1, 1<<20), engine.Options{})
+		used := make(map[engine.Inst]bool)
+		g := build(t, func(b *graph.Builder) {
+			x := b.Data(graph.Data{Name: "x", Bytes: 1000, Durability: kind, Output: true})
+			b.Add(job("make", 1, writes(x)))
+			for range 5 {
+				b.Add(job("update", 1, updates(x)))
+			}
+		})
+		id := r.submit(g, engine.RunOptions{})
+		r.until("the end", func() bool {
+			for _, o := range r.ops {
+				if o.a.Kind == engine.Launch {
+					for _, a := range o.a.Args {
+						used[a.Inst] = true
+					}
+				}
+			}
+			return len(r.ended) == 1
+		})
+		if err := r.ended[id].Err; err != nil {
+			t.Fatal(err)
+		}
+		return len(used)
+	}
+	equal(t, "buffers of volatile data", buffers(graph.Volatile), 1)
+	if n := buffers(graph.Versioned); n < 2 {
+		t.Errorf("versioned data used %d buffers", n)
+	}
+}
+
+// Volatile data lost within the replay depth comes back; beyond it the run
+// fails, and says which data.
+func TestVolatileLoss(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{ReplayDepth: 4})
+	id := r.submit(chain(t, 8, 1, graph.Volatile), engine.RunOptions{})
+	r.starts("c3")
+	r.lose(0, false)
+	equal(t, "replays", r.mustRun(id).Replays, 3)
+
+	r = newRig(t, gpus(2, 1<<20), engine.Options{ReplayDepth: 4})
+	id = r.submit(chain(t, 8, 1, graph.Volatile), engine.RunOptions{})
+	r.starts("c6")
+	r.lose(0, false)
+	is(t, r.finish(id), engine.ErrDataLost)
+}
+
+// A device whose memory was kept comes back, and nothing that was done is done
+// again.
+func TestKeptMemoryComesBack(t *testing.T) {
+	r := newRig(t, gpus(1, 1<<20), engine.Options{})
+	id := r.submit(chain(t, 6, 1, graph.Versioned), engine.RunOptions{})
+	r.starts("c4")
+	r.lose(0, true)
+	r.now += 3 * ms
+	r.back(0, true)
+	rep := r.mustRun(id)
+	equal(t, "replays", rep.Replays, 0)
+	equal(t, "executed", rep.Executed, 6)
+	equal(t, "launches of c4", r.count("c4"), 2)
+}
+
+// Where another device works, it does not wait for the memory to come back.
+func TestKeptMemoryIsNotWaitedFor(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{})
+	id := r.submit(chain(t, 6, 1, graph.Versioned), engine.RunOptions{})
+	r.starts("c4")
+	r.lose(0, true)
+	rep := r.mustRun(id)
+	equal(t, "replays", rep.Replays, 4)
+}
+
+// Memory said to be kept that turns out to be empty is computed again.
+func TestKeptMemoryTurnsOutEmpty(t *testing.T) {
+	r := newRig(t, gpus(1, 1<<20), engine.Options{})
+	id := r.submit(chain(t, 6, 1, graph.Versioned), engine.RunOptions{})
+	r.starts("c4")
+	r.lose(0, true)
+	r.now += 3 * ms
+	r.back(0, false)
+	rep := r.mustRun(id)
+	equal(t, "replays", rep.Replays, 4)
+	equal(t, "executed", rep.Executed, 10)
+}
+
+// What no task makes and only a memory that was kept holds is waited for; here
+// volatile resident data that was updated in place.
+func TestOnlyCopyIsWaitedFor(t *testing.T) {
+	r := newRig(t, gpus(1, 1<<20), engine.Options{Health: engine.Health{RungTimeout: 1000 * ms}})
+	id := r.submit(chain(t, 2, 1, graph.Volatile), engine.RunOptions{})
+	r.starts("c1")
+	r.lose(0, true)
+	for range 5 {
+		r.now += ms
+		r.step()
+	}
+	equal(t, "ended while away", len(r.ended), 0)
+	r.back(0, true)
+	r.mustRun(id)
+}
+
+// A spare takes the place of a lost device by itself, and only then works.
+func TestSpareIsCalled(t *testing.T) {
+	r := newRig(t, gpus(3, 1<<20), engine.Options{Spares: []machine.DeviceID{2}})
+	r.mustRun(r.submit(independent(t, 20, 1), engine.RunOptions{}))
+	equal(t, "launches on the spare before", r.launchedOn("gpu:2"), 0)
+	id := r.submit(independent(t, 20, 1), engine.RunOptions{})
+	r.until("half way", func() bool { return len(r.ran) == 30 })
+	r.lose(0, false)
+	r.mustRun(id)
+	if r.launchedOn("gpu:2") == 0 {
+		t.Error("the spare did nothing after the loss")
+	}
+}
+
+// Hot-swap: the device finishes what runs and takes nothing new, the spare
+// takes over at once, state moves without being computed again.
+func TestHotSwap(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{Spares: []machine.DeviceID{1}})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000})
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000, Output: true})
+		b.Add(job("make", 1, writes(x)))
+		b.Add(job("long", 10))
+		b.Add(job("use", 1, reads(x), writes(y)))
+		for range 5 {
+			b.Add(job("more", 3, updates(y)))
+		}
+	})
+	id := r.submit(g, engine.RunOptions{})
+	r.starts("long")
+	before := r.launchedOn("gpu:0")
+	r.step(engine.Event{Kind: engine.HotSwap, Device: 0, Spare: 1})
+	rep := r.mustRun(id)
+	equal(t, "launches on the device afterwards", r.launchedOn("gpu:0"), before)
+	equal(t, "replays", rep.Replays, 0)
+	equal(t, "tasks finished there", rep.Devices[0].Tasks, before)
+	if rep.Devices[1].Tasks != 8-before {
+		t.Errorf("the spare ran %d tasks of %d", rep.Devices[1].Tasks, 8-before)
+	}
+}
+
+// Resident state moves to the spare too, so that the old device can be pulled.
+func TestHotSwapMovesResidentData(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<20), engine.Options{Spares: []machine.DeviceID{1}})
+	ref := r.e.NewData("w", 1000, graph.Versioned)
+	g := build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: 1000, Input: true})
+		b.Add(job("update", 1, updates(w)))
+	})
+	bind := engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}}
+	r.mustRun(r.submit(g, bind))
+	r.step(engine.Event{Kind: engine.HotSwap, Device: 0, Spare: 1})
+	for r.advance() {
+	}
+	r.step()
+	copies := len(r.copies)
+	if copies == 0 || r.copies[copies-1].from != "gpu:0" {
+		t.Fatalf("nothing was handed over: %v", r.copies)
+	}
+	r.lose(0, false)
+	rep := r.mustRun(r.submit(g, bind))
+	equal(t, "replays after the old device is gone", rep.Replays, 0)
+}

@@ -1,0 +1,193 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+)
+
+// over is a graph of one task over one piece of data that is bound.
+func over(t *testing.T, name string, millis float64, use func(graph.DataID) graph.Use) *graph.Graph {
+	return build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		b.Add(job(name, millis, use(w)))
+	})
+}
+
+// sliced is one task for each of n slices of bound data.
+func sliced(t *testing.T, n int, access graph.Access) *graph.Graph {
+	return build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		for i := range n {
+			size := int64(mb / n)
+			b.Add(job(fmt.Sprint("slice ", i), 1, graph.Use{Data: w, Offset: int64(i) * size, Bytes: size, Access: access}))
+		}
+	})
+}
+
+func bound(ref engine.DataRef) engine.RunOptions {
+	return engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}}
+}
+
+// Resident data stays on its device from run to run.
+func TestResidentStays(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	for i := range 3 {
+		r.mustRun(r.submit(over(t, fmt.Sprint("read", i), 1, reads), bound(ref)))
+	}
+	equalLists(t, "copies", r.copyList(), []string{"resident 0 host>gpu:0"})
+	r.mustRun(r.submit(over(t, "write", 1, updates), bound(ref)))
+	r.mustRun(r.submit(over(t, "read", 1, reads), bound(ref)))
+	// It is written beside the old version, which the run may have to go back to.
+	equalLists(t, "copies after it was written there", r.copyList(), []string{"resident 0 host>gpu:0", "resident 0 gpu:0>gpu:0"})
+}
+
+// Readers run beside one another; a writer waits for those before it and is
+// waited for by those after it, in the order of Submit.
+func TestResidentWriters(t *testing.T) {
+	r := newRig(t, cpus(4), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	var ids []engine.RunID
+	for _, name := range []string{"r0", "r1", "w0", "r2", "w1", "w2", "r3"} {
+		use := reads
+		if name[0] == 'w' {
+			use = updates
+		}
+		ids = append(ids, r.submit(over(t, name, 2, use), bound(ref)))
+	}
+	r.step()
+	equalLists(t, "at first", r.launched, []string{"r0@cpu:0", "r1@cpu:1"})
+	r.finish(ids...)
+	var order []string
+	for _, l := range r.launched {
+		order = append(order, l[:2])
+	}
+	equalLists(t, "order", order, []string{"r0", "r1", "w0", "r2", "w1", "w2", "r3"})
+	// Only r0 and r1 ran together; a writer first copies what it updates.
+	equal(t, "time", r.now, 6*2*ms+3*1*ms)
+}
+
+// Runs over other data are not held up.
+func TestResidentOnlyBlocksItsUsers(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	ref, other := r.e.NewData("w", mb, graph.Versioned), r.e.NewData("v", mb, graph.Versioned)
+	r.submit(over(t, "w0", 5, updates), bound(ref))
+	r.submit(over(t, "w1", 5, updates), bound(ref))
+	r.submit(over(t, "v0", 5, updates), bound(other))
+	r.step()
+	equalLists(t, "launches", r.launched, []string{"w0@cpu:0", "v0@cpu:1"})
+}
+
+// A run that fails leaves resident data as it was: the next run reads the
+// buffer that was current before.
+func TestFailedRunChangesNothing(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	r.mustRun(r.submit(over(t, "good", 1, updates), bound(ref)))
+	readFrom := func(name string) engine.Inst {
+		var inst engine.Inst = engine.NoInst
+		id := r.submit(over(t, name, 1, reads), bound(ref))
+		r.until("the end", func() bool {
+			for _, o := range r.ops {
+				if o.a.Kind == engine.Launch {
+					inst = o.a.Args[0].Inst
+				}
+			}
+			_, ok := r.ended[id]
+			return ok
+		})
+		return inst
+	}
+	before := readFrom("before")
+	r.fail["second"] = 100
+	g := build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		b.Add(job("first", 1, updates(w)))
+		b.Add(job("second", 1, updates(w)))
+	})
+	is(t, r.finish(r.submit(g, bound(ref))), errBoom)
+	equal(t, "buffer read after the failure", readFrom("after"), before)
+	r.mustRun(r.submit(over(t, "good again", 1, updates), bound(ref)))
+	if readFrom("changed") == before {
+		t.Error("a run that succeeded changed nothing")
+	}
+}
+
+// Runs may cut resident data differently.
+func TestResidentIsCutAnew(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	for _, n := range []int{1, 4, 2, 4, 1} {
+		r.mustRun(r.submit(sliced(t, n, graph.ReadWrite), bound(ref)))
+		r.mustRun(r.submit(sliced(t, n, graph.Read), bound(ref)))
+	}
+	r.e.Fetch(ref)
+	r.until("fetched", func() bool { return len(r.fetched) == 1 })
+}
+
+// Fetch brings the current value home and says so; once it is there it costs
+// nothing to ask again.
+func TestFetch(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	r.step()
+	r.e.Fetch(ref)
+	r.step()
+	equal(t, "answers for data that is at home", len(r.fetched), 1)
+	id := r.submit(over(t, "write", 5, updates), bound(ref))
+	r.step()
+	r.e.Fetch(ref)
+	r.step()
+	equal(t, "answers while it is written", len(r.fetched), 1)
+	r.mustRun(id)
+	r.until("fetched", func() bool { return len(r.fetched) == 2 })
+	if !slices.ContainsFunc(r.copies, func(c copied) bool { return c.from == "gpu:0" && c.to == "host" }) {
+		t.Errorf("it was not copied home: %v", r.copies)
+	}
+	copies := len(r.copies)
+	r.e.Fetch(ref)
+	r.e.Fetch(ref)
+	r.step()
+	equal(t, "answers", len(r.fetched), 4)
+	equal(t, "copies for asking again", len(r.copies), copies)
+}
+
+// FreeData waits for the runs that use the data, then frees every buffer.
+func TestFreeData(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	id := r.submit(over(t, "read", 5, reads), bound(ref))
+	r.starts("read")
+	r.e.FreeData(ref)
+	r.step()
+	equal(t, "buffers while it is read", len(r.insts), 2)
+	r.mustRun(id)
+	r.step()
+	equal(t, "buffers afterwards", len(r.insts), 0)
+	again := r.e.NewData("new", mb, graph.Versioned)
+	r.mustRun(r.submit(over(t, "read", 1, reads), bound(again)))
+}
+
+// Resident data that was only on a lost device is computed again by the run
+// that made it, although that run ended long ago.
+func TestResidentSurvivesLoss(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	for i := range 3 {
+		r.mustRun(r.submit(over(t, fmt.Sprint("write", i), 1, updates), bound(ref)))
+	}
+	r.lose(0, false)
+	r.mustRun(r.submit(over(t, "read", 1, reads), bound(ref)))
+	equalLists(t, "executions", r.ran, []string{
+		"write0@gpu:0", "write1@gpu:0", "write2@gpu:0",
+		"write0@gpu:1", "write1@gpu:1", "write2@gpu:1", "read@gpu:1",
+	})
+	equal(t, "runs reported", len(r.ended), 4)
+	if !slices.Contains(r.copyList(), "resident 0 host>gpu:1") {
+		t.Errorf("the replay did not start from the host's copy: %v", r.copyList())
+	}
+}
