@@ -29,9 +29,11 @@ type Spec struct {
 	Width, Deps, Steps int
 	// Skew is how many times more work the dearest task is than the cheapest;
 	// most are cheap.
-	Skew       float64
-	Seed       uint64
-	Priority   int
+	Skew     float64
+	Seed     uint64
+	Priority int
+	// Gang is how many devices each task needs at once; 0 means one.
+	Gang       int
 	Only       []string
 	Durability graph.Durability
 	// At is when the first graph is submitted; Repeat of them follow one
@@ -47,9 +49,12 @@ type Scenario struct {
 	Faults Faults
 }
 
-// maxTasks bounds a generated graph, so that a slip of the pen does not take
-// the machine's memory.
-const maxTasks = 10_000_000
+// maxTasks and maxGang bound a generated graph, so that a slip of the pen does
+// not take the machine's memory.
+const (
+	maxTasks = 10_000_000
+	maxGang  = 10_000
+)
 
 // generator builds the tasks of a spec.
 type generator struct {
@@ -83,8 +88,8 @@ var combine = &graph.Kernel{Name: "sim.combine", Impls: kernel.Impls}
 //
 // Generators are independent, chain, dag, rows, stencil, reduce and random;
 // their settings n, ops, bytes, unit, size, width, deps, steps, skew, seed,
-// priority, only (selectors joined by commas), durability, repeat and every. An
-// error is a *SyntaxError.
+// priority, gang, only (selectors joined by commas), durability, repeat and
+// every. An error is a *SyntaxError.
 func ParseScenario(src []byte, m *machine.Machine) (*Scenario, error) {
 	s := &Scenario{}
 	for n, fields := range lines(src) {
@@ -177,6 +182,8 @@ func (s *Spec) set(word string) error {
 		whole(&s.Deps)
 	case "steps":
 		whole(&s.Steps)
+	case "gang":
+		whole(&s.Gang)
 	case "repeat":
 		whole(&s.Repeat)
 	case "every":
@@ -204,7 +211,7 @@ func (s *Spec) set(word string) error {
 		}
 		s.Durability = graph.Durability(max(i, 0))
 	default:
-		p.fail("unknown setting %q; there are n, ops, bytes, unit, size, width, deps, steps, skew, seed, priority, only, durability, repeat, every", key)
+		p.fail("unknown setting %q; there are n, ops, bytes, unit, size, width, deps, steps, skew, seed, priority, gang, only, durability, repeat, every", key)
 	}
 	return p.err
 }
@@ -228,6 +235,9 @@ func (s *Spec) check() error {
 		if s.N < 3 {
 			return fmt.Errorf("rows needs n=3 or more")
 		}
+	}
+	if s.Gang > maxGang {
+		return fmt.Errorf("gang=%d; it must be 0 to %d", s.Gang, maxGang)
 	}
 	if tasks < 1 || tasks > maxTasks {
 		return fmt.Errorf("%s of %d tasks; it must be 1 to %d", s.Kind, tasks, maxTasks)
@@ -309,7 +319,7 @@ func (m *maker) task(factor float64, uses ...graph.Use) graph.TaskID {
 	return m.b.Add(graph.Task{
 		Steps: m.step, Uses: uses,
 		Work: graph.Work{Ops: m.s.Ops * factor, Bytes: m.s.Bytes * factor, Unit: m.s.Unit},
-		On:   graph.Constraint{Only: m.s.Only},
+		On:   graph.Constraint{Only: m.s.Only}, Gang: m.s.Gang,
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 func TestParseScenario(t *testing.T) {
 	src := `# two kinds of work and a fault
 independent n=10 ops=1e9 bytes=1MB size=64KiB unit=tf32 only=cuda,cpu durability=mirrored
-at 5ms dag n=7 width=3 deps=2 priority=4 repeat=2 every=2ms seed=9 skew=10
+at 5ms dag n=7 width=3 deps=2 priority=4 gang=2 repeat=2 every=2ms seed=9 skew=10
 at 2ms slow cuda:1 3x
 `
 	s, err := ParseScenario([]byte(src), testMachine())
@@ -34,6 +34,9 @@ at 2ms slow cuda:1 3x
 	if first.Work != (graph.Work{Ops: 1e9, Bytes: 1e6, Unit: graph.TF32}) || len(first.On.Only) != 2 || first.Uses[0].Bytes != 64<<10 ||
 		jobs[0].Graph.Data(0).Durability != graph.Mirrored {
 		t.Errorf("first task: %+v", first)
+	}
+	if got := jobs[1].Graph.Task(1).Gang; got != 2 {
+		t.Errorf("the gang is of %d", got)
 	}
 	if a, b := jobs[1].Graph.Task(1).Work, jobs[2].Graph.Task(1).Work; a == b {
 		t.Errorf("repeats have equal work %v", a)
@@ -119,6 +122,7 @@ func TestParseScenarioMistakes(t *testing.T) {
 		{"independent durability=eternal", `unknown durability "eternal"`},
 		{"independent priority=2000", "-1000 to 1000"},
 		{"independent repeat=0", "repeat=0"},
+		{"independent gang=40000", "gang=40000"},
 		{"independent n=10000000 repeat=2", "repeat=2"},
 		{"independent every=often", `bad time "often"`},
 		{"rows n=2", "n=3 or more"},
@@ -144,6 +148,7 @@ func FuzzParseScenario(f *testing.F) {
 		f.Add(s.Text)
 	}
 	f.Add("random n=30 seed=4\nat 1ms hang 0\n")
+	f.Add("reduce n=9 gang=2\nstencil width=3 steps=2 gang=3\n")
 	m := testMachine()
 	f.Fuzz(func(t *testing.T, src string) {
 		s, err := ParseScenario([]byte(src), m)

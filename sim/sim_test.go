@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -47,6 +48,13 @@ func simulate(t *testing.T, name, text string, change func(*Config)) *Result {
 		}
 	}
 	return res
+}
+
+// inOrder returns jobs in the order they are submitted, as Result.Runs is.
+func inOrder(jobs []Job) []Job {
+	jobs = slices.Clone(jobs)
+	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(a.At, b.At) })
+	return jobs
 }
 
 // TestScenarios runs everything that comes with weft on every machine that
@@ -295,32 +303,6 @@ func TestLowerBoundCountsChainsAndSubmissions(t *testing.T) {
 	for i, c := range cases {
 		if got := LowerBound(m, plain{}, c.jobs); got != c.want {
 			t.Errorf("case %d: bound %v, want %v", i, got, c.want)
-		}
-	}
-}
-
-// BenchmarkMillion simulates a million tasks on 1,024 devices, engine included.
-func BenchmarkMillion(b *testing.B) {
-	m := &machine.Machine{HostBPS: 1e10}
-	for i := range 1024 {
-		m.Devices = append(m.Devices, machine.Device{
-			Name: fmt.Sprintf("cuda:%d", i), Backend: "cuda", Kind: machine.Discrete, MemBytes: 1 << 34,
-			Rates: machine.Rates{Ops: [5]float64{1e12}, MemoryBPS: 1e12, LaunchNS: 5000},
-		})
-		m.Links = append(m.Links, machine.Link{A: machine.Host, B: machine.DeviceID(i), BPS: 1e10})
-	}
-	spec := Spec{Kind: "independent", N: 1_000_000, Ops: 1e8}
-	g, err := spec.Graph()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		res, err := Run(Config{Machine: m, Jobs: []Job{{Graph: g}}, Unchecked: true, Noise: 0.2})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if res.Runs[0].Err != nil || res.Runs[0].Report.Executed != 1_000_000 {
-			b.Fatalf("%+v", res.Runs[0])
 		}
 	}
 }
