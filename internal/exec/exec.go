@@ -47,10 +47,10 @@ type Config struct {
 // Executor runs graphs on open devices. Its methods are safe for concurrent use.
 type Executor struct {
 	Machine *machine.Machine
-	Cost    machine.Cost
 	// Tried says what became of each driver, for people.
 	Tried []Tried
 
+	cost   machine.Cost // the loop's
 	calls  chan func(*loop)
 	ended  chan struct{}
 	mu     sync.RWMutex // held to read while a call is handed over
@@ -97,11 +97,11 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	}
 	x.Machine = describe(devs)
 	if c.Cost != nil {
-		x.Cost = c.Cost(x.Machine)
+		x.cost = c.Cost(x.Machine)
 	} else {
-		x.Cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
+		x.cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
 	}
-	c.Engine.Machine, c.Engine.Cost = x.Machine, x.Cost
+	c.Engine.Machine, c.Engine.Cost = x.Machine, x.cost
 	l := newLoop(x, devs, c)
 	go l.run()
 	return x, nil
@@ -201,20 +201,22 @@ func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions,
 	}
 }
 
-// Status returns the state of every device.
-func (x *Executor) Status() []engine.DeviceStatus {
-	ch := make(chan []engine.DeviceStatus, 1)
+// Look runs fn between two steps, with the cost model and the state of every
+// device. It returns false, without running it, after Close.
+func (x *Executor) Look(fn func(cost machine.Cost, st []engine.DeviceStatus)) bool {
+	ran := make(chan struct{})
 	ok := x.do(func(l *loop) {
-		var out []engine.DeviceStatus
-		for i := range l.devs {
-			out = append(out, l.engine.Status(machine.DeviceID(i)))
+		st := make([]engine.DeviceStatus, len(l.devs))
+		for i := range st {
+			st[i] = l.engine.Status(machine.DeviceID(i))
 		}
-		ch <- out
+		fn(x.cost, st)
+		close(ran)
 	})
-	if !ok {
-		return nil
+	if ok {
+		<-ran
 	}
-	return <-ch
+	return ok
 }
 
 // Events returns what a recorder of the engine holds, between two steps.
