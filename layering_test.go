@@ -26,6 +26,9 @@ type room struct {
 	why     string // why it may import no more than that
 }
 
+// portable is why workloads import no backend.
+const portable = "a workload brings its kernels as values and runs wherever they can: it must not know a backend"
+
 // house lists every package there is. A new package gets a row here, with a
 // purpose that can be said in one sentence without "and".
 var house = []room{
@@ -49,7 +52,21 @@ var house = []room{
 		why: "the live loop sees devices through the contract, so that any backend will do"},
 	{pkg: ".", imports: []string{"*"},
 		why: "the root is the face of the library and brings its users no third-party module"},
-	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra"},
+	{pkg: "workload", imports: []string{".", "graph", "sched"},
+		why: "what workloads have in common is how they meet the runtime"},
+	{pkg: "workload/philox",
+		why: "random numbers are a function of an index and of nothing else"},
+	{pkg: "workload/gemm/panel", modules: []string{"golang.org/x/sys"},
+		why: "an inner loop knows numbers, not tasks"},
+	{pkg: "workload/gemm", imports: []string{".", "graph", "sched", "workload", "workload/gemm/panel"}, why: portable},
+	{pkg: "workload/tropical", imports: []string{".", "graph", "sched", "workload", "workload/gemm/panel", "workload/philox"}, why: portable},
+	{pkg: "workload/conv", imports: []string{".", "graph", "sched", "workload", "workload/gemm/panel", "workload/philox"}, why: portable},
+	{pkg: "workload/reduce", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/merkle", imports: []string{".", "graph", "sched", "workload"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/automata", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/landscape", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/reservoir", imports: []string{"workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }
 

@@ -1,0 +1,304 @@
+package automata
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// everyKernel runs a test with each kernel this machine has.
+func everyKernel(t *testing.T, test func(t *testing.T)) {
+	defer func() { use = best }()
+	for use = scalar; use <= best; use++ {
+		t.Run(fmt.Sprintf("kernel=%d", use), test)
+	}
+}
+
+// random returns rows of cells that live with probability one half.
+func random(words, rows int, seed uint64) []uint64 {
+	r := rand.New(rand.NewPCG(seed, 1))
+	grid := make([]uint64, words*rows)
+	for i := range grid {
+		grid[i] = r.Uint64()
+	}
+	return grid
+}
+
+// draw sets the cells of a picture, with its left upper corner at x, y.
+func draw(grid []uint64, words, x, y int, picture string) {
+	for dy, line := range strings.Split(picture, "\n") {
+		for dx, c := range line {
+			if c == 'O' {
+				grid[(y+dy)*words+(x+dx)/64] |= 1 << ((x + dx) % 64)
+			}
+		}
+	}
+}
+
+func population(grid []uint64) (n int) {
+	for _, w := range grid {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// run steps a whole torus and returns the last generation and a second buffer.
+func run(grid, other []uint64, words, steps int) (last, spare []uint64) {
+	for range steps {
+		Torus(other, grid, words, 0, len(grid)/words)
+		grid, other = other, grid
+	}
+	return grid, other
+}
+
+// naive steps a torus one cell at a time, straight from the rule.
+func naive(grid []uint64, words int) []uint64 {
+	rows, cols := len(grid)/words, 64*words
+	alive := func(x, y int) uint64 {
+		x, y = (x+cols)%cols, (y+rows)%rows
+		return grid[y*words+x/64] >> (x % 64) & 1
+	}
+	next := make([]uint64, len(grid))
+	for y := range rows {
+		for x := range cols {
+			var n uint64
+			for dy := -1; dy <= 1; dy++ {
+				for dx := -1; dx <= 1; dx++ {
+					if dx != 0 || dy != 0 {
+						n += alive(x+dx, y+dy)
+					}
+				}
+			}
+			if n == 3 || n == 2 && alive(x, y) == 1 {
+				next[y*words+x/64] |= 1 << (x % 64)
+			}
+		}
+	}
+	return next
+}
+
+func TestAgainstRule(t *testing.T) {
+	everyKernel(t, func(t *testing.T) {
+		for _, words := range []int{1, 2, 3, 5, 6, 7, 9, 10, 11, 13, 18, 19, 27} {
+			for _, rows := range []int{1, 2, 3, 8} {
+				grid := random(words, rows, uint64(words*100+rows))
+				got, want := slices.Clone(grid), grid
+				spare := make([]uint64, len(grid))
+				for step := range 3 {
+					got, spare = run(got, spare, words, 1)
+					if want = naive(want, words); !slices.Equal(got, want) {
+						t.Fatalf("%d words, %d rows: step %d differs from the rule", words, rows, step+1)
+					}
+				}
+			}
+		}
+	})
+}
+
+// A glider is itself, moved by one cell in both directions, after four steps:
+// also across words and around the torus.
+func TestGlider(t *testing.T) {
+	const glider = ".O.\n..O\nOOO"
+	const words, rows = 3, 100
+	everyKernel(t, func(t *testing.T) {
+		grid := make([]uint64, words*rows)
+		draw(grid, words, 0, 0, glider)
+		spare := make([]uint64, len(grid))
+		for i := range 400 {
+			want := make([]uint64, words*rows)
+			for y, line := range strings.Split(glider, "\n") {
+				for x, c := range line {
+					if c == 'O' {
+						x, y := (x+i)%(64*words), (y+i)%rows
+						want[y*words+x/64] |= 1 << (x % 64)
+					}
+				}
+			}
+			if !slices.Equal(grid, want) {
+				t.Fatalf("after %d steps the glider is not where it should be", 4*i)
+			}
+			grid, spare = run(grid, spare, words, 4)
+		}
+	})
+}
+
+// The two methuselahs settle at the known generation with the known population
+// on a torus too large for their gliders to come back. Their populations never
+// change again, and did just before.
+func TestMethuselahs(t *testing.T) {
+	for _, c := range []struct {
+		name, picture     string
+		words             int
+		steps, population int
+	}{
+		{"R-pentomino", ".OO\nOO.\n.O.", 14, 1103, 116},
+		{"acorn", ".O.....\n...O...\nOO..OOO", 44, 5206, 633},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			side := 64 * c.words
+			grid, other := make([]uint64, c.words*side), make([]uint64, c.words*side)
+			draw(grid, c.words, side/2, side/2, c.picture)
+			// Only rows that life has reached, and one more on each side.
+			lo, hi := side/2-1, side/2+4
+			for step := 1; step <= c.steps+8; step++ {
+				Torus(other, grid, c.words, lo, hi)
+				grid, other = other, grid
+				if population(grid[lo*c.words:(lo+1)*c.words]) > 0 {
+					lo--
+				}
+				if population(grid[(hi-1)*c.words:hi*c.words]) > 0 {
+					hi++
+				}
+				if step < c.steps-1 {
+					continue
+				}
+				if n := population(grid); (n == c.population) != (step >= c.steps) {
+					t.Errorf("generation %d has %d cells; %d from generation %d on are expected", step, n, c.population, c.steps)
+				}
+			}
+		})
+	}
+}
+
+// Gosper's gun returns to itself every 30 steps and has then sent one more
+// glider on its way.
+func TestGosperGun(t *testing.T) {
+	const gun = `........................O...........
+......................O.O...........
+............OO......OO............OO
+...........O...O....OO............OO
+OO........O.....O...OO..............
+OO........O...O.OO....O.O...........
+..........O.....O.......O...........
+...........O...O....................
+............OO......................`
+	const words, rows = 8, 512
+	const cells = 36
+	everyKernel(t, func(t *testing.T) {
+		grid := make([]uint64, words*rows)
+		draw(grid, words, 4, 4, gun)
+		// The gun without its last row, above all gliders.
+		first := slices.Clone(grid[:12*words])
+		if population(grid) != cells {
+			t.Fatalf("the gun has %d cells, not %d", population(grid), cells)
+		}
+		spare := make([]uint64, len(grid))
+		for shots := 1; shots <= 20; shots++ {
+			grid, spare = run(grid, spare, words, 30)
+			if n := population(grid); n != cells+5*shots {
+				t.Fatalf("after %d periods %d cells, want the gun and %d gliders", shots, n, shots)
+			}
+			if !slices.Equal(grid[:len(first)], first) {
+				t.Fatalf("after %d periods the gun has changed", shots)
+			}
+		}
+	})
+}
+
+// Cutting a torus into blocks with halos changes no bit, with any number of
+// blocks and any number of steps between exchanges.
+func TestBlocksWithHalos(t *testing.T) {
+	const words, rows = 11, 97
+	grid := random(words, rows, 5)
+	want, _ := run(slices.Clone(grid), make([]uint64, len(grid)), words, 12)
+	everyKernel(t, func(t *testing.T) {
+		for parts := 1; parts <= 8; parts++ {
+			for _, k := range []int{1, 2, 3, 4, 6, 12} {
+				got := slices.Clone(grid)
+				for range 12 / k {
+					got = exchangeAndAdvance(got, words, parts, k)
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%d blocks, %d steps between exchanges: the result differs", parts, k)
+				}
+			}
+		}
+	})
+}
+
+// exchangeAndAdvance steps a torus k times in separate blocks.
+func exchangeAndAdvance(grid []uint64, words, parts, k int) []uint64 {
+	rows := len(grid) / words
+	next := make([]uint64, len(grid))
+	begin := Blocks(rows, parts)
+	for p := range parts {
+		var block []uint64
+		for y := begin[p] - k; y < begin[p+1]+k; y++ {
+			at := (y + rows) % rows
+			block = append(block, grid[at*words:(at+1)*words]...)
+		}
+		last := Advance(block, make([]uint64, len(block)), words, k)
+		copy(next[begin[p]*words:begin[p+1]*words], last[k*words:])
+	}
+	return next
+}
+
+func TestTiles(t *testing.T) {
+	const words, rows, k = 5, 90, 6
+	src := random(words, rows, 9)
+	for _, cache := range []int{0, 3000, 5000, 1 << 20} {
+		want := slices.Clone(src)
+		last := Advance(slices.Clone(src), make([]uint64, len(src)), words, k)
+		copy(want[k*words:(rows-k)*words], last[k*words:])
+		got := slices.Clone(src)
+		AdvanceTiles(got, src, words, k, rows-k, k, make([]uint64, Tile(words, k, cache)))
+		if !slices.Equal(got, want) {
+			t.Errorf("cache of %d bytes: tiles differ from steps", cache)
+		}
+	}
+}
+
+func TestBlocksCover(t *testing.T) {
+	for rows := range 40 {
+		for parts := 1; parts < 10; parts++ {
+			b := Blocks(rows, parts)
+			if b[0] != 0 || b[parts] != rows {
+				t.Fatalf("%d rows in %d blocks: %v", rows, parts, b)
+			}
+			for i := range parts {
+				if n := b[i+1] - b[i]; n < rows/parts || n > rows/parts+1 {
+					t.Fatalf("%d rows in %d blocks: %v", rows, parts, b)
+				}
+			}
+		}
+	}
+}
+
+func TestKernelsDoNotAllocate(t *testing.T) {
+	const words, rows, k = 20, 40, 4
+	src, dst := random(words, rows, 1), make([]uint64, words*rows)
+	scratch := make([]uint64, Tile(words, k, 0))
+	if n := testing.AllocsPerRun(10, func() {
+		Torus(dst, src, words, 0, rows)
+		AdvanceTiles(dst, src, words, k, rows-k, k, scratch)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// BenchmarkLife steps 8192 x 8192 cells on one core, one generation at a time
+// and in tiles of one MiB with sixteen.
+func BenchmarkLife(b *testing.B) {
+	const words, rows = 128, 8192
+	const k = 16
+	src, dst := random(words, rows, 1), make([]uint64, words*rows)
+	scratch := make([]uint64, Tile(words, k, 1<<20))
+	defer func() { use = best }()
+	for use = scalar; use <= best; use++ {
+		b.Run(fmt.Sprintf("kernel=%d/steps=1", use), func(b *testing.B) {
+			for range b.N {
+				Torus(dst, src, words, 0, rows)
+			}
+			b.ReportMetric(64*words*rows*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gcell/s")
+		})
+		b.Run(fmt.Sprintf("kernel=%d/steps=%d", use, k), func(b *testing.B) {
+			for range b.N {
+				AdvanceTiles(dst, src, words, k, rows-k, k, scratch)
+			}
+			b.ReportMetric(64*words*(rows-2*k)*k*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gcell/s")
+		})
+	}
+}

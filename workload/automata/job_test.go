@@ -1,0 +1,195 @@
+package automata_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+)
+
+// open opens the cores as so many devices.
+func open(t testing.TB, parts int) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(context.Background(), weft.Options{Devices: fmt.Sprintf("cpu/%d", parts), Funcs: automata.Funcs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+// run runs and checks a job.
+func run(t *testing.T, rt *weft.Runtime, c automata.Config) *automata.Job {
+	t.Helper()
+	j, err := automata.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := workload.Run(context.Background(), rt, j); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Check(); err != nil {
+		t.Fatalf("%s: %v", j.Name(), err)
+	}
+	return j
+}
+
+// The same bits on any number of devices, with any number of steps between
+// exchanges.
+func TestJobOnDevices(t *testing.T) {
+	want := make(map[int][]uint64)
+	for parts := 1; parts <= 8; parts++ {
+		rt := open(t, parts)
+		for _, rows := range []int{1, 7, 131} {
+			for _, k := range []int{0, 1, 3, 7, min(rows, 40)} {
+				if k > rows {
+					continue
+				}
+				c := automata.Config{Rows: rows, Cols: 704, Steps: 40, K: k, Seed: 7}
+				got := run(t, rt, c).Result()
+				if want[rows] == nil {
+					want[rows] = got
+				} else if !slices.Equal(got, want[rows]) {
+					t.Errorf("%d devices, %d rows, exchange every %d steps: other bits than the first run", parts, rows, k)
+				}
+			}
+		}
+		rt.Close()
+	}
+}
+
+// The lowest and most uneven blocks there can be still step right.
+func TestJobBlocks(t *testing.T) {
+	rt := open(t, 3)
+	defer rt.Close()
+	for _, c := range []automata.Config{
+		{Rows: 2, Cols: 64, Steps: 9, K: 1},
+		{Rows: 33, Cols: 128, Steps: 50, K: 4},
+		{Rows: 33, Cols: 128, Steps: 16, K: 16},
+		{Rows: 500, Cols: 64, Steps: 35, K: 16},
+	} {
+		j, err := automata.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups := j.Pieces().Extent
+		each := make([]sched.Range, groups)
+		for i := range each {
+			each[i] = sched.Range{Lo: int64(i), Hi: int64(i + 1)}
+		}
+		for _, ranges := range [][]sched.Range{each, {{Lo: 0, Hi: 1}, {Lo: 1, Hi: groups}}, {{Lo: 0, Hi: groups}}} {
+			g, err := j.Graph(ranges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			clear(j.Result())
+			if _, err := rt.Run(context.Background(), g, j.Bind()...); err != nil {
+				t.Fatal(err)
+			}
+			if err := j.Check(); err != nil {
+				t.Errorf("%s in %d ranges: %v", j.Name(), len(ranges), err)
+			}
+		}
+	}
+}
+
+// A glider moves by one cell in both directions every four steps, around the
+// torus.
+func TestJobGlider(t *testing.T) {
+	rt := open(t, 4)
+	defer rt.Close()
+	const rows, cols, moves = 50, 128, 173
+	j := run(t, rt, automata.Config{Rows: rows, Cols: cols, Steps: 4 * moves, Pattern: "glider"})
+	if j.Population() != 5 {
+		t.Errorf("%s", j.Summary())
+	}
+	for y, line := range strings.Split(".O.\n..O\nOOO", "\n") {
+		for x, cell := range line {
+			row, col := ((rows-3)/2+y+moves)%rows, ((cols-3)/2+x+moves)%cols
+			if j.Alive(row, col) != (cell == 'O') {
+				t.Errorf("row %d, column %d: alive is %v", row, col, j.Alive(row, col))
+			}
+		}
+	}
+}
+
+// The R-pentomino settles with 116 cells at step 1103, and the gun sends a
+// glider every 30 steps. The acorn has eight cells after its first step.
+func TestJobPopulations(t *testing.T) {
+	for parts := 1; parts <= 8; parts++ {
+		rt := open(t, parts)
+		for _, c := range []struct {
+			config automata.Config
+			want   int
+		}{
+			{automata.Config{Rows: 896, Cols: 896, Steps: 1103, Pattern: "rpentomino"}, 116},
+			{automata.Config{Rows: 256, Cols: 256, Steps: 300, K: 7, Pattern: "gosper"}, 36 + 5*10},
+			{automata.Config{Rows: 128, Cols: 128, Steps: 1, Pattern: "acorn"}, 8},
+		} {
+			j, err := automata.New(c.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := workload.Run(context.Background(), rt, j); err != nil {
+				t.Fatal(err)
+			}
+			if got := j.Population(); got != c.want {
+				t.Errorf("%s: %d cells, want %d", j.Name(), got, c.want)
+			}
+		}
+		rt.Close()
+	}
+}
+
+// Check notices a single wrong cell, of a small game anywhere and of one too
+// long to be played twice in the window that has it. A second run puts it
+// right.
+func TestJobChecks(t *testing.T) {
+	rt := open(t, 2)
+	defer rt.Close()
+	for _, c := range []automata.Config{
+		{Rows: 40, Cols: 128, Steps: 10},
+		{Rows: 4096, Cols: 4096, Steps: 33, Seed: 3},
+	} {
+		j := run(t, rt, c)
+		for _, i := range []int{0, len(j.Result()) - 1} {
+			j.Result()[i] ^= 1 << (i % 64)
+			if j.Check() == nil {
+				t.Errorf("%s: a wrong cell in word %d goes unnoticed", j.Name(), i)
+			}
+			if _, err := workload.Run(context.Background(), rt, j); err != nil || j.Check() != nil {
+				t.Errorf("%s again: %v, %v", j.Name(), err, j.Check())
+			}
+		}
+	}
+}
+
+func TestJobRejects(t *testing.T) {
+	good := automata.Config{Rows: 100, Cols: 128, Steps: 10}
+	for name, spoil := range map[string]func(c *automata.Config){
+		"no rows":         func(c *automata.Config) { c.Rows = 0 },
+		"many rows":       func(c *automata.Config) { c.Rows = 1 << 20 },
+		"no columns":      func(c *automata.Config) { c.Cols = 0 },
+		"odd columns":     func(c *automata.Config) { c.Cols = 100 },
+		"no steps":        func(c *automata.Config) { c.Steps = 0 },
+		"negative k":      func(c *automata.Config) { c.K = -1 },
+		"k above rows":    func(c *automata.Config) { c.K = 101 },
+		"unknown pattern": func(c *automata.Config) { c.Pattern = "spaceship" },
+		"flat torus":      func(c *automata.Config) { c.Rows, c.Pattern = 8, "gosper" },
+	} {
+		c := good
+		spoil(&c)
+		if _, err := automata.New(c); !errors.Is(err, automata.ErrConfig) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if _, err := automata.New(good); err != nil {
+		t.Error(err)
+	}
+}

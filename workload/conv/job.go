@@ -1,0 +1,324 @@
+package conv
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+// ErrWrong is returned by [Job.Check] for a result that is not the convolution.
+var ErrWrong = errors.New("not the convolution")
+
+// Config says which layer to compute.
+type Config struct {
+	Shape
+	Seed uint64
+}
+
+// Default is a layer of ResNet-50, for a batch of 32 images.
+func Default() Config {
+	return Config{Shape: Shape{N: 32, C: 64, H: 56, W: 56, K: 64, R: 3, S: 3, Stride: 1, Pad: 1}}
+}
+
+// Validate returns an error that is [ErrShape] when the layer makes no sense or
+// does not fit into memory.
+func (c Config) Validate() error {
+	if err := c.Shape.Validate(); err != nil {
+		return err
+	}
+	const most = 1 << 32
+	p, q := c.Out()
+	for _, size := range []float64{product(c.N, c.C, c.H, c.W), product(c.K, c.C, c.R, c.S), product(c.N, c.K, p, q)} {
+		if size > most {
+			return fmt.Errorf("conv: %+v: images, filters and results must have at most 2³² numbers each: %w", c.Shape, ErrShape)
+		}
+	}
+	return nil
+}
+
+// Job is one layer. Images are dealt out; the filters are read by all.
+type Job struct {
+	c       Config
+	x, w, y []float32
+}
+
+// New makes images and filters: uniform in (-1, 1), by logical index, so they do
+// not depend on who computes.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	p, q := c.Out()
+	j := &Job{c: c, x: make([]float32, c.N*c.C*c.H*c.W), w: make([]float32, c.K*c.C*c.R*c.S), y: make([]float32, c.N*c.K*p*q)}
+	fill(j.x, c.Seed, 0)
+	fill(j.w, c.Seed, 1)
+	return j, nil
+}
+
+// fill sets x to the numbers of a stream of the seed.
+func fill(x []float32, seed uint64, stream uint32) {
+	s := philox.Source{Seed: uint32(seed), Stream: stream}
+	for i := 0; i < len(x); i += 4 {
+		words := s.Block(uint64(i/4), uint32(seed>>32), 0)
+		for k := range min(4, len(x)-i) {
+			x[i+k] = philox.Symmetric32(words[k])
+		}
+	}
+}
+
+// Kernel convolves some images; its arguments are the images, the filters, the
+// results.
+var Kernel = workload.GoKernel("conv.images")
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func { return map[string]weft.Func{"conv.images": images} }
+
+// scratch memory of calls that run at the same time, as large as the layers met
+// so far need.
+var scratches = sync.Pool{New: func() any { return new([]float32) }}
+
+// itemOps is how much work one item of a launch's grid should be: half a
+// millisecond, beside which copying an image into its slab and the rows that
+// neighbouring items both read are nothing.
+const itemOps = 1 << 26
+
+// items is how a launch for some images is cut: a large image into bands of
+// output rows, small images into groups.
+type items struct {
+	images int // in a group
+	bands  int // of a group; 1 if it has several images
+	rows   int // of a band
+}
+
+func newItems(s Shape) items {
+	p, _ := s.Out()
+	one := s
+	one.N = 1
+	if ops := Ops(one); ops < itemOps {
+		return items{images: int(min(math.Ceil(itemOps/ops), float64(s.N))), bands: 1, rows: p}
+	}
+	bands := min(int(Ops(one)/itemOps), p)
+	rows := (p + bands - 1) / bands
+	return items{images: 1, bands: (p + rows - 1) / rows, rows: rows}
+}
+
+// grid is the number of items of n images.
+func (g items) grid(n int) int64 { return int64((n+g.images-1)/g.images) * int64(g.bands) }
+
+// params are the numbers of a shape, for a launch.
+func (s Shape) params() (out []byte) {
+	for _, v := range []int{s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride, s.Pad} {
+		out = binary.LittleEndian.AppendUint32(out, uint32(v))
+	}
+	return out
+}
+
+// shapeOf reads what params wrote.
+func shapeOf(params []byte) Shape {
+	at := func(i int) int { return int(binary.LittleEndian.Uint32(params[4*i:])) }
+	return Shape{N: at(0), C: at(1), H: at(2), W: at(3), K: at(4), R: at(5), S: at(6), Stride: at(7), Pad: at(8)}
+}
+
+func images(c *weft.Call, lo, hi int) {
+	s := shapeOf(c.Params)
+	x, w, y := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
+	scratch := scratches.Get().(*[]float32)
+	defer scratches.Put(scratch)
+	if size := Scratch(s); len(*scratch) < size {
+		*scratch = make([]float32, size)
+	}
+	g, all := newItems(s), s.All()
+	for lo < hi {
+		group, band := lo/g.bands, lo%g.bands
+		end := min(hi, (group+1)*g.bands) // bands that follow one another are one part
+		part := all
+		part.N0, part.N1 = group*g.images, min((group+1)*g.images, s.N)
+		part.P0, part.P1 = band*g.rows, min((band+end-lo)*g.rows, all.P1)
+		Part(y, x, w, s, part, *scratch)
+		lo = end
+	}
+}
+
+// Name says which layer it is.
+func (j *Job) Name() string {
+	c := j.c
+	return fmt.Sprintf("conv %d × %d × %d × %d, %d filters %d × %d, stride %d, pad %d", c.N, c.C, c.H, c.W, c.K, c.R, c.S, c.Stride, c.Pad)
+}
+
+// Class is R: images do not depend on how they are dealt out.
+func (j *Job) Class() workload.Class { return workload.RowExact }
+
+// Pieces are the images.
+func (j *Job) Pieces() sched.Pieces {
+	in, filters, out := j.bytes()
+	return sched.Pieces{
+		Extent: int64(j.c.N),
+		Cost:   func(lo, hi int64) float64 { return Ops(j.shape(lo, hi)) },
+		Bytes: func(lo, hi int64) (int64, int64) {
+			if hi == lo {
+				return 0, 0
+			}
+			return (hi-lo)*in + filters, (hi - lo) * out
+		},
+	}
+}
+
+// bytes are those of an image, all filters and the results of an image.
+func (j *Job) bytes() (in, filters, out int64) {
+	n := j.c.N
+	return int64(4 * len(j.x) / n), int64(4 * len(j.w)), int64(4 * len(j.y) / n)
+}
+
+// shape is the layer for some of the images.
+func (j *Job) shape(lo, hi int64) Shape {
+	s := j.c.Shape
+	s.N = int(hi - lo)
+	return s
+}
+
+// Whole is the layer as one task.
+func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.N)) }
+
+func (j *Job) task(lo, hi int64) graph.Task {
+	s := j.shape(lo, hi)
+	return graph.Task{
+		Name:  fmt.Sprintf("images %d-%d", lo, hi),
+		Steps: []graph.Step{{Kernel: Kernel, Launch: workload.Grid(newItems(s).grid(s.N)), Params: s.params()}},
+		Work:  graph.Work{Ops: Ops(s), Bytes: Bytes(s)},
+	}
+}
+
+// Graph has a task for each range of images.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	in, filters, out := j.bytes()
+	n := int64(j.c.N)
+	var b graph.Builder
+	dx := b.Data(graph.Data{Name: "images", Bytes: n * in, Input: true})
+	dw := b.Data(graph.Data{Name: "filters", Bytes: filters, Input: true})
+	dy := b.Data(graph.Data{Name: "results", Bytes: n * out, Output: true})
+	for _, r := range ranges {
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			{Data: dx, Offset: r.Lo * in, Bytes: r.Len() * in, Access: graph.Read},
+			{Data: dw, Access: graph.Read},
+			{Data: dy, Offset: r.Lo * out, Bytes: r.Len() * out, Access: graph.Write},
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}
+
+// Bind ties images, filters and results to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("images", j.x), weft.Bind("filters", j.w), weft.Bind("results", j.y)}
+}
+
+// Operands are the images and the filters in the job's own memory. Between runs
+// a caller may set them to the numbers it wants convolved.
+func (j *Job) Operands() (x, w []float32) { return j.x, j.w }
+
+// Result is the output after a run, N × K × p × q, in the job's own memory.
+func (j *Job) Result() []float32 { return j.y }
+
+// rounds is how often Check mixes the filters. One wrong element always shows;
+// several at one place of an image cancel with probability one half at most
+// each time, and faults are hardly ever at one place only.
+const rounds = 4
+
+// Check tests whether the output is the convolution but for rounding, at the
+// cost of a few filters instead of all. A convolution is linear in its filters,
+// so a sum of the outputs with random signs is the convolution with the sum of
+// the filters with those signs (Freivalds' idea). That one is computed from the
+// definition in float64.
+//
+// An output passes while the difference is at most 4 ε √t |patch| |w|, with
+// ε = 2⁻²³, t = C·R·S terms in a sum and Euclidean norms: what rounding gives,
+// with room to spare. The error is [ErrWrong] and names the place.
+func (j *Job) Check() error {
+	s := j.c.Shape
+	p, q := s.Out()
+	terms, image, area := s.C*s.R*s.S, s.C*s.H*s.W, p*q
+	random := rand.New(rand.NewPCG(j.c.Seed, 0))
+	signs, mixed := make([][]float64, rounds), make([][]float64, rounds)
+	for r := range rounds {
+		signs[r], mixed[r] = make([]float64, s.K), make([]float64, terms)
+		for k := range s.K {
+			sign := float64(random.IntN(2)*2 - 1)
+			signs[r][k] = sign
+			for t, v := range j.w[k*terms:][:terms] {
+				mixed[r][t] += sign * float64(v)
+			}
+		}
+	}
+	norm := 0.0
+	for _, v := range j.w {
+		norm += float64(v) * float64(v)
+	}
+	tolerance := 4 * 0x1p-23 * math.Sqrt(float64(terms)*norm)
+	ones := make([]float64, terms)
+	for t := range ones {
+		ones[t] = 1
+	}
+	x, squares := make([]float64, image), make([]float64, image)
+	patch, got, want := make([]float64, area), make([]float64, area), make([]float64, area)
+	for n := range s.N {
+		for i, v := range j.x[n*image:][:image] {
+			x[i] = float64(v)
+			squares[i] = x[i] * x[i]
+		}
+		direct(patch, squares, ones, s)
+		for r := range rounds {
+			direct(want, x, mixed[r], s)
+			clear(got)
+			for k, sign := range signs[r] {
+				for i, v := range j.y[(n*s.K+k)*area:][:area] {
+					got[i] += sign * float64(v)
+				}
+			}
+			for i := range got {
+				// Written so that a NaN fails.
+				if limit := tolerance * math.Sqrt(patch[i]); !(math.Abs(got[i]-want[i]) <= limit) {
+					return fmt.Errorf("conv: image %d, row %d, column %d: random sum %g, want %g ± %g: %w",
+						n, i/q, i%q, got[i], want[i], limit, ErrWrong)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// direct convolves one image with one filter in float64, tap by tap.
+func direct(y, x, w []float64, s Shape) {
+	clear(y)
+	_, qs := s.Out()
+	for i, tap := range w {
+		c, r, t := i/(s.R*s.S), i/s.S%s.R, i%s.S
+		for p := 0; p < len(y)/qs; p++ {
+			h := p*s.Stride + r - s.Pad
+			if h < 0 || h >= s.H {
+				continue
+			}
+			line, out := x[(c*s.H+h)*s.W:][:s.W], y[p*qs:][:qs]
+			for q := range out {
+				if v := q*s.Stride + t - s.Pad; v >= 0 && v < s.W {
+					out[q] += tap * line[v]
+				}
+			}
+		}
+	}
+}
+
+// Rate is images and floating-point operations a second.
+func (j *Job) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.1f images/s, %.1f GFLOP/s", float64(j.c.N)/d.Seconds(), Ops(j.c.Shape)/d.Seconds()/1e9)
+}

@@ -1,0 +1,166 @@
+package conv_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/conv"
+)
+
+// open opens so many devices and deals work out to all of them, however little
+// it is.
+func open(t *testing.T, parts int) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(context.Background(), weft.Options{
+		Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "equal", Funcs: conv.Funcs(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+func newJob(t *testing.T, s conv.Shape) *conv.Job {
+	t.Helper()
+	j, err := conv.New(conv.Config{Shape: s, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func run(t *testing.T, rt *weft.Runtime, j workload.Job) *workload.Result {
+	t.Helper()
+	res, err := workload.Run(context.Background(), rt, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// Images are bitwise the same on any number of devices (class R), and right,
+// however a launch is cut into items.
+func TestJobOnDevices(t *testing.T) {
+	for _, c := range []struct {
+		conv.Shape
+		items uint32
+	}{
+		{conv.Shape{N: 8, C: 64, H: 30, W: 56, K: 96, R: 3, S: 3, Stride: 1, Pad: 1}, 2 * 8},  // half an image
+		{conv.Shape{N: 8, C: 64, H: 8, W: 200, K: 160, R: 7, S: 5, Stride: 2, Pad: 3}, 4 * 8}, // a row
+		{conv.Shape{N: 9, C: 16, H: 56, W: 56, K: 80, R: 3, S: 3, Stride: 1, Pad: 1}, 9},      // an image
+		{conv.Shape{N: 150, C: 3, H: 32, W: 32, K: 16, R: 5, S: 5, Stride: 2, Pad: 2}, 2},     // 110 images, the last fewer
+	} {
+		var want []byte
+		for parts := 1; parts <= 8; parts++ {
+			j := newJob(t, c.Shape)
+			if items := j.Whole().Steps[0].Launch.Grid[0]; items != c.items {
+				t.Errorf("%s has %d items, want %d", j.Name(), items, c.items)
+			}
+			if res := run(t, open(t, parts), j); res.Tasks < parts {
+				t.Errorf("%d tasks for %d devices", res.Tasks, parts)
+			}
+			y := j.Result()
+			got := unsafe.Slice((*byte)(unsafe.Pointer(&y[0])), 4*len(y))
+			if want == nil {
+				if err := j.Check(); err != nil {
+					t.Fatalf("%s: %v", j.Name(), err)
+				}
+				want = bytes.Clone(got)
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("%s: %d devices give other bytes than one", j.Name(), parts)
+			}
+		}
+	}
+}
+
+// Whole numbers, whose sums are exact, give the numbers of the definition.
+func TestJobIntegers(t *testing.T) {
+	for _, s := range []conv.Shape{
+		{N: 5, C: 7, H: 19, W: 23, K: 13, R: 3, S: 5, Stride: 2, Pad: 3},
+		{N: 5, C: 1, H: 1, W: 1, K: 1, R: 1, S: 1, Stride: 1},
+	} {
+		j := newJob(t, s)
+		x, w := j.Operands()
+		for _, xs := range [][]float32{x, w} {
+			for i := range xs {
+				xs[i] = float32(math.Round(float64(8 * xs[i])))
+			}
+		}
+		run(t, open(t, 3), j)
+		want := make([]float64, len(j.Result()))
+		conv.Reference(want, x, w, s, s.All())
+		for i, got := range j.Result() {
+			if float64(got) != want[i] {
+				t.Fatalf("%s: element %d is %v, want %v", j.Name(), i, got, want[i])
+			}
+		}
+		if err := j.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A box filter counts each place's neighbours.
+func TestJobKnownImage(t *testing.T) {
+	j := newJob(t, conv.Shape{N: 2, C: 1, H: 4, W: 4, K: 1, R: 3, S: 3, Stride: 1, Pad: 1})
+	x, w := j.Operands()
+	for _, xs := range [][]float32{x, w} {
+		for i := range xs {
+			xs[i] = 1
+		}
+	}
+	run(t, open(t, 2), j)
+	want := []float32{4, 6, 6, 4, 6, 9, 9, 6, 6, 9, 9, 6, 4, 6, 6, 4}
+	if got := j.Result(); !slices.Equal(got, append(want, want...)) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Check sees one element that is wrong by little, one that is not a number, and
+// an image that was left out.
+func TestJobCheckFinds(t *testing.T) {
+	for name, spoil := range map[string]func(y []float32){
+		"element": func(y []float32) { y[len(y)/2] += 1e-2 },
+		"NaN":     func(y []float32) { y[0] = float32(math.NaN()) },
+		"image":   func(y []float32) { clear(y[len(y)/4 : len(y)/2]) },
+	} {
+		j := newJob(t, conv.Shape{N: 4, C: 8, H: 20, W: 20, K: 12, R: 3, S: 3, Stride: 1, Pad: 1})
+		run(t, open(t, 1), j)
+		if err := j.Check(); err != nil {
+			t.Fatal(err)
+		}
+		spoil(j.Result())
+		if err := j.Check(); !errors.Is(err, conv.ErrWrong) {
+			t.Errorf("wrong %s: %v", name, err)
+		}
+	}
+}
+
+func TestJobRejects(t *testing.T) {
+	if err := conv.Default().Validate(); err != nil {
+		t.Error(err)
+	}
+	for name, change := range map[string]func(c *conv.Config){
+		"nothing":       func(c *conv.Config) { *c = conv.Config{} },
+		"no stride":     func(c *conv.Config) { c.Stride = 0 },
+		"large filter":  func(c *conv.Config) { c.R = 59 },
+		"many images":   func(c *conv.Config) { c.N = 1 << 30 },
+		"many filters":  func(c *conv.Config) { c.K = 1 << 30 },
+		"large results": func(c *conv.Config) { c.K, c.N = 1<<14, 1<<10 },
+	} {
+		c := conv.Default()
+		change(&c)
+		if _, err := conv.New(c); !errors.Is(err, conv.ErrShape) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+// Package gemm multiplies dense float32 matrices on a CPU core: C = A·B, all
+// row-major. A device calls [Rows] for a share of the rows; what a share costs
+// is said by [Ops] and [Bytes]. The package starts no goroutines and knows no
+// device.
+//
+// Its results are of class R: rows are bitwise the same however they are dealt
+// out, because every element is one chain of additions in rising order of the
+// inner index, starting from zero. With AVX-512 and with AVX2 the chain is of
+// fused multiply-adds and the two agree in every bit; without either, products
+// are rounded before they are added, alike on every architecture, and results
+// differ from the fused ones by rounding. With integer entries small enough for
+// all sums to stay below 2²⁴, every path is exact (class X).
+package gemm
+
+import "github.com/weft-run/weft/workload/gemm/panel"
+
+// kernel is the inner loop in use: the fastest this machine runs. Tests set it
+// to each in turn.
+var kernel = panel.SumProduct()[0]
+
+// Scratch is how many floats of scratch memory [Rows] needs.
+const Scratch = panel.Scratch
+
+// Rows sets rows lo to hi of C, m × n, to those of A·B, where A is m × k and B
+// is k × n. Rows are counted from the beginning of c and a, which need not reach
+// beyond row hi. The slices must not overlap; scratch has at least [Scratch]
+// floats with any contents. Rows panics when a slice is too short.
+//
+// It runs on the calling goroutine, allocates nothing, and returns to Go every
+// few microseconds, so it does not hold up the garbage collector. Calls may run
+// at the same time with different scratch and rows. Each call packs all of b, so
+// ranges should have a hundred rows or more.
+func Rows(c, a, b []float32, k, n, lo, hi int, scratch []float32) {
+	kernel.Rows(c, a, b, k, n, lo, hi, scratch)
+}
+
+// Ops returns the floating-point operations of an m × k by k × n product.
+func Ops(m, k, n int) float64 { return 2 * float64(m) * float64(n) * float64(k) }
+
+// Bytes returns the bytes that product has to read and write at least.
+func Bytes(m, k, n int) float64 {
+	fm, fk, fn := float64(m), float64(k), float64(n)
+	return 4 * (fm*fk + fk*fn + fm*fn)
+}

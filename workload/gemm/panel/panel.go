@@ -1,0 +1,223 @@
+// Package panel multiplies dense float32 matrices block by block over a
+// semiring: sums of products, or maxima of sums. It is the machinery below the
+// workloads gemm, tropical and conv, which say what the numbers mean.
+//
+// The inner loop is a tile of the result that lives in registers. It exists in
+// AVX-512, AVX2 and Go; what surrounds it (cutting, packing, edges) is the same
+// Go code for all three. Everything is single-threaded, allocates nothing and
+// may be called from several goroutines with scratch of their own.
+//
+// # Order of operations
+//
+// A tile starts from what the result holds and takes the terms in rising order
+// of the inner index, so every element is one chain
+//
+//	c = c0; for p := 0; p < k; p++ { c = c ⊕ a[p] ⊗ b[p] }
+//
+// however the matrices are cut: neither the blocking constants below, nor the
+// range of rows a call was given, nor the width of the vectors can be seen in
+// the result. What can be seen is whether ⊕ and ⊗ round once or twice: the
+// vector kernels for sums of products use fused multiply-add, the Go kernel
+// rounds the product first. The kernels for maxima of sums agree in every bit.
+package panel
+
+import (
+	"fmt"
+	"math"
+)
+
+// Blocking. A panel of b (depth × NR floats, 32 KiB at most) stays in the L1
+// cache while panels of a pass over it from L2. Depth is also what bounds the
+// time inside one call of assembly, during which the garbage collector has to
+// wait: 12 × 32 × 256 multiply-adds take some 2 µs.
+const (
+	depth   = 256  // inner indices in a block
+	height  = 240  // rows of a in a block, a multiple of every MR
+	width   = 1024 // columns of b in a block, a multiple of every NR
+	strideA = depth + 16
+	packed  = height*strideA + width*depth
+)
+
+// Scratch is how many floats of scratch memory [Kernel.Rows] needs, whatever
+// the shape of the matrices.
+const Scratch = packed + MaxMR*MaxNR
+
+// MaxMR and MaxNR are the rows and columns of the largest tile of any kernel, so
+// that scratch can be sized for a machine other than this one.
+const (
+	MaxMR = 12
+	MaxNR = 32
+)
+
+// MaxDepth is the most terms one call of [Kernel.Tile] takes, so that no call
+// keeps the garbage collector waiting for long.
+const MaxDepth = 4096
+
+// Kernel is one implementation of the inner loop.
+type Kernel struct {
+	// Name is the instruction set: avx512, avx2 or go.
+	Name string
+	// MR and NR are the rows and columns of a full tile.
+	MR, NR int
+	// Fused says that a product is not rounded before it is added.
+	Fused bool
+
+	zero   float32 // what adds nothing: 0, or -Inf for maxima
+	tiles  []tile  // by falling number of rows, the first has MR
+	linear [depth]int32
+}
+
+// tile accumulates into a block of rows × NR of c.
+type tile struct {
+	rows int
+	run  func(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+}
+
+// SumProduct returns the kernels for c = Σ a·b that this machine can run, the
+// fastest first. The last is written in Go and runs everywhere.
+func SumProduct() []*Kernel {
+	return append(sumProductSIMD(), newKernel("go", 4, false, 0, tile{4, sumProductGo}))
+}
+
+// MaxPlus returns the kernels for c = max(a+b) that this machine can run, the
+// fastest first. The last is written in Go and runs everywhere.
+func MaxPlus() []*Kernel {
+	return append(maxPlusSIMD(), newKernel("go", 4, false, float32(math.Inf(-1)), tile{4, maxPlusGo}))
+}
+
+func newKernel(name string, nr int, fused bool, zero float32, tiles ...tile) *Kernel {
+	kn := &Kernel{Name: name, MR: tiles[0].rows, NR: nr, Fused: fused, zero: zero, tiles: tiles}
+	for p := range kn.linear {
+		kn.linear[p] = int32(p * nr)
+	}
+	return kn
+}
+
+// Rows sets rows lo to hi of c to the product of a (k columns, row-major) and b
+// (k × n, row-major). All rows are counted from the beginning of c and a. The
+// slices must not overlap; scratch has at least [Scratch] floats, whose
+// contents do not matter. Rows panics when a slice is too short.
+//
+// b is packed once for every call, so a call for few rows is slow: give each
+// core one range, not many small ones.
+func (kn *Kernel) Rows(c, a, b []float32, k, n, lo, hi int, scratch []float32) {
+	if k < 0 || n < 0 || lo < 0 || hi < lo {
+		panic(fmt.Sprintf("panel: bad shape k=%d n=%d rows=[%d,%d)", k, n, lo, hi))
+	}
+	need("a", a, hi, k)
+	need("b", b, k, n)
+	need("c", c, hi, n)
+	need("scratch", scratch, 1, Scratch)
+	packedA, packedB, edge := scratch[:height*strideA], scratch[height*strideA:packed], scratch[packed:Scratch]
+
+	for j := 0; j < n; j += width {
+		jn := min(width, n-j)
+		// At least once: without a term the product is zero.
+		for p := 0; p == 0 || p < k; p += depth {
+			pn := min(depth, k-p)
+			kn.packB(packedB, b, n, p, pn, j, jn)
+			for i := lo; i < hi; i += height {
+				in := min(height, hi-i)
+				kn.packA(packedA, a, k, i, in, p, pn)
+				kn.block(c[i*n+j:], n, packedA, packedB, edge, in, jn, pn, p == 0)
+			}
+		}
+	}
+}
+
+// block accumulates the product of packed a (in rows) and packed b (jn columns)
+// with pn terms into c, or sets c to it.
+func (kn *Kernel) block(c []float32, n int, a, b, edge []float32, in, jn, pn int, fresh bool) {
+	off := kn.linear[:pn]
+	for j := 0; j < jn; j += kn.NR {
+		cols := min(kn.NR, jn-j)
+		for i := 0; i < in; i += kn.MR {
+			rows := min(kn.MR, in-i)
+			at := c[i*n+j:]
+			if rows == kn.MR && cols == kn.NR {
+				if fresh {
+					kn.clear(at, n, rows)
+				}
+				kn.Tile(rows, at, n, a[i*strideA:], strideA, b[j*depth:], off)
+				continue
+			}
+			// A tile that sticks out of c is computed aside.
+			kn.clear(edge, kn.NR, kn.MR)
+			if !fresh {
+				for r := range rows {
+					copy(edge[r*kn.NR:][:cols], at[r*n:])
+				}
+			}
+			kn.Tile(rows, edge, kn.NR, a[i*strideA:], strideA, b[j*depth:], off)
+			for r := range rows {
+				copy(at[r*n:][:cols], edge[r*kn.NR:])
+			}
+		}
+	}
+}
+
+// Tile accumulates rows × NR elements of c: element (i, j) takes the terms
+// a[i*lda+p] ⊗ b[off[p]+j] in the order of p. It is for callers that lay out
+// their own blocks; off lets b's rows lie anywhere, as those of an image's
+// patches do.
+//
+// The rows are rounded up to a tile there is, at most MR: so many rows of a and
+// c must exist, and the surplus ones of c are overwritten. Tile panics when they
+// do not. That b has NR floats at every offset, and that off is no longer than
+// [MaxDepth], is the caller's duty.
+func (kn *Kernel) Tile(rows int, c []float32, ldc int, a []float32, lda int, b []float32, off []int32) {
+	t := 0
+	for t+1 < len(kn.tiles) && kn.tiles[t+1].rows >= rows {
+		t++
+	}
+	if len(off) == 0 {
+		return
+	}
+	last := kn.tiles[t].rows - 1
+	_, _ = c[last*ldc+kn.NR-1], a[last*lda+len(off)-1] // assembly checks nothing
+	kn.tiles[t].run(c, ldc, a, lda, b, off)
+}
+
+// clear sets a tile to what adds nothing.
+func (kn *Kernel) clear(c []float32, ldc, rows int) {
+	for r := range rows {
+		row := c[r*ldc:][:kn.NR]
+		for j := range row {
+			row[j] = kn.zero
+		}
+	}
+}
+
+// packA copies pn columns of in rows of a, so that rows are strideA apart: a
+// stride that is not a power of two, lest all rows compete for the same lines
+// of the cache.
+func (kn *Kernel) packA(to, a []float32, k, i, in, p, pn int) {
+	for r := range in {
+		copy(to[r*strideA:][:pn], a[(i+r)*k+p:])
+	}
+	for r := in; r%kn.MR != 0; r++ { // rows computed and thrown away
+		clear(to[r*strideA:][:pn])
+	}
+}
+
+// packB copies a block of b into panels of NR columns: column j of the block
+// begins the panel at j*depth.
+func (kn *Kernel) packB(to, b []float32, n, p, pn, j, jn int) {
+	for q := range pn {
+		row := b[(p+q)*n+j:][:jn]
+		for c := 0; c < jn; c += kn.NR {
+			line := to[c*depth+q*kn.NR:][:kn.NR]
+			if copied := copy(line, row[c:]); copied < kn.NR {
+				clear(line[copied:]) // columns computed and thrown away
+			}
+		}
+	}
+}
+
+// need panics unless xs holds rows × cols floats. It divides because the
+// product of two sizes from outside could overflow.
+func need(name string, xs []float32, rows, cols int) {
+	if cols > 0 && rows > len(xs)/cols {
+		panic(fmt.Sprintf("panel: %s has %d floats, needs %d × %d", name, len(xs), rows, cols))
+	}
+}

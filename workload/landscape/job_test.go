@@ -1,0 +1,167 @@
+package landscape_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/landscape"
+)
+
+// open opens the cores as so many devices.
+func open(t *testing.T, parts int) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(context.Background(), weft.Options{Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "proportional", Funcs: landscape.Funcs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+// run runs and checks a job.
+func run(t *testing.T, rt *weft.Runtime, c landscape.Config) (*landscape.Job, *workload.Result) {
+	t.Helper()
+	j, err := landscape.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := workload.Run(context.Background(), rt, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Check(); err != nil {
+		t.Fatalf("%s: %v", j.Name(), err)
+	}
+	return j, res
+}
+
+// Rows are bitwise the same on any number of devices (class R), and right.
+func TestJobOnDevices(t *testing.T) {
+	for _, c := range []landscape.Config{{}, {Residues: 4}, {Residues: 61}} {
+		var want []float64
+		for parts := 1; parts <= 8; parts++ {
+			rt := open(t, parts)
+			j, _ := run(t, rt, c)
+			if want == nil {
+				want = j.Result()
+			} else if !slices.Equal(j.Result(), want) {
+				t.Errorf("%s: %d devices give other bits than one", j.Name(), parts)
+			}
+			rt.Close()
+		}
+	}
+}
+
+// Crambin has 89 contacts worth -1 each, and a little repulsion.
+func TestJobCrambin(t *testing.T) {
+	rt := open(t, 2)
+	defer rt.Close()
+	j, _ := run(t, rt, landscape.Config{})
+	if rest := j.Native() + 89; rest <= 0 || rest > 0.02 {
+		t.Errorf("native energy is %v beyond that of the contacts", rest)
+	}
+	if len(j.Result()) != 44*landscape.Angles {
+		t.Errorf("%d entries, want 44 rows", len(j.Result()))
+	}
+	again, _ := run(t, rt, landscape.Config{Path: "testdata/1crn.pdb", Chain: "A"})
+	if !slices.Equal(again.Result(), j.Result()) {
+		t.Error("the file has another landscape than the structure that is shipped")
+	}
+	if want := "landscape 1crn.pdb chain A, 46 residues"; again.Name() != want {
+		t.Errorf("name %q, want %q", again.Name(), want)
+	}
+}
+
+// The helix has the contacts of one.
+func TestJobHelix(t *testing.T) {
+	rt := open(t, 1)
+	defer rt.Close()
+	j, _ := run(t, rt, landscape.Config{Residues: 20})
+	// Residues four apart are 6.2 angstrom away, five apart 8.6: 16 contacts.
+	if rest := j.Native() + 16; rest <= 0 || rest > 0.1 {
+		t.Errorf("native energy is %v beyond that of the contacts", rest)
+	}
+}
+
+// Devices get ranges of equal cost, not of equal length: the rows at the ends
+// are cheap.
+func TestJobBalances(t *testing.T) {
+	rt := open(t, 4)
+	defer rt.Close()
+	_, res := run(t, rt, landscape.Config{Residues: 200})
+	var rows []int64
+	var costs []float64
+	for _, r := range res.Partition.Ranges {
+		rows = append(rows, r.Len())
+		costs = append(costs, float64(landscape.CostBefore(200, int(r.Hi))-landscape.CostBefore(200, int(r.Lo))))
+	}
+	mean := float64(landscape.CostBefore(200, 198)) / 4
+	for _, c := range costs {
+		if math.Abs(c-mean) > 0.03*mean {
+			t.Errorf("costs %v: more than 3 %% from the mean %v", costs, mean)
+			break
+		}
+	}
+	if rows[0] < 3*rows[1]/2 {
+		t.Errorf("ranges of %v rows: the first should be much longer than the second", rows)
+	}
+}
+
+// Check notices a wrong entry at the beginning of any row, and rows that were
+// never computed. (Row 0 is flat: nothing lies off its axis before bead 2.)
+func TestJobChecks(t *testing.T) {
+	rt := open(t, 2)
+	defer rt.Close()
+	j, _ := run(t, rt, landscape.Config{})
+	good := slices.Clone(j.Result())
+	for i := range 44 {
+		j.Result()[i*landscape.Angles] = math.NaN()
+		if j.Check() == nil {
+			t.Errorf("row %d: a wrong first entry goes unnoticed", i)
+		}
+		copy(j.Result(), good)
+	}
+	for _, i := range []int{1, 20, 43} {
+		for k := range landscape.Angles {
+			j.Result()[i*landscape.Angles+k] = j.Native()
+		}
+		if j.Check() == nil {
+			t.Errorf("row %d: a flat row goes unnoticed", i)
+		}
+		copy(j.Result(), good)
+	}
+}
+
+func TestJobRejects(t *testing.T) {
+	short := filepath.Join(t.TempDir(), "short.pdb")
+	if err := os.WriteFile(short, []byte("ATOM      5  CA  GLY B   1       1.500  -2.500   3.500\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		config landscape.Config
+		want   error
+	}{
+		{landscape.Config{Residues: 3}, landscape.ErrConfig},
+		{landscape.Config{Residues: -1}, landscape.ErrConfig},
+		{landscape.Config{Residues: 20_001}, landscape.ErrConfig},
+		{landscape.Config{Residues: 100, Path: short}, landscape.ErrConfig},
+		{landscape.Config{Residues: 100, Chain: "A"}, landscape.ErrConfig},
+		{landscape.Config{Chain: "B"}, landscape.ErrPDB},
+		{landscape.Config{Path: "no such file"}, fs.ErrNotExist},
+		{landscape.Config{Path: "job_test.go"}, landscape.ErrPDB},
+		{landscape.Config{Path: short}, landscape.ErrStructure},
+	} {
+		if _, err := landscape.New(c.config); !errors.Is(err, c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v: error %v, want %v", c.config, err, c.want)
+		}
+	}
+}

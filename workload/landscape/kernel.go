@@ -1,0 +1,144 @@
+package landscape
+
+import "math"
+
+// Angles is the number of rotations in a row of the landscape.
+const Angles = 1000
+
+// Turns returns the table that [Rows] needs: the cosines of all rotations, then
+// their sines.
+func Turns() []float64 {
+	turns := make([]float64, 2*Angles)
+	for k := range Angles {
+		turns[Angles+k], turns[k] = math.Sincos(2 * math.Pi * float64(k) / Angles)
+	}
+	return turns
+}
+
+// RowCount returns the number of rows of the landscape of n beads: the last
+// axis has one bead behind it.
+func RowCount(n int) int { return n - 2 }
+
+// Rows computes the rows lo to hi-1 of the landscape of a native structure into
+// the same rows of dst: dst[i*Angles+k] is the energy after turning the beads
+// behind i+1 by k steps about the axis from bead i to bead i+1. turns is what
+// [Turns] returns and energy that of the native structure.
+//
+// Only pairs of a bead up to i+1 and a bead behind it change their distance,
+// and of the rest of the potential one dihedral. With the axis through the
+// origin along u, the squared distance of a pair turned by t is
+//
+//	|a|² + |b|² - 2(a·u)(b·u) - 2(a·b - (a·u)(b·u)) cos t - 2 a·(u×b) sin t
+//
+// so that a pair costs three numbers and then a few operations for each angle.
+// The pairs are added in the order of the beads, whatever the range of rows.
+func Rows(dst, native, turns []float64, energy float64, lo, hi int) {
+	n := len(native) / 3
+	cos, sin := turns[:Angles], turns[Angles:2*Angles]
+	for i := lo; i < hi; i++ {
+		row := dst[i*Angles : (i+1)*Angles]
+		clear(row)
+		origin := bead(native, i+1)
+		u := unit(sub(origin, bead(native, i)))
+		for a := range i + 2 {
+			va := sub(bead(native, a), origin)
+			alongA, lengthA := dot(va, u), dot(va, va)
+			for b := max(i+2, a+contactSpan); b < n; b++ {
+				vb := sub(bead(native, b), origin)
+				along := alongA * dot(vb, u)
+				p := pair{
+					constant: lengthA + dot(vb, vb) - 2*along,
+					cosine:   2 * (dot(va, vb) - along),
+					sine:     2 * dot(va, cross(u, vb)),
+				}
+				if s2 := distance2(native, a, b); s2 < contactDistance*contactDistance {
+					p.size2, p.six, p.five, p.cutoff2 = s2, 5, 6, math.Inf(1)
+				} else {
+					p.size2, p.six, p.five, p.cutoff2 = repulsion*repulsion, 1, 0, cutoff*cutoff
+				}
+				p.add(row, cos, sin)
+			}
+		}
+		// What does not change is the native energy less the pairs at angle zero,
+		// where the dihedral's own term is zero.
+		rest := energy - row[0]
+		for k := range row {
+			row[k] += rest
+			if i > 0 {
+				row[k] += 1 - cos[k] + 0.5*(1-cos[3*k%Angles])
+			}
+		}
+	}
+}
+
+// pair holds what two beads need to know for all angles. Its energy is
+// six·q⁶ - five·q⁵ with q = size2/d², for distances d below the cutoff. The
+// assembly reads the fields in this order.
+type pair struct {
+	constant, cosine, sine float64
+	size2, six, five       float64
+	cutoff2                float64
+}
+
+// add adds the energy of a pair at every angle to a row.
+func (p *pair) add(row, cos, sin []float64) {
+	if p.addWide(row, cos, sin) {
+		return
+	}
+	cos, sin = cos[:len(row)], sin[:len(row)]
+	for k := range row {
+		d2 := p.constant - p.cosine*cos[k] - p.sine*sin[k]
+		if d2 < p.cutoff2 {
+			q := p.size2 / d2
+			q2 := q * q
+			row[k] += q2 * q2 * q * (p.six*q - p.five)
+		}
+	}
+}
+
+// Cost returns the number of pairs whose distance changes in row i of the
+// landscape of n beads, to which the time for the row is proportional.
+func Cost(n, i int) int64 { return int64(i+2) * int64(n-i-2) }
+
+// CostBefore returns the cost of all rows before row i.
+func CostBefore(n, i int) int64 {
+	// The sum of t(n-t) for t from 2 to i+1.
+	t := int64(i + 1)
+	return int64(n)*(t*(t+1)/2-1) - (t*(t+1)*(2*t+1)/6 - 1)
+}
+
+// Cut divides the rows of n beads into a range for each share such that the
+// costs of the ranges are to each other as the shares, as nearly as whole rows
+// allow. It returns the row where each range begins, with the number of rows at
+// the end. Shares are not negative and not all zero.
+func Cut(n int, shares []float64) []int {
+	var total, before float64
+	for _, s := range shares {
+		total += s
+	}
+	rows := RowCount(n)
+	all := float64(CostBefore(n, rows))
+	begin := make([]int, len(shares)+1)
+	for p, s := range shares {
+		before += s
+		want := all * (before / total)
+		row := begin[p]
+		// One more row as long as that comes nearer.
+		for row < rows && float64(CostBefore(n, row)+CostBefore(n, row+1)) < 2*want {
+			row++
+		}
+		begin[p+1] = row
+	}
+	begin[len(shares)] = rows
+	return begin
+}
+
+// Ops returns the floating-point operations for the rows lo to hi-1 of n beads.
+func Ops(n, lo, hi int) float64 {
+	return 25 * Angles * float64(CostBefore(n, hi)-CostBefore(n, lo))
+}
+
+// Bytes returns the bytes that the rows lo to hi-1 are read from and written to.
+func Bytes(n, lo, hi int) float64 {
+	return 8*3*float64(n) + 8*Angles*float64(hi-lo)
+}

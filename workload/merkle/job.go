@@ -1,0 +1,258 @@
+package merkle
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// ErrConfig is wrapped by every error of Validate and ParseMode.
+var ErrConfig = errors.New("bad tree")
+
+// modeNames are the names of the modes, in their order.
+var modeNames = [...]string{RFC6962: "rfc6962", Dup: "dup"}
+
+// String returns the name of a mode, as ParseMode takes it.
+func (m Mode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
+	}
+	return fmt.Sprintf("unknown(%d)", uint8(m))
+}
+
+// ParseMode returns the mode with a name.
+func ParseMode(name string) (Mode, error) {
+	for m, n := range modeNames {
+		if n == name {
+			return Mode(m), nil
+		}
+	}
+	return 0, fmt.Errorf("merkle: mode %q: %w: use rfc6962 or dup", name, ErrConfig)
+}
+
+// maxLeaves bounds the memory of a tree: 2 GiB of leaves.
+const maxLeaves = 1 << 26
+
+// Config says which tree to compute.
+type Config struct {
+	// N is the number of leaves; leaf i is i as a big-endian 32-bit word and 28
+	// zero bytes.
+	N int
+	// Leaves, when not nil, are used instead, Size bytes each, and N is zero.
+	// They must not change while the job is in use.
+	Leaves []byte
+	Mode   Mode
+}
+
+// Validate reports a configuration that names no tree.
+func (c Config) Validate() error {
+	n := c.N
+	if c.Leaves != nil {
+		if c.N != 0 || len(c.Leaves)%Size != 0 {
+			return fmt.Errorf("merkle: %d bytes of leaves and a count of %d: %w: leaves are %d bytes each and count themselves", len(c.Leaves), c.N, ErrConfig, Size)
+		}
+		n = len(c.Leaves) / Size
+	}
+	if n < 1 || n > maxLeaves {
+		return fmt.Errorf("merkle: %d leaves: %w: there must be 1 to %d", n, ErrConfig, maxLeaves)
+	}
+	if int(c.Mode) >= len(modeNames) {
+		return fmt.Errorf("merkle: mode %v: %w: use rfc6962 or dup", c.Mode, ErrConfig)
+	}
+	return nil
+}
+
+// Job is one tree. Chunks of 2^h leaves are dealt out, each is reduced to one
+// node, and a last task reduces the nodes to the root.
+type Job struct {
+	mode      Mode
+	n         int
+	h, chunks int
+	leaves    []byte
+	root      [Size]byte
+}
+
+// The bounds of a chunk's height. A lower one would leave vectors empty; a higher
+// one would not stay in a core's cache.
+const (
+	minHeight = 6
+	maxHeight = 12
+)
+
+// manyChunks is how many chunks there are if that makes none too small: enough
+// that any number of devices gets even shares.
+const manyChunks = 256
+
+// New makes the leaves.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	j := &Job{mode: c.Mode, leaves: c.Leaves}
+	if j.leaves == nil {
+		j.leaves = make([]byte, c.N*Size)
+		for i := range c.N {
+			binary.BigEndian.PutUint32(j.leaves[i*Size:], uint32(i))
+		}
+	}
+	j.n = len(j.leaves) / Size
+	h, _ := Chunks(j.n, manyChunks)
+	// A chunk taller than the tree would hash the root of Dup with itself.
+	j.h = min(max(h, minHeight), maxHeight, Height(j.n))
+	j.chunks = (j.n + 1<<j.h - 1) >> j.h
+	return j, nil
+}
+
+var (
+	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes.
+	ChunkKernel = workload.GoKernel("merkle.chunks")
+	// RootKernel reduces nodes; its arguments are nodes and the root.
+	RootKernel = workload.GoKernel("merkle.root")
+)
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{"merkle.chunks": chunks, "merkle.root": root}
+}
+
+// scratches holds the nodes of calls that run at the same time.
+var scratches = sync.Pool{New: func() any { return new([]byte) }}
+
+// scratch returns memory for n nodes. It goes back to scratches.
+func scratch(n int) *[]byte {
+	s := scratches.Get().(*[]byte)
+	if len(*s) < n*Size {
+		*s = make([]byte, n*Size)
+	}
+	return s
+}
+
+// chunks reduces the chunks lo to hi-1, an item each.
+func chunks(c *weft.Call, lo, hi int) {
+	mode, h := Mode(c.Params[0]), int(c.Params[1])
+	leaves, nodes := c.Args[0], c.Args[1]
+	s := scratch(1 << h)
+	defer scratches.Put(s)
+	for i := lo; i < hi; i++ {
+		chunk := leaves[i<<h*Size : min((i+1)<<h*Size, len(leaves))]
+		n := len(chunk) / Size
+		if mode == RFC6962 {
+			Leaves(*s, chunk, 0, n)
+			Reduce(mode, *s, n, h)
+		} else {
+			reduceInto(mode, *s, chunk, n, h)
+		}
+		copy(nodes[i*Size:(i+1)*Size], *s)
+	}
+}
+
+// root reduces all nodes, which is one item.
+func root(c *weft.Call, _, _ int) {
+	nodes := c.Args[0]
+	n := len(nodes) / Size
+	s := scratch(n)
+	defer scratches.Put(s)
+	reduceInto(Mode(c.Params[0]), *s, nodes, n, Height(n))
+	copy(c.Args[1], (*s)[:Size])
+}
+
+// reduceInto is Reduce that leaves src as it is and works in dst.
+func reduceInto(mode Mode, dst, src []byte, n, h int) {
+	if h == 0 {
+		copy(dst, src[:Size])
+		return
+	}
+	above := (n + 1) / 2
+	Level(mode, dst, src, n, 0, above)
+	Reduce(mode, dst, above, h-1)
+}
+
+// Name says which tree it is.
+func (j *Job) Name() string { return fmt.Sprintf("merkle %s, %d leaves", j.mode, j.n) }
+
+// Class is X: hashes do not depend on how they are dealt out.
+func (j *Job) Class() workload.Class { return workload.Exact }
+
+// Pieces are the leaves, cut between chunks.
+func (j *Job) Pieces() sched.Pieces {
+	return sched.Pieces{
+		Extent: int64(j.n),
+		Align:  1 << j.h,
+		Bytes:  func(lo, hi int64) (in, out int64) { return Size * (hi - lo), Size * j.nodes(lo, hi) },
+	}
+}
+
+// nodes returns how many nodes a range of leaves is reduced to.
+func (j *Job) nodes(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
+
+// Whole is the tree as one task; the few hashes above the chunks are left out.
+func (j *Job) Whole() graph.Task { return j.task(0, int64(j.n)) }
+
+func (j *Job) task(lo, hi int64) graph.Task {
+	n := int(hi - lo)
+	return graph.Task{
+		Name: fmt.Sprintf("leaves %d-%d", lo, hi),
+		Steps: []graph.Step{{
+			Kernel: ChunkKernel,
+			Launch: workload.Grid(j.nodes(lo, hi)),
+			Params: []byte{byte(j.mode), byte(j.h)},
+		}},
+		Work: graph.Work{Ops: IntegerOps * Ops(j.mode, n), Bytes: Bytes(j.mode, n), Unit: graph.Int32},
+	}
+}
+
+// Graph has a task for each range of leaves and one for the root.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	leaves := b.Data(graph.Data{Name: "leaves", Bytes: int64(len(j.leaves)), Input: true})
+	nodes := b.Data(graph.Data{Name: "nodes", Bytes: int64(j.chunks) * Size})
+	top := b.Data(graph.Data{Name: "root", Bytes: Size, Output: true})
+	for _, r := range ranges {
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			{Data: leaves, Offset: Size * r.Lo, Bytes: Size * r.Len(), Access: graph.Read},
+			{Data: nodes, Offset: Size * (r.Lo >> j.h), Bytes: Size * j.nodes(r.Lo, r.Hi), Access: graph.Write},
+		}
+		b.Add(t)
+	}
+	b.Add(graph.Task{
+		Name:  "root",
+		Steps: []graph.Step{{Kernel: RootKernel, Launch: workload.Grid(1), Params: []byte{byte(j.mode)}}},
+		Uses:  []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
+		// The nodes are hashed in pairs already: what Dup counts.
+		Work: graph.Work{Ops: IntegerOps * Ops(Dup, j.chunks), Bytes: Bytes(Dup, j.chunks), Unit: graph.Int32},
+	})
+	return b.Build()
+}
+
+// Bind ties the leaves and the root to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("leaves", j.leaves), weft.Bind("root", j.root[:])}
+}
+
+// Root is the root after a run.
+func (j *Job) Root() [Size]byte { return j.root }
+
+// Summary is the root in hexadecimal.
+func (j *Job) Summary() string { return "root " + hex.EncodeToString(j.root[:]) }
+
+// Check computes the root by the definition, one hash after the other.
+func (j *Job) Check() error {
+	if want := Root(j.mode, j.leaves); j.root != want {
+		return fmt.Errorf("merkle: the root is %x, by the definition %x", j.root, want)
+	}
+	return nil
+}
+
+// Rate is leaves a second.
+func (j *Job) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.2f Mleaf/s", float64(j.n)/d.Seconds()/1e6)
+}

@@ -1,0 +1,40 @@
+package merkle
+
+import "crypto/sha256"
+
+// Root returns the root of the tree over leaves, a list of one or more leaves
+// of Size bytes each. It follows the definition by recursion and is the
+// reference for the kernels, not a fast way to a root.
+func Root(mode Mode, leaves []byte) [Size]byte {
+	if mode == Dup {
+		return rootDup(leaves)
+	}
+	return rootRFC6962(leaves)
+}
+
+func rootRFC6962(leaves []byte) [Size]byte {
+	n := len(leaves) / Size
+	if n == 1 {
+		return sha256.Sum256(append([]byte{0}, leaves...))
+	}
+	split := 1 << (Height(n) - 1)
+	left, right := rootRFC6962(leaves[:split*Size]), rootRFC6962(leaves[split*Size:])
+	return sha256.Sum256(append(append([]byte{1}, left[:]...), right[:]...))
+}
+
+func rootDup(level []byte) [Size]byte {
+	if len(level) == Size {
+		return [Size]byte(level)
+	}
+	var above []byte
+	for len(level) > 0 {
+		left, right := level[:Size], level[:Size]
+		if len(level) > Size {
+			right = level[Size : 2*Size]
+		}
+		node := sha256.Sum256(append(append([]byte(nil), left...), right...))
+		above = append(above, node[:]...)
+		level = level[min(2*Size, len(level)):]
+	}
+	return rootDup(above)
+}

@@ -1,0 +1,267 @@
+package reduce
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+// ErrWrong is returned by [Job.Check] for a number that is not the result.
+var ErrWrong = errors.New("not the reduction")
+
+// operation is what to reduce with: a kernel that folds blocks into partial
+// results, and one that folds those.
+type operation struct {
+	name         string
+	blocks, fold *graph.Kernel
+}
+
+var (
+	sumKernel = workload.GoKernel("reduce.sum")
+	maxKernel = workload.GoKernel("reduce.max")
+	minKernel = workload.GoKernel("reduce.min")
+)
+
+var operations = []operation{
+	{"sum", sumKernel, workload.GoKernel("reduce.fold.sum")},
+	{"average", sumKernel, workload.GoKernel("reduce.fold.average")},
+	{"max", maxKernel, workload.GoKernel("reduce.fold.max")},
+	{"min", minKernel, workload.GoKernel("reduce.fold.min")},
+}
+
+// Operations are the names a Config may have as its Op.
+func Operations() (names []string) {
+	for _, o := range operations {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+// Config says what to reduce.
+type Config struct {
+	Op   string // one of Operations
+	N    int    // elements
+	Seed uint64
+}
+
+// Validate reports an unknown operation or a bad number of elements.
+func (c Config) Validate() error {
+	if !slices.Contains(Operations(), c.Op) {
+		return fmt.Errorf("reduce: no operation %q; there is %s", c.Op, strings.Join(Operations(), ", "))
+	}
+	if c.N < 1 || c.N > 1<<32 {
+		return fmt.Errorf("reduce: %d elements: the number must be from 1 to 2³²", c.N)
+	}
+	return nil
+}
+
+// Job reduces one vector of float32. Blocks are dealt out; one last task folds
+// the partial results of all.
+type Job struct {
+	c   Config
+	op  operation
+	x   []float32
+	out [1]float32
+}
+
+// New makes the vector: uniform in (-1, 1), by logical index, so it does not
+// depend on who computes.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	j := &Job{c: c, x: make([]float32, c.N)}
+	j.op = operations[slices.Index(Operations(), c.Op)]
+	s := philox.Source{Seed: uint32(c.Seed)}
+	for i := 0; i < len(j.x); i += 4 {
+		words := s.Block(uint64(i/4), uint32(c.Seed>>32), 0)
+		for k := range min(4, len(j.x)-i) {
+			j.x[i+k] = philox.Symmetric32(words[k])
+		}
+	}
+	return j, nil
+}
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{
+		"reduce.sum":          foldBlocks(SumBlocks[float32]),
+		"reduce.max":          foldBlocks(MaxBlocks[float32]),
+		"reduce.min":          foldBlocks(MinBlocks[float32]),
+		"reduce.fold.sum":     foldPartials(func(partial []float32, _ int) float32 { return Sum(partial) }),
+		"reduce.fold.average": foldPartials(Average[float32]),
+		"reduce.fold.max":     foldPartials(func(partial []float32, _ int) float32 { return Max(partial) }),
+		"reduce.fold.min":     foldPartials(func(partial []float32, _ int) float32 { return Min(partial) }),
+	}
+}
+
+// itemBlocks is how many blocks one item of a launch's grid is: half a mebibyte,
+// which takes some tens of microseconds.
+const itemBlocks = 32
+
+// foldBlocks makes a kernel whose arguments are elements and the partial results of
+// their blocks.
+func foldBlocks(kernel func(dst, src []float32, lo, hi int)) weft.Func {
+	return func(c *weft.Call, lo, hi int) {
+		src, dst := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
+		kernel(dst, src, lo*itemBlocks, min(hi*itemBlocks, len(dst)))
+	}
+}
+
+// foldPartials makes a kernel of one item whose arguments are all partial results, the
+// result and a workspace as large as the first: folding overwrites, and a task
+// that is run again must find its input whole.
+func foldPartials(kernel func(partial []float32, n int) float32) weft.Func {
+	return func(c *weft.Call, _, _ int) {
+		work := weft.View[float32](c.Args[2])
+		work = work[:copy(work, weft.View[float32](c.Args[0]))]
+		weft.View[float32](c.Args[1])[0] = kernel(work, int(binary.LittleEndian.Uint64(c.Params)))
+	}
+}
+
+// Name says what is reduced.
+func (j *Job) Name() string { return fmt.Sprintf("reduce %s of %d", j.c.Op, j.c.N) }
+
+// Class is X: the tree is fixed, and ranges begin and end at blocks.
+func (j *Job) Class() workload.Class { return workload.Exact }
+
+// Pieces are the elements, cut at blocks.
+func (j *Job) Pieces() sched.Pieces {
+	return sched.Pieces{
+		Extent: int64(j.c.N),
+		Align:  Block,
+		Cost:   func(lo, hi int64) float64 { return Ops(int(hi - lo)) },
+		Bytes:  func(lo, hi int64) (in, out int64) { return 4 * (hi - lo), 4 * int64(Blocks(int(hi-lo))) },
+	}
+}
+
+// Whole folds all blocks in one task; folding their partial results is nothing
+// beside it.
+func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.N)) }
+
+func (j *Job) task(lo, hi int64) graph.Task {
+	n := int(hi - lo)
+	return graph.Task{
+		Name:  fmt.Sprintf("elements %d-%d", lo, hi),
+		Steps: []graph.Step{{Kernel: j.op.blocks, Launch: workload.Grid(int64((Blocks(n) + itemBlocks - 1) / itemBlocks))}},
+		Work:  graph.Work{Ops: Ops(n), Bytes: Bytes(n, 4)},
+	}
+}
+
+// Graph has a task for each range of elements and one that folds their partial
+// results. Ranges must begin at multiples of [Block] and end there or with the
+// vector.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	n, partials := int64(j.c.N), Blocks(j.c.N)
+	var b graph.Builder
+	dx := b.Data(graph.Data{Name: "elements", Bytes: 4 * n, Input: true})
+	dp := b.Data(graph.Data{Name: "partials", Bytes: int64(4 * partials)})
+	dr := b.Data(graph.Data{Name: "result", Bytes: 4, Output: true})
+	for _, r := range ranges {
+		if r.Lo%Block != 0 || r.Hi%Block != 0 && r.Hi != n {
+			return nil, fmt.Errorf("reduce: range %d-%d cuts a block: begin and end at multiples of %d", r.Lo, r.Hi, Block)
+		}
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			{Data: dx, Offset: 4 * r.Lo, Bytes: 4 * r.Len(), Access: graph.Read},
+			{Data: dp, Offset: 4 * r.Lo / Block, Bytes: int64(4 * Blocks(int(r.Len()))), Access: graph.Write},
+		}
+		b.Add(t)
+	}
+	b.Add(graph.Task{
+		Name: "fold",
+		Steps: []graph.Step{{
+			Kernel: j.op.fold, Launch: workload.Grid(1), Params: binary.LittleEndian.AppendUint64(nil, uint64(n)),
+		}},
+		Uses:      []graph.Use{{Data: dp, Access: graph.Read}, {Data: dr, Access: graph.Write}},
+		Work:      graph.Work{Ops: Ops(partials), Bytes: Bytes(partials, 4)},
+		Workspace: int64(4 * partials),
+	})
+	return b.Build()
+}
+
+// Bind ties the elements and the result to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("elements", j.x), weft.Bind("result", j.out[:])}
+}
+
+// Elements are the vector in the job's own memory. Between runs a caller may set
+// them to the numbers it wants reduced.
+func (j *Job) Elements() []float32 { return j.x }
+
+// Result is the result of the last run.
+func (j *Job) Result() float32 { return j.out[0] }
+
+// Check compares the result bit for bit with the order of operations that the
+// package prescribes, followed one element at a time. Sums and averages are
+// also compared with the sum in float64, within what rounding can give along
+// the longest way through the tree. The error is [ErrWrong].
+func (j *Job) Check() error {
+	got := j.Result()
+	var want float32
+	switch j.c.Op {
+	case "max":
+		want = slices.Max(j.x)
+	case "min":
+		want = slices.Min(j.x)
+	default:
+		levels := bits.Len(uint(Blocks(j.c.N) - 1))
+		want = j.tree(levels, 0)
+		sum, magnitude, roundings := 0.0, 0.0, Block/lanes+bits.Len(lanes-1)+levels
+		for _, v := range j.x {
+			sum += float64(v)
+			magnitude += math.Abs(float64(v))
+		}
+		if j.c.Op == "average" {
+			n := float64(j.c.N)
+			want, sum, magnitude, roundings = want/float32(n), sum/n, magnitude/n, roundings+2
+		}
+		limit := 0x1p-23 * float64(roundings) * magnitude
+		// A sum that is not finite has no distance to anything.
+		if finite := !math.IsInf(magnitude, 0) && !math.IsNaN(magnitude); finite && !(math.Abs(float64(got)-sum) <= limit) {
+			return fmt.Errorf("%s: %v, want %v ± %v: %w", j.Name(), got, sum, limit, ErrWrong)
+		}
+	}
+	if math.Float32bits(got) != math.Float32bits(want) && (got == got || want == want) {
+		return fmt.Errorf("%s: %v, want %v: %w", j.Name(), got, want, ErrWrong)
+	}
+	return nil
+}
+
+// tree returns the sum of 2^level blocks, or those there are of them, from block
+// i·2^level on.
+func (j *Job) tree(level, i int) float32 {
+	if level == 0 {
+		var sum [lanes]float32
+		for k, v := range j.x[i*Block : min((i+1)*Block, len(j.x))] {
+			sum[k%lanes] += v
+		}
+		for half := lanes / 2; half > 0; half /= 2 {
+			for l := range half {
+				sum[l] += sum[l+half]
+			}
+		}
+		return sum[0]
+	}
+	left := j.tree(level-1, 2*i)
+	if (2*i+1)<<(level-1) >= Blocks(len(j.x)) {
+		return left
+	}
+	return left + j.tree(level-1, 2*i+1)
+}
+
+// Rate is bytes read a second.
+func (j *Job) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.2f GB/s", Bytes(j.c.N, 4)/d.Seconds()/1e9)
+}

@@ -1,0 +1,204 @@
+package reduce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/reduce"
+)
+
+// open opens so many devices and deals work out to all of them, however little
+// it is.
+func open(t *testing.T, parts int) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(context.Background(), weft.Options{
+		Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "equal", Funcs: reduce.Funcs(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+func newJob(t *testing.T, op string, n int) *reduce.Job {
+	t.Helper()
+	j, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func run(t *testing.T, rt *weft.Runtime, j workload.Job) *workload.Result {
+	t.Helper()
+	res, err := workload.Run(context.Background(), rt, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// sizes around the corners of a block and of an item of a launch.
+var sizes = []int{1, 33, reduce.Block, reduce.Block + 1, 5*reduce.Block - 7, 33 * reduce.Block, 100*reduce.Block + 1234}
+
+// Results are bitwise the same on any number of devices (class X), and right.
+func TestJobOnDevices(t *testing.T) {
+	want := make(map[string]float32)
+	for parts := 1; parts <= 8; parts++ {
+		rt := open(t, parts)
+		for _, op := range reduce.Operations() {
+			for _, n := range sizes {
+				j := newJob(t, op, n)
+				res := run(t, rt, j)
+				if least := min(parts, reduce.Blocks(n)) + 1; res.Tasks < least {
+					t.Errorf("%s: %d tasks for %d devices", j.Name(), res.Tasks, parts)
+				}
+				if err := j.Check(); err != nil {
+					t.Error(err)
+				}
+				if parts == 1 {
+					want[j.Name()] = j.Result()
+				} else if got := j.Result(); math.Float32bits(got) != math.Float32bits(want[j.Name()]) {
+					t.Errorf("%s on %d devices is %v, on one %v", j.Name(), parts, got, want[j.Name()])
+				}
+			}
+		}
+	}
+}
+
+// Sums are within 4 ε √n times the sum of magnitudes of the sum in 300 bits, and
+// extremes are exact.
+func TestJobAgainstBigFloat(t *testing.T) {
+	rt := open(t, 4)
+	for _, n := range sizes {
+		sum := new(big.Float).SetPrec(300)
+		most, least, magnitude := math.Inf(-1), math.Inf(1), 0.0
+		results := make(map[string]float64)
+		for _, op := range reduce.Operations() {
+			j := newJob(t, op, n)
+			run(t, rt, j)
+			results[op] = float64(j.Result())
+			if op != "sum" {
+				continue
+			}
+			for _, v := range j.Elements() {
+				x := float64(v)
+				sum.Add(sum, big.NewFloat(x))
+				magnitude += math.Abs(x)
+				if x > most {
+					most = x
+				}
+				if x < least {
+					least = x
+				}
+			}
+		}
+		exact, _ := sum.Float64()
+		limit := 4 * 0x1p-23 * math.Sqrt(float64(n)) * magnitude
+		if got := results["sum"]; !(math.Abs(got-exact) <= limit) {
+			t.Errorf("sum of %d is %v, want %v", n, got, exact)
+		}
+		if got := results["average"]; !(math.Abs(got-exact/float64(n)) <= limit/float64(n)) {
+			t.Errorf("average of %d is %v, want %v", n, got, exact/float64(n))
+		}
+		if results["max"] != most || results["min"] != least {
+			t.Errorf("%d elements are from %v to %v, want from %v to %v", n, results["min"], results["max"], least, most)
+		}
+	}
+}
+
+// The numbers 1 to 4095 over and over have sums that are known and exact.
+func TestJobKnownSums(t *testing.T) {
+	const n, period = 4095 * 8, 4095
+	rt := open(t, 3)
+	for op, want := range map[string]float32{"sum": 8 * period * (period + 1) / 2, "average": (period + 1) / 2, "max": period, "min": 1} {
+		j := newJob(t, op, n)
+		for i := range j.Elements() {
+			j.Elements()[i] = float32(1 + i%period)
+		}
+		run(t, rt, j)
+		if got := j.Result(); got != want {
+			t.Errorf("%s of %d is %v, want %v", op, n, got, want)
+		}
+		if err := j.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What is not finite reaches the result from wherever it stands.
+func TestJobSpecialValues(t *testing.T) {
+	rt := open(t, 4)
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	for _, c := range []struct {
+		op    string
+		value float32
+		want  float32
+	}{
+		{"sum", nan, nan}, {"average", nan, nan}, {"max", nan, nan}, {"min", nan, nan},
+		{"sum", inf, inf}, {"average", -inf, -inf}, {"max", inf, inf}, {"min", -inf, -inf},
+	} {
+		j := newJob(t, c.op, 9*reduce.Block+5)
+		for _, at := range []int{0, 5*reduce.Block - 1, 9*reduce.Block + 4} {
+			was := j.Elements()[at]
+			j.Elements()[at] = c.value
+			run(t, rt, j)
+			if got := j.Result(); got != c.want && (got == got || c.want == c.want) {
+				t.Errorf("%s with %v at %d is %v", c.op, c.value, at, got)
+			}
+			if err := j.Check(); err != nil {
+				t.Error(err)
+			}
+			j.Elements()[at] = was
+		}
+	}
+}
+
+// Check sees a result that is wrong by little, or not a number.
+func TestJobCheckFinds(t *testing.T) {
+	rt := open(t, 1)
+	for _, op := range reduce.Operations() {
+		j := newJob(t, op, 3*reduce.Block+1)
+		run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Fatal(err)
+		}
+		// Elements that change after the run make its result wrong.
+		e := j.Elements()
+		for i := range e {
+			e[i] = math.Nextafter32(e[i], 2)
+		}
+		if err := j.Check(); !errors.Is(err, reduce.ErrWrong) {
+			t.Errorf("%s that is wrong by little: %v", op, err)
+		}
+		e[len(e)-1] = float32(math.NaN())
+		if err := j.Check(); !errors.Is(err, reduce.ErrWrong) {
+			t.Errorf("%s that should not be a number: %v", op, err)
+		}
+	}
+}
+
+func TestJobRejects(t *testing.T) {
+	for _, c := range []reduce.Config{{}, {Op: "sum"}, {Op: "sum", N: -1}, {Op: "sum", N: 1<<32 + 1}, {Op: "median", N: 1}, {N: 1}} {
+		if _, err := reduce.New(c); err == nil {
+			t.Errorf("%+v was taken", c)
+		}
+	}
+	j := newJob(t, "sum", 2*reduce.Block)
+	for _, ranges := range [][]sched.Range{
+		{{Lo: 0, Hi: 5}, {Lo: 5, Hi: 2 * reduce.Block}}, // through a block
+		{{Lo: 0, Hi: reduce.Block}},                     // a block short
+	} {
+		if _, err := j.Graph(ranges); err == nil {
+			t.Errorf("ranges %v were taken", ranges)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+// Package reservoir runs echo-state networks over spike patterns.
+//
+// A reservoir is a fixed random recurrent network of leaky tanh neurons
+// ([Weights]). Every pattern drives a state of its own, and only a linear
+// readout of the states is trained ([Train]). Many patterns run side by side:
+// states are stored neuron by neuron, with the values of all patterns of a
+// batch next to each other.
+//
+// A value of the next state depends on the last state of its pattern and on the
+// weights of its neuron, and is computed in the order of those weights. Random
+// numbers are drawn by seed, pattern, step and neuron. So cutting a batch into
+// ranges of patterns (each device has all weights) or of neurons (each device
+// has some rows, and the states are exchanged after every step) gives the same
+// bits with the same kernel, and so does running patterns one by one: class R.
+// The kernels of this package agree with each other on amd64.
+//
+// The kernels run on the calling goroutine, allocate nothing, and keep to Go
+// code that can be preempted, or to assembly that returns within microseconds.
+package reservoir

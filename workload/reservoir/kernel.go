@@ -1,0 +1,205 @@
+package reservoir
+
+import (
+	"math"
+
+	"github.com/weft-run/weft/workload/philox"
+)
+
+// Span is a range of neurons or patterns, from Lo to Hi-1.
+type Span struct{ Lo, Hi int }
+
+// Tick says which step of which patterns an update is.
+type Tick struct {
+	Batch int    // patterns side by side in a state
+	First uint64 // number of the first of them, by which noise is drawn
+	Step  uint32
+}
+
+// tile is the number of patterns that are summed up at once.
+const tile = 64
+
+// Update computes the next state of some neurons for some patterns:
+//
+//	next = (1-leak)·x + leak·tanh(Win·u + W·x + bias + noise)
+//
+// x, next and u hold a row of t.Batch values for each neuron or channel; next
+// must not overlap x, and is changed only where both spans say so. The terms of
+// a sum are added in the order of the formula with the bias first, recurrent
+// before input weights, in the order of columns, each product rounded.
+func (w *Weights) Update(next, x, u []float32, t Tick, neurons, patterns Span) {
+	leak := float32(w.Leak)
+	var noise [4][tile]float32
+	for i := neurons.Lo; i < neurons.Hi; {
+		// A block of random words serves four neurons.
+		group := min(i/4*4+4, neurons.Hi)
+		for b := patterns.Lo; b < patterns.Hi; b += tile {
+			n := min(tile, patterns.Hi-b)
+			if w.Noise > 0 {
+				w.drawNoise(&noise, t, i/4, b, n)
+			}
+			for r := i; r < group; r++ {
+				var sum [tile]float32
+				for l := range n {
+					sum[l] = w.Bias[r]
+				}
+				w.Recurrent.addRow(sum[:n], r, x[b:], t.Batch)
+				w.Input.addRow(sum[:n], r, u[b:], t.Batch)
+				if w.Noise > 0 {
+					for l, v := range noise[r%4][:n] {
+						sum[l] += v
+					}
+				}
+				at := r*t.Batch + b
+				relax(next[at:at+n], x[at:at+n], sum[:n], leak)
+			}
+		}
+		i = group
+	}
+}
+
+// drawNoise fills in the noise of a group of four neurons for n patterns from b
+// on.
+func (w *Weights) drawNoise(noise *[4][tile]float32, t Tick, group, b, n int) {
+	source := philox.Source{Seed: w.Seed, Stream: streamNoise}
+	amplitude := float32(w.Noise)
+	for l := range n {
+		for k, word := range source.Block(t.First+uint64(b+l), t.Step, uint32(group)) {
+			noise[k][l] = amplitude * philox.Symmetric32(word)
+		}
+	}
+}
+
+// addRow adds the product of a row of the matrix with len(sum) patterns of x,
+// whose rows are stride apart.
+func (m *Matrix) addRow(sum []float32, row int, x []float32, stride int) {
+	columns := m.Column[m.Start[row]:m.Start[row+1]]
+	values := m.Value[m.Start[row]:m.Start[row+1]]
+	done := addRowWide(sum, x, stride, columns, values)
+	sum = sum[done:]
+	if len(sum) < 8 { // few enough to wait for one sum after the other
+		for l, s := range sum {
+			for e, c := range columns {
+				s += float32(values[e] * x[int(c)*stride+done+l])
+			}
+			sum[l] = s
+		}
+		return
+	}
+	for e, c := range columns {
+		v := values[e]
+		from := int(c)*stride + done
+		for l, s := range x[from : from+len(sum)] {
+			sum[l] += float32(v * s)
+		}
+	}
+}
+
+// relax moves the states x towards the tanh of their sums.
+func relax(next, x, sum []float32, leak float32) {
+	done := relaxWide(next, x, sum, leak)
+	keep := 1 - leak
+	for l := done; l < len(sum); l++ {
+		next[l] = float32(keep*x[l]) + float32(leak*tanh(sum[l]))
+	}
+}
+
+// tanh returns the hyperbolic tangent to within 3e-7 of its value. It is
+// expm1(2x)/(expm1(2x)+2), with 2x = n·ln 2 + r and a Taylor polynomial in r,
+// and uses nothing but additions, multiplications and one division, so that a
+// vector kernel gives the same bits.
+func tanh(x float32) float32 {
+	// Beyond this it is one in float32.
+	y := 2 * min(max(x, -9.02), 9.02)
+	// Adding and subtracting 1.5·2²³ rounds to an integer, which the sum holds in
+	// its lowest bits.
+	const shift = 3 << 22
+	m := float32(y*math.Log2E) + shift
+	n := m - shift
+	const high, low = 0x1.62ep-1, math.Ln2 - 0x1.62ep-1 // n times high is exact
+	r := y - float32(n*high) - float32(n*low)
+	p := float32(r*(1.0/5040)) + 1.0/720
+	p = float32(r*p) + 1.0/120
+	p = float32(r*p) + 1.0/24
+	p = float32(r*p) + 1.0/6
+	p = float32(r*p) + 0.5
+	p = float32(float32(r*r)*p) + r
+	s := math.Float32frombits(math.Float32bits(m)<<23 + 0x3f800000) // 2ⁿ
+	e := float32(s*p) + (s - 1)
+	return e / (e + 2)
+}
+
+// State is the states of a batch of patterns while they run.
+type State struct {
+	Tick
+	X    []float32 // states, Size rows of Batch values
+	Mean []float32 // their means over the steps of the last Run, likewise
+	Last []float32 // states before the last step, likewise
+}
+
+// NewState returns the states of a batch of patterns, all zero, the first of
+// which has a number.
+func (w *Weights) NewState(batch int, first uint64) *State {
+	n := w.Size * batch
+	return &State{Tick: Tick{Batch: batch, First: first}, X: make([]float32, n), Mean: make([]float32, n), Last: make([]float32, n)}
+}
+
+// Run takes all patterns of a state through steps of input: u holds Inputs rows
+// of Batch values for each step, as [Pattern.Bins] or [Pattern.Histogram] fill
+// it in.
+func (w *Weights) Run(s *State, u []float32, steps int) {
+	clear(s.Mean)
+	input := w.Inputs * s.Batch
+	for k := range steps {
+		s.X, s.Last = s.Last, s.X
+		w.Update(s.X, s.Last, u[k*input:(k+1)*input], s.Tick, Span{0, w.Size}, Span{0, s.Batch})
+		for i, v := range s.X {
+			s.Mean[i] += v / float32(steps)
+		}
+		s.Step++
+	}
+}
+
+// Cut divides n neurons or patterns into parts spans whose lengths differ by
+// one at most.
+func Cut(n, parts int) []Span {
+	spans := make([]Span, parts)
+	for p := range spans {
+		spans[p] = Span{p * n / parts, (p + 1) * n / parts}
+	}
+	return spans
+}
+
+// Ops returns the floating-point operations of so many steps of a batch.
+func (w *Weights) Ops(batch, steps int) float64 {
+	weights := len(w.Recurrent.Value) + len(w.Input.Value)
+	return float64(batch) * float64(steps) * (2*float64(weights) + 12*float64(w.Size))
+}
+
+// Bytes returns the memory traffic of so many steps of a batch. Weights with
+// their columns are read again in every step; states are read twice, written
+// once.
+func (w *Weights) Bytes(batch, steps int) float64 {
+	weights := len(w.Recurrent.Value) + len(w.Input.Value)
+	return float64(steps) * (8*float64(weights) + 4*float64(batch)*float64(3*w.Size+w.Inputs))
+}
+
+// DenseOps returns the floating-point operations of so many steps of a batch on
+// a device that multiplies with the zeros as well.
+func (w *Weights) DenseOps(batch, steps int) float64 {
+	n, c := float64(w.Size), float64(w.Inputs)
+	return float64(batch) * float64(steps) * (2*n*n + 2*n*c + 12*n)
+}
+
+// DenseBytes returns the memory traffic of so many steps of a batch on such a
+// device.
+func (w *Weights) DenseBytes(batch, steps int) float64 {
+	n, c := float64(w.Size), float64(w.Inputs)
+	return float64(steps) * (4*(n*n+n*c) + 4*float64(batch)*(3*n+c))
+}
+
+// RowExchangeBytes returns what each of so many devices receives in a step when
+// the neurons are cut into equal spans and every device needs all states.
+func (w *Weights) RowExchangeBytes(batch, devices int) float64 {
+	return 4 * float64(w.Size) * float64(batch) * float64(devices-1) / float64(devices)
+}

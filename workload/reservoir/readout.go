@@ -1,0 +1,198 @@
+package reservoir
+
+import (
+	"fmt"
+	"math"
+)
+
+// Readout is a linear map from a state to outputs.
+type Readout struct {
+	Outputs int
+	Inputs  int
+	// Weights has for each output one weight for every value of the state, then
+	// the offset.
+	Weights []float64
+}
+
+// Train returns the readout that fits outputs to states by ridge regression: it
+// solves (X·Xᵀ + lambda·I)·Wᵀ = X·Yᵀ, where a column of X is a state with a one
+// below. states has so many values and targets so many outputs for each sample.
+// It returns ErrParams if the sizes do not fit, or if the system is singular,
+// which a lambda above zero prevents.
+func Train(states, targets []float64, values, outputs int, lambda float64) (*Readout, error) {
+	if values <= 0 || outputs <= 0 || len(states)%values != 0 || len(states) == 0 || len(targets)*values != len(states)*outputs {
+		return nil, fmt.Errorf("reservoir: train on %d states of %d values and %d targets of %d outputs: have one target for each state: %w",
+			len(states), values, len(targets), outputs, ErrParams)
+	}
+	n := values + 1
+	gram, right := make([]float64, n*n), make([]float64, n*outputs)
+	x := make([]float64, n)
+	x[values] = 1
+	for s := range len(states) / values {
+		copy(x, states[s*values:(s+1)*values])
+		y := targets[s*outputs : (s+1)*outputs]
+		for i, xi := range x {
+			row := gram[i*n : i*n+i+1]
+			for j := range row { // the lower triangle
+				row[j] += xi * x[j]
+			}
+			for o, yo := range y {
+				right[i*outputs+o] += xi * yo
+			}
+		}
+	}
+	for i := range n {
+		gram[i*n+i] += lambda
+	}
+	if !cholesky(gram, n) {
+		return nil, fmt.Errorf("reservoir: train on %d states of %d values with lambda %v: the states do not determine the weights; raise lambda: %w",
+			len(states)/values, values, lambda, ErrParams)
+	}
+	solve(gram, right, n, outputs)
+	r := &Readout{Outputs: outputs, Inputs: values, Weights: make([]float64, n*outputs)}
+	for i := range n {
+		for o := range outputs {
+			r.Weights[o*n+i] = right[i*outputs+o]
+		}
+	}
+	return r, nil
+}
+
+// cholesky replaces the lower triangle of a symmetric n×n matrix by its factor
+// L, with L·Lᵀ the matrix. It reports whether the matrix is positive definite.
+func cholesky(a []float64, n int) bool {
+	for i := range n {
+		for j := range i + 1 {
+			sum := a[i*n+j]
+			ri, rj := a[i*n:i*n+j], a[j*n:j*n+j]
+			for k, v := range ri {
+				sum -= v * rj[k]
+			}
+			switch {
+			case i != j:
+				a[i*n+j] = sum / a[j*n+j]
+			case sum > 0:
+				a[i*n+i] = math.Sqrt(sum)
+			default:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// solve replaces each of the columns of b by the solution of L·Lᵀ·x = b.
+func solve(l, b []float64, n, columns int) {
+	for i := range n {
+		for c := range columns {
+			sum := b[i*columns+c]
+			for k := range i {
+				sum -= l[i*n+k] * b[k*columns+c]
+			}
+			b[i*columns+c] = sum / l[i*n+i]
+		}
+	}
+	for i := n - 1; i >= 0; i-- {
+		for c := range columns {
+			sum := b[i*columns+c]
+			for k := i + 1; k < n; k++ {
+				sum -= l[k*n+i] * b[k*columns+c]
+			}
+			b[i*columns+c] = sum / l[i*n+i]
+		}
+	}
+}
+
+// Read sets dst to the outputs for the state of one pattern of a batch: state
+// is X or Mean of a [State].
+func (r *Readout) Read(dst []float64, state []float32, batch, column int) {
+	n := r.Inputs + 1
+	for o := range r.Outputs {
+		w := r.Weights[o*n : (o+1)*n]
+		sum := w[r.Inputs]
+		for i, v := range w[:r.Inputs] {
+			sum += v * float64(state[i*batch+column])
+		}
+		dst[o] = sum
+	}
+}
+
+// Direction is what a readout with three outputs predicts.
+type Direction uint8
+
+// The directions are the outputs, in this order.
+const (
+	Up Direction = iota
+	Down
+	Hold
+)
+
+// Class returns the largest of the outputs, the first of equals, and its share
+// of the softmax of all.
+func Class(outputs []float64) (class int, confidence float64) {
+	for o, v := range outputs {
+		if v > outputs[class] {
+			class = o
+		}
+	}
+	var sum float64
+	for _, v := range outputs {
+		sum += math.Exp(v - outputs[class])
+	}
+	return class, 1 / sum
+}
+
+// Prediction is a class of three with its confidence, and the magnitude of its
+// output.
+type Prediction struct {
+	Direction  Direction
+	Confidence float64
+	Magnitude  float64
+}
+
+// Predict returns the prediction of three outputs.
+func Predict(outputs [3]float64) Prediction {
+	class, confidence := Class(outputs[:])
+	return Prediction{Direction(class), confidence, math.Abs(outputs[class])}
+}
+
+// Indicators are cheap figures about the state of a pattern. The names of the
+// last three are those of the reservoir this package is compatible with; they
+// are not what the literature calls by those names.
+type Indicators struct {
+	AverageActivation float64 // mean of the state
+	MaxActivation     float64 // its largest value
+	LastSpikeCount    int     // spikes of the pattern
+	MemoryCapacity    float64 // |cos| of the angle between the state and the one before
+	Separation        float64 // standard deviation of the state, at most 1
+	Approximation     float64 // share of values beyond 0.01 in magnitude
+}
+
+// Indicate returns the indicators of one pattern of a batch after a run.
+func (s *State) Indicate(column, spikes int) Indicators {
+	var sum, square, product, before, active float64
+	most := math.Inf(-1)
+	n := float64(len(s.X) / s.Batch)
+	for i := column; i < len(s.X); i += s.Batch {
+		x, y := float64(s.X[i]), float64(s.Last[i])
+		sum += x
+		square += x * x
+		product += x * y
+		before += y * y
+		most = max(most, x)
+		if math.Abs(x) > 0.01 {
+			active++
+		}
+	}
+	in := Indicators{
+		AverageActivation: sum / n,
+		MaxActivation:     most,
+		LastSpikeCount:    spikes,
+		Separation:        min(math.Sqrt(max(square/n-sum/n*(sum/n), 0)), 1),
+		Approximation:     active / n,
+	}
+	if square > 0 && before > 0 {
+		in.MemoryCapacity = math.Abs(product) / math.Sqrt(square*before)
+	}
+	return in
+}

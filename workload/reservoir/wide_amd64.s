@@ -1,0 +1,145 @@
+#include "textflag.h"
+
+// The constants of tanh in kernel.go, in the order of their use.
+DATA constants<>+0(SB)/4, $0x411051ec // most
+DATA constants<>+4(SB)/4, $0xc11051ec // least
+DATA constants<>+8(SB)/4, $0x3fb8aa3b // log2e
+DATA constants<>+12(SB)/4, $0x4b400000 // shift
+DATA constants<>+16(SB)/4, $0x3f317000 // high
+DATA constants<>+20(SB)/4, $0x3805fdf4 // low
+DATA constants<>+24(SB)/4, $0x39500d01 // c7
+DATA constants<>+28(SB)/4, $0x3ab60b61 // c6
+DATA constants<>+32(SB)/4, $0x3c088889 // c5
+DATA constants<>+36(SB)/4, $0x3d2aaaab // c4
+DATA constants<>+40(SB)/4, $0x3e2aaaab // c3
+DATA constants<>+44(SB)/4, $0x3f000000 // c2
+DATA constants<>+48(SB)/4, $0x3f800000 // one
+DATA constants<>+52(SB)/4, $0x40000000 // two
+GLOBL constants<>(SB), RODATA|NOPTR, $56
+
+// func addRow64(sum, x *float32, stride uintptr, columns *int32, values *float32, entries int)
+TEXT ·addRow64(SB), NOSPLIT, $0-48
+	MOVQ sum+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ stride+16(FP), DX
+	MOVQ columns+24(FP), R8
+	MOVQ values+32(FP), R9
+	MOVQ entries+40(FP), CX
+	VMOVUPS 0(DI), Z0
+	VMOVUPS 64(DI), Z1
+	VMOVUPS 128(DI), Z2
+	VMOVUPS 192(DI), Z3
+
+entry:
+	MOVLQSX      (R8), AX
+	IMULQ        DX, AX
+	VBROADCASTSS (R9), Z4
+	VMULPS       0(SI)(AX*1), Z4, Z5
+	VMULPS       64(SI)(AX*1), Z4, Z6
+	VMULPS       128(SI)(AX*1), Z4, Z7
+	VMULPS       192(SI)(AX*1), Z4, Z8
+	VADDPS       Z5, Z0, Z0
+	VADDPS       Z6, Z1, Z1
+	VADDPS       Z7, Z2, Z2
+	VADDPS       Z8, Z3, Z3
+	ADDQ         $4, R8
+	ADDQ         $4, R9
+	DECQ         CX
+	JNZ          entry
+	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z1, 64(DI)
+	VMOVUPS Z2, 128(DI)
+	VMOVUPS Z3, 192(DI)
+	VZEROUPPER
+	RET
+
+// func addRow16(sum, x *float32, stride uintptr, columns *int32, values *float32, entries int)
+TEXT ·addRow16(SB), NOSPLIT, $0-48
+	MOVQ sum+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ stride+16(FP), DX
+	MOVQ columns+24(FP), R8
+	MOVQ values+32(FP), R9
+	MOVQ entries+40(FP), CX
+	VMOVUPS 0(DI), Z0
+
+entry:
+	MOVLQSX      (R8), AX
+	IMULQ        DX, AX
+	VBROADCASTSS (R9), Z4
+	VMULPS       0(SI)(AX*1), Z4, Z5
+	VADDPS       Z5, Z0, Z0
+	ADDQ         $4, R8
+	ADDQ         $4, R9
+	DECQ         CX
+	JNZ          entry
+	VMOVUPS Z0, 0(DI)
+	VZEROUPPER
+	RET
+
+// func relax16(next, x, sum *float32, leak, keep float32, vectors int)
+TEXT ·relax16(SB), NOSPLIT, $0-40
+	MOVQ next+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ sum+16(FP), DX
+	MOVQ vectors+32(FP), CX
+	LEAQ constants<>(SB), AX
+	VBROADCASTSS leak+24(FP), Z16
+	VBROADCASTSS keep+28(FP), Z17
+	VBROADCASTSS 0(AX), Z18  // most
+	VBROADCASTSS 4(AX), Z19  // least
+	VBROADCASTSS 8(AX), Z20  // log2e
+	VBROADCASTSS 12(AX), Z21 // shift
+	VBROADCASTSS 16(AX), Z22 // high
+	VBROADCASTSS 20(AX), Z23 // low
+	VBROADCASTSS 24(AX), Z24 // c7
+	VBROADCASTSS 28(AX), Z25 // c6
+	VBROADCASTSS 32(AX), Z26 // c5
+	VBROADCASTSS 36(AX), Z27 // c4
+	VBROADCASTSS 40(AX), Z28 // c3
+	VBROADCASTSS 44(AX), Z29 // c2
+	VBROADCASTSS 48(AX), Z30 // one
+	VBROADCASTSS 52(AX), Z31 // two
+
+vector:
+	VMAXPS  (DX), Z19, Z0
+	VMINPS  Z0, Z18, Z0
+	VADDPS  Z0, Z0, Z0   // y
+	VMULPS  Z20, Z0, Z1
+	VADDPS  Z21, Z1, Z1  // m
+	VSUBPS  Z21, Z1, Z2  // n
+	VMULPS  Z22, Z2, Z3
+	VMULPS  Z23, Z2, Z4
+	VSUBPS  Z3, Z0, Z0
+	VSUBPS  Z4, Z0, Z0   // r
+	VMULPS  Z24, Z0, Z5
+	VADDPS  Z25, Z5, Z5
+	VMULPS  Z0, Z5, Z5
+	VADDPS  Z26, Z5, Z5
+	VMULPS  Z0, Z5, Z5
+	VADDPS  Z27, Z5, Z5
+	VMULPS  Z0, Z5, Z5
+	VADDPS  Z28, Z5, Z5
+	VMULPS  Z0, Z5, Z5
+	VADDPS  Z29, Z5, Z5
+	VMULPS  Z0, Z0, Z6
+	VMULPS  Z6, Z5, Z5
+	VADDPS  Z0, Z5, Z5   // p
+	VPSLLD  $23, Z1, Z1
+	VPADDD  Z30, Z1, Z1  // s: the bits of one are the exponent's offset
+	VMULPS  Z1, Z5, Z5
+	VSUBPS  Z30, Z1, Z1
+	VADDPS  Z1, Z5, Z5   // e
+	VADDPS  Z31, Z5, Z6
+	VDIVPS  Z6, Z5, Z5   // tanh
+	VMULPS  Z16, Z5, Z5
+	VMULPS  (SI), Z17, Z7
+	VADDPS  Z7, Z5, Z5
+	VMOVUPS Z5, (DI)
+	ADDQ    $64, DX
+	ADDQ    $64, SI
+	ADDQ    $64, DI
+	DECQ    CX
+	JNZ     vector
+	VZEROUPPER
+	RET

@@ -1,0 +1,179 @@
+package tropical_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/tropical"
+)
+
+// open opens so many devices and deals work out to all of them, however little
+// it is.
+func open(t *testing.T, parts int) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(context.Background(), weft.Options{
+		Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "equal", Funcs: tropical.Funcs(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+func newJob(t *testing.T, c tropical.Config) *tropical.Job {
+	t.Helper()
+	j, err := tropical.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+func run(t *testing.T, rt *weft.Runtime, j workload.Job) *workload.Result {
+	t.Helper()
+	res, err := workload.Run(context.Background(), rt, j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// The product is bitwise the same on any number of devices (class X), and right;
+// also with more rows than one item of a launch has.
+func TestJobOnDevices(t *testing.T) {
+	for _, c := range []tropical.Config{{M: 301, K: 97, N: 203, Seed: 1}, {M: 2200, K: 31, N: 45, Seed: 2}, {M: 8, K: 1, N: 1}} {
+		var want []byte
+		for parts := 1; parts <= 8; parts++ {
+			j := newJob(t, c)
+			if res := run(t, open(t, parts), j); res.Tasks < parts {
+				t.Errorf("%d tasks for %d devices", res.Tasks, parts)
+			}
+			if err := j.Check(); err != nil {
+				t.Fatal(err)
+			}
+			z := j.Result()
+			got := unsafe.Slice((*byte)(unsafe.Pointer(&z[0])), 4*len(z))
+			if want == nil {
+				want = bytes.Clone(got)
+			} else if !bytes.Equal(got, want) {
+				t.Errorf("%s: %d devices give other bytes than one", j.Name(), parts)
+			}
+		}
+	}
+}
+
+// Squaring the negated lengths of a graph's edges until all paths are in, each
+// square a run on several devices, gives what Floyd and Warshall's algorithm
+// gives.
+func TestJobShortestPaths(t *testing.T) {
+	const n, far = 60, 1 << 40
+	none := float32(math.Inf(-1))
+	r := rand.New(rand.NewPCG(3, 4))
+	d, want := make([]float32, n*n), make([]int, n*n)
+	for i := range d {
+		d[i], want[i] = none, far
+		if i/n == i%n {
+			d[i], want[i] = 0, 0
+		} else if r.IntN(20) == 0 {
+			want[i] = 1 + r.IntN(1000)
+			d[i] = -float32(want[i])
+		}
+	}
+	for via := range n {
+		for i := range n {
+			for j := range n {
+				want[i*n+j] = min(want[i*n+j], want[i*n+via]+want[via*n+j])
+			}
+		}
+	}
+	rt := open(t, 3)
+	j := newJob(t, tropical.Config{M: n, K: n, N: n})
+	a, b := j.Operands()
+	for hops := 1; hops < n; hops *= 2 {
+		copy(a, d)
+		copy(b, d)
+		run(t, rt, j)
+		d = slices.Clone(j.Result())
+	}
+	reached := 0
+	for i, w := range want {
+		if w < far {
+			reached++
+		}
+		if (w >= far && d[i] != none) || (w < far && d[i] != -float32(w)) {
+			t.Fatalf("from %d to %d: %v, want %d", i/n, i%n, -d[i], w)
+		}
+	}
+	if reached == n || reached == n*n {
+		t.Errorf("%d of %d pairs are connected, which tests little", reached, n*n)
+	}
+}
+
+// The longest ways in two steps through a graph of three places.
+func TestJobKnownProduct(t *testing.T) {
+	none := float32(math.Inf(-1))
+	step := []float32{
+		none, 2, 7,
+		none, none, 4,
+		1, none, none,
+	}
+	want := []float32{
+		8, none, 6,
+		5, none, none,
+		none, 3, 8,
+	}
+	j := newJob(t, tropical.Config{M: 3, K: 3, N: 3})
+	a, b := j.Operands()
+	copy(a, step)
+	copy(b, step)
+	run(t, open(t, 2), j)
+	if !slices.Equal(j.Result(), want) {
+		t.Errorf("got %v, want %v", j.Result(), want)
+	}
+}
+
+// Check sees one wrong element of a small product, and a wrong row and a wrong
+// column of a product too large to be checked whole.
+func TestJobCheckFinds(t *testing.T) {
+	for _, c := range []struct {
+		tropical.Config
+		spoil func(z []float32, n int)
+	}{
+		{tropical.Config{M: 20, K: 30, N: 40}, func(z []float32, n int) { z[7*n+9] += 1e-6 }},
+		{tropical.Config{M: 20, K: 30, N: 40}, func(z []float32, n int) { z[0] = float32(math.NaN()) }},
+		{tropical.Config{M: 1100, K: 500, N: 600}, func(z []float32, n int) { clear(z[777*n:][:n]) }},
+		{tropical.Config{M: 1100, K: 500, N: 600}, func(z []float32, n int) {
+			for i := 5; i < len(z); i += n {
+				z[i] = 0
+			}
+		}},
+	} {
+		j := newJob(t, c.Config)
+		run(t, open(t, 1), j)
+		if err := j.Check(); err != nil {
+			t.Fatal(err)
+		}
+		c.spoil(j.Result(), c.N)
+		if err := j.Check(); !errors.Is(err, tropical.ErrWrong) {
+			t.Errorf("%s with a wrong element: %v", j.Name(), err)
+		}
+	}
+}
+
+func TestJobRejects(t *testing.T) {
+	for _, c := range []tropical.Config{{}, {M: 1, K: -1, N: 1}, {M: 1 << 20, K: 1, N: 1}, {M: 1, K: 1}} {
+		if _, err := tropical.New(c); err == nil {
+			t.Errorf("%+v was taken", c)
+		}
+	}
+}

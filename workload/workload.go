@@ -1,0 +1,149 @@
+// Package workload is what the workloads have in common: work that can be cut
+// into ranges, turned into a graph, run on a runtime and checked against an
+// independent reference. Each workload is a package below this one; it brings
+// its kernels as values and imports no backend.
+package workload
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+)
+
+// Class says what stays the same however the work is cut.
+type Class string
+
+const (
+	Exact     Class = "X" // bitwise equal for every partition and device count
+	RowExact  Class = "R" // bitwise equal within one backend's own kernels
+	Tolerance Class = "T" // within a stated tolerance
+)
+
+// Job is one instance of a workload, inputs included.
+type Job interface {
+	// Name says what it is with its sizes, for reports.
+	Name() string
+	Class() Class
+	// Pieces is the work to cut.
+	Pieces() sched.Pieces
+	// Whole is the task that would do all of it.
+	Whole() graph.Task
+	// Graph builds the work as one task for each range.
+	Graph(ranges []sched.Range) (*graph.Graph, error)
+	// Bind ties the graph's inputs and outputs to the job's memory.
+	Bind() []weft.Binding
+	// Check compares the result of the last run with an independent reference.
+	Check() error
+	// Rate puts the speed of a run into the workload's own words.
+	Rate(elapsed time.Duration) string
+}
+
+// Result is how a run of a job went.
+type Result struct {
+	Report    *weft.Report
+	Partition sched.Partition
+	Tasks     int
+	Predicted time.Duration
+}
+
+// tasksPerDevice is how many tasks each device's range becomes: enough that a
+// device that falls behind can be helped, few enough that starting them is
+// nothing beside the work.
+const tasksPerDevice = 4
+
+// Plan cuts a job for the devices of a runtime and returns the ranges of its
+// tasks. The runtime's partitioner decides each device's share by what the cost
+// model predicts; a device that is not worth its latency gets nothing.
+func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
+	pieces := j.Pieces()
+	part, err := rt.Split(pieces, j.Whole())
+	if err != nil {
+		return part, nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	busy := 0
+	for _, r := range part.Ranges {
+		if r.Len() > 0 {
+			busy++
+		}
+	}
+	per := tasksPerDevice
+	if busy == 1 && len(part.Ranges) == 1 {
+		per = 1 // nobody could help
+	}
+	var out []sched.Range
+	for _, r := range part.Ranges {
+		out = append(out, cut(pieces, r, per)...)
+	}
+	return part, out, nil
+}
+
+// cut divides a range into n of about equal cost, on aligned boundaries.
+func cut(p sched.Pieces, r sched.Range, n int) []sched.Range {
+	var out []sched.Range
+	align := max(p.Align, 1)
+	cost := p.Cost
+	if cost == nil {
+		cost = func(lo, hi int64) float64 { return float64(hi - lo) }
+	}
+	total := cost(r.Lo, r.Hi)
+	lo := r.Lo
+	for k := 1; k <= n && lo < r.Hi; k++ {
+		hi := r.Hi
+		if k < n {
+			want := total * float64(k) / float64(n)
+			a, b := lo, r.Hi // the first boundary with enough before it
+			for a < b {
+				mid := a + (b-a)/2
+				if cost(r.Lo, mid) < want {
+					a = mid + 1
+				} else {
+					b = mid
+				}
+			}
+			hi = min((a+align-1)/align*align, r.Hi)
+		}
+		if hi > lo {
+			out = append(out, sched.Range{Lo: lo, Hi: hi})
+			lo = hi
+		}
+	}
+	return out
+}
+
+// Run plans, builds and runs a job.
+func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
+	part, ranges, err := Plan(rt, j)
+	if err != nil {
+		return nil, err
+	}
+	g, err := j.Graph(ranges)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	rep, err := rt.Run(ctx, g, j.Bind()...)
+	res := &Result{Report: rep, Partition: part, Tasks: g.NumTasks()}
+	if err != nil {
+		return res, err
+	}
+	if rep != nil {
+		// What the tasks were predicted to take, on the device that had most.
+		for d := range rep.Devices {
+			res.Predicted = max(res.Predicted, rep.Devices[d].Predicted)
+		}
+	}
+	return res, nil
+}
+
+// GoKernel is a kernel with a Go implementation of the same name.
+func GoKernel(name string) *graph.Kernel {
+	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}
+}
+
+// Grid is a one-dimensional launch.
+func Grid(n int64) graph.Launch {
+	return graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}
+}
