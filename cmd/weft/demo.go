@@ -1,0 +1,248 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/sim"
+	"github.com/weft-run/weft/trace"
+)
+
+func newRun() *cobra.Command {
+	names := append(workloadNames(), "demo")
+	c := &cobra.Command{
+		Use:   "run WORKLOAD",
+		Short: "Run a workload on this machine",
+		Long: `Run a workload on this machine: find its devices, cut the work among them, run it,
+check the result and report. "demo" is a short simulated tour of what weft does
+on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("run needs the name of a workload: %s", strings.Join(names, ", "))
+			}
+			return fmt.Errorf("unknown workload %q; there are %s", args[0], strings.Join(names, ", "))
+		},
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	for _, w := range workloads {
+		c.AddCommand(newWorkload(w))
+	}
+	c.AddCommand(newDemo())
+	return c
+}
+
+func newDemo() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "A short tour of what weft does, simulated",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			progress := progressOn(c.ErrOrStderr())
+			d := demo{progress: progress}
+			return print(c, func(b *bytes.Buffer) error {
+				defer progress("")
+				return abandonable(c.Context(), func() error { return d.tell(b) })
+			})
+		},
+	}
+}
+
+// progressOn returns a function that shows what is going on, in place of what
+// it showed before, where w is a terminal.
+func progressOn(w io.Writer) func(what string) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return func(string) {}
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return func(string) {}
+	}
+	return func(what string) { fmt.Fprintf(f, "\r\x1b[K%s", what) }
+}
+
+// The demonstration: layers of uneven tasks on the machine "mixed".
+const (
+	demoMachine = "mixed"
+	demoWidth   = 96
+	demoLayers  = 20
+	demoSkew    = 50
+)
+
+// demo tells a short story in simulations.
+type demo struct {
+	progress func(string)
+	machine  *machine.Machine
+	graph    *graph.Graph
+}
+
+// prepare makes machine and work.
+func (d *demo) prepare() (err error) {
+	d.machine, _ = machine.Named(demoMachine)
+	spec := sim.Spec{
+		Kind: "dag", N: demoWidth * demoLayers, Width: demoWidth, Deps: 3,
+		Ops: 2e10, Bytes: 1e7, Size: 256 << 10, Skew: demoSkew, Seed: 1,
+	}
+	d.graph, err = spec.Graph()
+	return err
+}
+
+func (d *demo) tell(b *bytes.Buffer) error {
+	if err := d.prepare(); err != nil {
+		return err
+	}
+	fmt.Fprintf(b, `weft demo, simulated: virtual time on a described machine, placed and recovered
+by the engine that also drives real devices. No figure here is measured.
+
+machine  %s
+work     %d tasks in %d layers, each reading three results of the layer
+         before; the dearest is %d times the cheapest
+
+`, devices(d.machine), d.graph.NumTasks(), demoLayers, demoSkew)
+
+	calm, err := d.compare(b)
+	if err != nil {
+		return err
+	}
+	if err := d.lose(b, calm); err != nil {
+		return err
+	}
+	fmt.Fprint(b, `
+Try next:
+  weft sim mixed skewed           where the time of other work goes
+  weft sim --list                 machines, scenarios and policies
+  weft sim mixed skewed --trace out.json     a trace for ui.perfetto.dev
+`)
+	return nil
+}
+
+// compare places the same work in three ways and returns the best.
+func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
+	split, err := d.equalSplit()
+	if err != nil {
+		return nil, err
+	}
+	var sims []*simulation
+	head := []any{"placement", "makespan", "efficiency"}
+	for i := range d.machine.Devices {
+		head = append(head, "on "+d.machine.Devices[i].Name)
+	}
+	rows := [][]any{head}
+	for _, way := range []struct {
+		name, policy string
+		graph        *graph.Graph
+	}{
+		{"equal split", sched.Default, split},
+		{"roundrobin", "roundrobin", d.graph},
+		{"finish", "finish", d.graph},
+	} {
+		s, err := d.simulate(way.name, way.policy, way.graph, nil)
+		if err != nil {
+			return nil, err
+		}
+		// Against what is possible when tasks may run anywhere.
+		bound := sim.LowerBound(d.machine, machine.NewRoofline(d.machine), []sim.Job{{Graph: d.graph}})
+		row := []any{way.name, short(s.result.Makespan), percent(float64(bound) / float64(s.result.Makespan))}
+		devs, total := s.tally()
+		for i := range devs {
+			row = append(row, fmt.Sprintf("%.0f %%", 100*float64(devs[i].tasks)/float64(total)))
+		}
+		rows = append(rows, row)
+		sims = append(sims, s)
+	}
+	fmt.Fprintln(b, "1. Who gets what: an equal part of every layer for each device, tasks in turn\n   (roundrobin), or where each is predicted to end first (finish, the default).")
+	fmt.Fprintln(b)
+	writeTable(b, rows)
+	fmt.Fprintf(b, "\nfinish is %.1f times as fast as the equal split and %.1f times as fast as\nroundrobin. No schedule can beat %s.\n\n",
+		ratio(sims[0], sims[2]), ratio(sims[1], sims[2]), short(sims[2].result.Bound))
+	return sims[2], nil
+}
+
+// ratio says how many times as long a took as b.
+func ratio(a, b *simulation) float64 {
+	return float64(a.result.Makespan) / float64(b.result.Makespan)
+}
+
+// lose repeats a run with its fastest device gone for a while.
+func (d *demo) lose(b *bytes.Buffer, calm *simulation) error {
+	const fastest = machine.DeviceID(0)
+	gone, back := calm.result.Makespan*3/10, calm.result.Makespan*6/10
+	s, err := d.simulate("with a loss", "finish", d.graph, sim.Faults{
+		{At: gone, Kind: sim.Lose, Device: fastest},
+		{At: back, Kind: sim.Back, Device: fastest},
+	})
+	if err != nil {
+		return err
+	}
+	report := s.result.Runs[0].Report
+	fmt.Fprintf(b, "2. %s, the fastest, is lost at %s with all that its memory holds, and\n   comes back empty at %s.\n\n",
+		d.machine.DeviceName(fastest), short(gone), short(back))
+	if err := trace.WriteTimeline(b, d.machine, s.result.Trace, defaultWidth); err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "\nmakespan  %s instead of %s\n", short(s.result.Makespan), short(calm.result.Makespan))
+	fmt.Fprintf(b, "recovery  %s in flight put back at once; %s whose results were lost\n          run again, %d in a row at most\n",
+		count(moved(s.result.Trace), "task"), count(report.Replays, "task"), report.LongestReplay)
+	fmt.Fprintf(b, "results   %s,\n          with the loss and without\n", s.verdict())
+	return nil
+}
+
+// moved counts executions cut short.
+func moved(evs []trace.Event) int {
+	n := 0
+	for i := range evs {
+		if evs[i].Kind == trace.Exec && evs[i].Failed {
+			n++
+		}
+	}
+	return n
+}
+
+// simulate runs one variant; any that fails fails the demonstration.
+func (d *demo) simulate(name, policy string, g *graph.Graph, faults sim.Faults) (*simulation, error) {
+	d.progress("simulating: " + name)
+	s := &simulation{machine: d.machine, policy: policy, work: &work{
+		name: name, jobs: []sim.Job{{Name: name, Graph: g}}, faults: faults, tasks: g.NumTasks(),
+	}}
+	if err := s.run(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := s.failure(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// equalSplit is the graph with every layer cut into equal parts, one for each
+// device: what one would do by hand.
+func (d *demo) equalSplit() (*graph.Graph, error) {
+	shares := make([]sched.Share, len(d.machine.Devices))
+	for i := range shares {
+		shares[i] = sched.Share{Device: machine.DeviceID(i), Rate: 1}
+	}
+	cut, err := sched.Equal(sched.Pieces{Extent: demoWidth}, shares)
+	if err != nil {
+		return nil, err
+	}
+	var b graph.Builder
+	for i := range d.graph.NumData() {
+		b.Data(*d.graph.Data(graph.DataID(i)))
+	}
+	for i := range d.graph.NumTasks() {
+		t := *d.graph.Task(graph.TaskID(i))
+		for k, r := range cut.Ranges {
+			if column := int64(i % demoWidth); column >= r.Lo && column < r.Hi {
+				t.On.Only = []string{d.machine.Devices[k].Name}
+			}
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}

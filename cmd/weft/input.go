@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/sim"
+)
+
+// What arguments name: a thing that comes with weft, by its name, or else a
+// file. A file that happens to have such a name is reached as ./NAME.
+
+// work is what to simulate.
+type work struct {
+	name   string
+	jobs   []sim.Job // in the order they are submitted
+	faults sim.Faults
+	tasks  int
+}
+
+// loadMachine returns a shipped machine, or the one a file describes.
+func loadMachine(arg string) (*machine.Machine, error) {
+	if m, ok := machine.Named(arg); ok {
+		return m, nil
+	}
+	src, err := readFile(arg, "machine", machine.Names())
+	if err != nil {
+		return nil, err
+	}
+	m, err := machine.Decode(src)
+	if err != nil {
+		return nil, located(arg, err)
+	}
+	if m.Name == "" {
+		m.Name = arg
+	}
+	return m, nil
+}
+
+// loadWork returns a scenario by its name, or what a file holds: a graph if it
+// begins with a brace, else a scenario.
+func loadWork(arg string, m *machine.Machine) (*work, error) {
+	file := arg
+	var src []byte
+	if s, ok := sim.FindScenario(arg); ok {
+		src, file = []byte(s.Text), "scenario "+arg
+	} else {
+		var err error
+		if src, err = readFile(arg, "scenario or graph", scenarioNames()); err != nil {
+			return nil, err
+		}
+	}
+	w := &work{name: arg}
+	if bytes.HasPrefix(bytes.TrimSpace(src), []byte("{")) {
+		g, err := graph.Decode(src, nil)
+		if err != nil {
+			return nil, located(file, err)
+		}
+		w.jobs = []sim.Job{{Name: arg, Graph: g}}
+	} else {
+		s, err := sim.ParseScenario(src, m)
+		if err != nil {
+			return nil, located(file, err)
+		}
+		if w.jobs, err = s.Jobs(); err != nil {
+			return nil, located(file, err)
+		}
+		w.faults = s.Faults
+	}
+	slices.SortStableFunc(w.jobs, func(a, b sim.Job) int { return int(min(max(a.At-b.At, -1), 1)) })
+	for i := range w.jobs {
+		w.tasks += w.jobs[i].Graph.NumTasks()
+	}
+	return w, nil
+}
+
+// loadFaults reads a fault script.
+func loadFaults(file string, m *machine.Machine) (sim.Faults, error) {
+	src, err := readFile(file, "fault script", nil)
+	if err != nil {
+		return nil, err
+	}
+	f, err := sim.ParseFaults(src, m)
+	if err != nil {
+		return nil, located(file, err)
+	}
+	return f, nil
+}
+
+// readFile reads a file; names are what could have been written instead.
+func readFile(file, what string, names []string) ([]byte, error) {
+	src, err := os.ReadFile(file)
+	switch {
+	case err == nil:
+		return src, nil
+	case errors.Is(err, fs.ErrNotExist) && names == nil:
+		return nil, badUsage("%s: no such %s", file, what)
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, badUsage("%s: no such %s; give a file, or one of %s", file, what, strings.Join(names, ", "))
+	}
+	return nil, usageError{fileError(file, err)}
+}
+
+// fileError is an error about a file as this command writes it, with the file
+// in front and the system call left out.
+func fileError(file string, err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+// located puts file and line in front of what is wrong there.
+func located(file string, err error) error {
+	var (
+		m *machine.SyntaxError
+		g *graph.SyntaxError
+		s *sim.SyntaxError
+	)
+	switch {
+	case errors.As(err, &m):
+		return badUsage("%s:%d: %s", file, m.Line, m.Reason)
+	case errors.As(err, &g):
+		return badUsage("%s:%d: %s", file, g.Line, g.Reason)
+	case errors.As(err, &s):
+		return badUsage("%s:%d: %s", file, s.Line, s.Reason)
+	}
+	return badUsage("%s: %w", file, err)
+}
+
+func scenarioNames() []string {
+	var names []string
+	for _, s := range sim.Scenarios() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// completeInputs completes a machine, then a scenario; files complete too.
+func completeInputs(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return machine.Names(), cobra.ShellCompDirectiveDefault
+	case 1:
+		return scenarioNames(), cobra.ShellCompDirectiveDefault
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func completePolicies(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return sched.Names(), cobra.ShellCompDirectiveNoFileComp
+}

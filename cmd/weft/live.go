@@ -1,0 +1,376 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/gemm"
+	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/tropical"
+)
+
+// entry is a workload as the command offers it.
+type entry struct {
+	name  string
+	short string
+	funcs func() map[string]weft.Func
+	// flags adds the workload's own flags and returns what makes the job of them.
+	flags func(f *pflag.FlagSet) func() (workload.Job, error)
+}
+
+// workloads are those that run live.
+var workloads = []entry{
+	{"gemm", "multiply two float32 matrices", gemm.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+		m, k, n, seed := matrixFlags(f, 2048)
+		return func() (workload.Job, error) { return gemm.New(gemm.Config{M: *m, K: *k, N: *n, Seed: *seed}) }
+	}},
+	{"tropical", "multiply two matrices in max-plus algebra", tropical.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+		m, k, n, seed := matrixFlags(f, 1536)
+		return func() (workload.Job, error) {
+			return tropical.New(tropical.Config{M: *m, K: *k, N: *n, Seed: *seed})
+		}
+	}},
+	{"conv", "convolve a batch of images with filters", conv.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+		s := conv.Shape{}
+		f.IntVar(&s.N, "batch", 32, "images")
+		f.IntVar(&s.C, "channels", 64, "channels of an image")
+		f.IntVar(&s.H, "height", 56, "rows of an image")
+		f.IntVar(&s.W, "width", 56, "columns of an image")
+		f.IntVar(&s.K, "filters", 64, "filters, which are channels of the result")
+		kernel := f.Int("kernel", 3, "rows and columns of a filter")
+		f.IntVar(&s.Stride, "stride", 1, "step of the filter")
+		f.IntVar(&s.Pad, "pad", 1, "zeros around an image")
+		seed := f.Uint64("seed", 1, "what the entries are drawn from")
+		return func() (workload.Job, error) {
+			s.R, s.S = *kernel, *kernel
+			return conv.New(conv.Config{Shape: s, Seed: *seed})
+		}
+	}},
+	{"reduce", "reduce a vector to one number", reduce.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+		op := f.String("op", "sum", "sum, average, max or min")
+		n := f.Int("n", 1<<26, "elements")
+		seed := f.Uint64("seed", 1, "what the elements are drawn from")
+		return func() (workload.Job, error) { return reduce.New(reduce.Config{Op: *op, N: *n, Seed: *seed}) }
+	}},
+	{"merkle", "hash leaves into the root of a tree", merkle.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+		n := f.Int("leaves", 1<<20, "leaves of 32 bytes")
+		mode := f.String("mode", "rfc6962", "rfc6962, or dup (an odd level repeats its last node)")
+		return func() (workload.Job, error) {
+			m, err := merkle.ParseMode(*mode)
+			if err != nil {
+				return nil, err
+			}
+			return merkle.New(merkle.Config{N: *n, Mode: m})
+		}
+	}},
+	{"automata", "run Conway's Life on a torus", automata.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+		c := automata.Config{}
+		f.IntVar(&c.Rows, "rows", 8192, "rows of the torus")
+		f.IntVar(&c.Cols, "cols", 8192, "columns of the torus, a multiple of 64")
+		f.IntVar(&c.Steps, "steps", 64, "generations")
+		f.IntVar(&c.K, "k", 0, "generations between exchanges of halo rows (chosen)")
+		f.StringVar(&c.Pattern, "pattern", "", "glider, rpentomino, acorn or gosper (random)")
+		f.Uint32Var(&c.Seed, "seed", 1, "what a random pattern is drawn from")
+		return func() (workload.Job, error) { return automata.New(c) }
+	}},
+	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+		c := landscape.Config{}
+		f.StringVar(&c.Path, "pdb", "", "structure in PDB format")
+		f.StringVar(&c.Chain, "chain", "", "chain to read (the first)")
+		f.IntVar(&c.Residues, "residues", 0, "a helix of so many residues in place of a file (300)")
+		return func() (workload.Job, error) {
+			if c.Path == "" && c.Residues == 0 {
+				c.Residues = 300
+			}
+			return landscape.New(c)
+		}
+	}},
+}
+
+// matrixFlags adds the sizes of two matrices to multiply; sizes not given are
+// those of --size.
+func matrixFlags(f *pflag.FlagSet, size int) (m, k, n *int, seed *uint64) {
+	m, k, n = f.Int("m", size, "rows of A and C"), f.Int("k", size, "columns of A, rows of B"), f.Int("n", size, "columns of B and C")
+	f.FuncP("size", "s", "rows and columns of all matrices", func(v string) error {
+		x, err := strconv.Atoi(v)
+		*m, *k, *n = x, x, x
+		return err
+	})
+	return m, k, n, f.Uint64("seed", 1, "what the entries are drawn from")
+}
+
+// allFuncs are the Go kernels of every workload.
+func allFuncs() map[string]weft.Func {
+	out := make(map[string]weft.Func)
+	for _, w := range workloads {
+		maps.Copy(out, w.funcs())
+	}
+	return out
+}
+
+// runtimeFlags adds the flags every live command shares; they are the keys of
+// weft.Options.
+func runtimeFlags(f *pflag.FlagSet, o *weft.Options) {
+	f.StringVarP(&o.Devices, "devices", "d", "", "devices to use: cpu, cpu:0, cpu/4 (cores as four devices), or a list (all)")
+	f.IntVar(&o.MaxDevices, "max-devices", 0, "use at most so many devices")
+	f.StringVar(&o.Policy, "policy", "", "how tasks are placed (finish)")
+	f.StringVar(&o.Partitioner, "partitioner", "", "how work is cut (latency)")
+	f.IntVar(&o.Concurrent, "concurrent", 0, "tasks in flight at most (no limit)")
+	f.DurationVar(&o.TaskTimeout, "task-timeout", 0, "give up on a task's device after this long (never)")
+	f.IntVar(&o.Retries, "retries", 0, "how often a task may fail (3)")
+	f.Float64Var(&o.RebalanceThreshold, "rebalance-threshold", 0, "spread of utilisation that moves queued tasks (0.3)")
+	f.DurationVar(&o.RebalanceInterval, "rebalance-interval", 0, "least time between two rebalances (1s)")
+	f.BoolVar(&o.NoFaultTolerance, "no-fault-tolerance", false, "let a lost device fail its runs")
+	f.BoolVar(&o.Pin, "pin", false, "tie the threads of CPU devices to their cores")
+}
+
+// openRuntime opens devices; what is wrong with the options is a usage error.
+func openRuntime(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error) {
+	o.Funcs = allFuncs()
+	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	rt, err := weft.Open(ctx, o)
+	if errors.Is(err, weft.ErrOptions) || errors.Is(err, weft.ErrNoDevices) && o.Devices != "" {
+		return nil, usageError{err}
+	}
+	return rt, err
+}
+
+// live is what `weft run WORKLOAD` was asked for.
+type live struct {
+	options weft.Options
+	repeat  int
+	check   bool
+	asJSON  bool
+	explain bool
+	trace   string
+}
+
+// newWorkload makes the command that runs a workload.
+func newWorkload(w entry) *cobra.Command {
+	l := &live{}
+	c := &cobra.Command{
+		Use:   w.name,
+		Short: strings.ToUpper(w.short[:1]) + w.short[1:],
+		Args:  cobra.NoArgs,
+	}
+	make := w.flags(c.Flags())
+	runtimeFlags(c.Flags(), &l.options)
+	c.Flags().IntVarP(&l.repeat, "repeat", "r", 4, "how often to run; predictions need about three runs to settle")
+	c.Flags().BoolVar(&l.check, "check", true, "compare the result with an independent reference")
+	c.Flags().BoolVar(&l.asJSON, "json", false, "write the report as JSON")
+	c.Flags().BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
+	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of the last run that opens in Perfetto")
+	_ = c.RegisterFlagCompletionFunc("policy", completePolicies)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if l.repeat < 1 {
+			return badUsage("--repeat is %d; run at least once", l.repeat)
+		}
+		job, err := make()
+		if err != nil {
+			return usageError{err}
+		}
+		return l.run(c, job)
+	}
+	return c
+}
+
+func (l *live) run(c *cobra.Command, job workload.Job) error {
+	if l.trace != "" {
+		l.options.Trace = 1 << 18
+	}
+	var why []sched.Explanation
+	if l.explain {
+		l.options.Explain = func(e sched.Explanation) { why = append(why, e) }
+	}
+	rt, err := openRuntime(c.Context(), l.options, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	progress := progressOn(c.ErrOrStderr())
+	rep := liveReport{Job: job.Name(), Class: string(job.Class())}
+	for _, d := range rt.Devices() {
+		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
+	}
+	var last *workload.Result
+	for i := range l.repeat {
+		progress(fmt.Sprintf("%s: run %d of %d", job.Name(), i+1, l.repeat))
+		why = why[:0]
+		res, err := workload.Run(c.Context(), rt, job)
+		if err != nil {
+			progress("")
+			return err
+		}
+		took := res.Report.Elapsed()
+		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Rate: job.Rate(took)})
+		last = res
+	}
+	rep.fill(last)
+	if l.check {
+		progress("checking the result")
+		if err := job.Check(); err != nil {
+			progress("")
+			return fmt.Errorf("the result is wrong: %w", err)
+		}
+		rep.Checked = true
+	}
+	progress("")
+	if l.trace != "" {
+		if err := saveTrace(l.trace, rt, job); err != nil {
+			return err
+		}
+	}
+	return print(c, func(b *bytes.Buffer) error {
+		if l.asJSON {
+			enc := json.NewEncoder(b)
+			enc.SetIndent("", "  ")
+			return enc.Encode(rep)
+		}
+		rep.text(b)
+		if l.explain {
+			l.reasons(b, rt, last, why)
+		}
+		return nil
+	})
+}
+
+// reasons says why the work was cut and placed as it was.
+func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, why []sched.Explanation) {
+	name := l.options.Partitioner
+	if name == "" {
+		name = "latency"
+	}
+	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", name, short(res.Partition.Completion), res.Partition.Balance)
+	for i, r := range res.Partition.Ranges {
+		what := fmt.Sprintf("items %d to %d", r.Lo, r.Hi)
+		if r.Len() == 0 {
+			what = "nothing: the others are done before it would be worth starting"
+		}
+		fmt.Fprintf(b, "  %s gets %s\n", rt.Machine().Devices[i].Name, what)
+	}
+	for _, e := range why {
+		fmt.Fprintf(b, "\n%s", e.Text(rt.Machine()))
+	}
+}
+
+func saveTrace(file string, rt *weft.Runtime, job workload.Job) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	names := trace.Names{
+		Task:   func(run int32, t graph.TaskID) string { return fmt.Sprintf("%s task %d", job.Name(), t) },
+		Kernel: func(int32, graph.TaskID) string { return job.Whole().Steps[0].Kernel.Name },
+	}
+	return trace.WriteChrome(f, rt.Machine(), rt.Trace(), names)
+}
+
+// liveReport is what a live run came to.
+type liveReport struct {
+	Job     string      `json:"job"`
+	Class   string      `json:"class"`
+	Devices []deviceRow `json:"devices"`
+	Runs    []runRow    `json:"runs"`
+	Tasks   int         `json:"tasks"`
+	Retries int         `json:"retries"`
+	Moves   int         `json:"moves"`
+	// PredictionError is the median over the runs after the first three of
+	// |predicted − real| ÷ real.
+	PredictionError float64 `json:"prediction_error"`
+	Checked         bool    `json:"checked"`
+}
+
+type deviceRow struct {
+	Name  string  `json:"name"`
+	Model string  `json:"model"`
+	Cores int     `json:"cores"`
+	Tasks int     `json:"tasks"`
+	Busy  float64 `json:"busy_seconds"`
+	Util  float64 `json:"utilisation"`
+}
+
+type runRow struct {
+	Seconds   float64 `json:"seconds"`
+	Predicted float64 `json:"predicted_seconds"`
+	Rate      string  `json:"rate"`
+}
+
+// learning is how many runs the cost model gets before predictions count.
+const learning = 3
+
+func (r *liveReport) fill(last *workload.Result) {
+	r.Tasks, r.Retries, r.Moves = last.Tasks, last.Report.Retries, last.Report.Moves
+	for i := range r.Devices {
+		d := &last.Report.Devices[i]
+		r.Devices[i].Tasks, r.Devices[i].Busy = d.Tasks, d.Busy.Seconds()
+		r.Devices[i].Util = d.Busy.Seconds() / max(last.Report.Elapsed().Seconds(), 1e-9)
+	}
+	var errs []float64
+	for i, run := range r.Runs {
+		if i >= learning {
+			errs = append(errs, max(run.Predicted-run.Seconds, run.Seconds-run.Predicted)/run.Seconds)
+		}
+	}
+	if len(errs) > 0 {
+		slices.Sort(errs)
+		r.PredictionError = errs[len(errs)/2]
+	}
+}
+
+func (r *liveReport) text(w io.Writer) {
+	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, count(len(r.Devices), "device"), r.Class)
+	rows := [][]any{{"run", "took", "predicted", "rate"}}
+	for i, run := range r.Runs {
+		predicted := short(time.Duration(run.Predicted * 1e9))
+		if i < learning {
+			predicted += " (learning)"
+		}
+		rows = append(rows, []any{i + 1, short(time.Duration(run.Seconds * 1e9)), predicted, run.Rate})
+	}
+	writeTable(w, rows)
+	fmt.Fprintln(w)
+	rows = [][]any{{"device", "cores", "tasks", "busy", "used"}}
+	for _, d := range r.Devices {
+		rows = append(rows, []any{d.Name, d.Cores, d.Tasks, short(time.Duration(d.Busy * 1e9)), percent(d.Util)})
+	}
+	writeTable(w, rows)
+	fmt.Fprintln(w)
+	if len(r.Runs) > learning {
+		fmt.Fprintf(w, "Prediction was off by %s after %d runs.\n", percent(r.PredictionError), learning)
+	}
+	if r.Retries > 0 {
+		fmt.Fprintf(w, "%s failed and was tried again.\n", count(r.Retries, "execution"))
+	}
+	if r.Checked {
+		fmt.Fprintln(w, "The result agrees with an independent reference.")
+	}
+}

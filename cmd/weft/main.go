@@ -1,0 +1,209 @@
+// Command weft shows what task graphs do on a machine. Today it does so in
+// virtual time: it simulates a graph on a described machine with the engine that
+// the library runs live, and says where the time went.
+//
+//	weft run demo                 a short guided tour
+//	weft sim MACHINE SCENARIO     simulate work on a machine
+//	weft trace FILE               read a saved trace
+//	weft machines [NAME]          show described machines
+//	weft partition                cut work among devices
+//
+// Files: main.go (exit status, errors), input.go (what arguments name), then
+// one file for each subcommand; report.go prints a simulation.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+// usageError is a mistake in what the user wrote, on the command line or in a
+// file it names.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// badUsage makes a usageError.
+func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second Ctrl-C ends the process whatever it is doing.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the command without the process around it. It returns the exit status.
+// An error is one line on stderr; help goes to stdout only when asked for.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	started := false
+	// Cobra checks commands, flags and arguments before this runs: whatever it
+	// reports until then is a mistake on the command line.
+	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	addCompletion(root)
+	err := root.ExecuteContext(ctx)
+	switch usage := (usageError{}); {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "weft: interrupted")
+		return exitInterrupted
+	default:
+		fmt.Fprintln(stderr, "weft: "+oneLine(err.Error()))
+		if !started || errors.As(err, &usage) {
+			return exitUsage
+		}
+		return exitFailure
+	}
+}
+
+// oneLine joins the lines of a message that several errors were joined into.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weft",
+		Short: "Run task graphs on every compute device of a machine",
+		Long: `weft runs task graphs on every compute device of a machine.
+
+Today the command simulates: scheduling, data movement and recovery are those of
+live runs, on a described machine in virtual time. Programs that import the
+library run live. Begin with:
+
+  weft run demo
+  weft sim --list`,
+		Version:                    version(),
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownCommand(c, args[0])
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetVersionTemplate("weft {{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, c.CommandPath())
+	})
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newBench(), newSim(), newTrace(), newMachines(), newPartition())
+	root.SetHelpCommand(newHelp(root))
+	return root
+}
+
+// newHelp is cobra's help command, but for a topic that does not exist, which
+// is an error like any other.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(c *cobra.Command, args []string) error {
+			topic, rest, err := root.Find(args)
+			if err != nil || topic == root && len(rest) > 0 {
+				return usageError{unknownCommand(root, args[0])}
+			}
+			topic.InitDefaultHelpFlag()
+			topic.InitDefaultVersionFlag()
+			return topic.Help()
+		},
+	}
+}
+
+// addCompletion adds cobra's completion command, which writes to the root's
+// output as it is now, and has it report a shell it does not know.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Args = cobra.ArbitraryArgs
+		c.RunE = func(*cobra.Command, []string) error {
+			return badUsage("completion needs one of the shells bash, fish, powershell, zsh; weft completion bash --help says how to load it")
+		}
+	}
+}
+
+// unknownCommand names the command that may have been meant, or else all.
+func unknownCommand(root *cobra.Command, name string) error {
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return fmt.Errorf("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return fmt.Errorf("unknown command %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// version is the module's version, as the go command stamped it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// print has write fill a buffer and hands all of it to the command's output, so
+// that an output which cannot be written is reported once.
+func print(c *cobra.Command, write func(w *bytes.Buffer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	_, err := c.OutOrStdout().Write(b.Bytes())
+	return err
+}
+
+// abandonable computes until it is done or ctx ends. What computes here knows
+// no context, so an interrupted computation is left behind for the process to
+// take with it; fn must touch nothing that the caller uses after an error. A
+// broken invariant is a bug in weft, and for whoever runs it an error like others.
+func abandonable(ctx context.Context, fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("internal error: %v; please report this with the command and its files", p)
+			}
+		}()
+		done <- fn()
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-done:
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+}

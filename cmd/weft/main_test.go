@@ -1,0 +1,438 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/sim"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
+
+// weft runs the command and returns its exit status and what it printed.
+func runWeft(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(context.Background(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// works runs the command, which must succeed in silence.
+func works(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := runWeft(args...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("weft %s: status %d, %q", strings.Join(args, " "), code, stderr)
+	}
+	return stdout
+}
+
+// write puts a file into a temporary directory and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// What depends on nothing but tables is golden.
+func TestGolden(t *testing.T) {
+	for name, args := range map[string][]string{
+		"list":      {"sim", "--list"},
+		"machines":  {"machines"},
+		"mixed":     {"machines", "mixed"},
+		"partition": {"partition", "--items", "10000", "--scores", "95,80"},
+		"dynamic":   {"partition", "--by", "dynamic", "--items", "75", "--scores", "95,80", "--util", "0.8,0.3"},
+		"two":       {"sim", "testdata/two.json", "testdata/four.txt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := works(t, args...)
+			file := filepath.Join("testdata", name+".golden")
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("weft %s printed\n%s\nwant\n%s", strings.Join(args, " "), got, want)
+			}
+		})
+	}
+}
+
+// Every mistake is one line that says where, what, and what would be right.
+func TestMistakes(t *testing.T) {
+	badMachine := write(t, "m.json", "{\n  \"devices\": [\n    {\"name\": \"a\", \"kind\": \"gpu\"}\n  ]\n}\n")
+	badGraph := write(t, "g.json", "{\n  \"tasks\": [\n    {\"kernel\": \"k\", \"uses\": [{\"data\": \"x\"}]}\n  ]\n}\n")
+	cutGraph := write(t, "cut.json", "{\"tasks\": [\n")
+	badScenario := write(t, "s.txt", "independent n=10\nwobble n=3\n")
+	badFaults := write(t, "f.txt", "# nothing yet\nat 1ms lose cuda:9\n")
+	notTrace := write(t, "t.json", "[1, 2]")
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args string
+		want string // the whole line, or its beginning and end around "…"
+	}{
+		{"smi", `weft: unknown command "smi"; did you mean sim?`},
+		{"frobnicate", `weft: unknown command "frobnicate"; there are bench, completion, devices, doctor, machines, partition, run, sim, trace`},
+		{"help frobnicate", `weft: unknown command "frobnicate"; there are …trace`},
+		{"--frob", "weft: unknown flag: --frob; weft --help lists the flags"},
+		{"sim --frob", "weft: unknown flag: --frob; weft sim --help lists the flags"},
+		{"sim mixed uniform --noise x", `weft: invalid argument "x" for "--noise" flag: …weft sim --help lists the flags`},
+		{"sim", "weft: sim needs a machine and a scenario or graph, …shows the names"},
+		{"sim mixed", "weft: sim needs a machine and a scenario or graph, …shows the names"},
+		{"sim nowhere uniform", "weft: nowhere: no such machine; give a file, or one of " + strings.Join(machine.Names(), ", ")},
+		{"sim mixed nothing", "weft: nothing: no such scenario or graph; give a file, or one of " + strings.Join(scenarioNames(), ", ")},
+		{"sim mixed uniform --policy best", `weft: policy "best": unknown name; use one of ` + strings.Join(sched.Names(), ", ")},
+		{"sim mixed uniform --noise 2", "weft: --noise 2: it must be from 0 to 0.9"},
+		{"sim mixed uniform --noise NaN", "weft: --noise NaN: it must be from 0 to 0.9"},
+		{"sim mixed uniform --width 3", "weft: --width 3: it must be from 40 to 1000"},
+		{"sim mixed uniform --explain nobody", "weft: --explain nobody: no such task; give a name, a number from 0, or all"},
+		{"sim mixed uniform --faults gone.txt", "weft: gone.txt: no such fault script"},
+		{"sim " + badMachine + " uniform", "weft: " + badMachine + ":3: …"},
+		{"sim " + dir + " uniform", "weft: " + dir + ": is a directory"},
+		{"sim mixed " + badGraph, "weft: " + badGraph + ":3: …"},
+		{"sim mixed " + cutGraph, "weft: " + cutGraph + ":…"},
+		{"sim mixed " + badScenario, "weft: " + badScenario + `:2: unknown generator or fault "wobble"; generators are ` + strings.Join(sim.Generators(), ", ")},
+		{"sim mixed uniform --faults " + badFaults, "weft: " + badFaults + ":2: …"},
+		{"trace", "weft: trace needs one file, …"},
+		{"trace gone.json", "weft: gone.json: no such file; weft sim mixed skewed --trace gone.json writes one"},
+		{"trace " + notTrace, "weft: " + notTrace + ": …"},
+		{"machines a b", "weft: machines takes one name or file at most"},
+		{"machines nowhere", "weft: nowhere: no such machine; …"},
+		{"run", "weft: run needs the name of a workload: gemm, tropical, conv, reduce, merkle, automata, landscape, demo"},
+		{"run nope", `weft: unknown workload "nope"; there are gemm, tropical, conv, reduce, merkle, automata, landscape, demo`},
+		{"run gemm --size 0", "weft: gemm: 0 × 0 times 0 × 0: sizes must be from 1 to 65536"},
+		{"run gemm --devices gpu", `weft: bad option: device "gpu": no backend "gpu"; there is cpu`},
+		{"run gemm --devices cpu:99", `weft: no device could be opened: (asked for "cpu:99")`},
+		{"run gemm --repeat 0", "weft: --repeat is 0; run at least once"},
+		{"bench scaling --devices cpu", "weft: scaling needs several devices; ask for them, as in --devices cpu/2"},
+		{"partition", "weft: --scores is missing: …"},
+		{"partition --scores 1,2 --util 1", "weft: --util has 1 numbers for 2 scores"},
+		{"partition --scores 0,0", "weft: …"},
+		{"partition --scores 1 --by luck", "weft: partitioner \"luck\": unknown name; …"},
+		{"completion tcsh", "weft: completion needs one of the shells bash, fish, powershell, zsh; …"},
+	} {
+		code, stdout, stderr := runWeft(strings.Fields(c.args)...)
+		line, rest, _ := strings.Cut(stderr, "\n")
+		begin, end, open := strings.Cut(c.want, "…")
+		end = strings.ReplaceAll(end, "…", "")
+		switch {
+		case code != exitUsage:
+			t.Errorf("weft %s: status %d, want %d", c.args, code, exitUsage)
+		case stdout != "" || rest != "":
+			t.Errorf("weft %s: more than a line: %q, %q", c.args, stdout, stderr)
+		case !open && line != c.want, !strings.HasPrefix(line, begin), !strings.Contains(line, end):
+			t.Errorf("weft %s:\n %s\nwant\n %s", c.args, line, c.want)
+		}
+	}
+}
+
+// What goes wrong in a run is a failure, not a mistake of the user's.
+func TestFailure(t *testing.T) {
+	cancel := write(t, "cancel.txt", "at 100us cancel 1\n")
+	code, stdout, stderr := runWeft("sim", "mixed", "uniform", "--faults", cancel)
+	if code != exitFailure || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "weft: run 1 (independent): run cancelled; ") {
+		t.Errorf("a cancelled run: status %d, %q", code, stderr)
+	}
+	if !strings.Contains(stdout, "none: 1 run failed") || strings.Contains(stdout, "efficiency") {
+		t.Errorf("a cancelled run reports\n%s", stdout)
+	}
+	missing := filepath.Join(t.TempDir(), "no", "such", "place.json")
+	code, _, stderr = runWeft("sim", "mixed", "uniform", "--trace", missing)
+	if code != exitFailure || stderr != "weft: "+missing+": no such file or directory\n" {
+		t.Errorf("a trace that cannot be written: status %d, %q", code, stderr)
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	for _, args := range []string{"run demo", "sim mixed uniform", "trace nothing.json"} {
+		stderr.Reset()
+		code := run(ctx, strings.Fields(args), &stdout, &stderr)
+		if code != exitInterrupted || stderr.String() != "weft: interrupted\n" || stdout.Len() > 0 {
+			t.Errorf("weft %s: status %d, %q, %q", args, code, stdout.String(), stderr.String())
+		}
+	}
+	file := filepath.Join(t.TempDir(), "out.json")
+	s := simulation{machine: &machine.Machine{}, work: &work{}, result: &sim.Result{}}
+	if err := s.saveTrace(ctx, file); err == nil {
+		t.Error("a trace was written after the interrupt")
+	}
+	if _, err := os.Stat(file); err == nil {
+		t.Error("half a trace was left behind")
+	}
+}
+
+func TestBrokenInvariant(t *testing.T) {
+	err := abandonable(context.Background(), func() error { panic("engine: two owners") })
+	if err == nil || !strings.HasPrefix(err.Error(), "internal error: engine: two owners; ") {
+		t.Errorf("a panic became %v", err)
+	}
+}
+
+// testdata/two.json is two devices of 1 TFLOP/s with a launch of 1 µs, and
+// four.txt four tasks of 1e9 operations: 1.001 ms each, two on each device.
+func TestMakespan(t *testing.T) {
+	got := simulated(t, "testdata/two.json", "testdata/four.txt")
+	if want := 2002 * time.Microsecond; got.Makespan != want {
+		t.Errorf("makespan %v, want %v", got.Makespan, want)
+	}
+	if got.Bound > got.Makespan || math.Abs(got.Efficiency-float64(got.Bound)/float64(got.Makespan)) > 1e-9 {
+		t.Errorf("bound %v, efficiency %v for a makespan of %v", got.Bound, got.Efficiency, got.Makespan)
+	}
+	for _, d := range got.Devices {
+		if d.Tasks != 2 || d.Busy != 2002*time.Microsecond {
+			t.Errorf("%s ran %d tasks in %v, want 2 in 2.002ms", d.Name, d.Tasks, d.Busy)
+		}
+	}
+}
+
+// simulated runs weft sim --json.
+func simulated(t *testing.T, args ...string) simJSON {
+	t.Helper()
+	var got simJSON
+	text := works(t, append([]string{"sim", "--json"}, args...)...)
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("not JSON: %v\n%s", err, text)
+	}
+	if !got.Simulated {
+		t.Error("the JSON does not say that it is simulated")
+	}
+	return got
+}
+
+// Every scenario and every policy comes through and says that it is simulated,
+// and the same command prints the same.
+func TestSim(t *testing.T) {
+	type choice struct{ scenario, policy string }
+	var choices []choice
+	for _, s := range scenarioNames() {
+		choices = append(choices, choice{s, sched.Default})
+	}
+	for _, p := range sched.Names() {
+		choices = append(choices, choice{"mixed", p})
+	}
+	for _, c := range choices {
+		got := simulated(t, "mixed", c.scenario, "--policy", c.policy)
+		if got.Makespan < got.Bound || !got.Checked || got.Policy != c.policy {
+			t.Errorf("%v: %+v", c, got)
+		}
+		tasks := 0
+		for _, r := range got.Runs {
+			tasks += r.Tasks
+		}
+		for _, d := range got.Devices {
+			tasks -= d.Tasks
+		}
+		if tasks != 0 {
+			t.Errorf("%v: the devices ran %d fewer tasks than the runs have", c, tasks)
+		}
+	}
+	a := works(t, "sim", "mixed", "bursty", "--noise", "0.1", "--seed", "7")
+	if first, _, _ := strings.Cut(a, "\n"); first != "simulated: bursty on mixed, policy finish, noise 10.0 %, seed 7" {
+		t.Errorf("the first line is %q", first)
+	}
+	if b := works(t, "sim", "mixed", "bursty", "--noise", "0.1", "--seed", "7"); a != b {
+		t.Error("the same seed printed something else")
+	}
+	if b := works(t, "sim", "mixed", "bursty", "--noise", "0.1", "--seed", "8"); a == b {
+		t.Error("another seed printed the same")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	text := works(t, "sim", "mixed", "uniform", "--explain", "17")
+	if n := strings.Count(text, "task 17 → "); n != 1 || strings.Contains(text, "task 18 → ") {
+		t.Errorf("task 17 is explained %d times:\n%s", n, text)
+	}
+	if n := len(simulated(t, "mixed", "uniform", "--explain", "all").Explanations); n != 1000 {
+		t.Errorf("%d of 1000 placements explained", n)
+	}
+	text = works(t, "sim", "mixed", "../../examples/smooth.json", "--explain", "0")
+	if !strings.Contains(text, "blur top → ") {
+		t.Errorf("task 0 is not explained by its name:\n%s", text)
+	}
+}
+
+// A saved trace reads back as the same run, and still says what it is.
+func TestTrace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out.json")
+	live := works(t, "sim", "mixed", "mixed", "--trace", file)
+	saved := works(t, "trace", file)
+	if !strings.HasPrefix(saved, "simulated: trace of ") {
+		t.Errorf("the trace does not begin by saying that it is simulated:\n%s", saved)
+	}
+	timeline := func(s string) string {
+		from := strings.Index(s, "\n       0 ")
+		to := strings.Index(s, "# compute")
+		if from < 0 || to < from {
+			t.Fatalf("no timeline in\n%s", s)
+		}
+		return s[from:to]
+	}
+	if a, b := timeline(live), timeline(saved); a != b {
+		t.Errorf("the timeline was\n%s\nand reads back as\n%s", a, b)
+	}
+}
+
+// What a machine is printed as can be read again.
+func TestMachineRoundTrip(t *testing.T) {
+	for _, name := range machine.Names() {
+		text := works(t, "machines", name, "--json")
+		if again := works(t, "machines", write(t, "m.json", text), "--json"); again != text {
+			t.Errorf("%s printed\n%s\nand then\n%s", name, text, again)
+		}
+	}
+}
+
+// The story of the demonstration must be true.
+func TestDemo(t *testing.T) {
+	text := works(t, "run", "demo")
+	for i, line := range strings.Split(text, "\n") {
+		if n := len([]rune(line)); n > 80 {
+			t.Errorf("line %d has %d columns: %s", i+1, n, line)
+		}
+		if strings.ContainsAny(line, "\r\x1b") {
+			t.Errorf("line %d has progress in it though this is no terminal: %q", i+1, line)
+		}
+	}
+	d := demo{progress: func(string) {}}
+	if err := d.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	finish, err := d.simulate("finish", "finish", d.graph, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	round, err := d.simulate("roundrobin", "roundrobin", d.graph, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if finish.result.Makespan >= round.result.Makespan {
+		t.Errorf("finish took %v, roundrobin %v", finish.result.Makespan, round.result.Makespan)
+	}
+	for _, want := range []string{
+		"weft demo, simulated",
+		fmt.Sprintf("%.1f times as fast as\nroundrobin", ratio(round, finish)),
+		"equal to running the tasks one after another",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the demonstration does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "; 0 tasks whose results were lost") {
+		t.Errorf("nothing had to be recovered:\n%s", text)
+	}
+}
+
+// The output in the README is what the command really prints, up to the verdict.
+func TestReadme(t *testing.T) {
+	const file, command = "../../README.md", "$ go run ./cmd/weft sim mixed skewed\n"
+	src, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(src), command)
+	shown, after, closed := strings.Cut(rest, "```")
+	if !ok || !closed {
+		t.Fatalf("no output of %q in the README", command)
+	}
+	text := works(t, "sim", "mixed", "skewed")
+	// Header, timeline, devices and verdict are four blocks after the title.
+	want := strings.Join(strings.SplitN(text, "\n\n", 6)[:5], "\n\n") + "\n"
+	if shown == want {
+		return
+	}
+	if !*rewrite {
+		t.Fatalf("the README shows\n%s\nand the command prints\n%s\nrun: go test ./cmd/weft -rewrite", shown, want)
+	}
+	if err := os.WriteFile(file, []byte(before+command+want+"```"+after), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The commands of examples/README.md.
+func TestExamples(t *testing.T) {
+	src, err := os.ReadFile("../../examples/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	for part := range strings.SplitSeq(string(src), "`") {
+		command, ok := strings.CutPrefix(part, "weft ")
+		if !ok {
+			continue
+		}
+		works(t, strings.Fields(strings.ReplaceAll(command, "examples/", "../../examples/"))...)
+		ran++
+	}
+	if ran < 4 {
+		t.Errorf("only %d commands found in examples/README.md", ran)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string][]string{
+		"sim ":                        machine.Names(),
+		"sim mixed ":                  scenarioNames(),
+		"sim mixed uniform --policy ": sched.Names(),
+		"partition --by ":             sched.PartitionerNames(),
+		"machines ":                   machine.Names(),
+		"run ":                        {"automata", "conv", "demo", "gemm", "landscape", "merkle", "reduce", "tropical"},
+	} {
+		_, stdout, _ := runWeft(append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		lines := strings.Split(stdout, "\n")
+		if len(lines) < len(want) || strings.Join(lines[:len(want)], " ") != strings.Join(want, " ") {
+			t.Errorf("weft %s completes to\n%swant %v", args, stdout, want)
+		}
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	if help := works(t); !strings.Contains(help, "weft run demo") || help != works(t, "--help") || help != works(t, "help") {
+		t.Errorf("weft, weft --help and weft help differ, or say nothing of the demo:\n%s", help)
+	}
+	if got := works(t, "--version"); !strings.HasPrefix(got, "weft ") {
+		t.Errorf("the version is %q", got)
+	}
+	if got := works(t, "help", "sim"); got != works(t, "sim", "--help") {
+		t.Errorf("weft help sim differs from weft sim --help:\n%s", got)
+	}
+}
+
+func TestText(t *testing.T) {
+	if got, want := wrap("one two three four", 10), "one two\n  three\n  four"; got != want {
+		t.Errorf("wrap: %q, want %q", got, want)
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0 ns", 999: "999 ns", 1500: "1.5 µs", 12_345_678: "12.3 ms", 90 * time.Second: "1.5 min",
+	} {
+		if got := short(d); got != want {
+			t.Errorf("short(%d) = %q, want %q", d, got, want)
+		}
+	}
+	for x, want := range map[float64]string{0: "-", 999: "999 B", 8e9: "8 GB", 15.11e12: "15.11 TB"} {
+		if got := si(x, "B"); got != want {
+			t.Errorf("si(%g) = %q, want %q", x, got, want)
+		}
+	}
+}

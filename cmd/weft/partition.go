@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+)
+
+func newPartition() *cobra.Command {
+	var (
+		by     string
+		items  int64
+		scores []float64
+		utils  []float64
+	)
+	c := &cobra.Command{
+		Use:   "partition",
+		Short: "Cut a number of equal items among devices",
+		Example: `  weft partition --items 10000 --scores 95,80
+  weft partition --items 10000 --scores 95,80 --util 0.8,0.3 --by dynamic`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errors.New("partition takes no arguments, only flags: weft partition --items 10000 --scores 95,80")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			cut, err := sched.NewPartitioner(by)
+			if err != nil {
+				return usageError{err}
+			}
+			if len(scores) == 0 {
+				return badUsage("--scores is missing: one number for each device, as in --scores 95,80")
+			}
+			if len(utils) > 0 && len(utils) != len(scores) {
+				return badUsage("--util has %d numbers for %d scores", len(utils), len(scores))
+			}
+			shares := make([]sched.Share, len(scores))
+			for i, s := range scores {
+				shares[i] = sched.Share{Device: machine.DeviceID(i), Rate: s}
+				if len(utils) > 0 {
+					shares[i].Util = utils[i]
+				}
+			}
+			p, err := cut(sched.Pieces{Extent: items}, shares)
+			if err != nil {
+				return usageError{err}
+			}
+			return print(c, func(b *bytes.Buffer) error {
+				rows := [][]any{{"device", "score", "from", "to", "items", "share"}}
+				for i, r := range p.Ranges {
+					rows = append(rows, []any{i, scores[i], r.Lo, r.Hi, r.Len(), percent(float64(r.Len()) / float64(max(items, 1)))})
+				}
+				writeTable(b, rows)
+				fmt.Fprintf(b, "balance %s\n", percent(p.Balance))
+				return nil
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&by, "by", "proportional", "partitioner: dynamic, equal, latency, memory or proportional")
+	f.Int64Var(&items, "items", 10_000, "number of items")
+	f.Float64SliceVar(&scores, "scores", nil, "rate or score of each device")
+	f.Float64SliceVar(&utils, "util", nil, "how busy each device is already, 0 to 1 (for dynamic)")
+	if err := c.RegisterFlagCompletionFunc("by", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return sched.PartitionerNames(), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // the flag is five lines up
+	}
+	return c
+}

@@ -1,0 +1,342 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/sim"
+	"github.com/weft-run/weft/trace"
+)
+
+const (
+	defaultWidth = 80
+	// checkedTasks is up to how many tasks the oracle follows what every
+	// buffer holds; beyond, a simulation only tells times.
+	checkedTasks = 200_000
+	// minEvents and maxEvents bound what is recorded, about 25 to 400 MB.
+	minEvents, maxEvents = 1 << 18, 1 << 22
+)
+
+// simOptions are the flags of weft sim.
+type simOptions struct {
+	policy  string
+	faults  string
+	trace   string
+	explain string
+	seed    uint64
+	noise   float64
+	width   int
+	json    bool
+	list    bool
+}
+
+func newSim() *cobra.Command {
+	var o simOptions
+	c := &cobra.Command{
+		Use:   "sim MACHINE SCENARIO|GRAPH",
+		Short: "Simulate work on a described machine",
+		Long: `Simulate work on a described machine and say where the time went.
+
+MACHINE is the name of a shipped machine or a machine file. The work is the name
+of a scenario, a scenario file or a graph in JSON. weft sim --list shows all
+names. All times are virtual: the engine is the one that runs live, the devices
+are a model of the machine.
+
+A line of a scenario generates a graph, as "at 5ms dag n=512 width=32 skew=20",
+or is a fault, as "at 2ms lose cuda:1". Generators are
+` + strings.Join(sim.Generators(), ", ") + `.`,
+		Example: `  weft sim mixed skewed
+  weft sim 8xh100 stencil --policy roundrobin
+  weft sim mixed uniform --faults faults.txt --trace out.json`,
+		Args: func(c *cobra.Command, args []string) error {
+			if o.list && len(args) == 0 || len(args) == 2 {
+				return nil
+			}
+			return errors.New("sim needs a machine and a scenario or graph, as in: weft sim mixed skewed; weft sim --list shows the names")
+		},
+		ValidArgsFunction: completeInputs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if o.list {
+				return print(c, writeList)
+			}
+			return o.run(c, args[0], args[1])
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.policy, "policy", sched.Default, "how tasks are placed (see --list)")
+	f.StringVar(&o.faults, "faults", "", "script of what goes wrong, as \"at 2ms lose cuda:1\"")
+	f.StringVar(&o.trace, "trace", "", "write a trace for ui.perfetto.dev to this file")
+	f.StringVar(&o.explain, "explain", "", "say why a task (name or number), or \"all\", went where it went")
+	f.Uint64Var(&o.seed, "seed", 0, "seed of noise and of policies that explore")
+	f.Float64Var(&o.noise, "noise", 0, "vary durations by up to this fraction, 0 to 0.9")
+	f.IntVar(&o.width, "width", defaultWidth, "columns of the timeline")
+	f.BoolVar(&o.json, "json", false, "print JSON instead of text")
+	f.BoolVar(&o.list, "list", false, "list machines, scenarios and policies")
+	if err := c.RegisterFlagCompletionFunc("policy", completePolicies); err != nil {
+		panic(err) // the flag is three lines up
+	}
+	return c
+}
+
+// check finds mistakes in the flags before anything is read.
+func (o *simOptions) check() error {
+	if _, err := sched.New(o.policy); err != nil {
+		return usageError{err}
+	}
+	if !(o.noise >= 0 && o.noise <= 0.9) { // written so that NaN fails
+		return badUsage("--noise %v: it must be from 0 to 0.9", o.noise)
+	}
+	return checkWidth(o.width)
+}
+
+func checkWidth(width int) error {
+	if width < 40 || width > 1000 {
+		return badUsage("--width %d: it must be from 40 to 1000", width)
+	}
+	return nil
+}
+
+func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	var s *simulation
+	err := abandonable(c.Context(), func() (err error) {
+		if s, err = o.load(machineArg, workArg); err != nil {
+			return err
+		}
+		return s.run()
+	})
+	if err != nil {
+		return err
+	}
+	if o.trace != "" {
+		if err := s.saveTrace(c.Context(), o.trace); err != nil {
+			return err
+		}
+	}
+	err = print(c, func(b *bytes.Buffer) error {
+		if o.json {
+			return s.writeJSON(b)
+		}
+		if err := s.writeText(b, o.width); err != nil {
+			return err
+		}
+		if o.trace != "" {
+			fmt.Fprintf(b, "\ntrace in %s: open it in ui.perfetto.dev, or: weft trace %s\n", o.trace, o.trace)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.failure()
+}
+
+// load reads what to simulate.
+func (o *simOptions) load(machineArg, workArg string) (*simulation, error) {
+	m, err := loadMachine(machineArg)
+	if err != nil {
+		return nil, err
+	}
+	w, err := loadWork(workArg, m)
+	if err != nil {
+		return nil, err
+	}
+	if o.faults != "" {
+		more, err := loadFaults(o.faults, m)
+		if err != nil {
+			return nil, err
+		}
+		w.faults = append(w.faults, more...)
+	}
+	s := &simulation{machine: m, work: w, policy: o.policy, seed: o.seed, noise: o.noise}
+	if o.explain != "" {
+		if s.explain, err = explained(w, o.explain); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// explained returns which tasks, by the name explanations give them, the user
+// asked about.
+func explained(w *work, arg string) (func(task string) bool, error) {
+	if arg == "all" {
+		return func(string) bool { return true }, nil
+	}
+	number, err := strconv.Atoi(arg)
+	if err != nil {
+		number = -1
+	}
+	wanted := make(map[string]bool)
+	for i := range w.jobs {
+		g := w.jobs[i].Graph
+		for t := range g.NumTasks() {
+			if name := g.TaskName(graph.TaskID(t)); t == number || name == arg {
+				wanted[name] = true
+			}
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, badUsage("--explain %s: no such task; give a name, a number from 0, or all", arg)
+	}
+	return func(task string) bool { return wanted[task] }, nil
+}
+
+// simulation is one simulated run of some work, and what came of it.
+type simulation struct {
+	machine *machine.Machine
+	work    *work
+	policy  string
+	seed    uint64
+	noise   float64
+	explain func(task string) bool // nil explains nothing
+
+	checked      bool
+	result       *sim.Result
+	explanations []sched.Explanation
+}
+
+// run simulates.
+func (s *simulation) run() (err error) {
+	s.checked = s.work.tasks <= checkedTasks
+	c := sim.Config{
+		Machine: s.machine, Jobs: s.work.jobs, Policy: s.policy,
+		Seed: s.seed, Noise: s.noise, Faults: s.work.faults, Unchecked: !s.checked,
+		Engine: engine.Options{Trace: trace.NewRecorder(min(max(8*s.work.tasks, minEvents), maxEvents))},
+	}
+	if s.explain != nil {
+		c.Engine.Explain = func(e sched.Explanation) {
+			if s.explain(e.Task) {
+				s.explanations = append(s.explanations, e)
+			}
+		}
+	}
+	s.result, err = sim.Run(c)
+	return err
+}
+
+// failure says which runs failed, nil when none did.
+func (s *simulation) failure() error {
+	var errs []error
+	for _, r := range s.result.Runs {
+		if r.Err != nil {
+			errs = append(errs, fmt.Errorf("run %d (%s): %w", r.Run, r.Name, r.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// graph returns the graph of a run by the number traces give it.
+func (s *simulation) graph(run int32) *graph.Graph {
+	// Runs are numbered from 1 in the order of submission, which is that of
+	// the jobs.
+	if run < 1 || int(run) > len(s.work.jobs) {
+		return nil
+	}
+	return s.work.jobs[run-1].Graph
+}
+
+func (s *simulation) names() trace.Names {
+	return trace.Names{
+		Task: func(run int32, t graph.TaskID) string {
+			if g := s.graph(run); g != nil && t >= 0 {
+				return g.TaskName(t)
+			}
+			return ""
+		},
+		Kernel: func(run int32, t graph.TaskID) string {
+			if g := s.graph(run); g != nil && t >= 0 {
+				return g.Task(t).Steps[0].Kernel.Name
+			}
+			return ""
+		},
+	}
+}
+
+func (s *simulation) analysis() trace.Analysis {
+	a := trace.Analyze(s.machine, s.result.Trace, func(run int32, t graph.TaskID) []int32 {
+		if g := s.graph(run); g != nil {
+			return g.Flow().Preds(t)
+		}
+		return nil
+	})
+	a.Names = s.names()
+	return a
+}
+
+// saveTrace writes the trace, or no file at all.
+func (s *simulation) saveTrace(ctx context.Context, file string) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return fileError(file, err)
+	}
+	// The file says that it is no measurement.
+	m := *s.machine
+	m.Name += simulatedMark
+	err = trace.WriteChrome(&interruptible{ctx, f}, &m, s.result.Trace, s.names())
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		if info, e := os.Lstat(file); e == nil && info.Mode().IsRegular() { // not /dev/full
+			os.Remove(file)
+		}
+		return fileError(file, err)
+	}
+	return nil
+}
+
+// simulatedMark follows the machine's name in traces of simulations.
+const simulatedMark = " (simulated)"
+
+// interruptible is a writer that fails once its context has ended.
+type interruptible struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (i *interruptible) Write(p []byte) (int, error) {
+	if err := i.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return i.w.Write(p)
+}
+
+// writeList prints every name sim takes.
+func writeList(b *bytes.Buffer) error {
+	row := func(name, about string) {
+		fmt.Fprintln(b, strings.TrimRight(fmt.Sprintf("  %-18s %s", name, about), " "))
+	}
+	fmt.Fprintln(b, "machines")
+	for _, name := range machine.Names() {
+		m, _ := machine.Named(name)
+		row(name, devices(m))
+	}
+	fmt.Fprintln(b, "\nscenarios")
+	for _, s := range sim.Scenarios() {
+		row(s.Name, s.About)
+	}
+	fmt.Fprintln(b, "\npolicies")
+	for _, name := range sched.Names() {
+		note := ""
+		if name == sched.Default {
+			note = "the default"
+		}
+		row(name, note)
+	}
+	return nil
+}
