@@ -85,7 +85,8 @@ const (
 	// complete operations that wait for them with DepFailed.
 	Drop
 	// Recover asks the loop to try to bring Device back by Ladder step Rung;
-	// the answer is an event Back or another Lost.
+	// the answer is an event DeviceBack or RecoverFailed, and none in time counts
+	// as the latter.
 	Recover
 	// Done ends a run: Err is nil or says what failed and which tasks did not
 	// finish. Report holds the run's account.
@@ -140,6 +141,8 @@ const (
 	DeviceLost
 	// DeviceBack: the device works again, with empty memory unless Kept.
 	DeviceBack
+	// RecoverFailed: the rung of the ladder last asked for did not help.
+	RecoverFailed
 	// Telemetry carries a sample of the device's condition.
 	Telemetry
 	// Capacity sets the device's memory capacity to Bytes.

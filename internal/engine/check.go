@@ -4,7 +4,8 @@ package engine
 type checkState struct{ steps uint64 }
 
 // check panics when the engine's own books do not add up. What is cheap is
-// always checked; -tags invariants recounts everything after every step.
+// always checked; with -tags invariants everything is recounted, after every step
+// while the graphs are small.
 func (e *Engine) check() {
 	e.checks.steps++
 	if e.inFlight < 0 {

@@ -10,10 +10,17 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
+// recountAlways is up to how many tasks and values every step is recounted.
+const recountAlways = 2000
+
 // recount computes everything the engine keeps count of anew, from what the
 // counts are about, and panics where the two differ. The order matters: what
-// comes later relies on what was found sound before.
+// comes later relies on what was found sound before. It looks at everything
+// there is, so with much of that it does so at every few steps only.
 func (e *Engine) recount() {
+	if e.checks.steps%uint64(1+(e.tasks.live+e.vals.live)/recountAlways) != 0 {
+		return
+	}
 	c := recounter{Engine: e, alive: make([]bool, len(e.vals.at))}
 	c.liveValues()
 	c.instances()
@@ -487,7 +494,7 @@ func (c *recounter) waitingTasks() {
 		someone[d.task] = true
 	}
 	for v, ts := range c.awaiting {
-		c.mustOf(v, c.vals.at[v].reads > 0, "has no readers and tasks that await them")
+		c.mustOf(v, c.vals.at[v].reads > 0 || c.vals.at[v].flags&produced == 0, "was made and read, and tasks still await that")
 		for _, tid := range ts {
 			someone[tid] = true
 		}

@@ -103,6 +103,7 @@ type Engine struct {
 	nextRun  RunID
 	waiting  []int32 // runs not admitted yet, in submit order
 	vnow     int64   // virtual service time reached (fair queueing)
+	weights  float64 // sum over active runs
 
 	tasks blocks[task]
 	vals  blocks[value]
@@ -251,6 +252,7 @@ const (
 	held     taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
 	replayed                       // it ran before
 	parked                         // set aside by a concurrency limit
+	charged                        // its run has paid for its turn
 )
 
 // value is one version of one piece.
@@ -476,6 +478,11 @@ func (e *Engine) handle(ev *Event) {
 	case Cancel:
 		if s, ok := e.byID[ev.Run]; ok {
 			e.fail(e.runs[s], ErrCancelled)
+		}
+	case RecoverFailed:
+		if d := &e.devs[ev.Device]; d.state == Lost {
+			d.health.rung++
+			e.climb(ev.Device)
 		}
 	case HotSwap:
 		e.hotSwap(ev.Device, ev.Spare)

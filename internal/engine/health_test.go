@@ -197,6 +197,22 @@ func TestDeviceReport(t *testing.T) {
 	equal(t, "time", rep.Ended-rep.Started, 100*ms)
 }
 
+// A device's statistics: one task of 100 ms.
+func TestDeviceStats(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	id := r.submit(independent(t, 1, 100), engine.RunOptions{})
+	r.starts("t0")
+	equal(t, "active", r.e.Status(0).Stats.Active, 1)
+	equal(t, "queued", r.e.Status(0).Queued, 1)
+	r.mustRun(id)
+	st := r.e.Status(0).Stats
+	equal(t, "statistics", st, machine.Stats{Tasks: 1, Total: 100 * ms})
+	equal(t, "mean", st.Avg(), 100*ms)
+	equal(t, "the other's", r.e.Status(1).Stats, machine.Stats{})
+	r.lose(0, false)
+	equal(t, "state", r.e.Status(0).State, engine.Lost)
+}
+
 // A wake that is asked for is one at which something happens.
 func TestNextWake(t *testing.T) {
 	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 50 * ms, Health: engine.Health{RungTimeout: 30 * ms}})

@@ -80,9 +80,6 @@ func (e *Engine) issueAll() {
 				d.blocked, e.starved = true, true
 				break
 			}
-			if k.key > e.vnow {
-				e.vnow = k.key
-			}
 		}
 	}
 	e.poked = e.poked[:0]
@@ -316,9 +313,9 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 			}
 		}
 		for _, gv := range f.Writes(u) {
-			// At most two versions: the one before last must have been read.
+			// At most two versions: the one before last must have been made and read.
 			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.data.at[r.dataOf[u.Data]].kind != graph.Volatile {
-				if pp := r.val(f.Values[prev].Prev); e.vals.at[pp].reads > 0 {
+				if pp := r.val(f.Values[prev].Prev); e.vals.at[pp].reads > 0 || e.vals.at[pp].flags&produced == 0 {
 					e.awaiting[pp] = append(e.awaiting[pp], tid)
 					e.unplace(tid)
 					e.tasks.at[tid].state = ready
@@ -538,6 +535,8 @@ func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 	t.state, t.dev = issued, int32(dev)
 	r.flight++
 	e.inFlight++
+	// Virtual time goes on by the service given, shared among those who want it.
+	e.vnow += int64(float64(t.cost) / e.weights)
 	e.devs[dev].stats.Start()
 	tasks := e.tasks.at[r.tbase:]
 	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
@@ -552,11 +551,9 @@ func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 // unissue takes a task out of flight again after a failure.
 func (e *Engine) unissue(tid int32, r *run) {
 	t := &e.tasks.at[tid]
-	r.flight--
-	e.inFlight--
 	t.state, t.dev = waiting, -1
 	e.withdrawn(tid, r)
-	e.unpark(r)
+	e.landed(r)
 }
 
 // withdrawn tells the successors of a task that it is neither issued nor done
@@ -703,8 +700,6 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 	t.state = done
 	expected := t.eft - t.readyAt
 	t.eft = int64(end)
-	r.flight--
-	e.inFlight--
 	r.left--
 	r.report.Executed++
 	dr := &r.report.Devices[dev]
@@ -763,10 +758,24 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 			}
 		}
 	}
+	e.landed(r)
 	if r.left == 0 && r.owed == 0 || r.state == runFailing {
 		e.markDead(r)
 	}
+}
+
+// landed takes a task out of flight, which may let another start.
+func (e *Engine) landed(r *run) {
+	r.flight--
+	e.inFlight--
 	e.unpark(r)
+	if e.inFlight == e.o.MaxInFlight-1 {
+		for i := range e.devs {
+			if e.devs[i].queue.len() > 0 {
+				e.poke(machine.DeviceID(i))
+			}
+		}
+	}
 }
 
 // produced takes in one value a task made.
@@ -775,6 +784,10 @@ func (e *Engine) produced(v int32, depth int32, replay int64) {
 	val.flags |= produced
 	if len(e.stuck) > 0 {
 		e.hungry = true // one of them may wait for it on behalf of another run
+	}
+	if len(e.awaiting) > 0 && val.reads == 0 {
+		e.wakeAwaiting(v)
+		val = &e.vals.at[v]
 	}
 	if val.slot < 0 { // given up on while it was being made again
 		return

@@ -71,7 +71,7 @@ func TestEvictionIsLeastRecentlyUsed(t *testing.T) {
 	g := build(t, func(b *graph.Builder) {
 		in := inputs(b, 4)
 		a, bb, c, d := in[0], in[1], in[2], in[3]
-		var prev graph.TaskID = graph.NoTask
+		prev := graph.NoTask
 		for i, use := range []graph.DataID{a, bb, c, a, d, bb, c, a, d} {
 			k := job(fmt.Sprint("t", i), 5, reads(use))
 			if prev >= 0 {

@@ -18,6 +18,11 @@ func (e *Engine) makeReady(tid int32) {
 	t := &e.tasks.at[tid]
 	t.state = ready
 	t.readyAt = int64(e.now)
+	if t.flags&charged != 0 { // placed anew: it has its turn already
+		e.ready.push(tid)
+		return
+	}
+	t.flags |= charged
 	r := e.runs[t.run]
 	gt := graph.TaskID(tid - r.tbase)
 	costs := e.shapeCosts(r, r.f.Shape[gt])

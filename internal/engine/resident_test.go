@@ -89,7 +89,7 @@ func TestFailedRunChangesNothing(t *testing.T) {
 	ref := r.e.NewData("w", mb, graph.Versioned)
 	r.mustRun(r.submit(over(t, "good", 1, updates), bound(ref)))
 	readFrom := func(name string) engine.Inst {
-		var inst engine.Inst = engine.NoInst
+		inst := engine.NoInst
 		id := r.submit(over(t, name, 1, reads), bound(ref))
 		r.until("the end", func() bool {
 			for _, o := range r.ops {

@@ -282,6 +282,7 @@ func (e *Engine) start(r *run) {
 	r.state, r.left, r.begun = runActive, n, true
 	r.report.Started = e.now
 	r.vtime = e.vnow
+	e.weights += r.o.Weight
 	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	e.startData(r)
 	e.startValues(r)
@@ -486,6 +487,7 @@ func (e *Engine) end(r *run) {
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	delete(e.byID, r.id)
 	if r.begun {
+		e.weights -= r.o.Weight
 		if err != nil {
 			e.purge(r)
 		}
@@ -747,7 +749,7 @@ func (e *Engine) commitResident() {
 // from the home alone, so the data is brought there first; it returns whether
 // that is so.
 func (e *Engine) recut(r *run, d int, res *residentData) bool {
-	if !e.atHome(res) {
+	if !e.atHome(res) || e.insts[e.data.at[res.data].home].pins > 0 {
 		return false
 	}
 	old := e.data.at[res.data].home

@@ -93,6 +93,9 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		}
 	}
 	if len(devs) == 0 {
+		if len(causes) == 0 {
+			causes = append(causes, errors.New("none of those found was asked for"))
+		}
 		return nil, fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...))
 	}
 	x.Machine = describe(devs)

@@ -28,20 +28,19 @@ func open(t *testing.T, parts int) *weft.Runtime {
 }
 
 // run runs and checks a job.
-func run(t *testing.T, rt *weft.Runtime, c landscape.Config) (*landscape.Job, *workload.Result) {
+func run(t *testing.T, rt *weft.Runtime, c landscape.Config) *landscape.Job {
 	t.Helper()
 	j, err := landscape.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := workload.Run(context.Background(), rt, j)
-	if err != nil {
+	if _, err := workload.Run(context.Background(), rt, j); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Check(); err != nil {
 		t.Fatalf("%s: %v", j.Name(), err)
 	}
-	return j, res
+	return j
 }
 
 // Rows are bitwise the same on any number of devices (class R), and right.
@@ -50,7 +49,7 @@ func TestJobOnDevices(t *testing.T) {
 		var want []float64
 		for parts := 1; parts <= 8; parts++ {
 			rt := open(t, parts)
-			j, _ := run(t, rt, c)
+			j := run(t, rt, c)
 			if want == nil {
 				want = j.Result()
 			} else if !slices.Equal(j.Result(), want) {
@@ -65,14 +64,14 @@ func TestJobOnDevices(t *testing.T) {
 func TestJobCrambin(t *testing.T) {
 	rt := open(t, 2)
 	defer rt.Close()
-	j, _ := run(t, rt, landscape.Config{})
+	j := run(t, rt, landscape.Config{})
 	if rest := j.Native() + 89; rest <= 0 || rest > 0.02 {
 		t.Errorf("native energy is %v beyond that of the contacts", rest)
 	}
 	if len(j.Result()) != 44*landscape.Angles {
 		t.Errorf("%d entries, want 44 rows", len(j.Result()))
 	}
-	again, _ := run(t, rt, landscape.Config{Path: "testdata/1crn.pdb", Chain: "A"})
+	again := run(t, rt, landscape.Config{Path: "testdata/1crn.pdb", Chain: "A"})
 	if !slices.Equal(again.Result(), j.Result()) {
 		t.Error("the file has another landscape than the structure that is shipped")
 	}
@@ -85,7 +84,7 @@ func TestJobCrambin(t *testing.T) {
 func TestJobHelix(t *testing.T) {
 	rt := open(t, 1)
 	defer rt.Close()
-	j, _ := run(t, rt, landscape.Config{Residues: 20})
+	j := run(t, rt, landscape.Config{Residues: 20})
 	// Residues four apart are 6.2 angstrom away, five apart 8.6: 16 contacts.
 	if rest := j.Native() + 16; rest <= 0 || rest > 0.1 {
 		t.Errorf("native energy is %v beyond that of the contacts", rest)
@@ -97,10 +96,17 @@ func TestJobHelix(t *testing.T) {
 func TestJobBalances(t *testing.T) {
 	rt := open(t, 4)
 	defer rt.Close()
-	_, res := run(t, rt, landscape.Config{Residues: 200})
+	j, err := landscape.New(landscape.Config{Residues: 200})
+	if err != nil {
+		t.Fatal(err)
+	}
+	part, _, err := workload.Plan(rt, j)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var rows []int64
 	var costs []float64
-	for _, r := range res.Partition.Ranges {
+	for _, r := range part.Ranges {
 		rows = append(rows, r.Len())
 		costs = append(costs, float64(landscape.CostBefore(200, int(r.Hi))-landscape.CostBefore(200, int(r.Lo))))
 	}
@@ -121,7 +127,7 @@ func TestJobBalances(t *testing.T) {
 func TestJobChecks(t *testing.T) {
 	rt := open(t, 2)
 	defer rt.Close()
-	j, _ := run(t, rt, landscape.Config{})
+	j := run(t, rt, landscape.Config{})
 	good := slices.Clone(j.Result())
 	for i := range 44 {
 		j.Result()[i*landscape.Angles] = math.NaN()

@@ -110,23 +110,35 @@ func againstBigFloat[T Float](t *testing.T, eps float64) {
 	}
 }
 
-// The order of additions within a block is the documented one.
+// The order of additions is the documented one, within blocks of 4096 elements
+// and between them.
 func TestSumOrder(t *testing.T) { everyKernel(t, sumOrder) }
 
 func sumOrder(t *testing.T) {
-	for _, n := range []int{1, 31, 32, 100, Block} {
+	for _, n := range []int{1, 31, 32, 100, 4096, 4097, 5*4096 + 50, 8 * 4096} {
 		x := normal[float32](n, 8)
-		var sum [32]float32
-		for i, v := range x {
-			sum[i%32] += v
-		}
-		for _, half := range []int{16, 8, 4, 2, 1} {
-			for l := range half {
-				sum[l] += sum[l+half]
+		var sums []float32
+		for begin := 0; begin < n; begin += 4096 {
+			var lane [32]float32
+			for i, v := range x[begin:min(begin+4096, n)] {
+				lane[i%32] += v
 			}
+			for _, half := range []int{16, 8, 4, 2, 1} {
+				for l := range half {
+					lane[l] += lane[l+half]
+				}
+			}
+			sums = append(sums, lane[0])
 		}
-		if got := folds[float32]()[0].run(x); got != sum[0] {
-			t.Errorf("%d elements: %v, want %v", n, got, sum[0])
+		for len(sums) > 1 {
+			var next []float32
+			for ; len(sums) >= 2; sums = sums[2:] {
+				next = append(next, sums[0]+sums[1])
+			}
+			sums = append(next, sums...)
+		}
+		if got := folds[float32]()[0].run(x); got != sums[0] {
+			t.Errorf("%d elements: %v, want %v", n, got, sums[0])
 		}
 	}
 }

@@ -63,7 +63,8 @@ func (w *Weights) Update(next, x, u []float32, t Tick, neurons, patterns Span) {
 func (w *Weights) drawNoise(noise *[4][tile]float32, t Tick, group, b, n int) {
 	source := philox.Source{Seed: w.Seed, Stream: streamNoise}
 	amplitude := float32(w.Noise)
-	for l := range n {
+	done := drawNoiseWide(noise, source, t.First+uint64(b), n, t.Step, uint32(group), amplitude)
+	for l := done; l < n; l++ {
 		for k, word := range source.Block(t.First+uint64(b+l), t.Step, uint32(group)) {
 			noise[k][l] = amplitude * philox.Symmetric32(word)
 		}

@@ -1,6 +1,11 @@
 package reservoir
 
-import "golang.org/x/sys/cpu"
+import (
+	"math"
+
+	"github.com/weft-run/weft/workload/philox"
+	"golang.org/x/sys/cpu"
+)
 
 // wide selects the kernels for sixteen patterns at once. Tests clear it to run
 // the others.
@@ -50,4 +55,28 @@ func relaxWide(next, x, sum []float32, leak float32) int {
 	}
 	relax16(&next[0], &x[0], &sum[0], leak, 1-leak, vectors)
 	return 16 * vectors
+}
+
+// noise16 fills in the noise of four neurons for sixteen patterns, the first of
+// which is item: Philox4x32-10 in every element of a vector. The item's lower
+// half must not overflow on the way.
+//
+//go:noescape
+func noise16(dst *float32, item uint64, step, group, seed, stream uint32, amplitude float32)
+
+// drawNoiseWide does the work of drawNoise for as many sixteens of patterns as
+// there are, and returns for how many patterns.
+func drawNoiseWide(noise *[4][tile]float32, source philox.Source, item uint64, n int, step, group uint32, amplitude float32) int {
+	if !wide {
+		return 0
+	}
+	done := 0
+	for ; done+16 <= n; done += 16 {
+		first := item + uint64(done)
+		if uint32(first) > math.MaxUint32-15 {
+			break
+		}
+		noise16(&noise[0][done], first, step, group, source.Seed, source.Stream, amplitude)
+	}
+	return done
 }

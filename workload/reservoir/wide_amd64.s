@@ -143,3 +143,97 @@ vector:
 	JNZ     vector
 	VZEROUPPER
 	RET
+
+// The numbers from 0 to 15.
+DATA count<>+0(SB)/8, $0x0000000100000000
+DATA count<>+8(SB)/8, $0x0000000300000002
+DATA count<>+16(SB)/8, $0x0000000500000004
+DATA count<>+24(SB)/8, $0x0000000700000006
+DATA count<>+32(SB)/8, $0x0000000900000008
+DATA count<>+40(SB)/8, $0x0000000b0000000a
+DATA count<>+48(SB)/8, $0x0000000d0000000c
+DATA count<>+56(SB)/8, $0x0000000f0000000e
+GLOBL count<>(SB), RODATA|NOPTR, $64
+
+// The constants of Philox4x32-10: two factors and two steps of the key. Then
+// those of philox.Symmetric32.
+DATA philox<>+0(SB)/4, $0xd2511f53 // M0
+DATA philox<>+4(SB)/4, $0xcd9e8d57 // M1
+DATA philox<>+8(SB)/4, $0x9e3779b9 // W0
+DATA philox<>+12(SB)/4, $0xbb67ae85 // W1
+DATA philox<>+16(SB)/4, $0x3f000000 // half
+DATA philox<>+20(SB)/4, $0x34800000 // 2 to the -22
+DATA philox<>+24(SB)/4, $0x3f800000 // one
+GLOBL philox<>(SB), RODATA|NOPTR, $28
+
+// MULTIPLY sets high and low to the halves of the products of sixteen words
+// with a factor. The instruction multiplies even words; K1 selects odd ones. It
+// uses Z8 and Z9.
+#define MULTIPLY(factor, word, high, low) \
+	VPMULUDQ  factor, word, low  \
+	VPSRLQ    $32, word, Z8      \
+	VPMULUDQ  factor, Z8, Z8     \
+	VPSRLQ    $32, low, high     \
+	VPSLLQ    $32, Z8, Z9        \
+	VMOVDQA32 Z8, K1, high       \
+	VMOVDQA32 Z9, K1, low
+
+// CONVERT stores the noise of one neuron.
+#define CONVERT(word, at) \
+	VPSRLD    $9, word, word    \
+	VCVTDQ2PS word, word        \
+	VADDPS    Z16, word, word   \
+	VMULPS    Z17, word, word   \
+	VSUBPS    Z18, word, word   \
+	VMULPS    Z19, word, word   \
+	VMOVUPS   word, at(DI)
+
+// func noise16(dst *float32, item uint64, step, group, seed, stream uint32, amplitude float32)
+TEXT ·noise16(SB), NOSPLIT, $0-36
+	MOVQ dst+0(FP), DI
+	LEAQ philox<>(SB), AX
+	MOVL $0xaaaa, DX
+	KMOVW DX, K1
+	MOVQ item+8(FP), R8
+	VPBROADCASTD R8, Z0
+	VPADDD       count<>(SB), Z0, Z0
+	SHRQ $32, R8
+	VPBROADCASTD R8, Z1
+	MOVL step+16(FP), R8
+	VPBROADCASTD R8, Z2
+	MOVL group+20(FP), R8
+	VPBROADCASTD R8, Z3
+	MOVL seed+24(FP), R8
+	VPBROADCASTD R8, Z10
+	MOVL stream+28(FP), R8
+	VPBROADCASTD R8, Z11
+	VPBROADCASTD 0(AX), Z12
+	VPBROADCASTD 4(AX), Z13
+	VPBROADCASTD 8(AX), Z14
+	VPBROADCASTD 12(AX), Z15
+	VBROADCASTSS 16(AX), Z16
+	VBROADCASTSS 20(AX), Z17
+	VBROADCASTSS 24(AX), Z18
+	VBROADCASTSS amplitude+32(FP), Z19
+	MOVQ $10, CX
+
+round:
+	MULTIPLY(Z12, Z0, Z4, Z5)
+	MULTIPLY(Z13, Z2, Z6, Z7)
+	VPTERNLOGD $0x96, Z10, Z6, Z1 // exclusive or of all three
+	VPTERNLOGD $0x96, Z11, Z4, Z3
+	VMOVDQA32  Z1, Z0
+	VMOVDQA32  Z7, Z1
+	VMOVDQA32  Z3, Z2
+	VMOVDQA32  Z5, Z3
+	VPADDD     Z14, Z10, Z10
+	VPADDD     Z15, Z11, Z11
+	DECQ       CX
+	JNZ        round
+
+	CONVERT(Z0, 0)
+	CONVERT(Z1, 256) // rows of a tile of 64 patterns
+	CONVERT(Z2, 512)
+	CONVERT(Z3, 768)
+	VZEROUPPER
+	RET

@@ -2,11 +2,17 @@
 
 package reservoir
 
+import "github.com/weft-run/weft/workload/philox"
+
 // wide is false where there are no kernels for several patterns at once.
 var wide = false
 
-// addRowWide and relaxWide do nothing: the calling functions do all the work.
+// The wide functions do nothing: the calling functions do all the work.
 
 func addRowWide(sum, x []float32, stride int, columns []int32, values []float32) int { return 0 }
 
 func relaxWide(next, x, sum []float32, leak float32) int { return 0 }
+
+func drawNoiseWide(noise *[4][tile]float32, source philox.Source, item uint64, n int, step, group uint32, amplitude float32) int {
+	return 0
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Figures on a machine with many cores and no Go: carries binaries built with
+#   CGO_ENABLED=0 go build -o bin/weft ./cmd/weft
+#   CGO_ENABLED=0 go test -c -o bin/engine.test ./internal/engine   (and sched, sim)
+# and prints short tables. Usage: bench/cpu16.sh [core|overhead|scaling]...
+set -euo pipefail
+cd "$(dirname "$0")/.."
+lscpu | grep -E '^(Model name|CPU\(s\)|Thread|L2|L3)' || true
+uptime
+for what in "${@:-core overhead scaling}"; do
+	for w in $what; do
+		echo "== $w"
+		case $w in
+		core)
+			(cd internal/engine && ../../bin/engine.test -test.run XXX -test.bench 'DAG|Chain|Independent' -test.benchtime 20x -test.count 3 | grep ns/task)
+			(cd sched && ../bin/sched.test -test.run XXX -test.bench Place -test.count 3 | grep Benchmark)
+			(cd sim && ../bin/sim.test -test.run XXX -test.bench SimMillion -test.benchtime 1x -test.count 3 | grep Benchmark)
+			;;
+		overhead)
+			bin/weft bench overhead --repeat 20
+			bin/weft bench overhead --repeat 20 --devices cpu/4
+			;;
+		scaling)
+			bin/weft bench scaling --devices cpu/2
+			bin/weft bench scaling --devices cpu/4
+			bin/weft bench scaling --devices cpu/16
+			;;
+		esac
+	done
+done
