@@ -73,7 +73,7 @@ const (
 	// late is the value from which on a state counts as worse than expected,
 	// maxValue the bound on its influence: values are averages over tasks in
 	// like but not equal states.
-	late     = 1.2
+	late     = 2.0
 	maxValue = 2
 	// loadBuckets are the loads told apart: waits of less than one run time
 	// of the task, less than two, four, … and from 64 on.
@@ -199,7 +199,19 @@ func (r *row) worth(d machine.DeviceID, span, runs time.Duration) float64 {
 	if r.chained || w.n < minValue || w.ratio < late {
 		return 1
 	}
-	return min(w.ratio, maxValue)
+	// Where every device is as late, other work is the reason and not the
+	// device: only what sets it apart counts.
+	base := w.ratio
+	for k := range r.paces {
+		if o := r.value(machine.DeviceID(k), span, runs); o.n >= minValue {
+			base = min(base, o.ratio)
+		}
+	}
+	ratio := w.ratio / max(base, 1)
+	if ratio < late {
+		return 1
+	}
+	return min(ratio, maxValue)
 }
 
 // foresee predicts t on d with what was learned. finish is the model's
@@ -237,8 +249,20 @@ func (p *adaptive) choose(v *View, t *Ready) (offer, time.Duration, *row) {
 			best, bestFelt = o, felt
 		}
 	}
+	// What was learned must say so clearly for finish to be wrong: small
+	// differences are noise, and following noise costs more than it brings.
+	if o, _ := p.finish.choose(v, t); o.device >= 0 && o.device != best.device {
+		sure, felt := p.foresee(v, t, r, o.device)
+		if float64(felt-bestFelt) <= doubt*float64(sure.runs) {
+			return sure, felt, r
+		}
+	}
 	return best, bestFelt, r
 }
+
+// doubt is how much sooner than on the device finish would take, as a fraction
+// of the task's run time there, a learned choice must feel to be followed.
+const doubt = 0.25
 
 // curious returns another device to try instead of best: among those not much
 // later the one with the least evidence.
@@ -270,7 +294,8 @@ func (p *adaptive) Place(v *View, out []Placement) []Placement {
 		if o.device < 0 {
 			continue
 		}
-		if r != nil && t.Hint < 0 && p.rng.Float64() < explore*exploreHalf/(exploreHalf+float64(r.outcomes)) {
+		// A detour of a task in a chain would delay all that follow.
+		if r != nil && t.Hint < 0 && t.Near < 0 && p.rng.Float64() < explore*exploreHalf/(exploreHalf+float64(r.outcomes)) {
 			o = p.curious(v, t, r, o)
 		}
 		if r != nil {

@@ -357,23 +357,38 @@ func (e *Engine) slowed(dev machine.DeviceID, factor float64) {
 	e.devs[dev].health.factor = factor
 	e.tr.Record(trace.Event{Kind: trace.Slow, Device: dev, Task: -1, Start: e.now, End: e.now})
 	e.reslow(dev)
-	// What was placed in the belief that it was fast is placed anew.
-	if factor > 1 {
-		e.requeueAll(dev)
-	}
 }
 
-// reslow computes how slow a device is to be taken for.
+// reslow computes how slow a device is to be taken for. What is in flight there
+// is predicted anew, and what is queued is placed anew.
 func (e *Engine) reslow(dev machine.DeviceID) {
 	h := &e.devs[dev].health
 	slow := max(h.factor, 1)
 	if h.strained > 0 {
 		slow *= strainFactor
 	}
-	if vd := &e.view.Devices[dev]; vd.Slow != slow {
-		vd.Slow = slow
-		e.dirty(dev)
+	vd := &e.view.Devices[dev]
+	if vd.Slow == slow {
+		return
 	}
+	d := &e.devs[dev]
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		for s := ln.done + 1; s != ln.issued+1; s++ {
+			t := &e.tasks.at[ln.rec(s).task]
+			more := int64(float64(t.cost)*slow/vd.Slow) - t.cost
+			if e.gang(ln.rec(s).task) != nil {
+				continue // as slow as its slowest member, wherever that is
+			}
+			t.cost += more
+			t.eft += more
+			d.load += more
+			d.backlog += more
+		}
+	}
+	vd.Slow = slow
+	e.drift(dev, 0)
+	e.requeueAll(dev)
 }
 
 func (e *Engine) drain(dev machine.DeviceID) {
