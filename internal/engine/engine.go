@@ -195,6 +195,8 @@ type opRec struct {
 	dst    int32
 	p0, p1 int32 // pieces copied
 	issued time.Duration
+	// of a launch, when the last copy made for it arrived, if traced
+	inputs time.Duration
 	// the task a copy is made for, if any
 	forRun  int32
 	forTask graph.TaskID
@@ -216,7 +218,8 @@ type space struct {
 	oldest, newest int32
 }
 
-// task is a task of a run. It holds no pointers.
+// task is a task of a run. It holds no pointers and fills a cache line exactly:
+// most of what a task costs is fetching it.
 type task struct {
 	run      int32
 	unissued int32 // predecessors neither issued nor done
@@ -230,7 +233,6 @@ type task struct {
 	losses   uint8
 	flags    taskFlags
 	eft      int64 // predicted end; once done, the real one
-	inputs   int64 // when the last copy made for it arrived, if traced
 	cost     int64 // predicted duration
 	readyAt  int64
 	key      int64
@@ -261,11 +263,11 @@ type value struct {
 	slot   int32 // first copy
 	reads  int32 // uses that still have to read it
 	deps   int32 // held recipes that read it
-	depth  int32 // tasks to replay in a row if lost
 	replay int64 // predicted time of that
 	bytes  int64
 	data   int32
 	piece  int32 // within its data
+	depth  int16 // tasks to replay in a row if lost
 	flags  valueFlags
 }
 
@@ -531,7 +533,7 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	ln.issued++
 	r := ln.rec(ln.issued)
 	r.task, r.rank, r.quick, r.issued, r.timeout = -1, 0, false, e.now, 0
-	r.forRun, r.forTask = 0, graph.NoTask
+	r.forRun, r.forTask, r.inputs = 0, graph.NoTask, 0
 	r.args, r.waits = r.args[:0], r.waits[:0]
 	return Op{l, ln.issued}, r
 }

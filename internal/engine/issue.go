@@ -40,6 +40,10 @@ func (e *Engine) gang(tid int32) *gang {
 	return e.gangs[tid]
 }
 
+// maxDepth keeps the count of a chain of volatile updates, which nothing
+// commits, from running over.
+const maxDepth = 1<<15 - 2
+
 // Which executions the cost model learns from: the first few of a shape, every
 // one that takes long enough to pay for it, and a sample of the rest.
 const (
@@ -421,7 +425,6 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 	uses := f.TaskUses(gt)
 	op, rec := e.push(l) // copies go to other lanes, so rec stays where it is
 	rec.task, rec.rank = tid, rank
-	e.tasks.at[tid].inputs = 0
 	e.copyFor = tid
 	e.ops = e.ops[:0]
 	arg0 := len(e.args)
@@ -640,7 +643,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		e.tr.Record(trace.Event{
 			Kind: trace.Exec, Failed: !ok, Lane: uint8(e.lanes[op.Lane].info.Index), Device: dev, From: dev,
 			Run: int32(r.id), Task: gt, Ready: time.Duration(t.readyAt), Issued: rec.issued,
-			Start: start, End: end, InputsAt: min(e.inputsAt(tid, r, gt), start), Predicted: time.Duration(t.cost),
+			Start: start, End: end, InputsAt: min(e.inputsAt(rec, r, gt), start), Predicted: time.Duration(t.cost),
 		})
 	}
 	if st != DepFailed {
@@ -660,8 +663,8 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 }
 
 // inputsAt returns when the last of a task's inputs was there.
-func (e *Engine) inputsAt(tid int32, r *run, gt graph.TaskID) time.Duration {
-	at := e.tasks.at[tid].inputs
+func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
+	at := int64(rec.inputs)
 	for _, p := range r.f.Preds(gt) {
 		if pt := &e.tasks.at[r.tbase+p]; pt.state == done {
 			at = max(at, pt.eft)
@@ -724,7 +727,7 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 	f := r.f
 	uses := f.TaskUses(gt)
 	// How long a chain it would take to make its results again.
-	var depth int32
+	var depth int16
 	var replay int64
 	if !e.hostOnly {
 		e.eachRead(r, gt, func(v int32) {
@@ -739,7 +742,7 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 			continue
 		}
 		for _, gv := range f.Writes(&uses[k]) {
-			e.produced(r.val(gv), depth+1, replay+int64(took))
+			e.produced(r.val(gv), min(depth, maxDepth)+1, replay+int64(took))
 		}
 	}
 	for k := range uses {
@@ -779,7 +782,7 @@ func (e *Engine) landed(r *run) {
 }
 
 // produced takes in one value a task made.
-func (e *Engine) produced(v int32, depth int32, replay int64) {
+func (e *Engine) produced(v int32, depth int16, replay int64) {
 	val := &e.vals.at[v]
 	val.flags |= produced
 	if len(e.stuck) > 0 {
@@ -806,7 +809,7 @@ func (e *Engine) produced(v int32, depth int32, replay int64) {
 		e.count(v)
 		val = &e.vals.at[v]
 		kind := e.data.at[val.data].kind
-		if kind == graph.Mirrored || kind == graph.Versioned && (depth >= int32(e.o.ReplayDepth) || replay > int64(e.o.ReplayBound)) {
+		if kind == graph.Mirrored || kind == graph.Versioned && (int(depth) >= e.o.ReplayDepth || replay > int64(e.o.ReplayBound)) {
 			e.commit(v)
 		}
 	}

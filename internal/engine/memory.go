@@ -522,8 +522,10 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, start, end time.Duration) 
 			InputsAt: min(max(e.madeAt(e.insts[dst].slot+p0-e.insts[dst].p0), rec.issued), start), Bytes: rec.bytes,
 		})
 		if s, live := e.byID[RunID(rec.forRun)]; live && rec.forTask >= 0 {
-			t := &e.tasks.at[e.runs[s].tbase+int32(rec.forTask)]
-			t.inputs = max(t.inputs, int64(end))
+			if t := &e.tasks.at[e.runs[s].tbase+int32(rec.forTask)]; t.state == issued && e.pending(t.lane, t.seq) {
+				l := e.lanes[t.lane].rec(t.seq)
+				l.inputs = max(l.inputs, end)
+			}
 		}
 	}
 	if rec.why == forSpill {

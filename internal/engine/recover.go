@@ -181,7 +181,7 @@ func (e *Engine) reopen(v int32) int {
 	if away && (e.o.NoRecovery || e.tasks.at[p].flags&held == 0) {
 		return 0
 	}
-	if !away && e.data.at[e.vals.at[v].data].kind == graph.Volatile && e.vals.at[v].depth > int32(e.o.ReplayDepth) {
+	if !away && e.data.at[e.vals.at[v].data].kind == graph.Volatile && int(e.vals.at[v].depth) > e.o.ReplayDepth {
 		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.vals.at[v].depth))
 		return 0
 	}
