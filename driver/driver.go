@@ -67,17 +67,6 @@ type Device interface {
 	Close() error
 }
 
-// Telemeter is the optional ability to report a device's condition.
-type Telemeter interface {
-	Telemetry() Telemetry
-}
-
-// Telemetry is a device's condition; negative fields are not known.
-type Telemetry struct {
-	Util, MemUsed, TempC, PowerW float64
-	MemErrors                    int64
-}
-
 // Buffer names a device buffer; numbers are the caller's and are reused after Free.
 type Buffer int32
 

@@ -96,7 +96,6 @@ type device struct {
 	buffers map[driver.Buffer][]byte
 	used    int64
 	closed  atomic.Bool
-	busy    atomic.Int64 // nanoseconds spent computing
 }
 
 func newDevice(i, parts, lo, hi int, o Options) *device {
@@ -193,11 +192,6 @@ func (d *device) Completions(dst []driver.Completion) int {
 		n += l.completions(dst[n:])
 	}
 	return n
-}
-
-// Telemetry reports how busy the device was since the last call.
-func (d *device) Telemetry() driver.Telemetry {
-	return driver.Telemetry{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
 }
 
 // Close lets running operations end and fails the others.

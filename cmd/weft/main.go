@@ -1,8 +1,10 @@
-// Command weft shows what task graphs do on a machine. Today it does so in
-// virtual time: it simulates a graph on a described machine with the engine that
-// the library runs live, and says where the time went.
+// Command weft runs work on the devices of this machine, and simulates it on
+// machines that are only described, with the same engine.
 //
-//	weft run demo                 a short guided tour
+//	weft run gemm                 run a workload here, check it, report
+//	weft run demo                 a short guided tour, simulated
+//	weft devices, weft doctor     what this machine has
+//	weft bench overhead           what a task costs beside its work
 //	weft sim MACHINE SCENARIO     simulate work on a machine
 //	weft trace FILE               read a saved trace
 //	weft machines [NAME]          show described machines
@@ -90,10 +92,10 @@ func newRoot() *cobra.Command {
 		Short: "Run task graphs on every compute device of a machine",
 		Long: `weft runs task graphs on every compute device of a machine.
 
-Today the command simulates: scheduling, data movement and recovery are those of
-live runs, on a described machine in virtual time. Programs that import the
-library run live. Begin with:
+It runs workloads on the devices of this machine, and simulates them on machines
+that are only described, with the same engine. Begin with:
 
+  weft run gemm
   weft run demo
   weft sim --list`,
 		Version:                    version(),

@@ -208,6 +208,9 @@ func (l *loop) shut() bool {
 		delete(l.fetches, ref)
 	}
 	for _, d := range append(l.devs, l.host) {
+		if d.lost {
+			continue // being closed already, for as long as what hangs on it does
+		}
 		if err := d.Close(); err != nil {
 			l.log.Warn("closing device", "device", d.Info().Name, "err", err)
 		}
