@@ -74,11 +74,25 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 	if busy == 1 && len(part.Ranges) == 1 {
 		per = 1 // nobody could help
 	}
+	grain := int64(1)
+	if g, ok := j.(Grained); ok {
+		grain = g.Grain()
+	}
 	var out []sched.Range
-	for _, r := range part.Ranges {
-		out = append(out, cut(pieces, r, per)...)
+	for i, r := range part.Ranges {
+		n := per
+		if rt.Machine().Devices[i].ComputeUnits > 1 {
+			n = min(n, 2) // its cores share each task, so few are needed
+		}
+		out = append(out, cut(pieces, r, min(n, int(max(r.Len()/grain, 1))))...)
 	}
 	return part, out, nil
+}
+
+// Grained is the optional ability of a job to say below how many items a task
+// wastes time on what every task does anew.
+type Grained interface {
+	Grain() int64
 }
 
 // cut divides a range into n of about equal cost, on aligned boundaries.

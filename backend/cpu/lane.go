@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -28,6 +29,7 @@ type lane struct {
 	mu      sync.Mutex
 	cond    sync.Cond
 	pending []queued            // submitted, not taken
+	waiting atomic.Int32        // how many that are, readable without the lock
 	idle    bool                // the goroutine sleeps
 	done    []driver.Completion // handed over, not collected
 
@@ -67,6 +69,7 @@ func (l *lane) push(batch []driver.Op) {
 		q.args = append(q.args[:0], op.Args...)
 	}
 	wake := l.idle
+	l.waiting.Store(int32(len(l.pending)))
 	l.mu.Unlock()
 	if wake {
 		l.cond.Signal()
@@ -91,6 +94,9 @@ func (l *lane) run() {
 	}
 	var batch []queued
 	for {
+		for n := 0; n < spins && l.waiting.Load() == 0; n++ {
+			runtime.Gosched()
+		}
 		l.mu.Lock()
 		for len(l.pending) == 0 && !l.dev.closed.Load() {
 			l.idle = true
@@ -102,6 +108,7 @@ func (l *lane) run() {
 			return
 		}
 		batch, l.pending = l.pending, batch[:0]
+		l.waiting.Store(0)
 		l.mu.Unlock()
 		at := l.dev.now()
 		for i := range batch {

@@ -104,6 +104,7 @@ type Engine struct {
 	waiting  []int32 // runs not admitted yet, in submit order
 	vnow     int64   // virtual service time reached (fair queueing)
 	weights  float64 // sum over active runs
+	share    float64 // of a run of weight 1: 1/weights
 
 	tasks blocks[task]
 	vals  blocks[value]

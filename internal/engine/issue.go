@@ -539,7 +539,7 @@ func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 	r.flight++
 	e.inFlight++
 	// Virtual time goes on by the service given, shared among those who want it.
-	e.vnow += int64(float64(t.cost) / e.weights)
+	e.vnow += int64(float64(t.cost) * e.share)
 	e.devs[dev].stats.Start()
 	tasks := e.tasks.at[r.tbase:]
 	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {

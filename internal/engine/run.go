@@ -282,7 +282,7 @@ func (e *Engine) start(r *run) {
 	r.state, r.left, r.begun = runActive, n, true
 	r.report.Started = e.now
 	r.vtime = e.vnow
-	e.weights += r.o.Weight
+	e.weigh(r.o.Weight)
 	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	e.startData(r)
 	e.startValues(r)
@@ -308,6 +308,15 @@ func (e *Engine) start(r *run) {
 	}
 	if r.left == 0 {
 		e.markDead(r)
+	}
+}
+
+// weigh adds to the weights of active runs.
+func (e *Engine) weigh(w float64) {
+	e.weights += w
+	e.share = 0
+	if e.weights > 1e-9 {
+		e.share = 1 / e.weights
 	}
 }
 
@@ -487,7 +496,7 @@ func (e *Engine) end(r *run) {
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	delete(e.byID, r.id)
 	if r.begun {
-		e.weights -= r.o.Weight
+		e.weigh(-r.o.Weight)
 		if err != nil {
 			e.purge(r)
 		}

@@ -3,6 +3,7 @@ package exec
 import (
 	"errors"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -10,6 +11,9 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
+
+// spins is how often the loop looks for completions before it sleeps.
+const spins = 200
 
 // loop is the goroutine that owns the engine.
 type loop struct {
@@ -182,6 +186,16 @@ func (l *loop) wait() {
 	if timed {
 		if d = at - l.now(); d <= 0 {
 			return
+		}
+	}
+	// Devices that run short tasks answer within microseconds: look a few times
+	// before going to sleep, which costs more than that.
+	for range spins {
+		select {
+		case <-l.wakeup:
+			return
+		default:
+			runtime.Gosched()
 		}
 	}
 	l.timer.Reset(d)

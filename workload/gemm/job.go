@@ -147,3 +147,6 @@ func (j *Job) Check() error { return Check(j.z, j.a, j.b, j.c.M, j.c.K, j.c.N, j
 func (j *Job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f GFLOP/s", Ops(j.c.M, j.c.K, j.c.N)/d.Seconds()/1e9)
 }
+
+// Grain is how many rows make packing all of B, which every task does, cheap.
+func (j *Job) Grain() int64 { return blockRows / 2 }

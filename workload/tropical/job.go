@@ -206,3 +206,6 @@ func (j *Job) compare(rows, cols []int) error {
 func (j *Job) Rate(d time.Duration) string {
 	return fmt.Sprintf("%.1f Gop/s", Ops(j.c.M, j.c.K, j.c.N)/d.Seconds()/1e9)
 }
+
+// Grain is how many rows make packing all of B, which every task does, cheap.
+func (j *Job) Grain() int64 { return blockRows / 2 }
