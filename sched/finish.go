@@ -86,8 +86,11 @@ func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
 		}
 	}
 	if t.Near >= 0 && t.Near != best.device && (t.Only == nil || slices.Contains(t.Only, t.Near)) && judge(v, t, t.Near) == fits {
-		if o := p.offer(v, t, t.Near); o.finish <= best.finish+handOver {
-			best = o
+		// Without copies to make, its offer is quickly made.
+		if max(v.Now, t.InputsAt, v.Devices[t.Near].FreeAt)+t.Cost[v.Devices[t.Near].Class] <= best.finish+handOver {
+			if o := p.offer(v, t, t.Near); o.finish <= best.finish+handOver {
+				best = o
+			}
 		}
 	}
 	if t.Hint >= 0 && t.Hint != best.device && judge(v, t, t.Hint) == fits {

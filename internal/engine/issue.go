@@ -215,10 +215,14 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 	op, rec := e.push(l)
 	rec.task, rec.quick = tid, true
 	w, arg0 := len(e.waits), len(e.args)
+	e.args = slices.Grow(e.args, len(uses))[:arg0+len(uses)]
+	rec.args = slices.Grow(rec.args, len(uses))[:len(uses)]
+	args, pinned := e.args[arg0:], rec.args
 	for k := range uses {
 		u := &uses[k]
 		s := where[k]
-		arg := Arg{}
+		arg := &args[k]
+		arg.Offset = 0
 		if s < 0 {
 			v := r.val(f.WriteVals[u.W])
 			arg.Bytes = vals[v].bytes
@@ -242,8 +246,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 		}
 		insts[arg.Inst].pins++
 		slots[s].pins++
-		e.args = append(e.args, arg)
-		rec.args = append(rec.args, s)
+		pinned[k] = s
 	}
 	e.spaces[space].pins += len(uses)
 	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0)
@@ -659,7 +662,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		e.taskFailed(tid, r, gt, dev, st, err)
 		return
 	}
-	e.succeeded(tid, r, gt, dev, start, end)
+	e.succeeded(tid, r, gt, uses, dev, start, end)
 }
 
 // inputsAt returns when the last of a task's inputs was there.
@@ -697,7 +700,7 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, uses []graph.FlowUse) {
 }
 
 // succeeded takes in what a task made and lets go of what it read.
-func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
+func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.FlowUse, dev machine.DeviceID, start, end time.Duration) {
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.state = done
@@ -725,7 +728,6 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 		})
 	}
 	f := r.f
-	uses := f.TaskUses(gt)
 	// How long a chain it would take to make its results again.
 	var depth int16
 	var replay int64
@@ -738,23 +740,21 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 		})
 	}
 	for k := range uses {
-		if uses[k].W < 0 {
-			continue
-		}
-		for _, gv := range f.Writes(&uses[k]) {
-			e.produced(r.val(gv), min(depth, maxDepth)+1, replay+int64(took))
+		u := &uses[k]
+		for q := u.W; q >= 0 && q < u.W+u.P1-u.P0; q++ {
+			e.produced(r.val(f.WriteVals[q]), min(depth, maxDepth)+1, replay+int64(took))
 		}
 	}
 	for k := range uses {
-		if uses[k].R < 0 {
-			continue
-		}
-		for _, gv := range f.Reads(&uses[k]) {
-			v := r.val(gv)
+		u := &uses[k]
+		for q := u.R; q >= 0 && q < u.R+u.P1-u.P0; q++ {
+			v := r.val(f.ReadVals[q])
 			val := &e.vals.at[v]
 			val.reads--
 			if val.reads == 0 {
-				e.maybeDrop(v)
+				if !e.dropQuick(val) {
+					e.maybeDrop(v)
+				}
 				if len(e.awaiting) > 0 {
 					e.wakeAwaiting(v)
 				}

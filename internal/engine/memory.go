@@ -284,6 +284,25 @@ func (e *Engine) maybeDrop(v int32) {
 	}
 }
 
+// dropQuick gives up the commonest kind of value: an intermediate result in host
+// memory, alone in its buffer, with nothing else asking for it. It returns false,
+// having done nothing, for any other.
+func (e *Engine) dropQuick(val *value) bool {
+	s := val.slot
+	if val.flags != produced|anchored || val.deps > 0 || val.run < 0 || s < 0 {
+		return false
+	}
+	sl := &e.slots.at[s]
+	in := &e.insts[sl.inst]
+	if sl.next >= 0 || in.n != 1 || in.pins > 0 || in.home || in.space != 0 {
+		return false
+	}
+	val.slot, sl.val = -1, -1
+	in.held = 0
+	e.freeInst(sl.inst)
+	return true
+}
+
 // dropCopies frees copies; with keepHost those in host memory stay.
 func (e *Engine) dropCopies(v int32, keepHost bool) {
 	for s := e.vals.at[v].slot; s >= 0; {

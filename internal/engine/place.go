@@ -25,15 +25,10 @@ func (e *Engine) makeReady(tid int32) {
 	t.flags |= charged
 	r := e.runs[t.run]
 	gt := graph.TaskID(tid - r.tbase)
-	costs := e.shapeCosts(r, r.f.Shape[gt])
-	least := time.Duration(-1)
-	for _, c := range costs {
-		if c >= 0 && (least < 0 || c < least) {
-			least = c
-		}
-	}
+	sh := r.f.Shape[gt]
+	e.shapeCosts(r, sh)
 	start := max(r.vtime, e.vnow)
-	r.vtime = start + int64(float64(max(least, 0))*r.unweight)
+	r.vtime = start + int64(float64(r.shapes[sh].least)*r.unweight)
 	t.key = start - int64(e.priority(r, gt))*agingPerPriority
 	e.ready.push(tid)
 }
@@ -43,7 +38,7 @@ func (e *Engine) priority(r *run, gt graph.TaskID) int {
 	if r.f.Prioritised {
 		return r.g.Task(gt).Priority + r.o.Priority
 	}
-	return r.g.Task(0).Priority + r.o.Priority
+	return r.priority
 }
 
 // shapeCosts returns the predicted duration of a shape of task on each device
@@ -84,6 +79,13 @@ func (e *Engine) fillCosts(r *run, shape int32, row []time.Duration) {
 			row[c] = max(e.cost.Task(task, machine.DeviceID(d)).Median, 0)
 		}
 	}
+	least := time.Duration(-1)
+	for _, c := range row {
+		if c >= 0 && (least < 0 || c < least) {
+			least = c
+		}
+	}
+	r.shapes[shape].least = max(least, 0)
 }
 
 // place asks the policy where ready tasks go, a batch at a time.
@@ -153,7 +155,10 @@ func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
 		}
 	}
 	n := len(e.view.Tasks)
-	e.view.Tasks = slices.Grow(e.view.Tasks, 1)[:n+1]
+	if n == cap(e.view.Tasks) {
+		e.view.Tasks = slices.Grow(e.view.Tasks, placeBatch)
+	}
+	e.view.Tasks = e.view.Tasks[:n+1]
 	v := &e.view.Tasks[n]
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, e.shapeCosts(r, f.Shape[gt])

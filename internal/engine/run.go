@@ -77,6 +77,7 @@ type run struct {
 	needed   int // its values needed after it ended
 	vtime    int64
 	unweight float64 // 1/Weight
+	priority int     // of every task, where all have the same
 	errs     []error
 	state    runState
 	parked   []int32
@@ -97,7 +98,8 @@ type shape struct {
 	workspace   int64
 	gang        int
 	constrained bool
-	seen        uint32 // executions the cost model was offered
+	seen        uint32        // executions the cost model was offered
+	least       time.Duration // on the device class that is fastest at it
 }
 
 type runState uint8
@@ -286,6 +288,9 @@ func (e *Engine) start(r *run) {
 	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	e.startData(r)
 	e.startValues(r)
+	if n > 0 {
+		r.priority = r.g.Task(0).Priority + r.o.Priority
+	}
 	for _, gt := range f.ShapeTask {
 		t := r.g.Task(gt)
 		r.shapes = append(r.shapes, shape{
