@@ -8,18 +8,20 @@ import "slices"
 // and how it could be computed again are all plain lookups. All fields are
 // read-only after Build.
 type Flow struct {
-	// Order between tasks, in compressed rows: the predecessors of t are
-	// Pred[PredOff[t]:PredOff[t+1]], and likewise its successors.
-	PredOff, Pred []int32
-	SuccOff, Succ []int32
+	// Rows has a row for each task and one more: the predecessors of t are
+	// Pred[Rows[t].Pred:Rows[t+1].Pred], and likewise its successors and uses.
+	// What is asked of every task lies together, since fetching it is most of
+	// what asking costs.
+	Rows []Row
+	Pred []int32
+	Succ []int32
 
 	// Pieces of data d are Pieces[PieceOff[d]:PieceOff[d+1]], ascending.
 	PieceOff []int32
 	Pieces   []Piece
 
-	// Uses of task t are Uses[UseOff[t]:UseOff[t+1]], in the task's order.
-	UseOff []int32
-	Uses   []FlowUse
+	// Uses of all tasks, in the order of tasks and of each task's uses.
+	Uses []FlowUse
 
 	// Values; the first NumInitial are those that exist before the first
 	// task, one for each piece of input data.
@@ -30,13 +32,19 @@ type Flow struct {
 	// Last holds, for every piece, the value it has at the end (-1 if never written).
 	Last []int32
 
-	// Shape numbers tasks with equal kernels, work and constraints alike, so
-	// that costs are looked up once per shape and device class.
-	Shape     []int32
-	ShapeTask []TaskID // one task of each shape
+	// ShapeTask has one task of each shape. Tasks with equal kernels, work and
+	// constraints have the same shape, so that costs are looked up once per shape
+	// and device class.
+	ShapeTask []TaskID
 	// Prioritised is set when tasks differ in priority, Timed when any has a
 	// timeout: without them nobody needs to look.
 	Prioritised, Timed bool
+}
+
+// Row is where a task's order and uses begin, and its shape.
+type Row struct {
+	Pred, Succ, Use int32
+	Shape           int32
 }
 
 // Piece is an interval of data that every task uses whole or not at all.
@@ -45,14 +53,18 @@ type Piece struct {
 	Lo, Hi int64
 }
 
-// FlowUse is a Use in terms of pieces: global piece indices [P0, P1). R and W
-// are offsets into ReadVals and WriteVals, or -1.
+// FlowUse is a Use in terms of pieces: global piece indices [P0, P1), the first
+// piece of its data being Base. R and W are offsets into ReadVals and WriteVals,
+// or -1. First says that it writes data that is neither input nor output, one
+// piece of it, for the first time: there is nothing to look out for.
 type FlowUse struct {
 	Data   DataID
 	P0, P1 int32
+	Base   int32
 	R, W   int32
-	Access Access
 	Rank   int16
+	Access Access
+	First  bool
 }
 
 // Value is one version of one piece.
@@ -65,13 +77,13 @@ type Value struct {
 }
 
 // Preds returns the tasks t waits for.
-func (f *Flow) Preds(t TaskID) []int32 { return f.Pred[f.PredOff[t]:f.PredOff[t+1]] }
+func (f *Flow) Preds(t TaskID) []int32 { return f.Pred[f.Rows[t].Pred:f.Rows[t+1].Pred] }
 
 // Succs returns the tasks that wait for t.
-func (f *Flow) Succs(t TaskID) []int32 { return f.Succ[f.SuccOff[t]:f.SuccOff[t+1]] }
+func (f *Flow) Succs(t TaskID) []int32 { return f.Succ[f.Rows[t].Succ:f.Rows[t+1].Succ] }
 
 // TaskUses returns the uses of t in terms of pieces.
-func (f *Flow) TaskUses(t TaskID) []FlowUse { return f.Uses[f.UseOff[t]:f.UseOff[t+1]] }
+func (f *Flow) TaskUses(t TaskID) []FlowUse { return f.Uses[f.Rows[t].Use:f.Rows[t+1].Use] }
 
 // Reads returns the values a use reads, one for each of its pieces.
 func (f *Flow) Reads(u *FlowUse) []int32 {
@@ -118,11 +130,12 @@ func (f *Flow) cut(data []Data, tasks []Task) {
 		}
 		f.PieceOff[d+1] = int32(len(f.Pieces))
 	}
-	f.UseOff = make([]int32, 1, len(tasks)+1)
+	f.Rows = make([]Row, len(tasks)+1)
 	f.Uses = make([]FlowUse, 0, uses)
 	for i := range tasks {
 		for _, u := range tasks[i].Uses {
 			p0, p1 := f.PieceOff[u.Data], f.PieceOff[u.Data+1]
+			base := p0
 			if p1-p0 > 1 {
 				ps := f.Pieces[p0:p1]
 				end := u.Offset + u.Bytes
@@ -132,9 +145,9 @@ func (f *Flow) cut(data []Data, tasks []Task) {
 				}
 				p0, p1 = at(u.Offset), at(end)
 			}
-			f.Uses = append(f.Uses, FlowUse{Data: u.Data, P0: p0, P1: p1, R: -1, W: -1, Access: u.Access, Rank: u.Rank})
+			f.Uses = append(f.Uses, FlowUse{Data: u.Data, P0: p0, P1: p1, Base: base, R: -1, W: -1, Access: u.Access, Rank: u.Rank})
 		}
-		f.UseOff = append(f.UseOff, int32(len(f.Uses)))
+		f.Rows[i+1].Use = int32(len(f.Uses))
 	}
 }
 
@@ -163,7 +176,6 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 		heads[i] = -1
 	}
 
-	f.PredOff = make([]int32, 1, n+1)
 	seen := make([]int32, n) // seen[p] == t+1: p is already a predecessor of t
 	for i := range tasks {
 		t := TaskID(i)
@@ -201,6 +213,8 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 			u := &uses[k]
 			if u.Access.Writes() {
 				u.W = int32(len(f.WriteVals))
+				d := &data[u.Data]
+				u.First = cur[u.P0] < 0 && f.PieceOff[u.Data+1]-u.Base == 1 && !d.Input && !d.Output
 				for p := u.P0; p < u.P1; p++ {
 					old := cur[p]
 					if old >= 0 {
@@ -220,7 +234,7 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 				}
 			}
 		}
-		f.PredOff = append(f.PredOff, int32(len(f.Pred)))
+		f.Rows[i+1].Pred = int32(len(f.Pred))
 	}
 	f.Last = cur
 	for p, v := range cur {
@@ -233,17 +247,19 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 
 // invert builds successor rows from predecessor rows.
 func (f *Flow) invert(n int) {
-	f.SuccOff = make([]int32, n+1)
 	for _, p := range f.Pred {
-		f.SuccOff[p+1]++
+		f.Rows[p+1].Succ++
 	}
 	for i := range n {
-		f.SuccOff[i+1] += f.SuccOff[i]
+		f.Rows[i+1].Succ += f.Rows[i].Succ
 	}
 	f.Succ = make([]int32, len(f.Pred))
-	next := slices.Clone(f.SuccOff[:n])
+	next := make([]int32, n)
+	for i := range next {
+		next[i] = f.Rows[i].Succ
+	}
 	for t := range n {
-		for _, p := range f.Pred[f.PredOff[t]:f.PredOff[t+1]] {
+		for _, p := range f.Preds(TaskID(t)) {
 			f.Succ[next[p]] = int32(t)
 			next[p]++
 		}
@@ -263,7 +279,6 @@ type shapeKey struct {
 }
 
 func (f *Flow) shapes(tasks []Task) {
-	f.Shape = make([]int32, len(tasks))
 	ids := make(map[shapeKey]int32)
 	last, lastID := shapeKey{}, int32(-1)
 	for i := range tasks {
@@ -280,7 +295,7 @@ func (f *Flow) shapes(tasks []Task) {
 		// Tasks of several steps get a shape of their own unless they follow
 		// one another, which is how loops add them.
 		if lastID >= 0 && k == last && sameSteps(t, &tasks[f.ShapeTask[lastID]]) {
-			f.Shape[i] = lastID
+			f.Rows[i].Shape = lastID
 			continue
 		}
 		id, ok := ids[k]
@@ -289,7 +304,7 @@ func (f *Flow) shapes(tasks []Task) {
 			ids[k] = id
 			f.ShapeTask = append(f.ShapeTask, TaskID(i))
 		}
-		f.Shape[i] = id
+		f.Rows[i].Shape = id
 		last, lastID = k, id
 	}
 }

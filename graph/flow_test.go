@@ -388,7 +388,7 @@ func TestShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, c := range tasks {
-		if got := g.Flow().Shape[i]; got != c.shape {
+		if got := g.Flow().Rows[i].Shape; got != c.shape {
 			t.Errorf("task %d has shape %d, want %d", i, got, c.shape)
 		}
 	}

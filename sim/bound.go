@@ -105,7 +105,7 @@ func (b *bounds) add(g *graph.Graph) time.Duration {
 	ends := make([]time.Duration, g.NumTasks())
 	var longest time.Duration
 	for t := range ends {
-		s := f.Shape[t]
+		s := f.Rows[t].Shape
 		if slot[s] >= 0 {
 			b.kinds[slot[s]].n += float64(max(g.Task(graph.TaskID(t)).Gang, 1))
 		}

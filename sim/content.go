@@ -152,7 +152,7 @@ func Sequential(g *graph.Graph, inputs func(graph.DataID) Content) *Expected {
 	}
 	for i := range g.NumTasks() {
 		t := g.Task(graph.TaskID(i))
-		sums := x.sums[f.UseOff[i]:f.UseOff[i+1]]
+		sums := x.sums[f.Rows[i].Use:f.Rows[i+1].Use]
 		for k, u := range t.Uses {
 			if u.Access.Reads() {
 				sums[k], _ = x.final[u.Data].sum(u.Offset, u.Offset+u.Bytes)
@@ -162,7 +162,7 @@ func Sequential(g *graph.Graph, inputs func(graph.DataID) Content) *Expected {
 		for k, u := range t.Uses {
 			if u.Access.Writes() {
 				id := mix(h, uint64(k)) &^ tornBit
-				x.ids[int(f.UseOff[i])+k] = id
+				x.ids[int(f.Rows[i].Use)+k] = id
 				x.final[u.Data] = x.final[u.Data].put(u.Offset, u.Offset+u.Bytes, id, 0)
 			}
 		}

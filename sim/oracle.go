@@ -174,7 +174,7 @@ func (h *Hardware) checkLaunch(o *op) {
 		return
 	}
 	t := o.graph.Task(o.task)
-	sums := h.expected(o.run, r).sums[o.graph.Flow().UseOff[o.task]:]
+	sums := h.expected(o.run, r).sums[o.graph.Flow().Rows[o.task].Use:]
 	k := 0
 	for i := range t.Uses {
 		u := &t.Uses[i]
@@ -321,7 +321,7 @@ func (h *Hardware) commit(o *op) {
 		return
 	}
 	t := o.graph.Task(o.task)
-	first := int(o.graph.Flow().UseOff[o.task])
+	first := int(o.graph.Flow().Rows[o.task].Use)
 	k := 0
 	for i := range t.Uses {
 		if t.Uses[i].Rank != o.rank {

@@ -182,7 +182,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 	f := r.f
 	uses := f.TaskUses(gt)
 	space := e.devs[dev].space
-	if len(uses) > maxQuick || e.away > 0 || r.shapes[f.Shape[gt]].workspace > 0 {
+	if len(uses) > maxQuick || e.away > 0 || r.shapes[f.Rows[gt].Shape].workspace > 0 {
 		return Op{}, false
 	}
 	var where [maxQuick]int32 // the slots of its uses, -1 for what it makes
@@ -202,7 +202,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 				return Op{}, false
 			}
 			where[k] = s
-		case u.R >= 0 || f.Values[f.WriteVals[u.W]].Prev >= 0 || e.data.at[r.dataOf[u.Data]].insts >= 0:
+		case !u.First:
 			return Op{}, false
 		default:
 			where[k] = -1
@@ -226,7 +226,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 		if s < 0 {
 			v := r.val(f.WriteVals[u.W])
 			arg.Bytes = vals[v].bytes
-			arg.Inst = Inst(e.alloc(r.dataOf[u.Data], space, u.P0-f.PieceOff[u.Data], 1, f.Pieces[u.P0].Lo, arg.Bytes))
+			arg.Inst = Inst(e.alloc(r.dataOf[u.Data], space, 0, 1, 0, arg.Bytes))
 			slots, insts = e.slots.at, e.insts
 			s = insts[arg.Inst].slot
 			e.hold(s, v, l, op.Seq)
@@ -300,7 +300,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 	f := r.f
 	uses := f.TaskUses(gt)
 	space := e.devs[dev].space
-	need := r.shapes[f.Shape[gt]].workspace
+	need := r.shapes[f.Rows[gt].Shape].workspace
 	missing := false
 	for k := range uses {
 		u := &uses[k]
@@ -370,7 +370,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32) plan {
 	f := r.f
 	d := r.dataOf[u.Data]
-	p0, n := u.P0-f.PieceOff[u.Data], u.P1-u.P0
+	p0, n := u.P0-u.Base, u.P1-u.P0
 	bytes := f.UseBytes(u)
 	if u.R >= 0 {
 		// An instance here that holds, or may be given, all it reads.
@@ -437,7 +437,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 			continue
 		}
 		p := plans[k]
-		p0, n := u.P0-f.PieceOff[u.Data], u.P1-u.P0
+		p0, n := u.P0-u.Base, u.P1-u.P0
 		i := p.inst
 		if i < 0 {
 			i = e.alloc(r.dataOf[u.Data], p.space, p0, n, f.Pieces[u.P0].Lo, p.bytes)
@@ -461,7 +461,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 		}
 	}
 	e.copyFor = -1
-	if work := r.shapes[f.Shape[gt]].workspace; work > 0 {
+	if work := r.shapes[f.Rows[gt].Shape].workspace; work > 0 {
 		i := e.alloc(-1, e.devs[dev].space, 0, 0, 0, work)
 		e.args = append(e.args, Arg{Inst(i), 0, work})
 		rec.args = append(rec.args, i)
@@ -688,7 +688,7 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, uses []graph.FlowUse) {
 		if u.Rank != rec.rank {
 			continue
 		}
-		e.unpin(rec.args[a], u.P0-f.PieceOff[u.Data], u.P1-u.P0, 0)
+		e.unpin(rec.args[a], u.P0-u.Base, u.P1-u.P0, 0)
 		a++
 	}
 	if a < len(rec.args) {
@@ -713,7 +713,7 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 	dr.Busy += took
 	dr.Predicted += time.Duration(t.cost)
 	e.devs[dev].health.failures = 0
-	sh := &r.shapes[r.f.Shape[gt]]
+	sh := &r.shapes[r.f.Rows[gt].Shape]
 	if e.learn != nil {
 		// Of many short executions that are all alike a sample teaches as much.
 		if sh.seen++; sh.seen <= learnAll || took > learnAlways || sh.seen%learnEvery == 0 {

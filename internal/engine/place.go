@@ -25,7 +25,7 @@ func (e *Engine) makeReady(tid int32) {
 	t.flags |= charged
 	r := e.runs[t.run]
 	gt := graph.TaskID(tid - r.tbase)
-	sh := r.f.Shape[gt]
+	sh := r.f.Rows[gt].Shape
 	e.shapeCosts(r, sh)
 	start := max(r.vtime, e.vnow)
 	r.vtime = start + int64(float64(r.shapes[sh].least)*r.unweight)
@@ -110,7 +110,7 @@ func (e *Engine) place() {
 				t.state = waiting
 				continue
 			}
-			if r.shapes[r.f.Shape[gt]].gang > 1 {
+			if r.shapes[r.f.Rows[gt].Shape].gang > 1 {
 				e.placeGang(tid, r, gt)
 				continue
 			}
@@ -146,7 +146,7 @@ func (e *Engine) place() {
 func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
 	t := &e.tasks.at[tid]
 	f := r.f
-	sh := &r.shapes[f.Shape[gt]]
+	sh := &r.shapes[f.Rows[gt].Shape]
 	at, near := e.now, int32(-1)
 	tasks := e.tasks.at[r.tbase:]
 	for _, p := range f.Preds(gt) {
@@ -161,7 +161,7 @@ func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
 	e.view.Tasks = e.view.Tasks[:n+1]
 	v := &e.view.Tasks[n]
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
-	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, e.shapeCosts(r, f.Shape[gt])
+	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, e.shapeCosts(r, f.Rows[gt].Shape)
 	v.Need, v.Inputs, v.Hint, v.Only = 0, nil, -1, nil
 	v.Near = machine.DeviceID(near)
 	if !e.hostOnly {
@@ -277,7 +277,7 @@ func (e *Engine) reoffer() {
 // ever will.
 func (e *Engine) leaveOut(tid int32) {
 	r, gt := e.taskOf(tid)
-	task, costs, need := r.g.Task(gt), e.shapeCosts(r, r.f.Shape[gt]), e.need(r, gt)
+	task, costs, need := r.g.Task(gt), e.shapeCosts(r, r.f.Rows[gt].Shape), e.need(r, gt)
 	err := ErrNoDevice
 	for d := range e.devs {
 		vd := &e.view.Devices[d]
@@ -300,7 +300,7 @@ func (e *Engine) allowed(t *graph.Task, dev machine.DeviceID) bool {
 
 // need is the memory a task takes on its device.
 func (e *Engine) need(r *run, gt graph.TaskID) int64 {
-	n := r.shapes[r.f.Shape[gt]].workspace
+	n := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		n += r.f.UseBytes(&uses[k])
@@ -344,7 +344,7 @@ func (e *Engine) moveTask(from, to machine.DeviceID) bool {
 	r, gt := e.taskOf(k.task)
 	task := r.g.Task(gt)
 	vd := &e.view.Devices[to]
-	c := e.shapeCosts(r, r.f.Shape[gt])[vd.Class]
+	c := e.shapeCosts(r, r.f.Rows[gt].Shape)[vd.Class]
 	cost := int64(float64(c) * vd.Slow)
 	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
 	if !fits || int64(max(vd.FreeAt, e.now))+cost >= int64(e.view.Devices[from].FreeAt) {
@@ -376,7 +376,7 @@ func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.Dev
 // and lanes keep order, two gangs can never wait for each other.
 func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 	task := r.g.Task(gt)
-	costs := e.shapeCosts(r, r.f.Shape[gt])
+	costs := e.shapeCosts(r, r.f.Rows[gt].Shape)
 	var devs []machine.DeviceID
 	possible := 0
 	for d := range e.devs {

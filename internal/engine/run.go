@@ -301,7 +301,7 @@ func (e *Engine) start(r *run) {
 	r.tbase = e.tasks.alloc(n)
 	ts := e.tasks.at[r.tbase : int(r.tbase)+n]
 	for i := range ts {
-		ts[i] = task{run: r.slot, unissued: f.PredOff[i+1] - f.PredOff[i], dev: -1, avoid: -1}
+		ts[i] = task{run: r.slot, unissued: f.Rows[i+1].Pred - f.Rows[i].Pred, dev: -1, avoid: -1}
 	}
 	for i := range ts {
 		if ts[i].unissued == 0 {
