@@ -3,7 +3,6 @@ package sched
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/weft-run/weft/machine"
@@ -85,9 +84,10 @@ func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
 			best = p.try(v, t, t.Inputs[k].At, best)
 		}
 	}
-	if t.Near >= 0 && t.Near != best.device && (t.Only == nil || slices.Contains(t.Only, t.Near)) && judge(v, t, t.Near) == fits {
-		// Without copies to make, its offer is quickly made.
-		if max(v.Now, t.InputsAt, v.Devices[t.Near].FreeAt)+t.Cost[v.Devices[t.Near].Class] <= best.finish+handOver {
+	if t.Near >= 0 && t.Near != best.device {
+		// Most are clearly later and need no closer look.
+		near := &v.Devices[t.Near]
+		if max(t.InputsAt, near.FreeAt)+t.Cost[near.Class] <= best.finish+handOver && judge(v, t, t.Near) == fits {
 			if o := p.offer(v, t, t.Near); o.finish <= best.finish+handOver {
 				best = o
 			}

@@ -66,6 +66,9 @@ func loadWork(arg string, m *machine.Machine) (*work, error) {
 		if err != nil {
 			return nil, located(file, err)
 		}
+		if g.NumTasks() == 0 {
+			return nil, badUsage("%s: the graph has no tasks: nothing to run", file)
+		}
 		w.jobs = []sim.Job{{Name: arg, Graph: g}}
 	} else {
 		s, err := sim.ParseScenario(src, m)

@@ -187,7 +187,7 @@ func newWorkload(w entry) *cobra.Command {
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result with an independent reference")
 	c.Flags().BoolVar(&l.asJSON, "json", false, "write the report as JSON")
 	c.Flags().BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
-	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of the last run that opens in Perfetto")
+	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs, for ui.perfetto.dev and weft trace")
 	_ = c.RegisterFlagCompletionFunc("policy", completePolicies)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if l.repeat < 1 {
@@ -209,6 +209,14 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	var why []sched.Explanation
 	if l.explain {
 		l.options.Explain = func(e sched.Explanation) { why = append(why, e) }
+	}
+	var out *os.File
+	if l.trace != "" { // before anything is computed that could be lost with it
+		var err error
+		if out, err = os.Create(l.trace); err != nil {
+			return err
+		}
+		defer out.Close()
 	}
 	rt, err := openRuntime(c.Context(), l.options, c.ErrOrStderr())
 	if err != nil {
@@ -243,8 +251,8 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		rep.Checked = true
 	}
 	progress("")
-	if l.trace != "" {
-		if err := saveTrace(l.trace, rt, job); err != nil {
+	if out != nil {
+		if err := saveTrace(out, rt, job); err != nil {
 			return err
 		}
 	}
@@ -281,17 +289,12 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, 
 	}
 }
 
-func saveTrace(file string, rt *weft.Runtime, job workload.Job) (err error) {
-	f, err := os.Create(file)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+func saveTrace(w io.Writer, rt *weft.Runtime, job workload.Job) error {
 	names := trace.Names{
 		Task:   func(run int32, t graph.TaskID) string { return fmt.Sprintf("%s task %d", job.Name(), t) },
 		Kernel: func(int32, graph.TaskID) string { return job.Whole().Steps[0].Kernel.Name },
 	}
-	return trace.WriteChrome(f, rt.Machine(), rt.Trace(), names)
+	return trace.WriteChrome(w, rt.Machine(), rt.Trace(), names)
 }
 
 // liveReport is what a live run came to.
@@ -305,7 +308,7 @@ type liveReport struct {
 	Moves   int         `json:"moves"`
 	// PredictionError is the median over the runs after the first three of
 	// |predicted − real| ÷ real.
-	PredictionError float64 `json:"prediction_error"`
+	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
 }
 
@@ -336,7 +339,7 @@ func (r *liveReport) fill(last *workload.Result) {
 	}
 	var errs []float64
 	for i, run := range r.Runs {
-		if i >= learning {
+		if r.learned(i) {
 			errs = append(errs, max(run.Predicted-run.Seconds, run.Seconds-run.Predicted)/run.Seconds)
 		}
 	}
@@ -346,12 +349,18 @@ func (r *liveReport) fill(last *workload.Result) {
 	}
 }
 
+// learned reports whether the prediction of a run came from enough earlier ones.
+// A cost model that has not seen enough answers as before the first.
+func (r *liveReport) learned(i int) bool {
+	return i >= learning && r.Runs[i].Predicted != r.Runs[0].Predicted
+}
+
 func (r *liveReport) text(w io.Writer) {
 	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, count(len(r.Devices), "device"), r.Class)
 	rows := [][]any{{"run", "took", "predicted", "rate"}}
 	for i, run := range r.Runs {
 		predicted := short(time.Duration(run.Predicted * 1e9))
-		if i < learning {
+		if !r.learned(i) {
 			predicted += " (learning)"
 		}
 		rows = append(rows, []any{i + 1, short(time.Duration(run.Seconds * 1e9)), predicted, run.Rate})
@@ -364,8 +373,10 @@ func (r *liveReport) text(w io.Writer) {
 	}
 	writeTable(w, rows)
 	fmt.Fprintln(w)
-	if len(r.Runs) > learning {
+	if r.learned(len(r.Runs) - 1) {
 		fmt.Fprintf(w, "Prediction was off by %s after %d runs.\n", percent(r.PredictionError), learning)
+	} else {
+		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
 	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", count(r.Retries, "execution"))

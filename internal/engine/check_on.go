@@ -180,7 +180,7 @@ func (c *recounter) instances() {
 			c.mustOf(sl.val, val.data == in.data && val.piece == in.p0+s-in.slot, "is in a slot of another piece")
 		}
 		c.same(int(in.held), holds, "values held by an instance", i)
-		c.must(holds > 0 || in.pins > 0 || in.home, "an instance holds nothing and is not freed", i)
+		c.must(holds > 0 || in.pins > 0 || in.home || in.late, "an instance holds nothing and is not freed", i)
 		// Copies out of a lost memory may be in flight a while longer.
 		c.must(holds == 0 || !c.gone(in.space), "an instance in a lost memory holds a value", i)
 	}
@@ -557,7 +557,7 @@ func (c *recounter) devices() {
 		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", i)
 		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", i)
 		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", i)
-		c.must(!d.blocked || c.spaces[d.space].pins > 0, "a device waits for memory that nothing will free", i)
+		c.must(!d.blocked || c.spaces[d.space].pins > 0 || d.space == 0 && c.inFlight > 0, "a device waits for memory that nothing will free", i)
 		if d.queue.len() > 0 && !d.blocked {
 			l, ok := c.credit(d)
 			c.must(!ok, "a device has tasks queued and a lane with credit", i, int32(l))

@@ -143,6 +143,7 @@ type Engine struct {
 	hostOnly  bool              // every device uses host memory: no copies, no inputs to list
 	dead      []int32           // runs to end at the end of the step
 	redo      []int32           // outputs whose home may have become free
+	graves    []grave           // instances that end when what is in flight has
 	awaiting  map[int32][]int32 // tasks that wait for the readers of a value
 	plans     []plan            // scratch of tryIssue
 	ops       []Op              // scratch: waits being collected
@@ -307,6 +308,7 @@ type inst struct {
 	older, newer int32
 	keep         uint32 // serial of the issue that needs it
 	home         bool
+	late         bool  // its end waits for operations in flight
 	lo           int64 // offset of its first byte in the data
 	bytes        int64
 }
@@ -446,6 +448,9 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 		e.handle(&evs[i])
 	}
 	e.timers()
+	if len(e.graves) > 0 {
+		e.bury()
+	}
 	// Issuing makes successors ready, which places and issues further, and a
 	// run that ends may let another start: go on until nothing moves.
 	for {

@@ -216,8 +216,10 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 	rec.task, rec.quick = tid, true
 	w, arg0 := len(e.waits), len(e.args)
 	e.args = slices.Grow(e.args, len(uses))[:arg0+len(uses)]
-	rec.args = slices.Grow(rec.args, len(uses))[:len(uses)]
-	args, pinned := e.args[arg0:], rec.args
+	args := e.args[arg0:]
+	// What is read in host memory is kept there by its readers, and nothing is
+	// evicted from it: only what is written, or sits on a device, needs a pin.
+	unpinned := space == 0 && !r.volatile
 	for k := range uses {
 		u := &uses[k]
 		s := where[k]
@@ -240,15 +242,16 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 			if in := &insts[sl.inst]; in.p0 != val.piece {
 				arg.Offset = e.offset(sl.inst, val.piece)
 			}
-			if space != 0 {
-				e.touch(sl.inst)
+			if unpinned {
+				continue
 			}
+			e.touch(sl.inst)
 		}
 		insts[arg.Inst].pins++
 		slots[s].pins++
-		pinned[k] = s
+		rec.args = append(rec.args, s)
 	}
-	e.spaces[space].pins += len(uses)
+	e.spaces[space].pins += len(rec.args)
 	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0)
 	return op, true
 }
@@ -356,7 +359,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		e.plans = append(e.plans, p)
 	}
 	if need > 0 && !e.room(space, taken+need) {
-		if sp := &e.spaces[space]; sp.pins == 0 && sp.spills == 0 {
+		if sp := &e.spaces[space]; sp.pins == 0 && sp.spills == 0 && (space != 0 || e.inFlight == 0) {
 			e.fail(r, e.taskErr(r, gt, dev, ErrOutOfMemory))
 			e.unplace(tid)
 			return setAside, 0
@@ -597,6 +600,9 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 	if dev := ln.info.Device; dev >= 0 {
 		e.poke(dev)
 	}
+	if e.starved { // whatever ends may have been what another waits for
+		e.unblock(0)
+	}
 	if rec.task < 0 {
 		e.copyDone(op, rec, st == OK, start, end)
 		return
@@ -831,7 +837,7 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 				if all || slices.Contains(ops, Op{sl.lane, sl.seq}) {
 					i := sl.inst
 					e.unhold(s)
-					e.freeIfIdle(i)
+					e.freeLater(i)
 				}
 				s = next
 			}

@@ -96,9 +96,53 @@ func (e *Engine) freeInst(i int32) {
 }
 
 func (e *Engine) freeIfIdle(i int32) {
-	if in := &e.insts[i]; in.held == 0 && in.pins == 0 && !in.home && in.data != -2 {
+	if in := &e.insts[i]; in.held == 0 && in.pins == 0 && !in.home && !in.late && in.data != -2 {
 		e.freeInst(i)
 	}
+}
+
+// grave is an instance to be freed once every operation that was in flight when
+// it was given up has ended.
+type grave struct {
+	inst  int32
+	until []uint32 // by lane
+}
+
+// freeLater frees an instance whose content was never made. Operations that
+// would have read it, in host memory without a pin, may still be in flight.
+func (e *Engine) freeLater(i int32) {
+	in := &e.insts[i]
+	if in.space != 0 {
+		e.freeIfIdle(i)
+		return
+	}
+	if in.held > 0 || in.home || in.late || in.data == -2 {
+		return
+	}
+	in.late = true
+	g := grave{inst: i, until: make([]uint32, len(e.lanes))}
+	for l := range e.lanes {
+		g.until[l] = e.lanes[l].issued
+	}
+	e.graves = append(e.graves, g)
+}
+
+// bury frees what no operation can refer to any more.
+func (e *Engine) bury() {
+	kept := e.graves[:0]
+	for _, g := range e.graves {
+		over := true
+		for l := range e.lanes {
+			over = over && e.lanes[l].done >= g.until[l]
+		}
+		if !over {
+			kept = append(kept, g)
+			continue
+		}
+		e.insts[g.inst].late = false
+		e.freeIfIdle(g.inst)
+	}
+	e.graves = kept
 }
 
 // closeData ends a data handle: its instances go as soon as nothing touches them.

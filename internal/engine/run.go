@@ -85,6 +85,7 @@ type run struct {
 	costs    []time.Duration // by shape and device class
 	costOf   uint64          // cost epoch they were computed at
 	reaping  bool
+	volatile bool // some of its data is updated in place
 	begun    bool // it was admitted, so it has tasks and values
 	revived  bool // it ended, and works again for a run that reads its results
 	report   Report
@@ -334,6 +335,7 @@ func (e *Engine) startData(r *run) {
 		if r.refs != nil && r.refs[d] >= 0 {
 			res := &e.resident[r.refs[d]]
 			r.dataOf[d] = res.data
+			r.volatile = r.volatile || e.data.at[res.data].kind == graph.Volatile
 			if r.writes(graph.DataID(d)) {
 				res.writer = true
 			} else {
@@ -344,6 +346,7 @@ func (e *Engine) startData(r *run) {
 		id := r.dbase + int32(d)
 		r.dataOf[d] = id
 		e.data.at[id] = datum{insts: -1, home: -1, kind: gd.Durability, fixed: !gd.Output, run: r.slot}
+		r.volatile = r.volatile || gd.Durability == graph.Volatile
 		if gd.Input || gd.Output {
 			e.makeHome(id, r.f.PieceOff[d+1]-r.f.PieceOff[d], gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
 		}
@@ -591,8 +594,11 @@ func (e *Engine) endValues(r *run, ok bool) {
 		e.abandon(r)
 	}
 	for _, gv := range f.Last {
-		if gv >= f.NumInitial {
-			e.vals.at[r.val(gv)].flags &^= wanted
+		if gv < f.NumInitial {
+			continue
+		}
+		if val := &e.vals.at[r.val(gv)]; val.flags&wanted != 0 || val.slot >= 0 {
+			val.flags &^= wanted
 			e.maybeDrop(r.val(gv))
 		}
 	}
@@ -673,7 +679,7 @@ func (e *Engine) retire(r *run) {
 			}
 		}
 		for d, id := range r.dataOf {
-			if r.refs == nil || r.refs[d] < 0 {
+			if e.data.at[id].insts >= 0 && (r.refs == nil || r.refs[d] < 0) {
 				e.closeData(id)
 			}
 		}
