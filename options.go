@@ -37,10 +37,6 @@ type Options struct {
 	Retries int `json:"retries,omitempty"`
 	// HostBytes limits the host memory weft uses for data; 0 means no limit.
 	HostBytes int64 `json:"host_bytes,omitempty"`
-	// RebalanceThreshold is the spread of utilisation that moves queued tasks
-	// (0.3), RebalanceInterval the least time between two rebalances (1 s).
-	RebalanceThreshold float64       `json:"rebalance_threshold,omitempty"`
-	RebalanceInterval  time.Duration `json:"rebalance_interval,omitempty"`
 	// NoFaultTolerance makes a lost device fail the runs it was part of.
 	NoFaultTolerance bool `json:"no_fault_tolerance,omitempty"`
 	// Pin ties the threads of CPU devices to their cores.
@@ -77,14 +73,11 @@ func (o *Options) Validate() error {
 	}
 	for name, n := range map[string]int64{
 		"max_devices": int64(o.MaxDevices), "concurrent": int64(o.Concurrent), "task_timeout": int64(o.TaskTimeout),
-		"host_bytes": o.HostBytes, "rebalance_interval": int64(o.RebalanceInterval), "trace": int64(o.Trace),
+		"host_bytes": o.HostBytes, "trace": int64(o.Trace),
 	} {
 		if n < 0 {
 			bad("%s is %d; it must not be negative", name, n)
 		}
-	}
-	if o.RebalanceThreshold < 0 || o.RebalanceThreshold > 1 {
-		bad("rebalance_threshold is %v; it must be from 0 to 1", o.RebalanceThreshold)
 	}
 	return errors.Join(errs...)
 }

@@ -70,7 +70,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 				parts = max(parts, s.parts)
 			}
 		}
-		drivers = []driver.Driver{cpu.New(cpu.Options{Parts: parts, Pin: o.Pin, MemBytes: o.HostBytes, Funcs: o.Funcs})}
+		drivers = []driver.Driver{cpu.New(cpu.Options{Parts: parts, Pin: o.Pin, Funcs: o.Funcs})}
 	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	kept := 0
 	rt.x, err = exec.Open(ctx, exec.Config{
-		Drivers: drivers, Copier: copier[0], Log: o.Log,
+		Drivers: drivers, Copier: copier[0], Log: o.Log, HostBytes: o.HostBytes,
 		Keep: func(d machine.Device) bool {
 			if !selected(sel, d) || o.MaxDevices > 0 && kept == o.MaxDevices {
 				return false
@@ -94,7 +94,6 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: o.Explain,
-			Rebalance: sched.RebalanceOptions{Spread: o.RebalanceThreshold, MinInterval: o.RebalanceInterval},
 		},
 	})
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 
 // Func is a kernel: it computes items lo to hi of the launch's grid. Several
 // calls of one launch run at the same time on disjoint ranges. It must not keep
-// what it is given, and should return within about a millisecond where it can
-// (the executor calls it with ranges of about that size when it knows how).
+// what it is given, and assembly in it should return to Go within about a
+// millisecond, since the garbage collector has to wait for it.
 type Func func(c *Call, lo, hi int)
 
 // Call is what a kernel works on.

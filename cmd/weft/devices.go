@@ -18,8 +18,8 @@ func newDevices() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "devices",
 		Short: "Show the devices of this machine",
-		Long: `Show the devices of this machine, how they score and how they are connected.
-With --json the answer is a machine file that weft sim takes.`,
+		Long: `Show the devices of this machine and how they score. With --json the answer is a
+machine file that weft sim takes; its rates are not measured yet.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			rt, err := openRuntime(c.Context(), o, c.ErrOrStderr())

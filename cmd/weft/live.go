@@ -141,8 +141,7 @@ func runtimeFlags(f *pflag.FlagSet, o *weft.Options) {
 	f.IntVar(&o.Concurrent, "concurrent", 0, "tasks in flight at most (no limit)")
 	f.DurationVar(&o.TaskTimeout, "task-timeout", 0, "give up on a task's device after this long (never)")
 	f.IntVar(&o.Retries, "retries", 0, "how often a task may fail (3)")
-	f.Float64Var(&o.RebalanceThreshold, "rebalance-threshold", 0, "spread of utilisation that moves queued tasks (0.3)")
-	f.DurationVar(&o.RebalanceInterval, "rebalance-interval", 0, "least time between two rebalances (1s)")
+	f.Int64Var(&o.HostBytes, "host-bytes", 0, "host memory for data, in bytes (no limit)")
 	f.BoolVar(&o.NoFaultTolerance, "no-fault-tolerance", false, "let a lost device fail its runs")
 	f.BoolVar(&o.Pin, "pin", false, "tie the threads of CPU devices to their cores")
 }

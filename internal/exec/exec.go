@@ -39,29 +39,18 @@ type Config struct {
 	Log  *slog.Logger
 	// Engine holds the engine's options; Machine and Cost are filled in.
 	Engine engine.Options
-	// Cost makes the cost model for the machine found; nil takes a roofline
-	// refined by history.
-	Cost func(*machine.Machine) machine.Cost
+	// HostBytes limits the host memory used for data; 0 means no limit.
+	HostBytes int64
 }
 
 // Executor runs graphs on open devices. Its methods are safe for concurrent use.
 type Executor struct {
 	Machine *machine.Machine
-	// Tried says what became of each driver, for people.
-	Tried []Tried
-
-	cost   machine.Cost // the loop's
-	calls  chan func(*loop)
-	ended  chan struct{}
-	mu     sync.RWMutex // held to read while a call is handed over
-	closed bool
-}
-
-// Tried is what opening a driver came to.
-type Tried struct {
-	Driver  string
-	Devices int
-	Err     error
+	cost    machine.Cost // the loop's
+	calls   chan func(*loop)
+	ended   chan struct{}
+	mu      sync.RWMutex // held to read while a call is handed over
+	closed  bool
 }
 
 // Open opens devices and starts the loop. A driver that fails is logged and
@@ -75,16 +64,13 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	var causes []error
 	for _, d := range c.Drivers {
 		found, err := d.Open(ctx, c.Log)
-		kept := 0
 		for _, dev := range found {
 			if c.Keep != nil && !c.Keep(dev.Info()) {
 				_ = dev.Close()
 				continue
 			}
-			kept++
 			devs = append(devs, dev)
 		}
-		x.Tried = append(x.Tried, Tried{d.Name(), kept, err})
 		if err != nil {
 			causes = append(causes, fmt.Errorf("%s: %w", d.Name(), err))
 			if !errors.Is(err, driver.ErrUnavailable) {
@@ -99,11 +85,8 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...))
 	}
 	x.Machine = describe(devs)
-	if c.Cost != nil {
-		x.cost = c.Cost(x.Machine)
-	} else {
-		x.cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
-	}
+	x.Machine.HostBytes = c.HostBytes
+	x.cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
 	c.Engine.Machine, c.Engine.Cost = x.Machine, x.cost
 	l := newLoop(x, devs, c)
 	go l.run()
