@@ -92,7 +92,14 @@ type Op struct {
 	Waits []Wait
 	Buf   Buffer // Alloc, Free
 	Bytes int64  // Alloc, Copy
+	// Alloc: where the buffer lies, on devices that are SlabMakers and are
+	// given slabs; Slab 0 leaves it to the device.
+	Slab    int32
+	SlabOff int64
 	// Copy: its ends. Where Src or Dst is NoBuffer, host memory stands for it.
+	// From is the device Src belongs to, when that is another one and this
+	// device is a PeerCopier of it.
+	From             Device
 	Src, Dst         Buffer
 	SrcOff, DstOff   int64
 	HostSrc, HostDst []byte

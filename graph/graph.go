@@ -126,12 +126,50 @@ const (
 	Abstract Dialect = "abstract"
 )
 
-// Impl is one implementation of a kernel.
+// Impl is one implementation of a kernel. A GPU function takes the buffers of
+// the task's uses as pointers, the workspace if there is one, then the step's
+// Params as one structure by value when there are any. An empty Entry stands
+// for nothing to do: the step is for other kinds of device. Several
+// implementations in one dialect are variants: the device picks the fastest of
+// those its architecture can run, by measurement.
 type Impl struct {
 	Dialect Dialect
 	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
 	Entry   string
 	Source  []byte
+	// Per is how many items of the step's grid, in each dimension, one block of
+	// a GPU launch or one item of a Go function's range covers: 0 means one,
+	// All the whole dimension. Block is the threads of a block. Both are for
+	// steps whose Launch names no Block of its own, so that one step suits
+	// devices that cut its grid differently.
+	Per, Block [3]uint32
+	// SharedBytes is dynamic shared memory, like Per for such steps.
+	SharedBytes int
+}
+
+// All, in Impl.Per, stands for the whole of a grid's dimension.
+const All = ^uint32(0)
+
+// Shape returns the launch of a step by an implementation: the step's own when
+// it names a block, and else its grid cut as the implementation says.
+func (i *Impl) Shape(l Launch) Launch {
+	for d := range l.Grid {
+		l.Grid[d] = max(l.Grid[d], 1)
+	}
+	if l.Block[0] != 0 {
+		return l
+	}
+	for d := range l.Grid {
+		switch per := max(i.Per[d], 1); {
+		case per == All:
+			l.Grid[d] = 1
+		default:
+			l.Grid[d] = (l.Grid[d]-1)/per + 1
+		}
+		l.Block[d] = max(i.Block[d], 1)
+	}
+	l.SharedBytes = max(l.SharedBytes, i.SharedBytes)
+	return l
 }
 
 // Kernel is one operation with an implementation per kind of device. Kernels

@@ -21,7 +21,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Func is a kernel: it computes items lo to hi of the launch's grid. Several
+// Func is a kernel: it computes items lo to hi of the launch's grid, as cut by
+// its implementation (graph.Impl.Per). Several
 // calls of one launch run at the same time on disjoint ranges. It must not keep
 // what it is given, and assembly in it should return to Go within about a
 // millisecond, since the garbage collector has to wait for it.
@@ -231,14 +232,18 @@ func (d *device) launch(op *queued) (err error) {
 	}()
 	for i := range op.task.Steps {
 		s := &op.task.Steps[i]
-		fn, err := d.find(s.Kernel)
+		impl, fn, err := d.find(s.Kernel)
 		if err != nil {
 			return err
+		}
+		if fn == nil {
+			continue
 		}
 		c := &op.call
 		c.Params, c.Launch = s.Params, s.Launch
 		c.err.Store(nil)
-		items := int(max(s.Launch.Grid[0], 1)) * int(max(s.Launch.Grid[1], 1)) * int(max(s.Launch.Grid[2], 1))
+		g := impl.Shape(s.Launch).Grid
+		items := int(g[0]) * int(g[1]) * int(g[2])
 		if d.hi-d.lo == 1 || items == 1 {
 			fn(c, 0, items)
 		} else if err := d.team.run(fn, c, items); err != nil {
@@ -251,15 +256,19 @@ func (d *device) launch(op *queued) (err error) {
 	return nil
 }
 
-func (d *device) find(k *graph.Kernel) (Func, error) {
+// find returns the function of a kernel and the implementation that names it;
+// no function means nothing to do.
+func (d *device) find(k *graph.Kernel) (*graph.Impl, Func, error) {
 	for i := range k.Impls {
-		if k.Impls[i].Dialect == graph.Go {
-			if fn := d.o.Funcs[k.Impls[i].Entry]; fn != nil {
-				return fn, nil
-			}
+		impl := &k.Impls[i]
+		if impl.Dialect != graph.Go {
+			continue
+		}
+		if fn := d.o.Funcs[impl.Entry]; fn != nil || impl.Entry == "" {
+			return impl, fn, nil
 		}
 	}
-	return nil, fmt.Errorf("cpu: kernel %q on %s: %w: no Go function is registered for it", k.Name, d.info.Name, driver.ErrKernel)
+	return nil, nil, fmt.Errorf("cpu: kernel %q on %s: %w: no Go function is registered for it", k.Name, d.info.Name, driver.ErrKernel)
 }
 
 // now is the board's clock.

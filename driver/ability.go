@@ -1,0 +1,78 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Optional abilities. A device that has one implements its interface; callers
+// find it by type assertion and do without where it is missing.
+
+// Telemetry is a device's condition at one time; negative numbers are not known.
+type Telemetry struct {
+	Util      float64 // 0 to 1
+	MemUsed   float64 // fraction of its memory
+	TempC     float64
+	PowerW    float64
+	ClockMHz  float64
+	MemErrors int64 // uncorrectable, since boot
+	Faults    int64 // the driver's own fault events (Xid), since the device opened
+}
+
+// Telemeter reads the device's condition. Telemetry may take milliseconds and
+// is called by a goroutine of its own, at the same time as the other methods.
+type Telemeter interface {
+	Telemetry() (Telemetry, error)
+}
+
+// Rung is a step of the ladder by which a lost device is brought back.
+type Rung uint8
+
+const (
+	Standby Rung = iota // a process that is already warm takes over
+	Restart             // a new process
+	Reopen              // the device found and opened anew
+)
+
+// Reviver brings a lost device back. Revive is called after the device answered
+// ErrDeviceLost, never twice at a time, on a goroutine of its own; kept says
+// that buffers still hold what completed operations left in them. The device
+// keeps its lanes: what was in flight completed with errors before Revive is
+// called, and sequence numbers go on where they were.
+type Reviver interface {
+	Revive(ctx context.Context, r Rung) (kept bool, err error)
+}
+
+// PeerCopier copies directly from another device's memory: a Copy given to this
+// device may name the other as From.
+type PeerCopier interface {
+	CanCopyFrom(other Device) bool
+}
+
+// HostMapper prepares host memory for fast copies, as by page-locking it. Memory
+// that was not mapped can be copied all the same, slower. Both may be called
+// while operations run, never for memory that operations in flight use.
+type HostMapper interface {
+	MapHost(mem []byte) error
+	UnmapHost(mem []byte) error
+}
+
+// SlabMaker makes device memory that outlives the process using it: a keeper
+// process makes slabs and hands out descriptors, users map them by number.
+// Buffers are then placed by Alloc operations that name a slab.
+type SlabMaker interface {
+	// MakeSlab takes at least bytes of device memory and returns a descriptor
+	// other processes can map, and the size made.
+	MakeSlab(bytes int64) (fd int, size int64, err error)
+	// MapSlab makes the memory behind fd usable as slab n, from 1 on. The
+	// descriptor stays the caller's.
+	MapSlab(n int32, fd int, size int64) error
+	// UnmapSlab gives slab n up; no operation in flight uses it.
+	UnmapSlab(n int32) error
+}
+
+// Hanger tells when a device last showed life, so that one that hangs inside
+// its driver is noticed before a task's own timeout.
+type Hanger interface {
+	LastSeen() time.Time
+}
