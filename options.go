@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/sched"
 )
@@ -90,7 +91,7 @@ type selector struct {
 }
 
 // backends are the names a selector may begin with.
-var backends = []string{"cpu"}
+var backends = all.Names()
 
 // selectors parses a device list.
 func selectors(list string) ([]selector, error) {

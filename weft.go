@@ -9,8 +9,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/backend/cpu"
-	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
@@ -64,13 +64,11 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	sel, _ := selectors(o.Devices)
 	drivers := o.Drivers
 	if drivers == nil {
-		parts := 1
+		parts := make(map[string]int)
 		for _, s := range sel {
-			if s.backend == "cpu" {
-				parts = max(parts, s.parts)
-			}
+			parts[s.backend] = max(parts[s.backend], s.parts)
 		}
-		drivers = []driver.Driver{cpu.New(cpu.Options{Parts: parts, Pin: o.Pin, Funcs: o.Funcs})}
+		drivers = all.Drivers(all.Options{Parts: parts, Pin: o.Pin, Funcs: o.Funcs})
 	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
 	if err != nil {
