@@ -7,10 +7,12 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -89,6 +91,23 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 	return part, out, nil
 }
 
+// Hosted is the optional ability of a job to do the same work in another way
+// when all devices are CPUs, which share their memory: what each of them would
+// prepare for itself is then prepared once for all.
+type Hosted interface {
+	// Hosted returns the job in that form, over the same memory.
+	Hosted() Job
+}
+
+// form returns the job in the form that suits a runtime's devices.
+func form(rt *weft.Runtime, j Job) Job {
+	h, ok := j.(Hosted)
+	if !ok || slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return d.Kind != machine.CPU }) {
+		return j
+	}
+	return h.Hosted()
+}
+
 // Grained is the optional ability of a job to say below how many items a task
 // wastes time on what every task does anew.
 type Grained interface {
@@ -130,6 +149,7 @@ func cut(p sched.Pieces, r sched.Range, n int) []sched.Range {
 
 // Run plans, builds and runs a job.
 func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
+	j = form(rt, j)
 	part, ranges, err := Plan(rt, j)
 	if err != nil {
 		return nil, err
@@ -150,14 +170,4 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 		}
 	}
 	return res, nil
-}
-
-// GoKernel is a kernel with a Go implementation of the same name.
-func GoKernel(name string) *graph.Kernel {
-	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}
-}
-
-// Grid is a one-dimensional launch.
-func Grid(n int64) graph.Launch {
-	return graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}
 }

@@ -60,20 +60,9 @@ func New(c Config) (*Job, error) {
 	}
 	p, q := c.Out()
 	j := &Job{c: c, x: make([]float32, c.N*c.C*c.H*c.W), w: make([]float32, c.K*c.C*c.R*c.S), y: make([]float32, c.N*c.K*p*q)}
-	fill(j.x, c.Seed, 0)
-	fill(j.w, c.Seed, 1)
+	philox.Fill32(j.x, c.Seed, 0)
+	philox.Fill32(j.w, c.Seed, 1)
 	return j, nil
-}
-
-// fill sets x to the numbers of a stream of the seed.
-func fill(x []float32, seed uint64, stream uint32) {
-	s := philox.Source{Seed: uint32(seed), Stream: stream}
-	for i := 0; i < len(x); i += 4 {
-		words := s.Block(uint64(i/4), uint32(seed>>32), 0)
-		for k := range min(4, len(x)-i) {
-			x[i+k] = philox.Symmetric32(words[k])
-		}
-	}
 }
 
 // Kernel convolves some images; its arguments are the images, the filters, the

@@ -1,152 +1,42 @@
 package gemm
 
 import (
-	"encoding/binary"
-	"fmt"
-	"sync"
-	"time"
-
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/product"
 )
 
-// Config says which product to compute.
-type Config struct {
-	M, K, N int // C is M × N
-	Seed    uint64
-}
+// kind is the product of sums of products.
+var kind = product.NewKind("gemm", "GFLOP", kernel)
 
-// Validate reports sizes that make no product.
-func (c Config) Validate() error {
-	const most = 1 << 16
-	for _, n := range []int{c.M, c.K, c.N} {
-		if n < 1 || n > most {
-			return fmt.Errorf("gemm: %d × %d times %d × %d: sizes must be from 1 to %d", c.M, c.K, c.K, c.N, most)
-		}
-	}
-	return nil
-}
-
-// Job is one product C = A·B. Rows of C are dealt out; B is read by all.
-type Job struct {
-	c       Config
-	a, b, z []float32
-}
-
-// New makes the operands: uniform in [-1, 1), by logical index, so they do not
-// depend on who computes.
-func New(c Config) (*Job, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	j := &Job{c: c, a: make([]float32, c.M*c.K), b: make([]float32, c.K*c.N), z: make([]float32, c.M*c.N)}
-	fill(j.a, c.Seed, 0)
-	fill(j.b, c.Seed, 1)
-	return j, nil
-}
-
-// fill sets x[i] to a hash of (seed, stream, i), uniform in [-1, 1).
-func fill(x []float32, seed, stream uint64) {
-	for i := range x {
-		h := (uint64(i)+1)*0x9e3779b97f4a7c15 + seed*0xd1342543de82ef95 + stream*0xaf251af3b0f025b5
-		h ^= h >> 32
-		h *= 0xd6e8feb86659fd93
-		h ^= h >> 32
-		x[i] = float32(int32(h>>33)-1<<30) / (1 << 30)
-	}
-}
-
-// Kernel computes rows of C; its arguments are rows of A, B, rows of C.
-var Kernel = workload.GoKernel("gemm.rows")
+// Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
+// params the rows, K and N.
+var Kernel = kind.Rows
 
 // Funcs are the Go kernels of this workload.
-func Funcs() map[string]weft.Func { return map[string]weft.Func{"gemm.rows": rows} }
+func Funcs() map[string]weft.Func { return kind.Funcs() }
 
-// scratch memory of calls that run at the same time.
-var scratches = sync.Pool{New: func() any { s := make([]float32, Scratch); return &s }}
+// Config says which product to compute.
+type Config = product.Config
 
-// blockRows is how many rows one item of a launch's grid is: every call packs
-// all of B, which must be nothing beside the work.
-const blockRows = 480
+// Job is one product C = A·B. Rows of C are dealt out; B is read by all.
+type Job struct{ product.Job }
 
-func rows(c *weft.Call, lo, hi int) {
-	k, n := int(binary.LittleEndian.Uint32(c.Params)), int(binary.LittleEndian.Uint32(c.Params[4:]))
-	a, b, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
-	s := scratches.Get().(*[]float32)
-	defer scratches.Put(s)
-	Rows(out, a, b, k, n, lo*blockRows, min(hi*blockRows, len(out)/n), *s)
+// New makes the operands: uniform in (-1, 1), by logical index, so they do not
+// depend on who computes.
+func New(c Config) (*Job, error) {
+	j, err := kind.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return &Job{j}, nil
 }
 
-// Name says which product it is.
-func (j *Job) Name() string { return fmt.Sprintf("gemm %d × %d × %d", j.c.M, j.c.K, j.c.N) }
+// Hosted is the job in its form for CPUs alone.
+func (j *Job) Hosted() workload.Job { return &Job{j.Packed()} }
 
 // Class is R: rows do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the rows of C.
-func (j *Job) Pieces() sched.Pieces {
-	k, n := int64(j.c.K), int64(j.c.N)
-	return sched.Pieces{
-		Extent: int64(j.c.M),
-		Cost:   func(lo, hi int64) float64 { return Ops(int(hi-lo), j.c.K, j.c.N) },
-		Bytes: func(lo, hi int64) (in, out int64) {
-			if hi == lo {
-				return 0, 0
-			}
-			return 4 * ((hi-lo)*k + k*n), 4 * (hi - lo) * n
-		},
-	}
-}
-
-// Whole is the product as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.M)) }
-
-func (j *Job) task(lo, hi int64) graph.Task {
-	params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(j.c.K)), uint32(j.c.N))
-	m := int(hi - lo)
-	return graph.Task{
-		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{{Kernel: Kernel, Launch: workload.Grid(int64((m + blockRows - 1) / blockRows)), Params: params}},
-		Work:  graph.Work{Ops: Ops(m, j.c.K, j.c.N), Bytes: Bytes(m, j.c.K, j.c.N)},
-	}
-}
-
-// Graph has a task for each range of rows.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	k, n := int64(j.c.K), int64(j.c.N)
-	var b graph.Builder
-	da := b.Data(graph.Data{Name: "A", Bytes: int64(4 * len(j.a)), Input: true})
-	db := b.Data(graph.Data{Name: "B", Bytes: int64(4 * len(j.b)), Input: true})
-	dc := b.Data(graph.Data{Name: "C", Bytes: int64(4 * len(j.z)), Output: true})
-	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: da, Offset: 4 * r.Lo * k, Bytes: 4 * r.Len() * k, Access: graph.Read},
-			{Data: db, Access: graph.Read},
-			{Data: dc, Offset: 4 * r.Lo * n, Bytes: 4 * r.Len() * n, Access: graph.Write},
-		}
-		b.Add(t)
-	}
-	return b.Build()
-}
-
-// Bind ties A, B and C to the job's memory.
-func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("A", j.a), weft.Bind("B", j.b), weft.Bind("C", j.z)}
-}
-
-// Result is C after a run.
-func (j *Job) Result() []float32 { return j.z }
-
 // Check multiplies with random vectors in float64 (Freivalds).
-func (j *Job) Check() error { return Check(j.z, j.a, j.b, j.c.M, j.c.K, j.c.N, j.c.Seed) }
-
-// Rate is floating-point operations a second.
-func (j *Job) Rate(d time.Duration) string {
-	return fmt.Sprintf("%.1f GFLOP/s", Ops(j.c.M, j.c.K, j.c.N)/d.Seconds()/1e9)
-}
-
-// Grain is how many rows make packing all of B, which every task does, cheap.
-func (j *Job) Grain() int64 { return blockRows / 2 }
+func (j *Job) Check() error { return Check(j.C, j.A, j.B, j.M, j.K, j.N, j.Seed) }

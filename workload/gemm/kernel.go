@@ -12,7 +12,10 @@
 // all sums to stay below 2²⁴, every path is exact (class X).
 package gemm
 
-import "github.com/weft-run/weft/workload/gemm/panel"
+import (
+	"github.com/weft-run/weft/workload/gemm/panel"
+	"github.com/weft-run/weft/workload/product"
+)
 
 // kernel is the inner loop in use: the fastest this machine runs. Tests set it
 // to each in turn.
@@ -35,10 +38,7 @@ func Rows(c, a, b []float32, k, n, lo, hi int, scratch []float32) {
 }
 
 // Ops returns the floating-point operations of an m × k by k × n product.
-func Ops(m, k, n int) float64 { return 2 * float64(m) * float64(n) * float64(k) }
+func Ops(m, k, n int) float64 { return product.Ops(m, k, n) }
 
 // Bytes returns the bytes that product has to read and write at least.
-func Bytes(m, k, n int) float64 {
-	fm, fk, fn := float64(m), float64(k), float64(n)
-	return 4 * (fm*fk + fk*fn + fm*fn)
-}
+func Bytes(m, k, n int) float64 { return product.Bytes(m, k, n) }

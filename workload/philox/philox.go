@@ -53,3 +53,15 @@ func Symmetric(word uint32) float64 { return 2*Unit(word) - 1 }
 // Symmetric32 maps the upper 23 bits of a word to the open interval (-1, 1),
 // symmetrically about zero. No result is rounded.
 func Symmetric32(word uint32) float32 { return (float32(word>>9)+0.5)/(1<<22) - 1 }
+
+// Fill32 sets x to numbers uniform in the open interval (-1, 1): element i is
+// word i%4 of item i/4 of a stream of the seed.
+func Fill32(x []float32, seed uint64, stream uint32) {
+	s := Source{Seed: uint32(seed), Stream: stream}
+	for i := 0; i < len(x); i += 4 {
+		words := s.Block(uint64(i/4), uint32(seed>>32), 0)
+		for k := range min(4, len(x)-i) {
+			x[i+k] = Symmetric32(words[k])
+		}
+	}
+}

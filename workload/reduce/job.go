@@ -83,13 +83,7 @@ func New(c Config) (*Job, error) {
 	}
 	j := &Job{c: c, x: make([]float32, c.N)}
 	j.op = operations[slices.Index(Operations(), c.Op)]
-	s := philox.Source{Seed: uint32(c.Seed)}
-	for i := 0; i < len(j.x); i += 4 {
-		words := s.Block(uint64(i/4), uint32(c.Seed>>32), 0)
-		for k := range min(4, len(j.x)-i) {
-			j.x[i+k] = philox.Symmetric32(words[k])
-		}
-	}
+	philox.Fill32(j.x, c.Seed, 0)
 	return j, nil
 }
 

@@ -26,21 +26,29 @@ import (
 	"math"
 )
 
-// Blocking. A panel of b (depth × NR floats, 32 KiB at most) stays in the L1
-// cache while panels of a pass over it from L2. Depth is also what bounds the
-// time inside one call of assembly, during which the garbage collector has to
-// wait: 12 × 32 × 256 multiply-adds take some 2 µs.
+// Blocking. A panel of b (depth × Columns floats, 32 KiB) stays in the L1 cache
+// while panels of a pass over it from L2. Depth is also what bounds the time
+// inside one call of assembly, during which the garbage collector has to wait:
+// 12 × 32 × 256 multiply-adds take some 2 µs.
 const (
 	depth   = 256  // inner indices in a block
 	height  = 240  // rows of a in a block, a multiple of every MR
-	width   = 1024 // columns of b in a block, a multiple of every NR
+	width   = 1024 // columns of b in a block, a multiple of Columns
 	strideA = depth + 16
-	packed  = height*strideA + width*depth
+	blockA  = height * strideA
+	blockB  = width * depth
 )
+
+// Columns is how many columns of b a panel has: those of the widest tile, and a
+// multiple of those of every other, so that one layout serves all kernels.
+const Columns = MaxNR
 
 // Scratch is how many floats of scratch memory [Kernel.Rows] needs, whatever
 // the shape of the matrices.
-const Scratch = packed + MaxMR*MaxNR
+const Scratch = PackedScratch + blockB
+
+// PackedScratch is how many [Kernel.PackedRows] needs.
+const PackedScratch = blockA + MaxMR*MaxNR
 
 // MaxMR and MaxNR are the rows and columns of the largest tile of any kernel, so
 // that scratch can be sized for a machine other than this one.
@@ -62,10 +70,17 @@ type Kernel struct {
 	// Fused says that a product is not rounded before it is added.
 	Fused bool
 
-	zero   float32 // what adds nothing: 0, or -Inf for maxima
-	tiles  []tile  // by falling number of rows, the first has MR
-	linear [depth]int32
+	zero  float32 // what adds nothing: 0, or -Inf for maxima
+	tiles []tile  // by falling number of rows, the first has MR
 }
+
+// linear says where in a panel its rows begin.
+var linear = func() (off [depth]int32) {
+	for p := range off {
+		off[p] = int32(p * Columns)
+	}
+	return off
+}()
 
 // tile accumulates into a block of rows × NR of c.
 type tile struct {
@@ -86,11 +101,7 @@ func MaxPlus() []*Kernel {
 }
 
 func newKernel(name string, nr int, fused bool, zero float32, tiles ...tile) *Kernel {
-	kn := &Kernel{Name: name, MR: tiles[0].rows, NR: nr, Fused: fused, zero: zero, tiles: tiles}
-	for p := range kn.linear {
-		kn.linear[p] = int32(p * nr)
-	}
-	return kn
+	return &Kernel{Name: name, MR: tiles[0].rows, NR: nr, Fused: fused, zero: zero, tiles: tiles}
 }
 
 // Rows sets rows lo to hi of c to the product of a (k columns, row-major) and b
@@ -98,39 +109,109 @@ func newKernel(name string, nr int, fused bool, zero float32, tiles ...tile) *Ke
 // slices must not overlap; scratch has at least [Scratch] floats, whose
 // contents do not matter. Rows panics when a slice is too short.
 //
-// b is packed once for every call, so a call for few rows is slow: give each
-// core one range, not many small ones.
+// b is packed once for every call, so a call for few rows is slow: who has many
+// calls for one b packs it with [Pack] and calls [Kernel.PackedRows].
 func (kn *Kernel) Rows(c, a, b []float32, k, n, lo, hi int, scratch []float32) {
-	if k < 0 || n < 0 || lo < 0 || hi < lo {
-		panic(fmt.Sprintf("panel: bad shape k=%d n=%d rows=[%d,%d)", k, n, lo, hi))
-	}
-	need("a", a, hi, k)
+	shape(c, a, k, n, lo, hi)
 	need("b", b, k, n)
-	need("c", c, hi, n)
 	need("scratch", scratch, 1, Scratch)
-	packedA, packedB, edge := scratch[:height*strideA], scratch[height*strideA:packed], scratch[packed:Scratch]
-
+	if kn.nothing(c, k, n, lo, hi) {
+		return
+	}
+	packedB, scratch := scratch[:blockB], scratch[blockB:]
 	for j := 0; j < n; j += width {
 		jn := min(width, n-j)
-		// At least once: without a term the product is zero.
-		for p := 0; p == 0 || p < k; p += depth {
+		for p := 0; p < k; p += depth {
 			pn := min(depth, k-p)
-			kn.packB(packedB, b, n, p, pn, j, jn)
-			for i := lo; i < hi; i += height {
-				in := min(height, hi-i)
-				kn.packA(packedA, a, k, i, in, p, pn)
-				kn.block(c[i*n+j:], n, packedA, packedB, edge, in, jn, pn, p == 0)
+			pack(packedB, b[p*n:], depth, n, pn, j, j+jn)
+			kn.blocks(c[j:], a[p:], packedB, depth, k, n, jn, pn, lo, hi, p == 0, scratch)
+		}
+	}
+}
+
+// PackedRows is [Kernel.Rows] for a b that [Pack] has packed. scratch has at
+// least [PackedScratch] floats. Calls should have some dozens of rows each.
+func (kn *Kernel) PackedRows(c, a, packed []float32, k, n, lo, hi int, scratch []float32) {
+	shape(c, a, k, n, lo, hi)
+	need("packed b", packed, Panels(n)*Columns, k)
+	need("scratch", scratch, 1, PackedScratch)
+	if kn.nothing(c, k, n, lo, hi) {
+		return
+	}
+	for p := 0; p < k; p += depth {
+		pn := min(depth, k-p)
+		kn.blocks(c, a[p:], packed[p*Columns:], k, k, n, n, pn, lo, hi, p == 0, scratch)
+	}
+}
+
+// nothing reports whether there is nothing to multiply, and if that is because
+// there is no term sets the rows to what adds nothing.
+func (kn *Kernel) nothing(c []float32, k, n, lo, hi int) bool {
+	if k == 0 {
+		for i := range c[lo*n : hi*n] {
+			c[lo*n+i] = kn.zero
+		}
+	}
+	return k == 0 || lo == hi
+}
+
+// Panels returns how many panels of [Columns] columns n columns make. A matrix
+// of k × n floats takes k × Columns floats for each when it is packed.
+func Panels(n int) int { return (n + Columns - 1) / Columns }
+
+// Pack copies panels lo to hi of b (k × n, row-major) to the beginning of to,
+// one behind the other: row p of a panel has its columns at p × Columns. What is
+// missing of the last panel's columns is zero. Pack panics when a slice is too
+// short.
+func Pack(to, b []float32, k, n, lo, hi int) {
+	if k < 0 || n < 0 || lo < 0 || hi < lo || hi > Panels(n) {
+		panic(fmt.Sprintf("panel: bad shape k=%d n=%d panels=[%d,%d)", k, n, lo, hi))
+	}
+	need("b", b, k, n)
+	need("packed b", to, (hi-lo)*Columns, k)
+	pack(to, b, k, n, k, lo*Columns, min(hi*Columns, n))
+}
+
+// pack copies pn rows of columns lo to hi of b into panels that have room for so
+// many rows. It goes along the rows of b, four at a time, which is how memory
+// likes to be read, and still writes whole lines.
+func pack(to, b []float32, rows, n, pn, lo, hi int) {
+	const strip = 4
+	for q := 0; q < pn; q += strip {
+		for j := lo; j < hi; j += Columns {
+			cols := min(Columns, hi-j)
+			panel := to[(j-lo)*rows+q*Columns:]
+			for r := range min(strip, pn-q) {
+				line := panel[r*Columns:][:Columns]
+				from := b[(q+r)*n+j:][:cols]
+				if cols == Columns {
+					*(*[Columns]float32)(line) = [Columns]float32(from)
+					continue
+				}
+				clear(line[copy(line, from):]) // columns computed and thrown away
 			}
 		}
 	}
 }
 
-// block accumulates the product of packed a (in rows) and packed b (jn columns)
-// with pn terms into c, or sets c to it.
-func (kn *Kernel) block(c []float32, n int, a, b, edge []float32, in, jn, pn int, fresh bool) {
-	off := kn.linear[:pn]
+// blocks accumulates into rows lo to hi and jn columns of c, n floats apart, the
+// product of pn columns of a, k floats apart, and panels of b that have room for
+// so many rows, or sets c to it.
+func (kn *Kernel) blocks(c, a, b []float32, room, k, n, jn, pn, lo, hi int, fresh bool, scratch []float32) {
+	packedA, edge := scratch[:blockA], scratch[blockA:PackedScratch]
+	for i := lo; i < hi; i += height {
+		in := min(height, hi-i)
+		kn.packA(packedA, a, k, i, in, pn)
+		kn.block(c[i*n:], n, packedA, b, room, edge, in, jn, pn, fresh)
+	}
+}
+
+// block does that for the rows of one packed block of a.
+func (kn *Kernel) block(c []float32, n int, a, b []float32, room int, edge []float32, in, jn, pn int, fresh bool) {
+	off := linear[:pn]
 	for j := 0; j < jn; j += kn.NR {
 		cols := min(kn.NR, jn-j)
+		from := b[j/Columns*Columns*room+j%Columns:]
 		for i := 0; i < in; i += kn.MR {
 			rows := min(kn.MR, in-i)
 			at := c[i*n+j:]
@@ -138,7 +219,7 @@ func (kn *Kernel) block(c []float32, n int, a, b, edge []float32, in, jn, pn int
 				if fresh {
 					kn.clear(at, n, rows)
 				}
-				kn.Tile(rows, at, n, a[i*strideA:], strideA, b[j*depth:], off)
+				kn.Tile(rows, at, n, a[i*strideA:], strideA, from, off)
 				continue
 			}
 			// A tile that sticks out of c is computed aside.
@@ -148,7 +229,7 @@ func (kn *Kernel) block(c []float32, n int, a, b, edge []float32, in, jn, pn int
 					copy(edge[r*kn.NR:][:cols], at[r*n:])
 				}
 			}
-			kn.Tile(rows, edge, kn.NR, a[i*strideA:], strideA, b[j*depth:], off)
+			kn.Tile(rows, edge, kn.NR, a[i*strideA:], strideA, from, off)
 			for r := range rows {
 				copy(at[r*n:][:cols], edge[r*kn.NR:])
 			}
@@ -188,30 +269,25 @@ func (kn *Kernel) clear(c []float32, ldc, rows int) {
 	}
 }
 
-// packA copies pn columns of in rows of a, so that rows are strideA apart: a
-// stride that is not a power of two, lest all rows compete for the same lines
-// of the cache.
-func (kn *Kernel) packA(to, a []float32, k, i, in, p, pn int) {
+// packA copies the first pn columns of in rows of a from row i on, so that rows
+// are strideA apart: a stride that is not a power of two, lest all rows compete
+// for the same lines of the cache.
+func (kn *Kernel) packA(to, a []float32, k, i, in, pn int) {
 	for r := range in {
-		copy(to[r*strideA:][:pn], a[(i+r)*k+p:])
+		copy(to[r*strideA:][:pn], a[(i+r)*k:])
 	}
 	for r := in; r%kn.MR != 0; r++ { // rows computed and thrown away
 		clear(to[r*strideA:][:pn])
 	}
 }
 
-// packB copies a block of b into panels of NR columns: column j of the block
-// begins the panel at j*depth.
-func (kn *Kernel) packB(to, b []float32, n, p, pn, j, jn int) {
-	for q := range pn {
-		row := b[(p+q)*n+j:][:jn]
-		for c := 0; c < jn; c += kn.NR {
-			line := to[c*depth+q*kn.NR:][:kn.NR]
-			if copied := copy(line, row[c:]); copied < kn.NR {
-				clear(line[copied:]) // columns computed and thrown away
-			}
-		}
+// shape panics unless the sizes make sense and a and c have the rows asked for.
+func shape(c, a []float32, k, n, lo, hi int) {
+	if k < 0 || n < 0 || lo < 0 || hi < lo {
+		panic(fmt.Sprintf("panel: bad shape k=%d n=%d rows=[%d,%d)", k, n, lo, hi))
 	}
+	need("a", a, hi, k)
+	need("c", c, hi, n)
 }
 
 // need panics unless xs holds rows × cols floats. It divides because the

@@ -141,12 +141,28 @@ func TestRowsExact(t *testing.T) {
 				m, k, n := s[0], s[1], s[2]
 				a, b, got := random(r, m*k), random(r, k*n), noise(m*n)
 				c.kn.Rows(got, a, b, k, n, 0, m, noise(Scratch))
-				if d := differ(got, naive(a, b, m, k, n, c.start, c.step), n); d != "" {
+				want := naive(a, b, m, k, n, c.start, c.step)
+				if d := differ(got, want, n); d != "" {
 					t.Errorf("%d×%d · %d×%d: %s", m, k, k, n, d)
+				}
+				got = noise(m * n)
+				c.kn.PackedRows(got, a, packAll(b, k, n), k, n, 0, m, noise(PackedScratch))
+				if d := differ(got, want, n); d != "" {
+					t.Errorf("%d×%d · %d×%d packed: %s", m, k, k, n, d)
 				}
 			}
 		})
 	}
+}
+
+// packAll packs b in two calls, into memory that would show if it were read
+// before it is written.
+func packAll(b []float32, k, n int) []float32 {
+	all := Panels(n)
+	to := noise(all * Columns * k)
+	Pack(to[all/2*Columns*k:], b, k, n, all/2, all)
+	Pack(to, b, k, n, 0, all/2)
+	return to
 }
 
 // However rows are dealt out, the bits are the same and nothing else is
@@ -168,6 +184,11 @@ func TestRowsAnyRanges(t *testing.T) {
 		c.kn.Rows(got, a, b, k, n, lo, hi, noise(Scratch))
 		if d := differ(got, want, n); d != "" {
 			t.Fatalf("%s: %s", c.name, d)
+		}
+		got = noise(m * n)
+		c.kn.PackedRows(got, a, packAll(b, k, n), k, n, lo, hi, noise(PackedScratch))
+		if d := differ(got, want, n); d != "" {
+			t.Fatalf("%s, packed: %s", c.name, d)
 		}
 	})
 }
@@ -251,6 +272,20 @@ func TestRowsPanics(t *testing.T) {
 				}
 			}()
 			SumProduct()[0].Rows(c.c, c.a, c.b, c.k, c.n, c.lo, c.hi, c.scratch)
+		}()
+	}
+	for want, call := range map[string]func(){
+		"packed b has 95 floats, needs 32 × 3": func() { SumProduct()[0].PackedRows(ok(6), ok(9), ok(95), 3, 2, 0, 3, ok(Scratch)) },
+		"needs 64 × 3":                         func() { Pack(ok(191), ok(99), 3, 33, 0, 2) },
+		"bad shape":                            func() { Pack(ok(192), ok(99), 3, 33, 0, 3) },
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.Contains(got, want) {
+					t.Errorf("panic %q, want %q", got, want)
+				}
+			}()
+			call()
 		}()
 	}
 }

@@ -1,0 +1,60 @@
+package workload
+
+import (
+	"encoding/binary"
+	"sync"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// GoKernel is a kernel with a Go implementation of the same name. per is how
+// many items of a step's grid one item of the Go function covers, in each
+// dimension; one where nothing is said.
+func GoKernel(name string, per ...uint32) *graph.Kernel {
+	i := graph.Impl{Dialect: graph.Go, Entry: name}
+	copy(i.Per[:], per)
+	return &graph.Kernel{Name: name, Impls: []graph.Impl{i}}
+}
+
+// Grid is the launch of a step over so many items in each dimension, which
+// implementations cut as suits them. Dimensions that are not given are one.
+func Grid(items ...int64) graph.Launch {
+	l := graph.Launch{Grid: [3]uint32{1, 1, 1}}
+	for d, n := range items {
+		l.Grid[d] = uint32(n)
+	}
+	return l
+}
+
+// Params are numbers for a kernel, as 32-bit words in the order given: what
+// every backend can read as a structure.
+func Params(words ...int) []byte {
+	out := make([]byte, 0, 4*len(words))
+	for _, w := range words {
+		out = binary.LittleEndian.AppendUint32(out, uint32(w))
+	}
+	return out
+}
+
+// Param returns word i of what Params made.
+func Param(params []byte, i int) int { return int(binary.LittleEndian.Uint32(params[4*i:])) }
+
+// Scratch lends memory to calls of a kernel that run at the same time, and
+// keeps it for later calls. The zero value is ready for use.
+type Scratch[T any] struct{ pool sync.Pool }
+
+// Get returns memory for n elements or more, with any contents. It goes back by
+// Put.
+func (s *Scratch[T]) Get(n int) *[]T {
+	p, ok := s.pool.Get().(*[]T)
+	if !ok {
+		p = new([]T)
+	}
+	if len(*p) < n {
+		*p = make([]T, n)
+	}
+	return p
+}
+
+// Put takes memory back.
+func (s *Scratch[T]) Put(p *[]T) { s.pool.Put(p) }
