@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,73 +15,72 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// ErrOptions is wrapped by every error Validate returns.
+// ErrOptions is wrapped by every error about options: those of Validate, Set and
+// LoadOptions.
 var ErrOptions = errors.New("bad option")
 
 // Options configure Open. The zero value uses every device found, with the
-// defaults named. The fields with JSON names are the keys that flags and
-// configuration files share.
+// defaults named. All fields but the last few are also keys, which flags and
+// configuration files share: see Keys, Set and LoadOptions.
 type Options struct {
 	// Devices selects devices: a backend ("cpu"), one device ("cpu:0"), a
 	// backend split into several ("cpu/4"), or a list joined by commas.
 	// Empty means everything found.
-	Devices string `json:"devices,omitempty"`
+	Devices string
 	// MaxDevices keeps the best so many; 0 keeps all.
-	MaxDevices int `json:"max_devices,omitempty"`
+	MaxDevices int
 	// Policy places tasks ("finish"); Partitioner cuts work ("latency").
-	Policy      string `json:"policy,omitempty"`
-	Partitioner string `json:"partitioner,omitempty"`
+	Policy      string
+	Partitioner string
 	// Concurrent limits tasks in flight over all devices; 0 means no limit.
-	Concurrent int `json:"concurrent,omitempty"`
+	Concurrent int
+	// Streams is how many kernels each device runs at a time; 0 leaves it to
+	// the device.
+	Streams int
 	// TaskTimeout bounds each execution of a task; 0 means no bound.
-	TaskTimeout time.Duration `json:"task_timeout,omitempty"`
-	// Retries is how often a task may fail before its run does (3).
-	Retries int `json:"retries,omitempty"`
+	TaskTimeout time.Duration
+	// SyncTimeout bounds the wait for data in Get and for devices in Close; 0
+	// means no bound.
+	SyncTimeout time.Duration
+	// Retries is how often a task may fail before its run does (3); -1 means
+	// not at all.
+	Retries int
+	// PoolBytes is how much host memory is kept for reuse (256 MiB); -1 keeps
+	// none.
+	PoolBytes int64
 	// HostBytes limits the host memory weft uses for data; 0 means no limit.
-	HostBytes int64 `json:"host_bytes,omitempty"`
-	// NoFaultTolerance makes a lost device fail the runs it was part of.
-	NoFaultTolerance bool `json:"no_fault_tolerance,omitempty"`
+	HostBytes int64
+	// RebalanceThreshold is the least difference in utilisation between two
+	// devices that moves queued tasks (0.3), RebalanceInterval the least time
+	// between two such moves (1 s; -1 for no least time).
+	RebalanceThreshold float64
+	RebalanceInterval  time.Duration
+	// HealthInterval is how often the condition of devices is sampled (100 ms);
+	// -1 means never.
+	HealthInterval time.Duration
+	// NoFaultTolerance makes a lost device fail the runs it was part of. Its
+	// key is fault_tolerance, with the opposite sense.
+	NoFaultTolerance bool
+	// Exact asks for the same bits on any number of devices: only devices of
+	// one backend are used, those with the highest score, and no vendor's
+	// library routines.
+	Exact bool
 	// Pin ties the threads of CPU devices to their cores.
-	Pin bool `json:"pin,omitempty"`
+	Pin bool
 	// Trace keeps so many events of what ran where; 0 keeps none.
-	Trace int `json:"trace,omitempty"`
+	Trace int
+	// CacheDir is where measurements are kept between runs: empty for a folder
+	// in the user's cache directory, "off" for nowhere.
+	CacheDir string
 
 	// Funcs are the Go kernels the program brings, by name.
-	Funcs map[string]Func `json:"-"`
+	Funcs map[string]Func
 	// Drivers replaces the drivers that would be used.
-	Drivers []driver.Driver `json:"-"`
+	Drivers []driver.Driver
 	// Log receives warnings; nil discards them.
-	Log *slog.Logger `json:"-"`
+	Log *slog.Logger
 	// Explain, when set, is told why each task went where it went.
-	Explain func(sched.Explanation) `json:"-"`
-}
-
-// Validate reports every mistake in the options.
-func (o *Options) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: %s", ErrOptions, fmt.Sprintf(format, args...)))
-	}
-	if _, err := sched.New(o.Policy); err != nil {
-		bad("%v", err)
-	}
-	if o.Partitioner != "" {
-		if _, err := sched.NewPartitioner(o.Partitioner); err != nil {
-			bad("%v", err)
-		}
-	}
-	if _, err := selectors(o.Devices); err != nil {
-		bad("%v", err)
-	}
-	for name, n := range map[string]int64{
-		"max_devices": int64(o.MaxDevices), "concurrent": int64(o.Concurrent), "task_timeout": int64(o.TaskTimeout),
-		"host_bytes": o.HostBytes, "trace": int64(o.Trace),
-	} {
-		if n < 0 {
-			bad("%s is %d; it must not be negative", name, n)
-		}
-	}
-	return errors.Join(errs...)
+	Explain func(sched.Explanation)
 }
 
 // selector is one item of a device list.
@@ -90,8 +90,26 @@ type selector struct {
 	parts   int // 0: not split
 }
 
-// backends are the names a selector may begin with.
+// backends are the names a selector may begin with, those of Options.Drivers
+// apart.
 var backends = all.Names()
+
+// known checks that every selector names a backend there is.
+func (o *Options) known(sel []selector) error {
+	names := backends
+	if o.Drivers != nil {
+		names = nil
+		for _, d := range o.Drivers {
+			names = append(names, d.Name())
+		}
+	}
+	for _, s := range sel {
+		if !slices.Contains(names, s.backend) {
+			return fmt.Errorf("no backend %q; there is %s", s.backend, strings.Join(names, ", "))
+		}
+	}
+	return nil
+}
 
 // selectors parses a device list.
 func selectors(list string) ([]selector, error) {
@@ -118,13 +136,8 @@ func selectors(list string) ([]selector, error) {
 			}
 			s.index = n
 		}
-		s.backend = name
-		known := false
-		for _, b := range backends {
-			known = known || b == name
-		}
-		if !known {
-			return nil, fmt.Errorf("device %q: no backend %q; there is %s", item, name, strings.Join(backends, ", "))
+		if s.backend = name; name == "" {
+			return nil, fmt.Errorf("device %q: begin with a backend, as in cpu:0", item)
 		}
 		out = append(out, s)
 	}

@@ -1,10 +1,12 @@
 package weft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 	"unsafe"
@@ -79,19 +81,13 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Trace > 0 {
 		rt.trace = trace.NewRecorder(o.Trace)
 	}
-	kept := 0
 	rt.x, err = exec.Open(ctx, exec.Config{
-		Drivers: drivers, Copier: copier[0], Log: o.Log, HostBytes: o.HostBytes,
-		Keep: func(d machine.Device) bool {
-			if !selected(sel, d) || o.MaxDevices > 0 && kept == o.MaxDevices {
-				return false
-			}
-			kept++
-			return true
-		},
+		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: o.choose,
+		HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: o.Explain,
+			Rebalance: sched.RebalanceOptions{Spread: o.RebalanceThreshold, MinInterval: o.RebalanceInterval},
 		},
 	})
 	if err != nil {
@@ -103,17 +99,71 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	return rt, nil
 }
 
-func selected(sel []selector, d machine.Device) bool {
-	if len(sel) == 0 {
-		return true
+// choose says which of the devices found to keep: those selected; of these, when
+// bits must not change, those of one backend; and of these the best.
+func (o *Options) choose(found []machine.Device) []bool {
+	sel, _ := selectors(o.Devices)
+	keep := make([]bool, len(found))
+	total := make(map[string]float64) // score by backend
+	for i := range found {
+		d := &found[i]
+		keep[i] = len(sel) == 0 || slices.ContainsFunc(sel, func(s selector) bool {
+			return s.backend == d.Backend && (s.index < 0 || d.Name == fmt.Sprintf("%s:%d", s.backend, s.index))
+		})
+		if keep[i] {
+			total[d.Backend] += machine.Score(d)
+		}
 	}
-	return slices.ContainsFunc(sel, func(s selector) bool {
-		return s.backend == d.Backend && (s.index < 0 || d.Name == fmt.Sprintf("%s:%d", s.backend, s.index))
+	if o.Exact && len(total) > 1 {
+		one := slices.MaxFunc(slices.Sorted(maps.Keys(total)), func(a, b string) int { return cmp.Compare(total[a], total[b]) })
+		o.Log.Warn("exact results need one backend: the others are left out", "backend", one)
+		for i := range found {
+			keep[i] = keep[i] && found[i].Backend == one
+		}
+	}
+	if o.MaxDevices > 0 {
+		left := o.MaxDevices
+		for _, i := range byScore(found) {
+			if keep[i] {
+				keep[i] = left > 0
+				left--
+			}
+		}
+	}
+	return keep
+}
+
+// byScore returns the devices best first; equals stay in their order.
+func byScore(devs []machine.Device) []machine.DeviceID {
+	ids := make([]machine.DeviceID, len(devs))
+	for i := range ids {
+		ids[i] = machine.DeviceID(i)
+	}
+	slices.SortStableFunc(ids, func(a, b machine.DeviceID) int {
+		return cmp.Compare(machine.Score(&devs[b]), machine.Score(&devs[a]))
 	})
+	return ids
 }
 
 // Close cancels what runs, waits for what is in flight and closes the devices.
-func (r *Runtime) Close() error { return r.x.Close() }
+// When that takes longer than Options.SyncTimeout it returns ErrTimeout and goes
+// on in the background. It may be called more than once.
+func (r *Runtime) Close() error {
+	ctx, cancel := r.bound(context.Background())
+	defer cancel()
+	if err := r.x.Close(ctx); err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	return nil
+}
+
+// bound limits a wait to Options.SyncTimeout.
+func (r *Runtime) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.o.SyncTimeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, r.o.SyncTimeout, fmt.Errorf("%w after %v (sync_timeout)", ErrTimeout, r.o.SyncTimeout))
+}
 
 // Machine describes the devices and links found.
 func (r *Runtime) Machine() *machine.Machine { return r.x.Machine }
@@ -180,14 +230,7 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 
 // Best returns the n best devices by score, best first.
 func (r *Runtime) Best(n int) []machine.DeviceID {
-	ids := make([]machine.DeviceID, len(r.x.Machine.Devices))
-	for i := range ids {
-		ids[i] = machine.DeviceID(i)
-	}
-	slices.SortStableFunc(ids, func(a, b machine.DeviceID) int {
-		d := machine.Score(&r.x.Machine.Devices[b]) - machine.Score(&r.x.Machine.Devices[a])
-		return int(min(max(d*1e6, -1), 1))
-	})
+	ids := byScore(r.x.Machine.Devices)
 	return ids[:min(n, len(ids))]
 }
 
@@ -351,8 +394,11 @@ func Alloc[T any](r *Runtime, name string, n int) (*Data[T], error) {
 // As binds the data to a graph's data of a name.
 func (d *Data[T]) As(name string) Binding { return Binding{Name: name, ref: d.ref, res: true} }
 
-// Get copies the data's current value out.
+// Get copies the data's current value out. It waits for the runs that write it,
+// at most for Options.SyncTimeout.
 func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
+	ctx, cancel := d.r.bound(ctx)
+	defer cancel()
 	if err := d.r.x.Fetch(ctx, d.ref); err != nil {
 		return nil, err
 	}

@@ -76,3 +76,10 @@ type SlabMaker interface {
 type Hanger interface {
 	LastSeen() time.Time
 }
+
+// Exacter is a device that would use library routines or reduced precision
+// where they are faster. SetExact, called before Attach, makes it run nothing
+// but the kernels it is given, in the precision they state.
+type Exacter interface {
+	SetExact()
+}

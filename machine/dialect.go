@@ -11,15 +11,16 @@ var dialects = map[string][]graph.Dialect{
 	"fake":   {graph.Go, graph.PTX, graph.CUDAC, graph.SPIRV, graph.GLSL, graph.Library},
 }
 
-// CanRun reports whether a kernel has an implementation for the device. An
-// abstract kernel, which only simulations have, runs anywhere.
+// CanRun reports whether a kernel has an implementation for the device; library
+// routines are none for one that must be exact. An abstract kernel, which only
+// simulations have, runs anywhere.
 func (d *Device) CanRun(k *graph.Kernel) bool {
 	for i := range k.Impls {
 		if k.Impls[i].Dialect == graph.Abstract {
 			return true
 		}
 		for _, can := range dialects[d.Backend] {
-			if k.Impls[i].Dialect == can {
+			if k.Impls[i].Dialect == can && !(d.Exact && can == graph.Library) {
 				return true
 			}
 		}

@@ -75,6 +75,7 @@ type Device struct {
 	SIMDLanes    int // for a CPU, 32-bit lanes of a vector register
 	Lanes        int // kernels it runs at once; 0 means 1
 	NUMA         int
+	Exact        bool    // runs no library routines
 	PowerWatts   float64 // at full load, 0 unknown
 	Rates        Rates
 	// Resources name what the device shares with others while computing, as a

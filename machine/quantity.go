@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,6 +77,34 @@ func formatQuantity(x float64, units []unit) any {
 		break
 	}
 	return x
+}
+
+// ParseBytes reads a size: a number with a unit, as "512MiB" or "1.5 GB", or
+// just a number of bytes. It is not negative and fits any machine there is.
+func ParseBytes(s string) (int64, error) {
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n >= 0 && n <= maxBytes {
+		return n, nil
+	}
+	x, err := parseQuantity(s, byteUnits)
+	if err != nil {
+		return 0, err
+	}
+	if !(x >= 0 && x <= maxBytes) {
+		return 0, fmt.Errorf("bad size %q; it must be from 0 to %s", s, FormatBytes(maxBytes))
+	}
+	return int64(math.Round(x)), nil
+}
+
+// maxBytes is the largest size that is read: up to it, numbers are exact.
+const maxBytes = 1 << 53
+
+// FormatBytes writes a size as ParseBytes reads it, in the largest unit that
+// divides it.
+func FormatBytes(n int64) string {
+	if n == 0 {
+		return "0B"
+	}
+	return fmt.Sprint(formatBytes(n))
 }
 
 // formatBytes writes a size in the largest unit that divides it.

@@ -45,7 +45,7 @@ func open(tb testing.TB, parts int, o engine.Options) *exec.Executor {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { x.Close() })
+	tb.Cleanup(func() { x.Close(context.Background()) })
 	return x
 }
 

@@ -34,13 +34,21 @@ type Config struct {
 	Drivers []driver.Driver
 	// Copier copies within host memory: a device of backend/cpu with one core.
 	Copier driver.Device
-	// Keep filters devices by their description; nil keeps all.
-	Keep func(machine.Device) bool
-	Log  *slog.Logger
+	// Choose says which of the devices found are used; nil keeps all.
+	Choose func(found []machine.Device) []bool
+	Log    *slog.Logger
 	// Engine holds the engine's options; Machine and Cost are filled in.
 	Engine engine.Options
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64
+	// PoolBytes is how much host memory is kept for reuse: 0 means 256 MiB,
+	// less than 0 none.
+	PoolBytes int64
+	// Streams is how many kernels a device runs at a time; 0 leaves it to the
+	// device.
+	Streams int
+	// Exact keeps devices from using a vendor's library routines.
+	Exact bool
 }
 
 // Executor runs graphs on open devices. Its methods are safe for concurrent use.
@@ -64,13 +72,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	var causes []error
 	for _, d := range c.Drivers {
 		found, err := d.Open(ctx, c.Log)
-		for _, dev := range found {
-			if c.Keep != nil && !c.Keep(dev.Info()) {
-				_ = dev.Close()
-				continue
-			}
-			devs = append(devs, dev)
-		}
+		devs = append(devs, found...)
 		if err != nil {
 			causes = append(causes, fmt.Errorf("%s: %w", d.Name(), err))
 			if !errors.Is(err, driver.ErrUnavailable) {
@@ -78,14 +80,19 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 			}
 		}
 	}
+	devs = choose(devs, c.Choose)
 	if len(devs) == 0 {
 		if len(causes) == 0 {
 			causes = append(causes, errors.New("none of those found was asked for"))
 		}
 		return nil, fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...))
 	}
-	x.Machine = describe(devs)
-	x.Machine.HostBytes = c.HostBytes
+	for _, d := range devs {
+		if e, ok := d.(driver.Exacter); ok && c.Exact {
+			e.SetExact()
+		}
+	}
+	x.Machine = describe(devs, c)
 	x.cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
 	c.Engine.Machine, c.Engine.Cost = x.Machine, x.cost
 	l := newLoop(x, devs, c)
@@ -93,12 +100,36 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	return x, nil
 }
 
+// choose closes the devices that are not wanted and returns the others.
+func choose(devs []driver.Device, by func([]machine.Device) []bool) []driver.Device {
+	if by == nil {
+		return devs
+	}
+	infos := make([]machine.Device, len(devs))
+	for i, d := range devs {
+		infos[i] = d.Info()
+	}
+	var kept []driver.Device
+	for i, keep := range by(infos) {
+		if keep {
+			kept = append(kept, devs[i])
+		} else {
+			_ = devs[i].Close() // it did nothing yet
+		}
+	}
+	return kept
+}
+
 // describe makes a machine of open devices.
-func describe(devs []driver.Device) *machine.Machine {
-	m := &machine.Machine{Name: "this machine"}
+func describe(devs []driver.Device, c Config) *machine.Machine {
+	m := &machine.Machine{Name: "this machine", HostBytes: c.HostBytes}
 	shared := map[string]bool{}
 	for i, d := range devs {
 		info := d.Info()
+		if c.Streams > 0 {
+			info.Lanes = c.Streams
+		}
+		info.Exact = c.Exact
 		m.Devices = append(m.Devices, info)
 		for _, r := range info.Resources {
 			if !shared[r] {
@@ -258,11 +289,16 @@ func (x *Executor) Release(ref engine.DataRef) {
 	})
 }
 
-// Close cancels what runs, waits for what is in flight, and closes devices.
-func (x *Executor) Close() error {
+// Close cancels what runs, waits for what is in flight, and closes devices. When
+// ctx ends first it returns, and closing goes on.
+func (x *Executor) Close(ctx context.Context) error {
 	x.do(func(l *loop) { l.closing = true })
-	<-x.ended
-	return nil
+	select {
+	case <-x.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Now is the executor's clock, which times in reports and traces count by.

@@ -34,7 +34,7 @@ func start(t *testing.T, parts int, o engine.Options, funcs map[string]cpu.Func)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { x.Close() })
+	t.Cleanup(func() { x.Close(context.Background()) })
 	return x
 }
 
@@ -188,7 +188,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": inc})
 	done := make(chan error, 1)
 	x.Submit(add(t, 1<<16, 512), engine.RunOptions{}, memory(make([]byte, 1<<16), make([]byte, 1<<16)), func(_ *engine.Report, err error) { done <- err })
-	if err := x.Close(); err != nil {
+	if err := x.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil && !errors.Is(err, engine.ErrCancelled) {

@@ -68,7 +68,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 	l := &loop{
 		x: x, log: c.Log, engine: engine.New(c.Engine), wakeup: make(chan struct{}, 1),
 		runs: make(map[engine.RunID]*job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]chan error),
-		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour),
+		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
 	}
 	infos := l.engine.Lanes()
 	l.board = driver.NewBoard(len(infos))

@@ -6,14 +6,15 @@ import "math/bits"
 // number of bytes; the rest goes back to the garbage collector. Large buffers
 // are made to measure and kept only when their size happens to be a class.
 type pool struct {
-	free [40][][]byte
-	held int64
+	free  [64][][]byte
+	held  int64
+	limit int64 // bytes kept; 0 means maxHeld, less than 0 none
 }
 
 // maxRounded is the largest buffer rounded up to its class.
 const maxRounded = 1 << 20
 
-// maxHeld is how many bytes of free buffers a pool keeps.
+// maxHeld is how many bytes of free buffers a pool keeps when nothing else is said.
 const maxHeld = 256 << 20
 
 func (p *pool) get(n int64) []byte {
@@ -31,8 +32,11 @@ func (p *pool) get(n int64) []byte {
 }
 
 func (p *pool) put(b []byte) {
-	n := cap(b)
-	if n == 0 || n&(n-1) != 0 || p.held+int64(n) > maxHeld {
+	n, limit := cap(b), p.limit
+	if limit == 0 {
+		limit = maxHeld
+	}
+	if n == 0 || n&(n-1) != 0 || p.held+int64(n) > limit {
 		return
 	}
 	c := bits.Len64(uint64(n - 1))

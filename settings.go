@@ -1,0 +1,473 @@
+package weft
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+)
+
+// Key is a setting that Options, flags and configuration files share.
+type Key struct {
+	Name string // as in a configuration file
+	Doc  string // what it does, in a phrase
+	// Default is what Get returns when nothing was set. A key whose default is
+	// "on" or "off" is a switch.
+	Default string
+}
+
+// setting is a key with the field of Options behind it. set checks what it is
+// given and changes nothing when that is wrong; get returns a text set accepts.
+type setting struct {
+	name, doc string
+	set       func(o *Options, v string) error
+	get       func(o *Options) string
+}
+
+// settings is the one list of keys there is, in the order people are shown.
+var settings = []setting{
+	text("devices", "devices to use: cpu, cpu:0, cpu/4 (cores as four devices), or a list; empty for all", "",
+		func(o *Options) *string { return &o.Devices },
+		func(v string) error { _, err := selectors(v); return err }),
+	count("max_devices", "use at most so many devices, the best by score", none,
+		func(o *Options) *int { return &o.MaxDevices }),
+	text("policy", "how tasks are placed", "finish",
+		func(o *Options) *string { return &o.Policy },
+		func(v string) error { _, err := sched.New(v); return err }),
+	text("partitioner", "how work is cut", "latency",
+		func(o *Options) *string { return &o.Partitioner },
+		func(v string) error { _, err := sched.NewPartitioner(v); return err }),
+	count("concurrent", "tasks in flight at most, over all devices", none,
+		func(o *Options) *int { return &o.Concurrent }),
+	count("streams", "kernels in flight at a time on each device; auto leaves it to the device", "auto",
+		func(o *Options) *int { return &o.Streams }),
+	duration("task_timeout", "give up on a task's device after this long", none,
+		func(o *Options) *time.Duration { return &o.TaskTimeout }),
+	duration("sync_timeout", "longest wait for data to arrive (Get) or for devices to close", none,
+		func(o *Options) *time.Duration { return &o.SyncTimeout }),
+	count("retries", "how often a task may fail before its run does", "3",
+		func(o *Options) *int { return &o.Retries }),
+	size("pool_bytes", "host memory kept for reuse between tasks", "256MiB",
+		func(o *Options) *int64 { return &o.PoolBytes }),
+	size("host_bytes", "host memory for data", none,
+		func(o *Options) *int64 { return &o.HostBytes }),
+	fraction("rebalance_threshold", "difference in utilisation between devices that moves queued tasks", "0.3",
+		func(o *Options) *float64 { return &o.RebalanceThreshold }),
+	duration("rebalance_interval", "least time between two rebalances", "1s",
+		func(o *Options) *time.Duration { return &o.RebalanceInterval }),
+	duration("health_interval", "how often each device's condition is sampled; 0s is never", "100ms",
+		func(o *Options) *time.Duration { return &o.HealthInterval }),
+	toggle("fault_tolerance", "finish elsewhere what a lost device had; off lets it fail its runs", true,
+		func(o *Options) *bool { return &o.NoFaultTolerance }),
+	toggle("exact", "same bits on any number of devices: one backend, no library routines, no TF32", false,
+		func(o *Options) *bool { return &o.Exact }),
+	toggle("pin", "tie the threads of CPU devices to their cores", false,
+		func(o *Options) *bool { return &o.Pin }),
+	count("trace", "events kept of what ran where", none,
+		func(o *Options) *int { return &o.Trace }),
+	text("cache_dir", "where measurements are kept between runs; off keeps none, empty is the user's cache", "",
+		func(o *Options) *string { return &o.CacheDir },
+		func(string) error { return nil }),
+}
+
+// none is the value of a limit that is not there.
+const none = "none"
+
+// text is a setting that is its own text; empty stands for the default.
+func text(name, doc, def string, at func(*Options) *string, check func(string) error) setting {
+	return setting{name: name, doc: doc,
+		set: func(o *Options, v string) error {
+			if v != "" {
+				if err := check(v); err != nil {
+					return err
+				}
+			}
+			*at(o) = v
+			return nil
+		},
+		get: func(o *Options) string {
+			if *at(o) == "" {
+				return def
+			}
+			return *at(o)
+		}}
+}
+
+// number makes a setting of a field whose zero value stands for its default. A
+// default that is a word is the word for zero. Where it is a number, 0 must
+// still be expressible, and is kept as -1.
+func number[T int | int64 | float64 | time.Duration](
+	name, doc, def string, at func(*Options) *T, parse func(string) (T, error), format func(T) string,
+) setting {
+	_, err := parse(def)
+	word := err != nil
+	return setting{name: name, doc: doc,
+		set: func(o *Options, v string) error {
+			if word && v == def {
+				*at(o) = 0
+				return nil
+			}
+			x, err := parse(v)
+			switch {
+			case err != nil && word:
+				return fmt.Errorf("%w, or %s", err, def)
+			case err != nil:
+				return err
+			case x == 0 && !word:
+				x = -1
+			}
+			*at(o) = x
+			return nil
+		},
+		get: func(o *Options) string {
+			switch x := *at(o); {
+			case x == 0:
+				return def
+			case x == -1 && !word:
+				return format(0)
+			default:
+				return format(x)
+			}
+		}}
+}
+
+// count is a whole number.
+func count(name, doc, def string, at func(*Options) *int) setting {
+	return number(name, doc, def, at, func(v string) (int, error) {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 || n > math.MaxInt32 {
+			return 0, fmt.Errorf("%q is not a count; write a whole number from 0 on", v)
+		}
+		return n, nil
+	}, strconv.Itoa)
+}
+
+// size is a number of bytes.
+func size(name, doc, def string, at func(*Options) *int64) setting {
+	return number(name, doc, def, at, func(v string) (int64, error) {
+		n, err := machine.ParseBytes(v)
+		if err != nil {
+			return 0, fmt.Errorf("%q is not a size; write one such as 512MiB or 2GB", v)
+		}
+		return n, nil
+	}, machine.FormatBytes)
+}
+
+// duration is a span of time.
+func duration(name, doc, def string, at func(*Options) *time.Duration) setting {
+	return number(name, doc, def, at, func(v string) (time.Duration, error) {
+		d, err := time.ParseDuration(v)
+		if err != nil || d < 0 {
+			return 0, fmt.Errorf("%q is not a span of time; write one such as 2s or 500ms", v)
+		}
+		return d, nil
+	}, time.Duration.String)
+}
+
+// fraction is a number above 0 and up to 1.
+func fraction(name, doc, def string, at func(*Options) *float64) setting {
+	return number(name, doc, def, at, func(v string) (float64, error) {
+		x, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(x > 0 && x <= 1) {
+			return 0, fmt.Errorf("%q is not a fraction; write a number above 0 and up to 1", v)
+		}
+		return x, nil
+	}, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) })
+}
+
+// toggle is a switch. The field behind it is false by default, so a switch that
+// is on by default has a field that says the opposite.
+func toggle(name, doc string, def bool, at func(*Options) *bool) setting {
+	return setting{name: name, doc: doc,
+		set: func(o *Options, v string) error {
+			switch strings.ToLower(v) {
+			case "on", "true":
+				*at(o) = !def
+			case "off", "false":
+				*at(o) = def
+			default:
+				return fmt.Errorf("%q is neither on nor off", v)
+			}
+			return nil
+		},
+		get: func(o *Options) string {
+			if *at(o) != def {
+				return "on"
+			}
+			return "off"
+		}}
+}
+
+// Keys lists the settings in the order people should be shown them.
+func Keys() []Key {
+	out := make([]Key, len(settings))
+	for i, s := range settings {
+		out[i] = Key{Name: s.name, Doc: s.doc, Default: s.get(&Options{})}
+	}
+	return out
+}
+
+// Set gives a key a value written as text: sizes as 512MiB, times as 2s,
+// switches as on or off. A wrong value is an error that wraps ErrOptions and
+// leaves the options as they were.
+func (o *Options) Set(name, value string) error {
+	if err := o.set(name, value); err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return nil
+}
+
+func (o *Options) set(name, value string) error {
+	s := find(name)
+	if s == nil {
+		return unknown(name)
+	}
+	if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
+		return fmt.Errorf("%s: %q holds characters that cannot be printed", name, value)
+	}
+	if err := s.set(o, strings.TrimSpace(value)); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// Get returns a key's value as text that Set accepts, the default's when nothing
+// was set, and nothing for a key that does not exist.
+func (o *Options) Get(name string) string {
+	if s := find(name); s != nil {
+		return s.get(o)
+	}
+	return ""
+}
+
+func find(name string) *setting {
+	for i := range settings {
+		if settings[i].name == name {
+			return &settings[i]
+		}
+	}
+	return nil
+}
+
+// unknown names the key that was probably meant, or all of them.
+func unknown(name string) error {
+	best, at := len(name)/2+1, ""
+	var names []string
+	for _, s := range settings {
+		if d := distance(name, s.name); d < best {
+			best, at = d, s.name
+		}
+		names = append(names, s.name)
+	}
+	if at != "" {
+		return fmt.Errorf("unknown key %q; did you mean %s?", name, at)
+	}
+	return fmt.Errorf("unknown key %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// distance counts the letters to insert, drop or replace to get from a to b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		above := row[0] // of the column before
+		row[0] = i + 1
+		for j := range len(b) {
+			change := above
+			if a[i] != b[j] {
+				change++
+			}
+			above = row[j+1]
+			row[j+1] = min(change, above+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// LoadOptions reads a configuration file: a JSON object, or lines of the form
+// `key = value` with comments from # on. An error is one line that names the
+// file, the line and the key.
+func LoadOptions(path string) (Options, error) {
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return Options{}, fmt.Errorf("%w: configuration: %w", ErrOptions, err)
+	}
+	o, err := parseOptions(src)
+	if err != nil {
+		return Options{}, fmt.Errorf("%w: %s:%w", ErrOptions, path, err)
+	}
+	return o, nil
+}
+
+// parseOptions reads a configuration file's text. Errors begin with the line.
+func parseOptions(src []byte) (Options, error) {
+	var o Options
+	src = bytes.TrimPrefix(src, []byte("\ufeff")) // as some editors begin a file
+	lines := make(map[string]int)                 // of keys seen
+	take := func(line int, key, value string) error {
+		err := o.set(key, value)
+		if at, twice := lines[key]; twice {
+			err = fmt.Errorf("%s: set before, in line %d", key, at)
+		}
+		if err != nil {
+			return fmt.Errorf("%d: %w", line, err)
+		}
+		lines[key] = line
+		return nil
+	}
+	var err error
+	if t := bytes.TrimSpace(src); len(t) > 0 && t[0] == '{' {
+		err = readJSON(src, take)
+	} else {
+		err = readLines(string(src), take)
+	}
+	if err != nil {
+		return Options{}, err
+	}
+	return o, nil
+}
+
+// readLines reads `key = value` lines. A value in double quotes is a Go string,
+// which may hold #.
+func readLines(src string, take func(line int, key, value string) error) error {
+	n := 0
+	for line := range strings.Lines(src) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		if !ok {
+			return fmt.Errorf("%d: %q is not of the form key = value", n, line)
+		}
+		if strings.HasPrefix(value, `"`) {
+			quoted, err := strconv.QuotedPrefix(value)
+			if err != nil {
+				return fmt.Errorf("%d: %s: the quoted value does not end", n, key)
+			}
+			rest := strings.TrimSpace(value[len(quoted):])
+			if rest != "" && rest[0] != '#' {
+				return fmt.Errorf("%d: %s: %q follows the quoted value", n, key, rest)
+			}
+			value, _ = strconv.Unquote(quoted)
+		} else if i := strings.IndexByte(value, '#'); i >= 0 {
+			value = strings.TrimSpace(value[:i])
+		}
+		if err := take(n, key, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readJSON reads an object of texts, numbers and booleans.
+func readJSON(src []byte, take func(line int, key, value string) error) error {
+	dec := json.NewDecoder(bytes.NewReader(src))
+	dec.UseNumber()
+	line := func() int { return 1 + bytes.Count(src[:dec.InputOffset()], []byte("\n")) }
+	broken := func(err error) error {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("the file ends too early")
+		}
+		return fmt.Errorf("%d: not JSON: %w", line(), err)
+	}
+	switch t, err := dec.Token(); {
+	case err != nil:
+		return broken(err)
+	case t == nil:
+		return nil // null changes nothing, as everywhere in encoding/json
+	case t != json.Delim('{'):
+		return fmt.Errorf("%d: not a JSON object", line())
+	}
+	for dec.More() {
+		k, err := dec.Token()
+		if err != nil {
+			return broken(err)
+		}
+		key, at := k.(string), line()
+		v, err := dec.Token()
+		if err != nil {
+			return broken(err)
+		}
+		switch v.(type) {
+		case string, json.Number, bool:
+			err = take(at, key, fmt.Sprint(v))
+		default:
+			err = fmt.Errorf("%d: %q: the value must be a text, a number or true or false", at, key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return broken(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("%d: something follows the object", line())
+	}
+	return nil
+}
+
+// MarshalJSON writes the keys that differ from their defaults, as LoadOptions
+// reads them; functions, drivers and the logger stay behind.
+func (o Options) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for _, s := range settings {
+		v := s.get(&o)
+		if v == s.get(&Options{}) {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, `"`+s.name+`":`...)
+		out = append(out, text...)
+	}
+	return append(out, '}'), nil
+}
+
+// UnmarshalJSON sets the keys that src names and leaves the others alone.
+func (o *Options) UnmarshalJSON(src []byte) error {
+	err := readJSON(src, func(_ int, key, value string) error { return o.set(key, value) })
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return nil
+}
+
+// Validate reports every mistake in the options, each in a line of its own that
+// names its key.
+func (o *Options) Validate() error {
+	var errs []error
+	for _, s := range settings {
+		var scratch Options
+		if err := s.set(&scratch, s.get(o)); err != nil {
+			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrOptions, s.name, err))
+		}
+	}
+	if sel, err := selectors(o.Devices); err == nil {
+		if err := o.known(sel); err != nil {
+			errs = append(errs, fmt.Errorf("%w: devices: %w", ErrOptions, err))
+		}
+	}
+	return errors.Join(errs...)
+}
