@@ -147,7 +147,7 @@ type Impl struct {
 	SharedBytes int
 }
 
-// All, in Impl.Per, stands for the whole of a grid's dimension.
+// All stands for the whole of a grid's dimension in Impl.Per.
 const All = ^uint32(0)
 
 // Shape returns the launch of a step by an implementation: the step's own when
