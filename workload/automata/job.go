@@ -1,12 +1,10 @@
 package automata
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -94,7 +92,6 @@ type Job struct {
 	k          int // steps of a round
 	words      int // of a row
 	groups     []int
-	tile       int // rows that are stepped together
 	start, end []uint64
 }
 
@@ -106,10 +103,6 @@ const goodK = 8
 
 // cacheBytes is what a tile and its next generation may take of a core's cache.
 const cacheBytes = 1 << 20
-
-// manyTiles is how many tiles a grid has at least, if that makes none too low:
-// enough for all cores.
-const manyTiles = 64
 
 // New makes the first generation.
 func New(c Config) (*Job, error) {
@@ -127,9 +120,6 @@ func New(c Config) (*Job, error) {
 	// A group of rows is what is dealt out. With k rows at least the halo of a
 	// block lies in one group and never reaches around the torus halfway.
 	j.groups = Blocks(c.Rows, c.Rows/j.k)
-	// A tile repeats the work of about k rows of its neighbours: at least eight
-	// times as many keep that small.
-	j.tile = max(min(cacheBytes/(16*j.words)-2*j.k, c.Rows/manyTiles), 8*j.k)
 	j.start, j.end = make([]uint64, j.words*c.Rows), make([]uint64, j.words*c.Rows)
 	if picture, ok := pictures[c.Pattern]; ok {
 		lines := strings.Split(picture, "\n")
@@ -152,30 +142,38 @@ func New(c Config) (*Job, error) {
 }
 
 // Kernel steps a block of rows; its arguments are the halo above it, its rows,
-// the halo below it, and its rows in the other grid.
-var Kernel = workload.GoKernel("automata.block")
+// the halo below it, and its rows in the other grid. Its params are the words of
+// a row, the rows and the steps, which are also the rows of a halo; its grid is
+// the words and the rows.
+var Kernel = workload.GoKernel("automata.block", graph.All, bandRows)
+
+// bandRows is how many rows one item of the Go kernel is: stepping them repeats
+// the work of about as many rows of its neighbours as there are steps.
+const bandRows = 128
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return map[string]weft.Func{"automata.block": block} }
 
-// scratches holds the generations of calls that run at the same time.
-var scratches = sync.Pool{New: func() any { return new([]uint64) }}
+// scratches is memory for two generations of a tile.
+var scratches workload.Scratch[uint64]
 
-// block steps the tiles lo to hi-1 of a block, an item each.
+// block steps the bands lo to hi-1 of a block, in tiles that stay in the cache.
 func block(c *weft.Call, lo, hi int) {
-	words, k, tile := params(c.Params)
-	above, rows, below := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1]), weft.View[uint64](c.Args[2])
+	words, rows, k := workload.Param(c.Params, 0), workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+	above, mid, below := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1]), weft.View[uint64](c.Args[2])
 	out := weft.View[uint64](c.Args[3])
-	half := (tile + 2*k) * words
-	s := scratches.Get().(*[]uint64)
+	lo, hi = lo*bandRows, min(hi*bandRows, rows)
+	// A tile repeats the work of about k rows of its neighbours: eight times as
+	// many keep that small, and tiles of one height leave no small rest.
+	most := max(cacheBytes/(16*words)-2*k, 8*k)
+	tiles := (hi - lo + most - 1) / most
+	half := (min(most, hi-lo) + 2*k) * words
+	s := scratches.Get(2 * half)
 	defer scratches.Put(s)
-	if len(*s) < 2*half {
-		*s = make([]uint64, 2*half)
-	}
-	for i := lo; i < hi; i++ {
-		from, to := i*tile*words, min((i+1)*tile*words, len(rows))
+	for i := range tiles {
+		from, to := (lo+i*(hi-lo)/tiles)*words, (lo+(i+1)*(hi-lo)/tiles)*words
 		a, b := (*s)[:to-from+2*k*words], (*s)[half:half+to-from+2*k*words]
-		gather(a, above, rows, below, from-k*words)
+		gather(a, above, mid, below, from-k*words)
 		copy(out[from:to], Advance(a, b, words, k)[k*words:])
 	}
 }
@@ -190,16 +188,6 @@ func gather(dst, above, rows, below []uint64, at int) {
 		}
 		at = max(at-len(src), 0)
 	}
-}
-
-func encode(words, k, tile int) []byte {
-	p := binary.LittleEndian.AppendUint32(nil, uint32(words))
-	p = binary.LittleEndian.AppendUint32(p, uint32(k))
-	return binary.LittleEndian.AppendUint32(p, uint32(tile))
-}
-
-func params(p []byte) (words, k, tile int) {
-	return int(binary.LittleEndian.Uint32(p)), int(binary.LittleEndian.Uint32(p[4:])), int(binary.LittleEndian.Uint32(p[8:]))
 }
 
 // Name says which game it is.
@@ -234,8 +222,8 @@ func (j *Job) task(lo, hi, k int) graph.Task {
 		Name: fmt.Sprintf("rows %d-%d", lo, hi),
 		Steps: []graph.Step{{
 			Kernel: Kernel,
-			Launch: workload.Grid(int64((rows + j.tile - 1) / j.tile)),
-			Params: encode(j.words, k, j.tile),
+			Launch: workload.Grid(int64(j.words), int64(rows)),
+			Params: workload.Params(j.words, rows, k),
 		}},
 		// The steps of a round stay in the cache.
 		Work: graph.Work{Ops: Ops(j.words, rows, k), Bytes: Bytes(j.words, rows, 1), Unit: graph.Int32},

@@ -1,12 +1,10 @@
 package conv
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -66,75 +64,53 @@ func New(c Config) (*Job, error) {
 }
 
 // Kernel convolves some images; its arguments are the images, the filters, the
-// results.
-var Kernel = workload.GoKernel("conv.images")
+// results. Its params are the numbers of the task's shape in the order of its
+// fields; its grid is the rows, channels and images of the results.
+var Kernel = workload.GoKernel("conv.images", bandRows, graph.All)
+
+// bandRows is how many rows of an image's results one item of the Go kernel is:
+// beside them the rows that neighbouring items both read are nothing.
+const bandRows = 16
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return map[string]weft.Func{"conv.images": images} }
 
-// scratch memory of calls that run at the same time, as large as the layers met
-// so far need.
-var scratches = sync.Pool{New: func() any { return new([]float32) }}
-
-// itemOps is how much work one item of a launch's grid should be: half a
-// millisecond, beside which copying an image into its slab and the rows that
-// neighbouring items both read are nothing.
-const itemOps = 1 << 26
-
-// items is how a launch for some images is cut: a large image into bands of
-// output rows, small images into groups.
-type items struct {
-	images int // in a group
-	bands  int // of a group; 1 if it has several images
-	rows   int // of a band
-}
-
-func newItems(s Shape) items {
-	p, _ := s.Out()
-	one := s
-	one.N = 1
-	if ops := Ops(one); ops < itemOps {
-		return items{images: int(min(math.Ceil(itemOps/ops), float64(s.N))), bands: 1, rows: p}
-	}
-	bands := min(int(Ops(one)/itemOps), p)
-	rows := (p + bands - 1) / bands
-	return items{images: 1, bands: (p + rows - 1) / rows, rows: rows}
-}
-
-// grid is the number of items of n images.
-func (g items) grid(n int) int64 { return int64((n+g.images-1)/g.images) * int64(g.bands) }
+// scratches is memory for slabs and filters.
+var scratches workload.Scratch[float32]
 
 // params are the numbers of a shape, for a launch.
-func (s Shape) params() (out []byte) {
-	for _, v := range []int{s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride, s.Pad} {
-		out = binary.LittleEndian.AppendUint32(out, uint32(v))
-	}
-	return out
+func (s Shape) params() []byte {
+	return workload.Params(s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride, s.Pad)
 }
 
 // shapeOf reads what params wrote.
 func shapeOf(params []byte) Shape {
-	at := func(i int) int { return int(binary.LittleEndian.Uint32(params[4*i:])) }
+	at := func(i int) int { return workload.Param(params, i) }
 	return Shape{N: at(0), C: at(1), H: at(2), W: at(3), K: at(4), R: at(5), S: at(6), Stride: at(7), Pad: at(8)}
 }
 
+// images computes bands lo to hi, counted through all images. Bands that follow
+// one another are computed together: whole images, or part of one.
 func images(c *weft.Call, lo, hi int) {
 	s := shapeOf(c.Params)
 	x, w, y := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
-	scratch := scratches.Get().(*[]float32)
+	scratch := scratches.Get(Scratch(s))
 	defer scratches.Put(scratch)
-	if size := Scratch(s); len(*scratch) < size {
-		*scratch = make([]float32, size)
-	}
-	g, all := newItems(s), s.All()
+	all := s.All()
+	bands := (all.P1 + bandRows - 1) / bandRows
 	for lo < hi {
-		group, band := lo/g.bands, lo%g.bands
-		end := min(hi, (group+1)*g.bands) // bands that follow one another are one part
+		image, band := lo/bands, lo%bands
 		part := all
-		part.N0, part.N1 = group*g.images, min((group+1)*g.images, s.N)
-		part.P0, part.P1 = band*g.rows, min((band+end-lo)*g.rows, all.P1)
+		part.N0, part.N1 = image, image+1
+		if whole := (hi - lo) / bands; band == 0 && whole > 0 {
+			part.N1 = image + whole
+			lo += whole * bands
+		} else {
+			end := min(hi, (image+1)*bands)
+			part.P0, part.P1 = band*bandRows, min((band+end-lo)*bandRows, all.P1)
+			lo = end
+		}
 		Part(y, x, w, s, part, *scratch)
-		lo = end
 	}
 }
 
@@ -180,9 +156,10 @@ func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.N)) }
 
 func (j *Job) task(lo, hi int64) graph.Task {
 	s := j.shape(lo, hi)
+	p, _ := s.Out()
 	return graph.Task{
 		Name:  fmt.Sprintf("images %d-%d", lo, hi),
-		Steps: []graph.Step{{Kernel: Kernel, Launch: workload.Grid(newItems(s).grid(s.N)), Params: s.params()}},
+		Steps: []graph.Step{{Kernel: Kernel, Launch: workload.Grid(int64(p), int64(s.K), hi-lo), Params: s.params()}},
 		Work:  graph.Work{Ops: Ops(s), Bytes: Bytes(s)},
 	}
 }

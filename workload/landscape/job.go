@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -120,27 +119,21 @@ func helix(n int) []float64 {
 }
 
 // Kernel computes rows; its arguments are the native structure, the turns and
-// rows of energies.
-var Kernel = workload.GoKernel("landscape.rows")
+// rows of energies. Its params are the number of beads, the first row, the
+// number of rows, a zero and the native energy as a float64; its grid is the
+// rows and angles.
+var Kernel = workload.GoKernel("landscape.rows", 1, graph.All)
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return map[string]weft.Func{"landscape.rows": rows} }
 
-// scratches holds landscapes of calls that run at the same time: Rows computes a
-// row in its place in the whole landscape, and a task has some rows only.
-var scratches = sync.Pool{New: func() any { return new([]float64) }}
-
 // rows computes the rows lo to hi-1 of a task, an item each.
 func rows(c *weft.Call, lo, hi int) {
-	first, energy := int(binary.LittleEndian.Uint64(c.Params)), math.Float64frombits(binary.LittleEndian.Uint64(c.Params[8:]))
+	first, energy := workload.Param(c.Params, 1), math.Float64frombits(binary.LittleEndian.Uint64(c.Params[16:]))
 	native, turns, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
-	s := scratches.Get().(*[]float64)
-	defer scratches.Put(s)
-	if n := RowCount(len(native)/3) * Angles; len(*s) < n {
-		*s = make([]float64, n)
+	for i := lo; i < hi; i++ {
+		Row(out[i*Angles:(i+1)*Angles], native, turns, energy, first+i)
 	}
-	Rows(*s, native, turns, energy, first+lo, first+hi)
-	copy(out[lo*Angles:hi*Angles], (*s)[(first+lo)*Angles:])
 }
 
 // Name says of which structure the landscape is.
@@ -169,12 +162,12 @@ func (j *Job) Whole() graph.Task { return j.task(0, int64(RowCount(j.model.Beads
 
 func (j *Job) task(lo, hi int64) graph.Task {
 	n := j.model.Beads()
-	params := binary.LittleEndian.AppendUint64(nil, uint64(lo))
+	params := workload.Params(n, int(lo), int(hi-lo), 0)
 	return graph.Task{
 		Name: fmt.Sprintf("rows %d-%d", lo, hi),
 		Steps: []graph.Step{{
 			Kernel: Kernel,
-			Launch: workload.Grid(hi - lo),
+			Launch: workload.Grid(hi-lo, Angles),
 			Params: binary.LittleEndian.AppendUint64(params, math.Float64bits(j.energy)),
 		}},
 		Work: graph.Work{Ops: Ops(n, int(lo), int(hi)), Bytes: Bytes(n, int(lo), int(hi)), Unit: graph.FP64},

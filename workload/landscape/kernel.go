@@ -20,9 +20,17 @@ func Turns() []float64 {
 func RowCount(n int) int { return n - 2 }
 
 // Rows computes the rows lo to hi-1 of the landscape of a native structure into
-// the same rows of dst: dst[i*Angles+k] is the energy after turning the beads
-// behind i+1 by k steps about the axis from bead i to bead i+1. turns is what
-// [Turns] returns and energy that of the native structure.
+// the same rows of dst, with [Row].
+func Rows(dst, native, turns []float64, energy float64, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		Row(dst[i*Angles:(i+1)*Angles], native, turns, energy, i)
+	}
+}
+
+// Row computes row i of the landscape of a native structure: row[k] is the
+// energy after turning the beads behind i+1 by k steps about the axis from bead
+// i to bead i+1. turns is what [Turns] returns and energy that of the native
+// structure.
 //
 // Only pairs of a bead up to i+1 and a bead behind it change their distance,
 // and of the rest of the potential one dihedral. With the axis through the
@@ -31,42 +39,40 @@ func RowCount(n int) int { return n - 2 }
 //	|a|² + |b|² - 2(a·u)(b·u) - 2(a·b - (a·u)(b·u)) cos t - 2 a·(u×b) sin t
 //
 // so that a pair costs three numbers and then a few operations for each angle.
-// The pairs are added in the order of the beads, whatever the range of rows.
-func Rows(dst, native, turns []float64, energy float64, lo, hi int) {
+// The pairs are added in the order of the beads.
+func Row(row, native, turns []float64, energy float64, i int) {
 	n := len(native) / 3
 	cos, sin := turns[:Angles], turns[Angles:2*Angles]
-	for i := lo; i < hi; i++ {
-		row := dst[i*Angles : (i+1)*Angles]
-		clear(row)
-		origin := bead(native, i+1)
-		u := unit(sub(origin, bead(native, i)))
-		for a := range i + 2 {
-			va := sub(bead(native, a), origin)
-			alongA, lengthA := dot(va, u), dot(va, va)
-			for b := max(i+2, a+contactSpan); b < n; b++ {
-				vb := sub(bead(native, b), origin)
-				along := alongA * dot(vb, u)
-				p := pair{
-					constant: lengthA + dot(vb, vb) - 2*along,
-					cosine:   2 * (dot(va, vb) - along),
-					sine:     2 * dot(va, cross(u, vb)),
-				}
-				if s2 := distance2(native, a, b); s2 < contactDistance*contactDistance {
-					p.size2, p.six, p.five, p.cutoff2 = s2, 5, 6, math.Inf(1)
-				} else {
-					p.size2, p.six, p.five, p.cutoff2 = repulsion*repulsion, 1, 0, cutoff*cutoff
-				}
-				p.add(row, cos, sin)
+	row = row[:Angles]
+	clear(row)
+	origin := bead(native, i+1)
+	u := unit(sub(origin, bead(native, i)))
+	for a := range i + 2 {
+		va := sub(bead(native, a), origin)
+		alongA, lengthA := dot(va, u), dot(va, va)
+		for b := max(i+2, a+contactSpan); b < n; b++ {
+			vb := sub(bead(native, b), origin)
+			along := alongA * dot(vb, u)
+			p := pair{
+				constant: lengthA + dot(vb, vb) - 2*along,
+				cosine:   2 * (dot(va, vb) - along),
+				sine:     2 * dot(va, cross(u, vb)),
 			}
+			if s2 := distance2(native, a, b); s2 < contactDistance*contactDistance {
+				p.size2, p.six, p.five, p.cutoff2 = s2, 5, 6, math.Inf(1)
+			} else {
+				p.size2, p.six, p.five, p.cutoff2 = repulsion*repulsion, 1, 0, cutoff*cutoff
+			}
+			p.add(row, cos, sin)
 		}
-		// What does not change is the native energy less the pairs at angle zero,
-		// where the dihedral's own term is zero.
-		rest := energy - row[0]
-		for k := range row {
-			row[k] += rest
-			if i > 0 {
-				row[k] += 1 - cos[k] + 0.5*(1-cos[3*k%Angles])
-			}
+	}
+	// What does not change is the native energy less the pairs at angle zero,
+	// where the dihedral's own term is zero.
+	rest := energy - row[0]
+	for k := range row {
+		row[k] += rest
+		if i > 0 {
+			row[k] += 1 - cos[k] + 0.5*(1-cos[3*k%Angles])
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -112,9 +111,12 @@ func New(c Config) (*Job, error) {
 }
 
 var (
-	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes.
+	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes,
+	// its params the mode, the height of a chunk and the number of leaves, its
+	// grid the chunks.
 	ChunkKernel = workload.GoKernel("merkle.chunks")
-	// RootKernel reduces nodes; its arguments are nodes and the root.
+	// RootKernel reduces nodes; its arguments are nodes and the root, its params
+	// the mode and the number of nodes.
 	RootKernel = workload.GoKernel("merkle.root")
 )
 
@@ -123,23 +125,14 @@ func Funcs() map[string]weft.Func {
 	return map[string]weft.Func{"merkle.chunks": chunks, "merkle.root": root}
 }
 
-// scratches holds the nodes of calls that run at the same time.
-var scratches = sync.Pool{New: func() any { return new([]byte) }}
-
-// scratch returns memory for n nodes. It goes back to scratches.
-func scratch(n int) *[]byte {
-	s := scratches.Get().(*[]byte)
-	if len(*s) < n*Size {
-		*s = make([]byte, n*Size)
-	}
-	return s
-}
+// scratches is memory for nodes.
+var scratches workload.Scratch[byte]
 
 // chunks reduces the chunks lo to hi-1, an item each.
 func chunks(c *weft.Call, lo, hi int) {
-	mode, h := Mode(c.Params[0]), int(c.Params[1])
+	mode, h := Mode(workload.Param(c.Params, 0)), workload.Param(c.Params, 1)
 	leaves, nodes := c.Args[0], c.Args[1]
-	s := scratch(1 << h)
+	s := scratches.Get(Size << h)
 	defer scratches.Put(s)
 	for i := lo; i < hi; i++ {
 		chunk := leaves[i<<h*Size : min((i+1)<<h*Size, len(leaves))]
@@ -156,11 +149,10 @@ func chunks(c *weft.Call, lo, hi int) {
 
 // root reduces all nodes, which is one item.
 func root(c *weft.Call, _, _ int) {
-	nodes := c.Args[0]
-	n := len(nodes) / Size
-	s := scratch(n)
+	nodes, n := c.Args[0], workload.Param(c.Params, 1)
+	s := scratches.Get(n * Size)
 	defer scratches.Put(s)
-	reduceInto(Mode(c.Params[0]), *s, nodes, n, Height(n))
+	reduceInto(Mode(workload.Param(c.Params, 0)), *s, nodes, n, Height(n))
 	copy(c.Args[1], (*s)[:Size])
 }
 
@@ -203,7 +195,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 		Steps: []graph.Step{{
 			Kernel: ChunkKernel,
 			Launch: workload.Grid(j.nodes(lo, hi)),
-			Params: []byte{byte(j.mode), byte(j.h)},
+			Params: workload.Params(int(j.mode), j.h, n),
 		}},
 		Work: graph.Work{Ops: IntegerOps * Ops(j.mode, n), Bytes: Bytes(j.mode, n), Unit: graph.Int32},
 	}
@@ -225,7 +217,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	}
 	b.Add(graph.Task{
 		Name:  "root",
-		Steps: []graph.Step{{Kernel: RootKernel, Launch: workload.Grid(1), Params: []byte{byte(j.mode)}}},
+		Steps: []graph.Step{{Kernel: RootKernel, Launch: workload.Grid(1), Params: workload.Params(int(j.mode), j.chunks)}},
 		Uses:  []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
 		// The nodes are hashed in pairs already: what Dup counts.
 		Work: graph.Work{Ops: IntegerOps * Ops(Dup, j.chunks), Bytes: Bytes(Dup, j.chunks), Unit: graph.Int32},

@@ -1,7 +1,6 @@
 package reduce
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -27,12 +26,18 @@ type operation struct {
 	blocks, fold *graph.Kernel
 }
 
+// The kernels that fold blocks: their arguments are elements and the partial
+// results of their blocks, their param the number of elements, their grid the
+// blocks.
 var (
-	sumKernel = workload.GoKernel("reduce.sum")
-	maxKernel = workload.GoKernel("reduce.max")
-	minKernel = workload.GoKernel("reduce.min")
+	sumKernel = workload.GoKernel("reduce.sum", itemBlocks)
+	maxKernel = workload.GoKernel("reduce.max", itemBlocks)
+	minKernel = workload.GoKernel("reduce.min", itemBlocks)
 )
 
+// The kernels that fold partial results have all of them, the result and a
+// workspace as large as the first as arguments, and as params the numbers of
+// partial results and of elements.
 var operations = []operation{
 	{"sum", sumKernel, workload.GoKernel("reduce.fold.sum")},
 	{"average", sumKernel, workload.GoKernel("reduce.fold.average")},
@@ -60,8 +65,8 @@ func (c Config) Validate() error {
 	if !slices.Contains(Operations(), c.Op) {
 		return fmt.Errorf("reduce: no operation %q; there is %s", c.Op, strings.Join(Operations(), ", "))
 	}
-	if c.N < 1 || c.N > 1<<32 {
-		return fmt.Errorf("reduce: %d elements: the number must be from 1 to 2³²", c.N)
+	if c.N < 1 || c.N > math.MaxUint32 {
+		return fmt.Errorf("reduce: %d elements: the number must be from 1 to 2³²-1", c.N)
 	}
 	return nil
 }
@@ -100,7 +105,7 @@ func Funcs() map[string]weft.Func {
 	}
 }
 
-// itemBlocks is how many blocks one item of a launch's grid is: half a mebibyte,
+// itemBlocks is how many blocks one item of the Go kernels is: half a mebibyte,
 // which takes some tens of microseconds.
 const itemBlocks = 32
 
@@ -113,14 +118,13 @@ func foldBlocks(kernel func(dst, src []float32, lo, hi int)) weft.Func {
 	}
 }
 
-// foldPartials makes a kernel of one item whose arguments are all partial results, the
-// result and a workspace as large as the first: folding overwrites, and a task
-// that is run again must find its input whole.
+// foldPartials makes a kernel of one item. It folds a copy: folding overwrites,
+// and a task that is run again must find its input whole.
 func foldPartials(kernel func(partial []float32, n int) float32) weft.Func {
 	return func(c *weft.Call, _, _ int) {
 		work := weft.View[float32](c.Args[2])
 		work = work[:copy(work, weft.View[float32](c.Args[0]))]
-		weft.View[float32](c.Args[1])[0] = kernel(work, int(binary.LittleEndian.Uint64(c.Params)))
+		weft.View[float32](c.Args[1])[0] = kernel(work, workload.Param(c.Params, 1))
 	}
 }
 
@@ -148,7 +152,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	n := int(hi - lo)
 	return graph.Task{
 		Name:  fmt.Sprintf("elements %d-%d", lo, hi),
-		Steps: []graph.Step{{Kernel: j.op.blocks, Launch: workload.Grid(int64((Blocks(n) + itemBlocks - 1) / itemBlocks))}},
+		Steps: []graph.Step{{Kernel: j.op.blocks, Launch: workload.Grid(int64(Blocks(n))), Params: workload.Params(n)}},
 		Work:  graph.Work{Ops: Ops(n), Bytes: Bytes(n, 4)},
 	}
 }
@@ -176,7 +180,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	b.Add(graph.Task{
 		Name: "fold",
 		Steps: []graph.Step{{
-			Kernel: j.op.fold, Launch: workload.Grid(1), Params: binary.LittleEndian.AppendUint64(nil, uint64(n)),
+			Kernel: j.op.fold, Launch: workload.Grid(1), Params: workload.Params(partials, j.c.N),
 		}},
 		Uses:      []graph.Use{{Data: dp, Access: graph.Read}, {Data: dr, Access: graph.Write}},
 		Work:      graph.Work{Ops: Ops(partials), Bytes: Bytes(partials, 4)},
