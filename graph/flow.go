@@ -41,11 +41,17 @@ type Flow struct {
 	Prioritised, Timed bool
 }
 
-// Row is where a task's order and uses begin, and its shape.
+// Row is where a task's order and uses begin, and its shape. A Plain task is of
+// the commonest kind: a few uses of one piece each, which either read or write
+// for the first time (FlowUse.First), one device, no workspace.
 type Row struct {
 	Pred, Succ, Use int32
 	Shape           int32
+	Plain           bool
 }
+
+// maxPlain is how many uses a plain task has at most.
+const maxPlain = 8
 
 // Piece is an interval of data that every task uses whole or not at all.
 type Piece struct {
@@ -56,12 +62,14 @@ type Piece struct {
 // FlowUse is a Use in terms of pieces: global piece indices [P0, P1), the first
 // piece of its data being Base. R and W are offsets into ReadVals and WriteVals,
 // or -1. First says that it writes data that is neither input nor output, one
-// piece of it, for the first time: there is nothing to look out for.
+// piece of it, for the first time: there is nothing to look out for. V is the
+// value it makes, or else reads, where it has one piece.
 type FlowUse struct {
 	Data   DataID
 	P0, P1 int32
 	Base   int32
 	R, W   int32
+	V      int32
 	Rank   int16
 	Access Access
 	First  bool
@@ -196,6 +204,7 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 				if slices.Contains(cur[u.P0:u.P1], -1) {
 					unwritten(t, u.Data)
 				}
+				u.V = cur[u.P0]
 				for p := u.P0; p < u.P1; p++ {
 					v := cur[p]
 					f.ReadVals = append(f.ReadVals, v)
@@ -232,8 +241,10 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 					f.Values = append(f.Values, Value{Piece: p, Producer: t, Prev: old})
 					heads = append(heads, -1)
 				}
+				u.V = cur[u.P0]
 			}
 		}
+		f.Rows[i].Plain = plain(&tasks[i], uses)
 		f.Rows[i+1].Pred = int32(len(f.Pred))
 	}
 	f.Last = cur
@@ -243,6 +254,19 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 		}
 	}
 	f.invert(n)
+}
+
+// plain reports whether a task is of the commonest kind.
+func plain(t *Task, uses []FlowUse) bool {
+	if len(uses) > maxPlain || t.Workspace > 0 || t.Gang > 1 {
+		return false
+	}
+	for i := range uses {
+		if u := &uses[i]; u.P1-u.P0 != 1 || u.W >= 0 && !u.First {
+			return false
+		}
+	}
+	return true
 }
 
 // invert builds successor rows from predecessor rows.

@@ -184,7 +184,7 @@ func (c *recounter) instances() {
 		// Copies out of a lost memory may be in flight a while longer.
 		c.must(holds == 0 || !c.gone(in.space), "an instance in a lost memory holds a value", i)
 	}
-	c.same(c.slots.live, slots, "slots in use")
+	c.same(c.slots.live, slots+len(c.solo), "slots in use")
 }
 
 // gone reports whether what a memory held is lost.

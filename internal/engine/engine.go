@@ -111,6 +111,7 @@ type Engine struct {
 	data  blocks[datum]
 	insts []inst
 	freeI []int32
+	solo  []int32 // free instances of one piece, which keep their slot
 	slots blocks[slot]
 
 	resident []residentData
@@ -171,6 +172,7 @@ type device struct {
 	flight  int              // operations in flight that use its lanes
 	poked   bool             // on the list of devices to look at
 	dirty   bool             // and on that of the policy
+	drifted bool             // its load changed and its FreeAt did not yet
 }
 
 // lane is an in-order queue of operations in flight.
@@ -443,10 +445,15 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 	e.waits, e.args = e.waits[:0], e.args[:0]
 	e.view.Now = now
 	e.asked = false
-	e.epoch = e.cost.Epoch()
+	e.epoch = e.cost.Epoch() + 1 // 0 stands for costs not computed
 	for i := range evs {
-		e.handle(&evs[i])
+		if ev := &evs[i]; ev.Kind == OpDone {
+			e.opDone(ev)
+		} else {
+			e.handle(ev)
+		}
 	}
+	e.freshen()
 	e.timers()
 	if len(e.graves) > 0 {
 		e.bury()
@@ -470,9 +477,8 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 }
 
 func (e *Engine) handle(ev *Event) {
+	e.freshen() // it may need to know
 	switch ev.Kind {
-	case OpDone:
-		e.opDone(ev)
 	case DeviceLost:
 		e.lose(ev.Device, ev.Kept, nil)
 	case DeviceBack:
@@ -542,6 +548,12 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	r.forRun, r.forTask, r.inputs = 0, graph.NoTask, 0
 	r.args, r.waits = r.args[:0], r.waits[:0]
 	return Op{l, ln.issued}, r
+}
+
+// computes reports whether a lane carries launches. Where all devices use host
+// memory, lane 0 is the only one that copies.
+func (e *Engine) computes(l Lane) bool {
+	return l != 0 && (e.hostOnly || e.lanes[l].info.Kind == Compute)
 }
 
 // pending reports whether an operation is still in flight.

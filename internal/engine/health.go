@@ -539,7 +539,7 @@ func (e *Engine) rebalance() {
 func (e *Engine) migrate(m sched.Move) {
 	r, gt := e.taskOf(m.Task)
 	vd := &e.view.Devices[m.To]
-	c := e.shapeCosts(r, r.f.Rows[gt].Shape)[vd.Class]
+	c := e.shape(r, gt).costs[vd.Class]
 	if c < 0 || e.need(r, gt) > vd.CapBytes || !e.allowed(r.g.Task(gt), m.To) {
 		return
 	}

@@ -171,110 +171,101 @@ func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 	return issuedOK
 }
 
-// maxQuick is how many uses launchQuick deals with.
-const maxQuick = 8
-
-// launchQuick issues the most common kind of task in one pass: it uses whole
-// pieces, what it reads is already in its device's memory or on the way there,
-// what it writes has never been written. It returns false, having done nothing,
-// when the task is not like that; prepare and launch then do it step by step.
+// launchQuick issues a plain task in one pass, when what it reads is already in
+// its device's memory or on the way there. It returns false, having done
+// nothing, when the task is not like that; prepare and launch then do it step
+// by step.
 func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane) (Op, bool) {
 	f := r.f
-	uses := f.TaskUses(gt)
-	space := e.devs[dev].space
-	if len(uses) > maxQuick || e.away > 0 || r.shapes[f.Rows[gt].Shape].workspace > 0 {
+	row := &f.Rows[gt]
+	if !row.Plain || e.away > 0 {
 		return Op{}, false
 	}
-	var where [maxQuick]int32 // the slots of its uses, -1 for what it makes
+	uses := f.Uses[row.Use:f.Rows[gt+1].Use]
+	space := e.devs[dev].space
+	w, arg0 := len(e.waits), len(e.args)
+	if cap(e.args)-arg0 < len(uses) {
+		e.args = slices.Grow(e.args, len(uses))
+	}
+	args := e.args[arg0 : arg0+len(uses) : arg0+len(uses)]
+	vals, slots := e.vals.at, e.slots.at
+	initial, shift := f.NumInitial, r.vbase-f.NumInitial
 	var need int64
-	vals, slots, insts := e.vals.at, e.slots.at, e.insts
 	for k := range uses {
 		u := &uses[k]
-		switch {
-		case u.P1-u.P0 != 1:
-			return Op{}, false
-		case u.W < 0:
-			s := vals[r.val(f.ReadVals[u.R])].slot
-			for s >= 0 && insts[slots[s].inst].space != space {
+		if u.W >= 0 {
+			need += vals[u.V+shift].bytes
+			continue
+		}
+		v := u.V + shift
+		if u.V < initial {
+			v = r.init[u.V]
+		}
+		val := &vals[v]
+		s := val.slot
+		if !e.hostOnly {
+			for s >= 0 && e.insts[slots[s].inst].space != space {
 				s = slots[s].next
 			}
-			if s < 0 {
-				return Op{}, false
-			}
-			where[k] = s
-		case !u.First:
+		}
+		if s < 0 {
+			e.waits = e.waits[:w]
 			return Op{}, false
-		default:
-			where[k] = -1
-			need += vals[r.val(f.WriteVals[u.W])].bytes
+		}
+		sl := &slots[s]
+		arg := &args[k]
+		arg.Inst, arg.Offset, arg.Bytes = Inst(sl.inst), 0, val.bytes
+		if val.piece != 0 {
+			arg.Offset = e.offset(sl.inst, val.piece)
+		}
+		// What a task of this run makes is waited for as a predecessor.
+		if (val.run != r.slot || !e.computes(sl.lane)) && e.pending(sl.lane, sl.seq) {
+			e.waits = append(e.waits, Op{sl.lane, sl.seq})
 		}
 	}
 	if sp := &e.spaces[space]; sp.cap > 0 && sp.used+need > sp.cap {
+		e.waits = e.waits[:w]
 		return Op{}, false
 	}
+	e.args = e.args[:arg0+len(uses)]
 	op, rec := e.push(l)
 	rec.task, rec.quick = tid, true
-	w, arg0 := len(e.waits), len(e.args)
-	e.args = slices.Grow(e.args, len(uses))[:arg0+len(uses)]
-	args := e.args[arg0:]
-	// What is read in host memory is kept there by its readers, and nothing is
-	// evicted from it: only what is written, or sits on a device, needs a pin.
-	unpinned := space == 0 && !r.volatile
 	for k := range uses {
 		u := &uses[k]
-		s := where[k]
-		arg := &args[k]
-		arg.Offset = 0
-		if s < 0 {
-			v := r.val(f.WriteVals[u.W])
-			arg.Bytes = vals[v].bytes
-			arg.Inst = Inst(e.alloc(r.dataOf[u.Data], space, 0, 1, 0, arg.Bytes))
-			slots, insts = e.slots.at, e.insts
-			s = insts[arg.Inst].slot
-			e.hold(s, v, l, op.Seq)
-		} else {
-			sl := &slots[s]
-			val := &vals[sl.val]
-			if e.pending(sl.lane, sl.seq) && (e.lanes[sl.lane].info.Kind != Compute || val.run != r.slot) {
-				e.waits = append(e.waits, Op{sl.lane, sl.seq})
-			}
-			arg.Inst, arg.Bytes = Inst(sl.inst), val.bytes
-			if in := &insts[sl.inst]; in.p0 != val.piece {
-				arg.Offset = e.offset(sl.inst, val.piece)
-			}
-			if unpinned {
-				continue
-			}
-			e.touch(sl.inst)
+		if u.W < 0 {
+			continue
 		}
-		insts[arg.Inst].pins++
-		slots[s].pins++
-		rec.args = append(rec.args, s)
+		v := u.V + shift
+		bytes := vals[v].bytes
+		i := e.alloc(r.dataOf[u.Data], space, 0, 1, 0, bytes)
+		args[k] = Arg{Inst(i), 0, bytes}
+		e.hold(e.insts[i].slot, v, l, op.Seq)
 	}
-	e.spaces[space].pins += len(rec.args)
+	// Nothing is evicted from host memory, and what a plain task uses there is
+	// kept by its readers: only device memory, and what others may update in
+	// place, needs pins.
+	if space != 0 || r.volatile {
+		e.pinQuick(rec, uses, args, r)
+	}
 	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0)
 	return op, true
 }
 
-// emitLaunch completes a launch with what it waits for and hands it over.
-func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) {
-	for _, p := range r.f.Preds(gt) {
-		e.waitFor(r.tbase + p)
+// pinQuick pins the slots a plain launch uses.
+func (e *Engine) pinQuick(rec *opRec, uses []graph.FlowUse, args []Arg, r *run) {
+	for k := range args {
+		i := int32(args[k].Inst)
+		in := &e.insts[i]
+		s := in.slot + e.vals.at[r.val(uses[k].V)].piece - in.p0
+		e.touch(i)
+		in.pins++
+		e.slots.at[s].pins++
+		e.spaces[in.space].pins++
+		rec.args = append(rec.args, s)
 	}
-	waits := e.waits[w:len(e.waits):len(e.waits)]
-	if rec.timeout = e.timeout(r, gt); rec.timeout > 0 {
-		rec.waits = append(rec.waits, waits...)
-		e.lanes[op.Lane].timed++
-		e.timedOps++
-	}
-	e.devs[dev].flight++
-	e.devs[dev].backlog += e.tasks.at[tid].cost
-	a := e.emit(Launch)
-	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
-	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
 }
 
-// unpinQuick undoes the pins of launchQuick.
+// unpinQuick undoes pinQuick.
 func (e *Engine) unpinQuick(rec *opRec) {
 	slots, insts := e.slots.at, e.insts
 	for _, s := range rec.args {
@@ -295,6 +286,37 @@ func (e *Engine) unpinQuick(rec *opRec) {
 			}
 		}
 	}
+}
+
+// emitLaunch completes a launch with what it waits for and hands it over.
+func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) {
+	tasks := e.tasks.at[r.tbase:]
+	gangs := len(e.gangs) > 0
+	for _, p := range r.f.Preds(gt) {
+		if t := &tasks[p]; t.state == issued {
+			if gangs {
+				if g := e.gangs[r.tbase+p]; g != nil {
+					e.waits = append(e.waits, g.ops...)
+					continue
+				}
+			}
+			e.waits = append(e.waits, Op{t.lane, t.seq})
+		}
+	}
+	waits := e.waits[w:len(e.waits):len(e.waits)]
+	if r.timed {
+		if rec.timeout = e.timeout(r, gt); rec.timeout > 0 {
+			rec.waits = append(rec.waits, waits...)
+			e.lanes[op.Lane].timed++
+			e.timedOps++
+		}
+	}
+	d := &e.devs[dev]
+	d.flight++
+	d.backlog += e.tasks.at[tid].cost
+	a := e.emit(Launch)
+	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
+	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
 }
 
 // prepare checks inputs and makes room for one rank of a task beside taken
@@ -482,7 +504,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 func (e *Engine) waitFilled(r *run, first, n int32) {
 	for s := first; s < first+n; s++ {
 		sl := &e.slots.at[s]
-		if e.pending(sl.lane, sl.seq) && (e.lanes[sl.lane].info.Kind != Compute || e.vals.at[sl.val].run != r.slot) {
+		if e.pending(sl.lane, sl.seq) && (!e.computes(sl.lane) || e.vals.at[sl.val].run != r.slot) {
 			e.ops = append(e.ops, Op{sl.lane, sl.seq})
 		}
 	}
@@ -523,19 +545,6 @@ func (e *Engine) timeout(r *run, gt graph.TaskID) time.Duration {
 		return r.o.Timeout
 	}
 	return e.o.TaskTimeout
-}
-
-// waitFor adds the operations of a task in flight to the current waits.
-func (e *Engine) waitFor(tid int32) {
-	t := &e.tasks.at[tid]
-	if t.state != issued {
-		return
-	}
-	if g := e.gang(tid); g != nil {
-		e.waits = append(e.waits, g.ops...)
-		return
-	}
-	e.waits = append(e.waits, Op{t.lane, t.seq})
 }
 
 // markIssued moves a task into flight and tells its successors.
@@ -612,18 +621,23 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 
 func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end time.Duration) {
 	tid := rec.task
-	r, gt := e.taskOf(tid)
+	t := &e.tasks.at[tid]
+	r := e.runs[t.run]
+	gt := graph.TaskID(tid - r.tbase)
 	dev := e.lanes[op.Lane].info.Device
 	d := &e.devs[dev]
 	d.flight--
-	d.backlog -= e.tasks.at[tid].cost
+	d.backlog -= t.cost
+	d.load -= t.cost
+	d.drifted = true
+	e.dirty(dev)
 	e.view.Devices[dev].Queued--
-	e.drift(dev, e.tasks.at[tid].cost)
-	f := r.f
-	uses := f.TaskUses(gt)
+	uses := r.f.TaskUses(gt)
 	ok := st == OK
-	ops := e.ops[:0]
-	ops = append(ops, op)
+	ops := append(e.ops[:0], op)
+	if !rec.quick || len(rec.args) > 0 {
+		e.unpinLaunch(rec, r.f, uses)
+	}
 	// A gang counts as a whole, when its last member ends.
 	if g := e.gang(tid); g != nil {
 		if g.status == OK && !ok || g.status == DepFailed && st == Failed {
@@ -634,7 +648,6 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		}
 		g.left--
 		if g.left > 0 {
-			e.unpinLaunch(rec, f, uses)
 			if !ok { // its part will never be there
 				e.voidOutputs(r, gt, []Op{op}, false)
 			}
@@ -643,11 +656,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		st, err, ok, start = g.status, g.err, g.status == OK, g.start
 		ops = g.ops
 		delete(e.gangs, tid)
-		e.unpinLaunch(rec, f, uses)
-	} else {
-		e.unpinLaunch(rec, f, uses)
 	}
-	t := &e.tasks.at[tid]
 	if e.tr != nil {
 		e.tr.Record(trace.Event{
 			Kind: trace.Exec, Failed: !ok, Lane: uint8(e.lanes[op.Lane].info.Index), Device: dev, From: dev,
@@ -719,7 +728,8 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 	dr.Busy += took
 	dr.Predicted += time.Duration(t.cost)
 	e.devs[dev].health.failures = 0
-	sh := &r.shapes[r.f.Rows[gt].Shape]
+	row := &r.f.Rows[gt]
+	sh := &r.shapes[row.Shape]
 	if e.learn != nil {
 		// Of many short executions that are all alike a sample teaches as much.
 		if sh.seen++; sh.seen <= learnAll || took > learnAlways || sh.seen%learnEvery == 0 {
@@ -733,6 +743,19 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 			Expected: time.Duration(expected),
 		})
 	}
+	if row.Plain && e.hostOnly {
+		e.settlePlain(r, uses)
+	} else {
+		e.settleUses(r, gt, uses, took)
+	}
+	e.landed(r)
+	if r.left == 0 && r.owed == 0 || r.state == runFailing {
+		e.markDead(r)
+	}
+}
+
+// settleUses takes in what a task made, and lets go of what it read.
+func (e *Engine) settleUses(r *run, gt graph.TaskID, uses []graph.FlowUse, took time.Duration) {
 	f := r.f
 	// How long a chain it would take to make its results again.
 	var depth int16
@@ -752,24 +775,53 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 		}
 	}
 	for k := range uses {
-		u := &uses[k]
-		for q := u.R; q >= 0 && q < u.R+u.P1-u.P0; q++ {
-			v := r.val(f.ReadVals[q])
-			val := &e.vals.at[v]
-			val.reads--
-			if val.reads == 0 {
-				if !e.dropQuick(val) {
-					e.maybeDrop(v)
-				}
-				if len(e.awaiting) > 0 {
-					e.wakeAwaiting(v)
-				}
-			}
+		for _, gv := range f.Reads(&uses[k]) {
+			v := r.val(gv)
+			e.vals.at[v].reads--
+			e.wasRead(v)
 		}
 	}
-	e.landed(r)
-	if r.left == 0 && r.owed == 0 || r.state == runFailing {
-		e.markDead(r)
+}
+
+// settlePlain does that for a plain task whose results are in host memory,
+// where nothing has to be kept to make them again.
+func (e *Engine) settlePlain(r *run, uses []graph.FlowUse) {
+	initial, shift := r.f.NumInitial, r.vbase-r.f.NumInitial
+	quick := len(e.stuck)+len(e.awaiting) == 0
+	vals := e.vals.at // nothing here makes values
+	for k := range uses {
+		u := &uses[k]
+		v := u.V + shift
+		if u.W >= 0 {
+			if val := &vals[v]; quick && val.reads > 0 && val.slot >= 0 {
+				val.flags |= produced | anchored
+			} else {
+				e.produced(v, 0, 0)
+			}
+			continue
+		}
+		if u.V < initial {
+			v = r.init[u.V]
+		}
+		val := &vals[v]
+		if val.reads--; val.reads == 0 {
+			e.wasRead(v)
+		}
+	}
+}
+
+// wasRead gives a value up, after a read of it ended, if that was the last thing
+// that needed it.
+func (e *Engine) wasRead(v int32) {
+	val := &e.vals.at[v]
+	if val.reads > 0 {
+		return
+	}
+	if !e.dropQuick(val) {
+		e.maybeDrop(v)
+	}
+	if len(e.awaiting) > 0 {
+		e.wakeAwaiting(v)
 	}
 }
 

@@ -36,7 +36,32 @@ func (e *Engine) makeHome(d, pieces int32, bytes int64, a Action) {
 
 // newInst makes the record of an instance; the caller emits its action.
 func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
-	var i int32
+	i, s := e.blankInst(n)
+	for k := range n {
+		e.slots.at[s+k] = slot{val: -1, next: -1, inst: i}
+	}
+	in := &e.insts[i]
+	*in = inst{data: d, space: space, p0: p0, n: n, slot: s, next: -1, older: -1, newer: -1, lo: lo, bytes: bytes}
+	if d >= 0 {
+		dt := &e.data.at[d]
+		in.next = dt.insts
+		dt.insts = i
+	}
+	e.spaces[space].used += bytes
+	if space != 0 {
+		e.lruAdd(i)
+	}
+	return i
+}
+
+// blankInst returns a free instance and n free slots. Most instances have one
+// piece, and most of those follow another: they keep their slot when freed.
+func (e *Engine) blankInst(n int32) (i, s int32) {
+	if k := len(e.solo); n == 1 && k > 0 {
+		i = e.solo[k-1]
+		e.solo = e.solo[:k-1]
+		return i, e.insts[i].slot
+	}
 	if k := len(e.freeI); k > 0 {
 		i = e.freeI[k-1]
 		e.freeI = e.freeI[:k-1]
@@ -44,21 +69,7 @@ func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
 		i = int32(len(e.insts))
 		e.insts = append(e.insts, inst{})
 	}
-	s := e.slots.alloc(int(n))
-	for k := range n {
-		e.slots.at[s+k] = slot{val: -1, next: -1, inst: i}
-	}
-	e.insts[i] = inst{data: d, space: space, p0: p0, n: n, slot: s, next: -1, older: -1, newer: -1, lo: lo, bytes: bytes}
-	if d >= 0 {
-		e.insts[i].next = e.data.at[d].insts
-		e.data.at[d].insts = i
-	}
-	sp := &e.spaces[space]
-	sp.used += bytes
-	if space != 0 {
-		e.lruAdd(i)
-	}
-	return i
+	return i, e.slots.alloc(int(n))
 }
 
 // alloc makes an instance in a device's memory (or the host's).
@@ -87,12 +98,18 @@ func (e *Engine) freeInst(i int32) {
 	if in.space != 0 {
 		e.lruRemove(i)
 	}
-	e.slots.release(in.slot, int(in.n))
 	a := e.emit(Free)
 	a.Device, a.Inst = sp.dev, Inst(i)
 	in.data = -2
-	e.freeI = append(e.freeI, i)
-	e.unblock(in.space)
+	if in.n == 1 {
+		e.solo = append(e.solo, i)
+	} else {
+		e.slots.release(in.slot, int(in.n))
+		e.freeI = append(e.freeI, i)
+	}
+	if in.space != 0 || e.starved {
+		e.unblock(in.space)
+	}
 }
 
 func (e *Engine) freeIfIdle(i int32) {

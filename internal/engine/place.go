@@ -25,10 +25,8 @@ func (e *Engine) makeReady(tid int32) {
 	t.flags |= charged
 	r := e.runs[t.run]
 	gt := graph.TaskID(tid - r.tbase)
-	sh := r.f.Rows[gt].Shape
-	e.shapeCosts(r, sh)
 	start := max(r.vtime, e.vnow)
-	r.vtime = start + int64(float64(r.shapes[sh].least)*r.unweight)
+	r.vtime = start + e.shape(r, gt).charge
 	t.key = start - int64(e.priority(r, gt))*agingPerPriority
 	e.ready.push(tid)
 }
@@ -41,34 +39,25 @@ func (e *Engine) priority(r *run, gt graph.TaskID) int {
 	return r.priority
 }
 
-// shapeCosts returns the predicted duration of a shape of task on each device
-// class, negative where it cannot run.
-func (e *Engine) shapeCosts(r *run, shape int32) []time.Duration {
-	n := int(e.view.Classes)
-	if r.costOf != e.epoch || len(r.costs) == 0 {
-		r.costs = slices.Grow(r.costs[:0], len(r.f.ShapeTask)*n)[:len(r.f.ShapeTask)*n]
-		for i := range r.costs {
-			r.costs[i] = unknownCost
-		}
-		r.costOf = e.epoch
+// shape returns what a task has in common with others like it, with costs of
+// the present epoch.
+func (e *Engine) shape(r *run, gt graph.TaskID) *shape {
+	sh := &r.shapes[r.f.Rows[gt].Shape]
+	if sh.epoch != e.epoch {
+		e.fillCosts(r, r.g.Task(gt), sh)
 	}
-	row := r.costs[int(shape)*n : int(shape)*n+n]
-	if row[0] == unknownCost {
-		e.fillCosts(r, shape, row)
-	}
-	return row
+	return sh
 }
 
-const unknownCost = time.Duration(-1 << 62)
-
-func (e *Engine) fillCosts(r *run, shape int32, row []time.Duration) {
-	task := r.g.Task(r.f.ShapeTask[shape])
-	for c := range row {
-		row[c] = -1
+func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
+	sh.epoch = e.epoch
+	for c := range sh.costs {
+		sh.costs[c] = -1
 	}
+	least := time.Duration(-1)
 	for d := range e.m.Devices {
 		c := e.view.Devices[d].Class
-		if row[c] >= 0 {
+		if sh.costs[c] >= 0 {
 			continue
 		}
 		can := true
@@ -76,16 +65,13 @@ func (e *Engine) fillCosts(r *run, shape int32, row []time.Duration) {
 			can = can && e.m.Devices[d].CanRun(task.Steps[i].Kernel)
 		}
 		if can {
-			row[c] = max(e.cost.Task(task, machine.DeviceID(d)).Median, 0)
+			sh.costs[c] = max(e.cost.Task(task, machine.DeviceID(d)).Median, 0)
+			if least < 0 || sh.costs[c] < least {
+				least = sh.costs[c]
+			}
 		}
 	}
-	least := time.Duration(-1)
-	for _, c := range row {
-		if c >= 0 && (least < 0 || c < least) {
-			least = c
-		}
-	}
-	r.shapes[shape].least = max(least, 0)
+	sh.charge = int64(float64(max(least, 0)) * r.unweight)
 }
 
 // place asks the policy where ready tasks go, a batch at a time.
@@ -110,11 +96,12 @@ func (e *Engine) place() {
 				t.state = waiting
 				continue
 			}
-			if r.shapes[r.f.Rows[gt].Shape].gang > 1 {
+			sh := e.shape(r, gt)
+			if sh.gang > 1 {
 				e.placeGang(tid, r, gt)
 				continue
 			}
-			e.offer(tid, r, gt)
+			e.offer(t, r, gt, sh)
 		}
 		if len(e.view.Tasks) == 0 {
 			continue
@@ -143,10 +130,8 @@ func (e *Engine) place() {
 }
 
 // offer adds a task to the view.
-func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
-	t := &e.tasks.at[tid]
+func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	f := r.f
-	sh := &r.shapes[f.Rows[gt].Shape]
 	at, near := e.now, int32(-1)
 	tasks := e.tasks.at[r.tbase:]
 	for _, p := range f.Preds(gt) {
@@ -161,7 +146,7 @@ func (e *Engine) offer(tid int32, r *run, gt graph.TaskID) {
 	e.view.Tasks = e.view.Tasks[:n+1]
 	v := &e.view.Tasks[n]
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
-	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, e.shapeCosts(r, f.Rows[gt].Shape)
+	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
 	v.Need, v.Inputs, v.Hint, v.Only = 0, nil, -1, nil
 	v.Near = machine.DeviceID(near)
 	if !e.hostOnly {
@@ -229,10 +214,14 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[dev]
 	t.state, t.dev = queued, int32(dev)
-	t.cost = int64(float64(v.Cost[vd.Class]) * vd.Slow)
+	t.cost = int64(v.Cost[vd.Class])
+	if vd.Slow != 1 {
+		t.cost = int64(float64(t.cost) * vd.Slow)
+	}
 	t.eft = int64(finish)
-	e.devs[dev].load += t.cost
-	e.devs[dev].queue.push(tid, t.key)
+	d := &e.devs[dev]
+	d.load += t.cost
+	d.queue.push(tid, t.key)
 	e.poke(dev)
 }
 
@@ -277,7 +266,7 @@ func (e *Engine) reoffer() {
 // ever will.
 func (e *Engine) leaveOut(tid int32) {
 	r, gt := e.taskOf(tid)
-	task, costs, need := r.g.Task(gt), e.shapeCosts(r, r.f.Rows[gt].Shape), e.need(r, gt)
+	task, costs, need := r.g.Task(gt), e.shape(r, gt).costs, e.need(r, gt)
 	err := ErrNoDevice
 	for d := range e.devs {
 		vd := &e.view.Devices[d]
@@ -316,6 +305,17 @@ func (e *Engine) drift(dev machine.DeviceID, cost int64) {
 	e.dirty(dev)
 }
 
+// freshen does what drift does for devices whose load changed while events were
+// taken in, once for all of them.
+func (e *Engine) freshen() {
+	for _, dev := range e.view.Dirty {
+		if d := &e.devs[dev]; d.drifted {
+			d.drifted = false
+			e.view.Devices[dev].FreeAt = e.now + time.Duration(d.perLane(d.load))
+		}
+	}
+}
+
 // dirty tells the policy that a device's state changed behind its back.
 func (e *Engine) dirty(dev machine.DeviceID) {
 	if d := &e.devs[dev]; !d.dirty {
@@ -344,7 +344,7 @@ func (e *Engine) moveTask(from, to machine.DeviceID) bool {
 	r, gt := e.taskOf(k.task)
 	task := r.g.Task(gt)
 	vd := &e.view.Devices[to]
-	c := e.shapeCosts(r, r.f.Rows[gt].Shape)[vd.Class]
+	c := e.shape(r, gt).costs[vd.Class]
 	cost := int64(float64(c) * vd.Slow)
 	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
 	if !fits || int64(max(vd.FreeAt, e.now))+cost >= int64(e.view.Devices[from].FreeAt) {
@@ -376,7 +376,7 @@ func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.Dev
 // and lanes keep order, two gangs can never wait for each other.
 func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 	task := r.g.Task(gt)
-	costs := e.shapeCosts(r, r.f.Rows[gt].Shape)
+	costs := e.shape(r, gt).costs
 	var devs []machine.DeviceID
 	possible := 0
 	for d := range e.devs {

@@ -83,8 +83,8 @@ type run struct {
 	parked   []int32
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
-	costOf   uint64          // cost epoch they were computed at
 	reaping  bool
+	timed    bool // some of its tasks have a timeout
 	volatile bool // some of its data is updated in place
 	begun    bool // it was admitted, so it has tasks and values
 	revived  bool // it ended, and works again for a run that reads its results
@@ -99,8 +99,10 @@ type shape struct {
 	workspace   int64
 	gang        int
 	constrained bool
-	seen        uint32        // executions the cost model was offered
-	least       time.Duration // on the device class that is fastest at it
+	seen        uint32          // executions the cost model was offered
+	epoch       uint64          // the epoch its costs are of
+	costs       []time.Duration // by device class, negative where it cannot run
+	charge      int64           // what a turn costs the run: its least cost by the run's weight
 }
 
 type runState uint8
@@ -292,9 +294,13 @@ func (e *Engine) start(r *run) {
 	if n > 0 {
 		r.priority = r.g.Task(0).Priority + r.o.Priority
 	}
-	for _, gt := range f.ShapeTask {
+	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0
+	classes := int(e.view.Classes)
+	r.costs = slices.Grow(r.costs[:0], len(f.ShapeTask)*classes)[:len(f.ShapeTask)*classes]
+	for i, gt := range f.ShapeTask {
 		t := r.g.Task(gt)
 		r.shapes = append(r.shapes, shape{
+			costs:  r.costs[i*classes : (i+1)*classes],
 			kernel: t.Steps[0].Kernel, ops: t.Work.Ops, bytes: t.Work.Bytes, workspace: t.Workspace, gang: t.Gang,
 			constrained: t.On.Hint != "" || len(t.On.Only) > 0,
 		})
