@@ -48,6 +48,8 @@ var house = []room{
 		why: "the contract knows what is run and described, not who decides"},
 	{pkg: "backend/cpu", imports: []string{"graph", "machine", "driver"}, modules: []string{"golang.org/x/sys"},
 		why: "a backend obeys the contract and knows nothing above it"},
+	{pkg: "backend/fake", imports: []string{"graph", "machine", "driver", "backend/cpu"}, modules: []string{"golang.org/x/sys"},
+		why: "a backend obeys the contract; this one runs the kernels the cpu backend runs"},
 	{pkg: "backend/all", imports: []string{"driver", "backend/cpu"},
 		why: "the list of drivers names backends and does nothing with them"},
 	{pkg: "internal/exec", imports: []string{"graph", "machine", "trace", "driver", "internal/engine"},

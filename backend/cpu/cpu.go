@@ -39,6 +39,14 @@ type Call struct {
 // Fail makes the launch fail. Other parts of it may still run to their end.
 func (c *Call) Fail(err error) { c.err.CompareAndSwap(nil, &err) }
 
+// Err returns the error of the first Fail, or nil.
+func (c *Call) Err() error {
+	if e := c.err.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
 // Options say how to cut the cores into devices.
 type Options struct {
 	// Parts is the number of devices (1). With fewer cores than parts, parts
@@ -249,8 +257,8 @@ func (d *device) launch(op *queued) (err error) {
 		} else if err := d.team.run(fn, c, items); err != nil {
 			return err
 		}
-		if e := c.err.Load(); e != nil {
-			return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, *e)
+		if err := c.Err(); err != nil {
+			return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
 		}
 	}
 	return nil

@@ -1,0 +1,627 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// errScripted is how an operation fails that the script told to.
+var errScripted = errors.New("failed by the script")
+
+// errPanic wraps what a kernel panicked with.
+var errPanic = errors.New("kernel panicked")
+
+// device is one fake device. Its lanes are goroutines; everything they share is
+// under one lock, held for moments only: what is fast is tested elsewhere.
+type device struct {
+	driver *Driver
+	info   machine.Device
+	board  *driver.Board
+	wake   func()
+	lanes  []*lane
+	ended  sync.WaitGroup
+	closed chan struct{} // closed with the device
+
+	mu       sync.Mutex
+	cond     sync.Cond // a lane got something, or the device closes
+	buffers  map[driver.Buffer]buffer
+	slabs    map[int32][]byte
+	used     int64 // bytes of buffers that are not in slabs
+	limit    int64
+	rules    []Rule
+	gauges   driver.Telemetry
+	scripted map[string]bool // the gauges the script has set
+	mapped   [][]byte
+	given    int64 // copies and launches taken, ever
+	done     []driver.Completion
+	gone     bool          // the device is lost
+	lost     chan struct{} // closed when it is
+	released chan struct{} // closed when what hangs goes on
+}
+
+// buffer is memory of the device's own, or a place in a slab.
+type buffer struct {
+	mem  []byte
+	slab int32 // 0: none
+}
+
+// lane is an in-order queue.
+type lane struct {
+	id    driver.Lane
+	queue []*op
+}
+
+// op is an operation with memory of its own for what driver.Op borrows.
+type op struct {
+	driver.Op
+	n    int64         // the script's number
+	lost chan struct{} // the device's, when the operation was given
+}
+
+func newDevice(drv *Driver, i int) *device {
+	d := &device{
+		driver: drv, closed: make(chan struct{}), buffers: make(map[driver.Buffer]buffer), slabs: make(map[int32][]byte),
+		limit: drv.o.MemBytes, scripted: make(map[string]bool), lost: make(chan struct{}), released: make(chan struct{}),
+		gauges: driver.Telemetry{Util: -1, TempC: -1, PowerW: -1, ClockMHz: -1},
+		info: machine.Device{
+			Name: fmt.Sprintf("fake:%d", i), Model: "scripted device", Kind: machine.Discrete, Backend: "fake",
+			UUID: fmt.Sprintf("fake-%d", i), MemBytes: drv.o.MemBytes, ComputeUnits: 1, Lanes: drv.o.Lanes,
+		},
+	}
+	d.cond.L = &d.mu
+	d.follow(drv.o.Script)
+	return d
+}
+
+func (d *device) Info() machine.Device { return d.info }
+
+// follow takes rules in that are for this device. Those without a condition
+// apply now.
+func (d *device) follow(s Script) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range s {
+		if r.Device != AllDevices && fmt.Sprintf("fake:%d", r.Device) != d.info.Name {
+			continue
+		}
+		switch r.Do {
+		case Release:
+			close(d.released)
+			d.released = make(chan struct{})
+		case Limit:
+			d.limit = r.Bytes
+		case Set:
+			d.set(r.Name, r.Value)
+		case Lose:
+			if r.At.Kind == Now {
+				d.lose()
+				continue
+			}
+			d.rules = append(d.rules, r)
+		default:
+			d.rules = append(d.rules, r)
+		}
+	}
+}
+
+func (d *device) set(gauge string, v float64) {
+	d.scripted[gauge] = true
+	switch gauge {
+	case "util":
+		d.gauges.Util = v
+	case "memory":
+		d.gauges.MemUsed = v
+	case "temp":
+		d.gauges.TempC = v
+	case "power":
+		d.gauges.PowerW = v
+	case "clock":
+		d.gauges.ClockMHz = v
+	case "errors":
+		d.gauges.MemErrors = int64(v)
+	case "faults":
+		d.gauges.Faults = int64(v)
+	}
+}
+
+// lose makes the device lost; the lock is held. What is in flight notices by
+// the channel. Stir takes the board's lock inside ours, which is safe because
+// nothing that sleeps on the board takes ours.
+func (d *device) lose() {
+	if d.gone {
+		return
+	}
+	d.gone = true
+	close(d.lost)
+	if d.board != nil {
+		d.board.Stir()
+	}
+}
+
+func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.board, d.wake = b, wake
+	for _, id := range lanes {
+		l := &lane{id: id}
+		d.lanes = append(d.lanes, l)
+		d.ended.Add(1)
+		go d.run(l)
+	}
+}
+
+func (d *device) Submit(batch []driver.Op) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isClosed() {
+		return fmt.Errorf("fake: submit to %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	if d.gone {
+		return fmt.Errorf("fake: submit to %s: %w", d.info.Name, driver.ErrDeviceLost)
+	}
+	for i := range batch {
+		switch in := &batch[i]; in.Kind {
+		case driver.Alloc:
+			d.alloc(in)
+		case driver.Free:
+			d.free(in.Buf)
+		default:
+			d.given++
+			o := &op{Op: *in, n: d.given, lost: d.lost}
+			o.Waits = slices.Clone(in.Waits)
+			o.Args = slices.Clone(in.Args)
+			l := d.lane(in.Lane)
+			l.queue = append(l.queue, o)
+		}
+	}
+	d.cond.Broadcast()
+	return nil
+}
+
+func (d *device) lane(id driver.Lane) *lane {
+	for _, l := range d.lanes {
+		if l.id == id {
+			return l
+		}
+	}
+	panic(fmt.Sprintf("fake: lane %d is not one of %s", id, d.info.Name))
+}
+
+// alloc makes a buffer; one that cannot be made stays absent, which fails what
+// uses it.
+func (d *device) alloc(in *driver.Op) {
+	if in.Slab != 0 {
+		if mem := d.slabs[in.Slab]; in.Bytes > 0 && inside(in.SlabOff, in.Bytes, mem) {
+			d.buffers[in.Buf] = buffer{mem[in.SlabOff : in.SlabOff+in.Bytes], in.Slab}
+		}
+		return
+	}
+	if in.Bytes <= 0 || in.Bytes > min(d.limit, d.info.MemBytes)-d.used {
+		return
+	}
+	d.buffers[in.Buf] = buffer{mem: make([]byte, in.Bytes)}
+	d.used += in.Bytes
+}
+
+func (d *device) free(b driver.Buffer) {
+	if buf := d.buffers[b]; buf.slab == 0 {
+		d.used -= int64(len(buf.mem))
+	}
+	delete(d.buffers, b)
+}
+
+// inside reports whether n bytes from off on lie in mem.
+func inside(off, n int64, mem []byte) bool {
+	size := int64(len(mem))
+	return off >= 0 && n >= 0 && off <= size && n <= size-off
+}
+
+func (d *device) Completions(dst []driver.Completion) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := copy(dst, d.done)
+	d.done = d.done[:copy(d.done, d.done[n:])]
+	return n
+}
+
+// Close ends what hangs or waits, and waits for functions that run.
+func (d *device) Close() error {
+	d.mu.Lock()
+	if d.isClosed() {
+		d.mu.Unlock()
+		return nil
+	}
+	close(d.closed)
+	d.cond.Broadcast()
+	d.mu.Unlock()
+	if d.board != nil {
+		d.board.Stir()
+	}
+	d.ended.Wait()
+	d.mu.Lock()
+	clear(d.buffers)
+	d.unmapAll()
+	d.mu.Unlock()
+	d.driver.forget(d)
+	return nil
+}
+
+func (d *device) isClosed() bool {
+	select {
+	case <-d.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// run serves a lane until the device is closed.
+func (d *device) run(l *lane) {
+	defer d.ended.Done()
+	for {
+		d.mu.Lock()
+		for len(l.queue) == 0 && !d.isClosed() {
+			d.cond.Wait()
+		}
+		if len(l.queue) == 0 {
+			d.mu.Unlock()
+			return
+		}
+		o := l.queue[0]
+		l.queue = l.queue[1:]
+		d.mu.Unlock()
+
+		err := d.await(o)
+		start := d.board.Now()
+		if err == nil {
+			err = d.perform(o)
+		}
+		if o.isLost() { // whatever it did is gone with the device
+			err = fmt.Errorf("fake: %s: %w", d.info.Name, driver.ErrDeviceLost)
+		}
+		end := d.board.Now()
+		d.mu.Lock()
+		d.done = append(d.done, driver.Completion{Lane: o.Lane, Seq: o.Seq, Start: start, End: end, Err: err})
+		d.mu.Unlock()
+		d.board.Done(o.Lane, o.Seq, err != nil)
+		d.wake()
+	}
+}
+
+// isLost reports whether the device was lost since the operation was given.
+func (o *op) isLost() bool {
+	select {
+	case <-o.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// await blocks until all that the operation waits for is complete, or the
+// device is not there any more.
+func (d *device) await(o *op) error {
+	failed := false
+	for _, w := range o.Waits {
+		d.board.Sleep(func() bool {
+			done, _ := d.board.State(w)
+			return done || d.isClosed() || o.isLost()
+		})
+		done, ok := d.board.State(w)
+		if !done {
+			return fmt.Errorf("fake: %s: %w", d.info.Name, driver.ErrClosed)
+		}
+		failed = failed || !ok
+	}
+	if failed {
+		return fmt.Errorf("fake: %s: %w", d.info.Name, driver.ErrDependency)
+	}
+	if d.isClosed() {
+		return fmt.Errorf("fake: %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	return nil
+}
+
+// fate is what the script has in store for an operation.
+type fate struct {
+	take             time.Duration
+	fail, hang, lose bool
+	released         chan struct{}
+}
+
+// fate finds the rules an operation matches and uses them up.
+func (d *device) fate(o *op) fate {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := fate{released: d.released}
+	for i := 0; i < len(d.rules); i++ {
+		r := &d.rules[i]
+		if r.Do == Revive || !r.At.of(o) {
+			continue
+		}
+		switch r.Do {
+		case Take:
+			f.take = max(f.take, r.For)
+		case Fail:
+			f.fail = true
+		case Hang:
+			f.hang = true
+		case Lose:
+			f.lose = true
+		}
+		if d.spend(i) {
+			i--
+		}
+	}
+	if f.lose {
+		d.lose()
+	}
+	return f
+}
+
+// spend counts one application of rule i and reports whether it was the last,
+// and the rule is gone.
+func (d *device) spend(i int) bool {
+	r := &d.rules[i]
+	if r.Times == 0 {
+		return false
+	}
+	if r.Times--; r.Times > 0 {
+		return false
+	}
+	d.rules = slices.Delete(d.rules, i, i+1)
+	return true
+}
+
+// of reports whether an operation is one of those chosen.
+func (m *Match) of(o *op) bool {
+	switch m.Kind {
+	case NthOp:
+		return o.n == m.N
+	case OfKernel:
+		return o.Kind == driver.Launch && slices.ContainsFunc(o.Task.Steps, func(s graph.Step) bool { return s.Kernel.Name == m.Kernel })
+	case Copies:
+		return o.Kind == driver.Copy
+	case Launches:
+		return o.Kind == driver.Launch
+	}
+	return false
+}
+
+// perform does what the script says of an operation, then the operation itself.
+func (d *device) perform(o *op) error {
+	if o.isLost() {
+		return nil // the lane says so
+	}
+	f := d.fate(o)
+	if f.lose {
+		return nil
+	}
+	if f.hang {
+		select {
+		case <-f.released:
+		case <-o.lost:
+			return nil
+		case <-d.closed:
+			return fmt.Errorf("fake: %s hung: %w", d.info.Name, driver.ErrClosed)
+		}
+	}
+	if f.take > 0 {
+		timer := time.NewTimer(f.take)
+		select {
+		case <-timer.C:
+		case <-o.lost:
+		case <-d.closed:
+		}
+		timer.Stop()
+		if o.isLost() {
+			return nil
+		}
+	}
+	if f.fail {
+		return fmt.Errorf("fake: operation %d on %s: %w", o.n, d.info.Name, errScripted)
+	}
+	if o.Kind == driver.Copy {
+		return d.copy(o)
+	}
+	return d.launch(o)
+}
+
+func (d *device) isGone() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.gone
+}
+
+// bytes resolves one end of a copy or an argument.
+func (d *device) bytes(b driver.Buffer, host []byte, off, n int64) ([]byte, error) {
+	mem := host
+	if b != driver.NoBuffer {
+		d.mu.Lock()
+		buf, ok := d.buffers[b]
+		d.mu.Unlock()
+		mem = buf.mem
+		if !ok {
+			return nil, fmt.Errorf("fake: buffer %d on %s: %w", b, d.info.Name, driver.ErrOutOfMemory)
+		}
+	} else {
+		off = 0 // host memory is given from its first byte
+	}
+	if !inside(off, n, mem) {
+		return nil, fmt.Errorf("fake: %d bytes from %d on of a buffer of %d on %s", n, off, len(mem), d.info.Name)
+	}
+	return mem[off : off+n : off+n], nil
+}
+
+func (d *device) copy(o *op) error {
+	from := d
+	if o.From != nil {
+		peer, ok := o.From.(*device)
+		if !ok || !d.CanCopyFrom(peer) {
+			return fmt.Errorf("fake: %s cannot copy from %s", d.info.Name, o.From.Info().Name)
+		}
+		if peer.isGone() { // which is no loss of this one
+			return fmt.Errorf("fake: copy from %s to %s: the source is lost", peer.info.Name, d.info.Name)
+		}
+		from = peer
+	}
+	dst, err := d.bytes(o.Dst, o.HostDst, o.DstOff, o.Bytes)
+	if err != nil {
+		return err
+	}
+	src, err := from.bytes(o.Src, o.HostSrc, o.SrcOff, o.Bytes)
+	if err != nil {
+		return err
+	}
+	copy(dst, src)
+	return nil
+}
+
+// launch runs the steps of a task.
+func (d *device) launch(o *op) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("fake: %s: %w: %v", d.info.Name, errPanic, p)
+		}
+	}()
+	var args [][]byte
+	for i := range o.Args {
+		a := &o.Args[i]
+		mem, err := d.bytes(a.Buf, a.Host, a.Off, a.Bytes)
+		if err != nil {
+			return err
+		}
+		args = append(args, mem)
+	}
+	for i := range o.Task.Steps {
+		s := &o.Task.Steps[i]
+		impl, fn, err := d.find(s.Kernel)
+		if err != nil {
+			return err
+		}
+		if fn == nil {
+			continue
+		}
+		c := &cpu.Call{Args: args, Params: s.Params, Launch: s.Launch}
+		g := impl.Shape(s.Launch).Grid
+		fn(c, 0, int(g[0])*int(g[1])*int(g[2]))
+		if err := c.Err(); err != nil {
+			return fmt.Errorf("fake: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+		}
+	}
+	return nil
+}
+
+// find returns the function of a kernel and the implementation that names it;
+// no function means nothing to do.
+func (d *device) find(k *graph.Kernel) (*graph.Impl, cpu.Func, error) {
+	for i := range k.Impls {
+		impl := &k.Impls[i]
+		if fn := d.driver.o.Funcs[impl.Entry]; fn != nil || impl.Entry == "" {
+			return impl, fn, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("fake: kernel %q on %s: %w: no Go function is registered for it", k.Name, d.info.Name, driver.ErrKernel)
+}
+
+// Telemetry returns what the script has set; of the rest, only the memory in
+// use and the counters are known.
+func (d *device) Telemetry() (driver.Telemetry, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.gone {
+		return driver.Telemetry{}, fmt.Errorf("fake: telemetry of %s: %w", d.info.Name, driver.ErrDeviceLost)
+	}
+	t := d.gauges
+	if !d.scripted["memory"] {
+		t.MemUsed = float64(d.used) / float64(d.info.MemBytes)
+	}
+	return t, nil
+}
+
+// Revive ends as the script says for the rung: without a rule, well and with
+// empty memory.
+func (d *device) Revive(_ context.Context, rung driver.Rung) (kept bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.isClosed() {
+		return false, fmt.Errorf("fake: revive %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	if !d.gone {
+		return false, fmt.Errorf("fake: revive %s: it is not lost", d.info.Name)
+	}
+	end := Empty
+	for i := range d.rules {
+		if r := &d.rules[i]; r.Do == Revive && r.Rung == rung {
+			end = r.End
+			d.spend(i)
+			break
+		}
+	}
+	if end == Fails {
+		return false, fmt.Errorf("fake: revive %s by %s: %w", d.info.Name, nameOf(rungs, int(rung)), driver.ErrDeviceLost)
+	}
+	if end == Empty {
+		clear(d.buffers)
+		d.used = 0
+	}
+	d.gone, d.lost = false, make(chan struct{})
+	return end == Kept, nil
+}
+
+// CanCopyFrom reports whether the options let devices copy from one another.
+func (d *device) CanCopyFrom(other driver.Device) bool {
+	peer, ok := other.(*device)
+	return ok && d.driver.o.Peer && peer.driver.o.Peer
+}
+
+// MapHost notes that memory was prepared; it changes nothing about copies.
+func (d *device) MapHost(mem []byte) error {
+	if len(mem) == 0 {
+		return fmt.Errorf("fake: map host memory for %s: it is empty", d.info.Name)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.mappedAt(mem) >= 0 {
+		return fmt.Errorf("fake: map host memory for %s: it is mapped already", d.info.Name)
+	}
+	d.mapped = append(d.mapped, mem)
+	return nil
+}
+
+// UnmapHost undoes MapHost of the same memory.
+func (d *device) UnmapHost(mem []byte) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i := d.mappedAt(mem)
+	if i < 0 {
+		return fmt.Errorf("fake: unmap host memory for %s: it is not mapped", d.info.Name)
+	}
+	d.mapped = slices.Delete(d.mapped, i, i+1)
+	return nil
+}
+
+// mappedAt returns the place of mapped memory, or -1.
+func (d *device) mappedAt(mem []byte) int {
+	return slices.IndexFunc(d.mapped, func(m []byte) bool {
+		return len(m) == len(mem) && len(m) > 0 && &m[0] == &mem[0]
+	})
+}
+
+// Interface guards.
+var (
+	_ driver.Device     = (*device)(nil)
+	_ driver.Telemeter  = (*device)(nil)
+	_ driver.Reviver    = (*device)(nil)
+	_ driver.PeerCopier = (*device)(nil)
+	_ driver.HostMapper = (*device)(nil)
+)
