@@ -184,7 +184,14 @@ func (c *recounter) instances() {
 		// Copies out of a lost memory may be in flight a while longer.
 		c.must(holds == 0 || !c.gone(in.space), "an instance in a lost memory holds a value", i)
 	}
-	c.same(c.slots.live, slots+len(c.solo), "slots in use")
+	for _, list := range c.idle.insts {
+		slots += len(list)
+		for _, i := range list {
+			in := &c.insts[i]
+			c.must(in.data == -2 && in.space == 0 && in.n == 1 && in.held == 0 && in.pins == 0 && !in.lent, "an idle buffer is in use", i)
+		}
+	}
+	c.same(c.slots.live, slots, "slots in use")
 }
 
 // gone reports whether what a memory held is lost.

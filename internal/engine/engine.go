@@ -111,7 +111,7 @@ type Engine struct {
 	data  blocks[datum]
 	insts []inst
 	freeI []int32
-	solo  []int32 // free instances of one piece, which keep their slot
+	idle  idle
 	slots blocks[slot]
 
 	resident []residentData
@@ -310,6 +310,7 @@ type inst struct {
 	older, newer int32
 	keep         uint32 // serial of the issue that needs it
 	home         bool
+	lent         bool  // the caller's memory stands behind it
 	late         bool  // its end waits for operations in flight
 	lo           int64 // offset of its first byte in the data
 	bytes        int64

@@ -223,7 +223,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 			e.waits = append(e.waits, Op{sl.lane, sl.seq})
 		}
 	}
-	if sp := &e.spaces[space]; sp.cap > 0 && sp.used+need > sp.cap {
+	if !e.fits(space, need) {
 		e.waits = e.waits[:w]
 		return Op{}, false
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math/bits"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -28,7 +29,7 @@ const (
 // makeHome introduces the caller's memory behind a data handle.
 func (e *Engine) makeHome(d, pieces int32, bytes int64, a Action) {
 	i := e.newInst(d, 0, 0, pieces, 0, bytes)
-	e.insts[i].home = true
+	e.insts[i].home, e.insts[i].lent = true, true
 	e.data.at[d].home = i
 	a.Kind, a.Device, a.Inst, a.Bytes = Home, machine.Host, Inst(i), bytes
 	*e.emit(Home) = a
@@ -36,16 +37,22 @@ func (e *Engine) makeHome(d, pieces int32, bytes int64, a Action) {
 
 // newInst makes the record of an instance; the caller emits its action.
 func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
-	i, s := e.blankInst(n)
+	var i int32
+	if k := len(e.freeI); k > 0 {
+		i = e.freeI[k-1]
+		e.freeI = e.freeI[:k-1]
+	} else {
+		i = int32(len(e.insts))
+		e.insts = append(e.insts, inst{})
+	}
+	s := e.slots.alloc(int(n))
 	for k := range n {
 		e.slots.at[s+k] = slot{val: -1, next: -1, inst: i}
 	}
-	in := &e.insts[i]
-	*in = inst{data: d, space: space, p0: p0, n: n, slot: s, next: -1, older: -1, newer: -1, lo: lo, bytes: bytes}
+	e.insts[i] = inst{data: d, space: space, p0: p0, n: n, slot: s, next: -1, older: -1, newer: -1, lo: lo, bytes: bytes}
 	if d >= 0 {
-		dt := &e.data.at[d]
-		in.next = dt.insts
-		dt.insts = i
+		e.insts[i].next = e.data.at[d].insts
+		e.data.at[d].insts = i
 	}
 	e.spaces[space].used += bytes
 	if space != 0 {
@@ -54,30 +61,89 @@ func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
 	return i
 }
 
-// blankInst returns a free instance and n free slots. Most instances have one
-// piece, and most of those follow another: they keep their slot when freed.
-func (e *Engine) blankInst(n int32) (i, s int32) {
-	if k := len(e.solo); n == 1 && k > 0 {
-		i = e.solo[k-1]
-		e.solo = e.solo[:k-1]
-		return i, e.insts[i].slot
-	}
-	if k := len(e.freeI); k > 0 {
-		i = e.freeI[k-1]
-		e.freeI = e.freeI[:k-1]
-	} else {
-		i = int32(len(e.insts))
-		e.insts = append(e.insts, inst{})
-	}
-	return i, e.slots.alloc(int(n))
-}
-
 // alloc makes an instance in a device's memory (or the host's).
 func (e *Engine) alloc(d, space, p0, n int32, lo, bytes int64) int32 {
+	if n == 1 && space == 0 {
+		if i := e.idle.take(e.insts, bytes); i >= 0 {
+			in := &e.insts[i]
+			in.data, in.p0, in.lo = d, p0, lo
+			dt := &e.data.at[d]
+			in.next, dt.insts = dt.insts, i
+			e.spaces[0].used += bytes
+			return i
+		}
+	}
 	i := e.newInst(d, space, p0, n, lo, bytes)
 	a := e.emit(Alloc)
 	a.Device, a.Inst, a.Bytes = e.spaces[space].dev, Inst(i), bytes
 	return i
+}
+
+// fits reports whether a memory has room for so many bytes more as it is,
+// freeing idle buffers for it.
+func (e *Engine) fits(space int32, bytes int64) bool {
+	sp := &e.spaces[space]
+	if sp.cap == 0 {
+		return true
+	}
+	if space == 0 && e.idle.bytes > 0 && sp.used+e.idle.bytes+bytes > sp.cap {
+		e.freeIdle()
+	}
+	return sp.used+bytes <= sp.cap
+}
+
+// idle holds buffers of one piece in host memory that ended and were not freed:
+// what comes next is mostly of the same size. They do not count as used.
+type idle struct {
+	insts [8][]int32 // by size, mixed
+	bytes int64
+}
+
+// maxIdle is how many bytes of buffers are kept, and maxIdleEach how many of
+// them for one size.
+const (
+	maxIdle     = 64 << 20
+	maxIdleEach = 1024
+)
+
+func idleClass(bytes int64) int { return bits.Len64(uint64(bytes)) % 8 }
+
+// take returns an idle buffer of exactly a size, or -1.
+func (x *idle) take(insts []inst, bytes int64) int32 {
+	list := &x.insts[idleClass(bytes)]
+	k := len(*list) - 1
+	if k < 0 {
+		return -1
+	}
+	i := (*list)[k]
+	if insts[i].bytes != bytes {
+		return -1
+	}
+	*list = (*list)[:k]
+	x.bytes -= bytes
+	return i
+}
+
+// put keeps a buffer, if there is room for it.
+func (x *idle) put(i int32, bytes int64) bool {
+	list := &x.insts[idleClass(bytes)]
+	if len(*list) >= maxIdleEach || x.bytes+bytes > maxIdle {
+		return false
+	}
+	*list = append(*list, i)
+	x.bytes += bytes
+	return true
+}
+
+// freeIdle ends every idle buffer.
+func (e *Engine) freeIdle() {
+	for c := range e.idle.insts {
+		for _, i := range e.idle.insts[c] {
+			e.discard(i)
+		}
+		e.idle.insts[c] = e.idle.insts[c][:0]
+	}
+	e.idle.bytes = 0
 }
 
 // freeInst ends an instance that nothing holds or touches.
@@ -95,21 +161,25 @@ func (e *Engine) freeInst(i int32) {
 	if sp.used < 0 {
 		panic("engine: more memory freed than allocated")
 	}
-	if in.space != 0 {
-		e.lruRemove(i)
-	}
-	a := e.emit(Free)
-	a.Device, a.Inst = sp.dev, Inst(i)
 	in.data = -2
-	if in.n == 1 {
-		e.solo = append(e.solo, i)
-	} else {
-		e.slots.release(in.slot, int(in.n))
-		e.freeI = append(e.freeI, i)
+	if in.space != 0 || in.n != 1 || in.lent || !e.idle.put(i, in.bytes) {
+		if in.space != 0 {
+			e.lruRemove(i)
+		}
+		e.discard(i)
 	}
 	if in.space != 0 || e.starved {
 		e.unblock(in.space)
 	}
+}
+
+// discard gives an instance's buffer and record back.
+func (e *Engine) discard(i int32) {
+	in := &e.insts[i]
+	e.slots.release(in.slot, int(in.n))
+	a := e.emit(Free)
+	a.Device, a.Inst = e.spaces[in.space].dev, Inst(i)
+	e.freeI = append(e.freeI, i)
 }
 
 func (e *Engine) freeIfIdle(i int32) {
@@ -680,7 +750,7 @@ func (e *Engine) commit(v int32) {
 	e.serial++
 	dst := e.findVacant(d, 0, p, 1)
 	if dst < 0 {
-		if sp := &e.spaces[0]; sp.cap > 0 && sp.used+bytes > sp.cap {
+		if !e.fits(0, bytes) {
 			return // no room to make it safer; lineage still can
 		}
 		dst = e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
@@ -771,7 +841,7 @@ func (e *Engine) beside(v, s int32) bool {
 // Instances marked with the current serial stay.
 func (e *Engine) room(space int32, bytes int64) bool {
 	sp := &e.spaces[space]
-	if sp.cap == 0 || sp.used+bytes <= sp.cap {
+	if e.fits(space, bytes) {
 		return true
 	}
 	if space == 0 {
@@ -846,7 +916,7 @@ func (e *Engine) spill(i int32) {
 		}
 		val := &e.vals.at[v]
 		bytes := val.bytes
-		if h := &e.spaces[0]; h.cap > 0 && h.used+bytes > h.cap {
+		if !e.fits(0, bytes) {
 			return
 		}
 		dst := e.alloc(val.data, 0, val.piece, 1, e.pieceLo(val.data, val.piece), bytes)

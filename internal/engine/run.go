@@ -516,6 +516,9 @@ func (e *Engine) end(r *run) {
 		}
 		e.endValues(r, err == nil)
 	}
+	if len(e.byID) == 0 {
+		e.freeIdle()
+	}
 	a := e.emit(Done)
 	a.Run, a.Err, a.Report = r.id, err, &rep
 	r.state = runEnded
