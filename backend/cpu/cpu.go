@@ -178,11 +178,8 @@ func (d *device) free(b driver.Buffer) {
 	delete(d.buffers, b)
 }
 
-// bytes resolves one end of a copy or an argument.
-func (d *device) bytes(b driver.Buffer, host []byte, off, n int64) ([]byte, error) {
-	if b == driver.NoBuffer {
-		return host, nil
-	}
+// bytes returns part of a buffer.
+func (d *device) bytes(b driver.Buffer, off, n int64) ([]byte, error) {
 	d.mu.Lock()
 	mem, ok := d.buffers[b]
 	d.mu.Unlock()
@@ -230,39 +227,6 @@ func (d *device) Close() error {
 
 // errPanic wraps what a kernel panicked with.
 var errPanic = errors.New("kernel panicked")
-
-// launch runs the steps of a task.
-func (d *device) launch(op *queued) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("cpu: %s: %w: %v", d.info.Name, errPanic, p)
-		}
-	}()
-	for i := range op.task.Steps {
-		s := &op.task.Steps[i]
-		impl, fn, err := d.find(s.Kernel)
-		if err != nil {
-			return err
-		}
-		if fn == nil {
-			continue
-		}
-		c := &op.call
-		c.Params, c.Launch = s.Params, s.Launch
-		c.err.Store(nil)
-		g := impl.Shape(s.Launch).Grid
-		items := int(g[0]) * int(g[1]) * int(g[2])
-		if d.hi-d.lo == 1 || items == 1 {
-			fn(c, 0, items)
-		} else if err := d.team.run(fn, c, items); err != nil {
-			return err
-		}
-		if err := c.Err(); err != nil {
-			return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
-		}
-	}
-	return nil
-}
 
 // find returns the function of a kernel and the implementation that names it;
 // no function means nothing to do.

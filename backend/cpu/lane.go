@@ -34,21 +34,23 @@ type lane struct {
 	done    []driver.Completion // handed over, not collected
 
 	out []driver.Completion // gathered by the goroutine
+
+	// the kernel run last and what it was found to be: mostly the next one too
+	kernel *graph.Kernel
+	impl   *graph.Impl
+	fn     Func
 }
 
-// queued is an operation with memory of its own for what Op borrows.
+// queued is an operation with memory of its own for what Op borrows. Buffers
+// are made and freed in the order of submission, so it refers to memory already.
 type queued struct {
 	kind     driver.Kind
 	seq      uint32
 	waits    []driver.Wait
-	src, dst driver.Buffer
-	so, do   int64
-	bytes    int64
-	hostSrc  []byte
-	hostDst  []byte
-	task     *graph.Task
-	args     []driver.Arg
+	task     *graph.Task // Launch
 	call     Call
+	src, dst []byte // Copy
+	err      error  // why it cannot begin, if so
 }
 
 func (l *lane) push(batch []driver.Op) {
@@ -62,11 +64,30 @@ func (l *lane) push(batch []driver.Op) {
 			l.pending = append(l.pending, queued{})
 		}
 		q := &l.pending[n]
-		q.kind, q.seq, q.bytes, q.task = op.Kind, op.Seq, op.Bytes, op.Task
-		q.src, q.dst, q.so, q.do = op.Src, op.Dst, op.SrcOff, op.DstOff
-		q.hostSrc, q.hostDst = op.HostSrc, op.HostDst
+		q.kind, q.seq, q.task, q.err = op.Kind, op.Seq, op.Task, nil
 		q.waits = append(q.waits[:0], op.Waits...)
-		q.args = append(q.args[:0], op.Args...)
+		if op.Kind == driver.Launch {
+			q.call.Args = q.call.Args[:0]
+			for k := range op.Args {
+				a := &op.Args[k]
+				mem := a.Host
+				if a.Buf != driver.NoBuffer {
+					mem = l.memory(q, a.Buf, a.Off, a.Bytes)
+				}
+				q.call.Args = append(q.call.Args, mem)
+			}
+			continue
+		}
+		q.src, q.dst = op.HostSrc, op.HostDst
+		if op.Src != driver.NoBuffer {
+			q.src = l.memory(q, op.Src, op.SrcOff, op.Bytes)
+		}
+		if op.Dst != driver.NoBuffer {
+			q.dst = l.memory(q, op.Dst, op.DstOff, op.Bytes)
+		}
+		if q.err == nil && (int64(len(q.src)) != op.Bytes || int64(len(q.dst)) != op.Bytes) {
+			q.err = fmt.Errorf("cpu: copy of %d bytes from %d to %d", op.Bytes, len(q.src), len(q.dst))
+		}
 	}
 	wake := l.idle
 	l.waiting.Store(int32(len(l.pending)))
@@ -74,6 +95,15 @@ func (l *lane) push(batch []driver.Op) {
 	if wake {
 		l.cond.Signal()
 	}
+}
+
+// memory is part of a device buffer; where there is none, the operation fails.
+func (l *lane) memory(q *queued, b driver.Buffer, off, n int64) []byte {
+	mem, err := l.dev.bytes(b, off, n)
+	if err != nil {
+		q.err = err
+	}
+	return mem
 }
 
 func (l *lane) completions(dst []driver.Completion) int {
@@ -111,29 +141,48 @@ func (l *lane) run() {
 		l.waiting.Store(0)
 		l.mu.Unlock()
 		at := l.dev.now()
-		for i := range batch {
-			at = l.serve(&batch[i], at)
+		for i := 0; i < len(batch); {
+			i, at = l.serve(batch, i, at)
 		}
 		l.flush()
 	}
 }
 
-// serve runs one operation; start is when the lane became free for it.
-func (l *lane) serve(q *queued, start time.Duration) time.Duration {
-	err := l.await(q, &start)
-	if err == nil && l.dev.closed.Load() {
-		err = driver.ErrClosed
-	}
-	if err == nil {
-		if q.kind == driver.Launch {
-			err = l.resolve(q)
-			if err == nil {
-				err = l.dev.launch(q)
-			}
-		} else {
-			err = l.copy(q)
+// serve runs operations from batch[i] on, one after another, and returns where
+// to go on: after one that panicked, or at the end. at is when the lane became
+// free for the first.
+func (l *lane) serve(batch []queued, i int, at time.Duration) (next int, free time.Duration) {
+	next, free = i, at
+	defer func() {
+		if p := recover(); p != nil {
+			l.complete(&batch[next], free, fmt.Errorf("cpu: %s: %w: %v", l.dev.info.Name, errPanic, p))
+			next, free = next+1, l.dev.now()
 		}
+	}()
+	for ; next < len(batch); next++ {
+		q := &batch[next]
+		err := l.await(q, &free)
+		if err == nil && l.dev.closed.Load() {
+			err = driver.ErrClosed
+		}
+		if err == nil {
+			err = q.err
+		}
+		if err == nil {
+			if q.kind == driver.Launch {
+				err = l.launch(q)
+			} else {
+				copy(q.dst, q.src)
+			}
+		}
+		free = l.complete(q, free, err)
 	}
+	return next, free
+}
+
+// complete notes that an operation which began at start has ended, and returns
+// when that is.
+func (l *lane) complete(q *queued, start time.Duration, err error) time.Duration {
 	end := l.dev.now()
 	l.out = append(l.out, driver.Completion{Lane: l.id, Seq: q.seq, Start: start, End: end, Err: err})
 	l.dev.board.Done(l.id, q.seq, err != nil)
@@ -181,33 +230,39 @@ func (l *lane) await(q *queued, start *time.Duration) error {
 	return nil
 }
 
-// resolve turns a launch's arguments into memory.
-func (l *lane) resolve(q *queued) error {
-	q.call.Args = q.call.Args[:0]
-	for i := range q.args {
-		a := &q.args[i]
-		mem, err := l.dev.bytes(a.Buf, a.Host, a.Off, a.Bytes)
-		if err != nil {
+// launch runs the steps of a task.
+func (l *lane) launch(q *queued) error {
+	d, c := l.dev, &q.call
+	for i := range q.task.Steps {
+		s := &q.task.Steps[i]
+		if s.Kernel != l.kernel {
+			impl, fn, err := d.find(s.Kernel)
+			if err != nil {
+				return err
+			}
+			l.kernel, l.impl, l.fn = s.Kernel, impl, fn
+		}
+		if l.fn == nil {
+			continue
+		}
+		c.Params, c.Launch = s.Params, s.Launch
+		if c.err.Load() != nil {
+			c.err.Store(nil)
+		}
+		items := 1
+		if g := &s.Launch.Grid; g[0] > 1 || g[1] > 1 || g[2] > 1 {
+			g := l.impl.Shape(s.Launch).Grid
+			items = int(g[0]) * int(g[1]) * int(g[2])
+		}
+		if d.hi-d.lo == 1 || items == 1 {
+			l.fn(c, 0, items)
+		} else if err := d.team.run(l.fn, c, items); err != nil {
 			return err
 		}
-		q.call.Args = append(q.call.Args, mem)
+		if err := c.Err(); err != nil {
+			return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+		}
 	}
-	return nil
-}
-
-func (l *lane) copy(q *queued) error {
-	dst, err := l.dev.bytes(q.dst, q.hostDst, q.do, q.bytes)
-	if err != nil {
-		return err
-	}
-	src, err := l.dev.bytes(q.src, q.hostSrc, q.so, q.bytes)
-	if err != nil {
-		return err
-	}
-	if int64(len(dst)) < q.bytes || int64(len(src)) < q.bytes {
-		return fmt.Errorf("cpu: copy of %d bytes from %d to %d", q.bytes, len(src), len(dst))
-	}
-	copy(dst[:q.bytes], src[:q.bytes])
 	return nil
 }
 

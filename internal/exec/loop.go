@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -291,9 +292,15 @@ func (d *dev) next(k driver.Kind, op engine.Op, waits []engine.Op) *driver.Op {
 		d.waits = append(d.waits, driver.Wait{Lane: driver.Lane(o.Lane), Seq: o.Seq})
 	}
 	n := len(d.batch)
-	d.batch = append(d.batch, driver.Op{Kind: k, Lane: driver.Lane(op.Lane), Seq: op.Seq, Waits: d.waits[w:len(d.waits):len(d.waits)]})
+	if n == cap(d.batch) {
+		d.batch = slices.Grow(d.batch, 1)
+	}
+	d.batch = d.batch[:n+1]
+	o := &d.batch[n]
+	*o = driver.Op{}
+	o.Kind, o.Lane, o.Seq, o.Waits = k, driver.Lane(op.Lane), op.Seq, d.waits[w:len(d.waits):len(d.waits)]
 	d.flight++
-	return &d.batch[n]
+	return o
 }
 
 func (l *loop) launch(a *engine.Action) {
