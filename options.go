@@ -69,6 +69,10 @@ type Options struct {
 	Pin bool
 	// Trace keeps so many events of what ran where; 0 keeps none.
 	Trace int
+	// NoCalibrate opens devices without measuring them, which takes up to a
+	// second when nothing is known about them. Its key is calibrate, with the
+	// opposite sense.
+	NoCalibrate bool
 	// CacheDir is where measurements are kept between runs: empty for a folder
 	// in the user's cache directory, "off" for nowhere.
 	CacheDir string

@@ -76,6 +76,8 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.Pin }),
 	count("trace", "events kept of what ran where", none,
 		func(o *Options) *int { return &o.Trace }),
+	toggle("calibrate", "measure devices when they are opened, unless that is known; off goes by rough guesses", true,
+		func(o *Options) *bool { return &o.NoCalibrate }),
 	text("cache_dir", "where measurements are kept between runs; off keeps none, empty is the user's cache", "",
 		func(o *Options) *string { return &o.CacheDir },
 		func(string) error { return nil }),

@@ -66,6 +66,7 @@ var others = []struct {
 	{"exact", "on", func(o *Options) any { return o.Exact }, true},
 	{"pin", "on", func(o *Options) any { return o.Pin }, true},
 	{"trace", "1000", func(o *Options) any { return o.Trace }, 1000},
+	{"calibrate", "off", func(o *Options) any { return o.NoCalibrate }, true},
 	{"cache_dir", "off", func(o *Options) any { return o.CacheDir }, "off"},
 }
 

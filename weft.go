@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 	"unsafe"
@@ -83,6 +85,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: o.choose,
+		Calibrate: !o.NoCalibrate, CacheDir: o.cacheDir(),
 		HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
@@ -97,6 +100,21 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, err
 	}
 	return rt, nil
+}
+
+// cacheDir is the folder measurements are kept in, "" for none.
+func (o *Options) cacheDir() string {
+	switch o.CacheDir {
+	case "off":
+		return ""
+	case "":
+		dir, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		return filepath.Join(dir, "weft")
+	}
+	return o.CacheDir
 }
 
 // choose says which of the devices found to keep: those selected; of these, when

@@ -14,6 +14,11 @@ const (
 	enough = 3
 	// maxShapes bounds a History: past it the quarter not seen for longest goes.
 	maxShapes = 4096
+	// settled is how many runs make a shape known so well that a lasting
+	// deviation means the device has changed.
+	settled = 8
+	// maxRecent is how many runs of a shape the median is taken of.
+	maxRecent = 15
 	// epochShift is the relative change of an answer that callers must hear of.
 	epochShift = 0.05
 )
@@ -22,8 +27,9 @@ const (
 // was. For every sequence of kernels, kind of device, unit and gang size it
 // keeps a line through log time over log size, where a task's size is its
 // operations plus its bytes (plus one): only that the size grows with the work
-// matters, the exponent is fitted. For sizes seen at least three times the mean
-// of those runs answers instead of the line.
+// matters, the exponent is fitted. For sizes seen at least three times the median
+// of their last runs answers instead of the line: a first run that touches fresh
+// memory, or one that something disturbed, does not move it.
 //
 // Devices that are alike (equal kind, backend, model, architecture, memory and
 // cores) share what is learned, so devices of one class keep costing the same.
@@ -49,6 +55,7 @@ type History struct {
 	shapes    int      // in all models
 	clock     uint64   // counts observations
 	epoch     uint64
+	changed   bool
 }
 
 // sequence is a run of one kernel after another sequence.
@@ -103,8 +110,9 @@ type shape struct {
 	ops, bytes float64
 	last       uint64 // when it was last observed, by the history's clock
 	fit        fit
-	answer     Estimate // of the fit, for tasks
-	told       float64  // log time (ratio, for copies) callers were last told
+	recent     []float64 // the last y observed, oldest first
+	answer     Estimate  // of the fit, for tasks
+	told       float64   // log time (ratio, for copies) callers were last told
 }
 
 // NewHistory returns an empty history over a model of m that answers where
@@ -114,7 +122,7 @@ func NewHistory(base Cost, m *Machine) *History {
 	h.reset()
 	h.kindOf(hostName)
 	for i := range m.Devices {
-		h.kind = append(h.kind, h.kindOf(m.Devices[i].identity()))
+		h.kind = append(h.kind, h.kindOf(m.Devices[i].Identity()))
 	}
 	return h
 }
@@ -126,8 +134,8 @@ func (h *History) reset() {
 	h.models, h.shapes = nil, 0
 }
 
-// identity is what devices that are alike have in common, across runs.
-func (d *Device) identity() string {
+// Identity is what devices that are alike have in common, across runs.
+func (d *Device) Identity() string {
 	return fmt.Sprintf("%s|%s|%s|%s|%d|%d|%d", d.Kind, d.Backend, d.Model, d.Arch, d.MemBytes, d.ComputeUnits, d.SIMDLanes)
 }
 
@@ -166,7 +174,7 @@ func (h *History) Copy(bytes int64, from, to DeviceID) Estimate {
 	}
 	l := m.line
 	if i, ok := m.find(0, float64(bytes)); ok && m.shapes[i].fit.Seen >= enough {
-		l = m.shapes[i].fit.line(m.prior)
+		l = m.own(&m.shapes[i])
 	}
 	if l.samples < enough {
 		return base
@@ -212,12 +220,13 @@ func (h *History) ObserveCopy(bytes int64, from, to DeviceID, took time.Duration
 	h.learn(m, 0, float64(bytes), math.Log(float64(took)/float64(base)), math.Log(float64(before)/float64(base)))
 }
 
-// Deviates reports whether a run took more than twice, or less than half, of
-// what is predicted now: the sign that the device should be measured again.
-func (h *History) Deviates(t *graph.Task, on DeviceID, took time.Duration) bool {
-	median := float64(h.Task(t, on).Median)
-	return float64(took) > 2*median || 2*float64(took) < median
-}
+// Observed returns how many measurements the history has taken in, those before
+// Load included.
+func (h *History) Observed() uint64 { return h.clock }
+
+// Changed reports whether something well known has come to take twice or half as
+// long, and stayed so: a sign that the device should be measured again.
+func (h *History) Changed() bool { return h.changed }
 
 // learn takes a sample y at some work into a model; before is what callers were
 // told about that work, in the same terms.
@@ -228,7 +237,14 @@ func (h *History) learn(m *model, ops, bytes, y, before float64) {
 	if known && m.shapes[i].fit.Seen >= enough {
 		// The shape's own runs judge better than the line, which no kernel
 		// follows exactly.
-		if m.shapes[i].fit.observe(x, y, m.prior) != held {
+		s := &m.shapes[i]
+		usual, firm := s.median(), s.fit.Seen >= settled
+		switch s.fit.observe(x, y, m.prior) {
+		case shifted:
+			s.recent = s.recent[max(len(s.recent)-1, 0):] // what was held
+			h.changed = h.changed || firm && math.Abs(y-usual) > math.Ln2
+			m.fit.add(x, y)
+		case accepted:
 			m.fit.add(x, y)
 		}
 	} else {
@@ -240,13 +256,14 @@ func (h *History) learn(m *model, ops, bytes, y, before float64) {
 			m.shapes = slices.Insert(m.shapes, i, shape{ops: ops, bytes: bytes, told: before})
 			h.shapes++
 		}
-		if v == shifted {
-			m.shapes[i].fit = fit{} // what it saw before no longer holds
+		if v == shifted { // what it saw before no longer holds
+			m.shapes[i].fit, m.shapes[i].recent = fit{}, nil
 		}
 		m.shapes[i].fit.add(x, y)
 	}
 	s := &m.shapes[i]
 	s.last = h.clock
+	s.note(y)
 	m.refresh(s)
 	h.tell(m, i)
 	if h.shapes > maxShapes {
@@ -257,8 +274,32 @@ func (h *History) learn(m *model, ops, bytes, y, before float64) {
 // refresh recomputes what follows from the fits of a model and one of its shapes.
 func (m *model) refresh(s *shape) {
 	m.line = m.fit.line(m.prior)
-	own := s.fit.line(m.prior)
+	own := m.own(s)
 	s.answer = own.estimate(taskSize(s.ops, s.bytes), 0)
+}
+
+// own is the line of a shape's runs, through their median.
+func (m *model) own(s *shape) line {
+	l := s.fit.line(m.prior)
+	l.my = s.median()
+	return l
+}
+
+// note keeps a sample among the last.
+func (s *shape) note(y float64) {
+	if len(s.recent) == maxRecent {
+		s.recent = s.recent[:copy(s.recent, s.recent[1:])]
+	}
+	s.recent = append(s.recent, y)
+}
+
+// median returns the middle of the last samples; of an even number, the mean of
+// the two in the middle.
+func (s *shape) median() float64 {
+	var sorted [maxRecent]float64
+	n := copy(sorted[:], s.recent)
+	slices.Sort(sorted[:n])
+	return (sorted[n/2] + sorted[(n-1)/2]) / 2
 }
 
 // says returns the prediction for a shape in log time (log ratio for copies),
@@ -266,7 +307,7 @@ func (m *model) refresh(s *shape) {
 func (m *model) says(s *shape) (y float64, ok bool) {
 	l := &m.line
 	if s.fit.Seen >= enough {
-		own := s.fit.line(m.prior)
+		own := m.own(s)
 		l = &own
 	}
 	return l.at(taskSize(s.ops, s.bytes)), l.samples >= enough

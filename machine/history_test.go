@@ -316,19 +316,41 @@ func TestHistoryCopies(t *testing.T) {
 	}
 }
 
-func TestHistoryDeviates(t *testing.T) {
+func TestHistoryChanged(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		after []time.Duration // what runs take once a millisecond is usual
+		want  bool
+	}{
+		{"as ever", []time.Duration{1100 * time.Microsecond, 900 * time.Microsecond}, false},
+		{"one wild run", []time.Duration{9 * time.Millisecond, time.Millisecond, time.Millisecond}, false},
+		{"slower for good", []time.Duration{3 * time.Millisecond, 3 * time.Millisecond, 3 * time.Millisecond}, true},
+		{"faster for good", []time.Duration{300 * time.Microsecond, 300 * time.Microsecond, 300 * time.Microsecond}, true},
+		{"a little slower", []time.Duration{1700 * time.Microsecond, 1700 * time.Microsecond, 1700 * time.Microsecond}, false},
+	} {
+		h := newHistory(t, "mixed")
+		k := ofSize("k", 1e8)
+		for range 20 {
+			h.Observe(k, 0, time.Millisecond)
+		}
+		for _, took := range c.after {
+			h.Observe(k, 0, took)
+		}
+		if h.Changed() != c.want {
+			t.Errorf("%s: Changed() = %v", c.name, !c.want)
+		}
+	}
+}
+
+// The first run of a kernel touches fresh memory; what counts is the rest.
+func TestHistoryFirstRun(t *testing.T) {
 	h := newHistory(t, "mixed")
 	k := ofSize("k", 1e8)
-	for range 5 {
-		h.Observe(k, 0, time.Millisecond)
+	for _, took := range []time.Duration{1500, 1000, 1010} {
+		h.Observe(k, 0, took*time.Microsecond)
 	}
-	for took, want := range map[time.Duration]bool{
-		2100 * time.Microsecond: true, 1900 * time.Microsecond: false, time.Millisecond: false,
-		600 * time.Microsecond: false, 400 * time.Microsecond: true,
-	} {
-		if h.Deviates(k, 0, took) != want {
-			t.Errorf("Deviates(%v) = %v against a prediction of 1ms", took, !want)
-		}
+	if got := h.Task(k, 0).Median; got != 1010*time.Microsecond {
+		t.Errorf("after runs of 1.5, 1 and 1.01 ms it predicts %v, want the median", got)
 	}
 }
 
@@ -400,7 +422,7 @@ func TestHistoryLoadIsStrict(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"not JSON":       {`{"version"`, `{"version`},
 		"trailing":       {good, good + "{}"},
-		"version":        {`"version":1`, `"version":2`},
+		"version":        {`"version":2`, `"version":1`},
 		"unknown field":  {`"unit"`, `"unti"`},
 		"unknown unit":   {`"fp32"`, `"fp8"`},
 		"no samples":     {`"seen":8`, `"seen":0`},
@@ -416,7 +438,8 @@ func TestHistoryLoadIsStrict(t *testing.T) {
 		"no time":        {`"last":10`, `"last":0`},
 		"copy rate":      {`"bps":`, `"bps":-`},
 		"task and copy":  {`"device":"host"`, `"device":"host","unit":"fp32"`},
-		"no shapes":      {good, `{"version":1,"models":[{"unit":"fp32","gang":1,"device":"d","fit":{"seen":1,"w":1,"w2":1},"shapes":[]}]}`},
+		"no recent":      {`"recent":[13`, `"recent":[],"x":[13`},
+		"no shapes":      {good, `{"version":2,"models":[{"unit":"fp32","gang":1,"device":"d","fit":{"seen":1,"w":1,"w2":1},"shapes":[]}]}`},
 		"the same twice": {good, strings.Replace(good, `"models":[`, `"models":[`+good[strings.Index(good, `[`)+1:strings.Index(good, `,{"device":"host"`)]+`,`, 1)},
 	} {
 		src := strings.Replace(good, change[0], change[1], 1)

@@ -16,7 +16,7 @@ import (
 var ErrHistory = errors.New("bad history file")
 
 // historyVersion is raised when saved numbers change their meaning.
-const historyVersion = 1
+const historyVersion = 2
 
 type savedHistory struct {
 	Version int          `json:"version"`
@@ -30,10 +30,11 @@ type savedModel struct {
 }
 
 type savedShape struct {
-	Ops   float64 `json:"ops"`
-	Bytes float64 `json:"bytes"`
-	Last  uint64  `json:"last"`
-	Fit   fit     `json:"fit"`
+	Ops    float64   `json:"ops"`
+	Bytes  float64   `json:"bytes"`
+	Last   uint64    `json:"last"`
+	Fit    fit       `json:"fit"`
+	Recent []float64 `json:"recent"`
 }
 
 // Save returns the history as JSON. Equal histories give equal bytes.
@@ -43,7 +44,7 @@ func (h *History) Save() []byte {
 		s := savedModel{modelID: m.id, Fit: m.fit}
 		for i := range m.shapes {
 			x := &m.shapes[i]
-			s.Shapes = append(s.Shapes, savedShape{x.ops, x.bytes, x.last, x.fit})
+			s.Shapes = append(s.Shapes, savedShape{x.ops, x.bytes, x.last, x.fit, x.recent})
 		}
 		out.Models = append(out.Models, s)
 	}
@@ -131,11 +132,15 @@ func (s *savedModel) model() (*model, error) {
 		if err := x.Fit.check(); err != nil {
 			return nil, fmt.Errorf("shape %d: %w", i, err)
 		}
+		outside := func(y float64) bool { return !(math.Abs(y) <= 1e3) }
+		if n := len(x.Recent); n == 0 || n > maxRecent || slices.ContainsFunc(x.Recent, outside) {
+			return nil, fmt.Errorf("shape %d: bad samples", i)
+		}
 		at, twice := m.find(x.Ops, x.Bytes)
 		if twice || at != i {
 			return nil, fmt.Errorf("shape %d is out of order", i)
 		}
-		live := shape{ops: x.Ops, bytes: x.Bytes, last: x.Last, fit: x.Fit}
+		live := shape{ops: x.Ops, bytes: x.Bytes, last: x.Last, fit: x.Fit, recent: x.Recent}
 		m.refresh(&live)
 		// Load moves the epoch, so callers know what is known now.
 		if y, ok := m.says(&live); ok {

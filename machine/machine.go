@@ -67,6 +67,10 @@ type Device struct {
 	Backend string // "cpu", "cuda", "vulkan", "metal", "dx12", "fake"
 	Arch    string // as in "sm_90"
 	UUID    string // identity across runs
+	// Driver says what drives the device, with its version and whatever else
+	// changes its speed from outside, as a power limit or a quota: figures
+	// measured under another one do not hold.
+	Driver string
 	// MemBytes is the memory a program can allocate. A device with HostMemory
 	// uses host memory directly and needs no copies; its MemBytes is a quota.
 	MemBytes     int64

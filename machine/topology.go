@@ -290,7 +290,7 @@ func (m *Machine) Classes() []int32 {
 	out := make([]int32, len(m.Devices))
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		c := class{identity: d.identity(), hostMemory: d.HostMemory, rates: d.Rates}
+		c := class{identity: d.Identity(), hostMemory: d.HostMemory, rates: d.Rates}
 		if h := r.host[i]; h.bps > 0 {
 			c.kind, c.bps, c.latencyNS = m.Links[h.link].Kind, h.bps, h.latencyNS
 		}

@@ -113,6 +113,7 @@ func newDevice(i, parts, lo, hi int, o Options) *device {
 		Name: fmt.Sprintf("cpu:%d", i), Model: modelName(), Kind: machine.CPU, Backend: "cpu",
 		Arch: runtime.GOARCH, UUID: fmt.Sprintf("cpu-%d-of-%d", i, parts), MemBytes: o.MemBytes, HostMemory: true,
 		ComputeUnits: hi - lo, SIMDLanes: simdLanes(), Lanes: 1,
+		Driver:    fmt.Sprintf("%s, %d threads%s", runtime.Version(), runtime.GOMAXPROCS(0), quota()),
 		Resources: []string{"host memory"},
 	}
 	return d
@@ -236,7 +237,11 @@ func (d *device) find(k *graph.Kernel) (*graph.Impl, Func, error) {
 		if impl.Dialect != graph.Go {
 			continue
 		}
-		if fn := d.o.Funcs[impl.Entry]; fn != nil || impl.Entry == "" {
+		fn := d.o.Funcs[impl.Entry]
+		if fn == nil {
+			fn = probeFuncs[impl.Entry]
+		}
+		if fn != nil || impl.Entry == "" {
 			return impl, fn, nil
 		}
 	}

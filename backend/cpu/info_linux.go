@@ -42,3 +42,12 @@ func modelName() string {
 	}
 	return "CPU"
 }
+
+// quota says how much of its cores the process may use, when that is limited.
+func quota() string {
+	b, err := os.ReadFile("/sys/fs/cgroup/cpu.max") // "max 100000" or "150000 100000"
+	if err != nil || strings.HasPrefix(string(b), "max") {
+		return ""
+	}
+	return ", quota " + strings.TrimSpace(string(b))
+}

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -19,7 +21,8 @@ func newDevices() *cobra.Command {
 		Use:   "devices",
 		Short: "Show the devices of this machine",
 		Long: `Show the devices of this machine and how they score. With --json the answer is a
-machine file that weft sim takes; its rates are not measured yet.`,
+machine file that weft sim takes. Rates are measured when the devices are opened,
+or known from the last time.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			rt, err := openRuntime(c.Context(), o, c.ErrOrStderr())
@@ -32,9 +35,13 @@ machine file that weft sim takes; its rates are not measured yet.`,
 					_, err := b.Write(machine.Encode(rt.Machine()))
 					return err
 				}
-				rows := [][]any{{"device", "kind", "cores", "lanes", "score", "model"}}
+				rows := [][]any{{"device", "kind", "cores", "lanes", "score", "fp32", "memory", "launch", "model"}}
 				for _, d := range rt.Devices() {
-					rows = append(rows, []any{d.Name, d.Kind, d.ComputeUnits, d.SIMDLanes, fmt.Sprintf("%.1f", d.Score), d.Model})
+					r := d.Rates
+					rows = append(rows, []any{
+						d.Name, d.Kind, d.ComputeUnits, d.SIMDLanes, fmt.Sprintf("%.1f", d.Score),
+						perSecond(r.Ops[graph.FP32], "FLOP"), perSecond(r.MemoryBPS, "B"), short(time.Duration(r.LaunchNS)), d.Model,
+					})
 				}
 				writeTable(b, rows)
 				return nil
@@ -44,6 +51,17 @@ machine file that weft sim takes; its rates are not measured yet.`,
 	runtimeFlags(c.Flags(), &o)
 	c.Flags().BoolVar(&asJSON, "json", false, "write a machine file")
 	return c
+}
+
+// perSecond writes a measured rate.
+func perSecond(x float64, unit string) string {
+	switch {
+	case x == 0:
+		return "not measured"
+	case x >= 1e12:
+		return fmt.Sprintf("%.1f T%s/s", x/1e12, unit)
+	}
+	return fmt.Sprintf("%.1f G%s/s", x/1e9, unit)
 }
 
 // finding is what doctor found out about one thing.

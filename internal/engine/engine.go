@@ -50,6 +50,9 @@ type Options struct {
 	MaxInFlight int
 	// NoRecovery turns fault tolerance off: a lost device fails its runs.
 	NoRecovery bool
+	// Begun says, by lane, how many operations the loop has given it before
+	// the engine's first; nil means none.
+	Begun []uint32
 	// Spares accept no work until a HotSwap puts them in another's place.
 	Spares []machine.DeviceID
 	// Health and Rebalance hold the thresholds of the ladder and the balancer.
@@ -360,7 +363,13 @@ func New(o Options) *Engine {
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
 	e.watch, _ = e.policy.(sched.Observer)
 	e.steal, _ = e.policy.(sched.Stealer)
-	e.lanes = []lane{{info: LaneInfo{Device: machine.Host, Kind: CopyIn}}}
+	for _, info := range LanesOf(o.Machine) {
+		e.lanes = append(e.lanes, lane{info: info, ring: make([]opRec, 4)})
+	}
+	for i, n := range o.Begun {
+		e.lanes[i].issued, e.lanes[i].done = n, n
+	}
+	next := Lane(1)
 	e.spaces = make([]space, 1+len(e.m.Devices))
 	e.spaces[0] = space{dev: machine.Host, cap: e.m.HostBytes, oldest: -1, newest: -1}
 	e.hostOnly = true
@@ -384,22 +393,14 @@ func New(o Options) *Engine {
 		if capBytes == 0 {
 			capBytes = 1 << 62
 		}
-		d.lanes[0] = Lane(len(e.lanes))
-		for k := range max(md.Lanes, 1) {
-			e.lanes = append(e.lanes, lane{info: LaneInfo{Device: id, Kind: Compute, Index: k}})
-		}
-		d.lanes[1] = Lane(len(e.lanes))
-		d.in = d.lanes[1]
-		d.out = d.in + 1
-		e.lanes = append(e.lanes, lane{info: LaneInfo{Device: id, Kind: CopyIn}}, lane{info: LaneInfo{Device: id, Kind: CopyOut}})
+		d.lanes = [2]Lane{next, next + Lane(max(md.Lanes, 1))}
+		d.in, d.out = d.lanes[1], d.lanes[1]+1
+		next = d.out + 1
 		e.view.Classes = max(e.view.Classes, classes[i]+1)
 		e.view.Devices[i] = sched.Device{
 			Class: classes[i], Accepts: true, HostMemory: md.HostMemory,
 			FreeBytes: capBytes, CapBytes: capBytes, Slow: 1, Score: machine.Score(md),
 		}
-	}
-	for i := range e.lanes {
-		e.lanes[i].ring = make([]opRec, 4)
 	}
 	for _, s := range o.Spares {
 		e.devs[s].state = Spare
@@ -409,10 +410,19 @@ func New(o Options) *Engine {
 }
 
 // Lanes describes the engine's lanes; index is the Lane.
-func (e *Engine) Lanes() []LaneInfo {
-	out := make([]LaneInfo, len(e.lanes))
-	for i := range e.lanes {
-		out[i] = e.lanes[i].info
+func (e *Engine) Lanes() []LaneInfo { return LanesOf(e.m) }
+
+// LanesOf describes the lanes an engine for a machine has: one for copies within
+// host memory, then for each device its compute lanes, the one for copies in and
+// the one for copies out.
+func LanesOf(m *machine.Machine) []LaneInfo {
+	out := []LaneInfo{{Device: machine.Host, Kind: CopyIn}}
+	for i := range m.Devices {
+		d := machine.DeviceID(i)
+		for k := range max(m.Devices[i].Lanes, 1) {
+			out = append(out, LaneInfo{Device: d, Kind: Compute, Index: k})
+		}
+		out = append(out, LaneInfo{Device: d, Kind: CopyIn}, LaneInfo{Device: d, Kind: CopyOut})
 	}
 	return out
 }

@@ -39,6 +39,10 @@ type Config struct {
 	Log    *slog.Logger
 	// Engine holds the engine's options; Machine and Cost are filled in.
 	Engine engine.Options
+	// Calibrate has devices measured; without it they are what Info says.
+	Calibrate bool
+	// CacheDir is where what is learned about devices is kept; "" keeps nothing.
+	CacheDir string
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64
 	// PoolBytes is how much host memory is kept for reuse: 0 means 256 MiB,
@@ -54,7 +58,9 @@ type Config struct {
 // Executor runs graphs on open devices. Its methods are safe for concurrent use.
 type Executor struct {
 	Machine *machine.Machine
-	cost    machine.Cost // the loop's
+	cost    *machine.History // the loop's
+	cache   *cache
+	loaded  uint64 // what the history had observed when it was loaded
 	calls   chan func(*loop)
 	ended   chan struct{}
 	mu      sync.RWMutex // held to read while a call is handed over
@@ -93,9 +99,9 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		}
 	}
 	x.Machine = describe(devs, c)
-	x.cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
-	c.Engine.Machine, c.Engine.Cost = x.Machine, x.cost
 	l := newLoop(x, devs, c)
+	x.learn(ctx, l, &c)
+	l.engine = engine.New(c.Engine)
 	go l.run()
 	return x, nil
 }

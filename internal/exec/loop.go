@@ -43,7 +43,8 @@ type loop struct {
 type dev struct {
 	driver.Device
 	id    machine.DeviceID
-	host  bool // uses host memory directly
+	lanes []driver.Lane // compute lanes, copies in, copies out
+	host  bool          // uses host memory directly
 	batch []driver.Op
 	waits []driver.Wait // arena behind the batch's waits
 	args  []driver.Arg  // and behind its arguments
@@ -67,11 +68,11 @@ type job struct {
 
 func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 	l := &loop{
-		x: x, log: c.Log, engine: engine.New(c.Engine), wakeup: make(chan struct{}, 1),
+		x: x, log: c.Log, wakeup: make(chan struct{}, 1),
 		runs: make(map[engine.RunID]*job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]chan error),
 		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
 	}
-	infos := l.engine.Lanes()
+	infos := engine.LanesOf(x.Machine)
 	l.board = driver.NewBoard(len(infos))
 	l.lanes = make([]*dev, len(infos))
 	wake := func() {
@@ -81,19 +82,19 @@ func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 		}
 	}
 	// Lane 0 copies within host memory.
-	l.host = &dev{Device: c.Copier, id: machine.Host, host: true}
+	l.host = &dev{Device: c.Copier, id: machine.Host, host: true, lanes: []driver.Lane{0}}
 	l.lanes[0] = l.host
-	l.host.Attach(l.board, []driver.Lane{0}, wake)
+	l.host.Attach(l.board, l.host.lanes, wake)
 	for i, d := range devs {
 		l.devs = append(l.devs, &dev{Device: d, id: machine.DeviceID(i), host: d.Info().HostMemory})
 	}
-	own := make([][]driver.Lane, len(devs))
 	for n, info := range infos[1:] {
-		own[info.Device] = append(own[info.Device], driver.Lane(n+1))
-		l.lanes[n+1] = l.devs[info.Device]
+		d := l.devs[info.Device]
+		d.lanes = append(d.lanes, driver.Lane(n+1))
+		l.lanes[n+1] = d
 	}
-	for i, d := range l.devs {
-		d.Attach(l.board, own[i], wake)
+	for _, d := range l.devs {
+		d.Attach(l.board, d.lanes, wake)
 	}
 	return l
 }
@@ -106,6 +107,7 @@ func (l *loop) run() {
 		l.requests()
 		if l.closing && l.shut() {
 			l.refuse()
+			l.x.remember()
 			return
 		}
 		l.acts = l.engine.Step(l.now(), l.evs, l.acts[:0])

@@ -17,7 +17,7 @@ import (
 // open opens the cores as so many devices.
 func open(t testing.TB, parts int) *weft.Runtime {
 	t.Helper()
-	rt, err := weft.Open(context.Background(), weft.Options{Devices: fmt.Sprintf("cpu/%d", parts), Funcs: automata.Funcs()})
+	rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: automata.Funcs()})
 	if err != nil {
 		t.Fatal(err)
 	}

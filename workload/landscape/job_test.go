@@ -20,7 +20,7 @@ import (
 // open opens the cores as so many devices.
 func open(t *testing.T, parts int) *weft.Runtime {
 	t.Helper()
-	rt, err := weft.Open(context.Background(), weft.Options{Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "proportional", Funcs: landscape.Funcs()})
+	rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "proportional", Funcs: landscape.Funcs()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 func onDevices(t *testing.T, do func(t *testing.T, rt *weft.Runtime)) {
 	for parts := 1; parts <= 8; parts++ {
 		t.Run(fmt.Sprintf("cpu/%d", parts), func(t *testing.T) {
-			rt, err := weft.Open(context.Background(), weft.Options{Devices: fmt.Sprintf("cpu/%d", parts), Funcs: merkle.Funcs()})
+			rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: merkle.Funcs()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestJobOnDevices(t *testing.T) {
 // A second run of the same job gives the same root again, and Check sees a leaf
 // that changed since.
 func TestJobChecks(t *testing.T) {
-	rt, err := weft.Open(context.Background(), weft.Options{Devices: "cpu/2", Funcs: merkle.Funcs()})
+	rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: "cpu/2", Funcs: merkle.Funcs()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestFormsAgree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := weft.Open(context.Background(), weft.Options{Devices: "cpu", Funcs: kind.Funcs()})
+	rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: "cpu", Funcs: kind.Funcs()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 func open(t *testing.T, parts int) *weft.Runtime {
 	t.Helper()
 	rt, err := weft.Open(context.Background(), weft.Options{
+		NoCalibrate: true, CacheDir: "off",
 		Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "equal", Funcs: reduce.Funcs(),
 	})
 	if err != nil {

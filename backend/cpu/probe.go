@@ -1,0 +1,72 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/weft-run/weft/internal/probe"
+)
+
+// loop does rounds of arithmetic on registers and writes 16 bytes of the result.
+type loop struct {
+	run func(out *byte, rounds int)
+	ops int // of a round
+}
+
+// loops are the arithmetic of the compute probes.
+type loops struct{ fp32, fp64, int32 loop }
+
+// plain are the loops in Go, which the compiler does not vectorise: what the Go
+// kernels of workloads reach without assembly as well.
+var plain = loops{
+	fp32:  loop{sumProducts[float32], 16},
+	fp64:  loop{sumProducts[float64], 16},
+	int32: loop{mixIntegers, 16},
+}
+
+// sumProducts keeps eight chains of multiply and add going.
+func sumProducts[T float32 | float64](out *byte, rounds int) {
+	var a, b, c, d, e, f, g, h T
+	for range rounds {
+		a, b, c, d = a*0.5+1, b*0.5+1, c*0.5+1, d*0.5+1
+		e, f, g, h = e*0.5+1, f*0.5+1, g*0.5+1, h*0.5+1
+	}
+	*(*T)(unsafe.Pointer(out)) = a + b + c + d + e + f + g + h
+}
+
+// mixIntegers keeps eight chains of add and exclusive or going.
+func mixIntegers(out *byte, rounds int) {
+	const x, y = 0x9e3779b9, 0x7f4a7c15
+	var a, b, c, d, e, f, g, h uint32
+	for range rounds {
+		a, b, c, d = (a+x)^y, (b+x)^y, (c+x)^y, (d+x)^y
+		e, f, g, h = (e+x)^y, (f+x)^y, (g+x)^y, (h+x)^y
+	}
+	*(*uint32)(unsafe.Pointer(out)) = a ^ b ^ c ^ d ^ e ^ f ^ g ^ h
+}
+
+var probeFuncs = Probes()
+
+// Probes returns the functions behind the kernels of internal/probe, which every
+// device of this backend has beside those it is given. Others that run Go
+// functions can be given them.
+func Probes() map[string]Func {
+	l := arithmetic()
+	return map[string]Func{
+		"weft.probe.empty":  func(*Call, int, int) {},
+		"weft.probe.fp32":   l.fp32.probe,
+		"weft.probe.fp64":   l.fp64.probe,
+		"weft.probe.int32":  l.int32.probe,
+		"weft.probe.stream": stream,
+	}
+}
+
+// probe runs the loop once for each item.
+func (l loop) probe(c *Call, lo, hi int) {
+	for i := lo; i < hi; i++ {
+		l.run(&c.Args[0][i*probe.ItemBytes], probe.ItemOps/l.ops)
+	}
+}
+
+func stream(c *Call, lo, hi int) {
+	copy(c.Args[1][lo*probe.ItemBytes:hi*probe.ItemBytes], c.Args[0][lo*probe.ItemBytes:hi*probe.ItemBytes])
+}

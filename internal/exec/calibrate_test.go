@@ -1,0 +1,288 @@
+package exec
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/backend/fake"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/probe"
+	"github.com/weft-run/weft/machine"
+)
+
+func open(t *testing.T, c Config) *Executor {
+	t.Helper()
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Copier = copier[0]
+	x, err := Open(context.Background(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close(context.Background()) })
+	return x
+}
+
+func faked(t *testing.T, script string, funcs map[string]cpu.Func) *fake.Driver {
+	t.Helper()
+	o, err := fake.Parse(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Funcs = cpu.Probes()
+	for name, fn := range funcs {
+		o.Funcs[name] = fn
+	}
+	d, err := fake.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// inc is a graph of n tasks that each add one to a byte.
+func inc(t *testing.T, n int64) *graph.Graph {
+	t.Helper()
+	var b graph.Builder
+	d := b.Data(graph.Data{Name: "x", Bytes: n, Input: true, Output: true})
+	k := &graph.Kernel{Name: "inc", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "inc"}}}
+	for i := range n {
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{{Data: d, Offset: i, Bytes: 1, Access: graph.ReadWrite}}})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+var incs = map[string]cpu.Func{"inc": func(c *cpu.Call, lo, hi int) { c.Args[0][0]++ }}
+
+// runs checks that an executor computes.
+func runs(t *testing.T, x *Executor) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	mem := []byte{0, 1, 2, 3, 4, 5, 6, 7}
+	if _, err := x.Run(ctx, inc(t, int64(len(mem))), engine.RunOptions{}, func(graph.DataID) []byte { return mem }); err != nil {
+		t.Fatal(err)
+	}
+	if want := []byte{1, 2, 3, 4, 5, 6, 7, 8}; !bytes.Equal(mem, want) {
+		t.Fatalf("got %v, want %v", mem, want)
+	}
+}
+
+func TestCalibrateCores(t *testing.T) {
+	x := open(t, Config{Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: incs})}, Calibrate: true})
+	for _, d := range x.Machine.Devices {
+		r := d.Rates
+		if r.LaunchNS <= 0 || r.MemoryBPS <= 0 || r.Ops[graph.FP32] <= 0 || r.Ops[graph.FP64] <= 0 || r.Ops[graph.Int32] <= 0 {
+			t.Errorf("%s was not measured: %+v", d.Name, r)
+		}
+		if r.Ops[graph.TF32] != 0 || r.Ops[graph.FP16] != 0 {
+			t.Errorf("%s has no tensor cores, yet %+v", d.Name, r)
+		}
+	}
+	if c := x.Machine.Classes(); c[0] != c[1] {
+		t.Error("two halves of the cores cost differently")
+	}
+	if len(x.Machine.Resources) != 1 || x.Machine.Resources[0].BPS <= 0 || x.Machine.HostBPS <= 0 {
+		t.Errorf("what they share was not measured: %+v, host %v", x.Machine.Resources, x.Machine.HostBPS)
+	}
+	runs(t, x) // the lanes go on where measuring left them
+}
+
+func TestCalibrateLinks(t *testing.T) {
+	x := open(t, Config{Drivers: []driver.Driver{faked(t, "devices 2; peer", incs)}, Calibrate: true})
+	m := x.Machine
+	for _, ends := range [][2]machine.DeviceID{{machine.Host, 0}, {machine.Host, 1}, {0, 1}} {
+		l, ok := m.LinkBetween(ends[0], ends[1])
+		if !ok || m.Links[l].BPS < 1e6 || m.Links[l].LatencyNS <= 0 {
+			t.Errorf("link %v was not measured: %+v", ends, m.Links)
+		}
+	}
+	runs(t, x)
+}
+
+func TestCalibrateSlowDevice(t *testing.T) {
+	// Every launch takes 20 ms: an empty one is as slow, and copies are not.
+	x := open(t, Config{Drivers: []driver.Driver{faked(t, "take 20ms launches", incs)}, Calibrate: true})
+	if ns := x.Machine.Devices[0].Rates.LaunchNS; ns < 19e6 {
+		t.Errorf("a launch was measured at %v, and it takes 20 ms", time.Duration(ns))
+	}
+}
+
+// A device that hangs while it is measured is left behind; the rest works.
+func TestCalibrateHungDevice(t *testing.T) {
+	var log bytes.Buffer
+	x := open(t, Config{
+		Drivers:   []driver.Driver{cpu.New(cpu.Options{Funcs: incs}), faked(t, "hang op 3", incs)},
+		Calibrate: true, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if !strings.Contains(log.String(), "does not answer") {
+		t.Errorf("log: %s", log.String())
+	}
+	runs(t, x)
+}
+
+// A backend without the probes is used all the same.
+func TestCalibrateWithoutProbes(t *testing.T) {
+	o, err := fake.New(fake.Options{Funcs: incs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := open(t, Config{Drivers: []driver.Driver{o}, Calibrate: true})
+	if r := x.Machine.Devices[0].Rates; r != (machine.Rates{}) {
+		t.Errorf("rates out of nothing: %+v", r)
+	}
+	runs(t, x)
+}
+
+// Every probe has a function on CPUs.
+func TestProbesOnCores(t *testing.T) {
+	funcs := cpu.Probes()
+	for _, p := range probe.List() {
+		if funcs[p.Kernel.Name] == nil {
+			t.Errorf("no function for %s", p.Kernel.Name)
+		}
+	}
+}
+
+func TestCacheRoundTrip(t *testing.T) {
+	dir := t.TempDir()
+	c := Config{Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: incs})}, Calibrate: true, CacheDir: dir}
+	x := open(t, c)
+	m := *x.Machine
+	m.Devices = append([]machine.Device(nil), m.Devices...)
+	for i := range m.Devices {
+		m.Devices[i].Rates.Ops[graph.FP32] = 12345e9 // what no measurement finds
+	}
+	x.cache.write(calibrations, encodeCalibration(&m, x.cache.key))
+	runs(t, x)
+	runs(t, x)
+	if err := x.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	y := open(t, c)
+	if !reflect.DeepEqual(y.Machine, &m) {
+		t.Errorf("read back %+v, want %+v", y.Machine, &m)
+	}
+	if y.cost.Observed() < 16 {
+		t.Errorf("the history holds %d runs, want the 16 of the first executor", y.cost.Observed())
+	}
+	if err := y.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	// Other devices have figures of their own.
+	c.Drivers = []driver.Driver{cpu.New(cpu.Options{Parts: 3, Funcs: incs})}
+	if z := open(t, c); z.Machine.Devices[0].Rates.Ops[graph.FP32] == 12345e9 || z.cost.Observed() != 0 {
+		t.Error("three devices got the figures of two")
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*.tmp"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("files left behind: %v, %v", left, err)
+	}
+}
+
+// Whatever the files hold, devices open, with a warning.
+func TestCacheBroken(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	c := Config{
+		Drivers:   []driver.Driver{cpu.New(cpu.Options{Funcs: incs})},
+		Calibrate: true, CacheDir: dir, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
+	x := open(t, c)
+	x.Close(context.Background())
+	for _, kind := range []string{calibrations, histories} {
+		if err := os.WriteFile(x.cache.path(kind), []byte(`{"version":`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	log.Reset()
+	y := open(t, c)
+	if strings.Count(log.String(), "it will be made again") != 2 {
+		t.Errorf("log: %s", log.String())
+	}
+	if y.Machine.Devices[0].Rates.Ops[graph.FP32] <= 0 {
+		t.Error("it was not measured again")
+	}
+	runs(t, y)
+	y.Close(context.Background())
+	z := open(t, c)
+	if z.cost.Observed() == 0 {
+		t.Error("the broken history was not replaced")
+	}
+	// A folder that cannot be is a warning as well.
+	c.CacheDir = filepath.Join(z.cache.path(histories), "no")
+	runs(t, open(t, c))
+}
+
+func described() *machine.Machine {
+	return &machine.Machine{
+		Name: "m", Devices: []machine.Device{{Name: "a", Resources: []string{"bus"}}, {Name: "b"}},
+		Resources: []machine.Resource{{Name: "bus", BPS: 3e9}}, HostBPS: 1e9,
+		Links: []machine.Link{{A: machine.Host, B: 1, BPS: 2e9, LatencyNS: 5}},
+	}
+}
+
+func TestDecodeCalibrationIsStrict(t *testing.T) {
+	m := described()
+	m.Devices[0].Rates.Ops[graph.FP32] = 7e9
+	good := string(encodeCalibration(m, "key"))
+	got := described()
+	if err := decodeCalibration([]byte(good), "key", got); err != nil || !reflect.DeepEqual(got, m) {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	for name, change := range map[string][2]string{
+		"key":      {`"key": "key"`, `"key": "yek"`},
+		"version":  {`"version": 1`, `"version": 2`},
+		"unknown":  {`"host_bps"`, `"host"`},
+		"trailing": {good, good + "1"},
+		"negative": {`7000000000`, `-7000000000`},
+		"device":   {`"B": 1`, `"B": 7`},
+		"resource": {`"bus"`, `"car"`},
+		"rate":     {`"BPS": 2000000000`, `"BPS": 0`},
+		"empty":    {good, ""},
+		"null":     {good, "null"},
+	} {
+		src := strings.Replace(good, change[0], change[1], 1)
+		if src == good {
+			t.Errorf("%s: the case changes nothing in %s", name, good)
+		}
+		got := described()
+		if err := decodeCalibration([]byte(src), "key", got); !errors.Is(err, errCalibration) || !reflect.DeepEqual(got, described()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func FuzzDecodeCalibration(f *testing.F) {
+	f.Add(encodeCalibration(described(), "key"))
+	f.Add([]byte(`{"version":1,"key":"key","rates":[{},{}]}`))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		m := described()
+		if err := decodeCalibration(src, "key", m); err != nil {
+			if !errors.Is(err, errCalibration) || !reflect.DeepEqual(m, described()) {
+				t.Fatalf("%v left %+v", err, m)
+			}
+			return
+		}
+		if err := m.Validate(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package exec
+
+import (
+	"context"
+
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// learn fills in what is known about the devices, from the cache or by measuring
+// them, before the engine takes over.
+func (x *Executor) learn(ctx context.Context, l *loop, c *Config) {
+	x.cache = newCache(c.CacheDir, x.Machine, c.Log)
+	if c.Calibrate {
+		found := false
+		if b := x.cache.read(calibrations); b != nil {
+			err := decodeCalibration(b, x.cache.key, x.Machine)
+			if found = err == nil; !found {
+				x.cache.bad(calibrations, err)
+			}
+		}
+		if !found {
+			c.Engine.Begun = make([]uint32, len(l.lanes))
+			steady := calibrate(ctx, x.Machine, l.devs, l.host, l.board, c.Engine.Begun, c.Log)
+			if steady && x.cache != nil {
+				x.cache.write(calibrations, encodeCalibration(x.Machine, x.cache.key))
+			}
+			for _, d := range l.devs {
+				if d.lost {
+					go func() { _ = d.Close() }()
+					l.evs = append(l.evs, engine.Event{Kind: engine.DeviceLost, Device: d.id})
+				}
+			}
+		}
+	}
+	x.cost = machine.NewHistory(machine.NewRoofline(x.Machine), x.Machine)
+	if b := x.cache.read(histories); b != nil {
+		if err := x.cost.Load(b); err != nil {
+			x.cache.bad(histories, err)
+		}
+	}
+	x.loaded = x.cost.Observed()
+	c.Engine.Machine, c.Engine.Cost = x.Machine, x.cost
+}
+
+// remember keeps what was learned for the next time. What no longer holds is
+// measured again then.
+func (x *Executor) remember() {
+	if x.cost.Observed() > x.loaded {
+		x.cache.write(histories, x.cost.Save())
+	}
+	if x.cost.Changed() {
+		x.cache.remove(calibrations)
+	}
+}
