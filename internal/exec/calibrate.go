@@ -268,10 +268,8 @@ func newMeter(ctx context.Context, d *dev, info machine.Device, board *driver.Bo
 	}
 }
 
-// over reports that nothing more is to be measured.
-func (t *meter) over() bool {
-	return t.err != nil || t.ctx.Err() != nil || t.board.Now() > t.until
-}
+// ended reports that nothing more is to be measured.
+func (t *meter) ended() bool { return t.err != nil || t.ctx.Err() != nil }
 
 // do gives the device operations for one lane, all of them Copy or Launch, and
 // waits for their end.
@@ -361,7 +359,8 @@ func (t *meter) release() {
 func (t *meter) sample(steadily bool, once func() (float64, error)) float64 {
 	var xs []float64
 	for i := range probeSamples + 1 {
-		if t.over() && len(xs) > 0 {
+		// However late it is, everything is measured once.
+		if t.ended() || t.board.Now() > t.until && len(xs) > 0 {
 			break
 		}
 		x, err := once()
@@ -391,7 +390,7 @@ func median(xs []float64) float64 {
 // compute measures what starting a kernel costs and every kind of arithmetic.
 func (t *meter) compute() {
 	for _, p := range probe.List() {
-		if t.over() || !t.info.CanRun(p.Kernel) {
+		if t.ended() || !t.info.CanRun(p.Kernel) {
 			continue
 		}
 		switch p.Kind {
@@ -449,7 +448,7 @@ func (t *meter) arithmetic(p *probe.Probe) float64 {
 // stream returns the bandwidth of the device's memory in bytes per second.
 func (t *meter) stream() float64 {
 	for _, p := range probe.List() {
-		if p.Kind != probe.Stream || t.over() || !t.info.CanRun(p.Kernel) {
+		if p.Kind != probe.Stream || t.ended() || !t.info.CanRun(p.Kernel) {
 			continue
 		}
 		src, dst := t.buffer(0, t.size), t.buffer(1, t.size)
@@ -470,7 +469,7 @@ func (t *meter) launch(p *probe.Probe, items int64, args ...driver.Arg) (float64
 
 // hostLink measures copies between a device's own memory and the host's.
 func (t *meter) hostLink() {
-	if t.info.HostMemory || t.over() {
+	if t.info.HostMemory || t.ended() {
 		return
 	}
 	in, out := t.lanes[len(t.lanes)-2], t.lanes[len(t.lanes)-1]
@@ -494,7 +493,7 @@ func (t *meter) hostLink() {
 
 // peer measures copies from another device's memory.
 func (t *meter) peer(from *meter) (bps, latencyNS float64) {
-	if t.over() || from.err != nil {
+	if t.ended() || from.err != nil {
 		return 0, 0
 	}
 	t.buffer(0, t.size)
