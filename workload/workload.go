@@ -52,10 +52,16 @@ type Result struct {
 	Predicted time.Duration
 }
 
-// tasksPerDevice is how many tasks each device's range becomes: enough that a
-// device that falls behind can be helped, few enough that starting them is
-// nothing beside the work.
-const tasksPerDevice = 4
+// The tasks of a device's range become smaller towards its end: each takes a
+// quarter of what is left, but no less than a part of the range. Large ones come
+// first because starting a task costs something, small ones last so that
+// devices end together, whichever fell behind. A device of several cores shares
+// each task among them, and each time they wait for the last of them.
+const (
+	taskOfRest    = 1. / 4
+	leastOneCore  = 1. / 64
+	leastTeamwork = 1. / 8
+)
 
 // Plan cuts a job for the devices of a runtime and returns the ranges of its
 // tasks. The runtime's partitioner decides each device's share by what the cost
@@ -66,28 +72,27 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 	if err != nil {
 		return part, nil, fmt.Errorf("%s: %w", j.Name(), err)
 	}
-	busy := 0
-	for _, r := range part.Ranges {
-		if r.Len() > 0 {
-			busy++
-		}
-	}
-	per := tasksPerDevice
-	if busy == 1 && len(part.Ranges) == 1 {
-		per = 1 // nobody could help
-	}
 	grain := int64(1)
 	if g, ok := j.(Grained); ok {
 		grain = g.Grain()
 	}
-	var out []sched.Range
+	var turns [][]sched.Range // the first task of every device, the second, …
 	for i, r := range part.Ranges {
-		n := per
+		least := leastOneCore
 		if rt.Machine().Devices[i].ComputeUnits > 1 {
-			n = min(n, 2) // its cores share each task, so few are needed
+			least = leastTeamwork
 		}
-		out = append(out, cut(pieces, r, min(n, int(max(r.Len()/grain, 1))))...)
+		if len(part.Ranges) == 1 {
+			least = 1 // nobody could help
+		}
+		for k, t := range cut(pieces, r, least, grain) {
+			if k == len(turns) {
+				turns = append(turns, nil)
+			}
+			turns[k] = append(turns[k], t)
+		}
 	}
+	out := slices.Concat(turns...)
 	return part, out, nil
 }
 
@@ -114,35 +119,33 @@ type Grained interface {
 	Grain() int64
 }
 
-// cut divides a range into n of about equal cost, on aligned boundaries.
-func cut(p sched.Pieces, r sched.Range, n int) []sched.Range {
+// cut divides a range on aligned boundaries into tasks that become smaller, none
+// of less than a part of the range's cost or so many items.
+func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Range {
 	var out []sched.Range
 	align := max(p.Align, 1)
 	cost := p.Cost
 	if cost == nil {
 		cost = func(lo, hi int64) float64 { return float64(hi - lo) }
 	}
-	total := cost(r.Lo, r.Hi)
-	lo := r.Lo
-	for k := 1; k <= n && lo < r.Hi; k++ {
-		hi := r.Hi
-		if k < n {
-			want := total * float64(k) / float64(n)
-			a, b := lo, r.Hi // the first boundary with enough before it
-			for a < b {
-				mid := a + (b-a)/2
-				if cost(r.Lo, mid) < want {
-					a = mid + 1
-				} else {
-					b = mid
-				}
+	least *= cost(r.Lo, r.Hi)
+	for lo := r.Lo; lo < r.Hi; {
+		want := max(cost(lo, r.Hi)*taskOfRest, least)
+		a, b := lo+1, r.Hi // the first boundary with enough before it
+		for a < b {
+			mid := a + (b-a)/2
+			if cost(lo, mid) < want {
+				a = mid + 1
+			} else {
+				b = mid
 			}
-			hi = min((a+align-1)/align*align, r.Hi)
 		}
-		if hi > lo {
-			out = append(out, sched.Range{Lo: lo, Hi: hi})
-			lo = hi
+		hi := min((max(a, lo+grain)+align-1)/align*align, r.Hi)
+		if r.Hi-hi < grain || cost(hi, r.Hi) < least/2 {
+			hi = r.Hi // the rest would be too small
 		}
+		out = append(out, sched.Range{Lo: lo, Hi: hi})
+		lo = hi
 	}
 	return out
 }

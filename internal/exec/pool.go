@@ -1,10 +1,14 @@
 package exec
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // pool recycles host buffers by power-of-two size class. It keeps a bounded
 // number of bytes; the rest goes back to the garbage collector. Large buffers
-// are made to measure and kept only when their size happens to be a class.
+// are made to measure, and serve who needs as much or somewhat less: a graph
+// that is run again finds those of its last run.
 type pool struct {
 	free  [64][][]byte
 	held  int64
@@ -19,11 +23,13 @@ const maxHeld = 256 << 20
 
 func (p *pool) get(n int64) []byte {
 	c := bits.Len64(uint64(n - 1))
-	if f := p.free[c]; len(f) > 0 {
-		b := f[len(f)-1]
-		p.free[c] = f[:len(f)-1]
-		p.held -= int64(cap(b))
-		return b[:n]
+	f := p.free[c]
+	for i := len(f) - 1; i >= 0; i-- {
+		if b := f[i]; int64(cap(b)) >= n {
+			p.free[c] = slices.Delete(f, i, i+1)
+			p.held -= int64(cap(b))
+			return b[:n]
+		}
 	}
 	if n > maxRounded {
 		return make([]byte, n)
@@ -36,10 +42,10 @@ func (p *pool) put(b []byte) {
 	if limit == 0 {
 		limit = maxHeld
 	}
-	if n == 0 || n&(n-1) != 0 || p.held+int64(n) > limit {
+	if n == 0 || p.held+int64(n) > limit {
 		return
 	}
 	c := bits.Len64(uint64(n - 1))
-	p.free[c] = append(p.free[c], b[:n])
+	p.free[c] = append(p.free[c], b[:n:n])
 	p.held += int64(n)
 }

@@ -213,6 +213,10 @@ func (j *Job) Pieces() sched.Pieces {
 	}
 }
 
+// Grain is how many groups make what a block repeats of its neighbours' work
+// small: a group has about as many rows as that is.
+func (j *Job) Grain() int64 { return 8 }
+
 // Whole is all steps of all rows as one task.
 func (j *Job) Whole() graph.Task { return j.task(0, j.c.Rows, j.c.Steps) }
 

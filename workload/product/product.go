@@ -43,7 +43,7 @@ type Kind struct {
 // rows enough for a panel to be worth reading, panels enough for a page.
 const (
 	rowsPer   = 480
-	packedPer = 48
+	packedPer = 24
 	packPer   = 4
 )
 
@@ -88,7 +88,7 @@ func pack(c *weft.Call, lo, hi int) {
 	first, count := workload.Param(c.Params, 2), workload.Param(c.Params, 3)
 	b, to := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
 	lo, hi = lo*packPer, min(hi*packPer, count)
-	panel.Pack(to[lo*panel.Columns*k:], b, k, n, first+lo, first+hi)
+	panel.Pack(to[panel.Start(k, n, first+lo)-panel.Start(k, n, first):], b, k, n, first+lo, first+hi)
 }
 
 // Config says which product to compute.
@@ -202,14 +202,15 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 
 // addPacking adds tasks that pack B and returns the packed B.
 func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.DataID {
-	panels := panel.Panels(j.N)
-	size := 4 * panel.Columns * int64(j.K) // of a panel
-	to := b.Data(graph.Data{Name: "packed B", Bytes: size * int64(panels)})
+	panels := panel.Count(j.K, j.N)
+	start := func(p int) int64 { return 4 * int64(panel.Start(j.K, j.N, p)) }
+	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels)})
 	for i := range tasks {
 		lo, hi := i*panels/tasks, (i+1)*panels/tasks
 		if lo == hi {
 			continue
 		}
+		size := start(hi) - start(lo)
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("panels %d-%d", lo, hi),
 			Steps: []graph.Step{{
@@ -217,9 +218,9 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 			}},
 			Uses: []graph.Use{
 				{Data: from, Access: graph.Read},
-				{Data: to, Offset: size * int64(lo), Bytes: size * int64(hi-lo), Access: graph.Write},
+				{Data: to, Offset: start(lo), Bytes: size, Access: graph.Write},
 			},
-			Work: graph.Work{Bytes: 2 * float64(size) * float64(hi-lo)},
+			Work: graph.Work{Bytes: 2 * float64(size)},
 		})
 	}
 	return to

@@ -133,14 +133,14 @@ func (kn *Kernel) Rows(c, a, b []float32, k, n, lo, hi int, scratch []float32) {
 // least [PackedScratch] floats. Calls should have some dozens of rows each.
 func (kn *Kernel) PackedRows(c, a, packed []float32, k, n, lo, hi int, scratch []float32) {
 	shape(c, a, k, n, lo, hi)
-	need("packed b", packed, Panels(n)*Columns, k)
+	need("packed b", packed, 1, Start(k, n, Count(k, n)))
 	need("scratch", scratch, 1, PackedScratch)
 	if kn.nothing(c, k, n, lo, hi) {
 		return
 	}
 	for p := 0; p < k; p += depth {
 		pn := min(depth, k-p)
-		kn.blocks(c, a[p:], packed[p*Columns:], k, k, n, n, pn, lo, hi, p == 0, scratch)
+		kn.blocks(c, a[p:], packed[p*columns(n):], pn, k, n, n, pn, lo, hi, p == 0, scratch)
 	}
 }
 
@@ -155,21 +155,41 @@ func (kn *Kernel) nothing(c []float32, k, n, lo, hi int) bool {
 	return k == 0 || lo == hi
 }
 
-// Panels returns how many panels of [Columns] columns n columns make. A matrix
-// of k × n floats takes k × Columns floats for each when it is packed.
-func Panels(n int) int { return (n + Columns - 1) / Columns }
+// columns returns n rounded up to whole panels.
+func columns(n int) int { return (n + Columns - 1) / Columns * Columns }
+
+// Count returns how many panels a packed b of k × n has. Those of its first rows
+// come first, from left to right, as they are read.
+func Count(k, n int) int { return (k + depth - 1) / depth * (columns(n) / Columns) }
+
+// Start returns at which float of a packed b a panel begins; where one behind the
+// last would begin is the size of it all.
+func Start(k, n, panel int) int {
+	across := max(columns(n)/Columns, 1)
+	p := panel / across * depth
+	if p >= k {
+		return k * columns(n)
+	}
+	return p*columns(n) + panel%across*Columns*min(depth, k-p)
+}
 
 // Pack copies panels lo to hi of b (k × n, row-major) to the beginning of to,
-// one behind the other: row p of a panel has its columns at p × Columns. What is
-// missing of the last panel's columns is zero. Pack panics when a slice is too
-// short.
+// one behind the other. What is missing of a last panel's columns is zero. Pack
+// panics when a slice is too short.
 func Pack(to, b []float32, k, n, lo, hi int) {
-	if k < 0 || n < 0 || lo < 0 || hi < lo || hi > Panels(n) {
+	if k < 0 || n < 0 || lo < 0 || hi < lo || hi > Count(k, n) {
 		panic(fmt.Sprintf("panel: bad shape k=%d n=%d panels=[%d,%d)", k, n, lo, hi))
 	}
 	need("b", b, k, n)
-	need("packed b", to, (hi-lo)*Columns, k)
-	pack(to, b, k, n, k, lo*Columns, min(hi*Columns, n))
+	need("packed b", to, 1, Start(k, n, hi)-Start(k, n, lo))
+	across := columns(n) / Columns
+	for lo < hi {
+		p, first := lo/across*depth, lo%across
+		pn, end := min(depth, k-p), min(across, first+hi-lo)
+		pack(to, b[p*n:], pn, n, pn, first*Columns, min(end*Columns, n))
+		to = to[(end-first)*Columns*pn:]
+		lo += end - first
+	}
 }
 
 // pack copies pn rows of columns lo to hi of b into panels that have room for so

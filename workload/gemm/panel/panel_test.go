@@ -158,10 +158,11 @@ func TestRowsExact(t *testing.T) {
 // packAll packs b in two calls, into memory that would show if it were read
 // before it is written.
 func packAll(b []float32, k, n int) []float32 {
-	all := Panels(n)
-	to := noise(all * Columns * k)
-	Pack(to[all/2*Columns*k:], b, k, n, all/2, all)
-	Pack(to, b, k, n, 0, all/2)
+	all := Count(k, n)
+	half := all / 2
+	to := noise(Start(k, n, all))
+	Pack(to[Start(k, n, half):], b, k, n, half, all)
+	Pack(to, b, k, n, 0, half)
 	return to
 }
 
@@ -275,8 +276,8 @@ func TestRowsPanics(t *testing.T) {
 		}()
 	}
 	for want, call := range map[string]func(){
-		"packed b has 95 floats, needs 32 × 3": func() { SumProduct()[0].PackedRows(ok(6), ok(9), ok(95), 3, 2, 0, 3, ok(Scratch)) },
-		"needs 64 × 3":                         func() { Pack(ok(191), ok(99), 3, 33, 0, 2) },
+		"packed b has 95 floats, needs 1 × 96": func() { SumProduct()[0].PackedRows(ok(6), ok(9), ok(95), 3, 2, 0, 3, ok(Scratch)) },
+		"needs 1 × 192":                        func() { Pack(ok(191), ok(99), 3, 33, 0, 2) },
 		"bad shape":                            func() { Pack(ok(192), ok(99), 3, 33, 0, 3) },
 	} {
 		func() {
