@@ -32,6 +32,7 @@ type progress struct {
 	_     [64]byte
 	done  atomic.Uint32
 	fails atomic.Uint32 // how many ever failed: 0 spares looking
+	gone  atomic.Uint32 // what is not complete up to here never will be
 	mu    sync.Mutex
 	bad   map[uint32]struct{}
 	_     [64]byte
@@ -68,11 +69,20 @@ func (b *Board) Done(l Lane, seq uint32, failed bool) {
 	}
 }
 
+// Abandon notes that nobody waits for a lane's operations up to seq any more:
+// those that are not complete count as failed from now on, so that whoever waits
+// for them goes on.
+func (b *Board) Abandon(l Lane, seq uint32) {
+	b.lanes[l].gone.Store(seq)
+	b.Stir()
+}
+
 // State reports whether an operation is complete, and whether it succeeded.
 func (b *Board) State(w Wait) (done, ok bool) {
 	p := &b.lanes[w.Lane]
 	if int32(p.done.Load()-w.Seq) < 0 {
-		return false, false
+		gone := p.gone.Load()
+		return gone != 0 && int32(gone-w.Seq) >= 0, false
 	}
 	if p.fails.Load() == 0 {
 		return true, true

@@ -427,6 +427,9 @@ func LanesOf(m *machine.Machine) []LaneInfo {
 	return out
 }
 
+// Issued returns how many operations a lane has been given.
+func (e *Engine) Issued(l Lane) uint32 { return e.lanes[l].issued }
+
 // DeviceStatus is what the engine knows of a device.
 type DeviceStatus struct {
 	State    DeviceState

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,24 @@ import (
 	"github.com/weft-run/weft/internal/probe"
 	"github.com/weft-run/weft/machine"
 )
+
+// logged is what was logged; loggers write it at the same time as tests read it.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
 
 func open(t *testing.T, c Config) *Executor {
 	t.Helper()
@@ -127,7 +146,7 @@ func TestCalibrateSlowDevice(t *testing.T) {
 
 // A device that hangs while it is measured is left behind; the rest works.
 func TestCalibrateHungDevice(t *testing.T) {
-	var log bytes.Buffer
+	var log logged
 	x := open(t, Config{
 		Drivers:   []driver.Driver{cpu.New(cpu.Options{Funcs: incs}), faked(t, "hang op 3", incs)},
 		Calibrate: true, Log: slog.New(slog.NewTextHandler(&log, nil)),
@@ -200,7 +219,7 @@ func TestCacheRoundTrip(t *testing.T) {
 // Whatever the files hold, devices open, with a warning.
 func TestCacheBroken(t *testing.T) {
 	dir := t.TempDir()
-	var log bytes.Buffer
+	var log logged
 	c := Config{
 		Drivers:   []driver.Driver{cpu.New(cpu.Options{Funcs: incs})},
 		Calibrate: true, CacheDir: dir, Log: slog.New(slog.NewTextHandler(&log, nil)),
@@ -212,7 +231,6 @@ func TestCacheBroken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	log.Reset()
 	y := open(t, c)
 	if strings.Count(log.String(), "it will be made again") != 2 {
 		t.Errorf("log: %s", log.String())

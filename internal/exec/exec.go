@@ -43,6 +43,10 @@ type Config struct {
 	Calibrate bool
 	// CacheDir is where what is learned about devices is kept; "" keeps nothing.
 	CacheDir string
+	// HealthInterval is how often the condition of devices is sampled: 0 means
+	// 100 ms, less than 0 never. HangAfter is how long a device that is a
+	// driver.Hanger may have work and show no life; 0 means 3 s.
+	HealthInterval, HangAfter time.Duration
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64
 	// PoolBytes is how much host memory is kept for reuse: 0 means 256 MiB,
@@ -102,6 +106,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	l := newLoop(x, devs, c)
 	x.learn(ctx, l, &c)
 	l.engine = engine.New(c.Engine)
+	l.watch(&c)
 	go l.run()
 	return x, nil
 }

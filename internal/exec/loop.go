@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -36,7 +38,11 @@ type loop struct {
 	acts    []engine.Action
 	got     []driver.Completion
 	closing bool
-	timer   *time.Timer
+
+	watchers  sync.WaitGroup // goroutines that sample devices
+	unwatched chan struct{}  // closed when they are to end
+
+	timer *time.Timer
 }
 
 // dev is a device and the batch being put together for it.
@@ -49,6 +55,13 @@ type dev struct {
 	waits []driver.Wait // arena behind the batch's waits
 	args  []driver.Arg  // and behind its arguments
 	lost  bool
+	// What sampling its condition last saw, and what tells the sampler that it
+	// must not be asked or had nothing to do.
+	sampled time.Duration
+	busy    time.Duration
+	tasks   int64
+	away    atomic.Bool
+	idle    atomic.Int64
 	// operations given and not completed
 	flight int
 }
@@ -73,6 +86,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
 	}
 	infos := engine.LanesOf(x.Machine)
+	l.unwatched = make(chan struct{})
 	l.board = driver.NewBoard(len(infos))
 	l.lanes = make([]*dev, len(infos))
 	wake := func() {
@@ -224,6 +238,7 @@ func (l *loop) shut() bool {
 		}
 		delete(l.fetches, ref)
 	}
+	l.unwatch()
 	for _, d := range append(l.devs, l.host) {
 		if d.lost {
 			continue // being closed already, for as long as what hangs on it does
@@ -366,5 +381,9 @@ func (l *loop) done(a *engine.Action) {
 // on it may never end.
 func (l *loop) drop(d *dev) {
 	d.lost = true
+	d.away.Store(true)
+	for _, n := range d.lanes {
+		l.board.Abandon(n, l.engine.Issued(engine.Lane(n)))
+	}
 	go func() { _ = d.Close() }()
 }

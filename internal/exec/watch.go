@@ -1,0 +1,150 @@
+package exec
+
+import (
+	"errors"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/engine"
+)
+
+const (
+	// sampleEvery is how often the condition of devices is sampled unless the
+	// configuration says otherwise.
+	sampleEvery = 100 * time.Millisecond
+	// hangAfter is how long a device with work may show no sign of life.
+	hangAfter = 3 * time.Second
+	// unwatchWait is how long closing waits for a sample being taken.
+	unwatchWait = time.Second
+)
+
+// watch has the condition of every device sampled until the loop shuts down. A
+// device that tells something about itself has a goroutine of its own, since
+// asking it may take a while or hang; the others are sampled together.
+func (l *loop) watch(c *Config) {
+	every, hang := c.HealthInterval, c.HangAfter
+	if every == 0 {
+		every = sampleEvery
+	}
+	if hang == 0 {
+		hang = hangAfter
+	}
+	if every < 0 {
+		return
+	}
+	var silent []*dev
+	for _, d := range l.devs {
+		_, telemeter := d.Device.(driver.Telemeter)
+		_, hanger := d.Device.(driver.Hanger)
+		if telemeter || hanger {
+			l.sampler(every, hang, d)
+		} else {
+			silent = append(silent, d)
+		}
+	}
+	if len(silent) > 0 {
+		l.sampler(every, hang, silent...)
+	}
+}
+
+// sampler starts the goroutine that samples some devices. unwatch ends it.
+func (l *loop) sampler(every, hang time.Duration, devs ...*dev) {
+	l.watchers.Add(1)
+	go func() {
+		defer l.watchers.Done()
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-l.unwatched:
+				return
+			}
+			samples := make([]engine.Sample, len(devs))
+			for i, d := range devs {
+				samples[i] = d.ask(hang)
+			}
+			taken := make(chan struct{})
+			if !l.x.do(func(l *loop) {
+				for i, d := range devs {
+					l.sample(d, &samples[i])
+				}
+				close(taken)
+			}) {
+				return
+			}
+			select { // a loop that is busy gets one sample at a time
+			case <-taken:
+			case <-l.unwatched:
+				return
+			}
+		}
+	}()
+}
+
+// unwatch ends sampling: closed devices must not be asked anything. A device
+// that hangs while being asked is not waited for.
+func (l *loop) unwatch() {
+	close(l.unwatched)
+	ended := make(chan struct{})
+	go func() {
+		l.watchers.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(unwatchWait):
+	}
+}
+
+// ask returns what a device says about itself.
+func (d *dev) ask(hang time.Duration) engine.Sample {
+	s := engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
+	if d.away.Load() {
+		return s
+	}
+	if t, ok := d.Device.(driver.Telemeter); ok {
+		switch v, err := t.Telemetry(); {
+		case err == nil:
+			s = engine.Sample{Util: v.Util, MemUsed: v.MemUsed, TempC: v.TempC, PowerW: v.PowerW, MemErrors: v.MemErrors}
+		case errors.Is(err, driver.ErrDeviceLost):
+			s.Unresponsive = true
+		}
+	}
+	if h, ok := d.Device.(driver.Hanger); ok {
+		// It is quiet for as long as it had work and did nothing.
+		since := h.LastSeen()
+		if idle := time.Unix(0, d.idle.Load()); idle.After(since) {
+			since = idle
+		}
+		s.Unresponsive = s.Unresponsive || time.Since(since) > hang
+	}
+	return s
+}
+
+// sample hands a device's condition to the engine. How busy a device is that
+// does not say so follows from the time its tasks took.
+func (l *loop) sample(d *dev, s *engine.Sample) {
+	d.away.Store(d.lost)
+	if d.flight == 0 {
+		d.idle.Store(time.Now().UnixNano())
+	}
+	if d.lost {
+		return
+	}
+	now, st := l.now(), l.engine.Status(d.id)
+	if s.Util < 0 {
+		switch passed := now - d.sampled; {
+		case st.Stats.Tasks == d.tasks && d.flight > 0:
+			s.Util = 1 // the whole time in what it runs now
+		case passed > 0:
+			lanes := time.Duration(max(l.x.Machine.Devices[d.id].Lanes, 1))
+			s.Util = min((st.Stats.Total-d.busy).Seconds()/(passed*lanes).Seconds(), 1)
+		}
+	}
+	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Stats.Total
+	if s.Unresponsive {
+		l.log.Warn("device does not respond", "device", d.Info().Name)
+	}
+	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
+}
