@@ -176,6 +176,7 @@ type device struct {
 	poked   bool             // on the list of devices to look at
 	dirty   bool             // and on that of the policy
 	drifted bool             // its load changed and its FreeAt did not yet
+	losses  int              // how often it was lost
 }
 
 // lane is an in-order queue of operations in flight.
@@ -391,7 +392,7 @@ func New(o Options) *Engine {
 			e.hostOnly = false
 		}
 		if capBytes == 0 {
-			capBytes = 1 << 62
+			capBytes = NoLimit
 		}
 		d.lanes = [2]Lane{next, next + Lane(max(md.Lanes, 1))}
 		d.in, d.out = d.lanes[1], d.lanes[1]+1
@@ -430,6 +431,9 @@ func LanesOf(m *machine.Machine) []LaneInfo {
 // Issued returns how many operations a lane has been given.
 func (e *Engine) Issued(l Lane) uint32 { return e.lanes[l].issued }
 
+// NoLimit is the capacity of a memory that has no limit.
+const NoLimit = 1 << 62
+
 // DeviceStatus is what the engine knows of a device.
 type DeviceStatus struct {
 	State    DeviceState
@@ -437,6 +441,7 @@ type DeviceStatus struct {
 	Queued   int // tasks placed and not finished
 	Util     float64
 	Slow     float64
+	Losses   int // how often it was lost
 	MemUsed  int64
 	MemBytes int64
 }
@@ -445,7 +450,7 @@ type DeviceStatus struct {
 func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 	d, vd := &e.devs[dev], &e.view.Devices[dev]
 	st := DeviceStatus{
-		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: vd.Util, Slow: vd.Slow,
+		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: vd.Util, Slow: vd.Slow, Losses: d.losses,
 		MemUsed: e.spaces[d.space].used, MemBytes: vd.CapBytes,
 	}
 	st.Stats.Load = vd.Load

@@ -259,6 +259,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept bool, cause error) {
 	}
 	wasSpare := d.state == Spare
 	d.state = Lost
+	d.losses++
 	e.view.Devices[dev].Accepts = false
 	e.dirty(dev)
 	d.swapTo = -1

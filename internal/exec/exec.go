@@ -69,6 +69,8 @@ type Executor struct {
 	ended   chan struct{}
 	mu      sync.RWMutex // held to read while a call is handed over
 	closed  bool
+	last    []engine.DeviceStatus // when the loop ended
+	counts  Counts                // likewise
 }
 
 // Open opens devices and starts the loop. A driver that fails is logged and
@@ -170,63 +172,105 @@ func (x *Executor) do(fn func(*loop)) bool {
 // Memory resolves a graph's data to the caller's bytes.
 type Memory func(graph.DataID) []byte
 
-// Handle names a submitted run.
-type Handle struct {
-	x  *Executor
-	id chan engine.RunID
+// Job is one run of a graph. Its fields are the caller's to set before Start; a
+// job whose Done was called may be changed and started again, which then
+// allocates nothing here.
+type Job struct {
+	Graph   *graph.Graph
+	Options engine.RunOptions
+	Memory  Memory
+	// Done is called exactly once for every Start: on the loop's goroutine, so
+	// that it must not block, or by Start itself after Close.
+	Done func(*engine.Report, error)
+
+	id    engine.RunID // 0 unless it runs; the loop's
+	begin func(*loop)
 }
 
-// Submit hands a graph over. done is called exactly once, on the loop's
-// goroutine: it must not block.
-func (x *Executor) Submit(g *graph.Graph, o engine.RunOptions, mem Memory, done func(*engine.Report, error)) *Handle {
-	h := &Handle{x: x, id: make(chan engine.RunID, 1)}
-	ok := x.do(func(l *loop) {
-		if l.closing {
-			done(nil, ErrClosed)
-			return
-		}
-		id := l.engine.Submit(l.now(), g, o)
-		l.runs[id] = &job{g: g, mem: mem, done: done}
-		h.id <- id
-	})
-	if !ok {
-		done(nil, ErrClosed)
+// Start hands a job over.
+func (x *Executor) Start(j *Job) {
+	if j.begin == nil {
+		j.begin = j.submit
 	}
-	return h
+	if !x.do(j.begin) {
+		j.Done(nil, ErrClosed)
+	}
 }
 
-// Cancel ends the run early; its done is still called.
-func (h *Handle) Cancel() {
-	h.x.do(func(l *loop) {
-		select {
-		case id := <-h.id:
-			h.id <- id
-			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: id})
-		default:
+// submit gives the job to the engine.
+func (j *Job) submit(l *loop) {
+	l.counts.Submitted++
+	if l.closing {
+		l.counts.Failed++
+		j.Done(nil, ErrClosed)
+		return
+	}
+	j.id = l.engine.Submit(l.now(), j.Graph, j.Options)
+	l.runs[j.id] = j
+}
+
+// Cancel ends a job early; its Done is still called. A job that is cancelled
+// must not be started again, since it may have ended before the loop hears of it.
+func (x *Executor) Cancel(j *Job) {
+	x.do(func(l *loop) {
+		if j.id != 0 {
+			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: j.id})
 		}
 	})
 }
 
-// Run runs a graph and waits. Cancelling ctx stops launching and waits for what
-// is in flight.
-func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions, mem Memory) (*engine.Report, error) {
-	type end struct {
-		rep *engine.Report
-		err error
-	}
-	ch := make(chan end, 1)
-	h := x.Submit(g, o, mem, func(r *engine.Report, err error) { ch <- end{r, err} })
+// End is how a run ended.
+type End struct {
+	Report *engine.Report
+	Err    error
+}
+
+// Wait waits for a started job whose Done sends to end. Cancelling ctx stops
+// launching and waits for what is in flight.
+func (x *Executor) Wait(ctx context.Context, j *Job, end <-chan End) (e End, cancelled bool) {
 	select {
-	case e := <-ch:
-		return e.rep, e.err
+	case e = <-end:
+		return e, false
 	case <-ctx.Done():
-		h.Cancel()
-		e := <-ch
-		if e.err != nil && errors.Is(e.err, engine.ErrCancelled) {
-			e.err = fmt.Errorf("%w: %w", context.Cause(ctx), e.err)
+		x.Cancel(j)
+		e = <-end
+		if errors.Is(e.Err, engine.ErrCancelled) {
+			e.Err = fmt.Errorf("%w: %w", context.Cause(ctx), e.Err)
 		}
-		return e.rep, e.err
+		return e, true
 	}
+}
+
+// Run runs a graph and waits.
+func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions, mem Memory) (*engine.Report, error) {
+	end := make(chan End, 1)
+	j := &Job{Graph: g, Options: o, Memory: mem, Done: func(r *engine.Report, err error) { end <- End{r, err} }}
+	x.Start(j)
+	e, _ := x.Wait(ctx, j, end)
+	return e.Report, e.Err
+}
+
+// Counts is what an executor has done since it was opened.
+type Counts struct {
+	Uptime                                  time.Duration
+	Submitted, Completed, Failed, Cancelled int64 // runs
+	Retries                                 int64 // of tasks, in runs that ended
+	Copies, CopyBytes                       int64 // begun
+}
+
+// Status returns the state of every device and what was done so far; after
+// Close, as it was then.
+func (x *Executor) Status() (st []engine.DeviceStatus, c Counts) {
+	ran := make(chan struct{})
+	if x.do(func(l *loop) {
+		st, c = l.status()
+		close(ran)
+	}) {
+		<-ran
+		return st, c
+	}
+	<-x.ended
+	return x.last, x.counts
 }
 
 // Look runs fn between two steps, with the cost model and the state of every
@@ -234,10 +278,7 @@ func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions,
 func (x *Executor) Look(fn func(cost machine.Cost, st []engine.DeviceStatus)) bool {
 	ran := make(chan struct{})
 	ok := x.do(func(l *loop) {
-		st := make([]engine.DeviceStatus, len(l.devs))
-		for i := range st {
-			st[i] = l.engine.Status(machine.DeviceID(i))
-		}
+		st, _ := l.status()
 		fn(x.cost, st)
 		close(ran)
 	})

@@ -187,7 +187,10 @@ func TestCancel(t *testing.T) {
 func TestCloseEndsEverything(t *testing.T) {
 	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": inc})
 	done := make(chan error, 1)
-	x.Submit(add(t, 1<<16, 512), engine.RunOptions{}, memory(make([]byte, 1<<16), make([]byte, 1<<16)), func(_ *engine.Report, err error) { done <- err })
+	x.Start(&exec.Job{
+		Graph: add(t, 1<<16, 512), Memory: memory(make([]byte, 1<<16), make([]byte, 1<<16)),
+		Done: func(_ *engine.Report, err error) { done <- err },
+	})
 	if err := x.Close(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/driver"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
@@ -29,7 +28,7 @@ type loop struct {
 	lanes  []*dev
 	wakeup chan struct{}
 
-	runs    map[engine.RunID]*job
+	runs    map[engine.RunID]*Job
 	homes   map[engine.DataRef][]byte
 	fetches map[engine.DataRef][]chan error
 	mem     []hostMem // host instances by number
@@ -37,6 +36,7 @@ type loop struct {
 	evs     []engine.Event
 	acts    []engine.Action
 	got     []driver.Completion
+	counts  Counts
 	closing bool
 
 	watchers  sync.WaitGroup // goroutines that sample devices
@@ -72,17 +72,10 @@ type hostMem struct {
 	pooled bool // it is ours, not the caller's
 }
 
-// job is a run in progress.
-type job struct {
-	g    *graph.Graph
-	mem  Memory
-	done func(*engine.Report, error)
-}
-
 func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 	l := &loop{
 		x: x, log: c.Log, wakeup: make(chan struct{}, 1),
-		runs: make(map[engine.RunID]*job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]chan error),
+		runs: make(map[engine.RunID]*Job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]chan error),
 		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
 	}
 	infos := engine.LanesOf(x.Machine)
@@ -122,6 +115,7 @@ func (l *loop) run() {
 		if l.closing && l.shut() {
 			l.refuse()
 			l.x.remember()
+			l.x.last, l.x.counts = l.status()
 			return
 		}
 		l.acts = l.engine.Step(l.now(), l.evs, l.acts[:0])
@@ -210,6 +204,9 @@ func (l *loop) wait() {
 	for range spins {
 		select {
 		case <-l.wakeup:
+			return
+		case fn := <-l.x.calls:
+			fn(l)
 			return
 		default:
 			runtime.Gosched()
@@ -337,6 +334,8 @@ func (l *loop) launch(a *engine.Action) {
 
 func (l *loop) copy(a *engine.Action) {
 	d := l.lanes[a.Op.Lane]
+	l.counts.Copies++
+	l.counts.CopyBytes += a.Bytes
 	op := d.next(driver.Copy, a.Op, a.Waits)
 	op.Bytes = a.Bytes
 	op.Src, op.Dst, op.SrcOff, op.DstOff = driver.Buffer(a.Src), driver.Buffer(a.Dst), a.SrcOff, a.DstOff
@@ -361,7 +360,7 @@ func (l *loop) home(a *engine.Action) {
 		l.setMem(a.Inst, hostMem{b: l.homes[a.Ref]})
 		return
 	}
-	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].mem(a.Data)})
+	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].Memory(a.Data)})
 }
 
 func (l *loop) done(a *engine.Action) {
@@ -372,9 +371,30 @@ func (l *loop) done(a *engine.Action) {
 		delete(l.fetches, a.Ref)
 		return
 	}
+	switch {
+	case a.Err == nil:
+		l.counts.Completed++
+	case errors.Is(a.Err, engine.ErrCancelled):
+		l.counts.Cancelled++
+	default:
+		l.counts.Failed++
+	}
+	l.counts.Retries += int64(a.Report.Retries)
 	j := l.runs[a.Run]
 	delete(l.runs, a.Run)
-	j.done(a.Report, a.Err)
+	j.id = 0
+	j.Done(a.Report, a.Err)
+}
+
+// status is the state of every device and what was done so far.
+func (l *loop) status() ([]engine.DeviceStatus, Counts) {
+	st := make([]engine.DeviceStatus, len(l.devs))
+	for i := range st {
+		st[i] = l.engine.Status(machine.DeviceID(i))
+	}
+	c := l.counts
+	c.Uptime = l.now()
+	return st, c
 }
 
 // drop gives up on a device: it is closed in the background, since what hangs

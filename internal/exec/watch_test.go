@@ -61,7 +61,10 @@ func TestUtilisationOfCores(t *testing.T) {
 	eventually(t, x, "both idle", func(st []engine.DeviceStatus) bool { return st[0].Util == 0 && st[1].Util == 0 })
 	mem := make([]byte, 1)
 	done := make(chan error, 1)
-	x.Submit(inc(t, 1), engine.RunOptions{}, func(graph.DataID) []byte { return mem }, func(_ *engine.Report, err error) { done <- err })
+	x.Start(&Job{
+		Graph: inc(t, 1), Memory: func(graph.DataID) []byte { return mem },
+		Done: func(_ *engine.Report, err error) { done <- err },
+	})
 	eventually(t, x, "one is busy and one is not", func(st []engine.DeviceStatus) bool { return st[0].Util+st[1].Util == 1 })
 	close(hold)
 	if err := <-done; err != nil {

@@ -1,0 +1,87 @@
+package weft
+
+import (
+	"time"
+
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// Device is an open device and what it is doing.
+type Device struct {
+	machine.Device
+	Score  float64
+	State  string
+	Tasks  int64
+	Busy   time.Duration
+	Queued int
+}
+
+// Devices returns the open devices in the order of their IDs; after Close, as
+// they were then.
+func (r *Runtime) Devices() []Device {
+	st, _ := r.x.Status()
+	out := make([]Device, len(st))
+	for i, s := range st {
+		d := r.x.Machine.Devices[i]
+		out[i] = Device{Device: d, Score: machine.Score(&d), State: s.State.String(), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Queued: s.Queued}
+	}
+	return out
+}
+
+// Metrics is what a runtime has done since it was opened, and what it is doing.
+// All counts only grow.
+type Metrics struct {
+	Uptime  time.Duration
+	Devices []DeviceMetrics // in the order of their IDs
+	Runs    RunMetrics
+	// Retries counts executions of tasks that failed and were tried again, in
+	// runs that have ended.
+	Retries int64
+	// Losses counts how often a device was lost.
+	Losses int64
+	// Copies and CopyBytes count what was moved between memories.
+	Copies    int64
+	CopyBytes int64
+}
+
+// RunMetrics counts runs. Those submitted and not counted under another name are
+// waiting or running.
+type RunMetrics struct {
+	Submitted, Completed, Failed, Cancelled int64
+}
+
+// DeviceMetrics is one device in Metrics.
+type DeviceMetrics struct {
+	Name   string
+	State  string        // "healthy", "draining", "lost", "broken" or "spare"
+	Tasks  int64         // executions of tasks that ended, well or not
+	Busy   time.Duration // spent in them
+	Util   float64       // at the last sample, 0 to 1
+	Queued int           // tasks placed on it and not finished
+	Losses int64
+	// MemUsed and MemBytes are the memory data takes and may take; without a
+	// limit MemBytes is 0. Devices that use host memory share its numbers.
+	MemUsed, MemBytes int64
+}
+
+// Metrics returns the current metrics; after Close, those at its end.
+func (r *Runtime) Metrics() Metrics {
+	st, c := r.x.Status()
+	m := Metrics{
+		Uptime: c.Uptime, Devices: make([]DeviceMetrics, len(st)),
+		Runs:    RunMetrics{Submitted: c.Submitted, Completed: c.Completed, Failed: c.Failed, Cancelled: c.Cancelled},
+		Retries: c.Retries, Copies: c.Copies, CopyBytes: c.CopyBytes,
+	}
+	for i, s := range st {
+		m.Losses += int64(s.Losses)
+		m.Devices[i] = DeviceMetrics{
+			Name: r.names[i], State: s.State.String(), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Util: s.Util,
+			Queued: s.Queued, Losses: int64(s.Losses), MemUsed: s.MemUsed, MemBytes: s.MemBytes,
+		}
+		if s.MemBytes == engine.NoLimit {
+			m.Devices[i].MemBytes = 0
+		}
+	}
+	return m
+}

@@ -1,0 +1,301 @@
+package weft
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
+)
+
+// Report is the account of a run.
+type Report struct {
+	engine.Report
+	Names []string // of the devices; shared, not to be changed
+}
+
+// Elapsed is how long the run took.
+func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
+
+// Run runs a graph and waits for it. Cancelling ctx stops launching, waits for
+// what is in flight and returns an error that wraps both the context's cause and
+// ErrCancelled. The report comes with most errors too; it is nil when nothing
+// began. For a graph that is run often, see Prepare.
+func (r *Runtime) Run(ctx context.Context, g *graph.Graph, b ...Binding) (*Report, error) {
+	p, err := r.resolve(g, b)
+	if err != nil {
+		return nil, err
+	}
+	return p.Run(ctx)
+}
+
+// Submit starts a graph and returns at once; what is wrong with the bindings ends
+// the run at once, too. then, when not nil, is called exactly once, when the run
+// has ended or could not begin. It has a goroutine of its own, which may use the
+// runtime.
+func (r *Runtime) Submit(g *graph.Graph, then func(*Report, error), b ...Binding) *Handle {
+	p, err := r.resolve(g, b)
+	if err != nil {
+		return refused(then, err)
+	}
+	return p.Submit(then)
+}
+
+// Handle is a run in progress.
+type Handle struct {
+	r    *Runtime
+	job  *exec.Job // nil for a run that could not begin
+	done chan struct{}
+	rep  *Report
+	err  error
+}
+
+// Done returns a channel that is closed when the run has ended.
+func (h *Handle) Done() <-chan struct{} { return h.done }
+
+// Wait waits for the run's end.
+func (h *Handle) Wait() (*Report, error) {
+	<-h.done
+	return h.rep, h.err
+}
+
+// Cancel ends the run early; Wait still returns, once what is in flight has ended.
+func (h *Handle) Cancel() {
+	if h.job != nil {
+		h.r.x.Cancel(h.job)
+	}
+}
+
+// end ends the handle's run.
+func (h *Handle) end(rep *Report, err error, then func(*Report, error)) {
+	h.rep, h.err = rep, err
+	close(h.done)
+	if then != nil {
+		go then(rep, err)
+	}
+}
+
+// refused is the handle of a run that could not begin.
+func refused(then func(*Report, error), err error) *Handle {
+	h := &Handle{done: make(chan struct{})}
+	h.end(nil, err, then)
+	return h
+}
+
+// Prepared is a graph that was checked and resolved once, to be run often with
+// new bindings. It is safe for concurrent use.
+type Prepared struct {
+	r     *Runtime
+	g     *graph.Graph
+	ports []port
+	slots []Binding // what Prepare bound, by port; no name where nothing
+	at    []int32   // port by data; -1 for none
+	index map[string]int
+	idle  chan *call // calls that have ended
+}
+
+// port is data of a graph that the outside is bound to.
+type port struct {
+	name  string
+	data  graph.DataID
+	bytes int64
+	inner bool // neither input nor output
+}
+
+// fewPorts is up to how many ports a look at each beats an index.
+const fewPorts = 8
+
+// maxIdle is how many calls a Prepared keeps for reuse: about as many as run at
+// a time.
+const maxIdle = 16
+
+// Prepare checks a graph for running it often: that devices can run its kernels,
+// and what its inputs and outputs are. Bindings given here hold for every run
+// that does not bind the same data anew.
+func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {
+	for _, k := range g.Kernels() {
+		can := false
+		for i := range r.x.Machine.Devices {
+			can = can || r.x.Machine.Devices[i].CanRun(k)
+		}
+		if !can {
+			return nil, fmt.Errorf("prepare: kernel %q: %w", k.Name, ErrNoDevice)
+		}
+	}
+	p, err := r.resolve(g, b)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	p.idle = make(chan *call, maxIdle)
+	return p, nil
+}
+
+// resolve finds a graph's ports and puts bindings to them.
+func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
+	p := &Prepared{r: r, g: g, at: make([]int32, g.NumData())}
+	for i := range p.at {
+		p.at[i] = -1
+		if d := g.Data(graph.DataID(i)); d.Input || d.Output {
+			p.addPort(graph.DataID(i), false)
+		}
+	}
+	// Resident data may also stand for what is neither input nor output.
+	for _, b := range bs {
+		if d, ok := g.Lookup(b.Name); ok && p.at[d] < 0 {
+			if b.res == nil {
+				return nil, fmt.Errorf("%w: data %q is neither input nor output", ErrBinding, b.Name)
+			}
+			p.addPort(d, true)
+		}
+	}
+	if len(p.ports) > fewPorts {
+		p.index = make(map[string]int, len(p.ports))
+		for i := range p.ports {
+			p.index[p.ports[i].name] = i
+		}
+	}
+	p.slots = make([]Binding, len(p.ports))
+	return p, p.fill(p.slots, bs)
+}
+
+func (p *Prepared) addPort(id graph.DataID, inner bool) {
+	d := p.g.Data(id)
+	p.at[id] = int32(len(p.ports))
+	p.ports = append(p.ports, port{name: d.Name, data: id, bytes: d.Bytes, inner: inner})
+}
+
+// find returns the port of a name, -1 for none.
+func (p *Prepared) find(name string) int {
+	if p.index != nil {
+		if i, ok := p.index[name]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range p.ports {
+		if p.ports[i].name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// fill puts bindings into the slots of their ports and checks them.
+func (p *Prepared) fill(slots []Binding, bs []Binding) error {
+	for k := range bs {
+		b := &bs[k]
+		i := p.find(b.Name)
+		if i < 0 {
+			return fmt.Errorf("%w: the graph has no input or output %q", ErrBinding, b.Name)
+		}
+		pt := &p.ports[i]
+		n := int64(len(b.mem))
+		if b.res != nil {
+			n = b.res.bytes
+			switch {
+			case b.res.r != p.r:
+				return fmt.Errorf("%w: data %q: %q belongs to another runtime", ErrBinding, b.Name, b.res.name)
+			case b.res.released.Load():
+				return fmt.Errorf("%w: data %q: %q was released", ErrBinding, b.Name, b.res.name)
+			}
+		} else if pt.inner {
+			return fmt.Errorf("%w: data %q is neither input nor output", ErrBinding, b.Name)
+		}
+		if n != pt.bytes {
+			return fmt.Errorf("%w: data %q has %d bytes and is bound to %d", ErrBinding, b.Name, pt.bytes, n)
+		}
+		slots[i] = *b
+	}
+	return nil
+}
+
+// call is one run of a prepared graph. It holds all that a run needs, so that
+// one that has ended makes the next one cheap.
+type call struct {
+	p     *Prepared
+	job   exec.Job
+	slots []Binding // by port
+	end   chan exec.End
+}
+
+// newCall returns a call with bindings, the prepared ones and these.
+func (p *Prepared) newCall(bs []Binding) (*call, error) {
+	var c *call
+	select {
+	case c = <-p.idle:
+	default:
+		c = &call{p: p, slots: make([]Binding, len(p.ports)), end: make(chan exec.End, 1)}
+		c.job.Graph, c.job.Memory = p.g, c.memory
+		c.job.Done = func(rep *engine.Report, err error) { c.end <- exec.End{Report: rep, Err: err} }
+	}
+	copy(c.slots, p.slots)
+	if err := p.fill(c.slots, bs); err != nil {
+		return nil, err
+	}
+	o := &c.job.Options
+	o.Bind = o.Bind[:0]
+	for i := range c.slots {
+		switch s := &c.slots[i]; {
+		case s.res != nil:
+			if s.res.released.Load() { // since Prepare
+				return nil, fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
+			}
+			o.Bind = append(o.Bind, engine.Binding{Data: p.ports[i].data, Ref: s.res.ref})
+		case s.Name == "" && !p.ports[i].inner:
+			return nil, fmt.Errorf("%w: nothing is bound to data %q", ErrBinding, p.ports[i].name)
+		}
+	}
+	return c, nil
+}
+
+// memory is the caller's memory for data of the graph.
+func (c *call) memory(d graph.DataID) []byte { return c.slots[c.p.at[d]].mem }
+
+// recycle keeps a call that has ended for the next run.
+func (p *Prepared) recycle(c *call) {
+	clear(c.slots) // the memory is the caller's again
+	select {
+	case p.idle <- c:
+	default:
+	}
+}
+
+// Run runs the graph with new bindings and waits, as Runtime.Run does.
+func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled)
+	}
+	c, err := p.newCall(b)
+	if err != nil {
+		return nil, err
+	}
+	p.r.x.Start(&c.job)
+	e, cancelled := p.r.x.Wait(ctx, &c.job, c.end)
+	if !cancelled {
+		p.recycle(c)
+	}
+	return p.r.report(e.Report), e.Err
+}
+
+// Submit starts the graph with new bindings and returns at once, as
+// Runtime.Submit does.
+func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
+	c, err := p.newCall(b)
+	if err != nil {
+		return refused(then, err)
+	}
+	// The handle outlives the run, and may cancel it: this call is not reused.
+	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
+	c.job.Done = func(rep *engine.Report, err error) { h.end(p.r.report(rep), err, then) }
+	p.r.x.Start(&c.job)
+	return h
+}
+
+func (r *Runtime) report(rep *engine.Report) *Report {
+	if rep == nil {
+		return nil
+	}
+	return &Report{Report: *rep, Names: r.names}
+}
