@@ -28,7 +28,7 @@ type lane struct {
 
 	mu      sync.Mutex
 	cond    sync.Cond
-	pending []queued            // submitted, not taken
+	pending batch               // submitted, not taken
 	waiting atomic.Int32        // how many that are, readable without the lock
 	idle    bool                // the goroutine sleeps
 	done    []driver.Completion // handed over, not collected
@@ -39,71 +39,80 @@ type lane struct {
 	kernel *graph.Kernel
 	impl   *graph.Impl
 	fn     Func
+	call   Call
 }
 
-// queued is an operation with memory of its own for what Op borrows. Buffers
-// are made and freed in the order of submission, so it refers to memory already.
+// batch holds operations with what they need, packed so that handing them to
+// another core moves few cache lines. Buffers are made and freed in the order of
+// submission, so operations refer to memory already.
+type batch struct {
+	ops   []queued
+	waits []driver.Wait
+	args  [][]byte // of a copy: source, destination
+	errs  []error  // why an operation cannot begin
+}
+
+// queued is an operation; its waits and args end where those of the next begin.
 type queued struct {
-	kind     driver.Kind
-	seq      uint32
-	waits    []driver.Wait
-	task     *graph.Task // Launch
-	call     Call
-	src, dst []byte // Copy
-	err      error  // why it cannot begin, if so
+	seq         uint32
+	waits, args int32       // where they begin
+	err         int32       // 0, or one more than an index of errs
+	task        *graph.Task // nil for a copy
 }
 
-func (l *lane) push(batch []driver.Op) {
+func (b *batch) reset() {
+	clear(b.args) // or they would keep alive what they refer to
+	clear(b.errs)
+	b.ops, b.waits, b.args, b.errs = b.ops[:0], b.waits[:0], b.args[:0], b.errs[:0]
+}
+
+// uses returns what operation i waits for and works on.
+func (b *batch) uses(i int) ([]driver.Wait, [][]byte) {
+	q := &b.ops[i]
+	if i+1 < len(b.ops) {
+		next := &b.ops[i+1]
+		return b.waits[q.waits:next.waits], b.args[q.args:next.args:next.args]
+	}
+	return b.waits[q.waits:], b.args[q.args:]
+}
+
+func (l *lane) push(ops []driver.Op) {
 	l.mu.Lock()
-	for i := range batch {
-		op := &batch[i]
-		n := len(l.pending)
-		if n < cap(l.pending) {
-			l.pending = l.pending[:n+1]
-		} else {
-			l.pending = append(l.pending, queued{})
-		}
-		q := &l.pending[n]
-		q.kind, q.seq, q.task, q.err = op.Kind, op.Seq, op.Task, nil
-		q.waits = append(q.waits[:0], op.Waits...)
+	b := &l.pending
+	for i := range ops {
+		op := &ops[i]
+		b.ops = append(b.ops, queued{seq: op.Seq, waits: int32(len(b.waits)), args: int32(len(b.args)), task: op.Task})
+		b.waits = append(b.waits, op.Waits...)
 		if op.Kind == driver.Launch {
-			q.call.Args = q.call.Args[:0]
 			for k := range op.Args {
 				a := &op.Args[k]
-				mem := a.Host
-				if a.Buf != driver.NoBuffer {
-					mem = l.memory(q, a.Buf, a.Off, a.Bytes)
-				}
-				q.call.Args = append(q.call.Args, mem)
+				l.arg(a.Buf, a.Host, a.Off, a.Bytes)
 			}
 			continue
 		}
-		q.src, q.dst = op.HostSrc, op.HostDst
-		if op.Src != driver.NoBuffer {
-			q.src = l.memory(q, op.Src, op.SrcOff, op.Bytes)
-		}
-		if op.Dst != driver.NoBuffer {
-			q.dst = l.memory(q, op.Dst, op.DstOff, op.Bytes)
-		}
-		if q.err == nil && (int64(len(q.src)) != op.Bytes || int64(len(q.dst)) != op.Bytes) {
-			q.err = fmt.Errorf("cpu: copy of %d bytes from %d to %d", op.Bytes, len(q.src), len(q.dst))
-		}
+		l.arg(op.Src, op.HostSrc, op.SrcOff, op.Bytes)
+		l.arg(op.Dst, op.HostDst, op.DstOff, op.Bytes)
 	}
 	wake := l.idle
-	l.waiting.Store(int32(len(l.pending)))
+	l.waiting.Store(int32(len(b.ops)))
 	l.mu.Unlock()
 	if wake {
 		l.cond.Signal()
 	}
 }
 
-// memory is part of a device buffer; where there is none, the operation fails.
-func (l *lane) memory(q *queued, b driver.Buffer, off, n int64) []byte {
-	mem, err := l.dev.bytes(b, off, n)
-	if err != nil {
-		q.err = err
+// arg adds memory the last operation works on: host memory, or part of a buffer.
+// Where there is no such buffer the operation fails.
+func (l *lane) arg(buf driver.Buffer, host []byte, off, n int64) {
+	b := &l.pending
+	if buf != driver.NoBuffer {
+		var err error
+		if host, err = l.dev.bytes(buf, off, n); err != nil {
+			b.errs = append(b.errs, err)
+			b.ops[len(b.ops)-1].err = int32(len(b.errs))
+		}
 	}
-	return mem
+	b.args = append(b.args, host)
 }
 
 func (l *lane) completions(dst []driver.Completion) int {
@@ -122,82 +131,85 @@ func (l *lane) run() {
 		defer runtime.UnlockOSThread()
 		pin(l.dev.lo, l.dev.hi)
 	}
-	var batch []queued
+	var b batch
 	for {
 		for n := 0; n < spins && l.waiting.Load() == 0; n++ {
 			runtime.Gosched()
 		}
 		l.mu.Lock()
-		for len(l.pending) == 0 && !l.dev.closed.Load() {
+		for len(l.pending.ops) == 0 && !l.dev.closed.Load() {
 			l.idle = true
 			l.cond.Wait()
 			l.idle = false
 		}
-		if len(l.pending) == 0 {
+		if len(l.pending.ops) == 0 {
 			l.mu.Unlock()
 			return
 		}
-		batch, l.pending = l.pending, batch[:0]
+		b, l.pending = l.pending, b
 		l.waiting.Store(0)
 		l.mu.Unlock()
 		at := l.dev.now()
-		for i := 0; i < len(batch); {
-			i, at = l.serve(batch, i, at)
+		for i := 0; i < len(b.ops); {
+			i, at = l.serve(&b, i, at)
 		}
 		l.flush()
+		b.reset()
 	}
 }
 
-// serve runs operations from batch[i] on, one after another, and returns where
-// to go on: after one that panicked, or at the end. at is when the lane became
-// free for the first.
-func (l *lane) serve(batch []queued, i int, at time.Duration) (next int, free time.Duration) {
+// serve runs operations from i on, one after another, and returns where to go
+// on: after one that panicked, or at the end. at is when the lane became free
+// for the first.
+func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Duration) {
 	next, free = i, at
 	defer func() {
 		if p := recover(); p != nil {
-			l.complete(&batch[next], free, fmt.Errorf("cpu: %s: %w: %v", l.dev.info.Name, errPanic, p))
+			l.complete(b.ops[next].seq, free, fmt.Errorf("cpu: %s: %w: %v", l.dev.info.Name, errPanic, p))
 			next, free = next+1, l.dev.now()
 		}
 	}()
-	for ; next < len(batch); next++ {
-		q := &batch[next]
-		err := l.await(q, &free)
-		if err == nil && l.dev.closed.Load() {
+	for ; next < len(b.ops); next++ {
+		q := &b.ops[next]
+		waits, args := b.uses(next)
+		err := l.await(waits, &free)
+		switch {
+		case err != nil:
+		case l.dev.closed.Load():
 			err = driver.ErrClosed
-		}
-		if err == nil {
-			err = q.err
-		}
-		if err == nil {
-			if q.kind == driver.Launch {
-				err = l.launch(q)
-			} else {
-				copy(q.dst, q.src)
+		case q.err > 0:
+			err = b.errs[q.err-1]
+		case q.task != nil:
+			err = l.launch(q.task, args)
+		default:
+			if len(args[0]) != len(args[1]) {
+				err = fmt.Errorf("cpu: copy of %d bytes into %d", len(args[0]), len(args[1]))
 			}
+			copy(args[1], args[0])
 		}
-		free = l.complete(q, free, err)
+		free = l.complete(q.seq, free, err)
 	}
 	return next, free
 }
 
 // complete notes that an operation which began at start has ended, and returns
 // when that is.
-func (l *lane) complete(q *queued, start time.Duration, err error) time.Duration {
+func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duration {
 	end := l.dev.now()
-	l.out = append(l.out, driver.Completion{Lane: l.id, Seq: q.seq, Start: start, End: end, Err: err})
-	l.dev.board.Done(l.id, q.seq, err != nil)
+	l.out = append(l.out, driver.Completion{Lane: l.id, Seq: seq, Start: start, End: end, Err: err})
+	l.dev.board.Done(l.id, seq, err != nil)
 	if len(l.out) >= flushAt || err != nil {
 		l.flush()
 	}
 	return end
 }
 
-// await blocks until everything the operation waits for is complete.
-func (l *lane) await(q *queued, start *time.Duration) error {
+// await blocks until everything an operation waits for is complete.
+func (l *lane) await(waits []driver.Wait, start *time.Duration) error {
 	b := l.dev.board
 	waited := false
 	failed := false
-	for _, w := range q.waits {
+	for _, w := range waits {
 		for n := 0; ; n++ {
 			done, ok := b.State(w)
 			if done {
@@ -231,10 +243,11 @@ func (l *lane) await(q *queued, start *time.Duration) error {
 }
 
 // launch runs the steps of a task.
-func (l *lane) launch(q *queued) error {
-	d, c := l.dev, &q.call
-	for i := range q.task.Steps {
-		s := &q.task.Steps[i]
+func (l *lane) launch(task *graph.Task, args [][]byte) error {
+	d, c := l.dev, &l.call
+	c.Args = args
+	for i := range task.Steps {
+		s := &task.Steps[i]
 		if s.Kernel != l.kernel {
 			impl, fn, err := d.find(s.Kernel)
 			if err != nil {

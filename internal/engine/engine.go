@@ -28,10 +28,10 @@ type Options struct {
 	Seed    uint64
 	Trace   *trace.Recorder // nil records nothing
 
-	// Depth is how many tasks may be in flight on a lane (64), as long as
-	// those in flight are predicted to take less than Ahead (2 ms); two may
-	// always be. Issuing further ahead hides completion latency but binds
-	// tasks to devices earlier.
+	// Depth is how many tasks may be in flight on a lane (64; 256 where all
+	// devices use host memory), as long as those in flight are predicted to
+	// take less than Ahead (2 ms; 0.5 ms); two may always be. Issuing further
+	// ahead hides completion latency but binds tasks to devices earlier.
 	Depth int
 	Ahead time.Duration
 	// Retries is how often a task may fail before its run does (3), Backoff
@@ -65,6 +65,8 @@ type Options struct {
 const (
 	defaultDepth       = 64
 	defaultAhead       = 2 * time.Millisecond
+	hostDepth          = 256
+	hostAhead          = 500 * time.Microsecond
 	defaultRetries     = 3
 	defaultBackoff     = time.Millisecond
 	defaultReplayBound = time.Second
@@ -343,8 +345,14 @@ func New(o Options) *Engine {
 			*p = v
 		}
 	}
-	def(&o.Depth, defaultDepth)
-	defD(&o.Ahead, defaultAhead)
+	depth, ahead := hostDepth, hostAhead
+	for i := range o.Machine.Devices {
+		if !o.Machine.Devices[i].HostMemory {
+			depth, ahead = defaultDepth, defaultAhead
+		}
+	}
+	def(&o.Depth, depth)
+	defD(&o.Ahead, ahead)
 	def(&o.Retries, defaultRetries)
 	defD(&o.Backoff, defaultBackoff)
 	defD(&o.ReplayBound, defaultReplayBound)

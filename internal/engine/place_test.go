@@ -139,11 +139,12 @@ func TestLookAhead(t *testing.T) {
 		{engine.Options{Depth: 1, Ahead: 1000 * ms}, 1, 2},
 		{engine.Options{Depth: 64, Ahead: 4 * ms}, 1, 4},
 		{engine.Options{Depth: 64, Ahead: 4 * ms}, 10, 2},
-		{engine.Options{}, 0.001, 64},
+		{engine.Options{}, 0.001, 256},
+		{engine.Options{}, 0.01, 50},
 	}
 	for _, c := range cases {
 		r := newRig(t, cpus(1), c.o)
-		r.mustRun(r.submit(independent(t, 100, c.millis), engine.RunOptions{}))
+		r.mustRun(r.submit(independent(t, 300, c.millis), engine.RunOptions{}))
 		equal(t, fmt.Sprintf("most in flight with %d deep, %v ahead, tasks of %v ms", c.o.Depth, c.o.Ahead, c.millis), r.peak, c.want)
 	}
 }
