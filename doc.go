@@ -2,8 +2,63 @@
 // the devices, measures them, splits the work by what each can really do, keeps
 // them all busy and survives the loss of any of them with the same result.
 //
-// Work is described with package graph, machines with package machine; package
-// sim runs a graph on a described machine in virtual time, with the engine that
-// also runs it live. The tree and what may import what are checked by
-// layering_test.go.
+// # A first run
+//
+// [Open] finds and opens the devices and returns a [Runtime], which the program
+// keeps and closes at its end. Work is a graph, made with package graph: data by
+// name and size, and tasks that say which parts of the data they read and write.
+// The order of tasks, the copies between memories and the choice of devices
+// follow from that. [Runtime.Run] runs a graph with the caller's slices bound to
+// its inputs and outputs, and returns a [Report]. The first example shows all of
+// it.
+//
+// A kernel is what a task runs. It can have an implementation for each kind of
+// device; one in Go is a [Func] registered under its name in [Options].Funcs, and
+// sees its data through [View].
+//
+// A Go function over a slice needs no graph: see [Map].
+//
+// # Ways to run
+//
+//   - [Runtime.Run] runs a graph and waits. Contexts end it early.
+//   - [Runtime.Submit] starts it and returns a [Handle]; any number may be under
+//     way.
+//   - [Runtime.Prepare] checks a graph once that is run often, and makes each run
+//     cheaper.
+//
+// Memory bound to a run belongs to it until the run has ended, however it ends.
+// An input that is not also an output is never written to.
+//
+// # Data that stays
+//
+// Every run sends its inputs to the devices and fetches its outputs. Data that
+// many runs use, as the weights of a model, is made resident with [Put] or
+// [Alloc] and bound with [Data.As]: it stays where it was used last, and
+// [Data.Get] fetches it when it is wanted.
+//
+// # Cutting work
+//
+// A graph may have many more tasks than there are devices; placing them evens out.
+// Where the program itself decides how large tasks are, [Runtime.Split] tells what
+// share each device should get.
+//
+// # Settings
+//
+// The zero [Options] are good to begin with. What operators may want to change
+// has a key, listed by [Keys], that is the same in configuration files
+// ([LoadOptions]), in flags of the command and in [Options.Set].
+//
+// # Errors
+//
+// Errors are told apart with errors.Is and errors.As: a run that fails ends with
+// a [RunError] that names the unfinished tasks and wraps the cause, such as a
+// [TaskError], [ErrOutOfMemory] or [ErrCancelled]. A kernel that fails is tried
+// again, elsewhere if it can be; a device that is lost fails nothing as long as
+// another can do its work.
+//
+// # Beside this package
+//
+// Package sim runs a graph on a described machine in virtual time, with the engine
+// that also runs it live; package trace tells where the time went. What may import
+// what is checked by layering_test.go.
 package weft

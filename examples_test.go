@@ -1,0 +1,285 @@
+package weft_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+)
+
+// bump adds one to every number it is given.
+func bump(c *weft.Call, lo, hi int) {
+	for i := range weft.View[int32](c.Args[0])[lo:hi] {
+		weft.View[int32](c.Args[0])[lo+i]++
+	}
+}
+
+// counter is a runtime and a graph that adds one to three numbers named x.
+func counter(o weft.Options) (*weft.Runtime, *graph.Graph) {
+	o.Funcs = map[string]weft.Func{"bump": bump}
+	rt, err := weft.Open(context.Background(), o)
+	if err != nil {
+		log.Fatal(err)
+	}
+	kernel := &graph.Kernel{Name: "bump", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "bump"}}}
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 12, Input: true, Output: true})
+	b.Add(graph.Task{
+		Name:  "bump x",
+		Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{3, 1, 1}}}},
+		Uses:  []graph.Use{{Data: x, Access: graph.ReadWrite}},
+	})
+	g, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+	return rt, g
+}
+
+// A Go function over a slice, on all cores. The function need not be told to the
+// runtime, and the results stand where their inputs stood.
+func ExampleMap() {
+	rt, err := weft.Open(context.Background(), weft.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	roots, err := weft.Map(context.Background(), rt, []float64{1, 4, 9, 16}, math.Sqrt)
+	fmt.Println(roots, err)
+	// Output: [1 2 3 4] <nil>
+}
+
+// With a function that can fail, the error names the first element that did.
+func ExampleMapErr() {
+	rt, err := weft.Open(context.Background(), weft.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	_, err = weft.MapErr(context.Background(), rt, []string{"1", "2", "three", "four"}, strconv.Atoi)
+	var me *weft.MapError
+	if errors.As(err, &me) {
+		fmt.Println("element", me.Index)
+	}
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, strconv.ErrSyntax), errors.Is(err, weft.ErrPanic))
+	// Output:
+	// element 2
+	// map: element 2: strconv.Atoi: parsing "three": invalid syntax
+	// true false
+}
+
+// A graph that is run often is prepared once.
+func ExampleRuntime_Prepare() {
+	rt, g := counter(weft.Options{})
+	defer rt.Close()
+	p, err := rt.Prepare(g)
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, b := []int32{1, 2, 3}, []int32{10, 20, 30}
+	for _, xs := range [][]int32{a, b, a} {
+		if _, err := p.Run(context.Background(), weft.Bind("x", xs)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(a, b)
+	// Output: [3 4 5] [11 21 31]
+}
+
+// Many runs at once: Submit returns at once, and Wait when the run has ended.
+func ExampleRuntime_Submit() {
+	rt, g := counter(weft.Options{})
+	defer rt.Close()
+	told := make(chan string)
+	xs := []int32{1, 2, 3}
+	h := rt.Submit(g, func(_ *weft.Report, err error) { told <- fmt.Sprint("ended: ", err) }, weft.Bind("x", xs))
+	fmt.Println(<-told)
+	report, err := h.Wait()
+	fmt.Println(report.Executed, report.Elapsed() > 0, err, xs)
+	// Output:
+	// ended: <nil>
+	// 1 true <nil> [2 3 4]
+}
+
+// Cancel ends a run early. What is in flight is waited for, so the memory bound
+// to the run is the caller's again when Wait returns.
+func ExampleHandle_Cancel() {
+	rt, g := counter(weft.Options{})
+	defer rt.Close()
+	h := rt.Submit(g, nil, weft.Bind("x", []int32{1, 2, 3}))
+	h.Cancel()
+	<-h.Done()
+	_, err := h.Wait() // it may have been quicker
+	fmt.Println(err == nil || errors.Is(err, weft.ErrCancelled))
+	// Output: true
+}
+
+// Resident data stays on its device between runs: here it is updated in place
+// of being sent and fetched every time.
+func ExamplePut() {
+	rt, g := counter(weft.Options{})
+	defer rt.Close()
+	data, err := weft.Put(rt, "counter", []int32{10, 20, 30})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer data.Release()
+	for range 3 {
+		if _, err := rt.Run(context.Background(), g, data.As("x")); err != nil {
+			log.Fatal(err)
+		}
+	}
+	fmt.Println(data.Get(context.Background()))
+	// Output: [13 23 33] <nil>
+}
+
+func ExampleAlloc() {
+	rt, g := counter(weft.Options{})
+	defer rt.Close()
+	data, err := weft.Alloc[int32](rt, "counter", 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := rt.Run(context.Background(), g, data.As("x")); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(data.Get(context.Background()))
+	// Output: [1 1 1] <nil>
+}
+
+// What is wrong with a run is told before anything starts.
+func ExampleBind() {
+	rt, g := counter(weft.Options{})
+	defer rt.Close()
+	_, err := rt.Run(context.Background(), g, weft.Bind("x", []int32{1, 2}))
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, weft.ErrBinding))
+	// Output:
+	// bad binding: data "x" has 12 bytes and is bound to 8
+	// true
+}
+
+// Metrics are plain numbers, for whoever collects them.
+func ExampleRuntime_Metrics() {
+	rt, g := counter(weft.Options{Devices: "cpu/1"})
+	if _, err := rt.Run(context.Background(), g, weft.Bind("x", []int32{1, 2, 3})); err != nil {
+		log.Fatal(err)
+	}
+	rt.Close()
+	m := rt.Metrics() // also after Close
+	fmt.Println(m.Runs.Submitted, m.Runs.Completed, m.Runs.Failed, m.Devices[0].Name, m.Devices[0].Tasks, m.Losses)
+	_, err := rt.Run(context.Background(), g, weft.Bind("x", []int32{1, 2, 3}))
+	fmt.Println(errors.Is(err, weft.ErrClosed))
+	// Output:
+	// 1 1 0 cpu:0 1 0
+	// true
+}
+
+// What the devices are, and which of them are best.
+func ExampleRuntime_Devices() {
+	rt, _ := counter(weft.Options{Devices: "cpu/2"})
+	defer rt.Close()
+	for _, d := range rt.Devices() {
+		fmt.Println(d.Name, d.State, d.Tasks)
+	}
+	fmt.Println(rt.Machine().DeviceName(rt.Best(1)[0]))
+	// Output:
+	// cpu:0 healthy 0
+	// cpu:1 healthy 0
+	// cpu:0
+}
+
+// Split cuts work by what each device can do; devices that are alike get about
+// the same.
+func ExampleRuntime_Split() {
+	rt, g := counter(weft.Options{Devices: "cpu/2", Partitioner: "equal"})
+	defer rt.Close()
+	cut, err := rt.Split(sched.Pieces{Extent: 1001}, *g.Task(0))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, r := range cut.Ranges {
+		fmt.Println(r.Lo, r.Hi)
+	}
+	// Output:
+	// 0 501
+	// 501 1001
+}
+
+// A trace holds what ran where; package trace shows and exports it.
+func ExampleRuntime_Trace() {
+	rt, g := counter(weft.Options{Trace: 1000})
+	if _, err := rt.Run(context.Background(), g, weft.Bind("x", []int32{1, 2, 3})); err != nil {
+		log.Fatal(err)
+	}
+	rt.Close()
+	for _, e := range rt.Trace() {
+		if e.Task >= 0 {
+			fmt.Println(g.TaskName(graph.TaskID(e.Task)))
+			break
+		}
+	}
+	// Output: bump x
+}
+
+// A configuration file has the same keys as flags and as Options.
+func ExampleLoadOptions() {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("weft-example-%d.conf", os.Getpid()))
+	defer os.Remove(path)
+	text := "devices = cpu/2   # the cores as two devices\nhost_bytes = 512MiB\ntask_timeout = 2s\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		log.Fatal(err)
+	}
+	o, err := weft.LoadOptions(path)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(o.HostBytes, o.TaskTimeout)
+	text2, err := json.Marshal(o)
+	fmt.Println(string(text2), err)
+	// Output:
+	// 536870912 2s
+	// {"devices":"cpu/2","task_timeout":"2s","host_bytes":"512MiB"} <nil>
+}
+
+// Keys names every setting there is.
+func ExampleKeys() {
+	for _, k := range weft.Keys()[:3] {
+		fmt.Printf("%-12s %q\n", k.Name, k.Default)
+	}
+	// Output:
+	// devices      ""
+	// max_devices  "none"
+	// policy       "finish"
+}
+
+func ExampleOptions_Set() {
+	var o weft.Options
+	fmt.Println(o.Set("fault_tolerance", "off"), o.Get("fault_tolerance"), o.NoFaultTolerance)
+	err := o.Set("polcy", "steal")
+	fmt.Println(err)
+	fmt.Println(errors.Is(err, weft.ErrOptions))
+	// Output:
+	// <nil> off true
+	// bad option: unknown key "polcy"; did you mean policy?
+	// true
+}
+
+// Validate reports all mistakes at once; Open does the same.
+func ExampleOptions_Validate() {
+	o := weft.Options{Devices: "gpu", Retries: -7}
+	fmt.Println(o.Validate())
+	// Output:
+	// bad option: retries: "-7" is not a count; write a whole number from 0 on
+	// bad option: devices: no backend "gpu"; there is cpu
+}

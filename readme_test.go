@@ -1,0 +1,81 @@
+package weft
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The README's first program is the first example, which is compiled and whose
+// output is checked.
+func TestReadmeExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(readme), "```go\n")
+	block, _, closed := strings.Cut(rest, "```\n")
+	if !ok || !closed {
+		t.Fatal("README.md has no block of Go")
+	}
+	example, err := os.ReadFile("example_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := strings.NewReplacer("package weft_test\n", "package main\n", "func Example() {\n", "func main() {\n").Replace(string(example))
+	before, output, ok := strings.Cut(program, "\t// Output: ")
+	program = before + "}\n"
+	if !ok || block != program {
+		t.Errorf("the README's program is not that of example_test.go, which is\n%s", program)
+	}
+	if output, _, _ = strings.Cut(output, "\n"); !strings.Contains(string(readme), output) {
+		t.Errorf("the README does not show what it prints: %s", output)
+	}
+}
+
+// Every exported function and method is used in an example.
+func TestExamplesUseEverything(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := make(map[string]bool)
+	exported := make(map[string]string) // name to file
+	for _, name := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch {
+		case strings.HasPrefix(name, "example"):
+			ast.Inspect(f, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					used[s.Sel.Name] = true
+				}
+				return true
+			})
+		case !strings.HasSuffix(name, "_test.go"):
+			for _, d := range f.Decls {
+				if fn, ok := d.(*ast.FuncDecl); ok && fn.Name.IsExported() {
+					exported[fn.Name.Name] = name
+				}
+			}
+		}
+	}
+	// Called by fmt, errors and encoding/json, not by name.
+	for _, name := range []string{"Error", "Unwrap", "MarshalJSON", "UnmarshalJSON", "String"} {
+		delete(exported, name)
+	}
+	if len(exported) < 20 {
+		t.Fatalf("found only %d exported functions", len(exported))
+	}
+	for name, file := range exported {
+		if !used[name] {
+			t.Errorf("%s, of %s, is in no example: add one to examples_test.go", name, file)
+		}
+	}
+}
