@@ -16,6 +16,21 @@ func GoKernel(name string, per ...uint32) *graph.Kernel {
 	return &graph.Kernel{Name: name, Impls: []graph.Impl{i}}
 }
 
+// PTX is an implementation for NVIDIA GPUs: an entry of a PTX source, in blocks
+// of so many threads, each of which covers per items of a step's grid in each
+// dimension; one where nothing is said.
+func PTX(source []byte, entry string, threads uint32, per ...uint32) graph.Impl {
+	i := graph.Impl{Dialect: graph.PTX, Arch: "sm_75", Entry: entry, Source: source, Block: [3]uint32{threads}}
+	copy(i.Per[:], per)
+	return i
+}
+
+// With adds implementations to a kernel and returns it.
+func With(k *graph.Kernel, impls ...graph.Impl) *graph.Kernel {
+	k.Impls = append(k.Impls, impls...)
+	return k
+}
+
 // Grid is the launch of a step over so many items in each dimension, which
 // implementations cut as suits them. Dimensions that are not given are one.
 func Grid(items ...int64) graph.Launch {

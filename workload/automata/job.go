@@ -68,8 +68,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("automata: %d columns: %w: there must be 64 to %d, a multiple of 64", c.Cols, ErrConfig, maxSide)
 	case c.Steps < 1 || c.Steps > maxSteps:
 		return fmt.Errorf("automata: %d steps: %w: there must be 1 to %d", c.Steps, ErrConfig, maxSteps)
-	case c.K < 0 || c.K > c.Rows:
-		return fmt.Errorf("automata: %d steps between exchanges: %w: there must be 1 to %d, the number of rows, or 0 for a good choice", c.K, ErrConfig, c.Rows)
+	case c.K < 0 || c.K > min(c.Rows, deepest):
+		return fmt.Errorf("automata: %d steps between exchanges: %w: there must be 1 to %d, or 0 for a good choice", c.K, ErrConfig, min(c.Rows, deepest))
 	}
 	if c.Pattern == "" || c.Pattern == "random" {
 		return nil
@@ -145,14 +145,29 @@ func New(c Config) (*Job, error) {
 // the halo below it, and its rows in the other grid. Its params are the words of
 // a row, the rows and the steps, which are also the rows of a halo; its grid is
 // the words and the rows.
-var Kernel = workload.GoKernel("automata.block", graph.All, bandRows)
+var Kernel = workload.With(workload.GoKernel("automata.block", graph.All, bandRows),
+	workload.PTX(ptx, "automata_block", 64, 30, 256))
+
+// DeepKernel is Kernel for more than shallow steps, which a GPU takes in another
+// way.
+var DeepKernel = workload.With(workload.GoKernel("automata.deep", graph.All, bandRows),
+	workload.PTX(ptx, "automata_deep", 32, 30, 64))
+
+// The most steps of a round that the kernels for GPUs take: in registers, and at
+// all.
+const (
+	shallow = 8
+	deepest = 64
+)
 
 // bandRows is how many rows one item of the Go kernel is: stepping them repeats
 // the work of about as many rows of its neighbours as there are steps.
 const bandRows = 128
 
 // Funcs are the Go kernels of this workload.
-func Funcs() map[string]weft.Func { return map[string]weft.Func{"automata.block": block} }
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{"automata.block": block, "automata.deep": block}
+}
 
 // scratches is memory for two generations of a tile.
 var scratches workload.Scratch[uint64]
@@ -221,11 +236,14 @@ func (j *Job) Grain() int64 { return 8 }
 func (j *Job) Whole() graph.Task { return j.task(0, j.c.Rows, j.c.Steps) }
 
 func (j *Job) task(lo, hi, k int) graph.Task {
-	rows := hi - lo
+	rows, kernel := hi-lo, Kernel
+	if k > shallow {
+		kernel = DeepKernel
+	}
 	return graph.Task{
 		Name: fmt.Sprintf("rows %d-%d", lo, hi),
 		Steps: []graph.Step{{
-			Kernel: Kernel,
+			Kernel: kernel,
 			Launch: workload.Grid(int64(j.words), int64(rows)),
 			Params: workload.Params(j.words, rows, k),
 		}},

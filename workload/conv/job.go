@@ -66,7 +66,8 @@ func New(c Config) (*Job, error) {
 // Kernel convolves some images; its arguments are the images, the filters, the
 // results. Its params are the numbers of the task's shape in the order of its
 // fields; its grid is the rows, channels and images of the results.
-var Kernel = workload.GoKernel("conv.images", bandRows, graph.All)
+var Kernel = workload.With(workload.GoKernel("conv.images", bandRows, graph.All),
+	workload.PTX(ptx, "conv_images", 256, 2, 64))
 
 // bandRows is how many rows of an image's results one item of the Go kernel is:
 // beside them the rows that neighbouring items both read are nothing.

@@ -7,7 +7,7 @@ import (
 )
 
 // kind is the product of sums of products.
-var kind = product.NewKind("gemm", "GFLOP", kernel)
+var kind = product.NewKind("gemm", "GFLOP", kernel, ptx)
 
 // Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
 // params the rows, K and N.

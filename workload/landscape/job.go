@@ -122,7 +122,8 @@ func helix(n int) []float64 {
 // rows of energies. Its params are the number of beads, the first row, the
 // number of rows, a zero and the native energy as a float64; its grid is the
 // rows and angles.
-var Kernel = workload.GoKernel("landscape.rows", 1, graph.All)
+var Kernel = workload.With(workload.GoKernel("landscape.rows", 1, graph.All),
+	workload.PTX(ptx, "landscape_rows", 256, 1, 250))
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return map[string]weft.Func{"landscape.rows": rows} }

@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 }
 
 // Job is one tree. Chunks of 2^h leaves are dealt out, each is reduced to one
-// node, and a last task reduces the nodes to the root.
+// node, and last tasks reduce the nodes to the root.
 type Job struct {
 	mode      Mode
 	n         int
@@ -80,10 +80,11 @@ type Job struct {
 }
 
 // The bounds of a chunk's height. A lower one would leave vectors empty; a higher
-// one would not stay in a core's cache.
+// one would not stay in a core's cache, nor in the memory that a block of a GPU
+// shares.
 const (
 	minHeight = 6
-	maxHeight = 12
+	maxHeight = 11
 )
 
 // manyChunks is how many chunks there are if that makes none too small: enough
@@ -112,12 +113,12 @@ func New(c Config) (*Job, error) {
 
 var (
 	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes,
-	// its params the mode, the height of a chunk and the number of leaves, its
-	// grid the chunks.
-	ChunkKernel = workload.GoKernel("merkle.chunks")
-	// RootKernel reduces nodes; its arguments are nodes and the root, its params
-	// the mode and the number of nodes.
-	RootKernel = workload.GoKernel("merkle.root")
+	// its params the mode, the height of a chunk, the number of leaves and
+	// whether they are nodes already, its grid the chunks.
+	ChunkKernel = workload.With(workload.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256))
+	// RootKernel reduces nodes; its arguments are nodes, the root and a workspace
+	// for half of the nodes, its params the mode and the number of nodes.
+	RootKernel = workload.With(workload.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256))
 )
 
 // Funcs are the Go kernels of this workload.
@@ -137,7 +138,7 @@ func chunks(c *weft.Call, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		chunk := leaves[i<<h*Size : min((i+1)<<h*Size, len(leaves))]
 		n := len(chunk) / Size
-		if mode == RFC6962 {
+		if mode == RFC6962 && workload.Param(c.Params, 3) == 0 {
 			Leaves(*s, chunk, 0, n)
 			Reduce(mode, *s, n, h)
 		} else {
@@ -150,10 +151,9 @@ func chunks(c *weft.Call, lo, hi int) {
 // root reduces all nodes, which is one item.
 func root(c *weft.Call, _, _ int) {
 	nodes, n := c.Args[0], workload.Param(c.Params, 1)
-	s := scratches.Get(n * Size)
-	defer scratches.Put(s)
-	reduceInto(Mode(workload.Param(c.Params, 0)), *s, nodes, n, Height(n))
-	copy(c.Args[1], (*s)[:Size])
+	work := c.Args[2]
+	reduceInto(Mode(workload.Param(c.Params, 0)), work, nodes, n, Height(n))
+	copy(c.Args[1], work[:Size])
 }
 
 // reduceInto is Reduce that leaves src as it is and works in dst.
@@ -195,13 +195,14 @@ func (j *Job) task(lo, hi int64) graph.Task {
 		Steps: []graph.Step{{
 			Kernel: ChunkKernel,
 			Launch: workload.Grid(j.nodes(lo, hi)),
-			Params: workload.Params(int(j.mode), j.h, n),
+			Params: workload.Params(int(j.mode), j.h, n, 0),
 		}},
 		Work: graph.Work{Ops: IntegerOps * Ops(j.mode, n), Bytes: Bytes(j.mode, n), Unit: graph.Int32},
 	}
 }
 
-// Graph has a task for each range of leaves and one for the root.
+// Graph has a task for each range of leaves, one for the root, and others between
+// if there are many chunks.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	leaves := b.Data(graph.Data{Name: "leaves", Bytes: int64(len(j.leaves)), Input: true})
@@ -215,12 +216,30 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		}
 		b.Add(t)
 	}
+	count := j.chunks
+	// One block of a GPU would take long over many nodes, and so would one core.
+	for count > manyChunks {
+		high := (count + 1<<minHeight - 1) >> minHeight
+		above := b.Data(graph.Data{Name: "nodes above", Bytes: int64(high) * Size})
+		b.Add(graph.Task{
+			Name: "nodes above",
+			Steps: []graph.Step{{
+				Kernel: ChunkKernel,
+				Launch: workload.Grid(int64(high)),
+				Params: workload.Params(int(j.mode), minHeight, count, 1),
+			}},
+			Uses: []graph.Use{{Data: nodes, Access: graph.Read}, {Data: above, Access: graph.Write}},
+			// The nodes are hashed in pairs already: what Dup counts.
+			Work: graph.Work{Ops: IntegerOps * Ops(Dup, count), Bytes: Bytes(Dup, count), Unit: graph.Int32},
+		})
+		nodes, count = above, high
+	}
 	b.Add(graph.Task{
-		Name:  "root",
-		Steps: []graph.Step{{Kernel: RootKernel, Launch: workload.Grid(1), Params: workload.Params(int(j.mode), j.chunks)}},
-		Uses:  []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
-		// The nodes are hashed in pairs already: what Dup counts.
-		Work: graph.Work{Ops: IntegerOps * Ops(Dup, j.chunks), Bytes: Bytes(Dup, j.chunks), Unit: graph.Int32},
+		Name:      "root",
+		Steps:     []graph.Step{{Kernel: RootKernel, Launch: workload.Grid(1), Params: workload.Params(int(j.mode), count)}},
+		Uses:      []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
+		Work:      graph.Work{Ops: IntegerOps * Ops(Dup, count), Bytes: Bytes(Dup, count), Unit: graph.Int32},
+		Workspace: int64((count+1)/2) * Size,
 	})
 	return b.Build()
 }

@@ -48,10 +48,12 @@ const (
 )
 
 // NewKind returns the kind of product with a name that an inner loop computes.
-func NewKind(name, unit string, inner *panel.Kernel) *Kind {
+// ptx has an entry called by the name and "_rows", a kernel of panel/tile.cuh.
+func NewKind(name, unit string, inner *panel.Kernel, ptx []byte) *Kind {
 	return &Kind{
 		Name: name, Unit: unit, inner: inner,
-		Rows:   workload.GoKernel(name+".rows", rowsPer, graph.All),
+		Rows: workload.With(workload.GoKernel(name+".rows", rowsPer, graph.All),
+			workload.PTX(ptx, name+"_rows", 256, 128, 128)),
 		packed: workload.GoKernel(name+".packed", packedPer, graph.All),
 		pack:   workload.GoKernel(name+".pack", packPer),
 	}

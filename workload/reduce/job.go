@@ -30,19 +30,27 @@ type operation struct {
 // results of their blocks, their param the number of elements, their grid the
 // blocks.
 var (
-	sumKernel = workload.GoKernel("reduce.sum", itemBlocks)
-	maxKernel = workload.GoKernel("reduce.max", itemBlocks)
-	minKernel = workload.GoKernel("reduce.min", itemBlocks)
+	sumKernel = blocksKernel("sum")
+	maxKernel = blocksKernel("max")
+	minKernel = blocksKernel("min")
 )
 
 // The kernels that fold partial results have all of them, the result and a
 // workspace as large as the first as arguments, and as params the numbers of
 // partial results and of elements.
 var operations = []operation{
-	{"sum", sumKernel, workload.GoKernel("reduce.fold.sum")},
-	{"average", sumKernel, workload.GoKernel("reduce.fold.average")},
-	{"max", maxKernel, workload.GoKernel("reduce.fold.max")},
-	{"min", minKernel, workload.GoKernel("reduce.fold.min")},
+	{"sum", sumKernel, foldKernel("sum")},
+	{"average", sumKernel, foldKernel("average")},
+	{"max", maxKernel, foldKernel("max")},
+	{"min", minKernel, foldKernel("min")},
+}
+
+func blocksKernel(name string) *graph.Kernel {
+	return workload.With(workload.GoKernel("reduce."+name, itemBlocks), workload.PTX(ptx, "reduce_"+name, 256, 8))
+}
+
+func foldKernel(name string) *graph.Kernel {
+	return workload.With(workload.GoKernel("reduce.fold."+name), workload.PTX(ptx, "reduce_fold_"+name, 1024))
 }
 
 // Operations are the names a Config may have as its Op.

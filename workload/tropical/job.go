@@ -15,7 +15,7 @@ import (
 var ErrWrong = errors.New("not the max-plus product")
 
 // kind is the product of maxima of sums.
-var kind = product.NewKind("tropical", "Gop", kernel)
+var kind = product.NewKind("tropical", "Gop", kernel, ptx)
 
 // Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
 // params the rows, K and N.

@@ -1,0 +1,9 @@
+package conv
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../ptx.sh conv/conv.cu
+//go:embed conv.ptx
+var ptx []byte

@@ -1,0 +1,9 @@
+package gemm
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../ptx.sh gemm/gemm.cu
+//go:embed gemm.ptx
+var ptx []byte

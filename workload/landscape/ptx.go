@@ -1,0 +1,9 @@
+package landscape
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../ptx.sh landscape/landscape.cu
+//go:embed landscape.ptx
+var ptx []byte

@@ -1,0 +1,9 @@
+package merkle
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../ptx.sh merkle/merkle.cu
+//go:embed merkle.ptx
+var ptx []byte

@@ -1,0 +1,118 @@
+package workload_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/gemm"
+	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/tropical"
+)
+
+// entry is what a PTX source says of one of its kernels.
+type entry struct {
+	pointers, params int // arguments, and bytes of the structure behind them
+	threads          int // of a block
+}
+
+var (
+	entries  = regexp.MustCompile(`(?s)\.visible \.entry (\w+)\((.*?)\)\n\.maxntid (\d+), 1, 1\n`)
+	pointers = regexp.MustCompile(`\.param \.u64 `)
+	byValue  = regexp.MustCompile(`\.param \.align \d+ \.b8 \w+\[(\d+)\]`)
+)
+
+func readPTX(source []byte) map[string]entry {
+	out := map[string]entry{}
+	for _, m := range entries.FindAllStringSubmatch(string(source), -1) {
+		e := entry{pointers: len(pointers.FindAllString(m[2], -1))}
+		e.threads, _ = strconv.Atoi(m[3])
+		if s := byValue.FindStringSubmatch(m[2]); s != nil {
+			e.params, _ = strconv.Atoi(s[1])
+		}
+		out[m[1]] = e
+	}
+	return out
+}
+
+// A GPU gets pointers and a structure and believes them: every step of every
+// workload must hand over what its PTX kernel takes.
+func TestPTXTakesWhatStepsGive(t *testing.T) {
+	make := func(j workload.Job, err error) workload.Job {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	jobs := []workload.Job{
+		make(gemm.New(gemm.Config{M: 9, K: 8, N: 7})),
+		make(tropical.New(tropical.Config{M: 9, K: 8, N: 7})),
+		make(automata.New(automata.Config{Rows: 99, Cols: 64, Steps: 99})),
+		make(automata.New(automata.Config{Rows: 99, Cols: 64, Steps: 99, K: 33})),
+		make(merkle.New(merkle.Config{N: 5000})),
+		make(landscape.New(landscape.Config{})),
+		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
+	}
+	for _, op := range reduce.Operations() {
+		jobs = append(jobs, make(reduce.New(reduce.Config{Op: op, N: 5000})))
+	}
+	seen := map[string]bool{}
+	for _, j := range jobs {
+		g, err := j.Graph([]sched.Range{{Hi: j.Pieces().Extent}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range g.NumTasks() {
+			task := g.Task(graph.TaskID(id))
+			for i := range task.Steps {
+				name, err := checkStep(task, &task.Steps[i])
+				if err != nil {
+					t.Errorf("%s: %s: %v", j.Name(), task.Name, err)
+				}
+				seen[name] = true
+			}
+		}
+	}
+	if want := 15; len(seen) != want {
+		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
+	}
+}
+
+func checkStep(task *graph.Task, s *graph.Step) (name string, err error) {
+	for i := range s.Kernel.Impls {
+		impl := &s.Kernel.Impls[i]
+		if impl.Dialect != graph.PTX {
+			continue
+		}
+		e, ok := readPTX(impl.Source)[impl.Entry]
+		if !ok {
+			return "", fmt.Errorf("the PTX of %s has no entry %s", s.Kernel.Name, impl.Entry)
+		}
+		want := entry{pointers: len(task.Uses), params: len(s.Params), threads: e.threads}
+		if task.Workspace > 0 {
+			want.pointers++
+		}
+		l := impl.Shape(s.Launch)
+		if got := int(l.Block[0] * l.Block[1] * l.Block[2]); got != e.threads {
+			return "", fmt.Errorf("%s is launched with %d threads, made for %d", impl.Entry, got, e.threads)
+		}
+		if e != want {
+			return "", fmt.Errorf("%s takes %+v, its step gives %+v", impl.Entry, e, want)
+		}
+		if !strings.Contains(string(impl.Source), ".target "+impl.Arch+"\n") {
+			return "", fmt.Errorf("%s is not made for %s", impl.Entry, impl.Arch)
+		}
+		return impl.Entry, nil
+	}
+	return "", fmt.Errorf("kernel %s has no PTX", s.Kernel.Name)
+}
