@@ -71,6 +71,13 @@ type SlabMaker interface {
 	UnmapSlab(n int32) error
 }
 
+// SlabDropper frees a slab it made, by the descriptor MakeSlab returned, which the
+// caller closes after. Without it a slab's memory is free once every descriptor
+// and mapping of it is closed.
+type SlabDropper interface {
+	DropSlab(fd int) error
+}
+
 // Hanger tells when a device last showed life, so that one that hangs inside
 // its driver is noticed before a task's own timeout.
 type Hanger interface {
@@ -82,4 +89,36 @@ type Hanger interface {
 // but the kernels it is given, in the precision they state.
 type Exacter interface {
 	SetExact()
+}
+
+// Sharer is a device in another process. The board it is attached to, and host
+// memory it is to copy without staging, come from Shared; Attach gives it
+// OwnLanes lanes more, at the end. Sharers of one executor share one memory.
+type Sharer interface {
+	Shared() SharedMemory
+	OwnLanes() int
+}
+
+// SharedMemory is host memory that several processes map. Its methods are safe
+// for concurrent use.
+type SharedMemory interface {
+	// Get returns memory whose content is not defined, aligned to a page where
+	// it is as large as one and to a cache line else.
+	Get(bytes int64) ([]byte, error)
+	// Put gives back what Get returned. Its bytes must not be touched after.
+	Put(mem []byte)
+	// Board makes a board.
+	Board(lanes int) (*Board, error)
+}
+
+// Keeper says of a device that can be lost whether its buffers may outlive that,
+// so that work can wait for them. Revive tells whether they did.
+type Keeper interface {
+	Keeps() bool
+}
+
+// Dropper gives up on what a device runs, as when that hangs: all of it
+// completes with ErrDeviceLost, and the device is lost.
+type Dropper interface {
+	Drop(cause error)
 }

@@ -24,7 +24,10 @@ var (
 	ErrUnavailable = errors.New("not available")
 	// ErrOutOfMemory: the device could not provide a buffer.
 	ErrOutOfMemory = errors.New("out of device memory")
-	// ErrDeviceLost: nothing the device held or had in flight exists any more.
+	// ErrDeviceLost: nothing the device had in flight will complete, and unless
+	// it is a Keeper nothing it held exists any more. Where a kernel did it, the
+	// error wraps ErrKernel as well; that kernel's own launch completed with
+	// ErrKernel and not with this.
 	ErrDeviceLost = errors.New("device lost")
 	// ErrKernel: a kernel has no implementation the device can run, or its
 	// implementation is broken.
@@ -52,7 +55,10 @@ type Device interface {
 	// Attach tells the device which lanes of the board are its own before the
 	// first Submit: compute lanes, then the lane for copies into its memory,
 	// then the one for copies out of it. The device calls wake after
-	// operations completed; wake does not block.
+	// operations completed; wake does not block. Lanes may have counted before,
+	// for a device that takes another's place: numbers go on from there. Copies
+	// and launches of tasks without steps, which only keep their place, may come
+	// on any lane.
 	Attach(b *Board, lanes []Lane, wake func())
 	// Submit takes operations in order. It copies what it needs of the batch
 	// and returns without waiting for them. Buffers are made and freed at
@@ -60,7 +66,8 @@ type Device interface {
 	// error is for a device that takes nothing any more.
 	Submit(batch []Op) error
 	// Completions moves completed operations into dst and returns how many:
-	// one for every Copy and Launch, in the order of their lane.
+	// one for every Copy and Launch, in the order of their lane. A device that
+	// is lost tells by one with NoLane, after those of its operations.
 	Completions(dst []Completion) int
 	// Close ends the device: operations that have not begun complete with
 	// ErrClosed, running ones are waited for, memory is freed.
@@ -107,6 +114,9 @@ type Op struct {
 	Task *graph.Task
 	Args []Arg
 }
+
+// NoLane is where a device completes what was no operation: its own loss.
+const NoLane Lane = -1
 
 // NoBuffer stands for the absence of a device buffer.
 const NoBuffer Buffer = -1

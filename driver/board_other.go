@@ -1,0 +1,13 @@
+//go:build !linux
+
+package driver
+
+// shared exists on Linux alone: elsewhere no board has one.
+type shared struct{}
+
+func (*shared) moved()       {}
+func (*shared) enter(*Board) {}
+func (*shared) leave()       {}
+
+// Leave forgets a member of a shared board.
+func (b *Board) Leave(int) {}

@@ -1,0 +1,105 @@
+package arena
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/driver"
+)
+
+// file is the anonymous file behind an arena.
+type file struct{ fd int }
+
+func create(size int64) (*file, []byte, error) {
+	fd, err := unix.MemfdCreate("weft arena", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := unix.Ftruncate(fd, size); err != nil {
+		_ = unix.Close(fd)
+		return nil, nil, err
+	}
+	mem, err := Map(fd, size)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, nil, err
+	}
+	return &file{fd}, mem, nil
+}
+
+// Map maps an arena another process made.
+func Map(fd int, size int64) ([]byte, error) {
+	return unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+}
+
+// Close gives the memory up. Nothing of it may be used after.
+func (a *Arena) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	mem := a.mem
+	a.mem = nil
+	if mem == nil {
+		return nil
+	}
+	if err := unix.Munmap(mem); err != nil {
+		return fmt.Errorf("arena: unmap: %w", err)
+	}
+	return unix.Close(a.file.fd)
+}
+
+func (a *Arena) board(n int) (*driver.Board, error) {
+	mem, err := a.Get(max(driver.BoardBytes(n), page))
+	if err != nil {
+		return nil, err
+	}
+	clear(mem)
+	b := driver.ShareBoard(mem, n)
+	off, _ := a.Find(mem)
+	a.mu.Lock()
+	a.boards[b] = off
+	a.mu.Unlock()
+	return b, nil
+}
+
+// fill has the pages of fresh memory made by several cores at once:
+// page-locking them one by one takes ten times as long.
+func fill(mem []byte) {
+	n := min(runtime.NumCPU(), 8)
+	step := (len(mem)/n + page - 1) &^ (page - 1)
+	var wg sync.WaitGroup
+	for at := 0; at < len(mem); at += step {
+		part := mem[at:min(at+step, len(mem))]
+		wg.Go(func() {
+			// Kernels before 5.14 cannot, and make pages as they are touched.
+			_ = unix.Madvise(part, unix.MADV_POPULATE_WRITE)
+		})
+	}
+	wg.Wait()
+}
+
+// memoryLimit is the memory of the machine, or of the control group this process
+// is in where that is less.
+func memoryLimit() int64 {
+	limit := int64(math.MaxInt64)
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) == nil {
+		limit = int64(si.Totalram) * int64(si.Unit)
+	}
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
+			limit = min(limit, n)
+		}
+	}
+	return limit
+}

@@ -1,0 +1,165 @@
+//go:build linux
+
+package arena_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/arena"
+)
+
+// The test binary is also the other process of TestBoardAcrossProcesses.
+func TestMain(m *testing.M) {
+	if off := os.Getenv("WEFT_TEST_BOARD"); off != "" {
+		answer(off)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func open(t *testing.T, limit int64) *arena.Arena {
+	t.Helper()
+	a, err := arena.Open(limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	return a
+}
+
+func get(t *testing.T, a *arena.Arena, n int64) []byte {
+	t.Helper()
+	b, err := a.Get(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestGetAndFind(t *testing.T) {
+	a := open(t, 1<<30)
+	small, large, huge := get(t, a, 100), get(t, a, 5000), get(t, a, 100<<20)
+	for _, b := range [][]byte{small, large, huge} {
+		off, ok := a.Find(b)
+		if !ok {
+			t.Fatalf("%d bytes are not found where they were taken", len(b))
+		}
+		segs := a.Segments()
+		k := arena.SegmentOf(segs, off)
+		if k < 0 || off+int64(len(b)) > segs[k].Off+segs[k].Len {
+			t.Errorf("%d bytes at %d are not within one segment of %v", len(b), off, segs)
+		}
+		for i := range min(len(b), 5000) {
+			b[i] = byte(len(b))
+		}
+	}
+	if small[7] != 100 || large[7] != 5000%256 {
+		t.Error("pieces overlap")
+	}
+	if _, ok := a.Find(make([]byte, 10)); ok {
+		t.Error("memory of the Go heap was found in the arena")
+	}
+	used := a.Used()
+	a.Put(huge)
+	if again := get(t, a, 100<<20); &again[0] != &huge[0] {
+		t.Error("memory that was given back is not used again")
+	}
+	if a.Used() != used {
+		t.Errorf("%d bytes used, want %d", a.Used(), used)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	a := open(t, 10<<20)
+	b := get(t, a, 8<<20)
+	if _, err := a.Get(8 << 20); !errors.Is(err, arena.ErrFull) && err == nil {
+		t.Fatal("more than the limit was given out")
+	}
+	a.Put(b)
+	get(t, a, 8<<20)
+}
+
+func TestHold(t *testing.T) {
+	a := open(t, 1<<30)
+	b := get(t, a, 1<<20)
+	first, second := a.Hold(b[100:200]), a.Hold(b)
+	a.Put(b)
+	if c := get(t, a, 1<<20); &c[0] == &b[0] {
+		t.Fatal("held memory was given out")
+	}
+	first()
+	if c := get(t, a, 1<<20); &c[0] == &b[0] {
+		t.Fatal("memory still held was given out")
+	}
+	second()
+	if c := get(t, a, 1<<20); &c[0] != &b[0] {
+		t.Fatal("memory no longer held stays away")
+	}
+}
+
+// Two processes wait for each other's operations on one board.
+func TestBoardAcrossProcesses(t *testing.T) {
+	a := open(t, 64<<20)
+	b, err := a.Board(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dup, err := os.OpenFile("/proc/self/fd/"+strconv.Itoa(a.FD()), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dup.Close()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "WEFT_TEST_BOARD="+strconv.FormatInt(a.Size(), 10))
+	cmd.ExtraFiles = []*os.File{dup}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 500
+	for i := uint32(1); i <= rounds; i++ {
+		b.Done(0, i, i%7 == 0)
+		w := driver.Wait{Lane: 1, Seq: i}
+		late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill(); panic("the other process does not answer") })
+		b.Sleep(func() bool { done, _ := b.State(w); return done })
+		late.Stop()
+		// It fails what ours failed.
+		if _, ok := b.State(w); ok == (i%7 == 0) {
+			t.Fatalf("operation %d: ok is %v in the other process", i, ok)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := b.Count(2); n < 1 || time.Duration(n)*time.Millisecond > b.Now()+time.Second {
+		t.Errorf("the other process's clock showed %d ms, ours %v", n, b.Now())
+	}
+}
+
+func answer(size string) {
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	mem, err := arena.Map(3, n)
+	if err != nil {
+		panic(err)
+	}
+	b, err := driver.JoinBoard(mem, 1)
+	if err != nil {
+		panic(err)
+	}
+	for i := uint32(1); i <= 500; i++ {
+		w := driver.Wait{Lane: 0, Seq: i}
+		b.Sleep(func() bool { done, _ := b.State(w); return done })
+		_, ok := b.State(w)
+		b.Done(1, i, !ok)
+	}
+	b.Done(2, uint32(max(b.Now()/time.Millisecond, 1)), false)
+}
