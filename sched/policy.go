@@ -29,6 +29,22 @@ func Policies() map[string]Factory {
 	}
 }
 
+// abouts describes every policy in a phrase.
+var abouts = map[string]string{
+	"adaptive":          "learns by reward which device suits which work",
+	"capacity":          "most capability left: score × (1 − utilisation)",
+	"capacity-weighted": "tasks in proportion to what devices can do",
+	"finish":            "earliest predicted finish, copies included",
+	"hierarchical":      "balances groups of devices, then within a group",
+	"leastloaded":       "least work waiting for its speed",
+	"priority":          "urgent tasks first, on the most capable device",
+	"roundrobin":        "devices in turn",
+	"steal":             "a queue each; idle devices take from the longest",
+}
+
+// About says in a phrase what the policy with a name does.
+func About(name string) string { return abouts[name] }
+
 // Names returns the names of all policies, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(Policies())) }
 

@@ -194,3 +194,14 @@ func TestNames(t *testing.T) {
 		t.Errorf("NewPartitioner of an unknown name: %v", err)
 	}
 }
+
+func TestAbout(t *testing.T) {
+	for _, name := range Names() {
+		if About(name) == "" {
+			t.Errorf("policy %s has no description", name)
+		}
+	}
+	if n := len(abouts); n != len(Names()) {
+		t.Errorf("%d descriptions for %d policies", n, len(Names()))
+	}
+}

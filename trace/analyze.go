@@ -449,8 +449,16 @@ func (a *Analysis) judge() {
 	s := &a.Shares
 	switch a.Bottleneck {
 	case ComputeBound:
-		a.Sentence = fmt.Sprintf("devices computed %s of their time, and no change but more or faster devices saves %s",
-			percent(a.Mean), percent(worthwhile))
+		a.Sentence = fmt.Sprintf("devices computed %s of their time", percent(a.Mean))
+		more, other := a.gains()
+		switch {
+		case more > 0 && other > 0:
+			a.Sentence += fmt.Sprintf("; one more equal device would save %s, any other change %s at most", percent(more), percent(other))
+		case more > 0:
+			a.Sentence += fmt.Sprintf("; one more equal device would save %s, and nothing else would help", percent(more))
+		case other > 0:
+			a.Sentence += fmt.Sprintf("; no change would save more than %s", percent(other))
+		}
 	case Underused:
 		a.Sentence = fmt.Sprintf("devices computed %s of their time and were idle %s; there was not more to do",
 			percent(a.Mean), percent(s.Idle))
@@ -488,6 +496,18 @@ func (a *Analysis) judge() {
 		a.Sentence = fmt.Sprintf("%s wasted %s of the devices' time", strings.Join(what, ", "), percent(s.Wasted)) + save
 	}
 	a.Sentence = string(a.Bottleneck) + ": " + a.Sentence
+}
+
+// gains returns what one more device saves, and the most that anything else does.
+func (a *Analysis) gains() (more, other float64) {
+	for _, f := range a.Fixes {
+		if f.For == ComputeBound {
+			more = max(more, f.Gain)
+		} else {
+			other = max(other, f.Gain)
+		}
+	}
+	return more, other
 }
 
 // Efficiency returns how near a trace came to the shortest possible run: the
