@@ -4,153 +4,165 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
-	"log/slog"
+	"runtime"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/workload"
 )
 
 func newBench() *cobra.Command {
+	var s settings
 	c := &cobra.Command{
-		Use:   "bench",
+		Use:   "bench WHAT",
 		Short: "Measure weft on this machine",
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+		Long: `Measure weft on this machine. Every benchmark checks what it computes before it
+reports a time, runs what it compares in turn, and reports medians. Ctrl-C ends
+one and prints the rows that are complete.`,
+		Args: oneOf("benchmark"),
+		RunE: func(*cobra.Command, []string) error { return nil },
 	}
-	c.AddCommand(newOverhead(), newScaling())
+	s.bind(c.PersistentFlags())
+	s.complete(c)
+	c.AddCommand(newOverhead(&s), newScaling(&s), newBalance(&s), newMemory(&s), newSync(&s))
 	return c
 }
 
-// overheadRow is what one task costs beside its work.
-type overheadRow struct {
-	Case      string  `json:"case"` // independent, chain, dag
-	Trace     bool    `json:"trace"`
-	Tasks     int     `json:"tasks"`
-	Devices   int     `json:"devices"`
-	USPerTask float64 `json:"us_per_task"` // best of the repetitions
-	MedianUS  float64 `json:"median_us_per_task"`
+// meter is what a benchmark needs to measure: where, how often, and who watches.
+type meter struct {
+	ctx     context.Context
+	options weft.Options
+	repeat  int
+	stderr  io.Writer
+	quiet   bool // no progress
 }
 
-func newOverhead() *cobra.Command {
-	o := weft.Options{Devices: "cpu/2"}
+// progress begins to show how far a benchmark is.
+func (m *meter) progress(unit string, total int) *progress {
+	return startProgress(m.stderr, m.quiet, unit, total)
+}
+
+// open opens devices with some options changed.
+func (m *meter) open(change func(o *weft.Options)) (*weft.Runtime, error) {
+	o := m.options
+	if change != nil {
+		change(&o)
+	}
+	return open(m.ctx, o, m.stderr)
+}
+
+// several makes sure that there is more than one device to measure: where the
+// user named none and there is one, its cores become devices.
+func (m *meter) several() (devices int, err error) {
+	for {
+		rt, err := m.open(nil)
+		if err != nil {
+			return 0, err
+		}
+		devs := rt.Devices()
+		rt.Close()
+		switch {
+		case len(devs) > 1:
+			return len(devs), nil
+		case m.options.Devices != "" || devs[0].Backend != "cpu" || devs[0].ComputeUnits < 2:
+			return 0, badUsage("this needs several devices; ask for them, as in --devices cpu/2")
+		}
+		m.options.Devices = "cpu/" + strconv.Itoa(runtime.NumCPU())
+	}
+}
+
+// benchmark is a command that measures rows of one kind. measure returns the
+// rows that are complete when it errs.
+type benchmark[T any] struct {
+	use, short, long string
+	repeat           int
+	measure          func(m *meter) ([]T, error)
+	text             func(w io.Writer, rows []T)
+}
+
+func (b benchmark[T]) command(s *settings) *cobra.Command {
 	var asJSON bool
-	var tasks, repeat int
+	m := &meter{}
 	c := &cobra.Command{
-		Use:   "overhead",
-		Short: "What a task costs beside its work: empty tasks, live",
-		Long: `Run empty tasks live and report what each costs: independent ones, a chain, and a
-graph 64 wide in which each task reads what three others wrote, with tracing off
-and on. The best and the median of the repetitions are shown.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if tasks < 1 || tasks > 10_000_000 || repeat < 1 {
-				return badUsage("--tasks must be from 1 to 10000000 and --repeat at least 1")
+		Use: b.use, Short: b.short, Long: b.long, Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if m.options, err = s.options(); err != nil {
+				return err
 			}
-			progress := progressOn(c.ErrOrStderr())
-			var rows []overheadRow
-			for _, traced := range []bool{false, true} {
-				for _, k := range []struct {
-					name        string
-					width, deps int
-				}{{"independent", tasks, 0}, {"chain", 1, 1}, {"dag", 64, 3}} {
-					progress(fmt.Sprintf("%s, tracing %v", k.name, traced))
-					row, err := overhead(c.Context(), o, k.name, tasks, k.width, k.deps, repeat, traced)
-					if err != nil {
-						progress("")
-						return err
-					}
-					rows = append(rows, row)
-				}
+			if m.repeat < 1 {
+				return badUsage("--repeat %d: run at least once", m.repeat)
 			}
-			progress("")
-			return printRows(c, asJSON, rows, func(w io.Writer) {
-				table := [][]any{{"case", "trace", "best µs/task", "median µs/task"}}
-				for _, r := range rows {
-					table = append(table, []any{r.Case, onOff(r.Trace), fmt.Sprintf("%.2f", r.USPerTask), fmt.Sprintf("%.2f", r.MedianUS)})
+			m.ctx, m.stderr, m.quiet = c.Context(), c.ErrOrStderr(), asJSON
+			rows, err := b.measure(m)
+			if err != nil && (len(rows) == 0 || !errors.Is(err, context.Canceled)) {
+				return err
+			}
+			if failed := print(c, func(w *bytes.Buffer) error {
+				if asJSON {
+					return writeJSON(w, rows)
 				}
-				writeTable(w, table)
-			})
+				b.text(w, rows)
+				return nil
+			}); failed != nil {
+				return failed
+			}
+			return err // nil, or the interrupt
 		},
 	}
-	runtimeFlags(c.Flags(), &o)
-	c.Flags().Lookup("devices").DefValue = o.Devices
-	c.Flags().IntVar(&tasks, "tasks", 100_000, "tasks in each graph")
-	c.Flags().IntVar(&repeat, "repeat", 20, "how often each graph is run")
+	c.Flags().IntVar(&m.repeat, "repeat", b.repeat, "how often everything is measured")
 	c.Flags().BoolVar(&asJSON, "json", false, "write rows as JSON")
 	return c
 }
 
-func onOff(b bool) string {
-	if b {
-		return "on"
-	}
-	return "off"
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }
 
-// printRows writes rows as JSON or as text.
-func printRows[T any](c *cobra.Command, asJSON bool, rows []T, text func(w io.Writer)) error {
-	return print(c, func(b *bytes.Buffer) error {
-		if !asJSON {
-			text(b)
-			return nil
-		}
-		enc := json.NewEncoder(b)
-		enc.SetIndent("", "  ")
-		return enc.Encode(rows)
-	})
+// median returns the middle of numbers, the upper one of two.
+func median(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
 }
 
-// overhead times one graph of empty tasks.
-func overhead(ctx context.Context, o weft.Options, name string, n, width, deps, repeat int, traced bool) (overheadRow, error) {
-	o.Funcs = map[string]weft.Func{"empty": func(*weft.Call, int, int) {}}
-	if traced {
-		o.Trace = 1 << 17
-	}
-	if o.Devices == "" {
-		o.Devices = "cpu/2"
-	}
-	o.Log = slog.New(slog.DiscardHandler)
-	rt, err := weft.Open(ctx, o)
-	if err != nil {
-		return overheadRow{}, usageError{err}
-	}
-	defer rt.Close()
-	g, err := emptyGraph(n, width, deps)
-	if err != nil {
-		return overheadRow{}, err
-	}
-	var us []float64
-	for range repeat {
-		rep, err := rt.Run(ctx, g)
-		if err != nil {
-			return overheadRow{}, err
+// best returns the least of numbers.
+func best(xs []float64) float64 { return slices.Min(xs) }
+
+// chosen returns the workloads named, or all.
+func chosen(only []string) ([]entry, error) {
+	for _, name := range only {
+		if err := mustName("workload", name, workloadNames()); err != nil {
+			return nil, err
 		}
-		us = append(us, rep.Elapsed().Seconds()*1e6/float64(n))
 	}
-	slices.Sort(us)
-	return overheadRow{Case: name, Trace: traced, Tasks: n, Devices: len(rt.Devices()), USPerTask: us[0], MedianUS: us[len(us)/2]}, nil
+	var out []entry
+	for _, w := range workloads {
+		if len(only) == 0 || slices.Contains(only, w.name) {
+			out = append(out, w)
+		}
+	}
+	return out, nil
 }
 
-// emptyGraph has n tasks in layers of width; each writes 64 bytes of its own
-// and reads those of deps tasks of the layer before.
-func emptyGraph(n, width, deps int) (*graph.Graph, error) {
-	var b graph.Builder
-	steps := []graph.Step{{Kernel: workload.GoKernel("empty")}}
-	data := make([]graph.DataID, n)
-	for i := range n {
-		data[i] = b.Data(graph.Data{Bytes: 64})
-		uses := []graph.Use{{Data: data[i], Access: graph.Write}}
-		if layer := i / width; layer > 0 {
-			for k := range deps {
-				uses = append(uses, graph.Use{Data: data[(layer-1)*width+(i+k)%width], Access: graph.Read})
-			}
-		}
-		b.Add(graph.Task{Steps: steps, Uses: uses})
+func workloadNames() []string {
+	var names []string
+	for _, w := range workloads {
+		names = append(names, w.name)
 	}
-	return b.Build()
+	return names
+}
+
+// completeWorkloads makes a flag complete to names of workloads.
+func completeWorkloads(c *cobra.Command, flag string) {
+	if err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return workloadNames(), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // the caller has just made it
+	}
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
-	"strings"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,23 +15,20 @@ import (
 )
 
 func newRun() *cobra.Command {
-	names := append(workloadNames(), "demo")
+	var s settings
 	c := &cobra.Command{
 		Use:   "run WORKLOAD",
 		Short: "Run a workload on this machine",
-		Long: `Run a workload on this machine: find its devices, cut the work among them, run it,
-check the result and report. "demo" is a short simulated tour of what weft does
-on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return fmt.Errorf("run needs the name of a workload: %s", strings.Join(names, ", "))
-			}
-			return fmt.Errorf("unknown workload %q; there are %s", args[0], strings.Join(names, ", "))
-		},
+		Long: `Run a workload on this machine: find its devices, cut the work among them, run
+it, check the result and report. "demo" is a short simulated tour of what weft
+does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.`,
+		Args: oneOf("workload"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
+	s.bind(c.PersistentFlags())
+	s.complete(c)
 	for _, w := range workloads {
-		c.AddCommand(newWorkload(w))
+		c.AddCommand(newWorkload(w, &s))
 	}
 	c.AddCommand(newDemo())
 	return c
@@ -43,29 +38,16 @@ func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "A short tour of what weft does, simulated",
-		Args:  cobra.NoArgs,
+		Args:  noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			progress := progressOn(c.ErrOrStderr())
-			d := demo{progress: progress}
+			d := demo{progress: startProgress(c.ErrOrStderr(), false, "simulation", demoSimulations)}
+			defer d.progress.finish()
 			return print(c, func(b *bytes.Buffer) error {
-				defer progress("")
+				defer d.progress.finish()
 				return abandonable(c.Context(), func() error { return d.tell(b) })
 			})
 		},
 	}
-}
-
-// progressOn returns a function that shows what is going on, in place of what
-// it showed before, where w is a terminal.
-func progressOn(w io.Writer) func(what string) {
-	f, ok := w.(*os.File)
-	if !ok {
-		return func(string) {}
-	}
-	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return func(string) {}
-	}
-	return func(what string) { fmt.Fprintf(f, "\r\x1b[K%s", what) }
 }
 
 // The demonstration: layers of uneven tasks on the machine "mixed".
@@ -74,11 +56,13 @@ const (
 	demoWidth   = 96
 	demoLayers  = 20
 	demoSkew    = 50
+	// demoSimulations is how many simulations it takes.
+	demoSimulations = 4
 )
 
 // demo tells a short story in simulations.
 type demo struct {
-	progress func(string)
+	progress *progress
 	machine  *machine.Machine
 	graph    *graph.Graph
 }
@@ -116,9 +100,10 @@ work     %d tasks in %d layers, each reading three results of the layer
 	}
 	fmt.Fprint(b, `
 Try next:
-  weft sim mixed skewed           where the time of other work goes
-  weft sim --list                 machines, scenarios and policies
-  weft sim mixed skewed --trace out.json     a trace for ui.perfetto.dev
+  weft run gemm                            real work on this machine
+  weft sim mixed skewed                    where the time of other work goes
+  weft sim mixed skewed --trace out.json   a trace for ui.perfetto.dev
+  weft sim --list                          machines, scenarios and policies
 `)
 	return nil
 }
@@ -207,7 +192,8 @@ func moved(evs []trace.Event) int {
 
 // simulate runs one variant; any that fails fails the demonstration.
 func (d *demo) simulate(name, policy string, g *graph.Graph, faults sim.Faults) (*simulation, error) {
-	d.progress("simulating: " + name)
+	d.progress.at("simulating: %s", name)
+	defer d.progress.add()
 	s := &simulation{machine: d.machine, policy: policy, work: &work{
 		name: name, jobs: []sim.Job{{Name: name, Graph: g}}, faults: faults, tasks: g.NumTasks(),
 	}}
@@ -231,17 +217,22 @@ func (d *demo) equalSplit() (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	return pinned(d.graph, func(task int) string {
+		column := int64(task % demoWidth)
+		k := slices.IndexFunc(cut.Ranges, func(r sched.Range) bool { return column >= r.Lo && column < r.Hi })
+		return d.machine.Devices[k].Name
+	})
+}
+
+// pinned returns a graph with every task tied to a device.
+func pinned(g *graph.Graph, device func(task int) string) (*graph.Graph, error) {
 	var b graph.Builder
-	for i := range d.graph.NumData() {
-		b.Data(*d.graph.Data(graph.DataID(i)))
+	for i := range g.NumData() {
+		b.Data(*g.Data(graph.DataID(i)))
 	}
-	for i := range d.graph.NumTasks() {
-		t := *d.graph.Task(graph.TaskID(i))
-		for k, r := range cut.Ranges {
-			if column := int64(i % demoWidth); column >= r.Lo && column < r.Hi {
-				t.On.Only = []string{d.machine.Devices[k].Name}
-			}
-		}
+	for i := range g.NumTasks() {
+		t := *g.Task(graph.TaskID(i))
+		t.On.Only = []string{device(i)}
 		b.Add(t)
 	}
 	return b.Build()

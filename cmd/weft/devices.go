@@ -2,30 +2,37 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"runtime"
-	"time"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 )
 
+// deviceKeys are the settings that say which devices there are.
+var deviceKeys = []string{"devices", "max_devices", "streams", "cache_dir"}
+
 func newDevices() *cobra.Command {
-	var o weft.Options
+	var s settings
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "devices",
-		Short: "Show the devices of this machine",
-		Long: `Show the devices of this machine and how they score. With --json the answer is a
-machine file that weft sim takes. Rates are measured when the devices are opened,
-or known from the last time.`,
-		Args: cobra.NoArgs,
+		Short: "Show the devices of this machine and the links between them",
+		Long: `Show the devices of this machine: what they are, what they were measured at, how
+they score, and the links data travels by. With --json the answer is a machine
+file, which weft sim takes.`,
+		Example: `  weft devices
+  weft devices --devices cpu/4
+  weft devices --json > here.json && weft sim here.json skewed`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			rt, err := openRuntime(c.Context(), o, c.ErrOrStderr())
+			o, err := s.options()
+			if err != nil {
+				return err
+			}
+			rt, err := open(c.Context(), o, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -35,88 +42,40 @@ or known from the last time.`,
 					_, err := b.Write(machine.Encode(rt.Machine()))
 					return err
 				}
-				rows := [][]any{{"device", "kind", "cores", "lanes", "score", "fp32", "memory", "launch", "model"}}
-				for _, d := range rt.Devices() {
-					r := d.Rates
-					rows = append(rows, []any{
-						d.Name, d.Kind, d.ComputeUnits, d.SIMDLanes, fmt.Sprintf("%.1f", d.Score),
-						perSecond(r.Ops[graph.FP32], "FLOP"), perSecond(r.MemoryBPS, "B"), short(time.Duration(r.LaunchNS)), d.Model,
-					})
-				}
-				writeTable(b, rows)
+				writeHere(b, rt.Machine())
 				return nil
 			})
 		},
 	}
-	runtimeFlags(c.Flags(), &o)
+	s.bind(c.Flags(), deviceKeys...)
+	s.complete(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "write a machine file")
 	return c
 }
 
-// perSecond writes a measured rate.
-func perSecond(x float64, unit string) string {
-	switch {
-	case x == 0:
-		return "not measured"
-	case x >= 1e12:
-		return fmt.Sprintf("%.1f T%s/s", x/1e12, unit)
+// writeHere shows the machine this runs on.
+func writeHere(b *bytes.Buffer, m *machine.Machine) {
+	writeMachine(b, m)
+	if len(m.Links) == 0 {
+		fmt.Fprintln(b, "\nno links: every device works in host memory")
 	}
-	return fmt.Sprintf("%.1f G%s/s", x/1e9, unit)
-}
-
-// finding is what doctor found out about one thing.
-type finding struct {
-	What string `json:"what"`
-	OK   bool   `json:"ok"`
-	Says string `json:"says"`
-	Fix  string `json:"fix,omitempty"`
-}
-
-func newDoctor() *cobra.Command {
-	var asJSON bool
-	c := &cobra.Command{
-		Use:   "doctor",
-		Short: "Say which backends work here, what is missing and how to fix it",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			found := diagnose(c)
-			return print(c, func(b *bytes.Buffer) error {
-				if asJSON {
-					enc := json.NewEncoder(b)
-					enc.SetIndent("", "  ")
-					return enc.Encode(found)
+	for _, r := range m.Resources {
+		var users []string
+		for i := range m.Devices {
+			for _, name := range m.Devices[i].Resources {
+				if name == r.Name {
+					users = append(users, m.Devices[i].Name)
 				}
-				for _, f := range found {
-					mark := "ok  "
-					if !f.OK {
-						mark = "none"
-					}
-					fmt.Fprintf(b, "%s  %-8s %s\n", mark, f.What, f.Says)
-					if f.Fix != "" {
-						fmt.Fprintf(b, "                %s\n", f.Fix)
-					}
-				}
-				return nil
-			})
-		},
+			}
+		}
+		if len(users) > 1 {
+			fmt.Fprintln(b, wrap(fmt.Sprintf("%s share the %s", strings.Join(users, ", "), r.Name), defaultWidth))
+		}
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write the findings as JSON")
-	return c
-}
-
-func diagnose(c *cobra.Command) []finding {
-	out := []finding{{What: "go", OK: true, Says: runtime.Version() + " on " + runtime.GOOS + "/" + runtime.GOARCH}}
-	rt, err := openRuntime(c.Context(), weft.Options{}, c.ErrOrStderr())
-	if err != nil {
-		return append(out, finding{What: "cpu", Says: err.Error(), Fix: "this should not happen: please report it"})
+	for i := range m.Devices {
+		if r := &m.Devices[i].Rates; r.MemoryBPS == 0 || r.LaunchNS == 0 {
+			fmt.Fprintln(b, "\n- was not measured")
+			return
+		}
 	}
-	defer rt.Close()
-	for _, d := range rt.Devices() {
-		says := fmt.Sprintf("%s: %s, %s, %d float32 in a vector register", d.Name, d.Model, count(d.ComputeUnits, "core"), d.SIMDLanes)
-		out = append(out, finding{What: d.Backend, OK: true, Says: says})
-	}
-	for _, b := range []string{"cuda", "vulkan"} {
-		out = append(out, finding{What: b, Says: "this version of weft has no such backend yet", Fix: "work runs on the CPU; weft sim shows what it would do on GPUs"})
-	}
-	return out
 }

@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
@@ -23,70 +21,42 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// runtimeFlags adds the flags every live command shares; they are the keys of
-// weft.Options.
-func runtimeFlags(f *pflag.FlagSet, o *weft.Options) {
-	f.StringVarP(&o.Devices, "devices", "d", "", "devices to use: cpu, cpu:0, cpu/4 (cores as four devices), or a list (all)")
-	f.IntVar(&o.MaxDevices, "max-devices", 0, "use at most so many devices")
-	f.StringVar(&o.Policy, "policy", "", "how tasks are placed (finish)")
-	f.StringVar(&o.Partitioner, "partitioner", "", "how work is cut (latency)")
-	f.IntVar(&o.Concurrent, "concurrent", 0, "tasks in flight at most (no limit)")
-	f.DurationVar(&o.TaskTimeout, "task-timeout", 0, "give up on a task's device after this long (never)")
-	f.IntVar(&o.Retries, "retries", 0, "how often a task may fail (3)")
-	f.Int64Var(&o.HostBytes, "host-bytes", 0, "host memory for data, in bytes (no limit)")
-	f.BoolVar(&o.NoFaultTolerance, "no-fault-tolerance", false, "let a lost device fail its runs")
-	f.BoolVar(&o.Pin, "pin", false, "tie the threads of CPU devices to their cores")
-}
-
-// openRuntime opens devices; what is wrong with the options is a usage error.
-func openRuntime(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error) {
-	o.Funcs = allFuncs()
-	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-	rt, err := weft.Open(ctx, o)
-	if errors.Is(err, weft.ErrOptions) || errors.Is(err, weft.ErrNoDevices) && o.Devices != "" {
-		return nil, usageError{err}
-	}
-	return rt, err
-}
-
 // live is what `weft run WORKLOAD` was asked for.
 type live struct {
-	options weft.Options
-	repeat  int
-	check   bool
-	asJSON  bool
-	explain bool
-	trace   string
+	settings *settings
+	options  weft.Options
+	repeat   int
+	check    bool
+	asJSON   bool
+	explain  bool
+	trace    string
 }
 
 // newWorkload makes the command that runs a workload.
-func newWorkload(w entry) *cobra.Command {
-	l := &live{}
+func newWorkload(w entry, s *settings) *cobra.Command {
+	l := &live{settings: s}
 	c := &cobra.Command{
-		Use:   w.name,
-		Short: strings.ToUpper(w.short[:1]) + w.short[1:],
-		Args:  cobra.NoArgs,
+		Use:               w.name,
+		Short:             strings.ToUpper(w.short[:1]) + w.short[1:],
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	make := w.flags(c.Flags())
-	runtimeFlags(c.Flags(), &l.options)
+	order := w.flags(c.Flags())
 	c.Flags().IntVarP(&l.repeat, "repeat", "r", 4, "how often to run; predictions need about three runs to settle")
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result with an independent reference")
 	c.Flags().BoolVar(&l.asJSON, "json", false, "write the report as JSON")
 	c.Flags().BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
-	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs, for ui.perfetto.dev and weft trace")
-	_ = c.RegisterFlagCompletionFunc("policy", completePolicies)
-	c.RunE = func(c *cobra.Command, _ []string) error {
+	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace")
+	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if l.repeat < 1 {
-			return badUsage("--repeat is %d; run at least once", l.repeat)
+			return badUsage("--repeat %d: run at least once", l.repeat)
 		}
-		job, err := make()
+		if l.options, err = l.settings.options(); err != nil {
+			return err
+		}
+		job, err := order.job(c.Context(), w.name)
 		if err != nil {
-			return usageError{err}
+			return err
 		}
 		return l.run(c, job)
 	}
@@ -105,49 +75,55 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	if l.trace != "" { // before anything is computed that could be lost with it
 		var err error
 		if out, err = os.Create(l.trace); err != nil {
-			return err
+			return fileError(l.trace, err)
 		}
 		defer out.Close()
 	}
-	rt, err := openRuntime(c.Context(), l.options, c.ErrOrStderr())
+	rt, err := open(c.Context(), l.options, c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	defer rt.Close()
-	progress := progressOn(c.ErrOrStderr())
 	rep := liveReport{Job: job.Name(), Class: string(job.Class())}
 	for _, d := range rt.Devices() {
 		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
 	}
+	p := startProgress(c.ErrOrStderr(), l.asJSON, "run", l.repeat)
+	defer p.finish()
 	var last *workload.Result
-	for i := range l.repeat {
-		progress(fmt.Sprintf("%s: run %d of %d", job.Name(), i+1, l.repeat))
+	for range l.repeat {
+		p.at("%s", job.Name())
 		why = why[:0]
-		res, err := workload.Run(c.Context(), rt, job)
-		if err != nil {
-			progress("")
-			return err
+		var res *workload.Result
+		if res, err = workload.Run(c.Context(), rt, job); err != nil {
+			break
 		}
 		took := res.Report.Elapsed()
 		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Rate: job.Rate(took)})
 		last = res
+		p.add()
 	}
-	rep.fill(last)
-	if l.check {
-		progress("checking the result")
-		if err := job.Check(); err != nil {
-			progress("")
+	if err != nil && (last == nil || !errors.Is(err, context.Canceled)) {
+		return err
+	}
+	if l.check && err == nil {
+		p.at("checking the result")
+		err = abandonable(c.Context(), job.Check)
+		if err != nil && !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("the result is wrong: %w", err)
 		}
-		rep.Checked = true
+		rep.Checked = err == nil
 	}
-	progress("")
+	// Here err is nil, or the interrupt: what was done so far is told.
+	p.finish()
+	rep.fill(last)
+	rep.Interrupted = err != nil
 	if out != nil {
 		if err := saveTrace(out, rt, job); err != nil {
-			return err
+			return fileError(l.trace, err)
 		}
 	}
-	return print(c, func(b *bytes.Buffer) error {
+	printed := print(c, func(b *bytes.Buffer) error {
 		if l.asJSON {
 			enc := json.NewEncoder(b)
 			enc.SetIndent("", "  ")
@@ -159,6 +135,10 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		}
 		return nil
 	})
+	if printed != nil {
+		return printed
+	}
+	return err
 }
 
 // reasons says why the work was cut and placed as it was.
@@ -201,6 +181,7 @@ type liveReport struct {
 	// |predicted − real| ÷ real.
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
+	Interrupted     bool    `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked
 }
 
 type deviceRow struct {
@@ -249,7 +230,9 @@ func (r *liveReport) learned(i int) bool {
 func (r *liveReport) text(w io.Writer) {
 	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, count(len(r.Devices), "device"), r.Class)
 	rows := [][]any{{"run", "took", "predicted", "rate"}}
-	for i, run := range r.Runs {
+	first := max(len(r.Runs)-tableRows, 0) // the last ones say most
+	for i := first; i < len(r.Runs); i++ {
+		run := r.Runs[i]
 		predicted := short(time.Duration(run.Predicted * 1e9))
 		if !r.learned(i) {
 			predicted += " (learning)"
@@ -257,6 +240,9 @@ func (r *liveReport) text(w io.Writer) {
 		rows = append(rows, []any{i + 1, short(time.Duration(run.Seconds * 1e9)), predicted, run.Rate})
 	}
 	writeTable(w, rows)
+	if first > 0 {
+		fmt.Fprintf(w, "and %d before; --json has all\n", first)
+	}
 	fmt.Fprintln(w)
 	rows = [][]any{{"device", "cores", "tasks", "busy", "used"}}
 	for _, d := range r.Devices {
@@ -272,7 +258,10 @@ func (r *liveReport) text(w io.Writer) {
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", count(r.Retries, "execution"))
 	}
-	if r.Checked {
+	switch {
+	case r.Checked:
 		fmt.Fprintln(w, "The result agrees with an independent reference.")
+	case r.Interrupted:
+		fmt.Fprintf(w, "Interrupted after %s; the result was not checked.\n", count(len(r.Runs), "run"))
 	}
 }

@@ -50,7 +50,8 @@ from one that is close.`,
 					b.Write(machine.Encode(m))
 					return nil
 				}
-				return writeMachine(b, m)
+				writeMachine(b, m)
+				return nil
 			})
 		},
 	}
@@ -90,22 +91,30 @@ func devices(m *machine.Machine) string {
 	return strings.Join(models, ", ")
 }
 
-func writeMachine(b *bytes.Buffer, m *machine.Machine) error {
-	fmt.Fprintf(b, "%s: %s", m.Name, devices(m))
+func writeMachine(b *bytes.Buffer, m *machine.Machine) {
+	head := m.Name + ": " + devices(m)
 	if m.HostBytes > 0 {
-		fmt.Fprintf(b, ", host memory %s", si(float64(m.HostBytes), "B"))
+		head += ", host memory " + si(float64(m.HostBytes), "B")
 	}
-	fmt.Fprint(b, "\n\n")
-	rows := [][]any{{"device", "kind", "memory", "fp32", "bandwidth", "launch", "score"}}
+	fmt.Fprintf(b, "%s\n\n", wrap(head, defaultWidth))
+	rows := [][]any{{"device", "kind", "cores", "memory", "fp32", "bandwidth", "launch", "score"}}
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		rows = append(rows, []any{d.Name, d.Kind, si(float64(d.MemBytes), "B"),
+		memory := si(float64(d.MemBytes), "B")
+		if d.HostMemory && d.MemBytes == 0 {
+			memory = "host"
+		}
+		launch := "-"
+		if d.Rates.LaunchNS > 0 {
+			launch = short(time.Duration(d.Rates.LaunchNS))
+		}
+		rows = append(rows, []any{d.Name, d.Kind, d.ComputeUnits, memory,
 			si(d.Rates.Ops[graph.FP32], "FLOP/s"), si(d.Rates.MemoryBPS, "B/s"),
-			short(time.Duration(d.Rates.LaunchNS)), fmt.Sprintf("%.0f", machine.Score(d))})
+			launch, fmt.Sprintf("%.0f", machine.Score(d))})
 	}
 	writeTable(b, rows)
 	if len(m.Links) == 0 {
-		return nil
+		return
 	}
 	fmt.Fprintln(b)
 	rows = [][]any{{"link", "kind", "rate", "latency"}}
@@ -115,7 +124,6 @@ func writeMachine(b *bytes.Buffer, m *machine.Machine) error {
 			si(l.BPS, "B/s"), short(time.Duration(l.LatencyNS))})
 	}
 	writeTable(b, rows)
-	return nil
 }
 
 // si writes a quantity in the largest unit it fills, "-" when it is not known.

@@ -10,8 +10,10 @@
 //	weft machines [NAME]          show described machines
 //	weft partition                cut work among devices
 //
-// Files: main.go (exit status, errors), input.go (what arguments name), then
-// one file for each subcommand; report.go prints a simulation.
+// Files: main.go (exit status, errors), usage.go (help and mistakes), progress.go,
+// input.go (what arguments name), options.go (flags of the runtime), host*.go
+// (what the machine allows), then one file for each subcommand; report.go prints
+// a simulation.
 package main
 
 import (
@@ -61,7 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	// Cobra checks commands, flags and arguments before this runs: whatever it
 	// reports until then is a mistake on the command line.
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // never nil, which cobra takes for those of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	addCompletion(root)
@@ -73,7 +75,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "weft: interrupted")
 		return exitInterrupted
 	default:
-		fmt.Fprintln(stderr, "weft: "+oneLine(err.Error()))
+		text := "weft: " + oneLine(err.Error())
+		if terminal(stderr) { // people read lines of 80 columns, programs one line
+			text = wrap(text, defaultWidth)
+		}
+		fmt.Fprintln(stderr, text)
 		if !started || errors.As(err, &usage) {
 			return exitUsage
 		}
@@ -97,7 +103,12 @@ that are only described, with the same engine. Begin with:
 
   weft run gemm
   weft run demo
-  weft sim --list`,
+  weft sim --list
+
+The exit status is 0 when all went well, 1 when something failed, 2 for a
+mistake on the command line or in a file it names, and 130 after Ctrl-C, which
+ends what runs and prints what was done so far; a second Ctrl-C ends weft at
+once.`,
 		Version:                    version(),
 		SilenceErrors:              true,
 		SilenceUsage:               true,
@@ -111,9 +122,8 @@ that are only described, with the same engine. Begin with:
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return fmt.Errorf("%w; %s --help lists the flags", err, c.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(usageTemplate)
 	root.AddCommand(newDevices(), newDoctor(), newRun(), newBench(), newSim(), newTrace(), newMachines(), newPartition())
 	root.SetHelpCommand(newHelp(root))
 	return root
@@ -147,23 +157,9 @@ func addCompletion(root *cobra.Command) {
 		}
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = func(*cobra.Command, []string) error {
-			return badUsage("completion needs one of the shells bash, fish, powershell, zsh; weft completion bash --help says how to load it")
+			return badUsage("completion needs a shell: bash, fish, powershell or zsh; weft completion bash --help says how to load it")
 		}
 	}
-}
-
-// unknownCommand names the command that may have been meant, or else all.
-func unknownCommand(root *cobra.Command, name string) error {
-	if near := root.SuggestionsFor(name); len(near) > 0 {
-		return fmt.Errorf("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
-	}
-	var names []string
-	for _, c := range root.Commands() {
-		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
-		}
-	}
-	return fmt.Errorf("unknown command %q; there are %s", name, strings.Join(names, ", "))
 }
 
 // version is the module's version, as the go command stamped it.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -23,12 +22,8 @@ func newPartition() *cobra.Command {
 		Short: "Cut a number of equal items among devices",
 		Example: `  weft partition --items 10000 --scores 95,80
   weft partition --items 10000 --scores 95,80 --util 0.8,0.3 --by dynamic`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return errors.New("partition takes no arguments, only flags: weft partition --items 10000 --scores 95,80")
-			}
-			return nil
-		},
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cut, err := sched.NewPartitioner(by)
 			if err != nil {

@@ -21,16 +21,13 @@ func (s *simulation) writeText(b *bytes.Buffer, width int) error {
 	if s.noise > 0 {
 		fmt.Fprintf(b, ", noise %s, seed %d", percent(s.noise), s.seed)
 	}
-	mean := 0.0
-	for _, u := range r.Utilisation {
-		mean += u / float64(len(r.Utilisation))
-	}
+	a := s.analysis()
 	fmt.Fprintf(b, "\n\nmakespan     %s", short(r.Makespan))
 	if s.failed() == 0 { // or less was done than the bound is for
 		fmt.Fprintf(b, "; no schedule can beat %s\nefficiency   %s: %s", short(r.Bound), percent(r.Efficiency), trace.ScalingVerdict(r.Efficiency))
 	}
 	fmt.Fprintln(b)
-	fmt.Fprintf(b, "utilisation  %s\n", percent(mean))
+	fmt.Fprintf(b, "utilisation  %s\n", percent(a.Mean))
 	fmt.Fprintf(b, "results      %s\n", s.verdict())
 	for _, e := range s.explanations {
 		fmt.Fprintf(b, "\n%s", e.Text(s.machine))
@@ -40,13 +37,13 @@ func (s *simulation) writeText(b *bytes.Buffer, width int) error {
 		return err
 	}
 	fmt.Fprintln(b)
-	s.writeDevices(b)
+	s.writeDevices(b, a)
 	if len(r.Runs) > 1 {
 		fmt.Fprintln(b)
 		s.writeRuns(b)
 	}
 	fmt.Fprintln(b)
-	return writeAnalysis(b, s.analysis(), width)
+	return writeAnalysis(b, a, width)
 }
 
 // failed counts the runs that failed.
@@ -101,12 +98,14 @@ func (s *simulation) tally() (devs []tally, tasks int) {
 // tableRows is how many rows a table has at most; the rest is summed up.
 const tableRows = 32
 
-func (s *simulation) writeDevices(b *bytes.Buffer) {
+// writeDevices prints what each device did. Utilisation is of the time a device
+// was there, as in the timeline and the analysis.
+func (s *simulation) writeDevices(b *bytes.Buffer, a trace.Analysis) {
 	devs, total := s.tally()
 	rows := [][]any{{"device", "tasks", "share", "busy", "predicted", "utilisation"}}
 	for d, t := range devs[:min(len(devs), tableRows)] {
 		rows = append(rows, []any{s.machine.DeviceName(machine.DeviceID(d)), t.tasks,
-			percent(float64(t.tasks) / float64(max(total, 1))), short(t.busy), short(t.predicted), percent(s.result.Utilisation[d])})
+			percent(float64(t.tasks) / float64(max(total, 1))), short(t.busy), short(t.predicted), percent(a.Devices[d].Utilisation())})
 	}
 	writeTable(b, rows)
 	if more := len(devs) - tableRows; more > 0 {
@@ -205,7 +204,7 @@ func (s *simulation) writeJSON(b *bytes.Buffer) error {
 	}
 	devs, _ := s.tally()
 	for d, t := range devs {
-		out.Devices = append(out.Devices, deviceJSON{s.machine.DeviceName(machine.DeviceID(d)), t.tasks, t.busy, t.predicted, r.Utilisation[d]})
+		out.Devices = append(out.Devices, deviceJSON{s.machine.DeviceName(machine.DeviceID(d)), t.tasks, t.busy, t.predicted, a.Devices[d].Utilisation()})
 	}
 	for _, x := range r.Runs {
 		j := runJSON{Name: x.Name, Submitted: x.Submitted, Ended: x.Ended}

@@ -64,7 +64,7 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 			if o.list && len(args) == 0 || len(args) == 2 {
 				return nil
 			}
-			return errors.New("sim needs a machine and a scenario or graph, as in: weft sim mixed skewed; weft sim --list shows the names")
+			return errors.New("sim needs a machine and work: weft sim mixed skewed; --list shows the names")
 		},
 		ValidArgsFunction: completeInputs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -76,9 +76,9 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 	}
 	f := c.Flags()
 	f.StringVar(&o.policy, "policy", sched.Default, "how tasks are placed (see --list)")
-	f.StringVar(&o.faults, "faults", "", "script of what goes wrong, as \"at 2ms lose cuda:1\"")
-	f.StringVar(&o.trace, "trace", "", "write a trace for ui.perfetto.dev to this file")
-	f.StringVar(&o.explain, "explain", "", "say why a task (name or number), or \"all\", went where it went")
+	f.StringVar(&o.faults, "faults", "", "`file` of what goes wrong, as \"at 2ms lose cuda:1\"")
+	f.StringVar(&o.trace, "trace", "", "write a trace for ui.perfetto.dev to a `file`")
+	f.StringVar(&o.explain, "explain", "", "say why a `task` (name or number), or all, went where it went")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of noise and of policies that explore")
 	f.Float64Var(&o.noise, "noise", 0, "vary durations by up to this fraction, 0 to 0.9")
 	f.IntVar(&o.width, "width", defaultWidth, "columns of the timeline")
@@ -319,7 +319,9 @@ func (i *interruptible) Write(p []byte) (int, error) {
 // writeList prints every name sim takes.
 func writeList(b *bytes.Buffer) error {
 	row := func(name, about string) {
-		fmt.Fprintln(b, strings.TrimRight(fmt.Sprintf("  %-18s %s", name, about), " "))
+		head := fmt.Sprintf("  %-17s ", name)
+		indent := "\n" + strings.Repeat(" ", len(head)-2) // wrap adds two
+		fmt.Fprintln(b, head+strings.ReplaceAll(wrap(about, defaultWidth-len(head)), "\n", indent))
 	}
 	fmt.Fprintln(b, "machines")
 	for _, name := range machine.Names() {
@@ -332,9 +334,9 @@ func writeList(b *bytes.Buffer) error {
 	}
 	fmt.Fprintln(b, "\npolicies")
 	for _, name := range sched.Names() {
-		note := ""
+		note := sched.About(name)
 		if name == sched.Default {
-			note = "the default"
+			note += " (the default)"
 		}
 		row(name, note)
 	}

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"maps"
+	"math"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -22,25 +25,52 @@ type entry struct {
 	name  string
 	short string
 	funcs func() map[string]weft.Func
-	// flags adds the workload's own flags and returns what makes the job of them.
-	flags func(f *pflag.FlagSet) func() (workload.Job, error)
+	// flags adds the workload's own flags and returns what they come to.
+	flags func(f *pflag.FlagSet) order
 	// grow says how to make it larger.
 	grow growth
 }
 
+// order is a job that can be made: bytes is the memory its inputs and results
+// take, so that one that does not fit is refused before it is made.
+type order struct {
+	bytes func() float64
+	make  func() (workload.Job, error)
+}
+
+// job makes the job; what the user asked for and cannot be is a usage error.
+func (o order) job(ctx context.Context, name string) (workload.Job, error) {
+	if err := enough(name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
+		return nil, err
+	}
+	var j workload.Job
+	err := abandonable(ctx, func() (err error) {
+		if j, err = o.make(); err != nil {
+			return usageError{err}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err // and j is not to be looked at
+	}
+	return j, nil
+}
+
 // workloads are those that run live.
 var workloads = []entry{
-	{"gemm", "multiply two float32 matrices", gemm.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+	{"gemm", "multiply two float32 matrices", gemm.Funcs, func(f *pflag.FlagSet) order {
 		m, k, n, seed := matrixFlags(f, 2048)
-		return func() (workload.Job, error) { return gemm.New(gemm.Config{M: *m, K: *k, N: *n, Seed: *seed}) }
+		return order{matrixBytes(m, k, n), func() (workload.Job, error) {
+			return gemm.New(gemm.Config{M: *m, K: *k, N: *n, Seed: *seed})
+		}}
 	}, growth{[]string{"m", "k", "n"}, 3, 8192}},
-	{"tropical", "multiply two matrices in max-plus algebra", tropical.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+	{"tropical", "multiply two matrices in max-plus algebra", tropical.Funcs, func(f *pflag.FlagSet) order {
 		m, k, n, seed := matrixFlags(f, 1536)
-		return func() (workload.Job, error) {
+		return order{matrixBytes(m, k, n), func() (workload.Job, error) {
 			return tropical.New(tropical.Config{M: *m, K: *k, N: *n, Seed: *seed})
-		}
+		}}
 	}, growth{[]string{"m", "k", "n"}, 3, 8192}},
-	{"conv", "convolve a batch of images with filters", conv.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+	{"conv", "convolve a batch of images with filters", conv.Funcs, func(f *pflag.FlagSet) order {
 		s := conv.Shape{}
 		f.IntVar(&s.N, "batch", 32, "images")
 		f.IntVar(&s.C, "channels", 64, "channels of an image")
@@ -51,29 +81,36 @@ var workloads = []entry{
 		f.IntVar(&s.Stride, "stride", 1, "step of the filter")
 		f.IntVar(&s.Pad, "pad", 1, "zeros around an image")
 		seed := f.Uint64("seed", 1, "what the entries are drawn from")
-		return func() (workload.Job, error) {
+		bytes := func() float64 { // the result is no larger than the images with their frame
+			pixels := float64(s.H+2*s.Pad) * float64(s.W+2*s.Pad)
+			return 4 * (float64(s.N)*pixels*float64(s.C+s.K) + float64(s.K)*float64(s.C)*float64(*kernel)*float64(*kernel))
+		}
+		return order{bytes, func() (workload.Job, error) {
 			s.R, s.S = *kernel, *kernel
 			return conv.New(conv.Config{Shape: s, Seed: *seed})
-		}
+		}}
 	}, growth{[]string{"batch"}, 1, 4096}},
-	{"reduce", "reduce a vector to one number", reduce.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+	{"reduce", "reduce a vector to one number", reduce.Funcs, func(f *pflag.FlagSet) order {
 		op := f.String("op", "sum", "sum, average, max or min")
 		n := f.Int("n", 1<<26, "elements")
 		seed := f.Uint64("seed", 1, "what the elements are drawn from")
-		return func() (workload.Job, error) { return reduce.New(reduce.Config{Op: *op, N: *n, Seed: *seed}) }
+		return order{func() float64 { return 4 * float64(*n) }, func() (workload.Job, error) {
+			return reduce.New(reduce.Config{Op: *op, N: *n, Seed: *seed})
+		}}
 	}, growth{[]string{"n"}, 1, 1 << 28}},
-	{"merkle", "hash leaves into the root of a tree", merkle.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+	{"merkle", "hash leaves into the root of a tree", merkle.Funcs, func(f *pflag.FlagSet) order {
 		n := f.Int("leaves", 1<<20, "leaves of 32 bytes")
 		mode := f.String("mode", "rfc6962", "rfc6962, or dup (an odd level repeats its last node)")
-		return func() (workload.Job, error) {
+		// The levels above the leaves have as many nodes together.
+		return order{func() float64 { return 2 * 32 * float64(*n) }, func() (workload.Job, error) {
 			m, err := merkle.ParseMode(*mode)
 			if err != nil {
 				return nil, err
 			}
 			return merkle.New(merkle.Config{N: *n, Mode: m})
-		}
+		}}
 	}, growth{[]string{"leaves"}, 1, 1 << 25}},
-	{"automata", "run Conway's Life on a torus", automata.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+	{"automata", "run Conway's Life on a torus", automata.Funcs, func(f *pflag.FlagSet) order {
 		c := automata.Config{}
 		f.IntVar(&c.Rows, "rows", 8192, "rows of the torus")
 		f.IntVar(&c.Cols, "cols", 8192, "columns of the torus, a multiple of 64")
@@ -81,19 +118,22 @@ var workloads = []entry{
 		f.IntVar(&c.K, "k", 0, "generations between exchanges of halo rows (chosen)")
 		f.StringVar(&c.Pattern, "pattern", "", "glider, rpentomino, acorn or gosper (random)")
 		f.Uint32Var(&c.Seed, "seed", 1, "what a random pattern is drawn from")
-		return func() (workload.Job, error) { return automata.New(c) }
+		// The first and the last generation, and one between.
+		bytes := func() float64 { return 3 * float64(c.Rows) * float64(c.Cols) / 8 }
+		return order{bytes, func() (workload.Job, error) { return automata.New(c) }}
 	}, growth{[]string{"rows", "cols"}, 2, 1 << 16}},
-	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) func() (workload.Job, error) {
+	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) order {
 		c := landscape.Config{}
 		f.StringVar(&c.Path, "pdb", "", "structure in PDB format")
 		f.StringVar(&c.Chain, "chain", "", "chain to read (the first)")
 		f.IntVar(&c.Residues, "residues", 200, "a helix of so many residues in place of a file")
-		return func() (workload.Job, error) {
+		bytes := func() float64 { return 8 * landscape.Angles * float64(c.Residues) }
+		return order{bytes, func() (workload.Job, error) {
 			if (c.Path != "" || c.Chain != "") && !f.Changed("residues") {
 				c.Residues = 0
 			}
 			return landscape.New(c)
-		}
+		}}
 	}, growth{[]string{"residues"}, 3, 4096}},
 }
 
@@ -103,15 +143,26 @@ func matrixFlags(f *pflag.FlagSet, size int) (m, k, n *int, seed *uint64) {
 	m, k, n = f.Int("m", size, "rows of A and C"), f.Int("k", size, "columns of A, rows of B"), f.Int("n", size, "columns of B and C")
 	f.FuncP("size", "s", "rows and columns of all matrices", func(v string) error {
 		x, err := strconv.Atoi(v)
+		if err != nil {
+			return errors.New("it must be a whole number")
+		}
 		*m, *k, *n = x, x, x
-		return err
+		return nil
 	})
 	return m, k, n, f.Uint64("seed", 1, "what the entries are drawn from")
 }
 
-// allFuncs are the Go kernels of every workload.
+// matrixBytes is what three float32 matrices take.
+func matrixBytes(m, k, n *int) func() float64 {
+	return func() float64 {
+		m, k, n := float64(*m), float64(*k), float64(*n)
+		return 4 * (m*k + k*n + m*n)
+	}
+}
+
+// allFuncs are the Go kernels of every workload and of benchmarks.
 func allFuncs() map[string]weft.Func {
-	out := make(map[string]weft.Func)
+	out := map[string]weft.Func{triangleKernel: triangleRows}
 	for _, w := range workloads {
 		maps.Copy(out, w.funcs())
 	}

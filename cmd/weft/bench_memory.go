@@ -1,0 +1,352 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/all"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/workload"
+)
+
+// memoryRow is how fast bytes move one way.
+type memoryRow struct {
+	Device string `json:"device"`
+	// Case is how: "in" and "out" between host and device ("mapped" where the
+	// host memory was prepared for it), "peer" from another device, "within"
+	// the device by its copy engine, and the kernels read, write, copy, triad.
+	Case  string  `json:"case"`
+	From  string  `json:"from,omitempty"` // the other device of "peer"
+	Bytes int64   `json:"bytes"`          // of the buffer
+	BPS   float64 `json:"bytes_per_second"`
+	// PeakBPS is what was measured of the device's memory or link when it was
+	// opened; 0 is not measured. Copies within a memory count twice, as they
+	// read and write it, and triad three times.
+	PeakBPS float64 `json:"peak_bytes_per_second,omitempty"`
+}
+
+// memory is the benchmark of that name.
+type memory struct{ sizes []string }
+
+func newMemory(s *settings) *cobra.Command {
+	var o memory
+	c := benchmark[memoryRow]{
+		use:   "memory",
+		short: "How fast data moves to, from, between and within devices",
+		long: `Copy between host and device, between devices and within each, and, on devices
+that run Go kernels, read, write, copy and add vectors (triad) with all cores of
+the device. Rates are bytes that cross the memory or the link, the best of the
+repetitions, beside the rate measured when the device was opened.`,
+		repeat: 9, measure: o.measure, text: writeMemory,
+	}.command(s)
+	c.Flags().StringSliceVar(&o.sizes, "sizes", []string{"64KiB", "1MiB", "16MiB", "256MiB"}, "`sizes` of the buffers")
+	return c
+}
+
+func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
+	var sizes []int64
+	for _, text := range o.sizes {
+		n, err := machine.ParseBytes(text)
+		if err != nil || n < 64 {
+			return nil, badUsage("--sizes %s: a size is written such as 16MiB and is at least 64", text)
+		}
+		sizes = append(sizes, n/64*64)
+	}
+	if err := enough("bench memory", 4*slices.Max(sizes)); err != nil {
+		return nil, err
+	}
+	// What opening a runtime measured is the yardstick.
+	rt, err := m.open(nil)
+	if err != nil {
+		return nil, err
+	}
+	mach := rt.Machine()
+	rt.Close()
+	devs, err := openBare(m.ctx, mach)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, d := range devs {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	b := newBare(devs)
+	var trials []trial
+	for i := range devs {
+		trials = append(trials, b.trials(mach, i)...)
+	}
+	p := m.progress("case", len(trials)*len(sizes))
+	defer p.finish()
+	for _, t := range trials {
+		for _, n := range sizes {
+			p.at("%s %s, %s", t.row.Device, t.row.Case, si(float64(n), "B"))
+			row, err := b.measure(m, t, n)
+			if err != nil {
+				return rows, fmt.Errorf("%s on %s: %w", t.row.Case, t.row.Device, err)
+			}
+			rows = append(rows, row)
+			p.add()
+		}
+	}
+	return rows, nil
+}
+
+func writeMemory(w io.Writer, rows []memoryRow) {
+	table := [][]any{{"device", "case", "buffer", "rate", "measured peak", "of it"}}
+	for _, r := range rows {
+		kind, of := r.Case, "-"
+		if r.From != "" {
+			kind += " from " + r.From
+		}
+		if r.PeakBPS > 0 {
+			of = percent(r.BPS / r.PeakBPS)
+		}
+		table = append(table, []any{r.Device, kind, machine.FormatBytes(r.Bytes), si(r.BPS, "B/s"), si(r.PeakBPS, "B/s"), of})
+	}
+	writeTable(w, table)
+}
+
+// memoryFuncs are the kernels of the benchmark; an item is 64 bytes.
+func memoryFuncs() map[string]weft.Func {
+	words := func(c *weft.Call, arg, lo, hi int) []float64 { return weft.View[float64](c.Args[arg])[8*lo : 8*hi] }
+	return map[string]weft.Func{
+		"bench.read": func(c *weft.Call, lo, hi int) {
+			var a, b, d, e float64
+			for x := words(c, 0, lo, hi); len(x) >= 8; x = x[8:] {
+				a, b, d, e = a+x[0]+x[4], b+x[1]+x[5], d+x[2]+x[6], e+x[3]+x[7]
+			}
+			if a+b+d+e != 0 { // buffers hold zeros: this keeps the sums
+				c.Fail(errors.New("memory that was cleared is not zero"))
+			}
+		},
+		"bench.write": func(c *weft.Call, lo, hi int) { clear(words(c, 0, lo, hi)) },
+		"bench.copy":  func(c *weft.Call, lo, hi int) { copy(words(c, 0, lo, hi), words(c, 1, lo, hi)) },
+		"bench.triad": func(c *weft.Call, lo, hi int) {
+			x, y, z := words(c, 0, lo, hi), words(c, 1, lo, hi), words(c, 2, lo, hi)
+			y, z = y[:len(x)], z[:len(x)]
+			for i := range x {
+				x[i] = y[i] + 3*z[i]
+			}
+		},
+	}
+}
+
+// openBare opens the devices of a machine without a runtime around them.
+func openBare(ctx context.Context, m *machine.Machine) ([]driver.Device, error) {
+	parts := make(map[string]int)
+	for i := range m.Devices {
+		if m.Devices[i].Backend == "cpu" {
+			parts["cpu"]++
+		}
+	}
+	var out []driver.Device
+	log := slog.New(slog.DiscardHandler) // opening the runtime has said it
+	for _, d := range all.Drivers(all.Options{Parts: parts, Funcs: memoryFuncs()}) {
+		found, err := d.Open(ctx, log)
+		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			return out, err
+		}
+		for _, dev := range found {
+			if _, ok := m.Lookup(dev.Info().Name); ok {
+				out = append(out, dev)
+			} else if err := dev.Close(); err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// bare drives devices by their contract, one operation at a time.
+type bare struct {
+	devs  []driver.Device
+	board *driver.Board
+	wake  chan struct{}
+	lanes [][]driver.Lane // of each device: compute, in, out
+	seq   []uint32        // of each lane
+}
+
+func newBare(devs []driver.Device) *bare {
+	b := &bare{devs: devs, wake: make(chan struct{}, 1), lanes: make([][]driver.Lane, len(devs))}
+	for i, d := range devs {
+		for range max(d.Info().Lanes, 1) + 2 {
+			b.lanes[i] = append(b.lanes[i], driver.Lane(len(b.seq)))
+			b.seq = append(b.seq, 0)
+		}
+	}
+	b.board = driver.NewBoard(len(b.seq))
+	for i, d := range devs {
+		d.Attach(b.board, b.lanes[i], func() {
+			select {
+			case b.wake <- struct{}{}:
+			default:
+			}
+		})
+	}
+	return b
+}
+
+// do has a device perform one operation and returns how long that took until it
+// was known here.
+func (b *bare) do(ctx context.Context, device, lane int, op driver.Op) (time.Duration, error) {
+	if lane < 0 {
+		lane += len(b.lanes[device])
+	}
+	op.Lane = b.lanes[device][lane]
+	b.seq[op.Lane]++
+	op.Seq = b.seq[op.Lane]
+	began := time.Now()
+	if err := b.devs[device].Submit([]driver.Op{op}); err != nil {
+		return 0, err
+	}
+	done := make([]driver.Completion, 1)
+	for b.devs[device].Completions(done) == 0 {
+		select {
+		case <-b.wake:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	return time.Since(began), done[0].Err
+}
+
+// Lanes counted from a device's last: copies out of it and into it.
+const laneOut, laneIn = -1, -2
+
+// Buffers of a trial.
+const bufA, bufB, bufC driver.Buffer = 0, 1, 2
+
+// trial is one way to move bytes.
+type trial struct {
+	row    memoryRow
+	device int
+	peer   int     // the other device, -1 for none
+	times  float64 // how often the bytes cross the memory
+	mapped bool
+	// op is the operation for a size, and host memory of that size.
+	op   func(bytes int64, host []byte) driver.Op
+	lane int
+}
+
+// trials lists what device i can do.
+func (b *bare) trials(m *machine.Machine, i int) []trial {
+	dev := b.devs[i]
+	info := dev.Info()
+	id, _ := m.Lookup(info.Name)
+	peak := m.Devices[id].Rates.MemoryBPS
+	link := func(other machine.DeviceID) float64 {
+		for _, l := range m.Links {
+			if l.A == other && l.B == id || l.A == id && l.B == other {
+				return l.BPS
+			}
+		}
+		return 0
+	}
+	row := func(kind string, peak float64) memoryRow {
+		return memoryRow{Device: info.Name, Case: kind, PeakBPS: peak}
+	}
+	out := []trial{{row: row("within", peak), device: i, peer: -1, times: 2, op: func(n int64, _ []byte) driver.Op {
+		return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: bufB}
+	}}}
+	if !info.HostMemory {
+		in := trial{row: row("in", link(machine.Host)), device: i, peer: -1, times: 1, lane: laneIn, op: func(n int64, host []byte) driver.Op {
+			return driver.Op{Kind: driver.Copy, Bytes: n, Src: driver.NoBuffer, HostSrc: host, Dst: bufA}
+		}}
+		away := trial{row: row("out", link(machine.Host)), device: i, peer: -1, times: 1, lane: laneOut, op: func(n int64, host []byte) driver.Op {
+			return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: driver.NoBuffer, HostDst: host}
+		}}
+		out = append(out, in, away)
+		if _, ok := dev.(driver.HostMapper); ok {
+			for _, t := range []trial{in, away} {
+				t.row.Case, t.mapped = t.row.Case+", mapped", true
+				out = append(out, t)
+			}
+		}
+	}
+	if p, ok := dev.(driver.PeerCopier); ok {
+		for k, other := range b.devs {
+			if k == i || !p.CanCopyFrom(other) {
+				continue
+			}
+			oid, _ := m.Lookup(other.Info().Name)
+			t := trial{row: row("peer", link(oid)), device: i, peer: k, times: 1, lane: laneIn, op: func(n int64, _ []byte) driver.Op {
+				return driver.Op{Kind: driver.Copy, Bytes: n, From: other, Src: bufB, Dst: bufA}
+			}}
+			t.row.From = other.Info().Name
+			out = append(out, t)
+		}
+	}
+	for _, k := range []struct {
+		name string
+		args int
+	}{{"read", 1}, {"write", 1}, {"copy", 2}, {"triad", 3}} {
+		kernel := workload.GoKernel("bench." + k.name)
+		if !info.CanRun(kernel) {
+			continue
+		}
+		out = append(out, trial{row: row(k.name, peak), device: i, peer: -1, times: float64(k.args), op: func(n int64, _ []byte) driver.Op {
+			op := driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(n / 64)}}}}
+			for a := range k.args {
+				op.Args = append(op.Args, driver.Arg{Buf: driver.Buffer(a), Bytes: n})
+			}
+			return op
+		}})
+	}
+	return out
+}
+
+// measure runs a trial with buffers of a size.
+func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error) {
+	users := []int{t.device}
+	if t.peer >= 0 {
+		users = append(users, t.peer)
+	}
+	host := make([]byte, size)
+	for _, d := range users {
+		var alloc, free []driver.Op
+		for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
+			alloc = append(alloc, driver.Op{Kind: driver.Alloc, Buf: buf, Bytes: size})
+			free = append(free, driver.Op{Kind: driver.Free, Buf: buf})
+		}
+		if err := b.devs[d].Submit(alloc); err != nil {
+			return row, err
+		}
+		defer func() { err = errors.Join(err, b.devs[d].Submit(free)) }()
+		// Touch all of it, so that nothing is paged in while it is timed.
+		for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
+			if _, err := b.do(m.ctx, d, laneIn, driver.Op{Kind: driver.Copy, Bytes: size, Src: driver.NoBuffer, HostSrc: host, Dst: buf}); err != nil {
+				return row, err
+			}
+		}
+	}
+	if t.mapped {
+		mapper := b.devs[t.device].(driver.HostMapper)
+		if err := mapper.MapHost(host); err != nil {
+			return row, err
+		}
+		defer func() { err = errors.Join(err, mapper.UnmapHost(host)) }()
+	}
+	op := t.op(size, host)
+	var seconds []float64
+	for range m.repeat + 1 {
+		took, err := b.do(m.ctx, t.device, t.lane, op)
+		if err != nil {
+			return row, err
+		}
+		seconds = append(seconds, took.Seconds())
+	}
+	row = t.row
+	row.Bytes, row.BPS = size, t.times*float64(size)/best(seconds[1:]) // the first warms up
+	return row, nil
+}

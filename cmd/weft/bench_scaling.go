@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+)
+
+// scalingRow is one workload on so many devices.
+type scalingRow struct {
+	Workload string  `json:"workload"`
+	Devices  int     `json:"devices"`
+	Seconds  float64 `json:"seconds"` // median
+	// Speedup is the median of the ratios within each round. Where the work
+	// grows with the devices it is how much more was done in the same time.
+	Speedup    float64 `json:"speedup"`
+	Efficiency float64 `json:"efficiency"`
+	Predicted  float64 `json:"predicted_seconds"`
+	Job        string  `json:"job"`
+}
+
+// scaling is the benchmark of that name.
+type scaling struct {
+	weak    bool
+	only    []string
+	atLeast time.Duration
+}
+
+func newScaling(s *settings) *cobra.Command {
+	var o scaling
+	c := benchmark[scalingRow]{
+		use:   "scaling",
+		short: "Each workload on 1 to n devices",
+		long: `Run each workload on one device and on 2, 4 … n of the same kind, and report the
+speed-up: of the same work (strong scaling), or with --weak of work that grows
+with the devices. Work is made large enough that one device takes --at-least.
+Rounds are interleaved, and a speed-up is the median of the ratios within a
+round, so that other load on the machine counts as little as possible. Where
+there is one device only, a CPU, its cores become devices.`,
+		repeat: 7, measure: o.measure, text: writeScaling,
+	}.command(s)
+	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
+	c.Flags().StringSliceVar(&o.only, "only", nil, "`workloads` to run (all)")
+	c.Flags().DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take; 0 leaves sizes as weft run has them")
+	completeWorkloads(c, "only")
+	return c
+}
+
+// measure runs every workload on 1, 2, 4 … n devices.
+func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
+	jobs, err := chosen(o.only)
+	if err != nil {
+		return nil, err
+	}
+	most, err := m.several()
+	if err != nil {
+		return nil, err
+	}
+	var counts []int
+	for n := 1; n < most; n *= 2 {
+		counts = append(counts, n)
+	}
+	counts = append(counts, most)
+	// One runtime for each number of devices, all devices of equal size.
+	rts := make([]*weft.Runtime, len(counts))
+	for i, n := range counts {
+		if rts[i], err = m.open(func(o *weft.Options) { o.MaxDevices = n }); err != nil {
+			return nil, err
+		}
+		defer rts[i].Close()
+	}
+	p := m.progress("run", len(jobs)*len(rts)*(m.repeat+learning))
+	defer p.finish()
+	for _, w := range jobs {
+		got, err := o.one(m, w, rts, counts, p)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, got...)
+	}
+	return rows, nil
+}
+
+// one runs one workload on every number of devices.
+func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *progress) ([]scalingRow, error) {
+	sizes, err := o.grow(m, w, rts[0], p)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]workload.Job, len(counts))
+	for i, n := range counts {
+		if i > 0 && !o.weak {
+			jobs[i] = jobs[0]
+			continue
+		}
+		at := maps.Clone(sizes)
+		if i > 0 {
+			w.grow.by(at, float64(n), math.MaxInt)
+		}
+		if jobs[i], err = w.sized(m.ctx, at); err != nil {
+			return nil, err
+		}
+	}
+	took, ups := make([][]float64, len(rts)), make([][]float64, len(rts))
+	predicted := make([]float64, len(rts))
+	for round := range m.repeat + learning {
+		var alone float64
+		for i, rt := range rts {
+			p.at("%s on %s", jobs[i].Name(), count(counts[i], "device"))
+			res, err := workload.Run(m.ctx, rt, jobs[i])
+			if err != nil {
+				return nil, err
+			}
+			p.add()
+			s := res.Report.Elapsed().Seconds()
+			if i == 0 {
+				alone = s
+			}
+			if round < learning {
+				continue
+			}
+			more := jobs[i].Whole().Work.Ops / jobs[0].Whole().Work.Ops
+			took[i] = append(took[i], s)
+			ups[i] = append(ups[i], more*alone/s)
+			predicted[i] = res.Predicted.Seconds()
+		}
+	}
+	var rows []scalingRow
+	for i, n := range counts {
+		if i == 0 || o.weak {
+			p.at("checking %s", jobs[i].Name())
+			if err := abandonable(m.ctx, jobs[i].Check); err != nil {
+				return nil, fmt.Errorf("%s: the result is wrong: %w", jobs[i].Name(), err)
+			}
+		}
+		up := median(ups[i])
+		rows = append(rows, scalingRow{
+			Workload: w.name, Job: jobs[i].Name(), Devices: n, Seconds: median(took[i]),
+			Speedup: up, Efficiency: up / float64(n), Predicted: predicted[i],
+		})
+	}
+	return rows, nil
+}
+
+// grow finds sizes at which one device takes long enough, or the largest the
+// workload allows. It grows by eight times at most in one go, as small sizes say
+// little about large ones.
+func (o *scaling) grow(m *meter, w entry, rt *weft.Runtime, p *progress) (map[string]int, error) {
+	sizes := make(map[string]int)
+	for {
+		job, err := w.sized(m.ctx, sizes)
+		if err != nil {
+			return nil, err
+		}
+		var took time.Duration
+		for range 2 { // the first makes memory
+			p.at("looking for a size: %s", job.Name())
+			res, err := workload.Run(m.ctx, rt, job)
+			if err != nil {
+				return nil, err
+			}
+			took = res.Report.Elapsed()
+		}
+		more := min(1.1*o.atLeast.Seconds()/took.Seconds(), 8)
+		if took >= o.atLeast || !w.grow.by(sizes, more, w.grow.most) {
+			return sizes, nil
+		}
+	}
+}
+
+// growth says how to make a workload's job larger: by these flags, to whose
+// power the work grows, up to a size of the first.
+type growth struct {
+	flags []string
+	power float64
+	most  int
+}
+
+// by grows sizes so that the work becomes so many times as much, with the first
+// of them at most so large, and reports whether it could. Sizes that are
+// multiples of 64 stay so.
+func (g growth) by(sizes map[string]int, more float64, most int) bool {
+	first := sizes[g.flags[0]]
+	to := min(float64(first)*math.Pow(more, 1/g.power), float64(most))
+	for _, name := range g.flags {
+		n := int(math.Ceil(float64(sizes[name]) * to / float64(first)))
+		if sizes[name]%64 == 0 {
+			n = (n + 63) / 64 * 64
+		}
+		sizes[name] = max(n, sizes[name])
+	}
+	return sizes[g.flags[0]] > first
+}
+
+// sized makes a workload's job with some sizes set, and fills in the others that
+// it grows by.
+func (w entry) sized(ctx context.Context, sizes map[string]int) (workload.Job, error) {
+	f := pflag.NewFlagSet(w.name, pflag.ContinueOnError)
+	order := w.flags(f)
+	for _, name := range w.grow.flags {
+		if n, ok := sizes[name]; ok {
+			if err := f.Set(name, strconv.Itoa(n)); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		n, err := f.GetInt(name)
+		if err != nil {
+			return nil, err
+		}
+		sizes[name] = n
+	}
+	return order.job(ctx, w.name)
+}
+
+func writeScaling(w io.Writer, rows []scalingRow) {
+	table := [][]any{{"workload", "devices", "median", "speed-up", "efficiency", "predicted"}}
+	for _, r := range rows {
+		table = append(table, []any{r.Workload, r.Devices, short(time.Duration(r.Seconds * 1e9)),
+			fmt.Sprintf("%.2f", r.Speedup), percent(r.Efficiency), short(time.Duration(r.Predicted * 1e9))})
+	}
+	writeTable(w, table)
+	fmt.Fprintln(w)
+	for i, r := range rows {
+		if i == 0 || r.Job != rows[i-1].Job {
+			fmt.Fprintln(w, r.Job)
+		}
+	}
+}

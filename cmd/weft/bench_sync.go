@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+)
+
+// syncRow is what one synchronisation costs.
+type syncRow struct {
+	Case    string  `json:"case"`    // chain, ping-pong, barrier, fork-join
+	Devices string  `json:"devices"` // which took part
+	Tasks   int     `json:"tasks_per_round"`
+	US      float64 `json:"us_per_round"` // median
+	BestUS  float64 `json:"best_us_per_round"`
+}
+
+// syncRounds is how often a graph synchronises.
+const syncRounds = 2000
+
+func newSync(s *settings) *cobra.Command {
+	return benchmark[syncRow]{
+		use:   "sync",
+		short: "What synchronising costs: hops between devices, barriers",
+		long: `Run graphs of tasks that do nothing and depend on one another, and report what a
+round of each costs:
+
+  chain      a task after another on one device
+  ping-pong  a task on one device, then one on another that reads its 64 bytes
+  barrier    a task on every device, each reading what all wrote before
+  fork-join  one task, eight on every device that read it, one that reads those`,
+		repeat: 9, measure: measureSync, text: writeSync,
+	}.command(s)
+}
+
+// nothing is a kernel that every backend can run.
+var nothing = &graph.Kernel{Name: "nothing", Impls: []graph.Impl{{Dialect: graph.Go}, {Dialect: graph.PTX}, {Dialect: graph.SPIRV}}}
+
+// rounds builds a graph of layers that depend on one another entirely: names
+// has, in turn, the devices of each layer's tasks.
+func rounds(n int, names ...[]string) (*graph.Graph, error) {
+	var b graph.Builder
+	steps := []graph.Step{{Kernel: nothing}}
+	var before []graph.DataID
+	for i := range n * len(names) {
+		var made []graph.DataID
+		for _, device := range names[i%len(names)] {
+			d := b.Data(graph.Data{Bytes: 64})
+			uses := []graph.Use{{Data: d, Access: graph.Write}}
+			for _, r := range before {
+				uses = append(uses, graph.Use{Data: r, Access: graph.Read})
+			}
+			b.Add(graph.Task{Steps: steps, Uses: uses, On: graph.Constraint{Only: []string{device}}})
+			made = append(made, d)
+		}
+		before = made
+	}
+	return b.Build()
+}
+
+func measureSync(m *meter) (rows []syncRow, err error) {
+	if _, err := m.several(); err != nil {
+		return nil, err
+	}
+	rt, err := m.open(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rt.Close()
+	var devs, wide []string
+	for _, d := range rt.Devices() {
+		devs = append(devs, d.Name)
+		for range 8 {
+			wide = append(wide, d.Name)
+		}
+	}
+	type kase struct {
+		name, devices string
+		layers        [][]string
+	}
+	cases := []kase{{"chain", devs[0], [][]string{{devs[0]}}}}
+	for _, other := range devs[1:] {
+		cases = append(cases, kase{"ping-pong", devs[0] + ", " + other, [][]string{{devs[0]}, {other}}})
+	}
+	all := fmt.Sprintf("all %d", len(devs))
+	cases = append(cases, kase{"barrier", all, [][]string{devs}}, kase{"fork-join", all, [][]string{{devs[0]}, wide}})
+	p := m.progress("graph", len(cases)*(m.repeat+1))
+	defer p.finish()
+	for _, k := range cases {
+		p.at("%s, %s", k.name, k.devices)
+		row, err := syncOf(m, rt, p, k.layers)
+		if err != nil {
+			return rows, err
+		}
+		row.Case, row.Devices = k.name, k.devices
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func syncOf(m *meter, rt *weft.Runtime, p *progress, layers [][]string) (syncRow, error) {
+	g, err := rounds(syncRounds, layers...)
+	if err != nil {
+		return syncRow{}, err
+	}
+	var us []float64
+	for i := range m.repeat + 1 {
+		rep, err := rt.Run(m.ctx, g)
+		if err != nil {
+			return syncRow{}, err
+		}
+		p.add()
+		if i > 0 { // the first warms up
+			us = append(us, rep.Elapsed().Seconds()*1e6/syncRounds)
+		}
+	}
+	return syncRow{Tasks: g.NumTasks() / syncRounds, US: median(us), BestUS: best(us)}, nil
+}
+
+func writeSync(w io.Writer, rows []syncRow) {
+	table := [][]any{{"case", "devices", "tasks", "median µs/round", "best µs/round"}}
+	for _, r := range rows {
+		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.US), fmt.Sprintf("%.2f", r.BestUS)})
+	}
+	writeTable(w, table)
+}

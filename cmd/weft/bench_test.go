@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"testing"
+
+	"github.com/weft-run/weft"
+)
+
+// rows runs a benchmark and returns its rows.
+func rows[T any](t *testing.T, args ...string) []T {
+	t.Helper()
+	var out []T
+	text := works(t, append(append([]string{"bench"}, args...), "--json")...)
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("not JSON: %v\n%s", err, text)
+	}
+	return out
+}
+
+func TestBenchOverhead(t *testing.T) {
+	got := rows[overheadRow](t, "overhead", "--tasks", "500", "--repeat", "2")
+	if len(got) != 6 {
+		t.Fatalf("%d rows, want three cases with tracing off and on", len(got))
+	}
+	for _, r := range got {
+		if r.USPerTask <= 0 || r.MedianUS < r.USPerTask || r.Tasks != 500 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestBenchScaling(t *testing.T) {
+	for _, weak := range []string{"--weak=false", "--weak"} {
+		got := rows[scalingRow](t, "scaling", "--only", "merkle", "--at-least", "1us", "--repeat", "1", "--devices", "cpu/2", weak)
+		if len(got) != 2 || got[0].Devices != 1 || got[1].Devices != 2 {
+			t.Fatalf("%+v", got)
+		}
+		if got[0].Speedup != 1 || got[0].Efficiency != 1 || math.Abs(got[1].Efficiency*2-got[1].Speedup) > 1e-9 {
+			t.Errorf("%+v", got)
+		}
+		if same := got[0].Job == got[1].Job; same != (weak != "--weak") {
+			t.Errorf("%s ran %s and %s", weak, got[0].Job, got[1].Job)
+		}
+	}
+}
+
+// The work of every workload grows as its entry says.
+func TestGrowth(t *testing.T) {
+	for _, w := range workloads {
+		sizes := make(map[string]int)
+		for i := range 2 { // to have the defaults, and then a quarter of them
+			if _, err := w.sized(t.Context(), sizes); err != nil {
+				t.Fatal(err)
+			}
+			for name := range sizes {
+				sizes[name] /= 4 - 3*i
+			}
+		}
+		small, err := w.sized(t.Context(), sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !w.grow.by(sizes, 8, math.MaxInt) {
+			t.Errorf("%s does not grow", w.name)
+		}
+		large, err := w.sized(t.Context(), sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if grown := large.Whole().Work.Ops / small.Whole().Work.Ops; grown < 7 || grown > 10 {
+			t.Errorf("%s: 8 times the work is %.2f times the operations", w.name, grown)
+		}
+		if w.grow.by(sizes, 8, 1) {
+			t.Errorf("%s grew past its limit", w.name)
+		}
+	}
+}
+
+func TestBenchMemory(t *testing.T) {
+	got := rows[memoryRow](t, "memory", "--sizes", "64KiB,100", "--repeat", "1", "--devices", "cpu/2")
+	seen := make(map[memoryRow]bool)
+	for _, r := range got {
+		if r.BPS <= 0 || r.Bytes != 64<<10 && r.Bytes != 64 {
+			t.Errorf("%+v", r)
+		}
+		seen[memoryRow{Device: r.Device, Case: r.Case, Bytes: r.Bytes}] = true
+	}
+	for _, device := range []string{"cpu:0", "cpu:1"} {
+		for _, kind := range []string{"within", "read", "write", "copy", "triad"} {
+			if !seen[memoryRow{Device: device, Case: kind, Bytes: 64 << 10}] {
+				t.Errorf("no row for %s on %s", kind, device)
+			}
+		}
+	}
+}
+
+func TestBenchSync(t *testing.T) {
+	got := rows[syncRow](t, "sync", "--repeat", "1", "--devices", "cpu/2")
+	want := []syncRow{
+		{Case: "chain", Devices: "cpu:0", Tasks: 1}, {Case: "ping-pong", Devices: "cpu:0, cpu:1", Tasks: 2},
+		{Case: "barrier", Devices: "all 2", Tasks: 2}, {Case: "fork-join", Devices: "all 2", Tasks: 17},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i, r := range got {
+		if r.US <= 0 || r.BestUS > r.US {
+			t.Errorf("%+v", r)
+		}
+		if r.US, r.BestUS = 0, 0; r != want[i] {
+			t.Errorf("%+v, want %+v", r, want[i])
+		}
+	}
+}
+
+// Work that is fixed to devices by its cost is balanced, by its length it is
+// not: of two equal halves of a triangle, one has three quarters.
+func TestBalance(t *testing.T) {
+	for cut, want := range map[string]float64{"equal": 0.75, "proportional": 0.5} {
+		m := &meter{ctx: t.Context(), repeat: 1, stderr: &bytes.Buffer{}, options: weft.Options{Devices: "cpu/2", Partitioner: cut}}
+		rt, err := m.open(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := newTriangle(256, 10)
+		part, err := rt.Split(job.Pieces(), job.Whole())
+		if err != nil {
+			t.Fatal(err)
+		}
+		second := part.Ranges[1]
+		if got := job.cost(second.Lo, second.Hi) / job.cost(0, 256); cut == "equal" && math.Abs(got-want) > 0.01 {
+			t.Errorf("%s gives the second device %.2f of the work, want %.2f", cut, got, want)
+		}
+		row, err := balanceOf(m, rt, job, true, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.Devices != 2 || row.Seconds <= 0 || row.Utilisation <= 0 {
+			t.Errorf("%s: %+v", cut, row)
+		}
+		rt.Close()
+	}
+	low, high, mean, worst := deviation([]float64{1, 3})
+	if low != 1 || high != 3 || mean != 2 || worst != 0.5 {
+		t.Errorf("deviation: %v %v %v %v", low, high, mean, worst)
+	}
+	// A wrong row is found.
+	job := newTriangle(8, 3)
+	if err := job.Check(); err == nil {
+		t.Error("a triangle nobody computed passed")
+	}
+	if p := job.Pieces(); p.Cost(2, 5) != 2+3+4 {
+		t.Errorf("rows 2 to 4 cost %v", p.Cost(2, 5))
+	}
+}

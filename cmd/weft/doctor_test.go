@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDoctor(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	var found []finding
+	if err := json.Unmarshal([]byte(works(t, "doctor", "--json", "--cache-dir", dir)), &found); err != nil {
+		t.Fatal(err)
+	}
+	state := make(map[string]finding)
+	for _, f := range found {
+		state[f.What] = f
+	}
+	if f := state["cpu"]; !f.OK || !strings.HasPrefix(f.Says, "cpu:0: ") {
+		t.Errorf("the CPU: %+v", f)
+	}
+	if f := state["cache"]; !f.OK || f.Says != dir {
+		t.Errorf("the cache: %+v", f)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("the examined cache holds %v, %v", left, err)
+	}
+	file := write(t, "file", "")
+	if f := examineCache(filepath.Join(file, "below")); f.OK || f.Fix == "" {
+		t.Errorf("a cache below a file: %+v", f)
+	}
+	if f := examineCache("off"); !f.OK {
+		t.Errorf("no cache: %+v", f)
+	}
+}
+
+func TestExamineHost(t *testing.T) {
+	bad := examineHost(limits{cores: 1.5, memory: 4 << 30, available: 100 << 20, locked: 8 << 20, huge: "never"}, 8)
+	good := examineHost(limits{memory: 64 << 30, available: 32 << 30, locked: -1, huge: "always"}, 8)
+	for i, f := range bad {
+		if ok := f.What == "go"; f.OK != ok || !f.OK && f.Fix == "" {
+			t.Errorf("%+v", f)
+		}
+		if !good[i].OK || good[i].Fix != "" || good[i].What != f.What {
+			t.Errorf("%+v", good[i])
+		}
+	}
+	var b bytes.Buffer
+	writeFindings(&b, bad)
+	for line := range strings.Lines(b.String()) {
+		if len(line) > defaultWidth+1 {
+			t.Errorf("%d columns: %s", len(line), line)
+		}
+	}
+}
+
+func TestEnough(t *testing.T) {
+	if err := enough("a byte", 1); err != nil {
+		t.Error(err)
+	}
+	if l := hostLimits(); l.available > 0 {
+		code, stdout, stderr := runWeft("run", "reduce", "--n", "9000000000000000")
+		if code != exitFailure || stdout != "" || !strings.HasPrefix(stderr, "weft: reduce needs 36 PB of memory and ") {
+			t.Errorf("status %d, %q", code, stderr)
+		}
+	}
+}

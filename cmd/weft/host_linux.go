@@ -1,0 +1,102 @@
+package main
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// hostLimits reads what the kernel says about this process and its control
+// groups, of version 2 or 1. What cannot be read is left out.
+func hostLimits() limits { return readLimits("/") }
+
+// readLimits reads below a root, which tests make themselves.
+func readLimits(root string) limits {
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			return ""
+		}
+		return strings.TrimSpace(string(b))
+	}
+	var l limits
+	info := colonLines(read("proc/meminfo"))
+	l.memory, l.available = kilobytes(info["MemTotal"]), kilobytes(info["MemAvailable"])
+	for line := range strings.Lines(read("proc/self/limits")) {
+		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
+			if f := strings.Fields(rest); len(f) > 0 {
+				l.locked = number(f[0], -1)
+			}
+		}
+	}
+	if _, rest, ok := strings.Cut(read("sys/kernel/mm/transparent_hugepage/enabled"), "["); ok {
+		l.huge, _, _ = strings.Cut(rest, "]")
+	}
+	for line := range strings.Lines(read("proc/self/cgroup")) {
+		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(f) != 3 {
+			continue
+		}
+		l.restrict(read, f[1], f[2])
+	}
+	return l
+}
+
+// restrict applies the limits of a control group and of those above it. A
+// container sees its own group as the root, whatever its path says outside.
+func (l *limits) restrict(read func(string) string, controllers, path string) {
+	base, mem, used := "sys/fs/cgroup", "memory.max", "memory.current"
+	switch {
+	case strings.Contains(","+controllers+",", ",memory,"):
+		base, mem, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+	case strings.Contains(","+controllers+",", ",cpu,"):
+		base = "sys/fs/cgroup/cpu"
+	case controllers != "":
+		return
+	}
+	for {
+		dir := filepath.Join(base, path)
+		if most := number(read(filepath.Join(dir, mem)), 0); most > 0 && (l.memory == 0 || most < l.memory) {
+			l.memory = most
+			l.available = min(l.available, max(most-number(read(filepath.Join(dir, used)), 0), 1))
+		}
+		quota, period, _ := strings.Cut(read(filepath.Join(dir, "cpu.max")), " ")
+		if quota == "" {
+			quota, period = read(filepath.Join(dir, "cpu.cfs_quota_us")), read(filepath.Join(dir, "cpu.cfs_period_us"))
+		}
+		if q, p := number(quota, 0), number(period, 0); q > 0 && p > 0 {
+			if cores := float64(q) / float64(p); l.cores == 0 || cores < l.cores {
+				l.cores = cores
+			}
+		}
+		if path == "/" || path == "." || path == "" {
+			return
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+// colonLines splits lines of the form name: value.
+func colonLines(text string) map[string]string {
+	out := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(line, ":"); ok {
+			out[name] = strings.TrimSpace(value)
+		}
+	}
+	return out
+}
+
+func kilobytes(s string) int64 { return number(strings.TrimSuffix(s, " kB"), 0) << 10 }
+
+// number reads a whole number; what is none ("max", "unlimited"), or so large
+// that it stands for no limit, is otherwise.
+func number(s string, otherwise int64) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n > math.MaxInt64/2 {
+		return otherwise
+	}
+	return n
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// tree writes files below a folder.
+func tree(t *testing.T, files map[string]string) string {
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestLimits(t *testing.T) {
+	const meminfo = "MemTotal:       16777216 kB\nMemFree:         1 kB\nMemAvailable:    8388608 kB\n"
+	const gib = 1 << 30
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  limits
+	}{
+		"nothing known": {nil, limits{}},
+		"no group": {map[string]string{
+			"proc/meminfo":     meminfo,
+			"proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         unlimited            unlimited            bytes\n",
+			"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
+		}, limits{memory: 16 * gib, available: 8 * gib, locked: -1, huge: "madvise"}},
+		"version 2, limited above": {map[string]string{
+			"proc/meminfo":                   meminfo,
+			"proc/self/cgroup":               "0::/a/b\n",
+			"sys/fs/cgroup/a/cpu.max":        "150000 100000\n",
+			"sys/fs/cgroup/a/b/cpu.max":      "max 100000\n",
+			"sys/fs/cgroup/a/memory.max":     "4294967296\n",
+			"sys/fs/cgroup/a/memory.current": "1073741824\n",
+			"sys/fs/cgroup/a/b/memory.max":   "max\n",
+			"proc/self/limits":               "Max locked memory         8388608              8388608              bytes\n",
+		}, limits{cores: 1.5, memory: 4 * gib, available: 3 * gib, locked: 8 << 20}},
+		"version 2, seen from inside": {map[string]string{
+			"proc/meminfo":                 meminfo,
+			"proc/self/cgroup":             "0::/docker/1234\n",
+			"sys/fs/cgroup/cpu.max":        "200000 100000\n",
+			"sys/fs/cgroup/memory.max":     "2147483648\n",
+			"sys/fs/cgroup/memory.current": "3221225472\n",
+		}, limits{cores: 2, memory: 2 * gib, available: 1}},
+		"version 1": {map[string]string{
+			"proc/meminfo":                                   meminfo,
+			"proc/self/cgroup":                               "4:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/x\n",
+			"sys/fs/cgroup/cpu/job/cpu.cfs_quota_us":         "50000\n",
+			"sys/fs/cgroup/cpu/job/cpu.cfs_period_us":        "100000\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_quota_us":             "-1\n",
+			"sys/fs/cgroup/cpu/cpu.cfs_period_us":            "100000\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "1073741824\n",
+			"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "0\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
+		}, limits{cores: 0.5, memory: gib, available: gib}},
+	} {
+		if got := readLimits(tree(t, c.files)); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+	if l := hostLimits(); l.memory <= 0 || l.available <= 0 {
+		t.Errorf("this machine has no memory: %+v", l)
+	}
+}

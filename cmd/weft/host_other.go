@@ -1,0 +1,6 @@
+//go:build !linux
+
+package main
+
+// hostLimits knows nothing here.
+func hostLimits() limits { return limits{} }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/all"
+	"github.com/weft-run/weft/sched"
+)
+
+// settings are the runtime's options as flags: every key of weft.Options is one,
+// and --config names a file with the same keys, which flags override.
+type settings struct {
+	config string
+	given  []setting // in the order of the keys
+}
+
+// setting is a key and what a flag set it to, if any did.
+type setting struct {
+	key   string
+	value *string
+}
+
+// ownFlags are keys that a command has a flag of its own for: --trace FILE keeps
+// as many events as it needs.
+var ownFlags = []string{"trace"}
+
+// bind adds the flags to f: those of the keys named, or all.
+func (s *settings) bind(f *pflag.FlagSet, only ...string) {
+	for _, k := range weft.Keys() {
+		if slices.Contains(ownFlags, k.Name) || len(only) > 0 && !slices.Contains(only, k.Name) {
+			continue
+		}
+		v := &keyFlag{key: k.Name}
+		s.given = append(s.given, setting{k.Name, &v.value})
+		short := ""
+		if k.Name == "devices" {
+			short = "d"
+		}
+		flag := f.VarPF(v, strings.ReplaceAll(k.Name, "_", "-"), short, k.Doc)
+		switch k.Default {
+		case "on", "off":
+			v.toggle = true
+			flag.NoOptDefVal, flag.DefValue = "true", strconv.FormatBool(k.Default == "on")
+		case "none": // no limit: nothing to say
+		default:
+			flag.DefValue = k.Default
+		}
+	}
+	f.StringVar(&s.config, "config", "", "read these settings from a `file`, lines of key = value or JSON")
+}
+
+// keyFlag is the value of a flag for a key. It checks what it is given at once
+// and keeps it until the configuration file has been read.
+type keyFlag struct {
+	key, value string
+	toggle     bool
+}
+
+func (v *keyFlag) String() string { return v.value }
+
+// Type is what help calls the value; a switch needs none.
+func (v *keyFlag) Type() string {
+	if v.toggle {
+		return "bool"
+	}
+	return "value"
+}
+
+func (v *keyFlag) Set(text string) error {
+	var scratch weft.Options
+	if err := scratch.Set(v.key, text); err != nil {
+		// The flag and its value stand before it, and that it is bad is clear.
+		why := strings.TrimPrefix(err.Error(), weft.ErrOptions.Error()+": "+v.key+": ")
+		return errors.New(strings.TrimPrefix(why, fmt.Sprintf("%s %q: ", v.key, text)))
+	}
+	v.value = text
+	return nil
+}
+
+// options returns what file and flags say.
+func (s *settings) options() (o weft.Options, err error) {
+	if s.config != "" {
+		if o, err = weft.LoadOptions(s.config); err != nil {
+			return o, usageError{err}
+		}
+	}
+	for _, g := range s.given {
+		if *g.value == "" {
+			continue
+		}
+		if err := o.Set(g.key, *g.value); err != nil {
+			return o, usageError{err}
+		}
+	}
+	return o, nil
+}
+
+// complete registers what the flags' values complete to, on the command that
+// has the flags.
+func (s *settings) complete(c *cobra.Command) {
+	for name, values := range map[string]func() []string{
+		"devices": deviceNames, "policy": sched.Names, "partitioner": sched.PartitionerNames,
+	} {
+		if c.Flag(name) == nil {
+			continue
+		}
+		if err := c.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return values(), cobra.ShellCompDirectiveNoFileComp
+		}); err != nil {
+			panic(err) // the flag is there, and once
+		}
+	}
+}
+
+// deviceNames are ways to name devices, for completion: it must answer at once,
+// so nothing is opened.
+func deviceNames() []string {
+	var out []string
+	for _, name := range all.Names() {
+		out = append(out, name, name+":0", name+"/2", name+"/4")
+	}
+	return out
+}
+
+// open opens devices; what is wrong with the options is a usage error.
+func open(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error) {
+	o.Funcs = allFuncs()
+	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	rt, err := weft.Open(ctx, o)
+	if errors.Is(err, weft.ErrOptions) || errors.Is(err, weft.ErrNoDevices) && o.Devices != "" {
+		return nil, usageError{err}
+	}
+	return rt, err
+}

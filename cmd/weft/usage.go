@@ -1,0 +1,162 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// usageTemplate is cobra's but for lines of at most 80 columns.
+const usageTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+  {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
+
+Flags of the runtime:
+{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+{{.CommandPath}} COMMAND --help says more about a command.{{end}}
+`
+
+// flagError says what is wrong with a flag in words of this command's own.
+func flagError(c *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		value   *pflag.InvalidValueError
+	)
+	switch {
+	case errors.As(err, &value):
+		f := value.GetFlag()
+		return fmt.Errorf("--%s %s: %s", f.Name, value.GetValue(), expected(f, value.Unwrap()))
+	case errors.As(err, &unknown):
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near, ok := nearest(unknown.GetSpecifiedName(), names); ok && unknown.GetSpecifiedShortnames() == "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+	}
+	return fmt.Errorf("%w; %s --help lists the flags", err, c.CommandPath())
+}
+
+// expected says what a flag takes; values that check themselves say it.
+func expected(f *pflag.Flag, cause error) string {
+	switch f.Value.Type() {
+	case "int", "int64", "uint", "uint32", "uint64":
+		if strings.HasPrefix(f.Value.Type(), "u") {
+			return "it must be a whole number, not negative"
+		}
+		return "it must be a whole number"
+	case "float64":
+		return "it must be a number"
+	case "float64Slice":
+		return "it must be numbers joined by commas"
+	case "bool":
+		return "it must be on or off, true or false"
+	case "duration":
+		return "it must be a duration such as 500ms or 2s"
+	}
+	return cause.Error()
+}
+
+// noArgs is for commands that take flags only.
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments, only flags; %q is too much", path(c), args[0])
+	}
+	return nil
+}
+
+// path names a command without the program, which stands before every error.
+func path(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") }
+
+// oneOf is for commands that do nothing themselves: they need the name of one
+// below them.
+func oneOf(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		names := commandNames(c)
+		if len(args) == 0 {
+			return fmt.Errorf("%s needs a %s: %s", path(c), what, strings.Join(names, ", "))
+		}
+		return unknownName(what, args[0], names)
+	}
+}
+
+func commandNames(c *cobra.Command) []string {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+// unknownCommand is the error for a command there is not.
+func unknownCommand(root *cobra.Command, name string) error {
+	return unknownName("command", name, commandNames(root))
+}
+
+// unknownName names what may have been meant, or else all there is.
+func unknownName(what, name string, names []string) error {
+	if near, ok := nearest(name, names); ok {
+		return fmt.Errorf("unknown %s %q; did you mean %s?", what, name, near)
+	}
+	return fmt.Errorf("unknown %s %q; there are %s", what, name, strings.Join(names, ", "))
+}
+
+// nearest returns the name that the fewest changes of a letter make of what was
+// written, unless that is most of it.
+func nearest(written string, names []string) (string, bool) {
+	best, fewest := "", max(len(written)/3, 1)+1
+	for _, name := range names {
+		if n := distance(strings.ToLower(written), name); n < fewest {
+			best, fewest = name, n
+		}
+	}
+	return best, best != ""
+}
+
+// distance is how many letters must be added, dropped, changed or swapped with
+// their neighbour to make b of a (Damerau's distance, restricted to one edit of
+// each place).
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			change := last[j]
+			if a[i] != b[j] {
+				change++
+			}
+			row[j+1] = min(change, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// mustName checks a name against those there are.
+func mustName(what, name string, names []string) error {
+	if slices.Contains(names, name) {
+		return nil
+	}
+	return usageError{unknownName(what, name, names)}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+)
+
+// No line of any help is longer than a terminal of 80 columns.
+func TestHelpWidth(t *testing.T) {
+	var visit func(c *cobra.Command, path []string)
+	visit = func(c *cobra.Command, path []string) {
+		help := works(t, append(path, "--help")...)
+		for line := range strings.Lines(help) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > defaultWidth {
+				t.Errorf("weft %s --help has a line of %d columns:\n%s", strings.Join(path, " "), n, line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() && sub.Name() != "completion" { // whose text is cobra's
+				visit(sub, append(path[:len(path):len(path)], sub.Name()))
+			}
+		}
+	}
+	visit(newRoot(), nil)
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"gemm", "conv", "landscape", "roundrobin"}
+	for written, want := range map[string]string{
+		"gem": "gemm", "GEMM": "gemm", "gmem": "gemm", "landsacpe": "landscape", "round-robin": "roundrobin",
+		"xyz": "", "co": "", "convolution": "",
+	} {
+		if got, _ := nearest(written, names); got != want {
+			t.Errorf("nearest to %q is %q, want %q", written, got, want)
+		}
+	}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"ca", "abc", 3}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("distance of %q and %q is %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	for _, c := range []struct {
+		done, total int
+		took, since time.Duration
+		want        string
+	}{
+		{0, 10, 0, 3 * time.Second, "conv  [....................] 0/10"},
+		{5, 10, 10 * time.Second, time.Second, "conv  [##########..........] 5/10  2 s a run  9s left"},
+		{50, 100, 5 * time.Second, 0, "conv  [##########..........] 50/100  10 runs/s  5s left"},
+		{10, 10, time.Second, time.Minute, "conv  [####################] 10/10  10 runs/s  0s left"},
+	} {
+		if got := progressLine("conv", "run", c.done, c.total, c.took, c.since); got != c.want {
+			t.Errorf("%+v is\n%q, want\n%q", c, got, c.want)
+		}
+	}
+	long := progressLine(strings.Repeat("é", 200), "simulation", 12345, 99999, time.Hour, 0)
+	if n := utf8.RuneCountInString(long); n >= defaultWidth {
+		t.Errorf("%d columns: %s", n, long)
+	}
+	var p *progress // shows nothing and must not mind
+	p.at("x")
+	p.add()
+	p.finish()
+}
+
+// An interrupted command tells what was done and says by its status that it was
+// interrupted.
+func TestInterruptedRun(t *testing.T) {
+	for delay := 50 * time.Millisecond; ; delay *= 2 { // until it is long enough for a run
+		ctx, stop := context.WithCancel(t.Context())
+		var stdout, stderr bytes.Buffer
+		timer := time.AfterFunc(delay, stop)
+		code := run(ctx, strings.Fields("run gemm --size 64 --repeat 10000000 --json"), &stdout, &stderr)
+		timer.Stop()
+		stop()
+		if code != exitInterrupted || stderr.String() != "weft: interrupted\n" {
+			t.Fatalf("status %d, %q", code, stderr.String())
+		}
+		if stdout.Len() == 0 {
+			continue
+		}
+		var rep liveReport
+		if err := json.Unmarshal(stdout.Bytes(), &rep); err != nil {
+			t.Fatal(err)
+		}
+		if !rep.Interrupted || rep.Checked || len(rep.Runs) == 0 {
+			t.Errorf("interrupted %v, checked %v, %d runs", rep.Interrupted, rep.Checked, len(rep.Runs))
+		}
+		return
+	}
+}
