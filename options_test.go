@@ -1,0 +1,252 @@
+package weft_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/backend/fake"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// found is a driver with cores dressed up as other devices.
+type found struct {
+	name string
+	devs []machine.Device
+	err  error
+	made []*dressed
+}
+
+func (f *found) Name() string { return f.name }
+
+func (f *found) Open(ctx context.Context, _ *slog.Logger) ([]driver.Device, error) {
+	var out []driver.Device
+	for i, info := range f.devs {
+		devs, err := cpu.New(cpu.Options{Cores: 1, Funcs: incFuncs}).Open(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
+		info.Name, info.Backend, info.HostMemory = fmt.Sprintf("%s:%d", f.name, i), f.name, true
+		f.made = append(f.made, &dressed{Device: devs[0], info: info})
+		out = append(out, f.made[i])
+	}
+	return out, f.err
+}
+
+type dressed struct {
+	driver.Device
+	info   machine.Device
+	exact  bool
+	closed bool
+}
+
+func (d *dressed) Info() machine.Device { return d.info }
+func (d *dressed) SetExact()            { d.exact = true }
+func (d *dressed) Close() error         { d.closed = true; return d.Device.Close() }
+
+func names(rt *weft.Runtime) string {
+	var out []string
+	for _, d := range rt.Devices() {
+		out = append(out, d.Name)
+	}
+	return strings.Join(out, " ")
+}
+
+// One backend that fails is warned of and left out; one that has nothing here is
+// not even that; without any device Open errs and says why.
+func TestOpenGoesOn(t *testing.T) {
+	broken := &found{name: "broken", err: errors.New("no cigar")}
+	half := &found{name: "fake", devs: make([]machine.Device, 1), err: errors.New("second device on fire")}
+	absent := &found{name: "absent", err: fmt.Errorf("no library: %w", driver.ErrUnavailable)}
+	var out bytes.Buffer
+	rt := open(t, weft.Options{
+		Drivers: []driver.Driver{broken, half, absent, &found{name: "cpu", devs: make([]machine.Device, 2)}},
+		Log:     slog.New(slog.NewTextHandler(&out, nil)),
+	})
+	if got := names(rt); got != "fake:0 cpu:0 cpu:1" {
+		t.Errorf("opened %s", got)
+	}
+	for _, s := range []string{"no cigar", "second device on fire"} {
+		if !strings.Contains(out.String(), s) {
+			t.Errorf("no warning says %q:\n%s", s, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "no library") {
+		t.Errorf("a backend that is not here is no reason to warn:\n%s", out.String())
+	}
+	x, y := make([]int64, 16), make([]int64, 16)
+	if _, err := rt.Run(context.Background(), small(t, 3), weft.Bind("x", x), weft.Bind("y", y)); err != nil || y[0] != 3 {
+		t.Errorf("run: %d, %v", y[0], err)
+	}
+	_, err := weft.Open(context.Background(), weft.Options{Drivers: []driver.Driver{broken, absent}})
+	if !errors.Is(err, weft.ErrNoDevices) || !strings.Contains(err.Error(), "no cigar") || !strings.Contains(err.Error(), "no library") {
+		t.Errorf("with nothing: %v", err)
+	}
+	_, err = weft.Open(context.Background(), weft.Options{Devices: "cpu:7", Drivers: []driver.Driver{&found{name: "cpu", devs: make([]machine.Device, 1)}}})
+	if !errors.Is(err, weft.ErrNoDevices) || !strings.Contains(err.Error(), `asked for "cpu:7"`) {
+		t.Errorf("with none of those asked for: %v", err)
+	}
+	_, err = weft.Open(context.Background(), weft.Options{Policy: "none", Retries: -9})
+	if !errors.Is(err, weft.ErrOptions) || !strings.Contains(err.Error(), "policy") || !strings.Contains(err.Error(), "retries") {
+		t.Errorf("with bad options: %v", err)
+	}
+}
+
+func TestMaxDevicesKeepsTheBest(t *testing.T) {
+	f := &found{name: "f", devs: []machine.Device{
+		{Kind: machine.Integrated}, {Kind: machine.Discrete, MemBytes: 4e9}, {Kind: machine.CPU}, {Kind: machine.Discrete, MemBytes: 8e9},
+	}}
+	rt := open(t, weft.Options{MaxDevices: 2, Drivers: []driver.Driver{f}})
+	if got := names(rt); got != "f:1 f:3" {
+		t.Errorf("kept %s", got)
+	}
+	if best := rt.Machine().DeviceName(rt.Best(9)[0]); best != "f:3" {
+		t.Errorf("the best is %s", best)
+	}
+	for i, d := range f.made {
+		if d.closed != (i%2 == 0) {
+			t.Errorf("device %d: closed is %v", i, d.closed)
+		}
+	}
+}
+
+// Exact means one backend and no library routines.
+func TestExact(t *testing.T) {
+	slow := &found{name: "cpu", devs: make([]machine.Device, 2)}
+	fast := &found{name: "fake", devs: []machine.Device{{Kind: machine.Discrete}, {Kind: machine.Discrete}}}
+	routine := &graph.Kernel{Name: "sgemm", Impls: []graph.Impl{{Dialect: graph.Library, Entry: "sgemm"}}}
+	var b graph.Builder
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: routine}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := open(t, weft.Options{Drivers: []driver.Driver{slow, fast}})
+	if got := names(rt); got != "cpu:0 cpu:1 fake:0 fake:1" {
+		t.Errorf("not exact: opened %s", got)
+	}
+	if _, err := rt.Prepare(g); err != nil {
+		t.Errorf("not exact: %v", err)
+	}
+	slow.made, fast.made = nil, nil
+	var out bytes.Buffer
+	rt = open(t, weft.Options{Exact: true, Drivers: []driver.Driver{slow, fast}, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	if got := names(rt); got != "fake:0 fake:1" || !fast.made[0].exact || !fast.made[1].exact || !slow.made[0].closed {
+		t.Errorf("exact: opened %s", got)
+	}
+	if !strings.Contains(out.String(), "one backend") {
+		t.Errorf("devices were left out without a word:\n%s", out.String())
+	}
+	if _, err := rt.Prepare(g); !errors.Is(err, weft.ErrNoDevice) {
+		t.Errorf("exact: a library routine got %v", err)
+	}
+}
+
+// wide builds n tasks that do not wait for one another.
+func wide(t *testing.T, n int) *graph.Graph {
+	t.Helper()
+	kernel := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
+	var b graph.Builder
+	for range n {
+		d := b.Data(graph.Data{Bytes: 1 << 16})
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: kernel}}, Uses: []graph.Use{{Data: d, Access: graph.Write}}})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// With two streams a device runs two kernels at a time: each waits for the other.
+func TestStreams(t *testing.T) {
+	var both sync.WaitGroup
+	both.Add(2)
+	rt := open(t, weft.Options{Devices: "cpu/1", Streams: 2, Funcs: map[string]weft.Func{"k": func(*weft.Call, int, int) {
+		both.Done()
+		both.Wait()
+	}}})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := rt.Run(ctx, wide(t, 2)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// concurrent limits what is in flight over all devices.
+func TestConcurrent(t *testing.T) {
+	var mu sync.Mutex
+	now, most := 0, 0
+	rt := open(t, weft.Options{Devices: "cpu/4", Concurrent: 1, Funcs: map[string]weft.Func{"k": func(*weft.Call, int, int) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		time.Sleep(100 * time.Microsecond)
+		mu.Lock()
+		now--
+		mu.Unlock()
+	}}})
+	if _, err := rt.Run(context.Background(), wide(t, 50)); err != nil || most != 1 {
+		t.Errorf("%d at a time, %v", most, err)
+	}
+}
+
+func TestHostBytes(t *testing.T) {
+	funcs := map[string]weft.Func{"k": func(*weft.Call, int, int) {}}
+	rt := open(t, weft.Options{Devices: "cpu/1", HostBytes: 1000, Funcs: funcs})
+	if _, err := rt.Run(context.Background(), wide(t, 1)); !errors.Is(err, weft.ErrOutOfMemory) {
+		t.Errorf("64 KiB in 1000 bytes: %v", err)
+	}
+	rt = open(t, weft.Options{Devices: "cpu/1", HostBytes: 1 << 20, Funcs: funcs})
+	if _, err := rt.Run(context.Background(), wide(t, 100)); err != nil {
+		t.Errorf("100 times 64 KiB, one after another, in 1 MiB: %v", err)
+	}
+}
+
+func TestRetries(t *testing.T) {
+	boom := errors.New("boom")
+	for retries, want := range map[int]int{-1: 1, 0: 4, 5: 6} {
+		tries := 0
+		rt := open(t, weft.Options{Devices: "cpu/1", Retries: retries, Funcs: map[string]weft.Func{"k": func(c *weft.Call, _, _ int) {
+			tries++
+			c.Fail(boom)
+		}}})
+		if _, err := rt.Run(context.Background(), wide(t, 1)); !errors.Is(err, boom) || tries != want {
+			t.Errorf("retries %d: tried %d times, want %d; %v", retries, tries, want, err)
+		}
+	}
+}
+
+// A lost device fails nothing, unless that is what was asked for.
+func TestFaultTolerance(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		s, err := fake.New(fake.Options{Devices: 2, MemBytes: 1 << 20, Funcs: incFuncs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rt := open(t, weft.Options{Drivers: []driver.Driver{s}, NoFaultTolerance: off})
+		if err := s.Play("on 0 lose launches times 1"); err != nil {
+			t.Fatal(err)
+		}
+		x, y := make([]int64, 16), make([]int64, 16)
+		_, err = rt.Run(context.Background(), small(t, 8), weft.Bind("x", x), weft.Bind("y", y))
+		m := rt.Metrics()
+		if off && err == nil || !off && (err != nil || y[0] != 8) {
+			t.Errorf("fault tolerance off is %v: %d, %v", off, y[0], err)
+		}
+		if m.Losses != 1 || m.CopyBytes == 0 || m.Copies == 0 {
+			t.Errorf("metrics %+v", m)
+		}
+	}
+}
