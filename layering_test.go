@@ -66,6 +66,8 @@ var house = []room{
 		why: "the root is the face of the library and brings its users no third-party module"},
 	{pkg: "workload", imports: []string{".", "graph", "machine", "sched"},
 		why: "what workloads have in common is how they meet the runtime"},
+	{pkg: "workload/workloadtest", imports: []string{".", "workload"},
+		why: "what holds for every workload must not know any of them"},
 	{pkg: "workload/philox",
 		why: "random numbers are a function of an index and of nothing else"},
 	{pkg: "workload/gemm/panel", modules: []string{"golang.org/x/sys"},
@@ -78,7 +80,7 @@ var house = []room{
 	{pkg: "workload/merkle", imports: []string{".", "graph", "sched", "workload"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/automata", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/landscape", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
-	{pkg: "workload/reservoir", imports: []string{"workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/reservoir", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }

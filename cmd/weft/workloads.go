@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
 	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
 )
 
@@ -135,6 +136,28 @@ var workloads = []entry{
 			return landscape.New(c)
 		}}
 	}, growth{[]string{"residues"}, 3, 4096}},
+	{"reservoir", "run spike patterns through an echo-state network", reservoir.Funcs, func(f *pflag.FlagSet) order {
+		c := reservoir.Config{Params: reservoir.Defaults()}
+		f.IntVar(&c.Size, "neurons", c.Size, "neurons of the reservoir")
+		f.IntVar(&c.Inputs, "channels", c.Inputs, "channels of input, or intervals in mode histogram")
+		f.IntVar(&c.Steps, "steps", 100, "steps of a pattern; one in mode histogram")
+		f.IntVar(&c.Batch, "batch", 1024, "patterns")
+		f.StringVar(&c.Mode, "mode", reservoir.Sequence, "how spikes become input: sequence, or histogram")
+		f.StringVar(&c.Split, "split", reservoir.Patterns, "what is dealt out: patterns, or neurons")
+		f.Float64Var(&c.Connectivity, "connectivity", c.Connectivity, "probability that two neurons are connected")
+		f.Float64Var(&c.Noise, "noise", c.Noise, "what is added to every activation at most")
+		f.Uint32Var(&c.Seed, "seed", 1, "what weights, patterns and noise are drawn from")
+		// Inputs, and states at the start, between, at the end and on average.
+		bytes := func() float64 {
+			return 4 * float64(c.Batch) * (float64(c.Steps)*float64(c.Inputs) + 4*float64(c.Size))
+		}
+		return order{bytes, func() (workload.Job, error) {
+			if c.Mode == reservoir.Histogram && !f.Changed("steps") {
+				c.Steps = 1
+			}
+			return reservoir.NewJob(c)
+		}}
+	}, growth{[]string{"batch"}, 1, 1 << 14}},
 }
 
 // matrixFlags adds the sizes of two matrices to multiply; sizes not given are
@@ -152,11 +175,12 @@ func matrixFlags(f *pflag.FlagSet, size int) (m, k, n *int, seed *uint64) {
 	return m, k, n, f.Uint64("seed", 1, "what the entries are drawn from")
 }
 
-// matrixBytes is what three float32 matrices take.
+// matrixBytes is what three float32 matrices take, the second of them also
+// packed.
 func matrixBytes(m, k, n *int) func() float64 {
 	return func() float64 {
 		m, k, n := float64(*m), float64(*k), float64(*n)
-		return 4 * (m*k + k*n + m*n)
+		return 4 * (m*k + 2*k*n + m*n)
 	}
 }
 

@@ -3,37 +3,21 @@ package automata_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/workloadtest"
 )
-
-// open opens the cores as so many devices.
-func open(t testing.TB, parts int) *weft.Runtime {
-	t.Helper()
-	rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: automata.Funcs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rt
-}
 
 // run runs a job.
 func run(t *testing.T, rt *weft.Runtime, c automata.Config) *automata.Job {
 	t.Helper()
-	j, err := automata.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := workload.Run(context.Background(), rt, j); err != nil {
-		t.Fatal(err)
-	}
+	j := workloadtest.New[*automata.Job](t)(automata.New(c))
+	workloadtest.Run(t, rt, j)
 	return j
 }
 
@@ -42,7 +26,7 @@ func run(t *testing.T, rt *weft.Runtime, c automata.Config) *automata.Job {
 func TestJobOnDevices(t *testing.T) {
 	want := make(map[int][]uint64)
 	for parts := 1; parts <= 8; parts++ {
-		rt := open(t, parts)
+		rt := workloadtest.Open(t, parts, automata.Funcs())
 		for _, rows := range []int{1, 7, 131} {
 			for _, k := range []int{0, 1, 3, 7, min(rows, 40)} {
 				if k > rows {
@@ -61,14 +45,12 @@ func TestJobOnDevices(t *testing.T) {
 				}
 			}
 		}
-		rt.Close()
 	}
 }
 
 // The lowest and most uneven blocks there can be still step right.
 func TestJobBlocks(t *testing.T) {
-	rt := open(t, 3)
-	defer rt.Close()
+	rt := workloadtest.Open(t, 3, automata.Funcs())
 	for _, c := range []automata.Config{
 		{Rows: 2, Cols: 64, Steps: 9, K: 1},
 		{Rows: 33, Cols: 128, Steps: 50, K: 4},
@@ -103,8 +85,7 @@ func TestJobBlocks(t *testing.T) {
 // A glider moves by one cell in both directions every four steps, around the
 // torus.
 func TestJobGlider(t *testing.T) {
-	rt := open(t, 4)
-	defer rt.Close()
+	rt := workloadtest.Open(t, 4, automata.Funcs())
 	const rows, cols, moves = 50, 128, 173
 	j := run(t, rt, automata.Config{Rows: rows, Cols: cols, Steps: 4 * moves, Pattern: "glider"})
 	if j.Population() != 5 {
@@ -124,7 +105,7 @@ func TestJobGlider(t *testing.T) {
 // glider every 30 steps. The acorn has eight cells after its first step.
 func TestJobPopulations(t *testing.T) {
 	for _, parts := range []int{1, 3, 8} {
-		rt := open(t, parts)
+		rt := workloadtest.Open(t, parts, automata.Funcs())
 		for _, c := range []struct {
 			config automata.Config
 			want   int
@@ -138,7 +119,6 @@ func TestJobPopulations(t *testing.T) {
 				t.Errorf("%s: %d cells, want %d", j.Name(), got, c.want)
 			}
 		}
-		rt.Close()
 	}
 }
 
@@ -146,8 +126,7 @@ func TestJobPopulations(t *testing.T) {
 // long to be played twice in the window that has it. A second run puts it
 // right.
 func TestJobChecks(t *testing.T) {
-	rt := open(t, 2)
-	defer rt.Close()
+	rt := workloadtest.Open(t, 2, automata.Funcs())
 	for _, c := range []automata.Config{
 		{Rows: 40, Cols: 128, Steps: 10},
 		{Rows: 4096, Cols: 4096, Steps: 33, Seed: 3},
@@ -161,8 +140,9 @@ func TestJobChecks(t *testing.T) {
 			if j.Check() == nil {
 				t.Errorf("%s: a wrong cell in word %d goes unnoticed", j.Name(), i)
 			}
-			if _, err := workload.Run(context.Background(), rt, j); err != nil || j.Check() != nil {
-				t.Errorf("%s again: %v, %v", j.Name(), err, j.Check())
+			workloadtest.Run(t, rt, j)
+			if err := j.Check(); err != nil {
+				t.Errorf("%s again: %v", j.Name(), err)
 			}
 		}
 	}

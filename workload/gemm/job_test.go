@@ -1,43 +1,28 @@
 package gemm_test
 
 import (
-	"bytes"
-	"context"
-	"fmt"
+	"math"
 	"testing"
-	"unsafe"
 
-	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/gemm"
+	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // Rows are bitwise the same on any number of devices (class R), and right.
 func TestJobOnDevices(t *testing.T) {
-	var want []byte
-	for parts := 1; parts <= 8; parts++ {
-		rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: gemm.Funcs(), Partitioner: "equal"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		j, err := gemm.New(gemm.Config{M: 301, K: 97, N: 203, Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := workload.Run(context.Background(), rt, j); err != nil {
-			t.Fatal(err)
-		}
-		if err := j.Check(); err != nil {
-			t.Fatal(err)
-		}
-		c := j.Result()
-		got := unsafe.Slice((*byte)(unsafe.Pointer(&c[0])), 4*len(c))
-		if want == nil {
-			want = bytes.Clone(got)
-		} else if !bytes.Equal(got, want) {
-			t.Errorf("%d devices give other bytes than one", parts)
-		}
-		rt.Close()
+	workloadtest.Invariant(t, gemm.Funcs(),
+		func() (*gemm.Job, error) { return gemm.New(gemm.Config{M: 301, K: 97, N: 203, Seed: 1}) },
+		func(j *gemm.Job) []byte { return workloadtest.Bytes(j.Result()) })
+}
+
+// Check sees an element that is not a number and a row that was left out.
+func TestJobCheckFinds(t *testing.T) {
+	for what, spoil := range map[string]func(c []float32){
+		"element": func(c []float32) { c[700] = float32(math.NaN()) },
+		"row":     func(c []float32) { clear(c[203:406]) },
+	} {
+		j := workloadtest.New[*gemm.Job](t)(gemm.New(gemm.Config{M: 301, K: 97, N: 203}))
+		workloadtest.Finds(t, gemm.Funcs(), j, what, func() { spoil(j.Result()) }, gemm.ErrWrong)
 	}
 }
 

@@ -1,9 +1,7 @@
 package landscape_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -15,28 +13,14 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/workloadtest"
 )
-
-// open opens the cores as so many devices.
-func open(t *testing.T, parts int) *weft.Runtime {
-	t.Helper()
-	rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "proportional", Funcs: landscape.Funcs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rt
-}
 
 // run runs and checks a job.
 func run(t *testing.T, rt *weft.Runtime, c landscape.Config) *landscape.Job {
 	t.Helper()
-	j, err := landscape.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := workload.Run(context.Background(), rt, j); err != nil {
-		t.Fatal(err)
-	}
+	j := workloadtest.New[*landscape.Job](t)(landscape.New(c))
+	workloadtest.Run(t, rt, j)
 	if err := j.Check(); err != nil {
 		t.Fatalf("%s: %v", j.Name(), err)
 	}
@@ -45,25 +29,21 @@ func run(t *testing.T, rt *weft.Runtime, c landscape.Config) *landscape.Job {
 
 // Rows are bitwise the same on any number of devices (class R), and right.
 func TestJobOnDevices(t *testing.T) {
-	for _, c := range []landscape.Config{{}, {Residues: 4}, {Residues: 61}} {
-		var want []float64
-		for parts := 1; parts <= 8; parts++ {
-			rt := open(t, parts)
-			j := run(t, rt, c)
-			if want == nil {
-				want = j.Result()
-			} else if !slices.Equal(j.Result(), want) {
-				t.Errorf("%s: %d devices give other bits than one", j.Name(), parts)
-			}
-			rt.Close()
-		}
+	for _, c := range []landscape.Config{{}, {Residues: 10}, {Residues: 61}} {
+		workloadtest.Invariant(t, landscape.Funcs(),
+			func() (*landscape.Job, error) { return landscape.New(c) },
+			func(j *landscape.Job) []byte { return workloadtest.Bytes(j.Result()) })
 	}
+}
+
+// The smallest chain there is has two rows, fewer than there are devices.
+func TestJobSmallest(t *testing.T) {
+	run(t, workloadtest.Open(t, 8, landscape.Funcs()), landscape.Config{Residues: 4})
 }
 
 // Crambin has 89 contacts worth -1 each, and a little repulsion.
 func TestJobCrambin(t *testing.T) {
-	rt := open(t, 2)
-	defer rt.Close()
+	rt := workloadtest.Open(t, 2, landscape.Funcs())
 	j := run(t, rt, landscape.Config{})
 	if rest := j.Native() + 89; rest <= 0 || rest > 0.02 {
 		t.Errorf("native energy is %v beyond that of the contacts", rest)
@@ -82,8 +62,7 @@ func TestJobCrambin(t *testing.T) {
 
 // The helix has the contacts of one.
 func TestJobHelix(t *testing.T) {
-	rt := open(t, 1)
-	defer rt.Close()
+	rt := workloadtest.Open(t, 1, landscape.Funcs())
 	j := run(t, rt, landscape.Config{Residues: 20})
 	// Residues four apart are 6.2 angstrom away, five apart 8.6: 16 contacts.
 	if rest := j.Native() + 16; rest <= 0 || rest > 0.1 {
@@ -94,7 +73,12 @@ func TestJobHelix(t *testing.T) {
 // Devices get ranges of equal cost, not of equal length: the rows at the ends
 // are cheap.
 func TestJobBalances(t *testing.T) {
-	rt := open(t, 4)
+	rt, err := weft.Open(t.Context(), weft.Options{
+		NoCalibrate: true, CacheDir: "off", Devices: "cpu/4", Partitioner: "proportional", Funcs: landscape.Funcs(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer rt.Close()
 	j, err := landscape.New(landscape.Config{Residues: 200})
 	if err != nil {
@@ -125,8 +109,7 @@ func TestJobBalances(t *testing.T) {
 // Check notices a wrong entry at the beginning of any row, and rows that were
 // never computed. (Row 0 is flat: nothing lies off its axis before bead 2.)
 func TestJobChecks(t *testing.T) {
-	rt := open(t, 2)
-	defer rt.Close()
+	rt := workloadtest.Open(t, 2, landscape.Funcs())
 	j := run(t, rt, landscape.Config{})
 	good := slices.Clone(j.Result())
 	for i := range 44 {

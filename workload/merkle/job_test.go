@@ -2,7 +2,6 @@ package merkle_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,17 +14,14 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // onDevices calls do with a runtime of one to eight devices.
 func onDevices(t *testing.T, do func(t *testing.T, rt *weft.Runtime)) {
 	for parts := 1; parts <= 8; parts++ {
 		t.Run(fmt.Sprintf("cpu/%d", parts), func(t *testing.T) {
-			rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: merkle.Funcs()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rt.Close()
+			rt := workloadtest.Open(t, parts, merkle.Funcs())
 			do(t, rt)
 		})
 	}
@@ -34,14 +30,8 @@ func onDevices(t *testing.T, do func(t *testing.T, rt *weft.Runtime)) {
 // run runs and checks a job.
 func run(t *testing.T, rt *weft.Runtime, c merkle.Config) (*merkle.Job, *workload.Result) {
 	t.Helper()
-	j, err := merkle.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := workload.Run(context.Background(), rt, j)
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := workloadtest.New[*merkle.Job](t)(merkle.New(c))
+	res := workloadtest.Run(t, rt, j)
 	if err := j.Check(); err != nil {
 		t.Fatal(err)
 	}
@@ -108,16 +98,12 @@ func TestJobOnDevices(t *testing.T) {
 // A second run of the same job gives the same root again, and Check sees a leaf
 // that changed since.
 func TestJobChecks(t *testing.T) {
-	rt, err := weft.Open(context.Background(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: "cpu/2", Funcs: merkle.Funcs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close()
+	rt := workloadtest.Open(t, 2, merkle.Funcs())
 	leaves := make([]byte, 100*merkle.Size)
 	j, _ := run(t, rt, merkle.Config{Leaves: leaves})
 	first := j.Root()
-	if _, err := workload.Run(context.Background(), rt, j); err != nil || j.Root() != first {
-		t.Errorf("the second run: %v, root %x, want %x", err, j.Root(), first)
+	if workloadtest.Run(t, rt, j); j.Root() != first {
+		t.Errorf("the second run: root %x, want %x", j.Root(), first)
 	}
 	leaves[99*merkle.Size]++
 	if j.Check() == nil {

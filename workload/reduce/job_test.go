@@ -1,50 +1,19 @@
 package reduce_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/big"
 	"testing"
 
-	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/workloadtest"
 )
-
-// open opens so many devices and deals work out to all of them, however little
-// it is.
-func open(t *testing.T, parts int) *weft.Runtime {
-	t.Helper()
-	rt, err := weft.Open(context.Background(), weft.Options{
-		NoCalibrate: true, CacheDir: "off",
-		Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "equal", Funcs: reduce.Funcs(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rt.Close() })
-	return rt
-}
 
 func newJob(t *testing.T, op string, n int) *reduce.Job {
 	t.Helper()
-	j, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
-}
-
-func run(t *testing.T, rt *weft.Runtime, j workload.Job) *workload.Result {
-	t.Helper()
-	res, err := workload.Run(context.Background(), rt, j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
+	return workloadtest.New[*reduce.Job](t)(reduce.New(reduce.Config{Op: op, N: n, Seed: 1}))
 }
 
 // sizes around the corners of a block and of an item of a launch.
@@ -54,11 +23,11 @@ var sizes = []int{1, 33, reduce.Block, reduce.Block + 1, 5*reduce.Block - 7, 33 
 func TestJobOnDevices(t *testing.T) {
 	want := make(map[string]float32)
 	for parts := 1; parts <= 8; parts++ {
-		rt := open(t, parts)
+		rt := workloadtest.Open(t, parts, reduce.Funcs())
 		for _, op := range reduce.Operations() {
 			for _, n := range sizes {
 				j := newJob(t, op, n)
-				res := run(t, rt, j)
+				res := workloadtest.Run(t, rt, j)
 				if least := min(parts, reduce.Blocks(n)) + 1; res.Tasks < least {
 					t.Errorf("%s: %d tasks for %d devices", j.Name(), res.Tasks, parts)
 				}
@@ -78,14 +47,14 @@ func TestJobOnDevices(t *testing.T) {
 // Sums are within 4 ε √n times the sum of magnitudes of the sum in 300 bits, and
 // extremes are exact.
 func TestJobAgainstBigFloat(t *testing.T) {
-	rt := open(t, 4)
+	rt := workloadtest.Open(t, 4, reduce.Funcs())
 	for _, n := range sizes {
 		sum := new(big.Float).SetPrec(300)
 		most, least, magnitude := math.Inf(-1), math.Inf(1), 0.0
 		results := make(map[string]float64)
 		for _, op := range reduce.Operations() {
 			j := newJob(t, op, n)
-			run(t, rt, j)
+			workloadtest.Run(t, rt, j)
 			results[op] = float64(j.Result())
 			if op != "sum" {
 				continue
@@ -119,13 +88,13 @@ func TestJobAgainstBigFloat(t *testing.T) {
 // The numbers 1 to 4095 over and over have sums that are known and exact.
 func TestJobKnownSums(t *testing.T) {
 	const n, period = 4095 * 8, 4095
-	rt := open(t, 3)
+	rt := workloadtest.Open(t, 3, reduce.Funcs())
 	for op, want := range map[string]float32{"sum": 8 * period * (period + 1) / 2, "average": (period + 1) / 2, "max": period, "min": 1} {
 		j := newJob(t, op, n)
 		for i := range j.Elements() {
 			j.Elements()[i] = float32(1 + i%period)
 		}
-		run(t, rt, j)
+		workloadtest.Run(t, rt, j)
 		if got := j.Result(); got != want {
 			t.Errorf("%s of %d is %v, want %v", op, n, got, want)
 		}
@@ -137,7 +106,7 @@ func TestJobKnownSums(t *testing.T) {
 
 // What is not finite reaches the result from wherever it stands.
 func TestJobSpecialValues(t *testing.T) {
-	rt := open(t, 4)
+	rt := workloadtest.Open(t, 4, reduce.Funcs())
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	for _, c := range []struct {
 		op    string
@@ -151,7 +120,7 @@ func TestJobSpecialValues(t *testing.T) {
 		for _, at := range []int{0, 5*reduce.Block - 1, 9*reduce.Block + 4} {
 			was := j.Elements()[at]
 			j.Elements()[at] = c.value
-			run(t, rt, j)
+			workloadtest.Run(t, rt, j)
 			if got := j.Result(); got != c.want && (got == got || c.want == c.want) {
 				t.Errorf("%s with %v at %d is %v", c.op, c.value, at, got)
 			}
@@ -165,10 +134,10 @@ func TestJobSpecialValues(t *testing.T) {
 
 // Check sees a result that is wrong by little, or not a number.
 func TestJobCheckFinds(t *testing.T) {
-	rt := open(t, 1)
+	rt := workloadtest.Open(t, 1, reduce.Funcs())
 	for _, op := range reduce.Operations() {
 		j := newJob(t, op, 3*reduce.Block+1)
-		run(t, rt, j)
+		workloadtest.Run(t, rt, j)
 		if err := j.Check(); err != nil {
 			t.Fatal(err)
 		}

@@ -23,8 +23,9 @@ const tile = 64
 //
 //	next = (1-leak)·x + leak·tanh(Win·u + W·x + bias + noise)
 //
-// x, next and u hold a row of t.Batch values for each neuron or channel; next
-// must not overlap x, and is changed only where both spans say so. The terms of
+// x, next and u hold a row of t.Batch values for each neuron or channel, next
+// from neuron w.First on; next must not overlap x, and is changed only where both
+// spans say so. The neurons must be some whose weights w holds. The terms of
 // a sum are added in the order of the formula with the bias first, recurrent
 // before input weights, in the order of columns, each product rounded.
 func (w *Weights) Update(next, x, u []float32, t Tick, neurons, patterns Span) {
@@ -40,18 +41,19 @@ func (w *Weights) Update(next, x, u []float32, t Tick, neurons, patterns Span) {
 			}
 			for r := i; r < group; r++ {
 				var sum [tile]float32
+				own := r - w.First
 				for l := range n {
-					sum[l] = w.Bias[r]
+					sum[l] = w.Bias[own]
 				}
-				w.Recurrent.addRow(sum[:n], r, x[b:], t.Batch)
-				w.Input.addRow(sum[:n], r, u[b:], t.Batch)
+				w.Recurrent.addRow(sum[:n], own, x[b:], t.Batch)
+				w.Input.addRow(sum[:n], own, u[b:], t.Batch)
 				if w.Noise > 0 {
 					for l, v := range noise[r%4][:n] {
 						sum[l] += v
 					}
 				}
-				at := r*t.Batch + b
-				relax(next[at:at+n], x[at:at+n], sum[:n], leak)
+				from, to := r*t.Batch+b, own*t.Batch+b
+				relax(next[to:to+n], x[from:from+n], sum[:n], leak)
 			}
 		}
 		i = group
@@ -74,8 +76,8 @@ func (w *Weights) drawNoise(noise *[4][tile]float32, t Tick, group, b, n int) {
 // addRow adds the product of a row of the matrix with len(sum) patterns of x,
 // whose rows are stride apart.
 func (m *Matrix) addRow(sum []float32, row int, x []float32, stride int) {
-	columns := m.Column[m.Start[row]:m.Start[row+1]]
-	values := m.Value[m.Start[row]:m.Start[row+1]]
+	lo, hi := m.Start[row]-m.Start[0], m.Start[row+1]-m.Start[0]
+	columns, values := m.Column[lo:hi], m.Value[lo:hi]
 	done := addRowWide(sum, x, stride, columns, values)
 	sum = sum[done:]
 	if len(sum) < 8 { // few enough to wait for one sum after the other

@@ -20,6 +20,7 @@ const (
 	streamNoise
 	streamEncode
 	streamStart
+	streamValues
 )
 
 // Params describes a reservoir.
@@ -65,16 +66,20 @@ func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // Matrix is a sparse matrix by rows: the entries of row i are those from
 // Start[i] to Start[i+1]-1 of Column and Value, in the order of their columns.
+// Some successive rows of a matrix are parts of its slices; they count from
+// Start[0].
 type Matrix struct {
 	Start  []int32
 	Column []int32
 	Value  []float32
 }
 
-// Weights are the fixed random weights of a reservoir. They are not changed
-// after [New] and may be used by many goroutines.
+// Weights are the fixed random weights of a reservoir, or of some successive
+// neurons of it. They are not changed after [New] and may be used by many
+// goroutines.
 type Weights struct {
 	Params
+	First     int // neuron whose weights come first
 	Recurrent Matrix
 	Input     Matrix
 	Bias      []float32

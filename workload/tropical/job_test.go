@@ -1,75 +1,27 @@
 package tropical_test
 
 import (
-	"bytes"
-	"context"
-	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"unsafe"
 
-	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/workloadtest"
 )
-
-// open opens so many devices and deals work out to all of them, however little
-// it is.
-func open(t *testing.T, parts int) *weft.Runtime {
-	t.Helper()
-	rt, err := weft.Open(context.Background(), weft.Options{
-		NoCalibrate: true, CacheDir: "off",
-		Devices: fmt.Sprintf("cpu/%d", parts), Partitioner: "equal", Funcs: tropical.Funcs(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { rt.Close() })
-	return rt
-}
 
 func newJob(t *testing.T, c tropical.Config) *tropical.Job {
 	t.Helper()
-	j, err := tropical.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
-}
-
-func run(t *testing.T, rt *weft.Runtime, j workload.Job) *workload.Result {
-	t.Helper()
-	res, err := workload.Run(context.Background(), rt, j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res
+	return workloadtest.New[*tropical.Job](t)(tropical.New(c))
 }
 
 // The product is bitwise the same on any number of devices (class X), and right;
 // also with more rows than one item of a launch has.
 func TestJobOnDevices(t *testing.T) {
 	for _, c := range []tropical.Config{{M: 301, K: 97, N: 203, Seed: 1}, {M: 2200, K: 31, N: 45, Seed: 2}, {M: 8, K: 1, N: 1}} {
-		var want []byte
-		for parts := 1; parts <= 8; parts++ {
-			j := newJob(t, c)
-			if res := run(t, open(t, parts), j); res.Tasks < parts {
-				t.Errorf("%d tasks for %d devices", res.Tasks, parts)
-			}
-			if err := j.Check(); err != nil {
-				t.Fatal(err)
-			}
-			z := j.Result()
-			got := unsafe.Slice((*byte)(unsafe.Pointer(&z[0])), 4*len(z))
-			if want == nil {
-				want = bytes.Clone(got)
-			} else if !bytes.Equal(got, want) {
-				t.Errorf("%s: %d devices give other bytes than one", j.Name(), parts)
-			}
-		}
+		workloadtest.Invariant(t, tropical.Funcs(),
+			func() (*tropical.Job, error) { return tropical.New(c) },
+			func(j *tropical.Job) []byte { return workloadtest.Bytes(j.Result()) })
 	}
 }
 
@@ -97,13 +49,13 @@ func TestJobShortestPaths(t *testing.T) {
 			}
 		}
 	}
-	rt := open(t, 3)
+	rt := workloadtest.Open(t, 3, tropical.Funcs())
 	j := newJob(t, tropical.Config{M: n, K: n, N: n})
 	a, b := j.Operands()
 	for hops := 1; hops < n; hops *= 2 {
 		copy(a, d)
 		copy(b, d)
-		run(t, rt, j)
+		workloadtest.Run(t, rt, j)
 		d = slices.Clone(j.Result())
 	}
 	reached := 0
@@ -137,7 +89,7 @@ func TestJobKnownProduct(t *testing.T) {
 	a, b := j.Operands()
 	copy(a, step)
 	copy(b, step)
-	run(t, open(t, 2), j)
+	workloadtest.Run(t, workloadtest.Open(t, 2, tropical.Funcs()), j)
 	if !slices.Equal(j.Result(), want) {
 		t.Errorf("got %v, want %v", j.Result(), want)
 	}
@@ -160,14 +112,7 @@ func TestJobCheckFinds(t *testing.T) {
 		}},
 	} {
 		j := newJob(t, c.Config)
-		run(t, open(t, 1), j)
-		if err := j.Check(); err != nil {
-			t.Fatal(err)
-		}
-		c.spoil(j.Result(), c.N)
-		if err := j.Check(); !errors.Is(err, tropical.ErrWrong) {
-			t.Errorf("%s with a wrong element: %v", j.Name(), err)
-		}
+		workloadtest.Finds(t, tropical.Funcs(), j, "element", func() { c.spoil(j.Result(), c.N) }, tropical.ErrWrong)
 	}
 }
 

@@ -1,0 +1,529 @@
+package reservoir
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+// ErrWrong is returned by [Job.Check] for states that do not follow the formula.
+var ErrWrong = errors.New("not the reservoir's states")
+
+// Modes of input, by name.
+const (
+	Sequence  = "sequence"  // spikes by channel and step: [Pattern.Bins]
+	Histogram = "histogram" // one step of shares: [Pattern.Histogram], for compatibility
+)
+
+// Splits are what is dealt out, by name.
+const (
+	Patterns = "patterns" // every task has all weights and some patterns
+	Neurons  = "neurons"  // every task has some neurons' weights, a step and all patterns
+)
+
+// Config says which patterns to run through which reservoir.
+type Config struct {
+	Params
+	// Batch is the number of patterns: random values, encoded as rates of
+	// spikes over 100 ms.
+	Batch int
+	// Steps is the number of steps a pattern takes, one in mode Histogram.
+	Steps int
+	Mode  string // Sequence (the default) or Histogram
+	Split string // Patterns (the default) or Neurons
+}
+
+// duration is how long a pattern is, in milliseconds.
+const duration = 100
+
+// Validate reports sizes and names that make no job.
+func (c Config) Validate() error {
+	if err := c.Params.Validate(); err != nil {
+		return err
+	}
+	const most, floats = 1 << 20, 1 << 31
+	switch {
+	case c.Size > 1<<15 || c.Inputs > 1<<15:
+		return fmt.Errorf("reservoir: %d neurons and %d channels: %w: there may be %d", c.Size, c.Inputs, ErrParams, 1<<15)
+	case c.Batch < 1 || c.Batch > most || c.Steps < 1 || c.Steps > most:
+		return fmt.Errorf("reservoir: %d patterns of %d steps: %w: there must be 1 to %d", c.Batch, c.Steps, ErrParams, most)
+	case c.Mode != "" && c.Mode != Sequence && c.Mode != Histogram:
+		return fmt.Errorf("reservoir: mode %q: %w: use %s or %s", c.Mode, ErrParams, Sequence, Histogram)
+	case c.Split != "" && c.Split != Patterns && c.Split != Neurons:
+		return fmt.Errorf("reservoir: split %q: %w: use %s or %s", c.Split, ErrParams, Patterns, Neurons)
+	case c.Mode == Histogram && c.Steps != 1:
+		return fmt.Errorf("reservoir: %d steps in mode %s: %w: it has one", c.Steps, Histogram, ErrParams)
+	case float64(c.Batch)*float64(c.Steps)*float64(c.Inputs) > floats || float64(c.Batch)*float64(c.Size) > floats:
+		return fmt.Errorf("reservoir: %d patterns of %d steps: %w: inputs and states must have at most 2³¹ numbers each", c.Batch, c.Steps, ErrParams)
+	}
+	return nil
+}
+
+// Job is one batch of patterns. Inputs and states are kept in blocks of
+// patterns, a row of the block's patterns for each channel of each step or
+// neuron, so that what a task has lies together.
+type Job struct {
+	c       Config
+	w       *Weights
+	block   int // patterns of a block, but for the last
+	spikes  []Pattern
+	u       []float32
+	x, mean []float32 // after a run
+	start   []float32 // zeros
+}
+
+// NewJob draws weights and patterns, by logical index, so that they do not
+// depend on who computes.
+func NewJob(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	w, err := New(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{c: c, w: w, block: tile}
+	// The assembly likes 64 patterns at once and takes 16, but a few blocks could
+	// not be dealt out.
+	for j.block > 16 && c.Batch/j.block < 8 {
+		j.block /= 2
+	}
+	if c.Split == Neurons {
+		j.block = c.Batch
+	}
+	for _, m := range []*Matrix{&w.Recurrent, &w.Input} {
+		if len(m.Column) == 0 { // data needs a size
+			m.Column, m.Value = make([]int32, 1), make([]float32, 1)
+		}
+	}
+	size := c.Batch * c.Size
+	j.x, j.mean, j.start = make([]float32, size), make([]float32, size), make([]float32, size)
+	j.u = make([]float32, c.Batch*c.Steps*c.Inputs)
+	encoder := Encoder{Seed: c.Seed, Duration: duration}
+	values := make([]float64, c.Inputs)
+	draw := philox.Source{Seed: c.Seed, Stream: streamValues}
+	for b := range c.Batch {
+		for i := range values {
+			values[i] = philox.Unit(draw.Uint32(uint64(b), 0, uint32(i)))
+		}
+		p, err := encoder.Rate(values, uint64(b))
+		if err != nil {
+			return nil, err
+		}
+		j.spikes = append(j.spikes, p)
+		first, width := j.blockOf(b)
+		u := j.u[first*c.Steps*c.Inputs:]
+		if c.Mode == Histogram {
+			p.Histogram(u, c.Inputs, width, b-first)
+		} else {
+			p.Bins(u, c.Steps, c.Inputs, width, b-first)
+		}
+	}
+	return j, nil
+}
+
+// blockOf returns the first pattern of a pattern's block, and how many it has.
+func (j *Job) blockOf(pattern int) (first, width int) {
+	first = pattern / j.block * j.block
+	return first, min(j.block, j.c.Batch-first)
+}
+
+// The kernels take as arguments the weights (see weightUses), the inputs, and
+// states. Their params are [call].
+var (
+	// StepKernel takes all neurons of some blocks of patterns through a step.
+	// Its states are those before the first step, those after the last, their
+	// means, and a workspace for those between: see call.states. Its grid is the
+	// neurons and patterns.
+	StepKernel = workload.GoKernel("reservoir.step", perItem, perItem)
+	// RowsKernel takes some neurons of all patterns, in one block, through a
+	// step. Its states are those of all neurons before it, then the neurons'
+	// own after it and their means so far. Its grid is the same.
+	RowsKernel = workload.GoKernel("reservoir.rows", perItem, perItem)
+)
+
+// perItem is how many neurons and how many patterns one item of the Go kernels
+// is: work for some ten microseconds. Blocks divide it, or it is one block.
+const perItem = tile
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{"reservoir.step": step, "reservoir.rows": rows}
+}
+
+// call is the params of both kernels, as 32-bit words.
+type call struct {
+	size, inputs   int // neurons of the reservoir, channels
+	first, neurons int // whose weights there are
+	pattern, batch int // first of the patterns there are, and how many
+	block          int // patterns of a block
+	step, steps    int
+	seed           uint32
+	leak, noise    float32
+}
+
+func (c call) params() []byte {
+	return workload.Params(c.size, c.inputs, c.first, c.neurons, c.pattern, c.batch, c.block, c.step, c.steps,
+		int(c.seed), int(math.Float32bits(c.leak)), int(math.Float32bits(c.noise)))
+}
+
+func callOf(p []byte) call {
+	at := func(i int) int { return workload.Param(p, i) }
+	float := func(i int) float32 { return math.Float32frombits(uint32(at(i))) }
+	return call{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), uint32(at(9)), float(10), float(11)}
+}
+
+// weights puts the weights together that a kernel was given.
+func (c call) weights(args [][]byte) *Weights {
+	matrix := func(i int) Matrix {
+		return Matrix{Start: weft.View[int32](args[i]), Column: weft.View[int32](args[i+1]), Value: weft.View[float32](args[i+2])}
+	}
+	return &Weights{
+		Params: Params{Size: c.size, Inputs: c.inputs, Leak: float64(c.leak), Noise: float64(c.noise), Seed: c.seed},
+		First:  c.first, Recurrent: matrix(0), Input: matrix(3), Bias: weft.View[float32](args[6]),
+	}
+}
+
+// update takes the neurons and patterns of items lo to hi through a step. u, x
+// and mean have all patterns there are; next and mean the neurons there are.
+func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) {
+	across := (c.neurons + perItem - 1) / perItem
+	for item := lo; item < hi; item++ {
+		from := item % across * perItem
+		neurons := Span{c.first + from, c.first + min(from+perItem, c.neurons)}
+		end := min((item/across+1)*perItem, c.batch)
+		for b := item / across * perItem; b < end; {
+			first := b / c.block * c.block // of the block
+			width := min(c.block, c.batch-first)
+			patterns := Span{b - first, min(end-first, width)}
+			t := Tick{Batch: width, First: uint64(c.pattern + first), Step: uint32(c.step)}
+			next, mean := next[first*c.neurons:], mean[first*c.neurons:]
+			w.Update(next, x[first*c.size:], u[first*c.inputs*c.steps+c.step*c.inputs*width:], t, neurons, patterns)
+			for i := neurons.Lo - c.first; i < neurons.Hi-c.first; i++ {
+				sum := mean[i*width+patterns.Lo : i*width+patterns.Hi]
+				if c.step == 0 {
+					clear(sum)
+				}
+				for l, v := range next[i*width+patterns.Lo : i*width+patterns.Hi] {
+					sum[l] += v / float32(c.steps)
+				}
+			}
+			b = first + patterns.Hi
+		}
+	}
+}
+
+// states returns from which states to which a step goes. They take turns in two
+// buffers, so that the last step writes the result.
+func (c call) states(start, end, between []float32) (x, next []float32) {
+	x, next = between, end
+	if (c.steps-c.step)%2 == 0 {
+		x, next = end, between
+	}
+	if c.step == 0 {
+		x = start
+	}
+	return x, next
+}
+
+func step(c *weft.Call, lo, hi int) {
+	k := callOf(c.Params)
+	u, mean := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[10])
+	x, next := k.states(weft.View[float32](c.Args[8]), weft.View[float32](c.Args[9]), weft.View[float32](c.Args[11]))
+	k.update(k.weights(c.Args), next, x, u, mean, lo, hi)
+}
+
+func rows(c *weft.Call, lo, hi int) {
+	k := callOf(c.Params)
+	u, x := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[8])
+	k.update(k.weights(c.Args), weft.View[float32](c.Args[9]), x, u, weft.View[float32](c.Args[10]), lo, hi)
+}
+
+// Name says what runs.
+func (j *Job) Name() string {
+	c := j.c
+	return fmt.Sprintf("reservoir %d neurons, %d channels, %d patterns of %d steps", c.Size, c.Inputs, c.Batch, c.Steps)
+}
+
+// Class is R: a state does not depend on what runs beside it.
+func (j *Job) Class() workload.Class { return workload.RowExact }
+
+// Pieces are the patterns, or the neurons with the entries of their rows.
+func (j *Job) Pieces() sched.Pieces {
+	batch, size := int64(j.c.Batch), int64(j.c.Size)
+	if j.c.Split == Neurons {
+		return sched.Pieces{
+			Extent: size,
+			Align:  4, // neurons draw their noise by fours
+			Cost:   func(lo, hi int64) float64 { return j.rowsWork(int(lo), int(hi)).Ops },
+			Bytes: func(lo, hi int64) (in, out int64) {
+				return 4 * batch * (size + int64(j.c.Inputs*j.c.Steps)), 8 * batch * (hi - lo)
+			},
+		}
+	}
+	return sched.Pieces{
+		Extent: batch,
+		Align:  int64(j.block),
+		Cost:   func(lo, hi int64) float64 { return j.w.Ops(int(hi-lo), j.c.Steps) },
+		Bytes: func(lo, hi int64) (in, out int64) {
+			return 4 * (hi - lo) * (size + int64(j.c.Inputs*j.c.Steps)), 8 * (hi - lo) * size
+		},
+	}
+}
+
+// rowsWork is a step of some neurons for all patterns.
+func (j *Job) rowsWork(lo, hi int) graph.Work {
+	r, in := j.w.Recurrent.Start, j.w.Input.Start
+	entries := float64(r[hi] - r[lo] + in[hi] - in[lo])
+	batch, n := float64(j.c.Batch), float64(hi-lo)
+	return graph.Work{
+		Ops:   batch * (2*entries + 12*n),
+		Bytes: 8*entries + 4*batch*(float64(j.c.Size+j.c.Inputs)+3*n),
+	}
+}
+
+// Whole is all patterns, or a step of all neurons, as one task.
+func (j *Job) Whole() graph.Task {
+	if j.c.Split == Neurons {
+		return j.rowsTask(0, j.c.Size, 0)
+	}
+	return j.patternsTask(0, j.c.Batch)
+}
+
+// call is the params of what all tasks have in common.
+func (j *Job) call() call {
+	c := j.c
+	return call{
+		size: c.Size, inputs: c.Inputs, neurons: c.Size, batch: c.Batch, block: j.block, steps: c.Steps,
+		seed: c.Seed, leak: float32(c.Leak), noise: float32(c.Noise),
+	}
+}
+
+func (j *Job) patternsTask(lo, hi int) graph.Task {
+	n, c := hi-lo, j.call()
+	c.pattern, c.batch = lo, n
+	t := graph.Task{
+		Name:      fmt.Sprintf("patterns %d-%d", lo, hi),
+		Work:      graph.Work{Ops: j.w.Ops(n, j.c.Steps), Bytes: j.w.Bytes(n, j.c.Steps)},
+		Workspace: int64(4 * n * j.c.Size),
+	}
+	for c.step = range j.c.Steps {
+		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.size), int64(n)), Params: c.params()})
+	}
+	return t
+}
+
+func (j *Job) rowsTask(lo, hi, step int) graph.Task {
+	c := j.call()
+	c.first, c.neurons, c.step = lo, hi-lo, step
+	return graph.Task{
+		Name:  fmt.Sprintf("step %d, neurons %d-%d", step, lo, hi),
+		Steps: []graph.Step{{Kernel: RowsKernel, Launch: workload.Grid(int64(hi-lo), int64(c.batch)), Params: c.params()}},
+		Work:  j.rowsWork(lo, hi),
+	}
+}
+
+// cachedPatterns is how many patterns a task has at most, so that their states
+// stay in a core's cache from step to step. More would only make it slower.
+const cachedPatterns = 2 * tile
+
+// Graph has a task for each range of patterns, or several if it is long, or one
+// for each step of each range of neurons.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	weights := j.weightData(&b)
+	data := func(name string, xs []float32, d graph.Data) graph.DataID {
+		d.Name, d.Bytes = name, int64(4*len(xs))
+		return b.Data(d)
+	}
+	u := data("inputs", j.u, graph.Data{Input: true})
+	start := data("start", j.start, graph.Data{Input: true})
+	end := data("end", j.x, graph.Data{Output: true})
+	mean := data("mean", j.mean, graph.Data{Output: true})
+	if j.c.Split == Neurons {
+		between := data("between", j.x, graph.Data{})
+		j.addRows(&b, ranges, weights, u, start, mean, [2]graph.DataID{end, between})
+		return b.Build()
+	}
+	state, input := int64(4*j.c.Size), int64(4*j.c.Steps*j.c.Inputs)
+	for _, r := range ranges {
+		for lo := r.Lo; lo < r.Hi; lo += cachedPatterns {
+			hi := min(lo+cachedPatterns, r.Hi)
+			n := hi - lo
+			t := j.patternsTask(int(lo), int(hi))
+			t.Uses = append(j.weightUses(weights, 0, j.c.Size),
+				graph.Use{Data: u, Offset: lo * input, Bytes: n * input, Access: graph.Read},
+				graph.Use{Data: start, Offset: lo * state, Bytes: n * state, Access: graph.Read},
+				graph.Use{Data: end, Offset: lo * state, Bytes: n * state, Access: graph.Write},
+				graph.Use{Data: mean, Offset: lo * state, Bytes: n * state, Access: graph.Write})
+			b.Add(t)
+		}
+	}
+	return b.Build()
+}
+
+// addRows adds the tasks of every step. The states take turns in two buffers.
+func (j *Job) addRows(b *graph.Builder, ranges []sched.Range, weights [7]graph.DataID, u, start, mean graph.DataID, turns [2]graph.DataID) {
+	row := int64(4 * j.c.Batch)
+	from := start
+	for step := range j.c.Steps {
+		to := turns[(j.c.Steps-1-step)%2]
+		sums := graph.ReadWrite
+		if step == 0 {
+			sums = graph.Write
+		}
+		for _, r := range ranges {
+			t := j.rowsTask(int(r.Lo), int(r.Hi), step)
+			t.Uses = append(j.weightUses(weights, int(r.Lo), int(r.Hi)),
+				graph.Use{Data: u, Access: graph.Read},
+				graph.Use{Data: from, Access: graph.Read},
+				graph.Use{Data: to, Offset: r.Lo * row, Bytes: r.Len() * row, Access: graph.Write},
+				graph.Use{Data: mean, Offset: r.Lo * row, Bytes: r.Len() * row, Access: sums})
+			b.Add(t)
+		}
+		from = to
+	}
+}
+
+// weightNames are the names of the weights' arrays, in the order of arguments.
+var weightNames = [7]string{
+	"recurrent starts", "recurrent columns", "recurrent values", "input starts", "input columns", "input values", "bias",
+}
+
+func (j *Job) weightData(b *graph.Builder) (ids [7]graph.DataID) {
+	r, in := &j.w.Recurrent, &j.w.Input
+	for i, n := range [7]int{len(r.Start), len(r.Column), len(r.Value), len(in.Start), len(in.Column), len(in.Value), len(j.w.Bias)} {
+		ids[i] = b.Data(graph.Data{Name: weightNames[i], Bytes: int64(4 * n), Input: true})
+	}
+	return ids
+}
+
+// weightUses are the uses of some neurons' weights: of both matrices where their
+// rows start, the columns and the values, then the bias.
+func (j *Job) weightUses(ids [7]graph.DataID, lo, hi int) []graph.Use {
+	part := func(d graph.DataID, lo, hi int32, most int) graph.Use {
+		if lo == hi { // no entry, and a use has at least one
+			lo = min(lo, int32(most)-1)
+			hi = lo + 1
+		}
+		return graph.Use{Data: d, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.Read}
+	}
+	var uses []graph.Use
+	for i, m := range []*Matrix{&j.w.Recurrent, &j.w.Input} {
+		uses = append(uses, part(ids[3*i], int32(lo), int32(hi+1), len(m.Start)))
+		for k := 1; k <= 2; k++ {
+			uses = append(uses, part(ids[3*i+k], m.Start[lo], m.Start[hi], len(m.Column)))
+		}
+	}
+	return append(uses, part(ids[6], int32(lo), int32(hi), len(j.w.Bias)))
+}
+
+// Bind ties weights, inputs and states to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	r, in := &j.w.Recurrent, &j.w.Input
+	return []weft.Binding{
+		weft.Bind(weightNames[0], r.Start), weft.Bind(weightNames[1], r.Column), weft.Bind(weightNames[2], r.Value),
+		weft.Bind(weightNames[3], in.Start), weft.Bind(weightNames[4], in.Column), weft.Bind(weightNames[5], in.Value),
+		weft.Bind(weightNames[6], j.w.Bias),
+		weft.Bind("inputs", j.u), weft.Bind("start", j.start), weft.Bind("end", j.x), weft.Bind("mean", j.mean),
+	}
+}
+
+// State returns the last and the mean state of a pattern after a run.
+func (j *Job) State(pattern int) (last, mean []float32) {
+	first, width := j.blockOf(pattern)
+	for i := range j.c.Size {
+		at := first*j.c.Size + i*width + pattern - first
+		last, mean = append(last, j.x[at]), append(mean, j.mean[at])
+	}
+	return last, mean
+}
+
+// Input returns the input of a pattern: a value for each channel of each step.
+func (j *Job) Input(pattern int) (u []float32) {
+	first, width := j.blockOf(pattern)
+	block := j.u[first*j.c.Steps*j.c.Inputs:]
+	for i := range j.c.Steps * j.c.Inputs {
+		u = append(u, block[i*width+pattern-first])
+	}
+	return u
+}
+
+// States are the last states of all patterns in the job's own memory, in blocks
+// of patterns.
+func (j *Job) States() []float32 { return j.x }
+
+// What Check does again: so many patterns, spread over all.
+const checked = 8
+
+// checkedWithin is how far a state may be from the formula's. A step rounds to
+// some 1e-6, and forgets what earlier ones did.
+const checkedWithin = 1e-5
+
+// Check sees that every state is one, and takes some patterns from their spikes
+// through the formula in float64. The error is [ErrWrong] and names the pattern.
+func (j *Job) Check() error {
+	for _, xs := range [][]float32{j.x, j.mean} {
+		for i, v := range xs {
+			if !(math.Abs(float64(v)) <= 1+checkedWithin) {
+				return fmt.Errorf("reservoir: state %d is %v, beyond what tanh gives: %w", i, v, ErrWrong)
+			}
+		}
+	}
+	count := min(checked, j.c.Batch)
+	for i := range count {
+		if err := j.checkPattern(i * (j.c.Batch - 1) / max(count-1, 1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPattern compares one pattern.
+func (j *Job) checkPattern(pattern int) error {
+	p := j.spikes[pattern]
+	x, mean := make([]float64, j.c.Size), make([]float64, j.c.Size)
+	in := make([]float64, j.c.Inputs)
+	for k := range j.c.Steps {
+		clear(in)
+		total := 0.0
+		for _, s := range p.Spikes {
+			switch bin := int(s.Time * float64(j.c.Steps) / duration); {
+			case j.c.Mode == Histogram:
+				in[min(int(s.Time*float64(j.c.Inputs)/duration), j.c.Inputs-1)] += 1 + s.Amplitude
+				total += 1 + s.Amplitude
+			case min(bin, j.c.Steps-1) == k:
+				in[s.Channel] += 1 + s.Amplitude
+			}
+		}
+		if total > 0 {
+			for c := range in {
+				in[c] /= total
+			}
+		}
+		x = j.w.Reference(x, in, uint64(pattern), uint32(k))
+		for i, v := range x {
+			mean[i] += v / float64(j.c.Steps)
+		}
+	}
+	last, means := j.State(pattern)
+	for i := range x {
+		if !(math.Abs(float64(last[i])-x[i]) <= checkedWithin && math.Abs(float64(means[i])-mean[i]) <= checkedWithin) {
+			return fmt.Errorf("reservoir: pattern %d, neuron %d: state %v and mean %v, by the formula %v and %v: %w",
+				pattern, i, last[i], means[i], x[i], mean[i], ErrWrong)
+		}
+	}
+	return nil
+}
+
+// Rate is patterns and floating-point operations a second.
+func (j *Job) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.0f patterns/s, %.1f GFLOP/s", float64(j.c.Batch)/d.Seconds(), j.w.Ops(j.c.Batch, j.c.Steps)/d.Seconds()/1e9)
+}

@@ -1,0 +1,106 @@
+package reservoir_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/workload/reservoir"
+	"github.com/weft-run/weft/workload/workloadtest"
+)
+
+// config is a reservoir whose sizes fit no vector, tile or item.
+func config(mode, split string, batch, steps int) reservoir.Config {
+	p := reservoir.Defaults()
+	p.Size, p.Inputs, p.BiasScaling, p.Seed = 131, 17, 0.2, 7
+	return reservoir.Config{Params: p, Batch: batch, Steps: steps, Mode: mode, Split: split}
+}
+
+// states are the last and mean states of all patterns, one after the other.
+func states(j *reservoir.Job, batch int) (all []float32) {
+	for b := range batch {
+		last, mean := j.State(b)
+		all = append(append(all, last...), mean...)
+	}
+	return all
+}
+
+// States are bitwise the same on any number of devices, in both modes and both
+// splits, which agree with each other as well (class R); and they follow the
+// formula.
+func TestJobOnDevices(t *testing.T) {
+	for _, c := range []struct {
+		mode         string
+		batch, steps int
+	}{{reservoir.Sequence, 203, 7}, {reservoir.Sequence, 200, 2}, {reservoir.Histogram, 133, 1}} {
+		var got [][]float32
+		for _, split := range []string{reservoir.Patterns, reservoir.Neurons} {
+			workloadtest.Invariant(t, reservoir.Funcs(),
+				func() (*reservoir.Job, error) { return reservoir.NewJob(config(c.mode, split, c.batch, c.steps)) },
+				func(j *reservoir.Job) []byte {
+					all := states(j, c.batch)
+					got = append(got, all)
+					return workloadtest.Bytes(all)
+				})
+		}
+		if !slices.Equal(got[0], got[len(got)-1]) {
+			t.Errorf("%s: patterns and neurons dealt out differ", c.mode)
+		}
+	}
+}
+
+// Many patterns, in blocks as wide as the assembly likes and in several tasks
+// for a range, give what each gives alone.
+func TestJobBatchedIsOneByOne(t *testing.T) {
+	const batch, steps = 2100, 3
+	j := workloadtest.New[*reservoir.Job](t)(reservoir.NewJob(config("", "", batch, steps)))
+	workloadtest.Run(t, workloadtest.Open(t, 2, reservoir.Funcs()), j)
+	if err := j.Check(); err != nil {
+		t.Fatal(err)
+	}
+	w, err := reservoir.New(config("", "", 1, 1).Params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pattern := range []int{0, 63, 64, 1000, 2099} {
+		s := w.NewState(1, uint64(pattern))
+		w.Run(s, j.Input(pattern), steps)
+		last, mean := j.State(pattern)
+		if !slices.Equal(last, s.X) || !slices.Equal(mean, s.Mean) {
+			t.Errorf("pattern %d is not what it is alone", pattern)
+		}
+	}
+}
+
+// Check sees a state that is off by little, one that is none, and a pattern
+// that was left out.
+func TestJobCheckFinds(t *testing.T) {
+	for what, spoil := range map[string]func(x []float32){
+		"state": func(x []float32) { x[0] += 1e-3 },
+		"NaN":   func(x []float32) { x[len(x)/3] = float32(math.NaN()) },
+		"block": func(x []float32) { clear(x[:131*16]) },
+	} {
+		j := workloadtest.New[*reservoir.Job](t)(reservoir.NewJob(config("", "", 40, 5)))
+		workloadtest.Finds(t, reservoir.Funcs(), j, what, func() { spoil(j.States()) }, reservoir.ErrWrong)
+	}
+}
+
+func TestJobRejects(t *testing.T) {
+	for what, change := range map[string]func(c *reservoir.Config){
+		"no patterns":      func(c *reservoir.Config) { c.Batch = 0 },
+		"no steps":         func(c *reservoir.Config) { c.Steps = 0 },
+		"mode":             func(c *reservoir.Config) { c.Mode = "spikes" },
+		"split":            func(c *reservoir.Config) { c.Split = "steps" },
+		"histogram's step": func(c *reservoir.Config) { c.Mode = reservoir.Histogram },
+		"too much":         func(c *reservoir.Config) { c.Batch, c.Steps = 1<<20, 1<<20 },
+		"neurons":          func(c *reservoir.Config) { c.Size = 1 << 20 },
+		"leak":             func(c *reservoir.Config) { c.Leak = 0 },
+	} {
+		c := config("", "", 4, 4)
+		change(&c)
+		if _, err := reservoir.NewJob(c); !errors.Is(err, reservoir.ErrParams) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
