@@ -289,10 +289,11 @@ func (d *device) run(l *lane) {
 			err = fmt.Errorf("fake: %s: %w", d.info.Name, driver.ErrDeviceLost)
 		}
 		end := d.board.Now()
+		// Who collects the completion finds it on the board.
+		d.board.Done(o.Lane, o.Seq, err != nil)
 		d.mu.Lock()
 		d.done = append(d.done, driver.Completion{Lane: o.Lane, Seq: o.Seq, Start: start, End: end, Err: err})
 		d.mu.Unlock()
-		d.board.Done(o.Lane, o.Seq, err != nil)
 		d.wake()
 	}
 }
@@ -526,6 +527,9 @@ func (d *device) launch(o *op) (err error) {
 func (d *device) find(k *graph.Kernel) (*graph.Impl, cpu.Func, error) {
 	for i := range k.Impls {
 		impl := &k.Impls[i]
+		if !d.info.CanRun(&graph.Kernel{Impls: k.Impls[i : i+1]}) {
+			continue
+		}
 		if fn := d.driver.o.Funcs[impl.Entry]; fn != nil || impl.Entry == "" {
 			return impl, fn, nil
 		}

@@ -31,8 +31,8 @@ type Options struct {
 	Peer bool
 	// Script is what happens, in no order but that of its conditions.
 	Script Script
-	// Funcs are the kernels by name. An implementation in any dialect stands
-	// for the function registered under its Entry.
+	// Funcs are the kernels by name. An implementation in any dialect of a real
+	// backend stands for the function registered under its Entry.
 	Funcs map[string]cpu.Func
 }
 

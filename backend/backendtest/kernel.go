@@ -1,0 +1,114 @@
+package backendtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/graph"
+)
+
+// Kernels are the names of the kernels a backend brings for its tests. Numbers
+// are little-endian; n is the number of items, which is the grid's width as
+// launched, so threads past it have nothing to do. Parameters are n and k, each
+// four bytes, but for noop, which has neither arguments nor parameters.
+//
+//	noop                  nothing
+//	add    x              x[i] += k                    uint32
+//	saxpy  x, y           y[i] += k * x[i]             float32, k too
+//	spread in, out, work  work[i] = 2 * in[i]          uint32
+//	gather in, out, work  out[i] = work[n-1-i] + k     uint32
+//	slow   x              k times x[i] = x[i]*1664525 + 1013904223   uint32
+//	fail                  the launch fails, and nothing else happens
+//
+// A backend whose kernels cannot fail without losing the device has no
+// implementation of fail; it needs all the others.
+var Kernels = []string{"noop", "add", "saxpy", "spread", "gather", "slow", "fail"}
+
+// errFail is what the kernel fail fails with.
+var errFail = errors.New("this kernel fails")
+
+// Funcs returns the kernels as Go functions, for drivers that run those.
+func Funcs() map[string]cpu.Func {
+	return map[string]cpu.Func{
+		"noop": func(*cpu.Call, int, int) {},
+		"add": func(c *cpu.Call, lo, hi int) {
+			k := param(c, 1)
+			for i := lo; i < hi; i++ {
+				set(c.Args[0], i, get(c.Args[0], i)+k)
+			}
+		},
+		"saxpy": func(c *cpu.Call, lo, hi int) {
+			k := math.Float32frombits(param(c, 1))
+			for i := lo; i < hi; i++ {
+				x, y := math.Float32frombits(get(c.Args[0], i)), math.Float32frombits(get(c.Args[1], i))
+				set(c.Args[1], i, math.Float32bits(y+k*x))
+			}
+		},
+		"spread": func(c *cpu.Call, lo, hi int) {
+			for i := lo; i < hi; i++ {
+				set(c.Args[2], i, 2*get(c.Args[0], i))
+			}
+		},
+		"gather": func(c *cpu.Call, lo, hi int) {
+			n, k := int(param(c, 0)), param(c, 1)
+			for i := lo; i < hi; i++ {
+				set(c.Args[1], i, get(c.Args[2], n-1-i)+k)
+			}
+		},
+		"slow": func(c *cpu.Call, lo, hi int) {
+			for i := lo; i < hi; i++ {
+				set(c.Args[0], i, slow(get(c.Args[0], i), param(c, 1)))
+			}
+		},
+		"fail": func(c *cpu.Call, lo, hi int) { c.Fail(errFail) },
+	}
+}
+
+// GoImpls returns a kernel's implementation by the function of Funcs.
+func GoImpls(kernel string) []graph.Impl {
+	if !slices.Contains(Kernels, kernel) {
+		return nil
+	}
+	return []graph.Impl{{Dialect: graph.Go, Entry: kernel}}
+}
+
+func slow(x, k uint32) uint32 {
+	for range k {
+		x = x*1664525 + 1013904223
+	}
+	return x
+}
+
+func get(b []byte, i int) uint32    { return binary.LittleEndian.Uint32(b[4*i:]) }
+func set(b []byte, i int, v uint32) { binary.LittleEndian.PutUint32(b[4*i:], v) }
+
+func param(c *cpu.Call, i int) uint32 { return get(c.Params, i) }
+
+// words makes bytes of numbers, and numbers of bytes.
+func words(xs ...uint32) []byte {
+	b := make([]byte, 0, 4*len(xs))
+	for _, x := range xs {
+		b = binary.LittleEndian.AppendUint32(b, x)
+	}
+	return b
+}
+
+func numbers(b []byte) []uint32 {
+	out := make([]uint32, len(b)/4)
+	for i := range out {
+		out[i] = get(b, i)
+	}
+	return out
+}
+
+// ramp is n numbers that are all different.
+func ramp(n int, from uint32) []uint32 {
+	out := make([]uint32, n)
+	for i := range out {
+		out[i] = from + uint32(i)*3
+	}
+	return out
+}

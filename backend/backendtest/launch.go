@@ -1,0 +1,151 @@
+package backendtest
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+func isErr(err, target error) bool { return errors.Is(err, target) }
+
+// testLaunch computes y += k*x on parts of buffers, in sizes around those that
+// devices are cut into. Numbers are small whole ones, so the result is exact on
+// any device, and what lies beside the parts must not change.
+func testLaunch(r *rig) {
+	d := r.devs[0]
+	for _, n := range []int{1, 3, 31, 32, 33, 255, 256, 257, 1000, 100_003} {
+		const off = 3 // in words, before and after
+		floats := func(at func(i int) int) []byte {
+			b := make([]byte, 4*(n+2*off))
+			for i := range n + 2*off {
+				set(b, i, math.Float32bits(float32(at(i))))
+			}
+			return b
+		}
+		x := d.put(floats(func(i int) int { return i % 1000 }))
+		y := d.put(floats(func(i int) int { return 7 - i%500 }))
+		want := floats(func(i int) int {
+			if v := 7 - i%500; i < off || i >= off+n {
+				return v
+			} else {
+				return v + 3*(i%1000)
+			}
+		})
+		made := filled(x, y)
+		args := []driver.Arg{x.part(4*off, int64(4*n)), y.part(4*off, int64(4*n))}
+		o := d.launch(d.compute(), []graph.Step{r.step("saxpy", n, math.Float32bits(3))}, args, made...)
+		if got := y.get(o); !slices.Equal(got, want) {
+			i := firstDifference(got, want) / 4
+			r.Errorf("%d items: word %d is %v, want %v", n, i-off, math.Float32frombits(get(got, i)), math.Float32frombits(get(want, i)))
+		}
+	}
+	// A grid of zeros is one item.
+	x := d.put(words(5, 5))
+	s := r.step("add", 1, 2)
+	s.Launch = graph.Launch{}
+	if got := numbers(x.get(d.launch(d.compute(), []graph.Step{s}, []driver.Arg{x.all()}, filled(x)...))); !slices.Equal(got, []uint32{7, 5}) {
+		r.Errorf("a launch of no shape made %d of 5, 5; want 7, 5", got)
+	}
+	// Nothing at all.
+	o := d.launch(d.compute(), []graph.Step{r.step("noop", 1, 0)}, nil)
+	r.sent(d, o)
+}
+
+// testSteps runs a task of three steps with a workspace. The second step reads
+// what all of the first wrote, back to front, and the third changes what the
+// first read.
+func testSteps(r *rig) {
+	d := r.devs[0]
+	const n = 3001
+	before := ramp(n, 1)
+	in, out, work := d.put(words(before...)), d.put(make([]byte, 4*n)), d.put(make([]byte, 4*n))
+	t := &graph.Task{
+		Name: "steps", Steps: []graph.Step{r.step("spread", n, 0), r.step("gather", n, 5), r.step("add", n, 1)}, Workspace: 4 * n,
+		Uses: []graph.Use{{Data: 0, Bytes: 4 * n, Access: graph.ReadWrite}, {Data: 1, Bytes: 4 * n, Access: graph.Write}},
+	}
+	made := filled(in, out, work)
+	var last op
+	const rounds = 5
+	for range rounds {
+		last = d.add(driver.Op{Kind: driver.Launch, Lane: d.compute(), Task: t, Args: []driver.Arg{in.all(), out.all(), work.all()}}, made...)
+	}
+	gotOut, gotIn := numbers(out.get(last)), numbers(in.get(last))
+	for i := range n {
+		if want := 2*(before[n-1-i]+rounds-1) + 5; gotOut[i] != want {
+			r.Fatalf("out[%d] is %d, want %d", i, gotOut[i], want)
+		}
+		if want := before[i] + rounds; gotIn[i] != want {
+			r.Fatalf("in[%d] is %d, want %d", i, gotIn[i], want)
+		}
+	}
+}
+
+// testKernelFails runs a kernel that fails by itself.
+func testKernelFails(r *rig) {
+	d := r.devs[0]
+	k := r.kernel("fail")
+	if len(k.Impls) == 0 {
+		return // on this backend a kernel cannot, and leave the device alive
+	}
+	x := d.put(words(5))
+	bad := graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{100, 1, 1}}}
+	o := d.launch(d.compute(), []graph.Step{bad, r.step("add", 1, 1)}, []driver.Arg{x.all()})
+	dep := d.on("add", 1, 1, []op{o}, x)
+	d.send()
+	r.fails("a kernel that fails", o, nil)
+	if c := o.wait(); isErr(c.Err, driver.ErrKernel) || isErr(c.Err, driver.ErrDeviceLost) {
+		r.Errorf("a kernel that ran and failed: %v", c.Err)
+	}
+	r.fails("what depends on a kernel that failed", dep, driver.ErrDependency)
+	if got := numbers(x.get()); got[0] != 5 {
+		r.Errorf("a step behind one that failed ran: %d", got)
+	}
+	d.alive("a kernel failed")
+}
+
+// testWrongKernels launches what cannot run.
+func testWrongKernels(r *rig) {
+	d := r.devs[0]
+	impls := r.c.Impls("add")
+	with := func(change func(*graph.Impl)) []graph.Impl {
+		out := slices.Clone(impls)
+		for i := range out {
+			change(&out[i])
+		}
+		return out
+	}
+	wrong := map[string][]graph.Impl{
+		"no implementation":                 nil,
+		"an implementation for nobody":      {{Dialect: "none", Entry: "add"}},
+		"an entry its source does not have": with(func(i *graph.Impl) { i.Entry = "weft_no_such_entry" }),
+	}
+	if len(impls) > 0 && len(impls[0].Source) > 0 {
+		wrong["a broken source"] = with(func(i *graph.Impl) { i.Source = []byte("this is no kernel") })
+		wrong["half a source"] = with(func(i *graph.Impl) { i.Source = i.Source[:len(i.Source)/2] })
+		wrong["an empty source"] = with(func(i *graph.Impl) { i.Source = nil })
+	}
+	for name, impls := range wrong {
+		s := r.step("add", 1, 1)
+		s.Kernel = &graph.Kernel{Name: "add", Impls: impls}
+		x := d.put(words(5))
+		alone := d.launch(d.compute(), []graph.Step{s}, []driver.Arg{x.all()}, filled(x)...)
+		second := d.launch(d.compute(), []graph.Step{r.step("noop", 1, 0), s}, []driver.Arg{x.all()}, filled(x)...)
+		d.send()
+		r.fails("a kernel with "+name, alone, driver.ErrKernel)
+		r.fails("a second step with "+name, second, driver.ErrKernel)
+		if got := numbers(x.get()); got[0] != 5 {
+			r.Errorf("a kernel with %s ran", name)
+		}
+		d.alive("a kernel with " + name)
+	}
+	// An implementation without an entry has nothing to do, which is no mistake.
+	s := r.step("add", 1, 1)
+	s.Kernel = &graph.Kernel{Name: "add", Impls: with(func(i *graph.Impl) { i.Entry, i.Source = "", nil })}
+	x := d.put(words(5))
+	if got := numbers(x.get(d.launch(d.compute(), []graph.Step{s, r.step("add", 1, 2)}, []driver.Arg{x.all()}, filled(x)...))); got[0] != 7 {
+		r.Errorf("a step without an entry, then one that adds 2 to 5: got %d", got)
+	}
+}

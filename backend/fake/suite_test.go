@@ -1,0 +1,44 @@
+package fake_test
+
+import (
+	"testing"
+
+	"github.com/weft-run/weft/backend/backendtest"
+	"github.com/weft-run/weft/backend/fake"
+	"github.com/weft-run/weft/driver"
+)
+
+// config opens devices that are told nothing but what they have.
+func config(tb testing.TB, script string) backendtest.Config {
+	var drv *fake.Driver
+	return backendtest.Config{
+		Open: func() driver.Driver {
+			o, err := fake.Parse(script)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			o.Funcs = backendtest.Funcs()
+			if drv, err = fake.New(o); err != nil {
+				tb.Fatal(err)
+			}
+			return drv
+		},
+		Lose: func(tb testing.TB, d driver.Device) {
+			if err := drv.Play("on " + d.Info().Name[len("fake:"):] + " lose"); err != nil {
+				tb.Fatal(err)
+			}
+		},
+	}
+}
+
+func TestSuite(t *testing.T) {
+	for _, script := range []string{
+		"devices 2; memory 67108864",
+		"devices 2; memory 67108864; lanes 3; peer; revive standby fails; revive restart kept",
+		"devices 2; memory 67108864; take 100us launches; set temp 60; set util 0.5",
+	} {
+		t.Run(script, func(t *testing.T) { backendtest.Run(t, config(t, script)) })
+	}
+}
+
+func Benchmark(b *testing.B) { backendtest.Bench(b, config(b, "devices 2; peer")) }
