@@ -165,9 +165,12 @@ func (d *device) Submit(batch []driver.Op) error {
 func (d *device) alloc(op *driver.Op) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if op.Bytes <= 0 || d.o.MemBytes > 0 && d.used+op.Bytes > d.o.MemBytes {
+	if op.Bytes <= 0 || d.o.MemBytes > 0 && op.Bytes > d.o.MemBytes-d.used {
 		return
 	}
+	// Where no limit is set, a size beyond all addresses is still no reason to
+	// take the program down.
+	defer func() { _ = recover() }()
 	d.buffers[op.Buf] = make([]byte, op.Bytes)
 	d.used += op.Bytes
 }
@@ -187,8 +190,8 @@ func (d *device) bytes(b driver.Buffer, off, n int64) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("cpu: buffer %d on %s: %w", b, d.info.Name, driver.ErrOutOfMemory)
 	}
-	if off < 0 || off+n > int64(len(mem)) {
-		return nil, fmt.Errorf("cpu: bytes %d to %d of a buffer of %d", off, off+n, len(mem))
+	if off < 0 || n < 0 || off > int64(len(mem)) || n > int64(len(mem))-off {
+		return nil, fmt.Errorf("cpu: %d bytes from %d on of a buffer of %d on %s", n, off, len(mem), d.info.Name)
 	}
 	return mem[off : off+n], nil
 }

@@ -127,8 +127,7 @@ func (l *lane) completions(dst []driver.Completion) int {
 func (l *lane) run() {
 	defer close(l.end)
 	if l.dev.o.Pin {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+		runtime.LockOSThread() // for good: a pinned thread must not serve others
 		pin(l.dev.lo, l.dev.hi)
 	}
 	var b batch

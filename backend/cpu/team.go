@@ -37,8 +37,7 @@ func newTeam(d *device) *team {
 		go func() {
 			defer t.ended.Done()
 			if d.o.Pin {
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
+				runtime.LockOSThread() // for good: a pinned thread must not serve others
 				pin(d.lo, d.hi)
 			}
 			for j := range t.jobs {

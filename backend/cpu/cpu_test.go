@@ -1,0 +1,25 @@
+package cpu_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weft-run/weft/backend/backendtest"
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
+)
+
+func config(o cpu.Options) backendtest.Config {
+	o.MemBytes, o.Funcs = 64<<20, backendtest.Funcs()
+	return backendtest.Config{Open: func() driver.Driver { return cpu.New(o) }}
+}
+
+// The cores as one device, as two, and as more than there may be.
+func TestSuite(t *testing.T) {
+	for _, parts := range []int{1, 2, 4} {
+		t.Run(fmt.Sprintf("cpu %d", parts), func(t *testing.T) { backendtest.Run(t, config(cpu.Options{Parts: parts})) })
+	}
+	t.Run("pinned", func(t *testing.T) { backendtest.Run(t, config(cpu.Options{Parts: 2, Pin: true})) })
+}
+
+func Benchmark(b *testing.B) { backendtest.Bench(b, config(cpu.Options{})) }

@@ -1,0 +1,211 @@
+package cpu_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// runner launches kernels on one device, one after another.
+type runner struct {
+	t    *testing.T
+	dev  driver.Device
+	seq  uint32
+	done chan struct{}
+}
+
+func start(t *testing.T, o cpu.Options) []*runner {
+	t.Helper()
+	devs, err := cpu.New(o).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	board := driver.NewBoard(len(devs))
+	var out []*runner
+	for i, d := range devs {
+		r := &runner{t: t, dev: d, done: make(chan struct{}, 1)}
+		d.Attach(board, []driver.Lane{driver.Lane(i)}, func() {
+			select {
+			case r.done <- struct{}{}:
+			default:
+			}
+		})
+		t.Cleanup(func() { d.Close() })
+		out = append(out, r)
+	}
+	return out
+}
+
+// launch runs steps and returns how they ended.
+func (r *runner) launch(lane driver.Lane, mem []byte, steps ...graph.Step) error {
+	r.t.Helper()
+	r.seq++
+	op := driver.Op{
+		Kind: driver.Launch, Lane: lane, Seq: r.seq, Task: &graph.Task{Steps: steps},
+		Args: []driver.Arg{{Buf: driver.NoBuffer, Host: mem, Bytes: int64(len(mem))}},
+	}
+	if err := r.dev.Submit([]driver.Op{op}); err != nil {
+		r.t.Fatal(err)
+	}
+	select {
+	case <-r.done:
+	case <-time.After(time.Minute):
+		r.t.Fatal("a launch did not end")
+	}
+	var c [2]driver.Completion
+	if n := r.dev.Completions(c[:]); n != 1 || c[0].Seq != r.seq {
+		r.t.Fatalf("%d completions: %v", n, c[:n])
+	}
+	return c[0].Err
+}
+
+func step(entry string, grid [3]uint32, per [3]uint32) graph.Step {
+	k := &graph.Kernel{Name: entry, Impls: []graph.Impl{{Dialect: graph.Go, Entry: entry, Per: per}}}
+	return graph.Step{Kernel: k, Launch: graph.Launch{Grid: grid}}
+}
+
+// Every item is computed once, however the team cuts them.
+func TestTeamCoversItems(t *testing.T) {
+	funcs := map[string]cpu.Func{"count": func(c *cpu.Call, lo, hi int) {
+		if lo >= hi {
+			c.Fail(fmt.Errorf("asked for items %d to %d", lo, hi))
+			return
+		}
+		for i := lo; i < hi; i++ {
+			c.Args[0][i]++
+		}
+	}}
+	for _, cores := range []int{1, 2, 0} {
+		r := start(t, cpu.Options{Cores: cores, Funcs: funcs})[0]
+		for _, c := range []struct {
+			grid, per [3]uint32
+			items     int
+		}{
+			{[3]uint32{}, [3]uint32{}, 1},
+			{[3]uint32{1, 1, 1}, [3]uint32{}, 1},
+			{[3]uint32{2, 0, 0}, [3]uint32{}, 2},
+			{[3]uint32{3, 5, 7}, [3]uint32{}, 105},
+			{[3]uint32{10_007, 1, 1}, [3]uint32{}, 10_007},
+			{[3]uint32{10_007, 1, 1}, [3]uint32{10, 1, 1}, 1001},
+			{[3]uint32{64, 100, 1}, [3]uint32{graph.All, 3, 0}, 34},
+		} {
+			mem := make([]byte, c.items+1)
+			if err := r.launch(0, mem, step("count", c.grid, c.per)); err != nil {
+				t.Fatalf("%d cores, grid %d: %v", cores, c.grid, err)
+			}
+			for i, n := range mem {
+				if want := byte(1); i < c.items && n != want || i == c.items && n != 0 {
+					t.Fatalf("%d cores, grid %d per %d: item %d was computed %d times", cores, c.grid, c.per, i, n)
+				}
+			}
+		}
+	}
+}
+
+// A kernel that panics fails its launch, wherever in the team it happens, and
+// the launches behind it run.
+func TestPanics(t *testing.T) {
+	var calls atomic.Int64
+	at := func(when func(lo int) bool) cpu.Func {
+		return func(c *cpu.Call, lo, hi int) {
+			calls.Add(1)
+			if when(lo) {
+				panic(fmt.Sprintf("at %d", lo))
+			}
+		}
+	}
+	r := start(t, cpu.Options{Funcs: map[string]cpu.Func{
+		"all":   at(func(int) bool { return true }),
+		"first": at(func(lo int) bool { return lo == 0 }),
+		"late":  at(func(lo int) bool { return lo > 500 }),
+		"nil":   func(c *cpu.Call, lo, hi int) { _ = c.Args[7][lo] },
+		"good":  at(func(int) bool { return false }),
+	}})[0]
+	for _, items := range []uint32{1, 1000} {
+		for _, name := range []string{"all", "first", "late", "nil"} {
+			if name == "late" && items == 1 {
+				continue
+			}
+			err := r.launch(0, nil, step(name, [3]uint32{items}, [3]uint32{}))
+			if err == nil || !strings.Contains(err.Error(), "kernel panicked") || errors.Is(err, driver.ErrKernel) {
+				t.Errorf("%s on %d items: %v", name, items, err)
+			}
+			calls.Store(0)
+			if err := r.launch(0, nil, step("good", [3]uint32{items}, [3]uint32{})); err != nil || calls.Load() == 0 {
+				t.Errorf("after %s: %v", name, err)
+			}
+		}
+	}
+}
+
+// The first Fail is the launch's error, once: the next launch starts clean.
+func TestFail(t *testing.T) {
+	boom := errors.New("boom")
+	ran := false
+	r := start(t, cpu.Options{Funcs: map[string]cpu.Func{
+		"fail": func(c *cpu.Call, lo, hi int) {
+			c.Fail(boom)
+			c.Fail(errors.New("another"))
+		},
+		"mark": func(*cpu.Call, int, int) { ran = true },
+	}})[0]
+	fail, mark := step("fail", [3]uint32{100}, [3]uint32{}), step("mark", [3]uint32{1}, [3]uint32{})
+	if err := r.launch(0, nil, fail, mark); !errors.Is(err, boom) || !strings.Contains(err.Error(), `"fail"`) {
+		t.Errorf("got %v; want boom and the kernel's name", err)
+	}
+	if ran {
+		t.Error("a step ran behind one that failed")
+	}
+	if err := r.launch(0, nil, mark); err != nil || !ran {
+		t.Errorf("the next launch: %v", err)
+	}
+}
+
+func TestMissingFunc(t *testing.T) {
+	r := start(t, cpu.Options{})[0]
+	err := r.launch(0, nil, step("nobody", [3]uint32{1}, [3]uint32{}))
+	if !errors.Is(err, driver.ErrKernel) || !strings.Contains(err.Error(), `"nobody"`) {
+		t.Errorf("got %v; want ErrKernel with the kernel's name", err)
+	}
+}
+
+// Cores are divided among devices without overlap; with more devices than
+// cores they are shared, and that is said.
+func TestParts(t *testing.T) {
+	n := runtime.NumCPU()
+	for _, parts := range []int{1, 2, n, n + 1, 3 * n} {
+		var log strings.Builder
+		devs, err := cpu.New(cpu.Options{Parts: parts}).Open(context.Background(), slog.New(slog.NewTextHandler(&log, nil)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(devs) != parts {
+			t.Fatalf("asked for %d parts, got %d", parts, len(devs))
+		}
+		cores := 0
+		for i, d := range devs {
+			info := d.Info()
+			cores += info.ComputeUnits
+			if want := fmt.Sprintf("cpu:%d", i); info.Name != want || info.ComputeUnits < 1 {
+				t.Errorf("part %d of %d is %q with %d cores", i, parts, info.Name, info.ComputeUnits)
+			}
+			d.Close()
+		}
+		if want := max(n, parts); cores != want {
+			t.Errorf("%d parts of %d cores have %d together, want %d", parts, n, cores, want)
+		}
+		if shared := strings.Contains(log.String(), "share"); shared != (parts > n) {
+			t.Errorf("%d parts of %d cores: the log says %q", parts, n, log.String())
+		}
+	}
+}
