@@ -180,10 +180,9 @@ func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Dur
 			err = b.errs[q.err-1]
 		case q.task != nil:
 			err = l.launch(q.task, args)
+		case len(args[0]) != len(args[1]):
+			err = fmt.Errorf("cpu: copy of %d bytes into %d", len(args[0]), len(args[1]))
 		default:
-			if len(args[0]) != len(args[1]) {
-				err = fmt.Errorf("cpu: copy of %d bytes into %d", len(args[0]), len(args[1]))
-			}
 			copy(args[1], args[0])
 		}
 		free = l.complete(q.seq, free, err)
