@@ -143,27 +143,38 @@ def fused(a, b):
     return acc
 
 
+def products(name):
+    """The variants of a product's kernel."""
+    m = Module(f"{name}/{name}.ptx")
+    kernels = [m.kernel(name + "_rows", (128, 128), 256), m.kernel(name + "_rows_small", (64, 64), 64)]
+    for k in kernels:
+        print("  ", k.entry, k.resources())
+    return kernels
+
+
 def gemm():
-    k = Module("gemm/gemm.ptx").kernel("gemm_rows", (128, 128), 256)
-    print("  ", k.resources())
-    for m, d, n in [(1, 1, 1), (129, 67, 131), (256, 64, 128), (300, 40, 260)]:
-        a, b, c = random(m, d), random(d, n), poisoned(m, n)
-        k((m, n), (a, b, c), words(m, d, n))
-        same(c.cpu().numpy(), fused(a.cpu().numpy(), b.cpu().numpy()), f"gemm {m}×{d}×{n}")
+    kernels = products("gemm")
+    for k in kernels:
+        for m, d, n in [(1, 1, 1), (129, 67, 131), (256, 64, 128), (300, 40, 260)]:
+            a, b, c = random(m, d), random(d, n), poisoned(m, n)
+            k((m, n), (a, b, c), words(m, d, n))
+            same(c.cpu().numpy(), fused(a.cpu().numpy(), b.cpu().numpy()), f"{k.entry} {m}×{d}×{n}")
     torch.backends.cuda.matmul.allow_tf32 = False
-    for n in (4096, 8192):
-        a, b, c = random(n, n), random(n, n), poisoned(n, n)
-        run = lambda: k((n, n), (a, b, c), words(n, n, n))
-        run()
-        close(c, a.double() @ b.double(), 1e-5, "gemm")
-        ms, peer = timed(run, 7), timed(lambda: torch.mm(a, b), 7)
-        record(f"gemm {n}", ms, f"{2e-9 * n**3 / ms:.1f} TFLOP/s", "≥ 80 % of cuBLAS",
-               f"cuBLAS {2e-9 * n**3 / peer:.1f}: {100 * peer / ms:.0f} %")
+    for n in (1024, 4096, 8192):
+        a, b = random(n, n), random(n, n)
+        want, peer = a.double() @ b.double(), timed(lambda: torch.mm(a, b), 7)
+        for k in kernels:
+            c = poisoned(n, n)
+            run = lambda: k((n, n), (a, b, c), words(n, n, n))
+            run()
+            close(c, want, 1e-5, k.entry)
+            ms = timed(run, 7)
+            record(f"{k.entry} {n}", ms, f"{2e-9 * n**3 / ms:.1f} TFLOP/s", "",
+                   f"cuBLAS {2e-9 * n**3 / peer:.1f}: {100 * peer / ms:.0f} %")
 
 
 def tropical():
-    k = Module("tropical/tropical.ptx").kernel("tropical_rows", (128, 128), 256)
-    print("  ", k.resources())
+    kernels = products("tropical")
     for m, d, n in [(1, 1, 1), (129, 67, 131), (256, 64, 128), (3, 300, 500)]:
         for zeros in (False, True):
             a, b = random(m, d), random(d, n)
@@ -172,22 +183,25 @@ def tropical():
                 b[torch.rand_like(b) < 0.3] = 0.0
                 a[torch.rand_like(a) < 0.1] = float("nan")
                 a[torch.rand_like(a) < 0.1] = float("-inf")
-            c = poisoned(m, n)
-            k((m, n), (a, b, c), words(m, d, n))
             x, y = a.cpu().numpy(), b.cpu().numpy()
             want = np.full((m, n), -np.inf, np.float32)
             for p in range(d):
                 s = x[:, p, None] + y[None, p]
                 want = np.where(s > want, s, want)
-            same(c.cpu().numpy(), want, f"tropical {m}×{d}×{n}")
-    n = 4096
-    a, b, c = random(n, n), random(n, n), poisoned(n, n)
-    run = lambda: k((n, n), (a, b, c), words(n, n, n))
-    run()
-    for row in range(0, n, 61):
-        same(c[row].cpu().numpy(), (a[row, :, None] + b).amax(0).cpu().numpy(), f"tropical row {row}")
-    ms = timed(run)
-    record(f"tropical {n}", ms, f"{2e-9 * n**3 / ms:.1f} Top/s", "≤ 8 ms")
+            for k in kernels:
+                c = poisoned(m, n)
+                k((m, n), (a, b, c), words(m, d, n))
+                same(c.cpu().numpy(), want, f"{k.entry} {m}×{d}×{n}")
+    for n in (1024, 4096):
+        a, b = random(n, n), random(n, n)
+        for k in kernels:
+            c = poisoned(n, n)
+            run = lambda: k((n, n), (a, b, c), words(n, n, n))
+            run()
+            for row in range(0, n, 61):
+                same(c[row].cpu().numpy(), (a[row, :, None] + b).amax(0).cpu().numpy(), f"{k.entry} row {row}")
+            ms = timed(run)
+            record(f"{k.entry} {n}", ms, f"{2e-9 * n**3 / ms:.1f} Top/s", "≤ 8 ms" if n == 4096 else "")
 
 
 def life(grid):
@@ -446,7 +460,126 @@ def conv():
                f"cuDNN fp32 {peer:.3f} ms, {flops / peer / 1e9:.1f}")
 
 
-CASES = [gemm, tropical, automata, merkle, reduce, landscape, conv]
+def philox(c, k0, k1):
+    """Philox4x32-10 of Salmon et al., SC 2011, on arrays of words."""
+    c = [np.asarray(x, np.uint64) for x in c]
+    mask = np.uint64(0xFFFFFFFF)
+    for _ in range(10):
+        p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
+        c = [p1 >> np.uint64(32) ^ c[1] ^ np.uint64(k0), p1 & mask, p0 >> np.uint64(32) ^ c[3] ^ np.uint64(k1), p0 & mask]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c
+
+
+def reservoir():
+    m = Module("reservoir/reservoir.ptx")
+    step, part = m.kernel("reservoir_step", (16, 32), 512), m.kernel("reservoir_rows", (16, 32), 512)
+    print("  ", step.resources())
+    f = np.float32
+
+    def tanh(x):
+        """expm1(2x)/(expm1(2x)+2) by the polynomial of package reservoir, every operation rounded."""
+        y = f(2) * np.clip(x, f(-9.02), f(9.02))
+        m = y * f(math.log2(math.e)) + f(3 << 22)
+        n = m - f(3 << 22)
+        high = float.fromhex("0x1.62ep-1")
+        r = y - n * f(high) - n * f(math.log(2) - high)
+        p = r * f(1 / 5040) + f(1 / 720)
+        for c in (1 / 120, 1 / 24, 1 / 6, 0.5):
+            p = r * p + f(c)
+        p = r * r * p + r
+        s = ((m.view(np.uint32) << np.uint32(23)) + np.uint32(0x3F800000)).view(f)
+        e = s * p + (s - f(1))
+        return e / (e + f(2))
+
+    def sparse(rows, cols, p):
+        dense = np.where(np.random.rand(rows, cols) < p, np.random.rand(rows, cols) * 2 - 1, 0).astype(f) / f(4)
+        at = [np.flatnonzero(r) for r in dense]
+        start = np.cumsum([0] + [len(a) for a in at]).astype(np.int32)
+        return dense, [start, np.concatenate(at).astype(np.int32), np.concatenate([dense[i][a] for i, a in enumerate(at)])]
+
+    def cuda_of(*arrays):
+        return [torch.from_numpy(np.ascontiguousarray(a)).cuda() for a in arrays]
+
+    def setup(size, inputs, batch, steps, p=0.1):
+        w, ws = sparse(size, size, p)
+        win, us = sparse(size, inputs, max(p, 2 / inputs))
+        bias = (np.random.rand(size) * 0.2 - 0.1).astype(f)
+        return w, ws, win, us, bias, np.random.rand(steps, inputs, batch).astype(f)
+
+    def params(size, inputs, first, neurons, batch, block, t, steps):
+        return words(size, inputs, first, neurons, 7, batch, block, t, steps, 5) + struct.pack("<ff", 0.3, 0.01)
+
+    def blocked(x, block):
+        """Patterns, which are the last dimension, in blocks one after the other."""
+        return np.concatenate([x[..., i:i + block].reshape(-1) for i in range(0, x.shape[-1], block)])
+
+    for size, inputs, batch, block, steps in [(50, 7, 1, 16, 3), (203, 11, 37, 16, 6), (64, 3, 100, 64, 5), (90, 40, 70, 70, 4)]:
+        w, ws, win, us, bias, u = setup(size, inputs, batch, steps)
+        x, mean = np.zeros((size, batch), f), np.zeros((size, batch), f)
+        history = []
+        for t in range(steps):
+            history.append(x)
+            neuron, item = np.arange(size)[:, None], np.arange(7, 7 + batch)[None]
+            four = philox([item, np.zeros_like(item), np.full_like(item, t), neuron // 4], 5, 3)
+            word = np.choose(neuron % 4, [np.broadcast_to(b, (size, batch)) for b in four])
+            sums = np.repeat(bias[:, None], batch, 1)
+            for (start, column, value), source in ((ws, x), (us, u[t])):
+                for i in range(size):
+                    for e in range(start[i], start[i + 1]):
+                        sums[i] += value[e] * source[column[e]]
+            sums += f(0.01) * (((word >> np.uint64(9)).astype(f) + f(0.5)) / f(1 << 22) - f(1))
+            x = (f(1) - f(0.3)) * x + f(0.3) * tanh(sums)
+            mean = mean + x / f(steps)
+        data = cuda_of(*ws, *us, bias, blocked(u, block), np.zeros(size * batch, f))
+        end, average, between = (poisoned(size * batch) for _ in range(3))
+        for t in range(steps):
+            step((size, batch), data + [end, average, between], params(size, inputs, 0, size, batch, block, t, steps))
+        what = f"reservoir of {size}, {batch} patterns"
+        same(end.cpu().numpy(), blocked(x, block), what)
+        same(average.cpu().numpy(), blocked(mean, block), what + ", means")
+        # The last step of some neurons of all patterns.
+        lo, hi = size // 3, size - 5
+        cut = lambda s: [s[0][lo:hi + 1], s[1][s[0][lo]:s[0][hi]], s[2][s[0][lo]:s[0][hi]]]
+        data = cuda_of(*cut(ws), *cut(us), bias[lo:hi], u, history[-1])
+        rows_of = poisoned((hi - lo) * batch)
+        part((hi - lo, batch), data + [rows_of, torch.zeros_like(rows_of)], params(size, inputs, lo, hi - lo, batch, batch, steps - 1, steps))
+        same(rows_of.cpu().numpy(), x[lo:hi].reshape(-1), what + ", some neurons")
+
+    def replayed(run):
+        run()
+        torch.cuda.synchronize()
+        g = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(g):
+            run()
+        return timed(g.replay)
+
+    for batch in (1, 64, 1024):
+        size, inputs, steps, block = 1000, 64, 100, min(batch, 64)
+        w, ws, win, us, bias, u = setup(size, inputs, batch, steps)
+        data = cuda_of(*ws, *us, bias, blocked(u, block), np.zeros(size * batch, f)) + [poisoned(size * batch) for _ in range(3)]
+
+        def run():
+            for t in range(steps):
+                step((size, batch), data, params(size, inputs, 0, size, batch, block, t, steps))
+
+        ms = replayed(run)
+        tw, twin, tb, tu = cuda_of(w, win, bias[:, None], u)
+
+        def dense():
+            x = torch.zeros(size, batch, device="cuda")
+            mean = torch.zeros_like(x)
+            for t in range(steps):
+                x = 0.7 * x + 0.3 * torch.tanh(tw @ x + twin @ tu[t] + tb)
+                mean += x / steps
+            return x
+
+        peer = replayed(dense)
+        record(f"reservoir 1000, 100 steps, batch {batch}", ms, f"{batch / ms:.0f} k/s", "",
+               f"PyTorch dense {peer:.3f} ms, no noise")
+
+
+CASES = [gemm, tropical, automata, merkle, reduce, landscape, conv, reservoir]
 
 
 def main():

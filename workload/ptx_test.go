@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
 	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
 )
 
@@ -61,6 +62,8 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(automata.New(automata.Config{Rows: 99, Cols: 64, Steps: 99, K: 33})),
 		make(merkle.New(merkle.Config{N: 5000})),
 		make(landscape.New(landscape.Config{})),
+		make(reservoir.NewJob(reservoir.Config{Params: reservoir.Defaults(), Batch: 3, Steps: 2})),
+		make(reservoir.NewJob(reservoir.Config{Params: reservoir.Defaults(), Batch: 3, Steps: 2, Split: reservoir.Neurons})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
 	}
 	for _, op := range reduce.Operations() {
@@ -75,20 +78,23 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		for id := range g.NumTasks() {
 			task := g.Task(graph.TaskID(id))
 			for i := range task.Steps {
-				name, err := checkStep(task, &task.Steps[i])
+				names, err := checkStep(task, &task.Steps[i])
 				if err != nil {
 					t.Errorf("%s: %s: %v", j.Name(), task.Name, err)
 				}
-				seen[name] = true
+				for _, name := range names {
+					seen[name] = true
+				}
 			}
 		}
 	}
-	if want := 15; len(seen) != want {
+	if want := 19; len(seen) != want {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }
 
-func checkStep(task *graph.Task, s *graph.Step) (name string, err error) {
+// checkStep returns the entries of a step's PTX kernels.
+func checkStep(task *graph.Task, s *graph.Step) (names []string, err error) {
 	for i := range s.Kernel.Impls {
 		impl := &s.Kernel.Impls[i]
 		if impl.Dialect != graph.PTX {
@@ -96,7 +102,7 @@ func checkStep(task *graph.Task, s *graph.Step) (name string, err error) {
 		}
 		e, ok := readPTX(impl.Source)[impl.Entry]
 		if !ok {
-			return "", fmt.Errorf("the PTX of %s has no entry %s", s.Kernel.Name, impl.Entry)
+			return nil, fmt.Errorf("the PTX of %s has no entry %s", s.Kernel.Name, impl.Entry)
 		}
 		want := entry{pointers: len(task.Uses), params: len(s.Params), threads: e.threads}
 		if task.Workspace > 0 {
@@ -104,15 +110,18 @@ func checkStep(task *graph.Task, s *graph.Step) (name string, err error) {
 		}
 		l := impl.Shape(s.Launch)
 		if got := int(l.Block[0] * l.Block[1] * l.Block[2]); got != e.threads {
-			return "", fmt.Errorf("%s is launched with %d threads, made for %d", impl.Entry, got, e.threads)
+			return nil, fmt.Errorf("%s is launched with %d threads, made for %d", impl.Entry, got, e.threads)
 		}
 		if e != want {
-			return "", fmt.Errorf("%s takes %+v, its step gives %+v", impl.Entry, e, want)
+			return nil, fmt.Errorf("%s takes %+v, its step gives %+v", impl.Entry, e, want)
 		}
 		if !strings.Contains(string(impl.Source), ".target "+impl.Arch+"\n") {
-			return "", fmt.Errorf("%s is not made for %s", impl.Entry, impl.Arch)
+			return nil, fmt.Errorf("%s is not made for %s", impl.Entry, impl.Arch)
 		}
-		return impl.Entry, nil
+		names = append(names, impl.Entry)
 	}
-	return "", fmt.Errorf("kernel %s has no PTX", s.Kernel.Name)
+	if names == nil {
+		return nil, fmt.Errorf("kernel %s has no PTX", s.Kernel.Name)
+	}
+	return names, nil
 }

@@ -45,55 +45,53 @@ template <u32 depth> INLINE void multiply(float (&acc)[8][8], const Layer<depth>
 		accumulate<SumProduct>(acc, &l.w[d][at.row], &l.x[d][at.col]);
 }
 
-// square sums filters of 3 × 3, a channel at a time. Which elements of a patch
-// lie inside the image is the same for all channels.
+// square sums filters of 3 × 3 and fewer than 2²⁰ channels, a channel at a time.
+// Which elements of a patch lie inside the image is the same for all channels.
 INLINE void square(float (&acc)[8][8], const Patch &from, const float *filters, const Shape &s, u32 top, Layer<9> *layer) {
 	u32 inside = 0, plane = s.h * s.w, terms = s.c * 9;
 #pragma unroll
 	for (int i = 0; i < 9; i++)
 		if (!from.none && (u32)(from.row + i / 3) < s.h && (u32)(from.col + i % 3) < s.w)
 			inside |= 1u << i;
-	const float *up = from.at, *mid = up + s.w, *down = mid + s.w;
 	// Up to three elements of the filters: 64 × 9 of them for 256 threads.
-	const float *w[3];
-	float *to[3];
+	u32 w[3], to[3];
 #pragma unroll
 	for (u32 i = 0; i < 3; i++) {
 		u32 e = min(THREAD + i * 256, Filters * 9 - 1), f = e / 9;
-		w[i] = filters + (u64)min(top + f, s.k - 1) * terms + e % 9;
-		to[i] = &layer->w[e % 9][f];
+		w[i] = min(f, s.k - 1 - top) * terms + e % 9;
+		to[i] = e % 9 * FilterPitch + f;
 	}
+	filters += (u64)top * terms;
 	float vx[9], vw[3];
-	auto fetch = [&]() {
+	auto fetch = [&](u32 c) {
+		const float *row = from.at + (u64)c * plane;
 #pragma unroll
-		for (int i = 0; i < 3; i++) {
-			vx[i] = inside >> i & 1 ? up[i] : 0;
-			vx[3 + i] = inside >> (3 + i) & 1 ? mid[i] : 0;
-			vx[6 + i] = inside >> (6 + i) & 1 ? down[i] : 0;
-			vw[i] = *w[i];
-			w[i] += 9;
-		}
-		up += plane, mid += plane, down += plane;
+		for (int r = 0; r < 3; r++, row += s.w)
+#pragma unroll
+			for (int i = 0; i < 3; i++)
+				vx[3 * r + i] = inside >> (3 * r + i) & 1 ? row[i] : 0;
+#pragma unroll
+		for (u32 i = 0; i < 3; i++)
+			vw[i] = filters[w[i] + 9 * c];
 	};
 	auto store = [&](u32 which) {
-		u32 offset = which * (sizeof(Layer<9>) / sizeof(float));
 #pragma unroll
 		for (u32 i = 0; i < 9; i++)
 			layer[which].x[i][THREAD] = vx[i];
 #pragma unroll
 		for (u32 i = 0; i < 3; i++)
 			if (i < 2 || THREAD < Filters * 9 - 512)
-				to[i][offset] = vw[i];
+				((float *)layer[which].w)[to[i]] = vw[i];
 	};
 	Place at = place(4);
-	fetch();
+	fetch(0);
 	store(0);
 	__syncthreads();
 	u32 now = 0;
 	for (u32 c = 0; c < s.c; c++) {
 		bool more = c + 1 < s.c;
 		if (more)
-			fetch();
+			fetch(c + 1);
 		multiply(acc, layer[now], at);
 		now ^= 1;
 		if (more)
@@ -158,35 +156,33 @@ KERNEL(256, 2) conv_images(const float *__restrict x, const float *__restrict fi
 	} layer;
 	u32 p = (s.h + 2 * s.pad - s.r) / s.stride + 1, q = (s.w + 2 * s.pad - s.s) / s.stride + 1;
 	u32 area = p * q, top = BLOCK_Y * Filters;
-	u64 outputs = (u64)s.n * area, stride = (u64)BLOCKS_X * BLOCKS_Z * Patches;
-	Place at = place(4);
-	for (u64 left = (u64)(BLOCK_Z * BLOCKS_X + BLOCK_X) * Patches; left < outputs; left += stride) {
+	u64 outputs = (u64)s.n * area;
+	u32 tiles = (outputs + Patches - 1) / Patches;
+	for (u32 tile = BLOCK_Z * BLOCKS_X + BLOCK_X; tile < tiles; tile += BLOCKS_X * BLOCKS_Z) {
 		float acc[8][8] = {};
-		Patch from = patch(x, s, left + THREAD, p, q);
-		if (s.r == 3 && s.s == 3)
+		Patch from = patch(x, s, (u64)tile * Patches + THREAD, p, q);
+		if (s.r == 3 && s.s == 3 && s.c < 1 << 20)
 			square(acc, from, filters, s, top, layer.square);
 		else
 			any(acc, from, filters, s, top, layer.any);
+		Place at = place(4);
+		bool fours = area % 4 == 0 && aligned(y);
 #pragma unroll
-		for (u32 j = 0; j < 8; j += 4) {
-			u64 to = left + at.col + j * 8, image = to / area;
+		for (u32 j = 0; j < 8; j++) {
+			u64 to = (u64)tile * Patches + at.col + j / 4 * 32 + j % 4;
+			if (to >= outputs || (fours && j % 4 > 0))
+				continue;
+			u64 image = to / area;
 			float *out = y + (image * s.k + top + at.row) * area + (to - image * area);
-			bool four = area % 4 == 0 && to + 4 <= outputs && aligned(y);
 #pragma unroll
 			for (u32 i = 0; i < 8; i++) {
 				u32 row = i / 4 * 16 + i % 4;
 				if (top + at.row + row >= s.k)
 					continue;
-				if (four) {
-					*(float4 *)(out + (u64)row * area) = {acc[i][j], acc[i][j + 1], acc[i][j + 2], acc[i][j + 3]};
-					continue;
-				}
-#pragma unroll
-				for (u32 l = 0; l < 4; l++) {
-					u64 image = (to + l) / area;
-					if (to + l < outputs)
-						y[(image * s.k + top + at.row + row) * area + (to + l - image * area)] = acc[i][j + l];
-				}
+				if (fours)
+					*(float4 *)(out + (u64)row * area) = {acc[i][j], acc[i][(j + 1) % 8], acc[i][(j + 2) % 8], acc[i][(j + 3) % 8]};
+				else
+					out[(u64)row * area] = acc[i][j];
 			}
 		}
 	}

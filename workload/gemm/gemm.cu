@@ -12,5 +12,9 @@ struct SumProduct {
 };
 
 KERNEL(256, 2) gemm_rows(const float *__restrict a, const float *__restrict b, float *__restrict c, Sizes size) {
-	rows_product<SumProduct>(c, a, b, size);
+	rows_product<SumProduct, 128>(c, a, b, size);
+}
+
+KERNEL(64, 8) gemm_rows_small(const float *__restrict a, const float *__restrict b, float *__restrict c, Sizes size) {
+	rows_product<SumProduct, 64>(c, a, b, size);
 }

@@ -142,11 +142,13 @@ var (
 	// Its states are those before the first step, those after the last, their
 	// means, and a workspace for those between: see call.states. Its grid is the
 	// neurons and patterns.
-	StepKernel = workload.GoKernel("reservoir.step", perItem, perItem)
+	StepKernel = workload.With(workload.GoKernel("reservoir.step", perItem, perItem),
+		workload.PTX(ptx, "reservoir_step", 512, 16, 32))
 	// RowsKernel takes some neurons of all patterns, in one block, through a
 	// step. Its states are those of all neurons before it, then the neurons'
 	// own after it and their means so far. Its grid is the same.
-	RowsKernel = workload.GoKernel("reservoir.rows", perItem, perItem)
+	RowsKernel = workload.With(workload.GoKernel("reservoir.rows", perItem, perItem),
+		workload.PTX(ptx, "reservoir_rows", 512, 16, 32))
 )
 
 // perItem is how many neurons and how many patterns one item of the Go kernels

@@ -22,5 +22,9 @@ struct MaxPlus {
 };
 
 KERNEL(256, 2) tropical_rows(const float *__restrict a, const float *__restrict b, float *__restrict c, Sizes size) {
-	rows_product<MaxPlus>(c, a, b, size);
+	rows_product<MaxPlus, 128>(c, a, b, size);
+}
+
+KERNEL(64, 8) tropical_rows_small(const float *__restrict a, const float *__restrict b, float *__restrict c, Sizes size) {
+	rows_product<MaxPlus, 64>(c, a, b, size);
 }

@@ -1,6 +1,6 @@
-// The tile of a matrix product that a block of 256 threads computes: 8 × 8
-// elements for each thread, operands in shared memory twice, so that the next
-// part is fetched while this one is used. Which algebra it is over, an Op says,
+// The tile of a matrix product that a block computes: 8 × 8 elements for each
+// thread, operands in shared memory twice, so that the next part is fetched while
+// this one is used. Which algebra it is over, an Op says,
 // and how far to unroll.
 #pragma once
 #include "../../device.cuh"
@@ -37,42 +37,53 @@ struct Sizes {
 	u32 m, k, n;
 };
 
-// Tile is the side of the square of C that a block computes, Depth the part of
-// the inner dimension that is in shared memory at a time. Rows of A's part lie
-// apart so that its columns are stored without conflicts.
-enum : u32 { Tile = 128, Depth = 8, Pitch = Tile + 4 };
+// Depth is the part of the inner dimension that is in shared memory at a time.
+enum : u32 { Depth = 8 };
 
-struct Stage {
-	float a[Depth][Pitch], b[Depth][Tile];
+// Stage is that part for a tile, the side of the square of C that a block
+// computes. Rows of A's part lie apart so that its columns are stored without
+// conflicts.
+template <u32 tile> struct Stage {
+	float a[Depth][tile + 4], b[Depth][tile];
 };
 
 // product computes the tile of C at a row and column. If whole is set, the tile
 // lies inside C, Depth divides k, and all rows may be read 16 bytes at a time;
 // otherwise every element is looked at, and what is outside counts as the
 // algebra's zero.
-template <class Op, bool whole>
-INLINE void product(float *c, const float *a, const float *b, Sizes size, u32 top, u32 left, Stage *stage) {
-	// What this thread fetches: four elements of a row of A, four of a row of B.
-	u32 ra = THREAD / 2, ka = THREAD % 2 * 4, kb = THREAD / 32, cb = THREAD % 32 * 4;
+template <class Op, u32 tile, bool whole>
+INLINE void product(float *c, const float *a, const float *b, Sizes size, u32 top, u32 left, Stage<tile> *stage) {
+	// What this thread fetches: four elements of a row of A, four of a row of B,
+	// and as many again of rows further on where threads are few.
+	const u32 threads = tile * tile / 64, turns = tile * Depth / 4 / threads;
+	u32 ra = THREAD / 2, ka = THREAD % 2 * 4, kb = THREAD / (tile / 4), cb = THREAD % (tile / 4) * 4;
 	const float *pa = a + (u64)(top + ra) * size.k + ka, *pb = b + (u64)kb * size.n + left + cb;
-	float4 va, vb;
+	float4 va[turns], vb[turns];
 	auto fetch = [&](u32 k) {
-		if (whole) {
-			va = *(const float4 *)(pa + k);
-			vb = *(const float4 *)(pb + (u64)k * size.n);
-			return;
-		}
 #pragma unroll
-		for (u32 i = 0; i < 4; i++) {
-			va[i] = top + ra < size.m && k + ka + i < size.k ? pa[k + i] : Op::zero();
-			vb[i] = left + cb + i < size.n && k + kb < size.k ? pb[(u64)k * size.n + i] : Op::zero();
+		for (u32 t = 0; t < turns; t++) {
+			u32 da = t * threads / 2, db = t * threads / (tile / 4);
+			const float *qa = pa + (u64)da * size.k + k, *qb = pb + (u64)(db + k) * size.n;
+			if (whole) {
+				va[t] = *(const float4 *)qa;
+				vb[t] = *(const float4 *)qb;
+				continue;
+			}
+#pragma unroll
+			for (u32 i = 0; i < 4; i++) {
+				va[t][i] = top + ra + da < size.m && k + ka + i < size.k ? qa[i] : Op::zero();
+				vb[t][i] = left + cb + i < size.n && k + kb + db < size.k ? qb[i] : Op::zero();
+			}
 		}
 	};
-	auto store = [&](Stage *to) {
+	auto store = [&](Stage<tile> *to) {
 #pragma unroll
-		for (u32 i = 0; i < 4; i++)
-			to->a[ka + i][ra] = va[i];
-		*(float4 *)&to->b[kb][cb] = vb;
+		for (u32 t = 0; t < turns; t++) {
+#pragma unroll
+			for (u32 i = 0; i < 4; i++)
+				to->a[ka + i][ra + t * threads / 2] = va[t][i];
+			*(float4 *)&to->b[kb + t * threads / (tile / 4)][cb] = vb[t];
+		}
 	};
 	float acc[8][8];
 #pragma unroll
@@ -80,7 +91,7 @@ INLINE void product(float *c, const float *a, const float *b, Sizes size, u32 to
 #pragma unroll
 		for (int j = 0; j < 8; j++)
 			acc[i][j] = Op::start();
-	Place at = place(2);
+	Place at = place(tile / 64);
 	fetch(0);
 	store(stage);
 	__syncthreads();
@@ -131,14 +142,15 @@ INLINE void product(float *c, const float *a, const float *b, Sizes size, u32 to
 	}
 }
 
-// rows_product is the kernel: grid (m, n) cut by Tile, 256 threads.
-template <class Op> INLINE void rows_product(float *c, const float *a, const float *b, Sizes size) {
-	__shared__ Stage stage[2];
-	u32 top = BLOCK_X * Tile, left = BLOCK_Y * Tile;
-	bool whole = top + Tile <= size.m && left + Tile <= size.n && size.k % Depth == 0 && size.n % 4 == 0 &&
+// rows_product is the kernel: grid (m, n) cut by tile, a thread for 64 elements.
+// Large tiles read less; small ones keep a device busy with less work.
+template <class Op, u32 tile> INLINE void rows_product(float *c, const float *a, const float *b, Sizes size) {
+	__shared__ Stage<tile> stage[2];
+	u32 top = BLOCK_X * tile, left = BLOCK_Y * tile;
+	bool whole = top + tile <= size.m && left + tile <= size.n && size.k % Depth == 0 && size.n % 4 == 0 &&
 		aligned(a) && aligned(b) && aligned(c);
 	if (whole)
-		product<Op, true>(c, a, b, size, top, left, stage);
+		product<Op, tile, true>(c, a, b, size, top, left, stage);
 	else
-		product<Op, false>(c, a, b, size, top, left, stage);
+		product<Op, tile, false>(c, a, b, size, top, left, stage);
 }

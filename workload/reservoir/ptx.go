@@ -1,0 +1,9 @@
+package reservoir
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../ptx.sh reservoir/reservoir.cu
+//go:embed reservoir.ptx
+var ptx []byte
