@@ -23,13 +23,20 @@ func bump(c *weft.Call, lo, hi int) {
 	}
 }
 
-// counter is a runtime and a graph that adds one to three numbers named x.
-func counter(o weft.Options) (*weft.Runtime, *graph.Graph) {
-	o.Funcs = map[string]weft.Func{"bump": bump}
+// start opens a runtime without measuring devices, which examples can do without.
+func start(o weft.Options) *weft.Runtime {
+	o.NoCalibrate = true
 	rt, err := weft.Open(context.Background(), o)
 	if err != nil {
 		log.Fatal(err)
 	}
+	return rt
+}
+
+// counter is a runtime and a graph that adds one to three numbers named x.
+func counter(o weft.Options) (*weft.Runtime, *graph.Graph) {
+	o.Funcs = map[string]weft.Func{"bump": bump}
+	rt := start(o)
 	kernel := &graph.Kernel{Name: "bump", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "bump"}}}
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 12, Input: true, Output: true})
@@ -48,10 +55,7 @@ func counter(o weft.Options) (*weft.Runtime, *graph.Graph) {
 // A Go function over a slice, on all cores. The function need not be told to the
 // runtime, and the results stand where their inputs stood.
 func ExampleMap() {
-	rt, err := weft.Open(context.Background(), weft.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	rt := start(weft.Options{})
 	defer rt.Close()
 	roots, err := weft.Map(context.Background(), rt, []float64{1, 4, 9, 16}, math.Sqrt)
 	fmt.Println(roots, err)
@@ -60,12 +64,9 @@ func ExampleMap() {
 
 // With a function that can fail, the error names the first element that did.
 func ExampleMapErr() {
-	rt, err := weft.Open(context.Background(), weft.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	rt := start(weft.Options{})
 	defer rt.Close()
-	_, err = weft.MapErr(context.Background(), rt, []string{"1", "2", "three", "four"}, strconv.Atoi)
+	_, err := weft.MapErr(context.Background(), rt, []string{"1", "2", "three", "four"}, strconv.Atoi)
 	var me *weft.MapError
 	if errors.As(err, &me) {
 		fmt.Println("element", me.Index)
