@@ -113,6 +113,36 @@ func testHostMapper(r *rig) {
 	d.alive("host memory was mapped")
 }
 
+// testSharedMemory copies between memory that processes share and a device.
+func testSharedMemory(r *rig) {
+	d := r.devs[0]
+	s, ok := d.Device.(driver.Sharer)
+	if !ok {
+		return
+	}
+	rnd := rand.New(rand.NewPCG(12, 13))
+	for _, n := range []int64{1, 64, 4097, 3<<20 + 1} {
+		src, err := s.Shared().Get(n)
+		if err != nil {
+			r.Fatal(err)
+		}
+		dst, err := s.Shared().Get(n)
+		if err != nil {
+			r.Fatal(err)
+		}
+		copy(src, noise(rnd, int(n)))
+		clear(dst)
+		b := d.alloc(n)
+		if r.sent(d, d.read(dst, b, 0, d.write(b, 0, src))); !bytes.Equal(src, dst) {
+			r.Errorf("%d bytes of shared memory, there and back, differ at byte %d", n, firstDifference(dst, src))
+		}
+		d.free(b)
+		s.Shared().Put(src)
+		s.Shared().Put(dst)
+	}
+	d.flush()
+}
+
 // testSlabs shares device memory between two that opened the device.
 func testSlabs(r *rig) {
 	d, e := r.devs[0], r.devs[1]

@@ -27,7 +27,7 @@ type Config struct {
 	// devices can run; nil stands for GoImpls.
 	Impls func(kernel string) []graph.Impl
 	// Lose makes a device of the driver opened last lost, as a fault would.
-	// Nil leaves out what happens to lost devices.
+	// Nil leaves it to driver.Dropper; a device without it is not lost.
 	Lose func(tb testing.TB, d driver.Device)
 }
 
@@ -60,6 +60,7 @@ var tests = []struct {
 	{"telemetry", 1, testTelemetry},
 	{"peer copies", 2, testPeerCopies},
 	{"mapped host memory", 1, testHostMapper},
+	{"shared host memory", 1, testSharedMemory},
 	{"slabs", 2, testSlabs},
 	{"signs of life", 1, testHanger},
 	{"loss", 2, testLoss},

@@ -9,8 +9,6 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-func isErr(err, target error) bool { return errors.Is(err, target) }
-
 // testLaunch computes y += k*x on parts of buffers, in sizes around those that
 // devices are cut into. Numbers are small whole ones, so the result is exact on
 // any device, and what lies beside the parts must not change.
@@ -96,7 +94,7 @@ func testKernelFails(r *rig) {
 	dep := d.on("add", 1, 1, []op{o}, x)
 	d.send()
 	r.fails("a kernel that fails", o, nil)
-	if c := o.wait(); isErr(c.Err, driver.ErrKernel) || isErr(c.Err, driver.ErrDeviceLost) {
+	if c := o.wait(); errors.Is(c.Err, driver.ErrKernel) || errors.Is(c.Err, driver.ErrDeviceLost) {
 		r.Errorf("a kernel that ran and failed: %v", c.Err)
 	}
 	r.fails("what depends on a kernel that failed", dep, driver.ErrDependency)

@@ -2,10 +2,12 @@ package backendtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"testing"
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
@@ -297,16 +299,16 @@ func testCloseInFlight(r *rig) {
 			switch {
 			case !ok:
 				r.Errorf("operation %d of lane %d did not complete with Close", seq, l)
-			case isErr(c.Err, driver.ErrClosed):
+			case errors.Is(c.Err, driver.ErrClosed):
 				shut[l] = max(shut[l], seq)
 			case c.Err == nil && shut[l] > 0:
 				r.Errorf("operation %d of lane %d ran after %d was refused", seq, l, shut[l])
-			case c.Err != nil && !isErr(c.Err, driver.ErrDependency):
+			case c.Err != nil && !errors.Is(c.Err, driver.ErrDependency):
 				r.Errorf("operation %d of lane %d: %v; want it done, %q or %q", seq, l, c.Err, driver.ErrClosed, driver.ErrDependency)
 			}
 		}
 	}
-	if c := d.ended[stuck.Wait]; !isErr(c.Err, driver.ErrClosed) {
+	if c := d.ended[stuck.Wait]; !errors.Is(c.Err, driver.ErrClosed) {
 		r.Errorf("what waited for something that never came: %v; want %q", c.Err, driver.ErrClosed)
 	}
 	if counted.host != nil {
@@ -349,7 +351,7 @@ func testAfterClose(r *rig) {
 		r.Error(err)
 	}
 	d.write(1, 0, words(1))
-	if err := d.trySend(); !isErr(err, driver.ErrClosed) {
+	if err := d.trySend(); !errors.Is(err, driver.ErrClosed) {
 		r.Errorf("submit to a closed device: %v; want %q", err, driver.ErrClosed)
 	}
 	if d.Info().Name == "" {
@@ -360,22 +362,27 @@ func testAfterClose(r *rig) {
 
 // testLoss loses a device with work to do, and brings it back if it can be.
 func testLoss(r *rig) {
-	if r.c.Lose == nil {
-		return
-	}
 	d, e := r.devs[0], r.devs[1]
+	lose := r.c.Lose
+	if lose == nil {
+		p, ok := d.Device.(driver.Dropper)
+		if !ok {
+			return
+		}
+		lose = func(testing.TB, driver.Device) { p.Drop(errors.New("the test gives up on it")) }
+	}
 	kept := d.alloc(4)
 	r.sent(d, d.write(kept, 0, words(41)))
 	_, _, stuck := d.busy(e.next(e.out(), 50))
 	far := e.put(words(100))
 	dep := e.on("add", 1, 1, []op{stuck}, far)
 	e.send()
-	r.c.Lose(r, d.Device)
+	lose(r, d.Device)
 	r.fails("what waited when its device was lost", stuck, driver.ErrDeviceLost)
 	for _, l := range d.lanes {
 		for seq := uint32(1); seq <= d.seq[l]; seq++ {
 			c := op{d, driver.Wait{Lane: l, Seq: seq}}.wait()
-			if c.Err != nil && !isErr(c.Err, driver.ErrDeviceLost) && !isErr(c.Err, driver.ErrDependency) {
+			if c.Err != nil && !errors.Is(c.Err, driver.ErrDeviceLost) && !errors.Is(c.Err, driver.ErrDependency) {
 				r.Errorf("operation %d of lane %d: %v; want it done, %q or %q", seq, l, c.Err, driver.ErrDeviceLost, driver.ErrDependency)
 			}
 		}
@@ -383,7 +390,7 @@ func testLoss(r *rig) {
 	r.fails("what another device had waiting for it", dep, driver.ErrDependency)
 	e.alive("another was lost")
 	d.write(kept, 0, words(1))
-	if err := d.trySend(); !isErr(err, driver.ErrDeviceLost) {
+	if err := d.trySend(); !errors.Is(err, driver.ErrDeviceLost) {
 		r.Errorf("submit to a lost device: %v; want %q", err, driver.ErrDeviceLost)
 	}
 	if _, ok := d.Device.(driver.Reviver); !ok {
@@ -392,6 +399,9 @@ func testLoss(r *rig) {
 	whole, err := d.revive()
 	if err != nil {
 		r.Fatalf("no rung brought %s back: %v", d.Info().Name, err)
+	}
+	if k, ok := d.Device.(driver.Keeper); ok && whole && !k.Keeps() {
+		r.Errorf("%s says it keeps nothing, and did", d.Info().Name)
 	}
 	if whole {
 		got := make([]byte, 4)

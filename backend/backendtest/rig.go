@@ -14,7 +14,7 @@ import (
 
 // deadline is how long an operation may take before the test gives up on it:
 // long enough for a driver that compiles a kernel on a busy machine.
-const deadline = 60 * time.Second
+var deadline = 60 * time.Second
 
 // rig is a few devices on one board. Whatever else a test looks at, the rig
 // checks of every operation that it completes once, in the order of its lane,
@@ -68,16 +68,31 @@ func newRig(tb testing.TB, c *Config, n int, direct bool) *rig {
 			})
 		}
 	}
-	next := driver.Lane(1) // lane 0 belongs to somebody else, as it does in exec
-	for _, d := range r.devs {
-		for range max(d.Info().Lanes, 1) + 2 {
-			d.lanes = append(d.lanes, next)
+	next := 1 // lane 0 belongs to somebody else, as it does in exec
+	give := func(n int) (lanes []driver.Lane) {
+		for range n {
+			lanes = append(lanes, driver.Lane(next))
 			next++
 		}
+		return lanes
 	}
-	r.board = driver.NewBoard(int(next))
-	for _, d := range r.devs {
-		d.Attach(r.board, d.lanes, func() {
+	own := make([][]driver.Lane, n) // what devices in other processes ask for themselves
+	var shared driver.SharedMemory
+	for i, d := range r.devs {
+		d.lanes = give(max(d.Info().Lanes, 1) + 2)
+		if s, ok := d.Device.(driver.Sharer); ok {
+			own[i], shared = give(s.OwnLanes()), s.Shared()
+		}
+	}
+	r.board = driver.NewBoard(next)
+	if shared != nil {
+		var err error
+		if r.board, err = shared.Board(next); err != nil {
+			tb.Fatalf("make a board in shared memory: %v", err)
+		}
+	}
+	for i, d := range r.devs {
+		d.Attach(r.board, slices.Concat(d.lanes, own[i]), func() {
 			select {
 			case d.woke <- struct{}{}:
 			default:

@@ -582,6 +582,20 @@ func (d *device) Revive(_ context.Context, rung driver.Rung) (kept bool, err err
 	return end == Kept, nil
 }
 
+// Keeps reports whether the script lets any rung keep what buffers hold.
+func (d *device) Keeps() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.rules, func(r Rule) bool { return r.Do == Revive && r.End == Kept })
+}
+
+// Drop loses the device.
+func (d *device) Drop(error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lose()
+}
+
 // CanCopyFrom reports whether the options let devices copy from one another.
 func (d *device) CanCopyFrom(other driver.Device) bool {
 	peer, ok := other.(*device)
@@ -628,4 +642,6 @@ var (
 	_ driver.Reviver    = (*device)(nil)
 	_ driver.PeerCopier = (*device)(nil)
 	_ driver.HostMapper = (*device)(nil)
+	_ driver.Keeper     = (*device)(nil)
+	_ driver.Dropper    = (*device)(nil)
 )

@@ -8,27 +8,19 @@ import (
 	"github.com/weft-run/weft/driver"
 )
 
-// config opens devices that are told nothing but what they have.
 func config(tb testing.TB, script string) backendtest.Config {
-	var drv *fake.Driver
-	return backendtest.Config{
-		Open: func() driver.Driver {
-			o, err := fake.Parse(script)
-			if err != nil {
-				tb.Fatal(err)
-			}
-			o.Funcs = backendtest.Funcs()
-			if drv, err = fake.New(o); err != nil {
-				tb.Fatal(err)
-			}
-			return drv
-		},
-		Lose: func(tb testing.TB, d driver.Device) {
-			if err := drv.Play("on " + d.Info().Name[len("fake:"):] + " lose"); err != nil {
-				tb.Fatal(err)
-			}
-		},
-	}
+	return backendtest.Config{Open: func() driver.Driver {
+		o, err := fake.Parse(script)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		o.Funcs = backendtest.Funcs()
+		drv, err := fake.New(o)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return drv
+	}}
 }
 
 func TestSuite(t *testing.T) {
