@@ -2,12 +2,14 @@
 # Figures on a machine with many cores and no Go: carries binaries built with
 #   CGO_ENABLED=0 go build -o bin/weft ./cmd/weft
 #   CGO_ENABLED=0 go test -c -o bin/engine.test ./internal/engine   (and sched, sim)
-# and prints short tables. Usage: bench/cpu16.sh [core|overhead|scaling]...
+# and prints short tables. Usage: bench/cpu16.sh [core|overhead|limit|scaling]...
 set -euo pipefail
 cd "$(dirname "$0")/.."
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 lscpu | grep -E '^(Model name|CPU\(s\)|Thread|L2|L3)' || true
 uptime
-for what in "${@:-core overhead scaling}"; do
+for what in "${@:-core overhead limit scaling}"; do
 	for w in $what; do
 		echo "== $w"
 		case $w in
@@ -20,10 +22,24 @@ for what in "${@:-core overhead scaling}"; do
 			bin/weft bench overhead --repeat 20
 			bin/weft bench overhead --repeat 20 --devices cpu/4
 			;;
+		limit)
+			# What one core does alone and with a process like it on every other
+			# core: no scheduling, nothing shared but the machine. Scaling cannot
+			# be better than the ratio.
+			n=$(nproc)
+			for job in "landscape --residues 130" "gemm --size 1536" "merkle --leaves 1048576"; do
+				one="bin/weft run $job --devices cpu/$n --max-devices 1 --repeat 8 --calibrate=false --check=false --json"
+				for copies in 1 "$n"; do
+					for ((i = 0; i < copies; i++)); do $one >"$scratch/$i" & done
+					wait
+					cat "$scratch"/* | grep '"seconds"' | tr -dc '0-9.\n' | sort -g |
+						awk -v job="$job" -v n="$copies" '{ t[NR] = $1 } END { printf "%-26s %2d at once: median %.0f ms\n", job, n, 1e3 * t[int((NR + 1) / 2)] }'
+					rm -f "$scratch"/*
+				done
+			done
+			;;
 		scaling)
-			bin/weft bench scaling --devices cpu/2
-			bin/weft bench scaling --devices cpu/4
-			bin/weft bench scaling --devices cpu/16
+			bin/weft bench scaling --devices cpu/16 --only gemm,tropical,conv,merkle,automata,landscape,reservoir
 			;;
 		esac
 	done

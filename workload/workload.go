@@ -5,6 +5,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -76,7 +77,7 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 	if g, ok := j.(Grained); ok {
 		grain = g.Grain()
 	}
-	var turns [][]sched.Range // the first task of every device, the second, …
+	var out []sched.Range
 	for i, r := range part.Ranges {
 		least := leastOneCore
 		if rt.Machine().Devices[i].ComputeUnits > 1 {
@@ -85,14 +86,12 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 		if len(part.Ranges) == 1 {
 			least = 1 // nobody could help
 		}
-		for k, t := range cut(pieces, r, least, grain) {
-			if k == len(turns) {
-				turns = append(turns, nil)
-			}
-			turns[k] = append(turns[k], t)
-		}
+		out = append(out, cut(pieces, r, least, grain)...)
 	}
-	out := slices.Concat(turns...)
+	// Tasks are started in this order, and what ends last should be small.
+	slices.SortStableFunc(out, func(a, b sched.Range) int {
+		return cmp.Compare(cost(pieces, b.Lo, b.Hi), cost(pieces, a.Lo, a.Hi))
+	})
 	return part, out, nil
 }
 
@@ -119,29 +118,33 @@ type Grained interface {
 	Grain() int64
 }
 
+// cost is what a range costs, in units of the pieces' own.
+func cost(p sched.Pieces, lo, hi int64) float64 {
+	if p.Cost == nil {
+		return float64(hi - lo)
+	}
+	return p.Cost(lo, hi)
+}
+
 // cut divides a range on aligned boundaries into tasks that become smaller, none
 // of less than a part of the range's cost or so many items.
 func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Range {
 	var out []sched.Range
 	align := max(p.Align, 1)
-	cost := p.Cost
-	if cost == nil {
-		cost = func(lo, hi int64) float64 { return float64(hi - lo) }
-	}
-	least *= cost(r.Lo, r.Hi)
+	least *= cost(p, r.Lo, r.Hi)
 	for lo := r.Lo; lo < r.Hi; {
-		want := max(cost(lo, r.Hi)*taskOfRest, least)
+		want := max(cost(p, lo, r.Hi)*taskOfRest, least)
 		a, b := lo+1, r.Hi // the first boundary with enough before it
 		for a < b {
 			mid := a + (b-a)/2
-			if cost(lo, mid) < want {
+			if cost(p, lo, mid) < want {
 				a = mid + 1
 			} else {
 				b = mid
 			}
 		}
 		hi := min((max(a, lo+grain)+align-1)/align*align, r.Hi)
-		if r.Hi-hi < grain || cost(hi, r.Hi) < least/2 {
+		if r.Hi-hi < grain || cost(p, hi, r.Hi) < least/2 {
 			hi = r.Hi // the rest would be too small
 		}
 		out = append(out, sched.Range{Lo: lo, Hi: hi})

@@ -161,7 +161,7 @@ func (j *Job) Pieces() sched.Pieces {
 // B, or reading all of it packed.
 func (j *Job) Grain() int64 {
 	if j.packed {
-		return packedPer
+		return packedPer / 2
 	}
 	return rowsPer / 2
 }
