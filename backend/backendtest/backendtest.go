@@ -36,34 +36,35 @@ var tests = []struct {
 	name    string
 	devices int // how many it needs
 	run     func(*rig)
+	once    bool // it is not about launches, so what they work on is all the same
 }{
-	{"info", 1, testInfo},
-	{"close at once", 1, testCloseAtOnce},
-	{"copies", 1, testCopies},
-	{"bounds", 1, testBounds},
-	{"memory limit", 1, testMemoryLimit},
-	{"odd sizes of buffers", 1, testOddSizes},
-	{"buffers do not leak", 1, testBufferLeak},
-	{"lane order", 1, testLaneOrder},
-	{"waits", 1, testWaits},
-	{"waits for what comes later", 1, testWaitsForLater},
-	{"chain over lanes", 1, testChain},
-	{"chain over devices", 2, testChainOverDevices},
-	{"two devices at once", 2, testTwoAtOnce},
-	{"failure", 2, testFailure},
-	{"launch", 1, testLaunch},
-	{"launch steps", 1, testSteps},
-	{"kernel fails", 1, testKernelFails},
-	{"wrong kernels", 1, testWrongKernels},
-	{"close in flight", 2, testCloseInFlight},
-	{"after close", 1, testAfterClose},
-	{"telemetry", 1, testTelemetry},
-	{"peer copies", 2, testPeerCopies},
-	{"mapped host memory", 1, testHostMapper},
-	{"shared host memory", 1, testSharedMemory},
-	{"slabs", 2, testSlabs},
-	{"signs of life", 1, testHanger},
-	{"loss", 2, testLoss},
+	{"info", 1, testInfo, true},
+	{"close at once", 1, testCloseAtOnce, true},
+	{"copies", 1, testCopies, true},
+	{"bounds", 1, testBounds, true},
+	{"memory limit", 1, testMemoryLimit, true},
+	{"odd sizes of buffers", 1, testOddSizes, true},
+	{"buffers do not leak", 1, testBufferLeak, true},
+	{"lane order", 1, testLaneOrder, false},
+	{"waits", 1, testWaits, false},
+	{"waits for what comes later", 1, testWaitsForLater, false},
+	{"chain over lanes", 1, testChain, false},
+	{"chain over devices", 2, testChainOverDevices, false},
+	{"two devices at once", 2, testTwoAtOnce, false},
+	{"failure", 2, testFailure, false},
+	{"launch", 1, testLaunch, false},
+	{"launch steps", 1, testSteps, false},
+	{"kernel fails", 1, testKernelFails, false},
+	{"wrong kernels", 1, testWrongKernels, false},
+	{"close in flight", 2, testCloseInFlight, false},
+	{"after close", 1, testAfterClose, true},
+	{"telemetry", 1, testTelemetry, true},
+	{"peer copies", 2, testPeerCopies, true},
+	{"mapped host memory", 1, testHostMapper, true},
+	{"shared host memory", 1, testSharedMemory, true},
+	{"slabs", 2, testSlabs, true},
+	{"signs of life", 1, testHanger, true},
+	{"loss", 2, testLoss, false},
 }
 
 // Run tests a backend. Devices that use host memory directly are tested twice:
@@ -91,6 +92,9 @@ func Run(t *testing.T, c Config) {
 		}
 		t.Run(way, func(t *testing.T) {
 			for _, tc := range tests {
+				if direct && tc.once {
+					continue
+				}
 				t.Run(tc.name, func(t *testing.T) {
 					t.Cleanup(func() {
 						if !t.Failed() {

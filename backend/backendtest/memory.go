@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -76,11 +77,11 @@ func testCopies(r *rig) {
 }
 
 func noise(rnd *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(rnd.Uint32())
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, rnd.Uint64())
 	}
-	return b
+	return b[:n:n]
 }
 
 func firstDifference(a, b []byte) int {

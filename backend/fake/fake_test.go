@@ -14,6 +14,9 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
+// deadline is how long a test waits for what must happen.
+const deadline = 30 * time.Second
+
 // rig is one device of a script, driven by hand. Its lanes are compute, in, out.
 type rig struct {
 	t    *testing.T
@@ -78,7 +81,7 @@ func (r *rig) collect(n int) []driver.Completion {
 	r.t.Helper()
 	var got []driver.Completion
 	dst := make([]driver.Completion, 16)
-	late := time.After(20 * time.Second)
+	late := time.After(deadline)
 	for len(got) < n {
 		if k := r.dev.Completions(dst); k > 0 {
 			got = append(got, dst[:k]...)
