@@ -285,6 +285,7 @@ func (d *decoder) rates(v *value) (r Rates) {
 	set := map[string]func(*value){
 		"memory": func(v *value) { r.MemoryBPS = d.quantity(v, rateUnits) },
 		"launch": func(v *value) { r.LaunchNS = d.quantity(v, timeUnits) },
+		"reply":  func(v *value) { r.ReplyNS = d.quantity(v, timeUnits) },
 	}
 	for u := range graph.Unit(graph.NumUnits) {
 		set[u.String()] = func(v *value) { r.Ops[u] = d.quantity(v, opsUnits) }

@@ -24,7 +24,7 @@ const goodFile = `{
      "rates": {
        "fp32": "15.11TFLOP/s", "int32": "1.5GOP/s",
        "memory": 448e9,
-       "launch": "2.5us"
+       "launch": "2.5us", "reply": "30us"
      },
      "resources": ["up"]},
     {"name": "cpu", "kind": "cpu", "host_memory": true, "simd_lanes": 16, "lanes": 2, "memory": 1000, "uuid": "u"}
@@ -44,7 +44,7 @@ func TestDecode(t *testing.T) {
 	gpu := Device{
 		Model: "X", Kind: Discrete, Backend: "cuda", Arch: "sm_90", MemBytes: 8 << 30, ComputeUnits: 128,
 		NUMA: -1, PowerWatts: 250, Resources: []string{"up"},
-		Rates: Rates{Ops: [5]float64{15.11e12, 0, 0, 0, 1.5e9}, MemoryBPS: 448e9, LaunchNS: 2500},
+		Rates: Rates{Ops: [5]float64{15.11e12, 0, 0, 0, 1.5e9}, MemoryBPS: 448e9, LaunchNS: 2500, ReplyNS: 30e3},
 	}
 	gpu0, gpu1 := gpu, gpu
 	gpu0.Name, gpu1.Name = "cuda:0", "cuda:1"

@@ -42,6 +42,7 @@ type (
 		Int32  any `json:"int32,omitempty"`
 		Memory any `json:"memory,omitempty"`
 		Launch any `json:"launch,omitempty"`
+		Reply  any `json:"reply,omitempty"`
 	}
 	encodedLink struct {
 		A         string   `json:"a"`
@@ -91,7 +92,7 @@ func encodeDevice(d *Device) encodedDevice {
 		e.Rates = &encodedRates{
 			FP32: ops(graph.FP32), FP64: ops(graph.FP64), TF32: ops(graph.TF32), FP16: ops(graph.FP16),
 			Int32:  formatQuantity(d.Rates.Ops[graph.Int32], intUnits),
-			Memory: formatQuantity(d.Rates.MemoryBPS, rateUnits), Launch: formatQuantity(d.Rates.LaunchNS, timeUnits),
+			Memory: formatQuantity(d.Rates.MemoryBPS, rateUnits), Launch: formatQuantity(d.Rates.LaunchNS, timeUnits), Reply: formatQuantity(d.Rates.ReplyNS, timeUnits),
 		}
 	}
 	return e

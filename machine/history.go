@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -17,8 +18,14 @@ const (
 	// settled is how many runs make a shape known so well that a lasting
 	// deviation means the device has changed.
 	settled = 8
-	// maxRecent is how many runs of a shape the median is taken of.
+	// maxRecent is how many runs of a shape the mean is taken of, wild how far
+	// from their median a run must be to be left out of it, as a logarithm.
 	maxRecent = 15
+	wild      = math.Ln2 * 2
+	// nearReach is how far from a size, as a logarithm, shapes tell something
+	// about it; at most maxNear of them on either side are asked.
+	nearReach = math.Ln2
+	maxNear   = 16
 	// epochShift is the relative change of an answer that callers must hear of.
 	epochShift = 0.05
 )
@@ -27,13 +34,16 @@ const (
 // was. For every sequence of kernels, kind of device, unit and gang size it
 // keeps a line through log time over log size, where a task's size is its
 // operations plus its bytes (plus one): only that the size grows with the work
-// matters, the exponent is fitted. For sizes seen at least three times the median
-// of their last runs answers instead of the line: a first run that touches fresh
-// memory, or one that something disturbed, does not move it.
+// matters, the exponent is fitted. For sizes seen at least three times the mean
+// of their last runs answers instead of the line, the very first left out, since
+// it touches fresh memory and cold code; for sizes close to such ones their
+// neighbours do, since no kernel follows a line exactly.
 //
 // Devices that are alike (equal kind, backend, model, architecture, memory and
 // cores) share what is learned, so devices of one class keep costing the same.
-// Copies learn a correction to the model underneath, by path.
+// Copies learn a correction to the model underneath, by path. Whole graphs learn a
+// correction to what simulating them says, by the kernels they are made of: what
+// handing work over, waking threads and being disturbed add up to.
 //
 // A History is bounded: shapes not seen for longest are dropped.
 type History struct {
@@ -51,12 +61,16 @@ type History struct {
 	sequences map[sequence]int32
 	tasks     map[taskKey]*model
 	copies    map[copyKey]*model
+	graphs    map[string]*model
 	models    []*model // all of them, in order of appearance
 	shapes    int      // in all models
 	clock     uint64   // counts observations
 	epoch     uint64
 	changed   bool
 }
+
+// anyDevice is the device of a graph, which has many.
+const anyDevice = "any"
 
 // sequence is a run of one kernel after another sequence.
 type sequence struct {
@@ -92,7 +106,8 @@ type modelID struct {
 	Kernels []run  `json:"kernels,omitempty"` // tasks
 	Unit    string `json:"unit,omitempty"`
 	Gang    int32  `json:"gang,omitempty"`
-	Device  string `json:"device"` // of a task, or where a copy comes from
+	Device  string `json:"device"`          // of a task, or where a copy comes from
+	Graph   string `json:"graph,omitempty"` // what a graph is made of
 	// Of a copy only: where it goes and by what path.
 	To        string  `json:"to,omitempty"`
 	BPS       float64 `json:"bps,omitempty"`
@@ -111,6 +126,7 @@ type shape struct {
 	last       uint64 // when it was last observed, by the history's clock
 	fit        fit
 	recent     []float64 // the last y observed, oldest first
+	usual      float64   // and the logarithm of what they took in the mean
 	answer     Estimate  // of the fit, for tasks
 	told       float64   // log time (ratio, for copies) callers were last told
 }
@@ -131,6 +147,7 @@ func (h *History) reset() {
 	h.sequences = make(map[sequence]int32)
 	h.tasks = make(map[taskKey]*model)
 	h.copies = make(map[copyKey]*model)
+	h.graphs = make(map[string]*model)
 	h.models, h.shapes = nil, 0
 }
 
@@ -156,7 +173,9 @@ func (h *History) Task(t *graph.Task, on DeviceID) Estimate {
 			return m.shapes[i].answer
 		}
 		if m.fit.Seen >= enough {
-			return m.line.estimate(taskSize(t.Work.Ops, t.Work.Bytes), 0)
+			x := taskSize(t.Work.Ops, t.Work.Bytes)
+			l := m.near(x, t.Work.Ops, t.Work.Bytes)
+			return l.estimate(x, 0)
 		}
 	}
 	return h.base.Task(t, on)
@@ -220,6 +239,57 @@ func (h *History) ObserveCopy(bytes int64, from, to DeviceID, took time.Duration
 	h.learn(m, 0, float64(bytes), math.Log(float64(took)/float64(base)), math.Log(float64(before)/float64(base)))
 }
 
+// Graph returns how many times longer than simulated graphs of a make take, by
+// those of about this size, and how many of them there were. Until there are
+// many it is held back towards 1.
+func (h *History) Graph(made string, size float64) (factor float64, samples int) {
+	m := h.graphs[made]
+	if m == nil {
+		return 1, 0
+	}
+	x := taskSize(size, 0)
+	at, _ := m.find(size, 0)
+	weight, sum := 0.0, 0.0
+	for i := max(at-maxNear, 0); i < min(at+maxNear, len(m.shapes)); i++ {
+		s := &m.shapes[i]
+		d := (taskSize(s.ops, 0) - x) / (nearReach / 2)
+		w := math.Exp(-d*d) * float64(len(s.recent))
+		weight, sum = weight+w, sum+w*s.usual
+		samples += len(s.recent)
+	}
+	return math.Exp(sum / (weight + 1)), samples
+}
+
+// ObserveGraph learns that a graph was simulated to take so long, without any
+// correction, and took so long. It ignores what Observe would.
+func (h *History) ObserveGraph(made string, size float64, simulated, took time.Duration) {
+	if took <= 0 || simulated <= 0 {
+		return
+	}
+	m := h.graphs[made]
+	if m == nil {
+		m = newModel(modelID{Graph: made, Device: anyDevice})
+		h.keep(m)
+	}
+	h.learn(m, size, 0, math.Log(float64(took)/float64(simulated)), 0)
+}
+
+// Clone returns a history that knows the same and learns by itself.
+func (h *History) Clone() *History {
+	c := *h
+	c.kinds, c.idents = maps.Clone(h.kinds), slices.Clone(h.idents)
+	c.reset()
+	for _, m := range h.models {
+		n := *m
+		n.shapes = slices.Clone(m.shapes)
+		for i := range n.shapes {
+			n.shapes[i].recent = slices.Clone(n.shapes[i].recent)
+		}
+		c.keep(&n)
+	}
+	return &c
+}
+
 // Observed returns how many measurements the history has taken in, those before
 // Load included.
 func (h *History) Observed() uint64 { return h.clock }
@@ -238,7 +308,7 @@ func (h *History) learn(m *model, ops, bytes, y, before float64) {
 		// The shape's own runs judge better than the line, which no kernel
 		// follows exactly.
 		s := &m.shapes[i]
-		usual, firm := s.median(), s.fit.Seen >= settled
+		usual, firm := s.usual, s.fit.Seen >= settled
 		switch s.fit.observe(x, y, m.prior) {
 		case shifted:
 			s.recent = s.recent[max(len(s.recent)-1, 0):] // what was held
@@ -278,28 +348,66 @@ func (m *model) refresh(s *shape) {
 	s.answer = own.estimate(taskSize(s.ops, s.bytes), 0)
 }
 
-// own is the line of a shape's runs, through their median.
+// own is the line of a shape's runs, through what is usual for them.
 func (m *model) own(s *shape) line {
 	l := s.fit.line(m.prior)
-	l.my = s.median()
+	l.my = s.usual
 	return l
 }
 
-// note keeps a sample among the last.
+// near is the line moved to pass by the shapes around a size, the closer the more.
+func (m *model) near(x, ops, bytes float64) line {
+	l := m.line
+	at, _ := m.find(ops, bytes)
+	weight, off := 0.0, 0.0
+	take := func(s *shape) bool {
+		sx := taskSize(s.ops, s.bytes)
+		if math.Abs(sx-x) > nearReach {
+			return false
+		}
+		d := (sx - x) / (nearReach / 2)
+		w := math.Exp(-d*d) * float64(min(s.fit.Seen, enough))
+		weight += w
+		off += w * (s.usual - l.at(sx))
+		return true
+	}
+	for i := at; i < min(at+maxNear, len(m.shapes)) && take(&m.shapes[i]); i++ {
+	}
+	for i := at - 1; i >= max(at-maxNear, 0) && take(&m.shapes[i]); i-- {
+	}
+	if weight > 0 {
+		// What little is known nearby counts little.
+		l.my += off / max(weight, 1)
+	}
+	return l
+}
+
+// note keeps a sample among the last. The very first goes when there are two
+// others.
 func (s *shape) note(y float64) {
-	if len(s.recent) == maxRecent {
+	if len(s.recent) == maxRecent || s.fit.Seen == enough && len(s.recent) == enough-1 {
 		s.recent = s.recent[:copy(s.recent, s.recent[1:])]
 	}
 	s.recent = append(s.recent, y)
+	s.settle()
 }
 
-// median returns the middle of the last samples; of an even number, the mean of
-// the two in the middle.
-func (s *shape) median() float64 {
+// settle computes what is usual: the mean of the last samples, those far from
+// their median left out. What a task takes once in a while, because something
+// came between, is part of what many of them take; one wild sample is not.
+func (s *shape) settle() {
 	var sorted [maxRecent]float64
 	n := copy(sorted[:], s.recent)
 	slices.Sort(sorted[:n])
-	return (sorted[n/2] + sorted[(n-1)/2]) / 2
+	mid := (sorted[n/2] + sorted[(n-1)/2]) / 2
+	sum, count := 0.0, 0.0
+	for _, y := range sorted[:n] {
+		if math.Abs(y-mid) <= wild {
+			sum += math.Exp(y - mid)
+			count++
+		}
+	}
+	s.usual = mid + math.Log(sum/count)
 }
 
 // says returns the prediction for a shape in log time (log ratio for copies),
@@ -362,7 +470,12 @@ func (h *History) drop() {
 // there is one already.
 func (h *History) keep(m *model) bool {
 	id := &m.id
-	if id.To != "" {
+	if id.Graph != "" {
+		if h.graphs[id.Graph] != nil {
+			return false
+		}
+		h.graphs[id.Graph] = m
+	} else if id.To != "" {
 		key := copyKey{h.kindOf(id.Device), h.kindOf(id.To), id.BPS, id.LatencyNS}
 		if h.copies[key] != nil {
 			return false
@@ -383,7 +496,7 @@ func (h *History) keep(m *model) bool {
 
 func newModel(id modelID) *model {
 	m := &model{id: id}
-	if id.To == "" {
+	if id.To == "" && id.Graph == "" {
 		m.prior = 1 // twice the work takes twice the time
 	}
 	return m

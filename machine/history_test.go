@@ -349,8 +349,8 @@ func TestHistoryFirstRun(t *testing.T) {
 	for _, took := range []time.Duration{1500, 1000, 1010} {
 		h.Observe(k, 0, took*time.Microsecond)
 	}
-	if got := h.Task(k, 0).Median; got != 1010*time.Microsecond {
-		t.Errorf("after runs of 1.5, 1 and 1.01 ms it predicts %v, want the median", got)
+	if got := h.Task(k, 0).Median; got != 1005*time.Microsecond {
+		t.Errorf("after runs of 1.5, 1 and 1.01 ms it predicts %v, want the mean of the last two", got)
 	}
 }
 
@@ -589,5 +589,72 @@ func BenchmarkHistoryObserve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		h.Observe(k, 0, time.Millisecond)
+	}
+}
+
+func TestHistoryGraph(t *testing.T) {
+	h := newHistory(t, "mixed")
+	if f, n := h.Graph("a on 2", 1e9); f != 1 || n != 0 {
+		t.Errorf("of a graph never seen it says %v from %d", f, n)
+	}
+	h.ObserveGraph("a on 2", 1e9, time.Second, 2*time.Second)
+	if f, n := h.Graph("a on 2", 1e9); f <= 1 || f >= 1.9 || n != 1 {
+		t.Errorf("after one run of twice the time it says %v from %d, want something careful", f, n)
+	}
+	for range 30 {
+		h.ObserveGraph("a on 2", 1e9, time.Second, 2*time.Second)
+		h.ObserveGraph("a on 2", 1e3, time.Second, 3*time.Second)
+	}
+	if f, _ := h.Graph("a on 2", 1.1e9); math.Abs(f-2) > 0.15 {
+		t.Errorf("graphs of that size take twice the time, and it says %v", f)
+	}
+	if f, _ := h.Graph("a on 2", 1e6); math.Abs(f-1) > 0.01 {
+		t.Errorf("of graphs of another size nothing is known, and it says %v", f)
+	}
+	for _, other := range []*History{newHistory(t, "mixed"), h.Clone()} {
+		if err := other.Load(h.Save()); err != nil {
+			t.Fatal(err)
+		}
+		want, _ := h.Graph("a on 2", 1e9)
+		if f, _ := other.Graph("a on 2", 1e9); f != want {
+			t.Errorf("read back it says %v, want %v", f, want)
+		}
+	}
+}
+
+// A size between others is predicted from its neighbours, however far the line
+// through all of them is off.
+func TestHistoryNeighbours(t *testing.T) {
+	h := newHistory(t, "mixed")
+	takes := func(size float64) time.Duration { // a step no line follows
+		if size > 3e6 {
+			return time.Duration(size * 4)
+		}
+		return time.Duration(size)
+	}
+	for range 4 {
+		for size := 1e5; size < 1e8; size *= 1.5 {
+			h.Observe(ofSize("k", size), 0, takes(size))
+		}
+	}
+	for _, size := range []float64{2e5, 1e6, 1e7, 5e7} {
+		if q := ratio(h.Task(ofSize("k", size), 0).Median, takes(size)); math.Abs(q-1) > 0.1 {
+			t.Errorf("size %g: predicted %.2f of what it takes", size, q)
+		}
+	}
+}
+
+func TestHistoryClone(t *testing.T) {
+	h := learned(t)
+	c := h.Clone()
+	if !bytes.Equal(c.Save(), h.Save()) {
+		t.Fatal("a clone knows something else")
+	}
+	before := string(h.Save())
+	for range 20 {
+		c.Observe(task("gemm", 1, graph.Work{Ops: math.Exp(12), Bytes: math.Exp(12) / 8}), 0, time.Hour)
+	}
+	if string(h.Save()) != before {
+		t.Error("what a clone learns reaches the original")
 	}
 }

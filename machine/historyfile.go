@@ -101,15 +101,17 @@ func (h *History) Load(src []byte) error {
 // model checks a saved model and turns it into a live one.
 func (s *savedModel) model() (*model, error) {
 	_, isUnit := unitOf(s.Unit)
-	isCopy := s.To != ""
+	isCopy, isGraph := s.To != "", s.Graph != ""
 	switch {
 	case s.Device == "":
 		return nil, errors.New("no device")
 	case isCopy && (s.Unit != "" || s.Gang != 0 || len(s.Kernels) > 0):
 		return nil, errors.New("a task and a copy at once")
+	case isGraph && (isCopy || s.Unit != "" || s.Gang != 0 || len(s.Kernels) > 0 || s.BPS != 0 || s.LatencyNS != 0):
+		return nil, errors.New("a graph and something else at once")
 	case isCopy && (badRate(s.BPS) || s.BPS == 0 || badRate(s.LatencyNS)):
 		return nil, fmt.Errorf("bad path of %v bytes per second and %v ns", s.BPS, s.LatencyNS)
-	case !isCopy && (!isUnit || s.Gang < 1 || s.Gang > math.MaxInt16 || s.BPS != 0 || s.LatencyNS != 0):
+	case !isCopy && !isGraph && (!isUnit || s.Gang < 1 || s.Gang > math.MaxInt16 || s.BPS != 0 || s.LatencyNS != 0):
 		return nil, fmt.Errorf("bad unit %q, gang %d or path", s.Unit, s.Gang)
 	case len(s.Shapes) == 0:
 		return nil, errors.New("no shapes")
@@ -141,6 +143,7 @@ func (s *savedModel) model() (*model, error) {
 			return nil, fmt.Errorf("shape %d is out of order", i)
 		}
 		live := shape{ops: x.Ops, bytes: x.Bytes, last: x.Last, fit: x.Fit, recent: x.Recent}
+		live.settle()
 		m.refresh(&live)
 		// Load moves the epoch, so callers know what is known now.
 		if y, ok := m.says(&live); ok {

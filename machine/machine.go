@@ -55,8 +55,10 @@ type Rates struct {
 	Ops [graph.NumUnits]float64
 	// MemoryBPS is device memory bandwidth in bytes per second.
 	MemoryBPS float64
-	// LaunchNS is what starting an empty kernel costs.
+	// LaunchNS is what starting an empty kernel costs among others, ReplyNS how
+	// long it takes from giving the device one until its end is known.
 	LaunchNS float64
+	ReplyNS  float64
 }
 
 // Device is one device as the scheduler sees it.
@@ -308,8 +310,8 @@ func (d *Device) check() error {
 		return fmt.Errorf("device %q: negative memory, cores or lanes", d.Name)
 	case badRate(d.PowerWatts):
 		return fmt.Errorf("device %q: bad power %v", d.Name, d.PowerWatts)
-	case badRate(d.Rates.MemoryBPS) || badRate(d.Rates.LaunchNS):
-		return fmt.Errorf("device %q: bad memory rate %v or launch time %v", d.Name, d.Rates.MemoryBPS, d.Rates.LaunchNS)
+	case badRate(d.Rates.MemoryBPS) || badRate(d.Rates.LaunchNS) || badRate(d.Rates.ReplyNS):
+		return fmt.Errorf("device %q: bad memory rate %v, launch time %v or reply time %v", d.Name, d.Rates.MemoryBPS, d.Rates.LaunchNS, d.Rates.ReplyNS)
 	}
 	for u, r := range d.Rates.Ops {
 		if badRate(r) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/weft-run/weft/machine"
 )
@@ -101,4 +102,13 @@ func (e Explanation) Text(m *machine.Machine) string {
 		lines[i] = strings.TrimRight(lines[i], " ")
 	}
 	return strings.Join(lines, "\n") + e.Why + ".\n"
+}
+
+// Round shortens a duration to three digits, for people.
+func Round(d time.Duration) time.Duration {
+	for unit := time.Duration(1); ; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit)
+		}
+	}
 }

@@ -50,7 +50,10 @@ type Result struct {
 	Report    *weft.Report
 	Partition sched.Partition
 	Tasks     int
-	Predicted time.Duration
+	// Prediction is what the run was expected to take, just before it, and
+	// Predicted its median.
+	Prediction *weft.Prediction
+	Predicted  time.Duration
 }
 
 // The tasks of a device's range become smaller towards its end: each takes a
@@ -164,16 +167,10 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", j.Name(), err)
 	}
-	rep, err := rt.Run(ctx, g, j.Bind()...)
-	res := &Result{Report: rep, Partition: part, Tasks: g.NumTasks()}
+	p, err := rt.Predict(ctx, g, j.Bind()...)
 	if err != nil {
-		return res, err
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
 	}
-	if rep != nil {
-		// What the tasks were predicted to take, on the device that had most.
-		for d := range rep.Devices {
-			res.Predicted = max(res.Predicted, rep.Devices[d].Predicted)
-		}
-	}
-	return res, nil
+	rep, err := rt.Run(ctx, g, j.Bind()...)
+	return &Result{Report: rep, Partition: part, Tasks: g.NumTasks(), Prediction: p, Predicted: p.Median}, err
 }

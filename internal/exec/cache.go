@@ -30,7 +30,7 @@ const (
 )
 
 // calibrationVersion is raised when saved figures change their meaning.
-const calibrationVersion = 1
+const calibrationVersion = 2
 
 // cache keeps what was learned about a set of devices in files. All methods
 // take nil for a cache that is off; none of them fails, since whatever is

@@ -215,6 +215,7 @@ func agree(m *machine.Machine) {
 			}
 		}
 		level(func(i int) *float64 { return &m.Devices[i].Rates.LaunchNS })
+		level(func(i int) *float64 { return &m.Devices[i].Rates.ReplyNS })
 		level(func(i int) *float64 { return &m.Devices[i].Rates.MemoryBPS })
 		for u := range graph.NumUnits {
 			level(func(i int) *float64 { return &m.Devices[i].Rates.Ops[u] })
@@ -396,6 +397,7 @@ func (t *meter) compute() {
 		switch p.Kind {
 		case probe.Empty:
 			t.rates.LaunchNS = t.launches(&p) * 1e9
+			t.rates.ReplyNS = t.reply(&p) * 1e9
 		case probe.Compute:
 			t.rates.Ops[p.Unit] = t.arithmetic(&p)
 		}
@@ -423,6 +425,17 @@ func (t *meter) launches(p *probe.Probe) float64 {
 			return 0, err
 		}
 		return (got[len(got)-1].End - got[0].Start).Seconds() / probeLaunches, nil
+	})
+}
+
+// reply returns the seconds from giving the device an empty kernel until its end
+// is known.
+func (t *meter) reply(p *probe.Probe) float64 {
+	arg := t.buffer(0, probe.ItemBytes)
+	return t.sample(false, func() (float64, error) {
+		begin := t.board.Now()
+		_, err := t.do(t.lanes[0], launchOf(p, 1, arg))
+		return (t.board.Now() - begin).Seconds(), err
 	})
 }
 

@@ -108,7 +108,7 @@ func TestCalibrateCores(t *testing.T) {
 	x := open(t, Config{Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: incs})}, Calibrate: true})
 	for _, d := range x.Machine.Devices {
 		r := d.Rates
-		if r.LaunchNS <= 0 || r.MemoryBPS <= 0 || r.Ops[graph.FP32] <= 0 || r.Ops[graph.FP64] <= 0 || r.Ops[graph.Int32] <= 0 {
+		if r.LaunchNS <= 0 || r.ReplyNS < r.LaunchNS || r.MemoryBPS <= 0 || r.Ops[graph.FP32] <= 0 || r.Ops[graph.FP64] <= 0 || r.Ops[graph.Int32] <= 0 {
 			t.Errorf("%s was not measured: %+v", d.Name, r)
 		}
 		if r.Ops[graph.TF32] != 0 || r.Ops[graph.FP16] != 0 {
@@ -267,7 +267,7 @@ func TestDecodeCalibrationIsStrict(t *testing.T) {
 	}
 	for name, change := range map[string][2]string{
 		"key":      {`"key": "key"`, `"key": "yek"`},
-		"version":  {`"version": 1`, `"version": 2`},
+		"version":  {`"version": 2`, `"version": 1`},
 		"unknown":  {`"host_bps"`, `"host"`},
 		"trailing": {good, good + "1"},
 		"negative": {`7000000000`, `-7000000000`},
@@ -290,7 +290,7 @@ func TestDecodeCalibrationIsStrict(t *testing.T) {
 
 func FuzzDecodeCalibration(f *testing.F) {
 	f.Add(encodeCalibration(described(), "key"))
-	f.Add([]byte(`{"version":1,"key":"key","rates":[{},{}]}`))
+	f.Add([]byte(`{"version":2,"key":"key","rates":[{},{}]}`))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		m := described()
 		if err := decodeCalibration(src, "key", m); err != nil {

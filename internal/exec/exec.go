@@ -288,6 +288,44 @@ func (x *Executor) Look(fn func(cost machine.Cost, st []engine.DeviceStatus)) bo
 	return ok
 }
 
+// Expect tells what a graph was simulated to take, so that its next run teaches
+// how far off that is. made says what the graph is made of, size how large it is.
+func (x *Executor) Expect(g *graph.Graph, made string, size float64, simulated time.Duration) {
+	x.do(func(l *loop) {
+		if len(l.expected) == maxExpected {
+			clear(l.expected) // nobody runs what is predicted
+		}
+		l.expected[g] = expectation{made, size, simulated}
+	})
+}
+
+// expectation is what a run is compared with.
+type expectation struct {
+	made      string
+	size      float64
+	simulated time.Duration
+}
+
+// maxExpected is how many graphs are remembered that were predicted and not run.
+const maxExpected = 64
+
+// compare teaches the history how far off a prediction was. Runs that shared the
+// devices with others teach nothing.
+func (l *loop) compare(g *graph.Graph, rep *engine.Report, err error) {
+	e, ok := l.expected[g]
+	delete(l.expected, g)
+	if ok && err == nil && len(l.runs) == 0 {
+		l.x.cost.ObserveGraph(e.made, e.size, e.simulated, rep.Ended-rep.Started)
+	}
+}
+
+// Snapshot returns a copy of what is known about the devices, and their state;
+// nil after Close.
+func (x *Executor) Snapshot() (cost *machine.History, st []engine.DeviceStatus) {
+	x.Look(func(_ machine.Cost, now []engine.DeviceStatus) { cost, st = x.cost.Clone(), now })
+	return cost, st
+}
+
 // Events returns what a recorder of the engine holds, between two steps.
 func (x *Executor) Events(r *trace.Recorder) []trace.Event {
 	ch := make(chan []trace.Event, 1)

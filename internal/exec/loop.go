@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
@@ -39,8 +40,9 @@ type loop struct {
 	counts  Counts
 	closing bool
 
-	watchers  sync.WaitGroup // goroutines that sample devices
-	unwatched chan struct{}  // closed when they are to end
+	expected  map[*graph.Graph]expectation // what was predicted and not run yet
+	watchers  sync.WaitGroup               // goroutines that sample devices
+	unwatched chan struct{}                // closed when they are to end
 
 	timer *time.Timer
 }
@@ -79,6 +81,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
 	}
 	infos := engine.LanesOf(x.Machine)
+	l.expected = make(map[*graph.Graph]expectation)
 	l.unwatched = make(chan struct{})
 	l.board = driver.NewBoard(len(infos))
 	l.lanes = make([]*dev, len(infos))
@@ -382,6 +385,9 @@ func (l *loop) done(a *engine.Action) {
 	l.counts.Retries += int64(a.Report.Retries)
 	j := l.runs[a.Run]
 	delete(l.runs, a.Run)
+	if len(l.expected) > 0 {
+		l.compare(j.Graph, a.Report, a.Err)
+	}
 	j.id = 0
 	j.Done(a.Report, a.Err)
 }

@@ -1,0 +1,148 @@
+package weft_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/fake"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// slow opens two devices on which every launch takes at least 4 ms.
+func slow(t *testing.T) *weft.Runtime {
+	t.Helper()
+	o, err := fake.Parse("devices 2; take 4ms launches")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Funcs = map[string]weft.Func{"inc": func(c *weft.Call, lo, hi int) { c.Args[0][0]++ }}
+	d, err := fake.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt, err := weft.Open(context.Background(), weft.Options{Drivers: []driver.Driver{d}, NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	return rt
+}
+
+// incs is a graph of rows chains of tasks that add one to a byte.
+func incs(t *testing.T, rows, long int) *graph.Graph {
+	t.Helper()
+	k := &graph.Kernel{Name: "inc", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "inc"}}}
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: int64(rows), Input: true, Output: true})
+	for range long {
+		for i := range rows {
+			b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{{Data: x, Offset: int64(i), Bytes: 1, Access: graph.ReadWrite}}})
+		}
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestPredict(t *testing.T) {
+	rt := slow(t)
+	ctx := context.Background()
+	g := incs(t, 2, 5)
+	p, err := rt.Predict(ctx, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Samples != 0 {
+		t.Errorf("%d measurements stand behind a kernel that never ran", p.Samples)
+	}
+	mem := make([]byte, 2)
+	for range 3 {
+		if _, err := rt.Run(ctx, g, weft.Bind("x", mem)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := tasks(rt)
+	if p, err = rt.Predict(ctx, g, weft.Bind("x", mem)); err != nil {
+		t.Fatal(err)
+	}
+	if tasks(rt) != before {
+		t.Error("a prediction ran something")
+	}
+	// Two chains of five tasks of 4 ms each fit side by side.
+	if p.Samples < 3 || p.Median < 20*time.Millisecond || p.Low > p.Median || p.High < p.Median {
+		t.Errorf("predicted %+v for five tasks in a row of at least 4 ms", p)
+	}
+	share, n := 0.0, 0
+	for _, d := range p.Devices {
+		share += d.Share
+		n += d.Tasks
+	}
+	if math.Abs(share-1) > 1e-9 || n != 10 || len(p.Devices) != 2 {
+		t.Errorf("devices %+v", p.Devices)
+	}
+	if !strings.Contains(p.Why, "on fake:0 alone") {
+		t.Errorf("why: %s", p.Why)
+	}
+	long, err := rt.Predict(ctx, incs(t, 2, 50))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := float64(long.Median) / float64(p.Median); q < 5 || q > 20 {
+		t.Errorf("ten times the work is predicted to take %.1f times as long", q)
+	}
+}
+
+func tasks(rt *weft.Runtime) (n int64) {
+	for _, d := range rt.Devices() {
+		n += d.Tasks
+	}
+	return n
+}
+
+func TestPredictErrors(t *testing.T) {
+	rt := slow(t)
+	g := incs(t, 1, 1)
+	if _, err := rt.Predict(context.Background(), g, weft.Bind("y", []byte{1})); !errors.Is(err, weft.ErrBinding) {
+		t.Errorf("unknown data: %v", err)
+	}
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 1, Output: true})
+	k := &graph.Kernel{Name: "ptx", Impls: []graph.Impl{{Dialect: graph.PTX, Entry: "f"}}}
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, On: graph.Constraint{Only: []string{"cpu"}}, Uses: []graph.Use{{Data: x, Access: graph.Write}}})
+	nowhere, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Predict(context.Background(), nowhere); !errors.Is(err, weft.ErrNoDevice) {
+		t.Errorf("a task that runs nowhere: %v", err)
+	}
+	rt.Close()
+	if _, err := rt.Predict(context.Background(), g); !errors.Is(err, weft.ErrClosed) {
+		t.Errorf("after Close: %v", err)
+	}
+}
+
+// Resident data is where earlier runs left it.
+func TestPredictResident(t *testing.T) {
+	rt := slow(t)
+	d, err := weft.Put(rt, "x", []byte{1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := rt.Run(context.Background(), incs(t, 2, 2), d.As("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p, err := rt.Predict(context.Background(), incs(t, 2, 2), d.As("x")); err != nil || p.Median < 8*time.Millisecond {
+		t.Errorf("%+v, %v for two tasks in a row of at least 4 ms", p, err)
+	}
+}
