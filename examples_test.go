@@ -25,7 +25,7 @@ func bump(c *weft.Call, lo, hi int) {
 
 // start opens a runtime without measuring devices, which examples can do without.
 func start(o weft.Options) *weft.Runtime {
-	o.NoCalibrate = true
+	o.NoCalibrate, o.CacheDir = true, "off"
 	rt, err := weft.Open(context.Background(), o)
 	if err != nil {
 		log.Fatal(err)
@@ -95,6 +95,19 @@ func ExampleRuntime_Prepare() {
 	}
 	fmt.Println(a, b)
 	// Output: [3 4 5] [11 21 31]
+}
+
+// Predict says what a run would take and where it would go, without running it.
+// Before a kernel has run, its time follows from what the devices were measured at.
+func ExampleRuntime_Predict() {
+	rt, g := counter(weft.Options{Devices: "cpu"})
+	defer rt.Close()
+	p, err := rt.Predict(context.Background(), g)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(p.Samples, "measurements; share of", p.Devices[0].Name, "in tasks:", p.Devices[0].Tasks)
+	// Output: 0 measurements; share of cpu:0 in tasks: 1
 }
 
 // Many runs at once: Submit returns at once, and Wait when the run has ended.

@@ -25,7 +25,7 @@ const (
 	// A probe is repeated probeSamples times at a size that takes probeTakes or
 	// more: long enough that starting it is nothing, short enough to stay
 	// within the budget.
-	probeSamples = 5
+	probeSamples = 4
 	probeTakes   = 3 * time.Millisecond
 	// probeLaunches is how many empty kernels are timed in a row.
 	probeLaunches = 64
@@ -33,7 +33,7 @@ const (
 	// devices that share memory stream between them, more than caches hold;
 	// none gets less than leastStream.
 	maxProbeItems = 1 << 20
-	streamBytes   = 64 << 20
+	streamBytes   = 32 << 20
 	leastStream   = 8 << 20
 	// smallCopy is a copy whose time is its latency.
 	smallCopy = 4 << 10
