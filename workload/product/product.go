@@ -118,7 +118,8 @@ type Job struct {
 	A, B, C []float32
 
 	kind   *Kind
-	packed bool
+	packed bool      // the form for CPUs alone
+	panels []float32 // B packed, for that
 }
 
 // New makes the operands: uniform in (-1, 1), by logical index, so they do not
@@ -133,10 +134,15 @@ func (kd *Kind) New(c Config) (Job, error) {
 	return j, nil
 }
 
-// Packed returns the job in its form for CPUs alone.
-func (j Job) Packed() Job {
-	j.packed = true
-	return j
+// Packed returns the job in its form for CPUs alone. Further calls return the
+// same.
+func (j *Job) Packed() Job {
+	if j.panels == nil {
+		j.panels = make([]float32, panel.Start(j.K, j.N, panel.Count(j.K, j.N)))
+	}
+	packed := *j
+	packed.packed = true
+	return packed
 }
 
 // Name says which product it is.
@@ -207,7 +213,9 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.DataID {
 	panels := panel.Count(j.K, j.N)
 	start := func(p int) int64 { return 4 * int64(panel.Start(j.K, j.N, p)) }
-	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels)})
+	// An output, so that its tasks write into one piece of memory and nobody has
+	// to gather it; and memory of the job's is made once.
+	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels), Output: true})
 	for i := range tasks {
 		lo, hi := i*panels/tasks, (i+1)*panels/tasks
 		if lo == hi {
@@ -229,9 +237,13 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 	return to
 }
 
-// Bind ties A, B and C to the job's memory.
+// Bind ties A, B, C and the packed B to the job's memory.
 func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("A", j.A), weft.Bind("B", j.B), weft.Bind("C", j.C)}
+	all := []weft.Binding{weft.Bind("A", j.A), weft.Bind("B", j.B), weft.Bind("C", j.C)}
+	if j.packed {
+		all = append(all, weft.Bind("packed B", j.panels))
+	}
+	return all
 }
 
 // Operands are A and B in the job's own memory. Between runs a caller may set

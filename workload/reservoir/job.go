@@ -280,6 +280,15 @@ func (j *Job) Pieces() sched.Pieces {
 	}
 }
 
+// Grain is how many patterns or neurons a task should have. Every step of the
+// neurons ends with an exchange of all states, beside which a task must be much.
+func (j *Job) Grain() int64 {
+	if j.c.Split == Neurons {
+		return 2 * perItem
+	}
+	return int64(j.block)
+}
+
 // rowsWork is a step of some neurons for all patterns.
 func (j *Job) rowsWork(lo, hi int) graph.Work {
 	r, in := j.w.Recurrent.Start, j.w.Input.Start

@@ -33,7 +33,7 @@ func TestJobOnDevices(t *testing.T) {
 	for _, c := range []struct {
 		mode         string
 		batch, steps int
-	}{{reservoir.Sequence, 203, 7}, {reservoir.Sequence, 200, 2}, {reservoir.Histogram, 133, 1}} {
+	}{{reservoir.Sequence, 131, 3}, {reservoir.Histogram, 140, 1}} {
 		var got [][]float32
 		for _, split := range []string{reservoir.Patterns, reservoir.Neurons} {
 			workloadtest.Invariant(t, reservoir.Funcs(),
