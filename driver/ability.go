@@ -3,6 +3,8 @@ package driver
 import (
 	"context"
 	"time"
+
+	"github.com/weft-run/weft/machine"
 )
 
 // Optional abilities. A device that has one implements its interface; callers
@@ -121,4 +123,39 @@ type Keeper interface {
 // completes with ErrDeviceLost, and the device is lost.
 type Dropper interface {
 	Drop(cause error)
+}
+
+// Tuned is which of several implementations of a kernel was fastest on a device
+// for tasks of one size class.
+type Tuned struct {
+	Kernel string
+	Class  int // binary logarithm of the grid's extent
+	Entry  string
+	NS     float64
+}
+
+// Tuner keeps what a device learned about variants, so that it can be saved.
+// Both may be called while operations run.
+type Tuner interface {
+	// Tuning returns the decisions taken so far, in a fixed order.
+	Tuning() []Tuned
+	// Tune takes decisions of an earlier run; what is unknown to the device is
+	// ignored.
+	Tune([]Tuned)
+}
+
+// Linker knows how a device is connected. Rates are what the link is built for,
+// until they are measured; ends are filled in by the caller. ErrUnavailable
+// stands for no direct way, or none that is known.
+type Linker interface {
+	LinkToHost() (machine.Link, error)
+	LinkTo(other Device) (machine.Link, error)
+}
+
+// Joiner makes a device a rank among others for native collectives: one of them
+// makes a name, all join with it, and Join returns when all have. It is called
+// while no operation is in flight.
+type Joiner interface {
+	CollectiveID() ([]byte, error)
+	Join(id []byte, ranks, rank int) error
 }

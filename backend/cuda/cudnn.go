@@ -1,0 +1,223 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/weft-run/weft/driver"
+)
+
+var cudnnNames = []string{"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"}
+
+// cudnn is NVIDIA's library for neural networks; what is used of it is the
+// convolution.
+type cudnn struct {
+	lib                                                          *library
+	create, destroy, setStream, errorString                      proc
+	newTensor, newFilter, newConv, setTensor, setFilter, setConv proc
+	mathType, findAlgorithm, forward                             proc
+	handles                                                      map[*stream]uintptr
+	plans                                                        map[plan]*planned
+	work                                                         map[*stream]workspace
+}
+
+// workspace is scratch memory of a stream, as large as any plan on it needed.
+type workspace struct {
+	addr  uintptr
+	bytes uint64
+}
+
+// plan is the Params of cudnn.conv2d, ten little-endian uint32: batch, channels,
+// height and width of x; filters, height and width of w; stride and padding, the
+// same both ways; 1 to let the tensor cores round to TF32.
+type plan struct{ n, c, h, w, k, r, s, stride, pad, tf32 uintptr }
+
+type planned struct {
+	x, filter, y, conv uintptr // descriptors
+	algo               uintptr
+	work               uint64
+}
+
+// maxWorkspace bounds what an algorithm may take.
+const maxWorkspace = 1 << 30
+
+func (c *cudnn) open(folders []string) error {
+	if c.lib != nil {
+		return nil
+	}
+	// cuDNN looks for cuBLAS by name alone: where that is in a folder the system
+	// does not search, it must be there before.
+	_, _ = open(folders, cublasNames...)
+	lib, err := open(folders, cudnnNames...)
+	if err != nil {
+		return err
+	}
+	c.errorString = lib.bind("cudnnGetErrorString")
+	for _, b := range []struct {
+		to   *proc
+		name string
+	}{
+		{&c.create, "cudnnCreate"}, {&c.destroy, "cudnnDestroy"}, {&c.setStream, "cudnnSetStream"},
+		{&c.newTensor, "cudnnCreateTensorDescriptor"}, {&c.newFilter, "cudnnCreateFilterDescriptor"},
+		{&c.newConv, "cudnnCreateConvolutionDescriptor"}, {&c.setTensor, "cudnnSetTensor4dDescriptor"},
+		{&c.setFilter, "cudnnSetFilter4dDescriptor"}, {&c.setConv, "cudnnSetConvolution2dDescriptor"},
+		{&c.mathType, "cudnnSetConvolutionMathType"}, {&c.findAlgorithm, "cudnnFindConvolutionForwardAlgorithmEx"},
+		{&c.forward, "cudnnConvolutionForward"},
+	} {
+		if *b.to = lib.bind(b.name); b.to.addr == 0 {
+			return fmt.Errorf("%s has no %s", lib.path, b.name)
+		}
+	}
+	c.lib = lib
+	c.handles, c.plans, c.work = make(map[*stream]uintptr), make(map[plan]*planned), make(map[*stream]workspace)
+	return nil
+}
+
+func (c *cudnn) do(f *frame, p *proc, args ...uintptr) error {
+	code := int32(f.call(p, args...))
+	if code == 0 {
+		return nil
+	}
+	text := ""
+	if c.errorString.addr != 0 {
+		text = cString(f.call(&c.errorString, uintptr(code)), 256)
+	}
+	return fmt.Errorf("%w: %s: cuDNN status %d: %s", driver.ErrKernel, p.name, code, text)
+}
+
+func (c *cudnn) handle(f *frame, s *stream) (uintptr, error) {
+	if h := c.handles[s]; h != 0 {
+		return h, nil
+	}
+	if err := c.do(f, &c.create, f.at(0)); err != nil {
+		return 0, err
+	}
+	h := uintptr(f.out[0])
+	if err := c.do(f, &c.setStream, h, s.handle); err != nil {
+		return 0, err
+	}
+	c.handles[s] = h
+	return h, nil
+}
+
+func (c *cudnn) close() {
+	f := getFrame()
+	defer f.free()
+	for _, h := range c.handles { // in any order: they are independent
+		_ = c.do(f, &c.destroy, h) // the context takes what is left with it
+	}
+	clear(c.handles)
+}
+
+// scratch returns at least n bytes for work on a stream. What it replaces is
+// freed by the stream itself, behind the work that uses it.
+func (c *cudnn) scratch(d *device, s *stream, n uint64) (uintptr, error) {
+	w := c.work[s]
+	if w.bytes >= n {
+		return w.addr, nil
+	}
+	a := d.api
+	if w.addr != 0 {
+		if err := d.called(&a.memFreeAsync, a.code(d.f, &a.memFreeAsync, w.addr, s.handle)); err != nil {
+			return 0, err
+		}
+		delete(c.work, s)
+	}
+	if err := d.called(&a.memAllocAsync, a.code(d.f, &a.memAllocAsync, d.f.at(0), uintptr(n), s.handle)); err != nil {
+		return 0, fmt.Errorf("%d bytes of workspace: %w", n, err)
+	}
+	w = workspace{uintptr(d.f.out[0]), n}
+	c.work[s] = w
+	return w.addr, nil
+}
+
+// algorithmPerf is cudnnConvolutionFwdAlgoPerf_t.
+type algorithmPerf struct {
+	algo, status int32
+	_            float32 // its time; they come fastest first
+	memory       uint64
+	_            [5]int32 // whether it is deterministic; the mathematics used
+}
+
+// conv2d convolves x (N×C×H×W) with w (K×C×R×S) into y.
+func conv2d(d *device, s *stream, ptrs []uintptr, params []byte) error {
+	if len(ptrs) < 3 || len(params) != 40 {
+		return fmt.Errorf("%w: a convolution takes x, w and y and ten uint32, given are %d buffers and %d bytes", driver.ErrKernel, len(ptrs), len(params))
+	}
+	p := plan{word(params, 0), word(params, 1), word(params, 2), word(params, 3), word(params, 4),
+		word(params, 5), word(params, 6), word(params, 7), word(params, 8), word(params, 9)}
+	c := &d.dnn
+	f := d.f
+	h, err := c.handle(f, s)
+	if err != nil {
+		return err
+	}
+	l := c.plans[p]
+	if l == nil {
+		if l, err = c.plan(d, s, h, p, ptrs); err != nil {
+			return err
+		}
+		c.plans[p] = l
+	}
+	work := uintptr(0)
+	if l.work > 0 {
+		if work, err = c.scratch(d, s, l.work); err != nil {
+			return err
+		}
+	}
+	f.out[0], f.out[1] = 0x3f800000, 0
+	return c.do(f, &c.forward, h, f.at(0), l.x, ptrs[0], l.filter, ptrs[1], l.conv, l.algo, work, uintptr(l.work), f.at(1), l.y, ptrs[2])
+}
+
+// plan describes a convolution to cuDNN and lets it measure its algorithms on
+// the very buffers: y is about to be written anyway.
+func (c *cudnn) plan(d *device, s *stream, h uintptr, p plan, ptrs []uintptr) (*planned, error) {
+	f := d.f
+	if p.stride == 0 || p.h+2*p.pad < p.r || p.w+2*p.pad < p.s {
+		return nil, fmt.Errorf("%w: a convolution of %d×%d by %d×%d with stride %d and padding %d", driver.ErrKernel, p.h, p.w, p.r, p.s, p.stride, p.pad)
+	}
+	oh, ow := (p.h+2*p.pad-p.r)/p.stride+1, (p.w+2*p.pad-p.s)/p.stride+1
+	const nchw, float, crossCorrelation = 0, 0, 1
+	const defaultMath, fmaMath = 0, 3
+	l := &planned{}
+	for _, n := range []struct {
+		make *proc
+		to   *uintptr
+	}{{&c.newTensor, &l.x}, {&c.newTensor, &l.y}, {&c.newFilter, &l.filter}, {&c.newConv, &l.conv}} {
+		if err := c.do(f, n.make, f.at(0)); err != nil {
+			return nil, err
+		}
+		*n.to = uintptr(f.out[0])
+	}
+	math := uintptr(fmaMath)
+	if p.tf32 != 0 {
+		math = defaultMath
+	}
+	for _, err := range []error{
+		c.do(f, &c.setTensor, l.x, nchw, float, p.n, p.c, p.h, p.w),
+		c.do(f, &c.setTensor, l.y, nchw, float, p.n, p.k, oh, ow),
+		c.do(f, &c.setFilter, l.filter, float, nchw, p.k, p.c, p.r, p.s),
+		c.do(f, &c.setConv, l.conv, p.pad, p.pad, p.stride, p.stride, 1, 1, crossCorrelation, float),
+		c.do(f, &c.mathType, l.conv, math),
+	} {
+		if err != nil {
+			return nil, err
+		}
+	}
+	const asked = 4
+	work, err := c.scratch(d, s, maxWorkspace)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.do(f, &c.findAlgorithm, h, l.x, ptrs[0], l.filter, ptrs[1], l.conv, l.y, ptrs[2], asked, f.at(0), f.at(8), work, maxWorkspace); err != nil {
+		return nil, err
+	}
+	found := (*[asked]algorithmPerf)(unsafe.Pointer(&f.out[8]))
+	for i := range min(int(f.i32(0)), asked) {
+		if a := &found[i]; a.status == 0 && a.memory <= maxWorkspace {
+			l.algo, l.work = uintptr(a.algo), a.memory
+			return l, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: cuDNN has no algorithm for it", driver.ErrKernel)
+}

@@ -1,0 +1,345 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// device is an open GPU. Fields are in three groups: those that never change
+// after open, those behind mu, and those of the owner, the thread that run is.
+// Lock order: mu, then memory.mu of any device; tell stands alone.
+type device struct {
+	*platform
+	api  *api
+	num  int32 // CUDA's number of it
+	ctx  uintptr
+	info machine.Device
+	pci  string
+	gpu  *gpu // NVML's view; nil without NVML
+	arch int  // as 90
+	log  *slog.Logger
+
+	board   *driver.Board
+	wake    func()
+	lanes   []*lane
+	streams []*stream
+	block   uintptr // pinned memory: progress words, then arguments of launches
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	memory  memory
+	mapped  []span // host memory that is page-locked, by address
+	pending []*op  // submitted, not taken by the owner
+	spare   []*op
+	idle    bool // the owner sleeps
+	cond    sync.Cond
+	tuning  tuning
+	joining sync.Mutex // guards comm
+
+	waiting atomic.Int32 // how many are pending, readable without the lock
+	closed  atomic.Bool
+	dead    atomic.Pointer[error] // why the device is lost
+	seen    atomic.Int64          // when the owner last came round, Unix ns; 0 while it sleeps
+
+	tell sync.Mutex
+	done []driver.Completion // handed over, not collected
+
+	// The owner's.
+	f       *frame
+	kernels map[*graph.Kernel]*kernel
+	modules map[[32]byte]uintptr
+	copier  uintptr // kernel for short copies, 0 when there is none
+	replays replays
+	blas    cublas
+	dnn     cudnn
+	comm    nccl
+	probe   probe
+	batch   []*op
+	out     []driver.Completion
+	recycle []*op
+	flying  int // operations on streams
+	held    int // operations on lanes, not on streams
+}
+
+// cores is how many shader cores a multiprocessor of an architecture has.
+func cores(arch int) int {
+	switch arch {
+	case 60, 70, 72, 75, 80:
+		return 64
+	}
+	return 128
+}
+
+// margin is device memory left to the driver, to libraries and to others.
+const margin = 768 << 20
+
+// open opens GPU number i.
+func (p *platform) open(i int) (_ *device, err error) {
+	d := &device{platform: p, api: p.api, log: p.log, ended: make(chan struct{}), f: new(frame)}
+	d.cond.L = &d.mu
+	f := getFrame()
+	defer f.free()
+	a := p.api
+	name := fmt.Sprintf("cuda:%d", i)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cuda: open %s: %w", name, err)
+		}
+	}()
+	if err := a.do(f, &a.deviceGet, f.at(0), uintptr(i)); err != nil {
+		return nil, err
+	}
+	d.num = f.i32(0)
+	d.arch = a.attribute(f, d.num, attrMajor)*10 + a.attribute(f, d.num, attrMinor)
+	d.info = machine.Device{
+		Name: name, Backend: "cuda", Kind: machine.Discrete, Arch: fmt.Sprintf("sm_%d", d.arch),
+		ComputeUnits: a.attribute(f, d.num, attrSMs) * cores(d.arch), Lanes: max(p.o.Lanes, 1),
+	}
+	if a.attribute(f, d.num, attrIntegrated) != 0 {
+		d.info.Kind = machine.Integrated
+	}
+	if err := a.do(f, &a.deviceName, f.at(0), 256, uintptr(d.num)); err != nil {
+		return nil, err
+	}
+	d.info.Model = f.text(0)
+	if err := a.do(f, &a.devicePCI, f.at(0), 64, uintptr(d.num)); err == nil {
+		d.pci = f.text(0)
+		// sysfs writes four digits for what CUDA may write with eight.
+		d.info.NUMA = numaNode(d.pci)
+	}
+	if a.do(f, &a.deviceUUID, f.at(0), uintptr(d.num)) == nil {
+		u := (*[16]byte)(unsafe.Pointer(&f.out[0]))
+		d.info.UUID = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+	}
+	if p.nvml != nil {
+		if d.gpu, err = p.nvml.gpu(d.pci); err != nil {
+			p.log.Warn("no telemetry", "device", name, "err", err)
+		} else {
+			d.info.PowerWatts = d.gpu.powerLimit()
+		}
+	}
+	if err := a.do(f, &a.ctxRetain, f.at(0), uintptr(d.num)); err != nil {
+		return nil, err
+	}
+	d.ctx = uintptr(f.out[0])
+	err = d.within(func(f *frame) error {
+		if err := d.memory.open(d, f); err != nil {
+			return err
+		}
+		return d.openStreams(f)
+	})
+	if err != nil {
+		_ = a.do(f, &a.ctxRelease, uintptr(d.num)) // the first error says more
+		return nil, err
+	}
+	d.info.MemBytes = d.memory.limit
+	return d, nil
+}
+
+// within runs fn on a thread that has the device's context.
+func (d *device) within(fn func(*frame) error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	f := getFrame()
+	defer f.free()
+	if err := d.api.do(f, &d.api.ctxPush, d.ctx); err != nil {
+		return err
+	}
+	err := fn(f)
+	_ = d.api.do(f, &d.api.ctxPop, f.at(63)) // what was pushed comes off
+	return err
+}
+
+func (d *device) Info() machine.Device { return d.info }
+
+// Attach starts the owner.
+func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
+	d.board, d.wake = b, wake
+	n := len(d.streams)
+	for i, id := range lanes {
+		l := &lane{id: id, dev: d, stream: d.streams[min(i, n-3)]}
+		switch i {
+		case len(lanes) - 2:
+			l.stream = d.streams[n-2]
+		case len(lanes) - 1:
+			l.stream = d.streams[n-1]
+		}
+		d.lanes = append(d.lanes, l)
+	}
+	go d.run()
+}
+
+// errLost is what everything but the culprit ends with.
+func (d *device) errLost() error {
+	return fmt.Errorf("cuda: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, *d.dead.Load())
+}
+
+func (d *device) Submit(batch []driver.Op) error {
+	if d.closed.Load() {
+		return fmt.Errorf("cuda: submit to %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	if d.dead.Load() != nil {
+		return fmt.Errorf("cuda: submit to %s: %w", d.info.Name, d.errLost())
+	}
+	d.mu.Lock()
+	for i := range batch {
+		o := &batch[i]
+		switch o.Kind {
+		case driver.Alloc:
+			d.memory.alloc(d, o)
+		case driver.Free:
+			d.memory.free(o.Buf)
+		default:
+			d.pending = append(d.pending, d.take(o))
+		}
+	}
+	d.waiting.Store(int32(len(d.pending)))
+	idle := d.idle
+	d.mu.Unlock()
+	if idle {
+		d.cond.Signal()
+	}
+	return nil
+}
+
+// take makes the owner's form of an operation: buffers become addresses here,
+// since a buffer's number may be given to another before the operation begins.
+func (d *device) take(in *driver.Op) *op {
+	var o *op
+	if n := len(d.spare); n > 0 {
+		o, d.spare = d.spare[n-1], d.spare[:n-1]
+	} else {
+		o = new(op)
+	}
+	*o = op{lane: in.Lane, seq: in.Seq, bytes: in.Bytes, waits: append(o.waits[:0], in.Waits...), ptrs: o.ptrs[:0]}
+	if in.Kind == driver.Launch {
+		o.task = in.Task
+		for i := range in.Args {
+			a := &in.Args[i]
+			at, err := d.memory.at(a.Buf, a.Off, a.Bytes)
+			if err != nil {
+				o.err = fmt.Errorf("cuda: argument %d on %s: %w", i, d.info.Name, err)
+				return o
+			}
+			o.ptrs = append(o.ptrs, at)
+		}
+		return o
+	}
+	if o.err = d.takeCopy(o, in); o.err != nil {
+		o.err = fmt.Errorf("cuda: copy %d bytes on %s: %w", in.Bytes, d.info.Name, o.err)
+	}
+	return o
+}
+
+func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
+	if in.Bytes < 0 {
+		return errors.New("a size must not be negative")
+	}
+	if in.Dst == driver.NoBuffer {
+		o.host, o.way = in.HostDst, out
+	} else if o.dst, err = d.memory.at(in.Dst, in.DstOff, in.Bytes); err != nil {
+		return err
+	}
+	switch {
+	case in.Src == driver.NoBuffer:
+		if in.Dst == driver.NoBuffer {
+			return errors.New("both ends are host memory")
+		}
+		o.host, o.way = in.HostSrc, into
+	case in.From != nil && in.From != driver.Device(d):
+		other, ok := in.From.(*device)
+		if !ok {
+			return errors.New("the other device is not one of this backend")
+		}
+		o.src, err = other.memory.at(in.Src, in.SrcOff, in.Bytes)
+		o.peer = other.ctx
+		if o.dst != 0 {
+			o.way = peer
+		}
+	default:
+		o.src, err = d.memory.at(in.Src, in.SrcOff, in.Bytes)
+		if in.Dst != driver.NoBuffer {
+			o.way = inside
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if o.way == into || o.way == out {
+		if int64(len(o.host)) < in.Bytes {
+			return fmt.Errorf("host memory has %d bytes", len(o.host))
+		}
+		o.pageable = in.Bytes > 0 && !d.isMapped(o.host[:in.Bytes])
+	}
+	return nil
+}
+
+func (d *device) Completions(dst []driver.Completion) int {
+	d.tell.Lock()
+	n := copy(dst, d.done)
+	d.done = d.done[:copy(d.done, d.done[n:])]
+	d.tell.Unlock()
+	return n
+}
+
+// Close waits for what is on the GPU and fails the rest.
+func (d *device) Close() error {
+	if d.closed.Swap(true) {
+		<-d.ended
+		return nil
+	}
+	if d.board == nil { // never attached
+		close(d.ended)
+		return d.shut()
+	}
+	d.mu.Lock()
+	d.cond.Broadcast()
+	d.mu.Unlock()
+	<-d.ended
+	return d.shut()
+}
+
+// shut gives everything back. On a lost device nothing can be given back; the
+// process that ends does it.
+func (d *device) shut() error {
+	if d.dead.Load() != nil {
+		return nil
+	}
+	err := d.within(func(f *frame) error {
+		d.comm.close()
+		d.dnn.close()
+		d.blas.close()
+		d.replays.close(d, f)
+		for _, m := range d.modules {
+			_ = d.api.do(f, &d.api.moduleUnload, m) // the context takes what is left with it
+		}
+		for _, s := range d.streams {
+			_ = d.api.do(f, &d.api.streamDestroy, s.handle)
+		}
+		d.probe.close(d, f)
+		_ = d.api.do(f, &d.api.memFreeHost, d.block)
+		return d.memory.close(d, f)
+	})
+	f := getFrame()
+	defer f.free()
+	return errors.Join(err, d.api.do(f, &d.api.ctxRelease, uintptr(d.num)))
+}
+
+// LastSeen tells when the owner last came round: one that does not is held up
+// inside the driver.
+func (d *device) LastSeen() time.Time {
+	if ns := d.seen.Load(); ns != 0 {
+		return time.Unix(0, ns)
+	}
+	return time.Now()
+}

@@ -1,0 +1,840 @@
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+func TestInfo(t *testing.T) {
+	for _, r := range openRigs(t, Options{Lanes: 2}) {
+		d := r.dev.Info()
+		t.Logf("%+v", d)
+		m := machine.Machine{Name: "m", Devices: []machine.Device{d}}
+		if err := m.Validate(); err != nil {
+			t.Error(err)
+		}
+		if d.Backend != "cuda" || !strings.HasPrefix(d.Arch, "sm_") || d.MemBytes <= 0 || d.ComputeUnits <= 0 || d.Lanes != 2 || d.UUID == "" || d.Model == "" {
+			t.Errorf("info is %+v", d)
+		}
+		tm, err := r.dev.(driver.Telemeter).Telemetry()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%+v", tm)
+		if tm.TempC < 1 || tm.TempC > 120 || tm.MemUsed < 0 || tm.MemUsed > 1 || tm.PowerW <= 0 || tm.ClockMHz <= 0 || tm.Util < 0 || tm.Util > 1 {
+			t.Errorf("telemetry is %+v", tm)
+		}
+		if d.PowerWatts <= 0 {
+			t.Errorf("no power limit")
+		}
+		l, err := r.dev.(driver.Linker).LinkToHost()
+		if err != nil || l.Kind != machine.PCIe || l.BPS < 1e9 {
+			t.Errorf("link to host is %+v, %v", l, err)
+		}
+		if s := r.dev.(driver.Hanger).LastSeen(); time.Since(s) > time.Minute {
+			t.Errorf("last seen %v ago", time.Since(s))
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{{Lanes: -1}, {Lanes: 7}, {MemBytes: -1}, {Devices: []int{-1}}} {
+		if _, err := New(o).Open(context.Background(), nil); err == nil || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	o := Options{Devices: []int{99}, LibraryPath: libraryPath(t)}
+	if _, err := New(o).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a device that is not there: %v", err)
+	}
+}
+
+func TestExamine(t *testing.T) {
+	for _, f := range New(Options{LibraryPath: libraryPath(t)}).(driver.Examiner).Examine() {
+		t.Logf("%+v", f)
+		if f.What == "NVIDIA driver" && !f.OK || f.What == "" || f.Says == "" || !f.OK && f.Fix == "" {
+			t.Errorf("finding %+v", f)
+		}
+	}
+}
+
+// Copies in, a chain of launches and a copy out, all submitted at once.
+func TestChain(t *testing.T) {
+	for _, lanes := range []int{1, 2} {
+		r := openRig(t, Options{Lanes: lanes})
+		const n = 5000
+		src, dst := upTo(n), make([]uint32, n)
+		b := r.alloc(4 * n)
+		one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), n)}}
+		for range 3 { // the first time nothing is known, later ones share tickets
+			w := r.copyIn(b, bytesOf(src))
+			for i := range 20 {
+				w = r.launch(i%lanes, one, args(4*n, b), w)
+			}
+			w = r.copyOut(bytesOf(dst), b, w)
+			r.must(w)
+			for i := range dst {
+				if dst[i] != src[i]+20 {
+					t.Fatalf("element %d is %d, want %d", i, dst[i], src[i]+20)
+				}
+			}
+			clear(dst)
+		}
+	}
+}
+
+// Random graphs of copies and launches over lanes, against the same in Go.
+func TestRandom(t *testing.T) {
+	kernel := testKernel("saxpy")
+	for seed := range uint64(6) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		r := openRig(t, Options{Lanes: 1 + int(seed)%3})
+		const n, count = 1000, 6
+		host := make([][]float32, count) // what the buffers should hold
+		bufs := make([]driver.Buffer, count)
+		last := make([][]driver.Wait, count) // users of each buffer
+		pinned := make([][]float32, count)
+		for i := range bufs {
+			host[i], pinned[i] = make([]float32, n), make([]float32, n)
+			for j := range host[i] {
+				host[i][j] = float32(rnd.IntN(100))
+			}
+			copy(pinned[i], host[i])
+			bufs[i] = r.alloc(4 * n)
+			last[i] = []driver.Wait{r.copyIn(bufs[i], bytesOf(pinned[i]))}
+		}
+		for range 300 {
+			x, y := rnd.IntN(count), rnd.IntN(count)
+			if x == y {
+				continue
+			}
+			waits := slices.Concat(last[x], last[y])
+			if rnd.IntN(4) == 0 {
+				copy(host[y], host[x])
+				w := r.send(r.in(), driver.Op{Kind: driver.Copy, Bytes: 4 * n, Src: bufs[x], Dst: bufs[y]}, waits...)
+				last[x], last[y] = []driver.Wait{w}, []driver.Wait{w}
+				continue
+			}
+			a := float32(rnd.IntN(3)) * 0.5
+			for j := range host[y] {
+				host[y][j] = a*host[x][j] + host[y][j]
+				if host[y][j] > 1e30 {
+					t.Fatal("numbers grow too large")
+				}
+			}
+			task := &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{n}}, Params: params(n, math.Float32bits(a))}}}
+			w := r.launch(rnd.IntN(r.lanes-2), task, args(4*n, bufs[x], bufs[y]), waits...)
+			last[x], last[y] = []driver.Wait{w}, []driver.Wait{w}
+		}
+		for i := range bufs {
+			got := make([]float32, n)
+			r.must(r.copyOut(bytesOf(got), bufs[i], last[i]...))
+			if !slices.Equal(got, host[i]) {
+				t.Fatalf("seed %d: buffer %d differs", seed, i)
+			}
+		}
+		done := map[driver.Lane]uint32{}
+		for _, c := range r.all {
+			if done[c.Lane]++; c.Seq != done[c.Lane] || c.End < c.Start {
+				t.Fatalf("seed %d: lane %d completed %d after %d, from %v to %v", seed, c.Lane, c.Seq, done[c.Lane]-1, c.Start, c.End)
+			}
+		}
+	}
+}
+
+func TestStepsAndWorkspace(t *testing.T) {
+	r := openRig(t, Options{})
+	const n = 3000
+	src, dst := upTo(n), make([]uint32, n)
+	x, y, work := r.alloc(4*n), r.alloc(4*n), r.alloc(4*n)
+	nothing := &graph.Kernel{Name: "elsewhere", Impls: []graph.Impl{{Dialect: graph.PTX}, {Dialect: graph.Go, Entry: "f"}}}
+	task := &graph.Task{Steps: []graph.Step{{Kernel: nothing}, step(testKernel("through"), n)}, Workspace: 4 * n}
+	w := r.launch(0, task, args(4*n, x, y, work), r.copyIn(x, bytesOf(src)))
+	r.must(r.copyOut(bytesOf(dst), y, w))
+	if !slices.Equal(src, dst) {
+		t.Error("result differs")
+	}
+}
+
+// A task of many steps is recorded when it runs again, with the same buffers and
+// with others.
+func TestReplay(t *testing.T) {
+	r := openRig(t, Options{})
+	const n, steps = 2000, 10
+	task := &graph.Task{}
+	one, two := testKernel("add_one"), testKernel("add_two")
+	for i := range steps {
+		k := one
+		if i%2 == 1 {
+			k = two
+		}
+		task.Steps = append(task.Steps, step(k, n))
+	}
+	var bufs []driver.Buffer
+	for range replayKeep + 2 {
+		bufs = append(bufs, r.alloc(4*n))
+	}
+	src, dst := upTo(n), make([]uint32, n)
+	for round := range 20 {
+		b := bufs[round%len(bufs)]
+		if round < 5 {
+			b = bufs[0]
+		}
+		w := r.launch(0, task, args(4*n, b), r.copyIn(b, bytesOf(src)))
+		r.must(r.copyOut(bytesOf(dst), b, w))
+		for i := range dst {
+			if dst[i] != src[i]+steps*3/2 {
+				t.Fatalf("round %d: element %d is %d, want %d", round, i, dst[i], src[i]+steps*3/2)
+			}
+		}
+	}
+}
+
+// Of several variants that compute the same the fastest is kept.
+func TestVariants(t *testing.T) {
+	r := openRig(t, Options{})
+	slow, fast := testKernel("spin").Impls[0], testKernel("spin").Impls[0]
+	k := &graph.Kernel{Name: "pick", Impls: []graph.Impl{slow, fast}}
+	k.Impls[0].Entry = "spin_long"
+	b := r.alloc(4)
+	r.must(r.copyIn(b, make([]byte, 4)))
+	p := binary.LittleEndian.AppendUint64(nil, 100_000)
+	task := &graph.Task{Steps: []graph.Step{{Kernel: k, Params: p}}}
+	for range 2*trials + 2 {
+		r.must(r.launch(0, task, args(4, b)))
+	}
+	got := r.dev.(driver.Tuner).Tuning()
+	if len(got) != 1 || got[0].Kernel != "pick" || got[0].Entry != "spin" || got[0].NS < 90_000 {
+		t.Errorf("tuning is %+v", got)
+	}
+	n := make([]uint32, 1)
+	r.must(r.copyOut(bytesOf(n), b))
+	if n[0] != 2*trials+2 {
+		t.Errorf("ran %d times, want %d", n[0], 2*trials+2)
+	}
+}
+
+func TestCooperative(t *testing.T) {
+	r := openRig(t, Options{})
+	const blocks = 6
+	b := r.alloc(4 * (blocks + 1))
+	zero, got := make([]uint32, blocks+1), make([]uint32, blocks+1)
+	task := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("meet"), Launch: graph.Launch{
+		Grid: [3]uint32{blocks}, Block: [3]uint32{1}, Cooperative: true}}}}
+	w := r.launch(0, task, args(4*(blocks+1), b), r.copyIn(b, bytesOf(zero)))
+	r.must(r.copyOut(bytesOf(got), b, w))
+	for i, x := range got {
+		if x != blocks {
+			t.Errorf("word %d is %d, want %d", i, x, blocks)
+		}
+	}
+}
+
+// clusterPTX notes how many blocks its cluster has.
+const clusterPTX = `.version 7.8
+.target sm_90
+.address_size 64
+.visible .entry cluster(.param .u64 x)
+{
+	.reg .b64 %rd<5>;
+	.reg .b32 %r<4>;
+	ld.param.u64 %rd1, [x];
+	cvta.to.global.u64 %rd2, %rd1;
+	mov.u32 %r1, %cluster_nctaid.x;
+	mov.u32 %r2, %ctaid.x;
+	mul.wide.u32 %rd3, %r2, 4;
+	add.s64 %rd4, %rd2, %rd3;
+	st.global.u32 [%rd4], %r1;
+	ret;
+}
+`
+
+func TestClusterAndSharedMemory(t *testing.T) {
+	r := openRig(t, Options{})
+	b := r.alloc(4 * 1024)
+	got := make([]uint32, 32)
+	for _, size := range []uint32{2, 4, 16} {
+		k := &graph.Kernel{Name: "cluster", Impls: []graph.Impl{{Dialect: graph.PTX, Arch: "sm_90", Entry: "cluster", Source: []byte(clusterPTX)}}}
+		task := &graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Launch{
+			Grid: [3]uint32{32}, Block: [3]uint32{32}, Cluster: [3]uint32{size, 1, 1}}}}}
+		r.must(r.copyOut(bytesOf(got), b, r.launch(0, task, args(4*1024, b))))
+		for i, x := range got {
+			if x != size {
+				t.Errorf("block %d is in a cluster of %d, want %d", i, x, size)
+			}
+		}
+	}
+	src, back := upTo(1024), make([]uint32, 1024)
+	large := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("large"), Params: params(1024),
+		Launch: graph.Launch{Grid: [3]uint32{1}, Block: [3]uint32{1024}, SharedBytes: 64 << 10}}}}
+	w := r.launch(0, large, args(4*1024, b), r.copyIn(b, bytesOf(src)))
+	r.must(r.copyOut(bytesOf(back), b, w))
+	slices.Reverse(back)
+	if !slices.Equal(src, back) {
+		t.Error("not reversed")
+	}
+}
+
+func TestBadKernels(t *testing.T) {
+	r := openRig(t, Options{Exact: true})
+	b := r.alloc(4096)
+	ptx := func(name string, src []byte, arch string) *graph.Kernel {
+		return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.PTX, Arch: arch, Entry: name, Source: src, Block: [3]uint32{32}}}}
+	}
+	for _, c := range []struct {
+		task graph.Task
+		want string
+	}{
+		{graph.Task{Steps: []graph.Step{{Kernel: ptx("nowhere", testPTX, "sm_75")}}}, `entry "nowhere"`},
+		{graph.Task{Steps: []graph.Step{{Kernel: ptx("broken", []byte(".version 6.3\n.target sm_75\n.address_size 64\nthis is no PTX\n"), "sm_75")}}}, "PTX"},
+		{graph.Task{Steps: []graph.Step{{Kernel: ptx("void", nil, "sm_75")}}}, "source is empty"},
+		{graph.Task{Steps: []graph.Step{{Kernel: ptx("add_one", testPTX, "sm_999")}}}, "it is for sm_999"},
+		{graph.Task{Steps: []graph.Step{{Kernel: ptx("add_one", testPTX, "volta")}}}, "write it as sm_75"},
+		{graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "go", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "f"}}}}}}, "no implementation"},
+		{graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "lib", Impls: []graph.Impl{{Dialect: graph.Library, Entry: "cublas.sgemm"}}}}}}, "not exact"},
+		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one")}}}, "has parameters of"},
+		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one"), Params: params(1)[:2]}}}, "has parameters of"},
+		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one"), Params: params(1), Launch: graph.Launch{Grid: [3]uint32{1}, Block: [3]uint32{5000}}}}}, "INVALID_VALUE"},
+	} {
+		end := r.wait(r.launch(0, &c.task, args(4096, b)))
+		if !errors.Is(end.Err, driver.ErrKernel) || !strings.Contains(end.Err.Error(), c.want) {
+			t.Errorf("want %q, got %v", c.want, end.Err)
+		}
+		if errors.Is(end.Err, driver.ErrDeviceLost) {
+			t.Fatalf("lost the device: %v", end.Err)
+		}
+	}
+	// The device lives on.
+	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
+	r.must(r.launch(0, one, args(4096, b), r.copyIn(b, make([]byte, 4096))))
+}
+
+// What fails makes what waits for it fail, and nothing else.
+func TestFailureTravels(t *testing.T) {
+	r := openRig(t, Options{Lanes: 2})
+	b := r.alloc(4096)
+	bad := &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "none"}}}}
+	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
+	in := r.copyIn(b, make([]byte, 4096))
+	f := r.launch(0, bad, args(4096, b), in)
+	f2 := r.launch(1, one, args(4096, b), f)
+	f3 := r.copyOut(make([]byte, 4096), b, f2)
+	ok := r.launch(0, one, args(4096, b), in)
+	got := make([]uint32, 1024)
+	end := r.copyOut(bytesOf(got), b, ok)
+	for _, w := range []driver.Wait{f2, f3} {
+		if c := r.wait(w); !errors.Is(c.Err, driver.ErrDependency) {
+			t.Errorf("lane %d operation %d: %v", w.Lane, w.Seq, c.Err)
+		}
+	}
+	if c := r.wait(f); !errors.Is(c.Err, driver.ErrKernel) {
+		t.Error(c.Err)
+	}
+	r.must(end)
+	if got[0] != 1 || got[1023] != 1 {
+		t.Errorf("got %d and %d", got[0], got[1023])
+	}
+}
+
+func TestMemory(t *testing.T) {
+	const limit = 96 << 20
+	r := openRig(t, Options{MemBytes: limit})
+	if got := r.dev.Info().MemBytes; got != limit {
+		t.Errorf("limit is %d", got)
+	}
+	fits := r.alloc(64 << 20)
+	not := r.alloc(64 << 20)
+	zero, negative := r.alloc(0), r.alloc(-5)
+	data, back := upTo(1<<20), make([]uint32, 1<<20)
+	r.must(r.copyIn(fits, bytesOf(data)))
+	for _, b := range []driver.Buffer{not, zero, negative, 12345, 1 << 30} {
+		if c := r.wait(r.copyIn(b, make([]byte, 4))); !errors.Is(c.Err, driver.ErrOutOfMemory) {
+			t.Errorf("buffer %d: %v", b, c.Err)
+		}
+	}
+	for _, o := range []driver.Op{
+		{Kind: driver.Copy, Bytes: 8, Src: driver.NoBuffer, Dst: fits, HostSrc: make([]byte, 4)},
+		{Kind: driver.Copy, Bytes: -1, Src: driver.NoBuffer, Dst: fits, HostSrc: make([]byte, 4)},
+		{Kind: driver.Copy, Bytes: 8, Src: driver.NoBuffer, Dst: fits, DstOff: 64<<20 - 4, HostSrc: make([]byte, 8)},
+		{Kind: driver.Copy, Bytes: 8, Src: driver.NoBuffer, Dst: fits, DstOff: -4, HostSrc: make([]byte, 8)},
+		{Kind: driver.Copy, Bytes: 8, Src: driver.NoBuffer, Dst: driver.NoBuffer, HostSrc: make([]byte, 8), HostDst: make([]byte, 8)},
+	} {
+		if c := r.wait(r.send(r.in(), o)); c.Err == nil {
+			t.Errorf("%+v went well", o)
+		}
+	}
+	r.must(r.copyOut(bytesOf(back), fits))
+	if !slices.Equal(data, back) {
+		t.Error("content changed")
+	}
+	// What is freed is there again, without end.
+	r.submit(driver.Op{Kind: driver.Free, Buf: fits})
+	for i := range 10_000 {
+		n := int64(1+i%7) << 20
+		r.submit(driver.Op{Kind: driver.Alloc, Buf: 7, Bytes: n}, driver.Op{Kind: driver.Alloc, Buf: 8, Bytes: 3 * n}, driver.Op{Kind: driver.Free, Buf: 7}, driver.Op{Kind: driver.Free, Buf: 8})
+	}
+	all := r.alloc(90 << 20)
+	r.must(r.copyIn(all, make([]byte, 100)))
+	odd := make([]byte, 77)
+	for i := range odd {
+		odd[i] = byte(i)
+	}
+	got := make([]byte, 50)
+	w := r.send(r.in(), driver.Op{Kind: driver.Copy, Bytes: 77, Src: driver.NoBuffer, Dst: all, DstOff: 13, HostSrc: odd})
+	w = r.send(r.in(), driver.Op{Kind: driver.Copy, Bytes: 60, Src: all, SrcOff: 20, Dst: all, DstOff: 1<<20 + 1}, w)
+	w = r.send(r.out(), driver.Op{Kind: driver.Copy, Bytes: 50, Src: all, SrcOff: 1<<20 + 4, Dst: driver.NoBuffer, HostDst: got}, w)
+	r.must(w)
+	if !slices.Equal(got, odd[10:60]) {
+		t.Errorf("got %v", got)
+	}
+	w = r.send(r.out(), driver.Op{Kind: driver.Copy, Src: all, Dst: driver.NoBuffer})
+	r.must(w)
+}
+
+func TestHostMemory(t *testing.T) {
+	r := openRig(t, Options{})
+	m := r.dev.(driver.HostMapper)
+	const n = 1 << 20
+	mem := make([]byte, 4*n+64)[13:] // begins nowhere in particular
+	mem = mem[:4*n]
+	if err := m.MapHost(nil); err == nil {
+		t.Error("mapped nothing")
+	}
+	if err := m.MapHost(mem); err != nil {
+		t.Fatal(err)
+	}
+	b := r.alloc(2 * n)
+	for i := range mem[:2*n] {
+		mem[i] = byte(i * 7)
+	}
+	w := r.send(r.in(), driver.Op{Kind: driver.Copy, Bytes: 2 * n, Src: driver.NoBuffer, Dst: b, HostSrc: mem[:2*n]})
+	w = r.send(r.out(), driver.Op{Kind: driver.Copy, Bytes: 2 * n, Src: b, Dst: driver.NoBuffer, HostDst: mem[2*n:]}, w)
+	r.must(w)
+	if !slices.Equal(mem[:2*n], mem[2*n:]) {
+		t.Error("copies differ")
+	}
+	for _, size := range []int64{1, 3, 4, 100, 4096, shortBytes - 1, shortBytes, shortBytes + 1} { // short ones go another way
+		for _, off := range []int64{0, 3, 4, 8} {
+			from, to := mem[off:off+size], mem[2*n+off:2*n+off+size]
+			clear(to)
+			w := r.send(r.in(), driver.Op{Kind: driver.Copy, Bytes: size, Src: driver.NoBuffer, Dst: b, DstOff: off, HostSrc: from})
+			w = r.send(r.out(), driver.Op{Kind: driver.Copy, Bytes: size, Src: b, SrcOff: off, Dst: driver.NoBuffer, HostDst: to}, w)
+			r.must(w)
+			if !slices.Equal(from, to) {
+				t.Errorf("%d bytes at %d differ", size, off)
+			}
+		}
+	}
+	if err := m.UnmapHost(mem[:n]); err == nil {
+		t.Error("unmapped a part")
+	}
+	if err := m.UnmapHost(mem); err != nil {
+		t.Error(err)
+	}
+	if err := m.UnmapHost(mem); err == nil {
+		t.Error("unmapped twice")
+	}
+}
+
+// Memory made by one device is used by another opener, which finds in it what
+// the first left.
+func TestSlabs(t *testing.T) {
+	keeper, user := openRig(t, Options{}).dev.(driver.SlabMaker), openRig(t, Options{})
+	fd, size, err := keeper.MakeSlab(5 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFD(fd)
+	if size < 5<<20 {
+		t.Fatalf("slab of %d bytes", size)
+	}
+	if _, _, err := keeper.MakeSlab(0); err == nil {
+		t.Error("made an empty slab")
+	}
+	s := user.dev.(driver.SlabMaker)
+	if err := s.MapSlab(1, fd, size); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.MapSlab(1, fd, size); err == nil {
+		t.Error("mapped a slab twice")
+	}
+	place := func(r *rig, b driver.Buffer, slab int32, off, n int64) {
+		r.submit(driver.Op{Kind: driver.Alloc, Buf: b, Bytes: n, Slab: slab, SlabOff: off})
+	}
+	data, back := upTo(1000), make([]uint32, 1000)
+	place(user, 50, 1, 1<<20, 4000)
+	user.must(user.copyIn(50, bytesOf(data)))
+	for _, bad := range [][3]int64{{1, size - 4, 8}, {1, -8, 8}, {2, 0, 8}, {1, 0, size + 1}} {
+		place(user, 51, int32(bad[0]), bad[1], bad[2])
+		if c := user.wait(user.copyIn(51, make([]byte, 4))); !errors.Is(c.Err, driver.ErrOutOfMemory) {
+			t.Errorf("slab %v: %v", bad, c.Err)
+		}
+	}
+	if err := s.UnmapSlab(1); err != nil {
+		t.Fatal(err)
+	}
+	if c := user.wait(user.copyIn(50, make([]byte, 4))); !errors.Is(c.Err, driver.ErrOutOfMemory) {
+		t.Errorf("a buffer of a slab that is gone: %v", c.Err)
+	}
+	if err := user.dev.Close(); err != nil {
+		t.Error(err)
+	}
+	next := openRig(t, Options{})
+	if err := next.dev.(driver.SlabMaker).MapSlab(3, fd, size); err != nil {
+		t.Fatal(err)
+	}
+	place(next, 1, 3, 1<<20, 4000)
+	next.must(next.copyOut(bytesOf(back), 1))
+	if !slices.Equal(data, back) {
+		t.Error("content did not survive")
+	}
+}
+
+// Everything completes exactly once when a device closes under load.
+func TestClose(t *testing.T) {
+	r := openRig(t, Options{Lanes: 2})
+	b := r.alloc(4)
+	spin := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("spin"), Params: binary.LittleEndian.AppendUint64(nil, 2_000_000)}}}
+	var all []driver.Wait
+	for i := range 10 {
+		all = append(all, r.launch(i%2, spin, args(4, b)))
+	}
+	never := driver.Wait{Lane: r.first + driver.Lane(r.in()), Seq: 1000}
+	held := r.copyOut(make([]byte, 4), b, never)
+	all = append(all, held)
+	if err := r.dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := r.dev.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := r.dev.Submit([]driver.Op{{Kind: driver.Free}}); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("submit after close: %v", err)
+	}
+	for _, w := range all {
+		if c := r.wait(w); c.Err != nil && !errors.Is(c.Err, driver.ErrClosed) {
+			t.Error(c.Err)
+		}
+	}
+	if c := r.wait(held); !errors.Is(c.Err, driver.ErrClosed) {
+		t.Errorf("what never began: %v", c.Err)
+	}
+}
+
+// Waits between devices go over the board.
+func TestTwoDevices(t *testing.T) {
+	rigs := openRigs(t, Options{})
+	if len(rigs) == 1 { // the same GPU, opened twice on one board of its own
+		t.Log("one GPU: its peer is missing")
+		return
+	}
+	a, b := rigs[0], rigs[1]
+	x, y := a.alloc(4000), b.alloc(4000)
+	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1000)}}
+	src, mid, dst := upTo(1000), make([]uint32, 1000), make([]uint32, 1000)
+	back := b.copyOut(bytesOf(dst), y, driver.Wait{Lane: b.first, Seq: 1})
+	w := b.launch(0, one, args(4000, y), driver.Wait{Lane: b.first + driver.Lane(b.in()), Seq: 1})
+	in := b.copyIn(y, bytesOf(mid), driver.Wait{Lane: a.first + driver.Lane(a.out()), Seq: 1})
+	time.Sleep(time.Millisecond) // whatever runs ahead of its waits has the chance to
+	a.must(a.copyOut(bytesOf(mid), x, a.launch(0, one, args(4000, x), a.copyIn(x, bytesOf(src)))))
+	b.must(in, w, back)
+	for i := range dst {
+		if dst[i] != src[i]+2 {
+			t.Fatalf("element %d is %d, want %d", i, dst[i], src[i]+2)
+		}
+	}
+	// Directly from one memory to the other.
+	if !b.dev.(driver.PeerCopier).CanCopyFrom(a.dev) {
+		t.Fatal("no copies between GPUs")
+	}
+	w = b.send(b.in(), driver.Op{Kind: driver.Copy, Bytes: 4000, From: a.dev, Src: x, Dst: y})
+	b.must(b.copyOut(bytesOf(dst), y, w))
+	if !slices.Equal(dst, mid) {
+		t.Error("peer copy differs")
+	}
+	l, err := a.dev.(driver.Linker).LinkTo(b.dev)
+	if err != nil || l.BPS <= 0 {
+		t.Errorf("link between GPUs is %+v, %v", l, err)
+	}
+	// One sum over both.
+	ja, jb := a.dev.(driver.Joiner), b.dev.(driver.Joiner)
+	id, err := ja.CollectiveID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	joined := make(chan error, 1)
+	go func() { joined <- ja.Join(id, 2, 0) }()
+	if err := errors.Join(jb.Join(id, 2, 1), <-joined); err != nil {
+		t.Fatal(err)
+	}
+	sum := &graph.Task{Steps: []graph.Step{{Kernel: allReduceKernel, Params: params(1000, 0)}}}
+	xs, ys, got := make([]float32, 1000), make([]float32, 1000), make([]float32, 1000)
+	for i := range xs {
+		xs[i], ys[i] = float32(i), float32(1000*i)
+	}
+	wa := a.launch(0, sum, args(4000, x, x), a.copyIn(x, bytesOf(xs)))
+	wb := b.launch(0, sum, args(4000, y, y), b.copyIn(y, bytesOf(ys)))
+	for _, end := range []struct {
+		r *rig
+		b driver.Buffer
+		w driver.Wait
+	}{{a, x, wa}, {b, y, wb}} {
+		clear(got)
+		end.r.must(end.r.copyOut(bytesOf(got), end.b, end.w))
+		for i := range got {
+			if got[i] != xs[i]+ys[i] {
+				t.Fatalf("element %d is %v, want %v", i, got[i], xs[i]+ys[i])
+			}
+		}
+	}
+}
+
+var allReduceKernel = &graph.Kernel{Name: "sum", Impls: []graph.Impl{{Dialect: graph.Library, Entry: "nccl.allreduce"}}}
+
+// A rank alone sums over itself.
+func TestAllReduceAlone(t *testing.T) {
+	r := openRig(t, Options{Devices: []int{0}})
+	xs, got := []float64{1, 2, 3.5}, make([]float64, 3)
+	x, y := r.alloc(24), r.alloc(24)
+	w := r.launch(0, &graph.Task{Steps: []graph.Step{{Kernel: allReduceKernel, Params: params(3, 1)}}}, args(24, x, y), r.copyIn(x, bytesOf(xs)))
+	r.must(r.copyOut(bytesOf(got), y, w))
+	if !slices.Equal(xs, got) {
+		t.Errorf("got %v", got)
+	}
+	if c := r.wait(r.launch(0, &graph.Task{Steps: []graph.Step{{Kernel: allReduceKernel, Params: params(3)}}}, args(24, x, y))); !errors.Is(c.Err, driver.ErrKernel) {
+		t.Error(c.Err)
+	}
+}
+
+func TestGEMM(t *testing.T) {
+	r := openRig(t, Options{})
+	const m, k, n = 37, 53, 29
+	rnd := rand.New(rand.NewPCG(1, 2))
+	a, b, want := make([]float64, m*k), make([]float64, k*n), make([]float64, m*n)
+	for i := range a {
+		a[i] = float64(rnd.IntN(17) - 8)
+	}
+	for i := range b {
+		b[i] = float64(rnd.IntN(17) - 8)
+	}
+	for i := range m {
+		for j := range n {
+			for p := range k {
+				want[i*n+j] += a[i*k+p] * b[p*n+j]
+			}
+		}
+	}
+	x, y, z := r.alloc(8*m*k), r.alloc(8*k*n), r.alloc(8*m*n)
+	run := func(entry string, a, b, c []byte) {
+		t.Helper()
+		kern := &graph.Kernel{Name: entry, Impls: []graph.Impl{{Dialect: graph.Library, Entry: entry}}}
+		task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: params(m, k, n)}}}
+		w1, w2 := r.copyIn(x, a), r.copyIn(y, b)
+		g := []driver.Arg{{Buf: x, Bytes: int64(len(a))}, {Buf: y, Bytes: int64(len(b))}, {Buf: z, Bytes: int64(len(c))}}
+		r.must(r.copyOut(c, z, r.launch(0, task, g, w1, w2)))
+	}
+	got := make([]float64, m*n)
+	run("cublas.dgemm", bytesOf(a), bytesOf(b), bytesOf(got))
+	if !slices.Equal(got, want) {
+		t.Error("dgemm differs")
+	}
+	f32 := func(xs []float64) []float32 {
+		out := make([]float32, len(xs))
+		for i, x := range xs {
+			out[i] = float32(x)
+		}
+		return out
+	}
+	for _, entry := range []string{"cublas.sgemm", "cublas.tf32gemm"} { // small whole numbers are exact in both
+		got := make([]float32, m*n)
+		run(entry, bytesOf(f32(a)), bytesOf(f32(b)), bytesOf(got))
+		if !slices.Equal(got, f32(want)) {
+			t.Error(entry, "differs")
+		}
+	}
+	bf := func(xs []float64) []uint16 {
+		out := make([]uint16, len(xs))
+		for i, x := range xs {
+			out[i] = uint16(math.Float32bits(float32(x)) >> 16)
+		}
+		return out
+	}
+	low := make([]uint16, m*n)
+	run("cublas.bf16gemm", bytesOf(bf(a)), bytesOf(bf(b)), bytesOf(low))
+	for i := range low {
+		if g := math.Float32frombits(uint32(low[i]) << 16); math.Abs(float64(g)-want[i]) > math.Abs(want[i])/128 {
+			t.Fatalf("bf16gemm: element %d is %v, want %v", i, g, want[i])
+		}
+	}
+}
+
+func TestConv(t *testing.T) {
+	r := openRig(t, Options{})
+	const n, c, h, w, k, rr, s, stride, pad = 2, 3, 13, 11, 4, 3, 3, 2, 1
+	const oh, ow = (h+2*pad-rr)/stride + 1, (w+2*pad-s)/stride + 1
+	rnd := rand.New(rand.NewPCG(3, 2))
+	xs, ws, want := make([]float32, n*c*h*w), make([]float32, k*c*rr*s), make([]float32, n*k*oh*ow)
+	for i := range xs {
+		xs[i] = float32(rnd.IntN(9) - 4)
+	}
+	for i := range ws {
+		ws[i] = float32(rnd.IntN(9) - 4)
+	}
+	for in := range n {
+		for ik := range k {
+			for y := range oh {
+				for x := range ow {
+					sum := float32(0)
+					for ic := range c {
+						for dy := range rr {
+							for dx := range s {
+								yy, xx := y*stride+dy-pad, x*stride+dx-pad
+								if yy >= 0 && yy < h && xx >= 0 && xx < w {
+									sum += xs[((in*c+ic)*h+yy)*w+xx] * ws[((ik*c+ic)*rr+dy)*s+dx]
+								}
+							}
+						}
+					}
+					want[((in*k+ik)*oh+y)*ow+x] = sum
+				}
+			}
+		}
+	}
+	kern := &graph.Kernel{Name: "conv", Impls: []graph.Impl{{Dialect: graph.Library, Entry: "cudnn.conv2d"}}}
+	bx, bw, by := r.alloc(int64(4*len(xs))), r.alloc(int64(4*len(ws))), r.alloc(int64(4*len(want)))
+	g := []driver.Arg{{Buf: bx, Bytes: int64(4 * len(xs))}, {Buf: bw, Bytes: int64(4 * len(ws))}, {Buf: by, Bytes: int64(4 * len(want))}}
+	w1, w2 := r.copyIn(bx, bytesOf(xs)), r.copyIn(bw, bytesOf(ws))
+	for _, tf32 := range []uint32{0, 1, 0} {
+		got := make([]float32, len(want))
+		task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: params(n, c, h, w, k, rr, s, stride, pad, tf32)}}}
+		r.must(r.copyOut(bytesOf(got), by, r.launch(0, task, g, w1, w2)))
+		for i := range got {
+			if math.Abs(float64(got[i]-want[i])) > 1e-3 {
+				t.Fatalf("tf32 %d: element %d is %v, want %v", tf32, i, got[i], want[i])
+			}
+		}
+	}
+}
+
+func TestCUDAC(t *testing.T) {
+	r := openRig(t, Options{})
+	src := []byte(`extern "C" __global__ void add_one(unsigned *x, unsigned n) {
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < n) x[i] += 1;
+}`)
+	b := r.alloc(4000)
+	k := &graph.Kernel{Name: "source", Impls: []graph.Impl{{Dialect: graph.CUDAC, Entry: "add_one", Source: src, Per: [3]uint32{64}, Block: [3]uint32{64}}}}
+	got := make([]uint32, 1000)
+	w := r.launch(0, &graph.Task{Steps: []graph.Step{step(k, 1000)}}, args(4000, b), r.copyIn(b, bytesOf(upTo(1000))))
+	r.must(r.copyOut(bytesOf(got), b, w))
+	for i := range got {
+		if got[i] != uint32(i)+1 {
+			t.Fatalf("element %d is %d", i, got[i])
+		}
+	}
+	bad := &graph.Kernel{Name: "bad", Impls: []graph.Impl{{Dialect: graph.CUDAC, Entry: "f", Source: []byte("extern \"C\" __global__ void f() { undefined_name(); }")}}}
+	c := r.wait(r.launch(0, &graph.Task{Steps: []graph.Step{{Kernel: bad}}}, nil))
+	if !errors.Is(c.Err, driver.ErrKernel) || !strings.Contains(c.Err.Error(), "undefined_name") {
+		t.Error(c.Err)
+	}
+}
+
+// faultEnv marks the process in which TestFault loses its GPU for good.
+const faultEnv = "WEFT_TEST_FAULT"
+
+// A kernel that writes to an illegal address fails by name; the rest fails with
+// a lost device, and nothing is taken any more.
+func TestFault(t *testing.T) {
+	if os.Getenv(faultEnv) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestFault$", "-test.v", "-test.timeout=100s")
+		cmd.Env = append(os.Environ(), faultEnv+"=1")
+		text, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(text), "--- PASS: TestFault") {
+			t.Errorf("%v\n%s", err, text)
+		}
+		return
+	}
+	r := openRig(t, Options{})
+	b := r.alloc(4096)
+	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
+	r.must(r.launch(0, one, args(4096, b), r.copyIn(b, make([]byte, 4096))))
+	began := time.Now()
+	bad := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("crash")}}}
+	culprit := r.launch(0, bad, args(4096, b))
+	var others []driver.Wait
+	for range 20 { // until the device says no
+		o, w := r.on(0, driver.Op{Kind: driver.Launch, Task: one, Args: args(4096, b)})
+		if r.dev.Submit([]driver.Op{o}) != nil {
+			break
+		}
+		others = append(others, w)
+	}
+	c := r.wait(culprit)
+	t.Logf("after %v: %v", time.Since(began), c.Err)
+	var e *Error
+	if !errors.Is(c.Err, driver.ErrKernel) || !errors.As(c.Err, &e) || e.Name != "CUDA_ERROR_ILLEGAL_ADDRESS" || !strings.Contains(c.Err.Error(), `"crash"`) {
+		t.Errorf("the culprit: %v", c.Err)
+	}
+	for _, w := range others {
+		if c := r.wait(w); !errors.Is(c.Err, driver.ErrDeviceLost) || errors.Is(c.Err, driver.ErrKernel) {
+			t.Errorf("another: %v", c.Err)
+		}
+	}
+	if err := r.dev.Submit(nil); !errors.Is(err, driver.ErrDeviceLost) {
+		t.Errorf("submit: %v", err)
+	}
+	if err := r.dev.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Launching allocates nothing.
+func TestNoAllocation(t *testing.T) {
+	r := openRig(t, Options{})
+	b := r.alloc(4096)
+	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
+	r.must(r.copyIn(b, make([]byte, 4096)))
+	g := args(4096, b)
+	batch := make([]driver.Op, 64)
+	done := make([]driver.Completion, 64)
+	round := func() {
+		for i := range batch {
+			r.seq[0]++
+			batch[i] = driver.Op{Kind: driver.Launch, Lane: r.first, Seq: r.seq[0], Task: one, Args: g}
+		}
+		r.submit(batch...)
+		for n := 0; n < len(batch); {
+			k := r.dev.Completions(done)
+			if n += k; k == 0 {
+				runtime.Gosched()
+			}
+		}
+	}
+	for range 50 {
+		round()
+	}
+	// The owner's allocations count too: they are all of the process's.
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range 100 {
+		round()
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.Mallocs - before.Mallocs; n > 640 {
+		t.Errorf("%d allocations in 6400 launches", n)
+	}
+}

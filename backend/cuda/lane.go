@@ -1,0 +1,654 @@
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+const (
+	// spins is how often the owner looks for something to do, without anything
+	// having happened, before it begins to nap: some hundred microseconds, longer
+	// than a round trip and much shorter than a person notices on a bill.
+	spins = 2000
+	// napFor is how long it naps; what it misses is at most that late.
+	napFor = 20 * time.Microsecond
+	// groupMax is how many short operations share one ticket on a busy stream: a
+	// ticket for each would cost the GPU as much as a short kernel.
+	groupMax = 8
+	// short is below what an operation may share a ticket with its successors.
+	shortNS = 20_000
+	// shortBytes is below what a copy counts as short.
+	shortBytes = 64 << 10
+	// checkEvery is how many naps pass between looks for errors on streams that
+	// do not move; looking costs a call into the driver.
+	checkEvery = 50
+)
+
+// way is where a copy goes.
+type way uint8
+
+const (
+	into way = iota + 1 // host to device
+	out
+	inside
+	peer
+)
+
+// state is how far an operation is.
+type state uint8
+
+const (
+	queued  state = iota // on its lane
+	running              // on a stream
+	ended                // complete, waiting for its predecessors on the lane
+)
+
+// op is an operation as the owner knows it.
+type op struct {
+	lane     driver.Lane
+	seq      uint32
+	waits    []driver.Wait
+	bytes    int64
+	src, dst uintptr
+	peer     uintptr // context src belongs to, for way peer
+	host     []byte
+	way      way // 0 for a launch
+	pageable bool
+	task     *graph.Task
+	ptrs     []uintptr // arguments
+	err      error
+
+	state  state
+	stream *stream
+	ticket uint32
+	last   bool    // its ticket is written when it is complete
+	est    float64 // ns it is expected to take, 0 unknown
+	times  *timing // where its time is learned
+	begun  time.Duration
+	deps   [2]dep // on other streams, the latest ones
+	start  time.Duration
+	end    time.Duration
+	probed bool
+}
+
+// dep is a ticket of another stream an operation waits for.
+type dep struct {
+	on     *stream
+	ticket uint32
+}
+
+// lane is a queue of operations that start and complete in order.
+type lane struct {
+	id     driver.Lane
+	dev    *device
+	stream *stream
+	ops    fifo[*op]
+	next   int    // operations from here on are not begun
+	done   uint32 // the last sequence number completed
+}
+
+// find returns the operation with a sequence number that is not complete yet.
+func (l *lane) find(seq uint32) *op {
+	if l.ops.len() == 0 {
+		return nil
+	}
+	i := int(seq - l.ops.at(0).seq)
+	if i < 0 || i >= l.ops.len() {
+		return nil
+	}
+	return l.ops.at(i)
+}
+
+// stream is a queue on the GPU. Every operation on it has a ticket; the GPU
+// writes tickets into a word of pinned memory as it gets there.
+type stream struct {
+	handle  uintptr
+	word    *uint32 // in pinned memory, written by the GPU
+	addr    uintptr // the same, as the GPU knows it
+	index   int
+	sent    uint32 // the last ticket given
+	written uint32 // the last one the GPU has been told to write
+	seen    uint32 // the last one read from the word
+	ops     fifo[*op]
+	waited  [maxLanes + 2]uint32 // per other stream: tickets this one waited for
+	ends    [256]time.Duration   // when recent tickets were seen, by ticket
+	lastEnd time.Duration
+}
+
+// endOf is when a ticket was seen; 0 when that is long ago.
+func (s *stream) endOf(ticket uint32) time.Duration {
+	if behind := s.seen - ticket; int32(behind) < 0 || behind >= uint32(len(s.ends)) {
+		return 0
+	}
+	return s.ends[ticket%uint32(len(s.ends))]
+}
+
+// fifo is a queue in a ring that grows.
+type fifo[T any] struct {
+	ring []T
+	head int
+	n    int
+}
+
+func (q *fifo[T]) len() int   { return q.n }
+func (q *fifo[T]) at(i int) T { return q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+func (q *fifo[T]) push(v T) {
+	if q.n == len(q.ring) {
+		ring := make([]T, max(64, 2*len(q.ring)))
+		for i := range q.n {
+			ring[i] = q.at(i)
+		}
+		q.ring, q.head = ring, 0
+	}
+	q.ring[(q.head+q.n)&(len(q.ring)-1)] = v
+	q.n++
+}
+
+func (q *fifo[T]) pop() T {
+	v := q.ring[q.head]
+	var zero T
+	q.ring[q.head] = zero
+	q.head = (q.head + 1) & (len(q.ring) - 1)
+	q.n--
+	return v
+}
+
+// argBytes is how much of the pinned block the words take; the rest holds the
+// arguments of a launch.
+const wordStride, wordBytes, blockBytes = 64, (maxLanes + 2) * 64, 16 << 10
+
+// openStreams makes the streams and the block of pinned memory.
+func (d *device) openStreams(f *frame) error {
+	a := d.api
+	if err := a.do(f, &a.memHostAlloc, f.at(0), blockBytes, hostPortable|hostMapped); err != nil {
+		return err
+	}
+	d.block = uintptr(f.out[0])
+	if err := a.do(f, &a.hostPointer, f.at(1), d.block, 0); err != nil {
+		return err
+	}
+	onGPU := uintptr(f.out[1])
+	for i := range d.info.Lanes + 2 {
+		if err := a.do(f, &a.streamCreate, f.at(0), nonBlocking); err != nil {
+			return err
+		}
+		s := &stream{handle: uintptr(f.out[0]), index: i, addr: onGPU + uintptr(i*wordStride)}
+		s.word = (*uint32)(pointer(d.block + uintptr(i*wordStride)))
+		*s.word = 0
+		d.streams = append(d.streams, s)
+	}
+	d.layOut()
+	return nil
+}
+
+// run is the owner.
+func (d *device) run() {
+	defer close(d.ended)
+	runtime.LockOSThread() // never unlocked: the thread and its context end together
+	sharpen()
+	if err := d.api.do(d.f, &d.api.ctxSetCurrent, d.ctx); err != nil {
+		d.lose(err)
+	}
+	d.openCopier()
+	quiet := 0
+	// Yielding costs a thread that owns its goroutine several microseconds, so
+	// where there are cores to spare it is done now and then only.
+	yield := 64
+	if runtime.GOMAXPROCS(0) < 4 {
+		yield = 1
+	}
+	for {
+		moved := d.intake()
+		if d.closed.Load() {
+			d.refuse()
+		}
+		for d.advance() {
+			moved = true
+		}
+		d.flushTickets()
+		if d.collect() {
+			moved = true
+		}
+		d.handOver()
+		d.seen.Store(time.Now().UnixNano())
+		switch {
+		case moved:
+			quiet = 0
+			continue
+		case d.flying == 0 && d.held == 0:
+			if d.closed.Load() {
+				return
+			}
+			if quiet++; quiet < spins {
+				if quiet%yield == 0 {
+					runtime.Gosched()
+				}
+				continue
+			}
+			d.sleep()
+			quiet = 0
+		default:
+			if quiet++; quiet < spins {
+				if quiet%yield == 0 {
+					runtime.Gosched()
+				}
+				continue
+			}
+			if quiet%checkEvery == 0 {
+				d.check()
+			}
+			nap(napFor)
+		}
+	}
+}
+
+// sleep blocks until something is submitted or the device closes.
+func (d *device) sleep() {
+	d.mu.Lock()
+	d.seen.Store(0)
+	for len(d.pending) == 0 && !d.closed.Load() {
+		d.idle = true
+		d.cond.Wait()
+		d.idle = false
+	}
+	d.mu.Unlock()
+}
+
+// intake moves what was submitted onto lanes.
+func (d *device) intake() bool {
+	if d.waiting.Load() == 0 {
+		return false
+	}
+	d.mu.Lock()
+	d.batch, d.pending = d.pending, d.batch[:0]
+	d.waiting.Store(0)
+	d.mu.Unlock()
+	for _, o := range d.batch {
+		l := d.lane(o.lane)
+		l.ops.push(o)
+		d.held++
+	}
+	clear(d.batch)
+	return true
+}
+
+// lane finds the device's lane with a number; nil for one of another device.
+func (d *device) lane(id driver.Lane) *lane {
+	if i := int(id - d.lanes[0].id); i >= 0 && i < len(d.lanes) && d.lanes[i].id == id {
+		return d.lanes[i]
+	}
+	for _, l := range d.lanes {
+		if l.id == id {
+			return l
+		}
+	}
+	return nil
+}
+
+// advance begins what can begin and reports whether anything did.
+func (d *device) advance() (moved bool) {
+	for _, l := range d.lanes {
+		for l.next < l.ops.len() {
+			o := l.ops.at(l.next)
+			if !d.begin(l, o) {
+				break
+			}
+			l.next++
+			d.held--
+			moved = true
+		}
+	}
+	return moved
+}
+
+// begin puts an operation on a stream, or ends it when it must not run. It
+// returns false when something it waits for is neither complete nor ahead of it.
+func (d *device) begin(l *lane, o *op) bool {
+	failed := false
+	var need [maxLanes + 2]uint32 // tickets to wait for, per stream
+	var on [maxLanes + 2]bool
+	ahead := 0 // streams to wait for
+	for _, w := range o.waits {
+		own := d.lane(w.Lane)
+		if own == nil || int32(own.done-w.Seq) >= 0 {
+			done, ok := d.board.State(w)
+			if !done {
+				return false
+			}
+			failed = failed || !ok
+			continue
+		}
+		p := own.find(w.Seq)
+		if p == nil || p.state == queued {
+			return false
+		}
+		if p.err != nil { // it ended badly, or will when its first steps have run
+			if p.state == running {
+				return false
+			}
+			failed = true
+			continue
+		}
+		if p.state == ended {
+			continue
+		}
+		if o.pageable {
+			return false // such a copy blocks the owner, so it waits without
+		}
+		i := p.stream.index
+		if !on[i] || int32(p.ticket-need[i]) > 0 {
+			if !on[i] {
+				ahead++
+			}
+			on[i], need[i] = true, p.ticket
+		}
+	}
+	// The lane keeps its order even where its last operation is on another stream.
+	if l.next > 0 {
+		if p := l.ops.at(l.next - 1); p.state == running && p.stream != l.stream {
+			if o.pageable {
+				return false
+			}
+			i := p.stream.index
+			if !on[i] || int32(p.ticket-need[i]) > 0 {
+				on[i], need[i] = true, p.ticket
+			}
+		}
+	}
+	o.begun = d.board.Now()
+	switch {
+	case d.dead.Load() != nil:
+		o.err = d.errLost()
+	case failed:
+		o.err = fmt.Errorf("cuda: %s: %w", d.info.Name, driver.ErrDependency)
+	}
+	if o.err != nil {
+		d.end(o)
+		return true
+	}
+	d.estimate(o)
+	s := d.choose(l, o, on, need, ahead)
+	o.stream = s
+	n := 0
+	for i := range d.streams {
+		if !on[i] || i == s.index {
+			continue
+		}
+		other := d.streams[i]
+		o.deps[n&1] = dep{other, need[i]}
+		n++
+		if int32(s.waited[i]-need[i]) >= 0 && s.waited[i] != 0 {
+			continue
+		}
+		if int32(other.written-need[i]) < 0 {
+			d.writeTicket(other)
+		}
+		if err := d.api.code(d.f, &d.api.streamWait, s.handle, other.addr, uintptr(need[i]), waitGEQ); err != 0 {
+			d.fail(o, &d.api.streamWait, err)
+			d.end(o)
+			return true
+		}
+		s.waited[i] = need[i]
+	}
+	began, err := d.start(o, s)
+	if err != nil {
+		o.err = err
+	}
+	gone := d.dead.Load() != nil
+	if gone && o.err == nil {
+		o.err = d.errLost()
+	}
+	if gone || !began {
+		d.end(o)
+		return true
+	}
+	s.sent++
+	o.state, o.ticket = running, s.sent
+	s.ops.push(o)
+	d.flying++
+	if o.est == 0 || o.est > shortNS || s.sent-s.written >= groupMax || o.probed {
+		d.writeTicket(s)
+	}
+	return true
+}
+
+// choose returns the stream for an operation: its lane's, or, when it is short,
+// its lane is empty and it follows the last operation of one other stream, that
+// one. A short chain over several lanes then needs no waiting between streams,
+// which is most of what a round trip takes.
+func (d *device) choose(l *lane, o *op, on [maxLanes + 2]bool, need [maxLanes + 2]uint32, ahead int) *stream {
+	if ahead != 1 || l.next != 0 || o.est == 0 || o.est > shortNS {
+		return l.stream
+	}
+	for i, s := range d.streams {
+		if on[i] && need[i] == s.sent && s.ops.at(s.ops.len()-1).est > 0 {
+			return s
+		}
+	}
+	return l.stream
+}
+
+// writeTicket makes the GPU say when it is through with what was sent.
+func (d *device) writeTicket(s *stream) {
+	if s.ops.len() == 0 {
+		return
+	}
+	if code := d.api.code(d.f, &d.api.streamWrite, s.handle, s.addr, uintptr(s.sent), 0); code != 0 {
+		d.lose(d.api.err(&d.api.streamWrite, code))
+		return
+	}
+	s.written = s.sent
+	s.ops.at(s.ops.len() - 1).last = true
+}
+
+// flushTickets writes the tickets still owed.
+func (d *device) flushTickets() {
+	for _, s := range d.streams {
+		if s.sent != s.written && d.dead.Load() == nil {
+			d.writeTicket(s)
+		}
+	}
+}
+
+// collect finds what has completed.
+func (d *device) collect() (moved bool) {
+	if d.flying > 0 && d.dead.Load() == nil {
+		for _, s := range d.streams {
+			if s.ops.len() == 0 {
+				continue
+			}
+			if v := atomic.LoadUint32(s.word); v != s.seen {
+				d.complete(s, v)
+				moved = true
+			}
+		}
+	}
+	for _, l := range d.lanes {
+		for l.ops.len() > 0 && l.ops.at(0).state == ended {
+			d.report(l, l.ops.pop())
+			l.next--
+			moved = true
+		}
+	}
+	return moved
+}
+
+// complete ends the operations of a stream up to a ticket. Their times follow
+// from when tickets were seen; what came in one look is divided by what each
+// operation was expected to take.
+func (d *device) complete(s *stream, upTo uint32) {
+	now := d.board.Now()
+	n, sum := 0, 0.0
+	for n < s.ops.len() && int32(upTo-s.ops.at(n).ticket) >= 0 {
+		sum += max(s.ops.at(n).est, 1000)
+		n++
+	}
+	s.seen = upTo
+	if n == 0 {
+		return
+	}
+	first := s.ops.at(0)
+	from := max(s.lastEnd, first.begun)
+	for _, w := range first.deps {
+		if w.on != nil {
+			from = max(from, w.on.endOf(w.ticket))
+		}
+	}
+	from = min(from, now)
+	span := float64(now - from)
+	alone := n == 1
+	for range n {
+		o := s.ops.pop()
+		d.flying--
+		part := time.Duration(span * max(o.est, 1000) / sum)
+		o.start, o.end = from, from+part
+		from = o.end
+		s.ends[o.ticket%uint32(len(s.ends))] = o.end
+		if alone && o.times != nil && o.err == nil {
+			o.times.saw(float64(o.end - o.start))
+		}
+		if o.probed {
+			d.probe.read(d, o)
+		}
+		o.state = ended
+	}
+	s.lastEnd = now
+	s.ends[upTo%uint32(len(s.ends))] = now
+}
+
+// end ends an operation that is on no stream.
+func (d *device) end(o *op) {
+	now := d.board.Now()
+	o.state, o.start, o.end = ended, now, now
+}
+
+// report hands a completed operation over.
+func (d *device) report(l *lane, o *op) {
+	l.done = o.seq
+	d.board.Done(l.id, o.seq, o.err != nil)
+	d.out = append(d.out, driver.Completion{Lane: l.id, Seq: o.seq, Start: o.start, End: o.end, Err: o.err})
+	o.task, o.host, o.stream, o.times, o.deps = nil, nil, nil, nil, [2]dep{}
+	d.recycle = append(d.recycle, o)
+}
+
+// handOver gives completions to the caller.
+func (d *device) handOver() {
+	if len(d.out) == 0 {
+		return
+	}
+	d.tell.Lock()
+	d.done = append(d.done, d.out...)
+	d.tell.Unlock()
+	clear(d.out)
+	d.out = d.out[:0]
+	d.mu.Lock()
+	d.spare = append(d.spare, d.recycle...)
+	d.mu.Unlock()
+	d.recycle = d.recycle[:0]
+	d.wake()
+}
+
+// refuse ends what has not begun, because the device closes.
+func (d *device) refuse() {
+	for _, l := range d.lanes {
+		for ; l.next < l.ops.len(); l.next++ {
+			o := l.ops.at(l.next)
+			o.err = fmt.Errorf("cuda: %s: %w", d.info.Name, driver.ErrClosed)
+			d.end(o)
+			d.held--
+		}
+	}
+}
+
+// check asks the driver whether streams that do not move are broken.
+func (d *device) check() {
+	for _, s := range d.streams {
+		if s.ops.len() == 0 || d.dead.Load() != nil {
+			continue
+		}
+		if code := d.api.code(d.f, &d.api.streamQuery, s.handle); code != 0 && code != errNotReady {
+			d.lose(d.api.err(&d.api.streamQuery, code))
+		}
+	}
+}
+
+// fail makes an operation's error of a code, and a lost device where it says so.
+func (d *device) fail(o *op, p *proc, code int32) {
+	err := d.api.err(p, code)
+	if lost(code) {
+		d.lose(err)
+		o.err = d.errLost()
+		return
+	}
+	o.err = fmt.Errorf("cuda: %s: %w", d.info.Name, err)
+}
+
+// lose ends everything in flight: the device is gone for this process. A kernel
+// broke it, and only kernels at the front of their streams can be the one: when
+// there is a single one, it is to blame.
+func (d *device) lose(err error) {
+	if d.dead.Load() != nil {
+		return
+	}
+	d.dead.Store(&err)
+	d.log.Warn("gpu lost", "device", d.info.Name, "err", err)
+	for _, s := range d.streams { // what the GPU managed to finish counts
+		if v := atomic.LoadUint32(s.word); v != s.seen {
+			d.complete(s, v)
+		}
+	}
+	var suspects []*op
+	for _, s := range d.streams {
+		for i := range s.ops.len() {
+			o := s.ops.at(i)
+			if o.way == 0 {
+				suspects = append(suspects, o)
+			}
+			if o.last {
+				break
+			}
+		}
+	}
+	for _, s := range d.streams {
+		for s.ops.len() > 0 {
+			o := s.ops.pop()
+			d.flying--
+			o.err = d.errLost()
+			d.end(o)
+		}
+		s.written = s.sent
+	}
+	for _, o := range suspects {
+		o.err = fmt.Errorf("cuda: %s on %s: %w", kernelNames(o.task), d.info.Name, &Fault{Alone: len(suspects) == 1, Err: err})
+	}
+}
+
+// Fault is how a launch ends that was running when the device broke. It is
+// driver.ErrDeviceLost, and driver.ErrKernel too when no other kernel can have
+// been the cause.
+type Fault struct {
+	// Alone says that nothing else was running.
+	Alone bool
+	Err   error
+}
+
+func (f *Fault) Error() string {
+	if f.Alone {
+		return f.Err.Error()
+	}
+	return f.Err.Error() + " (other kernels were running too)"
+}
+
+// Unwrap returns what the driver said.
+func (f *Fault) Unwrap() error { return f.Err }
+
+// Is reports whether target is one of the two errors a fault stands for.
+func (f *Fault) Is(target error) bool {
+	return target == driver.ErrDeviceLost || f.Alone && target == driver.ErrKernel
+}

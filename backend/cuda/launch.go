@@ -1,0 +1,494 @@
+package cuda
+
+import (
+	"crypto/sha256"
+	_ "embed" // for the copy kernel
+	"errors"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// The pinned block, after the words of the streams: the addresses and values a
+// launch hands to the driver, and its extended configuration.
+const (
+	maxArgs   = 128
+	valuesAt  = wordBytes
+	pointsAt  = valuesAt + maxArgs*8
+	paramsAt  = pointsAt + (maxArgs+1)*8 + 8
+	configAt  = blockBytes - 512
+	maxParams = configAt - paramsAt
+)
+
+// layOut prepares the block: argument i is found at value i.
+func (d *device) layOut() {
+	points := d.points()
+	for i := range maxArgs {
+		points[i] = d.block + valuesAt + uintptr(8*i)
+	}
+}
+
+func (d *device) values() *[maxArgs]uintptr { return (*[maxArgs]uintptr)(pointer(d.block + valuesAt)) }
+func (d *device) points() *[maxArgs + 1]uintptr {
+	return (*[maxArgs + 1]uintptr)(pointer(d.block + pointsAt))
+}
+
+// kernel is a kernel as this device can run it.
+type kernel struct {
+	name     string
+	variants []*variant // none: nothing to do
+	err      error      // why it cannot run
+	classes  [64]*timing
+}
+
+// variant is one implementation, loaded.
+type variant struct {
+	impl    *graph.Impl
+	fn      uintptr
+	library routine
+	params  []int // sizes of its parameters; nil when the driver does not say
+	shared  int   // dynamic shared memory it was allowed so far
+	wide    bool  // it was allowed clusters of more than eight blocks
+}
+
+// maxKernels bounds the kernels remembered by address.
+const maxKernels = 4096
+
+// kernel finds or makes the device's form of a kernel.
+func (d *device) kernel(k *graph.Kernel) *kernel {
+	if k == nil {
+		return &kernel{name: "nothing", err: fmt.Errorf("%w: a step names no kernel", driver.ErrKernel)}
+	}
+	if found := d.kernels[k]; found != nil {
+		return found
+	}
+	if d.kernels == nil || len(d.kernels) >= maxKernels {
+		d.kernels = make(map[*graph.Kernel]*kernel)
+	}
+	found := &kernel{name: k.Name}
+	d.kernels[k] = found
+	var reasons []error
+	idle := false
+	for i := range k.Impls {
+		impl := &k.Impls[i]
+		if impl.Dialect != graph.PTX && impl.Dialect != graph.CUDAC && impl.Dialect != graph.Library {
+			continue
+		}
+		if impl.Entry == "" {
+			idle = true
+			continue
+		}
+		v, err := d.variant(impl)
+		if err != nil {
+			reasons = append(reasons, err)
+			continue
+		}
+		found.variants = append(found.variants, v)
+	}
+	if len(found.variants) == 0 && !idle {
+		if len(reasons) == 0 {
+			reasons = append(reasons, errors.New("it has no implementation in PTX or CUDA C and names no library routine"))
+		}
+		found.err = fmt.Errorf("cuda: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrKernel, errors.Join(reasons...))
+		return found
+	}
+	for _, err := range reasons {
+		d.log.Debug("variant left out", "kernel", k.Name, "device", d.info.Name, "err", err)
+	}
+	return found
+}
+
+// variant loads an implementation.
+func (d *device) variant(impl *graph.Impl) (*variant, error) {
+	if impl.Dialect == graph.Library {
+		if d.o.Exact {
+			return nil, fmt.Errorf("routine %s is not exact", impl.Entry)
+		}
+		r, err := d.routine(impl.Entry)
+		if err != nil {
+			return nil, err
+		}
+		return &variant{impl: impl, library: r}, nil
+	}
+	if err := d.runs(impl.Arch); err != nil {
+		return nil, err
+	}
+	m, err := d.module(impl)
+	if err != nil {
+		return nil, err
+	}
+	f := getFrame()
+	defer f.free()
+	a := d.api
+	if err := a.do(f, &a.moduleFunction, f.at(0), m, f.string(impl.Entry)); err != nil {
+		return nil, fmt.Errorf("entry %q: %w", impl.Entry, err)
+	}
+	v := &variant{impl: impl, fn: uintptr(f.out[0])}
+	for i := 0; a.funcParam.addr != 0; i++ {
+		if a.code(f, &a.funcParam, v.fn, uintptr(i), f.at(0), f.at(1)) != 0 {
+			break
+		}
+		v.params = append(v.params, int(f.out[1]))
+	}
+	return v, nil
+}
+
+// runs reports whether code for an architecture runs on the device.
+func (d *device) runs(arch string) error {
+	if arch == "" {
+		return nil
+	}
+	digits := strings.TrimRight(strings.TrimPrefix(arch, "sm_"), "af")
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return fmt.Errorf("architecture %q; write it as sm_75", arch)
+	}
+	ok := n <= d.arch
+	if strings.HasSuffix(arch, "a") { // for that one and no other
+		ok = n == d.arch
+	}
+	if strings.HasSuffix(arch, "f") { // for its family
+		ok = ok && n/10 == d.arch/10
+	}
+	if !ok {
+		return fmt.Errorf("it is for %s, the device is %s", arch, d.info.Arch)
+	}
+	return nil
+}
+
+// images are compiled sources, shared by the devices of one architecture.
+type images struct {
+	mu sync.Mutex
+	by map[[32]byte][]byte
+}
+
+// module loads an implementation's source, once.
+func (d *device) module(impl *graph.Impl) (uintptr, error) {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %s\n", impl.Dialect, d.info.Arch)
+	h.Write(impl.Source)
+	key := [32]byte(h.Sum(nil))
+	if m, ok := d.modules[key]; ok {
+		return m, nil
+	}
+	image := impl.Source
+	if impl.Dialect == graph.CUDAC {
+		var err error
+		if image, err = d.compile(key, impl.Source); err != nil {
+			return 0, err
+		}
+	}
+	m, err := d.load(image)
+	if err != nil {
+		return 0, err
+	}
+	if d.modules == nil {
+		d.modules = make(map[[32]byte]uintptr)
+	}
+	d.modules[key] = m
+	return m, nil
+}
+
+// load gives PTX or machine code to the driver.
+func (d *device) load(image []byte) (uintptr, error) {
+	if len(image) == 0 {
+		return 0, errors.New("its source is empty")
+	}
+	f := getFrame()
+	defer f.free()
+	const room = 8 << 10
+	log := make([]byte, room)
+	f.out[0], f.out[1] = jitErrorLog|jitErrorLogSize<<32, 0
+	put(f, 2, [2]uintptr{f.bytes(log), room})
+	// PTX ends with a zero; machine code knows its own size.
+	image = append(append(make([]byte, 0, len(image)+1), image...), 0)
+	a := d.api
+	err := a.do(f, &a.moduleLoad, f.at(8), f.bytes(image), 2, f.at(0), f.at(2))
+	var e *Error
+	if errors.As(err, &e) {
+		text, _, _ := strings.Cut(string(log), "\x00")
+		e.Log = strings.Join(strings.Fields(text), " ")
+		return 0, e
+	}
+	return uintptr(f.out[8]), nil
+}
+
+// class is the size class of a step: tasks of similar extent take similar time.
+func class(l *graph.Launch) int {
+	n := uint64(1)
+	for _, g := range l.Grid {
+		n *= uint64(max(g, 1))
+	}
+	return bits.Len64(n) & 63
+}
+
+// estimate fills in what an operation is expected to take.
+func (d *device) estimate(o *op) {
+	if o.way != 0 {
+		o.est = 3000 + float64(o.bytes)/25
+		if o.bytes > shortBytes {
+			o.est = max(o.est, shortNS+1)
+		}
+		return
+	}
+	if len(o.task.Steps) != 1 {
+		return
+	}
+	s := &o.task.Steps[0]
+	k := d.kernel(s.Kernel)
+	if k.err != nil || len(k.variants) == 0 {
+		return
+	}
+	o.times = d.timing(k, class(&s.Launch))
+	o.est = o.times.ns
+}
+
+// start puts an operation's work on a stream. began says whether anything got
+// there, even when an error follows.
+func (d *device) start(o *op, s *stream) (began bool, err error) {
+	a := d.api
+	switch o.way {
+	case 0:
+		return d.startTask(o, s)
+	case into:
+		if o.bytes == 0 {
+			return true, nil
+		}
+		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable {
+			err = d.copyShort(o.dst, uintptr(unsafe.Pointer(&o.host[0])), o.bytes, s)
+			break
+		}
+		err = d.called(&a.copyIn, a.code(d.f, &a.copyIn, o.dst, uintptr(unsafe.Pointer(&o.host[0])), uintptr(o.bytes), s.handle))
+	case out:
+		if o.bytes == 0 {
+			return true, nil
+		}
+		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable {
+			err = d.copyShort(uintptr(unsafe.Pointer(&o.host[0])), o.src, o.bytes, s)
+			break
+		}
+		err = d.called(&a.copyOut, a.code(d.f, &a.copyOut, uintptr(unsafe.Pointer(&o.host[0])), o.src, uintptr(o.bytes), s.handle))
+	case inside:
+		if o.bytes == 0 {
+			return true, nil
+		}
+		err = d.called(&a.copyWithin, a.code(d.f, &a.copyWithin, o.dst, o.src, uintptr(o.bytes), s.handle))
+	case peer:
+		if o.bytes == 0 {
+			return true, nil
+		}
+		err = d.called(&a.copyPeer, a.code(d.f, &a.copyPeer, o.dst, d.ctx, o.src, o.peer, uintptr(o.bytes), s.handle))
+	}
+	if err != nil {
+		return false, fmt.Errorf("cuda: copy %d bytes on %s: %w", o.bytes, d.info.Name, err)
+	}
+	return true, nil
+}
+
+// copyPTX is the kernel that makes short copies.
+//
+//go:generate testdata/generate.sh
+//go:embed copy.ptx
+var copyPTX []byte
+
+// openCopier loads the kernel for short copies, where kernels see page-locked
+// host memory under its own addresses.
+func (d *device) openCopier() {
+	if d.api.attribute(d.f, d.num, attrHostPointers) == 0 {
+		return
+	}
+	m, err := d.load(copyPTX)
+	if err == nil {
+		d.modules = map[[32]byte]uintptr{{}: m}
+		err = d.api.do(d.f, &d.api.moduleFunction, d.f.at(0), m, d.f.string("weft_copy"))
+	}
+	if err != nil {
+		d.log.Warn("short copies will be slow", "device", d.info.Name, "err", err)
+		return
+	}
+	d.copier = uintptr(d.f.out[0])
+}
+
+// copyShort copies by a kernel.
+func (d *device) copyShort(to, from uintptr, n int64, s *stream) error {
+	*(*[3]uintptr)(pointer(d.block + valuesAt)) = [3]uintptr{to, from, uintptr(n)}
+	const threads = 128
+	a := d.api
+	blocks := uintptr(n+16*threads-1) / (16 * threads)
+	return d.called(&a.launch, a.code(d.f, &a.launch, d.copier, blocks, 1, 1, threads, 1, 1, 0, s.handle, d.block+pointsAt, 0))
+}
+
+// called turns a result into an error, and loses the device where it must.
+func (d *device) called(p *proc, code int32) error {
+	if code == 0 {
+		return nil
+	}
+	err := d.api.err(p, code)
+	if lost(code) {
+		d.lose(err)
+	}
+	return err
+}
+
+// startTask launches the steps of a task.
+func (d *device) startTask(o *op, s *stream) (began bool, err error) {
+	t := o.task
+	for i := range t.Steps {
+		if k := d.kernel(t.Steps[i].Kernel); k.err != nil {
+			return false, k.err
+		}
+	}
+	if len(t.Steps) >= replayFrom {
+		done, err := d.replays.run(d, o, s)
+		if err != nil {
+			return true, fmt.Errorf("cuda: %s on %s: %w", kernelNames(t), d.info.Name, err)
+		}
+		if done {
+			return true, nil
+		}
+	}
+	return d.startSteps(o, s)
+}
+
+// startSteps launches the steps one by one.
+func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
+	for i := range o.task.Steps {
+		step := &o.task.Steps[i]
+		k := d.kernel(step.Kernel)
+		if len(k.variants) == 0 {
+			began = true // nothing to do, in its turn
+			continue
+		}
+		v := k.variants[0]
+		probing := false
+		var t *timing
+		if len(k.variants) > 1 {
+			t = d.timing(k, class(&step.Launch))
+			var n int
+			n, probing = t.pick(len(k.variants))
+			v = k.variants[n]
+			probing = probing && d.probe.begin(d, o, s, k, t, n)
+		}
+		if v.library != nil {
+			err = v.library(d, s, o.ptrs, step.Params)
+		} else {
+			err = d.launch(v, step, o.ptrs, s)
+		}
+		if probing {
+			d.probe.end(d, s)
+		}
+		if err != nil {
+			if d.dead.Load() == nil && !errors.Is(err, driver.ErrKernel) {
+				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
+			}
+			return began, fmt.Errorf("cuda: kernel %q on %s: %w", k.name, d.info.Name, err)
+		}
+		began = true
+	}
+	return true, nil
+}
+
+// launch starts one kernel.
+func (d *device) launch(v *variant, step *graph.Step, ptrs []uintptr, s *stream) error {
+	n := len(ptrs)
+	if n > maxArgs || len(step.Params) > maxParams {
+		return fmt.Errorf("%d arguments and %d bytes of parameters; at most %d and %d can be passed", n, len(step.Params), maxArgs, maxParams)
+	}
+	if err := v.fits(n, len(step.Params)); err != nil {
+		return err
+	}
+	copy(d.values()[:], ptrs)
+	points := d.points()
+	if len(step.Params) > 0 {
+		copy(unsafe.Slice((*byte)(pointer(d.block+paramsAt)), maxParams), step.Params)
+		points[n] = d.block + paramsAt
+		defer func() { points[n] = d.block + valuesAt + uintptr(8*n) }()
+	}
+	l := v.impl.Shape(step.Launch)
+	for i := range l.Block {
+		l.Block[i] = max(l.Block[i], 1)
+	}
+	a := d.api
+	if l.SharedBytes > defaultDynamicShared && l.SharedBytes > v.shared {
+		if err := d.called(&a.funcSetAttribute, a.code(d.f, &a.funcSetAttribute, v.fn, funcMaxDynamicShared, uintptr(l.SharedBytes))); err != nil {
+			return fmt.Errorf("%d bytes of shared memory: %w", l.SharedBytes, err)
+		}
+		v.shared = l.SharedBytes
+	}
+	if l.Cluster[0] > 0 || l.Cooperative {
+		return d.launchEx(v, &l, s)
+	}
+	return d.called(&a.launch, a.code(d.f, &a.launch, v.fn,
+		uintptr(l.Grid[0]), uintptr(l.Grid[1]), uintptr(l.Grid[2]),
+		uintptr(l.Block[0]), uintptr(l.Block[1]), uintptr(l.Block[2]),
+		uintptr(l.SharedBytes), s.handle, d.block+pointsAt, 0))
+}
+
+// launchEx starts a kernel whose blocks work together: in clusters, or all.
+func (d *device) launchEx(v *variant, l *graph.Launch, s *stream) error {
+	a := d.api
+	c := (*struct {
+		launchConfig
+		attrs [2]launchAttr
+	})(pointer(d.block + configAt))
+	c.launchConfig = launchConfig{grid: l.Grid, block: l.Block, shared: uint32(l.SharedBytes), stream: s.handle}
+	c.launchConfig.attrs = uintptr(unsafe.Pointer(&c.attrs))
+	if l.Cooperative {
+		c.attrs[c.numAttrs] = launchAttr{id: attrCooperative, value: [16]uint32{1}}
+		c.numAttrs++
+	}
+	if l.Cluster[0] > 0 {
+		x, y, z := l.Cluster[0], max(l.Cluster[1], 1), max(l.Cluster[2], 1)
+		c.attrs[c.numAttrs] = launchAttr{id: attrCluster, value: [16]uint32{x, y, z}}
+		c.numAttrs++
+		if x*y*z > portableCluster && !v.wide {
+			if err := d.called(&a.funcSetAttribute, a.code(d.f, &a.funcSetAttribute, v.fn, funcAnyClusterSize, 1)); err != nil {
+				return fmt.Errorf("clusters of %d blocks: %w", x*y*z, err)
+			}
+			v.wide = true
+		}
+	}
+	return d.called(&a.launchEx, a.code(d.f, &a.launchEx, d.block+configAt, v.fn, d.block+pointsAt, 0))
+}
+
+// fits reports whether a function takes what a task gives it. The driver would
+// read past the end of a list that is too short, and the kernel would follow
+// whatever it found there.
+func (v *variant) fits(args, params int) error {
+	if v.params == nil {
+		return nil
+	}
+	given := args
+	if params > 0 {
+		given++
+	}
+	if given != len(v.params) || params > 0 && params < v.params[args] {
+		return fmt.Errorf("%w: entry %q has parameters of %v bytes, given are %d buffers and %d bytes of parameters",
+			driver.ErrKernel, v.impl.Entry, v.params, args, params)
+	}
+	return nil
+}
+
+// kernelNames names the kernels of a task.
+func kernelNames(t *graph.Task) string {
+	var names []string
+	for i := range t.Steps {
+		if k := t.Steps[i].Kernel; k != nil && (len(names) == 0 || names[len(names)-1] != strconv.Quote(k.Name)) {
+			names = append(names, strconv.Quote(k.Name))
+		}
+	}
+	const few = 4
+	if len(names) > few {
+		names = append(names[:few], "…")
+	}
+	if len(names) == 1 {
+		return "kernel " + names[0]
+	}
+	return "kernels " + strings.Join(names, ", ")
+}

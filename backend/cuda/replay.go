@@ -1,0 +1,149 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weft-run/weft/graph"
+)
+
+const (
+	// replayFrom is how many steps a task must have for a CUDA graph to be
+	// cheaper than launching them.
+	replayFrom = 4
+	// replayKeep is how many sets of addresses of a task are kept apart: tasks
+	// that write fresh buffers come round to the same few.
+	replayKeep = 4
+	// replayTasks bounds the tasks remembered.
+	replayTasks = 256
+)
+
+// replays are tasks of several steps that ran before, as CUDA graphs: one call
+// starts all their steps.
+type replays struct {
+	by map[*graph.Task]*replay
+}
+
+type replay struct {
+	runs  int
+	execs []replayed
+	next  int // which of execs gives way
+}
+
+type replayed struct {
+	ptrs []uintptr
+	exec uintptr
+}
+
+// run starts a task as a graph and reports whether it did: not the first time,
+// and not while its variants are being measured or are library routines, which
+// keep state between calls.
+func (r *replays) run(d *device, o *op, s *stream) (bool, error) {
+	t := r.by[o.task]
+	if t == nil {
+		if len(r.by) >= replayTasks {
+			r.close(d, d.f)
+		}
+		if r.by == nil {
+			r.by = make(map[*graph.Task]*replay)
+		}
+		t = &replay{}
+		r.by[o.task] = t
+	}
+	if t.runs++; t.runs < 2 || !r.fixed(d, o.task) {
+		return false, nil
+	}
+	a := d.api
+	for i := range t.execs {
+		if slices.Equal(t.execs[i].ptrs, o.ptrs) {
+			return true, d.called(&a.graphLaunch, a.code(d.f, &a.graphLaunch, t.execs[i].exec, s.handle))
+		}
+	}
+	g, err := r.capture(d, o, s)
+	if err != nil {
+		return false, err
+	}
+	defer a.code(d.f, &a.graphDestroy, g) // what was made of it lives on
+	e, err := t.place(d, g)
+	if err != nil {
+		return false, err
+	}
+	e.ptrs = append(e.ptrs[:0], o.ptrs...)
+	return true, d.called(&a.graphLaunch, a.code(d.f, &a.graphLaunch, e.exec, s.handle))
+}
+
+// fixed reports whether every step of a task will run the same way again.
+func (r *replays) fixed(d *device, t *graph.Task) bool {
+	for i := range t.Steps {
+		k := d.kernel(t.Steps[i].Kernel)
+		if len(k.variants) == 0 {
+			continue
+		}
+		n := 0
+		if len(k.variants) > 1 {
+			x := d.timing(k, class(&t.Steps[i].Launch))
+			if !x.decided {
+				return false
+			}
+			n = x.best
+		}
+		if k.variants[n].library != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// capture records the steps of a task without running them.
+func (r *replays) capture(d *device, o *op, s *stream) (uintptr, error) {
+	a := d.api
+	if err := d.called(&a.captureBegin, a.code(d.f, &a.captureBegin, s.handle, captureThreadLocal)); err != nil {
+		return 0, err
+	}
+	_, err := d.startSteps(o, s)
+	if e := d.called(&a.captureEnd, a.code(d.f, &a.captureEnd, s.handle, d.f.at(0))); err == nil {
+		err = e
+	}
+	g := uintptr(d.f.out[0])
+	if err != nil && g != 0 {
+		a.code(d.f, &a.graphDestroy, g)
+	}
+	if err == nil && g == 0 {
+		err = fmt.Errorf("%s recorded nothing", a.captureEnd.name)
+	}
+	return g, err
+}
+
+// place makes a graph ready to run: as a new one, or in the place of an old one
+// whose steps are the same and whose addresses are not.
+func (t *replay) place(d *device, g uintptr) (*replayed, error) {
+	a := d.api
+	if len(t.execs) == replayKeep {
+		e := &t.execs[t.next]
+		t.next = (t.next + 1) % replayKeep
+		if a.code(d.f, &a.graphUpdate, e.exec, g, d.f.at(0)) == 0 {
+			return e, nil
+		}
+		a.code(d.f, &a.graphExecDestroy, e.exec)
+		if err := d.called(&a.graphInstantiate, a.code(d.f, &a.graphInstantiate, d.f.at(0), g, 0)); err != nil {
+			return nil, err
+		}
+		e.exec = uintptr(d.f.out[0])
+		return e, nil
+	}
+	if err := d.called(&a.graphInstantiate, a.code(d.f, &a.graphInstantiate, d.f.at(0), g, 0)); err != nil {
+		return nil, err
+	}
+	t.execs = append(t.execs, replayed{exec: uintptr(d.f.out[0])})
+	return &t.execs[len(t.execs)-1], nil
+}
+
+// close forgets all graphs; one that runs ends first.
+func (r *replays) close(d *device, f *frame) {
+	for _, t := range r.by { // in any order: they are independent
+		for _, e := range t.execs {
+			d.api.code(f, &d.api.graphExecDestroy, e.exec)
+		}
+	}
+	clear(r.by)
+}

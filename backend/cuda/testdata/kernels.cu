@@ -1,0 +1,91 @@
+// Kernels for the tests of the cuda backend. stub.c has the same ones in C.
+#define KERNEL extern "C" __attribute__((global)) void
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define ITEM ((u32)(__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x()))
+
+struct Count {
+	u32 n;
+};
+struct Saxpy {
+	u32 n;
+	float a;
+};
+struct Spin {
+	u64 ns;
+};
+
+KERNEL empty() {}
+
+// add_one adds 1 to each of n numbers in place.
+KERNEL add_one(u32 *x, Count p) {
+	if (ITEM < p.n)
+		x[ITEM] += 1;
+}
+
+// add_two does what two launches of add_one do.
+KERNEL add_two(u32 *x, Count p) {
+	if (ITEM < p.n)
+		x[ITEM] += 2;
+}
+
+// saxpy: y = a·x + y.
+KERNEL saxpy(const float *x, float *y, Saxpy p) {
+	if (ITEM < p.n)
+		y[ITEM] = p.a * x[ITEM] + y[ITEM];
+}
+
+// through copies x to y by way of scratch memory.
+KERNEL through(const u32 *x, u32 *y, u32 *scratch, Count p) {
+	if (ITEM < p.n) {
+		scratch[ITEM] = ~x[ITEM];
+		y[ITEM] = ~scratch[ITEM];
+	}
+}
+
+// spin runs for so many nanoseconds.
+KERNEL spin(u32 *x, Spin p) {
+	u64 begin, now;
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+	do
+		asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+	while (now - begin < p.ns);
+	if (ITEM == 0)
+		x[0] += 1;
+}
+
+// spin_long runs four times as long.
+KERNEL spin_long(u32 *x, Spin p) {
+	u64 begin, now;
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+	do
+		asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+	while (now - begin < 4 * p.ns);
+	if (ITEM == 0)
+		x[0] += 1;
+}
+
+// crash writes where nothing is.
+KERNEL crash(u32 *x) {
+	*(volatile u32 *)((u64)x ^ 0x100000000000ull) = 1;
+}
+
+// meet lets all blocks of a cooperative launch wait for one another: each notes
+// how many had come when the last had.
+KERNEL meet(u32 *x) {
+	u32 blocks = __nvvm_read_ptx_sreg_nctaid_x();
+	__nvvm_atom_add_gen_i((int *)x, 1);
+	while (*(volatile u32 *)x < blocks)
+		;
+	x[1 + __nvvm_read_ptx_sreg_ctaid_x()] = *(volatile u32 *)x;
+}
+
+// large uses more shared memory than a launch has without asking.
+extern __attribute__((shared)) u32 scratchpad[];
+KERNEL large(u32 *x, Count p) {
+	u32 last = p.n - 1 - ITEM;
+	scratchpad[ITEM * 16] = x[ITEM];
+	__nvvm_bar_sync(0);
+	x[ITEM] = scratchpad[last * 16];
+}
