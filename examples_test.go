@@ -295,5 +295,5 @@ func ExampleOptions_Validate() {
 	fmt.Println(o.Validate())
 	// Output:
 	// bad option: retries: "-7" is not a count; write a whole number from 0 on
-	// bad option: devices: no backend "gpu"; there is cpu
+	// bad option: devices: no backend "gpu"; there is cpu, cuda
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
@@ -74,6 +75,11 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 			parts[s.backend] = max(parts[s.backend], s.parts)
 		}
 		drivers = all.Drivers(all.Options{Parts: parts, Pin: o.Pin, Funcs: rt.funcs()})
+		// What was not asked for is not even looked for: opening a GPU takes time.
+		drivers = slices.DeleteFunc(drivers, func(d driver.Driver) bool {
+			_, asked := parts[d.Name()]
+			return len(sel) > 0 && !asked
+		})
 	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
 	if err != nil {

@@ -4,6 +4,7 @@ package all
 
 import (
 	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/backend/cuda"
 	"github.com/weft-run/weft/driver"
 )
 
@@ -23,6 +24,7 @@ type Options struct {
 func Drivers(o Options) []driver.Driver {
 	return []driver.Driver{
 		cpu.New(cpu.Options{Parts: o.Parts["cpu"], Pin: o.Pin, Funcs: o.Funcs}),
+		cuda.New(cuda.Options{}),
 	}
 }
 

@@ -20,14 +20,15 @@ import (
 // Lock order: mu, then memory.mu of any device; tell stands alone.
 type device struct {
 	*platform
-	api  *api
-	num  int32 // CUDA's number of it
-	ctx  uintptr
-	info machine.Device
-	pci  string
-	gpu  *gpu // NVML's view; nil without NVML
-	arch int  // as 90
-	log  *slog.Logger
+	api   *api
+	num   int32 // CUDA's number of it
+	ctx   uintptr
+	info  machine.Device
+	pci   string
+	gpu   *gpu // NVML's view; nil without NVML
+	arch  int  // as 90
+	exact bool // no library routines
+	log   *slog.Logger
 
 	board   *driver.Board
 	wake    func()
@@ -67,8 +68,10 @@ type device struct {
 	batch   []*op
 	out     []driver.Completion
 	recycle []*op
-	flying  int // operations on streams
-	held    int // operations on lanes, not on streams
+	flying  int  // operations on streams
+	held    int  // operations on lanes, not on streams
+	blamed  bool // a single kernel lost the device
+	told    bool // the caller knows that the device is lost
 }
 
 // cores is how many shader cores a multiprocessor of an architecture has.
@@ -85,7 +88,7 @@ const margin = 768 << 20
 
 // open opens GPU number i.
 func (p *platform) open(i int) (_ *device, err error) {
-	d := &device{platform: p, api: p.api, log: p.log, ended: make(chan struct{}), f: new(frame)}
+	d := &device{platform: p, api: p.api, log: p.log, ended: make(chan struct{}), f: new(frame), exact: p.o.Exact}
 	d.cond.L = &d.mu
 	f := getFrame()
 	defer f.free()
@@ -162,6 +165,9 @@ func (d *device) within(fn func(*frame) error) error {
 
 func (d *device) Info() machine.Device { return d.info }
 
+// SetExact forbids library routines, as Options.Exact does.
+func (d *device) SetExact() { d.exact = true }
+
 // Attach starts the owner.
 func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.board, d.wake = b, wake
@@ -179,8 +185,12 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	go d.run()
 }
 
-// errLost is what everything but the culprit ends with.
+// errLost is what everything but the culprit ends with. It names the kernels to
+// blame when the device itself is told to be lost.
 func (d *device) errLost() error {
+	if d.told && d.blamed {
+		return fmt.Errorf("cuda: %s: %w by a kernel: %w: %w", d.info.Name, driver.ErrDeviceLost, driver.ErrKernel, *d.dead.Load())
+	}
 	return fmt.Errorf("cuda: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, *d.dead.Load())
 }
 

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -88,8 +89,7 @@ type lane struct {
 	dev    *device
 	stream *stream
 	ops    fifo[*op]
-	next   int    // operations from here on are not begun
-	done   uint32 // the last sequence number completed
+	next   int // operations from here on are not begun
 }
 
 // find returns the operation with a sequence number that is not complete yet.
@@ -215,6 +215,10 @@ func (d *device) run() {
 		if d.collect() {
 			moved = true
 		}
+		if d.dead.Load() != nil && d.flying == 0 && !d.told {
+			d.told = true
+			d.out = append(d.out, driver.Completion{Lane: driver.NoLane, Err: d.errLost()})
+		}
 		d.handOver()
 		d.seen.Store(time.Now().UnixNano())
 		switch {
@@ -315,8 +319,11 @@ func (d *device) begin(l *lane, o *op) bool {
 	var on [maxLanes + 2]bool
 	ahead := 0 // streams to wait for
 	for _, w := range o.waits {
-		own := d.lane(w.Lane)
-		if own == nil || int32(own.done-w.Seq) >= 0 {
+		var p *op
+		if own := d.lane(w.Lane); own != nil {
+			p = own.find(w.Seq)
+		}
+		if p == nil { // another device's, complete, or not here yet
 			done, ok := d.board.State(w)
 			if !done {
 				return false
@@ -324,8 +331,7 @@ func (d *device) begin(l *lane, o *op) bool {
 			failed = failed || !ok
 			continue
 		}
-		p := own.find(w.Seq)
-		if p == nil || p.state == queued {
+		if p.state == queued {
 			return false
 		}
 		if p.err != nil { // it ended badly, or will when its first steps have run
@@ -530,7 +536,6 @@ func (d *device) end(o *op) {
 
 // report hands a completed operation over.
 func (d *device) report(l *lane, o *op) {
-	l.done = o.seq
 	d.board.Done(l.id, o.seq, o.err != nil)
 	d.out = append(d.out, driver.Completion{Lane: l.id, Seq: o.seq, Start: o.start, End: o.end, Err: o.err})
 	o.task, o.host, o.stream, o.times, o.deps = nil, nil, nil, nil, [2]dep{}
@@ -624,18 +629,19 @@ func (d *device) lose(err error) {
 		}
 		s.written = s.sent
 	}
+	d.blamed = len(suspects) == 1
 	for _, o := range suspects {
 		o.err = fmt.Errorf("cuda: %s on %s: %w", kernelNames(o.task), d.info.Name, &Fault{Alone: len(suspects) == 1, Err: err})
 	}
 }
 
 // Fault is how a launch ends that was running when the device broke. It is
-// driver.ErrDeviceLost, and driver.ErrKernel too when no other kernel can have
-// been the cause.
+// driver.ErrKernel when no other kernel can have been the cause, and else
+// driver.ErrDeviceLost like everything that was in flight.
 type Fault struct {
 	// Alone says that nothing else was running.
 	Alone bool
-	Err   error
+	Err   error // what the driver said
 }
 
 func (f *Fault) Error() string {
@@ -645,10 +651,14 @@ func (f *Fault) Error() string {
 	return f.Err.Error() + " (other kernels were running too)"
 }
 
-// Unwrap returns what the driver said.
-func (f *Fault) Unwrap() error { return f.Err }
-
-// Is reports whether target is one of the two errors a fault stands for.
+// Is reports whether target is the error the fault stands for.
 func (f *Fault) Is(target error) bool {
-	return target == driver.ErrDeviceLost || f.Alone && target == driver.ErrKernel
+	if f.Alone {
+		return target == driver.ErrKernel
+	}
+	return target == driver.ErrDeviceLost
 }
+
+// As finds the driver's own error. There is no Unwrap: what lost the device does
+// not make its culprit's launch one that was lost.
+func (f *Fault) As(target any) bool { return errors.As(f.Err, target) }

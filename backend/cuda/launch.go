@@ -107,7 +107,7 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 // variant loads an implementation.
 func (d *device) variant(impl *graph.Impl) (*variant, error) {
 	if impl.Dialect == graph.Library {
-		if d.o.Exact {
+		if d.exact {
 			return nil, fmt.Errorf("routine %s is not exact", impl.Entry)
 		}
 		r, err := d.routine(impl.Entry)

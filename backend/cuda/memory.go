@@ -24,7 +24,7 @@ type memory struct {
 	heap    heap
 	buffers []buffer // by number
 	slabs   map[int32]chunk
-	made    []uint64 // handles of slabs made for others
+	made    map[int]uint64 // handles of slabs made for others, by descriptor
 }
 
 // buffer is a piece of device memory; bytes 0 means there is none.
@@ -70,7 +70,7 @@ func (m *memory) open(d *device, f *frame) error {
 		return err
 	}
 	m.base = uintptr(f.out[0])
-	m.slabs = make(map[int32]chunk)
+	m.slabs, m.made = make(map[int32]chunk), make(map[int]uint64)
 	m.heap.grow = func(need int64) (got int64) { return m.grow(d, need) }
 	return nil
 }
@@ -195,7 +195,7 @@ func (m *memory) close(d *device, f *frame) error {
 	for _, c := range m.slabs { // in any order: they are independent
 		errs = append(errs, d.unmapChunk(f, c), d.api.do(f, &d.api.memUnreserve, c.base, uintptr(c.size)))
 	}
-	for _, h := range m.made {
+	for _, h := range m.made { // likewise
 		errs = append(errs, d.api.do(f, &d.api.memRelease, uintptr(h)))
 	}
 	errs = append(errs, d.api.do(f, &d.api.memUnreserve, m.base, uintptr(m.roundUp(m.limit))))
@@ -222,13 +222,25 @@ func (d *device) MakeSlab(bytes int64) (fd int, size int64, err error) {
 			return err
 		}
 		fd = int(f.i32(1))
-		d.memory.made = append(d.memory.made, h)
+		d.memory.made[fd] = h
 		return nil
 	})
 	if err != nil {
 		return 0, 0, fmt.Errorf("cuda: make a slab of %d bytes on %s: %w", bytes, d.info.Name, err)
 	}
 	return fd, size, nil
+}
+
+// DropSlab gives up a slab made here; its memory is free when nobody has it mapped.
+func (d *device) DropSlab(fd int) error {
+	d.memory.mu.Lock()
+	defer d.memory.mu.Unlock()
+	h, ok := d.memory.made[fd]
+	if !ok {
+		return fmt.Errorf("cuda: drop the slab with descriptor %d on %s: none was made with it", fd, d.info.Name)
+	}
+	delete(d.memory.made, fd)
+	return d.within(func(f *frame) error { return d.api.do(f, &d.api.memRelease, uintptr(h)) })
 }
 
 // MapSlab makes a slab's memory usable here.

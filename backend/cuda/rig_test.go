@@ -1,3 +1,5 @@
+//go:build gpu || stub || cgo
+
 package cuda
 
 import (

@@ -1,4 +1,4 @@
-//go:build !gpu
+//go:build !gpu && (stub || cgo)
 
 package cuda
 
@@ -11,6 +11,10 @@ import (
 	"syscall"
 	"testing"
 )
+
+// Without a GPU the tests run on a stand-in for NVIDIA's libraries in C, so they
+// need a C compiler: cgo is on where there is one. The tag stub runs them with
+// cgo off, as weft is built; the tag gpu on a real GPU.
 
 // stub builds testdata/stub.c once and puts it where libraries are looked for:
 // one file under all their names, so that they share their state.

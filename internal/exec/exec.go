@@ -86,7 +86,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		found, err := d.Open(ctx, c.Log)
 		devs = append(devs, found...)
 		if err != nil {
-			causes = append(causes, fmt.Errorf("%s: %w", d.Name(), err))
+			causes = append(causes, err) // which begins with the backend's name
 			if !errors.Is(err, driver.ErrUnavailable) {
 				c.Log.Warn("backend left out", "backend", d.Name(), "err", err)
 			}
