@@ -14,6 +14,7 @@ type limits struct {
 	available int64   // bytes that can still be had
 	locked    int64   // bytes that can be locked into memory; -1 is no limit
 	huge      string  // transparent huge pages: always, madvise or never
+	load      string  // processes that wanted to run, over 1, 5 and 15 minutes
 }
 
 // enough reports work that needs more memory than there is, before any of it is

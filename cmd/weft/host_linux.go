@@ -34,6 +34,9 @@ func readLimits(root string) limits {
 	if _, rest, ok := strings.Cut(read("sys/kernel/mm/transparent_hugepage/enabled"), "["); ok {
 		l.huge, _, _ = strings.Cut(rest, "]")
 	}
+	if f := strings.Fields(read("proc/loadavg")); len(f) >= 3 {
+		l.load = strings.Join(f[:3], " ")
+	}
 	for line := range strings.Lines(read("proc/self/cgroup")) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(f) != 3 {

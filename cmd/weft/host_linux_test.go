@@ -33,7 +33,8 @@ func TestLimits(t *testing.T) {
 			"proc/meminfo":     meminfo,
 			"proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         unlimited            unlimited            bytes\n",
 			"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-		}, limits{memory: 16 * gib, available: 8 * gib, locked: -1, huge: "madvise"}},
+			"proc/loadavg": "0.50 1.25 2.00 3/456 789\n",
+		}, limits{memory: 16 * gib, available: 8 * gib, locked: -1, huge: "madvise", load: "0.50 1.25 2.00"}},
 		"version 2, limited above": {map[string]string{
 			"proc/meminfo":                   meminfo,
 			"proc/self/cgroup":               "0::/a/b\n",
