@@ -37,6 +37,9 @@ type Estimate struct {
 	Bound     Bound
 	// Samples is how many measurements stand behind it; 0 means roofline only.
 	Samples int
+	// Via says of a copy that it goes through host memory: it is two copies,
+	// one after the other.
+	Via bool
 }
 
 // Cost predicts durations. Implementations are pure functions of what they

@@ -198,7 +198,9 @@ func (h *History) Copy(bytes int64, from, to DeviceID) Estimate {
 	if l.samples < enough {
 		return base
 	}
-	return l.estimate(taskSize(0, float64(bytes)), math.Log(float64(base.Median)))
+	est := l.estimate(taskSize(0, float64(bytes)), math.Log(float64(base.Median)))
+	est.Via = base.Via
+	return est
 }
 
 // Epoch implements Cost. It grows when an answer has moved by more than 5 %

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -135,9 +136,10 @@ func (t *tour) greedy(start int) []int {
 }
 
 // improve replaces two hops of the ring by two better ones, turning round what
-// lies between, until no pair helps. Every exchange raises the sorted list of
-// widths or lowers the latency at equal widths, so it ends; the bound on passes
-// is for latencies so uneven that sums round.
+// lies between, and moves single points to better places, until neither helps.
+// Every change raises the sorted list of widths or lowers the latency at equal
+// widths, so it ends; the bound on passes is for latencies so uneven that sums
+// round.
 func (t *tour) improve(order []int) {
 	n := t.n
 	again := true
@@ -146,8 +148,21 @@ func (t *tour) improve(order []int) {
 		for i := 0; i < n-2; i++ {
 			for j := i + 2; j < n; j++ {
 				a, b, c, d := order[i], order[i+1], order[j], order[(j+1)%n]
-				if a != d && better(t.hop(a, c), t.hop(b, d), t.hop(a, b), t.hop(c, d)) {
+				if a != d && better([]hop{t.hop(a, c), t.hop(b, d)}, []hop{t.hop(a, b), t.hop(c, d)}) {
 					slices.Reverse(order[i+1 : j+1])
+					again = true
+				}
+			}
+		}
+		for i := range n {
+			for j := range n {
+				at := func(k int) int { return order[(k+n)%n] }
+				a, b, c, d, e := at(i-1), at(i), at(i+1), at(j), at(j+1)
+				if d == b || e == b {
+					continue
+				}
+				if better([]hop{t.hop(a, c), t.hop(d, b), t.hop(b, e)}, []hop{t.hop(a, b), t.hop(b, c), t.hop(d, e)}) {
+					move(order, i, slices.Index(order, d))
 					again = true
 				}
 			}
@@ -155,14 +170,31 @@ func (t *tour) improve(order []int) {
 	}
 }
 
-// better compares two pairs of hops: by the narrower, then the wider, then the
-// latency of both.
-func better(a, b, c, d hop) bool {
-	if x, y := math.Min(a.bps, b.bps), math.Min(c.bps, d.bps); x != y {
-		return x > y
+// move takes the point at i out and puts it behind the one at j.
+func move(order []int, i, j int) {
+	b := order[i]
+	if i < j {
+		copy(order[i:], order[i+1:j+1])
+		order[j] = b
+		return
 	}
-	if x, y := math.Max(a.bps, b.bps), math.Max(c.bps, d.bps); x != y {
-		return x > y
+	copy(order[j+2:], order[j+1:i])
+	order[j+1] = b
+}
+
+// better compares as many hops with others, narrowest first, then by the
+// latency of all. It sorts both.
+func better(a, b []hop) bool {
+	byWidth := func(x, y hop) int { return cmp.Compare(x.bps, y.bps) }
+	slices.SortFunc(a, byWidth)
+	slices.SortFunc(b, byWidth)
+	var sumA, sumB float64
+	for i := range a {
+		if a[i].bps != b[i].bps {
+			return a[i].bps > b[i].bps
+		}
+		sumA += a[i].latencyNS
+		sumB += b[i].latencyNS
 	}
-	return a.latencyNS+b.latencyNS < c.latencyNS+d.latencyNS
+	return sumA < sumB
 }

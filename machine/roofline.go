@@ -71,7 +71,9 @@ func (c *Roofline) Copy(bytes int64, from, to DeviceID) Estimate {
 	case p.n == 0:
 		return Estimate{Bound: ByLink}
 	default:
-		return modelled(p.latencyNS+float64(float64(bytes)/p.bps*1e9), ByLink)
+		est := modelled(p.latencyNS+float64(float64(bytes)/p.bps*1e9), ByLink)
+		est.Via = p.n == 2
+		return est
 	}
 }
 

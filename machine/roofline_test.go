@@ -72,7 +72,7 @@ func TestRooflineCopy(t *testing.T) {
 		{"3x5070", 25e6, Host, 0, 1010 * time.Microsecond},
 		{"3x5070", 25e6, 0, 1, 1008 * time.Microsecond},
 		{"3x5070", 0, 0, 1, 8 * time.Microsecond},
-		{"4x5070-ring", 12e6, 0, 2, 1020 * time.Microsecond}, // through the host
+		{"4x5070-ring", 12e6, 0, 2, 2020 * time.Microsecond}, // through the host
 		{"3x5070", 1e9, 1, 1, 0},
 		{"3x5070", 40e6, Host, Host, time.Millisecond}, // within host memory
 		{"2xcpu", 1e9, 0, 1, 0},                        // one memory

@@ -117,7 +117,10 @@ func (r *routes) path(from, to DeviceID) route {
 	best := r.direct(a, b)
 	if a != Host && b != Host {
 		up, down := r.host[a], r.host[b]
-		via := hop{bps: math.Min(up.bps, down.bps), latencyNS: up.latencyNS + down.latencyNS}
+		via := hop{latencyNS: up.latencyNS + down.latencyNS}
+		if up.bps > 0 && down.bps > 0 {
+			via.bps = 1 / (1/up.bps + 1/down.bps)
+		}
 		if via.bps > 0 && via.wider(best) {
 			return route{[2]int{up.link, down.link}, 2, via.bps, via.latencyNS}
 		}
@@ -130,8 +133,9 @@ func (r *routes) path(from, to DeviceID) route {
 
 // Path returns the links a large copy takes, in order: the widest way, of
 // equally wide ones the one with the lowest latency, either a direct link or
-// through the host. The rate is that of the narrowest hop or resource on it
-// when nobody else uses them, the latency the sum. Within one memory there are
+// through the host. The rate is that of the link or the narrowest resource on
+// it when nobody else uses them; through the host a copy is made twice, one
+// after the other, so times and latencies add up. Within one memory there are
 // no hops and the rate is infinite; without a path the rate is 0.
 //
 // Path looks at every link of the machine; a Roofline keeps the answers.

@@ -16,20 +16,20 @@ func TestPath(t *testing.T) {
 		hops     int
 		bps, ns  float64
 	}{
-		{"3x5070", 0, 1, 1, 25e9, 8000},          // over the switch, not up to the host
-		{"3x5070", Host, 2, 1, 25e9, 10000},      //
-		{"3x5070", 1, 1, 0, math.Inf(1), 0},      // nothing to copy
-		{"4x5070-ring", 0, 3, 1, 25e9, 8000},     // neighbours
-		{"4x5070-ring", 0, 2, 2, 12e9, 20000},    // opposite corners, through the host
-		{"8x5070-hier", 1, 6, 2, 25e9, 20000},    // between switches
-		{"8xh100", 7, 0, 1, 450e9, 3000},         //
-		{"16xh100", 0, 15, 1, 50e9, 15000},       // direct, although as wide as through the host
-		{"16xh100", 15, Host, 1, 50e9, 20000},    //
-		{"mixed", 0, 1, 2, 13e9, 20000},          // no faster than the slower card
-		{"mixed", 2, 0, 1, 25e9, 10000},          // the CPU's memory is the host's
-		{"mixed", 2, Host, 0, math.Inf(1), 0},    //
-		{"2xcpu", 0, 1, 0, math.Inf(1), 0},       // one memory
-		{"2xcpu", Host, Host, 0, math.Inf(1), 0}, //
+		{"3x5070", 0, 1, 1, 25e9, 8000},                  // over the switch, not up to the host
+		{"3x5070", Host, 2, 1, 25e9, 10000},              //
+		{"3x5070", 1, 1, 0, math.Inf(1), 0},              // nothing to copy
+		{"4x5070-ring", 0, 3, 1, 25e9, 8000},             // neighbours
+		{"4x5070-ring", 0, 2, 2, 6e9, 20000},             // opposite corners, through the host
+		{"8x5070-hier", 1, 6, 2, 12.5e9, 20000},          // between switches
+		{"8xh100", 7, 0, 1, 450e9, 3000},                 //
+		{"16xh100", 0, 15, 1, 50e9, 15000},               // direct, although as wide as through the host
+		{"16xh100", 15, Host, 1, 50e9, 20000},            //
+		{"mixed", 0, 1, 2, 1 / (1/25e9 + 1/13e9), 20000}, // one card after the other
+		{"mixed", 2, 0, 1, 25e9, 10000},                  // the CPU's memory is the host's
+		{"mixed", 2, Host, 0, math.Inf(1), 0},            //
+		{"2xcpu", 0, 1, 0, math.Inf(1), 0},               // one memory
+		{"2xcpu", Host, Host, 0, math.Inf(1), 0},         //
 	} {
 		m := named(t, c.machine)
 		hops, bps, ns := m.Path(c.from, c.to)
@@ -84,7 +84,7 @@ func TestPathGoesThroughTheHostWhenThatIsWider(t *testing.T) {
 	m := named(t, "4x5070-ring")
 	direct, _ := m.LinkBetween(0, 1)
 	m.Links[direct].BPS = 1e9
-	if hops, bps, _ := m.Path(0, 1); len(hops) != 2 || bps != 12e9 {
+	if hops, bps, _ := m.Path(0, 1); len(hops) != 2 || bps != 6e9 {
 		t.Errorf("hops %v at %g, want the two to and from the host", hops, bps)
 	}
 }
@@ -99,7 +99,7 @@ func TestWithoutLink(t *testing.T) {
 	if _, ok := m.LinkBetween(0, 1); !ok || len(m.Links) != before {
 		t.Error("the original changed")
 	}
-	if hops, bps, _ := c.Path(0, 1); len(hops) != 2 || bps != 12e9 {
+	if hops, bps, _ := c.Path(0, 1); len(hops) != 2 || bps != 6e9 {
 		t.Errorf("without the link the path is %v at %g, want through the host", hops, bps)
 	}
 	c = c.WithoutLink(0, Host)

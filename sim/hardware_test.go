@@ -374,7 +374,7 @@ func TestBrokenLink(t *testing.T) {
 		r.do(100, r.copy(in1, 0, 1, 1, 2, 100))
 		r.fault(150, "break cuda:0 cuda:1")
 		r.do(150, r.copy(in1, 0, 1, 1, 2, 100)) // through the host: two hops of 100ns by the roofline
-		r.want("2.1 ok 0-100", "5.1 failed 100-150", "5.2 ok 150-250")
+		r.want("2.1 ok 0-100", "5.1 failed 100-150", "5.2 ok 150-350")
 	})
 	t.Run("cut off and mended", func(t *testing.T) {
 		r := setup()

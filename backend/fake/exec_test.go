@@ -22,6 +22,7 @@ func TestUnderExec(t *testing.T) {
 		"devices 3; memory 1048576; peer; lanes 2; fail op 3; on 2 fail kernel bump times 2",
 		"devices 3; memory 1048576; on 1 lose op 5",
 		"devices 2; memory 1048576; on 0 lose kernel bump times 1; on 1 take 1ms launches",
+		"devices 2; memory 1048576; on 0 limit 2000",
 	} {
 		o, err := fake.Parse(script)
 		if err != nil {

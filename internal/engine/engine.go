@@ -71,6 +71,8 @@ const (
 	defaultBackoff     = time.Millisecond
 	defaultReplayBound = time.Second
 	defaultReplayDepth = 32
+	// maxCuts is how often the copies made for a task may fail in a row.
+	maxCuts = 8
 	// maxLosses is how many devices a task may take down with it before it is
 	// held to be the cause.
 	maxLosses = 3
@@ -154,6 +156,7 @@ type Engine struct {
 	plans     []plan            // scratch of tryIssue
 	ops       []Op              // scratch: waits being collected
 	copyFor   int32             // task copies are being made for, -1
+	cuts      map[int32]cut     // of the tasks that are cut off
 }
 
 // learner is the optional ability of a cost model to take in measurements.
@@ -265,6 +268,7 @@ const (
 	replayed                       // it ran before
 	parked                         // set aside by a concurrency limit
 	charged                        // its run has paid for its turn
+	cutOff                         // copies made for it failed
 )
 
 // value is one version of one piece.
@@ -367,6 +371,7 @@ func New(o Options) *Engine {
 		byID:     make(map[RunID]int32),
 		gangs:    make(map[int32]*gang),
 		awaiting: make(map[int32][]int32),
+		cuts:     make(map[int32]cut),
 	}
 	e.learn, _ = o.Cost.(learner)
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})

@@ -327,6 +327,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 	space := e.devs[dev].space
 	need := r.shapes[f.Rows[gt].Shape].workspace
 	missing := false
+	var staging int64 // bytes that come through host memory
 	for k := range uses {
 		u := &uses[k]
 		for _, gv := range f.Reads(u) {
@@ -334,11 +335,16 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 			if e.vals.at[v].slot < 0 || e.away > 0 && !e.have(v) {
 				missing = true
 				e.recoverValue(v)
-			} else if !e.hostOnly && e.source(v, space) < 0 {
-				// Every copy is beyond reach from here: go elsewhere.
-				e.tasks.at[tid].avoid = int32(dev)
-				e.replace(tid)
-				return setAside, 0
+			} else if !e.hostOnly {
+				s := e.source(v, space)
+				if s < 0 { // every copy is beyond reach from here: go elsewhere
+					e.tasks.at[tid].avoid = int32(dev)
+					e.replace(tid)
+					return setAside, 0
+				}
+				if e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
+					staging += e.vals.at[v].bytes
+				}
 			}
 			if r.state != runActive {
 				return setAside, 0
@@ -380,7 +386,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		}
 		e.plans = append(e.plans, p)
 	}
-	if need > 0 && !e.room(space, taken+need) {
+	if need > 0 && !e.room(space, taken+need) || staging > 0 && !e.fits(0, staging) {
 		if sp := &e.spaces[space]; sp.pins == 0 && sp.spills == 0 && (space != 0 || e.inFlight == 0) {
 			e.fail(r, e.taskErr(r, gt, dev, ErrOutOfMemory))
 			e.unplace(tid)
@@ -613,6 +619,9 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 		e.unblock(0)
 	}
 	if rec.task < 0 {
+		if st == Failed || st == OutOfMemory {
+			e.copyBroke(op, rec, st, err)
+		}
 		e.copyDone(op, rec, st == OK, start, end)
 		return
 	}
@@ -719,6 +728,10 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.state = done
+	if t.flags&cutOff != 0 {
+		t.flags &^= cutOff
+		delete(e.cuts, tid)
+	}
 	expected := t.eft - t.readyAt
 	t.eft = int64(end)
 	r.left--

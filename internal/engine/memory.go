@@ -24,6 +24,7 @@ const (
 	forSpill          // make room
 	forSwap           // hand state to a spare
 	forAside          // clear a home of a value kept for recovery only
+	forStage          // the first half of a copy through host memory
 )
 
 // makeHome introduces the caller's memory behind a data handle.
@@ -587,9 +588,35 @@ func (e *Engine) fill(dst, p0, n int32, val func(k int32) int32, why copyWhy) {
 			}
 			m++
 		}
+		if e.staged(v, e.insts[src].space, e.insts[dst].space) {
+			src, s = e.stage(src, p0+k, m, s)
+		}
 		e.copy(src, dst, p0+k, m, s, ds, why)
 		k += m
 	}
+}
+
+// staged reports whether a copy of v between two memories goes through the
+// host's, because no link joins their devices or that is the faster way.
+func (e *Engine) staged(v, from, to int32) bool {
+	return from != 0 && to != 0 && from != to && e.cost.Copy(e.vals.at[v].bytes, e.spaces[from].dev, e.spaces[to].dev).Via
+}
+
+// stage copies m pieces from slots s… into host memory and returns where they
+// will be. They stay there, so what was copied this way is durable as well.
+func (e *Engine) stage(src, p, m, s int32) (inst, first int32) {
+	d := e.insts[src].data
+	var bytes int64
+	for k := range m {
+		bytes += e.vals.at[e.slots.at[s+k].val].bytes
+	}
+	inst = e.findVacant(d, 0, p, m)
+	if inst < 0 {
+		inst = e.alloc(d, 0, p, m, e.pieceLo(d, p), bytes)
+	}
+	first = e.insts[inst].slot + p - e.insts[inst].p0
+	e.copy(src, inst, p, m, s, first, forStage)
+	return inst, first
 }
 
 // copy issues one copy of m pieces from slots s… to slots ds….

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"fmt"
 	"slices"
 	"testing"
@@ -182,6 +183,37 @@ func TestFailedCopy(t *testing.T) {
 	rep := r.mustRun(r.submit(g, engine.RunOptions{}))
 	equal(t, "retries", rep.Retries, 0)
 	equal(t, "executed", rep.Executed, 1)
+}
+
+// Copies that never succeed end the run, and the error says so.
+func TestCopiesFailForEver(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	r.failCopy = func(copied) bool { return true }
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb, Input: true, Output: true})
+		b.Add(job("update", 1, updates(x)))
+	})
+	err := r.finish(r.submit(g, engine.RunOptions{}))
+	if err == nil || !strings.Contains(err.Error(), "copying what it reads") {
+		t.Errorf("the run ended with %v", err)
+	}
+}
+
+// Where no link joins two devices, what one made reaches the other through host
+// memory, in two copies.
+func TestStaging(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb})
+		first := job("first", 1, writes(x))
+		first.On.Only = []string{"gpu:0"}
+		second := job("second", 1, reads(x))
+		second.On.Only = []string{"gpu:1"}
+		b.Add(first)
+		b.Add(second)
+	})
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+	equalLists(t, "copies", r.copyList(), []string{"x gpu:0>host", "x host>gpu:1"})
 }
 
 // Every buffer is freed, and none while something uses it, whatever happens.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -95,22 +96,21 @@ func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 		return
 	}
 	if st == DepFailed {
+		if c := e.cuts[tid]; t.flags&cutOff != 0 && c.times > maxCuts {
+			e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("copying what it reads: %w", c.err)))
+			return
+		}
 		e.again(tid)
 		return
 	}
 	if err == nil {
-		err = fmt.Errorf("failed without saying why")
+		err = errNoReason
 	}
 	if st == OutOfMemory {
 		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
-		// What the engine believes of this memory is too good: make room.
-		e.serial++
-		for i := e.spaces[e.devs[dev].space].oldest; i >= 0; {
-			next := e.insts[i].newer
-			if e.evictable(i) && e.clean(i) {
-				e.evict(i)
-			}
-			i = next
+		e.shrink(dev, e.largest(r, gt))
+		if r.state != runActive {
+			return
 		}
 	}
 	t.tries++
@@ -125,6 +125,57 @@ func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	t.state = ready
 	e.after(e.now+pause, tid)
 	e.sick(dev)
+}
+
+// errNoReason stands for an error a driver did not give.
+var errNoReason = errors.New("failed without saying why")
+
+// cut is how copies for a task failed, one after another.
+type cut struct {
+	err   error
+	times int
+}
+
+// copyBroke takes in that a copy failed by itself. The launch behind it comes
+// back in its turn and is issued anew, at once, since the copy's source may
+// merely have gone; but not for ever.
+func (e *Engine) copyBroke(op Op, rec *opRec, st Status, err error) {
+	if err == nil {
+		err = errNoReason
+	}
+	dst := &e.insts[rec.dst]
+	if st == OutOfMemory && dst.space != 0 {
+		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
+		e.shrink(e.spaces[dst.space].dev, dst.bytes)
+	}
+	s, live := e.byID[RunID(rec.forRun)]
+	if !live || rec.forTask < 0 {
+		return
+	}
+	tid := e.runs[s].tbase + int32(rec.forTask)
+	if t := &e.tasks.at[tid]; t.state == issued {
+		t.flags |= cutOff
+		e.cuts[tid] = cut{err, e.cuts[tid].times + 1}
+	}
+}
+
+// shrink takes in that a device has less memory than it said: it could not
+// provide bytes of what is in use.
+func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
+	sp := &e.spaces[e.devs[dev].space]
+	if left := max(sp.used-bytes, 1); e.devs[dev].space != 0 && (sp.cap == 0 || left < sp.cap) {
+		e.setCapacity(dev, left)
+	}
+}
+
+// largest returns the size of the largest use of a task.
+func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
+	n := r.shapes[r.f.Rows[gt].Shape].workspace
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		n = max(n, r.f.UseBytes(&uses[k]))
+	}
+	return n
 }
 
 // again makes a task ready once its predecessors are issued.

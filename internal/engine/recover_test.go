@@ -244,8 +244,8 @@ func TestHotSwapMovesResidentData(t *testing.T) {
 	for r.advance() {
 	}
 	r.step()
-	copies := len(r.copies)
-	if copies == 0 || r.copies[copies-1].from != "gpu:0" {
+	copies := len(r.copies) // through the host: no link joins the two
+	if copies < 2 || r.copies[copies-2].from != "gpu:0" || r.copies[copies-1].to != "gpu:1" {
 		t.Fatalf("nothing was handed over: %v", r.copies)
 	}
 	r.lose(0, false)

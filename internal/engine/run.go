@@ -692,6 +692,11 @@ func (e *Engine) retire(r *run) {
 				e.closeData(id)
 			}
 		}
+		for tid := range e.cuts {
+			if e.tasks.at[tid].run == r.slot && tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks()) {
+				delete(e.cuts, tid)
+			}
+		}
 		n := len(r.f.Values) - int(r.f.NumInitial)
 		e.vals.release(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())

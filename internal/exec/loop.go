@@ -342,6 +342,9 @@ func (l *loop) copy(a *engine.Action) {
 	op := d.next(driver.Copy, a.Op, a.Waits)
 	op.Bytes = a.Bytes
 	op.Src, op.Dst, op.SrcOff, op.DstOff = driver.Buffer(a.Src), driver.Buffer(a.Dst), a.SrcOff, a.DstOff
+	if a.From != machine.Host && a.Device != machine.Host && a.From != a.Device {
+		op.From = l.devs[a.From].Device
+	}
 	if a.From == machine.Host {
 		op.Src, op.HostSrc = driver.NoBuffer, l.mem[a.Src].b[a.SrcOff:a.SrcOff+a.Bytes]
 	}
