@@ -1,9 +1,9 @@
 package engine_test
 
 import (
-	"strings"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
