@@ -429,16 +429,16 @@ def landscape():
 
 
 def conv():
-    k = Module("conv/conv.ptx").kernel("conv_images", (2, 64, 1), 256)
+    k = Module("conv/conv.ptx").kernel("conv_images", (1, 64, 2), 256)
     print("  ", k.resources())
     torch.backends.cudnn.allow_tf32 = False
 
     def run(x, w, y, stride, pad):
         k((y.shape[2], y.shape[1], y.shape[0]), (x, w, y), words(*x.shape, w.shape[0], w.shape[2], w.shape[3], stride, pad))
 
-    for shape, filters, size, stride, pad in [((2, 3, 10, 11), 5, (3, 3), 1, 1), ((3, 5, 17, 13), 70, (5, 2), 2, 2),
+    for shape, filters, size, stride, pad in [((2, 3, 16, 62), 5, (3, 3), 1, 1), ((3, 5, 17, 13), 70, (5, 2), 2, 2),
                                               ((1, 1, 1, 1), 1, (1, 1), 1, 0), ((2, 8, 40, 200), 64, (3, 3), 2, 0),
-                                              ((5, 7, 33, 31), 130, (3, 3), 1, 2), ((2, 65, 20, 20), 64, (1, 1), 1, 0)]:
+                                              ((5, 7, 33, 31), 130, (3, 3), 1, 2), ((3, 6, 24, 96), 100, (3, 3), 1, 0), ((2, 3, 10, 11), 5, (3, 3), 1, 1), ((2, 65, 20, 20), 64, (1, 1), 1, 0)]:
         x, w = random(*shape), random(filters, shape[1], *size)
         want = torch.nn.functional.conv2d(x.double(), w.double(), stride=stride, padding=pad)
         y = poisoned(*want.shape)

@@ -18,6 +18,7 @@ typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef float float4 __attribute__((ext_vector_type(4)));
+typedef float float2 __attribute__((ext_vector_type(2)));
 typedef u32 uint4 __attribute__((ext_vector_type(4)));
 
 #define THREAD ((u32)__nvvm_read_ptx_sreg_tid_x())

@@ -9,181 +9,205 @@ struct Shape {
 	u32 n, c, h, w, k, r, s, stride, pad;
 };
 
-// A block computes Filters × Patches elements of the output.
-enum : u32 { Filters = 64, Patches = 256, FilterPitch = Filters + 4 };
+// A block of Threads computes Filters × Patches elements of the output, 8 × 8 to a
+// thread.
+enum : u32 { Filters = 64, Patches = 256, Threads = 256, Pitch = Filters + 4 };
 
 struct SumProduct {
 	INLINE float step(float acc, float a, float b) { return __builtin_fmaf(a, b, acc); }
 };
 
-template <u32 depth> struct Layer {
-	float w[depth][FilterPitch], x[depth][Patches];
-};
+typedef float Sums[8][8];
 
-// Patch is where a thread fetches from: the images at the first element of its
-// patch, which may lie outside, and the row and column of that.
-struct Patch {
-	const float *at;
-	int row, col;
-	bool none;
-};
-
-INLINE Patch patch(const float *x, const Shape &s, u64 j, u32 p, u32 q) {
-	u64 image = j / ((u64)p * q), rest = j - image * p * q;
-	Patch out;
-	out.none = image >= s.n;
-	out.row = (int)((u32)rest / q * s.stride) - (int)s.pad;
-	out.col = (int)((u32)rest % q * s.stride) - (int)s.pad;
-	out.at = x + (long long)(image * s.c) * s.h * s.w + (long long)out.row * s.w + out.col;
-	return out;
-}
-
-// multiply takes all of a layer into the elements of a thread.
-template <u32 depth> INLINE void multiply(float (&acc)[8][8], const Layer<depth> &l, Place at) {
-#pragma unroll
-	for (u32 d = 0; d < depth; d++)
-		accumulate<SumProduct>(acc, &l.w[d][at.row], &l.x[d][at.col]);
-}
-
-// square sums filters of 3 × 3 and fewer than 2²⁰ channels, a channel at a time.
-// Which elements of a patch lie inside the image is the same for all channels.
-INLINE void square(float (&acc)[8][8], const Patch &from, const float *filters, const Shape &s, u32 top, Layer<9> *layer) {
-	u32 inside = 0, plane = s.h * s.w, terms = s.c * 9;
-#pragma unroll
-	for (int i = 0; i < 9; i++)
-		if (!from.none && (u32)(from.row + i / 3) < s.h && (u32)(from.col + i % 3) < s.w)
-			inside |= 1u << i;
-	// Up to three elements of the filters: 64 × 9 of them for 256 threads.
-	u32 w[3], to[3];
-#pragma unroll
-	for (u32 i = 0; i < 3; i++) {
-		u32 e = min(THREAD + i * 256, Filters * 9 - 1), f = e / 9;
-		w[i] = min(f, s.k - 1 - top) * terms + e % 9;
-		to[i] = e % 9 * FilterPitch + f;
-	}
-	filters += (u64)top * terms;
-	float vx[9], vw[3];
-	auto fetch = [&](u32 c) {
-		const float *row = from.at + (u64)c * plane;
-#pragma unroll
-		for (int r = 0; r < 3; r++, row += s.w)
-#pragma unroll
-			for (int i = 0; i < 3; i++)
-				vx[3 * r + i] = inside >> (3 * r + i) & 1 ? row[i] : 0;
-#pragma unroll
-		for (u32 i = 0; i < 3; i++)
-			vw[i] = filters[w[i] + 9 * c];
-	};
-	auto store = [&](u32 which) {
-#pragma unroll
-		for (u32 i = 0; i < 9; i++)
-			layer[which].x[i][THREAD] = vx[i];
-#pragma unroll
-		for (u32 i = 0; i < 3; i++)
-			if (i < 2 || THREAD < Filters * 9 - 512)
-				((float *)layer[which].w)[to[i]] = vw[i];
-	};
-	Place at = place(4);
+// pipeline takes layer after layer of filters and images into the elements of a
+// thread, fetching the next while this one is used.
+template <class Layer, class Fetch, class Store, class Use>
+INLINE void pipeline(u32 layers, Layer *layer, Fetch fetch, Store store, Use use) {
 	fetch(0);
-	store(0);
+	store(layer[0]);
 	__syncthreads();
 	u32 now = 0;
-	for (u32 c = 0; c < s.c; c++) {
-		bool more = c + 1 < s.c;
+	for (u32 l = 0; l < layers; l++) {
+		bool more = l + 1 < layers;
 		if (more)
-			fetch(c + 1);
-		multiply(acc, layer[now], at);
+			fetch(l + 1);
+		use(layer[now]);
 		now ^= 1;
 		if (more)
-			store(now);
+			store(layer[now]);
 		__syncthreads();
 	}
 }
 
-// any sums filters of any size, eight terms at a time.
-INLINE void any(float (&acc)[8][8], const Patch &from, const float *filters, const Shape &s, u32 top, Layer<8> *layer) {
-	u32 terms = s.c * s.r * s.s, plane = s.h * s.w;
-	u32 c = 0, row = 0, col = 0; // of the next term
+// Square is a channel of 3 × 3 filters, and of the part of an image that High ×
+// Wide outputs side by side need: patches overlap, so they are read once.
+enum : u32 { High = 8, Wide = 32, Rows = High + 2, Cols = Wide + 2 };
+
+struct Square {
+	float w[9][Pitch], x[Rows][Cols + 2];
+};
+
+// square sums 3 × 3 filters with stride 1 for the outputs of an image from row p
+// and column q on.
+INLINE void square(Sums &acc, const float *image, const float *filters, const Shape &s, u32 top, u32 p, u32 q, Square *layer) {
+	const u32 parts = (Rows * Cols + Threads - 1) / Threads, each = (Filters * 9 + Threads - 1) / Threads;
+	u32 plane = s.h * s.w, from[parts], to[parts], put[each];
+	const float *w[each];
+	bool there[parts];
+#pragma unroll
+	for (u32 i = 0; i < parts; i++) {
+		u32 e = THREAD + i * Threads, row = p - s.pad + e / Cols, col = q - s.pad + e % Cols;
+		there[i] = e < Rows * Cols && row < s.h && col < s.w; // what is below zero is large, too
+		from[i] = there[i] ? row * s.w + col : 0;
+		to[i] = e / Cols * (Cols + 2) + e % Cols;
+	}
+#pragma unroll
+	for (u32 i = 0; i < each; i++) {
+		u32 e = min(THREAD + i * Threads, Filters * 9 - 1), f = e / 9;
+		w[i] = filters + (u64)min(top + f, s.k - 1) * s.c * 9 + e % 9;
+		put[i] = e % 9 * Pitch + f;
+	}
+	float vx[parts], vw[each];
+	Place at = place(Patches / 64);
+	pipeline(s.c, layer, [&](u32) {
+#pragma unroll
+		for (u32 i = 0; i < parts; i++)
+			vx[i] = there[i] ? image[from[i]] : 0;
+		image += plane;
+#pragma unroll
+		for (u32 i = 0; i < each; i++)
+			vw[i] = *w[i], w[i] += 9;
+	}, [&](Square &l) {
+#pragma unroll
+		for (u32 i = 0; i < parts; i++)
+			if (THREAD + i * Threads < Rows * Cols)
+				((float *)l.x)[to[i]] = vx[i];
+#pragma unroll
+		for (u32 i = 0; i < each; i++)
+			if (THREAD + i * Threads < Filters * 9)
+				((float *)l.w)[put[i]] = vw[i];
+	}, [&](const Square &l) {
+		// A thread's columns are four of one row and the same four of the next.
+		float x[4][6];
+#pragma unroll
+		for (u32 r = 0; r < 4; r++) {
+			const float *row = &l.x[at.col / Wide + r][at.col % Wide];
+			float4 four = *(const float4 *)row;
+			float2 two = *(const float2 *)(row + 4);
+			x[r][0] = four.x, x[r][1] = four.y, x[r][2] = four.z, x[r][3] = four.w, x[r][4] = two.x, x[r][5] = two.y;
+		}
+#pragma unroll
+		for (u32 t = 0; t < 9; t++) {
+			float4 a[2] = {*(const float4 *)&l.w[t][at.row], *(const float4 *)&l.w[t][at.row + 16]};
+#pragma unroll
+			for (u32 i = 0; i < 8; i++)
+#pragma unroll
+				for (u32 j = 0; j < 8; j++)
+					acc[i][j] = SumProduct::step(acc[i][j], a[i / 4][i % 4], x[j / 4 + t / 3][j % 4 + t % 3]);
+		}
+	});
+}
+
+// Layer is eight terms of the sums.
+struct Layer {
+	float w[8][Pitch], x[8][Patches];
+};
+
+// any sums filters of any size for the outputs from j on, counted through all
+// images. A thread fetches the terms of one patch.
+INLINE void any(Sums &acc, const float *x, const float *filters, const Shape &s, u32 top, u64 j, u32 p, u32 q, Layer *layer) {
+	u64 image = (j + THREAD) / ((u64)p * q);
+	u32 rest = j + THREAD - image * p * q, terms = s.c * s.r * s.s, plane = s.h * s.w;
+	u32 y = rest / q * s.stride - s.pad, z = rest % q * s.stride - s.pad; // of the patch; below zero is large
+	x += image * s.c * plane;
+	u32 channel = 0, row = 0, col = 0; // of the next term
 	u32 f = THREAD / 4, part = THREAD % 4 * 2;
 	const float *w = filters + (u64)min(top + f, s.k - 1) * terms + part;
 	float vx[8], vw[2];
-	auto fetch = [&](u32 t) {
+	Place at = place(Patches / 64);
+	pipeline((terms + 7) / 8, layer, [&](u32 t) {
+		t *= 8;
 #pragma unroll
 		for (u32 i = 0; i < 8; i++) {
-			bool inside = !from.none && t + i < terms && (u32)(from.row + (int)row) < s.h && (u32)(from.col + (int)col) < s.w;
-			vx[i] = inside ? from.at[(u64)c * plane + row * s.w + col] : 0;
+			bool there = image < s.n && t + i < terms && y + row < s.h && z + col < s.w;
+			vx[i] = there ? x[(u64)channel * plane + ((y + row) * s.w + (z + col))] : 0;
 			if (++col == s.s) {
 				col = 0;
 				if (++row == s.r)
-					row = 0, c++;
+					row = 0, channel++;
 			}
 		}
 #pragma unroll
 		for (u32 i = 0; i < 2; i++)
 			vw[i] = t + part + i < terms ? w[t + i] : 0;
-	};
-	auto store = [&](u32 which) {
+	}, [&](Layer &l) {
 #pragma unroll
 		for (u32 i = 0; i < 8; i++)
-			layer[which].x[i][THREAD] = vx[i];
+			l.x[i][THREAD] = vx[i];
 #pragma unroll
 		for (u32 i = 0; i < 2; i++)
-			layer[which].w[part + i][f] = vw[i];
-	};
-	Place at = place(4);
-	fetch(0);
-	store(0);
-	__syncthreads();
-	u32 now = 0;
-	for (u32 t = 0; t < terms; t += 8) {
-		bool more = t + 8 < terms;
-		if (more)
-			fetch(t + 8);
-		multiply(acc, layer[now], at);
-		now ^= 1;
-		if (more)
-			store(now);
-		__syncthreads();
+			l.w[part + i][f] = vw[i];
+	}, [&](const Layer &l) {
+#pragma unroll
+		for (u32 d = 0; d < 8; d++)
+			accumulate<SumProduct>(acc, &l.w[d][at.row], &l.x[d][at.col]);
+	});
+}
+
+// save writes column j of a thread's elements, and the three after it if it may,
+// to the output at a place of the first of its filters.
+INLINE void save(const Sums &acc, u32 j, bool four, float *out, u32 area, u32 filters) {
+#pragma unroll
+	for (u32 i = 0; i < 8; i++) {
+		u32 row = i / 4 * 16 + i % 4;
+		if (row >= filters)
+			continue;
+		if (four)
+			*(float4 *)(out + (u64)row * area) = {acc[i][j], acc[i][(j + 1) % 8], acc[i][(j + 2) % 8], acc[i][(j + 3) % 8]};
+		else
+			out[(u64)row * area] = acc[i][j];
 	}
 }
 
-// conv_images: grid (rows, filters, images) cut by 2, Filters and 1, 256 threads.
-// Only the number of blocks counts: they take the outputs of all images in turn.
+// conv_images: grid (rows, filters, images) cut by 1, Filters and 2, 256 threads.
+// Only the number of blocks counts: they take the outputs in turn.
 KERNEL(256, 2) conv_images(const float *__restrict x, const float *__restrict filters, float *__restrict y, Shape s) {
 	__shared__ union {
-		Layer<9> square[2];
-		Layer<8> any[2];
+		Square square[2];
+		Layer any[2];
 	} layer;
-	u32 p = (s.h + 2 * s.pad - s.r) / s.stride + 1, q = (s.w + 2 * s.pad - s.s) / s.stride + 1;
-	u32 area = p * q, top = BLOCK_Y * Filters;
+	u32 p = (s.h + 2 * s.pad - s.r) / s.stride + 1, q = (s.w + 2 * s.pad - s.s) / s.stride + 1, area = p * q;
+	u32 down = (p + High - 1) / High, across = (q + Wide - 1) / Wide, top = BLOCK_Y * Filters;
+	u32 block = BLOCK_Z * BLOCKS_X + BLOCK_X, blocks = BLOCKS_X * BLOCKS_Z;
+	Place at = place(Patches / 64);
+	u32 rest = s.k - top > at.row ? s.k - top - at.row : 0; // filters from the thread's first on
+	// Tiles that stand out over the edges by more than a third cost more than they
+	// save.
+	if (s.r == 3 && s.s == 3 && s.stride == 1 && 3ull * down * across * Patches <= 4ull * area) {
+		for (u32 tile = block; tile < s.n * down * across; tile += blocks) {
+			u32 image = tile / (down * across), row = tile / across % down * High, col = tile % across * Wide;
+			Sums acc = {};
+			square(acc, x + (u64)image * s.c * s.h * s.w, filters, s, top, row, col, layer.square);
+			row += at.col / Wide, col += at.col % Wide;
+			bool four = q % 4 == 0 && aligned(y) && col < q;
+			float *out = y + ((u64)image * s.k + top + at.row) * area + (u64)row * q + col;
+#pragma unroll
+			for (u32 j = 0; j < 8; j++)
+				if (row + j / 4 < p && col + j % 4 < q && (!four || j % 4 == 0))
+					save(acc, j, four, out + j / 4 * q + j % 4, area, rest);
+		}
+		return;
+	}
 	u64 outputs = (u64)s.n * area;
-	u32 tiles = (outputs + Patches - 1) / Patches;
-	for (u32 tile = BLOCK_Z * BLOCKS_X + BLOCK_X; tile < tiles; tile += BLOCKS_X * BLOCKS_Z) {
-		float acc[8][8] = {};
-		Patch from = patch(x, s, (u64)tile * Patches + THREAD, p, q);
-		if (s.r == 3 && s.s == 3 && s.c < 1 << 20)
-			square(acc, from, filters, s, top, layer.square);
-		else
-			any(acc, from, filters, s, top, layer.any);
-		Place at = place(4);
-		bool fours = area % 4 == 0 && aligned(y);
+	for (u64 j = (u64)block * Patches; j < outputs; j += (u64)blocks * Patches) {
+		Sums acc = {};
+		any(acc, x, filters, s, top, j, p, q, layer.any);
+		bool four = area % 4 == 0 && aligned(y);
 #pragma unroll
-		for (u32 j = 0; j < 8; j++) {
-			u64 to = (u64)tile * Patches + at.col + j / 4 * 32 + j % 4;
-			if (to >= outputs || (fours && j % 4 > 0))
-				continue;
-			u64 image = to / area;
-			float *out = y + (image * s.k + top + at.row) * area + (to - image * area);
-#pragma unroll
-			for (u32 i = 0; i < 8; i++) {
-				u32 row = i / 4 * 16 + i % 4;
-				if (top + at.row + row >= s.k)
-					continue;
-				if (fours)
-					*(float4 *)(out + (u64)row * area) = {acc[i][j], acc[i][(j + 1) % 8], acc[i][(j + 2) % 8], acc[i][(j + 3) % 8]};
-				else
-					out[(u64)row * area] = acc[i][j];
-			}
+		for (u32 i = 0; i < 8; i++) {
+			u64 to = j + at.col + i / 4 * 32 + i % 4, image = to / area;
+			if (to < outputs && (!four || i % 4 == 0))
+				save(acc, i, four, y + (image * s.k + top + at.row) * area + (to - image * area), area, rest);
 		}
 	}
 }

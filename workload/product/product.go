@@ -48,13 +48,11 @@ const (
 )
 
 // NewKind returns the kind of product with a name that an inner loop computes.
-// ptx has two kernels of panel/tile.cuh as entries, called by the name and
-// "_rows", one of them "_small".
-func NewKind(name, unit string, inner *panel.Kernel, ptx []byte) *Kind {
+// Other implementations of its Rows, for devices that are no CPUs, come with it.
+func NewKind(name, unit string, inner *panel.Kernel, others ...graph.Impl) *Kind {
 	return &Kind{
 		Name: name, Unit: unit, inner: inner,
-		Rows: workload.With(workload.GoKernel(name+".rows", rowsPer, graph.All),
-			workload.PTX(ptx, name+"_rows", 256, 128, 128), workload.PTX(ptx, name+"_rows_small", 64, 64, 64)),
+		Rows:   workload.With(workload.GoKernel(name+".rows", rowsPer, graph.All), others...),
 		packed: workload.GoKernel(name+".packed", packedPer, graph.All),
 		pack:   workload.GoKernel(name+".pack", packPer),
 	}

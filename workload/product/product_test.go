@@ -15,7 +15,7 @@ import (
 // Packing once for all and packing in every call give the same bits, over
 // several items of the kernels and ranges that are no multiples of them.
 func TestFormsAgree(t *testing.T) {
-	kind := product.NewKind("test", "op", panel.SumProduct()[0], nil)
+	kind := product.NewKind("test", "op", panel.SumProduct()[0])
 	j, err := kind.New(product.Config{M: 1000, K: 70, N: 300, Seed: 3})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,8 @@ import (
 var ErrWrong = errors.New("not the max-plus product")
 
 // kind is the product of maxima of sums.
-var kind = product.NewKind("tropical", "Gop", kernel, ptx)
+var kind = product.NewKind("tropical", "Gop", kernel,
+	workload.PTX(ptx, "tropical_rows", 256, 128, 128), workload.PTX(ptx, "tropical_rows_small", 64, 64, 64))
 
 // Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
 // params the rows, K and N.
