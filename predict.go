@@ -64,7 +64,13 @@ func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*P
 	}
 	p := s.prediction(g, rep)
 	if p.Samples > 0 {
-		made, size := makeOf(g, p)
+		used := 0
+		for _, d := range p.Devices {
+			if d.Tasks > 0 {
+				used++
+			}
+		}
+		made, size := makeOf(g, used)
 		r.x.Expect(g, made, size, p.Median)
 		f, _ := s.cost.Graph(made, size)
 		p.Median, p.Low, p.High = stretch(p.Median, f), stretch(p.Low, f), stretch(p.High, f)
@@ -210,7 +216,7 @@ func (s *snapshot) prediction(g *graph.Graph, rep *engine.Report) *Prediction {
 // makeOf says what a graph is made of and how large it is: its kernels in order
 // of appearance, and how many devices take part. Graphs of one make are off by
 // about the same factor.
-func makeOf(g *graph.Graph, p *Prediction) (made string, size float64) {
+func makeOf(g *graph.Graph, devices int) (made string, size float64) {
 	var names []string
 	f := g.Flow()
 	for _, t := range f.ShapeTask {
@@ -218,12 +224,6 @@ func makeOf(g *graph.Graph, p *Prediction) (made string, size float64) {
 			if !slices.Contains(names, s.Kernel.Name) {
 				names = append(names, s.Kernel.Name)
 			}
-		}
-	}
-	devices := 0
-	for _, d := range p.Devices {
-		if d.Tasks > 0 {
-			devices++
 		}
 	}
 	for i := range g.NumTasks() {
@@ -270,6 +270,10 @@ func (s *snapshot) compare(g *graph.Graph, resident []graph.DataID, p *Predictio
 		}
 		if rep, err := s.run(g, resident, without); err == nil {
 			t := rep.Ended - rep.Started + time.Duration(s.m.Devices[i].Rates.ReplyNS)
+			if p.Samples > 0 {
+				f, _ := s.cost.Graph(makeOf(g, 1))
+				t = stretch(t, f)
+			}
 			others = append(others, fmt.Sprintf("%s on %s alone", sched.Round(t), s.m.Devices[i].Name))
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
@@ -204,44 +203,6 @@ func (r *Runtime) bound(ctx context.Context) (context.Context, context.CancelFun
 
 // Machine describes the devices and links found.
 func (r *Runtime) Machine() *machine.Machine { return r.x.Machine }
-
-// Split cuts work for the devices by the partitioner of the options. whole is
-// the task that would do all of it: its kernel and work estimate tell what each
-// device makes of it. A device that is not worth its latency gets nothing.
-func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
-	name := r.o.Partitioner
-	if name == "" {
-		name = "latency"
-	}
-	cut, err := sched.NewPartitioner(name)
-	if err != nil {
-		return sched.Partition{}, err
-	}
-	total := float64(p.Extent)
-	if p.Cost != nil {
-		total = p.Cost(0, p.Extent)
-	}
-	var shares []sched.Share
-	r.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) {
-		part, none := whole, whole
-		part.Work.Ops /= float64(len(st))
-		part.Work.Bytes /= float64(len(st))
-		none.Work = graph.Work{Unit: whole.Work.Unit}
-		for i, s := range st {
-			d := machine.DeviceID(i)
-			if s.State != engine.Healthy || !r.x.Machine.Devices[i].CanRun(whole.Steps[0].Kernel) {
-				shares = append(shares, sched.Share{Device: d})
-				continue
-			}
-			takes := cost.Task(&part, d).Median.Seconds() * max(s.Slow, 1)
-			shares = append(shares, sched.Share{
-				Device: d, Rate: total / float64(len(st)) / max(takes, 1e-9), Latency: cost.Task(&none, d).Median,
-				FreeBytes: s.MemBytes - s.MemUsed, Util: s.Util,
-			})
-		}
-	})
-	return cut(p, shares)
-}
 
 // Best returns the n best devices by score, best first.
 func (r *Runtime) Best(n int) []machine.DeviceID {

@@ -293,6 +293,9 @@ func (p *model) why(v *View, t *Ready, e *Explanation, taken, first offer) strin
 	if next < 0 {
 		return fmt.Sprintf("%s finishes at %v and nothing else can take it", p.name(taken.device), at)
 	}
+	if e.Rows[next].Finishes == at {
+		return fmt.Sprintf("%s finishes at %v, and so would %s", p.name(taken.device), at, p.name(e.Rows[next].Device))
+	}
 	return fmt.Sprintf("%s finishes at %v; the next best, %s, at %v", p.name(taken.device), at,
 		p.name(e.Rows[next].Device), e.Rows[next].Finishes)
 }

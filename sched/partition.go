@@ -80,6 +80,8 @@ type Partition struct {
 	Balance float64
 	// BytesMoved is what travels to devices and back.
 	BytesMoved int64
+	// Why says in words what decided, when whoever cut the work had a choice.
+	Why string
 }
 
 // Partitioners returns every partitioner by name. The map is the caller's.

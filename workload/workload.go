@@ -80,14 +80,20 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 	if g, ok := j.(Grained); ok {
 		grain = g.Grain()
 	}
+	busy := 0
+	for _, r := range part.Ranges {
+		if r.Len() > 0 {
+			busy++
+		}
+	}
 	var out []sched.Range
 	for i, r := range part.Ranges {
 		least := leastOneCore
 		if rt.Machine().Devices[i].ComputeUnits > 1 {
 			least = leastTeamwork
 		}
-		if len(part.Ranges) == 1 {
-			least = 1 // nobody could help
+		if len(part.Ranges) == 1 || busy == 1 && rt.Machine().Devices[i].HostMemory {
+			least = 1 // nobody could help, or would be worth starting
 		}
 		out = append(out, cut(pieces, r, least, grain)...)
 	}

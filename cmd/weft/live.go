@@ -127,6 +127,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		if l.asJSON {
 			enc := json.NewEncoder(b)
 			enc.SetIndent("", "  ")
+			if l.explain {
+				rep.Explain = reasonsOf(rt, last, why)
+			}
 			return enc.Encode(rep)
 		}
 		rep.text(b)
@@ -148,13 +151,17 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, 
 		name = "latency"
 	}
 	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", name, short(res.Partition.Completion), res.Partition.Balance)
+	if res.Partition.Why != "" {
+		fmt.Fprintf(b, "  %s\n", res.Partition.Why)
+	}
 	for i, r := range res.Partition.Ranges {
 		what := fmt.Sprintf("items %d to %d", r.Lo, r.Hi)
 		if r.Len() == 0 {
-			what = "nothing: the others are done before it would be worth starting"
+			what = "nothing"
 		}
 		fmt.Fprintf(b, "  %s gets %s\n", rt.Machine().Devices[i].Name, what)
 	}
+	fmt.Fprintf(b, "Predicted: %s.\n", res.Prediction.Why)
 	for _, e := range why {
 		fmt.Fprintf(b, "\n%s", e.Text(rt.Machine()))
 	}
@@ -182,6 +189,59 @@ type liveReport struct {
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
 	Interrupted     bool    `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked
+	// Explain says why the work of the last run was cut and placed as it was.
+	Explain *explanation `json:"explain,omitempty"`
+}
+
+type explanation struct {
+	Split      string         `json:"split,omitempty"`
+	Prediction string         `json:"prediction"`
+	Shares     []shareRow     `json:"shares"`
+	Tasks      []placementRow `json:"tasks"`
+}
+
+type shareRow struct {
+	Device string `json:"device"`
+	Lo     int64  `json:"lo"`
+	Hi     int64  `json:"hi"`
+}
+
+type placementRow struct {
+	Task    string      `json:"task"`
+	Device  string      `json:"device,omitempty"`
+	Why     string      `json:"why"`
+	Devices []optionRow `json:"devices"`
+}
+
+type optionRow struct {
+	Device   string  `json:"device"`
+	Starts   float64 `json:"starts_seconds"`
+	Transfer float64 `json:"transfer_seconds"`
+	Runs     float64 `json:"runs_seconds"`
+	Finishes float64 `json:"finishes_seconds"`
+	Note     string  `json:"note,omitempty"`
+}
+
+// reasonsOf is what reasons says, for programs.
+func reasonsOf(rt *weft.Runtime, res *workload.Result, why []sched.Explanation) *explanation {
+	m := rt.Machine()
+	e := &explanation{Split: res.Partition.Why, Prediction: res.Prediction.Why}
+	for i, r := range res.Partition.Ranges {
+		e.Shares = append(e.Shares, shareRow{m.Devices[i].Name, r.Lo, r.Hi})
+	}
+	for _, w := range why {
+		p := placementRow{Task: w.Task, Why: w.Why}
+		if w.Chosen >= 0 {
+			p.Device = m.DeviceName(w.Chosen)
+		}
+		for _, r := range w.Rows {
+			p.Devices = append(p.Devices, optionRow{
+				m.DeviceName(r.Device), r.Starts.Seconds(), r.Transfer.Seconds(), r.Runs.Seconds(), r.Finishes.Seconds(), r.Note,
+			})
+		}
+		e.Tasks = append(e.Tasks, p)
+	}
+	return e
 }
 
 type deviceRow struct {

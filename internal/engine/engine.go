@@ -130,6 +130,7 @@ type Engine struct {
 	gangs     map[int32]*gang
 	view      sched.View
 	places    []sched.Placement
+	batch     int // tasks placed in one call
 	inputs    []sched.Input
 	onlys     []machine.DeviceID
 	inFlight  int                // launches
@@ -372,6 +373,9 @@ func New(o Options) *Engine {
 		gangs:    make(map[int32]*gang),
 		awaiting: make(map[int32][]int32),
 		cuts:     make(map[int32]cut),
+	}
+	if e.batch = placeBatch; o.Explain != nil {
+		e.batch = 1 // each is explained with those before it in place
 	}
 	e.learn, _ = o.Cost.(learner)
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})

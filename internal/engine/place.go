@@ -85,7 +85,7 @@ func (e *Engine) place() {
 	}
 	for e.ready.len() > 0 {
 		e.view.Tasks, e.inputs, e.onlys = e.view.Tasks[:0], e.inputs[:0], e.onlys[:0]
-		for e.ready.len() > 0 && len(e.view.Tasks) < placeBatch {
+		for e.ready.len() > 0 && len(e.view.Tasks) < e.batch {
 			tid := e.ready.pop()
 			t := &e.tasks.at[tid]
 			r, gt := e.taskOf(tid)

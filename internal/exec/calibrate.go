@@ -27,6 +27,9 @@ const (
 	// within the budget.
 	probeSamples = 4
 	probeTakes   = 3 * time.Millisecond
+	// idleBefore is how long a device has had nothing to do when its reply is
+	// timed: as between runs, its threads sleep by then.
+	idleBefore = time.Millisecond
 	// probeLaunches is how many empty kernels are timed in a row.
 	probeLaunches = 64
 	// maxProbeItems bounds the grid of a compute probe. streamBytes is what
@@ -429,10 +432,11 @@ func (t *meter) launches(p *probe.Probe) float64 {
 }
 
 // reply returns the seconds from giving the device an empty kernel until its end
-// is known.
+// is known, when it had nothing to do before and its threads had gone to sleep.
 func (t *meter) reply(p *probe.Probe) float64 {
 	arg := t.buffer(0, probe.ItemBytes)
 	return t.sample(false, func() (float64, error) {
+		time.Sleep(idleBefore)
 		begin := t.board.Now()
 		_, err := t.do(t.lanes[0], launchOf(p, 1, arg))
 		return (t.board.Now() - begin).Seconds(), err
