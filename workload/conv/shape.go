@@ -10,8 +10,8 @@
 // Its results are of class R: bitwise the same however the output is dealt out,
 // because every element is one chain of additions from zero, in the order of c,
 // then r, then s. As in package gemm, whose inner loop it shares, the chain is of
-// fused multiply-adds with AVX-512 and AVX2, which agree in every bit, and of
-// rounded products without.
+// fused multiply-adds with AVX-512, AVX2 and NEON, which agree in every bit, and
+// of rounded products without.
 package conv
 
 import (

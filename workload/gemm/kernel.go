@@ -5,9 +5,9 @@
 //
 // Its results are of class R: rows are bitwise the same however they are dealt
 // out, because every element is one chain of additions in rising order of the
-// inner index, starting from zero. With AVX-512 and with AVX2 the chain is of
-// fused multiply-adds and the two agree in every bit; without either, products
-// are rounded before they are added, alike on every architecture, and results
+// inner index, starting from zero. With AVX-512, AVX2 and NEON the chain is of
+// fused multiply-adds and they agree in every bit; without any, products are
+// rounded before they are added, alike on every architecture, and results
 // differ from the fused ones by rounding. With integer entries small enough for
 // all sums to stay below 2²⁴, every path is exact (class X).
 package gemm

@@ -5,7 +5,7 @@
 // package starts no goroutines and knows no device.
 //
 // Its results are of class X: bitwise the same for every partition and every
-// path (AVX-512, AVX2, Go). A candidate is rounded once and a maximum is never
+// path (AVX-512, AVX2, NEON, Go). A candidate is rounded once and a maximum is never
 // rounded. Among equal candidates of different bits, +0 and -0, the one with the
 // lowest p stays, and a candidate that is not a number is passed over.
 package tropical

@@ -3,8 +3,8 @@
 // workloads gemm, tropical and conv, which say what the numbers mean.
 //
 // The inner loop is a tile of the result that lives in registers. It exists in
-// AVX-512, AVX2 and Go; what surrounds it (cutting, packing, edges) is the same
-// Go code for all three. Everything is single-threaded, allocates nothing and
+// AVX-512, AVX2, NEON and Go; what surrounds it (cutting, packing, edges) is the
+// same Go code for all. Everything is single-threaded, allocates nothing and
 // may be called from several goroutines with scratch of their own.
 //
 // # Order of operations
@@ -63,7 +63,7 @@ const MaxDepth = 4096
 
 // Kernel is one implementation of the inner loop.
 type Kernel struct {
-	// Name is the instruction set: avx512, avx2 or go.
+	// Name is the instruction set: avx512, avx2, neon or go.
 	Name string
 	// MR and NR are the rows and columns of a full tile.
 	MR, NR int
