@@ -60,11 +60,14 @@ type Result struct {
 // quarter of what is left, but no less than a part of the range. Large ones come
 // first because starting a task costs something, small ones last so that
 // devices end together, whichever fell behind. A device of several cores shares
-// each task among them, and each time they wait for the last of them.
+// each task among them, and each time they wait for the last of them. One that
+// data is copied to should not wait long for the first, nor have much left to do
+// after the last.
 const (
 	taskOfRest    = 1. / 4
 	leastOneCore  = 1. / 64
 	leastTeamwork = 1. / 8
+	leastCopied   = 1. / 16
 )
 
 // Plan cuts a job for the devices of a runtime and returns the ranges of its
@@ -88,12 +91,15 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 	}
 	var out []sched.Range
 	for i, r := range part.Ranges {
-		least := leastOneCore
-		if rt.Machine().Devices[i].ComputeUnits > 1 {
-			least = leastTeamwork
-		}
-		if len(part.Ranges) == 1 || busy == 1 && rt.Machine().Devices[i].HostMemory {
+		least, d := leastOneCore, &rt.Machine().Devices[i]
+		_, streamed := j.(Streamed)
+		switch {
+		case streamed && !d.HostMemory:
+			least = leastCopied
+		case len(part.Ranges) == 1 || busy == 1 && d.HostMemory:
 			least = 1 // nobody could help, or would be worth starting
+		case d.ComputeUnits > 1:
+			least = leastTeamwork
 		}
 		out = append(out, cut(pieces, r, least, grain)...)
 	}
@@ -119,6 +125,14 @@ func form(rt *weft.Runtime, j Job) Job {
 		return j
 	}
 	return h.Hosted()
+}
+
+// Streamed marks a job whose data takes about as long to copy as to use, and is
+// used once: on a device with memory of its own, one range is copied while
+// another is computed, although no other device could help.
+type Streamed interface {
+	// Streamed does nothing.
+	Streamed()
 }
 
 // Grained is the optional ability of a job to say below how many items a task
