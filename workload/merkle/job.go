@@ -185,7 +185,8 @@ func (j *Job) Pieces() sched.Pieces {
 // nodes returns how many nodes a range of leaves is reduced to.
 func (j *Job) nodes(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
 
-// Streamed: hashing leaves takes a GPU half as long as copying them there.
+// Streamed is here because hashing leaves takes a GPU half as long as copying
+// them there.
 func (j *Job) Streamed() {}
 
 // Whole is the tree as one task; the few hashes above the chunks are left out.
