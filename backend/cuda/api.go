@@ -29,6 +29,7 @@ type api struct {
 	funcParam, occupancy                                         proc
 	launch, launchEx                                             proc
 	captureBegin, captureEnd, graphInstantiate, graphExecDestroy proc
+	graphCreate, graphAddKernel, graphSetKernel                  proc
 	graphDestroy, graphLaunch, graphUpdate                       proc
 }
 
@@ -72,6 +73,8 @@ func openAPI(folders []string) (*api, error) {
 		{&a.launch, "cuLaunchKernel"}, {&a.launchEx, "cuLaunchKernelEx"},
 		{&a.captureBegin, "cuStreamBeginCapture_v2"}, {&a.captureEnd, "cuStreamEndCapture"},
 		{&a.graphInstantiate, "cuGraphInstantiateWithFlags"}, {&a.graphExecDestroy, "cuGraphExecDestroy"},
+		{&a.graphCreate, "cuGraphCreate"}, {&a.graphAddKernel, "cuGraphAddKernelNode_v2"},
+		{&a.graphSetKernel, "cuGraphExecKernelNodeSetParams_v2"},
 		{&a.graphDestroy, "cuGraphDestroy"}, {&a.graphLaunch, "cuGraphLaunch"}, {&a.graphUpdate, "cuGraphExecUpdate_v2"},
 	} {
 		*b.to = lib.bind(strings.Fields(b.names)...)

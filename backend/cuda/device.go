@@ -56,22 +56,24 @@ type device struct {
 	done []driver.Completion // handed over, not collected
 
 	// The owner's.
-	f       *frame
-	kernels map[*graph.Kernel]*kernel
-	modules map[[32]byte]uintptr
-	copier  uintptr // kernel for short copies, 0 when there is none
-	replays replays
-	blas    cublas
-	dnn     cudnn
-	comm    nccl
-	probe   probe
-	batch   []*op
-	out     []driver.Completion
-	recycle []*op
-	flying  int  // operations on streams
-	held    int  // operations on lanes, not on streams
-	blamed  bool // a single kernel lost the device
-	told    bool // the caller knows that the device is lost
+	f         *frame
+	kernels   map[*graph.Kernel]*kernel
+	modules   map[[32]byte]uintptr
+	plain     bool    // bundles are not to be had
+	paramSlot int     // where among the arguments parameters were last
+	copier    uintptr // kernel for short copies, 0 when there is none
+	replays   replays
+	blas      cublas
+	dnn       cudnn
+	comm      nccl
+	probe     probe
+	batch     []*op
+	out       []driver.Completion
+	recycle   []*op
+	flying    int  // operations on streams
+	held      int  // operations on lanes, not on streams
+	blamed    bool // a single kernel lost the device
+	told      bool // the caller knows that the device is lost
 }
 
 // cores is how many shader cores a multiprocessor of an architecture has.
@@ -271,10 +273,10 @@ func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
 		if !ok {
 			return errors.New("the other device is not one of this backend")
 		}
-		o.src, err = other.memory.at(in.Src, in.SrcOff, in.Bytes)
-		o.peer = other.ctx
-		if o.dst != 0 {
-			o.way = peer
+		// What it waits for may be what makes the buffer: it is looked up then.
+		o.from, o.srcBuf, o.srcOff, o.way = other, in.Src, in.SrcOff, peer
+		if in.Dst == driver.NoBuffer {
+			return errors.New("from another device to host memory: that is the other's to do")
 		}
 	default:
 		o.src, err = d.memory.at(in.Src, in.SrcOff, in.Bytes)
@@ -334,6 +336,7 @@ func (d *device) shut() error {
 			_ = d.api.do(f, &d.api.moduleUnload, m) // the context takes what is left with it
 		}
 		for _, s := range d.streams {
+			s.bundle.close(d, f)
 			_ = d.api.do(f, &d.api.streamDestroy, s.handle)
 		}
 		d.probe.close(d, f)

@@ -20,7 +20,7 @@ const (
 	napFor = 20 * time.Microsecond
 	// groupMax is how many short operations share one ticket on a busy stream: a
 	// ticket for each would cost the GPU as much as a short kernel.
-	groupMax = 8
+	groupMax = bundleMax
 	// short is below what an operation may share a ticket with its successors.
 	shortNS = 20_000
 	// shortBytes is below what a copy counts as short.
@@ -56,7 +56,9 @@ type op struct {
 	waits    []driver.Wait
 	bytes    int64
 	src, dst uintptr
-	peer     uintptr // context src belongs to, for way peer
+	from     *device // for way peer: whose buffer is copied
+	srcBuf   driver.Buffer
+	srcOff   int64
 	host     []byte
 	way      way // 0 for a launch
 	pageable bool
@@ -89,7 +91,8 @@ type lane struct {
 	dev    *device
 	stream *stream
 	ops    fifo[*op]
-	next   int // operations from here on are not begun
+	next   int           // operations from here on are not begun
+	last   time.Duration // when the last that completed ended
 }
 
 // find returns the operation with a sequence number that is not complete yet.
@@ -118,6 +121,7 @@ type stream struct {
 	waited  [maxLanes + 2]uint32 // per other stream: tickets this one waited for
 	ends    [256]time.Duration   // when recent tickets were seen, by ticket
 	lastEnd time.Duration
+	bundle  bundle
 }
 
 // endOf is when a ticket was seen; 0 when that is long ago.
@@ -395,12 +399,18 @@ func (d *device) begin(l *lane, o *op) bool {
 		if int32(other.written-need[i]) < 0 {
 			d.writeTicket(other)
 		}
+		d.flush(s)
 		if err := d.api.code(d.f, &d.api.streamWait, s.handle, other.addr, uintptr(need[i]), waitGEQ); err != 0 {
 			d.fail(o, &d.api.streamWait, err)
 			d.end(o)
 			return true
 		}
 		s.waited[i] = need[i]
+	}
+	// What is not known may be what breaks the device: nothing else shall be
+	// under suspicion then.
+	if o.est == 0 && s.sent != s.written {
+		d.writeTicket(s)
 	}
 	began, err := d.start(o, s)
 	if err != nil {
@@ -443,6 +453,9 @@ func (d *device) choose(l *lane, o *op, on [maxLanes + 2]bool, need [maxLanes + 
 // writeTicket makes the GPU say when it is through with what was sent.
 func (d *device) writeTicket(s *stream) {
 	if s.ops.len() == 0 {
+		return
+	}
+	if d.flush(s); d.dead.Load() != nil {
 		return
 	}
 	if code := d.api.code(d.f, &d.api.streamWrite, s.handle, s.addr, uintptr(s.sent), 0); code != 0 {
@@ -536,9 +549,12 @@ func (d *device) end(o *op) {
 
 // report hands a completed operation over.
 func (d *device) report(l *lane, o *op) {
+	o.start = max(o.start, l.last)
+	o.end = max(o.end, o.start)
+	l.last = o.end
 	d.board.Done(l.id, o.seq, o.err != nil)
 	d.out = append(d.out, driver.Completion{Lane: l.id, Seq: o.seq, Start: o.start, End: o.end, Err: o.err})
-	o.task, o.host, o.stream, o.times, o.deps = nil, nil, nil, nil, [2]dep{}
+	o.task, o.host, o.from, o.stream, o.times, o.deps = nil, nil, nil, nil, nil, [2]dep{}
 	d.recycle = append(d.recycle, o)
 }
 
@@ -628,6 +644,7 @@ func (d *device) lose(err error) {
 			d.end(o)
 		}
 		s.written = s.sent
+		s.bundle.waiting = s.bundle.waiting[:0]
 	}
 	d.blamed = len(suspects) == 1
 	for _, o := range suspects {

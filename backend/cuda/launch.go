@@ -53,8 +53,9 @@ type variant struct {
 	fn      uintptr
 	library routine
 	params  []int // sizes of its parameters; nil when the driver does not say
-	shared  int   // dynamic shared memory it was allowed so far
-	wide    bool  // it was allowed clusters of more than eight blocks
+	proven  proven
+	shared  int  // dynamic shared memory it was allowed so far
+	wide    bool // it was allowed clusters of more than eight blocks
 }
 
 // maxKernels bounds the kernels remembered by address.
@@ -261,29 +262,40 @@ func (d *device) start(o *op, s *stream) (began bool, err error) {
 			return true, nil
 		}
 		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable {
-			err = d.copyShort(o.dst, uintptr(unsafe.Pointer(&o.host[0])), o.bytes, s)
+			d.copyShort(o, o.dst, uintptr(unsafe.Pointer(&o.host[0])), s)
 			break
 		}
+		d.flush(s)
 		err = d.called(&a.copyIn, a.code(d.f, &a.copyIn, o.dst, uintptr(unsafe.Pointer(&o.host[0])), uintptr(o.bytes), s.handle))
 	case out:
 		if o.bytes == 0 {
 			return true, nil
 		}
 		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable {
-			err = d.copyShort(uintptr(unsafe.Pointer(&o.host[0])), o.src, o.bytes, s)
+			d.copyShort(o, uintptr(unsafe.Pointer(&o.host[0])), o.src, s)
 			break
 		}
+		d.flush(s)
 		err = d.called(&a.copyOut, a.code(d.f, &a.copyOut, uintptr(unsafe.Pointer(&o.host[0])), o.src, uintptr(o.bytes), s.handle))
 	case inside:
 		if o.bytes == 0 {
 			return true, nil
 		}
+		d.flush(s)
 		err = d.called(&a.copyWithin, a.code(d.f, &a.copyWithin, o.dst, o.src, uintptr(o.bytes), s.handle))
 	case peer:
 		if o.bytes == 0 {
 			return true, nil
 		}
-		err = d.called(&a.copyPeer, a.code(d.f, &a.copyPeer, o.dst, d.ctx, o.src, o.peer, uintptr(o.bytes), s.handle))
+		if o.src, err = o.from.memory.at(o.srcBuf, o.srcOff, o.bytes); err != nil {
+			break
+		}
+		d.flush(s)
+		if o.from.num == d.num { // the same GPU, opened twice
+			err = d.called(&a.copyWithin, a.code(d.f, &a.copyWithin, o.dst, o.src, uintptr(o.bytes), s.handle))
+			break
+		}
+		err = d.called(&a.copyPeer, a.code(d.f, &a.copyPeer, o.dst, d.ctx, o.src, o.from.ctx, uintptr(o.bytes), s.handle))
 	}
 	if err != nil {
 		return false, fmt.Errorf("cuda: copy %d bytes on %s: %w", o.bytes, d.info.Name, err)
@@ -315,13 +327,12 @@ func (d *device) openCopier() {
 	d.copier = uintptr(d.f.out[0])
 }
 
-// copyShort copies by a kernel.
-func (d *device) copyShort(to, from uintptr, n int64, s *stream) error {
-	*(*[3]uintptr)(pointer(d.block + valuesAt)) = [3]uintptr{to, from, uintptr(n)}
+// copyShort gathers a copy by a kernel.
+func (d *device) copyShort(o *op, to, from uintptr, s *stream) {
 	const threads = 128
-	a := d.api
-	blocks := uintptr(n+16*threads-1) / (16 * threads)
-	return d.called(&a.launch, a.code(d.f, &a.launch, d.copier, blocks, 1, 1, threads, 1, 1, 0, s.handle, d.block+pointsAt, 0))
+	o.ptrs = append(o.ptrs[:0], to, from, uintptr(o.bytes))
+	blocks := uint32(o.bytes+16*threads-1) / (16 * threads)
+	d.gather(s, gathered{of: o, fn: d.copier, grid: [3]uint32{blocks, 1, 1}, block: [3]uint32{threads, 1, 1}, ptrs: o.ptrs})
 }
 
 // called turns a result into an error, and loses the device where it must.
@@ -345,6 +356,7 @@ func (d *device) startTask(o *op, s *stream) (began bool, err error) {
 		}
 	}
 	if len(t.Steps) >= replayFrom {
+		d.flush(s)
 		done, err := d.replays.run(d, o, s)
 		if err != nil {
 			return true, fmt.Errorf("cuda: %s on %s: %w", kernelNames(t), d.info.Name, err)
@@ -373,12 +385,16 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 			var n int
 			n, probing = t.pick(len(k.variants))
 			v = k.variants[n]
-			probing = probing && d.probe.begin(d, o, s, k, t, n)
+			if probing {
+				d.flush(s)
+				probing = d.probe.begin(d, o, s, k, t, n)
+			}
 		}
 		if v.library != nil {
+			d.flush(s)
 			err = v.library(d, s, o.ptrs, step.Params)
 		} else {
-			err = d.launch(v, step, o.ptrs, s)
+			err = d.launch(v, step, o, s, o.est > 0 && o.est <= shortNS && !probing)
 		}
 		if probing {
 			d.probe.end(d, s)
@@ -394,26 +410,28 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 	return true, nil
 }
 
-// launch starts one kernel.
-func (d *device) launch(v *variant, step *graph.Step, ptrs []uintptr, s *stream) error {
-	n := len(ptrs)
+// launch starts one kernel, or gathers it for the stream when it is short.
+func (d *device) launch(v *variant, step *graph.Step, o *op, s *stream, short bool) error {
+	n := len(o.ptrs)
 	if n > maxArgs || len(step.Params) > maxParams {
 		return fmt.Errorf("%d arguments and %d bytes of parameters; at most %d and %d can be passed", n, len(step.Params), maxArgs, maxParams)
 	}
-	if err := v.fits(n, len(step.Params)); err != nil {
+	n, err := v.takes(n, len(step.Params))
+	if err != nil {
 		return err
 	}
-	copy(d.values()[:], ptrs)
-	points := d.points()
-	if len(step.Params) > 0 {
-		copy(unsafe.Slice((*byte)(pointer(d.block+paramsAt)), maxParams), step.Params)
-		points[n] = d.block + paramsAt
-		defer func() { points[n] = d.block + valuesAt + uintptr(8*n) }()
-	}
+	ptrs := o.ptrs[:n]
 	l := v.impl.Shape(step.Launch)
 	for i := range l.Block {
 		l.Block[i] = max(l.Block[i], 1)
 	}
+	together := l.Cluster[0] > 0 || l.Cooperative
+	if short && !together && v.proven.covers(&l) {
+		d.gather(s, gathered{o, v.fn, l.Grid, l.Block, uint32(l.SharedBytes), ptrs, step.Params})
+		return nil
+	}
+	d.flush(s)
+	d.layArgs(ptrs, step.Params)
 	a := d.api
 	if l.SharedBytes > defaultDynamicShared && l.SharedBytes > v.shared {
 		if err := d.called(&a.funcSetAttribute, a.code(d.f, &a.funcSetAttribute, v.fn, funcMaxDynamicShared, uintptr(l.SharedBytes))); err != nil {
@@ -421,13 +439,17 @@ func (d *device) launch(v *variant, step *graph.Step, ptrs []uintptr, s *stream)
 		}
 		v.shared = l.SharedBytes
 	}
-	if l.Cluster[0] > 0 || l.Cooperative {
+	if together {
 		return d.launchEx(v, &l, s)
 	}
-	return d.called(&a.launch, a.code(d.f, &a.launch, v.fn,
+	err = d.called(&a.launch, a.code(d.f, &a.launch, v.fn,
 		uintptr(l.Grid[0]), uintptr(l.Grid[1]), uintptr(l.Grid[2]),
 		uintptr(l.Block[0]), uintptr(l.Block[1]), uintptr(l.Block[2]),
 		uintptr(l.SharedBytes), s.handle, d.block+pointsAt, 0))
+	if err == nil {
+		v.proven.saw(&l)
+	}
+	return err
 }
 
 // launchEx starts a kernel whose blocks work together: in clusters, or all.
@@ -457,22 +479,23 @@ func (d *device) launchEx(v *variant, l *graph.Launch, s *stream) error {
 	return d.called(&a.launchEx, a.code(d.f, &a.launchEx, d.block+configAt, v.fn, d.block+pointsAt, 0))
 }
 
-// fits reports whether a function takes what a task gives it. The driver would
-// read past the end of a list that is too short, and the kernel would follow
-// whatever it found there.
-func (v *variant) fits(args, params int) error {
+// takes returns how many of the buffers given a function takes: all, or the first
+// so many when it has fewer parameters, as a step of a task whose other steps use
+// more. The driver would read past the end of a list that is too short, and the
+// kernel would follow whatever it found there.
+func (v *variant) takes(buffers, params int) (int, error) {
 	if v.params == nil {
-		return nil
+		return buffers, nil
 	}
-	given := args
-	if params > 0 {
-		given++
+	n := len(v.params)
+	if n > 0 && params > 0 {
+		n--
 	}
-	if given != len(v.params) || params > 0 && params < v.params[args] {
-		return fmt.Errorf("%w: entry %q has parameters of %v bytes, given are %d buffers and %d bytes of parameters",
-			driver.ErrKernel, v.impl.Entry, v.params, args, params)
+	if n > buffers || n < len(v.params) && params < v.params[n] {
+		return 0, fmt.Errorf("%w: entry %q has parameters of %v bytes, given are %d buffers and %d bytes of parameters",
+			driver.ErrKernel, v.impl.Entry, v.params, buffers, params)
 	}
-	return nil
+	return n, nil
 }
 
 // kernelNames names the kernels of a task.

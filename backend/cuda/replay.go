@@ -63,7 +63,7 @@ func (r *replays) run(d *device, o *op, s *stream) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer a.code(d.f, &a.graphDestroy, g) // what was made of it lives on
+	defer func() { a.code(d.f, &a.graphDestroy, g) }() // what was made of it lives on
 	e, err := t.place(d, g)
 	if err != nil {
 		return false, err

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -409,8 +410,11 @@ func (t *meter) compute() {
 
 func launchOf(p *probe.Probe, items int64, args ...driver.Arg) driver.Op {
 	task := &graph.Task{
-		Name:  p.Kernel.Name,
-		Steps: []graph.Step{{Kernel: p.Kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(items), 1, 1}}}},
+		Name: p.Kernel.Name,
+		Steps: []graph.Step{{
+			Kernel: p.Kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(items), 1, 1}},
+			Params: binary.LittleEndian.AppendUint32(nil, uint32(items)),
+		}},
 	}
 	return driver.Op{Kind: driver.Launch, Task: task, Args: args}
 }
@@ -468,8 +472,12 @@ func (t *meter) stream() float64 {
 		if p.Kind != probe.Stream || t.ended() || !t.info.CanRun(p.Kernel) {
 			continue
 		}
-		src, dst := t.buffer(0, t.size), t.buffer(1, t.size)
-		items := t.size / probe.ItemBytes
+		size := t.size
+		if !t.info.HostMemory { // far more than a GPU's cache, where there is that much
+			size = max(size, min(t.info.MemBytes/128, 512<<20))
+		}
+		src, dst := t.buffer(0, size), t.buffer(1, size)
+		items := size / probe.ItemBytes
 		return rate(p.Bytes*float64(items), t.sample(true, func() (float64, error) { return t.launch(&p, items, src, dst) }))
 	}
 	return 0

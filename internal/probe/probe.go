@@ -6,6 +6,7 @@ package probe
 
 import (
 	"crypto/sha256"
+	_ "embed" // for the kernels
 	"encoding/hex"
 	"fmt"
 
@@ -33,7 +34,8 @@ type Probe struct {
 	Kernel *graph.Kernel
 	Unit   graph.Unit
 	// Ops is how much arithmetic one item of the grid is, Bytes how much
-	// memory traffic. The step has no parameters: both are part of the kernel.
+	// memory traffic: both are part of the kernel. The step's parameters are
+	// the number of items, as a little-endian uint32.
 	Ops, Bytes float64
 }
 
@@ -58,9 +60,16 @@ func List() []Probe {
 	}
 }
 
+//go:generate ../../backend/cuda/testdata/generate.sh
+//go:embed probe.ptx
+var ptx []byte
+
 func kernel(name string) *graph.Kernel {
-	name = "weft.probe." + name
-	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}
+	const threads = 256
+	return &graph.Kernel{Name: "weft.probe." + name, Impls: []graph.Impl{
+		{Dialect: graph.Go, Entry: "weft.probe." + name},
+		{Dialect: graph.PTX, Arch: "sm_75", Entry: "probe_" + name, Source: ptx, Per: [3]uint32{threads}, Block: [3]uint32{threads}},
+	}}
 }
 
 // Hash changes whenever a kernel or its work does: figures made by other

@@ -89,3 +89,34 @@ KERNEL large(u32 *x, Count p) {
 	__nvvm_bar_sync(0);
 	x[ITEM] = scratchpad[last * 16];
 }
+
+// The kernels of backendtest, which says what they compute.
+struct Suite {
+	u32 n, k;
+};
+
+KERNEL noop() {}
+
+KERNEL add(u32 *x, Suite p) {
+	if (ITEM < p.n)
+		x[ITEM] += p.k;
+}
+
+KERNEL spread(const u32 *in, u32 *, u32 *work, Suite p) {
+	if (ITEM < p.n)
+		work[ITEM] = 2 * in[ITEM];
+}
+
+KERNEL gather(const u32 *, u32 *out, const u32 *work, Suite p) {
+	if (ITEM < p.n)
+		out[ITEM] = work[p.n - 1 - ITEM] + p.k;
+}
+
+KERNEL slow(u32 *x, Suite p) {
+	if (ITEM >= p.n)
+		return;
+	u32 v = x[ITEM];
+	for (u32 i = 0; i < p.k; i++)
+		v = v * 1664525 + 1013904223;
+	x[ITEM] = v;
+}

@@ -454,6 +454,22 @@ static void k_cluster(struct job *j) {
 	if (illegal(x, 4 * j->dims[0])) return;
 	for (u32 i = 0; i < j->dims[0]; i++) x[i] = j->w[30];
 }
+static void k_add(struct job *j) { add(j, j->w[1] >> 32); }
+static void k_spread(struct job *j) {
+	u32 *in = (u32 *)j->w[0], *work = (u32 *)j->w[2], n = (u32)j->w[3];
+	if (illegal(in, 4ull * n) || illegal(work, 4ull * n)) return;
+	for (u64 i = 0; i < n && i < items(j); i++) work[i] = 2 * in[i];
+}
+static void k_gather(struct job *j) {
+	u32 *out = (u32 *)j->w[1], *work = (u32 *)j->w[2], n = (u32)j->w[3], k = j->w[3] >> 32;
+	if (illegal(out, 4ull * n) || illegal(work, 4ull * n)) return;
+	for (u64 i = 0; i < n && i < items(j); i++) out[i] = work[n - 1 - i] + k;
+}
+static void k_slow(struct job *j) {
+	u32 *x = (u32 *)j->w[0], n = (u32)j->w[1], k = j->w[1] >> 32;
+	if (illegal(x, 4ull * n)) return;
+	for (u64 i = 0; i < n && i < items(j); i++) for (u32 c = 0; c < k; c++) x[i] = x[i] * 1664525u + 1013904223u;
+}
 static void k_copy(struct job *j) {
 	void *to = (void *)j->w[0], *from = (void *)j->w[1];
 	u64 n = j->w[2];
@@ -466,6 +482,8 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"saxpy", k_saxpy, 3, {8, 8, 8}, 0}, {"through", k_through, 4, {8, 8, 8, 4}, 0}, {"spin", k_spin, 2, {8, 8}, 0},
 	{"spin_long", k_spin_long, 2, {8, 8}, 0}, {"crash", k_crash, 1, {8}, 0}, {"meet", k_meet, 1, {8}, 0},
 	{"large", k_large, 2, {8, 4}, 0}, {"cluster", k_cluster, 1, {8}, 0},
+	{"noop", k_empty, 0, {0}, 0}, {"add", k_add, 2, {8, 8}, 0}, {"spread", k_spread, 4, {8, 8, 8, 8}, 0},
+	{"gather", k_gather, 4, {8, 8, 8, 8}, 0}, {"slow", k_slow, 2, {8, 8}, 0},
 	{"weft_copy", k_copy, 3, {8, 8, 8}, 0},
 };
 
@@ -563,6 +581,48 @@ result cuGraphInstantiateWithFlags(struct graph **e, struct graph *g, u64 flags)
 	if (g->magic != 0x96 || flags) return INVALID;
 	*e = malloc(sizeof **e);
 	**e = (struct graph){0x9e, copy_jobs(g->jobs)};
+	return OK;
+}
+// A node is its place in the graph. Parameters are those of version 2.
+struct node { u32 magic; int index; };
+struct node_params { struct kernel *f; u32 dims[6], shared; void **params, **extra; void *kern, *ctx; };
+result cuGraphCreate(struct graph **g, u32 flags) { INCONTEXT(); if (flags) return INVALID; *g = malloc(sizeof **g); **g = (struct graph){0x96, 0}; return OK; }
+static result node_job(struct node_params *p, struct job *j) {
+	if (p->extra || p->kern || p->ctx) return INVALID;
+	struct stream s = {.magic = 0x57, .capturing = 1};
+	pthread_mutex_init(&s.mu, 0);
+	s.graph_tail = &s.graph;
+	result e = start(p->f, p->dims, p->shared, &s, p->params, 0, 0);
+	if (e) return e;
+	*j = *s.graph;
+	free(s.graph);
+	return OK;
+}
+result cuGraphAddKernelNode_v2(struct node **n, struct graph *g, struct node **after, u64 count, struct node_params *p) {
+	INCONTEXT();
+	if (g->magic != 0x96 || count > 1) return INVALID;
+	struct job **tail = &g->jobs;
+	int index = 0;
+	for (; *tail; tail = &(*tail)->next) index++;
+	if (index ? count != 1 || after[0]->magic != 0x4de || after[0]->index != index - 1 : count != 0) return INVALID;
+	struct job *j = malloc(sizeof *j);
+	result e = node_job(p, j);
+	if (e) return free(j), e;
+	*tail = j;
+	*n = malloc(sizeof **n);
+	**n = (struct node){0x4de, index};
+	return OK;
+}
+result cuGraphExecKernelNodeSetParams_v2(struct graph *e, struct node *n, struct node_params *p) {
+	INCONTEXT();
+	if (e->magic != 0x9e || n->magic != 0x4de) return INVALID;
+	struct job *j = e->jobs, fresh;
+	for (int i = 0; i < n->index && j; i++) j = j->next;
+	if (!j) return INVALID;
+	result r = node_job(p, &fresh);
+	if (r) return r;
+	fresh.next = j->next;
+	*j = fresh;
 	return OK;
 }
 result cuGraphDestroy(struct graph *g) { INCONTEXT(); if (g->magic != 0x96) return BADHANDLE; free_jobs(g->jobs); free(g); return OK; }

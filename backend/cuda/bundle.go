@@ -1,0 +1,197 @@
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// bundleMax is how many short launches go to the GPU in one call.
+const bundleMax = 16
+
+// bundle is short launches gathered for a stream. They go out together, as a
+// CUDA graph of as many kernels in a row, whose parameters are set before each
+// launch: on an H200 that costs 1.1 µs a kernel where a launch by itself costs
+// 4.4. What is not a short launch flushes the bundle before it.
+type bundle struct {
+	waiting []gathered
+	graphs  [bundleMax + 1]chainGraph // by length
+}
+
+// gathered is a launch that waits in a bundle. Its slices are the operation's.
+type gathered struct {
+	of          *op
+	fn          uintptr
+	grid, block [3]uint32
+	shared      uint32
+	ptrs        []uintptr
+	params      []byte
+}
+
+// chainGraph is a graph of kernels in a row.
+type chainGraph struct {
+	exec  uintptr
+	nodes []uintptr
+}
+
+// nodeParams is CUDA_KERNEL_NODE_PARAMS of version 2.
+type nodeParams struct {
+	fn          uintptr
+	grid, block [3]uint32
+	shared      uint32
+	_           uint32
+	params      uintptr
+	_           [3]uintptr // other ways to give parameters, a library's kernel, a context
+}
+
+// proven is the largest shape a function was launched in by itself. A launch
+// within it does not fail for its shape, so whoever waits for it may be put
+// behind it before it is made.
+type proven struct{ threads, shared int }
+
+func (p *proven) covers(l *graph.Launch) bool {
+	return threads(l) <= p.threads && l.SharedBytes <= p.shared && l.Grid[1] <= 65535 && l.Grid[2] <= 65535
+}
+
+func (p *proven) saw(l *graph.Launch) {
+	p.threads, p.shared = max(p.threads, threads(l)), max(p.shared, l.SharedBytes)
+}
+
+func threads(l *graph.Launch) int { return int(l.Block[0]) * int(l.Block[1]) * int(l.Block[2]) }
+
+// gather adds a launch to the stream's bundle.
+func (d *device) gather(s *stream, g gathered) {
+	s.bundle.waiting = append(s.bundle.waiting, g)
+	if len(s.bundle.waiting) == bundleMax {
+		d.flush(s)
+	}
+}
+
+// flush launches what a stream has gathered.
+func (d *device) flush(s *stream) {
+	b := &s.bundle
+	n := len(b.waiting)
+	if n == 0 {
+		return
+	}
+	code := int32(errNotSupported)
+	if !d.plain {
+		code = d.launchGraph(s, n)
+	}
+	switch {
+	case code == 0:
+	case lost(code):
+		d.lose(d.api.err(&d.api.graphLaunch, code))
+	default:
+		if !d.plain {
+			d.plain = true
+			d.log.Warn("launches will be slow", "device", d.info.Name, "err", d.api.err(&d.api.graphLaunch, code))
+		}
+		d.launchSingly(b.waiting)
+	}
+	clear(b.waiting)
+	b.waiting = b.waiting[:0]
+}
+
+// launchGraph launches the bundle as a graph, which is made when it is the first
+// of its length.
+func (d *device) launchGraph(s *stream, n int) int32 {
+	a := d.api
+	b := &s.bundle
+	c := &b.graphs[n]
+	if c.exec == 0 {
+		if code := d.makeGraph(c, b.waiting); code != 0 {
+			return code
+		}
+	} else {
+		for i := range b.waiting {
+			d.setArgs(&b.waiting[i])
+			if code := a.code(d.f, &a.graphSetKernel, c.exec, c.nodes[i], d.block+configAt); code != 0 {
+				return code
+			}
+		}
+	}
+	return a.code(d.f, &a.graphLaunch, c.exec, s.handle)
+}
+
+// makeGraph makes a graph of launches in a row.
+func (d *device) makeGraph(c *chainGraph, launches []gathered) int32 {
+	a, f := d.api, d.f
+	if code := a.code(f, &a.graphCreate, f.at(0), 0); code != 0 {
+		return code
+	}
+	g := uintptr(f.out[0])
+	defer func() { a.code(f, &a.graphDestroy, g) }() // what was made of it lives on
+	c.nodes = c.nodes[:0]
+	for i := range launches {
+		d.setArgs(&launches[i])
+		after, n := uintptr(0), uintptr(0)
+		if i > 0 {
+			after, n = put(f, 1, c.nodes[i-1]), 1
+		}
+		if code := a.code(f, &a.graphAddKernel, f.at(0), g, after, n, d.block+configAt); code != 0 {
+			return code
+		}
+		c.nodes = append(c.nodes, uintptr(f.out[0]))
+	}
+	if code := a.code(f, &a.graphInstantiate, f.at(0), g, 0); code != 0 {
+		return code
+	}
+	c.exec = uintptr(f.out[0])
+	return 0
+}
+
+// setArgs lays a launch out for the driver.
+func (d *device) setArgs(g *gathered) {
+	d.layArgs(g.ptrs, g.params)
+	*(*nodeParams)(pointer(d.block + configAt)) = nodeParams{fn: g.fn, grid: g.grid, block: g.block, shared: g.shared, params: d.block + pointsAt}
+}
+
+// launchSingly launches one after another, where graphs cannot be had. A launch
+// that fails takes with it what was to follow in the bundle: some of it may wait
+// for it.
+func (d *device) launchSingly(launches []gathered) {
+	a := d.api
+	var failed error
+	for i := range launches {
+		g := &launches[i]
+		if failed != nil {
+			g.of.err = fmt.Errorf("cuda: %s: %w: %w", d.info.Name, driver.ErrDependency, failed)
+			continue
+		}
+		d.layArgs(g.ptrs, g.params)
+		code := a.code(d.f, &a.launch, g.fn, uintptr(g.grid[0]), uintptr(g.grid[1]), uintptr(g.grid[2]),
+			uintptr(g.block[0]), uintptr(g.block[1]), uintptr(g.block[2]), uintptr(g.shared), g.of.stream.handle, d.block+pointsAt, 0)
+		if failed = d.called(&a.launch, code); failed != nil {
+			g.of.err = fmt.Errorf("cuda: %s: %w", d.info.Name, failed)
+		}
+		if d.dead.Load() != nil {
+			return
+		}
+	}
+}
+
+// layArgs puts a launch's arguments where the driver finds them.
+func (d *device) layArgs(ptrs []uintptr, params []byte) {
+	copy(d.values()[:], ptrs)
+	points := d.points()
+	if d.paramSlot != len(ptrs) { // where parameters were last time is a value again
+		points[d.paramSlot] = d.block + valuesAt + uintptr(8*d.paramSlot)
+		d.paramSlot = len(ptrs)
+	}
+	if len(params) > 0 {
+		copy(unsafe.Slice((*byte)(pointer(d.block+paramsAt)), maxParams), params)
+		points[len(ptrs)] = d.block + paramsAt
+	}
+}
+
+// close forgets the graphs.
+func (b *bundle) close(d *device, f *frame) {
+	for i := range b.graphs {
+		if e := b.graphs[i].exec; e != 0 {
+			d.api.code(f, &d.api.graphExecDestroy, e)
+		}
+	}
+}
