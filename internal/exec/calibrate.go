@@ -180,6 +180,11 @@ func measurePeers(m *machine.Machine, meters []*meter) {
 			if bps > fabricBPS {
 				kind = machine.NVLink
 			}
+			if l, ok := to.Device.(driver.Linker); ok {
+				if known, err := l.LinkTo(from.Device); err == nil {
+					kind = known.Kind
+				}
+			}
 			m.Links = append(m.Links, machine.Link{A: machine.DeviceID(a), B: machine.DeviceID(b), Kind: kind, BPS: bps, LatencyNS: ns})
 		}
 	}

@@ -151,7 +151,14 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 			}
 		}
 		if !info.HostMemory {
-			m.Links = append(m.Links, machine.Link{A: machine.Host, B: machine.DeviceID(i), Kind: machine.PCIe, BPS: 10e9, LatencyNS: 10e3})
+			link := machine.Link{A: machine.Host, Kind: machine.PCIe, BPS: 10e9, LatencyNS: 10e3}
+			if l, ok := d.(driver.Linker); ok {
+				if known, err := l.LinkToHost(); err == nil {
+					link = known
+				}
+			}
+			link.B = machine.DeviceID(i)
+			m.Links = append(m.Links, link)
 		}
 	}
 	return m
