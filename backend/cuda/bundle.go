@@ -32,8 +32,9 @@ type gathered struct {
 
 // chainGraph is a graph of kernels in a row.
 type chainGraph struct {
-	exec  uintptr
+	graph uintptr // what nodes belong to; they live as long as it does
 	nodes []uintptr
+	exec  uintptr
 }
 
 // nodeParams is CUDA_KERNEL_NODE_PARAMS of version 2.
@@ -76,19 +77,15 @@ func (d *device) flush(s *stream) {
 	if n == 0 {
 		return
 	}
-	code := int32(errNotSupported)
 	if !d.plain {
-		code = d.launchGraph(s, n)
-	}
-	switch {
-	case code == 0:
-	case lost(code):
-		d.lose(d.api.err(&d.api.graphLaunch, code))
-	default:
-		if !d.plain {
+		if p, code := d.launchGraph(s, n); code != 0 {
 			d.plain = true
-			d.log.Warn("launches will be slow", "device", d.info.Name, "err", d.api.err(&d.api.graphLaunch, code))
+			if err := d.called(p, code); d.dead.Load() == nil {
+				d.log.Warn("launches will be slow", "device", d.info.Name, "err", err)
+			}
 		}
+	}
+	if d.plain && d.dead.Load() == nil {
 		d.launchSingly(b.waiting)
 	}
 	clear(b.waiting)
@@ -96,51 +93,49 @@ func (d *device) flush(s *stream) {
 }
 
 // launchGraph launches the bundle as a graph, which is made when it is the first
-// of its length.
-func (d *device) launchGraph(s *stream, n int) int32 {
+// of its length. It returns the call that failed, if one did.
+func (d *device) launchGraph(s *stream, n int) (*proc, int32) {
 	a := d.api
 	b := &s.bundle
 	c := &b.graphs[n]
 	if c.exec == 0 {
-		if code := d.makeGraph(c, b.waiting); code != 0 {
-			return code
+		if p, code := d.makeGraph(c, b.waiting); code != 0 {
+			return p, code
 		}
 	} else {
 		for i := range b.waiting {
 			d.setArgs(&b.waiting[i])
 			if code := a.code(d.f, &a.graphSetKernel, c.exec, c.nodes[i], d.block+configAt); code != 0 {
-				return code
+				return &a.graphSetKernel, code
 			}
 		}
 	}
-	return a.code(d.f, &a.graphLaunch, c.exec, s.handle)
+	return &a.graphLaunch, a.code(d.f, &a.graphLaunch, c.exec, s.handle)
 }
 
 // makeGraph makes a graph of launches in a row.
-func (d *device) makeGraph(c *chainGraph, launches []gathered) int32 {
+func (d *device) makeGraph(c *chainGraph, launches []gathered) (*proc, int32) {
 	a, f := d.api, d.f
 	if code := a.code(f, &a.graphCreate, f.at(0), 0); code != 0 {
-		return code
+		return &a.graphCreate, code
 	}
-	g := uintptr(f.out[0])
-	defer func() { a.code(f, &a.graphDestroy, g) }() // what was made of it lives on
-	c.nodes = c.nodes[:0]
+	c.graph = uintptr(f.out[0])
 	for i := range launches {
 		d.setArgs(&launches[i])
 		after, n := uintptr(0), uintptr(0)
 		if i > 0 {
 			after, n = put(f, 1, c.nodes[i-1]), 1
 		}
-		if code := a.code(f, &a.graphAddKernel, f.at(0), g, after, n, d.block+configAt); code != 0 {
-			return code
+		if code := a.code(f, &a.graphAddKernel, f.at(0), c.graph, after, n, d.block+configAt); code != 0 {
+			return &a.graphAddKernel, code
 		}
 		c.nodes = append(c.nodes, uintptr(f.out[0]))
 	}
-	if code := a.code(f, &a.graphInstantiate, f.at(0), g, 0); code != 0 {
-		return code
+	if code := a.code(f, &a.graphInstantiate, f.at(0), c.graph, 0); code != 0 {
+		return &a.graphInstantiate, code
 	}
 	c.exec = uintptr(f.out[0])
-	return 0
+	return nil, 0
 }
 
 // setArgs lays a launch out for the driver.
@@ -190,8 +185,12 @@ func (d *device) layArgs(ptrs []uintptr, params []byte) {
 // close forgets the graphs.
 func (b *bundle) close(d *device, f *frame) {
 	for i := range b.graphs {
-		if e := b.graphs[i].exec; e != 0 {
-			d.api.code(f, &d.api.graphExecDestroy, e)
+		c := &b.graphs[i]
+		if c.exec != 0 {
+			d.api.code(f, &d.api.graphExecDestroy, c.exec)
+		}
+		if c.graph != 0 {
+			d.api.code(f, &d.api.graphDestroy, c.graph)
 		}
 	}
 }

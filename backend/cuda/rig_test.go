@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -57,7 +58,9 @@ type rig struct {
 func openRigs(t testing.TB, o Options) []*rig {
 	t.Helper()
 	o.LibraryPath = append(o.LibraryPath, libraryPath(t)...)
-	devs, err := New(o).Open(context.Background(), slog.New(slog.DiscardHandler))
+	// A warning means that something is slower or less than it should be.
+	warn := slog.New(slog.NewTextHandler(failing{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	devs, err := New(o).Open(context.Background(), warn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +89,16 @@ func openRigs(t testing.TB, o Options) []*rig {
 		rigs = append(rigs, r)
 	}
 	return rigs
+}
+
+// failing fails a test with what is written to it, but for the loss of a device.
+type failing struct{ testing.TB }
+
+func (f failing) Write(b []byte) (int, error) {
+	if !strings.Contains(string(b), "gpu lost") {
+		f.Errorf("%s", b)
+	}
+	return len(b), nil
 }
 
 func openRig(t testing.TB, o Options) *rig {

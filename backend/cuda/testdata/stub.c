@@ -584,7 +584,7 @@ result cuGraphInstantiateWithFlags(struct graph **e, struct graph *g, u64 flags)
 	return OK;
 }
 // A node is its place in the graph. Parameters are those of version 2.
-struct node { u32 magic; int index; };
+struct node { u32 magic; int index; struct graph *of; };
 struct node_params { struct kernel *f; u32 dims[6], shared; void **params, **extra; void *kern, *ctx; };
 result cuGraphCreate(struct graph **g, u32 flags) { INCONTEXT(); if (flags) return INVALID; *g = malloc(sizeof **g); **g = (struct graph){0x96, 0}; return OK; }
 static result node_job(struct node_params *p, struct job *j) {
@@ -610,12 +610,12 @@ result cuGraphAddKernelNode_v2(struct node **n, struct graph *g, struct node **a
 	if (e) return free(j), e;
 	*tail = j;
 	*n = malloc(sizeof **n);
-	**n = (struct node){0x4de, index};
+	**n = (struct node){0x4de, index, g};
 	return OK;
 }
 result cuGraphExecKernelNodeSetParams_v2(struct graph *e, struct node *n, struct node_params *p) {
 	INCONTEXT();
-	if (e->magic != 0x9e || n->magic != 0x4de) return INVALID;
+	if (e->magic != 0x9e || n->magic != 0x4de || n->of->magic != 0x96) return INVALID;
 	struct job *j = e->jobs, fresh;
 	for (int i = 0; i < n->index && j; i++) j = j->next;
 	if (!j) return INVALID;
@@ -625,7 +625,8 @@ result cuGraphExecKernelNodeSetParams_v2(struct graph *e, struct node *n, struct
 	*j = fresh;
 	return OK;
 }
-result cuGraphDestroy(struct graph *g) { INCONTEXT(); if (g->magic != 0x96) return BADHANDLE; free_jobs(g->jobs); free(g); return OK; }
+// A graph that is destroyed takes its nodes with it; what was made of it lives on.
+result cuGraphDestroy(struct graph *g) { INCONTEXT(); if (g->magic != 0x96) return BADHANDLE; free_jobs(g->jobs); g->magic = 0; return OK; }
 result cuGraphExecDestroy(struct graph *g) { INCONTEXT(); if (g->magic != 0x9e) return BADHANDLE; free_jobs(g->jobs); free(g); return OK; }
 result cuGraphExecUpdate_v2(struct graph *e, struct graph *g, void *info) {
 	INCONTEXT();
