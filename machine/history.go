@@ -409,6 +409,10 @@ func (s *shape) settle() {
 			count++
 		}
 	}
+	if count == 0 { // two camps far apart, and no telling which is the wild one
+		s.usual = mid
+		return
+	}
 	s.usual = mid + math.Log(sum/count)
 }
 

@@ -54,6 +54,20 @@ func TestHistoryRecoversPowerLaw(t *testing.T) {
 	}
 }
 
+// Samples in two camps, with no usual one among them, still give an answer.
+func TestHistoryBetweenTwoCamps(t *testing.T) {
+	h := newHistory(t, "mixed")
+	task := ofSize("k", 1e6)
+	for range 8 {
+		for _, took := range []time.Duration{time.Microsecond, time.Second} {
+			h.Observe(task, 0, took)
+			if e := h.Task(task, 0); e.Median <= 0 || e.Median > time.Minute {
+				t.Fatalf("after samples of 1 µs and 1 s it predicts %v", e.Median)
+			}
+		}
+	}
+}
+
 // The interval must hold nine of ten held-out samples, for sizes within the
 // range seen and for a size seen often.
 func TestHistoryIntervalCovers(t *testing.T) {
