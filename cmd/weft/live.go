@@ -99,7 +99,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 			break
 		}
 		took := res.Report.Elapsed()
-		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Rate: job.Rate(took)})
+		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)})
 		last = res
 		p.add()
 	}
@@ -184,8 +184,8 @@ type liveReport struct {
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
-	// PredictionError is the median over the runs after the first three of
-	// |predicted − real| ÷ real.
+	// PredictionError is the median of |predicted − real| ÷ real over the runs
+	// whose tasks had all been measured before.
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
 	Interrupted     bool    `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked
@@ -256,7 +256,13 @@ type deviceRow struct {
 type runRow struct {
 	Seconds   float64 `json:"seconds"`
 	Predicted float64 `json:"predicted_seconds"`
+	Samples   int     `json:"samples"` // the least measurements behind any of its tasks
 	Rate      string  `json:"rate"`
+}
+
+// off is how far the prediction was from what happened, relative to that.
+func (r *runRow) off() float64 {
+	return max(r.Predicted-r.Seconds, r.Seconds-r.Predicted) / r.Seconds
 }
 
 // learning is how many runs the cost model gets before predictions count.
@@ -272,7 +278,7 @@ func (r *liveReport) fill(last *workload.Result) {
 	var errs []float64
 	for i, run := range r.Runs {
 		if r.learned(i) {
-			errs = append(errs, max(run.Predicted-run.Seconds, run.Seconds-run.Predicted)/run.Seconds)
+			errs = append(errs, run.off())
 		}
 	}
 	if len(errs) > 0 {
@@ -281,23 +287,21 @@ func (r *liveReport) fill(last *workload.Result) {
 	}
 }
 
-// learned reports whether the prediction of a run came from enough earlier ones.
-// A cost model that has not seen enough answers as before the first.
-func (r *liveReport) learned(i int) bool {
-	return i >= learning && r.Runs[i].Predicted != r.Runs[0].Predicted
-}
+// learned reports whether the prediction of a run came from earlier ones: of this
+// process or, by the cache, of others.
+func (r *liveReport) learned(i int) bool { return r.Runs[i].Samples > 0 }
 
 func (r *liveReport) text(w io.Writer) {
 	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, count(len(r.Devices), "device"), r.Class)
-	rows := [][]any{{"run", "took", "predicted", "rate"}}
+	rows := [][]any{{"run", "took", "predicted", "off", "rate"}}
 	first := max(len(r.Runs)-tableRows, 0) // the last ones say most
 	for i := first; i < len(r.Runs); i++ {
 		run := r.Runs[i]
-		predicted := short(time.Duration(run.Predicted * 1e9))
-		if !r.learned(i) {
-			predicted += " (learning)"
+		off := "learning"
+		if r.learned(i) {
+			off = percent(run.off())
 		}
-		rows = append(rows, []any{i + 1, short(time.Duration(run.Seconds * 1e9)), predicted, run.Rate})
+		rows = append(rows, []any{i + 1, short(time.Duration(run.Seconds * 1e9)), short(time.Duration(run.Predicted * 1e9)), off, run.Rate})
 	}
 	writeTable(w, rows)
 	if first > 0 {
@@ -311,7 +315,7 @@ func (r *liveReport) text(w io.Writer) {
 	writeTable(w, rows)
 	fmt.Fprintln(w)
 	if r.learned(len(r.Runs) - 1) {
-		fmt.Fprintf(w, "Prediction was off by %s after %d runs.\n", percent(r.PredictionError), learning)
+		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", percent(r.PredictionError))
 	} else {
 		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
 	}
