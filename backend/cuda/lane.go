@@ -529,7 +529,8 @@ func (d *device) complete(s *stream, upTo uint32) {
 		o.start, o.end = from, from+part
 		from = o.end
 		s.ends[o.ticket%uint32(len(s.ends))] = o.end
-		if alone && o.times != nil && o.err == nil {
+		// Its part of what came together will do until it is seen alone.
+		if o.times != nil && o.err == nil && (alone || o.times.ns == 0) {
 			o.times.saw(float64(o.end - o.start))
 		}
 		if o.probed {
