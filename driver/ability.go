@@ -109,6 +109,8 @@ type SharedMemory interface {
 	Get(bytes int64) ([]byte, error)
 	// Put gives back what Get returned. Its bytes must not be touched after.
 	Put(mem []byte)
+	// Owns reports whether memory is of this one.
+	Owns(mem []byte) bool
 	// Board makes a board.
 	Board(lanes int) (*Board, error)
 }

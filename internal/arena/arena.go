@@ -115,6 +115,12 @@ func (a *Arena) Find(b []byte) (int64, bool) {
 	return off, off >= 0 && off+int64(len(b)) <= int64(len(a.mem))
 }
 
+// Owns reports whether memory lies in the arena.
+func (a *Arena) Owns(b []byte) bool {
+	_, ok := a.Find(b)
+	return ok
+}
+
 // Get returns n bytes of undefined content.
 func (a *Arena) Get(n int64) ([]byte, error) {
 	if n <= 0 {

@@ -177,6 +177,9 @@ type Event struct {
 	Kind   EventKind
 	Status Status // OpDone
 	Kept   bool   // DeviceLost, DeviceBack
+	// Blamed says of a lost device that an operation which failed before was the
+	// cause: the ladder starts from its first rung.
+	Blamed bool
 	Op     Op
 	Device machine.DeviceID
 	Spare  machine.DeviceID // HotSwap

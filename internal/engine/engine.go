@@ -516,7 +516,10 @@ func (e *Engine) handle(ev *Event) {
 	e.freshen() // it may need to know
 	switch ev.Kind {
 	case DeviceLost:
-		e.lose(ev.Device, ev.Kept, nil)
+		if ev.Blamed {
+			e.devs[ev.Device].health.rung = 0
+		}
+		e.lose(ev.Device, ev.Kept, ev.Err)
 	case DeviceBack:
 		e.back(ev.Device, ev.Kept)
 	case Telemetry:

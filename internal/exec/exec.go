@@ -105,7 +105,13 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		}
 	}
 	x.Machine = describe(devs, c)
-	l := newLoop(x, devs, c)
+	l, err := newLoop(x, devs, c)
+	if err != nil {
+		for _, d := range devs {
+			_ = d.Close() // it did nothing yet
+		}
+		return nil, err
+	}
 	x.learn(ctx, l, &c)
 	l.engine = engine.New(c.Engine)
 	l.watch(&c)

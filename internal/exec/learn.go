@@ -27,8 +27,7 @@ func (x *Executor) learn(ctx context.Context, l *loop, c *Config) {
 			}
 			for _, d := range l.devs {
 				if d.lost {
-					d.away.Store(true)
-					go func() { _ = d.Close() }()
+					l.discard(d, errGivenUp)
 					l.evs = append(l.evs, engine.Event{Kind: engine.DeviceLost, Device: d.id})
 				}
 			}

@@ -57,6 +57,11 @@ type dev struct {
 	waits []driver.Wait // arena behind the batch's waits
 	args  []driver.Arg  // and behind its arguments
 	lost  bool
+	// closed says that it is being closed because it cannot be brought back;
+	// revived is closed when an attempt to do so has ended, which calloff asks for.
+	closed  bool
+	revived chan struct{}
+	calloff func()
 	// What sampling its condition last saw, and what tells the sampler that it
 	// must not be asked or had nothing to do.
 	sampled time.Duration
@@ -74,7 +79,7 @@ type hostMem struct {
 	pooled bool // it is ours, not the caller's
 }
 
-func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
+func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	l := &loop{
 		x: x, log: c.Log, wakeup: make(chan struct{}, 1),
 		runs: make(map[engine.RunID]*Job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]chan error),
@@ -82,8 +87,12 @@ func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 	}
 	infos := engine.LanesOf(x.Machine)
 	l.expected = make(map[*graph.Graph]expectation)
+	board, mem, own, err := share(devs, len(infos))
+	if err != nil {
+		return nil, err
+	}
+	l.board, l.pool.shared = board, mem
 	l.unwatched = make(chan struct{})
-	l.board = driver.NewBoard(len(infos))
 	l.lanes = make([]*dev, len(infos))
 	wake := func() {
 		select {
@@ -103,10 +112,10 @@ func newLoop(x *Executor, devs []driver.Device, c Config) *loop {
 		d.lanes = append(d.lanes, driver.Lane(n+1))
 		l.lanes[n+1] = d
 	}
-	for _, d := range l.devs {
-		d.Attach(l.board, d.lanes, wake)
+	for i, d := range l.devs {
+		d.Attach(l.board, append(d.lanes[:len(d.lanes):len(d.lanes)], own[i]...), wake)
 	}
-	return l
+	return l, nil
 }
 
 // run is the loop.
@@ -150,19 +159,29 @@ func (l *loop) collect() {
 }
 
 func (l *loop) collectFrom(d *dev) {
+	var lost error
 	for {
 		n := d.Completions(l.got)
 		for i := range l.got[:n] {
 			c := &l.got[i]
-			d.flight--
+			if c.Lane != driver.NoLane {
+				d.flight--
+			}
+			if c.Err != nil && errors.Is(c.Err, driver.ErrDeviceLost) {
+				lost = c.Err
+				continue
+			}
 			l.evs = append(l.evs, engine.Event{
 				Kind: engine.OpDone, Op: engine.Op{Lane: engine.Lane(c.Lane), Seq: c.Seq},
 				Device: d.id, Start: c.Start, End: c.End, Status: status(c.Err), Err: c.Err,
 			})
 		}
 		if n < len(l.got) {
-			return
+			break
 		}
+	}
+	if lost != nil {
+		l.lose(d, lost)
 	}
 }
 
@@ -239,8 +258,9 @@ func (l *loop) shut() bool {
 		delete(l.fetches, ref)
 	}
 	l.unwatch()
+	l.settleRevivals()
 	for _, d := range append(l.devs, l.host) {
-		if d.lost {
+		if d.closed {
 			continue // being closed already, for as long as what hangs on it does
 		}
 		if err := d.Close(); err != nil {
@@ -272,7 +292,7 @@ func (l *loop) perform() {
 					l.pool.put(m.b)
 				}
 				l.mem[a.Inst] = hostMem{}
-			} else if d := l.devs[a.Device]; !d.lost {
+			} else if d := l.devs[a.Device]; !d.closed {
 				d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: driver.Buffer(a.Inst)})
 			}
 		case engine.Home:
@@ -282,7 +302,7 @@ func (l *loop) perform() {
 		case engine.Drop:
 			l.drop(l.devs[a.Device])
 		case engine.Recover:
-			l.log.Warn("device lost", "device", l.devs[a.Device].Info().Name, "next", a.Rung.String())
+			l.revive(l.devs[a.Device], a.Rung)
 		}
 	}
 	l.send(l.host)
@@ -297,7 +317,7 @@ func (l *loop) send(d *dev) {
 	}
 	if err := d.Submit(d.batch); err != nil {
 		l.log.Warn("device takes nothing", "device", d.Info().Name, "err", err)
-		l.evs = append(l.evs, engine.Event{Kind: engine.DeviceLost, Device: d.id, Err: err})
+		l.lose(d, err)
 	}
 	d.batch, d.waits, d.args = d.batch[:0], d.waits[:0], d.args[:0]
 }
@@ -404,15 +424,4 @@ func (l *loop) status() ([]engine.DeviceStatus, Counts) {
 	c := l.counts
 	c.Uptime = l.now()
 	return st, c
-}
-
-// drop gives up on a device: it is closed in the background, since what hangs
-// on it may never end.
-func (l *loop) drop(d *dev) {
-	d.lost = true
-	d.away.Store(true)
-	for _, n := range d.lanes {
-		l.board.Abandon(n, l.engine.Issued(engine.Lane(n)))
-	}
-	go func() { _ = d.Close() }()
 }

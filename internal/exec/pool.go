@@ -3,6 +3,8 @@ package exec
 import (
 	"math/bits"
 	"slices"
+
+	"github.com/weft-run/weft/driver"
 )
 
 // pool recycles host buffers by power-of-two size class. It keeps a bounded
@@ -13,6 +15,9 @@ type pool struct {
 	free  [64][][]byte
 	held  int64
 	limit int64 // bytes kept; 0 means maxHeld, less than 0 none
+	// shared, when not nil, is where buffers come from while it has any: devices
+	// in other processes copy from and to it without staging.
+	shared driver.SharedMemory
 }
 
 // maxRounded is the largest buffer rounded up to its class.
@@ -31,10 +36,16 @@ func (p *pool) get(n int64) []byte {
 			return b[:n]
 		}
 	}
-	if n > maxRounded {
-		return make([]byte, n)
+	size := n
+	if n <= maxRounded {
+		size = 1 << c
 	}
-	return make([]byte, n, 1<<c)
+	if p.shared != nil {
+		if b, err := p.shared.Get(size); err == nil {
+			return b[:n]
+		}
+	}
+	return make([]byte, n, size)
 }
 
 func (p *pool) put(b []byte) {
@@ -43,6 +54,9 @@ func (p *pool) put(b []byte) {
 		limit = maxHeld
 	}
 	if n == 0 || p.held+int64(n) > limit {
+		if n > 0 && p.shared != nil && p.shared.Owns(b[:n]) {
+			p.shared.Put(b)
+		}
 		return
 	}
 	c := bits.Len64(uint64(n - 1))

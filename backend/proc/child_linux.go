@@ -1,0 +1,359 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roleVar tells a process that it was started as a child, and as what.
+const roleVar = "WEFT_WORKER"
+
+// Roles of children.
+const (
+	asWorker = "worker"
+	asKeeper = "keeper"
+)
+
+// Descriptors a child is born with.
+const (
+	controlFD = 3
+	ringFD    = 4
+	arenaFD   = 5
+)
+
+var (
+	errHung    = errors.New("it does not answer")
+	errStopped = errors.New("ended")
+	errNoMain  = errors.New("the program does not call weft.Worker first in main; do so, or set worker_command")
+)
+
+// entered is set once Main was called: then a child started from the same program
+// calls it too, and does not run the program a second time.
+var entered atomic.Bool
+
+// child is a process this one started. It ends when its control socket closes.
+type child struct {
+	role string
+	log  *slog.Logger
+	cmd  *exec.Cmd
+	conn *conn
+
+	// A worker's: see ring_linux.go. The memory goes when the owner says so.
+	rings                 []byte
+	commands, completions *ring
+	// The device's lock guards these: whether it serves or only stands by, and
+	// as a standby how many segments of the arena it knows.
+	adopted bool
+	lost    chan struct{} // closed when what it had in flight has ended
+	segs    int
+
+	mu    sync.Mutex
+	calls map[int]chan reply // requests that are not answered yet; nil after the end
+	next  int
+	cause error         // why it was killed, if it was
+	doom  chan struct{} // closed when it is
+	last  string        // the last it wrote to its standard error
+
+	readers sync.WaitGroup
+	exited  chan struct{} // closed when it is reaped and nobody reads from it
+}
+
+type reply struct {
+	m  *message
+	fd int
+}
+
+// spawn starts a child. arena is the descriptor of shared memory, for a worker.
+func spawn(o *Options, role string, arena int, log *slog.Logger) (_ *child, err error) {
+	argv := o.Command
+	if len(argv) == 0 {
+		if !entered.Load() {
+			return nil, fmt.Errorf("proc: start a %s: %w", role, errNoMain)
+		}
+		argv = []string{"/proc/self/exe"}
+	}
+	c := &child{role: role, log: log, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
+	c.cmd = exec.Command(argv[0], argv[1:]...)
+	c.cmd.Env = append(c.cmd.Environ(), roleVar+"="+role)
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+		if err != nil {
+			err = fmt.Errorf("proc: start a %s: %w", role, err)
+			c.unmap()
+		}
+	}()
+	var end *os.File
+	if c.conn, end, err = newPair(); err != nil {
+		return nil, err
+	}
+	theirs = append(theirs, end)
+	if role == asWorker {
+		if theirs, err = c.share(theirs, arena); err != nil {
+			c.conn.close()
+			return nil, err
+		}
+	}
+	out, in, err := os.Pipe()
+	if err != nil {
+		c.conn.close()
+		return nil, err
+	}
+	theirs = append(theirs, in)
+	c.cmd.Stdout, c.cmd.Stderr = in, in
+	c.cmd.ExtraFiles = theirs[:len(theirs)-1]
+	if err := c.cmd.Start(); err != nil {
+		_ = out.Close()
+		c.conn.close()
+		return nil, err
+	}
+	c.readers.Add(2)
+	go c.listen()
+	go c.echo(out)
+	go c.reap(out)
+	return c, nil
+}
+
+// share makes the rings, and adds them and the arena to what the child is given.
+func (c *child) share(files []*os.File, arena int) ([]*os.File, error) {
+	fd, err := unix.MemfdCreate("weft rings", unix.MFD_CLOEXEC)
+	if err != nil {
+		return files, err
+	}
+	files = append(files, os.NewFile(uintptr(fd), "rings"))
+	if err := unix.Ftruncate(fd, ringMemory); err != nil {
+		return files, err
+	}
+	if c.rings, c.commands, c.completions, err = mapRings(fd, true); err != nil {
+		return files, err
+	}
+	dup, err := unix.FcntlInt(uintptr(arena), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return files, err
+	}
+	return append(files, os.NewFile(uintptr(dup), "arena")), nil
+}
+
+// unmap gives the rings up. Nobody may use them after.
+func (c *child) unmap() {
+	if c.rings != nil {
+		_ = unix.Munmap(c.rings)
+		c.rings, c.commands, c.completions = nil, nil, nil
+	}
+}
+
+// listen takes answers and log records until the socket closes.
+func (c *child) listen() {
+	defer c.readers.Done()
+	buf := make([]byte, maxMessage)
+	for {
+		m, fd, err := c.conn.receive(buf)
+		if err != nil {
+			if errors.Is(err, errGarbage) {
+				c.kill(err)
+			} else {
+				c.kill(errStopped)
+			}
+			c.mu.Lock()
+			for _, ch := range c.calls {
+				close(ch)
+			}
+			c.calls = nil
+			c.mu.Unlock()
+			return
+		}
+		switch m.Kind {
+		case answer:
+			c.mu.Lock()
+			ch := c.calls[m.ID]
+			delete(c.calls, m.ID)
+			c.mu.Unlock()
+			if ch != nil {
+				ch <- reply{m, fd}
+			} else if fd >= 0 {
+				_ = unix.Close(fd)
+			}
+		case tellLog:
+			attrs := make([]any, len(m.Attrs)&^1)
+			for i := range attrs {
+				attrs[i] = m.Attrs[i]
+			}
+			c.log.Log(context.Background(), m.Level, m.Text, attrs...)
+		default:
+			c.kill(fmt.Errorf("%w: message %q", errGarbage, m.Kind))
+		}
+	}
+}
+
+// echo logs what the child prints: the runtime's words at a crash, or a library's.
+func (c *child) echo(out *os.File) {
+	defer c.readers.Done()
+	lines := bufio.NewReaderSize(out, 4096)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if text := strings.TrimSpace(string(line)); text != "" {
+			c.mu.Lock()
+			first := c.last == ""
+			if first || !strings.HasPrefix(c.last, "panic:") && !strings.HasPrefix(c.last, "fatal error:") {
+				c.last = text
+			}
+			c.mu.Unlock()
+			c.log.Warn("printed by a child", "role", c.role, "pid", c.pid(), "text", text)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+// reap waits for the process and everyone who reads from it.
+func (c *child) reap(out *os.File) {
+	_ = c.cmd.Wait() // how it ended is in ProcessState
+	c.conn.close()
+	// What it printed is there already; its own children may hold the pipe.
+	_ = out.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	c.readers.Wait()
+	_ = out.Close()
+	close(c.exited)
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+// kill ends the child for a reason; the first one counts.
+func (c *child) kill(cause error) {
+	c.mu.Lock()
+	if c.cause == nil {
+		c.cause = cause
+		close(c.doom)
+	}
+	c.mu.Unlock()
+	_ = c.cmd.Process.Kill() // it may have ended
+}
+
+// why says how the child ended. It is called after exited.
+func (c *child) why() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	how := c.cmd.ProcessState.String()
+	if c.last != "" {
+		how += ": " + c.last
+	}
+	if c.cause == nil || errors.Is(c.cause, errStopped) {
+		return fmt.Errorf("%s process %d: %s", c.role, c.pid(), how)
+	}
+	return fmt.Errorf("%s process %d: %w", c.role, c.pid(), c.cause)
+}
+
+// alive reports whether the child has not been reaped.
+func (c *child) alive() bool {
+	select {
+	case <-c.exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// callTimeout is how long an answer may take: a device opens in a second, on a
+// crowded machine in several.
+const callTimeout = 30 * time.Second
+
+// call sends a request and waits for its answer. A descriptor in the answer is the
+// caller's; without one it is -1.
+func (c *child) call(ctx context.Context, m *message, fd int) (*message, int, error) {
+	ch := make(chan reply, 1)
+	c.mu.Lock()
+	if c.calls == nil {
+		c.mu.Unlock()
+		return nil, -1, c.ended(m.Kind)
+	}
+	c.next++
+	m.ID = c.next
+	c.calls[m.ID] = ch
+	c.mu.Unlock()
+	if err := c.conn.send(m, fd); err != nil {
+		c.kill(err)
+		return nil, -1, c.ended(m.Kind)
+	}
+	late := time.NewTimer(callTimeout)
+	defer late.Stop()
+	select {
+	case r, ok := <-ch:
+		if !ok {
+			return nil, -1, c.ended(m.Kind)
+		}
+		if err := errorOf(r.m.Class, r.m.Err); err != nil {
+			return nil, -1, fmt.Errorf("%s process %d: %w", c.role, c.pid(), err)
+		}
+		return r.m, r.fd, nil
+	case <-late.C:
+		c.kill(errHung)
+		return nil, -1, fmt.Errorf("%s process %d: %s: %w", c.role, c.pid(), m.Kind, errHung)
+	case <-ctx.Done():
+		c.kill(context.Cause(ctx)) // its answer would be nobody's
+		return nil, -1, context.Cause(ctx)
+	}
+}
+
+// ended is the error of a request to a child that is gone, or about to be.
+func (c *child) ended(what string) error {
+	select {
+	case <-c.exited:
+		return fmt.Errorf("%s: %w", what, c.why())
+	case <-time.After(sendTimeout): // it hangs in the kernel
+		return fmt.Errorf("%s: %s process %d: %w", what, c.role, c.pid(), errHung)
+	}
+}
+
+// finish asks the child to end and waits; one that does not is killed.
+func (c *child) finish() {
+	c.conn.close()
+	select {
+	case <-c.exited:
+	case <-time.After(sendTimeout):
+		c.kill(errHung)
+		<-c.exited
+	}
+}
+
+// Main turns the process into a worker or a keeper if it was started as one, and
+// never returns then. Else it returns at once. It is called first in main, and in
+// TestMain. makers are the drivers that can run in children, by name.
+func Main(makers map[string]Maker) {
+	entered.Store(true)
+	role := os.Getenv(roleVar)
+	if role == "" {
+		return
+	}
+	_ = os.Unsetenv(roleVar) // not for processes this one may start
+	var err error
+	switch role {
+	case asWorker:
+		err = work(makers)
+	case asKeeper:
+		err = keep(makers)
+	default:
+		err = fmt.Errorf("%s=%s: there is no such role", roleVar, role)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}

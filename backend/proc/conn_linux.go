@@ -1,0 +1,174 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/machine"
+)
+
+// message is what travels over the control socket: requests of the parent, the
+// answers to them, and log records. Descriptors may come with it.
+type message struct {
+	Kind string `json:"k"`
+	ID   int    `json:"id,omitempty"` // pairs an answer with its request
+	// open
+	Driver string `json:"driver,omitempty"`
+	Config []byte `json:"config,omitempty"`
+	Device int    `json:"device,omitempty"`
+	NUMA   int    `json:"numa,omitempty"`
+	Arena  int64  `json:"arena,omitempty"` // its size
+	// attach
+	Lanes  []driver.Lane `json:"lanes,omitempty"`
+	Board  int64         `json:"board,omitempty"` // offset in the arena
+	Member int           `json:"member,omitempty"`
+	Warm   bool          `json:"warm,omitempty"` // page-lock memory before it is used
+	// make, slab, drop
+	Slab  int32 `json:"slab,omitempty"`
+	Bytes int64 `json:"bytes,omitempty"`
+	// answers
+	Found []found           `json:"found,omitempty"`
+	Tele  *driver.Telemetry `json:"tele,omitempty"`
+	Class class             `json:"class,omitempty"`
+	Err   string            `json:"err,omitempty"`
+	// log
+	Level slog.Level `json:"level,omitempty"`
+	Text  string     `json:"text,omitempty"`
+	Attrs []string   `json:"attrs,omitempty"` // name, value, name, value…
+}
+
+// found is a device a child has opened.
+type found struct {
+	Info  machine.Device `json:"info"`
+	Slabs bool           `json:"slabs,omitempty"`
+	Tele  bool           `json:"tele,omitempty"`
+}
+
+// Kinds of message.
+const (
+	askOpen   = "open"
+	askAttach = "attach"
+	askMake   = "make"
+	askDrop   = "drop"
+	askTele   = "telemetry"
+	askExact  = "exact"
+	tellSlab  = "slab"
+	tellLog   = "log"
+	answer    = "answer"
+)
+
+// maxMessage bounds a message: a socket takes about 200 kB at a time.
+const maxMessage = 128 << 10
+
+// conn is one end of a control socket.
+type conn struct {
+	c  *net.UnixConn
+	mu sync.Mutex // one message at a time
+}
+
+// newPair returns the parent's end and the file that becomes the child's.
+func newPair() (*conn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("proc: socket pair: %w", err)
+	}
+	c, err := connOn(fds[0])
+	if err != nil {
+		_ = unix.Close(fds[1])
+		return nil, nil, err
+	}
+	return c, os.NewFile(uintptr(fds[1]), "control"), nil
+}
+
+// connOn takes a socket's descriptor over.
+func connOn(fd int) (*conn, error) {
+	f := os.NewFile(uintptr(fd), "control")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("proc: control socket: %w", err)
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		_ = c.Close()
+		return nil, errors.New("proc: control socket: not a Unix socket")
+	}
+	return &conn{c: u}, nil
+}
+
+func (c *conn) close() { _ = c.c.Close() }
+
+// sendTimeout is how long the other end may leave a message lying: it is taken
+// for hung after.
+const sendTimeout = 5 * time.Second
+
+// send sends a message; a descriptor below 0 is none. The descriptor stays the
+// caller's.
+func (c *conn) send(m *message, fd int) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("proc: send %s: %w", m.Kind, err)
+	}
+	if len(b) > maxMessage {
+		return fmt.Errorf("proc: send %s: %d bytes are too many", m.Kind, len(b))
+	}
+	var oob []byte
+	if fd >= 0 {
+		oob = unix.UnixRights(fd)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.c.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return fmt.Errorf("proc: send %s: %w", m.Kind, err)
+	}
+	if _, _, err := c.c.WriteMsgUnix(b, oob, nil); err != nil {
+		return fmt.Errorf("proc: send %s: %w", m.Kind, err)
+	}
+	return nil
+}
+
+// receive waits for a message, and the descriptor that came with it or -1. One
+// goroutine at a time. The error is io.EOF's when the other end is gone.
+func (c *conn) receive(buf []byte) (*message, int, error) {
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	n, on, _, _, err := c.c.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return nil, -1, err
+	}
+	fd := -1
+	if on > 0 {
+		msgs, err := unix.ParseSocketControlMessage(oob[:on])
+		if err != nil {
+			return nil, -1, fmt.Errorf("%w: %w", errGarbage, err)
+		}
+		for i := range msgs {
+			fds, err := unix.ParseUnixRights(&msgs[i])
+			if err != nil {
+				continue
+			}
+			for _, x := range fds {
+				if fd >= 0 {
+					_ = unix.Close(fd) // one is all that is ever sent
+				}
+				fd = x
+			}
+		}
+	}
+	m := new(message)
+	if err := json.Unmarshal(buf[:n], m); err != nil {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		return nil, -1, fmt.Errorf("%w: control message: %w", errGarbage, err)
+	}
+	return m, fd, nil
+}

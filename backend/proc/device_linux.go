@@ -1,0 +1,950 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/machine"
+)
+
+// spins is how often to look before going to sleep, which costs more than that.
+const spins = 200
+
+// defaultHang is how long a worker may be silent; maxHost is the memory of a
+// device that uses the host's and names no limit.
+const (
+	defaultHang = 10 * time.Second
+	maxHost     = 1 << 30
+)
+
+// opened is a driver that was opened: what its devices have in common.
+type opened struct {
+	o      Options
+	log    *slog.Logger
+	keeper *keeper
+	mu     sync.Mutex
+	users  int // devices that are not closed
+}
+
+// origin is a device as the keeper found it, which several workers may serve.
+type origin struct {
+	index   int
+	keeper  *keeper
+	devices []*device
+	slabs   atomic.Int32 // numbers given to slabs
+}
+
+func (g *origin) number() int32 { return g.slabs.Add(1) }
+
+// Open starts the keeper, and a worker for every device it finds.
+func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if d.o.Memory == nil {
+		return nil, fmt.Errorf("proc: open %s: no memory to share was given", d.o.Driver)
+	}
+	v := &opened{o: d.o, log: log}
+	if v.o.Hang <= 0 {
+		v.o.Hang = defaultHang
+	}
+	v.keeper = &keeper{o: &v.o, log: log}
+	all, err := v.keeper.devices(ctx)
+	if err != nil {
+		v.keeper.renew()
+		return nil, fmt.Errorf("proc: open %s: %w", d.o.Driver, err)
+	}
+	var devs []*device
+	for i, f := range all {
+		n := 1
+		if v.o.Split != nil {
+			n = v.o.Split(f.Info)
+		}
+		g := &origin{index: i, keeper: v.keeper}
+		for part := range n {
+			dev := newDevice(v, g, f, part, n)
+			g.devices = append(g.devices, dev)
+			devs = append(devs, dev)
+		}
+	}
+	// Devices open side by side: each takes most of a second.
+	v.users = len(devs)
+	errs := make([]error, len(devs))
+	var wg sync.WaitGroup
+	for i, dev := range devs {
+		wg.Go(func() { dev.w, errs[i] = dev.start(ctx) })
+	}
+	wg.Wait()
+	var out []driver.Device
+	for i, dev := range devs {
+		if errs[i] != nil {
+			log.Warn("device left out", "device", dev.info.Name, "err", errs[i])
+			v.release()
+			continue
+		}
+		out = append(out, dev)
+	}
+	if len(devs) == 0 {
+		v.keeper.renew()
+	}
+	return out, errors.Join(errs...)
+}
+
+// release ends the keeper after the last device.
+func (v *opened) release() {
+	v.mu.Lock()
+	v.users--
+	last := v.users == 0
+	v.mu.Unlock()
+	if last {
+		v.keeper.renew()
+	}
+}
+
+// state is what a device is up to.
+type state uint8
+
+const (
+	up         state = iota
+	down             // lost
+	closing          // its worker was asked to end
+	closedDown       // nothing runs any more
+)
+
+// device is a worker as the executor sees it.
+//
+// Locks: device.mu before child.mu and the keeper's, never two devices' at a time.
+type device struct {
+	drv    *opened
+	origin *origin
+	log    *slog.Logger
+	info   machine.Device
+	tele   bool
+	exact  bool
+
+	board    *driver.Board
+	boardOff int64
+	wake     func()
+	lanes    []*lane // all but the parent's own
+	byLane   []*lane // by number, nil for those of others
+	inner    []driver.Lane
+	homeLane driver.Lane // the parent's own: staged copies out that came home
+	in, out  *stager
+
+	flying atomic.Int64 // operations given and not completed
+	epoch  atomic.Int64 // counts workers lost; changed under mu
+
+	mu        sync.Mutex
+	state     state
+	w         *child
+	standby   *child
+	preparing bool // there is a standby, or will be
+	member    map[*child]int
+	done      []driver.Completion // ended by the parent
+	homes     uint32              // numbers used on homeLane
+	heap      heap
+	aliases   map[peerBuffer]alias // siblings' buffers the worker knows
+	unnamed   []uint32             // names for aliases that are free again
+	foreign   map[int32]bool       // siblings' slabs the worker has mapped
+	limbo     []temporary
+	rec       writer
+	steps     writer
+	backlog   []byte // records the ring had no room for, each after its length
+	kernels   registry
+	segs      int // segments of the arena the worker was told of
+	fault     error
+	suspects  map[*graph.Task]bool
+	alone     driver.Wait // a suspect that runs by itself, or lane NoLane
+
+	background sync.WaitGroup
+}
+
+func newDevice(v *opened, g *origin, f found, part, parts int) *device {
+	d := &device{drv: v, origin: g, info: f.Info, tele: f.Tele,
+		member: make(map[*child]int), aliases: make(map[peerBuffer]alias), foreign: make(map[int32]bool),
+		suspects: make(map[*graph.Task]bool), alone: driver.Wait{Lane: driver.NoLane}, kernels: newRegistry()}
+	// The worker has memory of its own, whatever its device computes in.
+	if d.info.HostMemory {
+		d.info.HostMemory = false
+		if d.info.MemBytes == 0 {
+			d.info.MemBytes = maxHost
+		}
+	}
+	if v.o.MemBytes > 0 {
+		d.info.MemBytes = min(d.info.MemBytes, v.o.MemBytes)
+	}
+	if parts > 1 {
+		d.info.Name = fmt.Sprintf("%s.%d", f.Info.Name, part)
+		d.info.UUID = fmt.Sprintf("%s/%d.%d", f.Info.UUID, parts, part)
+		d.info.MemBytes /= int64(parts)
+		d.info.Resources = append(append([]string(nil), f.Info.Resources...), f.Info.Name)
+	}
+	d.log = v.log.With("device", d.info.Name)
+	d.heap = newHeap(f.Slabs, d.info.MemBytes)
+	return d
+}
+
+func (d *device) Info() machine.Device { return d.info }
+
+// Shared is the arena.
+func (d *device) Shared() driver.SharedMemory { return d.drv.o.Memory }
+
+// OwnLanes are those of staged copies: in, out, and out as seen by the parent.
+func (d *device) OwnLanes() int { return 3 }
+
+// start starts a worker and has it open the device.
+func (d *device) start(ctx context.Context) (*child, error) {
+	w, err := spawn(&d.drv.o, asWorker, d.drv.o.Memory.FD(), d.log)
+	if err != nil {
+		return nil, err
+	}
+	m, _, err := w.call(ctx, &message{
+		Kind: askOpen, Driver: d.drv.o.Driver, Config: d.drv.o.Config, Device: d.origin.index,
+		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(),
+	}, -1)
+	if err == nil && len(m.Found) != 1 {
+		err = fmt.Errorf("%w: %d devices for one worker", errGarbage, len(m.Found))
+	}
+	if err == nil && d.exact {
+		_, _, err = w.call(ctx, &message{Kind: askExact}, -1)
+	}
+	if err != nil {
+		w.finish()
+		w.unmap()
+		return nil, err
+	}
+	return w, nil
+}
+
+// SetExact has the worker's device use no library routines.
+func (d *device) SetExact() {
+	d.exact = true
+	if _, _, err := d.w.call(context.Background(), &message{Kind: askExact}, -1); err != nil {
+		d.log.Warn("exactness was not promised", "err", err)
+	}
+}
+
+// attach joins a worker to the board; warm says that it only stands by.
+func (d *device) attach(ctx context.Context, w *child, warm bool) error {
+	n, err := d.drv.o.Memory.Enter()
+	if err != nil {
+		return err
+	}
+	if _, _, err := w.call(ctx, &message{Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm}, -1); err != nil {
+		d.drv.o.Memory.Leave(n)
+		return err
+	}
+	d.mu.Lock()
+	d.member[w] = n
+	d.mu.Unlock()
+	return nil
+}
+
+// Attach gives lanes to the worker and starts the goroutines that mind it.
+func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
+	d.board, d.wake = b, wake
+	d.byLane = make([]*lane, b.Lanes())
+	n := len(lanes) - d.OwnLanes()
+	kinds := make([]laneKind, n, n+2)
+	kinds[n-2], kinds[n-1] = copiesIn, copiesOut
+	for i, k := range append(kinds, stagesIn, stagesOut) {
+		l := &lane{id: lanes[i], kind: k, given: b.Count(lanes[i])}
+		d.lanes = append(d.lanes, l)
+		d.byLane[l.id] = l
+	}
+	d.homeLane = lanes[n+2]
+	// To the inner device our own lanes are two more that compute.
+	d.inner = append(d.inner, lanes[:n-2]...)
+	d.inner = append(d.inner, lanes[n], lanes[n+1], lanes[n-2], lanes[n-1])
+	d.in, d.out = newStager(d, d.lanes[n], false), newStager(d, d.lanes[n+1], true)
+	go d.in.run()
+	go d.out.run()
+	off, ok := d.drv.o.Memory.BoardAt(b)
+	d.boardOff = off
+	err := d.attach(context.Background(), d.w, false)
+	if !ok {
+		err = errors.New("the board is not in the memory shared with workers; take it from Shared")
+	}
+	w := d.w
+	if err != nil {
+		w.kill(err)
+	}
+	d.mind(w)
+	d.prepareStandby()
+}
+
+// mind starts the goroutines that follow a worker's life.
+func (d *device) mind(w *child) {
+	watched := make(chan struct{})
+	go d.watch(w, watched)
+	d.background.Go(func() { d.bury(w, watched) })
+}
+
+// watchTick is how often a worker's pulse is felt.
+const watchTick = 100 * time.Millisecond
+
+// watch tells the executor of completions, and kills the worker if it falls
+// silent.
+func (d *device) watch(w *child, ended chan<- struct{}) {
+	defer close(ended)
+	h := w.completions.h
+	beat, seen, rung := w.commands.h.beat.Load(), time.Now(), h.tail.Load()
+	quiet := 0
+	for w.alive() {
+		if t := h.tail.Load(); t != rung {
+			rung, quiet = t, 0
+			d.wake()
+			continue
+		}
+		if d.flying.Load() > 0 && quiet < spinBudget {
+			quiet++
+			runtime.Gosched()
+			continue
+		}
+		quiet = 0
+		w.completions.sleep(watchTick, func() bool { return h.tail.Load() != rung })
+		now := time.Now()
+		if b := w.commands.h.beat.Load(); b != beat {
+			beat, seen = b, now
+		}
+		limit := d.drv.o.Hang
+		if w.commands.h.busy.Load() != 0 {
+			limit *= 10 // it page-locks memory, or ends
+		}
+		if now.Sub(seen) > limit {
+			w.kill(fmt.Errorf("%w for %v", errHung, now.Sub(seen).Round(time.Millisecond)))
+		}
+		d.mu.Lock()
+		if d.w == w && len(d.backlog) > 0 {
+			d.flush()
+		}
+		d.mu.Unlock()
+	}
+}
+
+// spinBudget is how often the watcher looks while something is in flight: on
+// machines with cores to spare for about as long as a small kernel takes.
+var spinBudget = func() int {
+	if runtime.NumCPU() >= 8 {
+		return 2000
+	}
+	return spins
+}()
+
+// reapWait is how long a killed worker may take to vanish before its operations
+// are ended without it: one that hangs in the kernel may never.
+const reapWait = time.Second
+
+// bury waits for the end of a worker and ends what it had in flight. Until the
+// process is gone it may write to host memory, so nothing is said before.
+func (d *device) bury(w *child, watched <-chan struct{}) {
+	select {
+	case <-w.exited:
+	case <-w.doom:
+		select {
+		case <-w.exited:
+		case <-time.After(reapWait):
+			d.log.Warn("a killed worker does not end; going on without it", "pid", w.pid())
+			d.lose(w, true)
+			<-w.exited
+		}
+	}
+	w.completions.ring() // so that the watcher looks up
+	<-watched
+	d.lose(w, false)
+	d.mu.Lock()
+	d.quit(w)
+	d.mu.Unlock()
+	w.unmap()
+}
+
+// lose ends what a worker had in flight. haunted says that the worker is not gone
+// yet: what it may still write to is kept from being used again.
+func (d *device) lose(w *child, haunted bool) {
+	d.mu.Lock()
+	if d.w != w {
+		d.mu.Unlock()
+		return
+	}
+	for {
+		c, report, ok, err := d.read()
+		if err != nil || !ok {
+			break
+		}
+		if report {
+			d.done = append(d.done, c)
+		}
+	}
+	wasUp := d.state == up
+	err := d.verdict(w)
+	for _, l := range d.lanes {
+		d.abort(l, err, haunted, w)
+	}
+	for d.board.Count(d.homeLane) < d.homes {
+		d.board.Done(d.homeLane, d.board.Count(d.homeLane)+1, true)
+	}
+	d.w, d.fault, d.alone = nil, nil, driver.Wait{Lane: driver.NoLane}
+	d.backlog, d.segs = nil, 0
+	d.kernels.forget()
+	clear(d.aliases)
+	d.unnamed = nil
+	clear(d.foreign)
+	d.epoch.Add(1)
+	if !d.heap.slabbed {
+		d.heap.clear()
+	}
+	if wasUp {
+		d.state = down
+		now := d.board.Now()
+		d.done = append(d.done, driver.Completion{Lane: driver.NoLane, Start: now, End: now, Err: err})
+		d.log.Warn("worker lost", "err", err)
+	}
+	close(w.lost)
+	d.mu.Unlock()
+	d.board.Stir()
+	d.wake()
+}
+
+// verdict says why a worker is gone, and ends the launch that did it if that is
+// known: the one the inner device blamed, or the only one that was running.
+func (d *device) verdict(w *child) error {
+	if d.state != up {
+		return fmt.Errorf("proc: %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	if d.fault == nil {
+		cause := errHung
+		if !w.alive() {
+			cause = w.why()
+		}
+		return fmt.Errorf("proc: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, cause)
+	}
+	blamed := errors.Is(d.fault, driver.ErrKernel)
+	var running []*lane
+	for _, l := range d.lanes {
+		if l.kind != computes {
+			continue
+		}
+		blamed = blamed || l.last == brokenKernel
+		if f := l.oldest(); f != nil && f.kind == driver.Launch && d.begun(f) {
+			running = append(running, l)
+		}
+	}
+	if !blamed && len(running) == 1 {
+		l := running[0]
+		f := l.oldest()
+		err := fmt.Errorf("proc: %s: %w: %s: %s", d.info.Name, driver.ErrKernel, kernelNames(f.task), d.fault)
+		if done, _ := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); !done {
+			d.board.Done(l.id, f.seq, true)
+		}
+		now := d.board.Now()
+		if c, report := d.settle(l, now, now, err); report {
+			d.done = append(d.done, c)
+		}
+		blamed = true
+	}
+	if !blamed {
+		// Any of them may be it: each runs alone next time.
+		for _, l := range running {
+			d.suspects[l.oldest().task] = true
+		}
+	}
+	if blamed {
+		return &remoteError{fmt.Sprintf("proc: %s: device lost to a kernel: %v", d.info.Name, d.fault), classes[lostByKernel]}
+	}
+	return &remoteError{fmt.Sprintf("proc: %s: %v", d.info.Name, d.fault), classes[lost]}
+}
+
+// begun reports whether everything an operation waits for succeeded.
+func (d *device) begun(f *flight) bool {
+	for _, w := range f.waits {
+		if done, ok := d.board.State(w); !done || !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func kernelNames(t *graph.Task) string {
+	if t == nil || len(t.Steps) == 0 {
+		return "a task without kernels"
+	}
+	names := ""
+	for i := range t.Steps {
+		if i > 0 {
+			names += ", "
+		}
+		names += fmt.Sprintf("kernel %q", t.Steps[i].Kernel.Name)
+	}
+	return names
+}
+
+// abort ends a lane's operations. What the board says is complete is: others may
+// have gone on from there.
+func (d *device) abort(l *lane, err error, haunted bool, w *child) {
+	now := d.board.Now()
+	for f := l.oldest(); f != nil; f = l.oldest() {
+		e := err
+		switch done, ok := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); {
+		case done && ok:
+			e = nil
+		case !done:
+			d.board.Done(l.id, f.seq, true)
+		}
+		if haunted {
+			for _, mem := range [][]byte{f.temp, f.host} {
+				if mem != nil {
+					release := d.drv.o.Memory.Hold(mem)
+					d.background.Go(func() { <-w.exited; release() })
+				}
+			}
+		}
+		if c, report := d.settle(l, now, now, e); report {
+			d.done = append(d.done, c)
+		}
+	}
+	// Parts that were promised and never given.
+	for c := d.board.Count(l.id); c < l.given; c++ {
+		d.board.Done(l.id, c+1, true)
+	}
+	l.broken, l.last = false, fine
+}
+
+// Completions reads the worker's ring.
+func (d *device) Completions(dst []driver.Completion) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := copy(dst, d.done)
+	d.done = d.done[:copy(d.done, d.done[n:])]
+	for n < len(dst) && d.w != nil {
+		c, report, ok, err := d.read()
+		if err != nil {
+			d.w.kill(err)
+		}
+		if !ok {
+			break
+		}
+		if report {
+			dst[n] = c
+			n++
+		}
+	}
+	if d.w != nil && len(d.backlog) > 0 {
+		d.flush()
+	}
+	return n
+}
+
+// Submit hands operations to the worker. While there is none, buffers are still
+// made and freed, and operations end with ErrDeviceLost.
+func (d *device) Submit(batch []driver.Op) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.state >= closing {
+		return fmt.Errorf("proc: submit to %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	for i := range batch {
+		op := &batch[i]
+		switch op.Kind {
+		case driver.Alloc:
+			d.alloc(op.Buf, op.Bytes)
+		case driver.Free:
+			d.free(op.Buf)
+		default:
+			l := d.byLane[op.Lane]
+			if d.state == down {
+				d.refuse(l, op.Seq)
+				continue
+			}
+			if op.Kind == driver.Launch {
+				d.launch(l, op)
+			} else {
+				d.copy(l, op)
+			}
+		}
+	}
+	if d.w != nil {
+		d.flush()
+	}
+	return nil
+}
+
+// refuse ends an operation of a device that is lost.
+func (d *device) refuse(l *lane, seq uint32) {
+	l.given = seq
+	d.board.Done(l.id, seq, true)
+	now := d.board.Now()
+	d.done = append(d.done, driver.Completion{Lane: l.id, Seq: seq, Start: now, End: now,
+		Err: fmt.Errorf("proc: %s: %w", d.info.Name, driver.ErrDeviceLost)})
+	d.wake()
+}
+
+// launch sends a launch. A suspect runs alone: after everything before it on all
+// lanes, and everything after it after it.
+func (d *device) launch(l *lane, op *driver.Op) {
+	waits := op.Waits
+	if len(d.suspects) > 0 || d.alone.Lane != driver.NoLane {
+		waits = append([]driver.Wait(nil), waits...)
+		if done, _ := d.stateOf(d.alone); !done {
+			waits = append(waits, d.alone)
+		} else {
+			d.alone.Lane = driver.NoLane
+		}
+		if d.suspects[op.Task] {
+			for _, o := range d.lanes {
+				if o != l && o.kind == computes && o.oldest() != nil {
+					waits = append(waits, driver.Wait{Lane: o.id, Seq: o.given})
+				}
+			}
+			d.alone = driver.Wait{Lane: l.id, Seq: op.Seq}
+		}
+	}
+	given := *op
+	given.Waits = waits
+	d.send(l, &given)
+}
+
+func (d *device) stateOf(w driver.Wait) (done, ok bool) {
+	if w.Lane == driver.NoLane {
+		return true, true
+	}
+	return d.board.State(w)
+}
+
+// copy sends a copy, by way of the arena where its host memory is not of it.
+func (d *device) copy(l *lane, op *driver.Op) {
+	given := *op
+	switch {
+	case op.From != nil:
+		d.fromPeer(l, op)
+		return
+	case op.Src == driver.NoBuffer && op.Dst != driver.NoBuffer && !d.inArena(op.HostSrc):
+		if op.Bytes <= inline && d.ready(op.Waits) {
+			if mem, err := d.drv.o.Memory.Get(max(op.Bytes, 1)); err == nil {
+				given.HostSrc = mem[:copy(mem, op.HostSrc)]
+				d.send(l, &given).temp = mem
+				return
+			}
+		}
+		d.staged(l, op, d.in, op.Dst, op.DstOff, op.HostSrc)
+	case op.Dst == driver.NoBuffer && op.Src != driver.NoBuffer && !d.inArena(op.HostDst):
+		d.staged(l, op, d.out, op.Src, op.SrcOff, op.HostDst)
+	default:
+		d.send(l, &given)
+	}
+}
+
+// staged sends the empty operation that stands for a staged copy.
+func (d *device) staged(l *lane, op *driver.Op, s *stager, b driver.Buffer, off int64, host []byte) {
+	if op.Bytes <= 0 || op.Bytes > int64(len(host)) {
+		d.send(l, &driver.Op{Kind: driver.Launch, Lane: op.Lane, Seq: op.Seq, Waits: op.Waits, Task: refused})
+		return
+	}
+	// Its own lane's order counts for its parts too.
+	j := &job{buf: b, off: off, host: host[:op.Bytes], after: driver.Wait{Lane: l.id, Seq: op.Seq - 1}}
+	j.waits = append(j.waits, op.Waits...)
+	given := driver.Op{Kind: driver.Launch, Lane: op.Lane, Seq: op.Seq, Task: nothing}
+	given.Waits = append(append([]driver.Wait(nil), op.Waits...), s.add(j))
+	d.send(l, &given).job = j
+}
+
+// nothing is a task that keeps its place in line.
+var nothing = &graph.Task{}
+
+// fromPeer copies from another worker: out of its memory where that can be mapped
+// here, by way of the arena else.
+func (d *device) fromPeer(l *lane, op *driver.Op) {
+	src := op.From.(*device) // as CanCopyFrom promised
+	given := *op
+	given.From = nil
+	if src == d {
+		d.send(l, &given)
+		return
+	}
+	// No lock is held while another device's is taken. Only Submit, which one
+	// goroutine calls, and the end of the worker can come between.
+	d.mu.Unlock()
+	half, mem := src.offer(op, src.origin == d.origin && d.heap.slabbed)
+	d.mu.Lock()
+	if d.state != up {
+		if mem != nil {
+			d.drv.o.Memory.Put(mem)
+		}
+		d.refuse(l, op.Seq)
+		return
+	}
+	if half.slab.n != 0 {
+		if name, ok := d.alias(peerBuffer{src, op.Src}, half); ok {
+			d.sendFrom(l, &given, name)
+			return
+		}
+	}
+	if mem == nil { // the source is gone, or memory is
+		given.Kind, given.Task = driver.Launch, refused
+		d.send(l, &given)
+		return
+	}
+	given.Src, given.HostSrc = driver.NoBuffer, mem
+	given.Waits = append(append([]driver.Wait(nil), op.Waits...), half.wait)
+	f := d.send(l, &given)
+	f.temp, f.until = mem, half.wait
+}
+
+// offered is how another device can have a buffer: where it lies, or when it will
+// be in the arena.
+type offered struct {
+	buffer buffer
+	slab   slab
+	wait   driver.Wait
+}
+
+// offer lets another device copy from a buffer of this one.
+func (d *device) offer(op *driver.Op, mapped bool) (o offered, mem []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if mapped {
+		var ok bool
+		if o.buffer, o.slab, ok = d.heap.find(op.Src); ok {
+			return o, nil
+		}
+	}
+	if d.state != up || op.Bytes <= 0 {
+		return o, nil
+	}
+	mem, err := d.drv.o.Memory.Get(op.Bytes)
+	if err != nil {
+		return o, nil
+	}
+	o.wait = d.out.add(&job{buf: op.Src, off: op.SrcOff, host: mem, direct: true, waits: append([]driver.Wait(nil), op.Waits...)})
+	return o, mem
+}
+
+// CanCopyFrom reports whether the other device is a worker too and shares the
+// same memory.
+func (d *device) CanCopyFrom(other driver.Device) bool {
+	o, ok := other.(*device)
+	return ok && o.drv.o.Memory == d.drv.o.Memory
+}
+
+func (d *device) inArena(mem []byte) bool {
+	_, ok := d.drv.o.Memory.Find(mem)
+	return ok || len(mem) == 0
+}
+
+// ready reports whether all is complete that an operation waits for.
+func (d *device) ready(waits []driver.Wait) bool {
+	for _, w := range waits {
+		if done, _ := d.board.State(w); !done {
+			return false
+		}
+	}
+	return true
+}
+
+// send writes an operation and notes it as given.
+func (d *device) send(l *lane, op *driver.Op) *flight { return d.sendFrom(l, op, own(op.Src)) }
+
+// sendFrom is send with the name the worker knows a copy's source by.
+func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
+	f := l.push(op.Seq)
+	f.kind, f.task = op.Kind, op.Task
+	f.waits = append(f.waits, op.Waits...)
+	d.flying.Add(1)
+	if op.Kind == driver.Copy {
+		src, dst := d.offset(op.HostSrc, op.Src), d.offset(op.HostDst, op.Dst)
+		f.host = op.HostDst
+		d.rec.begin(doCopy)
+		d.rec.u32(uint32(op.Lane))
+		d.rec.u32(op.Seq)
+		d.rec.waits(op.Waits)
+		d.rec.i64(op.Bytes)
+		d.rec.u32(from)
+		d.rec.u32(own(op.Dst))
+		d.rec.i64(op.SrcOff)
+		d.rec.i64(op.DstOff)
+		d.rec.i64(src)
+		d.rec.i64(int64(len(op.HostSrc)))
+		d.rec.i64(dst)
+		d.rec.i64(int64(len(op.HostDst)))
+	} else {
+		d.steps.b = d.steps.b[:0]
+		d.steps.steps(op.Task.Steps, d.kernel)
+		if len(d.steps.b) > maxRecord/2 {
+			d.steps.b = d.steps.b[:0]
+			d.steps.steps(refused.Steps, d.kernel)
+		}
+		d.rec.begin(doLaunch)
+		d.rec.u32(uint32(op.Lane))
+		d.rec.u32(op.Seq)
+		d.rec.waits(op.Waits)
+		d.rec.u32(uint32(len(op.Args)))
+		for i := range op.Args {
+			a := &op.Args[i]
+			d.rec.u32(own(a.Buf))
+			d.rec.i64(a.Off)
+			d.rec.i64(a.Bytes)
+		}
+		d.rec.bytes(d.steps.b)
+	}
+	d.tell()
+	return f
+}
+
+// offset is where memory lies in the arena. The worker is told of the segment
+// first.
+func (d *device) offset(mem []byte, b driver.Buffer) int64 {
+	if b != driver.NoBuffer {
+		return 0
+	}
+	off, ok := d.drv.o.Memory.Find(mem)
+	if !ok {
+		return 0 // nothing is copied
+	}
+	segs := d.drv.o.Memory.Segments()
+	for k := arena.SegmentOf(segs, off); d.segs <= k; d.segs++ {
+		d.rec.segment(segs[d.segs])
+		d.tell()
+		d.tellStandby()
+		if d.standby != nil {
+			d.standby.segs = d.segs + 1
+		}
+	}
+	return off
+}
+
+func (w *writer) segment(s arena.Segment) {
+	w.begin(doSegment)
+	w.i64(s.Off)
+	w.i64(s.Len)
+}
+
+// kernel returns a kernel's number, having defined it to the worker.
+func (d *device) kernel(k *graph.Kernel) uint32 {
+	n, def := d.kernels.number(k)
+	for at := 0; at < len(def); {
+		part := def[at:min(at+maxRecord/2, len(def))]
+		d.rec.begin(doKernel)
+		d.rec.u32(n)
+		d.rec.u32(uint32(len(def) - at - len(part))) // bytes still to come
+		d.rec.bytes(part)
+		d.tell()
+		at += len(part)
+	}
+	return n
+}
+
+// tell puts the record into the ring, or behind those that wait for room.
+func (d *device) tell() {
+	if len(d.backlog) == 0 {
+		ok, err := d.w.commands.put(d.rec.b)
+		if err != nil {
+			d.w.kill(err)
+		}
+		if ok || err != nil {
+			return
+		}
+	}
+	var w writer
+	w.b = d.backlog
+	w.bytes(d.rec.b)
+	d.backlog = w.b
+}
+
+// flush moves what waited into the ring and rings.
+func (d *device) flush() {
+	r := reader{b: d.backlog}
+	for len(r.b) > 0 {
+		rest := r.b
+		ok, err := d.w.commands.put(r.bytes())
+		if err != nil {
+			d.w.kill(err)
+			rest = nil
+		}
+		if !ok {
+			d.backlog = d.backlog[:copy(d.backlog, rest)]
+			d.w.commands.ring()
+			return
+		}
+	}
+	d.backlog = d.backlog[:0]
+	d.w.commands.ring()
+}
+
+// Telemetry asks the worker; a lost device knows nothing.
+func (d *device) Telemetry() (driver.Telemetry, error) {
+	d.mu.Lock()
+	w := d.w
+	d.mu.Unlock()
+	if !d.tele || w == nil {
+		return driver.Telemetry{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemErrors: -1, Faults: -1}, nil
+	}
+	m, _, err := w.call(context.Background(), &message{Kind: askTele}, -1)
+	if err != nil {
+		return driver.Telemetry{}, fmt.Errorf("proc: telemetry of %s: %w", d.info.Name, err)
+	}
+	if m.Tele == nil {
+		return driver.Telemetry{}, fmt.Errorf("proc: telemetry of %s: %w", d.info.Name, errGarbage)
+	}
+	return *m.Tele, nil
+}
+
+// Close ends the worker once what it runs has ended, and waits for it.
+func (d *device) Close() error {
+	d.mu.Lock()
+	if d.state >= closing {
+		d.mu.Unlock()
+		return nil
+	}
+	d.state = closing
+	w := d.w
+	if w != nil {
+		d.rec.begin(doClose)
+		d.tell()
+		d.flush()
+	}
+	d.mu.Unlock()
+	if d.board == nil { // never attached: nobody minds the worker
+		w.finish()
+		w.unmap()
+	}
+	if w != nil {
+		select {
+		case <-w.exited:
+		case <-time.After(closeWait):
+			w.kill(errHung)
+		}
+	}
+	d.mu.Lock()
+	d.state = closedDown
+	s := d.standby
+	d.standby = nil
+	d.epoch.Add(1)
+	d.mu.Unlock()
+	if d.board != nil {
+		d.board.Stir()
+		for _, s := range []*stager{d.in, d.out} {
+			s.cond.Broadcast()
+			<-s.ended
+		}
+	}
+	if s != nil {
+		s.kill(errStopped)
+	}
+	d.background.Wait()
+	d.mu.Lock()
+	d.surrender()
+	d.mu.Unlock()
+	d.drv.release()
+	return nil
+}
+
+// closeWait is how long running operations may take to end at Close.
+const closeWait = 30 * time.Second

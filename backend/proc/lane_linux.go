@@ -1,0 +1,156 @@
+package proc
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// laneKind is what a lane is for.
+type laneKind uint8
+
+const (
+	computes  laneKind = iota
+	copiesIn           // as the executor gave it
+	copiesOut          // likewise
+	stagesIn           // our own: parts of copies through the arena
+	stagesOut
+)
+
+// lane is what the parent knows of an in-order queue of the worker.
+type lane struct {
+	id     driver.Lane
+	kind   laneKind
+	given  uint32 // the last number used
+	fly    []flight
+	first  int // of fly: what is before has completed
+	last   class
+	broken bool // its operations ended with the device
+}
+
+// flight is an operation given to the worker and not completed.
+type flight struct {
+	seq   uint32
+	kind  driver.Kind
+	task  *graph.Task
+	waits []driver.Wait
+	temp  []byte      // of the arena, given back at the end
+	until driver.Wait // but not before this, which writes to it; Seq 0 for none
+	host  []byte      // of the arena, written by the worker
+	job   *job        // it is a staged copy, or a part of one
+}
+
+// temporary is memory of the arena that is free once an operation is complete.
+type temporary struct {
+	mem   []byte
+	until driver.Wait
+}
+
+// push notes an operation as given.
+func (l *lane) push(seq uint32) *flight {
+	l.given = seq
+	if l.first > 0 && l.first == len(l.fly) {
+		l.fly, l.first = l.fly[:0], 0
+	} else if l.first > 1024 && l.first > len(l.fly)/2 {
+		// Swap, so that the waits of either keep their memory.
+		n := len(l.fly) - l.first
+		for i := range n {
+			l.fly[i], l.fly[l.first+i] = l.fly[l.first+i], l.fly[i]
+		}
+		l.fly, l.first = l.fly[:n], 0
+	}
+	if n := len(l.fly); n < cap(l.fly) {
+		l.fly = l.fly[:n+1]
+	} else {
+		l.fly = append(l.fly, flight{})
+	}
+	f := &l.fly[len(l.fly)-1]
+	*f = flight{seq: seq, waits: f.waits[:0]}
+	return f
+}
+
+// oldest is the operation that completes next, or nil.
+func (l *lane) oldest() *flight {
+	if l.first == len(l.fly) {
+		return nil
+	}
+	return &l.fly[l.first]
+}
+
+// settle takes the oldest operation off its lane as it ended, and reports whether
+// the executor is to hear of it.
+func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Completion, bool) {
+	f := l.oldest()
+	l.first++
+	d.flying.Add(-1)
+	if f.temp != nil {
+		d.limbo = append(d.limbo, temporary{f.temp, f.until})
+		f.temp = nil
+	}
+	d.limbo = slices.DeleteFunc(d.limbo, func(t temporary) bool {
+		done, _ := d.board.State(t.until)
+		if done = done || t.until.Seq == 0; done {
+			d.drv.o.Memory.Put(t.mem)
+		}
+		return done
+	})
+	if f.kind == driver.Launch && err == nil && len(d.suspects) > 0 {
+		delete(d.suspects, f.task)
+	}
+	c := driver.Completion{Lane: l.id, Seq: f.seq, Start: start, End: end, Err: err}
+	if j := f.job; j != nil {
+		f.job = nil
+		if j.start == 0 {
+			j.start = start
+		}
+		if l.kind == stagesIn || l.kind == stagesOut {
+			if err != nil && j.err == nil && classOf(err) != dependency {
+				j.err = err
+			}
+			return c, false
+		}
+		if c.Start = j.start; err != nil && j.err != nil {
+			c.Err = j.err
+		}
+	}
+	f.task, f.host = nil, nil
+	return c, true
+}
+
+// read takes a completion off the ring. It returns false when there is none, and
+// an error when what came cannot be one.
+func (d *device) read() (c driver.Completion, report, ok bool, err error) {
+	rec, err := d.w.completions.get()
+	if rec == nil || err != nil {
+		return c, false, false, err
+	}
+	e, err := readCompletion(rec)
+	d.w.completions.next(uint32(len(rec)))
+	if err != nil {
+		return c, false, false, err
+	}
+	if e.lane < 0 || int(e.lane) >= len(d.byLane) || d.byLane[e.lane] == nil {
+		return c, false, false, fmt.Errorf("%w: lane %d completed", errGarbage, e.lane)
+	}
+	l := d.byLane[e.lane]
+	if l.broken {
+		return c, false, true, nil
+	}
+	if f := l.oldest(); f == nil || f.seq != e.seq {
+		return c, false, false, fmt.Errorf("%w: operation %d of lane %d completed", errGarbage, e.seq, e.lane)
+	}
+	if e.class == lost || e.class == lostByKernel {
+		l.broken = true
+		if d.fault == nil {
+			d.fault = e.err
+			d.w.kill(e.err)
+		}
+		return c, false, true, nil
+	}
+	l.last = e.class
+	c, report = d.settle(l, e.start, e.end, e.err)
+	return c, report, true, nil
+}

@@ -1,0 +1,297 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/extent"
+)
+
+// heap places a device's buffers. With slabs the memory is the keeper's and the
+// heap knows where in it every buffer lies; without, the worker makes buffers
+// and the heap only counts. The device's lock guards it.
+type heap struct {
+	slabbed bool
+	limit   int64 // bytes, 0 without one
+	step    int64 // what slabs are made of at least
+	used    int64 // without slabs
+	space   *extent.Space
+	slabs   []slab // in the order they were made
+	buffers map[driver.Buffer]buffer
+}
+
+// slab is device memory the keeper made.
+type slab struct {
+	n    int32
+	fd   int
+	size int64
+}
+
+// buffer is where one lies; slab 0 is in the worker itself.
+type buffer struct {
+	piece extent.ID
+	slab  int32
+	off   int64
+	bytes int64
+}
+
+const (
+	pieceAlign = 512 // what GPUs copy fastest
+	minSlab    = 1 << 20
+	maxSlab    = 512 << 20
+)
+
+func newHeap(slabbed bool, limit int64) heap {
+	h := heap{slabbed: slabbed, limit: limit, buffers: make(map[driver.Buffer]buffer)}
+	h.clear()
+	h.step = maxSlab
+	if limit > 0 {
+		h.step = min(max(limit/16, minSlab), maxSlab)
+	}
+	return h
+}
+
+func (h *heap) clear() {
+	h.space, h.used = extent.New(pieceAlign), 0
+	clear(h.buffers)
+	h.slabs = nil
+}
+
+// alloc makes a buffer and tells the worker. One that cannot be made stays
+// absent, which fails what uses it.
+func (d *device) alloc(b driver.Buffer, bytes int64) {
+	h := &d.heap
+	if bytes <= 0 {
+		return
+	}
+	if _, there := h.buffers[b]; there {
+		d.free(b)
+	}
+	if !h.slabbed {
+		if h.limit > 0 && h.used+bytes > h.limit {
+			return
+		}
+		h.used += bytes
+		h.buffers[b] = buffer{bytes: bytes}
+		d.place(own(b), h.buffers[b])
+		return
+	}
+	id, err := h.space.Get(bytes)
+	if err != nil {
+		if err := d.grow(bytes); err != nil {
+			d.log.Debug("no device memory", "bytes", bytes, "err", err)
+			return
+		}
+		if id, err = h.space.Get(bytes); err != nil {
+			return
+		}
+	}
+	region, off, _ := h.space.At(id)
+	h.buffers[b] = buffer{piece: id, slab: region, off: off, bytes: bytes}
+	d.place(own(b), h.buffers[b])
+}
+
+func (d *device) free(b driver.Buffer) {
+	h := &d.heap
+	x, ok := h.buffers[b]
+	if !ok {
+		return // it could not be made, or went with its worker
+	}
+	delete(h.buffers, b)
+	if x.slab == 0 {
+		h.used -= x.bytes
+	} else {
+		h.space.Put(x.piece)
+	}
+	if d.w != nil {
+		d.rec.begin(doFree)
+		d.rec.u32(own(b))
+		d.tell()
+	}
+}
+
+// place tells the worker of a buffer.
+func (d *device) place(name uint32, x buffer) {
+	if d.w == nil {
+		return
+	}
+	d.rec.begin(doAlloc)
+	d.rec.u32(name)
+	d.rec.i64(x.bytes)
+	d.rec.u32(uint32(x.slab))
+	d.rec.i64(x.off)
+	d.tell()
+}
+
+// grow has the keeper make a slab that holds bytes. Slabs that are empty are
+// given back first where the limit or the device wants it.
+func (d *device) grow(bytes int64) error {
+	h := &d.heap
+	need := (bytes + pieceAlign - 1) &^ (pieceAlign - 1)
+	want := max(need, h.step)
+	if h.limit > 0 && h.space.Size()+want > h.limit {
+		d.trim()
+		if want = min(want, h.limit-h.space.Size()); want < need {
+			return fmt.Errorf("%w: %d of %d bytes are in use", driver.ErrOutOfMemory, h.space.Used(), h.limit)
+		}
+	}
+	n := d.origin.number()
+	fd, size, err := d.origin.keeper.slab(d.origin.index, n, want)
+	if errors.Is(err, driver.ErrOutOfMemory) {
+		d.trim()
+		n = d.origin.number()
+		fd, size, err = d.origin.keeper.slab(d.origin.index, n, need)
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.tellSlab(d.w, slab{n, fd, size}); err != nil {
+		_ = unix.Close(fd)
+		return err
+	}
+	if d.standby != nil {
+		if err := d.tellSlab(d.standby, slab{n, fd, size}); err != nil {
+			d.standby.kill(err)
+		}
+	}
+	h.slabs = append(h.slabs, slab{n, fd, size})
+	h.space.Grow(n, size)
+	return nil
+}
+
+// tellSlab has a worker map a slab.
+func (d *device) tellSlab(w *child, s slab) error {
+	if w == nil {
+		return nil
+	}
+	_, _, err := w.call(context.Background(), &message{Kind: tellSlab, Slab: s.n, Bytes: s.size}, s.fd)
+	return err
+}
+
+// trim gives back slabs nobody uses. It lets the lock go while siblings give up
+// what they have mapped of them.
+func (d *device) trim() {
+	h := &d.heap
+	var empty []slab
+	h.slabs = slices.DeleteFunc(h.slabs, func(s slab) bool {
+		if !h.space.Shrink(s.n) {
+			return false
+		}
+		empty = append(empty, s)
+		d.unslab(s.n)
+		d.tellStandby()
+		return true
+	})
+	if d.w != nil {
+		d.flush()
+	}
+	d.mu.Unlock()
+	for _, s := range empty {
+		for _, sib := range d.origin.devices {
+			if sib != d {
+				sib.mu.Lock()
+				if sib.foreign[s.n] {
+					sib.unslab(s.n)
+				}
+				sib.mu.Unlock()
+			}
+		}
+		_ = unix.Close(s.fd)
+		d.origin.keeper.drop(d.origin.index, s.n)
+	}
+	d.mu.Lock()
+}
+
+// unslab has the worker unmap a slab, its own or a sibling's.
+func (d *device) unslab(n int32) {
+	delete(d.foreign, n)
+	for k, x := range d.aliases {
+		if x.at.slab == n {
+			d.unalias(k)
+		}
+	}
+	d.rec.begin(doUnslab)
+	d.rec.u32(uint32(n))
+	if d.w != nil {
+		d.tell()
+	}
+}
+
+// surrender forgets all slabs and what is in them.
+func (d *device) surrender() {
+	for _, s := range d.heap.slabs {
+		_ = unix.Close(s.fd)
+		d.origin.keeper.drop(d.origin.index, s.n)
+	}
+	d.heap.clear()
+}
+
+// own is the number the worker knows a buffer by. Odd ones are for aliases.
+func own(b driver.Buffer) uint32 {
+	if b == driver.NoBuffer {
+		return uint32(b)
+	}
+	return uint32(b) << 1
+}
+
+// peerBuffer is a buffer of a sibling.
+type peerBuffer struct {
+	of  *device
+	buf driver.Buffer
+}
+
+// alias is the name a worker knows a sibling's buffer by.
+type alias struct {
+	name uint32
+	at   buffer
+}
+
+// find returns where a buffer lies, and the slab.
+func (h *heap) find(b driver.Buffer) (buffer, slab, bool) {
+	x, ok := h.buffers[b]
+	if !ok || x.slab == 0 {
+		return x, slab{}, false
+	}
+	i := slices.IndexFunc(h.slabs, func(s slab) bool { return s.n == x.slab })
+	return x, h.slabs[i], true
+}
+
+// alias makes a sibling's buffer known to the worker and returns its name there.
+func (d *device) alias(k peerBuffer, o offered) (uint32, bool) {
+	a, ok := d.aliases[k]
+	if !ok || a.at != o.buffer {
+		if !d.foreign[o.slab.n] {
+			if d.tellSlab(d.w, o.slab) != nil {
+				return 0, false
+			}
+			d.foreign[o.slab.n] = true
+		}
+		d.unalias(k)
+		a = alias{name: uint32(len(d.aliases))<<1 | 1, at: o.buffer}
+		if n := len(d.unnamed); n > 0 {
+			a.name, d.unnamed = d.unnamed[n-1], d.unnamed[:n-1]
+		}
+		d.aliases[k] = a
+		d.place(a.name, a.at)
+	}
+	return a.name, true
+}
+
+func (d *device) unalias(k peerBuffer) {
+	a, ok := d.aliases[k]
+	if !ok {
+		return
+	}
+	delete(d.aliases, k)
+	d.unnamed = append(d.unnamed, a.name)
+	d.rec.begin(doFree)
+	d.rec.u32(a.name)
+	if d.w != nil {
+		d.tell()
+	}
+}

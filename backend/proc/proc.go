@@ -1,0 +1,73 @@
+// Package proc runs a driver's devices in child processes, so that a fault of a
+// device ends a child and not the program, and brings them back.
+//
+//	parent                          worker, one per device     keeper, one per driver
+//	device ── commands (ring) ────► inner device               makes device memory,
+//	   ▲ ◄─── completions (ring) ──     │                      launches nothing
+//	   │      control (socket)          ▼
+//	   └──── arena: host memory and the board of lanes, mapped by all
+//
+// A child is the program itself, started again: Main, called first in main, is
+// where it turns into a worker or a keeper. Operations travel as records in shared
+// memory, host memory as offsets into the arena, kernels once each. How far every
+// lane is stands on a board that all processes read, so that devices wait for one
+// another without the parent.
+//
+// Device memory is placed by the parent into slabs that the keeper makes, if the
+// inner device can make them. A worker that takes another's place maps the same
+// slabs, so that what was computed is still there.
+//
+// The package knows no backend and decides nothing about scheduling. It needs
+// Linux; elsewhere opening it says so.
+//
+// Files: device (the parent's view of a worker), lane (what is in flight), memory
+// (buffers in slabs), stage (copies of memory outside the arena), child (processes
+// and their end), conn (the control socket), ring, wire (records), worker and
+// keeper (the children).
+package proc
+
+import (
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/machine"
+)
+
+// Maker makes a driver in a child process. config is Options.Config; device is
+// the number of the one device the child is for, so that others need not be
+// opened, or -1 for all. A driver that opens all of them nevertheless has the
+// others closed.
+type Maker func(config []byte, device int) (driver.Driver, error)
+
+// Options say what runs in children, and how.
+type Options struct {
+	// Driver is the name the driver's Maker is known by in Main.
+	Driver string
+	// Config is handed to the Maker.
+	Config []byte
+	// Memory is host memory to share with the children. All drivers of one
+	// executor are given the same; whoever opened it closes it after them.
+	Memory *arena.Arena
+	// Split says how many workers a device found is served by: each is a device
+	// of its own with a part of the memory. 0 leaves it out; nil means 1 each.
+	Split func(machine.Device) int
+	// MemBytes limits the memory of each device before it is split; 0 leaves it
+	// to the driver.
+	MemBytes int64
+	// Standby keeps a second worker warm for each device, which takes over
+	// after a fault without being started first.
+	Standby bool
+	// Command starts a child instead of the program itself, for programs whose
+	// main does not call Main.
+	Command []string
+	// Hang is how long a worker may be silent before it is given up on (10 s).
+	Hang time.Duration
+}
+
+// New returns the driver. Nothing is started before it is opened.
+func New(o Options) driver.Driver { return &procDriver{o} }
+
+type procDriver struct{ o Options }
+
+func (d *procDriver) Name() string { return d.o.Driver }

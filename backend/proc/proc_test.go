@@ -1,0 +1,457 @@
+//go:build linux
+
+package proc_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/backend/fake"
+	"github.com/weft-run/weft/backend/proc"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/machine"
+)
+
+// The test binary is the program whose children are tested: it turns into a
+// worker when started as one.
+func TestMain(m *testing.M) {
+	proc.Main(map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU})
+	os.Exit(m.Run())
+}
+
+func makeCPU([]byte, int) (driver.Driver, error) {
+	return cpu.New(cpu.Options{Cores: 1, Funcs: funcs}), nil
+}
+
+func makeFake(config []byte, _ int) (driver.Driver, error) {
+	o, err := fake.Parse(string(config))
+	if err != nil {
+		return nil, err
+	}
+	o.Funcs = funcs
+	return fake.New(o)
+}
+
+// funcs are the kernels of the tests, in parent and children alike.
+var funcs = map[string]cpu.Func{
+	"inc": func(c *cpu.Call, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			c.Args[1][i] = c.Args[0][i] + 1
+		}
+	},
+	// step is out[i] = 3·in[i] + i, which no order of tasks but the right one gives.
+	"step": func(c *cpu.Call, lo, hi int) {
+		for i := lo; i < hi; i++ {
+			c.Args[1][i] = c.Args[0][i]*3 + byte(i)
+		}
+	},
+	"bad": func(*cpu.Call, int, int) {}, // the script makes it so
+	"crash": func(*cpu.Call, int, int) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // signals take a moment
+	},
+	"stop": func(*cpu.Call, int, int) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		select {} // signals take a moment
+	},
+	"eat": func(*cpu.Call, int, int) { // out of memory, the way the kernel sees it
+		_ = syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20})
+		for i := range 1 << 20 {
+			sink = append(sink, make([]byte, 1<<20))
+			sink[i][0] = 1
+		}
+	},
+}
+
+var sink [][]byte
+
+func kernel(name string) *graph.Kernel {
+	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}
+}
+
+// rig is an executor over workers, and what it logged.
+type rig struct {
+	*exec.Executor
+	mem *arena.Arena
+	log *logBook
+}
+
+// start opens an executor over workers; everything it started is gone after the
+// test.
+func start(t *testing.T, o proc.Options, eo engine.Options, also ...driver.Driver) *rig {
+	t.Helper()
+	mem, err := arena.Open(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Memory = mem
+	if o.Driver == "" {
+		o.Driver = "fake"
+	}
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := &logBook{}
+	before := children()
+	x, err := exec.Open(context.Background(), exec.Config{
+		Drivers: append([]driver.Driver{proc.New(o)}, also...), Copier: copier[0], Engine: eo,
+		Log: slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := x.Close(ctx); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if left := children() - before; left > 0 {
+			t.Errorf("%d children are left", left)
+		}
+		if t.Failed() {
+			t.Log(book.String())
+		}
+		mem.Close()
+	})
+	return &rig{x, mem, book}
+}
+
+// logBook collects log lines.
+type logBook struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// pids returns the processes this one started that still run, by their role.
+func pids(role string) []int {
+	var out []int
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range tasks {
+		text, err := os.ReadFile("/proc/self/task/" + e.Name() + "/children")
+		if err != nil {
+			continue // the thread ended
+		}
+		for _, f := range strings.Fields(string(text)) {
+			pid, err := strconv.Atoi(f)
+			if err != nil {
+				panic(err)
+			}
+			env, err := os.ReadFile("/proc/" + f + "/environ")
+			if err == nil && bytes.Contains(env, []byte("WEFT_WORKER="+role)) {
+				out = append(out, pid)
+			}
+		}
+	}
+	return out
+}
+
+func children() int { return len(pids("")) }
+
+// chain builds rounds of "step" over a block, cut into parts that depend on one
+// another only through their own data, and the result by plain Go.
+func chain(t *testing.T, n, parts, rounds int64) (*graph.Graph, []byte, []byte) {
+	t.Helper()
+	var b graph.Builder
+	in := make([]byte, n)
+	for i := range in {
+		in[i] = byte(i*31 + 7)
+	}
+	prev := b.Data(graph.Data{Name: "in", Bytes: n, Input: true})
+	for r := range rounds {
+		next := b.Data(graph.Data{Name: fmt.Sprintf("r%d", r), Bytes: n, Output: r == rounds-1})
+		for p := range parts {
+			lo, hi := p*n/parts, (p+1)*n/parts
+			b.Add(graph.Task{
+				Name:  fmt.Sprintf("round %d part %d", r, p),
+				Steps: []graph.Step{{Kernel: kernel("step"), Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}}},
+				Uses:  []graph.Use{{Data: prev, Offset: lo, Bytes: hi - lo}, {Data: next, Offset: lo, Bytes: hi - lo, Access: graph.Write}},
+			})
+		}
+		prev = next
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := bytes.Clone(in)
+	for range rounds {
+		for p := range parts {
+			lo, hi := p*n/parts, (p+1)*n/parts
+			for i := lo; i < hi; i++ {
+				want[i] = want[i]*3 + byte(i-lo)
+			}
+		}
+	}
+	return g, in, want
+}
+
+// run runs a graph with one input and one output.
+func (r *rig) run(t *testing.T, g *graph.Graph, in []byte) ([]byte, *engine.Report, error) {
+	t.Helper()
+	return r.runWith(t, g, in, engine.RunOptions{})
+}
+
+func (r *rig) runWith(t *testing.T, g *graph.Graph, in []byte, o engine.RunOptions) ([]byte, *engine.Report, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var out []byte
+	mem := make([][]byte, g.NumData())
+	for i := range mem {
+		switch d := g.Data(graph.DataID(i)); {
+		case d.Input:
+			mem[i] = in
+		case d.Output:
+			out = make([]byte, d.Bytes)
+			mem[i] = out
+		}
+	}
+	rep, err := r.Run(ctx, g, o, func(d graph.DataID) []byte { return mem[d] })
+	return out, rep, err
+}
+
+func (r *rig) mustRun(t *testing.T, g *graph.Graph, in, want []byte) *engine.Report {
+	t.Helper()
+	out, rep, err := r.run(t, g, in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(out, want) {
+		for i := range out {
+			if out[i] != want[i] {
+				t.Fatalf("byte %d of %d is %d, want %d", i, len(out), out[i], want[i])
+			}
+		}
+	}
+	return rep
+}
+
+func TestRun(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    proc.Options
+		n    int
+	}{
+		{"fake", proc.Options{Config: []byte("devices 2")}, 2},
+		{"cpu", proc.Options{Driver: "cpu"}, 1},
+		{"lanes", proc.Options{Config: []byte("lanes 3")}, 1},
+		{"split", proc.Options{Split: func(machine.Device) int { return 3 }}, 3},
+		{"standby", proc.Options{Standby: true}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := start(t, c.o, engine.Options{})
+			if len(r.Machine.Devices) != c.n {
+				t.Fatalf("%d devices, want %d", len(r.Machine.Devices), c.n)
+			}
+			for _, n := range []int64{1000, 100_003, 9 << 20} { // on the spot, by one part, by several
+				g, in, want := chain(t, n, 4, 3)
+				r.mustRun(t, g, in, want)
+			}
+		})
+	}
+}
+
+// A run with a CPU device of this process beside workers: both wait for each
+// other's operations on the shared board.
+func TestMixed(t *testing.T) {
+	r := start(t, proc.Options{Config: []byte("devices 2")}, engine.Options{}, cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
+	for range 5 {
+		g, in, want := chain(t, 50_000, 8, 6)
+		r.mustRun(t, g, in, want)
+	}
+}
+
+// Workers are killed at any moment, again and again: the results are those of a
+// sequential run.
+func TestKillAnyTime(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			o := proc.Options{Config: []byte("devices 2\ntake 1ms launches"), Standby: seed%2 == 1}
+			r := start(t, o, engine.Options{Health: engine.Health{Trust: time.Nanosecond}, Retries: 50},
+				cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
+			rnd := rand.New(rand.NewPCG(seed, 7))
+			stop, ended := make(chan struct{}), make(chan int)
+			go func() {
+				kills := 0
+				for {
+					select {
+					case <-stop:
+						ended <- kills
+						return
+					case <-time.After(time.Duration(10+rnd.IntN(60)) * time.Millisecond):
+					}
+					if ws := pids("worker"); len(ws) > 0 {
+						_ = syscall.Kill(ws[rnd.IntN(len(ws))], syscall.SIGKILL)
+						kills++
+					}
+				}
+			}()
+			defer func() {
+				close(stop)
+				if kills := <-ended; kills == 0 {
+					t.Error("nothing was killed")
+				} else {
+					t.Logf("%d kills", kills)
+				}
+			}()
+			until := time.Now().Add(1500 * time.Millisecond)
+			for n := 0; n < 3 || time.Now().Before(until); n++ {
+				g, in, want := chain(t, 40_000, 16, 5)
+				r.mustRun(t, g, in, want)
+			}
+		})
+	}
+}
+
+// one builds a task of one kernel beside tasks of "inc" over other data.
+func one(t *testing.T, bad string, n int64, others int) *graph.Graph {
+	t.Helper()
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "in", Bytes: n, Input: true})
+	out := b.Data(graph.Data{Name: "out", Bytes: n * int64(others+1), Output: true})
+	for i := range others + 1 {
+		name := "inc"
+		if i == others/2 && bad != "" {
+			name = bad
+		}
+		b.Add(graph.Task{
+			Name:  fmt.Sprintf("%s %d", name, i),
+			Steps: []graph.Step{{Kernel: kernel(name), Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}}},
+			Uses:  []graph.Use{{Data: in}, {Data: out, Offset: int64(i) * n, Bytes: n, Access: graph.Write}},
+		})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// eventually waits for a condition that processes bring about.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !cond(); {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it never came", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (r *rig) state(i int) engine.DeviceState {
+	var s engine.DeviceState
+	r.Look(func(_ machine.Cost, st []engine.DeviceStatus) { s = st[i].State })
+	return s
+}
+
+// A kernel that ends its process, one that stops it and one that uses up all
+// memory: their task fails in the end, the others do not, and the device works on.
+func TestKernelsThatKill(t *testing.T) {
+	for _, bad := range []string{"crash", "stop", "eat"} {
+		t.Run(bad, func(t *testing.T) {
+			r := start(t, proc.Options{Hang: 300 * time.Millisecond}, engine.Options{Health: engine.Health{Trust: time.Nanosecond}})
+			_, _, err := r.run(t, one(t, bad, 100, 0), make([]byte, 100))
+			var te *engine.TaskError
+			if !errors.As(err, &te) || te.Task != bad+" 0" {
+				t.Fatalf("got %v; want an error of the task", err)
+			}
+			eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+			g, in, want := chain(t, 10_000, 4, 2)
+			r.mustRun(t, g, in, want)
+		})
+	}
+}
+
+// A device that is lost to a kernel, as one reports it whose context is poisoned:
+// the kernel's task fails with the kernel's name, everything else completes, and
+// nothing grows over many such faults.
+func TestFaults(t *testing.T) {
+	const faults = 100
+	r := start(t, proc.Options{Config: []byte("lose kernel bad"), Standby: false}, engine.Options{})
+	in := make([]byte, 1000)
+	var fds, rss int
+	for n := range faults {
+		ok := one(t, "", 1000, 5)
+		done := make(chan error, 1)
+		outs := make([]byte, 6000)
+		mem := [][]byte{in, outs}
+		r.Start(&exec.Job{Graph: ok, Memory: func(d graph.DataID) []byte { return mem[d] }, Done: func(_ *engine.Report, err error) { done <- err }})
+		_, _, err := r.runWith(t, one(t, "bad", 1000, 0), in, engine.RunOptions{Retries: -1})
+		if !errors.Is(err, driver.ErrKernel) || !strings.Contains(err.Error(), `"bad"`) {
+			t.Fatalf("fault %d: got %v; want the kernel named", n, err)
+		}
+		if err := <-done; err != nil {
+			t.Fatalf("fault %d: a run beside it: %v", n, err)
+		}
+		for i, x := range outs {
+			if x != 1 {
+				t.Fatalf("fault %d: byte %d of the run beside it is %d", n, i, x)
+			}
+		}
+		if n == faults/5 {
+			eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+			fds, rss = usage(t)
+		}
+	}
+	eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+	f, m := usage(t)
+	if f > fds+5 {
+		t.Errorf("%d descriptors after %d faults, %d before", f, faults, fds)
+	}
+	if m > rss+32<<20 {
+		t.Errorf("%d bytes of memory after %d faults, %d before", m, faults, rss)
+	}
+}
+
+// usage returns open descriptors and resident memory.
+func usage(t *testing.T) (fds, rss int) {
+	t.Helper()
+	runtime.GC()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list), pages * os.Getpagesize()
+}

@@ -1,0 +1,264 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/driver"
+)
+
+var (
+	errNoStandby = errors.New("no worker stands by")
+	errGivenUp   = errors.New("given up on")
+)
+
+// Revive puts a worker in the place of the one that was lost. kept says that it
+// found the buffers as they were.
+func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("proc: revive %s: %w", d.info.Name, err)
+		}
+	}()
+	d.mu.Lock()
+	if w := d.w; w != nil { // given up on by others, and on its way out at most
+		d.mu.Unlock()
+		w.kill(errGivenUp)
+		select {
+		case <-w.lost:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+		d.mu.Lock()
+	}
+	if d.state != down {
+		d.mu.Unlock()
+		return false, driver.ErrClosed
+	}
+	w := d.standby
+	if w != nil {
+		d.standby, d.preparing = nil, false
+	}
+	d.mu.Unlock()
+	if r == driver.Standby {
+		if w == nil {
+			return false, errNoStandby
+		}
+		kept, err := d.adopt(w, true, true)
+		if err == nil {
+			d.prepareStandby()
+		}
+		return kept, err
+	}
+	if w != nil {
+		w.kill(errStopped) // it did not help, or another was asked for
+	}
+	if r == driver.Reopen {
+		d.mu.Lock()
+		d.surrender()
+		d.mu.Unlock()
+		d.origin.keeper.renew()
+	}
+	if w, err = d.start(ctx); err != nil {
+		return false, err
+	}
+	if err := d.attach(ctx, w, false); err != nil {
+		d.discard(w)
+		return false, err
+	}
+	if kept, err = d.adopt(w, false, r != driver.Reopen); err != nil {
+		return false, err
+	}
+	d.prepareStandby()
+	return kept, nil
+}
+
+// adopt makes an attached worker the device's own. mapped says that it has the
+// slabs, as a standby does; keep that what is in them is to be kept.
+func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.state != down {
+		d.unused(w, mapped)
+		return false, driver.ErrClosed
+	}
+	kept = keep && d.heap.slabbed
+	for i := 0; kept && !mapped && i < len(d.heap.slabs); i++ {
+		if err := d.tellSlab(w, d.heap.slabs[i]); err != nil {
+			if !w.alive() {
+				d.unused(w, mapped)
+				return false, err
+			}
+			d.log.Warn("device memory did not survive", "err", err)
+			kept = false
+		}
+	}
+	if !kept {
+		d.surrender()
+	}
+	w.adopted = true
+	d.w, d.state = w, up
+	if mapped {
+		d.segs = w.segs
+	}
+	for b, x := range d.heap.buffers {
+		d.place(own(b), x)
+	}
+	d.flush()
+	d.mind(w)
+	return kept, nil
+}
+
+// unused ends a worker that was not adopted; a standby is cleaned up after by its
+// own goroutine.
+func (d *device) unused(w *child, standby bool) {
+	w.kill(errStopped)
+	if !standby {
+		d.background.Go(func() { d.discard(w) })
+	}
+}
+
+// discard cleans up after a worker that never served.
+func (d *device) discard(w *child) {
+	w.finish()
+	d.mu.Lock()
+	d.quit(w)
+	d.mu.Unlock()
+	w.unmap()
+}
+
+// quit takes back a dead worker's place on the board; the lock is held.
+func (d *device) quit(w *child) {
+	if n, ok := d.member[w]; ok {
+		d.drv.o.Memory.Leave(n)
+		delete(d.member, w)
+	}
+}
+
+// Keeps reports whether buffers are in memory that outlives a worker.
+func (d *device) Keeps() bool { return d.heap.slabbed }
+
+// Drop kills the worker, for a cause that is logged.
+func (d *device) Drop(cause error) {
+	d.mu.Lock()
+	w := d.w
+	d.mu.Unlock()
+	if w != nil {
+		w.kill(cause)
+	}
+}
+
+// prepareStandby starts a second worker in the background, if one is wanted and
+// there is none.
+func (d *device) prepareStandby() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.drv.o.Standby && !d.preparing {
+		d.preparing = true
+		d.background.Go(d.standBy)
+	}
+}
+
+// standBy is the life of a standby: it opens the device, maps what the worker has
+// mapped, and waits to be adopted.
+func (d *device) standBy() {
+	w, err := d.start(context.Background())
+	if err == nil {
+		if err = d.attach(context.Background(), w, true); err == nil {
+			err = d.follow(w)
+		}
+		if err != nil {
+			d.discard(w)
+		}
+	}
+	if err != nil {
+		d.log.Warn("no standby", "err", err)
+		d.mu.Lock()
+		d.preparing = false
+		d.mu.Unlock()
+		return
+	}
+	<-w.exited
+	d.mu.Lock()
+	adopted := w.adopted
+	if d.standby == w {
+		d.standby, d.preparing = nil, false
+	}
+	if !adopted {
+		d.quit(w)
+	}
+	d.mu.Unlock()
+	if !adopted {
+		w.unmap()
+	}
+}
+
+// follow tells a standby what there is until it knows everything, and makes it
+// known.
+func (d *device) follow(w *child) error {
+	known := make(map[int32]bool)
+	for {
+		d.mu.Lock()
+		gone := maps.Clone(known)
+		var next *slab
+		for i := range d.heap.slabs {
+			s := d.heap.slabs[i]
+			delete(gone, s.n)
+			if !known[s.n] && next == nil {
+				next = &s
+			}
+		}
+		if d.state >= closing {
+			d.mu.Unlock()
+			return driver.ErrClosed
+		}
+		if next == nil {
+			for w.segs = 0; w.segs < d.segs; {
+				d.rec.segment(d.drv.o.Memory.Segments()[w.segs])
+				if ok, err := w.commands.put(d.rec.b); !ok {
+					d.mu.Unlock()
+					return errors.Join(errGarbage, err)
+				}
+				w.segs++
+			}
+			d.standby = w
+			for n := range gone {
+				d.rec.begin(doUnslab)
+				d.rec.u32(uint32(n))
+				d.tellStandby()
+			}
+			w.commands.ring()
+			d.mu.Unlock()
+			return nil
+		}
+		// The slab may be given back while it is mapped here: hold on to it.
+		fd, err := unix.FcntlInt(uintptr(next.fd), unix.F_DUPFD_CLOEXEC, 0)
+		d.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		err = d.tellSlab(w, slab{next.n, fd, next.size})
+		_ = unix.Close(fd)
+		if err != nil {
+			return err
+		}
+		known[next.n] = true
+	}
+}
+
+// tellStandby passes the record last written on to the standby; the lock is held.
+func (d *device) tellStandby() {
+	w := d.standby
+	if w == nil {
+		return
+	}
+	if ok, err := w.commands.put(d.rec.b); !ok {
+		w.kill(errors.Join(errHung, err))
+		return
+	}
+	w.commands.ring()
+}

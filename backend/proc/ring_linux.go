@@ -1,0 +1,175 @@
+package proc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/internal/futex"
+)
+
+// A ring carries records one way between two processes. Both sides check what
+// they read: the other may have gone mad, and must not take this one along.
+
+// errGarbage is what a ring answers when the other side broke its rules.
+var errGarbage = errors.New("garbage on the channel")
+
+const (
+	ringBytes = 1 << 20
+	ringMagic = 0x77656674
+	headBytes = 8 // before every record: its length and a check
+	skipBit   = 1 << 31
+	// maxRecord leaves room for several records at a time.
+	maxRecord = ringBytes / 4
+)
+
+// ringHead begins a ring's memory. Every word that is written in a hurry has a
+// cache line of its own.
+type ringHead struct {
+	magic  uint32
+	size   uint32
+	_      [56]byte
+	tail   atomic.Uint32 // bytes ever written
+	_      [60]byte
+	head   atomic.Uint32 // bytes ever read
+	_      [60]byte
+	asleep atomic.Uint32 // 1 while the reader sleeps, or is about to
+	_      [60]byte
+	beat   atomic.Uint32 // counts while the reader or writer lives
+	busy   atomic.Uint32 // 1 while that may rightly be silent for long
+	_      [56]byte
+}
+
+// ring is one side's view.
+type ring struct {
+	h      *ringHead
+	buf    []byte
+	at     uint32 // bytes this side has written or read
+	serial uint32 // records likewise
+}
+
+// ringMemory is what both rings of a worker take: commands, then completions.
+const ringMemory = 2 * (ringBytes + int64(unsafe.Sizeof(ringHead{})))
+
+// mapRings maps the rings behind a descriptor.
+func mapRings(fd int, create bool) (mem []byte, commands, completions *ring, err error) {
+	mem, err = unix.Mmap(fd, 0, int(ringMemory), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("proc: map rings: %w", err)
+	}
+	half := len(mem) / 2
+	commands, completions = ringOn(mem[:half]), ringOn(mem[half:])
+	for _, r := range []*ring{commands, completions} {
+		if create {
+			r.h.magic, r.h.size = ringMagic, ringBytes
+		}
+		if r.h.magic != ringMagic || r.h.size != ringBytes {
+			_ = unix.Munmap(mem)
+			return nil, nil, nil, fmt.Errorf("proc: map rings: %w: parent and worker are different programs", errGarbage)
+		}
+	}
+	return mem, commands, completions, nil
+}
+
+func ringOn(mem []byte) *ring {
+	h := (*ringHead)(unsafe.Pointer(&mem[0]))
+	return &ring{h: h, buf: mem[unsafe.Sizeof(*h):]}
+}
+
+// check ties a record's header to its place in the stream.
+func check(n, serial uint32) uint32 { return n ^ serial*0x9E3779B1 ^ ringMagic }
+
+// put writes a record; false when there is no room for it now. The reader sees
+// it after ring.
+func (r *ring) put(rec []byte) (bool, error) {
+	if len(rec) == 0 || len(rec) > maxRecord {
+		return false, fmt.Errorf("proc: a record of %d bytes", len(rec))
+	}
+	need := uint32(headBytes+len(rec)+7) &^ 7
+	pos := r.at % ringBytes
+	skip := uint32(0)
+	if pos+need > ringBytes {
+		skip = ringBytes - pos
+	}
+	used := r.at - r.h.head.Load()
+	if used > ringBytes {
+		return false, errGarbage
+	}
+	if ringBytes-used < need+skip {
+		return false, nil
+	}
+	if skip > 0 {
+		r.header(pos, skip-headBytes|skipBit)
+		pos = 0
+	}
+	r.header(pos, uint32(len(rec)))
+	copy(r.buf[pos+headBytes:], rec)
+	r.at += need + skip
+	r.h.tail.Store(r.at)
+	return true, nil
+}
+
+func (r *ring) header(pos, n uint32) {
+	binary.LittleEndian.PutUint32(r.buf[pos:], n)
+	binary.LittleEndian.PutUint32(r.buf[pos+4:], check(n, r.serial))
+	r.serial++
+}
+
+// ring wakes the reader if it sleeps.
+func (r *ring) ring() {
+	if r.h.asleep.Load() != 0 && r.h.asleep.Swap(0) != 0 {
+		futex.Wake(&r.h.asleep)
+	}
+}
+
+// get returns the next record, or nil when there is none. It stays valid until
+// next.
+func (r *ring) get() ([]byte, error) {
+	for {
+		ready := r.h.tail.Load() - r.at
+		if ready == 0 {
+			return nil, nil
+		}
+		pos := r.at % ringBytes
+		if ready > ringBytes || ready < headBytes || ready%8 != 0 {
+			return nil, errGarbage
+		}
+		n := binary.LittleEndian.Uint32(r.buf[pos:])
+		if binary.LittleEndian.Uint32(r.buf[pos+4:]) != check(n, r.serial) {
+			return nil, errGarbage
+		}
+		size := n &^ skipBit
+		if size > ringBytes || pos+headBytes+size > ringBytes || (headBytes+size+7)&^7 > ready {
+			return nil, errGarbage
+		}
+		if n&skipBit == 0 {
+			return r.buf[pos+headBytes : pos+headBytes+size], nil
+		}
+		r.next(size)
+	}
+}
+
+// next gives the record of a length back.
+func (r *ring) next(n uint32) {
+	r.at += (headBytes + n + 7) &^ 7
+	r.serial++
+	r.h.head.Store(r.at)
+}
+
+// empty reports whether there is nothing to read.
+func (r *ring) empty() bool { return r.h.tail.Load() == r.at }
+
+// sleep blocks until the ring is rung or d has passed; ready is looked at once
+// more after the other side knows.
+func (r *ring) sleep(d time.Duration, ready func() bool) {
+	r.h.asleep.Store(1)
+	if !ready() {
+		futex.Wait(&r.h.asleep, 1, d)
+	}
+	r.h.asleep.Store(0)
+}

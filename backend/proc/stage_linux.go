@@ -1,0 +1,280 @@
+package proc
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// Copies between a device and host memory outside the arena go through the
+// arena, part by part: while one part is on its way to the device, cores copy the
+// next. The parts are operations on lanes of their own; the copy as the executor
+// knows it becomes an operation without work, which waits for the last part on the
+// way in, and on the way out for the parent to have copied the last part home.
+
+const (
+	partBytes = 4 << 20
+	parts     = 4 // in the arena at a time, each way
+	// inline is up to which size a copy in is staged on the spot.
+	inline = 64 << 10
+)
+
+// job is one staged copy. The device's lock guards start and err.
+type job struct {
+	epoch int64 // of the device when it was given
+	waits []driver.Wait
+	after driver.Wait // must be complete first, however it ended
+	buf   driver.Buffer
+	off   int64
+	host  []byte
+	first uint32 // number of its first part
+	n     int    // of parts
+	home  uint32 // out: its number on the parent's own lane
+	// direct says that host is of the arena: it is one part, and needs no copy.
+	direct bool
+	start  time.Duration
+	err    error // how a part failed
+}
+
+// stager works off the staged copies of one direction.
+type stager struct {
+	d     *device
+	lane  *lane
+	out   bool
+	slots [parts]slot
+	used  int       // parts staged, over all jobs
+	cond  sync.Cond // with the device's lock
+	queue []*job
+	ended chan struct{}
+}
+
+// slot is memory for one part, and the part that used it last.
+type slot struct {
+	mem []byte
+	seq uint32
+}
+
+func newStager(d *device, l *lane, out bool) *stager {
+	s := &stager{d: d, lane: l, out: out, ended: make(chan struct{})}
+	s.cond.L = &d.mu
+	return s
+}
+
+// add takes a copy over; the device's lock is held. It returns what the copy's own
+// operation must wait for.
+func (s *stager) add(j *job) driver.Wait {
+	j.epoch = s.d.epoch.Load()
+	if j.n = (len(j.host) + partBytes - 1) / partBytes; j.direct {
+		j.n = 1
+	}
+	j.first = s.lane.given + 1
+	s.lane.given += uint32(j.n)
+	w := driver.Wait{Lane: s.lane.id, Seq: s.lane.given}
+	if s.out {
+		s.d.homes++
+		j.home = s.d.homes
+		w = driver.Wait{Lane: s.d.homeLane, Seq: j.home}
+	}
+	s.queue = append(s.queue, j)
+	s.cond.Signal()
+	return w
+}
+
+// run is the stager's goroutine.
+func (s *stager) run() {
+	defer close(s.ended)
+	d := s.d
+	for {
+		d.mu.Lock()
+		for len(s.queue) == 0 && d.state != closedDown {
+			s.cond.Wait()
+		}
+		if len(s.queue) == 0 {
+			for _, x := range s.slots {
+				if x.mem != nil {
+					d.drv.o.Memory.Put(x.mem)
+				}
+			}
+			d.mu.Unlock()
+			return
+		}
+		j := s.queue[0]
+		s.queue = s.queue[:copy(s.queue, s.queue[1:])]
+		d.mu.Unlock()
+		if s.out {
+			s.copyOut(j)
+		} else {
+			s.copyIn(j)
+		}
+	}
+}
+
+// part is the memory of part i outside the arena.
+func (j *job) part(i int) []byte { return j.host[i*partBytes : min((i+1)*partBytes, len(j.host))] }
+
+// room returns memory in the arena for part i, once what used it before is
+// through.
+func (s *stager) room(j *job, i int) (staged []byte, over bool) {
+	x := &s.slots[s.used%parts]
+	if x.mem == nil {
+		mem, err := s.d.drv.o.Memory.Get(partBytes)
+		if err != nil {
+			s.d.mu.Lock()
+			j.err = err
+			s.d.mu.Unlock()
+			return nil, false
+		}
+		x.mem = mem
+	} else if _, over := s.await(j, driver.Wait{Lane: s.lane.id, Seq: x.seq}); over {
+		return nil, true
+	}
+	x.seq = j.first + uint32(i)
+	s.used++
+	return x.mem[:len(j.part(i))], false
+}
+
+// await waits for an operation; over says that the job is off.
+func (s *stager) await(j *job, w driver.Wait) (ok, over bool) {
+	d := s.d
+	ready := func() bool {
+		done, good := d.board.State(w)
+		ok = good
+		over = d.epoch.Load() != j.epoch
+		return done || over
+	}
+	for range spins {
+		if ready() {
+			return ok, over
+		}
+		runtime.Gosched()
+	}
+	d.board.Sleep(ready)
+	return ok, over
+}
+
+// refused is what runs in the place of a part that cannot be staged: no device
+// has an implementation for it, so it fails.
+var refused = &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "a copy that cannot be staged"}}}}
+
+// give submits part i: a copy, or without memory something that fails.
+func (s *stager) give(j *job, i int, staged []byte, waits []driver.Wait) (over bool) {
+	d := s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.epoch.Load() != j.epoch || d.state != up {
+		return true
+	}
+	op := driver.Op{Kind: driver.Copy, Lane: s.lane.id, Seq: j.first + uint32(i), Waits: waits, Src: driver.NoBuffer, Dst: driver.NoBuffer}
+	off := j.off + int64(i)*partBytes
+	switch op.Bytes = int64(len(staged)); {
+	case staged == nil:
+		op.Kind, op.Task = driver.Launch, refused
+	case s.out:
+		op.Src, op.SrcOff, op.HostDst = j.buf, off, staged
+	default:
+		op.Dst, op.DstOff, op.HostSrc = j.buf, off, staged
+	}
+	promised := s.lane.given
+	d.send(s.lane, &op).job = j
+	s.lane.given = promised
+	d.flush()
+	return false
+}
+
+func (s *stager) copyIn(j *job) {
+	if _, over := s.await(j, j.after); over {
+		return
+	}
+	fails := false
+	for _, w := range j.waits {
+		ok, over := s.await(j, w)
+		if over {
+			return
+		}
+		fails = fails || !ok
+	}
+	for i := range j.n {
+		var staged []byte
+		if !fails {
+			var over bool
+			if staged, over = s.room(j, i); over {
+				return
+			}
+			parallelCopy(staged, j.part(i)[:len(staged)])
+		}
+		// If one of the waits failed, the worker sees that and fails the part.
+		if s.give(j, i, staged, j.waits) {
+			return
+		}
+	}
+}
+
+func (s *stager) copyOut(j *job) {
+	if _, over := s.await(j, j.after); over {
+		return
+	}
+	if j.direct {
+		if s.give(j, 0, j.host, j.waits) {
+			return
+		}
+		if ok, over := s.await(j, driver.Wait{Lane: s.lane.id, Seq: j.first}); !over {
+			s.cameHome(j, ok)
+		}
+		return
+	}
+	var staged [parts][]byte
+	fails := false
+	ahead := 0
+	for i := range j.n {
+		for ; ahead < min(j.n, i+parts); ahead++ {
+			mem, over := s.room(j, ahead)
+			if over || s.give(j, ahead, mem, j.waits) {
+				return
+			}
+			staged[ahead%parts] = mem
+		}
+		ok, over := s.await(j, driver.Wait{Lane: s.lane.id, Seq: j.first + uint32(i)})
+		if over {
+			return
+		}
+		if fails = fails || !ok; !fails {
+			parallelCopy(j.part(i), staged[i%parts])
+		}
+	}
+	s.cameHome(j, !fails)
+}
+
+// cameHome tells the worker, and everyone else, that a copy out is complete.
+func (s *stager) cameHome(j *job, ok bool) {
+	d := s.d
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.epoch.Load() == j.epoch {
+		d.board.Done(d.homeLane, j.home, !ok)
+	}
+}
+
+const (
+	// copyPiece is how much of a copy one goroutine is worth.
+	copyPiece  = 512 << 10
+	maxCopiers = 8
+)
+
+// parallelCopy copies with several cores: one alone reaches a fraction of what
+// the memory can.
+func parallelCopy(dst, src []byte) {
+	n := min(len(src)/copyPiece, maxCopiers, runtime.NumCPU())
+	if n <= 1 {
+		copy(dst, src)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range n {
+		lo, hi := i*len(src)/n, (i+1)*len(src)/n
+		wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
+	}
+	wg.Wait()
+}

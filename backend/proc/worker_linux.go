@@ -1,0 +1,508 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/arena"
+)
+
+// worker is a child that runs one device. One goroutine serves the rings and is
+// the only one to call the device; another reads the socket and hands over what
+// it is asked.
+type worker struct {
+	makers map[string]Maker
+	conn   *conn
+	log    *slog.Logger
+	dev    driver.Device
+	mem    []byte // the arena
+	board  *driver.Board
+	warm   bool // page-lock memory as soon as it is known
+
+	commands, completions *ring
+	asks                  chan func()
+	hush                  bool // the device is closed
+	segs                  []arena.Segment
+	pinned                []bool
+	kernels               map[uint32]*graph.Kernel
+	part                  []byte                 // of a definition, so far
+	tasks                 map[string]*graph.Task // by their steps as sent
+	batch                 []driver.Op
+	waits                 []driver.Wait
+	args                  []driver.Arg
+	got                   []driver.Completion
+	outbox                []driver.Completion // not in the ring yet
+	rec                   writer
+}
+
+const (
+	maxBatch = 256
+	// maxTasks bounds what is remembered of launches that came before.
+	maxTasks = 1 << 16
+	// pulse is how often an idle worker shows that it lives.
+	pulse = 50 * time.Millisecond
+)
+
+// work is a worker's life.
+func work(makers map[string]Maker) error {
+	c, err := connOn(controlFD)
+	if err != nil {
+		return err
+	}
+	_, commands, completions, err := mapRings(ringFD, false)
+	if err != nil {
+		return err
+	}
+	w := &worker{
+		makers: makers, conn: c, log: slog.New(&sender{c: c}), commands: commands, completions: completions,
+		asks: make(chan func(), 16), kernels: make(map[uint32]*graph.Kernel), tasks: make(map[string]*graph.Task),
+		got: make([]driver.Completion, 256),
+	}
+	go w.listen()
+	return w.serve()
+}
+
+// listen reads the socket. Its end is the worker's: there is nobody to work for.
+func (w *worker) listen() {
+	buf := make([]byte, maxMessage)
+	for {
+		m, fd, err := w.conn.receive(buf)
+		if err != nil {
+			os.Exit(0)
+		}
+		if m.Kind == askTele {
+			w.answer(m, w.telemetry(m))
+			continue
+		}
+		w.asks <- func() { w.answer(m, w.ask(m, fd)) }
+		w.commands.ring()
+	}
+}
+
+func (w *worker) answer(m *message, err error) {
+	out := &message{Kind: answer, ID: m.ID, Found: m.Found, Tele: m.Tele}
+	if err != nil {
+		out.Class, out.Err = classOf(err), err.Error()
+	}
+	if err := w.conn.send(out, -1); err != nil {
+		os.Exit(0) // likewise
+	}
+}
+
+func (w *worker) telemetry(m *message) error {
+	t, ok := w.dev.(driver.Telemeter)
+	if !ok {
+		return errors.New("the device tells nothing of its condition")
+	}
+	s, err := t.Telemetry()
+	m.Tele = &s
+	return err
+}
+
+// ask does what the parent asked for. Answers are put into the message.
+func (w *worker) ask(m *message, fd int) (err error) {
+	if fd >= 0 {
+		defer func() { _ = unix.Close(fd) }()
+	}
+	switch m.Kind {
+	case askOpen:
+		stayNear(m.NUMA)
+		if w.mem, err = arena.Map(arenaFD, m.Arena); err != nil {
+			return fmt.Errorf("map the arena: %w", err)
+		}
+		devs, err := openInner(w.makers, m, w.log)
+		if err != nil {
+			return err
+		}
+		w.dev = devs[0]
+		m.Found = []found{describe(w.dev)}
+		return nil
+	case askExact:
+		if e, ok := w.dev.(driver.Exacter); ok {
+			e.SetExact()
+		}
+		return nil
+	case askAttach:
+		if m.Board < 0 || m.Board >= int64(len(w.mem)) {
+			return fmt.Errorf("%w: a board at %d", errGarbage, m.Board)
+		}
+		if w.board, err = driver.JoinBoard(w.mem[m.Board:], m.Member); err != nil {
+			return err
+		}
+		for _, l := range m.Lanes {
+			if l < 0 || int(l) >= w.board.Lanes() {
+				return fmt.Errorf("%w: lane %d of %d", errGarbage, l, w.board.Lanes())
+			}
+		}
+		w.warm = m.Warm
+		w.dev.Attach(w.board, m.Lanes, w.commands.ring)
+		return nil
+	case tellSlab:
+		s, ok := w.dev.(driver.SlabMaker)
+		if !ok || fd < 0 {
+			return fmt.Errorf("%w: a slab", errGarbage)
+		}
+		return s.MapSlab(m.Slab, fd, m.Bytes)
+	}
+	return fmt.Errorf("%w: a worker does not know %q", errGarbage, m.Kind)
+}
+
+// serve moves commands to the device and completions back until it is told to
+// close.
+func (w *worker) serve() error {
+	quiet := 0
+	for {
+		w.commands.h.beat.Add(1)
+		moved := false
+		select {
+		case fn := <-w.asks:
+			w.commands.h.busy.Store(1)
+			fn()
+			w.commands.h.busy.Store(0)
+			moved = true
+		default:
+		}
+		n, err := w.take()
+		if err != nil {
+			return fmt.Errorf("proc: worker: %w", err)
+		}
+		sent, err := w.report()
+		if err != nil {
+			return fmt.Errorf("proc: worker: %w", err)
+		}
+		if w.hush && len(w.outbox) == 0 && !sent {
+			return nil
+		}
+		if moved || n > 0 || sent {
+			quiet = 0
+			continue
+		}
+		if quiet < spinBudget {
+			quiet++
+			runtime.Gosched()
+			continue
+		}
+		w.sleep()
+	}
+}
+
+// sleep waits for commands, requests or completions.
+func (w *worker) sleep() {
+	if len(w.outbox) > 0 {
+		time.Sleep(time.Millisecond) // the parent is behind: it does not ring
+		return
+	}
+	w.commands.sleep(pulse, func() bool {
+		if !w.commands.empty() || len(w.asks) > 0 {
+			return true
+		}
+		// What completed since report is not to wait for the pulse.
+		if w.board != nil && !w.hush {
+			n := w.dev.Completions(w.got)
+			w.outbox = append(w.outbox, w.got[:n]...)
+		}
+		return len(w.outbox) > 0
+	})
+}
+
+// take reads commands and submits them; it returns how many.
+func (w *worker) take() (int, error) {
+	n := 0
+	w.batch, w.waits, w.args = w.batch[:0], w.waits[:0], w.args[:0]
+	for n < maxBatch && !w.hush {
+		rec, err := w.commands.get()
+		if err != nil {
+			return n, err
+		}
+		if rec == nil {
+			break
+		}
+		if w.board == nil {
+			return n, fmt.Errorf("%w: a command before lanes", errGarbage)
+		}
+		if err := w.command(rec); err != nil {
+			return n, err
+		}
+		w.commands.next(uint32(len(rec)))
+		n++
+	}
+	return n, w.submit()
+}
+
+func (w *worker) submit() error {
+	if len(w.batch) == 0 {
+		return nil
+	}
+	// The device says of every operation how it ended, also when it takes none:
+	// then they end here.
+	if err := w.dev.Submit(w.batch); err != nil {
+		for i := range w.batch {
+			if op := &w.batch[i]; op.Kind >= driver.Copy {
+				now := w.board.Now()
+				w.board.Done(op.Lane, op.Seq, true)
+				w.outbox = append(w.outbox, driver.Completion{Lane: op.Lane, Seq: op.Seq, Start: now, End: now, Err: err})
+			}
+		}
+	}
+	w.batch, w.waits, w.args = w.batch[:0], w.waits[:0], w.args[:0]
+	return nil
+}
+
+// command turns a record into an operation of the batch, or does what it says.
+func (w *worker) command(rec []byte) error {
+	r := reader{b: rec}
+	v := verb(r.u8())
+	op := driver.Op{Src: driver.NoBuffer, Dst: driver.NoBuffer}
+	switch v {
+	case doAlloc:
+		op.Kind, op.Buf, op.Bytes = driver.Alloc, driver.Buffer(r.u32()), r.i64()
+		op.Slab, op.SlabOff = int32(r.u32()), r.i64()
+	case doFree:
+		op.Kind, op.Buf = driver.Free, driver.Buffer(r.u32())
+	case doCopy:
+		op.Kind = driver.Copy
+		w.place(&r, &op)
+		op.Bytes = r.i64()
+		op.Src, op.Dst = driver.Buffer(r.u32()), driver.Buffer(r.u32())
+		op.SrcOff, op.DstOff = r.i64(), r.i64()
+		src, srcLen, dst, dstLen := r.i64(), r.i64(), r.i64(), r.i64()
+		var err error
+		if op.HostSrc, err = w.host(op.Src, src, srcLen); err != nil {
+			return err
+		}
+		if op.HostDst, err = w.host(op.Dst, dst, dstLen); err != nil {
+			return err
+		}
+	case doLaunch:
+		op.Kind = driver.Launch
+		w.place(&r, &op)
+		at := len(w.args)
+		for range r.count(20) {
+			w.args = append(w.args, driver.Arg{Buf: driver.Buffer(r.u32()), Off: r.i64(), Bytes: r.i64()})
+		}
+		op.Args = w.args[at:len(w.args):len(w.args)]
+		if op.Task = w.task(r.bytes()); op.Task == nil {
+			return fmt.Errorf("%w: steps of a launch", errGarbage)
+		}
+	case doKernel:
+		return w.define(&r)
+	case doSegment:
+		s := arena.Segment{Off: r.i64(), Len: r.i64()}
+		if !r.end() || s.Off < 0 || s.Len <= 0 || s.Off+s.Len > int64(len(w.mem)) {
+			return fmt.Errorf("%w: a segment of the arena", errGarbage)
+		}
+		w.segs, w.pinned = append(w.segs, s), append(w.pinned, false)
+		if w.warm {
+			w.pin(len(w.segs) - 1)
+		}
+		return nil
+	case doUnslab:
+		n := int32(r.u32())
+		s, ok := w.dev.(driver.SlabMaker)
+		if !r.end() || !ok {
+			return fmt.Errorf("%w: giving up a slab", errGarbage)
+		}
+		if err := w.submit(); err != nil { // what frees its buffers comes first
+			return err
+		}
+		if err := s.UnmapSlab(n); err != nil {
+			w.log.Warn("device memory was not given back", "err", err)
+		}
+		return nil
+	case doClose:
+		if err := w.submit(); err != nil {
+			return err
+		}
+		w.commands.h.busy.Store(1)
+		if err := w.dev.Close(); err != nil {
+			w.log.Warn("closing the device", "err", err)
+		}
+		w.hush = true
+		return nil
+	default:
+		return fmt.Errorf("%w: record %d", errGarbage, v)
+	}
+	if !r.end() {
+		return fmt.Errorf("%w: record %d of %d bytes", errGarbage, v, len(rec))
+	}
+	if op.Kind >= driver.Copy && (op.Lane < 0 || int(op.Lane) >= w.board.Lanes()) {
+		return fmt.Errorf("%w: lane %d", errGarbage, op.Lane)
+	}
+	w.batch = append(w.batch, op)
+	return nil
+}
+
+// place reads an operation's lane, number and waits.
+func (w *worker) place(r *reader, op *driver.Op) {
+	op.Lane, op.Seq = driver.Lane(r.u32()), r.u32()
+	at := len(w.waits)
+	for range r.count(8) {
+		x := driver.Wait{Lane: driver.Lane(r.u32()), Seq: r.u32()}
+		if x.Lane < 0 || int(x.Lane) >= w.board.Lanes() {
+			r.bad = true
+			return
+		}
+		w.waits = append(w.waits, x)
+	}
+	op.Waits = w.waits[at:len(w.waits):len(w.waits)]
+}
+
+// host returns memory of the arena, page-locked the first time it is used.
+func (w *worker) host(b driver.Buffer, off, n int64) ([]byte, error) {
+	if b != driver.NoBuffer || n == 0 {
+		return nil, nil
+	}
+	if off < 0 || n < 0 || off > int64(len(w.mem)) || n > int64(len(w.mem))-off {
+		return nil, fmt.Errorf("%w: host memory at %d", errGarbage, off)
+	}
+	if k := arena.SegmentOf(w.segs, off); k >= 0 && !w.pinned[k] {
+		w.pin(k)
+	}
+	return w.mem[off : off+n : off+n], nil
+}
+
+func (w *worker) pin(k int) {
+	w.pinned[k] = true
+	m, ok := w.dev.(driver.HostMapper)
+	if !ok {
+		return
+	}
+	s := w.segs[k]
+	w.commands.h.busy.Store(1)
+	if err := m.MapHost(w.mem[s.Off : s.Off+s.Len : s.Off+s.Len]); err != nil {
+		w.log.Warn("host memory is not page-locked: copies are slower", "bytes", s.Len, "err", err)
+	}
+	w.commands.h.busy.Store(0)
+}
+
+// task finds the task of a launch by its steps, so that the device sees the same
+// one each time it runs.
+func (w *worker) task(blob []byte) *graph.Task {
+	if t := w.tasks[string(blob)]; t != nil {
+		return t
+	}
+	t, ok := readSteps(blob, func(n uint32) *graph.Kernel { return w.kernels[n] })
+	if !ok {
+		return nil
+	}
+	if len(w.tasks) >= maxTasks {
+		clear(w.tasks)
+	}
+	w.tasks[string(blob)] = t
+	return t
+}
+
+// define takes a part of a kernel's definition.
+func (w *worker) define(r *reader) error {
+	n, left := r.u32(), r.u32()
+	w.part = append(w.part, r.bytes()...)
+	if !r.end() {
+		return fmt.Errorf("%w: a kernel", errGarbage)
+	}
+	if left > 0 {
+		return nil
+	}
+	k := new(graph.Kernel)
+	if err := json.Unmarshal(w.part, k); err != nil {
+		return fmt.Errorf("%w: a kernel: %w", errGarbage, err)
+	}
+	w.part = w.part[:0]
+	w.kernels[n] = k
+	return nil
+}
+
+// report moves completions into the ring, as far as there is room.
+func (w *worker) report() (bool, error) {
+	if w.board == nil {
+		return false, nil
+	}
+	sent := false
+	for {
+		if len(w.outbox) == 0 {
+			n := w.dev.Completions(w.got)
+			w.outbox = append(w.outbox, w.got[:n]...)
+		}
+		n := 0
+		for ; n < len(w.outbox); n++ {
+			c := &w.outbox[n]
+			if c.Lane == driver.NoLane {
+				continue // the parent sees from the others that the device is lost
+			}
+			w.rec.completion(c)
+			ok, err := w.completions.put(w.rec.b)
+			if err != nil {
+				return sent, err
+			}
+			if !ok {
+				break
+			}
+		}
+		if n == 0 {
+			break
+		}
+		sent = true
+		w.outbox = w.outbox[:copy(w.outbox, w.outbox[n:])]
+		w.completions.ring()
+	}
+	return sent, nil
+}
+
+// stayNear binds the process to the cores of a memory node, where the machine has
+// several. Threads made later inherit it.
+func stayNear(node int) {
+	const nodes = "/sys/devices/system/node/node"
+	if _, err := os.Stat(nodes + "1"); err != nil || node < 0 {
+		return
+	}
+	text, err := os.ReadFile(nodes + strconv.Itoa(node) + "/cpulist")
+	if err != nil {
+		return
+	}
+	var set unix.CPUSet
+	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
+		first, last, ranged := strings.Cut(part, "-")
+		lo, err := strconv.Atoi(first)
+		if err != nil {
+			return
+		}
+		hi := lo
+		if ranged {
+			if hi, err = strconv.Atoi(last); err != nil {
+				return
+			}
+		}
+		for ; lo <= hi; lo++ {
+			set.Set(lo)
+		}
+	}
+	var may unix.CPUSet
+	if unix.SchedGetaffinity(0, &may) != nil {
+		return
+	}
+	for i := range set {
+		set[i] &= may[i] // what somebody else decided stays decided
+	}
+	if set.Count() == 0 {
+		return
+	}
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return
+	}
+	for _, t := range threads {
+		if tid, err := strconv.Atoi(t.Name()); err == nil {
+			_ = unix.SchedSetaffinity(tid, &set) // a thread may have ended
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package exec
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/engine"
+)
+
+// share returns the board for a number of lanes and those that devices in other
+// processes need besides, and the memory they share with this one if there are
+// any. own holds each device's further lanes.
+func share(devs []driver.Device, lanes int) (b *driver.Board, mem driver.SharedMemory, own [][]driver.Lane, err error) {
+	own = make([][]driver.Lane, len(devs))
+	for i, d := range devs {
+		s, ok := d.(driver.Sharer)
+		if !ok {
+			continue
+		}
+		if mem != nil && s.Shared() != mem {
+			return nil, nil, nil, errors.New("devices in worker processes must share one memory: give their drivers the same")
+		}
+		mem = s.Shared()
+		for range s.OwnLanes() {
+			own[i] = append(own[i], driver.Lane(lanes))
+			lanes++
+		}
+	}
+	if mem == nil {
+		return driver.NewBoard(lanes), nil, own, nil
+	}
+	b, err = mem.Board(lanes)
+	return b, mem, own, err
+}
+
+// lose tells the engine that a device is lost, once for each loss. What it had in
+// flight need not be told: the engine ends that itself.
+func (l *loop) lose(d *dev, err error) {
+	if d.lost {
+		return
+	}
+	d.lost = true
+	d.away.Store(true)
+	k, ok := d.Device.(driver.Keeper)
+	l.evs = append(l.evs, engine.Event{
+		Kind: engine.DeviceLost, Device: d.id, Kept: ok && k.Keeps(), Blamed: errors.Is(err, driver.ErrKernel), Err: err,
+	})
+}
+
+// drop gives up on a device that hangs or keeps failing.
+func (l *loop) drop(d *dev) {
+	for _, n := range d.lanes {
+		l.board.Abandon(n, l.engine.Issued(engine.Lane(n)))
+	}
+	l.discard(d, errGivenUp)
+}
+
+// discard ends what a device runs. One that cannot do so at once is closed in the
+// background, since that may never end.
+func (l *loop) discard(d *dev, cause error) {
+	d.lost = true
+	d.away.Store(true)
+	if p, ok := d.Device.(driver.Dropper); ok {
+		p.Drop(cause)
+		return
+	}
+	d.closed = true
+	go func() { _ = d.Close() }()
+}
+
+var (
+	errGivenUp   = errors.New("given up on: it hangs or keeps failing")
+	errNoRevival = errors.New("it cannot be brought back")
+)
+
+// revive tries to bring a device back and tells the engine how that ended. An
+// attempt that is still under way is called off first.
+func (l *loop) revive(d *dev, rung engine.Rung) {
+	r, ok := d.Device.(driver.Reviver)
+	if !ok || d.closed {
+		l.log.Warn("device lost", "device", d.Info().Name, "err", errNoRevival)
+		l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Err: errNoRevival})
+		return
+	}
+	l.log.Warn("device lost", "device", d.Info().Name, "next", rung.String())
+	if d.calloff != nil {
+		d.calloff()
+	}
+	before, done := d.revived, make(chan struct{})
+	d.revived = done
+	ctx, cancel := context.WithCancel(context.Background())
+	d.calloff = cancel
+	go func() {
+		defer close(done)
+		defer cancel()
+		if before != nil {
+			<-before
+		}
+		// What the device had in flight ends before it is asked back; the loop
+		// hears of that in the order it happens.
+		kept, err := false, context.Cause(ctx)
+		if err == nil {
+			kept, err = r.Revive(ctx, driver.Rung(rung))
+		}
+		superseded := ctx.Err() != nil
+		l.x.do(func(l *loop) {
+			if err != nil {
+				l.log.Warn("device not back", "device", d.Info().Name, "rung", rung.String(), "err", err)
+				if !superseded {
+					l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Err: err})
+				}
+				return
+			}
+			l.collectFrom(d) // what ended with the old one
+			d.lost = false
+			d.away.Store(false)
+			l.evs = append(l.evs, engine.Event{Kind: engine.DeviceBack, Device: d.id, Kept: kept})
+			l.log.Info("device back", "device", d.Info().Name, "rung", rung.String(), "kept", kept)
+		})
+	}()
+}
+
+// settleRevivals calls attempts off and waits for them, before devices close.
+func (l *loop) settleRevivals() {
+	for _, d := range l.devs {
+		if d.calloff == nil {
+			continue
+		}
+		d.calloff()
+		for ended := false; !ended; {
+			select {
+			case <-d.revived:
+				ended = true
+			case fn := <-l.x.calls:
+				fn(l)
+			}
+		}
+	}
+}
