@@ -48,7 +48,7 @@ const maxDepth = 1<<15 - 2
 // one that takes long enough to pay for it, and a sample of the rest.
 const (
 	learnAll    = 32
-	learnEvery  = 16
+	learnEvery  = 128
 	learnAlways = 20 * time.Microsecond
 )
 
