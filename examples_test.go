@@ -297,3 +297,19 @@ func ExampleOptions_Validate() {
 	// bad option: retries: "-7" is not a count; write a whole number from 0 on
 	// bad option: devices: no backend "gpu"; there is cpu, cuda
 }
+
+// A program that uses GPUs is its own worker: in such a process Worker does not
+// return.
+func ExampleWorker() {
+	weft.Worker() // first in main
+	rt, err := weft.Open(context.Background(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(len(rt.Devices()), "device")
+	fmt.Println(rt.Close())
+	// Output:
+	// 1 device
+	// <nil>
+}

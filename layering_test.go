@@ -60,7 +60,7 @@ var house = []room{
 		why: "a backend obeys the contract; this one runs the kernels the cpu backend runs"},
 	{pkg: "backend/cuda", imports: []string{"graph", "machine", "driver"}, modules: []string{"github.com/ebitengine/purego", "golang.org/x/sys"},
 		why: "a backend obeys the contract and knows nothing above it"},
-	{pkg: "backend/all", imports: []string{"driver", "backend/cpu", "backend/cuda"},
+	{pkg: "backend/all", imports: []string{"driver", "backend/cpu", "backend/cuda", "backend/proc", "internal/arena", "machine"},
 		why: "the list of drivers names backends and does nothing with them"},
 	{pkg: "internal/arena", imports: []string{"driver", "internal/extent"}, modules: []string{"golang.org/x/sys"},
 		why: "shared memory is handed out without knowing who computes in it"},

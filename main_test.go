@@ -5,11 +5,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/weft-run/weft"
 	"go.uber.org/goleak"
 )
 
 // The tests end with no goroutine left, and keep what they measure to themselves.
 func TestMain(m *testing.M) {
+	weft.Worker()
 	cache, err := os.MkdirTemp("", "weft-test-")
 	if err == nil {
 		err = os.Setenv("XDG_CACHE_HOME", cache)

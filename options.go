@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -76,6 +77,12 @@ type Options struct {
 	// CacheDir is where measurements are kept between runs: empty for a folder
 	// in the user's cache directory, "off" for nowhere.
 	CacheDir string
+	// Standby keeps a second worker process warm for each GPU, which takes over
+	// at once after a fault.
+	Standby bool
+	// WorkerCommand starts worker processes, for programs whose main does not
+	// call Worker: a command whose main does, and its arguments.
+	WorkerCommand string
 
 	// Funcs are the Go kernels the program brings, by name.
 	Funcs map[string]Func
@@ -92,6 +99,15 @@ type selector struct {
 	backend string
 	index   int // -1: all
 	parts   int // 0: not split
+}
+
+// matches reports whether the selector names a device, or what it is a part of.
+func (s *selector) matches(d *machine.Device) bool {
+	if s.backend != d.Backend || s.index < 0 {
+		return s.backend == d.Backend
+	}
+	name := fmt.Sprintf("%s:%d", s.backend, s.index)
+	return d.Name == name || strings.HasPrefix(d.Name, name+".")
 }
 
 // backends are the names a selector may begin with, those of Options.Drivers

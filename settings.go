@@ -81,6 +81,11 @@ var settings = []setting{
 	text("cache_dir", "where measurements are kept between runs; off keeps none, empty is the user's cache", "",
 		func(o *Options) *string { return &o.CacheDir },
 		func(string) error { return nil }),
+	toggle("standby", "keep a second worker process warm for each GPU, to take over after a fault", false,
+		func(o *Options) *bool { return &o.Standby }),
+	text("worker_command", "program that starts worker processes, where this one cannot be one", "",
+		func(o *Options) *string { return &o.WorkerCommand },
+		func(string) error { return nil }),
 }
 
 // none is the value of a limit that is not there.

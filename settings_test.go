@@ -68,6 +68,8 @@ var others = []struct {
 	{"trace", "1000", func(o *Options) any { return o.Trace }, 1000},
 	{"calibrate", "off", func(o *Options) any { return o.NoCalibrate }, true},
 	{"cache_dir", "off", func(o *Options) any { return o.CacheDir }, "off"},
+	{"standby", "on", func(o *Options) any { return o.Standby }, true},
+	{"worker_command", "weft x", func(o *Options) any { return o.WorkerCommand }, "weft x"},
 }
 
 func TestSet(t *testing.T) {

@@ -10,10 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
@@ -54,6 +57,10 @@ type Runtime struct {
 	trace *trace.Recorder
 	names []string // of the devices
 	maps  mappings // calls of Map in progress
+	// memory is shared with worker processes, nil without any; closing gives it
+	// up once.
+	memory  *arena.Arena
+	closing sync.Once
 }
 
 // Open finds devices and opens them. A backend that fails is logged and left
@@ -73,7 +80,15 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		for _, s := range sel {
 			parts[s.backend] = max(parts[s.backend], s.parts)
 		}
-		drivers = all.Drivers(all.Options{Parts: parts, Pin: o.Pin, Funcs: rt.funcs()})
+		do := all.Options{Parts: parts, Pin: o.Pin, Funcs: rt.funcs(), Split: split(sel), Standby: o.Standby, WorkerCommand: strings.Fields(o.WorkerCommand)}
+		if _, asked := parts["cuda"]; (asked || len(sel) == 0) && all.Workers() {
+			var err error
+			if rt.memory, err = arena.Open(o.HostBytes); err != nil {
+				return nil, err
+			}
+			do.Memory = rt.memory
+		}
+		drivers = all.Drivers(do)
 		// What was not asked for is not even looked for: opening a GPU takes time.
 		drivers = slices.DeleteFunc(drivers, func(d driver.Driver) bool {
 			_, asked := parts[d.Name()]
@@ -99,6 +114,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		},
 	})
 	if err != nil {
+		rt.forget()
 		if o.Devices != "" {
 			err = fmt.Errorf("%w (asked for %q)", err, o.Devices)
 		}
@@ -144,7 +160,7 @@ func (o *Options) choose(found []machine.Device) []bool {
 	for i := range found {
 		d := &found[i]
 		keep[i] = len(sel) == 0 || slices.ContainsFunc(sel, func(s selector) bool {
-			return s.backend == d.Backend && (s.index < 0 || d.Name == fmt.Sprintf("%s:%d", s.backend, s.index))
+			return s.matches(d)
 		})
 		if keep[i] {
 			total[d.Backend] += machine.Score(d)
@@ -190,7 +206,20 @@ func (r *Runtime) Close() error {
 	if err := r.x.Close(ctx); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
+	r.forget()
 	return nil
+}
+
+// forget gives up the memory shared with workers, after the last who used it.
+func (r *Runtime) forget() {
+	r.closing.Do(func() {
+		if r.memory == nil {
+			return
+		}
+		if err := r.memory.Close(); err != nil {
+			r.o.Log.Warn("shared memory was not given back", "err", err)
+		}
+	})
 }
 
 // bound limits a wait to Options.SyncTimeout.

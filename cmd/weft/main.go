@@ -29,6 +29,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
 )
 
 // Exit statuses.
@@ -49,6 +51,7 @@ func (u usageError) Unwrap() error { return u.error }
 func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
+	weft.Worker()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second Ctrl-C ends the process whatever it is doing.
 	context.AfterFunc(ctx, stop)

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
@@ -24,6 +25,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
 // TestMain keeps what is measured in a folder of its own: the commands of a test
 // measure once, and never see what the user's have measured.
 func TestMain(m *testing.M) {
+	weft.Worker()
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "weft-test-")
 	if err != nil {
