@@ -25,6 +25,12 @@ func PTX(source []byte, entry string, threads uint32, per ...uint32) graph.Impl 
 	return i
 }
 
+// Library is an implementation by a vendor's routine, which takes a step's params
+// as they are. Devices that were asked for exact results do without it.
+func Library(routine string) graph.Impl {
+	return graph.Impl{Dialect: graph.Library, Entry: routine}
+}
+
 // With adds implementations to a kernel and returns it.
 func With(k *graph.Kernel, impls ...graph.Impl) *graph.Kernel {
 	k.Impls = append(k.Impls, impls...)

@@ -45,6 +45,20 @@ type Job interface {
 	Rate(elapsed time.Duration) string
 }
 
+// ClassOn is what a job's results keep on some devices: what the job says of its
+// own kernels, or a tolerance where a device may use a vendor's routine instead.
+func ClassOn(j Job, on []machine.Device) Class {
+	for _, s := range j.Whole().Steps {
+		for _, i := range s.Kernel.Impls {
+			alone := &graph.Kernel{Impls: []graph.Impl{i}}
+			if i.Dialect == graph.Library && slices.ContainsFunc(on, func(d machine.Device) bool { return d.CanRun(alone) }) {
+				return Tolerance
+			}
+		}
+	}
+	return j.Class()
+}
+
 // Result is how a run of a job went.
 type Result struct {
 	Report    *weft.Report

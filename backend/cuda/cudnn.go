@@ -29,7 +29,7 @@ type workspace struct {
 
 // plan is the Params of cudnn.conv2d, ten little-endian uint32: batch, channels,
 // height and width of x; filters, height and width of w; stride and padding, the
-// same both ways; 1 to let the tensor cores round to TF32.
+// same both ways; 1 to let the tensor cores round to TF32, 0 or nothing not to.
 type plan struct{ n, c, h, w, k, r, s, stride, pad, tf32 uintptr }
 
 type planned struct {
@@ -141,8 +141,11 @@ type algorithmPerf struct {
 
 // conv2d convolves x (N×C×H×W) with w (K×C×R×S) into y.
 func conv2d(d *device, s *stream, ptrs []uintptr, params []byte) error {
+	if len(params) == 36 {
+		params = append(params[:36:36], 0, 0, 0, 0)
+	}
 	if len(ptrs) < 3 || len(params) != 40 {
-		return fmt.Errorf("%w: a convolution takes x, w and y and ten uint32, given are %d buffers and %d bytes", driver.ErrKernel, len(ptrs), len(params))
+		return fmt.Errorf("%w: a convolution takes x, w and y and nine or ten uint32, given are %d buffers and %d bytes", driver.ErrKernel, len(ptrs), len(params))
 	}
 	p := plan{word(params, 0), word(params, 1), word(params, 2), word(params, 3), word(params, 4),
 		word(params, 5), word(params, 6), word(params, 7), word(params, 8), word(params, 9)}

@@ -45,6 +45,7 @@ type device struct {
 	idle    bool // the owner sleeps
 	cond    sync.Cond
 	tuning  tuning
+	told    bool       // the caller knows that the device is lost
 	joining sync.Mutex // guards comm
 
 	waiting atomic.Int32 // how many are pending, readable without the lock
@@ -73,7 +74,6 @@ type device struct {
 	flying    int  // operations on streams
 	held      int  // operations on lanes, not on streams
 	blamed    bool // a single kernel lost the device
-	told      bool // the caller knows that the device is lost
 }
 
 // cores is how many shader cores a multiprocessor of an architecture has.
@@ -187,12 +187,8 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	go d.run()
 }
 
-// errLost is what everything but the culprit ends with. It names the kernels to
-// blame when the device itself is told to be lost.
+// errLost is what everything but the culprit ends with.
 func (d *device) errLost() error {
-	if d.told && d.blamed {
-		return fmt.Errorf("cuda: %s: %w by a kernel: %w: %w", d.info.Name, driver.ErrDeviceLost, driver.ErrKernel, *d.dead.Load())
-	}
 	return fmt.Errorf("cuda: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, *d.dead.Load())
 }
 
@@ -204,6 +200,10 @@ func (d *device) Submit(batch []driver.Op) error {
 		return fmt.Errorf("cuda: submit to %s: %w", d.info.Name, d.errLost())
 	}
 	d.mu.Lock()
+	if d.told {
+		d.mu.Unlock()
+		return fmt.Errorf("cuda: submit to %s: %w", d.info.Name, d.errLost())
+	}
 	for i := range batch {
 		o := &batch[i]
 		switch o.Kind {

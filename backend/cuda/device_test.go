@@ -719,9 +719,11 @@ func TestConv(t *testing.T) {
 	bx, bw, by := r.alloc(int64(4*len(xs))), r.alloc(int64(4*len(ws))), r.alloc(int64(4*len(want)))
 	g := []driver.Arg{{Buf: bx, Bytes: int64(4 * len(xs))}, {Buf: bw, Bytes: int64(4 * len(ws))}, {Buf: by, Bytes: int64(4 * len(want))}}
 	w1, w2 := r.copyIn(bx, bytesOf(xs)), r.copyIn(bw, bytesOf(ws))
-	for _, tf32 := range []uint32{0, 1, 0} {
+	for tf32, p := range [][]byte{
+		params(n, c, h, w, k, rr, s, stride, pad, 0), params(n, c, h, w, k, rr, s, stride, pad, 1), params(n, c, h, w, k, rr, s, stride, pad),
+	} {
 		got := make([]float32, len(want))
-		task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: params(n, c, h, w, k, rr, s, stride, pad, tf32)}}}
+		task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: p}}}
 		r.must(r.copyOut(bytesOf(got), by, r.launch(0, task, g, w1, w2)))
 		for i := range got {
 			if math.Abs(float64(got[i]-want[i])) > 1e-3 {
@@ -773,6 +775,8 @@ func TestFault(t *testing.T) {
 	b := r.alloc(4096)
 	one := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
 	r.must(r.launch(0, one, args(4096, b), r.copyIn(b, make([]byte, 4096))))
+	never := driver.Wait{Lane: r.first + driver.Lane(r.in()), Seq: 1000}
+	held := r.copyOut(make([]byte, 4), b, never)
 	began := time.Now()
 	bad := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("crash")}}}
 	culprit := r.launch(0, bad, args(4096, b))
@@ -790,7 +794,13 @@ func TestFault(t *testing.T) {
 	if !errors.Is(c.Err, driver.ErrKernel) || !errors.As(c.Err, &e) || e.Name != "CUDA_ERROR_ILLEGAL_ADDRESS" || !strings.Contains(c.Err.Error(), `"crash"`) {
 		t.Errorf("the culprit: %v", c.Err)
 	}
-	for _, w := range others {
+	if c := r.wait(driver.Wait{Lane: driver.NoLane}); !errors.Is(c.Err, driver.ErrDeviceLost) || !errors.Is(c.Err, driver.ErrKernel) {
+		t.Errorf("the loss: %v", c.Err)
+	}
+	if last := r.all[len(r.all)-1]; last.Lane != driver.NoLane {
+		t.Errorf("lane %d completed after the device was told to be lost", last.Lane)
+	}
+	for _, w := range append(others, held) {
 		if c := r.wait(w); !errors.Is(c.Err, driver.ErrDeviceLost) || errors.Is(c.Err, driver.ErrKernel) {
 			t.Errorf("another: %v", c.Err)
 		}

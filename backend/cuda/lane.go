@@ -209,8 +209,11 @@ func (d *device) run() {
 	}
 	for {
 		moved := d.intake()
-		if d.closed.Load() {
-			d.refuse()
+		switch {
+		case d.dead.Load() != nil:
+			d.refuse(d.errLost())
+		case d.closed.Load():
+			d.refuse(fmt.Errorf("cuda: %s: %w", d.info.Name, driver.ErrClosed))
 		}
 		for d.advance() {
 			moved = true
@@ -219,9 +222,8 @@ func (d *device) run() {
 		if d.collect() {
 			moved = true
 		}
-		if d.dead.Load() != nil && d.flying == 0 && !d.told {
-			d.told = true
-			d.out = append(d.out, driver.Completion{Lane: driver.NoLane, Err: d.errLost()})
+		if d.dead.Load() != nil && d.held == 0 {
+			d.tellLoss()
 		}
 		d.handOver()
 		d.seen.Store(time.Now().UnixNano())
@@ -254,6 +256,23 @@ func (d *device) run() {
 			nap(napFor)
 		}
 	}
+}
+
+// tellLoss tells the caller, once and after all operations, that the device is
+// lost.
+func (d *device) tellLoss() {
+	d.mu.Lock()
+	first := !d.told && len(d.pending) == 0
+	d.told = d.told || first
+	d.mu.Unlock()
+	if !first {
+		return
+	}
+	loss := d.errLost()
+	if d.blamed {
+		loss = fmt.Errorf("cuda: %s: %w by a kernel: %w: %w", d.info.Name, driver.ErrDeviceLost, driver.ErrKernel, *d.dead.Load())
+	}
+	d.out = append(d.out, driver.Completion{Lane: driver.NoLane, Err: loss})
 }
 
 // sleep blocks until something is submitted or the device closes.
@@ -576,12 +595,12 @@ func (d *device) handOver() {
 	d.wake()
 }
 
-// refuse ends what has not begun, because the device closes.
-func (d *device) refuse() {
+// refuse ends what has not begun, because the device closes or is lost.
+func (d *device) refuse(err error) {
 	for _, l := range d.lanes {
 		for ; l.next < l.ops.len(); l.next++ {
 			o := l.ops.at(l.next)
-			o.err = fmt.Errorf("cuda: %s: %w", d.info.Name, driver.ErrClosed)
+			o.err = err
 			d.end(o)
 			d.held--
 		}

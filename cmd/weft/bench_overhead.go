@@ -9,7 +9,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/internal/probe"
 )
 
 // overheadRow is what one task costs beside its work.
@@ -73,7 +73,6 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 // one times one graph of empty tasks.
 func (o *overhead) one(m *meter, g *graph.Graph, traced bool, p *progress) (overheadRow, error) {
 	opts := m.options
-	opts.Funcs = map[string]weft.Func{"empty": func(*weft.Call, int, int) {}}
 	opts.Log = slog.New(slog.DiscardHandler) // that devices share cores is intended
 	if traced {
 		opts.Trace = 1 << 17
@@ -114,7 +113,7 @@ func onOff(b bool) string {
 // and reads those of deps tasks of the layer before.
 func emptyGraph(n, width, deps int) (*graph.Graph, error) {
 	var b graph.Builder
-	steps := []graph.Step{{Kernel: workload.GoKernel("empty")}}
+	steps := []graph.Step{{Kernel: probe.List()[0].Kernel}} // the empty one, which every device has
 	data := make([]graph.DataID, n)
 	for i := range n {
 		data[i] = b.Data(graph.Data{Bytes: 64})

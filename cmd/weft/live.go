@@ -84,7 +84,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		return err
 	}
 	defer rt.Close()
-	rep := liveReport{Job: job.Name(), Class: string(job.Class())}
+	rep := liveReport{Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
 	for _, d := range rt.Devices() {
 		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
 	}

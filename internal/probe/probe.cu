@@ -16,7 +16,7 @@ struct Count {
 #define OPS 65536
 #define ROUNDS (OPS / 16)
 
-KERNEL probe_empty(u32 *, Count) {}
+KERNEL probe_empty() {}
 
 // Chains begin differently, or the compiler would keep one of them.
 #define CHAINS(T, begin) T a = begin, b = a + 1, c = a + 2, d = a + 3, e = a + 4, f = a + 5, g = a + 6, h = a + 7
