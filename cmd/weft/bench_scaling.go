@@ -205,22 +205,31 @@ func (g growth) by(sizes map[string]int, more float64, most int) bool {
 // sized makes a workload's job with some sizes set, and fills in the others that
 // it grows by.
 func (w entry) sized(ctx context.Context, sizes map[string]int) (workload.Job, error) {
+	o, err := w.order(sizes)
+	if err != nil {
+		return nil, err
+	}
+	return o.job(ctx, w.name)
+}
+
+// order is sized before the job is made.
+func (w entry) order(sizes map[string]int) (order, error) {
 	f := pflag.NewFlagSet(w.name, pflag.ContinueOnError)
-	order := w.flags(f)
+	o := w.flags(f)
 	for _, name := range w.grow.flags {
 		if n, ok := sizes[name]; ok {
 			if err := f.Set(name, strconv.Itoa(n)); err != nil {
-				return nil, err
+				return o, err
 			}
 			continue
 		}
 		n, err := f.GetInt(name)
 		if err != nil {
-			return nil, err
+			return o, err
 		}
 		sizes[name] = n
 	}
-	return order.job(ctx, w.name)
+	return o, nil
 }
 
 func writeScaling(w io.Writer, rows []scalingRow) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,18 +80,16 @@ func tryBackends(c *cobra.Command) (found []finding, works bool) {
 		if e, ok := d.(driver.Examiner); ok {
 			notes = e.Examine()
 		}
-		if err != nil || len(devs) == 0 {
-			f := finding{What: name, Says: "found no device"}
+		explained := slices.ContainsFunc(notes, func(n driver.Finding) bool { return !n.OK })
+		if len(devs) == 0 && !explained {
+			f := finding{What: name, Says: "found no device", Fix: "nothing to do: work runs on the other devices"}
 			if err != nil {
 				f.Says = strings.TrimPrefix(oneLine(err.Error()), name+": ")
-			}
-			if len(notes) == 0 {
-				f.Fix = "work runs on the other devices; nothing else is lost"
 			}
 			found = append(found, f)
 		}
 		for _, n := range notes {
-			found = append(found, finding{What: name, OK: n.OK, Says: n.What + ": " + n.Says, Fix: n.Fix})
+			found = append(found, finding{What: name, OK: n.OK, Says: n.What + ": " + strings.TrimPrefix(n.Says, name+": "), Fix: n.Fix})
 		}
 	}
 	return found, works

@@ -27,6 +27,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,9 +54,26 @@ func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(f
 func main() {
 	weft.Worker()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// A second Ctrl-C ends the process whatever it is doing.
-	context.AfterFunc(ctx, stop)
+	defer stop()
+	context.AfterFunc(ctx, impatience)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// impatience waits for a second Ctrl-C, which ends the process whatever it is
+// doing. Kernels that run are waited for, and who waits is told so.
+func impatience() {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	select {
+	case <-again:
+		os.Exit(exitInterrupted)
+	case <-time.After(time.Second):
+	}
+	if terminal(os.Stderr) {
+		fmt.Fprintln(os.Stderr, "\nweft: waiting for what runs; Ctrl-C again ends at once")
+	}
+	<-again
+	os.Exit(exitInterrupted)
 }
 
 // run is the command without the process around it. It returns the exit status.

@@ -11,14 +11,13 @@ import (
 )
 
 // usageTemplate is cobra's but for lines of at most 80 columns.
-const usageTemplate = `Usage:{{if .Runnable}}
-  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
-  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
+const usageTemplate = `Usage:
+  {{if .HasParent}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
 
 Examples:
 {{.Example}}{{end}}{{if .HasAvailableSubCommands}}
 
-Commands:{{range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
+{{if .HasParent}}One of{{else}}Commands{{end}}:{{range .Commands}}{{if (or .IsAvailableCommand (eq .Name "help"))}}
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
@@ -27,7 +26,7 @@ Flags:
 Flags of the runtime:
 {{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
-{{.CommandPath}} COMMAND --help says more about a command.{{end}}
+{{.CommandPath}} NAME --help says more about one of them.{{end}}
 `
 
 // flagError says what is wrong with a flag in words of this command's own.
