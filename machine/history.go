@@ -26,6 +26,9 @@ const (
 	// about it; at most maxNear of them on either side are asked.
 	nearReach = math.Ln2
 	maxNear   = 16
+	// graphPrior is how firmly a graph is believed to take what simulating it
+	// says, as a number of runs that showed so.
+	graphPrior = 0.3
 	// epochShift is the relative change of an answer that callers must hear of.
 	epochShift = 0.05
 )
@@ -259,7 +262,7 @@ func (h *History) Graph(made string, size float64) (factor float64, samples int)
 		weight, sum = weight+w, sum+w*s.usual
 		samples += len(s.recent)
 	}
-	return math.Exp(sum / (weight + 1)), samples
+	return math.Exp(sum / (weight + graphPrior)), samples
 }
 
 // ObserveGraph learns that a graph was simulated to take so long, without any
