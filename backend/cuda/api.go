@@ -15,18 +15,18 @@ type api struct {
 
 	init, driverVersion                                          proc
 	deviceCount, deviceGet, deviceName, deviceUUID, devicePCI    proc
-	deviceAttribute, deviceTotalMem, canAccessPeer               proc
+	deviceAttribute                                              proc
 	ctxRetain, ctxRelease, ctxSetCurrent, ctxPush, ctxPop        proc
-	streamCreate, streamDestroy, streamQuery, streamSync         proc
+	streamCreate, streamDestroy, streamQuery                     proc
 	streamWrite, streamWait                                      proc
 	eventCreate, eventDestroy, eventRecord, eventElapsed         proc
 	memGetInfo, memHostAlloc, memFreeHost, hostPointer           proc
 	hostRegister, hostUnregister, memAllocAsync, memFreeAsync    proc
 	granularity, memCreate, memRelease, memReserve, memUnreserve proc
 	memMap, memUnmap, memSetAccess, memExport, memImport         proc
-	copyIn, copyOut, copyWithin, copyPeer, memsetD8              proc
+	copyIn, copyOut, copyWithin, copyPeer                        proc
 	moduleLoad, moduleUnload, moduleFunction, funcSetAttribute   proc
-	funcParam, occupancy                                         proc
+	funcParam                                                    proc
 	launch, launchEx                                             proc
 	captureBegin, captureEnd, graphInstantiate, graphExecDestroy proc
 	graphCreate, graphAddKernel, graphSetKernel                  proc
@@ -48,12 +48,11 @@ func openAPI(folders []string) (*api, error) {
 		{&a.init, "cuInit"}, {&a.driverVersion, "cuDriverGetVersion"},
 		{&a.deviceCount, "cuDeviceGetCount"}, {&a.deviceGet, "cuDeviceGet"}, {&a.deviceName, "cuDeviceGetName"},
 		{&a.deviceUUID, "cuDeviceGetUuid_v2 cuDeviceGetUuid"}, {&a.devicePCI, "cuDeviceGetPCIBusId"},
-		{&a.deviceAttribute, "cuDeviceGetAttribute"}, {&a.deviceTotalMem, "cuDeviceTotalMem_v2"},
-		{&a.canAccessPeer, "cuDeviceCanAccessPeer"},
+		{&a.deviceAttribute, "cuDeviceGetAttribute"},
 		{&a.ctxRetain, "cuDevicePrimaryCtxRetain"}, {&a.ctxRelease, "cuDevicePrimaryCtxRelease_v2"},
 		{&a.ctxSetCurrent, "cuCtxSetCurrent"}, {&a.ctxPush, "cuCtxPushCurrent_v2"}, {&a.ctxPop, "cuCtxPopCurrent_v2"},
 		{&a.streamCreate, "cuStreamCreate"}, {&a.streamDestroy, "cuStreamDestroy_v2"},
-		{&a.streamQuery, "cuStreamQuery"}, {&a.streamSync, "cuStreamSynchronize"},
+		{&a.streamQuery, "cuStreamQuery"},
 		{&a.streamWrite, "cuStreamWriteValue32_v2 cuStreamWriteValue32"}, {&a.streamWait, "cuStreamWaitValue32_v2 cuStreamWaitValue32"},
 		{&a.eventCreate, "cuEventCreate"}, {&a.eventDestroy, "cuEventDestroy_v2"}, {&a.eventRecord, "cuEventRecord"},
 		{&a.eventElapsed, "cuEventElapsedTime_v2 cuEventElapsedTime"},
@@ -66,10 +65,9 @@ func openAPI(folders []string) (*api, error) {
 		{&a.memMap, "cuMemMap"}, {&a.memUnmap, "cuMemUnmap"}, {&a.memSetAccess, "cuMemSetAccess"},
 		{&a.memExport, "cuMemExportToShareableHandle"}, {&a.memImport, "cuMemImportFromShareableHandle"},
 		{&a.copyIn, "cuMemcpyHtoDAsync_v2"}, {&a.copyOut, "cuMemcpyDtoHAsync_v2"}, {&a.copyWithin, "cuMemcpyDtoDAsync_v2"},
-		{&a.copyPeer, "cuMemcpyPeerAsync"}, {&a.memsetD8, "cuMemsetD8Async"},
+		{&a.copyPeer, "cuMemcpyPeerAsync"},
 		{&a.moduleLoad, "cuModuleLoadDataEx"}, {&a.moduleUnload, "cuModuleUnload"}, {&a.moduleFunction, "cuModuleGetFunction"},
 		{&a.funcSetAttribute, "cuFuncSetAttribute"}, {&a.funcParam, "cuFuncGetParamInfo"},
-		{&a.occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor"},
 		{&a.launch, "cuLaunchKernel"}, {&a.launchEx, "cuLaunchKernelEx"},
 		{&a.captureBegin, "cuStreamBeginCapture_v2"}, {&a.captureEnd, "cuStreamEndCapture"},
 		{&a.graphInstantiate, "cuGraphInstantiateWithFlags"}, {&a.graphExecDestroy, "cuGraphExecDestroy"},
@@ -188,8 +186,6 @@ const (
 	funcAnyClusterSize   = 14
 	portableCluster      = 8
 	defaultDynamicShared = 48 << 10
-	jitInfoLog           = 3
-	jitInfoLogSize       = 4
 	jitErrorLog          = 5
 	jitErrorLogSize      = 6
 	captureThreadLocal   = 1

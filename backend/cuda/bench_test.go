@@ -150,13 +150,17 @@ func BenchmarkGEMM(b *testing.B) {
 			}
 			const flight = 10
 			var last driver.Wait
+			best := time.Duration(1 << 62)
 			for b.Loop() {
+				begin := time.Now()
 				for range flight {
 					last = r.launch(0, task, args(4*n*n, x, y, z))
 				}
 				r.must(last)
+				best = min(best, time.Since(begin))
 			}
 			b.ReportMetric(2*n*n*n*flight*float64(b.N)/b.Elapsed().Seconds()/1e12, "TFLOP/s")
+			b.ReportMetric(2*n*n*n*flight/best.Seconds()/1e12, "best-TFLOP/s")
 		})
 	}
 }
@@ -179,6 +183,7 @@ func BenchmarkCalls(b *testing.B) {
 	if err := a.do(d.f, &a.ctxSetCurrent, d.ctx); err != nil {
 		b.Fatal(err)
 	}
+	sync := a.lib.bind("cuStreamSynchronize")
 	s := d.streams[0]
 	v := d.kernel(testKernel("empty")).variants[0]
 	st := &graph.Step{Launch: graph.Launch{Grid: [3]uint32{1}, Block: [3]uint32{32}}}
@@ -197,7 +202,7 @@ func BenchmarkCalls(b *testing.B) {
 					}
 				}
 				inCalls += time.Since(begin)
-				a.code(d.f, &a.streamSync, s.handle)
+				a.code(d.f, &sync, s.handle)
 			}
 			b.ReportMetric(float64(inCalls)/float64(b.N), "call-ns/op")
 		})

@@ -33,7 +33,7 @@ import (
 type Options struct {
 	// Devices are the numbers of the GPUs to open, as in cuda:1; none means all.
 	Devices []int
-	// Lanes is how many kernels a GPU runs at once (1, at most 8). With more
+	// Lanes is how many kernels a GPU runs at once (1, at most 6). With more
 	// than one, small kernels overlap; a kernel's measured time then includes
 	// what it waited for others, and after a fault several kernels are suspects.
 	Lanes int

@@ -39,7 +39,6 @@ const (
 	errNotReady      = 600
 	errRegistered    = 712
 	errNotSupported  = 801
-	errUpdateFailed  = 910
 )
 
 // kinds sorts codes of libcuda by what they mean to the caller. Those of a lost

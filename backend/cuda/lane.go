@@ -548,9 +548,10 @@ func (d *device) complete(s *stream, upTo uint32) {
 		o.start, o.end = from, from+part
 		from = o.end
 		s.ends[o.ticket%uint32(len(s.ends))] = o.end
-		// Its part of what came together will do until it is seen alone.
-		if o.times != nil && o.err == nil && (alone || o.times.ns == 0) {
-			o.times.saw(float64(o.end - o.start))
+		// Its part of what came together tells as much when it is less: a kernel
+		// that was slow once would else never be seen to be short again.
+		if ns := float64(o.end - o.start); o.times != nil && o.err == nil && (alone || o.times.ns == 0 || ns < o.times.ns) {
+			o.times.saw(ns)
 		}
 		if o.probed {
 			d.probe.read(d, o)
