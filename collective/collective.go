@@ -1,0 +1,186 @@
+// Package collective builds operations in which several devices take part, such
+// as AllReduce, as graphs of tasks. It decides nothing at run time: a Plan is a
+// list of steps, each on the device of one rank, which read what other ranks
+// have; copies between devices follow from that as in any graph, and so does
+// recovery. It is pure and knows neither runtime nor simulator; collective/live
+// runs plans on a runtime.
+//
+// # What the operations do
+//
+// There are n ranks, each on a device. Count is the number of elements of the
+// whole vector. Where a vector is cut among ranks, rank r has block r of Cut.
+//
+//	operation       in                        out
+//	allreduce       every rank a vector       every rank their fold
+//	reduce          every rank a vector       the root their fold
+//	reducescatter   every rank a vector       rank r block r of their fold
+//	broadcast       the root a vector         every other rank a copy
+//	allgather       rank r block r            every rank the vector
+//	alltoall        every rank a vector       rank r block r of each, by rank
+//	send            the root a vector         the peer a copy
+//	barrier         nothing                   nothing; no rank leaves before all came
+//
+// # How they do it
+//
+// A vector is cut into slices, and each slice has a route: hops along which it
+// is folded towards one rank, and hops along which the result spreads. An
+// algorithm is nothing but a choice of routes (see routes.go). Slices are cut
+// further into pieces that follow one another, so that copies and folds overlap.
+//
+// # Order
+//
+// The order in which numbers are folded is fixed by the plan and not by who is
+// fast, so the same plan gives the same bytes every time, on any machine,
+// however it is cut into pieces and whichever devices fail. The algorithms
+// direct and chain fold in the order of ranks, ((0 op 1) op 2) and so on, and
+// agree with each other bit by bit; they are the ones Spec.Exact allows. The
+// others each have their own order, which depends on the number of ranks and,
+// for ring and hierarchical, on the topology. Maxima, minima and integers come
+// out the same in any order (fold.Exact), so for them every algorithm is exact.
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/machine"
+)
+
+// ErrSpec is wrapped by every error about a specification.
+var ErrSpec = errors.New("bad collective")
+
+// Op is a collective operation.
+type Op uint8
+
+const (
+	AllReduce Op = iota
+	Reduce
+	ReduceScatter
+	Broadcast
+	AllGather
+	AllToAll
+	Send
+	Barrier
+	NumOps = iota
+)
+
+var opNames = [...]string{"allreduce", "reduce", "reducescatter", "broadcast", "allgather", "alltoall", "send", "barrier"}
+
+// String returns the name ParseOp accepts.
+func (o Op) String() string {
+	if int(o) < len(opNames) {
+		return opNames[o]
+	}
+	return fmt.Sprintf("unknown(%d)", int(o))
+}
+
+// ParseOp returns the operation with a name.
+func ParseOp(s string) (Op, error) {
+	for i, n := range opNames {
+		if n == s {
+			return Op(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%w: unknown operation %q; use one of %s", ErrSpec, s, strings.Join(opNames[:], ", "))
+}
+
+// Folds reports whether an operation combines what ranks have.
+func (o Op) Folds() bool { return o == AllReduce || o == Reduce || o == ReduceScatter }
+
+// Spec says what to do and who takes part.
+type Spec struct {
+	Op Op
+	// Ranks are the devices that take part: rank r is on device Ranks[r]. A
+	// device may stand for several ranks, as a survivor does for one that was
+	// lost.
+	Ranks []machine.DeviceID
+	Count int64     // elements of the whole vector
+	Type  fold.Type // of an element
+	Fold  fold.Op   // where the operation folds
+	Root  int       // of reduce, broadcast and send
+	Peer  int       // of send: the rank that gets it
+	// Algorithm is one of Algorithms, or empty for the one that is predicted to
+	// be done first.
+	Algorithm string
+	// Exact allows only algorithms that fold in the order of ranks, where the
+	// order matters.
+	Exact bool
+	// Pieces is how many pieces follow one another along a route; 0 means as
+	// many as are predicted to be best.
+	Pieces int
+}
+
+// Limits on a specification: element counts that fit a launch, and graphs that
+// fit in memory.
+const (
+	MaxRanks  = 1024
+	MaxPieces = 256
+	maxCount  = 1 << 40
+)
+
+func (s *Spec) check(m *machine.Machine) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("%v: %w: %s", s.Op, ErrSpec, fmt.Sprintf(format, args...))
+	}
+	n := len(s.Ranks)
+	switch {
+	case int(s.Op) >= NumOps:
+		return fail("there is no such operation; use one of %s", strings.Join(opNames[:], ", "))
+	case n < 1 || n > MaxRanks:
+		return fail("%d ranks; there must be 1 to %d", n, MaxRanks)
+	case s.Count < 0 || s.Count > maxCount:
+		return fail("%d elements; there must be 0 to %d", s.Count, int64(maxCount))
+	case int(s.Type) >= fold.NumTypes:
+		return fail("there is no element type %v", s.Type)
+	case s.Op.Folds() && int(s.Fold) >= fold.NumOps:
+		return fail("there is no reduction %v", s.Fold)
+	case s.Root < 0 || s.Root >= n:
+		return fail("root %d of %d ranks; number ranks from 0", s.Root, n)
+	case s.Op == Send && (s.Peer < 0 || s.Peer >= n || s.Peer == s.Root):
+		return fail("from rank %d to rank %d of %d; name two different ranks", s.Root, s.Peer, n)
+	case s.Pieces < 0 || s.Pieces > MaxPieces:
+		return fail("%d pieces; there must be 1 to %d, or 0 for a good number", s.Pieces, MaxPieces)
+	}
+	for r, d := range s.Ranks {
+		if d < 0 || int(d) >= len(m.Devices) {
+			return fail("rank %d is on device %d of %d", r, d, len(m.Devices))
+		}
+	}
+	return nil
+}
+
+// Cut returns the elements of block r when count elements are cut into n
+// consecutive blocks as equal as possible, the larger ones first.
+func Cut(count int64, n, r int) (lo, hi int64) {
+	each, more := count/int64(n), count%int64(n)
+	at := func(r int64) int64 { return r*each + min(r, more) }
+	return at(int64(r)), at(int64(r) + 1)
+}
+
+// InCount and OutCount are the elements a rank brings and gets.
+func (s *Spec) InCount(r int) int64 {
+	switch {
+	case s.Op == Barrier, (s.Op == Broadcast || s.Op == Send) && r != s.Root:
+		return 0
+	case s.Op == AllGather:
+		lo, hi := Cut(s.Count, len(s.Ranks), r)
+		return hi - lo
+	}
+	return s.Count
+}
+
+// OutCount is the elements a rank gets; see InCount.
+func (s *Spec) OutCount(r int) int64 {
+	lo, hi := Cut(s.Count, len(s.Ranks), r)
+	switch {
+	case s.Op == Barrier, s.Op == Reduce && r != s.Root, s.Op == Broadcast && r == s.Root, s.Op == Send && r != s.Peer:
+		return 0
+	case s.Op == ReduceScatter:
+		return hi - lo
+	case s.Op == AllToAll:
+		return (hi - lo) * int64(len(s.Ranks))
+	}
+	return s.Count
+}

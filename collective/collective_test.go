@@ -1,0 +1,480 @@
+package collective_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// cpus is n devices in one memory, gpus n with memories of their own on two
+// switches.
+func cpus(n int) *machine.Machine {
+	m := &machine.Machine{Name: "cpus"}
+	for i := range n {
+		m.Devices = append(m.Devices, machine.Device{
+			Name: fmt.Sprint("cpu:", i), Backend: "cpu", HostMemory: true,
+			Rates: machine.Rates{MemoryBPS: 10e9, LaunchNS: 1000},
+		})
+	}
+	return m
+}
+
+func gpus(n int) *machine.Machine {
+	m := &machine.Machine{Name: "gpus"}
+	for i := range n {
+		m.Devices = append(m.Devices, machine.Device{
+			Name: fmt.Sprint("cuda:", i), Kind: machine.Discrete, Backend: "cuda", MemBytes: 1 << 30,
+			Rates: machine.Rates{MemoryBPS: 1e12, LaunchNS: 5000},
+		})
+		m.Links = append(m.Links, machine.Link{A: machine.DeviceID(i), B: machine.Host, BPS: 20e9, LatencyNS: 9000})
+		for j := range i {
+			if i%2 == j%2 { // the others meet in host memory
+				m.Links = append(m.Links, machine.Link{A: machine.DeviceID(j), B: machine.DeviceID(i), Kind: machine.NVLink, BPS: 100e9, LatencyNS: 3000})
+			}
+		}
+	}
+	return m
+}
+
+func ranks(n int) (out []machine.DeviceID) {
+	for i := range n {
+		out = append(out, machine.DeviceID(i))
+	}
+	return out
+}
+
+func plan(t *testing.T, m *machine.Machine, s collective.Spec) *collective.Plan {
+	t.Helper()
+	p, err := collective.New(m, machine.NewRoofline(m), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+var funcs = live.Funcs()
+
+// perform runs the tasks of a graph one after the other by their Go functions.
+func perform(t *testing.T, g *graph.Graph, inputs map[string][]byte) map[string][]byte {
+	t.Helper()
+	data := make([][]byte, g.NumData())
+	for i := range data {
+		d := g.Data(graph.DataID(i))
+		// Aligned as weft's buffers are.
+		words := make([]uint64, (d.Bytes+7)/8)
+		data[i] = weftBytes(words)[:d.Bytes]
+		for k := range data[i] {
+			data[i][k] = 0xa5 // what nobody wrote must not look like a result
+		}
+		if d.Input {
+			copy(data[i], inputs[d.Name])
+		}
+	}
+	for i := range g.NumTasks() {
+		task := g.Task(graph.TaskID(i))
+		for s := range task.Steps {
+			st := &task.Steps[s]
+			c := &weft.Call{Params: st.Params, Launch: st.Launch}
+			for _, u := range task.Uses {
+				c.Args = append(c.Args, data[u.Data][u.Offset:u.Offset+u.Bytes])
+			}
+			impl := &st.Kernel.Impls[0]
+			items := int(impl.Shape(st.Launch).Grid[0])
+			funcs[impl.Entry](c, 0, items)
+		}
+	}
+	out := make(map[string][]byte)
+	for i := range data {
+		if d := g.Data(graph.DataID(i)); d.Output {
+			out[d.Name] = data[i]
+		}
+	}
+	return out
+}
+
+// weftBytes sees words as bytes.
+func weftBytes(words []uint64) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words))
+}
+
+// encode writes a small whole number as an element; decode reads one.
+func encode(t fold.Type, x int) []byte {
+	switch t {
+	case fold.F32:
+		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(x)))
+	case fold.F64:
+		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(x)))
+	case fold.F16:
+		return binary.LittleEndian.AppendUint16(nil, uint16(fold.NewHalf(float32(x))))
+	case fold.BF16:
+		return binary.LittleEndian.AppendUint16(nil, uint16(fold.NewBFloat(float32(x))))
+	case fold.I32:
+		return binary.LittleEndian.AppendUint32(nil, uint32(int32(x)))
+	}
+	return binary.LittleEndian.AppendUint64(nil, uint64(int64(x)))
+}
+
+func decode(t fold.Type, b []byte) float64 {
+	switch t {
+	case fold.F32:
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
+	case fold.F64:
+		return math.Float64frombits(binary.LittleEndian.Uint64(b))
+	case fold.F16:
+		return float64(fold.Half(binary.LittleEndian.Uint16(b)).Float32())
+	case fold.BF16:
+		return float64(fold.BFloat(binary.LittleEndian.Uint16(b)).Float32())
+	case fold.I32:
+		return float64(int32(binary.LittleEndian.Uint32(b)))
+	}
+	return float64(int64(binary.LittleEndian.Uint64(b)))
+}
+
+// value is what rank r has at element i: small enough for sums, and where they
+// are multiplied of few enough factors, that no type rounds in any order.
+func value(o fold.Op, r int, i int64) int {
+	x := (r*7+int(i)*3)%13 - 6
+	if o == fold.Product {
+		return []int{1, -1, 1, 2}[(r+int(i))%4] // at most 2³ times 1 of 9
+	}
+	return x
+}
+
+// expected is element i of the whole fold, in plain arithmetic.
+func expected(s *collective.Spec, i int64) float64 {
+	acc := value(s.Fold, 0, i)
+	for r := 1; r < len(s.Ranks); r++ {
+		switch x := value(s.Fold, r, i); s.Fold {
+		case fold.Product:
+			acc *= x
+		case fold.Max:
+			acc = max(acc, x)
+		case fold.Min:
+			acc = min(acc, x)
+		default:
+			acc += x
+		}
+	}
+	if s.Fold != fold.Average {
+		return float64(acc)
+	}
+	n := len(s.Ranks)
+	switch s.Type {
+	case fold.I32, fold.I64:
+		return float64(acc / n)
+	case fold.F64:
+		return float64(acc) / float64(n)
+	case fold.F32:
+		return float64(float32(acc) / float32(n))
+	case fold.F16:
+		return float64(fold.NewHalf(float32(acc) / float32(n)).Float32())
+	}
+	return float64(fold.NewBFloat(float32(acc) / float32(n)).Float32())
+}
+
+// brought is what rank r brings, gets what it must get, element by element.
+func brought(s *collective.Spec, r int) (out []byte) {
+	first := int64(0)
+	if s.Op == collective.AllGather {
+		first, _ = collective.Cut(s.Count, len(s.Ranks), r)
+	}
+	for i := range s.InCount(r) {
+		out = append(out, encode(s.Type, value(s.Fold, r, first+i))...)
+	}
+	return out
+}
+
+func gets(s *collective.Spec, r int, i int64) float64 {
+	n := len(s.Ranks)
+	switch s.Op {
+	case collective.ReduceScatter:
+		first, _ := collective.Cut(s.Count, n, r)
+		return expected(s, first+i)
+	case collective.Broadcast, collective.Send:
+		return float64(value(s.Fold, s.Root, i))
+	case collective.AllGather:
+		for from := range n {
+			if lo, hi := collective.Cut(s.Count, n, from); i >= lo && i < hi {
+				return float64(value(s.Fold, from, i))
+			}
+		}
+	case collective.AllToAll:
+		lo, hi := collective.Cut(s.Count, n, r)
+		from := i / (hi - lo)
+		return float64(value(s.Fold, int(from), lo+i%(hi-lo)))
+	}
+	return expected(s, i)
+}
+
+// verify performs a plan and compares what every rank gets with the reference.
+func verify(t *testing.T, p *collective.Plan) {
+	t.Helper()
+	s := &p.Spec
+	name := fmt.Sprintf("%v %v %v of %d over %d by %s in %d", s.Op, s.Fold, s.Type, s.Count, len(s.Ranks), s.Algorithm, s.Pieces)
+	g, err := p.Graph()
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	in := make(map[string][]byte)
+	for r := range s.Ranks {
+		in[collective.InName(r)] = brought(s, r)
+	}
+	out := perform(t, g, in)
+	size := s.Type.Size()
+	for r := range s.Ranks {
+		got := out[collective.OutName(r)]
+		if int64(len(got)) != s.OutCount(r)*size {
+			t.Fatalf("%s: rank %d gets %d bytes, want %d elements", name, r, len(got), s.OutCount(r))
+		}
+		for i := range s.OutCount(r) {
+			if x, want := decode(s.Type, got[i*size:]), gets(s, r, i); x != want {
+				t.Fatalf("%s: element %d of rank %d is %v, want %v", name, i, r, x, want)
+			}
+		}
+	}
+}
+
+// Every operation by every algorithm, for every type, on one to nine devices in
+// one memory and in several, with sizes that do not fit, is what a plain loop
+// gives. Numbers are such that no order rounds, so all must agree bit by bit.
+func TestOperations(t *testing.T) {
+	for k, machine := range []func(int) *machine.Machine{cpus, gpus} {
+		for n := 1; n <= 9; n++ {
+			m := machine(n)
+			for op := range collective.Op(collective.NumOps) {
+				for _, algorithm := range collective.Algorithms() {
+					if (op == collective.AllToAll || op == collective.Send) && algorithm != "direct" || op == collective.Send && n == 1 {
+						continue
+					}
+					for typ := range fold.Type(fold.NumTypes) {
+						if k > 0 && int(typ) != n%fold.NumTypes {
+							continue // routes, which differ from those above, know no types
+						}
+						for o := range fold.Op(fold.NumOps) {
+							if !op.Folds() && o > 0 || op == collective.Barrier && typ > 0 {
+								continue
+							}
+							for _, count := range []int64{0, 1, int64(n) - 1, 2*int64(n) + 3} {
+								// All reductions at one size, one of them at the others.
+								if op.Folds() && count <= int64(n) && int(o) != (n+int(typ))%fold.NumOps {
+									continue
+								}
+								verify(t, plan(t, m, collective.Spec{
+									Op: op, Ranks: ranks(n), Count: count, Type: typ, Fold: o, Algorithm: algorithm,
+									Root: n / 2, Pieces: 1 + int(count)%3,
+								}))
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// Blocks that begin at any byte and are larger than what a kernel takes at once.
+func TestLargeVectors(t *testing.T) {
+	for _, algorithm := range collective.Algorithms() {
+		for _, m := range []*machine.Machine{cpus(3), gpus(3)} {
+			verify(t, plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(3), Count: 3*collective.ItemElements + 7, Type: fold.F32, Algorithm: algorithm}))
+		}
+	}
+}
+
+// A device may stand for several ranks, as one does for another that was lost.
+func TestRanksShareADevice(t *testing.T) {
+	for _, algorithm := range collective.Algorithms() {
+		verify(t, plan(t, gpus(4), collective.Spec{
+			Op: collective.AllReduce, Ranks: []machine.DeviceID{0, 2, 2, 3, 0}, Count: 41, Type: fold.I64, Algorithm: algorithm, Pieces: 2,
+		}))
+	}
+}
+
+// random are vectors whose sums depend on the order.
+func random(s *collective.Spec, seed uint64) map[string][]byte {
+	r := rand.New(rand.NewPCG(seed, 7))
+	in := make(map[string][]byte)
+	for rank := range s.Ranks {
+		var b []byte
+		for range s.Count {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(r.NormFloat64())*float32(math.Exp2(float64(r.IntN(20))))))
+		}
+		in[collective.InName(rank)] = b
+	}
+	return in
+}
+
+// sumIn adds vectors element by element in an order of ranks that may depend on
+// the element.
+func sumIn(s *collective.Spec, in map[string][]byte, order func(i int64) []int) []byte {
+	var out []byte
+	for i := range s.Count {
+		at := func(r int) float32 {
+			return math.Float32frombits(binary.LittleEndian.Uint32(in[collective.InName(r)][4*i:]))
+		}
+		ranks := order(i)
+		acc := at(ranks[0])
+		for _, r := range ranks[1:] {
+			acc += at(r)
+		}
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(acc))
+	}
+	return out
+}
+
+// What folds in the order of ranks gives the bits of a loop over ranks, on any
+// machine and however it is cut; what does not gives the same bits for any cut.
+func TestOrder(t *testing.T) {
+	for _, n := range []int{2, 3, 5, 8} {
+		s := collective.Spec{Op: collective.AllReduce, Ranks: ranks(n), Count: 513, Type: fold.F32}
+		in := random(&s, uint64(n))
+		forward := make([]int, n)
+		for i := range forward {
+			forward[i] = i
+		}
+		want := sumIn(&s, in, func(int64) []int { return forward })
+		sum := func(m *machine.Machine, algorithm string, exact bool, pieces int) []byte {
+			s := s
+			s.Algorithm, s.Exact, s.Pieces = algorithm, exact, pieces
+			g, err := plan(t, m, s).Graph()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := perform(t, g, in)
+			for r := range n {
+				if !bytes.Equal(out[collective.OutName(r)], out[collective.OutName(0)]) {
+					t.Fatalf("%s: rank %d has another result than rank 0", algorithm, r)
+				}
+			}
+			return out[collective.OutName(0)]
+		}
+		for _, m := range []*machine.Machine{cpus(n), gpus(n)} {
+			for _, algorithm := range []string{"direct", "chain", ""} {
+				for pieces := range 3 {
+					if !bytes.Equal(sum(m, algorithm, true, pieces), want) {
+						t.Errorf("%d ranks on %s, %q in %d pieces: not the sum in the order of ranks", n, m.Name, algorithm, pieces)
+					}
+				}
+			}
+			for _, algorithm := range collective.Algorithms() {
+				one := sum(m, algorithm, false, 1)
+				if !bytes.Equal(one, sum(m, algorithm, false, 7)) {
+					t.Errorf("%d ranks, %s: the result depends on the pieces", n, algorithm)
+				}
+			}
+		}
+		// Slice k of a ring begins at rank k.
+		ring := sumIn(&s, in, func(i int64) []int {
+			k := 0
+			for _, hi := alignedCut(s.Count, n, k); i >= hi; _, hi = alignedCut(s.Count, n, k) {
+				k++
+			}
+			return slices.Concat(forward[k:], forward[:k])
+		})
+		if !bytes.Equal(sum(cpus(n), "ring", false, 1), ring) {
+			t.Errorf("%d ranks: slices of the ring do not begin at their rank", n)
+		}
+	}
+}
+
+// alignedCut is where slices of float32 begin: at multiples of 16.
+func alignedCut(count int64, n, k int) (int64, int64) {
+	at := func(k int) int64 {
+		if k == n {
+			return count
+		}
+		lo, _ := collective.Cut(count, n, k)
+		return lo / 16 * 16
+	}
+	return at(k), at(k + 1)
+}
+
+func TestMistakes(t *testing.T) {
+	m := cpus(2)
+	good := collective.Spec{Op: collective.AllReduce, Ranks: ranks(2), Count: 8}
+	for want, change := range map[string]func(s *collective.Spec){
+		"there is no such operation": func(s *collective.Spec) { s.Op = 99 },
+		"0 ranks":                    func(s *collective.Spec) { s.Ranks = nil },
+		"rank 1 is on device 7 of 2": func(s *collective.Spec) { s.Ranks = []machine.DeviceID{0, 7} },
+		"-1 elements":                func(s *collective.Spec) { s.Count = -1 },
+		"no element type unknown(9)": func(s *collective.Spec) { s.Type = 9 },
+		"no reduction unknown(9)":    func(s *collective.Spec) { s.Fold = 9 },
+		"root 2 of 2 ranks":          func(s *collective.Spec) { s.Root = 2 },
+		"from rank 0 to rank 0":      func(s *collective.Spec) { s.Op = collective.Send },
+		"-1 pieces":                  func(s *collective.Spec) { s.Pieces = -1 },
+		`unknown algorithm "star"; use one of direct, ring, chain, tree, halving, hierarchical`: func(s *collective.Spec) { s.Algorithm = "star" },
+		`"ring"; use one of direct, chain`:       func(s *collective.Spec) { s.Algorithm, s.Exact = "ring", true },
+		`by algorithm "tree"; use one of direct`: func(s *collective.Spec) { s.Algorithm, s.Op = "tree", collective.AllToAll },
+	} {
+		s := good
+		change(&s)
+		if _, err := collective.New(m, machine.NewRoofline(m), s); !errors.Is(err, collective.ErrSpec) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	// The order of maxima does not matter.
+	exact := good
+	exact.Algorithm, exact.Exact, exact.Fold = "ring", true, fold.Max
+	plan(t, m, exact)
+	if _, err := collective.ParseOp("gather"); !errors.Is(err, collective.ErrSpec) {
+		t.Errorf("an unknown operation gives %v", err)
+	}
+	for o := range collective.Op(collective.NumOps) {
+		if got, err := collective.ParseOp(o.String()); got != o || err != nil {
+			t.Errorf("%v reads as %v, %v", o, got, err)
+		}
+	}
+}
+
+// A barrier in a graph keeps what comes after from starting before all have come.
+func TestBarrierInAGraph(t *testing.T) {
+	const n = 5
+	for _, algorithm := range collective.Algorithms() {
+		p := plan(t, cpus(n), collective.Spec{Op: collective.Barrier, Ranks: ranks(n), Algorithm: algorithm})
+		var b graph.Builder
+		k := &graph.Kernel{Name: "work", Impls: []graph.Impl{{Dialect: graph.Abstract}}}
+		var before [][]graph.TaskID
+		for range n {
+			before = append(before, []graph.TaskID{b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}})})
+		}
+		through := p.Add(&b, nil, nil, before...)
+		var after []graph.TaskID
+		for r := range n {
+			after = append(after, b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, After: []graph.TaskID{through[r]}}))
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, a := range after {
+			reached := map[graph.TaskID]bool{}
+			for open := []graph.TaskID{a}; len(open) > 0; open = open[1:] {
+				for _, p := range g.Flow().Preds(open[0]) {
+					if id := graph.TaskID(p); !reached[id] {
+						reached[id] = true
+						open = append(open, id)
+					}
+				}
+			}
+			for q := range n {
+				if !reached[before[q][0]] {
+					t.Errorf("%s: rank %d leaves before rank %d has come", algorithm, r, q)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,245 @@
+// Package fold combines arrays of numbers element by element: the inner loops of
+// collective operations. It knows numbers and bytes, not tasks or devices.
+//
+// Arrays are folded from left to right, ((a op b) op c) and so on, and every
+// step is rounded to the element type, so that folding arrays two at a time, in
+// the same order, gives the same bits as folding all of them at once. Half
+// precision is computed in single precision and rounded to nearest even after
+// each step, which is correctly rounded. A NaN stays a NaN; which one is not
+// promised. Sums and products of integers wrap around.
+//
+// The functions run on the calling goroutine and allocate nothing.
+package fold
+
+import (
+	"fmt"
+	"strings"
+	"unsafe"
+)
+
+// Op is how elements are combined.
+type Op uint8
+
+const (
+	Sum Op = iota
+	// Average is the sum divided by the number of arrays; of integers the
+	// quotient is truncated towards zero.
+	Average
+	Max // NaN if there is one; +0 is larger than -0
+	Min
+	Product
+	NumOps = iota
+)
+
+var opNames = [...]string{"sum", "average", "max", "min", "product"}
+
+// String returns the name ParseOp accepts.
+func (o Op) String() string { return nameOf(opNames[:], int(o)) }
+
+// ParseOp returns the operation with a name.
+func ParseOp(s string) (Op, error) {
+	i, err := indexOf("reduction", opNames[:], s)
+	return Op(i), err
+}
+
+// Type is the type of an element.
+type Type uint8
+
+const (
+	F32 Type = iota
+	F64
+	F16  // IEEE half precision
+	BF16 // the upper half of single precision
+	I32
+	I64
+	NumTypes = iota
+)
+
+var typeNames = [...]string{"f32", "f64", "f16", "bf16", "i32", "i64"}
+
+// String returns the name ParseType accepts.
+func (t Type) String() string { return nameOf(typeNames[:], int(t)) }
+
+// ParseType returns the type with a name.
+func ParseType(s string) (Type, error) {
+	i, err := indexOf("element type", typeNames[:], s)
+	return Type(i), err
+}
+
+// Size is the bytes of an element.
+func (t Type) Size() int64 { return [...]int64{4, 8, 2, 2, 4, 8}[t] }
+
+// Exact reports whether an operation on a type gives the same bits in any order.
+func Exact(o Op, t Type) bool { return o == Max || o == Min || t == I32 || t == I64 }
+
+func nameOf(names []string, i int) string {
+	if i < len(names) {
+		return names[i]
+	}
+	return fmt.Sprintf("unknown(%d)", i)
+}
+
+func indexOf(what string, names []string, s string) (int, error) {
+	for i, n := range names {
+		if n == s {
+			return i, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown %s %q; use one of %s", what, s, strings.Join(names, ", "))
+}
+
+// blockBytes is what is folded at a time: it stays in the nearest cache until it
+// has been written to all results.
+const blockBytes = 8 << 10
+
+// Into writes the fold of the arrays ins, divided by divisor when that is over 1,
+// to every one of outs. All have the same number of bytes, whole elements, and
+// are aligned for them. An array may be both in ins and in outs; otherwise they
+// must not overlap. With stream the results go past the caches, for arrays too
+// large to be found there again.
+func Into(o Op, t Type, outs, ins [][]byte, divisor int, stream bool) {
+	if len(ins) == 1 && divisor <= 1 {
+		for _, out := range outs {
+			Copy(out, ins[0], stream)
+		}
+		return
+	}
+	step := steps[o][t]
+	var scratch [blockBytes / 8]uint64 // aligned for any element
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(&scratch)), blockBytes)
+	for lo, n := 0, len(ins[0]); lo < n; lo += blockBytes {
+		hi := min(lo+blockBytes, n)
+		acc := buf[:hi-lo]
+		if !stream && len(ins) <= 2 {
+			acc = outs[0][lo:hi] // nothing is read after it is written
+		}
+		if len(ins) == 1 {
+			copy(acc, ins[0][lo:hi])
+		} else {
+			step(acc, ins[0][lo:hi], ins[1][lo:hi])
+		}
+		for k := 2; k < len(ins); k++ {
+			step(acc, acc, ins[k][lo:hi])
+		}
+		if divisor > 1 {
+			divides[t](acc, divisor)
+		}
+		for _, out := range outs {
+			if dst := out[lo:hi]; &dst[0] != &acc[0] {
+				Copy(dst, acc, stream)
+			}
+		}
+	}
+}
+
+// Copy copies bytes, with stream past the caches.
+func Copy(dst, src []byte, stream bool) {
+	if stream {
+		n := streamWide(dst, src)
+		dst, src = dst[n:], src[n:]
+	}
+	copy(dst, src)
+}
+
+// number is what Go computes with by itself.
+type number interface {
+	float32 | float64 | int32 | int64
+}
+
+// view sees bytes as elements.
+func view[T any](b []byte) []T {
+	if len(b) == 0 {
+		return nil
+	}
+	var t T
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(t)))
+}
+
+// steps are the loops that combine two arrays into a third, which may be one of
+// them, by operation and type.
+var steps = [NumOps][NumTypes]func(dst, a, b []byte){
+	Sum:     {sum32, sum64, half(add, f16), half(add, bf16), sum[int32], sum[int64]},
+	Average: {sum32, sum64, half(add, f16), half(add, bf16), sum[int32], sum[int64]},
+	Max:     {largest[float32], largest[float64], half(larger, f16), half(larger, bf16), largest[int32], largest[int64]},
+	Min:     {least[float32], least[float64], half(smaller, f16), half(smaller, bf16), least[int32], least[int64]},
+	Product: {product[float32], product[float64], half(multiply, f16), half(multiply, bf16), product[int32], product[int64]},
+}
+
+// divides are the loops that divide an array by a number.
+var divides = [NumTypes]func(x []byte, by int){
+	divide[float32], divide[float64], halfDivide(f16), halfDivide(bf16), divide[int32], divide[int64],
+}
+
+func sum32(dst, a, b []byte) {
+	n := addWide32(view[float32](dst), view[float32](a), view[float32](b)) * 4
+	sum[float32](dst[n:], a[n:], b[n:])
+}
+
+func sum64(dst, a, b []byte) {
+	n := addWide64(view[float64](dst), view[float64](a), view[float64](b)) * 8
+	sum[float64](dst[n:], a[n:], b[n:])
+}
+
+func sum[T number](dst, a, b []byte) {
+	x, y, z := view[T](a), view[T](b), view[T](dst)
+	x, y = x[:len(z)], y[:len(z)]
+	for i := range z {
+		z[i] = x[i] + y[i]
+	}
+}
+
+func largest[T number](dst, a, b []byte) {
+	x, y, z := view[T](a), view[T](b), view[T](dst)
+	x, y = x[:len(z)], y[:len(z)]
+	for i := range z {
+		z[i] = max(x[i], y[i])
+	}
+}
+
+func least[T number](dst, a, b []byte) {
+	x, y, z := view[T](a), view[T](b), view[T](dst)
+	x, y = x[:len(z)], y[:len(z)]
+	for i := range z {
+		z[i] = min(x[i], y[i])
+	}
+}
+
+func product[T number](dst, a, b []byte) {
+	x, y, z := view[T](a), view[T](b), view[T](dst)
+	x, y = x[:len(z)], y[:len(z)]
+	for i := range z {
+		z[i] = x[i] * y[i]
+	}
+}
+
+func divide[T number](x []byte, by int) {
+	d := T(by)
+	for i, v := range view[T](x) {
+		view[T](x)[i] = v / d
+	}
+}
+
+func add(a, b float32) float32      { return a + b }
+func multiply(a, b float32) float32 { return a * b }
+func larger(a, b float32) float32   { return max(a, b) }
+func smaller(a, b float32) float32  { return min(a, b) }
+
+// half is a loop over 16-bit floats of a format.
+func half(op func(a, b float32) float32, f format) func(dst, a, b []byte) {
+	return func(dst, a, b []byte) {
+		x, y, z := view[uint16](a), view[uint16](b), view[uint16](dst)
+		x, y = x[:len(z)], y[:len(z)]
+		for i := range z {
+			z[i] = f.round(op(f.widen(x[i]), f.widen(y[i])))
+		}
+	}
+}
+
+func halfDivide(f format) func(x []byte, by int) {
+	return func(x []byte, by int) {
+		z := view[uint16](x)
+		for i := range z {
+			z[i] = f.round(f.widen(z[i]) / float32(by))
+		}
+	}
+}

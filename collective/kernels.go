@@ -1,0 +1,76 @@
+package collective
+
+import (
+	"fmt"
+
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/graph"
+)
+
+// Kernels take arrays to read, then arrays to write, and as Params four 32-bit
+// words: the elements, the arrays to read, the divisor, and whether to write past
+// the caches. Their grid is the elements. The Go functions behind them are those
+// of collective/live.
+
+// pairKernels fold two arrays into one.
+var pairKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
+	for o := range out {
+		for t := range out[o] {
+			out[o][t] = kernel(PairName(fold.Op(o), fold.Type(t)), fmt.Sprintf("fold_%v_%v", fold.Op(o), fold.Type(t)))
+		}
+	}
+	return out
+}()
+
+// manyKernels fold any number of arrays into any number of equal ones.
+var manyKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
+	for o := range out {
+		for t := range out[o] {
+			out[o][t] = kernel(ManyName(fold.Op(o), fold.Type(t)), "")
+		}
+	}
+	return out
+}()
+
+// copyKernels copy an array, by the size of its elements.
+var copyKernels = map[int64]*graph.Kernel{
+	2: kernel(CopyName(2), "copy_2"), 4: kernel(CopyName(4), "copy_4"), 8: kernel(CopyName(8), "copy_8"),
+}
+
+// tokenKernel writes zeros.
+var tokenKernel = kernel(TokenName, "token")
+
+// ItemElements is how many elements one item of a Go function's range covers:
+// enough to pay for handing it to a core, few enough for all cores to get some.
+const ItemElements = 1 << 14
+
+// Threads of a block of the kernels for GPUs, and elements a block covers.
+const (
+	blockThreads  = 256
+	blockElements = 4 * blockThreads
+)
+
+// kernel has a Go function under its name and, where entry is given, PTX.
+func kernel(name, entry string) *graph.Kernel {
+	k := &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name, Per: [3]uint32{ItemElements}}}}
+	if entry != "" {
+		k.Impls = append(k.Impls, graph.Impl{
+			Dialect: graph.PTX, Arch: "sm_75", Entry: entry, Source: ptx,
+			Per: [3]uint32{blockElements}, Block: [3]uint32{blockThreads},
+		})
+	}
+	return k
+}
+
+// TokenName is the kernel that makes a token of a barrier.
+const TokenName = "collective.token"
+
+// PairName is the kernel that folds two arrays into one.
+func PairName(o fold.Op, t fold.Type) string { return fmt.Sprintf("collective.%v.%v", o, t) }
+
+// ManyName is the kernel that folds any number of arrays into any number of
+// equal ones.
+func ManyName(o fold.Op, t fold.Type) string { return fmt.Sprintf("collective.many.%v.%v", o, t) }
+
+// CopyName is the kernel that copies elements of a size.
+func CopyName(bytes int64) string { return fmt.Sprintf("collective.copy.%d", bytes) }

@@ -1,0 +1,43 @@
+package live
+
+import (
+	"encoding/binary"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/collective/fold"
+)
+
+// Funcs are the Go kernels of collective operations, for weft.Options.Funcs.
+func Funcs() map[string]weft.Func {
+	out := map[string]weft.Func{collective.TokenName: token}
+	for _, size := range []int{2, 4, 8} {
+		out[collective.CopyName(int64(size))] = folds(fold.Sum, size, 0)
+	}
+	for o := range fold.Op(fold.NumOps) {
+		for t := range fold.Type(fold.NumTypes) {
+			f := folds(o, int(t.Size()), t)
+			out[collective.PairName(o, t)] = f
+			out[collective.ManyName(o, t)] = f
+		}
+	}
+	return out
+}
+
+// folds is the kernel that folds arrays, a copy where it is one array.
+func folds(o fold.Op, size int, t fold.Type) weft.Func {
+	return func(c *weft.Call, lo, hi int) {
+		word := func(i int) int { return int(binary.LittleEndian.Uint32(c.Params[4*i:])) }
+		from, to := lo*collective.ItemElements*size, min(hi*collective.ItemElements, word(0))*size
+		var few [16][]byte // most operations have no more arrays than this
+		arrays := few[:0]
+		for _, a := range c.Args {
+			arrays = append(arrays, a[from:to])
+		}
+		ins := word(1)
+		fold.Into(o, t, arrays[ins:], arrays[:ins], word(2), word(3) != 0)
+	}
+}
+
+// token writes what a barrier waits for.
+func token(c *weft.Call, _, _ int) { clear(c.Args[0]) }

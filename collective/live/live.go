@@ -1,0 +1,478 @@
+// Package live runs collective operations on the devices of a runtime, over the
+// caller's slices. A Group is the devices that take part; functions such as
+// AllReduce take one and return when every rank has its result.
+//
+// Package collective works out what to do; what this one adds is bindings, plans
+// kept for the next call, and what happens when a device is lost. It decides
+// nothing about algorithms and moves no bytes itself.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/machine"
+)
+
+// Loss says what an operation does when a device that takes part is lost. The
+// survivors abort in every case, and what they had written of the results is
+// written anew or must not be looked at.
+type Loss uint8
+
+const (
+	// Again runs the operation once more on the devices left, with what all
+	// ranks bring: it is in host memory, so nothing of it was lost. The result
+	// is the same, bit by bit where the algorithm is fixed or exact.
+	Again Loss = iota
+	// Fail returns a LostError.
+	Fail
+	// Without goes on with the ranks left: what the lost ones bring is left out
+	// of the fold, an average is over those left, and what they would get is not
+	// written. Only allreduce, reduce, broadcast and barrier can be done so, and
+	// only while the root is there; others fail as with Fail.
+	Without
+)
+
+// LostError is returned when a device was lost and the operation could not or
+// was not to go on.
+type LostError struct {
+	Op      collective.Op
+	Devices []string // by name
+	Ranks   []int
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("%v: lost %v, which took part as rank %v", e.Op, e.Devices, e.Ranks)
+}
+
+// Options say who takes part and how.
+type Options struct {
+	// Devices are the names of the devices in the order of ranks; empty means
+	// all of the runtime. A name may be there more than once.
+	Devices []string
+	// Algorithm is one of collective.Algorithms, or empty for the one predicted
+	// to be done first at each size.
+	Algorithm string
+	// Exact asks for folds in the order of ranks.
+	Exact bool
+	// OnLoss says what to do when a device is lost.
+	OnLoss Loss
+}
+
+// Group is the devices that take part in operations. It is safe for concurrent
+// use.
+type Group struct {
+	rt   *weft.Runtime
+	o    Options
+	devs []machine.DeviceID // by rank
+	cost machine.Cost
+
+	mu      sync.Mutex // guards what is below; held for moments only
+	plans   map[key]*ready
+	lost    []bool // ranks whose device is known to be lost
+	changes int    // of lost
+}
+
+// key is what a plan depends on within a group.
+type key struct {
+	op         collective.Op
+	count      int64
+	typ        fold.Type
+	fold       fold.Op
+	root, peer int
+	lost       string
+}
+
+// ready is a plan to be run.
+type ready struct {
+	plan  *collective.Plan
+	run   *weft.Prepared
+	ranks []int // of the group, for each of the plan
+}
+
+// keptPlans is how many plans are kept; past it all are made anew.
+const keptPlans = 256
+
+// New makes a group of devices of a runtime, which must have been opened with
+// Funcs among its kernels.
+func New(rt *weft.Runtime, o Options) (*Group, error) {
+	m := rt.Machine()
+	g := &Group{rt: rt, o: o, cost: machine.NewRoofline(m), plans: make(map[key]*ready)}
+	for _, name := range o.Devices {
+		d, ok := m.Lookup(name)
+		if !ok || d == machine.Host {
+			return nil, fmt.Errorf("collective group: %w: no device %q is open", collective.ErrSpec, name)
+		}
+		g.devs = append(g.devs, d)
+	}
+	if len(o.Devices) == 0 {
+		for i := range m.Devices {
+			g.devs = append(g.devs, machine.DeviceID(i))
+		}
+	}
+	if o.Algorithm != "" && !slices.Contains(collective.Algorithms(), o.Algorithm) {
+		return nil, fmt.Errorf("collective group: %w: unknown algorithm %q; use one of %v", collective.ErrSpec, o.Algorithm, collective.Algorithms())
+	}
+	g.lost = make([]bool, len(g.devs))
+	return g, nil
+}
+
+// Size is the number of ranks.
+func (g *Group) Size() int { return len(g.devs) }
+
+// Plan works an operation out for the group without running it; its Explain
+// tells what would be done and why. Ranks, Algorithm and Exact of the
+// specification are those of the group.
+func (g *Group) Plan(s collective.Spec) (*collective.Plan, error) {
+	s.Ranks = g.devs
+	return collective.New(g.rt.Machine(), g.cost, g.fill(s))
+}
+
+func (g *Group) fill(s collective.Spec) collective.Spec {
+	s.Exact, s.Algorithm = g.o.Exact, g.o.Algorithm
+	if s.Op == collective.AllToAll || s.Op == collective.Send {
+		s.Algorithm = "" // there is only one way
+	}
+	return s
+}
+
+// Result is how an operation went.
+type Result struct {
+	Report    *weft.Report // of the run that succeeded; nil when there was nothing to do
+	Algorithm string
+	Lost      []string // devices that were lost, and done without
+}
+
+// Element is what vectors are made of.
+type Element interface {
+	float32 | float64 | fold.Half | fold.BFloat | int32 | int64
+}
+
+// typeOf is the type of elements.
+func typeOf[T Element]() fold.Type {
+	var x T
+	switch any(x).(type) {
+	case float32:
+		return fold.F32
+	case float64:
+		return fold.F64
+	case fold.Half:
+		return fold.F16
+	case fold.BFloat:
+		return fold.BF16
+	case int32:
+		return fold.I32
+	}
+	return fold.I64
+}
+
+// AllReduce folds vectors, in[r] being that of rank r, into every one of out.
+// All have the same length, and those of out must not overlap those of in. Like
+// all operations it ends early when ctx does, and out is then undefined.
+func AllReduce[T Element](ctx context.Context, g *Group, op fold.Op, in, out [][]T) (Result, error) {
+	return do(ctx, g, collective.Spec{Op: collective.AllReduce, Fold: op, Count: longest(in)}, in, out)
+}
+
+// Reduce folds vectors into out, which belongs to the rank root.
+func Reduce[T Element](ctx context.Context, g *Group, op fold.Op, root int, in [][]T, out []T) (Result, error) {
+	return do(ctx, g, collective.Spec{Op: collective.Reduce, Fold: op, Root: root, Count: longest(in)}, in, at(g, root, out))
+}
+
+// ReduceScatter folds vectors and gives rank r block r of the result, as
+// collective.Cut cuts it.
+func ReduceScatter[T Element](ctx context.Context, g *Group, op fold.Op, in, out [][]T) (Result, error) {
+	return do(ctx, g, collective.Spec{Op: collective.ReduceScatter, Fold: op, Count: longest(in)}, in, out)
+}
+
+// Broadcast copies the vector of the rank root to all others; out[root] is not
+// looked at.
+func Broadcast[T Element](ctx context.Context, g *Group, root int, src []T, out [][]T) (Result, error) {
+	out = slices.Clone(out)
+	if root >= 0 && root < len(out) {
+		out[root] = nil
+	}
+	return do(ctx, g, collective.Spec{Op: collective.Broadcast, Root: root, Count: int64(len(src))}, at(g, root, src), out)
+}
+
+// AllGather puts blocks, in[r] being block r of a vector as collective.Cut cuts
+// it, together into every one of out.
+func AllGather[T Element](ctx context.Context, g *Group, in, out [][]T) (Result, error) {
+	return do(ctx, g, collective.Spec{Op: collective.AllGather, Count: longest(out)}, in, out)
+}
+
+// AllToAll gives rank r block r of every vector, one after the other by rank.
+func AllToAll[T Element](ctx context.Context, g *Group, in, out [][]T) (Result, error) {
+	return do(ctx, g, collective.Spec{Op: collective.AllToAll, Count: longest(in)}, in, out)
+}
+
+// Send copies src, which one rank has, to dst, which another gets.
+func Send[T Element](ctx context.Context, g *Group, from, to int, src, dst []T) (Result, error) {
+	return do(ctx, g, collective.Spec{Op: collective.Send, Root: from, Peer: to, Count: int64(len(src))}, at(g, from, src), at(g, to, dst))
+}
+
+// Barrier returns when all devices have come to it: when each has run a task
+// since the call.
+func Barrier(ctx context.Context, g *Group) (Result, error) {
+	none := make([][]int32, g.Size())
+	return do(ctx, g, collective.Spec{Op: collective.Barrier}, none, none)
+}
+
+func longest[T any](xs [][]T) (n int64) {
+	for _, x := range xs {
+		n = max(n, int64(len(x)))
+	}
+	return n
+}
+
+// at is a slice of one rank among none of the others.
+func at[T any](g *Group, rank int, x []T) [][]T {
+	out := make([][]T, g.Size())
+	if rank >= 0 && rank < len(out) {
+		out[rank] = x
+	}
+	return out
+}
+
+// do checks the slices of an operation, and runs it until it succeeds or there
+// is nobody left to try.
+func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][]T) (Result, error) {
+	s.Type, s.Ranks = typeOf[T](), g.devs
+	if err := checkSlices(&s, in, out); err != nil {
+		return Result{}, err
+	}
+	var res Result
+	for {
+		r, err := g.prepare(s, &res)
+		if err != nil || r.plan == nil {
+			return res, err
+		}
+		res.Algorithm = r.plan.Spec.Algorithm
+		bind := make([]weft.Binding, 0, 2*len(r.ranks))
+		for k, rank := range r.ranks {
+			if x := in[rank]; r.plan.Spec.InCount(k) > 0 {
+				bind = append(bind, weft.Bind(collective.InName(k), x))
+			}
+			if x := out[rank]; r.plan.Spec.OutCount(k) > 0 {
+				bind = append(bind, weft.Bind(collective.OutName(k), x))
+			}
+		}
+		var again bool
+		if res.Report, again, err = g.run(ctx, r.run, bind); !again {
+			if err != nil {
+				err = fmt.Errorf("%v by %s: %w", s.Op, res.Algorithm, err)
+			}
+			return res, err
+		}
+	}
+}
+
+// checkSlices makes sure that ranks bring and get as many elements as they should,
+// and that nothing is written over what may have to be read again.
+func checkSlices[T Element](s *collective.Spec, in, out [][]T) error {
+	n := len(s.Ranks)
+	if len(in) != n || len(out) != n {
+		return fmt.Errorf("%v: %w: %d slices in and %d out for %d ranks", s.Op, collective.ErrSpec, len(in), len(out), n)
+	}
+	if s.Root < 0 || s.Root >= n || s.Peer < 0 || s.Peer >= n {
+		return fmt.Errorf("%v: %w: rank %d or %d of %d; number ranks from 0", s.Op, collective.ErrSpec, s.Root, s.Peer, n)
+	}
+	for r := range n {
+		if want := s.InCount(r); int64(len(in[r])) != want {
+			return fmt.Errorf("%v: %w: rank %d brings %d elements, must bring %d", s.Op, collective.ErrSpec, r, len(in[r]), want)
+		}
+		if want := s.OutCount(r); int64(len(out[r])) != want {
+			return fmt.Errorf("%v: %w: rank %d gets %d elements, must get %d", s.Op, collective.ErrSpec, r, len(out[r]), want)
+		}
+		for q := range n {
+			if overlap(in[q], out[r]) || q < r && overlap(out[q], out[r]) {
+				return fmt.Errorf("%v: %w: the result of rank %d overlaps what rank %d has; give results memory of their own", s.Op, collective.ErrSpec, r, q)
+			}
+		}
+	}
+	return nil
+}
+
+func overlap[T any](a, b []T) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	size := unsafe.Sizeof(a[0])
+	x, y := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return x < y+uintptr(len(b))*size && y < x+uintptr(len(a))*size
+}
+
+// prepare returns the plan of an operation for the devices that are there; one
+// without a plan when there is nothing to do.
+func (g *Group) prepare(s collective.Spec, res *Result) (ready, error) {
+	res.Lost = nil
+	if g.look() {
+		if err := g.without(&s, res); err != nil {
+			return ready{}, err
+		}
+	}
+	if s.Count == 0 && s.Op != collective.Barrier {
+		return ready{}, nil
+	}
+	g.mu.Lock()
+	k := key{op: s.Op, count: s.Count, typ: s.Type, fold: s.Fold, root: s.Root, peer: s.Peer, lost: strings.Join(res.Lost, ",")}
+	r := g.plans[k]
+	g.mu.Unlock()
+	if r != nil {
+		return *r, nil
+	}
+	ranks := make([]int, 0, len(g.devs))
+	for rank := range g.devs {
+		if g.o.OnLoss != Without || !slices.Contains(res.Lost, g.name(rank)) {
+			ranks = append(ranks, rank)
+		}
+	}
+	plan, err := collective.New(g.rt.Machine(), g.cost, g.fill(s))
+	if err != nil {
+		return ready{}, err
+	}
+	graph, err := plan.Graph()
+	if err != nil {
+		return ready{}, err
+	}
+	run, err := g.rt.Prepare(graph)
+	if err != nil {
+		return ready{}, fmt.Errorf("%v: %w (open the runtime with live.Funcs among its kernels)", s.Op, err)
+	}
+	r = &ready{plan, run, ranks}
+	g.mu.Lock()
+	if len(g.plans) >= keptPlans {
+		clear(g.plans)
+	}
+	g.plans[k] = r
+	g.mu.Unlock()
+	return *r, nil
+}
+
+func (g *Group) name(rank int) string { return g.rt.Machine().Devices[g.devs[rank]].Name }
+
+// look finds out which devices are lost, if one was when we last knew, and
+// reports whether one is.
+func (g *Group) look() bool {
+	g.mu.Lock()
+	any := slices.Contains(g.lost, true)
+	g.mu.Unlock()
+	if any {
+		g.refresh()
+		g.mu.Lock()
+		any = slices.Contains(g.lost, true)
+		g.mu.Unlock()
+	}
+	return any
+}
+
+// refresh asks the runtime which devices are lost and returns how often that has
+// changed.
+func (g *Group) refresh() (changes int) {
+	status := g.rt.Devices()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	changed := false
+	for r, d := range g.devs {
+		state := status[d].State
+		lost := state == "lost" || state == "broken"
+		changed = changed || lost != g.lost[r]
+		g.lost[r] = lost
+	}
+	if changed {
+		g.changes++
+	}
+	return g.changes
+}
+
+// without makes an operation one of the devices left, as the options say.
+func (g *Group) without(s *collective.Spec, res *Result) error {
+	g.mu.Lock()
+	lost := slices.Clone(g.lost)
+	g.mu.Unlock()
+	err := &LostError{Op: s.Op}
+	var left []int
+	for r := range lost {
+		if lost[r] {
+			err.Ranks = append(err.Ranks, r)
+			if !slices.Contains(err.Devices, g.name(r)) {
+				err.Devices = append(err.Devices, g.name(r))
+			}
+		} else {
+			left = append(left, r)
+		}
+	}
+	res.Lost = err.Devices
+	rooted := s.Op == collective.Reduce || s.Op == collective.Broadcast
+	can := s.Op == collective.AllReduce || s.Op == collective.Barrier || rooted && !lost[s.Root]
+	switch {
+	case len(left) == 0 || g.o.OnLoss == Fail || g.o.OnLoss == Without && !can:
+		return err
+	case g.o.OnLoss == Again:
+		// The next one that is left stands in.
+		s.Ranks = slices.Clone(s.Ranks)
+		for _, r := range err.Ranks {
+			heir := r
+			for lost[heir] {
+				heir = (heir + 1) % len(lost)
+			}
+			s.Ranks[r] = g.devs[heir]
+		}
+	default:
+		s.Root = max(slices.Index(left, s.Root), 0) // where there is a root, it is left
+		s.Ranks = nil
+		for _, r := range left {
+			s.Ranks = append(s.Ranks, g.devs[r])
+		}
+	}
+	return nil
+}
+
+// watchEvery is how often a run that takes long is looked after. A device that
+// is lost holds a run up until its recovery has been given up, which takes
+// seconds; the others need not wait for that.
+const watchEvery = 10 * time.Millisecond
+
+// errAgain ends a run of which a device was lost.
+var errAgain = errors.New("a device was lost")
+
+// run runs a prepared operation; again says that a device was lost and it is to
+// be worked out anew.
+func (g *Group) run(ctx context.Context, p *weft.Prepared, bind []weft.Binding) (rep *weft.Report, again bool, err error) {
+	g.mu.Lock()
+	changes := g.changes
+	g.mu.Unlock()
+	inner, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	watch := time.AfterFunc(watchEvery, func() {
+		defer close(ended)
+		for inner.Err() == nil {
+			if g.refresh() != changes {
+				cancel(errAgain)
+				return
+			}
+			select {
+			case <-inner.Done():
+			case <-time.After(watchEvery):
+			}
+		}
+	})
+	rep, err = p.Run(inner, bind...)
+	cancel(nil)
+	if !watch.Stop() {
+		<-ended
+	}
+	if err == nil || ctx.Err() != nil {
+		return rep, false, err
+	}
+	// It may also have ended by itself because of a loss.
+	return rep, g.refresh() != changes, err
+}

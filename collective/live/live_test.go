@@ -1,0 +1,302 @@
+package live_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/fake"
+	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open opens devices, which end with the test.
+func open(t *testing.T, o weft.Options) (context.Context, *weft.Runtime) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	o.Funcs, o.NoCalibrate, o.CacheDir = live.Funcs(), true, "off"
+	rt, err := weft.Open(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ctx, rt
+}
+
+func group(t *testing.T, rt *weft.Runtime, o live.Options) *live.Group {
+	t.Helper()
+	g, err := live.New(rt, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// vectors are n of them, x(r, i) being element i of number r.
+func vectors[T any](n int, count func(r int) int64, x func(r int, i int64) T) [][]T {
+	out := make([][]T, n)
+	for r := range out {
+		out[r] = make([]T, count(r))
+		for i := range out[r] {
+			out[r][i] = x(r, int64(i))
+		}
+	}
+	return out
+}
+
+func same(count int64) func(int) int64 { return func(int) int64 { return count } }
+
+// x is a number that depends on who has it where.
+func x(r int, i int64) float32 { return float32(r*1000) + float32(i%911) }
+
+func zero(int, int64) float32 { return 0 }
+
+// total is the sum over ranks.
+func total(n int, i int64) (sum float32) {
+	for r := range n {
+		sum += x(r, i)
+	}
+	return sum
+}
+
+// Every operation, live on one to four devices by every algorithm.
+func TestOnCores(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		ctx, rt := open(t, weft.Options{Devices: fmt.Sprintf("cpu/%d", n)})
+		for _, algorithm := range append([]string{""}, collective.Algorithms()...) {
+			g := group(t, rt, live.Options{Algorithm: algorithm})
+			for _, count := range []int64{0, 3, 100_003} {
+				everyOperation(t, ctx, g, count)
+			}
+		}
+	}
+}
+
+// And on devices with memories of their own.
+func TestOnDevices(t *testing.T) {
+	drv := fakes(t, "devices 3; memory 67108864; peer")
+	ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}})
+	for _, algorithm := range append([]string{""}, collective.Algorithms()...) {
+		everyOperation(t, ctx, group(t, rt, live.Options{Algorithm: algorithm}), 1003)
+	}
+}
+
+func fakes(t *testing.T, script string) *fake.Driver {
+	t.Helper()
+	o, err := fake.Parse(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Funcs = live.Funcs()
+	drv, err := fake.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return drv
+}
+
+func everyOperation(t *testing.T, ctx context.Context, g *live.Group, count int64) {
+	t.Helper()
+	n := g.Size()
+	block := func(r int) int64 {
+		lo, hi := collective.Cut(count, n, r)
+		return hi - lo
+	}
+	first := func(r int) int64 {
+		lo, _ := collective.Cut(count, n, r)
+		return lo
+	}
+	check := func(op string, err error, out [][]float32, want func(r int, i int64) float32) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s of %d: %v", op, count, err)
+		}
+		for r := range out {
+			for i, got := range out[r] {
+				if want := want(r, int64(i)); got != want {
+					t.Fatalf("%s of %d: element %d of rank %d is %v, want %v", op, count, i, r, got, want)
+				}
+			}
+		}
+	}
+	in := vectors(n, same(count), x)
+
+	out := vectors(n, same(count), zero)
+	_, err := live.AllReduce(ctx, g, fold.Sum, in, out)
+	check("allreduce", err, out, func(_ int, i int64) float32 { return total(n, i) })
+
+	root := n - 1
+	one := make([]float32, count)
+	_, err = live.Reduce(ctx, g, fold.Max, root, in, one)
+	check("reduce", err, [][]float32{one}, func(_ int, i int64) float32 { return x(n-1, i) })
+
+	out = vectors(n, block, zero)
+	_, err = live.ReduceScatter(ctx, g, fold.Sum, in, out)
+	check("reducescatter", err, out, func(r int, i int64) float32 { return total(n, first(r)+i) })
+
+	out = vectors(n, same(count), zero)
+	_, err = live.Broadcast(ctx, g, root, in[root], out)
+	out[root] = nil
+	check("broadcast", err, out, func(_ int, i int64) float32 { return x(root, i) })
+
+	blocks := vectors(n, block, func(r int, i int64) float32 { return x(r, first(r)+i) })
+	out = vectors(n, same(count), zero)
+	_, err = live.AllGather(ctx, g, blocks, out)
+	check("allgather", err, out, func(_ int, i int64) float32 {
+		r := 0
+		for i >= first(r)+block(r) {
+			r++
+		}
+		return x(r, i)
+	})
+
+	out = vectors(n, func(r int) int64 { return int64(n) * block(r) }, zero)
+	_, err = live.AllToAll(ctx, g, in, out)
+	check("alltoall", err, out, func(r int, i int64) float32 { return x(int(i/block(r)), first(r)+i%block(r)) })
+
+	if n > 1 {
+		_, err = live.Send(ctx, g, 0, root, in[0], one)
+		check("send", err, [][]float32{one}, func(_ int, i int64) float32 { return x(0, i) })
+	}
+	_, err = live.Barrier(ctx, g)
+	check("barrier", err, nil, nil)
+}
+
+// Other types reach their kernels.
+func TestTypes(t *testing.T) {
+	ctx, rt := open(t, weft.Options{Devices: "cpu/2"})
+	g := group(t, rt, live.Options{})
+	sums(t, ctx, g, func(x float64) float64 { return x })
+	sums(t, ctx, g, func(x float64) int32 { return int32(x) })
+	sums(t, ctx, g, func(x float64) int64 { return int64(x) })
+	sums(t, ctx, g, func(x float64) fold.Half { return fold.NewHalf(float32(x)) })
+	sums(t, ctx, g, func(x float64) fold.BFloat { return fold.NewBFloat(float32(x)) })
+}
+
+func sums[T live.Element](t *testing.T, ctx context.Context, g *live.Group, from func(float64) T) {
+	t.Helper()
+	in := [][]T{{from(1), from(2), from(-3)}, {from(4), from(5), from(-6)}}
+	out := vectors(2, same(3), func(int, int64) T { return from(99) })
+	if _, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil {
+		t.Fatal(err)
+	}
+	if want := []T{from(5), from(7), from(-9)}; !slices.Equal(out[0], want) || !slices.Equal(out[1], want) {
+		t.Errorf("the sums are %v, want %v", out, want)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	ctx, rt := open(t, weft.Options{Devices: "cpu/2"})
+	if _, err := live.New(rt, live.Options{Devices: []string{"cuda:0"}}); !errors.Is(err, collective.ErrSpec) {
+		t.Errorf("a device that is not there gives %v", err)
+	}
+	if _, err := live.New(rt, live.Options{Algorithm: "star"}); !errors.Is(err, collective.ErrSpec) {
+		t.Errorf("an unknown algorithm gives %v", err)
+	}
+	g := group(t, rt, live.Options{})
+	a, b, c := make([]float32, 4), make([]float32, 4), make([]float32, 4)
+	for want, do := range map[string]func() error{
+		"1 slices in and 2 out for 2 ranks": func() error {
+			_, err := live.AllReduce(ctx, g, fold.Sum, [][]float32{a}, [][]float32{b, c})
+			return err
+		},
+		"rank 1 brings 3 elements": func() error {
+			_, err := live.AllReduce(ctx, g, fold.Sum, [][]float32{a, b[:3]}, [][]float32{c, make([]float32, 4)})
+			return err
+		},
+		"overlaps": func() error {
+			_, err := live.AllReduce(ctx, g, fold.Sum, [][]float32{a, b}, [][]float32{a, c})
+			return err
+		},
+		"number ranks from 0":     func() error { _, err := live.Broadcast(ctx, g, 2, a, [][]float32{b, c}); return err },
+		"no reduction unknown(9)": func() error { _, err := live.Reduce(ctx, g, 9, 0, [][]float32{a, b}, c); return err },
+	} {
+		if err := do(); !errors.Is(err, collective.ErrSpec) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	over, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := live.AllReduce(over, g, fold.Sum, [][]float32{a, b}, [][]float32{c, make([]float32, 4)}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its context an operation ends with %v", err)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	_, rt := open(t, weft.Options{Devices: "cpu/2"})
+	p, err := group(t, rt, live.Options{}).Plan(collective.Spec{Op: collective.AllReduce, Count: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"allreduce sum of 1048576 f32 (4MiB) over 2 ranks: direct, predicted", "\n  ring ", "\n  hierarchical "} {
+		if !strings.Contains(p.Explain(), want) {
+			t.Errorf("%q is not in\n%s", want, p.Explain())
+		}
+	}
+}
+
+// A device is lost in the middle of an operation and does not come back: the
+// others redo it with what it brought, fail with its name, or go on without it.
+func TestLoss(t *testing.T) {
+	const n, count = 3, 5000
+	for _, c := range []struct {
+		loss live.Loss
+		lose string
+	}{{live.Again, "op 1"}, {live.Again, "op 4"}, {live.Fail, "op 2"}, {live.Without, "op 3"}} {
+		drv := fakes(t, "devices 3; memory 4194304; peer; on 1 lose "+c.lose+"; on 1 revive standby fails; on 1 revive restart fails; on 1 revive reopen fails")
+		ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}})
+		g := group(t, rt, live.Options{Algorithm: "ring", OnLoss: c.loss})
+		in := vectors(n, same(count), x)
+		for range 2 { // found out, and known
+			out := vectors(n, same(count), zero)
+			res, err := live.AllReduce(ctx, g, fold.Average, in, out)
+			var lost *live.LostError
+			switch c.loss {
+			case live.Fail:
+				if !errors.As(err, &lost) || !slices.Equal(lost.Devices, []string{"fake:1"}) || !slices.Equal(lost.Ranks, []int{1}) {
+					t.Fatalf("%s: got %v, want the loss of fake:1", c.lose, err)
+				}
+				continue
+			case live.Without:
+				if out[1][7] != 0 {
+					t.Errorf("the lost rank got %v", out[1][7])
+				}
+				if want := (x(0, 7) + x(2, 7)) / 2; err != nil || out[0][7] != want || out[2][7] != want {
+					t.Errorf("without it: %v, %v and %v, want %v", err, out[0][7], out[2][7], want)
+				}
+			default:
+				for r := range n {
+					if want := total(n, 7) / n; err != nil || out[r][7] != want {
+						t.Errorf("again: %v, rank %d has %v, want %v", err, r, out[r][7], want)
+					}
+				}
+			}
+			if !slices.Equal(res.Lost, []string{"fake:1"}) {
+				t.Errorf("%s: lost is %v", c.lose, res.Lost)
+			}
+		}
+		// What has a place for every rank cannot go on without one.
+		if c.loss == live.Without {
+			var lost *live.LostError
+			if _, err := live.AllGather(ctx, g, vectors(n, same(2), x), vectors(n, same(6), zero)); !errors.As(err, &lost) {
+				t.Errorf("allgather without a rank gives %v", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package collective
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/machine"
+)
+
+// minPieceBytes is the least a piece is made of where nobody says how many there
+// are to be.
+const minPieceBytes = 64 << 10
+
+// tries are the numbers of pieces to look at.
+func (s *Spec) tries() []int {
+	if s.Pieces > 0 {
+		return []int{s.Pieces}
+	}
+	out := []int{1}
+	for n := int64(4); n <= 64 && s.Count*s.elementBytes()/(int64(len(s.Ranks))*n) >= minPieceBytes; n *= 2 {
+		out = append(out, int(n))
+	}
+	return out
+}
+
+// choose makes the plan of every candidate and returns the one that is predicted
+// to be done first.
+func choose(m *machine.Machine, cost machine.Cost, s Spec, candidates []*algorithm) *Plan {
+	var best *Plan
+	var told strings.Builder
+	t := newTopology(m, s.Ranks)
+	w := newWays(m, cost, s.Ranks)
+	for _, a := range candidates {
+		var own *Plan // the best of this algorithm
+		for _, pieces := range s.tries() {
+			before := own
+			for _, waves := range []bool{false, true} {
+				p := &Plan{Spec: s, m: m}
+				p.Spec.Algorithm, p.Spec.Pieces = a.name, pieces
+				b := newPlanner(m, &p.Spec, a, t, pieces)
+				b.run()
+				b.order(waves)
+				p.steps, p.temps = b.steps, b.temps
+				if p.Predicted = w.predict(p); own == nil || p.Predicted < own.Predicted {
+					own = p
+				}
+				if pieces == 1 {
+					break // there is but one order
+				}
+			}
+			if own == before {
+				break // more pieces only cost more
+			}
+		}
+		fmt.Fprintf(&told, "  %-12s %10v  %d steps", a.name, round(own.Predicted), len(own.steps))
+		if own.Spec.Pieces > 1 {
+			fmt.Fprintf(&told, ", %d pieces", own.Spec.Pieces)
+		}
+		fmt.Fprintf(&told, ": %s\n", a.why)
+		if best == nil || own.Predicted < best.Predicted {
+			best = own
+		}
+	}
+	best.why = told.String()
+	return best
+}
+
+// round keeps three digits.
+func round(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}
+
+// Explain says in words what was chosen and what else there was, with what each
+// was predicted to take.
+func (p *Plan) Explain() string {
+	s := &p.Spec
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v", s.Op)
+	if s.Op.Folds() {
+		fmt.Fprintf(&b, " %v", s.Fold)
+	}
+	fmt.Fprintf(&b, " of %d %v (%s) over %d ranks: %s, predicted %v", s.Count, s.Type, machine.FormatBytes(s.Count*s.elementBytes()), len(s.Ranks), s.Algorithm, round(p.Predicted))
+	if bound := p.Bound(); bound > 0 && p.Predicted > 0 {
+		fmt.Fprintf(&b, ", %.0f %% of what the links allow (%v)", 100*bound.Seconds()/p.Predicted.Seconds(), round(bound))
+	}
+	b.WriteByte('\n')
+	b.WriteString(p.why)
+	return b.String()
+}
+
+// Bound is a time no algorithm can beat: the bytes that must enter one rank's
+// memory over the widest link it has to another and, for an allreduce, the
+// vectors that must enter and leave a group of close devices through what all
+// ways out of it share. It is 0 where ranks share a memory or the operation has
+// no such bound.
+func (p *Plan) Bound() time.Duration {
+	s := &p.Spec
+	n := float64(len(s.Ranks))
+	vector := float64(s.Count * s.elementBytes())
+	bytes := vector
+	switch s.Op {
+	case AllReduce:
+		bytes *= 2 * (n - 1) / n
+	case ReduceScatter, AllGather, AllToAll:
+		bytes *= (n - 1) / n
+	case Barrier:
+		return 0
+	}
+	widest := 0.0
+	for i, a := range s.Ranks {
+		for _, b := range s.Ranks[:i] {
+			_, bps, _ := p.m.Path(a, b)
+			widest = math.Max(widest, bps)
+		}
+	}
+	if widest == 0 || math.IsInf(widest, 1) {
+		return 0
+	}
+	seconds := bytes / widest
+	if s.Op == AllReduce {
+		seconds = math.Max(seconds, 2*vector/p.narrowest())
+	}
+	return time.Duration(seconds * 1e9)
+}
+
+// narrowest is the rate of the slowest resource that all ways out of a group of
+// close devices share; infinite without one.
+func (p *Plan) narrowest() float64 {
+	s := &p.Spec
+	t := newTopology(p.m, s.Ranks)
+	rate := make(map[string]float64)
+	for _, r := range p.m.Resources {
+		rate[r.Name] = r.BPS
+	}
+	least := math.Inf(1)
+	for g, members := range t.groups {
+		ways := 0
+		uses := make(map[string]int) // ways out that use a resource
+		for _, a := range members {
+			for b := range s.Ranks {
+				if t.group[b] == g {
+					continue
+				}
+				ways++
+				hops, _, _ := p.m.Path(s.Ranks[a], s.Ranks[b])
+				for _, h := range hops {
+					for _, name := range p.m.Links[h].Resources {
+						uses[name]++
+					}
+				}
+			}
+		}
+		for name, n := range uses {
+			if n == ways && rate[name] > 0 {
+				least = math.Min(least, rate[name])
+			}
+		}
+	}
+	return least
+}
+
+// ways are what copies and tasks between and on ranks take, looked up once.
+type ways struct {
+	m     *machine.Machine
+	cost  machine.Cost
+	ranks []machine.DeviceID
+	// links and computes are the shared things a copy between two ranks goes
+	// through, and a rank computes with.
+	links    map[[2]machine.DeviceID][]int
+	computes map[machine.DeviceID][]int
+	takes    map[taskKey]time.Duration
+}
+
+// taskKey is what the time of a step depends on.
+type taskKey struct {
+	on                 machine.DeviceID
+	elements           int64
+	ins, outs, divisor int
+}
+
+func newWays(m *machine.Machine, cost machine.Cost, ranks []machine.DeviceID) *ways {
+	w := &ways{m: m, cost: cost, ranks: ranks, links: make(map[[2]machine.DeviceID][]int), computes: make(map[machine.DeviceID][]int), takes: make(map[taskKey]time.Duration)}
+	number := make(map[string]int)
+	for i, r := range m.Resources {
+		number[r.Name] = i
+	}
+	for _, d := range ranks {
+		w.computes[d] = numbers(number, m.Devices[d].Resources)
+	}
+	return w
+}
+
+func numbers(of map[string]int, names []string) (out []int) {
+	for _, name := range names {
+		out = append(out, of[name])
+	}
+	return out
+}
+
+// through are the shared things between two devices.
+func (w *ways) through(from, to machine.DeviceID) []int {
+	key := [2]machine.DeviceID{from, to}
+	out, ok := w.links[key]
+	if !ok {
+		hops, _, _ := w.m.Path(from, to)
+		number := make(map[string]int)
+		for i, r := range w.m.Resources {
+			number[r.Name] = i
+		}
+		for _, h := range hops {
+			out = append(out, numbers(number, w.m.Links[h].Resources)...)
+		}
+		w.links[key] = out
+	}
+	return out
+}
+
+// predict goes through the steps of a plan in their order with a clock for every
+// device, for copies into and out of each, and for everything shared: a list
+// schedule. What it leaves out is that shared things are divided and not taken
+// in turns, which comes to the same in the end.
+func (w *ways) predict(p *Plan) time.Duration {
+	n := len(w.m.Devices)
+	compute, in, out := make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n)
+	busy := make([]time.Duration, len(w.m.Resources))
+	size := p.Spec.elementBytes()
+	// Where things are and since when: those of ranks from the start.
+	type made struct {
+		at time.Duration
+		on machine.DeviceID
+	}
+	temps := make([]made, len(p.temps))
+	outs := make(map[place]made)
+	end := time.Duration(0)
+	occupy := func(shared []int, from time.Duration, bytes float64, takes time.Duration) time.Duration {
+		until := from + takes
+		for _, r := range shared {
+			use := takes // n users at 1/n each: one at a time
+			if bps := w.m.Resources[r].BPS; bps > 0 {
+				use = time.Duration(bytes / bps * 1e9)
+			}
+			busy[r] = max(busy[r], from) + use
+			until = max(until, busy[r])
+		}
+		return until
+	}
+	for i := range p.steps {
+		st := &p.steps[i]
+		dev := w.ranks[st.rank]
+		ready := time.Duration(0)
+		for _, at := range st.ins {
+			var m made
+			switch {
+			case at.in:
+				m = made{on: w.ranks[at.which]}
+			case at.out:
+				m = outs[at]
+			default:
+				m = temps[at.which]
+			}
+			arrives := m.at
+			if w.m.MemoryOf(m.on) != w.m.MemoryOf(dev) {
+				bytes := (at.hi - at.lo) * size
+				start := max(m.at, in[dev], out[m.on])
+				takes := w.cost.Copy(bytes, m.on, dev).Median
+				if takes < 0 {
+					return math.MaxInt64 // no way there
+				}
+				arrives = occupy(w.through(m.on, dev), start, float64(bytes), takes)
+				in[dev], out[m.on] = arrives, arrives
+			}
+			ready = max(ready, arrives)
+		}
+		start := max(ready, compute[dev])
+		key := taskKey{dev, st.outs[0].hi - st.outs[0].lo, len(st.ins), len(st.outs), st.divisor}
+		takes, ok := w.takes[key]
+		if !ok {
+			t := p.task(st)
+			takes = w.cost.Task(&t, dev).Median
+			w.takes[key] = takes
+		}
+		bytes := float64(key.elements*size) * float64(len(st.ins)+len(st.outs))
+		done := occupy(w.computes[dev], start, bytes, takes)
+		compute[dev] = done
+		for _, at := range st.outs {
+			if at.out {
+				outs[at] = made{done, dev}
+			} else {
+				temps[at.which] = made{done, dev}
+			}
+		}
+		end = max(end, done)
+	}
+	return end
+}

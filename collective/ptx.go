@@ -1,0 +1,9 @@
+package collective
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../workload/ptx.sh ../collective/collective.cu
+//go:embed collective.ptx
+var ptx []byte
