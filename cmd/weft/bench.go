@@ -28,7 +28,7 @@ one and prints the rows that are complete.`,
 	}
 	s.bind(c.PersistentFlags())
 	s.complete(c)
-	c.AddCommand(newOverhead(&s), newScaling(&s), newBalance(&s), newMemory(&s), newSync(&s), newSuite(&s))
+	c.AddCommand(newOverhead(&s), newScaling(&s), newBalance(&s), newMemory(&s), newSync(&s), newCollective(&s), newP2P(&s), newSuite(&s))
 	return c
 }
 

@@ -306,6 +306,26 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 	return out
 }
 
+// buffers makes the buffers of trials on a device, as large as some host memory.
+func (b *bare) buffers(ctx context.Context, device int, host []byte) (free func() error, err error) {
+	var alloc, end []driver.Op
+	for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
+		alloc = append(alloc, driver.Op{Kind: driver.Alloc, Buf: buf, Bytes: int64(len(host))})
+		end = append(end, driver.Op{Kind: driver.Free, Buf: buf})
+	}
+	if err := b.devs[device].Submit(alloc); err != nil {
+		return nil, err
+	}
+	free = func() error { return b.devs[device].Submit(end) }
+	// Touch all of it, so that nothing is paged in while it is timed.
+	for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
+		if _, err := b.do(ctx, device, laneIn, driver.Op{Kind: driver.Copy, Bytes: int64(len(host)), Src: driver.NoBuffer, HostSrc: host, Dst: buf}); err != nil {
+			return nil, errors.Join(err, free())
+		}
+	}
+	return free, nil
+}
+
 // measure runs a trial with buffers of a size.
 func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error) {
 	users := []int{t.device}
@@ -314,21 +334,11 @@ func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error)
 	}
 	host := make([]byte, size)
 	for _, d := range users {
-		var alloc, free []driver.Op
-		for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
-			alloc = append(alloc, driver.Op{Kind: driver.Alloc, Buf: buf, Bytes: size})
-			free = append(free, driver.Op{Kind: driver.Free, Buf: buf})
+		free, failed := b.buffers(m.ctx, d, host)
+		if failed != nil {
+			return row, failed
 		}
-		if err := b.devs[d].Submit(alloc); err != nil {
-			return row, err
-		}
-		defer func() { err = errors.Join(err, b.devs[d].Submit(free)) }()
-		// Touch all of it, so that nothing is paged in while it is timed.
-		for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
-			if _, err := b.do(m.ctx, d, laneIn, driver.Op{Kind: driver.Copy, Bytes: size, Src: driver.NoBuffer, HostSrc: host, Dst: buf}); err != nil {
-				return row, err
-			}
-		}
+		defer func() { err = errors.Join(err, free()) }()
 	}
 	if t.mapped {
 		mapper := b.devs[t.device].(driver.HostMapper)

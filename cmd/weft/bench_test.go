@@ -155,3 +155,43 @@ func TestBalance(t *testing.T) {
 		t.Errorf("rows 2 to 4 cost %v", p.Cost(2, 5))
 	}
 }
+
+func TestBenchCollective(t *testing.T) {
+	got := rows[collectiveRow](t, "collective", "--sizes", "4KiB,100KiB", "--split", "1,2", "--repeat", "1", "--peers=false", "--explain")
+	if len(got) != 4 {
+		t.Fatalf("%d rows, want two sizes on two numbers of devices", len(got))
+	}
+	for i, r := range got {
+		n := 1 + i/2
+		if r.Op != "allreduce" || r.Algorithm != "direct" || r.Devices != n || r.Bytes != []int64{4 << 10, 100 << 10}[i%2] || r.Why == "" {
+			t.Errorf("%+v", r)
+		}
+		if bus := 2 * float64(n-1) / float64(n) * float64(r.Bytes) / r.Seconds / 1e9; math.Abs(r.BusGBPS-bus) > 1e-9*bus {
+			t.Errorf("bus bandwidth %v, want %v", r.BusGBPS, bus)
+		}
+	}
+	ring := rows[collectiveRow](t, "collective", "--sizes", "4KiB", "--devices", "cpu/2", "--repeat", "1", "--peers=false", "--algorithm", "ring")
+	if len(ring) != 1 || ring[0].Algorithm != "ring" {
+		t.Errorf("%+v", ring)
+	}
+	for _, args := range [][]string{{"--algorithm", "star"}, {"--sizes", "3"}, {"--split", "0"}} {
+		if code, _, _ := runWeft(append([]string{"bench", "collective"}, args...)...); code != exitUsage {
+			t.Errorf("%v: status %d", args, code)
+		}
+	}
+}
+
+func TestBenchP2P(t *testing.T) {
+	got := rows[p2pRow](t, "p2p", "--devices", "cpu/2", "--size", "1MiB", "--repeat", "1")
+	if len(got) != 2 {
+		t.Fatalf("%d rows, want one each way", len(got))
+	}
+	for _, r := range got {
+		if r.From == r.To || r.Link != "memory" || !r.Direct || r.Bytes != 1<<20 || r.BPS <= 0 || r.LatencyUS <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if code, _, _ := runWeft("bench", "p2p", "--size", "1"); code != exitUsage {
+		t.Errorf("a copy of one byte: status %d", code)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	comm "github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
@@ -187,6 +188,7 @@ func matrixBytes(m, k, n *int) func() float64 {
 // allFuncs are the Go kernels of every workload and of benchmarks.
 func allFuncs() map[string]weft.Func {
 	out := map[string]weft.Func{triangleKernel: triangleRows}
+	maps.Copy(out, comm.Funcs())
 	for _, w := range workloads {
 		maps.Copy(out, w.funcs())
 	}

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	_ "embed" // for the peer's source
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/collective/fold"
+	comm "github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/machine"
+)
+
+// collectiveRow is how long one operation takes.
+type collectiveRow struct {
+	Op        string `json:"op"`
+	Algorithm string `json:"algorithm,omitempty"`
+	// Peer is who did it when that is not weft: "openmpi"; or "memcpy", where
+	// every device's cores only copy the bytes that a device must get.
+	Peer    string  `json:"peer,omitempty"`
+	Devices int     `json:"devices"`
+	Bytes   int64   `json:"bytes"` // of each device's vector
+	Seconds float64 `json:"seconds"`
+	BestSec float64 `json:"best_seconds"`
+	// BusGBPS is bytes a second that each device must get: 2(n-1)/n times the
+	// vector's, in units of 10⁹.
+	BusGBPS float64 `json:"bus_gbps"`
+	// Ratio is weft's bus bandwidth over the peer's, in rows of peers.
+	Ratio float64 `json:"ratio,omitempty"`
+	Why   string  `json:"why,omitempty"`
+}
+
+// collectives is the benchmark of that name.
+type collectives struct {
+	sizes     []string
+	counts    []int
+	algorithm string
+	peers     bool
+	explain   bool
+}
+
+func newCollective(s *settings) *cobra.Command {
+	var o collectives
+	c := benchmark[collectiveRow]{
+		use:   "collective",
+		short: "How fast devices combine what each of them has",
+		long: `All-reduce of float32 sums over vectors in host memory, on the cores cut into
+devices (or on --devices), beside what the machine allows: as many copies at
+once of the bytes each device must get (memcpy), and beside OpenMPI where mpirun
+and mpicc are installed. Every result is checked first; all take turns, round by
+round, and medians count. Bus bandwidth is 2(n-1)/n times the vector's bytes
+over the time.`,
+		repeat: 9, measure: o.measure, text: o.text,
+	}.command(s)
+	c.Flags().StringSliceVar(&o.sizes, "sizes", []string{"4KiB", "1MiB", "64MiB"}, "`sizes` of the vectors")
+	c.Flags().IntSliceVar(&o.counts, "split", []int{2, 4}, "`numbers` of devices to cut the cores into, when --devices names none")
+	c.Flags().StringVar(&o.algorithm, "algorithm", "", "one of "+strings.Join(collective.Algorithms(), ", ")+"; the best by default")
+	c.Flags().BoolVar(&o.peers, "peers", true, "also measure memcpy and OpenMPI")
+	c.Flags().BoolVar(&o.explain, "explain", false, "say why the algorithm was chosen")
+	return c
+}
+
+func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
+	var sizes []int64
+	for _, text := range o.sizes {
+		n, err := machine.ParseBytes(text)
+		if err != nil || n < 4 {
+			return nil, badUsage("--sizes %s: a size is written such as 1MiB and is at least 4", text)
+		}
+		sizes = append(sizes, n/4*4)
+	}
+	if o.algorithm != "" {
+		if err := mustName("algorithm", o.algorithm, collective.Algorithms()); err != nil {
+			return nil, err
+		}
+	}
+	lists := []string{m.options.Devices}
+	if m.options.Devices == "" {
+		lists = nil
+		for _, n := range o.counts {
+			if n < 1 {
+				return nil, badUsage("--split %d: cut the cores into 1 device or more", n)
+			}
+			lists = append(lists, "cpu/"+strconv.Itoa(n))
+		}
+	}
+	if err := enough("bench collective", 4*int64(slices.Max(append(o.counts, 1)))*slices.Max(sizes)); err != nil {
+		return nil, err
+	}
+	var mpi *mpiPeer
+	if o.peers {
+		if mpi, err = newMPI(m.ctx); err != nil {
+			return nil, err
+		}
+		defer mpi.close()
+	}
+	p := m.progress("size", len(lists)*len(sizes))
+	defer p.finish()
+	for _, list := range lists {
+		err := func() error {
+			rt, err := m.open(func(w *weft.Options) { w.Devices = list })
+			if err != nil {
+				return err
+			}
+			defer rt.Close()
+			g, err := comm.New(rt, comm.Options{Algorithm: o.algorithm})
+			if err != nil {
+				return err
+			}
+			for _, size := range sizes {
+				p.at("%d devices, %s", g.Size(), machine.FormatBytes(size))
+				more, err := o.one(m, g, mpi, size)
+				rows = append(rows, more...)
+				if err != nil {
+					return err
+				}
+				p.add()
+			}
+			return nil
+		}()
+		if err != nil {
+			return rows, err
+		}
+	}
+	return rows, nil
+}
+
+// A round of small operations is so many that a clock's grain does not show.
+const (
+	roundBytes = 64 << 20
+	mostTimes  = 2000
+)
+
+// one measures a size on a group, and peers beside it.
+func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, size int64) ([]collectiveRow, error) {
+	n := g.Size()
+	count := int(size / 4)
+	in, out := make([][]float32, n), make([][]float32, n)
+	for r := range n {
+		in[r], out[r] = make([]float32, count), make([]float32, count)
+		for i := range in[r] {
+			in[r][i] = float32(r + i%13)
+		}
+	}
+	res, err := comm.AllReduce(m.ctx, g, fold.Sum, in, out)
+	if err != nil {
+		return nil, err
+	}
+	for r := range n {
+		for i, x := range out[r] {
+			if want := float32(n*(n-1)/2 + n*(i%13)); x != want {
+				return nil, fmt.Errorf("allreduce of %d bytes on %d devices: element %d of rank %d is %v, want %v", size, n, i, r, x, want)
+			}
+		}
+	}
+	times := int(min(max(roundBytes/size, 1), mostTimes))
+	ours := func() (float64, error) {
+		began := time.Now()
+		for range times {
+			if _, err := comm.AllReduce(m.ctx, g, fold.Sum, in, out); err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(began).Seconds() / float64(times), nil
+	}
+	row := collectiveRow{Op: "allreduce", Algorithm: res.Algorithm, Devices: n, Bytes: size}
+	contenders := []contender{{row, ours}}
+	if o.explain {
+		plan, err := g.Plan(collective.Spec{Op: collective.AllReduce, Count: int64(count)})
+		if err != nil {
+			return nil, err
+		}
+		contenders[0].row.Why = plan.Explain()
+	}
+	if o.peers {
+		row.Algorithm, row.Peer = "", "memcpy"
+		contenders = append(contenders, contender{row, func() (float64, error) { return copyAll(n, int(size), times), nil }})
+		if mpi != nil {
+			row.Peer = "openmpi"
+			contenders = append(contenders, contender{row, func() (float64, error) { return mpi.run(m.ctx, n, size, times) }})
+		}
+	}
+	return race(contenders, m.repeat)
+}
+
+// contender is one of those that take turns.
+type contender struct {
+	row  collectiveRow
+	once func() (seconds float64, err error)
+}
+
+// race has all run in turn, and compares the first with the others.
+func race(all []contender, rounds int) (rows []collectiveRow, err error) {
+	took := make([][]float64, len(all))
+	for range rounds {
+		for i, c := range all {
+			s, err := c.once()
+			if err != nil {
+				return nil, err
+			}
+			took[i] = append(took[i], s)
+		}
+	}
+	for i, c := range all {
+		r := c.row
+		r.Seconds, r.BestSec = median(took[i]), best(took[i])
+		r.BusGBPS = 2 * float64(r.Devices-1) / float64(r.Devices) * float64(r.Bytes) / r.Seconds / 1e9
+		if i > 0 {
+			r.Ratio = r.Seconds / rows[0].Seconds
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}
+
+// copyAll has n threads at once copy what a device must get in an all-reduce,
+// and returns the seconds it takes all of them.
+func copyAll(n, size, times int) float64 {
+	each := 2 * (n - 1) * size / n
+	src, dst := make([][]byte, n), make([][]byte, n)
+	for i := range n {
+		src[i], dst[i] = make([]byte, each), make([]byte, each)
+		copy(dst[i], src[i]) // not to be paged in while it is timed
+	}
+	var all sync.WaitGroup
+	began := time.Now()
+	for i := range n {
+		all.Go(func() {
+			for range times {
+				copy(dst[i], src[i])
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(began).Seconds() / float64(times)
+}
+
+func (o *collectives) text(w io.Writer, rows []collectiveRow) {
+	table := [][]any{{"operation", "devices", "vector", "by", "median", "best", "bus", "weft's is"}}
+	for _, r := range rows {
+		by, times := "weft, "+r.Algorithm, ""
+		if r.Peer != "" {
+			by, times = r.Peer, fmt.Sprintf("%.2f ×", r.Ratio)
+		}
+		table = append(table, []any{r.Op, r.Devices, machine.FormatBytes(r.Bytes), by,
+			short(time.Duration(r.Seconds * 1e9)), short(time.Duration(r.BestSec * 1e9)), fmt.Sprintf("%.2f GB/s", r.BusGBPS), times})
+	}
+	writeTable(w, table)
+	for _, r := range rows {
+		if r.Why != "" {
+			fmt.Fprintf(w, "\n%s", r.Why)
+		}
+	}
+}
+
+//go:embed peer/allreduce.c
+var mpiSource []byte
+
+// mpiPeer runs the same operation by OpenMPI.
+type mpiPeer struct{ dir string }
+
+// newMPI compiles the peer; without mpirun and mpicc there is none.
+func newMPI(ctx context.Context) (*mpiPeer, error) {
+	for _, name := range []string{"mpirun", "mpicc"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return nil, nil
+		}
+	}
+	dir, err := os.MkdirTemp("", "weft-mpi-")
+	if err != nil {
+		return nil, err
+	}
+	p := &mpiPeer{dir}
+	source := filepath.Join(dir, "allreduce.c")
+	if err := os.WriteFile(source, mpiSource, 0o600); err != nil {
+		p.close()
+		return nil, err
+	}
+	if out, err := exec.CommandContext(ctx, "mpicc", "-O3", "-o", filepath.Join(dir, "allreduce"), source).CombinedOutput(); err != nil {
+		p.close()
+		return nil, fmt.Errorf("mpicc: %w: %s (or leave peers out: --peers=false)", err, strings.TrimSpace(string(out)))
+	}
+	return p, nil
+}
+
+func (p *mpiPeer) close() {
+	if p != nil {
+		os.RemoveAll(p.dir)
+	}
+}
+
+// mpiRounds is how many rounds one start of mpirun does: starting takes longer
+// than many of them.
+const mpiRounds = 3
+
+// run returns the median seconds of an operation.
+func (p *mpiPeer) run(ctx context.Context, n int, size int64, times int) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", strconv.Itoa(n), filepath.Join(p.dir, "allreduce"),
+		strconv.FormatInt(size, 10), strconv.Itoa(times), strconv.Itoa(mpiRounds))
+	var stderr strings.Builder
+	c.Stderr = &stderr
+	out, err := c.Output()
+	if err != nil {
+		return 0, fmt.Errorf("mpirun: %w: %s (or leave peers out: --peers=false)", err, strings.TrimSpace(stderr.String()))
+	}
+	var took []float64
+	for line := range strings.FieldsSeq(string(out)) {
+		s, err := strconv.ParseFloat(line, 64)
+		if err != nil {
+			return 0, fmt.Errorf("mpirun printed %q: %w", line, err)
+		}
+		took = append(took, s)
+	}
+	if len(took) != mpiRounds {
+		return 0, errors.New("mpirun printed no times")
+	}
+	return median(took), nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/machine"
+)
+
+// p2pRow is how one device's data gets to another.
+type p2pRow struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Link is what they are joined by: a kind of link as machine files have
+	// them, "memory" for devices that compute in one memory, where a copy is one
+	// within it.
+	Link string `json:"link"`
+	// Direct says that one copies from the other; else data goes out to host
+	// memory and in again.
+	Direct    bool    `json:"direct"`
+	Bytes     int64   `json:"bytes"`
+	BPS       float64 `json:"bytes_per_second"`
+	LatencyUS float64 `json:"latency_us"`
+}
+
+// p2p is the benchmark of that name.
+type p2p struct{ size string }
+
+func newP2P(s *settings) *cobra.Command {
+	var o p2p
+	c := benchmark[p2pRow]{
+		use:   "p2p",
+		short: "Bandwidth and latency between every two devices",
+		long: `Copy from every device to every other: a large buffer, whose best time is the
+bandwidth, and 64 bytes, whose median time is the latency, from asking the
+driver until the completion is seen. Devices that cannot copy from each other go
+through host memory, as a run of theirs would. Link is what joins them.`,
+		repeat: 9, measure: o.measure, text: writeP2P,
+	}.command(s)
+	c.Flags().StringVar(&o.size, "size", "64MiB", "`size` of the large buffer")
+	return c
+}
+
+// tinyBytes is a copy that takes no time but its latency.
+const tinyBytes = 64
+
+func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
+	size, err := machine.ParseBytes(o.size)
+	if err != nil || size < tinyBytes {
+		return nil, badUsage("--size %s: a size is written such as 16MiB and is at least %d", o.size, tinyBytes)
+	}
+	if err := enough("bench p2p", 8*size); err != nil {
+		return nil, err
+	}
+	if _, err := m.several(); err != nil {
+		return nil, err
+	}
+	rt, err := m.open(nil) // for the links it finds
+	if err != nil {
+		return nil, err
+	}
+	mach := rt.Machine()
+	rt.Close()
+	devs, err := openBare(m.ctx, mach)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		for _, d := range devs {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	b := newBare(devs)
+	p := m.progress("pair", len(devs)*(len(devs)-1))
+	defer p.finish()
+	host := make([]byte, size)
+	for i := range devs {
+		for j := range devs {
+			if i == j {
+				continue
+			}
+			p.at("%s to %s", devs[i].Info().Name, devs[j].Info().Name)
+			row, err := b.pair(m, mach, i, j, host)
+			if err != nil {
+				return rows, fmt.Errorf("from %s to %s: %w", devs[i].Info().Name, devs[j].Info().Name, err)
+			}
+			rows = append(rows, row)
+			p.add()
+		}
+	}
+	return rows, nil
+}
+
+// pair measures copies from device i to device j.
+func (b *bare) pair(m *meter, mach *machine.Machine, i, j int, host []byte) (row p2pRow, err error) {
+	for _, d := range []int{i, j} {
+		free, failed := b.buffers(m.ctx, d, host)
+		if failed != nil {
+			return row, failed
+		}
+		defer func() { err = errors.Join(err, free()) }()
+	}
+	from, to := b.devs[i].Info(), b.devs[j].Info()
+	row = p2pRow{From: from.Name, To: to.Name, Link: machine.HostLink.String(), Bytes: int64(len(host))}
+	a, _ := mach.Lookup(from.Name)
+	c, _ := mach.Lookup(to.Name)
+	if l, ok := mach.LinkBetween(a, c); ok {
+		row.Link = mach.Links[l].Kind.String()
+	}
+	once := func(n int64) (time.Duration, error) {
+		out, err := b.do(m.ctx, i, laneOut, driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: driver.NoBuffer, HostDst: host[:n]})
+		if err != nil {
+			return 0, err
+		}
+		in, err := b.do(m.ctx, j, laneIn, driver.Op{Kind: driver.Copy, Bytes: n, Src: driver.NoBuffer, HostSrc: host[:n], Dst: bufB})
+		return out + in, err
+	}
+	peer, can := b.devs[j].(driver.PeerCopier)
+	switch {
+	case mach.MemoryOf(a) == mach.MemoryOf(c):
+		row.Link, row.Direct = "memory", true
+		once = func(n int64) (time.Duration, error) {
+			return b.do(m.ctx, j, laneIn, driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: bufB})
+		}
+	case can && peer.CanCopyFrom(b.devs[i]):
+		row.Direct = true
+		once = func(n int64) (time.Duration, error) {
+			return b.do(m.ctx, j, laneIn, driver.Op{Kind: driver.Copy, Bytes: n, From: b.devs[i], Src: bufA, Dst: bufB})
+		}
+	}
+	var large, tiny []float64
+	for k := range m.repeat + 1 {
+		l, err := once(row.Bytes)
+		if err != nil {
+			return row, err
+		}
+		t, err := once(tinyBytes)
+		if err != nil {
+			return row, err
+		}
+		if k > 0 { // the first warms up
+			large, tiny = append(large, l.Seconds()), append(tiny, t.Seconds()*1e6)
+		}
+	}
+	row.BPS, row.LatencyUS = float64(row.Bytes)/best(large), median(tiny)
+	return row, nil
+}
+
+func writeP2P(w io.Writer, rows []p2pRow) {
+	table := [][]any{{"from", "to", "link", "way", "rate", "latency"}}
+	for _, r := range rows {
+		way := "direct"
+		if !r.Direct {
+			way = "through host memory"
+		}
+		table = append(table, []any{r.From, r.To, r.Link, way, si(r.BPS, "B/s"), fmt.Sprintf("%.1f µs", r.LatencyUS)})
+	}
+	writeTable(w, table)
+}
