@@ -295,7 +295,7 @@ func ExampleOptions_Validate() {
 	fmt.Println(o.Validate())
 	// Output:
 	// bad option: retries: "-7" is not a count; write a whole number from 0 on
-	// bad option: devices: no backend "gpu"; there is cpu, cuda
+	// bad option: devices: no backend "gpu"; there is cpu, cuda, vulkan
 }
 
 // A program that uses GPUs is its own worker: in such a process Worker does not

@@ -80,8 +80,11 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		for _, s := range sel {
 			parts[s.backend] = max(parts[s.backend], s.parts)
 		}
-		do := all.Options{Parts: parts, Pin: o.Pin, Funcs: rt.funcs(), Split: split(sel), Standby: o.Standby, WorkerCommand: strings.Fields(o.WorkerCommand)}
-		if _, asked := parts["cuda"]; (asked || len(sel) == 0) && all.Workers() {
+		do := all.Options{
+			Parts: parts, Named: len(sel) > 0, Pin: o.Pin, Funcs: rt.funcs(), Split: split(sel), Standby: o.Standby,
+			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: o.cacheDir(),
+		}
+		if do.Workers() {
 			var err error
 			if rt.memory, err = arena.Open(o.HostBytes); err != nil {
 				return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/backend/cuda"
 	"github.com/weft-run/weft/backend/proc"
+	"github.com/weft-run/weft/backend/vulkan"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/machine"
@@ -21,6 +22,11 @@ type Options struct {
 	// Parts says into how many devices a backend splits what it finds, by the
 	// backend's name; what is not named stays whole.
 	Parts map[string]int
+	// Named says that devices are those that were asked for by backend: then
+	// also one that another backend has under another name.
+	Named bool
+	// CacheDir is a folder for what drivers compile; empty keeps nothing.
+	CacheDir string
 	// Pin ties the threads of CPU devices to their cores.
 	Pin bool
 	// Funcs are the Go kernels the program brings, by name.
@@ -41,45 +47,60 @@ type Options struct {
 func Drivers(o Options) []driver.Driver {
 	return []driver.Driver{
 		cpu.New(cpu.Options{Parts: o.Parts["cpu"], Pin: o.Pin, Funcs: o.Funcs}),
-		gpu(o),
+		gpu(o, "cuda", cuda.Options{}, cuda.New),
+		gpu(o, "vulkan", vulkan.Options{NoDoubles: !o.Named, CacheDir: o.CacheDir}, vulkan.New),
 	}
 }
 
-// gpu is the driver of NVIDIA GPUs, in workers where there can be any.
-func gpu(o Options) driver.Driver {
+// gpu is a driver of GPUs, in workers where there can be any.
+func gpu[T any](o Options, name string, config T, open func(T) driver.Driver) driver.Driver {
 	if o.Memory == nil {
-		return cuda.New(cuda.Options{})
+		return open(config)
+	}
+	b, err := json.Marshal(config)
+	if err != nil {
+		panic(err) // options are numbers and names
 	}
 	return proc.New(proc.Options{
-		Driver: "cuda", Memory: o.Memory, Split: o.Split, Standby: o.Standby, Command: o.WorkerCommand,
+		Driver: name, Config: b, Memory: o.Memory, Split: o.Split, Standby: o.Standby, Command: o.WorkerCommand,
 	})
 }
 
 // Workers reports whether this machine seems to have devices that run in worker
-// processes: a look that costs nothing, so that others pay for none of it.
-func Workers() bool {
+// processes and are asked for: a look that costs nothing, so that others pay for
+// none of it.
+func (o *Options) Workers() bool {
 	if runtime.GOOS != "linux" {
 		return false
 	}
-	_, err := os.Stat("/dev/nvidiactl")
-	return err == nil
+	if _, asked := o.Parts["cuda"]; asked || !o.Named {
+		if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+			return true
+		}
+	}
+	// A Vulkan device that is asked for need not be a GPU.
+	_, asked := o.Parts["vulkan"]
+	return asked || !o.Named && vulkan.SeesGPU()
 }
 
 // Makers are the drivers that run in worker processes.
 func Makers() map[string]proc.Maker {
 	return map[string]proc.Maker{
-		"cuda": func(config []byte, device int) (driver.Driver, error) {
-			var o cuda.Options
-			if len(config) > 0 {
-				if err := json.Unmarshal(config, &o); err != nil {
-					return nil, fmt.Errorf("cuda: options of a worker: %w", err)
-				}
-			}
-			if device >= 0 {
-				o.Devices = []int{device}
-			}
-			return cuda.New(o), nil
-		},
+		"cuda":   maker("cuda", cuda.New, func(o *cuda.Options, n int) { o.Devices = []int{n} }),
+		"vulkan": maker("vulkan", vulkan.New, func(o *vulkan.Options, n int) { o.Devices = []int{n} }),
+	}
+}
+
+func maker[T any](name string, open func(T) driver.Driver, only func(o *T, n int)) proc.Maker {
+	return func(config []byte, device int) (driver.Driver, error) {
+		var o T
+		if err := json.Unmarshal(config, &o); err != nil {
+			return nil, fmt.Errorf("%s: options of a worker: %w", name, err)
+		}
+		if device >= 0 {
+			only(&o, device)
+		}
+		return open(o), nil
 	}
 }
 

@@ -226,6 +226,12 @@ func (d *dev) collect() {
 	for {
 		n := d.Completions(d.got)
 		for _, c := range d.got[:n] {
+			if c.Lane == driver.NoLane {
+				if !errors.Is(c.Err, driver.ErrDeviceLost) {
+					d.r.Errorf("%s completed what was no operation, with %v; want %q", name, c.Err, driver.ErrDeviceLost)
+				}
+				continue
+			}
 			w := driver.Wait{Lane: c.Lane, Seq: c.Seq}
 			last := d.done[c.Lane]
 			switch _, again := d.ended[w]; {

@@ -6,7 +6,7 @@ package probe
 
 import (
 	"crypto/sha256"
-	_ "embed" // for the kernels
+	"embed"
 	"encoding/hex"
 	"fmt"
 
@@ -64,11 +64,20 @@ func List() []Probe {
 //go:embed probe.ptx
 var ptx []byte
 
+//go:generate ../../workload/spirv.sh probe.comp
+//go:embed *.spv
+var spirv embed.FS
+
 func kernel(name string) *graph.Kernel {
-	const threads = 256
+	const threads, group = 256, 128
+	shader, err := spirv.ReadFile("probe_" + name + ".spv")
+	if err != nil {
+		panic(err) // the file is part of the program
+	}
 	return &graph.Kernel{Name: "weft.probe." + name, Impls: []graph.Impl{
 		{Dialect: graph.Go, Entry: "weft.probe." + name},
 		{Dialect: graph.PTX, Arch: "sm_75", Entry: "probe_" + name, Source: ptx, Per: [3]uint32{threads}, Block: [3]uint32{threads}},
+		{Dialect: graph.SPIRV, Entry: "main", Source: shader, Per: [3]uint32{group}, Block: [3]uint32{group}},
 	}}
 }
 

@@ -1,0 +1,329 @@
+//go:build lavapipe
+
+package vulkan
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/backend/backendtest"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// rig is an attached device and the bookkeeping of a caller that waits for each
+// operation. Lanes are 0 to compute, 1 to copy in and 2 to copy out.
+type rig struct {
+	testing.TB
+	*device
+	seq  [3]uint32
+	buf  driver.Buffer
+	woke chan struct{}
+}
+
+func openRig(t testing.TB, o Options) *rig {
+	t.Helper()
+	devs, err := New(o).Open(context.Background(), warnings(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range devs[1:] {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	r := &rig{TB: t, device: devs[0].(*device), woke: make(chan struct{}, 1)}
+	r.Attach(driver.NewBoard(3), []driver.Lane{0, 1, 2}, func() {
+		select {
+		case r.woke <- struct{}{}:
+		default:
+		}
+	})
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// do runs an operation and returns how it ended.
+func (r *rig) do(o driver.Op) driver.Completion {
+	r.Helper()
+	r.seq[o.Lane]++
+	o.Seq = r.seq[o.Lane]
+	if err := r.Submit([]driver.Op{o}); err != nil {
+		r.Fatal(err)
+	}
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	for {
+		var c [1]driver.Completion
+		if r.Completions(c[:]) == 1 && c[0].Lane != driver.NoLane {
+			return c[0]
+		}
+		select {
+		case <-r.woke:
+		case <-late.C:
+			r.Fatal("an operation did not complete within a minute")
+		}
+	}
+}
+
+// put makes a buffer that holds data.
+func (r *rig) put(data []byte) driver.Buffer {
+	r.Helper()
+	r.buf++
+	if err := r.Submit([]driver.Op{{Kind: driver.Alloc, Buf: r.buf, Bytes: int64(len(data))}}); err != nil {
+		r.Fatal(err)
+	}
+	if c := r.do(driver.Op{Kind: driver.Copy, Lane: 1, Bytes: int64(len(data)), Src: driver.NoBuffer, HostSrc: data, Dst: r.buf}); c.Err != nil {
+		r.Fatal(c.Err)
+	}
+	return r.buf
+}
+
+func (r *rig) get(b driver.Buffer, n int) []byte {
+	r.Helper()
+	out := make([]byte, n)
+	if c := r.do(driver.Op{Kind: driver.Copy, Lane: 2, Bytes: int64(n), Src: b, HostDst: out, Dst: driver.NoBuffer}); c.Err != nil {
+		r.Fatal(c.Err)
+	}
+	return out
+}
+
+func (r *rig) launch(s graph.Step, args ...driver.Arg) error {
+	r.Helper()
+	t := &graph.Task{Name: "test", Steps: []graph.Step{s}}
+	for range args {
+		t.Uses = append(t.Uses, graph.Use{Access: graph.ReadWrite})
+	}
+	return r.do(driver.Op{Kind: driver.Launch, Task: t, Args: args}).Err
+}
+
+func words(xs ...uint32) (b []byte) {
+	for _, x := range xs {
+		b = binary.LittleEndian.AppendUint32(b, x)
+	}
+	return b
+}
+
+func step(name string, n int, k uint32) graph.Step {
+	return graph.Step{Kernel: &graph.Kernel{Name: name, Impls: testImpls(name)}, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}, Params: words(uint32(n), k)}
+}
+
+// What the suite does, the validation layer has nothing to say about.
+func TestValid(t *testing.T) {
+	for name, o := range map[string]Options{
+		"direct": {MemBytes: 64 << 20, Validate: true, Lanes: 2}, "staged": {MemBytes: 64 << 20, Validate: true, stage: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := openRig(t, o)
+			x := r.put(make([]byte, 5<<20))
+			if err := r.MapHost(make([]byte, 8192)); err != nil {
+				t.Error(err)
+			}
+			for _, off := range []int64{0, 4, 256} {
+				if err := r.launch(step("add", 1000, 1), driver.Arg{Buf: x, Off: off, Bytes: 4000}); err != nil {
+					t.Error(err)
+				}
+			}
+			if got := binary.LittleEndian.Uint32(r.get(x, 5<<20)[4:]); got != 2 {
+				t.Errorf("word 1 is %d, want 2", got)
+			}
+		})
+	}
+	var says bytes.Buffer
+	d := New(Options{Validate: true})
+	devs, err := d.Open(context.Background(), slog.New(slog.NewTextHandler(&says, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := devs[0].(*device)
+	f := getFrame()
+	defer f.free()
+	_, _ = create(f, &dev.c.createBuffer, dev.handle, bufferInfo{head: head{typ: tBuffer}, usage: bufferUsage}) // of no size
+	if !strings.Contains(says.String(), "vulkan validation") {
+		t.Errorf("a mistake was made, and the layer says %q", says.String())
+	}
+	for _, dev := range devs {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A grid larger than a dispatch may be is started in parts, with the group size
+// of the launch, and every group runs once.
+func TestGridInParts(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 64 << 20, group: 3})
+	const w, h, d = 2 * 11, 3 * 7, 1 * 5
+	x := r.put(make([]byte, 4*w*h*d))
+	s := step("where", 0, 0)
+	s.Launch = graph.Launch{Grid: [3]uint32{11, 7, 5}, Block: [3]uint32{2, 3, 1}}
+	s.Params = words(w, h)
+	if err := r.launch(s, driver.Arg{Buf: x, Bytes: 4 * w * h * d}); err != nil {
+		t.Fatal(err)
+	}
+	got := r.get(x, 4*w*h*d)
+	for i := range w * h * d {
+		want := uint32(1 + i%w%2 + i/w%h%3*2)
+		if v := binary.LittleEndian.Uint32(got[4*i:]); v != want {
+			t.Fatalf("item %d was written %d, want %d", i, v, want)
+		}
+	}
+}
+
+// What a device cannot take is refused before its driver sees it.
+func TestLimits(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 1 << 30})
+	small := r.put(words(5))
+	arg := driver.Arg{Buf: small, Bytes: 4}
+	if err := r.Submit([]driver.Op{{Kind: driver.Alloc, Buf: 100, Bytes: r.limits.storageBytes + 4}}); err != nil {
+		t.Fatal(err)
+	}
+	add := step("add", 1, 1)
+	sized := step("where", 0, 0)
+	sized.Launch.Block = [3]uint32{r.limits.invocations + 1, 1, 1}
+	fixed := step("add", 1, 1)
+	fixed.Launch.Block = [3]uint32{32, 1, 1}
+	long := step("add", 1, 1)
+	long.Params = make([]byte, r.limits.pushBytes+4)
+	short := step("add", 1, 1)
+	short.Params = words(1)
+	shared := step("add", 1, 1)
+	shared.Launch = graph.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, SharedBytes: 4}
+	for name, c := range map[string]struct {
+		step graph.Step
+		args []driver.Arg
+		says string
+	}{
+		"an empty buffer":         {add, []driver.Arg{{Buf: small, Bytes: 0}}, "empty"},
+		"too large a buffer":      {add, []driver.Arg{{Buf: 100, Bytes: r.limits.storageBytes + 4}}, "cut the task"},
+		"no buffer":               {add, nil, "has 1 buffers, given are 0"},
+		"too many buffers":        {add, make([]driver.Arg, r.limits.arguments+1), "buffers; the device takes"},
+		"too large a group":       {sized, []driver.Arg{arg}, "groups of"},
+		"another group":           {fixed, []driver.Arg{arg}, "compiled for groups of [64 1 1]"},
+		"too many parameters":     {long, []driver.Arg{arg}, "bytes of parameters; the device takes"},
+		"too few parameters":      {short, []driver.Arg{arg}, "reads 8 bytes of parameters, given are 4"},
+		"dynamic shared memory":   {shared, []driver.Arg{arg}, "shared memory"},
+		"groups that work united": {graph.Step{Kernel: add.Kernel, Params: add.Params, Launch: graph.Launch{Cooperative: true}}, []driver.Arg{arg}, "wait for one another"},
+	} {
+		for i := range c.args {
+			if c.args[i].Buf == 0 {
+				c.args[i] = arg
+			}
+		}
+		if err := r.launch(c.step, c.args...); !errors.Is(err, driver.ErrKernel) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v; want %q with %q", name, err, driver.ErrKernel, c.says)
+		}
+	}
+	if err := r.launch(add, arg); err != nil {
+		t.Error(err)
+	}
+	if got := r.get(small, 4); !bytes.Equal(got, words(6)) {
+		t.Errorf("after all that 5+1 is %d", got)
+	}
+}
+
+// GLSL is compiled when it is needed; what the compiler says reaches the user.
+func TestGLSL(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 64 << 20})
+	source := `#version 450
+layout(local_size_x = 32) in;
+layout(binding = 0) buffer X { float x[]; };
+layout(push_constant) uniform P { uint n; };
+void main() { uint i = gl_GlobalInvocationID.x; if (i < n) x[i] = sqrt(x[i]); }`
+	kernel := func(source string) graph.Step {
+		return graph.Step{
+			Kernel: &graph.Kernel{Name: "roots", Impls: []graph.Impl{
+				{Dialect: graph.GLSL, Entry: "main", Source: []byte(source), Per: [3]uint32{32}, Block: [3]uint32{32}}}},
+			Launch: graph.Launch{Grid: [3]uint32{100}}, Params: words(100),
+		}
+	}
+	var data []byte
+	for i := range 100 {
+		data = append(data, words(math.Float32bits(float32(i*i)))...)
+	}
+	x := r.put(data)
+	if err := r.launch(kernel(source), driver.Arg{Buf: x, Bytes: 400}); err != nil {
+		t.Fatal(err)
+	}
+	got := r.get(x, 400)
+	for i := range 100 {
+		if v := math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:])); v != float32(i) {
+			t.Fatalf("root %d is %v", i, v)
+		}
+	}
+	err := r.launch(kernel(strings.Replace(source, "sqrt(", "squirt(", 1)), driver.Arg{Buf: x, Bytes: 400})
+	if !errors.Is(err, driver.ErrKernel) || !strings.Contains(err.Error(), "squirt") {
+		t.Errorf("broken GLSL: %v", err)
+	}
+}
+
+// Compiled pipelines are kept on disk; what was spoilt there does no harm.
+func TestPipelineCache(t *testing.T) {
+	dir := t.TempDir()
+	run := func() {
+		t.Helper()
+		r := openRig(t, Options{MemBytes: 64 << 20, CacheDir: dir, Devices: []int{0}})
+		x := r.put(words(5))
+		if err := r.launch(step("add", 1, 1), driver.Arg{Buf: x, Bytes: 4}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.get(x, 4); !bytes.Equal(got, words(6)) {
+			t.Errorf("5+1 is %d", got)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	run()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 1 || !strings.HasSuffix(files[0], ".pipelines") {
+		t.Fatalf("kept are %q, %v", files, err)
+	}
+	run()
+	if err := os.WriteFile(files[0], []byte("this is no cache"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run()
+}
+
+// Software devices share a UUID and are told apart all the same; who wants no
+// doubles does not get them.
+func TestIdentity(t *testing.T) {
+	devs, err := New(Options{}).Open(context.Background(), warnings(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, d := range devs {
+		info := d.Info()
+		if seen[info.UUID] || info.Kind != machine.CPU || info.SIMDLanes < 1 || info.Driver == "" {
+			t.Errorf("%+v", info)
+		}
+		seen[info.UUID] = true
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if devs, err := New(Options{NoDoubles: true}).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("devices that are no doubles on a machine without: %v, %v", devs, err)
+	}
+	if got := New(Options{}).(driver.Examiner).Examine(); len(got) != 2 || !got[0].OK || !got[1].OK {
+		t.Errorf("examined: %+v", got)
+	}
+}
+
+func BenchmarkSuite(b *testing.B) { backendtest.Bench(b, config(Options{MemBytes: 1 << 30})) }

@@ -1,0 +1,392 @@
+package vulkan
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// kernel is a kernel as this device can run it.
+type kernel struct {
+	impl   *graph.Impl
+	module *module // nil: nothing to do
+	err    error   // why it cannot run
+}
+
+// module is a shader the driver was given, with the pipelines made of it.
+type module struct {
+	*shader
+	handle    uint64
+	err       error // why it was not
+	pipelines map[pipelineKey]uint64
+}
+
+// pipelineKey is what a shader is compiled for.
+type pipelineKey struct {
+	arguments int
+	block     [3]uint32 // where the shader leaves it open
+}
+
+// layout is how so many buffers are given to a shader.
+type layout struct {
+	sets, pipeline uint64
+}
+
+// maxKernels bounds the kernels remembered by address.
+const maxKernels = 4096
+
+// kernel finds or makes the device's form of a kernel: the first of its
+// implementations that the device can run. The caller holds build.
+func (d *device) kernel(k *graph.Kernel) *kernel {
+	if k == nil {
+		return &kernel{err: fmt.Errorf("%w: a step names no kernel", driver.ErrKernel)}
+	}
+	if found := d.kernels[k]; found != nil {
+		return found
+	}
+	if len(d.kernels) >= maxKernels {
+		clear(d.kernels)
+	}
+	found := &kernel{}
+	d.kernels[k] = found
+	var reasons []error
+	for i := range k.Impls {
+		impl := &k.Impls[i]
+		if impl.Dialect != graph.SPIRV && impl.Dialect != graph.GLSL {
+			continue
+		}
+		found.impl = impl
+		if impl.Entry == "" {
+			return found
+		}
+		if found.module = d.module(impl); found.module.err == nil {
+			return found
+		}
+		reasons = append(reasons, found.module.err)
+	}
+	if len(reasons) == 0 {
+		reasons = append(reasons, errors.New("it has no implementation in SPIR-V or GLSL"))
+	}
+	found.err = fmt.Errorf("vulkan: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrKernel, errors.Join(reasons...))
+	return found
+}
+
+// module gives a shader to the driver, once.
+func (d *device) module(impl *graph.Impl) *module {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %q\n", impl.Dialect, impl.Entry)
+	h.Write(impl.Source)
+	key := [32]byte(h.Sum(nil))
+	m := d.modules[key]
+	if m == nil {
+		m = &module{pipelines: make(map[pipelineKey]uint64)}
+		m.err = d.load(m, impl)
+		d.modules[key] = m
+	}
+	return m
+}
+
+func (d *device) load(m *module, impl *graph.Impl) (err error) {
+	source := impl.Source
+	if len(source) == 0 {
+		return errors.New("its source is empty")
+	}
+	if impl.Dialect == graph.GLSL {
+		if source, err = compile(source); err != nil {
+			return err
+		}
+	}
+	if m.shader, err = readShader(source, impl.Entry); err != nil {
+		return err
+	}
+	for _, c := range capabilities {
+		if slices.Contains(m.capabilities, c.id) && !d.can[c.id] {
+			return fmt.Errorf("it needs %s, which the device does not have", c.name)
+		}
+	}
+	f := getFrame()
+	defer f.free()
+	m.handle, err = create(f, &d.c.createModule, d.handle, shaderInfo{head: head{typ: tShaderModule}, size: uint64(4 * len(m.words)), code: list(f, m.words)})
+	m.words = nil // the driver has them
+	return err
+}
+
+// layout finds or makes the layout for n buffers.
+func (d *device) layout(n int) (*layout, error) {
+	if l := d.layouts[n]; l != nil {
+		return l, nil
+	}
+	f := getFrame()
+	defer f.free()
+	var bs []setBinding
+	for i := range n {
+		bs = append(bs, setBinding{index: uint32(i), kind: storageBuffer, count: 1, stages: stageCompute})
+	}
+	l := &layout{}
+	var err error
+	if l.sets, err = create(f, &d.c.createSets, d.handle, setLayoutInfo{head: head{typ: tSetLayout}, count: uint32(n), bindings: list(f, bs)}); err != nil {
+		return nil, err
+	}
+	d.layouts[n] = l
+	push := put(f, pushRange{stages: stageCompute, size: uint32(d.limits.pushBytes)})
+	l.pipeline, err = create(f, &d.c.createLayout, d.handle, layoutInfo{head: head{typ: tPipelineLayout}, sets: 1, setAt: put(f, l.sets), ranges: 1, rangeAt: push})
+	return l, err
+}
+
+// pipeline compiles a shader for n buffers and a group size.
+func (d *device) pipeline(m *module, entry string, n int, block [3]uint32) (uint64, error) {
+	key := pipelineKey{arguments: n}
+	if m.sized {
+		key.block = block
+	}
+	if p, ok := m.pipelines[key]; ok {
+		return p, nil
+	}
+	l, err := d.layout(n)
+	if err != nil {
+		return 0, err
+	}
+	f := getFrame()
+	defer f.free()
+	info := pipelineInfo{
+		head: head{typ: tComputePipeline}, flags: dispatchBaseFlag, layout: l.pipeline,
+		stage: stageInfo{head: head{typ: tShaderStage}, stage: stageCompute, module: m.handle, name: f.string(entry)},
+	}
+	if m.sized {
+		entries := list(f, []constant{{0, 0, 4}, {1, 4, 4}, {2, 8, 4}})
+		info.stage.constants = put(f, constantsInfo{count: 3, entries: entries, size: 12, data: put(f, block)})
+	}
+	out := answer[uint64](f)
+	if err := f.do(&d.c.createPipelines, d.handle, uintptr(d.cache), 1, put(f, info), 0, address(out)); err != nil {
+		return 0, err
+	}
+	m.pipelines[key] = *out
+	return *out, nil
+}
+
+// dropKernels gives back all that was made for kernels.
+func (d *device) dropKernels(f *frame) {
+	for _, m := range d.modules { // in any order: they are independent
+		for _, p := range m.pipelines {
+			f.call(&d.c.dropPipeline, d.handle, uintptr(p), 0)
+		}
+		f.call(&d.c.destroyModule, d.handle, uintptr(m.handle), 0)
+	}
+	for _, l := range d.layouts { // likewise
+		f.call(&d.c.destroyLayout, d.handle, uintptr(l.pipeline), 0)
+		f.call(&d.c.destroySets, d.handle, uintptr(l.sets), 0)
+	}
+}
+
+// prepared is a step that can be recorded.
+type prepared struct {
+	pipeline uint64
+	grid     [3]uint32
+	params   []byte
+}
+
+// prepare finds the pipelines of a task's steps and checks what they are given.
+func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, l *layout, err error) {
+	d.build.Lock()
+	defer d.build.Unlock()
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		k := d.kernel(s.Kernel)
+		if k.err != nil {
+			return nil, nil, k.err
+		}
+		if k.module == nil {
+			continue
+		}
+		p, err := d.prepareStep(k, s, arguments)
+		if err != nil {
+			if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) {
+				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
+			}
+			return nil, nil, fmt.Errorf("vulkan: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+		}
+		steps = append(steps, p)
+	}
+	l, err = d.layout(arguments)
+	return steps, l, err
+}
+
+func (d *device) prepareStep(k *kernel, s *graph.Step, arguments int) (p prepared, err error) {
+	m, shape := k.module, k.impl.Shape(s.Launch)
+	for i := range shape.Block {
+		shape.Block[i] = max(shape.Block[i], 1)
+	}
+	group := m.size
+	if m.sized {
+		group = shape.Block
+	}
+	switch n := uint64(group[0]) * uint64(group[1]) * uint64(group[2]); {
+	case arguments > d.limits.arguments:
+		return p, fmt.Errorf("%d buffers; the device takes %d", arguments, d.limits.arguments)
+	case m.bindings > arguments:
+		return p, fmt.Errorf("its shader has %d buffers, given are %d", m.bindings, arguments)
+	case len(s.Params) > d.limits.pushBytes:
+		return p, fmt.Errorf("%d bytes of parameters; the device takes %d", len(s.Params), d.limits.pushBytes)
+	case m.pushBytes > len(s.Params):
+		return p, fmt.Errorf("its shader reads %d bytes of parameters, given are %d", m.pushBytes, len(s.Params))
+	case shape.Cooperative || shape.Cluster[0] > 0:
+		return p, errors.New("groups that wait for one another cannot be had from Vulkan")
+	case shape.SharedBytes > 0:
+		return p, errors.New("a shader declares its shared memory by itself")
+	case group != shape.Block:
+		return p, fmt.Errorf("its shader is compiled for groups of %d, launched with %d", group, shape.Block)
+	case group[0] > d.limits.groupSize[0] || group[1] > d.limits.groupSize[1] || group[2] > d.limits.groupSize[2] || n > uint64(d.limits.invocations):
+		return p, fmt.Errorf("groups of %d; the device takes %d, and %d invocations", group, d.limits.groupSize, d.limits.invocations)
+	}
+	p.pipeline, err = d.pipeline(m, k.impl.Entry, arguments, group)
+	p.grid = shape.Grid
+	p.params = append(slices.Clip(s.Params), make([]byte, -len(s.Params)&3)...)
+	return p, err
+}
+
+// launch records the steps of a task and gives them to the GPU.
+func (l *lane) launch(o *op) (err error) {
+	d := l.dev
+	steps, lay, err := d.prepare(o.task, len(o.args))
+	if err != nil {
+		return l.failed(err)
+	}
+	fl := flight{op: o, start: d.board.Now()}
+	if len(steps) > 0 || len(l.waits) > 0 {
+		if fl.slot, err = l.take(); err != nil {
+			return err
+		}
+		defer func() {
+			if err != nil { // nothing got to the GPU
+				d.memory.unscratch(d, fl.scratch)
+				l.free <- fl.slot
+			}
+		}()
+		if len(steps) > 0 {
+			if fl.scratch, err = l.record(fl.slot, o, steps, lay); err != nil {
+				return l.failed(fmt.Errorf("vulkan: %s on %s: %w", kernelNames(o.task), d.info.Name, err))
+			}
+		}
+		if fl.value, err = l.submit(fl.slot); err != nil {
+			return err
+		}
+		l.onGPU = o.seq
+		l.issued(o, fl.value)
+	}
+	l.flights <- fl
+	return nil
+}
+
+// moved is an argument that lies where shaders cannot be given it, and where it
+// was moved.
+type moved struct {
+	home, away place
+	back       bool // the kernel writes it
+}
+
+// record writes the commands of a task: arguments, then dispatches with barriers
+// between them.
+func (l *lane) record(s *slot, o *op, steps []prepared, lay *layout) (scratch []buffer, err error) {
+	d, f, c := l.dev, l.f, l.dev.c
+	args, moves := o.args, []moved(nil)
+	for i, a := range o.args {
+		if a.off%max(d.limits.offsetAlign, 1) == 0 {
+			continue
+		}
+		b, err := d.memory.scratch(d, a.bytes)
+		if err != nil {
+			return scratch, err
+		}
+		scratch = append(scratch, b)
+		if len(moves) == 0 {
+			args = slices.Clone(args)
+		}
+		args[i] = b.place
+		written := i >= len(o.task.Uses) || len(o.task.Uses) > len(o.args) || o.task.Uses[i].Access.Writes()
+		moves = append(moves, moved{a, b.place, written})
+	}
+	for _, m := range moves {
+		l.copyPlaces(s, m.home, m.away)
+	}
+	if len(moves) > 0 {
+		l.barrier(s, false)
+	}
+	if len(args) > 0 {
+		set, err := l.bind(s, args, lay)
+		if err != nil {
+			return scratch, err
+		}
+		f.call(&c.bindSets, s.commands, bindCompute, uintptr(lay.pipeline), 0, 1, put(f, set), 0, 0)
+	}
+	for i, p := range steps {
+		if i > 0 {
+			l.barrier(s, false)
+		}
+		f.call(&c.bindPipeline, s.commands, bindCompute, uintptr(p.pipeline))
+		if len(p.params) > 0 {
+			f.call(&c.push, s.commands, uintptr(lay.pipeline), stageCompute, 0, uintptr(len(p.params)), list(f, p.params))
+		}
+		l.dispatch(s, p.grid)
+	}
+	if slices.ContainsFunc(moves, func(m moved) bool { return m.back }) {
+		l.barrier(s, false)
+		for _, m := range moves {
+			if m.back {
+				l.copyPlaces(s, m.away, m.home)
+			}
+		}
+	}
+	return scratch, nil
+}
+
+func (l *lane) copyPlaces(s *slot, from, to place) {
+	l.f.call(&l.dev.c.copyBuffer, s.commands, uintptr(from.buffer), uintptr(to.buffer), 1,
+		put(l.f, bufferCopy{uint64(from.off), uint64(to.off), uint64(from.bytes)}))
+}
+
+// dispatch starts a grid, in parts of what the device takes at once.
+func (l *lane) dispatch(s *slot, grid [3]uint32) {
+	c, most := l.dev.c, l.dev.limits.groups
+	for z := uint32(0); z < grid[2]; z += min(most[2], grid[2]-z) {
+		for y := uint32(0); y < grid[1]; y += min(most[1], grid[1]-y) {
+			for x := uint32(0); x < grid[0]; x += min(most[0], grid[0]-x) {
+				l.f.call(&c.dispatchBase, s.commands, uintptr(x), uintptr(y), uintptr(z),
+					uintptr(min(most[0], grid[0]-x)), uintptr(min(most[1], grid[1]-y)), uintptr(min(most[2], grid[2]-z)))
+			}
+		}
+	}
+}
+
+// bind writes the arguments of a task into a descriptor set.
+func (l *lane) bind(s *slot, args []place, lay *layout) (uint64, error) {
+	d, f := l.dev, l.f
+	if s.descriptors == 0 {
+		size := put(f, poolSize{storageBuffer, uint32(d.limits.arguments)})
+		var err error
+		s.descriptors, err = create(f, &d.c.createDescriptors, d.handle, descriptorPoolInfo{head: head{typ: tDescriptorPool}, sets: 1, sizes: 1, sizeAt: size})
+		if err != nil {
+			return 0, err
+		}
+	} else if err := f.do(&d.c.resetDescriptors, d.handle, uintptr(s.descriptors), 0); err != nil {
+		return 0, err
+	}
+	set := answer[uint64](f)
+	if err := f.do(&d.c.allocSets, d.handle, put(f, setAllocate{head: head{typ: tSetAllocate}, pool: s.descriptors, count: 1, layouts: put(f, lay.sets)}), address(set)); err != nil {
+		return 0, err
+	}
+	ranges := make([]bufferRange, len(args))
+	for i, a := range args {
+		ranges[i] = bufferRange{a.buffer, uint64(a.off), uint64(a.bytes)}
+	}
+	f.call(&d.c.updateSets, d.handle, 1, put(f, writeSet{
+		head: head{typ: tWriteSet}, set: *set, count: uint32(len(args)), kind: storageBuffer, buffer: list(f, ranges),
+	}), 0, 0)
+	return *set, nil
+}
+
+// maxArguments bounds the buffers of a task, whatever a device takes.
+const maxArguments = 256

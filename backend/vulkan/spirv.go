@@ -1,0 +1,159 @@
+package vulkan
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// shader is what a SPIR-V module says of one of its entry points. Drivers believe
+// a module without looking, and end the process over one that is broken: so it is
+// read here first, as far as its use can be checked.
+type shader struct {
+	words        []uint32
+	capabilities []uint32
+	size         [3]uint32 // of a group
+	sized        bool      // by specialization constants 0, 1 and 2
+	bindings     int       // one more than the highest
+	pushBytes    int       // how much of the push constants it declares
+}
+
+const spirvMagic = 0x07230203
+
+// Instructions of SPIR-V that matter here.
+const (
+	opEntryPoint     = 15
+	opExecutionMode  = 16
+	opCapability     = 17
+	opTypeInt        = 21
+	opTypeFloat      = 22
+	opTypeVector     = 23
+	opTypeArray      = 28
+	opTypeStruct     = 30
+	opTypePointer    = 32
+	opConstant       = 43
+	opFunction       = 54
+	opFunctionEnd    = 56
+	opVariable       = 59
+	opDecorate       = 71
+	opMemberDecorate = 72
+)
+
+// readShader reads a module and finds an entry point in it.
+func readShader(source []byte, entry string) (*shader, error) {
+	if len(source) < 20 || len(source)%4 != 0 || binary.LittleEndian.Uint32(source) != spirvMagic {
+		return nil, errors.New("its source is no SPIR-V")
+	}
+	s := &shader{words: make([]uint32, len(source)/4)}
+	for i := range s.words {
+		s.words[i] = binary.LittleEndian.Uint32(source[4*i:])
+	}
+	if v := s.words[1]; v > 0x10500 {
+		return nil, fmt.Errorf("its SPIR-V is of version %d.%d, and Vulkan 1.2 knows 1.5; compile it with --target-env=vulkan1.2", v>>16, v>>8&0xff)
+	}
+	type member struct{ id, index uint32 }
+	var (
+		main     uint32 // the entry point
+		names    []string
+		ids      = map[uint32]bool{} // specialization constants
+		builtin  bool                // the group size is a constant
+		sizes    = map[uint32]int{}
+		offsets  = map[member]int{}
+		structs  = map[uint32][]uint32{}
+		pushes   = map[uint32]uint32{} // pointers to push constants, by type
+		values   = map[uint32]uint32{}
+		open     bool // within a function
+		function = map[uint32]bool{}
+	)
+	for at := 5; at < len(s.words); {
+		n, op := int(s.words[at]>>16), s.words[at]&0xffff
+		if n == 0 || n > len(s.words)-at {
+			return nil, fmt.Errorf("its SPIR-V is broken at word %d", at)
+		}
+		w := s.words[at+1 : at+n]
+		at += n
+		switch {
+		case op == opCapability && len(w) == 1:
+			s.capabilities = append(s.capabilities, w[0])
+		case op == opEntryPoint && len(w) >= 3:
+			const compute = 5
+			name := literal(w[2:])
+			if w[0] == compute {
+				names = append(names, name)
+				if name == entry {
+					main = w[1]
+				}
+			}
+		case op == opExecutionMode && len(w) == 5 && w[0] == main:
+			const localSize = 17
+			if w[1] == localSize {
+				s.size = [3]uint32(w[2:])
+			}
+		case op == opDecorate && len(w) >= 2:
+			const specID, builtIn, binding, workgroupSize = 1, 11, 33, 25
+			switch {
+			case w[1] == specID && len(w) == 3:
+				ids[w[2]] = true
+			case w[1] == builtIn && len(w) == 3 && w[2] == workgroupSize:
+				builtin = true
+			case w[1] == binding && len(w) == 3:
+				s.bindings = max(s.bindings, int(min(w[2], 1<<20))+1)
+			}
+		case op == opMemberDecorate && len(w) == 4:
+			const offset = 35
+			if w[2] == offset {
+				offsets[member{w[0], w[1]}] = int(w[3])
+			}
+		case (op == opTypeInt || op == opTypeFloat) && len(w) >= 2:
+			sizes[w[0]] = int(w[1] / 8)
+		case op == opTypeVector && len(w) == 3:
+			sizes[w[0]] = sizes[w[1]] * int(w[2])
+		case op == opConstant && len(w) >= 3:
+			values[w[1]] = w[2]
+		case op == opTypeArray && len(w) == 3:
+			sizes[w[0]] = sizes[w[1]] * int(values[w[2]])
+		case op == opTypeStruct && len(w) >= 1:
+			structs[w[0]] = w[1:]
+		case op == opTypePointer && len(w) == 3:
+			const pushConstant = 9
+			if w[1] == pushConstant {
+				pushes[w[0]] = w[2]
+			}
+		case op == opVariable && len(w) >= 3:
+			if pointed, ok := pushes[w[0]]; ok {
+				for i, typ := range structs[pointed] {
+					s.pushBytes = max(s.pushBytes, offsets[member{pointed, uint32(i)}]+sizes[typ])
+				}
+			}
+		case op == opFunction && len(w) == 4:
+			open, function[w[1]] = true, true
+		case op == opFunctionEnd:
+			open = false
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil, errors.New("its SPIR-V has no compute shader")
+	case main == 0:
+		return nil, fmt.Errorf("its SPIR-V has no entry %q; it has %q", entry, names)
+	case open || !function[main]:
+		return nil, errors.New("its SPIR-V ends too early")
+	}
+	s.sized = builtin && (ids[0] || ids[1] || ids[2])
+	return s, nil
+}
+
+// literal reads a string.
+func literal(words []uint32) string {
+	var b []byte
+	for _, w := range words {
+		for range 4 {
+			if byte(w) == 0 {
+				return string(b)
+			}
+			b = append(b, byte(w))
+			w >>= 8
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,116 @@
+package vulkan
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/driver"
+)
+
+func readTest(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile("testdata/" + name + ".spv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestReadShader(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		bindings, bytes int
+		size            [3]uint32
+		sized           bool
+	}{
+		{"noop", 0, 0, [3]uint32{64, 1, 1}, false},
+		{"add", 1, 8, [3]uint32{64, 1, 1}, false},
+		{"saxpy", 2, 8, [3]uint32{64, 1, 1}, false},
+		{"gather", 3, 8, [3]uint32{64, 1, 1}, false},
+		{"where", 1, 8, [3]uint32{1, 1, 1}, true},
+	} {
+		s, err := readShader(readTest(t, c.name), "main")
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if s.bindings != c.bindings || s.pushBytes != c.bytes || s.size != c.size || s.sized != c.sized {
+			t.Errorf("%s has %d bindings, %d bytes of parameters, groups of %d (%v); want %+v", c.name, s.bindings, s.pushBytes, s.size, s.sized, c)
+		}
+	}
+}
+
+// A driver that is given any of these may end the process.
+func TestReadShaderRefuses(t *testing.T) {
+	whole := readTest(t, "add")
+	change := func(word int, to uint32) []byte {
+		b := append([]byte(nil), whole...)
+		binary.LittleEndian.PutUint32(b[4*word:], to)
+		return b
+	}
+	for name, c := range map[string]struct {
+		source []byte
+		entry  string
+		says   string
+	}{
+		"nothing":              {nil, "main", "no SPIR-V"},
+		"text":                 {[]byte("this is no kernel, whatever it says"), "main", "no SPIR-V"},
+		"odd length":           {whole[:len(whole)-1], "main", "no SPIR-V"},
+		"half":                 {whole[:len(whole)/8*4], "main", "SPIR-V"},
+		"a head":               {whole[:20], "main", "no compute shader"},
+		"no entry":             {whole, "other", `no entry "other"; it has ["main"]`},
+		"an empty instruction": {change(5, 17), "main", "broken at word 5"},
+		"a long instruction":   {change(5, 0xffff<<16|17), "main", "broken at word 5"},
+		"a newer version":      {change(1, 0x10600), "main", "version 1.6"},
+	} {
+		if s, err := readShader(c.source, c.entry); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, %v; want an error with %q", name, s, err, c.says)
+		}
+	}
+	for n := range len(whole) / 4 { // cut off anywhere it is refused
+		if _, err := readShader(whole[:4*n], "main"); err == nil {
+			t.Errorf("the first %d words of a shader are one", n)
+		}
+	}
+}
+
+func FuzzReadShader(f *testing.F) {
+	for _, name := range []string{"noop", "add", "where"} {
+		b, err := os.ReadFile("testdata/" + name + ".spv")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, source []byte) {
+		if s, err := readShader(source, "main"); err == nil && (s.bindings < 0 || len(s.words) != len(source)/4) {
+			t.Errorf("%d bytes read as %+v", len(source), s)
+		}
+	})
+}
+
+// Without a loader there is nothing, and nothing is wrong.
+func TestNoLoader(t *testing.T) {
+	names := libraryNames
+	libraryNames = []string{"libweft-no-such-library.so"}
+	defer func() { libraryNames = names }()
+	d := New(Options{LibraryPath: []string{t.TempDir()}})
+	if devs, err := d.Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || devs != nil {
+		t.Errorf("open without a loader: %v, %v; want %q", devs, err, driver.ErrUnavailable)
+	}
+	if got := d.(driver.Examiner).Examine(); len(got) != 1 || got[0].OK || got[0].Fix == "" {
+		t.Errorf("examined without a loader: %+v", got)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	for _, o := range []Options{{Lanes: -1}, {Lanes: maxLanes + 1}, {MemBytes: -1}, {Devices: []int{0, -1}}} {
+		if _, err := New(o).Open(context.Background(), nil); err == nil || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("%+v: %v; want it refused", o, err)
+		}
+	}
+}

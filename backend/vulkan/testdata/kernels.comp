@@ -1,0 +1,63 @@
+// The kernels backendtest asks for, and one in which groups and limits show.
+//: noop   -DNOOP
+//: add    -DADD
+//: saxpy  -DSAXPY
+//: spread -DSPREAD
+//: gather -DGATHER
+//: slow   -DSLOW
+//: where  -DWHERE
+#version 450
+
+#ifdef WHERE
+// The group size is the launch's.
+layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
+layout(std430, binding = 0) buffer Out { uint at[]; };
+layout(push_constant) uniform Params { uint w, h; };
+void main() {
+	uvec3 i = gl_GlobalInvocationID;
+	atomicAdd(at[(i.z * h + i.y) * w + i.x], 1 + gl_LocalInvocationIndex);
+}
+#else
+layout(local_size_x = 64) in;
+#ifdef NOOP
+void main() {}
+#else
+layout(push_constant) uniform Params { uint n, k; };
+#ifdef ADD
+layout(std430, binding = 0) buffer X { uint x[]; };
+#define BODY x[i] += k
+#endif
+#ifdef SAXPY
+layout(std430, binding = 0) readonly buffer X { float x[]; };
+layout(std430, binding = 1) buffer Y { float y[]; };
+#define BODY y[i] += uintBitsToFloat(k) * x[i]
+#endif
+#if defined SPREAD || defined GATHER
+layout(std430, binding = 0) readonly buffer In { uint from[]; };
+layout(std430, binding = 1) writeonly buffer Out { uint to[]; };
+layout(std430, binding = 2) buffer Work { uint work[]; };
+#endif
+#ifdef SPREAD
+#define BODY work[i] = 2 * from[i]
+#endif
+#ifdef GATHER
+#define BODY to[i] = work[n - 1 - i] + k
+#endif
+#ifdef SLOW
+layout(std430, binding = 0) buffer X { uint x[]; };
+// lavapipe ends all loops of a shader after 65535 rounds in total, so a round
+// is many steps.
+#define STEP v = v * 1664525u + 1013904223u;
+#define STEPS STEP STEP STEP STEP
+#define MORE STEPS STEPS STEPS STEPS
+#define ROUND MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE
+#define BODY uint v = x[i]; uint j = 0; for (; j + 256 <= k; j += 256) { ROUND } for (; j < k; j++) { STEP } x[i] = v
+#endif
+void main() {
+	uint i = gl_GlobalInvocationID.x;
+	if (i < n) {
+		BODY;
+	}
+}
+#endif
+#endif
