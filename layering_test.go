@@ -92,7 +92,7 @@ var house = []room{
 	{pkg: "workload/conv", imports: []string{".", "graph", "sched", "workload", "workload/gemm/panel", "workload/philox"}, why: portable},
 	{pkg: "workload/reduce", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/merkle", imports: []string{".", "graph", "sched", "workload"}, modules: []string{"golang.org/x/sys"}, why: portable},
-	{pkg: "workload/automata", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/automata", imports: []string{".", "collective", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/landscape", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/reservoir", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},

@@ -8,12 +8,13 @@
 // each step, which is correctly rounded. A NaN stays a NaN; which one is not
 // promised. Sums and products of integers wrap around.
 //
-// The functions run on the calling goroutine and allocate nothing.
+// The functions run on the calling goroutine.
 package fold
 
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"unsafe"
 )
 
@@ -92,6 +93,9 @@ func indexOf(what string, names []string, s string) (int, error) {
 // has been written to all results.
 const blockBytes = 8 << 10
 
+// scratches are blocks to fold in, aligned for any element.
+var scratches = sync.Pool{New: func() any { return new([blockBytes / 8]uint64) }}
+
 // Into writes the fold of the arrays ins, divided by divisor when that is over 1,
 // to every one of outs. All have the same number of bytes, whole elements, and
 // are aligned for them. An array may be both in ins and in outs; otherwise they
@@ -105,8 +109,9 @@ func Into(o Op, t Type, outs, ins [][]byte, divisor int, stream bool) {
 		return
 	}
 	step := steps[o][t]
-	var scratch [blockBytes / 8]uint64 // aligned for any element
-	buf := unsafe.Slice((*byte)(unsafe.Pointer(&scratch)), blockBytes)
+	scratch := scratches.Get().(*[blockBytes / 8]uint64)
+	defer scratches.Put(scratch)
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(scratch)), blockBytes)
 	for lo, n := 0, len(ins[0]); lo < n; lo += blockBytes {
 		hi := min(lo+blockBytes, n)
 		acc := buf[:hi-lo]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -252,45 +253,32 @@ func (j *Job) task(lo, hi, k int) graph.Task {
 	}
 }
 
-// Graph has a task for each range of groups in each round. The rounds take
-// turns in two grids, so that a block may be a round ahead of those that still
-// read its rows.
+// Graph has a task for each range of groups in each round, which reads the rows
+// around its block where others left them.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	size := int64(8 * len(j.start))
 	rounds := (j.c.Steps + j.k - 1) / j.k
 	var b graph.Builder
-	src := b.Data(graph.Data{Name: "start", Bytes: size, Input: true})
-	grids := [2]graph.DataID{
-		b.Data(graph.Data{Name: "end", Bytes: size, Output: true}),
-		b.Data(graph.Data{Name: "between", Bytes: size}),
+	start := b.Data(graph.Data{Name: "start", Bytes: size, Input: true})
+	end := b.Data(graph.Data{Name: "end", Bytes: size, Output: true})
+	between := b.Data(graph.Data{Name: "between", Bytes: size})
+	depths := make([]int64, rounds)
+	for i := range depths {
+		depths[i] = int64(j.k)
 	}
-	for round := rounds - 1; round >= 0; round-- { // counted down, so that the last writes the end
-		dst, k := grids[round%2], j.k
-		if round == 0 {
-			k = j.c.Steps - (rounds-1)*j.k
-		}
-		for _, r := range ranges {
-			lo, hi := j.groups[r.Lo], j.groups[r.Hi]
-			// The rows around a block at an edge are at the other edge.
-			above, below := (lo+j.c.Rows-k)%j.c.Rows, hi%j.c.Rows
-			t := j.task(lo, hi, k)
-			t.Uses = []graph.Use{
-				j.use(src, above, k, graph.Read),
-				j.use(src, lo, hi-lo, graph.Read),
-				j.use(src, below, k, graph.Read),
-				j.use(dst, lo, hi-lo, graph.Write),
-			}
-			b.Add(t)
-		}
-		src = dst
+	depths[rounds-1] = int64(j.c.Steps - (rounds-1)*j.k)
+	var blocks []collective.Block
+	for _, r := range ranges {
+		blocks = append(blocks, collective.Block{Lo: int64(j.groups[r.Lo]), Hi: int64(j.groups[r.Hi])})
+	}
+	grid := collective.Halo{Rows: int64(j.c.Rows), RowBytes: int64(8 * j.words), Torus: true}
+	err := grid.Rounds(&b, start, end, between, blocks, depths, func(b collective.Block, k int64) graph.Task {
+		return j.task(int(b.Lo), int(b.Hi), int(k))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("automata: %w", err)
 	}
 	return b.Build()
-}
-
-// use is the use of n rows of a grid.
-func (j *Job) use(d graph.DataID, row, n int, a graph.Access) graph.Use {
-	bytes := int64(8 * j.words)
-	return graph.Use{Data: d, Offset: bytes * int64(row), Bytes: bytes * int64(n), Access: a}
 }
 
 // Bind ties the first and the last generation to the job's memory.
