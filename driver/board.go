@@ -81,9 +81,10 @@ func (b *Board) Done(l Lane, seq uint32, failed bool) {
 // mark writes the bits of the operations up to seq that were not complete, over
 // those of a window ago.
 func (p *progress) mark(seq uint32, failed bool) {
+	gone := p.gone.Load()
 	for s := p.done.Load() + 1; ; s++ {
 		word, bit := &p.bad[s%window/32], uint32(1)<<(s%32)
-		if s == seq && failed {
+		if s == seq && failed || gone != 0 && int32(gone-s) >= 0 {
 			word.Or(bit)
 		} else if word.Load()&bit != 0 {
 			word.And(^bit)
@@ -95,9 +96,10 @@ func (p *progress) mark(seq uint32, failed bool) {
 }
 
 // Abandon notes that nobody waits for a lane's operations up to seq any more:
-// those that are not complete count as failed from now on, so that whoever waits
-// for them goes on.
+// those that are not complete count as failed from now on, whatever becomes of them,
+// so that whoever waits for them goes on.
 func (b *Board) Abandon(l Lane, seq uint32) {
+	b.lanes[l].fails.Add(1)
 	b.lanes[l].gone.Store(seq)
 	b.Stir()
 	if b.shared != nil {

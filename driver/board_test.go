@@ -32,3 +32,25 @@ func TestBoardRemembersFailures(t *testing.T) {
 		t.Error("the other lane moved")
 	}
 }
+
+// What was abandoned stays failed, also when the lane counts on past it or it
+// completes after all; what was complete stays as it was.
+func TestBoardAbandons(t *testing.T) {
+	b := driver.NewBoard(1)
+	b.Done(0, 3, false)
+	b.Abandon(0, 6)
+	state := func(seq uint32, done, ok bool) {
+		t.Helper()
+		if d, o := b.State(driver.Wait{Seq: seq}); d != done || o != ok {
+			t.Errorf("operation %d: done %v, ok %v; want %v, %v", seq, d, o, done, ok)
+		}
+	}
+	state(3, true, true)
+	state(5, true, false)
+	state(7, false, false)
+	b.Done(0, 4, false) // late
+	b.Done(0, 8, false)
+	for seq, ok := range map[uint32]bool{2: true, 3: true, 4: false, 5: false, 6: false, 7: true, 8: true} {
+		state(seq, true, ok)
+	}
+}

@@ -288,6 +288,9 @@ func (c *child) call(ctx context.Context, m *message, fd int) (*message, int, er
 	c.calls[m.ID] = ch
 	c.mu.Unlock()
 	if err := c.conn.send(m, fd); err != nil {
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+			err = errStopped // how it ended says more
+		}
 		c.kill(err)
 		return nil, -1, c.ended(m.Kind)
 	}

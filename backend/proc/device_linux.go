@@ -491,14 +491,16 @@ func kernelNames(t *graph.Task) string {
 // have gone on from there.
 func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 	now := d.board.Now()
+	over := false // what comes after a lost one on its lane is lost too
 	for f := l.oldest(); f != nil; f = l.oldest() {
 		e := err
 		switch done, ok := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); {
-		case done && ok:
+		case done && ok && !over:
 			e = nil
 		case !done:
 			d.board.Done(l.id, f.seq, true)
 		}
+		over = over || e != nil
 		if haunted {
 			for _, mem := range [][]byte{f.temp, f.host} {
 				if mem != nil {
@@ -543,14 +545,15 @@ func (d *device) Completions(dst []driver.Completion) int {
 	return n
 }
 
-// Submit hands operations to the worker. While there is none, buffers are still
-// made and freed, and operations end with ErrDeviceLost.
+// Submit hands operations to the worker. While there is none it takes none, but
+// still makes and frees buffers.
 func (d *device) Submit(batch []driver.Op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.state >= closing {
 		return fmt.Errorf("proc: submit to %s: %w", d.info.Name, driver.ErrClosed)
 	}
+	var lost error
 	for i := range batch {
 		op := &batch[i]
 		switch op.Kind {
@@ -559,11 +562,11 @@ func (d *device) Submit(batch []driver.Op) error {
 		case driver.Free:
 			d.free(op.Buf)
 		default:
-			l := d.byLane[op.Lane]
 			if d.state == down {
-				d.refuse(l, op.Seq)
+				lost = fmt.Errorf("proc: submit to %s: %w", d.info.Name, driver.ErrDeviceLost)
 				continue
 			}
+			l := d.byLane[op.Lane]
 			if op.Kind == driver.Launch {
 				d.launch(l, op)
 			} else {
@@ -574,17 +577,7 @@ func (d *device) Submit(batch []driver.Op) error {
 	if d.w != nil {
 		d.flush()
 	}
-	return nil
-}
-
-// refuse ends an operation of a device that is lost.
-func (d *device) refuse(l *lane, seq uint32) {
-	l.given = seq
-	d.board.Done(l.id, seq, true)
-	now := d.board.Now()
-	d.done = append(d.done, driver.Completion{Lane: l.id, Seq: seq, Start: now, End: now,
-		Err: fmt.Errorf("proc: %s: %w", d.info.Name, driver.ErrDeviceLost)})
-	d.wake()
+	return lost
 }
 
 // launch sends a launch. A suspect runs alone: after everything before it on all
@@ -675,10 +668,16 @@ func (d *device) fromPeer(l *lane, op *driver.Op) {
 	half, mem := src.offer(op, src.origin == d.origin && d.heap.slabbed)
 	d.mu.Lock()
 	if d.state != up {
+		// The worker was lost in between: the rest of the batch is refused, and
+		// this as if it had been given just before.
 		if mem != nil {
-			d.drv.o.Memory.Put(mem)
+			d.limbo = append(d.limbo, temporary{mem, half.wait})
 		}
-		d.refuse(l, op.Seq)
+		l.given = op.Seq
+		d.board.Done(l.id, op.Seq, true)
+		now := d.board.Now()
+		d.done = append(d.done, driver.Completion{Lane: l.id, Seq: op.Seq, Start: now, End: now, Err: driver.ErrDeviceLost})
+		d.wake()
 		return
 	}
 	if half.slab.n != 0 {
@@ -695,7 +694,7 @@ func (d *device) fromPeer(l *lane, op *driver.Op) {
 	given.Src, given.HostSrc = driver.NoBuffer, mem
 	given.Waits = append(append([]driver.Wait(nil), op.Waits...), half.wait)
 	f := d.send(l, &given)
-	f.temp, f.until = mem, half.wait
+	f.temp, f.until, f.from, f.epoch = mem, half.wait, src, half.epoch
 }
 
 // offered is how another device can have a buffer: where it lies, or when it will
@@ -704,6 +703,7 @@ type offered struct {
 	buffer buffer
 	slab   slab
 	wait   driver.Wait
+	epoch  int64 // of the other device when it offered
 }
 
 // offer lets another device copy from a buffer of this one.
@@ -723,6 +723,7 @@ func (d *device) offer(op *driver.Op, mapped bool) (o offered, mem []byte) {
 	if err != nil {
 		return o, nil
 	}
+	o.epoch = d.epoch.Load()
 	o.wait = d.out.add(&job{buf: op.Src, off: op.SrcOff, host: mem, direct: true, waits: append([]driver.Wait(nil), op.Waits...)})
 	return o, mem
 }
@@ -888,7 +889,9 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 	}
 	m, _, err := w.call(context.Background(), &message{Kind: askTele}, -1)
 	if err != nil {
-		return driver.Telemetry{}, fmt.Errorf("proc: telemetry of %s: %w", d.info.Name, err)
+		// Not as an error that says the device is lost: if it is, its completions
+		// say so, and who did it.
+		return driver.Telemetry{}, fmt.Errorf("proc: telemetry of %s: %v", d.info.Name, err)
 	}
 	if m.Tele == nil {
 		return driver.Telemetry{}, fmt.Errorf("proc: telemetry of %s: %w", d.info.Name, errGarbage)

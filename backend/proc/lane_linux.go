@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -39,6 +40,8 @@ type flight struct {
 	waits []driver.Wait
 	temp  []byte      // of the arena, given back at the end
 	until driver.Wait // but not before this, which writes to it; Seq 0 for none
+	from  *device     // whose worker that is
+	epoch int64       // and which of its workers
 	host  []byte      // of the arena, written by the worker
 	job   *job        // it is a staged copy, or a part of one
 }
@@ -102,7 +105,6 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 	}
 	c := driver.Completion{Lane: l.id, Seq: f.seq, Start: start, End: end, Err: err}
 	if j := f.job; j != nil {
-		f.job = nil
 		if j.start == 0 {
 			j.start = start
 		}
@@ -112,12 +114,41 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 			}
 			return c, false
 		}
-		if c.Start = j.start; err != nil && j.err != nil {
-			c.Err = j.err
+		c.Start = j.start
+	}
+	if classOf(err) == dependency {
+		c.Err = d.own(f, err)
+	}
+	f.task, f.host, f.job, f.from = nil, nil, nil, nil
+	return c, true
+}
+
+var (
+	errStaging = errors.New("proc: a part of the copy failed")
+	errPeer    = errors.New("proc: reading the other device's buffer failed")
+)
+
+// own returns how an operation really failed that waited for a part of its own
+// work, which nobody else knows of.
+func (d *device) own(f *flight, err error) error {
+	if f.job == nil && f.from == nil {
+		return err
+	}
+	// The last wait is ours.
+	for _, w := range f.waits[:len(f.waits)-1] {
+		if done, ok := d.board.State(w); !done || !ok {
+			return err
 		}
 	}
-	f.task, f.host = nil, nil
-	return c, true
+	switch {
+	case f.from != nil && f.from.epoch.Load() == f.epoch:
+		return errPeer
+	case f.from != nil:
+		return err // the other device was lost, which is nobody's fault here
+	case f.job.err != nil:
+		return f.job.err
+	}
+	return errStaging
 }
 
 // read takes a completion off the ring. It returns false when there is none, and
@@ -132,6 +163,10 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 	if err != nil {
 		return c, false, false, err
 	}
+	if e.lane == driver.NoLane && e.err != nil {
+		d.failed(e.err)
+		return c, false, true, nil
+	}
 	if e.lane < 0 || int(e.lane) >= len(d.byLane) || d.byLane[e.lane] == nil {
 		return c, false, false, fmt.Errorf("%w: lane %d completed", errGarbage, e.lane)
 	}
@@ -144,13 +179,18 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 	}
 	if e.class == lost || e.class == lostByKernel {
 		l.broken = true
-		if d.fault == nil {
-			d.fault = e.err
-			d.w.kill(e.err)
-		}
+		d.failed(e.err)
 		return c, false, true, nil
 	}
 	l.last = e.class
 	c, report = d.settle(l, e.start, e.end, e.err)
 	return c, report, true, nil
+}
+
+// failed gives up on a worker whose device is lost, as it says itself.
+func (d *device) failed(err error) {
+	if d.fault == nil {
+		d.fault = err
+		d.w.kill(err)
+	}
 }

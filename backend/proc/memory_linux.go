@@ -44,6 +44,7 @@ const (
 	pieceAlign = 512 // what GPUs copy fastest
 	minSlab    = 1 << 20
 	maxSlab    = 512 << 20
+	maxBuffer  = 1 << 50 // sizes add up without overflow
 )
 
 func newHeap(slabbed bool, limit int64) heap {
@@ -73,7 +74,7 @@ func (d *device) alloc(b driver.Buffer, bytes int64) {
 		d.free(b)
 	}
 	if !h.slabbed {
-		if h.limit > 0 && h.used+bytes > h.limit {
+		if bytes > maxBuffer || h.limit > 0 && h.used+bytes > h.limit {
 			return
 		}
 		h.used += bytes
@@ -132,6 +133,9 @@ func (d *device) place(name uint32, x buffer) {
 // given back first where the limit or the device wants it.
 func (d *device) grow(bytes int64) error {
 	h := &d.heap
+	if bytes > maxBuffer || h.limit > 0 && bytes > h.limit {
+		return fmt.Errorf("%w: %d bytes of %d", driver.ErrOutOfMemory, bytes, h.limit)
+	}
 	need := (bytes + pieceAlign - 1) &^ (pieceAlign - 1)
 	want := max(need, h.step)
 	if h.limit > 0 && h.space.Size()+want > h.limit {

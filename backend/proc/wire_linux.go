@@ -155,12 +155,14 @@ const (
 	lostByKernel // the device is lost, and a kernel that ended before did it
 	dependency
 	closed
+	unavailable
 )
 
 // classes pairs classes with what the error wraps.
 var classes = [...][]error{
 	other: nil, outOfMemory: {driver.ErrOutOfMemory}, lost: {driver.ErrDeviceLost}, brokenKernel: {driver.ErrKernel},
 	lostByKernel: {driver.ErrDeviceLost, driver.ErrKernel}, dependency: {driver.ErrDependency}, closed: {driver.ErrClosed},
+	unavailable: {driver.ErrUnavailable},
 }
 
 func classOf(err error) class {
@@ -179,6 +181,8 @@ func classOf(err error) class {
 		return outOfMemory
 	case errors.Is(err, driver.ErrClosed):
 		return closed
+	case errors.Is(err, driver.ErrUnavailable):
+		return unavailable
 	}
 	return other
 }

@@ -244,16 +244,9 @@ func (w *worker) submit() error {
 	if len(w.batch) == 0 {
 		return nil
 	}
-	// The device says of every operation how it ended, also when it takes none:
-	// then they end here.
 	if err := w.dev.Submit(w.batch); err != nil {
-		for i := range w.batch {
-			if op := &w.batch[i]; op.Kind >= driver.Copy {
-				now := w.board.Now()
-				w.board.Done(op.Lane, op.Seq, true)
-				w.outbox = append(w.outbox, driver.Completion{Lane: op.Lane, Seq: op.Seq, Start: now, End: now, Err: err})
-			}
-		}
+		// It takes nothing any more: the parent ends what this worker was given.
+		w.outbox = append(w.outbox, driver.Completion{Lane: driver.NoLane, Err: err})
 	}
 	w.batch, w.waits, w.args = w.batch[:0], w.waits[:0], w.args[:0]
 	return nil
@@ -435,11 +428,7 @@ func (w *worker) report() (bool, error) {
 		}
 		n := 0
 		for ; n < len(w.outbox); n++ {
-			c := &w.outbox[n]
-			if c.Lane == driver.NoLane {
-				continue // the parent sees from the others that the device is lost
-			}
-			w.rec.completion(c)
+			w.rec.completion(&w.outbox[n])
 			ok, err := w.completions.put(w.rec.b)
 			if err != nil {
 				return sent, err

@@ -126,6 +126,9 @@ func (a *Arena) Get(n int64) ([]byte, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("arena: get %d bytes", n)
 	}
+	if n > a.Size() {
+		return nil, fmt.Errorf("arena: get %d bytes: %w", n, ErrFull)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	space, grow := a.small, a.growSmall

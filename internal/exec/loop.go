@@ -160,6 +160,7 @@ func (l *loop) collect() {
 
 func (l *loop) collectFrom(d *dev) {
 	var lost error
+	var over []driver.Lane // where an operation was lost: those after it are too
 	for {
 		n := d.Completions(l.got)
 		for i := range l.got[:n] {
@@ -169,6 +170,10 @@ func (l *loop) collectFrom(d *dev) {
 			}
 			if c.Err != nil && errors.Is(c.Err, driver.ErrDeviceLost) {
 				lost = c.Err
+				over = append(over, c.Lane)
+				continue
+			}
+			if lost != nil && slices.Contains(over, c.Lane) {
 				continue
 			}
 			l.evs = append(l.evs, engine.Event{
@@ -317,6 +322,12 @@ func (l *loop) send(d *dev) {
 	}
 	if err := d.Submit(d.batch); err != nil {
 		l.log.Warn("device takes nothing", "device", d.Info().Name, "err", err)
+		for i := range d.batch {
+			if d.batch[i].Kind >= driver.Copy {
+				d.flight--
+			}
+		}
+		l.abandon(d) // also what the engine issued in the step it heard of the loss
 		l.lose(d, err)
 	}
 	d.batch, d.waits, d.args = d.batch[:0], d.waits[:0], d.args[:0]

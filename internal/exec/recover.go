@@ -42,6 +42,7 @@ func (l *loop) lose(d *dev, err error) {
 	}
 	d.lost = true
 	d.away.Store(true)
+	l.abandon(d)
 	k, ok := d.Device.(driver.Keeper)
 	l.evs = append(l.evs, engine.Event{
 		Kind: engine.DeviceLost, Device: d.id, Kept: ok && k.Keeps(), Blamed: errors.Is(err, driver.ErrKernel), Err: err,
@@ -50,10 +51,15 @@ func (l *loop) lose(d *dev, err error) {
 
 // drop gives up on a device that hangs or keeps failing.
 func (l *loop) drop(d *dev) {
+	l.abandon(d)
+	l.discard(d, errGivenUp)
+}
+
+// abandon lets those go on who wait for what a device was given.
+func (l *loop) abandon(d *dev) {
 	for _, n := range d.lanes {
 		l.board.Abandon(n, l.engine.Issued(engine.Lane(n)))
 	}
-	l.discard(d, errGivenUp)
 }
 
 // discard ends what a device runs. One that cannot do so at once is closed in the

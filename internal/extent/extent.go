@@ -84,7 +84,7 @@ func (s *Space) Size() int64 { return s.size }
 
 // Get takes a piece of at least n bytes.
 func (s *Space) Get(n int64) (ID, error) {
-	if n <= 0 {
+	if n <= 0 || n > s.size {
 		return -1, fmt.Errorf("extent: %d bytes: %w", n, ErrFull)
 	}
 	n = (n + s.align - 1) &^ (s.align - 1)

@@ -1,0 +1,36 @@
+//go:build linux
+
+package proc_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/weft-run/weft/backend/backendtest"
+	"github.com/weft-run/weft/backend/proc"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/arena"
+)
+
+// suite is the configuration of the suite every backend passes, for devices in
+// workers.
+func suite(t testing.TB, o proc.Options) backendtest.Config {
+	mem, err := arena.Open(1 << 30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { mem.Close() })
+	o.Memory = mem
+	return backendtest.Config{Open: func() driver.Driver { return proc.New(o) }}
+}
+
+func TestSuite(t *testing.T) {
+	t.Run("lanes", func(t *testing.T) {
+		backendtest.Run(t, suite(t, proc.Options{Driver: "fake", Config: []byte("memory 8388608; lanes 2; devices 2")}))
+	})
+	t.Run("cpu", func(t *testing.T) {
+		backendtest.Run(t, suite(t, proc.Options{Driver: "cpu", MemBytes: 8 << 20}))
+	})
+}
+
+func init() { maps.Copy(funcs, backendtest.Funcs()) }
