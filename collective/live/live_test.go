@@ -300,3 +300,19 @@ func TestLoss(t *testing.T) {
 		}
 	}
 }
+
+// A deadline ends an operation in its middle.
+func TestDeadline(t *testing.T) {
+	drv := fakes(t, "devices 2; memory 4194304; peer; take 20ms launches")
+	ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}})
+	g := group(t, rt, live.Options{Algorithm: "chain"})
+	in, out := vectors(2, same(5000), x), vectors(2, same(5000), zero)
+	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
+	defer cancel()
+	if _, err := live.AllReduce(short, g, fold.Sum, in, out); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("past its deadline an operation ends with %v", err)
+	}
+	if _, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil || out[1][7] != total(2, 7) {
+		t.Errorf("after that, one ends with %v and %v", err, out[1][7])
+	}
+}

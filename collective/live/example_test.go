@@ -1,0 +1,33 @@
+package live_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/collective/live"
+)
+
+// Two devices each have a gradient, and both get the average.
+func ExampleAllReduce() {
+	ctx := context.Background()
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu/2", Funcs: live.Funcs(), NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	g, err := live.New(rt, live.Options{Exact: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	in := [][]float32{{1, 2, 3}, {3, 4, 8}}
+	out := [][]float32{make([]float32, 3), make([]float32, 3)}
+	res, err := live.AllReduce(ctx, g, fold.Average, in, out)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(out, res.Algorithm)
+	// Output: [[2 3 5.5] [2 3 5.5]] direct
+}
