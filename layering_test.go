@@ -78,6 +78,8 @@ var house = []room{
 		why: "an operation is a graph, which the simulator must be able to run as well as a runtime"},
 	{pkg: "collective/live", imports: []string{".", "machine", "collective", "collective/fold"},
 		why: "operations meet the runtime here, and through its public face only"},
+	{pkg: "replica", imports: []string{".", "graph", "machine", "collective", "collective/fold"},
+		why: "merging replicas is a graph that the runtime runs; what updates them is the caller's"},
 	{pkg: "pipeline", imports: []string{".", "graph", "machine", "trace"},
 		why: "a stream meets devices through the runtime, which decides where and when"},
 	{pkg: "workload", imports: []string{".", "graph", "machine", "sched"},
