@@ -30,8 +30,9 @@ type Loss uint8
 
 const (
 	// Again runs the operation once more on the devices left, with what all
-	// ranks bring: it is in host memory, so nothing of it was lost. The result
-	// is the same, bit by bit where the algorithm is fixed or exact.
+	// ranks bring: it is in host memory, so nothing of it was lost. With
+	// Options.Exact the result is the same bit by bit; else another order may
+	// suit the devices left.
 	Again Loss = iota
 	// Fail returns a LostError.
 	Fail
