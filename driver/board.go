@@ -63,6 +63,9 @@ func (b *Board) Now() time.Duration { return b.offset + time.Since(b.begin) }
 // itself did not succeed.
 func (b *Board) Done(l Lane, seq uint32, failed bool) {
 	p := &b.lanes[l]
+	if b.shared != nil {
+		b.shared.did()
+	}
 	if failed {
 		p.fails.Add(1)
 	}
@@ -116,6 +119,9 @@ func (b *Board) State(w Wait) (done, ok bool) {
 	if int32(p.done.Load()-w.Seq) < 0 {
 		gone := p.gone.Load()
 		return gone != 0 && int32(gone-w.Seq) >= 0, false
+	}
+	if b.shared != nil {
+		b.shared.saw()
 	}
 	if p.fails.Load() == 0 {
 		return true, true

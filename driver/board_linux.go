@@ -30,6 +30,10 @@ type boardHead struct {
 type shared struct {
 	head   *boardHead
 	member uint64 // this process's bit
+	// done counts what this process completed. Where one of its goroutines goes
+	// on from what another process completed, which in turn went on from what a
+	// goroutine here did, Go sees no order between the two but by this.
+	done atomic.Uint64
 
 	mu       sync.Mutex
 	sleepers int
@@ -72,6 +76,9 @@ func boardOn(mem []byte, h *boardHead, member int) *Board {
 
 // Leave forgets a member that ended without a word.
 func (b *Board) Leave(member int) { b.shared.head.asleep.And(^(1 << member)) }
+
+func (s *shared) did() { s.done.Add(1) }
+func (s *shared) saw() { s.done.Load() }
 
 // moved tells other processes that a lane moved, if any of them sleeps.
 func (s *shared) moved() {

@@ -217,6 +217,12 @@ func (s *stager) copyOut(j *job) {
 		return
 	}
 	if j.direct {
+		// It may be asked for before the buffer it reads is made.
+		for _, w := range j.waits {
+			if _, over := s.await(j, w); over {
+				return
+			}
+		}
 		if s.give(j, 0, j.host, j.waits) {
 			return
 		}

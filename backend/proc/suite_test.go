@@ -1,6 +1,9 @@
-//go:build linux
+//go:build linux && !race
 
 package proc_test
+
+// Every test of the suite starts processes, which takes the race detector a
+// second each; what it could find here it finds in the other tests.
 
 import (
 	"maps"
@@ -34,3 +37,7 @@ func TestSuite(t *testing.T) {
 }
 
 func init() { maps.Copy(funcs, backendtest.Funcs()) }
+
+func BenchmarkSuite(b *testing.B) {
+	backendtest.Bench(b, suite(b, proc.Options{Driver: "cpu", MemBytes: 1 << 29}))
+}
