@@ -141,6 +141,13 @@ func form(rt *weft.Runtime, j Job) Job {
 	return h.Hosted()
 }
 
+// Placed is the optional ability of a job to say itself which device does what.
+type Placed interface {
+	// Place tells the job the devices, in the order of their IDs, before its
+	// graph is built.
+	Place(devices []machine.Device) error
+}
+
 // Streamed marks a job whose data takes about as long to copy as to use, and is
 // used once: on a device with memory of its own, one range is copied while
 // another is computed, although no other device could help.
@@ -193,6 +200,11 @@ func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Rang
 // Run plans, builds and runs a job.
 func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 	j = form(rt, j)
+	if p, ok := j.(Placed); ok {
+		if err := p.Place(rt.Machine().Devices); err != nil {
+			return nil, fmt.Errorf("%s: %w", j.Name(), err)
+		}
+	}
 	part, ranges, err := Plan(rt, j)
 	if err != nil {
 		return nil, err

@@ -11,9 +11,11 @@ import (
 
 	"github.com/weft-run/weft"
 	comm "github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
@@ -159,6 +161,19 @@ var workloads = []entry{
 			return reservoir.NewJob(c)
 		}}
 	}, growth{[]string{"batch"}, 1, 1 << 14}},
+	{"fusion", "take records of three algebras through three stages", fusion.Funcs, func(f *pflag.FlagSet) order {
+		c := fusion.Config{}
+		f.IntVar(&c.Records, "records", 1<<19, "records of 128 bytes")
+		f.IntVar(&c.Micro, "micro", 0, "records a stage takes at a time (a 64th of all)")
+		mode := f.String("mode", "", "data, pipeline or hybrid parallel (anywhere)")
+		f.IntVar(&c.Copies, "copies", 0, "pipelines in mode hybrid (chosen)")
+		f.Uint32Var(&c.Seed, "seed", 1, "what records and weights are drawn from")
+		// Records before, after and between the stages.
+		return order{func() float64 { return 4 * 128 * float64(c.Records) }, func() (workload.Job, error) {
+			c.Mode = pipeline.Mode(*mode)
+			return fusion.New(c)
+		}}
+	}, growth{[]string{"records"}, 1, 1 << 22}},
 }
 
 // matrixFlags adds the sizes of two matrices to multiply; sizes not given are

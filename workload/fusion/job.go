@@ -1,0 +1,312 @@
+package fusion
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/cmplx"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/pipeline"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+var (
+	// ErrConfig is wrapped by every error of Validate.
+	ErrConfig = errors.New("bad fusion")
+	// ErrWrong is returned by [Job.Check] for records that are not what the
+	// stages make of them.
+	ErrWrong = errors.New("not the fused records")
+)
+
+// maxRecords is what memory and launches allow.
+const maxRecords = 1 << 26
+
+// Config says how many records go through the stages, and how.
+type Config struct {
+	Records int
+	// Micro is how many records go through a stage at a time; 0 means a 64th
+	// of all.
+	Micro int
+	// Mode spreads stages over devices; empty leaves every task to the policy.
+	Mode pipeline.Mode
+	// Copies is the number of pipelines in mode hybrid; 0 means a good one.
+	Copies int
+	Seed   uint32
+}
+
+// Validate reports a configuration that makes no job.
+func (c Config) Validate() error {
+	switch {
+	case c.Records < 1 || c.Records > maxRecords || c.Micro < 0:
+		return fmt.Errorf("fusion: %d records, %d at a time: %w: there must be 1 to %d, and 0 or more at a time", c.Records, c.Micro, ErrConfig, maxRecords)
+	case c.Copies < 0 || c.Copies > 0 && c.Mode != pipeline.Hybrid:
+		return fmt.Errorf("fusion: %d copies in mode %q: %w: only mode %s has copies", c.Copies, c.Mode, ErrConfig, pipeline.Hybrid)
+	}
+	if c.Mode != "" {
+		if _, err := pipeline.ParseMode(string(c.Mode)); err != nil {
+			return fmt.Errorf("fusion: %w: %w", ErrConfig, err)
+		}
+	}
+	return nil
+}
+
+// Job is one set of records.
+type Job struct {
+	c       Config
+	rotor   [8]float64
+	w       *Weights
+	weights []float32
+	in, out []float32
+	place   pipeline.Placement // none: anywhere
+}
+
+// New draws weights and records by logical index.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Micro == 0 {
+		c.Micro = (c.Records + 63) / 64
+	}
+	c.Micro = min(c.Micro, c.Records)
+	j := &Job{c: c, in: make([]float32, Floats*c.Records), out: make([]float32, Floats*c.Records)}
+	j.w, j.rotor = NewWeights(c.Seed)
+	j.weights = j.w.floats()
+	philox.Fill32(j.in, uint64(c.Seed), streamRecords)
+	return j, nil
+}
+
+// perItem is how many records one item of the Go kernels is: work for some ten
+// microseconds.
+const perItem = 64
+
+// Kernels are the stages; their arguments are records, the weights and the
+// records after, their params the number of records.
+var Kernels = [Stages]*graph.Kernel{
+	workload.GoKernel("fusion.t", perItem), workload.GoKernel("fusion.d", perItem), workload.GoKernel("fusion.c", perItem),
+}
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{"fusion.t": over(stageT), "fusion.d": over(stageD), "fusion.c": over(stageC)}
+}
+
+// over applies a stage to the records of items.
+func over(stage func(out, in, weights []float32)) weft.Func {
+	return func(c *weft.Call, lo, hi int) {
+		in, weights, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
+		end := min(hi*perItem, workload.Param(c.Params, 0))
+		for r := lo * perItem; r < end; r++ {
+			stage(out[r*Floats:(r+1)*Floats], in[r*Floats:(r+1)*Floats], weights)
+		}
+	}
+}
+
+// Name says how many records there are and how they go.
+func (j *Job) Name() string {
+	how := "anywhere"
+	if j.c.Mode != "" {
+		how = string(j.c.Mode) + " parallel"
+	}
+	return fmt.Sprintf("fusion %d records, %d micro-batches, %s", j.c.Records, j.batches(), how)
+}
+
+// batches is the number of micro-batches.
+func (j *Job) batches() int { return (j.c.Records + j.c.Micro - 1) / j.c.Micro }
+
+// Class is R: a record does not depend on others.
+func (j *Job) Class() workload.Class { return workload.RowExact }
+
+// Pieces are the records.
+func (j *Job) Pieces() sched.Pieces {
+	return sched.Pieces{
+		Extent: int64(j.c.Records),
+		Bytes:  func(lo, hi int64) (in, out int64) { return 4 * Floats * (hi - lo), 4 * Floats * (hi - lo) },
+	}
+}
+
+// Whole is the three stages of all records as one task.
+func (j *Job) Whole() graph.Task {
+	t := j.task(0, 0, int64(j.c.Records))
+	for s := 1; s < Stages; s++ {
+		next := j.task(s, 0, int64(j.c.Records))
+		t.Steps = append(t.Steps, next.Steps...)
+		t.Work.Ops += next.Work.Ops
+		t.Work.Bytes += next.Work.Bytes
+	}
+	return t
+}
+
+// task is a stage of the records lo to hi-1.
+func (j *Job) task(stage int, lo, hi int64) graph.Task {
+	n := float64(hi - lo)
+	return graph.Task{
+		Name:  fmt.Sprintf("%c of records %d-%d", "TDC"[stage], lo, hi),
+		Steps: []graph.Step{{Kernel: Kernels[stage], Launch: workload.Grid(hi - lo), Params: workload.Params(int(hi - lo))}},
+		Work:  graph.Work{Ops: n * stageOps[stage], Bytes: n * 2 * 4 * Floats},
+	}
+}
+
+// Place spreads the stages over devices in the way of the job's mode.
+func (j *Job) Place(devices []machine.Device) (err error) {
+	if j.c.Mode == "" {
+		return nil
+	}
+	var names []string
+	for i := range devices {
+		names = append(names, devices[i].Name)
+	}
+	j.place, err = pipeline.Place(j.c.Mode, names, stageOps[:], j.c.Copies)
+	return err
+}
+
+// Graph has three tasks in a row for each micro-batch. Where stages have devices,
+// micro-batches go to the copies of the pipeline in turn; else they are cut from
+// the ranges.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	bytes := int64(4 * len(j.in))
+	weights := b.Data(graph.Data{Name: "weights", Bytes: int64(4 * len(j.weights)), Input: true})
+	records := [Stages + 1]graph.DataID{
+		b.Data(graph.Data{Name: "records", Bytes: bytes, Input: true}),
+		b.Data(graph.Data{Name: "after T", Bytes: bytes}),
+		b.Data(graph.Data{Name: "after D", Bytes: bytes}),
+		b.Data(graph.Data{Name: "fused", Bytes: bytes, Output: true}),
+	}
+	if len(j.place.Copies) > 0 {
+		ranges = []sched.Range{{Lo: 0, Hi: int64(j.c.Records)}}
+	}
+	batch := 0
+	for _, r := range ranges {
+		for lo := r.Lo; lo < r.Hi; lo += int64(j.c.Micro) {
+			hi := min(lo+int64(j.c.Micro), r.Hi)
+			for s := range Stages {
+				t := j.task(s, lo, hi)
+				if n := len(j.place.Copies); n > 0 {
+					t.On.Only = j.place.Copies[batch%n][s]
+				}
+				slice := graph.Use{Offset: 4 * Floats * lo, Bytes: 4 * Floats * (hi - lo)}
+				from, to := slice, slice
+				from.Data, from.Access = records[s], graph.Read
+				to.Data, to.Access = records[s+1], graph.Write
+				t.Uses = []graph.Use{from, {Data: weights, Access: graph.Read}, to}
+				b.Add(t)
+			}
+			batch++
+		}
+	}
+	return b.Build()
+}
+
+// Bind ties records and weights to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("weights", j.weights), weft.Bind("records", j.in), weft.Bind("fused", j.out)}
+}
+
+// Result is the records after a run.
+func (j *Job) Result() []float32 { return j.out }
+
+// Rate is records a second and, for a pipeline, how idle its devices are at
+// least, were the stages equal.
+func (j *Job) Rate(d time.Duration) string {
+	rate := fmt.Sprintf("%.2f Mrecord/s", float64(j.c.Records)/d.Seconds()/1e6)
+	if n := len(j.place.Copies); n > 0 && j.c.Mode != pipeline.DataParallel {
+		rate += fmt.Sprintf(", bubble ≥ %.1f %%", 100*pipeline.Bubble(Stages, j.batches()/n))
+	}
+	return rate
+}
+
+// checked is how many records Check looks at, besides the first and last of each
+// micro-batch.
+const checked = 4096
+
+// Check compares records from all over with what other mathematics makes of them,
+// in float64: the largest of all candidates, derivatives by a complex step, and
+// the rotor as a product of Pauli matrices.
+func (j *Job) Check() error {
+	every := max(j.c.Records/checked, 1)
+	for r := range j.c.Records {
+		if at := r % j.c.Micro; r%every != 0 && at != 0 && at != j.c.Micro-1 && r != j.c.Records-1 {
+			continue
+		}
+		got, want := j.out[r*Floats:(r+1)*Floats], j.reference(j.in[r*Floats:(r+1)*Floats])
+		for i, w := range want {
+			if !(math.Abs(float64(got[i])-w) <= 1e-5*(1+math.Abs(w))) {
+				return fmt.Errorf("fusion: record %d, number %d: %v, want %v: %w", r, i, got[i], w, ErrWrong)
+			}
+		}
+	}
+	return nil
+}
+
+// reference is a record after all stages.
+func (j *Job) reference(in []float32) (out [Floats]float64) {
+	for i := range 8 {
+		most := math.Inf(-1)
+		for k := range 8 {
+			most = math.Max(most, float64(j.w.Tropical[8*i+k])+float64(in[tropicalAt+k]))
+		}
+		out[tropicalAt+i] = most
+		// f(x + ih)/h has f' as its imaginary part when h is small.
+		const h = 1e-20
+		g, s := complex(float64(j.w.Scale[i]), 0), complex(float64(j.w.Shift[i]), 0)
+		y := cmplx.Tanh(g*complex(float64(in[valueAt+i]), h) + s)
+		out[valueAt+i] = real(y)
+		out[derivativeAt+i] = imag(y) / h * float64(in[derivativeAt+i])
+	}
+	var c [8]float64
+	for i := range c {
+		c[i] = float64(in[cliffordAt+i])
+	}
+	turned := fromPauli(pauli(j.rotor).times(pauli(c)).times(pauli(reverse(j.rotor))))
+	copy(out[cliffordAt:], turned[:])
+	return out
+}
+
+// matrix is a 2 × 2 complex matrix, by row.
+type matrix [4]complex128
+
+func (a matrix) times(b matrix) matrix {
+	return matrix{
+		a[0]*b[0] + a[1]*b[2], a[0]*b[1] + a[1]*b[3],
+		a[2]*b[0] + a[3]*b[2], a[2]*b[1] + a[3]*b[3],
+	}
+}
+
+// basis are the blades with Pauli matrices for e1, e2 and e3.
+var basis = func() (out [8]matrix) {
+	e := [3]matrix{{0, 1, 1, 0}, {0, -1i, 1i, 0}, {1, 0, 0, -1}}
+	out[0] = matrix{1, 0, 0, 1}
+	copy(out[1:], e[:])
+	out[4], out[5], out[6] = e[0].times(e[1]), e[0].times(e[2]), e[1].times(e[2])
+	out[7] = out[4].times(e[2])
+	return out
+}()
+
+// pauli is a multivector as a matrix, and fromPauli the other way: blades are
+// orthogonal in the trace of ~A B.
+func pauli(c [8]float64) (m matrix) {
+	for i, x := range c {
+		for k := range m {
+			m[k] += complex(x, 0) * basis[i][k]
+		}
+	}
+	return m
+}
+
+func fromPauli(m matrix) (c [8]float64) {
+	for i := range c {
+		sum := 0.
+		for k := range m {
+			sum += real(cmplx.Conj(basis[i][k]) * m[k])
+		}
+		c[i] = sum / 2
+	}
+	return c
+}

@@ -1,0 +1,105 @@
+package fusion_test
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/weft-run/weft/pipeline"
+	"github.com/weft-run/weft/workload/fusion"
+	"github.com/weft-run/weft/workload/workloadtest"
+)
+
+// Records come out the same on one to eight devices in every mode, and right.
+func TestJobOnDevices(t *testing.T) {
+	for _, c := range []fusion.Config{
+		{Records: 2000},
+		{Records: 2000, Mode: pipeline.DataParallel, Seed: 1},
+		{Records: 2000, Mode: pipeline.PipelineParallel, Micro: 100, Seed: 2},
+		{Records: 1999, Mode: pipeline.Hybrid, Micro: 70, Seed: 3},
+	} {
+		workloadtest.Invariant(t, fusion.Funcs(),
+			func() (*fusion.Job, error) { return fusion.New(c) },
+			func(j *fusion.Job) []byte { return workloadtest.Bytes(j.Result()) })
+	}
+}
+
+// The mode does not show in the result.
+func TestModesAgree(t *testing.T) {
+	var want []float32
+	for _, mode := range []pipeline.Mode{"", pipeline.DataParallel, pipeline.PipelineParallel, pipeline.Hybrid} {
+		j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 500, Mode: mode, Seed: 7}))
+		workloadtest.Run(t, workloadtest.Open(t, 3, fusion.Funcs()), j)
+		if want == nil {
+			want = append(want, j.Result()...)
+		}
+		for i, x := range j.Result() {
+			if math.Float32bits(x) != math.Float32bits(want[i]) {
+				t.Fatalf("mode %q: number %d is %v, want %v", mode, i, x, want[i])
+			}
+		}
+	}
+}
+
+// A pipeline keeps each stage on its own device.
+func TestPipelineParallel(t *testing.T) {
+	rt := workloadtest.Open(t, 3, fusion.Funcs())
+	j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 64 * 64, Mode: pipeline.PipelineParallel}))
+	res := workloadtest.Run(t, rt, j)
+	if res.Tasks != 3*64 {
+		t.Errorf("%d tasks, want three for each of 64 micro-batches", res.Tasks)
+	}
+	for i, d := range res.Report.Devices {
+		if d.Tasks != 64 {
+			t.Errorf("device %d ran %d tasks, want one stage of 64 micro-batches", i, d.Tasks)
+		}
+	}
+}
+
+// A number of each part that is wrong is found.
+func TestCheckFinds(t *testing.T) {
+	for _, part := range []int{0, 8, 16, 31} {
+		j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 100}))
+		workloadtest.Finds(t, fusion.Funcs(), j, "number", func() { j.Result()[99*fusion.Floats+part] += 0.01 }, fusion.ErrWrong)
+	}
+}
+
+// The product has the signs of the table, row by row.
+func TestProduct(t *testing.T) {
+	indices := [8]string{"01234567", "10452376", "24061735", "35607124", "42170653", "53716042", "67325401", "76543210"}
+	signs := [8]string{"++++++++", "++++++++", "+-++--+-", "+--++--+", "+-++--+-", "+--++--+", "++-+-+--", "++-+-+--"}
+	for i := range 8 {
+		for j := range 8 {
+			var a, b, want [8]float64
+			a[i], b[j] = 1, 1
+			want[indices[i][j]-'0'] = map[byte]float64{'+': 1, '-': -1}[signs[i][j]]
+			if got := fusion.Product(a, b); got != want {
+				t.Errorf("blade %d times blade %d is %v, want %v", i, j, got, want)
+			}
+		}
+	}
+}
+
+// A quarter turn in the plane of e1 and e2 takes e1 to e2.
+func TestRotor(t *testing.T) {
+	r := fusion.Rotor(math.Pi/2, [3]float64{1, 0, 0})
+	back := fusion.Rotor(-math.Pi/2, [3]float64{1, 0, 0})
+	got := fusion.Product(fusion.Product(r, [8]float64{1: 1}), back)
+	for i, x := range got {
+		if want := map[int]float64{2: 1}[i]; math.Abs(x-want) > 1e-15 {
+			t.Errorf("e1 turns to %v", got)
+			break
+		}
+	}
+}
+
+func TestRejects(t *testing.T) {
+	for _, c := range []fusion.Config{
+		{}, {Records: -1}, {Records: 1<<26 + 1}, {Records: 1, Micro: -1}, {Records: 1, Mode: "sideways"},
+		{Records: 1, Copies: 2}, {Records: 1, Mode: pipeline.Hybrid, Copies: -1},
+	} {
+		if _, err := fusion.New(c); !errors.Is(err, fusion.ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Package fusion takes records of three algebras through three stages, the work
+// of a pipeline over devices: a record has eight tropical numbers, eight dual
+// numbers (a value and a derivative each) and a multivector of Cl(3,0).
+//
+//	T: tropical  t'_i = max_j (W_ij + t_j)
+//	D: dual      (v, d) → (tanh a, (1 − tanh² a) g_i d) with a = g_i v + h_i
+//	C: Clifford  c' = R c ~R for a rotor R
+//
+// Each stage passes on what it does not touch, so that a record goes from stage
+// to stage whole, as the values of a network's layers do. A record's result does
+// not depend on how records are dealt out or which device does which stage: class
+// R. The package knows no device; which does what is decided by package pipeline.
+package fusion
+
+import (
+	"math"
+	"math/bits"
+
+	"github.com/weft-run/weft/workload/philox"
+)
+
+// Floats is how many float32 a record has: 8 tropical numbers, 8 values, 8
+// derivatives, 8 coefficients.
+const Floats = 32
+
+// Where the parts of a record begin.
+const (
+	tropicalAt   = 0
+	valueAt      = 8
+	derivativeAt = 16
+	cliffordAt   = 24
+)
+
+// blades are the basis blades 1, e1, e2, e3, e12, e13, e23, e123 as sets of
+// vectors.
+var blades = [8]uint{0b000, 0b001, 0b010, 0b100, 0b011, 0b101, 0b110, 0b111}
+
+// Product is the geometric product of two multivectors of Cl(3,0).
+func Product(a, b [8]float64) (c [8]float64) {
+	for i, x := range a {
+		for j, y := range b {
+			k, sign := bladeProduct(i, j)
+			c[k] += sign * x * y
+		}
+	}
+	return c
+}
+
+// bladeProduct is the product of two basis blades: which it is, and its sign,
+// which changes with every swap that puts the vectors in order.
+func bladeProduct(i, j int) (k int, sign float64) {
+	swaps := 0
+	for a := blades[i] >> 1; a != 0; a >>= 1 {
+		swaps += bits.OnesCount(a & blades[j])
+	}
+	want := blades[i] ^ blades[j]
+	for blades[k] != want {
+		k++
+	}
+	return k, 1 - 2*float64(swaps%2)
+}
+
+// reverse turns the order of vectors in every blade around.
+func reverse(a [8]float64) [8]float64 {
+	for k := 4; k < 8; k++ { // blades of two and three vectors
+		a[k] = -a[k]
+	}
+	return a
+}
+
+// Weights are what the stages use.
+type Weights struct {
+	Tropical [64]float32 // W, by row
+	Scale    [8]float32  // g
+	Shift    [8]float32  // h
+	// Sandwich is c → R c ~R as a matrix, by row.
+	Sandwich [64]float32
+}
+
+// weightFloats is how many float32 that is.
+const weightFloats = 64 + 8 + 8 + 64
+
+// Rotor is the rotor that turns by an angle in the plane of a unit bivector:
+// cos(t/2) − sin(t/2) B.
+func Rotor(angle float64, b [3]float64) (r [8]float64) {
+	sin, cos := math.Sincos(angle / 2)
+	r[0] = cos
+	for k := range b {
+		r[4+k] = -sin * b[k]
+	}
+	return r
+}
+
+// Streams of random numbers.
+const (
+	streamRecords = iota
+	streamWeights
+)
+
+// NewWeights draws weights and returns them with their rotor.
+func NewWeights(seed uint32) (*Weights, [8]float64) {
+	w := &Weights{}
+	draw := philox.Source{Seed: seed, Stream: streamWeights}
+	at := uint64(0)
+	next := func() float64 { at++; return philox.Symmetric(draw.Uint32(at, 0, 0)) }
+	for i := range w.Tropical {
+		w.Tropical[i] = float32(next())
+	}
+	for i := range w.Scale {
+		w.Scale[i], w.Shift[i] = float32(1.5*next()), float32(next())
+	}
+	plane := [3]float64{next(), next(), next()}
+	norm := math.Sqrt(plane[0]*plane[0] + plane[1]*plane[1] + plane[2]*plane[2])
+	for k := range plane {
+		plane[k] /= norm
+	}
+	rotor := Rotor(math.Pi*next(), plane)
+	for j := range 8 {
+		var unit [8]float64
+		unit[j] = 1
+		for i, x := range Product(Product(rotor, unit), reverse(rotor)) {
+			w.Sandwich[8*i+j] = float32(x)
+		}
+	}
+	return w, rotor
+}
+
+// floats are the weights in the order kernels get them.
+func (w *Weights) floats() []float32 {
+	out := make([]float32, 0, weightFloats)
+	out = append(out, w.Tropical[:]...)
+	out = append(out, w.Scale[:]...)
+	out = append(out, w.Shift[:]...)
+	return append(out, w.Sandwich[:]...)
+}
+
+// The stages of a record. in and out do not overlap.
+
+func stageT(out, in, weights []float32) {
+	w, t := weights[:64], in[tropicalAt:tropicalAt+8]
+	copy(out, in)
+	for i := range 8 {
+		row := w[8*i : 8*i+8]
+		most := row[0] + t[0]
+		for j := 1; j < 8; j++ {
+			most = max(most, row[j]+t[j])
+		}
+		out[tropicalAt+i] = most
+	}
+}
+
+func stageD(out, in, weights []float32) {
+	scale, shift := weights[64:72], weights[72:80]
+	copy(out, in)
+	for i := range 8 {
+		v := float32(math.Tanh(float64(float32(scale[i]*in[valueAt+i]) + shift[i])))
+		out[valueAt+i] = v
+		out[derivativeAt+i] = (1 - float32(v*v)) * scale[i] * in[derivativeAt+i]
+	}
+}
+
+func stageC(out, in, weights []float32) {
+	m, c := weights[80:144], in[cliffordAt:cliffordAt+8]
+	copy(out, in)
+	for i := range 8 {
+		row := m[8*i : 8*i+8]
+		sum := float32(0)
+		for j := range 8 {
+			sum += float32(row[j] * c[j])
+		}
+		out[cliffordAt+i] = sum
+	}
+}
+
+// Stages is how many stages there are.
+const Stages = 3
+
+// stageOps are the operations of each stage on a record; a tanh is about twenty.
+var stageOps = [Stages]float64{2 * 64, 8 * 26, 2 * 64}
