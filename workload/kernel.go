@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"embed"
 	"encoding/binary"
 	"sync"
 
@@ -29,6 +30,19 @@ func PTX(source []byte, entry string, threads uint32, per ...uint32) graph.Impl 
 // as they are. Devices that were asked for exact results do without it.
 func Library(routine string) graph.Impl {
 	return graph.Impl{Dialect: graph.Library, Entry: routine}
+}
+
+// SPIRV is an implementation for Vulkan: the shader in a file, in groups of so many
+// invocations, each of which covers per items of a step's grid in each dimension;
+// one where nothing is said.
+func SPIRV(files embed.FS, name string, invocations uint32, per ...uint32) graph.Impl {
+	source, err := files.ReadFile(name + ".spv")
+	if err != nil {
+		panic(err) // the file is part of the program
+	}
+	i := graph.Impl{Dialect: graph.SPIRV, Entry: "main", Source: source, Block: [3]uint32{invocations}}
+	copy(i.Per[:], per)
+	return i
 }
 
 // With adds implementations to a kernel and returns it.

@@ -135,7 +135,7 @@ type Hosted interface {
 // form returns the job in the form that suits a runtime's devices.
 func form(rt *weft.Runtime, j Job) Job {
 	h, ok := j.(Hosted)
-	if !ok || slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return d.Kind != machine.CPU }) {
+	if !ok || slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return d.Kind != machine.CPU || !d.HostMemory }) {
 		return j
 	}
 	return h.Hosted()

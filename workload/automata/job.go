@@ -147,12 +147,12 @@ func New(c Config) (*Job, error) {
 // a row, the rows and the steps, which are also the rows of a halo; its grid is
 // the words and the rows.
 var Kernel = workload.With(workload.GoKernel("automata.block", graph.All, bandRows),
-	workload.PTX(ptx, "automata_block", 64, 30, 256))
+	workload.PTX(ptx, "automata_block", 64, 30, 256), workload.SPIRV(spirv, "automata_block", 64, 30, 48))
 
 // DeepKernel is Kernel for more than shallow steps, which a GPU takes in another
 // way.
 var DeepKernel = workload.With(workload.GoKernel("automata.deep", graph.All, bandRows),
-	workload.PTX(ptx, "automata_deep", 32, 30, 64))
+	workload.PTX(ptx, "automata_deep", 32, 30, 64), workload.SPIRV(spirv, "automata_deep", 64, 6, 128))
 
 // The most steps of a round that the kernels for GPUs take: in registers, and at
 // all.

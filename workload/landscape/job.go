@@ -123,7 +123,7 @@ func helix(n int) []float64 {
 // number of rows, a zero and the native energy as a float64; its grid is the
 // rows and angles.
 var Kernel = workload.With(workload.GoKernel("landscape.rows", 1, graph.All),
-	workload.PTX(ptx, "landscape_rows", 256, 1, 250))
+	workload.PTX(ptx, "landscape_rows", 256, 1, 250), workload.SPIRV(spirv, "landscape_rows", 128, 1, 125))
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return map[string]weft.Func{"landscape.rows": rows} }

@@ -115,10 +115,10 @@ var (
 	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes,
 	// its params the mode, the height of a chunk, the number of leaves and
 	// whether they are nodes already, its grid the chunks.
-	ChunkKernel = workload.With(workload.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256))
+	ChunkKernel = workload.With(workload.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256), workload.SPIRV(spirv, "merkle_chunks", 128))
 	// RootKernel reduces nodes; its arguments are nodes, the root and a workspace
 	// for half of the nodes, its params the mode and the number of nodes.
-	RootKernel = workload.With(workload.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256))
+	RootKernel = workload.With(workload.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256), workload.SPIRV(spirv, "merkle_root", 128))
 )
 
 // Funcs are the Go kernels of this workload.

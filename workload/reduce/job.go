@@ -46,11 +46,11 @@ var operations = []operation{
 }
 
 func blocksKernel(name string) *graph.Kernel {
-	return workload.With(workload.GoKernel("reduce."+name, itemBlocks), workload.PTX(ptx, "reduce_"+name, 256, 8))
+	return workload.With(workload.GoKernel("reduce."+name, itemBlocks), workload.PTX(ptx, "reduce_"+name, 256, 8), workload.SPIRV(spirv, "reduce_"+name, 64, 2))
 }
 
 func foldKernel(name string) *graph.Kernel {
-	return workload.With(workload.GoKernel("reduce.fold."+name), workload.PTX(ptx, "reduce_fold_"+name, 1024))
+	return workload.With(workload.GoKernel("reduce.fold."+name), workload.PTX(ptx, "reduce_fold_"+name, 1024), workload.SPIRV(spirv, "reduce_fold_"+name, 128))
 }
 
 // Operations are the names a Config may have as its Op.

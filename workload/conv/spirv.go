@@ -1,0 +1,9 @@
+package conv
+
+import "embed"
+
+// spirv are the kernels for Vulkan.
+//
+//go:generate ../spirv.sh conv.comp
+//go:embed *.spv
+var spirv embed.FS

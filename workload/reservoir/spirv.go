@@ -1,0 +1,9 @@
+package reservoir
+
+import "embed"
+
+// spirv are the kernels for Vulkan.
+//
+//go:generate ../spirv.sh reservoir.comp
+//go:embed *.spv
+var spirv embed.FS

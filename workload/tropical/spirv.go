@@ -1,0 +1,9 @@
+package tropical
+
+import "embed"
+
+// spirv are the kernels for Vulkan.
+//
+//go:generate ../spirv.sh tropical.comp
+//go:embed *.spv
+var spirv embed.FS

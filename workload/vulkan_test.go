@@ -1,0 +1,134 @@
+//go:build lavapipe
+
+package workload_test
+
+import (
+	"bytes"
+	"maps"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/backend/vulkan"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/gemm"
+	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/reservoir"
+	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/workloadtest"
+)
+
+// These tests need Vulkan devices: .ci/run installs lavapipe and runs them with the
+// tag, on one device and on three.
+
+// sample is a job and what it computed.
+type sample struct {
+	workload.Job
+	result func() []byte
+}
+
+// samples makes every workload anew, in sizes that are odd and small.
+func samples(t *testing.T) []sample {
+	var out []sample
+	product := func(j workload.Job, err error, result func() []float32) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{j, func() []byte { return workloadtest.Bytes(result()) }})
+	}
+	g, err := gemm.New(gemm.Config{M: 301, K: 97, N: 303, Seed: 1})
+	product(g, err, func() []float32 { return g.Result() })
+	p, err := tropical.New(tropical.Config{M: 201, K: 98, N: 303, Seed: 1})
+	product(p, err, func() []float32 { return p.Result() })
+	for _, s := range []conv.Shape{{N: 3, C: 5, H: 17, W: 70, K: 13, R: 3, S: 3, Stride: 1, Pad: 1}, {N: 3, C: 2, H: 23, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 2}} {
+		c, err := conv.New(conv.Config{Shape: s, Seed: 1})
+		product(c, err, func() []float32 { return c.Result() })
+	}
+	for _, op := range reduce.Operations() {
+		for _, n := range []int{1, 4097, 1_000_003} {
+			r, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
+			product(r, err, func() []float32 { return []float32{r.Result()} })
+		}
+	}
+	for _, split := range []string{reservoir.Patterns, reservoir.Neurons} {
+		params := reservoir.Defaults()
+		params.Size, params.Noise = 203, 0.01
+		r, err := reservoir.NewJob(reservoir.Config{Params: params, Batch: 37, Steps: 5, Split: split})
+		product(r, err, func() []float32 { return r.States() })
+	}
+	for _, c := range []automata.Config{{Rows: 301, Cols: 64 * 33, Steps: 21}, {Rows: 401, Cols: 64 * 7, Steps: 99, K: 33}, {Rows: 128, Cols: 64, Steps: 64, K: 64}} {
+		a, err := automata.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{a, func() []byte { return workloadtest.Bytes(a.Result()) }})
+	}
+	for _, mode := range []merkle.Mode{merkle.RFC6962, merkle.Dup} {
+		for _, n := range []int{1, 2, 3, 7, 100, 4099, 300_001} {
+			m, err := merkle.New(merkle.Config{N: n, Mode: mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, sample{m, func() []byte { root := m.Root(); return root[:] }})
+		}
+	}
+	l, err := landscape.New(landscape.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
+}
+
+func funcs() map[string]weft.Func {
+	all := map[string]weft.Func{}
+	for _, fs := range []map[string]weft.Func{
+		gemm.Funcs(), tropical.Funcs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(),
+	} {
+		maps.Copy(all, fs)
+	}
+	return all
+}
+
+// Every workload is right on Vulkan; class X gives the bytes a CPU gives, also
+// where both work together, and class R the same bytes on any number of devices.
+func TestVulkan(t *testing.T) {
+	open := func(drivers ...driver.Driver) *weft.Runtime {
+		t.Helper()
+		rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Partitioner: "equal", Drivers: drivers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { rt.Close() })
+		return rt
+	}
+	one := vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}
+	all := vulkan.Options{MemBytes: 256 << 20}
+	core := cpu.Options{Funcs: funcs()}
+	var results [4][]sample
+	for i, rt := range []*weft.Runtime{open(cpu.New(core)), open(vulkan.New(one)), open(vulkan.New(all)), open(cpu.New(core), vulkan.New(all))} {
+		results[i] = samples(t)
+		for _, j := range results[i] {
+			workloadtest.Run(t, rt, j.Job)
+			if err := j.Check(); err != nil {
+				t.Errorf("%s on %d devices, case %d: %v", j.Name(), len(rt.Machine().Devices), i, err)
+			}
+		}
+	}
+	for k := range results[0] {
+		j := results[0][k]
+		cpus, alone, many, mixed := j.result(), results[1][k].result(), results[2][k].result(), results[3][k].result()
+		if j.Class() == workload.Exact && !(bytes.Equal(cpus, alone) && bytes.Equal(cpus, many) && bytes.Equal(cpus, mixed)) {
+			t.Errorf("%s: bytes differ between a CPU, one Vulkan device (equal: %v), all (%v) and both kinds (%v)",
+				j.Name(), bytes.Equal(cpus, alone), bytes.Equal(cpus, many), bytes.Equal(cpus, mixed))
+		}
+		if j.Class() == workload.RowExact && !bytes.Equal(alone, many) {
+			t.Errorf("%s: bytes differ between one Vulkan device and several", j.Name())
+		}
+	}
+}
