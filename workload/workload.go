@@ -143,9 +143,8 @@ func form(rt *weft.Runtime, j Job) Job {
 
 // Placed is the optional ability of a job to say itself which device does what.
 type Placed interface {
-	// Place tells the job the devices, in the order of their IDs, before its
-	// graph is built.
-	Place(devices []machine.Device) error
+	// Place tells the job the machine before its graph is built.
+	Place(m *machine.Machine) error
 }
 
 // Streamed marks a job whose data takes about as long to copy as to use, and is
@@ -201,7 +200,7 @@ func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Rang
 func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 	j = form(rt, j)
 	if p, ok := j.(Placed); ok {
-		if err := p.Place(rt.Machine().Devices); err != nil {
+		if err := p.Place(rt.Machine()); err != nil {
 			return nil, fmt.Errorf("%s: %w", j.Name(), err)
 		}
 	}

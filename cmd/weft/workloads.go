@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/fisher"
 	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
@@ -174,6 +175,18 @@ var workloads = []entry{
 			return fusion.New(c)
 		}}
 	}, growth{[]string{"records"}, 1, 1 << 22}},
+	{"fisher", "compute the Fisher information of a logistic regression", fisher.Funcs, func(f *pflag.FlagSet) order {
+		c := fisher.Config{}
+		f.IntVar(&c.Points, "points", 10_000, "points")
+		f.IntVar(&c.Features, "features", 64, "features of a point")
+		f.IntVar(&c.Shards, "shards", 8, "shards of points, which are all-reduced")
+		f.IntVar(&c.Blocks, "blocks", 1, "blocks of features; more than one is hybrid")
+		f.Uint32Var(&c.Seed, "seed", 1, "what points and model are drawn from")
+		bytes := func() float64 {
+			return 4*float64(c.Points)*float64(c.Features) + 8*float64(2*c.Shards+1)*float64(c.Features)*float64(c.Features)
+		}
+		return order{bytes, func() (workload.Job, error) { return fisher.New(c) }}
+	}, growth{[]string{"points"}, 1, 1 << 22}},
 }
 
 // matrixFlags adds the sizes of two matrices to multiply; sizes not given are

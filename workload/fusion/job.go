@@ -154,13 +154,13 @@ func (j *Job) task(stage int, lo, hi int64) graph.Task {
 }
 
 // Place spreads the stages over devices in the way of the job's mode.
-func (j *Job) Place(devices []machine.Device) (err error) {
+func (j *Job) Place(m *machine.Machine) (err error) {
 	if j.c.Mode == "" {
 		return nil
 	}
 	var names []string
-	for i := range devices {
-		names = append(names, devices[i].Name)
+	for i := range m.Devices {
+		names = append(names, m.Devices[i].Name)
 	}
 	j.place, err = pipeline.Place(j.c.Mode, names, stageOps[:], j.c.Copies)
 	return err
@@ -213,11 +213,17 @@ func (j *Job) Bind() []weft.Binding {
 func (j *Job) Result() []float32 { return j.out }
 
 // Rate is records a second and, for a pipeline, how idle its devices are at
-// least, were the stages equal.
+// least, were what each has to do equal.
 func (j *Job) Rate(d time.Duration) string {
 	rate := fmt.Sprintf("%.2f Mrecord/s", float64(j.c.Records)/d.Seconds()/1e6)
 	if n := len(j.place.Copies); n > 0 && j.c.Mode != pipeline.DataParallel {
-		rate += fmt.Sprintf(", bubble ≥ %.1f %%", 100*pipeline.Bubble(Stages, j.batches()/n))
+		depth := 1 // devices in a row
+		for s, devices := range j.place.Copies[0][1:] {
+			if devices[0] != j.place.Copies[0][s][0] {
+				depth++
+			}
+		}
+		rate += fmt.Sprintf(", bubble ≥ %.1f %%", 100*pipeline.Bubble(depth, j.batches()/n))
 	}
 	return rate
 }

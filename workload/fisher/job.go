@@ -1,0 +1,310 @@
+// Package fisher computes the Fisher information matrix of a logistic regression:
+// F = Xᵀ diag(p(1 − p)) X ÷ n for n points X with d features, where p is the
+// model's probability of each.
+//
+// The points are cut into shards. Each shard's device adds up what its points
+// bring, and an all-reduce gives every shard the sum, as an optimiser that goes on
+// from there needs it. With shards of features as well (hybrid), a device has only
+// some rows of the matrix, and the all-reduce is among those that have the same.
+//
+// How many shards there are does not depend on the devices, which have several
+// each or one, and sums are added in the order of shards: so the result is the
+// same bits on any number of devices, class R.
+package fisher
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+var (
+	// ErrConfig is wrapped by every error of Validate.
+	ErrConfig = errors.New("bad fisher")
+	// ErrWrong is returned by [Job.Check] for a matrix that is not the Fisher
+	// information.
+	ErrWrong = errors.New("not the Fisher information")
+)
+
+// Config says how many points there are and how they are cut.
+type Config struct {
+	Points, Features int
+	// Shards is how many shards the points are cut into; 0 means 8.
+	Shards int
+	// Blocks is how many shards the features are cut into as well; 0 means one.
+	Blocks int
+	Seed   uint32
+}
+
+// Limits: every shard has a copy of its rows of the matrix.
+const (
+	maxPoints   = 1 << 24
+	maxFeatures = 1 << 12
+	maxShards   = 64
+)
+
+func (c Config) withDefaults() Config {
+	if c.Shards == 0 {
+		c.Shards = 8
+	}
+	if c.Blocks == 0 {
+		c.Blocks = 1
+	}
+	return c
+}
+
+// Validate reports sizes that make no job.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	switch {
+	case c.Points < 1 || c.Points > maxPoints || c.Features < 1 || c.Features > maxFeatures:
+		return fmt.Errorf("fisher: %d points with %d features: %w: there must be 1 to %d and 1 to %d", c.Points, c.Features, ErrConfig, maxPoints, maxFeatures)
+	case c.Shards < 1 || c.Shards > min(c.Points, maxShards) || c.Blocks < 1 || c.Blocks > min(c.Features, maxShards):
+		return fmt.Errorf("fisher: %d shards and %d blocks of features: %w: there must be 1 to %d of each, and no more than points or features", c.Shards, c.Blocks, ErrConfig, maxShards)
+	}
+	return nil
+}
+
+// Job is one set of points.
+type Job struct {
+	c     Config
+	x     []float32 // points, by row
+	theta []float32
+	f     []float64 // after a run
+	m     *machine.Machine
+}
+
+// Streams of random numbers.
+const (
+	streamPoints = iota
+	streamTheta
+)
+
+// New draws points and the model by logical index.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	j := &Job{c: c, x: make([]float32, c.Points*c.Features), theta: make([]float32, c.Features), f: make([]float64, c.Features*c.Features)}
+	philox.Fill32(j.x, uint64(c.Seed), streamPoints)
+	philox.Fill32(j.theta, uint64(c.Seed), streamTheta)
+	return j, nil
+}
+
+// Per item of the Go kernels: points, and rows of the matrix.
+const (
+	pointsPerItem = 256
+	rowsPerItem   = 4
+)
+
+var (
+	// WeightsKernel computes p(1 − p) ÷ n of points; its arguments are the
+	// points, the model and the weights, its params points, features and n.
+	WeightsKernel = workload.GoKernel("fisher.weights", pointsPerItem)
+	// SumsKernel adds rows of the matrix up; its arguments are the points, their
+	// weights and the rows, its params points, features and the first row.
+	SumsKernel = workload.GoKernel("fisher.sums", rowsPerItem)
+)
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func {
+	out := live.Funcs()
+	out["fisher.weights"], out["fisher.sums"] = weights, sums
+	return out
+}
+
+func weights(c *weft.Call, lo, hi int) {
+	points, d, n := workload.Param(c.Params, 0), workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+	x, theta, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float64](c.Args[2])
+	for i := lo * pointsPerItem; i < min(hi*pointsPerItem, points); i++ {
+		z := 0.
+		for k, v := range x[i*d : (i+1)*d] {
+			z += float64(float64(v) * float64(theta[k]))
+		}
+		p := 1 / (1 + math.Exp(-z))
+		out[i] = p * (1 - p) / float64(n)
+	}
+}
+
+func sums(c *weft.Call, lo, hi int) {
+	points, d, first := workload.Param(c.Params, 0), workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+	x, w, out := weft.View[float32](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
+	lo, hi = lo*rowsPerItem, min(hi*rowsPerItem, len(out)/d)
+	clear(out[lo*d : hi*d])
+	for i := range points {
+		row := x[i*d : (i+1)*d]
+		for r := lo; r < hi; r++ {
+			a, sum := w[i]*float64(row[first+r]), out[r*d:(r+1)*d]
+			for k, v := range row {
+				sum[k] += float64(a * float64(v))
+			}
+		}
+	}
+}
+
+// Name says what there is.
+func (j *Job) Name() string {
+	name := fmt.Sprintf("fisher %d points, %d features, %d shards", j.c.Points, j.c.Features, j.c.Shards)
+	if j.c.Blocks > 1 {
+		name += fmt.Sprintf(" by %d blocks", j.c.Blocks)
+	}
+	return name
+}
+
+// Class is R: shards are the same on any number of devices.
+func (j *Job) Class() workload.Class { return workload.RowExact }
+
+// Pieces are the points.
+func (j *Job) Pieces() sched.Pieces {
+	d := int64(j.c.Features)
+	return sched.Pieces{Extent: int64(j.c.Points), Bytes: func(lo, hi int64) (in, out int64) { return 4 * d * (hi - lo), 8 * d * d }}
+}
+
+// Whole is all points as one task.
+func (j *Job) Whole() graph.Task { return j.task(j.c.Points, 0, j.c.Features) }
+
+// task adds up rows of the matrix over so many points.
+func (j *Job) task(points, lo, hi int) graph.Task {
+	n, d := float64(points), float64(j.c.Features)
+	rows := float64(hi - lo)
+	return graph.Task{
+		Steps: []graph.Step{{Kernel: SumsKernel, Launch: workload.Grid(int64(hi - lo)), Params: workload.Params(points, j.c.Features, lo)}},
+		Work:  graph.Work{Ops: 2 * n * d * rows, Bytes: 4*n*d + 8*d*rows, Unit: graph.FP64},
+	}
+}
+
+// Place remembers the machine, on whose topology the all-reduce depends.
+func (j *Job) Place(m *machine.Machine) error {
+	j.m = m
+	return nil
+}
+
+// Graph computes shards, each on its device, and all-reduces them, whatever the
+// ranges. Shard s of the points with block b of the features is rank s of the
+// all-reduce of block b; ranks are dealt out to devices in turn.
+func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
+	if j.m == nil {
+		return nil, fmt.Errorf("fisher: %w: Place was not called", ErrConfig)
+	}
+	var b graph.Builder
+	c, d := j.c, int64(j.c.Features)
+	x := b.Data(graph.Data{Name: "points", Bytes: int64(4 * len(j.x)), Input: true})
+	theta := b.Data(graph.Data{Name: "theta", Bytes: 4 * d, Input: true})
+	f := b.Data(graph.Data{Name: "fisher", Bytes: int64(8 * len(j.f)), Output: true})
+	w := b.Data(graph.Data{Name: "weights", Bytes: int64(8 * c.Points)})
+	for block := range c.Blocks {
+		row, end := collective.Cut(d, c.Blocks, block)
+		bytes := 8 * d * (end - row)
+		spec := collective.Spec{Op: collective.AllReduce, Count: d * (end - row), Type: fold.F64, Fold: fold.Sum, Exact: true}
+		var in, out []collective.Buffer
+		for s := range c.Shards {
+			on := machine.DeviceID((s*c.Blocks + block) % len(j.m.Devices))
+			only := graph.Constraint{Only: []string{j.m.DeviceName(on)}}
+			spec.Ranks = append(spec.Ranks, on)
+			lo, hi := collective.Cut(int64(c.Points), c.Shards, s)
+			points := graph.Use{Data: x, Offset: 4 * d * lo, Bytes: 4 * d * (hi - lo), Access: graph.Read}
+			weights := graph.Use{Data: w, Offset: 8 * lo, Bytes: 8 * (hi - lo)}
+			if block == 0 {
+				t := graph.Task{
+					Name:  fmt.Sprintf("weights of shard %d", s),
+					Steps: []graph.Step{{Kernel: WeightsKernel, Launch: workload.Grid(hi - lo), Params: workload.Params(int(hi-lo), c.Features, c.Points)}},
+					Work:  graph.Work{Ops: float64(hi-lo) * (2*float64(d) + 30), Bytes: float64(hi-lo) * (4*float64(d) + 8), Unit: graph.FP64},
+					On:    only,
+				}
+				weights.Access = graph.Write
+				t.Uses = []graph.Use{points, {Data: theta, Access: graph.Read}, weights}
+				b.Add(t)
+			}
+			weights.Access = graph.Read
+			part := b.Data(graph.Data{Name: fmt.Sprintf("sums of shard %d, block %d", s, block), Bytes: bytes})
+			t := j.task(int(hi-lo), int(row), int(end))
+			t.Name, t.On = fmt.Sprintf("shard %d, rows %d-%d", s, row, end), only
+			t.Uses = []graph.Use{points, weights, {Data: part, Access: graph.Write}}
+			b.Add(t)
+			in = append(in, collective.Buffer{Data: part})
+			if s == 0 {
+				out = append(out, collective.Buffer{Data: f, Offset: 8 * d * row})
+			} else {
+				out = append(out, collective.Buffer{Data: b.Data(graph.Data{Name: fmt.Sprintf("fisher of shard %d, block %d", s, block), Bytes: bytes})})
+			}
+		}
+		plan, err := collective.New(j.m, machine.NewRoofline(j.m), spec)
+		if err != nil {
+			return nil, err
+		}
+		plan.Add(&b, in, out)
+	}
+	return b.Build()
+}
+
+// Bind ties points, model and matrix to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("points", j.x), weft.Bind("theta", j.theta), weft.Bind("fisher", j.f)}
+}
+
+// Result is the matrix after a run, by row.
+func (j *Job) Result() []float64 { return j.f }
+
+// checkedTerms is how many terms of sums Check adds up, which takes about a
+// tenth of a second.
+const checkedTerms = 1 << 26
+
+// Check compares entries with the definition, the expectation of the product of
+// scores over both outcomes of every point, and sees that the matrix is symmetric
+// with a diagonal above zero. A large one is compared in entries from all over.
+func (j *Job) Check() error {
+	n, d := j.c.Points, j.c.Features
+	fail := func(r, k int, want float64) error {
+		return fmt.Errorf("fisher: entry (%d, %d) is %v, want %v: %w", r, k, j.f[r*d+k], want, ErrWrong)
+	}
+	p := make([]float64, n)
+	for i := range p {
+		z := 0.
+		for k := range d {
+			z += float64(j.x[i*d+k]) * float64(j.theta[k])
+		}
+		p[i] = (1 + math.Tanh(z/2)) / 2
+	}
+	every := max(n*d*d/checkedTerms, 1)
+	for r := range d {
+		if !(j.f[r*d+r] > 0) {
+			return fail(r, r, math.SmallestNonzeroFloat64)
+		}
+		for k := range d {
+			if got, other := j.f[r*d+k], j.f[k*d+r]; !(math.Abs(got-other) <= 1e-12) {
+				return fail(r, k, other)
+			}
+			if (r*d+k)%every != 0 {
+				continue
+			}
+			want := 0.
+			for i, q := range p {
+				// The score is (y − p) x: with y one by chance p, zero else.
+				one, zero := (1-q)*(1-q), q*q
+				want += (q*one + (1-q)*zero) * float64(j.x[i*d+r]) * float64(j.x[i*d+k]) / float64(n)
+			}
+			if !(math.Abs(j.f[r*d+k]-want) <= 1e-10) {
+				return fail(r, k, want)
+			}
+		}
+	}
+	return nil
+}
+
+// Rate is operations a second.
+func (j *Job) Rate(t time.Duration) string {
+	n, d := float64(j.c.Points), float64(j.c.Features)
+	return fmt.Sprintf("%.2f GFLOP/s", 2*n*d*d/t.Seconds()/1e9)
+}

@@ -1,0 +1,86 @@
+package fisher_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/workload/fisher"
+	"github.com/weft-run/weft/workload/workloadtest"
+)
+
+// The matrix is the same bits on one to eight devices, and right: cut by points,
+// and by points and features.
+func TestJobOnDevices(t *testing.T) {
+	for _, c := range []fisher.Config{
+		{Points: 1000, Features: 17},
+		{Points: 333, Features: 10, Shards: 3, Blocks: 3, Seed: 2},
+		{Points: 40, Features: 5, Shards: 9, Blocks: 5, Seed: 3},
+	} {
+		workloadtest.Invariant(t, fisher.Funcs(),
+			func() (*fisher.Job, error) { return fisher.New(c) },
+			func(j *fisher.Job) []byte { return workloadtest.Bytes(j.Result()) })
+	}
+}
+
+// Blocks of features do not show in the result: each entry is added up alike.
+func TestBlocksAgree(t *testing.T) {
+	var want []float64
+	for _, blocks := range []int{1, 2, 7} {
+		j := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 500, Features: 20, Blocks: blocks}))
+		workloadtest.Run(t, workloadtest.Open(t, 4, fisher.Funcs()), j)
+		if want == nil {
+			want = slices.Clone(j.Result())
+		} else if !slices.Equal(want, j.Result()) {
+			t.Errorf("%d blocks give another matrix", blocks)
+		}
+	}
+}
+
+// The size of the seed: 10,000 points, over four devices, also hybrid.
+func TestJobSeed(t *testing.T) {
+	rt := workloadtest.Open(t, 4, fisher.Funcs())
+	for _, blocks := range []int{1, 2} {
+		j := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 10_000, Features: 16, Shards: 4, Blocks: blocks}))
+		res := workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Error(err)
+		}
+		for i, d := range res.Report.Devices {
+			if d.Tasks == 0 {
+				t.Errorf("%d blocks: device %d did nothing", blocks, i)
+			}
+		}
+	}
+}
+
+// With one feature, F is the mean of p(1 − p) x²: x² of numbers uniform in
+// (−1, 1) has the mean 1/3, and p(1 − p) lies between that of a logit of one and
+// a quarter.
+func TestClosedForm(t *testing.T) {
+	j := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 20_000, Features: 1}))
+	workloadtest.Run(t, workloadtest.Open(t, 2, fisher.Funcs()), j)
+	q := 1 / (1 + math.Exp(-1))
+	if f := j.Result()[0]; f < q*(1-q)/3*0.95 || f > 1./12*1.05 {
+		t.Errorf("F is %v, want between %v and %v", f, q*(1-q)/3, 1./12)
+	}
+}
+
+func TestCheckFinds(t *testing.T) {
+	for _, at := range []int{0, 4, 24} {
+		j := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 100, Features: 5}))
+		workloadtest.Finds(t, fisher.Funcs(), j, "entry", func() { j.Result()[at] += 1e-6 }, fisher.ErrWrong)
+	}
+}
+
+func TestRejects(t *testing.T) {
+	for _, c := range []fisher.Config{
+		{}, {Points: 10}, {Points: -1, Features: 1}, {Points: 10, Features: 5000}, {Points: 10, Features: 2, Shards: 11},
+		{Points: 10, Features: 2, Shards: -1}, {Points: 10, Features: 2, Blocks: 3}, {Points: 3, Features: 2},
+	} {
+		if _, err := fisher.New(c); !errors.Is(err, fisher.ErrConfig) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
