@@ -3,7 +3,9 @@ package weft
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -16,12 +18,52 @@ type Binding struct {
 	Name string
 	mem  []byte
 	res  *resident // in place of mem
+	err  error     // why it cannot be bound
 }
 
 // Bind ties a graph's input or output to a slice. The slice must not be touched
 // until the run has ended; its length must match the data's size. T must not
-// hold pointers, since other devices see nothing but bytes.
-func Bind[T any](name string, xs []T) Binding { return Binding{Name: name, mem: bytesOf(xs)} }
+// hold pointers, since other devices see nothing but bytes: a run with such a
+// binding fails.
+func Bind[T any](name string, xs []T) Binding {
+	if err := plain[T](); err != nil {
+		return Binding{Name: name, err: err}
+	}
+	return Binding{Name: name, mem: bytesOf(xs)}
+}
+
+// plain errs when values of T are more than their bytes.
+func plain[T any]() error {
+	if t := reflect.TypeFor[T](); !pointerFree(t) {
+		return fmt.Errorf("values of type %v hold pointers, which mean nothing on a device; use numbers, and structs and arrays of them", t)
+	}
+	return nil
+}
+
+// pointerFree reports whether values of a type are all bytes.
+func pointerFree(t reflect.Type) bool {
+	switch k := t.Kind(); {
+	case k >= reflect.Bool && k <= reflect.Complex128:
+		return true
+	case k == reflect.Array:
+		return t.Len() == 0 || pointerFree(t.Elem())
+	case k == reflect.Struct:
+		known, ok := pointerFrees.Load(t)
+		if !ok {
+			known = true
+			for f := range t.Fields() {
+				known = known.(bool) && pointerFree(f.Type)
+			}
+			pointerFrees.Store(t, known)
+		}
+		return known.(bool)
+	}
+	return false
+}
+
+// pointerFrees remembers the answer for structs, as bindings are made for every
+// run: a bool by reflect.Type.
+var pointerFrees sync.Map
 
 // bytesOf views a slice as bytes.
 func bytesOf[T any](xs []T) []byte {
@@ -32,12 +74,13 @@ func bytesOf[T any](xs []T) []byte {
 }
 
 // View views bytes as a slice of T, for kernels. The bytes must be aligned for
-// T, as buffers of weft are.
+// T, as buffers of weft are, and T must not hold pointers. A T without size has
+// no elements in any bytes.
 func View[T any](b []byte) []T {
-	if len(b) == 0 {
+	var t T
+	if len(b) == 0 || unsafe.Sizeof(t) == 0 {
 		return nil
 	}
-	var t T
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(t)))
 }
 
@@ -61,6 +104,9 @@ type Data[T any] struct {
 // Put makes a copy of xs resident. Runs use it through As. The name is for
 // messages; T must not hold pointers.
 func Put[T any](r *Runtime, name string, xs []T) (*Data[T], error) {
+	if err := plain[T](); err != nil {
+		return nil, fmt.Errorf("put %q: %w: %w", name, ErrBinding, err)
+	}
 	home := slices.Clone(xs)
 	mem := bytesOf(home)
 	if len(mem) == 0 {

@@ -203,7 +203,7 @@ func (r *Runtime) runMap(ctx context.Context, m *mapping) error {
 		end := make(chan exec.End, 1)
 		j := &exec.Job{
 			Graph: g, Options: engine.RunOptions{Retries: -1},
-			Done: func(rep *engine.Report, err error) { end <- exec.End{Report: rep, Err: err} },
+			Done: func(rep *engine.Report, err error) { r.tell(end, rep, err) },
 		}
 		r.x.Start(j)
 		e, _ := r.x.Wait(ctx, j, end)

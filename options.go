@@ -24,9 +24,11 @@ var ErrOptions = errors.New("bad option")
 // defaults named. All fields but the last few are also keys, which flags and
 // configuration files share: see Keys, Set and LoadOptions.
 type Options struct {
-	// Devices selects devices: a backend ("cpu"), one device ("cpu:0"), a
-	// backend split into several ("cpu/4"), or a list joined by commas.
-	// Empty means everything found.
+	// Devices selects devices: a backend ("cpu", "cuda"), one device of it
+	// ("cuda:1"), or a list joined by commas; empty means everything found. A
+	// slash splits each device named before it into several: "cpu/4" is the
+	// cores, which are one device, as four with cores of their own, "cuda:0/4"
+	// one GPU served by four workers. A name that nothing here has is an error.
 	Devices string
 	// MaxDevices keeps the best so many; 0 keeps all.
 	MaxDevices int
@@ -49,7 +51,9 @@ type Options struct {
 	// PoolBytes is how much host memory is kept for reuse (256 MiB); -1 keeps
 	// none.
 	PoolBytes int64
-	// HostBytes limits the host memory weft uses for data; 0 means no limit.
+	// HostBytes limits the host memory weft itself takes for data; memory that
+	// the program binds or puts is the program's and not counted. 0 means no
+	// limit.
 	HostBytes int64
 	// RebalanceThreshold is the least difference in utilisation between two
 	// devices that moves queued tasks (0.3), RebalanceInterval the least time
@@ -68,7 +72,8 @@ type Options struct {
 	Exact bool
 	// Pin ties the threads of CPU devices to their cores.
 	Pin bool
-	// Trace keeps so many events of what ran where; 0 keeps none.
+	// Trace keeps so many events of what ran where; 0 keeps none. Its key is
+	// trace_events.
 	Trace int
 	// NoCalibrate opens devices without measuring them, which takes up to a
 	// second when nothing is known about them. Its key is calibrate, with the
@@ -90,12 +95,16 @@ type Options struct {
 	Drivers []driver.Driver
 	// Log receives warnings; nil discards them.
 	Log *slog.Logger
-	// Explain, when set, is told why each task went where it went.
+	// Explain, when set, is told why each task went where it went, one task
+	// at a time and before the run it belongs to is known to have ended. It has
+	// a goroutine of its own and may look at the runtime, but must not wait for
+	// a run, nor for Close.
 	Explain func(sched.Explanation)
 }
 
 // selector is one item of a device list.
 type selector struct {
+	text    string // as it was written
 	backend string
 	index   int // -1: all
 	parts   int // 0: not split
@@ -139,7 +148,7 @@ func selectors(list string) ([]selector, error) {
 	var out []selector
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
-		s := selector{index: -1}
+		s := selector{text: item, index: -1}
 		head, parts, split := strings.Cut(item, "/")
 		if split {
 			n, err := strconv.Atoi(parts)
@@ -158,6 +167,17 @@ func selectors(list string) ([]selector, error) {
 		}
 		if s.backend = name; name == "" {
 			return nil, fmt.Errorf("device %q: begin with a backend, as in cpu:0", item)
+		}
+		if name == "cpu" && split { // its parts are devices like any other, so that numbers count them
+			if s.index > 0 {
+				return nil, fmt.Errorf("device %q: the cores are one device before they are split: write cpu/%d for all parts", item, s.parts)
+			}
+			s.index = -1
+		}
+		if other := slices.IndexFunc(out, func(o selector) bool {
+			return o.backend == s.backend && o.index == s.index && o.parts > 0 && s.parts > 0 && o.parts != s.parts
+		}); other >= 0 {
+			return nil, fmt.Errorf("devices %q and %q: one device cannot be split in two ways", out[other].text, item)
 		}
 		out = append(out, s)
 	}

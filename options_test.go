@@ -93,13 +93,66 @@ func TestOpenGoesOn(t *testing.T) {
 		t.Errorf("with nothing: %v", err)
 	}
 	_, err = weft.Open(context.Background(), weft.Options{Devices: "cpu:7", Drivers: []driver.Driver{&found{name: "cpu", devs: make([]machine.Device, 1)}}})
-	if !errors.Is(err, weft.ErrNoDevices) || !strings.Contains(err.Error(), `asked for "cpu:7"`) {
+	if !errors.Is(err, weft.ErrOptions) || !strings.Contains(err.Error(), `no device "cpu:7" here; there is cpu:0`) {
 		t.Errorf("with none of those asked for: %v", err)
 	}
 	_, err = weft.Open(context.Background(), weft.Options{Policy: "none", Retries: -9})
 	if !errors.Is(err, weft.ErrOptions) || !strings.Contains(err.Error(), "policy") || !strings.Contains(err.Error(), "retries") {
 		t.Errorf("with bad options: %v", err)
 	}
+}
+
+// A device that is asked for and not there is never left out in silence, and
+// nothing that was opened stays open.
+func TestMissingDevice(t *testing.T) {
+	for list, missing := range map[string]string{
+		"cpu:0,gpu:0": "gpu:0", "cpu,gpu": "gpu", "cpu:0,cpu:7": "cpu:7", "gpu/2,cpu": "gpu/2", "cpu:0,cpu:1,cpu:2": "cpu:2",
+	} {
+		f := &found{name: "cpu", devs: make([]machine.Device, 2)}
+		_, err := weft.Open(t.Context(), weft.Options{Devices: list, Drivers: []driver.Driver{
+			f, &found{name: "gpu", err: fmt.Errorf("gpu: no library: %w", driver.ErrUnavailable)},
+		}})
+		if !errors.Is(err, weft.ErrOptions) || !strings.Contains(err.Error(), fmt.Sprintf("no device %q here; there is cpu:0, cpu:1: gpu: no library", missing)) {
+			t.Errorf("%s: %v", list, err)
+		}
+		for i, d := range f.made {
+			if !d.closed {
+				t.Errorf("%s: device %d stays open", list, i)
+			}
+		}
+	}
+	for list, want := range map[string]string{"cpu:0/2": "cpu:0 cpu:1", "cpu/2,cpu:1": "cpu:0 cpu:1", "cpu/1": "cpu:0"} {
+		if got := names(open(t, weft.Options{Devices: list})); got != want {
+			t.Errorf("%s opened %s, want %s", list, got, want)
+		}
+	}
+}
+
+func TestOpenCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if rt, err := weft.Open(ctx, weft.Options{Devices: "cpu"}); !errors.Is(err, enough) || rt != nil {
+		t.Errorf("opened with a cancelled context: %v", err)
+	}
+	// Cancelled while devices are opened.
+	ctx, cancel = context.WithCancelCause(t.Context())
+	f := &found{name: "cpu", devs: make([]machine.Device, 1)}
+	late := &late{f, func() { cancel(enough) }}
+	if _, err := weft.Open(ctx, weft.Options{Drivers: []driver.Driver{late}}); !errors.Is(err, enough) || !f.made[0].closed {
+		t.Errorf("opened with a context cancelled meanwhile: %v", err)
+	}
+}
+
+// late is a driver that something happens after the opening of.
+type late struct {
+	*found
+	then func()
+}
+
+func (l *late) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	defer l.then()
+	return l.found.Open(ctx, log)
 }
 
 func TestMaxDevicesKeepsTheBest(t *testing.T) {
@@ -112,6 +165,9 @@ func TestMaxDevicesKeepsTheBest(t *testing.T) {
 	}
 	if best := rt.Machine().DeviceName(rt.Best(9)[0]); best != "f:3" {
 		t.Errorf("the best is %s", best)
+	}
+	if none := rt.Best(-1); len(none) != 0 {
+		t.Errorf("the best -1 devices: %v", none)
 	}
 	for i, d := range f.made {
 		if d.closed != (i%2 == 0) {

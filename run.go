@@ -34,11 +34,11 @@ func (r *Runtime) Run(ctx context.Context, g *graph.Graph, b ...Binding) (*Repor
 // Submit starts a graph and returns at once; what is wrong with the bindings ends
 // the run at once, too. then, when not nil, is called exactly once, when the run
 // has ended or could not begin. It has a goroutine of its own, which may use the
-// runtime.
+// runtime but not close it: Close waits for callbacks under way.
 func (r *Runtime) Submit(g *graph.Graph, then func(*Report, error), b ...Binding) *Handle {
 	p, err := r.resolve(g, b)
 	if err != nil {
-		return refused(then, err)
+		return r.refused(then, err)
 	}
 	return p.Submit(then)
 }
@@ -73,13 +73,13 @@ func (h *Handle) end(rep *Report, err error, then func(*Report, error)) {
 	h.rep, h.err = rep, err
 	close(h.done)
 	if then != nil {
-		go then(rep, err)
+		h.r.calls.start(func() { then(rep, err) })
 	}
 }
 
 // refused is the handle of a run that could not begin.
-func refused(then func(*Report, error), err error) *Handle {
-	h := &Handle{done: make(chan struct{})}
+func (r *Runtime) refused(then func(*Report, error), err error) *Handle {
+	h := &Handle{r: r, done: make(chan struct{})}
 	h.end(nil, err, then)
 	return h
 }
@@ -194,12 +194,11 @@ func (p *Prepared) fill(slots []Binding, bs []Binding) error {
 		n := int64(len(b.mem))
 		if b.res != nil {
 			n = b.res.bytes
-			switch {
-			case b.res.r != p.r:
+			if b.res.r != p.r {
 				return fmt.Errorf("%w: data %q: %q belongs to another runtime", ErrBinding, b.Name, b.res.name)
-			case b.res.released.Load():
-				return fmt.Errorf("%w: data %q: %q was released", ErrBinding, b.Name, b.res.name)
 			}
+		} else if b.err != nil {
+			return fmt.Errorf("%w: data %q: %w", ErrBinding, b.Name, b.err)
 		} else if pt.inner {
 			return fmt.Errorf("%w: data %q is neither input nor output", ErrBinding, b.Name)
 		}
@@ -227,8 +226,8 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	case c = <-p.idle:
 	default:
 		c = &call{p: p, slots: make([]Binding, len(p.ports)), end: make(chan exec.End, 1)}
-		c.job.Graph, c.job.Memory = p.g, c.memory
-		c.job.Done = func(rep *engine.Report, err error) { c.end <- exec.End{Report: rep, Err: err} }
+		c.job.Graph, c.job.Memory, c.job.Check = p.g, c.memory, c.released
+		c.job.Done = func(rep *engine.Report, err error) { p.r.tell(c.end, rep, err) }
 	}
 	copy(c.slots, p.slots)
 	if err := p.fill(c.slots, bs); err != nil {
@@ -239,15 +238,32 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	for i := range c.slots {
 		switch s := &c.slots[i]; {
 		case s.res != nil:
-			if s.res.released.Load() { // since Prepare
-				return nil, fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
-			}
 			o.Bind = append(o.Bind, engine.Binding{Data: p.ports[i].data, Ref: s.res.ref})
 		case s.Name == "" && !p.ports[i].inner:
 			return nil, fmt.Errorf("%w: nothing is bound to data %q", ErrBinding, p.ports[i].name)
 		}
 	}
 	return c, nil
+}
+
+// released errs when data of the call was released. The executor asks on its
+// loop, where data is also given up: what passes stays until the run has ended.
+func (c *call) released() error {
+	for i := range c.slots {
+		if s := &c.slots[i]; s.res != nil && s.res.released.Load() {
+			return fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
+		}
+	}
+	return nil
+}
+
+// tell says that a run has ended, after all that Options.Explain is told of it.
+func (r *Runtime) tell(end chan<- exec.End, rep *engine.Report, err error) {
+	if r.o.Explain == nil {
+		end <- exec.End{Report: rep, Err: err}
+		return
+	}
+	r.calls.inOrder(func() { end <- exec.End{Report: rep, Err: err} })
 }
 
 // memory is the caller's memory for data of the graph.
@@ -284,11 +300,17 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
 	c, err := p.newCall(b)
 	if err != nil {
-		return refused(then, err)
+		return p.r.refused(then, err)
 	}
 	// The handle outlives the run, and may cancel it: this call is not reused.
 	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
-	c.job.Done = func(rep *engine.Report, err error) { h.end(p.r.report(rep), err, then) }
+	c.job.Done = func(rep *engine.Report, err error) {
+		if p.r.o.Explain == nil {
+			h.end(p.r.report(rep), err, then)
+			return
+		}
+		p.r.calls.inOrder(func() { h.end(p.r.report(rep), err, then) })
+	}
 	p.r.x.Start(&c.job)
 	return h
 }

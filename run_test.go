@@ -16,6 +16,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
 )
 
 // mix is a kernel whose result depends on everything it is given: which task it
@@ -206,6 +207,9 @@ func TestBindings(t *testing.T) {
 		{`"y" has 128 bytes and is bound to 8`, []weft.Binding{weft.Bind("x", x), weft.Bind("y", y[:1])}},
 		{`"x" has 128 bytes and is bound to 12`, []weft.Binding{short.As("x"), weft.Bind("y", y)}},
 		{`belongs to another runtime`, []weft.Binding{foreign.As("x"), weft.Bind("y", y)}},
+		{`values of type *int64 hold pointers`, []weft.Binding{weft.Bind("x", make([]*int64, 16)), weft.Bind("y", y)}},
+		{`hold pointers`, []weft.Binding{weft.Bind("x", make([]struct{ s string }, 8)), weft.Bind("y", y)}},
+		{`hold pointers`, []weft.Binding{weft.Bind("x", make([][2]any, 4)), weft.Bind("y", y)}},
 		{`"gone" was released`, []weft.Binding{gone.As("x"), weft.Bind("y", y)}},
 	} {
 		check := func(way string, err error) {
@@ -224,6 +228,20 @@ func TestBindings(t *testing.T) {
 	}
 	if _, err := weft.Put(rt, "empty", []int{}); !errors.Is(err, weft.ErrBinding) || !strings.Contains(err.Error(), `put "empty"`) {
 		t.Errorf("put of nothing: %v", err)
+	}
+	if _, err := weft.Put(rt, "texts", []string{"a"}); !errors.Is(err, weft.ErrBinding) || !strings.Contains(err.Error(), "type string hold pointers") {
+		t.Errorf("put of texts: %v", err)
+	}
+	if d, err := weft.Put(rt, "structs", []struct {
+		a [2]float32
+		b struct{ c complex64 }
+	}{{}}); err != nil {
+		t.Errorf("put of a struct of numbers: %v", err)
+	} else {
+		d.Release()
+	}
+	if none := weft.View[struct{}](make([]byte, 8)); len(none) != 0 {
+		t.Errorf("8 bytes hold %d values of no size", len(none))
 	}
 	if _, err := weft.Alloc[int](rt, "less", -1); !errors.Is(err, weft.ErrBinding) {
 		t.Errorf("alloc of less than nothing: %v", err)
@@ -317,6 +335,86 @@ func TestPreparedResident(t *testing.T) {
 	b.Release()
 	if _, err := p.Run(context.Background()); !errors.Is(err, weft.ErrBinding) {
 		t.Fatalf("after release: %v", err)
+	}
+}
+
+// A run that is submitted while its data is released either has that data or is
+// refused: never what took its place.
+func TestReleaseAgainstRun(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs})
+	g := small(t, 1)
+	for round := range 300 {
+		a, err := weft.Alloc[int64](rt, "a", 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			a.Release()
+			b, err := weft.Put(rt, "b", slices.Repeat([]int64{1000}, 16))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			b.Release()
+		})
+		y := make([]int64, 16)
+		_, err = rt.Run(t.Context(), g, a.As("x"), weft.Bind("y", y))
+		if err == nil && y[3] != 1 || err != nil && !errors.Is(err, weft.ErrBinding) {
+			t.Fatalf("round %d: %d, %v", round, y[3], err)
+		}
+		wg.Wait()
+	}
+}
+
+// Explain may look at the runtime, and has heard of every task of a run when that
+// has ended.
+func TestExplainOffTheLoop(t *testing.T) {
+	var rt *weft.Runtime
+	told := 0
+	rt = open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs, Explain: func(e sched.Explanation) {
+		if len(rt.Devices()) == 2 && e.Task != "" {
+			told++
+		}
+	}})
+	g := small(t, 5)
+	x, y := make([]int64, 16), make([]int64, 16)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for n := 1; n <= 3; n++ {
+		if _, err := rt.Run(ctx, g, weft.Bind("x", x), weft.Bind("y", y)); err != nil || told != n*g.NumTasks() {
+			t.Fatalf("run %d: told of %d tasks, %v", n, told, err)
+		}
+	}
+	if _, err := rt.Submit(g, nil, weft.Bind("x", x), weft.Bind("y", y)).Wait(); err != nil || told != 4*g.NumTasks() {
+		t.Fatalf("told of %d tasks, %v", told, err)
+	}
+}
+
+// Close returns when the callbacks have.
+func TestCloseWaitsForCallbacks(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs})
+	var ended atomic.Int32
+	begun := make(chan struct{}, 2)
+	then := func(*weft.Report, error) {
+		begun <- struct{}{}
+		rt.Devices() // it may use the runtime, also one that closes
+		time.Sleep(10 * time.Millisecond)
+		ended.Add(1)
+	}
+	rt.Submit(small(t, 1), then, weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
+	rt.Submit(small(t, 1), then) // refused
+	<-begun
+	<-begun
+	if err := rt.Close(); err != nil || ended.Load() != 2 {
+		t.Errorf("%d of 2 callbacks had ended, %v", ended.Load(), err)
+	}
+}
+
+func TestSplitWithoutSteps(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu/2"})
+	if _, err := rt.Split(sched.Pieces{Extent: 10}, graph.Task{}); !errors.Is(err, graph.ErrKernel) {
+		t.Errorf("a task without steps was split: %v", err)
 	}
 }
 

@@ -37,7 +37,7 @@ type setting struct {
 
 // settings is the one list of keys there is, in the order people are shown.
 var settings = []setting{
-	text("devices", "devices to use: cpu, cpu:0, cpu/4 (cores as four devices), or a list; empty for all", "",
+	text("devices", "devices to use: cpu, cuda:1, cpu/4 (cores as four devices), cuda:0/2 (a GPU as two), or a list; empty for all", "",
 		func(o *Options) *string { return &o.Devices },
 		func(v string) error { _, err := selectors(v); return err }),
 	count("max_devices", "use at most so many devices, the best by score", none,
@@ -60,7 +60,7 @@ var settings = []setting{
 		func(o *Options) *int { return &o.Retries }),
 	size("pool_bytes", "host memory kept for reuse between tasks", "256MiB",
 		func(o *Options) *int64 { return &o.PoolBytes }),
-	size("host_bytes", "host memory for data", none,
+	size("host_bytes", "host memory for data that weft may take; what the program binds is not counted", none,
 		func(o *Options) *int64 { return &o.HostBytes }),
 	fraction("rebalance_threshold", "difference in utilisation between devices that moves queued tasks", "0.3",
 		func(o *Options) *float64 { return &o.RebalanceThreshold }),
@@ -74,7 +74,7 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.Exact }),
 	toggle("pin", "tie the threads of CPU devices to their cores", false,
 		func(o *Options) *bool { return &o.Pin }),
-	count("trace", "events kept of what ran where", none,
+	count("trace_events", "events kept of what ran where", none,
 		func(o *Options) *int { return &o.Trace }),
 	toggle("calibrate", "measure devices when they are opened, unless that is known; off goes by rough guesses", true,
 		func(o *Options) *bool { return &o.NoCalibrate }),

@@ -22,6 +22,9 @@ import (
 // numbers. Nothing in this is a constant: rates, latencies and links are
 // measured, and kernels that have run before count by how long they took.
 func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
+	if len(whole.Steps) == 0 {
+		return sched.Partition{}, fmt.Errorf("split: %w: the task has no step to run", graph.ErrKernel)
+	}
 	cut, err := sched.NewPartitioner(cmp.Or(r.o.Partitioner, "latency"))
 	if err != nil {
 		return sched.Partition{}, err

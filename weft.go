@@ -57,6 +57,7 @@ type Runtime struct {
 	trace *trace.Recorder
 	names []string // of the devices
 	maps  mappings // calls of Map in progress
+	calls callbacks
 	// memory is shared with worker processes, nil without any; closing gives it
 	// up once.
 	memory  *arena.Arena
@@ -64,10 +65,14 @@ type Runtime struct {
 }
 
 // Open finds devices and opens them. A backend that fails is logged and left
-// out; when nothing opens, Open errs.
+// out, unless Options.Devices names it or a device of it: Open errs when a device
+// asked for is not there, and when nothing opens.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("open: %w", context.Cause(ctx))
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -100,11 +105,16 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
 	if err != nil {
+		rt.forget()
 		return nil, err
 	}
 	policy, _ := sched.New(o.Policy)
 	if o.Trace > 0 {
 		rt.trace = trace.NewRecorder(o.Trace)
+	}
+	var explain func(sched.Explanation)
+	if o.Explain != nil {
+		explain = func(e sched.Explanation) { rt.calls.inOrder(func() { o.Explain(e) }) }
 	}
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: o.choose,
@@ -112,13 +122,13 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
-			NoRecovery: o.NoFaultTolerance, Explain: o.Explain,
+			NoRecovery: o.NoFaultTolerance, Explain: explain,
 			Rebalance: sched.RebalanceOptions{Spread: o.RebalanceThreshold, MinInterval: o.RebalanceInterval},
 		},
 	})
 	if err != nil {
 		rt.forget()
-		if o.Devices != "" {
+		if errors.Is(err, ErrNoDevices) && o.Devices != "" {
 			err = fmt.Errorf("%w (asked for %q)", err, o.Devices)
 		}
 		return nil, err
@@ -155,9 +165,19 @@ func (r *Runtime) funcs() map[string]Func {
 }
 
 // choose says which of the devices found to keep: those selected; of these, when
-// bits must not change, those of one backend; and of these the best.
-func (o *Options) choose(found []machine.Device) []bool {
+// bits must not change, those of one backend; and of these the best. A selector
+// that names none of them is an error.
+func (o *Options) choose(found []machine.Device) ([]bool, error) {
 	sel, _ := selectors(o.Devices)
+	for _, s := range sel {
+		if !slices.ContainsFunc(found, func(d machine.Device) bool { return s.matches(&d) }) {
+			var names []string
+			for i := range found {
+				names = append(names, found[i].Name)
+			}
+			return nil, fmt.Errorf("%w: devices: no device %q here; there is %s", ErrOptions, s.text, strings.Join(names, ", "))
+		}
+	}
 	keep := make([]bool, len(found))
 	total := make(map[string]float64) // score by backend
 	for i := range found {
@@ -185,7 +205,7 @@ func (o *Options) choose(found []machine.Device) []bool {
 			}
 		}
 	}
-	return keep
+	return keep, nil
 }
 
 // byScore returns the devices best first; equals stay in their order.
@@ -200,9 +220,10 @@ func byScore(devs []machine.Device) []machine.DeviceID {
 	return ids
 }
 
-// Close cancels what runs, waits for what is in flight and closes the devices.
-// When that takes longer than Options.SyncTimeout it returns ErrTimeout and goes
-// on in the background. It may be called more than once.
+// Close cancels what runs, waits for what is in flight and for callbacks under
+// way, and closes the devices. When that takes longer than Options.SyncTimeout it
+// returns ErrTimeout and goes on in the background. It may be called more than
+// once, but not by a callback, which it would wait for.
 func (r *Runtime) Close() error {
 	ctx, cancel := r.bound(context.Background())
 	defer cancel()
@@ -210,6 +231,9 @@ func (r *Runtime) Close() error {
 		return fmt.Errorf("close: %w", err)
 	}
 	r.forget()
+	if err := r.calls.wait(ctx); err != nil {
+		return fmt.Errorf("close: callbacks: %w", err)
+	}
 	return nil
 }
 
@@ -236,10 +260,11 @@ func (r *Runtime) bound(ctx context.Context) (context.Context, context.CancelFun
 // Machine describes the devices and links found.
 func (r *Runtime) Machine() *machine.Machine { return r.x.Machine }
 
-// Best returns the n best devices by score, best first.
+// Best returns the n best devices by score, best first; all where there are no
+// more, none for less than one.
 func (r *Runtime) Best(n int) []machine.DeviceID {
 	ids := byScore(r.x.Machine.Devices)
-	return ids[:min(n, len(ids))]
+	return ids[:max(0, min(n, len(ids)))]
 }
 
 // Trace returns the events recorded so far, when Options.Trace asked for them.

@@ -74,7 +74,7 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 func (o *overhead) one(m *meter, g *graph.Graph, traced bool, p *progress) (overheadRow, error) {
 	opts := m.options
 	opts.Log = slog.New(slog.DiscardHandler) // that devices share cores is intended
-	if traced {
+	if opts.Trace = 0; traced {
 		opts.Trace = 1 << 17
 	}
 	rt, err := weft.Open(m.ctx, opts)

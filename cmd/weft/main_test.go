@@ -139,7 +139,7 @@ func TestMistakes(t *testing.T) {
 		{"run nope", `weft: unknown workload "nope"; there are ` + strings.Join(workloadsAndDemo(), ", ")},
 		{"run gemm --size 0", "weft: gemm: 0 × 0 times 0 × 0: bad product: sizes must be from 1 to 65536"},
 		{"run gemm --devices gpu", `weft: bad option: devices: no backend "gpu"; there is cpu, cuda, vulkan`},
-		{"run gemm --devices cpu:99", `weft: no device could be opened: none of those found was asked for (asked for "cpu:99")`},
+		{"run gemm --devices cpu:99", `weft: bad option: devices: no device "cpu:99" here; there is cpu:0`},
 		{"run gemm --repeat 0", "weft: --repeat 0: run at least once"},
 		{"run gem", `weft: unknown workload "gem"; did you mean gemm?`},
 		{"run gemm stray", `weft: run gemm takes no arguments, only flags; "stray" is too much`},

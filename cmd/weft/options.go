@@ -31,9 +31,9 @@ type setting struct {
 	value *string
 }
 
-// ownFlags are keys that a command has a flag of its own for: --trace FILE keeps
-// as many events as it needs.
-var ownFlags = []string{"trace"}
+// ownFlags are keys that commands see to themselves: --trace FILE keeps as many
+// events as it needs.
+var ownFlags = []string{"trace_events"}
 
 // bind adds the flags to f: those of the keys named, or all.
 func (s *settings) bind(f *pflag.FlagSet, only ...string) {

@@ -34,8 +34,9 @@ type Config struct {
 	Drivers []driver.Driver
 	// Copier copies within host memory: a device of backend/cpu with one core.
 	Copier driver.Device
-	// Choose says which of the devices found are used; nil keeps all.
-	Choose func(found []machine.Device) []bool
+	// Choose says which of the devices found are used; nil keeps all. An error
+	// fails Open.
+	Choose func(found []machine.Device) ([]bool, error)
 	Log    *slog.Logger
 	// Engine holds the engine's options; Machine and Cost are filled in.
 	Engine engine.Options
@@ -92,12 +93,24 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 			}
 		}
 	}
-	devs = choose(devs, c.Choose)
-	if len(devs) == 0 {
-		if len(causes) == 0 {
-			causes = append(causes, errors.New("none of those found was asked for"))
+	fail := func(err error) (*Executor, error) {
+		for _, d := range append(devs, c.Copier) {
+			_ = d.Close() // it did nothing that anybody waits for
 		}
-		return nil, fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...))
+		return nil, err
+	}
+	if len(devs) == 0 {
+		return fail(fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...)))
+	}
+	kept, err := choose(devs, c.Choose)
+	if err != nil {
+		if len(causes) > 0 { // why something may be missing
+			err = fmt.Errorf("%w: %w", err, errors.Join(causes...))
+		}
+		return fail(err)
+	}
+	if devs = kept; len(devs) == 0 {
+		return fail(fmt.Errorf("%w: none of those found was chosen", ErrNoDevices))
 	}
 	for _, d := range devs {
 		if e, ok := d.(driver.Exacter); ok && c.Exact {
@@ -107,36 +120,41 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	x.Machine = describe(devs, c)
 	l, err := newLoop(x, devs, c)
 	if err != nil {
-		for _, d := range devs {
-			_ = d.Close() // it did nothing yet
-		}
-		return nil, err
+		return fail(err)
 	}
 	x.learn(ctx, l, &c)
+	if ctx.Err() != nil {
+		return fail(fmt.Errorf("open: %w", context.Cause(ctx)))
+	}
 	l.engine = engine.New(c.Engine)
 	l.watch(&c)
 	go l.run()
 	return x, nil
 }
 
-// choose closes the devices that are not wanted and returns the others.
-func choose(devs []driver.Device, by func([]machine.Device) []bool) []driver.Device {
+// choose closes the devices that are not wanted and returns the others; after an
+// error none was closed.
+func choose(devs []driver.Device, by func([]machine.Device) ([]bool, error)) ([]driver.Device, error) {
 	if by == nil {
-		return devs
+		return devs, nil
 	}
 	infos := make([]machine.Device, len(devs))
 	for i, d := range devs {
 		infos[i] = d.Info()
 	}
+	keeps, err := by(infos)
+	if err != nil {
+		return nil, err
+	}
 	var kept []driver.Device
-	for i, keep := range by(infos) {
+	for i, keep := range keeps {
 		if keep {
 			kept = append(kept, devs[i])
 		} else {
 			_ = devs[i].Close() // it did nothing yet
 		}
 	}
-	return kept
+	return kept, nil
 }
 
 // describe makes a machine of open devices.
@@ -192,6 +210,9 @@ type Job struct {
 	Graph   *graph.Graph
 	Options engine.RunOptions
 	Memory  Memory
+	// Check, when set, is asked on the loop's goroutine before the job begins;
+	// an error ends it.
+	Check func() error
 	// Done is called exactly once for every Start: on the loop's goroutine, so
 	// that it must not block, or by Start itself after Close.
 	Done func(*engine.Report, error)
@@ -217,6 +238,13 @@ func (j *Job) submit(l *loop) {
 		l.counts.Failed++
 		j.Done(nil, ErrClosed)
 		return
+	}
+	if j.Check != nil {
+		if err := j.Check(); err != nil {
+			l.counts.Failed++
+			j.Done(nil, err)
+			return
+		}
 	}
 	j.id = l.engine.Submit(l.now(), j.Graph, j.Options)
 	l.runs[j.id] = j
@@ -404,5 +432,5 @@ func (x *Executor) Close(ctx context.Context) error {
 	}
 }
 
-// Now is the executor's clock, which times in reports and traces count by.
+// now is the executor's clock, which times in reports and traces count by.
 func (l *loop) now() time.Duration { return l.board.Now() }
