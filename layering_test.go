@@ -101,6 +101,8 @@ var house = []room{
 	{pkg: "workload/reservoir", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/fisher", imports: []string{".", "graph", "machine", "sched", "collective", "collective/fold", "collective/live", "workload", "workload/philox"}, why: portable},
 	{pkg: "workload/fusion", imports: []string{".", "graph", "machine", "sched", "pipeline", "workload", "workload/philox"}, why: portable},
+	{pkg: "examples/kernels", imports: []string{".", "graph"},
+		why: "an example shows what a program outside needs, which is the public face"},
 	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }

@@ -76,6 +76,7 @@ type Device struct {
 	// MemBytes is the memory a program can allocate. A device with HostMemory
 	// uses host memory directly and needs no copies; its MemBytes is a quota.
 	MemBytes     int64
+	ArgBytes     int64 // the most a kernel reaches of one buffer it is given; 0 for no limit
 	HostMemory   bool
 	ComputeUnits int // shader cores; for a CPU, cores
 	SIMDLanes    int // for a CPU, 32-bit lanes of a vector register

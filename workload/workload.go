@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -115,7 +116,7 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 		case d.ComputeUnits > 1:
 			least = leastTeamwork
 		}
-		out = append(out, cut(pieces, r, least, grain)...)
+		out = append(out, fit(pieces, cut(pieces, r, least, grain), reach(rt.Machine()))...)
 	}
 	// Tasks are started in this order, and what ends last should be small.
 	slices.SortStableFunc(out, func(a, b sched.Range) int {
@@ -192,6 +193,41 @@ func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Rang
 		}
 		out = append(out, sched.Range{Lo: lo, Hi: hi})
 		lo = hi
+	}
+	return out
+}
+
+// reach is how much of a buffer every device's kernels can be given.
+func reach(m *machine.Machine) int64 {
+	most := int64(math.MaxInt64)
+	for i := range m.Devices {
+		if n := m.Devices[i].ArgBytes; n > 0 {
+			most = min(most, n)
+		}
+	}
+	return most
+}
+
+// fit halves ranges, on aligned boundaries, whose data may be more than a kernel
+// can be given in one buffer. Data that every range has whole stays as it is.
+func fit(p sched.Pieces, ranges []sched.Range, most int64) []sched.Range {
+	if p.Bytes == nil {
+		return ranges
+	}
+	align := max(p.Align, 1)
+	large := func(lo, hi int64) bool {
+		in, out := p.Bytes(lo, hi)
+		return in > most || out > most
+	}
+	var out []sched.Range
+	for len(ranges) > 0 {
+		r := ranges[0]
+		mid := (r.Lo + r.Len()/2 + align - 1) / align * align
+		if mid >= r.Hi || !large(r.Lo, r.Hi) || large(r.Lo, min(r.Lo+align, r.Hi)) {
+			out, ranges = append(out, r), ranges[1:]
+			continue
+		}
+		ranges = append([]sched.Range{{Lo: r.Lo, Hi: mid}, {Lo: mid, Hi: r.Hi}}, ranges[1:]...)
 	}
 	return out
 }

@@ -56,3 +56,23 @@ func TestCutShrinks(t *testing.T) {
 		t.Errorf("%d tasks", len(tasks))
 	}
 }
+
+// What is more than a kernel can be given is halved until it is not; what every
+// range has whole cannot be, and stays.
+func TestFit(t *testing.T) {
+	p := sched.Pieces{Extent: 1000, Align: 8, Bytes: func(lo, hi int64) (in, out int64) { return 100 + 10*(hi-lo), hi - lo }}
+	whole := []sched.Range{{Lo: 0, Hi: 1000}}
+	for most, want := range map[int64]int{1 << 40: 1, 10_100: 1, 10_099: 2, 2_700: 4, 180: 1000 / 8, 179: 1} {
+		got := fit(p, whole, most)
+		at := int64(0)
+		for _, r := range got {
+			if r.Lo != at || r.Len() <= 0 || r.Lo%8 != 0 {
+				t.Errorf("at most %d: %v", most, got)
+			}
+			at = r.Hi
+		}
+		if len(got) != want || at != 1000 {
+			t.Errorf("at most %d: %d ranges up to %d, want %d", most, len(got), at, want)
+		}
+	}
+}

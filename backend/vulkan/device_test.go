@@ -327,3 +327,18 @@ func TestIdentity(t *testing.T) {
 }
 
 func BenchmarkSuite(b *testing.B) { backendtest.Bench(b, config(Options{MemBytes: 1 << 30})) }
+
+// BenchmarkSaxpy is y += k·x of 16 M floats, from the launch until its end is known.
+func BenchmarkSaxpy(b *testing.B) {
+	r := openRig(b, Options{MemBytes: 1 << 30})
+	const n = 16 << 20
+	zeros := make([]byte, 4*n)
+	x, y := driver.Arg{Buf: r.put(zeros), Bytes: 4 * n}, driver.Arg{Buf: r.put(zeros), Bytes: 4 * n}
+	s := step("saxpy", n, math.Float32bits(3))
+	for b.Loop() {
+		if err := r.launch(s, x, y); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(12 * n)
+}

@@ -1,0 +1,114 @@
+// Command kernels runs a kernel of its own, y += k·x, which it brings three times:
+// as a Go function for CPU cores, as CUDA C for NVIDIA GPUs and as GLSL for any GPU
+// with Vulkan. weft compiles the sources where it runs them, and each device takes
+// the form it can.
+//
+//	go run ./examples/kernels
+//	go run ./examples/kernels -devices cpu,vulkan -n 16000000
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"log"
+	"math"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+)
+
+// In every form buffers come first, in the order of a task's uses, and then the
+// step's parameters as one structure.
+var (
+	//go:embed saxpy.cu
+	cudaC []byte
+	//go:embed saxpy.comp
+	glsl []byte
+
+	saxpy = &graph.Kernel{Name: "saxpy", Impls: []graph.Impl{
+		{Dialect: graph.Go, Entry: "saxpy"},
+		{Dialect: graph.CUDAC, Entry: "saxpy", Source: cudaC, Per: [3]uint32{256}, Block: [3]uint32{256}},
+		{Dialect: graph.GLSL, Entry: "main", Source: glsl, Per: [3]uint32{128}, Block: [3]uint32{128}},
+	}}
+)
+
+// inGo is the kernel in Go, for the items lo to hi-1.
+func inGo(c *weft.Call, lo, hi int) {
+	x, y := weft.View[float32](c.Args[0])[lo:hi], weft.View[float32](c.Args[1])[lo:hi]
+	k := math.Float32frombits(binary.LittleEndian.Uint32(c.Params[4:]))
+	for i := range y {
+		y[i] += k * x[i]
+	}
+}
+
+// params are the kernel's parameters.
+func params(n int, k float32) []byte {
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(n)), math.Float32bits(k))
+}
+
+// build makes a graph of several tasks, which devices share among themselves.
+func build(n, tasks int, k float32) (*graph.Graph, error) {
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: int64(4 * n), Input: true})
+	y := b.Data(graph.Data{Name: "y", Bytes: int64(4 * n), Input: true, Output: true})
+	for i := range tasks {
+		lo, hi := i*n/tasks, (i+1)*n/tasks
+		b.Add(graph.Task{
+			Name:  fmt.Sprintf("elements %d-%d", lo, hi),
+			Steps: []graph.Step{{Kernel: saxpy, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}, Params: params(hi-lo, k)}},
+			Uses: []graph.Use{
+				{Data: x, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.Read},
+				{Data: y, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.ReadWrite},
+			},
+			Work: graph.Work{Ops: 2 * float64(hi-lo), Bytes: 12 * float64(hi-lo)},
+		})
+	}
+	return b.Build()
+}
+
+// run computes y += 2·x for n numbers on some devices and says what became of it.
+func run(ctx context.Context, o weft.Options, n int) (string, error) {
+	o.Funcs = map[string]weft.Func{"saxpy": inGo}
+	rt, err := weft.Open(ctx, o)
+	if err != nil {
+		return "", err
+	}
+	defer rt.Close()
+	g, err := build(n, 8, 2)
+	if err != nil {
+		return "", err
+	}
+	x, y := make([]float32, n), make([]float32, n)
+	for i := range x {
+		x[i], y[i] = float32(i%1000), 1
+	}
+	report, err := rt.Run(ctx, g, weft.Bind("x", x), weft.Bind("y", y))
+	if err != nil {
+		return "", err
+	}
+	for i := range y {
+		if want := 1 + 2*float32(i%1000); y[i] != want {
+			return "", fmt.Errorf("element %d is %v, want %v", i, y[i], want)
+		}
+	}
+	return fmt.Sprintf("%d tasks on %v in %v: all %d elements are right", report.Executed, report.Names, report.Elapsed(), n), nil
+}
+
+func main() {
+	weft.Worker() // GPUs are driven by this program, started again
+	var o weft.Options
+	flag.StringVar(&o.Devices, "devices", "", "which devices to use, as in cpu,vulkan; none means all")
+	n := flag.Int("n", 1_000_000, "how many elements")
+	flag.Parse()
+	if *n < 8 {
+		log.Fatalf("kernels: %d elements: there must be 8 at least", *n)
+	}
+	says, err := run(context.Background(), o, *n)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(says)
+}
