@@ -127,9 +127,11 @@ func (c *cache) remove(kind string) {
 	}
 }
 
-// bad tells that a file is of no use and will be made again.
+// bad tells that a file is of no use and takes it out of the cache: what would
+// replace it may not be worth keeping, and a warning is worth giving once.
 func (c *cache) bad(kind string, err error) {
-	c.log.Warn("cache file not used; it will be made again", "file", c.path(kind), "err", err)
+	c.log.Warn("cache file removed; it will be made again", "file", c.path(kind), "err", err)
+	c.remove(kind)
 }
 
 // calibration is what measuring a machine found, as files hold it.

@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	// probeBudget is how long a device may be measured, probeHang how long a
-	// single measurement may take before the device counts as hung.
-	probeBudget = time.Second
-	probeHang   = 2 * time.Second
+	// probeBudget is how long a device may be measured. One that shows no
+	// progress for probeHang, unless the configuration says otherwise, counts
+	// as hung, the last one left only after probePatience.
+	probeBudget   = time.Second
+	probeHang     = 2 * time.Second
+	probePatience = 30 * time.Second
 	// A probe is repeated probeSamples times at a size that takes probeTakes or
 	// more: long enough that starting it is nothing, short enough to stay
 	// within the budget.
@@ -54,9 +56,12 @@ var errHung = errors.New("does not answer")
 
 // calibrate measures devices and writes what it finds into the machine. It
 // reports whether the figures are steady enough to be kept. A device that hangs
-// or gets lost is marked as lost. begun counts the operations given, by lane.
-func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, board *driver.Board, begun []uint32, log *slog.Logger) (steady bool) {
+// for longer than hang or gets lost is marked as lost. begun counts the
+// operations given, by lane.
+func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, board *driver.Board, begun []uint32, hang time.Duration, log *slog.Logger) (steady bool) {
 	begin := board.Now()
+	left := &atomic.Int32{}
+	left.Store(int32(len(devs)))
 	meters := make([]*meter, len(devs))
 	// phase gives every device until a part of the budget has passed.
 	phase := func(part float64) {
@@ -65,7 +70,7 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 		}
 	}
 	for i, d := range devs {
-		meters[i] = newMeter(ctx, d, m.Devices[i], board, begun)
+		meters[i] = newMeter(ctx, d, m.Devices[i], board, begun, hang, left)
 	}
 	groups := sharing(m)
 	for _, g := range groups {
@@ -97,7 +102,7 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 	inParallel(meters, (*meter).hostLink)
 	phase(1)
 	measurePeers(m, meters)
-	copier := newMeter(ctx, host, host.Info(), board, begun)
+	copier := newMeter(ctx, host, host.Info(), board, begun, hang, left)
 	m.HostBPS = copier.withinHost()
 
 	steady = true
@@ -259,6 +264,8 @@ type meter struct {
 	info    machine.Device
 	board   *driver.Board
 	begun   []uint32
+	hang    time.Duration // without progress
+	left    *atomic.Int32 // devices not given up, of all that are measured
 	got     []driver.Completion
 	until   time.Duration // when its time for what it measures now is over
 	spread  float64       // the largest of its measurements
@@ -271,9 +278,9 @@ type meter struct {
 	mem     [2][]byte // what stands for the buffers on a device that uses host memory
 }
 
-func newMeter(ctx context.Context, d *dev, info machine.Device, board *driver.Board, begun []uint32) *meter {
+func newMeter(ctx context.Context, d *dev, info machine.Device, board *driver.Board, begun []uint32, hang time.Duration, left *atomic.Int32) *meter {
 	return &meter{
-		dev: d, ctx: ctx, info: info, board: board, begun: begun,
+		dev: d, ctx: ctx, info: info, board: board, begun: begun, hang: hang, left: left,
 		got: make([]driver.Completion, probeLaunches), until: board.Now() + probeBudget/10, size: leastStream,
 	}
 }
@@ -293,18 +300,24 @@ func (t *meter) do(lane driver.Lane, ops ...driver.Op) ([]driver.Completion, err
 		return nil, t.fail(err)
 	}
 	var late atomic.Bool
-	timer := time.AfterFunc(probeHang, func() {
+	timer := time.AfterFunc(t.hang, func() {
 		late.Store(true)
 		t.board.Stir()
 	})
 	defer timer.Stop()
+	since := t.board.Now()
 	for n := 0; n < len(ops); {
 		if k := t.Completions(t.got[n:len(ops)]); k > 0 {
 			n += k
+			since = t.board.Now()
 			continue
 		}
-		if late.Load() {
-			return nil, t.fail(fmt.Errorf("%w within %v", errHung, probeHang))
+		if late.Swap(false) {
+			quiet := t.board.Now() - since
+			if quiet >= t.hang && t.giveUp(quiet) {
+				return nil, t.fail(fmt.Errorf("%w within %v", errHung, quiet.Round(time.Millisecond)))
+			}
+			timer.Reset(t.hang)
 		}
 		runtime.Gosched()
 		t.board.Sleep(func() bool {
@@ -323,8 +336,29 @@ func (t *meter) do(lane driver.Lane, ops ...driver.Op) ([]driver.Completion, err
 	return t.got[:len(ops)], nil
 }
 
+// giveUp decides about a device that was quiet for so long. On a busy machine
+// slow looks like hung: what computes on the host's cores will answer, and
+// without the last device there is nothing to run on, so that it gets more time.
+func (t *meter) giveUp(quiet time.Duration) bool {
+	if t.info.HostMemory {
+		return false
+	}
+	for {
+		n := t.left.Load()
+		if n <= 1 {
+			return quiet >= max(probePatience, t.hang)
+		}
+		if t.left.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
 // fail notes an error after which the device cannot be measured any more.
 func (t *meter) fail(err error) error {
+	if t.err == nil && !errors.Is(err, errHung) { // which giveUp counted
+		t.left.Add(-1)
+	}
 	t.err = fmt.Errorf("measure: %w", err)
 	return t.err
 }

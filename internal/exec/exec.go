@@ -46,7 +46,8 @@ type Config struct {
 	CacheDir string
 	// HealthInterval is how often the condition of devices is sampled: 0 means
 	// 100 ms, less than 0 never. HangAfter is how long a device that is a
-	// driver.Hanger may have work and show no life; 0 means 3 s.
+	// driver.Hanger may have work and show no life; 0 means 3 s, and 2 s for
+	// any device while it is measured.
 	HealthInterval, HangAfter time.Duration
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64

@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/weft-run/weft/internal/engine"
@@ -21,7 +22,7 @@ func (x *Executor) learn(ctx context.Context, l *loop, c *Config) {
 		}
 		if !found {
 			c.Engine.Begun = make([]uint32, len(l.lanes))
-			steady := calibrate(ctx, x.Machine, l.devs, l.host, l.board, c.Engine.Begun, c.Log)
+			steady := calibrate(ctx, x.Machine, l.devs, l.host, l.board, c.Engine.Begun, cmp.Or(c.HangAfter, probeHang), c.Log)
 			if steady && x.cache != nil {
 				x.cache.write(calibrations, encodeCalibration(x.Machine, x.cache.key))
 			}
