@@ -9,9 +9,11 @@ const (
 	// fitDecay is the weight a sample keeps when the next arrives: about the
 	// last fifty count.
 	fitDecay = 0.98
-	// fitPrior is how firmly the slope is believed before sizes differ: as if
-	// samples with this sum of squares in log size had shown the prior slope.
-	fitPrior = 0.01
+	// fitSlope is how far from the prior slope real ones are, as a standard
+	// deviation. No slope is further from it than fitSlopeMost: whatever noisy
+	// samples of almost one size seem to show, no kernel is like that.
+	fitSlope     = 0.25
+	fitSlopeMost = 1
 	// fitSpread is the relative error assumed before there is evidence; it
 	// counts as one sample.
 	fitSpread = 0.1
@@ -48,6 +50,7 @@ type fit struct {
 // than the fit changes.
 type line struct {
 	mx, my, slope float64
+	evidence      float64 // how far the samples decided the slope, and not the prior: 0 to 1
 	variance      float64 // of one sample about the line
 	fixed, lever  float64 // what the line's own error adds at mx, and for distance from it
 	lo, hi        float64
@@ -56,16 +59,25 @@ type line struct {
 }
 
 // line computes the least-squares line, its slope shrunk towards a prior, which
-// decides alone while all samples have one size.
+// decides alone while all samples have one size. What the samples say of the
+// slope counts by how precisely they say it (the posterior mean for a normal
+// prior): the noisier they are, the further apart sizes must be.
 func (f *fit) line(prior float64) line {
-	b := (f.CXY + fitPrior*prior) / (f.CXX + fitPrior)
 	n := f.W * f.W / f.W2 // samples of equal weight that would say as much
-	sse := math.Max(0, f.CYY-2*b*f.CXY+b*b*f.CXX) * n / f.W
+	cxx, cxy, cyy := f.CXX*n/f.W, f.CXY*n/f.W, f.CYY*n/f.W
 	df := math.Max(n-2, 0) + 1
+	residual := cyy
+	if cxx > 0 {
+		residual = math.Max(0, cyy-cxy*cxy/cxx)
+	}
+	weight := (residual + fitSpread*fitSpread) / df / (fitSlope * fitSlope)
+	b := (cxy + weight*prior) / (cxx + weight)
+	b = min(max(b, prior-fitSlopeMost), prior+fitSlopeMost)
+	sse := math.Max(0, cyy-2*b*cxy+b*b*cxx)
 	return line{
-		mx: f.MX, my: f.MY, slope: b,
+		mx: f.MX, my: f.MY, slope: b, evidence: cxx / (cxx + weight),
 		variance: (sse + fitSpread*fitSpread) / df,
-		fixed:    1 + 1/n, lever: 1 / (f.CXX*n/f.W + fitPrior),
+		fixed:    1 + 1/n, lever: 1 / (cxx + weight),
 		lo: f.Lo, hi: f.Hi, quantile: student90(df), samples: int(f.Seen),
 	}
 }

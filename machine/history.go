@@ -40,7 +40,8 @@ const (
 // matters, the exponent is fitted. For sizes seen at least three times the mean
 // of their last runs answers instead of the line, the very first left out, since
 // it touches fresh memory and cold code; for sizes close to such ones their
-// neighbours do, since no kernel follows a line exactly.
+// neighbours do, since no kernel follows a line exactly. Outside the sizes seen
+// the closest one and the model underneath answer together.
 //
 // Devices that are alike (equal kind, backend, model, architecture, memory and
 // cores) share what is learned, so devices of one class keep costing the same.
@@ -177,11 +178,42 @@ func (h *History) Task(t *graph.Task, on DeviceID) Estimate {
 		}
 		if m.fit.Seen >= enough {
 			x := taskSize(t.Work.Ops, t.Work.Bytes)
+			if x < m.line.lo || x > m.line.hi {
+				return h.beyond(m, t, on)
+			}
 			l := m.near(x, t.Work.Ops, t.Work.Bytes)
 			return l.estimate(x, 0)
 		}
 	}
 	return h.base.Task(t, on)
+}
+
+// beyond predicts a size outside the range seen, from the closest one seen. How
+// much longer it takes the line says as far as samples of different sizes stand
+// behind its slope, and the model underneath as far as not. That model also says
+// what is too short to be true, since another limit takes over sooner or later.
+func (h *History) beyond(m *model, t *graph.Task, on DeviceID) Estimate {
+	x := taskSize(t.Work.Ops, t.Work.Bytes)
+	at, _ := m.find(t.Work.Ops, t.Work.Bytes)
+	s := &m.shapes[min(at, len(m.shapes)-1)]
+	if at > 0 {
+		before := &m.shapes[at-1]
+		if math.Abs(taskSize(before.ops, before.bytes)-x) < math.Abs(taskSize(s.ops, s.bytes)-x) {
+			s = before
+		}
+	}
+	sx := taskSize(s.ops, s.bytes)
+	l := m.near(sx, s.ops, s.bytes)
+	seen := *t
+	seen.Work.Ops, seen.Work.Bytes = s.ops, s.bytes
+	here, there := h.base.Task(t, on).Median, h.base.Task(&seen, on).Median
+	if here <= 0 || there <= 0 {
+		return l.estimate(x, 0)
+	}
+	model, ratio := math.Log(float64(here)), l.at(sx)-math.Log(float64(there))
+	y := l.evidence*l.at(x) + (1-l.evidence)*(model+ratio)
+	y = max(y, model+min(ratio, math.Log(rooflineLow)))
+	return l.estimate(x, y-l.at(x))
 }
 
 // Copy implements Cost.

@@ -672,3 +672,45 @@ func TestHistoryClone(t *testing.T) {
 		t.Error("what a clone learns reaches the original")
 	}
 }
+
+// What noisy samples of almost one size say about other sizes is within a factor
+// of two of the truth at an eighth and eight times the work, and the interval
+// admits what it does not know. The truth here is the roofline's time at some
+// efficiency, plus what starting costs.
+func TestHistoryOtherSizes(t *testing.T) {
+	covered, total := 0, 0
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		h := newHistory(t, "mixed")
+		size := math.Exp(12 + 14*r.Float64()) // from launch-bound to compute-bound
+		mix := r.Float64()
+		of := func(size float64) *graph.Task {
+			return task("k", 1, graph.Work{Ops: size * mix, Bytes: size * (1 - mix)})
+		}
+		efficiency, spread := 0.1+0.9*r.Float64(), 0.05+0.25*r.Float64()
+		takes := func(size float64) float64 { return float64(h.base.Task(of(size), 0).Median) / efficiency }
+		for range 3 + r.IntN(10) {
+			for range 4 { // parts of one job, almost alike
+				s := size * (1 + 0.02*r.Float64())
+				h.Observe(of(s), 0, noisy(r, takes(s), spread))
+			}
+		}
+		for _, f := range []float64{0.125, 0.5, 2, 8} {
+			got := h.Task(of(size*f), 0)
+			if q := float64(got.Median) / takes(size*f); q < 0.5 || q > 2 {
+				t.Errorf("seed %d: at %v of the size it predicts %.3g of the truth", seed, f, q)
+			}
+			if got.Low <= time.Duration(takes(size*f)) && time.Duration(takes(size*f)) <= got.High {
+				covered++
+			}
+			total++
+		}
+		near, far := h.Task(of(size*2), 0), h.Task(of(size*64), 0)
+		if ratio(far.High, far.Low) <= ratio(near.High, near.Low) {
+			t.Errorf("seed %d: the interval is %v to %v at twice the size, %v to %v at 64 times", seed, near.Low, near.High, far.Low, far.High)
+		}
+	}
+	if covered < total*9/10 {
+		t.Errorf("the interval held %d of %d", covered, total)
+	}
+}
