@@ -138,10 +138,11 @@ func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 	}
 	ctx, cancel := d.r.bound(ctx)
 	defer cancel()
-	if err := d.r.x.Fetch(ctx, d.ref); err != nil {
+	var out []T
+	if err := d.r.x.Fetch(ctx, d.ref, func() { out = slices.Clone(d.home) }); err != nil {
 		return nil, fmt.Errorf("get %q: %w", d.name, err)
 	}
-	return slices.Clone(d.home), nil
+	return out, nil
 }
 
 // Release gives the data up once no run uses it. Releasing it again does nothing.

@@ -231,6 +231,7 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 			h.issue(a)
 		case engine.Drop:
 			h.takeDown(a.Device, false)
+			h.out = append(h.out, engine.Event{Kind: engine.DeviceQuiet, Device: a.Device})
 		case engine.Recover:
 			h.recover(a)
 		case engine.Done:

@@ -334,6 +334,7 @@ func (l *loop) note(now time.Duration, acts []engine.Action) {
 		}
 		if a.Run == 0 {
 			l.fetches--
+			l.engine.EndFetch(a.Ref)
 			continue
 		}
 		if k, ok := l.byID[a.Run]; ok {

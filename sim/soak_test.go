@@ -35,6 +35,9 @@ func (s *soak) settle() (ended int) {
 				if a.Err != nil {
 					s.t.Fatalf("run %d: %v", a.Run, a.Err)
 				}
+				if a.Run == 0 {
+					s.e.EndFetch(a.Ref)
+				}
 				ended++
 			}
 		}

@@ -138,6 +138,9 @@ func (d *device) Submit(batch []driver.Op) error {
 	if d.closed.Load() {
 		return fmt.Errorf("cpu: submit to %s: %w", d.info.Name, driver.ErrClosed)
 	}
+	if len(d.lanes) > 0 && d.lanes[0].gone.Load() {
+		return fmt.Errorf("cpu: submit to %s: %w", d.info.Name, driver.ErrDeviceLost)
+	}
 	for len(batch) > 0 {
 		op := &batch[0]
 		switch op.Kind {
@@ -228,6 +231,42 @@ func (d *device) Close() error {
 	d.mu.Unlock()
 	return nil
 }
+
+// Drop gives up on what the device runs. A call under way cannot be ended; what
+// is behind it never begins.
+func (d *device) Drop(error) {
+	for _, l := range d.lanes {
+		l.mu.Lock()
+		if !l.gone.Swap(true) {
+			l.settled = make(chan struct{})
+		}
+		l.cond.Signal()
+		l.mu.Unlock()
+	}
+	d.board.Stir()
+}
+
+// Revive waits for calls under way when the device was dropped, after which
+// nothing touches their memory any more, and takes operations again.
+func (d *device) Revive(ctx context.Context, _ driver.Rung) (kept bool, err error) {
+	for _, l := range d.lanes {
+		if !l.gone.Load() {
+			continue
+		}
+		select {
+		case <-l.settled:
+		case <-ctx.Done():
+			return false, fmt.Errorf("cpu: %s: a call has not returned: %w", d.info.Name, context.Cause(ctx))
+		}
+	}
+	for _, l := range d.lanes {
+		l.gone.Store(false)
+	}
+	return true, nil
+}
+
+// Keeps says that a dropped device's memory outlives that.
+func (d *device) Keeps() bool { return true }
 
 // errPanic wraps what a kernel panicked with.
 var errPanic = errors.New("kernel panicked")

@@ -32,6 +32,8 @@ type lane struct {
 	waiting atomic.Int32        // how many that are, readable without the lock
 	idle    bool                // the goroutine sleeps
 	done    []driver.Completion // handed over, not collected
+	gone    atomic.Bool         // given up on
+	settled chan struct{}       // closed once nothing given before runs any more
 
 	out []driver.Completion // gathered by the goroutine
 
@@ -137,11 +139,13 @@ func (l *lane) run() {
 		}
 		l.mu.Lock()
 		for len(l.pending.ops) == 0 && !l.dev.closed.Load() {
+			l.settle()
 			l.idle = true
 			l.cond.Wait()
 			l.idle = false
 		}
 		if len(l.pending.ops) == 0 {
+			l.settle()
 			l.mu.Unlock()
 			return
 		}
@@ -154,6 +158,18 @@ func (l *lane) run() {
 		}
 		l.flush()
 		b.reset()
+	}
+}
+
+// settle tells, with the lock held, that nothing of a lane given up on runs.
+func (l *lane) settle() {
+	if !l.gone.Load() {
+		return
+	}
+	select {
+	case <-l.settled:
+	default:
+		close(l.settled)
 	}
 }
 
@@ -174,6 +190,8 @@ func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Dur
 		err := l.await(waits, &free)
 		switch {
 		case err != nil:
+		case l.gone.Load():
+			err = driver.ErrDeviceLost
 		case l.dev.closed.Load():
 			err = driver.ErrClosed
 		case q.err > 0:
@@ -218,6 +236,9 @@ func (l *lane) await(waits []driver.Wait, start *time.Duration) error {
 				waited = true
 				l.flush()
 			}
+			if l.gone.Load() {
+				return driver.ErrDeviceLost
+			}
 			if l.dev.closed.Load() {
 				return driver.ErrClosed
 			}
@@ -227,7 +248,7 @@ func (l *lane) await(waits []driver.Wait, start *time.Duration) error {
 			}
 			b.Sleep(func() bool {
 				done, _ := b.State(w)
-				return done || l.dev.closed.Load()
+				return done || l.dev.closed.Load() || l.gone.Load()
 			})
 		}
 	}

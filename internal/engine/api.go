@@ -141,6 +141,9 @@ const (
 	DeviceLost
 	// DeviceBack: the device works again, with empty memory unless Kept.
 	DeviceBack
+	// DeviceQuiet: nothing that was given to a device before it was dropped runs
+	// any more. DeviceBack says so too.
+	DeviceQuiet
 	// RecoverFailed: the rung of the ladder last asked for did not help.
 	RecoverFailed
 	// Telemetry carries a sample of the device's condition.

@@ -303,6 +303,11 @@ func (c *recounter) operations() {
 		}
 		c.must(rec.task < 0 || c.tasks.at[rec.task].state == issued, "a task in flight is not issued", rec.task)
 	})
+	for i := range c.devs {
+		for _, g := range c.devs[i].ghosts {
+			pin(g.inst, g.p0, g.n, 1)
+		}
+	}
 	c.same(c.timedOps, timed, "operations with a timeout")
 	for l := range c.lanes {
 		ln := &c.lanes[l]

@@ -181,6 +181,8 @@ type device struct {
 	flight  int              // operations in flight that use its lanes
 	poked   bool             // on the list of devices to look at
 	dirty   bool             // and on that of the policy
+	ghosts  []ghost          // what calls it was dropped with may still use
+	cause   error            // why it was lost last
 	drifted bool             // its load changed and its FreeAt did not yet
 	losses  int              // how often it was lost
 }
@@ -522,6 +524,8 @@ func (e *Engine) handle(ev *Event) {
 		e.lose(ev.Device, ev.Kept, ev.Err)
 	case DeviceBack:
 		e.back(ev.Device, ev.Kept)
+	case DeviceQuiet:
+		e.quieted(ev.Device)
 	case Telemetry:
 		e.telemetry(ev.Device, ev.Sample)
 	case Capacity:

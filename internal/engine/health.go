@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -168,8 +169,7 @@ func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	r, gt := e.taskOf(rec.task)
 	err := fmt.Errorf("%w after %v", ErrTimeout, rec.timeout)
 	tid := rec.task
-	e.emit(Drop).Device = dev
-	e.lose(dev, false, err)
+	e.drop(dev, err)
 	if r.state != runActive {
 		return
 	}
@@ -262,6 +262,7 @@ func (e *Engine) climb(dev machine.DeviceID) {
 // back lets a device in again, with what its memory held if that was kept.
 func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	d := &e.devs[dev]
+	e.quieted(dev)
 	if d.state != Lost && d.state != Broken {
 		return
 	}
@@ -287,13 +288,73 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	e.tr.Record(trace.Event{Kind: trace.Back, Device: dev, Task: -1, Start: e.now, End: e.now})
 }
 
+// drop gives up on a device that hangs or keeps failing.
+func (e *Engine) drop(dev machine.DeviceID, cause error) {
+	e.emit(Drop).Device = dev
+	e.haunt(dev)
+	e.lose(dev, false, cause)
+}
+
+// ghost is part of an instance that a call under way on a dropped device uses.
+type ghost struct{ inst, p0, n int32 }
+
+// haunt keeps what the operations in flight on a device use in host memory: a
+// call that hangs may write to it whenever it likes, so that nobody else may
+// have it, and no run whose memory it is may end, before the device is quiet.
+func (e *Engine) haunt(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	if d.space != 0 {
+		return // its memory goes with it
+	}
+	keep := func(i, p0, n int32) {
+		e.pin(i, p0, n, 1)
+		d.ghosts = append(d.ghosts, ghost{i, p0, n})
+	}
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		for seq := ln.done + 1; seq != ln.issued+1; seq++ {
+			rec := ln.rec(seq)
+			r, gt := e.taskOf(rec.task)
+			a := 0
+			for _, u := range r.f.TaskUses(gt) {
+				switch {
+				case rec.quick:
+					s := e.vals.at[r.val(u.V)].slot
+					for s >= 0 && e.insts[e.slots.at[s].inst].space != 0 {
+						s = e.slots.at[s].next
+					}
+					if s >= 0 {
+						in := &e.insts[e.slots.at[s].inst]
+						keep(e.slots.at[s].inst, in.p0+s-in.slot, 1)
+					}
+				case u.Rank == rec.rank:
+					keep(rec.args[a], u.P0-u.Base, u.P1-u.P0)
+					a++
+				}
+			}
+			if !rec.quick && a < len(rec.args) { // the workspace
+				keep(rec.args[a], 0, 0)
+			}
+		}
+	}
+}
+
+// quieted lets go of what haunt kept.
+func (e *Engine) quieted(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	ghosts := d.ghosts
+	d.ghosts = nil
+	for _, g := range ghosts {
+		e.unpin(g.inst, g.p0, g.n, 1)
+	}
+}
+
 // sick counts a failure against a device.
 func (e *Engine) sick(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	d.health.failures++
 	if d.health.failures > e.o.Health.MaxFailures && e.working(d) && e.others(dev) {
-		e.emit(Drop).Device = dev
-		e.lose(dev, false, fmt.Errorf("%d failures in a row", d.health.failures))
+		e.drop(dev, fmt.Errorf("%d failures in a row", d.health.failures))
 	}
 }
 
@@ -324,8 +385,7 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		if !s.Unresponsive {
 			what = "uncorrectable memory errors"
 		}
-		e.emit(Drop).Device = dev
-		e.lose(dev, false, fmt.Errorf("%s", what))
+		e.drop(dev, errors.New(what))
 		return
 	}
 	if s.MemErrors >= 0 {

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -270,7 +272,13 @@ func (e *Engine) leaveOut(tid int32) {
 	err := ErrNoDevice
 	for d := range e.devs {
 		vd := &e.view.Devices[d]
-		if e.devs[d].state == Broken || costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) {
+		if costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) {
+			continue
+		}
+		if e.devs[d].state == Broken {
+			if e.devs[d].cause != nil && !errors.Is(err, ErrOutOfMemory) {
+				err = fmt.Errorf("%w: %w", err, e.devs[d].cause)
+			}
 			continue
 		}
 		if need <= vd.CapBytes {

@@ -309,7 +309,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept bool, cause error) {
 		lost = fmt.Errorf("%w: %w", lost, cause)
 	}
 	wasSpare := d.state == Spare
-	d.state = Lost
+	d.state, d.cause = Lost, lost
 	d.losses++
 	e.view.Devices[dev].Accepts = false
 	e.dirty(dev)

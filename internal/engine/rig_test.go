@@ -227,6 +227,7 @@ func (r *rig) take(a engine.Action) {
 	case engine.Drop:
 		r.drops = append(r.drops, dev)
 		r.giveUp(a.Device)
+		r.events = append(r.events, engine.Event{Kind: engine.DeviceQuiet, Device: a.Device})
 	case engine.Recover:
 		r.rungs = append(r.rungs, dev+" "+a.Rung.String())
 		if r.answer != nil {
@@ -237,6 +238,7 @@ func (r *rig) take(a engine.Action) {
 	case engine.Done:
 		if a.Run == 0 {
 			r.fetched = append(r.fetched, a.Ref)
+			r.e.EndFetch(a.Ref)
 			return
 		}
 		if _, twice := r.ended[a.Run]; twice {

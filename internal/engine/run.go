@@ -196,8 +196,15 @@ func (e *Engine) FreeData(ref DataRef) {
 	e.asked = true
 }
 
+// EndFetch ends the reading of a home a Fetch was answered for.
+func (e *Engine) EndFetch(ref DataRef) {
+	e.resident[ref].readers--
+	e.asked = true
+}
+
 // Fetch asks for the current value of resident data in its home; the answer is
-// a Done action with Run 0 and Ref set.
+// a Done action with Run 0 and Ref set, one for each Fetch. Runs that write the
+// data wait for EndFetch.
 func (e *Engine) Fetch(ref DataRef) {
 	e.resident[ref].fetches++
 	e.asks++
@@ -731,6 +738,7 @@ func (e *Engine) serveResident(ref DataRef) {
 	if res.fetches > 0 && !res.writer && e.atHome(res) {
 		for ; res.fetches > 0; res.fetches-- {
 			e.asks--
+			res.readers++
 			e.emit(Done).Ref = ref
 		}
 	}

@@ -391,26 +391,47 @@ func (x *Executor) Put(name string, mem []byte, kind graph.Durability) (engine.D
 	return <-ch, nil
 }
 
-// Fetch brings resident data to its home and returns when it is there.
-func (x *Executor) Fetch(ctx context.Context, ref engine.DataRef) error {
-	ch := make(chan error, 1)
+// Fetch brings resident data to its home and calls read when it is there: no run
+// writes to it until read returns.
+func (x *Executor) Fetch(ctx context.Context, ref engine.DataRef, read func()) error {
+	f := &fetch{answer: make(chan error, 1)}
 	ok := x.do(func(l *loop) {
 		if l.closing {
-			ch <- ErrClosed
+			f.answer <- ErrClosed
 			return
 		}
-		l.fetches[ref] = append(l.fetches[ref], ch)
+		l.fetches[ref] = append(l.fetches[ref], f)
 		l.engine.Fetch(ref)
 	})
 	if !ok {
 		return ErrClosed
 	}
 	select {
-	case err := <-ch:
+	case err := <-f.answer:
+		if err == nil {
+			read()
+			x.do(func(l *loop) { l.engine.EndFetch(ref) })
+		}
 		return err
 	case <-ctx.Done():
+		x.do(func(l *loop) {
+			select {
+			case err := <-f.answer: // it came meanwhile
+				if err == nil {
+					l.engine.EndFetch(ref)
+				}
+			default:
+				f.left = true
+			}
+		})
 		return context.Cause(ctx)
 	}
+}
+
+// fetch is a caller that waits for resident data.
+type fetch struct {
+	answer chan error
+	left   bool // it does not wait any more
 }
 
 // Release ends resident data.

@@ -31,7 +31,7 @@ type loop struct {
 
 	runs    map[engine.RunID]*Job
 	homes   map[engine.DataRef][]byte
-	fetches map[engine.DataRef][]chan error
+	fetches map[engine.DataRef][]*fetch
 	mem     []hostMem // host instances by number
 	pool    pool
 	evs     []engine.Event
@@ -82,7 +82,7 @@ type hostMem struct {
 func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	l := &loop{
 		x: x, log: c.Log, wakeup: make(chan struct{}, 1),
-		runs: make(map[engine.RunID]*Job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]chan error),
+		runs: make(map[engine.RunID]*Job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]*fetch),
 		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
 	}
 	infos := engine.LanesOf(x.Machine)
@@ -257,8 +257,8 @@ func (l *loop) shut() bool {
 		return false
 	}
 	for ref, waiting := range l.fetches {
-		for _, ch := range waiting {
-			ch <- ErrClosed
+		for _, f := range waiting {
+			f.answer <- ErrClosed
 		}
 		delete(l.fetches, ref)
 	}
@@ -402,10 +402,16 @@ func (l *loop) home(a *engine.Action) {
 
 func (l *loop) done(a *engine.Action) {
 	if a.Run == 0 {
-		for _, ch := range l.fetches[a.Ref] {
-			ch <- nil
+		waiting := l.fetches[a.Ref]
+		l.fetches[a.Ref] = waiting[1:]
+		if len(waiting) == 1 {
+			delete(l.fetches, a.Ref)
 		}
-		delete(l.fetches, a.Ref)
+		if waiting[0].left {
+			l.engine.EndFetch(a.Ref)
+		} else {
+			waiting[0].answer <- nil
+		}
 		return
 	}
 	switch {

@@ -72,7 +72,10 @@ func (l *loop) discard(d *dev, cause error) {
 		return
 	}
 	d.closed = true
-	go func() { _ = d.Close() }()
+	go func() {
+		_ = d.Close()
+		l.x.do(func(l *loop) { l.evs = append(l.evs, engine.Event{Kind: engine.DeviceQuiet, Device: d.id}) })
+	}()
 }
 
 var (
@@ -85,7 +88,9 @@ var (
 func (l *loop) revive(d *dev, rung engine.Rung) {
 	r, ok := d.Device.(driver.Reviver)
 	if !ok || d.closed {
-		l.log.Warn("device lost", "device", d.Info().Name, "err", errNoRevival)
+		if rung == 0 {
+			l.log.Warn("device lost", "device", d.Info().Name, "err", errNoRevival)
+		}
 		l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Err: errNoRevival})
 		return
 	}
