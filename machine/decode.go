@@ -162,6 +162,7 @@ func (r *reader) value() *value {
 type decoder struct {
 	m     *Machine
 	err   error
+	field string   // being read, for messages about its value
 	lines [4][]int // of the machine's entries, by list
 	// groups has the devices a name with a count stands for.
 	groups    map[string][]DeviceID
@@ -173,6 +174,11 @@ func (d *decoder) fail(line int, format string, args ...any) {
 	if d.err == nil {
 		d.err = &SyntaxError{line, fmt.Sprintf(format, args...)}
 	}
+}
+
+// bad fails because of the value of the field being read.
+func (d *decoder) bad(v *value, format string, args ...any) {
+	d.fail(v.line, "%s: "+format, append([]any{d.field}, args...)...)
 }
 
 func (d *decoder) machine(root *value) {
@@ -191,6 +197,7 @@ func (d *decoder) machine(root *value) {
 			"bandwidth": func(v *value) { d.m.HostBPS = d.quantity(v, rateUnits) },
 		})
 	}
+	d.field = "resources"
 	for _, v := range d.array(resources) {
 		d.resource(v)
 	}
@@ -199,6 +206,7 @@ func (d *decoder) machine(root *value) {
 		d.resources[r.Name] = true
 	}
 	d.groups = make(map[string][]DeviceID)
+	d.field = "devices"
 	for _, v := range d.array(devices) {
 		d.device(v)
 	}
@@ -207,6 +215,7 @@ func (d *decoder) machine(root *value) {
 		d.ids[d.m.Devices[i].Name] = DeviceID(i)
 	}
 	d.ids[hostName] = Host
+	d.field = "links"
 	for _, v := range d.array(links) {
 		d.link(v)
 	}
@@ -312,6 +321,7 @@ func (d *decoder) link(v *value) {
 		"latency":   func(v *value) { l.LatencyNS = d.quantity(v, timeUnits) },
 		"resources": func(v *value) { resources = v },
 	})
+	d.field = "resources"
 	names := d.texts(resources)
 	switch {
 	case as == nil || bs == nil:
@@ -412,6 +422,7 @@ func (d *decoder) object(v *value, what string, set map[string]func(*value)) {
 			d.fail(f.value.line, "field %q is there twice", f.name)
 		case d.err == nil:
 			seen[f.name] = true
+			d.field = f.name
 			put(f.value)
 		}
 	}
@@ -423,14 +434,14 @@ func (d *decoder) array(v *value) []*value {
 		return nil
 	}
 	if v.kind != '[' {
-		d.fail(v.line, "expected a list in brackets")
+		d.bad(v, "expected a list in brackets")
 	}
 	return v.items
 }
 
 func (d *decoder) text(v *value) string {
 	if v.kind != '"' {
-		d.fail(v.line, "expected text in quotes")
+		d.bad(v, "expected text in quotes")
 	}
 	return v.text
 }
@@ -445,7 +456,7 @@ func (d *decoder) texts(v *value) []string {
 
 func (d *decoder) boolean(v *value) bool {
 	if v.kind != 't' {
-		d.fail(v.line, "expected true or false")
+		d.bad(v, "expected true or false")
 	}
 	return v.text == "true"
 }
@@ -453,7 +464,7 @@ func (d *decoder) boolean(v *value) bool {
 func (d *decoder) integer(v *value, lo, hi int64) int64 {
 	n, err := strconv.ParseInt(v.text, 10, 64)
 	if v.kind != '0' || err != nil || n < lo || n > hi {
-		d.fail(v.line, "expected a whole number from %d to %d", lo, hi)
+		d.bad(v, "expected a whole number from %d to %d", lo, hi)
 	}
 	return n
 }
@@ -472,9 +483,9 @@ func (d *decoder) quantity(v *value, units []unit) float64 {
 	}
 	switch {
 	case err != nil:
-		d.fail(v.line, "%v", err)
+		d.bad(v, "%v", err)
 	case badRate(x):
-		d.fail(v.line, "%s must be a number of 0 or more", v.text)
+		d.bad(v, "%s must be a number of 0 or more", v.text)
 	}
 	return x
 }
@@ -486,7 +497,7 @@ func (d *decoder) size(v *value) int64 {
 	}
 	x := d.quantity(v, byteUnits)
 	if d.err == nil && (x != math.Trunc(x) || x >= math.MaxInt64) {
-		d.fail(v.line, "%s is not a whole number of bytes that fits in 63 bits", v.text)
+		d.bad(v, "%s is not a whole number of bytes that fits in 63 bits", v.text)
 	}
 	if d.err != nil {
 		return 0

@@ -75,6 +75,7 @@ func TestDecodeErrors(t *testing.T) {
 		reason         string
 	}{
 		{"missing comma", `"name": "w",`, `"name": "w"`, 3, "not JSON"},
+		{"number for a name", `"name": "w"`, `"name": 7`, 2, "name: expected text in quotes"},
 		{"cut off", "\n  ]\n}\n", "\n\n\n", 22, "not JSON: unexpected end"},
 		{"trailing text", "\n  ]\n}\n", "\n  ]\n}\n}\n", 25, "not JSON"},
 		{"not an object", goodFile, "[]", 1, "object"},
@@ -111,10 +112,10 @@ func TestDecodeErrors(t *testing.T) {
 		{"host has no number", `["up", "port:{a}"]`, `["port:{b}"]`, 21, "the host is none"},
 		{"resource twice", `{"name": "up", "rate": "25GB/s"}`, `{"name": "up"}, {"name": "up"}`, 6, `"up" is there twice`},
 		{"resource name", `{"name": "up", "rate": "25GB/s"}`, `{"name": "up"}, {"name": "{a}"}`, 6, "bad resource name"},
-		{"list expected", `["up"]`, `"up"`, 17, "list"},
-		{"text expected", `"sm_90"`, `90`, 10, "text"},
-		{"truth expected", `"host_memory": true`, `"host_memory": 1`, 18, "true or false"},
-		{"whole number expected", `"cores": 128`, `"cores": 12.8`, 11, "whole number"},
+		{"list expected", `["up"]`, `"up"`, 17, "resources: expected a list"},
+		{"text expected", `"sm_90"`, `90`, 10, "arch: expected text in quotes"},
+		{"truth expected", `"host_memory": true`, `"host_memory": 1`, 18, "host_memory: expected true or false"},
+		{"whole number expected", `"cores": 128`, `"cores": 12.8`, 11, "cores: expected a whole number"},
 	} {
 		src := strings.Replace(goodFile, c.old, c.new, 1)
 		if src == goodFile {
