@@ -339,7 +339,7 @@ func (p *adaptive) Explain(v *View, i int) Explanation {
 		}
 	}
 	if e.Chosen >= 0 {
-		e.Why = fmt.Sprintf("%s does it soonest by what %d outcomes taught, in %v", p.name(o.device), r.outcomes, felt)
+		e.Why = fmt.Sprintf("%s does it soonest by what %d outcomes taught, in %v", p.name(o.device), r.outcomes, Round(felt))
 	}
 	return e
 }

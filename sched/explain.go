@@ -94,7 +94,7 @@ func (e Explanation) Text(m *machine.Machine) string {
 			fmt.Fprintf(w, "%s %s\t-\t-\t-\t-\t%s\n", mark, deviceName(m, r.Device), r.Note)
 			continue
 		}
-		fmt.Fprintf(w, "%s %s\t%v\t%v\t%v\t%v\t%s\n", mark, deviceName(m, r.Device), r.Starts, r.Transfer, r.Runs, r.Finishes, r.Note)
+		fmt.Fprintf(w, "%s %s\t%v\t%v\t%v\t%v\t%s\n", mark, deviceName(m, r.Device), Round(r.Starts), Round(r.Transfer), Round(r.Runs), Round(r.Finishes), r.Note)
 	}
 	w.Flush()
 	lines := strings.Split(b.String(), "\n")

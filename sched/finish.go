@@ -276,11 +276,12 @@ func (p *finish) Explain(v *View, i int) Explanation {
 
 // why puts a choice by finish time into words.
 func (p *model) why(v *View, t *Ready, e *Explanation, taken, first offer) string {
-	at := taken.finish - v.Now
+	in := taken.finish - v.Now
+	at := Round(in)
 	switch {
 	case taken.device == t.Hint && first.device != t.Hint && first.device >= 0:
 		return fmt.Sprintf("%s is the hint and finishes at %v, within 10 %% of its run time %v of %s at %v",
-			p.name(taken.device), at, taken.runs, p.name(first.device), first.finish-v.Now)
+			p.name(taken.device), at, Round(taken.runs), p.name(first.device), Round(first.finish-v.Now))
 	case len(t.Only) == 1:
 		return fmt.Sprintf("%s is the only device allowed and finishes at %v", p.name(taken.device), at)
 	}
@@ -293,11 +294,11 @@ func (p *model) why(v *View, t *Ready, e *Explanation, taken, first offer) strin
 	if next < 0 {
 		return fmt.Sprintf("%s finishes at %v and nothing else can take it", p.name(taken.device), at)
 	}
-	if e.Rows[next].Finishes == at {
+	if e.Rows[next].Finishes == in {
 		return fmt.Sprintf("%s finishes at %v, and so would %s", p.name(taken.device), at, p.name(e.Rows[next].Device))
 	}
 	return fmt.Sprintf("%s finishes at %v; the next best, %s, at %v", p.name(taken.device), at,
-		p.name(e.Rows[next].Device), e.Rows[next].Finishes)
+		p.name(e.Rows[next].Device), Round(e.Rows[next].Finishes))
 }
 
 // Steal lets a device with nothing left help the one that is predicted to be

@@ -136,12 +136,12 @@ func (p *hierarchical) Explain(v *View, i int) Explanation {
 	e := p.explain(v, i, "hierarchical", taken.device, func(d machine.DeviceID) string {
 		g := &p.groups[p.home[d]]
 		soon, _ := p.reach(v, t, g)
-		return fmt.Sprintf("group %d, done in about %v", p.home[d], soon)
+		return fmt.Sprintf("group %d, done in about %v", p.home[d], Round(soon))
 	})
 	if e.Chosen >= 0 {
 		soon, _ := p.reach(v, t, &p.groups[k])
 		e.Why = fmt.Sprintf("group %d of %d would have it done soonest, in about %v, and %s is its first to finish, at %v",
-			k, len(p.groups), soon, p.name(taken.device), taken.finish-v.Now)
+			k, len(p.groups), Round(soon), p.name(taken.device), Round(taken.finish-v.Now))
 	}
 	return e
 }

@@ -94,7 +94,7 @@ func (p *priority) Explain(v *View, i int) Explanation {
 	case e.Chosen < 0:
 	case t.Priority > 0:
 		e.Why = fmt.Sprintf("urgent (priority %d): %s runs it fastest, in %v, and finishes at %v; the earliest, %s, at %v",
-			t.Priority, p.name(taken.device), taken.runs, taken.finish-v.Now, p.name(first.device), first.finish-v.Now)
+			t.Priority, p.name(taken.device), Round(taken.runs), Round(taken.finish-v.Now), p.name(first.device), Round(first.finish-v.Now))
 	default:
 		e.Why = p.why(v, t, &e, taken, first)
 	}

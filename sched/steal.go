@@ -125,7 +125,7 @@ func (p *steal) Explain(v *View, i int) Explanation {
 		e.Why = fmt.Sprintf("%s holds most of what it reads, %d bytes", p.name(e.Chosen), held[e.Chosen])
 	default:
 		e.Why = fmt.Sprintf("%s has the shortest queue, %d tasks or %v with this one", p.name(e.Chosen),
-			v.Devices[e.Chosen].Queued, queue(v, &v.Tasks[i], e.Chosen))
+			v.Devices[e.Chosen].Queued, Round(queue(v, &v.Tasks[i], e.Chosen)))
 	}
 	return e
 }
