@@ -236,21 +236,6 @@ func exchangeAndAdvance(grid []uint64, words, parts, k int) []uint64 {
 	return next
 }
 
-func TestTiles(t *testing.T) {
-	const words, rows, k = 5, 90, 6
-	src := random(words, rows, 9)
-	for _, cache := range []int{0, 3000, 5000, 1 << 20} {
-		want := slices.Clone(src)
-		last := Advance(slices.Clone(src), make([]uint64, len(src)), words, k)
-		copy(want[k*words:(rows-k)*words], last[k*words:])
-		got := slices.Clone(src)
-		AdvanceTiles(got, src, words, k, rows-k, k, make([]uint64, Tile(words, k, cache)))
-		if !slices.Equal(got, want) {
-			t.Errorf("cache of %d bytes: tiles differ from steps", cache)
-		}
-	}
-}
-
 func TestBlocksCover(t *testing.T) {
 	for rows := range 40 {
 		for parts := 1; parts < 10; parts++ {
@@ -270,22 +255,23 @@ func TestBlocksCover(t *testing.T) {
 func TestKernelsDoNotAllocate(t *testing.T) {
 	const words, rows, k = 20, 40, 4
 	src, dst := random(words, rows, 1), make([]uint64, words*rows)
-	scratch := make([]uint64, Tile(words, k, 0))
+	a, b := random(words, rows, 2), make([]uint64, words*rows)
 	if n := testing.AllocsPerRun(10, func() {
 		Torus(dst, src, words, 0, rows)
-		AdvanceTiles(dst, src, words, k, rows-k, k, scratch)
+		Advance(a, b, words, k)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 // BenchmarkLife steps 8192 x 8192 cells on one core, one generation at a time
-// and in tiles of one MiB with sixteen.
+// and sixteen in a block that stays in the cache.
 func BenchmarkLife(b *testing.B) {
 	const words, rows = 128, 8192
 	const k = 16
 	src, dst := random(words, rows, 1), make([]uint64, words*rows)
-	scratch := make([]uint64, Tile(words, k, 1<<20))
+	const block = 512 // rows, two generations of which are one MiB
+	x, y := random(words, block, 2), make([]uint64, words*block)
 	defer func() { use = best }()
 	for use = scalar; use <= best; use++ {
 		b.Run(fmt.Sprintf("kernel=%d/steps=1", use), func(b *testing.B) {
@@ -296,9 +282,9 @@ func BenchmarkLife(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("kernel=%d/steps=%d", use, k), func(b *testing.B) {
 			for range b.N {
-				AdvanceTiles(dst, src, words, k, rows-k, k, scratch)
+				Advance(x, y, words, k)
 			}
-			b.ReportMetric(64*words*(rows-2*k)*k*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gcell/s")
+			b.ReportMetric(64*words*(block-2*k)*k*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gcell/s")
 		})
 	}
 }

@@ -35,7 +35,7 @@ func Torus(dst, src []uint64, words, lo, hi int) {
 // of the halo are stale and have to be filled again before the next call.
 //
 // While a generation of both fits into the cache of a core, memory is read and
-// written once for k generations: [Tile] picks such blocks.
+// written once for k generations.
 func Advance(a, b []uint64, words, k int) []uint64 {
 	rows := len(a) / words
 	for s := 1; s <= k; s++ {
@@ -43,33 +43,6 @@ func Advance(a, b []uint64, words, k int) []uint64 {
 		a, b = b, a
 	}
 	return a
-}
-
-// AdvanceTiles steps the rows lo to hi-1 of src k times into dst by way of
-// tiles that stay in the cache: scratch holds two tiles, as [Tile] counts
-// words, and decides how many rows a tile has. src must have k rows above lo
-// and below hi-1. dst must not overlap src; its other rows are left as they
-// are.
-func AdvanceTiles(dst, src []uint64, words, lo, hi, k int, scratch []uint64) {
-	half := len(scratch) / 2 / words * words
-	height := half/words - 2*k
-	for y := lo; y < hi; y += height {
-		n := min(height, hi-y)
-		tile := (n + 2*k) * words
-		a, b := scratch[:tile], scratch[half:half+tile]
-		copy(a, src[(y-k)*words:(y+n+k)*words])
-		last := Advance(a, b, words, k)
-		copy(dst[y*words:(y+n)*words], last[k*words:(k+n)*words])
-	}
-}
-
-// Tile returns the length of the scratch memory with which [AdvanceTiles] steps
-// rows of so many words k times within about cacheBytes of cache. A tile has
-// twice as many rows as a halo at least, so that no more than a third of the
-// work is done for rows that another tile computes too, whatever the cache.
-func Tile(words, k int, cacheBytes int) int {
-	rows := max(cacheBytes/(2*8*words), 4*k)
-	return 2 * rows * words
 }
 
 // row computes a row from the three around it.
