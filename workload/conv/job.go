@@ -166,7 +166,11 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	}
 }
 
-// Graph has a task for each range of images.
+// maxImages is how many images a task has at most: GPUs count them along the last
+// axis of a grid, which ends there.
+const maxImages = 65_535
+
+// Graph has a task for each range of images, several where it is too long for one.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	in, filters, out := j.bytes()
 	n := int64(j.c.N)
@@ -175,13 +179,16 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	dw := b.Data(graph.Data{Name: "filters", Bytes: filters, Input: true})
 	dy := b.Data(graph.Data{Name: "results", Bytes: n * out, Output: true})
 	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: dx, Offset: r.Lo * in, Bytes: r.Len() * in, Access: graph.Read},
-			{Data: dw, Access: graph.Read},
-			{Data: dy, Offset: r.Lo * out, Bytes: r.Len() * out, Access: graph.Write},
+		for lo := r.Lo; lo < r.Hi; lo += maxImages {
+			hi := min(lo+maxImages, r.Hi)
+			t := j.task(lo, hi)
+			t.Uses = []graph.Use{
+				{Data: dx, Offset: lo * in, Bytes: (hi - lo) * in, Access: graph.Read},
+				{Data: dw, Access: graph.Read},
+				{Data: dy, Offset: lo * out, Bytes: (hi - lo) * out, Access: graph.Write},
+			}
+			b.Add(t)
 		}
-		b.Add(t)
 	}
 	return b.Build()
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/workloadtest"
 )
@@ -102,5 +104,30 @@ func TestJobRejects(t *testing.T) {
 		if _, err := conv.New(c); !errors.Is(err, conv.ErrShape) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// A range with more images than the grid of a GPU has places for becomes several
+// tasks that follow one another.
+func TestJobCutsLongRanges(t *testing.T) {
+	const images = 150_000
+	j := newJob(t, conv.Shape{N: images, C: 1, H: 1, W: 1, K: 1, R: 1, S: 1, Stride: 1})
+	g, err := j.Graph([]sched.Range{{Lo: 0, Hi: 10}, {Lo: 10, Hi: images}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := int64(0)
+	for i := range g.NumTasks() {
+		task := g.Task(graph.TaskID(i))
+		if z := task.Steps[0].Launch.Grid[2]; z > 65_535 || int64(z)*4 != task.Uses[2].Bytes {
+			t.Errorf("task %d: %d images, %d bytes of results", i, z, task.Uses[2].Bytes)
+		}
+		if task.Uses[2].Offset != next || task.Uses[0].Offset != next {
+			t.Errorf("task %d begins at byte %d, want %d", i, task.Uses[2].Offset, next)
+		}
+		next += task.Uses[2].Bytes
+	}
+	if next != 4*images {
+		t.Errorf("tasks write %d of %d bytes", next, 4*images)
 	}
 }
