@@ -92,7 +92,7 @@ var house = []room{
 		why: "an inner loop knows numbers, not tasks"},
 	{pkg: "workload/product", imports: []string{".", "graph", "sched", "workload", "workload/gemm/panel", "workload/philox"}, why: portable},
 	{pkg: "workload/gemm", imports: []string{".", "graph", "sched", "workload", "workload/product", "workload/gemm/panel"}, why: portable},
-	{pkg: "workload/tropical", imports: []string{".", "graph", "sched", "workload", "workload/product", "workload/gemm/panel"}, why: portable},
+	{pkg: "workload/tropical", imports: []string{".", "graph", "machine", "sched", "collective", "collective/fold", "collective/live", "workload", "workload/philox", "workload/product", "workload/gemm/panel"}, why: portable},
 	{pkg: "workload/conv", imports: []string{".", "graph", "sched", "workload", "workload/gemm/panel", "workload/philox"}, why: portable},
 	{pkg: "workload/reduce", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/merkle", imports: []string{".", "graph", "sched", "workload"}, modules: []string{"golang.org/x/sys"}, why: portable},

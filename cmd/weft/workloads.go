@@ -75,6 +75,22 @@ var workloads = []entry{
 			return tropical.New(tropical.Config{M: *m, K: *k, N: *n, Seed: *seed})
 		}}
 	}, growth{[]string{"m", "k", "n"}, 3, 8192}},
+	{"tropical-net", "train a network of maxima of sums", tropical.TrainFuncs, func(f *pflag.FlagSet) order {
+		c := tropical.Training{}
+		f.IntVar(&c.Inputs, "inputs", 64, "inputs")
+		f.IntVar(&c.Hidden, "hidden", 32, "hidden units")
+		f.IntVar(&c.Outputs, "outputs", 8, "outputs")
+		f.IntVar(&c.Batch, "batch", 1024, "samples")
+		f.IntVar(&c.Steps, "steps", 20, "times all samples are learnt from")
+		f.IntVar(&c.Shards, "shards", 8, "shards of the batch, whose gradients are all-reduced")
+		f.Float64Var(&c.Rate, "rate", 0.5, "rate of learning")
+		f.Uint32Var(&c.Seed, "seed", 1, "what samples and networks are drawn from")
+		bytes := func() float64 {
+			params := float64(c.Hidden)*float64(c.Inputs+1) + float64(c.Outputs)*float64(c.Hidden+1)
+			return 4 * (float64(c.Batch)*float64(c.Inputs+c.Hidden+3*c.Outputs) + float64(3*c.Shards+2)*params)
+		}
+		return order{bytes, func() (workload.Job, error) { return tropical.NewTraining(c) }}
+	}, growth{[]string{"batch"}, 1, 1 << 17}},
 	{"conv", "convolve a batch of images with filters", conv.Funcs, func(f *pflag.FlagSet) order {
 		s := conv.Shape{}
 		f.IntVar(&s.N, "batch", 32, "images")

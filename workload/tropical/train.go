@@ -1,0 +1,483 @@
+package tropical
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+var (
+	// ErrTraining is wrapped by every error of [Training.Validate].
+	ErrTraining = errors.New("bad training")
+	// ErrUntrained is returned by [TrainJob.Check] for a network that is not
+	// what the training makes.
+	ErrUntrained = errors.New("not the trained network")
+)
+
+// Training says which network is trained, and how long. A network has two
+// layers, each y = max(W ⊗ x, b): the maximum of max-plus products and biases. It
+// is to learn what another of the same shape does, by subgradient descent on half
+// the mean squared error: the error of an output goes back along the path its
+// maximum came from.
+//
+// The batch is cut into shards that do not depend on the devices, which have
+// several each or one. Every shard has a replica of the network and adds up its
+// own gradient; an all-reduce in the order of shards gives all of them the sum,
+// by which each updates its replica. So the result is the same bits on any number
+// of devices: class R.
+type Training struct {
+	Inputs, Hidden, Outputs int
+	Batch, Steps            int
+	Shards                  int     // 0 means 8
+	Rate                    float64 // of learning; 0 means a half
+	Seed                    uint32
+}
+
+func (c Training) withDefaults() Training {
+	if c.Shards == 0 {
+		c.Shards = 8
+	}
+	if c.Rate == 0 {
+		c.Rate = 0.5
+	}
+	return c
+}
+
+// Limits of a training.
+const (
+	maxUnits  = 1 << 12
+	maxBatch  = 1 << 20
+	maxSteps  = 1 << 14
+	maxShards = 64
+)
+
+// Validate reports sizes that make no job.
+func (c Training) Validate() error {
+	c = c.withDefaults()
+	within := func(most int, xs ...int) bool {
+		for _, x := range xs {
+			if x < 1 || x > most {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case !within(maxUnits, c.Inputs, c.Hidden, c.Outputs):
+		return fmt.Errorf("tropical net: %d inputs, %d hidden units, %d outputs: %w: there must be 1 to %d", c.Inputs, c.Hidden, c.Outputs, ErrTraining, maxUnits)
+	case !within(maxBatch, c.Batch) || !within(maxSteps, c.Steps):
+		return fmt.Errorf("tropical net: a batch of %d for %d steps: %w: there must be 1 to %d and 1 to %d", c.Batch, c.Steps, ErrTraining, maxBatch, maxSteps)
+	case !within(min(maxShards, c.Batch), c.Shards):
+		return fmt.Errorf("tropical net: %d shards: %w: there must be 1 to %d, and no more than the batch has samples", c.Shards, ErrTraining, maxShards)
+	case !(c.Rate > 0) || math.IsInf(c.Rate, 0):
+		return fmt.Errorf("tropical net: rate %v: %w: it must be more than 0", c.Rate, ErrTraining)
+	}
+	return nil
+}
+
+// shape is where the parts of a network lie among its parameters: the weights of
+// the hidden units with a bias after each row, then those of the outputs.
+type shape struct{ inputs, hidden, outputs int }
+
+func (s shape) params() int                { return s.hidden*(s.inputs+1) + s.outputs*(s.hidden+1) }
+func (s shape) hiddenRow(k int) int        { return k * (s.inputs + 1) }
+func (s shape) outputRow(o int) int        { return s.hidden*(s.inputs+1) + o*(s.hidden+1) }
+func (c *Training) shape() shape           { return shape{c.Inputs, c.Hidden, c.Outputs} }
+func (s shape) rows() (rows int)           { return s.hidden + s.outputs }
+func row(p []float32, at, n int) []float32 { return p[at : at+n+1] }
+
+// unit is a unit's value and where its maximum comes from: an input, or the bias,
+// which comes last. The first of equals wins.
+func unit(weights, x []float32) (y float32, from int32) {
+	bias := weights[len(x)]
+	y, from = weights[0]+x[0], 0
+	for j := 1; j < len(x); j++ {
+		if v := weights[j] + x[j]; v > y {
+			y, from = v, int32(j)
+		}
+	}
+	if bias > y {
+		y, from = bias, int32(len(x))
+	}
+	return y, from
+}
+
+// TrainJob is one training.
+type TrainJob struct {
+	c       Training
+	initial []float32 // parameters before
+	final   []float32 // and after a run
+	x       []float32 // samples, by row
+	target  []float32
+	m       *machine.Machine
+}
+
+// Streams of random numbers.
+const (
+	streamSamples = 16 + iota
+	streamTeacher
+	streamInitial
+)
+
+// NewTraining draws samples, the network to be learnt from and the first guess.
+func NewTraining(c Training) (*TrainJob, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	s := c.shape()
+	j := &TrainJob{
+		c: c, initial: make([]float32, s.params()), final: make([]float32, s.params()),
+		x: make([]float32, c.Batch*c.Inputs), target: make([]float32, c.Batch*c.Outputs),
+	}
+	philox.Fill32(j.x, uint64(c.Seed), streamSamples)
+	philox.Fill32(j.initial, uint64(c.Seed), streamInitial)
+	teacher := make([]float32, s.params())
+	philox.Fill32(teacher, uint64(c.Seed), streamTeacher)
+	hidden := make([]float32, c.Hidden)
+	for b := range c.Batch {
+		s.forward(teacher, j.x[b*c.Inputs:(b+1)*c.Inputs], hidden, nil, func(o int, y float32, _ int32) { j.target[b*c.Outputs+o] = y })
+	}
+	return j, nil
+}
+
+// forward computes the hidden units and the outputs of a sample; from, unless
+// nil, gets where the hidden units come from.
+func (s shape) forward(p, x, hidden []float32, from []int32, output func(o int, y float32, from int32)) {
+	for k := range s.hidden {
+		y, at := unit(row(p, s.hiddenRow(k), s.inputs), x)
+		hidden[k] = y
+		if from != nil {
+			from[k] = at
+		}
+	}
+	for o := range s.outputs {
+		y, at := unit(row(p, s.outputRow(o), s.hidden), hidden)
+		output(o, y, at)
+	}
+}
+
+// Per item of the Go kernels: samples, rows of the gradient, parameters.
+const (
+	samplesPerItem = 8
+	rowsPerItem    = 4
+	paramsPerItem  = 4096
+)
+
+var (
+	// PathsKernel takes samples through the network. Its arguments are the
+	// parameters, samples, targets, and what it writes: where hidden units come
+	// from, where outputs come from, and the outputs' errors. Its params are the
+	// shape and the number of samples.
+	PathsKernel = workload.GoKernel("tropical.paths", samplesPerItem)
+	// GradientKernel adds up the gradient, a row for each hidden unit and output.
+	// Its arguments are what PathsKernel wrote and the gradient.
+	GradientKernel = workload.GoKernel("tropical.gradient", rowsPerItem)
+	// UpdateKernel takes a step down the gradient. Its arguments are the
+	// parameters and the gradient, its params their number and the step's
+	// length as a float32.
+	UpdateKernel = workload.GoKernel("tropical.update", paramsPerItem)
+)
+
+// TrainFuncs are the Go kernels of training.
+func TrainFuncs() map[string]weft.Func {
+	out := live.Funcs()
+	out["tropical.paths"], out["tropical.gradient"], out["tropical.update"] = findPaths, gradient, update
+	return out
+}
+
+// shapeOf reads a shape and the number of samples from params.
+func shapeOf(p []byte) (s shape, samples int) {
+	return shape{workload.Param(p, 0), workload.Param(p, 1), workload.Param(p, 2)}, workload.Param(p, 3)
+}
+
+func findPaths(c *weft.Call, lo, hi int) {
+	s, samples := shapeOf(c.Params)
+	p, x, target := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
+	hiddenFrom, outputFrom, errs := weft.View[int32](c.Args[3]), weft.View[int32](c.Args[4]), weft.View[float32](c.Args[5])
+	hidden := make([]float32, s.hidden)
+	for b := lo * samplesPerItem; b < min(hi*samplesPerItem, samples); b++ {
+		s.forward(p, x[b*s.inputs:(b+1)*s.inputs], hidden, hiddenFrom[b*s.hidden:], func(o int, y float32, from int32) {
+			outputFrom[b*s.outputs+o], errs[b*s.outputs+o] = from, y-target[b*s.outputs+o]
+		})
+	}
+}
+
+// gradient adds up rows sample by sample, so that their sums do not depend on how
+// rows are dealt out.
+func gradient(c *weft.Call, lo, hi int) {
+	s, samples := shapeOf(c.Params)
+	hiddenFrom, outputFrom, errs := weft.View[int32](c.Args[0]), weft.View[int32](c.Args[1]), weft.View[float32](c.Args[2])
+	g := weft.View[float32](c.Args[3])
+	for r := lo * rowsPerItem; r < min(hi*rowsPerItem, s.rows()); r++ {
+		if o := r - s.hidden; o >= 0 {
+			sum := row(g, s.outputRow(o), s.hidden)
+			clear(sum)
+			for b := range samples {
+				sum[outputFrom[b*s.outputs+o]] += errs[b*s.outputs+o]
+			}
+			continue
+		}
+		sum := row(g, s.hiddenRow(r), s.inputs)
+		clear(sum)
+		for b := range samples {
+			for o, from := range outputFrom[b*s.outputs : (b+1)*s.outputs] {
+				if int(from) == r {
+					sum[hiddenFrom[b*s.hidden+r]] += errs[b*s.outputs+o]
+				}
+			}
+		}
+	}
+}
+
+func update(c *weft.Call, lo, hi int) {
+	n, step := workload.Param(c.Params, 0), math.Float32frombits(binary.LittleEndian.Uint32(c.Params[4:]))
+	p, g := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
+	for i := lo * paramsPerItem; i < min(hi*paramsPerItem, n); i++ {
+		p[i] -= float32(step * g[i])
+	}
+}
+
+// Name says what is trained.
+func (j *TrainJob) Name() string {
+	c := j.c
+	return fmt.Sprintf("tropical net %d-%d-%d, batch %d in %d shards, %d steps", c.Inputs, c.Hidden, c.Outputs, c.Batch, c.Shards, c.Steps)
+}
+
+// Class is R: shards are the same on any number of devices.
+func (j *TrainJob) Class() workload.Class { return workload.RowExact }
+
+// Pieces are the samples.
+func (j *TrainJob) Pieces() sched.Pieces {
+	return sched.Pieces{Extent: int64(j.c.Batch), Bytes: func(lo, hi int64) (in, out int64) {
+		return 4 * (hi - lo) * int64(j.c.Inputs+j.c.Outputs), int64(4 * len(j.final))
+	}}
+}
+
+// Whole is all samples of a step as one task.
+func (j *TrainJob) Whole() graph.Task { return j.pathsTask(int64(j.c.Batch)) }
+
+func (j *TrainJob) params(samples int64) []byte {
+	return workload.Params(j.c.Inputs, j.c.Hidden, j.c.Outputs, int(samples))
+}
+
+func (j *TrainJob) pathsTask(samples int64) graph.Task {
+	n := float64(samples)
+	weights, units := float64(len(j.initial)), float64(j.c.Inputs+j.c.Hidden+4*j.c.Outputs)
+	return graph.Task{
+		Steps: []graph.Step{{Kernel: PathsKernel, Launch: workload.Grid(samples), Params: j.params(samples)}},
+		Work:  graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)},
+	}
+}
+
+func (j *TrainJob) gradientTask(samples int64) graph.Task {
+	n, s := float64(samples), j.c.shape()
+	return graph.Task{
+		Steps: []graph.Step{{Kernel: GradientKernel, Launch: workload.Grid(int64(s.rows())), Params: j.params(samples)}},
+		Work:  graph.Work{Ops: n * float64(s.outputs) * float64(s.hidden+1), Bytes: 4 * (n*float64(s.hidden+2*s.outputs) + float64(s.params()))},
+	}
+}
+
+func (j *TrainJob) updateTask() graph.Task {
+	n := len(j.initial)
+	step := math.Float32bits(float32(j.c.Rate / float64(j.c.Batch)))
+	return graph.Task{
+		Steps: []graph.Step{{Kernel: UpdateKernel, Launch: workload.Grid(int64(n)), Params: workload.Params(n, int(step))}},
+		Work:  graph.Work{Ops: 2 * float64(n), Bytes: 12 * float64(n)},
+	}
+}
+
+// Place remembers the machine, on whose topology the all-reduce depends.
+func (j *TrainJob) Place(m *machine.Machine) error {
+	j.m = m
+	return nil
+}
+
+// replica is the data of a shard.
+type replica struct {
+	lo, hi                         int64 // samples
+	on                             graph.Constraint
+	params, hiddenFrom, outputFrom graph.DataID
+	errs, own, sum                 graph.DataID // gradients: the shard's, and of all
+}
+
+// Graph trains all replicas, each on its device, whatever the ranges.
+func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
+	if j.m == nil {
+		return nil, fmt.Errorf("tropical net: %w: Place was not called", ErrTraining)
+	}
+	var b graph.Builder
+	c, bytes := j.c, int64(4*len(j.initial))
+	initial := b.Data(graph.Data{Name: "initial", Bytes: bytes, Input: true})
+	x := b.Data(graph.Data{Name: "samples", Bytes: int64(4 * len(j.x)), Input: true})
+	target := b.Data(graph.Data{Name: "targets", Bytes: int64(4 * len(j.target)), Input: true})
+	spec := collective.Spec{Op: collective.AllReduce, Count: int64(len(j.initial)), Type: fold.F32, Fold: fold.Sum, Exact: true}
+	shards := make([]replica, c.Shards)
+	var own, sum []collective.Buffer
+	for s := range shards {
+		r := &shards[s]
+		r.lo, r.hi = collective.Cut(int64(c.Batch), c.Shards, s)
+		data := func(what string, bytes int64, output bool) graph.DataID {
+			return b.Data(graph.Data{Name: fmt.Sprintf("%s %d", what, s), Bytes: bytes, Output: output})
+		}
+		on := machine.DeviceID(s % len(j.m.Devices))
+		r.on.Only = []string{j.m.DeviceName(on)}
+		spec.Ranks = append(spec.Ranks, on)
+		n := r.hi - r.lo
+		r.params = data("parameters", bytes, s == 0)
+		r.hiddenFrom, r.outputFrom = data("hidden from", 4*n*int64(c.Hidden), false), data("outputs from", 4*n*int64(c.Outputs), false)
+		r.errs = data("errors", 4*n*int64(c.Outputs), false)
+		r.own, r.sum = data("gradient", bytes, false), data("gradient of all", bytes, false)
+		own, sum = append(own, collective.Buffer{Data: r.own}), append(sum, collective.Buffer{Data: r.sum})
+	}
+	reduce, err := collective.New(j.m, machine.NewRoofline(j.m), spec)
+	if err != nil {
+		return nil, err
+	}
+	// Every shard begins with a copy, which an all-gather of one rank is.
+	for s := range shards {
+		copies, err := collective.New(j.m, machine.NewRoofline(j.m), collective.Spec{Op: collective.AllGather, Ranks: spec.Ranks[s : s+1], Count: spec.Count, Type: fold.F32})
+		if err != nil {
+			return nil, err
+		}
+		copies.Add(&b, []collective.Buffer{{Data: initial}}, []collective.Buffer{{Data: shards[s].params}})
+	}
+	for step := range c.Steps {
+		add := func(s int, what string, t graph.Task, uses ...graph.Use) {
+			t.Name, t.On, t.Uses = fmt.Sprintf("step %d, %s of shard %d", step, what, s), shards[s].on, uses
+			b.Add(t)
+		}
+		reads := func(d graph.DataID) graph.Use { return graph.Use{Data: d, Access: graph.Read} }
+		writes := func(d graph.DataID) graph.Use { return graph.Use{Data: d, Access: graph.Write} }
+		for s, r := range shards {
+			n := r.hi - r.lo
+			rows := func(d graph.DataID, width int) graph.Use {
+				return graph.Use{Data: d, Offset: 4 * r.lo * int64(width), Bytes: 4 * n * int64(width), Access: graph.Read}
+			}
+			add(s, "paths", j.pathsTask(n), reads(r.params), rows(x, c.Inputs), rows(target, c.Outputs),
+				writes(r.hiddenFrom), writes(r.outputFrom), writes(r.errs))
+			add(s, "gradient", j.gradientTask(n), reads(r.hiddenFrom), reads(r.outputFrom), reads(r.errs), writes(r.own))
+		}
+		reduce.Add(&b, own, sum)
+		for s, r := range shards {
+			add(s, "update", j.updateTask(), graph.Use{Data: r.params, Access: graph.ReadWrite}, reads(r.sum))
+		}
+	}
+	return b.Build()
+}
+
+// Bind ties samples and parameters to the job's memory.
+func (j *TrainJob) Bind() []weft.Binding {
+	return []weft.Binding{
+		weft.Bind("initial", j.initial), weft.Bind("samples", j.x), weft.Bind("targets", j.target), weft.Bind("parameters 0", j.final),
+	}
+}
+
+// Result is the parameters after a run: for every hidden unit its weights and its
+// bias, then for every output.
+func (j *TrainJob) Result() []float32 { return j.final }
+
+// Loss is half the mean squared error before and after a run.
+func (j *TrainJob) Loss() (before, after float64) { return j.loss(j.initial), j.loss(j.final) }
+
+func (j *TrainJob) loss(p []float32) (sum float64) {
+	c, s := j.c, j.c.shape()
+	hidden := make([]float32, c.Hidden)
+	for b := range c.Batch {
+		s.forward(p, j.x[b*c.Inputs:(b+1)*c.Inputs], hidden, nil, func(o int, y float32, _ int32) {
+			e := float64(y) - float64(j.target[b*c.Outputs+o])
+			sum += e * e
+		})
+	}
+	return sum / 2 / float64(c.Batch)
+}
+
+// Check trains the network once more, by other means: an output is the best of
+// all paths from inputs and biases, found one by one, and its error goes along
+// that path. Sums are in the order of shards and samples, so parameters must be
+// the same to the last bit. It takes longer than the training. The error is
+// [ErrUntrained].
+func (j *TrainJob) Check() error {
+	want := j.reference()
+	for i, w := range want {
+		if got := j.final[i]; math.Float32bits(got) != math.Float32bits(w) {
+			return fmt.Errorf("tropical net: parameter %d is %v, want %v: %w", i, got, w, ErrUntrained)
+		}
+	}
+	return nil
+}
+
+func (j *TrainJob) reference() []float32 {
+	c, s := j.c, j.c.shape()
+	p := append([]float32(nil), j.initial...)
+	step := float32(c.Rate / float64(c.Batch))
+	for range c.Steps {
+		total := make([]float32, len(p))
+		for shard := range c.Shards {
+			lo, hi := collective.Cut(int64(c.Batch), c.Shards, shard)
+			g := make([]float32, len(p))
+			for b := int(lo); b < int(hi); b++ {
+				for o := range c.Outputs {
+					y, first, second := j.bestPath(p, j.x[b*c.Inputs:(b+1)*c.Inputs], o)
+					e := y - j.target[b*c.Outputs+o]
+					g[s.outputRow(o)+second] += e
+					if second < c.Hidden {
+						g[s.hiddenRow(second)+first] += e
+					}
+				}
+			}
+			for i := range total {
+				if shard == 0 {
+					total[i] = g[i]
+				} else {
+					total[i] += g[i]
+				}
+			}
+		}
+		for i := range p {
+			p[i] -= float32(step * total[i])
+		}
+	}
+	return p
+}
+
+// bestPath tries every path to an output: through which place of the output's row
+// it comes (a hidden unit, or the bias), and of that unit's row.
+func (j *TrainJob) bestPath(p, x []float32, o int) (best float32, first, second int) {
+	s := j.c.shape()
+	best = float32(math.Inf(-1))
+	before := best // the hidden unit's value on the best path
+	for k := range s.hidden {
+		for i := 0; i <= s.inputs; i++ {
+			h := p[s.hiddenRow(k)+i]
+			if i < s.inputs {
+				h += x[i]
+			}
+			// Two values of a unit may become one when they are rounded again.
+			if y := p[s.outputRow(o)+k] + h; y > best || y == best && k == second && h > before {
+				best, before, first, second = y, h, i, k
+			}
+		}
+	}
+	if bias := p[s.outputRow(o)+s.hidden]; bias > best {
+		return bias, 0, s.hidden
+	}
+	return best, first, second
+}
+
+// Rate is samples a second, each taken through all steps.
+func (j *TrainJob) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.1f ksample/s", float64(j.c.Batch)*float64(j.c.Steps)/d.Seconds()/1e3)
+}
