@@ -334,7 +334,9 @@ func (l *loop) note(now time.Duration, acts []engine.Action) {
 		}
 		if a.Run == 0 {
 			l.fetches--
-			l.engine.EndFetch(a.Ref)
+			if a.Err == nil {
+				l.engine.EndFetch(a.Ref)
+			}
 			continue
 		}
 		if k, ok := l.byID[a.Run]; ok {

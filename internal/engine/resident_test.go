@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
 )
 
 // over is a graph of one task over one piece of data that is bound.
@@ -189,5 +190,32 @@ func TestResidentSurvivesLoss(t *testing.T) {
 	equal(t, "runs reported", len(r.ended), 4)
 	if !slices.Contains(r.copyList(), "resident 0 host>gpu:1") {
 		t.Errorf("the replay did not start from the host's copy: %v", r.copyList())
+	}
+}
+
+// Resident data that only a device that is gone could make again cannot be had:
+// whoever asks is told, instead of waiting for ever.
+func TestLostForGood(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	r.answer = func(dev machine.DeviceID, _ engine.Rung) (engine.Event, bool) {
+		return engine.Event{Kind: engine.RecoverFailed, Device: dev}, true
+	}
+	ref := r.e.NewData("w", mb, graph.Versioned)
+	g := build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		k := job("write", 1, updates(w))
+		k.On.Only = []string{"gpu:1"}
+		b.Add(k)
+	})
+	r.mustRun(r.submit(g, bound(ref)))
+	r.lose(1, false)
+	r.step()
+	r.e.Fetch(ref)
+	r.until("an answer", func() bool { return len(r.fetched) == 1 })
+	if r.fetchErr == nil {
+		t.Error("the data was fetched, and cannot have been")
+	}
+	if err := r.finish(r.submit(over(t, "read", 1, reads), bound(ref))); err == nil {
+		t.Error("a run read what is lost")
 	}
 }

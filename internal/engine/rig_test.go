@@ -52,7 +52,8 @@ type rig struct {
 	acts     []string // every action, for comparing two rigs
 	ended    map[engine.RunID]engine.Action
 	fetched  []engine.DataRef
-	peak     int // launches in flight at once
+	fetchErr error // of the last of them
+	peak     int   // launches in flight at once
 }
 
 type op struct {
@@ -237,8 +238,10 @@ func (r *rig) take(a engine.Action) {
 		}
 	case engine.Done:
 		if a.Run == 0 {
-			r.fetched = append(r.fetched, a.Ref)
-			r.e.EndFetch(a.Ref)
+			r.fetched, r.fetchErr = append(r.fetched, a.Ref), a.Err
+			if a.Err == nil {
+				r.e.EndFetch(a.Ref)
+			}
 			return
 		}
 		if _, twice := r.ended[a.Run]; twice {

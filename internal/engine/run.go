@@ -203,8 +203,8 @@ func (e *Engine) EndFetch(ref DataRef) {
 }
 
 // Fetch asks for the current value of resident data in its home; the answer is
-// a Done action with Run 0 and Ref set, one for each Fetch. Runs that write the
-// data wait for EndFetch.
+// a Done action with Run 0 and Ref set, one for each Fetch. Without an Err it is
+// there, and runs that write the data wait for EndFetch.
 func (e *Engine) Fetch(ref DataRef) {
 	e.resident[ref].fetches++
 	e.asks++
@@ -455,6 +455,7 @@ func (e *Engine) fail(r *run, err error) {
 				e.fail(o, err)
 			}
 		}
+		e.refuseFetches(r, err)
 	}
 	if len(r.errs) < 8 {
 		r.errs = append(r.errs, err)
@@ -751,6 +752,22 @@ func (e *Engine) serveResident(ref DataRef) {
 		e.asks--
 		*res = residentData{}
 		e.freeRes = append(e.freeRes, ref)
+	}
+}
+
+// refuseFetches answers those who wait for resident data that a run was to make
+// again and cannot.
+func (e *Engine) refuseFetches(r *run, err error) {
+	for ref := range e.resident {
+		res := &e.resident[ref]
+		if res.fetches == 0 || !slices.ContainsFunc(res.vals, func(v int32) bool { return e.vals.at[v].run == r.slot && !e.have(v) }) {
+			continue
+		}
+		for ; res.fetches > 0; res.fetches-- {
+			e.asks--
+			a := e.emit(Done)
+			a.Ref, a.Err = DataRef(ref), err
+		}
 	}
 }
 

@@ -407,10 +407,10 @@ func (l *loop) done(a *engine.Action) {
 		if len(waiting) == 1 {
 			delete(l.fetches, a.Ref)
 		}
-		if waiting[0].left {
+		if waiting[0].left && a.Err == nil {
 			l.engine.EndFetch(a.Ref)
 		} else {
-			waiting[0].answer <- nil
+			waiting[0].answer <- a.Err
 		}
 		return
 	}
