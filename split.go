@@ -93,7 +93,12 @@ func (r *Runtime) candidates(p sched.Pieces, whole *graph.Task, cost machine.Cos
 		c.rate = total / seconds(whole)
 		c.share.Rate = total / float64(len(st)) / seconds(&part)
 		c.share.Latency = c.reply
-		c.share.FreeBytes, c.share.Util = s.MemBytes-s.MemUsed, s.Util
+		// What this runtime did before does not stand in the way of this
+		// work; runs in progress do.
+		c.share.FreeBytes, c.share.Util = s.MemBytes-s.MemUsed, s.Others
+		if s.Queued > 0 {
+			c.share.Util = s.Util
+		}
 		if !m.Devices[i].HostMemory {
 			_, c.share.LinkBPS, _ = m.Path(machine.Host, d)
 			c.share.Latency += cost.Copy(0, machine.Host, d).Median

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -97,5 +98,42 @@ func TestSplitRule(t *testing.T) {
 			t.Errorf("%s: %s because %s; want %s because %s", c.name, have, got.Why, c.want, c.why)
 		}
 		rt.Close()
+	}
+}
+
+// A device this runtime has just used fully is as good as one it has not; one
+// that others use, or another run, is not, and yet gets something.
+func TestSplitDynamic(t *testing.T) {
+	devices := described{core("cpu:0", 1e9, 0), core("cpu:1", 1e9, 0)}
+	rt, err := Open(context.Background(), Options{Drivers: []driver.Driver{devices}, NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
+	whole := &graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: 1e6}}
+	for _, c := range []struct {
+		name  string
+		first engine.DeviceStatus
+		want  int64 // of 1000
+	}{
+		{"idle", engine.DeviceStatus{}, 500},
+		{"used by what we ended", engine.DeviceStatus{Util: 1}, 500},
+		{"used by others", engine.DeviceStatus{Util: 0.75, Others: 0.75}, 200},
+		{"used by another run", engine.DeviceStatus{Util: 0.75, Queued: 3}, 200},
+		{"fully used by others", engine.DeviceStatus{Util: 1, Others: 1}, 48},
+	} {
+		p := sched.Pieces{Extent: 1000}
+		var shares []sched.Share
+		rt.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) {
+			c.first.State = engine.Healthy
+			for _, x := range rt.candidates(p, whole, cost, []engine.DeviceStatus{c.first, st[1]}) {
+				shares = append(shares, x.share)
+			}
+		})
+		got, err := sched.Dynamic(p, shares)
+		if err != nil || got.Ranges[0].Len() != c.want {
+			t.Errorf("%s: %v, %v; want %d of 1000", c.name, got.Ranges, err, c.want)
+		}
 	}
 }

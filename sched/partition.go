@@ -52,7 +52,8 @@ type Share struct {
 	Rate float64
 	// FreeBytes is memory not in use, MarginBytes what must stay free of it.
 	FreeBytes, MarginBytes int64
-	// Util is the utilisation last sampled, 0 to 1.
+	// Util is how much of it is used by what will still run beside this work,
+	// 0 to 1.
 	Util float64
 	// LinkBPS is how fast inputs and results travel; 0 means they need not.
 	LinkBPS float64

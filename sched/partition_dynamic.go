@@ -1,8 +1,13 @@
 package sched
 
+// leastSpare is what a fully used device is taken to spare all the same: those
+// that use it will not always, and share it while they do.
+const leastSpare = 0.05
+
 // Dynamic shares work by what the devices have to spare right now: rate ×
-// (1 − utilisation). Use it when other work runs on the same devices. When all
-// are fully used it shares by rate.
+// (1 − utilisation), and for one that is fully used a twentieth of its rate. Use
+// it when other work runs on the same devices. When all are fully used it shares
+// by rate.
 func Dynamic(p Pieces, shares []Share) (Partition, error) {
 	weights := make([]float64, len(shares))
 	spare := false
@@ -13,6 +18,11 @@ func Dynamic(p Pieces, shares []Share) (Partition, error) {
 	}
 	if !spare {
 		return Proportional(p, shares)
+	}
+	for k := range shares {
+		if weights[k] == 0 {
+			weights[k] = max(shares[k].Rate, 0) * leastSpare
+		}
 	}
 	return byWeight(p, shares, weights)
 }

@@ -123,7 +123,8 @@ type Device struct {
 	Queued int32 // tasks placed and not finished
 	// FreeBytes is memory not reserved; CapBytes its capacity.
 	FreeBytes, CapBytes int64
-	// Util is the utilisation last sampled, 0 to 1; Load its moving average.
+	// Util is what others than this engine used of it when last sampled, 0 to
+	// 1; Load is a moving average of all that was used.
 	Util, Load float64
 	// Slow is how many times slower than its model the device runs, 1 normally.
 	Slow float64

@@ -198,6 +198,7 @@ type Event struct {
 // Sample is a device's condition at one time; negative fields are not known.
 type Sample struct {
 	Util         float64 // 0 to 1
+	Own          float64 // the part of Util that is the engine's own work; never negative
 	MemUsed      float64 // fraction of memory
 	TempC        float64
 	PowerW       float64

@@ -185,6 +185,7 @@ type device struct {
 	cause   error            // why it was lost last
 	drifted bool             // its load changed and its FreeAt did not yet
 	losses  int              // how often it was lost
+	util    float64          // as last sampled, its own work included
 }
 
 // lane is an in-order queue of operations in flight.
@@ -455,10 +456,13 @@ const NoLimit = 1 << 62
 
 // DeviceStatus is what the engine knows of a device.
 type DeviceStatus struct {
-	State    DeviceState
-	Stats    machine.Stats
-	Queued   int // tasks placed and not finished
+	State  DeviceState
+	Stats  machine.Stats
+	Queued int // tasks placed and not finished
+	// Util is the utilisation last sampled, Others the part of it that is not
+	// the engine's own work.
 	Util     float64
+	Others   float64
 	Slow     float64
 	Losses   int // how often it was lost
 	MemUsed  int64
@@ -469,7 +473,7 @@ type DeviceStatus struct {
 func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 	d, vd := &e.devs[dev], &e.view.Devices[dev]
 	st := DeviceStatus{
-		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: vd.Util, Slow: vd.Slow, Losses: d.losses,
+		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: d.util, Others: vd.Util, Slow: vd.Slow, Losses: d.losses,
 		MemUsed: e.spaces[d.space].used, MemBytes: vd.CapBytes,
 	}
 	st.Stats.Load = vd.Load

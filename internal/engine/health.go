@@ -374,7 +374,9 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	h := &d.health
 	vd := &e.view.Devices[dev]
 	if s.Util >= 0 {
-		vd.Util = s.Util
+		// What the engine itself has placed shows in queues, and what it
+		// has finished says nothing about what is to come.
+		d.util, vd.Util = s.Util, max(s.Util-s.Own, 0)
 		vd.Load += loadAlpha * (s.Util - vd.Load)
 	}
 	if !e.working(d) {
@@ -575,7 +577,7 @@ func (e *Engine) rebalance() {
 			continue
 		}
 		q := &e.devs[i].queue
-		l := sched.Load{Device: machine.DeviceID(i), Util: e.view.Devices[i].Util}
+		l := sched.Load{Device: machine.DeviceID(i), Util: e.devs[i].util}
 		if n := q.len(); n > 0 {
 			hot = true
 			w := l.Util / float64(max(e.view.Devices[i].Queued, 1))

@@ -67,6 +67,7 @@ type dev struct {
 	sampled time.Duration
 	busy    time.Duration
 	tasks   int64
+	own     float64 // what it was used by tasks of ours, of late
 	away    atomic.Bool
 	idle    atomic.Int64
 	// operations given and not completed

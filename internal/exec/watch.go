@@ -16,6 +16,10 @@ const (
 	hangAfter = 3 * time.Second
 	// unwatchWait is how long closing waits for a sample being taken.
 	unwatchWait = time.Second
+	// ownFades is what is left of our own use of a device after a sample: what
+	// a driver tells is an average over up to a second, ten samples, and still
+	// holds what we ended in that time.
+	ownFades = 0.8
 )
 
 // watch has the condition of every device sampled until the loop shuts down. A
@@ -123,7 +127,8 @@ func (d *dev) ask(hang time.Duration) engine.Sample {
 }
 
 // sample hands a device's condition to the engine. How busy a device is that
-// does not say so follows from the time its tasks took.
+// does not say so follows from the time its tasks took, and of one that does how
+// much of that is ours.
 func (l *loop) sample(d *dev, s *engine.Sample) {
 	d.away.Store(d.lost)
 	if d.flight == 0 {
@@ -133,14 +138,19 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 		return
 	}
 	now, st := l.now(), l.engine.Status(d.id)
+	own := 0.0
+	switch passed := now - d.sampled; {
+	case st.Stats.Tasks == d.tasks && d.flight > 0:
+		own = 1 // the whole time in what it runs now
+	case passed > 0:
+		lanes := time.Duration(max(l.x.Machine.Devices[d.id].Lanes, 1))
+		own = min((st.Stats.Total-d.busy).Seconds()/(passed*lanes).Seconds(), 1)
+	}
+	d.own = max(own, d.own*ownFades)
 	if s.Util < 0 {
-		switch passed := now - d.sampled; {
-		case st.Stats.Tasks == d.tasks && d.flight > 0:
-			s.Util = 1 // the whole time in what it runs now
-		case passed > 0:
-			lanes := time.Duration(max(l.x.Machine.Devices[d.id].Lanes, 1))
-			s.Util = min((st.Stats.Total-d.busy).Seconds()/(passed*lanes).Seconds(), 1)
-		}
+		s.Util, s.Own = own, own
+	} else {
+		s.Own = min(d.own, s.Util)
 	}
 	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Stats.Total
 	if s.Unresponsive {

@@ -30,7 +30,9 @@ func eventually(t *testing.T, x *Executor, what string, is func(st []engine.Devi
 func TestTelemetryReachesEngine(t *testing.T) {
 	d := faked(t, "devices 2; on 1 set util 0.7; on 1 set temp 50; on 0 set temp 50", incs)
 	x := open(t, Config{Drivers: []driver.Driver{d}, HealthInterval: 5 * time.Millisecond})
-	eventually(t, x, "device 1 is used to 0.7", func(st []engine.DeviceStatus) bool { return st[1].Util == 0.7 && st[0].Util != 0.7 })
+	eventually(t, x, "device 1 is used to 0.7, by others", func(st []engine.DeviceStatus) bool {
+		return st[1].Util == 0.7 && st[1].Others == 0.7 && st[0].Util != 0.7
+	})
 	if err := d.Play("on 1 set temp 91"); err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +67,36 @@ func TestUtilisationOfCores(t *testing.T) {
 		Graph: inc(t, 1), Memory: func(graph.DataID) []byte { return mem },
 		Done: func(_ *engine.Report, err error) { done <- err },
 	})
-	eventually(t, x, "one is busy and one is not", func(st []engine.DeviceStatus) bool { return st[0].Util+st[1].Util == 1 })
+	eventually(t, x, "one is busy and one is not, neither with others' work", func(st []engine.DeviceStatus) bool {
+		return st[0].Util+st[1].Util == 1 && st[0].Others+st[1].Others == 0
+	})
 	close(hold)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, x, "both idle again", func(st []engine.DeviceStatus) bool { return st[0].Util == 0 && st[1].Util == 0 })
+}
+
+// What a device says of its use is others' only as far as it is not ours.
+func TestUtilisationByOthers(t *testing.T) {
+	d := faked(t, "hang launches; set util 0.9", incs)
+	x := open(t, Config{Drivers: []driver.Driver{d}, HealthInterval: 5 * time.Millisecond})
+	eventually(t, x, "others use it", func(st []engine.DeviceStatus) bool { return st[0].Others == 0.9 })
+	mem := make([]byte, 1)
+	done := make(chan error, 1)
+	x.Start(&Job{
+		Graph: inc(t, 1), Memory: func(graph.DataID) []byte { return mem },
+		Done: func(_ *engine.Report, err error) { done <- err },
+	})
+	eventually(t, x, "we use it", func(st []engine.DeviceStatus) bool { return st[0].Util == 0.9 && st[0].Others == 0 })
+	if err := d.Play("release"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	// The driver's figure lags behind, so that ours counts for some time.
+	eventually(t, x, "others do again", func(st []engine.DeviceStatus) bool { return st[0].Others > 0.8 })
 }
 
 // Tasks queued on a device that is far behind move to one that is idle.
