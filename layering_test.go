@@ -98,7 +98,7 @@ var house = []room{
 	{pkg: "workload/merkle", imports: []string{".", "graph", "sched", "workload"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/automata", imports: []string{".", "collective", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/landscape", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
-	{pkg: "workload/reservoir", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/reservoir", imports: []string{".", "graph", "sched", "collective/live", "replica", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/fisher", imports: []string{".", "graph", "machine", "sched", "collective", "collective/fold", "collective/live", "workload", "workload/philox"}, why: portable},
 	{pkg: "workload/fusion", imports: []string{".", "graph", "machine", "sched", "pipeline", "workload", "workload/philox"}, why: portable},
 	{pkg: "examples/kernels", imports: []string{".", "graph"},

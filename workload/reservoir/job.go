@@ -98,11 +98,7 @@ func NewJob(c Config) (*Job, error) {
 	if c.Split == Neurons {
 		j.block = c.Batch
 	}
-	for _, m := range []*Matrix{&w.Recurrent, &w.Input} {
-		if len(m.Column) == 0 { // data needs a size
-			m.Column, m.Value = make([]int32, 1), make([]float32, 1)
-		}
-	}
+	w.pad()
 	size := c.Batch * c.Size
 	j.x, j.mean, j.start = make([]float32, size), make([]float32, size), make([]float32, size)
 	j.u = make([]float32, c.Batch*c.Steps*c.Inputs)
@@ -135,7 +131,7 @@ func (j *Job) blockOf(pattern int) (first, width int) {
 	return first, min(j.block, j.c.Batch-first)
 }
 
-// The kernels take as arguments the weights (see weightUses), the inputs, and
+// The kernels take as arguments the weights (see Weights.uses), the inputs, and
 // states. Their params are [call].
 var (
 	// StepKernel takes all neurons of some blocks of patterns through a step.
@@ -349,7 +345,7 @@ const cachedPatterns = 2 * tile
 // for each step of each range of neurons.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
-	weights := j.weightData(&b)
+	weights := j.w.data(&b)
 	data := func(name string, xs []float32, d graph.Data) graph.DataID {
 		d.Name, d.Bytes = name, int64(4*len(xs))
 		return b.Data(d)
@@ -369,7 +365,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 			hi := min(lo+cachedPatterns, r.Hi)
 			n := hi - lo
 			t := j.patternsTask(int(lo), int(hi))
-			t.Uses = append(j.weightUses(weights, 0, j.c.Size),
+			t.Uses = append(j.w.uses(weights, 0, j.c.Size),
 				graph.Use{Data: u, Offset: lo * input, Bytes: n * input, Access: graph.Read},
 				graph.Use{Data: start, Offset: lo * state, Bytes: n * state, Access: graph.Read},
 				graph.Use{Data: end, Offset: lo * state, Bytes: n * state, Access: graph.Write},
@@ -392,7 +388,7 @@ func (j *Job) addRows(b *graph.Builder, ranges []sched.Range, weights [7]graph.D
 		}
 		for _, r := range ranges {
 			t := j.rowsTask(int(r.Lo), int(r.Hi), step)
-			t.Uses = append(j.weightUses(weights, int(r.Lo), int(r.Hi)),
+			t.Uses = append(j.w.uses(weights, int(r.Lo), int(r.Hi)),
 				graph.Use{Data: u, Access: graph.Read},
 				graph.Use{Data: from, Access: graph.Read},
 				graph.Use{Data: to, Offset: r.Lo * row, Bytes: r.Len() * row, Access: graph.Write},
@@ -408,17 +404,27 @@ var weightNames = [7]string{
 	"recurrent starts", "recurrent columns", "recurrent values", "input starts", "input columns", "input values", "bias",
 }
 
-func (j *Job) weightData(b *graph.Builder) (ids [7]graph.DataID) {
-	r, in := &j.w.Recurrent, &j.w.Input
-	for i, n := range [7]int{len(r.Start), len(r.Column), len(r.Value), len(in.Start), len(in.Column), len(in.Value), len(j.w.Bias)} {
+// pad gives matrices without an entry one that is not used: data needs a size.
+func (w *Weights) pad() {
+	for _, m := range []*Matrix{&w.Recurrent, &w.Input} {
+		if len(m.Column) == 0 {
+			m.Column, m.Value = make([]int32, 1), make([]float32, 1)
+		}
+	}
+}
+
+// data adds the weights to a graph, by weightNames.
+func (w *Weights) data(b *graph.Builder) (ids [7]graph.DataID) {
+	r, in := &w.Recurrent, &w.Input
+	for i, n := range [7]int{len(r.Start), len(r.Column), len(r.Value), len(in.Start), len(in.Column), len(in.Value), len(w.Bias)} {
 		ids[i] = b.Data(graph.Data{Name: weightNames[i], Bytes: int64(4 * n), Input: true})
 	}
 	return ids
 }
 
-// weightUses are the uses of some neurons' weights: of both matrices where their
+// uses are the uses of some neurons' weights: of both matrices where their
 // rows start, the columns and the values, then the bias.
-func (j *Job) weightUses(ids [7]graph.DataID, lo, hi int) []graph.Use {
+func (w *Weights) uses(ids [7]graph.DataID, lo, hi int) []graph.Use {
 	part := func(d graph.DataID, lo, hi int32, most int) graph.Use {
 		if lo == hi { // no entry, and a use has at least one
 			lo = min(lo, int32(most)-1)
@@ -427,13 +433,13 @@ func (j *Job) weightUses(ids [7]graph.DataID, lo, hi int) []graph.Use {
 		return graph.Use{Data: d, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.Read}
 	}
 	var uses []graph.Use
-	for i, m := range []*Matrix{&j.w.Recurrent, &j.w.Input} {
+	for i, m := range []*Matrix{&w.Recurrent, &w.Input} {
 		uses = append(uses, part(ids[3*i], int32(lo), int32(hi+1), len(m.Start)))
 		for k := 1; k <= 2; k++ {
 			uses = append(uses, part(ids[3*i+k], m.Start[lo], m.Start[hi], len(m.Column)))
 		}
 	}
-	return append(uses, part(ids[6], int32(lo), int32(hi), len(j.w.Bias)))
+	return append(uses, part(ids[6], int32(lo), int32(hi), len(w.Bias)))
 }
 
 // Bind ties weights, inputs and states to the job's memory.

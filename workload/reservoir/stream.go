@@ -1,0 +1,290 @@
+package reservoir
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/replica"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+// StreamConfig says what goes through a [Stream].
+type StreamConfig struct {
+	Params
+	Replicas int // of the state; they are dealt out to devices in turn
+	Patterns int // of each replica in a batch
+	Steps    int // of a pattern
+	Strategy replica.Strategy
+	// Sample is on how many neurons an adaptive strategy measures divergence; 0
+	// leaves it to package replica.
+	Sample int
+}
+
+// Validate reports sizes that make no stream.
+func (c StreamConfig) Validate() error {
+	if err := c.Params.Validate(); err != nil {
+		return err
+	}
+	const most = 1 << 10
+	if c.Replicas < 1 || c.Replicas > most || c.Patterns < 1 || c.Patterns > most || c.Steps < 1 || c.Steps > most {
+		return fmt.Errorf("reservoir: %d replicas, %d patterns, %d steps: %w: there must be 1 to %d", c.Replicas, c.Patterns, c.Steps, ErrParams, most)
+	}
+	return c.Strategy.Validate()
+}
+
+// Stream is a reservoir whose state goes on from batch to batch, in a replica on
+// each of several devices. All patterns of a replica in a batch start from its
+// state, and the mean of where they end is its state for the next; between
+// batches replicas are merged into their mean when the strategy says so. Which
+// device has a replica cannot be seen in the result: class R.
+type Stream struct {
+	rt      *weft.Runtime
+	c       StreamConfig
+	w       *Weights
+	state   *replica.State[float32]
+	weights []weft.Binding
+	release []func()
+	batch   int // how many there were
+	u       []float32
+	merged  []bool // by batch
+}
+
+var (
+	spreadKernel = workload.GoKernel("reservoir.spread", perItem)
+	carryKernel  = workload.GoKernel("reservoir.carry", perItem)
+)
+
+// StreamFuncs are the Go kernels of streams.
+func StreamFuncs() map[string]weft.Func {
+	out := live.Funcs()
+	maps.Copy(out, Funcs())
+	out["reservoir.spread"], out["reservoir.carry"] = spread, carry
+	return out
+}
+
+// spread gives every pattern the replica's state.
+func spread(c *weft.Call, lo, hi int) {
+	x, start := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
+	n := len(start) / len(x)
+	for i := lo * perItem; i < min(hi*perItem, len(x)); i++ {
+		row := start[i*n : (i+1)*n]
+		for l := range row {
+			row[l] = x[i]
+		}
+	}
+}
+
+// carry makes the mean over patterns the replica's state.
+func carry(c *weft.Call, lo, hi int) {
+	end, x := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
+	n := len(end) / len(x)
+	for i := lo * perItem; i < min(hi*perItem, len(x)); i++ {
+		sum := float32(0)
+		for _, v := range end[i*n : (i+1)*n] {
+			sum += v
+		}
+		x[i] = sum / float32(n)
+	}
+}
+
+// NewStream draws the weights, puts them on the devices and sets all replicas to
+// zero. The runtime must have been opened with StreamFuncs. Release gives up what
+// it holds.
+func NewStream(rt *weft.Runtime, c StreamConfig) (*Stream, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	w, err := New(c.Params)
+	if err != nil {
+		return nil, err
+	}
+	w.pad()
+	s := &Stream{rt: rt, c: c, w: w, u: make([]float32, c.Replicas*c.Patterns*c.Steps*c.Inputs)}
+	devices := rt.Machine().Devices
+	var on []string
+	for r := range c.Replicas {
+		on = append(on, devices[r%len(devices)].Name)
+	}
+	s.state, err = replica.New(rt, make([]float32, c.Size), replica.Options[float32]{Devices: on, Strategy: c.Strategy, Sample: c.Sample})
+	if err != nil {
+		return nil, err
+	}
+	s.release = append(s.release, s.state.Release)
+	for i, err := range []error{
+		resident(s, 0, w.Recurrent.Start), resident(s, 1, w.Recurrent.Column), resident(s, 2, w.Recurrent.Value),
+		resident(s, 3, w.Input.Start), resident(s, 4, w.Input.Column), resident(s, 5, w.Input.Value), resident(s, 6, w.Bias),
+	} {
+		if err != nil {
+			s.Release()
+			return nil, fmt.Errorf("reservoir: %s: %w", weightNames[i], err)
+		}
+	}
+	return s, nil
+}
+
+// resident makes an array of the weights resident.
+func resident[T any](s *Stream, i int, xs []T) error {
+	d, err := weft.Put(s.rt, weightNames[i], xs)
+	if err != nil {
+		return err
+	}
+	s.weights = append(s.weights, d.As(weightNames[i]))
+	s.release = append(s.release, d.Release)
+	return nil
+}
+
+// Release gives up what the stream holds on devices.
+func (s *Stream) Release() {
+	for _, f := range s.release {
+		f()
+	}
+}
+
+// State is the replicated state.
+func (s *Stream) State() *replica.State[float32] { return s.state }
+
+// first is the number of a replica's first pattern in a batch.
+func (c *StreamConfig) first(batch, r int) int { return (batch*c.Replicas + r) * c.Patterns }
+
+// encode puts the inputs of a pattern, by its number, into lane l of n.
+func (c *StreamConfig) encode(u []float32, pattern, n, l int) error {
+	values := make([]float64, c.Inputs)
+	draw := philox.Source{Seed: c.Seed, Stream: streamValues}
+	for i := range values {
+		values[i] = philox.Unit(draw.Uint32(uint64(pattern), 0, uint32(i)))
+	}
+	encoder := Encoder{Seed: c.Seed, Duration: duration}
+	p, err := encoder.Rate(values, uint64(pattern))
+	if err != nil {
+		return err
+	}
+	p.Bins(u, c.Steps, c.Inputs, n, l)
+	return nil
+}
+
+// Next takes the next batch through the reservoir and says whether the replicas
+// were merged after it.
+func (s *Stream) Next(ctx context.Context) (replica.Outcome, error) {
+	c := &s.c
+	clear(s.u)
+	each := c.Patterns * c.Steps * c.Inputs
+	for r := range c.Replicas {
+		for l := range c.Patterns {
+			if err := c.encode(s.u[r*each:(r+1)*each], c.first(s.batch, r)+l, c.Patterns, l); err != nil {
+				return replica.Outcome{}, err
+			}
+		}
+	}
+	g, err := s.graph()
+	if err != nil {
+		return replica.Outcome{}, err
+	}
+	bind := append([]weft.Binding{weft.Bind("inputs", s.u)}, s.weights...)
+	for r := range c.Replicas {
+		bind = append(bind, s.state.Replica(r).As(fmt.Sprint("state ", r)))
+	}
+	if _, err := s.rt.Run(ctx, g, bind...); err != nil {
+		return replica.Outcome{}, err
+	}
+	s.batch++
+	out, err := s.state.Updated(ctx)
+	s.merged = append(s.merged, out.Merged)
+	return out, err
+}
+
+// graph is a batch: for every replica, on its device, three tasks in a row.
+func (s *Stream) graph() (*graph.Graph, error) {
+	var b graph.Builder
+	c, w := &s.c, s.w
+	weights := w.data(&b)
+	u := b.Data(graph.Data{Name: "inputs", Bytes: int64(4 * len(s.u)), Input: true})
+	input, size := int64(4*len(s.u)/c.Replicas), int64(4*c.Size*c.Patterns)
+	k := call{
+		size: c.Size, inputs: c.Inputs, neurons: c.Size, batch: c.Patterns, block: c.Patterns, steps: c.Steps,
+		seed: c.Seed, leak: float32(c.Leak), noise: float32(c.Noise),
+	}
+	for r := range c.Replicas {
+		data := func(what string) graph.DataID {
+			return b.Data(graph.Data{Name: fmt.Sprint(what, " ", r), Bytes: size})
+		}
+		on := graph.Constraint{Only: []string{s.state.Device(r)}}
+		x := b.Data(graph.Data{Name: fmt.Sprint("state ", r), Bytes: int64(4 * c.Size), Input: true, Output: true})
+		start, end, mean := data("start"), data("end"), data("mean")
+		moves := graph.Work{Ops: float64(c.Size * c.Patterns), Bytes: float64(4*c.Size) + float64(size)}
+		b.Add(graph.Task{
+			Name: fmt.Sprintf("replica %d, spread", r), On: on, Work: moves,
+			Steps: []graph.Step{{Kernel: spreadKernel, Launch: workload.Grid(int64(c.Size))}},
+			Uses:  []graph.Use{{Data: x, Access: graph.Read}, {Data: start, Access: graph.Write}},
+		})
+		t := graph.Task{
+			Name: fmt.Sprintf("replica %d, batch %d", r, s.batch), On: on, Workspace: size,
+			Work: graph.Work{Ops: w.Ops(c.Patterns, c.Steps), Bytes: w.Bytes(c.Patterns, c.Steps)},
+			Uses: append(w.uses(weights, 0, c.Size),
+				graph.Use{Data: u, Offset: int64(r) * input, Bytes: input, Access: graph.Read},
+				graph.Use{Data: start, Access: graph.Read}, graph.Use{Data: end, Access: graph.Write}, graph.Use{Data: mean, Access: graph.Write}),
+		}
+		k.pattern = c.first(s.batch, r)
+		for k.step = range c.Steps {
+			t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.Size), int64(c.Patterns)), Params: k.params()})
+		}
+		b.Add(t)
+		b.Add(graph.Task{
+			Name: fmt.Sprintf("replica %d, carry", r), On: on, Work: moves,
+			Steps: []graph.Step{{Kernel: carryKernel, Launch: workload.Grid(int64(c.Size))}},
+			Uses:  []graph.Use{{Data: end, Access: graph.Read}, {Data: x, Access: graph.Write}},
+		})
+	}
+	return b.Build()
+}
+
+// Reference computes the replicas after the batches so far in float64, straight
+// from the formula, with merges where there were some.
+func (s *Stream) Reference() ([][]float64, error) {
+	c := &s.c
+	x := make([][]float64, c.Replicas)
+	for r := range x {
+		x[r] = make([]float64, c.Size)
+	}
+	u, one := make([]float32, c.Steps*c.Inputs), make([]float64, c.Inputs)
+	for batch, merged := range s.merged {
+		for r := range x {
+			mean := make([]float64, c.Size)
+			for l := range c.Patterns {
+				number := c.first(batch, r) + l
+				clear(u)
+				if err := c.encode(u, number, 1, 0); err != nil {
+					return nil, err
+				}
+				at := x[r]
+				for k := range c.Steps {
+					for i := range one {
+						one[i] = float64(u[k*c.Inputs+i])
+					}
+					at = s.w.Reference(at, one, uint64(number), uint32(k))
+				}
+				for i, v := range at {
+					mean[i] += v / float64(c.Patterns)
+				}
+			}
+			x[r] = mean
+		}
+		if !merged {
+			continue
+		}
+		mean := make([]float64, c.Size)
+		for i := range mean {
+			for r := range x {
+				mean[i] += x[r][i] / float64(c.Replicas)
+			}
+		}
+		for r := range x {
+			x[r] = append([]float64(nil), mean...)
+		}
+	}
+	return x, nil
+}
