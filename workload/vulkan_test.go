@@ -44,8 +44,12 @@ func samples(t *testing.T) []sample {
 	}
 	g, err := gemm.New(gemm.Config{M: 301, K: 97, N: 303, Seed: 1})
 	product(g, err, func() []float32 { return g.Result() })
-	p, err := tropical.New(tropical.Config{M: 201, K: 98, N: 303, Seed: 1})
-	product(p, err, func() []float32 { return p.Result() })
+	wide, err := gemm.New(gemm.Config{M: 203, K: 100, N: 1036, Seed: 1})
+	product(wide, err, func() []float32 { return wide.Result() })
+	for _, n := range []int{303, 1036} {
+		p, err := tropical.New(tropical.Config{M: 201, K: n / 3, N: n, Seed: 1})
+		product(p, err, func() []float32 { return p.Result() })
+	}
 	for _, s := range []conv.Shape{{N: 3, C: 5, H: 17, W: 70, K: 13, R: 3, S: 3, Stride: 1, Pad: 1}, {N: 3, C: 2, H: 23, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 2}} {
 		c, err := conv.New(conv.Config{Shape: s, Seed: 1})
 		product(c, err, func() []float32 { return c.Result() })

@@ -281,6 +281,10 @@ func (l *lane) launch(o *op) (err error) {
 	return nil
 }
 
+// vectorAlign is what shaders may take for granted of an argument: four numbers at
+// once.
+const vectorAlign = 16
+
 // moved is an argument that lies where shaders cannot be given it, and where it
 // was moved.
 type moved struct {
@@ -294,7 +298,7 @@ func (l *lane) record(s *slot, o *op, steps []prepared, lay *layout) (scratch []
 	d, f, c := l.dev, l.f, l.dev.c
 	args, moves := o.args, []moved(nil)
 	for i, a := range o.args {
-		if a.off%max(d.limits.offsetAlign, 1) == 0 {
+		if a.off%max(d.limits.offsetAlign, vectorAlign) == 0 {
 			continue
 		}
 		b, err := d.memory.scratch(d, a.bytes)

@@ -29,7 +29,11 @@ func testImpls(name string) []graph.Impl {
 	if err != nil {
 		panic(err)
 	}
-	return []graph.Impl{{Dialect: graph.SPIRV, Entry: "main", Source: source, Per: [3]uint32{64}, Block: [3]uint32{64}}}
+	per := uint32(64)
+	if name == "saxpy" {
+		per = 4 * 64
+	}
+	return []graph.Impl{{Dialect: graph.SPIRV, Entry: "main", Source: source, Per: [3]uint32{per}, Block: [3]uint32{64}}}
 }
 
 // failing fails a test with what is written to it, but for the loss of a device.

@@ -1,8 +1,8 @@
 // C = A·B in float32, every element one chain of fused multiply-adds in rising
 // order of the inner index from zero.
-//: gemm_rows -DROWS=8 -DCOLS=4
+//: gemm_rows -DROWS=8 -DCOLS=2
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #define START 0.0
-#define STEP(acc, a, b) acc = fma(a, b, acc)
+#define STEP(T, acc, a, b) acc = fma(a, b, acc);
 #include "panel/tile.glsl"

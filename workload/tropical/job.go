@@ -17,7 +17,7 @@ var ErrWrong = errors.New("not the max-plus product")
 // kind is the product of maxima of sums.
 var kind = product.NewKind("tropical", "Gop", kernel,
 	workload.PTX(ptx, "tropical_rows", 256, 128, 128), workload.PTX(ptx, "tropical_rows_small", 64, 64, 64),
-	workload.SPIRV(spirv, "tropical_rows", 64, 8, 256))
+	workload.SPIRV(spirv, "tropical_rows", 64, 8, 512))
 
 // Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
 // params the rows, K and N.

@@ -28,9 +28,20 @@ layout(std430, binding = 0) buffer X { uint x[]; };
 #define BODY x[i] += k
 #endif
 #ifdef SAXPY
+// Four numbers at once, which drivers like; the last few by themselves.
 layout(std430, binding = 0) readonly buffer X { float x[]; };
+layout(std430, binding = 0) readonly buffer X4 { vec4 x4[]; };
 layout(std430, binding = 1) buffer Y { float y[]; };
-#define BODY y[i] += uintBitsToFloat(k) * x[i]
+layout(std430, binding = 1) buffer Y4 { vec4 y4[]; };
+void main() {
+	uint i = 4 * gl_GlobalInvocationID.x;
+	float by = uintBitsToFloat(k);
+	if (i + 4 <= n)
+		y4[i / 4] += by * x4[i / 4];
+	else
+		for (; i < n; i++)
+			y[i] += by * x[i];
+}
 #endif
 #if defined SPREAD || defined GATHER
 layout(std430, binding = 0) readonly buffer In { uint from[]; };
@@ -53,11 +64,13 @@ layout(std430, binding = 0) buffer X { uint x[]; };
 #define ROUND MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE
 #define BODY uint v = x[i]; uint j = 0; for (; j + 256 <= k; j += 256) { ROUND } for (; j < k; j++) { STEP } x[i] = v
 #endif
+#ifndef SAXPY
 void main() {
 	uint i = gl_GlobalInvocationID.x;
 	if (i < n) {
 		BODY;
 	}
 }
+#endif
 #endif
 #endif
