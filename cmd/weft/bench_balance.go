@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,8 +36,19 @@ type balanceRow struct {
 // fixed is the policy of a row whose parts stay where the partitioner put them.
 const fixed = "fixed"
 
+// balance is the benchmark of that name.
+type balance struct {
+	only []string // of balanceNames; empty means all
+}
+
+// balanceNames are the work it has.
+var balanceNames = []string{triangleName, "landscape", "automata"}
+
+const triangleName = "triangle"
+
 func newBalance(s *settings) *cobra.Command {
-	return benchmark[balanceRow]{
+	var o balance
+	c := benchmark[balanceRow]{
 		use:   "balance",
 		short: "How evenly devices share uneven work",
 		long: `Run work whose items cost differently and report how evenly the devices shared
@@ -49,32 +61,45 @@ knowing the cost is worth.
   triangle   row i of a triangle: cost grows from nothing to the last row
   landscape  rows of an energy landscape: those in the middle are the dearest
   automata   blocks of a game of Life that exchange their edges: equal cost`,
-		repeat: 7, measure: measureBalance, text: writeBalance,
+		repeat: 7, text: writeBalance,
+		measure: func(m *meter) ([]balanceRow, error) {
+			for _, name := range o.only {
+				if err := mustName("work", name, balanceNames); err != nil {
+					return nil, err
+				}
+			}
+			return o.measure(m)
+		},
 	}.command(s)
+	c.Flags().StringSliceVar(&o.only, "only", nil, "`work` to run: "+strings.Join(balanceNames, ", ")+" (all)")
+	return c
 }
 
-// uneven makes the jobs of the benchmark.
-func uneven(ctx context.Context) (names []string, jobs []workload.Job, err error) {
-	names, jobs = []string{"triangle"}, []workload.Job{newTriangle(4096, 40)}
-	for _, w := range workloads {
-		if w.name != "landscape" && w.name != "automata" {
+// jobs makes the jobs of the benchmark.
+func (o *balance) jobs(ctx context.Context) (names []string, jobs []workload.Job, err error) {
+	for _, name := range balanceNames {
+		if len(o.only) > 0 && !slices.Contains(o.only, name) {
 			continue
 		}
-		j, err := w.sized(ctx, map[string]int{})
-		if err != nil {
-			return nil, nil, err
+		job := workload.Job(newTriangle(4096, 40))
+		if at := slices.IndexFunc(workloads, func(w entry) bool { return w.name == name }); at >= 0 {
+			if job, err = workloads[at].sized(ctx, map[string]int{}); err != nil {
+				return nil, nil, err
+			}
 		}
-		names, jobs = append(names, w.name), append(jobs, j)
+		names, jobs = append(names, name), append(jobs, job)
 	}
 	return names, jobs, nil
 }
 
-func measureBalance(m *meter) (rows []balanceRow, err error) {
+// measure runs those of the work that were asked for; what it does not have is
+// not its concern.
+func (o *balance) measure(m *meter) (rows []balanceRow, err error) {
 	if _, err := m.several(); err != nil {
 		return nil, err
 	}
-	names, jobs, err := uneven(m.ctx)
-	if err != nil {
+	names, jobs, err := o.jobs(m.ctx)
+	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
 	defer func() { // by workload, as they are compared

@@ -29,10 +29,12 @@ type memoryRow struct {
 	From  string  `json:"from,omitempty"` // the other device of "peer"
 	Bytes int64   `json:"bytes"`          // of the buffer
 	BPS   float64 `json:"bytes_per_second"`
-	// PeakBPS is what was measured of the device's memory or link when it was
-	// opened; 0 is not measured. Copies within a memory count twice, as they
-	// read and write it, and triad three times.
-	PeakBPS float64 `json:"peak_bytes_per_second,omitempty"`
+	// OpenBPS is what was measured when the device was opened: of its link, or
+	// of its memory by a copy, with all devices that share that memory at
+	// once; reading alone may be faster. 0 is not measured, or buffers that
+	// caches hold, of which the memory says nothing. Copies within a memory
+	// count twice, as they read and write it, and triad three times.
+	OpenBPS float64 `json:"open_bytes_per_second,omitempty"`
 }
 
 // memory is the benchmark of that name.
@@ -46,7 +48,9 @@ func newMemory(s *settings) *cobra.Command {
 		long: `Copy between host and device, between devices and within each, and, on devices
 that run Go kernels, read, write, copy and add vectors (triad) with all cores of
 the device. Rates are bytes that cross the memory or the link, the best of the
-repetitions, beside the rate measured when the device was opened.`,
+repetitions, beside what was measured at opening: of the link, or of the memory
+by a copy, with all devices that share it at once. Reading alone may be faster.
+Buffers below 64 MiB, which caches hold, are not compared with the memory.`,
 		repeat: 9, measure: o.measure, text: writeMemory,
 	}.command(s)
 	c.Flags().StringSliceVar(&o.sizes, "sizes", []string{"64KiB", "1MiB", "16MiB", "256MiB"}, "`sizes` of the buffers")
@@ -103,16 +107,16 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 }
 
 func writeMemory(w io.Writer, rows []memoryRow) {
-	table := [][]any{{"device", "case", "buffer", "rate", "measured peak", "of it"}}
+	table := [][]any{{"device", "case", "buffer", "rate", "at opening", "of it"}}
 	for _, r := range rows {
 		kind, of := r.Case, "-"
 		if r.From != "" {
 			kind += " from " + r.From
 		}
-		if r.PeakBPS > 0 {
-			of = percent(r.BPS / r.PeakBPS)
+		if r.OpenBPS > 0 {
+			of = percent(r.BPS / r.OpenBPS)
 		}
-		table = append(table, []any{r.Device, kind, machine.FormatBytes(r.Bytes), si(r.BPS, "B/s"), si(r.PeakBPS, "B/s"), of})
+		table = append(table, []any{r.Device, kind, machine.FormatBytes(r.Bytes), si(r.BPS, "B/s"), si(r.OpenBPS, "B/s"), of})
 	}
 	writeTable(w, table)
 }
@@ -234,9 +238,26 @@ type trial struct {
 	peer   int     // the other device, -1 for none
 	times  float64 // how often the bytes cross the memory
 	mapped bool
+	cached bool // small buffers stay in a cache
 	// op is the operation for a size, and host memory of that size.
 	op   func(bytes int64, host []byte) driver.Op
 	lane int
+}
+
+// inCaches is how large buffers are that caches may hold.
+const inCaches = 64 << 20
+
+// sharedBPS is the rate of a device's memory for all devices that share it: each
+// was measured while the others streamed, too, and here it has the memory alone.
+func sharedBPS(m *machine.Machine, id machine.DeviceID) float64 {
+	sum := 0.0
+	for i := range m.Devices {
+		shares := slices.ContainsFunc(m.Devices[i].Resources, func(r string) bool { return slices.Contains(m.Devices[id].Resources, r) })
+		if machine.DeviceID(i) == id || shares && m.Devices[i].HostMemory == m.Devices[id].HostMemory {
+			sum += m.Devices[i].Rates.MemoryBPS
+		}
+	}
+	return sum
 }
 
 // trials lists what device i can do.
@@ -244,7 +265,7 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 	dev := b.devs[i]
 	info := dev.Info()
 	id, _ := m.Lookup(info.Name)
-	peak := m.Devices[id].Rates.MemoryBPS
+	memory := sharedBPS(m, id)
 	link := func(other machine.DeviceID) float64 {
 		for _, l := range m.Links {
 			if l.A == other && l.B == id || l.A == id && l.B == other {
@@ -253,10 +274,10 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 		}
 		return 0
 	}
-	row := func(kind string, peak float64) memoryRow {
-		return memoryRow{Device: info.Name, Case: kind, PeakBPS: peak}
+	row := func(kind string, opened float64) memoryRow {
+		return memoryRow{Device: info.Name, Case: kind, OpenBPS: opened}
 	}
-	out := []trial{{row: row("within", peak), device: i, peer: -1, times: 2, op: func(n int64, _ []byte) driver.Op {
+	out := []trial{{row: row("within", memory), cached: true, device: i, peer: -1, times: 2, op: func(n int64, _ []byte) driver.Op {
 		return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: bufB}
 	}}}
 	if !info.HostMemory {
@@ -295,7 +316,7 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 		if !info.CanRun(kernel) {
 			continue
 		}
-		out = append(out, trial{row: row(k.name, peak), device: i, peer: -1, times: float64(k.args), op: func(n int64, _ []byte) driver.Op {
+		out = append(out, trial{row: row(k.name, memory), cached: true, device: i, peer: -1, times: float64(k.args), op: func(n int64, _ []byte) driver.Op {
 			op := driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(n / 64)}}}}
 			for a := range k.args {
 				op.Args = append(op.Args, driver.Arg{Buf: driver.Buffer(a), Bytes: n})
@@ -357,6 +378,9 @@ func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error)
 		seconds = append(seconds, took.Seconds())
 	}
 	row = t.row
+	if t.cached && size < inCaches {
+		row.OpenBPS = 0
+	}
 	row.Bytes, row.BPS = size, t.times*float64(size)/best(seconds[1:]) // the first warms up
 	return row, nil
 }

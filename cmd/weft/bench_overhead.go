@@ -18,8 +18,8 @@ type overheadRow struct {
 	Trace     bool    `json:"trace"`
 	Tasks     int     `json:"tasks"`
 	Devices   int     `json:"devices"`
-	USPerTask float64 `json:"us_per_task"` // best of the repetitions
-	MedianUS  float64 `json:"median_us_per_task"`
+	USPerTask float64 `json:"us_per_task"`        // best of the repetitions
+	MedianUS  float64 `json:"median_us_per_task"` // of the repetitions
 }
 
 // overhead is the benchmark of that name.
@@ -32,7 +32,8 @@ func newOverhead(s *settings) *cobra.Command {
 		short: "What a task costs beside its work: empty tasks, live",
 		long: `Run empty tasks live and report what each costs: independent ones, a chain, and
 a graph 64 wide in which each task reads what three others wrote, with tracing
-off and on. The best and the median of the repetitions are shown.`,
+off and on. us_per_task is the best of the repetitions, what weft can do;
+median_us_per_task is their median, what to expect on this machine.`,
 		repeat: 20, measure: o.measure, text: writeOverhead,
 	}.command(s)
 	c.Flags().IntVar(&o.tasks, "tasks", 100_000, "tasks in each graph")

@@ -62,6 +62,9 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkAtLeast(o.atLeast); err != nil {
+		return nil, err
+	}
 	most, err := m.several()
 	if err != nil {
 		return nil, err
@@ -89,6 +92,13 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 		rows = append(rows, got...)
 	}
 	return rows, nil
+}
+
+func checkAtLeast(d time.Duration) error {
+	if d < 0 {
+		return badUsage("--at-least %v: it must not be negative", d)
+	}
+	return nil
 }
 
 // one runs one workload on every number of devices.

@@ -68,8 +68,8 @@ It takes some minutes. Run it on a machine that does nothing else.`,
 	}
 	f := c.Flags()
 	f.IntVar(&o.repeat, "repeat", 7, "how often everything is measured")
-	f.DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take for a workload")
-	f.StringSliceVar(&o.only, "only", nil, "`workloads` whose scaling to measure (all)")
+	f.DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take for a workload, in scaling; 0 leaves\nsizes as weft run has them")
+	f.StringSliceVar(&o.only, "only", nil, "`workloads` whose scaling and balance to measure (all)")
 	f.IntVar(&o.tasks, "tasks", 100_000, "tasks in each graph of overhead")
 	f.StringSliceVar(&o.sizes, "sizes", []string{"64KiB", "1MiB", "16MiB", "256MiB"}, "`sizes` of the buffers of memory")
 	f.StringVar(&o.html, "html", "", "write a page to this `file`")
@@ -85,6 +85,12 @@ func (o *suite) run(c *cobra.Command) error {
 	}
 	if o.repeat < 1 {
 		return badUsage("--repeat %d: run at least once", o.repeat)
+	}
+	if _, err := chosen(o.only); err != nil {
+		return err
+	}
+	if err := checkAtLeast(o.atLeast); err != nil {
+		return err
 	}
 	var page *os.File
 	if o.html != "" { // before anything is measured that could be lost with it
@@ -136,12 +142,13 @@ func (o *suite) measure(m *meter, r *suiteReport) (err error) {
 	r.Machine = machine.Encode(r.here)
 	rt.Close()
 	strong := scaling{only: o.only, atLeast: o.atLeast}
+	uneven := balance{only: o.only}
 	weak := scaling{only: o.only, atLeast: o.atLeast, weak: true}
 	for _, part := range []func() error{
 		func() (err error) { r.Overhead, err = (&overhead{o.tasks}).measure(m); return err },
 		func() (err error) { r.Sync, err = measureSync(m); return err },
 		func() (err error) { r.Memory, err = (&memory{o.sizes}).measure(m); return err },
-		func() (err error) { r.Balance, err = measureBalance(m); return err },
+		func() (err error) { r.Balance, err = uneven.measure(m); return err },
 		func() (err error) { r.Strong, err = strong.measure(m); return err },
 		func() (err error) { r.Weak, err = weak.measure(m); return err },
 	} {
@@ -182,7 +189,7 @@ func commandLine(c *cobra.Command) string {
 		if s, ok := f.Value.(pflag.SliceValue); ok {
 			value = strings.Join(s.GetSlice(), ",")
 		}
-		if value == "true" {
+		if value == "true" && f.Value.Type() == "bool" {
 			out += " --" + f.Name
 		} else {
 			out += " --" + f.Name + " " + value

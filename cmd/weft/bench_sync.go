@@ -12,11 +12,11 @@ import (
 
 // syncRow is what one synchronisation costs.
 type syncRow struct {
-	Case    string  `json:"case"`    // chain, ping-pong, barrier, fork-join
-	Devices string  `json:"devices"` // which took part
-	Tasks   int     `json:"tasks_per_round"`
-	US      float64 `json:"us_per_round"` // median
-	BestUS  float64 `json:"best_us_per_round"`
+	Case       string  `json:"case"`    // chain, ping-pong, barrier, fork-join
+	Devices    string  `json:"devices"` // which took part
+	Tasks      int     `json:"tasks_per_round"`
+	USPerRound float64 `json:"us_per_round"`        // best of the repetitions
+	MedianUS   float64 `json:"median_us_per_round"` // of the repetitions
 }
 
 // syncRounds is how often a graph synchronises.
@@ -27,7 +27,7 @@ func newSync(s *settings) *cobra.Command {
 		use:   "sync",
 		short: "What synchronising costs: hops between devices, barriers",
 		long: `Run graphs of tasks that do nothing and depend on one another, and report what a
-round of each costs:
+round of each costs, the best and the median of the repetitions:
 
   chain      a task after another on one device
   ping-pong  a task on one device, then one on another that reads its 64 bytes
@@ -118,13 +118,13 @@ func syncOf(m *meter, rt *weft.Runtime, p *progress, layers [][]string) (syncRow
 			us = append(us, rep.Elapsed().Seconds()*1e6/syncRounds)
 		}
 	}
-	return syncRow{Tasks: g.NumTasks() / syncRounds, US: median(us), BestUS: best(us)}, nil
+	return syncRow{Tasks: g.NumTasks() / syncRounds, USPerRound: best(us), MedianUS: median(us)}, nil
 }
 
 func writeSync(w io.Writer, rows []syncRow) {
-	table := [][]any{{"case", "devices", "tasks", "median µs/round", "best µs/round"}}
+	table := [][]any{{"case", "devices", "tasks", "best µs/round", "median µs/round"}}
 	for _, r := range rows {
-		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.US), fmt.Sprintf("%.2f", r.BestUS)})
+		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.USPerRound), fmt.Sprintf("%.2f", r.MedianUS)})
 	}
 	writeTable(w, table)
 }

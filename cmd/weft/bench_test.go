@@ -106,10 +106,10 @@ func TestBenchSync(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	for i, r := range got {
-		if r.US <= 0 || r.BestUS > r.US {
+		if r.USPerRound <= 0 || r.MedianUS < r.USPerRound {
 			t.Errorf("%+v", r)
 		}
-		if r.US, r.BestUS = 0, 0; r != want[i] {
+		if r.USPerRound, r.MedianUS = 0, 0; r != want[i] {
 			t.Errorf("%+v, want %+v", r, want[i])
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
@@ -35,20 +37,69 @@ does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.
 }
 
 func newDemo() *cobra.Command {
-	return &cobra.Command{
-		Use:   "demo",
-		Short: "A short tour of what weft does, simulated",
-		Args:  noArgs,
+	var asJSON bool
+	c := &cobra.Command{
+		Use:               "demo",
+		Short:             "A short tour of what weft does, simulated",
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			d := demo{progress: startProgress(c.ErrOrStderr(), false, "simulation", demoSimulations)}
+			var given []string // of the runtime's flags, which mean nothing here
+			c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
+				if f.Changed {
+					given = append(given, "--"+f.Name)
+				}
+			})
+			if len(given) > 0 {
+				return badUsage("%s: the demo is simulated and has no runtime to set", strings.Join(given, ", "))
+			}
+			d := demo{progress: startProgress(c.ErrOrStderr(), asJSON, "simulation", demoSimulations)}
 			defer d.progress.finish()
 			return print(c, func(b *bytes.Buffer) error {
 				defer d.progress.finish()
-				return abandonable(c.Context(), func() error { return d.tell(b) })
+				var text bytes.Buffer
+				if err := abandonable(c.Context(), func() error { return d.tell(&text) }); err != nil {
+					return err
+				}
+				if asJSON {
+					return writeJSON(b, d.told)
+				}
+				_, err := text.WriteTo(b)
+				return err
 			})
 		},
 	}
+	c.SetUsageTemplate(strings.Replace(usageTemplate, runtimeFlags, "", 1))
+	c.Flags().BoolVar(&asJSON, "json", false, "write what was simulated as JSON")
+	return c
 }
+
+// The JSON of weft run demo. Times are virtual nanoseconds.
+type (
+	demoJSON struct {
+		Simulated bool      `json:"simulated"` // always true
+		Machine   string    `json:"machine"`
+		Tasks     int       `json:"tasks"`
+		Bound     int64     `json:"bound_ns"` // no schedule can beat it
+		Ways      []wayJSON `json:"placements"`
+		Loss      *lossJSON `json:"loss"`
+	}
+	wayJSON struct {
+		Name       string             `json:"name"`
+		Makespan   int64              `json:"makespan_ns"`
+		Efficiency float64            `json:"efficiency"`
+		Shares     map[string]float64 `json:"shares"` // of the tasks, by device
+	}
+	lossJSON struct {
+		Device   string `json:"device"`
+		Gone     int64  `json:"gone_ns"`
+		Back     int64  `json:"back_ns"`
+		Makespan int64  `json:"makespan_ns"`
+		Moved    int    `json:"moved_tasks"`
+		Replays  int    `json:"replays"`
+		Results  string `json:"results"`
+	}
+)
 
 // The demonstration: layers of uneven tasks on the machine "mixed".
 const (
@@ -65,6 +116,7 @@ type demo struct {
 	progress *progress
 	machine  *machine.Machine
 	graph    *graph.Graph
+	told     demoJSON
 }
 
 // prepare makes machine and work.
@@ -82,6 +134,7 @@ func (d *demo) tell(b *bytes.Buffer) error {
 	if err := d.prepare(); err != nil {
 		return err
 	}
+	d.told = demoJSON{Simulated: true, Machine: demoMachine, Tasks: d.graph.NumTasks()}
 	fmt.Fprintf(b, `weft demo, simulated: virtual time on a described machine, placed and recovered
 by the engine that also drives real devices. No figure here is measured.
 
@@ -134,12 +187,16 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 		}
 		// Against what is possible when tasks may run anywhere.
 		bound := sim.LowerBound(d.machine, machine.NewRoofline(d.machine), []sim.Job{{Graph: d.graph}})
-		row := []any{way.name, short(s.result.Makespan), percent(float64(bound) / float64(s.result.Makespan))}
+		told := wayJSON{way.name, int64(s.result.Makespan), float64(bound) / float64(s.result.Makespan), make(map[string]float64)}
+		row := []any{way.name, short(s.result.Makespan), percent(told.Efficiency)}
 		devs, total := s.tally()
 		for i := range devs {
-			row = append(row, fmt.Sprintf("%.0f %%", 100*float64(devs[i].tasks)/float64(total)))
+			share := float64(devs[i].tasks) / float64(total)
+			told.Shares[d.machine.Devices[i].Name] = share
+			row = append(row, fmt.Sprintf("%.0f %%", 100*share))
 		}
 		rows = append(rows, row)
+		d.told.Ways, d.told.Bound = append(d.told.Ways, told), int64(bound)
 		sims = append(sims, s)
 	}
 	fmt.Fprintln(b, "1. Who gets what: an equal part of every layer for each device, tasks in turn\n   (roundrobin), or where each is predicted to end first (finish, the default).")
@@ -167,6 +224,7 @@ func (d *demo) lose(b *bytes.Buffer, calm *simulation) error {
 		return err
 	}
 	report := s.result.Runs[0].Report
+	d.told.Loss = &lossJSON{d.machine.DeviceName(fastest), int64(gone), int64(back), int64(s.result.Makespan), moved(s.result.Trace), report.Replays, s.verdict()}
 	fmt.Fprintf(b, "2. %s, the fastest, is lost at %s with all that its memory holds, and\n   comes back empty at %s.\n\n",
 		d.machine.DeviceName(fastest), short(gone), short(back))
 	if err := trace.WriteTimeline(b, d.machine, s.result.Trace, defaultWidth); err != nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -97,6 +99,7 @@ func TestGolden(t *testing.T) {
 // Every mistake is one line that says where, what, and what would be right.
 func TestMistakes(t *testing.T) {
 	badMachine := write(t, "m.json", "{\n  \"devices\": [\n    {\"name\": \"a\", \"kind\": \"gpu\"}\n  ]\n}\n")
+	numbered := write(t, "n.json", "{\"name\": 7}\n")
 	badGraph := write(t, "g.json", "{\n  \"tasks\": [\n    {\"kernel\": \"k\", \"uses\": [{\"data\": \"x\"}]}\n  ]\n}\n")
 	cutGraph := write(t, "cut.json", "{\"tasks\": [\n")
 	badScenario := write(t, "s.txt", "independent n=10\nwobble n=3\n")
@@ -148,7 +151,16 @@ func TestMistakes(t *testing.T) {
 		{"run gemm --polcy steal", "weft: unknown flag: --polcy; did you mean --policy?"},
 		{"run gemm --policy best", "weft: --policy best: unknown name; use one of " + strings.Join(sched.Names(), ", ")},
 		{"run gemm --host-bytes lots", "weft: --host-bytes lots: …"},
-		{"run gemm --exact=perhaps", "weft: --exact perhaps: it must be on or off, true or false"},
+		{"run gemm --exact=perhaps", "weft: --exact perhaps: it must be on or off"},
+		{"run gemm --exact", "weft: --exact needs on or off after it"},
+		{"run gemm --check=off", "weft: --check off: it must be true or false, as in --check=false"},
+		{"run gemm --devices cpu:0,cuda:7", `weft: bad option: devices: no device "cuda:7" here; there is cpu:0…`},
+		{"run gemm --devices cpu/2,cpu:7", `weft: bad option: devices: no device "cpu:7" here; there is cpu:0, cpu:1`},
+		{"run gemm --devices cpu:1/2", "weft: --devices cpu:1/2: …write cpu/2 for all parts"},
+		{"run demo --policy steal", "weft: --policy: the demo is simulated and has no runtime to set"},
+		{"sim mixed skewed extra", `weft: sim takes a machine and work; "extra" is too much`},
+		{"sim --list mixed", `weft: sim --list takes no arguments; "mixed" is too much`},
+		{"sim " + numbered + " uniform", "weft: " + numbered + ":1: name: expected text in quotes"},
 		{"run gemm --config gone.conf", "weft: bad option: configuration: …gone.conf"},
 		{"run gemm --config " + badConfig, "weft: bad option: " + badConfig + ":2: …policy"},
 		{"devices --policy steal", "weft: unknown flag: --policy; …"},
@@ -156,6 +168,10 @@ func TestMistakes(t *testing.T) {
 		{"bench scalling", `weft: unknown benchmark "scalling"; did you mean scaling?`},
 		{"bench overhead --tasks 0", "weft: --tasks 0: it must be from 1 to 10000000"},
 		{"bench memory --sizes x", "weft: --sizes x: a size is written such as 16MiB and is at least 64"},
+		{"bench scaling --at-least -1s", "weft: --at-least -1s: it must not be negative"},
+		{"bench suite --at-least -1s", "weft: --at-least -1s: it must not be negative"},
+		{"bench suite --only gem", `weft: unknown workload "gem"; did you mean gemm?`},
+		{"bench balance --only gemm", `weft: unknown work "gemm"; there are triangle, landscape, automata`},
 		{"bench scaling --only gem", `weft: unknown workload "gem"; did you mean gemm?`},
 		{"doctor now", `weft: doctor takes no arguments, only flags; "now" is too much`},
 		{"bench scaling --devices cpu", "weft: this needs several devices; ask for them, as in --devices cpu/2"},
@@ -331,6 +347,66 @@ func TestTrace(t *testing.T) {
 	}
 	if a, b := timeline(live), timeline(saved); a != b {
 		t.Errorf("the timeline was\n%s\nand reads back as\n%s", a, b)
+	}
+}
+
+// Commands that print also print JSON, with the figures of the text.
+func TestJSON(t *testing.T) {
+	read := func(into any, args ...string) {
+		t.Helper()
+		text := works(t, append(args, "--json")...)
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(into); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, text)
+		}
+	}
+	var part partitionJSON
+	read(&part, "partition", "--items", "10000", "--scores", "95,80")
+	if len(part.Devices) != 2 || part.Devices[0].Items != 5429 || part.Devices[1] != (partJSON{1, 80, 5429, 10000, 4571}) {
+		t.Errorf("%+v", part)
+	}
+	var names map[string][]nameJSON
+	read(&names, "sim", "--list")
+	if len(names["machines"]) != len(machine.Names()) || len(names["policies"]) != len(sched.Names()) || names["scenarios"][0].Name != scenarioNames()[0] {
+		t.Errorf("%+v", names)
+	}
+	file := filepath.Join(t.TempDir(), "out.json")
+	live := simulated(t, "testdata/two.json", "testdata/four.txt", "--trace", file)
+	var saved traceJSON
+	read(&saved, "trace", file)
+	if !saved.Simulated || saved.Tasks != 4 || saved.Makespan != live.Makespan || len(saved.Devices) != 2 || saved.Devices[0].Compute != live.Devices[0].Busy {
+		t.Errorf("%+v", saved)
+	}
+	var told demoJSON
+	read(&told, "run", "demo")
+	if !told.Simulated || len(told.Ways) != 3 || told.Loss == nil || told.Loss.Makespan <= told.Ways[2].Makespan || told.Bound > told.Ways[2].Makespan {
+		t.Errorf("%+v", told)
+	}
+	sum := 0.0
+	for _, share := range told.Ways[1].Shares {
+		sum += share
+	}
+	if math.Abs(sum-1) > 1e-9 {
+		t.Errorf("devices share %v of the tasks", sum)
+	}
+}
+
+// A switch takes its value after a blank or an equals sign.
+func TestSwitches(t *testing.T) {
+	for _, args := range []string{"--fault-tolerance off --exact on", "--fault-tolerance=off --exact=true"} {
+		var s settings
+		f := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.bind(f)
+		if err := f.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if o, err := s.options(); err != nil || !o.NoFaultTolerance || !o.Exact || o.Pin {
+			t.Errorf("%s: %+v, %v", args, o, err)
+		}
+	}
+	if help := works(t, "run", "demo", "--help"); strings.Contains(help, "--policy") || !strings.Contains(help, "--json") {
+		t.Errorf("the demo's help:\n%s", help)
 	}
 }
 

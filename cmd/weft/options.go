@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -51,7 +50,7 @@ func (s *settings) bind(f *pflag.FlagSet, only ...string) {
 		switch k.Default {
 		case "on", "off":
 			v.toggle = true
-			flag.NoOptDefVal, flag.DefValue = "true", strconv.FormatBool(k.Default == "on")
+			flag.DefValue = k.Default
 		case "none": // no limit: nothing to say
 		default:
 			flag.DefValue = k.Default
@@ -69,10 +68,14 @@ type keyFlag struct {
 
 func (v *keyFlag) String() string { return v.value }
 
-// Type is what help calls the value; a switch needs none.
+// toggleType is what help calls the value of a switch. It takes one, as in a
+// configuration file, so that "--exact off" means what it says.
+const toggleType = "on|off"
+
+// Type is what help calls the value.
 func (v *keyFlag) Type() string {
 	if v.toggle {
-		return "bool"
+		return toggleType
 	}
 	return "value"
 }
@@ -109,9 +112,15 @@ func (s *settings) options() (o weft.Options, err error) {
 // complete registers what the flags' values complete to, on the command that
 // has the flags.
 func (s *settings) complete(c *cobra.Command) {
-	for name, values := range map[string]func() []string{
+	values := map[string]func() []string{
 		"devices": deviceNames, "policy": sched.Names, "partitioner": sched.PartitionerNames,
-	} {
+	}
+	c.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Value.Type() == toggleType {
+			values[f.Name] = func() []string { return []string{"off", "on"} }
+		}
+	})
+	for name, values := range values {
 		if c.Flag(name) == nil {
 			continue
 		}

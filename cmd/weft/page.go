@@ -108,7 +108,7 @@ func (r *suiteReport) facts() []fact {
 	}
 	for _, row := range r.Sync {
 		if row.Case == "ping-pong" {
-			out = append(out, fact{fmt.Sprintf("%.2f µs", row.US/2), "for a hop from one device to another"})
+			out = append(out, fact{fmt.Sprintf("%.2f µs", row.USPerRound/2), "for a hop from one device to another"})
 			break
 		}
 	}

@@ -22,9 +22,9 @@ func sampleReport() *suiteReport {
 		Command: "weft bench suite --html <out>.html", Commit: "0123abc", Platform: platform(),
 		When: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Load: "0.1 0.2 0.3", here: m, Machine: machine.Encode(m),
 		Overhead: []overheadRow{{Case: "dag", Tasks: 100, USPerTask: 0.5, MedianUS: 0.6}, {Case: "dag", Trace: true, USPerTask: 0.7, MedianUS: 0.8}},
-		Sync:     []syncRow{{Case: "ping-pong", Devices: "cuda:0, cuda:1", Tasks: 2, US: 30, BestUS: 28}},
+		Sync:     []syncRow{{Case: "ping-pong", Devices: "cuda:0, cuda:1", Tasks: 2, USPerRound: 28, MedianUS: 30}},
 		Memory: []memoryRow{
-			{Device: "cuda:0", Case: "in, mapped", Bytes: 1 << 20, BPS: 50e9, PeakBPS: 55e9},
+			{Device: "cuda:0", Case: "in, mapped", Bytes: 1 << 20, BPS: 50e9, OpenBPS: 55e9},
 			{Device: "cuda:0", Case: "peer", From: "cuda:1", Bytes: 1 << 20, BPS: 400e9},
 		},
 		Balance: []balanceRow{{Workload: "triangle", Partitioner: "equal", Policy: fixed, Devices: 16, Seconds: 1, Imbalance: 0.9, Spread: 0.9, Utilisation: 0.5}},
@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 	text := b.String()
 	for _, want := range []string{
 		"Strong scaling", "Weak scaling", "12.31×", "efficiency 76.9 %", "a &lt;b&gt; &amp; c of some size",
-		"weft bench suite --html &lt;out&gt;.html", "0123abc", "50 GB/s", "90.9 %", "peer from cuda:1", "0.50 µs", "15.00 µs",
+		"weft bench suite --html &lt;out&gt;.html", "0123abc", "50 GB/s", "90.9 %", "peer from cuda:1", "0.50 µs", "14.00 µs",
 		"<dd>0.1 0.2 0.3</dd>", "predicted 1.05 s", "16× NVIDIA H100",
 	} {
 		if !strings.Contains(text, want) {

@@ -16,6 +16,7 @@ func newPartition() *cobra.Command {
 		items  int64
 		scores []float64
 		utils  []float64
+		asJSON bool
 	)
 	c := &cobra.Command{
 		Use:   "partition",
@@ -47,6 +48,13 @@ func newPartition() *cobra.Command {
 				return usageError{err}
 			}
 			return print(c, func(b *bytes.Buffer) error {
+				if asJSON {
+					out := partitionJSON{Partitioner: by, Items: items, Balance: p.Balance}
+					for i, r := range p.Ranges {
+						out.Devices = append(out.Devices, partJSON{i, scores[i], r.Lo, r.Hi, r.Len()})
+					}
+					return writeJSON(b, out)
+				}
 				rows := [][]any{{"device", "score", "from", "to", "items", "share"}}
 				for i, r := range p.Ranges {
 					rows = append(rows, []any{i, scores[i], r.Lo, r.Hi, r.Len(), percent(float64(r.Len()) / float64(max(items, 1)))})
@@ -58,6 +66,7 @@ func newPartition() *cobra.Command {
 		},
 	}
 	f := c.Flags()
+	f.BoolVar(&asJSON, "json", false, "print JSON instead of text")
 	f.StringVar(&by, "by", "proportional", "partitioner: dynamic, equal, latency, memory or proportional")
 	f.Int64Var(&items, "items", 10_000, "number of items")
 	f.Float64SliceVar(&scores, "scores", nil, "rate or score of each device")
@@ -69,3 +78,20 @@ func newPartition() *cobra.Command {
 	}
 	return c
 }
+
+// The JSON of weft partition.
+type (
+	partitionJSON struct {
+		Partitioner string     `json:"partitioner"`
+		Items       int64      `json:"items"`
+		Balance     float64    `json:"balance"`
+		Devices     []partJSON `json:"devices"`
+	}
+	partJSON struct {
+		Device int     `json:"device"`
+		Score  float64 `json:"score"`
+		Lo     int64   `json:"from"`
+		Hi     int64   `json:"to"` // the first item that is not in it
+		Items  int64   `json:"items"`
+	}
+)

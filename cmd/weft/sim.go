@@ -61,15 +61,20 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
   weft sim 8xh100 stencil --policy roundrobin
   weft sim mixed uniform --faults faults.txt --trace out.json`,
 		Args: func(c *cobra.Command, args []string) error {
-			if o.list && len(args) == 0 || len(args) == 2 {
+			switch {
+			case o.list && len(args) > 0:
+				return fmt.Errorf("sim --list takes no arguments; %q is too much", args[0])
+			case o.list || len(args) == 2:
 				return nil
+			case len(args) > 2:
+				return fmt.Errorf("sim takes a machine and work; %q is too much", args[2])
 			}
 			return errors.New("sim needs a machine and work: weft sim mixed skewed; --list shows the names")
 		},
 		ValidArgsFunction: completeInputs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.list {
-				return print(c, writeList)
+				return print(c, func(b *bytes.Buffer) error { return writeList(b, o.json) })
 			}
 			return o.run(c, args[0], args[1])
 		},
@@ -316,29 +321,47 @@ func (i *interruptible) Write(p []byte) (int, error) {
 	return i.w.Write(p)
 }
 
+// nameJSON is a name sim takes, in the JSON of --list.
+type nameJSON struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+}
+
 // writeList prints every name sim takes.
-func writeList(b *bytes.Buffer) error {
+func writeList(b *bytes.Buffer, asJSON bool) error {
+	var machines, scenarios, policies []nameJSON
+	for _, name := range machine.Names() {
+		m, _ := machine.Named(name)
+		machines = append(machines, nameJSON{name, devices(m)})
+	}
+	for _, s := range sim.Scenarios() {
+		scenarios = append(scenarios, nameJSON{s.Name, s.About})
+	}
+	for _, name := range sched.Names() {
+		policies = append(policies, nameJSON{name, sched.About(name)})
+	}
+	if asJSON {
+		return writeJSON(b, map[string][]nameJSON{"machines": machines, "scenarios": scenarios, "policies": policies})
+	}
 	row := func(name, about string) {
 		head := fmt.Sprintf("  %-17s ", name)
 		indent := "\n" + strings.Repeat(" ", len(head)-2) // wrap adds two
 		fmt.Fprintln(b, head+strings.ReplaceAll(wrap(about, defaultWidth-len(head)), "\n", indent))
 	}
 	fmt.Fprintln(b, "machines")
-	for _, name := range machine.Names() {
-		m, _ := machine.Named(name)
-		row(name, devices(m))
+	for _, m := range machines {
+		row(m.Name, m.About)
 	}
 	fmt.Fprintln(b, "\nscenarios")
-	for _, s := range sim.Scenarios() {
+	for _, s := range scenarios {
 		row(s.Name, s.About)
 	}
 	fmt.Fprintln(b, "\npolicies")
-	for _, name := range sched.Names() {
-		note := sched.About(name)
-		if name == sched.Default {
-			note += " (the default)"
+	for _, p := range policies {
+		if p.Name == sched.Default {
+			p.About += " (the default)"
 		}
-		row(name, note)
+		row(p.Name, p.About)
 	}
 	return nil
 }

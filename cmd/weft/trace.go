@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,11 +16,12 @@ import (
 
 func newTrace() *cobra.Command {
 	var width int
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "trace FILE",
 		Short: "Read a saved trace and say where the time went",
-		Long: `Read a trace written by weft sim --trace and print its timeline and analysis.
-The same file opens in ui.perfetto.dev.`,
+		Long: `Read a trace written by weft run or weft sim --trace and print its timeline and
+analysis. The same file opens in ui.perfetto.dev.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("trace needs one file, as written by: weft sim mixed skewed --trace out.json")
@@ -40,6 +42,11 @@ The same file opens in ui.perfetto.dev.`,
 			}
 			return print(c, func(b *bytes.Buffer) error {
 				name, simulated := strings.CutSuffix(saved.Machine.Name, simulatedMark)
+				a := trace.Analyze(saved.Machine, saved.Events, nil)
+				a.Names = saved.Names
+				if asJSON {
+					return writeJSON(b, traceOf(name, simulated, len(saved.Events), &a))
+				}
 				if simulated {
 					fmt.Fprint(b, "simulated: ")
 				}
@@ -48,14 +55,60 @@ The same file opens in ui.perfetto.dev.`,
 					return err
 				}
 				fmt.Fprintln(b)
-				a := trace.Analyze(saved.Machine, saved.Events, nil)
-				a.Names = saved.Names
 				return writeAnalysis(b, a, width)
 			})
 		},
 	}
 	c.Flags().IntVar(&width, "width", defaultWidth, "columns of the timeline")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of text")
 	return c
+}
+
+// The JSON of weft trace.
+type (
+	traceJSON struct {
+		Simulated  bool           `json:"simulated"`
+		Machine    string         `json:"machine"`
+		Events     int            `json:"events"`
+		Missing    int64          `json:"missing_events"`
+		Makespan   time.Duration  `json:"makespan_ns"`
+		Tasks      int            `json:"tasks"`
+		Failed     int            `json:"failed"`
+		Copies     int            `json:"copies"`
+		CopyBytes  int64          `json:"copy_bytes"`
+		Mean       float64        `json:"utilisation"`
+		Imbalance  float64        `json:"imbalance"`
+		Devices    []traceUseJSON `json:"devices"`
+		Bottleneck trace.Verdict  `json:"bottleneck"`
+		Verdict    string         `json:"verdict"`
+		Fixes      []fixJSON      `json:"fixes"`
+	}
+	traceUseJSON struct {
+		Name        string        `json:"name"`
+		Tasks       int           `json:"tasks"`
+		Compute     time.Duration `json:"compute_ns"`
+		Transfer    time.Duration `json:"transfer_ns"`
+		Dispatch    time.Duration `json:"dispatch_ns"`
+		Wait        time.Duration `json:"wait_ns"`
+		Idle        time.Duration `json:"idle_ns"`
+		Utilisation float64       `json:"utilisation"`
+	}
+)
+
+func traceOf(name string, simulated bool, events int, a *trace.Analysis) traceJSON {
+	out := traceJSON{
+		Simulated: simulated, Machine: name, Events: events, Missing: a.Missing, Makespan: a.Makespan,
+		Tasks: a.Tasks, Failed: a.Failed, Copies: a.Copies, CopyBytes: a.Bytes, Mean: a.Mean, Imbalance: a.Imbalance,
+		Bottleneck: a.Bottleneck, Verdict: a.Sentence, Devices: []traceUseJSON{}, Fixes: []fixJSON{},
+	}
+	for i := range a.Devices {
+		d := &a.Devices[i]
+		out.Devices = append(out.Devices, traceUseJSON{d.Name, d.Tasks, d.Compute, d.Transfer, d.Dispatch, d.Sync, d.Idle, d.Utilisation()})
+	}
+	for _, f := range a.Fixes {
+		out.Fixes = append(out.Fixes, fixJSON{f.What, f.Makespan, f.Gain})
+	}
+	return out
 }
 
 func loadTrace(file string) (*trace.Saved, error) {

@@ -21,24 +21,30 @@ Examples:
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableInheritedFlags}}
-
-Flags of the runtime:
-{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}` + runtimeFlags + `{{if .HasAvailableSubCommands}}
 
 {{.CommandPath}} NAME --help says more about one of them.{{end}}
 `
+
+// runtimeFlags is the part of usageTemplate about the runtime's settings.
+const runtimeFlags = `{{if .HasAvailableInheritedFlags}}
+
+Flags of the runtime:
+{{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}`
 
 // flagError says what is wrong with a flag in words of this command's own.
 func flagError(c *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
 		value   *pflag.InvalidValueError
+		missing *pflag.ValueRequiredError
 	)
 	switch {
 	case errors.As(err, &value):
 		f := value.GetFlag()
 		return fmt.Errorf("--%s %s: %s", f.Name, value.GetValue(), expected(f, value.Unwrap()))
+	case errors.As(err, &missing) && missing.GetFlag().Value.Type() == toggleType:
+		return fmt.Errorf("--%s needs on or off after it", missing.GetFlag().Name)
 	case errors.As(err, &unknown):
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -62,7 +68,9 @@ func expected(f *pflag.Flag, cause error) string {
 	case "float64Slice":
 		return "it must be numbers joined by commas"
 	case "bool":
-		return "it must be on or off, true or false"
+		return fmt.Sprintf("it must be true or false, as in --%s=false", f.Name)
+	case toggleType:
+		return "it must be on or off"
 	case "duration":
 		return "it must be a duration such as 500ms or 2s"
 	}
