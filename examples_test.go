@@ -230,6 +230,24 @@ func ExampleRuntime_Split() {
 	// 501 1001
 }
 
+// Settle looks at a split again once the graph made from it has been predicted.
+func ExampleRuntime_Settle() {
+	rt, g := counter(weft.Options{Devices: "cpu"})
+	defer rt.Close()
+	pieces := sched.Pieces{Extent: 3}
+	cut, err := rt.Split(pieces, *g.Task(0))
+	if err != nil {
+		log.Fatal(err)
+	}
+	p, err := rt.Predict(context.Background(), g)
+	if err != nil {
+		log.Fatal(err)
+	}
+	cut, again := rt.Settle(pieces, cut, p)
+	fmt.Println(cut.Ranges, cut.Completion == p.Median, again)
+	// Output: [{0 3}] true false
+}
+
 // A trace holds what ran where; package trace shows and exports it.
 func ExampleRuntime_Trace() {
 	rt, g := counter(weft.Options{Trace: 1000})

@@ -23,6 +23,10 @@ type Prediction struct {
 	Samples int
 	// Devices has what each device would do, in the order of their IDs.
 	Devices []DevicePrediction
+	// Alone is what each device would take if it ran the graph by itself, in the
+	// order of their IDs: 0 for one that cannot, nil for a graph too large to
+	// look at so often.
+	Alone []time.Duration
 	// Why compares using all devices with using one, in words.
 	Why string
 }
@@ -63,6 +67,7 @@ func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*P
 		return nil, fmt.Errorf("predict: %w", err)
 	}
 	p := s.prediction(g, rep)
+	off := 1.0
 	if p.Samples > 0 {
 		used := 0
 		for _, d := range p.Devices {
@@ -72,13 +77,13 @@ func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*P
 		}
 		made, size := makeOf(g, used)
 		r.x.Expect(g, made, size, p.Median)
-		f, _ := s.cost.Graph(made, size)
-		p.Median, p.Low, p.High = stretch(p.Median, f), stretch(p.Low, f), stretch(p.High, f)
+		off, _ = s.cost.Graph(made, size)
+		p.Median, p.Low, p.High = stretch(p.Median, off), stretch(p.Low, off), stretch(p.High, off)
 	}
 	if g.NumTasks() > maxCompared || ctx.Err() != nil {
 		return p, context.Cause(ctx)
 	}
-	p.Why = s.compare(g, resident, p)
+	s.compare(g, resident, p, off)
 	return p, context.Cause(ctx)
 }
 
@@ -247,38 +252,63 @@ func (s *snapshot) typical(t *graph.Task) machine.Estimate {
 	return best
 }
 
-// compare says what each kind of device alone would take.
-func (s *snapshot) compare(g *graph.Graph, resident []graph.DataID, p *Prediction) string {
+// compare adds what each device alone would take, which is off by as much as the
+// prediction itself: both come from the same model. Of equal devices one is
+// looked at.
+func (s *snapshot) compare(g *graph.Graph, resident []graph.DataID, p *Prediction, off float64) {
 	var used, others []string
-	for _, d := range p.Devices {
+	only := -1
+	for i, d := range p.Devices {
 		if d.Tasks > 0 {
 			used = append(used, d.Name)
-		}
-	}
-	classes := s.m.Classes()
-	seen := make(map[int32]bool)
-	for i := range s.m.Devices {
-		if seen[classes[i]] {
-			continue
-		}
-		seen[classes[i]] = true
-		var without []machine.DeviceID
-		for k := range s.m.Devices {
-			if k != i {
-				without = append(without, machine.DeviceID(k))
-			}
-		}
-		if rep, err := s.run(g, resident, without); err == nil {
-			t := rep.Ended - rep.Started + time.Duration(s.m.Devices[i].Rates.ReplyNS)
-			if p.Samples > 0 {
-				f, _ := s.cost.Graph(makeOf(g, 1))
-				t = stretch(t, f)
-			}
-			others = append(others, fmt.Sprintf("%s on %s alone", sched.Round(t), s.m.Devices[i].Name))
+			only = i
 		}
 	}
 	if len(used) == 0 {
-		return "there is nothing to run"
+		p.Why = "there is nothing to run"
+		return
 	}
-	return fmt.Sprintf("%s on %s; %s", sched.Round(p.Median), strings.Join(used, " and "), strings.Join(others, ", "))
+	if len(used) > 1 {
+		only = -1
+	}
+	classes := s.m.Classes()
+	known := make(map[int32]time.Duration)
+	if only >= 0 {
+		known[classes[only]] = p.Median
+	}
+	p.Alone = make([]time.Duration, len(s.m.Devices))
+	said := make(map[int32]bool)
+	for i := range s.m.Devices {
+		if slices.Contains(s.out, machine.DeviceID(i)) {
+			continue
+		}
+		c := classes[i]
+		if _, ok := known[c]; !ok {
+			known[c] = s.takes(g, resident, i, off)
+		}
+		p.Alone[i] = known[c]
+		if !said[c] && known[c] > 0 {
+			others = append(others, fmt.Sprintf("%s on %s alone", sched.Round(known[c]), s.m.Devices[i].Name))
+		}
+		said[c] = true
+	}
+	p.Why = fmt.Sprintf("%s on %s", sched.Round(p.Median), strings.Join(used, " and "))
+	if len(others) > 0 {
+		p.Why += "; " + strings.Join(others, ", ")
+	}
+}
+
+// takes returns what a device alone would take, 0 when it cannot.
+func (s *snapshot) takes(g *graph.Graph, resident []graph.DataID, on int, off float64) time.Duration {
+	var without []machine.DeviceID
+	for k := range s.m.Devices {
+		if k != on {
+			without = append(without, machine.DeviceID(k))
+		}
+	}
+	rep, err := s.run(g, resident, without)
+	if err != nil {
+		return 0
+	}
+	return stretch(rep.Ended-rep.Started+time.Duration(s.m.Devices[on].Rates.ReplyNS), off)
 }

@@ -91,6 +91,13 @@ func TestPredict(t *testing.T) {
 	if !strings.Contains(p.Why, "on fake:0 alone") {
 		t.Errorf("why: %s", p.Why)
 	}
+	// One device does both chains, with what is known about the same tasks.
+	if len(p.Alone) != 2 {
+		t.Fatalf("alone they take %v", p.Alone)
+	}
+	if q := float64(p.Alone[0]) / float64(p.Median); p.Alone[1] != p.Alone[0] || q < 1.5 || q > 2.5 {
+		t.Errorf("alone they take %v, together %v", p.Alone, p.Median)
+	}
 	long, err := rt.Predict(ctx, incs(t, 2, 50))
 	if err != nil {
 		t.Fatal(err)

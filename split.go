@@ -3,7 +3,6 @@ package weft
 import (
 	"cmp"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -39,12 +38,12 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 	if err != nil || r.o.Partitioner != "" {
 		return part, err
 	}
-	best, gain, cost := weigh(all, &part)
+	c := weigh(all, &part)
+	best := c.Best()
 	if best < 0 {
 		return part, nil
 	}
-	one := gain <= cost
-	if one {
+	if c.One() {
 		for i := range shares {
 			if i != best {
 				shares[i].Rate = 0
@@ -55,8 +54,48 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 			return part, err
 		}
 	}
-	part.Why = reason(all, best, one, gain, cost)
+	part.Choice, part.Why = c, c.String()
 	return part, nil
+}
+
+// Settle looks at a split again in the light of what was predicted for the graph
+// made from it, which knows more than Split does: every task, and what runs
+// beside it. What the partition says of itself is what was predicted from then
+// on. When one device turns out to be the better choice the partition it returns
+// is for that one, and again is true: the graph has to be made, and predicted,
+// anew. A partition without a choice stays as it is.
+func (r *Runtime) Settle(p sched.Pieces, part sched.Partition, pred *Prediction) (settled sched.Partition, again bool) {
+	if part.Choice == nil || pred.Alone == nil {
+		return part, false
+	}
+	c := *part.Choice
+	was, gain := c.One(), c.Gain()
+	c.Alone, c.Copies = pred.Alone, make([]time.Duration, len(pred.Alone))
+	best := c.Best()
+	if best < 0 {
+		return part, false
+	}
+	c.Together = pred.Median
+	if was { // what splitting would gain only Split can tell
+		c.Together = c.Alone[best] - gain
+	}
+	if again = c.One() && !was; again {
+		shares := make([]sched.Share, len(c.Alone))
+		shares[best] = sched.Share{Device: machine.DeviceID(best), Rate: 1}
+		if !r.x.Machine.Devices[best].HostMemory {
+			_, shares[best].LinkBPS, _ = r.x.Machine.Path(machine.Host, machine.DeviceID(best))
+		}
+		one, err := sched.Proportional(p, shares)
+		if err != nil {
+			return part, false // it was cut before, so that it can be cut
+		}
+		part = one
+		part.Completion = c.Alone[best]
+	} else {
+		part.Completion = pred.Median
+	}
+	part.Choice, part.Why = &c, c.String()
+	return part, again
 }
 
 // candidate is a device as Split sees it.
@@ -112,62 +151,20 @@ func (r *Runtime) candidates(p sched.Pieces, whole *graph.Task, cost machine.Cos
 	return out
 }
 
-// weigh compares a partition with the device that would be done first alone:
-// what it gains in time, and what the further devices cost to start and await.
-func weigh(all []candidate, part *sched.Partition) (best int, gain, cost time.Duration) {
-	best = -1
+// weigh compares a partition with every device alone: what each takes, and what
+// all but the best cost to start and await.
+func weigh(all []candidate, part *sched.Partition) *sched.Choice {
+	c := &sched.Choice{Together: part.Completion}
 	for i := range all {
-		if all[i].rate > 0 && (best < 0 || all[i].alone < all[best].alone) {
-			best = i
-		}
+		c.Names = append(c.Names, all[i].name)
+		c.Alone = append(c.Alone, all[i].alone)
+		c.Copies = append(c.Copies, all[i].moves)
 	}
-	if best < 0 {
-		return best, 0, 0
-	}
+	best := c.Best()
 	for i, rg := range part.Ranges {
 		if rg.Len() > 0 && i != best {
-			cost += all[i].reply
+			c.Overhead += all[i].reply
 		}
 	}
-	return best, all[best].alone - part.Completion, cost
-}
-
-// reason puts the choice between one device and several into words.
-func reason(all []candidate, best int, one bool, gain, cost time.Duration) string {
-	alone := sched.Round(all[best].alone)
-	var able, others []string
-	for i := range all {
-		c := &all[i]
-		if c.rate == 0 {
-			continue
-		}
-		able = append(able, c.name)
-		if i == best {
-			continue
-		}
-		note := ""
-		if c.moves > 0 {
-			note = fmt.Sprintf(", %v of it for copies", sched.Round(c.moves))
-		}
-		others = append(others, fmt.Sprintf("%s takes %v%s", c.name, sched.Round(c.alone), note))
-	}
-	const most = 3
-	if len(others) > most {
-		others = append(others[:most], "…")
-	}
-	alternatives := ""
-	if len(others) > 0 {
-		alternatives = " (" + strings.Join(others, ", ") + ")"
-	}
-	switch {
-	case len(able) == 1:
-		return fmt.Sprintf("%s is the only device that can run it, in %v", all[best].name, alone)
-	case !one:
-		return fmt.Sprintf("several devices: %s alone takes %v%s; splitting gains %v and costs %v to start and await the others",
-			all[best].name, alone, alternatives, sched.Round(gain), sched.Round(cost))
-	case gain <= 0:
-		return fmt.Sprintf("one device: %s alone takes %v%s; splitting gains nothing", all[best].name, alone, alternatives)
-	}
-	return fmt.Sprintf("one device: %s alone takes %v%s; splitting would gain %v and cost %v to start and await the others",
-		all[best].name, alone, alternatives, sched.Round(gain), sched.Round(cost))
+	return c
 }

@@ -81,8 +81,10 @@ type Partition struct {
 	Balance float64
 	// BytesMoved is what travels to devices and back.
 	BytesMoved int64
-	// Why says in words what decided, when whoever cut the work had a choice.
-	Why string
+	// Choice is what decided between one device and several, nil when whoever
+	// cut the work had no choice, and Why the same in words.
+	Choice *Choice
+	Why    string
 }
 
 // Partitioners returns every partitioner by name. The map is the caller's.

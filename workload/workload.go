@@ -89,11 +89,16 @@ const (
 // tasks. The runtime's partitioner decides each device's share by what the cost
 // model predicts; a device that is not worth its latency gets nothing.
 func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
-	pieces := j.Pieces()
-	part, err := rt.Split(pieces, j.Whole())
+	part, err := rt.Split(j.Pieces(), j.Whole())
 	if err != nil {
 		return part, nil, fmt.Errorf("%s: %w", j.Name(), err)
 	}
+	return part, tasksOf(rt, j, part), nil
+}
+
+// tasksOf cuts what each device gets into tasks, in the order to start them.
+func tasksOf(rt *weft.Runtime, j Job, part sched.Partition) []sched.Range {
+	pieces := j.Pieces()
 	grain := int64(1)
 	if g, ok := j.(Grained); ok {
 		grain = g.Grain()
@@ -122,7 +127,7 @@ func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
 	slices.SortStableFunc(out, func(a, b sched.Range) int {
 		return cmp.Compare(cost(pieces, b.Lo, b.Hi), cost(pieces, a.Lo, a.Hi))
 	})
-	return part, out, nil
+	return out
 }
 
 // Hosted is the optional ability of a job to do the same work in another way
@@ -244,14 +249,30 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	g, err := j.Graph(ranges)
+	g, p, err := predicted(ctx, rt, j, ranges)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+		return nil, err
 	}
-	p, err := rt.Predict(ctx, g, j.Bind()...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+	part, again := rt.Settle(j.Pieces(), part, p)
+	if again {
+		if g, p, err = predicted(ctx, rt, j, tasksOf(rt, j, part)); err != nil {
+			return nil, err
+		}
+		part, _ = rt.Settle(j.Pieces(), part, p)
 	}
 	rep, err := rt.Run(ctx, g, j.Bind()...)
 	return &Result{Report: rep, Partition: part, Tasks: g.NumTasks(), Prediction: p, Predicted: p.Median}, err
+}
+
+// predicted builds a job's graph and predicts it.
+func predicted(ctx context.Context, rt *weft.Runtime, j Job, ranges []sched.Range) (*graph.Graph, *weft.Prediction, error) {
+	g, err := j.Graph(ranges)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	p, err := rt.Predict(ctx, g, j.Bind()...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	return g, p, nil
 }
