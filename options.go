@@ -70,6 +70,9 @@ type Options struct {
 	// one backend are used, those with the highest score, and no vendor's
 	// library routines.
 	Exact bool
+	// Validation has drivers check how they are used, where they can, and logs
+	// what they find; it is slow. Vulkan has a layer for it, which must be there.
+	Validation bool
 	// Pin ties the threads of CPU devices to their cores.
 	Pin bool
 	// Trace keeps so many events of what ran where; 0 keeps none. Its key is

@@ -72,6 +72,8 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.NoFaultTolerance }),
 	toggle("exact", "same bits on any number of devices: one backend, no library routines, no TF32", false,
 		func(o *Options) *bool { return &o.Exact }),
+	toggle("validation", "have drivers check how they are used and log what they find: Vulkan's validation layer", false,
+		func(o *Options) *bool { return &o.Validation }),
 	toggle("pin", "tie the threads of CPU devices to their cores", false,
 		func(o *Options) *bool { return &o.Pin }),
 	count("trace_events", "events kept of what ran where", none,

@@ -64,6 +64,7 @@ var others = []struct {
 	{"health_interval", "0s", func(o *Options) any { return o.HealthInterval }, time.Duration(-1)},
 	{"fault_tolerance", "off", func(o *Options) any { return o.NoFaultTolerance }, true},
 	{"exact", "on", func(o *Options) any { return o.Exact }, true},
+	{"validation", "on", func(o *Options) any { return o.Validation }, true},
 	{"pin", "on", func(o *Options) any { return o.Pin }, true},
 	{"trace_events", "1000", func(o *Options) any { return o.Trace }, 1000},
 	{"calibrate", "off", func(o *Options) any { return o.NoCalibrate }, true},

@@ -87,7 +87,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		}
 		do := all.Options{
 			Parts: parts, Named: len(sel) > 0, Pin: o.Pin, Funcs: rt.funcs(), Split: split(sel), Standby: o.Standby,
-			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: o.cacheDir(),
+			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: o.cacheDir(), Validate: o.Validation,
 		}
 		if do.Workers() {
 			var err error

@@ -4,7 +4,11 @@ package workload_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"log/slog"
 	"maps"
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -87,6 +91,71 @@ func samples(t *testing.T) []sample {
 		t.Fatal(err)
 	}
 	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
+}
+
+// doomed is a driver whose first device is lost soon after it was given work.
+type doomed struct {
+	driver.Driver
+	fell chan struct{}
+}
+
+type falling struct {
+	driver.Device
+	given int
+	fell  chan struct{}
+}
+
+func (d *doomed) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	devs, err := d.Driver.Open(ctx, log)
+	if err == nil {
+		devs[0] = &falling{Device: devs[0], fell: d.fell}
+	}
+	return devs, err
+}
+
+// Submit loses the device at the first batch with a launch.
+func (d *falling) Submit(batch []driver.Op) error {
+	err := d.Device.Submit(batch)
+	if slices.ContainsFunc(batch, func(o driver.Op) bool { return o.Kind == driver.Launch }) {
+		if d.given++; d.given == 1 {
+			d.Device.(driver.Dropper).Drop(errors.New("the test gives up on it"))
+			close(d.fell)
+		}
+	}
+	return err
+}
+
+// When a Vulkan device is lost in the middle of a job, the others finish it.
+func TestVulkanLoss(t *testing.T) {
+	for _, job := range []func() (workload.Job, error){
+		func() (workload.Job, error) { return merkle.New(merkle.Config{N: 200_001}) },
+		func() (workload.Job, error) { return automata.New(automata.Config{Rows: 600, Cols: 64 * 9, Steps: 64}) },
+	} {
+		j, err := job()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &doomed{vulkan.New(vulkan.Options{MemBytes: 256 << 20}), make(chan struct{})}
+		rt, err := weft.Open(t.Context(), weft.Options{
+			NoCalibrate: true, CacheDir: "off", Partitioner: "equal",
+			Drivers: []driver.Driver{cpu.New(cpu.Options{Funcs: funcs()}), d},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-d.fell:
+		default:
+			t.Errorf("%s was done before the device was lost", j.Name())
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func funcs() map[string]weft.Func {

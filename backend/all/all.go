@@ -27,6 +27,8 @@ type Options struct {
 	Named bool
 	// CacheDir is a folder for what drivers compile; empty keeps nothing.
 	CacheDir string
+	// Validate has drivers check how they are used, where they can.
+	Validate bool
 	// Pin ties the threads of CPU devices to their cores.
 	Pin bool
 	// Funcs are the Go kernels the program brings, by name.
@@ -48,7 +50,7 @@ func Drivers(o Options) []driver.Driver {
 	return []driver.Driver{
 		cpu.New(cpu.Options{Parts: o.Parts["cpu"], Pin: o.Pin, Funcs: o.Funcs}),
 		gpu(o, "cuda", cuda.Options{}, cuda.New),
-		gpu(o, "vulkan", vulkan.Options{NoDoubles: !o.Named, CacheDir: o.CacheDir}, vulkan.New),
+		gpu(o, "vulkan", vulkan.Options{NoDoubles: !o.Named, CacheDir: o.CacheDir, Validate: o.Validate}, vulkan.New),
 	}
 }
 

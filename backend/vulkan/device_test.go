@@ -163,6 +163,45 @@ func TestValid(t *testing.T) {
 	}
 }
 
+// Where a device does its own copying, mapped host memory needs no staging.
+func TestImport(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 64 << 20, stage: true})
+	if r.limits.hostAlign == 0 {
+		t.Fatalf("%s cannot import host memory, so nothing is tried", r.info.Model)
+	}
+	mem := make([]byte, 100_003)
+	if err := r.MapHost(mem); err != nil {
+		t.Fatal(err)
+	}
+	if at, ok := r.imported(mem[5:99_000]); !ok || at.bytes != 98_995 {
+		t.Errorf("mapped memory is seen at %+v, %v", at, ok)
+	}
+	for i := range mem {
+		mem[i] = byte(i * 7)
+	}
+	b := r.put(mem)
+	staged := 0
+	for _, l := range r.lanes {
+		for _, s := range l.all {
+			if s.stage != nil {
+				staged++
+			}
+		}
+	}
+	if staged > 0 {
+		t.Errorf("%d staging buffers were made for memory that needs none", staged)
+	}
+	if got := r.get(b, len(mem)); !bytes.Equal(got, mem) {
+		t.Error("what was copied from mapped memory comes back different")
+	}
+	if err := r.UnmapHost(mem); err != nil {
+		t.Error(err)
+	}
+	if _, ok := r.imported(mem); ok {
+		t.Error("memory that was unmapped is still seen")
+	}
+}
+
 // A grid larger than a dispatch may be is started in parts, with the group size
 // of the launch, and every group runs once.
 func TestGridInParts(t *testing.T) {
