@@ -63,8 +63,9 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 // beside it. What the partition says of itself is what was predicted from then
 // on. When one device turns out to be the better choice the partition it returns
 // is for that one, and again is true: the graph has to be made, and predicted,
-// anew. A partition without a choice stays as it is.
+// anew. A partition without a choice stays cut as it is.
 func (r *Runtime) Settle(p sched.Pieces, part sched.Partition, pred *Prediction) (settled sched.Partition, again bool) {
+	part.Completion = pred.Median
 	if part.Choice == nil || pred.Alone == nil {
 		return part, false
 	}
@@ -91,8 +92,6 @@ func (r *Runtime) Settle(p sched.Pieces, part sched.Partition, pred *Prediction)
 		}
 		part = one
 		part.Completion = c.Alone[best]
-	} else {
-		part.Completion = pred.Median
 	}
 	part.Choice, part.Why = &c, c.String()
 	return part, again
