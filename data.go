@@ -93,6 +93,15 @@ type resident struct {
 	released atomic.Bool
 }
 
+// check errs when the data was released. It holds only on the loop of the
+// executor, where data is also given up.
+func (r *resident) check() error {
+	if r.released.Load() {
+		return fmt.Errorf("%w: it was released", ErrBinding)
+	}
+	return nil
+}
+
 // Data is resident data: it stays where runs leave it, on a device or in host
 // memory, until it is released. It is safe for concurrent use; runs that write it
 // take turns.
@@ -133,13 +142,10 @@ func (d *Data[T]) As(name string) Binding { return Binding{Name: name, res: d.re
 // Get copies the data's current value out. It waits for the runs that write it,
 // at most for Options.SyncTimeout.
 func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
-	if d.released.Load() {
-		return nil, fmt.Errorf("get %q: %w: it was released", d.name, ErrBinding)
-	}
 	ctx, cancel := d.r.bound(ctx)
 	defer cancel()
 	var out []T
-	if err := d.r.x.Fetch(ctx, d.ref, func() { out = slices.Clone(d.home) }); err != nil {
+	if err := d.r.x.Fetch(ctx, d.ref, d.check, func() { out = slices.Clone(d.home) }); err != nil {
 		return nil, fmt.Errorf("get %q: %w", d.name, err)
 	}
 	return out, nil

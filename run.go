@@ -250,7 +250,7 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 // loop, where data is also given up: what passes stays until the run has ended.
 func (c *call) released() error {
 	for i := range c.slots {
-		if s := &c.slots[i]; s.res != nil && s.res.released.Load() {
+		if s := &c.slots[i]; s.res != nil && s.res.check() != nil {
 			return fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
 		}
 	}

@@ -367,6 +367,34 @@ func TestReleaseAgainstRun(t *testing.T) {
 	}
 }
 
+// Data may be released right after it was put and given to a run, or while it is
+// fetched: the run and the fetch have it, or are refused, and none waits for ever.
+func TestReleaseAtOnce(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	g := small(t, 1)
+	for round := range 300 {
+		a, err := weft.Put(rt, "a", slices.Repeat([]int64{int64(round)}, 16))
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := make([]int64, 16)
+		h := rt.Submit(g, nil, a.As("x"), weft.Bind("y", y))
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got, err := a.Get(ctx); err == nil && got[3] != int64(round) || err != nil && !errors.Is(err, weft.ErrBinding) {
+				t.Errorf("round %d: got %v, %v", round, got, err)
+			}
+		})
+		a.Release()
+		if _, err := h.Wait(); err == nil && y[3] != int64(round)+1 || err != nil && !errors.Is(err, weft.ErrBinding) {
+			t.Fatalf("round %d: %d, %v", round, y[3], err)
+		}
+		wg.Wait()
+	}
+}
+
 // Explain may look at the runtime, and has heard of every task of a run when that
 // has ended.
 func TestExplainOffTheLoop(t *testing.T) {

@@ -59,6 +59,25 @@ func TestFreeDataKeepsWhatRecoveryNeeds(t *testing.T) {
 	r.mustRun(r.submit(over(t, "read v", 1, reads), bound(v)))
 }
 
+// Data given up while runs wait for it is theirs first, and its number is free
+// when they have ended, those that were cancelled among them.
+func TestFreeDataWaitsForWaitingRuns(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	w := r.e.NewData("w", mb, graph.Versioned)
+	first, second := r.submit(over(t, "update", 1, updates), bound(w)), r.submit(over(t, "update", 1, updates), bound(w))
+	third := r.submit(over(t, "update", 1, updates), bound(w))
+	r.e.FreeData(w)
+	r.step()
+	r.step(engine.Event{Kind: engine.Cancel, Run: third})
+	r.mustRun(first)
+	r.mustRun(second)
+	is(t, r.ended[third].Err, engine.ErrCancelled)
+	for r.advance() {
+	}
+	r.step()
+	equal(t, "number of the next data", r.e.NewData("v", mb, graph.Versioned), w)
+}
+
 // Cutting resident data into other pieces waits until nothing would have to be
 // computed from the old ones.
 func TestRecutKeepsWhatRecoveryNeeds(t *testing.T) {

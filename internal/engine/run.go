@@ -123,6 +123,7 @@ type residentData struct {
 	data    int32   // engine data
 	bounds  []int64 // pieces
 	vals    []int32 // current value of each piece
+	awaited int     // uses by runs that wait to start
 	readers int     // active runs that read it
 	writer  bool    // an active run writes it
 	fetches int     // callers waiting for it in host memory
@@ -162,10 +163,20 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 		for _, b := range o.Bind {
 			r.refs[b.Data] = b.Ref
 		}
+		e.await(r, 1)
 	}
 	e.waiting = append(e.waiting, r.slot)
 	e.asked = true
 	return r.id
+}
+
+// await counts the uses of resident data by a run that begins or ceases to wait.
+func (e *Engine) await(r *run, by int) {
+	for _, ref := range r.refs {
+		if ref >= 0 {
+			e.resident[ref].awaited += by
+		}
+	}
 }
 
 // NewData adds resident data whose first value is in the caller's memory: the
@@ -233,6 +244,7 @@ func (e *Engine) admit() {
 	for _, s := range e.waiting {
 		r := e.runs[s]
 		if r.state == runFailing {
+			e.await(r, -1)
 			e.markDead(r)
 			continue
 		}
@@ -260,6 +272,7 @@ func (e *Engine) admit() {
 			kept = append(kept, s)
 			continue
 		}
+		e.await(r, -1)
 		e.start(r)
 	}
 	e.waiting = kept
@@ -743,7 +756,7 @@ func (e *Engine) serveResident(ref DataRef) {
 			e.emit(Done).Ref = ref
 		}
 	}
-	if res.closing && !res.writer && res.readers == 0 && !e.dependedOn(res) && e.insts[e.data.at[res.data].home].pins == 0 {
+	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.insts[e.data.at[res.data].home].pins == 0 {
 		for _, v := range res.vals {
 			e.unneed(v)
 		}

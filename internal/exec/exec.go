@@ -392,12 +392,17 @@ func (x *Executor) Put(name string, mem []byte, kind graph.Durability) (engine.D
 }
 
 // Fetch brings resident data to its home and calls read when it is there: no run
-// writes to it until read returns.
-func (x *Executor) Fetch(ctx context.Context, ref engine.DataRef, read func()) error {
+// writes to it until read returns. check is asked on the loop's goroutine before;
+// an error ends it.
+func (x *Executor) Fetch(ctx context.Context, ref engine.DataRef, check func() error, read func()) error {
 	f := &fetch{answer: make(chan error, 1)}
 	ok := x.do(func(l *loop) {
 		if l.closing {
 			f.answer <- ErrClosed
+			return
+		}
+		if err := check(); err != nil {
+			f.answer <- err
 			return
 		}
 		l.fetches[ref] = append(l.fetches[ref], f)
@@ -436,10 +441,7 @@ type fetch struct {
 
 // Release ends resident data.
 func (x *Executor) Release(ref engine.DataRef) {
-	x.do(func(l *loop) {
-		l.engine.FreeData(ref)
-		delete(l.homes, ref)
-	})
+	x.do(func(l *loop) { l.engine.FreeData(ref) })
 }
 
 // Close cancels what runs, waits for what is in flight, and closes devices. When

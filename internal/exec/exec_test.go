@@ -228,7 +228,7 @@ func TestResidentData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := x.Fetch(context.Background(), ref, func() {}); err != nil {
+	if err := x.Fetch(context.Background(), ref, func() error { return nil }, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	if home[42] != 5 {

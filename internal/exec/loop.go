@@ -396,6 +396,7 @@ func (l *loop) setMem(i engine.Inst, m hostMem) {
 func (l *loop) home(a *engine.Action) {
 	if a.Run == 0 {
 		l.setMem(a.Inst, hostMem{b: l.homes[a.Ref]})
+		delete(l.homes, a.Ref) // the instance has it now, until no run uses the data
 		return
 	}
 	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].Memory(a.Data)})
