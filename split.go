@@ -3,6 +3,7 @@ package weft
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -21,15 +22,25 @@ import (
 // numbers. Nothing in this is a constant: rates, latencies and links are
 // measured, and kernels that have run before count by how long they took.
 func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
-	if len(whole.Steps) == 0 {
-		return sched.Partition{}, fmt.Errorf("split: %w: the task has no step to run", graph.ErrKernel)
+	if len(whole.Steps) == 0 || slices.ContainsFunc(whole.Steps, func(s graph.Step) bool { return s.Kernel == nil }) {
+		return sched.Partition{}, fmt.Errorf("split: %w: the task has no kernel to run", graph.ErrKernel)
 	}
 	cut, err := sched.NewPartitioner(cmp.Or(r.o.Partitioner, "latency"))
 	if err != nil {
 		return sched.Partition{}, err
 	}
+	// The caller's functions are asked here: what they do must not be done to
+	// the loop.
+	total, moved := float64(p.Extent), int64(0)
+	if p.Cost != nil {
+		total = p.Cost(0, p.Extent)
+	}
+	if p.Bytes != nil {
+		in, back := p.Bytes(0, p.Extent)
+		moved = in + back
+	}
 	var all []candidate
-	r.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) { all = r.candidates(p, &whole, cost, st) })
+	r.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) { all = r.candidates(total, moved, &whole, cost, st) })
 	shares := make([]sched.Share, len(all))
 	for i := range all {
 		shares[i] = all[i].share
@@ -107,14 +118,11 @@ type candidate struct {
 	reply time.Duration // what starting it and hearing of its end costs
 }
 
-// candidates describes what every device would make of the work; those that
-// cannot take part have no rate.
-func (r *Runtime) candidates(p sched.Pieces, whole *graph.Task, cost machine.Cost, st []engine.DeviceStatus) []candidate {
+// candidates describes what every device would make of the work, which costs a
+// total and moves so many bytes to a device and back; those that cannot take part
+// have no rate.
+func (r *Runtime) candidates(total float64, moved int64, whole *graph.Task, cost machine.Cost, st []engine.DeviceStatus) []candidate {
 	m := r.x.Machine
-	total := float64(p.Extent)
-	if p.Cost != nil {
-		total = p.Cost(0, p.Extent)
-	}
 	part := *whole
 	part.Work.Ops /= float64(len(st))
 	part.Work.Bytes /= float64(len(st))
@@ -140,9 +148,8 @@ func (r *Runtime) candidates(p sched.Pieces, whole *graph.Task, cost machine.Cos
 		if !m.Devices[i].HostMemory {
 			_, c.share.LinkBPS, _ = m.Path(machine.Host, d)
 			c.share.Latency += cost.Copy(0, machine.Host, d).Median
-			if p.Bytes != nil && c.share.LinkBPS > 0 {
-				in, back := p.Bytes(0, p.Extent)
-				c.moves = time.Duration(float64(in+back) / c.share.LinkBPS * 1e9)
+			if c.share.LinkBPS > 0 {
+				c.moves = time.Duration(float64(moved) / c.share.LinkBPS * 1e9)
 			}
 		}
 		c.alone = c.share.Latency + c.moves + time.Duration(seconds(whole)*1e9)

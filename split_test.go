@@ -127,7 +127,7 @@ func TestSplitDynamic(t *testing.T) {
 		var shares []sched.Share
 		rt.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) {
 			c.first.State = engine.Healthy
-			for _, x := range rt.candidates(p, whole, cost, []engine.DeviceStatus{c.first, st[1]}) {
+			for _, x := range rt.candidates(1000, 0, whole, cost, []engine.DeviceStatus{c.first, st[1]}) {
 				shares = append(shares, x.share)
 			}
 		})
