@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -193,5 +194,43 @@ func TestBenchP2P(t *testing.T) {
 	}
 	if code, _, _ := runWeft("bench", "p2p", "--size", "1"); code != exitUsage {
 		t.Errorf("a copy of one byte: status %d", code)
+	}
+}
+
+func TestBenchPipeline(t *testing.T) {
+	defer func(n int) { pipelineItems = n }(pipelineItems)
+	pipelineItems = 6
+	got := rows[pipelineRow](t, "pipeline", "--repeat", "1", "--devices", "cpu/2")
+	var where []string
+	for _, r := range got {
+		where = append(where, r.Where)
+		if r.Rate <= 0 || r.Bound <= 0 || math.Abs(r.OfBound-r.Rate/r.Bound) > 1e-9 || r.Stages != 4 || len(r.StageMS) != 4 {
+			t.Errorf("%+v", r)
+		}
+		if r.Bubble < 0 || r.Bubble >= 1 || r.Least <= 0 {
+			t.Errorf("%s: bubble %v, at least %v", r.Case, r.Bubble, r.Least)
+		}
+	}
+	if want := []string{"cores", "cores", "cores", "devices", "fake devices"}; !slices.Equal(where, want) {
+		t.Errorf("rows for %v, want %v", where, want)
+	}
+}
+
+func TestBenchReplica(t *testing.T) {
+	defer func(n int) { replicaBatches = n }(replicaBatches)
+	replicaBatches = 12
+	got := rows[replicaRow](t, "replica", "--devices", "cpu/2")
+	if len(got) != 6 || got[0].Strategy != "eager" || got[5].Strategy != "none" {
+		t.Fatalf("%+v", got)
+	}
+	eager, adaptive, none := got[0], got[2], got[5]
+	if eager.Merges != 12 || eager.Off != 0 || eager.Bytes != 12*2*3*4*500 {
+		t.Errorf("eager: %+v", eager)
+	}
+	if none.Merges != 0 || none.Bytes != 0 || none.Off <= 0 {
+		t.Errorf("none: %+v", none)
+	}
+	if adaptive.Bytes >= eager.Bytes || adaptive.Off >= none.Off || adaptive.MostOff >= none.MostOff || adaptive.Merges == 0 {
+		t.Errorf("adaptive: %+v", adaptive)
 	}
 }

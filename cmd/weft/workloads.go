@@ -231,7 +231,8 @@ func matrixBytes(m, k, n *int) func() float64 {
 
 // allFuncs are the Go kernels of every workload and of benchmarks.
 func allFuncs() map[string]weft.Func {
-	out := map[string]weft.Func{triangleKernel: triangleRows}
+	out := map[string]weft.Func{triangleKernel: triangleRows, spinKernel: spinUnits}
+	maps.Copy(out, reservoir.StreamFuncs())
 	maps.Copy(out, comm.Funcs())
 	for _, w := range workloads {
 		maps.Copy(out, w.funcs())
