@@ -35,7 +35,9 @@ type Program[T any] struct {
 }
 
 // OnDevices makes a program a stage, prepared on a runtime. Its workers wait for
-// devices and use no core for it.
+// devices and use no core for it. What a lost device had in work is done again by
+// another of the same step, or by itself when it is back; items of a step whose
+// devices are all gone for good fail with weft.ErrNoDevice.
 func OnDevices[T any](rt *weft.Runtime, p Program[T]) (Stage[T], error) {
 	if p.Build == nil || p.Bind == nil {
 		return Stage[T]{}, fmt.Errorf("%w: program %q needs a graph and bindings", ErrStages, p.Name)

@@ -238,3 +238,26 @@ func TestOnDevicesRefuses(t *testing.T) {
 		}
 	}
 }
+
+// When the only device of a step is gone for good, the items that need it fail,
+// one by one, and the stream still ends.
+func TestDeviceGone(t *testing.T) {
+	rt := open(t, "devices 2; on 1 lose op 41; on 1 revive standby fails; on 1 revive restart fails; on 1 revive reopen fails", weft.Options{})
+	defer rt.Close()
+	stage, err := pipeline.OnDevices(rt, chain(2, pipeline.PipelineParallel))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, rep := run(t, pipeline.Options{Ordered: true}, pairs(30), stage)
+	if rep.Items != 30 || rep.Failed == 0 || rep.Failed == 30 {
+		t.Errorf("%d of %d items failed", rep.Failed, rep.Items)
+	}
+	for i, it := range out {
+		if it.Err != nil && !errors.Is(it.Err, weft.ErrNoDevice) {
+			t.Errorf("item %d: %v", i, it.Err)
+		}
+		if it.Err == nil && it.Value[1] != int64(i)*100+11 {
+			t.Errorf("item %d: %v", i, it.Value)
+		}
+	}
+}
