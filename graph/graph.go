@@ -128,10 +128,12 @@ const (
 
 // Impl is one implementation of a kernel. A GPU function takes the buffers of
 // the task's uses as pointers, the workspace if there is one, then the step's
-// Params as one structure by value when there are any. An empty Entry stands
-// for nothing to do: the step is for other kinds of device. Several
-// implementations in one dialect are variants: the device picks the fastest of
-// those its architecture can run, by measurement.
+// Params as one structure by value when there are any; a Vulkan shader has them as
+// storage buffers of set 0, numbered in that order, and as push constants. An
+// empty Entry stands for nothing to do: the step is for other kinds of device.
+// Several implementations in one dialect are variants: the device picks the
+// fastest of those its architecture can run, by measurement; a Vulkan device takes
+// the first.
 type Impl struct {
 	Dialect Dialect
 	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
