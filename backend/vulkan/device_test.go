@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -367,17 +368,54 @@ func TestIdentity(t *testing.T) {
 
 func BenchmarkSuite(b *testing.B) { backendtest.Bench(b, config(Options{MemBytes: 1 << 30})) }
 
-// BenchmarkSaxpy is y += k·x of 16 M floats, from the launch until its end is known.
+// time runs a launch over and over, from giving it until its end is known. A device
+// that computes on the CPU shares it with others, so what it took of the CPU is
+// reported as well: on an idle machine, cores divide it among themselves.
+func (r *rig) time(b *testing.B, s graph.Step, args ...driver.Arg) {
+	b.Helper()
+	before, n := cpuTime(), 0
+	for b.Loop() {
+		n++
+		if err := r.launch(s, args...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric((cpuTime()-before).Seconds()*1e3/float64(n), "cpu-ms/op")
+}
+
+// cpuTime is what the process took of the CPU so far.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // it fails for no process of one's own
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkSaxpy is y += k·x of 16 M floats.
 func BenchmarkSaxpy(b *testing.B) {
 	r := openRig(b, Options{MemBytes: 1 << 30})
 	const n = 16 << 20
 	zeros := make([]byte, 4*n)
 	x, y := driver.Arg{Buf: r.put(zeros), Bytes: 4 * n}, driver.Arg{Buf: r.put(zeros), Bytes: 4 * n}
-	s := step("saxpy", n, math.Float32bits(3))
-	for b.Loop() {
-		if err := r.launch(s, x, y); err != nil {
-			b.Fatal(err)
-		}
-	}
 	b.SetBytes(12 * n)
+	r.time(b, step("saxpy", n, math.Float32bits(3)), x, y)
+}
+
+// BenchmarkProduct is the product of two matrices of 1024 × 1024, by gemm's kernel.
+func BenchmarkProduct(b *testing.B) {
+	source, err := os.ReadFile("../../workload/gemm/gemm_rows.spv")
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := openRig(b, Options{MemBytes: 1 << 30})
+	const n = 1024
+	zeros := make([]byte, 4*n*n)
+	var args []driver.Arg
+	for range 3 {
+		args = append(args, driver.Arg{Buf: r.put(zeros), Bytes: 4 * n * n})
+	}
+	impl := graph.Impl{Dialect: graph.SPIRV, Entry: "main", Source: source, Per: [3]uint32{8, 512}, Block: [3]uint32{64}}
+	r.time(b, graph.Step{
+		Kernel: &graph.Kernel{Name: "gemm", Impls: []graph.Impl{impl}},
+		Launch: graph.Launch{Grid: [3]uint32{n, n, 1}}, Params: words(n, n, n),
+	}, args...)
 }
