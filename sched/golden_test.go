@@ -30,6 +30,7 @@ var rewrite = flag.Bool("rewrite", false, "write the expected output in testdata
 //	load NAME util=0.95 queued=10 weight=0.075
 //	place POLICY · explain POLICY TASK · steal POLICY THIEF · learn POLICY NAME ratio=2 n=10
 //	partition NAME · rebalance now=1s last=0 max=10
+//	stats 100ms,50ms      what a device's account says after tasks that took so long
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -196,6 +197,14 @@ func (s *scenario) run(line string) string {
 		return s.decide(words[0], name, words, a)
 	case "partition":
 		return s.partition(name)
+	case "stats":
+		var st machine.Stats
+		for took := range strings.SplitSeq(name, ",") {
+			st.Start()
+			st.Observe(dur(took))
+		}
+		return fmt.Sprintf("total_tasks=%d, total=%d, avg=%.1f in ms, %d active\n",
+			st.Tasks, st.Total.Milliseconds(), float64(st.Avg())/1e6, st.Active)
 	case "rebalance":
 		return s.rebalance(a)
 	default:
