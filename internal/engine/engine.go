@@ -136,6 +136,7 @@ type Engine struct {
 	inFlight  int                // launches
 	lined     int                // tasks in device queues
 	poked     []machine.DeviceID // devices whose queue or credits changed
+	drifted   []machine.DeviceID // devices whose load changed while events were taken in
 	timedOps  int                // operations in flight with a timeout
 	absent    int                // devices whose ladder or hand-over has a timer
 	starved   bool               // some device waits for memory

@@ -638,8 +638,11 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	d.flight--
 	d.backlog -= t.cost
 	d.load -= t.cost
-	d.drifted = true
-	e.dirty(dev)
+	if !d.drifted {
+		d.drifted = true
+		e.drifted = append(e.drifted, dev)
+		e.dirty(dev)
+	}
 	e.view.Devices[dev].Queued--
 	uses := r.f.TaskUses(gt)
 	ok := st == OK

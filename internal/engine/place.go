@@ -316,12 +316,12 @@ func (e *Engine) drift(dev machine.DeviceID, cost int64) {
 // freshen does what drift does for devices whose load changed while events were
 // taken in, once for all of them.
 func (e *Engine) freshen() {
-	for _, dev := range e.view.Dirty {
-		if d := &e.devs[dev]; d.drifted {
-			d.drifted = false
-			e.view.Devices[dev].FreeAt = e.now + time.Duration(d.perLane(d.load))
-		}
+	for _, dev := range e.drifted {
+		d := &e.devs[dev]
+		d.drifted = false
+		e.view.Devices[dev].FreeAt = e.now + time.Duration(d.perLane(d.load))
 	}
+	e.drifted = e.drifted[:0]
 }
 
 // dirty tells the policy that a device's state changed behind its back.
