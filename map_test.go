@@ -90,7 +90,7 @@ func TestMapCancelled(t *testing.T) {
 		if x == 50 {
 			cancel()
 		}
-		time.Sleep(10 * time.Microsecond)
+		time.Sleep(10 * time.Microsecond) // or all may be done before anybody hears of it
 		return x
 	})
 	if got != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, weft.ErrCancelled) {

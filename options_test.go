@@ -248,7 +248,7 @@ func TestConcurrent(t *testing.T) {
 		now++
 		most = max(most, now)
 		mu.Unlock()
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(100 * time.Microsecond) // long enough for another to overlap, were it let
 		mu.Lock()
 		now--
 		mu.Unlock()

@@ -73,12 +73,10 @@ func TestGetIsWhole(t *testing.T) {
 // TestTimeoutIsNamed: when timeouts use every device up, the error says so, and
 // the devices work again once the calls have returned.
 func TestTimeoutIsNamed(t *testing.T) {
-	slow := true
+	hold := make(chan struct{})
 	rt, err := Open(context.Background(), Options{Devices: "cpu", NoCalibrate: true, Retries: -1, TaskTimeout: 20 * time.Millisecond,
-		Funcs: map[string]Func{"nap": func(*Call, int, int) {
-			if slow {
-				time.Sleep(200 * time.Millisecond)
-			}
+		Funcs: map[string]Func{"hang": func(*Call, int, int) {
+			<-hold
 		}}})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +85,7 @@ func TestTimeoutIsNamed(t *testing.T) {
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 8})
 	b.Add(graph.Task{
-		Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "nap", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "nap"}}}}},
+		Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "hang", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "hang"}}}}},
 		Uses:  []graph.Use{{Data: x, Access: graph.Write}},
 	})
 	g, err := b.Build()
@@ -97,12 +95,12 @@ func TestTimeoutIsNamed(t *testing.T) {
 	if _, err := rt.Run(context.Background(), g); !errors.Is(err, ErrTimeout) {
 		t.Fatalf("the run ended with %v", err)
 	}
+	close(hold)
 	for end := time.Now().Add(20 * time.Second); rt.Devices()[0].State != "healthy"; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the device is %s", rt.Devices()[0].State)
 		}
 	}
-	slow = false
 	if _, err := rt.Run(context.Background(), g); err != nil {
 		t.Fatal(err)
 	}

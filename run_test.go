@@ -426,8 +426,8 @@ func TestCloseWaitsForCallbacks(t *testing.T) {
 	begun := make(chan struct{}, 2)
 	then := func(*weft.Report, error) {
 		begun <- struct{}{}
-		rt.Devices() // it may use the runtime, also one that closes
-		time.Sleep(10 * time.Millisecond)
+		rt.Devices()                      // it may use the runtime, also one that closes
+		time.Sleep(10 * time.Millisecond) // a Close that does not wait returns meanwhile
 		ended.Add(1)
 	}
 	rt.Submit(small(t, 1), then, weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
@@ -621,7 +621,7 @@ func TestCancelledContext(t *testing.T) {
 		case err = <-end:
 			running = false
 		case step <- struct{}{}:
-			time.Sleep(100 * time.Microsecond)
+			time.Sleep(100 * time.Microsecond) // let the loop hear of the cancellation
 		}
 	}
 	if !errors.Is(err, why) || !errors.Is(err, weft.ErrCancelled) {
