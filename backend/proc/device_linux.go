@@ -385,6 +385,9 @@ func (d *device) lose(w *child, haunted bool) {
 		}
 	}
 	wasUp := d.state == up
+	for _, l := range d.lanes {
+		d.finish(l)
+	}
 	err := d.verdict(w)
 	for _, l := range d.lanes {
 		d.abort(l, err, haunted, w)
@@ -434,7 +437,7 @@ func (d *device) verdict(w *child) error {
 			continue
 		}
 		blamed = blamed || l.last == brokenKernel
-		if f := l.oldest(); f != nil && f.kind == driver.Launch && d.begun(f) {
+		if f := l.oldest(); f != nil && f.kind == driver.Launch && !f.late && d.begun(f) {
 			running = append(running, l)
 		}
 	}
@@ -487,20 +490,28 @@ func kernelNames(t *graph.Task) string {
 	return names
 }
 
-// abort ends a lane's operations. What the board says is complete is: others may
-// have gone on from there.
+// finish settles what completed without the worker living to say so: the board
+// knows, and others may have gone on from there.
+func (d *device) finish(l *lane) {
+	now := d.board.Now()
+	for f := l.oldest(); f != nil; f = l.oldest() {
+		if done, ok := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); !done || !ok {
+			return
+		}
+		if c, report := d.settle(l, now, now, nil); report {
+			d.done = append(d.done, c)
+		}
+	}
+}
+
+// abort ends a lane's operations from the first that did not complete on: what
+// comes after a lost one on its lane is lost too.
 func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 	now := d.board.Now()
-	over := false // what comes after a lost one on its lane is lost too
 	for f := l.oldest(); f != nil; f = l.oldest() {
-		e := err
-		switch done, ok := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); {
-		case done && ok && !over:
-			e = nil
-		case !done:
+		if done, _ := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); !done {
 			d.board.Done(l.id, f.seq, true)
 		}
-		over = over || e != nil
 		if haunted {
 			for _, mem := range [][]byte{f.temp, f.host} {
 				if mem != nil {
@@ -509,7 +520,7 @@ func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 				}
 			}
 		}
-		if c, report := d.settle(l, now, now, e); report {
+		if c, report := d.settle(l, now, now, err); report {
 			d.done = append(d.done, c)
 		}
 	}
@@ -583,13 +594,16 @@ func (d *device) Submit(batch []driver.Op) error {
 // launch sends a launch. A suspect runs alone: after everything before it on all
 // lanes, and everything after it after it.
 func (d *device) launch(l *lane, op *driver.Op) {
-	waits := op.Waits
+	waits, late := op.Waits, false
 	if len(d.suspects) > 0 || d.alone.Lane != driver.NoLane {
 		waits = append([]driver.Wait(nil), waits...)
-		if done, _ := d.stateOf(d.alone); !done {
+		switch done, ok := d.stateOf(d.alone); {
+		case !done:
 			waits = append(waits, d.alone)
-		} else {
+		case ok:
 			d.alone.Lane = driver.NoLane
+		default:
+			late = true
 		}
 		if d.suspects[op.Task] {
 			for _, o := range d.lanes {
@@ -602,7 +616,7 @@ func (d *device) launch(l *lane, op *driver.Op) {
 	}
 	given := *op
 	given.Waits = waits
-	d.send(l, &given)
+	d.send(l, &given).late = late
 }
 
 func (d *device) stateOf(w driver.Wait) (done, ok bool) {

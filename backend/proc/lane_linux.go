@@ -44,6 +44,7 @@ type flight struct {
 	epoch int64       // and which of its workers
 	host  []byte      // of the arena, written by the worker
 	job   *job        // it is a staged copy, or a part of one
+	late  bool        // given when a suspect that ran alone had failed: if that cost the device, this never ran
 }
 
 // temporary is memory of the arena that is free once an operation is complete.
@@ -102,6 +103,9 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 	})
 	if f.kind == driver.Launch && err == nil && len(d.suspects) > 0 {
 		delete(d.suspects, f.task)
+	}
+	if d.alone == (driver.Wait{Lane: l.id, Seq: f.seq}) {
+		d.alone.Lane = driver.NoLane
 	}
 	c := driver.Completion{Lane: l.id, Seq: f.seq, Start: start, End: end, Err: err}
 	if j := f.job; j != nil {

@@ -245,7 +245,12 @@ func (w *worker) submit() error {
 		return nil
 	}
 	if err := w.dev.Submit(w.batch); err != nil {
-		// It takes nothing any more: the parent ends what this worker was given.
+		// It takes nothing any more: the parent ends what this worker was given,
+		// and hears what completed first, which may say why.
+		for n := len(w.got); n == len(w.got); {
+			n = w.dev.Completions(w.got)
+			w.outbox = append(w.outbox, w.got[:n]...)
+		}
 		w.outbox = append(w.outbox, driver.Completion{Lane: driver.NoLane, Err: err})
 	}
 	w.batch, w.waits, w.args = w.batch[:0], w.waits[:0], w.args[:0]

@@ -328,7 +328,8 @@ func (l *loop) send(d *dev) {
 				d.flight--
 			}
 		}
-		l.abandon(d) // also what the engine issued in the step it heard of the loss
+		l.abandon(d)     // also what the engine issued in the step it heard of the loss
+		l.collectFrom(d) // which says why it was lost, where the device knows
 		l.lose(d, err)
 	}
 	d.batch, d.waits, d.args = d.batch[:0], d.waits[:0], d.args[:0]
