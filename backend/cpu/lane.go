@@ -3,6 +3,7 @@ package cpu
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,19 +82,23 @@ func (b *batch) uses(i int) ([]driver.Wait, [][]byte) {
 func (l *lane) push(ops []driver.Op) {
 	l.mu.Lock()
 	b := &l.pending
+	n := len(b.ops)
+	b.ops = slices.Grow(b.ops, len(ops))[:n+len(ops)]
 	for i := range ops {
-		op := &ops[i]
-		b.ops = append(b.ops, queued{seq: op.Seq, waits: int32(len(b.waits)), args: int32(len(b.args)), task: op.Task})
+		// Field by field, here and in complete: a literal is written twice, and
+		// the second time waits for the first.
+		op, q := &ops[i], &b.ops[n+i]
+		q.seq, q.waits, q.args, q.err, q.task = op.Seq, int32(len(b.waits)), int32(len(b.args)), 0, op.Task
 		b.waits = append(b.waits, op.Waits...)
 		if op.Kind == driver.Launch {
 			for k := range op.Args {
 				a := &op.Args[k]
-				l.arg(a.Buf, a.Host, a.Off, a.Bytes)
+				l.arg(q, a.Buf, a.Host, a.Off, a.Bytes)
 			}
 			continue
 		}
-		l.arg(op.Src, op.HostSrc, op.SrcOff, op.Bytes)
-		l.arg(op.Dst, op.HostDst, op.DstOff, op.Bytes)
+		l.arg(q, op.Src, op.HostSrc, op.SrcOff, op.Bytes)
+		l.arg(q, op.Dst, op.HostDst, op.DstOff, op.Bytes)
 	}
 	wake := l.idle
 	l.waiting.Store(int32(len(b.ops)))
@@ -103,15 +108,15 @@ func (l *lane) push(ops []driver.Op) {
 	}
 }
 
-// arg adds memory the last operation works on: host memory, or part of a buffer.
+// arg adds memory an operation works on: host memory, or part of a buffer.
 // Where there is no such buffer the operation fails.
-func (l *lane) arg(buf driver.Buffer, host []byte, off, n int64) {
+func (l *lane) arg(q *queued, buf driver.Buffer, host []byte, off, n int64) {
 	b := &l.pending
 	if buf != driver.NoBuffer {
 		var err error
 		if host, err = l.dev.bytes(buf, off, n); err != nil {
 			b.errs = append(b.errs, err)
-			b.ops[len(b.ops)-1].err = int32(len(b.errs))
+			q.err = int32(len(b.errs))
 		}
 	}
 	b.args = append(b.args, host)
@@ -212,7 +217,10 @@ func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Dur
 // when that is.
 func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duration {
 	end := l.dev.now()
-	l.out = append(l.out, driver.Completion{Lane: l.id, Seq: seq, Start: start, End: end, Err: err})
+	n := len(l.out)
+	l.out = slices.Grow(l.out, 1)[:n+1]
+	c := &l.out[n]
+	c.Lane, c.Seq, c.Start, c.End, c.Err = l.id, seq, start, end, err
 	l.dev.board.Done(l.id, seq, err != nil)
 	if len(l.out) >= flushAt || err != nil {
 		l.flush()

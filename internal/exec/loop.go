@@ -177,10 +177,13 @@ func (l *loop) collectFrom(d *dev) {
 			if lost != nil && slices.Contains(over, c.Lane) {
 				continue
 			}
-			l.evs = append(l.evs, engine.Event{
-				Kind: engine.OpDone, Op: engine.Op{Lane: engine.Lane(c.Lane), Seq: c.Seq},
-				Device: d.id, Start: c.Start, End: c.End, Status: status(c.Err), Err: c.Err,
-			})
+			l.evs = append(l.evs, engine.Event{})
+			ev := &l.evs[len(l.evs)-1] // field by field, as in launch
+			ev.Kind, ev.Op.Lane, ev.Op.Seq, ev.Device = engine.OpDone, engine.Lane(c.Lane), c.Seq, d.id
+			ev.Start, ev.End = c.Start, c.End
+			if c.Err != nil {
+				ev.Status, ev.Err = status(c.Err), c.Err
+			}
 		}
 		if n < len(l.got) {
 			break
@@ -191,10 +194,9 @@ func (l *loop) collectFrom(d *dev) {
 	}
 }
 
+// status says what became of an operation that failed.
 func status(err error) engine.Status {
 	switch {
-	case err == nil:
-		return engine.OK
 	case errors.Is(err, driver.ErrDependency):
 		return engine.DepFailed
 	case errors.Is(err, driver.ErrOutOfMemory):
@@ -358,14 +360,19 @@ func (l *loop) launch(a *engine.Action) {
 	op := d.next(driver.Launch, a.Op, a.Waits)
 	op.Task = a.Graph.Task(a.Task)
 	at := len(d.args)
-	for _, g := range a.Args {
+	d.args = slices.Grow(d.args, len(a.Args))[:at+len(a.Args)]
+	op.Args = d.args[at:len(d.args):len(d.args)]
+	for i := range a.Args {
+		// Field by field: a literal is written twice, and the second time waits
+		// for the first.
+		g, arg := &a.Args[i], &op.Args[i]
+		arg.Bytes = g.Bytes
 		if d.host {
-			d.args = append(d.args, driver.Arg{Buf: driver.NoBuffer, Bytes: g.Bytes, Host: l.mem[g.Inst].b[g.Offset : g.Offset+g.Bytes]})
+			arg.Buf, arg.Off, arg.Host = driver.NoBuffer, 0, l.mem[g.Inst].b[g.Offset:g.Offset+g.Bytes]
 		} else {
-			d.args = append(d.args, driver.Arg{Buf: driver.Buffer(g.Inst), Off: g.Offset, Bytes: g.Bytes})
+			arg.Buf, arg.Off, arg.Host = driver.Buffer(g.Inst), g.Offset, nil
 		}
 	}
-	op.Args = d.args[at:len(d.args):len(d.args)]
 }
 
 func (l *loop) copy(a *engine.Action) {
