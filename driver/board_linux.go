@@ -38,6 +38,7 @@ type shared struct {
 	mu       sync.Mutex
 	sleepers int
 	watched  bool
+	watchers sync.WaitGroup
 }
 
 // BoardBytes is the memory a shared board of n lanes takes.
@@ -68,10 +69,33 @@ func JoinBoard(mem []byte, member int) (*Board, error) {
 }
 
 func boardOn(mem []byte, h *boardHead, member int) *Board {
-	b := &Board{begin: time.Now(), offset: futex.Clock() - time.Duration(h.begin), shared: &shared{head: h, member: 1 << member}}
+	begin, clock := sameMoment()
+	b := &Board{begin: begin, offset: clock - time.Duration(h.begin), shared: &shared{head: h, member: 1 << member}}
 	b.lanes = unsafe.Slice((*progress)(unsafe.Pointer(&mem[unsafe.Sizeof(*h)])), h.lanes)
 	b.cond.L = &b.mu
 	return b
+}
+
+// sameMoment reads Go's clock and the one all processes read alike at once. A thread
+// can be interrupted between the two, and what came between would set the clocks of
+// processes apart for good: so of several tries it takes the quickest.
+func sameMoment() (begin time.Time, clock time.Duration) {
+	best := time.Duration(1<<63 - 1)
+	for range 10 {
+		t, c := time.Now(), futex.Clock()
+		if took := time.Since(t); took < best {
+			best, begin, clock = took, t, c
+		}
+	}
+	return begin, clock
+}
+
+// Retire waits until nothing of this process looks at the board's memory any more
+// by itself. Nobody may use the board after it was called.
+func (b *Board) Retire() {
+	if b.shared != nil {
+		b.shared.watchers.Wait()
+	}
 }
 
 // Leave forgets a member that ended without a word.
@@ -95,7 +119,7 @@ func (s *shared) enter(b *Board) {
 	s.sleepers++
 	if !s.watched {
 		s.watched = true
-		go s.watch(b)
+		s.watchers.Go(func() { s.watch(b) })
 	}
 }
 

@@ -297,7 +297,9 @@ const watchTick = 100 * time.Millisecond
 func (d *device) watch(w *child, ended chan<- struct{}) {
 	defer close(ended)
 	h := w.completions.h
-	beat, seen, rung := w.commands.h.beat.Load(), time.Now(), h.tail.Load()
+	// A worker may have completed something before this goroutine first runs: the
+	// executor hears of everything since the ring was empty.
+	beat, seen, rung := w.commands.h.beat.Load(), time.Now(), uint32(0)
 	quiet := 0
 	for w.alive() {
 		if t := h.tail.Load(); t != rung {

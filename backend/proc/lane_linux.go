@@ -118,7 +118,8 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 			}
 			return c, false
 		}
-		c.Start = j.start
+		// A part that never ran may have been ended after what waits for it.
+		c.Start = min(c.Start, j.start)
 	}
 	if classOf(err) == dependency {
 		c.Err = d.own(f, err)

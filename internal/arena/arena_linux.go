@@ -48,6 +48,9 @@ func (a *Arena) Close() error {
 	if mem == nil {
 		return nil
 	}
+	for b := range a.boards {
+		b.Retire()
+	}
 	if err := unix.Munmap(mem); err != nil {
 		return fmt.Errorf("arena: unmap: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,7 +127,7 @@ func TestBoardAcrossProcesses(t *testing.T) {
 	for i := uint32(1); i <= rounds; i++ {
 		b.Done(0, i, i%7 == 0)
 		w := driver.Wait{Lane: 1, Seq: i}
-		late := time.AfterFunc(10*time.Second, func() { _ = cmd.Process.Kill(); panic("the other process does not answer") })
+		late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill(); panic("the other process does not answer") })
 		b.Sleep(func() bool { done, _ := b.State(w); return done })
 		late.Stop()
 		// It fails what ours failed.
@@ -139,6 +140,33 @@ func TestBoardAcrossProcesses(t *testing.T) {
 	}
 	if n := b.Count(2); n < 1 || time.Duration(n)*time.Millisecond > b.Now()+time.Second {
 		t.Errorf("the other process's clock showed %d ms, ours %v", n, b.Now())
+	}
+}
+
+// Who slept on a board leaves nothing behind that looks at its memory when the arena
+// is closed: that would end the process.
+func TestCloseAfterSleep(t *testing.T) {
+	for range 20 {
+		a := open(t, 1<<20)
+		b, err := a.Board(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		looks := make(chan struct{}, 1000)
+		wg.Go(func() {
+			b.Sleep(func() bool {
+				looks <- struct{}{}
+				return b.Count(0) == 1
+			})
+		})
+		<-looks // before it sleeps,
+		<-looks // and when the one who listens to other processes has begun
+		b.Done(0, 1, false)
+		wg.Wait()
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
