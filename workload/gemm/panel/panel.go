@@ -85,7 +85,7 @@ var linear = func() (off [depth]int32) {
 // tile accumulates into a block of rows × NR of c.
 type tile struct {
 	rows int
-	run  func(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+	run  func(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 }
 
 // SumProduct returns the kernels for c = Σ a·b that this machine can run, the
@@ -229,9 +229,12 @@ func (kn *Kernel) blocks(c, a, b []float32, room, k, n, jn, pn, lo, hi int, fres
 // block does that for the rows of one packed block of a.
 func (kn *Kernel) block(c []float32, n int, a, b []float32, room int, edge []float32, in, jn, pn int, fresh bool) {
 	off := linear[:pn]
+	tiles := (in + kn.MR - 1) / kn.MR
+	size := kn.NR * pn // floats of b that a column of tiles reads
 	for j := 0; j < jn; j += kn.NR {
 		cols := min(kn.NR, jn-j)
 		from := b[j/Columns*Columns*room+j%Columns:]
+		next := from[min(Columns*room, len(from)-size):]
 		for i := 0; i < in; i += kn.MR {
 			rows := min(kn.MR, in-i)
 			at := c[i*n+j:]
@@ -239,7 +242,7 @@ func (kn *Kernel) block(c []float32, n int, a, b []float32, room int, edge []flo
 				if fresh {
 					kn.clear(at, n, rows)
 				}
-				kn.Tile(rows, at, n, a[i*strideA:], strideA, from, off)
+				kn.tile(rows, at, n, a[i*strideA:], strideA, from, off, &next[i/kn.MR*size/tiles], 4*kn.NR/tiles)
 				continue
 			}
 			// A tile that sticks out of c is computed aside.
@@ -249,7 +252,7 @@ func (kn *Kernel) block(c []float32, n int, a, b []float32, room int, edge []flo
 					copy(edge[r*kn.NR:][:cols], at[r*n:])
 				}
 			}
-			kn.Tile(rows, edge, kn.NR, a[i*strideA:], strideA, from, off)
+			kn.tile(rows, edge, kn.NR, a[i*strideA:], strideA, from, off, &next[i/kn.MR*size/tiles], 4*kn.NR/tiles)
 			for r := range rows {
 				copy(at[r*n:][:cols], edge[r*kn.NR:])
 			}
@@ -267,6 +270,12 @@ func (kn *Kernel) block(c []float32, n int, a, b []float32, room int, edge []flo
 // do not. That b has NR floats at every offset, and that off is no longer than
 // [MaxDepth], is the caller's duty.
 func (kn *Kernel) Tile(rows int, c []float32, ldc int, a []float32, lda int, b []float32, off []int32) {
+	kn.tile(rows, c, ldc, a, lda, b, off, &a[0], 0)
+}
+
+// tile is Tile that also fetches memory into the cache: from next on, going on by
+// step bytes for every offset.
+func (kn *Kernel) tile(rows int, c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int) {
 	t := 0
 	for t+1 < len(kn.tiles) && kn.tiles[t+1].rows >= rows {
 		t++
@@ -276,7 +285,7 @@ func (kn *Kernel) Tile(rows int, c []float32, ldc int, a []float32, lda int, b [
 	}
 	last := kn.tiles[t].rows - 1
 	_, _ = c[last*ldc+kn.NR-1], a[last*lda+len(off)-1] // assembly checks nothing
-	kn.tiles[t].run(c, ldc, a, lda, b, off)
+	kn.tiles[t].run(c, ldc, a, lda, b, off, next, step)
 }
 
 // clear sets a tile to what adds nothing.

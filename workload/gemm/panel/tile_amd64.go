@@ -8,31 +8,32 @@ import (
 
 // The tiles below are in tile_amd64.s. A tile of r × n accumulates r rows of n
 // columns; c and a have their rows ldc and lda floats apart, and row p of b
-// begins at b[off[p]]. off must not be empty. They check no bounds.
+// begins at b[off[p]]. off must not be empty. They check no bounds. Memory is fetched
+// into the cache from next on, going on by step bytes for every offset.
 
 //go:noescape
-func sumProduct12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func sumProduct12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 //go:noescape
-func sumProduct8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func sumProduct8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 //go:noescape
-func sumProduct4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func sumProduct4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 //go:noescape
-func sumProduct6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func sumProduct6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 //go:noescape
-func maxPlus12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func maxPlus12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 //go:noescape
-func maxPlus8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func maxPlus8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 //go:noescape
-func maxPlus4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func maxPlus4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 //go:noescape
-func maxPlus6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
+func maxPlus6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
 
 func sumProductSIMD() (kernels []*Kernel) {
 	if cpu.X86.HasAVX512F {

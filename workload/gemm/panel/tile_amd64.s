@@ -11,7 +11,8 @@
 //	BX	b
 //	R8, CX	next offset, offsets left
 //	R12	the offset, in floats
-//	R13	c while it is loaded
+//	R13	c while it is loaded; then, and R14, what comes next of b, and the bytes
+//		to go on by: fetched into L2 while this is computed
 
 #define ARGS \
 	MOVQ c_base+0(FP), DI    \
@@ -24,6 +25,10 @@
 	SHLQ $2, SI              \
 	SHLQ $2, DX              \
 	LEAQ (DX)(DX*2), R9
+
+#define NEXT \
+	MOVQ next+112(FP), R13 \
+	MOVQ step+120(FP), R14
 
 // AVX-512: four rows of 32 columns are eight accumulators; B is Z0, Z1.
 
@@ -59,7 +64,9 @@
 	MOVLQSX (R8), R12           \
 	VMOVUPS (BX)(R12*4), Z0     \
 	VMOVUPS 64(BX)(R12*4), Z1   \
-	ADDQ    $4, R8
+	ADDQ    $4, R8              \
+	PREFETCHT1 (R13)            \
+	ADDQ    R14, R13
 
 // FMA4 adds the products of four rows of a, from row on, to eight accumulators.
 #define FMA4(row, c0, c1, c2, c3, c4, c5, c6, c7) \
@@ -94,6 +101,21 @@
 	MAX1((row)(R9*1), c6, c7) \
 	ADDQ $4, row
 
+// FETCH4 fetches four rows of the tile below.
+#define FETCH4 \
+	PREFETCHT0 (R13)   \
+	PREFETCHT0 64(R13) \
+	ADDQ    SI, R13    \
+	PREFETCHT0 (R13)   \
+	PREFETCHT0 64(R13) \
+	ADDQ    SI, R13    \
+	PREFETCHT0 (R13)   \
+	PREFETCHT0 64(R13) \
+	ADDQ    SI, R13    \
+	PREFETCHT0 (R13)   \
+	PREFETCHT0 64(R13) \
+	ADDQ    SI, R13
+
 #define TILE12x32(op) \
 	ARGS \
 	LEAQ (AX)(DX*4), R10 \
@@ -102,6 +124,10 @@
 	LOAD4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15) \
 	LOAD4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23) \
 	LOAD4(Z24, Z25, Z26, Z27, Z28, Z29, Z30, Z31) \
+	FETCH4 \
+	FETCH4 \
+	FETCH4 \
+	NEXT \
 loop: \
 	ROWB32 \
 	op(AX, Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15) \
@@ -121,6 +147,7 @@ loop: \
 	MOVQ DI, R13 \
 	LOAD4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15) \
 	LOAD4(Z16, Z17, Z18, Z19, Z20, Z21, Z22, Z23) \
+	NEXT \
 loop: \
 	ROWB32 \
 	op(AX, Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15) \
@@ -136,6 +163,7 @@ loop: \
 	ARGS \
 	MOVQ DI, R13 \
 	LOAD4(Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15) \
+	NEXT \
 loop: \
 	ROWB32 \
 	op(AX, Z8, Z9, Z10, Z11, Z12, Z13, Z14, Z15) \
@@ -167,7 +195,9 @@ loop: \
 	MOVLQSX (R8), R12         \
 	VMOVUPS (BX)(R12*4), Y0   \
 	VMOVUPS 32(BX)(R12*4), Y1 \
-	ADDQ    $4, R8
+	ADDQ    $4, R8            \
+	PREFETCHT1 (R13)          \
+	ADDQ    R14, R13
 
 #define FMA2(row, c0, c1, c2, c3) \
 	VBROADCASTSS (row), Y2       \
@@ -199,6 +229,7 @@ loop: \
 	LOAD2(Y4, Y5, Y6, Y7) \
 	LOAD2(Y8, Y9, Y10, Y11) \
 	LOAD2(Y12, Y13, Y14, Y15) \
+	NEXT \
 loop: \
 	ROWB16 \
 	op(AX, Y4, Y5, Y6, Y7) \
@@ -212,34 +243,34 @@ loop: \
 	VZEROUPPER \
 	RET
 
-// func sumProduct12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·sumProduct12x32(SB), NOSPLIT, $0-112
+// func sumProduct12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·sumProduct12x32(SB), NOSPLIT, $0-128
 	TILE12x32(FMA4)
 
-// func sumProduct8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·sumProduct8x32(SB), NOSPLIT, $0-112
+// func sumProduct8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·sumProduct8x32(SB), NOSPLIT, $0-128
 	TILE8x32(FMA4)
 
-// func sumProduct4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·sumProduct4x32(SB), NOSPLIT, $0-112
+// func sumProduct4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·sumProduct4x32(SB), NOSPLIT, $0-128
 	TILE4x32(FMA4)
 
-// func sumProduct6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·sumProduct6x16(SB), NOSPLIT, $0-112
+// func sumProduct6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·sumProduct6x16(SB), NOSPLIT, $0-128
 	TILE6x16(FMA2)
 
-// func maxPlus12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·maxPlus12x32(SB), NOSPLIT, $0-112
+// func maxPlus12x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·maxPlus12x32(SB), NOSPLIT, $0-128
 	TILE12x32(MAX4)
 
-// func maxPlus8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·maxPlus8x32(SB), NOSPLIT, $0-112
+// func maxPlus8x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·maxPlus8x32(SB), NOSPLIT, $0-128
 	TILE8x32(MAX4)
 
-// func maxPlus4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·maxPlus4x32(SB), NOSPLIT, $0-112
+// func maxPlus4x32(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·maxPlus4x32(SB), NOSPLIT, $0-128
 	TILE4x32(MAX4)
 
-// func maxPlus6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·maxPlus6x16(SB), NOSPLIT, $0-112
+// func maxPlus6x16(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·maxPlus6x16(SB), NOSPLIT, $0-128
 	TILE6x16(MAX2)

@@ -27,8 +27,8 @@
 	VBIT    V21.B16, V19.B16, l.B16 \
 	VBIT    V22.B16, V20.B16, h.B16
 
-// func sumProduct8x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·sumProduct8x8(SB), NOSPLIT, $0-112
+// func sumProduct8x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·sumProduct8x8(SB), NOSPLIT, $0-128
 	MOVD c_base+0(FP), R0
 	MOVD ldc+24(FP), R1
 	LSL  $2, R1, R1
@@ -96,8 +96,8 @@ next:
 	ADD  R1, R0, R0
 	RET
 
-// func sumProduct4x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·sumProduct4x8(SB), NOSPLIT, $0-112
+// func sumProduct4x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·sumProduct4x8(SB), NOSPLIT, $0-128
 	MOVD c_base+0(FP), R0
 	MOVD ldc+24(FP), R1
 	LSL  $2, R1, R1
@@ -141,8 +141,8 @@ next:
 	ADD  R1, R0, R0
 	RET
 
-// func maxPlus8x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·maxPlus8x8(SB), NOSPLIT, $0-112
+// func maxPlus8x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·maxPlus8x8(SB), NOSPLIT, $0-128
 	MOVD c_base+0(FP), R0
 	MOVD ldc+24(FP), R1
 	LSL  $2, R1, R1
@@ -210,8 +210,8 @@ next:
 	ADD  R1, R0, R0
 	RET
 
-// func maxPlus4x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32)
-TEXT ·maxPlus4x8(SB), NOSPLIT, $0-112
+// func maxPlus4x8(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, next *float32, step int)
+TEXT ·maxPlus4x8(SB), NOSPLIT, $0-128
 	MOVD c_base+0(FP), R0
 	MOVD ldc+24(FP), R1
 	LSL  $2, R1, R1

@@ -2,7 +2,7 @@ package panel
 
 // sumProductGo is the 4 × 4 tile for sums of products. The conversions keep
 // compilers that could fuse from doing so: it rounds alike everywhere.
-func sumProductGo(c []float32, ldc int, a []float32, lda int, b []float32, off []int32) {
+func sumProductGo(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, _ *float32, _ int) {
 	c0, c1, c2, c3 := c[:4], c[ldc:][:4], c[2*ldc:][:4], c[3*ldc:][:4]
 	a0, a1, a2, a3 := a[:len(off)], a[lda:][:len(off)], a[2*lda:][:len(off)], a[3*lda:][:len(off)]
 	// Two columns at a time: eight sums and their operands fit the registers.
@@ -35,7 +35,7 @@ func sumProductGo(c []float32, ldc int, a []float32, lda int, b []float32, off [
 }
 
 // maxPlusGo is the 4 × 4 tile for maxima of sums.
-func maxPlusGo(c []float32, ldc int, a []float32, lda int, b []float32, off []int32) {
+func maxPlusGo(c []float32, ldc int, a []float32, lda int, b []float32, off []int32, _ *float32, _ int) {
 	for i := range 4 {
 		row, left := c[i*ldc:][:4], a[i*lda:][:len(off)]
 		m0, m1, m2, m3 := row[0], row[1], row[2], row[3]
