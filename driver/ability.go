@@ -2,8 +2,10 @@ package driver
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -154,10 +156,33 @@ type Linker interface {
 	LinkTo(other Device) (machine.Link, error)
 }
 
-// Joiner makes a device a rank among others for native collectives: one of them
-// makes a name, all join with it, and Join returns when all have. It is called
-// while no operation is in flight.
+// Joiner makes a device a rank among others, for collective operations by a
+// vendor's own library. One of the devices makes a name, all join with it under a
+// number the caller chose, and launches of gangs name that number (see
+// Communicator). All methods may be called while operations run.
 type Joiner interface {
+	// CollectiveID makes a name by which ranks find one another, in this process
+	// or others.
 	CollectiveID() ([]byte, error)
-	Join(id []byte, ranks, rank int) error
+	// Join returns when all ranks have joined, or with an error when ctx ends
+	// first: the device has left then.
+	Join(ctx context.Context, number uint64, id []byte, ranks, rank int) error
+	// Leave ends a communicator on this device without waiting for it. What runs
+	// on it completes with ErrDependency, what is launched later fails with
+	// ErrKernel. It does nothing for a number that is not known.
+	Leave(number uint64)
+}
+
+// Communicator returns the number of the communicator the members of a gang
+// launch are ranks of. It stands in the first eight bytes, little-endian, of the
+// Params of a gang's only step when that step's kernel is a library routine.
+func Communicator(t *graph.Task) (number uint64, ok bool) {
+	if t.Gang < 2 || len(t.Steps) != 1 || len(t.Steps[0].Params) < 8 {
+		return 0, false
+	}
+	k := t.Steps[0].Kernel
+	if k == nil || len(k.Impls) == 0 || k.Impls[0].Dialect != graph.Library {
+		return 0, false
+	}
+	return binary.LittleEndian.Uint64(t.Steps[0].Params), true
 }

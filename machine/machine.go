@@ -83,6 +83,7 @@ type Device struct {
 	Lanes        int // kernels it runs at once; 0 means 1
 	NUMA         int
 	Exact        bool    // runs no library routines
+	Joins        string  // the library by which it takes part in native collectives, as "nccl"; empty for none
 	PowerWatts   float64 // at full load, 0 unknown
 	Rates        Rates
 	// Resources name what the device shares with others while computing, as a

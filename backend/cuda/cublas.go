@@ -9,7 +9,7 @@ import (
 
 // routine is a function of one of NVIDIA's libraries, as a kernel's step: it puts
 // work on a stream.
-type routine func(d *device, s *stream, ptrs []uintptr, params []byte) error
+type routine func(d *device, o *op, s *stream, params []byte) error
 
 // routine finds a library routine by the name an implementation gives it.
 //
@@ -18,7 +18,7 @@ type routine func(d *device, s *stream, ptrs []uintptr, params []byte) error
 //	cublas.bf16gemm  A, B and C are bfloat16, sums are single precision
 //	cublas.dgemm     double precision
 //	cudnn.conv2d     y = x ∗ w
-//	nccl.allreduce   recv = sum of send over the ranks joined
+//	nccl.allreduce   and its like: see collectives
 //
 // Matrices are row-major, A of M×K, B of K×N and C of M×N; a step's Params are
 // M, K, N as little-endian uint32. Those of the others are told at their code.
@@ -34,11 +34,12 @@ func (d *device) routine(name string) (routine, error) {
 			return nil, err
 		}
 		return conv2d, nil
-	case "nccl.allreduce":
-		if err := d.comm.open(d.o.LibraryPath); err != nil {
+	}
+	if c, ok := collectives[name]; ok {
+		if err := d.nccl.open(d.o.LibraryPath); err != nil {
 			return nil, err
 		}
-		return allReduce, nil
+		return c.routine, nil
 	}
 	return nil, fmt.Errorf("no library routine is called %q", name)
 }
@@ -126,7 +127,8 @@ var gemms = map[string]gemm{
 
 // run multiplies. cuBLAS counts by columns, for which a row-major matrix is its
 // own transpose: C' = B'·A'.
-func (g gemm) run(d *device, s *stream, ptrs []uintptr, params []byte) error {
+func (g gemm) run(d *device, o *op, s *stream, params []byte) error {
+	ptrs := o.ptrs
 	if len(ptrs) < 3 || len(params) != 12 {
 		return fmt.Errorf("%w: a product takes A, B and C and M, K, N as three uint32, given are %d buffers and %d bytes", driver.ErrKernel, len(ptrs), len(params))
 	}

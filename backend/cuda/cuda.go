@@ -118,6 +118,8 @@ type platform struct {
 	nvml   *nvml // nil when the library is missing
 	images images
 	nvrtc  nvrtc
+	nccl   nccl
+	gpus   int // of the machine
 }
 
 // openPlatform opens the libraries and returns how many GPUs there are.
@@ -138,7 +140,7 @@ func openPlatform(o Options, log *slog.Logger) (*platform, int, error) {
 	if n == 0 {
 		return nil, 0, fmt.Errorf("cuda: the driver is there and finds no GPU: %w", driver.ErrUnavailable)
 	}
-	p := &platform{o: o, log: log, api: a}
+	p := &platform{o: o, log: log, api: a, gpus: n}
 	if p.nvml, err = openNVML(o.LibraryPath); err != nil {
 		log.Warn("no telemetry from GPUs", "err", err)
 	}

@@ -45,8 +45,9 @@ type device struct {
 	idle    bool // the owner sleeps
 	cond    sync.Cond
 	tuning  tuning
-	told    bool       // the caller knows that the device is lost
-	joining sync.Mutex // guards comm
+	told    bool // the caller knows that the device is lost
+
+	comms communicators // with a lock of its own
 
 	waiting atomic.Int32 // how many are pending, readable without the lock
 	closed  atomic.Bool
@@ -66,7 +67,6 @@ type device struct {
 	replays   replays
 	blas      cublas
 	dnn       cudnn
-	comm      nccl
 	probe     probe
 	batch     []*op
 	out       []driver.Completion
@@ -132,6 +132,9 @@ func (p *platform) open(i int) (_ *device, err error) {
 		} else {
 			d.info.PowerWatts = d.gpu.powerLimit()
 		}
+	}
+	if p.gpus > 1 && p.nccl.open(p.o.LibraryPath) == nil { // alone there is nobody to join
+		d.info.Joins = "nccl"
 	}
 	if err := a.do(f, &a.ctxRetain, f.at(0), uintptr(d.num)); err != nil {
 		return nil, err
@@ -314,6 +317,7 @@ func (d *device) Close() error {
 		close(d.ended)
 		return d.shut()
 	}
+	d.leaveAll() // what waits for other ranks may wait for ever
 	d.mu.Lock()
 	d.cond.Broadcast()
 	d.mu.Unlock()
@@ -328,7 +332,7 @@ func (d *device) shut() error {
 		return nil
 	}
 	err := d.within(func(f *frame) error {
-		d.comm.close()
+		d.closeComms(f)
 		d.dnn.close()
 		d.blas.close()
 		d.replays.close(d, f)

@@ -571,54 +571,6 @@ func TestTwoDevices(t *testing.T) {
 	if err != nil || l.BPS <= 0 {
 		t.Errorf("link between GPUs is %+v, %v", l, err)
 	}
-	// One sum over both.
-	ja, jb := a.dev.(driver.Joiner), b.dev.(driver.Joiner)
-	id, err := ja.CollectiveID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	joined := make(chan error, 1)
-	go func() { joined <- ja.Join(id, 2, 0) }()
-	if err := errors.Join(jb.Join(id, 2, 1), <-joined); err != nil {
-		t.Fatal(err)
-	}
-	sum := &graph.Task{Steps: []graph.Step{{Kernel: allReduceKernel, Params: params(1000, 0)}}}
-	xs, ys, got := make([]float32, 1000), make([]float32, 1000), make([]float32, 1000)
-	for i := range xs {
-		xs[i], ys[i] = float32(i), float32(1000*i)
-	}
-	wa := a.launch(0, sum, args(4000, x, x), a.copyIn(x, bytesOf(xs)))
-	wb := b.launch(0, sum, args(4000, y, y), b.copyIn(y, bytesOf(ys)))
-	for _, end := range []struct {
-		r *rig
-		b driver.Buffer
-		w driver.Wait
-	}{{a, x, wa}, {b, y, wb}} {
-		clear(got)
-		end.r.must(end.r.copyOut(bytesOf(got), end.b, end.w))
-		for i := range got {
-			if got[i] != xs[i]+ys[i] {
-				t.Fatalf("element %d is %v, want %v", i, got[i], xs[i]+ys[i])
-			}
-		}
-	}
-}
-
-var allReduceKernel = &graph.Kernel{Name: "sum", Impls: []graph.Impl{{Dialect: graph.Library, Entry: "nccl.allreduce"}}}
-
-// A rank alone sums over itself.
-func TestAllReduceAlone(t *testing.T) {
-	r := openRig(t, Options{Devices: []int{0}})
-	xs, got := []float64{1, 2, 3.5}, make([]float64, 3)
-	x, y := r.alloc(24), r.alloc(24)
-	w := r.launch(0, &graph.Task{Steps: []graph.Step{{Kernel: allReduceKernel, Params: params(3, 1)}}}, args(24, x, y), r.copyIn(x, bytesOf(xs)))
-	r.must(r.copyOut(bytesOf(got), y, w))
-	if !slices.Equal(xs, got) {
-		t.Errorf("got %v", got)
-	}
-	if c := r.wait(r.launch(0, &graph.Task{Steps: []graph.Step{{Kernel: allReduceKernel, Params: params(3)}}}, args(24, x, y))); !errors.Is(c.Err, driver.ErrKernel) {
-		t.Error(c.Err)
-	}
 }
 
 func TestGEMM(t *testing.T) {

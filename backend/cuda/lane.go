@@ -77,6 +77,7 @@ type op struct {
 	start  time.Duration
 	end    time.Duration
 	probed bool
+	comm   *communicator // whose ranks it works with
 }
 
 // dep is a ticket of another stream an operation waits for.
@@ -556,6 +557,9 @@ func (d *device) complete(s *stream, upTo uint32) {
 		if o.probed {
 			d.probe.read(d, o)
 		}
+		if o.comm != nil && o.comm.left.Load() && o.err == nil {
+			o.err = fmt.Errorf("cuda: %s on %s: %w", kernelNames(o.task), d.info.Name, errLeft)
+		}
 		o.state = ended
 	}
 	s.lastEnd = now
@@ -575,7 +579,7 @@ func (d *device) report(l *lane, o *op) {
 	l.last = o.end
 	d.board.Done(l.id, o.seq, o.err != nil)
 	d.out = append(d.out, driver.Completion{Lane: l.id, Seq: o.seq, Start: o.start, End: o.end, Err: o.err})
-	o.task, o.host, o.from, o.stream, o.times, o.deps = nil, nil, nil, nil, nil, [2]dep{}
+	o.task, o.host, o.from, o.stream, o.times, o.deps, o.comm = nil, nil, nil, nil, nil, [2]dep{}, nil
 	d.recycle = append(d.recycle, o)
 }
 
@@ -616,6 +620,10 @@ func (d *device) check() {
 		}
 		if code := d.api.code(d.f, &d.api.streamQuery, s.handle); code != 0 && code != errNotReady {
 			d.lose(d.api.err(&d.api.streamQuery, code))
+			continue
+		}
+		if c := s.ops.at(0).comm; c != nil {
+			d.broken(c)
 		}
 	}
 }

@@ -392,7 +392,7 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 		}
 		if v.library != nil {
 			d.flush(s)
-			err = v.library(d, s, o.ptrs, step.Params)
+			err = v.library(d, o, s, step.Params)
 		} else {
 			err = d.launch(v, step, o, s, o.est > 0 && o.est <= shortNS && !probing)
 		}
@@ -400,10 +400,10 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 			d.probe.end(d, s)
 		}
 		if err != nil {
-			if d.dead.Load() == nil && !errors.Is(err, driver.ErrKernel) {
+			if d.dead.Load() == nil && !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrDependency) {
 				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
 			}
-			return began, fmt.Errorf("cuda: kernel %q on %s: %w", k.name, d.info.Name, err)
+			return began || o.comm != nil, fmt.Errorf("cuda: kernel %q on %s: %w", k.name, d.info.Name, err)
 		}
 		began = true
 	}

@@ -4,6 +4,7 @@
 // for real on host memory; streams are threads, so that order matters. It is no
 // model of a GPU's speed.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ typedef int result;
 enum { OK = 0, INVALID = 1, NOMEM = 2, NOTINIT = 3, NODEVICE = 101, BADCONTEXT = 201, BADPTX = 218, BADHANDLE = 400,
        NOTFOUND = 500, NOTREADY = 600, ILLEGAL = 700, REGISTERED = 712, NOTREGISTERED = 713, UPDATEFAILED = 910 };
 
-#define DEVICES 2
+#define DEVICES 3
 #define UNIT (2ull << 20)
 #define TOTAL (512ull << 20)
 
@@ -783,62 +784,159 @@ int cudnnConvolutionForward(struct blas *h, float *alpha, struct descriptor *x, 
 	return put(h->s, &(struct job){run_conv, {(u64)x, (u64)w, (u64)c, (u64)y, (u64)xp, (u64)wp, (u64)yp}});
 }
 
-// NCCL: ranks of one process meet at a name.
+// NCCL: ranks meet in memory that is known by a name, so that they may be in
+// different processes. Operations are jobs on streams, wait for all ranks like the
+// real ones, and end when their communicator is aborted.
 
+#define RANKS 8
+#define BOX (256u << 10)
 struct id { char name[128]; };
-struct meeting { struct id id; int ranks, joined, in, out; u64 round; double *sum; pthread_mutex_t mu; pthread_cond_t cond; struct meeting *next; };
-struct comm { u32 magic; struct meeting *m; };
-static struct meeting *meetings;
+struct box { u64 sent, received; char data[BOX]; };
+struct meeting { int joined, device[RANKS]; u64 entered[RANKS], left[RANKS]; char data[RANKS][BOX]; struct box box[RANKS][RANKS]; };
+struct comm { u32 magic; struct meeting *m; int ranks, rank, nonblocking, aborted, jobs; u64 round; char name[64]; };
+static __thread int groups;
 int ncclGetUniqueId(struct id *id) {
 	static int n;
 	memset(id, 0, sizeof *id);
-	snprintf(id->name, sizeof id->name, "meeting %d", __atomic_add_fetch(&n, 1, __ATOMIC_SEQ_CST));
+	snprintf(id->name, sizeof id->name, "/weft-stub-%d-%d", getpid(), __atomic_add_fetch(&n, 1, __ATOMIC_SEQ_CST));
 	id->name[127] = 77;
 	return 0;
 }
-const char *ncclGetErrorString(int e) { (void)e; return "stub result"; }
-int ncclCommInitRank(struct comm **c, int ranks, struct id id, int rank) {
-	if (strncmp(id.name, "meeting ", 8) || id.name[127] != 77 || ranks < 1 || rank < 0 || rank >= ranks) return 4;
-	pthread_mutex_lock(&big);
-	struct meeting *m = meetings;
-	while (m && memcmp(&m->id, &id, sizeof id)) m = m->next;
-	if (!m) {
-		m = calloc(1, sizeof *m);
-		m->id = id, m->ranks = ranks, m->next = meetings, meetings = m;
-		pthread_mutex_init(&m->mu, 0);
-		pthread_cond_init(&m->cond, 0);
-	}
-	pthread_mutex_unlock(&big);
-	pthread_mutex_lock(&m->mu);
-	m->joined++;
-	pthread_cond_broadcast(&m->cond);
-	while (m->joined < m->ranks) pthread_cond_wait(&m->cond, &m->mu);
-	pthread_mutex_unlock(&m->mu);
-	*c = malloc(sizeof **c);
-	**c = (struct comm){0xcc, m};
+const char *ncclGetErrorString(int e) { return e == 5 ? "invalid usage" : "stub result"; }
+static int joined(struct comm *c) { return __atomic_load_n(&c->m->joined, __ATOMIC_SEQ_CST) >= c->ranks; }
+int ncclCommGetAsyncError(struct comm *c, int *state) {
+	if (c->magic != 0xcc) return 4;
+	*state = joined(c) ? 0 : 7;
+	for (int i = 0; i < c->ranks && !*state; i++)
+		for (int k = 0; k < i; k++) if (c->m->device[i] == c->m->device[k]) *state = 5; // two ranks on one GPU
 	return 0;
 }
-int ncclCommDestroy(struct comm *c) { if (c->magic != 0xcc) return 4; free(c); return 0; }
-static void run_allreduce(struct job *j) {
-	struct meeting *m = ((struct comm *)j->w[3])->m;
-	u64 n = j->w[2];
-	int type = j->w[4];
-	u64 size = type ? 8 : 4;
-	if (illegal((void *)j->w[0], size * n) || illegal((void *)j->w[1], size * n)) return;
-	pthread_mutex_lock(&m->mu);
-	while (m->out) pthread_cond_wait(&m->cond, &m->mu); // the round before
-	if (!m->in) m->sum = calloc(n, sizeof(double));
-	for (u64 i = 0; i < n; i++) m->sum[i] += load((void *)j->w[0], i, type);
-	if (++m->in == m->ranks) m->out = m->ranks, pthread_cond_broadcast(&m->cond);
-	else while (!m->out) pthread_cond_wait(&m->cond, &m->mu);
-	for (u64 i = 0; i < n; i++) store((void *)j->w[1], i, type, m->sum[i]);
-	if (!--m->out) free(m->sum), m->in = 0, pthread_cond_broadcast(&m->cond);
-	pthread_mutex_unlock(&m->mu);
+static int enter(struct comm **out, int ranks, struct id *id, int rank, int nonblocking) {
+	if (!current) return 1;
+	if (strncmp(id->name, "/weft-stub-", 11) || id->name[127] != 77 || ranks < 1 || ranks > RANKS || rank < 0 || rank >= ranks) return 4;
+	int fd = shm_open(id->name, O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || ftruncate(fd, sizeof(struct meeting))) return 2;
+	struct comm *c = calloc(1, sizeof *c);
+	*c = (struct comm){.magic = 0xcc, .m = mmap(0, sizeof(struct meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), .ranks = ranks, .rank = rank, .nonblocking = nonblocking};
+	close(fd);
+	snprintf(c->name, sizeof c->name, "%.63s", id->name);
+	c->m->device[rank] = device();
+	if (__atomic_add_fetch(&c->m->joined, 1, __ATOMIC_SEQ_CST) == ranks) shm_unlink(c->name);
+	*out = c;
+	return 0;
 }
-int ncclAllReduce(void *send, void *recv, u64 n, int type, int op, struct comm *c, struct stream *s) {
-	if (c->magic != 0xcc || (type != 7 && type != 8) || op) return 4;
-	return put(s, &(struct job){run_allreduce, {(u64)send, (u64)recv, n, (u64)c, type == 8}});
+int ncclCommInitRank(struct comm **c, int ranks, struct id id, int rank) {
+	int e = enter(c, ranks, &id, rank, 0);
+	while (!e && !joined(*c)) usleep(50);
+	return e;
 }
+struct nccl_config { u64 size; u32 magic, version; int blocking, more; };
+int ncclCommInitRankConfig(struct comm **c, int ranks, struct id id, int rank, struct nccl_config *k) {
+	if (k->size != 24 || k->magic != 0xcafebeef || k->version != 21400 || k->blocking) return 4;
+	int e = enter(c, ranks, &id, rank, 1);
+	return e ? e : 7;
+}
+int ncclCommAbort(struct comm *c) {
+	if (c->magic != 0xcc || !current) return 4;
+	__atomic_store_n(&c->aborted, 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&c->jobs, __ATOMIC_SEQ_CST)) usleep(50);
+	if (!joined(c)) shm_unlink(c->name);
+	munmap(c->m, sizeof *c->m);
+	c->magic = 0;
+	free(c);
+	return 0;
+}
+int ncclGroupStart(void) { groups++; return 0; }
+int ncclGroupEnd(void) { return groups-- > 0 ? 0 : 5; }
+
+static u64 element(int type) { return type == 8 || type == 4 ? 8 : type == 6 || type == 9 ? 2 : type == 7 || type == 2 ? 4 : 0; }
+static double get(const void *p, u64 i, int type) {
+	switch (type) {
+	case 7: return ((float *)p)[i];
+	case 8: return ((double *)p)[i];
+	case 6: return ((_Float16 *)p)[i];
+	case 2: return ((int32_t *)p)[i];
+	case 4: return ((int64_t *)p)[i];
+	}
+	return load(p, i, 14);
+}
+static void set(void *p, u64 i, int type, double v) {
+	switch (type) {
+	case 7: ((float *)p)[i] = v; return;
+	case 8: ((double *)p)[i] = v; return;
+	case 6: ((_Float16 *)p)[i] = v; return;
+	case 2: ((int32_t *)p)[i] = v; return;
+	case 4: ((int64_t *)p)[i] = v; return;
+	}
+	store(p, i, 14, v);
+}
+// meet waits until all ranks are as far as this one, or it is over.
+static int meet(struct comm *c, u64 *at) {
+	__atomic_store_n(&at[c->rank], c->round, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < c->ranks; i++)
+		while (__atomic_load_n(&at[i], __ATOMIC_SEQ_CST) < c->round) {
+			if (__atomic_load_n(&c->aborted, __ATOMIC_SEQ_CST) || poison) return 0;
+			usleep(50);
+		}
+	return 1;
+}
+enum { ALLREDUCE, REDUCE, SCATTER, BROADCAST, GATHER };
+// Words: kind, comm, send, receive, elements, type, fold, root.
+static void collect(struct job *j, struct comm *c) {
+	int kind = j->w[0], type = j->w[5], op = j->w[6], root = j->w[7];
+	u64 n = j->w[4], size = element(type), bring = size * n * (kind == SCATTER ? c->ranks : 1), gets = size * n * (kind == GATHER ? c->ranks : 1);
+	void *send = (void *)j->w[2], *receive = (void *)j->w[3];
+	int brings = kind != BROADCAST || c->rank == root, wants = kind != REDUCE || c->rank == root;
+	if ((brings && illegal(send, bring)) || (wants && illegal(receive, gets))) return;
+	c->round++;
+	if (brings) memcpy(c->m->data[c->rank], send, bring);
+	if (!meet(c, c->m->entered)) return;
+	if (kind == BROADCAST) memcpy(receive, c->m->data[root], gets);
+	else if (kind == GATHER) for (int r = 0; r < c->ranks; r++) memcpy((char *)receive + r * size * n, c->m->data[r], size * n);
+	else if (wants) for (u64 i = 0; i < n; i++) {
+		u64 at = i + (kind == SCATTER ? c->rank * n : 0);
+		double sum = get(c->m->data[0], at, type);
+		for (int r = 1; r < c->ranks; r++) {
+			double x = get(c->m->data[r], at, type);
+			sum = op == 1 ? sum * x : op == 2 ? (x > sum ? x : sum) : op == 3 ? (x < sum ? x : sum) : sum + x;
+		}
+		set(receive, i, type, op == 4 ? sum / c->ranks : sum);
+	}
+	meet(c, c->m->left); // before anybody writes again
+}
+static void transfer(struct job *j, struct comm *c) {
+	u64 bytes = j->w[4] * element(j->w[5]);
+	int peer = j->w[7], sends = j->w[0] == 0;
+	void *data = (void *)j->w[2];
+	if (illegal(data, bytes)) return;
+	struct box *b = sends ? &c->m->box[c->rank][peer] : &c->m->box[peer][c->rank];
+	for (;;) {
+		u64 sent = __atomic_load_n(&b->sent, __ATOMIC_SEQ_CST), received = __atomic_load_n(&b->received, __ATOMIC_SEQ_CST);
+		if (sends ? sent == received : sent > received) break;
+		if (__atomic_load_n(&c->aborted, __ATOMIC_SEQ_CST) || poison) return;
+		usleep(50);
+	}
+	if (sends) memcpy(b->data, data, bytes); else memcpy(data, b->data, bytes);
+	__atomic_add_fetch(sends ? &b->sent : &b->received, 1, __ATOMIC_SEQ_CST);
+}
+static void run_collect(struct job *j) { struct comm *c = (void *)j->w[1]; collect(j, c); __atomic_sub_fetch(&c->jobs, 1, __ATOMIC_SEQ_CST); }
+static void run_transfer(struct job *j) { struct comm *c = (void *)j->w[1]; transfer(j, c); __atomic_sub_fetch(&c->jobs, 1, __ATOMIC_SEQ_CST); }
+static int begin(struct job *j, struct stream *s) {
+	struct comm *c = (void *)j->w[1];
+	if (c->magic != 0xcc || !joined(c) || !element(j->w[5]) || j->w[6] > 4 || j->w[7] >= (u64)c->ranks) return 4;
+	if (j->w[4] * element(j->w[5]) * c->ranks > BOX) return 4; // more than this stub has room for
+	__atomic_add_fetch(&c->jobs, 1, __ATOMIC_SEQ_CST);
+	if (put(s, j)) { __atomic_sub_fetch(&c->jobs, 1, __ATOMIC_SEQ_CST); return 1; }
+	return c->nonblocking ? 7 : 0;
+}
+#define JOB(run, ...) begin(&(struct job){run, {__VA_ARGS__}}, s)
+int ncclAllReduce(void *a, void *b, u64 n, int type, int op, struct comm *c, struct stream *s) { return JOB(run_collect, ALLREDUCE, (u64)c, (u64)a, (u64)b, n, type, op, 0); }
+int ncclReduce(void *a, void *b, u64 n, int type, int op, int root, struct comm *c, struct stream *s) { return JOB(run_collect, REDUCE, (u64)c, (u64)a, (u64)b, n, type, op, root); }
+int ncclReduceScatter(void *a, void *b, u64 n, int type, int op, struct comm *c, struct stream *s) { return JOB(run_collect, SCATTER, (u64)c, (u64)a, (u64)b, n, type, op, 0); }
+int ncclBroadcast(void *a, void *b, u64 n, int type, int root, struct comm *c, struct stream *s) { return JOB(run_collect, BROADCAST, (u64)c, (u64)a, (u64)b, n, type, 0, root); }
+int ncclAllGather(void *a, void *b, u64 n, int type, struct comm *c, struct stream *s) { return JOB(run_collect, GATHER, (u64)c, (u64)a, (u64)b, n, type, 0, 0); }
+int ncclSend(void *a, u64 n, int type, int peer, struct comm *c, struct stream *s) { return JOB(run_transfer, 0, (u64)c, (u64)a, 0, n, type, 0, peer); }
+int ncclRecv(void *a, u64 n, int type, int peer, struct comm *c, struct stream *s) { return JOB(run_transfer, 1, (u64)c, (u64)a, 0, n, type, 0, peer); }
 
 // NVRTC: finds the names of kernels, and trips over names that are not defined.
 
