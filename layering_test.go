@@ -60,6 +60,8 @@ var house = []room{
 		why: "a backend obeys the contract; this one runs the kernels the cpu backend runs"},
 	{pkg: "backend/cuda", imports: []string{"graph", "machine", "driver"}, modules: []string{"github.com/ebitengine/purego", "golang.org/x/sys"},
 		why: "a backend obeys the contract and knows nothing above it"},
+	{pkg: "backend/cuda/cudatest",
+		why: "the stand-in for NVIDIA's libraries must not depend on what is tested with it"},
 	{pkg: "backend/vulkan", imports: []string{"graph", "machine", "driver", "internal/extent"}, modules: []string{"github.com/ebitengine/purego"},
 		why: "a backend obeys the contract and knows nothing above it"},
 	{pkg: "backend/all", imports: []string{"driver", "backend/cpu", "backend/cuda", "backend/vulkan", "backend/proc", "internal/arena", "machine"},

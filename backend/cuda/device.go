@@ -85,7 +85,8 @@ func cores(arch int) int {
 	return 128
 }
 
-// margin is device memory left to the driver, to libraries and to others.
+// margin is device memory left to the driver, to libraries and to others, beside
+// a part of all there is: every process on a GPU takes some for itself.
 const margin = 768 << 20
 
 // open opens GPU number i.
@@ -236,7 +237,7 @@ func (d *device) take(in *driver.Op) *op {
 	} else {
 		o = new(op)
 	}
-	*o = op{lane: in.Lane, seq: in.Seq, bytes: in.Bytes, waits: append(o.waits[:0], in.Waits...), ptrs: o.ptrs[:0]}
+	*o = op{lane: in.Lane, seq: in.Seq, bytes: in.Bytes, waits: append(o.waits[:0], in.Waits...), ptrs: o.ptrs[:0], cuts: o.cuts[:0]}
 	if in.Kind == driver.Launch {
 		o.task = in.Task
 		for i := range in.Args {
@@ -294,7 +295,11 @@ func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
 		if int64(len(o.host)) < in.Bytes {
 			return fmt.Errorf("host memory has %d bytes", len(o.host))
 		}
-		o.pageable = in.Bytes > 0 && !d.isMapped(o.host[:in.Bytes])
+		if in.Bytes > 0 {
+			var locked bool
+			o.cuts, locked = d.locked(o.host[:in.Bytes], o.cuts)
+			o.pageable = !locked
+		}
 	}
 	return nil
 }

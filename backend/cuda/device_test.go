@@ -451,6 +451,39 @@ func TestHostMemory(t *testing.T) {
 	}
 }
 
+// Host memory that was mapped in parts is copied whole, also from the middle of
+// one part to the middle of another.
+func TestMappedInParts(t *testing.T) {
+	r := openRig(t, Options{})
+	m := r.dev.(driver.HostMapper)
+	const part, parts = 1 << 20, 3
+	mem := make([]byte, (parts+1)*part)
+	mem = mem[4096-int(spanOf(mem).at%4096):][:parts*part]
+	for i := range mem {
+		mem[i] = byte(i * 11)
+	}
+	for i := range parts {
+		if err := m.MapHost(mem[i*part : (i+1)*part]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := r.alloc(parts * part)
+	want := slices.Clone(mem)
+	for _, at := range [][2]int{{0, len(mem)}, {part - 5, part + 5}, {part / 2, 2*part + 7}, {part, 2 * part}} {
+		r.must(r.copyIn(b, mem[at[0]:at[1]]))
+		clear(mem[at[0]:at[1]])
+		r.must(r.copyOut(mem[at[0]:at[1]], b))
+		if !slices.Equal(mem, want) {
+			t.Fatalf("bytes %d to %d differ", at[0], at[1])
+		}
+	}
+	for i := range parts {
+		if err := m.UnmapHost(mem[i*part : (i+1)*part]); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Memory made by one device is used by another opener, which finds in it what
 // the first left.
 func TestSlabs(t *testing.T) {

@@ -62,6 +62,7 @@ type op struct {
 	host     []byte
 	way      way // 0 for a launch
 	pageable bool
+	cuts     []int64 // where in host one mapping ends and the next begins
 	task     *graph.Task
 	ptrs     []uintptr // arguments
 	err      error

@@ -261,22 +261,20 @@ func (d *device) start(o *op, s *stream) (began bool, err error) {
 		if o.bytes == 0 {
 			return true, nil
 		}
-		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable {
+		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable && len(o.cuts) == 0 {
 			d.copyShort(o, o.dst, uintptr(unsafe.Pointer(&o.host[0])), s)
 			break
 		}
-		d.flush(s)
-		err = d.called(&a.copyIn, a.code(d.f, &a.copyIn, o.dst, uintptr(unsafe.Pointer(&o.host[0])), uintptr(o.bytes), s.handle))
+		err = d.copyHost(o, s)
 	case out:
 		if o.bytes == 0 {
 			return true, nil
 		}
-		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable {
+		if d.copier != 0 && o.bytes <= shortBytes && !o.pageable && len(o.cuts) == 0 {
 			d.copyShort(o, uintptr(unsafe.Pointer(&o.host[0])), o.src, s)
 			break
 		}
-		d.flush(s)
-		err = d.called(&a.copyOut, a.code(d.f, &a.copyOut, uintptr(unsafe.Pointer(&o.host[0])), o.src, uintptr(o.bytes), s.handle))
+		err = d.copyHost(o, s)
 	case inside:
 		if o.bytes == 0 {
 			return true, nil
@@ -301,6 +299,31 @@ func (d *device) start(o *op, s *stream) (began bool, err error) {
 		return false, fmt.Errorf("cuda: copy %d bytes on %s: %w", o.bytes, d.info.Name, err)
 	}
 	return true, nil
+}
+
+// copyHost copies between host and device by the GPU's copy engines, in parts
+// where the host memory is page-locked in parts.
+func (d *device) copyHost(o *op, s *stream) error {
+	d.flush(s)
+	a := d.api
+	host := uintptr(unsafe.Pointer(&o.host[0]))
+	for i, at := 0, int64(0); at < o.bytes; i++ {
+		end := o.bytes
+		if i < len(o.cuts) && !o.pageable {
+			end = o.cuts[i]
+		}
+		var err error
+		if n := uintptr(end - at); o.way == into {
+			err = d.called(&a.copyIn, a.code(d.f, &a.copyIn, o.dst+uintptr(at), host+uintptr(at), n, s.handle))
+		} else {
+			err = d.called(&a.copyOut, a.code(d.f, &a.copyOut, host+uintptr(at), o.src+uintptr(at), n, s.handle))
+		}
+		if err != nil {
+			return err
+		}
+		at = end
+	}
+	return nil
 }
 
 // copyPTX is the kernel that makes short copies.

@@ -19,7 +19,7 @@ type memory struct {
 	mu      sync.Mutex
 	limit   int64
 	unit    int64   // what physical memory comes in
-	base    uintptr // of the reserved addresses
+	base    uintptr // of the addresses reserved for the heap; 0 before it is used
 	chunks  []chunk // behind them, in order
 	heap    heap
 	buffers []buffer // by number
@@ -48,7 +48,8 @@ const growth = 64 << 20
 // maxBuffers bounds buffer numbers, which index a table.
 const maxBuffers = 1 << 24
 
-// open reserves addresses; memory comes with use.
+// open finds out how much memory there is; addresses and memory come with use. A
+// process that works in a keeper's slabs may find next to nothing free.
 func (m *memory) open(d *device, f *frame) error {
 	a := d.api
 	if err := a.do(f, &a.memGetInfo, f.at(0), f.at(1)); err != nil {
@@ -56,8 +57,8 @@ func (m *memory) open(d *device, f *frame) error {
 	}
 	free, total := int64(f.out[0]), int64(f.out[1])
 	m.limit = free
-	if free > 2*margin {
-		m.limit = free - margin
+	if left := margin + total/32; free > 2*left {
+		m.limit = free - left
 	}
 	if d.o.MemBytes > 0 {
 		m.limit = min(d.o.MemBytes, total)
@@ -66,10 +67,6 @@ func (m *memory) open(d *device, f *frame) error {
 		return err
 	}
 	m.unit = max(int64(f.out[0]), 1)
-	if err := a.do(f, &a.memReserve, f.at(0), uintptr(m.roundUp(m.limit)), 0, 0, 0); err != nil {
-		return err
-	}
-	m.base = uintptr(f.out[0])
 	m.slabs, m.made = make(map[int32]chunk), make(map[int]uint64)
 	m.heap.grow = func(need int64) (got int64) { return m.grow(d, need) }
 	return nil
@@ -86,8 +83,15 @@ func (m *memory) grow(d *device, need int64) (got int64) {
 	}
 	// More than is needed, if there is that much.
 	for _, n := range []int64{min(max(need, m.roundUp(growth)), room), need} {
-		c := chunk{base: m.base + uintptr(m.heap.size), size: n}
+		c := chunk{size: n}
 		err := d.within(func(f *frame) (err error) {
+			if m.base == 0 {
+				if err = d.api.do(f, &d.api.memReserve, f.at(0), uintptr(m.roundUp(m.limit)), 0, 0, 0); err != nil {
+					return err
+				}
+				m.base = uintptr(f.out[0])
+			}
+			c.base = m.base + uintptr(m.heap.size)
 			if err = d.api.do(f, &d.api.memCreate, f.at(0), uintptr(n), put(f, 8, prop(d.num)), 0); err != nil {
 				return err
 			}
@@ -198,7 +202,9 @@ func (m *memory) close(d *device, f *frame) error {
 	for _, h := range m.made { // likewise
 		errs = append(errs, d.api.do(f, &d.api.memRelease, uintptr(h)))
 	}
-	errs = append(errs, d.api.do(f, &d.api.memUnreserve, m.base, uintptr(m.roundUp(m.limit))))
+	if m.base != 0 {
+		errs = append(errs, d.api.do(f, &d.api.memUnreserve, m.base, uintptr(m.roundUp(m.limit))))
+	}
 	return errors.Join(errs...)
 }
 
@@ -364,14 +370,24 @@ func compareSpan(s span, at uintptr) int {
 	return 0
 }
 
-// isMapped reports whether host memory is page-locked.
-func (d *device) isMapped(mem []byte) bool {
+// locked reports whether host memory is page-locked, and appends to cuts how far
+// into it one mapping ends and the next begins: a copy must not cross that.
+func (d *device) locked(mem []byte, cuts []int64) ([]int64, bool) {
 	s := spanOf(mem)
 	i, exact := slices.BinarySearchFunc(d.mapped, s.at, compareSpan)
 	if !exact {
 		i--
 	}
-	return i >= 0 && s.end <= d.mapped[i].end
+	if i < 0 || d.mapped[i].end <= s.at {
+		return cuts, false
+	}
+	for ; d.mapped[i].end < s.end; i++ {
+		if i+1 == len(d.mapped) || d.mapped[i+1].at != d.mapped[i].end {
+			return cuts, false
+		}
+		cuts = append(cuts, int64(d.mapped[i].end-s.at))
+	}
+	return cuts, true
 }
 
 // CanCopyFrom reports whether a copy may name another device as its source: any

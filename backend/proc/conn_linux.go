@@ -51,6 +51,10 @@ type found struct {
 	Info  machine.Device `json:"info"`
 	Slabs bool           `json:"slabs,omitempty"`
 	Tele  bool           `json:"tele,omitempty"`
+	// Host and Peers are how it is connected, so far as that is known: to the
+	// host, and to other devices by their number.
+	Host  *machine.Link        `json:"host,omitempty"`
+	Peers map[int]machine.Link `json:"peers,omitempty"`
 }
 
 // Kinds of message.

@@ -38,6 +38,7 @@ type opened struct {
 // origin is a device as the keeper found it, which several workers may serve.
 type origin struct {
 	index   int
+	found   found
 	keeper  *keeper
 	devices []*device
 	slabs   atomic.Int32 // numbers given to slabs
@@ -69,7 +70,7 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		if v.o.Split != nil {
 			n = v.o.Split(f.Info)
 		}
-		g := &origin{index: i, keeper: v.keeper}
+		g := &origin{index: i, found: f, keeper: v.keeper}
 		for part := range n {
 			dev := newDevice(v, g, f, part, n)
 			g.devices = append(g.devices, dev)
@@ -343,8 +344,13 @@ var spinBudget = func() int {
 }()
 
 // reapWait is how long a killed worker may take to vanish before its operations
-// are ended without it: one that hangs in the kernel may never.
-const reapWait = time.Second
+// are ended without it: one that hangs in the kernel may never. A device that said
+// itself that it is lost runs nothing any more; what takes such a worker long is
+// to give its page-locked memory back.
+const (
+	reapWait = time.Second
+	lostWait = 50 * time.Millisecond
+)
 
 // bury waits for the end of a worker and ends what it had in flight. Until the
 // process is gone it may write to host memory, so nothing is said before.
@@ -352,10 +358,16 @@ func (d *device) bury(w *child, watched <-chan struct{}) {
 	select {
 	case <-w.exited:
 	case <-w.doom:
+		wait := reapWait
+		d.mu.Lock()
+		if d.w == w && d.fault != nil {
+			wait = lostWait
+		}
+		d.mu.Unlock()
 		select {
 		case <-w.exited:
-		case <-time.After(reapWait):
-			d.log.Warn("a killed worker does not end; going on without it", "pid", w.pid())
+		case <-time.After(wait):
+			d.log.Info("a killed worker has not ended; going on without it", "pid", w.pid(), "after", wait)
 			d.lose(w, true)
 			<-w.exited
 		}
@@ -742,6 +754,35 @@ func (d *device) offer(op *driver.Op, mapped bool) (o offered, mem []byte) {
 	o.epoch = d.epoch.Load()
 	o.wait = d.out.add(&job{buf: op.Src, off: op.SrcOff, host: mem, direct: true, waits: append([]driver.Wait(nil), op.Waits...)})
 	return o, mem
+}
+
+// LinkToHost is what the keeper found.
+func (d *device) LinkToHost() (machine.Link, error) {
+	if l := d.origin.found.Host; l != nil {
+		return *l, nil
+	}
+	return machine.Link{}, fmt.Errorf("proc: links of %s: %w", d.info.Name, driver.ErrUnavailable)
+}
+
+// Workers of one device copy within its memory: as fast as that is, after what it
+// takes to start a copy.
+const (
+	withinBPS = 500e9
+	withinNS  = 10e3
+)
+
+// LinkTo is what the keeper found, or, between workers that share a device and
+// map each other's memory, a way within that.
+func (d *device) LinkTo(other driver.Device) (machine.Link, error) {
+	if o, ok := other.(*device); ok && o.drv == d.drv && o != d {
+		if l, known := d.origin.found.Peers[o.origin.index]; known && o.origin != d.origin {
+			return l, nil
+		}
+		if o.origin == d.origin && d.heap.slabbed {
+			return machine.Link{Kind: machine.NVLink, BPS: withinBPS, LatencyNS: withinNS}, nil
+		}
+	}
+	return machine.Link{}, fmt.Errorf("proc: links of %s: %w", d.info.Name, driver.ErrUnavailable)
 }
 
 // CanCopyFrom reports whether the other device is a worker too and shares the

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/machine"
 )
 
 // keeper is the parent's view of the process that finds the devices of a driver
@@ -122,7 +123,9 @@ func keep(makers map[string]Maker) error {
 				break
 			}
 			for _, d := range devs {
-				out.Found = append(out.Found, describe(d))
+				f := describe(d)
+				f.connect(d, devs)
+				out.Found = append(out.Found, f)
 			}
 		case askMake:
 			k := key{m.Device, m.Slab}
@@ -200,6 +203,26 @@ func describe(d driver.Device) found {
 	_, slabs := d.(driver.SlabMaker)
 	_, tele := d.(driver.Telemeter)
 	return found{Info: d.Info(), Slabs: slabs, Tele: tele}
+}
+
+// connect notes how a device is connected to the host and to the others.
+func (f *found) connect(d driver.Device, all []driver.Device) {
+	l, ok := d.(driver.Linker)
+	if !ok {
+		return
+	}
+	if host, err := l.LinkToHost(); err == nil {
+		f.Host = &host
+	}
+	f.Peers = make(map[int]machine.Link)
+	for i, other := range all {
+		if other == d {
+			continue
+		}
+		if link, err := l.LinkTo(other); err == nil {
+			f.Peers[i] = link
+		}
+	}
 }
 
 // sender is a slog.Handler that has the parent log.

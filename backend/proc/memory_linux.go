@@ -274,6 +274,7 @@ func (d *device) alias(k peerBuffer, o offered) (uint32, bool) {
 				return 0, false
 			}
 			d.foreign[o.slab.n] = true
+			d.log.Debug("mapped memory of another worker", "slab", o.slab.n, "bytes", o.slab.size)
 		}
 		d.unalias(k)
 		a = alias{name: uint32(len(d.aliases))<<1 | 1, at: o.buffer}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/backend/cuda/cudatest"
 	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/driver"
@@ -34,12 +35,16 @@ import (
 // The test binary is the program whose children are tested: it turns into a
 // worker when started as one.
 func TestMain(m *testing.M) {
-	proc.Main(map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU})
+	proc.Main(makers)
 	if os.Getenv("WEFT_TEST_PARENT") != "" {
 		parent()
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	cudatest.Remove()
+	os.Exit(code)
 }
+
+var makers = map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU}
 
 func makeCPU([]byte, int) (driver.Driver, error) {
 	return cpu.New(cpu.Options{Cores: 1, Funcs: funcs}), nil

@@ -232,6 +232,7 @@ func (d *device) follow(w *child) error {
 				d.tellStandby()
 			}
 			w.commands.ring()
+			d.log.Debug("a worker stands by", "pid", w.pid())
 			d.mu.Unlock()
 			return nil
 		}

@@ -53,8 +53,9 @@ type stager struct {
 
 // slot is memory for one part, and the part that used it last.
 type slot struct {
-	mem []byte
-	seq uint32
+	mem   []byte
+	seq   uint32
+	epoch int64 // of the device then
 }
 
 func newStager(d *device, l *lane, out bool) *stager {
@@ -119,6 +120,12 @@ func (j *job) part(i int) []byte { return j.host[i*partBytes : min((i+1)*partByt
 // through.
 func (s *stager) room(j *job, i int) (staged []byte, over bool) {
 	x := &s.slots[s.used%parts]
+	if x.mem != nil && x.epoch != j.epoch {
+		// A worker that is lost may still write to it, until it is gone: such
+		// memory is held back from others, and this slot gets another.
+		s.d.drv.o.Memory.Put(x.mem)
+		x.mem = nil
+	}
 	if x.mem == nil {
 		mem, err := s.d.drv.o.Memory.Get(partBytes)
 		if err != nil {
@@ -131,7 +138,7 @@ func (s *stager) room(j *job, i int) (staged []byte, over bool) {
 	} else if _, over := s.await(j, driver.Wait{Lane: s.lane.id, Seq: x.seq}); over {
 		return nil, true
 	}
-	x.seq = j.first + uint32(i)
+	x.seq, x.epoch = j.first+uint32(i), j.epoch
 	s.used++
 	return x.mem[:len(j.part(i))], false
 }

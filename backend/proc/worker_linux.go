@@ -28,13 +28,14 @@ type worker struct {
 	dev    driver.Device
 	mem    []byte // the arena
 	board  *driver.Board
-	warm   bool // page-lock memory as soon as it is known
+	warm   bool // page-lock memory before it is used
 
 	commands, completions *ring
 	asks                  chan func()
-	hush                  bool // the device is closed
-	segs                  []arena.Segment
-	pinned                []bool
+	hush                  bool            // the device is closed
+	pieces                []arena.Segment // of the arena's segments, by offset
+	pinned                []bool          // whether each is page-locked
+	warmed                int             // pieces before this one are
 	kernels               map[uint32]*graph.Kernel
 	part                  []byte                 // of a definition, so far
 	tasks                 map[string]*graph.Task // by their steps as sent
@@ -52,6 +53,10 @@ const (
 	maxTasks = 1 << 16
 	// pulse is how often an idle worker shows that it lives.
 	pulse = 50 * time.Millisecond
+	// pieceBytes is how much of the arena is page-locked at a time: a few
+	// milliseconds' worth, so that a worker that has just taken another's place
+	// serves before it has locked everything.
+	pieceBytes = 32 << 20
 )
 
 // work is a worker's life.
@@ -193,7 +198,9 @@ func (w *worker) serve() error {
 			runtime.Gosched()
 			continue
 		}
-		w.sleep()
+		if !w.warmUp() {
+			w.sleep()
+		}
 	}
 }
 
@@ -300,9 +307,9 @@ func (w *worker) command(rec []byte) error {
 		if !r.end() || s.Off < 0 || s.Len <= 0 || s.Off+s.Len > int64(len(w.mem)) {
 			return fmt.Errorf("%w: a segment of the arena", errGarbage)
 		}
-		w.segs, w.pinned = append(w.segs, s), append(w.pinned, false)
-		if w.warm {
-			w.pin(len(w.segs) - 1)
+		for end := s.Off + s.Len; s.Off < end; s.Off += s.Len {
+			s.Len = min(pieceBytes, end-s.Off)
+			w.pieces, w.pinned = append(w.pieces, s), append(w.pinned, false)
 		}
 		return nil
 	case doUnslab:
@@ -364,8 +371,10 @@ func (w *worker) host(b driver.Buffer, off, n int64) ([]byte, error) {
 	if off < 0 || n < 0 || off > int64(len(w.mem)) || n > int64(len(w.mem))-off {
 		return nil, fmt.Errorf("%w: host memory at %d", errGarbage, off)
 	}
-	if k := arena.SegmentOf(w.segs, off); k >= 0 && !w.pinned[k] {
-		w.pin(k)
+	for k := arena.SegmentOf(w.pieces, off); k >= 0 && k < len(w.pieces) && w.pieces[k].Off < off+n; k++ {
+		if !w.pinned[k] {
+			w.pin(k)
+		}
 	}
 	return w.mem[off : off+n : off+n], nil
 }
@@ -376,12 +385,26 @@ func (w *worker) pin(k int) {
 	if !ok {
 		return
 	}
-	s := w.segs[k]
+	s := w.pieces[k]
 	w.commands.h.busy.Store(1)
 	if err := m.MapHost(w.mem[s.Off : s.Off+s.Len : s.Off+s.Len]); err != nil {
 		w.log.Warn("host memory is not page-locked: copies are slower", "bytes", s.Len, "err", err)
+	} else {
+		w.log.Debug("page-locked", "bytes", s.Len)
 	}
 	w.commands.h.busy.Store(0)
+}
+
+// warmUp page-locks one more piece, where the worker is to have all of them; it
+// reports whether there was one.
+func (w *worker) warmUp() bool {
+	for ; w.warm && w.warmed < len(w.pieces); w.warmed++ {
+		if !w.pinned[w.warmed] {
+			w.pin(w.warmed)
+			return true
+		}
+	}
+	return false
 }
 
 // task finds the task of a launch by its steps, so that the device sees the same

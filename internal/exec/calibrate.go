@@ -169,7 +169,7 @@ func shareMemory(m *machine.Machine, group []int, meters []*meter) {
 	}
 }
 
-// measurePeers adds a link for every pair of devices that copy directly.
+// measurePeers sees to a link for every pair of devices that copy directly.
 func measurePeers(m *machine.Machine, meters []*meter) {
 	for b, to := range meters {
 		for a, from := range meters {
@@ -181,16 +181,16 @@ func measurePeers(m *machine.Machine, meters []*meter) {
 			if bps == 0 {
 				continue
 			}
-			kind := machine.PCIe
+			link := machine.Link{A: machine.DeviceID(a), B: machine.DeviceID(b), Kind: machine.PCIe, BPS: bps, LatencyNS: ns}
 			if bps > fabricBPS {
-				kind = machine.NVLink
+				link.Kind = machine.NVLink
 			}
-			if l, ok := to.Device.(driver.Linker); ok {
-				if known, err := l.LinkTo(from.Device); err == nil {
-					kind = known.Kind
-				}
+			if i := slices.IndexFunc(m.Links, func(l machine.Link) bool { return l.A == link.A && l.B == link.B }); i >= 0 {
+				link.Kind = m.Links[i].Kind // as the device knows it
+				m.Links[i] = link
+			} else {
+				m.Links = append(m.Links, link)
 			}
-			m.Links = append(m.Links, machine.Link{A: machine.DeviceID(a), B: machine.DeviceID(b), Kind: kind, BPS: bps, LatencyNS: ns})
 		}
 	}
 }

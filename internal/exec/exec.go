@@ -185,6 +185,17 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 			link.B = machine.DeviceID(i)
 			m.Links = append(m.Links, link)
 		}
+		for k, other := range devs[:i] {
+			p, copies := d.(driver.PeerCopier)
+			l, knows := d.(driver.Linker)
+			if !copies || !knows || !p.CanCopyFrom(other) {
+				continue
+			}
+			if link, err := l.LinkTo(other); err == nil {
+				link.A, link.B = machine.DeviceID(k), machine.DeviceID(i)
+				m.Links = append(m.Links, link)
+			}
+		}
 	}
 	return m
 }

@@ -386,6 +386,8 @@ result cuEventElapsedTime_v2(float *ms, struct event *a, struct event *b) {
 
 static void run_copy(struct job *j) { memcpy((void *)j->w[0], (void *)j->w[1], j->w[2]); }
 static result copy(struct stream *s, void *dst, const void *src, u64 n, const void *host) {
+	// No copy begins in page-locked memory and ends beyond it.
+	if (host && n && is_registered(host, 1) && !is_registered(host, n)) return INVALID;
 	result e = put(s, &(struct job){run_copy, {(u64)dst, (u64)src, n}});
 	if (!e && host && !is_registered(host, n)) return cuStreamSynchronize(s);
 	return e;
@@ -478,6 +480,15 @@ static void k_copy(struct job *j) {
 	if (!is_registered(from, n) && illegal(from, n)) return;
 	memcpy(to, from, n);
 }
+// The probes of internal/probe: what they write, without the work.
+static void k_probe(struct job *j) {
+	u32 n = (u32)j->w[1];
+	if (!illegal((void *)j->w[0], 16ull * n)) memset((void *)j->w[0], 1, 16ull * n);
+}
+static void k_stream(struct job *j) {
+	u32 n = (u32)j->w[2];
+	if (!illegal((void *)j->w[0], 16ull * n) && !illegal((void *)j->w[1], 16ull * n)) memcpy((void *)j->w[1], (void *)j->w[0], 16ull * n);
+}
 static struct kernel { const char *name; void (*run)(struct job *); int n; int sizes[4]; u32 shared; } kernels[] = {
 	{"empty", k_empty, 0, {0}, 0}, {"add_one", k_add_one, 2, {8, 4}, 0}, {"add_two", k_add_two, 2, {8, 4}, 0},
 	{"saxpy", k_saxpy, 3, {8, 8, 8}, 0}, {"through", k_through, 4, {8, 8, 8, 4}, 0}, {"spin", k_spin, 2, {8, 8}, 0},
@@ -486,6 +497,8 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"noop", k_empty, 0, {0}, 0}, {"add", k_add, 2, {8, 8}, 0}, {"spread", k_spread, 4, {8, 8, 8, 8}, 0},
 	{"gather", k_gather, 4, {8, 8, 8, 8}, 0}, {"slow", k_slow, 2, {8, 8}, 0},
 	{"weft_copy", k_copy, 3, {8, 8, 8}, 0},
+	{"probe_empty", k_empty, 0, {0}, 0}, {"probe_fp32", k_probe, 2, {8, 4}, 0}, {"probe_fp64", k_probe, 2, {8, 4}, 0},
+	{"probe_int32", k_probe, 2, {8, 4}, 0}, {"probe_stream", k_stream, 3, {8, 8, 4}, 0},
 };
 
 struct module { u32 magic; char *text; };
