@@ -27,8 +27,8 @@ for what in "${@:-core overhead limit scaling}"; do
 			# core: no scheduling, nothing shared but the machine. Scaling cannot
 			# be better than the ratio.
 			n=$(nproc)
-			for job in "landscape --residues 130" "gemm --size 1536" "merkle --leaves 1048576"; do
-				one="bin/weft run $job --devices cpu/$n --max-devices 1 --repeat 8 --calibrate=false --check=false --json"
+			for job in "gemm --size 3072" "tropical --size 2048" "conv --batch 256" "merkle --leaves 8388608" "landscape --residues 190"; do
+				one="bin/weft run $job --devices cpu/$n --max-devices 1 --repeat 5 --calibrate off --check=false --json"
 				for copies in 1 "$n"; do
 					for ((i = 0; i < copies; i++)); do $one >"$scratch/$i" & done
 					wait
@@ -39,7 +39,8 @@ for what in "${@:-core overhead limit scaling}"; do
 			done
 			;;
 		scaling)
-			bin/weft bench scaling --devices cpu/16 --only gemm,tropical,conv,merkle,automata,landscape,reservoir
+			# Strong scaling at sizes that take one core seconds.
+			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --only gemm,tropical,conv,merkle,landscape
 			;;
 		esac
 	done
