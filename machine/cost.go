@@ -37,6 +37,8 @@ type Estimate struct {
 	Bound     Bound
 	// Samples is how many measurements stand behind it; 0 means roofline only.
 	Samples int
+	// Own is how many of those were of just this work.
+	Own int
 	// Via says of a copy that it goes through host memory: it is two copies,
 	// one after the other.
 	Via bool

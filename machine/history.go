@@ -383,6 +383,7 @@ func (m *model) refresh(s *shape) {
 	m.line = m.fit.line(m.prior)
 	own := m.own(s)
 	s.answer = own.estimate(taskSize(s.ops, s.bytes), 0)
+	s.answer.Own = int(s.fit.Seen)
 }
 
 // own is the line of a shape's runs, through what is usual for them.

@@ -153,6 +153,7 @@ type Engine struct {
 	hostOnly  bool              // every device uses host memory: no copies, no inputs to list
 	dead      []int32           // runs to end at the end of the step
 	redo      []int32           // outputs whose home may have become free
+	offered   uint32            // executions the cost model could have had
 	graves    []grave           // instances that end when what is in flight has
 	awaiting  map[int32][]int32 // tasks that wait for the readers of a value
 	plans     []plan            // scratch of tryIssue

@@ -48,7 +48,7 @@ const maxDepth = 1<<15 - 2
 // one that takes long enough to pay for it, and a sample of the rest.
 const (
 	learnAll    = 32
-	learnEvery  = 128
+	learnEvery  = 127 // a prime, lest it falls in step with a graph
 	learnAlways = 20 * time.Microsecond
 )
 
@@ -748,7 +748,9 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 	sh := &r.shapes[row.Shape]
 	if e.learn != nil {
 		// Of many short executions that are all alike a sample teaches as much.
-		if sh.seen++; sh.seen <= learnAll || took > learnAlways || sh.seen%learnEvery == 0 {
+		e.offered++
+		if took > learnAlways || sh.samples < learnAll || e.offered%learnEvery == 0 {
+			sh.samples++
 			e.learn.Observe(r.g.Task(gt), dev, took)
 		}
 	}

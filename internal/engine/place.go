@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,7 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 		sh.costs[c] = -1
 	}
 	least := time.Duration(-1)
+	known := math.MaxInt
 	for d := range e.m.Devices {
 		c := e.view.Devices[d].Class
 		if sh.costs[c] >= 0 {
@@ -67,12 +69,15 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 			can = can && e.m.Devices[d].CanRun(task.Steps[i].Kernel)
 		}
 		if can {
-			sh.costs[c] = max(e.cost.Task(task, machine.DeviceID(d)).Median, 0)
+			est := e.cost.Task(task, machine.DeviceID(d))
+			sh.costs[c] = max(est.Median, 0)
+			known = min(known, est.Own)
 			if least < 0 || sh.costs[c] < least {
 				least = sh.costs[c]
 			}
 		}
 	}
+	sh.samples = max(sh.samples, known)
 	sh.charge = int64(float64(max(least, 0)) * r.unweight)
 }
 

@@ -99,7 +99,7 @@ type shape struct {
 	workspace   int64
 	gang        int
 	constrained bool
-	seen        uint32          // executions the cost model was offered
+	samples     int             // executions the cost model knows, on the device class it knows least
 	epoch       uint64          // the epoch its costs are of
 	costs       []time.Duration // by device class, negative where it cannot run
 	charge      int64           // what a turn costs the run: its least cost by the run's weight
