@@ -3,9 +3,11 @@
 package arena_test
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -166,6 +168,10 @@ func TestCloseAfterSleep(t *testing.T) {
 		wg.Wait()
 		if err := a.Close(); err != nil {
 			t.Fatal(err)
+		}
+		stacks := make([]byte, 1<<20)
+		if stacks = stacks[:runtime.Stack(stacks, true)]; bytes.Contains(stacks, []byte("driver.(*shared).watch(")) {
+			t.Fatalf("somebody still looks at the board:\n%s", stacks)
 		}
 	}
 }
