@@ -92,6 +92,14 @@ func (m *mapping) each() time.Duration {
 	return max(m.took[len(m.took)/2], 1)
 }
 
+// quickest is what the quickest block took for an element. Of very few blocks it
+// says more than their median, which may be one that was held up.
+func (m *mapping) quickest() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return max(slices.Min(m.took), 1)
+}
+
 // apply computes an element and reports whether the block should go on.
 func (m *mapping) apply(i int, f func() error) bool {
 	if int64(i) >= m.lowest.Load() {
@@ -216,10 +224,12 @@ func (r *Runtime) runMap(ctx context.Context, m *mapping) error {
 	if err == nil {
 		err = round(cores, 1, time.Microsecond)
 	}
-	if err == nil && done < m.n && m.each() < mapTask {
+	if err == nil && done < m.n {
 		// The first of all are slower than the rest will be.
-		size := min(int(mapTask/m.each()), mapSample)
-		err = round(tasksPerCore*cores*size, size, m.each())
+		if each := m.quickest(); each < mapTask {
+			size := min(int(mapTask/each), mapSample)
+			err = round(tasksPerCore*cores*size, size, each)
+		}
 	}
 	if err == nil && done < m.n {
 		// A device with several cores divides each of its tasks among them.

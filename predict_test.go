@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -52,59 +53,63 @@ func incs(t *testing.T, rows, long int) *graph.Graph {
 	return g
 }
 
+// Time is virtual, so that what is predicted does not depend on what else the
+// machine does.
 func TestPredict(t *testing.T) {
-	rt := slow(t)
-	ctx := context.Background()
-	g := incs(t, 2, 5)
-	p, err := rt.Predict(ctx, g)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p.Samples != 0 {
-		t.Errorf("%d measurements stand behind a kernel that never ran", p.Samples)
-	}
-	mem := make([]byte, 2)
-	for range 3 {
-		if _, err := rt.Run(ctx, g, weft.Bind("x", mem)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		rt := slow(t)
+		ctx := context.Background()
+		g := incs(t, 2, 5)
+		p, err := rt.Predict(ctx, g)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	before := tasks(rt)
-	if p, err = rt.Predict(ctx, g, weft.Bind("x", mem)); err != nil {
-		t.Fatal(err)
-	}
-	if tasks(rt) != before {
-		t.Error("a prediction ran something")
-	}
-	// Two chains of five tasks of 4 ms each fit side by side.
-	if p.Samples < 3 || p.Median < 20*time.Millisecond || p.Low > p.Median || p.High < p.Median {
-		t.Errorf("predicted %+v for five tasks in a row of at least 4 ms", p)
-	}
-	share, n := 0.0, 0
-	for _, d := range p.Devices {
-		share += d.Share
-		n += d.Tasks
-	}
-	if math.Abs(share-1) > 1e-9 || n != 10 || len(p.Devices) != 2 {
-		t.Errorf("devices %+v", p.Devices)
-	}
-	if !strings.Contains(p.Why, "on fake:0 alone") {
-		t.Errorf("why: %s", p.Why)
-	}
-	// One device does both chains, with what is known about the same tasks.
-	if len(p.Alone) != 2 {
-		t.Fatalf("alone they take %v", p.Alone)
-	}
-	if q := float64(p.Alone[0]) / float64(p.Median); p.Alone[1] != p.Alone[0] || q < 1.5 || q > 2.5 {
-		t.Errorf("alone they take %v, together %v", p.Alone, p.Median)
-	}
-	long, err := rt.Predict(ctx, incs(t, 2, 50))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if q := float64(long.Median) / float64(p.Median); q < 5 || q > 20 {
-		t.Errorf("ten times the work is predicted to take %.1f times as long", q)
-	}
+		if p.Samples != 0 {
+			t.Errorf("%d measurements stand behind a kernel that never ran", p.Samples)
+		}
+		mem := make([]byte, 2)
+		for range 3 {
+			if _, err := rt.Run(ctx, g, weft.Bind("x", mem)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := tasks(rt)
+		if p, err = rt.Predict(ctx, g, weft.Bind("x", mem)); err != nil {
+			t.Fatal(err)
+		}
+		if tasks(rt) != before {
+			t.Error("a prediction ran something")
+		}
+		// Two chains of five tasks of 4 ms each fit side by side.
+		if p.Samples < 3 || p.Median < 20*time.Millisecond || p.Low > p.Median || p.High < p.Median {
+			t.Errorf("predicted %+v for five tasks in a row of at least 4 ms", p)
+		}
+		share, n := 0.0, 0
+		for _, d := range p.Devices {
+			share += d.Share
+			n += d.Tasks
+		}
+		if math.Abs(share-1) > 1e-9 || n != 10 || len(p.Devices) != 2 {
+			t.Errorf("devices %+v", p.Devices)
+		}
+		if !strings.Contains(p.Why, "on fake:0 alone") {
+			t.Errorf("why: %s", p.Why)
+		}
+		// One device does both chains, with what is known about the same tasks.
+		if len(p.Alone) != 2 {
+			t.Fatalf("alone they take %v", p.Alone)
+		}
+		if q := float64(p.Alone[0]) / float64(p.Median); p.Alone[1] != p.Alone[0] || q < 1.5 || q > 2.5 {
+			t.Errorf("alone they take %v, together %v", p.Alone, p.Median)
+		}
+		long, err := rt.Predict(ctx, incs(t, 2, 50))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q := float64(long.Median) / float64(p.Median); q < 5 || q > 20 {
+			t.Errorf("ten times the work is predicted to take %.1f times as long", q)
+		}
+	})
 }
 
 func tasks(rt *weft.Runtime) (n int64) {

@@ -621,7 +621,7 @@ func TestCancelledContext(t *testing.T) {
 		case err = <-end:
 			running = false
 		case step <- struct{}{}:
-			time.Sleep(100 * time.Microsecond) // let the loop hear of the cancellation
+			time.Sleep(time.Millisecond) // let the loop hear of the cancellation
 		}
 	}
 	if !errors.Is(err, why) || !errors.Is(err, weft.ErrCancelled) {
@@ -686,7 +686,7 @@ func TestCloseDuringRuns(t *testing.T) {
 
 // A wait ends when sync_timeout says, even if what it waits for does not.
 func TestSyncTimeout(t *testing.T) {
-	rt, begun, release := held(t, weft.Options{Devices: "cpu/1", SyncTimeout: 20 * time.Millisecond})
+	rt, begun, release := held(t, weft.Options{Devices: "cpu/1", SyncTimeout: time.Second})
 	d, err := weft.Alloc[int64](rt, "d", 16)
 	if err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func (r *runner) launch(lane driver.Lane, mem []byte, steps ...graph.Step) error
 	}
 	select {
 	case <-r.done:
-	case <-time.After(time.Minute):
+	case <-time.After(2 * time.Minute):
 		r.t.Fatal("a launch did not end")
 	}
 	var c [2]driver.Completion

@@ -158,7 +158,7 @@ func (r *rig) launch(lane int, task *graph.Task, args []driver.Arg, waits ...dri
 // wait blocks until an operation completed and returns how.
 func (r *rig) wait(w driver.Wait) driver.Completion {
 	r.Helper()
-	deadline := time.NewTimer(60 * time.Second)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	for {
 		r.collect()

@@ -15,7 +15,7 @@ import (
 )
 
 // deadline is how long a test waits for what must happen.
-const deadline = 30 * time.Second
+const deadline = 2 * time.Minute
 
 // rig is one device of a script, driven by hand. Its lanes are compute, in, out.
 type rig struct {

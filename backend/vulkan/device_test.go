@@ -66,7 +66,7 @@ func (r *rig) do(o driver.Op) driver.Completion {
 	if err := r.Submit([]driver.Op{o}); err != nil {
 		r.Fatal(err)
 	}
-	late := time.NewTimer(time.Minute)
+	late := time.NewTimer(2 * time.Minute)
 	defer late.Stop()
 	for {
 		var c [1]driver.Completion

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open opens devices, which end with the test.
 func open(t *testing.T, o weft.Options) (context.Context, *weft.Runtime) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	o.Funcs, o.NoCalibrate, o.CacheDir = live.Funcs(), true, "off"
 	rt, err := weft.Open(ctx, o)

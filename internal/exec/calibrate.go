@@ -440,7 +440,9 @@ func (t *meter) compute() {
 		switch p.Kind {
 		case probe.Empty:
 			t.rates.LaunchNS = t.launches(&p) * 1e9
-			t.rates.ReplyNS = t.reply(&p) * 1e9
+			// A reply holds a launch; what else the machine did meanwhile may
+			// have made those look longer.
+			t.rates.ReplyNS = max(t.reply(&p)*1e9, t.rates.LaunchNS)
 		case probe.Compute:
 			t.rates.Ops[p.Unit] = t.arithmetic(&p)
 		}
