@@ -301,9 +301,10 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// A deadline ends an operation in its middle.
+// A deadline ends an operation in its middle, which is long enough that everybody
+// hears of the deadline in time.
 func TestDeadline(t *testing.T) {
-	drv := fakes(t, "devices 2; memory 4194304; peer; take 20ms launches")
+	drv := fakes(t, "devices 2; memory 4194304; peer; take 1s launches times 1")
 	ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}})
 	g := group(t, rt, live.Options{Algorithm: "chain"})
 	in, out := vectors(2, same(5000), x), vectors(2, same(5000), zero)
