@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -110,30 +111,131 @@ type Data[T any] struct {
 	home []T
 }
 
-// Put makes a copy of xs resident. Runs use it through As. The name is for
+// Put makes a copy of xs resident, which devices copy from and to without a
+// detour. Runs use it through As. The name is for
 // messages; T must not hold pointers.
 func Put[T any](r *Runtime, name string, xs []T) (*Data[T], error) {
 	if err := plain[T](); err != nil {
 		return nil, fmt.Errorf("put %q: %w: %w", name, ErrBinding, err)
 	}
-	home := slices.Clone(xs)
-	mem := bytesOf(home)
-	if len(mem) == 0 {
-		return nil, fmt.Errorf("put %q: %w: there is nothing in it; resident data needs at least one byte", name, ErrBinding)
-	}
-	ref, err := r.x.Put(name, mem, graph.Versioned)
+	d, err := reside(r, name, len(xs), func(home []T) { copyAll(bytesOf(home), bytesOf(xs)) })
 	if err != nil {
 		return nil, fmt.Errorf("put %q: %w", name, err)
 	}
-	return &Data[T]{&resident{r: r, name: name, ref: ref, bytes: int64(len(mem))}, home}, nil
+	return d, nil
 }
 
 // Alloc makes n zero elements resident.
 func Alloc[T any](r *Runtime, name string, n int) (*Data[T], error) {
+	if err := plain[T](); err != nil {
+		return nil, fmt.Errorf("alloc %q: %w: %w", name, ErrBinding, err)
+	}
 	if n < 0 {
 		return nil, fmt.Errorf("alloc %q: %w: %d elements", name, ErrBinding, n)
 	}
-	return Put(r, name, make([]T, n))
+	d, err := reside(r, name, n, func(home []T) { clear(home) })
+	if err != nil {
+		return nil, fmt.Errorf("alloc %q: %w", name, err)
+	}
+	return d, nil
+}
+
+// reside makes n elements resident, once fill has made them what they are.
+func reside[T any](r *Runtime, name string, n int, fill func(home []T)) (*Data[T], error) {
+	var t T
+	bytes := int64(n) * int64(unsafe.Sizeof(t))
+	if bytes == 0 {
+		return nil, fmt.Errorf("%w: there is nothing in it; resident data needs at least one byte", ErrBinding)
+	}
+	if !r.hold() {
+		return nil, ErrClosed
+	}
+	defer r.forget()
+	// Where memory is shared with workers, the home is there as long as there is
+	// room: copies to and from it take no detour.
+	home, shared := hostSlice[T](r, n)
+	fill(home)
+	ref, err := r.x.Put(name, bytesOf(home), graph.Versioned)
+	if err != nil {
+		if shared {
+			r.x.Shared().Put(bytesOf(home))
+		}
+		return nil, err
+	}
+	return &Data[T]{&resident{r: r, name: name, ref: ref, bytes: bytes}, home}, nil
+}
+
+// hostSlice makes n elements of any content in memory shared with workers, or
+// where there is none, elsewhere; shared says which.
+func hostSlice[T any](r *Runtime, n int) (xs []T, shared bool) {
+	var t T
+	if mem := r.x.Shared(); mem != nil && n > 0 && unsafe.Sizeof(t) > 0 {
+		if b, err := mem.Get(int64(n) * int64(unsafe.Sizeof(t))); err == nil {
+			return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n), true
+		}
+	}
+	return make([]T, n), false
+}
+
+// copyAll copies with several cores where it is worth it: one alone does not reach
+// what memory can.
+func copyAll(dst, src []byte) {
+	const worth = 32 << 20
+	n := min(len(src)/worth, runtime.GOMAXPROCS(0), 8)
+	if n <= 1 {
+		copy(dst, src)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range n {
+		lo, hi := i*len(src)/n, (i+1)*len(src)/n
+		wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
+	}
+	wg.Wait()
+}
+
+// Buffer is host memory that devices copy from and to without a detour: where
+// they run in worker processes, it is shared with those. A run is given it by
+// Bind, like any slice; ordinary slices are copied once more on their way.
+type Buffer[T any] struct {
+	r      *Runtime
+	xs     []T
+	shared bool
+	once   sync.Once
+}
+
+// NewBuffer makes a buffer of n zero elements. Where no memory is shared, or none
+// is left, it is an ordinary slice. T must not hold pointers.
+func NewBuffer[T any](r *Runtime, n int) (*Buffer[T], error) {
+	if err := plain[T](); err != nil {
+		return nil, fmt.Errorf("buffer: %w: %w", ErrBinding, err)
+	}
+	if n < 0 {
+		return nil, fmt.Errorf("buffer: %w: %d elements", ErrBinding, n)
+	}
+	if !r.hold() {
+		return nil, fmt.Errorf("buffer: %w", ErrClosed)
+	}
+	b := &Buffer[T]{r: r}
+	if b.xs, b.shared = hostSlice[T](r, n); b.shared {
+		clear(b.xs)
+	}
+	return b, nil
+}
+
+// Slice is the memory, until it is released.
+func (b *Buffer[T]) Slice() []T { return b.xs }
+
+// Release gives the memory back. No run may use it then, and nobody may after.
+// Releasing it again does nothing.
+func (b *Buffer[T]) Release() {
+	b.once.Do(func() {
+		if b.shared {
+			b.r.x.Shared().Put(bytesOf(b.xs))
+		}
+		b.xs = nil
+		b.r.forget()
+	})
 }
 
 // As binds the data to a graph's data of a name.
@@ -144,6 +246,10 @@ func (d *Data[T]) As(name string) Binding { return Binding{Name: name, res: d.re
 func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 	ctx, cancel := d.r.bound(ctx)
 	defer cancel()
+	if !d.r.hold() { // or the home could go while it is read
+		return nil, fmt.Errorf("get %q: %w", d.name, ErrClosed)
+	}
+	defer d.r.forget()
 	var out []T
 	if err := d.r.x.Fetch(ctx, d.ref, d.check, func() { out = slices.Clone(d.home) }); err != nil {
 		return nil, fmt.Errorf("get %q: %w", d.name, err)

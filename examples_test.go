@@ -97,6 +97,23 @@ func ExampleRuntime_Prepare() {
 	// Output: [3 4 5] [11 21 31]
 }
 
+// A buffer is bound like any slice; GPUs copy from it at the speed of their link.
+func ExampleNewBuffer() {
+	rt, g := counter(weft.Options{})
+	defer rt.Close()
+	buf, err := weft.NewBuffer[int32](rt, 3)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer buf.Release()
+	copy(buf.Slice(), []int32{1, 2, 3})
+	if _, err := rt.Run(context.Background(), g, weft.Bind("x", buf.Slice())); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(buf.Slice())
+	// Output: [2 3 4]
+}
+
 // Predict says what a run would take and where it would go, without running it.
 // Before a kernel has run, its time follows from what the devices were measured at.
 func ExampleRuntime_Predict() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/cuda/cudatest"
 	"go.uber.org/goleak"
 )
 
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		os.RemoveAll(cache)
+		cudatest.Remove()
 		os.Exit(code)
 	}))
 }

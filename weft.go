@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/backend/cpu"
@@ -58,10 +59,11 @@ type Runtime struct {
 	names []string // of the devices
 	maps  mappings // calls of Map in progress
 	calls callbacks
-	// memory is shared with worker processes, nil without any; closing gives it
-	// up once.
-	memory  *arena.Arena
-	closing sync.Once
+	// memory is shared with worker processes, nil without any. It is given up by
+	// the last of its users: the runtime, until it is closed, and buffers.
+	memory *arena.Arena
+	users  atomic.Int64
+	closed sync.Once
 }
 
 // Open finds devices and opens them. A backend that fails is logged and left
@@ -78,6 +80,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	rt := &Runtime{o: o}
+	rt.users.Store(1)
 	drivers := o.Drivers
 	if drivers == nil {
 		sel, _ := selectors(o.Devices)
@@ -230,23 +233,31 @@ func (r *Runtime) Close() error {
 	if err := r.x.Close(ctx); err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
-	r.forget()
+	r.closed.Do(r.forget)
 	if err := r.calls.wait(ctx); err != nil {
 		return fmt.Errorf("close: callbacks: %w", err)
 	}
 	return nil
 }
 
+// hold counts a user of shared memory, unless there is none left.
+func (r *Runtime) hold() bool {
+	for {
+		n := r.users.Load()
+		if n == 0 || r.users.CompareAndSwap(n, n+1) {
+			return n > 0
+		}
+	}
+}
+
 // forget gives up the memory shared with workers, after the last who used it.
 func (r *Runtime) forget() {
-	r.closing.Do(func() {
-		if r.memory == nil {
-			return
-		}
-		if err := r.memory.Close(); err != nil {
-			r.o.Log.Warn("shared memory was not given back", "err", err)
-		}
-	})
+	if r.users.Add(-1) > 0 || r.memory == nil {
+		return
+	}
+	if err := r.memory.Close(); err != nil {
+		r.o.Log.Warn("shared memory was not given back", "err", err)
+	}
 }
 
 // bound limits a wait to Options.SyncTimeout.

@@ -75,14 +75,18 @@ func (o *Options) Workers() bool {
 	if runtime.GOOS != "linux" {
 		return false
 	}
-	if _, asked := o.Parts["cuda"]; asked || !o.Named {
-		if _, err := os.Stat("/dev/nvidiactl"); err == nil {
+	// What is asked for is looked for in earnest: a GPU need not have a file in
+	// /dev, as within WSL, nor be one at all, as for Vulkan.
+	for _, name := range []string{"cuda", "vulkan"} {
+		if _, asked := o.Parts[name]; asked {
 			return true
 		}
 	}
-	// A Vulkan device that is asked for need not be a GPU.
-	_, asked := o.Parts["vulkan"]
-	return asked || !o.Named && vulkan.SeesGPU()
+	if o.Named {
+		return false
+	}
+	_, err := os.Stat("/dev/nvidiactl")
+	return err == nil || vulkan.SeesGPU()
 }
 
 // Makers are the drivers that run in worker processes.

@@ -64,6 +64,7 @@ type Config struct {
 // Executor runs graphs on open devices. Its methods are safe for concurrent use.
 type Executor struct {
 	Machine *machine.Machine
+	shared  driver.SharedMemory
 	cost    *machine.History // the loop's
 	cache   *cache
 	loaded  uint64 // what the history had observed when it was loaded
@@ -388,7 +389,12 @@ func (x *Executor) Events(r *trace.Recorder) []trace.Event {
 	return <-ch
 }
 
-// Put makes data resident, with mem as its home.
+// Shared is the memory devices in other processes copy from and to directly; nil
+// where there are none.
+func (x *Executor) Shared() driver.SharedMemory { return x.shared }
+
+// Put makes data resident, with mem as its home. Memory of Shared is given back to
+// it when the data has ended.
 func (x *Executor) Put(name string, mem []byte, kind graph.Durability) (engine.DataRef, error) {
 	ch := make(chan engine.DataRef, 1)
 	ok := x.do(func(l *loop) {

@@ -92,7 +92,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.board, l.pool.shared = board, mem
+	l.board, l.pool.shared, x.shared = board, mem, mem
 	l.unwatched = make(chan struct{})
 	l.lanes = make([]*dev, len(infos))
 	wake := func() {
@@ -403,7 +403,8 @@ func (l *loop) setMem(i engine.Inst, m hostMem) {
 // home puts the caller's memory behind an instance.
 func (l *loop) home(a *engine.Action) {
 	if a.Run == 0 {
-		l.setMem(a.Inst, hostMem{b: l.homes[a.Ref]})
+		mem := l.homes[a.Ref]
+		l.setMem(a.Inst, hostMem{mem, l.pool.shared != nil && l.pool.shared.Owns(mem)})
 		delete(l.homes, a.Ref) // the instance has it now, until no run uses the data
 		return
 	}
