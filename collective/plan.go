@@ -21,7 +21,11 @@ type Plan struct {
 	m         *machine.Machine
 	steps     []step
 	temps     []int64 // elements of each temporary
-	why       string
+	// inOrder says that every device takes its steps in the order of the plan,
+	// else each as soon as it can: a copy from far in the wrong place holds up
+	// all those behind it.
+	inOrder bool
+	why     string
 }
 
 // place is where a step finds or leaves elements.
@@ -187,14 +191,11 @@ func (p *planner) run() {
 }
 
 // order puts the steps about in the order things will happen, each after those
-// it needs: the pieces of a step one after the other before the next step, or in
-// waves, each piece a step behind the one before it.
-func (p *planner) order(waves bool) {
+// it needs: the pieces of a step one after the other before the next step, or each
+// piece some steps behind the one before it.
+func (p *planner) order(behind int) {
 	slices.SortStableFunc(p.steps, func(a, b step) int {
-		if waves {
-			return cmp.Or(cmp.Compare(a.level+a.piece, b.level+b.piece), cmp.Compare(a.level, b.level))
-		}
-		return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.piece, b.piece))
+		return cmp.Or(cmp.Compare(a.level+behind*a.piece, b.level+behind*b.piece), cmp.Compare(a.level, b.level), cmp.Compare(a.piece, b.piece))
 	})
 }
 
@@ -436,6 +437,7 @@ func (p *Plan) Add(b *graph.Builder, in, out []Buffer, after ...[]graph.TaskID) 
 	for r := range last {
 		last[r] = graph.NoTask
 	}
+	latest := make(map[machine.DeviceID]graph.TaskID)
 	use := func(at place, a graph.Access) graph.Use {
 		u := graph.Use{Offset: at.lo * size, Bytes: (at.hi - at.lo) * size, Access: a}
 		switch {
@@ -458,9 +460,14 @@ func (p *Plan) Add(b *graph.Builder, in, out []Buffer, after ...[]graph.TaskID) 
 			t.Uses = append(t.Uses, use(at, graph.Write))
 		}
 		if len(st.ins) == 0 && st.rank < len(after) {
-			t.After = after[st.rank]
+			t.After = slices.Clone(after[st.rank])
+		}
+		on := p.Spec.Ranks[st.rank]
+		if before, ok := latest[on]; ok && p.inOrder {
+			t.After = append(t.After, before)
 		}
 		last[st.rank] = b.Add(t)
+		latest[on] = last[st.rank]
 	}
 	return last
 }

@@ -36,12 +36,13 @@ func choose(m *machine.Machine, cost machine.Cost, s Spec, candidates []*algorit
 		var own *Plan // the best of this algorithm
 		for _, pieces := range s.tries() {
 			before := own
-			for _, waves := range []bool{false, true} {
+			for _, behind := range a.behind(t) {
 				p := &Plan{Spec: s, m: m}
 				p.Spec.Algorithm, p.Spec.Pieces = a.name, pieces
 				b := newPlanner(m, &p.Spec, a, t, pieces)
 				b.run()
-				b.order(waves)
+				b.order(behind)
+				p.inOrder = behind > 0 && len(w.far) > 0
 				p.steps, p.temps = b.steps, b.temps
 				if p.Predicted = w.predict(p); own == nil || p.Predicted < own.Predicted {
 					own = p
@@ -129,8 +130,9 @@ func (p *Plan) Bound() time.Duration {
 	return time.Duration(seconds * 1e9)
 }
 
-// narrowest is the rate of the slowest resource that all ways out of a group of
-// close devices share; infinite without one.
+// narrowest is the least rate at which everything can leave and enter a group of
+// close devices: that of what all ways out share, or of what each device's ways
+// out share, together; infinite without such a limit.
 func (p *Plan) narrowest() float64 {
 	s := &p.Spec
 	t := newTopology(p.m, s.Ranks)
@@ -138,28 +140,43 @@ func (p *Plan) narrowest() float64 {
 	for _, r := range p.m.Resources {
 		rate[r.Name] = r.BPS
 	}
-	least := math.Inf(1)
-	for g, members := range t.groups {
-		ways := 0
-		uses := make(map[string]int) // ways out that use a resource
-		for _, a := range members {
-			for b := range s.Ranks {
-				if t.group[b] == g {
-					continue
-				}
-				ways++
-				hops, _, _ := p.m.Path(s.Ranks[a], s.Ranks[b])
-				for _, h := range hops {
-					for _, name := range p.m.Links[h].Resources {
-						uses[name]++
-					}
-				}
-			}
-		}
+	// shared is the least rate among resources that all of some ways use.
+	shared := func(uses map[string]int, ways int) float64 {
+		least := math.Inf(1)
 		for name, n := range uses {
 			if n == ways && rate[name] > 0 {
 				least = math.Min(least, rate[name])
 			}
+		}
+		return least
+	}
+	least := math.Inf(1)
+	for g, members := range t.groups {
+		ways, each := 0, 0.0
+		uses := make(map[string]int) // ways out that use a resource
+		for _, a := range members {
+			own := make(map[string]int)
+			out := 0
+			for b := range s.Ranks {
+				if t.group[b] == g {
+					continue
+				}
+				out++
+				hops, _, _ := p.m.Path(s.Ranks[a], s.Ranks[b])
+				for _, h := range hops {
+					for _, name := range p.m.Links[h].Resources {
+						own[name]++
+					}
+				}
+			}
+			for name, n := range own {
+				uses[name] += n
+			}
+			ways += out
+			each += shared(own, out)
+		}
+		if ways > 0 {
+			least = math.Min(least, math.Min(each, shared(uses, ways)))
 		}
 	}
 	return least
@@ -173,6 +190,7 @@ type ways struct {
 	// links and computes are the shared things a copy between two ranks goes
 	// through, and a rank computes with.
 	links    map[[2]machine.DeviceID][]int
+	far      map[[2]machine.DeviceID]bool
 	computes map[machine.DeviceID][]int
 	takes    map[taskKey]time.Duration
 }
@@ -185,7 +203,7 @@ type taskKey struct {
 }
 
 func newWays(m *machine.Machine, cost machine.Cost, ranks []machine.DeviceID) *ways {
-	w := &ways{m: m, cost: cost, ranks: ranks, links: make(map[[2]machine.DeviceID][]int), computes: make(map[machine.DeviceID][]int), takes: make(map[taskKey]time.Duration)}
+	w := &ways{m: m, cost: cost, ranks: ranks, far: m.Far(), links: make(map[[2]machine.DeviceID][]int), computes: make(map[machine.DeviceID][]int), takes: make(map[taskKey]time.Duration)}
 	number := make(map[string]int)
 	for i, r := range m.Resources {
 		number[r.Name] = i
@@ -222,12 +240,13 @@ func (w *ways) through(from, to machine.DeviceID) []int {
 }
 
 // predict goes through the steps of a plan in their order with a clock for every
-// device, for copies into and out of each, and for everything shared: a list
+// device, for copies into, out of and over a network from each, and for everything
+// shared: a list
 // schedule. What it leaves out is that shared things are divided and not taken
 // in turns, which comes to the same in the end.
 func (w *ways) predict(p *Plan) time.Duration {
 	n := len(w.m.Devices)
-	compute, in, out := make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n)
+	compute, in, out, sent := make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n)
 	busy := make([]time.Duration, len(w.m.Resources))
 	size := p.Spec.elementBytes()
 	// Where things are and since when: those of ranks from the start.
@@ -267,13 +286,17 @@ func (w *ways) predict(p *Plan) time.Duration {
 			arrives := m.at
 			if w.m.MemoryOf(m.on) != w.m.MemoryOf(dev) {
 				bytes := (at.hi - at.lo) * size
-				start := max(m.at, in[dev], out[m.on])
+				into, from := &in[dev], &out[m.on]
+				if w.far[[2]machine.DeviceID{m.on, dev}] {
+					into, from = &sent[m.on], &sent[m.on]
+				}
+				start := max(m.at, *into, *from)
 				takes := w.cost.Copy(bytes, m.on, dev).Median
 				if takes < 0 {
 					return math.MaxInt64 // no way there
 				}
 				arrives = occupy(w.through(m.on, dev), start, float64(bytes), takes)
-				in[dev], out[m.on] = arrives, arrives
+				*into, *from = arrives, arrives
 			}
 			ready = max(ready, arrives)
 		}

@@ -29,6 +29,19 @@ type algorithm struct {
 	spread func(t *topology, from int) []hop
 	// halves says that reduce and broadcast go by slices of owners, too.
 	halves bool
+	// phased says that routes are within groups of close devices, then between
+	// them, then within them again.
+	phased bool
+}
+
+// behind are by how many steps a piece may follow the one before it: not at all,
+// by one, or, where groups are to go on while pieces are under way between them,
+// by several.
+func (a *algorithm) behind(t *topology) []int {
+	if a.phased && len(t.groups) > 1 {
+		return []int{0, 1, 2, 3, 4}
+	}
+	return []int{0, 1}
 }
 
 // topology is what routes depend on, in ranks.
@@ -181,7 +194,7 @@ var algorithms = []algorithm{
 		},
 	},
 	{
-		name:   "hierarchical",
+		name: "hierarchical", phased: true,
 		why:    "rings within groups of close devices and between them: least bytes between groups, for machines with slow links between fast islands",
 		owners: everyRank,
 		fold: func(t *topology, owner int) ([]hop, int) {

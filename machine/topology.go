@@ -155,6 +155,23 @@ func (m *Machine) LinkBetween(a, b DeviceID) (link int, ok bool) {
 	return h.link, h.bps > 0
 }
 
+// Far returns the pairs of devices whose best direct link is a network, each both
+// ways; nil where there are none.
+func (m *Machine) Far() map[[2]DeviceID]bool {
+	var far map[[2]DeviceID]bool
+	for i, ps := range newRoutes(m).peers {
+		for _, p := range ps {
+			if m.Links[p.link].Kind == Network {
+				if far == nil {
+					far = make(map[[2]DeviceID]bool)
+				}
+				far[[2]DeviceID{DeviceID(i), p.to}] = true
+			}
+		}
+	}
+	return far
+}
+
 // WithoutLink returns a copy of the machine that lacks all links between a and
 // b. The copy shares the devices and resources of the original.
 func (m *Machine) WithoutLink(a, b DeviceID) *Machine {

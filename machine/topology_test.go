@@ -111,6 +111,20 @@ func TestWithoutLink(t *testing.T) {
 	}
 }
 
+func TestFar(t *testing.T) {
+	if far := named(t, "8xh100").Far(); far != nil {
+		t.Errorf("one machine has a network: %v", far)
+	}
+	far := named(t, "16xh100").Far()
+	for a := range DeviceID(16) {
+		for b := range DeviceID(16) {
+			if want := a/8 != b/8; far[[2]DeviceID{a, b}] != want {
+				t.Errorf("%d and %d are far: %v", a, b, !want)
+			}
+		}
+	}
+}
+
 func TestGroups(t *testing.T) {
 	to := func(lo, hi DeviceID) (out []DeviceID) {
 		for ; lo <= hi; lo++ {

@@ -20,7 +20,8 @@ import (
 const randomNeed = 16 << 10
 
 // RandomMachine makes a machine of one or two CPU devices, which share host
-// memory, and one to four GPUs with small memories, some of them linked.
+// memory, and one to four GPUs with small memories, some of them linked, also by
+// a network.
 func RandomMachine(r *rand.Rand) *machine.Machine {
 	m := &machine.Machine{Name: "random", HostBPS: 1e10}
 	rates := func(factor float64) machine.Rates {
@@ -59,9 +60,14 @@ func RandomMachine(r *rand.Rand) *machine.Machine {
 		}
 		m.Links = append(m.Links, up)
 		for k := cpus; k < int(id); k++ {
-			if r.IntN(2) == 0 {
-				m.Links = append(m.Links, machine.Link{A: machine.DeviceID(k), B: id, Kind: machine.NVLink, BPS: 1e10, LatencyNS: 1000})
+			if r.IntN(2) > 0 {
+				continue
 			}
+			l := machine.Link{A: machine.DeviceID(k), B: id, Kind: machine.NVLink, BPS: 1e10, LatencyNS: 1000}
+			if (k+int(id))%3 == 0 {
+				l.Kind, l.BPS, l.LatencyNS = machine.Network, 3e9, 5000
+			}
+			m.Links = append(m.Links, l)
 		}
 	}
 	return m

@@ -38,7 +38,8 @@ const NoInst Inst = -1
 
 // Lane is an in-order queue of operations. Lane 0 copies within host memory;
 // every device has compute lanes, one lane for copies into its memory and one
-// for copies out of it (see Engine.Lanes).
+// for copies out of it (see Engine.Lanes). A copy between devices is on the lane
+// of the one it goes to, or over a network of the one it comes from.
 type Lane int32
 
 // Op names an operation: the Seq-th given to a lane, from 1. Operations of a

@@ -101,7 +101,8 @@ type Engine struct {
 
 	devs   []device
 	lanes  []lane
-	spaces []space // 0 is host memory, 1+d the memory of device d
+	spaces []space                      // 0 is host memory, 1+d the memory of device d
+	far    map[[2]machine.DeviceID]bool // which devices a network joins
 
 	runs     []*run // by slot; nil where free
 	freeRuns []int32
@@ -425,6 +426,7 @@ func New(o Options) *Engine {
 			FreeBytes: capBytes, CapBytes: capBytes, Slow: 1, Score: machine.Score(md),
 		}
 	}
+	e.far = e.m.Far()
 	for _, s := range o.Spares {
 		e.devs[s].state = Spare
 		e.view.Devices[s].Accepts = false

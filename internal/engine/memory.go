@@ -551,6 +551,9 @@ func (e *Engine) source(v, space int32) int32 {
 		}
 		if !e.filled(s) {
 			cost += cost/4 + 1 // rather one that is there
+			if !e.computes(e.slots.at[s].lane) {
+				cost++ // or is made there: a copy comes after what it copies
+			}
 		}
 		if best < 0 || cost < bestCost {
 			best, bestCost = s, cost
@@ -624,6 +627,8 @@ func (e *Engine) copy(src, dst, p, m, s, ds int32, why copyWhy) {
 	from, to := e.insts[src].space, e.insts[dst].space
 	l := Lane(0)
 	switch {
+	case to != 0 && from != 0 && e.sends(e.spaces[from].dev, e.spaces[to].dev):
+		l = e.devs[e.spaces[from].dev].out
 	case to != 0:
 		l = e.devs[e.spaces[to].dev].in
 	case from != 0:
@@ -660,6 +665,13 @@ func (e *Engine) copy(src, dst, p, m, s, ds int32, why copyWhy) {
 	a.Src, a.Dst, a.Bytes = Inst(src), Inst(dst), bytes
 	a.SrcOff, a.DstOff = e.offset(src, p), e.offset(dst, p)
 	a.Waits = e.waits[w:len(e.waits):len(e.waits)]
+}
+
+// sends reports whether a copy between two devices is for its source to make, on
+// the lane for copies out, and not for its destination: over a network, so that
+// what comes from far does not hold up what comes from near.
+func (e *Engine) sends(from, to machine.DeviceID) bool {
+	return e.far[[2]machine.DeviceID{from, to}] && e.working(&e.devs[from])
 }
 
 // offset returns where a piece starts within an instance.
