@@ -348,3 +348,23 @@ func ExampleWorker() {
 	// 1 device
 	// <nil>
 }
+
+// GPUs that have a library for it are made ranks of a communicator; cores have
+// none. Package collective/live does so where it pays.
+func ExampleRuntime_Join() {
+	ctx := context.Background()
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	number, err := rt.Join(ctx, rt.Best(2))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Leave(number)
+	// Output:
+	// join: cpu:0: not available: it has no native collectives
+}

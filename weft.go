@@ -278,5 +278,16 @@ func (r *Runtime) Best(n int) []machine.DeviceID {
 	return ids[:max(0, min(n, len(ids)))]
 }
 
+// Join makes devices the ranks, in their order, of a new communicator, by which
+// tasks with a Gang take part in collective operations of a vendor's library: all
+// must have machine.Device.Joins, and each may be there once. It returns the number
+// by which tasks name the communicator; package collective/live does all of this.
+func (r *Runtime) Join(ctx context.Context, devices []machine.DeviceID) (uint64, error) {
+	return r.x.Join(ctx, devices)
+}
+
+// Leave ends a communicator. What runs on it fails.
+func (r *Runtime) Leave(number uint64) { r.x.Leave(number) }
+
 // Trace returns the events recorded so far, when Options.Trace asked for them.
 func (r *Runtime) Trace() []trace.Event { return r.x.Events(r.trace) }

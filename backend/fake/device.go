@@ -41,7 +41,8 @@ type device struct {
 	gauges   driver.Telemetry
 	scripted map[string]bool // the gauges the script has set
 	mapped   [][]byte
-	given    int64 // copies and launches taken, ever
+	ranks    map[uint64]*rank // of communicators, by number
+	given    int64            // copies and launches taken, ever
 	done     []driver.Completion
 	gone     bool          // the device is lost
 	lost     chan struct{} // closed when it is
@@ -74,7 +75,7 @@ func newDevice(drv *Driver, i int) *device {
 		gauges: driver.Telemetry{Util: -1, TempC: -1, PowerW: -1, ClockMHz: -1},
 		info: machine.Device{
 			Name: fmt.Sprintf("fake:%d", i), Model: "scripted device", Kind: machine.Discrete, Backend: "fake",
-			UUID: fmt.Sprintf("fake-%d", i), MemBytes: drv.o.MemBytes, ComputeUnits: 1, Lanes: drv.o.Lanes,
+			Joins: drv.o.Joins, UUID: fmt.Sprintf("fake-%d", i), MemBytes: drv.o.MemBytes, ComputeUnits: 1, Lanes: drv.o.Lanes,
 		},
 	}
 	d.cond.L = &d.mu
@@ -141,6 +142,7 @@ func (d *device) lose() {
 		return
 	}
 	d.gone = true
+	d.ranks = nil // what waits in one notices by the channel
 	close(d.lost)
 	if d.board != nil {
 		d.board.Stir()
@@ -241,6 +243,9 @@ func (d *device) Close() error {
 		return nil
 	}
 	close(d.closed)
+	for _, r := range d.ranks {
+		r.leave()
+	}
 	d.cond.Broadcast()
 	d.mu.Unlock()
 	if d.board != nil {
@@ -503,6 +508,9 @@ func (d *device) launch(o *op) (err error) {
 		}
 		args = append(args, mem)
 	}
+	if number, ok := driver.Communicator(o.Task); ok {
+		return d.meet(o, number, args)
+	}
 	for i := range o.Task.Steps {
 		s := &o.Task.Steps[i]
 		impl, fn, err := d.find(s.Kernel)
@@ -644,4 +652,5 @@ var (
 	_ driver.HostMapper = (*device)(nil)
 	_ driver.Keeper     = (*device)(nil)
 	_ driver.Dropper    = (*device)(nil)
+	_ driver.Joiner     = (*device)(nil)
 )

@@ -19,7 +19,7 @@ import (
 )
 
 // Options say what devices there are and what happens to them. Parse makes them
-// from text, all but Funcs.
+// from text, all but Funcs and Natives.
 type Options struct {
 	// Devices is how many there are; 0 means 1.
 	Devices int
@@ -29,6 +29,13 @@ type Options struct {
 	Lanes int
 	// Peer lets devices copy directly from one another.
 	Peer bool
+	// Joins is the library by which devices take part in native collectives, as
+	// machine.Device says it; empty means they do not.
+	Joins string
+	// Natives are the routines of that library by name, called once for all
+	// members: with the arguments of each by its rank, none for ranks that take
+	// no part, and the step's parameters.
+	Natives map[string]func(args [][][]byte, params []byte) error
 	// Script is what happens, in no order but that of its conditions.
 	Script Script
 	// Funcs are the kernels by name. An implementation in any dialect of a real
@@ -66,6 +73,9 @@ type Driver struct {
 	mu sync.Mutex
 	// open are the devices of every Open that are not closed.
 	open []*device
+	// meetings are communicators by name, names the number of those made.
+	meetings map[string]*meeting
+	names    int
 }
 
 // New returns a driver that follows the options.
@@ -103,8 +113,8 @@ func (d *Driver) Play(text string) error {
 	if err != nil {
 		return err
 	}
-	if o.Devices != 0 || o.MemBytes != 0 || o.Lanes != 0 || o.Peer {
-		return fmt.Errorf("fake: %w: devices, memory, lanes and peer cannot change while devices are open", ErrScript)
+	if o.Devices != 0 || o.MemBytes != 0 || o.Lanes != 0 || o.Peer || o.Joins != "" {
+		return fmt.Errorf("fake: %w: devices, memory, lanes, peer and joins cannot change while devices are open", ErrScript)
 	}
 	o.Devices = d.o.Devices
 	if err := o.Validate(); err != nil {

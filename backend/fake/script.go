@@ -22,6 +22,7 @@ var ErrScript = errors.New("bad script")
 //	memory 65536                 bytes of memory of each
 //	lanes 2                      launches each runs at once
 //	peer                         devices copy directly from one another
+//	joins nccl                   devices take part in native collectives
 //
 //	take 5ms kernel saxpy        what matches takes at least so long
 //	fail op 7                    fails
@@ -216,7 +217,7 @@ func (r Rule) String() string {
 	return b.String()
 }
 
-// String returns the text Parse reads, on one line; Funcs are left out.
+// String returns the text Parse reads, on one line; Funcs and Natives are left out.
 func (o Options) String() string {
 	var out []string
 	if o.Devices > 0 {
@@ -230,6 +231,9 @@ func (o Options) String() string {
 	}
 	if o.Peer {
 		out = append(out, "peer")
+	}
+	if o.Joins != "" {
+		out = append(out, "joins "+quote(o.Joins))
 	}
 	for _, r := range o.Script {
 		out = append(out, r.String())
@@ -328,6 +332,13 @@ func (o *Options) add(words []string) error {
 	case "peer":
 		p.next()
 		o.Peer = true
+		return p.end()
+	case "joins":
+		p.next()
+		o.Joins = p.next()
+		if o.Joins == "" {
+			p.fail("no library is named")
+		}
 		return p.end()
 	}
 	r := Rule{Device: AllDevices}

@@ -35,6 +35,12 @@ type message struct {
 	// make, slab, drop
 	Slab  int32 `json:"slab,omitempty"`
 	Bytes int64 `json:"bytes,omitempty"`
+	// name, join, leave
+	Number uint64        `json:"number,omitempty"`
+	Name   []byte        `json:"name,omitempty"` // also of the answer to name
+	Ranks  int           `json:"ranks,omitempty"`
+	Rank   int           `json:"rank,omitempty"`
+	Wait   time.Duration `json:"wait,omitempty"`
 	// answers
 	Found []found           `json:"found,omitempty"`
 	Tele  *driver.Telemetry `json:"tele,omitempty"`
@@ -65,6 +71,9 @@ const (
 	askDrop   = "drop"
 	askTele   = "telemetry"
 	askExact  = "exact"
+	askName   = "name"
+	askJoin   = "join"
+	tellLeave = "leave"
 	tellSlab  = "slab"
 	tellLog   = "log"
 	answer    = "answer"

@@ -187,6 +187,7 @@ func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 		d.info.Name = fmt.Sprintf("%s.%d", f.Info.Name, part)
 		d.info.UUID = fmt.Sprintf("%s/%d.%d", f.Info.UUID, parts, part)
 		d.info.MemBytes /= int64(parts)
+		d.info.Joins = "" // two ranks cannot share a device
 		d.info.Resources = append(append([]string(nil), f.Info.Resources...), f.Info.Name)
 	}
 	d.log = v.log.With("device", d.info.Name)

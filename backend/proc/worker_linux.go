@@ -1,6 +1,7 @@
 package proc
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type worker struct {
 	got                   []driver.Completion
 	outbox                []driver.Completion // not in the ring yet
 	rec                   writer
+	joins                 map[uint64]context.CancelFunc // communicators joined, or being joined
 }
 
 const (
@@ -90,13 +92,21 @@ func (w *worker) listen() {
 			w.answer(m, w.telemetry(m))
 			continue
 		}
-		w.asks <- func() { w.answer(m, w.ask(m, fd)) }
+		switch m.Kind {
+		case askName, askJoin, tellLeave:
+			w.asks <- func() { w.rank(m) }
+		default:
+			w.asks <- func() { w.answer(m, w.ask(m, fd)) }
+		}
 		w.commands.ring()
 	}
 }
 
 func (w *worker) answer(m *message, err error) {
 	out := &message{Kind: answer, ID: m.ID, Found: m.Found, Tele: m.Tele}
+	if m.Kind == askName {
+		out.Name = m.Name
+	}
 	if err != nil {
 		out.Class, out.Err = classOf(err), err.Error()
 	}

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -65,6 +66,8 @@ type Config struct {
 type Executor struct {
 	Machine *machine.Machine
 	shared  driver.SharedMemory
+	devs    []driver.Device
+	joined  atomic.Uint64    // communicators made
 	cost    *machine.History // the loop's
 	cache   *cache
 	loaded  uint64 // what the history had observed when it was loaded
@@ -119,7 +122,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 			e.SetExact()
 		}
 	}
-	x.Machine = describe(devs, c)
+	x.Machine, x.devs = describe(devs, c), devs
 	l, err := newLoop(x, devs, c)
 	if err != nil {
 		return fail(err)
@@ -269,6 +272,7 @@ func (x *Executor) Cancel(j *Job) {
 	x.do(func(l *loop) {
 		if j.id != 0 {
 			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: j.id})
+			l.runOver(j.id)
 		}
 	})
 }

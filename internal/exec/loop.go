@@ -40,6 +40,9 @@ type loop struct {
 	counts  Counts
 	closing bool
 
+	gangs   map[engine.Op]*gang // native collectives in flight, by the launches of their members
+	forming *gang               // whose members are being launched
+
 	expected  map[*graph.Graph]expectation // what was predicted and not run yet
 	watchers  sync.WaitGroup               // goroutines that sample devices
 	unwatched chan struct{}                // closed when they are to end
@@ -88,6 +91,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	}
 	infos := engine.LanesOf(x.Machine)
 	l.expected = make(map[*graph.Graph]expectation)
+	l.gangs = make(map[engine.Op]*gang)
 	board, mem, own, err := share(devs, len(infos))
 	if err != nil {
 		return nil, err
@@ -168,6 +172,9 @@ func (l *loop) collectFrom(d *dev) {
 			c := &l.got[i]
 			if c.Lane != driver.NoLane {
 				d.flight--
+				if len(l.gangs) > 0 {
+					l.memberEnded(engine.Op{Lane: engine.Lane(c.Lane), Seq: c.Seq}, c.Err)
+				}
 			}
 			if c.Err != nil && errors.Is(c.Err, driver.ErrDeviceLost) {
 				lost = c.Err
@@ -256,6 +263,7 @@ func (l *loop) shut() bool {
 	if len(l.runs) > 0 {
 		for id := range l.runs {
 			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: id})
+			l.runOver(id)
 		}
 		return false
 	}
@@ -359,6 +367,9 @@ func (l *loop) launch(a *engine.Action) {
 	d := l.devs[a.Device]
 	op := d.next(driver.Launch, a.Op, a.Waits)
 	op.Task = a.Graph.Task(a.Task)
+	if op.Task.Gang > 1 {
+		l.assemble(a, op.Task, d)
+	}
 	at := len(d.args)
 	d.args = slices.Grow(d.args, len(a.Args))[:at+len(a.Args)]
 	op.Args = d.args[at:len(d.args):len(d.args)]

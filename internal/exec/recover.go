@@ -43,6 +43,7 @@ func (l *loop) lose(d *dev, err error) {
 	d.lost = true
 	d.away.Store(true)
 	l.abandon(d)
+	l.memberLost(d)
 	k, ok := d.Device.(driver.Keeper)
 	l.evs = append(l.evs, engine.Event{
 		Kind: engine.DeviceLost, Device: d.id, Kept: ok && k.Keeps(), Blamed: errors.Is(err, driver.ErrKernel), Err: err,
@@ -52,6 +53,7 @@ func (l *loop) lose(d *dev, err error) {
 // drop gives up on a device that hangs or keeps failing.
 func (l *loop) drop(d *dev) {
 	l.abandon(d)
+	l.memberLost(d)
 	l.discard(d, errGivenUp)
 }
 
