@@ -22,6 +22,8 @@ type Flow struct {
 
 	// Uses of all tasks, in the order of tasks and of each task's uses.
 	Uses []FlowUse
+	// Plain has the same uses in the little that plain tasks need of them.
+	Plain []PlainUse
 
 	// Values; the first NumInitial are those that exist before the first
 	// task, one for each piece of input data.
@@ -73,6 +75,13 @@ type FlowUse struct {
 	Rank   int16
 	Access Access
 	First  bool
+}
+
+// PlainUse is a use of a plain task: the value it reads, or the one it makes and
+// the data it makes it of; -1 for a read.
+type PlainUse struct {
+	V    int32
+	Data DataID
 }
 
 // Value is one version of one piece.
@@ -246,6 +255,13 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 		}
 		f.Rows[i].Plain = plain(&tasks[i], uses)
 		f.Rows[i+1].Pred = int32(len(f.Pred))
+	}
+	f.Plain = make([]PlainUse, len(f.Uses))
+	for i := range f.Uses {
+		u, p := &f.Uses[i], &f.Plain[i]
+		if p.V, p.Data = u.V, -1; u.W >= 0 {
+			p.Data = u.Data
+		}
 	}
 	f.Last = cur
 	for p, v := range cur {

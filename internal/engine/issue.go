@@ -181,7 +181,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 	if !row.Plain || e.away > 0 {
 		return Op{}, false
 	}
-	uses := f.Uses[row.Use:f.Rows[gt+1].Use]
+	uses := f.Plain[row.Use:f.Rows[gt+1].Use]
 	space := e.devs[dev].space
 	w, arg0 := len(e.waits), len(e.args)
 	if cap(e.args)-arg0 < len(uses) {
@@ -193,7 +193,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 	var need int64
 	for k := range uses {
 		u := &uses[k]
-		if u.W >= 0 {
+		if u.Data >= 0 {
 			need += vals[u.V+shift].bytes
 			continue
 		}
@@ -232,13 +232,14 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 	rec.task, rec.quick = tid, true
 	for k := range uses {
 		u := &uses[k]
-		if u.W < 0 {
+		if u.Data < 0 {
 			continue
 		}
 		v := u.V + shift
 		bytes := vals[v].bytes
 		i := e.alloc(r.dataOf[u.Data], space, 0, 1, 0, bytes)
-		args[k] = Arg{Inst(i), 0, bytes}
+		arg := &args[k]
+		arg.Inst, arg.Offset, arg.Bytes = Inst(i), 0, bytes
 		e.hold(e.insts[i].slot, v, l, op.Seq)
 	}
 	// Nothing is evicted from host memory, and what a plain task uses there is
@@ -252,7 +253,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 }
 
 // pinQuick pins the slots a plain launch uses.
-func (e *Engine) pinQuick(rec *opRec, uses []graph.FlowUse, args []Arg, r *run) {
+func (e *Engine) pinQuick(rec *opRec, uses []graph.PlainUse, args []Arg, r *run) {
 	for k := range args {
 		i := int32(args[k].Inst)
 		in := &e.insts[i]
@@ -762,7 +763,7 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 		})
 	}
 	if row.Plain && e.hostOnly {
-		e.settlePlain(r, uses)
+		e.settlePlain(r, r.f.Plain[row.Use:r.f.Rows[gt+1].Use])
 	} else {
 		e.settleUses(r, gt, uses, took)
 	}
@@ -803,14 +804,14 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, uses []graph.FlowUse, took 
 
 // settlePlain does that for a plain task whose results are in host memory,
 // where nothing has to be kept to make them again.
-func (e *Engine) settlePlain(r *run, uses []graph.FlowUse) {
+func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 	initial, shift := r.f.NumInitial, r.vbase-r.f.NumInitial
 	quick := len(e.stuck)+len(e.awaiting) == 0
 	vals := e.vals.at // nothing here makes values
 	for k := range uses {
 		u := &uses[k]
 		v := u.V + shift
-		if u.W >= 0 {
+		if u.Data >= 0 {
 			if val := &vals[v]; quick && val.reads > 0 && val.slot >= 0 {
 				val.flags |= produced | anchored
 			} else {

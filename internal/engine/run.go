@@ -328,10 +328,10 @@ func (e *Engine) start(r *run) {
 	r.tbase = e.tasks.alloc(n)
 	ts := e.tasks.at[r.tbase : int(r.tbase)+n]
 	for i := range ts {
-		ts[i] = task{run: r.slot, unissued: f.Rows[i+1].Pred - f.Rows[i].Pred, dev: -1, avoid: -1}
-	}
-	for i := range ts {
-		if ts[i].unissued == 0 {
+		t := &ts[i]
+		*t = task{}
+		t.run, t.unissued, t.dev, t.avoid = r.slot, f.Rows[i+1].Pred-f.Rows[i].Pred, -1, -1
+		if t.unissued == 0 {
 			e.makeReady(r.tbase + int32(i))
 		}
 	}
@@ -371,7 +371,11 @@ func (e *Engine) startData(r *run) {
 		}
 		id := r.dbase + int32(d)
 		r.dataOf[d] = id
-		e.data.at[id] = datum{insts: -1, home: -1, kind: gd.Durability, fixed: !gd.Output, run: r.slot}
+		// Here and in startValues field by field: a literal is written twice, and
+		// the second time waits for the first.
+		x := &e.data.at[id]
+		*x = datum{}
+		x.insts, x.home, x.kind, x.fixed, x.run = -1, -1, gd.Durability, !gd.Output, r.slot
 		r.volatile = r.volatile || gd.Durability == graph.Volatile
 		if gd.Input || gd.Output {
 			e.makeHome(id, r.f.PieceOff[d+1]-r.f.PieceOff[d], gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
@@ -406,10 +410,10 @@ func (e *Engine) startValues(r *run) {
 	for i := range made {
 		fv := &f.Values[ni+i]
 		pc := &f.Pieces[fv.Piece]
-		e.vals.at[r.vbase+int32(i)] = value{
-			run: r.slot, slot: -1, reads: fv.Readers, bytes: pc.Hi - pc.Lo,
-			data: r.dataOf[pc.Data], piece: fv.Piece - f.PieceOff[pc.Data],
-		}
+		val := &e.vals.at[r.vbase+int32(i)]
+		*val = value{}
+		val.run, val.slot, val.reads, val.bytes = r.slot, -1, fv.Readers, pc.Hi-pc.Lo
+		val.data, val.piece = r.dataOf[pc.Data], fv.Piece-f.PieceOff[pc.Data]
 	}
 	// Inputs nobody reads and nobody wants back are dead at once, and so are
 	// handled where reads end.
