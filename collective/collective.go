@@ -27,6 +27,10 @@
 // algorithm is nothing but a choice of routes (see routes.go). Slices are cut
 // further into pieces that follow one another, so that copies and folds overlap.
 //
+// Where all ranks are devices that have a library of their own for this, such as
+// NCCL, and nobody asks for exactness, that takes the operation as one task of a
+// gang (see Native).
+//
 // # Order
 //
 // The order in which numbers are folded is fixed by the plan and not by who is
@@ -101,9 +105,12 @@ type Spec struct {
 	Fold  fold.Op   // where the operation folds
 	Root  int       // of reduce, broadcast and send
 	Peer  int       // of send: the rank that gets it
-	// Algorithm is one of Algorithms, or empty for the one that is predicted to
-	// be done first.
+	// Algorithm is one of Algorithms, Native, or empty: then Native where that is
+	// possible, and else the one that is predicted to be done first.
 	Algorithm string
+	// Communicator is the number of one that the devices of Ranks have joined in
+	// their order, by weft.Runtime.Join; 0 for none.
+	Communicator uint64
 	// Exact allows only algorithms that fold in the order of ranks, where the
 	// order matters.
 	Exact bool

@@ -25,6 +25,7 @@ type Plan struct {
 	// else each as soon as it can: a copy from far in the wrong place holds up
 	// all those behind it.
 	inOrder bool
+	native  bool // it is one task of a gang, and no steps
 	why     string
 }
 
@@ -52,11 +53,26 @@ func New(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
 	if err := s.check(m); err != nil {
 		return nil, err
 	}
+	asked := s.Algorithm
+	if asked == Native {
+		s.Algorithm = ""
+	}
 	candidates, err := s.candidates()
 	if err != nil {
 		return nil, err
 	}
-	return choose(m, cost, s, candidates), nil
+	p := choose(m, cost, s, candidates)
+	if asked != "" && asked != Native {
+		return p, nil
+	}
+	n, why := native(cost, p)
+	switch {
+	case why == nil:
+		return n, nil
+	case asked == Native:
+		return nil, fmt.Errorf("%v: %w: not by a library of the devices: %w", s.Op, ErrSpec, why)
+	}
+	return p, nil
 }
 
 // candidates are the algorithms that may be chosen from.
@@ -428,6 +444,9 @@ type Buffer struct {
 // last task of each rank, graph.NoTask for one that has nothing to do; after
 // those of a barrier, all ranks have come.
 func (p *Plan) Add(b *graph.Builder, in, out []Buffer, after ...[]graph.TaskID) []graph.TaskID {
+	if p.native {
+		return p.addNative(b, in, out)
+	}
 	size := p.Spec.elementBytes()
 	temps := make([]graph.DataID, len(p.temps))
 	for i, n := range p.temps {

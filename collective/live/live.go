@@ -60,8 +60,9 @@ type Options struct {
 	// Devices are the names of the devices in the order of ranks; empty means
 	// all of the runtime. A name may be there more than once.
 	Devices []string
-	// Algorithm is one of collective.Algorithms, or empty for the one predicted
-	// to be done first at each size.
+	// Algorithm is one of collective.Algorithms, or empty: then the devices' own
+	// library does it where they have one for it (collective.Native), and else
+	// the algorithm predicted to be done first at each size.
 	Algorithm string
 	// Exact asks for folds in the order of ranks.
 	Exact bool
@@ -81,6 +82,11 @@ type Group struct {
 	plans   map[key]*ready
 	lost    []bool // ranks whose device is known to be lost
 	changes int    // of lost
+
+	joining sync.Mutex // held while the devices join one another
+	comm    uint64     // the communicator all have joined, or 0
+	fails   int        // of native operations and of joining, in a row
+	failure error      // the last of them
 }
 
 // key is what a plan depends on within a group.
@@ -91,6 +97,7 @@ type key struct {
 	fold       fold.Op
 	root, peer int
 	lost       string
+	comm       uint64
 }
 
 // ready is a plan to be run.
@@ -135,7 +142,75 @@ func (g *Group) Size() int { return len(g.devs) }
 // specification are those of the group.
 func (g *Group) Plan(s collective.Spec) (*collective.Plan, error) {
 	s.Ranks = g.devs
-	return collective.New(g.rt.Machine(), g.cost, g.fill(s))
+	s = g.fill(s)
+	s.Communicator = g.communicator(context.Background(), &s)
+	return collective.New(g.rt.Machine(), g.cost, s)
+}
+
+// Close gives up what the group holds of its devices' own library. The group may
+// still be used.
+func (g *Group) Close() {
+	g.mu.Lock()
+	comm := g.comm
+	g.comm = 0
+	g.mu.Unlock()
+	if comm != 0 {
+		g.rt.Leave(comm)
+	}
+}
+
+// maxFails is how often in a row the devices' own library may fail before it is
+// left alone.
+const maxFails = 3
+
+// communicator returns what the devices have joined for an operation they could
+// do by their own library, 0 if they could not.
+func (g *Group) communicator(ctx context.Context, s *collective.Spec) uint64 {
+	if g.o.Algorithm != "" || s.Native(g.rt.Machine()) != nil || !slices.Equal(s.Ranks, g.devs) {
+		return 0
+	}
+	g.joining.Lock()
+	defer g.joining.Unlock()
+	g.mu.Lock()
+	comm, fails := g.comm, g.fails
+	g.mu.Unlock()
+	if comm != 0 || fails >= maxFails {
+		return comm
+	}
+	comm, err := g.rt.Join(ctx, g.devs)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		g.fails, g.failure = g.fails+1, err
+	}
+	g.comm = comm
+	return comm
+}
+
+// nativeEnded takes in how a native operation ended. After a failure, or when it
+// was not waited for, its communicator is of no more use.
+func (g *Group) nativeEnded(comm uint64, err error, cancelled bool) {
+	g.mu.Lock()
+	if err == nil {
+		g.fails = 0
+	} else if g.comm == comm {
+		g.comm = 0
+		if !cancelled {
+			g.fails, g.failure = g.fails+1, err
+		}
+	}
+	g.mu.Unlock()
+	if err != nil {
+		g.rt.Leave(comm)
+	}
+}
+
+// Failure is why the devices' own library last failed where it could have been
+// used, nil if it did not. The operation was then done without it.
+func (g *Group) Failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failure
 }
 
 func (g *Group) fill(s collective.Spec) collective.Spec {
@@ -251,8 +326,9 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 		return Result{}, err
 	}
 	var res Result
+	native := true
 	for {
-		r, err := g.prepare(s, &res)
+		r, err := g.prepare(ctx, s, &res, native)
 		if err != nil || r.plan == nil {
 			return res, err
 		}
@@ -267,7 +343,13 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 			}
 		}
 		var again bool
-		if res.Report, again, err = g.run(ctx, r.run, bind); !again {
+		res.Report, again, err = g.run(ctx, r.run, bind)
+		if res.Algorithm == collective.Native {
+			g.nativeEnded(r.plan.Spec.Communicator, err, ctx.Err() != nil)
+			native = false // whatever failed: it is done without, then
+			again = again || err != nil && ctx.Err() == nil
+		}
+		if !again {
 			if err != nil {
 				err = fmt.Errorf("%v by %s: %w", s.Op, res.Algorithm, err)
 			}
@@ -313,7 +395,7 @@ func overlap[T any](a, b []T) bool {
 
 // prepare returns the plan of an operation for the devices that are there; one
 // without a plan when there is nothing to do.
-func (g *Group) prepare(s collective.Spec, res *Result) (ready, error) {
+func (g *Group) prepare(ctx context.Context, s collective.Spec, res *Result, native bool) (ready, error) {
 	res.Lost = nil
 	if g.look() {
 		if err := g.without(&s, res); err != nil {
@@ -323,8 +405,12 @@ func (g *Group) prepare(s collective.Spec, res *Result) (ready, error) {
 	if s.Count == 0 && s.Op != collective.Barrier {
 		return ready{}, nil
 	}
+	s = g.fill(s)
+	if native {
+		s.Communicator = g.communicator(ctx, &s)
+	}
 	g.mu.Lock()
-	k := key{op: s.Op, count: s.Count, typ: s.Type, fold: s.Fold, root: s.Root, peer: s.Peer, lost: strings.Join(res.Lost, ",")}
+	k := key{op: s.Op, count: s.Count, typ: s.Type, fold: s.Fold, root: s.Root, peer: s.Peer, lost: strings.Join(res.Lost, ","), comm: s.Communicator}
 	r := g.plans[k]
 	g.mu.Unlock()
 	if r != nil {
@@ -336,7 +422,7 @@ func (g *Group) prepare(s collective.Spec, res *Result) (ready, error) {
 			ranks = append(ranks, rank)
 		}
 	}
-	plan, err := collective.New(g.rt.Machine(), g.cost, g.fill(s))
+	plan, err := collective.New(g.rt.Machine(), g.cost, s)
 	if err != nil {
 		return ready{}, err
 	}
