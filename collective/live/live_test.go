@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/cuda/cudatest"
 	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/fold"
@@ -19,7 +21,13 @@ import (
 	"github.com/weft-run/weft/driver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	weft.Worker()
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		cudatest.Remove()
+		os.Exit(code)
+	}))
+}
 
 // open opens devices, which end with the test.
 func open(t *testing.T, o weft.Options) (context.Context, *weft.Runtime) {

@@ -473,6 +473,25 @@ static void k_slow(struct job *j) {
 	if (illegal(x, 4ull * n)) return;
 	for (u64 i = 0; i < n && i < items(j); i++) for (u32 c = 0; c < k; c++) x[i] = x[i] * 1664525u + 1013904223u;
 }
+// Those of package collective: arrays to read, one to write, and their elements.
+static void k_fold(struct job *j) {
+	float *a = (float *)j->w[0], *b = (float *)j->w[1], *out = (float *)j->w[2];
+	u32 n = (u32)j->w[3];
+	if (illegal(a, 4ull * n) || illegal(b, 4ull * n) || illegal(out, 4ull * n)) return;
+	for (u32 i = 0; i < n; i++) out[i] = a[i] + b[i];
+}
+static void k_most(struct job *j) {
+	int32_t *a = (int32_t *)j->w[0], *b = (int32_t *)j->w[1], *out = (int32_t *)j->w[2];
+	u32 n = (u32)j->w[3];
+	if (illegal(a, 4ull * n) || illegal(b, 4ull * n) || illegal(out, 4ull * n)) return;
+	for (u32 i = 0; i < n; i++) out[i] = a[i] > b[i] ? a[i] : b[i];
+}
+static void k_token(struct job *j) { if (!illegal((void *)j->w[0], 4)) *(u32 *)j->w[0] = 0; }
+static void k_copy_4(struct job *j) {
+	u32 n = (u32)j->w[2];
+	if (illegal((void *)j->w[0], 4ull * n) || illegal((void *)j->w[1], 4ull * n)) return;
+	memcpy((void *)j->w[1], (void *)j->w[0], 4ull * n);
+}
 static void k_copy(struct job *j) {
 	void *to = (void *)j->w[0], *from = (void *)j->w[1];
 	u64 n = j->w[2];
@@ -496,6 +515,8 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"large", k_large, 2, {8, 4}, 0}, {"cluster", k_cluster, 1, {8}, 0},
 	{"noop", k_empty, 0, {0}, 0}, {"add", k_add, 2, {8, 8}, 0}, {"spread", k_spread, 4, {8, 8, 8, 8}, 0},
 	{"gather", k_gather, 4, {8, 8, 8, 8}, 0}, {"slow", k_slow, 2, {8, 8}, 0},
+	{"fold_sum_f32", k_fold, 4, {8, 8, 8, 16}, 0}, {"fold_max_i32", k_most, 4, {8, 8, 8, 16}, 0},
+	{"token", k_token, 2, {8, 16}, 0}, {"copy_4", k_copy_4, 3, {8, 8, 16}, 0},
 	{"weft_copy", k_copy, 3, {8, 8, 8}, 0},
 	{"probe_empty", k_empty, 0, {0}, 0}, {"probe_fp32", k_probe, 2, {8, 4}, 0}, {"probe_fp64", k_probe, 2, {8, 4}, 0},
 	{"probe_int32", k_probe, 2, {8, 4}, 0}, {"probe_stream", k_stream, 3, {8, 8, 4}, 0},
