@@ -163,7 +163,8 @@ func (s *snapshot) run(g *graph.Graph, resident []graph.DataID, without []machin
 }
 
 // alone returns the machine. Where all times of the graph's tasks were measured,
-// while others ran beside them, it shares nothing: what sharing costs is in them.
+// while others ran beside them, it shares nothing but cores: what sharing the rest
+// costs is in them.
 func (s *snapshot) alone(g *graph.Graph) *machine.Machine {
 	for _, t := range g.Flow().ShapeTask {
 		for d := range s.m.Devices {
@@ -175,7 +176,9 @@ func (s *snapshot) alone(g *graph.Graph) *machine.Machine {
 	m := *s.m
 	m.Devices = append([]machine.Device(nil), m.Devices...)
 	for i := range m.Devices {
-		m.Devices[i].Resources = nil
+		m.Devices[i].Resources = slices.DeleteFunc(slices.Clone(m.Devices[i].Resources), func(name string) bool {
+			return !slices.ContainsFunc(m.Resources, func(r machine.Resource) bool { return r.Name == name && r.Cores > 0 })
+		})
 	}
 	return &m
 }

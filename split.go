@@ -19,8 +19,9 @@ import (
 // Without a partitioner of the caller's choice the work goes to several devices
 // when that is predicted to gain more than starting and awaiting them costs, and
 // to the one that is done first otherwise; Partition.Why says so with the
-// numbers. Nothing in this is a constant: rates, latencies and links are
-// measured, and kernels that have run before count by how long they took.
+// numbers. Of devices that compute on the same cores only those take part that
+// make the most of them. Nothing in this is a constant: rates, latencies and links
+// are measured, and kernels that have run before count by how long they took.
 func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
 	if len(whole.Steps) == 0 || slices.ContainsFunc(whole.Steps, func(s graph.Step) bool { return s.Kernel == nil }) {
 		return sched.Partition{}, fmt.Errorf("split: %w: the task has no kernel to run", graph.ErrKernel)
@@ -41,6 +42,7 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 	}
 	var all []candidate
 	r.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) { all = r.candidates(total, moved, &whole, cost, st) })
+	crowded := r.uncrowd(all)
 	shares := make([]sched.Share, len(all))
 	for i := range all {
 		shares[i] = all[i].share
@@ -50,6 +52,7 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 		return part, err
 	}
 	c := weigh(all, &part)
+	c.Crowded = crowded
 	best := c.Best()
 	if best < 0 {
 		return part, nil
@@ -157,6 +160,42 @@ func (r *Runtime) candidates(total float64, moved int64, whole *graph.Task, cost
 	return out
 }
 
+// uncrowd makes the rates of devices that compute on the same cores what they are
+// side by side. Where the caller chose no partitioner, those whose part would make
+// all of them slower together get none; their names are returned.
+func (r *Runtime) uncrowd(all []candidate) (left []string) {
+	for _, c := range r.x.Machine.Crowds() {
+		var able []machine.DeviceID
+		for _, d := range c.Devices {
+			if all[d].share.Rate > 0 {
+				able = append(able, d)
+			}
+		}
+		if r.o.Partitioner == "" {
+			// The most for each core first.
+			slices.SortStableFunc(able, func(a, b machine.DeviceID) int {
+				return cmp.Compare(all[b].share.Rate/c.Share(b), all[a].share.Rate/c.Share(a))
+			})
+			sum, n, most := 0.0, 0, 0.0
+			for i, d := range able {
+				sum += all[d].share.Rate
+				if together := sum * c.Speed(able[:i+1]...); together > most {
+					n, most = i+1, together
+				}
+			}
+			for _, d := range able[n:] {
+				all[d].share.Rate = 0
+				left = append(left, all[d].name)
+			}
+			able = able[:n]
+		}
+		for _, d := range able {
+			all[d].share.Rate *= c.Speed(able...)
+		}
+	}
+	return left
+}
+
 // weigh compares a partition with every device alone: what each takes, and what
 // all but the best cost to start and await.
 func weigh(all []candidate, part *sched.Partition) *sched.Choice {
@@ -166,11 +205,17 @@ func weigh(all []candidate, part *sched.Partition) *sched.Choice {
 		c.Alone = append(c.Alone, all[i].alone)
 		c.Copies = append(c.Copies, all[i].moves)
 	}
-	best := c.Best()
+	best, parts := c.Best(), 0
 	for i, rg := range part.Ranges {
-		if rg.Len() > 0 && i != best {
+		if rg.Len() == 0 {
+			continue
+		}
+		if parts++; i != best {
 			c.Overhead += all[i].reply
 		}
+	}
+	if parts == 1 && best >= 0 { // nothing was split
+		c.Together = max(c.Together, c.Alone[best])
 	}
 	return c
 }

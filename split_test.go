@@ -3,6 +3,7 @@ package weft
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,6 +44,12 @@ func core(name string, flops float64, reply time.Duration) machine.Device {
 	return d
 }
 
+// on makes a device take so many of the host's cores.
+func on(cores int, d machine.Device) machine.Device {
+	d.ComputeUnits, d.Resources = cores, []string{machine.HostCores}
+	return d
+}
+
 // gpu is a device behind a link, of 10 GB/s as long as nobody measures it.
 func gpu(flops float64, reply time.Duration) machine.Device {
 	d := machine.Device{Name: "cuda:0", Kind: machine.Discrete, Backend: "cuda", MemBytes: 1 << 40, ComputeUnits: 1000}
@@ -53,6 +60,7 @@ func gpu(flops float64, reply time.Duration) machine.Device {
 // One device or several: what the numbers of the devices say.
 func TestSplitRule(t *testing.T) {
 	const us, ms = time.Microsecond, time.Millisecond
+	cores := runtime.NumCPU()
 	cases := []struct {
 		name    string
 		devices described
@@ -75,6 +83,12 @@ func TestSplitRule(t *testing.T) {
 			"1000 0", "of it for copies"},
 		{"the other, as the work is large", described{core("cpu:0", 1e9, us), gpu(1e15, 50*us)}, 1e9, 1e3,
 			"0 1000", "one device: cuda:0 alone takes"},
+		{"on the same cores, and slower", described{on(cores, core("cpu:0", 3e9, us)), on(cores, core("vulkan:0", 2e9, us))}, 3e9, 0,
+			"1000 0", "one device: cpu:0 alone takes 1s (vulkan:0 takes 1.5s); splitting gains nothing; vulkan:0 would compute on the same cores and make less of them"},
+		{"on the same cores, and faster", described{on(cores, core("cpu:0", 1e9, us)), on(cores, core("vulkan:0", 2e9, us)), on(cores, core("vulkan:1", 2e9, us))}, 2e9, 0,
+			"0 1000 0", "one device: vulkan:0 alone takes 1s (cpu:0 takes 2s, vulkan:1 takes 1s); splitting gains nothing; vulkan:1, cpu:0 would"},
+		{"beside one that has cores of its own", described{on(cores, core("cpu:0", 2e9, us)), on(cores, core("vulkan:0", 1e9, us)), gpu(2e9, us)}, 2e9, 0,
+			"500 0 500", "several devices: cpu:0 alone takes 1s (vulkan:0 takes 2s, cuda:0 takes 1s); splitting gains 500ms and costs 1µs to start and await the others; vulkan:0 would"},
 		{"no other there", described{core("cpu:0", 1e9, us)}, 1e9, 1e3,
 			"1000", "cpu:0 is the only device that can run it, in 1s"},
 	}

@@ -257,12 +257,14 @@ func (w *ways) predict(p *Plan) time.Duration {
 	temps := make([]made, len(p.temps))
 	outs := make(map[place]made)
 	end := time.Duration(0)
-	occupy := func(shared []int, from time.Duration, bytes float64, takes time.Duration) time.Duration {
+	occupy := func(shared []int, from time.Duration, bytes float64, cores int, takes time.Duration) time.Duration {
 		until := from + takes
 		for _, r := range shared {
 			use := takes // n users at 1/n each: one at a time
 			if bps := w.m.Resources[r].BPS; bps > 0 {
 				use = time.Duration(bytes / bps * 1e9)
+			} else if all := w.m.Resources[r].Cores; all > 0 {
+				use = time.Duration(float64(takes) * float64(cores) / float64(all))
 			}
 			busy[r] = max(busy[r], from) + use
 			until = max(until, busy[r])
@@ -295,7 +297,7 @@ func (w *ways) predict(p *Plan) time.Duration {
 				if takes < 0 {
 					return math.MaxInt64 // no way there
 				}
-				arrives = occupy(w.through(m.on, dev), start, float64(bytes), takes)
+				arrives = occupy(w.through(m.on, dev), start, float64(bytes), 0, takes)
 				*into, *from = arrives, arrives
 			}
 			ready = max(ready, arrives)
@@ -309,7 +311,7 @@ func (w *ways) predict(p *Plan) time.Duration {
 			w.takes[key] = takes
 		}
 		bytes := float64(key.elements*size) * float64(len(st.ins)+len(st.outs))
-		done := occupy(w.computes[dev], start, bytes, takes)
+		done := occupy(w.computes[dev], start, bytes, max(w.m.Devices[dev].ComputeUnits, 1), takes)
 		compute[dev] = done
 		for _, at := range st.outs {
 			if at.out {

@@ -42,7 +42,8 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 //
 // Sizes, rates and times are text with a unit, or a plain number of bytes,
 // bytes or operations per second, nanoseconds, or watts. An entry of devices or
-// resources with a count stands for name:0, name:1 and so on. The ends of a
+// resources with a count stands for name:0, name:1 and so on. A resource has a
+// rate, or "cores" that devices share. The ends of a
 // link are a device ("cuda:0"), "host", a range ("cuda:0-3") or all devices
 // counted under a name ("cuda"); every pair is joined once. In a link's
 // resources {a} and {b} stand for the position of its ends among the devices,
@@ -228,6 +229,7 @@ func (d *decoder) resource(v *value) {
 		"name":  func(v *value) { r.Name, line = d.text(v), v.line },
 		"count": func(v *value) { count = int(d.integer(v, 1, maxDevices)) },
 		"rate":  func(v *value) { r.BPS = d.quantity(v, rateUnits) },
+		"cores": func(v *value) { r.Cores = int(d.integer(v, 1, math.MaxInt32)) },
 	})
 	for _, name := range repeat(r.Name, count) {
 		r.Name = name

@@ -50,7 +50,7 @@ func TestDecode(t *testing.T) {
 	gpu0.Name, gpu1.Name = "cuda:0", "cuda:1"
 	want := &Machine{
 		Name: "w", HostBytes: 32e9, HostBPS: 40e9,
-		Resources: []Resource{{"up", 25e9}, {"port:0", 0}, {"port:1", 0}},
+		Resources: []Resource{{Name: "up", BPS: 25e9}, {Name: "port:0"}, {Name: "port:1"}},
 		Devices: []Device{
 			gpu0, gpu1,
 			{Name: "cpu", Kind: CPU, HostMemory: true, SIMDLanes: 16, Lanes: 2, MemBytes: 1000, UUID: "u"},

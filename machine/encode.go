@@ -14,8 +14,9 @@ type (
 		Bandwidth any `json:"bandwidth,omitempty"`
 	}
 	encodedResource struct {
-		Name string `json:"name"`
-		Rate any    `json:"rate,omitempty"`
+		Name  string `json:"name"`
+		Rate  any    `json:"rate,omitempty"`
+		Cores int    `json:"cores,omitempty"`
 	}
 	encodedDevice struct {
 		Name       string        `json:"name"`
@@ -63,7 +64,7 @@ func Encode(m *Machine) []byte {
 	b.WriteString(",\n  \"host\": ")
 	b.Write(compact(encodedHost{formatBytes(m.HostBytes), formatQuantity(m.HostBPS, rateUnits)}))
 	entries(&b, "resources", m.Resources, func(r *Resource) any {
-		return encodedResource{r.Name, formatQuantity(r.BPS, rateUnits)}
+		return encodedResource{r.Name, formatQuantity(r.BPS, rateUnits), r.Cores}
 	})
 	entries(&b, "devices", m.Devices, func(d *Device) any { return encodeDevice(d) })
 	entries(&b, "links", m.Links, func(l *Link) any {

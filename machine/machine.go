@@ -145,7 +145,15 @@ type Resource struct {
 	// BPS is the rate users share; 0 means a user alone is not limited by it
 	// but n users run at 1/n each.
 	BPS float64
+	// Cores, when not 0, says that users share so many processor cores and no
+	// rate: each takes as many as it has ComputeUnits, and those that take more
+	// than there are run at that fraction of their speed (see Crowds).
+	Cores int
 }
+
+// HostCores is the resource that devices name which compute on the processor
+// cores of the machine they are in, whatever drives them.
+const HostCores = "host cores"
 
 // Machine is a set of devices, the links between them and what they share.
 type Machine struct {
@@ -247,6 +255,8 @@ func (m *Machine) check() (entry, error) {
 			return at, fmt.Errorf("resource %q is there twice", r.Name)
 		case badRate(r.BPS):
 			return at, fmt.Errorf("resource %q: bad rate %v", r.Name, r.BPS)
+		case r.Cores < 0 || r.Cores > 0 && r.BPS > 0:
+			return at, fmt.Errorf("resource %q: %d cores and a rate of %v; it is either cores or a rate that is shared", r.Name, r.Cores, r.BPS)
 		}
 		resources[r.Name] = true
 	}

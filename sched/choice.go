@@ -17,6 +17,9 @@ type Choice struct {
 	// Together is what all of them take side by side, and Overhead what it costs
 	// to start and await all but the best.
 	Together, Overhead time.Duration
+	// Crowded names the devices that were left out from the start, since they
+	// compute on the cores of others, which make more of them.
+	Crowded []string
 }
 
 // Best returns the share that would be done first alone, -1 when none can.
@@ -59,19 +62,27 @@ func (c *Choice) String() string {
 	if len(others) > most {
 		others = append(others[:most], "…")
 	}
+	crowd := ""
+	if n := len(c.Crowded); n > 0 {
+		crowd = fmt.Sprintf("; %s would compute on the same cores and make less of them", strings.Join(c.Crowded[:min(n, most)], ", "))
+		if n > most {
+			crowd = strings.Replace(crowd, " would", " … would", 1)
+		}
+	}
 	alternatives := ""
 	if len(others) > 0 {
 		alternatives = " (" + strings.Join(others, ", ") + ")"
 	}
+	what := fmt.Sprintf("%s alone takes %v%s", c.Names[best], alone, alternatives)
 	switch {
 	case able == 1:
 		return fmt.Sprintf("%s is the only device that can run it, in %v", c.Names[best], alone)
 	case !c.One():
-		return fmt.Sprintf("several devices: %s alone takes %v%s; splitting gains %v and costs %v to start and await the others",
-			c.Names[best], alone, alternatives, Round(c.Gain()), Round(c.Overhead))
+		return fmt.Sprintf("several devices: %s; splitting gains %v and costs %v to start and await the others%s",
+			what, Round(c.Gain()), Round(c.Overhead), crowd)
 	case c.Gain() <= 0:
-		return fmt.Sprintf("one device: %s alone takes %v%s; splitting gains nothing", c.Names[best], alone, alternatives)
+		return fmt.Sprintf("one device: %s; splitting gains nothing%s", what, crowd)
 	}
-	return fmt.Sprintf("one device: %s alone takes %v%s; splitting would gain %v and cost %v to start and await the others",
-		c.Names[best], alone, alternatives, Round(c.Gain()), Round(c.Overhead))
+	return fmt.Sprintf("one device: %s; splitting would gain %v and cost %v to start and await the others%s",
+		what, Round(c.Gain()), Round(c.Overhead), crowd)
 }

@@ -87,6 +87,7 @@ func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
 	}
 	dev.FreeAt = finish
 	dev.Queued++
+	v.Delay(d, cost)
 	p.replay(v, d)
 	return d, finish
 }
@@ -237,8 +238,19 @@ func key(d *Device) time.Duration {
 	return d.FreeAt
 }
 
-// replay plays the matches of d again after its key changed.
+// replay plays the matches of d, and of those that compute on the same cores,
+// again after their keys changed.
 func (p *finish) replay(v *View, d machine.DeviceID) {
+	if k := v.Devices[d].Crowd; k > 0 {
+		for _, o := range v.Crowds[k-1].Devices {
+			p.replayOne(v, o)
+		}
+		return
+	}
+	p.replayOne(v, d)
+}
+
+func (p *finish) replayOne(v *View, d machine.DeviceID) {
 	s := &p.seats[d]
 	s.key = key(&v.Devices[d])
 	if s.leaf < 0 {

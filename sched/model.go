@@ -19,7 +19,25 @@ func (v *View) Assign(i int, d machine.DeviceID, transfer, runs time.Duration) (
 	finish = max(dev.FreeAt, base+transfer) + runs
 	dev.FreeAt = max(finish, dev.FreeAt+transfer)
 	dev.Queued++
+	v.Delay(d, runs)
 	return finish
+}
+
+// Delay accounts to the others of d's crowd, if it is in one, for work that d was
+// given: they are free later by the part of their cores it takes. That counts what
+// runs side by side as if it ran in turns, which ends at the same time.
+func (v *View) Delay(d machine.DeviceID, runs time.Duration) {
+	k := v.Devices[d].Crowd
+	if k == 0 {
+		return
+	}
+	c := &v.Crowds[k-1]
+	by := time.Duration(float64(runs) * c.Share(d))
+	for _, o := range c.Devices {
+		if o != d {
+			v.Devices[o].FreeAt = max(v.Devices[o].FreeAt, v.Now) + by
+		}
+	}
 }
 
 // verdict says whether a device may take a task, and why not.

@@ -72,6 +72,9 @@ type View struct {
 	// Classes is one more than the largest Device.Class. Devices of a class
 	// cost the same for every task and have equal links.
 	Classes int32
+	// Crowds are devices that compute on the same cores and take more of them
+	// than there are: what one is given delays the others. They do not change.
+	Crowds []machine.Crowd
 }
 
 // Ready is a task to place.
@@ -113,12 +116,16 @@ type Input struct {
 // Device is the state of a device at the time of a View.
 type Device struct {
 	Class int32
+	// Crowd is the number of its crowd in View.Crowds, from 1; 0 for none.
+	Crowd int32
 	// Accepts is false for a device that is lost, draining or failing.
 	Accepts bool
 	// HostMemory devices read and write host memory without copies.
 	HostMemory bool
-	// FreeAt is when all work placed on it is predicted to be done. Place must
-	// update it (View.Assign does) so that later tasks of the round see it.
+	// FreeAt is when all work placed on it is predicted to be done, or for a
+	// device in a crowd as much of the crowd's work as takes all its cores.
+	// Place must update it (View.Assign does) so that later tasks of the round
+	// see it.
 	FreeAt time.Duration
 	Queued int32 // tasks placed and not finished
 	// FreeBytes is memory not reserved; CapBytes its capacity.

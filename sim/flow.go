@@ -19,6 +19,8 @@ type flow struct {
 	left    float64 // nanoseconds of work at full speed, as of since
 	speed   float64
 	own     float64 // bytes per second it takes from a resource when alone
+	cores   float64 // and processor cores, with the others on its device
+	lanes   int32   // what it shares with these, -1 for nothing
 	uses    []int32 // resources
 }
 
@@ -34,6 +36,7 @@ type flows struct {
 
 type resource struct {
 	bps   float64 // 0: users divide whatever they take
+	cores float64 // not 0: they divide these instead
 	users []int32 // slots
 }
 
@@ -49,6 +52,7 @@ func (f *flows) init(m *machine.Machine) {
 	f.byName = make(map[string]int32)
 	for _, r := range m.Resources {
 		f.byName[r.Name] = f.add(r.BPS)
+		f.resources[f.byName[r.Name]].cores = float64(r.Cores)
 	}
 }
 
@@ -69,9 +73,9 @@ func (f *flows) named(names []string) []int32 {
 }
 
 // start sets the work of slot going.
-func (f *flows) start(h *Hardware, slot int32, work time.Duration, uses []int32, own float64) {
+func (f *flows) start(h *Hardware, slot int32, work time.Duration, uses []int32, own, cores float64, lanes int32) {
 	fl := &h.ops[slot].flow
-	*fl = flow{active: true, hung: fl.hung, version: fl.version + 1, since: h.now, left: float64(work), own: own, uses: uses}
+	*fl = flow{active: true, hung: fl.hung, version: fl.version + 1, since: h.now, left: float64(work), own: own, cores: cores, lanes: lanes, uses: uses}
 	f.active++
 	for _, r := range uses {
 		f.resources[r].users = append(f.resources[r].users, slot)
@@ -131,11 +135,19 @@ func (f *flows) rate(h *Hardware, slot int32) {
 	}
 	share := 1.0
 	for _, r := range fl.uses {
-		n := float64(len(f.resources[r].users))
-		if bps := f.resources[r].bps; bps == 0 {
+		res := &f.resources[r]
+		switch n := float64(len(res.users)); {
+		case res.cores > 0:
+			taken := 0.0
+			for _, u := range res.users {
+				other := &h.ops[u].flow
+				taken += other.cores / f.together(other)
+			}
+			share = min(share, min(1, res.cores/taken)/f.together(fl))
+		case res.bps == 0:
 			share = min(share, 1/n)
-		} else if fl.own > 0 {
-			share = min(share, bps/(n*fl.own))
+		case fl.own > 0:
+			share = min(share, res.bps/(n*fl.own))
 		}
 	}
 	speed *= share
@@ -150,6 +162,14 @@ func (f *flows) rate(h *Hardware, slot int32) {
 	if speed > 0 {
 		f.push(h, entry{at: h.now + time.Duration(math.Ceil(fl.left/speed)), slot: slot, version: fl.version})
 	}
+}
+
+// together is how many share a flow's device with it, itself included.
+func (f *flows) together(fl *flow) float64 {
+	if fl.lanes < 0 {
+		return 1
+	}
+	return float64(len(f.resources[fl.lanes].users))
 }
 
 // next returns the time of the next end, having thrown out stale entries.

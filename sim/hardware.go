@@ -98,6 +98,8 @@ type device struct {
 	since    time.Duration
 	busy     time.Duration
 	uses     []int32 // resources of a launch
+	together int32   // the one its lanes share, -1 when it has one lane
+	cores    float64 // it takes of those it shares
 }
 
 type instance struct {
@@ -199,11 +201,15 @@ func NewHardware(o HardwareOptions) *Hardware {
 	h.devices = make([]device, len(o.Machine.Devices))
 	for i := range h.devices {
 		d := &o.Machine.Devices[i]
-		h.devices[i] = device{slow: 1, capacity: d.MemBytes, uses: h.flows.named(d.Resources)}
+		h.devices[i] = device{slow: 1, capacity: d.MemBytes, uses: h.flows.named(d.Resources), together: -1}
+		if slices.ContainsFunc(h.devices[i].uses, func(r int32) bool { return h.flows.resources[r].cores > 0 }) {
+			h.devices[i].cores = float64(max(d.ComputeUnits, 1))
+		}
 		if d.Lanes > 1 {
 			// Kernels that run at once on a device share it: its rates were
 			// measured with one alone.
-			h.devices[i].uses = append(h.devices[i].uses, h.flows.add(0))
+			h.devices[i].together = h.flows.add(0)
+			h.devices[i].uses = append(h.devices[i].uses, h.devices[i].together)
 		}
 	}
 	h.lanes = make([]lane, len(o.Lanes))
@@ -503,9 +509,13 @@ func (h *Hardware) begin(slot int32) {
 	}
 	var work time.Duration
 	var uses []int32
-	var own float64 // bytes per second when alone
+	var own, cores float64 // bytes per second when alone, and processor cores
+	lanes := int32(-1)     // what it shares with others on its device
 	if o.launch {
-		work, uses, own = h.launch(slot)
+		work, uses, own, cores = h.launch(slot)
+		if o.gang == nil {
+			lanes = h.devices[o.device].together
+		}
 	} else {
 		est := h.cost.Copy(o.bytes, o.from, o.device)
 		if est.Median < 0 {
@@ -523,11 +533,11 @@ func (h *Hardware) begin(slot int32) {
 	if h.err != nil {
 		return
 	}
-	h.flows.start(h, slot, work, uses, own)
+	h.flows.start(h, slot, work, uses, own, cores, lanes)
 }
 
 // launch marks the launch in slot, or its whole gang, as started.
-func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own float64) {
+func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own, cores float64) {
 	one := [1]int32{slot}
 	members := one[:]
 	if g := h.ops[slot].gang; g != nil {
@@ -547,6 +557,7 @@ func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own flo
 		if w > work {
 			work = w
 		}
+		cores += d.cores
 		if t.Work.Bytes > 0 {
 			own = max(own, t.Work.Bytes/max(est.Median.Seconds(), 1e-9))
 		}
@@ -583,7 +594,7 @@ func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own flo
 		}
 	}
 	o.failing, o.flow.hung = failing, hung
-	return work, uses, own
+	return work, uses, own, cores
 }
 
 // vary applies the noise that belongs to a key.

@@ -420,6 +420,19 @@ func TestShared(t *testing.T) {
 		r.do(50, r.launch(lane1, 0, nil))
 		r.want("1.1 ok 0-150", "4.1 ok 50-200")
 	})
+	t.Run("cores", func(t *testing.T) {
+		m := testMachine()
+		m.Resources = []machine.Resource{{Name: machine.HostCores, Cores: 4}}
+		for i, cores := range []int{1, 3, 4} {
+			m.Devices[i].ComputeUnits, m.Devices[i].Resources = cores, []string{machine.HostCores}
+		}
+		r := newRig(t, m, false, ops(100))
+		// There are cores for the first two; from 50 on eight are asked for, until
+		// the two have ended what half their speed leaves.
+		r.do(0, r.launch(lane0, 0, nil), r.launch(lane1, 0, nil))
+		r.do(50, r.launch(laneC, 0, nil))
+		r.want("1.1 ok 0-150", "4.1 ok 0-150", "7.1 ok 50-200")
+	})
 	t.Run("copies", func(t *testing.T) {
 		r := newRig(t, m, false, ops(1))
 		// Alone each takes 1 GB/s; two get 0.75 each of the switch's 1.5.

@@ -21,7 +21,7 @@ const randomNeed = 16 << 10
 
 // RandomMachine makes a machine of one or two CPU devices, which share host
 // memory, and one to four GPUs with small memories, some of them linked, also by
-// a network.
+// a network. Some share a bus or cores, on which a fourth GPU computes as well.
 func RandomMachine(r *rand.Rand) *machine.Machine {
 	m := &machine.Machine{Name: "random", HostBPS: 1e10}
 	rates := func(factor float64) machine.Rates {
@@ -35,12 +35,15 @@ func RandomMachine(r *rand.Rand) *machine.Machine {
 			Name: fmt.Sprintf("cpu:%d", i), Kind: machine.CPU, Backend: "cpu", HostMemory: true,
 			ComputeUnits: 4, SIMDLanes: 8, Lanes: 1 + r.IntN(2), Rates: rates(0.2),
 		}
-		if r.IntN(3) == 0 {
+		switch r.IntN(3) {
+		case 0:
 			d.Resources = []string{"bus"}
+		case 1:
+			d.Resources = []string{machine.HostCores}
 		}
 		m.Devices = append(m.Devices, d)
 	}
-	m.Resources = []machine.Resource{{Name: "bus"}, {Name: "switch", BPS: 1e9}}
+	m.Resources = []machine.Resource{{Name: "bus"}, {Name: "switch", BPS: 1e9}, {Name: machine.HostCores, Cores: 6}}
 	cpus, gpus := len(m.Devices), 1+r.IntN(4)
 	same := rates(1)
 	for i := range gpus {
@@ -51,6 +54,9 @@ func RandomMachine(r *rand.Rand) *machine.Machine {
 		}
 		if r.IntN(2) == 0 {
 			d.Rates = rates(1)
+		}
+		if i == 3 {
+			d.ComputeUnits, d.Resources = 6, []string{machine.HostCores}
 		}
 		id := machine.DeviceID(len(m.Devices))
 		m.Devices = append(m.Devices, d)

@@ -179,7 +179,7 @@ func (p *platform) describe(phys uintptr) (*device, error) {
 	case onCPU:
 		d.info.Kind = machine.CPU
 		d.info.ComputeUnits = runtime.NumCPU()
-		d.info.Resources = []string{"host memory", "software vulkan"}
+		d.info.Resources = []string{"host memory", machine.HostCores}
 	default:
 		d.info.Kind = machine.Virtual
 	}
@@ -246,7 +246,10 @@ func (d *device) start(f *frame) error {
 		queues = append(queues, &queue{handle: *at, family: family})
 	}
 	d.compute, d.transfer = queues[0], queues[len(queues)-1]
-	if families[compute].timestampBits >= 36 { // a minute at the finest tick there is
+	// 36 bits are a minute at the finest tick there is. A driver on the CPU lets
+	// whoever reads a timestamp wait until its queue is empty, and what it runs
+	// begins when what ran before it has ended anyway.
+	if families[compute].timestampBits >= 36 && (d.info.Kind != machine.CPU || d.o.stage) {
 		d.period = float64(d.limits.timestampTick)
 	}
 	return nil

@@ -56,9 +56,9 @@ type Options struct {
 	// LibraryPath lists folders that are searched for the loader before all others.
 	LibraryPath []string
 
-	// stage copies by staging buffers although the memory needs none; group,
-	// when not 0, stands for the most groups of a dispatch. Tests set them to
-	// see what other devices would.
+	// stage copies by staging buffers although the memory needs none, and reads
+	// timestamps although they come late; group, when not 0, stands for the most
+	// groups of a dispatch. Tests set them to see what other devices would.
 	stage bool
 	group uint32
 }

@@ -60,6 +60,9 @@ func writeHere(b *bytes.Buffer, m *machine.Machine) {
 		fmt.Fprintln(b, "\nno links: every device works in host memory")
 	}
 	for _, r := range m.Resources {
+		if r.Cores > 0 {
+			continue
+		}
 		var users []string
 		for i := range m.Devices {
 			for _, name := range m.Devices[i].Resources {
@@ -71,6 +74,13 @@ func writeHere(b *bytes.Buffer, m *machine.Machine) {
 		if len(users) > 1 {
 			fmt.Fprintln(b, wrap(fmt.Sprintf("%s share the %s", strings.Join(users, ", "), r.Name), defaultWidth))
 		}
+	}
+	for _, c := range m.Crowds() {
+		var users []string
+		for _, d := range c.Devices {
+			users = append(users, m.DeviceName(d))
+		}
+		fmt.Fprintln(b, wrap(fmt.Sprintf("%s compute on the same %s: each alone is faster than beside others", strings.Join(users, ", "), count(c.Cores, "core")), defaultWidth))
 	}
 	for i := range m.Devices {
 		if r := &m.Devices[i].Rates; r.MemoryBPS == 0 || r.LaunchNS == 0 {

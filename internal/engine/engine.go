@@ -149,6 +149,7 @@ type Engine struct {
 	hungry    bool // devices changed: offer tasks left out again
 	gangWaits bool // a gang waits for memory
 	epoch     uint64
+	crowded   *machine.Contention // who computed beside whom, nil where nobody minds
 	checks    checkState
 	balance   balanceState
 	hostOnly  bool              // every device uses host memory: no copies, no inputs to list
@@ -384,6 +385,8 @@ func New(o Options) *Engine {
 		e.batch = 1 // each is explained with those before it in place
 	}
 	e.learn, _ = o.Cost.(learner)
+	e.crowded = machine.NewContention(o.Machine)
+	e.view.Crowds = o.Machine.Crowds()
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
 	e.watch, _ = e.policy.(sched.Observer)
 	e.steal, _ = e.policy.(sched.Stealer)
@@ -427,6 +430,11 @@ func New(o Options) *Engine {
 		}
 	}
 	e.far = e.m.Far()
+	for k, c := range e.view.Crowds {
+		for _, d := range c.Devices {
+			e.view.Devices[d].Crowd = int32(k + 1)
+		}
+	}
 	for _, s := range o.Spares {
 		e.devs[s].state = Spare
 		e.view.Devices[s].Accepts = false

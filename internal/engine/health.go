@@ -601,6 +601,9 @@ func (e *Engine) rebalance() {
 func (e *Engine) migrate(m sched.Move) {
 	r, gt := e.taskOf(m.Task)
 	vd := &e.view.Devices[m.To]
+	if vd.Crowd > 0 && vd.Crowd == e.view.Devices[m.From].Crowd {
+		return // it computes on the same cores: nobody would be done sooner
+	}
 	c := e.shape(r, gt).costs[vd.Class]
 	if c < 0 || e.need(r, gt) > vd.CapBytes || !e.allowed(r.g.Task(gt), m.To) {
 		return

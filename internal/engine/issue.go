@@ -315,6 +315,7 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	d := &e.devs[dev]
 	d.flight++
 	d.backlog += e.tasks.at[tid].cost
+	e.crowded.Began(dev, e.now)
 	a := e.emit(Launch)
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
 	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
@@ -678,8 +679,10 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		})
 	}
 	if st != DepFailed {
+		e.crowded.Ran(dev, start, end, e.computing(dev))
 		d.stats.Observe(end - start)
 	} else {
+		e.crowded.Ran(dev, e.now, e.now, e.computing(dev))
 		d.stats.Active--
 	}
 	if !ok {
@@ -691,6 +694,16 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		return
 	}
 	e.succeeded(tid, r, gt, uses, dev, start, end)
+}
+
+// computing reports whether a device has launches in flight.
+func (e *Engine) computing(dev machine.DeviceID) bool {
+	for l := e.devs[dev].lanes[0]; l < e.devs[dev].lanes[1]; l++ {
+		if e.lanes[l].issued > e.lanes[l].done {
+			return true
+		}
+	}
+	return false
 }
 
 // inputsAt returns when the last of a task's inputs was there.
@@ -752,7 +765,7 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 		e.offered++
 		if took > learnAlways || sh.samples < learnAll || e.offered%learnEvery == 0 {
 			sh.samples++
-			e.learn.Observe(r.g.Task(gt), dev, took)
+			e.learn.Observe(r.g.Task(gt), dev, e.crowded.Alone(dev, start, end))
 		}
 	}
 	if e.watch != nil {

@@ -312,19 +312,40 @@ func (e *Engine) need(r *run, gt graph.TaskID) int64 {
 
 // drift corrects what is predicted of a device by what is left on it.
 func (e *Engine) drift(dev machine.DeviceID, cost int64) {
-	d, vd := &e.devs[dev], &e.view.Devices[dev]
-	d.load -= cost
-	vd.FreeAt = e.now + time.Duration(d.perLane(d.load))
+	e.devs[dev].load -= cost
+	e.freeAt(dev)
 	e.dirty(dev)
+}
+
+// freeAt predicts when a device, and those that compute on the same cores, will
+// have done what they have.
+func (e *Engine) freeAt(dev machine.DeviceID) {
+	vd := &e.view.Devices[dev]
+	left := func(dev machine.DeviceID) time.Duration {
+		d := &e.devs[dev]
+		return time.Duration(d.perLane(d.load))
+	}
+	vd.FreeAt = e.now + left(dev)
+	if vd.Crowd == 0 {
+		return
+	}
+	c := &e.view.Crowds[vd.Crowd-1]
+	all := time.Duration(0)
+	for _, o := range c.Devices {
+		all += time.Duration(float64(left(o)) * c.Share(o))
+	}
+	for _, o := range c.Devices {
+		e.view.Devices[o].FreeAt = e.now + max(left(o), all)
+		e.dirty(o)
+	}
 }
 
 // freshen does what drift does for devices whose load changed while events were
 // taken in, once for all of them.
 func (e *Engine) freshen() {
 	for _, dev := range e.drifted {
-		d := &e.devs[dev]
-		d.drifted = false
-		e.view.Devices[dev].FreeAt = e.now + time.Duration(d.perLane(d.load))
+		e.devs[dev].drifted = false
+		e.freeAt(dev)
 	}
 	e.drifted = e.drifted[:0]
 }
@@ -375,6 +396,7 @@ func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.Dev
 	vd := &e.view.Devices[to]
 	vd.FreeAt = max(vd.FreeAt, e.now) + cost
 	vd.Queued++
+	e.view.Delay(to, cost)
 	e.devs[to].load += int64(cost)
 	t.state, t.dev, t.cost, t.eft = queued, int32(to), int64(cost), int64(vd.FreeAt)
 	e.dirty(to)
@@ -448,6 +470,7 @@ func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 		vd := &e.view.Devices[dev]
 		vd.FreeAt = max(vd.FreeAt, e.now) + cost
 		vd.Queued++
+		e.view.Delay(dev, cost)
 		e.devs[dev].load += int64(cost)
 		at = max(at, vd.FreeAt)
 		e.dirty(dev)

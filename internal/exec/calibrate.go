@@ -78,9 +78,17 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 			meters[i].size = max(streamBytes/int64(len(g)), leastStream)
 		}
 	}
-	phase(0.5)
-	// Arithmetic on all devices at once, which is how they will be used.
-	inParallel(meters, (*meter).compute)
+	// Arithmetic on all devices at once, which is how they will be used, but for
+	// those that would get only a part of their cores then: what each makes of all
+	// of them is what the model starts from.
+	turns, like := turnsOf(m)
+	for n, turn := range turns {
+		phase(0.5 * float64(n+1) / float64(len(turns)))
+		inParallel(turn, func(i int) { meters[i].compute() })
+	}
+	for i, first := range like {
+		meters[i].rates = meters[first].rates
+	}
 	phase(0.7)
 	// Memory: of those that share it each kind alone, then all together.
 	inParallel(groups, func(g []int) {
@@ -99,7 +107,12 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 		}
 	}
 	phase(0.85)
-	inParallel(meters, (*meter).hostLink)
+	for _, turn := range turns {
+		inParallel(turn, func(i int) { meters[i].hostLink() })
+	}
+	for i, first := range like {
+		meters[i].linkBPS, meters[i].linkNS = meters[first].linkBPS, meters[first].linkNS
+	}
 	phase(1)
 	measurePeers(m, meters)
 	copier := newMeter(ctx, host, host.Info(), board, begun, hang, left)
@@ -125,6 +138,42 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 	}
 	agree(m)
 	return steady
+}
+
+// turnsOf returns which devices are measured at the same time, in turns: all of
+// them at once where there are cores enough. One that would need a turn of its own
+// and is like another is not measured but taken for the other, by like.
+func turnsOf(m *machine.Machine) (turns [][]int, like map[int]int) {
+	turns, like = [][]int{nil}, make(map[int]int)
+	crowds := m.Crowds()
+	for i := range m.Devices {
+		if !slices.ContainsFunc(crowds, func(c machine.Crowd) bool { return slices.Contains(c.Devices, machine.DeviceID(i)) }) {
+			turns[0] = append(turns[0], i)
+		}
+	}
+	for _, c := range crowds {
+		first := make(map[string]int)
+		taken := make(map[int]int) // cores, by turn
+		for k, d := range c.Devices {
+			i, id := int(d), m.Devices[d].Identity()
+			turn := 0
+			for taken[turn] > 0 && taken[turn]+c.Takes[k] > c.Cores {
+				turn++
+			}
+			if f, ok := first[id]; ok && taken[turn] == 0 {
+				like[i] = f
+				continue
+			} else if !ok {
+				first[id] = i
+			}
+			if turn == len(turns) {
+				turns = append(turns, nil)
+			}
+			turns[turn] = append(turns[turn], i)
+			taken[turn] += c.Takes[k]
+		}
+	}
+	return turns, like
 }
 
 // sharing returns the devices in groups that have resources in common.
@@ -163,7 +212,7 @@ func shareMemory(m *machine.Machine, group []int, meters []*meter) {
 	})
 	for i := range m.Resources {
 		r := &m.Resources[i]
-		if !slices.ContainsFunc(group, func(d int) bool { return !slices.Contains(m.Devices[d].Resources, r.Name) }) {
+		if r.Cores == 0 && !slices.ContainsFunc(group, func(d int) bool { return !slices.Contains(m.Devices[d].Resources, r.Name) }) {
 			r.BPS = total
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -118,7 +119,8 @@ func TestCalibrateCores(t *testing.T) {
 	if c := x.Machine.Classes(); c[0] != c[1] {
 		t.Error("two halves of the cores cost differently")
 	}
-	if len(x.Machine.Resources) != 1 || x.Machine.Resources[0].BPS <= 0 || x.Machine.HostBPS <= 0 {
+	rs := x.Machine.Resources
+	if len(rs) != 2 || rs[0].BPS <= 0 || rs[1] != (machine.Resource{Name: machine.HostCores, Cores: runtime.NumCPU()}) || x.Machine.HostBPS <= 0 {
 		t.Errorf("what they share was not measured: %+v, host %v", x.Machine.Resources, x.Machine.HostBPS)
 	}
 	runs(t, x) // the lanes go on where measuring left them
@@ -356,4 +358,33 @@ func FuzzDecodeCalibration(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Devices are measured together where each has its cores, else in turns, and of
+// those that are alike only as many as a turn has room for.
+func TestTurns(t *testing.T) {
+	dev := func(model string, cores int, shares bool) machine.Device {
+		d := machine.Device{Model: model, ComputeUnits: cores}
+		if shares {
+			d.Resources = []string{machine.HostCores}
+		}
+		return d
+	}
+	cpu, soft, gpu := dev("cpu", 2, true), dev("soft", 4, true), dev("gpu", 1000, false)
+	for _, c := range []struct {
+		devices []machine.Device
+		turns   [][]int
+		like    map[int]int
+	}{
+		{[]machine.Device{gpu, cpu, cpu, gpu}, [][]int{{0, 1, 2, 3}}, map[int]int{}},
+		{[]machine.Device{cpu, cpu, soft, gpu}, [][]int{{3, 0, 1}, {2}}, map[int]int{}},
+		{[]machine.Device{soft, cpu, soft, soft, cpu}, [][]int{{0}, {1, 4}}, map[int]int{2: 0, 3: 0}},
+		{[]machine.Device{cpu, cpu, cpu, cpu}, [][]int{{0, 1}}, map[int]int{2: 0, 3: 0}},
+		{[]machine.Device{dev("large", 9, true)}, [][]int{{0}}, map[int]int{}},
+	} {
+		m := &machine.Machine{Devices: c.devices, Resources: []machine.Resource{{Name: machine.HostCores, Cores: 4}}}
+		if turns, like := turnsOf(m); !reflect.DeepEqual(turns, c.turns) || !reflect.DeepEqual(like, c.like) {
+			t.Errorf("%d devices: turns %v, alike %v; want %v, %v", len(c.devices), turns, like, c.turns, c.like)
+		}
+	}
 }

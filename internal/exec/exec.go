@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -176,7 +177,11 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 		for _, r := range info.Resources {
 			if !shared[r] {
 				shared[r] = true
-				m.Resources = append(m.Resources, machine.Resource{Name: r})
+				shares := machine.Resource{Name: r}
+				if r == machine.HostCores {
+					shares.Cores = runtime.NumCPU()
+				}
+				m.Resources = append(m.Resources, shares)
 			}
 		}
 		if !info.HostMemory {
