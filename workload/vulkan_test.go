@@ -137,7 +137,7 @@ func TestVulkanLoss(t *testing.T) {
 		}
 		d := &doomed{vulkan.New(vulkan.Options{MemBytes: 256 << 20}), make(chan struct{})}
 		rt, err := weft.Open(t.Context(), weft.Options{
-			NoCalibrate: true, CacheDir: "off", Partitioner: "equal",
+			NoCalibrate: true, CacheDir: "off", Partitioner: "equal", Policy: "roundrobin",
 			Drivers: []driver.Driver{cpu.New(cpu.Options{Funcs: funcs()}), d},
 		})
 		if err != nil {
@@ -173,7 +173,9 @@ func funcs() map[string]weft.Func {
 func TestVulkan(t *testing.T) {
 	open := func(drivers ...driver.Driver) *weft.Runtime {
 		t.Helper()
-		rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Partitioner: "equal", Drivers: drivers})
+		// In turns, since all of them compute on the same cores: left to itself
+		// weft would use one.
+		rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Partitioner: "equal", Policy: "roundrobin", Drivers: drivers})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,11 +188,17 @@ func TestVulkan(t *testing.T) {
 	var results [4][]sample
 	for i, rt := range []*weft.Runtime{open(cpu.New(core)), open(vulkan.New(one)), open(vulkan.New(all)), open(cpu.New(core), vulkan.New(all))} {
 		results[i] = samples(t)
+		tasks := make([]int, len(rt.Machine().Devices))
 		for _, j := range results[i] {
-			workloadtest.Run(t, rt, j.Job)
+			for d, r := range workloadtest.Run(t, rt, j.Job).Report.Devices {
+				tasks[d] += r.Tasks
+			}
 			if err := j.Check(); err != nil {
 				t.Errorf("%s on %d devices, case %d: %v", j.Name(), len(rt.Machine().Devices), i, err)
 			}
+		}
+		if slices.Contains(tasks, 0) {
+			t.Errorf("case %d: devices had %d tasks; each should have some", i, tasks)
 		}
 	}
 	for k := range results[0] {
