@@ -194,7 +194,7 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 	kept := added(t, n/4, 1, "cuda:0") // writes a new value beside the old one
 	bind := engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}}
 	run := func(g *graph.Graph, o engine.RunOptions, mem []byte) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		_, err := r.Run(ctx, g, o, func(graph.DataID) []byte { return mem })
 		return err
@@ -228,11 +228,12 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 		}
 	}
 	eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
-	f, m := usage(t)
-	if f > fds+5 {
-		t.Errorf("%d descriptors after %d faults, %d before", f, faults, fds)
-	}
-	if m > rss+32<<20 {
+	// Who was killed last may not be cleared away yet.
+	eventually(t, fmt.Sprintf("no more descriptors than the %d before, after %d faults", fds, faults), func() bool {
+		f, _ := usage(t)
+		return f <= fds+5
+	})
+	if _, m := usage(t); m > rss+32<<20 {
 		t.Errorf("%d bytes of memory after %d faults, %d before", m, faults, rss)
 	}
 	// Runs beside took a few kilobytes each, however often they were tried.
@@ -256,7 +257,7 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 		want[i] = byte(i * 13)
 	}
 	got := make([]byte, n)
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	if err := r.Fetch(ctx, ref, func() error { return nil }, func() { copy(got, home) }); err != nil {
 		t.Fatal(err)
