@@ -148,6 +148,12 @@ type Tuner interface {
 	Tune([]Tuned)
 }
 
+// Peaker knows what a device's memory is built for, in bytes per second; 0 when
+// nobody says.
+type Peaker interface {
+	MemoryPeak() float64
+}
+
 // Linker knows how a device is connected. Rates are what the link is built for,
 // until they are measured; ends are filled in by the caller. ErrUnavailable
 // stands for no direct way, or none that is known.

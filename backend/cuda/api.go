@@ -117,6 +117,8 @@ func (a *api) err(p *proc, code int32) error {
 const (
 	attrSMs          = 16
 	attrIntegrated   = 18
+	attrMemoryKHz    = 36
+	attrMemoryBits   = 37
 	attrMajor        = 75
 	attrMinor        = 76
 	attrHostPointers = 91 // kernels use the addresses of page-locked host memory

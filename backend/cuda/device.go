@@ -357,6 +357,14 @@ func (d *device) shut() error {
 	return errors.Join(err, d.api.do(f, &d.api.ctxRelease, uintptr(d.num)))
 }
 
+// MemoryPeak is what the memory's clock and width come to: two words of its width
+// in each cycle.
+func (d *device) MemoryPeak() float64 {
+	f := getFrame()
+	defer f.free()
+	return 2 * 1e3 * float64(d.api.attribute(f, d.num, attrMemoryKHz)) * float64(d.api.attribute(f, d.num, attrMemoryBits)) / 8
+}
+
 // LastSeen tells when the owner last came round: one that does not is held up
 // inside the driver.
 func (d *device) LastSeen() time.Time {

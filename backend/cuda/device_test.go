@@ -39,6 +39,9 @@ func TestInfo(t *testing.T) {
 		if tm.TempC < 1 || tm.TempC > 120 || tm.MemUsed < 0 || tm.MemUsed > 1 || tm.PowerW <= 0 || tm.ClockMHz <= 0 || tm.Util < 0 || tm.Util > 1 {
 			t.Errorf("telemetry is %+v", tm)
 		}
+		if peak := r.dev.(driver.Peaker).MemoryPeak(); peak < 10e9 || peak > 100e12 {
+			t.Errorf("memory is built for %g B/s", peak)
+		}
 		if d.PowerWatts <= 0 {
 			t.Errorf("no power limit")
 		}

@@ -57,6 +57,7 @@ type found struct {
 	Info  machine.Device `json:"info"`
 	Slabs bool           `json:"slabs,omitempty"`
 	Tele  bool           `json:"tele,omitempty"`
+	Peak  float64        `json:"peak,omitempty"` // of its memory, bytes per second
 	// Host and Peers are how it is connected, so far as that is known: to the
 	// host, and to other devices by their number.
 	Host  *machine.Link        `json:"host,omitempty"`

@@ -757,6 +757,9 @@ func (d *device) offer(op *driver.Op, mapped bool) (o offered, mem []byte) {
 	return o, mem
 }
 
+// MemoryPeak is what the keeper found, for all workers of a device together.
+func (d *device) MemoryPeak() float64 { return d.origin.found.Peak }
+
 // LinkToHost is what the keeper found.
 func (d *device) LinkToHost() (machine.Link, error) {
 	if l := d.origin.found.Host; l != nil {

@@ -202,7 +202,11 @@ func openInner(makers map[string]Maker, m *message, log *slog.Logger) ([]driver.
 func describe(d driver.Device) found {
 	_, slabs := d.(driver.SlabMaker)
 	_, tele := d.(driver.Telemeter)
-	return found{Info: d.Info(), Slabs: slabs, Tele: tele}
+	f := found{Info: d.Info(), Slabs: slabs, Tele: tele}
+	if p, ok := d.(driver.Peaker); ok {
+		f.Peak = p.MemoryPeak()
+	}
+	return f
 }
 
 // connect notes how a device is connected to the host and to the others.

@@ -31,7 +31,7 @@ are complete.`,
 	}
 	s.bind(c.PersistentFlags())
 	s.complete(c)
-	c.AddCommand(newOverhead(&s), newScaling(&s), newBalance(&s), newMemory(&s), newSync(&s), newCollective(&s), newP2P(&s), newPipelineBench(&s), newReplicaBench(&s), newSuite(&s))
+	c.AddCommand(newOverhead(&s), newScaling(&s), newBalance(&s), newMemory(&s), newSync(&s), newCollective(&s), newP2P(&s), newPipelineBench(&s), newReplicaBench(&s), newProduct(&s), newFaults(&s), newSuite(&s))
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 )
@@ -23,8 +25,9 @@ import (
 type memoryRow struct {
 	Device string `json:"device"`
 	// Case is how: "in" and "out" between host and device ("mapped" where the
-	// host memory was prepared for it), "peer" from another device, "within"
-	// the device by its copy engine, and the kernels read, write, copy, triad.
+	// host memory was prepared for it, "shared" where a worker process has it
+	// too), "peer" from another device, "within" the device by its copy engine
+	// and "stream" by a kernel, and the Go kernels read, write, copy, triad.
 	Case  string  `json:"case"`
 	From  string  `json:"from,omitempty"` // the other device of "peer"
 	Bytes int64   `json:"bytes"`          // of the buffer
@@ -35,6 +38,9 @@ type memoryRow struct {
 	// caches hold, of which the memory says nothing. Copies within a memory
 	// count twice, as they read and write it, and triad three times.
 	OpenBPS float64 `json:"open_bytes_per_second,omitempty"`
+	// PeakBPS is what the link or the memory is built for, where its driver
+	// says so.
+	PeakBPS float64 `json:"peak_bytes_per_second,omitempty"`
 }
 
 // memory is the benchmark of that name.
@@ -50,6 +56,8 @@ that run Go kernels, read, write, copy and add vectors (triad) with all cores of
 the device. Rates are bytes that cross the memory or the link, the best of the
 repetitions, beside what was measured at opening: of the link, or of the memory
 by a copy, with all devices that share it at once. Reading alone may be faster.
+The peak is what the driver says a link or memory is built for. Devices in worker
+processes copy from plain memory by way of shared memory, and from that directly.
 Buffers below 64 MiB, which caches hold, are not compared with the memory.`,
 		repeat: 9, measure: o.measure, text: writeMemory,
 	}.command(s)
@@ -76,16 +84,22 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 	}
 	mach := rt.Machine()
 	rt.Close()
-	devs, err := openBare(m.ctx, mach)
-	if err != nil {
-		return nil, err
-	}
+	devs, mem, err := openBare(m.ctx, mach)
 	defer func() {
 		for _, d := range devs {
 			err = errors.Join(err, d.Close())
 		}
+		if mem != nil {
+			err = errors.Join(err, mem.Close())
+		}
 	}()
-	b := newBare(devs)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBare(devs)
+	if err != nil {
+		return nil, err
+	}
 	var trials []trial
 	for i := range devs {
 		trials = append(trials, b.trials(mach, i)...)
@@ -107,16 +121,19 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 }
 
 func writeMemory(w io.Writer, rows []memoryRow) {
-	table := [][]any{{"device", "case", "buffer", "rate", "at opening", "of it"}}
+	table := [][]any{{"device", "case", "buffer", "rate", "at opening", "of it", "peak", "of it"}}
 	for _, r := range rows {
-		kind, of := r.Case, "-"
+		kind, of, ofPeak := r.Case, "-", "-"
 		if r.From != "" {
 			kind += " from " + r.From
 		}
 		if r.OpenBPS > 0 {
 			of = percent(r.BPS / r.OpenBPS)
 		}
-		table = append(table, []any{r.Device, kind, machine.FormatBytes(r.Bytes), si(r.BPS, "B/s"), si(r.OpenBPS, "B/s"), of})
+		if r.PeakBPS > 0 {
+			ofPeak = percent(r.BPS / r.PeakBPS)
+		}
+		table = append(table, []any{r.Device, kind, machine.FormatBytes(r.Bytes), si(r.BPS, "B/s"), si(r.OpenBPS, "B/s"), of, si(r.PeakBPS, "B/s"), ofPeak})
 	}
 	writeTable(w, table)
 }
@@ -146,30 +163,46 @@ func memoryFuncs() map[string]weft.Func {
 	}
 }
 
-// openBare opens the devices of a machine without a runtime around them.
-func openBare(ctx context.Context, m *machine.Machine) ([]driver.Device, error) {
-	parts := make(map[string]int)
+// openBare opens the devices of a machine without a runtime around them, in
+// workers where a runtime would. What it returns is closed by the caller, devices
+// first, also after an error.
+func openBare(ctx context.Context, m *machine.Machine) (out []driver.Device, mem *arena.Arena, err error) {
+	o := all.Options{Parts: make(map[string]int), Named: true, Funcs: memoryFuncs()}
 	for i := range m.Devices {
-		if m.Devices[i].Backend == "cpu" {
-			parts["cpu"]++
-		}
+		o.Parts[m.Devices[i].Backend]++ // which counts for cpu alone
 	}
-	var out []driver.Device
-	log := slog.New(slog.DiscardHandler) // opening the runtime has said it
-	for _, d := range all.Drivers(all.Options{Parts: parts, Funcs: memoryFuncs()}) {
-		found, err := d.Open(ctx, log)
-		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
-			return out, err
+	o.Split = func(d machine.Device) (workers int) {
+		for i := range m.Devices {
+			if name := m.Devices[i].Name; name == d.Name || strings.HasPrefix(name, d.Name+".") {
+				workers++
+			}
 		}
+		return workers
+	}
+	if o.Workers() {
+		if mem, err = arena.Open(0); err != nil {
+			return nil, nil, err
+		}
+		o.Memory = mem
+	}
+	log := slog.New(slog.DiscardHandler) // opening the runtime has said it
+	for _, d := range all.Drivers(o) {
+		if o.Parts[d.Name()] == 0 {
+			continue
+		}
+		found, err := d.Open(ctx, log)
 		for _, dev := range found {
 			if _, ok := m.Lookup(dev.Info().Name); ok {
 				out = append(out, dev)
 			} else if err := dev.Close(); err != nil {
-				return out, err
+				return out, mem, err
 			}
 		}
+		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
+			return out, mem, err
+		}
 	}
-	return out, nil
+	return out, mem, nil
 }
 
 // bare drives devices by their contract, one operation at a time.
@@ -181,24 +214,39 @@ type bare struct {
 	seq   []uint32        // of each lane
 }
 
-func newBare(devs []driver.Device) *bare {
+func newBare(devs []driver.Device) (*bare, error) {
 	b := &bare{devs: devs, wake: make(chan struct{}, 1), lanes: make([][]driver.Lane, len(devs))}
-	for i, d := range devs {
-		for range max(d.Info().Lanes, 1) + 2 {
-			b.lanes[i] = append(b.lanes[i], driver.Lane(len(b.seq)))
+	own := make([][]driver.Lane, len(devs)) // what devices in workers have besides
+	var shared driver.SharedMemory
+	give := func(n int) (lanes []driver.Lane) {
+		for range n {
+			lanes = append(lanes, driver.Lane(len(b.seq)))
 			b.seq = append(b.seq, 0)
+		}
+		return lanes
+	}
+	for i, d := range devs {
+		b.lanes[i] = give(max(d.Info().Lanes, 1) + 2)
+		if s, ok := d.(driver.Sharer); ok {
+			own[i], shared = give(s.OwnLanes()), s.Shared()
 		}
 	}
 	b.board = driver.NewBoard(len(b.seq))
+	if shared != nil {
+		var err error
+		if b.board, err = shared.Board(len(b.seq)); err != nil {
+			return nil, err
+		}
+	}
 	for i, d := range devs {
-		d.Attach(b.board, b.lanes[i], func() {
+		d.Attach(b.board, slices.Concat(b.lanes[i], own[i]), func() {
 			select {
 			case b.wake <- struct{}{}:
 			default:
 			}
 		})
 	}
-	return b
+	return b, nil
 }
 
 // do has a device perform one operation and returns how long that took until it
@@ -238,6 +286,7 @@ type trial struct {
 	peer   int     // the other device, -1 for none
 	times  float64 // how often the bytes cross the memory
 	mapped bool
+	shared bool
 	cached bool // small buffers stay in a cache
 	// op is the operation for a size, and host memory of that size.
 	op   func(bytes int64, host []byte) driver.Op
@@ -281,16 +330,37 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 		return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: bufB}
 	}}}
 	if !info.HostMemory {
+		if info.CanRun(streamKernel()) {
+			out = append(out, trial{row: row("stream", memory), cached: true, device: i, peer: -1, times: 2, op: func(n int64, _ []byte) driver.Op {
+				return driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{streamStep(n)}}, Args: []driver.Arg{{Buf: bufA, Bytes: n}, {Buf: bufB, Bytes: n}}}
+			}})
+		}
+		if p, ok := dev.(driver.Peaker); ok {
+			for k := range out {
+				out[k].row.PeakBPS = p.MemoryPeak()
+			}
+		}
 		in := trial{row: row("in", link(machine.Host)), device: i, peer: -1, times: 1, lane: laneIn, op: func(n int64, host []byte) driver.Op {
 			return driver.Op{Kind: driver.Copy, Bytes: n, Src: driver.NoBuffer, HostSrc: host, Dst: bufA}
 		}}
 		away := trial{row: row("out", link(machine.Host)), device: i, peer: -1, times: 1, lane: laneOut, op: func(n int64, host []byte) driver.Op {
 			return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: driver.NoBuffer, HostDst: host}
 		}}
+		if l, ok := dev.(driver.Linker); ok {
+			if host, err := l.LinkToHost(); err == nil {
+				in.row.PeakBPS, away.row.PeakBPS = host.BPS, host.BPS
+			}
+		}
 		out = append(out, in, away)
-		if _, ok := dev.(driver.HostMapper); ok {
-			for _, t := range []trial{in, away} {
-				t.row.Case, t.mapped = t.row.Case+", mapped", true
+		_, maps := dev.(driver.HostMapper)
+		_, shares := dev.(driver.Sharer)
+		for _, t := range []trial{in, away} {
+			kind := t.row.Case
+			if t.shared = shares; shares {
+				t.row.Case = kind + ", shared"
+				out = append(out, t)
+			} else if t.mapped = maps; maps {
+				t.row.Case = kind + ", mapped"
 				out = append(out, t)
 			}
 		}
@@ -354,6 +424,14 @@ func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error)
 		users = append(users, t.peer)
 	}
 	host := make([]byte, size)
+	if t.shared {
+		mem := b.devs[t.device].(driver.Sharer).Shared()
+		if host, err = mem.Get(size); err != nil {
+			return row, err
+		}
+		defer mem.Put(host)
+	}
+	clear(host) // so that no page is made while it is timed
 	for _, d := range users {
 		free, failed := b.buffers(m.ctx, d, host)
 		if failed != nil {

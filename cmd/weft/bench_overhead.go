@@ -4,22 +4,26 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/probe"
+	"github.com/weft-run/weft/workload"
 )
 
 // overheadRow is what one task costs beside its work.
 type overheadRow struct {
-	Case      string  `json:"case"` // independent, chain, dag
+	Case      string  `json:"case"` // independent, chain, dag, round trip
 	Trace     bool    `json:"trace"`
 	Tasks     int     `json:"tasks"`
 	Devices   int     `json:"devices"`
 	USPerTask float64 `json:"us_per_task"`        // best of the repetitions
 	MedianUS  float64 `json:"median_us_per_task"` // of the repetitions
+	P99US     float64 `json:"p99_us,omitempty"`   // round trip: what one in a hundred takes or exceeds
 }
 
 // overhead is the benchmark of that name.
@@ -33,7 +37,9 @@ func newOverhead(s *settings) *cobra.Command {
 		long: `Run empty tasks live and report what each costs: independent ones, a chain, and
 a graph 64 wide in which each task reads what three others wrote, with tracing
 off and on. us_per_task is the best of the repetitions, what weft can do;
-median_us_per_task is their median, what to expect on this machine.`,
+median_us_per_task is their median, what to expect on this machine. A round trip
+is a prepared graph of one task, run by itself: 4 KB in, a small kernel, 4 KB
+out, timed by the program that runs it, some thousand times.`,
 		repeat: 20, measure: o.measure, text: writeOverhead,
 	}.command(s)
 	c.Flags().IntVar(&o.tasks, "tasks", 100_000, "tasks in each graph")
@@ -51,7 +57,7 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 		name        string
 		width, deps int
 	}{{"independent", o.tasks, 0}, {"chain", 1, 1}, {"dag", 64, 3}}
-	p := m.progress("graph", 2*len(cases)*m.repeat)
+	p := m.progress("graph", 2*len(cases)*m.repeat+1)
 	defer p.finish()
 	for _, traced := range []bool{false, true} {
 		for _, k := range cases {
@@ -68,7 +74,97 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 			rows = append(rows, row)
 		}
 	}
-	return rows, nil
+	p.at("round trip")
+	row, err := roundTrip(m)
+	if err != nil {
+		return rows, err
+	}
+	p.add()
+	return append(rows, row), nil
+}
+
+// A round trip copies tripBytes each way, trips times, after tripsBefore that are
+// not counted.
+const (
+	tripBytes   = 4 << 10
+	trips       = 4000
+	tripsBefore = 500
+)
+
+// roundTrip times runs of a single small task, from before it is asked for until
+// its result is there.
+func roundTrip(m *meter) (row overheadRow, err error) {
+	opts := m.options
+	opts.Log, opts.Trace = slog.New(slog.DiscardHandler), 0
+	rt, err := weft.Open(m.ctx, opts)
+	if err != nil {
+		return row, usageError{err}
+	}
+	defer rt.Close()
+	in, err := weft.NewBuffer[byte](rt, tripBytes)
+	if err != nil {
+		return row, err
+	}
+	defer in.Release()
+	out, err := weft.NewBuffer[byte](rt, tripBytes)
+	if err != nil {
+		return row, err
+	}
+	defer out.Release()
+	g, err := streamGraph(tripBytes)
+	if err != nil {
+		return row, err
+	}
+	prepared, err := rt.Prepare(g, weft.Bind("from", in.Slice()), weft.Bind("to", out.Slice()))
+	if err != nil {
+		return row, err
+	}
+	var us []float64
+	for i := range tripsBefore + trips {
+		in.Slice()[i%tripBytes]++
+		began := time.Now()
+		if _, err := prepared.Run(m.ctx); err != nil {
+			return row, err
+		}
+		if i >= tripsBefore {
+			us = append(us, time.Since(began).Seconds()*1e6)
+		}
+		if out.Slice()[i%tripBytes] != in.Slice()[i%tripBytes] {
+			return row, fmt.Errorf("round trip %d came back with other bytes", i)
+		}
+	}
+	slices.Sort(us)
+	return overheadRow{
+		Case: "round trip", Tasks: 1, Devices: len(rt.Devices()), USPerTask: us[0], MedianUS: us[len(us)/2], P99US: us[len(us)*99/100],
+	}, nil
+}
+
+// streamKernel copies its first argument to its second, on any device.
+func streamKernel() *graph.Kernel {
+	for _, p := range probe.List() {
+		if p.Kind == probe.Stream {
+			return p.Kernel
+		}
+	}
+	panic("no probe copies")
+}
+
+// streamStep is a step of streamKernel over so many bytes.
+func streamStep(bytes int64) graph.Step {
+	items := bytes / probe.ItemBytes
+	return graph.Step{Kernel: streamKernel(), Launch: workload.Grid(items), Params: workload.Params(int(items))}
+}
+
+// streamGraph copies the input "from" to the output "to" by a kernel.
+func streamGraph(bytes int64) (*graph.Graph, error) {
+	var b graph.Builder
+	from := b.Data(graph.Data{Name: "from", Bytes: bytes, Input: true})
+	to := b.Data(graph.Data{Name: "to", Bytes: bytes, Output: true})
+	b.Add(graph.Task{
+		Name: "copy", Steps: []graph.Step{streamStep(bytes)}, Work: graph.Work{Bytes: 2 * float64(bytes)},
+		Uses: []graph.Use{{Data: from, Access: graph.Read}, {Data: to, Access: graph.Write}},
+	})
+	return b.Build()
 }
 
 // one times one graph of empty tasks.
@@ -96,9 +192,13 @@ func (o *overhead) one(m *meter, g *graph.Graph, traced bool, p *progress) (over
 }
 
 func writeOverhead(w io.Writer, rows []overheadRow) {
-	table := [][]any{{"case", "trace", "best µs/task", "median µs/task"}}
+	table := [][]any{{"case", "trace", "best µs/task", "median µs/task", "p99 µs"}}
 	for _, r := range rows {
-		table = append(table, []any{r.Case, onOff(r.Trace), fmt.Sprintf("%.2f", r.USPerTask), fmt.Sprintf("%.2f", r.MedianUS)})
+		late := "-"
+		if r.P99US > 0 {
+			late = fmt.Sprintf("%.2f", r.P99US)
+		}
+		table = append(table, []any{r.Case, onOff(r.Trace), fmt.Sprintf("%.2f", r.USPerTask), fmt.Sprintf("%.2f", r.MedianUS), late})
 	}
 	writeTable(w, table)
 }

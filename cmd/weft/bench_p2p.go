@@ -66,16 +66,22 @@ func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
 	}
 	mach := rt.Machine()
 	rt.Close()
-	devs, err := openBare(m.ctx, mach)
-	if err != nil {
-		return nil, err
-	}
+	devs, mem, err := openBare(m.ctx, mach)
 	defer func() {
 		for _, d := range devs {
 			err = errors.Join(err, d.Close())
 		}
+		if mem != nil {
+			err = errors.Join(err, mem.Close())
+		}
 	}()
-	b := newBare(devs)
+	if err != nil {
+		return nil, err
+	}
+	b, err := newBare(devs)
+	if err != nil {
+		return nil, err
+	}
 	p := m.progress("pair", len(devs)*(len(devs)-1))
 	defer p.finish()
 	host := make([]byte, size)

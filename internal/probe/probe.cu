@@ -58,6 +58,11 @@ KERNEL probe_int32(uint4 *out, Count p) {
 	out[ITEM] = (uint4){a ^ b, c ^ d, e ^ f, g ^ h};
 }
 
+// probe_crash writes where nothing is, which costs the process its GPU.
+KERNEL probe_crash(u32 *x) {
+	*(volatile u32 *)((u64)x ^ 0x100000000000ull) = 1;
+}
+
 KERNEL probe_stream(const uint4 *in, uint4 *out, Count p) {
 	if (ITEM < p.n)
 		out[ITEM] = in[ITEM];

@@ -81,6 +81,15 @@ func kernel(name string) *graph.Kernel {
 	}}
 }
 
+// Crash is a kernel that writes to an illegal address, to see how a GPU comes back
+// from that. Its argument is any buffer. Only GPUs of NVIDIA have it: others read
+// and write nothing there, and go on.
+func Crash() *graph.Kernel {
+	return &graph.Kernel{Name: "weft.probe.crash", Impls: []graph.Impl{
+		{Dialect: graph.PTX, Arch: "sm_75", Entry: "probe_crash", Source: ptx, Block: [3]uint32{1}},
+	}}
+}
+
 // Hash changes whenever a kernel or its work does: figures made by other
 // kernels do not compare.
 func Hash() string {

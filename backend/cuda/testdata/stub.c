@@ -71,6 +71,8 @@ result cuDeviceGetAttribute(int *v, int a, int d) {
 	switch (a) {
 	case 16: *v = 4; return OK;
 	case 18: *v = 0; return OK;
+	case 36: *v = 3201000; return OK;
+	case 37: *v = 6144; return OK;
 	case 75: *v = 9; return OK;
 	case 76: *v = 0; return OK;
 	case 91: *v = 1; return OK;
@@ -520,6 +522,7 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"weft_copy", k_copy, 3, {8, 8, 8}, 0},
 	{"probe_empty", k_empty, 0, {0}, 0}, {"probe_fp32", k_probe, 2, {8, 4}, 0}, {"probe_fp64", k_probe, 2, {8, 4}, 0},
 	{"probe_int32", k_probe, 2, {8, 4}, 0}, {"probe_stream", k_stream, 3, {8, 8, 4}, 0},
+	{"probe_crash", k_crash, 1, {8}, 0},
 };
 
 struct module { u32 magic; char *text; };
