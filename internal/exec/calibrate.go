@@ -33,6 +33,11 @@ const (
 	// idleBefore is how long a device has had nothing to do when its reply is
 	// timed: as between runs, its threads sleep by then.
 	idleBefore = time.Millisecond
+	// A device with a memory of its own lowers its clocks when it has nothing to
+	// do: it computes for warmLeast before it is measured, and while it still
+	// becomes faster for up to warmMost.
+	warmLeast = 80 * time.Millisecond
+	warmMost  = 250 * time.Millisecond
 	// probeLaunches is how many empty kernels are timed in a row.
 	probeLaunches = 64
 	// maxProbeItems bounds the grid of a compute probe. streamBytes is what
@@ -322,6 +327,7 @@ type meter struct {
 	rates   machine.Rates
 	linkBPS float64 // to the host
 	linkNS  float64
+	warm    bool  // it has computed for long enough to be as fast as it gets
 	size    int64 // of what it streams
 	made    [2]int64
 	mem     [2][]byte // what stands for the buffers on a device that uses host memory
@@ -551,9 +557,29 @@ func (t *meter) arithmetic(p *probe.Probe) float64 {
 		}
 		items *= 4
 	}
-	return rate(p.Ops*float64(items), t.sample(true, func() (float64, error) {
-		return t.launch(p, items, t.buffer(0, items*probe.ItemBytes))
-	}))
+	once := func() (float64, error) { return t.launch(p, items, t.buffer(0, items*probe.ItemBytes)) }
+	if !t.info.HostMemory && !t.warm {
+		t.warm = true
+		t.warmUp(once)
+	}
+	return rate(p.Ops*float64(items), t.sample(true, once))
+}
+
+// warmUp repeats what returns its seconds until that is as fast as it gets.
+func (t *meter) warmUp(once func() (float64, error)) {
+	const faster = 0.99 // of the last time: by less it varies anyway
+	begin, last := t.board.Now(), 0.0
+	for !t.ended() {
+		took, err := once()
+		if err != nil {
+			return
+		}
+		since := t.board.Now() - begin
+		if since >= warmMost || since >= warmLeast && took >= faster*last {
+			return
+		}
+		last = took
+	}
 }
 
 // stream returns the bandwidth of the device's memory in bytes per second.
