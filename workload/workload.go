@@ -161,6 +161,46 @@ type Streamed interface {
 	Streamed()
 }
 
+// Fed is the optional ability of a job to have inputs, which are copied to devices
+// in every run, where that is fast.
+type Fed interface {
+	// Feed moves inputs to memory that get returns, of so many bytes each, until
+	// restore is called.
+	Feed(get func(bytes int) ([]byte, error)) (restore func(), err error)
+}
+
+// Feed moves a job's inputs, if it is Fed, to memory that the devices of a runtime
+// copy from directly, where some have memory of their own. The job has them back
+// where they were after done, which is called before the runtime closes.
+func Feed(rt *weft.Runtime, j Job) (done func(), err error) {
+	var made []*weft.Buffer[byte]
+	release := func() {
+		for _, b := range made {
+			b.Release()
+		}
+	}
+	f, ok := j.(Fed)
+	if !ok || !slices.ContainsFunc(rt.Machine().Devices, func(d machine.Device) bool { return !d.HostMemory }) {
+		return release, nil
+	}
+	restore, err := f.Feed(func(bytes int) ([]byte, error) {
+		b, err := weft.NewBuffer[byte](rt, bytes)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, b)
+		return b.Slice(), nil
+	})
+	if err != nil {
+		release()
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	return func() {
+		restore()
+		release()
+	}, nil
+}
+
 // Grained is the optional ability of a job to say below how many items a task
 // wastes time on what every task does anew.
 type Grained interface {

@@ -84,6 +84,11 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		return err
 	}
 	defer rt.Close()
+	done, err := workload.Feed(rt, job)
+	if err != nil {
+		return err
+	}
+	defer done()
 	rep := liveReport{Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
 	for _, d := range rt.Devices() {
 		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})

@@ -189,6 +189,18 @@ func (j *Job) nodes(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
 // them there.
 func (j *Job) Streamed() {}
 
+// Feed moves the leaves.
+func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err error) {
+	mem, err := get(len(j.leaves))
+	if err != nil {
+		return nil, err
+	}
+	copy(mem, j.leaves)
+	old := j.leaves
+	j.leaves = mem
+	return func() { j.leaves = old }, nil
+}
+
 // Whole is the tree as one task; the few hashes above the chunks are left out.
 func (j *Job) Whole() graph.Task { return j.task(0, int64(j.n)) }
 

@@ -138,3 +138,45 @@ func TestParseMode(t *testing.T) {
 		t.Errorf("sha1: error %v", err)
 	}
 }
+
+// A job that was fed has its leaves in the memory it was given, until they are
+// back where they were.
+func TestJobFed(t *testing.T) {
+	rt := workloadtest.Open(t, 1, merkle.Funcs())
+	j := workloadtest.New[*merkle.Job](t)(merkle.New(merkle.Config{N: 1000}))
+	roots := make(map[[merkle.Size]byte]string)
+	hash := func(what string) {
+		t.Helper()
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Fatal(err)
+		}
+		roots[j.Root()] += what
+	}
+	hash("before ")
+	var fed []byte
+	restore, err := j.Feed(func(n int) ([]byte, error) {
+		fed = make([]byte, n)
+		return fed, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash("fed ")
+	fed[1234]++
+	hash("changed")
+	restore()
+	hash("after")
+	if len(roots) != 2 || roots[j.Root()] != "before fed after" {
+		t.Errorf("roots are %v", roots)
+	}
+	if _, err := j.Feed(func(int) ([]byte, error) { return nil, errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("fed without memory: %v", err)
+	}
+	done, err := workload.Feed(rt, j) // nothing is copied to a CPU
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	hash("")
+}
