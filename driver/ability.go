@@ -129,13 +129,15 @@ type Dropper interface {
 	Drop(cause error)
 }
 
-// Tuned is which of several implementations of a kernel was fastest on a device
-// for tasks of one size class.
+// Tuned is which of several implementations of a kernel, and of several shapes to
+// launch it in, was fastest on a device for steps of one size class.
 type Tuned struct {
-	Kernel string
-	Class  int // binary logarithm of the grid's extent
-	Entry  string
-	NS     float64
+	Kernel string  `json:"kernel"`
+	Hash   string  `json:"hash"`  // of the implementations: for others it does not hold
+	Class  int     `json:"class"` // binary logarithm of the grid's extent; 64 more for steps that name their block
+	Entry  string  `json:"entry"`
+	Block  int     `json:"block,omitempty"` // threads of a block, where that was the device's choice
+	NS     float64 `json:"ns"`
 }
 
 // Tuner keeps what a device learned about variants, so that it can be saved.

@@ -143,7 +143,10 @@ type Impl struct {
 	// a GPU launch or one item of a Go function's range covers: 0 means one,
 	// All the whole dimension. Block is the threads of a block. Both are for
 	// steps whose Launch names no Block of its own, so that one step suits
-	// devices that cut its grid differently.
+	// devices that cut its grid differently. PTX and CUDA C without Block have an
+	// item for each thread, along the first dimension, in blocks of as many as
+	// the device finds fastest: the function must look whether its item is in the
+	// grid.
 	Per, Block [3]uint32
 	// SharedBytes is dynamic shared memory, like Per for such steps.
 	SharedBytes int

@@ -26,7 +26,7 @@ type api struct {
 	memMap, memUnmap, memSetAccess, memExport, memImport         proc
 	copyIn, copyOut, copyWithin, copyPeer                        proc
 	moduleLoad, moduleUnload, moduleFunction, funcSetAttribute   proc
-	funcParam                                                    proc
+	funcParam, occupancyShape, occupancyBlocks                   proc
 	launch, launchEx                                             proc
 	captureBegin, captureEnd, graphInstantiate, graphExecDestroy proc
 	graphCreate, graphAddKernel, graphSetKernel                  proc
@@ -68,6 +68,7 @@ func openAPI(folders []string) (*api, error) {
 		{&a.copyPeer, "cuMemcpyPeerAsync"},
 		{&a.moduleLoad, "cuModuleLoadDataEx"}, {&a.moduleUnload, "cuModuleUnload"}, {&a.moduleFunction, "cuModuleGetFunction"},
 		{&a.funcSetAttribute, "cuFuncSetAttribute"}, {&a.funcParam, "cuFuncGetParamInfo"},
+		{&a.occupancyShape, "cuOccupancyMaxPotentialBlockSize"}, {&a.occupancyBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor"},
 		{&a.launch, "cuLaunchKernel"}, {&a.launchEx, "cuLaunchKernelEx"},
 		{&a.captureBegin, "cuStreamBeginCapture_v2"}, {&a.captureEnd, "cuStreamEndCapture"},
 		{&a.graphInstantiate, "cuGraphInstantiateWithFlags"}, {&a.graphExecDestroy, "cuGraphExecDestroy"},

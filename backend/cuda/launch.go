@@ -3,6 +3,7 @@ package cuda
 import (
 	"crypto/sha256"
 	_ "embed" // for the copy kernel
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -42,15 +43,26 @@ func (d *device) points() *[maxArgs + 1]uintptr {
 // kernel is a kernel as this device can run it.
 type kernel struct {
 	name     string
-	variants []*variant // none: nothing to do
+	hash     string     // of its implementations
+	variants []*variant // one for each implementation; none: nothing to do
+	shaped   []*variant // those, once for each shape where they leave that open
 	err      error      // why it cannot run
-	classes  [64]*timing
+	classes  [2 * classes]*timing
+}
+
+// choices are what a step can be run by.
+func (k *kernel) choices(l *graph.Launch) []*variant {
+	if l.Block[0] != 0 {
+		return k.variants
+	}
+	return k.shaped
 }
 
 // variant is one implementation, loaded.
 type variant struct {
 	impl    *graph.Impl
 	fn      uintptr
+	block   uint32 // threads of a block where the implementation leaves that open
 	library routine
 	params  []int // sizes of its parameters; nil when the driver does not say
 	proven  proven
@@ -91,6 +103,14 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 			continue
 		}
 		found.variants = append(found.variants, v)
+		if leavesBlock(impl) {
+			found.shaped = append(found.shaped, d.shapes(v)...)
+		} else {
+			found.shaped = append(found.shaped, v)
+		}
+	}
+	if len(found.shaped) > 1 {
+		found.hash = hash(k)
 	}
 	if len(found.variants) == 0 && !idle {
 		if len(reasons) == 0 {
@@ -103,6 +123,18 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 		d.log.Debug("variant left out", "kernel", k.Name, "device", d.info.Name, "err", err)
 	}
 	return found
+}
+
+// hash tells kernels of one name apart, so that what was measured of one is not
+// taken for another's.
+func hash(k *graph.Kernel) string {
+	h := sha256.New()
+	for i := range k.Impls {
+		impl := &k.Impls[i]
+		fmt.Fprintf(h, "%s %s %s %v %v %d %d\n", impl.Dialect, impl.Arch, impl.Entry, impl.Per, impl.Block, impl.SharedBytes, len(impl.Source))
+		h.Write(impl.Source)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
 // variant loads an implementation.
@@ -220,13 +252,21 @@ func (d *device) load(image []byte) (uintptr, error) {
 	return uintptr(f.out[8]), nil
 }
 
+// classes is how many size classes there are; steps that say their block
+// themselves have as many of their own.
+const classes = 64
+
 // class is the size class of a step: tasks of similar extent take similar time.
 func class(l *graph.Launch) int {
 	n := uint64(1)
 	for _, g := range l.Grid {
 		n *= uint64(max(g, 1))
 	}
-	return bits.Len64(n) & 63
+	c := bits.Len64(n) % classes
+	if l.Block[0] != 0 {
+		c += classes
+	}
+	return c
 }
 
 // estimate fills in what an operation is expected to take.
@@ -400,14 +440,15 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 			began = true // nothing to do, in its turn
 			continue
 		}
-		v := k.variants[0]
+		all := k.choices(&step.Launch)
+		v := all[0]
 		probing := false
 		var t *timing
-		if len(k.variants) > 1 {
+		if len(all) > 1 {
 			t = d.timing(k, class(&step.Launch))
 			var n int
-			n, probing = t.pick(len(k.variants))
-			v = k.variants[n]
+			n, probing = t.pick(len(all))
+			v = all[n]
 			if probing {
 				d.flush(s)
 				probing = d.probe.begin(d, o, s, k, t, n)
@@ -444,7 +485,7 @@ func (d *device) launch(v *variant, step *graph.Step, o *op, s *stream, short bo
 		return err
 	}
 	ptrs := o.ptrs[:n]
-	l := v.impl.Shape(step.Launch)
+	l := v.shape(step.Launch)
 	for i := range l.Block {
 		l.Block[i] = max(l.Block[i], 1)
 	}
@@ -499,7 +540,8 @@ func (d *device) launchEx(v *variant, l *graph.Launch, s *stream) error {
 			v.wide = true
 		}
 	}
-	return d.called(&a.launchEx, a.code(d.f, &a.launchEx, d.block+configAt, v.fn, d.block+pointsAt, 0))
+	code := a.code(d.f, &a.launchEx, d.block+configAt, v.fn, d.block+pointsAt, 0)
+	return d.tooLarge(v, l, code, d.called(&a.launchEx, code))
 }
 
 // takes returns how many of the buffers given a function takes: all, or the first

@@ -79,15 +79,15 @@ func (r *replays) fixed(d *device, t *graph.Task) bool {
 		if len(k.variants) == 0 {
 			continue
 		}
-		n := 0
-		if len(k.variants) > 1 {
+		n, all := 0, k.choices(&t.Steps[i].Launch)
+		if len(all) > 1 {
 			x := d.timing(k, class(&t.Steps[i].Launch))
 			if !x.decided {
 				return false
 			}
 			n = x.best
 		}
-		if k.variants[n].library != nil {
+		if all[n].library != nil {
 			return false
 		}
 	}

@@ -72,6 +72,14 @@ type tuningKey struct {
 	class  int
 }
 
+// of returns the variants a class chooses among.
+func (k *kernel) of(class int) []*variant {
+	if class >= classes {
+		return k.variants
+	}
+	return k.shaped
+}
+
 // timing returns what is known of a kernel at a size class.
 func (d *device) timing(k *kernel, class int) *timing {
 	t := k.classes[class]
@@ -83,8 +91,8 @@ func (d *device) timing(k *kernel, class int) *timing {
 	d.mu.Lock()
 	known, ok := d.tuning[tuningKey{k.name, class}]
 	d.mu.Unlock()
-	if ok {
-		t.best = slices.IndexFunc(k.variants, func(v *variant) bool { return v.impl.Entry == known.Entry })
+	if ok && known.Hash == k.hash {
+		t.best = slices.IndexFunc(k.of(class), func(v *variant) bool { return v.impl.Entry == known.Entry && int(v.block) == known.Block })
 		t.decided = t.best >= 0
 	}
 	return t
@@ -171,12 +179,9 @@ func (p *probe) read(d *device, o *op) {
 	if !p.timing.measured(p.variant, ns) {
 		return
 	}
-	t := driver.Tuned{Kernel: p.kernel.name, Entry: p.kernel.variants[p.timing.best].impl.Entry}
-	for c, x := range p.kernel.classes {
-		if x == p.timing {
-			t.Class = c
-		}
-	}
+	t := driver.Tuned{Kernel: p.kernel.name, Hash: p.kernel.hash, Class: slices.Index(p.kernel.classes[:], p.timing)}
+	best := p.kernel.of(t.Class)[p.timing.best]
+	t.Entry, t.Block = best.impl.Entry, int(best.block)
 	t.NS = p.timing.fastest[p.timing.best]
 	d.Tune([]driver.Tuned{t})
 }

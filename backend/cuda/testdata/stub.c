@@ -459,6 +459,7 @@ static void k_cluster(struct job *j) {
 	if (illegal(x, 4 * j->dims[0])) return;
 	for (u32 i = 0; i < j->dims[0]; i++) x[i] = j->w[30];
 }
+static void k_threads(struct job *j) { if (!illegal((void *)j->w[0], 8)) ((u32 *)j->w[0])[0] = j->dims[3], ((u32 *)j->w[0])[1] = j->dims[0]; }
 static void k_add(struct job *j) { add(j, j->w[1] >> 32); }
 static void k_spread(struct job *j) {
 	u32 *in = (u32 *)j->w[0], *work = (u32 *)j->w[2], n = (u32)j->w[3];
@@ -514,7 +515,7 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"empty", k_empty, 0, {0}, 0}, {"add_one", k_add_one, 2, {8, 4}, 0}, {"add_two", k_add_two, 2, {8, 4}, 0},
 	{"saxpy", k_saxpy, 3, {8, 8, 8}, 0}, {"through", k_through, 4, {8, 8, 8, 4}, 0}, {"spin", k_spin, 2, {8, 8}, 0},
 	{"spin_long", k_spin_long, 2, {8, 8}, 0}, {"crash", k_crash, 1, {8}, 0}, {"meet", k_meet, 1, {8}, 0},
-	{"large", k_large, 2, {8, 4}, 0}, {"cluster", k_cluster, 1, {8}, 0},
+	{"large", k_large, 2, {8, 4}, 0}, {"cluster", k_cluster, 1, {8}, 0}, {"threads", k_threads, 1, {8}, 0},
 	{"noop", k_empty, 0, {0}, 0}, {"add", k_add, 2, {8, 8}, 0}, {"spread", k_spread, 4, {8, 8, 8, 8}, 0},
 	{"gather", k_gather, 4, {8, 8, 8, 8}, 0}, {"slow", k_slow, 2, {8, 8}, 0},
 	{"fold_sum_f32", k_fold, 4, {8, 8, 8, 16}, 0}, {"fold_max_i32", k_most, 4, {8, 8, 8, 16}, 0},
@@ -558,10 +559,26 @@ result cuFuncSetAttribute(struct kernel *f, int attr, int v) {
 	if (attr == 8) { if (v > 227 << 10) return INVALID; f->shared = v; return OK; }
 	return attr == 14 && v == 1 ? OK : INVALID;
 }
+result cuOccupancyMaxPotentialBlockSize(int *grid, int *block, struct kernel *f, void *shared_of, u64 shared, int limit) {
+	INCONTEXT();
+	if (!f || shared_of || shared > 227 << 10 || limit) return INVALID;
+	*grid = 8, *block = 768;
+	return OK;
+}
+// 1,536 threads and 64 KiB of shared memory at once, in no more than 11 blocks: of
+// 64 threads they are less than half.
+result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, struct kernel *f, int block, u64 shared) {
+	INCONTEXT();
+	if (!f || block < 1 || block > 1024) return INVALID;
+	*blocks = 1536 / block > 11 ? 11 : 1536 / block;
+	if (shared && (u64)*blocks > (64 << 10) / shared) *blocks = (64 << 10) / shared;
+	return OK;
+}
 static result start(struct kernel *f, u32 *dims, u32 shared, struct stream *s, void **params, u64 cluster, u64 cooperative) {
 	if (!dims[0] || !dims[1] || !dims[2] || !dims[3] || !dims[4] || !dims[5] || (u64)dims[3] * dims[4] * dims[5] > 1024) return INVALID;
 	if (shared > 48 << 10 && shared > f->shared) return INVALID;
 	if (cluster && dims[0] % cluster) return INVALID;
+	if (cooperative && dims[0] > 4 * 1536 / dims[3]) return 720;
 	struct job j = {.run = f->run};
 	for (int i = 0; i < f->n; i++) memcpy(&j.w[i], params[i], f->sizes[i]);
 	memcpy(j.dims, dims, sizeof j.dims);
