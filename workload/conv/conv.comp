@@ -1,42 +1,76 @@
 // Convolution: every element of the output one chain of fused multiply-adds from
-// zero in the order of c, r, s. A group computes a row of the output for FILTERS
-// filters; the filters' weights are the same for all of it.
+// zero in the order of c, r, s. A group computes ROWS rows of the output for
+// FILTERS filters, whose weights are the same for all of it.
+//
+// Drivers on the CPU fetch number by number, and four at once as fast as one. So a
+// weight serves four rows, a pixel all filters, and weights come in fours where
+// filters have a multiple of them; the order of the terms is always the same.
 //: conv_images -DFILTERS=16
 #version 450
 layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer Images { float x[]; };
 layout(std430, binding = 1) readonly buffer Filters { float filters[]; };
+layout(std430, binding = 1) readonly buffer Filters4 { vec4 filters4[]; };
 layout(std430, binding = 2) writeonly buffer Out { float to[]; };
 // Images, and their channels, rows and columns; filters, and their rows and columns.
 layout(push_constant) uniform Shape { uint n, c, h, w, k, r, s, stride, pad; };
 
+const uint Rows = 4;
+
+precise vec4 acc[FILTERS];
+uint ch, i, j; // the term
+
+// pixels returns what a term takes of the four rows from row on, and goes on to the
+// next term.
+vec4 pixels(uint image, uint row, uint col) {
+	uint plane = (image * c + ch) * h, z = col * stride + j - pad; // what is below zero is large, too
+	vec4 v;
+	for (uint e = 0; e < Rows; e++) {
+		uint y = (row + e) * stride + i - pad;
+		bool there = y < h && z < w;
+		float one = x[there ? (plane + y) * w + z : 0];
+		v[e] = there ? one : 0;
+	}
+	bool line = ++j == s;
+	j = line ? 0 : j;
+	i += line ? 1 : 0;
+	bool channel = i == r;
+	i = channel ? 0 : i;
+	ch += channel ? 1 : 0;
+	return v;
+}
+
 void main() {
 	uint p = (h + 2 * pad - r) / stride + 1, q = (w + 2 * pad - s) / stride + 1, terms = c * r * s;
-	uint row = gl_WorkGroupID.x, top = gl_WorkGroupID.y * FILTERS, image = gl_WorkGroupID.z;
+	uint row = gl_WorkGroupID.x * Rows, top = gl_WorkGroupID.y * FILTERS, image = gl_WorkGroupID.z;
+	uint from[FILTERS];
+	for (uint f = 0; f < FILTERS; f++)
+		from[f] = min(top + f, k - 1) * terms; // what is not there is computed, and not written
 	// All of a group go the same way, so that what they share is fetched once.
 	for (uint base = 0; base < q; base += 64) {
-		uint col = base + gl_LocalInvocationID.x;
-		precise float acc[FILTERS];
-		uint from[FILTERS];
-		for (uint f = 0; f < FILTERS; f++) {
-			acc[f] = 0;
-			from[f] = min(top + f, k - 1) * terms; // what is not there is computed, and not written
-		}
-		uint term = 0;
-		for (uint ch = 0; ch < c; ch++)
-			for (uint i = 0; i < r; i++) {
-				uint y = row * stride + i - pad, line = ((image * c + ch) * h + y) * w;
-				for (uint j = 0; j < s; j++, term++) {
-					uint z = col * stride + j - pad; // what is below zero is large, too
-					bool there = y < h && z < w;
-					float v = x[there ? line + z : 0];
-					v = there ? v : 0;
+		uint col = base + gl_LocalInvocationID.x, term = 0;
+		for (uint f = 0; f < FILTERS; f++)
+			acc[f] = vec4(0);
+		ch = i = j = 0;
+		if (terms % 4 == 0)
+			for (; term < terms; term += 4) {
+				vec4 weights[FILTERS];
+				for (uint f = 0; f < FILTERS; f++)
+					weights[f] = filters4[(from[f] + term) / 4];
+				for (uint d = 0; d < 4; d++) {
+					vec4 v = pixels(image, row, col);
 					for (uint f = 0; f < FILTERS; f++)
-						acc[f] = fma(filters[from[f] + term], v, acc[f]);
+						acc[f] = fma(vec4(weights[f][d]), v, acc[f]);
 				}
 			}
+		for (; term < terms; term++) {
+			vec4 v = pixels(image, row, col);
+			for (uint f = 0; f < FILTERS; f++)
+				acc[f] = fma(vec4(filters[from[f] + term]), v, acc[f]);
+		}
 		for (uint f = 0; f < FILTERS; f++)
-			if (top + f < k && col < q)
-				to[((image * k + top + f) * p + row) * q + col] = acc[f];
+			for (uint e = 0; e < Rows; e++)
+				if (top + f < k && row + e < p && col < q)
+					to[((image * k + top + f) * p + row + e) * q + col] = acc[f][e];
 	}
 }

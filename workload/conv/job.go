@@ -68,7 +68,7 @@ func New(c Config) (*Job, error) {
 // fields; its grid is the rows, channels and images of the results.
 var Kernel = workload.With(workload.GoKernel("conv.images", bandRows, graph.All),
 	workload.PTX(ptx, "conv_images", 256, 1, 64, 2), workload.Library("cudnn.conv2d"),
-	workload.SPIRV(spirv, "conv_images", 64, 1, 16))
+	workload.SPIRV(spirv, "conv_images", 64, 4, 16))
 
 // bandRows is how many rows of an image's results one item of the Go kernel is:
 // beside them the rows that neighbouring items both read are nothing.
