@@ -85,7 +85,7 @@ func TestGPUMemory(t *testing.T) {
 			if got := len(rt.Devices()); got != count && (devices != "cuda" || got < count) {
 				t.Fatalf("%d devices, want %d", got, count)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			g := addOnes(t, n, 5)
 			plain := make([]uint32, n)
@@ -152,7 +152,7 @@ func TestGPUFault(t *testing.T) {
 	for _, standby := range []bool{false, true} {
 		t.Run(fmt.Sprint("standby ", standby), func(t *testing.T) {
 			rt := openGPU(t, weft.Options{Devices: "cuda:0", Standby: standby, HostBytes: 1 << 33})
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			const n = 1 << 20
 			data, err := weft.Put(rt, "x", make([]uint32, n))

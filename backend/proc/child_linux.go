@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -226,8 +227,9 @@ func (c *child) echo(out *os.File) {
 func (c *child) reap(out *os.File) {
 	_ = c.cmd.Wait() // how it ended is in ProcessState
 	c.conn.close()
-	// What it printed is there already; its own children may hold the pipe.
-	_ = out.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
+	// What it printed is there already, to be read in time even on a busy machine;
+	// its own children may hold the pipe.
+	_ = out.SetReadDeadline(time.Now().Add(time.Second))
 	c.readers.Wait()
 	_ = out.Close()
 	close(c.exited)
@@ -288,7 +290,7 @@ func (c *child) call(ctx context.Context, m *message, fd int) (*message, int, er
 	c.calls[m.ID] = ch
 	c.mu.Unlock()
 	if err := c.conn.send(m, fd); err != nil {
-		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) {
 			err = errStopped // how it ended says more
 		}
 		c.kill(err)

@@ -237,7 +237,9 @@ func TestNativeDeadline(t *testing.T) {
 		select {
 		case err = <-ended:
 			over = true
-		case <-time.After(time.Millisecond): // the one that hangs is let go; the others wait for nobody
+		// The one that hangs is let go, when everybody had time to hear of the
+		// deadline; the others wait for nobody.
+		case <-time.After(time.Second):
 			if err := drv.Play("on 1 release"); err != nil {
 				t.Fatal(err)
 			}

@@ -87,7 +87,7 @@ func TestNativeGang(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
 			x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{drv}, Copier: copier[0]})
 			if err != nil {
@@ -120,7 +120,7 @@ func TestNativeGang(t *testing.T) {
 			var tick <-chan time.Time
 			if c.deadline {
 				stop(errors.New("a deadline"))
-				tick = time.Tick(time.Millisecond)
+				tick = time.Tick(time.Second) // by then the loop has heard of it
 			}
 			for over := false; !over; {
 				select {
@@ -169,7 +169,7 @@ func TestJoinMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{drv, cpu.New(cpu.Options{})}, Copier: copier[0]})
 	if err != nil {
