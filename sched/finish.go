@@ -241,13 +241,12 @@ func key(d *Device) time.Duration {
 // replay plays the matches of d, and of those that compute on the same cores,
 // again after their keys changed.
 func (p *finish) replay(v *View, d machine.DeviceID) {
+	p.replayOne(v, d)
 	if k := v.Devices[d].Crowd; k > 0 {
 		for _, o := range v.Crowds[k-1].Devices {
 			p.replayOne(v, o)
 		}
-		return
 	}
-	p.replayOne(v, d)
 }
 
 func (p *finish) replayOne(v *View, d machine.DeviceID) {

@@ -27,11 +27,12 @@ func (v *View) Assign(i int, d machine.DeviceID, transfer, runs time.Duration) (
 // given: they are free later by the part of their cores it takes. That counts what
 // runs side by side as if it ran in turns, which ends at the same time.
 func (v *View) Delay(d machine.DeviceID, runs time.Duration) {
-	k := v.Devices[d].Crowd
-	if k == 0 {
-		return
+	if k := v.Devices[d].Crowd; k > 0 {
+		v.delay(&v.Crowds[k-1], d, runs)
 	}
-	c := &v.Crowds[k-1]
+}
+
+func (v *View) delay(c *machine.Crowd, d machine.DeviceID, runs time.Duration) {
 	by := time.Duration(float64(runs) * c.Share(d))
 	for _, o := range c.Devices {
 		if o != d {

@@ -315,7 +315,9 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	d := &e.devs[dev]
 	d.flight++
 	d.backlog += e.tasks.at[tid].cost
-	e.crowded.Began(dev, e.now)
+	if e.crowded != nil {
+		e.crowded.Began(dev, e.now)
+	}
 	a := e.emit(Launch)
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
 	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
@@ -679,10 +681,14 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		})
 	}
 	if st != DepFailed {
-		e.crowded.Ran(dev, start, end, e.computing(dev))
+		if e.crowded != nil {
+			e.crowded.Ran(dev, start, end, e.computing(dev))
+		}
 		d.stats.Observe(end - start)
 	} else {
-		e.crowded.Ran(dev, e.now, e.now, e.computing(dev))
+		if e.crowded != nil {
+			e.crowded.Ran(dev, e.now, e.now, e.computing(dev))
+		}
 		d.stats.Active--
 	}
 	if !ok {

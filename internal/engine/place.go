@@ -321,24 +321,23 @@ func (e *Engine) drift(dev machine.DeviceID, cost int64) {
 // have done what they have.
 func (e *Engine) freeAt(dev machine.DeviceID) {
 	vd := &e.view.Devices[dev]
-	left := func(dev machine.DeviceID) time.Duration {
-		d := &e.devs[dev]
-		return time.Duration(d.perLane(d.load))
-	}
-	vd.FreeAt = e.now + left(dev)
+	vd.FreeAt = e.now + e.devs[dev].left()
 	if vd.Crowd == 0 {
 		return
 	}
 	c := &e.view.Crowds[vd.Crowd-1]
 	all := time.Duration(0)
 	for _, o := range c.Devices {
-		all += time.Duration(float64(left(o)) * c.Share(o))
+		all += time.Duration(float64(e.devs[o].left()) * c.Share(o))
 	}
 	for _, o := range c.Devices {
-		e.view.Devices[o].FreeAt = e.now + max(left(o), all)
+		e.view.Devices[o].FreeAt = e.now + max(e.devs[o].left(), all)
 		e.dirty(o)
 	}
 }
+
+// left is how long a device is predicted to need for what it has.
+func (d *device) left() time.Duration { return time.Duration(d.perLane(d.load)) }
 
 // freshen does what drift does for devices whose load changed while events were
 // taken in, once for all of them.
