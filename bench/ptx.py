@@ -601,6 +601,9 @@ def main():
     print()
     for r in rows:
         print("  ".join(c.ljust(w) for c, w in zip(r, widths)))
+    if os.environ.get("ROWS"):  # for bench/gpu.sh
+        with open(os.environ["ROWS"], "w") as f:
+            f.writelines("\t".join(r) + "\n" for r in rows)
     if failed:
         sys.exit("failed: " + ", ".join(failed))
 
