@@ -95,7 +95,7 @@ func (d *vulkanDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Dev
 		return nil, err
 	}
 	if d.o.NoDoubles && !SeesGPU() {
-		return nil, fmt.Errorf("vulkan: this machine shows no GPU: %w", driver.ErrUnavailable)
+		return nil, fmt.Errorf("vulkan: no GPU here, and software devices are used only when asked for by name: %w", driver.ErrUnavailable)
 	}
 	p, err := openPlatform(d.o, log)
 	if err != nil {
