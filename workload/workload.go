@@ -153,6 +153,21 @@ type Placed interface {
 	Place(m *machine.Machine) error
 }
 
+// Able returns the devices that can run all of some kernels, for jobs that place
+// their tasks themselves. None is an error.
+func Able(m *machine.Machine, kernels ...*graph.Kernel) ([]machine.DeviceID, error) {
+	var out []machine.DeviceID
+	for i := range m.Devices {
+		if !slices.ContainsFunc(kernels, func(k *graph.Kernel) bool { return !m.Devices[i].CanRun(k) }) {
+			out = append(out, machine.DeviceID(i))
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: none has an implementation of kernel %q and those beside it; let the CPU take part", weft.ErrNoDevice, kernels[0].Name)
+	}
+	return out, nil
+}
+
 // Streamed marks a job whose data takes about as long to copy as to use, and is
 // used once: on a device with memory of its own, one range is copied while
 // another is computed, although no other device could help.

@@ -83,3 +83,19 @@ func TestGPUFaults(t *testing.T) {
 		t.Errorf("status %d, %q", code, stderr)
 	}
 }
+
+// Workloads that place their tasks themselves leave out devices that cannot run
+// them, and say so when none can.
+func TestGPUBesideCPU(t *testing.T) {
+	withGPUs(t)
+	for _, job := range []string{"fisher --points 200 --features 8", "tropical-net --batch 64 --steps 2", "fusion --records 2000 --mode data", "gemm --size 40"} {
+		args := append([]string{"run"}, strings.Fields(job)...)
+		out := works(t, append(args, "--devices", "cuda:0,cpu", "--repeat", "1", "--calibrate=false")...)
+		if !strings.Contains(out, "agrees with an independent reference") {
+			t.Errorf("%s: %s", job, out)
+		}
+	}
+	if code, _, stderr := runWeft("run", "fisher", "--devices", "cuda:0", "--calibrate=false"); code == 0 || !strings.Contains(stderr, "let the CPU take part") {
+		t.Errorf("status %d, %q", code, stderr)
+	}
+}

@@ -83,6 +83,7 @@ type Job struct {
 	theta []float32
 	f     []float64 // after a run
 	m     *machine.Machine
+	on    []machine.DeviceID // that can run it
 }
 
 // Streams of random numbers.
@@ -186,9 +187,10 @@ func (j *Job) task(points, lo, hi int) graph.Task {
 }
 
 // Place remembers the machine, on whose topology the all-reduce depends.
-func (j *Job) Place(m *machine.Machine) error {
+func (j *Job) Place(m *machine.Machine) (err error) {
 	j.m = m
-	return nil
+	j.on, err = workload.Able(m, WeightsKernel, SumsKernel)
+	return err
 }
 
 // Graph computes shards, each on its device, and all-reduces them, whatever the
@@ -210,7 +212,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 		spec := collective.Spec{Op: collective.AllReduce, Count: d * (end - row), Type: fold.F64, Fold: fold.Sum, Exact: true}
 		var in, out []collective.Buffer
 		for s := range c.Shards {
-			on := machine.DeviceID((s*c.Blocks + block) % len(j.m.Devices))
+			on := j.on[(s*c.Blocks+block)%len(j.on)]
 			only := graph.Constraint{Only: []string{j.m.DeviceName(on)}}
 			spec.Ranks = append(spec.Ranks, on)
 			lo, hi := collective.Cut(int64(c.Points), c.Shards, s)

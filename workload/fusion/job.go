@@ -158,9 +158,13 @@ func (j *Job) Place(m *machine.Machine) (err error) {
 	if j.c.Mode == "" {
 		return nil
 	}
+	on, err := workload.Able(m, Kernels[:]...)
+	if err != nil {
+		return err
+	}
 	var names []string
-	for i := range m.Devices {
-		names = append(names, m.Devices[i].Name)
+	for _, d := range on {
+		names = append(names, m.DeviceName(d))
 	}
 	j.place, err = pipeline.Place(j.c.Mode, names, stageOps[:], j.c.Copies)
 	return err

@@ -122,6 +122,7 @@ type TrainJob struct {
 	x       []float32 // samples, by row
 	target  []float32
 	m       *machine.Machine
+	on      []machine.DeviceID // that can run it
 }
 
 // Streams of random numbers.
@@ -300,9 +301,10 @@ func (j *TrainJob) updateTask() graph.Task {
 }
 
 // Place remembers the machine, on whose topology the all-reduce depends.
-func (j *TrainJob) Place(m *machine.Machine) error {
+func (j *TrainJob) Place(m *machine.Machine) (err error) {
 	j.m = m
-	return nil
+	j.on, err = workload.Able(m, PathsKernel, GradientKernel, UpdateKernel)
+	return err
 }
 
 // replica is the data of a shard.
@@ -332,7 +334,7 @@ func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
 		data := func(what string, bytes int64, output bool) graph.DataID {
 			return b.Data(graph.Data{Name: fmt.Sprintf("%s %d", what, s), Bytes: bytes, Output: output})
 		}
-		on := machine.DeviceID(s % len(j.m.Devices))
+		on := j.on[s%len(j.on)]
 		r.on.Only = []string{j.m.DeviceName(on)}
 		spec.Ranks = append(spec.Ranks, on)
 		n := r.hi - r.lo
