@@ -368,3 +368,17 @@ func ExampleRuntime_Join() {
 	// Output:
 	// join: cpu:0: not available: it has no native collectives
 }
+
+// GPUs find out by measurement how a kernel runs fastest; cores do so without.
+func ExampleRuntime_Tuning() {
+	rt, err := weft.Open(context.Background(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	for _, t := range rt.Tuning() {
+		fmt.Printf("%s: kernel %s by %s in blocks of %d threads\n", t.Device, t.Kernel, t.Entry, t.Block)
+	}
+	// Output:
+}

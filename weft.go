@@ -278,6 +278,25 @@ func (r *Runtime) Best(n int) []machine.DeviceID {
 	return ids[:max(0, min(n, len(ids)))]
 }
 
+// Tuned is which of several ways to run a kernel a device found fastest for steps
+// of a size.
+type Tuned struct {
+	Device string `json:"device"`
+	driver.Tuned
+}
+
+// Tuning returns what devices have found by measurement about kernels that can be
+// run in several ways, in this run or, with a CacheDir, in earlier ones.
+func (r *Runtime) Tuning() []Tuned {
+	var out []Tuned
+	for i, ts := range r.x.Tuning() {
+		for _, t := range ts {
+			out = append(out, Tuned{r.x.Machine.Devices[i].Name, t})
+		}
+	}
+	return out
+}
+
 // Join makes devices the ranks, in their order, of a new communicator, by which
 // tasks with a Gang take part in collective operations of a vendor's library: all
 // must have machine.Device.Joins, and each may be there once. It returns the number

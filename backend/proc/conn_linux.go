@@ -41,6 +41,9 @@ type message struct {
 	Ranks  int           `json:"ranks,omitempty"`
 	Rank   int           `json:"rank,omitempty"`
 	Wait   time.Duration `json:"wait,omitempty"`
+	// tune, and the answer to tuning
+	Tuned []driver.Tuned `json:"tuned,omitempty"`
+	From  int            `json:"from,omitempty"` // tuning: the first wanted
 	// answers
 	Found []found           `json:"found,omitempty"`
 	Tele  *driver.Telemetry `json:"tele,omitempty"`
@@ -72,6 +75,8 @@ const (
 	askDrop   = "drop"
 	askTele   = "telemetry"
 	askExact  = "exact"
+	askTuning = "tuning"
+	askTune   = "tune"
 	askName   = "name"
 	askJoin   = "join"
 	tellLeave = "leave"

@@ -161,7 +161,8 @@ type device struct {
 	steps     writer
 	backlog   []byte // records the ring had no room for, each after its length
 	kernels   registry
-	segs      int // segments of the arena the worker was told of
+	segs      int            // segments of the arena the worker was told of
+	tuned     []driver.Tuned // what is known of kernels, for workers to come
 	fault     error
 	suspects  map[*graph.Task]bool
 	alone     driver.Wait // a suspect that runs by itself, or lane NoLane
@@ -218,6 +219,9 @@ func (d *device) start(ctx context.Context) (*child, error) {
 	}
 	if err == nil && d.exact {
 		_, _, err = w.call(ctx, &message{Kind: askExact}, -1)
+	}
+	if err == nil {
+		err = d.tellTuned(ctx, w)
 	}
 	if err != nil {
 		w.finish()

@@ -104,8 +104,11 @@ func (w *worker) listen() {
 
 func (w *worker) answer(m *message, err error) {
 	out := &message{Kind: answer, ID: m.ID, Found: m.Found, Tele: m.Tele}
-	if m.Kind == askName {
+	switch m.Kind {
+	case askName:
 		out.Name = m.Name
+	case askTuning:
+		out.Tuned = m.Tuned
 	}
 	if err != nil {
 		out.Class, out.Err = classOf(err), err.Error()
@@ -163,6 +166,8 @@ func (w *worker) ask(m *message, fd int) (err error) {
 		w.warm = m.Warm
 		w.dev.Attach(w.board, m.Lanes, w.commands.ring)
 		return nil
+	case askTuning, askTune:
+		return w.tune(m)
 	case tellSlab:
 		s, ok := w.dev.(driver.SlabMaker)
 		if !ok || fd < 0 {

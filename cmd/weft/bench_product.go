@@ -67,10 +67,10 @@ func newProduct(s *settings) *cobra.Command {
 		use:   "product",
 		short: "Products of resident matrices by a vendor's library",
 		long: `Multiply square matrices that stay on the devices, by the routines of a vendor's
-library, in several precisions. Every device has matrices of its own and computes
-a burst of products in each run; rates are those of all devices together, from
-the beginning of a run to its end. Elements of the result are compared with
-products in float64 before anything is timed.`,
+library, in several precisions. Every device has matrices of its own and
+computes a burst of products in each run; rates are those of all devices
+together, from the beginning of a run to its end. Elements of the result are
+compared with products in float64 before anything is timed.`,
 		repeat: 10, measure: o.measure, text: writeProducts,
 	}.command(s)
 	c.Flags().StringSliceVar(&o.precisions, "precision", []string{"fp32", "tf32", "bf16"}, "`precisions`: fp32, tf32, bf16, fp64")

@@ -20,8 +20,9 @@ func newDevices() *cobra.Command {
 		Use:   "devices",
 		Short: "Show the devices of this machine and the links between them",
 		Long: `Show the devices of this machine: what they are, what they were measured at, how
-they score, and the links data travels by. With --json the answer is a machine
-file, which weft sim takes.`,
+they score, the links data travels by, and which way they run kernels fastest,
+as far as earlier runs found out. With --json the answer is a machine file,
+which weft sim takes.`,
 		Example: `  weft devices
   weft devices --devices cpu/4
   weft devices --json > here.json && weft sim here.json skewed`,
@@ -43,6 +44,7 @@ file, which weft sim takes.`,
 					return err
 				}
 				writeHere(b, rt.Machine())
+				writeTuning(b, rt.Tuning())
 				return nil
 			})
 		},

@@ -170,6 +170,23 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, 
 	for _, e := range why {
 		fmt.Fprintf(b, "\n%s", e.Text(rt.Machine()))
 	}
+	writeTuning(b, rt.Tuning())
+}
+
+// writeTuning says how devices run kernels that can be run in several ways.
+func writeTuning(b *bytes.Buffer, tuned []weft.Tuned) {
+	if len(tuned) == 0 {
+		return
+	}
+	fmt.Fprint(b, "\nFound fastest by measurement:\n")
+	for _, t := range tuned {
+		how := t.Entry
+		if t.Block > 0 {
+			how += fmt.Sprintf(" in blocks of %d threads", t.Block)
+		}
+		const named = 64 // as driver.Tuned counts classes
+		fmt.Fprintf(b, "  %s, kernel %s, up to 2^%d items or blocks: %s, %s\n", t.Device, t.Kernel, t.Class%named, how, short(time.Duration(t.NS)))
+	}
 }
 
 func saveTrace(w io.Writer, rt *weft.Runtime, job workload.Job) error {
@@ -203,6 +220,7 @@ type explanation struct {
 	Prediction string         `json:"prediction"`
 	Shares     []shareRow     `json:"shares"`
 	Tasks      []placementRow `json:"tasks"`
+	Tuned      []weft.Tuned   `json:"tuned,omitempty"` // how devices run kernels that can be run in several ways
 }
 
 type shareRow struct {
@@ -230,7 +248,7 @@ type optionRow struct {
 // reasonsOf is what reasons says, for programs.
 func reasonsOf(rt *weft.Runtime, res *workload.Result, why []sched.Explanation) *explanation {
 	m := rt.Machine()
-	e := &explanation{Split: res.Partition.Why, Prediction: res.Prediction.Why}
+	e := &explanation{Split: res.Partition.Why, Prediction: res.Prediction.Why, Tuned: rt.Tuning()}
 	for i, r := range res.Partition.Ranges {
 		e.Shares = append(e.Shares, shareRow{m.Devices[i].Name, r.Lo, r.Hi})
 	}

@@ -41,6 +41,7 @@ func (x *Executor) learn(ctx context.Context, l *loop, c *Config) {
 		}
 	}
 	x.loaded = x.cost.Observed()
+	x.tune()
 	c.Engine.Machine, c.Engine.Cost = x.Machine, x.cost
 }
 

@@ -275,6 +275,7 @@ func (l *loop) shut() bool {
 	}
 	l.unwatch()
 	l.settleRevivals()
+	l.keepTuning()
 	for _, d := range append(l.devs, l.host) {
 		if d.closed {
 			continue // being closed already, for as long as what hangs on it does

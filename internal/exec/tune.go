@@ -1,0 +1,103 @@
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/weft-run/weft/driver"
+)
+
+// Devices that choose among several ways to run a kernel measure them. What they
+// found is kept with the other things learned about them, under the same key, so
+// that another driver or power limit has them measured again.
+
+// errTuning is wrapped by what is wrong with a file of decisions.
+var errTuning = errors.New("bad tuning file")
+
+// tuningVersion is raised when saved decisions change their meaning.
+const tuningVersion = 1
+
+// tunings is the kind of file.
+const tunings = "tuning"
+
+// tuning is what devices decided, as files hold it.
+type tuning struct {
+	Version int                       `json:"version"`
+	Key     string                    `json:"key"`
+	Devices map[string][]driver.Tuned `json:"devices"` // by name
+}
+
+// Tuning returns what each device has decided, by device.
+func (x *Executor) Tuning() [][]driver.Tuned {
+	out := make([][]driver.Tuned, len(x.devs))
+	for i, d := range x.devs {
+		if t, ok := d.(driver.Tuner); ok {
+			out[i] = t.Tuning()
+		}
+	}
+	return out
+}
+
+// tune hands devices what they decided in an earlier run.
+func (x *Executor) tune() {
+	b := x.cache.read(tunings)
+	if b == nil {
+		return
+	}
+	t, err := decodeTuning(b, x.cache.key)
+	if err != nil {
+		x.cache.bad(tunings, err)
+		return
+	}
+	for i, d := range x.devs {
+		known := t.Devices[x.Machine.Devices[i].Name]
+		if tuner, ok := d.(driver.Tuner); ok && len(known) > 0 {
+			tuner.Tune(known)
+		}
+	}
+}
+
+// keepTuning saves what devices decided, before they close. One that is lost tells
+// nothing any more, so what was known of it stays.
+func (l *loop) keepTuning() {
+	x := l.x
+	if x.cache == nil {
+		return
+	}
+	before := x.cache.read(tunings)
+	t, err := decodeTuning(before, x.cache.key)
+	if err != nil {
+		t = tuning{Version: tuningVersion, Key: x.cache.key, Devices: make(map[string][]driver.Tuned)}
+	}
+	for _, d := range l.devs {
+		if tuner, ok := d.Device.(driver.Tuner); ok && !d.lost {
+			if now := tuner.Tuning(); len(now) > 0 {
+				t.Devices[x.Machine.Devices[d.id].Name] = now
+			}
+		}
+	}
+	if len(t.Devices) == 0 {
+		return
+	}
+	b, err := json.MarshalIndent(t, "", " ")
+	if err != nil {
+		panic(err) // names and finite numbers
+	}
+	if b = append(b, '\n'); !bytes.Equal(b, before) {
+		x.cache.write(tunings, b)
+	}
+}
+
+// decodeTuning reads a file of decisions made for a key.
+func decodeTuning(src []byte, key string) (tuning, error) {
+	var t tuning
+	if err := json.Unmarshal(src, &t); err != nil {
+		return t, fmt.Errorf("%w: %w", errTuning, err)
+	}
+	if t.Version != tuningVersion || t.Key != key || t.Devices == nil {
+		return t, fmt.Errorf("%w: version %d, and this weft reads %d, or for other devices", errTuning, t.Version, tuningVersion)
+	}
+	return t, nil
+}

@@ -1,0 +1,103 @@
+package exec_test
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/backend/fake"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/exec"
+)
+
+// tuners gives fake devices something they found about kernels.
+type tuners struct {
+	driver.Driver
+	found []driver.Tuned // by every device, when it is opened
+}
+
+type tuner struct {
+	driver.Device
+	told, found []driver.Tuned
+}
+
+func (d *tuners) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	devs, err := d.Driver.Open(ctx, log)
+	for i := range devs {
+		devs[i] = &tuner{Device: devs[i], found: d.found}
+	}
+	return devs, err
+}
+
+func (t *tuner) Tune(ts []driver.Tuned) { t.told = ts }
+func (t *tuner) Tuning() []driver.Tuned { return append(slices.Clone(t.told), t.found...) }
+
+// What devices find about kernels is kept, and told to them the next time; files
+// for others, or broken ones, are not.
+func TestTuningIsKept(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	open := func(found ...driver.Tuned) []driver.Tuned {
+		t.Helper()
+		drv, err := fake.New(fake.Options{Devices: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{&tuners{drv, found}}, Copier: copier[0], CacheDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := x.Tuning()
+		if len(known) != 2 || !slices.Equal(known[0], known[1]) {
+			t.Fatalf("devices know %v", known)
+		}
+		if err := x.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return known[0]
+	}
+	a := driver.Tuned{Kernel: "a", Hash: "1", Class: 7, Entry: "a_fast", Block: 128, NS: 1500}
+	b := driver.Tuned{Kernel: "b", Class: 71, Entry: "b_only", NS: 2}
+	if got := open(a); !slices.Equal(got, []driver.Tuned{a}) {
+		t.Errorf("at first %v is known", got)
+	}
+	if got := open(b); !slices.Equal(got, []driver.Tuned{a, b}) {
+		t.Errorf("then %v is known, want what was found before as well", got)
+	}
+	if got := open(); !slices.Equal(got, []driver.Tuned{a, b}) {
+		t.Errorf("at last %v is known", got)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "tuning-*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files are %v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]string{
+		"broken": "{", "of another version": strings.Replace(string(text), `"version": 1`, `"version": 2`, 1),
+		"of other devices": strings.Replace(string(text), "fake:0", "fake:7", 1),
+	} {
+		if err := os.WriteFile(files[0], []byte(bad), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if got := open(); len(got) != 0 {
+			t.Errorf("from a file %s %v is known", name, got)
+		}
+		if _, err := os.Stat(files[0]); err == nil {
+			t.Errorf("a file %s stays", name)
+		}
+	}
+}
