@@ -132,8 +132,7 @@ const (
 // storage buffers of set 0, numbered in that order, and as push constants. An
 // empty Entry stands for nothing to do: the step is for other kinds of device.
 // Several implementations in one dialect are variants: the device picks the
-// fastest of those its architecture can run, by measurement; a Vulkan device takes
-// the first.
+// fastest of those it can run, by measurement.
 type Impl struct {
 	Dialect Dialect
 	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
@@ -146,7 +145,8 @@ type Impl struct {
 	// devices that cut its grid differently. PTX and CUDA C without Block have an
 	// item for each thread, along the first dimension, in blocks of as many as
 	// the device finds fastest: the function must look whether its item is in the
-	// grid.
+	// grid. So have shaders without Block and Per that leave the size of a group
+	// to the specialization constants 0, 1 and 2.
 	Per, Block [3]uint32
 	// SharedBytes is dynamic shared memory, like Per for such steps.
 	SharedBytes int

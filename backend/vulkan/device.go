@@ -43,6 +43,8 @@ type device struct {
 	kernels map[*graph.Kernel]*kernel
 	modules map[[32]byte]*module
 	layouts map[int]*layout
+	tuned   map[tuningKey]driver.Tuned
+	kept    int // of these, in the cache
 
 	mu      sync.Mutex
 	flying  int // operations given and not completed
@@ -101,6 +103,7 @@ func (d *device) open() (err error) {
 	}
 	d.info.MemBytes = d.memory.limit
 	d.loadCache(f)
+	d.loadTuning()
 	d.retain()
 	return nil
 }
@@ -510,6 +513,7 @@ func (d *device) Close() error {
 	// A device that was given up may still run something.
 	idle := f.do(&d.c.waitIdle, d.handle)
 	d.saveCache(f)
+	d.saveTuning()
 	for _, l := range d.lanes {
 		l.close(f)
 	}
@@ -542,4 +546,5 @@ var (
 	_ driver.Dropper    = (*device)(nil)
 	_ driver.PeerCopier = (*device)(nil)
 	_ driver.HostMapper = (*device)(nil)
+	_ driver.Tuner      = (*device)(nil)
 )

@@ -57,6 +57,7 @@ type flight struct {
 	slot    *slot
 	scratch []buffer
 	to      []byte // where to copy what the slot staged
+	trial   *trial // what its time decides, nil for nothing
 }
 
 // slot is what one submission takes.
@@ -473,6 +474,9 @@ func (l *lane) reap() {
 		if fl.slot != nil {
 			if ns := l.took(f, fl.slot); ns > 0 {
 				start = max(start, d.board.Now()-ns)
+			}
+			if fl.trial != nil && err == nil {
+				d.measured(fl.trial, d.board.Now()-start)
 			}
 			d.memory.unscratch(d, fl.scratch)
 			l.free <- fl.slot

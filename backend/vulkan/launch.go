@@ -10,16 +10,19 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// kernel is a kernel as this device can run it.
+// kernel is a kernel as this device can run it. Without variants there is nothing
+// to do.
 type kernel struct {
-	impl   *graph.Impl
-	module *module // nil: nothing to do
-	err    error   // why it cannot run
+	name     string
+	variants []variant
+	timings  map[int]*timing // by size class
+	err      error           // why it cannot run
 }
 
 // module is a shader the driver was given, with the pipelines made of it.
 type module struct {
 	*shader
+	hash      [32]byte
 	handle    uint64
 	err       error // why it was not
 	pipelines map[pipelineKey]uint64
@@ -39,7 +42,7 @@ type layout struct {
 // maxKernels bounds the kernels remembered by address.
 const maxKernels = 4096
 
-// kernel finds or makes the device's form of a kernel: the first of its
+// kernel finds or makes the device's form of a kernel: those of its
 // implementations that the device can run. The caller holds build.
 func (d *device) kernel(k *graph.Kernel) *kernel {
 	if k == nil {
@@ -51,7 +54,7 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 	if len(d.kernels) >= maxKernels {
 		clear(d.kernels)
 	}
-	found := &kernel{}
+	found := &kernel{name: k.Name, timings: make(map[int]*timing)}
 	d.kernels[k] = found
 	var reasons []error
 	for i := range k.Impls {
@@ -59,14 +62,22 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 		if impl.Dialect != graph.SPIRV && impl.Dialect != graph.GLSL {
 			continue
 		}
-		found.impl = impl
+		if len(found.variants) > 0 && impl.Dialect != found.variants[0].impl.Dialect {
+			continue // the same in another language
+		}
 		if impl.Entry == "" {
+			found.variants = nil
 			return found
 		}
-		if found.module = d.module(impl); found.module.err == nil {
-			return found
+		m := d.module(impl)
+		if m.err != nil {
+			reasons = append(reasons, m.err)
+			continue
 		}
-		reasons = append(reasons, found.module.err)
+		found.variants = append(found.variants, d.variants(impl, m)...)
+	}
+	if len(found.variants) > 0 {
+		return found
 	}
 	if len(reasons) == 0 {
 		reasons = append(reasons, errors.New("it has no implementation in SPIR-V or GLSL"))
@@ -83,7 +94,7 @@ func (d *device) module(impl *graph.Impl) *module {
 	key := [32]byte(h.Sum(nil))
 	m := d.modules[key]
 	if m == nil {
-		m = &module{pipelines: make(map[pipelineKey]uint64)}
+		m = &module{hash: key, pipelines: make(map[pipelineKey]uint64)}
 		m.err = d.load(m, impl)
 		d.modules[key] = m
 	}
@@ -187,6 +198,7 @@ type prepared struct {
 	pipeline uint64
 	grid     [3]uint32
 	params   []byte
+	trial    *trial // nil when there is nothing to find out
 }
 
 // prepare finds the pipelines of a task's steps and checks what they are given.
@@ -199,7 +211,7 @@ func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, l *lay
 		if k.err != nil {
 			return nil, nil, k.err
 		}
-		if k.module == nil {
+		if len(k.variants) == 0 {
 			continue
 		}
 		p, err := d.prepareStep(k, s, arguments)
@@ -215,8 +227,30 @@ func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, l *lay
 	return steps, l, err
 }
 
+// prepareStep picks a variant of a kernel. Those that the device's limits forbid
+// are left out as long as there are others.
 func (d *device) prepareStep(k *kernel, s *graph.Step, arguments int) (p prepared, err error) {
-	m, shape := k.module, k.impl.Shape(s.Launch)
+	class := classOf(s.Launch)
+	t := d.timing(k, class)
+	var first error
+	for range k.variants {
+		i := t.pick()
+		if p, err = d.prepareVariant(&k.variants[i], s, arguments); err == nil {
+			if !t.decided {
+				p.trial = &trial{k, class, i}
+			}
+			return p, nil
+		}
+		if first == nil {
+			first = err
+		}
+		t.without(i)
+	}
+	return p, first
+}
+
+func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p prepared, err error) {
+	m, shape := v.module, v.shape(s.Launch)
 	for i := range shape.Block {
 		shape.Block[i] = max(shape.Block[i], 1)
 	}
@@ -242,7 +276,7 @@ func (d *device) prepareStep(k *kernel, s *graph.Step, arguments int) (p prepare
 	case group[0] > d.limits.groupSize[0] || group[1] > d.limits.groupSize[1] || group[2] > d.limits.groupSize[2] || n > uint64(d.limits.invocations):
 		return p, fmt.Errorf("groups of %d; the device takes %d, and %d invocations", group, d.limits.groupSize, d.limits.invocations)
 	}
-	p.pipeline, err = d.pipeline(m, k.impl.Entry, arguments, group)
+	p.pipeline, err = d.pipeline(m, v.impl.Entry, arguments, group)
 	p.grid = shape.Grid
 	p.params = append(slices.Clip(s.Params), make([]byte, -len(s.Params)&3)...)
 	return p, err
@@ -256,6 +290,9 @@ func (l *lane) launch(o *op) (err error) {
 		return l.failed(err)
 	}
 	fl := flight{op: o, start: d.board.Now()}
+	if len(steps) == 1 { // of several nobody could tell which took how long
+		fl.trial = steps[0].trial
+	}
 	if len(steps) > 0 || len(l.waits) > 0 {
 		if fl.slot, err = l.take(); err != nil {
 			return err

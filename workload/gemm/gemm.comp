@@ -1,6 +1,7 @@
 // C = A·B in float32, every element one chain of fused multiply-adds in rising
 // order of the inner index from zero.
 //: gemm_rows -DROWS=8 -DCOLS=2
+//: gemm_small -DROWS=4 -DCOLS=1
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #define START 0.0

@@ -9,7 +9,7 @@ import (
 // kind is the product of sums of products.
 var kind = product.NewKind("gemm", "GFLOP", kernel,
 	workload.PTX(ptx, "gemm_rows", 256, 128, 128), workload.PTX(ptx, "gemm_rows_small", 64, 64, 64), workload.Library("cublas.sgemm"),
-	workload.SPIRV(spirv, "gemm_rows", 64, 8, 512))
+	workload.SPIRV(spirv, "gemm_rows", 64, 8, 512), workload.SPIRV(spirv, "gemm_small", 64, 4, 256))
 
 // Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
 // params the rows, K and N.

@@ -1,0 +1,224 @@
+package vulkan
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/bits"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// variant is one way to run a kernel.
+type variant struct {
+	impl   *graph.Impl
+	module *module
+	// group is the invocations of a group where the shader leaves that open and
+	// neither the implementation nor the step names it; 0 where one does.
+	group uint32
+	id    string // the same in every run of the program
+}
+
+// groups are the sizes tried for shaders that leave theirs open, as far as the
+// device has them.
+var groups = []uint32{64, 128, 256, 32}
+
+// trials is how often each variant of a kernel is measured for a size class before
+// the fastest is kept. One that takes hopeless times as long as another is out
+// after the first time.
+const (
+	trials   = 3
+	hopeless = 1.5
+)
+
+// timing is what is known of a kernel's variants for steps of one size class. The
+// device's build guards it.
+type timing struct {
+	decided bool
+	best    int
+	runs    []int
+	fastest []time.Duration
+}
+
+// trial is a launch that is measured.
+type trial struct {
+	kernel  *kernel
+	class   int
+	variant int
+}
+
+// classOf is the size class of a step: the binary logarithm of its items.
+func classOf(l graph.Launch) int {
+	items := uint64(1)
+	for _, n := range l.Grid {
+		high, low := bits.Mul64(items, uint64(max(n, 1)))
+		if high > 0 {
+			return 64
+		}
+		items = low
+	}
+	return bits.Len64(items) - 1
+}
+
+// timing returns what is known of a kernel at a size class. The caller holds build.
+func (d *device) timing(k *kernel, class int) *timing {
+	t := k.timings[class]
+	if t == nil {
+		n := len(k.variants)
+		t = &timing{runs: make([]int, n), fastest: make([]time.Duration, n)}
+		known := d.tuned[tuningKey{k.name, class}].Entry
+		t.best = slices.IndexFunc(k.variants, func(v variant) bool { return v.id == known })
+		if t.decided = t.best >= 0 || n == 1; t.best < 0 {
+			t.best = 0
+		}
+		k.timings[class] = t
+	}
+	return t
+}
+
+// pick returns the variant to run: the fastest, or the one measured least.
+func (t *timing) pick() int {
+	if t.decided {
+		return t.best
+	}
+	return slices.Index(t.runs, slices.Min(t.runs))
+}
+
+// without rules a variant out, which the device's limits forbid.
+func (t *timing) without(variant int) {
+	t.runs[variant], t.fastest[variant] = trials, 1<<62
+	t.decide()
+}
+
+// decide keeps the fastest once all have been tried, or only one is left.
+func (t *timing) decide() {
+	if slices.Min(t.runs) == 0 {
+		return
+	}
+	t.best = slices.Index(t.fastest, slices.Min(t.fastest))
+	left := 0
+	for i, took := range t.fastest {
+		if float64(took) > hopeless*float64(t.fastest[t.best]) {
+			t.runs[i] = trials
+		} else {
+			left++
+		}
+	}
+	t.decided = left == 1 || slices.Min(t.runs) >= trials
+}
+
+// measured takes the time of a launch that ended well.
+func (d *device) measured(tr *trial, took time.Duration) {
+	d.build.Lock()
+	defer d.build.Unlock()
+	t := tr.kernel.timings[tr.class]
+	if t.decided {
+		return
+	}
+	if i := tr.variant; t.runs[i] == 0 || took < t.fastest[i] {
+		t.fastest[i] = took
+	}
+	t.runs[tr.variant]++
+	if t.decide(); t.decided {
+		best := tr.kernel.variants[t.best].id
+		d.tuned[tuningKey{tr.kernel.name, tr.class}] = driver.Tuned{
+			Kernel: tr.kernel.name, Class: tr.class, Entry: best, NS: float64(t.fastest[t.best]),
+		}
+		d.log.Debug("variant chosen", "device", d.info.Name, "kernel", tr.kernel.name, "class", tr.class, "variant", best)
+	}
+}
+
+type tuningKey struct {
+	kernel string
+	class  int
+}
+
+// Tuning returns the decisions taken so far, in a fixed order. Entry holds what
+// tells a variant from others: its entry point, group size and source.
+func (d *device) Tuning() []driver.Tuned {
+	d.build.Lock()
+	defer d.build.Unlock()
+	out := make([]driver.Tuned, 0, len(d.tuned))
+	for _, t := range d.tuned {
+		out = append(out, t)
+	}
+	slices.SortFunc(out, func(a, b driver.Tuned) int {
+		if c := strings.Compare(a.Kernel, b.Kernel); c != 0 {
+			return c
+		}
+		return a.Class - b.Class
+	})
+	return out
+}
+
+// Tune takes decisions of an earlier run, for kernels that have not run yet.
+func (d *device) Tune(ts []driver.Tuned) {
+	d.build.Lock()
+	defer d.build.Unlock()
+	for _, t := range ts {
+		d.tuned[tuningKey{t.Kernel, t.Class}] = t
+	}
+}
+
+// tuningFile is where decisions are kept.
+func (d *device) tuningFile() string {
+	return strings.TrimSuffix(d.cacheFile(), filepath.Ext(d.cacheFile())) + ".tuning"
+}
+
+// loadTuning reads the decisions of earlier runs. What cannot be read is decided
+// anew.
+func (d *device) loadTuning() {
+	d.tuned = make(map[tuningKey]driver.Tuned)
+	if d.o.CacheDir == "" {
+		return
+	}
+	var ts []driver.Tuned
+	if b, err := os.ReadFile(d.tuningFile()); err == nil && json.Unmarshal(b, &ts) == nil {
+		d.Tune(ts)
+		d.kept = len(d.tuned)
+	}
+}
+
+// saveTuning keeps the decisions for later runs.
+func (d *device) saveTuning() {
+	ts := d.Tuning()
+	if d.o.CacheDir == "" || len(ts) == d.kept {
+		return
+	}
+	b, err := json.MarshalIndent(ts, "", " ")
+	if err == nil {
+		err = d.replace(d.tuningFile(), b)
+	}
+	if err != nil {
+		d.log.Warn("decisions between variants are not kept", "device", d.info.Name, "err", err)
+	}
+}
+
+// variants lists the ways to run an implementation whose shader was loaded.
+func (d *device) variants(impl *graph.Impl, m *module) (out []variant) {
+	id := func(group uint32) string { return fmt.Sprintf("%s, groups of %d, %x", impl.Entry, group, m.hash[:6]) }
+	if !m.sized || impl.Block[0] != 0 || impl.Per[0] != 0 {
+		return []variant{{impl, m, 0, id(impl.Block[0])}}
+	}
+	for _, g := range groups {
+		if g <= d.limits.groupSize[0] && g <= d.limits.invocations {
+			out = append(out, variant{impl, m, g, id(g)})
+		}
+	}
+	return out
+}
+
+// shape is how a variant launches a step.
+func (v *variant) shape(l graph.Launch) graph.Launch {
+	named := l.Block[0] != 0
+	l = v.impl.Shape(l)
+	if v.group > 0 && !named {
+		l.Grid[0], l.Block[0] = (l.Grid[0]-1)/v.group+1, v.group
+	}
+	return l
+}

@@ -1,0 +1,126 @@
+//go:build lavapipe
+
+package vulkan
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// Which variant is fastest follows from what was measured, and those that cannot
+// win are not tried again.
+func TestTiming(t *testing.T) {
+	const ms = time.Millisecond
+	for name, c := range map[string]struct {
+		takes [][]time.Duration // of each variant, its runs in order
+		best  int
+		runs  int // until that was known
+	}{
+		"close":           {[][]time.Duration{{12 * ms, 10 * ms, 11 * ms}, {11 * ms, 9 * ms, 14 * ms}}, 1, 6},
+		"clear":           {[][]time.Duration{{30 * ms}, {10 * ms}}, 1, 2},
+		"one falls back":  {[][]time.Duration{{10 * ms, 10 * ms, 9 * ms}, {40 * ms}, {11 * ms, 8 * ms, 9 * ms}}, 2, 7},
+		"the first stays": {[][]time.Duration{{10 * ms}, {20 * ms}, {30 * ms}, {16 * ms}}, 0, 4},
+	} {
+		n := len(c.takes)
+		k := &kernel{name: "k", variants: make([]variant, n), timings: make(map[int]*timing)}
+		d := &device{platform: &platform{log: warnings(t)}, tuned: make(map[tuningKey]driver.Tuned)}
+		for i := range k.variants {
+			k.variants[i].id = string(rune('a' + i))
+		}
+		tm, runs := d.timing(k, 3), make([]int, n)
+		total := 0
+		for ; !tm.decided && total < 100; total++ {
+			i := tm.pick()
+			d.measured(&trial{k, 3, i}, c.takes[i][runs[i]])
+			runs[i]++
+		}
+		if tm.pick() != c.best || total != c.runs {
+			t.Errorf("%s: variant %d after %d runs, want %d after %d", name, tm.pick(), total, c.best, c.runs)
+		}
+		if got := d.Tuning(); len(got) != 1 || got[0].Entry != k.variants[c.best].id || got[0].Class != 3 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A shader that leaves its group size open runs in groups the device chose, and
+// what was found out is known the next time.
+func TestTuning(t *testing.T) {
+	dir := t.TempDir()
+	source := `#version 450
+layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
+layout(binding = 0) buffer X { uint x[]; };
+layout(push_constant) uniform P { uint n; };
+void main() { uint i = gl_GlobalInvocationID.x; if (i < n) x[i]++; }`
+	const n = 1000
+	s := graph.Step{
+		Kernel: &graph.Kernel{Name: "count", Impls: []graph.Impl{{Dialect: graph.GLSL, Entry: "main", Source: []byte(source)}}},
+		Launch: graph.Launch{Grid: [3]uint32{n}}, Params: words(n),
+	}
+	open := func() (*rig, driver.Buffer) {
+		r := openRig(t, Options{MemBytes: 64 << 20, CacheDir: dir, Devices: []int{0}})
+		return r, r.put(make([]byte, 4*n))
+	}
+	launch := func(r *rig, x driver.Buffer, times uint32) {
+		t.Helper()
+		if err := r.launch(s, driver.Arg{Buf: x, Bytes: 4 * n}); err != nil {
+			t.Fatal(err)
+		}
+		want := bytes.Repeat(words(times), n)
+		if got := r.get(x, 4*n); !bytes.Equal(got, want) {
+			t.Fatalf("after %d launches the counts are wrong", times)
+		}
+	}
+	r, x := open()
+	for i := range trials * len(groups) {
+		launch(r, x, uint32(i+1))
+	}
+	first := r.Tuning()
+	if len(first) != 1 || first[0].Kernel != "count" || first[0].Class != 9 {
+		t.Fatalf("decided is %+v", first)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	r, x = open()
+	launch(r, x, 1)
+	if tm := r.kernels[s.Kernel].timings[9]; !tm.decided || r.kernels[s.Kernel].variants[tm.best].id != first[0].Entry {
+		t.Errorf("%s is not known any more", first[0].Entry)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.tuning"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("kept are %q, %v", files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("[{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, x = open()
+	launch(r, x, 1)
+}
+
+// A variant that the device's limits forbid is left to others.
+func TestVariantLimits(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 64 << 20})
+	s := step("add", 1, 1)
+	wrong := s.Kernel.Impls[0]
+	wrong.Block = [3]uint32{r.limits.invocations + 1}
+	s.Kernel.Impls = append([]graph.Impl{wrong}, s.Kernel.Impls...)
+	x := r.put(words(5))
+	for range 3 {
+		if err := r.launch(s, driver.Arg{Buf: x, Bytes: 4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.get(x, 4); !bytes.Equal(got, words(8)) {
+		t.Errorf("5+1+1+1 is %d", got)
+	}
+}
