@@ -344,7 +344,8 @@ func (b block) part(off, n int64) driver.Arg {
 
 func (b block) all() driver.Arg { return b.part(0, b.n) }
 
-// get sends the batch, waits for operations and returns what the block holds.
+// get sends the batch, waits for operations and for what filled the block, and
+// returns what the block holds.
 func (b block) get(after ...op) []byte {
 	b.d.r.Helper()
 	if b.buf == driver.NoBuffer {
@@ -353,7 +354,7 @@ func (b block) get(after ...op) []byte {
 		return slices.Clone(b.host)
 	}
 	out := make([]byte, b.n)
-	o := b.d.read(out, b.buf, 0, after...)
+	o := b.d.read(out, b.buf, 0, append(filled(b), after...)...)
 	b.d.send()
 	b.d.r.ok(o)
 	return out

@@ -76,7 +76,7 @@ func (r *rig) do(o driver.Op) driver.Completion {
 		select {
 		case <-r.woke:
 		case <-late.C:
-			r.Fatal("an operation did not complete within a minute")
+			r.Fatal("an operation did not complete within two minutes")
 		}
 	}
 }

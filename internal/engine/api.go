@@ -182,7 +182,8 @@ type Event struct {
 	Status Status // OpDone
 	Kept   bool   // DeviceLost, DeviceBack
 	// Blamed says of a lost device that an operation which failed before was the
-	// cause: the ladder starts from its first rung.
+	// cause: the ladder starts from its first rung, and no task that was running
+	// is suspected.
 	Blamed bool
 	Op     Op
 	Device machine.DeviceID

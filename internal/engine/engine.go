@@ -537,7 +537,7 @@ func (e *Engine) handle(ev *Event) {
 		if ev.Blamed {
 			e.devs[ev.Device].health.rung = 0
 		}
-		e.lose(ev.Device, ev.Kept, ev.Err)
+		e.lose(ev.Device, ev.Kept, ev.Blamed, ev.Err)
 	case DeviceBack:
 		e.back(ev.Device, ev.Kept)
 	case DeviceQuiet:

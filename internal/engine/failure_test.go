@@ -242,6 +242,23 @@ func TestKillerIsBlamed(t *testing.T) {
 	}
 }
 
+// Where the cause of a loss is known, tasks that ran meanwhile have nothing to do
+// with it, however often that happens.
+func TestBystanderIsNotBlamed(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Retries: -1})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		b.Add(job("bystander", 10, writes(b.Data(graph.Data{Name: "x", Bytes: 8}))))
+	}), engine.RunOptions{})
+	for range 10 {
+		r.starts("bystander")
+		r.now += ms
+		r.giveUp(0)
+		r.step(engine.Event{Kind: engine.DeviceLost, Blamed: true})
+		r.back(0, false)
+	}
+	r.mustRun(id)
+}
+
 // A lost device's task runs elsewhere at once, in the same step.
 func TestLossMovesWorkAtOnce(t *testing.T) {
 	r := newRig(t, gpus(2, 1<<20), engine.Options{})

@@ -292,7 +292,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 func (e *Engine) drop(dev machine.DeviceID, cause error) {
 	e.emit(Drop).Device = dev
 	e.haunt(dev)
-	e.lose(dev, false, cause)
+	e.lose(dev, false, false, cause)
 }
 
 // ghost is part of an instance that a call under way on a dropped device uses.

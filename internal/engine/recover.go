@@ -297,8 +297,9 @@ func (e *Engine) describe(v int32) string {
 }
 
 // lose takes a device away: what was in flight there goes elsewhere at once,
-// what only its memory held is made again when it is next needed.
-func (e *Engine) lose(dev machine.DeviceID, kept bool, cause error) {
+// what only its memory held is made again when it is next needed. blamed says that
+// the cause is known: nothing that was still in flight.
+func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	d := &e.devs[dev]
 	if d.state == Lost || d.state == Broken {
 		return
@@ -322,7 +323,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept bool, cause error) {
 			op := Op{l, ln.done + 1}
 			rec := ln.rec(op.Seq)
 			st := DepFailed
-			if rec.task >= 0 && e.blame(rec.task, dev) {
+			if rec.task >= 0 && !blamed && e.blame(rec.task, dev) {
 				st = Failed
 			}
 			e.finish(op, st, lost, e.now, e.now)
