@@ -1,10 +1,11 @@
-// Command kernels runs a kernel of its own, y += k·x, which it brings three times:
-// as a Go function for CPU cores, as CUDA C for NVIDIA GPUs and as GLSL for any GPU
-// with Vulkan. weft compiles the sources where it runs them, and each device takes
-// the form it can.
+// Command kernels runs a kernel of its own, y += k·x, which it brings side by side
+// as a Go function for CPU cores, as CUDA C for NVIDIA GPUs, and as GLSL for any GPU
+// with Vulkan, or as the SPIR-V that glslc made of it. weft compiles sources where it
+// runs them, and each device takes the form it can.
 //
 //	go run ./examples/kernels
-//	go run ./examples/kernels -devices cpu,vulkan -n 16000000
+//	go run ./examples/kernels -devices vulkan -n 16000000
+//	go run ./examples/kernels -devices vulkan -compile
 package main
 
 import (
@@ -27,13 +28,24 @@ var (
 	cudaC []byte
 	//go:embed saxpy.comp
 	glsl []byte
+	//go:generate ../../workload/spirv.sh saxpy.comp
+	//go:embed saxpy.spv
+	spirv []byte
+)
 
-	saxpy = &graph.Kernel{Name: "saxpy", Impls: []graph.Impl{
+// saxpy is the kernel. For Vulkan it has SPIR-V, which needs nothing installed, or
+// GLSL, to be compiled here by glslc.
+func saxpy(compile bool) *graph.Kernel {
+	vulkan := graph.Impl{Dialect: graph.SPIRV, Entry: "main", Source: spirv, Per: [3]uint32{128}, Block: [3]uint32{128}}
+	if compile {
+		vulkan.Dialect, vulkan.Source = graph.GLSL, glsl
+	}
+	return &graph.Kernel{Name: "saxpy", Impls: []graph.Impl{
 		{Dialect: graph.Go, Entry: "saxpy"},
 		{Dialect: graph.CUDAC, Entry: "saxpy", Source: cudaC, Per: [3]uint32{256}, Block: [3]uint32{256}},
-		{Dialect: graph.GLSL, Entry: "main", Source: glsl, Per: [3]uint32{128}, Block: [3]uint32{128}},
+		vulkan,
 	}}
-)
+}
 
 // inGo is the kernel in Go, for the items lo to hi-1.
 func inGo(c *weft.Call, lo, hi int) {
@@ -50,7 +62,7 @@ func params(n int, k float32) []byte {
 }
 
 // build makes a graph of several tasks, which devices share among themselves.
-func build(n, tasks int, k float32) (*graph.Graph, error) {
+func build(kernel *graph.Kernel, n, tasks int, k float32) (*graph.Graph, error) {
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: int64(4 * n), Input: true})
 	y := b.Data(graph.Data{Name: "y", Bytes: int64(4 * n), Input: true, Output: true})
@@ -58,7 +70,7 @@ func build(n, tasks int, k float32) (*graph.Graph, error) {
 		lo, hi := i*n/tasks, (i+1)*n/tasks
 		b.Add(graph.Task{
 			Name:  fmt.Sprintf("elements %d-%d", lo, hi),
-			Steps: []graph.Step{{Kernel: saxpy, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}, Params: params(hi-lo, k)}},
+			Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}, Params: params(hi-lo, k)}},
 			Uses: []graph.Use{
 				{Data: x, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.Read},
 				{Data: y, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.ReadWrite},
@@ -70,14 +82,14 @@ func build(n, tasks int, k float32) (*graph.Graph, error) {
 }
 
 // run computes y += 2·x for n numbers on some devices and says what became of it.
-func run(ctx context.Context, o weft.Options, n int) (string, error) {
+func run(ctx context.Context, o weft.Options, kernel *graph.Kernel, n int) (string, error) {
 	o.Funcs = map[string]weft.Func{"saxpy": inGo}
 	rt, err := weft.Open(ctx, o)
 	if err != nil {
 		return "", err
 	}
 	defer rt.Close()
-	g, err := build(n, 8, 2)
+	g, err := build(kernel, n, 8, 2)
 	if err != nil {
 		return "", err
 	}
@@ -102,11 +114,12 @@ func main() {
 	var o weft.Options
 	flag.StringVar(&o.Devices, "devices", "", "which devices to use, as in cpu,vulkan; none means all")
 	n := flag.Int("n", 1_000_000, "how many elements")
+	compile := flag.Bool("compile", false, "compile the GLSL here instead of taking SPIR-V")
 	flag.Parse()
 	if *n < 8 {
 		log.Fatalf("kernels: %d elements: there must be 8 at least", *n)
 	}
-	says, err := run(context.Background(), o, *n)
+	says, err := run(context.Background(), o, saxpy(*compile), *n)
 	if err != nil {
 		log.Fatal(err)
 	}

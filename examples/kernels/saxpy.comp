@@ -1,3 +1,5 @@
+// y += k·x, an element to an invocation.
+//: saxpy
 #version 450
 layout(local_size_x = 128) in;
 layout(std430, binding = 0) readonly buffer X { float x[]; };

@@ -4,8 +4,11 @@ package main
 
 import "testing"
 
-// The GLSL is compiled and runs in a worker process, alone and beside the cores.
+// SPIR-V runs in a worker process, alone and beside the cores, and so does GLSL,
+// which is compiled there.
 func TestVulkan(t *testing.T) {
-	check(t, "vulkan")
-	check(t, "cpu,vulkan")
+	for _, compile := range []bool{false, true} {
+		check(t, "vulkan", compile)
+		check(t, "cpu,vulkan", compile)
+	}
 }
