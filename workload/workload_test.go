@@ -1,10 +1,14 @@
 package workload
 
 import (
+	"errors"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -74,5 +78,24 @@ func TestFit(t *testing.T) {
 		if len(got) != want || at != 1000 {
 			t.Errorf("at most %d: %d ranges up to %d, want %d", most, len(got), at, want)
 		}
+	}
+}
+
+// Jobs that place their tasks themselves are told which devices can run them.
+func TestAble(t *testing.T) {
+	m := &machine.Machine{Devices: []machine.Device{
+		{Name: "cpu:0", Backend: "cpu", HostMemory: true}, {Name: "cuda:0", Backend: "cuda", Arch: "sm_90"}, {Name: "vulkan:0", Backend: "vulkan"},
+	}}
+	plain := GoKernel("plain")
+	both := With(GoKernel("both"), PTX([]byte("source"), "both", 32))
+	if got, err := Able(m, plain, both); err != nil || !slices.Equal(got, []machine.DeviceID{0}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := Able(m, both); err != nil || !slices.Equal(got, []machine.DeviceID{0, 1}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	m.Devices = m.Devices[1:]
+	if got, err := Able(m, plain); !errors.Is(err, weft.ErrNoDevice) {
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -89,7 +89,11 @@ const perItem = 64
 // Kernels are the stages; their arguments are records, the weights and the
 // records after, their params the number of records.
 var Kernels = [Stages]*graph.Kernel{
-	workload.GoKernel("fusion.t", perItem), workload.GoKernel("fusion.d", perItem), workload.GoKernel("fusion.c", perItem),
+	stageKernel("t"), stageKernel("d"), stageKernel("c"),
+}
+
+func stageKernel(name string) *graph.Kernel {
+	return workload.With(workload.GoKernel("fusion."+name, perItem), workload.PTX(ptx, "fusion_"+name, 256, 32))
 }
 
 // Funcs are the Go kernels of this workload.

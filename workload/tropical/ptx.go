@@ -7,3 +7,9 @@ import _ "embed" // for the kernels
 //go:generate ../ptx.sh tropical/tropical.cu
 //go:embed tropical.ptx
 var ptx []byte
+
+// trainPTX are those of training.
+//
+//go:generate ../ptx.sh tropical/train.cu
+//go:embed train.ptx
+var trainPTX []byte

@@ -182,14 +182,14 @@ var (
 	// parameters, samples, targets, and what it writes: where hidden units come
 	// from, where outputs come from, and the outputs' errors. Its params are the
 	// shape and the number of samples.
-	PathsKernel = workload.GoKernel("tropical.paths", samplesPerItem)
+	PathsKernel = workload.With(workload.GoKernel("tropical.paths", samplesPerItem), workload.PTX(trainPTX, "tropical_paths", 128, 128))
 	// GradientKernel adds up the gradient, a row for each hidden unit and output.
 	// Its arguments are what PathsKernel wrote and the gradient.
-	GradientKernel = workload.GoKernel("tropical.gradient", rowsPerItem)
+	GradientKernel = workload.With(workload.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32))
 	// UpdateKernel takes a step down the gradient. Its arguments are the
 	// parameters and the gradient, its params their number and the step's
 	// length as a float32.
-	UpdateKernel = workload.GoKernel("tropical.update", paramsPerItem)
+	UpdateKernel = workload.With(workload.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256))
 )
 
 // TrainFuncs are the Go kernels of training.

@@ -1,0 +1,9 @@
+package fisher
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../ptx.sh fisher/fisher.cu
+//go:embed fisher.ptx
+var ptx []byte

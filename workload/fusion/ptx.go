@@ -1,0 +1,9 @@
+package fusion
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate ../ptx.sh fusion/fusion.cu
+//go:embed fusion.ptx
+var ptx []byte
