@@ -20,7 +20,7 @@ type Telemetry struct {
 	PowerW    float64
 	ClockMHz  float64
 	MemErrors int64 // uncorrectable, since boot
-	Faults    int64 // the driver's own fault events (Xid), since the device opened
+	Faults    int64 // events after which the device is not to be trusted (as grave Xids), since it opened
 }
 
 // Telemeter reads the device's condition. Telemetry may take milliseconds and

@@ -3,6 +3,7 @@ package cuda
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -31,6 +32,10 @@ var wheels = []string{
 // toolkits are where NVIDIA's own packages put them.
 var toolkits = []string{"/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/local/nvidia/lib64"}
 
+// elsewhere has libraries looked for beyond the folders given. Tests of what
+// happens without one turn it off.
+var elsewhere = true
+
 // open opens the first of names that is found: in the folders given, by the
 // system's own search, in toolkits, in Python's packages.
 func open(folders []string, names ...string) (*library, error) {
@@ -48,10 +53,13 @@ func open(folders []string, names ...string) (*library, error) {
 			return l, nil
 		}
 	}
-	if l := try(""); l != nil {
+	patterns := append(slices.Clone(toolkits), wheels...)
+	if !elsewhere {
+		patterns = nil
+	} else if l := try(""); l != nil {
 		return l, nil
 	}
-	for _, pattern := range append(toolkits, wheels...) {
+	for _, pattern := range patterns {
 		found, _ := filepath.Glob(pattern) // the patterns are well formed
 		for _, f := range found {
 			if l := try(f); l != nil {

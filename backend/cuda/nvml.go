@@ -3,6 +3,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"unsafe"
@@ -86,10 +87,11 @@ func (n *nvml) gpu(pci string) (*gpu, error) {
 		return nil, err
 	}
 	g := &gpu{nvml: n, handle: uintptr(f.out[0])}
-	const xid = 0x8
+	const xid, doubleBit = 0x8, 0x2
 	if n.do(f, &n.eventCreate, f.at(0)) == nil {
 		g.events = uintptr(f.out[0])
-		if n.do(f, &n.eventRegister, g.handle, xid, g.events) != nil { // not for every GPU or user
+		// Not every GPU has both, and not every user may know.
+		if n.do(f, &n.eventRegister, g.handle, xid|doubleBit, g.events) != nil && n.do(f, &n.eventRegister, g.handle, xid, g.events) != nil {
 			_ = n.do(f, &n.eventFree, g.events)
 			g.events = 0
 		}
@@ -145,11 +147,29 @@ func (g *gpu) telemetry() driver.Telemetry {
 		t.MemErrors = int64(f.out[0])
 	}
 	for g.events != 0 && g.do(f, &g.eventWait, g.events, f.at(0), 0) == nil {
-		g.faults.Add(1)
+		if e := (*eventData)(unsafe.Pointer(&f.out[0])); e.kind&doubleBitEvent != 0 || slices.Contains(grave, e.data) {
+			g.faults.Add(1)
+		}
 	}
 	t.Faults = g.faults.Load()
 	return t
 }
+
+// eventData is nvmlEventData_t.
+type eventData struct {
+	device     uintptr
+	kind, data uint64
+	_          [2]uint32 // instances of a GPU that is cut into several
+}
+
+// doubleBitEvent is the kind of an event about memory that lost data.
+const doubleBitEvent = 0x2
+
+// grave are the Xid events after which a GPU is not to be trusted, by NVIDIA's
+// list: memory errors that were not corrected (48, 64, 95), NVLink (74), the GPU
+// off the bus (79), its own processor silent (119, 120). What a kernel did wrong
+// ends its worker, and says nothing about the GPU.
+var grave = []uint64{48, 64, 74, 79, 95, 119, 120}
 
 // nvLinkBPS is what one NVLink carries in each direction, by its version.
 var nvLinkBPS = map[int]float64{1: 20e9, 2: 25e9, 3: 25e9, 4: 26.6e9, 5: 53e9}

@@ -205,6 +205,7 @@ type Sample struct {
 	TempC        float64
 	PowerW       float64
 	MemErrors    int64 // uncorrectable, since boot
+	Faults       int64 // of the device itself, since it opened; negative where that is not known
 	Unresponsive bool
 }
 

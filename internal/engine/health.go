@@ -91,6 +91,7 @@ type deviceHealth struct {
 	strained int // samples over a threshold in a row
 	drained  bool
 	errors   int64 // memory errors at the last sample, -1 unknown
+	faults   int64 // of the device itself, at the last sample that told
 	seen     bool
 	factor   float64 // slowness reported by the loop, 0 means 1
 }
@@ -382,11 +383,19 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	if !e.working(d) {
 		return
 	}
-	if s.Unresponsive || h.seen && s.MemErrors > h.errors {
-		what := "does not respond"
-		if !s.Unresponsive {
-			what = "uncorrectable memory errors"
-		}
+	what := ""
+	switch {
+	case s.Unresponsive:
+		what = "does not respond"
+	case h.seen && s.MemErrors > h.errors:
+		what = "uncorrectable memory errors"
+	case s.Faults > h.faults:
+		what = "its driver reports a fault of the device"
+	}
+	if s.Faults >= 0 { // a device that is open anew counts from 0
+		h.faults = s.Faults
+	}
+	if what != "" {
 		e.drop(dev, errors.New(what))
 		return
 	}

@@ -118,6 +118,29 @@ func TestMemoryErrors(t *testing.T) {
 	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby"})
 }
 
+// A fault of the device itself takes it out, once.
+func TestDeviceFaults(t *testing.T) {
+	faults := func(n int64) engine.Sample {
+		s := unknown
+		s.Faults = n
+		return s
+	}
+	r := newRig(t, cpus(2), engine.Options{})
+	r.sample(0, faults(0))
+	r.sample(0, faults(-1))
+	equal(t, "drops without a fault", len(r.drops), 0)
+	r.sample(0, faults(1))
+	equalLists(t, "drops", r.drops, []string{"cpu:0"})
+	r.step(engine.Event{Kind: engine.DeviceBack, Device: 0})
+	r.sample(0, faults(1)) // the same one
+	r.sample(0, faults(-1))
+	r.sample(0, faults(1))
+	equal(t, "drops for a fault that was known", len(r.drops), 1)
+	r.sample(0, faults(0)) // a worker that counts anew
+	r.sample(0, faults(1))
+	equal(t, "drops", len(r.drops), 2)
+}
+
 // A device that does not respond is lost at once.
 func TestUnresponsive(t *testing.T) {
 	r := newRig(t, cpus(2), engine.Options{})

@@ -103,14 +103,14 @@ func (l *loop) unwatch() {
 
 // ask returns what a device says about itself.
 func (d *dev) ask(hang time.Duration) engine.Sample {
-	s := engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
+	s := engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1, Faults: -1}
 	if d.away.Load() {
 		return s
 	}
 	if t, ok := d.Device.(driver.Telemeter); ok {
 		switch v, err := t.Telemetry(); {
 		case err == nil:
-			s = engine.Sample{Util: v.Util, MemUsed: v.MemUsed, TempC: v.TempC, PowerW: v.PowerW, MemErrors: v.MemErrors}
+			s = engine.Sample{Util: v.Util, MemUsed: v.MemUsed, TempC: v.TempC, PowerW: v.PowerW, MemErrors: v.MemErrors, Faults: v.Faults}
 		case errors.Is(err, driver.ErrDeviceLost):
 			s.Unresponsive = true
 		}

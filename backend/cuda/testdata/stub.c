@@ -730,14 +730,19 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(int *g, u32 link, pci *v) {
 int nvmlDeviceGetMaxPcieLinkGeneration(int *g, u32 *v) { (void)g; *v = 5; return 0; }
 int nvmlDeviceGetMaxPcieLinkWidth(int *g, u32 *v) { (void)g; *v = 16; return 0; }
 int nvmlDeviceGetTopologyCommonAncestor(int *a, int *b, u32 *v) { (void)a, (void)b; *v = 30; return 0; }
-static int events, pending_events = 1;
+static int events, pending_events;
+static u64 event_kind, event_data;
+// weftStubEvent makes something happen to the GPUs, once.
+void weftStubEvent(u64 kind, u64 data) { event_kind = kind, event_data = data; __atomic_store_n(&pending_events, 1, __ATOMIC_SEQ_CST); }
 int nvmlEventSetCreate(int **s) { *s = &events; return 0; }
 int nvmlEventSetFree(int *s) { return s == &events ? 0 : 2; }
-int nvmlDeviceRegisterEvents(int *g, u64 types, int *s) { (void)g; return types == 8 && s == &events ? 0 : 2; }
+int nvmlDeviceRegisterEvents(int *g, u64 types, int *s) { (void)g; return types == 10 && s == &events ? 0 : 2; }
+struct happening { int *device; u64 kind, data; u32 instances[2]; };
 int nvmlEventSetWait_v2(int *s, void *data, u32 ms) {
 	if (s != &events || ms) return 2;
-	memset(data, 0, 32);
-	return __atomic_exchange_n(&pending_events, 0, __ATOMIC_SEQ_CST) ? 0 : 10;
+	if (!__atomic_exchange_n(&pending_events, 0, __ATOMIC_SEQ_CST)) return 10;
+	*(struct happening *)data = (struct happening){gpus, event_kind, event_data, {0}};
+	return 0;
 }
 
 // cuBLAS: by columns, as Fortran counts.
