@@ -15,7 +15,7 @@ type api struct {
 
 	init, driverVersion                                          proc
 	deviceCount, deviceGet, deviceName, deviceUUID, devicePCI    proc
-	deviceAttribute                                              proc
+	deviceAttribute, canAccessPeer                               proc
 	ctxRetain, ctxRelease, ctxSetCurrent, ctxPush, ctxPop        proc
 	streamCreate, streamDestroy, streamQuery                     proc
 	streamWrite, streamWait                                      proc
@@ -48,7 +48,7 @@ func openAPI(folders []string) (*api, error) {
 		{&a.init, "cuInit"}, {&a.driverVersion, "cuDriverGetVersion"},
 		{&a.deviceCount, "cuDeviceGetCount"}, {&a.deviceGet, "cuDeviceGet"}, {&a.deviceName, "cuDeviceGetName"},
 		{&a.deviceUUID, "cuDeviceGetUuid_v2 cuDeviceGetUuid"}, {&a.devicePCI, "cuDeviceGetPCIBusId"},
-		{&a.deviceAttribute, "cuDeviceGetAttribute"},
+		{&a.deviceAttribute, "cuDeviceGetAttribute"}, {&a.canAccessPeer, "cuDeviceCanAccessPeer"},
 		{&a.ctxRetain, "cuDevicePrimaryCtxRetain"}, {&a.ctxRelease, "cuDevicePrimaryCtxRelease_v2"},
 		{&a.ctxSetCurrent, "cuCtxSetCurrent"}, {&a.ctxPush, "cuCtxPushCurrent_v2"}, {&a.ctxPop, "cuCtxPopCurrent_v2"},
 		{&a.streamCreate, "cuStreamCreate"}, {&a.streamDestroy, "cuStreamDestroy_v2"},

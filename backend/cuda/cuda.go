@@ -99,6 +99,7 @@ func (d *cudaDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 			causes = append(causes, err)
 			continue
 		}
+		p.peers.add(dev)
 		out = append(out, dev)
 	}
 	if len(out) == 0 {
@@ -120,6 +121,7 @@ type platform struct {
 	nvrtc  nvrtc
 	nccl   nccl
 	gpus   int // of the machine
+	peers  peers
 }
 
 // openPlatform opens the libraries and returns how many GPUs there are.

@@ -112,8 +112,11 @@ func (d *device) mapChunk(f *frame, c chunk) error {
 	a := d.api
 	err := a.do(f, &a.memMap, c.base, uintptr(c.size), 0, uintptr(c.handle), 0)
 	if err == nil {
-		access := put(f, 8, accessDesc{location{onDevice, d.num}, accessRW})
-		if err = a.do(f, &a.memSetAccess, c.base, uintptr(c.size), access, 1); err == nil {
+		who := d.peers.of(d, f)
+		if err = a.do(f, &a.memSetAccess, c.base, uintptr(c.size), put(f, 8, who.list), uintptr(who.n)); err != nil && who.n > 1 {
+			err = a.do(f, &a.memSetAccess, c.base, uintptr(c.size), put(f, 8, who.list), 1) // itself alone, then
+		}
+		if err == nil {
 			return nil
 		}
 		_ = a.do(f, &a.memUnmap, c.base, uintptr(c.size)) // the first error says more

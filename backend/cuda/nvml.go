@@ -239,7 +239,7 @@ func (d *device) LinkTo(other driver.Device) (machine.Link, error) {
 	}
 	host.A = 0
 	switch {
-	case level <= 20: // one board, one switch or several of them
+	case level <= 20 && d.reaches(o, f): // one board, one switch or several of them
 		host.Kind = machine.PCIeSwitch
 	default: // through the processor
 		host.Kind = machine.HostLink

@@ -193,13 +193,22 @@ result cuMemMap(char *at, u64 size, u64 offset, struct handle *h, u64 flags) {
 	return inside ? OK : INVALID;
 }
 struct access { int where, id, flags; };
+// The last two have no way to each other.
+result cuDeviceCanAccessPeer(int *can, int a, int b) { READY(); if (a == b) return INVALID; *can = a + b < 2 * DEVICES - 3; return OK; }
 result cuMemSetAccess(char *at, u64 size, struct access *a, u64 n) {
 	READY();
-	if (n != 1 || a->where != 1 || a->flags != 3) return INVALID;
+	int mask = 0;
+	for (u64 i = 0; i < n; i++) {
+		int can = 1;
+		if (a[i].where != 1 || a[i].flags != 3 || a[i].id < 0 || a[i].id >= DEVICES || mask >> a[i].id & 1) return INVALID;
+		if (i && (cuDeviceCanAccessPeer(&can, a[i].id, a[0].id) || !can)) return INVALID;
+		mask |= 1 << a[i].id;
+	}
+	if (!mask) return INVALID;
 	result e = INVALID;
 	pthread_mutex_lock(&big);
 	for (struct range *r = ranges; r; r = r->next)
-		if (r->at == at && r->size == size) r->access = 1, e = mprotect(at, size, PROT_READ | PROT_WRITE) ? INVALID : OK;
+		if (r->at == at && r->size == size) r->access = mask, e = mprotect(at, size, PROT_READ | PROT_WRITE) ? INVALID : OK;
 	pthread_mutex_unlock(&big);
 	return e;
 }
@@ -400,6 +409,13 @@ result cuMemcpyDtoDAsync_v2(char *d, const char *from, u64 n, struct stream *s) 
 result cuMemcpyPeerAsync(char *d, void *dc, const char *from, void *sc, u64 n, struct stream *s) {
 	INCONTEXT();
 	if (dc != current || !is_context(sc) || sc == dc || !on_gpu(from, n) || !on_gpu(d, n)) return INVALID;
+	int can = 0;
+	cuDeviceCanAccessPeer(&can, device(), ((struct context *)sc)->device);
+	pthread_mutex_lock(&big);
+	for (struct range *r = ranges; r && can; r = r->next) // who could reach the other's memory was let
+		if (from >= r->at && from < r->at + r->size) can = r->access >> device() & 1 ? 0 : 1;
+	pthread_mutex_unlock(&big);
+	if (can) return INVALID;
 	return copy(s, d, from, n, 0);
 }
 result cuMemAllocAsync(char **p, u64 n, struct stream *s) { INCONTEXT(); if (!s || !n) return INVALID; *p = malloc(n); return *p ? OK : NOMEM; }
@@ -729,7 +745,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(int *g, u32 link, pci *v) {
 }
 int nvmlDeviceGetMaxPcieLinkGeneration(int *g, u32 *v) { (void)g; *v = 5; return 0; }
 int nvmlDeviceGetMaxPcieLinkWidth(int *g, u32 *v) { (void)g; *v = 16; return 0; }
-int nvmlDeviceGetTopologyCommonAncestor(int *a, int *b, u32 *v) { (void)a, (void)b; *v = 30; return 0; }
+int nvmlDeviceGetTopologyCommonAncestor(int *a, int *b, u32 *v) { (void)a, (void)b; *v = 20; return 0; }
 static int events, pending_events;
 static u64 event_kind, event_data;
 // weftStubEvent makes something happen to the GPUs, once.
