@@ -174,7 +174,7 @@ gemm() {
 # busy prints the milliseconds the devices' kernels took in the last of several
 # runs; all of that run's in "took".
 busy() {
-	limit 60 "$weft" run "$@" --devices cuda:0 --repeat 6 --json --check=false >"$scratch/run" || return
+	limit 60 "$weft" run "$@" --devices cuda:0 --repeat 12 --json --check=false >"$scratch/run" || return
 	get "$scratch/run" "1e3 * d['devices'][0]['busy_seconds']"
 }
 took() { get "$scratch/run" "1e3 * median(r['seconds'] for r in d['runs'][2:])"; }
