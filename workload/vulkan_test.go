@@ -67,8 +67,10 @@ func samples(t *testing.T) []sample {
 	for _, split := range []string{reservoir.Patterns, reservoir.Neurons} {
 		params := reservoir.Defaults()
 		params.Size, params.Noise = 203, 0.01
-		r, err := reservoir.NewJob(reservoir.Config{Params: params, Batch: 37, Steps: 5, Split: split})
-		product(r, err, func() []float32 { return r.States() })
+		for _, batch := range []int{37, 44} { // one by one, and in fours
+			r, err := reservoir.NewJob(reservoir.Config{Params: params, Batch: batch, Steps: 5, Split: split})
+			product(r, err, func() []float32 { return r.States() })
+		}
 	}
 	for _, c := range []automata.Config{{Rows: 301, Cols: 64 * 33, Steps: 21}, {Rows: 401, Cols: 64 * 7, Steps: 99, K: 33}, {Rows: 128, Cols: 64, Steps: 64, K: 64}} {
 		a, err := automata.New(c)

@@ -139,12 +139,12 @@ var (
 	// means, and a workspace for those between: see call.states. Its grid is the
 	// neurons and patterns.
 	StepKernel = workload.With(workload.GoKernel("reservoir.step", perItem, perItem),
-		workload.PTX(ptx, "reservoir_step", 512, 16, 32), workload.SPIRV(spirv, "reservoir_step", 128, 8, 16))
+		workload.PTX(ptx, "reservoir_step", 512, 16, 32), workload.SPIRV(spirv, "reservoir_step", 128, 32, 16))
 	// RowsKernel takes some neurons of all patterns, in one block, through a
 	// step. Its states are those of all neurons before it, then the neurons'
 	// own after it and their means so far. Its grid is the same.
 	RowsKernel = workload.With(workload.GoKernel("reservoir.rows", perItem, perItem),
-		workload.PTX(ptx, "reservoir_rows", 512, 16, 32), workload.SPIRV(spirv, "reservoir_rows", 128, 8, 16))
+		workload.PTX(ptx, "reservoir_rows", 512, 16, 32), workload.SPIRV(spirv, "reservoir_rows", 128, 32, 16))
 )
 
 // perItem is how many neurons and how many patterns one item of the Go kernels

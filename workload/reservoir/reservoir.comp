@@ -15,11 +15,16 @@ layout(std430, binding = 4) readonly buffer UColumn { uint ucolumn[]; };
 layout(std430, binding = 5) readonly buffer UValue { float uvalue[]; };
 layout(std430, binding = 6) readonly buffer Bias { float bias[]; };
 layout(std430, binding = 7) readonly buffer Input { float u[]; };
+layout(std430, binding = 7) readonly buffer Input4 { vec4 u4[]; };
 layout(std430, binding = 8) readonly buffer Before { float before[]; };
+layout(std430, binding = 8) readonly buffer Before4 { vec4 before4[]; };
 layout(std430, binding = 9) buffer After { float after[]; };
+layout(std430, binding = 9) buffer After4 { vec4 after4[]; };
 layout(std430, binding = 10) buffer Mean { float mean[]; };
+layout(std430, binding = 10) buffer Mean4 { vec4 mean4[]; };
 #ifdef ALL
 layout(std430, binding = 11) buffer Between { float between[]; };
+layout(std430, binding = 11) buffer Between4 { vec4 between4[]; };
 #endif
 
 // As package reservoir's call: neurons, channels, the neurons whose weights there
@@ -29,29 +34,33 @@ layout(push_constant) uniform Call {
 	float leak, noise;
 };
 
-const uint Neurons = 8, Patterns = 16, NoiseStream = 3;
+const uint Neurons = 32, Patterns = 16, NoiseStream = 3;
 
 // number is a constant with all its bits.
 #define number(bits) uintBitsToFloat(bits)
 
-// bent is tanh, as in Go: expm1(2x)/(expm1(2x)+2) by a polynomial.
-float bent(float x) {
-	const float shift = 12582912.0; // 3 << 22
-	precise float y = 2 * min(max(x, -number(0x411051ec)), number(0x411051ec));
-	precise float m = y * number(0x3fb8aa3b) + shift, n = m - shift;
-	precise float high = n * number(0x3f317000), low = n * number(0x3805fdf4);
-	precise float r = y - high - low;
-	precise float p = r * number(0x39500d01) + number(0x3ab60b61);
-	p = r * p + number(0x3c088889);
-	p = r * p + number(0x3d2aaaab);
-	p = r * p + number(0x3e2aaaab);
-	p = r * p + 0.5;
-	p = r * r * p + r;
-	precise float s = number((floatBitsToUint(m) << 23) + 0x3f800000); // 2ⁿ
-	precise float e = s * p + (s - 1);
-	precise float t = e / (e + 2);
-	return t;
+// bent is tanh, as in Go: expm1(2x)/(expm1(2x)+2) by a polynomial. All there is for
+// one number there is for four as well, with the same bits.
+#define BENT(T) \
+T bent(T x) { \
+	const float shift = 12582912.0; /* 3 << 22 */ \
+	precise T y = 2 * min(max(x, -number(0x411051ec)), number(0x411051ec)); \
+	precise T m = y * number(0x3fb8aa3b) + shift, n = m - shift; \
+	precise T high = n * number(0x3f317000), low = n * number(0x3805fdf4); \
+	precise T r = y - high - low; \
+	precise T p = r * number(0x39500d01) + number(0x3ab60b61); \
+	p = r * p + number(0x3c088889); \
+	p = r * p + number(0x3d2aaaab); \
+	p = r * p + number(0x3e2aaaab); \
+	p = r * p + 0.5; \
+	p = r * r * p + r; \
+	precise T s = number((floatBitsToUint(m) << 23) + 0x3f800000); /* 2ⁿ */ \
+	precise T e = s * p + (s - 1); \
+	precise T t = e / (e + 2); \
+	return t; \
 }
+BENT(float)
+BENT(vec4)
 
 // philox is Philox4x32-10, as package philox has it.
 uvec4 philox(uvec4 c, uint k0, uint k1) {
@@ -66,51 +75,82 @@ uvec4 philox(uvec4 c, uint k0, uint k1) {
 	return c;
 }
 
+// word is the random number of a pattern and neuron.
+uint word(uint at, uint neuron) { return philox(uvec4(pattern + at, 0, step, neuron / 4), seed, NoiseStream)[neuron % 4]; }
+void words(uint at, uint neuron, out uint w) { w = word(at, neuron); }
+void words(uint at, uint neuron, out uvec4 w) {
+	for (uint e = 0; e < 4; e++)
+		w[e] = word(at + e, neuron);
+}
+
 #ifdef ALL
 // States take turns in the result and the workspace, so that the last are the
 // result.
 bool last() { return (steps - step) % 2 == 1; }
-float state(uint i) { return step == 0 ? before[i] : last() ? between[i] : after[i]; }
+#define IN(TAKE, BEFORE, BETWEEN, AFTER) if (step == 0) TAKE(BEFORE) else if (last()) TAKE(BETWEEN) else TAKE(AFTER)
+#define KEEP(i, BETWEEN, AFTER, v) if (last()) AFTER[i] = v; else BETWEEN[i] = v;
 #else
-float state(uint i) { return before[i]; }
+#define IN(TAKE, BEFORE, BETWEEN, AFTER) TAKE(BEFORE)
+#define KEEP(i, BETWEEN, AFTER, v) AFTER[i] = v;
 #endif
 
-// A state to an invocation. Patterns stand side by side; where they are few, the
-// rest of a group has further neurons.
+// What a neuron hears of the others' states, and its own. Where they are is decided
+// once and not for each of them.
+#define HEAR(STATE) { \
+	for (uint e = wstart[row] - wstart[0], end = wstart[row + 1] - wstart[0]; e < end; e++) \
+		sum = plus(sum, wvalue[e], STATE[x + wcolumn[e] * width]); \
+	own = STATE[x + neuron * width]; \
+}
+#define PLUS(T) T plus(T sum, float by, T state) { \
+	precise T v = by * state; \
+	precise T all = sum + v; \
+	return all; \
+}
+PLUS(float)
+PLUS(vec4)
+
+// ADVANCE defines the step of a neuron for WIDE patterns from one on, as numbers T
+// in the buffers named. States and inputs lie in blocks of patterns.
+#define ADVANCE(NAME, T, UINT, WIDE, INPUT, BEFORE, BETWEEN, AFTER, MEAN) \
+void NAME(uint row, uint at) { \
+	uint begin = at / block * block, wide = min(block, batch - begin), column = (at - begin) / WIDE, neuron = first + row; \
+	uint width = wide / WIDE, x = begin * size / WIDE + column; \
+	uint input_ = (begin * inputs * steps + step * inputs * wide) / WIDE + column; \
+	uint to = (begin * neurons + row * wide) / WIDE + column; \
+	precise T sum = T(bias[row]), own; \
+	IN(HEAR, BEFORE, BETWEEN, AFTER) \
+	for (uint e = ustart[row] - ustart[0], end = ustart[row + 1] - ustart[0]; e < end; e++) { \
+		precise T v = uvalue[e] * INPUT[input_ + ucolumn[e] * width]; \
+		sum += v; \
+	} \
+	if (noise > 0) { \
+		UINT w; \
+		words(at, neuron, w); \
+		/* In the open interval (-1, 1); nothing is rounded. */ \
+		precise T draw = (T(w >> 9) + 0.5) / 4194304.0 - 1.0; \
+		precise T v = noise * draw; \
+		sum += v; \
+	} \
+	precise T keep = (1 - leak) * own, add = leak * bent(sum); \
+	precise T v = keep + add, part = v / float(steps); \
+	KEEP(to, BETWEEN, AFTER, v) \
+	MEAN[to] = (step == 0 ? T(0) : MEAN[to]) + part; \
+}
+ADVANCE(one, float, uint, 1, u, before, between, after, mean)
+ADVANCE(four, vec4, uvec4, 4, u4, before4, between4, after4, mean4)
+
+// Patterns stand side by side. Where they come in fours, an invocation has four:
+// drivers on the CPU fetch number by number, and four at once as fast as one.
 void main() {
-	uint me = gl_LocalInvocationID.x, from = gl_WorkGroupID.y * Patterns, across = min(Patterns, batch - from);
-	uint row = gl_WorkGroupID.x * Neurons + me / across, at = from + me % across;
-	if (me / across >= Neurons || row >= neurons)
-		return;
-	// States and inputs lie in blocks of patterns.
-	uint begin = at / block * block, width = min(block, batch - begin), column = at - begin, neuron = first + row;
-	uint x = begin * size + column, input_ = begin * inputs * steps + step * inputs * width + column;
-	uint to = begin * neurons + row * width + column;
-	precise float sum = bias[row];
-	for (uint e = wstart[row] - wstart[0], end = wstart[row + 1] - wstart[0]; e < end; e++) {
-		precise float v = wvalue[e] * state(x + wcolumn[e] * width);
-		sum += v;
+	uint from = gl_WorkGroupID.y * Patterns, across = min(Patterns, batch - from);
+	uint wide = (batch | block) % 4 == 0 ? 4 : 1, in_row = across / wide;
+	for (uint t = gl_LocalInvocationID.x; t < Neurons * in_row; t += 128) {
+		uint row = gl_WorkGroupID.x * Neurons + t / in_row, at = from + t % in_row * wide;
+		if (row >= neurons)
+			return;
+		if (wide == 4)
+			four(row, at);
+		else
+			one(row, at);
 	}
-	for (uint e = ustart[row] - ustart[0], end = ustart[row + 1] - ustart[0]; e < end; e++) {
-		precise float v = uvalue[e] * u[input_ + ucolumn[e] * width];
-		sum += v;
-	}
-	if (noise > 0) {
-		uint word = philox(uvec4(pattern + at, 0, step, neuron / 4), seed, NoiseStream)[neuron % 4];
-		// In the open interval (-1, 1); nothing is rounded.
-		precise float draw = (float(word >> 9) + 0.5) / 4194304.0 - 1.0;
-		precise float v = noise * draw;
-		sum += v;
-	}
-	precise float keep = (1 - leak) * state(x + neuron * width), add = leak * bent(sum);
-	precise float v = keep + add, part = v / float(steps);
-#ifdef ALL
-	if (last())
-		after[to] = v;
-	else
-		between[to] = v;
-#else
-	after[to] = v;
-#endif
-	mean[to] = (step == 0 ? 0 : mean[to]) + part;
 }
