@@ -15,8 +15,15 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// spins is how often the loop looks for completions before it sleeps.
-const spins = 200
+// spins is how often the loop looks for completions before it sleeps; farSpins is
+// that with devices in other processes, where a round trip takes some tens of
+// microseconds and there are cores that nobody computes on.
+const (
+	spins    = 200
+	farSpins = 1000
+	// manyCores is from how many on one is to be spared.
+	manyCores = 8
+)
 
 // loop is the goroutine that owns the engine.
 type loop struct {
@@ -38,6 +45,7 @@ type loop struct {
 	acts    []engine.Action
 	got     []driver.Completion
 	counts  Counts
+	spins   int
 	closing bool
 
 	gangs   map[engine.Op]*gang // native collectives in flight, by the launches of their members
@@ -97,6 +105,9 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 		return nil, err
 	}
 	l.board, l.pool.shared, x.shared = board, mem, mem
+	if l.spins = spins; mem != nil && runtime.NumCPU() >= manyCores {
+		l.spins = farSpins
+	}
 	l.unwatched = make(chan struct{})
 	l.lanes = make([]*dev, len(infos))
 	wake := func() {
@@ -238,7 +249,7 @@ func (l *loop) wait() {
 	}
 	// Devices that run short tasks answer within microseconds: look a few times
 	// before going to sleep, which costs more than that.
-	for range spins {
+	for range l.spins {
 		select {
 		case <-l.wakeup:
 			return
