@@ -5,6 +5,7 @@ package proc_test
 import (
 	"encoding/binary"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -14,6 +15,32 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 )
+
+// Workers of different GPUs that reach each other read each other's memory where it
+// lies; others by way of the arena.
+func TestCUDAPeers(t *testing.T) {
+	r := start(t, onGPU(t, proc.Options{}, cuda.Options{MemBytes: 64 << 20}), engine.Options{})
+	if len(r.Machine.Devices) < 3 { // the stub, which CI runs, has three
+		t.Log("too few GPUs")
+		return
+	}
+	const n, rounds = 50_000, 12
+	for mapped, on := range map[bool][]string{false: {"cuda:1", "cuda:2"}, true: {"cuda:0", "cuda:1"}} {
+		before := strings.Count(r.log.String(), "mapped memory of another worker")
+		x := make([]byte, 4*n)
+		if _, err := r.Run(t.Context(), added(t, n, rounds, on...), engine.RunOptions{}, func(graph.DataID) []byte { return x }); err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range numbersOf(x) {
+			if v != rounds {
+				t.Fatalf("word %d is %d, want %d", i, v, rounds)
+			}
+		}
+		if now := strings.Count(r.log.String(), "mapped memory of another worker"); (now > before) != mapped {
+			t.Errorf("between %v memory was mapped %d times", on, now-before)
+		}
+	}
+}
 
 // What a worker found about a kernel can be asked for, and the worker that takes
 // its place is told.

@@ -31,20 +31,17 @@ type opened struct {
 	o      Options
 	log    *slog.Logger
 	keeper *keeper
+	all    []*device // that were found
 	mu     sync.Mutex
 	users  int // devices that are not closed
 }
 
 // origin is a device as the keeper found it, which several workers may serve.
 type origin struct {
-	index   int
-	found   found
-	keeper  *keeper
-	devices []*device
-	slabs   atomic.Int32 // numbers given to slabs
+	index  int
+	found  found
+	keeper *keeper
 }
-
-func (g *origin) number() int32 { return g.slabs.Add(1) }
 
 // Open starts the keeper, and a worker for every device it finds.
 func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
@@ -72,11 +69,10 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		}
 		g := &origin{index: i, found: f, keeper: v.keeper}
 		for part := range n {
-			dev := newDevice(v, g, f, part, n)
-			g.devices = append(g.devices, dev)
-			devs = append(devs, dev)
+			devs = append(devs, newDevice(v, g, f, part, n))
 		}
 	}
+	v.all = devs
 	// Devices open side by side: each takes most of a second.
 	v.users = len(devs)
 	errs := make([]error, len(devs))
@@ -155,7 +151,8 @@ type device struct {
 	heap      heap
 	aliases   map[peerBuffer]alias // siblings' buffers the worker knows
 	unnamed   []uint32             // names for aliases that are free again
-	foreign   map[int32]bool       // siblings' slabs the worker has mapped
+	foreign   map[int32]bool       // others' slabs the worker has mapped
+	far       map[*origin]bool     // devices whose slabs it cannot map
 	limbo     []temporary
 	rec       writer
 	steps     writer
@@ -172,7 +169,7 @@ type device struct {
 
 func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 	d := &device{drv: v, origin: g, info: f.Info, tele: f.Tele,
-		member: make(map[*child]int), aliases: make(map[peerBuffer]alias), foreign: make(map[int32]bool),
+		member: make(map[*child]int), aliases: make(map[peerBuffer]alias), foreign: make(map[int32]bool), far: make(map[*origin]bool),
 		suspects: make(map[*graph.Task]bool), alone: driver.Wait{Lane: driver.NoLane}, kernels: newRegistry()}
 	// The worker has memory of its own, whatever its device computes in.
 	if d.info.HostMemory {
@@ -698,7 +695,7 @@ func (d *device) fromPeer(l *lane, op *driver.Op) {
 	// No lock is held while another device's is taken. Only Submit, which one
 	// goroutine calls, and the end of the worker can come between.
 	d.mu.Unlock()
-	half, mem := src.offer(op, src.origin == d.origin && d.heap.slabbed)
+	half, mem := src.offer(op, d.heap.slabbed && d.near(src))
 	d.mu.Lock()
 	if d.state != up {
 		// The worker was lost in between: the rest of the batch is refused, and
@@ -718,6 +715,12 @@ func (d *device) fromPeer(l *lane, op *driver.Op) {
 			d.sendFrom(l, &given, name)
 			return
 		}
+		if src.origin != d.origin && d.w.alive() {
+			d.log.Debug("memory of another device cannot be mapped", "other", src.info.Name)
+			d.far[src.origin] = true
+			d.fromPeer(l, op)
+			return
+		}
 	}
 	if mem == nil { // the source is gone, or memory is
 		given.Kind, given.Task = driver.Launch, refused
@@ -728,6 +731,16 @@ func (d *device) fromPeer(l *lane, op *driver.Op) {
 	given.Waits = append(append([]driver.Wait(nil), op.Waits...), half.wait)
 	f := d.send(l, &given)
 	f.temp, f.until, f.from, f.epoch = mem, half.wait, src, half.epoch
+}
+
+// near reports whether the worker may map another's memory: that of its own
+// device, or of one with a way to it that does not lead through the host.
+func (d *device) near(src *device) bool {
+	if src.drv != d.drv || d.far[src.origin] {
+		return false
+	}
+	link, known := d.origin.found.Peers[src.origin.index]
+	return src.origin == d.origin || known && link.Kind != machine.HostLink
 }
 
 // offered is how another device can have a buffer: where it lies, or when it will

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -21,10 +22,16 @@ type keeper struct {
 	o   *Options
 	log *slog.Logger
 
+	slabs atomic.Int32 // numbers given to slabs
+
 	mu    sync.Mutex
 	c     *child
 	found []found
 }
+
+// number is one for a slab: no two of a driver have the same, since workers may
+// map those of several devices.
+func (k *keeper) number() int32 { return k.slabs.Add(1) }
 
 // ensure returns a keeper that lives; the lock is held.
 func (k *keeper) ensure(ctx context.Context) (*child, error) {

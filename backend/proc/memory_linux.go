@@ -144,11 +144,11 @@ func (d *device) grow(bytes int64) error {
 			return fmt.Errorf("%w: %d of %d bytes are in use", driver.ErrOutOfMemory, h.space.Used(), h.limit)
 		}
 	}
-	n := d.origin.number()
+	n := d.origin.keeper.number()
 	fd, size, err := d.origin.keeper.slab(d.origin.index, n, want)
 	if errors.Is(err, driver.ErrOutOfMemory) {
 		d.trim()
-		n = d.origin.number()
+		n = d.origin.keeper.number()
 		fd, size, err = d.origin.keeper.slab(d.origin.index, n, need)
 	}
 	if err != nil {
@@ -177,7 +177,7 @@ func (d *device) tellSlab(w *child, s slab) error {
 	return err
 }
 
-// trim gives back slabs nobody uses. It lets the lock go while siblings give up
+// trim gives back slabs nobody uses. It lets the lock go while others give up
 // what they have mapped of them.
 func (d *device) trim() {
 	h := &d.heap
@@ -196,7 +196,7 @@ func (d *device) trim() {
 	}
 	d.mu.Unlock()
 	for _, s := range empty {
-		for _, sib := range d.origin.devices {
+		for _, sib := range d.drv.all {
 			if sib != d {
 				sib.mu.Lock()
 				if sib.foreign[s.n] {
