@@ -8,7 +8,8 @@
 // # What the operations do
 //
 // There are n ranks, each on a device. Count is the number of elements of the
-// whole vector. Where a vector is cut among ranks, rank r has block r of Cut.
+// whole vector. Where a vector is cut among ranks, rank r has block r of Cut, or of
+// Spec.Ends.
 //
 //	operation       in                        out
 //	allreduce       every rank a vector       every rank their fold
@@ -46,6 +47,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weft-run/weft/collective/fold"
@@ -105,6 +107,9 @@ type Spec struct {
 	Fold  fold.Op   // where the operation folds
 	Root  int       // of reduce, broadcast and send
 	Peer  int       // of send: the rank that gets it
+	// Ends is where the block of each rank ends, for operations that cut the
+	// vector among ranks, if not where those of Cut do.
+	Ends []int64
 	// Algorithm is one of Algorithms, Native, or empty: then Native where that is
 	// possible, and else the one that is predicted to be done first.
 	Algorithm string
@@ -150,6 +155,14 @@ func (s *Spec) check(m *machine.Machine) error {
 	case s.Pieces < 0 || s.Pieces > MaxPieces:
 		return fail("%d pieces; there must be 1 to %d, or 0 for a good number", s.Pieces, MaxPieces)
 	}
+	if s.Ends != nil {
+		if s.Op != AllGather && s.Op != ReduceScatter && s.Op != AllToAll {
+			return fail("blocks of ranks; only allgather, reducescatter and alltoall have any")
+		}
+		if len(s.Ends) != n || !slices.IsSorted(s.Ends) || s.Ends[0] < 0 || s.Ends[n-1] != s.Count {
+			return fail("blocks that end at %d; there must be an end for each of %d ranks, in order, the last at %d", s.Ends, n, s.Count)
+		}
+	}
 	for r, d := range s.Ranks {
 		if d < 0 || int(d) >= len(m.Devices) {
 			return fail("rank %d is on device %d of %d", r, d, len(m.Devices))
@@ -166,13 +179,24 @@ func Cut(count int64, n, r int) (lo, hi int64) {
 	return at(int64(r)), at(int64(r) + 1)
 }
 
+// block is the elements of rank r's block, where the vector is cut among ranks.
+func (s *Spec) block(r int) (lo, hi int64) {
+	switch {
+	case s.Ends == nil:
+		return Cut(s.Count, len(s.Ranks), r)
+	case r == 0:
+		return 0, s.Ends[0]
+	}
+	return s.Ends[r-1], s.Ends[r]
+}
+
 // InCount and OutCount are the elements a rank brings and gets.
 func (s *Spec) InCount(r int) int64 {
 	switch {
 	case s.Op == Barrier, (s.Op == Broadcast || s.Op == Send) && r != s.Root:
 		return 0
 	case s.Op == AllGather:
-		lo, hi := Cut(s.Count, len(s.Ranks), r)
+		lo, hi := s.block(r)
 		return hi - lo
 	}
 	return s.Count
@@ -180,7 +204,7 @@ func (s *Spec) InCount(r int) int64 {
 
 // OutCount is the elements a rank gets; see InCount.
 func (s *Spec) OutCount(r int) int64 {
-	lo, hi := Cut(s.Count, len(s.Ranks), r)
+	lo, hi := s.block(r)
 	switch {
 	case s.Op == Barrier, s.Op == Reduce && r != s.Root, s.Op == Broadcast && r == s.Root, s.Op == Send && r != s.Peer:
 		return 0

@@ -190,7 +190,7 @@ func expected(s *collective.Spec, i int64) float64 {
 func brought(s *collective.Spec, r int) (out []byte) {
 	first := int64(0)
 	if s.Op == collective.AllGather {
-		first, _ = collective.Cut(s.Count, len(s.Ranks), r)
+		first, _ = blockOf(s, r)
 	}
 	for i := range s.InCount(r) {
 		out = append(out, encode(s.Type, value(s.Fold, r, first+i))...)
@@ -198,22 +198,31 @@ func brought(s *collective.Spec, r int) (out []byte) {
 	return out
 }
 
+// blockOf is the block of a rank.
+func blockOf(s *collective.Spec, r int) (lo, hi int64) {
+	if s.Ends == nil {
+		return collective.Cut(s.Count, len(s.Ranks), r)
+	}
+	ends := append([]int64{0}, s.Ends...)
+	return ends[r], ends[r+1]
+}
+
 func gets(s *collective.Spec, r int, i int64) float64 {
 	n := len(s.Ranks)
 	switch s.Op {
 	case collective.ReduceScatter:
-		first, _ := collective.Cut(s.Count, n, r)
+		first, _ := blockOf(s, r)
 		return expected(s, first+i)
 	case collective.Broadcast, collective.Send:
 		return float64(value(s.Fold, s.Root, i))
 	case collective.AllGather:
 		for from := range n {
-			if lo, hi := collective.Cut(s.Count, n, from); i >= lo && i < hi {
+			if lo, hi := blockOf(s, from); i >= lo && i < hi {
 				return float64(value(s.Fold, from, i))
 			}
 		}
 	case collective.AllToAll:
-		lo, hi := collective.Cut(s.Count, n, r)
+		lo, hi := blockOf(s, r)
 		from := i / (hi - lo)
 		return float64(value(s.Fold, int(from), lo+i%(hi-lo)))
 	}
@@ -280,6 +289,22 @@ func TestOperations(t *testing.T) {
 							}
 						}
 					}
+				}
+			}
+		}
+	}
+}
+
+// Blocks of any size, also none, in place of equal ones.
+func TestOwnBlocks(t *testing.T) {
+	for _, op := range []collective.Op{collective.AllGather, collective.ReduceScatter, collective.AllToAll} {
+		for _, algorithm := range collective.Algorithms() {
+			if op == collective.AllToAll && algorithm != "direct" {
+				continue
+			}
+			for _, m := range []*machine.Machine{cpus(4), gpus(4)} {
+				for _, ends := range [][]int64{{0, 0, 0, 41}, {1, 1, 40, 41}, {7, 14, 30, 41}, {41, 41, 41, 41}} {
+					verify(t, plan(t, m, collective.Spec{Op: op, Ranks: ranks(4), Count: 41, Ends: ends, Type: fold.I32, Algorithm: algorithm, Pieces: 2}))
 				}
 			}
 		}
@@ -415,6 +440,8 @@ func TestMistakes(t *testing.T) {
 		"no reduction unknown(9)":    func(s *collective.Spec) { s.Fold = 9 },
 		"root 2 of 2 ranks":          func(s *collective.Spec) { s.Root = 2 },
 		"from rank 0 to rank 0":      func(s *collective.Spec) { s.Op = collective.Send },
+		"blocks that end at [3 7]":   func(s *collective.Spec) { s.Op, s.Ends = collective.AllGather, []int64{3, 7} },
+		"blocks of ranks":            func(s *collective.Spec) { s.Ends = []int64{4, 8} },
 		"-1 pieces":                  func(s *collective.Spec) { s.Pieces = -1 },
 		`unknown algorithm "star"; use one of direct, ring, chain, tree, halving, hierarchical`: func(s *collective.Spec) { s.Algorithm = "star" },
 		`"ring"; use one of direct, chain`:       func(s *collective.Spec) { s.Algorithm, s.Exact = "ring", true },

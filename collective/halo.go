@@ -34,8 +34,8 @@ func (h Halo) Window(b Block, depth int64) []Block {
 	return []Block{{above, above + depth}, b, {below, below + depth}}
 }
 
-// use is the use of some rows of a grid.
-func (h Halo) use(d graph.DataID, b Block, a graph.Access) graph.Use {
+// Use is the use of some rows of a grid.
+func (h Halo) Use(d graph.DataID, b Block, a graph.Access) graph.Use {
 	return graph.Use{Data: d, Offset: h.RowBytes * b.Lo, Bytes: h.RowBytes * (b.Hi - b.Lo), Access: a}
 }
 
@@ -60,10 +60,10 @@ func (h Halo) Rounds(b *graph.Builder, in, out, between graph.DataID, blocks []B
 			t := task(block, depth)
 			for _, w := range h.Window(block, depth) {
 				if w.Hi > w.Lo {
-					t.Uses = append(t.Uses, h.use(src, w, graph.Read))
+					t.Uses = append(t.Uses, h.Use(src, w, graph.Read))
 				}
 			}
-			t.Uses = append(t.Uses, h.use(dst, block, graph.Write))
+			t.Uses = append(t.Uses, h.Use(dst, block, graph.Write))
 			b.Add(t)
 		}
 		src = dst

@@ -16,7 +16,13 @@ import (
 var pairKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
 	for o := range out {
 		for t := range out[o] {
-			out[o][t] = kernel(PairName(fold.Op(o), fold.Type(t)), fmt.Sprintf("fold_%v_%v", fold.Op(o), fold.Type(t)))
+			// An average is a sum with a divisor, which PTX has as a kernel of its own.
+			op := fold.Op(o)
+			shader := op
+			if op == fold.Average {
+				shader = fold.Sum
+			}
+			out[o][t] = kernel(PairName(op, fold.Type(t)), fmt.Sprintf("fold_%v_%v", op, fold.Type(t)), fmt.Sprintf("fold_%v_%v", shader, fold.Type(t)))
 		}
 	}
 	return out
@@ -26,7 +32,7 @@ var pairKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
 var manyKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
 	for o := range out {
 		for t := range out[o] {
-			out[o][t] = kernel(ManyName(fold.Op(o), fold.Type(t)), "")
+			out[o][t] = kernel(ManyName(fold.Op(o), fold.Type(t)), "", "")
 		}
 	}
 	return out
@@ -34,29 +40,42 @@ var manyKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
 
 // copyKernels copy an array, by the size of its elements.
 var copyKernels = map[int64]*graph.Kernel{
-	2: kernel(CopyName(2), "copy_2"), 4: kernel(CopyName(4), "copy_4"), 8: kernel(CopyName(8), "copy_8"),
+	2: kernel(CopyName(2), "copy_2", "copy_2"), 4: kernel(CopyName(4), "copy_4", "copy_4"), 8: kernel(CopyName(8), "copy_8", "copy_8"),
 }
 
 // tokenKernel writes zeros.
-var tokenKernel = kernel(TokenName, "token")
+var tokenKernel = kernel(TokenName, "token", "token")
 
 // ItemElements is how many elements one item of a Go function's range covers:
 // enough to pay for handing it to a core, few enough for all cores to get some.
 const ItemElements = 1 << 14
 
-// Threads of a block of the kernels for GPUs, and elements a block covers.
+// Threads of a block of the kernels for GPUs, PTX and SPIR-V, and elements a block
+// covers.
 const (
 	blockThreads  = 256
-	blockElements = 4 * blockThreads
+	groupThreads  = 64
+	blockElements = 1024
 )
 
-// kernel has a Go function under its name and, where entry is given, PTX.
-func kernel(name, entry string) *graph.Kernel {
+// kernel has a Go function under its name and, where an entry of the PTX and a
+// shader are given, those.
+func kernel(name, entry, shader string) *graph.Kernel {
 	k := &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name, Per: [3]uint32{ItemElements}}}}
 	if entry != "" {
 		k.Impls = append(k.Impls, graph.Impl{
 			Dialect: graph.PTX, Arch: "sm_75", Entry: entry, Source: ptx,
 			Per: [3]uint32{blockElements}, Block: [3]uint32{blockThreads},
+		})
+	}
+	if shader != "" {
+		source, err := spirv.ReadFile("shader/" + shader + ".spv")
+		if err != nil {
+			panic(err) // the file is part of the program
+		}
+		k.Impls = append(k.Impls, graph.Impl{
+			Dialect: graph.SPIRV, Entry: "main", Source: source,
+			Per: [3]uint32{blockElements}, Block: [3]uint32{groupThreads},
 		})
 	}
 	return k

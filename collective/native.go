@@ -28,6 +28,8 @@ func (s *Spec) Native(m *machine.Machine) error {
 		return errors.New("exact results are asked for, and a library folds in any order")
 	case s.Op == Barrier || s.Count == 0 || len(s.Ranks) < 2:
 		return errors.New("there is nothing to exchange")
+	case s.Ends != nil:
+		return errors.New("libraries cut vectors into equal blocks")
 	case s.Op.Folds() && s.Fold == fold.Average && (s.Type == fold.I32 || s.Type == fold.I64):
 		return errors.New("no library averages integers as it is done here")
 	}

@@ -156,7 +156,7 @@ func (p *planner) run() {
 		})
 	case ReduceScatter:
 		for r := range n {
-			first, end := Cut(s.Count, n, r)
+			first, end := s.block(r)
 			p.cut(first, end, func(lo, hi int64) {
 				p.route(route{lo: lo, hi: hi, owner: r, folds: true, wanted: p.only(r), shift: first})
 			})
@@ -175,7 +175,7 @@ func (p *planner) run() {
 		})
 	case AllGather:
 		for r := range n {
-			first, end := Cut(s.Count, n, r)
+			first, end := s.block(r)
 			p.cut(first, end, func(lo, hi int64) {
 				p.route(route{lo: lo, hi: hi, owner: r, source: r, base: first, wanted: p.everyone(-1)})
 			})
@@ -184,7 +184,7 @@ func (p *planner) run() {
 		for i := range n { // each begins with another, so that they do not meet
 			for r := range n {
 				from := (r + i) % n
-				first, end := Cut(s.Count, n, r)
+				first, end := s.block(r)
 				to := int64(from)*(end-first) - first
 				p.cut(first, end, func(lo, hi int64) {
 					p.copy(r, place{in: true, which: from, lo: lo, hi: hi}, place{out: true, which: r, lo: to + lo, hi: to + hi}, i)

@@ -35,8 +35,8 @@ func TestPTXTakesWhatTasksGive(t *testing.T) {
 				for id := range g.NumTasks() {
 					task := g.Task(graph.TaskID(id))
 					st := &task.Steps[0]
-					if len(st.Kernel.Impls) != 2 || st.Kernel.Impls[1].Dialect != graph.PTX {
-						t.Fatalf("%s: kernel %s has no PTX", task.Name, st.Kernel.Name)
+					if len(st.Kernel.Impls) != 3 || st.Kernel.Impls[1].Dialect != graph.PTX || st.Kernel.Impls[2].Dialect != graph.SPIRV {
+						t.Fatalf("%s: kernel %s has no PTX or no SPIR-V", task.Name, st.Kernel.Name)
 					}
 					impl := &st.Kernel.Impls[1]
 					head := fmt.Sprintf(`(?s)\.visible \.entry %s\((.*?)\)\n\.maxntid %d, 1, 1\n`, impl.Entry, impl.Shape(st.Launch).Block[0])
