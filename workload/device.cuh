@@ -53,3 +53,21 @@ INLINE float from_above(float x, u32 by) { return number(from_above(bits(x), by)
 
 // aligned says whether a pointer may be read 16 bytes at a time.
 INLINE bool aligned(const void *p) { return ((u64)p & 15) == 0; }
+
+// tanh is expm1(2x)/(expm1(2x)+2) by a polynomial, as in Go: no instruction's own
+// approximation.
+INLINE float tanh(float x) {
+	const float shift = 3 << 22, high = 0x1.62ep-1f, low = (float)(0x1.62e42fefa39efp-1 - 0x1.62ep-1);
+	float y = 2 * smaller(larger(x, -9.02f), 9.02f);
+	float m = y * 0x1.71547652b82fep+0f + shift, n = m - shift;
+	float r = y - n * high - n * low;
+	float p = r * (1.0f / 5040) + 1.0f / 720;
+	p = r * p + 1.0f / 120;
+	p = r * p + 1.0f / 24;
+	p = r * p + 1.0f / 6;
+	p = r * p + 0.5f;
+	p = r * r * p + r;
+	float s = number((bits(m) << 23) + 0x3f800000); // 2ⁿ
+	float e = s * p + (s - 1);
+	return e / (e + 2);
+}

@@ -69,8 +69,9 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(reservoir.NewJob(reservoir.Config{Params: reservoir.Defaults(), Batch: 3, Steps: 2, Split: reservoir.Neurons})),
 		make(fisher.New(fisher.Config{Points: 100, Features: 5})),
 		make(tropical.NewTraining(tropical.Training{Inputs: 3, Hidden: 4, Outputs: 2, Batch: 20, Steps: 2})),
-		make(fusion.New(fusion.Config{Records: 1000})),
+		make(fusion.New(fusion.Config{Records: 1000, Bind: true})),
 		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}})),
+		make(conv.New(conv.Config{Shape: conv.Shape{N: 2, C: 1, H: 5, W: 5, K: 2, R: 3, S: 3, Stride: 1}, Split: conv.Rows})),
 	}
 	for _, op := range reduce.Operations() {
 		jobs = append(jobs, make(reduce.New(reduce.Config{Op: op, N: 5000})))
@@ -105,7 +106,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 27; len(seen) != want {
+	if want := 29; len(seen) != want {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

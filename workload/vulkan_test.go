@@ -18,6 +18,8 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/fisher"
+	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
@@ -55,16 +57,25 @@ func samples(t *testing.T) []sample {
 		product(p, err, func() []float32 { return p.Result() })
 	}
 	for _, s := range []conv.Shape{{N: 3, C: 5, H: 17, W: 70, K: 13, R: 3, S: 3, Stride: 1, Pad: 1}, {N: 3, C: 2, H: 23, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 2}} {
-		c, err := conv.New(conv.Config{Shape: s, Seed: 1})
-		product(c, err, func() []float32 { return c.Result() })
+		for _, split := range []string{conv.Images, conv.Rows} {
+			c, err := conv.New(conv.Config{Shape: s, Seed: 1, Split: split})
+			product(c, err, func() []float32 { return c.Result() })
+		}
 	}
+	fu, err := fusion.New(fusion.Config{Records: 1003, Bind: true, Seed: 3})
+	product(fu, err, func() []float32 { return fu.Result() })
+	fi, err := fisher.New(fisher.Config{Points: 1003, Features: 37, Blocks: 2, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = append(out, sample{fi, func() []byte { return workloadtest.Bytes(fi.Result()) }})
 	for _, op := range reduce.Operations() {
 		for _, n := range []int{1, 4097, 1_000_003} {
 			r, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
 			product(r, err, func() []float32 { return []float32{r.Result()} })
 		}
 	}
-	for _, split := range []string{reservoir.Patterns, reservoir.Neurons} {
+	for _, split := range []string{reservoir.Patterns, reservoir.Neurons, reservoir.Rows} {
 		params := reservoir.Defaults()
 		params.Size, params.Noise = 203, 0.01
 		for _, batch := range []int{37, 44} { // one by one, and in fours
@@ -88,6 +99,13 @@ func samples(t *testing.T) []sample {
 			out = append(out, sample{m, func() []byte { root := m.Root(); return root[:] }})
 		}
 	}
+	sp := reservoir.Defaults()
+	sp.Size, sp.Inputs = 203, 17
+	stream, err := reservoir.NewStreamJob(reservoir.StreamConfig{Params: sp, Replicas: 3, Patterns: 5, Steps: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = append(out, sample{stream, func() []byte { return workloadtest.Bytes(slices.Concat(stream.Replicas()...)) }})
 	l, err := landscape.New(landscape.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +181,7 @@ func TestVulkanLoss(t *testing.T) {
 func funcs() map[string]weft.Func {
 	all := map[string]weft.Func{}
 	for _, fs := range []map[string]weft.Func{
-		gemm.Funcs(), tropical.Funcs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(),
+		gemm.Funcs(), tropical.Funcs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(),
 	} {
 		maps.Copy(all, fs)
 	}

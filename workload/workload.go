@@ -168,6 +168,16 @@ func Able(m *machine.Machine, kernels ...*graph.Kernel) ([]machine.DeviceID, err
 	return out, nil
 }
 
+// Stateful is the optional ability of a job to keep state on devices from run to
+// run, and to do something with it after each.
+type Stateful interface {
+	// Begin is called before the graph of every run is built. A job is run on
+	// one runtime only.
+	Begin(ctx context.Context, rt *weft.Runtime) error
+	// End is called after every run that ended well.
+	End(ctx context.Context) error
+}
+
 // Streamed marks a job whose data takes about as long to copy as to use, and is
 // used once: on a device with memory of its own, one range is copied while
 // another is computed, although no other device could help.
@@ -300,6 +310,12 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 			return nil, fmt.Errorf("%s: %w", j.Name(), err)
 		}
 	}
+	st, stateful := j.(Stateful)
+	if stateful {
+		if err := st.Begin(ctx, rt); err != nil {
+			return nil, fmt.Errorf("%s: %w", j.Name(), err)
+		}
+	}
 	part, ranges, err := Plan(rt, j)
 	if err != nil {
 		return nil, err
@@ -316,6 +332,11 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 		part, _ = rt.Settle(j.Pieces(), part, p)
 	}
 	rep, err := rt.Run(ctx, g, j.Bind()...)
+	if err == nil && stateful {
+		if err = st.End(ctx); err != nil {
+			err = fmt.Errorf("%s: %w", j.Name(), err)
+		}
+	}
 	return &Result{Report: rep, Partition: part, Tasks: g.NumTasks(), Prediction: p, Predicted: p.Median}, err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	comm "github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/pipeline"
+	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
@@ -101,6 +103,7 @@ var workloads = []entry{
 		kernel := f.Int("kernel", 3, "rows and columns of a filter")
 		f.IntVar(&s.Stride, "stride", 1, "step of the filter")
 		f.IntVar(&s.Pad, "pad", 1, "zeros around an image")
+		split := f.String("split", conv.Images, "what is dealt out: images, or rows of all of them with a halo")
 		seed := f.Uint64("seed", 1, "what the entries are drawn from")
 		bytes := func() float64 { // the result is no larger than the images with their frame
 			pixels := float64(s.H+2*s.Pad) * float64(s.W+2*s.Pad)
@@ -108,7 +111,7 @@ var workloads = []entry{
 		}
 		return order{bytes, func() (workload.Job, error) {
 			s.R, s.S = *kernel, *kernel
-			return conv.New(conv.Config{Shape: s, Seed: *seed})
+			return conv.New(conv.Config{Shape: s, Seed: *seed, Split: *split})
 		}}
 	}, growth{[]string{"batch"}, 1, 4096}},
 	{"reduce", "reduce a vector to one number", reduce.Funcs, func(f *pflag.FlagSet) order {
@@ -161,9 +164,11 @@ var workloads = []entry{
 		f.IntVar(&c.Size, "neurons", c.Size, "neurons of the reservoir")
 		f.IntVar(&c.Inputs, "channels", c.Inputs, "channels of input, or intervals in mode histogram")
 		f.IntVar(&c.Steps, "steps", 100, "steps of a pattern; one in mode histogram")
-		f.IntVar(&c.Batch, "batch", 1024, "patterns")
+		f.IntVar(&c.Batch, "batch", 1024, "patterns; with --strategy, of each replica")
 		f.StringVar(&c.Mode, "mode", reservoir.Sequence, "how spikes become input: sequence, or histogram")
-		f.StringVar(&c.Split, "split", reservoir.Patterns, "what is dealt out: patterns, or neurons")
+		f.StringVar(&c.Split, "split", reservoir.Patterns, "what is dealt out: patterns, neurons, or rows that stay on their devices")
+		strategy := f.String("strategy", "", "carry the state from run to run in replicas, merged: eager, 'periodic 100ms', 'adaptive 0.05' or none")
+		replicas := f.Int("replicas", 0, "replicas of the state, with --strategy (one for each device)")
 		f.Float64Var(&c.Connectivity, "connectivity", c.Connectivity, "probability that two neurons are connected")
 		f.Float64Var(&c.Noise, "noise", c.Noise, "what is added to every activation at most")
 		f.Uint32Var(&c.Seed, "seed", 1, "what weights, patterns and noise are drawn from")
@@ -175,7 +180,17 @@ var workloads = []entry{
 			if c.Mode == reservoir.Histogram && !f.Changed("steps") {
 				c.Steps = 1
 			}
-			return reservoir.NewJob(c)
+			if *strategy == "" && *replicas == 0 {
+				return reservoir.NewJob(c)
+			}
+			if c.Split != reservoir.Patterns || c.Mode != reservoir.Sequence {
+				return nil, fmt.Errorf("--strategy carries states of patterns dealt out in mode %s: leave --split and --mode out", reservoir.Sequence)
+			}
+			k, err := replica.ParseStrategy(*strategy)
+			if err != nil {
+				return nil, err
+			}
+			return reservoir.NewStreamJob(reservoir.StreamConfig{Params: c.Params, Replicas: *replicas, Patterns: c.Batch, Steps: c.Steps, Strategy: k})
 		}}
 	}, growth{[]string{"batch"}, 1, 1 << 14}},
 	{"fusion", "take records of three algebras through three stages", fusion.Funcs, func(f *pflag.FlagSet) order {
@@ -184,6 +199,7 @@ var workloads = []entry{
 		f.IntVar(&c.Micro, "micro", 0, "records a stage takes at a time (a 64th of all)")
 		mode := f.String("mode", "", "data, pipeline or hybrid parallel (anywhere)")
 		f.IntVar(&c.Copies, "copies", 0, "pipelines in mode hybrid (chosen)")
+		f.BoolVar(&c.Bind, "bind", false, "bind every record after the stages with what it was before")
 		f.Uint32Var(&c.Seed, "seed", 1, "what records and weights are drawn from")
 		// Records before, after and between the stages.
 		return order{func() float64 { return 4 * 128 * float64(c.Records) }, func() (workload.Job, error) {
@@ -232,7 +248,6 @@ func matrixBytes(m, k, n *int) func() float64 {
 // allFuncs are the Go kernels of every workload and of benchmarks.
 func allFuncs() map[string]weft.Func {
 	out := map[string]weft.Func{triangleKernel: triangleRows, spinKernel: spinUnits}
-	maps.Copy(out, reservoir.StreamFuncs())
 	maps.Copy(out, comm.Funcs())
 	for _, w := range workloads {
 		maps.Copy(out, w.funcs())

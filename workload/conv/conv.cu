@@ -211,3 +211,38 @@ KERNEL(256, 2) conv_images(const float *__restrict x, const float *__restrict fi
 		}
 	}
 }
+
+// Params of conv_rows: the layer, the first row and the number of rows of the
+// output, and the first row of the images there is.
+struct Band {
+	Shape of;
+	u32 first, rows, top;
+};
+
+// conv_rows: grid (rows, filters, images) cut by 1, 16 and 1, 64 threads. Rows of all
+// channels of all images lie together. A block computes a row of 16 filters.
+KERNEL(64, 8) conv_rows(const float *__restrict x, const float *__restrict filters, float *__restrict y, Band band) {
+	Shape s = band.of;
+	u32 q = (s.w + 2 * s.pad - s.s) / s.stride + 1, terms = s.c * s.r * s.s;
+	u32 row = band.first + BLOCK_X, top = BLOCK_Y * 16, image = BLOCK_Z;
+	for (u32 col = THREAD; col < q; col += 64) {
+		float acc[16] = {};
+		u32 term = 0;
+		for (u32 c = 0; c < s.c; c++)
+			for (u32 i = 0; i < s.r; i++) {
+				u32 h = row * s.stride + i - s.pad; // what is below zero is large, too
+				const float *line = x + (((u64)h - band.top) * s.n * s.c + (u64)image * s.c + c) * s.w;
+				for (u32 j = 0; j < s.s; j++, term++) {
+					u32 w = col * s.stride + j - s.pad;
+					float v = h < s.h && w < s.w ? line[w] : 0;
+#pragma unroll
+					for (u32 f = 0; f < 16; f++) // what is not there is computed, and not written
+						acc[f] = __builtin_fmaf(filters[(u64)min(top + f, s.k - 1) * terms + term], v, acc[f]);
+				}
+			}
+#pragma unroll
+		for (u32 f = 0; f < 16; f++)
+			if (top + f < s.k)
+				y[((u64)BLOCK_X * s.n * s.k + (u64)image * s.k + top + f) * q + col] = acc[f];
+	}
+}

@@ -17,10 +17,19 @@ import (
 // ErrWrong is returned by [Job.Check] for a result that is not the convolution.
 var ErrWrong = errors.New("not the convolution")
 
+// Splits are what is dealt out, by name.
+const (
+	Images = "images" // every task has some images
+	Rows   = "rows"   // every task has some rows of all images, and reads a halo of others
+)
+
 // Config says which layer to compute.
 type Config struct {
 	Shape
 	Seed uint64
+	// Split is Images (the default) or Rows. With Rows, images and results lie
+	// row by row: a row of all channels of all images, then the next.
+	Split string
 }
 
 // Default is a layer of ResNet-50, for a batch of 32 images.
@@ -34,6 +43,12 @@ func (c Config) Validate() error {
 	if err := c.Shape.Validate(); err != nil {
 		return err
 	}
+	if c.Split != "" && c.Split != Images && c.Split != Rows {
+		return fmt.Errorf("conv: split %q: use %s or %s: %w", c.Split, Images, Rows, ErrShape)
+	}
+	if c.Split == Rows && c.N > maxImages {
+		return fmt.Errorf("conv: %d images by rows: there may be %d; deal images out: %w", c.N, maxImages, ErrShape)
+	}
 	const most = 1 << 32
 	p, q := c.Out()
 	for _, size := range []float64{product(c.N, c.C, c.H, c.W), product(c.K, c.C, c.R, c.S), product(c.N, c.K, p, q)} {
@@ -44,10 +59,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Job is one layer. Images are dealt out; the filters are read by all.
+// Job is one layer. Images or rows are dealt out; the filters are read by all.
 type Job struct {
-	c       Config
-	x, w, y []float32
+	c        Config
+	x, w, y  []float32
+	from, to layout // of x and y
 }
 
 // New makes images and filters: uniform in (-1, 1), by logical index, so they do
@@ -58,6 +74,10 @@ func New(c Config) (*Job, error) {
 	}
 	p, q := c.Out()
 	j := &Job{c: c, x: make([]float32, c.N*c.C*c.H*c.W), w: make([]float32, c.K*c.C*c.R*c.S), y: make([]float32, c.N*c.K*p*q)}
+	j.from, j.to = byImage(c.C, c.H, c.W), byImage(c.K, p, q)
+	if c.Split == Rows {
+		j.from, j.to = byRow(c.N, c.C, c.W, 0), byRow(c.N, c.K, q, 0)
+	}
 	philox.Fill32(j.x, c.Seed, 0)
 	philox.Fill32(j.w, c.Seed, 1)
 	return j, nil
@@ -75,7 +95,9 @@ var Kernel = workload.With(workload.GoKernel("conv.images", bandRows, graph.All)
 const bandRows = 16
 
 // Funcs are the Go kernels of this workload.
-func Funcs() map[string]weft.Func { return map[string]weft.Func{"conv.images": images} }
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{"conv.images": images, "conv.rows": rows}
+}
 
 // scratches is memory for slabs and filters.
 var scratches workload.Scratch[float32]
@@ -95,11 +117,15 @@ func shapeOf(params []byte) Shape {
 // one another are computed together: whole images, or part of one.
 func images(c *weft.Call, lo, hi int) {
 	s := shapeOf(c.Params)
+	bands(c, newPlan(s), s.All(), lo, hi)
+}
+
+// bands computes bands lo to hi of a part of the output.
+func bands(c *weft.Call, l plan, all Range, lo, hi int) {
 	x, w, y := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
-	scratch := scratches.Get(Scratch(s))
+	scratch := scratches.Get(l.scratch())
 	defer scratches.Put(scratch)
-	all := s.All()
-	bands := (all.P1 + bandRows - 1) / bandRows
+	bands := (all.P1 - all.P0 + bandRows - 1) / bandRows
 	for lo < hi {
 		image, band := lo/bands, lo%bands
 		part := all
@@ -109,24 +135,31 @@ func images(c *weft.Call, lo, hi int) {
 			lo += whole * bands
 		} else {
 			end := min(hi, (image+1)*bands)
-			part.P0, part.P1 = band*bandRows, min((band+end-lo)*bandRows, all.P1)
+			part.P0, part.P1 = all.P0+band*bandRows, min(all.P0+(band+end-lo)*bandRows, all.P1)
 			lo = end
 		}
-		Part(y, x, w, s, part, *scratch)
+		l.part(y, x, w, part, *scratch)
 	}
 }
 
 // Name says which layer it is.
 func (j *Job) Name() string {
 	c := j.c
-	return fmt.Sprintf("conv %d × %d × %d × %d, %d filters %d × %d, stride %d, pad %d", c.N, c.C, c.H, c.W, c.K, c.R, c.S, c.Stride, c.Pad)
+	name := fmt.Sprintf("conv %d × %d × %d × %d, %d filters %d × %d, stride %d, pad %d", c.N, c.C, c.H, c.W, c.K, c.R, c.S, c.Stride, c.Pad)
+	if c.Split == Rows {
+		name += ", by rows"
+	}
+	return name
 }
 
-// Class is R: images do not depend on how they are dealt out.
+// Class is R: images and rows do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the images.
+// Pieces are the images, or the rows of the results.
 func (j *Job) Pieces() sched.Pieces {
+	if j.c.Split == Rows {
+		return j.rowPieces()
+	}
 	in, filters, out := j.bytes()
 	return sched.Pieces{
 		Extent: int64(j.c.N),
@@ -154,7 +187,13 @@ func (j *Job) shape(lo, hi int64) Shape {
 }
 
 // Whole is the layer as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.N)) }
+func (j *Job) Whole() graph.Task {
+	if j.c.Split == Rows {
+		p, _ := j.c.Out()
+		return j.rowsTask(j.grid(), 0, int64(p))
+	}
+	return j.task(0, int64(j.c.N))
+}
 
 func (j *Job) task(lo, hi int64) graph.Task {
 	s := j.shape(lo, hi)
@@ -170,8 +209,12 @@ func (j *Job) task(lo, hi int64) graph.Task {
 // axis of a grid, which ends there.
 const maxImages = 65_535
 
-// Graph has a task for each range of images, several where it is too long for one.
+// Graph has a task for each range of images, several where it is too long for one,
+// or for each range of rows.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	if j.c.Split == Rows {
+		return j.rowsGraph(ranges)
+	}
 	in, filters, out := j.bytes()
 	n := int64(j.c.N)
 	var b graph.Builder
@@ -198,11 +241,13 @@ func (j *Job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("images", j.x), weft.Bind("filters", j.w), weft.Bind("results", j.y)}
 }
 
-// Operands are the images and the filters in the job's own memory. Between runs
-// a caller may set them to the numbers it wants convolved.
+// Operands are the images and the filters in the job's own memory; see Config.Split
+// for their order. Between runs a caller may set them to the numbers it wants
+// convolved.
 func (j *Job) Operands() (x, w []float32) { return j.x, j.w }
 
-// Result is the output after a run, N × K × p × q, in the job's own memory.
+// Result is the output after a run, N × K × p × q or p × N × K × q, in the job's
+// own memory.
 func (j *Job) Result() []float32 { return j.y }
 
 // rounds is how often Check mixes the filters. One wrong element always shows;
@@ -247,17 +292,21 @@ func (j *Job) Check() error {
 	x, squares := make([]float64, image), make([]float64, image)
 	patch, got, want := make([]float64, area), make([]float64, area), make([]float64, area)
 	for n := range s.N {
-		for i, v := range j.x[n*image:][:image] {
-			x[i] = float64(v)
-			squares[i] = x[i] * x[i]
+		for i := range s.C * s.H {
+			for k, v := range j.x[j.from.at(n, i/s.H, i%s.H):][:s.W] {
+				v := float64(v)
+				x[i*s.W+k], squares[i*s.W+k] = v, v*v
+			}
 		}
 		direct(patch, squares, ones, s)
 		for r := range rounds {
 			direct(want, x, mixed[r], s)
 			clear(got)
 			for k, sign := range signs[r] {
-				for i, v := range j.y[(n*s.K+k)*area:][:area] {
-					got[i] += sign * float64(v)
+				for row := range p {
+					for i, v := range j.y[j.to.at(n, k, row):][:q] {
+						got[row*q+i] += sign * float64(v)
+					}
 				}
 			}
 			for i := range got {

@@ -31,6 +31,50 @@ func TestJobOnDevices(t *testing.T) {
 	}
 }
 
+// By rows the same numbers come out in another order, in every bit, however the
+// rows are dealt out: halos wider than a block, strides that leave rows out, and
+// padding beyond what filters reach.
+func TestRowsOnDevices(t *testing.T) {
+	for _, s := range []conv.Shape{
+		{N: 2, C: 16, H: 61, W: 30, K: 30, R: 3, S: 3, Stride: 1, Pad: 1},
+		{N: 1, C: 3, H: 19, W: 23, K: 13, R: 7, S: 5, Stride: 1, Pad: 3},
+		{N: 3, C: 2, H: 33, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 0},
+		{N: 2, C: 2, H: 21, W: 9, K: 2, R: 1, S: 1, Stride: 3, Pad: 2},
+	} {
+		byImage := newJob(t, s)
+		x, w := byImage.Operands()
+		workloadtest.Run(t, workloadtest.Open(t, 1, conv.Funcs()), byImage)
+		p, q := s.Out()
+		want := make([]float32, 0, len(byImage.Result()))
+		for row := range p {
+			for plane := range s.N * s.K {
+				want = append(want, byImage.Result()[(plane*p+row)*q:][:q]...)
+			}
+		}
+		workloadtest.Invariant(t, conv.Funcs(),
+			func() (*conv.Job, error) {
+				j, err := conv.New(conv.Config{Shape: s, Seed: 1, Split: conv.Rows})
+				if err != nil {
+					return nil, err
+				}
+				to, filters := j.Operands()
+				copy(filters, w)
+				for row := range s.H {
+					for plane := range s.N * s.C {
+						copy(to[(row*s.N*s.C+plane)*s.W:][:s.W], x[(plane*s.H+row)*s.W:])
+					}
+				}
+				return j, nil
+			},
+			func(j *conv.Job) []byte {
+				if !slices.Equal(j.Result(), want) {
+					t.Errorf("%s: other results than by image", j.Name())
+				}
+				return workloadtest.Bytes(j.Result())
+			})
+	}
+}
+
 // Whole numbers, whose sums are exact, give the numbers of the definition.
 func TestJobIntegers(t *testing.T) {
 	for _, s := range []conv.Shape{

@@ -30,9 +30,29 @@ const slabFloats = 1 << 17
 // slack is what a tile may read beyond the last plane.
 const slack = panel.MaxNR
 
+// layout is where numbers of images or results are: how far images, channels and
+// rows are apart, and which row comes first.
+type layout struct{ image, channel, row, first int }
+
+// at is where a row of a channel of an image begins.
+func (o layout) at(n, c, row int) int { return n*o.image + c*o.channel + (row-o.first)*o.row }
+
+// byImage is the order of NCHW for images of so many channels, rows and columns.
+func byImage(channels, rows, columns int) layout {
+	return layout{image: channels * rows * columns, channel: rows * columns, row: columns}
+}
+
+// byRow is the order in which rows of all channels of all images lie together,
+// and follow one another from first on.
+func byRow(images, channels, columns, first int) layout {
+	return layout{image: channels * columns, channel: columns, row: images * channels * columns, first: first}
+}
+
 // plan is how one layer is computed.
 type plan struct {
 	Shape
+	from, to       layout
+	end            int // rows of an image there are; no output needs others
 	p, q           int // rows and columns of the output
 	terms          int // of a sum: C·R·S
 	phaseR, phaseS int // phases of a channel in use
@@ -46,6 +66,8 @@ type plan struct {
 func newPlan(s Shape) plan {
 	l := plan{Shape: s, terms: s.C * s.R * s.S}
 	l.p, l.q = s.Out()
+	l.from, l.to = byImage(s.C, s.H, s.W), byImage(s.K, l.p, l.q)
+	l.end = s.H
 	l.phaseR, l.phaseS = min(s.Stride, s.R), min(s.Stride, s.S)
 	l.width = l.q + (s.S-1)/s.Stride
 	l.halo = (s.R - 1) / s.Stride
@@ -88,7 +110,12 @@ func Part(y, x, w []float32, s Shape, part Range, scratch []float32) {
 	need("w", w, product(l.K, l.C, l.R, l.S))
 	need("y", y, product(l.N, l.K, l.p, l.q))
 	need("scratch", scratch, float64(l.scratch()))
+	l.part(y, x, w, part, scratch)
+}
 
+// part is Part for images and results of any layout, which are as large as they
+// must be.
+func (l plan) part(y, x, w []float32, part Range, scratch []float32) {
 	slab, rest := scratch[:l.slab+slack], scratch[l.slab+slack:]
 	filters, rest := rest[:kernel.MR*l.terms], rest[kernel.MR*l.terms:]
 	tile, rest := rest[:kernel.MR*kernel.NR], rest[kernel.MR*kernel.NR:]
@@ -102,10 +129,9 @@ func Part(y, x, w []float32, s Shape, part Range, scratch []float32) {
 	copy(filters, w[odd*l.terms:part.K1*l.terms])
 
 	for n := part.N0; n < part.N1; n++ {
-		image := x[n*l.C*l.H*l.W:][:l.C*l.H*l.W]
 		for p := part.P0; p < part.P1; p += l.band {
 			rows := min(l.band, part.P1-p)
-			l.fill(slab, image, p, rows)
+			l.fill(slab, x, n, p, rows)
 			outputs := (rows-1)*l.width + l.q
 			for j := 0; j < outputs; j += kernel.NR {
 				for k := part.K0; k < part.K1; k += kernel.MR {
@@ -119,7 +145,7 @@ func Part(y, x, w []float32, s Shape, part Range, scratch []float32) {
 						end := min(t+panel.MaxDepth, l.terms)
 						kernel.Tile(channels, tile, kernel.NR, from[t:], l.terms, slab[j:], off[t:end])
 					}
-					l.store(y[(n*l.K+k)*l.p*l.q:], tile, channels, p, j, min(j+kernel.NR, outputs))
+					l.store(y, tile, n, k, channels, p, j, min(j+kernel.NR, outputs))
 				}
 			}
 		}
@@ -140,10 +166,9 @@ func (l plan) offsets(off []int32) {
 	}
 }
 
-// fill copies what so many output rows from p on read of an image into the slab.
-func (l plan) fill(slab, image []float32, p, rows int) {
+// fill copies what so many output rows from p on read of image n into the slab.
+func (l plan) fill(slab, x []float32, n, p, rows int) {
 	for c := range l.C {
-		channel := image[c*l.H*l.W:][:l.H*l.W]
 		for r := range l.phaseR {
 			for s := range l.phaseS {
 				plane := slab[:(rows+l.halo)*l.width]
@@ -151,11 +176,11 @@ func (l plan) fill(slab, image []float32, p, rows int) {
 				for h := p*l.Stride + r - l.Pad; len(plane) > 0; h += l.Stride {
 					line := plane[:l.width]
 					plane = plane[l.width:]
-					if h < 0 || h >= l.H {
+					if h < 0 || h >= l.end {
 						clear(line)
 						continue
 					}
-					l.fillLine(line, channel[h*l.W:][:l.W], s-l.Pad)
+					l.fillLine(line, x[l.from.at(n, c, h):][:l.W], s-l.Pad)
 				}
 			}
 		}
@@ -187,15 +212,16 @@ func (l plan) fillLine(line, row []float32, first int) {
 	clear(line[have:])
 }
 
-// store copies outputs lo to hi of a band that begins at row p from the tile,
-// leaving out the columns that are none.
-func (l plan) store(y, tile []float32, channels, p, lo, hi int) {
+// store copies outputs lo to hi of a band that begins at row p, of so many
+// channels of image n from first on, from the tile, leaving out the columns that
+// are none.
+func (l plan) store(y, tile []float32, n, first, channels, p, lo, hi int) {
 	for j := lo; j < hi; {
 		row, q := j/l.width, j%l.width
 		next := min((row+1)*l.width, hi) // beginning of the next row
 		if cols := min(next-j, l.q-q); cols > 0 {
 			for k := range channels {
-				copy(y[(k*l.p+p+row)*l.q+q:][:cols], tile[k*kernel.NR+j-lo:])
+				copy(y[l.to.at(n, first+k, p+row)+q:][:cols], tile[k*kernel.NR+j-lo:])
 			}
 		}
 		j = next

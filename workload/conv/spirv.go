@@ -4,6 +4,6 @@ import "embed"
 
 // spirv are the kernels for Vulkan.
 //
-//go:generate ../spirv.sh conv.comp
+//go:generate ../spirv.sh conv.comp rows.comp
 //go:embed *.spv
 var spirv embed.FS

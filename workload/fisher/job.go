@@ -113,10 +113,12 @@ const (
 var (
 	// WeightsKernel computes p(1 − p) ÷ n of points; its arguments are the
 	// points, the model and the weights, its params points, features and n.
-	WeightsKernel = workload.With(workload.GoKernel("fisher.weights", pointsPerItem), workload.PTX(ptx, "fisher_weights", 256, 256))
+	WeightsKernel = workload.With(workload.GoKernel("fisher.weights", pointsPerItem),
+		workload.PTX(ptx, "fisher_weights", 256, 256), workload.SPIRV(spirv, "fisher_weights", 64, 64))
 	// SumsKernel adds rows of the matrix up; its arguments are the points, their
 	// weights and the rows, its params points, features and the first row.
-	SumsKernel = workload.With(workload.GoKernel("fisher.sums", rowsPerItem), workload.PTX(ptx, "fisher_sums", 128))
+	SumsKernel = workload.With(workload.GoKernel("fisher.sums", rowsPerItem),
+		workload.PTX(ptx, "fisher_sums", 128), workload.SPIRV(spirv, "fisher_sums", 64, 1))
 )
 
 // Funcs are the Go kernels of this workload.

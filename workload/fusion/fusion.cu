@@ -30,24 +30,6 @@ INLINE bool part(const float *in, float *out, u32 n, u32 first, u32 last, Part &
 	return true;
 }
 
-// tanh is expm1(2x)/(expm1(2x)+2) by a polynomial: no instruction's own
-// approximation.
-INLINE float tanh(float x) {
-	const float shift = 3 << 22, high = 0x1.62ep-1f, low = (float)(0x1.62e42fefa39efp-1 - 0x1.62ep-1);
-	float y = 2 * smaller(larger(x, -9.02f), 9.02f);
-	float m = y * 0x1.71547652b82fep+0f + shift, n = m - shift;
-	float r = y - n * high - n * low;
-	float p = r * (1.0f / 5040) + 1.0f / 720;
-	p = r * p + 1.0f / 120;
-	p = r * p + 1.0f / 24;
-	p = r * p + 1.0f / 6;
-	p = r * p + 0.5f;
-	p = r * r * p + r;
-	float s = number((bits(m) << 23) + 0x3f800000); // 2ⁿ
-	float e = s * p + (s - 1);
-	return e / (e + 2);
-}
-
 KERNEL(256, 4) fusion_t(const float *__restrict in, const float *__restrict weights, float *__restrict out, Count c) {
 	Part p;
 	if (!part(in, out, c.n, TropicalAt, TropicalAt + 8, p))
@@ -78,4 +60,29 @@ KERNEL(256, 4) fusion_c(const float *__restrict in, const float *__restrict weig
 	for (u32 j = 0; j < 8; j++)
 		sum += row[j] * m[j];
 	p.out[CliffordAt + p.i] = sum;
+}
+
+// For blades a and b of Cl(3,0) in the order 1 e1 e2 e3 e12 e13 e23 e123, bit b of
+// signs[a] is set where their product is negative; blade has them as sets of vectors,
+// and is its own inverse.
+__constant__ const u8 signs[8] = {0x00, 0x00, 0xb2, 0x66, 0xb2, 0x66, 0xd4, 0xd4};
+__constant__ const u8 blade[8] = {0, 1, 2, 4, 3, 5, 6, 7};
+
+// fusion_bind: the tropical, the dual and the geometric product of two records.
+KERNEL(256, 4) fusion_bind(const float *__restrict a, const float *__restrict b, float *__restrict out, Count c) {
+	Part p;
+	if (!part(a, out, c.n, 0, Record, p))
+		return;
+	const float *x = p.in, *y = b + (p.in - a);
+	u32 i = p.i;
+	p.out[TropicalAt + i] = x[TropicalAt + i] + y[TropicalAt + i];
+	p.out[ValueAt + i] = x[ValueAt + i] * y[ValueAt + i];
+	p.out[DerivativeAt + i] = x[ValueAt + i] * y[DerivativeAt + i] + x[DerivativeAt + i] * y[ValueAt + i];
+	float sum = 0;
+	for (u32 j = 0; j < 8; j++) {
+		u32 k = blade[blade[i] ^ blade[j]];
+		float term = x[CliffordAt + j] * y[CliffordAt + k];
+		sum += signs[j] >> k & 1 ? -term : term;
+	}
+	p.out[CliffordAt + i] = sum;
 }

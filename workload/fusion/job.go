@@ -37,7 +37,10 @@ type Config struct {
 	Mode pipeline.Mode
 	// Copies is the number of pipelines in mode hybrid; 0 means a good one.
 	Copies int
-	Seed   uint32
+	// Bind binds every record after the stages with what it was before them,
+	// which is a stage of its own.
+	Bind bool
+	Seed uint32
 }
 
 // Validate reports a configuration that makes no job.
@@ -88,17 +91,30 @@ const perItem = 64
 
 // Kernels are the stages; their arguments are records, the weights and the
 // records after, their params the number of records.
-var Kernels = [Stages]*graph.Kernel{
-	stageKernel("t"), stageKernel("d"), stageKernel("c"),
-}
+var Kernels = [Stages]*graph.Kernel{stageKernel("t"), stageKernel("d"), stageKernel("c")}
 
+// BindKernel binds records; its arguments are two sets of them and those bound, its
+// params the number of records.
+var BindKernel = stageKernel("bind")
+
+// stageKernel is a kernel over records.
 func stageKernel(name string) *graph.Kernel {
-	return workload.With(workload.GoKernel("fusion."+name, perItem), workload.PTX(ptx, "fusion_"+name, 256, 32))
+	return workload.With(workload.GoKernel("fusion."+name, perItem),
+		workload.PTX(ptx, "fusion_"+name, 256, 32), workload.SPIRV(spirv, "fusion_"+name, 64, 16))
 }
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"fusion.t": over(stageT), "fusion.d": over(stageD), "fusion.c": over(stageC)}
+	return map[string]weft.Func{"fusion.t": over(stageT), "fusion.d": over(stageD), "fusion.c": over(stageC), "fusion.bind": bind}
+}
+
+// bind binds the records of items.
+func bind(c *weft.Call, lo, hi int) {
+	x, y, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
+	end := min(hi*perItem, workload.Param(c.Params, 0))
+	for at := lo * perItem * Floats; at < end*Floats; at += Floats {
+		Bind(out[at:at+Floats], x[at:at+Floats], y[at:at+Floats])
+	}
 }
 
 // over applies a stage to the records of items.
@@ -118,6 +134,9 @@ func (j *Job) Name() string {
 	if j.c.Mode != "" {
 		how = string(j.c.Mode) + " parallel"
 	}
+	if j.c.Bind {
+		how += ", bound"
+	}
 	return fmt.Sprintf("fusion %d records, %d micro-batches, %s", j.c.Records, j.batches(), how)
 }
 
@@ -135,10 +154,19 @@ func (j *Job) Pieces() sched.Pieces {
 	}
 }
 
-// Whole is the three stages of all records as one task.
+// ops are the operations of each stage on a record.
+func (j *Job) ops() []float64 {
+	ops := stageOps[:]
+	if j.c.Bind {
+		ops = append(ops[:Stages:Stages], bindOps)
+	}
+	return ops
+}
+
+// Whole is all stages of all records as one task.
 func (j *Job) Whole() graph.Task {
 	t := j.task(0, 0, int64(j.c.Records))
-	for s := 1; s < Stages; s++ {
+	for s := 1; s < len(j.ops()); s++ {
 		next := j.task(s, 0, int64(j.c.Records))
 		t.Steps = append(t.Steps, next.Steps...)
 		t.Work.Ops += next.Work.Ops
@@ -149,11 +177,14 @@ func (j *Job) Whole() graph.Task {
 
 // task is a stage of the records lo to hi-1.
 func (j *Job) task(stage int, lo, hi int64) graph.Task {
-	n := float64(hi - lo)
+	n, kernel, moved := float64(hi-lo), BindKernel, 3.0
+	if stage < Stages {
+		kernel, moved = Kernels[stage], 2
+	}
 	return graph.Task{
-		Name:  fmt.Sprintf("%c of records %d-%d", "TDC"[stage], lo, hi),
-		Steps: []graph.Step{{Kernel: Kernels[stage], Launch: workload.Grid(hi - lo), Params: workload.Params(int(hi - lo))}},
-		Work:  graph.Work{Ops: n * stageOps[stage], Bytes: n * 2 * 4 * Floats},
+		Name:  fmt.Sprintf("%c of records %d-%d", "TDCB"[stage], lo, hi),
+		Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(hi - lo), Params: workload.Params(int(hi - lo))}},
+		Work:  graph.Work{Ops: n * j.ops()[stage], Bytes: n * moved * 4 * Floats},
 	}
 }
 
@@ -162,7 +193,11 @@ func (j *Job) Place(m *machine.Machine) (err error) {
 	if j.c.Mode == "" {
 		return nil
 	}
-	on, err := workload.Able(m, Kernels[:]...)
+	kernels := Kernels[:]
+	if j.c.Bind {
+		kernels = append(kernels[:Stages:Stages], BindKernel)
+	}
+	on, err := workload.Able(m, kernels...)
 	if err != nil {
 		return err
 	}
@@ -170,23 +205,23 @@ func (j *Job) Place(m *machine.Machine) (err error) {
 	for _, d := range on {
 		names = append(names, m.DeviceName(d))
 	}
-	j.place, err = pipeline.Place(j.c.Mode, names, stageOps[:], j.c.Copies)
+	j.place, err = pipeline.Place(j.c.Mode, names, j.ops(), j.c.Copies)
 	return err
 }
 
-// Graph has three tasks in a row for each micro-batch. Where stages have devices,
+// Graph has a task for each stage in a row for each micro-batch. Where stages have devices,
 // micro-batches go to the copies of the pipeline in turn; else they are cut from
 // the ranges.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	bytes := int64(4 * len(j.in))
 	weights := b.Data(graph.Data{Name: "weights", Bytes: int64(4 * len(j.weights)), Input: true})
-	records := [Stages + 1]graph.DataID{
-		b.Data(graph.Data{Name: "records", Bytes: bytes, Input: true}),
-		b.Data(graph.Data{Name: "after T", Bytes: bytes}),
-		b.Data(graph.Data{Name: "after D", Bytes: bytes}),
-		b.Data(graph.Data{Name: "fused", Bytes: bytes, Output: true}),
+	stages := len(j.ops())
+	records := []graph.DataID{b.Data(graph.Data{Name: "records", Bytes: bytes, Input: true})}
+	for s := range stages - 1 {
+		records = append(records, b.Data(graph.Data{Name: "after " + "TDC"[s:s+1], Bytes: bytes}))
 	}
+	records = append(records, b.Data(graph.Data{Name: "fused", Bytes: bytes, Output: true}))
 	if len(j.place.Copies) > 0 {
 		ranges = []sched.Range{{Lo: 0, Hi: int64(j.c.Records)}}
 	}
@@ -194,16 +229,20 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	for _, r := range ranges {
 		for lo := r.Lo; lo < r.Hi; lo += int64(j.c.Micro) {
 			hi := min(lo+int64(j.c.Micro), r.Hi)
-			for s := range Stages {
+			for s := range stages {
 				t := j.task(s, lo, hi)
 				if n := len(j.place.Copies); n > 0 {
 					t.On.Only = j.place.Copies[batch%n][s]
 				}
 				slice := graph.Use{Offset: 4 * Floats * lo, Bytes: 4 * Floats * (hi - lo)}
-				from, to := slice, slice
+				from, with, to := slice, graph.Use{Data: weights, Access: graph.Read}, slice
 				from.Data, from.Access = records[s], graph.Read
 				to.Data, to.Access = records[s+1], graph.Write
-				t.Uses = []graph.Use{from, {Data: weights, Access: graph.Read}, to}
+				if s == Stages {
+					with = slice
+					with.Data, with.Access = records[0], graph.Read
+				}
+				t.Uses = []graph.Use{from, with, to}
 				b.Add(t)
 			}
 			batch++
@@ -278,8 +317,19 @@ func (j *Job) reference(in []float32) (out [Floats]float64) {
 	for i := range c {
 		c[i] = float64(in[cliffordAt+i])
 	}
-	turned := fromPauli(pauli(j.rotor).times(pauli(c)).times(pauli(reverse(j.rotor))))
-	copy(out[cliffordAt:], turned[:])
+	turned := pauli(j.rotor).times(pauli(c)).times(pauli(reverse(j.rotor)))
+	if j.c.Bind {
+		for i := range 8 {
+			out[tropicalAt+i] += float64(in[tropicalAt+i])
+			// The imaginary part of (v + ihd)(w + ihe) ÷ h is the derivative.
+			const h = 1e-20
+			y := complex(out[valueAt+i], h*out[derivativeAt+i]) * complex(float64(in[valueAt+i]), h*float64(in[derivativeAt+i]))
+			out[valueAt+i], out[derivativeAt+i] = real(y), imag(y)/h
+		}
+		turned = turned.times(pauli(c))
+	}
+	coefficients := fromPauli(turned)
+	copy(out[cliffordAt:], coefficients[:])
 	return out
 }
 

@@ -17,6 +17,8 @@ func TestJobOnDevices(t *testing.T) {
 		{Records: 2000, Mode: pipeline.DataParallel, Seed: 1},
 		{Records: 2000, Mode: pipeline.PipelineParallel, Micro: 100, Seed: 2},
 		{Records: 1999, Mode: pipeline.Hybrid, Micro: 70, Seed: 3},
+		{Records: 2001, Bind: true, Seed: 4},
+		{Records: 2000, Mode: pipeline.PipelineParallel, Micro: 90, Bind: true, Seed: 5},
 	} {
 		workloadtest.Invariant(t, fusion.Funcs(),
 			func() (*fusion.Job, error) { return fusion.New(c) },
@@ -56,10 +58,46 @@ func TestPipelineParallel(t *testing.T) {
 	}
 }
 
+// Binding is not symmetric in multivectors, and one is neutral: tropical zero,
+// dual one and the scalar one.
+func TestBind(t *testing.T) {
+	var one, a, b, ab, ba, same [fusion.Floats]float32
+	for i := range 8 {
+		one[8+i] = 1
+	}
+	one[24] = 1
+	for i := range a {
+		a[i], b[i] = float32(i%5)-2, float32(i%7)-3
+	}
+	fusion.Bind(ab[:], a[:], b[:])
+	fusion.Bind(ba[:], b[:], a[:])
+	fusion.Bind(same[:], one[:], a[:])
+	if same != a {
+		t.Errorf("bound with one, %v is %v", a, same)
+	}
+	for i := range ab {
+		if i < 24 && ab[i] != ba[i] {
+			t.Errorf("number %d is %v or %v by order", i, ab[i], ba[i])
+		}
+	}
+	var x, y [8]float64
+	for i := range x {
+		x[i], y[i] = float64(a[24+i]), float64(b[24+i])
+	}
+	for i, want := range fusion.Product(x, y) {
+		if float64(ab[24+i]) != want {
+			t.Errorf("coefficient %d is %v, want %v", i, ab[24+i], want)
+		}
+	}
+	if [8]float32(ab[24:]) == [8]float32(ba[24:]) {
+		t.Error("multivectors commute")
+	}
+}
+
 // A number of each part that is wrong is found.
 func TestCheckFinds(t *testing.T) {
-	for _, part := range []int{0, 8, 16, 31} {
-		j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 100}))
+	for i, part := range []int{0, 8, 16, 31} {
+		j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 100, Bind: i%2 > 0}))
 		workloadtest.Finds(t, fusion.Funcs(), j, "number", func() { j.Result()[99*fusion.Floats+part] += 0.01 }, fusion.ErrWrong)
 	}
 }

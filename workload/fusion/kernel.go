@@ -6,6 +6,7 @@
 //	D: dual      (v, d) → (tanh a, (1 − tanh² a) g_i d) with a = g_i v + h_i
 //	C: Clifford  c' = R c ~R for a rotor R
 //
+// Two records are bound into one by [Bind], after the stages where a job asks for it.
 // Each stage passes on what it does not touch, so that a record goes from stage
 // to stage whole, as the values of a network's layers do. A record's result does
 // not depend on how records are dealt out or which device does which stage: class
@@ -172,8 +173,44 @@ func stageC(out, in, weights []float32) {
 	}
 }
 
+// products are the terms of the geometric product: bladeProduct of every two
+// blades.
+var products = func() (out [8][8]struct {
+	blade int
+	sign  float32
+}) {
+	for i := range out {
+		for j := range out[i] {
+			k, sign := bladeProduct(i, j)
+			out[i][j].blade, out[i][j].sign = k, float32(sign)
+		}
+	}
+	return out
+}()
+
+// Bind binds two records into one: the tropical product of their tropical numbers,
+// which is their sum, the product of their dual numbers, and the geometric product
+// of their multivectors. out may not overlap the others.
+func Bind(out, a, b []float32) {
+	for i := range 8 {
+		out[tropicalAt+i] = a[tropicalAt+i] + b[tropicalAt+i]
+		out[valueAt+i] = a[valueAt+i] * b[valueAt+i]
+		out[derivativeAt+i] = float32(a[valueAt+i]*b[derivativeAt+i]) + float32(a[derivativeAt+i]*b[valueAt+i])
+	}
+	clear(out[cliffordAt : cliffordAt+8])
+	for i := range 8 {
+		for j := range 8 {
+			p := &products[i][j]
+			out[cliffordAt+p.blade] += p.sign * float32(a[cliffordAt+i]*b[cliffordAt+j])
+		}
+	}
+}
+
 // Stages is how many stages there are.
 const Stages = 3
 
 // stageOps are the operations of each stage on a record; a tanh is about twenty.
 var stageOps = [Stages]float64{2 * 64, 8 * 26, 2 * 64}
+
+// bindOps are the operations of binding two records.
+const bindOps = 8 + 8 + 3*8 + 2*64

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/philox"
@@ -26,6 +28,7 @@ const (
 const (
 	Patterns = "patterns" // every task has all weights and some patterns
 	Neurons  = "neurons"  // every task has some neurons' weights, a step and all patterns
+	Rows     = "rows"     // every device has some neurons' weights, and gathers all states in every step
 )
 
 // Config says which patterns to run through which reservoir.
@@ -37,7 +40,7 @@ type Config struct {
 	// Steps is the number of steps a pattern takes, one in mode Histogram.
 	Steps int
 	Mode  string // Sequence (the default) or Histogram
-	Split string // Patterns (the default) or Neurons
+	Split string // Patterns (the default), Neurons or Rows
 }
 
 // duration is how long a pattern is, in milliseconds.
@@ -56,8 +59,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("reservoir: %d patterns of %d steps: %w: there must be 1 to %d", c.Batch, c.Steps, ErrParams, most)
 	case c.Mode != "" && c.Mode != Sequence && c.Mode != Histogram:
 		return fmt.Errorf("reservoir: mode %q: %w: use %s or %s", c.Mode, ErrParams, Sequence, Histogram)
-	case c.Split != "" && c.Split != Patterns && c.Split != Neurons:
-		return fmt.Errorf("reservoir: split %q: %w: use %s or %s", c.Split, ErrParams, Patterns, Neurons)
+	case c.Split != "" && c.Split != Patterns && c.Split != Neurons && c.Split != Rows:
+		return fmt.Errorf("reservoir: split %q: %w: use %s, %s or %s", c.Split, ErrParams, Patterns, Neurons, Rows)
 	case c.Mode == Histogram && c.Steps != 1:
 		return fmt.Errorf("reservoir: %d steps in mode %s: %w: it has one", c.Steps, Histogram, ErrParams)
 	case float64(c.Batch)*float64(c.Steps)*float64(c.Inputs) > floats || float64(c.Batch)*float64(c.Size) > floats:
@@ -77,7 +80,11 @@ type Job struct {
 	u       []float32
 	x, mean []float32 // after a run
 	start   []float32 // zeros
+	m       *machine.Machine
 }
+
+// byNeuron reports whether neurons are dealt out, not patterns.
+func (j *Job) byNeuron() bool { return j.c.Split == Neurons || j.c.Split == Rows }
 
 // NewJob draws weights and patterns, by logical index, so that they do not
 // depend on who computes.
@@ -95,7 +102,7 @@ func NewJob(c Config) (*Job, error) {
 	for j.block > 16 && c.Batch/j.block < 8 {
 		j.block /= 2
 	}
-	if c.Split == Neurons {
+	if j.byNeuron() {
 		j.block = c.Batch
 	}
 	w.pad()
@@ -151,9 +158,12 @@ var (
 // is: work for some ten microseconds. Blocks divide it, or it is one block.
 const perItem = tile
 
-// Funcs are the Go kernels of this workload.
+// Funcs are the Go kernels of this workload, with those of collectives and streams.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"reservoir.step": step, "reservoir.rows": rows}
+	out := live.Funcs()
+	out["reservoir.step"], out["reservoir.rows"] = step, rows
+	out["reservoir.spread"], out["reservoir.carry"] = spread, carry
+	return out
 }
 
 // call is the params of both kernels, as 32-bit words.
@@ -256,7 +266,7 @@ func (j *Job) Class() workload.Class { return workload.RowExact }
 // Pieces are the patterns, or the neurons with the entries of their rows.
 func (j *Job) Pieces() sched.Pieces {
 	batch, size := int64(j.c.Batch), int64(j.c.Size)
-	if j.c.Split == Neurons {
+	if j.byNeuron() {
 		return sched.Pieces{
 			Extent: size,
 			Align:  4, // neurons draw their noise by fours
@@ -279,7 +289,7 @@ func (j *Job) Pieces() sched.Pieces {
 // Grain is how many patterns or neurons a task should have. Every step of the
 // neurons ends with an exchange of all states, beside which a task must be much.
 func (j *Job) Grain() int64 {
-	if j.c.Split == Neurons {
+	if j.byNeuron() {
 		return 2 * perItem
 	}
 	return int64(j.block)
@@ -298,7 +308,7 @@ func (j *Job) rowsWork(lo, hi int) graph.Work {
 
 // Whole is all patterns, or a step of all neurons, as one task.
 func (j *Job) Whole() graph.Task {
-	if j.c.Split == Neurons {
+	if j.byNeuron() {
 		return j.rowsTask(0, j.c.Size, 0)
 	}
 	return j.patternsTask(0, j.c.Batch)
@@ -342,7 +352,7 @@ func (j *Job) rowsTask(lo, hi, step int) graph.Task {
 const cachedPatterns = 2 * tile
 
 // Graph has a task for each range of patterns, or several if it is long, or one
-// for each step of each range of neurons.
+// for each step of each range of neurons, which are the devices' own for Rows.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	weights := j.w.data(&b)
@@ -357,6 +367,12 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	if j.c.Split == Neurons {
 		between := data("between", j.x, graph.Data{})
 		j.addRows(&b, ranges, weights, u, start, mean, [2]graph.DataID{end, between})
+		return b.Build()
+	}
+	if j.c.Split == Rows {
+		if err := j.addGathered(&b, weights, u, start, mean, end); err != nil {
+			return nil, err
+		}
 		return b.Build()
 	}
 	state, input := int64(4*j.c.Size), int64(4*j.c.Steps*j.c.Inputs)

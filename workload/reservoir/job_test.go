@@ -26,7 +26,7 @@ func states(j *reservoir.Job, batch int) (all []float32) {
 	return all
 }
 
-// States are bitwise the same on any number of devices, in both modes and both
+// States are bitwise the same on any number of devices, in both modes and all
 // splits, which agree with each other as well (class R); and they follow the
 // formula.
 func TestJobOnDevices(t *testing.T) {
@@ -35,7 +35,7 @@ func TestJobOnDevices(t *testing.T) {
 		batch, steps int
 	}{{reservoir.Sequence, 131, 3}, {reservoir.Histogram, 140, 1}} {
 		var got [][]float32
-		for _, split := range []string{reservoir.Patterns, reservoir.Neurons} {
+		for _, split := range []string{reservoir.Patterns, reservoir.Neurons, reservoir.Rows} {
 			workloadtest.Invariant(t, reservoir.Funcs(),
 				func() (*reservoir.Job, error) { return reservoir.NewJob(config(c.mode, split, c.batch, c.steps)) },
 				func(j *reservoir.Job) []byte {
@@ -44,8 +44,44 @@ func TestJobOnDevices(t *testing.T) {
 					return workloadtest.Bytes(all)
 				})
 		}
-		if !slices.Equal(got[0], got[len(got)-1]) {
-			t.Errorf("%s: patterns and neurons dealt out differ", c.mode)
+		for i, all := range got {
+			if !slices.Equal(all, got[0]) {
+				t.Errorf("%s: run %d differs from patterns dealt out to one device", c.mode, i)
+			}
+		}
+	}
+}
+
+// With an all-gather of the states in every step, one to nine devices that each
+// have their own rows give the same bits, also when there are fewer groups of
+// neurons than devices.
+func TestRowsOnDevices(t *testing.T) {
+	for _, size := range []int{22, 131} {
+		c := config("", reservoir.Rows, 19, 7)
+		c.Size = size
+		var want []float32
+		for devices := 1; devices <= 9; devices++ {
+			j := workloadtest.New[*reservoir.Job](t)(reservoir.NewJob(c))
+			res := workloadtest.Run(t, workloadtest.Open(t, devices, reservoir.Funcs()), j)
+			busy := 0
+			for _, d := range res.Report.Devices {
+				if d.Tasks > 0 {
+					busy++
+				}
+			}
+			if groups := (size + 3) / 4; busy != min(devices, groups) {
+				t.Errorf("%d neurons: %d of %d devices had something to do", size, busy, devices)
+			}
+			if err := j.Check(); err != nil {
+				t.Fatal(err)
+			}
+			all := states(j, c.Batch)
+			if want == nil {
+				want = all
+			}
+			if !slices.Equal(all, want) {
+				t.Errorf("%d neurons: %d devices give other bits than one", size, devices)
+			}
 		}
 	}
 }

@@ -18,24 +18,6 @@ struct Weights {
 
 enum : u32 { Neurons = 16, Patterns = 32, NoiseStream = 3 };
 
-// tanh is expm1(2x)/(expm1(2x)+2) by a polynomial, as in Go: no instruction's own
-// approximation.
-INLINE float tanh(float x) {
-	const float shift = 3 << 22, high = 0x1.62ep-1f, low = (float)(0x1.62e42fefa39efp-1 - 0x1.62ep-1);
-	float y = 2 * smaller(larger(x, -9.02f), 9.02f);
-	float m = y * 0x1.71547652b82fep+0f + shift, n = m - shift;
-	float r = y - n * high - n * low;
-	float p = r * (1.0f / 5040) + 1.0f / 720;
-	p = r * p + 1.0f / 120;
-	p = r * p + 1.0f / 24;
-	p = r * p + 1.0f / 6;
-	p = r * p + 0.5f;
-	p = r * r * p + r;
-	float s = number((bits(m) << 23) + 0x3f800000); // 2ⁿ
-	float e = s * p + (s - 1);
-	return e / (e + 2);
-}
-
 // add adds the products of a row of weights with a pattern to a sum, in order.
 // Many entries are under way at once.
 INLINE float add(float sum, Weights w, u32 row, const float *x, u32 stride) {
@@ -105,4 +87,29 @@ KERNEL(512, 1) reservoir_rows(const u32 *__restrict wstart, const u32 *__restric
 		const u32 *__restrict ustart, const u32 *__restrict ucolumn, const float *__restrict uvalue,
 		const float *__restrict bias, const float *__restrict input, const float *before, float *after, float *mean, Call c) {
 	update(c, {wstart, wcolumn, wvalue}, {ustart, ucolumn, uvalue}, bias, input, before, after, mean);
+}
+
+// Params of the kernels that carry a state from batch to batch.
+struct Carry {
+	u32 size, patterns;
+};
+
+// reservoir_spread: grid (neurons) cut by 256, 256 threads. Every pattern begins
+// with the replica's state.
+KERNEL(256, 1) reservoir_spread(const float *__restrict x, float *__restrict start, Carry c) {
+	u32 i = BLOCK_X * 256 + THREAD;
+	if (i < c.size)
+		for (u32 l = 0; l < c.patterns; l++)
+			start[(u64)i * c.patterns + l] = x[i];
+}
+
+// reservoir_carry: the same grid. The mean of where patterns end is the next state.
+KERNEL(256, 1) reservoir_carry(const float *__restrict end, float *__restrict x, Carry c) {
+	u32 i = BLOCK_X * 256 + THREAD;
+	if (i >= c.size)
+		return;
+	float sum = 0;
+	for (u32 l = 0; l < c.patterns; l++)
+		sum += end[(u64)i * c.patterns + l];
+	x[i] = sum / (float)c.patterns;
 }

@@ -3,10 +3,8 @@ package reservoir
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
@@ -55,17 +53,14 @@ type Stream struct {
 }
 
 var (
-	spreadKernel = workload.GoKernel("reservoir.spread", perItem)
-	carryKernel  = workload.GoKernel("reservoir.carry", perItem)
+	// spreadKernel takes a state and the states patterns begin with, carryKernel
+	// those they end with and the next state; both as params the neurons and the
+	// patterns.
+	spreadKernel = workload.With(workload.GoKernel("reservoir.spread", perItem),
+		workload.PTX(ptx, "reservoir_spread", 256, 256), workload.SPIRV(spirv, "reservoir_spread", 64, 64))
+	carryKernel = workload.With(workload.GoKernel("reservoir.carry", perItem),
+		workload.PTX(ptx, "reservoir_carry", 256, 256), workload.SPIRV(spirv, "reservoir_carry", 64, 64))
 )
-
-// StreamFuncs are the Go kernels of streams.
-func StreamFuncs() map[string]weft.Func {
-	out := live.Funcs()
-	maps.Copy(out, Funcs())
-	out["reservoir.spread"], out["reservoir.carry"] = spread, carry
-	return out
-}
 
 // spread gives every pattern the replica's state.
 func spread(c *weft.Call, lo, hi int) {
@@ -93,8 +88,8 @@ func carry(c *weft.Call, lo, hi int) {
 }
 
 // NewStream draws the weights, puts them on the devices and sets all replicas to
-// zero. The runtime must have been opened with StreamFuncs. Release gives up what
-// it holds.
+// zero. The runtime must have been opened with Funcs. Release gives up what it
+// holds.
 func NewStream(rt *weft.Runtime, c StreamConfig) (*Stream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -103,8 +98,12 @@ func NewStream(rt *weft.Runtime, c StreamConfig) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newStream(rt, c, w)
+}
+
+func newStream(rt *weft.Runtime, c StreamConfig, w *Weights) (s *Stream, err error) {
 	w.pad()
-	s := &Stream{rt: rt, c: c, w: w, u: make([]float32, c.Replicas*c.Patterns*c.Steps*c.Inputs)}
+	s = &Stream{rt: rt, c: c, w: w, u: make([]float32, c.Replicas*c.Patterns*c.Steps*c.Inputs)}
 	devices := rt.Machine().Devices
 	var on []string
 	for r := range c.Replicas {
@@ -170,27 +169,45 @@ func (c *StreamConfig) encode(u []float32, pattern, n, l int) error {
 // Next takes the next batch through the reservoir and says whether the replicas
 // were merged after it.
 func (s *Stream) Next(ctx context.Context) (replica.Outcome, error) {
+	g, err := s.graph()
+	if err != nil {
+		return replica.Outcome{}, err
+	}
+	if err := s.fill(); err != nil {
+		return replica.Outcome{}, err
+	}
+	if _, err := s.rt.Run(ctx, g, s.bind()...); err != nil {
+		return replica.Outcome{}, err
+	}
+	return s.updated(ctx)
+}
+
+// fill encodes the inputs of the next batch.
+func (s *Stream) fill() error {
 	c := &s.c
 	clear(s.u)
 	each := c.Patterns * c.Steps * c.Inputs
 	for r := range c.Replicas {
 		for l := range c.Patterns {
 			if err := c.encode(s.u[r*each:(r+1)*each], c.first(s.batch, r)+l, c.Patterns, l); err != nil {
-				return replica.Outcome{}, err
+				return err
 			}
 		}
 	}
-	g, err := s.graph()
-	if err != nil {
-		return replica.Outcome{}, err
-	}
+	return nil
+}
+
+// bind ties the data of a batch's graph to inputs, weights and replicas.
+func (s *Stream) bind() []weft.Binding {
 	bind := append([]weft.Binding{weft.Bind("inputs", s.u)}, s.weights...)
-	for r := range c.Replicas {
+	for r := range s.c.Replicas {
 		bind = append(bind, s.state.Replica(r).As(fmt.Sprint("state ", r)))
 	}
-	if _, err := s.rt.Run(ctx, g, bind...); err != nil {
-		return replica.Outcome{}, err
-	}
+	return bind
+}
+
+// updated merges the replicas after a batch if the strategy says so.
+func (s *Stream) updated(ctx context.Context) (replica.Outcome, error) {
 	s.batch++
 	out, err := s.state.Updated(ctx)
 	s.merged = append(s.merged, out.Merged)
@@ -218,7 +235,7 @@ func (s *Stream) graph() (*graph.Graph, error) {
 		moves := graph.Work{Ops: float64(c.Size * c.Patterns), Bytes: float64(4*c.Size) + float64(size)}
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("replica %d, spread", r), On: on, Work: moves,
-			Steps: []graph.Step{{Kernel: spreadKernel, Launch: workload.Grid(int64(c.Size))}},
+			Steps: []graph.Step{{Kernel: spreadKernel, Launch: workload.Grid(int64(c.Size)), Params: workload.Params(c.Size, c.Patterns)}},
 			Uses:  []graph.Use{{Data: x, Access: graph.Read}, {Data: start, Access: graph.Write}},
 		})
 		t := graph.Task{
@@ -235,7 +252,7 @@ func (s *Stream) graph() (*graph.Graph, error) {
 		b.Add(t)
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("replica %d, carry", r), On: on, Work: moves,
-			Steps: []graph.Step{{Kernel: carryKernel, Launch: workload.Grid(int64(c.Size))}},
+			Steps: []graph.Step{{Kernel: carryKernel, Launch: workload.Grid(int64(c.Size)), Params: workload.Params(c.Size, c.Patterns)}},
 			Uses:  []graph.Use{{Data: end, Access: graph.Read}, {Data: x, Access: graph.Write}},
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload/reservoir"
@@ -22,7 +23,7 @@ func streamConfig(s replica.Strategy) reservoir.StreamConfig {
 // replicas have it on average.
 func flow(t *testing.T, devices, batches int, c reservoir.StreamConfig) (*reservoir.Stream, [][]float32) {
 	t.Helper()
-	s, err := reservoir.NewStream(workloadtest.Open(t, devices, reservoir.StreamFuncs()), c)
+	s, err := reservoir.NewStream(workloadtest.Open(t, devices, reservoir.Funcs()), c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +74,35 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// As a job, run after run, a stream gives what it gives by itself, and its check
+// finds a wrong replica.
+func TestStreamJob(t *testing.T) {
+	for _, k := range []replica.Strategy{{Kind: replica.Eager}, {Kind: replica.Periodic, Every: time.Nanosecond}, {Kind: replica.Adaptive, Threshold: 0.25}, {Kind: replica.None}} {
+		c := streamConfig(k)
+		s, _ := flow(t, 2, 5, c)
+		want, err := s.State().Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := workloadtest.New[*reservoir.StreamJob](t)(reservoir.NewStreamJob(c))
+		rt := workloadtest.Open(t, 3, reservoir.Funcs())
+		for range 5 {
+			workloadtest.Run(t, rt, j)
+		}
+		if !reflect.DeepEqual(j.Replicas(), want.Replicas) {
+			t.Errorf("%v: the job's replicas differ from the stream's", k)
+		}
+		if err := j.Check(); err != nil {
+			t.Error(err)
+		}
+		j.Replicas()[1][7] += 0.01
+		if err := j.Check(); !errors.Is(err, reservoir.ErrWrong) {
+			t.Errorf("%v: a wrong replica gives %v", k, err)
+		}
+		s.Release()
+	}
+}
+
 // Adaptive merging moves fewer bytes than merging after every batch, and stays
 // closer to what that gives than not merging at all.
 func TestStreamAdaptive(t *testing.T) {
@@ -106,7 +136,7 @@ func TestStreamAdaptive(t *testing.T) {
 }
 
 func TestStreamRejects(t *testing.T) {
-	rt := workloadtest.Open(t, 1, reservoir.StreamFuncs())
+	rt := workloadtest.Open(t, 1, reservoir.Funcs())
 	for what, spoil := range map[string]func(*reservoir.StreamConfig){
 		"size":     func(c *reservoir.StreamConfig) { c.Size = 0 },
 		"replicas": func(c *reservoir.StreamConfig) { c.Replicas = 0 },

@@ -1,0 +1,9 @@
+package fisher
+
+import "embed"
+
+// spirv are the kernels for Vulkan.
+//
+//go:generate ../spirv.sh fisher.comp
+//go:embed *.spv
+var spirv embed.FS
