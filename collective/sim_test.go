@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -16,9 +17,14 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sim"
+	"github.com/weft-run/weft/trace"
 )
 
-var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
+var (
+	rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
+	full    = flag.Bool("full", false, "lose a participant in all operations, not in a sample")
+	seed    = flag.Uint64("seed", 1, "what the sample is drawn with")
+)
 
 // simulate runs an operation over data that is on the devices already, in
 // virtual time. It returns how the operation ended; the simulator checks what
@@ -113,61 +119,133 @@ func TestSimulated(t *testing.T) {
 	}
 }
 
-// A participant is lost at every step of the way. If it comes back, the
-// operation ends well all the same; if it does not, the operation fails unless
-// all was done, and worked out anew for the devices left, with one of them in
-// its place, it ends well. Inputs and outputs are in host memory, as those of
-// package live are.
+// lossCase is an operation in which a participant is lost.
+type lossCase struct {
+	collective.Spec
+	victim machine.DeviceID
+}
+
+// lossCases are all operations by all algorithms for all types on one to nine
+// devices with sizes that do not fit; the victim is another one each time.
+func lossCases() (out []lossCase) {
+	for n := 1; n <= 9; n++ {
+		for op := range collective.Op(collective.NumOps) {
+			for k, algorithm := range collective.Algorithms() {
+				if (op == collective.AllToAll || op == collective.Send) && k > 0 || op == collective.Send && n == 1 {
+					continue
+				}
+				for typ := range fold.Type(fold.NumTypes) {
+					for _, count := range []int64{0, 1, int64(n) - 1, 2*int64(n) + 3, 10_007} {
+						if op == collective.Barrier && (typ > 0 || count > 0) {
+							continue
+						}
+						c := lossCase{Spec: collective.Spec{
+							Op: op, Ranks: ranks(n), Count: count, Type: typ, Fold: fold.Op(len(out) % fold.NumOps),
+							Algorithm: algorithm, Root: len(out) % n, Pieces: 1 + len(out)%2,
+						}}
+						c.Peer = (c.Root + 1) % n
+						c.victim = machine.DeviceID(len(out) / 3 % n)
+						out = append(out, c)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+// lossSample is how many of the cases run where not all are asked for.
+const lossSample = 40
+
+// A participant is lost at every step of the way: whenever in the undisturbed run
+// something began or ended. If it comes back, the operation ends well all the same;
+// if it does not, the operation fails unless all was done, and worked out anew for
+// the devices left, with one of them in its place, it ends well. The simulator
+// compares what every task reads and every output holds with the sequential run.
+// Inputs and outputs are in host memory, as those of package live are.
 func TestSimulatedLoss(t *testing.T) {
-	const n, victim = 4, 2
-	m := gpus(n)
-	run := func(p *collective.Plan, faults sim.Faults) sim.RunResult {
+	cases := lossCases()
+	if !*full {
+		r := rand.New(rand.NewPCG(*seed, 1))
+		r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
+		cases = cases[:lossSample]
+	}
+	moments, failed := 0, 0
+	for _, c := range cases {
+		m, f := c.run(t)
+		moments, failed = moments+m, failed+f
+	}
+	t.Logf("%d operations, lost at %d moments, of which %d ended the operation", len(cases), moments, failed)
+	if failed == 0 {
+		t.Error("the loss of a participant was never noticed")
+	}
+}
+
+// run loses the victim at every moment, and says how many there were and how many
+// losses ended the operation.
+func (c *lossCase) run(t *testing.T) (moments, failed int) {
+	t.Helper()
+	m := gpus(len(c.Ranks))
+	simulate := func(p *collective.Plan, rec *trace.Recorder, faults ...sim.Fault) sim.RunResult {
 		t.Helper()
 		g, err := p.Graph()
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := sim.Run(sim.Config{Machine: m, Jobs: []sim.Job{{Graph: g}}, Faults: faults})
+		config := sim.Config{Machine: m, Jobs: []sim.Job{{Graph: g}}, Faults: faults}
+		config.Engine.Trace = rec
+		res, err := sim.Run(config)
 		if err != nil {
-			t.Fatalf("%v by %s with %v: %v", p.Spec.Op, p.Spec.Algorithm, faults, err)
+			t.Fatalf("%+v with %v: %v", c, faults, err)
 		}
 		return res.Runs[0]
 	}
-	for op := range collective.Op(collective.NumOps) {
-		for _, algorithm := range collective.Algorithms() {
-			if (op == collective.AllToAll || op == collective.Send) && algorithm != "direct" {
-				continue
-			}
-			s := collective.Spec{Op: op, Ranks: ranks(n), Count: 100_000, Type: fold.F32, Algorithm: algorithm, Peer: victim, Pieces: 2}
-			if op == collective.Reduce {
-				s.Root = victim // the only one that always has something to do
-			}
-			p := plan(t, m, s)
-			took := run(p, nil).Ended
-			failed := 0
-			const moments = 12
-			for k := range moments {
-				lose := sim.Fault{At: took * time.Duration(k) / moments, Kind: sim.Lose, Device: victim}
-				back := sim.Fault{At: lose.At + 50*time.Microsecond, Kind: sim.Back, Device: victim}
-				if r := run(p, sim.Faults{lose, back}); r.Err != nil {
-					t.Errorf("%v by %s, lost after %v and back: %v", op, algorithm, lose.At, r.Err)
-				}
-				if r := run(p, sim.Faults{lose}); r.Err != nil {
-					failed++
-					if !errors.Is(r.Err, engine.ErrNoDevice) {
-						t.Errorf("%v by %s, lost after %v: %v", op, algorithm, lose.At, r.Err)
-					}
-				}
-			}
-			if failed == 0 {
-				t.Errorf("%v by %s: the loss of a participant was never noticed", op, algorithm)
-			}
-			s.Ranks = []machine.DeviceID{0, 1, 3, 3}
-			if r := run(plan(t, m, s), sim.Faults{{Kind: sim.Lose, Device: victim}}); r.Err != nil {
-				t.Errorf("%v by %s on the devices left: %v", op, algorithm, r.Err)
-			}
+	p := plan(t, m, c.Spec)
+	rec := trace.NewRecorder(1 << 14)
+	if r := simulate(p, rec); r.Err != nil {
+		t.Fatalf("%+v: %v", c, r.Err)
+	}
+	var at []time.Duration
+	works := false
+	for _, e := range rec.Events() {
+		switch e.Kind {
+		case trace.Missing:
+			t.Fatalf("%+v: the recorder is too small", c)
+		case trace.Exec:
+			works = works || e.Device == c.victim
+		case trace.Copy:
+		default:
+			continue
+		}
+		at = append(at, e.Start, e.End)
+	}
+	slices.Sort(at)
+	at = slices.Compact(at)
+	for _, when := range at {
+		lose := sim.Fault{At: when, Kind: sim.Lose, Device: c.victim}
+		back := sim.Fault{At: when + 50*time.Microsecond, Kind: sim.Back, Device: c.victim}
+		if r := simulate(p, nil, lose, back); r.Err != nil {
+			t.Errorf("%+v, lost after %v and back: %v", c, when, r.Err)
+		}
+		r := simulate(p, nil, lose)
+		switch {
+		case r.Err == nil && works && when == 0:
+			t.Errorf("%+v, lost at once: nobody noticed", c)
+		case r.Err != nil && !errors.Is(r.Err, engine.ErrNoDevice):
+			t.Errorf("%+v, lost after %v: %v", c, when, r.Err)
+		case r.Err != nil:
+			failed++
 		}
 	}
+	if n := len(c.Ranks); n > 1 {
+		s := c.Spec
+		s.Ranks = slices.Clone(s.Ranks)
+		s.Ranks[c.victim] = (c.victim + 1) % machine.DeviceID(n)
+		if r := simulate(plan(t, m, s), nil, sim.Fault{Kind: sim.Lose, Device: c.victim}); r.Err != nil {
+			t.Errorf("%+v on the devices left: %v", c, r.Err)
+		}
+	}
+	return len(at), failed
 }
 
 // How close all-reduce comes to what the links allow on machines nobody here

@@ -8,15 +8,21 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
 )
 
 // syncRow is what one synchronisation costs.
 type syncRow struct {
-	Case       string  `json:"case"`    // chain, ping-pong, barrier, fork-join
+	Case       string  `json:"case"`    // chain, ping-pong, barrier, fork-join, automata
 	Devices    string  `json:"devices"` // which took part
 	Tasks      int     `json:"tasks_per_round"`
 	USPerRound float64 `json:"us_per_round"`        // best of the repetitions
 	MedianUS   float64 `json:"median_us_per_round"` // of the repetitions
+	// Overhead is the part of the devices' time that was not spent computing:
+	// waiting for each other and starting tasks, the median of the repetitions.
+	// Only of automata, whose tasks do something.
+	Overhead float64 `json:"overhead,omitempty"`
 }
 
 // syncRounds is how often a graph synchronises.
@@ -32,7 +38,10 @@ round of each costs, the best and the median of the repetitions:
   chain      a task after another on one device
   ping-pong  a task on one device, then one on another that reads its 64 bytes
   barrier    a task on every device, each reading what all wrote before
-  fork-join  one task, eight on every device that read it, one that reads those`,
+  fork-join  one task, eight on every device that read it, one that reads those
+
+Then run the workload automata, whose devices exchange halo rows after every
+round, and report which part of their time they did not compute.`,
 		repeat: 9, measure: measureSync, text: writeSync,
 	}.command(s)
 }
@@ -88,7 +97,7 @@ func measureSync(m *meter) (rows []syncRow, err error) {
 	}
 	all := fmt.Sprintf("all %d", len(devs))
 	cases = append(cases, kase{"barrier", all, [][]string{devs}}, kase{"fork-join", all, [][]string{{devs[0]}, wide}})
-	p := m.progress("graph", len(cases)*(m.repeat+1))
+	p := m.progress("graph", (len(cases)+1)*(m.repeat+1))
 	defer p.finish()
 	for _, k := range cases {
 		p.at("%s, %s", k.name, k.devices)
@@ -99,7 +108,50 @@ func measureSync(m *meter) (rows []syncRow, err error) {
 		row.Case, row.Devices = k.name, k.devices
 		rows = append(rows, row)
 	}
-	return rows, nil
+	p.at("automata")
+	row, err := haloOf(m, rt, p)
+	if err != nil {
+		return rows, err
+	}
+	row.Devices = all
+	return append(rows, row), nil
+}
+
+// haloSide is the rows and columns of the automata. Tests take fewer.
+var haloSide = 8192
+
+// haloOf measures a workload that synchronises.
+func haloOf(m *meter, rt *weft.Runtime, p *progress) (row syncRow, err error) {
+	c := automata.Config{Rows: haloSide, Cols: haloSide, Steps: 64, Seed: 1}
+	j, err := automata.New(c)
+	if err != nil {
+		return row, err
+	}
+	rounds := float64(j.Rounds())
+	var us, idle []float64
+	for i := range m.repeat + 1 {
+		res, err := workload.Run(m.ctx, rt, j)
+		if err != nil {
+			return row, err
+		}
+		p.add()
+		if i == 0 { // warms up
+			continue
+		}
+		took, busy := res.Report.Elapsed(), 0.0
+		for _, d := range res.Report.Devices {
+			busy += d.Busy.Seconds()
+		}
+		us = append(us, took.Seconds()*1e6/rounds)
+		idle = append(idle, 1-busy/(took.Seconds()*float64(len(res.Report.Devices))))
+		row.Tasks = res.Tasks / j.Rounds()
+	}
+	if err := j.Check(); err != nil {
+		return row, fmt.Errorf("the result is wrong: %w", err)
+	}
+	row.Case = fmt.Sprintf("automata %d²", haloSide)
+	row.USPerRound, row.MedianUS, row.Overhead = best(us), median(us), median(idle)
+	return row, nil
 }
 
 func syncOf(m *meter, rt *weft.Runtime, p *progress, layers [][]string) (syncRow, error) {
@@ -122,9 +174,13 @@ func syncOf(m *meter, rt *weft.Runtime, p *progress, layers [][]string) (syncRow
 }
 
 func writeSync(w io.Writer, rows []syncRow) {
-	table := [][]any{{"case", "devices", "tasks", "best µs/round", "median µs/round"}}
+	table := [][]any{{"case", "devices", "tasks", "best µs/round", "median µs/round", "overhead"}}
 	for _, r := range rows {
-		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.USPerRound), fmt.Sprintf("%.2f", r.MedianUS)})
+		overhead := "-"
+		if r.Overhead != 0 {
+			overhead = percent(r.Overhead)
+		}
+		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.USPerRound), fmt.Sprintf("%.2f", r.MedianUS), overhead})
 	}
 	writeTable(w, table)
 }

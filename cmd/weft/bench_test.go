@@ -98,7 +98,14 @@ func TestBenchMemory(t *testing.T) {
 }
 
 func TestBenchSync(t *testing.T) {
+	defer func(n int) { haloSide = n }(haloSide)
+	haloSide = 256
 	got := rows[syncRow](t, "sync", "--repeat", "1", "--devices", "cpu/2")
+	last := len(got) - 1
+	if halo := got[last]; halo.Case != "automata 256²" || halo.Devices != "all 2" || halo.Tasks < 1 || halo.USPerRound <= 0 || halo.Overhead >= 1 {
+		t.Errorf("%+v", halo)
+	}
+	got = got[:last]
 	want := []syncRow{
 		{Case: "chain", Devices: "cpu:0", Tasks: 1}, {Case: "ping-pong", Devices: "cpu:0, cpu:1", Tasks: 2},
 		{Case: "barrier", Devices: "all 2", Tasks: 2}, {Case: "fork-join", Devices: "all 2", Tasks: 17},

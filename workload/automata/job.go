@@ -253,11 +253,14 @@ func (j *Job) task(lo, hi, k int) graph.Task {
 	}
 }
 
+// Rounds is how often blocks exchange halos, counting the first time.
+func (j *Job) Rounds() int { return (j.c.Steps + j.k - 1) / j.k }
+
 // Graph has a task for each range of groups in each round, which reads the rows
 // around its block where others left them.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	size := int64(8 * len(j.start))
-	rounds := (j.c.Steps + j.k - 1) / j.k
+	rounds := j.Rounds()
 	var b graph.Builder
 	start := b.Data(graph.Data{Name: "start", Bytes: size, Input: true})
 	end := b.Data(graph.Data{Name: "end", Bytes: size, Output: true})
