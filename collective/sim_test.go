@@ -186,12 +186,16 @@ func TestSimulatedLoss(t *testing.T) {
 func (c *lossCase) run(t *testing.T) (moments, failed int) {
 	t.Helper()
 	m := gpus(len(c.Ranks))
-	simulate := func(p *collective.Plan, rec *trace.Recorder, faults ...sim.Fault) sim.RunResult {
+	built := func(s collective.Spec) *graph.Graph {
 		t.Helper()
-		g, err := p.Graph()
+		g, err := plan(t, m, s).Graph()
 		if err != nil {
 			t.Fatal(err)
 		}
+		return g
+	}
+	simulate := func(g *graph.Graph, rec *trace.Recorder, faults ...sim.Fault) sim.RunResult {
+		t.Helper()
 		config := sim.Config{Machine: m, Jobs: []sim.Job{{Graph: g}}, Faults: faults}
 		config.Engine.Trace = rec
 		res, err := sim.Run(config)
@@ -200,9 +204,9 @@ func (c *lossCase) run(t *testing.T) (moments, failed int) {
 		}
 		return res.Runs[0]
 	}
-	p := plan(t, m, c.Spec)
+	g := built(c.Spec)
 	rec := trace.NewRecorder(1 << 14)
-	if r := simulate(p, rec); r.Err != nil {
+	if r := simulate(g, rec); r.Err != nil {
 		t.Fatalf("%+v: %v", c, r.Err)
 	}
 	var at []time.Duration
@@ -224,10 +228,10 @@ func (c *lossCase) run(t *testing.T) (moments, failed int) {
 	for _, when := range at {
 		lose := sim.Fault{At: when, Kind: sim.Lose, Device: c.victim}
 		back := sim.Fault{At: when + 50*time.Microsecond, Kind: sim.Back, Device: c.victim}
-		if r := simulate(p, nil, lose, back); r.Err != nil {
+		if r := simulate(g, nil, lose, back); r.Err != nil {
 			t.Errorf("%+v, lost after %v and back: %v", c, when, r.Err)
 		}
-		r := simulate(p, nil, lose)
+		r := simulate(g, nil, lose)
 		switch {
 		case r.Err == nil && works && when == 0:
 			t.Errorf("%+v, lost at once: nobody noticed", c)
@@ -241,7 +245,7 @@ func (c *lossCase) run(t *testing.T) (moments, failed int) {
 		s := c.Spec
 		s.Ranks = slices.Clone(s.Ranks)
 		s.Ranks[c.victim] = (c.victim + 1) % machine.DeviceID(n)
-		if r := simulate(plan(t, m, s), nil, sim.Fault{Kind: sim.Lose, Device: c.victim}); r.Err != nil {
+		if r := simulate(built(s), nil, sim.Fault{Kind: sim.Lose, Device: c.victim}); r.Err != nil {
 			t.Errorf("%+v on the devices left: %v", c, r.Err)
 		}
 	}
