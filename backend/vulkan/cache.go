@@ -52,11 +52,6 @@ func (d *device) writeCache(f *frame) error {
 	if err := f.do(&d.c.cacheData, d.handle, uintptr(d.cache), address(size), uintptr(unsafe.Pointer(&data[0]))); err != nil {
 		return err
 	}
-	return d.replace(d.cacheFile(), data[:*size])
-}
-
-// replace writes a file of the cache.
-func (d *device) replace(name string, data []byte) error {
 	if err := os.MkdirAll(d.o.CacheDir, 0o755); err != nil {
 		return err
 	}
@@ -65,12 +60,12 @@ func (d *device) replace(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = tmp.Write(data)
+	_, err = tmp.Write(data[:*size])
 	if e := tmp.Close(); err == nil {
 		err = e
 	}
 	if err == nil {
-		err = os.Rename(tmp.Name(), name)
+		err = os.Rename(tmp.Name(), d.cacheFile())
 	}
 	if err != nil {
 		_ = os.Remove(tmp.Name()) // the first error says more

@@ -44,7 +44,6 @@ type device struct {
 	modules map[[32]byte]*module
 	layouts map[int]*layout
 	tuned   map[tuningKey]driver.Tuned
-	kept    int // of these, in the cache
 
 	mu      sync.Mutex
 	flying  int // operations given and not completed
@@ -103,7 +102,6 @@ func (d *device) open() (err error) {
 	}
 	d.info.MemBytes = d.memory.limit
 	d.loadCache(f)
-	d.loadTuning()
 	d.retain()
 	return nil
 }
@@ -111,7 +109,7 @@ func (d *device) open() (err error) {
 // describe asks a device what it is.
 func (p *platform) describe(phys uintptr) (*device, error) {
 	d := &device{platform: p, phys: phys, ended: make(chan struct{}), lost: make(chan struct{}), kernels: make(map[*graph.Kernel]*kernel),
-		modules: make(map[[32]byte]*module), layouts: make(map[int]*layout)}
+		modules: make(map[[32]byte]*module), layouts: make(map[int]*layout), tuned: make(map[tuningKey]driver.Tuned)}
 	a := p.api
 	f := getFrame()
 	defer f.free()
@@ -513,7 +511,6 @@ func (d *device) Close() error {
 	// A device that was given up may still run something.
 	idle := f.do(&d.c.waitIdle, d.handle)
 	d.saveCache(f)
-	d.saveTuning()
 	for _, l := range d.lanes {
 		l.close(f)
 	}

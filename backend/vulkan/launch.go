@@ -22,7 +22,7 @@ type kernel struct {
 // module is a shader the driver was given, with the pipelines made of it.
 type module struct {
 	*shader
-	hash      [32]byte
+	id        string // of its source
 	handle    uint64
 	err       error // why it was not
 	pipelines map[pipelineKey]uint64
@@ -94,7 +94,7 @@ func (d *device) module(impl *graph.Impl) *module {
 	key := [32]byte(h.Sum(nil))
 	m := d.modules[key]
 	if m == nil {
-		m = &module{hash: key, pipelines: make(map[pipelineKey]uint64)}
+		m = &module{id: fmt.Sprintf("%x", key[:8]), pipelines: make(map[pipelineKey]uint64)}
 		m.err = d.load(m, impl)
 		d.modules[key] = m
 	}

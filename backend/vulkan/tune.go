@@ -1,11 +1,7 @@
 package vulkan
 
 import (
-	"encoding/json"
-	"fmt"
 	"math/bits"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +17,19 @@ type variant struct {
 	// group is the invocations of a group where the shader leaves that open and
 	// neither the implementation nor the step names it; 0 where one does.
 	group uint32
-	id    string // the same in every run of the program
+}
+
+// is reports whether a decision is for this variant.
+func (v *variant) is(t driver.Tuned) bool {
+	return v.impl.Entry == t.Entry && v.threads() == t.Block && v.module.id == t.Hash
+}
+
+// threads is the invocations of a group, 0 where the step names them.
+func (v *variant) threads() int {
+	if v.group > 0 {
+		return int(v.group)
+	}
+	return int(v.impl.Block[0])
 }
 
 // groups are the sizes tried for shaders that leave theirs open, as far as the
@@ -71,8 +79,8 @@ func (d *device) timing(k *kernel, class int) *timing {
 	if t == nil {
 		n := len(k.variants)
 		t = &timing{runs: make([]int, n), fastest: make([]time.Duration, n)}
-		known := d.tuned[tuningKey{k.name, class}].Entry
-		t.best = slices.IndexFunc(k.variants, func(v variant) bool { return v.id == known })
+		known := d.tuned[tuningKey{k.name, class}]
+		t.best = slices.IndexFunc(k.variants, func(v variant) bool { return v.is(known) })
 		if t.decided = t.best >= 0 || n == 1; t.best < 0 {
 			t.best = 0
 		}
@@ -125,11 +133,10 @@ func (d *device) measured(tr *trial, took time.Duration) {
 	}
 	t.runs[tr.variant]++
 	if t.decide(); t.decided {
-		best := tr.kernel.variants[t.best].id
+		best := &tr.kernel.variants[t.best]
 		d.tuned[tuningKey{tr.kernel.name, tr.class}] = driver.Tuned{
-			Kernel: tr.kernel.name, Class: tr.class, Entry: best, NS: float64(t.fastest[t.best]),
+			Kernel: tr.kernel.name, Hash: best.module.id, Class: tr.class, Entry: best.impl.Entry, Block: best.threads(), NS: float64(t.fastest[t.best]),
 		}
-		d.log.Debug("variant chosen", "device", d.info.Name, "kernel", tr.kernel.name, "class", tr.class, "variant", best)
 	}
 }
 
@@ -138,8 +145,8 @@ type tuningKey struct {
 	class  int
 }
 
-// Tuning returns the decisions taken so far, in a fixed order. Entry holds what
-// tells a variant from others: its entry point, group size and source.
+// Tuning returns the decisions taken so far, in a fixed order. Their hash is that
+// of the variant's shader.
 func (d *device) Tuning() []driver.Tuned {
 	d.build.Lock()
 	defer d.build.Unlock()
@@ -165,49 +172,14 @@ func (d *device) Tune(ts []driver.Tuned) {
 	}
 }
 
-// tuningFile is where decisions are kept.
-func (d *device) tuningFile() string {
-	return strings.TrimSuffix(d.cacheFile(), filepath.Ext(d.cacheFile())) + ".tuning"
-}
-
-// loadTuning reads the decisions of earlier runs. What cannot be read is decided
-// anew.
-func (d *device) loadTuning() {
-	d.tuned = make(map[tuningKey]driver.Tuned)
-	if d.o.CacheDir == "" {
-		return
-	}
-	var ts []driver.Tuned
-	if b, err := os.ReadFile(d.tuningFile()); err == nil && json.Unmarshal(b, &ts) == nil {
-		d.Tune(ts)
-		d.kept = len(d.tuned)
-	}
-}
-
-// saveTuning keeps the decisions for later runs.
-func (d *device) saveTuning() {
-	ts := d.Tuning()
-	if d.o.CacheDir == "" || len(ts) == d.kept {
-		return
-	}
-	b, err := json.MarshalIndent(ts, "", " ")
-	if err == nil {
-		err = d.replace(d.tuningFile(), b)
-	}
-	if err != nil {
-		d.log.Warn("decisions between variants are not kept", "device", d.info.Name, "err", err)
-	}
-}
-
 // variants lists the ways to run an implementation whose shader was loaded.
 func (d *device) variants(impl *graph.Impl, m *module) (out []variant) {
-	id := func(group uint32) string { return fmt.Sprintf("%s, groups of %d, %x", impl.Entry, group, m.hash[:6]) }
 	if !m.sized || impl.Block[0] != 0 || impl.Per[0] != 0 {
-		return []variant{{impl, m, 0, id(impl.Block[0])}}
+		return []variant{{impl, m, 0}}
 	}
 	for _, g := range groups {
 		if g <= d.limits.groupSize[0] && g <= d.limits.invocations {
-			out = append(out, variant{impl, m, g, id(g)})
+			out = append(out, variant{impl, m, g})
 		}
 	}
 	return out

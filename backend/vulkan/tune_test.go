@@ -4,8 +4,6 @@ package vulkan
 
 import (
 	"bytes"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -31,7 +29,7 @@ func TestTiming(t *testing.T) {
 		k := &kernel{name: "k", variants: make([]variant, n), timings: make(map[int]*timing)}
 		d := &device{platform: &platform{log: warnings(t)}, tuned: make(map[tuningKey]driver.Tuned)}
 		for i := range k.variants {
-			k.variants[i].id = string(rune('a' + i))
+			k.variants[i] = variant{impl: &graph.Impl{Entry: "main"}, module: &module{id: string(rune('a' + i))}}
 		}
 		tm, runs := d.timing(k, 3), make([]int, n)
 		total := 0
@@ -43,7 +41,7 @@ func TestTiming(t *testing.T) {
 		if tm.pick() != c.best || total != c.runs {
 			t.Errorf("%s: variant %d after %d runs, want %d after %d", name, tm.pick(), total, c.best, c.runs)
 		}
-		if got := d.Tuning(); len(got) != 1 || got[0].Entry != k.variants[c.best].id || got[0].Class != 3 {
+		if got := d.Tuning(); len(got) != 1 || got[0].Hash != k.variants[c.best].module.id || got[0].Class != 3 {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -52,7 +50,6 @@ func TestTiming(t *testing.T) {
 // A shader that leaves its group size open runs in groups the device chose, and
 // what was found out is known the next time.
 func TestTuning(t *testing.T) {
-	dir := t.TempDir()
 	source := `#version 450
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 layout(binding = 0) buffer X { uint x[]; };
@@ -64,7 +61,7 @@ void main() { uint i = gl_GlobalInvocationID.x; if (i < n) x[i]++; }`
 		Launch: graph.Launch{Grid: [3]uint32{n}}, Params: words(n),
 	}
 	open := func() (*rig, driver.Buffer) {
-		r := openRig(t, Options{MemBytes: 64 << 20, CacheDir: dir, Devices: []int{0}})
+		r := openRig(t, Options{MemBytes: 64 << 20, Devices: []int{0}})
 		return r, r.put(make([]byte, 4*n))
 	}
 	launch := func(r *rig, x driver.Buffer, times uint32) {
@@ -89,22 +86,23 @@ void main() { uint i = gl_GlobalInvocationID.x; if (i < n) x[i]++; }`
 		t.Error(err)
 	}
 	r, x = open()
+	r.Tune(first)
 	launch(r, x, 1)
-	if tm := r.kernels[s.Kernel].timings[9]; !tm.decided || r.kernels[s.Kernel].variants[tm.best].id != first[0].Entry {
-		t.Errorf("%s is not known any more", first[0].Entry)
+	k := r.kernels[s.Kernel]
+	if tm := k.timings[9]; !tm.decided || !k.variants[tm.best].is(first[0]) {
+		t.Errorf("%+v is not known any more", first[0])
 	}
+	// What holds for another shader does not hold for this one.
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.tuning"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("kept are %q, %v", files, err)
-	}
-	if err := os.WriteFile(files[0], []byte("[{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	first[0].Hash = "another"
 	r, x = open()
+	r.Tune(first)
 	launch(r, x, 1)
+	if r.kernels[s.Kernel].timings[9].decided {
+		t.Error("a decision about another shader was taken over")
+	}
 }
 
 // A variant that the device's limits forbid is left to others.
