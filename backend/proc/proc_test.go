@@ -669,3 +669,24 @@ func TestCommand(t *testing.T) {
 		t.Errorf("a driver nobody makes: %v", err)
 	}
 }
+
+// The home of resident data that lies in shared memory goes back there with the
+// data.
+func TestHomesGoBack(t *testing.T) {
+	r := start(t, proc.Options{}, engine.Options{})
+	before := r.mem.Used()
+	const n = 257 << 20 // more than is kept for reuse
+	home, err := r.mem.Get(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := r.Put("x", home, graph.Versioned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := r.mem.Used(); used < before+n {
+		t.Fatalf("%d bytes are used, %d were before", used, before)
+	}
+	r.Release(ref)
+	eventually(t, "the home's memory", func() bool { return r.mem.Used() < before+n })
+}
