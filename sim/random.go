@@ -66,14 +66,12 @@ func RandomMachine(r *rand.Rand) *machine.Machine {
 		}
 		m.Links = append(m.Links, up)
 		for k := cpus; k < int(id); k++ {
-			if r.IntN(2) > 0 {
-				continue
+			switch r.IntN(6) {
+			case 0, 1:
+				m.Links = append(m.Links, machine.Link{A: machine.DeviceID(k), B: id, Kind: machine.NVLink, BPS: 1e10, LatencyNS: 1000})
+			case 2:
+				m.Links = append(m.Links, machine.Link{A: machine.DeviceID(k), B: id, Kind: machine.Network, BPS: 3e9, LatencyNS: 5000})
 			}
-			l := machine.Link{A: machine.DeviceID(k), B: id, Kind: machine.NVLink, BPS: 1e10, LatencyNS: 1000}
-			if (k+int(id))%3 == 0 {
-				l.Kind, l.BPS, l.LatencyNS = machine.Network, 3e9, 5000
-			}
-			m.Links = append(m.Links, l)
 		}
 	}
 	return m

@@ -356,7 +356,10 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		}
 		for _, gv := range f.Writes(u) {
 			// At most two versions: the one before last must have been made and read.
-			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.data.at[r.dataOf[u.Data]].kind != graph.Volatile {
+			// But not where this was made before: who reads that version again may
+			// need what this makes again.
+			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.data.at[r.dataOf[u.Data]].kind != graph.Volatile &&
+				e.tasks.at[tid].flags&replayed == 0 {
 				if pp := r.val(f.Values[prev].Prev); e.vals.at[pp].reads > 0 || e.vals.at[pp].flags&produced == 0 {
 					e.awaiting[pp] = append(e.awaiting[pp], tid)
 					e.unplace(tid)
