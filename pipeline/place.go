@@ -51,7 +51,7 @@ func Place(mode Mode, devices []string, costs []float64, copies int) (Placement,
 		return Placement{}, err
 	}
 	if copies < 0 || copies > len(devices) || copies != 0 && mode != Hybrid {
-		return Placement{}, fmt.Errorf("%w: %d copies in mode %s on %d devices: use at most as many, and in mode %s only", ErrStages, copies, mode, len(devices), Hybrid)
+		return Placement{}, fmt.Errorf("%w: %d copies in mode %s on %d devices: only mode %s has copies, and at most as many as there are devices", ErrStages, copies, mode, len(devices), Hybrid)
 	}
 	switch {
 	case mode == DataParallel:

@@ -114,9 +114,9 @@ func New[T Element](rt *weft.Runtime, initial []T, o Options[T]) (*State[T], err
 
 // add adds a replica with a value.
 func (s *State[T]) add(device string, value []T) error {
-	d, ok := s.rt.Machine().Lookup(device)
-	if !ok || d == machine.Host {
-		return fmt.Errorf("replica on %q: %w: no such device is open", device, ErrOptions)
+	d, err := s.lookup(device)
+	if err != nil {
+		return err
 	}
 	now, err := weft.Put(s.rt, "replica on "+device, value)
 	if err != nil {
@@ -130,6 +130,15 @@ func (s *State[T]) add(device string, value []T) error {
 	s.devices, s.now, s.next = append(s.devices, d), append(s.now, now), append(s.next, next)
 	s.reduce, s.probe = nil, nil
 	return nil
+}
+
+// lookup finds a device that can have a replica.
+func (s *State[T]) lookup(device string) (machine.DeviceID, error) {
+	d, ok := s.rt.Machine().Lookup(device)
+	if !ok || d == machine.Host {
+		return d, fmt.Errorf("replica on %q: %w: no such device is open", device, ErrOptions)
+	}
+	return d, nil
 }
 
 // Size is the number of replicas.
@@ -167,7 +176,7 @@ func (s *State[T]) Updated(ctx context.Context) (out Outcome, err error) {
 		if out.Divergence, err = s.Divergence(ctx); err != nil {
 			return out, err
 		}
-		merge = out.Divergence > k.Threshold
+		merge = !(out.Divergence <= k.Threshold) // also where it is no number
 	case None:
 	default:
 		merge = true
@@ -414,6 +423,9 @@ func (s *State[T]) Value(ctx context.Context) ([]T, error) {
 // first if there are updates since the last merge, unless the strategy is none;
 // then only the new one gets the merged state and the others stay as they are.
 func (s *State[T]) Join(ctx context.Context, device string) error {
+	if _, err := s.lookup(device); err != nil {
+		return err // before anything is merged for it
+	}
 	if s.stats.Pending > 0 && s.o.Strategy.Kind != None {
 		if err := s.Sync(ctx); err != nil {
 			return err

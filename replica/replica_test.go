@@ -365,8 +365,13 @@ func TestJoin(t *testing.T) {
 		if err := s.Leave(2); err != nil || s.Size() != 2 {
 			t.Errorf("leaving: %v, %d left", err, s.Size())
 		}
-		if err := s.Join(t.Context(), "cpu:9"); !errors.Is(err, replica.ErrOptions) {
-			t.Errorf("joining on a device there is not: %v", err)
+		update(t, rt, s, n, 4)
+		if _, err := s.Updated(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before := s.Stats()
+		if err := s.Join(t.Context(), "cpu:9"); !errors.Is(err, replica.ErrOptions) || s.Stats() != before {
+			t.Errorf("joining on a device there is not: %v, and %+v became %+v", err, before, s.Stats())
 		}
 		s.Release()
 	}

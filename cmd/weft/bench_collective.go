@@ -291,6 +291,9 @@ func newMPI(ctx context.Context) (*mpiPeer, error) {
 	}
 	if out, err := exec.CommandContext(ctx, "mpicc", "-O3", "-o", filepath.Join(dir, "allreduce"), source).CombinedOutput(); err != nil {
 		p.close()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		return nil, fmt.Errorf("mpicc: %w: %s (or leave peers out: --peers=false)", err, strings.TrimSpace(string(out)))
 	}
 	return p, nil
@@ -308,13 +311,16 @@ const mpiRounds = 3
 
 // run returns the median seconds of an operation.
 func (p *mpiPeer) run(ctx context.Context, n int, size int64, times int) (float64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	limited, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	c := exec.CommandContext(ctx, "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", strconv.Itoa(n), filepath.Join(p.dir, "allreduce"),
+	c := exec.CommandContext(limited, "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", strconv.Itoa(n), filepath.Join(p.dir, "allreduce"),
 		strconv.FormatInt(size, 10), strconv.Itoa(times), strconv.Itoa(mpiRounds))
 	var stderr strings.Builder
 	c.Stderr = &stderr
 	out, err := c.Output()
+	if ctx.Err() != nil {
+		return 0, ctx.Err() // not of mpirun's being killed for it
+	}
 	if err != nil {
 		return 0, fmt.Errorf("mpirun: %w: %s (or leave peers out: --peers=false)", err, strings.TrimSpace(stderr.String()))
 	}

@@ -183,6 +183,9 @@ var workloads = []entry{
 			if *strategy == "" && *replicas == 0 {
 				return reservoir.NewJob(c)
 			}
+			if *strategy == "" {
+				return nil, fmt.Errorf("--replicas %d: it goes with --strategy, as --strategy eager", *replicas)
+			}
 			if c.Split != reservoir.Patterns || c.Mode != reservoir.Sequence {
 				return nil, fmt.Errorf("--strategy carries states of patterns dealt out in mode %s: leave --split and --mode out", reservoir.Sequence)
 			}

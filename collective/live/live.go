@@ -328,6 +328,8 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 	var res Result
 	native := true
 	for {
+		// Before it is worked out: another operation may find a loss meanwhile.
+		known := g.known()
 		r, err := g.prepare(ctx, s, &res, native)
 		if err != nil || r.plan == nil {
 			return res, err
@@ -343,7 +345,7 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 			}
 		}
 		var again bool
-		res.Report, again, err = g.run(ctx, r.run, bind)
+		res.Report, again, err = g.run(ctx, r.run, bind, known)
 		if res.Algorithm == collective.Native {
 			g.nativeEnded(r.plan.Spec.Communicator, err, ctx.Err() != nil)
 			native = false // whatever failed: it is done without, then
@@ -397,7 +399,7 @@ func overlap[T any](a, b []T) bool {
 // without a plan when there is nothing to do.
 func (g *Group) prepare(ctx context.Context, s collective.Spec, res *Result, native bool) (ready, error) {
 	res.Lost = nil
-	if g.look() {
+	if g.anyLost() {
 		if err := g.without(&s, res); err != nil {
 			return ready{}, err
 		}
@@ -446,19 +448,23 @@ func (g *Group) prepare(ctx context.Context, s collective.Spec, res *Result, nat
 
 func (g *Group) name(rank int) string { return g.rt.Machine().Devices[g.devs[rank]].Name }
 
-// look finds out which devices are lost, if one was when we last knew, and
-// reports whether one is.
-func (g *Group) look() bool {
+// known finds out which devices are lost, if one was when we last knew, and
+// returns how often that has changed.
+func (g *Group) known() (changes int) {
 	g.mu.Lock()
-	any := slices.Contains(g.lost, true)
+	changes, lost := g.changes, slices.Contains(g.lost, true)
 	g.mu.Unlock()
-	if any {
-		g.refresh()
-		g.mu.Lock()
-		any = slices.Contains(g.lost, true)
-		g.mu.Unlock()
+	if lost {
+		return g.refresh()
 	}
-	return any
+	return changes
+}
+
+// anyLost reports whether a device is known to be lost.
+func (g *Group) anyLost() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Contains(g.lost, true)
 }
 
 // refresh asks the runtime which devices are lost and returns how often that has
@@ -531,12 +537,9 @@ const watchEvery = 10 * time.Millisecond
 // errAgain ends a run of which a device was lost.
 var errAgain = errors.New("a device was lost")
 
-// run runs a prepared operation; again says that a device was lost and it is to
-// be worked out anew.
-func (g *Group) run(ctx context.Context, p *weft.Prepared, bind []weft.Binding) (rep *weft.Report, again bool, err error) {
-	g.mu.Lock()
-	changes := g.changes
-	g.mu.Unlock()
+// run runs a prepared operation; again says that which devices are lost has
+// changed since it was worked out, at changes, and it is to be worked out anew.
+func (g *Group) run(ctx context.Context, p *weft.Prepared, bind []weft.Binding, changes int) (rep *weft.Report, again bool, err error) {
 	inner, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	watch := time.AfterFunc(watchEvery, func() {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -306,6 +307,30 @@ func TestLoss(t *testing.T) {
 				t.Errorf("allgather without a rank gives %v", err)
 			}
 		}
+	}
+}
+
+// A device is lost while several operations of a group are on their way: one may
+// find out between another's being worked out and its start. All are done again.
+func TestLossOfMany(t *testing.T) {
+	const n, count = 3, 5000
+	for op := 1; op <= 40; op += 3 {
+		drv := fakes(t, fmt.Sprintf("devices 3; memory 4194304; peer; on 1 lose op %d; on 1 revive standby fails; on 1 revive restart fails; on 1 revive reopen fails", op))
+		ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}})
+		g := group(t, rt, live.Options{Algorithm: "ring"})
+		in := vectors(n, same(count), x)
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 10 {
+					out := vectors(n, same(count), zero)
+					if _, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil || out[2][7] != total(n, 7) {
+						t.Errorf("lost at %d: %v, %v, want %v", op, err, out[2][7], total(n, 7))
+					}
+				}
+			})
+		}
+		all.Wait()
 	}
 }
 
