@@ -986,7 +986,7 @@ func (d *device) Close() error {
 	}
 	d.state = closing
 	w := d.w
-	if w != nil {
+	if w != nil && d.board != nil {
 		d.rec.begin(doClose)
 		d.tell()
 		d.flush()

@@ -276,6 +276,30 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// A shader that only the driver finds to be wrong fails what uses it, not the device.
+func TestRefused(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 64 << 20})
+	small := r.put(words(5))
+	arg := driver.Arg{Buf: small, Bytes: 4}
+	bad := step("add", 1, 1)
+	impl := &bad.Kernel.Impls[0]
+	impl.Source = bytes.Clone(impl.Source)
+	const load = 61
+	for at := 20; at < len(impl.Source); {
+		w := binary.LittleEndian.Uint32(impl.Source[at:])
+		if w&0xffff == load { // of a type that is none
+			copy(impl.Source[at+4:at+8], impl.Source[at+8:at+12])
+		}
+		at += 4 * int(w>>16)
+	}
+	if err := r.launch(bad, arg); !errors.Is(err, driver.ErrKernel) || errors.Is(err, driver.ErrDeviceLost) {
+		t.Errorf("a load without a type: %v; want %q", err, driver.ErrKernel)
+	}
+	if err := r.launch(step("add", 1, 1), arg); err != nil {
+		t.Errorf("after it: %v", err)
+	}
+}
+
 // GLSL is compiled when it is needed; what the compiler says reaches the user.
 func TestGLSL(t *testing.T) {
 	r := openRig(t, Options{MemBytes: 64 << 20})

@@ -19,6 +19,7 @@ const (
 	timedOut   = 2
 	incomplete = 5
 	deviceLost = -4
+	unknown    = -13
 )
 
 var codes = map[int32]struct {
@@ -35,7 +36,7 @@ var codes = map[int32]struct {
 	-8:          {"feature not present", driver.ErrUnavailable},
 	-9:          {"incompatible driver", driver.ErrUnavailable},
 	-10:         {"too many objects", driver.ErrOutOfMemory},
-	-13:         {"unknown", driver.ErrDeviceLost},
+	unknown:     {"unknown", driver.ErrDeviceLost},
 	-1000069000: {"out of pool memory", driver.ErrOutOfMemory},
 	-1000072003: {"invalid external handle", driver.ErrOutOfMemory},
 	-1000012000: {"invalid shader", driver.ErrKernel},

@@ -123,6 +123,15 @@ func (d *device) load(m *module, impl *graph.Impl) (err error) {
 	defer f.free()
 	m.handle, err = create(f, &d.c.createModule, d.handle, shaderInfo{head: head{typ: tShaderModule}, size: uint64(4 * len(m.words)), code: list(f, m.words)})
 	m.words = nil // the driver has them
+	return refused(err)
+}
+
+// refused is what a driver answers over a shader. A code without a meaning says
+// that the shader is bad, and elsewhere that the device is lost.
+func refused(err error) error {
+	if e := (*Error)(nil); errors.As(err, &e) && e.Code == unknown {
+		return fmt.Errorf("the driver cannot compile it: %v", e)
+	}
 	return err
 }
 
@@ -142,10 +151,14 @@ func (d *device) layout(n int) (*layout, error) {
 	if l.sets, err = create(f, &d.c.createSets, d.handle, setLayoutInfo{head: head{typ: tSetLayout}, count: uint32(n), bindings: list(f, bs)}); err != nil {
 		return nil, err
 	}
-	d.layouts[n] = l
 	push := put(f, pushRange{stages: stageCompute, size: uint32(d.limits.pushBytes)})
 	l.pipeline, err = create(f, &d.c.createLayout, d.handle, layoutInfo{head: head{typ: tPipelineLayout}, sets: 1, setAt: put(f, l.sets), ranges: 1, rangeAt: push})
-	return l, err
+	if err != nil {
+		f.call(&d.c.destroySets, d.handle, uintptr(l.sets), 0)
+		return nil, err
+	}
+	d.layouts[n] = l
+	return l, nil
 }
 
 // pipeline compiles a shader for n buffers and a group size.
@@ -173,7 +186,7 @@ func (d *device) pipeline(m *module, entry string, n int, block [3]uint32) (uint
 	}
 	out := answer[uint64](f)
 	if err := f.do(&d.c.createPipelines, d.handle, uintptr(d.cache), 1, put(f, info), 0, address(out)); err != nil {
-		return 0, err
+		return 0, refused(err)
 	}
 	m.pipelines[key] = *out
 	return *out, nil
@@ -216,7 +229,7 @@ func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, l *lay
 		}
 		p, err := d.prepareStep(k, s, arguments)
 		if err != nil {
-			if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) {
+			if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) && !isLost(err) {
 				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
 			}
 			return nil, nil, fmt.Errorf("vulkan: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)

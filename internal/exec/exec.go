@@ -28,6 +28,8 @@ import (
 // ErrNoDevices is returned by Open when nothing opened.
 var ErrNoDevices = errors.New("no device could be opened")
 
+var errNotChosen = errors.New("none of those found was chosen")
+
 // ErrClosed is returned for work given to an executor that is closing.
 var ErrClosed = errors.New("closed")
 
@@ -106,6 +108,9 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		return nil, err
 	}
 	if len(devs) == 0 {
+		if len(causes) == 0 {
+			causes = append(causes, errNotChosen)
+		}
 		return fail(fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...)))
 	}
 	kept, err := choose(devs, c.Choose)
@@ -116,7 +121,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		return fail(err)
 	}
 	if devs = kept; len(devs) == 0 {
-		return fail(fmt.Errorf("%w: none of those found was chosen", ErrNoDevices))
+		return fail(fmt.Errorf("%w: %w", ErrNoDevices, errNotChosen))
 	}
 	for _, d := range devs {
 		if e, ok := d.(driver.Exacter); ok && c.Exact {
