@@ -150,7 +150,8 @@ func testMemoryLimit(r *rig) {
 	}
 	big := d.alloc(all + 1)
 	w := d.write(big, 0, []byte{1, 2, 3})
-	l := d.launch(d.compute(), []graph.Step{r.step("add", 1, 1)}, []driver.Arg{{Buf: big, Bytes: 4}})
+	// Of other bytes, since it does not wait: a device may believe it has them.
+	l := d.launch(d.compute(), []graph.Step{r.step("add", 1, 1)}, []driver.Arg{{Buf: big, Off: 256, Bytes: 4}})
 	d.send()
 	r.fails("a copy into a buffer larger than memory", w, driver.ErrOutOfMemory)
 	r.fails("a launch on a buffer larger than memory", l, driver.ErrOutOfMemory)
@@ -180,7 +181,7 @@ func testOddSizes(r *rig) {
 	for _, n := range []int64{0, -1, math.MinInt64, 1 << 62, math.MaxInt64} {
 		b := d.alloc(n)
 		w := d.write(b, 0, []byte{1})
-		l := d.launch(d.compute(), []graph.Step{r.step("add", 1, 1)}, []driver.Arg{{Buf: b, Bytes: 4}})
+		l := d.launch(d.compute(), []graph.Step{r.step("add", 1, 1)}, []driver.Arg{{Buf: b, Off: 256, Bytes: 4}})
 		d.send()
 		r.fails("a copy into a buffer of an impossible size", w, nil)
 		r.fails("a launch on a buffer of an impossible size", l, nil)
