@@ -44,7 +44,7 @@ type device struct {
 	spare   []*op
 	idle    bool // the owner sleeps
 	cond    sync.Cond
-	tuning  tuning
+	tuning  driver.Decisions
 	told    bool // the caller knows that the device is lost
 
 	comms communicators // with a lock of its own

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"slices"
-	"strings"
 	"unsafe"
 
 	"github.com/weft-run/weft/driver"
@@ -64,14 +63,6 @@ func (t *timing) measured(variant int, ns float64) (decided bool) {
 	return true
 }
 
-// tuning is the table of decisions, by kernel and size class.
-type tuning map[tuningKey]driver.Tuned
-
-type tuningKey struct {
-	kernel string
-	class  int
-}
-
 // of returns the variants a class chooses among.
 func (k *kernel) of(class int) []*variant {
 	if class >= classes {
@@ -89,7 +80,7 @@ func (d *device) timing(k *kernel, class int) *timing {
 	t = &timing{}
 	k.classes[class] = t
 	d.mu.Lock()
-	known, ok := d.tuning[tuningKey{k.name, class}]
+	known, ok := d.tuning.Of(k.name, class)
 	d.mu.Unlock()
 	if ok && known.Hash == k.hash {
 		t.best = slices.IndexFunc(k.of(class), func(v *variant) bool { return v.impl.Entry == known.Entry && int(v.block) == known.Block })
@@ -102,17 +93,7 @@ func (d *device) timing(k *kernel, class int) *timing {
 func (d *device) Tuning() []driver.Tuned {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	out := make([]driver.Tuned, 0, len(d.tuning))
-	for _, t := range d.tuning {
-		out = append(out, t)
-	}
-	slices.SortFunc(out, func(a, b driver.Tuned) int {
-		if c := strings.Compare(a.Kernel, b.Kernel); c != 0 {
-			return c
-		}
-		return a.Class - b.Class
-	})
-	return out
+	return d.tuning.List()
 }
 
 // Tune takes decisions of an earlier run, for kernels that have not run yet.
@@ -120,11 +101,9 @@ func (d *device) Tune(ts []driver.Tuned) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.tuning == nil {
-		d.tuning = make(tuning)
+		d.tuning = make(driver.Decisions)
 	}
-	for _, t := range ts {
-		d.tuning[tuningKey{t.Kernel, t.Class}] = t
-	}
+	d.tuning.Take(ts...)
 }
 
 // probe measures one launch at a time, by events before and after it.

@@ -43,7 +43,7 @@ type device struct {
 	kernels map[*graph.Kernel]*kernel
 	modules map[[32]byte]*module
 	layouts map[int]*layout
-	tuned   map[tuningKey]driver.Tuned
+	tuned   driver.Decisions
 
 	mu      sync.Mutex
 	flying  int // operations given and not completed
@@ -109,7 +109,7 @@ func (d *device) open() (err error) {
 // describe asks a device what it is.
 func (p *platform) describe(phys uintptr) (*device, error) {
 	d := &device{platform: p, phys: phys, ended: make(chan struct{}), lost: make(chan struct{}), kernels: make(map[*graph.Kernel]*kernel),
-		modules: make(map[[32]byte]*module), layouts: make(map[int]*layout), tuned: make(map[tuningKey]driver.Tuned)}
+		modules: make(map[[32]byte]*module), layouts: make(map[int]*layout), tuned: make(driver.Decisions)}
 	a := p.api
 	f := getFrame()
 	defer f.free()

@@ -3,7 +3,6 @@ package vulkan
 import (
 	"math/bits"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -79,7 +78,7 @@ func (d *device) timing(k *kernel, class int) *timing {
 	if t == nil {
 		n := len(k.variants)
 		t = &timing{runs: make([]int, n), fastest: make([]time.Duration, n)}
-		known := d.tuned[tuningKey{k.name, class}]
+		known, _ := d.tuned.Of(k.name, class)
 		t.best = slices.IndexFunc(k.variants, func(v variant) bool { return v.is(known) })
 		if t.decided = t.best >= 0 || n == 1; t.best < 0 {
 			t.best = 0
@@ -97,8 +96,10 @@ func (t *timing) pick() int {
 	return slices.Index(t.runs, slices.Min(t.runs))
 }
 
-// without rules a variant out, which the device's limits forbid.
+// without rules a variant out, which the device's limits forbid, also where an
+// earlier run had decided for it: the others are measured then.
 func (t *timing) without(variant int) {
+	t.decided = false
 	t.runs[variant], t.fastest[variant] = trials, 1<<62
 	t.decide()
 }
@@ -134,15 +135,10 @@ func (d *device) measured(tr *trial, took time.Duration) {
 	t.runs[tr.variant]++
 	if t.decide(); t.decided {
 		best := &tr.kernel.variants[t.best]
-		d.tuned[tuningKey{tr.kernel.name, tr.class}] = driver.Tuned{
+		d.tuned.Take(driver.Tuned{
 			Kernel: tr.kernel.name, Hash: best.module.id, Class: tr.class, Entry: best.impl.Entry, Block: best.threads(), NS: float64(t.fastest[t.best]),
-		}
+		})
 	}
-}
-
-type tuningKey struct {
-	kernel string
-	class  int
 }
 
 // Tuning returns the decisions taken so far, in a fixed order. Their hash is that
@@ -150,26 +146,14 @@ type tuningKey struct {
 func (d *device) Tuning() []driver.Tuned {
 	d.build.Lock()
 	defer d.build.Unlock()
-	out := make([]driver.Tuned, 0, len(d.tuned))
-	for _, t := range d.tuned {
-		out = append(out, t)
-	}
-	slices.SortFunc(out, func(a, b driver.Tuned) int {
-		if c := strings.Compare(a.Kernel, b.Kernel); c != 0 {
-			return c
-		}
-		return a.Class - b.Class
-	})
-	return out
+	return d.tuned.List()
 }
 
 // Tune takes decisions of an earlier run, for kernels that have not run yet.
 func (d *device) Tune(ts []driver.Tuned) {
 	d.build.Lock()
 	defer d.build.Unlock()
-	for _, t := range ts {
-		d.tuned[tuningKey{t.Kernel, t.Class}] = t
-	}
+	d.tuned.Take(ts...)
 }
 
 // variants lists the ways to run an implementation whose shader was loaded.

@@ -27,7 +27,7 @@ func TestTiming(t *testing.T) {
 	} {
 		n := len(c.takes)
 		k := &kernel{name: "k", variants: make([]variant, n), timings: make(map[int]*timing)}
-		d := &device{platform: &platform{log: warnings(t)}, tuned: make(map[tuningKey]driver.Tuned)}
+		d := &device{platform: &platform{log: warnings(t)}, tuned: make(driver.Decisions)}
 		for i := range k.variants {
 			k.variants[i] = variant{impl: &graph.Impl{Entry: "main"}, module: &module{id: string(rune('a' + i))}}
 		}
@@ -44,6 +44,25 @@ func TestTiming(t *testing.T) {
 		if got := d.Tuning(); len(got) != 1 || got[0].Hash != k.variants[c.best].module.id || got[0].Class != 3 {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// A variant that an earlier run decided for and that limits forbid now leaves the
+// choice to the others.
+func TestForbiddenDecision(t *testing.T) {
+	k := &kernel{name: "k", timings: make(map[int]*timing)}
+	for _, id := range []string{"a", "b"} {
+		k.variants = append(k.variants, variant{impl: &graph.Impl{Entry: "main"}, module: &module{id: id}})
+	}
+	d := &device{platform: &platform{log: warnings(t)}, tuned: make(driver.Decisions)}
+	d.Tune([]driver.Tuned{{Kernel: "k", Class: 3, Entry: "main", Hash: "a"}})
+	tm := d.timing(k, 3)
+	if tm.pick() != 0 || !tm.decided {
+		t.Fatalf("variant %d, decided %v; want what was decided", tm.pick(), tm.decided)
+	}
+	tm.without(0)
+	if tm.pick() != 1 {
+		t.Error("a forbidden variant is picked again")
 	}
 }
 
