@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/engine"
 )
 
@@ -118,7 +118,7 @@ func Put[T any](r *Runtime, name string, xs []T) (*Data[T], error) {
 	if err := plain[T](); err != nil {
 		return nil, fmt.Errorf("put %q: %w: %w", name, ErrBinding, err)
 	}
-	d, err := reside(r, name, len(xs), func(home []T) { copyAll(bytesOf(home), bytesOf(xs)) })
+	d, err := reside(r, name, len(xs), func(home []T) { arena.Copy(bytesOf(home), bytesOf(xs)) })
 	if err != nil {
 		return nil, fmt.Errorf("put %q: %w", name, err)
 	}
@@ -175,23 +175,6 @@ func hostSlice[T any](r *Runtime, n int) (xs []T, shared bool) {
 		}
 	}
 	return make([]T, n), false
-}
-
-// copyAll copies with several cores where it is worth it: one alone does not reach
-// what memory can.
-func copyAll(dst, src []byte) {
-	const worth = 32 << 20
-	n := min(len(src)/worth, runtime.GOMAXPROCS(0), 8)
-	if n <= 1 {
-		copy(dst, src)
-		return
-	}
-	var wg sync.WaitGroup
-	for i := range n {
-		lo, hi := i*len(src)/n, (i+1)*len(src)/n
-		wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
-	}
-	wg.Wait()
 }
 
 // Buffer is host memory that devices copy from and to without a detour: where

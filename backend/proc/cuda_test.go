@@ -228,14 +228,7 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 		}
 	}
 	eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
-	// Who was killed last may not be cleared away yet.
-	eventually(t, fmt.Sprintf("no more descriptors than the %d before, after %d faults", fds, faults), func() bool {
-		f, _ := usage(t)
-		return f <= fds+5
-	})
-	if _, m := usage(t); m > rss+32<<20 {
-		t.Errorf("%d bytes of memory after %d faults, %d before", m, faults, rss)
-	}
+	noGrowth(t, faults, fds, rss)
 	// Runs beside took a few kilobytes each, however often they were tried.
 	if sent := copied() - before; sent > int64(faults)*1<<20 {
 		t.Errorf("%d bytes were copied over %d faults: what was resident was sent again", sent, faults)

@@ -441,14 +441,7 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
-	// Who was killed last may not be cleared away yet.
-	eventually(t, fmt.Sprintf("no more descriptors than the %d before, after %d faults", fds, faults), func() bool {
-		f, _ := usage(t)
-		return f <= fds+5
-	})
-	if _, m := usage(t); m > rss+32<<20 {
-		t.Errorf("%d bytes of memory after %d faults, %d before", m, faults, rss)
-	}
+	noGrowth(t, faults, fds, rss)
 }
 
 // usage returns open descriptors and resident memory.
@@ -689,4 +682,17 @@ func TestHomesGoBack(t *testing.T) {
 	}
 	r.Release(ref)
 	eventually(t, "the home's memory", func() bool { return r.mem.Used() < before+n })
+}
+
+// noGrowth fails if faults have cost descriptors or memory.
+func noGrowth(t *testing.T, faults, fds, rss int) {
+	t.Helper()
+	// Who was killed last may not be cleared away yet.
+	eventually(t, fmt.Sprintf("no more descriptors than the %d before, after %d faults", fds, faults), func() bool {
+		f, _ := usage(t)
+		return f <= fds+5
+	})
+	if _, m := usage(t); m > rss+32<<20 {
+		t.Errorf("%d bytes of memory after %d faults, %d before", m, faults, rss)
+	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/arena"
 )
 
 // Copies between a device and host memory outside the arena go through the
@@ -210,7 +211,7 @@ func (s *stager) copyIn(j *job) {
 			if staged, over = s.room(j, i); over {
 				return
 			}
-			parallelCopy(staged, j.part(i)[:len(staged)])
+			arena.Copy(staged, j.part(i)[:len(staged)])
 		}
 		// If one of the waits failed, the worker sees that and fails the part.
 		if s.give(j, i, staged, j.waits) {
@@ -254,7 +255,7 @@ func (s *stager) copyOut(j *job) {
 			return
 		}
 		if fails = fails || !ok; !fails {
-			parallelCopy(j.part(i), staged[i%parts])
+			arena.Copy(j.part(i), staged[i%parts])
 		}
 	}
 	s.cameHome(j, !fails)
@@ -268,26 +269,4 @@ func (s *stager) cameHome(j *job, ok bool) {
 	if d.epoch.Load() == j.epoch {
 		d.board.Done(d.homeLane, j.home, !ok)
 	}
-}
-
-const (
-	// copyPiece is how much of a copy one goroutine is worth.
-	copyPiece  = 512 << 10
-	maxCopiers = 8
-)
-
-// parallelCopy copies with several cores: one alone reaches a fraction of what
-// the memory can.
-func parallelCopy(dst, src []byte) {
-	n := min(len(src)/copyPiece, maxCopiers, runtime.NumCPU())
-	if n <= 1 {
-		copy(dst, src)
-		return
-	}
-	var wg sync.WaitGroup
-	for i := range n {
-		lo, hi := i*len(src)/n, (i+1)*len(src)/n
-		wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
-	}
-	wg.Wait()
 }

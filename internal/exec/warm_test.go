@@ -26,7 +26,7 @@ func TestWarmUp(t *testing.T) {
 			n := 0
 			m.warmUp(func() (float64, error) {
 				took := c.took(n)
-				time.Sleep(took)
+				time.Sleep(took) // by the clock of the bubble, which takes no time
 				n++
 				return took.Seconds(), nil
 			})

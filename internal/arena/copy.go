@@ -1,0 +1,28 @@
+package arena
+
+import (
+	"runtime"
+	"sync"
+)
+
+const (
+	// copyPiece is how much of a copy one goroutine is worth.
+	copyPiece  = 512 << 10
+	maxCopiers = 8
+)
+
+// Copy copies src to dst, which has as many bytes, with several cores: one alone
+// reaches a fraction of what the memory can.
+func Copy(dst, src []byte) {
+	n := min(len(src)/copyPiece, maxCopiers, runtime.GOMAXPROCS(0))
+	if n <= 1 {
+		copy(dst, src)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range n {
+		lo, hi := i*len(src)/n, (i+1)*len(src)/n
+		wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
+	}
+	wg.Wait()
+}
