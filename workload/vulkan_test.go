@@ -69,6 +69,13 @@ func samples(t *testing.T) []sample {
 		t.Fatal(err)
 	}
 	out = append(out, sample{fi, func() []byte { return workloadtest.Bytes(fi.Result()) }})
+	for _, c := range []tropical.Training{
+		{Inputs: 37, Hidden: 19, Outputs: 5, Batch: 203, Steps: 3, Seed: 3},
+		{Inputs: 1, Hidden: 1, Outputs: 1, Batch: 3, Steps: 2, Shards: 3, Seed: 2},
+	} {
+		net, err := tropical.NewTraining(c)
+		product(net, err, func() []float32 { return net.Result() })
+	}
 	for _, op := range reduce.Operations() {
 		for _, n := range []int{1, 4097, 1_000_003} {
 			r, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
@@ -181,7 +188,7 @@ func TestVulkanLoss(t *testing.T) {
 func funcs() map[string]weft.Func {
 	all := map[string]weft.Func{}
 	for _, fs := range []map[string]weft.Func{
-		gemm.Funcs(), tropical.Funcs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(),
+		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(),
 	} {
 		maps.Copy(all, fs)
 	}

@@ -182,14 +182,17 @@ var (
 	// parameters, samples, targets, and what it writes: where hidden units come
 	// from, where outputs come from, and the outputs' errors. Its params are the
 	// shape and the number of samples.
-	PathsKernel = workload.With(workload.GoKernel("tropical.paths", samplesPerItem), workload.PTX(trainPTX, "tropical_paths", 128, 128))
+	PathsKernel = workload.With(workload.GoKernel("tropical.paths", samplesPerItem), workload.PTX(trainPTX, "tropical_paths", 128, 128),
+		workload.SPIRV(spirv, "tropical_paths", 64, 64))
 	// GradientKernel adds up the gradient, a row for each hidden unit and output.
 	// Its arguments are what PathsKernel wrote and the gradient.
-	GradientKernel = workload.With(workload.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32))
+	GradientKernel = workload.With(workload.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32),
+		workload.SPIRV(spirv, "tropical_gradient", 64, 64))
 	// UpdateKernel takes a step down the gradient. Its arguments are the
 	// parameters and the gradient, its params their number and the step's
 	// length as a float32.
-	UpdateKernel = workload.With(workload.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256))
+	UpdateKernel = workload.With(workload.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256),
+		workload.SPIRV(spirv, "tropical_update", 64, 64))
 )
 
 // TrainFuncs are the Go kernels of training.

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// variants are flags with which a workload uses other kernels, in sizes that are
+// quickly made.
+var variants = map[string][]string{
+	"gemm":         {"-s 20"},
+	"tropical":     {"-s 20"},
+	"tropical-net": {"--batch 32 --steps 2"},
+	"conv":         {"--batch 4", "--batch 4 --split rows"},
+	"reduce":       {"--n 20000 --op sum", "--n 20000 --op average", "--n 20000 --op max", "--n 20000 --op min"},
+	"merkle":       {"--leaves 5000", "--leaves 5000 --mode dup"},
+	"automata":     {"--rows 128 --cols 64 --steps 8", "--rows 256 --cols 64 --steps 64 --k 33"},
+	"landscape":    {"--residues 20"},
+	"reservoir": {
+		"--neurons 32 --batch 4 --steps 2", "--neurons 32 --batch 4 --steps 2 --split neurons", "--neurons 32 --batch 4 --steps 2 --split rows",
+		"--neurons 32 --batch 4 --mode histogram", "--neurons 32 --batch 4 --steps 2 --strategy eager",
+	},
+	"fusion": {"--records 1000", "--records 1000 --bind", "--records 1000 --mode data", "--records 1000 --mode pipeline", "--records 1000 --mode hybrid"},
+	"fisher": {"--points 100 --features 5", "--points 100 --features 5 --blocks 2"},
+}
+
+// Every kernel that a workload runs, with any of its flags, can run on Vulkan, and
+// every kernel it has is among those looked at, unless it serves CPUs alone.
+func TestKernelsHaveSPIRV(t *testing.T) {
+	gpus := &machine.Machine{}
+	for i, name := range []string{"vulkan:0", "vulkan:1"} {
+		gpus.Devices = append(gpus.Devices, machine.Device{Name: name, Backend: "vulkan", Kind: machine.Discrete, MemBytes: 1 << 30})
+		gpus.Links = append(gpus.Links, machine.Link{A: machine.Host, B: machine.DeviceID(i), BPS: 1e9})
+	}
+	for _, w := range workloads {
+		if len(variants[w.name]) == 0 {
+			t.Errorf("%s: say in variants with which flags it runs which kernels", w.name)
+		}
+		seen := map[string]bool{}
+		for _, args := range variants[w.name] {
+			f := pflag.NewFlagSet(w.name, pflag.ContinueOnError)
+			o := w.flags(f)
+			if err := f.Parse(strings.Fields(args)); err != nil {
+				t.Fatal(err)
+			}
+			j, err := o.make()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if h, ok := j.(workload.Hosted); ok {
+				for _, k := range kernelsOf(t, h.Hosted(), nil) {
+					seen[k.Name] = true
+				}
+			}
+			for _, k := range kernelsOf(t, j, gpus) {
+				seen[k.Name] = true
+				if !gpus.Devices[0].CanRun(k) {
+					t.Errorf("run %s %s: kernel %s has no SPIR-V", w.name, args, k.Name)
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(w.funcs())) {
+			// Collectives choose kernels by device, and their own tests see to them.
+			if !seen[name] && !strings.HasPrefix(name, "collective.") {
+				t.Errorf("%s: no variant runs kernel %s", w.name, name)
+			}
+		}
+	}
+}
+
+// kernelsOf returns the kernels of a job's graph on a machine, in two parts.
+func kernelsOf(t *testing.T, j workload.Job, m *machine.Machine) []*graph.Kernel {
+	t.Helper()
+	if p, ok := j.(workload.Placed); ok {
+		if err := p.Place(m); err != nil {
+			t.Errorf("%s: %v", j.Name(), err)
+			return nil
+		}
+	}
+	if s, ok := j.(workload.Stateful); ok {
+		rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close()
+		if err := s.Begin(t.Context(), rt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n, align := j.Pieces().Extent, max(j.Pieces().Align, 1)
+	half := (n/2 + align - 1) / align * align
+	ranges := []sched.Range{{Hi: half}, {Lo: half, Hi: n}}
+	if half == 0 || half >= n {
+		ranges = []sched.Range{{Hi: n}}
+	}
+	g, err := j.Graph(ranges)
+	if err != nil {
+		t.Fatalf("%s: %v", j.Name(), err)
+	}
+	var out []*graph.Kernel
+	for id := range g.NumTasks() {
+		for _, s := range g.Task(graph.TaskID(id)).Steps {
+			out = append(out, s.Kernel)
+		}
+	}
+	return out
+}
