@@ -174,6 +174,9 @@ const (
 	DepFailed
 	// OutOfMemory: its device could not provide what the engine thought it had.
 	OutOfMemory
+	// Refused: the task's kernel cannot run there, or broke: its own fault and
+	// not the device's.
+	Refused
 )
 
 // Event is one thing that happened.
@@ -181,9 +184,10 @@ type Event struct {
 	Kind   EventKind
 	Status Status // OpDone
 	Kept   bool   // DeviceLost, DeviceBack
-	// Blamed says of a lost device that an operation which failed before was the
-	// cause: the ladder starts from its first rung, and no task that was running
-	// is suspected.
+	// Blamed says of a lost device that a launch which failed before was the cause:
+	// the ladder starts from its first rung, and no task that was running is
+	// suspected. It is believed once for each launch that failed there, or a
+	// device that claims it for ever would be brought back for ever.
 	Blamed bool
 	Op     Op
 	Device machine.DeviceID

@@ -534,10 +534,12 @@ func (e *Engine) handle(ev *Event) {
 	e.freshen() // it may need to know
 	switch ev.Kind {
 	case DeviceLost:
-		if ev.Blamed {
-			e.devs[ev.Device].health.rung = 0
+		h := &e.devs[ev.Device].health
+		blamed := ev.Blamed && h.faulted
+		if blamed {
+			h.rung = 0
 		}
-		e.lose(ev.Device, ev.Kept, ev.Blamed, ev.Err)
+		e.lose(ev.Device, ev.Kept, blamed, ev.Err)
 	case DeviceBack:
 		e.back(ev.Device, ev.Kept)
 	case DeviceQuiet:

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -245,18 +246,131 @@ func TestKillerIsBlamed(t *testing.T) {
 // Where the cause of a loss is known, tasks that ran meanwhile have nothing to do
 // with it, however often that happens.
 func TestBystanderIsNotBlamed(t *testing.T) {
-	r := newRig(t, cpus(1), engine.Options{Retries: -1})
-	id := r.submit(build(t, func(b *graph.Builder) {
-		b.Add(job("bystander", 10, writes(b.Data(graph.Data{Name: "x", Bytes: 8}))))
-	}), engine.RunOptions{})
-	for range 10 {
-		r.starts("bystander")
-		r.now += ms
+	m := cpus(1)
+	m.Devices[0].Lanes = 2
+	r := newRig(t, m, engine.Options{Retries: -1})
+	id := r.submit(independent(t, 1, 10), engine.RunOptions{})
+	r.starts("t0")
+	for i := range 10 {
+		name := fmt.Sprint("culprit", i)
+		r.fail[name] = 1
+		culprit := r.submit(single(t, job(name, 1)), engine.RunOptions{})
+		is(t, r.finish(culprit), errBoom)
+		r.starts("t0")
 		r.giveUp(0)
 		r.step(engine.Event{Kind: engine.DeviceLost, Blamed: true})
 		r.back(0, false)
 	}
 	r.mustRun(id)
+	equal(t, "launches", r.count("t0"), 11)
+}
+
+// A device that says a failed launch cost it, where none failed, is not believed:
+// the task that ran is suspected as of any loss, and the ladder goes on, so that
+// there is an end to it.
+func TestBlameNeedsAFailure(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{Retries: 1})
+	id := r.submit(independent(t, 1, 10), engine.RunOptions{})
+	n := 0
+	for ; r.ended[id].Err == nil && n < 20; n++ {
+		r.starts("t0")
+		r.now += 6 * time.Second // trusted again: the ladder alone never ends it
+		r.giveUp(0)
+		r.step(engine.Event{Kind: engine.DeviceLost, Blamed: true})
+		r.back(0, false)
+		r.now += time.Second
+		r.step()
+	}
+	is(t, r.finish(id), engine.ErrDeviceLost)
+	equal(t, "losses until the task is held to be the cause and has no retry left", n, 4)
+
+	// Nor before anything ran, when the run can only end with the device.
+	r = newRig(t, gpus(1, 1<<20), engine.Options{})
+	id = r.submit(chain(t, 1, 1, graph.Versioned), engine.RunOptions{})
+	for n = 0; r.ended[id].Err == nil && n < 20; n++ {
+		r.until("copying", func() bool { return len(r.ops) > 0 || len(r.ended) > 0 })
+		r.giveUp(0)
+		r.step(engine.Event{Kind: engine.DeviceLost, Blamed: true})
+		if r.e.Status(0).State == engine.Lost {
+			r.back(0, false)
+		}
+	}
+	is(t, r.finish(id), engine.ErrDeviceLost)
+	equalLists(t, "rungs", r.rungs, []string{"gpu:0 standby", "gpu:0 restart", "gpu:0 reopen"})
+	equal(t, "launches that ran", len(r.ran), 0)
+}
+
+// A kernel that a device refuses says nothing about the device: only failures
+// count, refusals neither add to them nor start the count over.
+func TestRefusedIsNotSick(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		r := newRig(t, cpus(2+rnd.IntN(3)), engine.Options{Retries: 100})
+		r.answer = func(dev machine.DeviceID, rung engine.Rung) (engine.Event, bool) {
+			return engine.Event{Kind: engine.DeviceBack, Device: dev}, true
+		}
+		inRow, refusals := map[string]int{}, 0
+		var want []string // drops
+		r.outcome = func(_, dev string) engine.Status {
+			switch rnd.IntN(4) {
+			case 0:
+				inRow[dev] = 0
+				return engine.OK
+			case 1:
+				if inRow[dev]++; inRow[dev] > 3 {
+					inRow[dev] = 0
+					want = append(want, dev)
+				}
+				return engine.Failed
+			}
+			refusals++
+			return engine.Refused
+		}
+		rep := r.mustRun(r.submit(independent(t, 1+rnd.IntN(20), 1), engine.RunOptions{}))
+		if !slices.Equal(r.drops, want) || rep.Retries < refusals {
+			t.Fatalf("seed %d: dropped %v, want %v; %d retries, %d refusals", seed, r.drops, want, rep.Retries, refusals)
+		}
+	}
+
+	// Without any failure no device goes, however often it refuses.
+	r := newRig(t, cpus(2), engine.Options{Retries: 20})
+	r.outcome = func(string, string) engine.Status { return engine.Refused }
+	is(t, r.finish(r.submit(independent(t, 1, 1), engine.RunOptions{})), errBoom)
+	equal(t, "tries", r.count("t0"), 21)
+	equal(t, "drops", len(r.drops), 0)
+}
+
+// A gang fails by the member that failed by itself, whichever ended first, and on
+// that member's account.
+func TestGangFailsByItsCulprit(t *testing.T) {
+	for _, st := range []engine.Status{engine.Failed, engine.Refused, engine.OutOfMemory} {
+		for culprit := range 3 {
+			for tell := range 3 { // who ends last
+				r := newRig(t, cpus(3), engine.Options{})
+				three := job("three", 1)
+				three.Gang, three.Retries = 3, -1
+				id := r.submit(single(t, three), engine.RunOptions{})
+				r.starts("three")
+				ops := slices.Clone(r.ops)
+				ops = append(ops[tell+1:], ops[:tell+1]...)
+				for _, o := range ops {
+					ev := engine.Event{Kind: engine.OpDone, Op: o.a.Op, Status: engine.DepFailed, Start: r.now, End: r.now}
+					if int(o.a.Device) == culprit {
+						ev.Status, ev.Err = st, errBoom
+					}
+					r.ops = slices.DeleteFunc(r.ops, func(p *op) bool { return p == o })
+					r.last[o.a.Op.Lane] = o.a.Op.Seq
+					r.step(ev)
+				}
+				err := r.finish(id)
+				is(t, err, errBoom)
+				var te *engine.TaskError
+				if want := fmt.Sprint("cpu:", culprit); !errors.As(err, &te) || te.Device != want {
+					t.Errorf("status %d of %s: %v", st, want, err)
+				}
+			}
+		}
+	}
 }
 
 // A lost device's task runs elsewhere at once, in the same step.

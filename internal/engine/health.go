@@ -84,7 +84,8 @@ const (
 )
 
 type deviceHealth struct {
-	failures int // in a row
+	failures int  // in a row
+	faulted  bool // a launch failed there, and no loss was put down to it
 	rung     Rung
 	deadline time.Duration // of the rung being tried
 	upSince  time.Duration

@@ -29,6 +29,7 @@ type gang struct {
 	left   int
 	status Status
 	err    error
+	failed machine.DeviceID // where, unless status is OK
 	start  time.Duration
 }
 
@@ -626,7 +627,7 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 		e.unblock(0)
 	}
 	if rec.task < 0 {
-		if st == Failed || st == OutOfMemory {
+		if st != OK && st != DepFailed {
 			e.copyBroke(op, rec, st, err)
 		}
 		e.copyDone(op, rec, st == OK, start, end)
@@ -653,14 +654,18 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	e.view.Devices[dev].Queued--
 	uses := r.f.TaskUses(gt)
 	ok := st == OK
+	if st == Failed || st == Refused {
+		d.health.faulted = true
+	}
+	failed := dev
 	ops := append(e.ops[:0], op)
 	if !rec.quick || len(rec.args) > 0 {
 		e.unpinLaunch(rec, r.f, uses)
 	}
 	// A gang counts as a whole, when its last member ends.
 	if g := e.gang(tid); g != nil {
-		if g.status == OK && !ok || g.status == DepFailed && st == Failed {
-			g.status, g.err = st, err
+		if !ok && (g.status == OK || g.status == DepFailed) { // the first that failed by itself
+			g.status, g.err, g.failed = st, err, dev
 		}
 		if g.left == len(g.ops) || start > g.start {
 			g.start = start
@@ -672,7 +677,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 			}
 			return
 		}
-		st, err, ok, start = g.status, g.err, g.status == OK, g.start
+		st, err, failed, ok, start = g.status, g.err, g.failed, g.status == OK, g.start
 		ops = g.ops
 		delete(e.gangs, tid)
 	}
@@ -699,7 +704,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		// of a replay, other results may have copies that are still good.
 		e.voidOutputs(r, gt, ops, e.tasks.at[tid].flags&replayed == 0)
 		e.unissue(tid, r)
-		e.taskFailed(tid, r, gt, dev, st, err)
+		e.taskFailed(tid, r, gt, failed, st, err)
 		return
 	}
 	e.succeeded(tid, r, gt, uses, dev, start, end)

@@ -124,7 +124,9 @@ func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	pause := e.o.Backoff << min(t.tries-1, 10)
 	t.state = ready
 	e.after(e.now+pause, tid)
-	e.sick(dev)
+	if st != Refused {
+		e.sick(dev)
+	}
 }
 
 // errNoReason stands for an error a driver did not give.
@@ -329,6 +331,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 			e.finish(op, st, lost, e.now, e.now)
 		}
 	}
+	d.health.faulted = false
 	if d.space != 0 {
 		if kept {
 			e.spaces[d.space].away = true

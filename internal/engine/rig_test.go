@@ -31,6 +31,8 @@ type rig struct {
 	// What a test wants to happen to tasks, by name.
 	hang map[string]bool
 	fail map[string]int // how many times
+	// outcome, when set, says how a launch ends that nothing else lets fail.
+	outcome func(task, dev string) engine.Status
 	// failCopy, when set, says whether a copy fails.
 	failCopy func(c copied) bool
 	// answer, when set, is what a Recover action leads to.
@@ -334,7 +336,12 @@ func (r *rig) end(o *op, st engine.Status) {
 		if name := o.a.Graph.TaskName(o.a.Task); r.fail[name] > 0 {
 			r.fail[name]--
 			st, err = engine.Failed, errBoom
-		} else {
+		} else if r.outcome != nil {
+			if st = r.outcome(name, r.m.DeviceName(o.a.Device)); st != engine.OK {
+				err = errBoom
+			}
+		}
+		if st == engine.OK {
 			r.ran = append(r.ran, o.what)
 		}
 	}

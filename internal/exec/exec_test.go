@@ -158,6 +158,23 @@ func TestUnregisteredKernel(t *testing.T) {
 	}
 }
 
+// A kernel that no device can run costs none of them, however often it is tried.
+func TestRefusedKernelCostsNoDevice(t *testing.T) {
+	x := start(t, 2, engine.Options{}, nil)
+	for range 6 {
+		_, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{Retries: 1}, memory(make([]byte, 64), make([]byte, 64)))
+		if !errors.Is(err, driver.ErrKernel) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	st, _ := x.Status()
+	for i := range st {
+		if st[i].State != engine.Healthy || st[i].Losses != 0 {
+			t.Errorf("device %d is %v and was lost %d times", i, st[i].State, st[i].Losses)
+		}
+	}
+}
+
 func TestCancel(t *testing.T) {
 	begun := make(chan struct{}, 100)
 	hold := make(chan struct{})

@@ -219,6 +219,8 @@ func status(err error) engine.Status {
 		return engine.DepFailed
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return engine.OutOfMemory
+	case errors.Is(err, driver.ErrKernel):
+		return engine.Refused
 	}
 	return engine.Failed
 }
