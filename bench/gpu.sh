@@ -78,15 +78,17 @@ conformance() {
 
 # checked runs every workload on some devices and notes those that are wrong.
 checked() {
-	local devices=$1 file=$2 job
-	for job in "gemm --size $product" "tropical --size 512" "conv --batch 8" "reduce --n 4000000" "merkle --leaves 300000" \
+	local devices=$1 file=$2 job began
+	for job in "gemm --size $product" "tropical --size 512" "conv --batch 8" "conv --batch 8 --split rows" "reduce --n 4000000" "merkle --leaves 300000" \
 		"automata --rows 2048 --cols 2048 --steps 40" "landscape --residues 80" "reservoir --batch 64 --steps 20" \
-		"reservoir --batch 64 --steps 20 --split neurons" "tropical-net" "fusion --records 65536" "fisher --points 2000"; do
+		"reservoir --batch 64 --steps 20 --split neurons" "reservoir --batch 64 --steps 20 --split rows" \
+		"reservoir --batch 64 --steps 20 --strategy eager" "tropical-net" "fusion --records 65536" "fusion --records 65536 --bind" "fisher --points 2000"; do
+		began=$SECONDS
 		# shellcheck disable=SC2086
 		if limit 40 "$weft" run $job --devices "$devices" --repeat 2 --check --calibrate=false >"$scratch/run.$file" 2>&1; then
-			echo "ok    $devices  $job" >>"$scratch/check.$file"
+			echo "ok    $((SECONDS - began)) s  $devices  $job" | tee -a "$scratch/check.$file"
 		else
-			echo "WRONG $devices  $job: $(tail -n 1 "$scratch/run.$file")" >>"$scratch/check.$file"
+			echo "WRONG $((SECONDS - began)) s  $devices  $job: $(tail -n 1 "$scratch/run.$file")" | tee -a "$scratch/check.$file"
 		fi
 	done
 }
@@ -98,7 +100,6 @@ check() {
 		checked "$devices" $i &
 	done
 	wait
-	cat "$scratch"/check.*
 	i=0
 	for devices in cuda:0 cuda:0/2 cuda:0/4 cuda:0,cpu; do
 		i=$((i + 1))
@@ -226,7 +227,7 @@ faults() {
 
 # Parts and the seconds each may take.
 parts=(conformance check backend launch copies gemm kernels merkle faults)
-declare -A seconds=([conformance]=160 [check]=120 [backend]=60 [launch]=60 [copies]=60 [gemm]=120 [kernels]=160 [merkle]=60 [faults]=200)
+declare -A seconds=([conformance]=160 [check]=200 [backend]=60 [launch]=60 [copies]=60 [gemm]=120 [kernels]=160 [merkle]=60 [faults]=200)
 
 if [[ ${1:-} == --part ]]; then # one part in a process of its own, started below
 	"$2"
