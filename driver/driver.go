@@ -10,6 +10,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -128,6 +129,21 @@ type Arg struct {
 	Off   int64
 	Bytes int64
 	Host  []byte
+}
+
+// StepArgs returns what a step gets of the arguments of its task: all, or those
+// it names, which are appended to into.
+func StepArgs[T any](s *graph.Step, all, into []T) ([]T, error) {
+	if s.Args == nil {
+		return all, nil
+	}
+	for _, a := range s.Args {
+		if a < 0 || a >= len(all) {
+			return nil, fmt.Errorf("%w: it is to have argument %d of %d", ErrKernel, a, len(all))
+		}
+		into = append(into, all[a])
+	}
+	return into, nil
 }
 
 // Completion tells how an operation ended. Err is nil, or wraps one of the

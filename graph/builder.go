@@ -176,6 +176,7 @@ func (b *Builder) checkTask(t *Task) {
 		if n := t.Steps[i].Launch.SharedBytes; n < 0 {
 			b.fail(fmt.Errorf("%s: %w: step %d wants %d shared bytes", b.where(t), ErrSize, i, n))
 		}
+		b.checkArgs(t, i)
 	}
 	if t.Workspace < 0 {
 		b.fail(fmt.Errorf("%s: %w: workspace of %d bytes", b.where(t), ErrSize, t.Workspace))
@@ -241,6 +242,22 @@ func (b *Builder) checkTask(t *Task) {
 	}
 	if overlap {
 		t.Uses = nil // reductions rely on disjoint slices
+	}
+}
+
+// checkArgs reports what is wrong with a step's choice of arguments.
+func (b *Builder) checkArgs(t *Task, step int) {
+	args, most := t.Steps[step].Args, len(t.Uses)
+	if args != nil && t.Gang > 1 {
+		b.fail(fmt.Errorf("%s: %w: step %d chooses arguments, and steps of a gang have all of their rank", b.where(t), ErrValue, step))
+	}
+	if t.Workspace > 0 {
+		most++
+	}
+	for _, a := range args {
+		if a < 0 || a >= most {
+			b.fail(fmt.Errorf("%s: %w: step %d has argument %d, and the task has %d buffers", b.where(t), ErrUnknown, step, a, most))
+		}
 	}
 }
 

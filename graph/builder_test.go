@@ -44,6 +44,13 @@ func TestMistakes(t *testing.T) {
 		{"shared bytes", func(b *Builder) {
 			b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Launch{SharedBytes: -1}}}})
 		}, ErrSize, `task "a": bad size: step 0 wants -1 shared bytes`},
+		{"argument", func(b *Builder) { b.Add(Task{Name: "a", Steps: []Step{{Kernel: k}, {Kernel: k, Args: []int{0}}}}) },
+			ErrUnknown, `task "a": unknown reference: step 1 has argument 0, and the task has 0 buffers`},
+		{"negative argument", func(b *Builder) {
+			b.Add(Task{Name: "a", Workspace: 1, Steps: []Step{{Kernel: k, Args: []int{0, -1}}}})
+		}, ErrUnknown, `task "a": unknown reference: step 0 has argument -1, and the task has 1 buffers`},
+		{"arguments in a gang", func(b *Builder) { b.Add(Task{Name: "a", Gang: 2, Steps: []Step{{Kernel: k, Args: []int{}}}}) },
+			ErrValue, `task "a": bad value: step 0 chooses arguments, and steps of a gang have all of their rank`},
 		{"workspace", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Workspace: -1}) },
 			ErrSize, `task "a": bad size: workspace of -1 bytes`},
 		{"gang", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Gang: 40000}) },

@@ -127,12 +127,12 @@ const (
 )
 
 // Impl is one implementation of a kernel. A GPU function takes the buffers of
-// the task's uses as pointers, the workspace if there is one, then the step's
-// Params as one structure by value when there are any; a Vulkan shader has them as
-// storage buffers of set 0, numbered in that order, and as push constants. An
-// empty Entry stands for nothing to do: the step is for other kinds of device.
-// Several implementations in one dialect are variants: the device picks the
-// fastest of those it can run, by measurement.
+// the task's uses as pointers and the workspace if there is one, or what the
+// step's Args name of these, then the step's Params as one structure by value when
+// there are any; a Vulkan shader has them as storage buffers of set 0, numbered in
+// that order, and as push constants. An empty Entry stands for nothing to do: the
+// step is for other kinds of device. Several implementations in one dialect are
+// variants: the device picks the fastest of those it can run, by measurement.
 type Impl struct {
 	Dialect Dialect
 	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
@@ -192,11 +192,15 @@ type Launch struct {
 }
 
 // Step is one kernel started once. Its arguments are the buffers of the task's
-// uses in order, then Params.
+// uses in order and the workspace if there is one, then Params.
 type Step struct {
 	Kernel *Kernel
 	Launch Launch
 	Params []byte
+	// Args, when not nil, lists the buffers the step gets instead, in their
+	// order: i stands for the task's i-th use and len(Uses) for its workspace.
+	// Steps of a gang have all.
+	Args []int
 }
 
 // Use names a slice of data and how the task uses it. Bytes 0 means the rest

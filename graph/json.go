@@ -54,8 +54,8 @@ type Resolver func(name string) *Kernel
 // access, rank), after, ops, work_bytes, unit, workspace, priority, timeout
 // ("5ms"), hint, only, retries, gang, and either steps or, for a single step,
 // the step's fields themselves: kernel, grid, block, cluster (a number or up to
-// three), shared_bytes, cooperative, params (base64). What is left out has the
-// zero value of the Go type it stands for.
+// three), shared_bytes, cooperative, params (base64), args (numbers of uses). What
+// is left out has the zero value of the Go type it stands for.
 //
 // Sizes are numbers or text: kB, MB, GB, TB count in thousands, KiB, MiB, GiB,
 // TiB in 1,024s. Data and kernel names are unique. Task names are labels and may
@@ -395,7 +395,7 @@ func (d *decoder) checkStep(n node, s Step) {
 	}
 }
 
-const launchFields = "grid, block, cluster, shared_bytes, cooperative, params"
+const launchFields = "grid, block, cluster, shared_bytes, cooperative, params, args"
 
 // stepField reads a field of a step and reports whether it is one.
 func (d *decoder) stepField(f field, s *Step) bool {
@@ -414,6 +414,11 @@ func (d *decoder) stepField(f field, s *Step) bool {
 		s.Launch.Cooperative = d.flag(f)
 	case "params":
 		s.Params = d.base64(f)
+	case "args":
+		s.Args = []int{}
+		for _, n := range d.list(f) {
+			s.Args = append(s.Args, int(d.integer(field{key: "args", line: n.line, val: n}, 0, math.MaxInt32)))
+		}
 	default:
 		return false
 	}

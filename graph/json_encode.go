@@ -37,6 +37,7 @@ type (
 		SharedBytes int    `json:"shared_bytes,omitempty"`
 		Cooperative bool   `json:"cooperative,omitempty"`
 		Params      []byte `json:"params,omitempty"`
+		Args        any    `json:"args,omitempty"` // an empty list is one
 	}
 	jsonUse struct {
 		Data   string `json:"data"`
@@ -247,7 +248,7 @@ func (e *encoder) task(t *Task) jsonTask {
 }
 
 func (e *encoder) step(s *Step) jsonStep {
-	return jsonStep{
+	j := jsonStep{
 		Kernel:      e.kernelName(s.Kernel),
 		Grid:        dims(s.Launch.Grid),
 		Block:       dims(s.Launch.Block),
@@ -256,6 +257,10 @@ func (e *encoder) step(s *Step) jsonStep {
 		Cooperative: s.Launch.Cooperative,
 		Params:      s.Params,
 	}
+	if s.Args != nil {
+		j.Args = s.Args
+	}
+	return j
 }
 
 // dims shortens what the decoder lengthens again.

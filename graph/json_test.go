@@ -16,7 +16,7 @@ import (
 const kitchenSink = `{
   "tasks": [
     {"name": "fill", "kernel": "fill", "grid": 64, "block": [32, 8], "cluster": [2, 1, 3], "shared_bytes": "1KiB",
-     "cooperative": true, "params": "AQID", "uses": [{"data": "A", "access": "write"}]},
+     "cooperative": true, "params": "AQID", "args": [0], "uses": [{"data": "A", "access": "write"}]},
     {"name": "mix", "steps": [{"kernel": "scale", "params": "AA=="}, {"kernel": "fill", "grid": [0, 1, 1]}],
      "uses": [{"data": "A", "offset": "1kB", "bytes": 24}, {"data": "B", "access": "readwrite", "rank": 1}],
      "after": ["fill", 0], "ops": 1.5e9, "work_bytes": "2MB", "unit": "tf32", "workspace": "1.5GiB",
@@ -49,7 +49,7 @@ func TestDecode(t *testing.T) {
 	c := b.Data(Data{Name: "C", Bytes: 8_000_000, Input: true, Combine: add})
 	first := b.Add(Task{
 		Name: "fill",
-		Steps: []Step{{Kernel: fill, Params: []byte{1, 2, 3}, Launch: Launch{
+		Steps: []Step{{Kernel: fill, Params: []byte{1, 2, 3}, Args: []int{0}, Launch: Launch{
 			Grid: [3]uint32{64, 1, 1}, Block: [3]uint32{32, 8, 1}, Cluster: [3]uint32{2, 1, 3}, SharedBytes: 1024, Cooperative: true,
 		}}},
 		Uses: []Use{{Data: a, Access: Write}},
@@ -94,7 +94,7 @@ func TestEncode(t *testing.T) {
     {"name":"scale","impls":[{"dialect":"ptx","arch":"sm_75","entry":"scale_f32","source":".version 6.3\n"},{"dialect":"spirv","entry":"main","source_base64":"AwIjBw=="},{"dialect":"go","entry":"scale"}]}
   ],
   "tasks": [
-    {"name":"fill","kernel":"fill","grid":64,"block":[32,8],"cluster":[2,1,3],"shared_bytes":1024,"cooperative":true,"params":"AQID","uses":[{"data":"A","access":"write"}]},
+    {"name":"fill","kernel":"fill","grid":64,"block":[32,8],"cluster":[2,1,3],"shared_bytes":1024,"cooperative":true,"params":"AQID","args":[0],"uses":[{"data":"A","access":"write"}]},
     {"name":"mix","steps":[{"kernel":"scale","params":"AA=="},{"kernel":"fill","grid":0}],"uses":[{"data":"A","offset":1000,"bytes":24},{"data":"B","access":"readwrite","rank":1}],"after":["fill","fill"],"ops":1500000000,"work_bytes":2000000,"unit":"tf32","workspace":1610612736,"priority":-3,"timeout":"5ms","hint":"cuda:1","only":["cuda","cpu"],"retries":-1,"gang":2},
     {"kernel":"scale","uses":[{"data":"C part 0","access":"write"}],"work_bytes":0.5},
     {"name":"combine C","kernel":"add","grid":1,"block":1,"uses":[{"data":"C","access":"readwrite"},{"data":"C part 0"}],"ops":4000000,"work_bytes":24000000}
@@ -174,9 +174,9 @@ func TestDecodeMistakes(t *testing.T) {
 		{"impl field", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\n§\"ptx\": 3}]}]}",
 			`unknown field "ptx" of an impl; known: dialect, arch, entry, source, source_base64`},
 		{"task field", wrap("{\"name\": \"t\",\n§\"use\": []}"),
-			`unknown field "use" of a task; known: name, kernel, steps, uses, after, ops, work_bytes, unit, workspace, priority, timeout, hint, only, retries, gang, grid, block, cluster, shared_bytes, cooperative, params`},
+			`unknown field "use" of a task; known: name, kernel, steps, uses, after, ops, work_bytes, unit, workspace, priority, timeout, hint, only, retries, gang, grid, block, cluster, shared_bytes, cooperative, params, args`},
 		{"step field", wrap("{\"steps\": [{\n§\"name\": \"k\"}]}"),
-			`unknown field "name" of a step; known: kernel, grid, block, cluster, shared_bytes, cooperative, params`},
+			`unknown field "name" of a step; known: kernel, grid, block, cluster, shared_bytes, cooperative, params, args`},
 		{"use field", wrap("{\"uses\": [{\n§\"name\": \"k\"}]}"), `unknown field "name" of a use; known: data, offset, bytes, access, rank`},
 		{"name of another type", wrap("{\"name\":\n§7}"), `name must be text, not 7`},
 		{"flag of another type", "{\"data\": [{\"input\":\n§\"yes\"}]}", `input must be true or false, not "yes"`},
@@ -193,6 +193,7 @@ func TestDecodeMistakes(t *testing.T) {
 		{"rank", wrap("{\"uses\": [{\"rank\":\n§99999}]}"), `rank must be from 0 to 32767, not 99999`},
 		{"timeout", wrap("{\"timeout\":\n§\"soon\"}"), `timeout must be a duration such as "5ms", not "soon"`},
 		{"params", wrap("{\"params\":\n§\"***\"}"), `params must be base64, not "***"`},
+		{"args", wrap("{\"args\": [0,\n§-1]}"), `args must be from 0 to 2147483647, not -1`},
 		{"grid", wrap("{\"grid\":\n§[1, 2, 3, 4]}"), `grid must be a number or a list of up to three, not a list`},
 		{"grid too large", wrap("{\"grid\": [1,\n§4294967296]}"), `grid must be from 0 to 4294967295, not 4294967296`},
 		{"only", wrap("{\"only\": [\"cpu\",\n§0]}"), `only must be text, not 0`},
@@ -359,6 +360,11 @@ func TestRoundTrip(t *testing.T) {
 				task.On.Only = []string{only, ""}
 			}
 			task.Gang = rapid.IntRange(0, 9).Draw(t, "gang")
+			for s := range task.Steps {
+				if task.Gang < 2 && len(task.Uses) > 0 && rapid.Bool().Draw(t, "own arguments") {
+					task.Steps[s].Args = append([]int{}, rapid.SliceOfN(rapid.IntRange(0, len(task.Uses)-1), 0, 3).Draw(t, "args")...)
+				}
+			}
 			for u := range task.Uses {
 				task.Uses[u].Rank = int16(rapid.IntRange(0, max(task.Gang, 1)-1).Draw(t, "rank"))
 			}

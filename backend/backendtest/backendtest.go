@@ -54,6 +54,7 @@ var tests = []struct {
 	{"failure", 2, testFailure, false},
 	{"launch", 1, testLaunch, false},
 	{"launch steps", 1, testSteps, false},
+	{"arguments of steps", 1, testStepArgs, false},
 	{"kernel fails", 1, testKernelFails, false},
 	{"wrong kernels", 1, testWrongKernels, false},
 	{"close in flight", 2, testCloseInFlight, false},

@@ -81,6 +81,68 @@ func testSteps(r *rig) {
 	}
 }
 
+// testStepArgs runs a task whose steps have arguments of their own, in an order of
+// their own and some of them twice, and steps that name what is not there. Often,
+// because devices may record tasks that come again, and on other buffers.
+func testStepArgs(r *rig) {
+	d := r.devs[0]
+	const n = 1009
+	with := func(s graph.Step, args ...int) graph.Step {
+		s.Args = args
+		return s
+	}
+	t := &graph.Task{Name: "own arguments", Steps: []graph.Step{
+		with(r.step("add", n, 1), 2),           // c += 1
+		with(r.step("spread", n, 0), 2, 0, 1),  // b = 2c
+		with(r.step("gather", n, 5), 0, 0, 1),  // a = b backwards + 5
+		with(r.step("noop", 1, 0), []int{}...), // nothing
+		r.step("add", n, 100),                  // a += 100
+		with(r.step("spread", n, 0), 0, 0, 3),  // w = 2a
+		with(r.step("gather", n, 7), 3, 2, 3),  // c = w backwards + 7
+		with(r.step("add", n, 3), 1),           // b += 3
+	}}
+	for _, round := range ramp(6, 1) {
+		var bufs []block
+		for range 4 {
+			bufs = append(bufs, d.put(make([]byte, 4*n)))
+		}
+		bufs[2] = d.put(words(ramp(n, round)...))
+		args := []driver.Arg{bufs[0].all(), bufs[1].all(), bufs[2].all(), bufs[3].all()}
+		var last op
+		for range 3 {
+			last = d.add(driver.Op{Kind: driver.Launch, Lane: d.compute(), Task: t, Args: args}, filled(bufs...)...)
+		}
+		a, b, c, w := make([]uint32, n), make([]uint32, n), ramp(n, round), make([]uint32, n)
+		for range 3 {
+			for i := range c {
+				c[i]++
+				b[i] = 2 * c[i]
+			}
+			for i := range a {
+				a[i] = b[n-1-i] + 105
+				w[i] = 2 * a[i]
+			}
+			for i := range c {
+				c[i] = w[n-1-i] + 7
+				b[i] += 3
+			}
+		}
+		for i, want := range [][]uint32{a, b, c, w} {
+			if got := numbers(bufs[i].get(last)); !slices.Equal(got, want) {
+				r.Fatalf("round %d: argument %d is %d…, want %d…", round, i, got[:3], want[:3])
+			}
+		}
+	}
+	x := d.put(words(5))
+	bad := d.launch(d.compute(), []graph.Step{with(r.step("add", 1, 1), 1)}, []driver.Arg{x.all()}, filled(x)...)
+	d.send()
+	r.fails("a step with an argument its task does not have", bad, driver.ErrKernel)
+	if got := numbers(x.get()); got[0] != 5 {
+		r.Errorf("a step with an argument its task does not have ran: %d", got)
+	}
+	d.alive("a step had an argument its task does not have")
+}
+
 // testKernelFails runs a kernel that fails by itself.
 func testKernelFails(r *rig) {
 	d := r.devs[0]

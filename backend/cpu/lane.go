@@ -43,6 +43,7 @@ type lane struct {
 	impl   *graph.Impl
 	fn     Func
 	call   Call
+	picked [][]byte // arguments of a step that has its own
 }
 
 // batch holds operations with what they need, packed so that handing them to
@@ -272,9 +273,16 @@ func (l *lane) await(waits []driver.Wait, start *time.Duration) error {
 // launch runs the steps of a task.
 func (l *lane) launch(task *graph.Task, args [][]byte) error {
 	d, c := l.dev, &l.call
-	c.Args = args
 	for i := range task.Steps {
 		s := &task.Steps[i]
+		c.Args = args
+		if s.Args != nil {
+			var err error
+			if l.picked, err = driver.StepArgs(s, args, l.picked[:0]); err != nil {
+				return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+			}
+			c.Args = l.picked
+		}
 		if s.Kernel != l.kernel {
 			impl, fn, err := d.find(s.Kernel)
 			if err != nil {

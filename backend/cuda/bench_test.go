@@ -194,7 +194,7 @@ func BenchmarkCalls(b *testing.B) {
 			for n := 0; n < b.N; n += burst {
 				begin := time.Now()
 				for i := range burst {
-					if err := d.launch(v, st, &op{stream: s}, s, false); err != nil {
+					if err := d.launch(v, st, nil, &op{stream: s}, s, false); err != nil {
 						b.Fatal(err)
 					}
 					if every > 0 && i%every == 0 {

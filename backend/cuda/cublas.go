@@ -8,8 +8,8 @@ import (
 )
 
 // routine is a function of one of NVIDIA's libraries, as a kernel's step: it puts
-// work on a stream.
-type routine func(d *device, o *op, s *stream, params []byte) error
+// work on a stream, with the step's buffers and parameters.
+type routine func(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error
 
 // routine finds a library routine by the name an implementation gives it.
 //
@@ -127,8 +127,7 @@ var gemms = map[string]gemm{
 
 // run multiplies. cuBLAS counts by columns, for which a row-major matrix is its
 // own transpose: C' = B'·A'.
-func (g gemm) run(d *device, o *op, s *stream, params []byte) error {
-	ptrs := o.ptrs
+func (g gemm) run(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
 	if len(ptrs) < 3 || len(params) != 12 {
 		return fmt.Errorf("%w: a product takes A, B and C and M, K, N as three uint32, given are %d buffers and %d bytes", driver.ErrKernel, len(ptrs), len(params))
 	}

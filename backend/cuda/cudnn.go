@@ -140,8 +140,7 @@ type algorithmPerf struct {
 }
 
 // conv2d convolves x (N×C×H×W) with w (K×C×R×S) into y.
-func conv2d(d *device, o *op, s *stream, params []byte) error {
-	ptrs := o.ptrs
+func conv2d(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
 	if len(params) == 36 {
 		params = append(params[:36:36], 0, 0, 0, 0)
 	}

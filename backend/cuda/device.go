@@ -237,7 +237,7 @@ func (d *device) take(in *driver.Op) *op {
 	} else {
 		o = new(op)
 	}
-	*o = op{lane: in.Lane, seq: in.Seq, bytes: in.Bytes, waits: append(o.waits[:0], in.Waits...), ptrs: o.ptrs[:0], cuts: o.cuts[:0]}
+	*o = op{lane: in.Lane, seq: in.Seq, bytes: in.Bytes, waits: append(o.waits[:0], in.Waits...), ptrs: o.ptrs[:0], picked: o.picked[:0], cuts: o.cuts[:0]}
 	if in.Kind == driver.Launch {
 		o.task = in.Task
 		for i := range in.Args {

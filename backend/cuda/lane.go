@@ -65,6 +65,7 @@ type op struct {
 	cuts     []int64 // where in host one mapping ends and the next begins
 	task     *graph.Task
 	ptrs     []uintptr // arguments
+	picked   []uintptr // those of steps that have their own, one after the other
 	err      error
 
 	state  state

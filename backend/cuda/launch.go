@@ -440,6 +440,10 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 			began = true // nothing to do, in its turn
 			continue
 		}
+		ptrs, err := o.args(step)
+		if err != nil {
+			return began, fmt.Errorf("cuda: kernel %q on %s: %w", k.name, d.info.Name, err)
+		}
 		all := k.choices(&step.Launch)
 		v := all[0]
 		probing := false
@@ -456,9 +460,9 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 		}
 		if v.library != nil {
 			d.flush(s)
-			err = v.library(d, o, s, step.Params)
+			err = v.library(d, o, s, ptrs, step.Params)
 		} else {
-			err = d.launch(v, step, o, s, o.est > 0 && o.est <= shortNS && !probing)
+			err = d.launch(v, step, ptrs, o, s, o.est > 0 && o.est <= shortNS && !probing)
 		}
 		if probing {
 			d.probe.end(d, s)
@@ -474,9 +478,24 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 	return true, nil
 }
 
+// args returns the arguments of a step. They stay where they are for as long as
+// the operation: a launch may wait in a bundle.
+func (o *op) args(s *graph.Step) ([]uintptr, error) {
+	if s.Args == nil {
+		return o.ptrs, nil
+	}
+	at := len(o.picked)
+	picked, err := driver.StepArgs(s, o.ptrs, o.picked)
+	if err != nil {
+		return nil, err
+	}
+	o.picked = picked
+	return picked[at:], nil
+}
+
 // launch starts one kernel, or gathers it for the stream when it is short.
-func (d *device) launch(v *variant, step *graph.Step, o *op, s *stream, short bool) error {
-	n := len(o.ptrs)
+func (d *device) launch(v *variant, step *graph.Step, ptrs []uintptr, o *op, s *stream, short bool) error {
+	n := len(ptrs)
 	if n > maxArgs || len(step.Params) > maxParams {
 		return fmt.Errorf("%d arguments and %d bytes of parameters; at most %d and %d can be passed", n, len(step.Params), maxArgs, maxParams)
 	}
@@ -484,7 +503,7 @@ func (d *device) launch(v *variant, step *graph.Step, o *op, s *stream, short bo
 	if err != nil {
 		return err
 	}
-	ptrs := o.ptrs[:n]
+	ptrs = ptrs[:n]
 	l := v.shape(step.Launch)
 	for i := range l.Block {
 		l.Block[i] = max(l.Block[i], 1)

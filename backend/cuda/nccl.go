@@ -414,8 +414,7 @@ func (n *nccl) group(f *frame, count int, each func(i int) error) error {
 }
 
 // routine makes a library routine of an operation.
-func (k collectiveCall) routine(d *device, o *op, s *stream, params []byte) error {
-	ptrs := o.ptrs
+func (k collectiveCall) routine(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
 	const paramBytes = 32
 	if len(params) != paramBytes || word(params, 4) >= uintptr(len(ncclTypes)) || word(params, 5) >= uintptr(len(ncclOps)) {
 		return fmt.Errorf("%w: a collective takes %d bytes of parameters, given are %d", driver.ErrKernel, paramBytes, len(params))

@@ -520,7 +520,11 @@ func (d *device) launch(o *op) (err error) {
 		if fn == nil {
 			continue
 		}
-		c := &cpu.Call{Args: args, Params: s.Params, Launch: s.Launch}
+		mine, err := driver.StepArgs(s, args, nil)
+		if err != nil {
+			return fmt.Errorf("fake: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+		}
+		c := &cpu.Call{Args: mine, Params: s.Params, Launch: s.Launch}
 		g := impl.Shape(s.Launch).Grid
 		fn(c, 0, int(g[0])*int(g[1])*int(g[2]))
 		if err := c.Err(); err != nil {

@@ -63,6 +63,15 @@ func (w *writer) steps(steps []graph.Step, kernel func(*graph.Kernel) uint32) {
 		}
 		w.u8(coop)
 		w.bytes(s.Params)
+		if s.Args == nil {
+			w.u8(0)
+			continue
+		}
+		w.u8(1)
+		w.u32(uint32(len(s.Args)))
+		for _, a := range s.Args {
+			w.u32(uint32(a))
+		}
 	}
 }
 
@@ -120,7 +129,7 @@ func (r *reader) count(size int) int {
 func (r *reader) end() bool { return !r.bad && len(r.b) == 0 }
 
 // minStep is what a step without parameters takes.
-const minStep = 4 + 9*4 + 8 + 1 + 4
+const minStep = 4 + 9*4 + 8 + 1 + 4 + 1
 
 // readSteps makes a task of what steps wrote; kernel finds kernels by number.
 func readSteps(blob []byte, kernel func(uint32) *graph.Kernel) (*graph.Task, bool) {
@@ -138,6 +147,12 @@ func readSteps(blob []byte, kernel func(uint32) *graph.Kernel) (*graph.Task, boo
 		s.Launch.Cooperative = r.u8() != 0
 		if p := r.bytes(); len(p) > 0 {
 			s.Params = append([]byte(nil), p...)
+		}
+		if r.u8() != 0 {
+			s.Args = make([]int, r.count(4))
+			for k := range s.Args {
+				s.Args[k] = int(r.u32())
+			}
 		}
 	}
 	return t, r.end()

@@ -64,7 +64,9 @@ type flight struct {
 type slot struct {
 	index       uint32
 	commands    uintptr
-	descriptors uint64 // pool
+	descriptors uint64 // pool, with room for so many sets and buffers
+	sets        int
+	buffers     int
 	stage       *chunk // made when first needed
 }
 

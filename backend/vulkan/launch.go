@@ -211,33 +211,42 @@ type prepared struct {
 	pipeline uint64
 	grid     [3]uint32
 	params   []byte
+	step     *graph.Step
+	layout   *layout
 	trial    *trial // nil when there is nothing to find out
 }
 
 // prepare finds the pipelines of a task's steps and checks what they are given.
-func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, l *layout, err error) {
+func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, err error) {
 	d.build.Lock()
 	defer d.build.Unlock()
 	for i := range t.Steps {
 		s := &t.Steps[i]
 		k := d.kernel(s.Kernel)
 		if k.err != nil {
-			return nil, nil, k.err
+			return nil, k.err
 		}
 		if len(k.variants) == 0 {
 			continue
 		}
-		p, err := d.prepareStep(k, s, arguments)
+		n := arguments
+		if s.Args != nil {
+			n = len(s.Args)
+		}
+		p, err := d.prepareStep(k, s, n)
+		if err == nil {
+			p.step = s
+			p.layout, err = d.layout(n)
+		}
 		if err != nil {
 			if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) && !isLost(err) {
 				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
 			}
-			return nil, nil, fmt.Errorf("vulkan: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+			return nil, fmt.Errorf("vulkan: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
 		}
 		steps = append(steps, p)
 	}
-	l, err = d.layout(arguments)
-	return steps, l, err
+	return steps, nil
 }
 
 // prepareStep picks a variant of a kernel. Those that the device's limits forbid
@@ -298,7 +307,7 @@ func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p pre
 // launch records the steps of a task and gives them to the GPU.
 func (l *lane) launch(o *op) (err error) {
 	d := l.dev
-	steps, lay, err := d.prepare(o.task, len(o.args))
+	steps, err := d.prepare(o.task, len(o.args))
 	if err != nil {
 		return l.failed(err)
 	}
@@ -317,7 +326,7 @@ func (l *lane) launch(o *op) (err error) {
 			}
 		}()
 		if len(steps) > 0 {
-			if fl.scratch, err = l.record(fl.slot, o, steps, lay); err != nil {
+			if fl.scratch, err = l.record(fl.slot, o, steps); err != nil {
 				return l.failed(fmt.Errorf("vulkan: %s on %s: %w", kernelNames(o.task), d.info.Name, err))
 			}
 		}
@@ -344,7 +353,7 @@ type moved struct {
 
 // record writes the commands of a task: arguments, then dispatches with barriers
 // between them.
-func (l *lane) record(s *slot, o *op, steps []prepared, lay *layout) (scratch []buffer, err error) {
+func (l *lane) record(s *slot, o *op, steps []prepared) (scratch []buffer, err error) {
 	d, f, c := l.dev, l.f, l.dev.c
 	args, moves := o.args, []moved(nil)
 	for i, a := range o.args {
@@ -369,20 +378,20 @@ func (l *lane) record(s *slot, o *op, steps []prepared, lay *layout) (scratch []
 	if len(moves) > 0 {
 		l.barrier(s, false)
 	}
-	if len(args) > 0 {
-		set, err := l.bind(s, args, lay)
-		if err != nil {
-			return scratch, err
-		}
-		f.call(&c.bindSets, s.commands, bindCompute, uintptr(lay.pipeline), 0, 1, put(f, set), 0, 0)
+	sets, err := l.bind(s, args, steps)
+	if err != nil {
+		return scratch, err
 	}
 	for i, p := range steps {
 		if i > 0 {
 			l.barrier(s, false)
 		}
+		if sets[i] != 0 && (i == 0 || sets[i] != sets[i-1]) {
+			f.call(&c.bindSets, s.commands, bindCompute, uintptr(p.layout.pipeline), 0, 1, put(f, sets[i]), 0, 0)
+		}
 		f.call(&c.bindPipeline, s.commands, bindCompute, uintptr(p.pipeline))
 		if len(p.params) > 0 {
-			f.call(&c.push, s.commands, uintptr(lay.pipeline), stageCompute, 0, uintptr(len(p.params)), list(f, p.params))
+			f.call(&c.push, s.commands, uintptr(p.layout.pipeline), stageCompute, 0, uintptr(len(p.params)), list(f, p.params))
 		}
 		l.dispatch(s, p.grid)
 	}
@@ -415,19 +424,65 @@ func (l *lane) dispatch(s *slot, grid [3]uint32) {
 	}
 }
 
-// bind writes the arguments of a task into a descriptor set.
-func (l *lane) bind(s *slot, args []place, lay *layout) (uint64, error) {
-	d, f := l.dev, l.f
-	if s.descriptors == 0 {
-		size := put(f, poolSize{storageBuffer, uint32(d.limits.arguments)})
-		var err error
-		s.descriptors, err = create(f, &d.c.createDescriptors, d.handle, descriptorPoolInfo{head: head{typ: tDescriptorPool}, sets: 1, sizes: 1, sizeAt: size})
-		if err != nil {
-			return 0, err
+// bind writes the arguments of steps into descriptor sets: one for all steps that
+// have all arguments of the task, one for each other. A step without arguments has
+// none, which is 0.
+func (l *lane) bind(s *slot, args []place, steps []prepared) (sets []uint64, err error) {
+	most, buffers, whole := 1, len(args), uint64(0)
+	for i := range steps {
+		if own := steps[i].step.Args; own != nil {
+			most, buffers = most+1, buffers+len(own)
 		}
-	} else if err := f.do(&d.c.resetDescriptors, d.handle, uintptr(s.descriptors), 0); err != nil {
-		return 0, err
 	}
+	if buffers == 0 {
+		return make([]uint64, len(steps)), nil
+	}
+	if err := l.reserve(s, most, buffers); err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		p := &steps[i]
+		all := p.step.Args == nil
+		if all && whole != 0 {
+			sets = append(sets, whole)
+			continue
+		}
+		mine, err := driver.StepArgs(p.step, args, nil)
+		if err != nil {
+			return nil, fmt.Errorf("kernel %q: %w", p.step.Kernel.Name, err)
+		}
+		var set uint64
+		if len(mine) > 0 {
+			if set, err = l.newSet(s, mine, p.layout); err != nil {
+				return nil, err
+			}
+		}
+		if all {
+			whole = set
+		}
+		sets = append(sets, set)
+	}
+	return sets, nil
+}
+
+// reserve empties a slot's pool of descriptors and sees that it has room for so
+// many sets and buffers.
+func (l *lane) reserve(s *slot, sets, buffers int) error {
+	d, f := l.dev, l.f
+	if s.descriptors != 0 && sets <= s.sets && buffers <= s.buffers {
+		return f.do(&d.c.resetDescriptors, d.handle, uintptr(s.descriptors), 0)
+	}
+	f.call(&d.c.destroyDescriptors, d.handle, uintptr(s.descriptors), 0)
+	s.descriptors, s.sets, s.buffers = 0, max(sets, s.sets), max(buffers, s.buffers, d.limits.arguments)
+	size := put(f, poolSize{storageBuffer, uint32(s.buffers)})
+	var err error
+	s.descriptors, err = create(f, &d.c.createDescriptors, d.handle, descriptorPoolInfo{head: head{typ: tDescriptorPool}, sets: uint32(s.sets), sizes: 1, sizeAt: size})
+	return err
+}
+
+// newSet writes arguments into a descriptor set.
+func (l *lane) newSet(s *slot, args []place, lay *layout) (uint64, error) {
+	d, f := l.dev, l.f
 	set := answer[uint64](f)
 	if err := f.do(&d.c.allocSets, d.handle, put(f, setAllocate{head: head{typ: tSetAllocate}, pool: s.descriptors, count: 1, layouts: put(f, lay.sets)}), address(set)); err != nil {
 		return 0, err
@@ -442,5 +497,5 @@ func (l *lane) bind(s *slot, args []place, lay *layout) (uint64, error) {
 	return *set, nil
 }
 
-// maxArguments bounds the buffers of a task, whatever a device takes.
+// maxArguments bounds the buffers of a step, whatever a device takes.
 const maxArguments = 256
