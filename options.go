@@ -30,7 +30,9 @@ type Options struct {
 	// cores, which are one device, as four with cores of their own, "cuda:0/4"
 	// one GPU served by four workers. A name that nothing here has is an error.
 	Devices string
-	// MaxDevices keeps the best so many; 0 keeps all.
+	// MaxDevices keeps the best so many; 0 keeps all. The best are the fastest, once
+	// all that are found have been measured and the cache has that; until then those
+	// with the highest score.
 	MaxDevices int
 	// Policy places tasks ("finish"); Partitioner cuts work ("latency").
 	Policy      string
@@ -67,8 +69,8 @@ type Options struct {
 	// key is fault_tolerance, with the opposite sense.
 	NoFaultTolerance bool
 	// Exact asks for the same bits on any number of devices: only devices of
-	// one backend are used, those with the highest score, and no vendor's
-	// library routines.
+	// one backend are used, the best as for MaxDevices, and no vendor's library
+	// routines.
 	Exact bool
 	// Validation has drivers check how they are used, where they can, and logs
 	// what they find; it is slow. Vulkan has a layer for it, which must be there.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -173,6 +175,56 @@ func TestMaxDevicesKeepsTheBest(t *testing.T) {
 		if d.closed != (i%2 == 0) {
 			t.Errorf("device %d: closed is %v", i, d.closed)
 		}
+	}
+}
+
+// What was measured counts more than the score, once it is known of all devices:
+// a GPU's driver that runs on the cores scores more than they do, and is slower.
+func TestBestByMeasurement(t *testing.T) {
+	rates := func(ops, bps float64) (r machine.Rates) {
+		r.Ops[graph.FP32], r.MemoryBPS = ops, bps
+		return r
+	}
+	device := func(ops, bps float64) machine.Device {
+		return machine.Device{Rates: rates(ops, bps), ComputeUnits: runtime.NumCPU(), Resources: []string{machine.HostCores}}
+	}
+	var out bytes.Buffer
+	kept := func(o weft.Options, cpuOps float64, vulkans int) string {
+		out.Reset()
+		gpu := &found{name: "vulkan"}
+		for range vulkans {
+			gpu.devs = append(gpu.devs, device(60e9, 5e9))
+		}
+		o.Drivers = []driver.Driver{gpu, &found{name: "cpu", devs: []machine.Device{device(cpuOps, 8e9)}}}
+		o.Log = slog.New(slog.NewTextHandler(&out, nil))
+		rt := open(t, o)
+		if b := rt.Best(1); o.MaxDevices == 1 && (len(b) != 1 || b[0] != 0) {
+			t.Errorf("the best of one device: %v", b)
+		}
+		return names(rt)
+	}
+	one, exact := weft.Options{MaxDevices: 1}, weft.Options{Exact: true}
+	for _, c := range []struct {
+		o       weft.Options
+		ops     float64
+		vulkans int
+		want    string
+		by      string
+	}{
+		{one, 100e9, 1, "cpu:0", "measured speed"},
+		{one, 20e9, 1, "vulkan:0", "measured speed"},
+		{one, 0, 1, "vulkan:0", "score"},             // not measured, as on the first day
+		{exact, 100e9, 3, "cpu:0", "measured speed"}, // three on the same cores are no faster than one
+		{exact, 20e9, 2, "vulkan:0 vulkan:1", "measured speed"},
+		{exact, 0, 1, "vulkan:0", "score"},
+	} {
+		if got := kept(c.o, c.ops, c.vulkans); got != c.want || !strings.Contains(out.String(), c.by) {
+			t.Errorf("%v ops a second beside %d: kept %s, want %s by %s; log:\n%s", c.ops, c.vulkans, got, c.want, c.by, out.String())
+		}
+	}
+	rt := open(t, weft.Options{Drivers: []driver.Driver{&found{name: "f", devs: []machine.Device{device(1e9, 1e9), device(4e9, 4e9), device(2e9, 2e9)}}}})
+	if got := rt.Best(2); !slices.Equal(got, []machine.DeviceID{1, 2}) {
+		t.Errorf("the best two are %v", got)
 	}
 }
 

@@ -40,7 +40,7 @@ var settings = []setting{
 	text("devices", "devices to use: cpu, cuda:1, cpu/4 (cores as four devices), cuda:0/2 (a GPU as two), or a list; empty for all", "",
 		func(o *Options) *string { return &o.Devices },
 		func(v string) error { _, err := selectors(v); return err }),
-	count("max_devices", "use at most so many devices, the best by score", none,
+	count("max_devices", "use at most so many devices: the fastest as measured before, else by score", none,
 		func(o *Options) *int { return &o.MaxDevices }),
 	text("policy", "how tasks are placed", "finish",
 		func(o *Options) *string { return &o.Policy },

@@ -170,7 +170,8 @@ func (r *Runtime) funcs() map[string]Func {
 // choose says which of the devices found to keep: those selected; of these, when
 // bits must not change, those of one backend; and of these the best. A selector
 // that names none of them is an error.
-func (o *Options) choose(found []machine.Device) ([]bool, error) {
+func (o *Options) choose(m *machine.Machine) ([]bool, error) {
+	found := m.Devices
 	sel, _ := selectors(o.Devices)
 	for _, s := range sel {
 		if !slices.ContainsFunc(found, func(d machine.Device) bool { return s.matches(&d) }) {
@@ -182,28 +183,37 @@ func (o *Options) choose(found []machine.Device) ([]bool, error) {
 		}
 	}
 	keep := make([]bool, len(found))
-	total := make(map[string]float64) // score by backend
+	of := make(map[string][]machine.DeviceID) // backend
 	for i := range found {
 		d := &found[i]
 		keep[i] = len(sel) == 0 || slices.ContainsFunc(sel, func(s selector) bool {
 			return s.matches(d)
 		})
 		if keep[i] {
-			total[d.Backend] += machine.Score(d)
+			of[d.Backend] = append(of[d.Backend], machine.DeviceID(i))
 		}
 	}
-	if o.Exact && len(total) > 1 {
-		one := slices.MaxFunc(slices.Sorted(maps.Keys(total)), func(a, b string) int { return cmp.Compare(total[a], total[b]) })
-		o.Log.Warn("exact results need one backend: the others are left out", "backend", one)
+	merits, measured := machine.Merits(found)
+	by := "score"
+	if measured {
+		by = "measured speed"
+	}
+	if o.Exact && len(of) > 1 {
+		one := slices.MaxFunc(slices.Sorted(maps.Keys(of)), func(a, b string) int {
+			return cmp.Compare(together(m, of[a], merits), together(m, of[b], merits))
+		})
+		o.Log.Warn("exact results need one backend: the others are left out", "backend", one, "by", by)
 		for i := range found {
 			keep[i] = keep[i] && found[i].Backend == one
 		}
 	}
 	if o.MaxDevices > 0 {
 		left := o.MaxDevices
-		for _, i := range byScore(found) {
+		for _, i := range best(merits) {
 			if keep[i] {
-				keep[i] = left > 0
+				if keep[i] = left > 0; !keep[i] {
+					o.Log.Info("device left out: others are better", "device", found[i].Name, "by", by)
+				}
 				left--
 			}
 		}
@@ -211,15 +221,31 @@ func (o *Options) choose(found []machine.Device) ([]bool, error) {
 	return keep, nil
 }
 
-// byScore returns the devices best first; equals stay in their order.
-func byScore(devs []machine.Device) []machine.DeviceID {
-	ids := make([]machine.DeviceID, len(devs))
+// together is the merit of several devices: those that compute on the same cores
+// divide them.
+func together(m *machine.Machine, ids []machine.DeviceID, merits []float64) (sum float64) {
+	crowds := m.Crowds()
+	for _, id := range ids {
+		merit := merits[id]
+		for _, c := range crowds {
+			if slices.Contains(c.Devices, id) {
+				beside := slices.DeleteFunc(slices.Clone(ids), func(d machine.DeviceID) bool { return !slices.Contains(c.Devices, d) })
+				merit *= c.Speed(beside...)
+			}
+		}
+		sum += merit
+	}
+	return sum
+}
+
+// best returns the devices with the highest merits first; equals stay in their
+// order.
+func best(merits []float64) []machine.DeviceID {
+	ids := make([]machine.DeviceID, len(merits))
 	for i := range ids {
 		ids[i] = machine.DeviceID(i)
 	}
-	slices.SortStableFunc(ids, func(a, b machine.DeviceID) int {
-		return cmp.Compare(machine.Score(&devs[b]), machine.Score(&devs[a]))
-	})
+	slices.SortStableFunc(ids, func(a, b machine.DeviceID) int { return cmp.Compare(merits[b], merits[a]) })
 	return ids
 }
 
@@ -271,10 +297,12 @@ func (r *Runtime) bound(ctx context.Context) (context.Context, context.CancelFun
 // Machine describes the devices and links found.
 func (r *Runtime) Machine() *machine.Machine { return r.x.Machine }
 
-// Best returns the n best devices by score, best first; all where there are no
+// Best returns the n best devices, best first: by their speed where they were
+// measured, by score otherwise (machine.Merits). It returns all where there are no
 // more, none for less than one.
 func (r *Runtime) Best(n int) []machine.DeviceID {
-	ids := byScore(r.x.Machine.Devices)
+	merits, _ := machine.Merits(r.x.Machine.Devices)
+	ids := best(merits)
 	return ids[:max(0, min(n, len(ids)))]
 }
 

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/weft-run/weft/graph"
 )
 
 func TestNamesParseBack(t *testing.T) {
@@ -114,5 +116,21 @@ func TestScore(t *testing.T) {
 		if got := Score(&c.d); math.Abs(got-c.want) > 1e-9 {
 			t.Errorf("%s: score %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// Devices are compared by what was measured once that is known of all of them.
+func TestMerits(t *testing.T) {
+	gpu, cpu := Device{Kind: Discrete, Backend: "vulkan"}, Device{Kind: CPU, Backend: "cpu"}
+	if m, measured := Merits([]Device{gpu, cpu}); measured || m[0] != Score(&gpu) || m[1] != Score(&cpu) {
+		t.Errorf("not measured: %v, %v", m, measured)
+	}
+	cpu.Rates.Ops[graph.FP32], cpu.Rates.MemoryBPS = 4e9, 9e9
+	if m, measured := Merits([]Device{gpu, cpu}); measured || m[1] != Score(&cpu) {
+		t.Errorf("one measured: %v, %v", m, measured)
+	}
+	gpu.Rates.Ops[graph.FP32], gpu.Rates.MemoryBPS = 1e9, 4e9
+	if m, measured := Merits([]Device{gpu, cpu}); !measured || m[0] != 2e9 || m[1] != 6e9 {
+		t.Errorf("all measured: %v, %v", m, measured)
 	}
 }

@@ -1,6 +1,31 @@
 package machine
 
-import "math"
+import (
+	"math"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// Speed is how fast a device was measured to be, as one figure to compare devices
+// by: the geometric mean of its fp32 operations and its bytes of memory a second.
+// It is 0 where either is not known.
+func Speed(d *Device) float64 { return math.Sqrt(d.Rates.Ops[graph.FP32] * d.Rates.MemoryBPS) }
+
+// Merits rates devices against one another: by Speed where that is known of all of
+// them, and by Score otherwise.
+func Merits(devs []Device) (merits []float64, measured bool) {
+	merits, measured = make([]float64, len(devs)), true
+	for i := range devs {
+		merits[i] = Speed(&devs[i])
+		measured = measured && merits[i] > 0
+	}
+	if !measured {
+		for i := range devs {
+			merits[i] = Score(&devs[i])
+		}
+	}
+	return merits, measured
+}
 
 // Score rates a device from 0 to 100 by what it says about itself: 40 % kind,
 // 20 % backend, 20 % memory, 20 % compute units. It is for people and for the

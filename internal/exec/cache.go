@@ -134,6 +134,20 @@ func (c *cache) bad(kind string, err error) {
 	c.remove(kind)
 }
 
+// recall fills in what was measured of a machine before, and reports whether there
+// was anything.
+func (c *cache) recall(m *machine.Machine) bool {
+	b := c.read(calibrations)
+	if b == nil {
+		return false
+	}
+	err := decodeCalibration(b, c.key, m)
+	if err != nil {
+		c.bad(calibrations, err)
+	}
+	return err == nil
+}
+
 // calibration is what measuring a machine found, as files hold it.
 type calibration struct {
 	Version   int                `json:"version"`

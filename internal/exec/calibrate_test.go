@@ -264,6 +264,35 @@ func TestCacheRoundTrip(t *testing.T) {
 	}
 }
 
+// Who chooses devices is told what was measured of all of them before.
+func TestChooseKnowsMeasurements(t *testing.T) {
+	var all machine.Machine
+	c := Config{
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: incs})}, CacheDir: t.TempDir(),
+		Choose: func(found *machine.Machine) ([]bool, error) {
+			all = *found
+			return []bool{false, true}, nil
+		},
+	}
+	known := func(of int) float64 { return all.Devices[of].Rates.Ops[graph.FP32] }
+	open(t, c)
+	if len(all.Devices) != 2 || known(0) != 0 {
+		t.Errorf("at first %v was known", all.Devices)
+	}
+	for i := range all.Devices {
+		all.Devices[i].Rates.Ops[graph.FP32] = float64(1+i) * 1e9
+	}
+	kept := newCache(c.CacheDir, &all, slog.New(slog.DiscardHandler))
+	kept.write(calibrations, encodeCalibration(&all, kept.key))
+	if open(t, c); known(1) != 0 {
+		t.Errorf("%v was known although nothing is to be measured", known(1))
+	}
+	c.Calibrate = true
+	if x := open(t, c); known(0) != 1e9 || known(1) != 2e9 || len(x.Machine.Devices) != 1 {
+		t.Errorf("%v and %v were known; %d devices", known(0), known(1), len(x.Machine.Devices))
+	}
+}
+
 // Whatever the files hold, devices open, with a warning.
 func TestCacheBroken(t *testing.T) {
 	dir := t.TempDir()

@@ -38,9 +38,10 @@ type Config struct {
 	Drivers []driver.Driver
 	// Copier copies within host memory: a device of backend/cpu with one core.
 	Copier driver.Device
-	// Choose says which of the devices found are used; nil keeps all. An error
-	// fails Open.
-	Choose func(found []machine.Device) ([]bool, error)
+	// Choose says which of the devices found are used; nil keeps all. It is told
+	// what earlier measurements of all of them are in the cache. An error fails
+	// Open.
+	Choose func(found *machine.Machine) ([]bool, error)
 	Log    *slog.Logger
 	// Engine holds the engine's options; Machine and Cost are filled in.
 	Engine engine.Options
@@ -113,7 +114,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		}
 		return fail(fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(causes...)))
 	}
-	kept, err := choose(devs, c.Choose)
+	kept, err := choose(devs, &c)
 	if err != nil {
 		if len(causes) > 0 { // why something may be missing
 			err = fmt.Errorf("%w: %w", err, errors.Join(causes...))
@@ -145,15 +146,15 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 
 // choose closes the devices that are not wanted and returns the others; after an
 // error none was closed.
-func choose(devs []driver.Device, by func([]machine.Device) ([]bool, error)) ([]driver.Device, error) {
-	if by == nil {
+func choose(devs []driver.Device, c *Config) ([]driver.Device, error) {
+	if c.Choose == nil {
 		return devs, nil
 	}
-	infos := make([]machine.Device, len(devs))
-	for i, d := range devs {
-		infos[i] = d.Info()
+	found := describe(devs, *c)
+	if c.Calibrate {
+		newCache(c.CacheDir, found, c.Log).recall(found)
 	}
-	keeps, err := by(infos)
+	keeps, err := c.Choose(found)
 	if err != nil {
 		return nil, err
 	}

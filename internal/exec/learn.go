@@ -13,14 +13,7 @@ import (
 func (x *Executor) learn(ctx context.Context, l *loop, c *Config) {
 	x.cache = newCache(c.CacheDir, x.Machine, c.Log)
 	if c.Calibrate {
-		found := false
-		if b := x.cache.read(calibrations); b != nil {
-			err := decodeCalibration(b, x.cache.key, x.Machine)
-			if found = err == nil; !found {
-				x.cache.bad(calibrations, err)
-			}
-		}
-		if !found {
+		if !x.cache.recall(x.Machine) {
 			c.Engine.Begun = make([]uint32, len(l.lanes))
 			steady := calibrate(ctx, x.Machine, l.devs, l.host, l.board, c.Engine.Begun, cmp.Or(c.HangAfter, probeHang), c.Log)
 			if steady && x.cache != nil {
