@@ -26,7 +26,10 @@ var errCalibration = errors.New("bad calibration file")
 // Kinds of files.
 const (
 	calibrations = "calibration"
-	histories    = "history"
+	// estimates are calibrations of busy devices: good enough to tell which of
+	// them is the faster, and for nothing else.
+	estimates = "estimate"
+	histories = "history"
 )
 
 // calibrationVersion is raised when saved figures change their meaning.
@@ -134,18 +137,21 @@ func (c *cache) bad(kind string, err error) {
 	c.remove(kind)
 }
 
-// recall fills in what was measured of a machine before, and reports whether there
-// was anything.
-func (c *cache) recall(m *machine.Machine) bool {
-	b := c.read(calibrations)
-	if b == nil {
-		return false
+// recall fills in what was measured of a machine before, as the first of the kinds
+// of files named that is there has it, and reports whether there was anything.
+func (c *cache) recall(m *machine.Machine, kinds ...string) bool {
+	for _, kind := range kinds {
+		b := c.read(kind)
+		if b == nil {
+			continue
+		}
+		err := decodeCalibration(b, c.key, m)
+		if err == nil {
+			return true
+		}
+		c.bad(kind, err)
 	}
-	err := decodeCalibration(b, c.key, m)
-	if err != nil {
-		c.bad(calibrations, err)
-	}
-	return err == nil
+	return false
 }
 
 // calibration is what measuring a machine found, as files hold it.

@@ -284,12 +284,25 @@ func TestChooseKnowsMeasurements(t *testing.T) {
 	}
 	kept := newCache(c.CacheDir, &all, slog.New(slog.DiscardHandler))
 	kept.write(calibrations, encodeCalibration(&all, kept.key))
+	for i := range all.Devices {
+		all.Devices[i].Rates.Ops[graph.FP32] *= 10
+	}
+	kept.write(estimates, encodeCalibration(&all, kept.key))
 	if open(t, c); known(1) != 0 {
 		t.Errorf("%v was known although nothing is to be measured", known(1))
 	}
 	c.Calibrate = true
 	if x := open(t, c); known(0) != 1e9 || known(1) != 2e9 || len(x.Machine.Devices) != 1 {
 		t.Errorf("%v and %v were known; %d devices", known(0), known(1), len(x.Machine.Devices))
+	}
+	// What busy devices showed is better than nothing, here and nowhere else.
+	kept.remove(calibrations)
+	if open(t, c); known(0) != 10e9 || known(1) != 20e9 {
+		t.Errorf("%v and %v were known, want the estimates", known(0), known(1))
+	}
+	c.Choose = nil
+	if x := open(t, c); x.Machine.Devices[0].Rates.Ops[graph.FP32] == 10e9 {
+		t.Error("an estimate was taken for a calibration")
 	}
 }
 

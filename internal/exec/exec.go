@@ -152,7 +152,7 @@ func choose(devs []driver.Device, c *Config) ([]driver.Device, error) {
 	}
 	found := describe(devs, *c)
 	if c.Calibrate {
-		newCache(c.CacheDir, found, c.Log).recall(found)
+		newCache(c.CacheDir, found, c.Log).recall(found, calibrations, estimates)
 	}
 	keeps, err := c.Choose(found)
 	if err != nil {

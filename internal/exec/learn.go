@@ -13,11 +13,15 @@ import (
 func (x *Executor) learn(ctx context.Context, l *loop, c *Config) {
 	x.cache = newCache(c.CacheDir, x.Machine, c.Log)
 	if c.Calibrate {
-		if !x.cache.recall(x.Machine) {
+		if !x.cache.recall(x.Machine, calibrations) {
 			c.Engine.Begun = make([]uint32, len(l.lanes))
 			steady := calibrate(ctx, x.Machine, l.devs, l.host, l.board, c.Engine.Begun, cmp.Or(c.HangAfter, probeHang), c.Log)
-			if steady && x.cache != nil {
-				x.cache.write(calibrations, encodeCalibration(x.Machine, x.cache.key))
+			if x.cache != nil {
+				kind := estimates
+				if steady {
+					kind = calibrations
+				}
+				x.cache.write(kind, encodeCalibration(x.Machine, x.cache.key))
 			}
 			for _, d := range l.devs {
 				if d.lost {
