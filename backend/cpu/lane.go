@@ -16,9 +16,10 @@ const (
 	// flushAt is how many completions a lane gathers before it hands them over;
 	// it also does at the end of a batch, after a failure and before it waits.
 	flushAt = 64
-	// spins is how often a lane looks again before it goes to sleep: about as
-	// long as falling asleep and being woken costs.
-	spins = 200
+	// spins is how often a lane looks again before it goes to sleep: some tens of
+	// microseconds, in which the next batch of short tasks comes. Being woken for
+	// each takes as much of the cores, and the time of whoever wakes it.
+	spins = 500
 )
 
 // lane is an in-order queue and the goroutine that serves it.
@@ -85,22 +86,34 @@ func (l *lane) push(ops []driver.Op) {
 	b := &l.pending
 	n := len(b.ops)
 	b.ops = slices.Grow(b.ops, len(ops))[:n+len(ops)]
+	into, waits, args := b.ops[n:], b.waits, b.args
 	for i := range ops {
 		// Field by field, here and in complete: a literal is written twice, and
 		// the second time waits for the first.
-		op, q := &ops[i], &b.ops[n+i]
-		q.seq, q.waits, q.args, q.err, q.task = op.Seq, int32(len(b.waits)), int32(len(b.args)), 0, op.Task
-		b.waits = append(b.waits, op.Waits...)
+		op, q := &ops[i], &into[i]
+		q.seq, q.waits, q.args, q.err, q.task = op.Seq, int32(len(waits)), int32(len(args)), 0, op.Task
+		for _, w := range op.Waits { // mostly one or two
+			waits = append(waits, w)
+		}
 		if op.Kind == driver.Launch {
 			for k := range op.Args {
 				a := &op.Args[k]
-				l.arg(q, a.Buf, a.Host, a.Off, a.Bytes)
+				args = append(args, a.Host)
+				if a.Buf != driver.NoBuffer {
+					args[len(args)-1] = l.memory(q, a.Buf, a.Off, a.Bytes)
+				}
 			}
 			continue
 		}
-		l.arg(q, op.Src, op.HostSrc, op.SrcOff, op.Bytes)
-		l.arg(q, op.Dst, op.HostDst, op.DstOff, op.Bytes)
+		args = append(args, op.HostSrc, op.HostDst)
+		if op.Src != driver.NoBuffer {
+			args[len(args)-2] = l.memory(q, op.Src, op.SrcOff, op.Bytes)
+		}
+		if op.Dst != driver.NoBuffer {
+			args[len(args)-1] = l.memory(q, op.Dst, op.DstOff, op.Bytes)
+		}
 	}
+	b.waits, b.args = waits, args
 	wake := l.idle
 	l.waiting.Store(int32(len(b.ops)))
 	l.mu.Unlock()
@@ -109,18 +122,15 @@ func (l *lane) push(ops []driver.Op) {
 	}
 }
 
-// arg adds memory an operation works on: host memory, or part of a buffer.
-// Where there is no such buffer the operation fails.
-func (l *lane) arg(q *queued, buf driver.Buffer, host []byte, off, n int64) {
-	b := &l.pending
-	if buf != driver.NoBuffer {
-		var err error
-		if host, err = l.dev.bytes(buf, off, n); err != nil {
-			b.errs = append(b.errs, err)
-			q.err = int32(len(b.errs))
-		}
+// memory returns the part of a buffer an operation works on. Where there is no
+// such buffer the operation fails.
+func (l *lane) memory(q *queued, buf driver.Buffer, off, n int64) []byte {
+	mem, err := l.dev.bytes(buf, off, n)
+	if err != nil {
+		l.pending.errs = append(l.pending.errs, err)
+		q.err = int32(len(l.pending.errs))
 	}
-	b.args = append(b.args, host)
+	return mem
 }
 
 func (l *lane) completions(dst []driver.Completion) int {

@@ -106,6 +106,7 @@ type Arg struct {
 // next Step.
 type Action struct {
 	Kind ActionKind
+	Gang bool  // Launch: of a gang
 	Rank int16 // Launch: which member of a gang
 	Rung Rung  // Recover
 	Op   Op    // Copy, Launch

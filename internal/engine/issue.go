@@ -291,7 +291,7 @@ func (e *Engine) unpinQuick(rec *opRec) {
 }
 
 // emitLaunch completes a launch with what it waits for and hands it over.
-func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) {
+func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) *Action {
 	tasks := e.tasks.at[r.tbase:]
 	gangs := len(e.gangs) > 0
 	for _, p := range r.f.Preds(gt) {
@@ -322,6 +322,7 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	a := e.emit(Launch)
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
 	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
+	return a
 }
 
 // prepare checks inputs and makes room for one rank of a task beside taken
@@ -509,7 +510,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 	}
 	w := len(e.waits)
 	e.waits = append(e.waits, e.ops...)
-	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0)
+	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0).Gang = r.shapes[f.Rows[gt].Shape].gang > 1
 	return op
 }
 

@@ -381,22 +381,28 @@ func (l *loop) launch(a *engine.Action) {
 	d := l.devs[a.Device]
 	op := d.next(driver.Launch, a.Op, a.Waits)
 	op.Task = a.Graph.Task(a.Task)
-	if op.Task.Gang > 1 {
+	if a.Gang {
 		l.assemble(a, op.Task, d)
 	}
-	at := len(d.args)
-	d.args = slices.Grow(d.args, len(a.Args))[:at+len(a.Args)]
-	op.Args = d.args[at:len(d.args):len(d.args)]
-	for i := range a.Args {
+	from, at := a.Args, len(d.args)
+	d.args = slices.Grow(d.args, len(from))[:at+len(from)]
+	args := d.args[at:len(d.args):len(d.args)]
+	op.Args = args
+	mem, host := l.mem, d.host
+	for i := range from {
 		// Field by field: a literal is written twice, and the second time waits
 		// for the first.
-		g, arg := &a.Args[i], &op.Args[i]
+		g, arg := &from[i], &args[i]
 		arg.Bytes = g.Bytes
-		if d.host {
-			arg.Buf, arg.Off, arg.Host = driver.NoBuffer, 0, l.mem[g.Inst].b[g.Offset:g.Offset+g.Bytes]
-		} else {
+		if !host {
 			arg.Buf, arg.Off, arg.Host = driver.Buffer(g.Inst), g.Offset, nil
+			continue
 		}
+		b := mem[g.Inst].b
+		if g.Bytes < int64(len(b)) {
+			b = b[g.Offset : g.Offset+g.Bytes]
+		}
+		arg.Buf, arg.Off, arg.Host = driver.NoBuffer, 0, b
 	}
 }
 
