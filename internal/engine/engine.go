@@ -106,8 +106,9 @@ type Engine struct {
 
 	runs     []*run // by slot; nil where free
 	freeRuns []int32
-	spare    []*run          // retired runs, kept for their slices
-	byID     map[RunID]int32 // run slots
+	spare    []*run                // retired runs, kept for their slices
+	byID     map[RunID]int32       // run slots
+	latest   map[*graph.Graph]*run // the active run of each graph that began last
 	nextRun  RunID
 	waiting  []int32 // runs not admitted yet, in submit order
 	vnow     int64   // virtual service time reached (fair queueing)
@@ -377,6 +378,7 @@ func New(o Options) *Engine {
 		copyFor: -1,
 		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
 		byID:     make(map[RunID]int32),
+		latest:   make(map[*graph.Graph]*run),
 		gangs:    make(map[int32]*gang),
 		awaiting: make(map[int32][]int32),
 		cuts:     make(map[int32]cut),

@@ -31,7 +31,25 @@ func (e *Engine) makeReady(tid int32) {
 	start := max(r.vtime, e.vnow)
 	r.vtime = start + e.shape(r, gt).charge
 	t.key = start - int64(e.priority(r, gt))*agingPerPriority
+	if b := r.ahead; b != nil {
+		t.key = max(t.key, e.keyAhead(r, b, gt))
+	}
 	e.ready.push(tid)
+}
+
+// keyAhead returns the key of a task in the run of the same graph that began
+// before. Runs of one graph keep their order: they are items of a stream, whose
+// later steps would wait for one another out of turn if a run fell behind for
+// having been charged by another estimate of the same cost.
+func (e *Engine) keyAhead(r, b *run, gt graph.TaskID) int64 {
+	if b.id != r.aheadID || b.state != runActive {
+		r.ahead = nil // it has ended
+		return math.MinInt64
+	}
+	if t := &e.tasks.at[b.tbase+int32(gt)]; t.flags&charged != 0 {
+		return t.key
+	}
+	return math.MinInt64
 }
 
 // priority of a task, its run's included.

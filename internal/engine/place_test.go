@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
@@ -105,6 +106,58 @@ func TestLateRunStartsEven(t *testing.T) {
 		t.Errorf("the late run of 50 tasks took %d turns, want about 100", n)
 	}
 	r.finish(a)
+}
+
+// fickle is a cost model that takes tasks for longer by now and then another time.
+type fickle struct {
+	machine.Cost
+	epoch uint64
+}
+
+func (f *fickle) Epoch() uint64 { return f.epoch }
+
+func (f *fickle) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
+	e := f.Cost.Task(t, on)
+	e.Median += time.Duration(f.epoch*7%10) * ms
+	return e
+}
+
+// Runs of one graph are a stream: each of its steps takes them in the order they
+// began, though some are charged more than others for the same work.
+func TestRunsOfOneGraphKeepOrder(t *testing.T) {
+	const steps, runs, ahead = 4, 48, 16
+	m := cpus(steps)
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8, Input: true, Output: true})
+		for s := range steps {
+			task := job(fmt.Sprint("step ", s), float64(20+10*s), updates(x)) // so that runs queue up
+			task.On.Only = []string{m.Devices[s].Name}
+			b.Add(task)
+		}
+	})
+	cost := &fickle{Cost: machine.NewRoofline(m)}
+	r := newRig(t, m, engine.Options{Cost: cost})
+	order := make([][]engine.RunID, steps)
+	seen := map[engine.Op]bool{}
+	var began []engine.RunID
+	r.until("all runs have ended", func() bool {
+		for len(began) < min(runs, len(r.ended)+ahead) {
+			began = append(began, r.submit(g, engine.RunOptions{}))
+		}
+		cost.epoch++
+		for _, o := range r.ops {
+			if o.a.Kind == engine.Launch && !seen[o.a.Op] {
+				seen[o.a.Op] = true
+				order[o.a.Device] = append(order[o.a.Device], o.a.Run)
+			}
+		}
+		return len(r.ended) == runs
+	})
+	for s, got := range order {
+		if !slices.Equal(got, began) {
+			t.Errorf("step %d took runs in the order %v", s, got)
+		}
+	}
 }
 
 // MaxInFlight bounds tasks in flight over all devices, and of one run.

@@ -76,6 +76,8 @@ type run struct {
 	heldN    int // recipes held
 	needed   int // its values needed after it ended
 	vtime    int64
+	ahead    *run // of the same graph, begun before it; only while its ID is aheadID
+	aheadID  RunID
 	unweight float64 // 1/Weight
 	priority int     // of every task, where all have the same
 	errs     []error
@@ -307,6 +309,10 @@ func (e *Engine) start(r *run) {
 	r.state, r.left, r.begun = runActive, n, true
 	r.report.Started = e.now
 	r.vtime = e.vnow
+	if b := e.latest[r.g]; b != nil && b.o.Priority == r.o.Priority && b.o.Weight == r.o.Weight {
+		r.ahead, r.aheadID = b, b.id
+	}
+	e.latest[r.g] = r
 	e.weigh(r.o.Weight)
 	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	e.startData(r)
@@ -535,6 +541,9 @@ func (e *Engine) end(r *run) {
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	delete(e.byID, r.id)
 	if r.begun {
+		if e.latest[r.g] == r {
+			delete(e.latest, r.g)
+		}
 		e.weigh(-r.o.Weight)
 		if err != nil {
 			e.purge(r)
