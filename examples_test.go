@@ -127,6 +127,19 @@ func ExampleRuntime_Predict() {
 	// Output: 0 measurements; share of cpu:0 in tasks: 1
 }
 
+// Compare tells which of several graphs would be done first, by the rates of devices
+// and links alone.
+func ExampleRuntime_Compare() {
+	rt, g := counter(weft.Options{Devices: "cpu"})
+	defer rt.Close()
+	takes, err := rt.Compare(context.Background(), g, g)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(takes), takes[0] > 0, takes[0] == takes[1])
+	// Output: 2 true true
+}
+
 // Many runs at once: Submit returns at once, and Wait when the run has ended.
 func ExampleRuntime_Submit() {
 	rt, g := counter(weft.Options{})

@@ -98,7 +98,7 @@ var house = []room{
 	{pkg: "workload/conv", imports: []string{".", "collective", "graph", "sched", "workload", "workload/gemm/panel", "workload/philox"}, why: portable},
 	{pkg: "workload/reduce", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/merkle", imports: []string{".", "graph", "sched", "workload"}, modules: []string{"golang.org/x/sys"}, why: portable},
-	{pkg: "workload/automata", imports: []string{".", "collective", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
+	{pkg: "workload/automata", imports: []string{".", "collective", "graph", "machine", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/landscape", imports: []string{".", "graph", "sched", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/reservoir", imports: []string{".", "graph", "machine", "sched", "collective", "collective/fold", "collective/live", "replica", "workload", "workload/philox"}, modules: []string{"golang.org/x/sys"}, why: portable},
 	{pkg: "workload/fisher", imports: []string{".", "graph", "machine", "sched", "collective", "collective/fold", "collective/live", "workload", "workload/philox"}, why: portable},

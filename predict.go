@@ -87,6 +87,32 @@ func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*P
 	return p, context.Cause(ctx)
 }
 
+// Compare says what running each of several graphs alone would take by the rates
+// of devices and links: it is for choosing between ways to do the same. What was
+// learned of kernels is left out, since it is known of some graphs and not of
+// others and scatters by more than they differ, so that the choice is the same in
+// every run; what a graph will really take Predict knows better. Data is taken to
+// be bound to host memory.
+func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.Duration, error) {
+	s := &snapshot{m: r.x.Machine, o: r.o}
+	s.cost = machine.NewHistory(machine.NewRoofline(s.m), s.m)
+	if !r.x.Look(func(_ machine.Cost, st []engine.DeviceStatus) { s.see(st) }) {
+		return nil, fmt.Errorf("compare: %w", ErrClosed)
+	}
+	out := make([]time.Duration, len(graphs))
+	for i, g := range graphs {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		rep, err := s.run(g, nil, s.out)
+		if err != nil {
+			return nil, fmt.Errorf("compare: graph %d: %w", i, err)
+		}
+		out[i] = s.median(rep)
+	}
+	return out, nil
+}
+
 // snapshot is the machine at one time with what is known about it.
 type snapshot struct {
 	m    *machine.Machine
@@ -103,13 +129,18 @@ func (r *Runtime) snapshot() *snapshot {
 		return nil
 	}
 	s.cost = cost
+	s.see(st)
+	return s
+}
+
+// see takes in how devices are.
+func (s *snapshot) see(st []engine.DeviceStatus) {
 	for i := range st {
 		s.slow = append(s.slow, max(st[i].Slow, 1))
 		if st[i].State != engine.Healthy {
 			s.out = append(s.out, machine.DeviceID(i))
 		}
 	}
-	return s
 }
 
 // Task predicts a task on a device in its present condition.
@@ -183,22 +214,29 @@ func (s *snapshot) alone(g *graph.Graph) *machine.Machine {
 	return &m
 }
 
+// median is what a simulated run takes, with hearing of its end.
+func (s *snapshot) median(rep *engine.Report) time.Duration {
+	reply := 0.0
+	for i := range rep.Devices {
+		if rep.Devices[i].Tasks > 0 {
+			reply = max(reply, s.m.Devices[i].Rates.ReplyNS)
+		}
+	}
+	return rep.Ended - rep.Started + time.Duration(reply)
+}
+
 // prediction turns a simulated run into a prediction.
 func (s *snapshot) prediction(g *graph.Graph, rep *engine.Report) *Prediction {
-	p := &Prediction{}
-	reply, busy := 0.0, time.Duration(0)
+	p := &Prediction{Median: s.median(rep)}
+	busy := time.Duration(0)
 	for i := range rep.Devices {
 		d := &rep.Devices[i]
 		p.Devices = append(p.Devices, DevicePrediction{Name: s.m.Devices[i].Name, Tasks: d.Tasks, Busy: d.Busy})
 		busy += d.Busy
-		if d.Tasks > 0 {
-			reply = max(reply, s.m.Devices[i].Rates.ReplyNS)
-		}
 	}
 	for i := range p.Devices {
 		p.Devices[i].Share = p.Devices[i].Busy.Seconds() / max(busy.Seconds(), 1e-9)
 	}
-	p.Median = rep.Ended - rep.Started + time.Duration(reply)
 	// Errors of tasks of one kernel come from one model, so they do not
 	// cancel: the run is off by as much as its tasks are, on average.
 	var low, mid, high float64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -117,6 +118,39 @@ func tasks(rt *weft.Runtime) (n int64) {
 		n += d.Tasks
 	}
 	return n
+}
+
+// Compare goes by rates alone: what ran before changes nothing.
+func TestCompare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := slow(t)
+		ctx := context.Background()
+		short, long := incs(t, 2, 5), incs(t, 2, 50)
+		before, err := rt.Compare(ctx, short, long)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(before) != 2 || before[0] <= 0 || before[1] <= before[0] {
+			t.Errorf("chains of 5 and 50 tasks compare as %v", before)
+		}
+		for range 4 { // and take far longer
+			if _, err := rt.Run(ctx, short, weft.Bind("x", make([]byte, 2))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after, err := rt.Compare(ctx, short, long); err != nil || !slices.Equal(after, before) {
+			t.Errorf("after runs they compare as %v, %v; before as %v", after, err, before)
+		}
+		cancelled, cancel := context.WithCancel(ctx)
+		cancel()
+		if _, err := rt.Compare(cancelled, short); !errors.Is(err, context.Canceled) {
+			t.Errorf("compare after a cancellation: %v", err)
+		}
+		rt.Close()
+		if _, err := rt.Compare(ctx, short); !errors.Is(err, weft.ErrClosed) {
+			t.Errorf("compare on a closed runtime: %v", err)
+		}
+	})
 }
 
 func TestPredictErrors(t *testing.T) {

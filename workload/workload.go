@@ -69,6 +69,8 @@ type Result struct {
 	// Predicted its median.
 	Prediction *weft.Prediction
 	Predicted  time.Duration
+	// Ways are those there were to do it, where the job is Varied.
+	Ways []Way
 }
 
 // The tasks of a device's range become smaller towards its end: each takes a
@@ -166,6 +168,42 @@ func Able(m *machine.Machine, kernels ...*graph.Kernel) ([]machine.DeviceID, err
 		return nil, fmt.Errorf("%w: none has an implementation of kernel %q and those beside it; let the CPU take part", weft.ErrNoDevice, kernels[0].Name)
 	}
 	return out, nil
+}
+
+// Varied is the optional ability of a job to be done in several ways with the same
+// result, such as with many exchanges of little or few of much.
+type Varied interface {
+	// Vary takes the way predicted to be done first and returns all there were,
+	// or none when there is nothing to choose. It is called before every run.
+	Vary(price Pricer) ([]Way, error)
+}
+
+// Pricer predicts what samples of a job, such as its first few rounds, would take
+// if they were cut as all of it is.
+type Pricer func(all Job, samples ...Job) ([]time.Duration, error)
+
+// Way is one way to do a Varied job.
+type Way struct {
+	Name      string
+	Predicted time.Duration
+	Taken     bool
+}
+
+// pricer is the Pricer of a runtime.
+func pricer(ctx context.Context, rt *weft.Runtime) Pricer {
+	return func(all Job, samples ...Job) ([]time.Duration, error) {
+		_, ranges, err := Plan(rt, all)
+		if err != nil {
+			return nil, err
+		}
+		graphs := make([]*graph.Graph, len(samples))
+		for i, j := range samples {
+			if graphs[i], err = j.Graph(ranges); err != nil {
+				return nil, err
+			}
+		}
+		return rt.Compare(ctx, graphs...)
+	}
 }
 
 // Stateful is the optional ability of a job to keep state on devices from run to
@@ -310,6 +348,13 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 			return nil, fmt.Errorf("%s: %w", j.Name(), err)
 		}
 	}
+	var ways []Way
+	if v, ok := j.(Varied); ok {
+		var err error
+		if ways, err = v.Vary(pricer(ctx, rt)); err != nil {
+			return nil, fmt.Errorf("%s: %w", j.Name(), err)
+		}
+	}
 	st, stateful := j.(Stateful)
 	if stateful {
 		if err := st.Begin(ctx, rt); err != nil {
@@ -337,7 +382,7 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 			err = fmt.Errorf("%s: %w", j.Name(), err)
 		}
 	}
-	return &Result{Report: rep, Partition: part, Tasks: g.NumTasks(), Prediction: p, Predicted: p.Median}, err
+	return &Result{Report: rep, Partition: part, Tasks: g.NumTasks(), Prediction: p, Predicted: p.Median, Ways: ways}, err
 }
 
 // predicted builds a job's graph and predicts it.

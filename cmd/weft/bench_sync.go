@@ -23,6 +23,8 @@ type syncRow struct {
 	// waiting for each other and starting tasks, the median of the repetitions.
 	// Only of automata, whose tasks do something.
 	Overhead float64 `json:"overhead,omitempty"`
+	// K is how many steps the rounds of automata have, as the last run chose.
+	K int `json:"k,omitempty"`
 }
 
 // syncRounds is how often a graph synchronises.
@@ -41,7 +43,7 @@ round of each costs, the best and the median of the repetitions:
   fork-join  one task, eight on every device that read it, one that reads those
 
 Then run the workload automata, whose devices exchange halo rows after every
-round, and report which part of their time they did not compute.`,
+round of k steps, and report which part of their time they did not compute.`,
 		repeat: 9, measure: measureSync, text: writeSync,
 	}.command(s)
 }
@@ -127,7 +129,6 @@ func haloOf(m *meter, rt *weft.Runtime, p *progress) (row syncRow, err error) {
 	if err != nil {
 		return row, err
 	}
-	rounds := float64(j.Rounds())
 	var us, idle []float64
 	for i := range m.repeat + 1 {
 		res, err := workload.Run(m.ctx, rt, j)
@@ -142,14 +143,14 @@ func haloOf(m *meter, rt *weft.Runtime, p *progress) (row syncRow, err error) {
 		for _, d := range res.Report.Devices {
 			busy += d.Busy.Seconds()
 		}
-		us = append(us, took.Seconds()*1e6/rounds)
+		us = append(us, took.Seconds()*1e6/float64(j.Rounds()))
 		idle = append(idle, 1-busy/(took.Seconds()*float64(len(res.Report.Devices))))
 		row.Tasks = res.Tasks / j.Rounds()
 	}
 	if err := j.Check(); err != nil {
 		return row, fmt.Errorf("the result is wrong: %w", err)
 	}
-	row.Case = fmt.Sprintf("automata %d²", haloSide)
+	row.Case, row.K = fmt.Sprintf("automata %d²", haloSide), j.K()
 	row.USPerRound, row.MedianUS, row.Overhead = best(us), median(us), median(idle)
 	return row, nil
 }
@@ -174,13 +175,13 @@ func syncOf(m *meter, rt *weft.Runtime, p *progress, layers [][]string) (syncRow
 }
 
 func writeSync(w io.Writer, rows []syncRow) {
-	table := [][]any{{"case", "devices", "tasks", "best µs/round", "median µs/round", "overhead"}}
+	table := [][]any{{"case", "devices", "tasks", "best µs/round", "median µs/round", "overhead", "k"}}
 	for _, r := range rows {
-		overhead := "-"
-		if r.Overhead != 0 {
-			overhead = percent(r.Overhead)
+		overhead, k := "-", "-"
+		if r.K > 0 {
+			overhead, k = percent(r.Overhead), fmt.Sprint(r.K)
 		}
-		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.USPerRound), fmt.Sprintf("%.2f", r.MedianUS), overhead})
+		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.USPerRound), fmt.Sprintf("%.2f", r.MedianUS), overhead, k})
 	}
 	writeTable(w, table)
 }

@@ -167,6 +167,16 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, 
 		fmt.Fprintf(b, "  %s gets %s\n", rt.Machine().Devices[i].Name, what)
 	}
 	fmt.Fprintf(b, "Predicted: %s.\n", res.Prediction.Why)
+	if len(res.Ways) > 0 {
+		fmt.Fprint(b, "Ways to do it, compared by the rates of devices and links:\n")
+	}
+	for _, w := range res.Ways {
+		taken := ""
+		if w.Taken {
+			taken = ", taken"
+		}
+		fmt.Fprintf(b, "  %s: %s%s\n", w.Name, short(w.Predicted), taken)
+	}
 	for _, e := range why {
 		fmt.Fprintf(b, "\n%s", e.Text(rt.Machine()))
 	}
@@ -203,6 +213,7 @@ type liveReport struct {
 	Class   string      `json:"class"`
 	Devices []deviceRow `json:"devices"`
 	Runs    []runRow    `json:"runs"`
+	Way     string      `json:"way,omitempty"` // how the last run did it, where that was chosen
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
@@ -218,9 +229,16 @@ type liveReport struct {
 type explanation struct {
 	Split      string         `json:"split,omitempty"`
 	Prediction string         `json:"prediction"`
+	Ways       []wayRow       `json:"ways,omitempty"` // that were compared
 	Shares     []shareRow     `json:"shares"`
 	Tasks      []placementRow `json:"tasks"`
 	Tuned      []weft.Tuned   `json:"tuned,omitempty"` // how devices run kernels that can be run in several ways
+}
+
+type wayRow struct {
+	Name      string  `json:"name"`
+	Predicted float64 `json:"predicted_seconds"`
+	Taken     bool    `json:"taken"`
 }
 
 type shareRow struct {
@@ -249,6 +267,9 @@ type optionRow struct {
 func reasonsOf(rt *weft.Runtime, res *workload.Result, why []sched.Explanation) *explanation {
 	m := rt.Machine()
 	e := &explanation{Split: res.Partition.Why, Prediction: res.Prediction.Why, Tuned: rt.Tuning()}
+	for _, w := range res.Ways {
+		e.Ways = append(e.Ways, wayRow{w.Name, w.Predicted.Seconds(), w.Taken})
+	}
 	for i, r := range res.Partition.Ranges {
 		e.Shares = append(e.Shares, shareRow{m.Devices[i].Name, r.Lo, r.Hi})
 	}
@@ -293,6 +314,11 @@ const learning = 3
 
 func (r *liveReport) fill(last *workload.Result) {
 	r.Tasks, r.Retries, r.Moves = last.Tasks, last.Report.Retries, last.Report.Moves
+	for _, w := range last.Ways {
+		if w.Taken {
+			r.Way = w.Name
+		}
+	}
 	for i := range r.Devices {
 		d := &last.Report.Devices[i]
 		r.Devices[i].Tasks, r.Devices[i].Busy = d.Tasks, d.Busy.Seconds()
@@ -341,6 +367,9 @@ func (r *liveReport) text(w io.Writer) {
 		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", percent(r.PredictionError))
 	} else {
 		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
+	}
+	if r.Way != "" {
+		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be fastest; --explain compares.\n", r.Way)
 	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", count(r.Retries, "execution"))

@@ -1,6 +1,7 @@
 package automata
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -10,6 +11,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/philox"
@@ -44,7 +46,7 @@ type Config struct {
 	// Steps is the number of generations to compute.
 	Steps int
 	// K is the number of generations between exchanges of K halo rows; 0 means
-	// a good one.
+	// that each run chooses one for its devices, by what is predicted.
 	K int
 	// Pattern is one of Patterns, the empty one being random. A named pattern
 	// stands in the middle of a torus that is otherwise empty; in a random one
@@ -94,13 +96,11 @@ type Job struct {
 	words      int // of a row
 	groups     []int
 	start, end []uint64
-}
 
-// goodK is the number of steps between exchanges when nobody says it: the work
-// done twice grows with it, memory traffic and starts fall. On a core with 2 MiB
-// of cache, 32,768 × 32,768 cells went at 38, 52, 49 and 42 Gcell/s with 4, 8, 16
-// and 32.
-const goodK = 8
+	on   *machine.Machine // where it runs
+	gpus bool             // devices other than CPUs take part
+	ways []workload.Way   // k was chosen from, nil before that
+}
 
 // cacheBytes is what a tile and its next generation may take of a core's cache.
 const cacheBytes = 1 << 20
@@ -113,14 +113,8 @@ func New(c Config) (*Job, error) {
 	if c.Pattern == "" {
 		c.Pattern = "random"
 	}
-	j := &Job{c: c, k: c.K, words: c.Cols / 64}
-	if j.k == 0 {
-		j.k = min(goodK, c.Rows)
-	}
-	j.k = min(j.k, c.Steps)
-	// A group of rows is what is dealt out. With k rows at least the halo of a
-	// block lies in one group and never reaches around the torus halfway.
-	j.groups = Blocks(c.Rows, c.Rows/j.k)
+	j := &Job{c: c, words: c.Cols / 64}
+	j.every(cmp.Or(c.K, min(unknownK, c.Rows)))
 	j.start, j.end = make([]uint64, j.words*c.Rows), make([]uint64, j.words*c.Rows)
 	if picture, ok := pictures[c.Pattern]; ok {
 		lines := strings.Split(picture, "\n")
@@ -179,9 +173,8 @@ func block(c *weft.Call, lo, hi int) {
 	above, mid, below := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1]), weft.View[uint64](c.Args[2])
 	out := weft.View[uint64](c.Args[3])
 	lo, hi = lo*bandRows, min(hi*bandRows, rows)
-	// A tile repeats the work of about k rows of its neighbours: eight times as
-	// many keep that small, and tiles of one height leave no small rest.
-	most := max(cacheBytes/(16*words)-2*k, 8*k)
+	// Tiles of one height leave no small rest.
+	most := tileRows(words, k)
 	tiles := (hi - lo + most - 1) / most
 	half := (min(most, hi-lo) + 2*k) * words
 	s := scratches.Get(2 * half)
@@ -208,7 +201,11 @@ func gather(dst, above, rows, below []uint64, at int) {
 
 // Name says which game it is.
 func (j *Job) Name() string {
-	return fmt.Sprintf("automata %d × %d, %s, %d steps by %d", j.c.Rows, j.c.Cols, j.c.Pattern, j.c.Steps, j.k)
+	name := fmt.Sprintf("automata %d × %d, %s, %d steps", j.c.Rows, j.c.Cols, j.c.Pattern, j.c.Steps)
+	if j.c.K > 0 {
+		name += fmt.Sprintf(" by %d", j.k)
+	}
+	return name
 }
 
 // Class is X: cells do not depend on how they are dealt out.
@@ -233,8 +230,13 @@ func (j *Job) Pieces() sched.Pieces {
 // small: a group has about as many rows as that is.
 func (j *Job) Grain() int64 { return 8 }
 
-// Whole is all steps of all rows as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, j.c.Rows, j.c.Steps) }
+// Whole is all rounds of all rows as one task.
+func (j *Job) Whole() graph.Task {
+	t := j.task(0, j.c.Rows, j.k)
+	rounds := float64(j.c.Steps) / float64(j.k)
+	t.Work.Ops, t.Work.Bytes = rounds*t.Work.Ops, rounds*t.Work.Bytes
+	return t
+}
 
 func (j *Job) task(lo, hi, k int) graph.Task {
 	rows, kernel := hi-lo, Kernel
@@ -248,8 +250,7 @@ func (j *Job) task(lo, hi, k int) graph.Task {
 			Launch: workload.Grid(int64(j.words), int64(rows)),
 			Params: workload.Params(j.words, rows, k),
 		}},
-		// The steps of a round stay in the cache.
-		Work: graph.Work{Ops: Ops(j.words, rows, k), Bytes: Bytes(j.words, rows, 1), Unit: graph.Int32},
+		Work: j.work(rows, k),
 	}
 }
 

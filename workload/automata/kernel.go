@@ -98,14 +98,6 @@ func Blocks(rows, parts int) []int {
 	return begin
 }
 
-// HaloBytes returns what a block sends to each of its two neighbours for k
-// steps.
-func HaloBytes(words, k int) float64 { return 8 * float64(words) * float64(k) }
-
-// Ops returns the number of 64-bit operations for k steps of rows of so many
-// words: about thirty for 64 cells.
-func Ops(words, rows, k int) float64 { return 30 * float64(words) * float64(rows) * float64(k) }
-
-// Bytes returns the memory traffic of k steps without tiles: each generation is
-// read once and written once.
-func Bytes(words, rows, k int) float64 { return 16 * float64(words) * float64(rows) * float64(k) }
+// Ops returns the number of 32-bit operations for k steps of rows of so many
+// words: about thirty for 32 cells.
+func Ops(words, rows, k int) float64 { return 60 * float64(words) * float64(rows) * float64(k) }

@@ -1,0 +1,138 @@
+package automata
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/workload"
+)
+
+// How many steps a round has is a choice: more of them are fewer exchanges, fewer
+// tasks and less memory traffic; but halos are deeper, and the rows of a halo are
+// computed on both sides.
+
+// unknownK is the number of steps of a round before anything is known about the
+// devices.
+const unknownK = 8
+
+// every lets rounds have so many steps, or all there are.
+func (j *Job) every(k int) {
+	j.k = min(k, j.c.Steps)
+	// A group of rows is what is dealt out. With k rows at least the halo of a
+	// block lies in one group and never reaches around the torus halfway.
+	j.groups = Blocks(j.c.Rows, j.c.Rows/j.k)
+}
+
+// with is the same game of other steps with other rounds, over the same memory.
+func (j *Job) with(k, steps int) *Job {
+	other := *j
+	other.c.Steps = steps
+	other.every(k)
+	return &other
+}
+
+// K is how many steps a round of the last run had, or a round of the next has at
+// first.
+func (j *Job) K() int { return j.k }
+
+// Place looks whether devices other than CPUs take part, which have kernels of
+// their own. On other devices than before rounds are chosen anew.
+func (j *Job) Place(m *machine.Machine) error {
+	if j.on != m {
+		j.on, j.ways = m, nil
+		j.gpus = slices.ContainsFunc(m.Devices, func(d machine.Device) bool { return d.Kind != machine.CPU })
+	}
+	return nil
+}
+
+// Rounds that are priced: the first begins with what is in host memory, and each
+// after it takes as long as the one before.
+const (
+	fewRounds  = 1
+	moreRounds = 5
+)
+
+// indistinct is how much longer than the best a way may be predicted to take and
+// still count as good: predictions are no better than that. Of such ways the one
+// with most rounds is taken, whose many tasks can go to whichever device is free.
+const indistinct = 1.01
+
+// Vary takes the number of steps that is predicted to be done first, once for the
+// devices at hand.
+func (j *Job) Vary(price workload.Pricer) ([]workload.Way, error) {
+	if j.c.K > 0 || j.ways != nil {
+		return j.ways, nil
+	}
+	var ways []workload.Way
+	least := time.Duration(math.MaxInt64)
+	for k := 1; k <= min(j.c.Rows, j.c.Steps, deepest); k *= 2 {
+		takes, err := j.price(k, price)
+		if err != nil {
+			return nil, err
+		}
+		ways, least = append(ways, workload.Way{Name: fmt.Sprintf("k %d", k), Predicted: takes}), min(least, takes)
+	}
+	i := slices.IndexFunc(ways, func(w workload.Way) bool { return float64(w.Predicted) <= indistinct*float64(least) })
+	j.every(1 << i)
+	ways[i].Taken = true
+	j.ways = ways
+	return ways, nil
+}
+
+// price predicts the game with rounds of k steps.
+func (j *Job) price(k int, price workload.Pricer) (time.Duration, error) {
+	all, rounds := j.with(k, j.c.Steps), float64(j.c.Steps)/float64(k)
+	if rounds <= moreRounds {
+		p, err := price(all, all)
+		if err != nil {
+			return 0, err
+		}
+		return p[0], nil
+	}
+	p, err := price(all, j.with(k, fewRounds*k), j.with(k, moreRounds*k))
+	if err != nil {
+		return 0, err
+	}
+	each := float64(p[1]-p[0]) / (moreRounds - fewRounds)
+	return p[1] + time.Duration(each*(rounds-moreRounds)), nil
+}
+
+// tileRows is how many rows of a block a CPU steps at a time: those whose two
+// generations stay in the cache of a core, with the rows around them. A tile
+// repeats the work of about k rows of its neighbours; with eight times as many
+// that stays small.
+func tileRows(words, k int) int { return max(cacheBytes/(16*words)-2*k, 8*k) }
+
+// What the kernels for GPUs do, as automata.cu has it: rows of a tile, and how
+// many times longer a step takes with many steps in a round, where the memory that
+// a warp needs for its tile leaves the units of a GPU few of them. The last is
+// reckoned, not measured.
+const (
+	segmentRows = 128
+	deepRows    = 64
+	deepSlow    = 4
+)
+
+// work is what stepping rows k times costs, with what tiles compute of their
+// neighbours' rows. The generations in between are never in memory.
+func (j *Job) work(rows, k int) graph.Work {
+	// On a CPU filling and emptying a tile takes about as long as a step: 8192²
+	// cells took 70, 62, 44, 42, 39, 42 ms with rounds of 1, 2, 4 ... 32 steps.
+	tile, each, margin, slow := tileRows(j.words, k), 1, (k-1)*k, 1
+	switch {
+	case j.gpus && k > shallow:
+		tile, each, slow = deepRows, 0, deepSlow
+	case j.gpus:
+		tile, each, margin = segmentRows, 0, 2*k*k
+	}
+	tiles := (rows + tile - 1) / tile
+	return graph.Work{
+		Ops:   Ops(j.words, slow*(rows*(k+each)+tiles*margin), 1),
+		Bytes: 8 * float64(j.words) * float64(2*rows+2*k),
+		Unit:  graph.Int32,
+	}
+}

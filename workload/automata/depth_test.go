@@ -1,0 +1,193 @@
+package automata_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/sim"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/workloadtest"
+)
+
+// simulated runs graphs on a described machine in virtual time.
+func simulated(t *testing.T, m *machine.Machine, g *graph.Graph) time.Duration {
+	t.Helper()
+	policy, err := sched.New("finish")
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := sim.Run(sim.Config{
+		Machine: m, Cost: machine.NewRoofline(m), Unchecked: true,
+		Engine: engine.Options{Policy: policy}, Jobs: []sim.Job{{Graph: g}},
+	})
+	if err == nil {
+		err = res.Runs[0].Err
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Makespan
+}
+
+// equally cuts a job into a range for each device.
+func equally(m *machine.Machine, j workload.Job) (out []sched.Range) {
+	n, items := int64(len(m.Devices)), j.Pieces().Extent
+	for i := range n {
+		if r := (sched.Range{Lo: i * items / n, Hi: (i + 1) * items / n}); r.Len() > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// onMachine prices jobs by simulating them on a described machine.
+func onMachine(t *testing.T, m *machine.Machine) workload.Pricer {
+	return func(all workload.Job, samples ...workload.Job) (out []time.Duration, err error) {
+		for _, s := range samples {
+			g, err := s.Graph(equally(m, all))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, simulated(t, m, g))
+		}
+		return out, nil
+	}
+}
+
+// cores is two machines of one fast core each, with a link between them; what
+// kind of link makes all the difference.
+const cores = `{
+  "name": "cores", "host": {"memory": "64GB", "bandwidth": "20GB/s"},
+  "devices": [{"name": "cpu", "count": 2, "kind": "cpu", "backend": "cpu", "memory": "8GB", "cores": 1, "simd_lanes": 16,
+    "rates": {"fp32": "100GFLOP/s", "int32": "100GOP/s", "memory": "20GB/s", "launch": "1us"}}],
+  "links": [
+    {"a": "cpu", "b": "host", "kind": LINK},
+    {"a": "cpu", "b": "cpu", "kind": LINK}
+  ]
+}`
+
+// Rounds become longer where exchanging halos costs more, and the number of steps
+// chosen by pricing a few rounds is one with which the whole game is as fast, in
+// simulation, as with any.
+func TestDepthFollowsLinks(t *testing.T) {
+	parse := func(link string) *machine.Machine {
+		m, err := machine.Decode([]byte(strings.ReplaceAll(cores, "LINK", link)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	named := func(name string) *machine.Machine {
+		m, ok := machine.Named(name)
+		if !ok {
+			t.Fatalf("no machine %q", name)
+		}
+		return m
+	}
+	const side, steps = 8192, 256
+	game := func(k int, m *machine.Machine) *automata.Job {
+		j := workloadtest.New[*automata.Job](t)(automata.New(automata.Config{Rows: side, Cols: side, Steps: steps, K: k, Pattern: "glider"}))
+		if err := j.Place(m); err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	for _, c := range []struct {
+		name string
+		m    *machine.Machine
+		want int // 0: whichever is good
+	}{
+		{"fast link", parse(`"pcie", "rate": "20GB/s", "latency": "1us"`), 16},
+		{"slow link", parse(`"network", "rate": "1GB/s", "latency": "1ms"`), 64},
+		{"3x5070", named("3x5070"), 8},
+		{"8xh100", named("8xh100"), 0},
+		{"16xh100", named("16xh100"), 0},
+	} {
+		j := game(0, c.m)
+		ways, err := j.Vary(onMachine(t, c.m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		least, took := time.Duration(math.MaxInt64), time.Duration(0)
+		for i, w := range ways {
+			k := 1 << i
+			fixed := game(k, c.m)
+			g, err := fixed.Graph(equally(c.m, fixed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			full := simulated(t, c.m, g)
+			if least = min(least, full); k == j.K() {
+				took = full
+			}
+			if w.Taken != (k == j.K()) {
+				t.Errorf("%s: %s is taken: %v, and rounds have %d steps", c.name, w.Name, w.Taken, j.K())
+			}
+		}
+		if c.want > 0 && j.K() != c.want {
+			t.Errorf("%s: rounds of %d steps, want %d: %v", c.name, j.K(), c.want, ways)
+		}
+		if float64(took) > 1.05*float64(least) {
+			t.Errorf("%s: with %d steps between exchanges the game takes %v, with another number %v", c.name, j.K(), took, least)
+		}
+	}
+}
+
+// What was chosen holds for the machine it was chosen for, and what was asked for
+// is not chosen.
+func TestDepthIsChosenOnce(t *testing.T) {
+	asked := 0
+	price := func(_ workload.Job, samples ...workload.Job) ([]time.Duration, error) {
+		asked++
+		return make([]time.Duration, len(samples)), nil
+	}
+	c := automata.Config{Rows: 12, Cols: 64, Steps: 10}
+	j := workloadtest.New[*automata.Job](t)(automata.New(c))
+	one, other := new(machine.Machine), new(machine.Machine)
+	for i, step := range []struct {
+		on   *machine.Machine
+		want int // times asked in all
+	}{{one, 4}, {one, 4}, {other, 8}} {
+		if err := j.Place(step.on); err != nil {
+			t.Fatal(err)
+		}
+		ways, err := j.Vary(price)
+		if err != nil || len(ways) != 4 || asked != step.want {
+			t.Errorf("run %d: %d ways, %d prices asked for, error %v; want 4 ways (1, 2, 4, 8), %d prices", i, len(ways), asked, err, step.want)
+		}
+		if j.K() != 1 { // all cost the same
+			t.Errorf("run %d: rounds of %d steps", i, j.K())
+		}
+	}
+	c.K = 3
+	j = workloadtest.New[*automata.Job](t)(automata.New(c))
+	if ways, err := j.Vary(price); ways != nil || err != nil || j.K() != 3 || asked != 8 {
+		t.Errorf("rounds of 3 steps became %d: %v, %v", j.K(), ways, err)
+	}
+}
+
+// A run says what it chose from.
+func TestDepthOfRun(t *testing.T) {
+	rt := workloadtest.Open(t, 3, automata.Funcs())
+	j := workloadtest.New[*automata.Job](t)(automata.New(automata.Config{Rows: 300, Cols: 256, Steps: 40, Seed: 5}))
+	for range 2 {
+		res := workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Error(err)
+		}
+		if len(res.Ways) != 6 || res.Ways[0].Name != "k 1" || res.Ways[5].Name != "k 32" {
+			t.Errorf("ways %v, want k 1 to k 32", res.Ways)
+		}
+		if i := slices.IndexFunc(res.Ways, func(w workload.Way) bool { return w.Taken }); i < 0 || 1<<i != j.K() || res.Ways[i].Predicted <= 0 {
+			t.Errorf("ways %v, with rounds of %d steps", res.Ways, j.K())
+		}
+	}
+}
