@@ -106,7 +106,8 @@ type Op struct {
 	SlabOff int64
 	// Copy: its ends. Where Src or Dst is NoBuffer, host memory stands for it.
 	// From is the device Src belongs to, when that is another one and this
-	// device is a PeerCopier of it.
+	// device is a PeerCopier of it. That device was given before what makes Src
+	// and what the copy waits for there.
 	From             Device
 	Src, Dst         Buffer
 	SrcOff, DstOff   int64

@@ -410,10 +410,18 @@ func (l *loop) copy(a *engine.Action) {
 	d := l.lanes[a.Op.Lane]
 	l.counts.Copies++
 	l.counts.CopyBytes += a.Bytes
+	peer := a.From != machine.Host && a.Device != machine.Host && a.From != a.Device
+	if peer {
+		// Devices that take from one another are given their work in the order it
+		// was decided: the source knows the buffer and what comes before, and what
+		// it has to do for others, in an order in which nothing waits for what is
+		// behind it.
+		l.send(l.devs[a.From])
+	}
 	op := d.next(driver.Copy, a.Op, a.Waits)
 	op.Bytes = a.Bytes
 	op.Src, op.Dst, op.SrcOff, op.DstOff = driver.Buffer(a.Src), driver.Buffer(a.Dst), a.SrcOff, a.DstOff
-	if a.From != machine.Host && a.Device != machine.Host && a.From != a.Device {
+	if peer {
 		op.From = l.devs[a.From].Device
 	}
 	if a.From == machine.Host {
@@ -421,6 +429,9 @@ func (l *loop) copy(a *engine.Action) {
 	}
 	if a.Device == machine.Host {
 		op.Dst, op.HostDst = driver.NoBuffer, l.mem[a.Dst].b[a.DstOff:a.DstOff+a.Bytes]
+	}
+	if peer {
+		l.send(d)
 	}
 }
 
