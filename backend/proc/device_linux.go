@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,9 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	all, err := v.keeper.devices(ctx)
 	if err != nil {
 		v.keeper.renew()
+		if own := (*remoteError)(nil); errors.As(err, &own) && errors.Is(own, driver.ErrUnavailable) {
+			return nil, own // which process found nothing is nobody's business
+		}
 		return nil, fmt.Errorf("proc: open %s: %w", d.o.Driver, err)
 	}
 	var devs []*device
@@ -92,6 +96,11 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	}
 	if len(devs) == 0 {
 		v.keeper.renew()
+		var names []string
+		for _, f := range all {
+			names = append(names, f.Info.Name)
+		}
+		return nil, fmt.Errorf("%s: %w: what is there, %s, was not asked for", d.o.Driver, driver.ErrUnavailable, strings.Join(names, ", "))
 	}
 	return out, errors.Join(errs...)
 }

@@ -658,8 +658,13 @@ func TestCommand(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "no worker here") || !strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("got %v; want how the command ended", err)
 	}
-	if _, err := proc.New(proc.Options{Driver: "none", Memory: mem}).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) {
+	// What is not there is told in the driver's own words.
+	if _, err := proc.New(proc.Options{Driver: "none", Memory: mem}).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), "keeper") {
 		t.Errorf("a driver nobody makes: %v", err)
+	}
+	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Split: func(machine.Device) int { return 0 }}
+	if _, err := proc.New(o).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "what is there, fake:0, fake:1, was not asked for") {
+		t.Errorf("with none of its devices asked for: %v", err)
 	}
 }
 

@@ -98,7 +98,8 @@ type calls struct {
 	barrier, copyBuffer, resetQueries, timestamp         proc
 }
 
-// bindDevice looks up what a device has.
+// bindDevice looks up what a device has. With an error come those functions that
+// were found before, the one that ends the device first.
 func (a *api) bindDevice(device uintptr) (*calls, error) {
 	c := &calls{}
 	f := getFrame()
@@ -125,7 +126,7 @@ func (a *api) bindDevice(device uintptr) (*calls, error) {
 	} {
 		*b.to = proc{b.name, f.call(&a.deviceProc, device, f.string(b.name))}
 		if b.to.addr == 0 {
-			return nil, fmt.Errorf("the driver has no %s: %w; install a newer one", b.name, driver.ErrUnavailable)
+			return c, fmt.Errorf("the driver has no %s: %w; install a newer one", b.name, driver.ErrUnavailable)
 		}
 	}
 	c.hostPointer = proc{"vkGetMemoryHostPointerPropertiesEXT", f.call(&a.deviceProc, device, f.string("vkGetMemoryHostPointerPropertiesEXT"))}

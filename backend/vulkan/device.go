@@ -235,6 +235,9 @@ func (d *device) start(f *frame) error {
 	}
 	d.handle = *device
 	if d.c, err = a.bindDevice(d.handle); err != nil {
+		if d.c.destroyDevice.addr != 0 {
+			f.call(&d.c.destroyDevice, d.handle, 0)
+		}
 		return err
 	}
 	if d.c.hostPointer.addr == 0 {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/weft-run/weft/backend/backendtest"
 	"github.com/weft-run/weft/driver"
@@ -243,11 +244,16 @@ func TestLimits(t *testing.T) {
 	short.Params = words(1)
 	shared := step("add", 1, 1)
 	shared.Launch = graph.Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{64, 1, 1}, SharedBytes: 4}
+	heap := step("heap", 1, 1)
+	row := step("rows", 0, 0)
+	row.Launch.Block = [3]uint32{32, 1, 1}
 	for name, c := range map[string]struct {
 		step graph.Step
 		args []driver.Arg
 		says string
 	}{
+		"too much shared memory":  {heap, []driver.Arg{arg}, "groups that share 1048620 bytes; the device has"},
+		"other rows of a group":   {row, []driver.Arg{arg}, "compiled for groups of [32 2 1], launched with [32 1 1]"},
 		"an empty buffer":         {add, []driver.Arg{{Buf: small, Bytes: 0}}, "empty"},
 		"too large a buffer":      {add, []driver.Arg{{Buf: 100, Bytes: r.limits.storageBytes + 4}}, "cut the task"},
 		"no buffer":               {add, nil, "has 1 buffers, given are 0"},
@@ -273,6 +279,134 @@ func TestLimits(t *testing.T) {
 	}
 	if got := r.get(small, 4); !bytes.Equal(got, words(6)) {
 		t.Errorf("after all that 5+1 is %d", got)
+	}
+}
+
+// A group's size is the launch's where the shader leaves it open, and nowhere else;
+// so is the memory groups share.
+func TestOpenWidth(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 64 << 20})
+	const w, h = 3 * 16, 2 * 2
+	x := r.put(make([]byte, 4*w*h))
+	launch := func(width uint32) error {
+		s := step("rows", 0, 0)
+		s.Launch = graph.Launch{Grid: [3]uint32{w / width, h / 2, 1}, Block: [3]uint32{width, 2, 1}}
+		s.Params = words(w, h)
+		return r.launch(s, driver.Arg{Buf: x, Bytes: 4 * w * h})
+	}
+	for _, width := range []uint32{16, 48, 8} {
+		if err := launch(width); err != nil {
+			t.Fatal(err)
+		}
+		got := r.get(x, 4*w*h)
+		for i := range uint32(w * h) {
+			if v := binary.LittleEndian.Uint32(got[4*i:]); v != 200+7+i%w%width {
+				t.Fatalf("groups of %d: item %d is %d, want %d", width, i, v, 200+7+i%w%width)
+			}
+		}
+	}
+	r.limits.sharedBytes = 24 + 16*16 // as on a device that has no more
+	if err := launch(16); err != nil {
+		t.Error(err)
+	}
+	if err := launch(48); !errors.Is(err, driver.ErrKernel) || !strings.Contains(err.Error(), "share 792 bytes; the device has 280") {
+		t.Errorf("groups of 48: %v", err)
+	}
+}
+
+// What keeps a kernel from being made and may pass does not keep it for ever.
+func TestPassingTrouble(t *testing.T) {
+	r := openRig(t, Options{MemBytes: 64 << 20})
+	x := r.put(words(5))
+	arg := driver.Arg{Buf: x, Bytes: 4}
+	s := step("add", 1, 1)
+	for what, p := range map[string]*proc{"modules": &r.c.createModule, "pipelines": &r.c.createPipelines} {
+		whole := *p
+		p.addr = 0
+		s := step("add", 1, 1)
+		if what == "pipelines" { // of shaders that were not launched yet
+			slow := s.Kernel.Impls[0]
+			slow.Source, slow.Block = readTest(t, "slow"), [3]uint32{64, 1, 1}
+			s.Kernel.Impls = []graph.Impl{slow, slow}
+		}
+		if err := r.launch(s, arg); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("without %s: %v", what, err)
+		}
+		*p = whole
+		if k := r.kernels[s.Kernel]; k != nil && k.timings[classOf(s.Launch)].decided {
+			t.Errorf("without %s: a variant was ruled out", what)
+		}
+		if err := r.launch(s, arg); err != nil {
+			t.Errorf("with %s again: %v", what, err)
+		}
+	}
+	glsl := s
+	glsl.Kernel = &graph.Kernel{Name: "glsl", Impls: []graph.Impl{{Dialect: graph.GLSL, Entry: "main", Per: [3]uint32{64}, Block: [3]uint32{64}, Source: []byte(`#version 450
+layout(local_size_x = 64) in;
+layout(binding = 0) buffer X { uint x[]; };
+void main() { if (gl_GlobalInvocationID.x == 0) x[0] = 77; }`)}}}
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	if err := r.launch(glsl, arg); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, driver.ErrKernel) {
+		t.Errorf("without glslc: %v", err)
+	}
+	t.Setenv("PATH", path)
+	if err := r.launch(glsl, arg); err != nil {
+		t.Errorf("with glslc: %v", err)
+	}
+	if got := r.get(x, 4); !bytes.Equal(got, words(77)) {
+		t.Errorf("the shader wrote %d", got)
+	}
+}
+
+// A device whose driver lacks something is given back, and a layer that nobody can
+// listen to is forgotten.
+func TestHalfOpened(t *testing.T) {
+	p, err := openPlatform(Options{}, warnings(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.release()
+	found, err := p.find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, ended := p.api.deviceProc, 0
+	p.api.deviceProc = proc{whole.name, callback(func(device uintptr, name unsafe.Pointer) uintptr {
+		f := getFrame()
+		defer f.free()
+		real := f.call(&whole, device, uintptr(name))
+		switch text(unsafe.Slice((*byte)(name), 64)) {
+		case "vkCmdWriteTimestamp":
+			return 0
+		case "vkDestroyDevice":
+			return callback(func(device, allocator uintptr) uintptr {
+				ended++
+				f := getFrame()
+				defer f.free()
+				return f.call(&proc{"vkDestroyDevice", real}, device, allocator)
+			})
+		}
+		return real
+	})}
+	if err := found[0].open(); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "vkCmdWriteTimestamp") || ended != 1 {
+		t.Errorf("opened without timestamps: %v; %d devices were given back", err, ended)
+	}
+	p.api.deviceProc = whole
+	if err := found[0].open(); err != nil {
+		t.Fatal(err)
+	}
+	if err := found[0].Close(); err != nil {
+		t.Error(err)
+	}
+	f := getFrame()
+	defer f.free()
+	p.api.createMessenger.addr = 0
+	if err := p.listen(f); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("listened: %v", err)
+	}
+	if _, there := hearers.Load(p.messengerID()); there {
+		t.Error("what could not listen is still called")
 	}
 }
 

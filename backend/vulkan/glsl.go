@@ -3,6 +3,7 @@ package vulkan
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -33,6 +34,10 @@ func compile(source []byte) ([]byte, error) {
 	var code, says bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(source), &code, &says
 	if err := cmd.Run(); err != nil {
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() < 0 {
+			// It was not started, or not let end: the source may be good.
+			return nil, fmt.Errorf("glslc: %w: %w", driver.ErrUnavailable, err)
+		}
 		return nil, fmt.Errorf("glslc: %w: %s", err, strings.Join(strings.Fields(says.String()), " "))
 	}
 	return code.Bytes(), nil

@@ -76,17 +76,35 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 		}
 		found.variants = append(found.variants, d.variants(impl, m)...)
 	}
+	if slices.ContainsFunc(reasons, passing) {
+		delete(d.kernels, k) // the next time may be better
+	}
 	if len(found.variants) > 0 {
 		return found
 	}
 	if len(reasons) == 0 {
 		reasons = append(reasons, errors.New("it has no implementation in SPIR-V or GLSL"))
 	}
-	found.err = fmt.Errorf("vulkan: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrKernel, errors.Join(reasons...))
+	found.err = d.kernelError(k, errors.Join(reasons...))
 	return found
 }
 
-// module gives a shader to the driver, once.
+// kernelError is why a kernel cannot run: its own fault, unless the device has no
+// memory left or is lost.
+func (d *device) kernelError(k *graph.Kernel, err error) error {
+	if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) && !isLost(err) {
+		err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
+	}
+	return fmt.Errorf("vulkan: kernel %q on %s: %w", k.Name, d.info.Name, err)
+}
+
+// passing reports whether what an error tells of may be gone the next time: want of
+// memory or of a compiler, or the device's loss.
+func passing(err error) bool {
+	return errors.Is(err, driver.ErrOutOfMemory) || errors.Is(err, driver.ErrUnavailable) || isLost(err)
+}
+
+// module gives a shader to the driver, once unless what is in the way may pass.
 func (d *device) module(impl *graph.Impl) *module {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %q\n", impl.Dialect, impl.Entry)
@@ -95,8 +113,9 @@ func (d *device) module(impl *graph.Impl) *module {
 	m := d.modules[key]
 	if m == nil {
 		m = &module{id: fmt.Sprintf("%x", key[:8]), pipelines: make(map[pipelineKey]uint64)}
-		m.err = d.load(m, impl)
-		d.modules[key] = m
+		if m.err = d.load(m, impl); !passing(m.err) {
+			d.modules[key] = m
+		}
 	}
 	return m
 }
@@ -164,7 +183,7 @@ func (d *device) layout(n int) (*layout, error) {
 // pipeline compiles a shader for n buffers and a group size.
 func (d *device) pipeline(m *module, entry string, n int, block [3]uint32) (uint64, error) {
 	key := pipelineKey{arguments: n}
-	if m.sized {
+	if m.sized() {
 		key.block = block
 	}
 	if p, ok := m.pipelines[key]; ok {
@@ -180,9 +199,14 @@ func (d *device) pipeline(m *module, entry string, n int, block [3]uint32) (uint
 		head: head{typ: tComputePipeline}, flags: dispatchBaseFlag, layout: l.pipeline,
 		stage: stageInfo{head: head{typ: tShaderStage}, stage: stageCompute, module: m.handle, name: f.string(entry)},
 	}
-	if m.sized {
-		entries := list(f, []constant{{0, 0, 4}, {1, 4, 4}, {2, 8, 4}})
-		info.stage.constants = put(f, constantsInfo{count: 3, entries: entries, size: 12, data: put(f, block)})
+	var sets []constant
+	for i, open := range m.open {
+		if open {
+			sets = append(sets, constant{uint32(i), uint32(4 * i), 4})
+		}
+	}
+	if len(sets) > 0 {
+		info.stage.constants = put(f, constantsInfo{count: uint32(len(sets)), entries: list(f, sets), size: 12, data: put(f, block)})
 	}
 	out := answer[uint64](f)
 	if err := f.do(&d.c.createPipelines, d.handle, uintptr(d.cache), 1, put(f, info), 0, address(out)); err != nil {
@@ -239,10 +263,7 @@ func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, err er
 			p.layout, err = d.layout(n)
 		}
 		if err != nil {
-			if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) && !isLost(err) {
-				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
-			}
-			return nil, fmt.Errorf("vulkan: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+			return nil, d.kernelError(s.Kernel, err)
 		}
 		steps = append(steps, p)
 	}
@@ -263,6 +284,9 @@ func (d *device) prepareStep(k *kernel, s *graph.Step, arguments int) (p prepare
 			}
 			return p, nil
 		}
+		if passing(err) {
+			return p, err
+		}
 		if first == nil {
 			first = err
 		}
@@ -276,10 +300,7 @@ func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p pre
 	for i := range shape.Block {
 		shape.Block[i] = max(shape.Block[i], 1)
 	}
-	group := m.size
-	if m.sized {
-		group = shape.Block
-	}
+	group := m.group(shape.Block)
 	switch n := uint64(group[0]) * uint64(group[1]) * uint64(group[2]); {
 	case arguments > d.limits.arguments:
 		return p, fmt.Errorf("%d buffers; the device takes %d", arguments, d.limits.arguments)
@@ -297,6 +318,8 @@ func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p pre
 		return p, fmt.Errorf("its shader is compiled for groups of %d, launched with %d", group, shape.Block)
 	case group[0] > d.limits.groupSize[0] || group[1] > d.limits.groupSize[1] || group[2] > d.limits.groupSize[2] || n > uint64(d.limits.invocations):
 		return p, fmt.Errorf("groups of %d; the device takes %d, and %d invocations", group, d.limits.groupSize, d.limits.invocations)
+	case m.sharedBytes(group) > d.limits.sharedBytes:
+		return p, fmt.Errorf("groups that share %d bytes; the device has %d for a group", m.sharedBytes(group), d.limits.sharedBytes)
 	}
 	p.pipeline, err = d.pipeline(m, v.impl.Entry, arguments, group)
 	p.grid = shape.Grid

@@ -13,10 +13,42 @@ type shader struct {
 	words        []uint32
 	capabilities []uint32
 	size         [3]uint32 // of a group
-	sized        bool      // by specialization constants 0, 1 and 2
+	open         [3]bool   // where the launch sets it, by specialization constants 0, 1 and 2
 	bindings     int       // one more than the highest
 	pushBytes    int       // how much of the push constants it declares
+	// shared is the memory a group shares, at the least: how parts of it are
+	// aligned is the driver's affair. sharedBy is what comes to it for each unit of
+	// the group's size, where arrays are as long as that.
+	shared   int
+	sharedBy [3]int
 }
+
+// sized reports whether some of the group's size is the launch's.
+func (s *shader) sized() bool { return s.open != [3]bool{} }
+
+// group is the size of the groups of a launch that asks for a size.
+func (s *shader) group(asked [3]uint32) [3]uint32 {
+	out := s.size
+	for i := range out {
+		if s.open[i] {
+			out[i] = asked[i]
+		}
+	}
+	return out
+}
+
+// sharedBytes is the memory that groups of a size share, at the least.
+func (s *shader) sharedBytes(group [3]uint32) int {
+	n := s.shared
+	for i, by := range s.sharedBy {
+		n += times(by, group[i])
+	}
+	return n
+}
+
+// times multiplies sizes. A broken shader can have any: those that no device has
+// are all one.
+func times(a int, b uint32) int { return min(a*int(b), 1<<31) }
 
 const spirvMagic = 0x07230203
 
@@ -25,13 +57,18 @@ const (
 	opEntryPoint     = 15
 	opExecutionMode  = 16
 	opCapability     = 17
+	opTypeBool       = 20
 	opTypeInt        = 21
 	opTypeFloat      = 22
 	opTypeVector     = 23
+	opTypeMatrix     = 24
 	opTypeArray      = 28
 	opTypeStruct     = 30
 	opTypePointer    = 32
 	opConstant       = 43
+	opComposite      = 44
+	opSpecConstant   = 50
+	opSpecComposite  = 51
 	opFunction       = 54
 	opFunctionEnd    = 56
 	opVariable       = 59
@@ -55,9 +92,13 @@ func readShader(source []byte, entry string) (*shader, error) {
 	var (
 		main     uint32 // the entry point
 		names    []string
-		ids      = map[uint32]bool{} // specialization constants
-		builtin  bool                // the group size is a constant
+		specs    = map[uint32]uint32{} // numbers of specialization constants
+		groups   uint32                // the constant that is the group size
 		sizes    = map[uint32]int{}
+		elements = map[uint32]int{}    // of arrays as long as a specialization constant
+		lengths  = map[uint32]uint32{} // and its number
+		first    [3]uint32             // what constants 0, 1 and 2 are unless set
+		shares   = map[uint32]uint32{} // pointers to shared memory, by type
 		offsets  = map[member]int{}
 		structs  = map[uint32][]uint32{}
 		pushes   = map[uint32]uint32{} // pointers to push constants, by type
@@ -93,9 +134,9 @@ func readShader(source []byte, entry string) (*shader, error) {
 			const specID, builtIn, binding, workgroupSize = 1, 11, 33, 25
 			switch {
 			case w[1] == specID && len(w) == 3:
-				ids[w[2]] = true
+				specs[w[0]] = w[2]
 			case w[1] == builtIn && len(w) == 3 && w[2] == workgroupSize:
-				builtin = true
+				groups = w[0]
 			case w[1] == binding && len(w) == 3:
 				s.bindings = max(s.bindings, int(min(w[2], 1<<20))+1)
 			}
@@ -104,25 +145,53 @@ func readShader(source []byte, entry string) (*shader, error) {
 			if w[2] == offset {
 				offsets[member{w[0], w[1]}] = int(w[3])
 			}
+		case op == opTypeBool && len(w) == 1:
+			sizes[w[0]] = 4
 		case (op == opTypeInt || op == opTypeFloat) && len(w) >= 2:
 			sizes[w[0]] = int(w[1] / 8)
-		case op == opTypeVector && len(w) == 3:
-			sizes[w[0]] = sizes[w[1]] * int(w[2])
+		case (op == opTypeVector || op == opTypeMatrix) && len(w) == 3:
+			sizes[w[0]] = times(sizes[w[1]], w[2])
 		case op == opConstant && len(w) >= 3:
 			values[w[1]] = w[2]
+		case op == opSpecConstant && len(w) >= 3:
+			values[w[1]] = w[2]
+			if n, ok := specs[w[1]]; ok && n < 3 {
+				first[n] = w[2]
+			}
+		case (op == opComposite || op == opSpecComposite) && len(w) == 5 && w[1] == groups:
+			for i, part := range w[2:] {
+				n, spec := specs[part]
+				s.size[i], s.open[i] = values[part], spec && n == uint32(i)
+			}
 		case op == opTypeArray && len(w) == 3:
-			sizes[w[0]] = sizes[w[1]] * int(values[w[2]])
+			sizes[w[0]] = times(sizes[w[1]], values[w[2]])
+			if n, ok := specs[w[2]]; ok && n < 3 {
+				elements[w[0]], lengths[w[0]] = sizes[w[1]], n
+			}
 		case op == opTypeStruct && len(w) >= 1:
 			structs[w[0]] = w[1:]
+			for _, typ := range w[1:] {
+				sizes[w[0]] = min(sizes[w[0]]+sizes[typ], 1<<31)
+			}
 		case op == opTypePointer && len(w) == 3:
-			const pushConstant = 9
-			if w[1] == pushConstant {
+			const workgroup, pushConstant = 4, 9
+			switch w[1] {
+			case workgroup:
+				shares[w[0]] = w[2]
+			case pushConstant:
 				pushes[w[0]] = w[2]
 			}
 		case op == opVariable && len(w) >= 3:
 			if pointed, ok := pushes[w[0]]; ok {
 				for i, typ := range structs[pointed] {
 					s.pushBytes = max(s.pushBytes, offsets[member{pointed, uint32(i)}]+sizes[typ])
+				}
+			}
+			if pointed, ok := shares[w[0]]; ok {
+				if n, by := lengths[pointed]; by {
+					s.sharedBy[n] = min(s.sharedBy[n]+elements[pointed], 1<<31)
+				} else {
+					s.shared = min(s.shared+sizes[pointed], 1<<31)
 				}
 			}
 		case op == opFunction && len(w) == 4:
@@ -139,7 +208,11 @@ func readShader(source []byte, entry string) (*shader, error) {
 	case open || !function[main]:
 		return nil, errors.New("its SPIR-V ends too early")
 	}
-	s.sized = builtin && (ids[0] || ids[1] || ids[2])
+	for i, open := range s.open {
+		if !open { // nobody sets it
+			s.shared, s.sharedBy[i] = min(s.shared+times(s.sharedBy[i], first[i]), 1<<31), 0
+		}
+	}
 	return s, nil
 }
 

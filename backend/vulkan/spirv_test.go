@@ -25,21 +25,29 @@ func TestReadShader(t *testing.T) {
 		name            string
 		bindings, bytes int
 		size            [3]uint32
-		sized           bool
+		open            [3]bool
+		shared          int
+		sharedBy        [3]int
 	}{
-		{"noop", 0, 0, [3]uint32{64, 1, 1}, false},
-		{"add", 1, 8, [3]uint32{64, 1, 1}, false},
-		{"saxpy", 2, 8, [3]uint32{64, 1, 1}, false},
-		{"gather", 3, 8, [3]uint32{64, 1, 1}, false},
-		{"where", 1, 8, [3]uint32{1, 1, 1}, true},
+		{"noop", 0, 0, [3]uint32{64, 1, 1}, [3]bool{}, 0, [3]int{}},
+		{"add", 1, 8, [3]uint32{64, 1, 1}, [3]bool{}, 0, [3]int{}},
+		{"saxpy", 2, 8, [3]uint32{64, 1, 1}, [3]bool{}, 0, [3]int{}},
+		{"gather", 3, 8, [3]uint32{64, 1, 1}, [3]bool{}, 0, [3]int{}},
+		{"where", 1, 8, [3]uint32{1, 1, 1}, [3]bool{true, true, true}, 0, [3]int{}},
+		{"rows", 1, 8, [3]uint32{1, 2, 1}, [3]bool{true, false, false}, 24, [3]int{16, 0, 0}},
+		{"heap", 1, 8, [3]uint32{64, 1, 1}, [3]bool{}, 4<<18 + 44, [3]int{}},
 	} {
 		s, err := readShader(readTest(t, c.name), "main")
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if s.bindings != c.bindings || s.pushBytes != c.bytes || s.size != c.size || s.sized != c.sized {
-			t.Errorf("%s has %d bindings, %d bytes of parameters, groups of %d (%v); want %+v", c.name, s.bindings, s.pushBytes, s.size, s.sized, c)
+		if s.bindings != c.bindings || s.pushBytes != c.bytes || s.size != c.size || s.open != c.open || s.shared != c.shared || s.sharedBy != c.sharedBy {
+			s.words = nil
+			t.Errorf("%s is %+v; want %+v", c.name, s, c)
+		}
+		if got, want := s.sharedBytes([3]uint32{32, 2, 1}), c.shared+32*c.sharedBy[0]; got != want {
+			t.Errorf("groups of %s share %d bytes, want %d", c.name, got, want)
 		}
 	}
 }
@@ -79,7 +87,7 @@ func TestReadShaderRefuses(t *testing.T) {
 }
 
 func FuzzReadShader(f *testing.F) {
-	for _, name := range []string{"noop", "add", "where"} {
+	for _, name := range []string{"noop", "add", "where", "rows", "heap"} {
 		b, err := os.ReadFile("testdata/" + name + ".spv")
 		if err != nil {
 			f.Fatal(err)
@@ -87,7 +95,7 @@ func FuzzReadShader(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
-		if s, err := readShader(source, "main"); err == nil && (s.bindings < 0 || len(s.words) != len(source)/4) {
+		if s, err := readShader(source, "main"); err == nil && (s.bindings < 0 || s.sharedBytes(s.size) < 0 || len(s.words) != len(source)/4) {
 			t.Errorf("%d bytes read as %+v", len(source), s)
 		}
 	})

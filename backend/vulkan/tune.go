@@ -158,7 +158,7 @@ func (d *device) Tune(ts []driver.Tuned) {
 
 // variants lists the ways to run an implementation whose shader was loaded.
 func (d *device) variants(impl *graph.Impl, m *module) (out []variant) {
-	if !m.sized || impl.Block[0] != 0 || impl.Per[0] != 0 {
+	if !m.open[0] || impl.Block[0] != 0 || impl.Per[0] != 0 {
 		return []variant{{impl, m, 0}}
 	}
 	for _, g := range groups {

@@ -32,5 +32,8 @@ func (p *platform) listen(f *frame) (err error) {
 	p.messenger, err = create(f, &p.api.createMessenger, p.api.instance, messengerInfo{
 		head: head{typ: tMessenger}, severity: warnings | errors, kind: validation | performance, callback: heard(), data: p.messengerID(),
 	})
+	if err != nil {
+		hearers.Delete(p.messengerID())
+	}
 	return err
 }

@@ -5,7 +5,7 @@
 // compile it. The buffers of a task are storage buffers of set 0, bound in the
 // order of its uses with the workspace last; the step's parameters are push
 // constants. A shader's group size is its own, or that of the launch where it
-// leaves x, y and z to the specialization constants 0, 1 and 2.
+// leaves x, y or z to the specialization constants 0, 1 and 2.
 //
 // Every lane of a device has two goroutines:
 //
@@ -125,7 +125,11 @@ func (d *vulkanDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Dev
 	}
 	if len(out) == 0 {
 		if len(causes) == 0 {
-			return nil, fmt.Errorf("vulkan: none of the %d devices found was asked for: %w", len(found), driver.ErrUnavailable)
+			var names []string
+			for _, dev := range found {
+				names = append(names, dev.info.Name)
+			}
+			return nil, fmt.Errorf("vulkan: %w: what is there, %s, was not asked for", driver.ErrUnavailable, strings.Join(names, ", "))
 		}
 		return nil, fmt.Errorf("vulkan: no device could be opened: %w: %w", driver.ErrUnavailable, errors.Join(causes...))
 	}

@@ -6,6 +6,8 @@
 //: gather -DGATHER
 //: slow   -DSLOW
 //: where  -DWHERE
+//: rows   -DROWS
+//: heap   -DHEAP
 #version 450
 
 #ifdef WHERE
@@ -16,6 +18,40 @@ layout(push_constant) uniform Params { uint w, h; };
 void main() {
 	uvec3 i = gl_GlobalInvocationID;
 	atomicAdd(at[(i.z * h + i.y) * w + i.x], 1 + gl_LocalInvocationIndex);
+}
+#elif defined ROWS
+// The launch sets how wide groups are; they are two rows high, and share as much as
+// they are wide. Constant 1 is something else.
+layout(local_size_x_id = 0, local_size_y = 2) in;
+layout(constant_id = 0) const uint wide = 1;
+layout(constant_id = 1) const uint more = 7;
+layout(std430, binding = 0) buffer Out { uint at[]; };
+layout(push_constant) uniform Params { uint w, h; };
+shared uvec4 row[wide];
+shared bool pair[2][3];
+void main() {
+	uvec3 l = gl_LocalInvocationID;
+	if (l.y == 0)
+		row[l.x].x = l.x + more;
+	pair[l.y][0] = true;
+	barrier();
+	uint i = gl_GlobalInvocationID.y * w + gl_GlobalInvocationID.x;
+	at[i] = row[l.x].x + gl_WorkGroupSize.y * (pair[1 - l.y][0] ? 100 : 0);
+}
+#elif defined HEAP
+// Shares more than any device has. Constant 0 is not the group's size.
+layout(local_size_x = 64) in;
+layout(constant_id = 0) const uint one = 1;
+layout(std430, binding = 0) buffer Out { uint at[]; };
+layout(push_constant) uniform Params { uint n, k; };
+struct Pair { vec2 a; mat3 b; };
+shared uint much[1 << 18];
+shared Pair pairs[one];
+void main() {
+	much[gl_LocalInvocationIndex * 4096] = k;
+	pairs[0].a = pairs[0].b[1].xy = vec2(n);
+	barrier();
+	at[0] = much[(gl_LocalInvocationIndex ^ 1) * 4096] + uint(pairs[0].a.x + pairs[0].b[1].x) + gl_WorkGroupSize.x;
 }
 #else
 layout(local_size_x = 64) in;
