@@ -4,7 +4,7 @@
 //
 // Replicas are resident data, which runs bind; the package runs nothing on them
 // but what merging takes, an all-reduce by package collective where the merge is
-// the average. It does not know what an update is: its user says when there was
+// the average, or by the devices' own library. It does not know what an update is: its user says when there was
 // one.
 package replica
 
@@ -41,9 +41,15 @@ type Options[T Element] struct {
 	Devices  []string
 	Strategy Strategy
 	// Merge makes one state of all replicas: it writes out, which has the length
-	// of each. Nil means their average, added up in the order of replicas, on
-	// the devices. Any other merge is done on the host.
+	// of each. Nil means their average, on the devices. Any other merge is done
+	// on the host.
 	Merge func(out []T, replicas [][]T)
+	// Exact asks for averages added up in the order of replicas: the same updates
+	// then give the same bits wherever replicas are. Without it the devices' own
+	// library, such as NCCL, averages where each replica has a device of its own
+	// that has one (collective.Native), in whatever order; elsewhere nothing
+	// changes.
+	Exact bool
 	// Sample is on how many elements divergence is measured, spread over the
 	// state in runs; 0 means 1024, or all of a smaller state. Fewer elements
 	// are fewer bytes, and a coarser estimate.
@@ -77,6 +83,8 @@ type State[T Element] struct {
 	stats   Stats
 	// What is run for a merge and a check, nil when the replicas have changed.
 	reduce, probe *weft.Prepared
+	comm          uint64 // what the devices have joined for merging by their library, or 0
+	failure       error  // why that library is left alone, until the replicas change
 }
 
 // New makes replicas of an initial state, which is epoch 0. The runtime must have
@@ -128,8 +136,23 @@ func (s *State[T]) add(device string, value []T) error {
 		return err
 	}
 	s.devices, s.now, s.next = append(s.devices, d), append(s.now, now), append(s.next, next)
-	s.reduce, s.probe = nil, nil
+	s.changed()
 	return nil
+}
+
+// changed forgets what was made for the replicas there were.
+func (s *State[T]) changed() {
+	s.part()
+	s.probe, s.failure = nil, nil
+}
+
+// part has the devices leave one another's communicator, if they had joined one,
+// and forgets the merge that used it.
+func (s *State[T]) part() {
+	if s.comm != 0 {
+		s.rt.Leave(s.comm)
+	}
+	s.comm, s.reduce = 0, nil
 }
 
 // lookup finds a device that can have a replica.
@@ -228,30 +251,67 @@ func typeOf[T Element]() fold.Type {
 	return fold.F32
 }
 
-// average merges on the devices.
+// average merges on the devices. What their own library fails to do is done
+// without it.
 func (s *State[T]) average(ctx context.Context) error {
-	if s.reduce == nil {
-		m := s.rt.Machine()
-		plan, err := collective.New(m, machine.NewRoofline(m), collective.Spec{
-			Op: collective.AllReduce, Ranks: s.devices, Count: int64(s.n), Type: typeOf[T](), Fold: fold.Average, Exact: true,
-		})
-		if err != nil {
+	for {
+		if s.reduce == nil {
+			if err := s.prepare(ctx); err != nil {
+				return err
+			}
+		}
+		_, err := s.reduce.Run(ctx, s.bind(nil)...)
+		if err == nil {
+			s.now, s.next = s.next, s.now
+			return nil
+		}
+		if s.comm == 0 {
 			return err
 		}
-		g, err := plan.Graph()
-		if err != nil {
+		s.part() // a communicator that failed, or was not waited for, is of no more use
+		if ctx.Err() != nil {
 			return err
 		}
-		if s.reduce, err = s.rt.Prepare(g); err != nil {
-			return err
+		s.failure = err
+	}
+}
+
+// prepare works out how to average.
+func (s *State[T]) prepare(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			s.part()
+		}
+	}()
+	m := s.rt.Machine()
+	spec := collective.Spec{
+		Op: collective.AllReduce, Ranks: s.devices, Count: int64(s.n), Type: typeOf[T](), Fold: fold.Average, Exact: s.o.Exact,
+	}
+	if s.failure == nil && spec.Native(m) == nil {
+		if s.comm, err = s.rt.Join(ctx, s.devices); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			s.failure = err
 		}
 	}
-	if _, err := s.reduce.Run(ctx, s.bind(nil)...); err != nil {
+	spec.Communicator, spec.Exact = s.comm, s.comm == 0
+	plan, err := collective.New(m, machine.NewRoofline(m), spec)
+	if err != nil {
 		return err
 	}
-	s.now, s.next = s.next, s.now
-	return nil
+	g, err := plan.Graph()
+	if err != nil {
+		return err
+	}
+	s.reduce, err = s.rt.Prepare(g)
+	return err
 }
+
+// Failure is why the devices' own library is not used for merging where it could
+// be, nil if there is no such reason. Replicas that join or leave let it be tried
+// again.
+func (s *State[T]) Failure() error { return s.failure }
 
 // bind ties replicas to what a graph of collectives calls them, as inputs and,
 // where out has nothing else, the next ones as outputs.
@@ -455,7 +515,7 @@ func (s *State[T]) Leave(r int) error {
 	s.now[r].Release()
 	s.next[r].Release()
 	s.devices, s.now, s.next = slices.Delete(s.devices, r, r+1), slices.Delete(s.now, r, r+1), slices.Delete(s.next, r, r+1)
-	s.reduce, s.probe = nil, nil
+	s.changed()
 	return nil
 }
 
@@ -496,6 +556,7 @@ func (s *State[T]) Restore(snap *Snapshot[T]) error {
 
 // Release gives the replicas up. The state must not be used after it.
 func (s *State[T]) Release() {
+	s.part()
 	for r := range s.now {
 		s.now[r].Release()
 		s.next[r].Release()

@@ -109,7 +109,7 @@ func newStream(rt *weft.Runtime, c StreamConfig, w *Weights) (s *Stream, err err
 	for r := range c.Replicas {
 		on = append(on, devices[r%len(devices)].Name)
 	}
-	s.state, err = replica.New(rt, make([]float32, c.Size), replica.Options[float32]{Devices: on, Strategy: c.Strategy, Sample: c.Sample})
+	s.state, err = replica.New(rt, make([]float32, c.Size), replica.Options[float32]{Devices: on, Strategy: c.Strategy, Sample: c.Sample, Exact: true})
 	if err != nil {
 		return nil, err
 	}
