@@ -50,8 +50,11 @@ func Place(mode Mode, devices []string, costs []float64, copies int) (Placement,
 	if _, err := ParseMode(string(mode)); err != nil {
 		return Placement{}, err
 	}
-	if copies < 0 || copies > len(devices) || copies != 0 && mode != Hybrid {
-		return Placement{}, fmt.Errorf("%w: %d copies in mode %s on %d devices: only mode %s has copies, and at most as many as there are devices", ErrStages, copies, mode, len(devices), Hybrid)
+	if copies != 0 && mode != Hybrid {
+		return Placement{}, fmt.Errorf("%w: %d copies in mode %s: only mode %s has copies", ErrStages, copies, mode, Hybrid)
+	}
+	if copies < 0 || copies > len(devices) {
+		return Placement{}, fmt.Errorf("%w: %d copies on %d devices: there must be 1 to %d, or 0 for a good choice", ErrStages, copies, len(devices), len(devices))
 	}
 	switch {
 	case mode == DataParallel:

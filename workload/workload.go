@@ -214,6 +214,9 @@ type Stateful interface {
 	Begin(ctx context.Context, rt *weft.Runtime) error
 	// End is called after every run that ended well.
 	End(ctx context.Context) error
+	// Release gives up what the job keeps on devices, after its last run and
+	// before the runtime closes. Without a run it does nothing.
+	Release()
 }
 
 // Streamed marks a job whose data takes about as long to copy as to use, and is

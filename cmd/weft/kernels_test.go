@@ -96,6 +96,7 @@ func kernelsOf(t *testing.T, j workload.Job, m *machine.Machine) []*graph.Kernel
 		if err := s.Begin(t.Context(), rt); err != nil {
 			t.Fatal(err)
 		}
+		defer s.Release()
 	}
 	n, align := j.Pieces().Extent, max(j.Pieces().Align, 1)
 	half := (n/2 + align - 1) / align * align

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/trace"
 	"github.com/weft-run/weft/workload"
@@ -89,6 +90,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		return err
 	}
 	defer done()
+	if s, ok := job.(workload.Stateful); ok {
+		defer s.Release()
+	}
 	rep := liveReport{Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
 	for _, d := range rt.Devices() {
 		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
@@ -101,6 +105,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		why = why[:0]
 		var res *workload.Result
 		if res, err = workload.Run(c.Context(), rt, job); err != nil {
+			if errors.Is(err, pipeline.ErrStages) { // more was asked for than these devices are
+				err = usageError{err}
+			}
 			break
 		}
 		took := res.Report.Elapsed()

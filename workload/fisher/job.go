@@ -70,8 +70,10 @@ func (c Config) Validate() error {
 	switch {
 	case c.Points < 1 || c.Points > maxPoints || c.Features < 1 || c.Features > maxFeatures:
 		return fmt.Errorf("fisher: %d points with %d features: %w: there must be 1 to %d and 1 to %d", c.Points, c.Features, ErrConfig, maxPoints, maxFeatures)
-	case c.Shards < 1 || c.Shards > min(c.Points, maxShards) || c.Blocks < 1 || c.Blocks > min(c.Features, maxShards):
-		return fmt.Errorf("fisher: %d shards and %d blocks of features: %w: there must be 1 to %d of each, and no more than points or features", c.Shards, c.Blocks, ErrConfig, maxShards)
+	case c.Shards < 1 || c.Shards > min(c.Points, maxShards):
+		return fmt.Errorf("fisher: %d shards of %d points: %w: there must be 1 to %d shards, each with a point", c.Shards, c.Points, ErrConfig, min(c.Points, maxShards))
+	case c.Blocks < 1 || c.Blocks > min(c.Features, maxShards):
+		return fmt.Errorf("fisher: %d blocks of %d features: %w: there must be 1 to %d blocks, each with a feature", c.Blocks, c.Features, ErrConfig, min(c.Features, maxShards))
 	}
 	return nil
 }

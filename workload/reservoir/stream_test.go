@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/replica"
+	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/workloadtest"
 )
@@ -98,6 +100,10 @@ func TestStreamJob(t *testing.T) {
 		j.Replicas()[1][7] += 0.01
 		if err := j.Check(); !errors.Is(err, reservoir.ErrWrong) {
 			t.Errorf("%v: a wrong replica gives %v", k, err)
+		}
+		j.Release()
+		if _, err := workload.Run(t.Context(), rt, j); !errors.Is(err, weft.ErrBinding) {
+			t.Errorf("%v: a run of a job that was released: %v", k, err)
 		}
 		s.Release()
 	}

@@ -94,6 +94,13 @@ func (j *StreamJob) End(ctx context.Context) error {
 	return nil
 }
 
+// Release gives up the stream, which ends with it; what came of the last run stays.
+func (j *StreamJob) Release() {
+	if j.s != nil {
+		j.s.Release()
+	}
+}
+
 // Graph is the next batch, whatever the ranges.
 func (j *StreamJob) Graph([]sched.Range) (*graph.Graph, error) { return j.s.graph() }
 

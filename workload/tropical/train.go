@@ -80,7 +80,7 @@ func (c Training) Validate() error {
 	case !within(maxBatch, c.Batch) || !within(maxSteps, c.Steps):
 		return fmt.Errorf("tropical net: a batch of %d for %d steps: %w: there must be 1 to %d and 1 to %d", c.Batch, c.Steps, ErrTraining, maxBatch, maxSteps)
 	case !within(min(maxShards, c.Batch), c.Shards):
-		return fmt.Errorf("tropical net: %d shards: %w: there must be 1 to %d, and no more than the batch has samples", c.Shards, ErrTraining, maxShards)
+		return fmt.Errorf("tropical net: %d shards of a batch of %d: %w: there must be 1 to %d shards, each with a sample", c.Shards, c.Batch, ErrTraining, min(maxShards, c.Batch))
 	case !(c.Rate > 0) || math.IsInf(c.Rate, 0):
 		return fmt.Errorf("tropical net: rate %v: %w: it must be more than 0", c.Rate, ErrTraining)
 	}
