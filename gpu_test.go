@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -186,5 +187,155 @@ func TestGPUFault(t *testing.T) {
 				t.Errorf("resident data is %d to %d, want %d", slices.Min(got), slices.Max(got), faults)
 			}
 		})
+	}
+}
+
+// A prepared chain of small tasks is one task to a worker, and from the second run
+// on one launch of a graph, which is recorded once for each set of addresses.
+func TestGPUFused(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "calls")
+	calls, err := cudatest.MakeCalls(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(cudatest.CallsEnv, file)
+	rt := openGPU(t, weft.Options{Devices: "cuda:0", CacheDir: "off"})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	// Each task turns what the one before it made back to front and adds one. The
+	// data is too large to be copied by kernels.
+	const n, tasks = 20_000, 12
+	var b graph.Builder
+	k := gpuKernel(t, "gather")
+	at := b.Data(graph.Data{Name: "x", Bytes: 4 * n, Input: true})
+	for i := range tasks {
+		d := graph.Data{Name: fmt.Sprint("t", i), Bytes: 4 * n}
+		if i == tasks-1 {
+			d.Name, d.Output = "y", true
+		}
+		next := b.Data(d)
+		b.Add(graph.Task{
+			Steps: []graph.Step{{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{n}}, Params: append(le32(n), le32(1)...)}},
+			Uses:  []graph.Use{{Data: at, Access: graph.Read}, {Data: next, Access: graph.Write}, {Data: at, Access: graph.Read}},
+		})
+		at = next
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := rt.Prepare(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := make([]uint32, n), make([]uint32, n)
+	var recorded int
+	for run := range 8 {
+		for i := range x {
+			x[i] = uint32(run*n + i)
+		}
+		before, err := calls()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Run(ctx, weft.Bind("x", x), weft.Bind("y", y)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range y {
+			if y[i] != x[i]+tasks {
+				t.Fatalf("run %d: word %d is %d, want %d", run, i, y[i], x[i]+tasks)
+			}
+		}
+		after, err := calls()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := after.Sub(before)
+		want := cudatest.Calls{Graphs: 1, Recorded: got.Recorded}
+		if run == 0 {
+			want = cudatest.Calls{Kernels: tasks}
+		}
+		if recorded += got.Recorded; got != want {
+			t.Errorf("run %d: %+v, want %+v", run, got, want)
+		}
+	}
+	// Buffers come round to the same places, though not always in the same order.
+	if recorded > 4*tasks {
+		t.Errorf("%d kernels were recorded; the same %d run each time", recorded, tasks)
+	}
+}
+
+// Tasks that not the same devices can run are not fused: nobody could run that.
+func TestGPUFusedApart(t *testing.T) {
+	rt := openGPU(t, weft.Options{Devices: "cuda:0,cpu", CacheDir: "off", Funcs: map[string]weft.Func{"up": func(c *weft.Call, lo, hi int) {
+		x := weft.View[uint32](c.Args[0])
+		for i := range x {
+			x[i]++
+		}
+	}}})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	const n = 100
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 4 * n, Input: true, Output: true})
+	gpu := graph.Step{Kernel: gpuKernel(t, "add_one"), Launch: graph.Launch{Grid: [3]uint32{n}}, Params: le32(n)}
+	cpu := graph.Step{Kernel: &graph.Kernel{Name: "up", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "up"}}}}
+	for i := range 15 {
+		b.Add(graph.Task{Steps: []graph.Step{[]graph.Step{gpu, cpu}[i/5%2]}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := rt.Prepare(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		xs := make([]uint32, n)
+		if rep, err := p.Run(ctx, weft.Bind("x", xs)); err != nil || rep.Executed != 3 || slices.Min(xs) != 15 || slices.Max(xs) != 15 {
+			t.Fatalf("%d to %d, %v", slices.Min(xs), slices.Max(xs), err)
+		}
+	}
+}
+
+// A fault in a fused task fails its run with the kernels it may have been, and the
+// device serves the next.
+func TestGPUFusedFault(t *testing.T) {
+	rt := openGPU(t, weft.Options{Devices: "cuda:0", CacheDir: "off"})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	const n = 1000
+	chain := func(middle graph.Step) *weft.Prepared {
+		var b graph.Builder
+		x := b.Data(graph.Data{Name: "x", Bytes: 4 * n, Input: true, Output: true})
+		one := graph.Step{Kernel: gpuKernel(t, "add_one"), Launch: graph.Launch{Grid: [3]uint32{n}}, Params: le32(n)}
+		for i, s := range []graph.Step{one, one, middle, one, one} {
+			b.Add(graph.Task{Name: fmt.Sprint("t", i), Steps: []graph.Step{s}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := rt.Prepare(g)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	bad := chain(graph.Step{Kernel: gpuKernel(t, "crash")})
+	good := chain(graph.Step{Kernel: gpuKernel(t, "add_two"), Launch: graph.Launch{Grid: [3]uint32{n}}, Params: le32(n)})
+	for range 2 {
+		_, err := bad.Run(ctx, weft.Bind("x", make([]uint32, n)))
+		var te *weft.TaskError
+		if !errors.As(err, &te) || te.Task != "t0 … t4" || !strings.Contains(err.Error(), `"crash"`) || !strings.Contains(err.Error(), "CUDA_ERROR_ILLEGAL_ADDRESS") {
+			t.Fatal(err)
+		}
+		for range 3 {
+			x := make([]uint32, n)
+			if _, err := good.Run(ctx, weft.Bind("x", x)); err != nil || slices.Min(x) != 6 || slices.Max(x) != 6 {
+				t.Fatalf("%d to %d, %v", slices.Min(x), slices.Max(x), err)
+			}
+		}
 	}
 }

@@ -111,9 +111,11 @@ const fewPorts = 8
 // a time.
 const maxIdle = 16
 
-// Prepare checks a graph for running it often: that devices can run its kernels,
+// Prepare makes a graph ready to be run often. It checks that devices can run its kernels,
 // and what its inputs and outputs are. Bindings given here hold for every run
-// that does not bind the same data anew.
+// that does not bind the same data anew. Short tasks that can only run one after
+// another become one task of several steps (see graph.Fuse), which costs less and
+// which CUDA replays as a graph; Prepared.Graph tells what came of it.
 func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {
 	for _, k := range g.Kernels() {
 		can := false
@@ -124,13 +126,17 @@ func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {
 			return nil, fmt.Errorf("prepare: kernel %q: %w", k.Name, ErrNoDevice)
 		}
 	}
-	p, err := r.resolve(g, b)
+	p, err := r.resolve(r.fuse(g), b)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	p.idle = make(chan *call, maxIdle)
 	return p, nil
 }
+
+// Graph returns the graph as it is run. The tasks that errors, reports, traces and
+// explanations of its runs name are those of this graph.
+func (p *Prepared) Graph() *graph.Graph { return p.g }
 
 // resolve finds a graph's ports and puts bindings to them.
 func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {

@@ -193,7 +193,7 @@ func TestReplay(t *testing.T) {
 		bufs = append(bufs, r.alloc(4*n))
 	}
 	src, dst := upTo(n), make([]uint32, n)
-	for round := range 20 {
+	for round := range 3 * len(bufs) {
 		b := bufs[round%len(bufs)]
 		if round < 5 {
 			b = bufs[0]

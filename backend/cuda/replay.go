@@ -11,23 +11,28 @@ const (
 	// replayFrom is how many steps a task must have for a CUDA graph to be
 	// cheaper than launching them.
 	replayFrom = 4
-	// replayKeep is how many sets of addresses of a task are kept apart: tasks
-	// that write fresh buffers come round to the same few.
-	replayKeep = 4
-	// replayTasks bounds the tasks remembered.
+	// replayKeep is how many sets of addresses of a task are kept apart. A task
+	// that writes fresh buffers comes round to the same few; equal parts of a long
+	// chain, which are one task to a worker, have a set each.
+	replayKeep = 64
+	// replayTasks bounds the tasks remembered, replayMost about how many graphs
+	// all of them have.
 	replayTasks = 256
+	replayMost  = 1024
 )
 
 // replays are tasks of several steps that ran before, as CUDA graphs: one call
 // starts all their steps.
 type replays struct {
-	by map[*graph.Task]*replay
+	by   map[*graph.Task]*replay
+	made int // graphs there are
 }
 
 type replay struct {
 	runs  int
 	execs []replayed
-	next  int // which of execs gives way
+	last  int // which of execs ran last: the one after it is likely to be next
+	next  int // which gives way
 }
 
 type replayed struct {
@@ -41,7 +46,7 @@ type replayed struct {
 func (r *replays) run(d *device, o *op, s *stream) (bool, error) {
 	t := r.by[o.task]
 	if t == nil {
-		if len(r.by) >= replayTasks {
+		if len(r.by) >= replayTasks || r.made >= replayMost {
 			r.close(d, d.f)
 		}
 		if r.by == nil {
@@ -54,9 +59,10 @@ func (r *replays) run(d *device, o *op, s *stream) (bool, error) {
 		return false, nil
 	}
 	a := d.api
-	for i := range t.execs {
-		if slices.Equal(t.execs[i].ptrs, o.ptrs) {
-			return true, d.called(&a.graphLaunch, a.code(d.f, &a.graphLaunch, t.execs[i].exec, s.handle))
+	for range t.execs {
+		t.last = (t.last + 1) % len(t.execs)
+		if e := &t.execs[t.last]; slices.Equal(e.ptrs, o.ptrs) {
+			return true, d.called(&a.graphLaunch, a.code(d.f, &a.graphLaunch, e.exec, s.handle))
 		}
 	}
 	g, err := r.capture(d, o, s)
@@ -64,10 +70,11 @@ func (r *replays) run(d *device, o *op, s *stream) (bool, error) {
 		return false, err
 	}
 	defer func() { a.code(d.f, &a.graphDestroy, g) }() // what was made of it lives on
-	e, err := t.place(d, g)
+	t.last, err = r.place(d, t, g)
 	if err != nil {
 		return false, err
 	}
+	e := &t.execs[t.last]
 	e.ptrs = append(e.ptrs[:0], o.ptrs...)
 	return true, d.called(&a.graphLaunch, a.code(d.f, &a.graphLaunch, e.exec, s.handle))
 }
@@ -114,28 +121,26 @@ func (r *replays) capture(d *device, o *op, s *stream) (uintptr, error) {
 	return g, err
 }
 
-// place makes a graph ready to run: as a new one, or in the place of an old one
-// whose steps are the same and whose addresses are not.
-func (t *replay) place(d *device, g uintptr) (*replayed, error) {
+// place makes a graph ready to run and returns where it is: as a new one, or in the
+// place of an old one whose steps are the same and whose addresses are not.
+func (r *replays) place(d *device, t *replay, g uintptr) (int, error) {
 	a := d.api
-	if len(t.execs) == replayKeep {
-		e := &t.execs[t.next]
-		t.next = (t.next + 1) % replayKeep
-		if a.code(d.f, &a.graphUpdate, e.exec, g, d.f.at(0)) == 0 {
-			return e, nil
+	if n := len(t.execs); n > 0 && (n == replayKeep || r.made >= replayMost) {
+		at := t.next % n
+		t.next = at + 1
+		if a.code(d.f, &a.graphUpdate, t.execs[at].exec, g, d.f.at(0)) == 0 {
+			return at, nil
 		}
-		a.code(d.f, &a.graphExecDestroy, e.exec)
-		if err := d.called(&a.graphInstantiate, a.code(d.f, &a.graphInstantiate, d.f.at(0), g, 0)); err != nil {
-			return nil, err
-		}
-		e.exec = uintptr(d.f.out[0])
-		return e, nil
+		a.code(d.f, &a.graphExecDestroy, t.execs[at].exec)
+		t.execs = slices.Delete(t.execs, at, at+1)
+		r.made--
 	}
 	if err := d.called(&a.graphInstantiate, a.code(d.f, &a.graphInstantiate, d.f.at(0), g, 0)); err != nil {
-		return nil, err
+		return 0, err
 	}
 	t.execs = append(t.execs, replayed{exec: uintptr(d.f.out[0])})
-	return &t.execs[len(t.execs)-1], nil
+	r.made++
+	return len(t.execs) - 1, nil
 }
 
 // close forgets all graphs; one that runs ends first.
@@ -146,4 +151,5 @@ func (r *replays) close(d *device, f *frame) {
 		}
 	}
 	clear(r.by)
+	r.made = 0
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -501,18 +502,18 @@ func (d *device) begun(f *flight) bool {
 	return true
 }
 
+// kernelNames names the kernels of a task, each once.
 func kernelNames(t *graph.Task) string {
 	if t == nil || len(t.Steps) == 0 {
 		return "a task without kernels"
 	}
-	names := ""
+	var names []string
 	for i := range t.Steps {
-		if i > 0 {
-			names += ", "
+		if n := fmt.Sprintf("kernel %q", t.Steps[i].Kernel.Name); !slices.Contains(names, n) {
+			names = append(names, n)
 		}
-		names += fmt.Sprintf("kernel %q", t.Steps[i].Kernel.Name)
 	}
-	return names
+	return strings.Join(names, ", ")
 }
 
 // finish settles what completed without the worker living to say so: the board

@@ -232,6 +232,35 @@ func chain(t *testing.T, n, parts, rounds int64) (*graph.Graph, []byte, []byte) 
 	return g, in, want
 }
 
+// fused is a graph whose tasks in a row are one.
+func fused(g *graph.Graph) *graph.Graph {
+	return graph.Fuse(g, graph.Fusion{
+		From: 2, Upto: 1000, Bytes: 1 << 30, Takes: func(graph.TaskID) time.Duration { return 0 }, Where: func(graph.TaskID) int { return 0 },
+	})
+}
+
+// Tasks of many steps with arguments of their own travel to workers, whole, and
+// again when the worker they were given to is lost.
+func TestFused(t *testing.T) {
+	const parts, rounds = 3, 100
+	g, in, want := chain(t, 3000, parts, rounds)
+	one := fused(g)
+	if n := one.NumTasks(); n != parts {
+		t.Fatalf("%d tasks became %d, want %d", g.NumTasks(), n, parts)
+	}
+	for name, script := range map[string]string{"well": "devices 2", "lost": "devices 2; on 0 lose launches times 1"} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, proc.Options{Config: []byte(script)}, engine.Options{})
+			for range 3 {
+				got, _, err := r.run(t, one, in)
+				if err != nil || !bytes.Equal(got, want) {
+					t.Fatalf("the result is right: %v; %v", bytes.Equal(got, want), err)
+				}
+			}
+		})
+	}
+}
+
 // run runs a graph with one input and one output.
 func (r *rig) run(t *testing.T, g *graph.Graph, in []byte) ([]byte, *engine.Report, error) {
 	t.Helper()

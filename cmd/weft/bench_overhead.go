@@ -17,7 +17,7 @@ import (
 
 // overheadRow is what one task costs beside its work.
 type overheadRow struct {
-	Case      string  `json:"case"` // independent, chain, dag, round trip
+	Case      string  `json:"case"` // independent, chain, dag, prepared chain, round trip
 	Trace     bool    `json:"trace"`
 	Tasks     int     `json:"tasks"`
 	Devices   int     `json:"devices"`
@@ -34,12 +34,13 @@ func newOverhead(s *settings) *cobra.Command {
 	c := benchmark[overheadRow]{
 		use:   "overhead",
 		short: "What a task costs beside its work: empty tasks, live",
-		long: `Run empty tasks live and report what each costs: independent ones, a chain, and
-a graph 64 wide in which each task reads what three others wrote, with tracing
-off and on. us_per_task is the best of the repetitions, what weft can do;
-median_us_per_task is their median, what to expect on this machine. A round trip
-is a prepared graph of one task, run by itself: 4 KB in, a small kernel, 4 KB
-out, timed by the program that runs it, some thousand times.`,
+		long: `Run empty tasks live and report what each costs: independent ones, a chain,
+a graph 64 wide in which each task reads what three others wrote, and the chain
+prepared, where tasks in a row become one; with tracing off and on. us_per_task
+is the best of the repetitions, what weft can do; median_us_per_task is their
+median, what to expect on this machine. A round trip is a prepared graph of one
+task, run by itself: 4 KB in, a small kernel, 4 KB out, timed by the program
+that runs it, some thousand times.`,
 		repeat: 20, measure: o.measure, text: writeOverhead,
 	}.command(s)
 	c.Flags().IntVar(&o.tasks, "tasks", 100_000, "tasks in each graph")
@@ -56,7 +57,8 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 	cases := []struct {
 		name        string
 		width, deps int
-	}{{"independent", o.tasks, 0}, {"chain", 1, 1}, {"dag", 64, 3}}
+		prepared    bool
+	}{{"independent", o.tasks, 0, false}, {"chain", 1, 1, false}, {"dag", 64, 3, false}, {"prepared chain", 1, 1, true}}
 	p := m.progress("graph", 2*len(cases)*m.repeat+1)
 	defer p.finish()
 	for _, traced := range []bool{false, true} {
@@ -66,7 +68,7 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 			if err != nil {
 				return rows, err
 			}
-			row, err := o.one(m, g, traced, p)
+			row, err := o.one(m, g, k.prepared, traced, p)
 			if err != nil {
 				return rows, err
 			}
@@ -168,7 +170,7 @@ func streamGraph(bytes int64) (*graph.Graph, error) {
 }
 
 // one times one graph of empty tasks.
-func (o *overhead) one(m *meter, g *graph.Graph, traced bool, p *progress) (overheadRow, error) {
+func (o *overhead) one(m *meter, g *graph.Graph, prepared, traced bool, p *progress) (overheadRow, error) {
 	opts := m.options
 	opts.Log = slog.New(slog.DiscardHandler) // that devices share cores is intended
 	if opts.Trace = 0; traced {
@@ -179,9 +181,17 @@ func (o *overhead) one(m *meter, g *graph.Graph, traced bool, p *progress) (over
 		return overheadRow{}, usageError{err}
 	}
 	defer rt.Close()
+	run := func() (*weft.Report, error) { return rt.Run(m.ctx, g) }
+	if prepared {
+		ready, err := rt.Prepare(g)
+		if err != nil {
+			return overheadRow{}, err
+		}
+		run = func() (*weft.Report, error) { return ready.Run(m.ctx) }
+	}
 	var us []float64
 	for range m.repeat {
-		rep, err := rt.Run(m.ctx, g)
+		rep, err := run()
 		if err != nil {
 			return overheadRow{}, err
 		}

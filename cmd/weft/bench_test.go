@@ -23,10 +23,10 @@ func rows[T any](t *testing.T, args ...string) []T {
 
 func TestBenchOverhead(t *testing.T) {
 	got := rows[overheadRow](t, "overhead", "--tasks", "500", "--repeat", "2")
-	if len(got) != 7 || got[6].Case != "round trip" || got[6].P99US < got[6].MedianUS || got[6].MedianUS < got[6].USPerTask {
-		t.Fatalf("%+v; want three cases with tracing off and on, and the round trip", got)
+	if len(got) != 9 || got[8].Case != "round trip" || got[8].P99US < got[8].MedianUS || got[8].MedianUS < got[8].USPerTask {
+		t.Fatalf("%+v; want four cases with tracing off and on, and the round trip", got)
 	}
-	for _, r := range got[:6] {
+	for _, r := range got[:8] {
 		if r.USPerTask <= 0 || r.MedianUS < r.USPerTask || r.Tasks != 500 {
 			t.Errorf("%+v", r)
 		}

@@ -25,7 +25,7 @@ func withGPUs(t *testing.T) {
 func TestGPUOverhead(t *testing.T) {
 	withGPUs(t)
 	got := rows[overheadRow](t, "overhead", "--devices", "cuda:0", "--tasks", "200", "--repeat", "1")
-	if len(got) != 7 || got[6].Case != "round trip" || got[6].MedianUS <= 0 {
+	if len(got) != 9 || got[8].Case != "round trip" || got[8].MedianUS <= 0 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -4,6 +4,7 @@
 package cudatest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,6 +42,34 @@ var Libraries = sync.OnceValues(func() (string, error) {
 	}
 	return dir, nil
 })
+
+// Calls is how often a stand-in was asked to launch: kernels by themselves, graphs,
+// and kernels to be recorded into graphs.
+type Calls struct{ Kernels, Graphs, Recorded int }
+
+// Sub returns what was asked for since an earlier time.
+func (c Calls) Sub(then Calls) Calls {
+	return Calls{c.Kernels - then.Kernels, c.Graphs - then.Graphs, c.Recorded - then.Recorded}
+}
+
+// CallsEnv is the environment variable that names the file in which stand-ins count
+// what they are asked for. MakeCalls makes such a file.
+const CallsEnv = "WEFT_STUB_CALLS"
+
+// MakeCalls makes a file for CallsEnv and returns what reads it.
+func MakeCalls(file string) (func() (Calls, error), error) {
+	if err := os.WriteFile(file, make([]byte, 24), 0o600); err != nil {
+		return nil, fmt.Errorf("cudatest: %w", err)
+	}
+	return func() (c Calls, err error) {
+		b, err := os.ReadFile(file)
+		if err != nil || len(b) != 24 {
+			return c, fmt.Errorf("cudatest: %d bytes of calls: %w", len(b), err)
+		}
+		at := func(i int) int { return int(binary.LittleEndian.Uint64(b[8*i:])) }
+		return Calls{at(0), at(1), at(2)}, nil
+	}, nil
+}
 
 // Remove deletes what Libraries made, if it was called; nothing may use it any
 // more.

@@ -38,6 +38,19 @@ static u64 now_ns(void) {
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
+// How often kernels were launched, by themselves, by a graph or to be recorded:
+// where WEFT_STUB_CALLS names a file of three words, for all processes together.
+static u64 *calls = (u64[3]){0};
+__attribute__((constructor)) static void count_calls(void) {
+	const char *name = getenv("WEFT_STUB_CALLS");
+	int fd = name ? open(name, O_RDWR) : -1;
+	if (fd < 0) return;
+	void *p = mmap(0, 24, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	if (p != MAP_FAILED) calls = p;
+}
+static void called(int what) { __atomic_add_fetch(&calls[what], 1, __ATOMIC_RELAXED); }
+
 #define READY() do { if (!up) return NOTINIT; if (poison) return poison; } while (0)
 #define INCONTEXT() do { READY(); if (!current) return BADCONTEXT; } while (0)
 
@@ -604,6 +617,7 @@ static result start(struct kernel *f, u32 *dims, u32 shared, struct stream *s, v
 result cuLaunchKernel(struct kernel *f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, struct stream *s, void **params, void **extra) {
 	INCONTEXT();
 	if (extra) return INVALID;
+	called(s->capturing ? 2 : 0);
 	return start(f, (u32[]){gx, gy, gz, bx, by, bz}, shared, s, params, 0, 0);
 }
 struct attribute { int id, pad; u32 v[16]; };
@@ -712,6 +726,7 @@ result cuGraphExecUpdate_v2(struct graph *e, struct graph *g, void *info) {
 result cuGraphLaunch(struct graph *e, struct stream *s) {
 	INCONTEXT();
 	if (e->magic != 0x9e) return BADHANDLE;
+	called(1);
 	for (struct job *j = e->jobs; j; j = j->next) { result r = put(s, j); if (r) return r; }
 	return OK;
 }

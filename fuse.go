@@ -1,0 +1,80 @@
+package weft
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// What Prepare makes one task. A task costs weft one to four microseconds and a
+// call into a GPU's driver about as much, so there is little to save on one that
+// takes longer than fuseShort; and little more once a task takes fuseLong, which is
+// all that is lost when it has to be run again or could not be divided between two
+// devices. From fuseFrom steps on CUDA replays a task by one call.
+const (
+	fuseFrom  = 4
+	fuseUpto  = 64
+	fuseShort = 50 * time.Microsecond
+	fuseLong  = 200 * time.Microsecond
+	// fuseBytes bounds what must be on a device before the first of its steps
+	// begins, fuseShare the part of a device's memory that may be.
+	fuseBytes = 8 << 20
+	fuseShare = 16
+)
+
+// fuse makes short tasks that follow one another a task, by what is known of the
+// devices now.
+func (r *Runtime) fuse(g *graph.Graph) *graph.Graph {
+	if g.NumTasks() < 2 {
+		return g
+	}
+	f := g.Flow()
+	takes := make([]time.Duration, len(f.ShapeTask)) // of each shape, where it is fastest
+	where := make([]int, len(f.ShapeTask))           // which set of devices can run it
+	sets := make(map[string]int)
+	ok := r.x.Look(func(cost machine.Cost, _ []engine.DeviceStatus) {
+		for i, t := range f.ShapeTask {
+			best, can := fastest(r.x.Machine, cost, g.Task(t))
+			n, ok := sets[can]
+			if !ok {
+				n = len(sets)
+				sets[can] = n
+			}
+			takes[i], where[i] = best, n
+		}
+	})
+	if !ok {
+		return g // nothing runs any more
+	}
+	most := int64(fuseBytes)
+	for i := range r.x.Machine.Devices {
+		if n := r.x.Machine.Devices[i].MemBytes; n > 0 {
+			most = min(most, n/fuseShare)
+		}
+	}
+	return graph.Fuse(g, graph.Fusion{
+		From: fuseFrom, Upto: fuseUpto, Bytes: most, Short: fuseShort, Long: fuseLong, Timeout: r.o.TaskTimeout,
+		Takes: func(t graph.TaskID) time.Duration { return takes[f.Rows[t].Shape] },
+		Where: func(t graph.TaskID) int { return where[f.Rows[t].Shape] },
+	})
+}
+
+// fastest predicts a task on the fastest of the devices that can run it, and says
+// which can, a byte for each.
+func fastest(m *machine.Machine, cost machine.Cost, t *graph.Task) (best time.Duration, can string) {
+	which := make([]byte, len(m.Devices))
+	best = 1<<63 - 1
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) ||
+			len(t.On.Only) > 0 && !slices.ContainsFunc(t.On.Only, func(s string) bool { return engine.Matches(d, s) }) {
+			continue
+		}
+		which[i] = 1
+		best = min(best, cost.Task(t, machine.DeviceID(i)).Median)
+	}
+	return best, string(which)
+}
