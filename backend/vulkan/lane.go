@@ -58,6 +58,7 @@ type flight struct {
 	scratch []buffer
 	to      []byte // where to copy what the slot staged
 	trial   *trial // what its time decides, nil for nothing
+	steps   int
 }
 
 // slot is what one submission takes.
@@ -478,7 +479,7 @@ func (l *lane) reap() {
 				start = max(start, d.board.Now()-ns)
 			}
 			if fl.trial != nil && err == nil {
-				d.measured(fl.trial, d.board.Now()-start)
+				d.measured(fl.trial, (d.board.Now()-start)/time.Duration(fl.steps))
 			}
 			d.memory.unscratch(d, fl.scratch)
 			l.free <- fl.slot

@@ -335,9 +335,7 @@ func (l *lane) launch(o *op) (err error) {
 		return l.failed(err)
 	}
 	fl := flight{op: o, start: d.board.Now()}
-	if len(steps) == 1 { // of several nobody could tell which took how long
-		fl.trial = steps[0].trial
-	}
+	fl.trial, fl.steps = trialOf(steps), len(steps)
 	if len(steps) > 0 || len(l.waits) > 0 {
 		if fl.slot, err = l.take(); err != nil {
 			return err

@@ -59,6 +59,22 @@ type trial struct {
 	variant int
 }
 
+// trialOf returns what the time of a launch decides: nothing unless all its steps
+// are run by one variant at one size, since of others nobody could tell which took
+// how long.
+func trialOf(steps []prepared) *trial {
+	if len(steps) == 0 {
+		return nil
+	}
+	first := steps[0].trial
+	for _, p := range steps[1:] {
+		if first == nil || p.trial == nil || *p.trial != *first {
+			return nil
+		}
+	}
+	return first
+}
+
 // classOf is the size class of a step: the binary logarithm of its items.
 func classOf(l graph.Launch) int {
 	items := uint64(1)

@@ -66,6 +66,31 @@ func TestForbiddenDecision(t *testing.T) {
 	}
 }
 
+// A task of several steps decides something when they are all alike.
+func TestTrialOfSteps(t *testing.T) {
+	k, l := &kernel{}, &kernel{}
+	at := func(k *kernel, class, variant int) prepared { return prepared{trial: &trial{k, class, variant}} }
+	for name, c := range map[string]struct {
+		steps []prepared
+		want  bool
+	}{
+		"none":            {nil, false},
+		"one":             {[]prepared{at(k, 1, 2)}, true},
+		"one decided":     {[]prepared{{}}, false},
+		"alike":           {[]prepared{at(k, 1, 2), at(k, 1, 2), at(k, 1, 2)}, true},
+		"two kernels":     {[]prepared{at(k, 1, 2), at(l, 1, 2)}, false},
+		"two sizes":       {[]prepared{at(k, 1, 2), at(k, 2, 2)}, false},
+		"two variants":    {[]prepared{at(k, 1, 2), at(k, 1, 1)}, false},
+		"second decided":  {[]prepared{at(k, 1, 2), {}}, false},
+		"first decided":   {[]prepared{{}, at(k, 1, 2)}, false},
+		"both of decided": {[]prepared{{}, {}}, false},
+	} {
+		if got := trialOf(c.steps); (got != nil) != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // A shader that leaves its group size open runs in groups the device chose, and
 // what was found out is known the next time.
 func TestTuning(t *testing.T) {
