@@ -38,6 +38,10 @@ type pipelineRow struct {
 	Rate    float64 `json:"items_per_second"`
 	Bound   float64 `json:"bound_items_per_second"`
 	OfBound float64 `json:"of_bound"`
+	// Busiest is the part of the time the busiest stage was at work. Where that is
+	// nearly all, the stream lost nothing: what it misses of the bound, the
+	// machine was slower by than when the stage was timed alone.
+	Busiest float64 `json:"busiest_stage,omitempty"`
 	// Bubble is the idle part of workers or devices, Least what it is at least
 	// for equal stages: (S-1)/(S-1+items).
 	Bubble float64 `json:"bubble"`
@@ -50,7 +54,9 @@ func newPipelineBench(s *settings) *cobra.Command {
 		short: "How close streams come to what their stages allow",
 		long: `Run streams of items through stages and compare their rate with the bound: what
 the slowest stage can do, or all cores divided by what an item takes in total.
-How much all cores do is measured just before and after each stream.
+What a stage takes alone and how much all cores do is measured just before and
+after each stream. The part of the time the busiest stage was at work tells a
+stream that wastes time from a machine that was slower meanwhile.
 
   cores         stages that compute, each on a goroutine or several
   devices       four steps spread over the devices, pipeline parallel
@@ -140,27 +146,43 @@ func (r *pipelineRow) medians(m *meter, p *progress, units []int, busiest float6
 	for _, n := range units {
 		total += n
 	}
-	var cores, rates, bounds, ratios, bubbles []float64
+	var cores, rates, bounds, ratios, bubbles, busy []float64
 	for range m.repeat {
-		unit, before := alone(), together()
+		unit, all := alone(), together() // all: units a second
 		rep, bubble, err := run()
 		if err != nil {
 			return err
 		}
-		all := (before + together()) / 2 // units a second
+		unit, all = (unit+alone())/2, (all+together())/2
 		bound := min(1/(unit*busiest), all/float64(total))
 		rate := float64(rep.Items) / rep.Elapsed.Seconds()
 		cores, bubbles = append(cores, all*unit), append(bubbles, bubble)
 		rates, bounds, ratios = append(rates, rate), append(bounds, bound), append(ratios, rate/bound)
+		busy = append(busy, busiestOf(rep))
 		r.StageMS = r.StageMS[:0]
 		for _, n := range units {
 			r.StageMS = append(r.StageMS, 1e3*unit*float64(n))
 		}
 		p.add()
 	}
-	r.Cores, r.Bubble = median(cores), median(bubbles)
+	r.Cores, r.Bubble, r.Busiest = median(cores), median(bubbles), median(busy)
 	r.Rate, r.Bound, r.OfBound = median(rates), median(bounds), median(ratios)
 	return nil
+}
+
+// busiestOf is the part of the time that the busiest stage worked, or the busiest
+// device of a stage that has some.
+func busiestOf(rep *pipeline.Report) float64 {
+	most := 0.0
+	for _, s := range rep.Stages {
+		if len(s.Devices) == 0 {
+			most = max(most, s.Busy.Seconds()/float64(s.Workers))
+		}
+		for _, d := range s.Devices {
+			most = max(most, d.Busy.Seconds())
+		}
+	}
+	return most / rep.Elapsed.Seconds()
 }
 
 func (r *pipelineRow) workersOf(stage int) int {
@@ -343,22 +365,23 @@ func (m *meter) onFakes(p *progress) (pipelineRow, error) {
 		return row, err
 	}
 	p.at("fake devices")
-	var rates, bubbles []float64
+	var rates, bubbles, busy []float64
 	for range m.repeat {
 		rep, err := runNumbers(m.ctx, items, steps*spin(1), stage)
 		if err != nil {
 			return row, err
 		}
 		rates, bubbles = append(rates, items/rep.Elapsed.Seconds()), append(bubbles, rep.Stages[0].DeviceBubble)
+		busy = append(busy, busiestOf(rep))
 		p.add()
 	}
-	row.Rate, row.Bubble = median(rates), median(bubbles)
+	row.Rate, row.Bubble, row.Busiest = median(rates), median(bubbles), median(busy)
 	row.OfBound = row.Rate / row.Bound
 	return row, nil
 }
 
 func writePipelines(w io.Writer, rows []pipelineRow) {
-	table := [][]any{{"case", "where", "stage ms", "cores", "items/s", "bound", "of bound", "bubble", "at least"}}
+	table := [][]any{{"case", "where", "stage ms", "cores", "items/s", "bound", "of bound", "busiest", "bubble", "at least"}}
 	for _, r := range rows {
 		ms := ""
 		for s, x := range r.StageMS {
@@ -374,7 +397,7 @@ func writePipelines(w io.Writer, rows []pipelineRow) {
 		if r.Cores > 0 {
 			cores = fmt.Sprintf("%.2f", r.Cores)
 		}
-		table = append(table, []any{r.Case, r.Where, ms, cores, fmt.Sprintf("%.1f", r.Rate), fmt.Sprintf("%.1f", r.Bound), percent(r.OfBound), percent(r.Bubble), percent(r.Least)})
+		table = append(table, []any{r.Case, r.Where, ms, cores, fmt.Sprintf("%.1f", r.Rate), fmt.Sprintf("%.1f", r.Bound), percent(r.OfBound), percent(r.Busiest), percent(r.Bubble), percent(r.Least)})
 	}
 	writeTable(w, table)
 }
