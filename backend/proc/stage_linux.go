@@ -17,7 +17,7 @@ import (
 // way in, and on the way out for the parent to have copied the last part home.
 
 const (
-	partBytes = 4 << 20
+	partBytes = 8 << 20
 	parts     = 4 // in the arena at a time, each way
 	// inline is up to which size a copy in is staged on the spot.
 	inline = 64 << 10

@@ -20,9 +20,10 @@ func Copy(dst, src []byte) {
 		return
 	}
 	var wg sync.WaitGroup
-	for i := range n {
+	for i := 1; i < n; i++ {
 		lo, hi := i*len(src)/n, (i+1)*len(src)/n
 		wg.Go(func() { copy(dst[lo:hi], src[lo:hi]) })
 	}
+	copy(dst[:len(src)/n], src) // while the others wake up
 	wg.Wait()
 }

@@ -169,6 +169,9 @@ func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 	t := &e.tasks.at[tid]
 	t.lane, t.seq = op.Lane, op.Seq
 	e.markIssued(tid, r, dev)
+	if d := &e.devs[dev]; d.space != 0 && r.owed > 0 && d.perLane(d.backlog) <= shortHaul {
+		e.followHome(r, gt)
+	}
 	return issuedOK
 }
 

@@ -782,8 +782,8 @@ func (e *Engine) copyFailed(v int32, why copyWhy) {
 // commit starts a copy of v into host memory.
 func (e *Engine) commit(v int32) {
 	val := &e.vals.at[v]
-	if val.flags&(anchored|commits) != 0 || e.source(v, 0) < 0 {
-		return
+	if val.flags&(anchored|commits) != 0 || e.elsewhereInHost(v, -1) || e.source(v, 0) < 0 {
+		return // it is there, or on its way, or cannot be brought
 	}
 	d, p, bytes := val.data, val.piece, val.bytes
 	e.serial++
@@ -816,6 +816,31 @@ func (e *Engine) deliver(v int32) {
 		e.markDead(r)
 	}
 	e.maybeDrop(v)
+}
+
+// shortHaul is up to which nanoseconds of predicted work on a device the outputs of
+// a task are sent after it.
+const shortHaul = 200_000
+
+// followHome has the outputs of a task that was just issued copied home behind it:
+// to wait until it is known to have ended costs a short task as much time again.
+// One that takes long gains nothing, and would hold up other copies.
+func (e *Engine) followHome(r *run, gt graph.TaskID) {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			v := r.val(gv)
+			val := &e.vals.at[v]
+			if val.flags&(wanted|delivered) != wanted {
+				continue
+			}
+			home := e.data.at[val.data].home
+			if hs := &e.slots.at[e.insts[home].slot+val.piece]; hs.val < 0 && hs.pins == 0 {
+				e.fill(home, val.piece, 1, func(int32) int32 { return v }, forHome)
+				e.ops = e.ops[:0]
+			}
+		}
+	}
 }
 
 // bringHome reports whether a value is in its home, and takes the next step

@@ -49,6 +49,31 @@ func TestPrefetch(t *testing.T) {
 	equal(t, "time", r.now, 1*ms+3*5*ms) // only the first copy is waited for
 }
 
+// The output of a short task is sent home with it, not when it is known to have
+// ended; that of a long one would hold up others. A task that fails takes its
+// output's copy with it, and both are made anew.
+func TestOutputFollowsShortTask(t *testing.T) {
+	for _, c := range []struct {
+		millis float64
+		fails  bool
+		at     []string // copies issued while the task runs
+	}{{0.1, false, []string{"out gpu:0>host"}}, {0.1, true, []string{"out gpu:0>host"}}, {5, false, nil}, {5, true, nil}} {
+		r := newRig(t, gpus(1, 100*mb), engine.Options{})
+		g := build(t, func(b *graph.Builder) {
+			b.Add(job("t", c.millis, writes(b.Data(graph.Data{Name: "out", Bytes: mb, Output: true}))))
+		})
+		if c.fails {
+			r.fail["t"] = 1
+		}
+		id := r.submit(g, engine.RunOptions{})
+		r.starts("t")
+		equalLists(t, "copies while it runs", r.copyList(), c.at)
+		rep := r.mustRun(id)
+		equal(t, "copies that arrived", rep.Copies, 1)
+		equal(t, "executions", rep.Executed, 1)
+	}
+}
+
 // A value that is on the device already is not copied again, nor is one that is
 // on its way there.
 func TestCopiesOnce(t *testing.T) {
