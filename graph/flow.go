@@ -33,6 +33,8 @@ type Flow struct {
 	ReadVals, WriteVals []int32
 	// Last holds, for every piece, the value it has at the end (-1 if never written).
 	Last []int32
+	// Finals lists the pieces of output data that some task writes.
+	Finals []int32
 
 	// ShapeTask has one task of each shape. Tasks with equal kernels, work and
 	// constraints have the same shape, so that costs are looked up once per shape
@@ -90,7 +92,6 @@ type Value struct {
 	Producer TaskID // NoTask for an initial value
 	Readers  int32  // uses that read it; a task may hold several
 	Prev     int32  // the version it replaces, -1 for the first
-	Final    bool   // the last version of a piece of output data
 }
 
 // Preds returns the tasks t waits for.
@@ -265,8 +266,8 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 	}
 	f.Last = cur
 	for p, v := range cur {
-		if v >= 0 && data[f.Pieces[p].Data].Output {
-			f.Values[v].Final = true
+		if v >= f.NumInitial && data[f.Pieces[p].Data].Output {
+			f.Finals = append(f.Finals, int32(p))
 		}
 	}
 	f.invert(n)

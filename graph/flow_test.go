@@ -236,7 +236,7 @@ func TestValues(t *testing.T) {
 				}
 			}
 		}
-		final := make([]bool, len(f.Values))
+		var finals []int32
 		for p, v := range f.Last {
 			piece := f.Pieces[p]
 			for at := piece.Lo; at < piece.Hi; at++ {
@@ -244,13 +244,16 @@ func TestValues(t *testing.T) {
 					t.Fatalf("piece %d ends as %d, byte %d as %d", p, v, at, now[piece.Data][at])
 				}
 			}
-			if v >= 0 {
-				final[v] = g.Data(piece.Data).Output
+			if v >= 0 && made[v] && g.Data(piece.Data).Output {
+				finals = append(finals, int32(p))
 			}
 		}
+		if !slices.Equal(f.Finals, finals) {
+			t.Fatalf("finals %v, want %v", f.Finals, finals)
+		}
 		for v, val := range f.Values {
-			if val.Readers != readers[v] || val.Final != final[v] || made[v] == (int32(v) < f.NumInitial) {
-				t.Fatalf("value %d: %+v; want %d readers, final %v", v, val, readers[v], final[v])
+			if val.Readers != readers[v] || made[v] == (int32(v) < f.NumInitial) {
+				t.Fatalf("value %d: %+v; want %d readers", v, val, readers[v])
 			}
 		}
 	})

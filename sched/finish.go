@@ -87,8 +87,12 @@ func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
 	}
 	dev.FreeAt = finish
 	dev.Queued++
-	v.Delay(d, cost)
-	p.replay(v, d)
+	if dev.Crowd > 0 {
+		v.Delay(d, cost)
+		p.replay(v, d)
+	} else {
+		p.replayOne(v, d)
+	}
 	return d, finish
 }
 

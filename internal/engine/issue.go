@@ -72,11 +72,12 @@ func (e *Engine) issueAll() {
 			continue
 		}
 		for {
-			l, ok := e.credit(d)
-			if !ok {
+			none := d.queue.len() == 0
+			if none && (e.steal == nil || e.lined == 0 || d.flight > 0) {
 				break
 			}
-			if d.queue.len() == 0 && (e.steal == nil || e.lined == 0 || d.flight > 0 || !e.stealFor(dev)) {
+			l, ok := e.credit(d)
+			if !ok || none && !e.stealFor(dev) {
 				break
 			}
 			k := d.queue.pop()
@@ -227,7 +228,8 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 			e.waits = append(e.waits, Op{sl.lane, sl.seq})
 		}
 	}
-	if !e.fits(space, need) {
+	// Mostly there is room without a closer look.
+	if sp := &e.spaces[space]; sp.used+e.idle.bytes+need > sp.cap && !e.fits(space, need) {
 		e.waits = e.waits[:w]
 		return Op{}, false
 	}
@@ -574,12 +576,12 @@ func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 	// Virtual time goes on by the service given, shared among those who want it.
 	e.vnow += int64(float64(t.cost) * e.share)
 	e.devs[dev].stats.Start()
-	tasks := e.tasks.at[r.tbase:]
-	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
-		st := &tasks[s]
+	tasks, base := e.tasks.at, r.tbase
+	for _, s := range r.f.Succs(graph.TaskID(tid - base)) {
+		st := &tasks[base+s]
 		st.unissued--
 		if st.unissued == 0 && st.state == waiting {
-			e.makeReady(r.tbase + s)
+			e.makeReady(base + s)
 		}
 	}
 }
@@ -656,18 +658,16 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		e.dirty(dev)
 	}
 	e.view.Devices[dev].Queued--
-	uses := r.f.TaskUses(gt)
 	ok := st == OK
 	if st == Failed || st == Refused {
 		d.health.faulted = true
 	}
-	failed := dev
-	ops := append(e.ops[:0], op)
 	if !rec.quick || len(rec.args) > 0 {
-		e.unpinLaunch(rec, r.f, uses)
+		e.unpinLaunch(rec, r.f, gt)
 	}
 	// A gang counts as a whole, when its last member ends.
-	if g := e.gang(tid); g != nil {
+	g := e.gang(tid)
+	if g != nil {
 		if !ok && (g.status == OK || g.status == DepFailed) { // the first that failed by itself
 			g.status, g.err, g.failed = st, err, dev
 		}
@@ -681,16 +681,11 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 			}
 			return
 		}
-		st, err, failed, ok, start = g.status, g.err, g.failed, g.status == OK, g.start
-		ops = g.ops
+		st, err, ok, start = g.status, g.err, g.status == OK, g.start
 		delete(e.gangs, tid)
 	}
 	if e.tr != nil {
-		e.tr.Record(trace.Event{
-			Kind: trace.Exec, Failed: !ok, Lane: uint8(e.lanes[op.Lane].info.Index), Device: dev, From: dev,
-			Run: int32(r.id), Task: gt, Ready: time.Duration(t.readyAt), Issued: rec.issued,
-			Start: start, End: end, InputsAt: min(e.inputsAt(rec, r, gt), start), Predicted: time.Duration(t.cost),
-		})
+		e.recordExec(op, rec, r, t, ok, start, end)
 	}
 	if st != DepFailed {
 		if e.crowded != nil {
@@ -706,12 +701,26 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	if !ok {
 		// The first time round every copy of a result stems from this execution;
 		// of a replay, other results may have copies that are still good.
+		ops, failed := []Op{op}, dev
+		if g != nil {
+			ops, failed = g.ops, g.failed
+		}
 		e.voidOutputs(r, gt, ops, e.tasks.at[tid].flags&replayed == 0)
 		e.unissue(tid, r)
 		e.taskFailed(tid, r, gt, failed, st, err)
 		return
 	}
-	e.succeeded(tid, r, gt, uses, dev, start, end)
+	e.succeeded(tid, r, gt, dev, start, end)
+}
+
+// recordExec keeps the execution of a task in the trace.
+func (e *Engine) recordExec(op Op, rec *opRec, r *run, t *task, ok bool, start, end time.Duration) {
+	info, gt := &e.lanes[op.Lane].info, graph.TaskID(rec.task-r.tbase)
+	e.tr.Record(trace.Event{
+		Kind: trace.Exec, Failed: !ok, Lane: uint8(info.Index), Device: info.Device, From: info.Device,
+		Run: int32(r.id), Task: gt, Ready: time.Duration(t.readyAt), Issued: rec.issued,
+		Start: start, End: end, InputsAt: min(e.inputsAt(rec, r, gt), start), Predicted: time.Duration(t.cost),
+	})
 }
 
 // computing reports whether a device has launches in flight.
@@ -736,12 +745,12 @@ func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
 }
 
 // unpinLaunch undoes a launch's pins and frees its workspace.
-func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, uses []graph.FlowUse) {
+func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 	if rec.quick {
 		e.unpinQuick(rec)
 		return
 	}
-	a := 0
+	a, uses := 0, f.TaskUses(gt)
 	for k := range uses {
 		u := &uses[k]
 		if u.Rank != rec.rank {
@@ -759,7 +768,7 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, uses []graph.FlowUse) {
 }
 
 // succeeded takes in what a task made and lets go of what it read.
-func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.FlowUse, dev machine.DeviceID, start, end time.Duration) {
+func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.state = done
@@ -796,7 +805,7 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 	if row.Plain && e.hostOnly {
 		e.settlePlain(r, r.f.Plain[row.Use:r.f.Rows[gt+1].Use])
 	} else {
-		e.settleUses(r, gt, uses, took)
+		e.settleUses(r, gt, took)
 	}
 	e.landed(r)
 	if r.left == 0 && r.owed == 0 || r.state == runFailing {
@@ -805,8 +814,8 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, uses []graph.Flow
 }
 
 // settleUses takes in what a task made, and lets go of what it read.
-func (e *Engine) settleUses(r *run, gt graph.TaskID, uses []graph.FlowUse, took time.Duration) {
-	f := r.f
+func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
+	f, uses := r.f, r.f.TaskUses(gt)
 	// How long a chain it would take to make its results again.
 	var depth int16
 	var replay int64
@@ -879,7 +888,9 @@ func (e *Engine) wasRead(v int32) {
 func (e *Engine) landed(r *run) {
 	r.flight--
 	e.inFlight--
-	e.unpark(r)
+	if len(r.parked) > 0 {
+		e.unpark(r)
+	}
 	if e.inFlight == e.o.MaxInFlight-1 {
 		for i := range e.devs {
 			if e.devs[i].queue.len() > 0 {

@@ -158,9 +158,9 @@ func (e *Engine) place() {
 func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	f := r.f
 	at, near := e.now, int32(-1)
-	tasks := e.tasks.at[r.tbase:]
+	tasks, base := e.tasks.at, r.tbase
 	for _, p := range f.Preds(gt) {
-		if pt := &tasks[p]; pt.state == issued && time.Duration(pt.eft) >= at {
+		if pt := &tasks[base+p]; pt.state == issued && time.Duration(pt.eft) >= at {
 			at, near = time.Duration(pt.eft), pt.dev
 		}
 	}

@@ -341,9 +341,7 @@ func (e *Engine) start(r *run) {
 			e.makeReady(r.tbase + int32(i))
 		}
 	}
-	for p, v := range f.Last {
-		e.want(r, int32(p), v)
-	}
+	e.want(r)
 	if r.left == 0 {
 		e.markDead(r)
 	}
@@ -450,19 +448,22 @@ func (e *Engine) producer(v int32) int32 {
 	return r.tbase + int32(r.f.Values[i+r.f.NumInitial].Producer)
 }
 
-// want notes that the last value of a piece is needed beyond its readers: an
-// output is delivered, resident data keeps it. A value nobody changed is where
-// it was already.
-func (e *Engine) want(r *run, p, gv int32) {
-	if gv < r.f.NumInitial {
-		return
+// want notes which values are needed beyond their readers: outputs are delivered,
+// resident data keeps its last. A value nobody changed is where it was already.
+func (e *Engine) want(r *run) {
+	f := r.f
+	for d, ref := range r.refs {
+		for p := f.PieceOff[d]; ref >= 0 && p < f.PieceOff[d+1]; p++ {
+			if gv := f.Last[p]; gv >= f.NumInitial {
+				e.vals.at[r.val(gv)].flags |= current
+			}
+		}
 	}
-	switch val := &e.vals.at[r.val(gv)]; {
-	case r.refs != nil && r.refs[r.f.Pieces[p].Data] >= 0:
-		val.flags |= current
-	case r.f.Values[gv].Final:
-		val.flags |= wanted
-		r.owed++
+	for _, p := range f.Finals {
+		if r.refs == nil || r.refs[f.Pieces[p].Data] < 0 {
+			e.vals.at[r.val(f.Last[p])].flags |= wanted
+			r.owed++
+		}
 	}
 }
 
@@ -636,13 +637,16 @@ func (e *Engine) endValues(r *run, ok bool) {
 	if r.left > 0 {
 		e.abandon(r)
 	}
-	for _, gv := range f.Last {
-		if gv < f.NumInitial {
-			continue
-		}
-		if val := &e.vals.at[r.val(gv)]; val.flags&wanted != 0 || val.slot >= 0 {
-			val.flags &^= wanted
-			e.maybeDrop(r.val(gv))
+	for _, p := range f.Finals {
+		v := r.val(f.Last[p])
+		e.vals.at[v].flags &^= wanted
+		e.maybeDrop(v)
+	}
+	if !ok { // what was made and not read is there still
+		for _, gv := range f.Last {
+			if gv >= f.NumInitial && e.vals.at[r.val(gv)].slot >= 0 {
+				e.maybeDrop(r.val(gv))
+			}
 		}
 	}
 	r.owed = 0
