@@ -92,9 +92,7 @@ func (l *lane) push(ops []driver.Op) {
 		// the second time waits for the first.
 		op, q := &ops[i], &into[i]
 		q.seq, q.waits, q.args, q.err, q.task = op.Seq, int32(len(waits)), int32(len(args)), 0, op.Task
-		for _, w := range op.Waits { // mostly one or two
-			waits = append(waits, w)
-		}
+		waits = append(waits, op.Waits...)
 		if op.Kind == driver.Launch {
 			for k := range op.Args {
 				a := &op.Args[k]
