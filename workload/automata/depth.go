@@ -61,24 +61,39 @@ const (
 // with most rounds is taken, whose many tasks can go to whichever device is free.
 const indistinct = 1.01
 
+// hopeless is how much longer than the best a way takes below which fewer steps
+// need not be looked at: what exchanges and tasks cost doubles with each halving.
+const hopeless = 1.1
+
 // Vary takes the number of steps that is predicted to be done first, once for the
 // devices at hand.
 func (j *Job) Vary(price workload.Pricer) ([]workload.Way, error) {
 	if j.c.K > 0 || j.ways != nil {
 		return j.ways, nil
 	}
+	most := 1
+	for 2*most <= min(j.c.Rows, j.c.Steps, deepest) {
+		most *= 2
+	}
 	var ways []workload.Way
-	least := time.Duration(math.MaxInt64)
-	for k := 1; k <= min(j.c.Rows, j.c.Steps, deepest); k *= 2 {
+	best, at, least := most, 0, time.Duration(math.MaxInt64)
+	for k := most; k >= 1; k /= 2 {
 		takes, err := j.price(k, price)
 		if err != nil {
 			return nil, err
 		}
-		ways, least = append(ways, workload.Way{Name: fmt.Sprintf("k %d", k), Predicted: takes}), min(least, takes)
+		ways = append(ways, workload.Way{Name: fmt.Sprintf("k %d", k), Predicted: takes})
+		if float64(takes) <= indistinct*float64(least) {
+			best, at = k, len(ways)-1
+		}
+		least = min(least, takes)
+		if k <= shallow && float64(takes) > hopeless*float64(least) {
+			break
+		}
 	}
-	i := slices.IndexFunc(ways, func(w workload.Way) bool { return float64(w.Predicted) <= indistinct*float64(least) })
-	j.every(1 << i)
-	ways[i].Taken = true
+	j.every(best)
+	ways[at].Taken = true
+	slices.Reverse(ways)
 	j.ways = ways
 	return ways, nil
 }

@@ -1,6 +1,7 @@
 package automata_test
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -116,9 +117,11 @@ func TestDepthFollowsLinks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if i := slices.IndexFunc(ways, func(w workload.Way) bool { return w.Taken }); i < 0 || ways[i].Name != fmt.Sprint("k ", j.K()) {
+			t.Errorf("%s: rounds have %d steps, chosen from %v", c.name, j.K(), ways)
+		}
 		least, took := time.Duration(math.MaxInt64), time.Duration(0)
-		for i, w := range ways {
-			k := 1 << i
+		for k := 1; k <= 64; k *= 2 {
 			fixed := game(k, c.m)
 			g, err := fixed.Graph(equally(c.m, fixed))
 			if err != nil {
@@ -127,9 +130,6 @@ func TestDepthFollowsLinks(t *testing.T) {
 			full := simulated(t, c.m, g)
 			if least = min(least, full); k == j.K() {
 				took = full
-			}
-			if w.Taken != (k == j.K()) {
-				t.Errorf("%s: %s is taken: %v, and rounds have %d steps", c.name, w.Name, w.Taken, j.K())
 			}
 		}
 		if c.want > 0 && j.K() != c.want {
@@ -183,10 +183,10 @@ func TestDepthOfRun(t *testing.T) {
 		if err := j.Check(); err != nil {
 			t.Error(err)
 		}
-		if len(res.Ways) != 6 || res.Ways[0].Name != "k 1" || res.Ways[5].Name != "k 32" {
-			t.Errorf("ways %v, want k 1 to k 32", res.Ways)
+		if n := len(res.Ways); n < 3 || res.Ways[n-1].Name != "k 32" {
+			t.Errorf("ways %v, want some up to k 32", res.Ways)
 		}
-		if i := slices.IndexFunc(res.Ways, func(w workload.Way) bool { return w.Taken }); i < 0 || 1<<i != j.K() || res.Ways[i].Predicted <= 0 {
+		if i := slices.IndexFunc(res.Ways, func(w workload.Way) bool { return w.Taken }); i < 0 || res.Ways[i].Name != fmt.Sprint("k ", j.K()) || res.Ways[i].Predicted <= 0 {
 			t.Errorf("ways %v, with rounds of %d steps", res.Ways, j.K())
 		}
 	}
