@@ -75,6 +75,20 @@ func (o RebalanceOptions) withDefaults() RebalanceOptions {
 	return o
 }
 
+// Uneven reports whether devices differ by enough for Rebalance to act, which does
+// not depend on what is queued.
+func Uneven(loads []Load, o RebalanceOptions) bool {
+	o = o.withDefaults()
+	if len(loads) < 2 || o.Last > 0 && o.Now-o.Last < o.MinInterval {
+		return false
+	}
+	hot, cold := loads[0].Util, loads[0].Util
+	for _, l := range loads {
+		hot, cold = max(hot, l.Util), min(cold, l.Util)
+	}
+	return hot > o.Hot && cold < o.Cold && hot-cold > o.Spread
+}
+
 // Rebalance says which queued tasks should move. It acts only when some device
 // is hot, another is cold and they are far enough apart, and then moves tasks
 // from the hottest to the coldest device while that brings the two closer. It
@@ -82,23 +96,19 @@ func (o RebalanceOptions) withDefaults() RebalanceOptions {
 // one it leaves behind, which with MinInterval keeps tasks from going back and
 // forth. Loads are not changed.
 func Rebalance(loads []Load, o RebalanceOptions) []Move {
-	o = o.withDefaults()
-	if len(loads) < 2 || o.Last > 0 && o.Now-o.Last < o.MinInterval {
+	if !Uneven(loads, o) {
 		return nil
 	}
+	o = o.withDefaults()
 	util := make([]float64, len(loads))
 	queued := make([][]QueuedTask, len(loads))
 	for k, l := range loads {
 		util[k] = l.Util
 		queued[k] = append([]QueuedTask(nil), l.Queued...)
 	}
-	hot, cold := extremes(util)
-	if util[hot] <= o.Hot || util[cold] >= o.Cold || util[hot]-util[cold] <= o.Spread {
-		return nil
-	}
 	var moves []Move
 	for len(moves) < o.MaxMoves {
-		hot, cold = extremes(util)
+		hot, cold := extremes(util)
 		k := pick(queued[hot], util[hot]-util[cold], loads[cold].Device, o.Fits)
 		if k < 0 {
 			break

@@ -581,22 +581,20 @@ func (e *Engine) rebalance() {
 	o := e.o.Rebalance
 	o.Now, o.Last = e.now, e.balance.last
 	loads := make([]sched.Load, 0, len(e.devs))
-	hot := false
 	for i := range e.devs {
-		if e.devs[i].state != Healthy {
-			continue
+		if e.devs[i].state == Healthy {
+			loads = append(loads, sched.Load{Device: machine.DeviceID(i), Util: e.devs[i].util})
 		}
-		q := &e.devs[i].queue
-		l := sched.Load{Device: machine.DeviceID(i), Util: e.devs[i].util}
-		if n := q.len(); n > 0 {
-			hot = true
-			w := l.Util / float64(max(e.view.Devices[i].Queued, 1))
-			q.each(func(tid int32) { l.Queued = append(l.Queued, sched.QueuedTask{Task: tid, Weight: w}) })
-		}
-		loads = append(loads, l)
 	}
-	if !hot {
+	if e.lined == 0 || !sched.Uneven(loads, o) {
 		return
+	}
+	for i := range loads {
+		l := &loads[i]
+		q := &e.devs[l.Device].queue
+		w := l.Util / float64(max(e.view.Devices[l.Device].Queued, 1))
+		l.Queued = make([]sched.QueuedTask, 0, q.len())
+		q.each(func(tid int32) { l.Queued = append(l.Queued, sched.QueuedTask{Task: tid, Weight: w}) })
 	}
 	moves := sched.Rebalance(loads, o)
 	if len(moves) > 0 {
