@@ -56,6 +56,7 @@ type device struct {
 
 	tell sync.Mutex
 	done []driver.Completion // handed over, not collected
+	news atomic.Bool         // there are such
 
 	// The owner's.
 	f         *frame
@@ -305,9 +306,13 @@ func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
 }
 
 func (d *device) Completions(dst []driver.Completion) int {
+	if !d.news.Load() { // looked at all the time, and not to keep the owner from its lock
+		return 0
+	}
 	d.tell.Lock()
 	n := copy(dst, d.done)
 	d.done = d.done[:copy(d.done, d.done[n:])]
+	d.news.Store(len(d.done) > 0)
 	d.tell.Unlock()
 	return n
 }

@@ -205,8 +205,8 @@ func (d *device) run() {
 	d.openCopier()
 	quiet := 0
 	// Yielding costs a thread that owns its goroutine several microseconds, so
-	// where there are cores to spare it is done now and then only.
-	yield := 64
+	// where there are cores to spare it naps without having yielded.
+	yield := spins
 	if runtime.GOMAXPROCS(0) < 4 {
 		yield = 1
 	}
@@ -592,6 +592,7 @@ func (d *device) handOver() {
 	}
 	d.tell.Lock()
 	d.done = append(d.done, d.out...)
+	d.news.Store(true)
 	d.tell.Unlock()
 	clear(d.out)
 	d.out = d.out[:0]

@@ -321,8 +321,9 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 			continue
 		}
 		if d.flying.Load() > 0 && quiet < spinBudget {
-			quiet++
-			runtime.Gosched()
+			if quiet++; quiet%yieldEvery == 0 {
+				runtime.Gosched()
+			}
 			continue
 		}
 		quiet = 0
@@ -346,13 +347,15 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 	}
 }
 
-// spinBudget is how often the watcher looks while something is in flight: on
-// machines with cores to spare for about as long as a small kernel takes.
-var spinBudget = func() int {
+// spinBudget is how often a watcher, or a worker, looks before it sleeps, and
+// yieldEvery how many looks there are for each time it yields. On machines with
+// cores to spare that is for longer than a small kernel takes, and almost without
+// yielding, which there means moving to another thread.
+var spinBudget, yieldEvery = func() (int, int) {
 	if runtime.NumCPU() >= 8 {
-		return 2000
+		return 10_000, 512
 	}
-	return spins
+	return spins, 1
 }()
 
 // reapWait is how long a killed worker may take to vanish before its operations

@@ -209,8 +209,9 @@ func (w *worker) serve() error {
 			continue
 		}
 		if quiet < spinBudget {
-			quiet++
-			runtime.Gosched()
+			if quiet++; quiet%yieldEvery == 0 {
+				runtime.Gosched()
+			}
 			continue
 		}
 		if !w.warmUp() {

@@ -70,6 +70,8 @@ type Config struct {
 type Executor struct {
 	Machine *machine.Machine
 	shared  driver.SharedMemory
+	spins   int         // how often Wait looks before it sleeps
+	awake   atomic.Bool // somebody does
 	devs    []driver.Device
 	joined  atomic.Uint64    // communicators made
 	cost    *machine.History // the loop's
@@ -297,6 +299,19 @@ type End struct {
 // Wait waits for a started job whose Done sends to end. Cancelling ctx stops
 // launching and waits for what is in flight.
 func (x *Executor) Wait(ctx context.Context, j *Job, end <-chan End) (e End, cancelled bool) {
+	// One caller at a time stays awake for a while: to be woken takes about as long
+	// as a small run.
+	if x.spins > 0 && x.awake.CompareAndSwap(false, true) {
+		for range x.spins {
+			select {
+			case e = <-end:
+				x.awake.Store(false)
+				return e, false
+			default:
+			}
+		}
+		x.awake.Store(false)
+	}
 	select {
 	case e = <-end:
 		return e, false

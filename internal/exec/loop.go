@@ -15,14 +15,19 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// spins is how often the loop looks for completions before it sleeps; farSpins is
-// that with devices in other processes, where a round trip takes some tens of
-// microseconds and there are cores that nobody computes on.
+// spins is how often the loop looks for completions before it sleeps, yielding each
+// time; farSpins is that with devices in other processes, where a round trip takes
+// some tens of microseconds and there are cores that nobody computes on. There it
+// yields once in farYield looks: with processors to spare the scheduler answers by
+// moving the loop to another thread, which takes longer than a kernel.
 const (
 	spins    = 200
-	farSpins = 1000
+	farSpins = 4096
+	farYield = 512
 	// manyCores is from how many on one is to be spared.
 	manyCores = 8
+	// waitSpins is how often a caller looks for the end of its run, likewise.
+	waitSpins = 1 << 14
 )
 
 // loop is the goroutine that owns the engine.
@@ -46,6 +51,7 @@ type loop struct {
 	got     []driver.Completion
 	counts  Counts
 	spins   int
+	yield   int // looks for each time it yields
 	closing bool
 
 	gangs   map[engine.Op]*gang // native collectives in flight, by the launches of their members
@@ -105,8 +111,8 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 		return nil, err
 	}
 	l.board, l.pool.shared, x.shared = board, mem, mem
-	if l.spins = spins; mem != nil && runtime.NumCPU() >= manyCores {
-		l.spins = farSpins
+	if l.spins, l.yield = spins, 1; mem != nil && runtime.NumCPU() >= manyCores {
+		l.spins, l.yield, x.spins = farSpins, farYield, waitSpins
 	}
 	l.unwatched = make(chan struct{})
 	l.lanes = make([]*dev, len(infos))
@@ -251,7 +257,7 @@ func (l *loop) wait() {
 	}
 	// Devices that run short tasks answer within microseconds: look a few times
 	// before going to sleep, which costs more than that.
-	for range l.spins {
+	for i := range l.spins {
 		select {
 		case <-l.wakeup:
 			return
@@ -259,7 +265,9 @@ func (l *loop) wait() {
 			fn(l)
 			return
 		default:
-			runtime.Gosched()
+			if i%l.yield == 0 { // at first too: callers that were just told run here
+				runtime.Gosched()
+			}
 		}
 	}
 	l.timer.Reset(d)
