@@ -37,6 +37,7 @@ type worker struct {
 	pieces                []arena.Segment // of the arena's segments, by offset
 	pinned                []bool          // whether each is page-locked
 	warmed                int             // pieces before this one are
+	given                 time.Time       // when commands came last
 	kernels               map[uint32]*graph.Kernel
 	part                  []byte                 // of a definition, so far
 	tasks                 map[string]*graph.Task // by their steps as sent
@@ -203,6 +204,9 @@ func (w *worker) serve() error {
 		}
 		if w.hush && len(w.outbox) == 0 && !sent {
 			return nil
+		}
+		if n > 0 && w.warm {
+			w.given = time.Now()
 		}
 		if moved || n > 0 || sent {
 			quiet = 0
@@ -411,15 +415,24 @@ func (w *worker) pin(k int) {
 	w.commands.h.busy.Store(0)
 }
 
+// calm is for how long nothing must have come before memory nobody asked for is
+// page-locked: a worker that has just taken another's place would make its first
+// tasks wait while the driver is busy clearing up after the other.
+const calm = 250 * time.Millisecond
+
 // warmUp page-locks one more piece, where the worker is to have all of them; it
 // reports whether there was one.
 func (w *worker) warmUp() bool {
-	for ; w.warm && w.warmed < len(w.pieces); w.warmed++ {
+	if !w.warm || w.warmed == len(w.pieces) || time.Since(w.given) < calm {
+		return false
+	}
+	for ; w.warmed < len(w.pieces); w.warmed++ {
 		if !w.pinned[w.warmed] {
 			w.pin(w.warmed)
 			return true
 		}
 	}
+	w.log.Debug("all host memory is page-locked", "pieces", len(w.pieces))
 	return false
 }
 

@@ -109,17 +109,22 @@ func (o *faults) measure(m *meter) (rows []faultsRow, err error) {
 	return rows, nil
 }
 
-// standbyLog counts the standbys that were reported ready.
+// standbyLog notes which standbys were reported ready: standing by, with all host
+// memory page-locked that they will need.
 type standbyLog struct {
 	slog.Handler
+	there *atomic.Int64
 	ready *atomic.Int64
 }
 
 func (l standbyLog) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l standbyLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "a worker stands by" {
-		l.ready.Add(1)
+	switch r.Message {
+	case "a worker stands by":
+		l.there.Add(1)
+	case "all host memory is page-locked":
+		l.ready.Store(l.there.Load())
 	}
 	return nil
 }
@@ -136,7 +141,8 @@ type faultTrial struct {
 	row     faultsRow
 
 	rt     *weft.Runtime
-	ready  atomic.Int64
+	there  atomic.Int64 // standbys so far
+	ready  atomic.Int64 // of those, the last that was ready
 	blocks []*weft.Data[byte]
 	want   []byte // what each block holds
 }
@@ -150,7 +156,7 @@ const smallBytes = 64 << 10
 func (t *faultTrial) run() (err error) {
 	o := t.m.options
 	o.HostBytes, o.Standby, o.Retries, o.NoCalibrate = t.row.Arena, t.standby, -1, true
-	o.Log = slog.New(standbyLog{slog.DiscardHandler, &t.ready})
+	o.Log = slog.New(standbyLog{slog.DiscardHandler, &t.there, &t.ready})
 	if t.rt, err = weft.Open(t.m.ctx, o); err != nil {
 		return usageError{err}
 	}
@@ -243,11 +249,14 @@ func (t *faultTrial) breakOften() error {
 	}
 	var reported, back []float64
 	for i := range t.count {
-		for t.standby && t.ready.Load() <= int64(i) {
+		for waited := time.Now(); t.standby && t.ready.Load() <= int64(i); {
 			select {
 			case <-t.m.ctx.Done():
 				return context.Cause(t.m.ctx)
 			case <-time.After(time.Millisecond):
+			}
+			if time.Since(waited) > time.Minute {
+				return fmt.Errorf("fault %d: no worker stood by within a minute", i)
 			}
 		}
 		in, out, after := noisy(smallBytes, i), make([]byte, smallBytes), make([]byte, smallBytes)
