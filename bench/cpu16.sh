@@ -61,7 +61,7 @@ for what in "${@:-core overhead limit scaling}"; do
 			;;
 		scaling)
 			# Strong scaling at sizes that take one core seconds.
-			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --only gemm,tropical,conv,merkle,landscape
+			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 2s --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
 			;;
 		esac
 	done

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -33,6 +34,7 @@ type scalingRow struct {
 type scaling struct {
 	weak    bool
 	only    []string
+	counts  []int
 	atLeast time.Duration
 }
 
@@ -41,16 +43,17 @@ func newScaling(s *settings) *cobra.Command {
 	c := benchmark[scalingRow]{
 		use:   "scaling",
 		short: "Each workload on 1 to n devices",
-		long: `Run each workload on one device and on 2, 4 … n of the same kind, and report the
-speed-up: of the same work (strong scaling), or with --weak of work that grows
-with the devices. Work is made large enough that one device takes --at-least.
-Rounds are interleaved, and a speed-up is the median of the ratios within a
-round, so that other load on the machine counts as little as possible. Where
-there is one device only, a CPU, its cores become devices.`,
+		long: `Run each workload on one device and on 2, 4 … n of the same kind (or the numbers
+of --counts), and report the speed-up: of the same work (strong scaling), or with
+--weak of work that grows with the devices. Work is made large enough that one
+device takes --at-least. Rounds are interleaved, and a speed-up is the median of
+the ratios within a round, so that other load on the machine counts as little as
+possible. Where there is one device only, a CPU, its cores become devices.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
 	c.Flags().StringSliceVar(&o.only, "only", nil, "`workloads` to run (all)")
+	c.Flags().IntSliceVar(&o.counts, "counts", nil, "`numbers` of devices beside one (2,4,8 up to all)")
 	c.Flags().DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take; 0 leaves sizes as weft run has them")
 	completeWorkloads(c, "only")
 	return c
@@ -69,11 +72,10 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var counts []int
-	for n := 1; n < most; n *= 2 {
-		counts = append(counts, n)
+	counts, err := o.numbers(most)
+	if err != nil {
+		return nil, err
 	}
-	counts = append(counts, most)
 	// One runtime for each number of devices, all devices of equal size.
 	rts := make([]*weft.Runtime, len(counts))
 	for i, n := range counts {
@@ -92,6 +94,25 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 		rows = append(rows, got...)
 	}
 	return rows, nil
+}
+
+// numbers are those of devices to run on, one first.
+func (o *scaling) numbers(most int) ([]int, error) {
+	if len(o.counts) > 0 {
+		for _, n := range o.counts {
+			if n < 1 || n > most {
+				return nil, badUsage("--counts %d: there are %s", n, count(most, "device"))
+			}
+		}
+		all := append([]int{1}, o.counts...)
+		slices.Sort(all)
+		return slices.Compact(all), nil
+	}
+	var all []int
+	for n := 1; n < most; n *= 2 {
+		all = append(all, n)
+	}
+	return append(all, most), nil
 }
 
 func checkAtLeast(d time.Duration) error {

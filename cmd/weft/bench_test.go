@@ -46,6 +46,10 @@ func TestBenchScaling(t *testing.T) {
 			t.Errorf("%s ran %s and %s", weak, got[0].Job, got[1].Job)
 		}
 	}
+	got := rows[scalingRow](t, "scaling", "--only", "reduce", "--at-least", "1us", "--repeat", "1", "--devices", "cpu/4", "--counts", "3,1")
+	if len(got) != 2 || got[0].Devices != 1 || got[1].Devices != 3 {
+		t.Errorf("%+v; want one and three devices", got)
+	}
 }
 
 // The work of every workload grows as its entry says. Sizes are a sixteenth of

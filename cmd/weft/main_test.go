@@ -178,6 +178,7 @@ func TestMistakes(t *testing.T) {
 		{"bench suite --at-least -1s", "weft: --at-least -1s: it must not be negative"},
 		{"bench suite --only gem", `weft: unknown workload "gem"; did you mean gemm?`},
 		{"bench balance --only gemm", `weft: unknown work "gemm"; there are triangle, landscape, automata`},
+		{"bench scaling --devices cpu/2 --counts 3", "weft: --counts 3: there are 2 devices"},
 		{"bench scaling --only gem", `weft: unknown workload "gem"; did you mean gemm?`},
 		{"doctor now", `weft: doctor takes no arguments, only flags; "now" is too much`},
 		{"bench scaling --devices cpu", "weft: this needs several devices; ask for them, as in --devices cpu/2"},
