@@ -44,11 +44,12 @@ func newScaling(s *settings) *cobra.Command {
 		use:   "scaling",
 		short: "Each workload on 1 to n devices",
 		long: `Run each workload on one device and on 2, 4 … n of the same kind (or the numbers
-of --counts), and report the speed-up: of the same work (strong scaling), or with
---weak of work that grows with the devices. Work is made large enough that one
-device takes --at-least. Rounds are interleaved, and a speed-up is the median of
-the ratios within a round, so that other load on the machine counts as little as
-possible. Where there is one device only, a CPU, its cores become devices.`,
+of --counts), and report the speed-up: of the same work (strong scaling), or
+with --weak of work that grows with the devices. Work is made large enough that
+one device takes --at-least. Rounds are interleaved, and a speed-up is the
+median of the ratios within a round, so that other load on the machine counts as
+little as possible. Where there is one device only, a CPU, its cores become
+devices.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
