@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -348,9 +349,8 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 				e.recoverValue(v)
 			} else if !e.hostOnly {
 				s := e.source(v, space)
-				if s < 0 { // every copy is beyond reach from here: go elsewhere
-					e.tasks.at[tid].avoid = int32(dev)
-					e.replace(tid)
+				if s < 0 {
+					e.goElsewhere(tid, r, gt, v, dev)
 					return setAside, 0
 				}
 				if e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
@@ -409,6 +409,31 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		return noMemory, 0
 	}
 	return issuedOK, need
+}
+
+// goElsewhere has a task placed anew, one of whose values is beyond reach from its
+// device: where that is within reach, once there is such a device.
+func (e *Engine) goElsewhere(tid int32, r *run, gt graph.TaskID, v int32, dev machine.DeviceID) {
+	task, costs := r.g.Task(gt), e.shape(r, gt).costs
+	ever := false
+	for d := range e.devs {
+		vd := &e.view.Devices[d]
+		if costs[vd.Class] < 0 || e.devs[d].state == Broken || !e.allowed(task, machine.DeviceID(d)) || e.source(v, e.devs[d].space) < 0 {
+			continue
+		}
+		if ever = true; vd.Accepts {
+			e.tasks.at[tid].avoid = int32(dev)
+			e.replace(tid)
+			return
+		}
+	}
+	e.unplace(tid)
+	if !ever {
+		e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("%w: no link leads from where its data is", ErrNoDevice)))
+		return
+	}
+	e.tasks.at[tid].state = ready
+	e.stuck = append(e.stuck, tid)
 }
 
 // planUse decides which buffer a use gets.

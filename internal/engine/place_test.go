@@ -415,3 +415,28 @@ func TestDeterminism(t *testing.T) {
 		equal(t, name+": actions", len(second), len(first))
 	}
 }
+
+// A task that must run where no link leads to ends with an error that says so, and
+// others go where their data can be had.
+func TestNoWayForData(t *testing.T) {
+	for _, only := range [][]string{{"gpu:0"}, {"gpu:0", "gpu:1"}, nil} {
+		m := gpus(3, 100*mb)
+		m.Links = m.Links[2:] // of gpu:2
+		r := newRig(t, m, engine.Options{})
+		g := build(t, func(b *graph.Builder) {
+			j := job("t", 1, reads(inputs(b, 1)[0]))
+			j.On.Only = only
+			b.Add(j)
+		})
+		err := r.finish(r.submit(g, engine.RunOptions{}))
+		if only == nil {
+			is(t, err, nil)
+			equal(t, "tasks of the device with a link", r.launchedOn("gpu:2"), 1)
+			continue
+		}
+		is(t, err, engine.ErrNoDevice)
+		if err != nil && !strings.Contains(err.Error(), "no link leads") {
+			t.Errorf("%v: want it to say why", err)
+		}
+	}
+}
