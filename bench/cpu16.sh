@@ -28,7 +28,7 @@ for what in "${@:-core overhead limit scaling}"; do
 			# be better than the ratio.
 			n=$(nproc)
 			for job in "gemm --size 3072" "tropical --size 2048" "conv --batch 256" "merkle --leaves 8388608" "landscape --residues 190"; do
-				one="bin/weft run $job --devices cpu/$n --max-devices 1 --repeat 5 --calibrate off --check=false --json"
+				one="bin/weft run $job --devices cpu/$n --max-devices 1 --repeat 3 --calibrate off --check=false --json"
 				for copies in 1 "$n"; do
 					for ((i = 0; i < copies; i++)); do $one >"$scratch/$i" & done
 					wait
@@ -61,7 +61,7 @@ for what in "${@:-core overhead limit scaling}"; do
 			;;
 		scaling)
 			# Strong scaling at sizes that take one core seconds.
-			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 2s --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
+			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 1500ms --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
 			;;
 		esac
 	done
