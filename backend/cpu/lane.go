@@ -19,7 +19,7 @@ const (
 	// spins is how often a lane looks again before it goes to sleep: some tens of
 	// microseconds, in which the next batch of short tasks comes. Being woken for
 	// each takes as much of the cores, and the time of whoever wakes it.
-	spins = 500
+	spins = 400
 )
 
 // lane is an in-order queue and the goroutine that serves it.
