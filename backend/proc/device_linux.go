@@ -349,11 +349,11 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 
 // spinBudget is how often a watcher, or a worker, looks before it sleeps, and
 // yieldEvery how many looks there are for each time it yields. On machines with
-// cores to spare that is for longer than a small kernel takes, and without
+// cores to spare that is for longer than a small kernel takes, and almost without
 // yielding, which there means moving to another thread.
 var spinBudget, yieldEvery = func() (int, int) {
 	if runtime.NumCPU() >= 8 {
-		return 10_000, 10_000
+		return 10_000, 512
 	}
 	return spins, 1
 }()
@@ -962,12 +962,12 @@ func (d *device) flush() {
 		}
 		if !ok {
 			d.backlog = d.backlog[:copy(d.backlog, rest)]
-			d.w.commands.publish()
+			d.w.commands.ring()
 			return
 		}
 	}
 	d.backlog = d.backlog[:0]
-	d.w.commands.publish()
+	d.w.commands.ring()
 }
 
 // Telemetry asks the worker; a lost device knows nothing.

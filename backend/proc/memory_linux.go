@@ -201,9 +201,6 @@ func (d *device) trim() {
 				sib.mu.Lock()
 				if sib.foreign[s.n] {
 					sib.unslab(s.n)
-					if sib.w != nil {
-						sib.flush()
-					}
 				}
 				sib.mu.Unlock()
 			}

@@ -231,7 +231,7 @@ func (d *device) follow(w *child) error {
 				d.rec.u32(uint32(n))
 				d.tellStandby()
 			}
-			w.commands.publish()
+			w.commands.ring()
 			d.log.Debug("a worker stands by", "pid", w.pid())
 			d.mu.Unlock()
 			return nil
@@ -261,5 +261,5 @@ func (d *device) tellStandby() {
 		w.kill(errors.Join(errHung, err))
 		return
 	}
-	w.commands.publish()
+	w.commands.ring()
 }

@@ -85,7 +85,7 @@ func ringOn(mem []byte) *ring {
 func check(n, serial uint32) uint32 { return n ^ serial*0x9E3779B1 ^ ringMagic }
 
 // put writes a record; false when there is no room for it now. The reader sees
-// it after publish.
+// it after ring.
 func (r *ring) put(rec []byte) (bool, error) {
 	if len(rec) == 0 || len(rec) > maxRecord {
 		return false, fmt.Errorf("proc: a record of %d bytes", len(rec))
@@ -110,6 +110,7 @@ func (r *ring) put(rec []byte) (bool, error) {
 	r.header(pos, uint32(len(rec)))
 	copy(r.buf[pos+headBytes:], rec)
 	r.at += need + skip
+	r.h.tail.Store(r.at)
 	return true, nil
 }
 
@@ -117,13 +118,6 @@ func (r *ring) header(pos, n uint32) {
 	binary.LittleEndian.PutUint32(r.buf[pos:], n)
 	binary.LittleEndian.PutUint32(r.buf[pos+4:], check(n, r.serial))
 	r.serial++
-}
-
-// publish shows the reader what was put, all at once: what was given together is
-// also begun together. It wakes the reader if that sleeps.
-func (r *ring) publish() {
-	r.h.tail.Store(r.at)
-	r.ring()
 }
 
 // ring wakes the reader if it sleeps.

@@ -499,7 +499,7 @@ func (w *worker) report() (bool, error) {
 		}
 		sent = true
 		w.outbox = w.outbox[:copy(w.outbox, w.outbox[n:])]
-		w.completions.publish()
+		w.completions.ring()
 	}
 	return sent, nil
 }

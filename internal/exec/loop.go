@@ -18,13 +18,12 @@ import (
 // spins is how often the loop looks for completions before it sleeps, yielding each
 // time; farSpins is that with devices in other processes, where a round trip takes
 // some tens of microseconds and there are cores that nobody computes on. There it
-// yields once in farYield looks, and not at first: with processors to spare the
-// scheduler answers by moving the loop to another thread, which takes longer than a
-// kernel.
+// yields once in farYield looks: with processors to spare the scheduler answers by
+// moving the loop to another thread, which takes longer than a kernel.
 const (
 	spins    = 200
 	farSpins = 4096
-	farYield = 2048
+	farYield = 512
 	// manyCores is from how many on one is to be spared.
 	manyCores = 8
 	// waitSpins is how often a caller looks for the end of its run, likewise.
@@ -266,7 +265,7 @@ func (l *loop) wait() {
 			fn(l)
 			return
 		default:
-			if i%l.yield == l.yield/32 {
+			if i%l.yield == 0 { // at first too: callers that were just told run here
 				runtime.Gosched()
 			}
 		}
