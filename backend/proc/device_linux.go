@@ -320,8 +320,8 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 			d.wake()
 			continue
 		}
-		if d.flying.Load() > 0 && quiet < spinBudget {
-			if quiet++; quiet%yieldEvery == 0 {
+		if d.flying.Load() > 0 && quiet < watchSpins {
+			if quiet++; quiet%watchYield == 0 {
 				runtime.Gosched()
 			}
 			continue
@@ -347,15 +347,16 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 	}
 }
 
-// spinBudget is how often a watcher, or a worker, looks before it sleeps, and
-// yieldEvery how many looks there are for each time it yields. On machines with
-// cores to spare that is for longer than a small kernel takes, and almost without
-// yielding, which there means moving to another thread.
-var spinBudget, yieldEvery = func() (int, int) {
+// watchSpins is how often a watcher looks before it sleeps, and watchYield how many
+// looks there are for each time it yields; workSpins and workYield are a worker's,
+// which does more at each look. On machines with cores to spare both look for about
+// a millisecond, longer than a small kernel takes, and yield seldom: that there means
+// to move to another thread.
+var watchSpins, watchYield, workSpins, workYield = func() (int, int, int, int) {
 	if runtime.NumCPU() >= 8 {
-		return 10_000, 512
+		return 1 << 16, 1 << 12, 1 << 13, 1 << 9
 	}
-	return spins, 1
+	return spins, 1, spins, 1
 }()
 
 // reapWait is how long a killed worker may take to vanish before its operations

@@ -212,8 +212,8 @@ func (w *worker) serve() error {
 			quiet = 0
 			continue
 		}
-		if quiet < spinBudget {
-			if quiet++; quiet%yieldEvery == 0 {
+		if quiet < workSpins {
+			if quiet++; quiet%workYield == 0 {
 				runtime.Gosched()
 			}
 			continue

@@ -22,7 +22,7 @@ import (
 // moving the loop to another thread, which takes longer than a kernel.
 const (
 	spins    = 200
-	farSpins = 4096
+	farSpins = 1 << 14
 	farYield = 512
 	// manyCores is from how many on one is to be spared.
 	manyCores = 8
