@@ -3,9 +3,9 @@
 // merged into one state, which all then have.
 //
 // Replicas are resident data, which runs bind; the package runs nothing on them
-// but what merging takes, an all-reduce by package collective where the merge is
-// the average, or by the devices' own library. It does not know what an update is: its user says when there was
-// one.
+// but what merging takes, where the merge is the average an all-reduce by package
+// collective or by the devices' own library. It does not know what an update is:
+// its user says when there was one.
 package replica
 
 import (

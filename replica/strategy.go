@@ -33,15 +33,15 @@ func ParseStrategy(text string) (Strategy, error) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(text), " ")
 	s := Strategy{Kind: Kind(word)}
 	var err error
-	switch rest = strings.TrimSpace(rest); s.Kind {
-	case Periodic:
+	switch rest = strings.TrimSpace(rest); {
+	case rest == "" && (s.Kind == Periodic || s.Kind == Adaptive):
+		err = fmt.Errorf("%s wants a value after it", word)
+	case s.Kind == Periodic:
 		s.Every, err = time.ParseDuration(rest)
-	case Adaptive:
+	case s.Kind == Adaptive:
 		s.Threshold, err = strconv.ParseFloat(rest, 64)
-	default:
-		if rest != "" {
-			err = fmt.Errorf("nothing may follow %s", word)
-		}
+	case rest != "":
+		err = fmt.Errorf("nothing may follow %s", word)
 	}
 	if err != nil {
 		return Strategy{}, fmt.Errorf("strategy %q: %w: %w; as in %s", text, ErrOptions, err, strategies)

@@ -94,6 +94,10 @@ func spinUnits(c *weft.Call, _, _ int) {
 var pipelineItems = 256
 
 func measurePipelines(m *meter) (rows []pipelineRow, err error) {
+	devices, err := m.several() // before anything takes long
+	if err != nil {
+		return nil, err
+	}
 	type stream struct {
 		name    string
 		units   []int
@@ -126,7 +130,7 @@ func measurePipelines(m *meter) (rows []pipelineRow, err error) {
 		}
 		rows = append(rows, row)
 	}
-	row, err := m.onDevices(p)
+	row, err := m.onDevices(p, devices)
 	if err != nil {
 		return rows, err
 	}
@@ -297,11 +301,7 @@ func program(units []int) pipeline.Program[[2]uint64] {
 }
 
 // onDevices runs four steps on the devices there are.
-func (m *meter) onDevices(p *progress) (pipelineRow, error) {
-	n, err := m.several()
-	if err != nil {
-		return pipelineRow{}, err
-	}
+func (m *meter) onDevices(p *progress, n int) (pipelineRow, error) {
 	rt, err := m.open(nil)
 	if err != nil {
 		return pipelineRow{}, err

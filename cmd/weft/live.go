@@ -376,7 +376,7 @@ func (r *liveReport) text(w io.Writer) {
 		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
 	}
 	if r.Way != "" {
-		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be fastest; --explain compares.\n", r.Way)
+		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be as fast as any; --explain compares.\n", r.Way)
 	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", count(r.Retries, "execution"))

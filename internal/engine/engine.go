@@ -108,7 +108,7 @@ type Engine struct {
 	freeRuns []int32
 	spare    []*run                // retired runs, kept for their slices
 	byID     map[RunID]int32       // run slots
-	latest   map[*graph.Graph]*run // the active run of each graph that began last
+	latest   map[*graph.Graph]*run // the run of each graph that began last and has not ended
 	nextRun  RunID
 	waiting  []int32 // runs not admitted yet, in submit order
 	vnow     int64   // virtual service time reached (fair queueing)

@@ -31,23 +31,49 @@ func (e *Engine) makeReady(tid int32) {
 	start := max(r.vtime, e.vnow)
 	r.vtime = start + e.shape(r, gt).charge
 	t.key = start - int64(e.priority(r, gt))*agingPerPriority
-	if b := r.ahead; b != nil {
-		t.key = max(t.key, e.keyAhead(r, b, gt))
+	if r.ahead != nil {
+		t.key = max(t.key, e.keyAhead(r, gt))
 	}
 	e.ready.push(tid)
 }
 
-// keyAhead returns the key of a task in the run of the same graph that began
-// before. Runs of one graph keep their order: they are items of a stream, whose
-// later steps would wait for one another out of turn if a run fell behind for
-// having been charged by another estimate of the same cost.
-func (e *Engine) keyAhead(r, b *run, gt graph.TaskID) int64 {
-	if b.id != r.aheadID || b.state != runActive {
-		r.ahead = nil // it has ended
-		return math.MinInt64
+// follow puts a run that begins behind those of its graph that have not ended.
+func (e *Engine) follow(r *run) {
+	if r.ahead = e.latest[r.g]; r.ahead != nil {
+		r.ahead.behind = r
 	}
-	if t := &e.tasks.at[b.tbase+int32(gt)]; t.flags&charged != 0 {
-		return t.key
+	e.latest[r.g] = r
+}
+
+// unfollow takes a run that ends out from between those of its graph.
+func (e *Engine) unfollow(r *run) {
+	switch {
+	case r.behind != nil:
+		r.behind.ahead = r.ahead
+	case r.ahead != nil:
+		e.latest[r.g] = r.ahead
+	default:
+		delete(e.latest, r.g)
+	}
+	if r.ahead != nil {
+		r.ahead.behind = r.behind
+	}
+	r.ahead, r.behind = nil, nil
+}
+
+// keyAhead returns the key of a task in the run of the same graph and standing that
+// began before. Runs of one graph keep their order: they are items of a stream,
+// whose later steps would wait for one another out of turn if a run fell behind for
+// having been charged by another estimate of the same cost.
+func (e *Engine) keyAhead(r *run, gt graph.TaskID) int64 {
+	b := r.ahead
+	for b != nil && (b.state != runActive || b.o.Priority != r.o.Priority || b.o.Weight != r.o.Weight) {
+		b = b.ahead
+	}
+	if b != nil {
+		if t := &e.tasks.at[b.tbase+int32(gt)]; t.flags&charged != 0 {
+			return t.key
+		}
 	}
 	return math.MinInt64
 }

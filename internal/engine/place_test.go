@@ -123,7 +123,8 @@ func (f *fickle) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
 }
 
 // Runs of one graph are a stream: each of its steps takes them in the order they
-// began, though some are charged more than others for the same work.
+// began, though some are charged more than others for the same work, and though
+// some are cancelled on their way.
 func TestRunsOfOneGraphKeepOrder(t *testing.T) {
 	const steps, runs, ahead = 4, 48, 16
 	m := cpus(steps)
@@ -135,27 +136,36 @@ func TestRunsOfOneGraphKeepOrder(t *testing.T) {
 			b.Add(task)
 		}
 	})
-	cost := &fickle{Cost: machine.NewRoofline(m)}
-	r := newRig(t, m, engine.Options{Cost: cost})
-	order := make([][]engine.RunID, steps)
-	seen := map[engine.Op]bool{}
-	var began []engine.RunID
-	r.until("all runs have ended", func() bool {
-		for len(began) < min(runs, len(r.ended)+ahead) {
-			began = append(began, r.submit(g, engine.RunOptions{}))
-		}
-		cost.epoch++
-		for _, o := range r.ops {
-			if o.a.Kind == engine.Launch && !seen[o.a.Op] {
-				seen[o.a.Op] = true
-				order[o.a.Device] = append(order[o.a.Device], o.a.Run)
+	for _, cancels := range []bool{false, true} {
+		cost := &fickle{Cost: machine.NewRoofline(m)}
+		r := newRig(t, m, engine.Options{Cost: cost})
+		order := make([][]engine.RunID, steps)
+		seen := map[engine.Op]bool{}
+		var began, cancel []engine.RunID
+		r.until("all runs have ended", func() bool {
+			for len(began) < min(runs, len(r.ended)+ahead) {
+				began = append(began, r.submit(g, engine.RunOptions{}))
+				if cancels && len(began)%2 == 0 {
+					cancel = append(cancel, began[len(began)-1])
+				}
+				if len(cancel) > 2 {
+					r.step(engine.Event{Kind: engine.Cancel, Run: cancel[0]})
+					cancel = cancel[1:]
+				}
 			}
-		}
-		return len(r.ended) == runs
-	})
-	for s, got := range order {
-		if !slices.Equal(got, began) {
-			t.Errorf("step %d took runs in the order %v", s, got)
+			cost.epoch++
+			for _, o := range r.ops {
+				if o.a.Kind == engine.Launch && !seen[o.a.Op] {
+					seen[o.a.Op] = true
+					order[o.a.Device] = append(order[o.a.Device], o.a.Run)
+				}
+			}
+			return len(r.ended) == runs
+		})
+		for s, got := range order {
+			if !slices.IsSorted(got) || !cancels && !slices.Equal(got, began) {
+				t.Errorf("cancelling %v: step %d took runs in the order %v", cancels, s, got)
+			}
 		}
 	}
 }

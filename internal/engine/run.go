@@ -76,8 +76,8 @@ type run struct {
 	heldN    int // recipes held
 	needed   int // its values needed after it ended
 	vtime    int64
-	ahead    *run // of the same graph, begun before it; only while its ID is aheadID
-	aheadID  RunID
+	ahead    *run    // of the same graph, begun before it and not ended
+	behind   *run    // likewise, begun after it
 	unweight float64 // 1/Weight
 	priority int     // of every task, where all have the same
 	errs     []error
@@ -309,10 +309,7 @@ func (e *Engine) start(r *run) {
 	r.state, r.left, r.begun = runActive, n, true
 	r.report.Started = e.now
 	r.vtime = e.vnow
-	if b := e.latest[r.g]; b != nil && b.o.Priority == r.o.Priority && b.o.Weight == r.o.Weight {
-		r.ahead, r.aheadID = b, b.id
-	}
-	e.latest[r.g] = r
+	e.follow(r)
 	e.weigh(r.o.Weight)
 	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	e.startData(r)
@@ -542,9 +539,7 @@ func (e *Engine) end(r *run) {
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	delete(e.byID, r.id)
 	if r.begun {
-		if e.latest[r.g] == r {
-			delete(e.latest, r.g)
-		}
+		e.unfollow(r)
 		e.weigh(-r.o.Weight)
 		if err != nil {
 			e.purge(r)
