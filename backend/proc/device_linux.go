@@ -353,7 +353,7 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 // a millisecond, longer than a small kernel takes, and yield seldom: that there means
 // to move to another thread.
 var watchSpins, watchYield, workSpins, workYield = func() (int, int, int, int) {
-	if runtime.NumCPU() >= 8 {
+	if runtime.GOMAXPROCS(0) >= 8 { // a container's quota counts
 		return 1 << 16, 1 << 12, 1 << 13, 1 << 9
 	}
 	return spins, 1, spins, 1
@@ -693,6 +693,10 @@ func (d *device) staged(l *lane, op *driver.Op, s *stager, b driver.Buffer, off 
 	d.send(l, &given).job = j
 }
 
+// oversized is what runs in the place of a launch that does not fit into a record:
+// no device has an implementation for it, so it fails.
+var oversized = &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "a launch with too much to tell a worker"}}}}
+
 // nothing is a task that keeps its place in line.
 var nothing = &graph.Task{}
 
@@ -870,17 +874,18 @@ func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 	} else {
 		d.steps.b = d.steps.b[:0]
 		d.steps.steps(op.Task.Steps, d.kernel)
-		if len(d.steps.b) > maxRecord/2 {
-			d.steps.b = d.steps.b[:0]
-			d.steps.steps(refused.Steps, d.kernel)
+		waits, args := op.Waits, op.Args
+		if len(d.steps.b) > maxRecord/2 || len(d.steps.b)+8*len(waits)+20*len(args) > maxRecord-64 {
+			d.steps.b, waits, args = d.steps.b[:0], nil, nil // it fails at once, in its turn
+			d.steps.steps(oversized.Steps, d.kernel)
 		}
 		d.rec.begin(doLaunch)
 		d.rec.u32(uint32(op.Lane))
 		d.rec.u32(op.Seq)
-		d.rec.waits(op.Waits)
-		d.rec.u32(uint32(len(op.Args)))
-		for i := range op.Args {
-			a := &op.Args[i]
+		d.rec.waits(waits)
+		d.rec.u32(uint32(len(args)))
+		for i := range args {
+			a := &args[i]
 			d.rec.u32(own(a.Buf))
 			d.rec.i64(a.Off)
 			d.rec.i64(a.Bytes)

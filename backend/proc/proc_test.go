@@ -730,3 +730,26 @@ func noGrowth(t *testing.T, faults, fds, rss int) {
 		t.Errorf("%d bytes of memory after %d faults, %d before", m, faults, rss)
 	}
 }
+
+// A launch that names more than a record holds fails, and costs nobody the worker.
+func TestTooManyArguments(t *testing.T) {
+	r := start(t, proc.Options{Driver: "cpu"}, engine.Options{})
+	const n = 14_000
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "in", Bytes: n, Input: true})
+	uses := []graph.Use{{Data: b.Data(graph.Data{Name: "out", Bytes: 1, Output: true}), Bytes: 1, Access: graph.Write}}
+	for i := range int64(n) {
+		uses = append(uses, graph.Use{Data: in, Offset: i, Bytes: 1})
+	}
+	b.Add(graph.Task{Name: "many", Steps: []graph.Step{{Kernel: kernel("inc"), Launch: graph.Launch{Grid: [3]uint32{1, 1, 1}}}}, Uses: uses})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = r.run(t, g, make([]byte, n)); !errors.Is(err, driver.ErrKernel) {
+		t.Errorf("%v, want %v", err, driver.ErrKernel)
+	}
+	if book := r.log.String(); strings.Contains(book, "worker lost") {
+		t.Errorf("the worker was lost:\n%s", book)
+	}
+}

@@ -41,6 +41,7 @@ type worker struct {
 	kernels               map[uint32]*graph.Kernel
 	part                  []byte                 // of a definition, so far
 	tasks                 map[string]*graph.Task // by their steps as sent
+	taskBytes             int                    // of these steps
 	batch                 []driver.Op
 	waits                 []driver.Wait
 	args                  []driver.Arg
@@ -52,8 +53,10 @@ type worker struct {
 
 const (
 	maxBatch = 256
-	// maxTasks bounds what is remembered of launches that came before.
-	maxTasks = 1 << 16
+	// maxTasks and maxTaskBytes bound what is remembered of launches that came
+	// before: a task made of many has kilobytes of steps.
+	maxTasks     = 1 << 16
+	maxTaskBytes = 64 << 20
 	// pulse is how often an idle worker shows that it lives.
 	pulse = 50 * time.Millisecond
 	// pieceBytes is how much of the arena is page-locked at a time: a few
@@ -446,10 +449,12 @@ func (w *worker) task(blob []byte) *graph.Task {
 	if !ok {
 		return nil
 	}
-	if len(w.tasks) >= maxTasks {
+	if len(w.tasks) >= maxTasks || w.taskBytes+len(blob) > maxTaskBytes {
 		clear(w.tasks)
+		w.taskBytes = 0
 	}
 	w.tasks[string(blob)] = t
+	w.taskBytes += len(blob)
 	return t
 }
 

@@ -350,7 +350,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 			} else if !e.hostOnly {
 				s := e.source(v, space)
 				if s < 0 {
-					e.goElsewhere(tid, r, gt, v, dev)
+					e.goElsewhere(tid, r, gt, dev)
 					return setAside, 0
 				}
 				if e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
@@ -412,13 +412,13 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 }
 
 // goElsewhere has a task placed anew, one of whose values is beyond reach from its
-// device: where that is within reach, once there is such a device.
-func (e *Engine) goElsewhere(tid int32, r *run, gt graph.TaskID, v int32, dev machine.DeviceID) {
+// device: where all it reads is within reach, once there is such a device.
+func (e *Engine) goElsewhere(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID) {
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	ever := false
 	for d := range e.devs {
 		vd := &e.view.Devices[d]
-		if costs[vd.Class] < 0 || e.devs[d].state == Broken || !e.allowed(task, machine.DeviceID(d)) || e.source(v, e.devs[d].space) < 0 {
+		if costs[vd.Class] < 0 || e.devs[d].state == Broken || !e.allowed(task, machine.DeviceID(d)) || !e.reaches(r, gt, e.devs[d].space) {
 			continue
 		}
 		if ever = true; vd.Accepts {
@@ -434,6 +434,20 @@ func (e *Engine) goElsewhere(tid int32, r *run, gt graph.TaskID, v int32, dev ma
 	}
 	e.tasks.at[tid].state = ready
 	e.stuck = append(e.stuck, tid)
+}
+
+// reaches reports whether a way leads to a memory from all a task reads that is
+// anywhere.
+func (e *Engine) reaches(r *run, gt graph.TaskID, space int32) bool {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Reads(&uses[k]) {
+			if v := r.val(gv); e.have(v) && e.source(v, space) < 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // planUse decides which buffer a use gets.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"math/bits"
 	"time"
 
@@ -805,6 +806,11 @@ func (e *Engine) commit(v int32) {
 
 // deliver brings an output of a run to its home.
 func (e *Engine) deliver(v int32) {
+	if !e.hostOnly && e.have(v) && e.source(v, 0) < 0 {
+		r, gt := e.taskOf(e.producer(v))
+		e.fail(r, e.taskErr(r, gt, -1, fmt.Errorf("%w: no link leads from where its result is to host memory", ErrNoDevice)))
+		return
+	}
 	if !e.bringHome(v) {
 		return
 	}
@@ -835,7 +841,7 @@ func (e *Engine) followHome(r *run, gt graph.TaskID) {
 				continue
 			}
 			home := e.data.at[val.data].home
-			if hs := &e.slots.at[e.insts[home].slot+val.piece]; hs.val < 0 && hs.pins == 0 {
+			if hs := &e.slots.at[e.insts[home].slot+val.piece]; hs.val < 0 && hs.pins == 0 && e.source(v, 0) >= 0 {
 				e.fill(home, val.piece, 1, func(int32) int32 { return v }, forHome)
 				e.ops = e.ops[:0]
 			}

@@ -450,3 +450,36 @@ func TestNoWayForData(t *testing.T) {
 		}
 	}
 }
+
+// Where no link leads, a task whose inputs are on two sides ends, as does one whose
+// result cannot come home, soon or late.
+func TestNoWayBetween(t *testing.T) {
+	for what, add := range map[string]func(b *graph.Builder){
+		"inputs apart": func(b *graph.Builder) {
+			var both []graph.Use
+			for i := range 2 {
+				d := b.Data(graph.Data{Name: fmt.Sprint("d", i), Bytes: mb})
+				j := job(fmt.Sprint("make ", i), 1, writes(d))
+				j.On.Only = []string{fmt.Sprintf("gpu:%d", i)}
+				b.Add(j)
+				both = append(both, reads(d))
+			}
+			b.Add(job("t", 1, both...))
+		},
+		"short": func(b *graph.Builder) {
+			b.Add(job("t", 0.1, writes(b.Data(graph.Data{Name: "out", Bytes: mb, Output: true}))))
+		},
+		"long": func(b *graph.Builder) {
+			b.Add(job("t", 5, writes(b.Data(graph.Data{Name: "out", Bytes: mb, Output: true}))))
+		},
+	} {
+		m := gpus(2, 100*mb)
+		m.Links = nil
+		r := newRig(t, m, engine.Options{})
+		err := r.finish(r.submit(build(t, add), engine.RunOptions{}))
+		is(t, err, engine.ErrNoDevice)
+		if err != nil && !strings.Contains(err.Error(), "no link leads") {
+			t.Errorf("%s: %v: want it to say why", what, err)
+		}
+	}
+}

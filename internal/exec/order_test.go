@@ -69,6 +69,9 @@ func (n *noted) Submit(batch []driver.Op) error {
 		}
 		src := op.From.(*noted)
 		a.from++
+		if i < len(batch)-1 { // others' copies from there may come before it then
+			a.wrong = append(a.wrong, fmt.Sprintf("a copy from %s that was held back for what came after it", src.Info().Name))
+		}
 		if !a.made[src][op.Src] {
 			a.wrong = append(a.wrong, fmt.Sprintf("a copy from buffer %d of %s, which it does not have yet", op.Src, src.Info().Name))
 		}
