@@ -192,12 +192,12 @@ func classOf(err error) class {
 		return brokenKernel
 	case errors.Is(err, driver.ErrDependency):
 		return dependency
+	case errors.Is(err, driver.ErrUnavailable): // whatever it was not available for
+		return unavailable
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return outOfMemory
 	case errors.Is(err, driver.ErrClosed):
 		return closed
-	case errors.Is(err, driver.ErrUnavailable):
-		return unavailable
 	}
 	return other
 }

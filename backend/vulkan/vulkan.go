@@ -207,7 +207,7 @@ func openPlatform(o Options, log *slog.Logger) (*platform, error) {
 		head: head{typ: tInstance}, app: app, layers: uint32(len(layers)), layerAt: f.strings(layers), exts: uint32(len(exts)), extNames: f.strings(exts),
 	}), 0, address(instance))
 	if err != nil {
-		return nil, fmt.Errorf("vulkan: %w: %w; install a driver", driver.ErrUnavailable, err)
+		return nil, fmt.Errorf("vulkan: %w: %w; install a driver, or see what is wrong with those that VK_DRIVER_FILES or /usr/share/vulkan/icd.d name", driver.ErrUnavailable, err)
 	}
 	a.bindInstance(*instance)
 	if o.Validate {

@@ -61,12 +61,12 @@ func newFaults(s *settings) *cobra.Command {
 see what becomes of everything else: the bad task must fail with its kernel's
 name, tasks beside it complete, data put on the device before be there after
 without being sent again, and nothing grow. Without a standby (restart) a new
-worker is started after each fault; with one it takes over. Only for GPUs of
-NVIDIA.`,
+worker is started after each fault; with one, ready to serve and all its host
+memory page-locked, that takes over. Only for GPUs of NVIDIA.`,
 		repeat: 1, measure: o.measure, text: writeFaults,
 	}.command(s)
 	c.Flags().IntVar(&o.count, "faults", 100, "faults without a standby")
-	c.Flags().IntVar(&o.standbys, "standbys", 10, "faults with one, each when it stands by")
+	c.Flags().IntVar(&o.standbys, "standbys", 10, "faults with one, each when it is ready")
 	c.Flags().StringVar(&o.resident, "resident", "1GiB", "`size` of the data on the device")
 	c.Flags().StringVar(&o.arena, "arena", "8GiB", "`size` of the host memory to share with workers, at most")
 	return c

@@ -69,9 +69,7 @@ func impatience() {
 		os.Exit(exitInterrupted)
 	case <-time.After(time.Second):
 	}
-	if terminal(os.Stderr) {
-		fmt.Fprintln(os.Stderr, "\nweft: waiting for what runs; Ctrl-C again ends at once")
-	}
+	fmt.Fprintln(os.Stderr, "\nweft: waiting for what runs; Ctrl-C or another SIGTERM ends at once")
 	<-again
 	os.Exit(exitInterrupted)
 }
