@@ -7,6 +7,7 @@
 // filters have a multiple of them; the order of the terms is always the same.
 //: conv_images -DFILTERS=16
 #version 450
+#extension GL_EXT_control_flow_attributes : require
 layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer Images { float x[]; };
 layout(std430, binding = 1) readonly buffer Filters { float filters[]; };
@@ -57,7 +58,7 @@ void main() {
 				vec4 weights[FILTERS];
 				for (uint f = 0; f < FILTERS; f++)
 					weights[f] = filters4[(from[f] + term) / 4];
-				for (uint d = 0; d < 4; d++) {
+				[[unroll]] for (uint d = 0; d < 4; d++) {
 					vec4 v = pixels(image, row, col);
 					for (uint f = 0; f < FILTERS; f++)
 						acc[f] = fma(vec4(weights[f][d]), v, acc[f]);

@@ -3,6 +3,7 @@
 //: tropical_rows -DROWS=8 -DCOLS=2
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 #define START uintBitsToFloat(0xff800000)
 #define STEP(T, acc, a, b) { precise T s = a + b; acc = mix(acc, s, above(s, acc)); }
 bool above(float s, float acc) { return s > acc; }

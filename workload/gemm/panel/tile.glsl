@@ -15,7 +15,8 @@ layout(std430, binding = 2) writeonly buffer C4 { vec4 c4[]; };
 layout(push_constant) uniform Sizes { uint m, k, n; };
 
 // What lies outside is read as the last inside, and not written. lavapipe ends all
-// loops of a shader after 65535 rounds in total, so a round is four terms.
+// loops of a shader after 65535 rounds in total, so a round is four terms,
+// whose own loop is unrolled: left to itself it would count as well.
 
 // fours computes four columns side by side in each of COLS places.
 void fours(uint row, uint column) {
@@ -32,7 +33,7 @@ void fours(uint row, uint column) {
 		vec4 left[ROWS];
 		for (uint i = 0; i < ROWS; i++)
 			left[i] = a4[from[i] + p];
-		for (uint d = 0; d < 4; d++)
+		[[unroll]] for (uint d = 0; d < 4; d++)
 			for (uint j = 0; j < COLS; j++) {
 				vec4 right = b4[(p * 4 + d) * w + at[j]];
 				for (uint i = 0; i < ROWS; i++)
@@ -69,7 +70,7 @@ void ones(uint row, uint column) {
 			acc[i][j] = START;
 	uint p = 0;
 	for (; p + 4 <= k; p += 4)
-		for (uint d = 0; d < 4; d++)
+		[[unroll]] for (uint d = 0; d < 4; d++)
 			TERM(p + d)
 	for (; p < k; p++)
 		TERM(p)
