@@ -45,6 +45,12 @@ func SPIRV(files embed.FS, name string, invocations uint32, per ...uint32) graph
 	return i
 }
 
+// Shader is a kernel for Vulkan alone, for what a shader leaves undone in a step
+// before that other devices do whole: they have nothing to do.
+func Shader(name string, impl graph.Impl) *graph.Kernel {
+	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go}, {Dialect: graph.PTX}, impl}}
+}
+
 // With adds implementations to a kernel and returns it.
 func With(k *graph.Kernel, impls ...graph.Impl) *graph.Kernel {
 	k.Impls = append(k.Impls, impls...)

@@ -118,6 +118,9 @@ func checkStep(task *graph.Task, s *graph.Step) (names []string, err error) {
 		if impl.Dialect != graph.PTX {
 			continue
 		}
+		if impl.Entry == "" {
+			return nil, nil // a step for shaders alone
+		}
 		e, ok := readPTX(impl.Source)[impl.Entry]
 		if !ok {
 			return nil, fmt.Errorf("the PTX of %s has no entry %s", s.Kernel.Name, impl.Entry)

@@ -177,17 +177,24 @@ const (
 	paramsPerItem  = 4096
 )
 
+// gradientTerms is how many errors a shader adds up in one launch.
+const gradientTerms = 1 << 18
+
 var (
 	// PathsKernel takes samples through the network. Its arguments are the
 	// parameters, samples, targets, and what it writes: where hidden units come
 	// from, where outputs come from, and the outputs' errors. Its params are the
-	// shape and the number of samples.
-	PathsKernel = workload.With(workload.GoKernel("tropical.paths", samplesPerItem), workload.PTX(trainPTX, "tropical_paths", 128, 128),
-		workload.SPIRV(spirv, "tropical_paths", 64, 64))
+	// shape and the number of samples, its grid samples and hidden units. Shaders
+	// do the hidden units only, and the outputs in outputsKernel.
+	PathsKernel = workload.With(workload.GoKernel("tropical.paths", samplesPerItem, graph.All),
+		workload.PTX(trainPTX, "tropical_paths", 128, 128, graph.All), workload.SPIRV(spirv, "tropical_hidden", 64, 64))
+	outputsKernel = workload.Shader("tropical.outputs", workload.SPIRV(spirv, "tropical_outputs", 64, 64))
 	// GradientKernel adds up the gradient, a row for each hidden unit and output.
-	// Its arguments are what PathsKernel wrote and the gradient.
+	// Its arguments are what PathsKernel wrote and the gradient. Shaders add up
+	// gradientTerms errors, and in moreGradientKernel as many from a sample on.
 	GradientKernel = workload.With(workload.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32),
 		workload.SPIRV(spirv, "tropical_gradient", 64, 64))
+	moreGradientKernel = workload.Shader("tropical.gradient.more", workload.SPIRV(spirv, "tropical_gradient_more", 64, 64))
 	// UpdateKernel takes a step down the gradient. Its arguments are the
 	// parameters and the gradient, its params their number and the step's
 	// length as a float32.
@@ -281,15 +288,24 @@ func (j *TrainJob) pathsTask(samples int64) graph.Task {
 	n := float64(samples)
 	weights, units := float64(len(j.initial)), float64(j.c.Inputs+j.c.Hidden+4*j.c.Outputs)
 	return graph.Task{
-		Steps: []graph.Step{{Kernel: PathsKernel, Launch: workload.Grid(samples), Params: j.params(samples)}},
-		Work:  graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)},
+		Steps: []graph.Step{
+			{Kernel: PathsKernel, Launch: workload.Grid(samples, int64(j.c.Hidden)), Params: j.params(samples)},
+			{Kernel: outputsKernel, Launch: workload.Grid(samples, int64(j.c.Outputs)), Params: j.params(samples)},
+		},
+		Work: graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)},
 	}
 }
 
 func (j *TrainJob) gradientTask(samples int64) graph.Task {
 	n, s := float64(samples), j.c.shape()
+	rows := workload.Grid(int64(s.rows()))
+	steps := []graph.Step{{Kernel: GradientKernel, Launch: rows, Params: j.params(samples)}}
+	once := gradientTerms / s.outputs
+	for first := once; first < int(samples); first += once {
+		steps = append(steps, graph.Step{Kernel: moreGradientKernel, Launch: rows, Params: append(j.params(samples), workload.Params(first)...)})
+	}
 	return graph.Task{
-		Steps: []graph.Step{{Kernel: GradientKernel, Launch: workload.Grid(int64(s.rows())), Params: j.params(samples)}},
+		Steps: steps,
 		Work:  graph.Work{Ops: n * float64(s.outputs) * float64(s.hidden+1), Bytes: 4 * (n*float64(s.hidden+2*s.outputs) + float64(s.params()))},
 	}
 }
