@@ -2,7 +2,9 @@
 // for exp.
 //: fisher_weights -DWEIGHTS
 //: fisher_sums
+//: fisher_sums_more -DMORE
 #version 450
+#extension GL_EXT_control_flow_attributes : require
 layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer Points { float x[]; };
 
@@ -36,20 +38,38 @@ void main() {
 }
 #else
 layout(std430, binding = 1) readonly buffer Weights { double w[]; };
-layout(std430, binding = 2) writeonly buffer Out { double to[]; };
-layout(push_constant) uniform Params { uint points, features, first; };
+layout(std430, binding = 2) buffer Out { double to[]; };
+layout(push_constant) uniform Params {
+	uint points, features, first;
+#ifdef MORE
+	uint from; // point
+#endif
+};
 
-// A group has a row of the matrix, its invocations columns in turn.
+const uint Most = 1 << 19; // sumPoints of the Go code
+const uint Round = 16;
+
+// A group has 64 columns of a row of the matrix. lavapipe ends all loops of an
+// invocation after 65535 rounds in total. So a round has several points, and a launch
+// Most of them; another goes on where it ended.
 void main() {
-	uint row = gl_WorkGroupID.x;
-	for (uint k = gl_LocalInvocationID.x; k < features; k += 64) {
-		precise double sum = 0;
-		for (uint i = 0; i < points; i++) {
-			uint at = i * features;
-			precise double term = w[i] * double(x[at + first + row]);
-			sum += term * double(x[at + k]);
-		}
-		to[row * features + k] = sum;
-	}
+	uint row = gl_WorkGroupID.x, k = gl_WorkGroupID.y * 64 + gl_LocalInvocationID.x;
+	if (k >= features)
+		return;
+#ifdef MORE
+	precise double sum = to[row * features + k];
+#else
+	uint from = 0;
+	precise double sum = 0;
+#endif
+	uint end = min(from + Most, points);
+	for (uint base = from; base < end; base += Round)
+		[[unroll]] for (uint d = 0; d < Round; d++)
+			if (base + d < end) {
+				uint at = (base + d) * features;
+				precise double term = w[base + d] * double(x[at + first + row]);
+				sum += term * double(x[at + k]);
+			}
+	to[row * features + k] = sum;
 }
 #endif

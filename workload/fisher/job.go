@@ -112,15 +112,21 @@ const (
 	rowsPerItem   = 4
 )
 
+// sumPoints is how many points a shader adds up in one launch.
+const sumPoints = 1 << 19
+
 var (
 	// WeightsKernel computes p(1 − p) ÷ n of points; its arguments are the
 	// points, the model and the weights, its params points, features and n.
 	WeightsKernel = workload.With(workload.GoKernel("fisher.weights", pointsPerItem),
 		workload.PTX(ptx, "fisher_weights", 256, 256), workload.SPIRV(spirv, "fisher_weights", 64, 64))
 	// SumsKernel adds rows of the matrix up; its arguments are the points, their
-	// weights and the rows, its params points, features and the first row.
-	SumsKernel = workload.With(workload.GoKernel("fisher.sums", rowsPerItem),
-		workload.PTX(ptx, "fisher_sums", 128), workload.SPIRV(spirv, "fisher_sums", 64, 1))
+	// weights and the rows, its params points, features and the first row, its grid
+	// rows and features. Shaders add up sumPoints points, and in moreSumsKernel as
+	// many from a point on.
+	SumsKernel = workload.With(workload.GoKernel("fisher.sums", rowsPerItem, graph.All),
+		workload.PTX(ptx, "fisher_sums", 128, 1, graph.All), workload.SPIRV(spirv, "fisher_sums", 64, 1, 64))
+	moreSumsKernel = workload.Shader("fisher.sums.more", workload.SPIRV(spirv, "fisher_sums_more", 64, 1, 64))
 )
 
 // Funcs are the Go kernels of this workload.
@@ -183,9 +189,13 @@ func (j *Job) Whole() graph.Task { return j.task(j.c.Points, 0, j.c.Features) }
 // task adds up rows of the matrix over so many points.
 func (j *Job) task(points, lo, hi int) graph.Task {
 	n, d := float64(points), float64(j.c.Features)
-	rows := float64(hi - lo)
+	rows, grid := float64(hi-lo), workload.Grid(int64(hi-lo), int64(j.c.Features))
+	steps := []graph.Step{{Kernel: SumsKernel, Launch: grid, Params: workload.Params(points, j.c.Features, lo)}}
+	for from := sumPoints; from < points; from += sumPoints {
+		steps = append(steps, graph.Step{Kernel: moreSumsKernel, Launch: grid, Params: workload.Params(points, j.c.Features, lo, from)})
+	}
 	return graph.Task{
-		Steps: []graph.Step{{Kernel: SumsKernel, Launch: workload.Grid(int64(hi - lo)), Params: workload.Params(points, j.c.Features, lo)}},
+		Steps: steps,
 		Work:  graph.Work{Ops: 2 * n * d * rows, Bytes: 4*n*d + 8*d*rows, Unit: graph.FP64},
 	}
 }
