@@ -86,9 +86,13 @@ func New(c Config) (*Job, error) {
 // Kernel convolves some images; its arguments are the images, the filters, the
 // results. Its params are the numbers of the task's shape in the order of its
 // fields; its grid is the rows, channels and images of the results.
+// Shaders do part of the columns and terms where there are many, and the others in
+// moreKernel.
 var Kernel = workload.With(workload.GoKernel("conv.images", bandRows, graph.All),
 	workload.PTX(ptx, "conv_images", 256, 1, 64, 2), workload.Library("cudnn.conv2d"),
 	workload.SPIRV(spirv, "conv_images", 64, 4, 16))
+
+var moreKernel = workload.Shader("conv.images.more", workload.SPIRV(spirv, "conv_images_more", 64, 4, 16))
 
 // bandRows is how many rows of an image's results one item of the Go kernel is:
 // beside them the rows that neighbouring items both read are nothing.
@@ -200,7 +204,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	p, _ := s.Out()
 	return graph.Task{
 		Name:  fmt.Sprintf("images %d-%d", lo, hi),
-		Steps: []graph.Step{{Kernel: Kernel, Launch: workload.Grid(int64(p), int64(s.K), hi-lo), Params: s.params()}},
+		Steps: s.steps(graph.Step{Kernel: Kernel, Launch: workload.Grid(int64(p), int64(s.K), hi-lo), Params: s.params()}, moreKernel),
 		Work:  graph.Work{Ops: Ops(s), Bytes: Bytes(s)},
 	}
 }

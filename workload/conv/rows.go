@@ -14,9 +14,12 @@ import (
 // the images that these need, the filters, and the rows of the results. Its params
 // are those of Kernel, then the first row and the number of rows of the results,
 // and the first row of the images that there is. Its grid is the rows, channels and
-// images of the results.
+// images of the results. Shaders do part of them, as Kernel's, and the others in
+// moreRowsKernel.
 var RowsKernel = workload.With(workload.GoKernel("conv.rows", bandRows, graph.All),
 	workload.PTX(ptx, "conv_rows", 64, 1, 16), workload.SPIRV(spirv, "conv_rows", 64, 1, 16))
+
+var moreRowsKernel = workload.Shader("conv.rows.more", workload.SPIRV(spirv, "conv_rows_more", 64, 1, 16))
 
 // rows computes bands lo to hi of some rows, counted through all images.
 func rows(c *weft.Call, lo, hi int) {
@@ -69,10 +72,10 @@ func (j *Job) rowsTask(g collective.Halo, lo, hi int64) graph.Task {
 	p, q := s.Out()
 	return graph.Task{
 		Name: fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{{
+		Steps: s.steps(graph.Step{
 			Kernel: RowsKernel, Launch: workload.Grid(hi-lo, int64(s.K), int64(s.N)),
 			Params: append(s.params(), workload.Params(int(lo), int(hi-lo), int(w.Lo))...),
-		}},
+		}, moreRowsKernel),
 		Work: graph.Work{
 			Ops:   Ops(s) / float64(p) * float64(hi-lo),
 			Bytes: float64((w.Hi-w.Lo)*g.RowBytes) + float64(4*len(j.w)) + float64(hi-lo)*float64(4*s.N*s.K*q),
