@@ -195,6 +195,60 @@ func funcs() map[string]weft.Func {
 	return all
 }
 
+// lavapipe ends all loops of an invocation after 65,535 rounds in total. Kernels whose
+// loops grow with the problem are right beyond that, too.
+func TestVulkanRounds(t *testing.T) {
+	rt, err := weft.Open(t.Context(), weft.Options{
+		NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	run := func(j workload.Job, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Errorf("%s: %v", j.Name(), err)
+		}
+	}
+	products := func(c gemm.Config) {
+		g, err := gemm.New(c)
+		run(g, err)
+		p, err := tropical.New(c)
+		run(p, err)
+	}
+	products(gemm.Config{M: 3, K: 1 << 16, N: 4, Seed: 1}) // in fours
+	products(gemm.Config{M: 3, K: 1 << 16, N: 5, Seed: 1}) // one by one
+	for _, c := range []tropical.Training{
+		{Inputs: 300, Hidden: 300, Outputs: 1, Batch: 3}, // hidden units
+		{Inputs: 2, Hidden: 300, Outputs: 300, Batch: 3}, // outputs
+		{Inputs: 2, Hidden: 3, Outputs: 2, Batch: 150_000},
+		{Inputs: 2, Hidden: 1, Outputs: 1, Batch: 270_000},
+	} {
+		c.Steps, c.Shards, c.Seed = 1, 1, 1
+		net, err := tropical.NewTraining(c)
+		run(net, err)
+	}
+	f, err := fisher.New(fisher.Config{Points: 600_000, Features: 2, Shards: 1, Seed: 1})
+	run(f, err)
+	for _, s := range []conv.Shape{
+		{C: 20_000, H: 2, W: 3, R: 2, S: 2},         // terms in fours
+		{C: 20_001, H: 2, W: 3, R: 3, S: 3, Pad: 1}, // and not
+		{C: 1, H: 1, W: 1_200_000, R: 1, S: 3},      // columns
+		{C: 70_000, H: 1, W: 70, R: 1, S: 1},        // both
+	} {
+		s.N, s.K, s.Stride = 1, 1, 1
+		for _, split := range []string{conv.Images, conv.Rows} {
+			c, err := conv.New(conv.Config{Shape: s, Split: split, Seed: 1})
+			run(c, err)
+		}
+	}
+}
+
 // Every workload is right on Vulkan; class X gives the bytes a CPU gives, also
 // where both work together, and class R the same bytes on any number of devices.
 func TestVulkan(t *testing.T) {
