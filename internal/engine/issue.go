@@ -950,7 +950,13 @@ func (e *Engine) produced(v int32, depth int16, replay int64) {
 		e.wakeAwaiting(v)
 		val = &e.vals.at[v]
 	}
-	if val.slot < 0 { // given up on while it was being made again
+	if val.slot < 0 {
+		// Given up on while it was being made again, or because its readers were
+		// heard of before its maker: what they made may depend on it still.
+		if val.deps > 0 && val.flags&anchored == 0 {
+			val.depth, val.replay = depth, replay
+			e.count(v)
+		}
 		return
 	}
 	if e.hostOnly || e.inHost(v) {
