@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math"
 	"slices"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/backend/vulkan"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
@@ -245,6 +247,46 @@ func TestVulkanRounds(t *testing.T) {
 		for _, split := range []string{conv.Images, conv.Rows} {
 			c, err := conv.New(conv.Config{Shape: s, Split: split, Seed: 1})
 			run(c, err)
+		}
+	}
+	// A landscape so large would take minutes, and a row of it a second.
+	core, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{cpu.New(cpu.Options{Funcs: funcs()})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer core.Close()
+	const residues, row = 1400, 700
+	var rows [2][]float64
+	for i, rt := range []*weft.Runtime{core, rt} {
+		l, err := landscape.New(landscape.Config{Residues: residues})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := l.Whole()
+		for i := range task.Steps {
+			s := &task.Steps[i]
+			s.Launch.Grid[0] = 1
+			copy(s.Params[4:], workload.Params(row, 1))
+		}
+		rows[i] = make([]float64, landscape.Angles)
+		var b graph.Builder
+		task.Uses = []graph.Use{
+			{Data: b.Data(graph.Data{Name: "native", Bytes: 8 * 3 * residues, Input: true}), Access: graph.Read},
+			{Data: b.Data(graph.Data{Name: "turns", Bytes: int64(8 * len(landscape.Turns())), Input: true}), Access: graph.Read},
+			{Data: b.Data(graph.Data{Name: "energies", Bytes: int64(8 * len(rows[i])), Output: true}), Access: graph.Write},
+		}
+		b.Add(task)
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rt.Run(t.Context(), g, append(l.Bind()[:2], weft.Bind("energies", rows[i]))...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for k, want := range rows[0] {
+		if got := rows[1][k]; !(math.Abs(got-want) <= 1e-9*math.Abs(want)) {
+			t.Fatalf("landscape of %d residues: energy of row %d at angle %d is %v, want %v", residues, row, k, got, want)
 		}
 	}
 }

@@ -121,9 +121,21 @@ func helix(n int) []float64 {
 // Kernel computes rows; its arguments are the native structure, the turns and
 // rows of energies. Its params are the number of beads, the first row, the
 // number of rows, a zero and the native energy as a float64; its grid is the
-// rows and angles.
+// rows and angles. Rows of more than shaderPairs pairs are computed by longKernel:
+// the same, but that a shader adds up so many pairs from one on, which is the zero,
+// and finishKernel makes energies of the sums.
 var Kernel = workload.With(workload.GoKernel("landscape.rows", 1, graph.All),
 	workload.PTX(ptx, "landscape_rows", 256, 1, 250), workload.SPIRV(spirv, "landscape_rows", 128, 1, 125))
+
+var (
+	part         = workload.SPIRV(spirv, "landscape_part", 128, 1, 125)
+	longKernel   = &graph.Kernel{Name: "landscape.long", Impls: append(Kernel.Impls[:2:2], part)}
+	moreKernel   = workload.Shader("landscape.more", part)
+	finishKernel = workload.Shader("landscape.finish", workload.SPIRV(spirv, "landscape_finish", 128, 1, graph.All))
+)
+
+// shaderPairs is how many pairs of a row a shader adds up in one launch.
+const shaderPairs = 1 << 18
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return map[string]weft.Func{"landscape.rows": rows} }
@@ -163,15 +175,22 @@ func (j *Job) Whole() graph.Task { return j.task(0, int64(RowCount(j.model.Beads
 
 func (j *Job) task(lo, hi int64) graph.Task {
 	n := j.model.Beads()
-	params := workload.Params(n, int(lo), int(hi-lo), 0)
+	step := func(k *graph.Kernel, from int) graph.Step {
+		params := workload.Params(n, int(lo), int(hi-lo), from)
+		return graph.Step{Kernel: k, Launch: workload.Grid(hi-lo, Angles), Params: binary.LittleEndian.AppendUint64(params, math.Float64bits(j.energy))}
+	}
+	steps := []graph.Step{step(Kernel, 0)}
+	if most := n * n / 4; most > shaderPairs { // of the row in the middle
+		steps[0].Kernel = longKernel
+		for from := shaderPairs; from < most; from += shaderPairs {
+			steps = append(steps, step(moreKernel, from))
+		}
+		steps = append(steps, step(finishKernel, 0))
+	}
 	return graph.Task{
-		Name: fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{{
-			Kernel: Kernel,
-			Launch: workload.Grid(hi-lo, Angles),
-			Params: binary.LittleEndian.AppendUint64(params, math.Float64bits(j.energy)),
-		}},
-		Work: graph.Work{Ops: Ops(n, int(lo), int(hi)), Bytes: Bytes(n, int(lo), int(hi)), Unit: graph.FP64},
+		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
+		Steps: steps,
+		Work:  graph.Work{Ops: Ops(n, int(lo), int(hi)), Bytes: Bytes(n, int(lo), int(hi)), Unit: graph.FP64},
 	}
 }
 

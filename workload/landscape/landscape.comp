@@ -1,15 +1,23 @@
 // Rows of the energy landscape in float64. An invocation sums the pairs of a row
 // at one angle, in the order and with the operations of the Go kernel. What a pair
 // needs for all angles is computed once for all of a group.
+//
+// lavapipe ends all loops of an invocation after 65535 rounds in total. So a round is
+// several pairs, and of long chains a launch (PART) adds up Most pairs, others go on
+// where it ended, and the last (FINISH) makes energies of the sums.
 //: landscape_rows
+//: landscape_part -DPART
+//: landscape_finish -DFINISH
 #version 450
+#extension GL_EXT_control_flow_attributes : require
 layout(local_size_x = 128) in;
 layout(std430, binding = 0) readonly buffer Native { double native[]; };
 layout(std430, binding = 1) readonly buffer Turns { double turns[]; };
-layout(std430, binding = 2) writeonly buffer Out { double to[]; };
-layout(push_constant) uniform Rows { uint beads, first, rows, zero; double energy; };
+layout(std430, binding = 2) buffer Out { double to[]; };
+layout(push_constant) uniform Rows { uint beads, first, rows, from_pair; double energy; };
 
 const uint Angles = 1000, Share = 125, Span = 4, Batch = 128, Round = 8;
+const uint Most = 1 << 18; // shaderPairs of the Go code
 
 dvec3 bead(uint i) { return dvec3(native[3 * i], native[3 * i + 1], native[3 * i + 2]); }
 
@@ -23,6 +31,29 @@ dvec3 across(dvec3 a, dvec3 b) {
 	return c;
 }
 
+// energyOf returns the energy at an angle, from the sum of its pairs and that at angle
+// zero.
+double energyOf(double sum, double atZero, uint row, uint k) {
+	precise double rest = energy - atZero;
+	precise double all = sum + rest;
+	if (row > 0) {
+		precise double turn = 1.0LF - turns[k] + 0.5LF * (1.0LF - turns[3 * k % Angles]);
+		all += turn;
+	}
+	return all;
+}
+
+#ifdef FINISH
+// A group has a row.
+void main() {
+	uint at = gl_WorkGroupID.x * Angles;
+	double atZero = to[at];
+	memoryBarrierBuffer(); // before it is written
+	barrier();
+	for (uint k = gl_LocalInvocationID.x; k < Angles; k += 128)
+		to[at + k] = energyOf(to[at + k], atZero, first + gl_WorkGroupID.x, k);
+}
+#else
 // What two beads need to know for all angles: the parts of their squared distance,
 // and their size squared. Contacts, whose size is negated, attract at any distance;
 // the others repel each other up to the cutoff. A constant below zero is no pair.
@@ -36,14 +67,22 @@ void main() {
 	if (!own)
 		k = 0;
 	double cosine = turns[k], sine = turns[Angles + k];
+	uint at = gl_WorkGroupID.x * Angles + k;
 	precise double sum = 0;
+#ifdef PART
+	if (from_pair > 0 && own)
+		sum = to[at];
+#endif
 	dvec3 origin = bead(row + 1), axis = origin - bead(row);
 	precise double scale = 1.0LF / sqrt(along(axis, axis));
 	precise dvec3 u = axis * scale;
 	// Beads a up to row+1 meet beads b behind it: as many for each a, but that
 	// beads too close along the chain do not count.
 	uint behind = beads - row - 2, all = (row + 2) * behind;
-	for (uint from = 0; from < all; from += Batch) {
+#ifdef PART
+	all = min(all, from_pair + Most);
+#endif
+	for (uint from = from_pair; from < all; from += Batch) {
 		barrier();
 		dvec4 p = dvec4(-1, 0, 0, 0);
 		if (from + me < all) {
@@ -59,10 +98,8 @@ void main() {
 		}
 		pairs[me] = p;
 		barrier();
-		// lavapipe ends all loops of a shader after 65535 rounds in total, so a
-		// round is several pairs.
 		for (uint i = 0; i < Batch; i += Round)
-			for (uint j = 0; j < Round; j++) {
+			[[unroll]] for (uint j = 0; j < Round; j++) {
 				dvec4 q = pairs[i + j];
 				bool contact = q.w < 0.0LF;
 				precise double d2 = q.x - q.y * cosine - q.z * sine;
@@ -73,16 +110,15 @@ void main() {
 				}
 			}
 	}
+#ifdef PART
+	if (own)
+		to[at] = sum;
+#else
 	if (me == Share)
 		atZero = sum;
 	barrier();
-	if (!own)
-		return;
-	precise double rest = energy - atZero;
-	sum += rest;
-	if (row > 0) {
-		precise double turn = 1.0LF - cosine + 0.5LF * (1.0LF - turns[3 * k % Angles]);
-		sum += turn;
-	}
-	to[gl_WorkGroupID.x * Angles + k] = sum;
+	if (own)
+		to[at] = energyOf(sum, atZero, row, k);
+#endif
 }
+#endif
