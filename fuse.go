@@ -69,8 +69,7 @@ func fastest(m *machine.Machine, cost machine.Cost, t *graph.Task) (best time.Du
 	best = 1<<63 - 1
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		if slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) ||
-			len(t.On.Only) > 0 && !slices.ContainsFunc(t.On.Only, func(s string) bool { return engine.Matches(d, s) }) {
+		if !engine.Allows(t, d) || slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) {
 			continue
 		}
 		which[i] = 1

@@ -38,8 +38,8 @@ const fusedParams = 32 << 10
 // Data keeps its number and every value somebody else could see; tasks get new
 // numbers, and one that was made of several is named after the first and the last.
 // Tasks are left alone that differ in priority, retries, unit, where they can run
-// or whether they have a timeout, are gangs, write mirrored data, or use slices that overlap without being
-// equal. Where there is nothing to fuse, Fuse returns g.
+// or whether they have a timeout, are gangs, write mirrored data, or use slices that
+// overlap without being equal. Where there is nothing to fuse, Fuse returns g.
 func Fuse(g *Graph, how Fusion) *Graph {
 	f := fuser{g: g, how: how, in: make([]TaskID, len(g.tasks)), before: make([]TaskID, len(g.tasks))}
 	for t := range f.in {

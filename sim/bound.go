@@ -128,7 +128,7 @@ func (b *bounds) allows(t *graph.Task, class int32) bool {
 		if slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) {
 			return false // devices of a class run the same kernels
 		}
-		if len(t.On.Only) == 0 || slices.ContainsFunc(t.On.Only, func(s string) bool { return engine.Matches(d, s) }) {
+		if engine.Allows(t, d) {
 			return true
 		}
 	}

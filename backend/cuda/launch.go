@@ -279,6 +279,8 @@ func (d *device) estimate(o *op) {
 		return
 	}
 	if len(o.task.Steps) != 1 {
+		// Nothing is expected of several steps, so none of them waits in a bundle:
+		// recording a task relies on that.
 		return
 	}
 	s := &o.task.Steps[0]

@@ -258,6 +258,11 @@ func Matches(d *machine.Device, selector string) bool {
 		strings.HasPrefix(d.Name, selector+":") || strings.HasPrefix(d.Name, selector+"/")
 }
 
+// Allows reports whether a task's constraint lets it run on a device.
+func Allows(t *graph.Task, d *machine.Device) bool {
+	return len(t.On.Only) == 0 || slices.ContainsFunc(t.On.Only, func(s string) bool { return Matches(d, s) })
+}
+
 // enqueue puts a placed task on its device.
 func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Duration) {
 	r := e.runs[v.Run]
@@ -339,9 +344,8 @@ func (e *Engine) leaveOut(tid int32) {
 	e.fail(r, e.taskErr(r, gt, -1, err))
 }
 
-// allowed reports whether a task's constraint lets it run on a device.
 func (e *Engine) allowed(t *graph.Task, dev machine.DeviceID) bool {
-	return len(t.On.Only) == 0 || slices.ContainsFunc(t.On.Only, func(s string) bool { return Matches(&e.m.Devices[dev], s) })
+	return Allows(t, &e.m.Devices[dev])
 }
 
 // need is the memory a task takes on its device.
