@@ -17,18 +17,19 @@ import (
 
 // spins is how often the loop looks for completions before it sleeps, yielding each
 // time; farSpins is that with devices in other processes, where a round trip takes
-// some tens of microseconds and there are cores that nobody computes on. There it
-// yields once in farYield looks: with processors to spare the scheduler answers by
-// moving the loop to another thread, which takes longer than a kernel.
+// some tens of microseconds and there are cores that nobody computes on: about a
+// millisecond. There it yields once in farYield looks: with processors to spare the
+// scheduler answers by moving the loop to another thread, which takes longer than a
+// kernel.
 const (
 	spins    = 200
-	farSpins = 1 << 14
-	farYield = 512
+	farSpins = 1 << 19
+	farYield = 1 << 14
 	// manyCores is from how many on one is to be spared, of those this process may
 	// use: a container's quota counts.
 	manyCores = 8
 	// waitSpins is how often a caller looks for the end of its run, likewise.
-	waitSpins = 1 << 14
+	waitSpins = 1 << 19
 )
 
 // loop is the goroutine that owns the engine.
@@ -40,7 +41,12 @@ type loop struct {
 	devs   []*dev
 	host   *dev // copies within host memory
 	lanes  []*dev
-	wakeup chan struct{}
+
+	// rung says that a device may have something to tell. Looking at it takes no
+	// lock, so that a loop that looks all the time is in nobody's way; wakeup is for
+	// one that is asleep.
+	rung, asleep atomic.Bool
+	wakeup       chan struct{}
 
 	runs    map[engine.RunID]*Job
 	homes   map[engine.DataRef][]byte
@@ -118,9 +124,9 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	l.unwatched = make(chan struct{})
 	l.lanes = make([]*dev, len(infos))
 	wake := func() {
-		select {
-		case l.wakeup <- struct{}{}:
-		default:
+		l.rung.Store(true)
+		if l.asleep.Load() && l.asleep.Swap(false) {
+			l.wakeup <- struct{}{} // there is room: the loop empties it each time
 		}
 	}
 	// Lane 0 copies within host memory.
@@ -175,6 +181,7 @@ func (l *loop) refuse() {
 
 // collect turns completions into events.
 func (l *loop) collect() {
+	l.rung.Store(false) // before looking: who rings afterwards is heard next time
 	l.collectFrom(l.host)
 	for _, d := range l.devs {
 		l.collectFrom(d)
@@ -258,25 +265,27 @@ func (l *loop) wait() {
 	}
 	// Devices that run short tasks answer within microseconds: look a few times
 	// before going to sleep, which costs more than that.
-	for i := range l.spins {
+	for i := 1; i <= l.spins; i++ {
+		if l.rung.Load() || len(l.x.calls) > 0 {
+			return
+		}
+		if i%l.yield == 0 {
+			runtime.Gosched()
+		}
+	}
+	l.asleep.Store(true)
+	if !l.rung.Load() {
+		l.timer.Reset(d)
 		select {
 		case <-l.wakeup:
 			return
 		case fn := <-l.x.calls:
 			fn(l)
-			return
-		default:
-			if i%l.yield == 0 { // at first too: callers that were just told run here
-				runtime.Gosched()
-			}
+		case <-l.timer.C:
 		}
 	}
-	l.timer.Reset(d)
-	select {
-	case <-l.wakeup:
-	case fn := <-l.x.calls:
-		fn(l)
-	case <-l.timer.C:
+	if !l.asleep.Swap(false) {
+		<-l.wakeup // somebody is about to wake it, or has
 	}
 }
 
