@@ -320,7 +320,9 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 			d.wake()
 			continue
 		}
-		if d.flying.Load() > 0 && quiet < watchSpins {
+		// Where it looks for long it does so between operations too: the next one
+		// comes when the caller has heard of this one.
+		if quiet < watchSpins && (watchYield > 1 || d.flying.Load() > 0) {
 			if quiet++; quiet%watchYield == 0 {
 				runtime.Gosched()
 			}
@@ -388,7 +390,7 @@ func (d *device) bury(w *child, watched <-chan struct{}) {
 			<-w.exited
 		}
 	}
-	w.completions.ring() // so that the watcher looks up
+	w.completions.wake() // so that the watcher looks up
 	<-watched
 	d.lose(w, false)
 	d.mu.Lock()

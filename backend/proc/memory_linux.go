@@ -201,6 +201,9 @@ func (d *device) trim() {
 				sib.mu.Lock()
 				if sib.foreign[s.n] {
 					sib.unslab(s.n)
+					if sib.w != nil {
+						sib.flush()
+					}
 				}
 				sib.mu.Unlock()
 			}

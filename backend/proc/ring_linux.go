@@ -51,7 +51,13 @@ type ring struct {
 	buf    []byte
 	at     uint32 // bytes this side has written or read
 	serial uint32 // records likewise
+	hidden int    // of the records written, those the reader cannot see yet
 }
+
+// together is how many records a reader sees at once: what belongs together, such
+// as a copy, a kernel and a copy, is better begun in one go, while of a long batch
+// the first are to be begun before the last are written.
+const together = 8
 
 // ringMemory is what both rings of a worker take: commands, then completions.
 const ringMemory = 2 * (ringBytes + int64(unsafe.Sizeof(ringHead{})))
@@ -85,7 +91,7 @@ func ringOn(mem []byte) *ring {
 func check(n, serial uint32) uint32 { return n ^ serial*0x9E3779B1 ^ ringMagic }
 
 // put writes a record; false when there is no room for it now. The reader sees
-// it after ring.
+// it after ring, or when some more have been put.
 func (r *ring) put(rec []byte) (bool, error) {
 	if len(rec) == 0 || len(rec) > maxRecord {
 		return false, fmt.Errorf("proc: a record of %d bytes", len(rec))
@@ -110,8 +116,16 @@ func (r *ring) put(rec []byte) (bool, error) {
 	r.header(pos, uint32(len(rec)))
 	copy(r.buf[pos+headBytes:], rec)
 	r.at += need + skip
-	r.h.tail.Store(r.at)
+	if r.hidden++; r.hidden == together {
+		r.show()
+	}
 	return true, nil
+}
+
+// show lets the reader see what was put.
+func (r *ring) show() {
+	r.hidden = 0
+	r.h.tail.Store(r.at)
 }
 
 func (r *ring) header(pos, n uint32) {
@@ -120,8 +134,14 @@ func (r *ring) header(pos, n uint32) {
 	r.serial++
 }
 
-// ring wakes the reader if it sleeps.
+// ring shows the reader what was put and wakes it if it sleeps.
 func (r *ring) ring() {
+	r.show()
+	r.wake()
+}
+
+// wake wakes the reader if it sleeps, which others than the writer may do.
+func (r *ring) wake() {
 	if r.h.asleep.Load() != 0 && r.h.asleep.Swap(0) != 0 {
 		futex.Wake(&r.h.asleep)
 	}

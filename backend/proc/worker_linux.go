@@ -102,7 +102,7 @@ func (w *worker) listen() {
 		default:
 			w.asks <- func() { w.answer(m, w.ask(m, fd)) }
 		}
-		w.commands.ring()
+		w.commands.wake()
 	}
 }
 
@@ -168,7 +168,7 @@ func (w *worker) ask(m *message, fd int) (err error) {
 			}
 		}
 		w.warm = m.Warm
-		w.dev.Attach(w.board, m.Lanes, w.commands.ring)
+		w.dev.Attach(w.board, m.Lanes, w.commands.wake)
 		return nil
 	case askTuning, askTune:
 		return w.tune(m)
