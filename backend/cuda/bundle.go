@@ -1,7 +1,9 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/weft-run/weft/driver"
@@ -35,6 +37,21 @@ type chainGraph struct {
 	graph uintptr // what nodes belong to; they live as long as it does
 	nodes []uintptr
 	exec  uintptr
+	set   [bundleMax]gathered // what nodes do; of is nil, and slices are its own
+}
+
+// same reports whether a node does what a launch is to do. Work that comes back in
+// the same shape, as of a prepared graph, saves a call for each kernel.
+func (g *gathered) same(o *gathered) bool {
+	return g.fn == o.fn && g.grid == o.grid && g.block == o.block && g.shared == o.shared &&
+		slices.Equal(g.ptrs, o.ptrs) && bytes.Equal(g.params, o.params)
+}
+
+// keep notes what a node does now.
+func (g *gathered) keep(o *gathered) {
+	ptrs, params := append(g.ptrs[:0], o.ptrs...), append(g.params[:0], o.params...)
+	*g = *o
+	g.of, g.ptrs, g.params = nil, ptrs, params
 }
 
 // nodeParams is CUDA_KERNEL_NODE_PARAMS of version 2.
@@ -104,10 +121,15 @@ func (d *device) launchGraph(s *stream, n int) (*proc, int32) {
 		}
 	} else {
 		for i := range b.waiting {
-			d.setArgs(&b.waiting[i])
+			g := &b.waiting[i]
+			if c.set[i].same(g) {
+				continue
+			}
+			d.setArgs(g)
 			if code := a.code(d.f, &a.graphSetKernel, c.exec, c.nodes[i], d.block+configAt); code != 0 {
 				return &a.graphSetKernel, code
 			}
+			c.set[i].keep(g)
 		}
 	}
 	return &a.graphLaunch, a.code(d.f, &a.graphLaunch, c.exec, s.handle)
@@ -130,6 +152,7 @@ func (d *device) makeGraph(c *chainGraph, launches []gathered) (*proc, int32) {
 			return &a.graphAddKernel, code
 		}
 		c.nodes = append(c.nodes, uintptr(f.out[0]))
+		c.set[i].keep(&launches[i])
 	}
 	if code := a.code(f, &a.graphInstantiate, f.at(0), c.graph, 0); code != 0 {
 		return &a.graphInstantiate, code

@@ -101,6 +101,53 @@ func TestChain(t *testing.T) {
 	}
 }
 
+// Launches that come back, the same as before or with another buffer, parameter or
+// grid: what a graph of them does is set again where it differs.
+func TestChainAgain(t *testing.T) {
+	r := openRig(t, Options{Lanes: 1})
+	const n = 2000
+	kernel := testKernel("add_one")
+	whole, half := step(kernel, n), step(kernel, n)
+	half.Params = params(n / 2)
+	small := step(kernel, n/4)
+	bufs := [2]driver.Buffer{r.alloc(4 * n), r.alloc(4 * n)}
+	var want [2][n]uint32
+	dst := make([]uint32, n)
+	clean := make([]uint32, n)
+	for _, b := range bufs {
+		r.must(r.copyIn(b, bytesOf(clean)))
+	}
+	tasks := map[int]*graph.Task{n: {Steps: []graph.Step{whole}}, n / 2: {Steps: []graph.Step{half}}, n / 4: {Steps: []graph.Step{small}}}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for round := range 60 {
+		first := 0
+		if round%3 == 0 {
+			first = rnd.IntN(2) // or as in the round before
+		}
+		var batch []driver.Op
+		var last driver.Wait
+		for i := range 3 {
+			b, reach := (first+i)%2, n
+			if round%5 == 4 {
+				reach = n >> rnd.IntN(3)
+			}
+			for j := range reach {
+				want[b][j]++
+			}
+			op, w := r.on(0, driver.Op{Kind: driver.Launch, Task: tasks[reach], Args: args(4*n, bufs[b])})
+			batch, last = append(batch, op), w
+		}
+		r.submit(batch...)
+		r.must(last)
+	}
+	for b, buf := range bufs {
+		r.must(r.copyOut(bytesOf(dst), buf))
+		if !slices.Equal(dst, want[b][:]) {
+			t.Errorf("buffer %d begins with %d, want %d; at half %d, want %d", b, dst[0], want[b][0], dst[n/2], want[b][n/2])
+		}
+	}
+}
+
 // Random graphs of copies and launches over lanes, against the same in Go.
 func TestRandom(t *testing.T) {
 	kernel := testKernel("saxpy")

@@ -16,6 +16,9 @@ const (
 	// having happened, before it begins to nap: some hundred microseconds, longer
 	// than a round trip and much shorter than a person notices on a bill.
 	spins = 2000
+	// farSpins is that where one core of many is to be spared: about a millisecond,
+	// as an executor and a caller look that long for the end of what it runs.
+	farSpins = 1 << 14
 	// napFor is how long it naps; what it misses is at most that late.
 	napFor = 20 * time.Microsecond
 	// groupMax is how many short operations share one ticket on a busy stream: a
@@ -206,9 +209,12 @@ func (d *device) run() {
 	quiet := 0
 	// Yielding costs a thread that owns its goroutine several microseconds, so
 	// where there are cores to spare it naps without having yielded.
-	yield := spins
-	if runtime.GOMAXPROCS(0) < 4 {
-		yield = 1
+	spins, yield := spins, false
+	switch procs := runtime.GOMAXPROCS(0); {
+	case procs < 4:
+		yield = true
+	case procs >= 8:
+		spins = farSpins
 	}
 	for {
 		moved := d.intake()
@@ -239,7 +245,7 @@ func (d *device) run() {
 				return
 			}
 			if quiet++; quiet < spins {
-				if quiet%yield == 0 {
+				if yield {
 					runtime.Gosched()
 				}
 				continue
@@ -248,7 +254,7 @@ func (d *device) run() {
 			quiet = 0
 		default:
 			if quiet++; quiet < spins {
-				if quiet%yield == 0 {
+				if yield {
 					runtime.Gosched()
 				}
 				continue
