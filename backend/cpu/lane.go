@@ -14,8 +14,11 @@ import (
 
 const (
 	// flushAt is how many completions a lane gathers before it hands them over;
-	// it also does at the end of a batch, after a failure and before it waits.
-	flushAt = 64
+	// it also does at the end of a batch, after a failure, before it waits, and
+	// when an operation took flushAfter: whoever decides what runs where must not
+	// hear of it only when the next one, as long perhaps, has ended too.
+	flushAt    = 64
+	flushAfter = 20 * time.Microsecond
 	// spins is how often a lane looks again before it goes to sleep: some tens of
 	// microseconds, in which the next batch of short tasks comes. Being woken for
 	// each takes as much of the cores, and the time of whoever wakes it.
@@ -231,7 +234,7 @@ func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duratio
 	c := &l.out[n]
 	c.Lane, c.Seq, c.Start, c.End, c.Err = l.id, seq, start, end, err
 	l.dev.board.Done(l.id, seq, err != nil)
-	if len(l.out) >= flushAt || err != nil {
+	if len(l.out) >= flushAt || err != nil || end-start >= flushAfter {
 		l.flush()
 	}
 	return end
