@@ -106,11 +106,21 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 			best, least = l, n
 		}
 	}
-	if least < 2 || (int(least) < e.o.Depth && d.perLane(d.backlog) < int64(e.o.Ahead)) {
+	backlog := d.perLane(d.backlog)
+	switch {
+	case least == 0, int(least) < e.o.Depth && backlog < int64(e.o.Ahead):
 		return best, true
+	case d.space == 0 && backlog >= longHaul && len(e.devs) > 1:
+		return 0, false
 	}
-	return 0, false
+	return best, least == 1
 }
+
+// longHaul is from how long a task in flight on a device that uses host memory is
+// alone there: nothing is copied meanwhile for the next one, which can still go to
+// another device if this one turns out to be slow. To hear of the one and give the
+// other takes some tens of microseconds.
+const longHaul = int64(5 * time.Millisecond)
 
 // perLane divides predicted work among a device's lanes.
 func (d *device) perLane(ns int64) int64 {

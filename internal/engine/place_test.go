@@ -190,23 +190,28 @@ func TestMaxInFlight(t *testing.T) {
 	}
 }
 
-// How far a lane is issued ahead: Depth tasks, less when they are long, but
-// always two, so that one can be prepared while another runs.
+// How far a lane is issued ahead: Depth tasks, less when they are long, but two, so
+// that one can be prepared while another runs; a single one where nothing has to be
+// and another device could take the second.
 func TestLookAhead(t *testing.T) {
 	cases := []struct {
+		m      *machine.Machine
 		o      engine.Options
 		millis float64
 		want   int
 	}{
-		{engine.Options{Depth: 5, Ahead: 1000 * ms}, 1, 5},
-		{engine.Options{Depth: 1, Ahead: 1000 * ms}, 1, 2},
-		{engine.Options{Depth: 64, Ahead: 4 * ms}, 1, 4},
-		{engine.Options{Depth: 64, Ahead: 4 * ms}, 10, 2},
-		{engine.Options{}, 0.001, 256},
-		{engine.Options{}, 0.01, 50},
+		{cpus(1), engine.Options{Depth: 5, Ahead: 1000 * ms}, 1, 5},
+		{cpus(1), engine.Options{Depth: 1, Ahead: 1000 * ms}, 1, 2},
+		{cpus(1), engine.Options{Depth: 64, Ahead: 4 * ms}, 1, 4},
+		{cpus(1), engine.Options{Depth: 64, Ahead: 4 * ms}, 10, 2},
+		{cpus(1), engine.Options{}, 0.001, 256},
+		{cpus(1), engine.Options{}, 0.01, 50},
+		{cpus(3), engine.Options{}, 4, 6},
+		{cpus(3), engine.Options{}, 6, 3},
+		{gpus(3, 1 << 30), engine.Options{}, 6, 6},
 	}
 	for _, c := range cases {
-		r := newRig(t, cpus(1), c.o)
+		r := newRig(t, c.m, c.o)
 		r.mustRun(r.submit(independent(t, 300, c.millis), engine.RunOptions{}))
 		equal(t, fmt.Sprintf("most in flight with %d deep, %v ahead, tasks of %v ms", c.o.Depth, c.o.Ahead, c.millis), r.peak, c.want)
 	}
