@@ -134,7 +134,8 @@ func tasksOf(rt *weft.Runtime, j Job, part sched.Partition) []sched.Range {
 
 // Hosted is the optional ability of a job to do the same work in another way
 // when all devices are CPUs, which share their memory: what each of them would
-// prepare for itself is then prepared once for all.
+// prepare for itself is then prepared once for all, or pieces are smaller than
+// others would want them.
 type Hosted interface {
 	// Hosted returns the job in that form, over the same memory.
 	Hosted() Job

@@ -8,10 +8,10 @@
 // Coordinates are slices of x, y, z, one bead after the other.
 //
 // Row i of the landscape turns the chain behind bead i+1 about the axis through
-// beads i and i+1, in [Angles] steps. Each row is computed by one device in one
-// order, so any cut into rows gives the same bits on the same kernel: class R,
-// and the kernels of this package agree with each other on amd64. What a row
-// costs is not uniform (see [Cost]): [Cut] weighs it.
+// beads i and i+1, in [Angles] steps. Each entry is added up by one device in one
+// order, so any cut into rows, or into parts of them, gives the same bits on the
+// same kernel: class R, and the kernels of this package agree with each other on
+// amd64. What a row costs is not uniform (see [Cost]): [Cut] weighs it.
 //
 // The kernels run on the calling goroutine, allocate nothing, and keep to Go
 // code that can be preempted, or to assembly that returns within microseconds.

@@ -54,9 +54,10 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Job is one landscape. Its rows are dealt out by cost.
+// Job is one landscape. Its rows, or parts of them, are dealt out by cost.
 type Job struct {
 	name     string
+	parts    int // of a row, each of which is a piece of the work
 	model    *Model
 	energy   float64 // of the native structure
 	turns    []float64
@@ -80,7 +81,7 @@ func New(c Config) (*Job, error) {
 		return nil, err
 	}
 	return &Job{
-		name: name, model: model, energy: model.Energy(native), turns: Turns(),
+		name: name, parts: 1, model: model, energy: model.Energy(native), turns: Turns(),
 		energies: make([]float64, RowCount(model.Beads())*Angles),
 	}, nil
 }
@@ -137,15 +138,33 @@ var (
 // shaderPairs is how many pairs of a row a shader adds up in one launch.
 const shaderPairs = 1 << 18
 
-// Funcs are the Go kernels of this workload.
-func Funcs() map[string]weft.Func { return map[string]weft.Func{"landscape.rows": rows} }
+// hostedParts is into how many parts a row is cut where all devices are CPUs, so
+// that many cores end together. Their angles must be a multiple of lanes, and many
+// enough that setting up a pair anew for each part costs little: of 200 angles, a
+// tenth of the part at most.
+const hostedParts = 5
 
-// rows computes the rows lo to hi-1 of a task, an item each.
-func rows(c *weft.Call, lo, hi int) {
-	first, energy := workload.Param(c.Params, 1), math.Float64frombits(binary.LittleEndian.Uint64(c.Params[16:]))
-	native, turns, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
-	for i := lo; i < hi; i++ {
-		Row(out[i*Angles:(i+1)*Angles], native, turns, energy, first+i)
+// partsKernel is as Kernel, but that its params count parts of rows. Its grid is the
+// rows that it computes something of: none is cut but at the ends of a task.
+var partsKernel = workload.GoKernel("landscape.parts", 1, graph.All)
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{Kernel.Name: pieces(1), partsKernel.Name: pieces(hostedParts)}
+}
+
+// pieces makes a kernel for tasks whose pieces are so many to a row. An item is what
+// a task has of one row.
+func pieces(parts int) weft.Func {
+	return func(c *weft.Call, lo, hi int) {
+		first, count := workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+		energy := math.Float64frombits(binary.LittleEndian.Uint64(c.Params[16:]))
+		native, turns, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
+		angles := Angles / parts
+		for i := first/parts + lo; i < first/parts+hi; i++ {
+			from, to := max(i*parts, first), min((i+1)*parts, first+count)
+			rowPart(out[(from-first)*angles:(to-first)*angles], native, turns, energy, i, (from-i*parts)*angles)
+		}
 	}
 }
 
@@ -155,46 +174,83 @@ func (j *Job) Name() string { return fmt.Sprintf("landscape %s, %d residues", j.
 // Class is R: rows do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the rows. Those in the middle of the chain cost most.
+// Hosted is the job in its form for CPUs alone, whose pieces are parts of rows.
+func (j *Job) Hosted() workload.Job {
+	hosted := *j
+	hosted.parts = hostedParts
+	return &hosted
+}
+
+// Pieces are the rows or their parts. Those in the middle of the chain cost most.
 func (j *Job) Pieces() sched.Pieces {
-	n := j.model.Beads()
 	return sched.Pieces{
-		Extent: int64(RowCount(n)),
-		Cost:   func(lo, hi int64) float64 { return float64(CostBefore(n, int(hi)) - CostBefore(n, int(lo))) },
+		Extent: j.extent(),
+		Cost:   func(lo, hi int64) float64 { return float64(j.costBefore(hi) - j.costBefore(lo)) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if hi == lo {
 				return 0, 0
 			}
-			return 8 * int64(3*n+len(j.turns)), 8 * Angles * (hi - lo)
+			return 8 * int64(len(j.model.native)+len(j.turns)), j.offset(hi) - j.offset(lo)
 		},
 	}
 }
 
-// Whole is the landscape as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(RowCount(j.model.Beads()))) }
+// taskPairs is how many pairs at the angles of a part take long, some 20 µs, beside
+// what a task costs.
+const taskPairs = 128
 
-func (j *Job) task(lo, hi int64) graph.Task {
+// Grain is how many pieces make a task: of short chains the parts of a row.
+func (j *Job) Grain() int64 {
 	n := j.model.Beads()
-	step := func(k *graph.Kernel, from int) graph.Step {
-		params := workload.Params(n, int(lo), int(hi-lo), from)
-		return graph.Step{Kernel: k, Launch: workload.Grid(hi-lo, Angles), Params: binary.LittleEndian.AppendUint64(params, math.Float64bits(j.energy))}
-	}
-	steps := []graph.Step{step(Kernel, 0)}
-	if most := n * n / 4; most > shaderPairs { // of the row in the middle
-		steps[0].Kernel = longKernel
-		for from := shaderPairs; from < most; from += shaderPairs {
-			steps = append(steps, step(moreKernel, from))
-		}
-		steps = append(steps, step(finishKernel, 0))
-	}
-	return graph.Task{
-		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: steps,
-		Work:  graph.Work{Ops: Ops(n, int(lo), int(hi)), Bytes: Bytes(n, int(lo), int(hi)), Unit: graph.FP64},
-	}
+	return min(1+taskPairs/Cost(n, n/2-2), int64(j.parts)) // by the row in the middle
 }
 
-// Graph has a task for each range of rows.
+func (j *Job) extent() int64 { return int64(RowCount(j.model.Beads()) * j.parts) }
+
+// costBefore returns what the pieces before one cost: the pairs of each at its
+// angles, in units of the angles of a piece.
+func (j *Job) costBefore(piece int64) int64 {
+	n, parts := j.model.Beads(), int64(j.parts)
+	row := int(piece / parts)
+	return parts*CostBefore(n, row) + piece%parts*Cost(n, row)
+}
+
+// offset returns where a piece begins in the bytes of the energies.
+func (j *Job) offset(piece int64) int64 { return 8 * piece * int64(Angles/j.parts) }
+
+// Whole is the landscape as one task.
+func (j *Job) Whole() graph.Task { return j.task(0, j.extent()) }
+
+func (j *Job) task(lo, hi int64) graph.Task {
+	n, parts := j.model.Beads(), int64(j.parts)
+	rows := (hi+parts-1)/parts - lo/parts
+	step := func(k *graph.Kernel, from int) graph.Step {
+		params := workload.Params(n, int(lo), int(hi-lo), from)
+		return graph.Step{Kernel: k, Launch: workload.Grid(rows, Angles), Params: binary.LittleEndian.AppendUint64(params, math.Float64bits(j.energy))}
+	}
+	t := graph.Task{
+		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
+		Steps: []graph.Step{step(Kernel, 0)},
+		Work: graph.Work{
+			Ops:   pairOps * float64(Angles/parts) * float64(j.costBefore(hi)-j.costBefore(lo)),
+			Bytes: float64(8*int64(len(j.model.native)) + j.offset(hi) - j.offset(lo)),
+			Unit:  graph.FP64,
+		},
+	}
+	if parts > 1 {
+		t.Name = fmt.Sprintf("parts %d-%d", lo, hi)
+		t.Steps[0].Kernel = partsKernel
+	} else if most := n * n / 4; most > shaderPairs { // of the row in the middle
+		t.Steps[0].Kernel = longKernel
+		for from := shaderPairs; from < most; from += shaderPairs {
+			t.Steps = append(t.Steps, step(moreKernel, from))
+		}
+		t.Steps = append(t.Steps, step(finishKernel, 0))
+	}
+	return t
+}
+
+// Graph has a task for each range of rows or parts.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	native := b.Data(graph.Data{Name: "native", Bytes: int64(8 * len(j.model.native)), Input: true})
@@ -205,7 +261,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		t.Uses = []graph.Use{
 			{Data: native, Access: graph.Read},
 			{Data: turns, Access: graph.Read},
-			{Data: energies, Offset: 8 * Angles * r.Lo, Bytes: 8 * Angles * r.Len(), Access: graph.Write},
+			{Data: energies, Offset: j.offset(r.Lo), Bytes: j.offset(r.Hi) - j.offset(r.Lo), Access: graph.Write},
 		}
 		b.Add(t)
 	}

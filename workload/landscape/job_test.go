@@ -1,7 +1,9 @@
 package landscape_test
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -27,18 +29,28 @@ func run(t *testing.T, rt *weft.Runtime, c landscape.Config) *landscape.Job {
 	return j
 }
 
-// Rows are bitwise the same on any number of devices (class R), and right.
+// Rows are bitwise the same on any number of devices (class R), and right. The
+// smallest chain there is has two rows, fewer than there are devices, but ten parts.
 func TestJobOnDevices(t *testing.T) {
-	for _, c := range []landscape.Config{{}, {Residues: 10}, {Residues: 61}} {
+	for _, c := range []landscape.Config{{}, {Residues: 4}, {Residues: 10}, {Residues: 61}} {
 		workloadtest.Invariant(t, landscape.Funcs(),
 			func() (*landscape.Job, error) { return landscape.New(c) },
 			func(j *landscape.Job) []byte { return workloadtest.Bytes(j.Result()) })
 	}
 }
 
-// The smallest chain there is has two rows, fewer than there are devices.
-func TestJobSmallest(t *testing.T) {
-	run(t, workloadtest.Open(t, 8, landscape.Funcs()), landscape.Config{Residues: 4})
+// Rows are also the same where they are not cut, as beside devices that are no CPUs.
+func TestJobInRows(t *testing.T) {
+	rt := workloadtest.Open(t, 3, landscape.Funcs())
+	parts := run(t, rt, landscape.Config{Residues: 61})
+	rows := workloadtest.New[*landscape.Job](t)(landscape.New(landscape.Config{Residues: 61}))
+	res := workloadtest.Run(t, rt, struct{ workload.Job }{rows}) // is not Hosted
+	if end := res.Partition.Ranges[2].Hi; end != 59 {
+		t.Errorf("%d pieces, want 59 rows", end)
+	}
+	if !bytes.Equal(workloadtest.Bytes(rows.Result()), workloadtest.Bytes(parts.Result())) {
+		t.Error("whole rows have other bits than their parts")
+	}
 }
 
 // Crambin has 89 contacts worth -1 each, and a little repulsion.
@@ -71,38 +83,39 @@ func TestJobHelix(t *testing.T) {
 }
 
 // Devices get ranges of equal cost, not of equal length: the rows at the ends
-// are cheap.
+// are cheap. On 16 devices a row may be a tenth of a range, and the parts of rows
+// make the ranges equal.
 func TestJobBalances(t *testing.T) {
-	rt, err := weft.Open(t.Context(), weft.Options{
-		NoCalibrate: true, CacheDir: "off", Devices: "cpu/4", Partitioner: "proportional", Funcs: landscape.Funcs(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close()
-	j, err := landscape.New(landscape.Config{Residues: 200})
-	if err != nil {
-		t.Fatal(err)
-	}
-	part, _, err := workload.Plan(rt, j)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []int64
-	var costs []float64
-	for _, r := range part.Ranges {
-		rows = append(rows, r.Len())
-		costs = append(costs, float64(landscape.CostBefore(200, int(r.Hi))-landscape.CostBefore(200, int(r.Lo))))
-	}
-	mean := float64(landscape.CostBefore(200, 198)) / 4
-	for _, c := range costs {
-		if math.Abs(c-mean) > 0.03*mean {
-			t.Errorf("costs %v: more than 3 %% from the mean %v", costs, mean)
-			break
+	for _, c := range []struct {
+		devices, residues int
+		hosted            bool
+	}{{4, 200, false}, {4, 200, true}, {16, 255, true}} {
+		rt, err := weft.Open(t.Context(), weft.Options{
+			NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", c.devices), Partitioner: "proportional", Funcs: landscape.Funcs(),
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if rows[0] < 3*rows[1]/2 {
-		t.Errorf("ranges of %v rows: the first should be much longer than the second", rows)
+		defer rt.Close()
+		rows := workloadtest.New[*landscape.Job](t)(landscape.New(landscape.Config{Residues: c.residues}))
+		var j workload.Job = rows
+		if c.hosted {
+			j = rows.Hosted()
+		}
+		part, _, err := workload.Plan(rt, j)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pieces := j.Pieces()
+		mean := pieces.Cost(0, pieces.Extent) / float64(c.devices)
+		for d, r := range part.Ranges {
+			if cost := pieces.Cost(r.Lo, r.Hi); math.Abs(cost-mean) > 0.03*mean {
+				t.Errorf("%+v: device %d has a cost of %v, more than 3 %% from the mean %v", c, d, cost, mean)
+			}
+		}
+		if middle := part.Ranges[c.devices/2]; part.Ranges[0].Len() < 3*middle.Len()/2 {
+			t.Errorf("%+v: ranges %v: the first should be much longer than that in the middle", c, part.Ranges)
+		}
 	}
 }
 

@@ -5,6 +5,9 @@ import "math"
 // Angles is the number of rotations in a row of the landscape.
 const Angles = 1000
 
+// lanes is a multiple of the angles that any kernel adds a pair to at once.
+const lanes = 8
+
 // Turns returns the table that [Rows] needs: the cosines of all rotations, then
 // their sines.
 func Turns() []float64 {
@@ -31,6 +34,12 @@ func Rows(dst, native, turns []float64, energy float64, lo, hi int) {
 // energy after turning the beads behind i+1 by k steps about the axis from bead
 // i to bead i+1. turns is what [Turns] returns and energy that of the native
 // structure.
+func Row(row, native, turns []float64, energy float64, i int) {
+	rowPart(row[:Angles], native, turns, energy, i, 0)
+}
+
+// rowPart computes a part of row i, with the bits that [Row] gives it: part[k] is
+// the energy after from+k steps. Its length is a multiple of lanes.
 //
 // Only pairs of a bead up to i+1 and a bead behind it change their distance,
 // and of the rest of the potential one dihedral. With the axis through the
@@ -40,11 +49,14 @@ func Rows(dst, native, turns []float64, energy float64, lo, hi int) {
 //
 // so that a pair costs three numbers and then a few operations for each angle.
 // The pairs are added in the order of the beads.
-func Row(row, native, turns []float64, energy float64, i int) {
+func rowPart(part, native, turns []float64, energy float64, i, from int) {
 	n := len(native) / 3
 	cos, sin := turns[:Angles], turns[Angles:2*Angles]
-	row = row[:Angles]
-	clear(row)
+	cosPart, sinPart := cos[from:from+len(part)], sin[from:from+len(part)]
+	clear(part)
+	// All angles need the sum of the pairs at angle zero, also those of a part
+	// that begins behind it, and with the bits of the code that adds up the rest.
+	var first [lanes]float64
 	origin := bead(native, i+1)
 	u := unit(sub(origin, bead(native, i)))
 	for a := range i + 2 {
@@ -63,19 +75,28 @@ func Row(row, native, turns []float64, energy float64, i int) {
 			} else {
 				p.size2, p.six, p.five, p.cutoff2 = repulsion*repulsion, 1, 0, cutoff*cutoff
 			}
-			p.add(row, cos, sin)
+			p.add(part, cosPart, sinPart)
+			if from > 0 {
+				p.add(first[:], cos, sin)
+			}
 		}
+	}
+	if from == 0 {
+		first[0] = part[0]
 	}
 	// What does not change is the native energy less the pairs at angle zero,
 	// where the dihedral's own term is zero.
-	rest := energy - row[0]
-	for k := range row {
-		row[k] += rest
+	rest := energy - first[0]
+	for k := range part {
+		part[k] += rest
 		if i > 0 {
-			row[k] += 1 - cos[k] + 0.5*(1-cos[3*k%Angles])
+			part[k] += 1 - cosPart[k] + 0.5*(1-cos[3*(from+k)%Angles])
 		}
 	}
 }
+
+// pairOps is the floating-point operations for a pair at an angle.
+const pairOps = 25
 
 // pair holds what two beads need to know for all angles. Its energy is
 // six·q⁶ - five·q⁵ with q = size2/d², for distances d below the cutoff. The
@@ -137,14 +158,4 @@ func Cut(n int, shares []float64) []int {
 	}
 	begin[len(shares)] = rows
 	return begin
-}
-
-// Ops returns the floating-point operations for the rows lo to hi-1 of n beads.
-func Ops(n, lo, hi int) float64 {
-	return 25 * Angles * float64(CostBefore(n, hi)-CostBefore(n, lo))
-}
-
-// Bytes returns the bytes that the rows lo to hi-1 are read from and written to.
-func Bytes(n, lo, hi int) float64 {
-	return 8*3*float64(n) + 8*Angles*float64(hi-lo)
 }

@@ -332,7 +332,10 @@ func FuzzReadCA(f *testing.F) {
 func TestRowsDoNotAllocate(t *testing.T) {
 	m := crambin(t)
 	dst, turns := make([]float64, RowCount(46)*Angles), Turns()
-	if n := testing.AllocsPerRun(5, func() { Rows(dst, m.native, turns, -89, 0, 3) }); n != 0 {
+	if n := testing.AllocsPerRun(5, func() {
+		Rows(dst, m.native, turns, -89, 0, 3)
+		rowPart(dst[:200], m.native, turns, -89, 3, 400)
+	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

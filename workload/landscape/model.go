@@ -123,28 +123,32 @@ func (m *Model) Turned(i int, by float64) []float64 {
 		// Rodrigues' formula.
 		v := sub(bead(x, j), p)
 		w, along := cross(u, v), dot(u, v)
-		for c := range 3 {
-			x[3*j+c] = p[c] + v[c]*cos + w[c]*sin + u[c]*along*(1-cos)
-		}
+		x[3*j] = p.x + v.x*cos + w.x*sin + u.x*along*(1-cos)
+		x[3*j+1] = p.y + v.y*cos + w.y*sin + u.y*along*(1-cos)
+		x[3*j+2] = p.z + v.z*cos + w.z*sin + u.z*along*(1-cos)
 	}
 	return x
 }
 
-type vector [3]float64
+// vector has its coordinates in registers, where an array's would be in memory.
+type vector struct{ x, y, z float64 }
 
-func bead(x []float64, i int) vector { return vector(x[3*i : 3*i+3]) }
+func bead(x []float64, i int) vector {
+	b := x[3*i : 3*i+3]
+	return vector{b[0], b[1], b[2]}
+}
 
-func sub(a, b vector) vector { return vector{a[0] - b[0], a[1] - b[1], a[2] - b[2]} }
+func sub(a, b vector) vector { return vector{a.x - b.x, a.y - b.y, a.z - b.z} }
 
-func dot(a, b vector) float64 { return a[0]*b[0] + a[1]*b[1] + a[2]*b[2] }
+func dot(a, b vector) float64 { return a.x*b.x + a.y*b.y + a.z*b.z }
 
 func cross(a, b vector) vector {
-	return vector{a[1]*b[2] - a[2]*b[1], a[2]*b[0] - a[0]*b[2], a[0]*b[1] - a[1]*b[0]}
+	return vector{a.y*b.z - a.z*b.y, a.z*b.x - a.x*b.z, a.x*b.y - a.y*b.x}
 }
 
 func unit(a vector) vector {
 	r := 1 / math.Sqrt(dot(a, a))
-	return vector{a[0] * r, a[1] * r, a[2] * r}
+	return vector{a.x * r, a.y * r, a.z * r}
 }
 
 // distance2 returns the square of the distance of two beads.

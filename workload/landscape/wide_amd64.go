@@ -35,13 +35,14 @@ func addAVX512(row, cos, sin *float64, vectors int, p *pair)
 //go:noescape
 func addAVX2(row, cos, sin *float64, vectors int, p *pair)
 
-// addWide does the work of add if there is a kernel for it.
+// addWide does the work of add if there is a kernel for it. The length of row is a
+// multiple of lanes.
 func (p *pair) addWide(row, cos, sin []float64) bool {
 	switch use {
 	case avx512:
-		addAVX512(&row[0], &cos[0], &sin[0], Angles/8, p)
+		addAVX512(&row[0], &cos[0], &sin[0], len(row)/8, p)
 	case avx2:
-		addAVX2(&row[0], &cos[0], &sin[0], Angles/4, p)
+		addAVX2(&row[0], &cos[0], &sin[0], len(row)/4, p)
 	default:
 		return false
 	}
