@@ -405,23 +405,54 @@ func (e *Engine) dirty(dev machine.DeviceID) {
 	}
 }
 
-// stealFor lets a device with nothing left take a queued task from another,
-// when the policy names a victim and the thief would be done sooner.
+// stealFor lets a device with nothing left take a queued task from another, when
+// the policy names a victim and the thief would be done sooner. It takes the one
+// that is next, mostly the largest: what is small is left for the end, when devices
+// differ by no more than that. A slow thief may manage the last one at least.
 func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
 		return false
 	}
+	e.lag()
 	from := e.steal.Steal(&e.view, thief)
-	return from >= 0 && from != thief && e.moveTask(from, thief)
-}
-
-// moveTask moves the last task queued on a device to another if it can run and
-// would end sooner there.
-func (e *Engine) moveTask(from, to machine.DeviceID) bool {
-	k, ok := e.devs[from].queue.popTail()
+	if from < 0 || from == thief {
+		return false
+	}
+	q := &e.devs[from].queue
+	if q.len() == 0 {
+		return false
+	}
+	next := q.pop()
+	if e.moveTask(next, from, thief) {
+		return true
+	}
+	last, ok := q.popTail()
+	q.unpop(next)
 	if !ok {
 		return false
 	}
+	if e.moveTask(last, from, thief) {
+		return true
+	}
+	q.push(last.task, last.key)
+	return false
+}
+
+// lag corrects what is predicted of devices whose tasks take longer than they
+// were to: those behind them are still to be done, and not before what runs.
+func (e *Engine) lag() {
+	for i := range e.devs {
+		d, vd := &e.devs[i], &e.view.Devices[i]
+		if at := e.now + time.Duration(d.perLane(d.load-d.backlog)) + 1; d.queue.len() > 0 && at > vd.FreeAt {
+			vd.FreeAt = at
+			e.dirty(machine.DeviceID(i))
+		}
+	}
+}
+
+// moveTask moves a task taken off a device's queue to another device if it can run
+// and would end there before the first is through.
+func (e *Engine) moveTask(k keyed, from, to machine.DeviceID) bool {
 	r, gt := e.taskOf(k.task)
 	task := r.g.Task(gt)
 	vd := &e.view.Devices[to]
@@ -429,7 +460,6 @@ func (e *Engine) moveTask(from, to machine.DeviceID) bool {
 	cost := int64(float64(c) * vd.Slow)
 	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
 	if !fits || int64(max(vd.FreeAt, e.now))+cost >= int64(e.view.Devices[from].FreeAt) {
-		e.devs[from].queue.push(k.task, k.key)
 		return false
 	}
 	e.unplace(k.task)

@@ -208,13 +208,35 @@ func TestLookAhead(t *testing.T) {
 		{cpus(1), engine.Options{}, 0.01, 50},
 		{cpus(3), engine.Options{}, 4, 6},
 		{cpus(3), engine.Options{}, 6, 3},
-		{gpus(3, 1 << 30), engine.Options{}, 6, 6},
+		{gpus(3, 1<<30), engine.Options{}, 6, 6},
 	}
 	for _, c := range cases {
 		r := newRig(t, c.m, c.o)
 		r.mustRun(r.submit(independent(t, 300, c.millis), engine.RunOptions{}))
 		equal(t, fmt.Sprintf("most in flight with %d deep, %v ahead, tasks of %v ms", c.o.Depth, c.o.Ahead, c.millis), r.peak, c.want)
 	}
+}
+
+// A device that turns out to be slow is helped, also when all it has should have
+// been done by now: with what is next on it, and what is small is left for the end.
+func TestStealFromOverdue(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		for i, millis := range []float64{20, 20, 16, 16, 8, 8} {
+			b.Add(job(fmt.Sprintf("t%d", i), millis))
+		}
+	})
+	r.hang["t0"] = true
+	id := r.submit(g, engine.RunOptions{})
+	r.until("all but what hangs have run", func() bool { return len(r.ran) == 5 })
+	_, slow, _ := strings.Cut(r.launched[slices.IndexFunc(r.launched, func(s string) bool { return strings.HasPrefix(s, "t0@") })], "@")
+	equal(t, "tasks on the slow device", r.launchedOn(slow), 1)
+	at := slices.IndexFunc(r.ran, func(s string) bool { return strings.HasPrefix(s, "t2") })
+	if at < 0 || at > slices.IndexFunc(r.ran, func(s string) bool { return strings.HasPrefix(s, "t4") }) {
+		t.Errorf("the small one was taken before the large: %v", r.ran)
+	}
+	delete(r.hang, "t0")
+	r.mustRun(id)
 }
 
 // A chain is issued ahead too: dependents wait on the device, not in the engine.
