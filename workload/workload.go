@@ -76,12 +76,15 @@ type Result struct {
 // The tasks of a device's range become smaller towards its end: each takes a
 // quarter of what is left, but no less than a part of the range. Large ones come
 // first because starting a task costs something, small ones last so that
-// devices end together, whichever fell behind. A device of several cores shares
+// devices end together, whichever fell behind. Where a range is few grains, what
+// every task does anew counts, and each takes half. A device of several cores shares
 // each task among them, and each time they wait for the last of them. One that
 // data is copied to should not wait long for the first, nor have much left to do
 // after the last.
 const (
 	taskOfRest    = 1. / 4
+	taskOfFew     = 1. / 2
+	fewGrains     = 64
 	leastOneCore  = 1. / 64
 	leastTeamwork = 1. / 8
 	leastCopied   = 1. / 16
@@ -288,8 +291,12 @@ func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Rang
 	var out []sched.Range
 	align := max(p.Align, 1)
 	least *= cost(p, r.Lo, r.Hi)
+	part := taskOfRest
+	if grain > 1 && r.Len() < fewGrains*grain {
+		part = taskOfFew
+	}
 	for lo := r.Lo; lo < r.Hi; {
-		want := max(cost(p, lo, r.Hi)*taskOfRest, least)
+		want := max(cost(p, lo, r.Hi)*part, least)
 		a, b := lo+1, r.Hi // the first boundary with enough before it
 		for a < b {
 			mid := a + (b-a)/2

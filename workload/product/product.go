@@ -45,6 +45,8 @@ const (
 	rowsPer   = 480
 	packedPer = 24
 	packPer   = 4
+	// manyRows is from how many on there are enough to deal out tiles of them.
+	manyRows = 64 * panel.MaxMR
 )
 
 // NewKind returns the kind of product with a name that an inner loop computes.
@@ -149,8 +151,13 @@ func (j *Job) Name() string { return fmt.Sprintf("%s %d × %d × %d", j.kind.Nam
 // Pieces are the rows of C.
 func (j *Job) Pieces() sched.Pieces {
 	k, n := int64(j.K), int64(j.N)
+	align := int64(1)
+	if j.packed && j.M >= manyRows {
+		align = panel.MaxMR // rows that are no whole tile take as long as one
+	}
 	return sched.Pieces{
 		Extent: int64(j.M),
+		Align:  align,
 		Cost:   func(lo, hi int64) float64 { return Ops(int(hi-lo), j.K, j.N) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if hi == lo {
