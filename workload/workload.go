@@ -87,7 +87,7 @@ const (
 	fewGrains     = 64
 	leastOneCore  = 1. / 64
 	leastTeamwork = 1. / 8
-	leastCopied   = 1. / 16
+	leastCopied   = 1. / 64
 )
 
 // Plan cuts a job for the devices of a runtime and returns the ranges of its
