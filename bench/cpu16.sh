@@ -27,15 +27,23 @@ for what in "${@:-core overhead limit scaling}"; do
 			# core: no scheduling, nothing shared but the machine. Scaling cannot
 			# be better than the ratio.
 			n=$(nproc)
-			for job in "gemm --size 3072" "tropical --size 2048" "conv --batch 256" "merkle --leaves 8388608" "landscape --residues 190"; do
-				one="bin/weft run $job --devices cpu/$n --max-devices 1 --repeat 3 --calibrate off --check=false --json"
+			for job in "gemm --size 4096" "tropical --size 3392" "conv --batch 480" "merkle --leaves 15271424" "landscape --residues 228"; do
 				for copies in 1 "$n"; do
-					for ((i = 0; i < copies; i++)); do $one >"$scratch/$i" & done
+					# shellcheck disable=SC2086
+					for ((i = 0; i < copies; i++)); do
+						bin/weft run $job --devices "cpu/$n" --max-devices 1 --repeat 4 --calibrate off --check=false --json >"$scratch/$copies.$i" &
+					done
 					wait
-					cat "$scratch"/* | grep '"seconds"' | tr -dc '0-9.\n' | sort -g |
-						awk -v job="$job" -v n="$copies" '{ t[NR] = $1 } END { printf "%-26s %2d at once: median %.0f ms\n", job, n, 1e3 * t[int((NR + 1) / 2)] }'
-					rm -f "$scratch"/*
 				done
+				python3 - "$job" "$scratch" "$n" <<-'PY'
+					import glob, json, sys
+					from statistics import median
+					def each(copies):  # the first run of a process has its memory made
+					    return median(r["seconds"] for f in glob.glob(f"{sys.argv[2]}/{copies}.*") for r in json.load(open(f))["runs"][1:])
+					one, all = each(1), each(sys.argv[3])
+					print(f"{sys.argv[1]:26} alone {1e3*one:.0f} ms, {sys.argv[3]} at once {1e3*all:.0f} ms: {100*one/all:.1f} %")
+				PY
+				rm -f "$scratch"/*
 			done
 			;;
 		busy)
