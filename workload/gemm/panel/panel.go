@@ -31,10 +31,9 @@ import (
 // inside one call of assembly, during which the garbage collector has to wait:
 // 12 × 32 × 256 multiply-adds take some 2 µs.
 const (
-	depth   = 256     // inner indices in a block
-	height  = 240     // rows of a in a block, a multiple of every MR
-	width   = 1024    // columns of b in a block, a multiple of Columns
-	stay    = 1 << 18 // floats of c that stay in the L2 cache
+	depth   = 256  // inner indices in a block
+	height  = 240  // rows of a in a block, a multiple of every MR
+	width   = 1024 // columns of b in a block, a multiple of Columns
 	strideA = depth + 16
 	blockA  = height * strideA
 	blockB  = width * depth
@@ -139,20 +138,9 @@ func (kn *Kernel) PackedRows(c, a, packed []float32, k, n, lo, hi int, scratch [
 	if kn.nothing(c, k, n, lo, hi) {
 		return
 	}
-	packedA, edge := scratch[:blockA], scratch[blockA:PackedScratch]
-	for i := lo; i < hi; i += height {
-		in := min(height, hi-i)
-		// The part of c being added to stays in the L2 cache for all of its terms;
-		// a is copied anew for each part, which is little beside that.
-		across := max(stay/in/Columns, 1) * Columns
-		for j := 0; j < n; j += across {
-			jn := min(across, n-j)
-			for p := 0; p < k; p += depth {
-				pn := min(depth, k-p)
-				kn.packA(packedA, a[p:], k, i, in, pn)
-				kn.block(c[i*n+j:], n, packedA, packed[p*columns(n)+j*pn:], pn, edge, in, jn, pn, p == 0)
-			}
-		}
+	for p := 0; p < k; p += depth {
+		pn := min(depth, k-p)
+		kn.blocks(c, a[p:], packed[p*columns(n):], pn, k, n, n, pn, lo, hi, p == 0, scratch)
 	}
 }
 
