@@ -2,7 +2,7 @@
 # Figures on a machine with many cores and no Go: carries binaries built with
 #   CGO_ENABLED=0 go build -o bin/weft ./cmd/weft
 #   CGO_ENABLED=0 go test -c -o bin/engine.test ./internal/engine   (and sched, sim)
-# and prints short tables. Usage: bench/cpu16.sh [core|overhead|limit|busy|scaling]...
+# and prints short tables. Usage: bench/cpu16.sh [core|overhead|limit|scaling]...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=$(mktemp -d)
@@ -46,30 +46,9 @@ for what in "${@:-core overhead limit scaling}"; do
 				rm -f "$scratch"/*
 			done
 			;;
-		busy)
-			# Where the time goes with all cores: how busy devices were in the last
-			# run, and how much longer they computed, together, than one alone.
-			n=$(nproc)
-			for job in "gemm --size 5184" "tropical --size 4288" "conv --batch 960" "merkle --leaves 30542912" "landscape --residues 255"; do
-				for devices in 1 "$n"; do
-					# shellcheck disable=SC2086
-					bin/weft run $job --devices "cpu/$n" --max-devices "$devices" --repeat 5 --check=false --json >"$scratch/$devices"
-				done
-				python3 - "$job" "$scratch/1" "$scratch/$n" <<-'PY'
-					import json, sys
-					one, all = (json.load(open(f)) for f in sys.argv[2:])
-					alone = min(r["seconds"] for r in one["runs"])
-					best = min(r["seconds"] for r in all["runs"])
-					last, devs = all["runs"][-1]["seconds"], all["devices"]
-					busy = [d["busy_seconds"] for d in devs]
-					print(f"{sys.argv[1]:26} {len(devs)} devices: best {1e3*best:.0f} ms, {100*alone/best/len(devs):.1f} %; last {1e3*last:.0f} ms, "
-					      f"busy {100*sum(busy)/len(devs)/last:.1f} % ({100*min(busy)/last:.0f} to {100*max(busy)/last:.0f}), work {sum(busy)/one['devices'][0]['busy_seconds']:.3f} of one's, {all['tasks']} tasks")
-				PY
-			done
-			;;
 		scaling)
 			# Strong scaling at sizes that take one core seconds.
-			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 1500ms --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
+			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --repeat 5 --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
 			;;
 		esac
 	done

@@ -27,7 +27,13 @@ type scalingRow struct {
 	Speedup    float64 `json:"speedup"`
 	Efficiency float64 `json:"efficiency"`
 	Predicted  float64 `json:"predicted_seconds"`
-	Job        string  `json:"job"`
+	// Busy is the part of the time that devices computed. Work is how long they
+	// did, together, for each second that one took alone: more than 1 is what
+	// devices lose by working at the same time. Busy / Work is the efficiency, but
+	// for what one device alone is not busy.
+	Busy float64 `json:"busy"`
+	Work float64 `json:"work"`
+	Job  string  `json:"job"`
 }
 
 // scaling is the benchmark of that name.
@@ -49,7 +55,11 @@ with --weak of work that grows with the devices. Work is made large enough that
 one device takes --at-least. Rounds are interleaved, and a speed-up is the
 median of the ratios within a round, so that other load on the machine counts as
 little as possible. Where there is one device only, a CPU, its cores become
-devices.`,
+devices.
+
+What is lost has two causes, whose medians stand beside it: devices were not
+busy all the time, or computed longer, together, than one did alone (work more
+than 1.00), because they share memory, caches and power.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
@@ -144,9 +154,10 @@ func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *p
 		}
 	}
 	took, ups := make([][]float64, len(rts)), make([][]float64, len(rts))
+	busy, work := make([][]float64, len(rts)), make([][]float64, len(rts))
 	predicted := make([]float64, len(rts))
 	for round := range m.repeat + learning {
-		var alone float64
+		var alone, computed float64
 		for i, rt := range rts {
 			p.at("%s on %s", jobs[i].Name(), count(counts[i], "device"))
 			res, err := workload.Run(m.ctx, rt, jobs[i])
@@ -154,9 +165,12 @@ func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *p
 				return nil, err
 			}
 			p.add()
-			s := res.Report.Elapsed().Seconds()
+			s, all := res.Report.Elapsed().Seconds(), 0.0
+			for _, d := range res.Report.Devices {
+				all += d.Busy.Seconds()
+			}
 			if i == 0 {
-				alone = s
+				alone, computed = s, all
 			}
 			if round < learning {
 				continue
@@ -164,6 +178,7 @@ func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *p
 			more := jobs[i].Whole().Work.Ops / jobs[0].Whole().Work.Ops
 			took[i] = append(took[i], s)
 			ups[i] = append(ups[i], more*alone/s)
+			busy[i], work[i] = append(busy[i], all/s/float64(counts[i])), append(work[i], all/computed/more)
 			predicted[i] = res.Predicted.Seconds()
 		}
 	}
@@ -178,7 +193,7 @@ func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *p
 		up := median(ups[i])
 		rows = append(rows, scalingRow{
 			Workload: w.name, Job: jobs[i].Name(), Devices: n, Seconds: median(took[i]),
-			Speedup: up, Efficiency: up / float64(n), Predicted: predicted[i],
+			Speedup: up, Efficiency: up / float64(n), Predicted: predicted[i], Busy: median(busy[i]), Work: median(work[i]),
 		})
 	}
 	return rows, nil
@@ -265,10 +280,10 @@ func (w entry) order(sizes map[string]int) (order, error) {
 }
 
 func writeScaling(w io.Writer, rows []scalingRow) {
-	table := [][]any{{"workload", "devices", "median", "speed-up", "efficiency", "predicted"}}
+	table := [][]any{{"workload", "devices", "median", "speed-up", "efficiency", "busy", "work", "predicted"}}
 	for _, r := range rows {
 		table = append(table, []any{r.Workload, r.Devices, short(time.Duration(r.Seconds * 1e9)),
-			fmt.Sprintf("%.2f", r.Speedup), percent(r.Efficiency), short(time.Duration(r.Predicted * 1e9))})
+			fmt.Sprintf("%.2f", r.Speedup), percent(r.Efficiency), percent(r.Busy), fmt.Sprintf("%.2f", r.Work), short(time.Duration(r.Predicted * 1e9))})
 	}
 	writeTable(w, table)
 	fmt.Fprintln(w)

@@ -42,6 +42,10 @@ func TestBenchScaling(t *testing.T) {
 		if got[0].Speedup != 1 || got[0].Efficiency != 1 || math.Abs(got[1].Efficiency*2-got[1].Speedup) > 1e-9 {
 			t.Errorf("%+v", got)
 		}
+		// In one round the one follows from the others.
+		if a, b := got[0], got[1]; a.Work != 1 || a.Busy <= 0 || a.Busy > 1 || math.Abs(b.Busy/b.Work-a.Busy*b.Efficiency) > 1e-9 {
+			t.Errorf("%+v", got)
+		}
 		if same := got[0].Job == got[1].Job; same != (weak != "--weak") {
 			t.Errorf("%s ran %s and %s", weak, got[0].Job, got[1].Job)
 		}
