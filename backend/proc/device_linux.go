@@ -328,7 +328,7 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 			}
 			continue
 		}
-		quiet = 0
+		// Having slept in vain it sleeps again: only a completion has it look for long.
 		w.completions.sleep(watchTick, func() bool { return h.tail.Load() != rung })
 		now := time.Now()
 		if b := w.commands.h.beat.Load(); b != beat {
@@ -356,7 +356,7 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 // to move to another thread.
 var watchSpins, watchYield, workSpins, workYield = func() (int, int, int, int) {
 	if runtime.GOMAXPROCS(0) >= 8 { // a container's quota counts
-		return 1 << 16, 1 << 12, 1 << 13, 1 << 9
+		return 1 << 17, 1 << 12, 1 << 13, 1 << 9
 	}
 	return spins, 1, spins, 1
 }()

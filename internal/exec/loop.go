@@ -58,7 +58,8 @@ type loop struct {
 	got     []driver.Completion
 	counts  Counts
 	spins   int
-	yield   int // looks for each time it yields
+	yield   int  // looks for each time it yields
+	stirred bool // something began or ended since it last slept
 	closing bool
 
 	gangs   map[engine.Op]*gang // native collectives in flight, by the launches of their members
@@ -123,16 +124,10 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	}
 	l.unwatched = make(chan struct{})
 	l.lanes = make([]*dev, len(infos))
-	wake := func() {
-		l.rung.Store(true)
-		if l.asleep.Load() && l.asleep.Swap(false) {
-			l.wakeup <- struct{}{} // there is room: the loop empties it each time
-		}
-	}
 	// Lane 0 copies within host memory.
 	l.host = &dev{Device: c.Copier, id: machine.Host, host: true, lanes: []driver.Lane{0}}
 	l.lanes[0] = l.host
-	l.host.Attach(l.board, l.host.lanes, wake)
+	l.host.Attach(l.board, l.host.lanes, l.wake)
 	for i, d := range devs {
 		l.devs = append(l.devs, &dev{Device: d, id: machine.DeviceID(i), host: d.Info().HostMemory})
 	}
@@ -142,9 +137,17 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 		l.lanes[n+1] = d
 	}
 	for i, d := range l.devs {
-		d.Attach(l.board, append(d.lanes[:len(d.lanes):len(d.lanes)], own[i]...), wake)
+		d.Attach(l.board, append(d.lanes[:len(d.lanes):len(d.lanes)], own[i]...), l.wake)
 	}
 	return l, nil
+}
+
+// wake is what devices call, from any goroutine, when there are completions.
+func (l *loop) wake() {
+	l.rung.Store(true)
+	if l.asleep.Load() && l.asleep.Swap(false) {
+		l.wakeup <- struct{}{} // there is room: the loop empties it each time
+	}
 }
 
 // run is the loop.
@@ -161,6 +164,7 @@ func (l *loop) run() {
 		}
 		l.acts = l.engine.Step(l.now(), l.evs, l.acts[:0])
 		l.evs = l.evs[:0]
+		l.stirred = l.stirred || len(l.acts) > 0
 		l.perform()
 		if !l.closing || len(l.runs) > 0 {
 			l.wait()
@@ -193,6 +197,7 @@ func (l *loop) collectFrom(d *dev) {
 	var over []driver.Lane // where an operation was lost: those after it are too
 	for {
 		n := d.Completions(l.got)
+		l.stirred = l.stirred || n > 0
 		for i := range l.got[:n] {
 			c := &l.got[i]
 			if c.Lane != driver.NoLane {
@@ -264,8 +269,9 @@ func (l *loop) wait() {
 		}
 	}
 	// Devices that run short tasks answer within microseconds: look a few times
-	// before going to sleep, which costs more than that.
-	for i := 1; i <= l.spins; i++ {
+	// before going to sleep, which costs more than that. Samples of idle devices'
+	// condition come all the time, and are no reason to.
+	for i := 1; l.stirred && i <= l.spins; i++ {
 		if l.rung.Load() || len(l.x.calls) > 0 {
 			return
 		}
@@ -273,6 +279,7 @@ func (l *loop) wait() {
 			runtime.Gosched()
 		}
 	}
+	l.stirred = false
 	l.asleep.Store(true)
 	if !l.rung.Load() {
 		l.timer.Reset(d)

@@ -1,0 +1,74 @@
+package exec
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// Devices wake the loop from several goroutines, or each only when the loop has heard
+// of the last time, while callers ask it for something: it hears of everything, and
+// nobody waits for it. With nothing lost it never sleeps for the hour it may.
+func TestWakes(t *testing.T) {
+	for _, c := range []struct {
+		name                  string
+		wakers, callers, each int
+	}{{"one by one", 1, 0, 50_000}, {"at once", 4, 2, 3000}} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &loop{
+				x: &Executor{calls: make(chan func(*loop), 1)}, engine: engine.New(engine.Options{Machine: &machine.Machine{}}),
+				wakeup: make(chan struct{}, 1), timer: time.NewTimer(time.Hour), spins: 1, yield: 1,
+			}
+			var told, heard atomic.Int64
+			called := 0
+			var wg sync.WaitGroup
+			for i := range c.wakers {
+				wg.Go(func() {
+					for k := range c.each {
+						n := told.Add(1)
+						l.wake()
+						for look := 1; c.wakers == 1 && heard.Load() < n; look++ {
+							if look%1000 == 0 {
+								runtime.Gosched()
+							}
+						}
+						for range k % (40 + i) { // until it sleeps, or nearly
+							_ = told.Load()
+						}
+					}
+				})
+			}
+			for range c.callers {
+				wg.Go(func() {
+					for range c.each {
+						l.x.calls <- func(l *loop) {
+							called++
+							l.wake() // as a device does that refuses what it is given
+						}
+					}
+				})
+			}
+			deadline := time.AfterFunc(time.Minute, func() { panic("the loop sleeps though it was woken") })
+			defer deadline.Stop()
+			for {
+				l.rung.Store(false)
+				heard.Store(told.Load())
+				l.requests()
+				if heard.Load() == int64(c.wakers*c.each) && called == c.callers*c.each {
+					break
+				}
+				l.wait()
+				if l.asleep.Load() || len(l.wakeup) > 0 {
+					t.Fatal("awake, the loop is thought to be asleep")
+				}
+			}
+			wg.Wait()
+			l.wake() // after the end, too
+		})
+	}
+}
