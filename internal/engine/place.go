@@ -408,7 +408,8 @@ func (e *Engine) dirty(dev machine.DeviceID) {
 // stealFor lets a device with nothing left take a queued task from another, when
 // the policy names a victim and the thief would be done sooner. It takes the one
 // that is next, mostly the largest: what is small is left for the end, when devices
-// differ by no more than that. A slow thief may manage the last one at least.
+// differ by no more than that. Where that one waits for what is in flight, for the
+// victim's own task mostly, or the thief is slow, it may manage the last one at least.
 func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
 		return false
@@ -423,7 +424,7 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 		return false
 	}
 	next := q.pop()
-	if e.moveTask(next, from, thief) {
+	if _, waits := e.awaited(e.taskOf(next.task)); !waits && e.moveTask(next, from, thief) {
 		return true
 	}
 	last, ok := q.popTail()
@@ -436,6 +437,18 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	}
 	q.push(last.task, last.key)
 	return false
+}
+
+// awaited predicts when what a task waits for will have ended, and reports whether
+// any of it is in flight.
+func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool) {
+	at = e.now
+	for _, p := range r.f.Preds(gt) {
+		if t := &e.tasks.at[r.tbase+p]; t.state == issued {
+			at, waits = max(at, time.Duration(t.eft)), true
+		}
+	}
+	return at, waits
 }
 
 // lag corrects what is predicted of devices whose tasks take longer than they
@@ -459,7 +472,8 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID) bool {
 	c := e.shape(r, gt).costs[vd.Class]
 	cost := int64(float64(c) * vd.Slow)
 	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
-	if !fits || int64(max(vd.FreeAt, e.now))+cost >= int64(e.view.Devices[from].FreeAt) {
+	at, _ := e.awaited(r, gt)
+	if !fits || int64(max(vd.FreeAt, at))+cost >= int64(e.view.Devices[from].FreeAt) {
 		return false
 	}
 	e.unplace(k.task)

@@ -239,6 +239,61 @@ func TestStealFromOverdue(t *testing.T) {
 	r.mustRun(id)
 }
 
+// A device that helps one that is overdue takes what can begin: what waits for the
+// very task that is late would keep the thief waiting too.
+func TestStealWhatCanBegin(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		for i, use := range []graph.Use{writes(x), reads(x)} {
+			a := job(fmt.Sprintf("a%d", i), 20, use)
+			a.Priority = 5
+			b.Add(a)
+		}
+		for i := range 5 {
+			b.Add(job(fmt.Sprintf("t%d", i), 20))
+		}
+	})
+	r.hang["a0"] = true
+	id := r.submit(g, engine.RunOptions{})
+	r.until("all but what hangs, and waits for it, have run", func() bool { return len(r.ran) == 5 })
+	delete(r.hang, "a0")
+	r.mustRun(id)
+}
+
+// A thief begins no sooner than what its task waits for ends: chains are not slowed
+// down by a device that happens to be idle.
+func TestStealOfChains(t *testing.T) {
+	for chains := 1; chains <= 3; chains++ {
+		m := gpus(1, 1<<30)
+		slow := machine.Device{Name: "cpu", Kind: machine.CPU, Backend: "cpu", HostMemory: true}
+		slow.Rates.Ops[graph.FP32] = 1e9 / (1.5 + float64(chains))
+		m.Devices = append(m.Devices, slow)
+		r := newRig(t, m, engine.Options{})
+		g := build(t, func(b *graph.Builder) {
+			x := make([]graph.DataID, chains)
+			for i := range 10 {
+				for c := range chains {
+					y := b.Data(graph.Data{Name: fmt.Sprint(c, "y", i), Bytes: 8})
+					uses := []graph.Use{writes(y)}
+					if i > 0 {
+						uses = append(uses, reads(x[c]))
+					}
+					b.Add(job(fmt.Sprint(c, "a", i), 10, uses...))
+					x[c] = y
+				}
+			}
+			s := job("s", 0.1)
+			s.On.Only = []string{"cpu"}
+			b.Add(s)
+		})
+		r.mustRun(r.submit(g, engine.RunOptions{}))
+		if most := time.Duration(100*chains)*ms + ms; r.now > most {
+			t.Errorf("%d chains that one device runs in %v took %v: %v", chains, most, r.now, r.ran)
+		}
+	}
+}
+
 // A chain is issued ahead too: dependents wait on the device, not in the engine.
 func TestChainIsIssuedAhead(t *testing.T) {
 	r := newRig(t, cpus(1), engine.Options{Depth: 8, Ahead: 1000 * ms})
