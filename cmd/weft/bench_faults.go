@@ -34,7 +34,8 @@ type faultsRow struct {
 	ReportedMS float64 `json:"reported_ms"` // median
 	BackMS     float64 `json:"back_ms"`     // median
 	BackMaxMS  float64 `json:"back_max_ms"`
-	// Sent is what was copied over all faults, beside the tasks' own kilobytes.
+	// Sent is what was copied over all faults, the tasks' own kilobytes included,
+	// and after them to have the resident data there when it is read.
 	Sent int64 `json:"sent_bytes"`
 	// Memory and descriptors of the program after the first tenth of the faults
 	// and after all of them.
@@ -165,6 +166,11 @@ func (t *faultTrial) run() (err error) {
 		return badUsage("--devices %s: name one GPU of NVIDIA, as in cuda:0", o.Devices)
 	}
 	t.row.Device = t.rt.Devices()[0].Name
+	// A block is copied within the device.
+	if has, wants := t.rt.Devices()[0].MemBytes, t.row.Resident+min(t.row.Resident, blockBytes)+1<<20; has > 0 && has < wants {
+		return badUsage("--resident %s: with what reads it that takes %s, and %s has %s", machine.FormatBytes(t.row.Resident),
+			machine.FormatBytes(wants), t.row.Device, machine.FormatBytes(has))
+	}
 	if err := t.put(); err != nil {
 		return err
 	}
@@ -180,8 +186,12 @@ func (t *faultTrial) run() (err error) {
 	if err := t.breakOften(); err != nil {
 		return err
 	}
-	t.row.Sent = t.rt.Metrics().CopyBytes - before
-	return t.read(true)
+	if err := t.read(true); err != nil {
+		return err
+	}
+	// What was lost would have been sent again by now; what came back was read.
+	t.row.Sent = t.rt.Metrics().CopyBytes - before - t.row.Resident
+	return nil
 }
 
 // put makes the data that is to survive.

@@ -79,6 +79,9 @@ func TestGPUFaults(t *testing.T) {
 			t.Errorf("%d bytes were sent over %d faults, with %d resident", r.Sent, r.Faults, r.Resident)
 		}
 	}
+	if code, _, stderr := runWeft("bench", "faults", "--faults", "1", "--resident", "1GiB"); code != exitUsage || !strings.Contains(stderr, "512MiB") {
+		t.Errorf("status %d, %q", code, stderr)
+	}
 	if code, _, stderr := runWeft("bench", "faults", "--devices", "cpu"); code != exitUsage || !strings.Contains(stderr, "cuda:0") {
 		t.Errorf("status %d, %q", code, stderr)
 	}
