@@ -99,11 +99,10 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	}
 	p := startProgress(c.ErrOrStderr(), l.asJSON, "run", l.repeat)
 	defer p.finish()
-	var last *workload.Result
+	var res, last *workload.Result
 	for range l.repeat {
 		p.at("%s", job.Name())
 		why = why[:0]
-		var res *workload.Result
 		if res, err = workload.Run(c.Context(), rt, job); err != nil {
 			if errors.Is(err, pipeline.ErrStages) { // more was asked for than these devices are
 				err = usageError{err}
@@ -114,6 +113,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)})
 		last = res
 		p.add()
+	}
+	if last == nil && res != nil && res.Report != nil { // what the first run did until then is all there is
+		last = res
 	}
 	if err != nil && (last == nil || !errors.Is(err, context.Canceled)) {
 		return err
@@ -359,17 +361,25 @@ func (r *liveReport) text(w io.Writer) {
 		}
 		rows = append(rows, []any{i + 1, short(time.Duration(run.Seconds * 1e9)), short(time.Duration(run.Predicted * 1e9)), off, run.Rate})
 	}
-	writeTable(w, rows)
-	if first > 0 {
-		fmt.Fprintf(w, "and %d before; --json has all\n", first)
+	if len(r.Runs) > 0 {
+		writeTable(w, rows)
+		if first > 0 {
+			fmt.Fprintf(w, "and %d before; --json has all\n", first)
+		}
+		fmt.Fprintln(w)
 	}
-	fmt.Fprintln(w)
 	rows = [][]any{{"device", "cores", "tasks", "busy", "used"}}
+	done := 0
 	for _, d := range r.Devices {
+		done += d.Tasks
 		rows = append(rows, []any{d.Name, d.Cores, d.Tasks, short(time.Duration(d.Busy * 1e9)), percent(d.Util)})
 	}
 	writeTable(w, rows)
 	fmt.Fprintln(w)
+	if len(r.Runs) == 0 {
+		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, count(r.Tasks, "task"))
+		return
+	}
 	if r.learned(len(r.Runs) - 1) {
 		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", percent(r.PredictionError))
 	} else {
