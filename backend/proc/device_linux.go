@@ -329,10 +329,13 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 			continue
 		}
 		// Having slept in vain it sleeps again: only a completion has it look for long.
+		slept := time.Now()
 		w.completions.sleep(watchTick, func() bool { return h.tail.Load() != rung })
 		now := time.Now()
 		if b := w.commands.h.beat.Load(); b != beat {
 			beat, seen = b, now
+		} else if gone := now.Sub(slept); gone > 10*watchTick {
+			seen = seen.Add(gone) // this process was stopped, and the worker with it perhaps
 		}
 		limit := d.drv.o.Hang
 		if w.commands.h.busy.Load() != 0 {

@@ -663,13 +663,73 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// parent is the program of TestOrphans: it has children, says which, and waits.
+// A program that was stopped together with its workers, as all of a container may be,
+// does not take them for hung when it goes on.
+func TestStopped(t *testing.T) {
+	cmd := osexec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), "WEFT_TEST_PARENT=1")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, f := range strings.Fields(line) {
+		pid, err := strconv.Atoi(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pids = append(pids, pid)
+	}
+	signal := func(s syscall.Signal, pids ...int) {
+		t.Helper()
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	signal(syscall.SIGSTOP, pids...)
+	time.Sleep(200 * time.Millisecond) // the program has felt the last pulse
+	signal(syscall.SIGSTOP, cmd.Process.Pid)
+	time.Sleep(parentHang)
+	signal(syscall.SIGCONT, cmd.Process.Pid)
+	signal(syscall.SIGCONT, pids...)
+	time.Sleep(500 * time.Millisecond)
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(text), ") Z ") {
+			t.Errorf("child %d is gone: %s %v", pid, text, err)
+		}
+	}
+}
+
+// parentHang is how long workers of parent may be silent.
+const parentHang = 3 * time.Second
+
+// parent is the program of TestOrphans and TestStopped: it has children, says which,
+// and waits.
 func parent() {
 	mem, err := arena.Open(1 << 28)
 	if err != nil {
 		panic(err)
 	}
-	if _, err := proc.New(proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem}).Open(context.Background(), nil); err != nil {
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+	if err != nil {
+		panic(err)
+	}
+	workers := proc.New(proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Hang: parentHang})
+	if _, err := exec.Open(context.Background(), exec.Config{Drivers: []driver.Driver{workers}, Copier: copier[0]}); err != nil {
 		panic(err)
 	}
 	fmt.Println(strings.Trim(fmt.Sprint(pids("")), "[]"))
