@@ -178,7 +178,11 @@ func (d *cudaDriver) Examine() []driver.Finding {
 			if l.pip != "" {
 				fix = "install the CUDA toolkit or the Python package " + l.pip
 			}
-			out = append(out, driver.Finding{What: l.what, Says: "not there: no " + l.use, Fix: fix})
+			says := "not there: no " + l.use
+			if errors.Is(err, errBroken) {
+				says = fmt.Sprintf("%v: no %s", err, l.use)
+			}
+			out = append(out, driver.Finding{What: l.what, Says: says, Fix: fix})
 			continue
 		}
 		out = append(out, driver.Finding{What: l.what, OK: true, Says: lib.path})

@@ -101,15 +101,35 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// Launches that come back, the same as before or with another buffer, parameter or
-// grid: what a graph of them does is set again where it differs.
+// Launches that come back, the same as before or with another buffer, parameter, grid,
+// block or kernel: what a graph of them does is set again where it differs.
 func TestChainAgain(t *testing.T) {
 	r := openRig(t, Options{Lanes: 1})
-	const n = 2000
+	const n = 2048
 	kernel := testKernel("add_one")
-	whole, half := step(kernel, n), step(kernel, n)
-	half.Params = params(n / 2)
-	small := step(kernel, n/4)
+	var kinds [6]struct {
+		task  *graph.Task
+		reach int
+		by    uint32
+	}
+	for i := range kinds {
+		k := &kinds[i]
+		s := step(kernel, n)
+		k.reach, k.by = n, 1
+		switch i {
+		case 1:
+			s.Params, k.reach = params(n/2), n/2
+		case 2:
+			s.Launch, k.reach = graph.Launch{Grid: [3]uint32{2}, Block: [3]uint32{256}}, 512
+		case 3:
+			s.Launch, k.reach = graph.Launch{Grid: [3]uint32{4}, Block: [3]uint32{256}}, 1024
+		case 4: // as 3 but for the block
+			s.Launch, k.reach = graph.Launch{Grid: [3]uint32{4}, Block: [3]uint32{128}}, 512
+		case 5:
+			s.Kernel, k.by = testKernel("add_two"), 2
+		}
+		k.task = &graph.Task{Steps: []graph.Step{s}}
+	}
 	bufs := [2]driver.Buffer{r.alloc(4 * n), r.alloc(4 * n)}
 	var want [2][n]uint32
 	dst := make([]uint32, n)
@@ -117,24 +137,23 @@ func TestChainAgain(t *testing.T) {
 	for _, b := range bufs {
 		r.must(r.copyIn(b, bytesOf(clean)))
 	}
-	tasks := map[int]*graph.Task{n: {Steps: []graph.Step{whole}}, n / 2: {Steps: []graph.Step{half}}, n / 4: {Steps: []graph.Step{small}}}
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for round := range 60 {
-		first := 0
-		if round%3 == 0 {
-			first = rnd.IntN(2) // or as in the round before
+	first, of := 0, [3]int{}
+	for round := range 200 {
+		switch round % 4 { // or as in the round before
+		case 0:
+			first = rnd.IntN(2)
+		case 2:
+			of[rnd.IntN(3)] = rnd.IntN(len(kinds))
 		}
 		var batch []driver.Op
 		var last driver.Wait
 		for i := range 3 {
-			b, reach := (first+i)%2, n
-			if round%5 == 4 {
-				reach = n >> rnd.IntN(3)
+			b, k := (first+i)%2, &kinds[of[i]]
+			for j := range k.reach {
+				want[b][j] += k.by
 			}
-			for j := range reach {
-				want[b][j]++
-			}
-			op, w := r.on(0, driver.Op{Kind: driver.Launch, Task: tasks[reach], Args: args(4*n, bufs[b])})
+			op, w := r.on(0, driver.Op{Kind: driver.Launch, Task: k.task, Args: args(4*n, bufs[b])})
 			batch, last = append(batch, op), w
 		}
 		r.submit(batch...)

@@ -138,3 +138,19 @@ func TestEvents(t *testing.T) {
 		}
 	}
 }
+
+// A library that is there and of no use is not called missing.
+func TestBrokenLibrary(t *testing.T) {
+	elsewhere = false
+	t.Cleanup(func() { elsewhere = true })
+	dir := t.TempDir()
+	if _, err := open([]string{dir}, nvmlNames...); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, errBroken) {
+		t.Errorf("missing: %v", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, nvmlNames[0]), []byte("junk"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open([]string{dir}, nvmlNames...); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, errBroken) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("broken: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -32,6 +33,9 @@ var wheels = []string{
 // toolkits are where NVIDIA's own packages put them.
 var toolkits = []string{"/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/local/nvidia/lib64"}
 
+// errBroken says that a library was found, and why it is of no use.
+var errBroken = errors.New("it is there and cannot be opened")
+
 // elsewhere has libraries looked for beyond the folders given. Tests of what
 // happens without one turn it off.
 var elsewhere = true
@@ -39,11 +43,16 @@ var elsewhere = true
 // open opens the first of names that is found: in the folders given, by the
 // system's own search, in toolkits, in Python's packages.
 func open(folders []string, names ...string) (*library, error) {
+	var broken error // the first that is there and cannot be used
 	try := func(folder string) *library {
 		for _, n := range names {
 			path := filepath.Join(folder, n)
-			if h, err := dlopen(path); err == nil {
+			h, err := dlopen(path)
+			if err == nil {
 				return &library{path, h}
+			}
+			if broken == nil && !absent(path, err) {
+				broken = err
 			}
 		}
 		return nil
@@ -66,6 +75,9 @@ func open(folders []string, names ...string) (*library, error) {
 				return l, nil
 			}
 		}
+	}
+	if broken != nil {
+		return nil, fmt.Errorf("%s: %w: %w: %v", names[0], driver.ErrUnavailable, errBroken, broken)
 	}
 	return nil, fmt.Errorf("%s: %w: not found in the system's folders, under /usr/local/cuda or among Python's packages", names[0], driver.ErrUnavailable)
 }

@@ -14,6 +14,12 @@ func dlopen(path string) (uintptr, error) {
 	return purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 }
 
+// absent reports whether a library could not be opened because it is not there: then
+// it is named itself, else it may be another that it needs.
+func absent(path string, err error) bool {
+	return strings.Contains(err.Error(), path+":") && strings.Contains(err.Error(), "No such file")
+}
+
 func dlsym(handle uintptr, name string) uintptr {
 	addr, err := purego.Dlsym(handle, name)
 	if err != nil {

@@ -12,6 +12,8 @@ var errPlatform = errors.New("the cuda backend needs Linux")
 
 func dlopen(string) (uintptr, error) { return 0, errPlatform }
 
+func absent(string, error) bool { return true }
+
 func dlsym(uintptr, string) uintptr { return 0 }
 
 func nap(d time.Duration) { time.Sleep(d) }
