@@ -260,14 +260,18 @@ func (h *History) Observe(t *graph.Task, on DeviceID, took time.Duration) {
 }
 
 // ObserveCopy learns that a copy took so long. It ignores what Observe would,
-// and copies the model underneath takes for free or impossible.
+// copies the model underneath takes for free or impossible, and those within one
+// memory, which no link tells apart.
 func (h *History) ObserveCopy(bytes int64, from, to DeviceID, took time.Duration) {
 	base := h.base.Copy(bytes, from, to).Median
 	if took <= 0 || base <= 0 {
 		return
 	}
-	before := h.Copy(bytes, from, to).Median
 	key := h.copyKey(from, to)
+	if math.IsInf(key.bps, 0) {
+		return
+	}
+	before := h.Copy(bytes, from, to).Median
 	m := h.copies[key]
 	if m == nil {
 		m = newModel(modelID{Device: h.idents[key.from], To: h.idents[key.to], BPS: key.bps, LatencyNS: key.latencyNS})

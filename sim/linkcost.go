@@ -52,6 +52,15 @@ func (c *LinkCost) Observe(t *graph.Task, on machine.DeviceID, took time.Duratio
 	}
 }
 
+// ObserveCopy lets the model below learn of copies that go as it knows, if it can.
+func (c *LinkCost) ObserveCopy(bytes int64, from, to machine.DeviceID, took time.Duration) {
+	if l, ok := c.Cost.(interface {
+		ObserveCopy(int64, machine.DeviceID, machine.DeviceID, time.Duration)
+	}); ok && (len(c.broken) == 0 || c.asBefore(from, to)) {
+		l.ObserveCopy(bytes, from, to, took)
+	}
+}
+
 // Epoch changes whenever an answer may have.
 func (c *LinkCost) Epoch() uint64 { return c.Cost.Epoch() + c.changes }
 

@@ -169,6 +169,7 @@ type Engine struct {
 // learner is the optional ability of a cost model to take in measurements.
 type learner interface {
 	Observe(t *graph.Task, on machine.DeviceID, took time.Duration)
+	ObserveCopy(bytes int64, from, to machine.DeviceID, took time.Duration)
 }
 
 // device is the engine's own view of a device; what policies see is in view.Devices.

@@ -698,6 +698,17 @@ func (e *Engine) pieceLo(d, p int32) int64 {
 	panic("engine: piece of unknown data")
 }
 
+// copiesAlone reports whether no other lane copies: a copy that shares its way with
+// others says little about what it takes by itself.
+func (e *Engine) copiesAlone(lane Lane) bool {
+	for i := range e.lanes {
+		if l := &e.lanes[i]; Lane(i) != lane && l.info.Kind != Compute && l.issued != l.done {
+			return false
+		}
+	}
+	return true
+}
+
 // copyDone ends a copy.
 func (e *Engine) copyDone(op Op, rec *opRec, ok bool, start, end time.Duration) {
 	src, dst, p0, n := rec.src, rec.dst, rec.p0, rec.p1-rec.p0
@@ -717,6 +728,9 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, start, end time.Duration) 
 				l.inputs = max(l.inputs, end)
 			}
 		}
+	}
+	if ok && e.learn != nil && end-start > learnAlways && e.copiesAlone(op.Lane) {
+		e.learn.ObserveCopy(rec.bytes, e.spaces[from].dev, e.spaces[to].dev, end-start)
 	}
 	if rec.why == forSpill {
 		e.spaces[from].spills--

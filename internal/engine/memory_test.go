@@ -270,3 +270,27 @@ func TestNothingLeaks(t *testing.T) {
 		}
 	}
 }
+
+// What copies take is learned from those that had their way to themselves.
+func TestCopiesAreLearned(t *testing.T) {
+	m := gpus(1, 1<<30)
+	slow := machine.NewHistory(machine.NewRoofline(m), m)
+	r := newRig(t, m, engine.Options{Cost: slow})
+	fast := *m
+	fast.Links = []machine.Link{{A: 0, B: machine.Host, BPS: 2e9}}
+	r.cost = machine.NewRoofline(&fast)
+	const bytes = 10_000_000
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: bytes, Input: true})
+		b.Add(job("a", 1, reads(x)))
+	})
+	before := slow.Copy(bytes, machine.Host, 0).Median
+	for range 10 {
+		r.mustRun(r.submit(g, engine.RunOptions{}))
+	}
+	after := slow.Copy(bytes, machine.Host, 0).Median
+	equal(t, "predicted before", before, 10*ms)
+	if after < 4*ms || after > 6*ms {
+		t.Errorf("after ten copies of 5 ms one is predicted to take %v", after)
+	}
+}
