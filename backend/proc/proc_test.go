@@ -633,9 +633,10 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// Children end when the program does, however it ends.
-func TestOrphans(t *testing.T) {
-	cmd := osexec.Command("/proc/self/exe")
+// startParent starts a program with workers and returns what its children are called.
+func startParent(t *testing.T) (cmd *osexec.Cmd, children []string) {
+	t.Helper()
+	cmd = osexec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "WEFT_TEST_PARENT=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -644,47 +645,41 @@ func TestOrphans(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed, as it should be
+	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
+	return cmd, strings.Fields(line)
+}
+
+// Children end when the program does, however it ends.
+func TestOrphans(t *testing.T) {
+	cmd, children := startParent(t)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // killed, as it should be
-	for _, f := range strings.Fields(line) {
+	_ = cmd.Wait()
+	for _, f := range children {
 		eventually(t, "the end of child "+f, func() bool {
 			text, err := os.ReadFile("/proc/" + f + "/stat")
 			return err != nil || strings.Contains(string(text), ") Z ")
 		})
 	}
-	if len(strings.Fields(line)) != 3 {
-		t.Errorf("children were %q; want a keeper and two workers", line)
+	if len(children) != 3 {
+		t.Errorf("children were %q; want a keeper and two workers", children)
 	}
 }
 
 // A program that was stopped together with its workers, as all of a container may be,
 // does not take them for hung when it goes on.
 func TestStopped(t *testing.T) {
-	cmd := osexec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "WEFT_TEST_PARENT=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}()
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd, children := startParent(t)
 	var pids []int
-	for _, f := range strings.Fields(line) {
+	for _, f := range children {
 		pid, err := strconv.Atoi(f)
 		if err != nil {
 			t.Fatal(err)
