@@ -48,8 +48,10 @@ func (c Config) Validate() error {
 	switch {
 	case c.Records < 1 || c.Records > maxRecords || c.Micro < 0:
 		return fmt.Errorf("fusion: %d records, %d at a time: %w: there must be 1 to %d, and 0 or more at a time", c.Records, c.Micro, ErrConfig, maxRecords)
-	case c.Copies < 0 || c.Copies > 0 && c.Mode != pipeline.Hybrid:
-		return fmt.Errorf("fusion: %d copies in mode %q: %w: only mode %s has copies", c.Copies, c.Mode, ErrConfig, pipeline.Hybrid)
+	case c.Copies < 0:
+		return fmt.Errorf("fusion: %d copies: %w: there must be 0 or more", c.Copies, ErrConfig)
+	case c.Copies > 0 && c.Mode != pipeline.Hybrid:
+		return fmt.Errorf("fusion: %d copies: %w: only mode %s has copies", c.Copies, ErrConfig, pipeline.Hybrid)
 	}
 	if c.Mode != "" {
 		if _, err := pipeline.ParseMode(string(c.Mode)); err != nil {
