@@ -55,3 +55,10 @@ type Cost interface {
 	// Epoch returns a number that grows when answers change.
 	Epoch() uint64
 }
+
+// Learner is the optional ability of a Cost to take in what work that succeeded
+// really took.
+type Learner interface {
+	Observe(t *graph.Task, on DeviceID, took time.Duration)
+	ObserveCopy(bytes int64, from, to DeviceID, took time.Duration)
+}

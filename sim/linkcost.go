@@ -45,18 +45,14 @@ func (c *LinkCost) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
 
 // Observe lets the model below learn, if it can.
 func (c *LinkCost) Observe(t *graph.Task, on machine.DeviceID, took time.Duration) {
-	if l, ok := c.Cost.(interface {
-		Observe(*graph.Task, machine.DeviceID, time.Duration)
-	}); ok {
+	if l, ok := c.Cost.(machine.Learner); ok {
 		l.Observe(t, on, took)
 	}
 }
 
 // ObserveCopy lets the model below learn of copies that go as it knows, if it can.
 func (c *LinkCost) ObserveCopy(bytes int64, from, to machine.DeviceID, took time.Duration) {
-	if l, ok := c.Cost.(interface {
-		ObserveCopy(int64, machine.DeviceID, machine.DeviceID, time.Duration)
-	}); ok && (len(c.broken) == 0 || c.asBefore(from, to)) {
+	if l, ok := c.Cost.(machine.Learner); ok && (len(c.broken) == 0 || c.asBefore(from, to)) {
 		l.ObserveCopy(bytes, from, to, took)
 	}
 }

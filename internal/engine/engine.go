@@ -89,7 +89,7 @@ type Engine struct {
 	o      Options
 	m      *machine.Machine
 	cost   machine.Cost
-	learn  learner
+	learn  machine.Learner
 	policy sched.Policy
 	watch  sched.Observer
 	steal  sched.Stealer
@@ -164,12 +164,6 @@ type Engine struct {
 	ops       []Op              // scratch: waits being collected
 	copyFor   int32             // task copies are being made for, -1
 	cuts      map[int32]cut     // of the tasks that are cut off
-}
-
-// learner is the optional ability of a cost model to take in measurements.
-type learner interface {
-	Observe(t *graph.Task, on machine.DeviceID, took time.Duration)
-	ObserveCopy(bytes int64, from, to machine.DeviceID, took time.Duration)
 }
 
 // device is the engine's own view of a device; what policies see is in view.Devices.
@@ -388,7 +382,7 @@ func New(o Options) *Engine {
 	if e.batch = placeBatch; o.Explain != nil {
 		e.batch = 1 // each is explained with those before it in place
 	}
-	e.learn, _ = o.Cost.(learner)
+	e.learn, _ = o.Cost.(machine.Learner)
 	e.crowded = machine.NewContention(o.Machine)
 	e.view.Crowds = o.Machine.Crowds()
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
