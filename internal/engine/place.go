@@ -424,7 +424,7 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 		return false
 	}
 	next := q.pop()
-	if _, waits := e.awaited(e.taskOf(next.task)); !waits && e.moveTask(next, from, thief) {
+	if e.moveTask(next, from, thief, true) {
 		return true
 	}
 	last, ok := q.popTail()
@@ -432,7 +432,7 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if !ok {
 		return false
 	}
-	if e.moveTask(last, from, thief) {
+	if e.moveTask(last, from, thief, false) {
 		return true
 	}
 	q.push(last.task, last.key)
@@ -464,16 +464,17 @@ func (e *Engine) lag() {
 }
 
 // moveTask moves a task taken off a device's queue to another device if it can run
-// and would end there before the first is through.
-func (e *Engine) moveTask(k keyed, from, to machine.DeviceID) bool {
+// and would end there before the first is through; atOnce, only if it waits for
+// nothing.
+func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool {
 	r, gt := e.taskOf(k.task)
 	task := r.g.Task(gt)
 	vd := &e.view.Devices[to]
 	c := e.shape(r, gt).costs[vd.Class]
 	cost := int64(float64(c) * vd.Slow)
 	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
-	at, _ := e.awaited(r, gt)
-	if !fits || int64(max(vd.FreeAt, at))+cost >= int64(e.view.Devices[from].FreeAt) {
+	at, waits := e.awaited(r, gt)
+	if !fits || atOnce && waits || int64(max(vd.FreeAt, at))+cost >= int64(e.view.Devices[from].FreeAt) {
 		return false
 	}
 	e.unplace(k.task)
