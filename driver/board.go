@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,3 +154,8 @@ func (b *Board) Stir() {
 	b.cond.Broadcast()
 	b.mu.Unlock()
 }
+
+// Spare reports whether this process has so many cores that one of them may look all
+// the time for what others do, since being woken takes longer than a small kernel. A
+// container's quota counts, and so do cores that are not there.
+func Spare() bool { return min(runtime.GOMAXPROCS(0), runtime.NumCPU()) >= 8 }

@@ -210,11 +210,11 @@ func (d *device) run() {
 	// Yielding costs a thread that owns its goroutine several microseconds, so
 	// where there are cores to spare it naps without having yielded.
 	spins, yield := spins, false
-	switch procs := runtime.GOMAXPROCS(0); {
-	case procs < 4:
-		yield = true
-	case procs >= 8:
+	switch {
+	case driver.Spare():
 		spins = farSpins
+	case runtime.GOMAXPROCS(0) < 4:
+		yield = true
 	}
 	for {
 		moved := d.intake()

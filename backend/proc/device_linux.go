@@ -358,7 +358,7 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 // a millisecond, longer than a small kernel takes, and yield seldom: that there means
 // to move to another thread.
 var watchSpins, watchYield, workSpins, workYield = func() (int, int, int, int) {
-	if runtime.GOMAXPROCS(0) >= 8 { // a container's quota counts
+	if driver.Spare() {
 		return 1 << 17, 1 << 12, 1 << 13, 1 << 9
 	}
 	return spins, 1, spins, 1

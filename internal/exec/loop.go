@@ -25,9 +25,6 @@ const (
 	spins    = 200
 	farSpins = 1 << 19
 	farYield = 1 << 14
-	// manyCores is from how many on one is to be spared, of those this process may
-	// use: a container's quota counts.
-	manyCores = 8
 	// waitSpins is how often a caller looks for the end of its run, likewise.
 	waitSpins = 1 << 19
 )
@@ -119,7 +116,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 		return nil, err
 	}
 	l.board, l.pool.shared, x.shared = board, mem, mem
-	if l.spins, l.yield = spins, 1; mem != nil && runtime.GOMAXPROCS(0) >= manyCores {
+	if l.spins, l.yield = spins, 1; mem != nil && driver.Spare() {
 		l.spins, l.yield, x.spins = farSpins, farYield, waitSpins
 	}
 	l.unwatched = make(chan struct{})
