@@ -1,52 +1,31 @@
-//go:build linux && !race
+//go:build linux
 
 package proc_test
 
 import (
-	"context"
-	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/backend/proc"
-	"github.com/weft-run/weft/driver"
-	"github.com/weft-run/weft/internal/arena"
-	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/engine"
 )
 
-// On a machine with many cores nobody looks for long for what cannot come: samples of
-// the condition of idle devices do not keep the executor awake.
-func TestIdleSleeps(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
-	mem, err := arena.Open(1 << 30)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mem.Close()
-	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := exec.Open(context.Background(), exec.Config{
-		Drivers: []driver.Driver{proc.New(proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem})},
-		Copier:  copier[0], HealthInterval: 4 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer x.Close(context.Background())
+// BenchmarkIdle is how much of a core the program takes while its devices have nothing
+// to do. What it spends its time on is to let time pass.
+func BenchmarkIdle(b *testing.B) {
+	start(b, proc.Options{}, engine.Options{})
 	used := func() time.Duration {
 		var u syscall.Rusage
 		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 	}
-	began, before := time.Now(), used()
-	time.Sleep(time.Second)
-	if u := (used() - before).Seconds() / time.Since(began).Seconds(); u > 0.25 {
-		t.Errorf("an idle executor uses %.0f %% of a core", 100*u)
+	before := used()
+	b.ResetTimer()
+	for range b.N {
+		time.Sleep(100 * time.Millisecond)
 	}
+	b.ReportMetric(100*(used()-before).Seconds()/b.Elapsed().Seconds(), "%-of-a-core")
 }

@@ -105,7 +105,7 @@ type rig struct {
 
 // start opens an executor over workers; everything it started is gone after the
 // test.
-func start(t *testing.T, o proc.Options, eo engine.Options, also ...driver.Driver) *rig {
+func start(t testing.TB, o proc.Options, eo engine.Options, also ...driver.Driver) *rig {
 	t.Helper()
 	mem, err := arena.Open(1 << 30)
 	if err != nil {
@@ -695,12 +695,12 @@ func TestStopped(t *testing.T) {
 		}
 	}
 	signal(syscall.SIGSTOP, pids...)
-	time.Sleep(200 * time.Millisecond) // the program has felt the last pulse
+	time.Sleep(200 * time.Millisecond) // the program has felt their last pulse, which is the worst case
 	signal(syscall.SIGSTOP, cmd.Process.Pid)
-	time.Sleep(parentHang)
+	time.Sleep(parentHang) // nobody runs who could tell that it has passed
 	signal(syscall.SIGCONT, cmd.Process.Pid)
 	signal(syscall.SIGCONT, pids...)
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(500 * time.Millisecond) // the watchers have looked some times, and would have killed
 	for _, pid := range pids {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if err != nil || strings.Contains(string(text), ") Z ") {

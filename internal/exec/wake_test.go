@@ -1,12 +1,14 @@
 package exec
 
 import (
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
@@ -70,5 +72,33 @@ func TestWakes(t *testing.T) {
 			wg.Wait()
 			l.wake() // after the end, too
 		})
+	}
+}
+
+// A loop that would look for ever looks only where something began or ended: samples
+// of idle devices' condition, and what else callers want to know, have it sleep again.
+func TestIdleSleeps(t *testing.T) {
+	x := open(t, Config{Drivers: []driver.Driver{faked(t, "devices 2; on 1 set util 0.7", incs)}, HealthInterval: time.Millisecond})
+	own := make(chan *loop, 1)
+	x.do(func(l *loop) {
+		l.spins, l.yield = math.MaxInt, 1
+		own <- l
+	})
+	l := <-own
+	for range 20 {
+		eventually(t, x, "its condition was sampled", func(st []engine.DeviceStatus) bool { return st[1].Util == 0.7 })
+		for end := time.Now().Add(time.Minute); !l.asleep.Load(); runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatal("an idle loop looks for ever")
+			}
+		}
+	}
+	runs(t, x)
+	x.Status()
+	for range 1000 {
+		runtime.Gosched()
+		if l.asleep.Load() {
+			t.Fatal("a loop that ran something sleeps at once")
+		}
 	}
 }
