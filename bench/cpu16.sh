@@ -48,7 +48,7 @@ for what in "${@:-core overhead limit scaling}"; do
 			;;
 		scaling)
 			# Strong scaling at sizes that take one core seconds.
-			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --repeat 5 --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
+			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
 			;;
 		esac
 	done
