@@ -64,7 +64,8 @@ type Device interface {
 	// Submit takes operations in order. It copies what it needs of the batch
 	// and returns without waiting for them. Buffers are made and freed at
 	// once, in the order of the batch; a failed Alloc fails what uses it. The
-	// error is for a device that takes nothing any more.
+	// error is for a device that takes nothing any more. One that can tell which
+	// kernel cost it refuses when that can be read from Completions, not before.
 	Submit(batch []Op) error
 	// Completions moves completed operations into dst and returns how many:
 	// one for every Copy and Launch, in the order of their lane. A device that

@@ -182,11 +182,12 @@ func (d *device) launchSingly(launches []gathered) {
 		d.layArgs(g.ptrs, g.params)
 		code := a.code(d.f, &a.launch, g.fn, uintptr(g.grid[0]), uintptr(g.grid[1]), uintptr(g.grid[2]),
 			uintptr(g.block[0]), uintptr(g.block[1]), uintptr(g.block[2]), uintptr(g.shared), g.of.stream.handle, d.block+pointsAt, 0)
-		if failed = d.called(&a.launch, code); failed != nil {
-			g.of.err = fmt.Errorf("cuda: %s: %w", d.info.Name, failed)
-		}
+		failed = d.called(&a.launch, code)
 		if d.dead.Load() != nil {
 			return
+		}
+		if failed != nil {
+			g.of.err = fmt.Errorf("cuda: %s: %w", d.info.Name, failed)
 		}
 	}
 }

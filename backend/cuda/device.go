@@ -70,6 +70,7 @@ type device struct {
 	dnn       cudnn
 	probe     probe
 	batch     []*op
+	starting  *op // that is being put on a stream
 	out       []driver.Completion
 	recycle   []*op
 	flying    int  // operations on streams
@@ -201,10 +202,9 @@ func (d *device) Submit(batch []driver.Op) error {
 	if d.closed.Load() {
 		return fmt.Errorf("cuda: submit to %s: %w", d.info.Name, driver.ErrClosed)
 	}
-	if d.dead.Load() != nil {
-		return fmt.Errorf("cuda: submit to %s: %w", d.info.Name, d.errLost())
-	}
 	d.mu.Lock()
+	// What comes between the loss and the word of it is taken and ends as lost, so
+	// that whoever is refused can have heard why.
 	if d.told {
 		d.mu.Unlock()
 		return fmt.Errorf("cuda: submit to %s: %w", d.info.Name, d.errLost())

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -816,15 +817,28 @@ const faultEnv = "WEFT_TEST_FAULT"
 // A kernel that writes to an illegal address fails by name; the rest fails with
 // a lost device, and nothing is taken any more.
 func TestFault(t *testing.T) {
-	if os.Getenv(faultEnv) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestFault$", "-test.v", "-test.timeout=100s")
-		cmd.Env = append(os.Environ(), faultEnv+"=1")
-		text, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(text), "--- PASS: TestFault") {
-			t.Errorf("%v\n%s", err, text)
-		}
-		return
+	steps := map[string][]graph.Step{
+		"alone": {{Kernel: testKernel("crash")}},
+		// Launching the second may be what finds the device lost.
+		"first": {{Kernel: testKernel("crash")}, step(testKernel("add_one"), 1024)},
 	}
+	for name := range steps {
+		t.Run(name, func(t *testing.T) {
+			if os.Getenv(faultEnv) != "" {
+				fault(t, steps[name])
+				return
+			}
+			cmd := exec.Command(os.Args[0], "-test.run=^TestFault$/^"+name+"$", "-test.v", "-test.timeout=100s")
+			cmd.Env = append(os.Environ(), faultEnv+"=1")
+			text, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(text), "--- PASS: TestFault/"+name) {
+				t.Errorf("%v\n%s", err, text)
+			}
+		})
+	}
+}
+
+func fault(t *testing.T, steps []graph.Step) {
 	// One device: others of the process would be lost too, before they are ready or
 	// after.
 	r := openRig(t, Options{Devices: []int{0}})
@@ -834,15 +848,21 @@ func TestFault(t *testing.T) {
 	never := driver.Wait{Lane: r.first + driver.Lane(r.in()), Seq: 1000}
 	held := r.copyOut(make([]byte, 4), b, never)
 	began := time.Now()
-	bad := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("crash")}}}
-	culprit := r.launch(0, bad, args(4096, b))
+	culprit := r.launch(0, &graph.Task{Steps: steps}, args(4096, b))
 	var others []driver.Wait
-	for range 20 { // until the device says no
-		o, w := r.on(0, driver.Op{Kind: driver.Launch, Task: one, Args: args(4096, b)})
+	for { // until the device says no
+		// A kernel it has not seen: looking for it may be what finds the device lost.
+		fresh := &graph.Task{Steps: []graph.Step{step(testKernel("add_one"), 1024)}}
+		o, w := r.on(0, driver.Op{Kind: driver.Launch, Task: fresh, Args: args(4096, b)})
 		if r.dev.Submit([]driver.Op{o}) != nil {
 			break
 		}
 		others = append(others, w)
+		runtime.Gosched()
+	}
+	r.collect() // it told why before it said no
+	if _, ok := r.got[driver.Wait{Lane: driver.NoLane}]; !ok {
+		t.Error("it takes nothing, and has not said that it is lost")
 	}
 	c := r.wait(culprit)
 	t.Logf("after %v: %v", time.Since(began), c.Err)

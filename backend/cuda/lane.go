@@ -83,6 +83,8 @@ type op struct {
 	end    time.Duration
 	probed bool
 	comm   *communicator // whose ranks it works with
+
+	launched bool // a kernel of it may run already, while it is being started
 }
 
 // dep is a ticket of another stream an operation waits for.
@@ -271,10 +273,8 @@ func (d *device) run() {
 // lost.
 func (d *device) tellLoss() {
 	d.mu.Lock()
-	first := !d.told && len(d.pending) == 0
-	d.told = d.told || first
-	d.mu.Unlock()
-	if !first {
+	defer d.mu.Unlock()
+	if d.told || len(d.pending) > 0 {
 		return
 	}
 	loss := d.errLost()
@@ -282,6 +282,8 @@ func (d *device) tellLoss() {
 		loss = fmt.Errorf("cuda: %s: %w by a kernel: %w: %w", d.info.Name, driver.ErrDeviceLost, driver.ErrKernel, *d.dead.Load())
 	}
 	d.out = append(d.out, driver.Completion{Lane: driver.NoLane, Err: loss})
+	d.publish() // before Submit refuses
+	d.told = true
 }
 
 // sleep blocks until something is submitted or the device closes.
@@ -400,6 +402,9 @@ func (d *device) begin(l *lane, o *op) bool {
 		}
 	}
 	o.begun = d.board.Now()
+	if errors.Is(o.err, driver.ErrDeviceLost) { // a buffer could not be made for it
+		d.lose(o.err)
+	}
 	switch {
 	case d.dead.Load() != nil:
 		o.err = d.errLost()
@@ -440,12 +445,17 @@ func (d *device) begin(l *lane, o *op) bool {
 	if o.est == 0 && s.sent != s.written {
 		d.writeTicket(s)
 	}
+	d.starting = o
 	began, err := d.start(o, s)
-	if err != nil {
-		o.err = err
+	if errors.Is(err, driver.ErrDeviceLost) { // by a call that does not look itself
+		d.lose(err)
 	}
+	d.starting = nil
 	gone := d.dead.Load() != nil
-	if gone && o.err == nil {
+	switch {
+	case !gone && err != nil:
+		o.err = err
+	case gone && o.err == nil: // it is under no suspicion
 		o.err = d.errLost()
 	}
 	if gone || !began {
@@ -593,8 +603,19 @@ func (d *device) report(l *lane, o *op) {
 
 // handOver gives completions to the caller.
 func (d *device) handOver() {
-	if len(d.out) == 0 {
+	if !d.publish() {
 		return
+	}
+	d.mu.Lock()
+	d.spare = append(d.spare, d.recycle...)
+	d.mu.Unlock()
+	d.recycle = d.recycle[:0]
+}
+
+// publish shows completions to the caller, if there are any.
+func (d *device) publish() bool {
+	if len(d.out) == 0 {
+		return false
 	}
 	d.tell.Lock()
 	d.done = append(d.done, d.out...)
@@ -602,11 +623,8 @@ func (d *device) handOver() {
 	d.tell.Unlock()
 	clear(d.out)
 	d.out = d.out[:0]
-	d.mu.Lock()
-	d.spare = append(d.spare, d.recycle...)
-	d.mu.Unlock()
-	d.recycle = d.recycle[:0]
 	d.wake()
+	return true
 }
 
 // refuse ends what has not begun, because the device closes or is lost.
@@ -655,6 +673,9 @@ func (d *device) lose(err error) {
 	if d.dead.Load() != nil {
 		return
 	}
+	if e := (*Error)(nil); errors.As(err, &e) {
+		err = e // what it was called for has nothing to do with it
+	}
 	d.dead.Store(&err)
 	d.log.Warn("gpu lost", "device", d.info.Name, "err", err)
 	for _, s := range d.streams { // what the GPU managed to finish counts
@@ -664,14 +685,16 @@ func (d *device) lose(err error) {
 	}
 	var suspects []*op
 	for _, s := range d.streams {
-		for i := range s.ops.len() {
+		front := true
+		for i := 0; i < s.ops.len() && front; i++ {
 			o := s.ops.at(i)
 			if o.way == 0 {
 				suspects = append(suspects, o)
 			}
-			if o.last {
-				break
-			}
+			front = !o.last
+		}
+		if o := d.starting; o != nil && o.stream == s && o.launched && front {
+			suspects = append(suspects, o)
 		}
 	}
 	for _, s := range d.streams {

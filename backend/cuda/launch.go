@@ -164,7 +164,9 @@ func (d *device) variant(impl *graph.Impl) (*variant, error) {
 	}
 	v := &variant{impl: impl, fn: uintptr(f.out[0])}
 	for i := 0; a.funcParam.addr != 0; i++ {
-		if a.code(f, &a.funcParam, v.fn, uintptr(i), f.at(0), f.at(1)) != 0 {
+		if code := a.code(f, &a.funcParam, v.fn, uintptr(i), f.at(0), f.at(1)); lost(code) {
+			return nil, a.err(&a.funcParam, code)
+		} else if code != 0 { // it has no more
 			break
 		}
 		v.params = append(v.params, int(f.out[1]))
@@ -462,6 +464,7 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 		}
 		if v.library != nil {
 			d.flush(s)
+			o.launched = true // it may launch several
 			err = v.library(d, o, s, ptrs, step.Params)
 		} else {
 			err = d.launch(v, step, ptrs, o, s, o.est > 0 && o.est <= shortNS && !probing)
@@ -475,7 +478,7 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 			}
 			return began || o.comm != nil, fmt.Errorf("cuda: kernel %q on %s: %w", k.name, d.info.Name, err)
 		}
-		began = true
+		began, o.launched = true, true
 	}
 	return true, nil
 }

@@ -170,6 +170,7 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 	}
 	if e.lane == driver.NoLane && e.err != nil {
 		d.failed(e.err)
+		d.w.kill(d.fault)
 		return c, false, true, nil
 	}
 	if e.lane < 0 || int(e.lane) >= len(d.byLane) || d.byLane[e.lane] == nil {
@@ -192,10 +193,10 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 	return c, report, true, nil
 }
 
-// failed gives up on a worker whose device is lost, as it says itself.
+// failed notes that a worker's device is lost, as it says itself. The worker lives
+// on until it has said what became of its operations: one of them may be to blame.
 func (d *device) failed(err error) {
 	if d.fault == nil {
 		d.fault = err
-		d.w.kill(err)
 	}
 }

@@ -47,6 +47,8 @@ type worker struct {
 	args                  []driver.Arg
 	got                   []driver.Completion
 	outbox                []driver.Completion // not in the ring yet
+	loss                  error               // what an operation ended with when the device was lost
+	told                  bool                // the outbox has had the word of it
 	rec                   writer
 	joins                 map[uint64]context.CancelFunc // communicators joined, or being joined
 }
@@ -239,11 +241,28 @@ func (w *worker) sleep() {
 		}
 		// What completed since report is not to wait for the pulse.
 		if w.board != nil && !w.hush {
-			n := w.dev.Completions(w.got)
-			w.outbox = append(w.outbox, w.got[:n]...)
+			w.collect()
 		}
 		return len(w.outbox) > 0
 	})
+}
+
+// collect moves completions into the outbox and reports whether there may be more.
+// The last word of a device that is lost is that it is, whether it says so itself
+// or not.
+func (w *worker) collect() (more bool) {
+	n := w.dev.Completions(w.got)
+	for i := range w.got[:n] {
+		if c := &w.got[i]; c.Err != nil && errors.Is(c.Err, driver.ErrDeviceLost) {
+			w.loss, w.told = c.Err, w.told || c.Lane == driver.NoLane
+		}
+	}
+	w.outbox = append(w.outbox, w.got[:n]...)
+	if n == 0 && w.loss != nil && !w.told {
+		w.told = true
+		w.outbox = append(w.outbox, driver.Completion{Lane: driver.NoLane, Err: w.loss})
+	}
+	return n == len(w.got)
 }
 
 // take reads commands and submits them; it returns how many.
@@ -277,9 +296,7 @@ func (w *worker) submit() error {
 	if err := w.dev.Submit(w.batch); err != nil {
 		// It takes nothing any more: the parent ends what this worker was given,
 		// and hears what completed first, which may say why.
-		for n := len(w.got); n == len(w.got); {
-			n = w.dev.Completions(w.got)
-			w.outbox = append(w.outbox, w.got[:n]...)
+		for w.collect() {
 		}
 		w.outbox = append(w.outbox, driver.Completion{Lane: driver.NoLane, Err: err})
 	}
@@ -485,8 +502,7 @@ func (w *worker) report() (bool, error) {
 	sent := false
 	for {
 		if len(w.outbox) == 0 {
-			n := w.dev.Completions(w.got)
-			w.outbox = append(w.outbox, w.got[:n]...)
+			w.collect()
 		}
 		n := 0
 		for ; n < len(w.outbox); n++ {
