@@ -129,6 +129,12 @@ type Dropper interface {
 	Drop(cause error)
 }
 
+// Stopper ends operations early whose results nobody wants any more. Each still
+// completes in its turn: with ErrStopped, or as it would have if it was too late.
+type Stopper interface {
+	Stop(op Wait)
+}
+
 // Tuned is which of several implementations of a kernel, and of several shapes to
 // launch it in, was fastest on a device for steps of one size class.
 type Tuned struct {

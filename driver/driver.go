@@ -37,6 +37,8 @@ var (
 	ErrDependency = errors.New("what it waited for failed")
 	// ErrClosed: the device was closed before the operation began.
 	ErrClosed = errors.New("device closed")
+	// ErrStopped: the operation was ended early, as a Stopper was asked to.
+	ErrStopped = errors.New("stopped")
 )
 
 // Driver finds the devices of one kind.

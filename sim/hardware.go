@@ -242,6 +242,7 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 			h.recover(a)
 		case engine.Done:
 			h.finish(a)
+		case engine.Stop: // what runs there ends when it ends
 		default:
 			h.violation("action of unknown kind %d", a.Kind)
 		}

@@ -34,6 +34,16 @@ type Call struct {
 	Params []byte
 	Launch graph.Launch
 	err    atomic.Pointer[error]
+	lane   *lane  // that it runs on; nil in tests of kernels
+	seq    uint32 // and its number there
+}
+
+// Stopped reports that nobody wants the result any more: its run was cancelled, or
+// something else of it failed. A kernel that takes long does well to ask now and
+// then, and to return; whatever it left is thrown away.
+func (c *Call) Stopped() bool {
+	l := c.lane
+	return l != nil && (l.gone.Load() || l.unwanted(c.seq))
 }
 
 // Fail makes the launch fail. Other parts of it may still run to their end.
@@ -127,6 +137,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.team = newTeam(d)
 	for _, n := range lanes {
 		l := &lane{dev: d, id: n, end: make(chan struct{})}
+		l.call.lane = l
 		l.cond.L = &l.mu
 		d.lanes = append(d.lanes, l)
 		d.byLane[n] = l
@@ -232,8 +243,16 @@ func (d *device) Close() error {
 	return nil
 }
 
-// Drop gives up on what the device runs. A call under way cannot be ended; what
-// is behind it never begins.
+// Stop ends an operation early: at once if it has not begun, else when its kernel
+// asks.
+func (d *device) Stop(op driver.Wait) {
+	if l := d.byLane[op.Lane]; l != nil {
+		l.stop(op.Seq)
+	}
+}
+
+// Drop gives up on what the device runs. A call under way ends when its kernel
+// asks, if it does; what is behind it never begins.
 func (d *device) Drop(error) {
 	for _, l := range d.lanes {
 		l.mu.Lock()

@@ -74,6 +74,53 @@ func step(entry string, grid [3]uint32, per [3]uint32) graph.Step {
 	return graph.Step{Kernel: k, Launch: graph.Launch{Grid: grid}}
 }
 
+// What is stopped ends early: when its kernel asks, or before it begins. What is
+// before and behind it on its lane does not.
+func TestStop(t *testing.T) {
+	for _, cores := range []int{1, 2} {
+		begun := make(chan struct{}, 100)
+		var ran atomic.Int32
+		funcs := map[string]cpu.Func{
+			"wait": func(c *cpu.Call, lo, hi int) {
+				begun <- struct{}{}
+				for !c.Stopped() {
+					runtime.Gosched()
+				}
+			},
+			"count": func(c *cpu.Call, lo, hi int) { ran.Add(int32(hi - lo)) },
+		}
+		r := start(t, cpu.Options{Cores: cores, Funcs: funcs})[0]
+		op := func(seq uint32, entry string) driver.Op {
+			return driver.Op{Kind: driver.Launch, Lane: 0, Seq: seq, Task: &graph.Task{Steps: []graph.Step{step(entry, [3]uint32{100, 1, 1}, [3]uint32{})}}}
+		}
+		stopper := r.dev.(driver.Stopper)
+		if err := r.dev.Submit([]driver.Op{op(1, "count"), op(2, "wait"), op(3, "count"), op(4, "count"), op(5, "count")}); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		stopper.Stop(driver.Wait{Lane: 0, Seq: 1}) // too late
+		stopper.Stop(driver.Wait{Lane: 0, Seq: 4})
+		stopper.Stop(driver.Wait{Lane: 0, Seq: 2})
+		var all []driver.Completion
+		for len(all) < 5 {
+			<-r.done
+			var c [8]driver.Completion
+			all = append(all, c[:r.dev.Completions(c[:])]...)
+		}
+		for i, want := range []error{nil, driver.ErrStopped, nil, driver.ErrStopped, nil} {
+			if !errors.Is(all[i].Err, want) {
+				t.Errorf("%d cores, operation %d: %v, want %v", cores, all[i].Seq, all[i].Err, want)
+			}
+		}
+		if ran.Load() != 300 {
+			t.Errorf("%d cores: %d items were counted, want 300", cores, ran.Load())
+		}
+		if len(begun) >= 16 {
+			t.Errorf("%d cores: a stopped launch began %d more parts", cores, len(begun))
+		}
+	}
+}
+
 // Every item is computed once, however the team cuts them.
 func TestTeamCoversItems(t *testing.T) {
 	funcs := map[string]cpu.Func{"count": func(c *cpu.Call, lo, hi int) {

@@ -38,6 +38,8 @@ type lane struct {
 	idle    bool                // the goroutine sleeps
 	done    []driver.Completion // handed over, not collected
 	gone    atomic.Bool         // given up on
+	stopped []uint32            // numbers of operations nobody wants
+	stops   atomic.Int32        // how many that are, readable without the lock
 	settled chan struct{}       // closed once nothing given before runs any more
 
 	out []driver.Completion // gathered by the goroutine
@@ -211,10 +213,15 @@ func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Dur
 			err = driver.ErrDeviceLost
 		case l.dev.closed.Load():
 			err = driver.ErrClosed
+		case l.unwanted(q.seq):
+			err = driver.ErrStopped
 		case q.err > 0:
 			err = b.errs[q.err-1]
 		case q.task != nil:
-			err = l.launch(q.task, args)
+			l.call.seq = q.seq
+			if err = l.launch(q.task, args); l.unwanted(q.seq) {
+				err = driver.ErrStopped
+			}
 		case len(args[0]) != len(args[1]):
 			err = fmt.Errorf("cpu: copy of %d bytes into %d", len(args[0]), len(args[1]))
 		default:
@@ -229,6 +236,9 @@ func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Dur
 // when that is.
 func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duration {
 	end := l.dev.now()
+	if l.stops.Load() > 0 {
+		l.forget(seq)
+	}
 	n := len(l.out)
 	l.out = slices.Grow(l.out, 1)[:n+1]
 	c := &l.out[n]
@@ -238,6 +248,34 @@ func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duratio
 		l.flush()
 	}
 	return end
+}
+
+// stop has an operation end early that is not complete.
+func (l *lane) stop(seq uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if done, _ := l.dev.board.State(driver.Wait{Lane: l.id, Seq: seq}); !done {
+		l.stopped = append(l.stopped, seq)
+		l.stops.Store(int32(len(l.stopped)))
+	}
+}
+
+// unwanted reports whether an operation is to end early.
+func (l *lane) unwanted(seq uint32) bool {
+	if l.stops.Load() == 0 {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Contains(l.stopped, seq)
+}
+
+// forget forgets what was to end early, up to an operation that has ended.
+func (l *lane) forget(seq uint32) {
+	l.mu.Lock()
+	l.stopped = slices.DeleteFunc(l.stopped, func(s uint32) bool { return s <= seq })
+	l.stops.Store(int32(len(l.stopped)))
+	l.mu.Unlock()
 }
 
 // await blocks until everything an operation waits for is complete.
@@ -285,6 +323,9 @@ func (l *lane) await(waits []driver.Wait, start *time.Duration) error {
 func (l *lane) launch(task *graph.Task, args [][]byte) error {
 	d, c := l.dev, &l.call
 	for i := range task.Steps {
+		if i > 0 && c.Stopped() {
+			return driver.ErrStopped
+		}
 		s := &task.Steps[i]
 		c.Args = args
 		if s.Args != nil {

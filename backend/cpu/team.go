@@ -77,7 +77,7 @@ func (j *job) work() {
 	}()
 	for {
 		lo := int(j.next.Add(int64(j.chunk))) - j.chunk
-		if lo >= j.items {
+		if lo >= j.items || j.call.Stopped() {
 			return
 		}
 		j.fn(j.call, lo, min(lo+j.chunk, j.items))

@@ -60,7 +60,8 @@ func main() {
 }
 
 // impatience waits for a second Ctrl-C, which ends the process whatever it is
-// doing. Kernels that run are waited for, and who waits is told so.
+// doing. Kernels that run are waited for where they cannot be stopped, and who waits
+// is told so.
 func impatience() {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)

@@ -92,6 +92,9 @@ const (
 	// Done ends a run: Err is nil or says what failed and which tasks did not
 	// finish. Report holds the run's account.
 	Done
+	// Stop tells that nobody wants the result of a launch in flight, Op on Device:
+	// its run has failed. It completes like others, if possible soon.
+	Stop
 )
 
 // Arg is a buffer a launch gets, in the order of the task's uses; a workspace
@@ -109,8 +112,8 @@ type Action struct {
 	Gang bool  // Launch: of a gang
 	Rank int16 // Launch: which member of a gang
 	Rung Rung  // Recover
-	Op   Op    // Copy, Launch
-	// Device whose memory (Home, Alloc, Free), lane (Launch), destination
+	Op   Op    // Copy, Launch, Stop
+	// Device whose memory (Home, Alloc, Free), lane (Launch, Stop), destination
 	// (Copy) or fate (Drop, Recover) this is about; machine.Host for the host.
 	Device machine.DeviceID
 	From   machine.DeviceID // Copy: whose memory Src is in

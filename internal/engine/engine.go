@@ -156,6 +156,7 @@ type Engine struct {
 	balance   balanceState
 	hostOnly  bool              // every device uses host memory: no copies, no inputs to list
 	dead      []int32           // runs to end at the end of the step
+	failed    []int32           // runs that failed in this step while something of them ran
 	redo      []int32           // outputs whose home may have become free
 	offered   uint32            // executions the cost model could have had
 	graves    []grave           // instances that end when what is in flight has
@@ -522,6 +523,9 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 		if len(e.poked) == 0 && e.ready.len() == 0 && !e.ended {
 			break
 		}
+	}
+	if len(e.failed) > 0 {
+		e.stop()
 	}
 	e.check()
 	out, e.out = e.out, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -154,6 +155,54 @@ func TestCancel(t *testing.T) {
 	}
 	// The engine goes on with others.
 	r.mustRun(r.submit(independent(t, 3, 1), engine.RunOptions{}))
+}
+
+// What is in flight of a run that is cancelled or fails is to stop: nothing of
+// another run, and nothing that may be half way through resident data.
+func TestFailedRunsStop(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	other := r.submit(independent(t, 4, 5), engine.RunOptions{})
+	r.step()
+	id := r.submit(build(t, func(b *graph.Builder) {
+		for i := range 4 {
+			b.Add(job(fmt.Sprint("mine", i), 1))
+		}
+	}), engine.RunOptions{})
+	r.until("some of both in flight", func() bool {
+		return slices.ContainsFunc(r.inFlight(), func(w string) bool { return strings.HasPrefix(w, "mine") })
+	})
+	var mine []string
+	for _, w := range r.inFlight() {
+		if strings.HasPrefix(w, "mine") {
+			mine = append(mine, w)
+		}
+	}
+	r.step(engine.Event{Kind: engine.Cancel, Run: id})
+	equalLists(t, "stopped", r.stops, mine)
+	is(t, r.finish(id), engine.ErrCancelled)
+	r.mustRun(other)
+
+	r = newRig(t, cpus(2), engine.Options{Retries: -1})
+	r.fail["bad"] = 1
+	id = r.submit(build(t, func(b *graph.Builder) {
+		b.Add(job("bad", 1))
+		b.Add(job("long", 9))
+	}), engine.RunOptions{})
+	if r.finish(id) == nil {
+		t.Error("a run whose task failed did not")
+	}
+	equalLists(t, "stopped when another failed", r.stops, []string{"long@cpu:1"})
+
+	r = newRig(t, cpus(1), engine.Options{})
+	ref := r.e.NewData("w", 8, graph.Versioned)
+	id = r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: 8, Input: true})
+		b.Add(job("write", 1, updates(w)))
+	}), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}})
+	r.step()
+	r.step(engine.Event{Kind: engine.Cancel, Run: id})
+	equalLists(t, "stopped of what writes resident data", r.stops, nil)
+	is(t, r.finish(id), engine.ErrCancelled)
 }
 
 // Cancelling a run that waits for its data ends it without starting it.

@@ -51,6 +51,7 @@ type rig struct {
 	copies   []copied
 	rungs    []string // "device rung"
 	drops    []string
+	stops    []string // what nobody wants any more
 	acts     []string // every action, for comparing two rigs
 	ended    map[engine.RunID]engine.Action
 	fetched  []engine.DataRef
@@ -231,6 +232,12 @@ func (r *rig) take(a engine.Action) {
 		r.drops = append(r.drops, dev)
 		r.giveUp(a.Device)
 		r.events = append(r.events, engine.Event{Kind: engine.DeviceQuiet, Device: a.Device})
+	case engine.Stop:
+		for _, o := range r.ops {
+			if o.a.Op == a.Op {
+				r.stops = append(r.stops, o.what)
+			}
+		}
 	case engine.Recover:
 		r.rungs = append(r.rungs, dev+" "+a.Rung.String())
 		if r.answer != nil {

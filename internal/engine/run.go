@@ -486,9 +486,33 @@ func (e *Engine) fail(r *run, err error) {
 	}
 	waitingRun := r.state == runWaiting
 	r.state = runFailing
+	// What it does to resident data may be in place: no task leaves that half done.
+	if r.flight > 0 && r.refs == nil && !r.revived {
+		e.failed = append(e.failed, r.slot)
+	}
 	if waitingRun || r.quiet() {
 		e.markDead(r)
 	}
+}
+
+// stop has launches in flight ended that belong to runs which have failed since it
+// was called last. Members of a gang run on: others may wait for what they send.
+func (e *Engine) stop() {
+	for l := range e.lanes {
+		ln := &e.lanes[l]
+		if !e.computes(Lane(l)) {
+			continue
+		}
+		for seq := max(ln.done, ln.lost) + 1; seq <= ln.issued; seq++ {
+			rec := ln.rec(seq)
+			if rec.task < 0 || e.gang(rec.task) != nil || !slices.Contains(e.failed, e.tasks.at[rec.task].run) {
+				continue
+			}
+			a := e.emit(Stop)
+			a.Op, a.Device = Op{Lane(l), seq}, ln.info.Device
+		}
+	}
+	e.failed = e.failed[:0]
 }
 
 // quiet reports whether nothing in flight belongs to the run or touches the

@@ -297,7 +297,7 @@ type End struct {
 }
 
 // Wait waits for a started job whose Done sends to end. Cancelling ctx stops
-// launching and waits for what is in flight.
+// launching and waits for what is in flight, which devices that can end early.
 func (x *Executor) Wait(ctx context.Context, j *Job, end <-chan End) (e End, cancelled bool) {
 	// One caller at a time stays awake for a while: to be woken takes about as long
 	// as a small run.

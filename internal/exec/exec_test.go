@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -198,6 +199,48 @@ func TestCancel(t *testing.T) {
 	close(hold)
 	if err := <-end; !errors.Is(err, context.Canceled) || !errors.Is(err, engine.ErrCancelled) {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// A kernel that asks ends when its run is cancelled; one of another run does not.
+func TestCancelStopsKernels(t *testing.T) {
+	begun, hold := make(chan struct{}), make(chan struct{})
+	var stopped atomic.Bool
+	x := start(t, 2, engine.Options{}, map[string]cpu.Func{
+		"mine": func(c *cpu.Call, lo, hi int) {
+			begun <- struct{}{}
+			for !c.Stopped() {
+				runtime.Gosched()
+			}
+		},
+		"other": func(c *cpu.Call, lo, hi int) {
+			begun <- struct{}{}
+			<-hold
+			stopped.Store(c.Stopped())
+		},
+	})
+	begin := func(name, on string) (*exec.Job, <-chan exec.End) {
+		var b graph.Builder
+		b.Add(graph.Task{Name: name, Steps: []graph.Step{{Kernel: kernel(name)}}, On: graph.Constraint{Only: []string{on}}})
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := make(chan exec.End, 1)
+		j := &exec.Job{Graph: g, Done: func(r *engine.Report, err error) { end <- exec.End{Report: r, Err: err} }}
+		x.Start(j)
+		<-begun
+		return j, end
+	}
+	_, other := begin("other", "cpu:0")
+	mine, end := begin("mine", "cpu:1")
+	x.Cancel(mine)
+	if e := <-end; !errors.Is(e.Err, engine.ErrCancelled) {
+		t.Errorf("the run that was cancelled ended with %v", e.Err)
+	}
+	close(hold)
+	if e := <-other; e.Err != nil || stopped.Load() {
+		t.Errorf("the other ended with %v, stopped: %v", e.Err, stopped.Load())
 	}
 }
 

@@ -52,6 +52,8 @@ type loop struct {
 	pool    pool
 	evs     []engine.Event
 	acts    []engine.Action
+	stops   []driver.Wait // what nobody wants any more,
+	stopOn  []*dev        // and where it runs
 	got     []driver.Completion
 	counts  Counts
 	spins   int
@@ -231,7 +233,7 @@ func (l *loop) collectFrom(d *dev) {
 // status says what became of an operation that failed.
 func status(err error) engine.Status {
 	switch {
-	case errors.Is(err, driver.ErrDependency):
+	case errors.Is(err, driver.ErrDependency), errors.Is(err, driver.ErrStopped): // nobody's fault
 		return engine.DepFailed
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return engine.OutOfMemory
@@ -355,12 +357,26 @@ func (l *loop) perform() {
 			l.drop(l.devs[a.Device])
 		case engine.Recover:
 			l.revive(l.devs[a.Device], a.Rung)
+		case engine.Stop:
+			l.stops = append(l.stops, driver.Wait{Lane: driver.Lane(a.Op.Lane), Seq: a.Op.Seq})
+			l.stopOn = append(l.stopOn, l.devs[a.Device])
 		}
 	}
 	l.send(l.host)
 	for _, d := range l.devs {
 		l.send(d)
 	}
+	l.stop()
+}
+
+// stop ends what nobody wants any more, where devices can do so.
+func (l *loop) stop() {
+	for i, d := range l.stopOn {
+		if s, ok := d.Device.(driver.Stopper); ok && !d.lost {
+			s.Stop(l.stops[i])
+		}
+	}
+	l.stops, l.stopOn = l.stops[:0], l.stopOn[:0]
 }
 
 func (l *loop) send(d *dev) {

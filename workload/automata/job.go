@@ -179,7 +179,7 @@ func block(c *weft.Call, lo, hi int) {
 	half := (min(most, hi-lo) + 2*k) * words
 	s := scratches.Get(2 * half)
 	defer scratches.Put(s)
-	for i := range tiles {
+	for i := 0; i < tiles && !c.Stopped(); i++ {
 		from, to := (lo+i*(hi-lo)/tiles)*words, (lo+(i+1)*(hi-lo)/tiles)*words
 		a, b := (*s)[:to-from+2*k*words], (*s)[half:half+to-from+2*k*words]
 		gather(a, above, mid, below, from-k*words)

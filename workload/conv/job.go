@@ -124,17 +124,21 @@ func images(c *weft.Call, lo, hi int) {
 	bands(c, newPlan(s), s.All(), lo, hi)
 }
 
+// atOnce is how many images are computed between two looks at whether anybody
+// wants them.
+const atOnce = 16
+
 // bands computes bands lo to hi of a part of the output.
 func bands(c *weft.Call, l plan, all Range, lo, hi int) {
 	x, w, y := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
 	scratch := scratches.Get(l.scratch())
 	defer scratches.Put(scratch)
 	bands := (all.P1 - all.P0 + bandRows - 1) / bandRows
-	for lo < hi {
+	for lo < hi && !c.Stopped() {
 		image, band := lo/bands, lo%bands
 		part := all
 		part.N0, part.N1 = image, image+1
-		if whole := (hi - lo) / bands; band == 0 && whole > 0 {
+		if whole := min((hi-lo)/bands, atOnce); band == 0 && whole > 0 {
 			part.N1 = image + whole
 			lo += whole * bands
 		} else {

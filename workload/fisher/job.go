@@ -154,7 +154,7 @@ func sums(c *weft.Call, lo, hi int) {
 	x, w, out := weft.View[float32](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
 	lo, hi = lo*rowsPerItem, min(hi*rowsPerItem, len(out)/d)
 	clear(out[lo*d : hi*d])
-	for i := range points {
+	for i := 0; i < points && !c.Stopped(); i++ {
 		row := x[i*d : (i+1)*d]
 		for r := lo; r < hi; r++ {
 			a, sum := w[i]*float64(row[first+r]), out[r*d:(r+1)*d]

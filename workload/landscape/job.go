@@ -161,7 +161,7 @@ func pieces(parts int) weft.Func {
 		energy := math.Float64frombits(binary.LittleEndian.Uint64(c.Params[16:]))
 		native, turns, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
 		angles := Angles / parts
-		for i := first/parts + lo; i < first/parts+hi; i++ {
+		for i := first/parts + lo; i < first/parts+hi && !c.Stopped(); i++ {
 			from, to := max(i*parts, first), min((i+1)*parts, first+count)
 			rowPart(out[(from-first)*angles:(to-first)*angles], native, turns, energy, i, (from-i*parts)*angles)
 		}

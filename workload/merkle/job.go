@@ -135,7 +135,7 @@ func chunks(c *weft.Call, lo, hi int) {
 	leaves, nodes := c.Args[0], c.Args[1]
 	s := scratches.Get(Size << h)
 	defer scratches.Put(s)
-	for i := lo; i < hi; i++ {
+	for i := lo; i < hi && !c.Stopped(); i++ {
 		chunk := leaves[i<<h*Size : min((i+1)<<h*Size, len(leaves))]
 		n := len(chunk) / Size
 		if mode == RFC6962 && workload.Param(c.Params, 3) == 0 {
