@@ -402,9 +402,6 @@ func (d *device) begin(l *lane, o *op) bool {
 		}
 	}
 	o.begun = d.board.Now()
-	if errors.Is(o.err, driver.ErrDeviceLost) { // a buffer could not be made for it
-		d.lose(o.err)
-	}
 	switch {
 	case d.dead.Load() != nil:
 		o.err = d.errLost()
