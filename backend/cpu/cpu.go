@@ -243,8 +243,8 @@ func (d *device) Close() error {
 	return nil
 }
 
-// Stop ends an operation early: at once if it has not begun, else when its kernel
-// asks.
+// Stop ends an operation early: when its kernel asks, or in its turn without having
+// begun.
 func (d *device) Stop(op driver.Wait) {
 	if l := d.byLane[op.Lane]; l != nil {
 		l.stop(op.Seq)

@@ -121,6 +121,30 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// What ends early because its device was given up on is lost, not done.
+func TestDropIsNoResult(t *testing.T) {
+	for _, cores := range []int{1, 2} {
+		begun := make(chan struct{}, 100)
+		r := start(t, cpu.Options{Cores: cores, Funcs: map[string]cpu.Func{"wait": func(c *cpu.Call, lo, hi int) {
+			begun <- struct{}{}
+			for !c.Stopped() {
+				runtime.Gosched()
+			}
+		}}})[0]
+		task := &graph.Task{Steps: []graph.Step{step("wait", [3]uint32{100, 1, 1}, [3]uint32{})}}
+		if err := r.dev.Submit([]driver.Op{{Kind: driver.Launch, Lane: 0, Seq: 1, Task: task}}); err != nil {
+			t.Fatal(err)
+		}
+		<-begun
+		r.dev.(driver.Dropper).Drop(errors.New("the test gives up on it"))
+		<-r.done
+		var c [8]driver.Completion
+		if n := r.dev.Completions(c[:]); n != 1 || !errors.Is(c[0].Err, driver.ErrDeviceLost) {
+			t.Errorf("%d cores: %d completions, the first: %v", cores, n, c[0].Err)
+		}
+	}
+}
+
 // Every item is computed once, however the team cuts them.
 func TestTeamCoversItems(t *testing.T) {
 	funcs := map[string]cpu.Func{"count": func(c *cpu.Call, lo, hi int) {

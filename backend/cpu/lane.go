@@ -219,7 +219,11 @@ func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Dur
 			err = b.errs[q.err-1]
 		case q.task != nil:
 			l.call.seq = q.seq
-			if err = l.launch(q.task, args); l.unwanted(q.seq) {
+			err = l.launch(q.task, args)
+			switch { // what its kernel left may be half done
+			case l.gone.Load():
+				err = driver.ErrDeviceLost
+			case l.unwanted(q.seq):
 				err = driver.ErrStopped
 			}
 		case len(args[0]) != len(args[1]):
