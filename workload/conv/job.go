@@ -124,9 +124,9 @@ func images(c *weft.Call, lo, hi int) {
 	bands(c, newPlan(s), s.All(), lo, hi)
 }
 
-// atOnce is how many images are computed between two looks at whether anybody
-// wants them.
-const atOnce = 16
+// atOnce is how many terms are computed between two looks at whether anybody wants
+// them, a tenth of a second's worth, but for whole bands.
+const atOnce = 1 << 32
 
 // bands computes bands lo to hi of a part of the output.
 func bands(c *weft.Call, l plan, all Range, lo, hi int) {
@@ -134,15 +134,16 @@ func bands(c *weft.Call, l plan, all Range, lo, hi int) {
 	scratch := scratches.Get(l.scratch())
 	defer scratches.Put(scratch)
 	bands := (all.P1 - all.P0 + bandRows - 1) / bandRows
+	most := max(int(atOnce/(int64(bandRows*l.q)*int64(l.K*l.terms))), 1)
 	for lo < hi && !c.Stopped() {
 		image, band := lo/bands, lo%bands
 		part := all
 		part.N0, part.N1 = image, image+1
-		if whole := min((hi-lo)/bands, atOnce); band == 0 && whole > 0 {
+		if whole := min(hi-lo, most) / bands; band == 0 && whole > 0 {
 			part.N1 = image + whole
 			lo += whole * bands
 		} else {
-			end := min(hi, (image+1)*bands)
+			end := min(hi, lo+most, (image+1)*bands)
 			part.P0, part.P1 = all.P0+band*bandRows, min(all.P0+(band+end-lo)*bandRows, all.P1)
 			lo = end
 		}

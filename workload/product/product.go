@@ -70,7 +70,7 @@ func (kd *Kind) Funcs() map[string]weft.Func {
 }
 
 // atOnce is how many terms are computed between two looks at whether anybody wants
-// them, half a second's worth, but for whole blocks of rows: for each B is read again.
+// them, a second's worth or two, but for whole blocks of rows: for each B is read again.
 const (
 	atOnce    = 1 << 35
 	blockRows = 240
