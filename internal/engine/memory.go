@@ -410,6 +410,7 @@ func (e *Engine) maybeDrop(v int32) {
 		e.dropCopies(v, true)
 	default:
 		e.dropCopies(v, false)
+		val.flags &^= commits // nothing waits for that copy, and a replay may need another
 		e.uncount(v)
 		if val.run < 0 { // put by the caller: it belongs to no run's block
 			e.vals.release(v, 1)
