@@ -242,7 +242,8 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 			h.recover(a)
 		case engine.Done:
 			h.finish(a)
-		case engine.Stop: // what runs there ends when it ends
+		case engine.Stop:
+			h.stop(a.Op)
 		default:
 			h.violation("action of unknown kind %d", a.Kind)
 		}
@@ -252,6 +253,24 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 	}
 	h.settle()
 	return h.err
+}
+
+// stop ends a launch on a CPU early: at once if it runs, else in its turn. What it
+// was writing stays torn. On other devices it ends when it ends.
+func (h *Hardware) stop(op engine.Op) {
+	ln := &h.lanes[op.Lane]
+	if op.Seq <= ln.done || op.Seq > ln.last || h.machine.Devices[ln.info.Device].Kind != machine.CPU {
+		return
+	}
+	slot := ln.at(op.Seq)
+	switch o := &h.ops[slot]; {
+	case o.gang != nil:
+		h.violation("%s: a member of a gang is to stop", h.describe(o))
+	case o.running && !o.flow.hung:
+		h.complete(slot, engine.DepFailed, nil)
+	case !o.running:
+		o.depFailed = true
+	}
 }
 
 // Next returns when something happens next by itself.
