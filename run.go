@@ -21,8 +21,9 @@ func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
 
 // Run runs a graph and waits for it. Cancelling ctx stops launching, waits for
 // what is in flight, which Go kernels end early that ask [Call.Stopped], and returns
-// an error that wraps both the context's cause and ErrCancelled. The report comes with most errors too; it is nil when nothing
-// began. For a graph that is run often, see Prepare.
+// an error that wraps both the context's cause and ErrCancelled. The report comes
+// with most errors too; it is nil when nothing began. For a graph that is run often,
+// see Prepare.
 func (r *Runtime) Run(ctx context.Context, g *graph.Graph, b ...Binding) (*Report, error) {
 	p, err := r.resolve(g, b)
 	if err != nil {
