@@ -987,8 +987,15 @@ func (e *Engine) produced(v int32, depth int16, replay int64) {
 			e.commit(v)
 		}
 	}
-	if e.vals.at[v].flags&(wanted|delivered) == wanted {
+	switch val := &e.vals.at[v]; {
+	case val.flags&(wanted|delivered) == wanted:
 		e.deliver(v)
+	case !e.hostOnly && val.flags&anchored != 0:
+		// Made again beside its home, it need not be kept there for recovery: an
+		// output may be waiting for the place.
+		if home := e.data.at[val.data].home; home >= 0 {
+			e.homeFree(&e.insts[home], val.piece)
+		}
 	}
 }
 
