@@ -254,7 +254,6 @@ func (c *recounter) operations() {
 	slotCopies := make([]int, len(c.slots.at))
 	homeOps := make([]int, len(c.runs))
 	flight := make([]int, len(c.devs))
-	spills := make([]int, len(c.spaces))
 	pin := func(i, p0, n int32, copying int) {
 		in := &c.insts[i]
 		instPins[i]++
@@ -278,9 +277,6 @@ func (c *recounter) operations() {
 		}
 		switch {
 		case rec.task < 0:
-			if rec.why == forSpill {
-				spills[c.insts[rec.src].space]++
-			}
 			pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
 			pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
 		case rec.quick:
@@ -331,7 +327,6 @@ func (c *recounter) operations() {
 	}
 	for s := range c.spaces {
 		c.same(c.spaces[s].pins, spacePins[s], "pins of a memory", int32(s))
-		c.same(c.spaces[s].spills, spills[s], "spills of a memory", int32(s))
 	}
 	for d := range c.devs {
 		c.same(c.devs[d].flight, flight[d], "operations in flight on a device", int32(d))

@@ -230,8 +230,7 @@ type space struct {
 	dev       machine.DeviceID // machine.Host for host memory
 	cap, used int64            // cap 0: no limit
 	pins      int              // operations in flight that touch it
-	spills    int
-	away      bool // its device is gone but what it holds survived
+	away      bool             // its device is gone but what it holds survived
 	// instances of a device's memory, least recently used first; host memory is
 	// where others evict to, so it needs no order
 	oldest, newest int32

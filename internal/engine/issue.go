@@ -411,7 +411,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		e.plans = append(e.plans, p)
 	}
 	if need > 0 && !e.room(space, taken+need) || staging > 0 && !e.fits(0, staging) {
-		if sp := &e.spaces[space]; sp.pins == 0 && sp.spills == 0 && (space != 0 || e.inFlight == 0) {
+		if sp := &e.spaces[space]; sp.pins == 0 && (space != 0 || e.inFlight == 0) {
 			e.fail(r, e.taskErr(r, gt, dev, ErrOutOfMemory))
 			e.unplace(tid)
 			return setAside, 0

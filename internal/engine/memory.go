@@ -733,9 +733,6 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, start, end time.Duration) 
 	if ok && e.learn != nil && end-start > learnAlways && e.copiesAlone(op.Lane) {
 		e.learn.ObserveCopy(rec.bytes, e.spaces[from].dev, e.spaces[to].dev, end-start)
 	}
-	if rec.why == forSpill {
-		e.spaces[from].spills--
-	}
 	// What the copy filled, before unpinning can free the instance.
 	first := e.insts[dst].slot + p0 - e.insts[dst].p0
 	var vals [8]int32
@@ -992,23 +989,26 @@ func (e *Engine) evict(i int32) {
 	e.freeIfIdle(i)
 }
 
-// spill copies what only this instance holds to host memory.
+// spill copies what only this instance holds to host memory, if there is a way. It
+// copies from here, even where a value is also being computed again on another device
+// that is nearer: what waits for the room waits for operations that touch this memory.
 func (e *Engine) spill(i int32) {
+	sp := &e.spaces[e.insts[i].space]
+	if sp.away {
+		return
+	}
 	for s := e.insts[i].slot; s < e.insts[i].slot+e.insts[i].n; s++ {
 		v := e.slots.at[s].val
 		if v < 0 || e.elsewhere(v, s) || e.vals.at[v].flags&commits != 0 {
 			continue
 		}
 		val := &e.vals.at[v]
-		bytes := val.bytes
-		if !e.fits(0, bytes) {
+		if e.cost.Copy(val.bytes, sp.dev, machine.Host).Median < 0 || !e.fits(0, val.bytes) {
 			return
 		}
-		dst := e.alloc(val.data, 0, val.piece, 1, e.pieceLo(val.data, val.piece), bytes)
-		e.vals.at[v].flags |= commits
-		e.spaces[e.insts[i].space].spills++
-		p := e.vals.at[v].piece
-		e.fill(dst, p, 1, func(int32) int32 { return v }, forSpill)
+		val.flags |= commits
+		dst := e.alloc(val.data, 0, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
+		e.copy(i, dst, val.piece, 1, s, e.insts[dst].slot, forSpill)
 		e.ops = e.ops[:0]
 	}
 }

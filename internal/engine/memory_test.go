@@ -141,6 +141,69 @@ func TestSpillAndReload(t *testing.T) {
 	equal(t, "executed", rep.Executed, 4)
 }
 
+// A value makes room from where it is in the way, at once, though it is being
+// computed again on a device nearer to the host: one that never ends here.
+func TestSpillFromWhereRoomIsNeeded(t *testing.T) {
+	m := gpus(2, 2*mb)
+	m.Links[1].BPS *= 4
+	r := newRig(t, m, engine.Options{})
+	r.step(engine.Event{Kind: engine.Drain, Device: 1})
+	r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb})
+		b.Add(job("x", 1, writes(x)))
+		use := job("use x", 1, reads(x))
+		use.On.Only = []string{"gpu:1"}
+		b.Add(use)
+	}), engine.RunOptions{})
+	r.until("x made", func() bool { return len(r.ran) == 1 })
+	r.lose(0, true)
+	r.hang["x"] = true
+	r.step(engine.Event{Kind: engine.Undrain, Device: 1})
+	r.starts("x")
+	r.back(0, true)
+	big := job("big", 1)
+	big.Workspace = 2*mb - 8
+	big.On.Only = []string{"gpu:0"}
+	r.mustRun(r.submit(single(t, big), engine.RunOptions{}))
+	equalLists(t, "launches", r.launched, []string{"x@gpu:0", "x@gpu:1", "use x@gpu:1", "big@gpu:0"})
+	equalLists(t, "copies", r.copyList(), []string{"x gpu:0>host"})
+}
+
+// besideKept makes x of 1 MB and runs a task with a workspace before x is read.
+func besideKept(t *testing.T, workspace int64) *graph.Graph {
+	return build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb})
+		big := job("big", 10)
+		big.Workspace = workspace
+		big.After = []graph.TaskID{b.Add(job("x", 1, writes(x)))}
+		use := job("use x", 1, reads(x))
+		use.After = []graph.TaskID{b.Add(big)}
+		b.Add(use)
+	})
+}
+
+// What would have to make room but has no way to the host stays, and the task that
+// does not fit beside it ends its run.
+func TestSpillWithoutALink(t *testing.T) {
+	m := gpus(1, 2*mb)
+	m.Links = nil
+	r := newRig(t, m, engine.Options{})
+	is(t, r.finish(r.submit(besideKept(t, mb+mb/2), engine.RunOptions{})), engine.ErrOutOfMemory)
+}
+
+// A memory that is away can be said to have shrunk: nothing is copied out of it.
+func TestAwayMemoryShrinks(t *testing.T) {
+	r := newRig(t, gpus(1, 2*mb), engine.Options{})
+	id := r.submit(besideKept(t, mb/2), engine.RunOptions{})
+	r.starts("big")
+	r.lose(0, true)
+	r.step(engine.Event{Kind: engine.Capacity, Device: 0, Bytes: mb / 2})
+	equalLists(t, "copies", r.copyList(), nil)
+	r.step(engine.Event{Kind: engine.Capacity, Device: 0, Bytes: 2 * mb})
+	r.back(0, true)
+	r.mustRun(id)
+}
+
 // Two tasks that fit one at a time run one at a time; one that fits never fails.
 func TestMemoryIsWaitedFor(t *testing.T) {
 	r := newRig(t, gpus(1, 2*mb), engine.Options{})
