@@ -731,7 +731,7 @@ func (h *Hardware) abort(g *gang, slot int32) {
 		case h.ops[m].running:
 			g.members[i] = -1
 			h.ops[m].gang = nil
-			h.complete(m, engine.Failed, ErrCut)
+			h.complete(m, engine.DepFailed, nil) // it was told that the others will not come
 		default:
 			h.consider(m)
 		}

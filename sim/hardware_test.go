@@ -250,7 +250,7 @@ func TestGangFailsAsOne(t *testing.T) {
 		r.fault(30, "lose cuda:1")
 		a, b = r.gang(1, lane0, laneC)
 		r.do(30, a, b)
-		r.want("1.1 failed 0-30", "lost 1 kept=false", "1.2 ok 30-130", "7.1 ok 30-130")
+		r.want("1.1 depfailed 0-30", "lost 1 kept=false", "1.2 ok 30-130", "7.1 ok 30-130")
 	})
 	t.Run("member lost before the start", func(t *testing.T) {
 		r := newRig(t, testMachine(), true, gangOf2)
