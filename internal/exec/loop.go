@@ -52,8 +52,7 @@ type loop struct {
 	pool    pool
 	evs     []engine.Event
 	acts    []engine.Action
-	stops   []driver.Wait // what nobody wants any more,
-	stopOn  []*dev        // and where it runs
+	stops   []stop // what nobody wants any more
 	got     []driver.Completion
 	counts  Counts
 	spins   int
@@ -358,25 +357,30 @@ func (l *loop) perform() {
 		case engine.Recover:
 			l.revive(l.devs[a.Device], a.Rung)
 		case engine.Stop:
-			l.stops = append(l.stops, driver.Wait{Lane: driver.Lane(a.Op.Lane), Seq: a.Op.Seq})
-			l.stopOn = append(l.stopOn, l.devs[a.Device])
+			l.stops = append(l.stops, stop{l.devs[a.Device], driver.Wait{Lane: driver.Lane(a.Op.Lane), Seq: a.Op.Seq}})
 		}
 	}
 	l.send(l.host)
 	for _, d := range l.devs {
 		l.send(d)
 	}
-	l.stop()
+	l.stopAll()
 }
 
-// stop ends what nobody wants any more, where devices can do so.
-func (l *loop) stop() {
-	for i, d := range l.stopOn {
-		if s, ok := d.Device.(driver.Stopper); ok && !d.lost {
-			s.Stop(l.stops[i])
+// stop is a launch that is to end early, and where it runs.
+type stop struct {
+	on *dev
+	op driver.Wait
+}
+
+// stopAll ends what nobody wants any more, where devices can do so.
+func (l *loop) stopAll() {
+	for _, s := range l.stops {
+		if d, ok := s.on.Device.(driver.Stopper); ok && !s.on.lost {
+			d.Stop(s.op)
 		}
 	}
-	l.stops, l.stopOn = l.stops[:0], l.stopOn[:0]
+	l.stops = l.stops[:0]
 }
 
 func (l *loop) send(d *dev) {
