@@ -54,7 +54,9 @@
 // a [RunError] that names the unfinished tasks and wraps the cause, such as a
 // [TaskError], [ErrOutOfMemory] or [ErrCancelled]. A kernel that fails is tried
 // again, elsewhere if it can be; a device that is lost fails nothing as long as
-// another can do its work.
+// another can do its work. A run whose context ends waits for the kernels in flight,
+// since they use the caller's memory: those in Go that take long should ask
+// [Call.Stopped] and return.
 //
 // # Beside this package
 //
