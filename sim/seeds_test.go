@@ -218,9 +218,10 @@ func (tr *trial) checkRun(res *Result, i int, g *graph.Graph) error {
 
 // notable are seeds beyond those that are always run which once found something.
 var notable = []uint64{
-	653,  // a value given up while it was copied to host memory, and then computed again
-	3300, // an output that waited for a value to be made again beside its home, for ever
-	3875, // a value moved out of a memory from another one, where it was being made again
+	653,   // a value given up while it was copied to host memory, and then computed again
+	3300,  // an output that waited for a value to be made again beside its home, for ever
+	3875,  // a value moved out of a memory from another one, where it was being made again
+	14246, // a buffer of a lost memory, kept by a copy that hung, and used when the device was back
 }
 
 // TestSeeds runs random graphs on random machines under random policies while

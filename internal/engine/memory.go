@@ -151,13 +151,7 @@ func (e *Engine) freeIdle() {
 // freeInst ends an instance that nothing holds or touches.
 func (e *Engine) freeInst(i int32) {
 	in := &e.insts[i]
-	if in.data >= 0 {
-		p := &e.data.at[in.data].insts
-		for *p != i {
-			p = &e.insts[*p].next
-		}
-		*p = in.next
-	}
+	e.unlist(i)
 	sp := &e.spaces[in.space]
 	sp.used -= in.bytes
 	if sp.used < 0 {
@@ -173,6 +167,20 @@ func (e *Engine) freeInst(i int32) {
 	if in.space != 0 || e.starved {
 		e.unblock(in.space)
 	}
+}
+
+// unlist takes an instance off the list of its data, so that nothing finds it there.
+func (e *Engine) unlist(i int32) {
+	in := &e.insts[i]
+	if in.data < 0 {
+		return
+	}
+	p := &e.data.at[in.data].insts
+	for *p != i {
+		p = &e.insts[*p].next
+	}
+	*p = in.next
+	in.data, in.next = -1, -1
 }
 
 // discard gives an instance's buffer and record back.

@@ -390,5 +390,8 @@ func (e *Engine) loseMemory(space int32) {
 			}
 		}
 		e.freeIfIdle(int32(i))
+		// One that an operation elsewhere still touches stays until that has ended,
+		// but its buffer is gone with the memory, whatever the device comes back with.
+		e.unlist(int32(i))
 	}
 }
