@@ -71,10 +71,7 @@ func (kd *Kind) Funcs() map[string]weft.Func {
 
 // atOnce is how many terms are computed between two looks at whether anybody wants
 // them, a second's worth or two, but for whole blocks of rows: for each B is read again.
-const (
-	atOnce    = 1 << 35
-	blockRows = 240
-)
+const atOnce = 1 << 35
 
 // scratches is memory for packed blocks.
 var scratches workload.Scratch[float32]
@@ -87,7 +84,7 @@ func (kd *Kind) rows(compute func(c, a, b []float32, k, n, lo, hi int, scratch [
 		a, b, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
 		s := scratches.Get(size)
 		defer scratches.Put(s)
-		rows := max(int(atOnce/int64(k*n*blockRows)), 1) * blockRows
+		rows := max(int(atOnce/int64(k*n*panel.BlockRows)), 1) * panel.BlockRows
 		for lo, hi := lo*per, min(hi*per, m); lo < hi && !c.Stopped(); lo += rows {
 			compute(out, a, b, k, n, lo, min(lo+rows, hi), *s)
 		}

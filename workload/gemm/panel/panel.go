@@ -39,6 +39,9 @@ const (
 	blockB  = width * depth
 )
 
+// BlockRows is how many rows of a are packed at a time; for each such block b is read.
+const BlockRows = height
+
 // Columns is how many columns of b a panel has: those of the widest tile, and a
 // multiple of those of every other, so that one layout serves all kernels.
 const Columns = MaxNR
