@@ -76,15 +76,12 @@ type Result struct {
 // The tasks of a device's range become smaller towards its end: each takes a
 // quarter of what is left, but no less than a part of the range. Large ones come
 // first because starting a task costs something, small ones last so that
-// devices end together, whichever fell behind. Where a range is few grains, what
-// every task does anew counts, and each takes half. A device of several cores shares
-// each task among them, and each time they wait for the last of them. One that
-// data is copied to should not wait long for the first, nor have much left to do
-// after the last.
+// devices end together, whichever fell behind. A device of several cores shares each
+// task among them, and each time they wait for the last of them. One that data is
+// copied to should not wait long for the first, nor have much left to do after the
+// last.
 const (
 	taskOfRest    = 1. / 4
-	taskOfFew     = 1. / 2
-	fewGrains     = 64
 	leastOneCore  = 1. / 64
 	leastTeamwork = 1. / 8
 	leastCopied   = 1. / 64
@@ -128,11 +125,15 @@ func tasksOf(rt *weft.Runtime, j Job, part sched.Partition) []sched.Range {
 		}
 		out = append(out, fit(pieces, cut(pieces, r, least, grain), reach(rt.Machine()))...)
 	}
-	// Tasks are started in this order, and what ends last should be small.
-	slices.SortStableFunc(out, func(a, b sched.Range) int {
-		return cmp.Compare(cost(pieces, b.Lo, b.Hi), cost(pieces, a.Lo, a.Hi))
-	})
+	started(pieces, out)
 	return out
+}
+
+// started puts ranges in the order to start them: what ends last should be small.
+func started(p sched.Pieces, ranges []sched.Range) {
+	slices.SortStableFunc(ranges, func(a, b sched.Range) int {
+		return cmp.Compare(cost(p, b.Lo, b.Hi), cost(p, a.Lo, a.Hi))
+	})
 }
 
 // Hosted is the optional ability of a job to do the same work in another way
@@ -291,12 +292,8 @@ func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Rang
 	var out []sched.Range
 	align := max(p.Align, 1)
 	least *= cost(p, r.Lo, r.Hi)
-	part := taskOfRest
-	if grain > 1 && r.Len() < fewGrains*grain {
-		part = taskOfFew
-	}
 	for lo := r.Lo; lo < r.Hi; {
-		want := max(cost(p, lo, r.Hi)*part, least)
+		want := max(cost(p, lo, r.Hi)*taskOfRest, least)
 		a, b := lo+1, r.Hi // the first boundary with enough before it
 		for a < b {
 			mid := a + (b-a)/2

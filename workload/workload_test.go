@@ -59,14 +59,6 @@ func TestCutShrinks(t *testing.T) {
 	if len(tasks) < 10 || len(tasks) > 20 {
 		t.Errorf("%d tasks", len(tasks))
 	}
-	// Of few grains each takes half.
-	var sizes []int64
-	for _, r := range cut(sched.Pieces{Extent: 324}, sched.Range{Hi: 324}, leastOneCore, 12) {
-		sizes = append(sizes, r.Len())
-	}
-	if want := []int64{162, 81, 41, 20, 20}; !slices.Equal(sizes, want) {
-		t.Errorf("324 items in grains of 12 are cut into %v, want %v", sizes, want)
-	}
 }
 
 // What is more than a kernel can be given is halved until it is not; what every

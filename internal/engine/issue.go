@@ -120,7 +120,7 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 // alone there: nothing is copied meanwhile for the next one, which can still go to
 // another device if this one turns out to be slow. To hear of the one and give the
 // other takes some tens of microseconds.
-const longHaul = int64(5 * time.Millisecond)
+const longHaul = int64(2 * time.Millisecond)
 
 // perLane divides predicted work among a device's lanes.
 func (d *device) perLane(ns int64) int64 {

@@ -206,9 +206,9 @@ func TestLookAhead(t *testing.T) {
 		{cpus(1), engine.Options{Depth: 64, Ahead: 4 * ms}, 10, 2},
 		{cpus(1), engine.Options{}, 0.001, 256},
 		{cpus(1), engine.Options{}, 0.01, 50},
-		{cpus(3), engine.Options{}, 4, 6},
-		{cpus(3), engine.Options{}, 6, 3},
-		{gpus(3, 1<<30), engine.Options{}, 6, 6},
+		{cpus(3), engine.Options{}, 1.5, 6},
+		{cpus(3), engine.Options{}, 2.5, 3},
+		{gpus(3, 1<<30), engine.Options{}, 2.5, 6},
 	}
 	for _, c := range cases {
 		r := newRig(t, c.m, c.o)
