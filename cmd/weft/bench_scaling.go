@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,7 +35,10 @@ type scalingRow struct {
 	// for what one device alone is not busy.
 	Busy float64 `json:"busy"`
 	Work float64 `json:"work"`
-	Job  string  `json:"job"`
+	// Limit is the efficiency of so many devices that work at the same time, each
+	// on something of its own; 0 where it was not measured.
+	Limit float64 `json:"limit,omitempty"`
+	Job   string  `json:"job"`
 }
 
 // scaling is the benchmark of that name.
@@ -42,6 +47,7 @@ type scaling struct {
 	only    []string
 	counts  []int
 	atLeast time.Duration
+	limit   bool
 }
 
 func newScaling(s *settings) *cobra.Command {
@@ -59,13 +65,16 @@ devices.
 
 What is lost has two causes, whose medians stand beside it: devices were not
 busy all the time, or computed longer, together, than one did alone (work more
-than 1.00), because they share memory, caches and power.`,
+than 1.00), because they share memory, caches and power. With --limit each round
+also has every core do its part of the work as a job of its own, alone and beside
+the others: what is lost there no schedule can bring back.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
 	c.Flags().StringSliceVar(&o.only, "only", nil, "`workloads` to run (all)")
 	c.Flags().IntSliceVar(&o.counts, "counts", nil, "`numbers` of devices beside one (2,4,8 up to all)")
 	c.Flags().DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take; 0 leaves sizes as weft run has them")
+	c.Flags().BoolVar(&o.limit, "limit", false, "also measure what cores that share no work reach")
 	completeWorkloads(c, "only")
 	return c
 }
@@ -95,10 +104,24 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 		}
 		defer rts[i].Close()
 	}
+	var apart []*weft.Runtime // a device each, for the limit
+	if o.limit {
+		if err := unpinnedCores(m, rts[len(rts)-1]); err != nil {
+			return nil, err
+		}
+		for range counts[len(counts)-1] {
+			rt, err := m.open(func(o *weft.Options) { o.MaxDevices = 1 })
+			if err != nil {
+				return nil, err
+			}
+			defer rt.Close()
+			apart = append(apart, rt)
+		}
+	}
 	p := m.progress("run", len(jobs)*len(rts)*(m.repeat+learning))
 	defer p.finish()
 	for _, w := range jobs {
-		got, err := o.one(m, w, rts, counts, p)
+		got, err := o.one(m, w, rts, apart, counts, p)
 		if err != nil {
 			return rows, err
 		}
@@ -133,28 +156,46 @@ func checkAtLeast(d time.Duration) error {
 	return nil
 }
 
-// one runs one workload on every number of devices.
-func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *progress) ([]scalingRow, error) {
+// unpinnedCores makes sure that devices opened one at a time are as many as those of
+// a runtime: any core will do for each.
+func unpinnedCores(m *meter, rt *weft.Runtime) error {
+	for _, d := range rt.Devices() {
+		if d.Backend != "cpu" || m.options.Pin {
+			return badUsage("--limit is for cores that are not pinned; use --devices cpu/N, --pin off")
+		}
+	}
+	return nil
+}
+
+// one runs one workload on every number of devices, and its parts apart.
+func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []int, p *progress) ([]scalingRow, error) {
 	sizes, err := o.grow(m, w, rts[0], p)
 	if err != nil {
 		return nil, err
 	}
-	jobs := make([]workload.Job, len(counts))
+	jobs, parts := make([]workload.Job, len(counts)), make([][]workload.Job, len(counts))
 	for i, n := range counts {
-		if i > 0 && !o.weak {
-			jobs[i] = jobs[0]
-			continue
+		whole, part := sizes, sizes
+		if o.weak {
+			whole = w.grow.times(sizes, float64(n))
+		} else {
+			part = w.grow.times(sizes, 1/float64(n))
 		}
-		at := maps.Clone(sizes)
-		if i > 0 {
-			w.grow.by(at, float64(n), math.MaxInt)
+		if jobs[i] = jobs[0]; i == 0 || o.weak {
+			if jobs[i], err = w.sized(m.ctx, whole); err != nil {
+				return nil, err
+			}
 		}
-		if jobs[i], err = w.sized(m.ctx, at); err != nil {
-			return nil, err
+		for range min(n, len(apart)) {
+			j, err := w.sized(m.ctx, part)
+			if err != nil {
+				return nil, err
+			}
+			parts[i] = append(parts[i], j)
 		}
 	}
 	took, ups := make([][]float64, len(rts)), make([][]float64, len(rts))
-	busy, work := make([][]float64, len(rts)), make([][]float64, len(rts))
+	busy, work, limit := make([][]float64, len(rts)), make([][]float64, len(rts)), make([][]float64, len(rts))
 	predicted := make([]float64, len(rts))
 	for round := range m.repeat + learning {
 		var alone, computed float64
@@ -180,6 +221,14 @@ func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *p
 			ups[i] = append(ups[i], more*alone/s)
 			busy[i], work[i] = append(busy[i], all/s/float64(counts[i])), append(work[i], all/computed/more)
 			predicted[i] = res.Predicted.Seconds()
+			if i > 0 && len(apart) > 0 {
+				p.at("%s, parts of it apart", jobs[i].Name())
+				x, err := beside(m.ctx, apart, parts[i])
+				if err != nil {
+					return nil, err
+				}
+				limit[i] = append(limit[i], x)
+			}
 		}
 	}
 	var rows []scalingRow
@@ -191,12 +240,43 @@ func (o *scaling) one(m *meter, w entry, rts []*weft.Runtime, counts []int, p *p
 			}
 		}
 		up := median(ups[i])
-		rows = append(rows, scalingRow{
+		row := scalingRow{
 			Workload: w.name, Job: jobs[i].Name(), Devices: n, Seconds: median(took[i]),
 			Speedup: up, Efficiency: up / float64(n), Predicted: predicted[i], Busy: median(busy[i]), Work: median(work[i]),
-		})
+		}
+		if len(limit[i]) > 0 {
+			row.Limit = median(limit[i])
+		}
+		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// beside runs the first of some equal jobs alone, then all of them at once on a
+// runtime each, and returns how fast they are, in the mean, for each of the first.
+func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (float64, error) {
+	run := func(i int) (float64, error) {
+		res, err := workload.Run(ctx, rts[i], jobs[i])
+		if err != nil {
+			return 0, err
+		}
+		return res.Report.Elapsed().Seconds(), nil
+	}
+	alone, err := run(0)
+	if err != nil {
+		return 0, err
+	}
+	took, errs := make([]float64, len(jobs)), make([]error, len(jobs))
+	var wg sync.WaitGroup
+	for i := range jobs {
+		wg.Go(func() { took[i], errs[i] = run(i) })
+	}
+	wg.Wait()
+	sum := 0.0
+	for _, s := range took {
+		sum += alone / s
+	}
+	return sum / float64(len(jobs)), errors.Join(errs...)
 }
 
 // grow finds sizes at which one device takes long enough, or the largest the
@@ -234,19 +314,32 @@ type growth struct {
 }
 
 // by grows sizes so that the work becomes so many times as much, with the first
-// of them at most so large, and reports whether it could. Sizes that are
-// multiples of 64 stay so.
+// of them at most so large, and reports whether it could.
 func (g growth) by(sizes map[string]int, more float64, most int) bool {
 	first := sizes[g.flags[0]]
-	to := min(float64(first)*math.Pow(more, 1/g.power), float64(most))
-	for _, name := range g.flags {
-		n := int(math.Ceil(float64(sizes[name]) * to / float64(first)))
-		if sizes[name]%64 == 0 {
-			n = (n + 63) / 64 * 64
-		}
+	for name, n := range g.to(sizes, min(float64(first)*math.Pow(more, 1/g.power), float64(most))) {
 		sizes[name] = max(n, sizes[name])
 	}
 	return sizes[g.flags[0]] > first
+}
+
+// times returns sizes for so many times the work.
+func (g growth) times(sizes map[string]int, more float64) map[string]int {
+	return g.to(sizes, float64(sizes[g.flags[0]])*math.Pow(more, 1/g.power))
+}
+
+// to returns sizes with the first as large as said, the others in proportion. Those
+// that are multiples of 64 stay so.
+func (g growth) to(sizes map[string]int, first float64) map[string]int {
+	out := maps.Clone(sizes)
+	for _, name := range g.flags {
+		n := int(math.Ceil(float64(sizes[name]) * first / float64(sizes[g.flags[0]])))
+		if sizes[name]%64 == 0 {
+			n = (n + 63) / 64 * 64
+		}
+		out[name] = n
+	}
+	return out
 }
 
 // sized makes a workload's job with some sizes set, and fills in the others that
@@ -280,10 +373,22 @@ func (w entry) order(sizes map[string]int) (order, error) {
 }
 
 func writeScaling(w io.Writer, rows []scalingRow) {
-	table := [][]any{{"workload", "devices", "median", "speed-up", "efficiency", "busy", "work", "predicted"}}
+	head := []any{"workload", "devices", "median", "speed-up", "efficiency", "busy", "work", "predicted"}
+	limits := slices.ContainsFunc(rows, func(r scalingRow) bool { return r.Limit > 0 })
+	if limits {
+		head = append(head, "limit")
+	}
+	table := [][]any{head}
 	for _, r := range rows {
-		table = append(table, []any{r.Workload, r.Devices, short(time.Duration(r.Seconds * 1e9)),
-			fmt.Sprintf("%.2f", r.Speedup), percent(r.Efficiency), percent(r.Busy), fmt.Sprintf("%.2f", r.Work), short(time.Duration(r.Predicted * 1e9))})
+		line := []any{r.Workload, r.Devices, short(time.Duration(r.Seconds * 1e9)),
+			fmt.Sprintf("%.2f", r.Speedup), percent(r.Efficiency), percent(r.Busy), fmt.Sprintf("%.2f", r.Work), short(time.Duration(r.Predicted * 1e9))}
+		switch {
+		case limits && r.Limit > 0:
+			line = append(line, percent(r.Limit))
+		case limits:
+			line = append(line, "")
+		}
+		table = append(table, line)
 	}
 	writeTable(w, table)
 	fmt.Fprintln(w)

@@ -35,7 +35,7 @@ func TestBenchOverhead(t *testing.T) {
 
 func TestBenchScaling(t *testing.T) {
 	for _, weak := range []string{"--weak=false", "--weak"} {
-		got := rows[scalingRow](t, "scaling", "--only", "automata", "--at-least", "1us", "--repeat", "1", "--devices", "cpu/2", weak)
+		got := rows[scalingRow](t, "scaling", "--only", "automata", "--at-least", "1us", "--repeat", "1", "--devices", "cpu/2", "--limit", weak)
 		if len(got) != 2 || got[0].Devices != 1 || got[1].Devices != 2 {
 			t.Fatalf("%+v", got)
 		}
@@ -45,6 +45,9 @@ func TestBenchScaling(t *testing.T) {
 		// In one round the one follows from the others.
 		if a, b := got[0], got[1]; a.Work != 1 || a.Busy <= 0 || a.Busy > 1 || math.Abs(b.Busy/b.Work-a.Busy*b.Efficiency) > 1e-9 {
 			t.Errorf("%+v", got)
+		}
+		if got[0].Limit != 0 || got[1].Limit <= 0 {
+			t.Errorf("limits %v and %v, want none of one device and some of two", got[0].Limit, got[1].Limit)
 		}
 		if same := got[0].Job == got[1].Job; same != (weak != "--weak") {
 			t.Errorf("%s ran %s and %s", weak, got[0].Job, got[1].Job)
@@ -80,6 +83,13 @@ func TestGrowth(t *testing.T) {
 		}
 		if grown := large.Whole().Work.Ops / small.Whole().Work.Ops; grown < 3 || grown > 8 {
 			t.Errorf("%s: 4 times the work is %.2f times the operations", w.name, grown)
+		}
+		part, err := w.sized(t.Context(), w.grow.times(sizes, 1./4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shrunk := large.Whole().Work.Ops / part.Whole().Work.Ops; shrunk < 2 || shrunk > 6 {
+			t.Errorf("%s: a quarter of the work is 1/%.2f of the operations", w.name, shrunk)
 		}
 		if w.grow.by(sizes, 4, 1) {
 			t.Errorf("%s grew past its limit", w.name)
