@@ -24,8 +24,8 @@ func TestUnevenCores(t *testing.T) {
 		items int64 // of each core
 		grain int64
 		reach float64
-	}{{"fine", 1 << 20, 1, 0.985}, {"few grains", 336, 12, 0.965}} {
-		for _, spell := range []time.Duration{30 * time.Millisecond, 100 * time.Millisecond} {
+	}{{"fine", 1 << 20, 1, 0.985}, {"few grains", 336, 12, 0.96}} {
+		for _, spell := range []time.Duration{30 * time.Millisecond, 400 * time.Millisecond, 4 * time.Second} {
 			reached := 0.0
 			for seed := range uint64(seeds) {
 				u := newUneven(cores, spell, 4*millis*time.Millisecond, seed)

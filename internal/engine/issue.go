@@ -81,6 +81,9 @@ func (e *Engine) issueAll() {
 			if !ok || none && !e.stealFor(dev) {
 				break
 			}
+			if !none {
+				e.inTurn(dev)
+			}
 			k := d.queue.pop()
 			if e.tryIssue(k.task, dev, l) == noMemory {
 				d.queue.unpop(k)

@@ -423,8 +423,9 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if q.len() == 0 {
 		return false
 	}
+	through := e.view.Devices[from].FreeAt
 	next := q.pop()
-	if e.moveTask(next, from, thief, true) {
+	if e.moveTask(next, from, thief, true, through) {
 		return true
 	}
 	last, ok := q.popTail()
@@ -432,11 +433,56 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if !ok {
 		return false
 	}
-	if e.moveTask(last, from, thief, false) {
+	if e.moveTask(last, from, thief, false, through) {
 		return true
 	}
 	q.push(last.task, last.key)
 	return false
+}
+
+// inTurn lets a device about to begin a task take another one that was to begin
+// before it, where both use host memory: one queued on a device that will not get
+// to it for half as long as it takes. So large tasks are begun before small ones
+// also when some devices turn out to be slow, and no large one is left for the
+// end. What a core has of a task in its cache is lost, so this is for long ones.
+func (e *Engine) inTurn(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	first, from := d.queue.next(), dev
+	if e.steal == nil || d.space != 0 || e.lined == d.queue.len() || e.tasks.at[first.task].cost < longTurn {
+		return
+	}
+	if d.state != Healthy || !e.view.Devices[dev].Accepts {
+		return
+	}
+	for i := range e.devs {
+		o := &e.devs[i]
+		if o.space != 0 || o.queue.len() == 0 {
+			continue
+		}
+		if k := o.queue.next(); k.key < first.key && 2*e.remains(o) >= time.Duration(e.tasks.at[k.task].cost) {
+			first, from = k, machine.DeviceID(i)
+		}
+	}
+	if from == dev {
+		return
+	}
+	if q := &e.devs[from].queue; !e.moveTask(q.pop(), from, dev, true, math.MaxInt64) {
+		q.unpop(first)
+	}
+}
+
+// longTurn is from how long tasks are begun in turn.
+const longTurn = int64(time.Millisecond)
+
+// remains predicts how long a device will be at what it is given. What takes longer
+// than it was to may end at any time, or be far from it: the more so the longer it
+// has taken.
+func (e *Engine) remains(d *device) time.Duration {
+	if d.flight == 0 {
+		return 0
+	}
+	since := e.now - e.lanes[d.lanes[0]].head
+	return max(time.Duration(d.perLane(d.backlog))-since, since/4)
 }
 
 // awaited predicts when what a task waits for will have ended, and reports whether
@@ -464,9 +510,8 @@ func (e *Engine) lag() {
 }
 
 // moveTask moves a task taken off a device's queue to another device if it can run
-// and would end there before the first is through; atOnce, only if it waits for
-// nothing.
-func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool {
+// and would end there by some time; atOnce, only if it waits for nothing.
+func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool, by time.Duration) bool {
 	r, gt := e.taskOf(k.task)
 	task := r.g.Task(gt)
 	vd := &e.view.Devices[to]
@@ -474,7 +519,7 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 	cost := int64(float64(c) * vd.Slow)
 	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
 	at, waits := e.awaited(r, gt)
-	if !fits || atOnce && waits || int64(max(vd.FreeAt, at))+cost >= int64(e.view.Devices[from].FreeAt) {
+	if !fits || atOnce && waits || max(vd.FreeAt, at)+time.Duration(cost) >= by {
 		return false
 	}
 	e.unplace(k.task)

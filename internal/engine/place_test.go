@@ -239,6 +239,36 @@ func TestStealFromOverdue(t *testing.T) {
 	r.mustRun(id)
 }
 
+// A device begins what was to begin first, although it was meant for one that turns
+// out to be slow, before small tasks of its own. What is short does not move, nor
+// what uses a memory of its own, nor anything where all is as fast as predicted.
+func TestBeginsInTurn(t *testing.T) {
+	for _, c := range []struct {
+		m      *machine.Machine
+		millis float64 // of a unit of work
+		hangs  bool
+		want   string // what ends first
+	}{
+		{cpus(2), 1, true, "t1@cpu:1 t3@cpu:1 t2@cpu:1"},
+		{cpus(2), 1, false, "t0@cpu:0 t1@cpu:1 t2@cpu:0"},
+		{cpus(2), 0.05, true, "t1@cpu:1 t3@cpu:1 t5@cpu:1"},
+		{gpus(2, 1<<30), 1, true, "t1@gpu:1 t3@gpu:1 t5@gpu:1"},
+	} {
+		r := newRig(t, c.m, engine.Options{})
+		g := build(t, func(b *graph.Builder) {
+			for i, units := range []float64{20, 20, 16, 16, 8, 8} {
+				b.Add(job(fmt.Sprintf("t%d", i), units*c.millis))
+			}
+		})
+		r.hang["t0"] = c.hangs
+		id := r.submit(g, engine.RunOptions{})
+		r.until("three have run", func() bool { return len(r.ran) >= 3 })
+		equal(t, fmt.Sprintf("%s, %v ms, hangs %v: what ran", c.m.Name, c.millis, c.hangs), strings.Join(r.ran[:3], " "), c.want)
+		delete(r.hang, "t0")
+		r.mustRun(id)
+	}
+}
+
 // A device that helps one that is overdue takes what can begin: what waits for the
 // very task that is late would keep the thief waiting too.
 func TestStealWhatCanBegin(t *testing.T) {

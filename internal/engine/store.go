@@ -131,9 +131,22 @@ func (q *queue) pushHeap(k keyed) {
 	}
 }
 
+// urgent reports whether what is next is in the heap.
+func (q *queue) urgent() bool {
+	return len(q.heap) > 0 && (q.head == len(q.line) || q.heap[0].less(q.line[q.head]))
+}
+
+// next returns what pop would.
+func (q *queue) next() keyed {
+	if q.urgent() {
+		return q.heap[0]
+	}
+	return q.line[q.head]
+}
+
 func (q *queue) pop() keyed {
 	*q.all--
-	if len(q.heap) > 0 && (q.head == len(q.line) || q.heap[0].less(q.line[q.head])) {
+	if q.urgent() {
 		k := q.heap[0]
 		n := len(q.heap) - 1
 		q.heap[0] = q.heap[n]
