@@ -253,28 +253,33 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 }
 
 // beside runs the first of some equal jobs alone, then all of them at once on a
-// runtime each, and returns how fast they are, in the mean, for each of the first.
+// runtime each, some times over, and returns how fast they are, in the mean, for
+// each of the first.
 func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (float64, error) {
-	run := func(i int) (float64, error) {
-		res, err := workload.Run(ctx, rts[i], jobs[i])
-		if err != nil {
-			return 0, err
+	const times = 3
+	run := func(i int) (took time.Duration, err error) {
+		for range times {
+			res, err := workload.Run(ctx, rts[i], jobs[i])
+			if err != nil {
+				return 0, err
+			}
+			took += res.Report.Elapsed()
 		}
-		return res.Report.Elapsed().Seconds(), nil
+		return took, nil
 	}
 	alone, err := run(0)
 	if err != nil {
 		return 0, err
 	}
-	took, errs := make([]float64, len(jobs)), make([]error, len(jobs))
+	took, errs := make([]time.Duration, len(jobs)), make([]error, len(jobs))
 	var wg sync.WaitGroup
 	for i := range jobs {
 		wg.Go(func() { took[i], errs[i] = run(i) })
 	}
 	wg.Wait()
 	sum := 0.0
-	for _, s := range took {
-		sum += alone / s
+	for _, d := range took {
+		sum += alone.Seconds() / d.Seconds()
 	}
 	return sum / float64(len(jobs)), errors.Join(errs...)
 }
