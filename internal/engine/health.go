@@ -612,13 +612,10 @@ func (e *Engine) migrate(m sched.Move) {
 	if vd.Crowd > 0 && vd.Crowd == e.view.Devices[m.From].Crowd {
 		return // it computes on the same cores: nobody would be done sooner
 	}
-	c := e.shape(r, gt).costs[vd.Class]
-	if c < 0 || e.need(r, gt) > vd.CapBytes || !e.allowed(r.g.Task(gt), m.To) {
-		return
-	}
-	if !e.devs[m.From].queue.remove(m.Task) {
+	cost, ok := e.movable(m.Task, m.To)
+	if !ok || !e.devs[m.From].queue.remove(m.Task) {
 		return
 	}
 	e.unplace(m.Task)
-	e.settle(m.Task, r, gt, m.From, m.To, time.Duration(float64(c)*vd.Slow))
+	e.settle(m.Task, r, gt, m.From, m.To, cost)
 }

@@ -423,9 +423,8 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if q.len() == 0 {
 		return false
 	}
-	through := e.view.Devices[from].FreeAt
 	next := q.pop()
-	if e.moveTask(next, from, thief, true, through) {
+	if e.moveTask(next, from, thief, true) {
 		return true
 	}
 	last, ok := q.popTail()
@@ -433,7 +432,7 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if !ok {
 		return false
 	}
-	if e.moveTask(last, from, thief, false, through) {
+	if e.moveTask(last, from, thief, false) {
 		return true
 	}
 	q.push(last.task, last.key)
@@ -441,48 +440,73 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 }
 
 // inTurn lets a device about to begin a task take another one that was to begin
-// before it, where both use host memory: one queued on a device that will not get
-// to it for half as long as it takes. So large tasks are begun before small ones
-// also when some devices turn out to be slow, and no large one is left for the
-// end. What a core has of a task in its cache is lost, so this is for long ones.
+// before it, where both use host memory: one that is next on a device which will not
+// get to it for half as long as it takes, and would end it later. So large tasks are
+// begun before small ones also when some devices turn out to be slow, and no large
+// one is left for the end. What a core has of a task in its cache is lost, so this
+// is for long ones.
 func (e *Engine) inTurn(dev machine.DeviceID) {
 	d := &e.devs[dev]
-	first, from := d.queue.next(), dev
+	first, from, cost := d.queue.next(), dev, time.Duration(0)
 	if e.steal == nil || d.space != 0 || e.lined == d.queue.len() || e.tasks.at[first.task].cost < longTurn {
 		return
 	}
 	if d.state != Healthy || !e.view.Devices[dev].Accepts {
 		return
 	}
+	begins := e.remains(d)
 	for i := range e.devs {
 		o := &e.devs[i]
 		if o.space != 0 || o.queue.len() == 0 {
 			continue
 		}
-		if k := o.queue.next(); k.key < first.key && 2*e.remains(o) >= time.Duration(e.tasks.at[k.task].cost) {
-			first, from = k, machine.DeviceID(i)
+		k := o.queue.next()
+		there := time.Duration(e.tasks.at[k.task].cost)
+		late := e.remains(o)
+		if k.key >= first.key || 2*late < there {
+			continue
+		}
+		if here, ok := e.movable(k.task, dev); ok && begins+here < late+there && e.canBegin(k.task) {
+			first, from, cost = k, machine.DeviceID(i), here
 		}
 	}
 	if from == dev {
 		return
 	}
-	if q := &e.devs[from].queue; !e.moveTask(q.pop(), from, dev, true, math.MaxInt64) {
-		q.unpop(first)
-	}
+	r, gt := e.taskOf(first.task)
+	e.devs[from].queue.pop()
+	e.unplace(first.task)
+	e.settle(first.task, r, gt, from, dev, cost)
+	e.tasks.at[first.task].eft = int64(e.now + begins + cost) // what was queued here comes after it
 }
 
 // longTurn is from how long tasks are begun in turn.
 const longTurn = int64(time.Millisecond)
 
-// remains predicts how long a device will be at what it is given. What takes longer
-// than it was to may end at any time, or be far from it: the more so the longer it
-// has taken.
+// remains predicts how long it will be before a device can begin another task. What
+// takes longer than it was to may end at any time, or be far from it: the more so the
+// longer it has taken.
 func (e *Engine) remains(d *device) time.Duration {
-	if d.flight == 0 {
-		return 0
+	least := time.Duration(math.MaxInt64)
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		if ln.issued == ln.done {
+			return 0
+		}
+		since := e.now - ln.head
+		least = min(least, max(time.Duration(d.perLane(d.backlog))-since, since/4))
 	}
-	since := e.now - e.lanes[d.lanes[0]].head
-	return max(time.Duration(d.perLane(d.backlog))-since, since/4)
+	return least
+}
+
+// canBegin reports whether a queued task that uses host memory would begin at once:
+// nothing it waits for is in flight, its run may have another in flight, and there is
+// room as things are.
+func (e *Engine) canBegin(tid int32) bool {
+	r, gt := e.taskOf(tid)
+	_, waits := e.awaited(r, gt)
+	s := &e.spaces[0]
+	return !waits && (r.o.MaxInFlight == 0 || r.flight < r.o.MaxInFlight) && (s.cap == 0 || s.used+e.need(r, gt) <= s.cap)
 }
 
 // awaited predicts when what a task waits for will have ended, and reports whether
@@ -510,21 +534,29 @@ func (e *Engine) lag() {
 }
 
 // moveTask moves a task taken off a device's queue to another device if it can run
-// and would end there by some time; atOnce, only if it waits for nothing.
-func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool, by time.Duration) bool {
+// and would end there before the first is through; atOnce, only if it waits for
+// nothing.
+func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool {
 	r, gt := e.taskOf(k.task)
-	task := r.g.Task(gt)
-	vd := &e.view.Devices[to]
-	c := e.shape(r, gt).costs[vd.Class]
-	cost := int64(float64(c) * vd.Slow)
-	fits := c >= 0 && r.state == runActive && e.need(r, gt) <= vd.CapBytes && e.allowed(task, to)
+	cost, ok := e.movable(k.task, to)
 	at, waits := e.awaited(r, gt)
-	if !fits || atOnce && waits || max(vd.FreeAt, at)+time.Duration(cost) >= by {
+	if !ok || atOnce && waits || max(e.view.Devices[to].FreeAt, at)+cost >= e.view.Devices[from].FreeAt {
 		return false
 	}
 	e.unplace(k.task)
-	e.settle(k.task, r, gt, from, to, time.Duration(cost))
+	e.settle(k.task, r, gt, from, to, cost)
 	return true
+}
+
+// movable returns how long a task that is queued elsewhere would take on a device, and
+// whether it can run there. Where it failed before it cannot.
+func (e *Engine) movable(tid int32, to machine.DeviceID) (cost time.Duration, ok bool) {
+	r, gt := e.taskOf(tid)
+	vd := &e.view.Devices[to]
+	c := e.shape(r, gt).costs[vd.Class]
+	ok = c >= 0 && r.state == runActive && e.tasks.at[tid].avoid != int32(to) &&
+		e.need(r, gt) <= vd.CapBytes && e.allowed(r.g.Task(gt), to)
+	return time.Duration(float64(c) * vd.Slow), ok
 }
 
 // settle puts a task taken off one device's queue on another's.

@@ -269,6 +269,75 @@ func TestBeginsInTurn(t *testing.T) {
 	}
 }
 
+// One task that cannot be taken does not stand in the way of others that can.
+func TestBeginsInTurnWhatItMay(t *testing.T) {
+	r := newRig(t, cpus(3), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		b.Add(job("hung", 20))
+		b.Add(job("long", 100))
+		b.Add(job("short", 20))
+		only := job("only", 17)
+		only.On.Only = []string{"cpu:1"}
+		b.Add(only)
+		b.Add(job("large", 16))
+		b.Add(job("larger", 16))
+		for i := range 12 {
+			b.Add(job(fmt.Sprintf("small%d", i), 8))
+		}
+	})
+	r.hang["hung"] = true
+	id := r.submit(g, engine.RunOptions{})
+	r.until("three have run", func() bool { return len(r.ran) >= 3 })
+	equal(t, "what ran", strings.Join(r.ran[:3], " "), "short@cpu:2 larger@cpu:2 large@cpu:2")
+	delete(r.hang, "hung")
+	r.mustRun(id)
+}
+
+// A device leaves to another what it would itself be done with later: the other may be
+// long at what it has and still be the one to wait for.
+func TestLeavesToFaster(t *testing.T) {
+	for _, times := range []float64{3, 5, 10, 20} {
+		m := cpus(2)
+		m.Devices[1].Rates.Ops[graph.FP32] /= times
+		r := newRig(t, m, engine.Options{})
+		g := build(t, func(b *graph.Builder) {
+			for i := range 10 {
+				b.Add(job(fmt.Sprintf("large%d", i), 60))
+			}
+			for i := range 80 {
+				b.Add(job(fmt.Sprintf("small%d", i), 5))
+			}
+		})
+		r.mustRun(r.submit(g, engine.RunOptions{}))
+		if best := time.Duration(1000 / (1 + 1/times) * float64(ms)); float64(r.now) > 1.02*float64(best) {
+			t.Errorf("with a device %v times slower it took %v, possible is %v", times, r.now, best)
+		}
+	}
+}
+
+// A task that failed on a device is not taken back by it, neither in turn nor when it
+// has nothing left, while there is another.
+func TestFailedGoesElsewhere(t *testing.T) {
+	for _, more := range []int{0, 40} {
+		r := newRig(t, cpus(2), engine.Options{Backoff: time.Microsecond})
+		g := build(t, func(b *graph.Builder) {
+			b.Add(job("picky", 5))
+			b.Add(job("long", 40))
+			for i := range 4 + more {
+				b.Add(job(fmt.Sprintf("t%d", i), 4))
+			}
+		})
+		r.outcome = func(task, dev string) engine.Status {
+			if task == "picky" && dev == "cpu:0" {
+				return engine.Refused
+			}
+			return engine.OK
+		}
+		r.mustRun(r.submit(g, engine.RunOptions{}))
+		equal(t, fmt.Sprintf("attempts beside %d more", more), r.count("picky"), 2)
+	}
+}
+
 // A device that helps one that is overdue takes what can begin: what waits for the
 // very task that is late would keep the thief waiting too.
 func TestStealWhatCanBegin(t *testing.T) {
