@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -65,9 +64,10 @@ devices.
 
 What is lost has two causes, whose medians stand beside it: devices were not
 busy all the time, or computed longer, together, than one did alone (work more
-than 1.00), because they share memory, caches and power. With --limit each round
-also has every core do its part of the work as a job of its own, alone and beside
-the others: what is lost there no schedule can bring back.`,
+than 1.00), because they share memory, caches and power. With --limit every
+round also has each core do its part of the work as a job of its own, alone and
+beside the others, which takes up to as long again: what is lost there, by and
+large, no schedule can bring back.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
@@ -106,7 +106,7 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 	}
 	var apart []*weft.Runtime // a device each, for the limit
 	if o.limit {
-		if err := unpinnedCores(m, rts[len(rts)-1]); err != nil {
+		if err := canLimit(m, rts[len(rts)-1]); err != nil {
 			return nil, err
 		}
 		for range counts[len(counts)-1] {
@@ -156,10 +156,15 @@ func checkAtLeast(d time.Duration) error {
 	return nil
 }
 
-// unpinnedCores makes sure that devices opened one at a time are as many as those of
-// a runtime: any core will do for each.
-func unpinnedCores(m *meter, rt *weft.Runtime) error {
-	for _, d := range rt.Devices() {
+// canLimit makes sure that there is a limit to measure. For it a runtime is opened for
+// each device, with one device: if they were pinned, or no cores, that would be the
+// same one each time.
+func canLimit(m *meter, rt *weft.Runtime) error {
+	devs := rt.Devices()
+	if len(devs) < 2 {
+		return badUsage("--limit is of several devices; use larger --counts")
+	}
+	for _, d := range devs {
 		if d.Backend != "cpu" || m.options.Pin {
 			return badUsage("--limit is for cores that are not pinned; use --devices cpu/N, --pin off")
 		}
@@ -186,7 +191,7 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 				return nil, err
 			}
 		}
-		for range min(n, len(apart)) {
+		for len(apart) > 0 && i > 0 && len(parts[i]) < n {
 			j, err := w.sized(m.ctx, part)
 			if err != nil {
 				return nil, err
@@ -253,10 +258,10 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 }
 
 // beside runs the first of some equal jobs alone, then all of them at once on a
-// runtime each, some times over, and returns how fast they are, in the mean, for
-// each of the first.
+// runtime each, and returns how fast they are, in the mean, for each of the first.
+// Small parts are run several times over.
 func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (float64, error) {
-	const times = 3
+	times := max(len(jobs)/4, 1)
 	run := func(i int) (took time.Duration, err error) {
 		for range times {
 			res, err := workload.Run(ctx, rts[i], jobs[i])
@@ -278,10 +283,13 @@ func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (floa
 	}
 	wg.Wait()
 	sum := 0.0
-	for _, d := range took {
+	for i, d := range took {
+		if errs[i] != nil {
+			return 0, errs[i]
+		}
 		sum += alone.Seconds() / d.Seconds()
 	}
-	return sum / float64(len(jobs)), errors.Join(errs...)
+	return sum / float64(len(jobs)), nil
 }
 
 // grow finds sizes at which one device takes long enough, or the largest the
@@ -378,22 +386,20 @@ func (w entry) order(sizes map[string]int) (order, error) {
 }
 
 func writeScaling(w io.Writer, rows []scalingRow) {
-	head := []any{"workload", "devices", "median", "speed-up", "efficiency", "busy", "work", "predicted"}
 	limits := slices.ContainsFunc(rows, func(r scalingRow) bool { return r.Limit > 0 })
-	if limits {
-		head = append(head, "limit")
-	}
-	table := [][]any{head}
+	table := [][]any{{"workload", "devices", "median", "speed-up", "efficiency", "limit", "busy", "work", "predicted"}}
 	for _, r := range rows {
-		line := []any{r.Workload, r.Devices, short(time.Duration(r.Seconds * 1e9)),
-			fmt.Sprintf("%.2f", r.Speedup), percent(r.Efficiency), percent(r.Busy), fmt.Sprintf("%.2f", r.Work), short(time.Duration(r.Predicted * 1e9))}
-		switch {
-		case limits && r.Limit > 0:
-			line = append(line, percent(r.Limit))
-		case limits:
-			line = append(line, "")
+		limit := ""
+		if r.Limit > 0 {
+			limit = percent(r.Limit)
 		}
-		table = append(table, line)
+		table = append(table, []any{r.Workload, r.Devices, short(time.Duration(r.Seconds * 1e9)), fmt.Sprintf("%.2f", r.Speedup),
+			percent(r.Efficiency), limit, percent(r.Busy), fmt.Sprintf("%.2f", r.Work), short(time.Duration(r.Predicted * 1e9))})
+	}
+	if !limits {
+		for i, line := range table {
+			table[i] = slices.Delete(line, 5, 6)
+		}
 	}
 	writeTable(w, table)
 	fmt.Fprintln(w)

@@ -179,6 +179,8 @@ func TestMistakes(t *testing.T) {
 		{"bench suite --only gem", `weft: unknown workload "gem"; did you mean gemm?`},
 		{"bench balance --only gemm", `weft: unknown work "gemm"; there are triangle, landscape, automata`},
 		{"bench scaling --devices cpu/2 --counts 3", "weft: --counts 3: there are 2 devices"},
+		{"bench scaling --devices cpu/2 --limit --pin on", "weft: --limit is for cores that are not pinned; use --devices cpu/N, --pin off"},
+		{"bench scaling --devices cpu/2 --limit --counts 1", "weft: --limit is of several devices; use larger --counts"},
 		{"bench scaling --only gem", `weft: unknown workload "gem"; did you mean gemm?`},
 		{"doctor now", `weft: doctor takes no arguments, only flags; "now" is too much`},
 		{"bench scaling --devices cpu", "weft: this needs several devices; ask for them, as in --devices cpu/2"},
