@@ -517,6 +517,12 @@ func (c *recounter) waitingTasks() {
 		})
 	}
 	c.same(c.lined, lined, "tasks in device queues")
+	goesOn := make(map[int32]bool) // runs of which a task will be issued
+	for tid, is := range someone {
+		if is {
+			goesOn[c.tasks.at[tid].run] = true
+		}
+	}
 	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
 		if r.state != runActive {
 			return
@@ -529,7 +535,7 @@ func (c *recounter) waitingTasks() {
 		case queued:
 			aside := t.flags&parked != 0 && slices.Contains(r.parked, tid)
 			c.must(someone[tid] || aside, "a task is queued in no queue", tid)
-			c.must(!aside || r.flight > 0, "a task is set aside and nothing of its run is in flight", tid)
+			c.must(!aside || r.flight > 0 || goesOn[t.run], "a task is set aside and nothing else of its run is on its way", tid)
 		}
 	})
 	c.eachRun(func(r *run) {

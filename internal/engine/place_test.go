@@ -190,6 +190,18 @@ func TestMaxInFlight(t *testing.T) {
 	}
 }
 
+// Runs with a limit end beside others, whichever device their next task is queued on.
+func TestMaxInFlightOnSeveral(t *testing.T) {
+	for limit := 1; limit <= 4; limit++ {
+		r := newRig(t, cpus(4), engine.Options{})
+		few := r.submit(independent(t, 40, 10), engine.RunOptions{MaxInFlight: limit})
+		other := r.submit(independent(t, 40, 10), engine.RunOptions{})
+		if err := r.finish(few, other); err != nil {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+}
+
 // How far a lane is issued ahead: Depth tasks, less when they are long, but two, so
 // that one can be prepared while another runs; a single one where nothing has to be
 // and another device could take the second.
