@@ -408,8 +408,8 @@ func (e *Engine) dirty(dev machine.DeviceID) {
 // stealFor lets a device with nothing left take a queued task from another, when
 // the policy names a victim and the thief would be done sooner. It takes the one
 // that is next, mostly the largest: what is small is left for the end, when devices
-// differ by no more than that. Where that one waits for what is in flight, for the
-// victim's own task mostly, or the thief is slow, it may manage the last one at least.
+// differ by no more than that. Where that one cannot begin, as it waits for the victim's
+// own task mostly, or the thief is slow, it may manage the last one at least.
 func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
 		return false
@@ -466,7 +466,7 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 		if k.key >= first.key || 2*late < there {
 			continue
 		}
-		if here, ok := e.movable(k.task, dev); ok && begins+here < late+there && e.canBegin(k.task) {
+		if here, ok := e.movable(k.task, dev); ok && begins+here < late+there && e.canBegin(k.task, dev) {
 			first, from, cost = k, machine.DeviceID(i), here
 		}
 	}
@@ -499,14 +499,16 @@ func (e *Engine) remains(d *device) time.Duration {
 	return least
 }
 
-// canBegin reports whether a queued task that uses host memory would begin at once:
-// nothing it waits for is in flight, its run may have another in flight, and there is
-// room as things are.
-func (e *Engine) canBegin(tid int32) bool {
+// canBegin reports whether a queued task would begin at once on a device that has
+// nothing to do: nothing it waits for is in flight, its run may have another in
+// flight, and in host memory, of which nothing is evicted, there is room as things are.
+func (e *Engine) canBegin(tid int32, dev machine.DeviceID) bool {
 	r, gt := e.taskOf(tid)
-	_, waits := e.awaited(r, gt)
+	if _, waits := e.awaited(r, gt); waits || r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight {
+		return false
+	}
 	s := &e.spaces[0]
-	return !waits && (r.o.MaxInFlight == 0 || r.flight < r.o.MaxInFlight) && (s.cap == 0 || s.used+e.need(r, gt) <= s.cap)
+	return e.devs[dev].space != 0 || s.cap == 0 || s.used+e.need(r, gt) <= s.cap
 }
 
 // awaited predicts when what a task waits for will have ended, and reports whether
@@ -534,13 +536,12 @@ func (e *Engine) lag() {
 }
 
 // moveTask moves a task taken off a device's queue to another device if it can run
-// and would end there before the first is through; atOnce, only if it waits for
-// nothing.
+// and would end there before the first is through; atOnce, only if it can begin.
 func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool {
 	r, gt := e.taskOf(k.task)
 	cost, ok := e.movable(k.task, to)
-	at, waits := e.awaited(r, gt)
-	if !ok || atOnce && waits || max(e.view.Devices[to].FreeAt, at)+cost >= e.view.Devices[from].FreeAt {
+	at, _ := e.awaited(r, gt)
+	if !ok || atOnce && !e.canBegin(k.task, to) || max(e.view.Devices[to].FreeAt, at)+cost >= e.view.Devices[from].FreeAt {
 		return false
 	}
 	e.unplace(k.task)

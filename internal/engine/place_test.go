@@ -305,6 +305,30 @@ func TestBeginsInTurnWhatItMay(t *testing.T) {
 	r.mustRun(id)
 }
 
+// What has no room is left where it waits, lest the device that takes it stands idle
+// beside tasks of its own that fit.
+func TestBeginsInTurnWhatFits(t *testing.T) {
+	m := cpus(2)
+	m.HostBytes = 1000
+	r := newRig(t, m, engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		writes := func(bytes int64) graph.Use { return writes(b.Data(graph.Data{Bytes: bytes})) }
+		b.Add(job("late", 40, writes(500)))
+		for i := range 4 {
+			b.Add(job(fmt.Sprintf("a%d", i), 10, writes(8)))
+		}
+		b.Add(job("big", 20, writes(900)))
+		for i := range 18 {
+			b.Add(job(fmt.Sprintf("b%d", i), 10, writes(8)))
+		}
+	})
+	r.hang["late"] = true
+	id := r.submit(g, engine.RunOptions{})
+	r.until("all that fits has run beside what hangs", func() bool { return len(r.ran) == 22 })
+	delete(r.hang, "late")
+	r.mustRun(id)
+}
+
 // A device leaves to another what it would itself be done with later: the other may be
 // long at what it has and still be the one to wait for.
 func TestLeavesToFaster(t *testing.T) {
