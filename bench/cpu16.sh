@@ -23,7 +23,7 @@ for what in "${@:-core overhead scaling}"; do
 		scaling)
 			# Strong scaling at sizes that take seconds, beside what the cores reach
 			# that share no work: what this machine calls cores may not be.
-			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --limit --counts "$(nproc)" --only gemm,tropical,conv,merkle,landscape
+			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --limit --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
 			;;
 		esac
 	done

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
 )
 
 func newBench() *cobra.Command {
@@ -126,6 +128,14 @@ func writeJSON(w io.Writer, v any) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// checked compares what a job computed with its reference.
+func checked(ctx context.Context, j workload.Job) error {
+	if err := abandonable(ctx, j.Check); err != nil {
+		return fmt.Errorf("%s: the result is wrong: %w", j.Name(), err)
+	}
+	return nil
 }
 
 // median returns the middle of numbers, the upper one of two.

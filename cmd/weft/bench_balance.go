@@ -175,8 +175,8 @@ func balanceOf(m *meter, rt *weft.Runtime, job workload.Job, fix bool, p *progre
 		took, imbalance = append(took, s), append(imbalance, worst)
 		spread, mean = append(spread, (high-low)/s), append(mean, avg/s)
 	}
-	if err := abandonable(m.ctx, job.Check); err != nil {
-		return row, fmt.Errorf("%s: the result is wrong: %w", job.Name(), err)
+	if err := checked(m.ctx, job); err != nil {
+		return row, err
 	}
 	row.Seconds, row.Imbalance, row.Spread, row.Utilisation = median(took), median(imbalance), median(spread), median(mean)
 	return row, nil

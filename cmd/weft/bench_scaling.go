@@ -172,13 +172,23 @@ func canLimit(m *meter, rt *weft.Runtime) error {
 	return nil
 }
 
+// scaled is a workload on so many devices: what is run, and what was seen of it in
+// every round.
+type scaled struct {
+	job                   workload.Job
+	parts                 []workload.Job // the part of each device, for the limit
+	took, ups, busy, work []float64
+	limit                 []float64
+	predicted             float64
+}
+
 // one runs one workload on every number of devices, and its parts apart.
 func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []int, p *progress) ([]scalingRow, error) {
 	sizes, err := o.grow(m, w, rts[0], p)
 	if err != nil {
 		return nil, err
 	}
-	jobs, parts := make([]workload.Job, len(counts)), make([][]workload.Job, len(counts))
+	at := make([]scaled, len(counts))
 	for i, n := range counts {
 		whole, part := sizes, sizes
 		if o.weak {
@@ -186,27 +196,25 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 		} else {
 			part = w.grow.times(sizes, 1/float64(n))
 		}
-		if jobs[i] = jobs[0]; i == 0 || o.weak {
-			if jobs[i], err = w.sized(m.ctx, whole); err != nil {
+		if at[i].job = at[0].job; i == 0 || o.weak {
+			if at[i].job, err = w.sized(m.ctx, whole); err != nil {
 				return nil, err
 			}
 		}
-		for len(apart) > 0 && i > 0 && len(parts[i]) < n {
+		for len(apart) > 0 && i > 0 && len(at[i].parts) < n {
 			j, err := w.sized(m.ctx, part)
 			if err != nil {
 				return nil, err
 			}
-			parts[i] = append(parts[i], j)
+			at[i].parts = append(at[i].parts, j)
 		}
 	}
-	took, ups := make([][]float64, len(rts)), make([][]float64, len(rts))
-	busy, work, limit := make([][]float64, len(rts)), make([][]float64, len(rts)), make([][]float64, len(rts))
-	predicted := make([]float64, len(rts))
 	for round := range m.repeat + learning {
 		var alone, computed float64
 		for i, rt := range rts {
-			p.at("%s on %s", jobs[i].Name(), count(counts[i], "device"))
-			res, err := workload.Run(m.ctx, rt, jobs[i])
+			sc := &at[i]
+			p.at("%s on %s", sc.job.Name(), count(counts[i], "device"))
+			res, err := workload.Run(m.ctx, rt, sc.job)
 			if err != nil {
 				return nil, err
 			}
@@ -218,41 +226,42 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 			if i == 0 {
 				alone, computed = s, all
 			}
+			limit := 0.0
+			if len(sc.parts) > 0 && round >= learning-1 { // the first time makes memory
+				p.at("%s, parts of it apart", sc.job.Name())
+				if limit, err = beside(m.ctx, apart, sc.parts); err != nil {
+					return nil, err
+				}
+			}
 			if round < learning {
 				continue
 			}
-			more := jobs[i].Whole().Work.Ops / jobs[0].Whole().Work.Ops
-			took[i] = append(took[i], s)
-			ups[i] = append(ups[i], more*alone/s)
-			busy[i], work[i] = append(busy[i], all/s/float64(counts[i])), append(work[i], all/computed/more)
-			predicted[i] = res.Predicted.Seconds()
-			if i > 0 && len(apart) > 0 {
-				p.at("%s, parts of it apart", jobs[i].Name())
-				x, err := beside(m.ctx, apart, parts[i])
-				if err != nil {
-					return nil, err
-				}
-				limit[i] = append(limit[i], x)
-			}
+			more := sc.job.Whole().Work.Ops / at[0].job.Whole().Work.Ops
+			sc.took, sc.ups = append(sc.took, s), append(sc.ups, more*alone/s)
+			sc.busy, sc.work = append(sc.busy, all/s/float64(counts[i])), append(sc.work, all/computed/more)
+			sc.limit, sc.predicted = append(sc.limit, limit), res.Predicted.Seconds()
 		}
 	}
 	var rows []scalingRow
 	for i, n := range counts {
+		sc := &at[i]
 		if i == 0 || o.weak {
-			p.at("checking %s", jobs[i].Name())
-			if err := abandonable(m.ctx, jobs[i].Check); err != nil {
-				return nil, fmt.Errorf("%s: the result is wrong: %w", jobs[i].Name(), err)
+			p.at("checking %s", sc.job.Name())
+			if err := checked(m.ctx, sc.job); err != nil {
+				return nil, err
 			}
 		}
-		up := median(ups[i])
-		row := scalingRow{
-			Workload: w.name, Job: jobs[i].Name(), Devices: n, Seconds: median(took[i]),
-			Speedup: up, Efficiency: up / float64(n), Predicted: predicted[i], Busy: median(busy[i]), Work: median(work[i]),
+		if len(sc.parts) > 0 { // all are alike, and the last was never alone
+			p.at("checking %s", sc.parts[n-1].Name())
+			if err := checked(m.ctx, sc.parts[n-1]); err != nil {
+				return nil, err
+			}
 		}
-		if len(limit[i]) > 0 {
-			row.Limit = median(limit[i])
-		}
-		rows = append(rows, row)
+		up := median(sc.ups)
+		rows = append(rows, scalingRow{
+			Workload: w.name, Job: sc.job.Name(), Devices: n, Seconds: median(sc.took), Speedup: up, Efficiency: up / float64(n),
+			Predicted: sc.predicted, Busy: median(sc.busy), Work: median(sc.work), Limit: median(sc.limit),
+		})
 	}
 	return rows, nil
 }
