@@ -37,9 +37,10 @@ type Observer interface {
 	Observe(o Outcome)
 }
 
-// Stealer is the optional ability of a policy to let idle devices take queued
-// tasks from others; the engine then calls Steal for a device that has nothing
-// left to issue. It returns the device to take from, or -1.
+// Stealer is the optional ability of a policy to let devices take tasks that are
+// queued on others. The engine then calls Steal for a device that has nothing left
+// to issue, which returns the device to take from, or -1; and devices that use host
+// memory begin long tasks in their turn, whichever of them they are queued on.
 type Stealer interface {
 	Steal(v *View, thief machine.DeviceID) machine.DeviceID
 }

@@ -34,7 +34,7 @@ func TestUnevenCores(t *testing.T) {
 				for i := range int64(cores) {
 					ranges = append(ranges, cut(pieces, sched.Range{Lo: i * c.items, Hi: (i + 1) * c.items}, leastOneCore, c.grain)...)
 				}
-				started(pieces, ranges)
+				startOrder(pieces, ranges)
 				var b graph.Builder
 				each := float64(millis) * 1e6 / float64(c.items)
 				for _, r := range ranges {
@@ -96,11 +96,11 @@ func (u uneven) needs(work time.Duration) time.Duration {
 	speed := make([]float64, len(u.machine.Devices))
 	sum, at := 0.0, time.Duration(0)
 	for _, f := range u.faults {
-		if did := time.Duration(sum * float64(f.At-at)); did >= work {
+		did := time.Duration(sum * float64(f.At-at))
+		if did >= work {
 			break
-		} else {
-			work -= did
 		}
+		work -= did
 		sum, at = sum-speed[f.Device]+1/f.Factor, f.At
 		speed[f.Device] = 1 / f.Factor
 	}

@@ -125,12 +125,12 @@ func tasksOf(rt *weft.Runtime, j Job, part sched.Partition) []sched.Range {
 		}
 		out = append(out, fit(pieces, cut(pieces, r, least, grain), reach(rt.Machine()))...)
 	}
-	started(pieces, out)
+	startOrder(pieces, out)
 	return out
 }
 
-// started puts ranges in the order to start them: what ends last should be small.
-func started(p sched.Pieces, ranges []sched.Range) {
+// startOrder sorts ranges as they are to be started: what ends last should be small.
+func startOrder(p sched.Pieces, ranges []sched.Range) {
 	slices.SortStableFunc(ranges, func(a, b sched.Range) int {
 		return cmp.Compare(cost(p, b.Lo, b.Hi), cost(p, a.Lo, a.Hi))
 	})

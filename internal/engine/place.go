@@ -499,9 +499,9 @@ func (e *Engine) remains(d *device) time.Duration {
 	return least
 }
 
-// canBegin reports whether a queued task would begin at once on a device that has
-// nothing to do: nothing it waits for is in flight, its run may have another in
-// flight, and in host memory, of which nothing is evicted, there is room as things are.
+// canBegin reports whether a queued task would not have to wait for more than its turn
+// on a device: nothing before it is in flight, its run may have another in flight, and
+// in host memory, of which nothing is evicted, there is room as things are.
 func (e *Engine) canBegin(tid int32, dev machine.DeviceID) bool {
 	r, gt := e.taskOf(tid)
 	if _, waits := e.awaited(r, gt); waits || r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight {
