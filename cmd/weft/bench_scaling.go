@@ -66,8 +66,8 @@ What is lost has two causes, whose medians stand beside it: devices were not
 busy all the time, or computed longer, together, than one did alone (work more
 than 1.00), because they share memory, caches and power. With --limit every
 round also has each core do its part of the work as a job of its own, alone and
-beside the others, which takes up to as long again: what is lost there, by and
-large, no schedule can bring back.`,
+beside the others, for as long as one device and all of them take for the whole:
+what is lost there, by and large, no schedule can bring back.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
@@ -266,37 +266,37 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 	return rows, nil
 }
 
-// beside runs the first of some equal jobs alone, then all of them at once on a
-// runtime each, and returns how fast they are, in the mean, for each of the first.
-// Small parts are run several times over.
+// beside runs the first of some equal jobs alone, as often as there are jobs, then
+// all of them at once on a runtime each, and returns how fast they are, in the mean,
+// for each of the first. So each state of the machine lasts about as long as one
+// device and all of them take for the work: a core that works alone for long becomes
+// faster than one that others have just stopped beside.
 func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (float64, error) {
-	times := max(len(jobs)/4, 1)
-	run := func(i int) (took time.Duration, err error) {
-		for range times {
-			res, err := workload.Run(ctx, rts[i], jobs[i])
-			if err != nil {
-				return 0, err
-			}
-			took += res.Report.Elapsed()
+	alone := 0.0
+	for range jobs {
+		res, err := workload.Run(ctx, rts[0], jobs[0])
+		if err != nil {
+			return 0, err
 		}
-		return took, nil
+		alone += res.Report.Elapsed().Seconds() / float64(len(jobs))
 	}
-	alone, err := run(0)
-	if err != nil {
-		return 0, err
-	}
-	took, errs := make([]time.Duration, len(jobs)), make([]error, len(jobs))
+	took, errs := make([]float64, len(jobs)), make([]error, len(jobs))
 	var wg sync.WaitGroup
 	for i := range jobs {
-		wg.Go(func() { took[i], errs[i] = run(i) })
+		wg.Go(func() {
+			var res *workload.Result
+			if res, errs[i] = workload.Run(ctx, rts[i], jobs[i]); errs[i] == nil {
+				took[i] = res.Report.Elapsed().Seconds()
+			}
+		})
 	}
 	wg.Wait()
 	sum := 0.0
-	for i, d := range took {
+	for i := range jobs {
 		if errs[i] != nil {
 			return 0, errs[i]
 		}
-		sum += alone.Seconds() / d.Seconds()
+		sum += alone / took[i]
 	}
 	return sum / float64(len(jobs)), nil
 }
