@@ -2,7 +2,8 @@
 # Figures on a machine with many cores and no Go: carries binaries built with
 #   CGO_ENABLED=0 go build -o bin/weft ./cmd/weft
 #   CGO_ENABLED=0 go test -c -o bin/engine.test ./internal/engine   (and sched, sim)
-# and prints short tables. Usage: bench/cpu16.sh [core|overhead|scaling]...
+# and prints short tables. Usage: bench/cpu16.sh [core|overhead|scaling|peer]...; peer
+# takes PyTorch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 lscpu | grep -E '^(Model name|CPU\(s\)|Thread|L2|L3)' || true
@@ -24,6 +25,10 @@ for what in "${@:-core overhead scaling}"; do
 			# Strong scaling at sizes that take seconds, beside what the cores reach
 			# that share no work: what this machine calls cores may not be.
 			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --limit --counts "4,$(nproc)" --only gemm,tropical,conv,merkle,landscape
+			;;
+		peer)
+			MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=1000000000000 bench/cores.py
+			bin/weft bench scaling --devices "cpu/$(nproc)" --at-least 3s --counts "$(nproc)" --only gemm,conv
 			;;
 		esac
 	done
