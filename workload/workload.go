@@ -46,6 +46,12 @@ type Job interface {
 	Rate(elapsed time.Duration) string
 }
 
+// Summarised is the optional ability of a job to say in a few words what came out.
+type Summarised interface {
+	// Summary says what the last run computed, for reports.
+	Summary() string
+}
+
 // ClassOn is what a job's results keep on some devices: what the job says of its
 // own kernels, or a tolerance where a device may use a vendor's routine instead.
 func ClassOn(j Job, on []machine.Device) Class {

@@ -120,6 +120,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	if err != nil && (last == nil || !errors.Is(err, context.Canceled)) {
 		return err
 	}
+	if s, ok := job.(workload.Summarised); ok && err == nil { // all of it is from one run
+		rep.Result = s.Summary()
+	}
 	if l.check && err == nil {
 		p.at("checking the result")
 		err = abandonable(c.Context(), job.Check)
@@ -222,7 +225,8 @@ type liveReport struct {
 	Class   string      `json:"class"`
 	Devices []deviceRow `json:"devices"`
 	Runs    []runRow    `json:"runs"`
-	Way     string      `json:"way,omitempty"` // how the last run did it, where that was chosen
+	Way     string      `json:"way,omitempty"`    // how the last run did it, where that was chosen
+	Result  string      `json:"result,omitempty"` // what came out, where that is a few words
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
@@ -390,6 +394,9 @@ func (r *liveReport) text(w io.Writer) {
 	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", count(r.Retries, "execution"))
+	}
+	if r.Result != "" {
+		fmt.Fprintf(w, "Result: %s.\n", r.Result)
 	}
 	switch {
 	case r.Checked:

@@ -569,3 +569,20 @@ func TestText(t *testing.T) {
 		}
 	}
 }
+
+// A run says what came out where that is a few words. The roots are those that
+// package merkle is tested with.
+func TestResult(t *testing.T) {
+	for args, want := range map[string]string{
+		"merkle --leaves 5":                                       "Result: root 3f35561797baf07cd5bb2f67b799f12a67d641ea89c61d6aee54217690dca7af.\n",
+		"merkle --leaves 5 --mode dup":                            "Result: root da6f7f6db719c1b4e2e7b6c132fe8f52f905487e5502bf568f9219edb8bf7bde.\n",
+		"automata --rows 64 --cols 64 --steps 4 --pattern glider": "Result: 5 of 4096 cells alive after 4 steps.\n",
+		"reduce --n 1 --op max --json":                            `"result": "max `,
+		"landscape --residues 4":                                  "Result: native energy ",
+	} {
+		args := append([]string{"run"}, strings.Fields(args+" --devices cpu/2 --repeat 1 --calibrate off --cache-dir off")...)
+		if text := works(t, args...); !strings.Contains(text, want) {
+			t.Errorf("weft %s does not say %q:\n%s", strings.Join(args, " "), want, text)
+		}
+	}
+}

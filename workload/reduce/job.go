@@ -209,6 +209,9 @@ func (j *Job) Elements() []float32 { return j.x }
 // Result is the result of the last run.
 func (j *Job) Result() float32 { return j.out[0] }
 
+// Summary is the result.
+func (j *Job) Summary() string { return fmt.Sprintf("%s %v", j.c.Op, j.Result()) }
+
 // Check compares the result bit for bit with the order of operations that the
 // package prescribes, followed one element at a time. Sums and averages are
 // also compared with the sum in float64, within what rounding can give along
