@@ -311,28 +311,33 @@ func (j *Job) Summary() string {
 }
 
 // What Check plays again: games of up to wholeCells cells over all steps, which
-// takes a second, and of others a few square windows.
+// takes a second, and of others square windows for about as long, a few at least.
 const (
 	wholeCells = 1 << 29
-	windows    = 3
+	fewWindows = 3
 	windowSide = 64
 )
 
 // Check plays the game again by counting neighbours, a byte to a cell: all of
-// it, or windows of it where that would take long.
+// it, or windows of it where that would take long. Windows are in all rows where
+// there is time for so many, so a block of rows that was left out shows, while a
+// single wrong cell may not.
 func (j *Job) Check() error {
 	rows, cols, steps := j.c.Rows, j.c.Cols, j.c.Steps
-	side := windowSide + 2*steps
-	if whole := rows * cols * steps; whole <= wholeCells || windows*side*side*steps >= whole {
+	// In float64: a window of a million steps has more cells than an int counts.
+	side := float64(windowSide + 2*steps)
+	whole, window := float64(rows)*float64(cols)*float64(steps), side*side*float64(steps)
+	if whole <= wholeCells || fewWindows*window >= whole {
 		return j.checkWindow(0, 0, rows, cols, 0)
 	}
-	// One across the corners of the torus, the others anywhere.
+	// One across the corners of the torus, the others one below the other, anywhere
+	// in their rows.
 	places := philox.Source{Seed: j.c.Seed, Stream: 1}
+	windows := max(min(int(wholeCells/window), (rows+windowSide-1)/windowSide), fewWindows)
 	for i := range windows {
 		top, left := rows-windowSide/2, cols-windowSide/2
 		if i > 0 {
-			at := places.Block(uint64(i), 0, 0)
-			top, left = int(at[0])%rows, int(at[1])%cols
+			top, left = windowSide/2+(i-1)*(rows-windowSide)/(windows-1), int(places.Uint32(uint64(i), 0, 0))%cols
 		}
 		if err := j.checkWindow(top, left, windowSide, windowSide, steps); err != nil {
 			return err

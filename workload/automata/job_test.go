@@ -148,6 +148,36 @@ func TestJobChecks(t *testing.T) {
 	}
 }
 
+// Of a game too long to be played twice Check still notices a block of rows that was
+// left out, wherever it is.
+func TestJobChecksRows(t *testing.T) {
+	const rows, cols, height = 4096, 4096, 80
+	rt := workloadtest.Open(t, 2, automata.Funcs())
+	j := run(t, rt, automata.Config{Rows: rows, Cols: cols, Steps: 33, Seed: 3})
+	for _, top := range []int{40, 700, 2000, rows - 32 - height} {
+		block := j.Result()[top*cols/64 : (top+height)*cols/64]
+		right := slices.Clone(block)
+		clear(block)
+		if j.Check() == nil {
+			t.Errorf("rows %d to %d were left out and nobody notices", top, top+height)
+		}
+		copy(block, right)
+	}
+}
+
+// A window of a million steps has more cells than there is memory for, or an int
+// counts.
+func TestJobChecksLong(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	rt := workloadtest.Open(t, 1, automata.Funcs())
+	j := run(t, rt, automata.Config{Rows: 9, Cols: 64, Steps: 1_000_000, K: 9, Seed: 3})
+	if err := j.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestJobRejects(t *testing.T) {
 	good := automata.Config{Rows: 100, Cols: 128, Steps: 10}
 	for name, spoil := range map[string]func(c *automata.Config){
