@@ -155,7 +155,10 @@ func number[T int | int64 | float64 | time.Duration](
 func count(name, doc, def string, at func(*Options) *int) setting {
 	return number(name, doc, def, at, func(v string) (int, error) {
 		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 || n > math.MaxInt32 {
+		if errors.Is(err, strconv.ErrRange) || n > math.MaxInt32 {
+			return 0, fmt.Errorf("%q is too large a count", v)
+		}
+		if err != nil || n < 0 {
 			return 0, fmt.Errorf("%q is not a count; write a whole number from 0 on", v)
 		}
 		return n, nil

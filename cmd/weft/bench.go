@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -121,6 +122,23 @@ func (b benchmark[T]) command(s *settings) *cobra.Command {
 	c.Flags().IntVar(&m.repeat, "repeat", b.repeat, "how often everything is measured")
 	c.Flags().BoolVar(&asJSON, "json", false, "write rows as JSON")
 	return c
+}
+
+// byteSizes reads what --sizes says: sizes of buffers whose elements have so many
+// bytes, rounded to whole elements.
+func byteSizes(texts []string, element int64, as string) ([]int64, error) {
+	if len(texts) == 0 {
+		return nil, badUsage("--sizes is empty: a size is written such as %s", as)
+	}
+	var sizes []int64
+	for _, text := range texts {
+		n, err := machine.ParseBytes(text)
+		if err != nil || n < element {
+			return nil, badUsage("--sizes %s: a size is written such as %s and is at least %d", text, as, element)
+		}
+		sizes = append(sizes, n/element*element)
+	}
+	return sizes, nil
 }
 
 func writeJSON(w io.Writer, v any) error {

@@ -74,13 +74,9 @@ over the time.`,
 }
 
 func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
-	var sizes []int64
-	for _, text := range o.sizes {
-		n, err := machine.ParseBytes(text)
-		if err != nil || n < 4 {
-			return nil, badUsage("--sizes %s: a size is written such as 1MiB and is at least 4", text)
-		}
-		sizes = append(sizes, n/4*4)
+	sizes, err := byteSizes(o.sizes, 4, "1MiB")
+	if err != nil {
+		return nil, err
 	}
 	if o.algorithm != "" {
 		if err := mustName("algorithm", o.algorithm, collective.Algorithms()); err != nil {

@@ -67,14 +67,13 @@ Buffers below 64 MiB, which caches hold, are not compared with the memory.`,
 	return c
 }
 
+// bytes are the sizes that were asked for.
+func (o *memory) bytes() ([]int64, error) { return byteSizes(o.sizes, 64, "16MiB") }
+
 func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
-	var sizes []int64
-	for _, text := range o.sizes {
-		n, err := machine.ParseBytes(text)
-		if err != nil || n < 64 {
-			return nil, badUsage("--sizes %s: a size is written such as 16MiB and is at least 64", text)
-		}
-		sizes = append(sizes, n/64*64)
+	sizes, err := o.bytes()
+	if err != nil {
+		return nil, err
 	}
 	if err := enough("bench memory", 4*slices.Max(sizes)); err != nil {
 		return nil, err

@@ -47,9 +47,17 @@ that runs it, some thousand times.`,
 	return c
 }
 
-func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
+// check reports a number of tasks that cannot be measured.
+func (o *overhead) check() error {
 	if o.tasks < 1 || o.tasks > 10_000_000 {
-		return nil, badUsage("--tasks %d: it must be from 1 to 10000000", o.tasks)
+		return badUsage("--tasks %d: it must be from 1 to 10000000", o.tasks)
+	}
+	return nil
+}
+
+func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
 	}
 	if m.options.Devices == "" {
 		m.options.Devices = "cpu/2"

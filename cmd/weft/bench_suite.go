@@ -92,10 +92,16 @@ func (o *suite) run(c *cobra.Command) error {
 	if err := checkAtLeast(o.atLeast); err != nil {
 		return err
 	}
+	if err := (&overhead{o.tasks}).check(); err != nil { // not minutes later
+		return err
+	}
+	if _, err := (&memory{o.sizes}).bytes(); err != nil {
+		return err
+	}
 	var page *os.File
 	if o.html != "" { // before anything is measured that could be lost with it
-		if page, err = os.Create(o.html); err != nil {
-			return fileError(o.html, err)
+		if page, err = openOutput(o.html); err != nil {
+			return err
 		}
 		defer page.Close()
 	}
@@ -106,6 +112,9 @@ func (o *suite) run(c *cobra.Command) error {
 	}
 	r.Interrupted = interrupt != nil
 	if page != nil {
+		if err := empty(page); err != nil {
+			return fileError(o.html, err)
+		}
 		if err := writePage(page, r); err != nil {
 			return fileError(o.html, err)
 		}

@@ -123,6 +123,25 @@ func fileError(file string, err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }
 
+// openOutput opens a file that a command writes at its end, so that one that cannot be
+// written is known before anything is computed. What is in it stays until then: a
+// command that is interrupted or fails takes no earlier result with it.
+func openOutput(file string) (*os.File, error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, fileError(file, err)
+	}
+	return f, nil
+}
+
+// empty drops what is in a file. Pipes and devices have nothing to drop.
+func empty(f *os.File) error {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return f.Truncate(0)
+}
+
 // located puts file and line in front of what is wrong there.
 func located(file string, err error) error {
 	var (

@@ -75,8 +75,8 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	var out *os.File
 	if l.trace != "" { // before anything is computed that could be lost with it
 		var err error
-		if out, err = os.Create(l.trace); err != nil {
-			return fileError(l.trace, err)
+		if out, err = openOutput(l.trace); err != nil {
+			return err
 		}
 		defer out.Close()
 	}
@@ -93,7 +93,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	if s, ok := job.(workload.Stateful); ok {
 		defer s.Release()
 	}
-	rep := liveReport{Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
+	rep := liveReport{Runs: []runRow{}, Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
 	for _, d := range rt.Devices() {
 		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
 	}
@@ -136,6 +136,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	rep.fill(last)
 	rep.Interrupted = err != nil
 	if out != nil {
+		if err := empty(out); err != nil {
+			return fileError(l.trace, err)
+		}
 		if err := saveTrace(out, rt, job); err != nil {
 			return fileError(l.trace, err)
 		}
@@ -224,7 +227,7 @@ type liveReport struct {
 	Job     string      `json:"job"`
 	Class   string      `json:"class"`
 	Devices []deviceRow `json:"devices"`
-	Runs    []runRow    `json:"runs"`
+	Runs    []runRow    `json:"runs"`             // not nil, so that JSON always has a list
 	Way     string      `json:"way,omitempty"`    // how the last run did it, where that was chosen
 	Result  string      `json:"result,omitempty"` // what came out, where that is a few words
 	Tasks   int         `json:"tasks"`

@@ -150,6 +150,10 @@ func TestMistakes(t *testing.T) {
 		{"run gemm stray", `weft: run gemm takes no arguments, only flags; "stray" is too much`},
 		{"run gemm --size abc", "weft: --size abc: it must be a whole number"},
 		{"run gemm --m abc", "weft: --m abc: it must be a whole number"},
+		{"run gemm --size 99999999999999999999", "weft: --size 99999999999999999999: it is too large or too small a number"},
+		{"run gemm --m 99999999999999999999", "weft: --m 99999999999999999999: it is too large or too small a number"},
+		{"run automata --seed 4294967296", "weft: --seed 4294967296: it is too large or too small a number"},
+		{"run gemm --retries 2147483648", `weft: --retries 2147483648: "2147483648" is too large a count`},
 		{"run gemm --polcy steal", "weft: unknown flag: --polcy; did you mean --policy?"},
 		{"run gemm --policy best", "weft: --policy best: unknown name; use one of " + strings.Join(sched.Names(), ", ")},
 		{"run gemm --host-bytes lots", "weft: --host-bytes lots: …"},
@@ -174,6 +178,11 @@ func TestMistakes(t *testing.T) {
 		{"bench scalling", `weft: unknown benchmark "scalling"; did you mean scaling?`},
 		{"bench overhead --tasks 0", "weft: --tasks 0: it must be from 1 to 10000000"},
 		{"bench memory --sizes x", "weft: --sizes x: a size is written such as 16MiB and is at least 64"},
+		{"bench memory --sizes=", "weft: --sizes is empty: a size is written such as 16MiB"},
+		{"bench collective --sizes=", "weft: --sizes is empty: a size is written such as 1MiB"},
+		{"bench suite --sizes=", "weft: --sizes is empty: a size is written such as 16MiB"},
+		{"bench suite --tasks 0", "weft: --tasks 0: it must be from 1 to 10000000"},
+		{"bench scaling --counts x", "weft: --counts x: it must be whole numbers joined by commas"},
 		{"bench scaling --at-least -1s", "weft: --at-least -1s: it must not be negative"},
 		{"bench suite --at-least -1s", "weft: --at-least -1s: it must not be negative"},
 		{"bench suite --only gem", `weft: unknown workload "gem"; did you mean gemm?`},
@@ -584,5 +593,27 @@ func TestResult(t *testing.T) {
 		if text := works(t, args...); !strings.Contains(text, want) {
 			t.Errorf("weft %s does not say %q:\n%s", strings.Join(args, " "), want, text)
 		}
+	}
+}
+
+// A command that ends before it has anything to write leaves the file of an earlier
+// one as it is, and one that does replaces all of it.
+func TestOutputStays(t *testing.T) {
+	old := strings.Repeat("what was there ", 1000)
+	file := write(t, "out", old)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for _, args := range []string{"bench suite --html " + file, "run gemm --size 64 --trace " + file} {
+		var stdout, stderr bytes.Buffer
+		if code := run(ctx, strings.Fields(args), &stdout, &stderr); code != exitInterrupted {
+			t.Errorf("weft %s: status %d, %s", args, code, stderr.String())
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != old {
+			t.Errorf("weft %s left %d bytes of %d, %v", args, len(got), len(old), err)
+		}
+	}
+	works(t, "run", "gemm", "--size", "8", "--repeat", "1", "--trace", file)
+	if got, err := os.ReadFile(file); err != nil || !json.Valid(got) {
+		t.Errorf("the trace is no JSON: %v\n%s", err, got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,6 +58,9 @@ func flagError(c *cobra.Command, err error) error {
 
 // expected says what a flag takes; values that check themselves say it.
 func expected(f *pflag.Flag, cause error) string {
+	if errors.Is(cause, strconv.ErrRange) { // a number, but not one that is ever of use
+		return "it is too large or too small a number"
+	}
 	switch f.Value.Type() {
 	case "int", "int64", "uint", "uint32", "uint64":
 		if strings.HasPrefix(f.Value.Type(), "u") {
@@ -65,6 +69,8 @@ func expected(f *pflag.Flag, cause error) string {
 		return "it must be a whole number"
 	case "float64":
 		return "it must be a number"
+	case "intSlice":
+		return "it must be whole numbers joined by commas"
 	case "float64Slice":
 		return "it must be numbers joined by commas"
 	case "bool":

@@ -96,7 +96,7 @@ func TestInterruptedRun(t *testing.T) {
 		if err := json.Unmarshal(stdout.Bytes(), &rep); err != nil {
 			t.Fatal(err)
 		}
-		if !rep.Interrupted || rep.Checked {
+		if !rep.Interrupted || rep.Checked || rep.Runs == nil {
 			t.Errorf("interrupted %v, checked %v, %d runs", rep.Interrupted, rep.Checked, len(rep.Runs))
 		}
 		if len(rep.Runs) > 0 {

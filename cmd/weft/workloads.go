@@ -230,7 +230,9 @@ func matrixFlags(f *pflag.FlagSet, size int) (m, k, n *int, seed *uint64) {
 	m, k, n = f.Int("m", size, "rows of A and C"), f.Int("k", size, "columns of A, rows of B"), f.Int("n", size, "columns of B and C")
 	f.FuncP("size", "s", "rows and columns of all matrices", func(v string) error {
 		x, err := strconv.Atoi(v)
-		if err != nil {
+		if errors.Is(err, strconv.ErrRange) {
+			return err
+		} else if err != nil {
 			return errors.New("it must be a whole number")
 		}
 		*m, *k, *n = x, x, x
