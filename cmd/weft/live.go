@@ -44,7 +44,7 @@ func newWorkload(w entry, s *settings) *cobra.Command {
 	}
 	order := w.flags(c.Flags())
 	c.Flags().IntVarP(&l.repeat, "repeat", "r", 4, "how often to run; predictions need about three runs to settle")
-	c.Flags().BoolVar(&l.check, "check", true, "compare the result with an independent reference")
+	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
 	c.Flags().BoolVar(&l.asJSON, "json", false, "write the report as JSON")
 	c.Flags().BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
 	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace")

@@ -91,7 +91,12 @@ var workloads = []entry{
 			params := float64(c.Hidden)*float64(c.Inputs+1) + float64(c.Outputs)*float64(c.Hidden+1)
 			return 4 * (float64(c.Batch)*float64(c.Inputs+c.Hidden+3*c.Outputs) + float64(3*c.Shards+2)*params)
 		}
-		return order{bytes, func() (workload.Job, error) { return tropical.NewTraining(c) }}
+		return order{bytes, func() (workload.Job, error) {
+			if err := notZero(f, "shards"); err != nil {
+				return nil, err
+			}
+			return tropical.NewTraining(c)
+		}}
 	}, growth{[]string{"batch"}, 1, 1 << 17}},
 	{"conv", "convolve a batch of images with filters", conv.Funcs, func(f *pflag.FlagSet) order {
 		s := conv.Shape{}
@@ -106,8 +111,9 @@ var workloads = []entry{
 		split := f.String("split", conv.Images, "what is dealt out: images, or rows of all of them with a halo")
 		seed := f.Uint64("seed", 1, "what the entries are drawn from")
 		bytes := func() float64 { // the result is no larger than the images with their frame
-			pixels := float64(s.H+2*s.Pad) * float64(s.W+2*s.Pad)
-			return 4 * (float64(s.N)*pixels*float64(s.C+s.K) + float64(s.K)*float64(s.C)*float64(*kernel)*float64(*kernel))
+			pad := 2 * float64(s.Pad)
+			pixels := (float64(s.H) + pad) * (float64(s.W) + pad)
+			return 4 * (float64(s.N)*pixels*(float64(s.C)+float64(s.K)) + float64(s.K)*float64(s.C)*float64(*kernel)*float64(*kernel))
 		}
 		return order{bytes, func() (workload.Job, error) {
 			s.R, s.S = *kernel, *kernel
@@ -124,7 +130,7 @@ var workloads = []entry{
 	}, growth{[]string{"n"}, 1, 1 << 28}},
 	{"merkle", "hash leaves into the root of a tree", merkle.Funcs, func(f *pflag.FlagSet) order {
 		n := f.Int("leaves", 1<<20, "leaves of 32 bytes")
-		mode := f.String("mode", "rfc6962", "rfc6962, or dup (an odd level repeats its last node)")
+		mode := f.String("mode", "rfc6962", "rfc6962, or dup (an odd level repeats its last node, so two lists of leaves can have one root)")
 		// The levels above the leaves have as many nodes together.
 		return order{func() float64 { return 2 * 32 * float64(*n) }, func() (workload.Job, error) {
 			m, err := merkle.ParseMode(*mode)
@@ -150,7 +156,7 @@ var workloads = []entry{
 		c := landscape.Config{}
 		f.StringVar(&c.Path, "pdb", "", "structure in PDB format")
 		f.StringVar(&c.Chain, "chain", "", "chain to read (the first)")
-		f.IntVar(&c.Residues, "residues", 200, "a helix of so many residues in place of a file")
+		f.IntVar(&c.Residues, "residues", 200, "a helix of so many residues in place of a file; 0 is crambin, 1CRN, which comes with weft")
 		bytes := func() float64 { return 8 * landscape.Angles * float64(c.Residues) }
 		return order{bytes, func() (workload.Job, error) {
 			if (c.Path != "" || c.Chain != "") && !f.Changed("residues") {
@@ -220,8 +226,24 @@ var workloads = []entry{
 		bytes := func() float64 {
 			return 4*float64(c.Points)*float64(c.Features) + 8*float64(2*c.Shards+1)*float64(c.Features)*float64(c.Features)
 		}
-		return order{bytes, func() (workload.Job, error) { return fisher.New(c) }}
+		return order{bytes, func() (workload.Job, error) {
+			if err := notZero(f, "shards", "blocks"); err != nil {
+				return nil, err
+			}
+			return fisher.New(c)
+		}}
 	}, growth{[]string{"points"}, 1, 1 << 22}},
+}
+
+// notZero refuses a zero that a workload would take for its default: who writes it
+// means none, and help does not say that it is anything else.
+func notZero(f *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if n, err := f.GetInt(name); err == nil && n == 0 {
+			return fmt.Errorf("--%s 0: it must be at least 1", name)
+		}
+	}
+	return nil
 }
 
 // matrixFlags adds the sizes of two matrices to multiply; sizes not given are

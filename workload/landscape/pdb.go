@@ -55,6 +55,9 @@ func ReadCA(r io.Reader, chain string) ([]float64, error) {
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("landscape: read structure: %w", err)
 	}
+	if len(xyz) == 0 && chain == "" {
+		return nil, fmt.Errorf("landscape: no C-alpha atom: %w", ErrPDB)
+	}
 	if len(xyz) == 0 {
 		return nil, fmt.Errorf("landscape: no C-alpha atom in chain %q: name a chain that the file has: %w", chain, ErrPDB)
 	}
