@@ -55,7 +55,11 @@ func newWorkload(w entry, s *settings) *cobra.Command {
 		if l.options, err = l.settings.options(); err != nil {
 			return err
 		}
+		// Large inputs take seconds to make.
+		p := startProgress(c.ErrOrStderr(), l.asJSON, "job", 1)
+		p.at("making what %s works on", w.name)
 		job, err := order.job(c.Context(), w.name)
+		p.finish()
 		if err != nil {
 			return err
 		}
