@@ -293,14 +293,16 @@ func (j *Job) Summary() string {
 }
 
 // What Check computes again: entries worth so many pairs of beads, which takes
-// a tenth of a second, but a few at least.
+// half a second, but a few at least. Of 200 residues every row has one.
 const (
-	checkPairs   = 1_000_000
+	checkPairs   = 5_000_000
 	checkEntries = 32
 )
 
 // Check sees that every row begins with the native energy, and compares entries
-// from all over the landscape with the full potential of the turned structure.
+// from all over the landscape with the full potential of the turned structure. So a
+// task of many rows that was left out shows, while one of a few parts may not where
+// the chain is long.
 func (j *Job) Check() error {
 	n := j.model.Beads()
 	count := RowCount(n)
@@ -319,8 +321,11 @@ func (j *Job) Check() error {
 	entries := min(max(2*checkPairs/(n*n), checkEntries), count*Angles)
 	places := philox.Source{}
 	for e := range entries {
-		// Rows in turn, each as often as any other; angles at random.
-		i, k := e*count/entries, int(places.Uint32(uint64(e), 0, 0)%Angles)
+		// All rows in turn from their first angle to their last, in equal stretches;
+		// within one at random.
+		from, to := e*count*Angles/entries, (e+1)*count*Angles/entries
+		at := from + int(places.Uint32(uint64(e), 0, 0))%(to-from)
+		i, k := at/Angles, at%Angles
 		if err := differ(i, k, j.model.Energy(j.model.Turned(i, 2*math.Pi*float64(k)/Angles))); err != nil {
 			return err
 		}

@@ -167,3 +167,19 @@ func TestJobRejects(t *testing.T) {
 		}
 	}
 }
+
+// In a landscape of the default size no row can be left out unnoticed, but for what
+// is right by chance.
+func TestJobChecksRows(t *testing.T) {
+	rt := workloadtest.Open(t, 2, landscape.Funcs())
+	j := run(t, rt, landscape.Config{Residues: 200})
+	for _, i := range []int{2, 60, 61, 62, 150, 196} {
+		row := j.Result()[i*landscape.Angles:][1:landscape.Angles]
+		good := slices.Clone(row)
+		clear(row)
+		if j.Check() == nil {
+			t.Errorf("row %d: all but its first entry was left out and nobody notices", i)
+		}
+		copy(row, good)
+	}
+}
