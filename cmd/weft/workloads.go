@@ -178,9 +178,11 @@ var workloads = []entry{
 		f.Float64Var(&c.Connectivity, "connectivity", c.Connectivity, "probability that two neurons are connected")
 		f.Float64Var(&c.Noise, "noise", c.Noise, "what is added to every activation at most")
 		f.Uint32Var(&c.Seed, "seed", 1, "what weights, patterns and noise are drawn from")
-		// Inputs, and states at the start, between, at the end and on average.
+		// Inputs, and states at the start, between, at the end and on average; and the
+		// weights with their columns, twice because they grow while they are drawn.
 		bytes := func() float64 {
-			return 4 * float64(c.Batch) * (float64(c.Steps)*float64(c.Inputs) + 4*float64(c.Size))
+			weights := min(max(c.Connectivity, 0), 1) * float64(c.Size) * (float64(c.Size) + float64(c.Inputs))
+			return 4*float64(c.Batch)*(float64(c.Steps)*float64(c.Inputs)+4*float64(c.Size)) + 2*8*weights
 		}
 		return order{bytes, func() (workload.Job, error) {
 			if c.Mode == reservoir.Histogram && !f.Changed("steps") {
