@@ -354,8 +354,8 @@ func fit(p sched.Pieces, ranges []sched.Range, most int64) []sched.Range {
 	return out
 }
 
-// Run plans, builds and runs a job.
-func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
+// Run plans, builds and runs a job. What it is expected to take is told just before.
+func Run(ctx context.Context, rt *weft.Runtime, j Job, told ...func(*weft.Prediction)) (*Result, error) {
 	j = form(rt, j)
 	if p, ok := j.(Placed); ok {
 		if err := p.Place(rt.Machine()); err != nil {
@@ -389,6 +389,9 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job) (*Result, error) {
 			return nil, err
 		}
 		part, _ = rt.Settle(j.Pieces(), part, p)
+	}
+	for _, tell := range told {
+		tell(p)
 	}
 	rep, err := rt.Run(ctx, g, j.Bind()...)
 	if err == nil && stateful {

@@ -107,7 +107,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	for range l.repeat {
 		p.at("%s", job.Name())
 		why = why[:0]
-		if res, err = workload.Run(c.Context(), rt, job); err != nil {
+		if res, err = workload.Run(c.Context(), rt, job, func(q *weft.Prediction) { p.expect(q.Median) }); err != nil {
 			if errors.Is(err, pipeline.ErrStages) { // more was asked for than these devices are
 				err = usageError{err}
 			}

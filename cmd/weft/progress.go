@@ -35,7 +35,8 @@ type progress struct {
 	what  string
 	done  int
 	begin time.Time
-	last  time.Time // when the last unit was done
+	last  time.Time     // when the last unit was done
+	next  time.Duration // what the one under way is predicted to take; 0 if nobody did
 	shown bool
 }
 
@@ -50,7 +51,8 @@ func startProgress(w io.Writer, quiet bool, unit string, total int) *progress {
 	if quiet || !terminal(w) {
 		return nil
 	}
-	p := &progress{w: w, unit: unit, total: total, begin: time.Now(), stop: make(chan struct{}), ended: make(chan struct{})}
+	now := time.Now()
+	p := &progress{w: w, unit: unit, total: total, begin: now, last: now, stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		t := time.NewTicker(progressEvery)
@@ -77,13 +79,24 @@ func (p *progress) at(format string, args ...any) {
 	p.mu.Unlock()
 }
 
+// expect says what the unit under way is predicted to take. Until one is done that is
+// all that is known of the time left.
+func (p *progress) expect(d time.Duration) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	p.next = d
+	p.mu.Unlock()
+}
+
 // add counts one more unit as done.
 func (p *progress) add() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
-	p.done, p.last = p.done+1, time.Now()
+	p.done, p.last, p.next = p.done+1, time.Now(), 0
 	p.mu.Unlock()
 }
 
@@ -111,25 +124,42 @@ func (p *progress) draw(now time.Time) {
 		return
 	}
 	p.shown = true
-	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last)))
+	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last), p.next))
 }
 
 // barColumns is the length of a bar.
 const barColumns = 20
 
 // progressLine is what is shown, in less than 80 columns: took is how long the
-// units that are done took, since how long the next has been at it.
-func progressLine(what, unit string, done, total int, took, since time.Duration) string {
-	full := barColumns * done / max(total, 1)
+// units that are done took, since how long the next has been at it, next what that
+// one is predicted to take, or 0.
+func progressLine(what, unit string, done, total int, took, since, next time.Duration) string {
+	each := next
+	if done > 0 {
+		each = took / time.Duration(done)
+	}
+	if next == 0 {
+		next = each
+	}
+	part := 0.0 // of the unit under way, which is not done before it is
+	if done < total && next > 0 {
+		part = min(since.Seconds()/next.Seconds(), 0.99)
+	}
+	full := int(barColumns * (float64(done) + part) / float64(max(total, 1)))
 	tail := fmt.Sprintf("  [%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", barColumns-full), done, total)
 	if done > 0 {
 		if rate := float64(done) / took.Seconds(); rate >= 1 {
 			tail += fmt.Sprintf("  %.3g %ss/s", rate, unit)
 		} else {
-			tail += fmt.Sprintf("  %s a %s", short(took/time.Duration(done)), unit)
+			tail += fmt.Sprintf("  %s a %s", short(each), unit)
 		}
-		left := time.Duration(float64(took)/float64(done)*float64(total-done)) - since
-		tail += "  " + max(left, 0).Round(time.Second).String() + " left"
+	}
+	if next > 0 {
+		left := time.Duration(0)
+		if done < total {
+			left = max(next-since, 0) + each*time.Duration(total-done-1)
+		}
+		tail += "  " + left.Round(time.Second).String() + " left"
 	}
 	room := defaultWidth - 1 - utf8.RuneCountInString(tail)
 	if r := []rune(what); len(r) > room {

@@ -53,25 +53,30 @@ func TestNearest(t *testing.T) {
 
 func TestProgressLine(t *testing.T) {
 	for _, c := range []struct {
-		done, total int
-		took, since time.Duration
-		want        string
+		done, total       int
+		took, since, next time.Duration
+		want              string
 	}{
-		{0, 10, 0, 3 * time.Second, "conv  [....................] 0/10"},
-		{5, 10, 10 * time.Second, time.Second, "conv  [##########..........] 5/10  2 s a run  9s left"},
-		{50, 100, 5 * time.Second, 0, "conv  [##########..........] 50/100  10 runs/s  5s left"},
-		{10, 10, time.Second, time.Minute, "conv  [####################] 10/10  10 runs/s  0s left"},
+		{0, 10, 0, 3 * time.Second, 0, "conv  [....................] 0/10"},
+		{0, 1, 0, 3 * time.Second, 12 * time.Second, "conv  [#####...............] 0/1  9s left"},
+		{0, 1, 0, time.Minute, 12 * time.Second, "conv  [###################.] 0/1  0s left"},
+		{0, 2, 0, time.Minute, 12 * time.Second, "conv  [#########...........] 0/2  12s left"},
+		{5, 10, 10 * time.Second, time.Second, 0, "conv  [###########.........] 5/10  2 s a run  9s left"},
+		{5, 10, 10 * time.Second, time.Second, 4 * time.Second, "conv  [##########..........] 5/10  2 s a run  11s left"},
+		{50, 100, 5 * time.Second, 0, 0, "conv  [##########..........] 50/100  10 runs/s  5s left"},
+		{10, 10, time.Second, time.Minute, 0, "conv  [####################] 10/10  10 runs/s  0s left"},
 	} {
-		if got := progressLine("conv", "run", c.done, c.total, c.took, c.since); got != c.want {
+		if got := progressLine("conv", "run", c.done, c.total, c.took, c.since, c.next); got != c.want {
 			t.Errorf("%+v is\n%q, want\n%q", c, got, c.want)
 		}
 	}
-	long := progressLine(strings.Repeat("é", 200), "simulation", 12345, 99999, time.Hour, 0)
+	long := progressLine(strings.Repeat("é", 200), "simulation", 12345, 99999, time.Hour, 0, 0)
 	if n := utf8.RuneCountInString(long); n >= defaultWidth {
 		t.Errorf("%d columns: %s", n, long)
 	}
 	var p *progress // shows nothing and must not mind
 	p.at("x")
+	p.expect(time.Second)
 	p.add()
 	p.finish()
 }
