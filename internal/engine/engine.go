@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -552,7 +553,8 @@ func (e *Engine) handle(ev *Event) {
 	case Slowed:
 		e.slowed(ev.Device, ev.Factor)
 	case Cancel:
-		if s, ok := e.byID[ev.Run]; ok {
+		// Once is enough: who closes cancels until everything has ended.
+		if s, ok := e.byID[ev.Run]; ok && !slices.Contains(e.runs[s].errs, ErrCancelled) {
 			e.fail(e.runs[s], ErrCancelled)
 		}
 	case RecoverFailed:

@@ -155,6 +155,22 @@ func TestCancel(t *testing.T) {
 	}
 	// The engine goes on with others.
 	r.mustRun(r.submit(independent(t, 3, 1), engine.RunOptions{}))
+
+	// Who cancels again changes nothing.
+	id = r.submit(independent(t, 2, 1), engine.RunOptions{})
+	r.step()
+	for range 3 {
+		r.step(engine.Event{Kind: engine.Cancel, Run: id})
+	}
+	if err := r.finish(id); strings.Count(err.Error(), engine.ErrCancelled.Error()) != 1 {
+		t.Errorf("cancelled three times, the run ended with %q", err)
+	}
+}
+
+// What several tasks failed of is told in one line.
+func TestFailuresInALine(t *testing.T) {
+	err := &engine.RunError{Err: errors.Join(errors.New("a"), errors.New("b")), Names: []string{"t0"}}
+	equal(t, "error", err.Error(), "a; b; 1 tasks unfinished: t0")
 }
 
 // What is in flight of a run that is cancelled or fails is to stop: nothing of

@@ -604,10 +604,12 @@ type RunError struct {
 	Names []string // of the tasks that did not finish, all of them
 }
 
-// Error names the cause and the first few unfinished tasks; Names has all.
+// Error names the cause, or causes, and the first few unfinished tasks in a line;
+// Names has all.
 func (r *RunError) Error() string {
 	const show = 8
-	s := fmt.Sprintf("%v; %d tasks unfinished", r.Err, len(r.Names))
+	cause := strings.ReplaceAll(r.Err.Error(), "\n", "; ") // where several were joined
+	s := fmt.Sprintf("%s; %d tasks unfinished", cause, len(r.Names))
 	if n := len(r.Names); n > show {
 		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
 	} else if n > 0 {
