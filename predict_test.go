@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -190,5 +191,34 @@ func TestPredictResident(t *testing.T) {
 	}
 	if p, err := rt.Predict(context.Background(), incs(t, 2, 2), d.As("x")); err != nil || p.Median < 8*time.Millisecond {
 		t.Errorf("%+v, %v for two tasks in a row of at least 4 ms", p, err)
+	}
+}
+
+// Cores that nobody measured are taken to compute side by side: what they share of
+// memory is not known, and no reason to use one of them only.
+func TestPredictUnmeasured(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("needs two cores")
+	}
+	rt, err := weft.Open(context.Background(), weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go}}}
+	var b graph.Builder
+	for range 2 {
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: 1e9, Bytes: 2e9}})
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := rt.Predict(context.Background(), g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Devices[0].Tasks != 1 || p.Devices[1].Tasks != 1 || p.Median > p.Alone[0]*6/10 {
+		t.Errorf("predicted %s", p.Why)
 	}
 }

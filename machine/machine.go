@@ -155,6 +155,10 @@ type Resource struct {
 // cores of the machine they are in, whatever drives them.
 const HostCores = "host cores"
 
+// HostMemory is the resource that devices name which read and write host memory as
+// they compute.
+const HostMemory = "host memory"
+
 // Machine is a set of devices, the links between them and what they share.
 type Machine struct {
 	Name      string

@@ -124,7 +124,7 @@ func newDevice(i, parts, lo, hi int, o Options) *device {
 		Arch: runtime.GOARCH, UUID: fmt.Sprintf("cpu-%d-of-%d", i, parts), MemBytes: o.MemBytes, HostMemory: true,
 		ComputeUnits: hi - lo, SIMDLanes: simdLanes(), Lanes: 1,
 		Driver:    fmt.Sprintf("%s, %d threads%s", runtime.Version(), runtime.GOMAXPROCS(0), quota()),
-		Resources: []string{"host memory", machine.HostCores},
+		Resources: []string{machine.HostMemory, machine.HostCores},
 	}
 	return d
 }

@@ -176,11 +176,11 @@ func (p *platform) describe(phys uintptr) (*device, error) {
 		d.info.Kind = machine.Discrete
 	case integrated:
 		d.info.Kind = machine.Integrated
-		d.info.Resources = []string{"host memory"}
+		d.info.Resources = []string{machine.HostMemory}
 	case onCPU:
 		d.info.Kind = machine.CPU
 		d.info.ComputeUnits = runtime.NumCPU()
-		d.info.Resources = []string{"host memory", machine.HostCores}
+		d.info.Resources = []string{machine.HostMemory, machine.HostCores}
 	default:
 		d.info.Kind = machine.Virtual
 	}

@@ -171,6 +171,11 @@ func choose(devs []driver.Device, c *Config) ([]driver.Device, error) {
 	return kept, nil
 }
 
+// unmeasuredBPS is what devices share of host memory where nobody measures it: all
+// they ask for. Cores rarely hold up one another as much as a resource without a
+// rate would have them, and work would go to one of them until more is known.
+const unmeasuredBPS = 1e15
+
 // describe makes a machine of open devices.
 func describe(devs []driver.Device, c Config) *machine.Machine {
 	m := &machine.Machine{Name: "this machine", HostBytes: c.HostBytes}
@@ -186,8 +191,11 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 			if !shared[r] {
 				shared[r] = true
 				shares := machine.Resource{Name: r}
-				if r == machine.HostCores {
+				switch {
+				case r == machine.HostCores:
 					shares.Cores = runtime.NumCPU()
+				case r == machine.HostMemory && !c.Calibrate:
+					shares.BPS = unmeasuredBPS
 				}
 				m.Resources = append(m.Resources, shares)
 			}
