@@ -41,7 +41,9 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 		moved = in + back
 	}
 	var all []candidate
-	r.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) { all = r.candidates(total, moved, &whole, cost, st) })
+	if !r.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) { all = r.candidates(total, moved, &whole, cost, st) }) {
+		return sched.Partition{}, fmt.Errorf("split: %w", ErrClosed)
+	}
 	crowded := r.uncrowd(all)
 	shares := make([]sched.Share, len(all))
 	for i := range all {

@@ -2,6 +2,7 @@ package weft
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strconv"
@@ -112,6 +113,26 @@ func TestSplitRule(t *testing.T) {
 			t.Errorf("%s: %s because %s; want %s because %s", c.name, have, got.Why, c.want, c.why)
 		}
 		rt.Close()
+	}
+}
+
+// After Close nothing is split, whatever the devices share.
+func TestSplitClosed(t *testing.T) {
+	for _, d := range []machine.Device{core("cpu:0", 1e9, 0), on(1<<10, core("cpu:0", 1e9, 0))} {
+		other := d
+		other.Name = "cpu:1"
+		rt, err := Open(context.Background(), Options{Drivers: []driver.Driver{described{d, other}}, NoCalibrate: true, CacheDir: "off"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Close(); err != nil {
+			t.Fatal(err)
+		}
+		k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go}}}
+		_, err = rt.Split(sched.Pieces{Extent: 100}, graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: 1}})
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("split after Close: %v", err)
+		}
 	}
 }
 
