@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
 )
 
 // Binding ties data of a graph, by name, to memory or to resident data.
@@ -144,8 +145,11 @@ func Alloc[T any](r *Runtime, name string, n int) (*Data[T], error) {
 func reside[T any](r *Runtime, name string, n int, fill func(home []T)) (*Data[T], error) {
 	var t T
 	bytes := int64(n) * int64(unsafe.Sizeof(t))
-	if bytes == 0 {
+	if n == 0 || unsafe.Sizeof(t) == 0 {
 		return nil, fmt.Errorf("%w: there is nothing in it; resident data needs at least one byte", ErrBinding)
+	}
+	if err := r.room(n, unsafe.Sizeof(t)); err != nil {
+		return nil, err
 	}
 	if !r.hold() {
 		return nil, ErrClosed
@@ -163,6 +167,19 @@ func reside[T any](r *Runtime, name string, n int, fill func(home []T)) (*Data[T
 		return nil, err
 	}
 	return &Data[T]{&resident{r: r, name: name, ref: ref, bytes: bytes}, home}, nil
+}
+
+// room errs when n elements of a size are more than there is memory for: making
+// them would end the program.
+func (r *Runtime) room(n int, size uintptr) error {
+	most := r.most
+	if most == 0 {
+		most = 1 << 46 // what can be addressed
+	}
+	if size > 0 && int64(n) > most/int64(size) {
+		return fmt.Errorf("%w: %d elements of %d bytes, and there are %s", ErrOutOfMemory, n, size, machine.FormatBytes(most))
+	}
+	return nil
 }
 
 // hostSlice makes n elements of any content in memory shared with workers, or
@@ -195,6 +212,10 @@ func NewBuffer[T any](r *Runtime, n int) (*Buffer[T], error) {
 	}
 	if n < 0 {
 		return nil, fmt.Errorf("buffer: %w: %d elements", ErrBinding, n)
+	}
+	var t T
+	if err := r.room(n, unsafe.Sizeof(t)); err != nil {
+		return nil, fmt.Errorf("buffer: %w", err)
 	}
 	if !r.hold() {
 		return nil, fmt.Errorf("buffer: %w", ErrClosed)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -319,6 +320,34 @@ func TestHostBytes(t *testing.T) {
 	rt = open(t, weft.Options{Devices: "cpu/1", HostBytes: 1 << 20, Funcs: funcs})
 	if _, err := rt.Run(context.Background(), wide(t, 100)); err != nil {
 		t.Errorf("100 times 64 KiB, one after another, in 1 MiB: %v", err)
+	}
+}
+
+// More memory than the machine has is an error, and not the end of the program.
+func TestTooMuchMemory(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: map[string]weft.Func{"k": func(*weft.Call, int, int) {}}})
+	for _, n := range []int{1 << 46, 1 << 60, 1 << 61, math.MaxInt} { // some times 8 is 0 or less
+		if _, err := weft.Alloc[float64](rt, "x", n); !errors.Is(err, weft.ErrOutOfMemory) {
+			t.Errorf("alloc of %d: %v", n, err)
+		}
+		if _, err := weft.NewBuffer[float64](rt, n); !errors.Is(err, weft.ErrOutOfMemory) {
+			t.Errorf("buffer of %d: %v", n, err)
+		}
+	}
+	if runtime.GOOS != "linux" {
+		return // nobody says how much there is
+	}
+	const bytes = 1 << 50
+	var b graph.Builder
+	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
+	x := b.Data(graph.Data{Name: "x", Bytes: bytes})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{{Data: x, Bytes: bytes, Access: graph.Write}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Run(context.Background(), g); !errors.Is(err, weft.ErrOutOfMemory) {
+		t.Errorf("data of 1 PiB: %v", err)
 	}
 }
 

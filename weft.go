@@ -59,6 +59,7 @@ type Runtime struct {
 	names []string // of the devices
 	maps  mappings // calls of Map in progress
 	calls callbacks
+	most  int64 // host memory there is, in bytes; 0 if that is not known
 	// memory is shared with worker processes, nil without any. It is given up by
 	// the last of its users: the runtime, until it is closed, and buffers.
 	memory *arena.Arena
@@ -79,7 +80,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	rt := &Runtime{o: o}
+	rt := &Runtime{o: o, most: arena.Memory()}
 	rt.users.Store(1)
 	drivers := o.Drivers
 	if drivers == nil {
@@ -122,7 +123,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: o.choose,
 		Calibrate: !o.NoCalibrate, CacheDir: o.cacheDir(), HealthInterval: o.HealthInterval,
-		HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
+		HostBytes: cmp.Or(o.HostBytes, rt.most), PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: explain,

@@ -11,6 +11,7 @@ package arena
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -65,6 +66,15 @@ type owned struct {
 type hold struct {
 	n   int
 	put bool // it was given back meanwhile
+}
+
+// Memory is what the machine has, or the control group of this process where that
+// is less; 0 where nobody says.
+func Memory() int64 {
+	if n := memoryLimit(); n < math.MaxInt64 {
+		return n
+	}
+	return 0
 }
 
 // Open makes an arena of at most limit bytes; 0 means as much as the machine or
