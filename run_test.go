@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -703,6 +704,36 @@ func TestSyncTimeout(t *testing.T) {
 	release()
 	if _, err := h.Wait(); err != nil && !errors.Is(err, weft.ErrCancelled) {
 		t.Errorf("the run: %v", err)
+	}
+}
+
+// A kernel that ends its goroutine, as one does that calls t.Fatal, fails its task
+// and nothing else.
+func TestGoexit(t *testing.T) {
+	for _, devices := range []string{"cpu/1", "cpu/2"} {
+		var gone atomic.Bool
+		rt := open(t, weft.Options{Devices: devices, Funcs: map[string]weft.Func{"inc": func(c *weft.Call, lo, hi int) {
+			if !gone.Load() {
+				runtime.Goexit()
+			}
+			incFuncs["inc"](c, lo, hi)
+		}}})
+		g := small(t, 3)
+		x, y := make([]int64, 16), make([]int64, 16)
+		ctx := context.Background()
+		if _, err := rt.Run(ctx, g, weft.Bind("x", x), weft.Bind("y", y)); err == nil || !strings.Contains(err.Error(), "Goexit") {
+			t.Errorf("%s: %v", devices, err)
+		}
+		if _, err := weft.Map(ctx, rt, x, func(int64) int64 { runtime.Goexit(); return 0 }); err == nil {
+			t.Errorf("%s: Map did not fail", devices)
+		}
+		gone.Store(true)
+		if _, err := rt.Run(ctx, g, weft.Bind("x", x), weft.Bind("y", y)); err != nil {
+			t.Errorf("%s: the next run: %v", devices, err)
+		}
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

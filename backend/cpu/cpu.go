@@ -290,6 +290,10 @@ func (d *device) Keeps() bool { return true }
 // errPanic wraps what a kernel panicked with.
 var errPanic = errors.New("kernel panicked")
 
+// exited stands for what a kernel panicked with that ended its goroutine, as
+// testing.T does when a test fails.
+const exited = "it called runtime.Goexit"
+
 // find returns the function of a kernel and the implementation that names it;
 // no function means nothing to do.
 func (d *device) find(k *graph.Kernel) (*graph.Impl, Func, error) {

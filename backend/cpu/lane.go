@@ -42,7 +42,10 @@ type lane struct {
 	stops   atomic.Int32        // how many that are, readable without the lock
 	settled chan struct{}       // closed once nothing given before runs any more
 
-	out []driver.Completion // gathered by the goroutine
+	// the goroutine's: what it took, which of it is next, completions it gathered
+	taken batch
+	next  int
+	out   []driver.Completion
 
 	// the kernel run last and what it was found to be: mostly the next one too
 	kernel *graph.Kernel
@@ -146,13 +149,26 @@ func (l *lane) completions(dst []driver.Completion) int {
 
 // run serves the lane until the device closes.
 func (l *lane) run() {
-	defer close(l.end)
+	over := false
+	defer func() {
+		if over {
+			close(l.end)
+		} else {
+			go l.run() // a kernel has ended the goroutine; another goes on after it
+		}
+	}()
 	if l.dev.o.Pin {
 		runtime.LockOSThread() // for good: a pinned thread must not serve others
 		pin(l.dev.lo, l.dev.hi)
 	}
-	var b batch
 	for {
+		at := l.dev.now()
+		for l.next < len(l.taken.ops) {
+			at = l.serve(at)
+		}
+		l.flush()
+		l.taken.reset()
+		l.next = 0
 		for n := 0; n < spins && l.waiting.Load() == 0; n++ {
 			runtime.Gosched()
 		}
@@ -166,17 +182,12 @@ func (l *lane) run() {
 		if len(l.pending.ops) == 0 {
 			l.settle()
 			l.mu.Unlock()
+			over = true
 			return
 		}
-		b, l.pending = l.pending, b
+		l.taken, l.pending = l.pending, l.taken
 		l.waiting.Store(0)
 		l.mu.Unlock()
-		at := l.dev.now()
-		for i := 0; i < len(b.ops); {
-			i, at = l.serve(&b, i, at)
-		}
-		l.flush()
-		b.reset()
 	}
 }
 
@@ -192,16 +203,22 @@ func (l *lane) settle() {
 	}
 }
 
-// serve runs operations from i on, one after another, and returns where to go
-// on: after one that panicked, or at the end. at is when the lane became free
-// for the first.
-func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Duration) {
-	next, free = i, at
+// serve runs the operations taken from the next on, one after another, up to one
+// that panicked or to the end. at is when the lane became free for the first, free
+// when it did for the one after the last.
+func (l *lane) serve(at time.Duration) (free time.Duration) {
+	b, next, ended := &l.taken, l.next, false
+	free = at
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if p == nil && !ended {
+			p = exited
+		}
+		if p != nil {
 			l.complete(b.ops[next].seq, free, fmt.Errorf("cpu: %s: %w: %v", l.dev.info.Name, errPanic, p))
 			next, free = next+1, l.dev.now()
 		}
+		l.next = next
 	}()
 	for ; next < len(b.ops); next++ {
 		q := &b.ops[next]
@@ -233,7 +250,8 @@ func (l *lane) serve(b *batch, i int, at time.Duration) (next int, free time.Dur
 		}
 		free = l.complete(q.seq, free, err)
 	}
-	return next, free
+	ended = true
+	return free
 }
 
 // complete notes that an operation which began at start has ended, and returns

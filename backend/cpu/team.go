@@ -34,19 +34,29 @@ func newTeam(d *device) *team {
 	t := &team{dev: d, jobs: make(chan *job)}
 	for range d.hi - d.lo - 1 {
 		t.ended.Add(1)
-		go func() {
-			defer t.ended.Done()
-			if d.o.Pin {
-				runtime.LockOSThread() // for good: a pinned thread must not serve others
-				pin(d.lo, d.hi)
-			}
-			for j := range t.jobs {
-				j.work()
-				j.left.Done()
-			}
-		}()
+		go t.help()
 	}
 	return t
+}
+
+// help takes part in jobs until the team is closed.
+func (t *team) help() {
+	over := false
+	defer func() {
+		if over {
+			t.ended.Done()
+		} else {
+			go t.help() // as in lane.run
+		}
+	}()
+	if t.dev.o.Pin {
+		runtime.LockOSThread() // for good: a pinned thread must not serve others
+		pin(t.dev.lo, t.dev.hi)
+	}
+	for j := range t.jobs {
+		j.help()
+	}
+	over = true
 }
 
 func (t *team) close() {
@@ -61,23 +71,36 @@ func (t *team) run(fn Func, c *Call, items int) error {
 	for range helpers {
 		t.jobs <- j
 	}
-	j.work()
-	j.left.Wait()
+	func() {
+		defer j.left.Wait() // also when the kernel ends this goroutine: others use the call
+		j.work()
+	}()
 	if p := j.panic.Load(); p != nil {
 		return fmt.Errorf("cpu: %s: %w: %v", t.dev.info.Name, errPanic, *p)
 	}
 	return nil
 }
 
+func (j *job) help() {
+	defer j.left.Done()
+	j.work()
+}
+
 func (j *job) work() {
+	ended := false
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if p == nil && !ended {
+			p = exited
+		}
+		if p != nil {
 			j.panic.CompareAndSwap(nil, &p)
 		}
 	}()
 	for {
 		lo := int(j.next.Add(int64(j.chunk))) - j.chunk
 		if lo >= j.items || j.call.Stopped() {
+			ended = true
 			return
 		}
 		j.fn(j.call, lo, min(lo+j.chunk, j.items))
