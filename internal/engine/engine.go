@@ -32,8 +32,9 @@ type Options struct {
 	// Depth is how many tasks may be in flight on a lane (64; 256 where all
 	// devices use host memory), as long as those in flight are predicted to
 	// take less than Ahead (2 ms; 0.5 ms); two may always be, but for long ones
-	// on a device that uses host memory and is not the only one. Issuing further
-	// ahead hides completion latency but binds tasks to devices earlier.
+	// on a device that uses host memory, where that or the run is not the only
+	// one. Issuing further ahead hides completion latency but binds tasks to
+	// devices earlier.
 	Depth int
 	Ahead time.Duration
 	// Retries is how often a task may fail before its run does (3), Backoff

@@ -221,6 +221,25 @@ func TestFailedRunsStop(t *testing.T) {
 	is(t, r.finish(id), engine.ErrCancelled)
 }
 
+// A run that is cancelled behind a long task of another ends at once: its own were
+// not given to the device yet.
+func TestCancelBehindLong(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	long := r.submit(independent(t, 1, 50), engine.RunOptions{})
+	r.step()
+	id := r.submit(independent(t, 1, 1), engine.RunOptions{})
+	for range 3 {
+		r.step()
+	}
+	r.step(engine.Event{Kind: engine.Cancel, Run: id})
+	if end, ok := r.ended[id]; !ok {
+		t.Error("the run waits for another's task")
+	} else {
+		is(t, end.Err, engine.ErrCancelled)
+	}
+	r.mustRun(long)
+}
+
 // Cancelling a run that waits for its data ends it without starting it.
 func TestCancelWaiting(t *testing.T) {
 	r := newRig(t, cpus(1), engine.Options{})

@@ -113,7 +113,7 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 	switch {
 	case least == 0, int(least) < e.o.Depth && backlog < int64(e.o.Ahead):
 		return best, true
-	case d.space == 0 && backlog >= longHaul && len(e.devs) > 1:
+	case d.space == 0 && backlog >= longHaul && (len(e.devs) > 1 || len(e.byID) > 1):
 		return 0, false
 	}
 	return best, least == 1
@@ -121,8 +121,9 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 
 // longHaul is from how long a task in flight on a device that uses host memory is
 // alone there: nothing is copied meanwhile for the next one, which can still go to
-// another device if this one turns out to be slow. To hear of the one and give the
-// other takes some tens of microseconds.
+// another device if this one turns out to be slow, and of another run end at once
+// when that is cancelled. To hear of the one and give the other takes some tens of
+// microseconds.
 const longHaul = int64(2 * time.Millisecond)
 
 // perLane divides predicted work among a device's lanes.
