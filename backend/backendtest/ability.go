@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -226,4 +227,39 @@ func testHanger(r *rig) {
 	if seen := h.LastSeen(); seen.Before(from.Add(-deadline)) || seen.After(time.Now()) {
 		r.Errorf("%s was last seen at %v; it worked between %v and now", d.Info().Name, seen, from)
 	}
+}
+
+// testStop asks for launches to be ended early: one that waits behind another, one
+// under way and one that has ended. Each completes in its turn, having done nothing
+// that counts or as if nobody had asked, and what comes after them runs.
+func testStop(r *rig) {
+	d := r.devs[0]
+	s, ok := d.Device.(driver.Stopper)
+	if !ok {
+		return
+	}
+	x, y := d.put(words(5)), d.put(words(5))
+	first := d.on("add", 1, 1, nil, x)
+	d.send()
+	r.ok(first)
+	s.Stop(first.Wait)
+	under := d.on("slow", 1, long, nil, y)
+	behind := d.on("add", 1, 10, nil, x)
+	d.send()
+	s.Stop(behind.Wait)
+	s.Stop(under.Wait)
+	want := uint32(6)
+	if c := behind.wait(); c.Err == nil {
+		want += 10 // it was too late
+	} else if !errors.Is(c.Err, driver.ErrStopped) {
+		r.Errorf("a launch that was to stop before it began: %v", c.Err)
+	}
+	if c := under.wait(); c.Err != nil && !errors.Is(c.Err, driver.ErrStopped) {
+		r.Errorf("a launch that was to stop: %v", c.Err)
+	}
+	last := d.on("add", 1, 100, nil, x)
+	if got := numbers(x.get(last))[0]; got != want+100 {
+		r.Errorf("after launches that were to stop: %d, want %d", got, want+100)
+	}
+	d.alive("launches were stopped")
 }

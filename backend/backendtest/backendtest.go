@@ -65,6 +65,7 @@ var tests = []struct {
 	{"shared host memory", 1, testSharedMemory, true},
 	{"slabs", 2, testSlabs, true},
 	{"signs of life", 1, testHanger, true},
+	{"stop", 1, testStop, false},
 	{"loss", 2, testLoss, false},
 }
 
