@@ -107,6 +107,9 @@ const joinTimeout = 10 * time.Second
 func (x *Executor) Join(ctx context.Context, devs []machine.DeviceID) (uint64, error) {
 	joiners := make([]driver.Joiner, len(devs))
 	for r, d := range devs {
+		if d < 0 || int(d) >= len(x.devs) {
+			return 0, fmt.Errorf("join: there is no device %d", d)
+		}
 		j, ok := x.devs[d].(driver.Joiner)
 		if !ok || x.Machine.Devices[d].Joins == "" {
 			return 0, fmt.Errorf("join: %s: %w: it has no native collectives", x.Machine.Devices[d].Name, driver.ErrUnavailable)

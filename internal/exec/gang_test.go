@@ -177,6 +177,8 @@ func TestJoinMistakes(t *testing.T) {
 	}
 	defer x.Close(ctx)
 	for want, devs := range map[string][]machine.DeviceID{
+		"there is no device 9":  {0, 9},
+		"there is no device -1": {machine.Host},
 		"no devices":            nil,
 		"cannot be two ranks":   {0, 0},
 		"no native collectives": {0, 2},
