@@ -34,6 +34,22 @@ func Bind[T any](name string, xs []T) Binding {
 	return Binding{Name: name, mem: bytesOf(xs)}
 }
 
+// Spoil overwrites what is bound to data that a graph puts out and does not take in, so
+// that what is there after a run is that run's and not an earlier one's: for those who
+// check results. Resident data stays as it is.
+func Spoil(g *graph.Graph, b ...Binding) {
+	for _, b := range b {
+		id, ok := g.Lookup(b.Name)
+		if !ok || !g.Data(id).Output || g.Data(id).Input || len(b.mem) == 0 {
+			continue
+		}
+		b.mem[0] = 0xff // no number, where these are numbers
+		for n := 1; n < len(b.mem); n *= 2 {
+			copy(b.mem[n:], b.mem[:n])
+		}
+	}
+}
+
 // plain errs when values of T are more than their bytes.
 func plain[T any]() error {
 	if t := reflect.TypeFor[T](); !pointerFree(t) {

@@ -112,9 +112,10 @@ const fewPorts = 8
 // a time.
 const maxIdle = 16
 
-// Prepare makes a graph ready to be run often. It checks that devices can run its kernels,
-// and what its inputs and outputs are. Bindings given here hold for every run
-// that does not bind the same data anew. Short tasks that can only run one after
+// Prepare makes a graph ready to be run often. It checks that devices take the code
+// its kernels are in (whether a Go function is registered, a run finds out), and what
+// its inputs and outputs are. Bindings given here hold for every run that does not
+// bind the same data anew. Short tasks that can only run one after
 // another become one task of several steps (see graph.Fuse), which costs less and
 // which CUDA replays as a graph; Prepared.Graph tells what came of it.
 func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {

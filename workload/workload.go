@@ -354,8 +354,9 @@ func fit(p sched.Pieces, ranges []sched.Range, most int64) []sched.Range {
 	return out
 }
 
-// Run plans, builds and runs a job. What it is expected to take is told just before.
-func Run(ctx context.Context, rt *weft.Runtime, j Job, told ...func(*weft.Prediction)) (*Result, error) {
+// Run plans, builds and runs a job. Just before it runs, it calls what else is given
+// with the job in the form that is run, its graph, and what that is expected to take.
+func Run(ctx context.Context, rt *weft.Runtime, j Job, before ...func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
 	j = form(rt, j)
 	if p, ok := j.(Placed); ok {
 		if err := p.Place(rt.Machine()); err != nil {
@@ -390,8 +391,8 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job, told ...func(*weft.Predic
 		}
 		part, _ = rt.Settle(j.Pieces(), part, p)
 	}
-	for _, tell := range told {
-		tell(p)
+	for _, f := range before {
+		f(j, g, p)
 	}
 	rep, err := rt.Run(ctx, g, j.Bind()...)
 	if err == nil && stateful {

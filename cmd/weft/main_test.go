@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,13 +15,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/backend/cuda/cudatest"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
+	"github.com/weft-run/weft/workload"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
@@ -619,5 +623,40 @@ func TestOutputStays(t *testing.T) {
 	works(t, "run", "gemm", "--size", "8", "--repeat", "1", "--trace", file)
 	if got, err := os.ReadFile(file); err != nil || !json.Valid(got) {
 		t.Errorf("the trace is no JSON: %v\n%s", err, got)
+	}
+}
+
+// idler is a job whose tasks do nothing from the second run on.
+type idler struct {
+	workload.Job
+	runs int
+}
+
+func (j *idler) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	g, err := j.Job.Graph(ranges)
+	if j.runs++; err == nil && j.runs > 1 {
+		nothing := &graph.Kernel{Name: "nothing", Impls: []graph.Impl{{Dialect: graph.Go}}}
+		for i := range g.NumTasks() {
+			g.Task(graph.TaskID(i)).Steps = []graph.Step{{Kernel: nothing}}
+		}
+	}
+	return g, err
+}
+
+// What is checked is the result of the last run, not what an earlier one left.
+func TestCheckLastRun(t *testing.T) {
+	for _, name := range []string{"gemm", "tropical", "conv", "reduce", "merkle", "automata", "landscape"} {
+		i := slices.IndexFunc(workloads, func(w entry) bool { return w.name == name })
+		job, err := workloads[i].sized(t.Context(), map[string]int{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &cobra.Command{}
+		c.SetContext(t.Context())
+		c.SetOut(io.Discard)
+		l := live{options: weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off"}, repeat: 2, check: true}
+		if err := l.run(c, &idler{Job: job}); err == nil || !strings.Contains(err.Error(), "the result is wrong") {
+			t.Errorf("%s: the last run did nothing, and the command says %v", name, err)
+		}
 	}
 }

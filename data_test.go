@@ -1,0 +1,42 @@
+package weft_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+)
+
+// Spoil leaves alone what a graph reads, and what it does not know.
+func TestSpoil(t *testing.T) {
+	var b graph.Builder
+	b.Data(graph.Data{Name: "in", Bytes: 3, Input: true})
+	b.Data(graph.Data{Name: "both", Bytes: 3, Input: true, Output: true})
+	out := b.Data(graph.Data{Name: "out", Bytes: 3, Output: true})
+	b.Add(graph.Task{
+		Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go}}}}},
+		Uses:  []graph.Use{{Data: out, Access: graph.Write}},
+	})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := make(map[string][]byte)
+	var bindings []weft.Binding
+	for _, name := range []string{"in", "both", "out", "other"} {
+		memory[name] = []byte{1, 2, 3}
+		bindings = append(bindings, weft.Bind(name, memory[name]))
+	}
+	weft.Spoil(g, bindings...)
+	weft.Spoil(g, weft.Bind("out", []byte(nil)))
+	for name, got := range memory {
+		want := []byte{1, 2, 3}
+		if name == "out" {
+			want = []byte{0xff, 0xff, 0xff}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s is %v, want %v", name, got, want)
+		}
+	}
+}
