@@ -213,6 +213,27 @@ func ExampleBind() {
 	// true
 }
 
+// A run whose result is to be checked should find nothing where it writes that an
+// earlier run has left.
+func ExampleSpoil() {
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 4, Input: true})
+	y := b.Data(graph.Data{Name: "y", Bytes: 4, Output: true})
+	square := &graph.Kernel{Name: "square", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "square"}}}
+	b.Add(graph.Task{
+		Steps: []graph.Step{{Kernel: square}},
+		Uses:  []graph.Use{{Data: x, Access: graph.Read}, {Data: y, Access: graph.Write}},
+	})
+	g, err := b.Build()
+	if err != nil {
+		log.Fatal(err)
+	}
+	in, out := []uint32{7}, []uint32{49}
+	weft.Spoil(g, weft.Bind("x", in), weft.Bind("y", out))
+	fmt.Println(in, out)
+	// Output: [7] [4294967295]
+}
+
 // Metrics are plain numbers, for whoever collects them.
 func ExampleRuntime_Metrics() {
 	rt, g := counter(weft.Options{Devices: "cpu/1"})
