@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -385,5 +387,26 @@ func TestFaultTolerance(t *testing.T) {
 		if m.Losses != 1 || m.CopyBytes == 0 || m.Copies == 0 {
 			t.Errorf("metrics %+v", m)
 		}
+	}
+}
+
+// A cache that cannot be made is told of once, and missed by nobody.
+func TestNoCache(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	rt, err := weft.Open(context.Background(), weft.Options{
+		Devices: "cpu/1", CacheDir: filepath.Join(file, "cache"), Log: slog.New(slog.NewTextHandler(&said, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(said.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings:\n%s", n, said.String())
 	}
 }

@@ -80,6 +80,13 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	cache := o.cacheDir()
+	if cache != "" { // said once, not of every file
+		if err := os.MkdirAll(cache, 0o755); err != nil {
+			o.Log.Warn("nothing that is measured or learned will be kept", "err", err)
+			cache = ""
+		}
+	}
 	rt := &Runtime{o: o, most: arena.Memory()}
 	rt.users.Store(1)
 	drivers := o.Drivers
@@ -91,7 +98,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		}
 		do := all.Options{
 			Parts: parts, Named: len(sel) > 0, Pin: o.Pin, Funcs: rt.funcs(), Split: split(sel), Standby: o.Standby,
-			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: o.cacheDir(), Validate: o.Validation,
+			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: cache, Validate: o.Validation,
 		}
 		if do.Workers() {
 			var err error
@@ -122,7 +129,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: o.choose,
-		Calibrate: !o.NoCalibrate, CacheDir: o.cacheDir(), HealthInterval: o.HealthInterval,
+		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
 		HostBytes: cmp.Or(o.HostBytes, rt.most), PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,

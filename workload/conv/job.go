@@ -53,7 +53,7 @@ func (c Config) Validate() error {
 	p, q := c.Out()
 	for _, size := range []float64{product(c.N, c.C, c.H, c.W), product(c.K, c.C, c.R, c.S), product(c.N, c.K, p, q)} {
 		if size > most {
-			return fmt.Errorf("conv: %+v: images, filters and results must have at most 2³² numbers each: %w", c.Shape, ErrShape)
+			return fmt.Errorf("conv %v: images, filters and results must have at most 2³² numbers each: %w", c.Shape, ErrShape)
 		}
 	}
 	return nil
@@ -153,9 +153,8 @@ func bands(c *weft.Call, l plan, all Range, lo, hi int) {
 
 // Name says which layer it is.
 func (j *Job) Name() string {
-	c := j.c
-	name := fmt.Sprintf("conv %d × %d × %d × %d, %d filters %d × %d, stride %d, pad %d", c.N, c.C, c.H, c.W, c.K, c.R, c.S, c.Stride, c.Pad)
-	if c.Split == Rows {
+	name := fmt.Sprintf("conv %v", j.c.Shape)
+	if j.c.Split == Rows {
 		name += ", by rows"
 	}
 	return name

@@ -31,6 +31,11 @@ type Shape struct {
 	Pad        int // zeros around the image, on each side
 }
 
+// String says the sizes in words.
+func (s Shape) String() string {
+	return fmt.Sprintf("%d × %d × %d × %d, %d filters %d × %d, stride %d, pad %d", s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride, s.Pad)
+}
+
 // Out returns the rows and columns of the output, which is N × K × p × q.
 func (s Shape) Out() (p, q int) {
 	return (s.H+2*s.Pad-s.R)/s.Stride + 1, (s.W+2*s.Pad-s.S)/s.Stride + 1
@@ -42,19 +47,19 @@ func (s Shape) Out() (p, q int) {
 func (s Shape) Validate() error {
 	for _, size := range []int{s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride} {
 		if size < 1 || size > math.MaxInt32 {
-			return fmt.Errorf("conv: %+v: every size and the stride must be from 1 to 2³¹-1: %w", s, ErrShape)
+			return fmt.Errorf("conv %v: every size and the stride must be from 1 to 2³¹-1: %w", s, ErrShape)
 		}
 	}
 	h, w := float64(s.H)+2*float64(s.Pad), float64(s.W)+2*float64(s.Pad)
 	switch {
 	case s.Pad < 0:
-		return fmt.Errorf("conv: %+v: padding must not be negative: %w", s, ErrShape)
+		return fmt.Errorf("conv %v: padding must not be negative: %w", s, ErrShape)
 	case float64(s.R) > h || float64(s.S) > w:
-		return fmt.Errorf("conv: %+v: filter larger than the padded image: make it smaller or pad more: %w", s, ErrShape)
+		return fmt.Errorf("conv %v: filter larger than the padded image: make it smaller or pad more: %w", s, ErrShape)
 	// One stride more, because the phases of a strided image are rounded up.
 	case float64(s.C)*(h+float64(s.Stride))*(w+float64(s.Stride)) > math.MaxInt32,
 		float64(s.C)*float64(s.R)*float64(s.S) > math.MaxInt32:
-		return fmt.Errorf("conv: %+v: an image or a filter is too large: cut it into smaller ones: %w", s, ErrShape)
+		return fmt.Errorf("conv %v: an image or a filter is too large: cut it into smaller ones: %w", s, ErrShape)
 	}
 	return nil
 }
