@@ -207,8 +207,11 @@ func (h *History) beyond(m *model, t *graph.Task, on DeviceID) Estimate {
 	seen := *t
 	seen.Work.Ops, seen.Work.Bytes = s.ops, s.bytes
 	here, there := h.base.Task(t, on).Median, h.base.Task(&seen, on).Median
-	if here <= 0 || there <= 0 {
+	switch {
+	case here <= 0 || there <= 0:
 		return l.estimate(x, 0)
+	case s.ops == 0 && s.bytes == 0: // of which nobody said how much there is to do
+		return h.base.Task(t, on)
 	}
 	model, ratio := math.Log(float64(here)), l.at(sx)-math.Log(float64(there))
 	y := l.evidence*l.at(x) + (1-l.evidence)*(model+ratio)

@@ -235,6 +235,18 @@ func TestHistoryExtrapolatesWithDoubt(t *testing.T) {
 	}
 }
 
+// What a task takes of which nobody stated the work says nothing of one that has some.
+func TestHistoryUnstatedWork(t *testing.T) {
+	h := newHistory(t, "mixed")
+	for range 10 {
+		h.Observe(task("k", 1, graph.Work{}), 0, time.Second)
+	}
+	large := ofSize("k", 1e9)
+	if got, want := h.Task(large, 0), h.base.Task(large, 0); got != want {
+		t.Errorf("predicted %+v, want %+v", got, want)
+	}
+}
+
 func TestHistoryOutliers(t *testing.T) {
 	const usual = time.Millisecond
 	k := ofSize("k", 1e8)
