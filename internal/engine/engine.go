@@ -16,7 +16,7 @@ var (
 	ErrCancelled   = errors.New("run cancelled")
 	ErrNoDevice    = errors.New("no device can run it")
 	ErrOutOfMemory = errors.New("does not fit in memory")
-	ErrTimeout     = errors.New("task timed out")
+	ErrTimeout     = errors.New("timed out")
 	ErrDeviceLost  = errors.New("device lost")
 	ErrDataLost    = errors.New("data lost")
 )
