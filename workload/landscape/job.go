@@ -321,11 +321,13 @@ func (j *Job) Check() error {
 	entries := min(max(2*checkPairs/(n*n), checkEntries), count*Angles)
 	places := philox.Source{}
 	for e := range entries {
-		// All rows in turn from their first angle to their last, in equal stretches;
-		// within one at random.
-		from, to := e*count*Angles/entries, (e+1)*count*Angles/entries
-		at := from + int(places.Uint32(uint64(e), 0, 0))%(to-from)
-		i, k := at/Angles, at%Angles
+		// Rows in turn, so that each has one where there are as many. Where a row has
+		// several, it is cut into as many stretches with one in each, at random; how it
+		// begins was compared above.
+		i := e * count / entries
+		first, next := (i*entries+count-1)/count, ((i+1)*entries+count-1)/count
+		from, to := (e-first)*Angles/(next-first), (e-first+1)*Angles/(next-first)
+		k := max(from+int(places.Uint32(uint64(e), 0, 0))%(to-from), 1)
 		if err := differ(i, k, j.model.Energy(j.model.Turned(i, 2*math.Pi*float64(k)/Angles))); err != nil {
 			return err
 		}
