@@ -60,8 +60,8 @@ type DeviceMetrics struct {
 	Util   float64       // at the last sample, 0 to 1
 	Queued int           // tasks placed on it and not finished
 	Losses int64
-	// MemUsed and MemBytes are the memory data takes and may take; where no limit
-	// is known MemBytes is 0. Devices that use host memory share its numbers.
+	// MemUsed and MemBytes are the memory data takes and may take; without a
+	// limit MemBytes is 0. Devices that use host memory share its numbers.
 	MemUsed, MemBytes int64
 }
 

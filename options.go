@@ -54,8 +54,8 @@ type Options struct {
 	// none.
 	PoolBytes int64
 	// HostBytes limits the host memory weft itself takes for data; memory that
-	// the program binds or puts is the program's and not counted. 0 means what
-	// the machine has, or this process may use of it.
+	// the program binds or puts is the program's and not counted. 0 means no
+	// limit.
 	HostBytes int64
 	// RebalanceThreshold is the least difference in utilisation between two
 	// devices that moves queued tasks (0.3), RebalanceInterval the least time

@@ -1,13 +1,16 @@
 package weft
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/machine"
 )
 
 // Report is the account of a run.
@@ -164,8 +167,36 @@ func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
 			p.index[p.ports[i].name] = i
 		}
 	}
+	if err := r.possible(p); err != nil {
+		return nil, err
+	}
 	p.slots = make([]Binding, len(p.ports))
 	return p, p.fill(p.slots, bs)
+}
+
+// possible errs when a task needs more for one piece of data than the memory there is,
+// where all devices share that: making it would end the program. What the program
+// brings itself is there already.
+func (r *Runtime) possible(p *Prepared) error {
+	most := r.most
+	tooLarge := func(id graph.DataID, bytes int64) bool { return p.at[id] < 0 && bytes > most }
+	if most == 0 || slices.ContainsFunc(r.x.Machine.Devices, func(d machine.Device) bool { return !d.HostMemory }) {
+		return nil
+	}
+	large := false // hardly ever: tasks need not be looked at
+	for i := range p.at {
+		large = large || tooLarge(graph.DataID(i), p.g.Data(graph.DataID(i)).Bytes)
+	}
+	for i := 0; large && i < p.g.NumTasks(); i++ {
+		for _, u := range p.g.Task(graph.TaskID(i)).Uses {
+			d := p.g.Data(u.Data)
+			if n := cmp.Or(u.Bytes, d.Bytes-u.Offset); tooLarge(u.Data, n) {
+				return fmt.Errorf("task %q needs %s of data %q and there are %s: %w", p.g.TaskName(graph.TaskID(i)),
+					machine.FormatBytes(n), d.Name, machine.FormatBytes(most), ErrOutOfMemory)
+			}
+		}
+	}
+	return nil
 }
 
 func (p *Prepared) addPort(id graph.DataID, inner bool) {

@@ -147,9 +147,6 @@ func (r *Runtime) candidates(total float64, moved int64, whole *graph.Task, cost
 		// What this runtime did before does not stand in the way of this
 		// work; runs in progress do.
 		c.share.FreeBytes, c.share.Util = s.MemBytes-s.MemUsed, s.Others
-		if m.Devices[i].HostMemory && m.Devices[i].MemBytes == 0 && r.o.HostBytes == 0 {
-			c.share.FreeBytes = engine.NoLimit // what it works on is in that memory already
-		}
 		if s.Queued > 0 {
 			c.share.Util = s.Util
 		}

@@ -130,7 +130,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: o.choose,
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
-		HostBytes: cmp.Or(o.HostBytes, rt.most), PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
+		HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: explain,
