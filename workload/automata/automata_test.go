@@ -288,3 +288,21 @@ func BenchmarkLife(b *testing.B) {
 		})
 	}
 }
+
+// What is played again is all of a game, or less than all of it, however many steps
+// there are: a window of a million has more cells than an int counts.
+func TestWindows(t *testing.T) {
+	for _, c := range []struct{ rows, cols, steps, want int }{
+		{64, 64, 1, 0},
+		{9, 64, 1_000_000, 0},
+		{64, 64, 1_000_000, 0},
+		{1 << 14, 1 << 14, 1 << 40, 0},
+		{4096, 4096, 33, 64},
+		{8192, 8192, 100, 77},
+		{1 << 14, 1 << 14, 1000, 3},
+	} {
+		if got := windowsOf(c.rows, c.cols, c.steps); got != c.want {
+			t.Errorf("%d × %d for %d steps: %d windows, want %d", c.rows, c.cols, c.steps, got, c.want)
+		}
+	}
+}

@@ -324,16 +324,13 @@ const (
 // single wrong cell may not.
 func (j *Job) Check() error {
 	rows, cols, steps := j.c.Rows, j.c.Cols, j.c.Steps
-	// In float64: a window of a million steps has more cells than an int counts.
-	side := float64(windowSide + 2*steps)
-	whole, window := float64(rows)*float64(cols)*float64(steps), side*side*float64(steps)
-	if whole <= wholeCells || fewWindows*window >= whole {
+	windows := windowsOf(rows, cols, steps)
+	if windows == 0 {
 		return j.checkWindow(0, 0, rows, cols, 0)
 	}
 	// One across the corners of the torus, the others one below the other, anywhere
 	// in their rows.
 	places := philox.Source{Seed: j.c.Seed, Stream: 1}
-	windows := max(min(int(wholeCells/window), (rows+windowSide-1)/windowSide), fewWindows)
 	for i := range windows {
 		top, left := rows-windowSide/2, cols-windowSide/2
 		if i > 0 {
@@ -344,6 +341,17 @@ func (j *Job) Check() error {
 		}
 	}
 	return nil
+}
+
+// windowsOf is how many windows of a game Check plays again, 0 for all of it. It counts
+// in float64: a window of a million steps has more cells than an int counts.
+func windowsOf(rows, cols, steps int) int {
+	side := float64(windowSide + 2*steps)
+	whole, window := float64(rows)*float64(cols)*float64(steps), side*side*float64(steps)
+	if whole <= wholeCells || fewWindows*window >= whole {
+		return 0
+	}
+	return max(min(int(wholeCells/window), (rows+windowSide-1)/windowSide), fewWindows)
 }
 
 // checkWindow plays a part of the game, as a torus of its own, and compares it

@@ -165,19 +165,6 @@ func TestJobChecksRows(t *testing.T) {
 	}
 }
 
-// A window of a million steps has more cells than there is memory for, or an int
-// counts.
-func TestJobChecksLong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	rt := workloadtest.Open(t, 1, automata.Funcs())
-	j := run(t, rt, automata.Config{Rows: 9, Cols: 64, Steps: 1_000_000, K: 9, Seed: 3})
-	if err := j.Check(); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestJobRejects(t *testing.T) {
 	good := automata.Config{Rows: 100, Cols: 128, Steps: 10}
 	for name, spoil := range map[string]func(c *automata.Config){
