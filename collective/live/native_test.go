@@ -176,6 +176,9 @@ func TestNativeFails(t *testing.T) {
 			g := group(t, rt, live.Options{})
 			in := vectors(3, same(count), x)
 			for round := range 2 {
+				if round == 1 && c.lost == nil {
+					awaitHealthy(t, ctx, rt)
+				}
 				out := vectors(3, same(count), zero)
 				res, err := live.AllReduce(ctx, g, fold.Sum, in, out)
 				if err != nil {
@@ -199,6 +202,20 @@ func TestNativeFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// awaitHealthy waits until every device is healthy: a lost one comes back beside
+// the run that lost it, which may end first.
+func awaitHealthy(t *testing.T, ctx context.Context, rt *weft.Runtime) {
+	t.Helper()
+	for i, d := range rt.Devices() {
+		for rt.Devices()[i].State != "healthy" {
+			if ctx.Err() != nil {
+				t.Fatalf("%s is %s", d.Name, rt.Devices()[i].State)
+			}
+			time.Sleep(time.Millisecond)
+		}
 	}
 }
 
