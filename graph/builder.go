@@ -1,6 +1,7 @@
 package graph
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -43,14 +44,28 @@ type Builder struct {
 
 // reductions are those into one data handle.
 type reductions struct {
-	made int         // contributions so far, which numbers their temporaries
-	open []reduction // not combined yet: disjoint slices
+	made int          // contributions so far, which numbers their temporaries
+	open []*reduction // not combined yet: disjoint slices, ascending
 }
 
-// reduction is one slice with its contributions, a temporary each.
+// reduction is one slice with its contributions, a temporary each. first is the
+// number of the first of them: slices are combined in that order.
 type reduction struct {
 	into  Use
+	first int
 	parts []DataID
+}
+
+// shared returns the range of open reductions that share bytes with a use.
+func (r *reductions) shared(u Use) (lo, hi int) {
+	lo, _ = slices.BinarySearchFunc(r.open, u.Offset, func(o *reduction, at int64) int {
+		step()
+		return cmp.Compare(o.into.Offset+o.into.Bytes, at+1) // the first that ends past it
+	})
+	for hi = lo; hi < len(r.open) && r.open[hi].into.Offset < u.Offset+u.Bytes; hi++ {
+		step()
+	}
+	return lo, hi
 }
 
 // Data adds a handle.
@@ -97,13 +112,17 @@ func (b *Builder) Add(t Task) TaskID {
 // with it, unless it is a further contribution to the same slice.
 func (b *Builder) settle(u Use) {
 	r := b.reduced[u.Data]
-	for i := 0; r != nil && i < len(r.open); {
-		o := r.open[i]
-		if !o.into.overlaps(u) || u.Access == Reduce && u.Offset == o.into.Offset && u.Bytes == o.into.Bytes {
-			i++
-			continue
-		}
-		r.open = slices.Delete(r.open, i, i+1)
+	if r == nil {
+		return
+	}
+	lo, hi := r.shared(u)
+	if lo == hi || u.Access == Reduce && r.open[lo].into.Offset == u.Offset && r.open[lo].into.Bytes == u.Bytes {
+		return
+	}
+	ended := slices.Clone(r.open[lo:hi])
+	r.open = slices.Delete(r.open, lo, hi)
+	slices.SortFunc(ended, func(a, b *reduction) int { return cmp.Compare(a.first, b.first) })
+	for _, o := range ended {
 		b.combine(o)
 	}
 }
@@ -119,20 +138,19 @@ func (b *Builder) contribute(u Use) Use {
 		b.reduced[u.Data] = r
 	}
 	name := fmt.Sprintf("%s part %d", b.data[u.Data].Name, r.made)
-	r.made++
 	temp := b.Data(Data{Name: name, Bytes: u.Bytes, Durability: Versioned})
-	at := slices.IndexFunc(r.open, func(o reduction) bool { return o.into.overlaps(u) })
-	if at < 0 {
-		at = len(r.open)
-		r.open = append(r.open, reduction{into: u})
+	at, end := r.shared(u)
+	if at == end {
+		r.open = slices.Insert(r.open, at, &reduction{into: u, first: r.made})
 	}
+	r.made++
 	r.open[at].parts = append(r.open[at].parts, temp)
 	return Use{Data: temp, Bytes: u.Bytes, Access: Write, Rank: u.Rank}
 }
 
 // combine ends a reduction: parts are merged combineFan at a time in task order
 // until at most that many are left, which are merged into the data.
-func (b *Builder) combine(r reduction) {
+func (b *Builder) combine(r *reduction) {
 	d, parts := &b.data[r.into.Data], r.parts
 	add := func(into Use, parts []DataID) {
 		uses := []Use{into}
@@ -230,18 +248,55 @@ func (b *Builder) checkTask(t *Task) {
 			b.fail(fmt.Errorf("%s: %w: rank %d of a gang of %d", b.where(t), ErrValue, u.Rank, max(t.Gang, 1)))
 		}
 	}
-	overlap := false
-	for i := range t.Uses {
-		for j := range i {
-			a, c := t.Uses[i], t.Uses[j]
-			if (a.Access.Writes() || c.Access.Writes()) && a.overlaps(c) {
-				b.fail(fmt.Errorf("%s: %w: %s and %s of data %q share bytes; use one read-write", b.where(t), ErrOverlap, c.Access, a.Access, b.data[a.Data].Name))
-				overlap = true
+	clash := false
+	eachClash(t.Uses, func(a, c Use) {
+		b.fail(fmt.Errorf("%s: %w: %s and %s of data %q share bytes; use one read-write", b.where(t), ErrOverlap, a.Access, c.Access, b.data[a.Data].Name))
+		clash = true
+	})
+	if clash {
+		t.Uses = nil // reductions rely on disjoint slices
+	}
+}
+
+// fewUses is up to how many uses all pairs are compared: sorting takes longer.
+const fewUses = 16
+
+// eachClash visits pairs of uses that share bytes one of them writes: all of
+// them where there are few uses, and else one for each use that clashes with one
+// that begins no later.
+func eachClash(uses []Use, visit func(a, b Use)) {
+	if len(uses) <= fewUses {
+		for i, b := range uses {
+			for _, a := range uses[:i] {
+				step()
+				if (a.Access.Writes() || b.Access.Writes()) && a.overlaps(b) {
+					visit(a, b)
+				}
 			}
 		}
+		return
 	}
-	if overlap {
-		t.Uses = nil // reductions rely on disjoint slices
+	order := slices.Clone(uses)
+	slices.SortStableFunc(order, func(a, b Use) int {
+		step()
+		return cmp.Or(cmp.Compare(a.Data, b.Data), cmp.Compare(a.Offset, b.Offset))
+	})
+	// Of those before in the same data, the one that ends last, and of the writers.
+	last, writer := order[0], Use{Data: -1}
+	for i, u := range order {
+		step()
+		switch {
+		case i > 0 && u.Access.Writes() && last.overlaps(u):
+			visit(last, u)
+		case writer.overlaps(u):
+			visit(writer, u)
+		}
+		if u.Data != last.Data || u.Offset+u.Bytes > last.Offset+last.Bytes {
+			last = u
+		}
+		if u.Access.Writes() && (u.Data != writer.Data || u.Offset+u.Bytes > writer.Offset+writer.Bytes) {
+			writer = u
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -302,5 +303,36 @@ func TestGraphLookups(t *testing.T) {
 	}
 	if g.NumTasks() != 2 || g.NumData() != 2 {
 		t.Errorf("%d tasks, %d data", g.NumTasks(), g.NumData())
+	}
+}
+
+// All clashes are found, whatever the order, also where there are many uses.
+func TestClashes(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	for trial := range 2000 {
+		n := 1 + rnd.IntN(40)
+		uses := make([]Use, n)
+		for i := range uses {
+			uses[i] = Use{Data: DataID(rnd.IntN(3)), Offset: rnd.Int64N(60), Bytes: 1 + rnd.Int64N(3), Access: Read}
+			if rnd.IntN(4) == 0 {
+				uses[i].Access = Write
+			}
+		}
+		want := false
+		for i := range uses {
+			for j := range i {
+				want = want || (uses[i].Access.Writes() || uses[j].Access.Writes()) && uses[i].overlaps(uses[j])
+			}
+		}
+		got := false
+		eachClash(uses, func(a, b Use) {
+			got = true
+			if !a.overlaps(b) || !a.Access.Writes() && !b.Access.Writes() {
+				t.Fatalf("trial %d: %v and %v do not clash", trial, a, b)
+			}
+		})
+		if got != want {
+			t.Fatalf("trial %d: clash %v, want %v: %v", trial, got, want, uses)
+		}
 	}
 }
