@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -309,11 +309,15 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// maxConfig is the most a configuration file may have: all keys with comments take
+// 10 kB.
+const maxConfig = 1 << 20
+
 // LoadOptions reads a configuration file: a JSON object, or lines of the form
 // `key = value` with comments from # on. An error is one line that names the
 // file, the line and the key.
 func LoadOptions(path string) (Options, error) {
-	src, err := os.ReadFile(path)
+	src, err := safefile.ReadNamed(path, maxConfig)
 	if err != nil {
 		return Options{}, fmt.Errorf("%w: configuration: %w", ErrOptions, err)
 	}

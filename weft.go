@@ -82,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	cache := o.cacheDir()
 	if cache != "" { // said once, not of every file
-		if err := os.MkdirAll(cache, 0o755); err != nil {
+		if err := os.MkdirAll(cache, 0o700); err != nil {
 			o.Log.Warn("nothing that is measured or learned will be kept", "err", err)
 			cache = ""
 		}

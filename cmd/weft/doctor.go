@@ -164,7 +164,7 @@ func examineCache(dir string) finding {
 		}
 		dir = filepath.Join(user, "weft")
 	}
-	err := os.MkdirAll(dir, 0o777)
+	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		var t *os.File
 		if t, err = os.CreateTemp(dir, "doctor-*"); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
@@ -100,9 +101,12 @@ func loadFaults(file string, m *machine.Machine) (sim.Faults, error) {
 	return f, nil
 }
 
+// maxInput is the most a description may have. A graph of a million tasks takes 200 MB.
+const maxInput = 1 << 30
+
 // readFile reads a file; names are what could have been written instead.
 func readFile(file, what string, names []string) ([]byte, error) {
-	src, err := os.ReadFile(file)
+	src, err := safefile.ReadInput(file, maxInput)
 	switch {
 	case err == nil:
 		return src, nil

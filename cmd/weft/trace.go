@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/trace"
 )
 
@@ -112,7 +112,7 @@ func traceOf(name string, simulated bool, events int, a *trace.Analysis) traceJS
 }
 
 func loadTrace(file string) (*trace.Saved, error) {
-	f, err := os.Open(file)
+	f, err := safefile.OpenInput(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, badUsage("%s: no such file; weft sim mixed skewed --trace %s writes one", file, file)
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/weft-run/weft/internal/probe"
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -34,6 +35,10 @@ const (
 
 // calibrationVersion is raised when saved figures change their meaning.
 const calibrationVersion = 2
+
+// maxFile is the most a file of the cache may have. A full history (4,096 shapes) takes
+// less than 4 MiB.
+const maxFile = 16 << 20
 
 // cache keeps what was learned about a set of devices in files. All methods
 // take nil for a cache that is off; none of them fails, since whatever is
@@ -83,8 +88,11 @@ func (c *cache) read(kind string) []byte {
 	if c == nil {
 		return nil
 	}
-	b, err := os.ReadFile(c.path(kind))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	b, err := safefile.ReadOwn(c.path(kind), maxFile)
+	switch {
+	case errors.Is(err, safefile.ErrUnsafe), errors.Is(err, safefile.ErrKind), errors.Is(err, safefile.ErrSize):
+		c.bad(kind, err)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		c.log.Warn("cache not read", "err", err)
 	}
 	return b
@@ -96,28 +104,9 @@ func (c *cache) write(kind string, data []byte) {
 	if c == nil {
 		return
 	}
-	if err := c.replace(kind, data); err != nil {
+	if err := safefile.Write(c.path(kind), data); err != nil {
 		c.log.Warn("cache not written", "err", err)
 	}
-}
-
-func (c *cache) replace(kind string, data []byte) error {
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(c.dir, kind+"-*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), c.path(kind))
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
 }
 
 // remove takes a file out of the cache.

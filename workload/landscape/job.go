@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/philox"
@@ -86,6 +86,10 @@ func New(c Config) (*Job, error) {
 	}, nil
 }
 
+// maxPDB is the most a structure file may have: the format ends at 99,999 atoms of 81
+// bytes a model, and files have up to some tens of models.
+const maxPDB = 1 << 28
+
 // structure returns the coordinates that a configuration names, and a name.
 func structure(c Config) (native []float64, name string, err error) {
 	if c.Residues != 0 {
@@ -94,12 +98,11 @@ func structure(c Config) (native []float64, name string, err error) {
 	name = "1CRN"
 	var r io.Reader = bytes.NewReader(crambinPDB)
 	if c.Path != "" {
-		f, err := os.Open(c.Path)
+		b, err := safefile.ReadInput(c.Path, maxPDB)
 		if err != nil {
 			return nil, "", fmt.Errorf("landscape: %w", err)
 		}
-		defer f.Close()
-		name, r = filepath.Base(c.Path), f
+		name, r = filepath.Base(c.Path), bytes.NewReader(b)
 	}
 	if c.Chain != "" {
 		name += " chain " + c.Chain

@@ -1,0 +1,218 @@
+// Package safefile reads and writes files that somebody else may have put where they
+// are. It never waits for a pipe, never reads more than the caller allows, never
+// follows a link out of a cache, and says whether another user could change a file
+// before its contents are trusted.
+//
+// Checks are made on the open descriptor, so a file cannot be exchanged between the
+// check and the read.
+package safefile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+var (
+	// ErrUnsafe says that another user could have written a file, or could replace it.
+	ErrUnsafe = errors.New("not safe to use")
+	// ErrKind says that a file is no regular file.
+	ErrKind = errors.New("not a regular file")
+	// ErrSize says that a file is larger than its reader allows.
+	ErrSize = errors.New("too large")
+)
+
+// ReadOwn returns the contents of a file that this user alone can have written: a
+// regular file and no link, of this user, not writable by others, of at most limit
+// bytes. It is for caches.
+func ReadOwn(path string, limit int64) ([]byte, error) {
+	f, err := openFile(path, false)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := regular(info); err != nil {
+		return nil, about(path, err)
+	}
+	if err := own(info); err != nil {
+		return nil, about(path, err)
+	}
+	return read(f, path, info, limit)
+}
+
+// ReadNamed returns the contents of a regular file of at most limit bytes, which the
+// user named: it may be a link, and anybody's.
+func ReadNamed(path string, limit int64) ([]byte, error) {
+	f, err := openFile(path, true)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := regular(info); err != nil {
+		return nil, about(path, err)
+	}
+	return read(f, path, info, limit)
+}
+
+// ReadInput returns at most limit bytes that the user named as the input of a command:
+// a regular file, or a pipe or device such as /dev/stdin and what a shell puts in
+// place of <(command). A pipe that nobody writes to is empty and not waited for.
+func ReadInput(path string, limit int64) ([]byte, error) {
+	f, err := OpenInput(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return read(f, path, info, limit)
+}
+
+// OpenInput opens what ReadInput reads, for inputs too large to be held in memory.
+func OpenInput(path string) (*os.File, error) {
+	f, err := openFile(path, true)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		err = about(path, regular(info))
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// read reads an open file. A regular file that is too large is not begun.
+func read(f io.Reader, path string, info fs.FileInfo, limit int64) ([]byte, error) {
+	if info.Mode().IsRegular() && info.Size() > limit {
+		return nil, about(path, fmt.Errorf("%w: %d bytes, and %d are the most", ErrSize, info.Size(), limit))
+	}
+	// The file may grow while it is read, and a device has no size.
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > limit {
+		return nil, about(path, fmt.Errorf("%w: more than %d bytes", ErrSize, limit))
+	}
+	return b, nil
+}
+
+// about puts the file in front of what is wrong with it, as package os does.
+func about(path string, err error) error { return &fs.PathError{Op: "read", Path: path, Err: err} }
+
+// kindError says what a file is that should have been a regular one.
+type kindError struct{ what string }
+
+func (e *kindError) Error() string        { return e.what }
+func (e *kindError) Is(target error) bool { return target == ErrKind }
+
+// regular returns an error that says what a file is if it is not a regular one.
+func regular(info fs.FileInfo) error {
+	switch m := info.Mode(); {
+	case m.IsRegular():
+		return nil
+	case m.IsDir():
+		return &kindError{"is a directory"}
+	case m&fs.ModeNamedPipe != 0:
+		return &kindError{"is a pipe; give a regular file"}
+	case m&fs.ModeSocket != 0:
+		return &kindError{"is a socket; give a regular file"}
+	case m&fs.ModeDevice != 0:
+		return &kindError{"is a device; give a regular file"}
+	case m&fs.ModeSymlink != 0:
+		return &kindError{"is a link; give the file itself"}
+	}
+	return ErrKind
+}
+
+// staleAfter is the age at which a temporary file counts as left behind by a process
+// that was killed. Writing takes milliseconds; an hour leaves room for clocks of file
+// servers that are off.
+const staleAfter = time.Hour
+
+// Write replaces a file by data, whole or not at all, for this user's eyes only. The
+// folder is made if there is none. Temporary files that earlier processes left beside
+// it go.
+//
+// The temporary file is called by the stem of the file's name, up to the first hyphen,
+// a number and .tmp.
+func Write(path string, data []byte) error {
+	dir, stem := filepath.Dir(path), stemOf(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	sweep(dir, stem, time.Now().Add(-staleAfter))
+	f, err := os.CreateTemp(dir, stem+"*.tmp") // O_EXCL, mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // the first error says more
+	}
+	return err
+}
+
+// stemOf is the beginning of a file's name up to and with the first hyphen.
+func stemOf(path string) string {
+	stem, _, _ := strings.Cut(filepath.Base(path), "-")
+	return stem + "-"
+}
+
+// maxSwept is how many entries of a folder are looked at: others may have filled it.
+const maxSwept = 4096
+
+// sweep removes temporary files of a stem that were last written before a time and are
+// this user's. What it cannot remove stays.
+func sweep(dir, stem string, before time.Time) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	entries, _ := f.ReadDir(maxSwept) // what was read is good, whatever ended it
+	for _, e := range entries {
+		if !temporary(e.Name(), stem) {
+			continue
+		}
+		info, err := e.Info() // of a link, not of what it leads to
+		if err == nil && info.Mode().IsRegular() && info.ModTime().Before(before) && own(info) == nil {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// temporary reports whether a name is one that Write gives: a stem, digits and .tmp.
+func temporary(name, stem string) bool {
+	middle, ok := strings.CutPrefix(name, stem)
+	if !ok {
+		return false
+	}
+	middle, ok = strings.CutSuffix(middle, ".tmp")
+	return ok && middle != "" && strings.Trim(middle, "0123456789") == ""
+}
