@@ -32,9 +32,11 @@ typedef u32 uint4 __attribute__((ext_vector_type(4)));
 
 INLINE u32 min(u32 a, u32 b) { return a < b ? a : b; }
 
-// larger and smaller pass over what is not a number, and order -0 before +0.
+// larger and smaller pass over what is not a number, and order -0 before +0; largest
+// is not a number if either is none.
 INLINE float larger(float a, float b) { return __nvvm_fmax_f(a, b); }
 INLINE float smaller(float a, float b) { return __nvvm_fmin_f(a, b); }
+INLINE float largest(float a, float b) { return a != a ? a : b != b ? b : larger(a, b); }
 
 INLINE u32 bits(float x) { return __builtin_bit_cast(u32, x); }
 INLINE float number(u32 x) { return __builtin_bit_cast(float, x); }
@@ -58,7 +60,7 @@ INLINE bool aligned(const void *p) { return ((u64)p & 15) == 0; }
 // approximation.
 INLINE float tanh(float x) {
 	const float shift = 3 << 22, high = 0x1.62ep-1f, low = (float)(0x1.62e42fefa39efp-1 - 0x1.62ep-1);
-	float y = 2 * smaller(larger(x, -9.02f), 9.02f);
+	float y = 2 * (x < -9.02f ? -9.02f : x > 9.02f ? 9.02f : x); // a NaN stays
 	float m = y * 0x1.71547652b82fep+0f + shift, n = m - shift;
 	float r = y - n * high - n * low;
 	float p = r * (1.0f / 5040) + 1.0f / 720;

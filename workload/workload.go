@@ -18,12 +18,15 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Class says what stays the same however the work is cut.
+// Class says what stays the same however the work is cut. Bits of a NaN are excepted
+// from all classes: where a result is not a number it is not a number however the work
+// is cut, but its sign and payload are the hardware's. Which results become NaN is
+// stated by each workload and is the same on all backends.
 type Class string
 
 const (
-	Exact     Class = "X" // bitwise equal for every partition and device count
-	RowExact  Class = "R" // bitwise equal within one backend's own kernels
+	Exact     Class = "X" // bitwise equal for every partition, device count and backend
+	RowExact  Class = "R" // bitwise equal for every partition on devices of one backend
 	Tolerance Class = "T" // within a stated tolerance
 )
 
@@ -52,16 +55,48 @@ type Summarised interface {
 	Summary() string
 }
 
-// ClassOn is what a job's results keep on some devices: what the job says of its
-// own kernels, or a tolerance where a device may use a vendor's routine instead.
+// Miss is a fault that a job's check may not see.
+type Miss struct {
+	What   string  `json:"what"`   // as in "one wrong row"
+	Chance float64 `json:"chance"` // that the check passes all the same, at most
+}
+
+// Inspected is the optional ability of a job to say what its check may miss.
+type Inspected interface {
+	// Misses says it of the last Check that passed.
+	Misses() []Miss
+}
+
+// ClassOn is what a job's results keep on some devices. What a job claims for its own
+// kernels becomes a tolerance where a device may use a vendor's routine instead, and
+// class R also where devices of different backends share the work, or Vulkan devices
+// of different models: their kernels round differently, and which device does what
+// differs from run to run.
 func ClassOn(j Job, on []machine.Device) Class {
-	for _, s := range j.Whole().Steps {
-		for _, i := range s.Kernel.Impls {
-			alone := &graph.Kernel{Impls: []graph.Impl{i}}
-			if i.Dialect == graph.Library && slices.ContainsFunc(on, func(d machine.Device) bool { return d.CanRun(alone) }) {
-				return Tolerance
+	steps := j.Whole().Steps
+	able := func(d machine.Device) bool {
+		return !slices.ContainsFunc(steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) })
+	}
+	kinds := map[string]bool{}
+	for _, d := range on {
+		if !able(d) {
+			continue
+		}
+		kind := d.Backend
+		if kind == "vulkan" {
+			kind += " " + d.Model
+		}
+		kinds[kind] = true
+		for _, s := range steps {
+			for _, i := range s.Kernel.Impls {
+				if i.Dialect == graph.Library && d.CanRun(&graph.Kernel{Impls: []graph.Impl{i}}) {
+					return Tolerance
+				}
 			}
 		}
+	}
+	if j.Class() == RowExact && len(kinds) > 1 {
+		return Tolerance
 	}
 	return j.Class()
 }

@@ -140,6 +140,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 			return fmt.Errorf("the result is wrong: %w", err)
 		}
 		rep.Checked = err == nil
+		if i, ok := job.(workload.Inspected); ok && rep.Checked {
+			rep.Misses = i.Misses()
+		}
 	}
 	// Here err is nil, or the interrupt: what was done so far is told.
 	p.finish()
@@ -247,7 +250,9 @@ type liveReport struct {
 	// whose tasks had all been measured before.
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
-	Interrupted     bool    `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked
+	// Misses is what the check may not have seen, with the chance of each.
+	Misses      []workload.Miss `json:"misses,omitempty"`
+	Interrupted bool            `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked
 	// Explain says why the work of the last run was cut and placed as it was.
 	Explain *explanation `json:"explain,omitempty"`
 }
@@ -414,7 +419,24 @@ func (r *liveReport) text(w io.Writer) {
 	switch {
 	case r.Checked:
 		fmt.Fprintln(w, "The result agrees with an independent reference.")
+		for _, m := range r.Misses {
+			fmt.Fprintf(w, "  The chance that %s goes unseen is %s.\n", m.What, chance(m.Chance))
+		}
 	case r.Interrupted:
 		fmt.Fprintf(w, "Interrupted after %s; the result was not checked.\n", count(len(r.Runs), "run"))
 	}
+}
+
+// chance writes a probability, of which those near one are as telling as those near
+// zero.
+func chance(p float64) string {
+	switch {
+	case p <= 0:
+		return "none"
+	case p < 1e-3:
+		return fmt.Sprintf("at most %.0e", p)
+	case p > 0.9:
+		return fmt.Sprintf("%.4g %%", 100*p)
+	}
+	return fmt.Sprintf("at most %.2g %%", 100*p)
 }

@@ -16,7 +16,7 @@ layout(push_constant) uniform Params { uint points, features, all; };
 // expOf is within two units of the last place: x = n ln 2 + r, and a Taylor series
 // in r.
 double expOf(double x) {
-	x = clamp(x, -700.0lf, 700.0lf);
+	x = x < -700.0lf ? -700.0lf : x > 700.0lf ? 700.0lf : x; // a NaN stays
 	const double shift = 6755399441055744.0lf; // 3 << 51
 	precise double m = x * 1.4426950408889634lf + shift, n = m - shift;
 	precise double r = x - n * 0.69314718036912382lf - n * 1.9082149292705877e-10lf;

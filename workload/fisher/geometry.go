@@ -30,13 +30,17 @@ func Categorical(p []float64) []float64 {
 
 // Bregman is the divergence of p from q that belongs to a convex function with the
 // gradient given: phi(p) − phi(q) − ⟨grad phi(q), p − q⟩. grad writes into its first
-// argument.
+// argument. Where p and q agree the gradient does not count, so that it may be infinite
+// there: the divergence of Kullback and Leibler is 0 of equal distributions, also of
+// those with zeros, and +Inf where only q is zero.
 func Bregman(phi func(x []float64) float64, grad func(to, x []float64), p, q []float64) float64 {
 	g := make([]float64, len(q))
 	grad(g, q)
 	d := phi(p) - phi(q)
 	for i := range p {
-		d -= g[i] * (p[i] - q[i])
+		if p[i] != q[i] {
+			d -= g[i] * (p[i] - q[i])
+		}
 	}
 	return d
 }

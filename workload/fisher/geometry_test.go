@@ -68,3 +68,15 @@ func TestBregman(t *testing.T) {
 	}
 	near(t, "divergence of squares", fisher.Bregman(square, twice, []float64{3, 1}, []float64{1, 2}), 5, 1e-12)
 }
+
+// Equal distributions do not diverge, also where outcomes are impossible; one that is
+// impossible by q alone makes them infinitely different.
+func TestDivergenceOfZeros(t *testing.T) {
+	phi, grad := fisher.NegativeEntropy()
+	p := []float64{0.5, 0, 0.5}
+	near(t, "divergence of itself", fisher.Bregman(phi, grad, p, p), 0, 0)
+	near(t, "divergence", fisher.Bregman(phi, grad, p, []float64{0.5, 0.25, 0.25}), 0.5*math.Log(2), 1e-15)
+	if d := fisher.Bregman(phi, grad, []float64{0.5, 0.5}, []float64{1, 0}); !math.IsInf(d, 1) {
+		t.Errorf("the divergence from what cannot happen is %v", d)
+	}
+}

@@ -9,7 +9,8 @@
 //
 // How many shards there are does not depend on the devices, which have several
 // each or one, and sums are added in the order of shards: so the result is the
-// same bits on any number of devices, class R.
+// same bits on any number of devices, class R. A feature or a model that is not a number
+// makes every entry that depends on it none, on all backends.
 package fisher
 
 import (
@@ -269,6 +270,10 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 func (j *Job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("points", j.x), weft.Bind("theta", j.theta), weft.Bind("fisher", j.f)}
 }
+
+// Operands are the points, by row, and the model in the job's own memory. Between runs
+// a caller may set them.
+func (j *Job) Operands() (points, theta []float32) { return j.x, j.theta }
 
 // Result is the matrix after a run, by row.
 func (j *Job) Result() []float64 { return j.f }

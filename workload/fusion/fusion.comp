@@ -29,7 +29,7 @@ float made(uint r, uint i) {
 	precise float most = w[8 * i] + a[r];
 	for (uint j = 1; j < 8; j++) {
 		precise float next = w[8 * i + j] + a[r + j];
-		most = next > most ? next : most;
+		most = next > most || isnan(next) ? next : most; // a NaN stays
 	}
 	return most;
 #elif defined(D)

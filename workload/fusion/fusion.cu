@@ -37,7 +37,7 @@ KERNEL(256, 4) fusion_t(const float *__restrict in, const float *__restrict weig
 	const float *row = weights + 8 * p.i, *t = p.in + TropicalAt;
 	float most = row[0] + t[0];
 	for (u32 j = 1; j < 8; j++)
-		most = larger(most, row[j] + t[j]);
+		most = largest(most, row[j] + t[j]);
 	p.out[TropicalAt + p.i] = most;
 }
 

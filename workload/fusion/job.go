@@ -258,6 +258,10 @@ func (j *Job) Bind() []weft.Binding {
 	return []weft.Binding{weft.Bind("weights", j.weights), weft.Bind("records", j.in), weft.Bind("fused", j.out)}
 }
 
+// Records are the records before the stages, in the job's own memory. Between runs a
+// caller may set them.
+func (j *Job) Records() []float32 { return j.in }
+
 // Result is the records after a run.
 func (j *Job) Result() []float32 { return j.out }
 

@@ -10,7 +10,8 @@
 // Each stage passes on what it does not touch, so that a record goes from stage
 // to stage whole, as the values of a network's layers do. A record's result does
 // not depend on how records are dealt out or which device does which stage: class
-// R. The package knows no device; which does what is decided by package pipeline.
+// R. What is not a number makes every number that depends on it none, on all
+// backends. The package knows no device; which does what is decided by package pipeline.
 package fusion
 
 import (

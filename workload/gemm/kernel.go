@@ -9,7 +9,8 @@
 // fused multiply-adds and they agree in every bit; without any, products are
 // rounded before they are added, alike on every architecture, and results
 // differ from the fused ones by rounding. With integer entries small enough for
-// all sums to stay below 2²⁴, every path is exact (class X).
+// all sums to stay below 2²⁴, every path is exact (class X). A term that is not a number
+// makes its sum none, on all backends; so does it in package conv.
 package gemm
 
 import (

@@ -250,3 +250,13 @@ func BenchmarkTree(b *testing.B) {
 		})
 	}
 }
+
+// A tree of nothing has the root that RFC 6962 gives it, the hash of nothing, or zeros.
+func TestRootOfNothing(t *testing.T) {
+	if got, want := Root(RFC6962, nil), sha256.Sum256(nil); got != want {
+		t.Errorf("rfc6962: %x, want %x", got, want)
+	}
+	if got := Root(Dup, nil); got != [Size]byte{} {
+		t.Errorf("dup: %x, want zeros", got)
+	}
+}

@@ -2,10 +2,17 @@ package merkle
 
 import "crypto/sha256"
 
-// Root returns the root of the tree over leaves, a list of one or more leaves
-// of Size bytes each. It follows the definition by recursion and is the
-// reference for the kernels, not a fast way to a root.
+// Root returns the root of the tree over leaves of Size bytes each. It follows the
+// definition by recursion and is the reference for the kernels, not a fast way to a
+// root. The root over no leaves is the hash of nothing in mode RFC6962, as its section
+// 2.1 defines, and 32 zero bytes in mode Dup, as in Bitcoin.
 func Root(mode Mode, leaves []byte) [Size]byte {
+	if len(leaves) < Size {
+		if mode == Dup {
+			return [Size]byte{}
+		}
+		return sha256.Sum256(nil)
+	}
 	if mode == Dup {
 		return rootDup(leaves)
 	}

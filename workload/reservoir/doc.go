@@ -12,7 +12,8 @@
 // ranges of patterns (each device has all weights) or of neurons (each device
 // has some rows, and the states are exchanged after every step) gives the same
 // bits with the same kernel, and so does running patterns one by one: class R.
-// The kernels of this package agree with each other on amd64.
+// The kernels of this package agree with each other on amd64. An input that is not a
+// number makes every state that depends on it none, on all backends.
 //
 // The kernels run on the calling goroutine, allocate nothing, and keep to Go
 // code that can be preempted, or to assembly that returns within microseconds.

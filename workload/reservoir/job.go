@@ -489,6 +489,10 @@ func (j *Job) Input(pattern int) (u []float32) {
 	return u
 }
 
+// Inputs are the inputs of all patterns in the job's own memory, in blocks of patterns
+// with a row for each channel of each step. Between runs a caller may set them.
+func (j *Job) Inputs() []float32 { return j.u }
+
 // States are the last states of all patterns in the job's own memory, in blocks
 // of patterns.
 func (j *Job) States() []float32 { return j.x }
