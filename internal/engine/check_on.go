@@ -449,6 +449,8 @@ func (c *recounter) readByActive(v int32) bool {
 	return read
 }
 
+func (c *recounter) usesData(r *run, d int32) bool { return slices.Contains(r.dataOf, d) }
+
 // tasksOfRuns checks what runs count of their tasks.
 func (c *recounter) tasksOfRuns() {
 	inFlight, tasks := 0, 0

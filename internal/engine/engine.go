@@ -51,7 +51,8 @@ type Options struct {
 	ReplayDepth int
 	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
 	MaxInFlight int
-	// NoRecovery turns fault tolerance off: a lost device fails its runs.
+	// NoRecovery turns fault tolerance off: a lost device fails the runs that had
+	// tasks in flight there or need what only its memory held.
 	NoRecovery bool
 	// Begun says, by lane, how many operations the loop has given it before
 	// the engine's first; nil means none.

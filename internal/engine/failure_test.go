@@ -475,7 +475,29 @@ func TestLossMovesWorkAtOnce(t *testing.T) {
 func TestNoRecovery(t *testing.T) {
 	r := newRig(t, gpus(2, 1<<20), engine.Options{NoRecovery: true})
 	id := r.submit(chain(t, 3, 5, graph.Versioned), engine.RunOptions{})
+	elsewhere := job("elsewhere", 50)
+	elsewhere.On.Only = []string{"gpu:1"}
+	bystander := r.submit(single(t, elsewhere), engine.RunOptions{})
 	r.starts("c1")
+	r.starts("elsewhere")
 	r.lose(0, false)
 	is(t, r.finish(id), engine.ErrDeviceLost)
+	r.mustRun(bystander) // it had nothing there
+
+	// What only the lost memory held fails who reads it.
+	r = newRig(t, gpus(2, 1<<20), engine.Options{NoRecovery: true})
+	id = r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		first, second := job("first", 1, writes(x)), job("second", 1, reads(x))
+		first.On.Only, second.On.Only = []string{"gpu:0"}, []string{"gpu:1"}
+		between := job("between", 50)
+		between.On.Only = []string{"gpu:1"}
+		b.Add(between)
+		b.Add(first)
+		second.After = []graph.TaskID{0}
+		b.Add(second)
+	}), engine.RunOptions{MaxInFlight: 2})
+	r.until("first to end", func() bool { return len(r.ran) == 1 })
+	r.lose(0, false)
+	is(t, r.finish(id), engine.ErrDataLost)
 }

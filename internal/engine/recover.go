@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -238,7 +239,7 @@ func (e *Engine) reopen(v int32) int {
 		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.vals.at[v].depth))
 		return 0
 	}
-	t.state, t.dev, t.avoid = waiting, -1, -1
+	t.state, t.dev, t.avoid, t.tries = waiting, -1, -1, 0
 	t.flags |= replayed
 	r.left++
 	r.report.Replays++
@@ -263,21 +264,46 @@ func (e *Engine) reopen(v int32) int {
 	return longest + 1
 }
 
-// failReaders fails every run that could read a value which is gone for good.
+// failReaders fails whoever asks for a value which is gone for good.
 func (e *Engine) failReaders(v int32, err error) {
+	e.failAskers(func(x int32) bool { return x == v }, err)
+}
+
+// failAskers fails whoever asks for values that cannot be had: runs with a task that
+// is still to read one or that owe one as an output, runs that wait for its data to
+// be cut anew, which is done at home, and callers who fetch it.
+func (e *Engine) failAskers(gone func(v int32) bool, err error) {
 	for _, r := range e.runs {
-		if r == nil || r.state != runActive {
+		if r == nil {
 			continue
 		}
-		if e.vals.at[v].run == r.slot || e.usesData(r, e.vals.at[v].data) {
+		if r.state == runActive && e.asksFor(r, gone) || r.state == runWaiting && e.cutsAnew(r, gone) {
 			e.fail(r, err)
 		}
 	}
+	e.refuseFetches(gone, err)
 }
 
-func (e *Engine) usesData(r *run, d int32) bool {
-	for _, x := range r.dataOf {
-		if x == d {
+// asksFor reports whether a run is still to read or to deliver one of some values.
+func (e *Engine) asksFor(r *run, gone func(v int32) bool) bool {
+	asks := false
+	for t := range r.g.NumTasks() {
+		if e.tasks.at[r.tbase+int32(t)].state != done {
+			e.eachRead(r, graph.TaskID(t), func(v int32) { asks = asks || gone(v) })
+		}
+	}
+	for _, p := range r.f.Finals {
+		v := r.val(r.f.Last[p])
+		asks = asks || e.vals.at[v].flags&(wanted|delivered) == wanted && gone(v)
+	}
+	return asks
+}
+
+// cutsAnew reports whether a run that waits uses resident data, one of some values, in
+// other pieces than it is in.
+func (e *Engine) cutsAnew(r *run, gone func(v int32) bool) bool {
+	for d, ref := range r.refs {
+		if ref >= 0 && !r.samePieces(d, &e.resident[ref]) && slices.ContainsFunc(e.resident[ref].vals, gone) {
 			return true
 		}
 	}
@@ -325,6 +351,9 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 			op := Op{l, ln.done + 1}
 			rec := ln.rec(op.Seq)
 			st := DepFailed
+			if rec.task >= 0 && e.o.NoRecovery {
+				e.fail(e.runs[e.tasks.at[rec.task].run], fmt.Errorf("%w; recovery is off", lost))
+			}
 			if rec.task >= 0 && !blamed && e.blame(rec.task, dev) {
 				st = Failed
 			}
@@ -343,13 +372,6 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.requeueAll(dev)
 	e.view.Devices[dev].FreeAt = e.now
 	e.hungry = true
-	if e.o.NoRecovery {
-		for _, r := range e.runs {
-			if r != nil && r.state == runActive {
-				e.fail(r, fmt.Errorf("%w; recovery is off", lost))
-			}
-		}
-	}
 	if !wasSpare {
 		e.callSpare(dev)
 	}

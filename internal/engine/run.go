@@ -86,10 +86,11 @@ type run struct {
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
 	reaping  bool
-	timed    bool // some of its tasks have a timeout
-	volatile bool // some of its data is updated in place
-	begun    bool // it was admitted, so it has tasks and values
-	revived  bool // it ended, and works again for a run that reads its results
+	timed    bool  // some of its tasks have a timeout
+	volatile bool  // some of its data is updated in place
+	begun    bool  // it was admitted, so it has tasks and values
+	revived  bool  // it ended, and works again for a run that reads its results
+	broke    error // what it fails of while revived
 	report   Report
 }
 
@@ -469,28 +470,24 @@ func (e *Engine) fail(r *run, err error) {
 	if r.state == runEnded {
 		return
 	}
-	if r.revived {
-		// Whoever it works for cannot go on either.
-		for _, o := range e.runs {
-			if o != nil && !o.revived && o.state == runActive {
-				e.fail(o, err)
-			}
-		}
-		e.refuseFetches(r, err)
-	}
-	if len(r.errs) < 8 {
+	if len(r.errs) < 8 && !r.revived {
 		r.errs = append(r.errs, err)
 	}
-	if r.state == runFailing {
-		return
-	}
-	waitingRun := r.state == runWaiting
+	was := r.state
 	r.state = runFailing
-	// What it does to resident data may be in place: no task leaves that half done.
-	if r.flight > 0 && r.refs == nil && !r.revived {
+	switch {
+	case was == runFailing:
+		return
+	case was == runWaiting:
+		e.ended = true // admit takes it off the list of those that wait
+		return
+	case r.revived:
+		r.broke = err
+	case r.flight > 0 && r.refs == nil:
+		// What it does to resident data may be in place: no task leaves that half done.
 		e.failed = append(e.failed, r.slot)
 	}
-	if waitingRun || r.quiet() {
+	if r.quiet() {
 		e.markDead(r)
 	}
 }
@@ -541,18 +538,31 @@ func (e *Engine) reap() {
 		case r.state == runEnded:
 			e.retire(r)
 		case r.revived && r.quiet() && (r.left == 0 || r.state == runFailing):
-			if r.left > 0 {
-				e.purge(r)
-				e.abandon(r)
-			}
-			r.state, r.revived = runEnded, false
-			e.retire(r)
+			e.endRevival(r)
 		case r.state == runFailing && r.quiet():
 			e.end(r)
 		case r.state == runActive && r.left == 0 && r.owed == 0 && r.quiet():
 			e.end(r)
 		}
 	}
+}
+
+// endRevival ends a run that worked again. If it failed, whoever it worked for cannot
+// go on either: what was in flight has ended, so what is not there now was not made.
+func (e *Engine) endRevival(r *run) {
+	err := r.broke
+	r.broke = nil
+	if r.left > 0 {
+		e.purge(r)
+		e.abandon(r)
+	}
+	r.state, r.revived = runEnded, false
+	if err != nil {
+		e.failAskers(func(v int32) bool { return e.vals.at[v].run == r.slot && !e.have(v) }, err)
+	}
+	// Who asked for what it had no part in making may ask again.
+	e.hungry, e.ended = true, true
+	e.retire(r)
 }
 
 // end reports a run and gives up what only it needed.
@@ -663,9 +673,9 @@ func (e *Engine) endValues(r *run, ok bool) {
 		e.vals.at[v].flags &^= wanted
 		e.maybeDrop(v)
 	}
-	if !ok { // what was made and not read is there still
+	if !ok { // what was made and not read is there still, or would be made again
 		for _, gv := range f.Last {
-			if gv >= f.NumInitial && e.vals.at[r.val(gv)].slot >= 0 {
+			if gv >= f.NumInitial {
 				e.maybeDrop(r.val(gv))
 			}
 		}
@@ -686,6 +696,9 @@ func (e *Engine) abandon(r *run) {
 			e.unplace(tid)
 		}
 		tk.state = done
+		if r.revived {
+			e.relinquish(r, graph.TaskID(t))
+		}
 		uses := f.TaskUses(graph.TaskID(t))
 		for k := range uses {
 			for _, gv := range f.Reads(&uses[k]) {
@@ -696,6 +709,23 @@ func (e *Engine) abandon(r *run) {
 		}
 	}
 	r.left = 0
+}
+
+// relinquish leaves a task that was to run again as it was before that: done, and its
+// values lost, so that they are made again for whoever asks next.
+func (e *Engine) relinquish(r *run, gt graph.TaskID) {
+	tid := r.tbase + int32(gt)
+	e.tasks.at[tid].flags &^= parked | cutOff
+	delete(e.cuts, tid)
+	for _, s := range r.f.Succs(gt) {
+		e.tasks.at[r.tbase+s].unissued--
+	}
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			e.vals.at[r.val(gv)].flags |= produced
+		}
+	}
 }
 
 // newest returns the value a resident piece holds after the run.
@@ -806,12 +836,12 @@ func (e *Engine) serveResident(ref DataRef) {
 	}
 }
 
-// refuseFetches answers those who wait for resident data that a run was to make
-// again and cannot.
-func (e *Engine) refuseFetches(r *run, err error) {
+// refuseFetches answers those who wait for resident data of which something cannot
+// be had.
+func (e *Engine) refuseFetches(gone func(v int32) bool, err error) {
 	for ref := range e.resident {
 		res := &e.resident[ref]
-		if res.fetches == 0 || !slices.ContainsFunc(res.vals, func(v int32) bool { return e.vals.at[v].run == r.slot && !e.have(v) }) {
+		if res.fetches == 0 || !slices.ContainsFunc(res.vals, gone) {
 			continue
 		}
 		for ; res.fetches > 0; res.fetches-- {
