@@ -130,44 +130,46 @@ type Engine struct {
 	resident []residentData
 	freeRes  []DataRef
 
-	ready     fifo // tasks waiting for a placement
-	stuck     []int32
-	delayed   []delay // retries backing off, a heap by time
-	gangs     map[int32]*gang
-	view      sched.View
-	places    []sched.Placement
-	batch     int // tasks placed in one call
-	inputs    []sched.Input
-	onlys     []machine.DeviceID
-	inFlight  int                // launches
-	lined     int                // tasks in device queues
-	poked     []machine.DeviceID // devices whose queue or credits changed
-	drifted   []machine.DeviceID // devices whose load changed while events were taken in
-	timedOps  int                // operations in flight with a timeout
-	absent    int                // devices whose ladder or hand-over has a timer
-	starved   bool               // some device waits for memory
-	away      int                // memories that survived their device
-	serial    uint32
-	asked     bool // something was asked for outside Step
-	asks      int  // wishes about resident data not fulfilled yet
-	ended     bool // a run ended in this step
-	hungry    bool // devices changed: offer tasks left out again
-	gangWaits bool // a gang waits for memory
-	epoch     uint64
-	crowded   *machine.Contention // who computed beside whom, nil where nobody minds
-	checks    checkState
-	balance   balanceState
-	hostOnly  bool              // every device uses host memory: no copies, no inputs to list
-	dead      []int32           // runs to end at the end of the step
-	failed    []int32           // runs that failed in this step while something of them ran
-	redo      []int32           // outputs whose home may have become free
-	offered   uint32            // executions the cost model could have had
-	graves    []grave           // instances that end when what is in flight has
-	awaiting  map[int32][]int32 // tasks that wait for the readers of a value
-	plans     []plan            // scratch of tryIssue
-	ops       []Op              // scratch: waits being collected
-	copyFor   int32             // task copies are being made for, -1
-	cuts      map[int32]cut     // of the tasks that are cut off
+	ready      fifo // tasks waiting for a placement
+	stuck      []int32
+	delayed    []delay // retries backing off, a heap by time
+	gangs      map[int32]*gang
+	view       sched.View
+	places     []sched.Placement
+	batch      int // tasks placed in one call
+	inputs     []sched.Input
+	onlys      []machine.DeviceID
+	inFlight   int                // launches
+	lined      int                // tasks in device queues
+	poked      []machine.DeviceID // devices whose queue or credits changed
+	drifted    []machine.DeviceID // devices whose load changed while events were taken in
+	timedOps   int                // operations in flight with a timeout
+	absent     int                // devices whose ladder or hand-over has a timer
+	starved    bool               // some device waits for memory
+	away       int                // memories that survived their device
+	serial     uint32
+	asked      bool // something was asked for outside Step
+	asks       int  // wishes about resident data not fulfilled yet
+	ended      bool // a run ended in this step
+	hungry     bool // devices changed: offer tasks left out again
+	gangWaits  bool // a gang waits for memory
+	epoch      uint64
+	crowded    *machine.Contention // who computed beside whom, nil where nobody minds
+	checks     checkState
+	balance    balanceState
+	hostOnly   bool              // every device uses host memory: no copies, no inputs to list
+	dead       []int32           // runs to end at the end of the step
+	failed     []int32           // runs that failed in this step while something of them ran
+	redo       []int32           // outputs whose home may have become free
+	offered    uint32            // executions the cost model could have had
+	graves     []grave           // instances that end when what is in flight has
+	awaiting   map[int32][]int32 // tasks that wait for the readers of a value
+	plans      []plan            // scratch of tryIssue
+	ops        []Op              // scratch: waits being collected
+	copyFor    int32             // task copies are being made for, -1
+	copySerial uint32            // of the issue they are made for
+	cuts       map[int32]cut     // of the tasks that are cut off
+	suspects   map[int32]int     // by task, how many devices were lost while it ran
 }
 
 // device is the engine's own view of a device; what policies see is in view.Devices.
@@ -220,12 +222,13 @@ type opRec struct {
 	// of a launch, when the last copy made for it arrived, if traced
 	inputs time.Duration
 	// the task a copy is made for, if any
-	forRun  int32
-	forTask graph.TaskID
-	timeout time.Duration
-	bytes   int64
-	args    []int32 // instances of a launch, in use order; workspace last
-	waits   []Op    // kept only where a timeout needs them
+	forRun   int32
+	forTask  graph.TaskID
+	forIssue uint32 // serial of its issue
+	timeout  time.Duration
+	bytes    int64
+	args     []int32 // instances of a launch, in use order; workspace last
+	waits    []Op    // kept only where a timeout needs them
 }
 
 // space is a memory.
@@ -250,11 +253,10 @@ type task struct {
 	avoid    int32 // a device it failed on, -1
 	liveOuts int32 // values it made that are needed and not in host memory
 	state    taskState
-	tries    uint8
-	losses   uint8
 	flags    taskFlags
-	eft      int64 // predicted end; once done, the real one
-	cost     int64 // predicted duration
+	tries    uint16 // failed executions
+	eft      int64  // predicted end; once done, the real one
+	cost     int64  // predicted duration
 	readyAt  int64
 	key      int64
 }
@@ -381,6 +383,7 @@ func New(o Options) *Engine {
 		gangs:    make(map[int32]*gang),
 		awaiting: make(map[int32][]int32),
 		cuts:     make(map[int32]cut),
+		suspects: make(map[int32]int),
 	}
 	if e.batch = placeBatch; o.Explain != nil {
 		e.batch = 1 // each is explained with those before it in place

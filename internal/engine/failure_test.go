@@ -501,3 +501,45 @@ func TestNoRecovery(t *testing.T) {
 	r.lose(0, false)
 	is(t, r.finish(id), engine.ErrDataLost)
 }
+
+// Any number of retries comes to an end.
+func TestManyRetries(t *testing.T) {
+	for _, n := range []int{254, 255, 256, 300, 1000} {
+		r := newRig(t, cpus(1), engine.Options{Retries: n, Backoff: 1})
+		tries := 0
+		r.outcome = func(string, string) engine.Status {
+			tries++
+			if tries > n+1 {
+				t.Fatalf("%d retries allowed, and it was tried %d times", n, tries)
+			}
+			return engine.Refused
+		}
+		is(t, r.finish(r.submit(independent(t, 1, 0.001), engine.RunOptions{})), errBoom)
+		equal(t, "tries", tries, n+1)
+	}
+}
+
+// Copies for a task that fail together are one failure, however many they are, and
+// copies that keep failing end the run.
+func TestCopiesThatFailTogether(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		var uses []graph.Use
+		for i := range 12 {
+			x := b.Data(graph.Data{Name: fmt.Sprint("x", i), Bytes: 1000, Input: true})
+			uses = append(uses, reads(x))
+		}
+		b.Add(job("t", 1, uses...))
+	})
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	n := 0
+	r.failCopy = func(copied) bool { n++; return n <= 12 }
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+
+	r = newRig(t, gpus(1, 10*mb), engine.Options{})
+	r.failCopy = func(copied) bool { return true }
+	err := r.finish(r.submit(g, engine.RunOptions{}))
+	is(t, err, errBoom)
+	if n := r.count("t"); n < 5 || n > 20 {
+		t.Errorf("it was issued %d times before the run failed", n)
+	}
+}

@@ -177,8 +177,7 @@ func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	}
 	// Losing the device put the task back without blaming it; this is its fault.
 	t := &e.tasks.at[tid]
-	t.tries++
-	if int(t.tries) > e.retries(r, gt) {
+	if !e.mayRetry(t, r, gt) {
 		e.fail(r, e.taskErr(r, gt, dev, err))
 		return
 	}

@@ -526,7 +526,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 	uses := f.TaskUses(gt)
 	op, rec := e.push(l) // copies go to other lanes, so rec stays where it is
 	rec.task, rec.rank = tid, rank
-	e.copyFor = tid
+	e.copyFor, e.copySerial = tid, e.serial
 	e.ops = e.ops[:0]
 	arg0 := len(e.args)
 	for k := range uses {

@@ -662,7 +662,7 @@ func (e *Engine) copy(src, dst, p, m, s, ds int32, why copyWhy) {
 	rec.bytes = bytes
 	if e.copyFor >= 0 {
 		r, gt := e.taskOf(e.copyFor)
-		rec.forRun, rec.forTask = int32(r.id), gt
+		rec.forRun, rec.forTask, rec.forIssue = int32(r.id), gt, e.copySerial
 	}
 	e.pin(src, p, m, 1)
 	e.pin(dst, p, m, 1)

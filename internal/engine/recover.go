@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -114,8 +115,7 @@ func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 			return
 		}
 	}
-	t.tries++
-	if int(t.tries) > e.retries(r, gt) {
+	if !e.mayRetry(t, r, gt) {
 		e.fail(r, e.taskErr(r, gt, dev, err))
 		return
 	}
@@ -130,13 +130,22 @@ func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	}
 }
 
+// mayRetry counts a failed execution of a task and reports whether it may be tried again.
+func (e *Engine) mayRetry(t *task, r *run, gt graph.TaskID) bool {
+	if t.tries < math.MaxUint16 {
+		t.tries++
+	}
+	return int(t.tries) <= min(e.retries(r, gt), math.MaxUint16-1)
+}
+
 // errNoReason stands for an error a driver did not give.
 var errNoReason = errors.New("failed without saying why")
 
-// cut is how copies for a task failed, one after another.
+// cut is how copies for a task failed: those of one issue after another.
 type cut struct {
 	err   error
 	times int
+	issue uint32 // serial of the last issue of which copies failed
 }
 
 // copyBroke takes in that a copy failed by itself. The launch behind it comes
@@ -156,10 +165,12 @@ func (e *Engine) copyBroke(op Op, rec *opRec, st Status, err error) {
 		return
 	}
 	tid := e.runs[s].tbase + int32(rec.forTask)
-	if t := &e.tasks.at[tid]; t.state == issued {
-		t.flags |= cutOff
-		e.cuts[tid] = cut{err, e.cuts[tid].times + 1}
+	t, c := &e.tasks.at[tid], e.cuts[tid]
+	if t.state != issued || t.flags&cutOff != 0 && int32(rec.forIssue-c.issue) <= 0 {
+		return // one failure, however many copies it took with it
 	}
+	t.flags |= cutOff
+	e.cuts[tid] = cut{err, c.times + 1, rec.forIssue}
 }
 
 // shrink takes in that a device has less memory than it said: it could not
@@ -389,8 +400,8 @@ func (e *Engine) blame(tid int32, dev machine.DeviceID) bool {
 	if l.info.Device != dev || t.seq != l.done+1 {
 		return false // it had not started
 	}
-	t.losses++
-	return t.losses >= maxLosses
+	e.suspects[tid]++
+	return e.suspects[tid] >= maxLosses
 }
 
 // loseMemory forgets every copy in a memory.

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -781,11 +782,9 @@ func (e *Engine) retire(r *run) {
 				e.closeData(id)
 			}
 		}
-		for tid := range e.cuts {
-			if e.tasks.at[tid].run == r.slot && tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks()) {
-				delete(e.cuts, tid)
-			}
-		}
+		mine := func(tid int32) bool { return tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks()) }
+		maps.DeleteFunc(e.cuts, func(tid int32, _ cut) bool { return mine(tid) })
+		maps.DeleteFunc(e.suspects, func(tid int32, _ int) bool { return mine(tid) })
 		n := len(r.f.Values) - int(r.f.NumInitial)
 		e.vals.release(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())
