@@ -75,7 +75,8 @@ const (
 	defaultBackoff     = time.Millisecond
 	defaultReplayBound = time.Second
 	defaultReplayDepth = 32
-	// maxCuts is how often the copies made for a task may fail in a row.
+	// maxCuts is how often the copies made for a task, or to bring a value home, may
+	// fail in a row.
 	maxCuts = 8
 	// maxLosses is how many devices a task may take down with it before it is
 	// held to be the cause.
@@ -170,6 +171,7 @@ type Engine struct {
 	copySerial uint32            // of the issue they are made for
 	cuts       map[int32]cut     // of the tasks that are cut off
 	suspects   map[int32]int     // by task, how many devices were lost while it ran
+	copyFails  map[int32]cut     // by value, how copies that no task waits for failed in a row
 }
 
 // device is the engine's own view of a device; what policies see is in view.Devices.
@@ -378,12 +380,13 @@ func New(o Options) *Engine {
 	e := &Engine{
 		copyFor: -1,
 		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
-		byID:     make(map[RunID]int32),
-		latest:   make(map[*graph.Graph]*run),
-		gangs:    make(map[int32]*gang),
-		awaiting: make(map[int32][]int32),
-		cuts:     make(map[int32]cut),
-		suspects: make(map[int32]int),
+		byID:      make(map[RunID]int32),
+		latest:    make(map[*graph.Graph]*run),
+		gangs:     make(map[int32]*gang),
+		awaiting:  make(map[int32][]int32),
+		cuts:      make(map[int32]cut),
+		suspects:  make(map[int32]int),
+		copyFails: make(map[int32]cut),
 	}
 	if e.batch = placeBatch; o.Explain != nil {
 		e.batch = 1 // each is explained with those before it in place

@@ -543,3 +543,105 @@ func TestCopiesThatFailTogether(t *testing.T) {
 		t.Errorf("it was issued %d times before the run failed", n)
 	}
 }
+
+// A copy that keeps failing is not made for ever: whoever needs it is told why.
+func TestCopiesHomeThatKeepFailing(t *testing.T) {
+	out := build(t, func(b *graph.Builder) {
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000, Output: true})
+		b.Add(job("make", 5, writes(y)))
+	})
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	home := func(c copied) bool { return c.to == "host" }
+	r.failCopy = home
+	is(t, r.finish(r.submit(out, engine.RunOptions{})), errBoom)
+	n := len(r.copies)
+	if n < 5 || n > 20 {
+		t.Errorf("%d copies before the run failed", n)
+	}
+	// A few failures are made up for.
+	r.failCopy = func(c copied) bool { n--; return home(c) && n > 5 }
+	r.mustRun(r.submit(out, engine.RunOptions{}))
+
+	// Who fetches resident data is told, and so is a run that cuts it anew.
+	r = newRig(t, gpus(1, 10*mb), engine.Options{})
+	w := r.e.NewData("w", mb, graph.Versioned)
+	r.mustRun(r.submit(over(t, "update", 1, updates), bound(w)))
+	r.failCopy = home
+	r.e.Fetch(w)
+	r.until("an answer", func() bool { return len(r.fetched) == 1 })
+	is(t, r.fetchErr, errBoom)
+	is(t, r.finish(r.submit(sliced(t, 4, graph.Read), bound(w))), errBoom)
+	r.mustRun(r.submit(over(t, "read", 1, reads), bound(w))) // it is on the device still
+	r.failCopy = nil
+	r.e.Fetch(w)
+	r.until("the data", func() bool { return len(r.fetched) == 2 })
+	is(t, r.fetchErr, nil)
+
+	// Mirrored data whose commits fail is computed on with.
+	r = newRig(t, gpus(1, 10*mb), engine.Options{})
+	m := r.e.NewData("m", mb, graph.Mirrored)
+	r.failCopy = home
+	for i := range 3 {
+		r.mustRun(r.submit(over(t, fmt.Sprint("update", i), 1, updates), bound(m)))
+		for r.advance() {
+		}
+	}
+	if n := len(r.copies); n > 60 {
+		t.Errorf("%d copies of data updated three times", n)
+	}
+}
+
+// A task that needs room which only copies that keep failing would make fails.
+func TestSpillsThatKeepFailing(t *testing.T) {
+	r := newRig(t, gpus(1, 3*mb), engine.Options{})
+	w := r.e.NewData("w", 2*mb, graph.Versioned)
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: 2 * mb, Input: true})
+		b.Add(job("fill", 1, writes(w)))
+	}), bound(w)))
+	r.failCopy = func(c copied) bool { return c.to == "host" }
+	err := r.finish(r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 2 * mb})
+		b.Add(job("more", 1, writes(x)))
+	}), engine.RunOptions{}))
+	is(t, err, engine.ErrOutOfMemory)
+	is(t, err, errBoom)
+}
+
+// State that cannot be copied to a spare stays where it is.
+func TestSwapCopiesThatKeepFailing(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{Spares: []machine.DeviceID{1}})
+	w := r.e.NewData("w", mb, graph.Versioned)
+	r.mustRun(r.submit(over(t, "update", 1, updates), bound(w)))
+	r.failCopy = func(c copied) bool { return c.from == "gpu:0" }
+	r.step(engine.Event{Kind: engine.HotSwap, Device: 0, Spare: 1})
+	for range 1000 {
+		if !r.advance() {
+			break
+		}
+	}
+	if n := len(r.copies); n > 30 {
+		t.Errorf("%d copies for a swap", n)
+	}
+	r.failCopy = nil
+	r.mustRun(r.submit(over(t, "read", 1, reads), bound(w)))
+}
+
+// Copies for a gang that keep failing end its run.
+func TestGangCopiesThatKeepFailing(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true})
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000, Input: true})
+		gang := job("gang", 1, reads(x), graph.Use{Data: y, Access: graph.Read, Rank: 1})
+		gang.Gang = 2
+		b.Add(gang)
+	})
+	for _, name := range []string{"x", "y"} {
+		r := newRig(t, gpus(2, 10*mb), engine.Options{})
+		r.failCopy = func(c copied) bool { return c.data == name }
+		is(t, r.finish(r.submit(g, engine.RunOptions{})), errBoom)
+		if n := r.count("gang"); n > 40 {
+			t.Errorf("%d launches of a gang whose copies of %s fail", n, name)
+		}
+	}
+}

@@ -547,8 +547,9 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 			e.evict(i)
 			continue
 		}
-		left++
-		e.handInst(i, to)
+		if e.handInst(i, to) {
+			left++
+		}
 	}
 	if left == 0 {
 		d.swapTo = -1
@@ -556,11 +557,18 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 	}
 }
 
-func (e *Engine) handInst(i, to int32) {
+// handInst starts to copy what only an instance holds, and reports whether anything
+// of that is on its way.
+func (e *Engine) handInst(i, to int32) bool {
+	any := false
 	for k := range e.insts[i].n {
 		s := e.insts[i].slot + k
 		v := e.slots.at[s].val
-		if v < 0 || e.elsewhere(v, s) {
+		if v < 0 || e.elsewhere(v, s) || e.tired(v) != nil {
+			continue
+		}
+		any = true
+		if e.copied(v) {
 			continue
 		}
 		bytes, p := e.vals.at[v].bytes, e.insts[i].p0+k
@@ -573,6 +581,17 @@ func (e *Engine) handInst(i, to int32) {
 		e.fill(n, p, 1, func(int32) int32 { return v }, forSwap)
 		e.ops = e.ops[:0]
 	}
+	return any
+}
+
+// copied reports whether a copy of v is being made.
+func (e *Engine) copied(v int32) bool {
+	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
+		if !e.filled(s) {
+			return true
+		}
+	}
+	return false
 }
 
 // rebalance moves queued tasks from hot devices to cold ones.

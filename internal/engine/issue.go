@@ -416,7 +416,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 	}
 	if need > 0 && !e.room(space, taken+need) || staging > 0 && !e.fits(0, staging) {
 		if sp := &e.spaces[space]; sp.pins == 0 && (space != 0 || e.inFlight == 0) {
-			e.fail(r, e.taskErr(r, gt, dev, ErrOutOfMemory))
+			e.fail(r, e.taskErr(r, gt, dev, e.fullOf(space)))
 			e.unplace(tid)
 			return setAside, 0
 		}
@@ -686,10 +686,12 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 		e.unblock(0)
 	}
 	if rec.task < 0 {
-		if st != OK && st != DepFailed {
-			e.copyBroke(op, rec, st, err)
+		if st == OK || st == DepFailed {
+			err = nil
+		} else {
+			err = e.copyBroke(rec, st, err)
 		}
-		e.copyDone(op, rec, st == OK, start, end)
+		e.copyDone(op, rec, st == OK, err, start, end)
 		return
 	}
 	e.launchDone(op, rec, st, err, start, end)

@@ -2,7 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -419,6 +421,9 @@ func (e *Engine) maybeDrop(v int32) {
 	default:
 		e.dropCopies(v, false)
 		val.flags &^= commits // nothing waits for that copy, and a replay may need another
+		if len(e.copyFails) > 0 {
+			delete(e.copyFails, v)
+		}
 		e.uncount(v)
 		if val.run < 0 { // put by the caller: it belongs to no run's block
 			e.vals.release(v, 1)
@@ -719,7 +724,7 @@ func (e *Engine) copiesAlone(lane Lane) bool {
 }
 
 // copyDone ends a copy.
-func (e *Engine) copyDone(op Op, rec *opRec, ok bool, start, end time.Duration) {
+func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time.Duration) {
 	src, dst, p0, n := rec.src, rec.dst, rec.p0, rec.p1-rec.p0
 	from, to := e.insts[src].space, e.insts[dst].space
 	if op.Lane != 0 {
@@ -765,8 +770,14 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, start, end time.Duration) 
 	e.unpin(dst, p0, n, 1)
 	for _, v := range got {
 		if !ok {
-			e.copyFailed(v, rec.why)
+			if rec.forTask >= 0 {
+				err = nil // counted by its task
+			}
+			e.copyFailed(v, rec.why, err)
 			continue
+		}
+		if len(e.copyFails) > 0 {
+			delete(e.copyFails, v)
 		}
 		if to == 0 {
 			e.anchor(v)
@@ -791,19 +802,77 @@ func (e *Engine) madeAt(s int32) time.Duration {
 }
 
 // copyFailed deals with a copy that did not arrive. Tasks behind it come back
-// by themselves; commits and deliveries have nobody behind them.
-func (e *Engine) copyFailed(v int32, why copyWhy) {
+// by themselves; commits and deliveries have nobody behind them and are made again,
+// but not for ever. err is nil unless the copy failed by itself.
+func (e *Engine) copyFailed(v int32, why copyWhy, err error) {
 	val := &e.vals.at[v]
 	val.flags &^= commits
+	if err != nil {
+		c := e.copyFails[v]
+		e.copyFails[v] = cut{err: err, times: c.times + 1}
+		if c.times == maxCuts {
+			e.keptAway(v, err)
+			return
+		}
+	}
 	if why == forCommit || val.flags&(wanted|delivered|produced) == wanted|produced {
 		e.redo = append(e.redo, v) // not at once: its device may be going down
 	}
 }
 
+// keptAway takes in that a value cannot be brought home: a run that owes it fails,
+// and so does whoever waits for it to be there. It can be used where it is.
+func (e *Engine) keptAway(v int32, err error) {
+	err = fmt.Errorf("copying %s home: %w", e.describe(v), err)
+	if e.vals.at[v].flags&(wanted|delivered) == wanted {
+		r, gt := e.taskOf(e.producer(v))
+		e.fail(r, e.taskErr(r, gt, -1, err))
+	}
+	gone := func(x int32) bool { return x == v }
+	for _, r := range e.runs {
+		if r != nil && r.state == runWaiting && e.cutsAnew(r, gone) {
+			e.fail(r, err)
+		}
+	}
+	e.refuseFetches(gone, err)
+}
+
+// tired returns what copies of a value failed of so often that no more are made until
+// somebody asks anew; nil mostly.
+func (e *Engine) tired(v int32) error {
+	if len(e.copyFails) == 0 {
+		return nil
+	}
+	if c := e.copyFails[v]; c.times > maxCuts {
+		return c.err
+	}
+	return nil
+}
+
+// hope has copies tried again that were given up on, since somebody asks for something.
+func (e *Engine) hope() {
+	if len(e.copyFails) > 0 {
+		maps.DeleteFunc(e.copyFails, func(_ int32, c cut) bool { return c.times > maxCuts })
+	}
+}
+
+// fullOf says why a memory has no room: copies out of it may have failed too often.
+func (e *Engine) fullOf(space int32) error {
+	for _, v := range slices.Sorted(maps.Keys(e.copyFails)) {
+		err := e.tired(v)
+		for s := e.vals.at[v].slot; s >= 0 && err != nil; s = e.slots.at[s].next {
+			if e.insts[e.slots.at[s].inst].space == space {
+				return fmt.Errorf("%w: copying %s out of it: %w", ErrOutOfMemory, e.describe(v), err)
+			}
+		}
+	}
+	return ErrOutOfMemory
+}
+
 // commit starts a copy of v into host memory.
 func (e *Engine) commit(v int32) {
 	val := &e.vals.at[v]
-	if val.flags&(anchored|commits) != 0 || e.elsewhereInHost(v, -1) || e.source(v, 0) < 0 {
+	if val.flags&(anchored|commits) != 0 || e.elsewhereInHost(v, -1) || e.source(v, 0) < 0 || e.tired(v) != nil {
 		return // it is there, or on its way, or cannot be brought
 	}
 	d, p, bytes := val.data, val.piece, val.bytes
@@ -883,6 +952,8 @@ func (e *Engine) bringHome(v int32) bool {
 		return e.filled(hs)
 	case !e.have(v):
 		e.recoverValue(v)
+	case e.tired(v) != nil:
+		// whoever asks anew has it tried again
 	case old < 0 && e.slots.at[hs].pins == 0:
 		e.fill(home, val.piece, 1, func(int32) int32 { return v }, forHome)
 		e.ops = e.ops[:0]
@@ -897,6 +968,8 @@ func (e *Engine) bringHome(v int32) bool {
 			e.unhold(hs)
 			return e.bringHome(v)
 		}
+	case e.tired(old) != nil:
+		e.keptAway(v, e.tired(old))
 	default:
 		d, p, bytes := val.data, val.piece, val.bytes
 		dst := e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
@@ -1007,7 +1080,7 @@ func (e *Engine) spill(i int32) {
 	}
 	for s := e.insts[i].slot; s < e.insts[i].slot+e.insts[i].n; s++ {
 		v := e.slots.at[s].val
-		if v < 0 || e.elsewhere(v, s) || e.vals.at[v].flags&commits != 0 {
+		if v < 0 || e.elsewhere(v, s) || e.vals.at[v].flags&commits != 0 || e.tired(v) != nil {
 			continue
 		}
 		val := &e.vals.at[v]

@@ -150,8 +150,8 @@ type cut struct {
 
 // copyBroke takes in that a copy failed by itself. The launch behind it comes
 // back in its turn and is issued anew, at once, since the copy's source may
-// merely have gone; but not for ever.
-func (e *Engine) copyBroke(op Op, rec *opRec, st Status, err error) {
+// merely have gone; but not for ever. It returns what the copy failed of.
+func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	if err == nil {
 		err = errNoReason
 	}
@@ -162,15 +162,16 @@ func (e *Engine) copyBroke(op Op, rec *opRec, st Status, err error) {
 	}
 	s, live := e.byID[RunID(rec.forRun)]
 	if !live || rec.forTask < 0 {
-		return
+		return err
 	}
 	tid := e.runs[s].tbase + int32(rec.forTask)
 	t, c := &e.tasks.at[tid], e.cuts[tid]
 	if t.state != issued || t.flags&cutOff != 0 && int32(rec.forIssue-c.issue) <= 0 {
-		return // one failure, however many copies it took with it
+		return err // one failure, however many copies it took with it
 	}
 	t.flags |= cutOff
 	e.cuts[tid] = cut{err, c.times + 1, rec.forIssue}
+	return err
 }
 
 // shrink takes in that a device has less memory than it said: it could not

@@ -135,6 +135,7 @@ type residentData struct {
 
 // Submit hands a graph to the engine. It takes effect at the next Step.
 func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
+	e.hope()
 	if o.Weight <= 0 {
 		o.Weight = 1
 	}
@@ -206,6 +207,7 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 
 // FreeData ends resident data once no run uses it.
 func (e *Engine) FreeData(ref DataRef) {
+	e.hope()
 	e.resident[ref].closing = true
 	e.asks++
 	e.asked = true
@@ -221,6 +223,7 @@ func (e *Engine) EndFetch(ref DataRef) {
 // a Done action with Run 0 and Ref set, one for each Fetch. Without an Err it is
 // there, and runs that write the data wait for EndFetch.
 func (e *Engine) Fetch(ref DataRef) {
+	e.hope()
 	e.resident[ref].fetches++
 	e.asks++
 	e.asked = true
@@ -785,6 +788,7 @@ func (e *Engine) retire(r *run) {
 		mine := func(tid int32) bool { return tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks()) }
 		maps.DeleteFunc(e.cuts, func(tid int32, _ cut) bool { return mine(tid) })
 		maps.DeleteFunc(e.suspects, func(tid int32, _ int) bool { return mine(tid) })
+		maps.DeleteFunc(e.copyFails, func(v int32, _ cut) bool { return e.vals.at[v].run == r.slot })
 		n := len(r.f.Values) - int(r.f.NumInitial)
 		e.vals.release(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())
