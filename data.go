@@ -12,7 +12,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/engine"
-	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Binding ties data of a graph, by name, to memory or to resident data.
@@ -193,7 +193,7 @@ func (r *Runtime) room(n int, size uintptr) error {
 		most = 1 << 46 // what can be addressed
 	}
 	if size > 0 && int64(n) > most/int64(size) {
-		return fmt.Errorf("%w: %d elements of %d bytes, and there are %s", ErrOutOfMemory, n, size, machine.FormatBytes(most))
+		return fmt.Errorf("%w: %d elements of %d bytes, and there are %s", ErrOutOfMemory, n, size, text.FormatSize(most))
 	}
 	return nil
 }

@@ -32,9 +32,11 @@ const portable = "a workload brings its kernels as values and runs wherever they
 // house lists every package there is. A new package gets a row here, with a
 // purpose that can be said in one sentence without "and".
 var house = []room{
-	{pkg: "graph", pure: true,
+	{pkg: "internal/text", pure: true,
+		why: "what people write is read the same way whatever it stands for"},
+	{pkg: "graph", pure: true, imports: []string{"internal/text"},
 		why: "graph is the vocabulary everybody shares: whatever it imports, every workload and backend imports"},
-	{pkg: "machine", pure: true, imports: []string{"graph"},
+	{pkg: "machine", pure: true, imports: []string{"graph", "internal/text"},
 		why: "machine describes and predicts; who schedules or runs is above it"},
 	{pkg: "sched", pure: true, imports: []string{"graph", "machine"},
 		why: "policies decide on a snapshot they are given, so that any loop can use them"},
@@ -42,7 +44,7 @@ var house = []room{
 		why: "a trace is read back without the engine that wrote it"},
 	{pkg: "internal/engine", pure: true, imports: []string{"graph", "machine", "sched", "trace"},
 		why: "the engine is driven by its loops and must not know which one"},
-	{pkg: "sim", pure: true, imports: []string{"graph", "machine", "sched", "trace", "internal/engine"},
+	{pkg: "sim", pure: true, imports: []string{"graph", "machine", "sched", "trace", "internal/engine", "internal/text"},
 		why: "the simulator replaces devices and clock, so it must not reach the real ones"},
 	{pkg: "internal/futex",
 		why: "a system call knows nothing of what is waited for"},
@@ -78,7 +80,7 @@ var house = []room{
 		why: "the root is the face of the library and brings its users no third-party module"},
 	{pkg: "collective/fold", modules: []string{"golang.org/x/sys"},
 		why: "an inner loop knows numbers, not tasks"},
-	{pkg: "collective", pure: true, imports: []string{"graph", "machine", "collective/fold"},
+	{pkg: "collective", pure: true, imports: []string{"graph", "machine", "collective/fold", "internal/text"},
 		why: "an operation is a graph, which the simulator must be able to run as well as a runtime"},
 	{pkg: "collective/live", imports: []string{".", "machine", "collective", "collective/fold"},
 		why: "operations meet the runtime here, and through its public face only"},

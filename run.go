@@ -10,6 +10,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -192,7 +193,7 @@ func (r *Runtime) possible(p *Prepared) error {
 			d := p.g.Data(u.Data)
 			if n := cmp.Or(u.Bytes, d.Bytes-u.Offset); tooLarge(u.Data, n) {
 				return fmt.Errorf("task %q needs %s of data %q and there are %s: %w", p.g.TaskName(graph.TaskID(i)),
-					machine.FormatBytes(n), d.Name, machine.FormatBytes(most), ErrOutOfMemory)
+					text.FormatSize(n), d.Name, text.FormatSize(most), ErrOutOfMemory)
 			}
 		}
 	}

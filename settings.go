@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -14,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weft-run/weft/internal/safefile"
-	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -37,15 +36,15 @@ type setting struct {
 
 // settings is the one list of keys there is, in the order people are shown.
 var settings = []setting{
-	text("devices", "devices to use: cpu, cuda:1, cpu/4 (cores as four devices), cuda:0/2 (a GPU as two), or a list; empty for all", "",
+	word("devices", "devices to use: cpu, cuda:1, cpu/4 (cores as four devices), cuda:0/2 (a GPU as two), or a list; empty for all", "",
 		func(o *Options) *string { return &o.Devices },
 		func(v string) error { _, err := selectors(v); return err }),
 	count("max_devices", "use at most so many devices: the fastest as measured before, else by score", none,
 		func(o *Options) *int { return &o.MaxDevices }),
-	text("policy", "how tasks are placed", "finish",
+	word("policy", "how tasks are placed", "finish",
 		func(o *Options) *string { return &o.Policy },
 		func(v string) error { _, err := sched.New(v); return err }),
-	text("partitioner", "how work is cut", "latency",
+	word("partitioner", "how work is cut", "latency",
 		func(o *Options) *string { return &o.Partitioner },
 		func(v string) error { _, err := sched.NewPartitioner(v); return err }),
 	count("concurrent", "tasks in flight at most, over all devices", none,
@@ -80,12 +79,12 @@ var settings = []setting{
 		func(o *Options) *int { return &o.Trace }),
 	toggle("calibrate", "measure devices when they are opened, unless that is known; off goes by rough guesses", true,
 		func(o *Options) *bool { return &o.NoCalibrate }),
-	text("cache_dir", "where measurements are kept between runs; off keeps none, empty is the user's cache", "",
+	word("cache_dir", "where measurements are kept between runs; off keeps none, empty is the user's cache", "",
 		func(o *Options) *string { return &o.CacheDir },
 		func(string) error { return nil }),
 	toggle("standby", "keep a second worker process warm for each GPU, to take over after a fault", false,
 		func(o *Options) *bool { return &o.Standby }),
-	text("worker_command", "program that starts worker processes, where this one cannot be one", "",
+	word("worker_command", "program that starts worker processes, where this one cannot be one", "",
 		func(o *Options) *string { return &o.WorkerCommand },
 		func(string) error { return nil }),
 }
@@ -93,8 +92,8 @@ var settings = []setting{
 // none is the value of a limit that is not there.
 const none = "none"
 
-// text is a setting that is its own text; empty stands for the default.
-func text(name, doc, def string, at func(*Options) *string, check func(string) error) setting {
+// word is a setting that is its own text; empty stands for the default.
+func word(name, doc, def string, at func(*Options) *string, check func(string) error) setting {
 	return setting{name: name, doc: doc,
 		set: func(o *Options, v string) error {
 			if v != "" {
@@ -167,24 +166,12 @@ func count(name, doc, def string, at func(*Options) *int) setting {
 
 // size is a number of bytes.
 func size(name, doc, def string, at func(*Options) *int64) setting {
-	return number(name, doc, def, at, func(v string) (int64, error) {
-		n, err := machine.ParseBytes(v)
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a size; write one such as 512MiB or 2GB", v)
-		}
-		return n, nil
-	}, machine.FormatBytes)
+	return number(name, doc, def, at, text.ParseSize, text.FormatSize)
 }
 
 // duration is a span of time.
 func duration(name, doc, def string, at func(*Options) *time.Duration) setting {
-	return number(name, doc, def, at, func(v string) (time.Duration, error) {
-		d, err := time.ParseDuration(v)
-		if err != nil || d < 0 {
-			return 0, fmt.Errorf("%q is not a span of time; write one such as 2s or 500ms", v)
-		}
-		return d, nil
-	}, time.Duration.String)
+	return number(name, doc, def, at, text.ParseDuration, time.Duration.String)
 }
 
 // fraction is a number above 0 and up to 1.
@@ -243,7 +230,11 @@ func (o *Options) Set(name, value string) error {
 func (o *Options) set(name, value string) error {
 	s := find(name)
 	if s == nil {
-		return unknown(name)
+		var names []string
+		for _, s := range settings {
+			names = append(names, s.name)
+		}
+		return text.Unknown("key", name, names)
 	}
 	if !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
 		return fmt.Errorf("%s: %q holds characters that cannot be printed", name, value)
@@ -270,43 +261,6 @@ func find(name string) *setting {
 		}
 	}
 	return nil
-}
-
-// unknown names the key that was probably meant, or all of them.
-func unknown(name string) error {
-	best, at := len(name)/2+1, ""
-	var names []string
-	for _, s := range settings {
-		if d := distance(name, s.name); d < best {
-			best, at = d, s.name
-		}
-		names = append(names, s.name)
-	}
-	if at != "" {
-		return fmt.Errorf("unknown key %q; did you mean %s?", name, at)
-	}
-	return fmt.Errorf("unknown key %q; there are %s", name, strings.Join(names, ", "))
-}
-
-// distance counts the letters to insert, drop or replace to get from a to b.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		above := row[0] // of the column before
-		row[0] = i + 1
-		for j := range len(b) {
-			change := above
-			if a[i] != b[j] {
-				change++
-			}
-			above = row[j+1]
-			row[j+1] = min(change, above+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // maxConfig is the most a configuration file may have: all keys with comments take
@@ -393,48 +347,27 @@ func readLines(src string, take func(line int, key, value string) error) error {
 
 // readJSON reads an object of texts, numbers and booleans.
 func readJSON(src []byte, take func(line int, key, value string) error) error {
-	dec := json.NewDecoder(bytes.NewReader(src))
-	dec.UseNumber()
-	line := func() int { return 1 + bytes.Count(src[:dec.InputOffset()], []byte("\n")) }
-	broken := func(err error) error {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errors.New("the file ends too early")
-		}
-		return fmt.Errorf("%d: not JSON: %w", line(), err)
+	root, line, err := text.ParseJSON(src)
+	if err != nil {
+		return fmt.Errorf("%d: %w", line, err)
 	}
-	switch t, err := dec.Token(); {
-	case err != nil:
-		return broken(err)
-	case t == nil:
+	if root.V == nil {
 		return nil // null changes nothing, as everywhere in encoding/json
-	case t != json.Delim('{'):
-		return fmt.Errorf("%d: not a JSON object", line())
 	}
-	for dec.More() {
-		k, err := dec.Token()
-		if err != nil {
-			return broken(err)
-		}
-		key, at := k.(string), line()
-		v, err := dec.Token()
-		if err != nil {
-			return broken(err)
-		}
-		switch v.(type) {
+	fields, ok := root.V.([]text.Field)
+	if !ok {
+		return fmt.Errorf("%d: not a JSON object", root.Line)
+	}
+	for _, f := range fields {
+		switch v := f.Value.V.(type) {
 		case string, json.Number, bool:
-			err = take(at, key, fmt.Sprint(v))
+			err = take(f.Line, f.Name, fmt.Sprint(v))
 		default:
-			err = fmt.Errorf("%d: %q: the value must be a text, a number or true or false", at, key)
+			err = fmt.Errorf("%d: %q: the value must be a text, a number or true or false", f.Line, f.Name)
 		}
 		if err != nil {
 			return err
 		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return broken(err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%d: something follows the object", line())
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -86,7 +87,7 @@ func (p *Plan) Explain() string {
 	if s.Op.Folds() {
 		fmt.Fprintf(&b, " %v", s.Fold)
 	}
-	fmt.Fprintf(&b, " of %d %v (%s) over %d ranks: %s, predicted %v", s.Count, s.Type, machine.FormatBytes(s.Count*s.elementBytes()), len(s.Ranks), s.Algorithm, round(p.Predicted))
+	fmt.Fprintf(&b, " of %d %v (%s) over %d ranks: %s, predicted %v", s.Count, s.Type, text.FormatSize(s.Count*s.elementBytes()), len(s.Ranks), s.Algorithm, round(p.Predicted))
 	if bound := p.Bound(); bound > 0 && p.Predicted > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of what the links allow (%v)", 100*bound.Seconds()/p.Predicted.Seconds(), round(bound))
 	}

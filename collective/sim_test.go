@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/trace"
@@ -279,7 +280,7 @@ func TestBandwidthOfMachines(t *testing.T) {
 					chosen = "chose " + chosen
 				}
 				fmt.Fprintf(&got, "%-11s %9s  %-18s %3d pieces  %12v  predicted %12v  %5.1f %% of the bound\n",
-					name, machine.FormatBytes(bytes), chosen, p.Spec.Pieces, took, p.Predicted, 100*p.Bound().Seconds()/took.Seconds())
+					name, text.FormatSize(bytes), chosen, p.Spec.Pieces, took, p.Predicted, 100*p.Bound().Seconds()/took.Seconds())
 			}
 		}
 	}

@@ -10,22 +10,25 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
-// SyntaxError is what Decode returns for a file it cannot turn into a graph. It
-// unwraps to the builder's sentinel (ErrSize, ErrUnwritten, …) when the file is
-// well formed and the graph in it is not.
+// SyntaxError is a mistake in a file that weft reads: a graph, a machine, a fault
+// script, a scenario or options. Of a graph it unwraps to the builder's sentinel
+// (ErrSize, ErrUnwritten, …) when the file is well formed and the graph in it is
+// not.
 type SyntaxError struct {
 	Line   int // from 1
 	Reason string
-	err    error
+	Err    error // what the reason is the text of, where it is an error of its own; or nil
 }
 
 // Error returns one line, which callers prefix with the name of the file.
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
 
-// Unwrap returns the builder's mistake, or nil.
-func (e *SyntaxError) Unwrap() error { return e.err }
+// Unwrap returns Err.
+func (e *SyntaxError) Unwrap() error { return e.Err }
 
 // Resolver returns the kernel with a name, or nil when it knows none.
 type Resolver func(name string) *Kernel
@@ -67,9 +70,9 @@ type Resolver func(name string) *Kernel
 //
 // Every error is a *SyntaxError for the first mistake found.
 func Decode(src []byte, kernels Resolver) (*Graph, error) {
-	root, err := parseTree(src)
+	root, line, err := text.ParseJSON(src)
 	if err != nil {
-		return nil, err
+		return nil, &SyntaxError{Line: line, Reason: err.Error()}
 	}
 	d := decoder{resolve: kernels, kernels: make(map[string]*Kernel), data: make(map[string]DataID)}
 	g := d.graph(root)
@@ -98,14 +101,14 @@ func (d *decoder) fail(line int, format string, args ...any) {
 // failed takes over a mistake the builder reported.
 func (d *decoder) failed(line int, err error) {
 	if d.err == nil {
-		d.err = &SyntaxError{Line: line, Reason: err.Error(), err: err}
+		d.err = &SyntaxError{Line: line, Reason: err.Error(), Err: err}
 	}
 }
 
-func (d *decoder) graph(root node) *Graph {
-	var data, kernels, tasks []node
-	for _, f := range d.object(field{key: "the graph", val: root}) {
-		switch f.key {
+func (d *decoder) graph(root text.Value) *Graph {
+	var data, kernels, tasks []text.Value
+	for _, f := range d.object(text.Field{Name: "the graph", Value: root}) {
+		switch f.Name {
 		case "data":
 			data = d.list(f)
 		case "kernels":
@@ -133,7 +136,7 @@ func (d *decoder) graph(root node) *Graph {
 	}
 	for i := len(data); i < len(g.data); i++ {
 		if id, taken := d.data[g.data[i].Name]; taken {
-			d.fail(data[id].line, "data %q has the name of a part of a reduction; rename it", g.data[i].Name)
+			d.fail(data[id].Line, "data %q has the name of a part of a reduction; rename it", g.data[i].Name)
 		}
 	}
 	return g
@@ -141,21 +144,21 @@ func (d *decoder) graph(root node) *Graph {
 
 // lineOf finds the line of a mistake that shows in the whole graph only, which
 // is a task or an output that needs data nothing has written.
-func lineOf(err error, data, tasks []node, ids []TaskID) int {
+func lineOf(err error, data, tasks []text.Value, ids []TaskID) int {
 	line := 1
 	if u := (*unwritten)(nil); errors.As(err, &u) {
-		line = data[u.data].line // of an output, or of a combine task of the builder's
+		line = data[u.data].Line // of an output, or of a combine task of the builder's
 		if i, ok := slices.BinarySearch(ids, u.task); ok {
-			line = tasks[i].line
+			line = tasks[i].Line
 		}
 	}
 	return line
 }
 
-func (d *decoder) kernel(n node) {
+func (d *decoder) kernel(n text.Value) {
 	k := &Kernel{}
-	for _, f := range d.object(field{key: "kernel", val: n}) {
-		switch f.key {
+	for _, f := range d.object(text.Field{Name: "kernel", Value: n}) {
+		switch f.Name {
 		case "name":
 			k.Name = d.text(f)
 		case "impls":
@@ -168,19 +171,19 @@ func (d *decoder) kernel(n node) {
 	}
 	switch {
 	case k.Name == "":
-		d.fail(n.line, "a kernel needs a name")
+		d.fail(n.Line, "a kernel needs a name")
 	case d.kernels[k.Name] != nil:
-		d.fail(n.line, "kernel %q is defined twice", k.Name)
+		d.fail(n.Line, "kernel %q is defined twice", k.Name)
 	case len(k.Impls) == 0:
-		d.fail(n.line, "kernel %q has no impls", k.Name)
+		d.fail(n.Line, "kernel %q has no impls", k.Name)
 	}
 	d.kernels[k.Name] = k
 }
 
-func (d *decoder) impl(n node) Impl {
+func (d *decoder) impl(n text.Value) Impl {
 	var im Impl
-	for _, f := range d.object(field{key: "impl", val: n}) {
-		switch f.key {
+	for _, f := range d.object(text.Field{Name: "impl", Value: n}) {
+		switch f.Name {
 		case "dialect":
 			im.Dialect = Dialect(d.text(f))
 		case "arch":
@@ -189,9 +192,9 @@ func (d *decoder) impl(n node) Impl {
 			im.Entry = d.text(f)
 		case "source", "source_base64":
 			if im.Source != nil {
-				d.fail(f.line, "an impl has source or source_base64, not both")
+				d.fail(f.Line, "an impl has source or source_base64, not both")
 			}
-			if f.key == "source" {
+			if f.Name == "source" {
 				im.Source = []byte(d.text(f))
 			} else {
 				im.Source = d.base64(f)
@@ -204,13 +207,13 @@ func (d *decoder) impl(n node) Impl {
 		}
 	}
 	if im.Dialect == "" {
-		d.fail(n.line, "an impl needs a dialect: go, ptx, cudac, spirv, glsl or library")
+		d.fail(n.Line, "an impl needs a dialect: go, ptx, cudac, spirv, glsl or library")
 	}
 	return im
 }
 
 // named finds a kernel that data or a task names.
-func (d *decoder) named(f field) *Kernel {
+func (d *decoder) named(f text.Field) *Kernel {
 	name := d.text(f)
 	if k := d.kernels[name]; k != nil || d.err != nil {
 		return k
@@ -220,16 +223,16 @@ func (d *decoder) named(f field) *Kernel {
 		k = d.resolve(name)
 	}
 	if name == "" || k == nil {
-		d.fail(f.val.line, "unknown kernel %q: define it under \"kernels\"", name)
+		d.fail(f.Value.Line, "unknown kernel %q: define it under \"kernels\"", name)
 	}
 	d.kernels[name] = k
 	return k
 }
 
-func (d *decoder) handle(n node) {
+func (d *decoder) handle(n text.Value) {
 	var h Data
-	for _, f := range d.object(field{key: "data", val: n}) {
-		switch f.key {
+	for _, f := range d.object(text.Field{Name: "data", Value: n}) {
+		switch f.Name {
 		case "name":
 			h.Name = d.text(f)
 		case "bytes":
@@ -247,27 +250,27 @@ func (d *decoder) handle(n node) {
 		}
 	}
 	if h.Name == "" {
-		d.fail(n.line, "data needs a name")
+		d.fail(n.Line, "data needs a name")
 	}
 	if _, ok := d.data[h.Name]; ok {
-		d.fail(n.line, "data %q is defined twice", h.Name)
+		d.fail(n.Line, "data %q is defined twice", h.Name)
 	}
 	d.data[h.Name] = d.b.Data(h)
 	if len(d.b.errs) > 0 {
-		d.failed(n.line, d.b.errs[0])
+		d.failed(n.Line, d.b.errs[0])
 	}
 }
 
 // tasks adds the tasks and returns the ID of each, ascending.
-func (d *decoder) tasks(ns []node) []TaskID {
+func (d *decoder) tasks(ns []text.Value) []TaskID {
 	ids := make([]TaskID, 0, len(ns))
 	at := make(map[string]int, len(ns)) // position by name, or repeated
 	const repeated = -1
-	all := make([][]field, len(ns))
+	all := make([][]text.Field, len(ns))
 	for i, n := range ns {
-		all[i] = d.object(field{key: "task", val: n})
+		all[i] = d.object(text.Field{Name: "task", Value: n})
 		for _, f := range all[i] {
-			if name, _ := f.val.v.(string); f.key == "name" && name != "" {
+			if name, _ := f.Value.V.(string); f.Name == "name" && name != "" {
 				if _, ok := at[name]; ok {
 					at[name] = repeated
 				} else {
@@ -276,26 +279,26 @@ func (d *decoder) tasks(ns []node) []TaskID {
 			}
 		}
 	}
-	after := func(n node) TaskID {
+	after := func(n text.Value) TaskID {
 		i := -1
-		switch v := n.v.(type) {
+		switch v := n.V.(type) {
 		case string:
 			var ok bool
 			if i, ok = at[v]; !ok {
-				d.fail(n.line, "after an unknown task %q", v)
+				d.fail(n.Line, "after an unknown task %q", v)
 			} else if i == repeated {
-				d.fail(n.line, "after task %q, a name several tasks have; give its position, counting from 0", v)
+				d.fail(n.Line, "after task %q, a name several tasks have; give its position, counting from 0", v)
 			}
 		case json.Number:
-			i = int(d.integer(field{key: "after", val: n}, 0, math.MaxInt32))
+			i = int(d.integer(text.Field{Name: "after", Value: n}, 0, math.MaxInt32))
 			if i >= len(ns) {
-				d.fail(n.line, "after an unknown task %d: there are %d, counting from 0", i, len(ns))
+				d.fail(n.Line, "after an unknown task %d: there are %d, counting from 0", i, len(ns))
 			}
 		default:
-			d.wrong(field{key: "after", val: n}, "the name or position of a task")
+			d.wrong(text.Field{Name: "after", Value: n}, "the name or position of a task")
 		}
 		if i >= len(ids) {
-			d.fail(n.line, "after task %s, which is not further up; move it there", n)
+			d.fail(n.Line, "after task %s, which is not further up; move it there", n)
 		}
 		if d.err != nil {
 			return NoTask
@@ -309,18 +312,18 @@ func (d *decoder) tasks(ns []node) []TaskID {
 		}
 		ids = append(ids, d.b.Add(t))
 		if len(d.b.errs) > 0 {
-			d.failed(n.line, d.b.errs[0])
+			d.failed(n.Line, d.b.errs[0])
 		}
 	}
 	return ids
 }
 
-func (d *decoder) task(n node, fields []field, after func(node) TaskID) Task {
+func (d *decoder) task(n text.Value, fields []text.Field, after func(text.Value) TaskID) Task {
 	var t Task
 	var short Step // a single step's fields, given with the task's
 	isShort := false
 	for _, f := range fields {
-		switch f.key {
+		switch f.Name {
 		case "name":
 			t.Name = d.text(f)
 		case "steps":
@@ -338,7 +341,7 @@ func (d *decoder) task(n node, fields []field, after func(node) TaskID) Task {
 		case "ops":
 			t.Work.Ops = d.number(f)
 		case "work_bytes":
-			if _, ok := f.val.v.(string); ok {
+			if _, ok := f.Value.V.(string); ok {
 				t.Work.Bytes = float64(d.size(f))
 			} else {
 				t.Work.Bytes = d.number(f)
@@ -355,7 +358,7 @@ func (d *decoder) task(n node, fields []field, after func(node) TaskID) Task {
 			t.On.Hint = d.text(f)
 		case "only":
 			for _, n := range d.list(f) {
-				t.On.Only = append(t.On.Only, d.text(field{key: "only", line: n.line, val: n}))
+				t.On.Only = append(t.On.Only, d.text(text.Field{Name: "only", Line: n.Line, Value: n}))
 			}
 		case "retries":
 			t.Retries = int(d.integer(f, math.MinInt, math.MaxInt))
@@ -370,7 +373,7 @@ func (d *decoder) task(n node, fields []field, after func(node) TaskID) Task {
 	}
 	switch {
 	case isShort && t.Steps != nil:
-		d.fail(n.line, "a task has steps, or kernel and launch of its only step, not both")
+		d.fail(n.Line, "a task has steps, or kernel and launch of its only step, not both")
 	case isShort:
 		d.checkStep(n, short)
 		t.Steps = []Step{short}
@@ -378,9 +381,9 @@ func (d *decoder) task(n node, fields []field, after func(node) TaskID) Task {
 	return t
 }
 
-func (d *decoder) step(n node) Step {
+func (d *decoder) step(n text.Value) Step {
 	var s Step
-	for _, f := range d.object(field{key: "step", val: n}) {
+	for _, f := range d.object(text.Field{Name: "step", Value: n}) {
 		if !d.stepField(f, &s) {
 			d.unknown(f, "a step", "kernel, "+launchFields)
 		}
@@ -389,17 +392,17 @@ func (d *decoder) step(n node) Step {
 	return s
 }
 
-func (d *decoder) checkStep(n node, s Step) {
+func (d *decoder) checkStep(n text.Value, s Step) {
 	if s.Kernel == nil {
-		d.fail(n.line, "a step needs a kernel")
+		d.fail(n.Line, "a step needs a kernel")
 	}
 }
 
 const launchFields = "grid, block, cluster, shared_bytes, cooperative, params, args"
 
 // stepField reads a field of a step and reports whether it is one.
-func (d *decoder) stepField(f field, s *Step) bool {
-	switch f.key {
+func (d *decoder) stepField(f text.Field, s *Step) bool {
+	switch f.Name {
 	case "kernel":
 		s.Kernel = d.named(f)
 	case "grid":
@@ -417,7 +420,7 @@ func (d *decoder) stepField(f field, s *Step) bool {
 	case "args":
 		s.Args = []int{}
 		for _, n := range d.list(f) {
-			s.Args = append(s.Args, int(d.integer(field{key: "args", line: n.line, val: n}, 0, math.MaxInt32)))
+			s.Args = append(s.Args, int(d.integer(text.Field{Name: "args", Line: n.Line, Value: n}, 0, math.MaxInt32)))
 		}
 	default:
 		return false
@@ -425,15 +428,15 @@ func (d *decoder) stepField(f field, s *Step) bool {
 	return true
 }
 
-func (d *decoder) use(n node) Use {
+func (d *decoder) use(n text.Value) Use {
 	u := Use{Data: -1}
-	for _, f := range d.object(field{key: "use", val: n}) {
-		switch f.key {
+	for _, f := range d.object(text.Field{Name: "use", Value: n}) {
+		switch f.Name {
 		case "data":
 			name := d.text(f)
 			id, ok := d.data[name]
 			if !ok {
-				d.fail(f.val.line, "unknown data %q: define it under \"data\"", name)
+				d.fail(f.Value.Line, "unknown data %q: define it under \"data\"", name)
 			}
 			u.Data = id
 		case "offset":
@@ -441,7 +444,7 @@ func (d *decoder) use(n node) Use {
 		case "bytes":
 			u.Bytes = d.size(f)
 			if u.Bytes == 0 {
-				d.fail(f.line, "a use of 0 bytes; leave bytes out for the rest of the data")
+				d.fail(f.Line, "a use of 0 bytes; leave bytes out for the rest of the data")
 			}
 		case "access":
 			u.Access = Access(d.choice(f, accessNames[:]))
@@ -452,61 +455,61 @@ func (d *decoder) use(n node) Use {
 		}
 	}
 	if u.Data < 0 {
-		d.fail(n.line, "a use needs data")
+		d.fail(n.Line, "a use needs data")
 	}
 	return u
 }
 
 // Readers of single values. Each fails with what was expected.
 
-func (d *decoder) wrong(f field, want string) {
-	d.fail(f.val.line, "%s must be %s, not %s", f.key, want, f.val)
+func (d *decoder) wrong(f text.Field, want string) {
+	d.fail(f.Value.Line, "%s must be %s, not %s", f.Name, want, f.Value)
 }
 
-func (d *decoder) unknown(f field, of, known string) {
-	d.fail(f.line, "unknown field %q of %s; known: %s", f.key, of, known)
+func (d *decoder) unknown(f text.Field, of, known string) {
+	d.fail(f.Line, "unknown field %q of %s; known: %s", f.Name, of, known)
 }
 
-func (d *decoder) object(f field) []field {
-	fields, ok := f.val.v.([]field)
+func (d *decoder) object(f text.Field) []text.Field {
+	fields, ok := f.Value.V.([]text.Field)
 	if !ok {
 		d.wrong(f, "an object")
 	}
 	for i, f := range fields {
 		// Objects have few fields, except in broken input, where the first
 		// unknown one ends the search.
-		if slices.ContainsFunc(fields[:min(i, 32)], func(g field) bool { return g.key == f.key }) {
-			d.fail(f.line, "field %q is given twice", f.key)
+		if slices.ContainsFunc(fields[:min(i, 32)], func(g text.Field) bool { return g.Name == f.Name }) {
+			d.fail(f.Line, "field %q is given twice", f.Name)
 		}
 	}
 	return fields
 }
 
-func (d *decoder) list(f field) []node {
-	list, ok := f.val.v.([]node)
+func (d *decoder) list(f text.Field) []text.Value {
+	list, ok := f.Value.V.([]text.Value)
 	if !ok {
 		d.wrong(f, "a list")
 	}
 	return list
 }
 
-func (d *decoder) text(f field) string {
-	s, ok := f.val.v.(string)
+func (d *decoder) text(f text.Field) string {
+	s, ok := f.Value.V.(string)
 	if !ok {
 		d.wrong(f, "text")
 	}
 	return s
 }
 
-func (d *decoder) flag(f field) bool {
-	b, ok := f.val.v.(bool)
+func (d *decoder) flag(f text.Field) bool {
+	b, ok := f.Value.V.(bool)
 	if !ok {
 		d.wrong(f, "true or false")
 	}
 	return b
 }
 
-func (d *decoder) choice(f field, names []string) int {
+func (d *decoder) choice(f text.Field, names []string) int {
 	i := slices.Index(names, d.text(f))
 	if i < 0 {
 		d.wrong(f, "one of "+strings.Join(names, ", "))
@@ -514,8 +517,8 @@ func (d *decoder) choice(f field, names []string) int {
 	return i
 }
 
-func (d *decoder) number(f field) float64 {
-	s, _ := f.val.v.(json.Number)
+func (d *decoder) number(f text.Field) float64 {
+	s, _ := f.Value.V.(json.Number)
 	x, err := strconv.ParseFloat(string(s), 64)
 	if err != nil {
 		d.wrong(f, "a number")
@@ -523,8 +526,8 @@ func (d *decoder) number(f field) float64 {
 	return x
 }
 
-func (d *decoder) integer(f field, lo, hi int64) int64 {
-	s, _ := f.val.v.(json.Number)
+func (d *decoder) integer(f text.Field, lo, hi int64) int64 {
+	s, _ := f.Value.V.(json.Number)
 	i, err := strconv.ParseInt(string(s), 10, 64)
 	if err != nil { // 8e6 is a whole number too
 		x, err := strconv.ParseFloat(string(s), 64)
@@ -539,32 +542,22 @@ func (d *decoder) integer(f field, lo, hi int64) int64 {
 	return i
 }
 
-var sizeUnits = map[string]float64{
-	"": 1, "b": 1,
-	"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12,
-	"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40,
-}
-
-func (d *decoder) size(f field) int64 {
-	s, ok := f.val.v.(string)
+func (d *decoder) size(f text.Field) int64 {
+	s, ok := f.Value.V.(string)
 	if !ok {
-		if _, ok := f.val.v.(json.Number); !ok {
+		if _, ok := f.Value.V.(json.Number); !ok {
 			d.wrong(f, `a number or a size such as "8MB"`)
 		}
 		return d.integer(f, math.MinInt64, math.MaxInt64)
 	}
-	unit := strings.TrimLeft(s, "-.0123456789")
-	x, err := strconv.ParseFloat(s[:len(s)-len(unit)], 64)
-	scale, ok := sizeUnits[strings.ToLower(strings.TrimSpace(unit))]
-	x *= scale
-	if err != nil || !ok || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
-		d.wrong(f, `a number or a size such as "8MB" or "1.5GiB"`)
-		return 0
+	n, err := text.ParseSize(s)
+	if err != nil {
+		d.fail(f.Value.Line, "%s: %v", f.Name, err)
 	}
-	return int64(x)
+	return n
 }
 
-func (d *decoder) duration(f field) time.Duration {
+func (d *decoder) duration(f text.Field) time.Duration {
 	t, err := time.ParseDuration(d.text(f))
 	if err != nil {
 		d.wrong(f, `a duration such as "5ms"`)
@@ -572,7 +565,7 @@ func (d *decoder) duration(f field) time.Duration {
 	return t
 }
 
-func (d *decoder) base64(f field) []byte {
+func (d *decoder) base64(f text.Field) []byte {
 	b, err := base64.StdEncoding.DecodeString(d.text(f))
 	if err != nil {
 		d.wrong(f, "base64")
@@ -584,18 +577,18 @@ func (d *decoder) base64(f field) []byte {
 }
 
 // dims reads a number or a list of up to three; what is left out is 1.
-func (d *decoder) dims(f field) [3]uint32 {
+func (d *decoder) dims(f text.Field) [3]uint32 {
 	dims := [3]uint32{1, 1, 1}
-	list, ok := f.val.v.([]node)
+	list, ok := f.Value.V.([]text.Value)
 	if !ok {
-		list = []node{f.val}
+		list = []text.Value{f.Value}
 	}
 	if len(list) == 0 || len(list) > 3 {
 		d.wrong(f, "a number or a list of up to three")
 		return dims
 	}
 	for i, n := range list {
-		dims[i] = uint32(d.integer(field{key: f.key, line: n.line, val: n}, 0, math.MaxUint32))
+		dims[i] = uint32(d.integer(text.Field{Name: f.Name, Line: n.Line, Value: n}, 0, math.MaxUint32))
 	}
 	return dims
 }

@@ -155,12 +155,12 @@ func TestDecodeMistakes(t *testing.T) {
 	}
 	cases := []struct{ name, src, want string }{
 		// How it is written.
-		{"empty", "§", `unexpected end of JSON input`},
-		{"truncated", "{\n§\"data\": [", `unexpected end of JSON input`},
-		{"bad character", "{\n\n§  oops\n}", `invalid character 'o' looking for beginning of object key string`},
-		{"missing comma", "{\"data\": []\n§\"tasks\": []}", `invalid character '"' after object key:value pair`},
-		{"two values", "{}\n§{}", `invalid character '{' after top-level value`},
-		{"bomb", "§" + strings.Repeat("[", 20_000), `invalid character '[' exceeded max depth`},
+		{"empty", "§", `not JSON: unexpected end of JSON input`},
+		{"truncated", "{\n§\"data\": [", `not JSON: unexpected end of JSON input`},
+		{"bad character", "{\n\n§  oops\n}", `not JSON: invalid character 'o' looking for beginning of object key string`},
+		{"missing comma", "{\"data\": []\n§\"tasks\": []}", `not JSON: invalid character '"' after object key:value pair`},
+		{"two values", "{}\n§{}", `not JSON: invalid character '{' after top-level value`},
+		{"bomb", "§" + strings.Repeat("[", 20_000), `not JSON: invalid character '[' exceeded max depth`},
 		// What it is made of.
 		{"no object", "\n§[]", `the graph must be an object, not a list`},
 		{"unknown section", "{\n§\"task\": []}", `unknown field "task" of the graph; known: data, kernels, tasks`},
@@ -181,9 +181,9 @@ func TestDecodeMistakes(t *testing.T) {
 		{"name of another type", wrap("{\"name\":\n§7}"), `name must be text, not 7`},
 		{"flag of another type", "{\"data\": [{\"input\":\n§\"yes\"}]}", `input must be true or false, not "yes"`},
 		{"size of another type", "{\"data\": [{\"bytes\":\n§true}]}", `bytes must be a number or a size such as "8MB", not true`},
-		{"size of no unit", "{\"data\": [{\"bytes\":\n§\"8 apples\"}]}", `bytes must be a number or a size such as "8MB" or "1.5GiB", not "8 apples"`},
-		{"size without number", "{\"data\": [{\"bytes\":\n§\"MB\"}]}", `bytes must be a number or a size such as "8MB" or "1.5GiB", not "MB"`},
-		{"part of a byte", "{\"data\": [{\"bytes\":\n§\"0.3B\"}]}", `bytes must be a number or a size such as "8MB" or "1.5GiB", not "0.3B"`},
+		{"size of no unit", "{\"data\": [{\"bytes\":\n§\"8 apples\"}]}", `bytes: bad size "8 apples"; write one such as 64KB, 1.5GiB or 4096`},
+		{"size without number", "{\"data\": [{\"bytes\":\n§\"MB\"}]}", `bytes: bad size "MB"; write one such as 64KB, 1.5GiB or 4096`},
+		{"part of a byte", "{\"data\": [{\"bytes\":\n§\"0.3B\"}]}", `bytes: bad size "0.3B"; it must be a whole number of bytes`},
 		{"broken count", "{\"data\": [{\"bytes\":\n§1.5}]}", `bytes must be a whole number, not 1.5`},
 		{"huge count", "{\"data\": [{\"bytes\":\n§1e300}]}", `bytes must be a whole number, not 1e300`},
 		{"huge number", wrap("{\"ops\":\n§1e999}"), `ops must be a number, not 1e999`},

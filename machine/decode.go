@@ -1,29 +1,20 @@
 package machine
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/text"
 )
 
-// SyntaxError says which line of a machine file is wrong and why. Callers put
-// the file's name in front.
-type SyntaxError struct {
-	Line   int
-	Reason string
-}
-
-func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
-
-// Decode reads a machine file. Every error is a *SyntaxError, the first one
-// found. The format is JSON; every object may hold a "note", which is ignored:
+// Decode reads a machine file. Every error is a *graph.SyntaxError, the first
+// one found. The format is JSON; every object may hold a "note", which is ignored:
 //
 //	{
 //	  "name": "workstation",
@@ -49,15 +40,15 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 // resources {a} and {b} stand for the position of its ends among the devices,
 // so that "nvlink:{a}" names what one device's links share.
 func Decode(src []byte) (*Machine, error) {
-	root, err := parseJSON(src)
+	root, line, err := text.ParseJSON(src)
 	if err != nil {
-		return nil, err
+		return nil, &graph.SyntaxError{Line: line, Reason: err.Error()}
 	}
 	d := decoder{m: new(Machine)}
-	d.machine(root)
+	d.machine(&root)
 	if d.err == nil {
 		if at, err := d.m.check(); err != nil {
-			line := root.line
+			line := root.Line
 			if at.list != inMachine {
 				line = d.lines[at.list][at.index]
 			}
@@ -79,85 +70,6 @@ func (m *Machine) UnmarshalJSON(src []byte) error {
 	return err
 }
 
-// value is a JSON value that remembers its line.
-type value struct {
-	line   int
-	kind   byte   // one of { [ " 0 t n
-	text   string // what a string says, or a number's digits, or true or false
-	fields []field
-	items  []*value
-}
-
-type field struct {
-	name  string
-	value *value
-}
-
-// parseJSON reads src into a tree with lines, which encoding/json does not keep.
-func parseJSON(src []byte) (*value, error) {
-	// An end that comes too early is reported where the text ends.
-	src = bytes.TrimRight(src, "\r\n\t ")
-	// The whole is checked first, so that reading tokens below cannot fail.
-	var raw json.RawMessage
-	if err := json.Unmarshal(src, &raw); err != nil {
-		var syntax *json.SyntaxError
-		at := len(src)
-		if errors.As(err, &syntax) {
-			at = min(at, int(syntax.Offset))
-		}
-		before := src[:max(at-1, 0)] // the offset is past the byte that is wrong
-		return nil, &SyntaxError{1 + bytes.Count(before, []byte("\n")), "not JSON: " + err.Error()}
-	}
-	r := reader{src: src, tokens: json.NewDecoder(bytes.NewReader(src)), line: 1}
-	r.tokens.UseNumber()
-	return r.value(), nil
-}
-
-type reader struct {
-	src    []byte
-	tokens *json.Decoder
-	line   int
-	at     int64
-}
-
-func (r *reader) next() json.Token {
-	t, err := r.tokens.Token()
-	if err != nil {
-		panic("machine: json.Unmarshal accepted what json.Decoder does not: " + err.Error())
-	}
-	to := r.tokens.InputOffset()
-	r.line += bytes.Count(r.src[r.at:to], []byte("\n"))
-	r.at = to
-	return t
-}
-
-func (r *reader) value() *value {
-	t := r.next()
-	v := &value{line: r.line}
-	switch t := t.(type) {
-	case json.Delim:
-		v.kind = byte(t)
-		for r.tokens.More() {
-			if t == '[' {
-				v.items = append(v.items, r.value())
-				continue
-			}
-			name := r.next().(string)
-			v.fields = append(v.fields, field{name, r.value()})
-		}
-		r.next()
-	case string:
-		v.kind, v.text = '"', t
-	case json.Number:
-		v.kind, v.text = '0', t.String()
-	case bool:
-		v.kind, v.text = 't', strconv.FormatBool(t)
-	default:
-		v.kind = 'n'
-	}
-	return v
-}
-
 // decoder turns the tree into a machine. It keeps the first error; after one,
 // what its methods return means nothing.
 type decoder struct {
@@ -173,34 +85,34 @@ type decoder struct {
 
 func (d *decoder) fail(line int, format string, args ...any) {
 	if d.err == nil {
-		d.err = &SyntaxError{line, fmt.Sprintf(format, args...)}
+		d.err = &graph.SyntaxError{Line: line, Reason: fmt.Sprintf(format, args...)}
 	}
 }
 
 // bad fails because of the value of the field being read.
-func (d *decoder) bad(v *value, format string, args ...any) {
-	d.fail(v.line, "%s: "+format, append([]any{d.field}, args...)...)
+func (d *decoder) bad(v *text.Value, format string, args ...any) {
+	d.fail(v.Line, "%s: "+format, append([]any{d.field}, args...)...)
 }
 
-func (d *decoder) machine(root *value) {
-	var host, resources, devices, links *value
-	d.object(root, "a machine", map[string]func(*value){
-		"name":      func(v *value) { d.m.Name = d.text(v) },
-		"host":      func(v *value) { host = v },
-		"resources": func(v *value) { resources = v },
-		"devices":   func(v *value) { devices = v },
-		"links":     func(v *value) { links = v },
+func (d *decoder) machine(root *text.Value) {
+	var host, resources, devices, links *text.Value
+	d.object(root, "a machine", map[string]func(*text.Value){
+		"name":      func(v *text.Value) { d.m.Name = d.text(v) },
+		"host":      func(v *text.Value) { host = v },
+		"resources": func(v *text.Value) { resources = v },
+		"devices":   func(v *text.Value) { devices = v },
+		"links":     func(v *text.Value) { links = v },
 	})
 	// Links name devices and resources, wherever in the file those stand.
 	if host != nil {
-		d.object(host, "host", map[string]func(*value){
-			"memory":    func(v *value) { d.m.HostBytes = d.size(v) },
-			"bandwidth": func(v *value) { d.m.HostBPS = d.quantity(v, rateUnits) },
+		d.object(host, "host", map[string]func(*text.Value){
+			"memory":    func(v *text.Value) { d.m.HostBytes = d.size(v) },
+			"bandwidth": func(v *text.Value) { d.m.HostBPS = d.quantity(v, text.BytesPerSecond) },
 		})
 	}
 	d.field = "resources"
 	for _, v := range d.array(resources) {
-		d.resource(v)
+		d.resource(&v)
 	}
 	d.resources = make(map[string]bool, len(d.m.Resources))
 	for _, r := range d.m.Resources {
@@ -209,7 +121,7 @@ func (d *decoder) machine(root *value) {
 	d.groups = make(map[string][]DeviceID)
 	d.field = "devices"
 	for _, v := range d.array(devices) {
-		d.device(v)
+		d.device(&v)
 	}
 	d.ids = make(map[string]DeviceID, len(d.m.Devices)+1)
 	for i := range d.m.Devices {
@@ -218,18 +130,18 @@ func (d *decoder) machine(root *value) {
 	d.ids[hostName] = Host
 	d.field = "links"
 	for _, v := range d.array(links) {
-		d.link(v)
+		d.link(&v)
 	}
 }
 
-func (d *decoder) resource(v *value) {
+func (d *decoder) resource(v *text.Value) {
 	var r Resource
-	count, line := 0, v.line
-	d.object(v, "a resource", map[string]func(*value){
-		"name":  func(v *value) { r.Name, line = d.text(v), v.line },
-		"count": func(v *value) { count = int(d.integer(v, 1, maxDevices)) },
-		"rate":  func(v *value) { r.BPS = d.quantity(v, rateUnits) },
-		"cores": func(v *value) { r.Cores = int(d.integer(v, 1, math.MaxInt32)) },
+	count, line := 0, v.Line
+	d.object(v, "a resource", map[string]func(*text.Value){
+		"name":  func(v *text.Value) { r.Name, line = d.text(v), v.Line },
+		"count": func(v *text.Value) { count = int(d.integer(v, 1, maxDevices)) },
+		"rate":  func(v *text.Value) { r.BPS = d.quantity(v, text.BytesPerSecond) },
+		"cores": func(v *text.Value) { r.Cores = int(d.integer(v, 1, math.MaxInt32)) },
 	})
 	for _, name := range repeat(r.Name, count) {
 		r.Name = name
@@ -238,43 +150,43 @@ func (d *decoder) resource(v *value) {
 	}
 }
 
-func (d *decoder) device(v *value) {
+func (d *decoder) device(v *text.Value) {
 	var dev Device
-	count, line, hasKind := 0, v.line, false
-	d.object(v, "a device", map[string]func(*value){
-		"name":  func(v *value) { dev.Name, line = d.text(v), v.line },
-		"count": func(v *value) { count = int(d.integer(v, 1, maxDevices)) },
-		"model": func(v *value) { dev.Model = d.text(v) },
-		"kind": func(v *value) {
+	count, line, hasKind := 0, v.Line, false
+	d.object(v, "a device", map[string]func(*text.Value){
+		"name":  func(v *text.Value) { dev.Name, line = d.text(v), v.Line },
+		"count": func(v *text.Value) { count = int(d.integer(v, 1, maxDevices)) },
+		"model": func(v *text.Value) { dev.Model = d.text(v) },
+		"kind": func(v *text.Value) {
 			k, err := ParseKind(d.text(v))
 			if err != nil {
-				d.fail(v.line, "%v", err)
+				d.fail(v.Line, "%v", err)
 			}
 			dev.Kind, hasKind = k, true
 		},
-		"backend":     func(v *value) { dev.Backend = d.text(v) },
-		"arch":        func(v *value) { dev.Arch = d.text(v) },
-		"uuid":        func(v *value) { dev.UUID = d.text(v) },
-		"memory":      func(v *value) { dev.MemBytes = d.size(v) },
-		"host_memory": func(v *value) { dev.HostMemory = d.boolean(v) },
-		"cores":       func(v *value) { dev.ComputeUnits = int(d.integer(v, 0, math.MaxInt32)) },
-		"simd_lanes":  func(v *value) { dev.SIMDLanes = int(d.integer(v, 0, math.MaxInt32)) },
-		"lanes":       func(v *value) { dev.Lanes = int(d.integer(v, 0, math.MaxInt32)) },
-		"numa":        func(v *value) { dev.NUMA = int(d.integer(v, -1, math.MaxInt32)) },
-		"power":       func(v *value) { dev.PowerWatts = d.quantity(v, wattUnits) },
-		"rates":       func(v *value) { dev.Rates = d.rates(v) },
-		"resources": func(v *value) {
+		"backend":     func(v *text.Value) { dev.Backend = d.text(v) },
+		"arch":        func(v *text.Value) { dev.Arch = d.text(v) },
+		"uuid":        func(v *text.Value) { dev.UUID = d.text(v) },
+		"memory":      func(v *text.Value) { dev.MemBytes = d.size(v) },
+		"host_memory": func(v *text.Value) { dev.HostMemory = d.boolean(v) },
+		"cores":       func(v *text.Value) { dev.ComputeUnits = int(d.integer(v, 0, math.MaxInt32)) },
+		"simd_lanes":  func(v *text.Value) { dev.SIMDLanes = int(d.integer(v, 0, math.MaxInt32)) },
+		"lanes":       func(v *text.Value) { dev.Lanes = int(d.integer(v, 0, math.MaxInt32)) },
+		"numa":        func(v *text.Value) { dev.NUMA = int(d.integer(v, -1, math.MaxInt32)) },
+		"power":       func(v *text.Value) { dev.PowerWatts = d.quantity(v, text.Watts) },
+		"rates":       func(v *text.Value) { dev.Rates = d.rates(v) },
+		"resources": func(v *text.Value) {
 			dev.Resources = d.texts(v)
 			d.known(v, dev.Resources)
 		},
 	})
 	switch {
 	case !hasKind:
-		d.fail(v.line, "device %q has no kind; use one of %s", dev.Name, strings.Join(kindNames, ", "))
+		d.fail(v.Line, "device %q has no kind; use one of %s", dev.Name, strings.Join(kindNames, ", "))
 	case count > 1 && dev.UUID != "":
-		d.fail(v.line, "device %q: %d devices cannot have one uuid; list them one by one", dev.Name, count)
+		d.fail(v.Line, "device %q: %d devices cannot have one uuid; list them one by one", dev.Name, count)
 	case len(d.m.Devices)+count > maxDevices:
-		d.fail(v.line, "more than %d devices", maxDevices)
+		d.fail(v.Line, "more than %d devices", maxDevices)
 	}
 	if d.err != nil {
 		return
@@ -292,49 +204,49 @@ func (d *decoder) device(v *value) {
 	}
 }
 
-func (d *decoder) rates(v *value) (r Rates) {
-	set := map[string]func(*value){
-		"memory": func(v *value) { r.MemoryBPS = d.quantity(v, rateUnits) },
-		"launch": func(v *value) { r.LaunchNS = d.quantity(v, timeUnits) },
-		"reply":  func(v *value) { r.ReplyNS = d.quantity(v, timeUnits) },
+func (d *decoder) rates(v *text.Value) (r Rates) {
+	set := map[string]func(*text.Value){
+		"memory": func(v *text.Value) { r.MemoryBPS = d.quantity(v, text.BytesPerSecond) },
+		"launch": func(v *text.Value) { r.LaunchNS = d.quantity(v, text.Nanoseconds) },
+		"reply":  func(v *text.Value) { r.ReplyNS = d.quantity(v, text.Nanoseconds) },
 	}
 	for u := range graph.Unit(graph.NumUnits) {
-		set[u.String()] = func(v *value) { r.Ops[u] = d.quantity(v, opsUnits) }
+		set[u.String()] = func(v *text.Value) { r.Ops[u] = d.quantity(v, text.OperationsPerSecond) }
 	}
 	d.object(v, "rates", set)
 	return r
 }
 
-func (d *decoder) link(v *value) {
+func (d *decoder) link(v *text.Value) {
 	var l Link
 	var as, bs []DeviceID
-	resources := &value{kind: '['}
-	d.object(v, "a link", map[string]func(*value){
-		"a": func(v *value) { as = d.ends(v) },
-		"b": func(v *value) { bs = d.ends(v) },
-		"kind": func(v *value) {
+	resources := &text.Value{V: []text.Value{}}
+	d.object(v, "a link", map[string]func(*text.Value){
+		"a": func(v *text.Value) { as = d.ends(v) },
+		"b": func(v *text.Value) { bs = d.ends(v) },
+		"kind": func(v *text.Value) {
 			k, err := ParseLinkKind(d.text(v))
 			if err != nil {
-				d.fail(v.line, "%v", err)
+				d.fail(v.Line, "%v", err)
 			}
 			l.Kind = k
 		},
-		"rate":      func(v *value) { l.BPS = d.quantity(v, rateUnits) },
-		"latency":   func(v *value) { l.LatencyNS = d.quantity(v, timeUnits) },
-		"resources": func(v *value) { resources = v },
+		"rate":      func(v *text.Value) { l.BPS = d.quantity(v, text.BytesPerSecond) },
+		"latency":   func(v *text.Value) { l.LatencyNS = d.quantity(v, text.Nanoseconds) },
+		"resources": func(v *text.Value) { resources = v },
 	})
 	d.field = "resources"
 	names := d.texts(resources)
 	switch {
 	case as == nil || bs == nil:
-		d.fail(v.line, "a link needs the ends a and b")
+		d.fail(v.Line, "a link needs the ends a and b")
 	case len(as)*len(bs) > maxLinks-len(d.m.Links):
-		d.fail(v.line, "more than %d links", maxLinks)
+		d.fail(v.Line, "more than %d links", maxLinks)
 	case slices.Equal(as, bs) && len(as) == 1:
-		d.fail(v.line, "link %s to %s joins a memory to itself", d.m.DeviceName(as[0]), d.m.DeviceName(bs[0]))
+		d.fail(v.Line, "link %s to %s joins a memory to itself", d.m.DeviceName(as[0]), d.m.DeviceName(bs[0]))
 	case (slices.Contains(as, Host) && strings.Contains(strings.Join(names, " "), "{a}")) ||
 		(slices.Contains(bs, Host) && strings.Contains(strings.Join(names, " "), "{b}")):
-		d.fail(resources.line, "{a} and {b} stand for devices, and the host is none")
+		d.fail(resources.Line, "{a} and {b} stand for devices, and the host is none")
 	}
 	if d.err != nil {
 		return
@@ -355,22 +267,22 @@ func (d *decoder) link(v *value) {
 			}
 			d.known(resources, one.Resources)
 			d.m.Links = append(d.m.Links, one)
-			d.lines[inLinks] = append(d.lines[inLinks], v.line)
+			d.lines[inLinks] = append(d.lines[inLinks], v.Line)
 		}
 	}
 }
 
 // known checks that the names v stands for are resources.
-func (d *decoder) known(v *value, names []string) {
+func (d *decoder) known(v *text.Value, names []string) {
 	for _, n := range names {
 		if !d.resources[n] {
-			d.fail(v.line, "unknown resource %q; list it under resources", n)
+			d.fail(v.Line, "unknown resource %q; list it under resources", n)
 		}
 	}
 }
 
 // ends returns the devices a link's end stands for.
-func (d *decoder) ends(v *value) []DeviceID {
+func (d *decoder) ends(v *text.Value) []DeviceID {
 	s := d.text(v)
 	if id, ok := d.ids[s]; ok {
 		return []DeviceID{id}
@@ -386,7 +298,7 @@ func (d *decoder) ends(v *value) []DeviceID {
 			return ids[lo : hi+1]
 		}
 	}
-	d.fail(v.line, "unknown device %q in a link; name a device, host, or a range of counted devices such as cuda:0-3", s)
+	d.fail(v.Line, "unknown device %q in a link; name a device, host, or a range of counted devices such as cuda:0-3", s)
 	return nil
 }
 
@@ -403,106 +315,111 @@ func repeat(name string, count int) []string {
 }
 
 // object calls the function set has for each field of v, in the file's order.
-func (d *decoder) object(v *value, what string, set map[string]func(*value)) {
-	if v.kind != '{' {
-		d.fail(v.line, "%s must be an object in braces", what)
+func (d *decoder) object(v *text.Value, what string, set map[string]func(*text.Value)) {
+	fields, ok := v.V.([]text.Field)
+	if !ok {
+		d.fail(v.Line, "%s must be an object in braces", what)
 		return
 	}
 	seen := make(map[string]bool)
-	for _, f := range v.fields {
-		switch put := set[f.name]; {
-		case f.name == "note":
+	for i := range fields {
+		f := &fields[i]
+		switch put := set[f.Name]; {
+		case f.Name == "note":
 			continue
 		case put == nil:
-			names := make([]string, 0, len(set))
-			for n := range set {
-				names = append(names, n)
-			}
-			slices.Sort(names)
-			d.fail(f.value.line, "unknown field %q in %s; known are %s", f.name, what, strings.Join(names, ", "))
-		case seen[f.name]:
-			d.fail(f.value.line, "field %q is there twice", f.name)
+			d.fail(f.Value.Line, "%v", text.Unknown("field of "+what, f.Name, append(slices.Sorted(maps.Keys(set)), "note")))
+		case seen[f.Name]:
+			d.fail(f.Value.Line, "field %q is there twice", f.Name)
 		case d.err == nil:
-			seen[f.name] = true
-			d.field = f.name
-			put(f.value)
+			seen[f.Name] = true
+			d.field = f.Name
+			put(&f.Value)
 		}
 	}
 }
 
 // array returns the items of v, none when it is absent or an error came first.
-func (d *decoder) array(v *value) []*value {
+func (d *decoder) array(v *text.Value) []text.Value {
 	if v == nil || d.err != nil {
 		return nil
 	}
-	if v.kind != '[' {
+	items, ok := v.V.([]text.Value)
+	if !ok {
 		d.bad(v, "expected a list in brackets")
 	}
-	return v.items
+	return items
 }
 
-func (d *decoder) text(v *value) string {
-	if v.kind != '"' {
+func (d *decoder) text(v *text.Value) string {
+	s, ok := v.V.(string)
+	if !ok {
 		d.bad(v, "expected text in quotes")
 	}
-	return v.text
+	return s
 }
 
-func (d *decoder) texts(v *value) []string {
+func (d *decoder) texts(v *text.Value) []string {
 	var out []string
 	for _, item := range d.array(v) {
-		out = append(out, d.text(item))
+		out = append(out, d.text(&item))
 	}
 	return out
 }
 
-func (d *decoder) boolean(v *value) bool {
-	if v.kind != 't' {
+func (d *decoder) boolean(v *text.Value) bool {
+	b, ok := v.V.(bool)
+	if !ok {
 		d.bad(v, "expected true or false")
 	}
-	return v.text == "true"
+	return b
 }
 
-func (d *decoder) integer(v *value, lo, hi int64) int64 {
-	n, err := strconv.ParseInt(v.text, 10, 64)
-	if v.kind != '0' || err != nil || n < lo || n > hi {
+func (d *decoder) integer(v *text.Value, lo, hi int64) int64 {
+	number, _ := v.V.(json.Number)
+	n, err := number.Int64()
+	if err != nil || n < lo || n > hi {
 		d.bad(v, "expected a whole number from %d to %d", lo, hi)
 	}
 	return n
 }
 
 // quantity reads a number or a text with a unit, never negative.
-func (d *decoder) quantity(v *value, units []unit) float64 {
+func (d *decoder) quantity(v *text.Value, units []text.Unit) float64 {
 	var x float64
 	var err error
-	switch v.kind {
-	case '"':
-		x, err = parseQuantity(v.text, units)
-	case '0':
-		x, err = strconv.ParseFloat(v.text, 64)
+	switch written := v.V.(type) {
+	case string:
+		x, err = text.ParseQuantity(written, units)
+	case json.Number:
+		x, err = written.Float64()
 	default:
-		err = fmt.Errorf("expected a number, or text such as \"1%s\"", units[0].suffix)
+		err = fmt.Errorf("expected a number, or text such as \"1%s\"", units[0].Suffix)
 	}
 	switch {
 	case err != nil:
 		d.bad(v, "%v", err)
 	case badRate(x):
-		d.bad(v, "%s must be a number of 0 or more", v.text)
+		d.bad(v, "%v must be a number of 0 or more", v.V)
 	}
 	return x
 }
 
 // size reads a number of bytes.
-func (d *decoder) size(v *value) int64 {
-	if n, err := strconv.ParseInt(v.text, 10, 64); err == nil && v.kind == '0' && n >= 0 {
-		return n // exact where a float64 is not
-	}
-	x := d.quantity(v, byteUnits)
-	if d.err == nil && (x != math.Trunc(x) || x >= math.MaxInt64) {
-		d.bad(v, "%s is not a whole number of bytes that fits in 63 bits", v.text)
-	}
-	if d.err != nil {
+func (d *decoder) size(v *text.Value) int64 {
+	var written string
+	switch x := v.V.(type) {
+	case string:
+		written = x
+	case json.Number:
+		written = x.String()
+	default:
+		d.bad(v, "expected a number, or text such as \"8GB\"")
 		return 0
 	}
-	return int64(x)
+	n, err := text.ParseSize(written)
+	if err != nil {
+		d.bad(v, "%v", err)
+	}
+	return n
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // The encoded form of a machine's entries. A nil quantity is left out.
@@ -62,15 +63,15 @@ func Encode(m *Machine) []byte {
 	b.WriteString("{\n  \"name\": ")
 	b.Write(compact(m.Name))
 	b.WriteString(",\n  \"host\": ")
-	b.Write(compact(encodedHost{formatBytes(m.HostBytes), formatQuantity(m.HostBPS, rateUnits)}))
+	b.Write(compact(encodedHost{size(m.HostBytes), quantity(m.HostBPS, text.BytesPerSecond)}))
 	entries(&b, "resources", m.Resources, func(r *Resource) any {
-		return encodedResource{r.Name, formatQuantity(r.BPS, rateUnits), r.Cores}
+		return encodedResource{r.Name, quantity(r.BPS, text.BytesPerSecond), r.Cores}
 	})
 	entries(&b, "devices", m.Devices, func(d *Device) any { return encodeDevice(d) })
 	entries(&b, "links", m.Links, func(l *Link) any {
 		return encodedLink{
 			A: m.DeviceName(l.A), B: m.DeviceName(l.B), Kind: l.Kind.String(),
-			Rate: formatQuantity(l.BPS, rateUnits), Latency: formatQuantity(l.LatencyNS, timeUnits),
+			Rate: quantity(l.BPS, text.BytesPerSecond), Latency: quantity(l.LatencyNS, text.Nanoseconds),
 			Resources: l.Resources,
 		}
 	})
@@ -84,19 +85,39 @@ func (m *Machine) MarshalJSON() ([]byte, error) { return Encode(m), nil }
 func encodeDevice(d *Device) encodedDevice {
 	e := encodedDevice{
 		Name: d.Name, Model: d.Model, Kind: d.Kind.String(), Backend: d.Backend, Arch: d.Arch, UUID: d.UUID,
-		Memory: formatBytes(d.MemBytes), HostMemory: d.HostMemory,
+		Memory: size(d.MemBytes), HostMemory: d.HostMemory,
 		Cores: d.ComputeUnits, SIMDLanes: d.SIMDLanes, Lanes: d.Lanes, NUMA: d.NUMA,
-		Power: formatQuantity(d.PowerWatts, wattUnits), Resources: d.Resources,
+		Power: quantity(d.PowerWatts, text.Watts), Resources: d.Resources,
 	}
 	if d.Rates != (Rates{}) {
-		ops := func(u graph.Unit) any { return formatQuantity(d.Rates.Ops[u], flopUnits) }
+		ops := func(u graph.Unit) any { return quantity(d.Rates.Ops[u], text.OperationsPerSecond) }
 		e.Rates = &encodedRates{
 			FP32: ops(graph.FP32), FP64: ops(graph.FP64), TF32: ops(graph.TF32), FP16: ops(graph.FP16),
-			Int32:  formatQuantity(d.Rates.Ops[graph.Int32], intUnits),
-			Memory: formatQuantity(d.Rates.MemoryBPS, rateUnits), Launch: formatQuantity(d.Rates.LaunchNS, timeUnits), Reply: formatQuantity(d.Rates.ReplyNS, timeUnits),
+			Int32:  quantity(d.Rates.Ops[graph.Int32], text.IntegersPerSecond),
+			Memory: quantity(d.Rates.MemoryBPS, text.BytesPerSecond), Launch: quantity(d.Rates.LaunchNS, text.Nanoseconds), Reply: quantity(d.Rates.ReplyNS, text.Nanoseconds),
 		}
 	}
 	return e
+}
+
+// quantity writes x with a unit where a short text says exactly that, else as a
+// number; nil for zero, which files leave out.
+func quantity(x float64, units []text.Unit) any {
+	if x == 0 {
+		return nil
+	}
+	if s, ok := text.FormatQuantity(x, units); ok {
+		return s
+	}
+	return x
+}
+
+// size writes a number of bytes; nil for zero.
+func size(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return text.FormatSize(n)
 }
 
 // entries writes a list with a line for each entry, nothing for an empty one.

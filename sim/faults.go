@@ -8,7 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -77,15 +79,6 @@ type Fault struct {
 // Faults is a fault script, in the order things happen.
 type Faults []Fault
 
-// SyntaxError is a mistake in a fault script or scenario. Callers put the
-// file's name in front.
-type SyntaxError struct {
-	Line   int
-	Reason string
-}
-
-func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
-
 // unknownSample has every field not known.
 var unknownSample = engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
 
@@ -109,7 +102,7 @@ var unknownSample = engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, 
 //	at 3ms cancel 2               # the second run submitted
 //
 // The result is sorted by time; lines of one time keep their order. An error
-// is a *SyntaxError.
+// is a *graph.SyntaxError.
 func ParseFaults(src []byte, m *machine.Machine) (Faults, error) {
 	var out Faults
 	for n, fields := range lines(src) {
@@ -122,7 +115,7 @@ func ParseFaults(src []byte, m *machine.Machine) (Faults, error) {
 				continue
 			}
 		}
-		return nil, &SyntaxError{n, err.Error()}
+		return nil, &graph.SyntaxError{Line: n, Reason: err.Error()}
 	}
 	out.sort()
 	return out, nil
@@ -154,16 +147,8 @@ func cutTime(fields []string) (time.Duration, []string, error) {
 	if len(fields) < 3 {
 		return 0, nil, fmt.Errorf("want at TIME and what happens then")
 	}
-	at, err := parseTime(fields[1])
+	at, err := text.ParseDuration(fields[1])
 	return at, fields[2:], err
-}
-
-func parseTime(s string) (time.Duration, error) {
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("bad time %q; write it like 2ms or 1.5s", s)
-	}
-	return d, nil
 }
 
 // isFault reports whether a word begins a fault, as against a generator.
@@ -179,7 +164,7 @@ func parseFault(w []string, m *machine.Machine) (Fault, error) {
 	}
 	k := slices.Index(faultVerbs[:], verb)
 	if k < 0 {
-		return Fault{}, fmt.Errorf("unknown fault %q; there are %s", verb, strings.Join(faultVerbs[:], ", "))
+		return Fault{}, text.Unknown("fault", verb, faultVerbs[:])
 	}
 	p := &words{w: w[1:], m: m}
 	f := Fault{Kind: FaultKind(k)}
@@ -318,35 +303,11 @@ func (p *words) bytes() int64 {
 	if p.err != nil {
 		return 0
 	}
-	n, err := parseBytes(s)
+	n, err := text.ParseSize(s)
 	if err != nil {
 		p.err = err
 	}
 	return n
-}
-
-var byteUnits = []struct {
-	suffix string
-	bytes  float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1},
-}
-
-// parseBytes reads a size such as 64KB, 1.5GiB or 4096.
-func parseBytes(s string) (int64, error) {
-	for _, u := range byteUnits {
-		num, ok := strings.CutSuffix(s, u.suffix)
-		if !ok {
-			continue
-		}
-		x, err := strconv.ParseFloat(num, 64)
-		if x *= u.bytes; err != nil || !(x >= 0 && x <= 1<<53) {
-			break
-		}
-		return int64(x), nil
-	}
-	return 0, fmt.Errorf("bad size %q; write it like 64KB, 2GB or 4096", s)
 }
 
 // taskTimes reads NAME N times; the name may hold spaces.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
@@ -72,8 +73,8 @@ func TestParseFaultsMistakes(t *testing.T) {
 		{"fail", `unknown fault "fail"`},
 		{"at", "want at TIME"},
 		{"at 2ms", "want at TIME"},
-		{"at soon lose cuda:1", `bad time "soon"`},
-		{"at -2ms lose cuda:1", `bad time "-2ms"`},
+		{"at soon lose cuda:1", `bad duration "soon"`},
+		{"at -2ms lose cuda:1", `bad duration "-2ms"`},
 		{"slow cuda:1", "missing a factor"},
 		{"slow cuda:1 0x", `bad number "0x"`},
 		{"slow cuda:1 NaN", `bad number "NaN"`},
@@ -91,7 +92,7 @@ func TestParseFaultsMistakes(t *testing.T) {
 	}
 	for _, c := range cases {
 		_, err := ParseFaults([]byte("# first\n\n"+c.line+"\nlose cuda:1\n"), testMachine())
-		var syntax *SyntaxError
+		var syntax *graph.SyntaxError
 		if !errors.As(err, &syntax) || syntax.Line != 3 || !strings.Contains(syntax.Reason, c.want) {
 			t.Errorf("%q: got %v, want line 3: … %s", c.line, err, c.want)
 		}
@@ -142,7 +143,7 @@ func FuzzParseFaults(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		got, err := ParseFaults([]byte(src), m)
 		if err != nil {
-			var syntax *SyntaxError
+			var syntax *graph.SyntaxError
 			if !errors.As(err, &syntax) || syntax.Line < 1 {
 				t.Fatalf("error %v has no line", err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -89,16 +90,16 @@ var combine = &graph.Kernel{Name: "sim.combine", Impls: kernel.Impls}
 // Generators are independent, chain, dag, rows, stencil, reduce and random;
 // their settings n, ops, bytes, unit, size, width, deps, steps, skew, seed,
 // priority, gang, only (selectors joined by commas), durability, repeat and
-// every. An error is a *SyntaxError.
+// every. An error is a *graph.SyntaxError.
 func ParseScenario(src []byte, m *machine.Machine) (*Scenario, error) {
 	s := &Scenario{}
 	for n, fields := range lines(src) {
 		if err := s.line(fields, m); err != nil {
-			return nil, &SyntaxError{n, err.Error()}
+			return nil, &graph.SyntaxError{Line: n, Reason: err.Error()}
 		}
 	}
 	if len(s.Specs) == 0 {
-		return nil, &SyntaxError{1, "nothing to run; begin with a line like: independent n=1000"}
+		return nil, &graph.SyntaxError{Line: 1, Reason: "nothing to run; begin with a line like: independent n=1000"}
 	}
 	s.Faults.sort()
 	return s, nil
@@ -162,10 +163,10 @@ func (s *Spec) set(word string) error {
 	case "ops":
 		s.Ops = p.float(val, word, 0, 1e30)
 	case "bytes":
-		n, err := parseBytes(val)
+		n, err := text.ParseSize(val)
 		s.Bytes, p.err = float64(n), err
 	case "size":
-		s.Size, p.err = parseBytes(val)
+		s.Size, p.err = text.ParseSize(val)
 	case "unit":
 		s.Unit = graph.NumUnits
 		for u := range graph.Unit(graph.NumUnits) {
@@ -187,7 +188,7 @@ func (s *Spec) set(word string) error {
 	case "repeat":
 		whole(&s.Repeat)
 	case "every":
-		s.Every, p.err = parseTime(val)
+		s.Every, p.err = text.ParseDuration(val)
 	case "skew":
 		s.Skew = p.float(val, word, 1, 1e9)
 	case "seed":

@@ -124,7 +124,7 @@ func TestParseScenarioMistakes(t *testing.T) {
 		{"independent repeat=0", "repeat=0"},
 		{"independent gang=40000", "gang=40000"},
 		{"independent n=10000000 repeat=2", "repeat=2"},
-		{"independent every=often", `bad time "often"`},
+		{"independent every=often", `bad duration "often"`},
 		{"rows n=2", "n=3 or more"},
 		{"stencil size=1", "size=2 or more"},
 		{"chain size=0", "size=1 or more"},
@@ -133,7 +133,7 @@ func TestParseScenarioMistakes(t *testing.T) {
 	}
 	for _, c := range cases {
 		_, err := ParseScenario([]byte("chain n=1\n"+c.line), testMachine())
-		var syntax *SyntaxError
+		var syntax *graph.SyntaxError
 		if !errors.As(err, &syntax) || syntax.Line != 2 || !strings.Contains(syntax.Reason, c.want) {
 			t.Errorf("%q: got %v, want line 2: … %s", c.line, err, c.want)
 		}
@@ -153,7 +153,7 @@ func FuzzParseScenario(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		s, err := ParseScenario([]byte(src), m)
 		if err != nil {
-			var syntax *SyntaxError
+			var syntax *graph.SyntaxError
 			if !errors.As(err, &syntax) || strings.Contains(err.Error(), "\n") {
 				t.Fatalf("error %q", err)
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -131,10 +131,10 @@ func byteSizes(texts []string, element int64, as string) ([]int64, error) {
 		return nil, badUsage("--sizes is empty: a size is written such as %s", as)
 	}
 	var sizes []int64
-	for _, text := range texts {
-		n, err := machine.ParseBytes(text)
+	for _, s := range texts {
+		n, err := text.ParseSize(s)
 		if err != nil || n < element {
-			return nil, badUsage("--sizes %s: a size is written such as %s and is at least %d", text, as, element)
+			return nil, badUsage("--sizes %s: a size is written such as %s and is at least %d", s, as, element)
 		}
 		sizes = append(sizes, n/element*element)
 	}

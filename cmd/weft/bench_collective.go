@@ -21,7 +21,7 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/fold"
 	comm "github.com/weft-run/weft/collective/live"
-	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // collectiveRow is how long one operation takes.
@@ -117,7 +117,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 				return err
 			}
 			for _, size := range sizes {
-				p.at("%d devices, %s", g.Size(), machine.FormatBytes(size))
+				p.at("%d devices, %s", g.Size(), text.FormatSize(size))
 				more, err := o.one(m, g, mpi, size)
 				rows = append(rows, more...)
 				if err != nil {
@@ -251,7 +251,7 @@ func (o *collectives) text(w io.Writer, rows []collectiveRow) {
 		if r.Peer != "" {
 			by, times = r.Peer, fmt.Sprintf("%.2f ×", r.Ratio)
 		}
-		table = append(table, []any{r.Op, r.Devices, machine.FormatBytes(r.Bytes), by,
+		table = append(table, []any{r.Op, r.Devices, text.FormatSize(r.Bytes), by,
 			short(time.Duration(r.Seconds * 1e9)), short(time.Duration(r.BestSec * 1e9)), fmt.Sprintf("%.2f GB/s", r.BusGBPS), times})
 	}
 	writeTable(w, table)

@@ -19,7 +19,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/probe"
-	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // faultsRow is how a device came back from kernels that broke it.
@@ -75,9 +75,9 @@ memory page-locked, that takes over. Only for GPUs of NVIDIA.`,
 
 func (o *faults) measure(m *meter) (rows []faultsRow, err error) {
 	var sizes [2]int64
-	for i, text := range []string{o.resident, o.arena} {
-		if sizes[i], err = machine.ParseBytes(text); err != nil || sizes[i] < 1<<20 {
-			return nil, badUsage("%q: a size is written such as 16MiB and is at least 1MiB", text)
+	for i, s := range []string{o.resident, o.arena} {
+		if sizes[i], err = text.ParseSize(s); err != nil || sizes[i] < 1<<20 {
+			return nil, badUsage("%q: a size is written such as 16MiB and is at least 1MiB", s)
 		}
 	}
 	if o.count < 0 || o.standbys < 0 {
@@ -168,8 +168,8 @@ func (t *faultTrial) run() (err error) {
 	t.row.Device = t.rt.Devices()[0].Name
 	// A block is copied within the device.
 	if has, wants := t.rt.Devices()[0].MemBytes, t.row.Resident+min(t.row.Resident, blockBytes)+1<<20; has > 0 && has < wants {
-		return badUsage("--resident %s: with what reads it that takes %s, and %s has %s", machine.FormatBytes(t.row.Resident),
-			machine.FormatBytes(wants), t.row.Device, machine.FormatBytes(has))
+		return badUsage("--resident %s: with what reads it that takes %s, and %s has %s", text.FormatSize(t.row.Resident),
+			text.FormatSize(wants), t.row.Device, text.FormatSize(has))
 	}
 	if err := t.put(); err != nil {
 		return err
@@ -328,7 +328,7 @@ func writeFaults(w io.Writer, rows []faultsRow) {
 	table := [][]any{{"case", "device", "faults", "resident", "reported", "back", "at most", "sent", "memory", "after", "descriptors", "after"}}
 	ms := func(x float64) string { return fmt.Sprintf("%.0f ms", x) }
 	for _, r := range rows {
-		table = append(table, []any{r.Case, r.Device, r.Faults, machine.FormatBytes(r.Resident), ms(r.ReportedMS), ms(r.BackMS), ms(r.BackMaxMS),
+		table = append(table, []any{r.Case, r.Device, r.Faults, text.FormatSize(r.Resident), ms(r.ReportedMS), ms(r.BackMS), ms(r.BackMaxMS),
 			si(float64(r.Sent), "B"), si(float64(r.RSSBefore), "B"), si(float64(r.RSSAfter), "B"), r.FDsBefore, r.FDsAfter})
 	}
 	writeTable(w, table)

@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 )
@@ -134,7 +135,7 @@ func writeMemory(w io.Writer, rows []memoryRow) {
 		if r.PeakBPS > 0 {
 			ofPeak = percent(r.BPS / r.PeakBPS)
 		}
-		table = append(table, []any{r.Device, kind, machine.FormatBytes(r.Bytes), si(r.BPS, "B/s"), si(r.OpenBPS, "B/s"), of, si(r.PeakBPS, "B/s"), ofPeak})
+		table = append(table, []any{r.Device, kind, text.FormatSize(r.Bytes), si(r.BPS, "B/s"), si(r.OpenBPS, "B/s"), of, si(r.PeakBPS, "B/s"), ofPeak})
 	}
 	writeTable(w, table)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -50,7 +51,7 @@ through host memory, as a run of theirs would. Link is what joins them.`,
 const tinyBytes = 64
 
 func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
-	size, err := machine.ParseBytes(o.size)
+	size, err := text.ParseSize(o.size)
 	if err != nil || size < tinyBytes {
 		return nil, badUsage("--size %s: a size is written such as 16MiB and is at least %d", o.size, tinyBytes)
 	}

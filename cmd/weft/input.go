@@ -148,18 +148,8 @@ func empty(f *os.File) error {
 
 // located puts file and line in front of what is wrong there.
 func located(file string, err error) error {
-	var (
-		m *machine.SyntaxError
-		g *graph.SyntaxError
-		s *sim.SyntaxError
-	)
-	switch {
-	case errors.As(err, &m):
-		return badUsage("%s:%d: %s", file, m.Line, m.Reason)
-	case errors.As(err, &g):
-		return badUsage("%s:%d: %s", file, g.Line, g.Reason)
-	case errors.As(err, &s):
-		return badUsage("%s:%d: %s", file, s.Line, s.Reason)
+	if at := (*graph.SyntaxError)(nil); errors.As(err, &at) {
+		return badUsage("%s:%d: %s", file, at.Line, at.Reason)
 	}
 	return badUsage("%s: %w", file, err)
 }

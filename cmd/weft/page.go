@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -21,7 +22,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ms":      func(s float64) string { return short(time.Duration(s * 1e9)) },
 	"percent": percent,
 	"onoff":   onOff,
-	"size":    machine.FormatBytes,
+	"size":    text.FormatSize,
 	"bps":     func(x float64) string { return si(x, "B/s") },
 	"of": func(part, whole float64) string {
 		if whole == 0 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // usageTemplate is cobra's but for lines of at most 80 columns.
@@ -49,7 +51,7 @@ func flagError(c *cobra.Command, err error) error {
 	case errors.As(err, &unknown):
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-		if near, ok := nearest(unknown.GetSpecifiedName(), names); ok && unknown.GetSpecifiedShortnames() == "" {
+		if near, ok := text.Nearest(unknown.GetSpecifiedName(), names); ok && unknown.GetSpecifiedShortnames() == "" {
 			return fmt.Errorf("%w; did you mean --%s?", err, near)
 		}
 	}
@@ -102,7 +104,7 @@ func oneOf(what string) cobra.PositionalArgs {
 		if len(args) == 0 {
 			return fmt.Errorf("%s needs a %s: %s", path(c), what, strings.Join(names, ", "))
 		}
-		return unknownName(what, args[0], names)
+		return text.Unknown(what, args[0], names)
 	}
 }
 
@@ -118,52 +120,7 @@ func commandNames(c *cobra.Command) []string {
 
 // unknownCommand is the error for a command there is not.
 func unknownCommand(root *cobra.Command, name string) error {
-	return unknownName("command", name, commandNames(root))
-}
-
-// unknownName names what may have been meant, or else all there is.
-func unknownName(what, name string, names []string) error {
-	if near, ok := nearest(name, names); ok {
-		return fmt.Errorf("unknown %s %q; did you mean %s?", what, name, near)
-	}
-	return fmt.Errorf("unknown %s %q; there are %s", what, name, strings.Join(names, ", "))
-}
-
-// nearest returns the name that the fewest changes of a letter make of what was
-// written, unless that is most of it.
-func nearest(written string, names []string) (string, bool) {
-	best, fewest := "", max(len(written)/3, 1)+1
-	for _, name := range names {
-		if n := distance(strings.ToLower(written), name); n < fewest {
-			best, fewest = name, n
-		}
-	}
-	return best, best != ""
-}
-
-// distance is how many letters must be added, dropped, changed or swapped with
-// their neighbour to make b of a (Damerau's distance, restricted to one edit of
-// each place).
-func distance(a, b string) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := range len(a) {
-		row[0] = i + 1
-		for j := range len(b) {
-			change := last[j]
-			if a[i] != b[j] {
-				change++
-			}
-			row[j+1] = min(change, last[j+1]+1, row[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
+	return text.Unknown("command", name, commandNames(root))
 }
 
 // mustName checks a name against those there are.
@@ -171,5 +128,5 @@ func mustName(what, name string, names []string) error {
 	if slices.Contains(names, name) {
 		return nil
 	}
-	return usageError{unknownName(what, name, names)}
+	return usageError{text.Unknown(what, name, names)}
 }

@@ -31,26 +31,6 @@ func TestHelpWidth(t *testing.T) {
 	visit(newRoot(), nil)
 }
 
-func TestNearest(t *testing.T) {
-	names := []string{"gemm", "conv", "landscape", "roundrobin"}
-	for written, want := range map[string]string{
-		"gem": "gemm", "GEMM": "gemm", "gmem": "gemm", "landsacpe": "landscape", "round-robin": "roundrobin",
-		"xyz": "", "co": "", "convolution": "",
-	} {
-		if got, _ := nearest(written, names); got != want {
-			t.Errorf("nearest to %q is %q, want %q", written, got, want)
-		}
-	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ab", "ba", 1}, {"ca", "abc", 3}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("distance of %q and %q is %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
 func TestProgressLine(t *testing.T) {
 	for _, c := range []struct {
 		done, total       int
