@@ -54,6 +54,8 @@ var house = []room{
 		why: "the contract knows what is run and described, not who decides"},
 	{pkg: "internal/safefile",
 		why: "who may have written a file does not depend on what is in it"},
+	{pkg: "internal/results",
+		why: "the record of figures is text and drawings; it measures nothing"},
 	{pkg: "internal/probe", imports: []string{"graph"},
 		why: "what measures a device is a list of kernels, which any backend may read"},
 	{pkg: "backend/cpu", imports: []string{"graph", "machine", "driver", "internal/probe"}, modules: []string{"golang.org/x/sys"},

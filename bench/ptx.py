@@ -7,7 +7,7 @@ Needs an NVIDIA GPU and PyTorch, neither Go nor CUDA's toolkit. Every kernel is
 loaded as the CUDA backend loads it, run on random inputs with poisoned outputs,
 compared with a reference that shares no code with it, and timed with events,
 data resident, in the same process as its peer. Class X kernels must agree in
-every bit. The table at the end has the medians beside the bars of issue 4.
+every bit. The table at the end has the medians beside the bars of weft.
 """
 import ctypes
 import hashlib
