@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 )
 
@@ -79,13 +78,20 @@ func Remove() {
 	}
 }
 
-// File is the path of a file in backend/cuda/testdata: as it was when this was
-// compiled, or below the working directory where a test carried elsewhere runs.
+// File is the path of a file in backend/cuda/testdata, of the repository that
+// the working directory is in. A binary built with -trimpath does not know where
+// it was compiled.
 func File(name string) string {
-	_, here, _, _ := runtime.Caller(0)
-	path := filepath.Join(filepath.Dir(here), "..", "testdata", name)
-	if _, err := os.Stat(path); err != nil {
-		return filepath.Join("..", "cuda", "testdata", name)
+	dir, err := os.Getwd()
+	for err == nil {
+		path := filepath.Join(dir, "backend", "cuda", "testdata", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
 	}
-	return path
+	return filepath.Join("..", "cuda", "testdata", name)
 }
