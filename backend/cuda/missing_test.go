@@ -18,8 +18,7 @@ import (
 // Without one of NVIDIA's libraries weft doctor says which, what that means and
 // what to do, and everything that does not need it works.
 func TestMissingLibraries(t *testing.T) {
-	elsewhere = false
-	t.Cleanup(func() { elsewhere = true })
+	lookIn(t, nil)
 	all := libraryPath(t)[0]
 	n := 100
 	routine := func(entry string, p []byte) *graph.Task {
@@ -141,8 +140,7 @@ func TestEvents(t *testing.T) {
 
 // A library that is there and of no use is not called missing.
 func TestBrokenLibrary(t *testing.T) {
-	elsewhere = false
-	t.Cleanup(func() { elsewhere = true })
+	lookIn(t, nil)
 	dir := t.TempDir()
 	if _, err := open([]string{dir}, nvmlNames...); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, errBroken) {
 		t.Errorf("missing: %v", err)

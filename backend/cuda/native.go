@@ -3,14 +3,18 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/safefile"
 )
 
 // library is a shared library opened at run time.
@@ -19,67 +23,98 @@ type library struct {
 	handle uintptr
 }
 
-// wheels are where Python packages put NVIDIA's libraries: PyTorch brings all of
-// them, so a machine that runs it needs no toolkit.
-var wheels = []string{
-	"/opt/*/.venv/lib/python3*/site-packages/nvidia/*/lib",
-	"/opt/*/lib/python3*/site-packages/nvidia/*/lib",
-	"/usr/local/lib/python3*/*-packages/nvidia/*/lib",
-	"/usr/lib/python3*/*-packages/nvidia/*/lib",
-	"/root/.local/lib/python3*/site-packages/nvidia/*/lib",
-	"/home/*/.local/lib/python3*/site-packages/nvidia/*/lib",
-}
+// wheels are where Python packages put NVIDIA's libraries, below a folder of Python:
+// PyTorch brings all of them, so a machine that runs it needs no toolkit.
+const wheels = "/nvidia/*/lib"
 
-// toolkits are where NVIDIA's own packages put them.
-var toolkits = []string{"/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/local/nvidia/lib64"}
+// places are patterns of folders that libraries are looked for in, toolkits of NVIDIA's
+// own before Python's packages. home is the caller's, "" for none; homes of others are
+// not looked into.
+func places(home string) []string {
+	out := []string{
+		"/usr/local/cuda*/lib64", "/usr/local/cuda*/targets/*/lib", "/usr/local/nvidia/lib64",
+		"/opt/*/.venv/lib/python3*/site-packages" + wheels,
+		"/opt/*/lib/python3*/site-packages" + wheels,
+		"/usr/local/lib/python3*/*-packages" + wheels,
+		"/usr/lib/python3*/*-packages" + wheels,
+	}
+	if filepath.IsAbs(home) {
+		literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(filepath.Clean(home))
+		out = append(out, filepath.Join(literal, ".local/lib/python3*/site-packages"+wheels))
+	}
+	return out
+}
 
 // errBroken says that a library was found, and why it is of no use.
 var errBroken = errors.New("it is there and cannot be opened")
 
-// elsewhere has libraries looked for beyond the folders given. Tests of what
-// happens without one turn it off.
-var elsewhere = true
+// elsewhere returns patterns of folders to look into beyond those given and the
+// system's. Where it is nil nothing but the folders given is, for tests.
+var elsewhere = func() []string {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		home = ""
+	}
+	return places(home)
+}
 
-// open opens the first of names that is found: in the folders given, by the
-// system's own search, in toolkits, in Python's packages.
+// open opens the first of names that is found: in the folders given, by the system's own
+// search, and elsewhere. What is opened runs with the caller's rights, so a library
+// found elsewhere must be one that root and the caller alone can have put there.
 func open(folders []string, names ...string) (*library, error) {
 	var broken error // the first that is there and cannot be used
-	try := func(folder string) *library {
-		for _, n := range names {
-			path := filepath.Join(folder, n)
-			h, err := dlopen(path)
-			if err == nil {
-				return &library{path, h}
-			}
-			if broken == nil && !absent(path, err) {
-				broken = err
-			}
+	try := func(path string) *library {
+		h, err := dlopen(path)
+		if err == nil {
+			return &library{path, h}
+		}
+		if broken == nil && !absent(path, err) {
+			broken = err
 		}
 		return nil
 	}
+	if elsewhere != nil {
+		folders = append(slices.Clone(folders), "")
+	}
 	for _, f := range folders {
-		if l := try(f); l != nil {
-			return l, nil
+		for _, n := range names {
+			if l := try(filepath.Join(f, n)); l != nil {
+				return l, nil
+			}
 		}
 	}
-	patterns := append(slices.Clone(toolkits), wheels...)
-	if !elsewhere {
-		patterns = nil
-	} else if l := try(""); l != nil {
-		return l, nil
-	}
-	for _, pattern := range patterns {
-		found, _ := filepath.Glob(pattern) // the patterns are well formed
-		for _, f := range found {
-			if l := try(f); l != nil {
+	if elsewhere != nil {
+		for _, path := range candidates(elsewhere(), names) {
+			if err := safefile.Trusted(path); err != nil {
+				if broken == nil && !errors.Is(err, fs.ErrNotExist) {
+					broken = err
+				}
+			} else if l := try(path); l != nil {
 				return l, nil
 			}
 		}
 	}
 	if broken != nil {
-		return nil, fmt.Errorf("%s: %w: %w: %v", names[0], driver.ErrUnavailable, errBroken, broken)
+		return nil, fmt.Errorf("%s: %w: %w: %w", names[0], driver.ErrUnavailable, errBroken, broken)
 	}
 	return nil, fmt.Errorf("%s: %w: not found in the system's folders, under /usr/local/cuda or among Python's packages", names[0], driver.ErrUnavailable)
+}
+
+// candidates are the paths of libraries that are in folders of some patterns, in the
+// order of the patterns and the names.
+func candidates(patterns, names []string) (out []string) {
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(pattern) // the patterns are well formed
+		for _, f := range found {
+			for _, n := range names {
+				path := filepath.Join(f, n)
+				if _, err := os.Lstat(path); err == nil {
+					out = append(out, path)
+				}
+			}
+		}
+	}
+	return out
 }
 
 // proc is a function of a library; addr 0 stands for one it does not have.

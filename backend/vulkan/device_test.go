@@ -496,6 +496,9 @@ func TestPipelineCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	run()
+	if b, err := os.ReadFile(files[0]); err != nil || !strings.HasPrefix(string(b), pipelineMark) {
+		t.Errorf("it was not made again: %v", err)
+	}
 }
 
 // Software devices share a UUID and are told apart all the same; who wants no

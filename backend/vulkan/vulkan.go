@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -178,6 +179,9 @@ type platform struct {
 func openPlatform(o Options, log *slog.Logger) (*platform, error) {
 	a, err := openLibrary(o.LibraryPath)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkManifests(os.Getenv, o.Validate); err != nil {
 		return nil, err
 	}
 	p := &platform{o: o, log: log, api: a, users: 1}

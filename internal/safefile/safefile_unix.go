@@ -54,12 +54,15 @@ const maxLinks = 40
 func Trusted(path string) error { return trusted(path, os.Geteuid(), rootMapped()) }
 
 func trusted(path string, self int, rooted bool) error {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return err
+	if !filepath.IsAbs(path) {
+		here, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		path = here + "/" + path
 	}
 	links := 0
-	at, rest := "/", strings.TrimPrefix(path, "/")
+	at, rest := "/", strings.TrimLeft(path, "/") // not cleaned: .. after a link is the parent of where it leads
 	for {
 		info, err := os.Lstat(at)
 		if err != nil {
@@ -80,7 +83,6 @@ func trusted(path string, self int, rooted bool) error {
 			if !filepath.IsAbs(to) {
 				to = filepath.Dir(at) + "/" + to
 			}
-			// Not cleaned: .. after a link is the parent of what it leads to.
 			at, rest = "/", strings.TrimLeft(to+"/"+rest, "/")
 		}
 		var next string
