@@ -97,8 +97,7 @@ func TestUnsafeManifest(t *testing.T) {
 			t.Errorf("%s: %v", c.what, err)
 		}
 	}
-	if os.Geteuid() == 0 {
-		do(os.Chown(lib, 12345, -1))
+	if os.Chown(lib, 12345, -1) == nil { // root outside of a sandbox may
 		if err := checkManifests(env, false); !errors.Is(err, safefile.ErrUnsafe) {
 			t.Errorf("another's library: %v", err)
 		}

@@ -15,6 +15,14 @@ import (
 	"time"
 )
 
+// givesAway reports whether this process may give files to others: root outside of a
+// sandbox may.
+func givesAway(t *testing.T) bool {
+	file := filepath.Join(t.TempDir(), "f")
+	must(t, os.WriteFile(file, nil, 0o600))
+	return os.Chown(file, 12345, -1) == nil && os.Chown(file, 54321, -1) == nil
+}
+
 // A pipe in the place of a file is refused at once: opening one waits for a writer
 // else, for ever.
 func TestPipe(t *testing.T) {
@@ -87,7 +95,7 @@ func TestOwn(t *testing.T) {
 	if _, err := ReadOwn(socket, 10); err == nil {
 		t.Error("a socket was read")
 	}
-	if os.Geteuid() == 0 {
+	if givesAway(t) {
 		must(t, os.Chown(path, 12345, -1))
 		if _, err := ReadOwn(path, 10); !errors.Is(err, ErrUnsafe) {
 			t.Errorf("another's file: %v; want ErrUnsafe", err)
@@ -103,7 +111,7 @@ func TestSweepOthers(t *testing.T) {
 	must(t, syscall.Mkfifo(filepath.Join(dir, "kind-2.tmp"), 0o600))
 	must(t, os.Chtimes(filepath.Join(dir, "kind-2.tmp"), old, old))
 	want := 3
-	if os.Geteuid() == 0 {
+	if givesAway(t) {
 		file := filepath.Join(dir, "kind-3.tmp")
 		must(t, os.WriteFile(file, nil, 0o600))
 		must(t, os.Chown(file, 12345, -1))
@@ -154,7 +162,10 @@ func TestTrusted(t *testing.T) {
 		}
 	}
 	// To somebody else, what this user owns is not to be trusted.
-	if self := os.Geteuid(); self != 0 {
+	if self := os.Geteuid(); !givesAway(t) {
+		if self == 0 {
+			return
+		}
 		if err := trusted(in("good", "lib", "l.so"), self+1, true); !errors.Is(err, ErrUnsafe) {
 			t.Errorf("to another user: %v; want ErrUnsafe", err)
 		}
