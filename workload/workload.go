@@ -55,18 +55,6 @@ type Summarised interface {
 	Summary() string
 }
 
-// Miss is a fault that a job's check may not see.
-type Miss struct {
-	What   string  `json:"what"`   // as in "one wrong row"
-	Chance float64 `json:"chance"` // that the check passes all the same, at most
-}
-
-// Inspected is the optional ability of a job to say what its check may miss.
-type Inspected interface {
-	// Misses says it of the last Check that passed.
-	Misses() []Miss
-}
-
 // ClassOn is what a job's results keep on some devices. What a job claims for its own
 // kernels becomes a tolerance where a device may use a vendor's routine instead, and
 // class R also where devices of different backends share the work, or Vulkan devices

@@ -1,6 +1,9 @@
 package gemm
 
 import (
+	"fmt"
+	"math"
+
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/product"
@@ -22,7 +25,10 @@ func Funcs() map[string]weft.Func { return kind.Funcs() }
 type Config = product.Config
 
 // Job is one product C = A·B. Rows of C are dealt out; B is read by all.
-type Job struct{ product.Job }
+type Job struct {
+	product.Job
+	above float64 // errors of one element show above this, by the last Check
+}
 
 // New makes the operands: uniform in (-1, 1), by logical index, so they do not
 // depend on who computes.
@@ -31,14 +37,25 @@ func New(c Config) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{j}, nil
+	return &Job{Job: j}, nil
 }
 
 // Hosted is the job in its form for CPUs alone.
-func (j *Job) Hosted() workload.Job { return &Job{j.Packed()} }
+func (j *Job) Hosted() workload.Job { return &Job{Job: j.Packed()} }
 
 // Class is R: rows do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
 // Check multiplies with random vectors in float64 (Freivalds).
-func (j *Job) Check() error { return Check(j.C, j.A, j.B, j.M, j.K, j.N, j.Seed) }
+func (j *Job) Check() (err error) {
+	j.above, err = Check(j.C, j.A, j.B, j.M, j.K, j.N, j.Seed)
+	return err
+}
+
+// Misses is what [Check] may not see.
+func (j *Job) Misses() []workload.Miss {
+	return []workload.Miss{
+		{What: fmt.Sprintf("one element off by more than %.2g", j.above), Chance: 0},
+		{What: "a row or tile with several such elements", Chance: math.Ldexp(1, -rounds)},
+	}
+}

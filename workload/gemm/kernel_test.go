@@ -135,14 +135,19 @@ func TestCheck(t *testing.T) {
 	a, b, c := random(r, m*k), random(r, k*n), make([]float32, m*n)
 	Rows(c, a, b, k, n, 0, m, make([]float32, Scratch))
 	for seed := range uint64(50) {
-		if err := Check(c, a, b, m, k, n, seed); err != nil {
+		if _, err := Check(c, a, b, m, k, n, seed); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
 	damage := map[string]func(c []float32){
-		"one element": func(c []float32) { c[31*n+5] += 0.02 },
-		"last":        func(c []float32) { c[m*n-1] -= 0.02 },
-		"cancelling":  func(c []float32) { c[9] += 0.5; c[10] -= 0.5 },
+		"one element": func(c []float32) { c[31*n+5] += 1e-3 },
+		"last":        func(c []float32) { c[m*n-1] -= 1e-3 },
+		"everything": func(c []float32) {
+			for i := range c {
+				c[i] *= 1.0001
+			}
+		},
+		"cancelling": func(c []float32) { c[9] += 0.5; c[10] -= 0.5 },
 		"swapped": func(c []float32) {
 			for j := range n {
 				c[j], c[n+j] = c[n+j], c[j]
@@ -154,7 +159,7 @@ func TestCheck(t *testing.T) {
 	for name, hurt := range damage {
 		bad := append([]float32(nil), c...)
 		hurt(bad)
-		if err := Check(bad, a, b, m, k, n, 1); !errors.Is(err, ErrWrong) {
+		if _, err := Check(bad, a, b, m, k, n, 1); !errors.Is(err, ErrWrong) {
 			t.Errorf("%s: %v, want ErrWrong", name, err)
 		}
 	}

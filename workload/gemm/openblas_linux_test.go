@@ -72,7 +72,7 @@ func BenchmarkOpenBLAS(b *testing.B) {
 			continue
 		}
 		if len(own) == 1 {
-			if err := Check(c, x, y, n, n, n, 1); err != nil {
+			if _, err := Check(c, x, y, n, n, n, 1); err != nil {
 				b.Fatal(err)
 			}
 			clear(c)
@@ -82,7 +82,7 @@ func BenchmarkOpenBLAS(b *testing.B) {
 		peer.sgemm(rowMajor, asIs, asIs, n, n, n, 1, &x[0], n, &y[0], n, 0, &c[0], n)
 		theirs = append(theirs, time.Since(t0))
 		if len(own) == 1 {
-			if err := Check(c, x, y, n, n, n, 1); err != nil {
+			if _, err := Check(c, x, y, n, n, n, 1); err != nil {
 				b.Fatal("OpenBLAS: ", err)
 			}
 		}
