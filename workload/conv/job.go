@@ -3,8 +3,6 @@ package conv
 import (
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -63,7 +61,8 @@ func (c Config) Validate() error {
 type Job struct {
 	c        Config
 	x, w, y  []float32
-	from, to layout // of x and y
+	from, to layout  // of x and y
+	above    float64 // errors of one element show above this, by the last Check
 }
 
 // New makes images and filters: uniform in (-1, 1), by logical index, so they do
@@ -257,98 +256,6 @@ func (j *Job) Operands() (x, w []float32) { return j.x, j.w }
 // Result is the output after a run, N × K × p × q or p × N × K × q, in the job's
 // own memory.
 func (j *Job) Result() []float32 { return j.y }
-
-// rounds is how often Check mixes the filters. One wrong element always shows;
-// several at one place of an image cancel with probability one half at most
-// each time, and faults are hardly ever at one place only.
-const rounds = 4
-
-// Check tests whether the output is the convolution but for rounding, at the
-// cost of a few filters instead of all. A convolution is linear in its filters,
-// so a sum of the outputs with random signs is the convolution with the sum of
-// the filters with those signs (Freivalds' idea). That one is computed from the
-// definition in float64.
-//
-// An output passes while the difference is at most 4 ε √t |patch| |w|, with
-// ε = 2⁻²³, t = C·R·S terms in a sum and Euclidean norms: what rounding gives,
-// with room to spare. The error is [ErrWrong] and names the place.
-func (j *Job) Check() error {
-	s := j.c.Shape
-	p, q := s.Out()
-	terms, image, area := s.C*s.R*s.S, s.C*s.H*s.W, p*q
-	random := rand.New(rand.NewPCG(j.c.Seed, 0))
-	signs, mixed := make([][]float64, rounds), make([][]float64, rounds)
-	for r := range rounds {
-		signs[r], mixed[r] = make([]float64, s.K), make([]float64, terms)
-		for k := range s.K {
-			sign := float64(random.IntN(2)*2 - 1)
-			signs[r][k] = sign
-			for t, v := range j.w[k*terms:][:terms] {
-				mixed[r][t] += sign * float64(v)
-			}
-		}
-	}
-	norm := 0.0
-	for _, v := range j.w {
-		norm += float64(v) * float64(v)
-	}
-	tolerance := 4 * 0x1p-23 * math.Sqrt(float64(terms)*norm)
-	ones := make([]float64, terms)
-	for t := range ones {
-		ones[t] = 1
-	}
-	x, squares := make([]float64, image), make([]float64, image)
-	patch, got, want := make([]float64, area), make([]float64, area), make([]float64, area)
-	for n := range s.N {
-		for i := range s.C * s.H {
-			for k, v := range j.x[j.from.at(n, i/s.H, i%s.H):][:s.W] {
-				v := float64(v)
-				x[i*s.W+k], squares[i*s.W+k] = v, v*v
-			}
-		}
-		direct(patch, squares, ones, s)
-		for r := range rounds {
-			direct(want, x, mixed[r], s)
-			clear(got)
-			for k, sign := range signs[r] {
-				for row := range p {
-					for i, v := range j.y[j.to.at(n, k, row):][:q] {
-						got[row*q+i] += sign * float64(v)
-					}
-				}
-			}
-			for i := range got {
-				// Written so that a NaN fails.
-				if limit := tolerance * math.Sqrt(patch[i]); !(math.Abs(got[i]-want[i]) <= limit) {
-					return fmt.Errorf("conv: image %d, row %d, column %d: random sum %g, want %g ± %g: %w",
-						n, i/q, i%q, got[i], want[i], limit, ErrWrong)
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// direct convolves one image with one filter in float64, tap by tap.
-func direct(y, x, w []float64, s Shape) {
-	clear(y)
-	_, qs := s.Out()
-	for i, tap := range w {
-		c, r, t := i/(s.R*s.S), i/s.S%s.R, i%s.S
-		for p := 0; p < len(y)/qs; p++ {
-			h := p*s.Stride + r - s.Pad
-			if h < 0 || h >= s.H {
-				continue
-			}
-			line, out := x[(c*s.H+h)*s.W:][:s.W], y[p*qs:][:qs]
-			for q := range out {
-				if v := q*s.Stride + t - s.Pad; v >= 0 && v < s.W {
-					out[q] += tap * line[v]
-				}
-			}
-		}
-	}
-}
 
 // Rate is images and floating-point operations a second.
 func (j *Job) Rate(d time.Duration) string {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -101,4 +102,15 @@ func Bytes[T any](xs []T) []byte {
 		return nil
 	}
 	return unsafe.Slice((*byte)(unsafe.Pointer(&xs[0])), len(xs)*int(unsafe.Sizeof(xs[0])))
+}
+
+// Above returns the size above which errors of one element show, which the first miss
+// of a job's check names last.
+func Above(t testing.TB, j workload.Job) (above float64) {
+	t.Helper()
+	what := j.(workload.Inspected).Misses()[0].What
+	if _, err := fmt.Sscan(what[strings.LastIndex(what, " ")+1:], &above); err != nil {
+		t.Fatalf("%q names no size: %v", what, err)
+	}
+	return above
 }
