@@ -3,8 +3,6 @@ package fusion
 import (
 	"errors"
 	"fmt"
-	"math"
-	"math/cmplx"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -279,104 +277,4 @@ func (j *Job) Rate(d time.Duration) string {
 		rate += fmt.Sprintf(", bubble ≥ %.1f %%", 100*pipeline.Bubble(depth, j.batches()/n))
 	}
 	return rate
-}
-
-// checked is how many records Check looks at, besides the first and last of each
-// micro-batch.
-const checked = 4096
-
-// Check compares records from all over with what other mathematics makes of them,
-// in float64: the largest of all candidates, derivatives by a complex step, and
-// the rotor as a product of Pauli matrices.
-func (j *Job) Check() error {
-	every := max(j.c.Records/checked, 1)
-	for r := range j.c.Records {
-		if at := r % j.c.Micro; r%every != 0 && at != 0 && at != j.c.Micro-1 && r != j.c.Records-1 {
-			continue
-		}
-		got, want := j.out[r*Floats:(r+1)*Floats], j.reference(j.in[r*Floats:(r+1)*Floats])
-		for i, w := range want {
-			if !(math.Abs(float64(got[i])-w) <= 1e-5*(1+math.Abs(w))) {
-				return fmt.Errorf("fusion: record %d, number %d: %v, want %v: %w", r, i, got[i], w, ErrWrong)
-			}
-		}
-	}
-	return nil
-}
-
-// reference is a record after all stages.
-func (j *Job) reference(in []float32) (out [Floats]float64) {
-	for i := range 8 {
-		most := math.Inf(-1)
-		for k := range 8 {
-			most = math.Max(most, float64(j.w.Tropical[8*i+k])+float64(in[tropicalAt+k]))
-		}
-		out[tropicalAt+i] = most
-		// f(x + ih)/h has f' as its imaginary part when h is small.
-		const h = 1e-20
-		g, s := complex(float64(j.w.Scale[i]), 0), complex(float64(j.w.Shift[i]), 0)
-		y := cmplx.Tanh(g*complex(float64(in[valueAt+i]), h) + s)
-		out[valueAt+i] = real(y)
-		out[derivativeAt+i] = imag(y) / h * float64(in[derivativeAt+i])
-	}
-	var c [8]float64
-	for i := range c {
-		c[i] = float64(in[cliffordAt+i])
-	}
-	turned := pauli(j.rotor).times(pauli(c)).times(pauli(reverse(j.rotor)))
-	if j.c.Bind {
-		for i := range 8 {
-			out[tropicalAt+i] += float64(in[tropicalAt+i])
-			// The imaginary part of (v + ihd)(w + ihe) ÷ h is the derivative.
-			const h = 1e-20
-			y := complex(out[valueAt+i], h*out[derivativeAt+i]) * complex(float64(in[valueAt+i]), h*float64(in[derivativeAt+i]))
-			out[valueAt+i], out[derivativeAt+i] = real(y), imag(y)/h
-		}
-		turned = turned.times(pauli(c))
-	}
-	coefficients := fromPauli(turned)
-	copy(out[cliffordAt:], coefficients[:])
-	return out
-}
-
-// matrix is a 2 × 2 complex matrix, by row.
-type matrix [4]complex128
-
-func (a matrix) times(b matrix) matrix {
-	return matrix{
-		a[0]*b[0] + a[1]*b[2], a[0]*b[1] + a[1]*b[3],
-		a[2]*b[0] + a[3]*b[2], a[2]*b[1] + a[3]*b[3],
-	}
-}
-
-// basis are the blades with Pauli matrices for e1, e2 and e3.
-var basis = func() (out [8]matrix) {
-	e := [3]matrix{{0, 1, 1, 0}, {0, -1i, 1i, 0}, {1, 0, 0, -1}}
-	out[0] = matrix{1, 0, 0, 1}
-	copy(out[1:], e[:])
-	out[4], out[5], out[6] = e[0].times(e[1]), e[0].times(e[2]), e[1].times(e[2])
-	out[7] = out[4].times(e[2])
-	return out
-}()
-
-// pauli is a multivector as a matrix, and fromPauli the other way: blades are
-// orthogonal in the trace of ~A B.
-func pauli(c [8]float64) (m matrix) {
-	for i, x := range c {
-		for k := range m {
-			m[k] += complex(x, 0) * basis[i][k]
-		}
-	}
-	return m
-}
-
-func fromPauli(m matrix) (c [8]float64) {
-	for i := range c {
-		sum := 0.
-		for k := range m {
-			sum += real(cmplx.Conj(basis[i][k]) * m[k])
-		}
-		c[i] = sum / 2
-	}
-	return c
 }

@@ -3,6 +3,8 @@ package fusion_test
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft/pipeline"
@@ -94,11 +96,62 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// A number of each part that is wrong is found.
+// Every number that is off by more than rounding is found, in any record of many, as is
+// a number that is none and a record of another place.
 func TestCheckFinds(t *testing.T) {
-	for i, part := range []int{0, 8, 16, 31} {
-		j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 100, Bind: i%2 > 0}))
-		workloadtest.Finds(t, fusion.Funcs(), j, "number", func() { j.Result()[99*fusion.Floats+part] += 0.01 }, fusion.ErrWrong)
+	rt := workloadtest.Open(t, 2, fusion.Funcs())
+	for _, bind := range []bool{false, true} {
+		const records = 20_000
+		j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: records, Bind: bind}))
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Fatal(err)
+		}
+		out, good := j.Result(), slices.Clone(j.Result())
+		r := rand.New(rand.NewPCG(1, 2))
+		for i := range 60 {
+			at := r.IntN(len(out))
+			switch i % 4 {
+			case 0, 1:
+				out[at] += 3e-5
+			case 2:
+				out[at] = float32(math.NaN())
+			case 3:
+				at -= at % fusion.Floats
+				copy(out[at:at+fusion.Floats], good[len(out)-1-at-at%fusion.Floats:])
+			}
+			if err := j.Check(); !errors.Is(err, fusion.ErrWrong) {
+				t.Fatalf("number %d of record %d is wrong: the check says %v", at%fusion.Floats, at/fusion.Floats, err)
+			}
+			copy(out, good)
+		}
+	}
+}
+
+// Records pass whatever numbers they have.
+func TestCheckNeverCriesWolf(t *testing.T) {
+	rt := workloadtest.Open(t, 1, fusion.Funcs())
+	for _, bind := range []bool{false, true} {
+		for name, number := range map[string]func(x float32, i int) float32{
+			"small": func(x float32, _ int) float32 { return 1e-30 * x },
+			"large": func(x float32, _ int) float32 { return 1e10 * x },
+			"tiny":  func(x float32, _ int) float32 { return 1e-42 * x },
+			"NaN": func(x float32, i int) float32 {
+				if i%97 == 5 {
+					return float32(math.NaN())
+				}
+				return x
+			},
+		} {
+			j := workloadtest.New[*fusion.Job](t)(fusion.New(fusion.Config{Records: 3000, Bind: bind}))
+			for i, x := range j.Records() {
+				j.Records()[i] = number(x, i)
+			}
+			workloadtest.Run(t, rt, j)
+			if err := j.Check(); err != nil {
+				t.Errorf("%s numbers, bound is %v: %v", name, bind, err)
+			}
+		}
 	}
 }
 
