@@ -172,3 +172,21 @@ func TestJobRejects(t *testing.T) {
 		}
 	}
 }
+
+// The smallest numbers there are pass the check: their average is rounded to a multiple
+// of the smallest.
+func TestJobOfDenormals(t *testing.T) {
+	rt := workloadtest.Open(t, 2, reduce.Funcs())
+	for _, op := range reduce.Operations() {
+		for _, by := range []float32{1e-45, 3e-45, 1e-42, 1e-38} {
+			j := workloadtest.New[*reduce.Job](t)(reduce.New(reduce.Config{Op: op, N: 3}))
+			for i := range j.Elements() {
+				j.Elements()[i] = by * float32(i%2+1)
+			}
+			workloadtest.Run(t, rt, j)
+			if err := j.Check(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
