@@ -1,6 +1,7 @@
 package tropical_test
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -95,24 +96,45 @@ func TestJobKnownProduct(t *testing.T) {
 	}
 }
 
-// Check sees one wrong element of a small product, and a wrong row and a wrong
-// column of a product too large to be checked whole.
+// Check sees one wrong element, a wrong row, column or tile, of a small product and of one
+// too large to be compared term by term.
 func TestJobCheckFinds(t *testing.T) {
-	for _, c := range []struct {
-		tropical.Config
-		spoil func(z []float32, n int)
-	}{
-		{tropical.Config{M: 20, K: 30, N: 40}, func(z []float32, n int) { z[7*n+9] += 1e-6 }},
-		{tropical.Config{M: 20, K: 30, N: 40}, func(z []float32, n int) { z[0] = float32(math.NaN()) }},
-		{tropical.Config{M: 1100, K: 500, N: 600}, func(z []float32, n int) { clear(z[777*n:][:n]) }},
-		{tropical.Config{M: 1100, K: 500, N: 600}, func(z []float32, n int) {
-			for i := 5; i < len(z); i += n {
-				z[i] = 0
+	rt := workloadtest.Open(t, 2, tropical.Funcs())
+	for _, c := range []tropical.Config{{M: 20, K: 30, N: 40}, {M: 1100, K: 500, N: 600}} {
+		j := newJob(t, c)
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if m := j.Misses(); m[0].Chance != 0 {
+			t.Errorf("%v may be missed", m)
+		}
+		z, good := j.Result(), slices.Clone(j.Result())
+		r := rand.New(rand.NewPCG(5, 6))
+		for i := range 20 {
+			row, col := r.IntN(c.M), r.IntN(c.N)
+			at := &z[row*c.N+col]
+			switch i % 5 {
+			case 0:
+				*at = math.Nextafter32(*at, 9)
+			case 1:
+				*at = float32(math.NaN())
+			case 2:
+				clear(z[row*c.N:][:c.N])
+			case 3:
+				for y := range c.M {
+					z[y*c.N+col] = 0
+				}
+			case 4:
+				for y := row; y < min(row+8, c.M); y++ {
+					copy(z[y*c.N+col:(y+1)*c.N], good[:8])
+				}
 			}
-		}},
-	} {
-		j := newJob(t, c.Config)
-		workloadtest.Finds(t, tropical.Funcs(), j, "element", func() { c.spoil(j.Result(), c.N) }, tropical.ErrWrong)
+			if err := j.Check(); !errors.Is(err, tropical.ErrWrong) {
+				t.Errorf("%s, fault %d at (%d, %d): the check says %v", j.Name(), i%5, row, col, err)
+			}
+			copy(z, good)
+		}
 	}
 }
 

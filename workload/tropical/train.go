@@ -440,6 +440,11 @@ func (j *TrainJob) Check() error {
 	return nil
 }
 
+// Misses is nothing: every parameter is compared.
+func (j *TrainJob) Misses() []workload.Miss {
+	return []workload.Miss{{What: "one wrong parameter", Chance: 0}}
+}
+
 func (j *TrainJob) reference() []float32 {
 	c, s := j.c, j.c.shape()
 	p := append([]float32(nil), j.initial...)
