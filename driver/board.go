@@ -17,12 +17,17 @@ type Wait struct {
 }
 
 // Board shows how far every lane is, so that a device can wait for another's
-// operations without anybody in between. Each lane has one writer; all may
-// read. A lane's count only grows; which of the last window operations failed
-// is kept as well. A board can lie in memory that several processes map (see
-// ShareBoard).
+// operations without anybody in between. All may read. A lane's count only grows,
+// and a failure is remembered until Forget says that nobody waits for it any more.
+//
+// Operations have 32-bit numbers that wrap; the board counts with 64 bits, and takes
+// a number for the nearest there is. Nobody waits for operations 2³¹ back.
+//
+// A board can lie in memory that several processes map (see ShareBoard). What the
+// process that made it knows is in memory that the others only read.
 type Board struct {
-	lanes  []progress
+	lanes  []lane
+	far    []record // of lanes whose device is in another process; nil within one process
 	begin  time.Time
 	offset time.Duration // what the board's clock showed at begin
 	shared *shared       // nil within one process
@@ -30,26 +35,21 @@ type Board struct {
 	mu       sync.Mutex
 	cond     sync.Cond
 	sleepers atomic.Int32
+	rule     sync.Mutex // held to write what is ruled
 }
 
-// window is how many operations of a lane back a failure is remembered: far more
-// than are ever in flight.
-const window = 1 << 14
-
-// progress is one lane. It sits on cache lines of its own, since its writer must
-// not slow down others, and holds no pointers, since processes share it.
-type progress struct {
-	_     [64]byte
-	done  atomic.Uint32
-	fails atomic.Uint32 // how many ever failed: 0 spares looking
-	gone  atomic.Uint32 // what is not complete up to here never will be
-	_     [52]byte
-	bad   [window / 32]atomic.Uint32 // a bit for each failed operation, by number modulo window
+// lane is what the process that made the board tells of a lane. It holds no
+// pointers, since processes share it.
+type lane struct {
+	own record // what its device did, where that is in the same process
+	// ruled is what was decided instead of the device, which may have been lost: all
+	// up to ruled.done is over, and failed is what was not complete then.
+	ruled record
 }
 
 // NewBoard returns a board of n lanes.
 func NewBoard(n int) *Board {
-	b := &Board{lanes: make([]progress, n), begin: time.Now()}
+	b := &Board{lanes: make([]lane, n), begin: time.Now()}
 	b.cond.L = &b.mu
 	return b
 }
@@ -60,20 +60,42 @@ func (b *Board) Lanes() int { return len(b.lanes) }
 // Now is the time since the board was made, on a clock that never goes back.
 func (b *Board) Now() time.Duration { return b.offset + time.Since(b.begin) }
 
+// nearest returns the count closest to near that has seq as its lower half.
+func nearest(near uint64, seq uint32) uint64 { return near + uint64(int64(int32(seq-uint32(near)))) }
+
+// told returns what a lane's device tells, how far that says the lane is, and the
+// count that numbers of its operations are near. A device in another process is
+// believed as far as it was given operations.
+func (b *Board) told(n Lane) (p *record, count, near uint64) {
+	if b.far != nil && b.lanes[n].ruled.away.Load() != 0 {
+		return b.toldFar(n)
+	}
+	p = &b.lanes[n].own
+	count = p.done.Load()
+	return p, count, count
+}
+
+func (b *Board) toldFar(n Lane) (p *record, count, near uint64) {
+	p, near = &b.far[n], b.lanes[n].ruled.given.Load()
+	if count = p.done.Load(); count > near {
+		count = 0
+	}
+	return p, count, near
+}
+
 // Done notes that a lane completed everything up to seq; failed says that seq
-// itself did not succeed.
-func (b *Board) Done(l Lane, seq uint32, failed bool) {
-	p := &b.lanes[l]
+// itself did not succeed. Each lane has one caller at a time, in the process that
+// has its device.
+func (b *Board) Done(n Lane, seq uint32, failed bool) {
 	if b.shared != nil {
 		b.shared.did()
 	}
+	p, _, near := b.told(n)
+	at := nearest(near, seq)
 	if failed {
-		p.fails.Add(1)
+		p.fail(at, at, b.lanes[n].ruled.forgot.Load())
 	}
-	if p.fails.Load() > 0 {
-		p.mark(seq, failed)
-	}
-	p.done.Store(seq)
+	p.done.Store(at)
 	if b.sleepers.Load() > 0 {
 		b.Stir()
 	}
@@ -82,52 +104,59 @@ func (b *Board) Done(l Lane, seq uint32, failed bool) {
 	}
 }
 
-// mark writes the bits of the operations up to seq that were not complete, over
-// those of a window ago.
-func (p *progress) mark(seq uint32, failed bool) {
-	gone := p.gone.Load()
-	for s := p.done.Load() + 1; ; s++ {
-		word, bit := &p.bad[s%window/32], uint32(1)<<(s%32)
-		if s == seq && failed || gone != 0 && int32(gone-s) >= 0 {
-			word.Or(bit)
-		} else if word.Load()&bit != 0 {
-			word.And(^bit)
-		}
-		if s == seq {
-			return
-		}
-	}
-}
-
 // Abandon notes that nobody waits for a lane's operations up to seq any more:
 // those that are not complete count as failed from now on, whatever becomes of them,
-// so that whoever waits for them goes on.
-func (b *Board) Abandon(l Lane, seq uint32) {
-	b.lanes[l].fails.Add(1)
-	b.lanes[l].gone.Store(seq)
+// so that whoever waits for them goes on. The process that made the board calls it,
+// also for lanes of devices in others.
+func (b *Board) Abandon(n Lane, seq uint32) {
+	b.rule.Lock()
+	r := &b.lanes[n].ruled
+	_, count, near := b.told(n)
+	at := nearest(max(near, r.done.Load()), seq)
+	if count = max(count, r.done.Load()); at > count {
+		r.fail(count+1, at, r.forgot.Load())
+		r.done.Store(at)
+	}
+	b.rule.Unlock()
 	b.Stir()
 	if b.shared != nil {
 		b.shared.moved()
 	}
 }
 
+// Forget notes that no operation that waits for one of a lane's up to seq is in
+// flight, or ever will be: failures up to there need not be remembered.
+func (b *Board) Forget(n Lane, seq uint32) {
+	b.rule.Lock()
+	defer b.rule.Unlock()
+	r := &b.lanes[n].ruled
+	_, count, near := b.told(n)
+	if at := nearest(max(near, r.done.Load()), seq); at > r.forgot.Load() && at <= max(count, r.done.Load()) {
+		r.forgot.Store(at)
+	}
+}
+
 // Count returns the number of the last operation a lane completed.
-func (b *Board) Count(l Lane) uint32 { return b.lanes[l].done.Load() }
+func (b *Board) Count(n Lane) uint32 {
+	_, count, _ := b.told(n)
+	return uint32(max(count, b.lanes[n].ruled.done.Load()))
+}
 
 // State reports whether an operation is complete, and whether it succeeded.
 func (b *Board) State(w Wait) (done, ok bool) {
-	p := &b.lanes[w.Lane]
-	if int32(p.done.Load()-w.Seq) < 0 {
-		gone := p.gone.Load()
-		return gone != 0 && int32(gone-w.Seq) >= 0, false
+	p, count, near := b.told(w.Lane)
+	r := &b.lanes[w.Lane].ruled
+	at := nearest(near, w.Seq)
+	if at > count && at > r.done.Load() {
+		return false, false
 	}
 	if b.shared != nil {
 		b.shared.saw()
 	}
-	if p.fails.Load() == 0 {
+	if p.clean() && r.clean() {
 		return true, true
 	}
-	return true, p.bad[w.Seq%window/32].Load()&(1<<(w.Seq%32)) == 0
+	return true, !p.has(at) && !r.has(at)
 }
 
 // Sleep blocks until any lane moves, until ready returns true, or until Stir.

@@ -13,13 +13,18 @@ import (
 // Members is how many processes can use one board.
 const Members = 64
 
-// boardHead begins the memory of a shared board.
+// boardHead begins the memory of a shared board that only its maker writes.
 type boardHead struct {
-	lanes  uint32
+	lanes uint32
+	begin int64 // by futex.Clock
+	_     [112]byte
+}
+
+// farHead begins the memory of a shared board that all members write.
+type farHead struct {
 	moves  atomic.Uint32 // counts when somebody elsewhere sleeps; slept on
 	asleep atomic.Uint64 // a bit for each member that sleeps
-	begin  int64         // by futex.Clock
-	_      [104]byte
+	_      [112]byte
 }
 
 // shared is what a process knows of a board it shares.
@@ -28,7 +33,7 @@ type boardHead struct {
 // does, one goroutine of that process sleeps on the shared word and passes on
 // what it hears.
 type shared struct {
-	head   *boardHead
+	head   *farHead
 	member uint64 // this process's bit
 	// done counts what this process completed. Where one of its goroutines goes
 	// on from what another process completed, which in turn went on from what a
@@ -41,39 +46,84 @@ type shared struct {
 	watchers sync.WaitGroup
 }
 
-// BoardBytes is the memory a shared board of n lanes takes.
-func BoardBytes(n int) int64 {
-	return int64(unsafe.Sizeof(boardHead{})) + int64(n)*int64(unsafe.Sizeof(progress{}))
+// BoardBytes is the memory a shared board of n lanes takes: what only its maker
+// writes, and what all members do.
+func BoardBytes(n int) (own, far int64) {
+	own = int64(unsafe.Sizeof(boardHead{})) + int64(n)*int64(unsafe.Sizeof(lane{}))
+	far = int64(unsafe.Sizeof(farHead{})) + int64(n)*int64(unsafe.Sizeof(record{}))
+	return own, far
 }
 
-// ShareBoard makes a board of n lanes in mem, which other processes map too and
-// join. The caller is member 0. mem is zero, aligned to a cache line, has
-// BoardBytes and outlives the board.
-func ShareBoard(mem []byte, n int) *Board {
-	h := (*boardHead)(unsafe.Pointer(&mem[0]))
+// ShareBoard makes a board of n lanes in memory that other processes map too, own
+// only to read, and join. The caller is member 0. Both are zero, aligned to a cache
+// line, as large as BoardBytes says and outlive the board.
+func ShareBoard(own, far []byte, n int) *Board {
+	h := (*boardHead)(unsafe.Pointer(&own[0]))
 	h.lanes, h.begin = uint32(n), int64(futex.Clock())
-	return boardOn(mem, h, 0)
+	return boardOn(own, far, 0)
 }
 
-// JoinBoard returns the board another process made in the memory that mem maps,
-// for a member with a number from 1 on.
-func JoinBoard(mem []byte, member int) (*Board, error) {
-	if int64(len(mem)) < BoardBytes(0) || member < 1 || member >= Members {
-		return nil, fmt.Errorf("driver: join a board of %d bytes as member %d of %d", len(mem), member, Members)
+// JoinBoard returns the board another process made in the memory that own and far
+// map, for a member with a number from 1 on.
+func JoinBoard(own, far []byte, member int) (*Board, error) {
+	least, _ := BoardBytes(0)
+	if int64(len(own)) < least || member < 1 || member >= Members {
+		return nil, fmt.Errorf("driver: join a board of %d bytes as member %d of %d", len(own), member, Members)
 	}
-	h := (*boardHead)(unsafe.Pointer(&mem[0]))
-	if int64(len(mem)) < BoardBytes(int(h.lanes)) {
-		return nil, fmt.Errorf("driver: join a board of %d lanes in %d bytes", h.lanes, len(mem))
+	n := (*boardHead)(unsafe.Pointer(&own[0])).lanes
+	if a, b := BoardBytes(int(n)); int64(len(own)) < a || int64(len(far)) < b {
+		return nil, fmt.Errorf("driver: join a board of %d lanes in %d and %d bytes", n, len(own), len(far))
 	}
-	return boardOn(mem, h, member), nil
+	return boardOn(own, far, member), nil
 }
 
-func boardOn(mem []byte, h *boardHead, member int) *Board {
+func boardOn(own, far []byte, member int) *Board {
+	h, f := (*boardHead)(unsafe.Pointer(&own[0])), (*farHead)(unsafe.Pointer(&far[0]))
 	begin, clock := sameMoment()
-	b := &Board{begin: begin, offset: clock - time.Duration(h.begin), shared: &shared{head: h, member: 1 << member}}
-	b.lanes = unsafe.Slice((*progress)(unsafe.Pointer(&mem[unsafe.Sizeof(*h)])), h.lanes)
+	b := &Board{begin: begin, offset: clock - time.Duration(h.begin), shared: &shared{head: f, member: 1 << member}}
+	b.lanes = unsafe.Slice((*lane)(unsafe.Pointer(&own[unsafe.Sizeof(*h)])), h.lanes)
+	b.far = unsafe.Slice((*record)(unsafe.Pointer(&far[unsafe.Sizeof(*f)])), h.lanes)
 	b.cond.L = &b.mu
 	return b
+}
+
+// Away notes, in the process that made the board and before the lane is used, that
+// a lane's device is in another process.
+func (b *Board) Away(n Lane) {
+	b.rule.Lock()
+	defer b.rule.Unlock()
+	l := &b.lanes[n]
+	count := l.own.done.Load()
+	l.ruled.given.Store(count)
+	b.far[n].done.Store(count)
+	l.ruled.away.Store(1)
+}
+
+// Given notes, in the process that made the board, that the device of a lane in
+// another process is about to get operations up to seq: it is believed to have done
+// no more.
+func (b *Board) Given(n Lane, seq uint32) {
+	r := &b.lanes[n].ruled
+	r.given.Store(nearest(r.given.Load(), seq))
+}
+
+// Reclaim takes a lane back from a process that has ended, for the next one to go on
+// with. What it cannot have written is thrown away: then all of the lane that anybody
+// may still wait for has failed.
+func (b *Board) Reclaim(n Lane) {
+	b.rule.Lock()
+	defer b.rule.Unlock()
+	p, r := &b.far[n], &b.lanes[n].ruled
+	given := r.given.Load()
+	if p.sane(given) {
+		return
+	}
+	at := max(given, r.done.Load())
+	r.fail(r.forgot.Load()+1, at, r.forgot.Load())
+	r.done.Store(at)
+	p.next.Store(0)
+	p.from.Store(0)
+	p.done.Store(0)
 }
 
 // sameMoment reads Go's clock and the one all processes read alike at once. A thread

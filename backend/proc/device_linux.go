@@ -139,7 +139,8 @@ type device struct {
 	exact  bool
 
 	board    *driver.Board
-	boardOff int64
+	boardOff int64 // where it lies in the arena
+	boardFD  int   // and what the worker only reads of it
 	wake     func()
 	lanes    []*lane // all but the parent's own
 	byLane   []*lane // by number, nil for those of others
@@ -252,7 +253,7 @@ func (d *device) attach(ctx context.Context, w *child, warm bool) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := w.call(ctx, &message{Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm}, -1); err != nil {
+	if _, _, err := w.call(ctx, &message{Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm}, d.boardFD); err != nil {
 		d.drv.o.Memory.Leave(n)
 		return err
 	}
@@ -265,6 +266,10 @@ func (d *device) attach(ctx context.Context, w *child, warm bool) error {
 // Attach gives lanes to the worker and starts the goroutines that mind it.
 func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.board, d.wake = b, wake
+	var shared bool
+	if d.boardOff, d.boardFD, shared = d.drv.o.Memory.BoardAt(b); !shared {
+		d.boardFD = -1
+	}
 	d.byLane = make([]*lane, b.Lanes())
 	n := len(lanes) - d.OwnLanes()
 	kinds := make([]laneKind, n, n+2)
@@ -273,6 +278,9 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 		l := &lane{id: lanes[i], kind: k, given: b.Count(lanes[i])}
 		d.lanes = append(d.lanes, l)
 		d.byLane[l.id] = l
+		if shared {
+			b.Away(l.id)
+		}
 	}
 	d.homeLane = lanes[n+2]
 	// To the inner device our own lanes are two more that compute.
@@ -281,10 +289,8 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.in, d.out = newStager(d, d.lanes[n], false), newStager(d, d.lanes[n+1], true)
 	go d.in.run()
 	go d.out.run()
-	off, ok := d.drv.o.Memory.BoardAt(b)
-	d.boardOff = off
 	err := d.attach(context.Background(), d.w, false)
-	if !ok {
+	if !shared {
 		err = errors.New("the board is not in the memory shared with workers; take it from Shared")
 	}
 	w := d.w
@@ -427,8 +433,9 @@ func (d *device) lose(w *child, haunted bool) {
 	for _, l := range d.lanes {
 		d.abort(l, err, haunted, w)
 	}
-	for d.board.Count(d.homeLane) < d.homes {
-		d.board.Done(d.homeLane, d.board.Count(d.homeLane)+1, true)
+	d.board.Abandon(d.homeLane, d.homes)
+	for _, l := range d.lanes {
+		d.board.Reclaim(l.id)
 	}
 	d.w, d.fault, d.alone = nil, nil, driver.Wait{Lane: driver.NoLane}
 	d.backlog, d.segs = nil, 0
@@ -480,9 +487,7 @@ func (d *device) verdict(w *child) error {
 		l := running[0]
 		f := l.oldest()
 		err := fmt.Errorf("proc: %s: %w: %s: %s", d.info.Name, driver.ErrKernel, kernelNames(f.task), d.fault)
-		if done, _ := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); !done {
-			d.board.Done(l.id, f.seq, true)
-		}
+		d.board.Abandon(l.id, f.seq)
 		now := d.board.Now()
 		if c, report := d.settle(l, now, now, err); report {
 			d.done = append(d.done, c)
@@ -544,9 +549,7 @@ func (d *device) finish(l *lane) {
 func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 	now := d.board.Now()
 	for f := l.oldest(); f != nil; f = l.oldest() {
-		if done, _ := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); !done {
-			d.board.Done(l.id, f.seq, true)
-		}
+		d.board.Abandon(l.id, f.seq)
 		if haunted {
 			for _, mem := range [][]byte{f.temp, f.host} {
 				if mem != nil {
@@ -560,9 +563,7 @@ func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 		}
 	}
 	// Parts that were promised and never given.
-	for c := d.board.Count(l.id); c < l.given; c++ {
-		d.board.Done(l.id, c+1, true)
-	}
+	d.board.Abandon(l.id, l.given)
 	l.broken, l.last = false, fine
 }
 
@@ -727,7 +728,7 @@ func (d *device) fromPeer(l *lane, op *driver.Op) {
 			d.limbo = append(d.limbo, temporary{mem, half.wait})
 		}
 		l.given = op.Seq
-		d.board.Done(l.id, op.Seq, true)
+		d.board.Abandon(l.id, op.Seq)
 		now := d.board.Now()
 		d.done = append(d.done, driver.Completion{Lane: l.id, Seq: op.Seq, Start: now, End: now, Err: driver.ErrDeviceLost})
 		d.wake()
@@ -860,6 +861,7 @@ func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 	f.kind, f.task = op.Kind, op.Task
 	f.waits = append(f.waits, op.Waits...)
 	d.flying.Add(1)
+	d.board.Given(l.id, op.Seq)
 	if op.Kind == driver.Copy {
 		src, dst := d.offset(op.HostSrc, op.Src), d.offset(op.HostDst, op.Dst)
 		f.host = op.HostDst

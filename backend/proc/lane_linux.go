@@ -183,6 +183,9 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 	if f := l.oldest(); f == nil || f.seq != e.seq {
 		return c, false, false, fmt.Errorf("%w: operation %d of lane %d completed", errGarbage, e.seq, e.lane)
 	}
+	if done, ok := d.board.State(driver.Wait{Lane: e.lane, Seq: e.seq}); e.err == nil && !done || e.err != nil && ok {
+		return c, false, false, fmt.Errorf("%w: operation %d of lane %d: the board says otherwise", errGarbage, e.seq, e.lane)
+	}
 	if e.class == lost || e.class == lostByKernel {
 		l.broken = true
 		d.failed(e.err)

@@ -158,10 +158,7 @@ func (w *worker) ask(m *message, fd int) (err error) {
 		}
 		return nil
 	case askAttach:
-		if m.Board < 0 || m.Board >= int64(len(w.mem)) {
-			return fmt.Errorf("%w: a board at %d", errGarbage, m.Board)
-		}
-		if w.board, err = driver.JoinBoard(w.mem[m.Board:], m.Member); err != nil {
+		if w.board, err = arena.JoinBoard(w.mem, m.Board, fd, m.Member); err != nil {
 			return err
 		}
 		for _, l := range m.Lanes {

@@ -50,9 +50,17 @@ type Arena struct {
 	owner map[int64]owned // by offset
 	// boards are those made, by where they lie; members are the numbers given
 	// to processes that use them.
-	boards  map[*driver.Board]int64
+	boards  map[*driver.Board]boardAt
 	members uint64
 	held    map[int64]*hold
+}
+
+// boardAt is where a board lies: what all write in the arena, and what only this
+// process does in a file of its own.
+type boardAt struct {
+	off int64
+	fd  int
+	own []byte
 }
 
 // owned is a piece in use.
@@ -88,7 +96,7 @@ func Open(limit int64) (*Arena, error) {
 	if err != nil {
 		return nil, fmt.Errorf("arena: share %d bytes of host memory: %w", limit, err)
 	}
-	a := &Arena{mem: mem, file: f, large: extent.New(page), small: extent.New(cacheLine), owner: make(map[int64]owned), held: make(map[int64]*hold), boards: make(map[*driver.Board]int64), members: 1}
+	a := &Arena{mem: mem, file: f, large: extent.New(page), small: extent.New(cacheLine), owner: make(map[int64]owned), held: make(map[int64]*hold), boards: make(map[*driver.Board]boardAt), members: 1}
 	a.segs.Store(new([]Segment))
 	return a, nil
 }
@@ -278,12 +286,13 @@ func (a *Arena) piece(off int64) (start int64, ok bool) {
 // Board makes a board of n lanes in the arena, for as long as that lives.
 func (a *Arena) Board(n int) (*driver.Board, error) { return a.board(n) }
 
-// BoardAt returns where a board lies that Board made.
-func (a *Arena) BoardAt(b *driver.Board) (int64, bool) {
+// BoardAt returns what others need to join a board that Board made: where it lies
+// in the arena, and the descriptor of what they only read, which stays the arena's.
+func (a *Arena) BoardAt(b *driver.Board) (off int64, fd int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	off, ok := a.boards[b]
-	return off, ok
+	at, ok := a.boards[b]
+	return at.off, at.fd, ok
 }
 
 // Enter returns a number for a process that is to join boards.

@@ -48,8 +48,10 @@ func (a *Arena) Close() error {
 	if mem == nil {
 		return nil
 	}
-	for b := range a.boards {
+	for b, at := range a.boards {
 		b.Retire()
+		_ = unix.Munmap(at.own) // as mapped
+		_ = unix.Close(at.fd)
 	}
 	if err := unix.Munmap(mem); err != nil {
 		return fmt.Errorf("arena: unmap: %w", err)
@@ -58,17 +60,65 @@ func (a *Arena) Close() error {
 }
 
 func (a *Arena) board(n int) (*driver.Board, error) {
-	mem, err := a.Get(max(driver.BoardBytes(n), page))
+	size, far := driver.BoardBytes(n)
+	fd, own, err := readable(size)
 	if err != nil {
+		return nil, fmt.Errorf("arena: share a board: %w", err)
+	}
+	mem, err := a.Get(max(far, page))
+	if err != nil {
+		_ = unix.Munmap(own) // as mapped
+		_ = unix.Close(fd)
 		return nil, err
 	}
 	clear(mem)
-	b := driver.ShareBoard(mem, n)
+	b := driver.ShareBoard(own, mem, n)
 	off, _ := a.Find(mem)
 	a.mu.Lock()
-	a.boards[b] = off
+	a.boards[b] = boardAt{off, fd, own}
 	a.mu.Unlock()
 	return b, nil
+}
+
+// readable makes memory that other processes can map by descriptor to read it and
+// not to write it. Kernels before 5.1 cannot refuse that: there others are not
+// told to.
+func readable(size int64) (fd int, mem []byte, err error) {
+	if fd, err = unix.MemfdCreate("weft board", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING); err != nil {
+		return -1, nil, err
+	}
+	if err = unix.Ftruncate(fd, size); err == nil {
+		mem, err = unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, nil, err
+	}
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
+	_, _ = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	return fd, mem, nil
+}
+
+// JoinBoard joins a board another process made, as its BoardAt says: off is where
+// it lies in the arena, which mem maps, and fd the memory this process only reads.
+// The descriptor stays the caller's.
+func JoinBoard(mem []byte, off int64, fd, member int) (*driver.Board, error) {
+	if off < 0 || off >= int64(len(mem)) {
+		return nil, fmt.Errorf("arena: a board at %d of %d bytes", off, len(mem))
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("arena: map a board: %w", err)
+	}
+	own, err := unix.Mmap(fd, 0, int(st.Size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("arena: map a board of %d bytes: %w", st.Size, err)
+	}
+	b, err := driver.JoinBoard(own, mem[off:], member)
+	if err != nil {
+		_ = unix.Munmap(own) // as mapped
+	}
+	return b, err
 }
 
 // fill has the pages of fresh memory made by several cores at once:

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
 )
@@ -120,7 +122,18 @@ func TestBoardAcrossProcesses(t *testing.T) {
 	defer dup.Close()
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "WEFT_TEST_BOARD="+strconv.FormatInt(a.Size(), 10))
-	cmd.ExtraFiles = []*os.File{dup}
+	off, fd, _ := a.BoardAt(b)
+	own, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	for _, l := range []driver.Lane{1, 2} {
+		b.Away(l)
+		b.Given(l, 1<<30)
+	}
+	cmd.Env = append(cmd.Env, "WEFT_TEST_BOARD_AT="+strconv.FormatInt(off, 10))
+	cmd.ExtraFiles = []*os.File{dup, own}
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -142,6 +155,26 @@ func TestBoardAcrossProcesses(t *testing.T) {
 	}
 	if n := b.Count(2); n < 1 || time.Duration(n)*time.Millisecond > b.Now()+time.Second {
 		t.Errorf("the other process's clock showed %d ms, ours %v", n, b.Now())
+	}
+}
+
+// What this process tells on a board cannot be written by those who join it.
+func TestBoardIsReadOnly(t *testing.T) {
+	a := open(t, 64<<20)
+	b, err := a.Board(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, fd, _ := a.BoardAt(b)
+	if seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err != nil || seals&unix.F_SEAL_FUTURE_WRITE == 0 {
+		t.Skipf("the kernel has no seal against writing: seals %#x, %v", seals, err)
+	}
+	if mem, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err == nil {
+		_ = unix.Munmap(mem)
+		t.Error("it was mapped for writing")
+	}
+	if err := unix.Ftruncate(fd, 0); err == nil {
+		t.Error("it was cut off")
 	}
 }
 
@@ -185,7 +218,11 @@ func answer(size string) {
 	if err != nil {
 		panic(err)
 	}
-	b, err := driver.JoinBoard(mem, 1)
+	off, err := strconv.ParseInt(os.Getenv("WEFT_TEST_BOARD_AT"), 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	b, err := arena.JoinBoard(mem, off, 4, 1)
 	if err != nil {
 		panic(err)
 	}

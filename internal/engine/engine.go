@@ -470,6 +470,10 @@ func LanesOf(m *machine.Machine) []LaneInfo {
 // Issued returns how many operations a lane has been given.
 func (e *Engine) Issued(l Lane) uint32 { return e.lanes[l].issued }
 
+// Ended returns the number of the last operation of a lane the engine has heard the
+// end of: nothing it issues later waits for those up to there.
+func (e *Engine) Ended(l Lane) uint32 { return e.lanes[l].done }
+
 // NoLimit is the capacity of a memory that has no limit.
 const NoLimit = 1 << 62
 

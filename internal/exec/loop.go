@@ -55,6 +55,7 @@ type loop struct {
 	stops   []stop // what nobody wants any more
 	got     []driver.Completion
 	counts  Counts
+	forgets forgetting
 	spins   int
 	yield   int  // looks for each time it yields
 	stirred bool // something began or ended since it last slept
@@ -162,6 +163,9 @@ func (l *loop) run() {
 		}
 		l.acts = l.engine.Step(l.now(), l.evs, l.acts[:0])
 		l.evs = l.evs[:0]
+		if l.forgets.due || l.forgets.open {
+			l.forgets.forget(l.board, l.engine, len(l.lanes))
+		}
 		l.stirred = l.stirred || len(l.acts) > 0
 		l.perform()
 		if !l.closing || len(l.runs) > 0 {
@@ -218,6 +222,7 @@ func (l *loop) collectFrom(d *dev) {
 			ev.Start, ev.End = c.Start, c.End
 			if c.Err != nil {
 				ev.Status, ev.Err = status(c.Err), c.Err
+				l.forgets.due = true
 			}
 		}
 		if n < len(l.got) {
