@@ -325,6 +325,33 @@ func TestHostBytes(t *testing.T) {
 	}
 }
 
+// What the program binds or puts is its own memory and does not count, used or not.
+func TestHostBytesWithoutThePrograms(t *testing.T) {
+	const limit, large = 1 << 20, 2 << 20
+	rt := open(t, weft.Options{Devices: "cpu/1", HostBytes: limit, Funcs: map[string]weft.Func{"k": func(*weft.Call, int, int) {}}})
+	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: large, Input: true})
+	y := b.Data(graph.Data{Name: "y", Bytes: large, Output: true})
+	z := b.Data(graph.Data{Name: "z", Bytes: limit})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{
+		{Data: x, Access: graph.Read}, {Data: y, Access: graph.Write}, {Data: z, Access: graph.Write},
+	}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, err := weft.Put(rt, "p", make([]byte, large))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []weft.Binding{weft.Bind("x", make([]byte, large)), put.As("x")} {
+		if _, err := rt.Run(context.Background(), g, in, weft.Bind("y", make([]byte, large))); err != nil {
+			t.Errorf("1 MiB of 1 MiB beside what the program brought: %v", err)
+		}
+	}
+}
+
 // More memory than the machine has is an error, and not the end of the program.
 func TestTooMuchMemory(t *testing.T) {
 	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: map[string]weft.Func{"k": func(*weft.Call, int, int) {}}})

@@ -56,7 +56,7 @@ func (j verdict) reason(v *View, t *Ready, d machine.DeviceID) string {
 	case notAllowed:
 		return "not among the devices allowed"
 	case tooBig:
-		return fmt.Sprintf("needs %d bytes, has %d", t.Need, v.Devices[d].CapBytes)
+		return fmt.Sprintf("needs %d bytes, has %d", t.need(&v.Devices[d]), v.Devices[d].CapBytes)
 	}
 	return ""
 }

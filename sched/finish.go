@@ -74,14 +74,14 @@ func (p *finish) Place(v *View, out []Placement) []Placement {
 func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
 	d := p.trees[0].node[1]
 	dev, cost := &v.Devices[d], t.Cost[0]
-	if cost < 0 || !dev.Accepts || t.Need > dev.CapBytes {
+	if cost < 0 || !dev.Accepts || t.need(dev) > dev.CapBytes {
 		return -1, 0
 	}
 	base := max(v.Now, t.InputsAt)
 	finish := max(base, dev.FreeAt) + cost
 	if t.Near >= 0 && t.Near != d {
 		near := &v.Devices[t.Near]
-		if at := max(base, near.FreeAt) + cost; at <= finish+handOver && near.Accepts && t.Need <= near.CapBytes {
+		if at := max(base, near.FreeAt) + cost; at <= finish+handOver && near.Accepts && t.need(near) <= near.CapBytes {
 			d, dev, finish = t.Near, near, at
 		}
 	}
@@ -153,7 +153,7 @@ func (p *finish) tryClass(v *View, t *Ready, c int, best offer) offer {
 	if p.seats[first].key == never {
 		return best
 	}
-	if t.Need <= v.Devices[first].CapBytes {
+	if dev := &v.Devices[first]; t.need(dev) <= dev.CapBytes {
 		return p.weigh(v, t, first, t.Cost[c], best)
 	}
 	// The memory of single devices can shrink: another may be large enough.

@@ -88,6 +88,7 @@ func randomTask(r *rand.Rand, v *View, i int) Ready {
 		Priority: r.IntN(4) - 1, InputsAt: time.Duration(r.IntN(2000)) * time.Microsecond,
 		Need: int64(r.IntN(2 << 30)), Hint: -1, Near: -1,
 	}
+	t.HostNeed = t.Need
 	for range v.Classes {
 		cost := time.Duration(1+r.IntN(1000)) * time.Microsecond
 		if r.IntN(6) == 0 {

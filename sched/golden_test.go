@@ -215,7 +215,7 @@ func (s *scenario) run(line string) string {
 
 func (s *scenario) task(name string, a args) {
 	t := Ready{Task: graph.TaskID(len(s.view.Tasks)), Run: 1, Kernel: &graph.Kernel{Name: name}, Ops: 1e6, Priority: int(a.num("priority", 0)),
-		InputsAt: a.dur("at"), Need: int64(a.num("need", 0)), Hint: s.device(a["hint"]), Near: -1}
+		InputsAt: a.dur("at"), Need: int64(a.num("need", 0)), HostNeed: int64(a.num("need", 0)), Hint: s.device(a["hint"]), Near: -1}
 	for _, c := range strings.Split(a["cost"], ",") {
 		if c == "-" {
 			t.Cost = append(t.Cost, -1)

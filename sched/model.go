@@ -52,6 +52,14 @@ const (
 	tooBig
 )
 
+// need is the memory t takes of dev's.
+func (t *Ready) need(dev *Device) int64 {
+	if dev.HostMemory {
+		return t.HostNeed
+	}
+	return t.Need
+}
+
 // judge says whether device d may take t.
 func judge(v *View, t *Ready, d machine.DeviceID) verdict {
 	if d < 0 || int(d) >= len(v.Devices) {
@@ -63,7 +71,7 @@ func judge(v *View, t *Ready, d machine.DeviceID) verdict {
 		return notAccepting
 	case int(dev.Class) >= len(t.Cost) || t.Cost[dev.Class] < 0:
 		return cannotRun
-	case t.Need > dev.CapBytes:
+	case t.need(dev) > dev.CapBytes:
 		return tooBig
 	case t.Only != nil:
 		if _, ok := slices.BinarySearch(t.Only, d); !ok {

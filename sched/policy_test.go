@@ -18,7 +18,7 @@ import (
 // alone.
 func may(v *View, t *Ready, d machine.DeviceID) bool {
 	dev := v.Devices[d]
-	return dev.Accepts && t.Cost[dev.Class] >= 0 && t.Need <= dev.CapBytes &&
+	return dev.Accepts && t.Cost[dev.Class] >= 0 && t.need(&dev) <= dev.CapBytes &&
 		(t.Only == nil || slices.Contains(t.Only, d))
 }
 

@@ -91,8 +91,9 @@ type Ready struct {
 	InputsAt time.Duration
 	// Cost per device class, a negative duration where the task cannot run.
 	Cost []time.Duration
-	// Need is the memory its uses and workspace take.
-	Need int64
+	// Need is the memory its uses and workspace take of a device's own memory,
+	// HostNeed what they take of host memory, where the caller's data is already.
+	Need, HostNeed int64
 	// Inputs lists the copies of what it reads; empty when every device
 	// reaches them without a copy.
 	Inputs []Input

@@ -338,7 +338,7 @@ func (c *recounter) operations() {
 func (c *recounter) memories() {
 	used := make([]int64, len(c.spaces))
 	for i := range c.insts {
-		if c.insts[i].data != -2 {
+		if c.insts[i].data != -2 && !c.insts[i].lent {
 			used[c.insts[i].space] += c.insts[i].bytes
 		}
 	}

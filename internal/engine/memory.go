@@ -30,10 +30,12 @@ const (
 	forStage          // the first half of a copy through host memory
 )
 
-// makeHome introduces the caller's memory behind a data handle.
+// makeHome introduces the caller's memory behind a data handle. It is not counted
+// as used: the limit is on what the engine allocates.
 func (e *Engine) makeHome(d, pieces int32, bytes int64, a Action) {
 	i := e.newInst(d, 0, 0, pieces, 0, bytes)
 	e.insts[i].home, e.insts[i].lent = true, true
+	e.spaces[0].used -= bytes
 	e.data.at[d].home = i
 	a.Kind, a.Device, a.Inst, a.Bytes = Home, machine.Host, Inst(i), bytes
 	*e.emit(Home) = a
@@ -154,10 +156,12 @@ func (e *Engine) freeIdle() {
 func (e *Engine) freeInst(i int32) {
 	in := &e.insts[i]
 	e.unlist(i)
-	sp := &e.spaces[in.space]
-	sp.used -= in.bytes
-	if sp.used < 0 {
-		panic("engine: more memory freed than allocated")
+	if !in.lent {
+		sp := &e.spaces[in.space]
+		sp.used -= in.bytes
+		if sp.used < 0 {
+			panic("engine: more memory freed than allocated")
+		}
 	}
 	in.data = -2
 	if in.space != 0 || in.n != 1 || in.lent || !e.idle.put(i, in.bytes) {

@@ -198,14 +198,18 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	v := &e.view.Tasks[n]
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
-	v.Need, v.Inputs, v.Hint, v.Only = 0, nil, -1, nil
+	v.Need, v.HostNeed, v.Inputs, v.Hint, v.Only = 0, 0, nil, -1, nil
 	v.Near = machine.DeviceID(near)
 	if !e.hostOnly {
-		v.Need = sh.workspace
+		v.Need, v.HostNeed = sh.workspace, sh.workspace
 		i0 := len(e.inputs)
 		uses := f.TaskUses(gt)
 		for k := range uses {
-			v.Need += f.UseBytes(&uses[k])
+			bytes := f.UseBytes(&uses[k])
+			v.Need += bytes
+			if e.data.at[r.dataOf[uses[k].Data]].home < 0 {
+				v.HostNeed += bytes
+			}
 			for _, gv := range f.Reads(&uses[k]) {
 				ev := r.val(gv)
 				bytes := e.vals.at[ev].bytes
@@ -322,7 +326,7 @@ func (e *Engine) reoffer() {
 // ever will.
 func (e *Engine) leaveOut(tid int32) {
 	r, gt := e.taskOf(tid)
-	task, costs, need := r.g.Task(gt), e.shape(r, gt).costs, e.need(r, gt)
+	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	err := ErrNoDevice
 	for d := range e.devs {
 		vd := &e.view.Devices[d]
@@ -335,7 +339,7 @@ func (e *Engine) leaveOut(tid int32) {
 			}
 			continue
 		}
-		if need <= vd.CapBytes {
+		if e.need(r, gt, e.devs[d].space) <= vd.CapBytes {
 			e.stuck = append(e.stuck, tid)
 			return
 		}
@@ -348,12 +352,15 @@ func (e *Engine) allowed(t *graph.Task, dev machine.DeviceID) bool {
 	return Allows(t, &e.m.Devices[dev])
 }
 
-// need is the memory a task takes on its device.
-func (e *Engine) need(r *run, gt graph.TaskID) int64 {
+// need is the memory a task takes of a device's. In host memory, what has a home
+// takes none: the caller's memory is there.
+func (e *Engine) need(r *run, gt graph.TaskID, space int32) int64 {
 	n := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
-		n += r.f.UseBytes(&uses[k])
+		if space != 0 || e.data.at[r.dataOf[uses[k].Data]].home < 0 {
+			n += r.f.UseBytes(&uses[k])
+		}
 	}
 	return n
 }
@@ -508,7 +515,7 @@ func (e *Engine) canBegin(tid int32, dev machine.DeviceID) bool {
 		return false
 	}
 	s := &e.spaces[0]
-	return e.devs[dev].space != 0 || s.cap == 0 || s.used+e.need(r, gt) <= s.cap
+	return e.devs[dev].space != 0 || s.cap == 0 || s.used+e.need(r, gt, 0) <= s.cap
 }
 
 // awaited predicts when what a task waits for will have ended, and reports whether
@@ -556,7 +563,7 @@ func (e *Engine) movable(tid int32, to machine.DeviceID) (cost time.Duration, ok
 	vd := &e.view.Devices[to]
 	c := e.shape(r, gt).costs[vd.Class]
 	ok = c >= 0 && r.state == runActive && e.tasks.at[tid].avoid != int32(to) &&
-		e.need(r, gt) <= vd.CapBytes && e.allowed(r.g.Task(gt), to)
+		e.need(r, gt, e.devs[to].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), to)
 	return time.Duration(float64(c) * vd.Slow), ok
 }
 
