@@ -42,7 +42,7 @@ var house = []room{
 		why: "policies decide on a snapshot they are given, so that any loop can use them"},
 	{pkg: "trace", pure: true, imports: []string{"graph", "machine"},
 		why: "a trace is read back without the engine that wrote it"},
-	{pkg: "internal/engine", pure: true, imports: []string{"graph", "machine", "sched", "trace"},
+	{pkg: "internal/engine", pure: true, imports: []string{"graph", "machine", "sched", "trace", "internal/text"},
 		why: "the engine is driven by its loops and must not know which one"},
 	{pkg: "sim", pure: true, imports: []string{"graph", "machine", "sched", "trace", "internal/engine", "internal/text"},
 		why: "the simulator replaces devices and clock, so it must not reach the real ones"},

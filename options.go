@@ -54,8 +54,9 @@ type Options struct {
 	// none.
 	PoolBytes int64
 	// HostBytes limits the host memory weft itself takes for data; memory that
-	// the program binds or puts is the program's and not counted. 0 means no
-	// limit.
+	// the program binds or puts is the program's and not counted. Data that a
+	// device with memory of its own updates needs its size once here, to be
+	// brought home safely. 0 means no limit.
 	HostBytes int64
 	// RebalanceThreshold is the least difference in utilisation between two
 	// devices that moves queued tasks (0.3), RebalanceInterval the least time

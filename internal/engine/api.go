@@ -12,7 +12,7 @@
 //
 // Files: engine.go (state, Step), run.go (runs, admission, fairness), place.go
 // (views, policies, queues), issue.go (waits, launches), memory.go (instances,
-// copies, eviction), recover.go (failures, lineage, replay), health.go (ladder,
+// copies, eviction), shortage.go (waiting for memory), recover.go (failures, lineage, replay), health.go (ladder,
 // rebalancing, hot-swap), check.go (invariants).
 package engine
 

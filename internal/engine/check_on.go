@@ -572,7 +572,9 @@ func (c *recounter) devices() {
 		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", i)
 		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", i)
 		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", i)
-		c.must(!d.blocked || c.spaces[d.space].pins > 0 || d.space == 0 && c.inFlight > 0, "a device waits for memory that nothing will free", i)
+		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || c.absent > 0, "a device waits for memory that nothing will free", i)
+		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.spaces[0].cap == 0 || d.waits&onHost != 0)
+		c.must(waits, "a device waits for memory and stands on no list of it", i)
 		if d.queue.len() > 0 && !d.blocked {
 			l, ok := c.credit(d)
 			c.must(!ok, "a device has tasks queued and a lane with credit", i, int32(l))
@@ -582,6 +584,15 @@ func (c *recounter) devices() {
 		}
 	}
 	c.same(c.absent, absent, "devices with a timer")
+	short, flying := len(c.late), 0
+	for s := range c.spaces {
+		short += len(c.spaces[s].short)
+	}
+	for l := range c.lanes {
+		flying += int(c.lanes[l].issued - c.lanes[l].done)
+	}
+	c.same(c.shortN, short, "entries on the lists of those who wait for memory")
+	c.same(c.flying, flying, "operations in flight")
 }
 
 // versions checks that at most two versions of a piece that is not updated in

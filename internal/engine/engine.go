@@ -146,7 +146,13 @@ type Engine struct {
 	drifted    []machine.DeviceID // devices whose load changed while events were taken in
 	timedOps   int                // operations in flight with a timeout
 	absent     int                // devices whose ladder or hand-over has a timer
-	starved    bool               // some device waits for memory
+	flying     int                // operations in flight
+	shortN     int                // entries on the lists of those who wait for memory
+	late       []lateCopy         // values that wait for room in host memory
+	refused    int64              // bytes of a copy into host memory there was no room for
+	effort     effort             // how far to go for room
+	squeezes   int                // copies within a memory that failed in a row
+	passed     []keyed            // scratch of issueNext
 	away       int                // memories that survived their device
 	serial     uint32
 	asked      bool // something was asked for outside Step
@@ -182,6 +188,7 @@ type device struct {
 	queue   queue
 	state   DeviceState
 	blocked bool // the head of its queue waits for memory
+	waits   waitsOn
 	stats   machine.Stats
 	backlog int64 // predicted time of tasks in flight
 	load    int64 // and of those queued as well
@@ -235,10 +242,11 @@ type opRec struct {
 
 // space is a memory.
 type space struct {
-	dev       machine.DeviceID // machine.Host for host memory
-	cap, used int64            // cap 0: no limit
-	pins      int              // operations in flight that touch it
-	away      bool             // its device is gone but what it holds survived
+	dev       machine.DeviceID   // machine.Host for host memory
+	cap, used int64              // cap 0: no limit
+	pins      int                // operations in flight that touch it
+	short     []machine.DeviceID // those that wait for room in it
+	away      bool               // its device is gone but what it holds survived
 	// instances of a device's memory, least recently used first; host memory is
 	// where others evict to, so it needs no order
 	oldest, newest int32
@@ -307,6 +315,7 @@ const (
 	delivered            // and it is in its home
 	current              // what resident data holds now
 	commits              // a copy to host memory is under way
+	late                 // a copy to host memory waits for room
 )
 
 // datum is a data handle of a run, or resident data.
@@ -532,10 +541,14 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 		e.issueAll()
 		e.redeliver()
 		e.reap()
-		if len(e.poked) == 0 && e.ready.len() == 0 && !e.ended {
+		if len(e.poked) > 0 || e.ready.len() > 0 || e.ended {
+			continue
+		}
+		if e.flying > 0 || !e.relieve() {
 			break
 		}
 	}
+	e.effort = usual
 	if len(e.failed) > 0 {
 		e.stop()
 	}
@@ -619,6 +632,7 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 		ln.head = e.now
 	}
 	ln.issued++
+	e.flying++
 	r := ln.rec(ln.issued)
 	r.task, r.rank, r.quick, r.issued, r.timeout = -1, 0, false, e.now, 0
 	r.forRun, r.forTask, r.inputs = 0, graph.NoTask, 0

@@ -577,6 +577,9 @@ func (e *Engine) handInst(i, to int32) bool {
 		if !e.room(dst, bytes) {
 			dst = 0
 		}
+		if dst == 0 && !e.fits(0, bytes) {
+			return true // what holds the room will be done, or the device stays drained
+		}
 		n := e.alloc(e.insts[i].data, dst, p, 1, e.pieceLo(e.insts[i].data, p), bytes)
 		e.fill(n, p, 1, func(int32) int32 { return v }, forSwap)
 		e.ops = e.ops[:0]

@@ -84,10 +84,8 @@ func (e *Engine) issueAll() {
 			if !none {
 				e.inTurn(dev)
 			}
-			k := d.queue.pop()
-			if e.tryIssue(k.task, dev, l) == noMemory {
-				d.queue.unpop(k)
-				d.blocked, e.starved = true, true
+			if !e.issueNext(dev, l) {
+				e.block(dev)
 				break
 			}
 		}
@@ -134,28 +132,6 @@ func (d *device) perLane(ns int64) int64 {
 	return ns
 }
 
-// unblock lets devices that wait for memory try again.
-func (e *Engine) unblock(space int32) {
-	if space != 0 {
-		dev := e.spaces[space].dev
-		if e.devs[dev].blocked {
-			e.devs[dev].blocked = false
-			e.poke(dev)
-		}
-		return
-	}
-	if !e.starved {
-		return
-	}
-	e.starved = false
-	for i := range e.devs { // a spill may have waited for host memory
-		if e.devs[i].blocked {
-			e.devs[i].blocked = false
-			e.poke(machine.DeviceID(i))
-		}
-	}
-}
-
 // tryIssue issues a placed task on a lane of its device.
 func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 	r, gt := e.taskOf(tid)
@@ -177,7 +153,7 @@ func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 	if !quick {
 		e.serial++
 		e.plans = e.plans[:0]
-		if v, _ := e.prepare(tid, r, gt, dev, 0, 0); v != issuedOK {
+		if v, _ := e.prepare(tid, r, gt, dev, 0, room{}); v != issuedOK {
 			return v
 		}
 		op = e.launch(tid, r, gt, dev, l, 0, e.plans)
@@ -303,8 +279,8 @@ func (e *Engine) unpinQuick(rec *opRec) {
 			if in.held == 0 {
 				e.freeIfIdle(sl.inst)
 			}
-			if e.starved {
-				e.unblock(in.space)
+			if e.shortN > 0 {
+				e.wake(in.space)
 			}
 		}
 	}
@@ -345,17 +321,21 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	return a
 }
 
-// prepare checks inputs and makes room for one rank of a task beside taken
-// bytes promised already, appending its plans to e.plans. It returns the room made.
-func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken int64) (verdict, int64) {
+// room is how many bytes of a device's memory and of host memory are wanted.
+type room struct{ here, host int64 }
+
+// prepare checks inputs and makes room for one rank of a task beside what is taken
+// already, appending its plans to e.plans. It returns the room made; what comes
+// through host memory on its way takes room there.
+func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
 	f := r.f
 	uses := f.TaskUses(gt)
 	space := e.devs[dev].space
-	need := r.shapes[f.Rows[gt].Shape].workspace
 	missing := false
-	var staging int64 // bytes that come through host memory
+	need := room{}
 	for k := range uses {
 		u := &uses[k]
+		staging := int64(0)
 		for _, gv := range f.Reads(u) {
 			v := r.val(gv)
 			if e.vals.at[v].slot < 0 || e.away > 0 && !e.have(v) {
@@ -365,15 +345,18 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 				s := e.source(v, space)
 				if s < 0 {
 					e.goElsewhere(tid, r, gt, dev)
-					return setAside, 0
+					return setAside, room{}
 				}
-				if e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
+				if u.Rank == rank && e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
 					staging += e.vals.at[v].bytes
 				}
 			}
 			if r.state != runActive {
-				return setAside, 0
+				return setAside, room{}
 			}
+		}
+		if staging > 0 && e.findVacant(r.dataOf[u.Data], 0, u.P0-u.Base, u.P1-u.P0) < 0 {
+			need.host += staging
 		}
 		for _, gv := range f.Writes(u) {
 			// At most two versions: the one before last must have been made and read.
@@ -385,7 +368,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 					e.awaiting[pp] = append(e.awaiting[pp], tid)
 					e.unplace(tid)
 					e.tasks.at[tid].state = ready
-					return setAside, 0
+					return setAside, room{}
 				}
 			}
 		}
@@ -398,15 +381,50 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 			e.tasks.at[tid].state = ready
 			e.stuck = append(e.stuck, tid)
 		}
-		return setAside, 0
+		return setAside, room{}
 	}
+	base := len(e.plans)
+	need.here = e.planUses(r, gt, rank, space, false)
+	if e.makeRoom(space, need, taken) {
+		return issuedOK, need
+	}
+	if e.effort >= compact && e.flying == 0 {
+		for _, p := range e.plans[base:] {
+			if p.inst >= 0 {
+				e.insts[p.inst].keep = e.serial - 1
+			}
+		}
+		e.plans = e.plans[:base]
+		need.here = e.planUses(r, gt, rank, space, true)
+		if e.makeRoom(space, need, taken) {
+			return issuedOK, need
+		}
+		short, bytes := space, taken.here+need.here
+		if need.host > 0 && !e.fits(0, taken.host+need.host) {
+			short, bytes = 0, taken.host+need.host
+		}
+		if e.flying == 0 && !e.squeeze(short) && e.lastResort() {
+			e.effort = usual
+			e.fail(r, e.taskErr(r, gt, dev, e.outOfMemory(short, bytes)))
+			e.unplace(tid)
+			return setAside, room{}
+		}
+	}
+	return noMemory, room{}
+}
+
+// planUses plans one rank of a task and returns how many bytes it takes. With exact
+// it keeps no buffer that holds more than is needed.
+func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space int32, exact bool) int64 {
+	need := r.shapes[r.f.Rows[gt].Shape].workspace
+	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		u := &uses[k]
 		if u.Rank != rank {
 			e.plans = append(e.plans, plan{})
 			continue
 		}
-		p := e.planUse(r, u, space)
+		p := e.planUse(r, u, space, exact)
 		if p.inst >= 0 {
 			e.insts[p.inst].keep = e.serial
 		} else {
@@ -414,15 +432,13 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		}
 		e.plans = append(e.plans, p)
 	}
-	if need > 0 && !e.room(space, taken+need) || staging > 0 && !e.fits(0, staging) {
-		if sp := &e.spaces[space]; sp.pins == 0 && (space != 0 || e.inFlight == 0) {
-			e.fail(r, e.taskErr(r, gt, dev, e.fullOf(space)))
-			e.unplace(tid)
-			return setAside, 0
-		}
-		return noMemory, 0
-	}
-	return issuedOK, need
+	return need
+}
+
+// makeRoom reports whether a task has room, beside what is taken, and starts to make
+// some where it has not.
+func (e *Engine) makeRoom(space int32, need, taken room) bool {
+	return (need.here == 0 || e.room(space, taken.here+need.here)) && (need.host == 0 || e.fits(0, taken.host+need.host))
 }
 
 // goElsewhere has a task placed anew, one of whose values is beyond reach from its
@@ -465,7 +481,7 @@ func (e *Engine) reaches(r *run, gt graph.TaskID, space int32) bool {
 }
 
 // planUse decides which buffer a use gets.
-func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32) plan {
+func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan {
 	f := r.f
 	d := r.dataOf[u.Data]
 	p0, n := u.P0-u.Base, u.P1-u.P0
@@ -476,7 +492,7 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32) plan {
 		fillable := int32(-1)
 		for i := e.data.at[d].insts; i >= 0; i = e.insts[i].next {
 			in := &e.insts[i]
-			if !in.covers(space, p0, n) {
+			if !in.covers(space, p0, n) || exact && e.wasteful(i) {
 				continue
 			}
 			has, can, sole := true, true, true
@@ -674,6 +690,7 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 	ln := &e.lanes[op.Lane]
 	rec := ln.rec(op.Seq)
 	ln.done = op.Seq
+	e.flying--
 	ln.head, ln.last = e.now, e.now
 	if rec.timeout > 0 {
 		ln.timed--
@@ -681,9 +698,6 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 	}
 	if dev := ln.info.Device; dev >= 0 {
 		e.poke(dev)
-	}
-	if e.starved { // whatever ends may have been what another waits for
-		e.unblock(0)
 	}
 	if rec.task < 0 {
 		if st == OK || st == DepFailed {

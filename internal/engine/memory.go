@@ -21,13 +21,14 @@ import (
 type copyWhy uint8
 
 const (
-	forTask   copyWhy = iota
-	forCommit         // make a value durable
-	forHome           // deliver an output
-	forSpill          // make room
-	forSwap           // hand state to a spare
-	forAside          // clear a home of a value kept for recovery only
-	forStage          // the first half of a copy through host memory
+	forTask    copyWhy = iota
+	forCommit          // make a value durable
+	forHome            // deliver an output
+	forSpill           // make room
+	forSwap            // hand state to a spare
+	forAside           // clear a home of a value kept for recovery only
+	forStage           // the first half of a copy through host memory
+	forSqueeze         // give up the unused parts of a buffer
 )
 
 // makeHome introduces the caller's memory behind a data handle. It is not counted
@@ -170,8 +171,8 @@ func (e *Engine) freeInst(i int32) {
 		}
 		e.discard(i)
 	}
-	if in.space != 0 || e.starved {
-		e.unblock(in.space)
+	if e.shortN > 0 {
+		e.wake(in.space)
 	}
 }
 
@@ -291,6 +292,9 @@ func (e *Engine) unhold(s int32) {
 	if in.home && in.data >= 0 {
 		e.homeFree(in, s-in.slot)
 	}
+	if e.shortN > 0 {
+		e.wake(in.space)
+	}
 }
 
 // filled reports whether the operation that fills a slot is complete.
@@ -335,7 +339,9 @@ func (e *Engine) unpin(i, p0, n int32, copying int32) {
 	}
 	if in.pins == 0 {
 		e.freeIfIdle(i)
-		e.unblock(in.space)
+		if e.shortN > 0 {
+			e.wake(in.space)
+		}
 	}
 }
 
@@ -770,6 +776,9 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 			e.runs[r].report.CopyBytes += e.vals.at[v].bytes
 		}
 	}
+	if rec.why == forSqueeze {
+		e.squeezed(src, p0, n, ok)
+	}
 	e.unpin(src, p0, n, 1)
 	e.unpin(dst, p0, n, 1)
 	for _, v := range got {
@@ -782,6 +791,9 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 		}
 		if len(e.copyFails) > 0 {
 			delete(e.copyFails, v)
+		}
+		if e.shortN > 0 {
+			e.wakeHolders(v)
 		}
 		if to == 0 {
 			e.anchor(v)
@@ -884,7 +896,8 @@ func (e *Engine) commit(v int32) {
 	dst := e.findVacant(d, 0, p, 1)
 	if dst < 0 {
 		if !e.fits(0, bytes) {
-			return // no room to make it safer; lineage still can
+			e.lacksHost(v) // until then lineage makes it safe
+			return
 		}
 		dst = e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
 	}
@@ -974,6 +987,8 @@ func (e *Engine) bringHome(v int32) bool {
 		}
 	case e.tired(old) != nil:
 		e.keptAway(v, e.tired(old))
+	case !e.fits(0, val.bytes):
+		e.lacksHost(v)
 	default:
 		d, p, bytes := val.data, val.piece, val.bytes
 		dst := e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)

@@ -624,7 +624,7 @@ func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 		vd := &e.view.Devices[dev]
 		cost = max(cost, time.Duration(float64(costs[vd.Class])*vd.Slow))
 		space := e.devs[dev].space
-		v, need := e.prepare(tid, r, gt, dev, int16(rank), taken[space])
+		v, need := e.prepare(tid, r, gt, dev, int16(rank), room{taken[space], taken[0]})
 		if v == noMemory {
 			e.stuck = append(e.stuck, tid)
 			e.gangWaits = true
@@ -632,7 +632,8 @@ func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 		if v != issuedOK {
 			return
 		}
-		taken[space] += need
+		taken[space] += need.here
+		taken[0] += need.host
 	}
 	plans := slices.Clone(e.plans)
 	e.tasks.at[tid].cost = int64(cost)
@@ -687,7 +688,7 @@ func (e *Engine) purge(r *run) {
 		for _, k := range kept {
 			q.push(k.task, k.key)
 		}
-		e.devs[i].blocked = false
+		e.unblock(machine.DeviceID(i))
 	}
 	live := fifo{}
 	for e.ready.len() > 0 {

@@ -265,6 +265,11 @@ func (e *Engine) admit() {
 				free = false
 			} else if !r.samePieces(d, res) && !e.recut(r, d, res) {
 				free = false
+				if e.refused > 0 && e.lastResort() {
+					e.effort = usual
+					e.fail(r, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
+					break
+				}
 			}
 		}
 		if !free {
@@ -820,11 +825,17 @@ func (e *Engine) serveResident(ref DataRef) {
 		}
 		e.asks--
 	}
-	if res.fetches > 0 && !res.writer && e.atHome(res) {
-		for ; res.fetches > 0; res.fetches-- {
-			e.asks--
-			res.readers++
-			e.emit(Done).Ref = ref
+	if res.fetches > 0 && !res.writer {
+		switch {
+		case e.atHome(res):
+			for ; res.fetches > 0; res.fetches-- {
+				e.asks--
+				res.readers++
+				e.emit(Done).Ref = ref
+			}
+		case e.refused > 0 && e.lastResort():
+			e.effort = usual
+			e.refuse(ref, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
 		}
 	}
 	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.insts[e.data.at[res.data].home].pins == 0 {
@@ -847,11 +858,16 @@ func (e *Engine) refuseFetches(gone func(v int32) bool, err error) {
 		if res.fetches == 0 || !slices.ContainsFunc(res.vals, gone) {
 			continue
 		}
-		for ; res.fetches > 0; res.fetches-- {
-			e.asks--
-			a := e.emit(Done)
-			a.Ref, a.Err = DataRef(ref), err
-		}
+		e.refuse(DataRef(ref), err)
+	}
+}
+
+// refuse answers those who wait for resident data with an error.
+func (e *Engine) refuse(ref DataRef, err error) {
+	for res := &e.resident[ref]; res.fetches > 0; res.fetches-- {
+		e.asks--
+		a := e.emit(Done)
+		a.Ref, a.Err = ref, err
 	}
 }
 
@@ -859,6 +875,7 @@ func (e *Engine) refuseFetches(gone func(v int32) bool, err error) {
 // and starts to bring there what is not.
 func (e *Engine) atHome(res *residentData) bool {
 	all := true
+	e.refused = 0
 	for _, v := range res.vals {
 		all = e.bringHome(v) && all
 	}

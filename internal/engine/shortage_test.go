@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
@@ -11,10 +12,7 @@ import (
 // The caller's memory does not count against the limit of host memory, whether the
 // device that computes there is alone or beside others.
 func TestHostLimitLeavesOutHomes(t *testing.T) {
-	beside := gpus(1, 10*mb)
-	beside.Devices = append(cpus(1).Devices, beside.Devices...)
-	beside.Links[0].A = 1
-	for name, m := range map[string]*machine.Machine{"a cpu": cpus(1), "a cpu beside a gpu": beside} {
+	for name, m := range map[string]*machine.Machine{"a cpu": cpus(1), "a cpu beside a gpu": cpuAndGPU(10 * mb)} {
 		m.HostBytes = mb
 		r := newRig(t, m, engine.Options{})
 		kept := r.e.NewData("kept", 5*mb, graph.Versioned)
@@ -31,4 +29,130 @@ func TestHostLimitLeavesOutHomes(t *testing.T) {
 		}
 		equal(t, name+": bytes used at the end", r.e.Status(0).MemUsed, 0)
 	}
+}
+
+// cpuAndGPU is a machine of cpu:0, in host memory, and gpu:0.
+func cpuAndGPU(memBytes int64) *machine.Machine {
+	m := gpus(1, memBytes)
+	m.Devices = append(cpus(1).Devices, m.Devices...)
+	m.Links[0].A = 1
+	return m
+}
+
+// A task that reads a part of a larger buffer has room beside that part, also where
+// nothing can be moved to another memory.
+func TestRoomBesideAPart(t *testing.T) {
+	alone := gpus(1, 100)
+	alone.Links = nil
+	host := cpus(1)
+	host.HostBytes = 100
+	for name, m := range map[string]*machine.Machine{"gpu": gpus(1, 100), "gpu without a link": alone, "host": host} {
+		r := newRig(t, m, engine.Options{})
+		g := build(t, func(b *graph.Builder) {
+			x := b.Data(graph.Data{Name: "x", Bytes: 60})
+			b.Add(job("a", 1, writes(x)))
+			b.Add(job("b", 1, graph.Use{Data: x, Bytes: 10, Access: graph.Read}, writes(b.Data(graph.Data{Name: "y", Bytes: 50}))))
+		})
+		if err := r.finish(r.submit(g, engine.RunOptions{})); err != nil {
+			t.Errorf("%s: 60 of 100 bytes: %v", name, err)
+		}
+		equal(t, name+": bytes used at the end", r.e.Status(0).MemUsed, 0)
+	}
+}
+
+// An output that finds no room in host memory is brought home once there is some.
+func TestDeliveryWaitsForHostMemory(t *testing.T) {
+	m := cpuAndGPU(10 * mb)
+	m.HostBytes = mb
+	r := newRig(t, m, engine.Options{})
+	hold := job("hold", 20)
+	hold.Workspace = mb - 8
+	hold.On.Only = []string{"cpu"}
+	first := r.submit(single(t, hold), engine.RunOptions{})
+	r.starts("hold")
+	g := build(t, func(b *graph.Builder) {
+		k := job("update", 1, updates(b.Data(graph.Data{Name: "x", Bytes: mb, Input: true, Output: true})))
+		k.On.Only = []string{"cuda"}
+		b.Add(k)
+	})
+	rep := r.mustRun(r.submit(g, engine.RunOptions{}))
+	r.mustRun(first)
+	equal(t, "executed", rep.Executed, 1)
+	if rep.Ended < 20*ms {
+		t.Errorf("x was home at %v, before there was room to make it safe", rep.Ended)
+	}
+}
+
+// What can never be brought home for lack of host memory is an error that says how
+// much is short, for a run and for who asks for resident data.
+func TestNoHostMemoryEver(t *testing.T) {
+	m := gpus(1, 10*mb)
+	m.HostBytes = mb / 2
+	g := chainOf(t, mb)
+	r := newRig(t, m, engine.Options{})
+	err := r.finish(r.submit(g, engine.RunOptions{}))
+	is(t, err, engine.ErrOutOfMemory)
+	if err == nil || !strings.Contains(err.Error(), "1MB more are needed in host memory, of whose 500kB 500kB are free") {
+		t.Errorf("the error is %v", err)
+	}
+	x := r.e.NewData("x", mb, graph.Versioned)
+	r.mustRun(r.submit(g, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: x}}}))
+	r.e.Fetch(x)
+	r.until("an answer", func() bool { return len(r.fetched) > 0 })
+	is(t, r.fetchErr, engine.ErrOutOfMemory)
+	// A graph that cuts it otherwise needs it at home as well.
+	cut := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb, Input: true})
+		b.Add(job("part", 1, graph.Use{Data: x, Bytes: mb / 4, Access: graph.Read}))
+	})
+	is(t, r.finish(r.submit(cut, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: x}}})), engine.ErrOutOfMemory)
+	// Nothing of that harms a run that needs less.
+	r.mustRun(r.submit(chainOf(t, mb/4), engine.RunOptions{}))
+}
+
+// chainOf is two tasks that update data of some bytes, one after the other.
+func chainOf(t *testing.T, bytes int64) *graph.Graph {
+	return build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: bytes, Input: true, Output: true})
+		b.Add(job("first", 1, updates(x)))
+		b.Add(job("second", 1, updates(x)))
+	})
+}
+
+// When a run that waits for memory is cancelled, what is queued behind it goes on,
+// though what it waited for has not ended.
+func TestCancelWakesTheQueue(t *testing.T) {
+	r := newRig(t, gpus(1, 4*mb), engine.Options{Depth: 8})
+	r.hang["hold"] = true
+	with := func(name string, workspace int64) *graph.Graph {
+		k := job(name, 0.01)
+		k.Workspace = workspace
+		return single(t, k)
+	}
+	r.submit(with("hold", 2*mb), engine.RunOptions{})
+	r.starts("hold")
+	large := r.submit(with("large", 3*mb), engine.RunOptions{})
+	r.submit(with("small", mb), engine.RunOptions{})
+	r.step()
+	equalLists(t, "launches", r.launched, []string{"hold@gpu:0"})
+	r.step(engine.Event{Kind: engine.Cancel, Run: large})
+	equalLists(t, "launches", r.launched, []string{"hold@gpu:0", "small@gpu:0"})
+}
+
+// A task that has no room while nothing in its memory is in flight lets those behind
+// it pass: they may be what makes room.
+func TestRoomBehindTheFirst(t *testing.T) {
+	m := gpus(1, 4*mb)
+	m.Links = nil // nothing can be moved out of the way
+	r := newRig(t, m, engine.Options{Depth: 1})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 3 * mb})
+		first := b.Add(job("make", 1, writes(x)))
+		large := job("large", 1)
+		large.Workspace, large.Priority, large.After = 2*mb, 10, []graph.TaskID{first}
+		b.Add(large)
+		b.Add(job("use", 1, reads(x)))
+	})
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+	equalLists(t, "launches", r.launched, []string{"make@gpu:0", "use@gpu:0", "large@gpu:0"})
 }

@@ -1,0 +1,265 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/machine"
+)
+
+// Waiting for memory. A device whose next task finds no room waits on the list of
+// each memory that could give it some: its own, and host memory, into which values
+// are moved out of its way. A value that is to be copied into host memory waits
+// there too. Whatever makes room in a memory wakes its list. When nothing is in
+// flight and somebody still waits, relieve goes further step by step; only when
+// none of that helps does a run fail.
+
+// effort is how far the engine goes to find room.
+type effort uint8
+
+const (
+	usual   effort = iota
+	lookOn         // try the tasks behind the first of a queue as well
+	compact        // and give up the unused parts of buffers
+	give           // and fail the run of the next task that has no room
+)
+
+// waitsOn says on which lists a device stands.
+type waitsOn uint8
+
+const (
+	onOwn waitsOn = 1 << iota
+	onHost
+)
+
+// lateCopy is a value that waits for room in host memory. The run says whether the
+// value is still the same.
+type lateCopy struct {
+	val, slot int32
+	run       RunID
+}
+
+// block has a device wait until room appears in a memory its next task needs.
+func (e *Engine) block(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	d.blocked = true
+	if d.space != 0 && d.waits&onOwn == 0 {
+		d.waits |= onOwn
+		e.spaces[d.space].short = append(e.spaces[d.space].short, dev)
+		e.shortN++
+	}
+	if e.spaces[0].cap > 0 && d.waits&onHost == 0 {
+		d.waits |= onHost
+		e.spaces[0].short = append(e.spaces[0].short, dev)
+		e.shortN++
+	}
+}
+
+// wake lets those try again who wait for room in a memory.
+func (e *Engine) wake(space int32) {
+	sp := &e.spaces[space]
+	bit := onOwn
+	if space == 0 {
+		bit = onHost
+		e.wakeCopies()
+	}
+	for _, dev := range sp.short {
+		d := &e.devs[dev]
+		d.waits &^= bit
+		e.unblock(dev)
+	}
+	e.shortN -= len(sp.short)
+	sp.short = sp.short[:0]
+}
+
+// unblock has a device that waited for memory looked at again.
+func (e *Engine) unblock(dev machine.DeviceID) {
+	if d := &e.devs[dev]; d.blocked {
+		d.blocked = false
+		e.poke(dev)
+	}
+}
+
+// wakeHolders wakes the memories that hold a value, after another copy of it was
+// completed: they may give theirs up.
+func (e *Engine) wakeHolders(v int32) {
+	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
+		e.wake(e.insts[e.slots.at[s].inst].space)
+	}
+}
+
+// lacksHost notes that a value could not be copied into host memory for lack of room.
+func (e *Engine) lacksHost(v int32) {
+	val := &e.vals.at[v]
+	e.refused = val.bytes
+	if e.effort >= compact && e.flying == 0 {
+		e.squeeze(0)
+	}
+	if val.run < 0 || val.flags&late != 0 {
+		return // what callers wait for is asked for again in every step
+	}
+	if r := e.runs[val.run]; e.lastResort() && r.state == runActive && val.flags&(wanted|delivered) == wanted {
+		e.effort = usual
+		e.fail(r, fmt.Errorf("%s: %w", e.describe(v), e.outOfMemory(0, val.bytes)))
+		return
+	}
+	val.flags |= late
+	e.late = append(e.late, lateCopy{v, val.run, e.runs[val.run].id})
+	e.shortN++
+}
+
+// wakeCopies has the copies tried again that wait for room in host memory.
+func (e *Engine) wakeCopies() {
+	for _, c := range e.late {
+		if r := e.runs[c.slot]; r != nil && r.id == c.run {
+			e.vals.at[c.val].flags &^= late
+			e.redo = append(e.redo, c.val)
+		}
+	}
+	e.shortN -= len(e.late)
+	e.late = e.late[:0]
+}
+
+// owes reports whether an output waits for room in host memory.
+func (e *Engine) owes() bool {
+	return slices.ContainsFunc(e.late, func(c lateCopy) bool {
+		r := e.runs[c.slot]
+		return r != nil && r.id == c.run && r.state == runActive && e.vals.at[c.val].flags&(wanted|delivered) == wanted
+	})
+}
+
+// relieve is called when nothing is in flight and nothing was issued: nobody will
+// make room any more by itself. It lets all who wait for memory try again with more
+// effort than before, and returns whether the step goes on.
+func (e *Engine) relieve() bool {
+	waits := e.gangWaits || e.refused > 0 && e.asks+len(e.waiting) > 0 || e.owes()
+	for i := range e.devs {
+		d := &e.devs[i]
+		if d.state == Lost && d.health.deadline > 0 {
+			return false // it may come back, and this with it
+		}
+		waits = waits || d.blocked
+	}
+	if !waits || len(e.delayed) > 0 || e.effort == give {
+		e.effort = usual
+		return false
+	}
+	e.effort++
+	e.refused = 0
+	for s := range e.spaces {
+		e.wake(int32(s))
+	}
+	for i := range e.devs {
+		e.unblock(machine.DeviceID(i))
+	}
+	if e.gangWaits {
+		e.gangWaits, e.hungry = false, true
+	}
+	if len(e.graves) > 0 {
+		e.bury()
+	}
+	return true
+}
+
+// lastResort reports whether a run is to fail that has no room now.
+func (e *Engine) lastResort() bool { return e.effort == give && e.flying == 0 }
+
+// outOfMemory says how much room is wanted in a memory, and how much there is.
+func (e *Engine) outOfMemory(space int32, bytes int64) error {
+	sp := &e.spaces[space]
+	of := "host memory"
+	if space != 0 {
+		of = "the memory of " + e.m.Devices[sp.dev].Name
+	}
+	return fmt.Errorf("%w: %s more are needed in %s, of whose %s %s are free", e.fullOf(space),
+		text.FormatSize(bytes), of, text.FormatSize(sp.cap), text.FormatSize(max(sp.cap-sp.used, 0)))
+}
+
+// looks is how many tasks of a queue are tried when the first has no room and nothing
+// in flight will make any in its device's memory: enough to pass a few large ones, few
+// enough to cost less than the launch that is gained.
+const looks = 8
+
+// issueNext issues the next task of a device, or one behind it, and returns whether
+// it could.
+func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
+	d := &e.devs[dev]
+	k := d.queue.pop()
+	if e.tryIssue(k.task, dev, l) != noMemory {
+		return true
+	}
+	found := false
+	passed := append(e.passed[:0], k)
+	for d.queue.len() > 0 && e.spaces[d.space].pins == 0 && (len(passed) < looks || e.effort >= lookOn && e.flying == 0) {
+		k := d.queue.pop()
+		if e.tryIssue(k.task, dev, l) != noMemory {
+			found = true
+			break
+		}
+		passed = append(passed, k)
+	}
+	for _, k := range passed {
+		d.queue.unpop(k)
+	}
+	e.passed = passed[:0]
+	return found
+}
+
+// wasteful reports whether parts of a buffer hold nothing that is needed.
+func (e *Engine) wasteful(i int32) bool {
+	in := &e.insts[i]
+	return !in.home && in.data >= 0 && in.held < in.n && in.pins == 0
+}
+
+// squeeze starts to move what a wasteful buffer holds into buffers of its own in the
+// same memory, after which it is freed. It returns whether there was such a buffer
+// that leaves room for the copies.
+func (e *Engine) squeeze(space int32) bool {
+	if e.spaces[space].away || e.squeezes > maxCuts {
+		return false
+	}
+	for i := range int32(len(e.insts)) {
+		in := &e.insts[i]
+		if in.space != space || !e.wasteful(i) {
+			continue
+		}
+		var bytes int64
+		for s := in.slot; s < in.slot+in.n; s++ {
+			if v := e.slots.at[s].val; v >= 0 {
+				bytes += e.vals.at[v].bytes
+			}
+		}
+		if bytes == 0 || bytes >= in.bytes || !e.fits(space, bytes) {
+			continue
+		}
+		for k := range in.n {
+			s := e.insts[i].slot + k
+			v := e.slots.at[s].val
+			if v < 0 {
+				continue
+			}
+			val := &e.vals.at[v]
+			dst := e.alloc(val.data, space, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
+			e.copy(i, dst, val.piece, 1, s, e.insts[dst].slot, forSqueeze)
+			e.ops = e.ops[:0]
+		}
+		return true
+	}
+	return false
+}
+
+// squeezed gives up the slots a copy was made from to make room.
+func (e *Engine) squeezed(src, p0, n int32, ok bool) {
+	if !ok {
+		e.squeezes++ // not for ever
+		return
+	}
+	e.squeezes = 0
+	in := &e.insts[src]
+	for s := in.slot + p0 - in.p0; n > 0; n-- {
+		e.unhold(s)
+		s++
+	}
+	e.freeIfIdle(src)
+}
