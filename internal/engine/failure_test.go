@@ -645,3 +645,34 @@ func TestGangCopiesThatKeepFailing(t *testing.T) {
 		}
 	}
 }
+
+// A buffer in host memory that is given up a second time, having been used again in
+// between, stays until those who would have read it then have ended too.
+func TestBufferGivenUpTwice(t *testing.T) {
+	r := newRig(t, cpus(3), engine.Options{Ahead: 1000 * ms, Policy: noStealing, Backoff: 30 * ms})
+	on := func(dev string, j graph.Task, after ...graph.TaskID) graph.Task {
+		j.On.Only, j.After = []string{dev}, after
+		return j
+	}
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 100 * mb}) // too large to be kept for others
+		b.Add(on("cpu:1", job("long", 100)))
+		maker := on("cpu:0", job("make", 1, writes(x)))
+		maker.Workspace = 8 // which it does not get in one pass
+		b.Add(maker)
+		b.Add(on("cpu:1", job("reader", 1, reads(x))))
+		b.Add(on("cpu:2", job("blocker", 2000)))
+		b.Add(on("cpu:2", job("gate", 1)))
+		b.Add(on("cpu:1", job("longer", 100), 4))
+		b.Add(on("cpu:1", job("late reader", 1, reads(x)), 5))
+	})
+	// It fails at 1 and 32 ms, and at 93 ms, before the first reader comes back at 100 ms.
+	r.fail["make"] = 3
+	id := r.submit(g, engine.RunOptions{})
+	r.until("a failure", func() bool { return r.fail["make"] == 2 })
+	equal(t, "launches of the late reader", r.count("late reader"), 0)
+	r.end(r.ops[slices.IndexFunc(r.ops, func(o *op) bool { return o.what == "blocker@cpu:2" })], engine.OK)
+	r.until("the late reader behind the second try", func() bool { return r.count("late reader") == 1 })
+	equal(t, "tries left to fail", r.fail["make"], 2)
+	r.mustRun(id)
+}

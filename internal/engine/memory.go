@@ -220,15 +220,19 @@ func (e *Engine) freeLater(i int32) {
 		e.freeIfIdle(i)
 		return
 	}
-	if in.held > 0 || in.home || in.late || in.data == -2 {
+	if in.held > 0 || in.home || in.data == -2 {
 		return
 	}
-	in.late = true
-	g := grave{inst: i, until: make([]uint32, len(e.lanes))}
-	for l := range e.lanes {
-		g.until[l] = e.lanes[l].issued
+	at := len(e.graves)
+	if in.late { // it was used again meanwhile: those who read it then count too
+		at = slices.IndexFunc(e.graves, func(g grave) bool { return g.inst == i })
+	} else {
+		e.graves = append(e.graves, grave{inst: i, until: make([]uint32, len(e.lanes))})
 	}
-	e.graves = append(e.graves, g)
+	in.late = true
+	for l := range e.lanes {
+		e.graves[at].until[l] = e.lanes[l].issued
+	}
 }
 
 // bury frees what no operation can refer to any more.

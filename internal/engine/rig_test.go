@@ -30,6 +30,7 @@ type rig struct {
 
 	// What a test wants to happen to tasks, by name.
 	hang map[string]bool
+	held *op            // an operation that does not end before it is told to
 	fail map[string]int // how many times
 	// outcome, when set, says how a launch ends that nothing else lets fail.
 	outcome func(task, dev string) engine.Status
@@ -210,6 +211,12 @@ func (r *rig) take(a engine.Action) {
 			r.insts[a.Inst] = fmt.Sprintf("resident %d", a.Ref)
 		}
 	case engine.Free:
+		for _, o := range r.ops {
+			if o.a.Kind == engine.Copy && (o.a.Src == a.Inst || o.a.Dst == a.Inst) ||
+				slices.ContainsFunc(o.a.Args, func(g engine.Arg) bool { return g.Inst == a.Inst }) {
+				r.t.Errorf("at %v: instance %d is freed while %s uses it", r.now, a.Inst, o.what)
+			}
+		}
 		delete(r.insts, a.Inst)
 	case engine.Copy:
 		name := r.insts[a.Src]
@@ -325,7 +332,7 @@ func (r *rig) advance() bool {
 }
 
 func (r *rig) hung(o *op) bool {
-	return o.a.Kind == engine.Launch && r.hang[o.a.Graph.TaskName(o.a.Task)]
+	return o == r.held || o.a.Kind == engine.Launch && r.hang[o.a.Graph.TaskName(o.a.Task)]
 }
 
 func (r *rig) takes(o *op) time.Duration {
