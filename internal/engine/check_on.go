@@ -502,6 +502,10 @@ func (c *recounter) waitingTasks() {
 	for _, d := range c.delayed {
 		someone[d.task] = true
 	}
+	for _, tid := range c.gangLine.buf[c.gangLine.head:] {
+		someone[tid] = true
+	}
+	c.must(c.gangLine.len() == 0 || c.inFlight >= c.o.MaxInFlight, "a gang waits for a limit that is not reached")
 	for v, ts := range c.awaiting {
 		c.mustOf(v, c.vals.at[v].reads > 0 || c.vals.at[v].flags&produced == 0, "was made and read, and tasks still await that")
 		for _, tid := range ts {
@@ -532,11 +536,9 @@ func (c *recounter) waitingTasks() {
 		switch t.state {
 		case waiting:
 			c.must(t.unissued > 0, "a task waits for nothing", tid)
-		case ready:
-			c.must(someone[tid], "a task is ready and nobody will come for it", tid)
-		case queued:
-			aside := t.flags&parked != 0 && slices.Contains(r.parked, tid)
-			c.must(someone[tid] || aside, "a task is queued in no queue", tid)
+		case ready, queued:
+			aside := t.flags&parked != 0 && slices.Contains(r.parked.buf[r.parked.head:], tid)
+			c.must(someone[tid] || aside, "a task is ready or queued and nobody will come for it", tid)
 			c.must(!aside || r.flight > 0 || goesOn[t.run], "a task is set aside and nothing else of its run is on its way", tid)
 		}
 	})

@@ -160,6 +160,7 @@ type Engine struct {
 	ended      bool // a run ended in this step
 	hungry     bool // devices changed: offer tasks left out again
 	gangWaits  bool // a gang waits for memory
+	gangLine   fifo // gangs that wait for fewer tasks in flight
 	epoch      uint64
 	crowded    *machine.Contention // who computed beside whom, nil where nobody minds
 	checks     checkState

@@ -142,11 +142,11 @@ func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 	if e.tasks.at[tid].unissued > 0 { // a predecessor failed meanwhile
 		e.unplace(tid)
 		e.tasks.at[tid].state = waiting
+		e.unpark(r)
 		return setAside
 	}
-	if r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight {
-		e.tasks.at[tid].flags |= parked
-		r.parked = append(r.parked, tid)
+	if r.full() {
+		e.park(tid, r)
 		return setAside
 	}
 	op, quick := e.launchQuick(tid, r, gt, dev, l)
@@ -154,6 +154,7 @@ func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 		e.serial++
 		e.plans = e.plans[:0]
 		if v, _ := e.prepare(tid, r, gt, dev, 0, room{}); v != issuedOK {
+			e.unpark(r)
 			return v
 		}
 		op = e.launch(tid, r, gt, dev, l, 0, e.plans)
@@ -311,6 +312,7 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	}
 	d := &e.devs[dev]
 	d.flight++
+	d.stats.Start()
 	d.backlog += e.tasks.at[tid].cost
 	if e.crowded != nil {
 		e.crowded.Began(dev, e.now)
@@ -341,7 +343,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 			if e.vals.at[v].slot < 0 || e.away > 0 && !e.have(v) {
 				missing = true
 				e.recoverValue(v)
-			} else if !e.hostOnly {
+			} else if !e.hostOnly && u.Rank == rank {
 				s := e.source(v, space)
 				if s < 0 {
 					e.goElsewhere(tid, r, gt, dev)
@@ -644,7 +646,6 @@ func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 	e.inFlight++
 	// Virtual time goes on by the service given, shared among those who want it.
 	e.vnow += int64(float64(t.cost) * e.share)
-	e.devs[dev].stats.Start()
 	tasks, base := e.tasks.at, r.tbase
 	for _, s := range r.f.Succs(graph.TaskID(tid - base)) {
 		st := &tasks[base+s]
@@ -734,6 +735,17 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	if !rec.quick || len(rec.args) > 0 {
 		e.unpinLaunch(rec, r.f, gt)
 	}
+	if st != DepFailed {
+		if e.crowded != nil {
+			e.crowded.Ran(dev, start, end, e.computing(dev))
+		}
+		d.stats.Observe(end - start)
+	} else {
+		if e.crowded != nil {
+			e.crowded.Ran(dev, e.now, e.now, e.computing(dev))
+		}
+		d.stats.Active--
+	}
 	// A gang counts as a whole, when its last member ends.
 	g := e.gang(tid)
 	if g != nil {
@@ -752,20 +764,12 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		}
 		st, err, ok, start = g.status, g.err, g.status == OK, g.start
 		delete(e.gangs, tid)
+		if ok && e.lostResult(r, gt) {
+			st, ok, g.failed = DepFailed, false, dev
+		}
 	}
 	if e.tr != nil {
 		e.recordExec(op, rec, r, t, ok, start, end)
-	}
-	if st != DepFailed {
-		if e.crowded != nil {
-			e.crowded.Ran(dev, start, end, e.computing(dev))
-		}
-		d.stats.Observe(end - start)
-	} else {
-		if e.crowded != nil {
-			e.crowded.Ran(dev, e.now, e.now, e.computing(dev))
-		}
-		d.stats.Active--
 	}
 	if !ok {
 		// The first time round every copy of a result stems from this execution;
@@ -780,6 +784,21 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		return
 	}
 	e.succeeded(tid, r, gt, dev, start, end)
+}
+
+// lostResult reports whether something a gang made is needed and nowhere: a member's
+// device was lost when that member had ended and others had not.
+func (e *Engine) lostResult(r *run, gt graph.TaskID) bool {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			val := &e.vals.at[r.val(gv)]
+			if val.slot < 0 && (val.reads > 0 || val.flags&current != 0 || val.flags&(wanted|delivered) == wanted) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // recordExec keeps the execution of a task in the trace.
@@ -957,9 +976,8 @@ func (e *Engine) wasRead(v int32) {
 func (e *Engine) landed(r *run) {
 	r.flight--
 	e.inFlight--
-	if len(r.parked) > 0 {
-		e.unpark(r)
-	}
+	e.unpark(r)
+	e.nextGang()
 	if e.inFlight == e.o.MaxInFlight-1 {
 		for i := range e.devs {
 			if e.devs[i].queue.len() > 0 {
@@ -993,6 +1011,7 @@ func (e *Engine) produced(v int32, depth int16, replay int64) {
 		val.flags |= anchored
 		val.depth, val.replay = 0, 0
 	} else {
+		val.flags &^= anchored
 		val.depth, val.replay = depth, replay
 	}
 	if !val.needed() {
@@ -1036,6 +1055,13 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 				}
 				s = next
 			}
+			// A member's result may have been copied before another member failed.
+			if e.vals.at[v].flags&anchored != 0 && !e.inHost(v) {
+				e.vals.at[v].flags &^= anchored
+			}
+			if e.vals.at[v].flags&commits != 0 && !e.elsewhereInHost(v, -1) {
+				e.vals.at[v].flags &^= commits
+			}
 		}
 	}
 }
@@ -1057,15 +1083,38 @@ func (e *Engine) wakeAwaiting(v int32) {
 	}
 }
 
+// full reports whether a run has as many tasks in flight as it may.
+func (r *run) full() bool { return r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight }
+
+// park sets a task aside until its run may have another in flight.
+func (e *Engine) park(tid int32, r *run) {
+	e.tasks.at[tid].flags |= parked
+	r.parked.push(tid)
+}
+
+// unpark lets the next task of a run in that was set aside, if its run may have another
+// in flight. Whoever had that chance and does not use it passes it on by calling this,
+// since it may wait for the very task that was set aside.
 func (e *Engine) unpark(r *run) {
-	for len(r.parked) > 0 && (r.o.MaxInFlight == 0 || r.flight < r.o.MaxInFlight) {
-		tid := r.parked[len(r.parked)-1]
-		r.parked = r.parked[:len(r.parked)-1]
+	for r.parked.len() > 0 && !r.full() {
+		tid := r.parked.pop()
 		t := &e.tasks.at[tid]
-		if t.flags&parked != 0 {
-			t.flags &^= parked
-			e.replace(tid)
-			break
+		if t.flags&parked == 0 {
+			continue
 		}
+		t.flags &^= parked
+		if t.unissued == 0 {
+			e.replace(tid)
+			return
+		}
+		e.unplace(tid) // a predecessor failed meanwhile
+		t.state = waiting
+	}
+}
+
+// nextGang lets the next gang in that waits for the limit of tasks in flight.
+func (e *Engine) nextGang() {
+	if e.gangLine.len() > 0 && e.inFlight < e.o.MaxInFlight {
+		e.ready.push(e.gangLine.pop())
 	}
 }

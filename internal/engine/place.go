@@ -141,15 +141,19 @@ func (e *Engine) place() {
 			t := &e.tasks.at[tid]
 			r, gt := e.taskOf(tid)
 			if t.state != ready || r.state != runActive {
+				e.nextGang()
 				continue
 			}
 			if t.unissued > 0 {
 				t.state = waiting
+				e.passOn(r)
 				continue
 			}
 			sh := e.shape(r, gt)
 			if sh.gang > 1 {
-				e.placeGang(tid, r, gt)
+				if e.placeGang(tid, r, gt); e.tasks.at[tid].state != issued {
+					e.passOn(r)
+				}
 				continue
 			}
 			e.offer(t, r, gt, sh)
@@ -178,6 +182,12 @@ func (e *Engine) place() {
 			}
 		}
 	}
+}
+
+// passOn lets another task in where one was to have its turn and could not use it.
+func (e *Engine) passOn(r *run) {
+	e.unpark(r)
+	e.nextGang()
 }
 
 // offer adds a task to the view.
@@ -341,6 +351,7 @@ func (e *Engine) leaveOut(tid int32) {
 		}
 		if e.need(r, gt, e.devs[d].space) <= vd.CapBytes {
 			e.stuck = append(e.stuck, tid)
+			e.unpark(r)
 			return
 		}
 		err = ErrOutOfMemory
@@ -511,7 +522,7 @@ func (e *Engine) remains(d *device) time.Duration {
 // in host memory, of which nothing is evicted, there is room as things are.
 func (e *Engine) canBegin(tid int32, dev machine.DeviceID) bool {
 	r, gt := e.taskOf(tid)
-	if _, waits := e.awaited(r, gt); waits || r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight {
+	if _, waits := e.awaited(r, gt); waits || r.full() {
 		return false
 	}
 	s := &e.spaces[0]
@@ -583,28 +594,39 @@ func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.Dev
 	e.tr.Record(trace.Event{Kind: trace.Move, Device: to, From: from, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 }
 
-// placeGang issues a gang on the devices that are free soonest, all or none. A
+// placeGang issues a gang on the devices that are free soonest among those that all it
+// reads can be brought to, all or none. A
 // gang goes past the lanes' credits: since all its launches are issued at once
 // and lanes keep order, two gangs can never wait for each other.
 func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
+	switch {
+	case r.full():
+		e.park(tid, r)
+		return
+	case e.o.MaxInFlight > 0 && e.inFlight >= e.o.MaxInFlight:
+		e.gangLine.push(tid)
+		return
+	}
 	task := r.g.Task(gt)
 	costs := e.shape(r, gt).costs
 	var devs []machine.DeviceID
-	possible := 0
+	possible, err := 0, ErrNoDevice
 	for d := range e.devs {
 		vd := &e.view.Devices[d]
-		if costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) {
+		if costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) || e.devs[d].state == Broken {
 			continue
 		}
-		if e.devs[d].state != Broken {
-			possible++
+		if !e.hostOnly && !e.reaches(r, gt, e.devs[d].space) {
+			err = fmt.Errorf("%w: no link leads from where its data is", ErrNoDevice)
+			continue
 		}
+		possible++
 		if vd.Accepts {
 			devs = append(devs, machine.DeviceID(d))
 		}
 	}
 	if possible < task.Gang {
-		e.fail(r, e.taskErr(r, gt, -1, ErrNoDevice))
+		e.fail(r, e.taskErr(r, gt, -1, err))
 		return
 	}
 	if len(devs) < task.Gang {
@@ -707,5 +729,12 @@ func (e *Engine) purge(r *run) {
 			e.awaiting[v] = ts
 		}
 	}
-	r.parked = r.parked[:0]
+	rest := fifo{}
+	for e.gangLine.len() > 0 {
+		if tid := e.gangLine.pop(); !mine(tid) {
+			rest.push(tid)
+		}
+	}
+	e.gangLine = rest
+	r.parked = fifo{buf: r.parked.buf[:0]}
 }

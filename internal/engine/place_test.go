@@ -700,3 +700,27 @@ func TestNoWayBetween(t *testing.T) {
 		}
 	}
 }
+
+// A run with a limit gives the place of a task that cannot use it to another, which the
+// first may be waiting for, and lets tasks in as they came.
+func TestRunLimitKeepsItsPlace(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000})
+		b.Add(job("first", 1, writes(x)))
+		slow := job("reader", 1, reads(x))
+		slow.Priority = -100
+		b.Add(slow)
+		for i := range 3 {
+			b.Add(job(fmt.Sprint("over", i), 1, writes(x)))
+		}
+	})
+	for limit := 1; limit < 4; limit++ {
+		for _, m := range []*machine.Machine{gpus(1, 10*mb), gpus(2, 10*mb), cpus(2)} {
+			r := newRig(t, m, engine.Options{})
+			r.mustRun(r.submit(g, engine.RunOptions{MaxInFlight: limit}))
+		}
+	}
+	r := newRig(t, cpus(1), engine.Options{})
+	r.mustRun(r.submit(independent(t, 6, 1), engine.RunOptions{MaxInFlight: 1}))
+	equalLists(t, "order", r.launched, []string{"t0@cpu:0", "t1@cpu:0", "t2@cpu:0", "t3@cpu:0", "t4@cpu:0", "t5@cpu:0"})
+}

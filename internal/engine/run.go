@@ -83,7 +83,7 @@ type run struct {
 	priority int     // of every task, where all have the same
 	errs     []error
 	state    runState
-	parked   []int32
+	parked   fifo // tasks that wait for it to have fewer in flight
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
 	reaping  bool
@@ -143,7 +143,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	if n := len(e.spare); n > 0 {
 		r = e.spare[n-1]
 		e.spare = e.spare[:n-1]
-		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], shapes: r.shapes[:0], parked: r.parked[:0]}
+		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], shapes: r.shapes[:0], parked: fifo{buf: r.parked.buf[:0]}}
 	} else {
 		r = new(run)
 	}

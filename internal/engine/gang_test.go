@@ -1,0 +1,208 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// pair is a task of two members.
+func pair(name string, millis float64, uses ...graph.Use) graph.Task {
+	g := job(name, millis, uses...)
+	g.Gang = 2
+	return g
+}
+
+// second makes a use one of the second member.
+func second(u graph.Use) graph.Use {
+	u.Rank = 1
+	return u
+}
+
+// member returns a launch in flight of a gang.
+func (r *rig) member(rank int16) *op {
+	r.t.Helper()
+	for _, o := range r.ops {
+		if o.a.Kind == engine.Launch && o.a.Gang && o.a.Rank == rank {
+			return o
+		}
+	}
+	r.t.Fatalf("no member %d of a gang in flight: %v", rank, r.inFlight())
+	return nil
+}
+
+// A gang one of whose candidates cannot reach the data goes to those that can, waits
+// for them where they are away, and fails where there are too few.
+func TestGangWithinReach(t *testing.T) {
+	m := gpus(3, 10*mb)
+	m.Links = m.Links[1:] // gpu:0 has no link to the host
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true})
+		b.Add(pair("gang", 1, reads(x)))
+	})
+	r := newRig(t, m, engine.Options{})
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+	equalLists(t, "launches", r.launched, []string{"gang@gpu:1", "gang@gpu:2"})
+
+	r = newRig(t, m, engine.Options{})
+	r.step(engine.Event{Kind: engine.Drain, Device: 2})
+	id := r.submit(g, engine.RunOptions{})
+	r.step()
+	equal(t, "launches while only one is within reach", len(r.launched), 0)
+	r.step(engine.Event{Kind: engine.Undrain, Device: 2})
+	r.mustRun(id)
+
+	m = gpus(2, 10*mb)
+	m.Links = m.Links[1:]
+	r = newRig(t, m, engine.Options{})
+	is(t, r.finish(r.submit(g, engine.RunOptions{})), engine.ErrNoDevice)
+}
+
+// Limits of tasks in flight count a gang as one, also beside other tasks, and nobody
+// is forgotten who waits for a place.
+func TestGangsWithinLimits(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		for i := range 10 {
+			b.Add(pair(fmt.Sprint("gang", i), 1))
+		}
+	})
+	mixed := build(t, func(b *graph.Builder) {
+		for i := range 10 {
+			b.Add(pair(fmt.Sprint("gang", i), 1))
+			b.Add(job(fmt.Sprint("one", i), 1))
+		}
+	})
+	for _, o := range []struct {
+		e engine.Options
+		r engine.RunOptions
+	}{{engine.Options{MaxInFlight: 1}, engine.RunOptions{}}, {engine.Options{}, engine.RunOptions{MaxInFlight: 1}}} {
+		r := newRig(t, gpus(4, 10*mb), o.e)
+		r.mustRun(r.submit(g, o.r))
+		equal(t, "most launches at once", r.peak, 2)
+		r.mustRun(r.submit(mixed, o.r))
+		equal(t, "most launches at once", r.peak, 2)
+		var ids []engine.RunID
+		for range 4 {
+			ids = append(ids, r.submit(mixed, o.r))
+		}
+		r.starts("gang0")
+		r.step(engine.Event{Kind: engine.Cancel, Run: ids[1]})
+		r.finish(ids...)
+		is(t, r.ended[ids[1]].Err, engine.ErrCancelled)
+	}
+}
+
+// A gang that waits for another to be read gives its place to that one.
+func TestGangPassesItsPlaceOn(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000})
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000})
+		for range 2 {
+			b.Add(pair("write x", 1, writes(x)))
+			b.Add(pair("read x", 5, reads(x), second(writes(y))))
+		}
+		for i := range 4 {
+			b.Add(pair(fmt.Sprint("over", i), 1, writes(x)))
+		}
+	})
+	for limit := range 3 {
+		for _, o := range []struct {
+			e engine.Options
+			r engine.RunOptions
+		}{{engine.Options{MaxInFlight: limit}, engine.RunOptions{}}, {engine.Options{}, engine.RunOptions{MaxInFlight: limit}}} {
+			r := newRig(t, gpus(2, 10*mb), o.e)
+			r.mustRun(r.submit(g, o.r))
+		}
+	}
+}
+
+// Every member of a gang counts as a task of its device.
+func TestGangMembersAreCounted(t *testing.T) {
+	r := newRig(t, gpus(3, 10*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		for i := range 6 {
+			b.Add(pair(fmt.Sprint("gang", i), 1))
+		}
+	})
+	r.fail["gang1"] = 2
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+	tasks := 0
+	for d := range r.m.Devices {
+		s := r.e.Status(machine.DeviceID(d)).Stats
+		equal(t, "tasks active at the end", s.Active, 0)
+		tasks += int(s.Tasks)
+	}
+	if tasks < 12 {
+		t.Errorf("%d members of 6 gangs of two were counted", tasks)
+	}
+}
+
+// What a member made is lost with its device although the gang has not ended: the gang
+// runs again, and nothing that could be computed is given up.
+func TestGangMemberLostAfterItEnded(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true, Output: true})
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000})
+		z := b.Data(graph.Data{Name: "z", Bytes: 1000, Output: true})
+		b.Add(job("make", 1, updates(x)))
+		b.Add(pair("gang", 1, reads(x), writes(y), second(reads(x))))
+		b.Add(job("bump", 1, updates(x)))
+		wait := job("wait", 50)
+		wait.After = []graph.TaskID{2}
+		b.Add(wait)
+		use := job("use", 1, reads(y), writes(z))
+		use.After = []graph.TaskID{3}
+		b.Add(use)
+	})
+	for _, kept := range []bool{false, true} {
+		for rank := range int16(2) {
+			r := newRig(t, gpus(3, 10*mb), engine.Options{})
+			id := r.submit(g, engine.RunOptions{})
+			r.starts("gang")
+			o := r.member(rank)
+			r.now = max(r.now, o.start+r.takes(o))
+			r.end(o, engine.OK)
+			r.lose(o.a.Device, kept)
+			r.mustRun(id)
+		}
+	}
+}
+
+// A gang that fails after what a member made was copied to host memory makes it anew:
+// what is remembered of the copy goes with it.
+func TestGangFailsAfterItsResultWasCopied(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000})
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000})
+		b.Add(job("make", 1, writes(x)))
+		b.Add(pair("gang", 1, reads(x), writes(y), second(reads(x))))
+		far := job("far", 1, reads(y))
+		far.On.Only = []string{"gpu:2"}
+		b.Add(far)
+		again := job("again", 1, reads(y))
+		again.On.Only, again.After = []string{"gpu:2"}, []graph.TaskID{2}
+		b.Add(again)
+	})
+	r := newRig(t, gpus(3, 10*mb), engine.Options{})
+	id := r.submit(g, engine.RunOptions{})
+	r.starts("gang")
+	r.held = r.member(1)
+	// far waits for the whole gang, but not the copy made for it through host memory.
+	r.until("a copy of the first result", func() bool {
+		return slices.ContainsFunc(r.copies, func(c copied) bool { return c.from == "gpu:1" && c.to == "host" })
+	})
+	for r.advance() {
+	}
+	r.fail["gang"] = 1
+	r.end(r.held, engine.OK)
+	r.starts("far")
+	for d := range machine.DeviceID(2) {
+		r.lose(d, false)
+		r.back(d, false)
+	}
+	r.mustRun(id)
+}
