@@ -150,7 +150,8 @@ type cut struct {
 
 // copyBroke takes in that a copy failed by itself. The launch behind it comes
 // back in its turn and is issued anew, at once, since the copy's source may
-// merely have gone; but not for ever. It returns what the copy failed of.
+// merely have gone; but not for ever. It returns what the copy failed of, nil where
+// that is nothing to count.
 func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	if err == nil {
 		err = errNoReason
@@ -159,6 +160,9 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	if st == OutOfMemory && dst.space != 0 {
 		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
 		e.shrink(e.spaces[dst.space].dev, dst.bytes)
+	}
+	if from := &e.spaces[e.insts[rec.src].space]; from.dev >= 0 && !e.working(&e.devs[from.dev]) {
+		return nil // what it copied from went under it
 	}
 	s, live := e.byID[RunID(rec.forRun)]
 	if !live || rec.forTask < 0 {
