@@ -1,7 +1,7 @@
 package engine
 
 // checkState is what the cheap checks remember.
-type checkState struct{ steps uint64 }
+type checkState struct{ steps, visits uint64 }
 
 // check panics when the engine's own books do not add up. What is cheap is
 // always checked; with -tags invariants everything is recounted, after every step

@@ -694,22 +694,28 @@ func (e *Engine) explain() {
 	}
 }
 
-// purge takes a failed run's tasks out of every queue.
+// purge takes the tasks of a failed run out of every queue, and with them those
+// of the failed runs that are about to end: to look through the queues for each
+// would take the square of how many there are.
 func (e *Engine) purge(r *run) {
+	r.parked = fifo{buf: r.parked.buf[:0]}
+	if r.purged {
+		r.purged = false
+		return
+	}
+	for _, s := range e.dead {
+		if o := e.runs[s]; o != nil && o.state == runFailing && o.begun && !o.revived && o.quiet() {
+			o.purged = true
+		}
+	}
+	r.purged = true
 	mine := func(tid int32) bool {
-		return e.tasks.at[tid].run == r.slot && tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks())
+		e.visit(1)
+		o := e.runs[e.tasks.at[tid].run]
+		return o != nil && o.purged && tid >= o.tbase && tid < o.tbase+int32(o.g.NumTasks())
 	}
 	for i := range e.devs {
-		q := &e.devs[i].queue
-		kept := make([]keyed, 0, q.len())
-		for q.len() > 0 {
-			if k := q.pop(); !mine(k.task) {
-				kept = append(kept, k)
-			}
-		}
-		for _, k := range kept {
-			q.push(k.task, k.key)
-		}
+		e.devs[i].queue.filter(mine)
 		e.unblock(machine.DeviceID(i))
 	}
 	live := fifo{}
@@ -736,5 +742,5 @@ func (e *Engine) purge(r *run) {
 		}
 	}
 	e.gangLine = rest
-	r.parked = fifo{buf: r.parked.buf[:0]}
+	r.purged = false
 }

@@ -87,6 +87,8 @@ type run struct {
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
 	reaping  bool
+	stopping bool  // what it has in flight is to be ended, at the end of the step
+	purged   bool  // its tasks are out of every queue, as it is about to end
 	timed    bool  // some of its tasks have a timeout
 	volatile bool  // some of its data is updated in place
 	begun    bool  // it was admitted, so it has tasks and values
@@ -494,6 +496,7 @@ func (e *Engine) fail(r *run, err error) {
 		r.broke = err
 	case r.flight > 0 && r.refs == nil:
 		// What it does to resident data may be in place: no task leaves that half done.
+		r.stopping = true
 		e.failed = append(e.failed, r.slot)
 	}
 	if r.quiet() {
@@ -510,12 +513,18 @@ func (e *Engine) stop() {
 			continue
 		}
 		for seq := max(ln.done, ln.lost) + 1; seq <= ln.issued; seq++ {
+			e.visit(1)
 			rec := ln.rec(seq)
-			if rec.task < 0 || e.gang(rec.task) != nil || !slices.Contains(e.failed, e.tasks.at[rec.task].run) {
+			if rec.task < 0 || e.gang(rec.task) != nil || !e.runs[e.tasks.at[rec.task].run].stopping {
 				continue
 			}
 			a := e.emit(Stop)
 			a.Op, a.Device = Op{Lane(l), seq}, ln.info.Device
+		}
+	}
+	for _, s := range e.failed {
+		if r := e.runs[s]; r != nil {
+			r.stopping = false
 		}
 	}
 	e.failed = e.failed[:0]

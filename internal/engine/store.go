@@ -1,6 +1,9 @@
 package engine
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // blocks stores pointer-free records in one array and hands out runs of
 // consecutive ones, recycled by power-of-two size class. Indices stay valid
@@ -151,21 +154,7 @@ func (q *queue) pop() keyed {
 		n := len(q.heap) - 1
 		q.heap[0] = q.heap[n]
 		q.heap = q.heap[:n]
-		i := 0
-		for {
-			c := 2*i + 1
-			if c >= n {
-				break
-			}
-			if c+1 < n && q.heap[c+1].less(q.heap[c]) {
-				c++
-			}
-			if !q.heap[c].less(q.heap[i]) {
-				break
-			}
-			q.heap[c], q.heap[i] = q.heap[i], q.heap[c]
-			i = c
-		}
+		q.sink(0)
 		return k
 	}
 	k := q.line[q.head]
@@ -174,6 +163,24 @@ func (q *queue) pop() keyed {
 		q.line, q.head = q.line[:0], 0
 	}
 	return k
+}
+
+// sink moves an entry of the heap down to where it belongs.
+func (q *queue) sink(i int) {
+	for {
+		c := 2*i + 1
+		if c >= len(q.heap) {
+			return
+		}
+		if c+1 < len(q.heap) && q.heap[c+1].less(q.heap[c]) {
+			c++
+		}
+		if !q.heap[c].less(q.heap[i]) {
+			return
+		}
+		q.heap[c], q.heap[i] = q.heap[i], q.heap[c]
+		i = c
+	}
 }
 
 // popTail takes the task that would have run last, for a thief.
@@ -198,6 +205,21 @@ func (q *queue) each(fn func(tid int32)) {
 	for _, k := range q.heap {
 		fn(k.task)
 	}
+}
+
+// filter takes every task out that drop reports.
+func (q *queue) filter(drop func(tid int32) bool) {
+	before := q.len()
+	gone := func(k keyed) bool { return drop(k.task) }
+	live := slices.DeleteFunc(q.line[q.head:], gone)
+	if q.line = q.line[:q.head+len(live)]; len(live) == 0 {
+		q.line, q.head = q.line[:0], 0
+	}
+	q.heap = slices.DeleteFunc(q.heap, gone)
+	for i := len(q.heap)/2 - 1; i >= 0; i-- {
+		q.sink(i)
+	}
+	*q.all -= before - q.len()
 }
 
 // remove takes one task out, wherever it is.

@@ -1,0 +1,147 @@
+//go:build invariants
+
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// Twice as much of anything may take at most 2.5 times the visits: what an engine
+// looks at one by one is counted, not timed.
+func TestGrowth(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		small int
+		visit func(t *testing.T, n int) *engine.Engine
+	}{
+		{"queued runs cancelled", 500, cancelQueued},
+		{"running runs cancelled", 500, cancelRunning},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			small, large := c.visit(t, c.small).Visits(), c.visit(t, 2*c.small).Visits()
+			t.Logf("%d visits for %d, %d for %d", small, c.small, large, 2*c.small)
+			if small == 0 || 2*large > 5*small {
+				t.Errorf("%d visits for %d, %d for %d", small, c.small, large, 2*c.small)
+			}
+		})
+	}
+}
+
+// instant drives an engine on devices that complete everything at once.
+type instant struct {
+	*engine.Engine
+	now  time.Duration
+	evs  []engine.Event
+	acts []engine.Action
+	done int
+}
+
+// alike is an engine for so many equal devices, which compute in host memory or
+// have their own.
+func alike(devices int, host bool, o engine.Options) *instant {
+	m := &machine.Machine{Name: "alike", HostBPS: 1e10}
+	for i := range devices {
+		d := machine.Device{Name: fmt.Sprintf("cpu:%d", i), Backend: "cpu", Kind: machine.CPU, HostMemory: true, Rates: machine.Rates{MemoryBPS: 1e12}}
+		d.Rates.Ops[graph.FP32] = 1e12
+		if !host {
+			d.Name, d.Backend, d.Kind, d.HostMemory, d.MemBytes = fmt.Sprintf("cuda:%d", i), "cuda", machine.Discrete, false, 1<<33
+			m.Links = append(m.Links, machine.Link{A: machine.Host, B: machine.DeviceID(i), BPS: 1e10})
+		}
+		m.Devices = append(m.Devices, d)
+	}
+	o.Machine, o.Cost = m, machine.NewRoofline(m)
+	return &instant{Engine: engine.New(o)}
+}
+
+// step takes in what happened; with hold nothing that is issued completes.
+func (x *instant) step(hold bool) {
+	x.now += time.Microsecond
+	x.acts = x.Step(x.now, x.evs, x.acts[:0])
+	x.evs = x.evs[:0]
+	for i := range x.acts {
+		switch a := &x.acts[i]; a.Kind {
+		case engine.Launch, engine.Copy:
+			if !hold {
+				x.evs = append(x.evs, engine.Event{Kind: engine.OpDone, Op: a.Op, Start: x.now, End: x.now})
+			}
+		case engine.Done:
+			x.done++
+		}
+	}
+}
+
+// settle steps until nothing is left to complete.
+func (x *instant) settle() {
+	for more := true; more; more = len(x.evs) > 0 {
+		x.step(false)
+	}
+}
+
+// want fails the test unless so many runs have ended.
+func (x *instant) want(t *testing.T, done int) {
+	t.Helper()
+	if x.done != done {
+		t.Fatalf("%d runs ended, want %d", x.done, done)
+	}
+}
+
+// built ends a graph.
+func built(t *testing.T, b *graph.Builder) *graph.Graph {
+	t.Helper()
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// lone is a graph of one task.
+func lone(t *testing.T, uses func(b *graph.Builder) []graph.Use) *graph.Graph {
+	var b graph.Builder
+	task := graph.Task{Steps: []graph.Step{{Kernel: abstract}}, Work: graph.Work{Ops: 1e9}}
+	if uses != nil {
+		task.Uses = uses(&b)
+	}
+	b.Add(task)
+	return built(t, &b)
+}
+
+func cancelQueued(t *testing.T, n int) *engine.Engine {
+	x := alike(2, true, engine.Options{})
+	cancelAll(t, x, n)
+	return x.Engine
+}
+
+func cancelRunning(t *testing.T, n int) *engine.Engine {
+	x := alike(n, true, engine.Options{})
+	cancelAll(t, x, n)
+	return x.Engine
+}
+
+// cancelAll cancels n runs while nothing completes, and then lets them.
+func cancelAll(t *testing.T, x *instant, n int) {
+	g := lone(t, nil)
+	for range n {
+		x.evs = append(x.evs, engine.Event{Kind: engine.Cancel, Run: x.Submit(x.now, g, engine.RunOptions{})})
+	}
+	cancels := x.evs
+	x.evs = nil
+	x.step(true)
+	var ops []engine.Event
+	for i := range x.acts {
+		if a := &x.acts[i]; a.Kind == engine.Launch {
+			ops = append(ops, engine.Event{Kind: engine.OpDone, Op: a.Op})
+		}
+	}
+	x.evs = cancels
+	x.step(true)
+	x.evs = ops
+	x.settle()
+	x.want(t, n)
+}
