@@ -115,10 +115,13 @@ type Engine struct {
 	byID     map[RunID]int32       // run slots
 	latest   map[*graph.Graph]*run // the run of each graph that began last and has not ended
 	nextRun  RunID
-	waiting  []int32 // runs not admitted yet, in submit order
-	vnow     int64   // virtual service time reached (fair queueing)
-	weights  float64 // sum over active runs
-	share    float64 // of a run of weight 1: 1/weights
+	looks    []ticket  // runs to look at that are not admitted yet, a heap by number
+	recuts   []ticket  // those that wait for resident data to be cut anew
+	durable  uint64    // the step in which all resident data was last committed
+	served   []DataRef // resident data something was asked of
+	vnow     int64     // virtual service time reached (fair queueing)
+	weights  float64   // sum over active runs
+	share    float64   // of a run of weight 1: 1/weights
 
 	tasks blocks[task]
 	vals  blocks[value]
@@ -131,7 +134,7 @@ type Engine struct {
 	resident []residentData
 	freeRes  []DataRef
 
-	ready      fifo // tasks waiting for a placement
+	ready      fifo[int32] // tasks waiting for a placement
 	stuck      []int32
 	delayed    []delay // retries backing off, a heap by time
 	gangs      map[int32]*gang
@@ -155,12 +158,11 @@ type Engine struct {
 	passed     []keyed            // scratch of issueNext
 	away       int                // memories that survived their device
 	serial     uint32
-	asked      bool // something was asked for outside Step
-	asks       int  // wishes about resident data not fulfilled yet
-	ended      bool // a run ended in this step
-	hungry     bool // devices changed: offer tasks left out again
-	gangWaits  bool // a gang waits for memory
-	gangLine   fifo // gangs that wait for fewer tasks in flight
+	asked      bool        // something was asked for outside Step
+	ended      bool        // a run ended in this step
+	hungry     bool        // devices changed: offer tasks left out again
+	gangWaits  bool        // a gang waits for memory
+	gangLine   fifo[int32] // gangs that wait for fewer tasks in flight
 	epoch      uint64
 	crowded    *machine.Contention // who computed beside whom, nil where nobody minds
 	checks     checkState
@@ -327,7 +329,7 @@ type datum struct {
 	// fixed says the home must not be written to: the caller gave an input
 	// and did not ask for it back.
 	fixed bool
-	run   int32 // run slot whose home it is, -1
+	run   int32 // slot of the run it belongs to; of resident data -1-ref
 }
 
 // inst is a buffer in one memory.

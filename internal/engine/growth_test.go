@@ -22,6 +22,9 @@ func TestGrowth(t *testing.T) {
 	}{
 		{"queued runs cancelled", 500, cancelQueued},
 		{"running runs cancelled", 500, cancelRunning},
+		{"runs that take turns", 500, takeTurns},
+		{"runs that wait for data each", 200, waitEach},
+		{"data put, fetched and freed", 500, putMany},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			small, large := c.visit(t, c.small).Visits(), c.visit(t, 2*c.small).Visits()
@@ -40,6 +43,7 @@ type instant struct {
 	evs  []engine.Event
 	acts []engine.Action
 	done int
+	held []engine.Event // completions kept back, in the order of issue
 }
 
 // alike is an engine for so many equal devices, which compute in host memory or
@@ -59,7 +63,7 @@ func alike(devices int, host bool, o engine.Options) *instant {
 	return &instant{Engine: engine.New(o)}
 }
 
-// step takes in what happened; with hold nothing that is issued completes.
+// step takes in what happened; with hold the completion of launches is kept back.
 func (x *instant) step(hold bool) {
 	x.now += time.Microsecond
 	x.acts = x.Step(x.now, x.evs, x.acts[:0])
@@ -67,11 +71,16 @@ func (x *instant) step(hold bool) {
 	for i := range x.acts {
 		switch a := &x.acts[i]; a.Kind {
 		case engine.Launch, engine.Copy:
-			if !hold {
-				x.evs = append(x.evs, engine.Event{Kind: engine.OpDone, Op: a.Op, Start: x.now, End: x.now})
+			ev := engine.Event{Kind: engine.OpDone, Op: a.Op, Start: x.now, End: x.now}
+			if hold && a.Kind == engine.Launch {
+				x.held = append(x.held, ev)
+			} else {
+				x.evs = append(x.evs, ev)
 			}
 		case engine.Done:
-			x.done++
+			if x.done++; a.Run == 0 {
+				x.EndFetch(a.Ref)
+			}
 		}
 	}
 }
@@ -133,15 +142,73 @@ func cancelAll(t *testing.T, x *instant, n int) {
 	cancels := x.evs
 	x.evs = nil
 	x.step(true)
-	var ops []engine.Event
-	for i := range x.acts {
-		if a := &x.acts[i]; a.Kind == engine.Launch {
-			ops = append(ops, engine.Event{Kind: engine.OpDone, Op: a.Op})
-		}
-	}
 	x.evs = cancels
 	x.step(true)
-	x.evs = ops
+	x.evs = x.held
 	x.settle()
 	x.want(t, n)
+}
+
+// takeTurns has n runs update the same resident data.
+func takeTurns(t *testing.T, n int) *engine.Engine {
+	x := alike(2, true, engine.Options{})
+	ref := x.NewData("x", 64, graph.Versioned)
+	g := updated(t)
+	for range n {
+		x.Submit(x.now, g, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}})
+	}
+	x.settle()
+	x.want(t, n)
+	return x.Engine
+}
+
+func updated(t *testing.T) *graph.Graph {
+	return lone(t, func(b *graph.Builder) []graph.Use {
+		return []graph.Use{{Data: b.Data(graph.Data{Bytes: 64, Input: true}), Access: graph.ReadWrite}}
+	})
+}
+
+// waitEach has a run and one that waits for it, and somebody who wants to read, for
+// each of n handles; the first runs end one by one.
+func waitEach(t *testing.T, n int) *engine.Engine {
+	x := alike(n, true, engine.Options{})
+	g := updated(t)
+	for range n {
+		ref := x.NewData("x", 64, graph.Versioned)
+		for range 2 {
+			x.Submit(x.now, g, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}})
+		}
+	}
+	x.step(true)
+	for ref := range n {
+		x.Fetch(engine.DataRef(ref))
+	}
+	for i := 0; i < len(x.held); i++ {
+		x.evs = append(x.evs, x.held[i])
+		for len(x.evs) > 0 {
+			x.step(true)
+		}
+	}
+	x.want(t, 3*n)
+	return x.Engine
+}
+
+// putMany makes n handles resident, reads and frees them, one by one.
+func putMany(t *testing.T, n int) *engine.Engine {
+	x := alike(2, true, engine.Options{})
+	var refs []engine.DataRef
+	for range n {
+		refs = append(refs, x.NewData("x", 64, graph.Versioned))
+		x.settle()
+	}
+	for _, ref := range refs {
+		x.Fetch(ref)
+		x.settle()
+	}
+	x.want(t, n)
+	for _, ref := range refs {
+		x.FreeData(ref)
+		x.settle()
+	}
+	return x.Engine
 }

@@ -718,12 +718,7 @@ func (e *Engine) pieceLo(d, p int32) int64 {
 		f := e.runs[r].f
 		return f.Pieces[f.PieceOff[d-e.runs[r].dbase]+p].Lo
 	}
-	for i := range e.resident {
-		if e.resident[i].live && e.resident[i].data == d {
-			return e.resident[i].bounds[p]
-		}
-	}
-	panic("engine: piece of unknown data")
+	return e.resident[-1-e.data.at[d].run].bounds[p]
 }
 
 // copiesAlone reports whether no other lane copies: a copy that shares its way with

@@ -698,7 +698,7 @@ func (e *Engine) explain() {
 // of the failed runs that are about to end: to look through the queues for each
 // would take the square of how many there are.
 func (e *Engine) purge(r *run) {
-	r.parked = fifo{buf: r.parked.buf[:0]}
+	r.parked = fifo[int32]{buf: r.parked.buf[:0]}
 	if r.purged {
 		r.purged = false
 		return
@@ -718,7 +718,7 @@ func (e *Engine) purge(r *run) {
 		e.devs[i].queue.filter(mine)
 		e.unblock(machine.DeviceID(i))
 	}
-	live := fifo{}
+	live := fifo[int32]{}
 	for e.ready.len() > 0 {
 		if tid := e.ready.pop(); !mine(tid) {
 			live.push(tid)
@@ -735,7 +735,7 @@ func (e *Engine) purge(r *run) {
 			e.awaiting[v] = ts
 		}
 	}
-	rest := fifo{}
+	rest := fifo[int32]{}
 	for e.gangLine.len() > 0 {
 		if tid := e.gangLine.pop(); !mine(tid) {
 			rest.push(tid)

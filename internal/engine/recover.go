@@ -329,12 +329,11 @@ func (e *Engine) cutsAnew(r *run, gone func(v int32) bool) bool {
 // describe names the data a value belongs to.
 func (e *Engine) describe(v int32) string {
 	d := e.vals.at[v].data
-	for i := range e.resident {
-		if e.resident[i].live && e.resident[i].data == d {
-			return fmt.Sprintf("data %q", e.resident[i].name)
-		}
+	rs := e.data.at[d].run
+	if rs < 0 {
+		return fmt.Sprintf("data %q", e.resident[-1-rs].name)
 	}
-	if rs := e.data.at[d].run; rs >= 0 && e.runs[rs] != nil {
+	if e.runs[rs] != nil {
 		return fmt.Sprintf("data %q", e.runs[rs].g.Data(graph.DataID(d-e.runs[rs].dbase)).Name)
 	}
 	return "data"

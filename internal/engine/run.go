@@ -83,7 +83,7 @@ type run struct {
 	priority int     // of every task, where all have the same
 	errs     []error
 	state    runState
-	parked   fifo // tasks that wait for it to have fewer in flight
+	parked   fifo[int32] // tasks that wait for it to have fewer in flight
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
 	reaping  bool
@@ -92,6 +92,7 @@ type run struct {
 	timed    bool  // some of its tasks have a timeout
 	volatile bool  // some of its data is updated in place
 	begun    bool  // it was admitted, so it has tasks and values
+	after    int   // lines for resident data it is not first in, while it waits
 	revived  bool  // it ended, and works again for a run that reads its results
 	broke    error // what it fails of while revived
 	report   Report
@@ -133,6 +134,8 @@ type residentData struct {
 	readers int     // active runs that read it
 	writer  bool    // an active run writes it
 	fetches int     // callers waiting for it in host memory
+	asked   bool    // it is on the list of those to be served
+	line    fifo[ticket]
 }
 
 // Submit hands a graph to the engine. It takes effect at the next Step.
@@ -145,7 +148,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	if n := len(e.spare); n > 0 {
 		r = e.spare[n-1]
 		e.spare = e.spare[:n-1]
-		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], shapes: r.shapes[:0], parked: fifo{buf: r.parked.buf[:0]}}
+		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], shapes: r.shapes[:0], parked: fifo[int32]{buf: r.parked.buf[:0]}}
 	} else {
 		r = new(run)
 	}
@@ -170,20 +173,10 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 		for _, b := range o.Bind {
 			r.refs[b.Data] = b.Ref
 		}
-		e.await(r, 1)
 	}
-	e.waiting = append(e.waiting, r.slot)
+	e.join(r)
 	e.asked = true
 	return r.id
-}
-
-// await counts the uses of resident data by a run that begins or ceases to wait.
-func (e *Engine) await(r *run, by int) {
-	for _, ref := range r.refs {
-		if ref >= 0 {
-			e.resident[ref].awaited += by
-		}
-	}
 }
 
 // NewData adds resident data whose first value is in the caller's memory: the
@@ -198,12 +191,12 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 		e.resident = append(e.resident, residentData{})
 	}
 	d := e.data.alloc(1)
-	e.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1}
+	e.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1 - int32(ref)}
 	v := e.newValue(-1, d, 0, bytes)
 	e.vals.at[v].flags = produced | current
-	e.asks++
 	e.asked = true
 	e.resident[ref] = residentData{live: true, name: name, bytes: bytes, data: d, bounds: []int64{0, bytes}, vals: []int32{v}}
+	e.ask(ref)
 	return ref
 }
 
@@ -211,13 +204,14 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 func (e *Engine) FreeData(ref DataRef) {
 	e.hope()
 	e.resident[ref].closing = true
-	e.asks++
+	e.ask(ref)
 	e.asked = true
 }
 
 // EndFetch ends the reading of a home a Fetch was answered for.
 func (e *Engine) EndFetch(ref DataRef) {
 	e.resident[ref].readers--
+	e.released(ref)
 	e.asked = true
 }
 
@@ -227,7 +221,7 @@ func (e *Engine) EndFetch(ref DataRef) {
 func (e *Engine) Fetch(ref DataRef) {
 	e.hope()
 	e.resident[ref].fetches++
-	e.asks++
+	e.ask(ref)
 	e.asked = true
 }
 
@@ -235,61 +229,6 @@ func (e *Engine) newValue(run, data, piece int32, bytes int64) int32 {
 	v := e.vals.alloc(1)
 	e.vals.at[v] = value{run: run, slot: -1, bytes: bytes, data: data, piece: piece}
 	return v
-}
-
-// admit starts waiting runs whose resident data is free, in submit order: data
-// is written by one run at a time, and nobody overtakes a writer.
-func (e *Engine) admit() {
-	if e.asks > 0 {
-		for ref := range e.resident {
-			e.serveResident(DataRef(ref))
-		}
-	}
-	if len(e.waiting) == 0 {
-		return
-	}
-	var blocked map[DataRef]bool // by an earlier run that waits
-	kept := e.waiting[:0]
-	for _, s := range e.waiting {
-		r := e.runs[s]
-		if r.state == runFailing {
-			e.await(r, -1)
-			e.markDead(r)
-			continue
-		}
-		free := true
-		for d, ref := range r.refs {
-			if ref < 0 {
-				continue
-			}
-			res := &e.resident[ref]
-			if res.writer || blocked[ref] || (res.readers > 0 && (r.writes(graph.DataID(d)) || !r.samePieces(d, res))) {
-				free = false
-			} else if !r.samePieces(d, res) && !e.recut(r, d, res) {
-				free = false
-				if e.refused > 0 && e.lastResort() {
-					e.effort = usual
-					e.fail(r, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
-					break
-				}
-			}
-		}
-		if !free {
-			if blocked == nil {
-				blocked = make(map[DataRef]bool)
-			}
-			for _, ref := range r.refs {
-				if ref >= 0 {
-					blocked[ref] = true
-				}
-			}
-			kept = append(kept, s)
-			continue
-		}
-		e.await(r, -1)
-		e.start(r)
-	}
-	e.waiting = kept
 }
 
 // writes reports whether the run makes new values of a graph's data.
@@ -489,9 +428,6 @@ func (e *Engine) fail(r *run, err error) {
 	switch {
 	case was == runFailing:
 		return
-	case was == runWaiting:
-		e.ended = true // admit takes it off the list of those that wait
-		return
 	case r.revived:
 		r.broke = err
 	case r.flight > 0 && r.refs == nil:
@@ -590,6 +526,9 @@ func (e *Engine) end(r *run) {
 	rep := r.report
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	delete(e.byID, r.id)
+	if !r.begun {
+		e.leave(r)
+	}
 	if r.begun {
 		e.unfollow(r)
 		e.weigh(-r.o.Weight)
@@ -663,9 +602,11 @@ func (e *Engine) endValues(r *run, ok bool) {
 			wrote := r.writes(graph.DataID(d))
 			if !wrote {
 				res.readers--
+				e.released(ref)
 				continue
 			}
 			res.writer = false
+			e.released(ref)
 			for i := range res.vals {
 				p := f.PieceOff[d] + int32(i)
 				if last := f.Last[p]; !ok && last >= f.NumInitial {
@@ -832,13 +773,11 @@ func (e *Engine) serveResident(ref DataRef) {
 			e.vals.at[v].flags |= anchored
 			e.hold(home.slot+int32(i), v, 0, 0)
 		}
-		e.asks--
 	}
 	if res.fetches > 0 && !res.writer {
 		switch {
 		case e.atHome(res):
 			for ; res.fetches > 0; res.fetches-- {
-				e.asks--
 				res.readers++
 				e.emit(Done).Ref = ref
 			}
@@ -853,7 +792,6 @@ func (e *Engine) serveResident(ref DataRef) {
 		}
 		e.closeData(res.data)
 		e.data.release(res.data, 1)
-		e.asks--
 		*res = residentData{}
 		e.freeRes = append(e.freeRes, ref)
 	}
@@ -874,7 +812,6 @@ func (e *Engine) refuseFetches(gone func(v int32) bool, err error) {
 // refuse answers those who wait for resident data with an error.
 func (e *Engine) refuse(ref DataRef, err error) {
 	for res := &e.resident[ref]; res.fetches > 0; res.fetches-- {
-		e.asks--
 		a := e.emit(Done)
 		a.Ref, a.Err = ref, err
 	}
@@ -903,9 +840,14 @@ func (e *Engine) dependedOn(res *residentData) bool {
 	return false
 }
 
-// commitResident starts to make all resident data durable.
+// commitResident starts to make all resident data durable, once in a step.
 func (e *Engine) commitResident() {
+	if e.durable == e.checks.steps+1 {
+		return
+	}
+	e.durable = e.checks.steps + 1
 	for i := range e.resident {
+		e.visit(1)
 		if e.resident[i].live {
 			for _, v := range e.resident[i].vals {
 				e.commit(v)

@@ -133,7 +133,7 @@ func (e *Engine) owes() bool {
 // make room any more by itself. It lets all who wait for memory try again with more
 // effort than before, and returns whether the step goes on.
 func (e *Engine) relieve() bool {
-	waits := e.gangWaits || e.refused > 0 && e.asks+len(e.waiting) > 0 || e.owes()
+	waits := e.gangWaits || e.refused > 0 && len(e.served)+len(e.recuts) > 0 || e.owes()
 	for i := range e.devs {
 		d := &e.devs[i]
 		if d.state == Lost && d.health.deadline > 0 {

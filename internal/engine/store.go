@@ -48,15 +48,15 @@ func (b *blocks[T]) release(i int32, n int) {
 	b.free[c] = append(b.free[c], i)
 }
 
-// fifo is a queue of task numbers.
-type fifo struct {
-	buf  []int32
+// fifo is a queue.
+type fifo[T any] struct {
+	buf  []T
 	head int
 }
 
-func (q *fifo) len() int { return len(q.buf) - q.head }
+func (q *fifo[T]) len() int { return len(q.buf) - q.head }
 
-func (q *fifo) push(t int32) {
+func (q *fifo[T]) push(t T) {
 	if q.head > 64 && q.head*2 > len(q.buf) {
 		n := copy(q.buf, q.buf[q.head:])
 		q.buf, q.head = q.buf[:n], 0
@@ -64,7 +64,7 @@ func (q *fifo) push(t int32) {
 	q.buf = append(q.buf, t)
 }
 
-func (q *fifo) pop() int32 {
+func (q *fifo[T]) pop() T {
 	t := q.buf[q.head]
 	q.head++
 	if q.head == len(q.buf) {
@@ -72,6 +72,10 @@ func (q *fifo) pop() int32 {
 	}
 	return t
 }
+
+// next returns what pop would, last what was pushed last.
+func (q *fifo[T]) next() T { return q.buf[q.head] }
+func (q *fifo[T]) last() T { return q.buf[len(q.buf)-1] }
 
 // queue holds the tasks placed on a device, smallest key first and in order of
 // arrival among equals. Keys mostly arrive in ascending order, so they go into
