@@ -591,7 +591,7 @@ func (c *recounter) devices() {
 			absent++
 		}
 	}
-	c.same(c.absent, absent, "devices with a timer")
+	c.same(len(c.absent), absent, "devices with a timer")
 	short, flying := len(c.late), 0
 	for s := range c.spaces {
 		short += len(c.spaces[s].short)

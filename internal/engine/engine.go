@@ -143,20 +143,23 @@ type Engine struct {
 	batch      int // tasks placed in one call
 	inputs     []sched.Input
 	onlys      []machine.DeviceID
-	inFlight   int                // launches
-	lined      int                // tasks in device queues
-	poked      []machine.DeviceID // devices whose queue or credits changed
-	drifted    []machine.DeviceID // devices whose load changed while events were taken in
-	timedOps   int                // operations in flight with a timeout
-	absent     int                // devices whose ladder or hand-over has a timer
-	flying     int                // operations in flight
-	shortN     int                // entries on the lists of those who wait for memory
-	late       []lateCopy         // values that wait for room in host memory
-	refused    int64              // bytes of a copy into host memory there was no room for
-	effort     effort             // how far to go for room
-	squeezes   int                // copies within a memory that failed in a row
-	passed     []keyed            // scratch of issueNext
-	away       int                // memories that survived their device
+	inFlight   int                    // launches
+	lined      int                    // tasks in device queues
+	poked      []machine.DeviceID     // devices whose queue or credits changed
+	drifted    []machine.DeviceID     // devices whose load changed while events were taken in
+	timedOps   int                    // operations in flight with a timeout
+	absent     []machine.DeviceID     // devices whose ladder or hand-over has a timer
+	due        []machine.DeviceID     // scratch of timers
+	bounds     []bound                // before when no lane is overdue, a heap by time
+	limited    fifo[machine.DeviceID] // devices that wait for fewer tasks to be in flight
+	flying     int                    // operations in flight
+	shortN     int                    // entries on the lists of those who wait for memory
+	late       []lateCopy             // values that wait for room in host memory
+	refused    int64                  // bytes of a copy into host memory there was no room for
+	effort     effort                 // how far to go for room
+	squeezes   int                    // copies within a memory that failed in a row
+	passed     []keyed                // scratch of issueNext
+	away       int                    // memories that survived their device
 	serial     uint32
 	asked      bool        // something was asked for outside Step
 	ended      bool        // a run ended in this step
@@ -199,6 +202,7 @@ type device struct {
 	swapTo  machine.DeviceID // -1, or where its state moves once idle
 	flight  int              // operations in flight that use its lanes
 	poked   bool             // on the list of devices to look at
+	limited bool             // and on that of devices that wait for fewer tasks to be in flight
 	dirty   bool             // and on that of the policy
 	ghosts  []ghost          // what calls it was dropped with may still use
 	cause   error            // why it was lost last
@@ -209,14 +213,16 @@ type device struct {
 
 // lane is an in-order queue of operations in flight.
 type lane struct {
-	info   LaneInfo
-	issued uint32
-	done   uint32
-	lost   uint32 // operations up to here were given up on
-	ring   []opRec
-	head   time.Duration // when its oldest operation became the oldest
-	last   time.Duration // when it last completed one
-	timed  int           // operations in flight that have a timeout
+	info     LaneInfo
+	issued   uint32
+	done     uint32
+	lost     uint32 // operations up to here were given up on
+	ring     []opRec
+	head     time.Duration // when its oldest operation became the oldest
+	last     time.Duration // when it last completed one
+	timed    int           // operations in flight that have a timeout
+	watchers []Lane        // whose oldest operations wait for one of this lane, and have timeouts
+	bound    time.Duration // its earliest entry among the engine's bounds, 0 for none
 }
 
 func (l *lane) rec(seq uint32) *opRec { return &l.ring[seq&uint32(len(l.ring)-1)] }

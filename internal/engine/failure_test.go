@@ -133,6 +133,23 @@ func TestTimeoutCountsFromStart(t *testing.T) {
 	equal(t, "drops", len(r.drops), 0)
 }
 
+// A task issued behind another device's result starts when that is there, however
+// much later than its own timeout that is.
+func TestTimeoutCountsFromInputs(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	r.hang["reader"] = true
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Bytes: 8})
+		maker, reader := job("maker", 20, writes(x)), job("reader", 1, reads(x))
+		maker.On.Only, reader.On.Only = []string{"cpu:0"}, []string{"cpu:1"}
+		reader.Timeout, reader.Retries = 5*ms, -1
+		b.Add(maker)
+		b.Add(reader)
+	}), engine.RunOptions{})
+	is(t, r.finish(id), engine.ErrTimeout)
+	equal(t, "failed at", r.now, 25*ms)
+}
+
 // Cancelling lets what is in flight complete, starts nothing else, and reports.
 func TestCancel(t *testing.T) {
 	r := newRig(t, cpus(1), engine.Options{})

@@ -25,6 +25,8 @@ func TestGrowth(t *testing.T) {
 		{"runs that take turns", 500, takeTurns},
 		{"runs that wait for data each", 200, waitEach},
 		{"data put, fetched and freed", 500, putMany},
+		{"devices with a timeout", 100, timeoutEach},
+		{"devices under a limit", 100, limitAll},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			small, large := c.visit(t, c.small).Visits(), c.visit(t, 2*c.small).Visits()
@@ -211,4 +213,34 @@ func putMany(t *testing.T, n int) *engine.Engine {
 		x.settle()
 	}
 	return x.Engine
+}
+
+// timeoutEach runs tasks with a timeout on n devices, ten on each, of which one
+// completes in a step.
+func timeoutEach(t *testing.T, n int) *engine.Engine {
+	x := alike(n, true, engine.Options{TaskTimeout: time.Hour})
+	tenEach(t, x, n)
+	return x.Engine
+}
+
+// limitAll does so where only some devices may have a task.
+func limitAll(t *testing.T, n int) *engine.Engine {
+	x := alike(n, true, engine.Options{MaxInFlight: 4})
+	tenEach(t, x, n)
+	return x.Engine
+}
+
+func tenEach(t *testing.T, x *instant, n int) {
+	var b graph.Builder
+	for range 10 * n {
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: abstract}}, Work: graph.Work{Ops: 1e9}})
+	}
+	x.Submit(x.now, built(t, &b), engine.RunOptions{})
+	x.step(true)
+	for i := 0; i < len(x.held); i++ {
+		x.evs = append(x.evs, x.held[i])
+		x.step(true)
+		x.NextWake()
+	}
+	x.want(t, 1)
 }

@@ -110,12 +110,10 @@ func (e *Engine) timers() {
 			e.again(tid)
 		}
 	}
-	for i := range e.devs {
-		if e.timedOps+e.absent == 0 {
-			break
-		}
-		d := &e.devs[i]
-		dev := machine.DeviceID(i)
+	e.due = append(e.due[:0], e.absent...) // which may change
+	for _, dev := range e.due {
+		e.visit(1)
+		d := &e.devs[dev]
 		if d.state == Lost && d.health.deadline > 0 && d.health.deadline <= e.now {
 			d.health.rung++
 			e.climb(dev)
@@ -123,12 +121,8 @@ func (e *Engine) timers() {
 		if d.swapTo >= 0 && d.flight == 0 {
 			e.handOver(dev)
 		}
-		if e.working(d) {
-			if l := e.overdue(d); l >= 0 {
-				e.timedOut(dev, l)
-			}
-		}
 	}
+	e.timeouts()
 	if e.gangWaits {
 		e.gangWaits, e.hungry = false, true
 	}
@@ -154,13 +148,96 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	return start + rec.timeout, true
 }
 
-func (e *Engine) overdue(d *device) Lane {
-	for l := d.lanes[0]; l < d.lanes[1]; l++ {
-		if at, ok := e.deadline(l); ok && at <= e.now {
-			return l
+// bound is a time before which a lane cannot be overdue. Lanes are looked at when
+// that has come, so that a timeout costs nothing while tasks end in time.
+type bound struct {
+	at   time.Duration
+	lane Lane
+}
+
+func (a bound) less(b bound) bool { return a.at < b.at || a.at == b.at && a.lane < b.lane }
+
+// watchLane sees to it that a lane whose oldest operation may have begun now, and not
+// before, is looked at in time.
+func (e *Engine) watchLane(l Lane) {
+	ln := &e.lanes[l]
+	if ln.timed == 0 || ln.done == ln.issued {
+		return
+	}
+	if t := ln.rec(ln.done + 1).timeout; t > 0 {
+		e.lookAt(l, e.now+t)
+	}
+}
+
+// watchLater has a lane whose oldest operation waits for another looked at again
+// after the lane of that one has got on.
+func (e *Engine) watchLater(l Lane) {
+	ln := &e.lanes[l]
+	for _, w := range ln.rec(ln.done + 1).waits {
+		if e.pending(w.Lane, w.Seq) {
+			e.lanes[w.Lane].watchers = append(e.lanes[w.Lane].watchers, l)
+			return
 		}
 	}
-	return -1
+}
+
+// lookAt has a lane looked at by a time.
+func (e *Engine) lookAt(l Lane, at time.Duration) {
+	ln := &e.lanes[l]
+	if ln.bound > 0 && ln.bound <= at {
+		return
+	}
+	ln.bound = at
+	h := append(e.bounds, bound{at, l})
+	for i := len(h) - 1; i > 0 && h[i].less(h[(i-1)/2]); i = (i - 1) / 2 {
+		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
+	}
+	e.bounds = h
+}
+
+// popBound takes the earliest bound.
+func (e *Engine) popBound() {
+	h, n := e.bounds, len(e.bounds)-1
+	h[0] = h[n]
+	h = h[:n]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c+1 < n && h[c+1].less(h[c]) {
+			c++
+		}
+		if c >= n || !h[c].less(h[i]) {
+			break
+		}
+		h[i], h[c] = h[c], h[i]
+		i = c
+	}
+	e.bounds = h
+}
+
+// timeouts gives up on devices whose oldest task has run too long.
+func (e *Engine) timeouts() {
+	for len(e.bounds) > 0 && e.bounds[0].at <= e.now {
+		e.visit(1)
+		b := e.bounds[0]
+		e.popBound()
+		ln := &e.lanes[b.lane]
+		if ln.bound == b.at {
+			ln.bound = 0
+		}
+		dev := ln.info.Device
+		if ln.timed == 0 || !e.working(&e.devs[dev]) {
+			continue
+		}
+		at, begun := e.deadline(b.lane)
+		switch {
+		case !begun:
+			e.watchLater(b.lane)
+		case at > e.now:
+			e.lookAt(b.lane, at)
+		default:
+			e.timedOut(dev, b.lane)
+		}
+	}
 }
 
 // timedOut gives up on a device whose task ran too long: a hung kernel cannot
@@ -209,31 +286,24 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 	if len(e.delayed) > 0 {
 		sooner(e.delayed[0].at)
 	}
-	for i := range e.devs {
-		if e.timedOps+e.absent == 0 {
-			break
-		}
-		d := &e.devs[i]
-		if d.state == Lost && d.health.deadline > 0 {
+	for _, dev := range e.absent {
+		e.visit(1)
+		if d := &e.devs[dev]; d.state == Lost && d.health.deadline > 0 {
 			sooner(d.health.deadline)
 		}
-		if e.working(d) {
-			for l := d.lanes[0]; l < d.lanes[1]; l++ {
-				if t, has := e.deadline(l); has {
-					sooner(t)
-				}
-			}
-		}
+	}
+	if e.timedOps > 0 && len(e.bounds) > 0 {
+		sooner(e.bounds[0].at)
 	}
 	return max(at, e.now), ok
 }
 
-// countAbsent notes how many devices need looking at by timers.
+// countAbsent notes which devices need looking at by timers.
 func (e *Engine) countAbsent() {
-	e.absent = 0
+	e.absent = e.absent[:0]
 	for i := range e.devs {
 		if e.devs[i].state == Lost || e.devs[i].swapTo >= 0 {
-			e.absent++
+			e.absent = append(e.absent, machine.DeviceID(i))
 		}
 	}
 }

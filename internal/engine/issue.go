@@ -65,7 +65,7 @@ const (
 // issueAll issues from the queues of devices that changed, as far as credits
 // and memory go; one that has nothing left may take a task from another.
 func (e *Engine) issueAll() {
-	for n := 0; n < len(e.poked); n++ {
+	for n := 0; n < len(e.poked) || e.resume(); n++ {
 		dev := e.poked[n]
 		d := &e.devs[dev]
 		d.poked = false
@@ -75,6 +75,13 @@ func (e *Engine) issueAll() {
 		for {
 			none := d.queue.len() == 0
 			if none && (e.steal == nil || e.lined == 0 || d.flight > 0) {
+				break
+			}
+			if e.full() {
+				if !none && !d.limited {
+					d.limited = true
+					e.limited.push(dev)
+				}
 				break
 			}
 			l, ok := e.credit(d)
@@ -93,12 +100,30 @@ func (e *Engine) issueAll() {
 	e.poked = e.poked[:0]
 }
 
+// full reports whether as many tasks are in flight as may be.
+func (e *Engine) full() bool { return e.o.MaxInFlight > 0 && e.inFlight >= e.o.MaxInFlight }
+
+// resume has the device looked at that has waited longest for fewer tasks to be in
+// flight, once they are, and reports whether there is one.
+func (e *Engine) resume() bool {
+	for e.limited.len() > 0 && !e.full() {
+		e.visit(1)
+		dev := e.limited.pop()
+		e.devs[dev].limited = false
+		if e.devs[dev].queue.len() > 0 && !e.devs[dev].poked {
+			e.poke(dev)
+			return true
+		}
+	}
+	return false
+}
+
 // working reports whether a device takes operations at all.
 func (e *Engine) working(d *device) bool { return d.state == Healthy || d.state == Draining }
 
 // credit returns a lane that may take another task.
 func (e *Engine) credit(d *device) (Lane, bool) {
-	if e.o.MaxInFlight > 0 && e.inFlight >= e.o.MaxInFlight {
+	if e.full() {
 		return 0, false
 	}
 	best, least := Lane(-1), uint32(1<<31)
@@ -306,8 +331,11 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	if r.timed {
 		if rec.timeout = e.timeout(r, gt); rec.timeout > 0 {
 			rec.waits = append(rec.waits, waits...)
-			e.lanes[op.Lane].timed++
 			e.timedOps++
+			ln := &e.lanes[op.Lane]
+			if ln.timed++; op.Seq == ln.done+1 {
+				e.watchLane(op.Lane)
+			}
 		}
 	}
 	d := &e.devs[dev]
@@ -697,6 +725,15 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 		ln.timed--
 		e.timedOps--
 	}
+	if ln.timed > 0 {
+		e.watchLane(op.Lane)
+	}
+	if len(ln.watchers) > 0 {
+		for _, l := range ln.watchers {
+			e.watchLane(l)
+		}
+		ln.watchers = ln.watchers[:0]
+	}
 	if dev := ln.info.Device; dev >= 0 {
 		e.poke(dev)
 	}
@@ -978,13 +1015,6 @@ func (e *Engine) landed(r *run) {
 	e.inFlight--
 	e.unpark(r)
 	e.nextGang()
-	if e.inFlight == e.o.MaxInFlight-1 {
-		for i := range e.devs {
-			if e.devs[i].queue.len() > 0 {
-				e.poke(machine.DeviceID(i))
-			}
-		}
-	}
 }
 
 // produced takes in one value a task made.
