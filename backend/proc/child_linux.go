@@ -320,21 +320,41 @@ func (c *child) call(ctx context.Context, m *message, fd int) (*message, int, er
 func (c *child) ended(what string) error {
 	select {
 	case <-c.exited:
-		return fmt.Errorf("%s: %w", what, c.why())
+		return &deathError{fmt.Errorf("%s: %w", what, c.why())}
 	case <-time.After(sendTimeout): // it hangs in the kernel
 		return fmt.Errorf("%s: %s process %d: %w", what, c.role, c.pid(), errHung)
 	}
 }
 
-// finish asks the child to end and waits; one that does not is killed.
-func (c *child) finish() {
+// finish asks the child to end and waits; one that does not is killed. It reports
+// whether the child is gone: one that hangs in the kernel may never be.
+func (c *child) finish() bool {
 	c.conn.close()
 	select {
 	case <-c.exited:
+		return true
 	case <-time.After(sendTimeout):
-		c.kill(errHung)
-		<-c.exited
 	}
+	c.kill(errHung)
+	select {
+	case <-c.exited:
+		return true
+	case <-time.After(reapWait):
+		c.log.Warn("a killed child has not ended; going on without it", "role", c.role, "pid", c.pid())
+		return false
+	}
+}
+
+// dispose ends the child and has its rings go with it, later where it does not end.
+func (c *child) dispose() {
+	if c.finish() {
+		c.unmap()
+		return
+	}
+	go func() {
+		<-c.exited
+		c.unmap()
+	}()
 }
 
 // Main turns the process into a worker or a keeper if it was started as one, and

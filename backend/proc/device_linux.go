@@ -58,7 +58,11 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		v.o.Hang = defaultHang
 	}
 	v.keeper = &keeper{o: &v.o, log: log}
-	all, err := v.keeper.devices(ctx)
+	var all []found
+	err := retry(ctx, log, func() (err error) {
+		all, err = v.keeper.devices(ctx)
+		return err
+	})
 	if err != nil {
 		v.keeper.renew()
 		if own := (*remoteError)(nil); errors.As(err, &own) && errors.Is(own, driver.ErrUnavailable) {
@@ -83,12 +87,18 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	errs := make([]error, len(devs))
 	var wg sync.WaitGroup
 	for i, dev := range devs {
-		wg.Go(func() { dev.w, errs[i] = dev.start(ctx) })
+		wg.Go(func() {
+			errs[i] = retry(ctx, dev.log, func() (err error) {
+				dev.w, err = dev.start(ctx)
+				return err
+			})
+		})
 	}
 	wg.Wait()
 	var out []driver.Device
 	for i, dev := range devs {
 		if errs[i] != nil {
+			errs[i] = fmt.Errorf("%s: %w", dev.info.Name, errs[i])
 			log.Warn("device left out", "device", dev.info.Name, "err", errs[i])
 			v.release()
 			continue
@@ -232,8 +242,7 @@ func (d *device) start(ctx context.Context) (*child, error) {
 		err = d.tellTuned(ctx, w)
 	}
 	if err != nil {
-		w.finish()
-		w.unmap()
+		w.dispose()
 		return nil, err
 	}
 	return w, nil
@@ -1019,8 +1028,7 @@ func (d *device) Close() error {
 	}
 	d.mu.Unlock()
 	if d.board == nil { // never attached: nobody minds the worker
-		w.finish()
-		w.unmap()
+		w.dispose()
 	}
 	if w != nil {
 		select {

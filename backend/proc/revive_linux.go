@@ -124,11 +124,20 @@ func (d *device) unused(w *child, standby bool) {
 
 // discard cleans up after a worker that never served.
 func (d *device) discard(w *child) {
-	w.finish()
-	d.mu.Lock()
-	d.quit(w)
-	d.mu.Unlock()
-	w.unmap()
+	forget := func() {
+		d.mu.Lock()
+		d.quit(w)
+		d.mu.Unlock()
+		w.unmap()
+	}
+	if w.finish() {
+		forget()
+		return
+	}
+	d.background.Go(func() {
+		<-w.exited
+		forget()
+	})
 }
 
 // quit takes back a dead worker's place on the board; the lock is held.

@@ -93,14 +93,17 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	}
 	x := &Executor{calls: make(chan func(*loop), 256), ended: make(chan struct{})}
 	var devs []driver.Device
-	var causes []error
+	var causes, broken []error // why devices are missing; those of backends that are there and failed
 	for _, d := range c.Drivers {
 		found, err := d.Open(ctx, c.Log)
 		devs = append(devs, found...)
 		if err != nil {
 			causes = append(causes, err) // which begins with the backend's name
 			if !errors.Is(err, driver.ErrUnavailable) {
-				c.Log.Warn("backend left out", "backend", d.Name(), "err", err)
+				broken = append(broken, err)
+				if len(found) == 0 { // else the backend has said which device
+					c.Log.Warn("backend left out", "backend", d.Name(), "err", err)
+				}
 			}
 		}
 	}
@@ -118,7 +121,10 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	}
 	kept, err := choose(devs, &c)
 	if err != nil {
-		if len(causes) > 0 { // why something may be missing
+		switch {
+		case len(broken) > 0: // nobody asked for what is not there: it failed
+			err = fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(broken...))
+		case len(causes) > 0: // why something may be missing
 			err = fmt.Errorf("%w: %w", err, errors.Join(causes...))
 		}
 		return fail(err)
