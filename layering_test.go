@@ -56,6 +56,8 @@ var house = []room{
 		why: "who may have written a file does not depend on what is in it"},
 	{pkg: "internal/results",
 		why: "the record of figures is text and drawings; it measures nothing"},
+	{pkg: "internal/mutate",
+		why: "who judges the tests of a package must not depend on it"},
 	{pkg: "internal/probe", imports: []string{"graph"},
 		why: "what measures a device is a list of kernels, which any backend may read"},
 	{pkg: "backend/cpu", imports: []string{"graph", "machine", "driver", "internal/probe"}, modules: []string{"golang.org/x/sys"},
