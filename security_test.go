@@ -1,0 +1,216 @@
+package weft
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// testName is how documents name a test: its folder and its function.
+var testName = regexp.MustCompile("`([a-z0-9_./]+):((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9_]*)`")
+
+// namedTests returns the tests a document names, as "folder:Test".
+func namedTests(text string) (out []string) {
+	for _, m := range testName.FindAllStringSubmatch(text, -1) {
+		out = append(out, m[1]+":"+m[2])
+	}
+	return out
+}
+
+// testsOf returns the names of tests and fuzz targets in a folder, whatever they are
+// built for.
+func testsOf(folder string) (map[string]bool, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]bool)
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+				out[fn.Name.Name] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// Every test that a document names exists.
+func TestNamedTests(t *testing.T) {
+	known := make(map[string]map[string]bool)
+	for _, doc := range []string{"SECURITY.md", "docs/TESTING.md"} {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := namedTests(string(text))
+		if len(names) == 0 {
+			t.Errorf("%s names no test", doc)
+		}
+		for _, n := range names {
+			folder, name, _ := strings.Cut(n, ":")
+			if known[folder] == nil {
+				if known[folder], err = testsOf(folder); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !known[folder][name] {
+				t.Errorf("%s names %s, which is not there", doc, n)
+			}
+		}
+	}
+}
+
+// Every line of SECURITY.md that says what somebody cannot do names a test.
+func TestSecurityLines(t *testing.T) {
+	text, err := os.ReadFile("SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for _, item := range strings.Split(string(text), "\n- ")[1:] {
+		item, _, _ = strings.Cut(item, "\n\n")
+		if strings.HasPrefix(item, "Cannot ") {
+			lines++
+			if len(namedTests(item)) == 0 {
+				t.Errorf("no test: %s", item)
+			}
+		}
+	}
+	if lines == 0 {
+		t.Error("SECURITY.md has no line that begins with Cannot")
+	}
+}
+
+// talkers are the packages that may import package net, with the names they may use of
+// it: none that listens, dials or looks anything up.
+var talkers = map[string][]string{
+	"backend/proc": {"ErrClosed", "FileConn", "UnixConn"}, // a socket pair that it made itself
+}
+
+// sockets are the functions of golang.org/x/sys/unix and syscall that reach others. A
+// pair of sockets reaches nobody.
+var sockets = []string{"Socket", "Bind", "Listen", "Accept", "Accept4", "Connect"}
+
+// network returns what a file does to reach the network.
+func network(pkg, file string, src []byte) (found []string, err error) {
+	files := token.NewFileSet()
+	f, err := parser.ParseFile(files, file, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	local := make(map[string]string) // imports by the name the file gives them
+	for _, spec := range f.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return nil, err
+		}
+		name := imported[strings.LastIndex(imported, "/")+1:]
+		if spec.Name != nil {
+			name = spec.Name.Name
+		}
+		local[name] = imported
+		_, may := talkers[pkg]
+		switch {
+		case within(imported, "net") && (imported != "net" || !may || name == "."):
+			found = append(found, fmt.Sprintf("%s imports %s", files.Position(spec.Pos()), imported))
+		case (imported == "syscall" || strings.HasSuffix(imported, "x/sys/unix")) && name == ".":
+			found = append(found, fmt.Sprintf("%s dot-imports %s", files.Position(spec.Pos()), imported))
+		}
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		id, ok := sel.X.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		switch from := local[id.Name]; {
+		case from == "net" && !slices.Contains(talkers[pkg], sel.Sel.Name),
+			(from == "syscall" || strings.HasSuffix(from, "x/sys/unix")) && slices.Contains(sockets, sel.Sel.Name):
+			found = append(found, fmt.Sprintf("%s uses %s.%s", files.Position(sel.Pos()), id.Name, sel.Sel.Name))
+		}
+		return true
+	})
+	return found, nil
+}
+
+// weft listens nowhere and connects to nobody: no package of it has the means.
+func TestNoNetwork(t *testing.T) {
+	seen := 0
+	err := filepath.WalkDir(".", func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := e.Name()
+		if e.IsDir() {
+			if file != "." && (name == "testdata" || name[0] == '.' || name[0] == '_') {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		src, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		seen++
+		found, err := network(filepath.ToSlash(filepath.Dir(file)), file, src)
+		for _, f := range found {
+			t.Error(f)
+		}
+		return err
+	})
+	if err != nil || seen == 0 {
+		t.Fatalf("%d files: %v", seen, err)
+	}
+}
+
+// The check itself must be able to fail.
+func TestNoNetworkCatches(t *testing.T) {
+	for src, want := range map[string]int{
+		`import "fmt"`:         0,
+		`import "net/http"`:    1,
+		`import _ "net"`:       1,
+		`import "netip"`:       0,
+		`import "net/url"`:     1,
+		`import n "net/netip"`: 1,
+		`import "golang.org/x/sys/unix"; var _ = unix.Socketpair`: 0,
+		`import "golang.org/x/sys/unix"; var _ = unix.Socket`:     1,
+		`import "syscall"; func f() { syscall.Connect(0, nil) }`:  1,
+		`import s "syscall"; func f() { s.Bind(0, nil) }`:         1,
+		`import . "syscall"`: 1,
+	} {
+		if found, err := network("graph", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
+			t.Errorf("%s: found %q, %v; want %d", src, found, err, want)
+		}
+	}
+	for src, want := range map[string]int{
+		`import "net"; var _ = net.FileConn`:      0,
+		`import "net"; var _ = net.Dial`:          1,
+		`import "net"; var _ = net.Listen`:        1,
+		`import n "net"; var _ = n.ResolveIPAddr`: 1,
+		`import "net/http"`:                       1,
+	} {
+		if found, err := network("backend/proc", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
+			t.Errorf("backend/proc: %s: found %q, %v; want %d", src, found, err, want)
+		}
+	}
+}
