@@ -101,9 +101,11 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 			causes = append(causes, err) // which begins with the backend's name
 			if !errors.Is(err, driver.ErrUnavailable) {
 				broken = append(broken, err)
-				if len(found) == 0 { // else the backend has said which device
-					c.Log.Warn("backend left out", "backend", d.Name(), "err", err)
+				what := "backend left out"
+				if len(found) > 0 {
+					what = "some devices of a backend left out"
 				}
+				c.Log.Warn(what, "backend", d.Name(), "err", err)
 			}
 		}
 	}
