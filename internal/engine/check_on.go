@@ -150,10 +150,10 @@ func (c *recounter) liveValues() {
 func (c *recounter) instances() {
 	listed := make([]bool, len(c.insts))
 	for _, d := range c.liveData() {
-		for i := c.data.at[d].insts; i >= 0; i = c.insts[i].next {
+		c.eachInst(d, func(i int32) {
 			c.must(c.insts[i].data == d && !listed[i], "an instance is in a list it does not belong to", i, d)
 			listed[i] = true
-		}
+		})
 	}
 	ordered := make([]bool, len(c.insts))
 	for s := range c.spaces {

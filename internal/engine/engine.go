@@ -130,6 +130,7 @@ type Engine struct {
 	freeI []int32
 	idle  idle
 	slots blocks[slot]
+	heads blocks[int32] // of the lists of instances of data cut into many pieces
 
 	resident []residentData
 	freeRes  []DataRef
@@ -329,13 +330,16 @@ const (
 
 // datum is a data handle of a run, or resident data.
 type datum struct {
-	insts int32 // list
+	insts int32 // list of its instances, or where the heads of its lists begin
 	home  int32 // instance the caller's memory stands behind, -1
 	kind  graph.Durability
 	// fixed says the home must not be written to: the caller gave an input
 	// and did not ask for it back.
 	fixed bool
-	run   int32 // slot of the run it belongs to; of resident data -1-ref
+	// levels is 0 where all instances are in one list. Else they are in a tree of
+	// that depth, by pieces.
+	levels uint8
+	run    int32 // slot of the run it belongs to; of resident data -1-ref
 }
 
 // inst is a buffer in one memory.

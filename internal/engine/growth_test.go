@@ -21,12 +21,14 @@ func TestGrowth(t *testing.T) {
 		visit func(t *testing.T, n int) *engine.Engine
 	}{
 		{"queued runs cancelled", 500, cancelQueued},
-		{"running runs cancelled", 500, cancelRunning},
-		{"runs that take turns", 500, takeTurns},
-		{"runs that wait for data each", 200, waitEach},
-		{"data put, fetched and freed", 500, putMany},
-		{"devices with a timeout", 100, timeoutEach},
-		{"devices under a limit", 100, limitAll},
+		{"running runs cancelled", 200, cancelRunning},
+		{"runs that take turns", 200, takeTurns},
+		{"runs that wait for data each", 50, waitEach},
+		{"data put, fetched and freed", 100, putMany},
+		{"devices with a timeout", 30, timeoutEach},
+		{"devices under a limit", 30, limitAll},
+		{"slices in host memory", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, true) }},
+		{"slices on devices", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, false) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			small, large := c.visit(t, c.small).Visits(), c.visit(t, 2*c.small).Visits()
@@ -243,4 +245,27 @@ func tenEach(t *testing.T, x *instant, n int) {
 		x.NextWake()
 	}
 	x.want(t, 1)
+}
+
+// cutUp has n tasks write a slice each of one handle, then read that with their
+// neighbours' ends, then one read it whole.
+func cutUp(t *testing.T, n int, host bool) *engine.Engine {
+	var b graph.Builder
+	whole := int64(n) * 16
+	d := b.Data(graph.Data{Bytes: whole})
+	add := func(lo, hi int64, a graph.Access) {
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: abstract}}, Uses: []graph.Use{{Data: d, Offset: lo, Bytes: hi - lo, Access: a}}, Work: graph.Work{Ops: 1e6}})
+	}
+	for i := range int64(n) {
+		add(i*16, i*16+16, graph.Write)
+	}
+	for i := range int64(n) {
+		add(max(i*16-4, 0), min(i*16+20, whole), graph.Read)
+	}
+	add(0, whole, graph.Read)
+	x := alike(4, host, engine.Options{})
+	x.Submit(x.now, built(t, &b), engine.RunOptions{})
+	x.settle()
+	x.want(t, 1)
+	return x.Engine
 }

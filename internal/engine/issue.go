@@ -520,7 +520,8 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan
 		// An instance here that holds, or may be given, all it reads.
 		reads := f.Reads(u)
 		fillable := int32(-1)
-		for i := e.data.at[d].insts; i >= 0; i = e.insts[i].next {
+		for c := e.covering(d, p0, n); c.inst >= 0; e.nextCover(&c) {
+			i := c.inst
 			in := &e.insts[i]
 			if !in.covers(space, p0, n) || exact && e.wasteful(i) {
 				continue

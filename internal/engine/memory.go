@@ -58,8 +58,8 @@ func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
 	}
 	e.insts[i] = inst{data: d, space: space, p0: p0, n: n, slot: s, next: -1, older: -1, newer: -1, lo: lo, bytes: bytes}
 	if d >= 0 {
-		e.insts[i].next = e.data.at[d].insts
-		e.data.at[d].insts = i
+		head := e.list(&e.insts[i])
+		e.insts[i].next, *head = *head, i
 	}
 	e.spaces[space].used += bytes
 	if space != 0 {
@@ -74,8 +74,8 @@ func (e *Engine) alloc(d, space, p0, n int32, lo, bytes int64) int32 {
 		if i := e.idle.take(e.insts, bytes); i >= 0 {
 			in := &e.insts[i]
 			in.data, in.p0, in.lo = d, p0, lo
-			dt := &e.data.at[d]
-			in.next, dt.insts = dt.insts, i
+			head := e.list(in)
+			in.next, *head = *head, i
 			e.spaces[0].used += bytes
 			return i
 		}
@@ -182,8 +182,9 @@ func (e *Engine) unlist(i int32) {
 	if in.data < 0 {
 		return
 	}
-	p := &e.data.at[in.data].insts
+	p := e.list(in)
 	for *p != i {
+		e.visit(1)
 		p = &e.insts[*p].next
 	}
 	*p = in.next
@@ -255,18 +256,16 @@ func (e *Engine) bury() {
 
 // closeData ends a data handle: its instances go as soon as nothing touches them.
 func (e *Engine) closeData(d int32) {
-	for i := e.data.at[d].insts; i >= 0; {
+	e.eachInst(d, func(i int32) {
 		in := &e.insts[i]
-		next := in.next
 		for s := in.slot; s < in.slot+in.n; s++ {
 			e.unhold(s)
 		}
 		in.home = false
 		in.data, in.next = -1, -1
 		e.freeIfIdle(i)
-		i = next
-	}
-	e.data.at[d].insts = -1
+	})
+	e.endLists(d)
 }
 
 // hold claims a slot for a value that operation (l, seq) fills; (0, 0) means it
@@ -409,7 +408,8 @@ func (e *Engine) vacant(i, p0, n int32) bool {
 // Vacant pieces are only ever found in homes and in instances that still hold
 // other pieces: an instance with nothing in it is freed.
 func (e *Engine) findVacant(d, space, p0, n int32) int32 {
-	for i := e.data.at[d].insts; i >= 0; i = e.insts[i].next {
+	for c := e.covering(d, p0, n); c.inst >= 0; e.nextCover(&c) {
+		i := c.inst
 		if e.insts[i].covers(space, p0, n) && e.insts[i].keep != e.serial && e.vacant(i, p0, n) {
 			return i
 		}

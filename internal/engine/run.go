@@ -329,8 +329,12 @@ func (e *Engine) startData(r *run) {
 		*x = datum{}
 		x.insts, x.home, x.kind, x.fixed, x.run = -1, -1, gd.Durability, !gd.Output, r.slot
 		r.volatile = r.volatile || gd.Durability == graph.Volatile
+		pieces := r.f.PieceOff[d+1] - r.f.PieceOff[d]
+		if pieces > fewPieces {
+			e.makeLists(id, pieces)
+		}
 		if gd.Input || gd.Output {
-			e.makeHome(id, r.f.PieceOff[d+1]-r.f.PieceOff[d], gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
+			e.makeHome(id, pieces, gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
 		}
 	}
 }
@@ -872,9 +876,17 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 	}
 	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
 	n := int32(len(pieces))
+	var listed []int32
+	e.eachInst(res.data, func(i int32) { listed = append(listed, i) })
+	e.endLists(res.data)
+	e.makeLists(res.data, n)
 	in := &e.insts[old]
 	e.slots.release(in.slot, int(in.n))
 	in.slot, in.n = e.slots.alloc(int(n)), n
+	for _, i := range slices.Backward(listed) {
+		head := e.list(&e.insts[i])
+		e.insts[i].next, *head = *head, i
+	}
 	res.bounds, res.vals = append(res.bounds[:0], 0), res.vals[:0]
 	for i := range n {
 		s := in.slot + i
