@@ -100,14 +100,23 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 			Parts: parts, Named: len(sel) > 0, Pin: o.Pin, Funcs: rt.funcs(), Split: split(sel), Standby: o.Standby,
 			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: cache, Validate: o.Validation,
 		}
-		if do.Workers() {
+		workers := do.Workers()
+		if workers {
+			// HostBytes limits what the engine allocates in it, which is not all that
+			// lies there: what is put, and parts of copies on their way, need room too.
 			var err error
-			if rt.memory, err = arena.Open(o.HostBytes); err != nil {
-				return nil, err
+			if rt.memory, err = arena.Open(0); err != nil {
+				if len(sel) > 0 {
+					return nil, err
+				}
+				o.Log.Warn("devices in worker processes are left out", "err", err)
 			}
 			do.Memory = rt.memory
 		}
 		drivers = all.Drivers(do)
+		if workers && rt.memory == nil {
+			drivers = slices.DeleteFunc(drivers, func(d driver.Driver) bool { return d.Name() != "cpu" })
+		}
 		// What was not asked for is not even looked for: opening a GPU takes time.
 		drivers = slices.DeleteFunc(drivers, func(d driver.Driver) bool {
 			_, asked := parts[d.Name()]

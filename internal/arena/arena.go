@@ -23,7 +23,7 @@ import (
 )
 
 // ErrFull is returned when the arena's limit is reached.
-var ErrFull = errors.New("shared host memory is full; raise host_bytes")
+var ErrFull = errors.New("shared host memory is full")
 
 // Segment is a range of the arena that was filled at once.
 type Segment struct {
@@ -76,8 +76,8 @@ type hold struct {
 	put bool // it was given back meanwhile
 }
 
-// Memory is what the machine has, or the control group of this process where that
-// is less; 0 where nobody says.
+// Memory is what this process may use: what the machine has, or less where a control
+// group or the limit of its address space says so; 0 where nobody says.
 func Memory() int64 {
 	if n := memoryLimit(); n < math.MaxInt64 {
 		return n
@@ -85,13 +85,19 @@ func Memory() int64 {
 	return 0
 }
 
-// Open makes an arena of at most limit bytes; 0 means as much as the machine or
-// the control group of this process has.
+// Open makes an arena of at most limit bytes; 0 means as much as this process may use
+// (Memory). It is smaller where a file or the address space has a lower limit.
 func Open(limit int64) (*Arena, error) {
 	if limit <= 0 {
 		limit = memoryLimit()
 	}
 	limit = (limit + page - 1) &^ (page - 1)
+	if most := sizeLimit(); limit > most {
+		if most < minSegment { // too little for boards and copies on their way
+			return nil, fmt.Errorf("arena: share host memory: %w: the limit of files (ulimit -f) or of the address space (ulimit -v) leaves %d bytes", ErrFull, most)
+		}
+		limit = most &^ (page - 1)
+	}
 	f, mem, err := create(limit)
 	if err != nil {
 		return nil, fmt.Errorf("arena: share %d bytes of host memory: %w", limit, err)
@@ -145,7 +151,7 @@ func (a *Arena) Get(n int64) ([]byte, error) {
 		return nil, fmt.Errorf("arena: get %d bytes", n)
 	}
 	if n > a.Size() {
-		return nil, fmt.Errorf("arena: get %d bytes: %w", n, ErrFull)
+		return nil, fmt.Errorf("arena: get %d of %d bytes: %w", n, a.Size(), ErrFull)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,7 +165,7 @@ func (a *Arena) Get(n int64) ([]byte, error) {
 			id, err = space.Get(n)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("arena: get %d bytes: %w", n, err)
+			return nil, fmt.Errorf("arena: get %d bytes beside %d of %d: %w", n, a.large.Used(), a.Size(), err)
 		}
 	}
 	region, off, size := space.At(id)

@@ -2,11 +2,7 @@ package arena
 
 import (
 	"fmt"
-	"math"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -135,24 +131,4 @@ func fill(mem []byte) {
 		})
 	}
 	wg.Wait()
-}
-
-// memoryLimit is the memory of the machine, or of the control group this process
-// is in where that is less.
-func memoryLimit() int64 {
-	limit := int64(math.MaxInt64)
-	var si unix.Sysinfo_t
-	if unix.Sysinfo(&si) == nil {
-		limit = int64(si.Totalram) * int64(si.Unit)
-	}
-	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
-			limit = min(limit, n)
-		}
-	}
-	return limit
 }

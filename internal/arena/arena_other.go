@@ -4,6 +4,7 @@ package arena
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/weft-run/weft/driver"
 )
@@ -22,3 +23,5 @@ func (a *Arena) board(n int) (*driver.Board, error) { return driver.NewBoard(n),
 func fill([]byte) {}
 
 func memoryLimit() int64 { return 0 }
+
+func sizeLimit() int64 { return math.MaxInt64 }

@@ -5,10 +5,12 @@ package arena_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,8 +21,13 @@ import (
 	"github.com/weft-run/weft/internal/arena"
 )
 
-// The test binary is also the other process of TestBoardAcrossProcesses.
+// The test binary is also the other process of TestBoardAcrossProcesses, and the one
+// with limits of TestLimitsOfTheProcess.
 func TestMain(m *testing.M) {
+	if which := os.Getenv("WEFT_TEST_LIMIT"); which != "" {
+		limited(which)
+		return
+	}
 	if off := os.Getenv("WEFT_TEST_BOARD"); off != "" {
 		answer(off)
 		return
@@ -233,4 +240,51 @@ func answer(size string) {
 		b.Done(1, i, !ok)
 	}
 	b.Done(2, uint32(max(b.Now()/time.Millisecond, 1)), false)
+}
+
+// An arena is no larger than a file and the address space of the process may be; where
+// that leaves too little, Open says so.
+func TestLimitsOfTheProcess(t *testing.T) {
+	for _, which := range []string{"file", "space", "none"} {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "WEFT_TEST_LIMIT="+which)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", which, err, out)
+		}
+	}
+}
+
+// limited is the process that has a limit.
+func limited(which string) {
+	const file, room = 128 << 20, 1 << 30
+	resource, limit, most := unix.RLIMIT_FSIZE, uint64(file), int64(file)
+	switch which {
+	case "none":
+		limit, most = 1<<20, 0
+	case "space":
+		text, _ := os.ReadFile("/proc/self/statm")
+		pages, _ := strconv.ParseUint(strings.Fields(string(text))[0], 10, 64)
+		resource, limit, most = unix.RLIMIT_AS, pages*uint64(os.Getpagesize())+room, room/2
+	}
+	must := func(ok bool, what string, args ...any) {
+		if !ok {
+			fmt.Printf(what+"\n", args...)
+			os.Exit(1)
+		}
+	}
+	err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit})
+	must(err == nil, "set the limit: %v", err)
+	for _, asked := range []int64{0, 1 << 40} {
+		a, err := arena.Open(asked)
+		if most == 0 {
+			must(errors.Is(err, arena.ErrFull), "an arena without room: %v", err)
+			continue
+		}
+		must(err == nil, "an arena: %v", err)
+		must(a.Size() > 0 && a.Size() <= most, "an arena of %d bytes, more than %d", a.Size(), most)
+		b, err := a.Get(a.Size() / 2)
+		must(err == nil, "half of it: %v", err)
+		clear(b)
+		must(a.Close() == nil, "it does not close")
+	}
 }

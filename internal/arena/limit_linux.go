@@ -1,0 +1,122 @@
+package arena
+
+import (
+	"math"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// memoryLimit is the least of what the machine has, what every control group around
+// this process allows, and what its address space has room for.
+func memoryLimit() int64 {
+	limit := min(cgroupLimit(os.ReadFile), addressSpace())
+	var si unix.Sysinfo_t
+	if unix.Sysinfo(&si) == nil {
+		limit = min(limit, int64(si.Totalram)*int64(si.Unit))
+	}
+	return limit
+}
+
+// sizeLimit is how large the file behind an arena may be: a file has a limit of its
+// own (ulimit -f), and half of the address space that is left (ulimit -v) stays for
+// everything else this process maps.
+func sizeLimit() int64 {
+	limit := int64(math.MaxInt64)
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &l) == nil && l.Cur < math.MaxInt64 {
+		limit = int64(l.Cur)
+	}
+	if left := addressSpace(); left < math.MaxInt64 {
+		limit = min(limit, left/2)
+	}
+	return limit
+}
+
+// addressSpace is how much more this process may map.
+func addressSpace() int64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &l) != nil || l.Cur >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	mapped := int64(0)
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		first, _, _ := strings.Cut(string(text), " ")
+		pages, _ := strconv.ParseInt(first, 10, 64)
+		mapped = pages * int64(os.Getpagesize())
+	}
+	return max(int64(l.Cur)-mapped, 0)
+}
+
+// cgroupLimit is the least that the control groups around this process allow, those
+// of every level: a group may say nothing where one around it does.
+func cgroupLimit(read func(name string) ([]byte, error)) int64 {
+	limit := int64(math.MaxInt64)
+	groups, _ := read("/proc/self/cgroup")
+	mounts, _ := read("/proc/self/mountinfo")
+	for _, m := range cgroupMounts(string(mounts)) {
+		for dir := m.path(string(groups)); ; dir = path.Dir(dir) {
+			if text, err := read(path.Join(m.at, dir, m.file)); err == nil {
+				// Version 2 says "max" and version 1 some 2⁶³ where there is no limit.
+				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
+					limit = min(limit, n)
+				}
+			}
+			if dir == "/" {
+				break
+			}
+		}
+	}
+	return limit
+}
+
+// cgroupMount is where a hierarchy of control groups that limits memory is seen.
+type cgroupMount struct {
+	at   string // the folder it is mounted on
+	root string // the group that this folder is
+	v2   bool
+	file string // what holds a group's limit
+}
+
+// cgroupMounts finds the hierarchies that limit memory in the text of mountinfo.
+func cgroupMounts(mountinfo string) []cgroupMount {
+	var out []cgroupMount
+	for line := range strings.Lines(mountinfo) {
+		// 30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw
+		front, back, ok := strings.Cut(line, " - ")
+		f, b := strings.Fields(front), strings.Fields(back)
+		if !ok || len(f) < 5 || len(b) < 3 {
+			continue
+		}
+		switch {
+		case b[0] == "cgroup2":
+			out = append(out, cgroupMount{at: f[4], root: f[3], v2: true, file: "memory.max"})
+		case b[0] == "cgroup" && listed(b[2], "memory"):
+			out = append(out, cgroupMount{at: f[4], root: f[3], file: "memory.limit_in_bytes"})
+		}
+	}
+	return out
+}
+
+// path is the group of this process below a mount, from the text of its cgroup file.
+// Where that names a group outside of what is mounted, as it may within a container,
+// the mount itself is all that is known.
+func (m *cgroupMount) path(groups string) string {
+	for line := range strings.Lines(groups) {
+		// 4:memory:/a/b in version 1, 0::/a/b in version 2
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(f) < 3 || m.v2 != (f[1] == "") || !m.v2 && !listed(f[1], "memory") {
+			continue
+		}
+		if rest, ok := strings.CutPrefix(f[2], strings.TrimSuffix(m.root, "/")); ok && (rest == "" || rest[0] == '/') {
+			return path.Clean("/" + rest)
+		}
+	}
+	return "/"
+}
+
+// listed reports whether a word is in a list separated by commas.
+func listed(list, word string) bool { return strings.Contains(","+list+",", ","+word+",") }
