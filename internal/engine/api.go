@@ -12,8 +12,9 @@
 //
 // Files: engine.go (state, Step), run.go (runs, admission, fairness), place.go
 // (views, policies, queues), issue.go (waits, launches), memory.go (instances,
-// copies, eviction), shortage.go (waiting for memory), recover.go (failures, lineage, replay), health.go (ladder,
-// rebalancing, hot-swap), check.go (invariants).
+// copies, eviction), shortage.go (waiting for memory), capacity.go (how much there
+// is), recover.go (failures, lineage, replay), health.go (ladder, rebalancing,
+// hot-swap), check.go (invariants).
 package engine
 
 import (

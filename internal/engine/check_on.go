@@ -580,14 +580,14 @@ func (c *recounter) devices() {
 		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", i)
 		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", i)
 		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", i)
-		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || c.absent > 0, "a device waits for memory that nothing will free", i)
+		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.absent) > 0, "a device waits for memory that nothing will free", i)
 		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.spaces[0].cap == 0 || d.waits&onHost != 0)
 		c.must(waits, "a device waits for memory and stands on no list of it", i)
 		if d.queue.len() > 0 && !d.blocked {
 			l, ok := c.credit(d)
 			c.must(!ok, "a device has tasks queued and a lane with credit", i, int32(l))
 		}
-		if d.state == Lost || d.swapTo >= 0 {
+		if d.state == Lost || d.swapTo >= 0 || d.lack.until > 0 {
 			absent++
 		}
 	}

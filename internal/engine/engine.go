@@ -149,7 +149,7 @@ type Engine struct {
 	poked      []machine.DeviceID     // devices whose queue or credits changed
 	drifted    []machine.DeviceID     // devices whose load changed while events were taken in
 	timedOps   int                    // operations in flight with a timeout
-	absent     []machine.DeviceID     // devices whose ladder or hand-over has a timer
+	absent     []machine.DeviceID     // devices whose ladder, hand-over or memory has a timer
 	due        []machine.DeviceID     // scratch of timers
 	bounds     []bound                // before when no lane is overdue, a heap by time
 	limited    fifo[machine.DeviceID] // devices that wait for fewer tasks to be in flight
@@ -196,6 +196,7 @@ type device struct {
 	state   DeviceState
 	blocked bool // the head of its queue waits for memory
 	waits   waitsOn
+	lack    lack
 	stats   machine.Stats
 	backlog int64 // predicted time of tasks in flight
 	load    int64 // and of those queued as well
@@ -437,6 +438,7 @@ func New(o Options) *Engine {
 		id := machine.DeviceID(i)
 		e.spaces[1+i] = space{dev: id, cap: md.MemBytes, oldest: -1, newest: -1}
 		d.space, d.swapTo, d.queue.all = int32(1+i), -1, &e.lined
+		d.lack.told = md.MemBytes
 		capBytes := md.MemBytes
 		if md.HostMemory {
 			d.space = 0

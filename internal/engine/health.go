@@ -121,6 +121,9 @@ func (e *Engine) timers() {
 		if d.swapTo >= 0 && d.flight == 0 {
 			e.handOver(dev)
 		}
+		if d.lack.until > 0 && d.lack.until <= e.now {
+			e.regrow(dev)
+		}
 	}
 	e.timeouts()
 	if e.gangWaits {
@@ -291,6 +294,9 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 		if d := &e.devs[dev]; d.state == Lost && d.health.deadline > 0 {
 			sooner(d.health.deadline)
 		}
+		if d := &e.devs[dev]; d.lack.until > 0 {
+			sooner(d.lack.until)
+		}
 	}
 	if e.timedOps > 0 && len(e.bounds) > 0 {
 		sooner(e.bounds[0].at)
@@ -302,7 +308,7 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 func (e *Engine) countAbsent() {
 	e.absent = e.absent[:0]
 	for i := range e.devs {
-		if e.devs[i].state == Lost || e.devs[i].swapTo >= 0 {
+		if e.devs[i].state == Lost || e.devs[i].swapTo >= 0 || e.devs[i].lack.until > 0 {
 			e.absent = append(e.absent, machine.DeviceID(i))
 		}
 	}

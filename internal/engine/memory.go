@@ -1112,22 +1112,6 @@ func (e *Engine) spill(i int32) {
 	}
 }
 
-// setCapacity changes how much of a device's memory may be used.
-func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
-	d := &e.devs[dev]
-	if d.space == 0 {
-		return
-	}
-	sp := &e.spaces[d.space]
-	sp.cap = bytes
-	e.view.Devices[dev].CapBytes = bytes
-	e.dirty(dev)
-	e.serial++
-	e.room(d.space, 0)
-	// Tasks queued there may not fit any more: place them anew.
-	e.requeueAll(dev)
-}
-
 // The instances of a limited memory in order of use.
 
 func (e *Engine) lruAdd(i int32) {

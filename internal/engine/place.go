@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/trace"
@@ -349,12 +350,13 @@ func (e *Engine) leaveOut(tid int32) {
 			}
 			continue
 		}
-		if e.need(r, gt, e.devs[d].space) <= vd.CapBytes {
+		if e.mayHold(machine.DeviceID(d), e.need(r, gt, e.devs[d].space)) {
 			e.stuck = append(e.stuck, tid)
 			e.unpark(r)
 			return
 		}
-		err = ErrOutOfMemory
+		err = fmt.Errorf("%w: it needs %s, and %s may use %s", ErrOutOfMemory,
+			text.FormatSize(e.need(r, gt, e.devs[d].space)), e.m.Devices[d].Name, text.FormatSize(vd.CapBytes))
 	}
 	e.fail(r, e.taskErr(r, gt, -1, err))
 }

@@ -178,15 +178,6 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	return err
 }
 
-// shrink takes in that a device has less memory than it said: it could not
-// provide bytes of what is in use.
-func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
-	sp := &e.spaces[e.devs[dev].space]
-	if left := max(sp.used-bytes, 1); e.devs[dev].space != 0 && (sp.cap == 0 || left < sp.cap) {
-		e.setCapacity(dev, left)
-	}
-}
-
 // largest returns the size of the largest use of a task.
 func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
 	n := r.shapes[r.f.Rows[gt].Shape].workspace

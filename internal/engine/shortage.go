@@ -136,8 +136,8 @@ func (e *Engine) relieve() bool {
 	waits := e.gangWaits || e.refused > 0 && len(e.served)+len(e.recuts) > 0 || e.owes()
 	for i := range e.devs {
 		d := &e.devs[i]
-		if d.state == Lost && d.health.deadline > 0 {
-			return false // it may come back, and this with it
+		if d.state == Lost && d.health.deadline > 0 || d.lack.until > 0 {
+			return false // it may come back, or have more memory again
 		}
 		waits = waits || d.blocked
 	}

@@ -92,6 +92,7 @@ type dev struct {
 	busy    time.Duration
 	tasks   int64
 	own     float64 // what it was used by tasks of ours, of late
+	memory  int64   // bytes that may be used, as last seen
 	away    atomic.Bool
 	idle    atomic.Int64
 	// operations given and not completed

@@ -152,6 +152,10 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	} else {
 		s.Own = min(d.own, s.Util)
 	}
+	if known := d.memory; known != 0 && known != st.MemBytes {
+		l.log.Warn("memory of device that may be used changed", "device", d.Info().Name, "from", known, "to", st.MemBytes)
+	}
+	d.memory = st.MemBytes
 	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Stats.Total
 	if s.Unresponsive {
 		l.log.Warn("device does not respond", "device", d.Info().Name)
