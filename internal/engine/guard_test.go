@@ -166,3 +166,21 @@ func TestStealsOnlyWhatFits(t *testing.T) {
 	}), engine.RunOptions{}))
 	equal(t, "launches on the small device", r.launchedOn("gpu:1"), 1)
 }
+
+// A device that is lost is held against the task that ran there, and not against those
+// that were behind it.
+func TestQueuedTasksAreNotSuspected(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: -1})
+	bad := job("bad", 1)
+	bad.Priority = 100
+	guilty := r.submit(single(t, bad), engine.RunOptions{})
+	innocent := r.submit(single(t, job("innocent", 1)), engine.RunOptions{})
+	r.step()
+	for range 3 {
+		equalLists(t, "in flight", r.inFlight(), []string{"bad@gpu:0", "innocent@gpu:0"})
+		r.lose(0, false)
+		r.back(0, false)
+	}
+	is(t, r.finish(guilty), engine.ErrDeviceLost)
+	r.mustRun(innocent)
+}
