@@ -353,6 +353,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	for l := d.lanes[0]; l <= d.out; l++ {
 		ln := &e.lanes[l]
 		ln.lost = ln.issued
+		running := ln.done + 1 // those behind it had not started
 		for ln.done < ln.issued {
 			op := Op{l, ln.done + 1}
 			rec := ln.rec(op.Seq)
@@ -360,7 +361,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 			if rec.task >= 0 && e.o.NoRecovery {
 				e.fail(e.runs[e.tasks.at[rec.task].run], fmt.Errorf("%w; recovery is off", lost))
 			}
-			if rec.task >= 0 && !blamed && e.blame(rec.task, dev) {
+			if rec.task >= 0 && !blamed && op.Seq == running && e.blame(rec.task) {
 				st = Failed
 			}
 			e.finish(op, st, lost, e.now, e.now)
@@ -389,12 +390,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 
 // blame counts a device lost under a task, and reports whether the task must
 // now be held to be the cause.
-func (e *Engine) blame(tid int32, dev machine.DeviceID) bool {
-	t := &e.tasks.at[tid]
-	l := &e.lanes[t.lane]
-	if l.info.Device != dev || t.seq != l.done+1 {
-		return false // it had not started
-	}
+func (e *Engine) blame(tid int32) bool {
 	e.suspects[tid]++
 	return e.suspects[tid] >= maxLosses
 }
