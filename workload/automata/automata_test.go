@@ -1,6 +1,7 @@
 package automata
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
@@ -290,19 +291,62 @@ func BenchmarkLife(b *testing.B) {
 }
 
 // What is played again is all of a game, or less than all of it, however many steps
-// there are: a window of a million has more cells than an int counts.
+// there are: a window of a million has more words than an int counts.
 func TestWindows(t *testing.T) {
 	for _, c := range []struct{ rows, cols, steps, want int }{
 		{64, 64, 1, 0},
 		{9, 64, 1_000_000, 0},
 		{64, 64, 1_000_000, 0},
 		{1 << 14, 1 << 14, 1 << 40, 0},
-		{4096, 4096, 33, 64},
-		{8192, 8192, 100, 77},
-		{1 << 14, 1 << 14, 1000, 3},
+		{8192, 8192, 100, 0},
+		{1 << 14, 1 << 14, 1000, 7},
+		{1 << 17, 1 << 17, 64, 2048},
+		{1 << 17, 1 << 17, 4000, 4},
 	} {
-		if got := windowsOf(c.rows, c.cols, c.steps); got != c.want {
+		if got := windowsOf(c.rows, c.cols/64, c.steps); got != c.want {
 			t.Errorf("%d × %d for %d steps: %d windows, want %d", c.rows, c.cols, c.steps, got, c.want)
+		}
+	}
+}
+
+// The check's own generations follow the rule, in any parts of the rows.
+func TestGeneration(t *testing.T) {
+	for _, size := range [][2]int{{1, 1}, {1, 2}, {2, 3}, {3, 40}, {5, 17}} {
+		words, rows := size[0], size[1]
+		cells, next := random(words, rows, 3), make([]uint64, words*rows)
+		for range 20 {
+			want := naive(cells, words)
+			for lo := 0; lo < rows; lo += 7 {
+				generation(next, cells, words, lo, min(lo+7, rows))
+			}
+			if !slices.Equal(next, want) {
+				t.Fatalf("%d × %d words do not follow the rule", rows, words)
+			}
+			cells, next = next, cells
+		}
+	}
+}
+
+// Windows agree with the game, wherever they are, and see a wrong cell in them.
+func TestCheckWindow(t *testing.T) {
+	j, err := New(Config{Rows: 300, Cols: 64 * 9, Steps: 70, Seed: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := run(slices.Clone(j.start), slices.Clone(j.start), j.words, j.c.Steps)
+	copy(j.end, got)
+	for _, top := range []int{0, 100, 236, 299} {
+		for left := range j.words {
+			w := window{top: top, left: left, rows: 64, words: 1, above: 70, beside: 2}
+			if err := j.checkWindow(w); err != nil {
+				t.Fatalf("%+v: %v", w, err)
+			}
+			i := (top+63)%300*j.words + left
+			j.end[i] ^= 1 << 63
+			if err := j.checkWindow(w); !errors.Is(err, ErrWrong) {
+				t.Errorf("%+v: a wrong cell: %v", w, err)
+			}
+			j.end[i] ^= 1 << 63
 		}
 	}
 }

@@ -17,8 +17,12 @@ import (
 	"github.com/weft-run/weft/workload/philox"
 )
 
-// ErrConfig is wrapped by every error of Validate.
-var ErrConfig = errors.New("bad game")
+var (
+	// ErrConfig is wrapped by every error of Validate.
+	ErrConfig = errors.New("bad game")
+	// ErrWrong is returned by [Job.Check] for cells that are not what the game makes.
+	ErrWrong = errors.New("not the game's cells")
+)
 
 // pictures are the patterns with a name.
 var pictures = map[string]string{
@@ -100,6 +104,8 @@ type Job struct {
 	on   *machine.Machine // where it runs
 	gpus bool             // devices other than CPUs take part
 	ways []workload.Way   // k was chosen from, nil before that
+
+	missedCell, missedRow float64 // chances that the last Check missed one
 }
 
 // cacheBytes is what a tile and its next generation may take of a core's cache.
@@ -308,104 +314,6 @@ func (j *Job) Population() int {
 // Summary is the population.
 func (j *Job) Summary() string {
 	return fmt.Sprintf("%d of %d cells alive after %d steps", j.Population(), j.c.Rows*j.c.Cols, j.c.Steps)
-}
-
-// What Check plays again: games of up to wholeCells cells over all steps, which
-// takes a second, and of others square windows for about as long, a few at least.
-const (
-	wholeCells = 1 << 29
-	fewWindows = 3
-	windowSide = 64
-)
-
-// Check plays the game again by counting neighbours, a byte to a cell: all of
-// it, or windows of it where that would take long. Windows are in all rows where
-// there is time for so many, so a block of rows that was left out shows, while a
-// single wrong cell may not.
-func (j *Job) Check() error {
-	rows, cols, steps := j.c.Rows, j.c.Cols, j.c.Steps
-	windows := windowsOf(rows, cols, steps)
-	if windows == 0 {
-		return j.checkWindow(0, 0, rows, cols, 0)
-	}
-	// One across the corners of the torus, the others one below the other, anywhere
-	// in their rows.
-	places := philox.Source{Seed: j.c.Seed, Stream: 1}
-	for i := range windows {
-		top, left := rows-windowSide/2, cols-windowSide/2
-		if i > 0 {
-			top, left = windowSide/2+(i-1)*(rows-windowSide)/(windows-1), int(places.Uint32(uint64(i), 0, 0))%cols
-		}
-		if err := j.checkWindow(top, left, windowSide, windowSide, steps); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// windowsOf is how many windows of a game Check plays again, 0 for all of it. It counts
-// in float64: a window of a million steps has more cells than an int counts.
-func windowsOf(rows, cols, steps int) int {
-	side := float64(windowSide + 2*steps)
-	whole, window := float64(rows)*float64(cols)*float64(steps), side*side*float64(steps)
-	if whole <= wholeCells || fewWindows*window >= whole {
-		return 0
-	}
-	return max(min(int(wholeCells/window), (rows+windowSide-1)/windowSide), fewWindows)
-}
-
-// checkWindow plays a part of the game, as a torus of its own, and compares it
-// but for a margin. Nothing travels faster than a cell a step, so that a margin
-// of as many cells as there are steps keeps the edges out.
-func (j *Job) checkWindow(top, left, height, width, margin int) error {
-	rows, cols := j.c.Rows, j.c.Cols
-	at := func(y, x int) (row, col int) {
-		return ((top+y-margin)%rows + rows) % rows, ((left+x-margin)%cols + cols) % cols
-	}
-	h, w := height+2*margin, width+2*margin
-	cells, next, sums := make([]byte, h*w), make([]byte, h*w), make([]byte, h*w)
-	for y := range h {
-		for x := range w {
-			row, col := at(y, x)
-			cells[y*w+x] = byte(j.start[row*j.words+col/64] >> (col % 64) & 1)
-		}
-	}
-	for range j.c.Steps {
-		generation(next, cells, sums, w)
-		cells, next = next, cells
-	}
-	for y := margin; y < margin+height; y++ {
-		for x := margin; x < margin+width; x++ {
-			if row, col := at(y, x); j.Alive(row, col) != (cells[y*w+x] == 1) {
-				return fmt.Errorf("automata: after %d steps the cell in row %d, column %d is wrong: alive is %v", j.c.Steps, row, col, j.Alive(row, col))
-			}
-		}
-	}
-	return nil
-}
-
-// generation steps a torus of bytes with rows of w. sums is memory to work in.
-func generation(next, cells, sums []byte, w int) {
-	h := len(cells) / w
-	for y := range h {
-		row, sum := cells[y*w:(y+1)*w], sums[y*w:(y+1)*w]
-		sum[0] = row[w-1] + row[0] + row[1]
-		sum[w-1] = row[w-2] + row[w-1] + row[0]
-		for x := 1; x < w-1; x++ {
-			sum[x] = row[x-1] + row[x] + row[x+1]
-		}
-	}
-	// A cell lives by the number of cells around it, itself included: with three,
-	// or with four if it was alive.
-	const rule uint32 = 1<<3 | (1<<3|1<<4)<<16
-	for y := range h {
-		up, down := (y+h-1)%h*w, (y+1)%h*w
-		above, same, below := sums[up:up+w], sums[y*w:(y+1)*w], sums[down:down+w]
-		row, out := cells[y*w:(y+1)*w], next[y*w:(y+1)*w]
-		for x := range out {
-			out[x] = byte(rule >> (above[x] + same[x] + below[x] + row[x]<<4) & 1)
-		}
-	}
 }
 
 // Rate is cells a second.
