@@ -16,7 +16,6 @@ import (
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 // ErrConfig is wrapped by every error of Validate.
@@ -62,6 +61,7 @@ type Job struct {
 	energy   float64 // of the native structure
 	turns    []float64
 	energies []float64
+	sampled  picked // of the last Check
 }
 
 // New reads or makes the structure.
@@ -293,49 +293,6 @@ func (j *Job) Summary() string {
 		}
 	}
 	return fmt.Sprintf("native energy %.3f, %d of %d turned structures bound", j.energy, bound, len(j.energies))
-}
-
-// What Check computes again: entries worth so many pairs of beads, which takes
-// half a second, but a few at least. Of 200 residues every row has one.
-const (
-	checkPairs   = 5_000_000
-	checkEntries = 32
-)
-
-// Check sees that every row begins with the native energy, and compares entries
-// from all over the landscape with the full potential of the turned structure. So a
-// task of many rows that was left out shows, while one of a few parts may not where
-// the chain is long.
-func (j *Job) Check() error {
-	n := j.model.Beads()
-	count := RowCount(n)
-	differ := func(i, k int, want float64) error {
-		// Energies of overlapping beads are as steep as they are large.
-		if got := j.energies[i*Angles+k]; !(math.Abs(got-want) <= 1e-9*(100+math.Abs(j.energy)+math.Abs(want))) {
-			return fmt.Errorf("landscape: row %d, angle %d: energy %v, by the full potential %v", i, k, got, want)
-		}
-		return nil
-	}
-	for i := range count {
-		if err := differ(i, 0, j.energy); err != nil {
-			return err
-		}
-	}
-	entries := min(max(2*checkPairs/(n*n), checkEntries), count*Angles)
-	places := philox.Source{}
-	for e := range entries {
-		// Rows in turn, so that each has one where there are as many. Where a row has
-		// several, it is cut into as many stretches with one in each, at random; how it
-		// begins was compared above.
-		i := e * count / entries
-		first, next := (i*entries+count-1)/count, ((i+1)*entries+count-1)/count
-		from, to := (e-first)*Angles/(next-first), (e-first+1)*Angles/(next-first)
-		k := max(from+int(places.Uint32(uint64(e), 0, 0))%(to-from), 1)
-		if err := differ(i, k, j.model.Energy(j.model.Turned(i, 2*math.Pi*float64(k)/Angles))); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Rate is pairs of beads a second, each at one angle.

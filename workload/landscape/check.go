@@ -1,0 +1,181 @@
+package landscape
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/philox"
+)
+
+// ErrWrong is returned by [Job.Check] for energies that are not those of the turned
+// structures.
+var ErrWrong = errors.New("not the landscape")
+
+// What Check computes again: entries worth so many pairs of beads, which takes about
+// five seconds of a core's time, but a few at least. Of 200 residues those are all.
+const (
+	checkPairs   = 3 << 29
+	checkEntries = 16
+)
+
+// picked says which entries of a landscape Check compares: so many of each row, one at
+// random in each stretch of as many angles, or of some rows one.
+type picked struct{ rows, each, of int }
+
+// sampleOf is the sample for so many rows, whose entries have so many pairs on average.
+// More than hostedParts of a row are a multiple of that, so that every part of a row that
+// a task can have has some.
+func sampleOf(rows int, pairs float64) picked {
+	entries := int(max(min(checkPairs/max(pairs, 1), float64(rows*Angles)), checkEntries))
+	if entries < rows {
+		return picked{entries, 1, rows}
+	}
+	each := min(entries/rows, Angles)
+	if each > hostedParts {
+		each -= each % hostedParts
+	}
+	return picked{rows, each, rows}
+}
+
+// row is the i-th row of the sample.
+func (s picked) row(i int, places philox.Source) int {
+	lo, hi := i*s.of/s.rows, (i+1)*s.of/s.rows
+	return lo + int(places.Uint32(uint64(i), 0, 0))%(hi-lo)
+}
+
+// angle is the k-th angle of a row of the sample.
+func (s picked) angle(row, k int, places philox.Source) int {
+	lo, hi := k*Angles/s.each, (k+1)*Angles/s.each
+	return lo + int(places.Uint32(uint64(row), 1, uint32(k)))%(hi-lo)
+}
+
+// Check sees that every row begins with the native energy, and compares entries with the
+// potential of the turned structure: of chains of up to 200 residues all, of longer ones
+// some of every row, and of very long ones some of all. An energy may be off by what
+// rounding does to distances that are differences of large numbers, and to the sums.
+func (j *Job) Check() error {
+	n := j.model.Beads()
+	count := RowCount(n)
+	places := philox.Source{}
+	s := sampleOf(count, float64(CostBefore(n, count))/float64(count))
+	j.sampled = s
+	for i := range count {
+		if got := j.energies[i*Angles]; !(math.Abs(got-j.energy) <= 1e-9*(100+math.Abs(j.energy))) {
+			return fmt.Errorf("landscape: row %d begins with %v, not with the native energy %v: %w", i, got, j.energy, ErrWrong)
+		}
+	}
+	// Rows in the middle cost most: in parts of one row, all cores have something to do.
+	return workload.Sweep(s.rows*s.each, func(lo, hi int) error {
+		r := axis{model: j.model, row: -1}
+		for at := lo; at < hi; at++ {
+			i := s.row(at/s.each, places)
+			if i != r.row {
+				r.set(i)
+			}
+			k := s.angle(i, at%s.each, places)
+			want, within := r.energy(j.energy, 2*math.Pi*float64(k)/Angles)
+			if got := j.energies[i*Angles+k]; !(math.Abs(got-want) <= within) {
+				return fmt.Errorf("landscape: row %d, angle %d: energy %v, by the turned structure %v ± %.2g: %w", i, k, got, want, within, ErrWrong)
+			}
+		}
+		return nil
+	})
+}
+
+// Misses is what Check may not see.
+func (j *Job) Misses() []workload.Miss {
+	s := j.sampled
+	rows := float64(s.rows) / float64(s.of)
+	out := []workload.Miss{
+		{What: "one wrong energy", Chance: 1 - rows*float64(s.each)/Angles},
+		{What: "one wrong row", Chance: 1 - rows},
+	}
+	if s.each < hostedParts {
+		return append(out, workload.Miss{What: "a wrong fifth of a row", Chance: 1 - rows*float64(s.each)/hostedParts})
+	}
+	return out
+}
+
+// axis is what changes when beads are turned about the axis of a row: the pairs of a
+// bead up to i+1 and one behind it, and a dihedral.
+type axis struct {
+	model  *Model
+	row    int
+	size2  []float64 // the squares of native distances, pair by pair
+	reach  []float64 // the squares of beads' distances from the axis' end
+	native float64   // the energy of the pairs in the native structure
+	off    float64   // how far that may be off
+}
+
+// precise is how far a device's arithmetic is off in a few operations, relative to the
+// largest number among them.
+const precise = 16 * 0x1p-53
+
+// set prepares a row.
+func (r *axis) set(row int) {
+	m := r.model
+	r.row, r.native, r.off = row, 0, 0
+	r.size2, r.reach = r.size2[:0], r.reach[:0]
+	end := bead(m.native, row+1)
+	for a := range m.Beads() {
+		d := sub(bead(m.native, a), end)
+		r.reach = append(r.reach, dot(d, d))
+	}
+	for a := range row + 2 {
+		for b := max(row+2, a+contactSpan); b < m.Beads(); b++ {
+			s2 := distance2(m.native, a, b)
+			r.size2 = append(r.size2, s2)
+			e, off := pairEnergy(s2, s2, r.reach[a]+r.reach[b])
+			r.native += e
+			r.off += off
+		}
+	}
+}
+
+// pairEnergy is the energy of two beads and how far it may be off: native and actual
+// square of their distance, and the numbers whose difference the latter is.
+func pairEnergy(s2, d2, reach float64) (energy, off float64) {
+	wrong := precise * reach / d2 // of d2, relative
+	if s2 < contactDistance*contactDistance {
+		q := s2 / d2
+		q5 := q * q * q * q * q
+		return q5 * (5*q - 6), 30 * q5 * (q + 1) * (wrong + precise)
+	}
+	q := repulsion * repulsion / d2
+	e := q * q * q
+	e *= e
+	switch beyond := d2/(cutoff*cutoff) - 1; {
+	case math.Abs(beyond) <= wrong+precise:
+		return e, e // either side of the cutoff
+	case beyond > 0:
+		return 0, 0
+	}
+	return e, 6 * e * (wrong + precise)
+}
+
+// energy is that of the structure turned by an angle, and how far a device's may be off.
+func (r *axis) energy(native, by float64) (energy, off float64) {
+	m, i := r.model, r.row
+	x := m.Turned(i, by)
+	sum, size, pair := 0.0, 0.0, 0
+	off = r.off
+	for a := range i + 2 {
+		for b := max(i+2, a+contactSpan); b < m.Beads(); b++ {
+			e, wrong := pairEnergy(r.size2[pair], distance2(x, a, b), r.reach[a]+r.reach[b])
+			sum += e
+			size += math.Abs(e)
+			off += wrong
+			pair++
+		}
+	}
+	energy = native - r.native + sum
+	if i > 0 {
+		d := dihedral(x, i-1) - m.dihedrals[i-1]
+		energy += 1 - math.Cos(d) + 0.5*(1-math.Cos(3*d))
+	}
+	// The sums have as many terms as pairs, whose errors are like random numbers.
+	terms := math.Sqrt(float64(pair)) + 8
+	return energy, off + precise*(terms*(size+math.Abs(native)+math.Abs(r.native))+100)
+}
