@@ -1,7 +1,6 @@
 package reservoir
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -14,9 +13,6 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/philox"
 )
-
-// ErrWrong is returned by [Job.Check] for states that do not follow the formula.
-var ErrWrong = errors.New("not the reservoir's states")
 
 // Modes of input, by name.
 const (
@@ -81,6 +77,7 @@ type Job struct {
 	x, mean []float32 // after a run
 	start   []float32 // zeros
 	m       *machine.Machine
+	checked int // patterns of the last Check
 }
 
 // byNeuron reports whether neurons are dealt out, not patterns.
@@ -490,75 +487,12 @@ func (j *Job) Input(pattern int) (u []float32) {
 }
 
 // Inputs are the inputs of all patterns in the job's own memory, in blocks of patterns
-// with a row for each channel of each step. Between runs a caller may set them.
+// with a row for each channel of each step. Check knows the patterns' own.
 func (j *Job) Inputs() []float32 { return j.u }
 
 // States are the last states of all patterns in the job's own memory, in blocks
 // of patterns.
 func (j *Job) States() []float32 { return j.x }
-
-// What Check does again: so many patterns, spread over all.
-const checked = 8
-
-// checkedWithin is how far a state may be from the formula's. A step rounds to
-// some 1e-6, and forgets what earlier ones did.
-const checkedWithin = 1e-5
-
-// Check sees that every state is one, and takes some patterns from their spikes
-// through the formula in float64. The error is [ErrWrong] and names the pattern.
-func (j *Job) Check() error {
-	for _, xs := range [][]float32{j.x, j.mean} {
-		for i, v := range xs {
-			if !(math.Abs(float64(v)) <= 1+checkedWithin) {
-				return fmt.Errorf("reservoir: state %d is %v, beyond what tanh gives: %w", i, v, ErrWrong)
-			}
-		}
-	}
-	count := min(checked, j.c.Batch)
-	for i := range count {
-		if err := j.checkPattern(i * (j.c.Batch - 1) / max(count-1, 1)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkPattern compares one pattern.
-func (j *Job) checkPattern(pattern int) error {
-	p := j.spikes[pattern]
-	x, mean := make([]float64, j.c.Size), make([]float64, j.c.Size)
-	in := make([]float64, j.c.Inputs)
-	for k := range j.c.Steps {
-		clear(in)
-		total := 0.0
-		for _, s := range p.Spikes {
-			switch bin := int(s.Time * float64(j.c.Steps) / duration); {
-			case j.c.Mode == Histogram:
-				in[min(int(s.Time*float64(j.c.Inputs)/duration), j.c.Inputs-1)] += 1 + s.Amplitude
-				total += 1 + s.Amplitude
-			case min(bin, j.c.Steps-1) == k:
-				in[s.Channel] += 1 + s.Amplitude
-			}
-		}
-		if total > 0 {
-			for c := range in {
-				in[c] /= total
-			}
-		}
-		x = j.w.Reference(x, in, uint64(pattern), uint32(k))
-		for i, v := range x {
-			mean[i] += v / float64(j.c.Steps)
-		}
-	}
-	last, means := j.State(pattern)
-	for i := range x {
-		if !(math.Abs(float64(last[i])-x[i]) <= checkedWithin && math.Abs(float64(means[i])-mean[i]) <= checkedWithin) {
-			return fmt.Errorf("reservoir: pattern %d, neuron %d: state %v and mean %v, by the formula %v and %v: %w",
-				pattern, i, last[i], means[i], x[i], mean[i], ErrWrong)
-		}
-	}
-	return nil
-}
 
 // Rate is patterns and floating-point operations a second.
 func (j *Job) Rate(d time.Duration) string {

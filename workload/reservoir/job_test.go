@@ -3,6 +3,7 @@ package reservoir_test
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -109,16 +110,60 @@ func TestJobBatchedIsOneByOne(t *testing.T) {
 	}
 }
 
-// Check sees a state that is off by little, one that is none, and a pattern
-// that was left out.
+// Check sees a state that is off by little, one that is none, and patterns that were left
+// out or are others, of any pattern.
 func TestJobCheckFinds(t *testing.T) {
-	for what, spoil := range map[string]func(x []float32){
-		"state": func(x []float32) { x[0] += 1e-3 },
-		"NaN":   func(x []float32) { x[len(x)/3] = float32(math.NaN()) },
-		"block": func(x []float32) { clear(x[:131*16]) },
+	const batch, size = 300, 131
+	rt := workloadtest.Open(t, 2, reservoir.Funcs())
+	j := workloadtest.New[*reservoir.Job](t)(reservoir.NewJob(config("", "", batch, 5)))
+	workloadtest.Run(t, rt, j)
+	if err := j.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range j.Misses() {
+		if m.Chance != 0 {
+			t.Errorf("%s may be missed", m.What)
+		}
+	}
+	x, good := j.States(), slices.Clone(j.States())
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range 40 {
+		i := r.IntN(len(x) - 64*size)
+		switch n % 4 {
+		case 0:
+			x[i] += 3e-5
+		case 1:
+			x[i] = float32(math.NaN())
+		case 2:
+			clear(x[i : i+64*size])
+		case 3:
+			copy(x[i:i+16], good[len(x)-16-i/2:])
+		}
+		if err := j.Check(); !errors.Is(err, reservoir.ErrWrong) {
+			t.Errorf("fault %d at %d: the check says %v", n%4, i, err)
+		}
+		copy(x, good)
+	}
+}
+
+// Reservoirs pass whose sums are large, as those of many channels are, and small.
+func TestJobCheckNeverCriesWolf(t *testing.T) {
+	rt := workloadtest.Open(t, 2, reservoir.Funcs())
+	for what, change := range map[string]func(c *reservoir.Config){
+		"8,000 channels": func(c *reservoir.Config) { c.Inputs, c.Connectivity = 8000, 0.5 },
+		"large weights":  func(c *reservoir.Config) { c.InputScaling = 1000 },
+		"small weights":  func(c *reservoir.Config) { c.InputScaling = 1e-30 },
+		"no leak":        func(c *reservoir.Config) { c.Leak, c.SpectralRadius = 1, 0.999 },
+		"many steps":     func(c *reservoir.Config) { c.Steps = 300 },
+		"histogram":      func(c *reservoir.Config) { c.Mode, c.Steps = reservoir.Histogram, 1 },
 	} {
-		j := workloadtest.New[*reservoir.Job](t)(reservoir.NewJob(config("", "", 40, 5)))
-		workloadtest.Finds(t, reservoir.Funcs(), j, what, func() { spoil(j.States()) }, reservoir.ErrWrong)
+		c := config("", "", 20, 8)
+		change(&c)
+		j := workloadtest.New[*reservoir.Job](t)(reservoir.NewJob(c))
+		workloadtest.Run(t, rt, j)
+		if err := j.Check(); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

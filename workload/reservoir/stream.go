@@ -262,46 +262,62 @@ func (s *Stream) graph() (*graph.Graph, error) {
 // Reference computes the replicas after the batches so far in float64, straight
 // from the formula, with merges where there were some.
 func (s *Stream) Reference() ([][]float64, error) {
+	x, _, err := s.follow()
+	return x, err
+}
+
+// follow is Reference, with how far every neuron of every replica may be off.
+func (s *Stream) follow() (x, off [][]float64, err error) {
 	c := &s.c
-	x := make([][]float64, c.Replicas)
+	x, off = make([][]float64, c.Replicas), make([][]float64, c.Replicas)
 	for r := range x {
-		x[r] = make([]float64, c.Size)
+		x[r], off[r] = make([]float64, c.Size), make([]float64, c.Size)
 	}
 	u, one := make([]float32, c.Steps*c.Inputs), make([]float64, c.Inputs)
 	for batch, merged := range s.merged {
 		for r := range x {
-			mean := make([]float64, c.Size)
+			mean, meanOff := make([]float64, c.Size), make([]float64, c.Size)
+			start := make([]float64, c.Size)
+			for i, v := range off[r] {
+				start[i] = v * v / (sigmas * sigmas)
+			}
 			for l := range c.Patterns {
 				number := c.first(batch, r) + l
 				clear(u)
 				if err := c.encode(u, number, 1, 0); err != nil {
-					return nil, err
+					return nil, nil, err
 				}
-				at := x[r]
+				at, variance := x[r], start
 				for k := range c.Steps {
 					for i := range one {
 						one[i] = float64(u[k*c.Inputs+i])
 					}
-					at = s.w.Reference(at, one, uint64(number), uint32(k))
+					at, variance = s.w.follow(at, variance, one, uint64(number), uint32(k))
 				}
 				for i, v := range at {
 					mean[i] += v / float64(c.Patterns)
+					meanOff[i] += within(variance[i]) / float64(c.Patterns)
 				}
 			}
-			x[r] = mean
+			x[r], off[r] = mean, meanOff
 		}
-		if !merged {
-			continue
-		}
-		mean := make([]float64, c.Size)
-		for i := range mean {
-			for r := range x {
-				mean[i] += x[r][i] / float64(c.Replicas)
-			}
-		}
-		for r := range x {
-			x[r] = append([]float64(nil), mean...)
+		if merged {
+			merge(x)
+			merge(off)
 		}
 	}
-	return x, nil
+	return x, off, nil
+}
+
+// merge sets all replicas to their mean.
+func merge(x [][]float64) {
+	mean := make([]float64, len(x[0]))
+	for _, one := range x {
+		for i, v := range one {
+			mean[i] += v / float64(len(x))
+		}
+	}
+	for r := range x {
+		copy(x[r], mean)
+	}
 }

@@ -3,13 +3,13 @@ package reservoir
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/rounding"
 )
 
 // StreamJob is a [Stream] as a job: every run takes one more batch through the
@@ -113,18 +113,23 @@ func (j *StreamJob) Replicas() [][]float32 { return j.last }
 // Check takes all batches so far through the formula in float64. The error is
 // [ErrWrong] and names the neuron.
 func (j *StreamJob) Check() error {
-	want, err := j.s.Reference()
+	want, within, err := j.s.follow()
 	if err != nil {
 		return err
 	}
 	for r, x := range want {
 		for i, v := range x {
-			if !(math.Abs(v-float64(j.last[r][i])) <= checkedWithin) {
-				return fmt.Errorf("reservoir: neuron %d of replica %d is %v, by the formula %v: %w", i, r, j.last[r][i], v, ErrWrong)
+			if !rounding.Same(j.last[r][i], v, within[r][i]) {
+				return fmt.Errorf("reservoir: neuron %d of replica %d is %v, by the formula %v ± %.2g: %w", i, r, j.last[r][i], v, within[r][i], ErrWrong)
 			}
 		}
 	}
 	return nil
+}
+
+// Misses is nothing: every replica is compared.
+func (j *StreamJob) Misses() []workload.Miss {
+	return []workload.Miss{{What: "one neuron off by more than its rounding", Chance: 0}}
 }
 
 // Rate is patterns a second, merges after how many batches so far, and what they

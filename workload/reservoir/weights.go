@@ -21,6 +21,7 @@ const (
 	streamEncode
 	streamStart
 	streamValues
+	streamChecked
 )
 
 // Params describes a reservoir.
