@@ -604,6 +604,29 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// A run says what its check may have missed, with the chance of it.
+func TestMisses(t *testing.T) {
+	common := " --devices cpu/2 --repeat 1 --calibrate off --cache-dir off"
+	for args, want := range map[string]string{
+		"fusion --records 100":            "  The chance that one number off by more than its rounding goes unseen is none.\n",
+		"gemm --m 50 --k 50 --n 50":       "  The chance that a row or tile with several such elements goes unseen is at most 1e-03.\n",
+		"tropical --m 9 --k 9 --n 9":      "  The chance that one wrong element goes unseen is none.\n",
+		"merkle --leaves 5 --json":        `"what": "one wrong hash"`,
+		"automata --rows 64 --cols 64":    "  The chance that one wrong cell goes unseen is none.\n",
+		"merkle --leaves 5 --check=false": "",
+	} {
+		text := works(t, append([]string{"run"}, strings.Fields(args+common)...)...)
+		if !strings.Contains(text, want) || want == "" && strings.Contains(text, "unseen") {
+			t.Errorf("weft run %s does not say %q:\n%s", args, want, text)
+		}
+	}
+	for p, want := range map[float64]string{0: "none", 1e-6: "at most 1e-06", 0.25: "at most 25 %", 0.99997: "100 %", 0.985: "98.5 %"} {
+		if got := chance(p); got != want {
+			t.Errorf("a chance of %v is %q, want %q", p, got, want)
+		}
+	}
+}
+
 // A command that ends before it has anything to write leaves the file of an earlier
 // one as it is, and one that does replaces all of it.
 func TestOutputStays(t *testing.T) {

@@ -3,6 +3,7 @@ package fisher_test
 import (
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -67,10 +68,53 @@ func TestClosedForm(t *testing.T) {
 	}
 }
 
+// Check sees one entry that is off by what it says, anywhere, also together with the
+// one across the diagonal, one that is not a number, and a row that was left out.
 func TestCheckFinds(t *testing.T) {
-	for _, at := range []int{0, 4, 24} {
-		j := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 100, Features: 5}))
-		workloadtest.Finds(t, fisher.Funcs(), j, "entry", func() { j.Result()[at] += 1e-6 }, fisher.ErrWrong)
+	const d = 40
+	rt := workloadtest.Open(t, 2, fisher.Funcs())
+	j := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 3000, Features: d}))
+	workloadtest.Run(t, rt, j)
+	if err := j.Check(); err != nil {
+		t.Fatal(err)
+	}
+	f, good, above := j.Result(), slices.Clone(j.Result()), workloadtest.Above(t, j)
+	if !(above > 0 && above < 1e-12) {
+		t.Errorf("an entry may be off by %g", above)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range 40 {
+		row, col := r.IntN(d), r.IntN(d)
+		switch n % 4 {
+		case 0:
+			f[row*d+col] += above * 1.1
+		case 1:
+			f[row*d+col] -= above * 1.1
+			f[col*d+row] = f[row*d+col]
+		case 2:
+			f[row*d+col] = math.NaN()
+		case 3:
+			clear(f[row*d : (row+1)*d])
+		}
+		if err := j.Check(); !errors.Is(err, fisher.ErrWrong) {
+			t.Errorf("fault %d at (%d, %d): the check says %v", n%4, row, col, err)
+		}
+		copy(f, good)
+	}
+}
+
+// A point that is not a number makes no entry one, and the check knows.
+func TestCheckOfNaN(t *testing.T) {
+	j := workloadtest.New[*fisher.Job](t)(fisher.New(fisher.Config{Points: 100, Features: 5}))
+	points, _ := j.Operands()
+	points[77] = float32(math.NaN())
+	workloadtest.Run(t, workloadtest.Open(t, 2, fisher.Funcs()), j)
+	if err := j.Check(); err != nil {
+		t.Error(err)
+	}
+	j.Result()[3] = 1
+	if err := j.Check(); !errors.Is(err, fisher.ErrWrong) {
+		t.Errorf("a number among none: %v", err)
 	}
 }
 

@@ -1,0 +1,21 @@
+package workload_test
+
+import (
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/fisher"
+	"github.com/weft-run/weft/workload/fusion"
+	"github.com/weft-run/weft/workload/gemm"
+	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/reservoir"
+	"github.com/weft-run/weft/workload/tropical"
+)
+
+// Every workload says what its check may miss.
+var _ = []workload.Inspected{
+	(*automata.Job)(nil), (*conv.Job)(nil), (*fisher.Job)(nil), (*fusion.Job)(nil), (*gemm.Job)(nil), (*landscape.Job)(nil),
+	(*merkle.Job)(nil), (*reduce.Job)(nil), (*reservoir.Job)(nil), (*reservoir.StreamJob)(nil), (*tropical.Job)(nil), (*tropical.TrainJob)(nil),
+}
