@@ -46,6 +46,8 @@ var house = []room{
 		why: "the engine is driven by its loops and must not know which one"},
 	{pkg: "sim", pure: true, imports: []string{"graph", "machine", "sched", "trace", "internal/engine", "internal/text"},
 		why: "the simulator replaces devices and clock, so it must not reach the real ones"},
+	{pkg: "internal/test/bytevm", pure: true, imports: []string{"graph", "machine", "sched", "driver", "internal/engine"},
+		why: "the second oracle shares no line with the first, or both would overlook the same"},
 	{pkg: "internal/futex",
 		why: "a system call knows nothing of what is waited for"},
 	{pkg: "internal/extent",
