@@ -104,7 +104,8 @@ type device struct {
 	safe     bool // nothing bad happens to it
 	spare    bool
 	down     bool // what it was given is gone
-	told     bool // and the engine knows
+	told     bool // and the engine knows, or will as soon as it has taken in the events given
+	known    bool // and has: nothing more may be issued there
 	kept     bool // its memory survived
 	used     int64
 	capacity int64
@@ -197,7 +198,7 @@ func (x *executor) alloc(a *engine.Action) {
 	used, capacity := &x.hostUsed, x.machine.HostBytes
 	if at >= 0 {
 		d := &x.devices[at]
-		if d.down && d.told {
+		if d.known {
 			x.bad("instance %d of device %d, which is down", a.Inst, at)
 		}
 		used, capacity = &d.used, d.capacity
@@ -291,6 +292,9 @@ func (x *executor) step() {
 		x.jobs[j.id] = j
 	}
 	x.apply(x.engine.Step(x.now, evs, nil))
+	for i := range x.devices {
+		x.devices[i].known = x.devices[i].told
+	}
 	x.withinLimits()
 	x.pump()
 }

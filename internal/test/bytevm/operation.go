@@ -92,11 +92,14 @@ func (x *executor) issue(a engine.Action) {
 	}
 	on := ln.info.Device
 	if on >= 0 && x.devices[on].down {
-		if x.devices[on].told {
+		if x.devices[on].known {
 			x.bad("%s: its device is down", o.describe())
 		}
 		x.vanish(ln, o)
 		x.abandon(a.Op.Lane)
+		if x.devices[on].told { // issued before the loss, in the step that hears of it
+			x.lossTold(on)
+		}
 		return
 	}
 	for _, b := range o.bufs {
@@ -170,7 +173,7 @@ func (x *executor) issueCopy(o *operation, ln *lane) {
 		if b.at < 0 || !x.devices[b.at].down {
 			continue
 		}
-		if d := &x.devices[b.at]; d.told {
+		if d := &x.devices[b.at]; d.known {
 			x.bad("%s: the memory of device %d is gone", o.describe(), b.at)
 		} else if !d.kept || x.r.IntN(2) == 0 {
 			o.doomed = true

@@ -94,7 +94,7 @@ func (x *executor) lossTold(id machine.DeviceID) {
 			if at == nil {
 				continue
 			}
-			if i == 0 {
+			if i == 0 { // it may have run
 				at.job.losses[at.task]++
 			}
 			if o.hangs && !at.faulted {
@@ -116,6 +116,7 @@ func (x *executor) drop(id machine.DeviceID) {
 	}
 	d.kept = false
 	x.lossTold(id)
+	d.known = true
 	x.after(time.Duration(x.r.IntN(3_000_000)), func() {
 		x.quiet(id)
 		x.news = append(x.news, engine.Event{Kind: engine.DeviceQuiet, Device: id})
@@ -148,6 +149,7 @@ func (x *executor) recover(id machine.DeviceID) {
 	if !x.devices[id].down {
 		x.bad("device %d is to be brought back and works", id)
 	}
+	x.devices[id].known = true
 	kept := x.r.IntN(2) == 0
 	wait := time.Duration(x.r.IntN(5_000_000))
 	switch n := x.r.IntN(8); {
@@ -174,7 +176,7 @@ func (x *executor) back(id machine.DeviceID, kept bool) {
 			}
 		}
 	}
-	d.down, d.told, d.kept = false, false, false
+	d.down, d.told, d.known, d.kept = false, false, false, false
 	x.news = append(x.news, engine.Event{Kind: engine.DeviceBack, Device: id, Kept: kept})
 }
 
