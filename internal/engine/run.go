@@ -790,7 +790,7 @@ func (e *Engine) serveResident(ref DataRef) {
 			e.refuse(ref, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
 		}
 	}
-	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.insts[e.data.at[res.data].home].pins == 0 {
+	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(ref) && e.insts[e.data.at[res.data].home].pins == 0 {
 		for _, v := range res.vals {
 			e.unneed(v)
 		}
@@ -832,11 +832,12 @@ func (e *Engine) atHome(res *residentData) bool {
 	return all
 }
 
-// dependedOn reports whether something that exists only on a device would be
-// computed from the data, and has that made durable.
-func (e *Engine) dependedOn(res *residentData) bool {
-	for _, v := range res.vals {
-		if e.vals.at[v].deps > 0 {
+// dependedOn reports whether a run that used resident data, in the pieces it is in
+// now, may still compute something again, and has that made durable. It could need
+// any version of the data, not only the current one.
+func (e *Engine) dependedOn(ref DataRef) bool {
+	for _, r := range e.runs {
+		if r != nil && r.heldN > 0 && slices.Contains(r.refs, ref) {
 			e.commitResident()
 			return true
 		}
@@ -868,11 +869,19 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 		return false
 	}
 	old := e.data.at[res.data].home
-	if e.dependedOn(res) {
+	if e.dependedOn(r.refs[d]) {
 		return false
 	}
 	for _, v := range res.vals {
 		e.unneed(v)
+	}
+	// What is left besides is empty and about to end, and in the old pieces.
+	for i := e.data.at[res.data].insts; i >= 0; {
+		next := e.insts[i].next
+		if i != old {
+			e.unlist(i)
+		}
+		i = next
 	}
 	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
 	n := int32(len(pieces))
