@@ -46,12 +46,19 @@ const (
 	Undrain
 	// Cancel cancels the run submitted as number Times, from 1.
 	Cancel
+	// FailCopy makes the next copy on a device's lanes fail at its end.
+	FailCopy
+	// Refuse makes the next launch on a device end as one its kernel cannot do,
+	// Exhaust as one for which it has too little memory.
+	Refuse
+	Exhaust
 )
 
 var faultVerbs = [...]string{
 	Lose: "lose", Back: "back", Slow: "slow", Shrink: "shrink", Break: "break", Mend: "mend",
 	FailNext: "fail next", FailTask: "fail task", Hang: "hang", Sense: "telemetry", Swap: "swap",
 	Drain: "drain", Undrain: "undrain", Cancel: "cancel",
+	FailCopy: "fail copy", Refuse: "refuse", Exhaust: "exhaust",
 }
 
 func (k FaultKind) String() string {
@@ -93,6 +100,9 @@ var unknownSample = engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, 
 //	at 3ms break cuda:0 cuda:1    # the links between them; "host" is an end too
 //	at 4ms mend cuda:0 cuda:1
 //	at 1ms fail next cuda:0
+//	at 1ms fail copy cuda:0
+//	at 1ms refuse cuda:0
+//	at 1ms exhaust cuda:0         # its next launch is out of memory
 //	fail task NAME 2 times
 //	at 1ms hang cuda:0
 //	at 1ms telemetry cuda:0 temp=90 util=0.5 mem=0.97 power=400 ecc=1 unresponsive
@@ -172,7 +182,7 @@ func parseFault(w []string, m *machine.Machine) (Fault, error) {
 	case Lose:
 		f.Device = p.device()
 		f.Keep = p.flag("keep")
-	case Back, FailNext, Hang, Drain, Undrain:
+	case Back, FailNext, FailCopy, Refuse, Exhaust, Hang, Drain, Undrain:
 		f.Device = p.device()
 	case Slow:
 		f.Device = p.device()

@@ -23,6 +23,9 @@ at 1ms shrink cuda:0 2KB
 at 3ms break cuda:0 cuda:1
 at 4ms mend host cuda:1
 at 1ms fail next cuda:0
+at 1ms fail copy cuda:0
+at 1ms refuse cuda:1
+at 1ms exhaust cuda:0
 fail task combine the sum 2 times
 at 1ms hang cpu
 at 1ms telemetry cuda:0 temp=90 util=0.5 mem=0.97 power=400 ecc=1 unresponsive
@@ -44,6 +47,9 @@ func TestParseFaults(t *testing.T) {
 		{At: ms, Kind: Slow, Device: 1, Factor: 1.5, Silent: true},
 		{At: ms, Kind: Shrink, Device: 0, Bytes: 2000},
 		{At: ms, Kind: FailNext, Device: 0},
+		{At: ms, Kind: FailCopy, Device: 0},
+		{At: ms, Kind: Refuse, Device: 1},
+		{At: ms, Kind: Exhaust, Device: 0},
 		{At: ms, Kind: Hang, Device: 2},
 		{At: ms, Kind: Sense, Device: 0, Sample: engine.Sample{Util: 0.5, MemUsed: 0.97, TempC: 90, PowerW: 400, MemErrors: 1, Unresponsive: true}},
 		{At: ms, Kind: Drain, Device: 0},

@@ -3,9 +3,11 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
@@ -35,6 +37,12 @@ type HardwareOptions struct {
 	Seed  uint64
 	// Check turns the oracle on: contents, uses in flight, results.
 	Check bool
+	// Late has completions told late, those of a lane in order and lanes in any,
+	// and members of a gang end one after another.
+	Late bool
+	// Board, when not nil, is kept as live devices keep theirs, and must say of
+	// everything an operation waited for what the simulation knows.
+	Board *driver.Board
 }
 
 // Hardware is a virtual machine. It takes the engine's actions and gives back
@@ -45,6 +53,8 @@ type Hardware struct {
 	seed    uint64
 	noise   float64
 	check   bool
+	late    *rand.Rand // decides what is told when; nil tells at once
+	board   *driver.Board
 
 	now      time.Duration
 	err      error
@@ -75,9 +85,10 @@ type Hardware struct {
 
 type lane struct {
 	info       engine.LaneInfo
-	done, last uint32  // completed and given so far
-	ring       []int32 // slots of done+1 … last, by sequence number; a power of two
-	failed     []seqs  // those completed without success, ascending
+	done, last uint32         // completed and given so far
+	ring       []int32        // slots of done+1 … last, by sequence number; a power of two
+	failed     []seqs         // those completed without success, ascending
+	held       []engine.Event // completions not told yet
 }
 
 // seqs is a closed range of sequence numbers.
@@ -92,8 +103,11 @@ type device struct {
 	slow     float64
 	used     int64
 	capacity int64
-	failNext int
+	fates    []engine.Status // how the next launches end
+	failCopy int             // copies on its lanes still to fail
 	hangNext int
+	hearing  bool // the engine is told in this step that it is lost
+	lostAt   time.Duration
 	running  int // compute operations
 	since    time.Duration
 	busy     time.Duration
@@ -126,9 +140,9 @@ type op struct {
 	launch    bool
 	running   bool
 	depFailed bool
-	doomed    bool // a memory it needs is gone: fails instead of starting
-	released  bool // no longer counts as a user of its instances
-	failing   bool // fails at its end, by script
+	doomed    bool          // a memory it needs is gone: fails instead of starting
+	released  bool          // no longer counts as a user of its instances
+	fate      engine.Status // how it ends, by script
 	rank      int16
 	pending   int32 // operations it still waits for
 	waiters   int32 // first edge to an operation that waits for it, or -1
@@ -145,6 +159,7 @@ type op struct {
 	bytes     int64
 	sum       uint64 // Copy: what the source held at the start
 	args      []engine.Arg
+	waits     []engine.Op // kept where there is a board
 	flow      flow
 }
 
@@ -196,6 +211,10 @@ func NewHardware(o HardwareOptions) *Hardware {
 		failTask:  make(map[string]int),
 		gangs:     make(map[gangKey]*gang),
 		freeEdges: -1,
+		board:     o.Board,
+	}
+	if o.Late {
+		h.late = rand.New(rand.NewPCG(o.Seed, 0x1a7e))
 	}
 	h.flows.init(o.Machine)
 	h.devices = make([]device, len(o.Machine.Devices))
@@ -226,6 +245,9 @@ func NewHardware(o HardwareOptions) *Hardware {
 // Apply carries out actions at a time not before any given so far.
 func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 	h.now = now
+	for i := range h.devices {
+		h.devices[i].hearing = h.devices[i].hearing && h.devices[i].lostAt == now
+	}
 	for i := range acts {
 		a := &acts[i]
 		switch a.Kind {
@@ -250,6 +272,9 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 		if h.err != nil {
 			return h.err
 		}
+	}
+	for i := range h.devices {
+		h.devices[i].hearing = false
 	}
 	h.settle()
 	return h.err
@@ -280,7 +305,12 @@ func (h *Hardware) Next() (time.Duration, bool) {
 	}
 	at, ok := h.flows.next(h)
 	if len(h.timers) > 0 && (!ok || h.timers[0].at < at) {
-		return h.timers[0].at, true
+		at, ok = h.timers[0].at, true
+	}
+	if h.holds() {
+		if t := h.now + time.Duration(1+h.late.Int64N(int64(maxDelay))); !ok || t < at {
+			at, ok = t, true
+		}
 	}
 	return at, ok
 }
@@ -307,6 +337,7 @@ func (h *Hardware) Advance(now time.Duration, evs []engine.Event) ([]engine.Even
 		h.settle()
 	}
 	h.now = now
+	h.release()
 	evs = append(evs, h.out...)
 	h.out = h.out[:0]
 	return evs, h.err
@@ -352,7 +383,7 @@ func (h *Hardware) alloc(a *engine.Action) {
 	d := &h.devices[in.device]
 	d.used += a.Bytes
 	switch {
-	case d.down:
+	case d.down && !d.hearing:
 		h.violation("instance %d in the memory of %s, which is down", a.Inst, h.name(a.Device))
 	case d.capacity > 0 && d.used > d.capacity:
 		h.violation("instance %d of %d bytes overfills the memory of %s: %d of %d bytes", a.Inst, a.Bytes, h.name(a.Device), d.used, d.capacity)
@@ -402,7 +433,7 @@ func (h *Hardware) issue(a *engine.Action) {
 	switch on := ln.info.Device; {
 	case a.Op.Seq != ln.last+1:
 		h.violation("%s: number %d on its lane, after %d", h.describe(o), a.Op.Seq, ln.last)
-	case on >= 0 && h.devices[on].down:
+	case on >= 0 && h.devices[on].down && !h.devices[on].hearing:
 		h.violation("%s: %s is down", h.describe(o), h.name(on))
 	case o.launch && (ln.info.Kind != engine.Compute || on != a.Device):
 		h.violation("%s: not a compute lane of %s", h.describe(o), h.name(a.Device))
@@ -415,11 +446,25 @@ func (h *Hardware) issue(a *engine.Action) {
 	for _, w := range a.Waits {
 		h.wait(slot, w)
 	}
+	if h.board != nil {
+		o.waits = append(o.waits[:0], a.Waits...)
+	}
 	ln.push(slot)
 	h.inFlight++
+	if on := ln.info.Device; on >= 0 && h.devices[on].down {
+		// Decided before the engine came to the event of the loss.
+		o.released = true
+		h.abandon(a.Op.Lane)
+		h.retire(slot, true)
+		return
+	}
 	if h.check {
 		o.args = append(o.args[:0], a.Args...)
-		h.use(o, 1)
+		if o.released = h.severed(o); o.released {
+			o.doomed = true
+		} else {
+			h.use(o, 1)
+		}
 	}
 	if o.launch && o.graph.Task(o.task).Gang > 1 {
 		h.join(slot)
@@ -487,6 +532,9 @@ func (h *Hardware) settle() {
 		if o.serial != t.serial || o.running || o.pending > 0 || o.id.Seq != ln.done+1 {
 			continue
 		}
+		if h.board != nil {
+			h.consult(o)
+		}
 		switch {
 		case o.depFailed:
 			h.complete(t.slot, engine.DepFailed, nil)
@@ -542,6 +590,10 @@ func (h *Hardware) begin(slot int32) {
 			h.complete(slot, engine.Failed, ErrCut)
 			return
 		}
+		if on := h.lanes[o.id.Lane].info.Device; on >= 0 && h.devices[on].failCopy > 0 {
+			h.devices[on].failCopy--
+			o.fate = engine.Failed
+		}
 		work = h.vary(est.Median, mix(uint64(o.id.Lane), uint64(o.id.Seq)))
 		uses = h.route(o.from, o.device)
 		own = float64(o.bytes) / max(est.Median.Seconds(), 1e-9)
@@ -563,7 +615,7 @@ func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own, co
 	if g := h.ops[slot].gang; g != nil {
 		members = g.members
 	}
-	failing, hung := false, false
+	fate, hung := engine.OK, false
 	for _, m := range members {
 		o := &h.ops[m]
 		d := &h.devices[o.device]
@@ -590,9 +642,8 @@ func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own, co
 				}
 			}
 		}
-		if d.failNext > 0 {
-			d.failNext--
-			failing = true
+		if len(d.fates) > 0 {
+			fate, d.fates = d.fates[0], d.fates[1:]
 		}
 		if d.hangNext > 0 {
 			d.hangNext--
@@ -610,10 +661,10 @@ func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own, co
 	if len(h.failTask) > 0 {
 		if name := o.graph.TaskName(o.task); h.failTask[name] > 0 {
 			h.failTask[name]--
-			failing = true
+			fate = engine.Failed
 		}
 	}
-	o.failing, o.flow.hung = failing, hung
+	o.fate, o.flow.hung = fate, hung
 	return work, uses, own, cores
 }
 
@@ -630,12 +681,16 @@ func (h *Hardware) vary(d time.Duration, key uint64) time.Duration {
 
 // end ends the operation, or the gang, whose flow ran out.
 func (h *Hardware) end(slot int32) {
-	status, err := engine.OK, error(nil)
-	if h.ops[slot].failing {
-		status, err = engine.Failed, ErrInjected
+	status, err := h.ops[slot].fate, error(nil)
+	if status != engine.OK {
+		err = ErrInjected
 	}
 	if g := h.ops[slot].gang; g != nil {
-		h.endGang(g, status, err)
+		if h.late != nil {
+			h.partGang(g, status)
+		} else {
+			h.endGang(g, status, err)
+		}
 		return
 	}
 	h.complete(slot, status, err)
@@ -664,11 +719,20 @@ func (h *Hardware) complete(slot int32, status engine.Status, err error) {
 	if o.running {
 		start = o.start
 	}
-	if on := h.lanes[o.id.Lane].info.Device; on < 0 || !h.devices[on].down {
-		h.out = append(h.out, engine.Event{
+	ln := &h.lanes[o.id.Lane]
+	if on := ln.info.Device; on < 0 || !h.devices[on].down {
+		ev := engine.Event{
 			Kind: engine.OpDone, Status: status, Op: o.id, Device: on,
 			Run: o.run, Start: start, End: h.now, Err: err,
-		})
+		}
+		if h.late != nil {
+			ln.held = append(ln.held, ev)
+		} else {
+			h.out = append(h.out, ev)
+		}
+	}
+	if h.board != nil {
+		h.board.Done(driver.Lane(o.id.Lane), o.id.Seq, status != engine.OK)
 	}
 	h.retire(slot, status != engine.OK)
 }
@@ -749,7 +813,7 @@ func (h *Hardware) newOp() int32 {
 	}
 	o := &h.ops[slot]
 	h.serial++
-	*o = op{serial: h.serial, waiters: -1, args: o.args[:0], flow: flow{version: o.flow.version + 1}}
+	*o = op{serial: h.serial, waiters: -1, args: o.args[:0], waits: o.waits[:0], flow: flow{version: o.flow.version + 1}}
 	return slot
 }
 

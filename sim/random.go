@@ -208,12 +208,15 @@ func RandomFaults(r *rand.Rand, m *machine.Machine, span time.Duration) Faults {
 	for range r.IntN(8) {
 		f := Fault{At: time.Duration(r.Int64N(int64(span))), Device: machine.DeviceID(r.IntN(len(m.Devices)))}
 		again := Fault{At: f.At + time.Duration(r.Int64N(int64(span))), Device: f.Device}
-		kinds := []FaultKind{Slow, FailNext, FailTask, Sense}
+		kinds := []FaultKind{Slow, FailNext, FailTask, FailCopy, Refuse, Sense}
 		if m.Devices[f.Device].MemBytes > 0 {
 			kinds = append(kinds, Shrink)
 		}
 		if slices.Contains(risky, f.Device) {
 			kinds = append(kinds, Lose, Lose, Hang, Drain, Break)
+			if m.Devices[f.Device].MemBytes > 0 {
+				kinds = append(kinds, Exhaust)
+			}
 		}
 		f.Kind = kinds[r.IntN(len(kinds))]
 		switch f.Kind {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
@@ -48,8 +49,9 @@ type Binding struct {
 type Config struct {
 	Machine *machine.Machine
 	Jobs    []Job
-	// Resident is data that outlives runs, versioned or mirrored; when all
-	// runs have ended every one is fetched and checked.
+	// Resident is data that outlives runs; when all runs have ended every one is
+	// fetched and checked. What volatile data holds after a run that writes it
+	// failed is undefined, and so is all that is computed from it.
 	Resident []graph.Data
 	// Policy names the policy, unless Engine.Policy makes it.
 	Policy string
@@ -65,6 +67,9 @@ type Config struct {
 	Engine engine.Options
 	// Unchecked turns the oracle off, for speed.
 	Unchecked bool
+	// Late and Board are as in HardwareOptions.
+	Late  bool
+	Board *driver.Board
 	// MaxTime and MaxSteps end a simulation that goes on for ever.
 	MaxTime  time.Duration
 	MaxSteps int
@@ -133,11 +138,6 @@ func newLoop(c Config) (*loop, error) {
 	if c.Machine == nil || len(c.Machine.Devices) == 0 {
 		return nil, fmt.Errorf("sim: the machine has no devices")
 	}
-	for _, d := range c.Resident {
-		if d.Durability == graph.Volatile {
-			return nil, fmt.Errorf("sim: resident data %q is volatile, and what it holds after a failed run is undefined; make it versioned", d.Name)
-		}
-	}
 	if c.Cost == nil {
 		c.Cost = machine.NewRoofline(c.Machine)
 	}
@@ -160,12 +160,12 @@ func newLoop(c Config) (*loop, error) {
 	}
 	l.hw = NewHardware(HardwareOptions{
 		Machine: c.Machine, Lanes: l.engine.Lanes(), Cost: NewLinkCost(c.Machine, c.Truth),
-		Noise: c.Noise, Seed: c.Seed, Check: !c.Unchecked,
+		Noise: c.Noise, Seed: c.Seed, Check: !c.Unchecked, Late: c.Late, Board: c.Board,
 	})
 	for _, d := range c.Resident {
 		ref := l.engine.NewData(d.Name, d.Bytes, d.Durability)
 		l.refs = append(l.refs, ref)
-		l.hw.BeginData(ref, d.Bytes)
+		l.hw.BeginData(ref, d)
 	}
 	return l, nil
 }

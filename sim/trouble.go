@@ -25,6 +25,7 @@ func (h *Hardware) Inject(now time.Duration, f *Fault) {
 	case Lose:
 		d.broken = true
 		h.takeDown(f.Device, f.Keep)
+		d.hearing, d.lostAt = true, h.now
 		tell(engine.Event{Kind: engine.DeviceLost, Kept: f.Keep})
 	case Back:
 		d.broken = false
@@ -54,7 +55,13 @@ func (h *Hardware) Inject(now time.Duration, f *Fault) {
 			}
 		}
 	case FailNext:
-		d.failNext++
+		d.fates = append(d.fates, engine.Failed)
+	case Refuse:
+		d.fates = append(d.fates, engine.Refused)
+	case Exhaust:
+		d.fates = append(d.fates, engine.OutOfMemory)
+	case FailCopy:
+		d.failCopy++
 	case FailTask:
 		h.failTask[f.Task] += f.Times
 	case Hang:
@@ -77,9 +84,14 @@ func (h *Hardware) takeDown(id machine.DeviceID, kept bool) {
 	d := &h.devices[id]
 	d.kept = kept && (!d.down || d.kept)
 	d.down = true
-	d.failNext, d.hangNext = 0, 0
+	d.fates, d.failCopy, d.hangNext = nil, 0, 0
 	for _, l := range d.lanes {
 		ln := &h.lanes[l]
+		if h.late != nil { // of what had ended, some may be heard of before the loss
+			h.releaseLane(ln)
+			ln.held = nil
+		}
+		h.abandon(l)
 		for ln.done < ln.last {
 			h.retire(ln.at(ln.done+1), true)
 		}
@@ -130,7 +142,7 @@ func (h *Hardware) bringUp(id machine.DeviceID) {
 	if !d.down || d.broken || d.cut {
 		return
 	}
-	d.down = false
+	d.down, d.hearing = false, false
 	h.out = append(h.out, engine.Event{Kind: engine.DeviceBack, Device: id, Kept: d.kept})
 }
 
@@ -140,6 +152,7 @@ func (h *Hardware) recover(a *engine.Action) {
 		h.violation("recovery of %s, which works", h.name(a.Device))
 		return
 	}
+	h.devices[a.Device].hearing = false
 	h.timers = append(h.timers, timer{h.now + recoveryTime, a.Device})
 }
 
@@ -151,6 +164,7 @@ func (h *Hardware) answer(id machine.DeviceID) {
 		return // it came back meanwhile
 	}
 	if d.broken || d.cut {
+		d.hearing, d.lostAt = true, h.now
 		h.out = append(h.out, engine.Event{Kind: engine.DeviceLost, Device: id, Kept: d.kept})
 		return
 	}
@@ -215,6 +229,7 @@ func (h *Hardware) breakLink(a, b machine.DeviceID) {
 		if d := &h.devices[i]; !d.cut && h.machine.MemoryOf(id) == id && !h.cost.Reaches(id, machine.Host) {
 			d.cut = true
 			h.takeDown(id, false)
+			d.hearing, d.lostAt = true, h.now
 			h.out = append(h.out, engine.Event{Kind: engine.DeviceLost, Device: id})
 		}
 	}
