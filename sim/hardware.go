@@ -29,6 +29,9 @@ type HardwareOptions struct {
 	Machine *machine.Machine
 	// Lanes is what the engine numbers its lanes by.
 	Lanes []engine.LaneInfo
+	// Begun is how many operations each lane is taken to have had before; nil for
+	// none.
+	Begun []uint32
 	// Cost is how long things really take.
 	Cost machine.Cost
 	// Noise varies every duration by up to this fraction either way, as a
@@ -85,14 +88,14 @@ type Hardware struct {
 
 type lane struct {
 	info       engine.LaneInfo
-	done, last uint32         // completed and given so far
+	done, last uint64         // completed and given so far; numbers are the lower half
 	ring       []int32        // slots of done+1 … last, by sequence number; a power of two
 	failed     []seqs         // those completed without success, ascending
 	held       []engine.Event // completions not told yet
 }
 
 // seqs is a closed range of sequence numbers.
-type seqs struct{ lo, hi uint32 }
+type seqs struct{ lo, hi uint64 }
 
 type device struct {
 	lanes    []engine.Lane
@@ -234,6 +237,9 @@ func NewHardware(o HardwareOptions) *Hardware {
 	h.lanes = make([]lane, len(o.Lanes))
 	for i, info := range o.Lanes {
 		h.lanes[i] = lane{info: info, ring: make([]int32, 4)}
+		if i < len(o.Begun) {
+			h.lanes[i].done, h.lanes[i].last = uint64(o.Begun[i]), uint64(o.Begun[i])
+		}
 		if info.Device >= 0 {
 			d := &h.devices[info.Device]
 			d.lanes = append(d.lanes, engine.Lane(i))
@@ -284,10 +290,11 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 // was writing stays torn. On other devices it ends when it ends.
 func (h *Hardware) stop(op engine.Op) {
 	ln := &h.lanes[op.Lane]
-	if op.Seq <= ln.done || op.Seq > ln.last || h.machine.Devices[ln.info.Device].Kind != machine.CPU {
+	seq := ln.count(op.Seq)
+	if seq <= ln.done || seq > ln.last || h.machine.Devices[ln.info.Device].Kind != machine.CPU {
 		return
 	}
-	slot := ln.at(op.Seq)
+	slot := ln.at(seq)
 	switch o := &h.ops[slot]; {
 	case o.gang != nil:
 		h.violation("%s: a member of a gang is to stop", h.describe(o))
@@ -431,7 +438,7 @@ func (h *Hardware) issue(a *engine.Action) {
 	o.task, o.run, o.graph = a.Task, a.Run, a.Graph
 	o.src, o.dst, o.srcOff, o.dstOff, o.bytes = a.Src, a.Dst, a.SrcOff, a.DstOff, a.Bytes
 	switch on := ln.info.Device; {
-	case a.Op.Seq != ln.last+1:
+	case a.Op.Seq != uint32(ln.last+1):
 		h.violation("%s: number %d on its lane, after %d", h.describe(o), a.Op.Seq, ln.last)
 	case on >= 0 && h.devices[on].down && !h.devices[on].hearing:
 		h.violation("%s: %s is down", h.describe(o), h.name(on))
@@ -475,13 +482,14 @@ func (h *Hardware) issue(a *engine.Action) {
 // wait makes the operation in slot wait for w.
 func (h *Hardware) wait(slot int32, w engine.Op) {
 	o := &h.ops[slot]
-	if w.Lane < 0 || int(w.Lane) >= len(h.lanes) || w.Seq == 0 || w.Seq > h.lanes[w.Lane].last {
+	if w.Lane < 0 || int(w.Lane) >= len(h.lanes) || h.lanes[w.Lane].count(w.Seq) == 0 || h.lanes[w.Lane].count(w.Seq) > h.lanes[w.Lane].last {
 		h.violation("%s: waits for number %d of lane %d, which was not given yet", h.describe(o), w.Seq, w.Lane)
 		return
 	}
 	ln := &h.lanes[w.Lane]
-	if w.Seq <= ln.done {
-		o.depFailed = o.depFailed || ln.hasFailed(w.Seq)
+	seq := ln.count(w.Seq)
+	if seq <= ln.done {
+		o.depFailed = o.depFailed || ln.hasFailed(seq)
 		return
 	}
 	e := h.freeEdges
@@ -491,7 +499,7 @@ func (h *Hardware) wait(slot int32, w engine.Op) {
 	} else {
 		h.freeEdges = h.edges[e].next
 	}
-	p := &h.ops[ln.at(w.Seq)]
+	p := &h.ops[ln.at(seq)]
 	h.edges[e] = edge{op: slot, next: p.waiters, serial: o.serial}
 	p.waiters = e
 	o.pending++
@@ -529,7 +537,7 @@ func (h *Hardware) settle() {
 		t := h.ready[i]
 		o := &h.ops[t.slot]
 		ln := &h.lanes[o.id.Lane]
-		if o.serial != t.serial || o.running || o.pending > 0 || o.id.Seq != ln.done+1 {
+		if o.serial != t.serial || o.running || o.pending > 0 || o.id.Seq != uint32(ln.done+1) {
 			continue
 		}
 		if h.board != nil {
@@ -556,7 +564,7 @@ func (h *Hardware) assemble(slot int32) {
 	}
 	ready := 0
 	for _, m := range g.members {
-		if o := &h.ops[m]; o.pending == 0 && !o.depFailed && o.id.Seq == h.lanes[o.id.Lane].done+1 {
+		if o := &h.ops[m]; o.pending == 0 && !o.depFailed && o.id.Seq == uint32(h.lanes[o.id.Lane].done+1) {
 			ready++
 		}
 	}
@@ -744,7 +752,7 @@ func (h *Hardware) retire(slot int32, failed bool) {
 	ln := &h.lanes[o.id.Lane]
 	ln.done++
 	if failed {
-		ln.fail(o.id.Seq)
+		ln.fail(ln.done)
 	}
 	if o.running {
 		h.flows.stop(h, slot)
@@ -817,7 +825,13 @@ func (h *Hardware) newOp() int32 {
 	return slot
 }
 
-func (ln *lane) at(seq uint32) int32 { return ln.ring[int(seq)&(len(ln.ring)-1)] }
+// count returns what last was when an operation was given that is in flight, or was
+// not long ago.
+func (ln *lane) count(seq uint32) uint64 {
+	return ln.done + uint64(int64(int32(seq-uint32(ln.done))))
+}
+
+func (ln *lane) at(seq uint64) int32 { return ln.ring[int(seq)&(len(ln.ring)-1)] }
 
 func (ln *lane) push(slot int32) {
 	if int(ln.last-ln.done) == len(ln.ring) {
@@ -831,7 +845,7 @@ func (ln *lane) push(slot int32) {
 	ln.ring[int(ln.last)&(len(ln.ring)-1)] = slot
 }
 
-func (ln *lane) fail(seq uint32) {
+func (ln *lane) fail(seq uint64) {
 	if n := len(ln.failed); n > 0 && ln.failed[n-1].hi+1 == seq {
 		ln.failed[n-1].hi = seq
 		return
@@ -839,8 +853,8 @@ func (ln *lane) fail(seq uint32) {
 	ln.failed = append(ln.failed, seqs{seq, seq})
 }
 
-func (ln *lane) hasFailed(seq uint32) bool {
-	i, _ := slices.BinarySearchFunc(ln.failed, seq, func(r seqs, seq uint32) int { return cmpLess(r.hi < seq) })
+func (ln *lane) hasFailed(seq uint64) bool {
+	i, _ := slices.BinarySearchFunc(ln.failed, seq, func(r seqs, seq uint64) int { return cmpLess(r.hi < seq) })
 	return i < len(ln.failed) && ln.failed[i].lo <= seq
 }
 

@@ -15,7 +15,7 @@ func TestSeedsWithHostLimit(t *testing.T) {
 	failed := 0
 	for seed := uint64(1); seed <= seeds; seed++ {
 		r := rand.New(rand.NewPCG(seed, 1))
-		c := randomConfig(r, seed)
+		c := newTrial(r, seed, faulty|unstable|held|ganged|selective|bare).Config
 		tighten(r, &c)
 		c.Machine.HostBytes = 2*randomNeed + r.Int64N(8*randomNeed)
 		if seed%4 > 0 {

@@ -75,7 +75,7 @@ func (h *Hardware) severed(o *op) bool {
 func (h *Hardware) consult(o *op) {
 	for _, w := range o.waits {
 		done, ok := h.board.State(driver.Wait{Lane: driver.Lane(w.Lane), Seq: w.Seq})
-		if failed := h.lanes[w.Lane].hasFailed(w.Seq); !done || ok == failed {
+		if failed := h.lanes[w.Lane].hasFailed(h.lanes[w.Lane].count(w.Seq)); !done || ok == failed {
 			h.violation("%s: it waited for number %d of lane %d, failed %v; the board says done %v, ok %v", h.describe(o), w.Seq, w.Lane, failed, done, ok)
 		}
 	}
@@ -84,6 +84,6 @@ func (h *Hardware) consult(o *op) {
 // abandon lets the board's readers go on who wait for what a lane was given.
 func (h *Hardware) abandon(l engine.Lane) {
 	if h.board != nil {
-		h.board.Abandon(driver.Lane(l), h.lanes[l].last)
+		h.board.Abandon(driver.Lane(l), uint32(h.lanes[l].last))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -123,6 +124,14 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 	tr.drawOptions(r)
 	if k&swapped != 0 {
 		tr.drawSwap(r)
+	}
+	if seed%4 == 0 {
+		// Numbers of operations begin again while it runs. The board counts
+		// from 0, so these trials do without.
+		c.Engine.Begun, c.Board = make([]uint32, len(engine.LanesOf(m))), nil
+		for l := range c.Engine.Begun {
+			c.Engine.Begun[l] = math.MaxUint32 - uint32(seed%64)
+		}
 	}
 	if k&poisoned != 0 {
 		tr.poison = fmt.Sprint("t", r.IntN(12))

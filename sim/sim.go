@@ -159,7 +159,7 @@ func newLoop(c Config) (*loop, error) {
 		return nil, err
 	}
 	l.hw = NewHardware(HardwareOptions{
-		Machine: c.Machine, Lanes: l.engine.Lanes(), Cost: NewLinkCost(c.Machine, c.Truth),
+		Machine: c.Machine, Lanes: l.engine.Lanes(), Begun: c.Engine.Begun, Cost: NewLinkCost(c.Machine, c.Truth),
 		Noise: c.Noise, Seed: c.Seed, Check: !c.Unchecked, Late: c.Late, Board: c.Board,
 	})
 	for _, d := range c.Resident {

@@ -295,7 +295,7 @@ func (l *lane) unwanted(seq uint32) bool {
 // forget forgets what was to end early, up to an operation that has ended.
 func (l *lane) forget(seq uint32) {
 	l.mu.Lock()
-	l.stopped = slices.DeleteFunc(l.stopped, func(s uint32) bool { return s <= seq })
+	l.stopped = slices.DeleteFunc(l.stopped, func(s uint32) bool { return int32(seq-s) >= 0 })
 	l.stops.Store(int32(len(l.stopped)))
 	l.mu.Unlock()
 }

@@ -216,9 +216,9 @@ type device struct {
 // lane is an in-order queue of operations in flight.
 type lane struct {
 	info     LaneInfo
-	issued   uint32
-	done     uint32
-	lost     uint32 // operations up to here were given up on
+	issued   uint64 // counted without end; numbers of operations are the lower half
+	done     uint64
+	lost     uint64 // operations up to here were given up on
 	ring     []opRec
 	head     time.Duration // when its oldest operation became the oldest
 	last     time.Duration // when it last completed one
@@ -227,7 +227,13 @@ type lane struct {
 	bound    time.Duration // its earliest entry among the engine's bounds, 0 for none
 }
 
-func (l *lane) rec(seq uint32) *opRec { return &l.ring[seq&uint32(len(l.ring)-1)] }
+func (l *lane) rec(seq uint64) *opRec { return &l.ring[seq&uint64(len(l.ring)-1)] }
+
+// count returns what issued was at an operation in flight, or not long ago: numbers
+// wrap, and one is taken for the nearest to what is done.
+func (l *lane) count(seq uint32) uint64 {
+	return l.done + uint64(int64(int32(seq-uint32(l.done))))
+}
 
 // opRec is an operation in flight.
 type opRec struct {
@@ -269,7 +275,7 @@ type task struct {
 	run      int32
 	unissued int32 // predecessors neither issued nor done
 	lane     Lane
-	seq      uint32
+	seq      uint32 // while it is issued, its operation's
 	dev      int32
 	avoid    int32 // a device it failed on, -1
 	liveOuts int32 // values it made that are needed and not in host memory
@@ -366,10 +372,10 @@ type slot struct {
 	val     int32 // value it holds or will hold, -1
 	next    int32 // next copy of that value
 	inst    int32
-	pins    int32 // operations in flight that touch it
-	copying int32 // those of them that copy from it
-	lane    Lane  // operation that fills it
-	seq     uint32
+	pins    int32  // operations in flight that touch it
+	copying int32  // those of them that copy from it
+	lane    Lane   // operation that fills it
+	seq     uint64 // as lane counts: it may be there while any number come after
 }
 
 // New returns an engine for a machine.
@@ -424,7 +430,7 @@ func New(o Options) *Engine {
 		e.lanes = append(e.lanes, lane{info: info, ring: make([]opRec, 4)})
 	}
 	for i, n := range o.Begun {
-		e.lanes[i].issued, e.lanes[i].done = n, n
+		e.lanes[i].issued, e.lanes[i].done = uint64(n), uint64(n)
 	}
 	next := Lane(1)
 	e.spaces = make([]space, 1+len(e.m.Devices))
@@ -492,11 +498,11 @@ func LanesOf(m *machine.Machine) []LaneInfo {
 }
 
 // Issued returns how many operations a lane has been given.
-func (e *Engine) Issued(l Lane) uint32 { return e.lanes[l].issued }
+func (e *Engine) Issued(l Lane) uint32 { return uint32(e.lanes[l].issued) }
 
 // Ended returns the number of the last operation of a lane the engine has heard the
 // end of: nothing it issues later waits for those up to there.
-func (e *Engine) Ended(l Lane) uint32 { return e.lanes[l].done }
+func (e *Engine) Ended(l Lane) uint32 { return uint32(e.lanes[l].done) }
 
 // NoLimit is the capacity of a memory that has no limit.
 const NoLimit = 1 << 62
@@ -639,7 +645,7 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	if int(ln.issued-ln.done) >= len(ln.ring) {
 		bigger := make([]opRec, 2*len(ln.ring))
 		for s := ln.done + 1; s != ln.issued+1; s++ {
-			bigger[s&uint32(len(bigger)-1)] = *ln.rec(s)
+			bigger[s&uint64(len(bigger)-1)] = *ln.rec(s)
 		}
 		ln.ring = bigger
 	}
@@ -652,7 +658,7 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	r.task, r.rank, r.quick, r.issued, r.timeout = -1, 0, false, e.now, 0
 	r.forRun, r.forTask, r.inputs = 0, graph.NoTask, 0
 	r.args, r.waits = r.args[:0], r.waits[:0]
-	return Op{l, ln.issued}, r
+	return Op{l, uint32(ln.issued)}, r
 }
 
 // computes reports whether a lane carries launches. Where all devices use host
@@ -662,6 +668,6 @@ func (e *Engine) computes(l Lane) bool {
 }
 
 // pending reports whether an operation is still in flight.
-func (e *Engine) pending(l Lane, seq uint32) bool {
+func (e *Engine) pending(l Lane, seq uint64) bool {
 	return seq > e.lanes[l].done
 }

@@ -143,7 +143,7 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	}
 	start := max(ln.head, rec.issued)
 	for _, w := range rec.waits {
-		if e.pending(w.Lane, w.Seq) {
+		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
 			return 0, false // it cannot have started
 		}
 		start = max(start, e.lanes[w.Lane].last)
@@ -177,7 +177,7 @@ func (e *Engine) watchLane(l Lane) {
 func (e *Engine) watchLater(l Lane) {
 	ln := &e.lanes[l]
 	for _, w := range ln.rec(ln.done + 1).waits {
-		if e.pending(w.Lane, w.Seq) {
+		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
 			e.lanes[w.Lane].watchers = append(e.lanes[w.Lane].watchers, l)
 			return
 		}

@@ -126,7 +126,7 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 	if e.full() {
 		return 0, false
 	}
-	best, least := Lane(-1), uint32(1<<31)
+	best, least := Lane(-1), uint64(1<<31)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		if n := e.lanes[l].issued - e.lanes[l].done; n < least {
 			best, least = l, n
@@ -242,7 +242,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 		}
 		// What a task of this run makes is waited for as a predecessor.
 		if (val.run != r.slot || !e.computes(sl.lane)) && e.pending(sl.lane, sl.seq) {
-			e.waits = append(e.waits, Op{sl.lane, sl.seq})
+			e.waits = append(e.waits, Op{sl.lane, uint32(sl.seq)})
 		}
 	}
 	// Mostly there is room without a closer look.
@@ -263,7 +263,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 		i := e.alloc(r.dataOf[u.Data], space, 0, 1, 0, bytes)
 		arg := &args[k]
 		arg.Inst, arg.Offset, arg.Bytes = Inst(i), 0, bytes
-		e.hold(e.insts[i].slot, v, l, op.Seq)
+		e.hold(e.insts[i].slot, v, l, e.lanes[l].issued)
 	}
 	// Nothing is evicted from host memory, and what a plain task uses there is
 	// kept by its readers: only device memory, and what others may update in
@@ -333,7 +333,7 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 			rec.waits = append(rec.waits, waits...)
 			e.timedOps++
 			ln := &e.lanes[op.Lane]
-			if ln.timed++; op.Seq == ln.done+1 {
+			if ln.timed++; op.Seq == uint32(ln.done+1) {
 				e.watchLane(op.Lane)
 			}
 		}
@@ -451,7 +451,7 @@ func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space int32, exac
 	for k := range uses {
 		u := &uses[k]
 		if u.Rank != rank {
-			e.plans = append(e.plans, plan{})
+			e.plans = append(e.plans, plan{inst: -1})
 			continue
 		}
 		p := e.planUse(r, u, space, exact)
@@ -625,7 +625,7 @@ func (e *Engine) waitFilled(r *run, first, n int32) {
 	for s := first; s < first+n; s++ {
 		sl := &e.slots.at[s]
 		if e.pending(sl.lane, sl.seq) && (!e.computes(sl.lane) || e.vals.at[sl.val].run != r.slot) {
-			e.ops = append(e.ops, Op{sl.lane, sl.seq})
+			e.ops = append(e.ops, Op{sl.lane, uint32(sl.seq)})
 		}
 	}
 }
@@ -641,7 +641,7 @@ func (e *Engine) claim(r *run, writes []int32, first int32, op Op) {
 				e.vals.at[old].flags &^= anchored
 			}
 		}
-		e.hold(s, r.val(gv), op.Lane, op.Seq)
+		e.hold(s, r.val(gv), op.Lane, e.lanes[op.Lane].count(op.Seq))
 	}
 }
 
@@ -706,10 +706,11 @@ func (e *Engine) withdrawn(tid int32, r *run) {
 // opDone takes the completion of an operation.
 func (e *Engine) opDone(ev *Event) {
 	ln := &e.lanes[ev.Op.Lane]
-	if ev.Op.Seq <= ln.lost || ev.Op.Seq <= ln.done {
+	seq := ln.count(ev.Op.Seq)
+	if seq <= ln.lost || seq <= ln.done {
 		return // of a device that was given up on
 	}
-	if ev.Op.Seq != ln.done+1 {
+	if seq != ln.done+1 {
 		panic("engine: completions out of order")
 	}
 	e.finish(ev.Op, ev.Status, ev.Err, ev.Start, ev.End)
@@ -718,8 +719,8 @@ func (e *Engine) opDone(ev *Event) {
 // finish ends the oldest operation of a lane.
 func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 	ln := &e.lanes[op.Lane]
-	rec := ln.rec(op.Seq)
-	ln.done = op.Seq
+	rec := ln.rec(ln.done + 1)
+	ln.done++
 	e.flying--
 	ln.head, ln.last = e.now, e.now
 	if rec.timeout > 0 {
@@ -1079,7 +1080,7 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 			for s := e.vals.at[v].slot; s >= 0; {
 				next := e.slots.at[s].next
 				sl := &e.slots.at[s]
-				if all || slices.Contains(ops, Op{sl.lane, sl.seq}) {
+				if all || slices.ContainsFunc(ops, func(o Op) bool { return o.Lane == sl.lane && e.lanes[o.Lane].count(o.Seq) == sl.seq }) {
 					i := sl.inst
 					e.unhold(s)
 					e.freeLater(i)

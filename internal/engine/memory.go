@@ -210,7 +210,7 @@ func (e *Engine) freeIfIdle(i int32) {
 // it was given up has ended.
 type grave struct {
 	inst  int32
-	until []uint32 // by lane
+	until []uint64 // by lane
 }
 
 // freeLater frees an instance whose content was never made. Operations that
@@ -228,7 +228,7 @@ func (e *Engine) freeLater(i int32) {
 	if in.late { // it was used again meanwhile: those who read it then count too
 		at = slices.IndexFunc(e.graves, func(g grave) bool { return g.inst == i })
 	} else {
-		e.graves = append(e.graves, grave{inst: i, until: make([]uint32, len(e.lanes))})
+		e.graves = append(e.graves, grave{inst: i, until: make([]uint64, len(e.lanes))})
 	}
 	in.late = true
 	for l := range e.lanes {
@@ -270,7 +270,7 @@ func (e *Engine) closeData(d int32) {
 
 // hold claims a slot for a value that operation (l, seq) fills; (0, 0) means it
 // is there already.
-func (e *Engine) hold(s, v int32, l Lane, seq uint32) {
+func (e *Engine) hold(s, v int32, l Lane, seq uint64) {
 	sl := &e.slots.at[s]
 	sl.val, sl.lane, sl.seq = v, l, seq
 	sl.next = e.vals.at[v].slot
@@ -600,7 +600,7 @@ func (e *Engine) fill(dst, p0, n int32, val func(k int32) int32, why copyWhy) {
 		ds := e.insts[dst].slot + p0 + k - e.insts[dst].p0
 		if e.slots.at[ds].val == v {
 			if !e.filled(ds) {
-				e.ops = append(e.ops, Op{e.slots.at[ds].lane, e.slots.at[ds].seq})
+				e.ops = append(e.ops, Op{e.slots.at[ds].lane, uint32(e.slots.at[ds].seq)})
 			}
 			k++
 			continue
@@ -671,12 +671,12 @@ func (e *Engine) copy(src, dst, p, m, s, ds int32, why copyWhy) {
 		v := e.slots.at[s+k].val
 		bytes += e.vals.at[v].bytes
 		if sl := &e.slots.at[s+k]; e.pending(sl.lane, sl.seq) {
-			e.waits = append(e.waits, Op{sl.lane, sl.seq})
+			e.waits = append(e.waits, Op{sl.lane, uint32(sl.seq)})
 		}
 		if e.slots.at[ds+k].val >= 0 {
 			panic("engine: copy into a slot that holds a value")
 		}
-		e.hold(ds+k, v, l, op.Seq)
+		e.hold(ds+k, v, l, e.lanes[l].issued)
 	}
 	rec.bytes = bytes
 	if e.copyFor >= 0 {
@@ -746,8 +746,8 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 			InputsAt: min(max(e.madeAt(e.insts[dst].slot+p0-e.insts[dst].p0), rec.issued), start), Bytes: rec.bytes,
 		})
 		if s, live := e.byID[RunID(rec.forRun)]; live && rec.forTask >= 0 {
-			if t := &e.tasks.at[e.runs[s].tbase+int32(rec.forTask)]; t.state == issued && e.pending(t.lane, t.seq) {
-				l := e.lanes[t.lane].rec(t.seq)
+			if t := &e.tasks.at[e.runs[s].tbase+int32(rec.forTask)]; t.state == issued && e.pending(t.lane, e.lanes[t.lane].count(t.seq)) {
+				l := e.lanes[t.lane].rec(e.lanes[t.lane].count(t.seq))
 				l.inputs = max(l.inputs, end)
 			}
 		}
@@ -755,13 +755,14 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 	if ok && e.learn != nil && end-start > learnAlways && e.copiesAlone(op.Lane) {
 		e.learn.ObserveCopy(rec.bytes, e.spaces[from].dev, e.spaces[to].dev, end-start)
 	}
+	seq := e.lanes[op.Lane].count(op.Seq)
 	// What the copy filled, before unpinning can free the instance.
 	first := e.insts[dst].slot + p0 - e.insts[dst].p0
 	var vals [8]int32
 	got := vals[:0]
 	for s := first; s < first+n; s++ {
 		sl := &e.slots.at[s]
-		if sl.val < 0 || sl.lane != op.Lane || sl.seq != op.Seq {
+		if sl.val < 0 || sl.lane != op.Lane || sl.seq != seq {
 			continue
 		}
 		got = append(got, sl.val)

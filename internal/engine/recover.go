@@ -353,10 +353,10 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	for l := d.lanes[0]; l <= d.out; l++ {
 		ln := &e.lanes[l]
 		ln.lost = ln.issued
-		running := ln.done + 1 // those behind it had not started
+		running := uint32(ln.done + 1) // those behind it had not started
 		for ln.done < ln.issued {
-			op := Op{l, ln.done + 1}
-			rec := ln.rec(op.Seq)
+			op := Op{l, uint32(ln.done + 1)}
+			rec := ln.rec(ln.done + 1)
 			st := DepFailed
 			if rec.task >= 0 && e.o.NoRecovery {
 				e.fail(e.runs[e.tasks.at[rec.task].run], fmt.Errorf("%w; recovery is off", lost))

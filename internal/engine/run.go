@@ -459,7 +459,7 @@ func (e *Engine) stop() {
 				continue
 			}
 			a := e.emit(Stop)
-			a.Op, a.Device = Op{Lane(l), seq}, ln.info.Device
+			a.Op, a.Device = Op{Lane(l), uint32(seq)}, ln.info.Device
 		}
 	}
 	for _, s := range e.failed {

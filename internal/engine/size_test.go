@@ -14,7 +14,7 @@ func TestRecordSizes(t *testing.T) {
 		{"task", unsafe.Sizeof(task{}), 64},
 		{"value", unsafe.Sizeof(value{}), 48},
 		{"inst", unsafe.Sizeof(inst{}), 64},
-		{"slot", unsafe.Sizeof(slot{}), 28},
+		{"slot", unsafe.Sizeof(slot{}), 32},
 		{"datum", unsafe.Sizeof(datum{}), 16},
 	} {
 		if c.got != c.want {

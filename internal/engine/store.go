@@ -99,7 +99,7 @@ func (a keyed) less(b keyed) bool {
 	if a.key != b.key {
 		return a.key < b.key
 	}
-	return a.seq < b.seq
+	return int32(a.seq-b.seq) < 0 // which wraps
 }
 
 func (q *queue) len() int { return len(q.line) - q.head + len(q.heap) }
