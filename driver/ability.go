@@ -117,6 +117,15 @@ type SharedMemory interface {
 	Board(lanes int) (*Board, error)
 }
 
+// Partial is a device some of whose operations need an answer from another process,
+// which may take any time. SubmitSome is Submit up to the first of them: it returns how
+// many it took, and does not wait. Submit takes the others and waits; it may be called
+// by another goroutine than the rest, and Completions, Drop and SubmitSome do not wait
+// for it.
+type Partial interface {
+	SubmitSome(batch []Op) (int, error)
+}
+
 // Keeper says of a device that can be lost whether its buffers may outlive that,
 // so that work can wait for them. Revive tells whether they did.
 type Keeper interface {

@@ -158,8 +158,10 @@ type device struct {
 	homeLane driver.Lane // the parent's own: staged copies out that came home
 	in, out  *stager
 
-	flying atomic.Int64 // operations given and not completed
-	epoch  atomic.Int64 // counts workers lost; changed under mu
+	serving atomic.Pointer[child] // what w is, for those who must not wait for the lock
+	again   atomic.Bool           // the executor will be told to look again
+	flying  atomic.Int64          // operations given and not completed
+	epoch   atomic.Int64          // counts workers lost; changed under mu
 
 	mu        sync.Mutex
 	state     state
@@ -303,6 +305,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 		err = errors.New("the board is not in the memory shared with workers; take it from Shared")
 	}
 	w := d.w
+	d.serving.Store(w)
 	if err != nil {
 		w.kill(err)
 	}
@@ -446,6 +449,7 @@ func (d *device) lose(w *child, haunted bool) {
 	for _, l := range d.lanes {
 		d.board.Reclaim(l.id)
 	}
+	d.serving.Store(nil)
 	d.w, d.fault, d.alone = nil, nil, driver.Wait{Lane: driver.NoLane}
 	d.backlog, d.segs = nil, 0
 	d.kernels.forget()
@@ -576,9 +580,37 @@ func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 	l.broken, l.last = false, fine
 }
 
-// Completions reads the worker's ring.
+// lockTries is how often the lock is tried for before its holder is taken to wait for
+// another process: some tens of microseconds, and mostly it is held for less than one.
+// lockAgain is when to look again then.
+const (
+	lockTries = 200
+	lockAgain = time.Millisecond
+)
+
+// lockSoon takes the lock if nobody holds it for long.
+func (d *device) lockSoon() bool {
+	for n := 0; !d.mu.TryLock(); n++ {
+		if n == lockTries || d.again.Load() {
+			return false
+		}
+		runtime.Gosched()
+	}
+	return true
+}
+
+// Completions reads the worker's ring. Where another goroutine has the lock and waits
+// for a child it returns none, and the caller is told to look again.
 func (d *device) Completions(dst []driver.Completion) int {
-	d.mu.Lock()
+	if !d.lockSoon() {
+		if !d.again.Swap(true) {
+			time.AfterFunc(lockAgain, func() {
+				d.again.Store(false)
+				d.wake()
+			})
+		}
+		return 0
+	}
 	defer d.mu.Unlock()
 	n := copy(dst, d.done)
 	d.done = d.done[:copy(d.done, d.done[n:])]
@@ -606,15 +638,31 @@ func (d *device) Completions(dst []driver.Completion) int {
 func (d *device) Submit(batch []driver.Op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.state >= closing {
-		return fmt.Errorf("proc: submit to %s: %w", d.info.Name, driver.ErrClosed)
+	_, err := d.submit(batch, true)
+	return err
+}
+
+// SubmitSome is Submit up to where it would have to wait for a child.
+func (d *device) SubmitSome(batch []driver.Op) (int, error) {
+	if !d.lockSoon() {
+		return 0, nil
 	}
-	var lost error
-	for i := range batch {
-		op := &batch[i]
+	defer d.mu.Unlock()
+	return d.submit(batch, false)
+}
+
+// submit hands operations to the worker, and returns how many unless wait says that
+// it may wait.
+func (d *device) submit(batch []driver.Op, wait bool) (n int, lost error) {
+	if d.state >= closing {
+		return 0, fmt.Errorf("proc: submit to %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	for ; n < len(batch); n++ {
+		op := &batch[n]
+		ok := true
 		switch op.Kind {
 		case driver.Alloc:
-			d.alloc(op.Buf, op.Bytes)
+			ok = d.alloc(op.Buf, op.Bytes, wait)
 		case driver.Free:
 			d.free(op.Buf)
 		default:
@@ -626,14 +674,17 @@ func (d *device) Submit(batch []driver.Op) error {
 			if op.Kind == driver.Launch {
 				d.launch(l, op)
 			} else {
-				d.copy(l, op)
+				ok = d.copy(l, op, wait)
 			}
+		}
+		if !ok {
+			break
 		}
 	}
 	if d.w != nil {
 		d.flush()
 	}
-	return lost
+	return n, lost
 }
 
 // launch sends a launch. A suspect runs alone: after everything before it on all
@@ -671,19 +722,18 @@ func (d *device) stateOf(w driver.Wait) (done, ok bool) {
 	return d.board.State(w)
 }
 
-// copy sends a copy, by way of the arena where its host memory is not of it.
-func (d *device) copy(l *lane, op *driver.Op) {
+// copy sends a copy, unless it would have to wait and is not to, by way of the arena where its host memory is not of it.
+func (d *device) copy(l *lane, op *driver.Op, wait bool) bool {
 	given := *op
 	switch {
 	case op.From != nil:
-		d.fromPeer(l, op)
-		return
+		return d.fromPeer(l, op, wait)
 	case op.Src == driver.NoBuffer && op.Dst != driver.NoBuffer && !d.inArena(op.HostSrc):
 		if op.Bytes <= inline && d.ready(op.Waits) {
 			if mem, err := d.drv.o.Memory.Get(max(op.Bytes, 1)); err == nil {
 				given.HostSrc = mem[:copy(mem, op.HostSrc)]
 				d.send(l, &given).temp = mem
-				return
+				return true
 			}
 		}
 		d.staged(l, op, d.in, op.Dst, op.DstOff, op.HostSrc)
@@ -692,6 +742,7 @@ func (d *device) copy(l *lane, op *driver.Op) {
 	default:
 		d.send(l, &given)
 	}
+	return true
 }
 
 // staged sends the empty operation that stands for a staged copy.
@@ -717,19 +768,22 @@ var nothing = &graph.Task{}
 
 // fromPeer copies from another worker: out of its memory where that can be mapped
 // here, by way of the arena else.
-func (d *device) fromPeer(l *lane, op *driver.Op) {
+func (d *device) fromPeer(l *lane, op *driver.Op, wait bool) bool {
 	src := op.From.(*device) // as CanCopyFrom promised
 	given := *op
 	given.From = nil
 	if src == d {
 		d.send(l, &given)
-		return
+		return true
 	}
 	// No lock is held while another device's is taken. Only Submit, which one
 	// goroutine calls, and the end of the worker can come between.
 	d.mu.Unlock()
-	half, mem := src.offer(op, d.heap.slabbed && d.near(src))
+	half, mem, ok := src.offer(op, d.heap.slabbed && d.near(src), wait)
 	d.mu.Lock()
+	if !ok {
+		return false
+	}
 	if d.state != up {
 		// The worker was lost in between: the rest of the batch is refused, and
 		// this as if it had been given just before.
@@ -741,29 +795,32 @@ func (d *device) fromPeer(l *lane, op *driver.Op) {
 		now := d.board.Now()
 		d.done = append(d.done, driver.Completion{Lane: l.id, Seq: op.Seq, Start: now, End: now, Err: driver.ErrDeviceLost})
 		d.wake()
-		return
+		return true
 	}
 	if half.slab.n != 0 {
+		if !wait && !d.foreign[half.slab.n] {
+			return false // it has to be mapped
+		}
 		if name, ok := d.alias(peerBuffer{src, op.Src}, half); ok {
 			d.sendFrom(l, &given, name)
-			return
+			return true
 		}
 		if src.origin != d.origin && d.w.alive() {
 			d.log.Debug("memory of another device cannot be mapped", "other", src.info.Name)
 			d.far[src.origin] = true
-			d.fromPeer(l, op)
-			return
+			return d.fromPeer(l, op, wait)
 		}
 	}
 	if mem == nil { // the source is gone, or memory is
 		given.Kind, given.Task = driver.Launch, refused
 		d.send(l, &given)
-		return
+		return true
 	}
 	given.Src, given.HostSrc = driver.NoBuffer, mem
 	given.Waits = append(append([]driver.Wait(nil), op.Waits...), half.wait)
 	f := d.send(l, &given)
 	f.temp, f.until, f.from, f.epoch = mem, half.wait, src, half.epoch
+	return true
 }
 
 // near reports whether the worker may map another's memory: that of its own
@@ -785,26 +842,30 @@ type offered struct {
 	epoch  int64 // of the other device when it offered
 }
 
-// offer lets another device copy from a buffer of this one.
-func (d *device) offer(op *driver.Op, mapped bool) (o offered, mem []byte) {
-	d.mu.Lock()
+// offer lets another device copy from a buffer of this one; ok is false if it would
+// have to wait and is not to.
+func (d *device) offer(op *driver.Op, mapped, wait bool) (o offered, mem []byte, ok bool) {
+	if wait {
+		d.mu.Lock()
+	} else if !d.lockSoon() {
+		return o, nil, false
+	}
 	defer d.mu.Unlock()
 	if mapped {
-		var ok bool
 		if o.buffer, o.slab, ok = d.heap.find(op.Src); ok {
-			return o, nil
+			return o, nil, true
 		}
 	}
 	if d.state != up || op.Bytes <= 0 {
-		return o, nil
+		return o, nil, true
 	}
 	mem, err := d.drv.o.Memory.Get(op.Bytes)
 	if err != nil {
-		return o, nil
+		return o, nil, true
 	}
 	o.epoch = d.epoch.Load()
 	o.wait = d.out.add(&job{buf: op.Src, off: op.SrcOff, host: mem, direct: true, waits: append([]driver.Wait(nil), op.Waits...)})
-	return o, mem
+	return o, mem, true
 }
 
 // MemoryPeak is what the keeper found, for all workers of a device together.

@@ -64,37 +64,42 @@ func (h *heap) clear() {
 }
 
 // alloc makes a buffer and tells the worker. One that cannot be made stays
-// absent, which fails what uses it.
-func (d *device) alloc(b driver.Buffer, bytes int64) {
+// absent, which fails what uses it. It returns false if it would have to wait and is
+// not to.
+func (d *device) alloc(b driver.Buffer, bytes int64, wait bool) bool {
 	h := &d.heap
 	if bytes <= 0 {
-		return
+		return true
 	}
 	if _, there := h.buffers[b]; there {
 		d.free(b)
 	}
 	if !h.slabbed {
 		if bytes > maxBuffer || h.limit > 0 && h.used+bytes > h.limit {
-			return
+			return true
 		}
 		h.used += bytes
 		h.buffers[b] = buffer{bytes: bytes}
 		d.place(own(b), h.buffers[b])
-		return
+		return true
 	}
 	id, err := h.space.Get(bytes)
 	if err != nil {
+		if !wait {
+			return false
+		}
 		if err := d.grow(bytes); err != nil {
 			d.log.Debug("no device memory", "bytes", bytes, "err", err)
-			return
+			return true
 		}
 		if id, err = h.space.Get(bytes); err != nil {
-			return
+			return true
 		}
 	}
 	region, off, _ := h.space.At(id)
 	h.buffers[b] = buffer{piece: id, slab: region, off: off, bytes: bytes}
 	d.place(own(b), h.buffers[b])
+	return true
 }
 
 func (d *device) free(b driver.Buffer) {

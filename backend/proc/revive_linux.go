@@ -102,6 +102,7 @@ func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 	}
 	w.adopted = true
 	d.w, d.state = w, up
+	d.serving.Store(w)
 	if mapped {
 		d.segs = w.segs
 	}
@@ -153,10 +154,7 @@ func (d *device) Keeps() bool { return d.heap.slabbed }
 
 // Drop kills the worker, for a cause that is logged.
 func (d *device) Drop(cause error) {
-	d.mu.Lock()
-	w := d.w
-	d.mu.Unlock()
-	if w != nil {
+	if w := d.serving.Load(); w != nil {
 		w.kill(cause)
 	}
 }

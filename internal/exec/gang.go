@@ -93,7 +93,13 @@ func (l *loop) giveUp(g *gang) {
 // leave tells all who may be ranks of a communicator; others do not know it.
 func leave(number uint64, devs []*dev) {
 	for _, d := range devs {
-		if j, ok := d.Device.(driver.Joiner); ok && !d.closed {
+		j, ok := d.Device.(driver.Joiner)
+		if !ok || d.closed {
+			continue
+		}
+		if _, far := d.Device.(driver.Partial); far {
+			go j.Leave(number) // its process may be stopped
+		} else {
 			j.Leave(number)
 		}
 	}

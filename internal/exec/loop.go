@@ -96,7 +96,8 @@ type dev struct {
 	away    atomic.Bool
 	idle    atomic.Int64
 	// operations given and not completed
-	flight int
+	flight  int
+	courier *courier // of a device that is a driver.Partial
 }
 
 // hostMem is the memory behind a host instance.
@@ -130,6 +131,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	l.host.Attach(l.board, l.host.lanes, l.wake)
 	for i, d := range devs {
 		l.devs = append(l.devs, &dev{Device: d, id: machine.DeviceID(i), host: d.Info().HostMemory})
+		l.devs[i].courier = newCourier(x, l.devs[i])
 	}
 	for n, info := range infos[1:] {
 		d := l.devs[info.Device]
@@ -366,9 +368,9 @@ func (l *loop) perform() {
 			l.stops = append(l.stops, stop{l.devs[a.Device], driver.Wait{Lane: driver.Lane(a.Op.Lane), Seq: a.Op.Seq}})
 		}
 	}
-	l.send(l.host)
+	l.send(l.host, nil)
 	for _, d := range l.devs {
-		l.send(d)
+		l.send(d, nil)
 	}
 	l.stopAll()
 }
@@ -389,22 +391,49 @@ func (l *loop) stopAll() {
 	l.stops = l.stops[:0]
 }
 
-func (l *loop) send(d *dev) {
+// send hands a device its batch. What it takes from another device is to come after
+// what that was given before; from is nil for none.
+func (l *loop) send(d, from *dev) {
 	if len(d.batch) == 0 {
 		return
 	}
-	if err := d.Submit(d.batch); err != nil {
-		l.log.Warn("device takes nothing", "device", d.Info().Name, "err", err)
-		for i := range d.batch {
-			if d.batch[i].Kind >= driver.Copy {
-				d.flight--
-			}
-		}
-		l.abandon(d)     // also what the engine issued in the step it heard of the loss
-		l.collectFrom(d) // which says why it was lost, where the device knows
-		l.lose(d, err)
+	if n, err := l.give(d, from); err != nil {
+		l.refused(d, d.batch[:n], err)
 	}
 	d.batch, d.waits, d.args = d.batch[:0], d.waits[:0], d.args[:0]
+}
+
+// give gives a device its batch without waiting for other processes. The error is
+// about the first n of it.
+func (l *loop) give(d, from *dev) (n int, err error) {
+	p, ok := d.Device.(driver.Partial)
+	if !ok {
+		return len(d.batch), d.Submit(d.batch)
+	}
+	var after *courier
+	if from != nil {
+		after = from.courier
+	}
+	if !d.courier.busy.Load() && (after == nil || !after.busy.Load()) {
+		n, err = p.SubmitSome(d.batch)
+	}
+	if n < len(d.batch) {
+		d.courier.post(d.batch[n:], after)
+	}
+	return n, err
+}
+
+// refused takes in that a device takes nothing any more.
+func (l *loop) refused(d *dev, batch []driver.Op, err error) {
+	l.log.Warn("device takes nothing", "device", d.Info().Name, "err", err)
+	for i := range batch {
+		if batch[i].Kind >= driver.Copy {
+			d.flight--
+		}
+	}
+	l.abandon(d)     // also what the engine issued in the step it heard of the loss
+	l.collectFrom(d) // which says why it was lost, where the device knows
+	l.lose(d, err)
 }
 
 // next extends a device's batch by one operation.
@@ -464,7 +493,7 @@ func (l *loop) copy(a *engine.Action) {
 		// was decided: the source knows the buffer and what comes before, and what
 		// it has to do for others, in an order in which nothing waits for what is
 		// behind it.
-		l.send(l.devs[a.From])
+		l.send(l.devs[a.From], nil)
 	}
 	op := d.next(driver.Copy, a.Op, a.Waits)
 	op.Bytes = a.Bytes
@@ -479,7 +508,7 @@ func (l *loop) copy(a *engine.Action) {
 		op.Dst, op.HostDst = driver.NoBuffer, l.mem[a.Dst].b[a.DstOff:a.DstOff+a.Bytes]
 	}
 	if peer {
-		l.send(d)
+		l.send(d, l.devs[a.From])
 	}
 }
 

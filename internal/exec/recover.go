@@ -111,6 +111,7 @@ func (l *loop) revive(d *dev, rung engine.Rung) {
 		if before != nil {
 			<-before
 		}
+		d.courier.settle() // what was on its way to the old one is refused
 		// What the device had in flight ends before it is asked back; the loop
 		// hears of that in the order it happens.
 		kept, err := false, context.Cause(ctx)
