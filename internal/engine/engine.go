@@ -504,6 +504,41 @@ func (e *Engine) Issued(l Lane) uint32 { return uint32(e.lanes[l].issued) }
 // end of: nothing it issues later waits for those up to there.
 func (e *Engine) Ended(l Lane) uint32 { return uint32(e.lanes[l].done) }
 
+// Running is a launch a device has begun and not ended.
+type Running struct {
+	Op    Op
+	Graph *graph.Graph
+	Task  graph.TaskID
+	Since time.Duration // it has not begun before
+}
+
+// Oldest returns what a device has been running for longest; false if it runs
+// nothing. Copies a launch waits for are not counted as part of it.
+func (e *Engine) Oldest(dev machine.DeviceID) (o Running, ok bool) {
+	d := &e.devs[dev]
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		if ln.done == ln.issued {
+			continue
+		}
+		rec := ln.rec(ln.done + 1)
+		if rec.task < 0 {
+			continue
+		}
+		r, gt := e.taskOf(rec.task)
+		since, begun := max(ln.head, rec.issued), true
+		for _, p := range r.f.Preds(gt) {
+			t := &e.tasks.at[r.tbase+p]
+			begun = begun && t.state == done
+			since = max(since, time.Duration(t.eft))
+		}
+		if begun && (!ok || since < o.Since) {
+			o, ok = Running{Op{l, uint32(ln.done + 1)}, r.g, gt, since}, true
+		}
+	}
+	return o, ok
+}
+
 // NoLimit is the capacity of a memory that has no limit.
 const NoLimit = 1 << 62
 

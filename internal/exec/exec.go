@@ -54,6 +54,7 @@ type Config struct {
 	// driver.Hanger may have work and show no life; 0 means 3 s, and 2 s for
 	// any device while it is measured.
 	HealthInterval, HangAfter time.Duration
+	longAfter                 time.Duration // for tests; 0 means a minute
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64
 	// PoolBytes is how much host memory is kept for reuse: 0 means 256 MiB,

@@ -64,6 +64,7 @@ type loop struct {
 	gangs   map[engine.Op]*gang // native collectives in flight, by the launches of their members
 	forming *gang               // whose members are being launched
 
+	longAfter time.Duration
 	expected  map[*graph.Graph]expectation // what was predicted and not run yet
 	watchers  sync.WaitGroup               // goroutines that sample devices
 	unwatched chan struct{}                // closed when they are to end
@@ -91,8 +92,9 @@ type dev struct {
 	sampled time.Duration
 	busy    time.Duration
 	tasks   int64
-	own     float64 // what it was used by tasks of ours, of late
-	memory  int64   // bytes that may be used, as last seen
+	own     float64   // what it was used by tasks of ours, of late
+	memory  int64     // bytes that may be used, as last seen
+	said    engine.Op // the last call that was said to take long
 	away    atomic.Bool
 	idle    atomic.Int64
 	// operations given and not completed

@@ -2,6 +2,8 @@ package exec
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -16,6 +18,9 @@ const (
 	hangAfter = 3 * time.Second
 	// unwatchWait is how long closing waits for a sample being taken.
 	unwatchWait = time.Second
+	// longAfter is how long a call in host memory may run before that is said: nobody
+	// can end it, and its device does nothing else meanwhile.
+	longAfter = time.Minute
 	// ownFades is what is left of our own use of a device after a sample: what
 	// a driver tells is an average over up to a second, ten samples, and still
 	// holds what we ended in that time.
@@ -32,6 +37,9 @@ func (l *loop) watch(c *Config) {
 	}
 	if hang == 0 {
 		hang = hangAfter
+	}
+	if l.longAfter = c.longAfter; l.longAfter == 0 {
+		l.longAfter = longAfter
 	}
 	if every < 0 {
 		return
@@ -138,6 +146,9 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 		return
 	}
 	now, st := l.now(), l.engine.Status(d.id)
+	if d.host {
+		l.sayLong(d, now)
+	}
 	own := 0.0
 	switch passed := now - d.sampled; {
 	case st.Stats.Tasks == d.tasks && d.flight > 0:
@@ -161,4 +172,21 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 		l.log.Warn("device does not respond", "device", d.Info().Name)
 	}
 	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
+}
+
+// sayLong says once of a call that it takes long, and which kernel that is.
+func (l *loop) sayLong(d *dev, now time.Duration) {
+	o, ok := l.engine.Oldest(d.id)
+	if !ok || now-o.Since < l.longAfter || o.Op == d.said {
+		return
+	}
+	d.said = o.Op
+	var kernels []string
+	for _, s := range o.Graph.Task(o.Task).Steps {
+		if s.Kernel != nil && !slices.Contains(kernels, s.Kernel.Name) {
+			kernels = append(kernels, s.Kernel.Name)
+		}
+	}
+	l.log.Warn("a task takes long: a Go kernel that does not return keeps its device", "device", d.Info().Name,
+		"task", o.Graph.TaskName(o.Task), "kernels", strings.Join(kernels, ", "), "for", (now - o.Since).Round(time.Millisecond))
 }

@@ -1,0 +1,80 @@
+package exec
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+)
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+// Of a Go kernel that does not return it is said once which one it is, and nothing of
+// what is behind it.
+func TestLongKernelIsNamed(t *testing.T) {
+	release := make(chan struct{})
+	funcs := map[string]cpu.Func{"stuck": func(*cpu.Call, int, int) { <-release }, "behind": func(*cpu.Call, int, int) {}}
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 8})
+	kernel := func(n string) []graph.Step {
+		return []graph.Step{{Kernel: &graph.Kernel{Name: n, Impls: []graph.Impl{{Dialect: graph.Go, Entry: n}}}}}
+	}
+	b.Add(graph.Task{Name: "slow", Steps: kernel("stuck"), Uses: []graph.Use{{Data: x, Access: graph.Write}}})
+	b.Add(graph.Task{Name: "next", Steps: kernel("behind"), Uses: []graph.Use{{Data: x, Access: graph.Read}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lines
+	e := open(t, Config{
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: 1, Funcs: funcs})}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		HealthInterval: time.Millisecond, longAfter: 20 * time.Millisecond,
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := e.Run(t.Context(), g, engine.RunOptions{}, nil)
+		ended <- err
+	}()
+	const said = "takes long"
+	for end := time.Now().Add(2 * time.Minute); log.count(said) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing was said of a kernel that does not return")
+		}
+	}
+	for range 20 { // between which samples are taken
+		e.Status()
+		time.Sleep(time.Millisecond)
+	}
+	if log.count(said) != 1 || log.count("kernels=stuck") != 1 || log.count("task=slow") != 1 {
+		log.mu.Lock()
+		t.Errorf("the log says:\n%s", log.b.String())
+		log.mu.Unlock()
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
