@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/internal/arena"
 )
 
 // roleVar tells a process that it was started as a child, and as what.
@@ -77,8 +79,8 @@ type reply struct {
 	fd int
 }
 
-// spawn starts a child. arena is the descriptor of shared memory, for a worker.
-func spawn(o *Options, role string, arena int, log *slog.Logger) (_ *child, err error) {
+// spawn starts a child. memory is the descriptor of the arena, for a worker.
+func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err error) {
 	argv := o.Command
 	if len(argv) == 0 {
 		if !entered.Load() {
@@ -106,7 +108,7 @@ func spawn(o *Options, role string, arena int, log *slog.Logger) (_ *child, err 
 	}
 	theirs = append(theirs, end)
 	if role == asWorker {
-		if theirs, err = c.share(theirs, arena); err != nil {
+		if theirs, err = c.share(theirs, memory); err != nil {
 			c.conn.close()
 			return nil, err
 		}
@@ -132,19 +134,16 @@ func spawn(o *Options, role string, arena int, log *slog.Logger) (_ *child, err 
 }
 
 // share makes the rings, and adds them and the arena to what the child is given.
-func (c *child) share(files []*os.File, arena int) ([]*os.File, error) {
-	fd, err := unix.MemfdCreate("weft rings", unix.MFD_CLOEXEC)
+func (c *child) share(files []*os.File, memory int) ([]*os.File, error) {
+	fd, err := arena.Memfd("weft rings", ringMemory)
 	if err != nil {
 		return files, err
 	}
 	files = append(files, os.NewFile(uintptr(fd), "rings"))
-	if err := unix.Ftruncate(fd, ringMemory); err != nil {
-		return files, err
-	}
 	if c.rings, c.commands, c.completions, err = mapRings(fd, true); err != nil {
 		return files, err
 	}
-	dup, err := unix.FcntlInt(uintptr(arena), unix.F_DUPFD_CLOEXEC, 0)
+	dup, err := unix.FcntlInt(uintptr(memory), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return files, err
 	}

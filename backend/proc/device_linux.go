@@ -428,7 +428,7 @@ func (d *device) lose(w *child, haunted bool) {
 		d.mu.Unlock()
 		return
 	}
-	for {
+	for range maxReads {
 		c, report, ok, err := d.read()
 		if err != nil || !ok {
 			break
@@ -577,7 +577,7 @@ func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 	}
 	// Parts that were promised and never given.
 	d.board.Abandon(l.id, l.given)
-	l.broken, l.last = false, fine
+	l.broken, l.passed, l.last = false, 0, fine
 }
 
 // lockTries is how often the lock is tried for before its holder is taken to wait for
@@ -599,6 +599,10 @@ func (d *device) lockSoon() bool {
 	return true
 }
 
+// maxReads is how many records of a worker are read in one go: as many as a ring can
+// hold. One that writes on and on must not keep the reader, who has the lock.
+const maxReads = ringBytes / headBytes
+
 // Completions reads the worker's ring. Where another goroutine has the lock and waits
 // for a child it returns none, and the caller is told to look again.
 func (d *device) Completions(dst []driver.Completion) int {
@@ -614,7 +618,11 @@ func (d *device) Completions(dst []driver.Completion) int {
 	defer d.mu.Unlock()
 	n := copy(dst, d.done)
 	d.done = d.done[:copy(d.done, d.done[n:])]
-	for n < len(dst) && d.w != nil {
+	for reads := 0; n < len(dst) && d.w != nil; reads++ {
+		if reads == maxReads {
+			d.wake() // for the rest
+			break
+		}
 		c, report, ok, err := d.read()
 		if err != nil {
 			d.w.kill(err)

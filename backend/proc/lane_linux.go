@@ -30,6 +30,7 @@ type lane struct {
 	first  int // of fly: what is before has completed
 	last   class
 	broken bool // its operations ended with the device
+	passed int  // of fly from first on, how many said so since
 }
 
 // flight is an operation given to the worker and not completed.
@@ -177,10 +178,7 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 		return c, false, false, fmt.Errorf("%w: lane %d completed", errGarbage, e.lane)
 	}
 	l := d.byLane[e.lane]
-	if l.broken {
-		return c, false, true, nil
-	}
-	if f := l.oldest(); f == nil || f.seq != e.seq {
+	if at := l.first + l.passed; at >= len(l.fly) || l.fly[at].seq != e.seq {
 		return c, false, false, fmt.Errorf("%w: operation %d of lane %d completed", errGarbage, e.seq, e.lane)
 	}
 	if done, ok := d.board.State(driver.Wait{Lane: e.lane, Seq: e.seq}); e.err == nil && !done || e.err != nil && ok {
@@ -189,8 +187,15 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 	if e.class == lost || e.class == lostByKernel {
 		l.broken = true
 		d.failed(e.err)
+	}
+	if l.broken {
+		l.passed++
 		return c, false, true, nil
 	}
+	// Times are the worker's claim: the engine learns from them, so they are within
+	// what can be.
+	e.start = min(max(e.start, 0), d.board.Now())
+	e.end = min(max(e.end, e.start), d.board.Now())
 	l.last = e.class
 	c, report = d.settle(l, e.start, e.end, e.err)
 	return c, report, true, nil

@@ -52,6 +52,9 @@ type ring struct {
 	at     uint32 // bytes this side has written or read
 	serial uint32 // records likewise
 	hidden int    // of the records written, those the reader cannot see yet
+	// rec is the record last read, copied: what is checked in it must be what is
+	// used, and the other side can change shared memory at any time.
+	rec []byte
 }
 
 // together is how many records a reader sees at once: what belongs together, such
@@ -147,8 +150,8 @@ func (r *ring) wake() {
 	}
 }
 
-// get returns the next record, or nil when there is none. It stays valid until
-// next.
+// get returns the next record, or nil when there is none. It is a copy, which stays
+// valid until the next call.
 func (r *ring) get() ([]byte, error) {
 	for {
 		ready := r.h.tail.Load() - r.at
@@ -168,7 +171,16 @@ func (r *ring) get() ([]byte, error) {
 			return nil, errGarbage
 		}
 		if n&skipBit == 0 {
-			return r.buf[pos+headBytes : pos+headBytes+size], nil
+			if size == 0 || size > maxRecord {
+				return nil, errGarbage
+			}
+			r.rec = append(r.rec[:0], r.buf[pos+headBytes:pos+headBytes+size]...)
+			return r.rec, nil
+		}
+		// What is skipped is the rest of the ring. Shorter ones in a row would let
+		// the other side keep this one here.
+		if pos == 0 || pos+headBytes+size != ringBytes {
+			return nil, errGarbage
 		}
 		r.next(size)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weft-run/weft/driver"
@@ -251,20 +252,19 @@ type ended struct {
 	err        error
 }
 
+// readCompletion reads a record of a worker, of which nothing is taken for granted.
 func readCompletion(rec []byte) (e ended, err error) {
 	r := reader{b: rec}
-	if verb(r.u8()) != hasEnded {
-		return e, fmt.Errorf("%w: record %d", errGarbage, rec[0])
-	}
+	v := verb(r.u8())
 	e.lane, e.seq = driver.Lane(r.u32()), r.u32()
 	e.start, e.end = time.Duration(r.i64()), time.Duration(r.i64())
 	e.class = class(r.u8())
 	text := r.bytes()
-	if !r.end() {
-		return e, fmt.Errorf("%w: a completion of %d bytes", errGarbage, len(rec))
+	if v != hasEnded || !r.end() || int(e.class) >= len(classes) || len(text) > maxText {
+		return ended{}, fmt.Errorf("%w: record %d of %d bytes for a completion", errGarbage, v, len(rec))
 	}
 	if e.class != fine {
-		e.err = errorOf(e.class, string(text))
+		e.err = errorOf(e.class, strings.ToValidUTF8(string(text), "?"))
 	}
 	return e, nil
 }

@@ -341,7 +341,7 @@ func (w *worker) command(rec []byte) error {
 		return w.define(&r)
 	case doSegment:
 		s := arena.Segment{Off: r.i64(), Len: r.i64()}
-		if !r.end() || s.Off < 0 || s.Len <= 0 || s.Off+s.Len > int64(len(w.mem)) {
+		if !r.end() || s.Off < 0 || s.Len <= 0 || s.Off > int64(len(w.mem)) || s.Len > int64(len(w.mem))-s.Off {
 			return fmt.Errorf("%w: a segment of the arena", errGarbage)
 		}
 		for end := s.Off + s.Len; s.Off < end; s.Off += s.Len {

@@ -14,12 +14,8 @@ import (
 type file struct{ fd int }
 
 func create(size int64) (*file, []byte, error) {
-	fd, err := unix.MemfdCreate("weft arena", unix.MFD_CLOEXEC)
+	fd, err := Memfd("weft arena", size)
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := unix.Ftruncate(fd, size); err != nil {
-		_ = unix.Close(fd)
 		return nil, nil, err
 	}
 	mem, err := Map(fd, size)
@@ -28,6 +24,24 @@ func create(size int64) (*file, []byte, error) {
 		return nil, nil, err
 	}
 	return &file{fd}, mem, nil
+}
+
+// Memfd makes an anonymous file of a size that nobody can change: touching memory
+// of a mapped file beyond its end raises SIGBUS, so a process that could truncate it
+// could end all others that map it.
+func Memfd(name string, size int64) (fd int, err error) {
+	fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, err
+	}
+	if err = unix.Ftruncate(fd, size); err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // Map maps an arena another process made.
