@@ -876,26 +876,20 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 		e.unneed(v)
 	}
 	// What is left besides is empty and about to end, and in the old pieces.
-	for i := e.data.at[res.data].insts; i >= 0; {
-		next := e.insts[i].next
+	e.eachInst(res.data, func(i int32) {
 		if i != old {
 			e.unlist(i)
 		}
-		i = next
-	}
+	})
 	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
 	n := int32(len(pieces))
-	var listed []int32
-	e.eachInst(res.data, func(i int32) { listed = append(listed, i) })
 	e.endLists(res.data)
 	e.makeLists(res.data, n)
 	in := &e.insts[old]
 	e.slots.release(in.slot, int(in.n))
 	in.slot, in.n = e.slots.alloc(int(n)), n
-	for _, i := range slices.Backward(listed) {
-		head := e.list(&e.insts[i])
-		e.insts[i].next, *head = *head, i
-	}
+	head := e.list(in)
+	in.next, *head = *head, old
 	res.bounds, res.vals = append(res.bounds[:0], 0), res.vals[:0]
 	for i := range n {
 		s := in.slot + i
