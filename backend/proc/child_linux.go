@@ -53,6 +53,8 @@ type child struct {
 	log  *slog.Logger
 	cmd  *exec.Cmd
 	conn *conn
+	// answer is how long it may take to answer.
+	answer time.Duration
 
 	// A worker's: see ring_linux.go. The memory goes when the owner says so.
 	rings                 []byte
@@ -68,7 +70,8 @@ type child struct {
 	next  int
 	cause error         // why it was killed, if it was
 	doom  chan struct{} // closed when it is
-	last  string        // the last it wrote to its standard error
+	last  string        // the line of its output that says most about its end
+	talk  allowance     // for what it prints and logs
 
 	readers sync.WaitGroup
 	exited  chan struct{} // closed when it is reaped and nobody reads from it
@@ -88,7 +91,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 		}
 		argv = []string{"/proc/self/exe"}
 	}
-	c := &child{role: role, log: log, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
+	c := &child{role: role, log: log, answer: o.Answer, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(c.cmd.Environ(), roleVar+"="+role)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -185,23 +188,37 @@ func (c *child) listen() {
 			delete(c.calls, m.ID)
 			c.mu.Unlock()
 			if ch != nil {
-				ch <- reply{m, fd}
-			} else if fd >= 0 {
-				_ = unix.Close(fd)
+				ch <- reply{m, fd} // the call closes it, or hands it on
+				continue
 			}
 		case tellLog:
-			attrs := make([]any, len(m.Attrs)&^1)
-			for i := range attrs {
-				attrs[i] = m.Attrs[i]
-			}
-			c.log.Log(context.Background(), m.Level, m.Text, attrs...)
+			c.relay(m)
 		default:
 			c.kill(fmt.Errorf("%w: message %q", errGarbage, m.Kind))
 		}
+		closeFD(fd) // nobody asked for it
 	}
 }
 
+// relay logs what the child has logged.
+func (c *child) relay(m *message) {
+	n := len(m.Text)
+	for _, a := range m.Attrs {
+		n += len(a)
+	}
+	if !c.said(n) {
+		return
+	}
+	attrs := make([]any, len(m.Attrs))
+	for i := range attrs {
+		attrs[i] = m.Attrs[i]
+	}
+	c.log.Log(context.Background(), m.Level, m.Text, attrs...)
+}
+
 // echo logs what the child prints: the runtime's words at a crash, or a library's.
+// Everything is read, since a child whose pipe is full would wait; what is too much
+// is dropped.
 func (c *child) echo(out *os.File) {
 	defer c.readers.Done()
 	lines := bufio.NewReaderSize(out, 4096)
@@ -209,17 +226,41 @@ func (c *child) echo(out *os.File) {
 		line, err := lines.ReadSlice('\n')
 		if text := strings.TrimSpace(string(line)); text != "" {
 			c.mu.Lock()
-			first := c.last == ""
-			if first || !strings.HasPrefix(c.last, "panic:") && !strings.HasPrefix(c.last, "fatal error:") {
+			if !isCause(c.last) {
 				c.last = text
 			}
 			c.mu.Unlock()
-			c.log.Warn("printed by a child", "role", c.role, "pid", c.pid(), "text", text)
+			if c.said(len(text)) {
+				c.log.Warn("printed by a child", "role", c.role, "pid", c.pid(), "text", text)
+			}
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}
 	}
+}
+
+// isCause reports whether a line is the one with which a process says why it ends:
+// registers and stacks follow.
+func isCause(line string) bool {
+	for _, p := range []string{"panic:", "fatal error:", "unexpected fault", "SIG"} {
+		if strings.HasPrefix(line, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// said counts what the child printed or logged and reports whether it is to be
+// logged. That there is too much is said once.
+func (c *child) said(n int) bool {
+	c.mu.Lock()
+	ok, first := c.talk.take(time.Now(), n)
+	c.mu.Unlock()
+	if first {
+		c.log.Warn("a child prints more than is logged; the rest is dropped", "role", c.role, "pid", c.pid(), "burst", talkBurst, "rate", talkRate)
+	}
+	return ok
 }
 
 // reap waits for the process and everyone who reads from it.
@@ -271,13 +312,27 @@ func (c *child) alive() bool {
 	}
 }
 
-// callTimeout is how long an answer may take: a device opens in a second, on a
-// crowded machine in several.
-const callTimeout = 30 * time.Second
+// limit is how long the answer to a request may take.
+func (c *child) limit(m *message) time.Duration {
+	switch m.Kind {
+	case askOpen, askAttach:
+		return 2 * c.answer
+	case askJoin:
+		return m.Wait + c.answer
+	}
+	return c.answer
+}
 
-// call sends a request and waits for its answer. A descriptor in the answer is the
+// call sends a request and waits for its answer.
+func (c *child) call(ctx context.Context, m *message, fd int) (*message, error) {
+	m, fd, err := c.callFD(ctx, m, fd)
+	closeFD(fd) // not asked for
+	return m, err
+}
+
+// callFD is call for a request whose answer comes with a descriptor, which is the
 // caller's; without one it is -1.
-func (c *child) call(ctx context.Context, m *message, fd int) (*message, int, error) {
+func (c *child) callFD(ctx context.Context, m *message, fd int) (*message, int, error) {
 	ch := make(chan reply, 1)
 	c.mu.Lock()
 	if c.calls == nil {
@@ -293,9 +348,10 @@ func (c *child) call(ctx context.Context, m *message, fd int) (*message, int, er
 			err = errStopped // how it ended says more
 		}
 		c.kill(err)
+		c.forget(m.ID, ch)
 		return nil, -1, c.ended(m.Kind)
 	}
-	late := time.NewTimer(callTimeout)
+	late := time.NewTimer(c.limit(m))
 	defer late.Stop()
 	select {
 	case r, ok := <-ch:
@@ -303,15 +359,33 @@ func (c *child) call(ctx context.Context, m *message, fd int) (*message, int, er
 			return nil, -1, c.ended(m.Kind)
 		}
 		if err := errorOf(r.m.Class, r.m.Err); err != nil {
+			closeFD(r.fd)
 			return nil, -1, fmt.Errorf("%s process %d: %w", c.role, c.pid(), err)
 		}
 		return r.m, r.fd, nil
 	case <-late.C:
 		c.kill(errHung)
+		c.forget(m.ID, ch)
 		return nil, -1, fmt.Errorf("%s process %d: %s: %w", c.role, c.pid(), m.Kind, errHung)
 	case <-ctx.Done():
 		c.kill(context.Cause(ctx)) // its answer would be nobody's
+		c.forget(m.ID, ch)
 		return nil, -1, context.Cause(ctx)
+	}
+}
+
+// forget ends the waiting for an answer. One that came meanwhile is thrown away
+// with what it brought.
+func (c *child) forget(id int, ch chan reply) {
+	c.mu.Lock()
+	waiting := c.calls[id] == ch
+	delete(c.calls, id)
+	c.mu.Unlock()
+	if waiting {
+		return
+	}
+	if r, ok := <-ch; ok { // it is there, or about to be
+		closeFD(r.fd)
 	}
 }
 

@@ -43,7 +43,9 @@ type message struct {
 	Wait   time.Duration `json:"wait,omitempty"`
 	// tune, and the answer to tuning
 	Tuned []driver.Tuned `json:"tuned,omitempty"`
-	From  int            `json:"from,omitempty"` // tuning: the first wanted
+	// From is the first wanted of tuning, and in the answer where to go on; 0 there
+	// when that was all.
+	From int `json:"from,omitempty"`
 	// answers
 	Found []found           `json:"found,omitempty"`
 	Tele  *driver.Telemetry `json:"tele,omitempty"`
@@ -53,6 +55,15 @@ type message struct {
 	Level slog.Level `json:"level,omitempty"`
 	Text  string     `json:"text,omitempty"`
 	Attrs []string   `json:"attrs,omitempty"` // name, value, name, value…
+}
+
+// fail makes the message say that what was asked for failed; a nil error leaves it.
+func (m *message) fail(err error) {
+	if err == nil {
+		return
+	}
+	text := err.Error()
+	m.Class, m.Err = classOf(err), text[:min(len(text), maxText)]
 }
 
 // found is a device a child has opened.
@@ -155,39 +166,78 @@ func (c *conn) send(m *message, fd int) error {
 	return nil
 }
 
+// maxFDs is how many descriptors a message may bring. One is all that is ever sent;
+// what the kernel finds no room for it closes itself.
+const maxFDs = 4
+
 // receive waits for a message, and the descriptor that came with it or -1. One
 // goroutine at a time. The error is io.EOF's when the other end is gone.
 func (c *conn) receive(buf []byte) (*message, int, error) {
-	oob := make([]byte, unix.CmsgSpace(4*4))
+	oob := make([]byte, unix.CmsgSpace(maxFDs*4))
 	n, on, _, _, err := c.c.ReadMsgUnix(buf, oob)
+	fd := descriptor(oob[:on]) // also of a message that is none
+	var m *message
+	if err == nil {
+		m, err = decode(buf[:n])
+	}
 	if err != nil {
+		closeFD(fd)
 		return nil, -1, err
 	}
-	fd := -1
-	if on > 0 {
-		msgs, err := unix.ParseSocketControlMessage(oob[:on])
-		if err != nil {
-			return nil, -1, fmt.Errorf("%w: %w", errGarbage, err)
-		}
-		for i := range msgs {
-			fds, err := unix.ParseUnixRights(&msgs[i])
-			if err != nil {
-				continue
-			}
-			for _, x := range fds {
-				if fd >= 0 {
-					_ = unix.Close(fd) // one is all that is ever sent
-				}
-				fd = x
-			}
-		}
-	}
-	m := new(message)
-	if err := json.Unmarshal(buf[:n], m); err != nil {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-		return nil, -1, fmt.Errorf("%w: control message: %w", errGarbage, err)
-	}
 	return m, fd, nil
+}
+
+// descriptor returns what came beside a message: the last descriptor, or -1. Others
+// are closed.
+func descriptor(oob []byte) int {
+	fd := -1
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return fd // the kernel writes these: there is none
+	}
+	for i := range msgs {
+		fds, err := unix.ParseUnixRights(&msgs[i])
+		if err != nil {
+			continue
+		}
+		for _, x := range fds {
+			closeFD(fd)
+			fd = x
+		}
+	}
+	return fd
+}
+
+// closeFD closes a descriptor, if it is one.
+func closeFD(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
+}
+
+// Bounds of what a message may hold.
+const (
+	maxFound = 256     // devices of a driver
+	maxLanes = 1 << 10 // of a device
+	maxAttrs = 64      // names and values of a log record
+)
+
+// decode reads a message and checks what can be checked without knowing what was
+// asked.
+func decode(b []byte) (*message, error) {
+	m := new(message)
+	if err := json.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("%w: control message: %w", errGarbage, err)
+	}
+	if len(m.Found) > maxFound || int(m.Class) >= len(classes) || m.From < 0 || m.Bytes < 0 {
+		return nil, fmt.Errorf("%w: control message %q", errGarbage, m.Kind)
+	}
+	for i := range m.Found {
+		if f := &m.Found[i]; f.Info.Lanes < 0 || f.Info.Lanes > maxLanes || f.Info.MemBytes < 0 || f.Peak < 0 {
+			return nil, fmt.Errorf("%w: a device with %d lanes and %d bytes", errGarbage, f.Info.Lanes, f.Info.MemBytes)
+		}
+	}
+	m.Attrs = m.Attrs[:min(len(m.Attrs), maxAttrs)&^1]
+	m.Err = m.Err[:min(len(m.Err), maxText)]
+	return m, nil
 }

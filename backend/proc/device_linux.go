@@ -21,11 +21,13 @@ import (
 // spins is how often to look before going to sleep, which costs more than that.
 const spins = 200
 
-// defaultHang is how long a worker may be silent; maxHost is the memory of a
-// device that uses the host's and names no limit.
+// defaultHang is how long a worker may be silent, and defaultAnswer how long a child
+// may take to answer: a device opens in a second, on a crowded machine in several.
+// maxHost is the memory of a device that uses the host's and names no limit.
 const (
-	defaultHang = 10 * time.Second
-	maxHost     = 1 << 30
+	defaultHang   = 10 * time.Second
+	defaultAnswer = 15 * time.Second
+	maxHost       = 1 << 30
 )
 
 // opened is a driver that was opened: what its devices have in common.
@@ -56,6 +58,9 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	v := &opened{o: d.o, log: log}
 	if v.o.Hang <= 0 {
 		v.o.Hang = defaultHang
+	}
+	if v.o.Answer <= 0 {
+		v.o.Answer = defaultAnswer
 	}
 	v.keeper = &keeper{o: &v.o, log: log}
 	var all []found
@@ -230,7 +235,7 @@ func (d *device) start(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := w.call(ctx, &message{
+	m, err := w.call(ctx, &message{
 		Kind: askOpen, Driver: d.drv.o.Driver, Config: d.drv.o.Config, Device: d.origin.index,
 		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(),
 	}, -1)
@@ -238,7 +243,7 @@ func (d *device) start(ctx context.Context) (*child, error) {
 		err = fmt.Errorf("%w: %d devices for one worker", errGarbage, len(m.Found))
 	}
 	if err == nil && d.exact {
-		_, _, err = w.call(ctx, &message{Kind: askExact}, -1)
+		_, err = w.call(ctx, &message{Kind: askExact}, -1)
 	}
 	if err == nil {
 		err = d.tellTuned(ctx, w)
@@ -253,7 +258,7 @@ func (d *device) start(ctx context.Context) (*child, error) {
 // SetExact has the worker's device use no library routines.
 func (d *device) SetExact() {
 	d.exact = true
-	if _, _, err := d.w.call(context.Background(), &message{Kind: askExact}, -1); err != nil {
+	if _, err := d.w.call(context.Background(), &message{Kind: askExact}, -1); err != nil {
 		d.log.Warn("exactness was not promised", "err", err)
 	}
 }
@@ -264,7 +269,7 @@ func (d *device) attach(ctx context.Context, w *child, warm bool) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := w.call(ctx, &message{Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm}, d.boardFD); err != nil {
+	if _, err := w.call(ctx, &message{Kind: askAttach, Lanes: d.inner, Board: d.boardOff, Member: n, Warm: warm}, d.boardFD); err != nil {
 		d.drv.o.Memory.Leave(n)
 		return err
 	}
@@ -1069,7 +1074,7 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 	if !d.tele || w == nil {
 		return driver.Telemetry{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemErrors: -1, Faults: -1}, nil
 	}
-	m, _, err := w.call(context.Background(), &message{Kind: askTele}, -1)
+	m, err := w.call(context.Background(), &message{Kind: askTele}, -1)
 	if err != nil {
 		// Not as an error that says the device is lost: if it is, its completions
 		// say so, and who did it.

@@ -3,6 +3,7 @@ package proc
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 )
 
 // FuzzCompletion reads records as a worker might write them: each is refused, or is
@@ -52,6 +54,42 @@ func FuzzCompletion(f *testing.F) {
 		if again.lane != e.lane || again.seq != e.seq || again.start != e.start || again.end != e.end || again.class != e.class || text(again.err) != text(e.err) {
 			t.Fatalf("%+v became %+v", e, again)
 		}
+	})
+}
+
+// FuzzMessage reads control messages as a child might send them.
+func FuzzMessage(f *testing.F) {
+	for _, m := range []message{
+		{Kind: answer, ID: 7, Found: []found{{Info: machine.Device{Name: "x", Lanes: 2, MemBytes: 1 << 30}, Peak: 1e12}}},
+		{Kind: tellLog, Text: "hello", Attrs: []string{"a", "b", "odd"}},
+		{Kind: answer, Class: lost, Err: "gone", Tele: &driver.Telemetry{Util: 1}},
+		{Kind: answer, Tuned: []driver.Tuned{{Kernel: "k", Class: 13}}, From: 4, Bytes: 5, Slab: 6},
+	} {
+		b, err := json.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte(`{"k":"answer","class":255,"bytes":-1}`))
+	f.Add([]byte(`{"k":"answer","found":[{"info":{"lanes":1000000000}}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := decode(b)
+		if err != nil {
+			if !errors.Is(err, errGarbage) {
+				t.Fatalf("refused with %v", err)
+			}
+			return
+		}
+		if len(m.Attrs)%2 != 0 || len(m.Attrs) > maxAttrs || len(m.Err) > maxText || len(m.Found) > maxFound || m.Bytes < 0 || m.From < 0 {
+			t.Fatalf("taken: %+v", m)
+		}
+		for i := range m.Found {
+			if n := m.Found[i].Info.Lanes; n < 0 || n > maxLanes {
+				t.Fatalf("a device of %d lanes", n)
+			}
+		}
+		_ = errorOf(m.Class, m.Err)
 	})
 }
 

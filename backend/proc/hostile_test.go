@@ -3,15 +3,165 @@
 package proc_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/backend/proc"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/engine"
 )
+
+func init() {
+	funcs["flood"], funcs["descriptors"] = flood, descriptors
+	makers["learned"] = func(config []byte, device int) (driver.Driver, error) {
+		d, err := makeFake(nil, device)
+		return learned{d}, err
+	}
+}
+
+// flooded is how much flood prints.
+const flooded = 64 << 20
+
+// flood prints more than anybody wants to read.
+func flood(*cpu.Call, int, int) {
+	line := []byte(strings.Repeat("much ", 200) + "\n")
+	for range flooded / len(line) {
+		_, _ = os.Stderr.Write(line)
+	}
+}
+
+// descriptors sends the parent descriptors it did not ask for, as part of all kinds
+// of message.
+func descriptors(*cpu.Call, int, int) {
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		panic(err)
+	}
+	for _, e := range list {
+		to, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err != nil || !strings.HasPrefix(to, "socket:") {
+			continue
+		}
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			panic(err)
+		}
+		for i := range strays {
+			text := []string{`{"k":"log","text":"look"}`, `{"k":"answer","id":1000000}`}[i%2]
+			for {
+				if err := unix.Sendmsg(fd, []byte(text), unix.UnixRights(0, 1, 2), nil, 0); err == nil {
+					break
+				} else if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ETOOMANYREFS) {
+					panic(err)
+				}
+				time.Sleep(time.Millisecond) // the parent has not read what is there
+			}
+		}
+	}
+}
+
+// strays is how many messages with descriptors are sent.
+const strays = 200
+
+// learned is a driver whose devices know more about kernels than fits into a message.
+type learned struct{ driver.Driver }
+
+func (l learned) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	devs, err := l.Driver.Open(ctx, log)
+	for i := range devs {
+		devs[i] = &scholar{Device: devs[i], knows: lessons()}
+	}
+	return devs, err
+}
+
+type scholar struct {
+	driver.Device
+	knows []driver.Tuned
+}
+
+func (s *scholar) Tuning() []driver.Tuned { return s.knows }
+func (s *scholar) Tune(ts []driver.Tuned) { s.knows = append(s.knows, ts...) }
+
+func lessons() []driver.Tuned {
+	out := make([]driver.Tuned, 500)
+	for i := range out {
+		out[i] = driver.Tuned{Kernel: strings.Repeat("name", 1000), Class: i}
+	}
+	return out
+}
+
+// What a worker prints without end is read, and logged up to a limit.
+func TestFlood(t *testing.T) {
+	r := start(t, proc.Options{}, engine.Options{})
+	out, _, err := r.run(t, one(t, "flood", 100, 0), make([]byte, 100))
+	if err != nil || len(out) == 0 {
+		t.Fatal(err)
+	}
+	log := r.log.String()
+	if n := len(log); n > flooded/4 {
+		t.Errorf("%d bytes were logged of %d", n, flooded)
+	}
+	if n := strings.Count(log, "prints more than is logged"); n != 1 {
+		t.Errorf("it was said %d times that there is too much", n)
+	}
+}
+
+// Descriptors that a worker sends and nobody asked for are closed.
+func TestStrayDescriptors(t *testing.T) {
+	r := start(t, proc.Options{}, engine.Options{})
+	before, _ := usage(t)
+	if _, _, err := r.run(t, one(t, "descriptors", 100, 0), make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the last message", func() bool { return strings.Count(r.log.String(), "msg=look") == strays/2 })
+	eventually(t, "no more descriptors than before", func() bool { n, _ := usage(t); return n <= before+5 })
+}
+
+// Decisions about kernels that take more than a message are told and asked for.
+func TestTuneMuch(t *testing.T) {
+	mem, err := arena.Open(1 << 28)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	var book logBook
+	devs, err := proc.New(proc.Options{Driver: "learned", Memory: mem, Answer: 5 * time.Minute}).Open(t.Context(), slog.New(slog.NewTextHandler(&book, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := devs[0]
+	b, err := mem.Board(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.Attach(b, []driver.Lane{1, 2, 3, 4, 5, 6}, func() {})
+	all := lessons()
+	more := bytes.Repeat([]byte("other"), 1000)
+	for i := range 100 {
+		all = append(all, driver.Tuned{Kernel: string(more), Class: i})
+	}
+	d.(driver.Tuner).Tune(all[len(all)-100:])
+	if got := d.(driver.Tuner).Tuning(); !slices.Equal(got, all) {
+		t.Errorf("%d decisions are known, want %d; logged:\n%s", len(got), len(all), book.String())
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
 
 // A worker cannot take memory away that the program has mapped: touching what is
 // beyond the end of a file would end the program.

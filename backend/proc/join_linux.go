@@ -13,8 +13,8 @@ import (
 // no rank of anything.
 
 // joinWait is how long a worker waits for the other ranks where the caller does
-// not say: less than an answer may take.
-const joinWait = callTimeout / 2
+// not say.
+const joinWait = 15 * time.Second
 
 // child returns the worker that serves.
 func (d *device) child() (*child, error) {
@@ -31,7 +31,7 @@ func (d *device) CollectiveID() ([]byte, error) {
 	w, err := d.child()
 	if err == nil {
 		var m *message
-		if m, _, err = w.call(context.Background(), &message{Kind: askName}, -1); err == nil {
+		if m, err = w.call(context.Background(), &message{Kind: askName}, -1); err == nil {
 			return m.Name, nil
 		}
 	}
@@ -48,7 +48,7 @@ func (d *device) Join(ctx context.Context, number uint64, id []byte, ranks, rank
 		}
 		// The answer is waited for in any case: to end early is to leave.
 		stop := context.AfterFunc(ctx, func() { d.Leave(number) })
-		_, _, err = w.call(context.Background(), &message{Kind: askJoin, Number: number, Name: id, Ranks: ranks, Rank: rank, Wait: wait}, -1)
+		_, err = w.call(context.Background(), &message{Kind: askJoin, Number: number, Name: id, Ranks: ranks, Rank: rank, Wait: wait}, -1)
 		stop()
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)

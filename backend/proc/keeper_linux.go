@@ -42,7 +42,7 @@ func (k *keeper) ensure(ctx context.Context) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, _, err := c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1}, -1)
+	m, err := c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1}, -1)
 	if err != nil {
 		c.finish()
 		return nil, err
@@ -61,6 +61,10 @@ func (k *keeper) devices(ctx context.Context) ([]found, error) {
 	return k.found, nil
 }
 
+// maxRound is by how much a slab may be larger than asked for: devices round up to
+// pages of at most 2 MiB, some to larger ones.
+const maxRound = 1 << 30
+
 // slab takes memory of a device. The descriptor is the caller's.
 func (k *keeper) slab(device int, n int32, bytes int64) (fd int, size int64, err error) {
 	k.mu.Lock()
@@ -69,16 +73,14 @@ func (k *keeper) slab(device int, n int32, bytes int64) (fd int, size int64, err
 	if err != nil {
 		return -1, 0, err
 	}
-	m, fd, err := c.call(context.Background(), &message{Kind: askMake, Device: device, Slab: n, Bytes: bytes}, -1)
+	m, fd, err := c.callFD(context.Background(), &message{Kind: askMake, Device: device, Slab: n, Bytes: bytes}, -1)
 	if err != nil {
 		return -1, 0, err
 	}
-	if fd < 0 || m.Bytes < bytes {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
+	if fd < 0 || m.Bytes < bytes || m.Bytes > bytes+maxRound {
+		closeFD(fd)
 		c.kill(errGarbage)
-		return -1, 0, fmt.Errorf("%w: no memory came with an answer", errGarbage)
+		return -1, 0, fmt.Errorf("%w: %d bytes of device memory for %d", errGarbage, m.Bytes, bytes)
 	}
 	return fd, m.Bytes, nil
 }
@@ -88,7 +90,7 @@ func (k *keeper) drop(device int, n int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.c != nil && k.c.alive() {
-		if _, _, err := k.c.call(context.Background(), &message{Kind: askDrop, Device: device, Slab: n}, -1); err != nil {
+		if _, err := k.c.call(context.Background(), &message{Kind: askDrop, Device: device, Slab: n}, -1); err != nil {
 			k.log.Warn("device memory was not given back", "err", err)
 		}
 	}
@@ -155,9 +157,7 @@ func keep(makers map[string]Maker) error {
 		default:
 			err = fmt.Errorf("%w: a keeper does not know %q", errGarbage, m.Kind)
 		}
-		if err != nil {
-			out.Class, out.Err = classOf(err), err.Error()
-		}
+		out.fail(err)
 		if err := c.send(out, fd); err != nil {
 			return err
 		}

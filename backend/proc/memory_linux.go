@@ -178,7 +178,7 @@ func (d *device) tellSlab(w *child, s slab) error {
 	if w == nil {
 		return nil
 	}
-	_, _, err := w.call(context.Background(), &message{Kind: tellSlab, Slab: s.n, Bytes: s.size}, s.fd)
+	_, err := w.call(context.Background(), &message{Kind: tellSlab, Slab: s.n, Bytes: s.size}, s.fd)
 	return err
 }
 

@@ -63,6 +63,10 @@ type Options struct {
 	Command []string
 	// Hang is how long a worker may be silent before it is given up on (10 s).
 	Hang time.Duration
+	// Answer is how long a child may take to answer a request before it is killed
+	// (15 s); for opening its device it has twice as long. It is longer than Hang, so
+	// that a worker that hangs is found by its pulse first.
+	Answer time.Duration
 }
 
 // New returns the driver. Nothing is started before it is opened.

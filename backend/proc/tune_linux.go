@@ -2,8 +2,8 @@ package proc
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/weft-run/weft/driver"
 )
@@ -12,24 +12,57 @@ import (
 // for when somebody wants to keep it, and told to every worker that comes after.
 
 const (
-	// tuneAtOnce is how many decisions travel in a message.
-	tuneAtOnce = 256
-	// tuneWait is how long a worker may take to tell.
-	tuneWait = 2 * time.Second
+	// tuneBytes is how many bytes of decisions travel in a message, by tunedBytes:
+	// half of what fits leaves room for all else.
+	tuneBytes = maxMessage / 2
+	// tuneShare is the part of Options.Answer, 3 s by default, that a worker may take
+	// to tell all: it is asked when the program ends, which must not take long.
+	tuneShare = 5
+	// maxTuned is how many decisions of a worker are taken: it decides some for each
+	// kernel.
+	maxTuned = 1 << 16
 )
+
+// tunedBytes is about what a decision takes in a message.
+func tunedBytes(t *driver.Tuned) int {
+	const numbers = 128 // names of fields, and numbers
+	b, err := json.Marshal([]string{t.Kernel, t.Hash, t.Entry})
+	if err != nil {
+		return maxMessage // strings always can be
+	}
+	return len(b) + numbers
+}
+
+// tunePart returns as many decisions from an index on as fit into a message, and
+// where the next part begins. One that does not fit by itself is left out.
+func tunePart(all []driver.Tuned, from int) (part []driver.Tuned, end int) {
+	bytes := 0
+	for end = from; end < len(all); end++ {
+		n := tunedBytes(&all[end])
+		if n > tuneBytes {
+			continue
+		}
+		if bytes += n; bytes > tuneBytes {
+			break
+		}
+		part = append(part, all[end])
+	}
+	return part, end
+}
 
 // Tuning asks the worker; a lost one is answered for with what was last known.
 func (d *device) Tuning() []driver.Tuned {
 	w, err := d.child()
 	var all []driver.Tuned
-	for more := true; more && err == nil; {
+	ctx, cancel := context.WithTimeout(context.Background(), d.drv.o.Answer/tuneShare)
+	defer cancel()
+	for at, more := 0, true; more && err == nil; {
 		var m *message
-		ctx, cancel := context.WithTimeout(context.Background(), tuneWait)
-		if m, _, err = w.call(ctx, &message{Kind: askTuning, From: len(all)}, -1); err == nil {
+		if m, err = w.call(ctx, &message{Kind: askTuning, From: at}, -1); err == nil {
 			all = append(all, m.Tuned...)
-			more = len(m.Tuned) == tuneAtOnce
+			more = m.From > at && len(all) < maxTuned
+			at = m.From
 		}
-		cancel()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -56,8 +89,12 @@ func (d *device) tellTuned(ctx context.Context, w *child) error {
 	d.mu.Lock()
 	all := d.tuned
 	d.mu.Unlock()
-	for part := range slices.Chunk(all, tuneAtOnce) {
-		if _, _, err := w.call(ctx, &message{Kind: askTune, Tuned: part}, -1); err != nil {
+	for at := 0; at < len(all); {
+		var part []driver.Tuned
+		if part, at = tunePart(all, at); len(part) == 0 {
+			continue
+		}
+		if _, err := w.call(ctx, &message{Kind: askTune, Tuned: part}, -1); err != nil {
 			return err
 		}
 	}
@@ -69,14 +106,15 @@ func (w *worker) tune(m *message) error {
 	t, ok := w.dev.(driver.Tuner)
 	switch {
 	case !ok:
-		m.Tuned = nil
+		m.Tuned, m.From = nil, 0
 	case m.Kind == askTune:
 		t.Tune(m.Tuned)
-		m.Tuned = nil
+		m.Tuned, m.From = nil, 0
 	default:
 		all := t.Tuning()
-		from := min(max(m.From, 0), len(all))
-		m.Tuned = all[from:min(from+tuneAtOnce, len(all))]
+		if m.Tuned, m.From = tunePart(all, min(m.From, len(all))); m.From == len(all) {
+			m.From = 0
+		}
 	}
 	return nil
 }

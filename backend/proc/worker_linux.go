@@ -114,11 +114,9 @@ func (w *worker) answer(m *message, err error) {
 	case askName:
 		out.Name = m.Name
 	case askTuning:
-		out.Tuned = m.Tuned
+		out.Tuned, out.From = m.Tuned, m.From
 	}
-	if err != nil {
-		out.Class, out.Err = classOf(err), err.Error()
-	}
+	out.fail(err)
 	if err := w.conn.send(out, -1); err != nil {
 		os.Exit(0) // likewise
 	}
