@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,7 +95,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 	c := &child{role: role, log: log, answer: o.Answer, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(c.cmd.Environ(), roleVar+"="+role)
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -124,15 +125,16 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 	theirs = append(theirs, in)
 	c.cmd.Stdout, c.cmd.Stderr = in, in
 	c.cmd.ExtraFiles = theirs[:len(theirs)-1]
-	if err := c.cmd.Start(); err != nil {
+	c.readers.Add(2)
+	started := make(chan error)
+	go c.live(out, started)
+	if err := <-started; err != nil {
 		_ = out.Close()
 		c.conn.close()
 		return nil, err
 	}
-	c.readers.Add(2)
 	go c.listen()
 	go c.echo(out)
-	go c.reap(out)
 	return c, nil
 }
 
@@ -263,8 +265,18 @@ func (c *child) said(n int) bool {
 	return ok
 }
 
-// reap waits for the process and everyone who reads from it.
-func (c *child) reap(out *os.File) {
+// live starts the process and waits for it and for everyone who reads from it. It
+// has a thread of its own until the process is gone: the kernel kills a child, even
+// one that is stopped, when the thread that started it ends, and other threads of a
+// Go program may end before the program does.
+func (c *child) live(out *os.File, started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := c.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
 	_ = c.cmd.Wait() // how it ended is in ProcessState
 	c.conn.close()
 	// What it printed is there already, to be read in time even on a busy machine;
@@ -440,11 +452,12 @@ func Main(makers map[string]Maker) {
 		return
 	}
 	_ = os.Unsetenv(roleVar) // not for processes this one may start
-	var err error
-	switch role {
-	case asWorker:
+	err := endWith(controlFD)
+	switch {
+	case err != nil:
+	case role == asWorker:
 		err = work(makers)
-	case asKeeper:
+	case role == asKeeper:
 		err = keep(makers)
 	default:
 		err = fmt.Errorf("%s=%s: there is no such role", roleVar, role)
@@ -454,4 +467,23 @@ func Main(makers map[string]Maker) {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// endWith ends this process when the other end of a socket closes, whatever else it
+// does: a driver may never return from a call. The kernel does the same for a child
+// of the program, but not for one that was started by way of another command.
+func endWith(fd int) error {
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("proc: control socket: %w", err)
+	}
+	go func() {
+		for {
+			p := []unix.PollFd{{Fd: int32(own), Events: unix.POLLRDHUP}}
+			if _, err := unix.Poll(p, -1); err == nil || !errors.Is(err, unix.EINTR) {
+				os.Exit(0) // there is nobody to work for
+			}
+		}
+	}()
+	return nil
 }

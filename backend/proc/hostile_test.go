@@ -71,6 +71,7 @@ func descriptors(*cpu.Call, int, int) {
 				time.Sleep(time.Millisecond) // the parent has not read what is there
 			}
 		}
+		return // a second descriptor would be of the same socket
 	}
 }
 

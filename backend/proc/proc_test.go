@@ -36,15 +36,17 @@ import (
 // worker when started as one.
 func TestMain(m *testing.M) {
 	proc.Main(makers)
-	if os.Getenv("WEFT_TEST_PARENT") != "" {
-		parent()
+	if as := os.Getenv("WEFT_TEST_PARENT"); as != "" {
+		parent(as)
 	}
 	code := m.Run()
 	cudatest.Remove()
 	os.Exit(code)
 }
 
-var makers = map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU}
+var makers = map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU, "stuck": makeStuck}
+
+func makeStuck([]byte, int) (driver.Driver, error) { return stuck{}, nil }
 
 func makeCPU([]byte, int) (driver.Driver, error) {
 	return cpu.New(cpu.Options{Cores: 1, Funcs: funcs}), nil
@@ -633,11 +635,12 @@ func TestSuspects(t *testing.T) {
 	}
 }
 
-// startParent starts a program with workers and returns what its children are called.
-func startParent(t *testing.T) (cmd *osexec.Cmd, children []string) {
+// startParent starts a program with workers, as one of parents, and returns what its
+// children are called.
+func startParent(t *testing.T, as string) (cmd *osexec.Cmd, children []string) {
 	t.Helper()
 	cmd = osexec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "WEFT_TEST_PARENT=1")
+	cmd.Env = append(os.Environ(), "WEFT_TEST_PARENT="+as)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -656,28 +659,44 @@ func startParent(t *testing.T) (cmd *osexec.Cmd, children []string) {
 	return cmd, strings.Fields(line)
 }
 
-// Children end when the program does, however it ends.
+// Children end when the program does, however it ends: also those that are stopped,
+// that hang while they open their devices, and that another command started.
 func TestOrphans(t *testing.T) {
-	cmd, children := startParent(t)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
-	for _, f := range children {
-		eventually(t, "the end of child "+f, func() bool {
-			text, err := os.ReadFile("/proc/" + f + "/stat")
-			return err != nil || strings.Contains(string(text), ") Z ")
+	for as, n := range map[string]int{"open": 3, "stopped": 3, "stuck": 1, "wrapped": 2} {
+		t.Run(as, func(t *testing.T) {
+			cmd, children := startParent(t, as)
+			if as == "stopped" {
+				for _, f := range children {
+					pid, err := strconv.Atoi(f)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			for _, f := range children {
+				eventually(t, "the end of child "+f, func() bool {
+					text, err := os.ReadFile("/proc/" + f + "/stat")
+					return err != nil || strings.Contains(string(text), ") Z ")
+				})
+			}
+			if len(children) != n {
+				t.Errorf("children were %q; want %d", children, n)
+			}
 		})
-	}
-	if len(children) != 3 {
-		t.Errorf("children were %q; want a keeper and two workers", children)
 	}
 }
 
 // A program that was stopped together with its workers, as all of a container may be,
 // does not take them for hung when it goes on.
 func TestStopped(t *testing.T) {
-	cmd, children := startParent(t)
+	cmd, children := startParent(t, "open")
 	var pids []int
 	for _, f := range children {
 		pid, err := strconv.Atoi(f)
@@ -714,21 +733,63 @@ const parentHang = 3 * time.Second
 
 // parent is the program of TestOrphans and TestStopped: it has children, says which,
 // and waits.
-func parent() {
+func parent(as string) {
 	mem, err := arena.Open(1 << 28)
 	if err != nil {
 		panic(err)
 	}
-	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
-	if err != nil {
-		panic(err)
+	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Hang: parentHang, Answer: time.Hour}
+	switch as {
+	case "wrapped":
+		exe, err := os.Executable()
+		if err != nil {
+			panic(err)
+		}
+		o.Command = []string{"/bin/sh", "-c", `"$0"; true`, exe}
+		fallthrough
+	case "stuck":
+		o.Driver = "stuck"
+		book := &logBook{}
+		go func() { _, _ = proc.New(o).Open(context.Background(), slog.New(slog.NewTextHandler(book, nil))) }()
+		for !strings.Contains(book.String(), "msg=stuck") {
+			time.Sleep(time.Millisecond)
+		}
+	default:
+		copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := exec.Open(context.Background(), exec.Config{Drivers: []driver.Driver{proc.New(o)}, Copier: copier[0]}); err != nil {
+			panic(err)
+		}
 	}
-	workers := proc.New(proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Hang: parentHang})
-	if _, err := exec.Open(context.Background(), exec.Config{Drivers: []driver.Driver{workers}, Copier: copier[0]}); err != nil {
-		panic(err)
+	all := pids("")
+	for _, pid := range all {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
+		if err != nil {
+			panic(err)
+		}
+		for _, f := range strings.Fields(string(text)) {
+			below, err := strconv.Atoi(f)
+			if err != nil {
+				panic(err)
+			}
+			all = append(all, below)
+		}
 	}
-	fmt.Println(strings.Trim(fmt.Sprint(pids("")), "[]"))
+	fmt.Println(strings.Trim(fmt.Sprint(all), "[]"))
 	select {}
+}
+
+// stuck is a driver that never returns.
+type stuck struct{}
+
+func (stuck) Name() string { return "stuck" }
+
+func (stuck) Open(_ context.Context, log *slog.Logger) ([]driver.Device, error) {
+	log.Info("stuck")
+	time.Sleep(time.Hour)
+	return nil, nil
 }
 
 // A program that does not call Main is told so, and is not started a second time.
