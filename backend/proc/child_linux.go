@@ -60,11 +60,11 @@ type child struct {
 	// A worker's: see ring_linux.go. The memory goes when the owner says so.
 	rings                 []byte
 	commands, completions *ring
-	// The device's lock guards these: whether it serves or only stands by, and
-	// as a standby how many segments of the arena it knows.
-	adopted bool
-	lost    chan struct{} // closed when what it had in flight has ended
-	segs    int
+	// The device's lock guards these: whether it stood by and was taken, and as a
+	// standby how many segments of the arena it knows.
+	taken bool
+	lost  chan struct{} // closed when what it had in flight has ended
+	segs  int
 
 	mu    sync.Mutex
 	calls map[int]chan reply // requests that are not answered yet; nil after the end

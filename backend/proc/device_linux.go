@@ -192,13 +192,14 @@ type device struct {
 	suspects  map[*graph.Task]bool
 	alone     driver.Wait // a suspect that runs by itself, or lane NoLane
 
+	ending     chan struct{} // closed when Close is called
 	background sync.WaitGroup
 }
 
 func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 	d := &device{drv: v, origin: g, info: f.Info, tele: f.Tele,
 		member: make(map[*child]int), aliases: make(map[peerBuffer]alias), foreign: make(map[int32]bool), far: make(map[*origin]bool),
-		suspects: make(map[*graph.Task]bool), alone: driver.Wait{Lane: driver.NoLane}, kernels: newRegistry()}
+		suspects: make(map[*graph.Task]bool), alone: driver.Wait{Lane: driver.NoLane}, kernels: newRegistry(), ending: make(chan struct{})}
 	// The worker has memory of its own, whatever its device computes in.
 	if d.info.HostMemory {
 		d.info.HostMemory = false
@@ -1094,6 +1095,7 @@ func (d *device) Close() error {
 		return nil
 	}
 	d.state = closing
+	close(d.ending)
 	w := d.w
 	if w != nil && d.board != nil {
 		d.rec.begin(doClose)

@@ -187,3 +187,30 @@ func TestTruncate(t *testing.T) {
 	g, in, want := chain(t, 10_000, 4, 3)
 	r.mustRun(t, g, in, want)
 }
+
+// A standby that is killed is replaced, which is logged once each time.
+func TestStandbyReplaced(t *testing.T) {
+	r := start(t, proc.Options{Standby: true}, engine.Options{})
+	for n := range 3 {
+		var pid int
+		eventually(t, "a standby", func() bool {
+			said := strings.Split(r.log.String(), `msg="a worker stands by" device=fake:0 pid=`)
+			if len(said) != n+2 {
+				return false
+			}
+			_, err := fmt.Sscan(said[n+1], &pid)
+			return err == nil
+		})
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "word of its end", func() bool { return strings.Count(r.log.String(), "no standby; another is started") > n })
+	}
+	eventually(t, "the last standby", func() bool { return strings.Count(r.log.String(), "a worker stands by") > 3 })
+	if n := strings.Count(r.log.String(), "no standby; another is started"); n != 3 {
+		t.Errorf("%d losses were logged, want 3", n)
+	}
+	if s := r.state(0); s != engine.Healthy {
+		t.Errorf("the device is %v", s)
+	}
+}

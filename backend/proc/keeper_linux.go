@@ -2,11 +2,13 @@ package proc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -24,31 +26,47 @@ type keeper struct {
 
 	slabs atomic.Int32 // numbers given to slabs
 
-	mu    sync.Mutex
-	c     *child
-	found []found
+	mu      sync.Mutex
+	c       *child
+	born    time.Time // when it was started
+	pause   backoff
+	not     time.Time // when the next may be started
+	failure error     // of the last that was
+	found   []found
 }
 
 // number is one for a slab: no two of a driver have the same, since workers may
 // map those of several devices.
 func (k *keeper) number() int32 { return k.slabs.Add(1) }
 
-// ensure returns a keeper that lives; the lock is held.
+// ensure returns a keeper that lives; the lock is held. One that ends as soon as it is
+// started is not started again at once for everybody who asks.
 func (k *keeper) ensure(ctx context.Context) (*child, error) {
 	if k.c != nil && k.c.alive() {
 		return k.c, nil
 	}
+	now := time.Now()
+	if k.c != nil {
+		k.not = now.Add(k.pause.next(now.Sub(k.born)))
+		k.failure = k.c.why()
+		k.log.Warn("a keeper ended; another is started when it is needed", "err", k.failure)
+		k.c = nil
+	}
+	if now.Before(k.not) {
+		return nil, k.failure
+	}
+	k.born = now
 	c, err := spawn(k.o, asKeeper, -1, k.log)
-	if err != nil {
-		return nil, err
-	}
-	m, err := c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1}, -1)
-	if err != nil {
+	if err == nil {
+		var m *message
+		if m, err = c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1}, -1); err == nil {
+			k.c, k.found = c, m.Found
+			return c, nil
+		}
 		c.finish()
-		return nil, err
 	}
-	k.c, k.found = c, m.Found
-	return c, nil
+	k.not, k.failure = time.Now().Add(k.pause.next(0)), err
+	return nil, err
 }
 
 // devices starts the keeper and returns what it found.
@@ -69,11 +87,17 @@ const maxRound = 1 << 30
 func (k *keeper) slab(device int, n int32, bytes int64) (fd int, size int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	c, err := k.ensure(context.Background())
-	if err != nil {
-		return -1, 0, err
+	var c *child
+	var m *message
+	for range 2 { // one that has just ended is replaced
+		if c, err = k.ensure(context.Background()); err != nil {
+			return -1, 0, err
+		}
+		m, fd, err = c.callFD(context.Background(), &message{Kind: askMake, Device: device, Slab: n, Bytes: bytes}, -1)
+		if own := (*remoteError)(nil); err == nil || errors.As(err, &own) {
+			break
+		}
 	}
-	m, fd, err := c.callFD(context.Background(), &message{Kind: askMake, Device: device, Slab: n, Bytes: bytes}, -1)
 	if err != nil {
 		return -1, 0, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,7 +42,7 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 	}
 	w := d.standby
 	if w != nil {
-		d.standby, d.preparing = nil, false
+		d.standby, d.preparing, w.taken = nil, false, true
 	}
 	d.mu.Unlock()
 	if r == driver.Standby {
@@ -55,7 +56,7 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 		return kept, err
 	}
 	if w != nil {
-		w.kill(errStopped) // it did not help, or another was asked for
+		d.unused(w) // it did not help, or another was asked for
 	}
 	if r == driver.Reopen {
 		d.mu.Lock()
@@ -83,14 +84,14 @@ func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.state != down {
-		d.unused(w, mapped)
+		d.unused(w)
 		return false, driver.ErrClosed
 	}
 	kept = keep && d.heap.slabbed
 	for i := 0; kept && !mapped && i < len(d.heap.slabs); i++ {
 		if err := d.tellSlab(w, d.heap.slabs[i]); err != nil {
 			if !w.alive() {
-				d.unused(w, mapped)
+				d.unused(w)
 				return false, err
 			}
 			d.log.Warn("device memory did not survive", "err", err)
@@ -100,7 +101,6 @@ func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 	if !kept {
 		d.surrender()
 	}
-	w.adopted = true
 	d.w, d.state = w, up
 	d.serving.Store(w)
 	if mapped {
@@ -114,13 +114,10 @@ func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 	return kept, nil
 }
 
-// unused ends a worker that was not adopted; a standby is cleaned up after by its
-// own goroutine.
-func (d *device) unused(w *child, standby bool) {
+// unused ends a worker that is not to serve.
+func (d *device) unused(w *child) {
 	w.kill(errStopped)
-	if !standby {
-		d.background.Go(func() { d.discard(w) })
-	}
+	d.background.Go(func() { d.discard(w) })
 }
 
 // discard cleans up after a worker that never served.
@@ -170,38 +167,76 @@ func (d *device) prepareStandby() {
 	}
 }
 
-// standBy is the life of a standby: it opens the device, maps what the worker has
-// mapped, and waits to be adopted.
+// standBy keeps a standby until one is taken or the device closes: one that ends is
+// replaced. That there is none any more is logged once, however often the next one
+// fails to start.
 func (d *device) standBy() {
-	w, err := d.start(context.Background())
-	if err == nil {
-		if err = d.attach(context.Background(), w, true); err == nil {
-			err = d.follow(w)
+	var b backoff
+	for first := true; ; first = false {
+		began := time.Now()
+		stood, err := d.oneStandby()
+		if err == nil {
+			return // it serves
 		}
-		if err != nil {
-			d.discard(w)
+		d.mu.Lock()
+		over := d.state >= closing
+		d.mu.Unlock()
+		if over {
+			return
+		}
+		if stood || first {
+			d.log.Warn("no standby; another is started", "err", err)
+		}
+		select {
+		case <-time.After(b.next(time.Since(began))):
+		case <-d.ending:
+			return
 		}
 	}
+}
+
+// oneStandby is the life of a standby: it opens the device, maps what the worker has
+// mapped, and waits to be taken. stood says that it got so far; the error is nil if it
+// was taken.
+func (d *device) oneStandby() (stood bool, err error) {
+	ctx, cancel := d.untilClosed()
+	defer cancel()
+	w, err := d.start(ctx)
 	if err != nil {
-		d.log.Warn("no standby", "err", err)
-		d.mu.Lock()
-		d.preparing = false
-		d.mu.Unlock()
-		return
+		return false, err
+	}
+	if err = d.attach(ctx, w, true); err == nil {
+		err = d.follow(w)
+	}
+	if err != nil {
+		d.discard(w)
+		return false, err
 	}
 	<-w.exited
 	d.mu.Lock()
-	adopted := w.adopted
-	if d.standby == w {
-		d.standby, d.preparing = nil, false
+	if w.taken { // who took it cleans up
+		d.mu.Unlock()
+		return true, nil
 	}
-	if !adopted {
-		d.quit(w)
-	}
+	d.standby = nil
+	d.quit(w)
 	d.mu.Unlock()
-	if !adopted {
-		w.unmap()
-	}
+	err = w.why()
+	w.unmap()
+	return true, err
+}
+
+// untilClosed returns a context that ends when the device is closed.
+func (d *device) untilClosed() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	go func() {
+		select {
+		case <-d.ending:
+			cancel(driver.ErrClosed)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(context.Canceled) }
 }
 
 // follow tells a standby what there is until it knows everything, and makes it

@@ -1,0 +1,26 @@
+package proc
+
+import "time"
+
+const (
+	// firstWait is the pause after a child has failed twice in a row; it doubles from
+	// there on to lastWait. Starting one takes about a tenth of a second of a core.
+	firstWait = 100 * time.Millisecond
+	lastWait  = 10 * time.Second
+	// healthy is how long a child has to live for what was before to be forgotten.
+	healthy = 10 * time.Second
+)
+
+// backoff is how long to wait before a child that ended is replaced: not at all the
+// first time, and longer each time unless one was healthy.
+type backoff struct{ wait time.Duration }
+
+// next returns the pause, after a child that lived so long.
+func (b *backoff) next(lived time.Duration) time.Duration {
+	if lived >= healthy {
+		b.wait = 0
+	}
+	now := b.wait
+	b.wait = min(max(2*b.wait, firstWait), lastWait)
+	return now
+}
