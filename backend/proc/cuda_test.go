@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -260,4 +261,21 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 			t.Fatalf("word %d of what was resident is %#x, want %#x", i, v, w)
 		}
 	}
+}
+
+// TestCUDAChaos is chaos on a GPU, or on a stand-in for one.
+func TestCUDAChaos(t *testing.T) {
+	libraries := cudaLibraries(t) // made before the folder for temporary files is another
+	k := cudaKernel(t, "add_one")
+	config, err := json.Marshal(cuda.Options{Devices: []int{0}, MemBytes: 256 << 20, LibraryPath: libraries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	chaos(t, chaotic{
+		o: proc.Options{Driver: "cuda", Config: config},
+		work: func(t *testing.T, rnd *rand.Rand) (*graph.Graph, []byte, []byte) {
+			n := 1000 + rnd.IntN(1<<18)
+			return increments(t, k, counted(n), n, 5+rnd.IntN(30))
+		},
+	})
 }

@@ -35,6 +35,9 @@ import (
 // The test binary is the program whose children are tested: it turns into a
 // worker when started as one.
 func TestMain(m *testing.M) {
+	if os.Getenv("WEFT_WORKER") != "" {
+		obey()
+	}
 	proc.Main(makers)
 	if as := os.Getenv("WEFT_TEST_PARENT"); as != "" {
 		parent(as)
