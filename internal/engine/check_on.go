@@ -39,9 +39,6 @@ func (e *Engine) recount() {
 // visit counts what is looked at one by one, for tests of how cost grows.
 func (e *Engine) visit(n int) { e.checks.visits += uint64(n) }
 
-// Visits returns how much was looked at one by one.
-func (e *Engine) Visits() uint64 { return e.checks.visits }
-
 // recounter holds what one recount has found out so far.
 type recounter struct {
 	*Engine
