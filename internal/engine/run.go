@@ -790,7 +790,7 @@ func (e *Engine) serveResident(ref DataRef) {
 			e.refuse(ref, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
 		}
 	}
-	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(ref) && e.insts[e.data.at[res.data].home].pins == 0 {
+	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.insts[e.data.at[res.data].home].pins == 0 {
 		for _, v := range res.vals {
 			e.unneed(v)
 		}
@@ -832,17 +832,30 @@ func (e *Engine) atHome(res *residentData) bool {
 	return all
 }
 
-// dependedOn reports whether a run that used resident data, in the pieces it is in
-// now, may still compute something again, and has that made durable. It could need
-// any version of the data, not only the current one.
-func (e *Engine) dependedOn(ref DataRef) bool {
-	for _, r := range e.runs {
-		if r != nil && r.heldN > 0 && slices.Contains(r.refs, ref) {
+// dependedOn reports whether something that exists only on a device would be
+// computed from the data, and has that made durable.
+func (e *Engine) dependedOn(res *residentData) bool {
+	for _, v := range res.vals {
+		if e.vals.at[v].deps > 0 {
 			e.commitResident()
 			return true
 		}
 	}
 	return false
+}
+
+// olderHeld reports whether a version of resident data besides the current one is
+// kept, in the pieces the data is in now, to compute something from it again.
+func (e *Engine) olderHeld(res *residentData) bool {
+	held := false
+	e.eachInst(res.data, func(i int32) {
+		in := &e.insts[i]
+		for s := in.slot; s < in.slot+in.n; s++ {
+			v := e.slots.at[s].val
+			held = held || v >= 0 && e.vals.at[v].flags&current == 0
+		}
+	})
+	return held
 }
 
 // commitResident starts to make all resident data durable, once in a step.
@@ -869,7 +882,11 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 		return false
 	}
 	old := e.data.at[res.data].home
-	if e.dependedOn(r.refs[d]) {
+	if e.dependedOn(res) {
+		return false
+	}
+	if e.olderHeld(res) {
+		e.commitResident()
 		return false
 	}
 	for _, v := range res.vals {
