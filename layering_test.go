@@ -58,6 +58,8 @@ var house = []room{
 		why: "who may have written a file does not depend on what is in it"},
 	{pkg: "internal/results",
 		why: "the record of figures is text and drawings; it measures nothing"},
+	{pkg: "internal/plant",
+		why: "who judges the checks of workloads must not depend on them"},
 	{pkg: "internal/mutate",
 		why: "who judges the tests of a package must not depend on it"},
 	{pkg: "internal/probe", imports: []string{"graph"},

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -288,6 +289,27 @@ func TestVulkanRounds(t *testing.T) {
 		if got := rows[1][k]; !(math.Abs(got-want) <= 1e-9*math.Abs(want)) {
 			t.Fatalf("landscape of %d residues: energy of row %d at angle %d is %v, want %v", residues, row, k, got, want)
 		}
+	}
+}
+
+// Every workload's kernels are right on one Vulkan device, by its own check, one workload
+// to a subtest.
+func TestVulkanKernels(t *testing.T) {
+	rt, err := weft.Open(t.Context(), weft.Options{
+		NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	for _, j := range samples(t) {
+		name, _, _ := strings.Cut(j.Name(), " ")
+		t.Run(name, func(t *testing.T) {
+			workloadtest.Run(t, rt, j.Job)
+			if err := j.Check(); err != nil {
+				t.Errorf("%s: %v", j.Name(), err)
+			}
+		})
 	}
 }
 
