@@ -7,12 +7,12 @@ const (
 	// there on to lastWait. Starting one takes about a tenth of a second of a core.
 	firstWait = 100 * time.Millisecond
 	lastWait  = 10 * time.Second
-	// healthy is how long a child has to live for what was before to be forgotten.
+	// A child that lived for healthy starts the pauses over.
 	healthy = 10 * time.Second
 )
 
-// backoff is how long to wait before a child that ended is replaced: not at all the
-// first time, and longer each time unless one was healthy.
+// backoff gives the pause before a child that ended is replaced: none the first time,
+// then twice the last pause, until a child was healthy.
 type backoff struct{ wait time.Duration }
 
 // next returns the pause, after a child that lived so long.

@@ -62,8 +62,8 @@ func obey() {
 	}()
 }
 
-// hang stops the world of this process for good: it writes a dump of its memory, for
-// which the world is stopped, to a pipe that nobody reads.
+// hang stops every goroutine of this process for good: Go stops them while it writes a
+// heap dump, and this dump goes to a pipe that is never read.
 func hang() {
 	_, w, err := os.Pipe()
 	if err != nil {
@@ -103,7 +103,7 @@ func garble() {
 	}
 }
 
-// chaotic is what chaos is made with: children, and work for them.
+// chaotic describes a chaos test: how children are started, and the work they get.
 type chaotic struct {
 	o proc.Options
 	// work returns a graph, what it begins with, and what it ends with.
@@ -156,7 +156,7 @@ type mayhem struct {
 	fds, routines, processes int
 }
 
-// deeds is what is done to children.
+// deeds are the ways to strike a child, each by a signal.
 var deeds = []struct {
 	name   string
 	signal syscall.Signal

@@ -54,7 +54,7 @@ type child struct {
 	log  *slog.Logger
 	cmd  *exec.Cmd
 	conn *conn
-	// answer is how long it may take to answer.
+	// answer limits the time from a request to its answer.
 	answer time.Duration
 
 	// A worker's: see ring_linux.go. The memory goes when the owner says so.
@@ -324,7 +324,7 @@ func (c *child) alive() bool {
 	}
 }
 
-// limit is how long the answer to a request may take.
+// limit returns after what time without an answer to a request the child is killed.
 func (c *child) limit(m *message) time.Duration {
 	switch m.Kind {
 	case askOpen, askAttach:

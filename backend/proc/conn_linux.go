@@ -166,8 +166,8 @@ func (c *conn) send(m *message, fd int) error {
 	return nil
 }
 
-// maxFDs is how many descriptors a message may bring. One is all that is ever sent;
-// what the kernel finds no room for it closes itself.
+// maxFDs limits the descriptors read with one message. weft sends one at most; the
+// kernel closes those beyond the limit.
 const maxFDs = 4
 
 // receive waits for a message, and the descriptor that came with it or -1. One

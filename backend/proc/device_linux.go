@@ -21,8 +21,9 @@ import (
 // spins is how often to look before going to sleep, which costs more than that.
 const spins = 200
 
-// defaultHang is how long a worker may be silent, and defaultAnswer how long a child
-// may take to answer: a device opens in a second, on a crowded machine in several.
+// A worker that is silent for defaultHang is killed, and so is a child that has not
+// answered a request after defaultAnswer. A device opens in a second, and in several on
+// a crowded machine.
 // maxHost is the memory of a device that uses the host's and names no limit.
 const (
 	defaultHang   = 10 * time.Second
@@ -586,15 +587,15 @@ func (d *device) abort(l *lane, err error, haunted bool, w *child) {
 	l.broken, l.passed, l.last = false, 0, fine
 }
 
-// lockTries is how often the lock is tried for before its holder is taken to wait for
-// another process: some tens of microseconds, and mostly it is held for less than one.
-// lockAgain is when to look again then.
+// lockSoon tries the lock lockTries times, which takes some tens of microseconds. The
+// lock is mostly held for less than one; a holder that has it longer waits for another
+// process. Completions are then read again after lockAgain.
 const (
 	lockTries = 200
 	lockAgain = time.Millisecond
 )
 
-// lockSoon takes the lock if nobody holds it for long.
+// lockSoon takes the lock unless its holder waits for another process.
 func (d *device) lockSoon() bool {
 	for n := 0; !d.mu.TryLock(); n++ {
 		if n == lockTries || d.again.Load() {
