@@ -28,13 +28,16 @@ import (
 // packages are those whose mutants are tried.
 var packages = []string{"./graph", "./sched", "./internal/engine", "./internal/exec", "./driver", "./collective"}
 
+// onBytes are the seeds that CI runs on real bytes, with the engine's books recounted.
+const onBytes = "./internal/test/bytevm -tags invariants -seeds 400"
+
 // later are tests beyond those of a mutant's own package, quick ones first.
 var later = map[string][]string{
-	"./graph":           {"./internal/engine", "./sim -skip Soak", "./collective", "./internal/exec"},
-	"./sched":           {"./internal/engine", "./sim -skip Soak", "./internal/exec"},
-	"./internal/engine": {"./sim -skip Soak", "./internal/exec ./backend/fake"},
+	"./graph":           {"./internal/engine", "./sim -skip Soak", "./collective", "./internal/exec", onBytes},
+	"./sched":           {"./internal/engine", "./sim -skip Soak", "./internal/exec", onBytes},
+	"./internal/engine": {"./sim -skip Soak", "./internal/exec ./backend/fake", onBytes, "."},
 	"./internal/exec":   {"./backend/fake ./backend/cpu", "."},
-	"./driver":          {"./backend/cpu ./backend/fake", "./internal/exec", "./backend/proc"},
+	"./driver":          {"./backend/cpu ./backend/fake", "./internal/exec", "./backend/proc", onBytes},
 	"./collective":      {"./collective/live", "./replica"},
 }
 
@@ -57,6 +60,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	only := flags.String("packages", strings.Join(packages, ","), "packages to plant errors in")
 	limit := flags.Duration("limit", 5*time.Minute, "longest time for the tests of a package")
 	budget := flags.Duration("budget", 0, "begin no mutant after this long; 0 is never")
+	jobs := flags.Int("jobs", 1, "mutants tried at a time")
 	own := flags.Bool("own", false, "run the tests of a mutant's own package only")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -73,7 +77,7 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(scratch)
-	b := &bench{root: top, scratch: scratch, limit: *limit}
+	b := &bench{root: top, scratch: scratch, limit: *limit, jobs: *jobs, budget: *budget}
 	if !*own {
 		b.later = later
 	}
@@ -103,26 +107,12 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	var tried []outcome
-	for i, m := range list {
-		o, known := done[m.Key]
-		if !known {
-			if ctx.Err() != nil || *budget > 0 && time.Since(start) > *budget {
-				continue
-			}
-			if o, err = b.try(ctx, m); err != nil {
-				if ctx.Err() != nil {
-					continue // it was interrupted, and says nothing
-				}
-				return err
-			}
-			if err := save(*results, o); err != nil {
-				return err
-			}
-			fmt.Fprintf(w, "%d/%d %s %s:%d %s: %s %s (%.0f s)\n", i+1, len(list), o.Outcome, o.File, o.Line, o.Kind, o.What, o.By, o.Seconds)
-		}
-		tried = append(tried, o)
+	tried, err := b.each(ctx, list, done, func(i int, o outcome) error {
+		fmt.Fprintf(w, "%d/%d %s %s:%d %s: %s %s (%.0f s)\n", i+1, len(list), o.Outcome, o.File, o.Line, o.Kind, o.What, o.By, o.Seconds)
+		return save(*results, o)
+	})
+	if err != nil {
+		return err
 	}
 	summary(w, tried, len(list))
 	return nil

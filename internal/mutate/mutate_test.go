@@ -158,7 +158,7 @@ func TestRun(t *testing.T) {
 	write("p/f_test.go", "package p\n\nimport \"testing\"\n\nfunc TestF(t *testing.T) {\n\tif F(0) != 2 {\n\t\tt.Error(F(0))\n\t}\n}\n")
 	write("list", `("minus",'p/f.go','a + 2','a - 2'),`+"\n"+`("times",'p/f.go','a + 2','2'),`+"\n"+`("nonsense",'p/f.go','a + 2','b'),`+"\n")
 	results := filepath.Join(root, "results")
-	args := []string{"-root", root, "-results", results, "-patterns", filepath.Join(root, "list"), "-own"}
+	args := []string{"-root", root, "-results", results, "-patterns", filepath.Join(root, "list"), "-own", "-jobs", "2"}
 	var first, second strings.Builder
 	if err := run(context.Background(), args, &first); err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func TestLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := b.try(context.Background(), list[0])
+	o, err := b.try(context.Background(), list[0], 0)
 	if err != nil || o.Outcome != killed || !strings.Contains(o.By, "test timed out") {
 		t.Errorf("%+v, %v", o, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -33,13 +34,70 @@ type bench struct {
 	scratch string
 	later   map[string][]string // tests of dependents, by package
 	limit   time.Duration       // of one go test
+	jobs    int                 // mutants tried at a time
+	budget  time.Duration       // no mutant begins after this long, if it is set
+}
+
+// each tries the mutants that were not tried before, several at a time, and reports each
+// as it ends. It returns the outcomes there are, in the order of the list. A mutant whose
+// trial is interrupted has none.
+func (b *bench) each(ctx context.Context, list []mutant, done map[string]outcome, report func(int, outcome) error) ([]outcome, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		mu    sync.Mutex // guards next, first, the slices and calls of report
+		next  int
+		first error
+		have  = make([]bool, len(list))
+		out   = make([]outcome, len(list))
+		start = time.Now()
+		wg    sync.WaitGroup
+	)
+	for i, m := range list {
+		out[i], have[i] = done[m.Key]
+	}
+	take := func() (int, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		for next < len(list) && have[next] {
+			next++
+		}
+		next++
+		return next - 1, next <= len(list) && ctx.Err() == nil && (b.budget == 0 || time.Since(start) < b.budget)
+	}
+	for job := range max(b.jobs, 1) {
+		wg.Go(func() {
+			for i, ok := take(); ok; i, ok = take() {
+				o, err := b.try(ctx, list[i], job)
+				mu.Lock()
+				if err == nil {
+					out[i], have[i] = o, true
+					err = report(i, o)
+				}
+				if err != nil && ctx.Err() == nil {
+					first = err
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	var tried []outcome
+	for i, o := range out {
+		if have[i] {
+			tried = append(tried, o)
+		}
+	}
+	return tried, first
 }
 
 // try runs the tests of a mutant's package, and those of dependents as long as it lives.
-func (b *bench) try(ctx context.Context, m mutant) (outcome, error) {
+// Each job has files of its own.
+func (b *bench) try(ctx context.Context, m mutant, job int) (outcome, error) {
 	start := time.Now()
 	out := outcome{mutant: m, Outcome: survived}
-	overlay, err := b.overlay(m)
+	overlay, err := b.overlay(m, job)
 	if err != nil {
 		return out, err
 	}
@@ -60,13 +118,13 @@ func (b *bench) try(ctx context.Context, m mutant) (outcome, error) {
 }
 
 // overlay writes the mutant and the file that puts it in its place.
-func (b *bench) overlay(m mutant) (string, error) {
+func (b *bench) overlay(m mutant, job int) (string, error) {
 	file := filepath.Join(b.root, m.File)
 	src, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
-	changed, list := filepath.Join(b.scratch, "mutant.go"), filepath.Join(b.scratch, "overlay.json")
+	changed, list := filepath.Join(b.scratch, fmt.Sprintf("mutant%d.go", job)), filepath.Join(b.scratch, fmt.Sprintf("overlay%d.json", job))
 	if err := os.WriteFile(changed, m.apply(src), 0o600); err != nil {
 		return "", err
 	}
