@@ -281,22 +281,24 @@ func ExampleRuntime_Split() {
 	// 501 1001
 }
 
-// Settle looks at a split again once the graph made from it has been predicted.
-func ExampleRuntime_Settle() {
+// Plan cuts work into tasks, builds the graph by the caller's function and predicts it.
+func ExampleRuntime_Plan() {
 	rt, g := counter(weft.Options{Devices: "cpu"})
 	defer rt.Close()
-	pieces := sched.Pieces{Extent: 3}
-	cut, err := rt.Split(pieces, *g.Task(0))
+	p, err := rt.Plan(context.Background(), weft.Work{
+		Pieces: sched.Pieces{Extent: 3}, Whole: *g.Task(0),
+		Graph: func(ranges []sched.Range) (*graph.Graph, error) {
+			fmt.Println("tasks:", ranges)
+			return g, nil
+		},
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := rt.Predict(context.Background(), g)
-	if err != nil {
-		log.Fatal(err)
-	}
-	cut, again := rt.Settle(pieces, cut, p)
-	fmt.Println(cut.Ranges, cut.Completion == p.Median, again)
-	// Output: [{0 3}] true false
+	fmt.Println(p.Partition.Ranges, p.Partition.Completion == p.Prediction.Median)
+	// Output:
+	// tasks: [{0 3}]
+	// [{0 3}] true
 }
 
 // A trace holds what ran where; package trace shows and exports it.

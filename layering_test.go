@@ -84,6 +84,8 @@ var house = []room{
 		why: "any driver runs in a child by its contract, so this must not know one"},
 	{pkg: "internal/exec", imports: []string{"graph", "machine", "trace", "driver", "internal/engine", "internal/probe", "internal/safefile"},
 		why: "the live loop sees devices through the contract, so that any backend will do"},
+	{pkg: "internal/cut", pure: true, imports: []string{"graph", "machine", "sched", "sim", "internal/engine"},
+		why: "how work is cut follows from a copy of what is known, so that it can be decided without devices"},
 	{pkg: ".", imports: []string{"*"},
 		why: "the root is the face of the library and brings its users no third-party module"},
 	{pkg: "collective/fold", modules: []string{"golang.org/x/sys"},

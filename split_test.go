@@ -12,7 +12,6 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -132,88 +131,6 @@ func TestSplitClosed(t *testing.T) {
 		_, err = rt.Split(sched.Pieces{Extent: 100}, graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: 1}})
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("split after Close: %v", err)
-		}
-	}
-}
-
-// A device this runtime has just used fully is as good as one it has not; one
-// that others use, or another run, is not, and yet gets something.
-func TestSplitDynamic(t *testing.T) {
-	devices := described{core("cpu:0", 1e9, 0), core("cpu:1", 1e9, 0)}
-	rt, err := Open(context.Background(), Options{Drivers: []driver.Driver{devices}, NoCalibrate: true, CacheDir: "off"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close()
-	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
-	whole := &graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: 1e6}}
-	for _, c := range []struct {
-		name  string
-		first engine.DeviceStatus
-		want  int64 // of 1000
-	}{
-		{"idle", engine.DeviceStatus{}, 500},
-		{"used by what we ended", engine.DeviceStatus{Util: 1}, 500},
-		{"used by others", engine.DeviceStatus{Util: 0.75, Others: 0.75}, 200},
-		{"used by another run", engine.DeviceStatus{Util: 0.75, Queued: 3}, 200},
-		{"fully used by others", engine.DeviceStatus{Util: 1, Others: 1}, 48},
-	} {
-		p := sched.Pieces{Extent: 1000}
-		var shares []sched.Share
-		rt.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) {
-			c.first.State = engine.Healthy
-			for _, x := range rt.candidates(1000, 0, whole, cost, []engine.DeviceStatus{c.first, st[1]}) {
-				shares = append(shares, x.share)
-			}
-		})
-		got, err := sched.Dynamic(p, shares)
-		if err != nil || got.Ranges[0].Len() != c.want {
-			t.Errorf("%s: %v, %v; want %d of 1000", c.name, got.Ranges, err, c.want)
-		}
-	}
-}
-
-// What a split says of itself is what is predicted of the graph made from it, and
-// when that favours one device it is cut for one.
-func TestSettle(t *testing.T) {
-	const ms = time.Millisecond
-	devices := described{core("cpu:0", 1e9, ms), core("cpu:1", 1e9, ms)}
-	rt, err := Open(context.Background(), Options{Drivers: []driver.Driver{devices}, NoCalibrate: true, CacheDir: "off"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close()
-	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
-	p := sched.Pieces{Extent: 1000}
-	for _, c := range []struct {
-		name  string
-		ops   float64
-		pred  Prediction
-		want  string
-		again bool
-		why   string
-	}{
-		{"several, and so it stays", 100e6, Prediction{Median: 241 * ms, Alone: []time.Duration{479 * ms, 480 * ms}},
-			"500 500 241ms", false, "several devices: cpu:0 alone takes 479ms (cpu:1 takes 480ms); splitting gains 238ms and costs 1ms"},
-		{"several, but one is better", 100e6, Prediction{Median: 99500 * time.Microsecond, Alone: []time.Duration{110 * ms, 100 * ms}},
-			"0 1000 100ms", true, "one device: cpu:1 alone takes 100ms (cpu:0 takes 110ms); splitting would gain 500µs and cost 1ms"},
-		{"one, and so it stays", 1e6, Prediction{Median: 9 * ms, Alone: []time.Duration{9 * ms, 9 * ms}},
-			"1000 0 9ms", false, "one device: cpu:0 alone takes 9ms (cpu:1 takes 9ms); splitting would gain 500µs and cost 1ms"},
-		{"too large to look at", 100e6, Prediction{Median: 9 * ms},
-			"500 500 9ms", false, "several devices: cpu:0 alone takes 101ms"},
-	} {
-		part, err := rt.Split(p, graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: c.ops}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, again := rt.Settle(p, part, &c.pred)
-		have := ""
-		for _, r := range got.Ranges {
-			have += strconv.FormatInt(r.Len(), 10) + " "
-		}
-		have += got.Completion.String()
-		if have != c.want || again != c.again || !strings.Contains(got.Why, c.why) {
-			t.Errorf("%s: %s, again %v, because %s; want %s, %v, because %s", c.name, have, again, got.Why, c.want, c.again, c.why)
 		}
 	}
 }

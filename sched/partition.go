@@ -101,9 +101,15 @@ func Partitioners() map[string]Partitioner {
 // PartitionerNames returns the names of all partitioners, sorted.
 func PartitionerNames() []string { return slices.Sorted(maps.Keys(Partitioners())) }
 
-// NewPartitioner returns the partitioner with a name. The error wraps
-// ErrUnknown and lists the names there are.
+// DefaultPartitioner is the name of the partitioner used when none is asked for.
+const DefaultPartitioner = "latency"
+
+// NewPartitioner returns the partitioner with a name; an empty name means
+// DefaultPartitioner. The error wraps ErrUnknown and lists the names there are.
 func NewPartitioner(name string) (Partitioner, error) {
+	if name == "" {
+		name = DefaultPartitioner
+	}
 	if p, ok := Partitioners()[name]; ok {
 		return p, nil
 	}

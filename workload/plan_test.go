@@ -42,13 +42,13 @@ func TestPlanOverlapsCopies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, ranges, err := workload.Plan(rt, c.job)
+		p, err := workload.Plan(context.Background(), rt, c.job)
 		rt.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if several := len(ranges) > 4; several != c.several {
-			t.Errorf("%s on %v: %d ranges", c.job.Name(), c.drivers, len(ranges))
+		if several := len(p.Ranges) > 4; several != c.several {
+			t.Errorf("%s on %v: %d ranges", c.job.Name(), c.drivers, len(p.Ranges))
 		}
 	}
 }

@@ -5,10 +5,8 @@
 package workload
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -102,69 +100,6 @@ type Result struct {
 	Ways []Way
 }
 
-// The tasks of a device's range become smaller towards its end: each takes a
-// quarter of what is left, but no less than a part of the range. Large ones come
-// first because starting a task costs something, small ones last so that
-// devices end together, whichever fell behind. A device of several cores shares each
-// task among them, and each time they wait for the last of them. One that data is
-// copied to should not wait long for the first, nor have much left to do after the
-// last.
-const (
-	taskOfRest    = 1. / 4
-	leastOneCore  = 1. / 64
-	leastTeamwork = 1. / 8
-	leastCopied   = 1. / 64
-)
-
-// Plan cuts a job for the devices of a runtime and returns the ranges of its
-// tasks. The runtime's partitioner decides each device's share by what the cost
-// model predicts; a device that is not worth its latency gets nothing.
-func Plan(rt *weft.Runtime, j Job) (sched.Partition, []sched.Range, error) {
-	part, err := rt.Split(j.Pieces(), j.Whole())
-	if err != nil {
-		return part, nil, fmt.Errorf("%s: %w", j.Name(), err)
-	}
-	return part, tasksOf(rt, j, part), nil
-}
-
-// tasksOf cuts what each device gets into tasks, in the order to start them.
-func tasksOf(rt *weft.Runtime, j Job, part sched.Partition) []sched.Range {
-	pieces := j.Pieces()
-	grain := int64(1)
-	if g, ok := j.(Grained); ok {
-		grain = g.Grain()
-	}
-	busy := 0
-	for _, r := range part.Ranges {
-		if r.Len() > 0 {
-			busy++
-		}
-	}
-	var out []sched.Range
-	for i, r := range part.Ranges {
-		least, d := leastOneCore, &rt.Machine().Devices[i]
-		_, streamed := j.(Streamed)
-		switch {
-		case streamed && !d.HostMemory:
-			least = leastCopied
-		case len(part.Ranges) == 1 || busy == 1 && d.HostMemory:
-			least = 1 // nobody could help, or would be worth starting
-		case d.ComputeUnits > 1:
-			least = leastTeamwork
-		}
-		out = append(out, fit(pieces, cut(pieces, r, least, grain), reach(rt.Machine()))...)
-	}
-	startOrder(pieces, out)
-	return out
-}
-
-// startOrder sorts ranges as they are to be started: what ends last should be small.
-func startOrder(p sched.Pieces, ranges []sched.Range) {
-	slices.SortStableFunc(ranges, func(a, b sched.Range) int {
-		return cmp.Compare(cost(p, b.Lo, b.Hi), cost(p, a.Lo, a.Hi))
-	})
-}
-
 // Hosted is the optional ability of a job to do the same work in another way
 // when all devices are CPUs, which share their memory: what each of them would
 // prepare for itself is then prepared once for all, or pieces are smaller than
@@ -226,13 +161,15 @@ type Way struct {
 // pricer is the Pricer of a runtime.
 func pricer(ctx context.Context, rt *weft.Runtime) Pricer {
 	return func(all Job, samples ...Job) ([]time.Duration, error) {
-		_, ranges, err := Plan(rt, all)
+		work := workOf(all)
+		work.Graph = nil // the ranges are enough
+		p, err := rt.Plan(ctx, work)
 		if err != nil {
 			return nil, err
 		}
 		graphs := make([]*graph.Graph, len(samples))
 		for i, j := range samples {
-			if graphs[i], err = j.Graph(ranges); err != nil {
+			if graphs[i], err = j.Graph(p.Ranges); err != nil {
 				return nil, err
 			}
 		}
@@ -307,134 +244,68 @@ type Grained interface {
 	Grain() int64
 }
 
-// cost is what a range costs, in units of the pieces' own.
-func cost(p sched.Pieces, lo, hi int64) float64 {
-	if p.Cost == nil {
-		return float64(hi - lo)
+// workOf is a job as the runtime cuts it.
+func workOf(j Job) weft.Work {
+	w := weft.Work{Pieces: j.Pieces(), Whole: j.Whole(), Graph: j.Graph, Bind: j.Bind()}
+	if g, ok := j.(Grained); ok {
+		w.Grain = g.Grain()
 	}
-	return p.Cost(lo, hi)
+	_, w.Streamed = j.(Streamed)
+	return w
 }
 
-// cut divides a range on aligned boundaries into tasks that become smaller, none
-// of less than a part of the range's cost or so many items.
-func cut(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Range {
-	var out []sched.Range
-	align := max(p.Align, 1)
-	least *= cost(p, r.Lo, r.Hi)
-	for lo := r.Lo; lo < r.Hi; {
-		want := max(cost(p, lo, r.Hi)*taskOfRest, least)
-		a, b := lo+1, r.Hi // the first boundary with enough before it
-		for a < b {
-			mid := a + (b-a)/2
-			if cost(p, lo, mid) < want {
-				a = mid + 1
-			} else {
-				b = mid
-			}
-		}
-		hi := min((max(a, lo+grain)+align-1)/align*align, r.Hi)
-		if r.Hi-hi < grain || cost(p, hi, r.Hi) < least/2 {
-			hi = r.Hi // the rest would be too small
-		}
-		out = append(out, sched.Range{Lo: lo, Hi: hi})
-		lo = hi
+// Plan cuts a job for the devices of a runtime, builds its graph and predicts it, as Run
+// does before it runs the job.
+func Plan(ctx context.Context, rt *weft.Runtime, j Job) (*weft.Plan, error) {
+	p, err := rt.Plan(ctx, workOf(j))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
 	}
-	return out
-}
-
-// reach is how much of a buffer every device's kernels can be given.
-func reach(m *machine.Machine) int64 {
-	most := int64(math.MaxInt64)
-	for i := range m.Devices {
-		if n := m.Devices[i].ArgBytes; n > 0 {
-			most = min(most, n)
-		}
-	}
-	return most
-}
-
-// fit halves ranges, on aligned boundaries, whose data may be more than a kernel
-// can be given in one buffer. Data that every range has whole stays as it is.
-func fit(p sched.Pieces, ranges []sched.Range, most int64) []sched.Range {
-	if p.Bytes == nil {
-		return ranges
-	}
-	align := max(p.Align, 1)
-	large := func(lo, hi int64) bool {
-		in, out := p.Bytes(lo, hi)
-		return in > most || out > most
-	}
-	var out []sched.Range
-	for len(ranges) > 0 {
-		r := ranges[0]
-		mid := (r.Lo + r.Len()/2 + align - 1) / align * align
-		if mid >= r.Hi || !large(r.Lo, r.Hi) || large(r.Lo, min(r.Lo+align, r.Hi)) {
-			out, ranges = append(out, r), ranges[1:]
-			continue
-		}
-		ranges = append([]sched.Range{{Lo: r.Lo, Hi: mid}, {Lo: mid, Hi: r.Hi}}, ranges[1:]...)
-	}
-	return out
+	return p, nil
 }
 
 // Run plans, builds and runs a job. Just before it runs, it calls what else is given
 // with the job in the form that is run, its graph, and what that is expected to take.
 func Run(ctx context.Context, rt *weft.Runtime, j Job, before ...func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
 	j = form(rt, j)
+	res, err := run(ctx, rt, j, before)
+	if err != nil && res == nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	return res, err
+}
+
+func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
 	if p, ok := j.(Placed); ok {
 		if err := p.Place(rt.Machine()); err != nil {
-			return nil, fmt.Errorf("%s: %w", j.Name(), err)
+			return nil, err
 		}
 	}
-	var ways []Way
+	var res Result
 	if v, ok := j.(Varied); ok {
 		var err error
-		if ways, err = v.Vary(pricer(ctx, rt)); err != nil {
-			return nil, fmt.Errorf("%s: %w", j.Name(), err)
+		if res.Ways, err = v.Vary(pricer(ctx, rt)); err != nil {
+			return nil, err
 		}
 	}
 	st, stateful := j.(Stateful)
 	if stateful {
 		if err := st.Begin(ctx, rt); err != nil {
-			return nil, fmt.Errorf("%s: %w", j.Name(), err)
-		}
-	}
-	part, ranges, err := Plan(rt, j)
-	if err != nil {
-		return nil, err
-	}
-	g, p, err := predicted(ctx, rt, j, ranges)
-	if err != nil {
-		return nil, err
-	}
-	part, again := rt.Settle(j.Pieces(), part, p)
-	if again {
-		if g, p, err = predicted(ctx, rt, j, tasksOf(rt, j, part)); err != nil {
 			return nil, err
 		}
-		part, _ = rt.Settle(j.Pieces(), part, p)
+	}
+	p, err := rt.Plan(ctx, workOf(j))
+	if err != nil {
+		return nil, err
 	}
 	for _, f := range before {
-		f(j, g, p)
+		f(j, p.Graph, p.Prediction)
 	}
-	rep, err := rt.Run(ctx, g, j.Bind()...)
-	if err == nil && stateful {
+	res.Partition, res.Tasks, res.Prediction, res.Predicted = p.Partition, p.Graph.NumTasks(), p.Prediction, p.Prediction.Median
+	if res.Report, err = rt.Run(ctx, p.Graph, j.Bind()...); err == nil && stateful {
 		if err = st.End(ctx); err != nil {
 			err = fmt.Errorf("%s: %w", j.Name(), err)
 		}
 	}
-	return &Result{Report: rep, Partition: part, Tasks: g.NumTasks(), Prediction: p, Predicted: p.Median, Ways: ways}, err
-}
-
-// predicted builds a job's graph and predicts it.
-func predicted(ctx context.Context, rt *weft.Runtime, j Job, ranges []sched.Range) (*graph.Graph, *weft.Prediction, error) {
-	g, err := j.Graph(ranges)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", j.Name(), err)
-	}
-	p, err := rt.Predict(ctx, g, j.Bind()...)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", j.Name(), err)
-	}
-	return g, p, nil
+	return &res, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -179,11 +180,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 
 // reasons says why the work was cut and placed as it was.
 func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, why []sched.Explanation) {
-	name := l.options.Partitioner
-	if name == "" {
-		name = "latency"
-	}
-	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", name, short(res.Partition.Completion), res.Partition.Balance)
+	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), short(res.Partition.Completion), res.Partition.Balance)
 	if res.Partition.Why != "" {
 		fmt.Fprintf(b, "  %s\n", res.Partition.Why)
 	}

@@ -1,4 +1,4 @@
-package workload
+package cut
 
 import (
 	"cmp"
@@ -32,7 +32,7 @@ func TestUnevenCores(t *testing.T) {
 				pieces := sched.Pieces{Extent: cores * c.items}
 				var ranges []sched.Range
 				for i := range int64(cores) {
-					ranges = append(ranges, cut(pieces, sched.Range{Lo: i * c.items, Hi: (i + 1) * c.items}, leastOneCore, c.grain)...)
+					ranges = append(ranges, shrinking(pieces, sched.Range{Lo: i * c.items, Hi: (i + 1) * c.items}, leastOneCore, c.grain)...)
 				}
 				startOrder(pieces, ranges)
 				var b graph.Builder

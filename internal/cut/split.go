@@ -1,4 +1,4 @@
-package weft
+package cut
 
 import (
 	"cmp"
@@ -12,45 +12,36 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Split cuts work for the devices by the partitioner of the options. whole is
-// the task that would do all of it: its kernel and work estimate tell what each
-// device makes of it.
+// Split gives every device its range of some work. whole is the task that would do all
+// of it.
 //
-// Without a partitioner of the caller's choice the work goes to several devices
-// when that is predicted to gain more than starting and awaiting them costs, and
-// to the one that is done first otherwise; Partition.Why says so with the
-// numbers. Of devices that compute on the same cores only those take part that
-// make the most of them. Nothing in this is a constant: rates, latencies and links
-// are measured, and kernels that have run before count by how long they took.
-func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
+// A partitioner that the view names is obeyed. Otherwise the work goes to several devices
+// if that is predicted to gain more than starting and awaiting them costs, and to the
+// fastest one if not; Partition.Why says so with the numbers. Of devices that compute on
+// the same cores only those take part that make the most of them. No constant decides:
+// rates, latencies and links are measured, and kernels that have run before count by how
+// long they took.
+func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
 	if len(whole.Steps) == 0 || slices.ContainsFunc(whole.Steps, func(s graph.Step) bool { return s.Kernel == nil }) {
-		return sched.Partition{}, fmt.Errorf("split: %w: the task has no kernel to run", graph.ErrKernel)
+		return sched.Partition{}, fmt.Errorf("%w: the task has no kernel to run", graph.ErrKernel)
 	}
-	cut, err := sched.NewPartitioner(cmp.Or(r.o.Partitioner, "latency"))
+	cut, err := sched.NewPartitioner(v.Partitioner)
 	if err != nil {
 		return sched.Partition{}, err
 	}
-	// The caller's functions are asked here: what they do must not be done to
-	// the loop.
-	total, moved := float64(p.Extent), int64(0)
-	if p.Cost != nil {
-		total = p.Cost(0, p.Extent)
-	}
+	total, moved := cost(p, 0, p.Extent), int64(0)
 	if p.Bytes != nil {
 		in, back := p.Bytes(0, p.Extent)
 		moved = in + back
 	}
-	var all []candidate
-	if !r.x.Look(func(cost machine.Cost, st []engine.DeviceStatus) { all = r.candidates(total, moved, &whole, cost, st) }) {
-		return sched.Partition{}, fmt.Errorf("split: %w", ErrClosed)
-	}
-	crowded := r.uncrowd(all)
+	all := v.candidates(total, moved, &whole)
+	crowded := v.uncrowd(all)
 	shares := make([]sched.Share, len(all))
 	for i := range all {
 		shares[i] = all[i].share
 	}
 	part, err := cut(p, shares)
-	if err != nil || r.o.Partitioner != "" {
+	if err != nil || v.Partitioner != "" {
 		return part, err
 	}
 	c := weigh(all, &part)
@@ -74,13 +65,12 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 	return part, nil
 }
 
-// Settle looks at a split again in the light of what was predicted for the graph
-// made from it, which knows more than Split does: every task, and what runs
-// beside it. What the partition says of itself is what was predicted from then
-// on. When one device turns out to be the better choice the partition it returns
-// is for that one, and again is true: the graph has to be made, and predicted,
-// anew. A partition without a choice stays cut as it is.
-func (r *Runtime) Settle(p sched.Pieces, part sched.Partition, pred *Prediction) (settled sched.Partition, again bool) {
+// settle compares a partition with the prediction of the graph made from it, which knows
+// more than Split does: every task, and what runs beside it. The partition it returns
+// states what was predicted. If one device turns out to be faster, that partition is for
+// this one device, and again is true: the graph has to be built and predicted anew. A
+// partition without a choice stays as it is.
+func (v *View) settle(p sched.Pieces, part sched.Partition, pred *sched.Prediction) (settled sched.Partition, again bool) {
 	part.Completion = pred.Median
 	if part.Choice == nil || pred.Alone == nil {
 		return part, false
@@ -99,8 +89,8 @@ func (r *Runtime) Settle(p sched.Pieces, part sched.Partition, pred *Prediction)
 	if again = c.One() && !was; again {
 		shares := make([]sched.Share, len(c.Alone))
 		shares[best] = sched.Share{Device: machine.DeviceID(best), Rate: 1}
-		if !r.x.Machine.Devices[best].HostMemory {
-			_, shares[best].LinkBPS, _ = r.x.Machine.Path(machine.Host, machine.DeviceID(best))
+		if !v.Machine.Devices[best].HostMemory {
+			_, shares[best].LinkBPS, _ = v.Machine.Path(machine.Host, machine.DeviceID(best))
 		}
 		one, err := sched.Proportional(p, shares)
 		if err != nil {
@@ -126,8 +116,8 @@ type candidate struct {
 // candidates describes what every device would make of the work, which costs a
 // total and moves so many bytes to a device and back; those that cannot take part
 // have no rate.
-func (r *Runtime) candidates(total float64, moved int64, whole *graph.Task, cost machine.Cost, st []engine.DeviceStatus) []candidate {
-	m := r.x.Machine
+func (v *View) candidates(total float64, moved int64, whole *graph.Task) []candidate {
+	m, st := v.Machine, v.Devices
 	part := *whole
 	part.Work.Ops /= float64(len(st))
 	part.Work.Bytes /= float64(len(st))
@@ -139,7 +129,7 @@ func (r *Runtime) candidates(total float64, moved int64, whole *graph.Task, cost
 		if s.State != engine.Healthy || !m.Devices[i].CanRun(whole.Steps[0].Kernel) {
 			continue
 		}
-		seconds := func(t *graph.Task) float64 { return max(cost.Task(t, d).Median.Seconds()*max(s.Slow, 1), 1e-9) }
+		seconds := func(t *graph.Task) float64 { return max(v.Cost.Task(t, d).Median.Seconds()*v.slow(d), 1e-9) }
 		c.reply = time.Duration(m.Devices[i].Rates.ReplyNS)
 		c.rate = total / seconds(whole)
 		c.share.Rate = total / float64(len(st)) / seconds(&part)
@@ -152,7 +142,7 @@ func (r *Runtime) candidates(total float64, moved int64, whole *graph.Task, cost
 		}
 		if !m.Devices[i].HostMemory {
 			_, c.share.LinkBPS, _ = m.Path(machine.Host, d)
-			c.share.Latency += cost.Copy(0, machine.Host, d).Median
+			c.share.Latency += v.Cost.Copy(0, machine.Host, d).Median
 			if c.share.LinkBPS > 0 {
 				c.moves = time.Duration(float64(moved) / c.share.LinkBPS * 1e9)
 			}
@@ -165,15 +155,15 @@ func (r *Runtime) candidates(total float64, moved int64, whole *graph.Task, cost
 // uncrowd makes the rates of devices that compute on the same cores what they are
 // side by side. Where the caller chose no partitioner, those whose part would make
 // all of them slower together get none; their names are returned.
-func (r *Runtime) uncrowd(all []candidate) (left []string) {
-	for _, c := range r.x.Machine.Crowds() {
+func (v *View) uncrowd(all []candidate) (left []string) {
+	for _, c := range v.Machine.Crowds() {
 		var able []machine.DeviceID
 		for _, d := range c.Devices {
 			if all[d].share.Rate > 0 {
 				able = append(able, d)
 			}
 		}
-		if r.o.Partitioner == "" {
+		if v.Partitioner == "" {
 			// The most for each core first.
 			slices.SortStableFunc(able, func(a, b machine.DeviceID) int {
 				return cmp.Compare(all[b].share.Rate/c.Share(b), all[a].share.Rate/c.Share(a))

@@ -1,4 +1,4 @@
-package weft
+package cut
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// What Prepare makes one task. A task costs weft one to four microseconds and a
+// Bounds of fusing. A task costs weft one to four microseconds and a
 // call into a GPU's driver about as much, so there is little to save on one that
 // takes longer than fuseShort; and little more once a task takes fuseLong, which is
 // all that is lost when it has to be run again or could not be divided between two
@@ -25,38 +25,33 @@ const (
 	fuseShare = 16
 )
 
-// fuse makes short tasks that follow one another a task, by what is known of the
-// devices now.
-func (r *Runtime) fuse(g *graph.Graph) *graph.Graph {
+// Fuse makes short tasks that follow one another one task of several steps. timeout is
+// that of tasks which name none.
+func (v *View) Fuse(g *graph.Graph, timeout time.Duration) *graph.Graph {
 	if g.NumTasks() < 2 {
 		return g
 	}
 	f := g.Flow()
-	takes := make([]time.Duration, len(f.ShapeTask)) // of each shape, where it is fastest
+	takes := make([]time.Duration, len(f.ShapeTask)) // of each shape, on the fastest device
 	where := make([]int, len(f.ShapeTask))           // which set of devices can run it
 	sets := make(map[string]int)
-	ok := r.x.Look(func(cost machine.Cost, _ []engine.DeviceStatus) {
-		for i, t := range f.ShapeTask {
-			best, can := fastest(r.x.Machine, cost, g.Task(t))
-			n, ok := sets[can]
-			if !ok {
-				n = len(sets)
-				sets[can] = n
-			}
-			takes[i], where[i] = best, n
+	for i, t := range f.ShapeTask {
+		best, can := v.fastest(g.Task(t))
+		n, ok := sets[can]
+		if !ok {
+			n = len(sets)
+			sets[can] = n
 		}
-	})
-	if !ok {
-		return g // nothing runs any more
+		takes[i], where[i] = best, n
 	}
 	most := int64(fuseBytes)
-	for i := range r.x.Machine.Devices {
-		if n := r.x.Machine.Devices[i].MemBytes; n > 0 {
+	for i := range v.Machine.Devices {
+		if n := v.Machine.Devices[i].MemBytes; n > 0 {
 			most = min(most, n/fuseShare)
 		}
 	}
 	return graph.Fuse(g, graph.Fusion{
-		From: fuseFrom, Upto: fuseUpto, Bytes: most, Short: fuseShort, Long: fuseLong, Timeout: r.o.TaskTimeout,
+		From: fuseFrom, Upto: fuseUpto, Bytes: most, Short: fuseShort, Long: fuseLong, Timeout: timeout,
 		Takes: func(t graph.TaskID) time.Duration { return takes[f.Rows[t].Shape] },
 		Where: func(t graph.TaskID) int { return where[f.Rows[t].Shape] },
 	})
@@ -64,16 +59,16 @@ func (r *Runtime) fuse(g *graph.Graph) *graph.Graph {
 
 // fastest predicts a task on the fastest of the devices that can run it, and says
 // which can, a byte for each.
-func fastest(m *machine.Machine, cost machine.Cost, t *graph.Task) (best time.Duration, can string) {
-	which := make([]byte, len(m.Devices))
+func (v *View) fastest(t *graph.Task) (best time.Duration, can string) {
+	which := make([]byte, len(v.Machine.Devices))
 	best = 1<<63 - 1
-	for i := range m.Devices {
-		d := &m.Devices[i]
+	for i := range v.Machine.Devices {
+		d := &v.Machine.Devices[i]
 		if !engine.Allows(t, d) || slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) {
 			continue
 		}
 		which[i] = 1
-		best = min(best, cost.Task(t, machine.DeviceID(i)).Median)
+		best = min(best, v.Cost.Task(t, machine.DeviceID(i)).Median)
 	}
 	return best, string(which)
 }

@@ -1,0 +1,178 @@
+package weft
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/cut"
+	"github.com/weft-run/weft/sched"
+)
+
+// Prediction is what a run is expected to take and where it would go.
+type Prediction = sched.Prediction
+
+// DevicePrediction is a device's part of a prediction.
+type DevicePrediction = sched.DevicePrediction
+
+// Work is work that can be cut into ranges, each of which becomes a task.
+type Work struct {
+	// Pieces is the work to cut: how many items there are and what ranges cost.
+	Pieces sched.Pieces
+	// Whole is the task that would do all of it: its kernel and work estimate say how
+	// fast each device is.
+	Whole graph.Task
+	// Graph builds the work as one task for each range, in the order to start them.
+	// Without it Plan ends with the ranges.
+	Graph func(ranges []sched.Range) (*graph.Graph, error)
+	// Bind ties the graph's inputs and outputs to memory. Plan looks at which of them
+	// are resident and touches no memory.
+	Bind []Binding
+	// Grain is the least number of items in a task; 0 means 1. Use it where every task
+	// does something anew that is only worth it for several items.
+	Grain int64
+	// Streamed says that copying the data takes about as long as using it, and that it
+	// is used once: a device with memory of its own gets several tasks, so that one is
+	// copied while another is computed.
+	Streamed bool
+}
+
+// Plan is how work is to be run.
+type Plan struct {
+	// Partition is each device's part and why it was chosen.
+	Partition sched.Partition
+	// Ranges are those of the tasks, in the order to start them.
+	Ranges []sched.Range
+	// Graph and Prediction are nil if the work has no Graph.
+	Graph      *graph.Graph
+	Prediction *Prediction
+}
+
+// view is what is known now.
+func (r *Runtime) view() (*cut.View, error) {
+	history, st := r.x.Snapshot()
+	if history == nil {
+		return nil, ErrClosed
+	}
+	return &cut.View{
+		Machine: r.x.Machine, Cost: history, Devices: st,
+		Policy: r.o.Policy, Partitioner: r.o.Partitioner, MaxInFlight: r.o.Concurrent,
+	}, nil
+}
+
+// Split cuts work for the devices by the partitioner of the options. whole is
+// the task that would do all of it: its kernel and work estimate tell what each
+// device makes of it.
+//
+// Without a partitioner of the caller's choice the work goes to several devices
+// when that is predicted to gain more than starting and awaiting them costs, and
+// to the one that is done first otherwise; Partition.Why says so with the
+// numbers. Of devices that compute on the same cores only those take part that
+// make the most of them.
+func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
+	v, err := r.view()
+	if err != nil {
+		return sched.Partition{}, fmt.Errorf("split: %w", err)
+	}
+	part, err := v.Split(p, whole)
+	if err != nil {
+		return part, fmt.Errorf("split: %w", err)
+	}
+	return part, nil
+}
+
+// Plan cuts work for the devices, builds its graph and predicts what that takes. Where
+// the prediction of the graph, which knows every task, favours one device over the
+// several that Split chose, the work is cut for that one.
+func (r *Runtime) Plan(ctx context.Context, w Work) (*Plan, error) {
+	v, err := r.view()
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	p, err := v.Plan(cut.Work{
+		Pieces: w.Pieces, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed,
+		Resident: func(g *graph.Graph) ([]graph.DataID, error) { return residents(g, w.Bind) },
+	}, func() bool { return ctx.Err() != nil })
+	if err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	r.expect(p.Graph, p.Expected)
+	return &Plan{Partition: p.Partition, Ranges: p.Ranges, Graph: p.Graph, Prediction: p.Prediction}, context.Cause(ctx)
+}
+
+// expect has the next run of a graph teach how far off its prediction was.
+func (r *Runtime) expect(g *graph.Graph, e cut.Expected) {
+	if e.Made != "" {
+		r.x.Expect(g, e.Made, e.Size, e.Simulated)
+	}
+}
+
+// residents returns the data of a graph that is bound to resident data.
+func residents(g *graph.Graph, b []Binding) (out []graph.DataID, err error) {
+	for _, x := range b {
+		d, ok := g.Lookup(x.Name)
+		if !ok {
+			return nil, fmt.Errorf("%w: the graph has no data %q", ErrBinding, x.Name)
+		}
+		if x.res != nil {
+			out = append(out, d)
+		}
+	}
+	return out, nil
+}
+
+// Predict says what running a graph now would take, without running it: it
+// simulates the run on the devices as they are, with what is known about them.
+// Other runs in progress are left out of account. Bindings are needed only for
+// resident data, which is taken to be where the graph would leave it.
+func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*Prediction, error) {
+	v, err := r.view()
+	if err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	resident, err := residents(g, b)
+	if err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	p, expected, err := v.Predict(g, resident, func() bool { return ctx.Err() != nil })
+	if err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	r.expect(g, expected)
+	return p, context.Cause(ctx)
+}
+
+// Compare says what running each of several graphs alone would take by the rates
+// of devices and links: it is for choosing between ways to do the same. What was
+// learned of kernels is left out, since it is known of some graphs and not of
+// others and scatters by more than they differ, so that the choice is the same in
+// every run; what a graph will really take Predict knows better. Data is taken to
+// be bound to host memory.
+func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.Duration, error) {
+	v, err := r.view()
+	if err != nil {
+		return nil, fmt.Errorf("compare: %w", err)
+	}
+	v = v.Rates()
+	out := make([]time.Duration, len(graphs))
+	for i, g := range graphs {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if out[i], err = v.Takes(g); err != nil {
+			return nil, fmt.Errorf("compare: graph %d: %w", i, err)
+		}
+	}
+	return out, nil
+}
+
+// fuse makes short tasks that follow one another a task, by what is known of the
+// devices now.
+func (r *Runtime) fuse(g *graph.Graph) *graph.Graph {
+	v, err := r.view()
+	if err != nil {
+		return g // nothing runs any more
+	}
+	return v.Fuse(g, r.o.TaskTimeout)
+}

@@ -1,0 +1,255 @@
+package cut
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/sim"
+)
+
+// maxCompared is the largest graph whose prediction also looks at every kind of
+// device alone: larger ones would take as long to predict as to run.
+const maxCompared = 10_000
+
+// Expected is what a graph was simulated to take, to be compared with what it takes.
+type Expected struct {
+	Made      string  // the kernels it is made of and on how many devices; empty if some kernel never ran
+	Size      float64 // operations and bytes
+	Simulated time.Duration
+}
+
+// Predict simulates a graph on the devices as they are and corrects the result by how far
+// off such predictions were before. Other runs in progress are left out of account. data
+// that is resident is taken to be where the graph would leave it. Devices are compared
+// with one another unless the graph is large or stop is true.
+func (v *View) Predict(g *graph.Graph, resident []graph.DataID, stop func() bool) (*sched.Prediction, Expected, error) {
+	rep, err := v.run(g, resident, v.out())
+	if err != nil {
+		return nil, Expected{}, err
+	}
+	p := v.prediction(g, rep)
+	off, expected := 1.0, Expected{}
+	if p.Samples > 0 {
+		used := 0
+		for _, d := range p.Devices {
+			if d.Tasks > 0 {
+				used++
+			}
+		}
+		made, size := makeOf(g, used)
+		expected = Expected{Made: made, Size: size, Simulated: p.Median}
+		off, _ = v.Cost.Graph(made, size)
+		p.Median, p.Low, p.High = stretch(p.Median, off), stretch(p.Low, off), stretch(p.High, off)
+	}
+	if g.NumTasks() <= maxCompared && !stop() {
+		v.compare(g, resident, p, off)
+	}
+	return p, expected, nil
+}
+
+// Takes simulates a graph and returns what it takes, uncorrected.
+func (v *View) Takes(g *graph.Graph) (time.Duration, error) {
+	rep, err := v.run(g, nil, v.out())
+	if err != nil {
+		return 0, err
+	}
+	return v.median(rep), nil
+}
+
+// run simulates a graph on all devices but some.
+func (v *View) run(g *graph.Graph, resident []graph.DataID, without []machine.DeviceID) (*engine.Report, error) {
+	policy, err := sched.New(v.Policy)
+	if err != nil {
+		return nil, err
+	}
+	c := sim.Config{
+		Machine: v.alone(g), Cost: present{v}, Unchecked: true,
+		Engine: engine.Options{Policy: policy, MaxInFlight: v.MaxInFlight, Spares: without},
+	}
+	job := sim.Job{Graph: g}
+	for i, d := range resident {
+		c.Resident = append(c.Resident, *g.Data(d))
+		job.Bind = append(job.Bind, sim.Binding{Data: d, Resident: i})
+	}
+	c.Jobs = []sim.Job{job}
+	res, err := sim.Run(c)
+	if err == nil && len(resident) > 0 {
+		// The first run brought resident data to the devices; the next finds it.
+		again := job
+		again.At = res.Makespan
+		c.Jobs = append(c.Jobs, again)
+		res, err = sim.Run(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	last := &res.Runs[len(res.Runs)-1]
+	return last.Report, last.Err
+}
+
+// alone returns the machine. Where all times of the graph's tasks were measured,
+// while others ran beside them, it shares nothing but cores: what sharing the rest
+// costs is in them.
+func (v *View) alone(g *graph.Graph) *machine.Machine {
+	for _, t := range g.Flow().ShapeTask {
+		for d := range v.Machine.Devices {
+			if v.task(g.Task(t), machine.DeviceID(d)).Bound != machine.ByHistory {
+				return v.Machine
+			}
+		}
+	}
+	m := *v.Machine
+	m.Devices = append([]machine.Device(nil), m.Devices...)
+	for i := range m.Devices {
+		m.Devices[i].Resources = slices.DeleteFunc(slices.Clone(m.Devices[i].Resources), func(name string) bool {
+			return !slices.ContainsFunc(m.Resources, func(r machine.Resource) bool { return r.Name == name && r.Cores > 0 })
+		})
+	}
+	return &m
+}
+
+// median is what a simulated run takes, with hearing of its end.
+func (v *View) median(rep *engine.Report) time.Duration {
+	reply := 0.0
+	for i := range rep.Devices {
+		if rep.Devices[i].Tasks > 0 {
+			reply = max(reply, v.Machine.Devices[i].Rates.ReplyNS)
+		}
+	}
+	return rep.Ended - rep.Started + time.Duration(reply)
+}
+
+// prediction turns a simulated run into a prediction.
+func (v *View) prediction(g *graph.Graph, rep *engine.Report) *sched.Prediction {
+	p := &sched.Prediction{Median: v.median(rep)}
+	busy := time.Duration(0)
+	for i := range rep.Devices {
+		d := &rep.Devices[i]
+		p.Devices = append(p.Devices, sched.DevicePrediction{Name: v.Machine.Devices[i].Name, Tasks: d.Tasks, Busy: d.Busy})
+		busy += d.Busy
+	}
+	for i := range p.Devices {
+		p.Devices[i].Share = p.Devices[i].Busy.Seconds() / max(busy.Seconds(), 1e-9)
+	}
+	// Errors of tasks of one kernel come from one model, so they do not
+	// cancel: the run is off by as much as its tasks are, on average.
+	var low, mid, high float64
+	f := g.Flow()
+	tasks := make([]float64, len(f.ShapeTask)) // of each shape
+	for i := range g.NumTasks() {
+		tasks[f.Rows[i].Shape]++
+	}
+	for i, t := range f.ShapeTask {
+		e := v.typical(g.Task(t))
+		low, mid, high = low+e.Low.Seconds()*tasks[i], mid+e.Median.Seconds()*tasks[i], high+e.High.Seconds()*tasks[i]
+		if i == 0 || e.Samples < p.Samples {
+			p.Samples = e.Samples
+		}
+	}
+	p.Low, p.High = p.Median, p.Median
+	if mid > 0 {
+		p.Low, p.High = stretch(p.Median, low/mid), stretch(p.Median, high/mid)
+	}
+	return p
+}
+
+// makeOf says what a graph is made of and how large it is: its kernels in order
+// of appearance, and how many devices take part. Graphs of one make are off by
+// about the same factor.
+func makeOf(g *graph.Graph, devices int) (made string, size float64) {
+	var names []string
+	f := g.Flow()
+	for _, t := range f.ShapeTask {
+		for _, s := range g.Task(t).Steps {
+			if !slices.Contains(names, s.Kernel.Name) {
+				names = append(names, s.Kernel.Name)
+			}
+		}
+	}
+	for i := range g.NumTasks() {
+		w := g.Task(graph.TaskID(i)).Work
+		size += w.Ops + w.Bytes
+	}
+	return fmt.Sprintf("%s on %d", strings.Join(names, ", "), devices), size
+}
+
+// typical is the estimate of a task on the device that runs it fastest.
+func (v *View) typical(t *graph.Task) machine.Estimate {
+	best := machine.Estimate{Median: -1}
+	for d := range v.Machine.Devices {
+		if len(t.Steps) > 0 && !v.Machine.Devices[d].CanRun(t.Steps[0].Kernel) {
+			continue
+		}
+		if e := v.task(t, machine.DeviceID(d)); best.Median < 0 || e.Median < best.Median {
+			best = e
+		}
+	}
+	return best
+}
+
+// compare adds what each device alone would take, which is off by as much as the
+// prediction itself: both come from the same model. Of equal devices one is
+// looked at.
+func (v *View) compare(g *graph.Graph, resident []graph.DataID, p *sched.Prediction, off float64) {
+	var used, others []string
+	only := -1
+	for i, d := range p.Devices {
+		if d.Tasks > 0 {
+			used = append(used, d.Name)
+			only = i
+		}
+	}
+	if len(used) == 0 {
+		p.Why = "there is nothing to run"
+		return
+	}
+	if len(used) > 1 {
+		only = -1
+	}
+	classes := v.Machine.Classes()
+	known := make(map[int32]time.Duration)
+	if only >= 0 {
+		known[classes[only]] = p.Median
+	}
+	p.Alone = make([]time.Duration, len(v.Machine.Devices))
+	said := make(map[int32]bool)
+	for i := range v.Machine.Devices {
+		if slices.Contains(v.out(), machine.DeviceID(i)) {
+			continue
+		}
+		c := classes[i]
+		if _, ok := known[c]; !ok {
+			known[c] = v.takes(g, resident, i, off)
+		}
+		p.Alone[i] = known[c]
+		if !said[c] && known[c] > 0 {
+			others = append(others, fmt.Sprintf("%s on %s alone", sched.Round(known[c]), v.Machine.Devices[i].Name))
+		}
+		said[c] = true
+	}
+	p.Why = fmt.Sprintf("%s on %s", sched.Round(p.Median), strings.Join(used, " and "))
+	if len(others) > 0 {
+		p.Why += "; " + strings.Join(others, ", ")
+	}
+}
+
+// takes returns what a device alone would take, 0 when it cannot.
+func (v *View) takes(g *graph.Graph, resident []graph.DataID, on int, off float64) time.Duration {
+	var without []machine.DeviceID
+	for k := range v.Machine.Devices {
+		if k != on {
+			without = append(without, machine.DeviceID(k))
+		}
+	}
+	rep, err := v.run(g, resident, without)
+	if err != nil {
+		return 0
+	}
+	return stretch(rep.Ended-rep.Started+time.Duration(v.Machine.Devices[on].Rates.ReplyNS), off)
+}

@@ -1,0 +1,136 @@
+package cut
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+)
+
+// cores is a view of CPU devices that do 10⁹ operations a second and answer after a time.
+func cores(n int, reply time.Duration) *View {
+	m := &machine.Machine{HostBPS: 1e12}
+	for i := range n {
+		d := machine.Device{Name: "cpu:" + strconv.Itoa(i), Kind: machine.CPU, Backend: "cpu", HostMemory: true, ComputeUnits: 1}
+		d.Rates.Ops[graph.FP32], d.Rates.MemoryBPS, d.Rates.ReplyNS = 1e9, 1e12, float64(reply)
+		m.Devices = append(m.Devices, d)
+	}
+	v := &View{Machine: m, Devices: make([]engine.DeviceStatus, n)}
+	for i := range v.Devices {
+		v.Devices[i].State = engine.Healthy
+	}
+	return v.Rates()
+}
+
+// work is a task of so many operations.
+func work(ops float64) graph.Task {
+	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
+	return graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: ops}}
+}
+
+// A device this runtime has just used fully is as good as one it has not; one
+// that others use, or another run, is not, and yet gets something.
+func TestSplitDynamic(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		first engine.DeviceStatus
+		want  int64 // of 1000
+	}{
+		{"idle", engine.DeviceStatus{}, 500},
+		{"used by what we ended", engine.DeviceStatus{Util: 1}, 500},
+		{"used by others", engine.DeviceStatus{Util: 0.75, Others: 0.75}, 200},
+		{"used by another run", engine.DeviceStatus{Util: 0.75, Queued: 3}, 200},
+		{"fully used by others", engine.DeviceStatus{Util: 1, Others: 1}, 48},
+		{"lost", engine.DeviceStatus{State: engine.Lost}, 0},
+	} {
+		v := cores(2, 0)
+		v.Partitioner = "dynamic"
+		if c.first.State != engine.Lost {
+			c.first.State = engine.Healthy
+		}
+		v.Devices[0] = c.first
+		got, err := v.Split(sched.Pieces{Extent: 1000}, work(1e6))
+		if err != nil || got.Ranges[0].Len() != c.want {
+			t.Errorf("%s: %v, %v; want %d of 1000", c.name, got.Ranges, err, c.want)
+		}
+	}
+}
+
+// What a split says of itself is what is predicted of the graph made from it, and
+// when that favours one device it is cut for one.
+func TestSettle(t *testing.T) {
+	const ms = time.Millisecond
+	v, p := cores(2, ms), sched.Pieces{Extent: 1000}
+	for _, c := range []struct {
+		name  string
+		ops   float64
+		pred  sched.Prediction
+		want  string
+		again bool
+		why   string
+	}{
+		{"several, and so it stays", 100e6, sched.Prediction{Median: 241 * ms, Alone: []time.Duration{479 * ms, 480 * ms}},
+			"500 500 241ms", false, "several devices: cpu:0 alone takes 479ms (cpu:1 takes 480ms); splitting gains 238ms and costs 1ms"},
+		{"several, but one is better", 100e6, sched.Prediction{Median: 99500 * time.Microsecond, Alone: []time.Duration{110 * ms, 100 * ms}},
+			"0 1000 100ms", true, "one device: cpu:1 alone takes 100ms (cpu:0 takes 110ms); splitting would gain 500µs and cost 1ms"},
+		{"one, and so it stays", 1e6, sched.Prediction{Median: 9 * ms, Alone: []time.Duration{9 * ms, 9 * ms}},
+			"1000 0 9ms", false, "one device: cpu:0 alone takes 9ms (cpu:1 takes 9ms); splitting would gain 500µs and cost 1ms"},
+		{"too large to look at", 100e6, sched.Prediction{Median: 9 * ms},
+			"500 500 9ms", false, "several devices: cpu:0 alone takes 101ms"},
+	} {
+		part, err := v.Split(p, work(c.ops))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, again := v.settle(p, part, &c.pred)
+		have := ""
+		for _, r := range got.Ranges {
+			have += strconv.FormatInt(r.Len(), 10) + " "
+		}
+		have += got.Completion.String()
+		if have != c.want || again != c.again || !strings.Contains(got.Why, c.why) {
+			t.Errorf("%s: %s, again %v, because %s; want %s, %v, because %s", c.name, have, again, got.Why, c.want, c.again, c.why)
+		}
+	}
+}
+
+// A plan whose graph turns out to be faster on one device is cut for that one, and its
+// ranges, graph and prediction are those of the last cut.
+func TestPlanForOne(t *testing.T) {
+	v := cores(2, time.Microsecond)
+	built := 0
+	w := Work{Pieces: sched.Pieces{Extent: 1000}, Whole: work(100e6), Graph: func(ranges []sched.Range) (*graph.Graph, error) {
+		built++
+		var b graph.Builder
+		x := b.Data(graph.Data{Name: "x", Bytes: 8, Input: true})
+		for range ranges { // each task needs the one before: several devices gain nothing
+			task := work(100e6 / float64(len(ranges)))
+			task.Uses = []graph.Use{{Data: x, Access: graph.ReadWrite}}
+			b.Add(task)
+		}
+		return b.Build()
+	}}
+	split, err := v.Split(w.Pieces, w.Whole)
+	if err != nil || split.Ranges[0].Len() != 500 {
+		t.Fatalf("split %v, %v: the test needs a split that is not worth it", split.Ranges, err)
+	}
+	p, err := v.Plan(w, func() bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if built != 2 || !p.Partition.Choice.One() || p.Graph.NumTasks() != len(p.Ranges) || len(p.Ranges) != 1 {
+		t.Errorf("built %d times, %d ranges, %d tasks: %s", built, len(p.Ranges), p.Graph.NumTasks(), p.Partition.Why)
+	}
+	if p.Partition.Completion != p.Prediction.Median {
+		t.Errorf("the partition says %v, the prediction %v", p.Partition.Completion, p.Prediction.Median)
+	}
+	w.Graph = nil
+	if p, err = v.Plan(w, func() bool { return false }); err != nil || p.Graph != nil || p.Prediction != nil || len(p.Ranges) < 2 {
+		t.Errorf("without a graph: %+v, %v", p, err)
+	}
+}

@@ -1,0 +1,79 @@
+// Package cut decides how work is divided: which device gets which range, how many tasks
+// a range becomes, which short tasks become one, and what the graph made from that is
+// predicted to take.
+//
+// All of it is computed on a View, which is a copy of what is known at one time, so that a
+// decision can be repeated and tested without devices. Plan is the whole path:
+//
+//	Pieces ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► Settle ─► Plan
+//	                     ▲                                          │
+//	                     └──────── one device is faster ◄───────────┘
+package cut
+
+import (
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// View is a machine and what is known about it at one time. Its methods change nothing
+// that outlives it.
+type View struct {
+	Machine *machine.Machine
+	Cost    *machine.History
+	Devices []engine.DeviceStatus // the condition of each device, in the order of their IDs
+
+	// Policy and Partitioner are names, empty for the default; a partitioner that is
+	// named is obeyed, the default also decides between one device and several.
+	Policy, Partitioner string
+	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
+	MaxInFlight int
+}
+
+// Rates returns the view without what was learned of kernels and copies: predictions
+// follow from the rates of devices and links alone.
+func (v *View) Rates() *View {
+	out := *v
+	out.Cost = machine.NewHistory(machine.NewRoofline(v.Machine), v.Machine)
+	return &out
+}
+
+// slow is how many times slower than its model a device runs.
+func (v *View) slow(d machine.DeviceID) float64 { return max(v.Devices[d].Slow, 1) }
+
+// out returns the devices that take no work.
+func (v *View) out() (out []machine.DeviceID) {
+	for i := range v.Devices {
+		if v.Devices[i].State != engine.Healthy {
+			out = append(out, machine.DeviceID(i))
+		}
+	}
+	return out
+}
+
+// task predicts a task on a device in its present condition.
+func (v *View) task(t *graph.Task, on machine.DeviceID) machine.Estimate {
+	e := v.Cost.Task(t, on)
+	if f := v.slow(on); f > 1 {
+		e.Median, e.Low, e.High = stretch(e.Median, f), stretch(e.Low, f), stretch(e.High, f)
+	}
+	return e
+}
+
+// present is a view as the simulator's cost model.
+type present struct{ *View }
+
+// Task predicts a task on a device.
+func (p present) Task(t *graph.Task, on machine.DeviceID) machine.Estimate { return p.task(t, on) }
+
+// Copy predicts a copy.
+func (p present) Copy(bytes int64, from, to machine.DeviceID) machine.Estimate {
+	return p.Cost.Copy(bytes, from, to)
+}
+
+// Epoch never changes: nothing is learned from a simulation.
+func (p present) Epoch() uint64 { return 0 }
+
+func stretch(d time.Duration, f float64) time.Duration { return time.Duration(float64(d) * f) }
