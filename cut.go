@@ -3,6 +3,7 @@ package weft
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -49,6 +50,31 @@ type Plan struct {
 	Prediction *Prediction
 }
 
+// rules returns the policy of the options and their partitioner, nil where the caller
+// leaves the choice of one device or several to weft.
+func (o *Options) rules() (sched.Factory, sched.Partitioner, error) {
+	policy, err := sched.New(o.Policy)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	if o.PlaceBy != nil {
+		var once sync.Once // each prediction has a policy of its own, with the same mistakes
+		policy = sched.Guard(o.PlaceBy, func(err error) {
+			once.Do(func() {
+				o.Log.Warn("the policy of Options.PlaceBy is wrong; the default one places instead", "err", err)
+			})
+		})
+	}
+	if o.CutBy != nil || o.Partitioner == "" {
+		return policy, o.CutBy, nil
+	}
+	cut, err := sched.NewPartitioner(o.Partitioner)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrOptions, err)
+	}
+	return policy, cut, nil
+}
+
 // view is what is known now.
 func (r *Runtime) view() (*cut.View, error) {
 	history, st := r.x.Snapshot()
@@ -57,7 +83,7 @@ func (r *Runtime) view() (*cut.View, error) {
 	}
 	return &cut.View{
 		Machine: r.x.Machine, Cost: history, Devices: st,
-		Policy: r.o.Policy, Partitioner: r.o.Partitioner, MaxInFlight: r.o.Concurrent,
+		Policy: r.policy, Partitioner: r.partitioner, MaxInFlight: r.o.Concurrent,
 	}, nil
 }
 

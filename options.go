@@ -34,7 +34,8 @@ type Options struct {
 	// all that are found have been measured and the cache has that; until then those
 	// with the highest score.
 	MaxDevices int
-	// Policy places tasks ("finish"); Partitioner cuts work ("latency").
+	// Policy names what places tasks (sched.Default), Partitioner what cuts work
+	// (sched.DefaultPartitioner). PlaceBy and CutBy bring the caller's own.
 	Policy      string
 	Partitioner string
 	// Concurrent limits tasks in flight over all devices; 0 means no limit.
@@ -97,6 +98,14 @@ type Options struct {
 
 	// Funcs are the Go kernels the program brings, by name.
 	Funcs map[string]Func
+	// PlaceBy, when set, makes the policy that places tasks, in place of the one that
+	// Policy names. The runtime's loop calls it, so it must not block. What it does
+	// wrong is logged once, and the default policy places the tasks concerned (see
+	// sched.Guard). Predictions make policies of their own from it.
+	PlaceBy sched.Factory
+	// CutBy, when set, cuts work in place of the partitioner that Partitioner names.
+	// It may be called by several goroutines at a time.
+	CutBy sched.Partitioner
 	// Drivers replaces the drivers that would be used.
 	Drivers []driver.Driver
 	// Log receives warnings; nil discards them.

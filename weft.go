@@ -56,10 +56,14 @@ type Runtime struct {
 	x     *exec.Executor
 	o     Options
 	trace *trace.Recorder
-	names []string // of the devices
-	maps  mappings // calls of Map in progress
-	calls callbacks
-	most  int64 // host memory there is, in bytes; 0 if that is not known
+	// policy places tasks; partitioner cuts work, and is nil where weft also chooses
+	// between one device and several.
+	policy      sched.Factory
+	partitioner sched.Partitioner
+	names       []string // of the devices
+	maps        mappings // calls of Map in progress
+	calls       callbacks
+	most        int64 // host memory there is, in bytes; 0 if that is not known
 	// memory is shared with worker processes, nil without any. It is given up by
 	// the last of its users: the runtime, until it is closed, and buffers.
 	memory *arena.Arena
@@ -80,6 +84,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	policy, partitioner, err := o.rules()
+	if err != nil {
+		return nil, err
+	}
 	cache := o.cacheDir()
 	if cache != "" { // said once, not of every file
 		if err := os.MkdirAll(cache, 0o700); err != nil {
@@ -87,7 +95,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 			cache = ""
 		}
 	}
-	rt := &Runtime{o: o, most: arena.Memory()}
+	rt := &Runtime{o: o, policy: policy, partitioner: partitioner, most: arena.Memory()}
 	rt.users.Store(1)
 	drivers := o.Drivers
 	if drivers == nil {
@@ -128,7 +136,6 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		rt.forget()
 		return nil, err
 	}
-	policy, _ := sched.New(o.Policy)
 	if o.Trace > 0 {
 		rt.trace = trace.NewRecorder(o.Trace)
 	}

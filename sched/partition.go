@@ -134,6 +134,30 @@ func check(p Pieces, shares []Share) error {
 	return nil
 }
 
+// CheckPartition reports what is wrong with how a partitioner cut pieces: there must be a
+// range for each share, and together they must cover the extent in order, on aligned
+// boundaries.
+func CheckPartition(p Pieces, shares []Share, part Partition) error {
+	if len(part.Ranges) != len(shares) {
+		return fmt.Errorf("%w: the partitioner made %d ranges for %d devices", ErrPieces, len(part.Ranges), len(shares))
+	}
+	at := int64(0)
+	for i, r := range part.Ranges {
+		if r.Len() == 0 {
+			continue
+		}
+		if r.Lo != at || r.Hi < r.Lo || r.Hi > p.Extent || r.Hi < p.Extent && r.Hi%max(p.Align, 1) != 0 {
+			return fmt.Errorf("%w: the partitioner gave device %d items %d to %d, want a range that begins at %d and ends at a multiple of %d or at %d",
+				ErrPieces, shares[i].Device, r.Lo, r.Hi, at, max(p.Align, 1), p.Extent)
+		}
+		at = r.Hi
+	}
+	if at != p.Extent {
+		return fmt.Errorf("%w: the partitioner left items from %d to %d out", ErrPieces, at, p.Extent)
+	}
+	return nil
+}
+
 // blocks returns how many pieces of Align there are, the last perhaps shorter.
 func (p Pieces) blocks() int64 {
 	if p.Align <= 1 {

@@ -64,13 +64,9 @@ func (v *View) Takes(g *graph.Graph) (time.Duration, error) {
 
 // run simulates a graph on all devices but some.
 func (v *View) run(g *graph.Graph, resident []graph.DataID, without []machine.DeviceID) (*engine.Report, error) {
-	policy, err := sched.New(v.Policy)
-	if err != nil {
-		return nil, err
-	}
 	c := sim.Config{
 		Machine: v.alone(g), Cost: present{v}, Unchecked: true,
-		Engine: engine.Options{Policy: policy, MaxInFlight: v.MaxInFlight, Spares: without},
+		Engine: engine.Options{Policy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without},
 	}
 	job := sim.Job{Graph: g}
 	for i, d := range resident {

@@ -15,7 +15,7 @@ import (
 // Split gives every device its range of some work. whole is the task that would do all
 // of it.
 //
-// A partitioner that the view names is obeyed. Otherwise the work goes to several devices
+// The view's partitioner is obeyed. Otherwise the work goes to several devices
 // if that is predicted to gain more than starting and awaiting them costs, and to the
 // fastest one if not; Partition.Why says so with the numbers. Of devices that compute on
 // the same cores only those take part that make the most of them. No constant decides:
@@ -25,9 +25,9 @@ func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) 
 	if len(whole.Steps) == 0 || slices.ContainsFunc(whole.Steps, func(s graph.Step) bool { return s.Kernel == nil }) {
 		return sched.Partition{}, fmt.Errorf("%w: the task has no kernel to run", graph.ErrKernel)
 	}
-	cut, err := sched.NewPartitioner(v.Partitioner)
-	if err != nil {
-		return sched.Partition{}, err
+	cut := v.Partitioner
+	if cut == nil {
+		cut = sched.Partitioners()[sched.DefaultPartitioner]
 	}
 	total, moved := cost(p, 0, p.Extent), int64(0)
 	if p.Bytes != nil {
@@ -41,7 +41,10 @@ func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) 
 		shares[i] = all[i].share
 	}
 	part, err := cut(p, shares)
-	if err != nil || v.Partitioner != "" {
+	if err == nil {
+		err = sched.CheckPartition(p, shares, part)
+	}
+	if err != nil || v.Partitioner != nil {
 		return part, err
 	}
 	c := weigh(all, &part)
@@ -163,7 +166,7 @@ func (v *View) uncrowd(all []candidate) (left []string) {
 				able = append(able, d)
 			}
 		}
-		if v.Partitioner == "" {
+		if v.Partitioner == nil {
 			// The most for each core first.
 			slices.SortStableFunc(able, func(a, b machine.DeviceID) int {
 				return cmp.Compare(all[b].share.Rate/c.Share(b), all[a].share.Rate/c.Share(a))

@@ -49,7 +49,7 @@ func TestSplitDynamic(t *testing.T) {
 		{"lost", engine.DeviceStatus{State: engine.Lost}, 0},
 	} {
 		v := cores(2, 0)
-		v.Partitioner = "dynamic"
+		v.Partitioner = sched.Dynamic
 		if c.first.State != engine.Lost {
 			c.first.State = engine.Healthy
 		}

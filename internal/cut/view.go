@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
 )
 
 // View is a machine and what is known about it at one time. Its methods change nothing
@@ -25,9 +26,11 @@ type View struct {
 	Cost    *machine.History
 	Devices []engine.DeviceStatus // the condition of each device, in the order of their IDs
 
-	// Policy and Partitioner are names, empty for the default; a partitioner that is
-	// named is obeyed, the default also decides between one device and several.
-	Policy, Partitioner string
+	// Policy places tasks in simulations; nil means the default.
+	Policy sched.Factory
+	// Partitioner is obeyed where it is set. Without it work is cut by the default one,
+	// for several devices or for one, whichever is predicted to be done first.
+	Partitioner sched.Partitioner
 	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
 	MaxInFlight int
 }

@@ -1,0 +1,130 @@
+package sched
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// scripted is a policy that does as a test says.
+type scripted struct {
+	place func(v *View, out []Placement) []Placement
+	steal func() machine.DeviceID
+}
+
+func (s *scripted) Place(v *View, out []Placement) []Placement { return s.place(v, out) }
+func (s *scripted) Observe(Outcome)                            { panic("observed") }
+func (s *scripted) Explain(*View, int) Explanation             { panic("explained") }
+
+// thief also steals.
+type thief struct{ scripted }
+
+func (t *thief) Steal(*View, machine.DeviceID) machine.DeviceID { return t.steal() }
+
+// three is a view of three tasks for two devices, of which the first takes no work.
+func three() (*View, Problem) {
+	m := &machine.Machine{Name: "two", Devices: []machine.Device{{Name: "cpu:0", HostMemory: true}, {Name: "cpu:1", HostMemory: true}}}
+	v := &View{Classes: 1, Devices: []Device{
+		{HostMemory: true, CapBytes: 1 << 40, Slow: 1}, {Accepts: true, HostMemory: true, CapBytes: 1 << 40, Slow: 1},
+	}}
+	for i := range 3 {
+		v.Tasks = append(v.Tasks, Ready{Task: graph.TaskID(i), Cost: []time.Duration{time.Millisecond}, Near: -1, Hint: -1})
+	}
+	return v, Problem{Machine: m, Cost: machine.NewRoofline(m)}
+}
+
+// Whatever a policy does, each task is placed at most once, where it can run, and the
+// first mistake is told.
+func TestGuard(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		place func(v *View, out []Placement) []Placement
+		want  string // devices of the tasks, "-" for one left out
+		warns string
+	}{
+		{"right", func(v *View, out []Placement) []Placement {
+			return append(out, Placement{Task: 2, Device: 1}, Placement{Task: 0, Device: 1})
+		}, "1 - 1", ""},
+		{"a panic", func(*View, []Placement) []Placement { panic("ouch") }, "1 1 1", "panicked: ouch"},
+		{"a task that is not there", func(v *View, out []Placement) []Placement {
+			return append(out, Placement{Task: 3, Device: 1}, Placement{Task: -1, Device: 1}, Placement{Task: 1, Device: 1})
+		}, "- 1 -", "task 3 of 3"},
+		{"a task twice", func(v *View, out []Placement) []Placement {
+			return append(out, Placement{Task: 1, Device: 1}, Placement{Task: 1, Device: 1})
+		}, "- 1 -", "placed already"},
+		{"devices that take no work or are not there", func(v *View, out []Placement) []Placement {
+			return append(out, Placement{Task: 0, Device: 0}, Placement{Task: 1, Device: 7}, Placement{Task: 2, Device: -1})
+		}, "1 1 1", "device 0 of 2"},
+		{"what was there before", func(*View, []Placement) []Placement { return nil }, "- - -", ""},
+	} {
+		v, p := three()
+		var told []string
+		g := Guard(func(Problem) Policy { return &scripted{place: c.place} }, func(err error) { told = append(told, err.Error()) })(p)
+		if _, ok := g.(Stealer); ok {
+			t.Errorf("%s: the guard of a policy that does not steal does", c.name)
+		}
+		got := []string{"-", "-", "-"}
+		for _, p := range g.Place(v, nil) {
+			if got[p.Task] != "-" {
+				t.Errorf("%s: task %d is placed twice", c.name, p.Task)
+			}
+			got[p.Task] = string(rune('0' + p.Device))
+		}
+		g.Place(v, nil) // the same mistake is not told again
+		if strings.Join(got, " ") != c.want || c.warns == "" && len(told) > 0 || c.warns != "" && (len(told) != 1 || !strings.Contains(told[0], c.warns)) {
+			t.Errorf("%s: placed %v, told %q; want %s, %q", c.name, got, told, c.want, c.warns)
+		}
+	}
+}
+
+// Panics of the other methods are told, and a factory that makes nothing gives the default.
+func TestGuardMethods(t *testing.T) {
+	v, p := three()
+	var told []error
+	warn := func(err error) { told = append(told, err) }
+	bad := &thief{scripted{steal: func() machine.DeviceID { return 1 }}}
+	g := Guard(func(Problem) Policy { return bad }, warn)(p).(*guardedStealer)
+	if got := g.Steal(v, 0); got != 1 || len(told) != 0 {
+		t.Errorf("steals from %d, told %v", got, told)
+	}
+	if g.Steal(v, 1) != -1 || len(told) != 1 {
+		t.Errorf("a device steals from itself: told %v", told)
+	}
+	g.Observe(Outcome{})
+	if ex := g.Explain(v, 0); ex.Chosen != -1 {
+		t.Errorf("explained %+v", ex)
+	}
+	bad.steal = func() machine.DeviceID { panic(errors.New("ouch")) }
+	if g.Steal(v, 0) != -1 || len(told) != 1 {
+		t.Errorf("told %v", told)
+	}
+	for _, f := range []Factory{func(Problem) Policy { return nil }, func(Problem) Policy { panic("no") }} {
+		told = nil
+		if got := Guard(f, warn)(p).Place(v, nil); len(got) != 3 || len(told) != 1 {
+			t.Errorf("placed %v, told %v", got, told)
+		}
+	}
+}
+
+// A partition that leaves items out, repeats them or passes boundaries is refused.
+func TestCheckPartition(t *testing.T) {
+	shares := []Share{{Rate: 1}, {Device: 1, Rate: 1}}
+	p := Pieces{Extent: 100, Align: 8}
+	for _, c := range []struct {
+		ranges []Range
+		ok     bool
+	}{
+		{[]Range{{0, 48}, {48, 100}}, true}, {[]Range{{0, 0}, {0, 100}}, true}, {[]Range{{0, 100}, {7, 7}}, true},
+		{[]Range{{0, 100}}, false}, {nil, false}, {[]Range{{0, 50}, {50, 100}}, false}, {[]Range{{0, 48}, {56, 100}}, false},
+		{[]Range{{0, 56}, {48, 100}}, false}, {[]Range{{0, 48}, {48, 96}}, false}, {[]Range{{0, 48}, {48, 104}}, false},
+		{[]Range{{8, 0}, {0, 100}}, false}, {[]Range{{48, 100}, {0, 48}}, false},
+	} {
+		if err := CheckPartition(p, shares, Partition{Ranges: c.ranges}); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrPieces) {
+			t.Errorf("%v: %v", c.ranges, err)
+		}
+	}
+}
