@@ -61,15 +61,15 @@ var ErrSpec = errors.New("bad collective")
 type Op uint8
 
 const (
-	AllReduce Op = iota
-	Reduce
-	ReduceScatter
-	Broadcast
-	AllGather
-	AllToAll
-	Send
-	Barrier
-	NumOps = iota
+	AllReduce     Op     = iota // every rank gets the combination of all vectors
+	Reduce                      // the root gets it
+	ReduceScatter               // every rank gets its part of it
+	Broadcast                   // every rank gets the root's vector
+	AllGather                   // every rank gets the parts of all, joined
+	AllToAll                    // rank i gets part i of every rank's vector
+	Send                        // one rank gets another's vector
+	Barrier                     // no rank goes on before all have come
+	NumOps        = iota        // how many operations there are
 )
 
 var opNames = [...]string{"allreduce", "reduce", "reducescatter", "broadcast", "allgather", "alltoall", "send", "barrier"}

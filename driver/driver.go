@@ -85,8 +85,9 @@ type Buffer int32
 type Kind uint8
 
 const (
-	// Alloc makes Buf with Bytes; Free ends it. They take effect at once.
+	// Alloc makes Buf with Bytes, at once.
 	Alloc Kind = iota
+	// Free ends Buf, at once.
 	Free
 	// Copy moves Bytes between device buffers and host memory.
 	Copy

@@ -76,12 +76,12 @@ func (a Access) Writes() bool { return a != Read }
 type Unit uint8
 
 const (
-	FP32 Unit = iota // single precision, the default
-	FP64
-	TF32 // tensor cores on single-precision operands
-	FP16 // half or bfloat16 on tensor cores
-	Int32
-	NumUnits = iota
+	FP32     Unit   = iota // single precision, the default
+	FP64                   // double precision
+	TF32                   // tensor cores on single-precision operands
+	FP16                   // half or bfloat16 on tensor cores
+	Int32                  // 32-bit integers
+	NumUnits = iota        // how many there are
 )
 
 var unitNames = [...]string{"fp32", "fp64", "tf32", "fp16", "int32"}

@@ -27,8 +27,9 @@ const (
 	Slow
 	// Shrink sets a device's memory capacity to Bytes.
 	Shrink
-	// Break takes the links between two memories away, Mend puts them back.
+	// Break takes the links between two memories away.
 	Break
+	// Mend puts them back.
 	Mend
 	// FailNext makes the next launch on a device fail at its end.
 	FailNext
@@ -41,16 +42,17 @@ const (
 	Sense
 	// Swap puts the device Other in a device's place.
 	Swap
-	// Drain and Undrain stop and resume new work on a device.
+	// Drain stops new work on a device.
 	Drain
+	// Undrain lets it in again.
 	Undrain
 	// Cancel cancels the run submitted as number Times, from 1.
 	Cancel
 	// FailCopy makes the next copy on a device's lanes fail at its end.
 	FailCopy
-	// Refuse makes the next launch on a device end as one its kernel cannot do,
-	// Exhaust as one for which it has too little memory.
+	// Refuse makes the next launch on a device end as one its kernel cannot do.
 	Refuse
+	// Exhaust makes it end as one for which the device has too little memory.
 	Exhaust
 )
 

@@ -27,23 +27,20 @@ const (
 	Exec Kind = iota
 	// Copy is a transfer, from From's memory to Device's.
 	Copy
-	// Lost, Back, Slow, Drain, Fail are changes of a device's state at Start.
-	Lost
-	Back
-	Slow
-	Drain
-	Fail
-	// Retry is a task put back after a failure, Replay one run again because
-	// its result was lost, Evict a value moved out, Commit one made durable,
-	// Move a queued task moved to another device.
-	Retry
-	Replay
-	Evict
-	Commit
-	Move
-	// RunBegin and RunEnd bracket a run.
-	RunBegin
-	RunEnd
+	// Changes of a device's state, at Start.
+	Lost  // it is gone
+	Back  // it works again
+	Slow  // it runs slower or faster than before
+	Drain // it takes no new work
+	Fail  // it could not be brought back
+	// What the engine did, at Start.
+	Retry    // a task was put back after a failure
+	Replay   // a task is run again because its result was lost
+	Evict    // a value was moved out of a memory
+	Commit   // a value was made durable
+	Move     // a queued task was moved to another device
+	RunBegin // a run began
+	RunEnd   // a run ended
 	// Missing says that a Recorder was full: the Bytes events before Start were
 	// dropped. An analysis begins there.
 	Missing

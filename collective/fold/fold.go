@@ -22,14 +22,14 @@ import (
 type Op uint8
 
 const (
-	Sum Op = iota
+	Sum Op = iota // of the elements, in the order given
 	// Average is the sum divided by the number of arrays; of integers the
 	// quotient is truncated towards zero.
 	Average
-	Max // NaN if there is one; +0 is larger than -0
-	Min
-	Product
-	NumOps = iota
+	Max            // NaN if there is one; +0 is larger than -0
+	Min            // NaN if there is one; -0 is smaller than +0
+	Product        // of the elements, in the order given
+	NumOps  = iota // how many there are
 )
 
 var opNames = [...]string{"sum", "average", "max", "min", "product"}
@@ -47,13 +47,13 @@ func ParseOp(s string) (Op, error) {
 type Type uint8
 
 const (
-	F32 Type = iota
-	F64
-	F16  // IEEE half precision
-	BF16 // the upper half of single precision
-	I32
-	I64
-	NumTypes = iota
+	F32      Type   = iota // single precision
+	F64                    // double precision
+	F16                    // IEEE half precision
+	BF16                   // the upper half of single precision
+	I32                    // 32-bit integers, which wrap
+	I64                    // 64-bit integers, which wrap
+	NumTypes = iota        // how many there are
 )
 
 var typeNames = [...]string{"f32", "f64", "f16", "bf16", "i32", "i64"}

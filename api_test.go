@@ -1,0 +1,253 @@
+package weft
+
+import (
+	"bytes"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var updateAPI = flag.Bool("update-api", false, "write testdata/api.txt anew")
+
+// TestAPI compares what users can name with testdata/api.txt, so that every change of the
+// public face is seen, and is made on purpose:
+//
+//	go test . -run '^TestAPI$' -update-api
+func TestAPI(t *testing.T) {
+	const golden = "testdata/api.txt"
+	got := strings.Join(publicNames(t).lines, "\n") + "\n"
+	if *updateAPI {
+		if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	text, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := string(text)
+	if got == want {
+		return
+	}
+	have, had := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for _, line := range had {
+		if !slices.Contains(have, line) {
+			t.Errorf("gone or changed: %s", line)
+		}
+	}
+	for _, line := range have {
+		if !slices.Contains(had, line) {
+			t.Errorf("new: %s", line)
+		}
+	}
+	t.Errorf("%s differs; if that is meant, say so in CHANGELOG.md and write it anew with -update-api", golden)
+}
+
+// TestPublicNames sees that every exported name is documented.
+func TestPublicNames(t *testing.T) {
+	for _, x := range publicNames(t).bare {
+		t.Errorf("%s has no sentence that says what it is", x)
+	}
+}
+
+// surface is what the public packages of the module declare.
+type surface struct {
+	lines []string // a declaration each, sorted
+	bare  []string // those without a comment
+}
+
+func publicNames(t *testing.T) *surface {
+	t.Helper()
+	s := &surface{}
+	err := filepath.WalkDir(".", func(dir string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		switch base := filepath.Base(dir); {
+		case base == "internal" || base == "testdata" || base == "cmd" || base == "examples" || base != "." && strings.HasPrefix(base, "."):
+			return fs.SkipDir
+		}
+		return s.folder(dir)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(s.lines)
+	s.lines = slices.Compact(s.lines) // a file for each platform declares the same
+	return s
+}
+
+// folder adds the declarations of a package.
+func (s *surface) folder(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		files := token.NewFileSet()
+		f, err := parser.ParseFile(files, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		if f.Name.Name == "main" {
+			return nil
+		}
+		p := &publicFile{surface: s, pkg: filepath.ToSlash(dir), files: files}
+		for _, d := range f.Decls {
+			p.declaration(d)
+		}
+	}
+	return nil
+}
+
+// publicFile is a file that is looked through.
+type publicFile struct {
+	*surface
+	pkg   string
+	files *token.FileSet
+}
+
+func (p *publicFile) declaration(d ast.Decl) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		if !d.Name.IsExported() || !exportedReceiver(d) {
+			return
+		}
+		name := d.Name.Name
+		if d.Recv != nil {
+			name = p.text(d.Recv.List[0].Type) + "." + name
+		}
+		p.add(name, d.Doc, "func "+receiver(p, d)+d.Name.Name+strings.TrimPrefix(p.text(d.Type), "func"))
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				p.typeSpec(d, s)
+			case *ast.ValueSpec:
+				for _, n := range s.Names {
+					if n.IsExported() {
+						p.add(n.Name, first(s.Doc, s.Comment, d.Doc), d.Tok.String()+" "+n.Name+valueType(p, s))
+					}
+				}
+			}
+		}
+	}
+}
+
+// first returns the comment that is there.
+func first(docs ...*ast.CommentGroup) *ast.CommentGroup {
+	for _, d := range docs {
+		if d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+func valueType(p *publicFile, s *ast.ValueSpec) string {
+	if s.Type == nil {
+		return ""
+	}
+	return " " + p.text(s.Type)
+}
+
+func receiver(p *publicFile, d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return ""
+	}
+	return "(" + p.text(d.Recv.List[0].Type) + ") "
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	x := d.Recv.List[0].Type
+	for {
+		switch y := x.(type) {
+		case *ast.StarExpr:
+			x = y.X
+		case *ast.IndexExpr:
+			x = y.X
+		case *ast.IndexListExpr:
+			x = y.X
+		case *ast.Ident:
+			return y.IsExported()
+		default:
+			return false
+		}
+	}
+}
+
+// typeSpec adds a type with its exported fields or methods, a line each.
+func (p *publicFile) typeSpec(d *ast.GenDecl, s *ast.TypeSpec) {
+	if !s.Name.IsExported() {
+		return
+	}
+	head := "type " + s.Name.Name
+	if s.TypeParams != nil {
+		var params []string
+		for _, f := range s.TypeParams.List {
+			for _, n := range f.Names {
+				params = append(params, n.Name+" "+p.text(f.Type))
+			}
+		}
+		head += "[" + strings.Join(params, ", ") + "]"
+	}
+	if s.Assign.IsValid() {
+		head += " ="
+	}
+	doc := first(s.Doc, s.Comment, d.Doc)
+	var fields *ast.FieldList
+	switch x := s.Type.(type) {
+	case *ast.StructType:
+		head, fields = head+" struct", x.Fields
+	case *ast.InterfaceType:
+		head, fields = head+" interface", x.Methods
+	default:
+		p.add(s.Name.Name, doc, head+" "+p.text(s.Type))
+		return
+	}
+	p.add(s.Name.Name, doc, head)
+	for _, f := range fields.List {
+		if len(f.Names) == 0 {
+			p.add(s.Name.Name+"."+p.text(f.Type), doc, head+": "+p.text(f.Type))
+		}
+		for _, n := range f.Names {
+			if n.IsExported() {
+				p.add(s.Name.Name+"."+n.Name, doc, head+": "+n.Name+" "+p.text(f.Type))
+			}
+		}
+	}
+}
+
+// add notes a declaration, and that it has no comment.
+func (p *publicFile) add(name string, doc *ast.CommentGroup, line string) {
+	name = p.pkg + "." + name
+	p.lines = append(p.lines, p.pkg+": "+line)
+	// Methods that the language or the library prescribes need no sentence.
+	if doc == nil && !slices.Contains([]string{"Error", "Unwrap", "String"}, name[strings.LastIndex(name, ".")+1:]) {
+		p.bare = append(p.bare, name)
+	}
+}
+
+// text prints an expression in one line.
+func (p *publicFile) text(x ast.Expr) string {
+	var b bytes.Buffer
+	if err := printer.Fprint(&b, p.files, x); err != nil {
+		return err.Error()
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
