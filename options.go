@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -117,88 +115,23 @@ type Options struct {
 	Explain func(sched.Explanation)
 }
 
-// selector is one item of a device list.
-type selector struct {
-	text    string // as it was written
-	backend string
-	index   int // -1: all
-	parts   int // 0: not split
-}
-
-// matches reports whether the selector names a device, or what it is a part of.
-func (s *selector) matches(d *machine.Device) bool {
-	if s.backend != d.Backend || s.index < 0 {
-		return s.backend == d.Backend
+// selection is what Devices says; only backends there are may be named.
+func (o *Options) selection() (machine.Selection, error) {
+	sel, err := machine.ParseSelection(o.Devices)
+	if err != nil {
+		return sel, err
 	}
-	name := fmt.Sprintf("%s:%d", s.backend, s.index)
-	return d.Name == name || strings.HasPrefix(d.Name, name+".")
-}
-
-// backends are the names a selector may begin with, those of Options.Drivers
-// apart.
-var backends = all.Names()
-
-// known checks that every selector names a backend there is.
-func (o *Options) known(sel []selector) error {
-	names := backends
+	names := all.Names()
 	if o.Drivers != nil {
 		names = nil
 		for _, d := range o.Drivers {
 			names = append(names, d.Name())
 		}
 	}
-	for _, s := range sel {
-		if !slices.Contains(names, s.backend) {
-			return fmt.Errorf("no backend %q; there is %s", s.backend, strings.Join(names, ", "))
+	for _, b := range sel.Backends() {
+		if !slices.Contains(names, b) {
+			return sel, fmt.Errorf("no backend %q; there is %s", b, strings.Join(names, ", "))
 		}
 	}
-	return nil
+	return sel, nil
 }
-
-// selectors parses a device list.
-func selectors(list string) ([]selector, error) {
-	if strings.TrimSpace(list) == "" {
-		return nil, nil
-	}
-	var out []selector
-	for item := range strings.SplitSeq(list, ",") {
-		item = strings.TrimSpace(item)
-		s := selector{text: item, index: -1}
-		head, parts, split := strings.Cut(item, "/")
-		if split {
-			n, err := strconv.Atoi(parts)
-			if err != nil || n < 1 || n > maxParts {
-				return nil, fmt.Errorf("device %q: split into 1 to %d parts, as in cpu/4", item, maxParts)
-			}
-			s.parts = n
-		}
-		name, index, one := strings.Cut(head, ":")
-		if one {
-			n, err := strconv.Atoi(index)
-			if err != nil || n < 0 {
-				return nil, fmt.Errorf("device %q: number a device from 0, as in cpu:0", item)
-			}
-			s.index = n
-		}
-		if s.backend = name; name == "" {
-			return nil, fmt.Errorf("device %q: begin with a backend, as in cpu:0", item)
-		}
-		if name == "cpu" && split { // its parts are devices like any other, so that numbers count them
-			if s.index > 0 {
-				return nil, fmt.Errorf("device %q: the cores are one device before they are split: write cpu/%d for all parts", item, s.parts)
-			}
-			s.index = -1
-		}
-		if other := slices.IndexFunc(out, func(o selector) bool {
-			return o.backend == s.backend && o.index == s.index && o.parts > 0 && s.parts > 0 && o.parts != s.parts
-		}); other >= 0 {
-			return nil, fmt.Errorf("devices %q and %q: one device cannot be split in two ways", out[other].text, item)
-		}
-		out = append(out, s)
-	}
-	return out, nil
-}
-
-// maxParts is how many devices the cores may be cut into: past this the
-// devices only take turns.
-var maxParts = max(64, 4*runtime.NumCPU())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -38,7 +39,7 @@ type setting struct {
 var settings = []setting{
 	word("devices", "devices to use: cpu, cuda:1, cpu/4 (cores as four devices), cuda:0/2 (a GPU as two), or a list; empty for all", "",
 		func(o *Options) *string { return &o.Devices },
-		func(v string) error { _, err := selectors(v); return err }),
+		func(v string) error { _, err := machine.ParseSelection(v); return err }),
 	count("max_devices", "use at most so many devices: the fastest as measured before, else by score", none,
 		func(o *Options) *int { return &o.MaxDevices }),
 	word("policy", "how tasks are placed", sched.Default,
@@ -413,10 +414,8 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrOptions, s.name, err))
 		}
 	}
-	if sel, err := selectors(o.Devices); err == nil {
-		if err := o.known(sel); err != nil {
-			errs = append(errs, fmt.Errorf("%w: devices: %w", ErrOptions, err))
-		}
+	if _, err := o.selection(); err != nil && !errors.Is(err, machine.ErrSelection) { // which was named above
+		errs = append(errs, fmt.Errorf("%w: devices: %w", ErrOptions, err))
 	}
 	return errors.Join(errs...)
 }

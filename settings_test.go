@@ -109,7 +109,6 @@ func TestSetWrong(t *testing.T) {
 		{"policy", "best", "finish"},
 		{"devices", "cpu/x", "as in cpu/4"},
 		{"devices", ":1", "begin with a backend"},
-		{"devices", "cpu:1/2", "write cpu/2 for all parts"},
 		{"devices", "cpu/2,cpu:0/3", "cannot be split in two ways"},
 		{"max_devices", "-1", `"-1" is not a count; write a whole number from 0 on, or none`},
 		{"retries", "x", "whole number"},

@@ -84,6 +84,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	sel, err := o.selection()
+	if err != nil {
+		return nil, fmt.Errorf("%w: devices: %w", ErrOptions, err)
+	}
 	policy, partitioner, err := o.rules()
 	if err != nil {
 		return nil, err
@@ -99,37 +103,23 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	rt.users.Store(1)
 	drivers := o.Drivers
 	if drivers == nil {
-		sel, _ := selectors(o.Devices)
-		parts := make(map[string]int)
-		for _, s := range sel {
-			parts[s.backend] = max(parts[s.backend], s.parts)
-		}
 		do := all.Options{
-			Parts: parts, Named: len(sel) > 0, Pin: o.Pin, Funcs: rt.funcs(), Split: split(sel), Standby: o.Standby,
+			Select: sel, Pin: o.Pin, Funcs: rt.funcs(), Standby: o.Standby,
 			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: cache, Validate: o.Validation,
 		}
-		workers := do.Workers()
-		if workers {
+		if do.Workers() {
 			// HostBytes limits what the engine allocates in it, which is not all that
 			// lies there: what is put, and parts of copies on their way, need room too.
 			var err error
 			if rt.memory, err = arena.Open(0); err != nil {
-				if len(sel) > 0 {
+				if !sel.All() {
 					return nil, err
 				}
 				o.Log.Warn("devices in worker processes are left out", "err", err)
 			}
-			do.Memory = rt.memory
+			do.Memory, do.NoWorkers = rt.memory, rt.memory == nil
 		}
 		drivers = all.Drivers(do)
-		if workers && rt.memory == nil {
-			drivers = slices.DeleteFunc(drivers, func(d driver.Driver) bool { return d.Name() != "cpu" })
-		}
-		// What was not asked for is not even looked for: opening a GPU takes time.
-		drivers = slices.DeleteFunc(drivers, func(d driver.Driver) bool {
-			_, asked := parts[d.Name()]
-			return len(sel) > 0 && !asked
-		})
 	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
 	if err != nil {
@@ -144,7 +134,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		explain = func(e sched.Explanation) { rt.calls.inOrder(func() { o.Explain(e) }) }
 	}
 	rt.x, err = exec.Open(ctx, exec.Config{
-		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: o.choose,
+		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
 		HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
@@ -194,26 +184,20 @@ func (r *Runtime) funcs() map[string]Func {
 // choose says which of the devices found to keep: those selected; of these, when
 // bits must not change, those of one backend; and of these the best. A selector
 // that names none of them is an error.
-func (o *Options) choose(m *machine.Machine) ([]bool, error) {
+func (o *Options) choose(m *machine.Machine, sel machine.Selection) ([]bool, error) {
 	found := m.Devices
-	sel, _ := selectors(o.Devices)
-	for _, s := range sel {
-		if !slices.ContainsFunc(found, func(d machine.Device) bool { return s.matches(&d) }) {
-			var names []string
-			for i := range found {
-				names = append(names, found[i].Name)
-			}
-			return nil, fmt.Errorf("%w: devices: no device %q here; there is %s", ErrOptions, s.text, strings.Join(names, ", "))
+	if missing := sel.Missing(found); missing != "" {
+		var names []string
+		for i := range found {
+			names = append(names, found[i].Name)
 		}
+		return nil, fmt.Errorf("%w: devices: no device %q here; there is %s", ErrOptions, missing, strings.Join(names, ", "))
 	}
 	keep := make([]bool, len(found))
 	of := make(map[string][]machine.DeviceID) // backend
 	for i := range found {
 		d := &found[i]
-		keep[i] = len(sel) == 0 || slices.ContainsFunc(sel, func(s selector) bool {
-			return s.matches(d)
-		})
-		if keep[i] {
+		if keep[i] = sel.Takes(d); keep[i] {
 			of[d.Backend] = append(of[d.Backend], machine.DeviceID(i))
 		}
 	}

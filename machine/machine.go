@@ -64,6 +64,7 @@ type Rates struct {
 // Device is one device as the scheduler sees it.
 type Device struct {
 	Name    string // as in "cuda:0"
+	PartOf  string // the device it is a part of, where a Selection divides that; not in machine files
 	Model   string // as in "NVIDIA H200"
 	Kind    Kind
 	Backend string // "cpu", "cuda", "vulkan", "metal", "dx12", "fake"

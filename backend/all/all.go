@@ -1,5 +1,5 @@
-// Package all lists the drivers a program gets by default. A backend joins
-// weft by a line here and by nothing else; what a driver does is its own affair.
+// Package all lists the drivers a program gets by default. A backend joins weft by a line
+// in Drivers, and in Makers if it runs in worker processes.
 package all
 
 import (
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/backend/cuda"
@@ -19,12 +20,9 @@ import (
 
 // Options are what the drivers need to know of the program.
 type Options struct {
-	// Parts says into how many devices a backend splits what it finds, by the
-	// backend's name; what is not named stays whole.
-	Parts map[string]int
-	// Named says that devices are those that were asked for by backend: then
-	// also one that another backend has under another name.
-	Named bool
+	// Select says which devices are used and into how many each is divided. A backend
+	// that it does not name is not even looked for: opening a GPU takes time.
+	Select machine.Selection
 	// CacheDir is a folder for what drivers compile; empty keeps nothing.
 	CacheDir string
 	// Validate has drivers check how they are used, where they can.
@@ -36,8 +34,8 @@ type Options struct {
 	// Memory is host memory to share with worker processes. Without it GPUs run
 	// in this process, and a fault of one is the end of them all.
 	Memory *arena.Arena
-	// Split says how many workers serve a GPU; nil means one each.
-	Split func(machine.Device) int
+	// NoWorkers leaves out what would run in worker processes.
+	NoWorkers bool
 	// Standby keeps a second worker warm for each GPU.
 	Standby bool
 	// WorkerCommand starts workers, when the program itself cannot be one.
@@ -47,11 +45,14 @@ type Options struct {
 // Drivers returns the drivers, none of them opened, in the order in which
 // their devices are numbered.
 func Drivers(o Options) []driver.Driver {
-	return []driver.Driver{
-		cpu.New(cpu.Options{Parts: o.Parts["cpu"], Pin: o.Pin, Funcs: o.Funcs}),
-		gpu(o, "cuda", cuda.Options{}, cuda.New),
-		gpu(o, "vulkan", vulkan.Options{NoDoubles: !o.Named, CacheDir: o.CacheDir, Validate: o.Validate}, vulkan.New),
+	list := []driver.Driver{cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Funcs: o.Funcs})}
+	if !o.NoWorkers {
+		list = append(list,
+			gpu(o, "cuda", cuda.Options{}, cuda.New),
+			// Asked for by name, Vulkan also has the GPUs that another backend has.
+			gpu(o, "vulkan", vulkan.Options{NoDoubles: o.Select.All(), CacheDir: o.CacheDir, Validate: o.Validate}, vulkan.New))
 	}
+	return slices.DeleteFunc(list, func(d driver.Driver) bool { return !o.Select.All() && !o.Select.Names(d.Name()) })
 }
 
 // gpu is a driver of GPUs, in workers where there can be any.
@@ -64,7 +65,7 @@ func gpu[T any](o Options, name string, config T, open func(T) driver.Driver) dr
 		panic(err) // options are numbers and names
 	}
 	return proc.New(proc.Options{
-		Driver: name, Config: b, Memory: o.Memory, Split: o.Split, Standby: o.Standby, Command: o.WorkerCommand,
+		Driver: name, Config: b, Memory: o.Memory, Split: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Command: o.WorkerCommand,
 	})
 }
 
@@ -78,11 +79,11 @@ func (o *Options) Workers() bool {
 	// What is asked for is looked for in earnest: a GPU need not have a file in
 	// /dev, as within WSL, nor be one at all, as for Vulkan.
 	for _, name := range []string{"cuda", "vulkan"} {
-		if _, asked := o.Parts[name]; asked {
+		if o.Select.Names(name) {
 			return true
 		}
 	}
-	if o.Named {
+	if !o.Select.All() {
 		return false
 	}
 	_, err := os.Stat("/dev/nvidiactl")

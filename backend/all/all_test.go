@@ -6,13 +6,22 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/backend/all"
+	"github.com/weft-run/weft/machine"
 )
 
 func TestDrivers(t *testing.T) {
-	for _, d := range all.Drivers(all.Options{Parts: map[string]int{"cpu": 3}}) {
-		if d.Name() != "cpu" {
-			continue
-		}
+	sel, err := machine.ParseSelection("cpu/3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drivers := all.Drivers(all.Options{Select: sel})
+	if len(drivers) != 1 || drivers[0].Name() != "cpu" {
+		t.Errorf("%d drivers for cpu/3", len(drivers))
+	}
+	if n := len(all.Drivers(all.Options{NoWorkers: true})); n != 1 {
+		t.Errorf("%d drivers without workers, want 1", n)
+	}
+	for _, d := range drivers {
 		devs, err := d.Open(context.Background(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -77,7 +77,14 @@ func New(o Options) driver.Driver { return &cpuDriver{o} }
 
 type cpuDriver struct{ o Options }
 
-func (d *cpuDriver) Name() string { return "cpu" }
+func (d *cpuDriver) Name() string { return backend }
+
+const backend = "cpu"
+
+// Whole names the cores before they are divided into devices, for a Selection.
+func Whole() *machine.Device { return &machine.Device{Name: deviceName(0), Backend: backend} }
+
+func deviceName(i int) string { return fmt.Sprintf("%s:%d", backend, i) }
 
 // Open returns the devices.
 func (d *cpuDriver) Open(_ context.Context, log *slog.Logger) ([]driver.Device, error) {
@@ -120,11 +127,14 @@ type device struct {
 func newDevice(i, parts, lo, hi int, o Options) *device {
 	d := &device{o: o, lo: lo, hi: hi, buffers: make(map[driver.Buffer][]byte)}
 	d.info = machine.Device{
-		Name: fmt.Sprintf("cpu:%d", i), Model: modelName(), Kind: machine.CPU, Backend: "cpu",
+		Name: deviceName(i), Model: modelName(), Kind: machine.CPU, Backend: backend,
 		Arch: runtime.GOARCH, UUID: fmt.Sprintf("cpu-%d-of-%d", i, parts), MemBytes: o.MemBytes, HostMemory: true,
 		ComputeUnits: hi - lo, SIMDLanes: simdLanes(), Lanes: 1,
 		Driver:    fmt.Sprintf("%s, %d threads%s", runtime.Version(), runtime.GOMAXPROCS(0), quota()),
 		Resources: []string{machine.HostMemory, machine.HostCores},
+	}
+	if parts > 1 {
+		d.info.PartOf = deviceName(0)
 	}
 	return d
 }

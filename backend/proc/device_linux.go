@@ -212,7 +212,7 @@ func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 		d.info.MemBytes = min(d.info.MemBytes, v.o.MemBytes)
 	}
 	if parts > 1 {
-		d.info.Name = fmt.Sprintf("%s.%d", f.Info.Name, part)
+		d.info.Name, d.info.PartOf = fmt.Sprintf("%s.%d", f.Info.Name, part), f.Info.Name
 		d.info.UUID = fmt.Sprintf("%s/%d.%d", f.Info.UUID, parts, part)
 		d.info.MemBytes /= int64(parts)
 		d.info.Joins = "" // two ranks cannot share a device

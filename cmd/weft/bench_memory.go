@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,7 +85,7 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 	}
 	mach := rt.Machine()
 	rt.Close()
-	devs, mem, err := openBare(m.ctx, mach)
+	devs, mem, err := openBare(m.ctx, m.options.Devices, mach)
 	defer func() {
 		for _, d := range devs {
 			err = errors.Join(err, d.Close())
@@ -165,22 +164,15 @@ func memoryFuncs() map[string]weft.Func {
 	}
 }
 
-// openBare opens the devices of a machine without a runtime around them, in
-// workers where a runtime would. What it returns is closed by the caller, devices
+// openBare opens the devices of a machine, which Options.Devices selected, without a
+// runtime around them, in workers where a runtime would. What it returns is closed by the caller, devices
 // first, also after an error.
-func openBare(ctx context.Context, m *machine.Machine) (out []driver.Device, mem *arena.Arena, err error) {
-	o := all.Options{Parts: make(map[string]int), Named: true, Funcs: memoryFuncs()}
-	for i := range m.Devices {
-		o.Parts[m.Devices[i].Backend]++ // which counts for cpu alone
+func openBare(ctx context.Context, devices string, m *machine.Machine) (out []driver.Device, mem *arena.Arena, err error) {
+	sel, err := machine.ParseSelection(devices)
+	if err != nil {
+		return nil, nil, err
 	}
-	o.Split = func(d machine.Device) (workers int) {
-		for i := range m.Devices {
-			if name := m.Devices[i].Name; name == d.Name || strings.HasPrefix(name, d.Name+".") {
-				workers++
-			}
-		}
-		return workers
-	}
+	o := all.Options{Select: sel, Funcs: memoryFuncs()}
 	if o.Workers() {
 		if mem, err = arena.Open(0); err != nil {
 			return nil, nil, err
@@ -189,9 +181,6 @@ func openBare(ctx context.Context, m *machine.Machine) (out []driver.Device, mem
 	}
 	log := slog.New(slog.DiscardHandler) // opening the runtime has said it
 	for _, d := range all.Drivers(o) {
-		if o.Parts[d.Name()] == 0 {
-			continue
-		}
 		found, err := d.Open(ctx, log)
 		for _, dev := range found {
 			if _, ok := m.Lookup(dev.Info().Name); ok {

@@ -67,7 +67,7 @@ func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
 	}
 	mach := rt.Machine()
 	rt.Close()
-	devs, mem, err := openBare(m.ctx, mach)
+	devs, mem, err := openBare(m.ctx, m.options.Devices, mach)
 	defer func() {
 		for _, d := range devs {
 			err = errors.Join(err, d.Close())
