@@ -121,6 +121,8 @@ var house = []room{
 	{pkg: "workload/fusion", imports: []string{".", "graph", "machine", "sched", "pipeline", "workload", "workload/philox", "workload/rounding"}, why: portable},
 	{pkg: "examples/kernels", imports: []string{".", "graph"},
 		why: "an example shows what a program outside needs, which is the public face"},
+	{pkg: "internal/terminal", imports: []string{"graph", "machine", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		why: "how a command shows figures does not depend on who computed them"},
 	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }

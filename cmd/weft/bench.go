@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/workload"
 )
@@ -29,7 +29,7 @@ reports a time and runs what it compares in turn. What a task or a round costs
 beside it (median_us_per_task, …); rates of copies are the best; times of
 workloads and collectives are medians. Ctrl-C ends one and prints the rows that
 are complete.`,
-		Args: oneOf("benchmark"),
+		Args: terminal.OneOf("benchmark"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
 	s.bind(c.PersistentFlags())
@@ -48,8 +48,8 @@ type meter struct {
 }
 
 // progress begins to show how far a benchmark is.
-func (m *meter) progress(unit string, total int) *progress {
-	return startProgress(m.stderr, m.quiet, unit, total)
+func (m *meter) progress(unit string, total int) *terminal.Progress {
+	return terminal.StartProgress(m.stderr, m.quiet, unit, total)
 }
 
 // open opens devices with some options changed.
@@ -75,7 +75,7 @@ func (m *meter) several() (devices int, err error) {
 		case len(devs) > 1:
 			return len(devs), nil
 		case m.options.Devices != "" || devs[0].Backend != "cpu" || devs[0].ComputeUnits < 2:
-			return 0, badUsage("this needs several devices; ask for them, as in --devices cpu/2")
+			return 0, terminal.Usagef("this needs several devices; ask for them, as in --devices cpu/2")
 		}
 		m.options.Devices = "cpu/" + strconv.Itoa(runtime.NumCPU())
 	}
@@ -94,22 +94,22 @@ func (b benchmark[T]) command(s *settings) *cobra.Command {
 	var asJSON bool
 	m := &meter{}
 	c := &cobra.Command{
-		Use: b.use, Short: b.short, Long: b.long, Args: noArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: b.use, Short: b.short, Long: b.long, Args: terminal.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if m.options, err = s.options(); err != nil {
 				return err
 			}
 			if m.repeat < 1 {
-				return badUsage("--repeat %d: run at least once", m.repeat)
+				return terminal.Usagef("--repeat %d: run at least once", m.repeat)
 			}
 			m.ctx, m.stderr, m.quiet = c.Context(), c.ErrOrStderr(), asJSON
 			rows, err := b.measure(m)
 			if err != nil && (len(rows) == 0 || !errors.Is(err, context.Canceled)) {
 				return err
 			}
-			if failed := print(c, func(w *bytes.Buffer) error {
+			if failed := terminal.Print(c, func(w *bytes.Buffer) error {
 				if asJSON {
-					return writeJSON(w, rows)
+					return terminal.JSON(w, rows)
 				}
 				b.text(w, rows)
 				return nil
@@ -128,29 +128,22 @@ func (b benchmark[T]) command(s *settings) *cobra.Command {
 // bytes, rounded to whole elements.
 func byteSizes(texts []string, element int64, as string) ([]int64, error) {
 	if len(texts) == 0 {
-		return nil, badUsage("--sizes is empty: a size is written such as %s", as)
+		return nil, terminal.Usagef("--sizes is empty: a size is written such as %s", as)
 	}
 	var sizes []int64
 	for _, s := range texts {
 		n, err := text.ParseSize(s)
 		if err != nil || n < element {
-			return nil, badUsage("--sizes %s: a size is written such as %s and is at least %d", s, as, element)
+			return nil, terminal.Usagef("--sizes %s: a size is written such as %s and is at least %d", s, as, element)
 		}
 		sizes = append(sizes, n/element*element)
 	}
 	return sizes, nil
 }
 
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
-
 // checked compares what a job computed with its reference.
 func checked(ctx context.Context, j workload.Job) error {
-	if err := abandonable(ctx, j.Check); err != nil {
+	if err := terminal.Abandonable(ctx, j.Check); err != nil {
 		return fmt.Errorf("%s: the result is wrong: %w", j.Name(), err)
 	}
 	return nil
@@ -168,7 +161,7 @@ func best(xs []float64) float64 { return slices.Min(xs) }
 // chosen returns the workloads named, or all.
 func chosen(only []string) ([]entry, error) {
 	for _, name := range only {
-		if err := mustName("workload", name, workloadNames()); err != nil {
+		if err := terminal.MustName("workload", name, workloadNames()); err != nil {
 			return nil, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -64,7 +65,7 @@ knowing the cost is worth.
 		repeat: 7, text: writeBalance,
 		measure: func(m *meter) ([]balanceRow, error) {
 			for _, name := range o.only {
-				if err := mustName("work", name, balanceNames); err != nil {
+				if err := terminal.MustName("work", name, balanceNames); err != nil {
 					return nil, err
 				}
 			}
@@ -109,7 +110,7 @@ func (o *balance) measure(m *meter) (rows []balanceRow, err error) {
 	}()
 	cuts, policies := sched.PartitionerNames(), sched.Names()
 	p := m.progress("run", len(jobs)*(len(cuts)+len(policies))*(m.repeat+learning))
-	defer p.finish()
+	defer p.Finish()
 	try := func(cut, policy string) error {
 		rt, err := m.open(func(o *weft.Options) {
 			if o.Partitioner = cut; policy != fixed {
@@ -121,7 +122,7 @@ func (o *balance) measure(m *meter) (rows []balanceRow, err error) {
 		}
 		defer rt.Close()
 		for i, job := range jobs {
-			p.at("%s, partitioner %s, policy %s", names[i], cut, policy)
+			p.At("%s, partitioner %s, policy %s", names[i], cut, policy)
 			row, err := balanceOf(m, rt, job, policy == fixed, p)
 			if err != nil {
 				return err
@@ -145,7 +146,7 @@ func (o *balance) measure(m *meter) (rows []balanceRow, err error) {
 }
 
 // balanceOf measures one job on one runtime.
-func balanceOf(m *meter, rt *weft.Runtime, job workload.Job, fix bool, p *progress) (balanceRow, error) {
+func balanceOf(m *meter, rt *weft.Runtime, job workload.Job, fix bool, p *terminal.Progress) (balanceRow, error) {
 	row := balanceRow{Devices: len(rt.Devices())}
 	var took, imbalance, spread, mean []float64
 	for round := range m.repeat + learning {
@@ -162,7 +163,7 @@ func balanceOf(m *meter, rt *weft.Runtime, job workload.Job, fix bool, p *progre
 		if err != nil {
 			return row, err
 		}
-		p.add()
+		p.Add()
 		if round < learning {
 			continue
 		}
@@ -226,10 +227,10 @@ func runFixed(ctx context.Context, rt *weft.Runtime, job workload.Job) (*weft.Re
 func writeBalance(w io.Writer, rows []balanceRow) {
 	table := [][]any{{"workload", "partitioner", "policy", "median", "imbalance", "spread", "used"}}
 	for _, r := range rows {
-		table = append(table, []any{r.Workload, r.Partitioner, r.Policy, short(time.Duration(r.Seconds * 1e9)),
-			percent(r.Imbalance), percent(r.Spread), percent(r.Utilisation)})
+		table = append(table, []any{r.Workload, r.Partitioner, r.Policy, terminal.Seconds(r.Seconds),
+			terminal.Percent(r.Imbalance), terminal.Percent(r.Spread), terminal.Percent(r.Utilisation)})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 }
 
 // triangle is work whose row i costs i units: each steps a generator so often.

@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/fold"
 	comm "github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
 
@@ -79,7 +80,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 		return nil, err
 	}
 	if o.algorithm != "" {
-		if err := mustName("algorithm", o.algorithm, collective.Algorithms()); err != nil {
+		if err := terminal.MustName("algorithm", o.algorithm, collective.Algorithms()); err != nil {
 			return nil, err
 		}
 	}
@@ -88,7 +89,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 		lists = nil
 		for _, n := range o.counts {
 			if n < 1 {
-				return nil, badUsage("--split %d: cut the cores into 1 device or more", n)
+				return nil, terminal.Usagef("--split %d: cut the cores into 1 device or more", n)
 			}
 			lists = append(lists, "cpu/"+strconv.Itoa(n))
 		}
@@ -104,7 +105,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 		defer mpi.close()
 	}
 	p := m.progress("size", len(lists)*len(sizes))
-	defer p.finish()
+	defer p.Finish()
 	for _, list := range lists {
 		err := func() error {
 			rt, err := m.open(func(w *weft.Options) { w.Devices = list })
@@ -117,13 +118,13 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 				return err
 			}
 			for _, size := range sizes {
-				p.at("%d devices, %s", g.Size(), text.FormatSize(size))
+				p.At("%d devices, %s", g.Size(), text.FormatSize(size))
 				more, err := o.one(m, g, mpi, size)
 				rows = append(rows, more...)
 				if err != nil {
 					return err
 				}
-				p.add()
+				p.Add()
 			}
 			return nil
 		}()
@@ -252,9 +253,9 @@ func (o *collectives) text(w io.Writer, rows []collectiveRow) {
 			by, times = r.Peer, fmt.Sprintf("%.2f ×", r.Ratio)
 		}
 		table = append(table, []any{r.Op, r.Devices, text.FormatSize(r.Bytes), by,
-			short(time.Duration(r.Seconds * 1e9)), short(time.Duration(r.BestSec * 1e9)), fmt.Sprintf("%.2f GB/s", r.BusGBPS), times})
+			terminal.Seconds(r.Seconds), terminal.Seconds(r.BestSec), fmt.Sprintf("%.2f GB/s", r.BusGBPS), times})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 	for _, r := range rows {
 		if r.Why != "" {
 			fmt.Fprintf(w, "\n%s", r.Why)

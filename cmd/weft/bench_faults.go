@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/probe"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
 
@@ -77,11 +78,11 @@ func (o *faults) measure(m *meter) (rows []faultsRow, err error) {
 	var sizes [2]int64
 	for i, s := range []string{o.resident, o.arena} {
 		if sizes[i], err = text.ParseSize(s); err != nil || sizes[i] < 1<<20 {
-			return nil, badUsage("%q: a size is written such as 16MiB and is at least 1MiB", s)
+			return nil, terminal.Usagef("%q: a size is written such as 16MiB and is at least 1MiB", s)
 		}
 	}
 	if o.count < 0 || o.standbys < 0 {
-		return nil, badUsage("--faults %d --standbys %d: neither can be less than 0", o.count, o.standbys)
+		return nil, terminal.Usagef("--faults %d --standbys %d: neither can be less than 0", o.count, o.standbys)
 	}
 	if err := enough("bench faults", 2*sizes[0]); err != nil {
 		return nil, err
@@ -90,7 +91,7 @@ func (o *faults) measure(m *meter) (rows []faultsRow, err error) {
 		m.options.Devices = "cuda:0"
 	}
 	p := m.progress("fault", o.count+o.standbys)
-	defer p.finish()
+	defer p.Finish()
 	for _, c := range []struct {
 		name    string
 		count   int
@@ -99,7 +100,7 @@ func (o *faults) measure(m *meter) (rows []faultsRow, err error) {
 		if c.count == 0 {
 			continue
 		}
-		p.at("%s", c.name)
+		p.At("%s", c.name)
 		t := &faultTrial{m: m, count: c.count, standby: c.standby, p: p,
 			row: faultsRow{Case: c.name, Faults: c.count, Resident: sizes[0], Arena: sizes[1]}}
 		if err := t.run(); err != nil {
@@ -138,7 +139,7 @@ type faultTrial struct {
 	m       *meter
 	count   int
 	standby bool
-	p       *progress
+	p       *terminal.Progress
 	row     faultsRow
 
 	rt     *weft.Runtime
@@ -159,16 +160,16 @@ func (t *faultTrial) run() (err error) {
 	o.HostBytes, o.Standby, o.Retries, o.NoCalibrate = t.row.Arena, t.standby, -1, true
 	o.Log = slog.New(standbyLog{slog.DiscardHandler, &t.there, &t.ready})
 	if t.rt, err = weft.Open(t.m.ctx, o); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	defer func() { err = errors.Join(err, t.rt.Close()) }()
 	if devs := t.rt.Devices(); len(devs) != 1 || !devs[0].CanRun(probe.Crash()) {
-		return badUsage("--devices %s: name one GPU of NVIDIA, as in cuda:0", o.Devices)
+		return terminal.Usagef("--devices %s: name one GPU of NVIDIA, as in cuda:0", o.Devices)
 	}
 	t.row.Device = t.rt.Devices()[0].Name
 	// A block is copied within the device.
 	if has, wants := t.rt.Devices()[0].MemBytes, t.row.Resident+min(t.row.Resident, blockBytes)+1<<20; has > 0 && has < wants {
-		return badUsage("--resident %s: with what reads it that takes %s, and %s has %s", text.FormatSize(t.row.Resident),
+		return terminal.Usagef("--resident %s: with what reads it that takes %s, and %s has %s", text.FormatSize(t.row.Resident),
 			text.FormatSize(wants), t.row.Device, text.FormatSize(has))
 	}
 	if err := t.put(); err != nil {
@@ -292,7 +293,7 @@ func (t *faultTrial) breakOften() error {
 		if i == t.count/10 {
 			t.row.RSSBefore, t.row.FDsBefore = usage()
 		}
-		t.p.add()
+		t.p.Add()
 	}
 	t.row.RSSAfter, t.row.FDsAfter = usage()
 	t.row.ReportedMS, t.row.BackMS, t.row.BackMaxMS = median(reported), median(back), slices.Max(back)
@@ -329,9 +330,9 @@ func writeFaults(w io.Writer, rows []faultsRow) {
 	ms := func(x float64) string { return fmt.Sprintf("%.0f ms", x) }
 	for _, r := range rows {
 		table = append(table, []any{r.Case, r.Device, r.Faults, text.FormatSize(r.Resident), ms(r.ReportedMS), ms(r.BackMS), ms(r.BackMaxMS),
-			si(float64(r.Sent), "B"), si(float64(r.RSSBefore), "B"), si(float64(r.RSSAfter), "B"), r.FDsBefore, r.FDsAfter})
+			terminal.SI(float64(r.Sent), "B"), terminal.SI(float64(r.RSSBefore), "B"), terminal.SI(float64(r.RSSAfter), "B"), r.FDsBefore, r.FDsAfter})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 	for _, r := range rows {
 		fmt.Fprintf(w, "\n%s: %s\n", r.Case, r.Error)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
@@ -106,16 +107,16 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 		trials = append(trials, b.trials(mach, i)...)
 	}
 	p := m.progress("case", len(trials)*len(sizes))
-	defer p.finish()
+	defer p.Finish()
 	for _, t := range trials {
 		for _, n := range sizes {
-			p.at("%s %s, %s", t.row.Device, t.row.Case, si(float64(n), "B"))
+			p.At("%s %s, %s", t.row.Device, t.row.Case, terminal.SI(float64(n), "B"))
 			row, err := b.measure(m, t, n)
 			if err != nil {
 				return rows, fmt.Errorf("%s on %s: %w", t.row.Case, t.row.Device, err)
 			}
 			rows = append(rows, row)
-			p.add()
+			p.Add()
 		}
 	}
 	return rows, nil
@@ -129,14 +130,14 @@ func writeMemory(w io.Writer, rows []memoryRow) {
 			kind += " from " + r.From
 		}
 		if r.OpenBPS > 0 {
-			of = percent(r.BPS / r.OpenBPS)
+			of = terminal.Percent(r.BPS / r.OpenBPS)
 		}
 		if r.PeakBPS > 0 {
-			ofPeak = percent(r.BPS / r.PeakBPS)
+			ofPeak = terminal.Percent(r.BPS / r.PeakBPS)
 		}
-		table = append(table, []any{r.Device, kind, text.FormatSize(r.Bytes), si(r.BPS, "B/s"), si(r.OpenBPS, "B/s"), of, si(r.PeakBPS, "B/s"), ofPeak})
+		table = append(table, []any{r.Device, kind, text.FormatSize(r.Bytes), terminal.SI(r.BPS, "B/s"), terminal.SI(r.OpenBPS, "B/s"), of, terminal.SI(r.PeakBPS, "B/s"), ofPeak})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 }
 
 // memoryFuncs are the kernels of the benchmark; an item is 64 bytes.

@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/probe"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -50,7 +51,7 @@ that runs it, some thousand times.`,
 // check reports a number of tasks that cannot be measured.
 func (o *overhead) check() error {
 	if o.tasks < 1 || o.tasks > 10_000_000 {
-		return badUsage("--tasks %d: it must be from 1 to 10000000", o.tasks)
+		return terminal.Usagef("--tasks %d: it must be from 1 to 10000000", o.tasks)
 	}
 	return nil
 }
@@ -68,10 +69,10 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 		prepared    bool
 	}{{"independent", o.tasks, 0, false}, {"chain", 1, 1, false}, {"dag", 64, 3, false}, {"prepared chain", 1, 1, true}}
 	p := m.progress("graph", 2*len(cases)*m.repeat+1)
-	defer p.finish()
+	defer p.Finish()
 	for _, traced := range []bool{false, true} {
 		for _, k := range cases {
-			p.at("%s, tracing %s", k.name, onOff(traced))
+			p.At("%s, tracing %s", k.name, terminal.OnOff(traced))
 			g, err := emptyGraph(o.tasks, k.width, k.deps)
 			if err != nil {
 				return rows, err
@@ -84,12 +85,12 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 			rows = append(rows, row)
 		}
 	}
-	p.at("round trip")
+	p.At("round trip")
 	row, err := roundTrip(m)
 	if err != nil {
 		return rows, err
 	}
-	p.add()
+	p.Add()
 	return append(rows, row), nil
 }
 
@@ -108,7 +109,7 @@ func roundTrip(m *meter) (row overheadRow, err error) {
 	opts.Log, opts.Trace = slog.New(slog.DiscardHandler), 0
 	rt, err := weft.Open(m.ctx, opts)
 	if err != nil {
-		return row, usageError{err}
+		return row, terminal.Usage(err)
 	}
 	defer rt.Close()
 	in, err := weft.NewBuffer[byte](rt, tripBytes)
@@ -178,7 +179,7 @@ func streamGraph(bytes int64) (*graph.Graph, error) {
 }
 
 // one times one graph of empty tasks.
-func (o *overhead) one(m *meter, g *graph.Graph, prepared, traced bool, p *progress) (overheadRow, error) {
+func (o *overhead) one(m *meter, g *graph.Graph, prepared, traced bool, p *terminal.Progress) (overheadRow, error) {
 	opts := m.options
 	opts.Log = slog.New(slog.DiscardHandler) // that devices share cores is intended
 	if opts.Trace = 0; traced {
@@ -186,7 +187,7 @@ func (o *overhead) one(m *meter, g *graph.Graph, prepared, traced bool, p *progr
 	}
 	rt, err := weft.Open(m.ctx, opts)
 	if err != nil {
-		return overheadRow{}, usageError{err}
+		return overheadRow{}, terminal.Usage(err)
 	}
 	defer rt.Close()
 	run := func() (*weft.Report, error) { return rt.Run(m.ctx, g) }
@@ -204,7 +205,7 @@ func (o *overhead) one(m *meter, g *graph.Graph, prepared, traced bool, p *progr
 			return overheadRow{}, err
 		}
 		us = append(us, rep.Elapsed().Seconds()*1e6/float64(g.NumTasks()))
-		p.add()
+		p.Add()
 	}
 	return overheadRow{Trace: traced, Tasks: g.NumTasks(), Devices: len(rt.Devices()), USPerTask: best(us), MedianUS: median(us)}, nil
 }
@@ -216,16 +217,9 @@ func writeOverhead(w io.Writer, rows []overheadRow) {
 		if r.P99US > 0 {
 			late = fmt.Sprintf("%.2f", r.P99US)
 		}
-		table = append(table, []any{r.Case, onOff(r.Trace), fmt.Sprintf("%.2f", r.USPerTask), fmt.Sprintf("%.2f", r.MedianUS), late})
+		table = append(table, []any{r.Case, terminal.OnOff(r.Trace), fmt.Sprintf("%.2f", r.USPerTask), fmt.Sprintf("%.2f", r.MedianUS), late})
 	}
-	writeTable(w, table)
-}
-
-func onOff(b bool) string {
-	if b {
-		return "on"
-	}
-	return "off"
+	terminal.Table(w, table)
 }
 
 // emptyGraph has n tasks in layers of width; each writes 64 bytes of its own

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
@@ -53,7 +54,7 @@ const tinyBytes = 64
 func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
 	size, err := text.ParseSize(o.size)
 	if err != nil || size < tinyBytes {
-		return nil, badUsage("--size %s: a size is written such as 16MiB and is at least %d", o.size, tinyBytes)
+		return nil, terminal.Usagef("--size %s: a size is written such as 16MiB and is at least %d", o.size, tinyBytes)
 	}
 	if err := enough("bench p2p", 8*size); err != nil {
 		return nil, err
@@ -84,20 +85,20 @@ func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
 		return nil, err
 	}
 	p := m.progress("pair", len(devs)*(len(devs)-1))
-	defer p.finish()
+	defer p.Finish()
 	host := make([]byte, size)
 	for i := range devs {
 		for j := range devs {
 			if i == j {
 				continue
 			}
-			p.at("%s to %s", devs[i].Info().Name, devs[j].Info().Name)
+			p.At("%s to %s", devs[i].Info().Name, devs[j].Info().Name)
 			row, err := b.pair(m, mach, i, j, host)
 			if err != nil {
 				return rows, fmt.Errorf("from %s to %s: %w", devs[i].Info().Name, devs[j].Info().Name, err)
 			}
 			rows = append(rows, row)
-			p.add()
+			p.Add()
 		}
 	}
 	return rows, nil
@@ -165,7 +166,7 @@ func writeP2P(w io.Writer, rows []p2pRow) {
 		if !r.Direct {
 			way = "through host memory"
 		}
-		table = append(table, []any{r.From, r.To, r.Link, way, si(r.BPS, "B/s"), fmt.Sprintf("%.1f µs", r.LatencyUS)})
+		table = append(table, []any{r.From, r.To, r.Link, way, terminal.SI(r.BPS, "B/s"), fmt.Sprintf("%.1f µs", r.LatencyUS)})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 }

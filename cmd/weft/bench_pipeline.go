@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/workload"
 )
@@ -110,9 +111,9 @@ func measurePipelines(m *meter) (rows []pipelineRow, err error) {
 		{"slow one shared", []int{unit, 4 * unit, unit, unit}, []int{1, 4, 1, 1}},
 	}
 	p := m.progress("stream", (len(streams)+2)*m.repeat)
-	defer p.finish()
+	defer p.Finish()
 	for _, s := range streams {
-		p.at("cores, %s", s.name)
+		p.At("cores, %s", s.name)
 		row := pipelineRow{Case: s.name, Where: "cores", Workers: s.workers, Least: pipeline.Bubble(len(s.units), pipelineItems)}
 		busiest := 0.
 		for i, n := range s.units {
@@ -144,7 +145,7 @@ func measurePipelines(m *meter) (rows []pipelineRow, err error) {
 // medians fills a row in from several runs. Stages are timed alone and all cores
 // together around each run, since the machine may be slower at one time than at
 // another. busiest are the units that one worker has to do at least for an item.
-func (r *pipelineRow) medians(m *meter, p *progress, units []int, busiest float64, run func() (*pipeline.Report, float64, error)) error {
+func (r *pipelineRow) medians(m *meter, p *terminal.Progress, units []int, busiest float64, run func() (*pipeline.Report, float64, error)) error {
 	r.Stages, r.Items = len(units), pipelineItems
 	total := 0
 	for _, n := range units {
@@ -167,7 +168,7 @@ func (r *pipelineRow) medians(m *meter, p *progress, units []int, busiest float6
 		for _, n := range units {
 			r.StageMS = append(r.StageMS, 1e3*unit*float64(n))
 		}
-		p.add()
+		p.Add()
 	}
 	r.Cores, r.Bubble, r.Busiest = median(cores), median(bubbles), median(busy)
 	r.Rate, r.Bound, r.OfBound = median(rates), median(bounds), median(ratios)
@@ -301,7 +302,7 @@ func program(units []int) pipeline.Program[[2]uint64] {
 }
 
 // onDevices runs four steps on the devices there are.
-func (m *meter) onDevices(p *progress, n int) (pipelineRow, error) {
+func (m *meter) onDevices(p *terminal.Progress, n int) (pipelineRow, error) {
 	rt, err := m.open(nil)
 	if err != nil {
 		return pipelineRow{}, err
@@ -321,7 +322,7 @@ func (m *meter) onDevices(p *progress, n int) (pipelineRow, error) {
 	if err != nil {
 		return row, err
 	}
-	p.at("%s", row.Case)
+	p.At("%s", row.Case)
 	err = row.medians(m, p, units, 1/place.Rate(prog.Costs), func() (*pipeline.Report, float64, error) {
 		rep, err := runNumbers(m.ctx, pipelineItems, 4*spin(units[0]), stage)
 		if err != nil {
@@ -341,7 +342,7 @@ func (m *meter) onDevices(p *progress, n int) (pipelineRow, error) {
 }
 
 // onFakes runs the case whose bubble is known: 4 equal steps and 64 items.
-func (m *meter) onFakes(p *progress) (pipelineRow, error) {
+func (m *meter) onFakes(p *terminal.Progress) (pipelineRow, error) {
 	const steps, items, each = 4, 64, 20 * time.Millisecond
 	row := pipelineRow{Case: "known bubble", Where: "fake devices", Stages: steps, Items: items, Least: pipeline.Bubble(steps, items)}
 	row.StageMS = slices.Repeat([]float64{each.Seconds() * 1e3}, steps)
@@ -364,7 +365,7 @@ func (m *meter) onFakes(p *progress) (pipelineRow, error) {
 	if err != nil {
 		return row, err
 	}
-	p.at("fake devices")
+	p.At("fake devices")
 	var rates, bubbles, busy []float64
 	for range m.repeat {
 		rep, err := runNumbers(m.ctx, items, steps*spin(1), stage)
@@ -373,7 +374,7 @@ func (m *meter) onFakes(p *progress) (pipelineRow, error) {
 		}
 		rates, bubbles = append(rates, items/rep.Elapsed.Seconds()), append(bubbles, rep.Stages[0].DeviceBubble)
 		busy = append(busy, busiestOf(rep))
-		p.add()
+		p.Add()
 	}
 	row.Rate, row.Bubble, row.Busiest = median(rates), median(bubbles), median(busy)
 	row.OfBound = row.Rate / row.Bound
@@ -397,7 +398,7 @@ func writePipelines(w io.Writer, rows []pipelineRow) {
 		if r.Cores > 0 {
 			cores = fmt.Sprintf("%.2f", r.Cores)
 		}
-		table = append(table, []any{r.Case, r.Where, ms, cores, fmt.Sprintf("%.1f", r.Rate), fmt.Sprintf("%.1f", r.Bound), percent(r.OfBound), percent(r.Busiest), percent(r.Bubble), percent(r.Least)})
+		table = append(table, []any{r.Case, r.Where, ms, cores, fmt.Sprintf("%.1f", r.Rate), fmt.Sprintf("%.1f", r.Bound), terminal.Percent(r.OfBound), terminal.Percent(r.Busiest), terminal.Percent(r.Bubble), terminal.Percent(r.Least)})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 }

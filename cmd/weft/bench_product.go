@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -81,13 +82,13 @@ compared with products in float64 before anything is timed.`,
 
 func (o *products) measure(m *meter) (rows []productRow, err error) {
 	if o.size < 1 || o.size > 1<<16 || o.burst < 1 {
-		return nil, badUsage("--size %d --burst %d: a size is from 1 to 65536, a burst at least 1", o.size, o.burst)
+		return nil, terminal.Usagef("--size %d --burst %d: a size is from 1 to 65536, a burst at least 1", o.size, o.burst)
 	}
 	var chosen []precision
 	for _, name := range o.precisions {
 		i := slices.IndexFunc(precisions, func(p precision) bool { return p.name == name })
 		if i < 0 {
-			return nil, badUsage("--precision %s: there are fp32, tf32, bf16, fp64", name)
+			return nil, terminal.Usagef("--precision %s: there are fp32, tf32, bf16, fp64", name)
 		}
 		chosen = append(chosen, precisions[i])
 	}
@@ -103,9 +104,9 @@ func (o *products) measure(m *meter) (rows []productRow, err error) {
 	}
 	defer rt.Close()
 	p := m.progress("run", len(chosen)*m.repeat)
-	defer p.finish()
+	defer p.Finish()
 	for _, prec := range chosen {
-		p.at("%s", prec.name)
+		p.At("%s", prec.name)
 		row, err := o.one(m, rt, prec, p)
 		if err != nil {
 			return rows, fmt.Errorf("%s: %w", prec.name, err)
@@ -116,7 +117,7 @@ func (o *products) measure(m *meter) (rows []productRow, err error) {
 }
 
 // one measures one precision.
-func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *progress) (row productRow, err error) {
+func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *terminal.Progress) (row productRow, err error) {
 	n := o.size
 	a, b := p.matrix(n, 1), p.matrix(n, 2)
 	kernel := &graph.Kernel{Name: "bench." + p.name, Impls: []graph.Impl{workload.Library(p.routine)}}
@@ -126,7 +127,7 @@ func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *progress) (
 	devices := rt.Devices()
 	for _, d := range devices {
 		if !d.CanRun(kernel) {
-			return row, badUsage("%s has no library for it; name devices, as in --devices cuda", d.Name)
+			return row, terminal.Usagef("%s has no library for it; name devices, as in --devices cuda", d.Name)
 		}
 		var ids [3]graph.DataID
 		for i, content := range [][]byte{a, b, nil} {
@@ -188,7 +189,7 @@ func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *progress) (
 			return row, err
 		}
 		rates = append(rates, 2*math.Pow(float64(n), 3)*float64(o.burst*len(devices))/rep.Elapsed().Seconds()/1e12)
-		bar.add()
+		bar.Add()
 	}
 	row.TFLOPS, row.Best = median(rates), slices.Max(rates)
 	return row, nil
@@ -228,5 +229,5 @@ func writeProducts(w io.Writer, rows []productRow) {
 	for _, r := range rows {
 		table = append(table, []any{r.Precision, r.Size, r.Devices, fmt.Sprintf("%.3g", r.TFLOPS), fmt.Sprintf("%.3g", r.Best), strings.TrimSpace(fmt.Sprintf("%.1e", r.Error))})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 }

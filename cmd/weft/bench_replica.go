@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload/reservoir"
 )
@@ -59,10 +60,10 @@ func measureReplicas(m *meter) (rows []replicaRow, err error) {
 	defer rt.Close()
 	strategies := []string{"eager", "adaptive 0.03", "adaptive 0.05", "adaptive 0.1", "periodic 20ms", "none"}
 	p := m.progress("strategy", len(strategies)*m.repeat)
-	defer p.finish()
+	defer p.Finish()
 	var eager [][][]float32
 	for _, text := range strategies {
-		p.at("%s", text)
+		p.At("%s", text)
 		k, err := replica.ParseStrategy(text)
 		if err != nil {
 			return rows, err
@@ -79,7 +80,7 @@ func measureReplicas(m *meter) (rows []replicaRow, err error) {
 			}
 			row.Off, row.MostOff = apart(states, eager)
 			seconds = append(seconds, row.Seconds)
-			p.add()
+			p.Add()
 		}
 		row.Seconds = median(seconds)
 		row.OfEager = 1
@@ -167,7 +168,7 @@ func apart(states, from [][][]float32) (mean, most float64) {
 func writeReplicas(w io.Writer, rows []replicaRow) {
 	table := [][]any{{"strategy", "merges", "bytes", "of eager", "off on average", "at most", "took"}}
 	for _, r := range rows {
-		table = append(table, []any{r.Strategy, r.Merges, r.Bytes, percent(r.OfEager), percent(r.Off), percent(r.MostOff), short(time.Duration(r.Seconds * 1e9))})
+		table = append(table, []any{r.Strategy, r.Merges, r.Bytes, terminal.Percent(r.OfEager), terminal.Percent(r.Off), terminal.Percent(r.MostOff), terminal.Seconds(r.Seconds)})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 }

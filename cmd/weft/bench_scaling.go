@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -119,7 +120,7 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 		}
 	}
 	p := m.progress("run", len(jobs)*len(rts)*(m.repeat+learning))
-	defer p.finish()
+	defer p.Finish()
 	for _, w := range jobs {
 		got, err := o.one(m, w, rts, apart, counts, p)
 		if err != nil {
@@ -135,7 +136,7 @@ func (o *scaling) numbers(most int) ([]int, error) {
 	if len(o.counts) > 0 {
 		for _, n := range o.counts {
 			if n < 1 || n > most {
-				return nil, badUsage("--counts %d: there are %s", n, count(most, "device"))
+				return nil, terminal.Usagef("--counts %d: there are %s", n, terminal.Count(most, "device"))
 			}
 		}
 		all := append([]int{1}, o.counts...)
@@ -151,7 +152,7 @@ func (o *scaling) numbers(most int) ([]int, error) {
 
 func checkAtLeast(d time.Duration) error {
 	if d < 0 {
-		return badUsage("--at-least %v: it must not be negative", d)
+		return terminal.Usagef("--at-least %v: it must not be negative", d)
 	}
 	return nil
 }
@@ -162,11 +163,11 @@ func checkAtLeast(d time.Duration) error {
 func canLimit(m *meter, rt *weft.Runtime) error {
 	devs := rt.Devices()
 	if len(devs) < 2 {
-		return badUsage("--limit is of several devices; use larger --counts")
+		return terminal.Usagef("--limit is of several devices; use larger --counts")
 	}
 	for _, d := range devs {
 		if d.Backend != "cpu" || m.options.Pin {
-			return badUsage("--limit is for cores that are not pinned; use --devices cpu/N, --pin off")
+			return terminal.Usagef("--limit is for cores that are not pinned; use --devices cpu/N, --pin off")
 		}
 	}
 	return nil
@@ -183,7 +184,7 @@ type scaled struct {
 }
 
 // one runs one workload on every number of devices, and its parts apart.
-func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []int, p *progress) ([]scalingRow, error) {
+func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
 	sizes, err := o.grow(m, w, rts[0], p)
 	if err != nil {
 		return nil, err
@@ -213,12 +214,12 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 		var alone, computed float64
 		for i, rt := range rts {
 			sc := &at[i]
-			p.at("%s on %s", sc.job.Name(), count(counts[i], "device"))
+			p.At("%s on %s", sc.job.Name(), terminal.Count(counts[i], "device"))
 			res, err := workload.Run(m.ctx, rt, sc.job)
 			if err != nil {
 				return nil, err
 			}
-			p.add()
+			p.Add()
 			s, all := res.Report.Elapsed().Seconds(), 0.0
 			for _, d := range res.Report.Devices {
 				all += d.Busy.Seconds()
@@ -228,7 +229,7 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 			}
 			limit := 0.0
 			if len(sc.parts) > 0 && round >= learning-1 { // the first time makes memory
-				p.at("%s, parts of it apart", sc.job.Name())
+				p.At("%s, parts of it apart", sc.job.Name())
 				if limit, err = beside(m.ctx, apart, sc.parts); err != nil {
 					return nil, err
 				}
@@ -246,13 +247,13 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 	for i, n := range counts {
 		sc := &at[i]
 		if i == 0 || o.weak {
-			p.at("checking %s", sc.job.Name())
+			p.At("checking %s", sc.job.Name())
 			if err := checked(m.ctx, sc.job); err != nil {
 				return nil, err
 			}
 		}
 		if len(sc.parts) > 0 { // all are alike, and the last was never alone
-			p.at("checking %s", sc.parts[n-1].Name())
+			p.At("checking %s", sc.parts[n-1].Name())
 			if err := checked(m.ctx, sc.parts[n-1]); err != nil {
 				return nil, err
 			}
@@ -304,7 +305,7 @@ func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (floa
 // grow finds sizes at which one device takes long enough, or the largest the
 // workload allows. It grows by eight times at most in one go, as small sizes say
 // little about large ones.
-func (o *scaling) grow(m *meter, w entry, rt *weft.Runtime, p *progress) (map[string]int, error) {
+func (o *scaling) grow(m *meter, w entry, rt *weft.Runtime, p *terminal.Progress) (map[string]int, error) {
 	sizes := make(map[string]int)
 	for {
 		job, err := w.sized(m.ctx, sizes)
@@ -313,7 +314,7 @@ func (o *scaling) grow(m *meter, w entry, rt *weft.Runtime, p *progress) (map[st
 		}
 		var took time.Duration
 		for range 2 { // the first makes memory
-			p.at("looking for a size: %s", job.Name())
+			p.At("looking for a size: %s", job.Name())
 			res, err := workload.Run(m.ctx, rt, job)
 			if err != nil {
 				return nil, err
@@ -400,17 +401,17 @@ func writeScaling(w io.Writer, rows []scalingRow) {
 	for _, r := range rows {
 		limit := ""
 		if r.Limit > 0 {
-			limit = percent(r.Limit)
+			limit = terminal.Percent(r.Limit)
 		}
-		table = append(table, []any{r.Workload, r.Devices, short(time.Duration(r.Seconds * 1e9)), fmt.Sprintf("%.2f", r.Speedup),
-			percent(r.Efficiency), limit, percent(r.Busy), fmt.Sprintf("%.2f", r.Work), short(time.Duration(r.Predicted * 1e9))})
+		table = append(table, []any{r.Workload, r.Devices, terminal.Seconds(r.Seconds), fmt.Sprintf("%.2f", r.Speedup),
+			terminal.Percent(r.Efficiency), limit, terminal.Percent(r.Busy), fmt.Sprintf("%.2f", r.Work), terminal.Seconds(r.Predicted)})
 	}
 	if !limits {
 		for i, line := range table {
 			table[i] = slices.Delete(line, 5, 6)
 		}
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 	fmt.Fprintln(w)
 	for i, r := range rows {
 		if i == 0 || r.Job != rows[i-1].Job {

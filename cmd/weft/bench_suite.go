@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -62,7 +63,7 @@ the machine, the commit and the command.
 
 It takes some minutes. Run it on a machine that does nothing else.`,
 		Example:           `  weft bench suite --html out.html`,
-		Args:              noArgs,
+		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return o.run(c) },
 	}
@@ -84,7 +85,7 @@ func (o *suite) run(c *cobra.Command) error {
 		return err
 	}
 	if o.repeat < 1 {
-		return badUsage("--repeat %d: run at least once", o.repeat)
+		return terminal.Usagef("--repeat %d: run at least once", o.repeat)
 	}
 	if _, err := chosen(o.only); err != nil {
 		return err
@@ -100,7 +101,7 @@ func (o *suite) run(c *cobra.Command) error {
 	}
 	var page *os.File
 	if o.html != "" { // before anything is measured that could be lost with it
-		if page, err = openOutput(o.html); err != nil {
+		if page, err = terminal.OpenOutput(o.html); err != nil {
 			return err
 		}
 		defer page.Close()
@@ -112,19 +113,19 @@ func (o *suite) run(c *cobra.Command) error {
 	}
 	r.Interrupted = interrupt != nil
 	if page != nil {
-		if err := empty(page); err != nil {
-			return fileError(o.html, err)
+		if err := terminal.Empty(page); err != nil {
+			return terminal.FileError(o.html, err)
 		}
 		if err := writePage(page, r); err != nil {
-			return fileError(o.html, err)
+			return terminal.FileError(o.html, err)
 		}
 		if err := page.Close(); err != nil {
-			return fileError(o.html, err)
+			return terminal.FileError(o.html, err)
 		}
 	}
-	err = print(c, func(b *bytes.Buffer) error {
+	err = terminal.Print(c, func(b *bytes.Buffer) error {
 		if o.asJSON {
-			return writeJSON(b, r)
+			return terminal.JSON(b, r)
 		}
 		r.text(b)
 		if page != nil {
@@ -170,7 +171,7 @@ func (o *suite) measure(m *meter, r *suiteReport) (err error) {
 
 func (r *suiteReport) text(w *bytes.Buffer) {
 	fmt.Fprintf(w, "%s\n%s, %s\ncommit %s\n\n", r.Command, r.Platform, r.When.Format(time.DateTime), r.Commit)
-	writeMachine(w, r.here)
+	terminal.Machine(w, r.here)
 	for _, s := range []struct {
 		title string
 		rows  int

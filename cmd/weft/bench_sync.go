@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 )
@@ -100,9 +101,9 @@ func measureSync(m *meter) (rows []syncRow, err error) {
 	all := fmt.Sprintf("all %d", len(devs))
 	cases = append(cases, kase{"barrier", all, [][]string{devs}}, kase{"fork-join", all, [][]string{{devs[0]}, wide}})
 	p := m.progress("graph", (len(cases)+1)*(m.repeat+1))
-	defer p.finish()
+	defer p.Finish()
 	for _, k := range cases {
-		p.at("%s, %s", k.name, k.devices)
+		p.At("%s, %s", k.name, k.devices)
 		row, err := syncOf(m, rt, p, k.layers)
 		if err != nil {
 			return rows, err
@@ -110,7 +111,7 @@ func measureSync(m *meter) (rows []syncRow, err error) {
 		row.Case, row.Devices = k.name, k.devices
 		rows = append(rows, row)
 	}
-	p.at("automata")
+	p.At("automata")
 	row, err := haloOf(m, rt, p)
 	if err != nil {
 		return rows, err
@@ -123,7 +124,7 @@ func measureSync(m *meter) (rows []syncRow, err error) {
 var haloSide = 8192
 
 // haloOf measures a workload that synchronises.
-func haloOf(m *meter, rt *weft.Runtime, p *progress) (row syncRow, err error) {
+func haloOf(m *meter, rt *weft.Runtime, p *terminal.Progress) (row syncRow, err error) {
 	c := automata.Config{Rows: haloSide, Cols: haloSide, Steps: 64, Seed: 1}
 	j, err := automata.New(c)
 	if err != nil {
@@ -135,7 +136,7 @@ func haloOf(m *meter, rt *weft.Runtime, p *progress) (row syncRow, err error) {
 		if err != nil {
 			return row, err
 		}
-		p.add()
+		p.Add()
 		if i == 0 { // warms up
 			continue
 		}
@@ -155,7 +156,7 @@ func haloOf(m *meter, rt *weft.Runtime, p *progress) (row syncRow, err error) {
 	return row, nil
 }
 
-func syncOf(m *meter, rt *weft.Runtime, p *progress, layers [][]string) (syncRow, error) {
+func syncOf(m *meter, rt *weft.Runtime, p *terminal.Progress, layers [][]string) (syncRow, error) {
 	g, err := rounds(syncRounds, layers...)
 	if err != nil {
 		return syncRow{}, err
@@ -166,7 +167,7 @@ func syncOf(m *meter, rt *weft.Runtime, p *progress, layers [][]string) (syncRow
 		if err != nil {
 			return syncRow{}, err
 		}
-		p.add()
+		p.Add()
 		if i > 0 { // the first warms up
 			us = append(us, rep.Elapsed().Seconds()*1e6/syncRounds)
 		}
@@ -179,9 +180,9 @@ func writeSync(w io.Writer, rows []syncRow) {
 	for _, r := range rows {
 		overhead, k := "-", "-"
 		if r.K > 0 {
-			overhead, k = percent(r.Overhead), fmt.Sprint(r.K)
+			overhead, k = terminal.Percent(r.Overhead), fmt.Sprint(r.K)
 		}
 		table = append(table, []any{r.Case, r.Devices, r.Tasks, fmt.Sprintf("%.2f", r.USPerRound), fmt.Sprintf("%.2f", r.MedianUS), overhead, k})
 	}
-	writeTable(w, table)
+	terminal.Table(w, table)
 }

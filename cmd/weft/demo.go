@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
@@ -24,7 +25,7 @@ func newRun() *cobra.Command {
 		Long: `Run a workload on this machine: find its devices, cut the work among them, run
 it, check the result and report. "demo" is a short simulated tour of what weft
 does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.`,
-		Args: oneOf("workload"),
+		Args: terminal.OneOf("workload"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
 	s.bind(c.PersistentFlags())
@@ -41,7 +42,7 @@ func newDemo() *cobra.Command {
 	c := &cobra.Command{
 		Use:               "demo",
 		Short:             "A short tour of what weft does, simulated",
-		Args:              noArgs,
+		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var given []string // of the runtime's flags, which mean nothing here
@@ -51,25 +52,25 @@ func newDemo() *cobra.Command {
 				}
 			})
 			if len(given) > 0 {
-				return badUsage("%s: the demo is simulated and has no runtime to set", strings.Join(given, ", "))
+				return terminal.Usagef("%s: the demo is simulated and has no runtime to set", strings.Join(given, ", "))
 			}
-			d := demo{progress: startProgress(c.ErrOrStderr(), asJSON, "simulation", demoSimulations)}
-			defer d.progress.finish()
-			return print(c, func(b *bytes.Buffer) error {
-				defer d.progress.finish()
+			d := demo{progress: terminal.StartProgress(c.ErrOrStderr(), asJSON, "simulation", demoSimulations)}
+			defer d.progress.Finish()
+			return terminal.Print(c, func(b *bytes.Buffer) error {
+				defer d.progress.Finish()
 				var text bytes.Buffer
-				if err := abandonable(c.Context(), func() error { return d.tell(&text) }); err != nil {
+				if err := terminal.Abandonable(c.Context(), func() error { return d.tell(&text) }); err != nil {
 					return err
 				}
 				if asJSON {
-					return writeJSON(b, d.told)
+					return terminal.JSON(b, d.told)
 				}
 				_, err := text.WriteTo(b)
 				return err
 			})
 		},
 	}
-	c.SetUsageTemplate(strings.Replace(usageTemplate, runtimeFlags, "", 1))
+	c.SetUsageTemplate(terminal.OwnUsageTemplate)
 	c.Flags().BoolVar(&asJSON, "json", false, "write what was simulated as JSON")
 	return c
 }
@@ -113,7 +114,7 @@ const (
 
 // demo tells a short story in simulations.
 type demo struct {
-	progress *progress
+	progress *terminal.Progress
 	machine  *machine.Machine
 	graph    *graph.Graph
 	told     demoJSON
@@ -142,7 +143,7 @@ machine  %s
 work     %d tasks in %d layers, each reading three results of the layer
          before; the dearest is %d times the cheapest
 
-`, devices(d.machine), d.graph.NumTasks(), demoLayers, demoSkew)
+`, terminal.Models(d.machine), d.graph.NumTasks(), demoLayers, demoSkew)
 
 	calm, err := d.compare(b)
 	if err != nil {
@@ -188,7 +189,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 		// Against what is possible when tasks may run anywhere.
 		bound := sim.LowerBound(d.machine, machine.NewRoofline(d.machine), []sim.Job{{Graph: d.graph}})
 		told := wayJSON{way.name, int64(s.result.Makespan), float64(bound) / float64(s.result.Makespan), make(map[string]float64)}
-		row := []any{way.name, short(s.result.Makespan), percent(told.Efficiency)}
+		row := []any{way.name, terminal.Short(s.result.Makespan), terminal.Percent(told.Efficiency)}
 		devs, total := s.tally()
 		for i := range devs {
 			share := float64(devs[i].tasks) / float64(total)
@@ -201,9 +202,9 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 	}
 	fmt.Fprintln(b, "1. Who gets what: an equal part of every layer for each device, tasks in turn\n   (roundrobin), or where each is predicted to end first (finish, the default).")
 	fmt.Fprintln(b)
-	writeTable(b, rows)
+	terminal.Table(b, rows)
 	fmt.Fprintf(b, "\nfinish is %.1f times as fast as the equal split and %.1f times as fast as\nroundrobin. No schedule can beat %s.\n\n",
-		ratio(sims[0], sims[2]), ratio(sims[1], sims[2]), short(sims[2].result.Bound))
+		ratio(sims[0], sims[2]), ratio(sims[1], sims[2]), terminal.Short(sims[2].result.Bound))
 	return sims[2], nil
 }
 
@@ -226,13 +227,13 @@ func (d *demo) lose(b *bytes.Buffer, calm *simulation) error {
 	report := s.result.Runs[0].Report
 	d.told.Loss = &lossJSON{d.machine.DeviceName(fastest), int64(gone), int64(back), int64(s.result.Makespan), moved(s.result.Trace), report.Replays, s.verdict()}
 	fmt.Fprintf(b, "2. %s, the fastest, is lost at %s with all that its memory holds, and\n   comes back empty at %s.\n\n",
-		d.machine.DeviceName(fastest), short(gone), short(back))
-	if err := trace.WriteTimeline(b, d.machine, s.result.Trace, defaultWidth); err != nil {
+		d.machine.DeviceName(fastest), terminal.Short(gone), terminal.Short(back))
+	if err := trace.WriteTimeline(b, d.machine, s.result.Trace, terminal.Width); err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "\nmakespan  %s instead of %s\n", short(s.result.Makespan), short(calm.result.Makespan))
+	fmt.Fprintf(b, "\nmakespan  %s instead of %s\n", terminal.Short(s.result.Makespan), terminal.Short(calm.result.Makespan))
 	fmt.Fprintf(b, "recovery  %s in flight put back at once; %s whose results were lost\n          run again, %d in a row at most\n",
-		count(moved(s.result.Trace), "task"), count(report.Replays, "task"), report.LongestReplay)
+		terminal.Count(moved(s.result.Trace), "task"), terminal.Count(report.Replays, "task"), report.LongestReplay)
 	fmt.Fprintf(b, "results   %s,\n          with the loss and without\n", s.verdict())
 	return nil
 }
@@ -250,8 +251,8 @@ func moved(evs []trace.Event) int {
 
 // simulate runs one variant; any that fails fails the demonstration.
 func (d *demo) simulate(name, policy string, g *graph.Graph, faults sim.Faults) (*simulation, error) {
-	d.progress.at("simulating: %s", name)
-	defer d.progress.add()
+	d.progress.At("simulating: %s", name)
+	defer d.progress.Add()
 	s := &simulation{machine: d.machine, policy: policy, work: &work{
 		name: name, jobs: []sim.Job{{Name: name, Graph: g}}, faults: faults, tasks: g.NumTasks(),
 	}}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -26,7 +27,7 @@ which weft sim takes.`,
 		Example: `  weft devices
   weft devices --devices cpu/4
   weft devices --json > here.json && weft sim here.json skewed`,
-		Args:              noArgs,
+		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := s.options()
@@ -38,7 +39,7 @@ which weft sim takes.`,
 				return err
 			}
 			defer rt.Close()
-			return print(c, func(b *bytes.Buffer) error {
+			return terminal.Print(c, func(b *bytes.Buffer) error {
 				if asJSON {
 					_, err := b.Write(machine.Encode(rt.Machine()))
 					return err
@@ -57,7 +58,7 @@ which weft sim takes.`,
 
 // writeHere shows the machine this runs on.
 func writeHere(b *bytes.Buffer, m *machine.Machine) {
-	writeMachine(b, m)
+	terminal.Machine(b, m)
 	if len(m.Links) == 0 {
 		fmt.Fprintln(b, "\nno links: every device works in host memory")
 	}
@@ -74,7 +75,7 @@ func writeHere(b *bytes.Buffer, m *machine.Machine) {
 			}
 		}
 		if len(users) > 1 {
-			fmt.Fprintln(b, wrap(fmt.Sprintf("%s share the %s", strings.Join(users, ", "), r.Name), defaultWidth))
+			fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("%s share the %s", strings.Join(users, ", "), r.Name), terminal.Width))
 		}
 	}
 	for _, c := range m.Crowds() {
@@ -82,7 +83,7 @@ func writeHere(b *bytes.Buffer, m *machine.Machine) {
 		for _, d := range c.Devices {
 			users = append(users, m.DeviceName(d))
 		}
-		fmt.Fprintln(b, wrap(fmt.Sprintf("%s compute on the same %s: each alone is faster than beside others", strings.Join(users, ", "), count(c.Cores, "core")), defaultWidth))
+		fmt.Fprintln(b, terminal.Wrap(fmt.Sprintf("%s compute on the same %s: each alone is faster than beside others", strings.Join(users, ", "), terminal.Count(c.Cores, "core")), terminal.Width))
 	}
 	for i := range m.Devices {
 		if r := &m.Devices[i].Rates; r.MemoryBPS == 0 || r.LaunchNS == 0 {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/terminal"
 )
 
 // finding is what doctor found out about one thing.
@@ -36,7 +36,7 @@ func newDoctor() *cobra.Command {
 limits set for this process, the cache. Each line says how a thing stands, and
 where something is missing the next one how to mend it. The exit status is 0
 when at least one device works.`,
-		Args:              noArgs,
+		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, err := s.options()
@@ -46,11 +46,9 @@ when at least one device works.`,
 			found, works := tryBackends(c)
 			found = append(found, examineHost(hostLimits(), runtime.NumCPU())...)
 			found = append(found, examineCache(o.CacheDir))
-			err = print(c, func(b *bytes.Buffer) error {
+			err = terminal.Print(c, func(b *bytes.Buffer) error {
 				if asJSON {
-					enc := json.NewEncoder(b)
-					enc.SetIndent("", "  ")
-					return enc.Encode(found)
+					return terminal.JSON(b, found)
 				}
 				writeFindings(b, found)
 				return nil
@@ -84,7 +82,7 @@ func tryBackends(c *cobra.Command) (found []finding, works bool) {
 		if len(devs) == 0 && !explained {
 			f := finding{What: name, Says: "found no device", Fix: "nothing to do: work runs on the other devices"}
 			if err != nil {
-				f.Says = strings.TrimPrefix(oneLine(err.Error()), name+": ")
+				f.Says = strings.TrimPrefix(terminal.OneLine(err.Error()), name+": ")
 			}
 			found = append(found, f)
 		}
@@ -97,12 +95,12 @@ func tryBackends(c *cobra.Command) (found []finding, works bool) {
 
 func describeDevice(d driver.Device) string {
 	info := d.Info()
-	text := fmt.Sprintf("%s: %s, %s", info.Name, info.Model, count(info.ComputeUnits, "core"))
+	text := fmt.Sprintf("%s: %s, %s", info.Name, info.Model, terminal.Count(info.ComputeUnits, "core"))
 	if info.SIMDLanes > 0 {
 		text += fmt.Sprintf(", %d float32 in a vector register", info.SIMDLanes)
 	}
 	if info.MemBytes > 0 {
-		text += ", " + si(float64(info.MemBytes), "B")
+		text += ", " + terminal.SI(float64(info.MemBytes), "B")
 	}
 	return text
 }
@@ -114,15 +112,15 @@ const lockedWanted = 1 << 30
 // examineHost says what limits mean for weft.
 func examineHost(l limits, cores int) []finding {
 	out := []finding{{What: "go", OK: true, Says: platform()}}
-	cpu := finding{What: "cores", OK: true, Says: fmt.Sprintf("%s, no quota", count(cores, "core"))}
+	cpu := finding{What: "cores", OK: true, Says: fmt.Sprintf("%s, no quota", terminal.Count(cores, "core"))}
 	if l.cores > 0 && l.cores < float64(cores) {
 		cpu.OK = false
-		cpu.Says = fmt.Sprintf("%s, of which a quota leaves %.3g", count(cores, "core"), l.cores)
+		cpu.Says = fmt.Sprintf("%s, of which a quota leaves %.3g", terminal.Count(cores, "core"), l.cores)
 		cpu.Fix = "raise the CPU limit of the container or control group, or expect less speed than the cores promise"
 	}
 	out = append(out, cpu)
 	if l.memory > 0 {
-		f := finding{What: "memory", OK: true, Says: fmt.Sprintf("%s, %s of it available", si(float64(l.memory), "B"), si(float64(l.available), "B"))}
+		f := finding{What: "memory", OK: true, Says: fmt.Sprintf("%s, %s of it available", terminal.SI(float64(l.memory), "B"), terminal.SI(float64(l.available), "B"))}
 		if l.available < 1<<30 {
 			f.OK, f.Fix = false, "end other programs, or raise the memory limit of the container: data lives in host memory first"
 		}
@@ -140,10 +138,10 @@ func examineHost(l limits, cores int) []finding {
 	case l.locked < 0:
 		out = append(out, finding{What: "memlock", OK: true, Says: "memory may be locked without limit"})
 	case l.locked < lockedWanted:
-		out = append(out, finding{What: "memlock", Says: fmt.Sprintf("at most %s may be locked: copies to GPUs may be slower", si(float64(l.locked), "B")),
+		out = append(out, finding{What: "memlock", Says: fmt.Sprintf("at most %s may be locked: copies to GPUs may be slower", terminal.SI(float64(l.locked), "B")),
 			Fix: "ulimit -l unlimited, or memlock in /etc/security/limits.conf; the CPU needs none"})
 	default:
-		out = append(out, finding{What: "memlock", OK: true, Says: si(float64(l.locked), "B") + " may be locked"})
+		out = append(out, finding{What: "memlock", OK: true, Says: terminal.SI(float64(l.locked), "B") + " may be locked"})
 	}
 	return out
 }
@@ -173,7 +171,7 @@ func examineCache(dir string) finding {
 		}
 	}
 	if err != nil {
-		f.Says, f.Fix = fileError(dir, err).Error(), "make it writable, or name another with --cache-dir; measurements are made anew each time"
+		f.Says, f.Fix = terminal.FileError(dir, err).Error(), "make it writable, or name another with --cache-dir; measurements are made anew each time"
 		return f
 	}
 	f.OK, f.Says = true, dir
@@ -183,7 +181,7 @@ func examineCache(dir string) finding {
 func writeFindings(b *bytes.Buffer, found []finding) {
 	const indent = "               "
 	put := func(head, text string) {
-		lines := strings.Split(wrap(text, defaultWidth-len(indent)), "\n")
+		lines := strings.Split(terminal.Wrap(text, terminal.Width-len(indent)), "\n")
 		fmt.Fprintf(b, "%s%s\n", head, lines[0])
 		for _, l := range lines[1:] {
 			fmt.Fprintf(b, "%s%s\n", indent, l)

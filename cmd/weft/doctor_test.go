@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft/internal/terminal"
 )
 
 func TestDoctor(t *testing.T) {
@@ -54,7 +56,7 @@ func TestExamineHost(t *testing.T) {
 	var b bytes.Buffer
 	writeFindings(&b, bad)
 	for line := range strings.Lines(b.String()) {
-		if len(line) > defaultWidth+1 {
+		if len(line) > terminal.Width+1 {
 			t.Errorf("%d columns: %s", len(line), line)
 		}
 	}

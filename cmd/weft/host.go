@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/weft-run/weft/internal/terminal"
 )
 
 // limits are what the operating system lets this process have; zero is no limit,
@@ -26,7 +28,7 @@ func enough(what string, need int64) error {
 		have = hostLimits().available
 	}
 	if have > 0 && need > have {
-		return fmt.Errorf("%s needs %s of memory and %s are available; make it smaller", what, si(float64(need), "B"), si(float64(have), "B"))
+		return fmt.Errorf("%s needs %s of memory and %s are available; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(have), "B"))
 	}
 	return nil
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
@@ -68,7 +67,7 @@ func loadWork(arg string, m *machine.Machine) (*work, error) {
 			return nil, located(file, err)
 		}
 		if g.NumTasks() == 0 {
-			return nil, badUsage("%s: the graph has no tasks: nothing to run", file)
+			return nil, terminal.Usagef("%s: the graph has no tasks: nothing to run", file)
 		}
 		w.jobs = []sim.Job{{Name: arg, Graph: g}}
 	} else {
@@ -111,47 +110,19 @@ func readFile(file, what string, names []string) ([]byte, error) {
 	case err == nil:
 		return src, nil
 	case errors.Is(err, fs.ErrNotExist) && names == nil:
-		return nil, badUsage("%s: no such %s", file, what)
+		return nil, terminal.Usagef("%s: no such %s", file, what)
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, badUsage("%s: no such %s; give a file, or one of %s", file, what, strings.Join(names, ", "))
+		return nil, terminal.Usagef("%s: no such %s; give a file, or one of %s", file, what, strings.Join(names, ", "))
 	}
-	return nil, usageError{fileError(file, err)}
-}
-
-// fileError is an error about a file as this command writes it, with the file
-// in front and the system call left out.
-func fileError(file string, err error) error {
-	if p := (*fs.PathError)(nil); errors.As(err, &p) {
-		err = p.Err
-	}
-	return fmt.Errorf("%s: %w", file, err)
-}
-
-// openOutput opens a file that a command writes at its end, so that one that cannot be
-// written is known before anything is computed. What is in it stays until then: a
-// command that is interrupted or fails takes no earlier result with it.
-func openOutput(file string) (*os.File, error) {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return nil, fileError(file, err)
-	}
-	return f, nil
-}
-
-// empty drops what is in a file. Pipes and devices have nothing to drop.
-func empty(f *os.File) error {
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return err
-	}
-	return f.Truncate(0)
+	return nil, terminal.Usage(terminal.FileError(file, err))
 }
 
 // located puts file and line in front of what is wrong there.
 func located(file string, err error) error {
 	if at := (*graph.SyntaxError)(nil); errors.As(err, &at) {
-		return badUsage("%s:%d: %s", file, at.Line, at.Reason)
+		return terminal.Usagef("%s:%d: %s", file, at.Line, at.Reason)
 	}
-	return badUsage("%s: %w", file, err)
+	return terminal.Usagef("%s: %w", file, err)
 }
 
 func scenarioNames() []string {

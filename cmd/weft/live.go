@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/trace"
@@ -40,7 +40,7 @@ func newWorkload(w entry, s *settings) *cobra.Command {
 	c := &cobra.Command{
 		Use:               w.name,
 		Short:             strings.ToUpper(w.short[:1]) + w.short[1:],
-		Args:              noArgs,
+		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	order := w.flags(c.Flags())
@@ -51,16 +51,16 @@ func newWorkload(w entry, s *settings) *cobra.Command {
 	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if l.repeat < 1 {
-			return badUsage("--repeat %d: run at least once", l.repeat)
+			return terminal.Usagef("--repeat %d: run at least once", l.repeat)
 		}
 		if l.options, err = l.settings.options(); err != nil {
 			return err
 		}
 		// Large inputs take seconds to make.
-		p := startProgress(c.ErrOrStderr(), l.asJSON, "job", 1)
-		p.at("making what %s works on", w.name)
+		p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "job", 1)
+		p.At("making what %s works on", w.name)
 		job, err := order.job(c.Context(), w.name)
-		p.finish()
+		p.Finish()
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	var out *os.File
 	if l.trace != "" { // before anything is computed that could be lost with it
 		var err error
-		if out, err = openOutput(l.trace); err != nil {
+		if out, err = terminal.OpenOutput(l.trace); err != nil {
 			return err
 		}
 		defer out.Close()
@@ -102,28 +102,28 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	for _, d := range rt.Devices() {
 		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
 	}
-	p := startProgress(c.ErrOrStderr(), l.asJSON, "run", l.repeat)
-	defer p.finish()
+	p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "run", l.repeat)
+	defer p.Finish()
 	var res, last *workload.Result
 	for i := range l.repeat {
-		p.at("%s", job.Name())
+		p.At("%s", job.Name())
 		why = why[:0]
 		res, err = workload.Run(c.Context(), rt, job, func(j workload.Job, g *graph.Graph, q *weft.Prediction) {
 			if l.check && i == l.repeat-1 { // or what the run before left might pass for its result
 				weft.Spoil(g, j.Bind()...)
 			}
-			p.expect(q.Median)
+			p.Expect(q.Median)
 		})
 		if err != nil {
 			if errors.Is(err, pipeline.ErrStages) { // more was asked for than these devices are
-				err = usageError{err}
+				err = terminal.Usage(err)
 			}
 			break
 		}
 		took := res.Report.Elapsed()
 		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)})
 		last = res
-		p.add()
+		p.Add()
 	}
 	if last == nil && res != nil && res.Report != nil { // what the first run did until then is all there is
 		last = res
@@ -135,8 +135,8 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		rep.Result = s.Summary()
 	}
 	if l.check && err == nil {
-		p.at("checking the result")
-		err = abandonable(c.Context(), job.Check)
+		p.At("checking the result")
+		err = terminal.Abandonable(c.Context(), job.Check)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return fmt.Errorf("the result is wrong: %w", err)
 		}
@@ -146,25 +146,23 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 		}
 	}
 	// Here err is nil, or the interrupt: what was done so far is told.
-	p.finish()
+	p.Finish()
 	rep.fill(last)
 	rep.Interrupted = err != nil
 	if out != nil {
-		if err := empty(out); err != nil {
-			return fileError(l.trace, err)
+		if err := terminal.Empty(out); err != nil {
+			return terminal.FileError(l.trace, err)
 		}
 		if err := saveTrace(out, rt, job); err != nil {
-			return fileError(l.trace, err)
+			return terminal.FileError(l.trace, err)
 		}
 	}
-	printed := print(c, func(b *bytes.Buffer) error {
+	printed := terminal.Print(c, func(b *bytes.Buffer) error {
 		if l.asJSON {
-			enc := json.NewEncoder(b)
-			enc.SetIndent("", "  ")
 			if l.explain {
 				rep.Explain = reasonsOf(rt, last, why)
 			}
-			return enc.Encode(rep)
+			return terminal.JSON(b, rep)
 		}
 		rep.text(b)
 		if l.explain {
@@ -180,7 +178,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 
 // reasons says why the work was cut and placed as it was.
 func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, why []sched.Explanation) {
-	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), short(res.Partition.Completion), res.Partition.Balance)
+	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), terminal.Short(res.Partition.Completion), res.Partition.Balance)
 	if res.Partition.Why != "" {
 		fmt.Fprintf(b, "  %s\n", res.Partition.Why)
 	}
@@ -200,7 +198,7 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, 
 		if w.Taken {
 			taken = ", taken"
 		}
-		fmt.Fprintf(b, "  %s: %s%s\n", w.Name, short(w.Predicted), taken)
+		fmt.Fprintf(b, "  %s: %s%s\n", w.Name, terminal.Short(w.Predicted), taken)
 	}
 	for _, e := range why {
 		fmt.Fprintf(b, "\n%s", e.Text(rt.Machine()))
@@ -220,7 +218,7 @@ func writeTuning(b *bytes.Buffer, tuned []weft.Tuned) {
 			how += fmt.Sprintf(" in blocks of %d threads", t.Block)
 		}
 		const named = 64 // as driver.Tuned counts classes
-		fmt.Fprintf(b, "  %s, kernel %s, up to 2^%d items or blocks: %s, %s\n", t.Device, t.Kernel, t.Class%named, how, short(time.Duration(t.NS)))
+		fmt.Fprintf(b, "  %s, kernel %s, up to 2^%d items or blocks: %s, %s\n", t.Device, t.Kernel, t.Class%named, how, terminal.Short(time.Duration(t.NS)))
 	}
 }
 
@@ -369,19 +367,19 @@ func (r *liveReport) fill(last *workload.Result) {
 func (r *liveReport) learned(i int) bool { return r.Runs[i].Samples > 0 }
 
 func (r *liveReport) text(w io.Writer) {
-	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, count(len(r.Devices), "device"), r.Class)
+	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, terminal.Count(len(r.Devices), "device"), r.Class)
 	rows := [][]any{{"run", "took", "predicted", "off", "rate"}}
-	first := max(len(r.Runs)-tableRows, 0) // the last ones say most
+	first := max(len(r.Runs)-terminal.MaxRows, 0) // the last ones say most
 	for i := first; i < len(r.Runs); i++ {
 		run := r.Runs[i]
 		off := "learning"
 		if r.learned(i) {
-			off = percent(run.off())
+			off = terminal.Percent(run.off())
 		}
-		rows = append(rows, []any{i + 1, short(time.Duration(run.Seconds * 1e9)), short(time.Duration(run.Predicted * 1e9)), off, run.Rate})
+		rows = append(rows, []any{i + 1, terminal.Seconds(run.Seconds), terminal.Seconds(run.Predicted), off, run.Rate})
 	}
 	if len(r.Runs) > 0 {
-		writeTable(w, rows)
+		terminal.Table(w, rows)
 		if first > 0 {
 			fmt.Fprintf(w, "and %d before; --json has all\n", first)
 		}
@@ -391,16 +389,16 @@ func (r *liveReport) text(w io.Writer) {
 	done := 0
 	for _, d := range r.Devices {
 		done += d.Tasks
-		rows = append(rows, []any{d.Name, d.Cores, d.Tasks, short(time.Duration(d.Busy * 1e9)), percent(d.Util)})
+		rows = append(rows, []any{d.Name, d.Cores, d.Tasks, terminal.Seconds(d.Busy), terminal.Percent(d.Util)})
 	}
-	writeTable(w, rows)
+	terminal.Table(w, rows)
 	fmt.Fprintln(w)
 	if len(r.Runs) == 0 {
-		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, count(r.Tasks, "task"))
+		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, terminal.Count(r.Tasks, "task"))
 		return
 	}
 	if r.learned(len(r.Runs) - 1) {
-		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", percent(r.PredictionError))
+		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", terminal.Percent(r.PredictionError))
 	} else {
 		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
 	}
@@ -408,7 +406,7 @@ func (r *liveReport) text(w io.Writer) {
 		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be as fast as any; --explain compares.\n", r.Way)
 	}
 	if r.Retries > 0 {
-		fmt.Fprintf(w, "%s failed and was tried again.\n", count(r.Retries, "execution"))
+		fmt.Fprintf(w, "%s failed and was tried again.\n", terminal.Count(r.Retries, "execution"))
 	}
 	if r.Result != "" {
 		fmt.Fprintf(w, "Result: %s.\n", r.Result)
@@ -417,23 +415,9 @@ func (r *liveReport) text(w io.Writer) {
 	case r.Checked:
 		fmt.Fprintln(w, "The result agrees with an independent reference.")
 		for _, m := range r.Misses {
-			fmt.Fprintf(w, "  The chance that %s goes unseen is %s.\n", m.What, chance(m.Chance))
+			fmt.Fprintf(w, "  The chance that %s goes unseen is %s.\n", m.What, terminal.Chance(m.Chance))
 		}
 	case r.Interrupted:
-		fmt.Fprintf(w, "Interrupted after %s; the result was not checked.\n", count(len(r.Runs), "run"))
+		fmt.Fprintf(w, "Interrupted after %s; the result was not checked.\n", terminal.Count(len(r.Runs), "run"))
 	}
-}
-
-// chance writes a probability, of which those near one are as telling as those near
-// zero.
-func chance(p float64) string {
-	switch {
-	case p <= 0:
-		return "none"
-	case p < 1e-3:
-		return fmt.Sprintf("at most %.0e", p)
-	case p > 0.9:
-		return fmt.Sprintf("%.4g %%", 100*p)
-	}
-	return fmt.Sprintf("at most %.2g %%", 100*p)
 }

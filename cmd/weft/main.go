@@ -10,14 +10,13 @@
 //	weft machines [NAME]          show described machines
 //	weft partition                cut work among devices
 //
-// Files: main.go (exit status, errors), usage.go (help and mistakes), progress.go,
-// input.go (what arguments name), options.go (flags of the runtime), host*.go
-// (what the machine allows), then one file for each subcommand; report.go prints
-// a simulation.
+// Files: main.go (exit status, errors), input.go (what arguments name), options.go
+// (flags of the runtime), host*.go (what the machine allows), then one file for each
+// subcommand; report.go prints a simulation. What commands print goes through
+// internal/terminal.
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -25,13 +24,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
 )
 
 // Exit statuses.
@@ -41,15 +40,6 @@ const (
 	exitUsage       = 2
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
-
-// usageError is a mistake in what the user wrote, on the command line or in a
-// file it names.
-type usageError struct{ error }
-
-func (u usageError) Unwrap() error { return u.error }
-
-// badUsage makes a usageError.
-func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
 	weft.Worker()
@@ -88,16 +78,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	addCompletion(root)
 	err := root.ExecuteContext(ctx)
-	switch usage := (usageError{}); {
+	switch usage := (terminal.UsageError{}); {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(stderr, "weft: interrupted")
 		return exitInterrupted
 	default:
-		text := "weft: " + oneLine(err.Error())
-		if terminal(stderr) { // people read lines of 80 columns, programs one line
-			text = wrap(text, defaultWidth)
+		text := "weft: " + terminal.OneLine(err.Error())
+		if terminal.Interactive(stderr) { // people read lines of 80 columns, programs one line
+			text = terminal.Wrap(text, terminal.Width)
 		}
 		fmt.Fprintln(stderr, text)
 		if !started || errors.As(err, &usage) {
@@ -105,11 +95,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitFailure
 	}
-}
-
-// oneLine joins the lines of a message that several errors were joined into.
-func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
 func newRoot() *cobra.Command {
@@ -137,13 +122,13 @@ once.`,
 			if len(args) == 0 {
 				return nil
 			}
-			return unknownCommand(c, args[0])
+			return terminal.UnknownCommand(c, args[0])
 		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.SetFlagErrorFunc(flagError)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(terminal.FlagError)
+	root.SetUsageTemplate(terminal.UsageTemplate)
 	root.AddCommand(newDevices(), newDoctor(), newRun(), newBench(), newSim(), newTrace(), newMachines(), newPartition())
 	root.SetHelpCommand(newHelp(root))
 	return root
@@ -158,7 +143,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			topic, rest, err := root.Find(args)
 			if err != nil || topic == root && len(rest) > 0 {
-				return usageError{unknownCommand(root, args[0])}
+				return terminal.Usage(terminal.UnknownCommand(root, args[0]))
 			}
 			topic.InitDefaultHelpFlag()
 			topic.InitDefaultVersionFlag()
@@ -177,7 +162,7 @@ func addCompletion(root *cobra.Command) {
 		}
 		c.Args = cobra.ArbitraryArgs
 		c.RunE = func(*cobra.Command, []string) error {
-			return badUsage("completion needs a shell: bash, fish, powershell or zsh; weft completion bash --help says how to load it")
+			return terminal.Usagef("completion needs a shell: bash, fish, powershell or zsh; weft completion bash --help says how to load it")
 		}
 	}
 }
@@ -188,40 +173,4 @@ func version() string {
 		return info.Main.Version
 	}
 	return "(devel)"
-}
-
-// print has write fill a buffer and hands all of it to the command's output, so
-// that an output which cannot be written is reported once.
-func print(c *cobra.Command, write func(w *bytes.Buffer) error) error {
-	var b bytes.Buffer
-	if err := write(&b); err != nil {
-		return err
-	}
-	_, err := c.OutOrStdout().Write(b.Bytes())
-	return err
-}
-
-// abandonable computes until it is done or ctx ends. What computes here knows
-// no context, so an interrupted computation is left behind for the process to
-// take with it; fn must touch nothing that the caller uses after an error. A
-// broken invariant is a bug in weft, and for whoever runs it an error like others.
-func abandonable(ctx context.Context, fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		defer func() {
-			if p := recover(); p != nil {
-				done <- fmt.Errorf("internal error: %v; please report this with the command and its files", p)
-			}
-		}()
-		done <- fn()
-	}()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case err := <-done:
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return err
-	}
 }

@@ -264,13 +264,6 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-func TestBrokenInvariant(t *testing.T) {
-	err := abandonable(context.Background(), func() error { panic("engine: two owners") })
-	if err == nil || !strings.HasPrefix(err.Error(), "internal error: engine: two owners; ") {
-		t.Errorf("a panic became %v", err)
-	}
-}
-
 // testdata/two.json is two devices of 1 TFLOP/s with a launch of 1 µs, and
 // four.txt four tasks of 1e9 operations: 1.001 ms each, two on each device.
 func TestMakespan(t *testing.T) {
@@ -569,24 +562,6 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
-	if got, want := wrap("one two three four", 10), "one two\n  three\n  four"; got != want {
-		t.Errorf("wrap: %q, want %q", got, want)
-	}
-	for d, want := range map[time.Duration]string{
-		0: "0 ns", 999: "999 ns", 1500: "1.5 µs", 12_345_678: "12.3 ms", 90 * time.Second: "1.5 min",
-	} {
-		if got := short(d); got != want {
-			t.Errorf("short(%d) = %q, want %q", d, got, want)
-		}
-	}
-	for x, want := range map[float64]string{0: "-", 999: "999 B", 8e9: "8 GB", 15.11e12: "15.11 TB"} {
-		if got := si(x, "B"); got != want {
-			t.Errorf("si(%g) = %q, want %q", x, got, want)
-		}
-	}
-}
-
 // A run says what came out where that is a few words. The roots are those that
 // package merkle is tested with.
 func TestResult(t *testing.T) {
@@ -618,11 +593,6 @@ func TestMisses(t *testing.T) {
 		text := works(t, append([]string{"run"}, strings.Fields(args+common)...)...)
 		if !strings.Contains(text, want) || want == "" && strings.Contains(text, "unseen") {
 			t.Errorf("weft run %s does not say %q:\n%s", args, want, text)
-		}
-	}
-	for p, want := range map[float64]string{0: "none", 1e-6: "at most 1e-06", 0.25: "at most 25 %", 0.99997: "100 %", 0.985: "98.5 %"} {
-		if got := chance(p); got != want {
-			t.Errorf("a chance of %v is %q, want %q", p, got, want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/backend/all"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -68,14 +69,10 @@ type keyFlag struct {
 
 func (v *keyFlag) String() string { return v.value }
 
-// toggleType is what help calls the value of a switch. It takes one, as in a
-// configuration file, so that "--exact off" means what it says.
-const toggleType = "on|off"
-
 // Type is what help calls the value.
 func (v *keyFlag) Type() string {
 	if v.toggle {
-		return toggleType
+		return terminal.SwitchType
 	}
 	return "value"
 }
@@ -95,7 +92,7 @@ func (v *keyFlag) Set(text string) error {
 func (s *settings) options() (o weft.Options, err error) {
 	if s.config != "" {
 		if o, err = weft.LoadOptions(s.config); err != nil {
-			return o, usageError{err}
+			return o, terminal.Usage(err)
 		}
 	}
 	for _, g := range s.given {
@@ -103,7 +100,7 @@ func (s *settings) options() (o weft.Options, err error) {
 			continue
 		}
 		if err := o.Set(g.key, *g.value); err != nil {
-			return o, usageError{err}
+			return o, terminal.Usage(err)
 		}
 	}
 	return o, nil
@@ -116,7 +113,7 @@ func (s *settings) complete(c *cobra.Command) {
 		"devices": deviceNames, "policy": sched.Names, "partitioner": sched.PartitionerNames,
 	}
 	c.PersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Value.Type() == toggleType {
+		if f.Value.Type() == terminal.SwitchType {
 			values[f.Name] = func() []string { return []string{"off", "on"} }
 		}
 	})
@@ -153,7 +150,7 @@ func open(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime,
 	}}))
 	rt, err := weft.Open(ctx, o)
 	if errors.Is(err, weft.ErrOptions) || errors.Is(err, weft.ErrNoDevices) && o.Devices != "" {
-		return nil, usageError{err}
+		return nil, terminal.Usage(err)
 	}
 	return rt, err
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
@@ -19,16 +20,16 @@ var pageText string
 // pageTemplate is the page of a suite: one file with all it needs, drawn here so
 // that nothing runs in the browser.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"ms":      func(s float64) string { return short(time.Duration(s * 1e9)) },
-	"percent": percent,
-	"onoff":   onOff,
+	"ms":      terminal.Seconds,
+	"percent": terminal.Percent,
+	"onoff":   terminal.OnOff,
 	"size":    text.FormatSize,
-	"bps":     func(x float64) string { return si(x, "B/s") },
+	"bps":     func(x float64) string { return terminal.SI(x, "B/s") },
 	"of": func(part, whole float64) string {
 		if whole == 0 {
 			return "–"
 		}
-		return percent(part / whole)
+		return terminal.Percent(part / whole)
 	},
 	"fixed": func(digits int, x float64) string { return fmt.Sprintf("%.*f", digits, x) },
 	// width is a bar's, in percent of its cell.
@@ -56,7 +57,7 @@ type chartGroup struct {
 
 // writePage writes the page of a report.
 func writePage(w io.Writer, r *suiteReport) error {
-	p := page{suiteReport: r, Title: devices(r.here), Devices: r.here.Devices, Facts: r.facts()}
+	p := page{suiteReport: r, Title: terminal.Models(r.here), Devices: r.here.Devices, Facts: r.facts()}
 	for _, g := range []chartGroup{
 		{Title: "Strong scaling", Says: "The same work on more devices: how many times as fast.", Rows: r.Strong},
 		{Title: "Weak scaling", Says: "Work that grows with the devices: how many times as much in the same time.", Rows: r.Weak},
@@ -69,14 +70,14 @@ func writePage(w io.Writer, r *suiteReport) error {
 }
 
 // FP32 is a device's rate, for the page.
-func (p page) FP32(d machine.Device) string { return si(d.Rates.Ops[graph.FP32], "FLOP/s") }
+func (p page) FP32(d machine.Device) string { return terminal.SI(d.Rates.Ops[graph.FP32], "FLOP/s") }
 
 // Launch is what starting a kernel takes.
 func (p page) Launch(d machine.Device) string {
 	if d.Rates.LaunchNS == 0 {
 		return "–"
 	}
-	return short(time.Duration(d.Rates.LaunchNS))
+	return terminal.Short(time.Duration(d.Rates.LaunchNS))
 }
 
 // MachineText is the machine file.
@@ -99,7 +100,7 @@ func (r *suiteReport) facts() []fact {
 			}
 		}
 		if n > 0 {
-			out = append(out, fact{percent(sum / float64(n)), fmt.Sprintf("%s-scaling efficiency on %d devices, mean of %s", g.name, most, count(n, "workload"))})
+			out = append(out, fact{terminal.Percent(sum / float64(n)), fmt.Sprintf("%s-scaling efficiency on %d devices, mean of %s", g.name, most, terminal.Count(n, "workload"))})
 		}
 	}
 	for _, row := range r.Overhead {
@@ -179,12 +180,12 @@ func draw(rows []scalingRow) chart {
 	var path strings.Builder
 	for i, r := range rows {
 		at := point{X: x(float64(r.Devices)), Y: y(r.Speedup), PredictedY: -1}
-		at.Says = fmt.Sprintf("%s on %s: %s, %.2f times, efficiency %s", r.Workload, count(r.Devices, "device"),
-			short(time.Duration(r.Seconds*1e9)), r.Speedup, percent(r.Efficiency))
+		at.Says = fmt.Sprintf("%s on %s: %s, %.2f times, efficiency %s", r.Workload, terminal.Count(r.Devices, "device"),
+			terminal.Seconds(r.Seconds), r.Speedup, terminal.Percent(r.Efficiency))
 		if r.Predicted > 0 {
 			up := r.Speedup * r.Seconds / r.Predicted // the same work in the predicted time
 			at.PredictedY = y(min(up, most))
-			at.Says += fmt.Sprintf("; predicted %s", short(time.Duration(r.Predicted*1e9)))
+			at.Says += fmt.Sprintf("; predicted %s", terminal.Seconds(r.Predicted))
 		}
 		c.Points = append(c.Points, at)
 		c.XTicks = append(c.XTicks, tick{at.X, fmt.Sprint(r.Devices)})
@@ -206,7 +207,7 @@ func draw(rows []scalingRow) chart {
 	end := c.Points[len(c.Points)-1]
 	c.Last = fmt.Sprintf("%.2f×", last.Speedup)
 	c.LastX, c.LastY = fmt.Sprintf("%.1f", end.X+labelOffset), fmt.Sprintf("%.1f", end.Y+pointRadius)
-	c.Efficiency = percent(last.Efficiency)
-	c.Alone, c.All = short(time.Duration(rows[0].Seconds*1e9)), short(time.Duration(last.Seconds*1e9))
+	c.Efficiency = terminal.Percent(last.Efficiency)
+	c.Alone, c.All = terminal.Seconds(rows[0].Seconds), terminal.Seconds(last.Seconds)
 	return c
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -23,18 +24,18 @@ func newPartition() *cobra.Command {
 		Short: "Cut a number of equal items among devices",
 		Example: `  weft partition --items 10000 --scores 95,80
   weft partition --items 10000 --scores 95,80 --util 0.8,0.3 --by dynamic`,
-		Args:              noArgs,
+		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cut, err := sched.NewPartitioner(by)
 			if err != nil {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
 			if len(scores) == 0 {
-				return badUsage("--scores is missing: one number for each device, as in --scores 95,80")
+				return terminal.Usagef("--scores is missing: one number for each device, as in --scores 95,80")
 			}
 			if len(utils) > 0 && len(utils) != len(scores) {
-				return badUsage("--util has %d numbers for %d scores", len(utils), len(scores))
+				return terminal.Usagef("--util has %d numbers for %d scores", len(utils), len(scores))
 			}
 			shares := make([]sched.Share, len(scores))
 			for i, s := range scores {
@@ -45,22 +46,22 @@ func newPartition() *cobra.Command {
 			}
 			p, err := cut(sched.Pieces{Extent: items}, shares)
 			if err != nil {
-				return usageError{err}
+				return terminal.Usage(err)
 			}
-			return print(c, func(b *bytes.Buffer) error {
+			return terminal.Print(c, func(b *bytes.Buffer) error {
 				if asJSON {
 					out := partitionJSON{Partitioner: by, Items: items, Balance: p.Balance}
 					for i, r := range p.Ranges {
 						out.Devices = append(out.Devices, partJSON{i, scores[i], r.Lo, r.Hi, r.Len()})
 					}
-					return writeJSON(b, out)
+					return terminal.JSON(b, out)
 				}
 				rows := [][]any{{"device", "score", "from", "to", "items", "share"}}
 				for i, r := range p.Ranges {
-					rows = append(rows, []any{i, scores[i], r.Lo, r.Hi, r.Len(), percent(float64(r.Len()) / float64(max(items, 1)))})
+					rows = append(rows, []any{i, scores[i], r.Lo, r.Hi, r.Len(), terminal.Percent(float64(r.Len()) / float64(max(items, 1)))})
 				}
-				writeTable(b, rows)
-				fmt.Fprintf(b, "balance %s\n", percent(p.Balance))
+				terminal.Table(b, rows)
+				fmt.Fprintf(b, "balance %s\n", terminal.Percent(p.Balance))
 				return nil
 			})
 		},

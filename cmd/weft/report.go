@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
@@ -19,15 +17,15 @@ func (s *simulation) writeText(b *bytes.Buffer, width int) error {
 	r := s.result
 	fmt.Fprintf(b, "simulated: %s on %s, policy %s", s.work.name, s.machine.Name, s.policy)
 	if s.noise > 0 {
-		fmt.Fprintf(b, ", noise %s, seed %d", percent(s.noise), s.seed)
+		fmt.Fprintf(b, ", noise %s, seed %d", terminal.Percent(s.noise), s.seed)
 	}
 	a := s.analysis()
-	fmt.Fprintf(b, "\n\nmakespan     %s", short(r.Makespan))
+	fmt.Fprintf(b, "\n\nmakespan     %s", terminal.Short(r.Makespan))
 	if s.failed() == 0 { // or less was done than the bound is for
-		fmt.Fprintf(b, "; no schedule can beat %s\nefficiency   %s: %s", short(r.Bound), percent(r.Efficiency), trace.ScalingVerdict(r.Efficiency))
+		fmt.Fprintf(b, "; no schedule can beat %s\nefficiency   %s: %s", terminal.Short(r.Bound), terminal.Percent(r.Efficiency), trace.ScalingVerdict(r.Efficiency))
 	}
 	fmt.Fprintln(b)
-	fmt.Fprintf(b, "utilisation  %s\n", percent(a.Mean))
+	fmt.Fprintf(b, "utilisation  %s\n", terminal.Percent(a.Mean))
 	fmt.Fprintf(b, "results      %s\n", s.verdict())
 	for _, e := range s.explanations {
 		fmt.Fprintf(b, "\n%s", e.Text(s.machine))
@@ -63,12 +61,12 @@ func (s *simulation) verdict() string {
 	text := "equal to running the tasks one after another"
 	switch {
 	case failed == len(s.result.Runs):
-		return "none: " + count(failed, "run") + " failed"
+		return "none: " + terminal.Count(failed, "run") + " failed"
 	case !s.checked:
 		text = fmt.Sprintf("not checked, with more than %d tasks", checkedTasks)
 	}
 	if failed > 0 {
-		text += "; " + count(failed, "run") + " failed"
+		text += "; " + terminal.Count(failed, "run") + " failed"
 	}
 	return text
 }
@@ -95,20 +93,17 @@ func (s *simulation) tally() (devs []tally, tasks int) {
 	return devs, tasks
 }
 
-// tableRows is how many rows a table has at most; the rest is summed up.
-const tableRows = 32
-
 // writeDevices prints what each device did. Utilisation is of the time a device
 // was there, as in the timeline and the analysis.
 func (s *simulation) writeDevices(b *bytes.Buffer, a trace.Analysis) {
 	devs, total := s.tally()
 	rows := [][]any{{"device", "tasks", "share", "busy", "predicted", "utilisation"}}
-	for d, t := range devs[:min(len(devs), tableRows)] {
+	for d, t := range devs[:min(len(devs), terminal.MaxRows)] {
 		rows = append(rows, []any{s.machine.DeviceName(machine.DeviceID(d)), t.tasks,
-			percent(float64(t.tasks) / float64(max(total, 1))), short(t.busy), short(t.predicted), percent(a.Devices[d].Utilisation())})
+			terminal.Percent(float64(t.tasks) / float64(max(total, 1))), terminal.Short(t.busy), terminal.Short(t.predicted), terminal.Percent(a.Devices[d].Utilisation())})
 	}
-	writeTable(b, rows)
-	if more := len(devs) - tableRows; more > 0 {
+	terminal.Table(b, rows)
+	if more := len(devs) - terminal.MaxRows; more > 0 {
 		fmt.Fprintf(b, "and %d more; --json has all\n", more)
 	}
 }
@@ -116,7 +111,7 @@ func (s *simulation) writeDevices(b *bytes.Buffer, a trace.Analysis) {
 func (s *simulation) writeRuns(b *bytes.Buffer) {
 	rows := [][]any{{"run", "submitted", "started", "took", "tasks", "retries", "replays", ""}}
 	runs := s.result.Runs
-	for _, r := range runs[:min(len(runs), tableRows)] {
+	for _, r := range runs[:min(len(runs), terminal.MaxRows)] {
 		if r.Report == nil {
 			continue
 		}
@@ -124,18 +119,18 @@ func (s *simulation) writeRuns(b *bytes.Buffer) {
 		if r.Err != nil {
 			fate = "failed"
 		}
-		rows = append(rows, []any{r.Name, short(r.Submitted), short(r.Report.Started),
-			short(r.Ended - r.Submitted), r.Report.Tasks, r.Report.Retries, r.Report.Replays, fate})
+		rows = append(rows, []any{r.Name, terminal.Short(r.Submitted), terminal.Short(r.Report.Started),
+			terminal.Short(r.Ended - r.Submitted), r.Report.Tasks, r.Report.Retries, r.Report.Replays, fate})
 	}
-	writeTable(b, rows)
-	if more := len(runs) - tableRows; more > 0 {
+	terminal.Table(b, rows)
+	if more := len(runs) - terminal.MaxRows; more > 0 {
 		fmt.Fprintf(b, "and %d more; --json has all\n", more)
 	}
 }
 
 // writeAnalysis prints an analysis with its one long sentence in lines.
 func writeAnalysis(w io.Writer, a trace.Analysis, width int) error {
-	a.Sentence = wrap(a.Sentence, width)
+	a.Sentence = terminal.Wrap(a.Sentence, width)
 	return trace.WriteAnalysis(w, a)
 }
 
@@ -227,73 +222,5 @@ func (s *simulation) writeJSON(b *bytes.Buffer) error {
 		}
 		out.Explanations = append(out.Explanations, j)
 	}
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(out)
-}
-
-// Text.
-
-// writeTable aligns rows of equal length, the first column to the left and the
-// others to the right.
-func writeTable(w io.Writer, rows [][]any) {
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(fmt.Sprint(cell)))
-		}
-	}
-	for _, row := range rows {
-		line := fmt.Sprintf("%-*v", widths[0], row[0])
-		for i, cell := range row[1:] {
-			line += fmt.Sprintf("  %*v", widths[i+1], cell)
-		}
-		fmt.Fprintln(w, strings.TrimRight(line, " "))
-	}
-}
-
-// wrap breaks text at blanks into lines of at most width columns where words
-// allow it; lines after the first are indented.
-func wrap(text string, width int) string {
-	const indent = "  "
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case column+1+n > width:
-			b.WriteString("\n" + indent)
-			column = len(indent)
-		default:
-			b.WriteByte(' ')
-			column++
-		}
-		b.WriteString(word)
-		column += n
-	}
-	return b.String()
-}
-
-func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// short writes a duration with three digits that count.
-func short(d time.Duration) string {
-	for _, u := range []struct {
-		size time.Duration
-		name string
-	}{{time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "µs"}} {
-		if d >= u.size {
-			return fmt.Sprintf("%.3g %s", float64(d)/float64(u.size), u.name)
-		}
-	}
-	return fmt.Sprintf("%d ns", d)
+	return terminal.JSON(b, out)
 }

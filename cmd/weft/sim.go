@@ -14,6 +14,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
@@ -21,7 +22,6 @@ import (
 )
 
 const (
-	defaultWidth = 80
 	// checkedTasks is up to how many tasks the oracle follows what every
 	// buffer holds; beyond, a simulation only tells times.
 	checkedTasks = 200_000
@@ -74,7 +74,7 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 		ValidArgsFunction: completeInputs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.list {
-				return print(c, func(b *bytes.Buffer) error { return writeList(b, o.json) })
+				return terminal.Print(c, func(b *bytes.Buffer) error { return writeList(b, o.json) })
 			}
 			return o.run(c, args[0], args[1])
 		},
@@ -86,7 +86,7 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 	f.StringVar(&o.explain, "explain", "", "say why a `task` (name or number), or all, went where it went")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of noise and of policies that explore")
 	f.Float64Var(&o.noise, "noise", 0, "vary durations by up to this fraction, 0 to 0.9")
-	f.IntVar(&o.width, "width", defaultWidth, "columns of the timeline")
+	f.IntVar(&o.width, "width", terminal.Width, "columns of the timeline")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of text")
 	f.BoolVar(&o.list, "list", false, "list machines, scenarios and policies")
 	if err := c.RegisterFlagCompletionFunc("policy", completePolicies); err != nil {
@@ -98,19 +98,12 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 // check finds mistakes in the flags before anything is read.
 func (o *simOptions) check() error {
 	if _, err := sched.New(o.policy); err != nil {
-		return usageError{err}
+		return terminal.Usage(err)
 	}
 	if !(o.noise >= 0 && o.noise <= 0.9) { // written so that NaN fails
-		return badUsage("--noise %v: it must be from 0 to 0.9", o.noise)
+		return terminal.Usagef("--noise %v: it must be from 0 to 0.9", o.noise)
 	}
-	return checkWidth(o.width)
-}
-
-func checkWidth(width int) error {
-	if width < 40 || width > 1000 {
-		return badUsage("--width %d: it must be from 40 to 1000", width)
-	}
-	return nil
+	return terminal.CheckWidth(o.width)
 }
 
 func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
@@ -118,7 +111,7 @@ func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
 		return err
 	}
 	var s *simulation
-	err := abandonable(c.Context(), func() (err error) {
+	err := terminal.Abandonable(c.Context(), func() (err error) {
 		if s, err = o.load(machineArg, workArg); err != nil {
 			return err
 		}
@@ -132,7 +125,7 @@ func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
 			return err
 		}
 	}
-	err = print(c, func(b *bytes.Buffer) error {
+	err = terminal.Print(c, func(b *bytes.Buffer) error {
 		if o.json {
 			return s.writeJSON(b)
 		}
@@ -196,7 +189,7 @@ func explained(w *work, arg string) (func(task string) bool, error) {
 		}
 	}
 	if len(wanted) == 0 {
-		return nil, badUsage("--explain %s: no such task; give a name, a number from 0, or all", arg)
+		return nil, terminal.Usagef("--explain %s: no such task; give a name, a number from 0, or all", arg)
 	}
 	return func(task string) bool { return wanted[task] }, nil
 }
@@ -287,7 +280,7 @@ func (s *simulation) analysis() trace.Analysis {
 func (s *simulation) saveTrace(ctx context.Context, file string) error {
 	f, err := os.Create(file)
 	if err != nil {
-		return fileError(file, err)
+		return terminal.FileError(file, err)
 	}
 	// The file says that it is no measurement.
 	m := *s.machine
@@ -300,7 +293,7 @@ func (s *simulation) saveTrace(ctx context.Context, file string) error {
 		if info, e := os.Lstat(file); e == nil && info.Mode().IsRegular() { // not /dev/full
 			os.Remove(file)
 		}
-		return fileError(file, err)
+		return terminal.FileError(file, err)
 	}
 	return nil
 }
@@ -332,7 +325,7 @@ func writeList(b *bytes.Buffer, asJSON bool) error {
 	var machines, scenarios, policies []nameJSON
 	for _, name := range machine.Names() {
 		m, _ := machine.Named(name)
-		machines = append(machines, nameJSON{name, devices(m)})
+		machines = append(machines, nameJSON{name, terminal.Models(m)})
 	}
 	for _, s := range sim.Scenarios() {
 		scenarios = append(scenarios, nameJSON{s.Name, s.About})
@@ -341,12 +334,12 @@ func writeList(b *bytes.Buffer, asJSON bool) error {
 		policies = append(policies, nameJSON{name, sched.About(name)})
 	}
 	if asJSON {
-		return writeJSON(b, map[string][]nameJSON{"machines": machines, "scenarios": scenarios, "policies": policies})
+		return terminal.JSON(b, map[string][]nameJSON{"machines": machines, "scenarios": scenarios, "policies": policies})
 	}
 	row := func(name, about string) {
 		head := fmt.Sprintf("  %-17s ", name)
 		indent := "\n" + strings.Repeat(" ", len(head)-2) // wrap adds two
-		fmt.Fprintln(b, head+strings.ReplaceAll(wrap(about, defaultWidth-len(head)), "\n", indent))
+		fmt.Fprintln(b, head+strings.ReplaceAll(terminal.Wrap(about, terminal.Width-len(head)), "\n", indent))
 	}
 	fmt.Fprintln(b, "machines")
 	for _, m := range machines {

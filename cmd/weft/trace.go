@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/trace"
 )
 
@@ -29,28 +30,28 @@ analysis. The same file opens in ui.perfetto.dev.`,
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkWidth(width); err != nil {
+			if err := terminal.CheckWidth(width); err != nil {
 				return err
 			}
 			var saved *trace.Saved
-			err := abandonable(c.Context(), func() (err error) {
+			err := terminal.Abandonable(c.Context(), func() (err error) {
 				saved, err = loadTrace(args[0])
 				return err
 			})
 			if err != nil {
 				return err
 			}
-			return print(c, func(b *bytes.Buffer) error {
+			return terminal.Print(c, func(b *bytes.Buffer) error {
 				name, simulated := strings.CutSuffix(saved.Machine.Name, simulatedMark)
 				a := trace.Analyze(saved.Machine, saved.Events, nil)
 				a.Names = saved.Names
 				if asJSON {
-					return writeJSON(b, traceOf(name, simulated, len(saved.Events), &a))
+					return terminal.JSON(b, traceOf(name, simulated, len(saved.Events), &a))
 				}
 				if simulated {
 					fmt.Fprint(b, "simulated: ")
 				}
-				fmt.Fprintf(b, "trace of %s on %s\n\n", count(len(saved.Events), "event"), name)
+				fmt.Fprintf(b, "trace of %s on %s\n\n", terminal.Count(len(saved.Events), "event"), name)
 				if err := trace.WriteTimeline(b, saved.Machine, saved.Events, width); err != nil {
 					return err
 				}
@@ -59,7 +60,7 @@ analysis. The same file opens in ui.perfetto.dev.`,
 			})
 		},
 	}
-	c.Flags().IntVar(&width, "width", defaultWidth, "columns of the timeline")
+	c.Flags().IntVar(&width, "width", terminal.Width, "columns of the timeline")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of text")
 	return c
 }
@@ -114,15 +115,15 @@ func traceOf(name string, simulated bool, events int, a *trace.Analysis) traceJS
 func loadTrace(file string) (*trace.Saved, error) {
 	f, err := safefile.OpenInput(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, badUsage("%s: no such file; weft sim mixed skewed --trace %s writes one", file, file)
+		return nil, terminal.Usagef("%s: no such file; weft sim mixed skewed --trace %s writes one", file, file)
 	}
 	if err != nil {
-		return nil, usageError{fileError(file, err)}
+		return nil, terminal.Usage(terminal.FileError(file, err))
 	}
 	defer f.Close()
 	saved, err := trace.ReadChrome(f)
 	if err != nil {
-		return nil, usageError{fileError(file, err)}
+		return nil, terminal.Usage(terminal.FileError(file, err))
 	}
 	return saved, nil
 }

@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/internal/terminal"
 )
 
 // No line of any help is longer than a terminal of 80 columns.
@@ -18,7 +20,7 @@ func TestHelpWidth(t *testing.T) {
 	visit = func(c *cobra.Command, path []string) {
 		help := works(t, append(path, "--help")...)
 		for line := range strings.Lines(help) {
-			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > defaultWidth {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > terminal.Width {
 				t.Errorf("weft %s --help has a line of %d columns:\n%s", strings.Join(path, " "), n, line)
 			}
 		}
@@ -29,36 +31,6 @@ func TestHelpWidth(t *testing.T) {
 		}
 	}
 	visit(newRoot(), nil)
-}
-
-func TestProgressLine(t *testing.T) {
-	for _, c := range []struct {
-		done, total       int
-		took, since, next time.Duration
-		want              string
-	}{
-		{0, 10, 0, 3 * time.Second, 0, "conv  [....................] 0/10"},
-		{0, 1, 0, 3 * time.Second, 12 * time.Second, "conv  [#####...............] 0/1  9s left"},
-		{0, 1, 0, time.Minute, 12 * time.Second, "conv  [###################.] 0/1  0s left"},
-		{0, 2, 0, time.Minute, 12 * time.Second, "conv  [#########...........] 0/2  12s left"},
-		{5, 10, 10 * time.Second, time.Second, 0, "conv  [###########.........] 5/10  2 s a run  9s left"},
-		{5, 10, 10 * time.Second, time.Second, 4 * time.Second, "conv  [##########..........] 5/10  2 s a run  11s left"},
-		{50, 100, 5 * time.Second, 0, 0, "conv  [##########..........] 50/100  10 runs/s  5s left"},
-		{10, 10, time.Second, time.Minute, 0, "conv  [####################] 10/10  10 runs/s  0s left"},
-	} {
-		if got := progressLine("conv", "run", c.done, c.total, c.took, c.since, c.next); got != c.want {
-			t.Errorf("%+v is\n%q, want\n%q", c, got, c.want)
-		}
-	}
-	long := progressLine(strings.Repeat("é", 200), "simulation", 12345, 99999, time.Hour, 0, 0)
-	if n := utf8.RuneCountInString(long); n >= defaultWidth {
-		t.Errorf("%d columns: %s", n, long)
-	}
-	var p *progress // shows nothing and must not mind
-	p.at("x")
-	p.expect(time.Second)
-	p.add()
-	p.finish()
 }
 
 // An interrupted command tells what was done and says by its status that it was

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weft-run/weft"
 	comm "github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
@@ -51,9 +52,9 @@ func (o order) job(ctx context.Context, name string) (workload.Job, error) {
 		return nil, err
 	}
 	var j workload.Job
-	err := abandonable(ctx, func() (err error) {
+	err := terminal.Abandonable(ctx, func() (err error) {
 		if j, err = o.make(); err != nil {
-			return usageError{err}
+			return terminal.Usage(err)
 		}
 		return nil
 	})

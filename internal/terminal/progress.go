@@ -1,29 +1,18 @@
-package main
+package terminal
 
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 )
 
-// terminal reports whether a person reads what is written to w.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
-
-// progress shows how far something is on one line of a terminal: what is being
-// done, a bar, the rate and the time left. It shows nothing in the first second,
-// and nothing ever where nobody would read it; a nil *progress does nothing.
-type progress struct {
+// Progress shows on one line of a terminal what is being done, a bar, the rate and
+// the time left. It shows nothing in the first second. A nil *Progress, as for an
+// output that is no terminal, does nothing.
+type Progress struct {
 	w     io.Writer
 	unit  string
 	total int
@@ -31,28 +20,28 @@ type progress struct {
 	stop  chan struct{}
 	ended chan struct{}
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	what  string
 	done  int
 	begin time.Time
 	last  time.Time     // when the last unit was done
-	next  time.Duration // what the one under way is predicted to take; 0 if nobody did
+	next  time.Duration // predicted duration of the unit under way; 0 is not predicted
 	shown bool
 }
 
 const (
-	progressAfter = time.Second
-	progressEvery = 200 * time.Millisecond
+	progressAfter = time.Second            // what ends sooner needs no bar
+	progressEvery = 200 * time.Millisecond // smooth for the eye, and no load
 )
 
-// startProgress begins to show the progress of total units on w; quiet, as for
-// a program that reads JSON, shows none. Its owner calls finish.
-func startProgress(w io.Writer, quiet bool, unit string, total int) *progress {
-	if quiet || !terminal(w) {
+// StartProgress begins to show the progress of total units on w. It returns nil if
+// quiet is set, as for --json, or w is no terminal. The caller calls Finish.
+func StartProgress(w io.Writer, quiet bool, unit string, total int) *Progress {
+	if quiet || !Interactive(w) {
 		return nil
 	}
 	now := time.Now()
-	p := &progress{w: w, unit: unit, total: total, begin: now, last: now, stop: make(chan struct{}), ended: make(chan struct{})}
+	p := &Progress{w: w, unit: unit, total: total, begin: now, last: now, stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		t := time.NewTicker(progressEvery)
@@ -69,8 +58,8 @@ func startProgress(w io.Writer, quiet bool, unit string, total int) *progress {
 	return p
 }
 
-// at says what is being done now.
-func (p *progress) at(format string, args ...any) {
+// At sets the text before the bar.
+func (p *Progress) At(format string, args ...any) {
 	if p == nil {
 		return
 	}
@@ -79,9 +68,9 @@ func (p *progress) at(format string, args ...any) {
 	p.mu.Unlock()
 }
 
-// expect says what the unit under way is predicted to take. Until one is done that is
-// all that is known of the time left.
-func (p *progress) expect(d time.Duration) {
+// Expect sets the predicted duration of the unit under way. Until the first unit is
+// done the time left is computed from it alone.
+func (p *Progress) Expect(d time.Duration) {
 	if p == nil {
 		return
 	}
@@ -90,8 +79,8 @@ func (p *progress) expect(d time.Duration) {
 	p.mu.Unlock()
 }
 
-// add counts one more unit as done.
-func (p *progress) add() {
+// Add counts one more unit as done.
+func (p *Progress) Add() {
 	if p == nil {
 		return
 	}
@@ -100,8 +89,8 @@ func (p *progress) add() {
 	p.mu.Unlock()
 }
 
-// finish takes the line away. It may be called more than once.
-func (p *progress) finish() {
+// Finish removes the line. It may be called more than once.
+func (p *Progress) Finish() {
 	if p == nil {
 		return
 	}
@@ -117,7 +106,7 @@ func (p *progress) finish() {
 	}
 }
 
-func (p *progress) draw(now time.Time) {
+func (p *Progress) draw(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if now.Sub(p.begin) < progressAfter {
@@ -127,12 +116,12 @@ func (p *progress) draw(now time.Time) {
 	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last), p.next))
 }
 
-// barColumns is the length of a bar.
+// barColumns is the length of a bar; it leaves 59 columns for text and figures.
 const barColumns = 20
 
-// progressLine is what is shown, in less than 80 columns: took is how long the
-// units that are done took, since how long the next has been at it, next what that
-// one is predicted to take, or 0.
+// progressLine returns the line, of less than 80 columns. took is how long the units
+// that are done took, since how long the unit under way has run, and next the
+// predicted duration of that unit, or 0.
 func progressLine(what, unit string, done, total int, took, since, next time.Duration) string {
 	each := next
 	if done > 0 {
@@ -141,7 +130,7 @@ func progressLine(what, unit string, done, total int, took, since, next time.Dur
 	if next == 0 {
 		next = each
 	}
-	part := 0.0 // of the unit under way, which is not done before it is
+	part := 0.0 // of the unit under way; never 1, since it is not done
 	if done < total && next > 0 {
 		part = min(since.Seconds()/next.Seconds(), 0.99)
 	}
@@ -151,7 +140,7 @@ func progressLine(what, unit string, done, total int, took, since, next time.Dur
 		if rate := float64(done) / took.Seconds(); rate >= 1 {
 			tail += fmt.Sprintf("  %.3g %ss/s", rate, unit)
 		} else {
-			tail += fmt.Sprintf("  %s a %s", short(each), unit)
+			tail += fmt.Sprintf("  %s a %s", Short(each), unit)
 		}
 	}
 	if next > 0 {
@@ -161,7 +150,7 @@ func progressLine(what, unit string, done, total int, took, since, next time.Dur
 		}
 		tail += "  " + left.Round(time.Second).String() + " left"
 	}
-	room := defaultWidth - 1 - utf8.RuneCountInString(tail)
+	room := Width - 1 - utf8.RuneCountInString(tail)
 	if r := []rune(what); len(r) > room {
 		what = string(r[:max(room-1, 0)]) + "…"
 	}

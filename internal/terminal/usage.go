@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"errors"
@@ -13,8 +13,28 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// usageTemplate is cobra's but for lines of at most 80 columns.
-const usageTemplate = `Usage:
+// UsageError is a mistake in what the user wrote, on the command line or in a file
+// that it names. The exit status of a command that returns one is 2.
+type UsageError struct{ error }
+
+// Unwrap returns the error that says what the mistake is.
+func (u UsageError) Unwrap() error { return u.error }
+
+// Usage makes a [UsageError] of an error.
+func Usage(err error) error { return UsageError{err} }
+
+// Usagef formats a [UsageError].
+func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Templates for the usage of a command. They are cobra's but for lines of at most
+// 80 columns. OwnUsageTemplate leaves out the flags that a command inherits, which
+// are those of the runtime.
+const (
+	UsageTemplate    = usageHead + usageInherited + usageTail
+	OwnUsageTemplate = usageHead + usageTail
+)
+
+const usageHead = `Usage:
   {{if .HasParent}}{{.UseLine}}{{else}}{{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
 
 Examples:
@@ -24,19 +44,25 @@ Examples:
   {{rpad .Name .NamePadding }} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
 
 Flags:
-{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}` + runtimeFlags + `{{if .HasAvailableSubCommands}}
+{{.LocalFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}`
 
-{{.CommandPath}} NAME --help says more about one of them.{{end}}
-`
-
-// runtimeFlags is the part of usageTemplate about the runtime's settings.
-const runtimeFlags = `{{if .HasAvailableInheritedFlags}}
+const usageInherited = `{{if .HasAvailableInheritedFlags}}
 
 Flags of the runtime:
 {{.InheritedFlags.FlagUsagesWrapped 80 | trimTrailingWhitespaces}}{{end}}`
 
-// flagError says what is wrong with a flag in words of this command's own.
-func flagError(c *cobra.Command, err error) error {
+const usageTail = `{{if .HasAvailableSubCommands}}
+
+{{.CommandPath}} NAME --help says more about one of them.{{end}}
+`
+
+// SwitchType is the type that help shows for a switch. A switch takes a value, as
+// in a configuration file, so that "--exact off" means what it says.
+const SwitchType = "on|off"
+
+// FlagError rewrites an error of pflag: it says what a flag takes, or which flag has
+// a name close to an unknown one.
+func FlagError(c *cobra.Command, err error) error {
 	var (
 		unknown *pflag.NotExistError
 		value   *pflag.InvalidValueError
@@ -46,7 +72,7 @@ func flagError(c *cobra.Command, err error) error {
 	case errors.As(err, &value):
 		f := value.GetFlag()
 		return fmt.Errorf("--%s %s: %s", f.Name, value.GetValue(), expected(f, value.Unwrap()))
-	case errors.As(err, &missing) && missing.GetFlag().Value.Type() == toggleType:
+	case errors.As(err, &missing) && missing.GetFlag().Value.Type() == SwitchType:
 		return fmt.Errorf("--%s needs on or off after it", missing.GetFlag().Name)
 	case errors.As(err, &unknown):
 		var names []string
@@ -58,9 +84,9 @@ func flagError(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; %s --help lists the flags", err, c.CommandPath())
 }
 
-// expected says what a flag takes; values that check themselves say it.
+// expected says what a flag takes. Values that check themselves say it in cause.
 func expected(f *pflag.Flag, cause error) string {
-	if errors.Is(cause, strconv.ErrRange) { // a number, but not one that is ever of use
+	if errors.Is(cause, strconv.ErrRange) {
 		return "it is too large or too small a number"
 	}
 	switch f.Value.Type() {
@@ -77,7 +103,7 @@ func expected(f *pflag.Flag, cause error) string {
 		return "it must be numbers joined by commas"
 	case "bool":
 		return fmt.Sprintf("it must be true or false, as in --%s=false", f.Name)
-	case toggleType:
+	case SwitchType:
 		return "it must be on or off"
 	case "duration":
 		return "it must be a duration such as 500ms or 2s"
@@ -85,20 +111,21 @@ func expected(f *pflag.Flag, cause error) string {
 	return cause.Error()
 }
 
-// noArgs is for commands that take flags only.
-func noArgs(c *cobra.Command, args []string) error {
+// NoArgs is the argument check of commands that take only flags.
+func NoArgs(c *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("%s takes no arguments, only flags; %q is too much", path(c), args[0])
 	}
 	return nil
 }
 
-// path names a command without the program, which stands before every error.
+// path is the name of a command without the program's, which stands before every
+// error already.
 func path(c *cobra.Command) string { return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ") }
 
-// oneOf is for commands that do nothing themselves: they need the name of one
-// below them.
-func oneOf(what string) cobra.PositionalArgs {
+// OneOf is the argument check of commands that only have commands below them; what
+// is the word for one of those.
+func OneOf(what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		names := commandNames(c)
 		if len(args) == 0 {
@@ -118,15 +145,15 @@ func commandNames(c *cobra.Command) []string {
 	return names
 }
 
-// unknownCommand is the error for a command there is not.
-func unknownCommand(root *cobra.Command, name string) error {
+// UnknownCommand is the error for a command that does not exist.
+func UnknownCommand(root *cobra.Command, name string) error {
 	return text.Unknown("command", name, commandNames(root))
 }
 
-// mustName checks a name against those there are.
-func mustName(what, name string, names []string) error {
+// MustName returns a [UsageError] unless name is one of names.
+func MustName(what, name string, names []string) error {
 	if slices.Contains(names, name) {
 		return nil
 	}
-	return usageError{text.Unknown(what, name, names)}
+	return Usage(text.Unknown(what, name, names))
 }

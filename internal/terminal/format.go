@@ -1,0 +1,113 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Width is the number of columns that help, reports and progress keep to.
+const Width = 80
+
+// CheckWidth refuses a --width that no timeline can be drawn in.
+func CheckWidth(width int) error {
+	if width < 40 || width > 1000 {
+		return Usagef("--width %d: it must be from 40 to 1000", width)
+	}
+	return nil
+}
+
+// Wrap breaks text at blanks into lines of at most width columns, as far as its
+// words are short enough. Lines after the first are indented by two blanks.
+func Wrap(text string, width int) string {
+	const indent = "  "
+	var b strings.Builder
+	column := 0
+	for i, word := range strings.Fields(text) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case column+1+n > width:
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		default:
+			b.WriteByte(' ')
+			column++
+		}
+		b.WriteString(word)
+		column += n
+	}
+	return b.String()
+}
+
+// OneLine replaces the line breaks of a message, as errors.Join makes them, by
+// semicolons.
+func OneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+// SI writes a quantity with the largest decimal prefix that leaves it at least 1,
+// and "-" for 0, which stands for unknown.
+func SI(x float64, unit string) string {
+	if x <= 0 {
+		return "-"
+	}
+	prefix := ""
+	for _, p := range []string{"k", "M", "G", "T", "P"} {
+		if x < 1000 {
+			break
+		}
+		x, prefix = x/1000, p
+	}
+	return fmt.Sprintf("%.4g %s%s", x, prefix, unit)
+}
+
+// Percent writes a fraction in percent.
+func Percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
+
+// Chance writes a probability. Near 1 it has four digits, since 99.99 % and 98 %
+// differ as much as 1e-4 and 2e-2 do.
+func Chance(p float64) string {
+	switch {
+	case p <= 0:
+		return "none"
+	case p < 1e-3:
+		return fmt.Sprintf("at most %.0e", p)
+	case p > 0.9:
+		return fmt.Sprintf("%.4g %%", 100*p)
+	}
+	return fmt.Sprintf("at most %.2g %%", 100*p)
+}
+
+// Count writes a number of things, with an s where they are not one.
+func Count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// Short writes a duration with three significant digits.
+func Short(d time.Duration) string {
+	for _, u := range []struct {
+		size time.Duration
+		name string
+	}{{time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}, {time.Millisecond, "ms"}, {time.Microsecond, "µs"}} {
+		if d >= u.size {
+			return fmt.Sprintf("%.3g %s", float64(d)/float64(u.size), u.name)
+		}
+	}
+	return fmt.Sprintf("%d ns", d)
+}
+
+// Seconds writes seconds as [Short] does.
+func Seconds(s float64) string { return Short(time.Duration(s * 1e9)) }
+
+// OnOff writes a switch.
+func OnOff(b bool) string {
+	if b {
+		return "on"
+	}
+	return "off"
+}

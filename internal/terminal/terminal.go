@@ -1,0 +1,99 @@
+// Package terminal is how a command talks to the person or program that runs it:
+// tables, number formats, progress, help, mistakes, JSON. Commands and benchmarks
+// call it; it knows nothing of what they compute.
+package terminal
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Interactive reports whether w is a terminal, where a person reads.
+func Interactive(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// Print has write fill a buffer and writes the whole buffer to the command's
+// output, so that a failing output is reported once.
+func Print(c *cobra.Command, write func(w *bytes.Buffer) error) error {
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		return err
+	}
+	_, err := c.OutOrStdout().Write(b.Bytes())
+	return err
+}
+
+// JSON writes v indented by two blanks, with <, > and & as they are.
+func JSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// Abandonable calls fn and returns its error, or that of ctx as soon as ctx ends.
+// fn knows no context: after an interrupt it goes on in its goroutine until the
+// process ends, so it must not touch anything that the caller uses after an error.
+// A panic of fn, which is a bug in weft, becomes an error.
+func Abandonable(ctx context.Context, fn func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("internal error: %v; please report this with the command and its files", p)
+			}
+		}()
+		done <- fn()
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-done:
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return err
+	}
+}
+
+// FileError puts the file in front of an error about it and leaves out the system
+// call.
+func FileError(file string, err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		err = p.Err
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+// OpenOutput opens a file that a command writes at its end, so that a file that
+// cannot be written is reported before anything is computed. Its content stays
+// until [Empty]: a command that is interrupted or fails destroys no earlier result.
+func OpenOutput(file string) (*os.File, error) {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, FileError(file, err)
+	}
+	return f, nil
+}
+
+// Empty truncates a regular file. Pipes and devices have no content to drop.
+func Empty(f *os.File) error {
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	return f.Truncate(0)
+}

@@ -1,0 +1,69 @@
+package terminal
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func TestText(t *testing.T) {
+	if got, want := Wrap("one two three four", 10), "one two\n  three\n  four"; got != want {
+		t.Errorf("wrap: %q, want %q", got, want)
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0 ns", 999: "999 ns", 1500: "1.5 µs", 12_345_678: "12.3 ms", 90 * time.Second: "1.5 min",
+	} {
+		if got := Short(d); got != want {
+			t.Errorf("Short(%d) = %q, want %q", d, got, want)
+		}
+	}
+	for x, want := range map[float64]string{0: "-", 999: "999 B", 8e9: "8 GB", 15.11e12: "15.11 TB"} {
+		if got := SI(x, "B"); got != want {
+			t.Errorf("SI(%g) = %q, want %q", x, got, want)
+		}
+	}
+	for p, want := range map[float64]string{0: "none", 1e-6: "at most 1e-06", 0.25: "at most 25 %", 0.99997: "100 %", 0.985: "98.5 %"} {
+		if got := Chance(p); got != want {
+			t.Errorf("a chance of %v is %q, want %q", p, got, want)
+		}
+	}
+}
+
+func TestBrokenInvariant(t *testing.T) {
+	err := Abandonable(context.Background(), func() error { panic("engine: two owners") })
+	if err == nil || !strings.HasPrefix(err.Error(), "internal error: engine: two owners; ") {
+		t.Errorf("a panic became %v", err)
+	}
+}
+
+func TestProgressLine(t *testing.T) {
+	for _, c := range []struct {
+		done, total       int
+		took, since, next time.Duration
+		want              string
+	}{
+		{0, 10, 0, 3 * time.Second, 0, "conv  [....................] 0/10"},
+		{0, 1, 0, 3 * time.Second, 12 * time.Second, "conv  [#####...............] 0/1  9s left"},
+		{0, 1, 0, time.Minute, 12 * time.Second, "conv  [###################.] 0/1  0s left"},
+		{0, 2, 0, time.Minute, 12 * time.Second, "conv  [#########...........] 0/2  12s left"},
+		{5, 10, 10 * time.Second, time.Second, 0, "conv  [###########.........] 5/10  2 s a run  9s left"},
+		{5, 10, 10 * time.Second, time.Second, 4 * time.Second, "conv  [##########..........] 5/10  2 s a run  11s left"},
+		{50, 100, 5 * time.Second, 0, 0, "conv  [##########..........] 50/100  10 runs/s  5s left"},
+		{10, 10, time.Second, time.Minute, 0, "conv  [####################] 10/10  10 runs/s  0s left"},
+	} {
+		if got := progressLine("conv", "run", c.done, c.total, c.took, c.since, c.next); got != c.want {
+			t.Errorf("%+v is\n%q, want\n%q", c, got, c.want)
+		}
+	}
+	long := progressLine(strings.Repeat("é", 200), "simulation", 12345, 99999, time.Hour, 0, 0)
+	if n := utf8.RuneCountInString(long); n >= Width {
+		t.Errorf("%d columns: %s", n, long)
+	}
+	var p *Progress // of an output that is no terminal
+	p.At("x")
+	p.Expect(time.Second)
+	p.Add()
+	p.Finish()
+}
