@@ -123,6 +123,8 @@ var house = []room{
 		why: "an example shows what a program outside needs, which is the public face"},
 	{pkg: "internal/terminal", imports: []string{"graph", "machine", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "how a command shows figures does not depend on who computed them"},
+	{pkg: "internal/host", imports: []string{"internal/terminal"},
+		why: "limits of the machine hold for any work"},
 	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }

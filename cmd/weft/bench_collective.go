@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
@@ -94,7 +96,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 			lists = append(lists, "cpu/"+strconv.Itoa(n))
 		}
 	}
-	if err := enough("bench collective", 4*int64(slices.Max(append(o.counts, 1)))*slices.Max(sizes)); err != nil {
+	if err := host.Enough("bench collective", 4*int64(slices.Max(append(o.counts, 1)))*slices.Max(sizes)); err != nil {
 		return nil, err
 	}
 	var mpi *mpiPeer

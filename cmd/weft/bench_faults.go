@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
@@ -84,7 +86,7 @@ func (o *faults) measure(m *meter) (rows []faultsRow, err error) {
 	if o.count < 0 || o.standbys < 0 {
 		return nil, terminal.Usagef("--faults %d --standbys %d: neither can be less than 0", o.count, o.standbys)
 	}
-	if err := enough("bench faults", 2*sizes[0]); err != nil {
+	if err := host.Enough("bench faults", 2*sizes[0]); err != nil {
 		return nil, err
 	}
 	if m.options.Devices == "" {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
@@ -76,7 +78,7 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := enough("bench memory", 4*slices.Max(sizes)); err != nil {
+	if err := host.Enough("bench memory", 4*slices.Max(sizes)); err != nil {
 		return nil, err
 	}
 	// What opening a runtime measured is the yardstick.

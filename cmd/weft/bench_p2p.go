@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/driver"
@@ -56,7 +58,7 @@ func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
 	if err != nil || size < tinyBytes {
 		return nil, terminal.Usagef("--size %s: a size is written such as 16MiB and is at least %d", o.size, tinyBytes)
 	}
-	if err := enough("bench p2p", 8*size); err != nil {
+	if err := host.Enough("bench p2p", 8*size); err != nil {
 		return nil, err
 	}
 	if _, err := m.several(); err != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
@@ -92,7 +94,7 @@ func (o *products) measure(m *meter) (rows []productRow, err error) {
 		}
 		chosen = append(chosen, precisions[i])
 	}
-	if err := enough("bench product", 5*8*int64(o.size)*int64(o.size)); err != nil {
+	if err := host.Enough("bench product", 5*8*int64(o.size)*int64(o.size)); err != nil {
 		return nil, err
 	}
 	if m.options.Devices == "" {

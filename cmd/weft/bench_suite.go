@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -106,7 +108,7 @@ func (o *suite) run(c *cobra.Command) error {
 		}
 		defer page.Close()
 	}
-	r := &suiteReport{Command: commandLine(c), Commit: commit(), Platform: platform(), When: time.Now(), Load: hostLimits().load}
+	r := &suiteReport{Command: commandLine(c), Commit: commit(), Platform: host.Platform(), When: time.Now(), Load: host.Read().Load}
 	interrupt := o.measure(&meter{ctx: c.Context(), options: opts, repeat: o.repeat, stderr: c.ErrOrStderr(), quiet: o.asJSON}, r)
 	if interrupt != nil && (r.here == nil || !errors.Is(interrupt, context.Canceled)) {
 		return interrupt

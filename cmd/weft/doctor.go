@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/backend/all"
@@ -44,7 +46,7 @@ when at least one device works.`,
 				return err
 			}
 			found, works := tryBackends(c)
-			found = append(found, examineHost(hostLimits(), runtime.NumCPU())...)
+			found = append(found, examineHost(host.Read(), runtime.NumCPU())...)
 			found = append(found, examineCache(o.CacheDir))
 			err = terminal.Print(c, func(b *bytes.Buffer) error {
 				if asJSON {
@@ -110,38 +112,38 @@ func describeDevice(d driver.Device) string {
 const lockedWanted = 1 << 30
 
 // examineHost says what limits mean for weft.
-func examineHost(l limits, cores int) []finding {
-	out := []finding{{What: "go", OK: true, Says: platform()}}
+func examineHost(l host.Limits, cores int) []finding {
+	out := []finding{{What: "go", OK: true, Says: host.Platform()}}
 	cpu := finding{What: "cores", OK: true, Says: fmt.Sprintf("%s, no quota", terminal.Count(cores, "core"))}
-	if l.cores > 0 && l.cores < float64(cores) {
+	if l.Cores > 0 && l.Cores < float64(cores) {
 		cpu.OK = false
-		cpu.Says = fmt.Sprintf("%s, of which a quota leaves %.3g", terminal.Count(cores, "core"), l.cores)
+		cpu.Says = fmt.Sprintf("%s, of which a quota leaves %.3g", terminal.Count(cores, "core"), l.Cores)
 		cpu.Fix = "raise the CPU limit of the container or control group, or expect less speed than the cores promise"
 	}
 	out = append(out, cpu)
-	if l.memory > 0 {
-		f := finding{What: "memory", OK: true, Says: fmt.Sprintf("%s, %s of it available", terminal.SI(float64(l.memory), "B"), terminal.SI(float64(l.available), "B"))}
-		if l.available < 1<<30 {
+	if l.Memory > 0 {
+		f := finding{What: "memory", OK: true, Says: fmt.Sprintf("%s, %s of it available", terminal.SI(float64(l.Memory), "B"), terminal.SI(float64(l.Available), "B"))}
+		if l.Available < 1<<30 {
 			f.OK, f.Fix = false, "end other programs, or raise the memory limit of the container: data lives in host memory first"
 		}
 		out = append(out, f)
 	}
-	switch l.huge {
+	switch l.HugePages {
 	case "":
 	case "never":
 		out = append(out, finding{What: "pages", Says: "transparent huge pages are off", Fix: "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"})
 	default:
-		out = append(out, finding{What: "pages", OK: true, Says: "transparent huge pages: " + l.huge})
+		out = append(out, finding{What: "pages", OK: true, Says: "transparent huge pages: " + l.HugePages})
 	}
 	switch {
-	case l.locked == 0:
-	case l.locked < 0:
+	case l.Locked == 0:
+	case l.Locked < 0:
 		out = append(out, finding{What: "memlock", OK: true, Says: "memory may be locked without limit"})
-	case l.locked < lockedWanted:
-		out = append(out, finding{What: "memlock", Says: fmt.Sprintf("at most %s may be locked: copies to GPUs may be slower", terminal.SI(float64(l.locked), "B")),
+	case l.Locked < lockedWanted:
+		out = append(out, finding{What: "memlock", Says: fmt.Sprintf("at most %s may be locked: copies to GPUs may be slower", terminal.SI(float64(l.Locked), "B")),
 			Fix: "ulimit -l unlimited, or memlock in /etc/security/limits.conf; the CPU needs none"})
 	default:
-		out = append(out, finding{What: "memlock", OK: true, Says: terminal.SI(float64(l.locked), "B") + " may be locked"})
+		out = append(out, finding{What: "memlock", OK: true, Says: terminal.SI(float64(l.Locked), "B") + " may be locked"})
 	}
 	return out
 }

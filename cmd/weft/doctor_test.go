@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/internal/terminal"
@@ -43,8 +45,8 @@ func TestDoctor(t *testing.T) {
 }
 
 func TestExamineHost(t *testing.T) {
-	bad := examineHost(limits{cores: 1.5, memory: 4 << 30, available: 100 << 20, locked: 8 << 20, huge: "never"}, 8)
-	good := examineHost(limits{memory: 64 << 30, available: 32 << 30, locked: -1, huge: "always"}, 8)
+	bad := examineHost(host.Limits{Cores: 1.5, Memory: 4 << 30, Available: 100 << 20, Locked: 8 << 20, HugePages: "never"}, 8)
+	good := examineHost(host.Limits{Memory: 64 << 30, Available: 32 << 30, Locked: -1, HugePages: "always"}, 8)
 	for i, f := range bad {
 		if ok := f.What == "go"; f.OK != ok || !f.OK && f.Fix == "" {
 			t.Errorf("%+v", f)
@@ -63,10 +65,10 @@ func TestExamineHost(t *testing.T) {
 }
 
 func TestEnough(t *testing.T) {
-	if err := enough("a byte", 1); err != nil {
+	if err := host.Enough("a byte", 1); err != nil {
 		t.Error(err)
 	}
-	if l := hostLimits(); l.available > 0 {
+	if l := host.Read(); l.Available > 0 {
 		code, stdout, stderr := runWeft("run", "reduce", "--n", "9000000000000000")
 		if code != exitFailure || stdout != "" || !strings.HasPrefix(stderr, "weft: reduce needs 36 PB of memory and ") {
 			t.Errorf("status %d, %q", code, stderr)

@@ -11,9 +11,8 @@
 //	weft partition                cut work among devices
 //
 // Files: main.go (exit status, errors), input.go (what arguments name), options.go
-// (flags of the runtime), host*.go (what the machine allows), then one file for each
-// subcommand; report.go prints a simulation. What commands print goes through
-// internal/terminal.
+// (flags of the runtime), then one file for each subcommand; report.go prints a
+// simulation. What commands print goes through internal/terminal.
 package main
 
 import (

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/weft-run/weft/machine"
 )
 
@@ -19,7 +21,7 @@ var keepPage = flag.String("page", "", "write the page of TestPage to this file,
 func sampleReport() *suiteReport {
 	m, _ := machine.Named("16xh100")
 	r := &suiteReport{
-		Command: "weft bench suite --html <out>.html", Commit: "0123abc", Platform: platform(),
+		Command: "weft bench suite --html <out>.html", Commit: "0123abc", Platform: host.Platform(),
 		When: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Load: "0.1 0.2 0.3", here: m, Machine: machine.Encode(m),
 		Overhead: []overheadRow{{Case: "dag", Tasks: 100, USPerTask: 0.5, MedianUS: 0.6}, {Case: "dag", Trace: true, USPerTask: 0.7, MedianUS: 0.8}},
 		Sync:     []syncRow{{Case: "ping-pong", Devices: "cuda:0, cuda:1", Tasks: 2, USPerRound: 28, MedianUS: 30}},

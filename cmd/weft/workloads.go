@@ -8,6 +8,8 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/weft-run/weft/internal/host"
+
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
@@ -48,7 +50,7 @@ type order struct {
 
 // job makes the job; what the user asked for and cannot be is a usage error.
 func (o order) job(ctx context.Context, name string) (workload.Job, error) {
-	if err := enough(name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
+	if err := host.Enough(name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
 		return nil, err
 	}
 	var j workload.Job

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"math"
@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// hostLimits reads what the kernel says about this process and its control
-// groups, of version 2 or 1. What cannot be read is left out.
-func hostLimits() limits { return readLimits("/") }
+// Read returns the limits of this process and of its control groups, of version 2
+// or 1. Limits that cannot be read are zero.
+func Read() Limits { return readLimits("/") }
 
-// readLimits reads below a root, which tests make themselves.
-func readLimits(root string) limits {
+// readLimits reads the files of the kernel below root, which is another folder in
+// tests.
+func readLimits(root string) Limits {
 	read := func(name string) string {
 		b, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
@@ -21,21 +22,21 @@ func readLimits(root string) limits {
 		}
 		return strings.TrimSpace(string(b))
 	}
-	var l limits
+	var l Limits
 	info := colonLines(read("proc/meminfo"))
-	l.memory, l.available = kilobytes(info["MemTotal"]), kilobytes(info["MemAvailable"])
+	l.Memory, l.Available = kilobytes(info["MemTotal"]), kilobytes(info["MemAvailable"])
 	for line := range strings.Lines(read("proc/self/limits")) {
 		if rest, ok := strings.CutPrefix(line, "Max locked memory"); ok {
 			if f := strings.Fields(rest); len(f) > 0 {
-				l.locked = number(f[0], -1)
+				l.Locked = number(f[0], -1)
 			}
 		}
 	}
 	if _, rest, ok := strings.Cut(read("sys/kernel/mm/transparent_hugepage/enabled"), "["); ok {
-		l.huge, _, _ = strings.Cut(rest, "]")
+		l.HugePages, _, _ = strings.Cut(rest, "]")
 	}
 	if f := strings.Fields(read("proc/loadavg")); len(f) >= 3 {
-		l.load = strings.Join(f[:3], " ")
+		l.Load = strings.Join(f[:3], " ")
 	}
 	for line := range strings.Lines(read("proc/self/cgroup")) {
 		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -47,9 +48,10 @@ func readLimits(root string) limits {
 	return l
 }
 
-// restrict applies the limits of a control group and of those above it. A
-// container sees its own group as the root, whatever its path says outside.
-func (l *limits) restrict(read func(string) string, controllers, path string) {
+// restrict applies the limits of a control group and of the groups above it, the
+// root last: a container sees its own group as the root, while its path is that of
+// the machine outside.
+func (l *Limits) restrict(read func(string) string, controllers, path string) {
 	base, mem, used := "sys/fs/cgroup", "memory.max", "memory.current"
 	switch {
 	case strings.Contains(","+controllers+",", ",memory,"):
@@ -61,17 +63,17 @@ func (l *limits) restrict(read func(string) string, controllers, path string) {
 	}
 	for {
 		dir := filepath.Join(base, path)
-		if most := number(read(filepath.Join(dir, mem)), 0); most > 0 && (l.memory == 0 || most < l.memory) {
-			l.memory = most
-			l.available = min(l.available, max(most-number(read(filepath.Join(dir, used)), 0), 1))
+		if most := number(read(filepath.Join(dir, mem)), 0); most > 0 && (l.Memory == 0 || most < l.Memory) {
+			l.Memory = most
+			l.Available = min(l.Available, max(most-number(read(filepath.Join(dir, used)), 0), 1))
 		}
 		quota, period, _ := strings.Cut(read(filepath.Join(dir, "cpu.max")), " ")
 		if quota == "" {
 			quota, period = read(filepath.Join(dir, "cpu.cfs_quota_us")), read(filepath.Join(dir, "cpu.cfs_period_us"))
 		}
 		if q, p := number(quota, 0), number(period, 0); q > 0 && p > 0 {
-			if cores := float64(q) / float64(p); l.cores == 0 || cores < l.cores {
-				l.cores = cores
+			if cores := float64(q) / float64(p); l.Cores == 0 || cores < l.Cores {
+				l.Cores = cores
 			}
 		}
 		if path == "/" || path == "." || path == "" {
@@ -94,8 +96,8 @@ func colonLines(text string) map[string]string {
 
 func kilobytes(s string) int64 { return number(strings.TrimSuffix(s, " kB"), 0) << 10 }
 
-// number reads a whole number; what is none ("max", "unlimited"), or so large
-// that it stands for no limit, is otherwise.
+// number reads a whole number. It returns otherwise for words ("max", "unlimited")
+// and for numbers above 2⁶², by which version 1 says that there is no limit.
 func number(s string, otherwise int64) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n > math.MaxInt64/2 {

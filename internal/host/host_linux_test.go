@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"os"
@@ -26,15 +26,15 @@ func TestLimits(t *testing.T) {
 	const gib = 1 << 30
 	for name, c := range map[string]struct {
 		files map[string]string
-		want  limits
+		want  Limits
 	}{
-		"nothing known": {nil, limits{}},
+		"nothing known": {nil, Limits{}},
 		"no group": {map[string]string{
 			"proc/meminfo":     meminfo,
 			"proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units\nMax locked memory         unlimited            unlimited            bytes\n",
 			"sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
 			"proc/loadavg": "0.50 1.25 2.00 3/456 789\n",
-		}, limits{memory: 16 * gib, available: 8 * gib, locked: -1, huge: "madvise", load: "0.50 1.25 2.00"}},
+		}, Limits{Memory: 16 * gib, Available: 8 * gib, Locked: -1, HugePages: "madvise", Load: "0.50 1.25 2.00"}},
 		"version 2, limited above": {map[string]string{
 			"proc/meminfo":                   meminfo,
 			"proc/self/cgroup":               "0::/a/b\n",
@@ -44,14 +44,14 @@ func TestLimits(t *testing.T) {
 			"sys/fs/cgroup/a/memory.current": "1073741824\n",
 			"sys/fs/cgroup/a/b/memory.max":   "max\n",
 			"proc/self/limits":               "Max locked memory         8388608              8388608              bytes\n",
-		}, limits{cores: 1.5, memory: 4 * gib, available: 3 * gib, locked: 8 << 20}},
+		}, Limits{Cores: 1.5, Memory: 4 * gib, Available: 3 * gib, Locked: 8 << 20}},
 		"version 2, seen from inside": {map[string]string{
 			"proc/meminfo":                 meminfo,
 			"proc/self/cgroup":             "0::/docker/1234\n",
 			"sys/fs/cgroup/cpu.max":        "200000 100000\n",
 			"sys/fs/cgroup/memory.max":     "2147483648\n",
 			"sys/fs/cgroup/memory.current": "3221225472\n",
-		}, limits{cores: 2, memory: 2 * gib, available: 1}},
+		}, Limits{Cores: 2, Memory: 2 * gib, Available: 1}},
 		"version 1": {map[string]string{
 			"proc/meminfo":                                   meminfo,
 			"proc/self/cgroup":                               "4:memory:/job\n2:cpu,cpuacct:/job\n1:name=systemd:/x\n",
@@ -62,13 +62,13 @@ func TestLimits(t *testing.T) {
 			"sys/fs/cgroup/memory/job/memory.limit_in_bytes": "1073741824\n",
 			"sys/fs/cgroup/memory/job/memory.usage_in_bytes": "0\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":     "9223372036854771712\n",
-		}, limits{cores: 0.5, memory: gib, available: gib}},
+		}, Limits{Cores: 0.5, Memory: gib, Available: gib}},
 	} {
 		if got := readLimits(tree(t, c.files)); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}
-	if l := hostLimits(); l.memory <= 0 || l.available <= 0 {
+	if l := Read(); l.Memory <= 0 || l.Available <= 0 {
 		t.Errorf("this machine has no memory: %+v", l)
 	}
 }

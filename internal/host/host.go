@@ -1,0 +1,42 @@
+// Package host reads what the operating system lets this process have.
+package host
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/weft-run/weft/internal/terminal"
+)
+
+// Limits are what the operating system lets this process have. Zero is no limit, or
+// an unknown one.
+type Limits struct {
+	Cores     float64 // seconds of CPU time per second, by a quota
+	Memory    int64   // bytes in all
+	Available int64   // bytes that can still be allocated
+	Locked    int64   // bytes that can be locked into memory; -1 is no limit
+	HugePages string  // transparent huge pages: always, madvise or never
+	Load      string  // mean number of processes ready to run over 1, 5 and 15 minutes
+}
+
+// Enough returns an error if the work called what needs more bytes than are
+// available. It is asked before anything is allocated, since Linux grants more memory
+// than there is and kills the process when it uses it.
+func Enough(what string, need int64) error {
+	have := Read().Available
+	if have > 0 && need > have { // garbage counts as used until it is given back
+		debug.FreeOSMemory()
+		have = Read().Available
+	}
+	if have > 0 && need > have {
+		return fmt.Errorf("%s needs %s of memory and %s are available; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(have), "B"))
+	}
+	return nil
+}
+
+// Platform names the compiler and the platform that this program was built with and
+// for.
+func Platform() string {
+	return fmt.Sprintf("%s on %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
