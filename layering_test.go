@@ -125,6 +125,8 @@ var house = []room{
 		why: "how a command shows figures does not depend on who computed them"},
 	{pkg: "internal/host", imports: []string{"internal/terminal"},
 		why: "limits of the machine hold for any work"},
+	{pkg: "internal/catalog", imports: []string{".", "collective/live", "replica", "workload", "workload/automata", "workload/conv", "workload/fisher", "workload/fusion", "workload/gemm", "workload/landscape", "workload/merkle", "workload/product", "workload/reduce", "workload/reservoir", "workload/tropical", "internal/host", "internal/terminal"}, modules: []string{"github.com/spf13/pflag"},
+		why: "the list of workloads names them, as backend/all names backends, without running any"},
 	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
@@ -158,34 +160,10 @@ func median(xs []float64) float64 {
 // best returns the least of numbers.
 func best(xs []float64) float64 { return slices.Min(xs) }
 
-// chosen returns the workloads named, or all.
-func chosen(only []string) ([]entry, error) {
-	for _, name := range only {
-		if err := terminal.MustName("workload", name, workloadNames()); err != nil {
-			return nil, err
-		}
-	}
-	var out []entry
-	for _, w := range workloads {
-		if len(only) == 0 || slices.Contains(only, w.name) {
-			out = append(out, w)
-		}
-	}
-	return out, nil
-}
-
-func workloadNames() []string {
-	var names []string
-	for _, w := range workloads {
-		names = append(names, w.name)
-	}
-	return names
-}
-
 // completeWorkloads makes a flag complete to names of workloads.
 func completeWorkloads(c *cobra.Command, flag string) {
 	if err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return workloadNames(), cobra.ShellCompDirectiveNoFileComp
+		return catalog.Names(), cobra.ShellCompDirectiveNoFileComp
 	}); err != nil {
 		panic(err) // the caller has just made it
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
@@ -83,8 +85,8 @@ func (o *balance) jobs(ctx context.Context) (names []string, jobs []workload.Job
 			continue
 		}
 		job := workload.Job(newTriangle(4096, 40))
-		if at := slices.IndexFunc(workloads, func(w entry) bool { return w.name == name }); at >= 0 {
-			if job, err = workloads[at].sized(ctx, map[string]int{}); err != nil {
+		if w, ok := catalog.Find(name); ok {
+			if job, err = w.Sized(ctx, map[string]int{}); err != nil {
 				return nil, nil, err
 			}
 		}

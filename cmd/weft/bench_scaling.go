@@ -4,15 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/terminal"
@@ -82,7 +80,7 @@ what is lost there, by and large, no schedule can bring back.`,
 
 // measure runs every workload on 1, 2, 4 … n devices.
 func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
-	jobs, err := chosen(o.only)
+	jobs, err := catalog.Choose(o.only)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +182,7 @@ type scaled struct {
 }
 
 // one runs one workload on every number of devices, and its parts apart.
-func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
+func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
 	sizes, err := o.grow(m, w, rts[0], p)
 	if err != nil {
 		return nil, err
@@ -193,17 +191,17 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 	for i, n := range counts {
 		whole, part := sizes, sizes
 		if o.weak {
-			whole = w.grow.times(sizes, float64(n))
+			whole = w.Growth.Times(sizes, float64(n))
 		} else {
-			part = w.grow.times(sizes, 1/float64(n))
+			part = w.Growth.Times(sizes, 1/float64(n))
 		}
 		if at[i].job = at[0].job; i == 0 || o.weak {
-			if at[i].job, err = w.sized(m.ctx, whole); err != nil {
+			if at[i].job, err = w.Sized(m.ctx, whole); err != nil {
 				return nil, err
 			}
 		}
 		for len(apart) > 0 && i > 0 && len(at[i].parts) < n {
-			j, err := w.sized(m.ctx, part)
+			j, err := w.Sized(m.ctx, part)
 			if err != nil {
 				return nil, err
 			}
@@ -260,7 +258,7 @@ func (o *scaling) one(m *meter, w entry, rts, apart []*weft.Runtime, counts []in
 		}
 		up := median(sc.ups)
 		rows = append(rows, scalingRow{
-			Workload: w.name, Job: sc.job.Name(), Devices: n, Seconds: median(sc.took), Speedup: up, Efficiency: up / float64(n),
+			Workload: w.Name, Job: sc.job.Name(), Devices: n, Seconds: median(sc.took), Speedup: up, Efficiency: up / float64(n),
 			Predicted: sc.predicted, Busy: median(sc.busy), Work: median(sc.work), Limit: median(sc.limit),
 		})
 	}
@@ -305,10 +303,10 @@ func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (floa
 // grow finds sizes at which one device takes long enough, or the largest the
 // workload allows. It grows by eight times at most in one go, as small sizes say
 // little about large ones.
-func (o *scaling) grow(m *meter, w entry, rt *weft.Runtime, p *terminal.Progress) (map[string]int, error) {
+func (o *scaling) grow(m *meter, w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (map[string]int, error) {
 	sizes := make(map[string]int)
 	for {
-		job, err := w.sized(m.ctx, sizes)
+		job, err := w.Sized(m.ctx, sizes)
 		if err != nil {
 			return nil, err
 		}
@@ -322,77 +320,10 @@ func (o *scaling) grow(m *meter, w entry, rt *weft.Runtime, p *terminal.Progress
 			took = res.Report.Elapsed()
 		}
 		more := min(1.1*o.atLeast.Seconds()/took.Seconds(), 8)
-		if took >= o.atLeast || !w.grow.by(sizes, more, w.grow.most) {
+		if took >= o.atLeast || !w.Growth.By(sizes, more, w.Growth.Most) {
 			return sizes, nil
 		}
 	}
-}
-
-// growth says how to make a workload's job larger: by these flags, to whose
-// power the work grows, up to a size of the first.
-type growth struct {
-	flags []string
-	power float64
-	most  int
-}
-
-// by grows sizes so that the work becomes so many times as much, with the first
-// of them at most so large, and reports whether it could.
-func (g growth) by(sizes map[string]int, more float64, most int) bool {
-	first := sizes[g.flags[0]]
-	for name, n := range g.to(sizes, min(float64(first)*math.Pow(more, 1/g.power), float64(most))) {
-		sizes[name] = max(n, sizes[name])
-	}
-	return sizes[g.flags[0]] > first
-}
-
-// times returns sizes for so many times the work.
-func (g growth) times(sizes map[string]int, more float64) map[string]int {
-	return g.to(sizes, float64(sizes[g.flags[0]])*math.Pow(more, 1/g.power))
-}
-
-// to returns sizes with the first as large as said, the others in proportion. Those
-// that are multiples of 64 stay so.
-func (g growth) to(sizes map[string]int, first float64) map[string]int {
-	out := maps.Clone(sizes)
-	for _, name := range g.flags {
-		n := int(math.Ceil(float64(sizes[name]) * first / float64(sizes[g.flags[0]])))
-		if sizes[name]%64 == 0 {
-			n = (n + 63) / 64 * 64
-		}
-		out[name] = n
-	}
-	return out
-}
-
-// sized makes a workload's job with some sizes set, and fills in the others that
-// it grows by.
-func (w entry) sized(ctx context.Context, sizes map[string]int) (workload.Job, error) {
-	o, err := w.order(sizes)
-	if err != nil {
-		return nil, err
-	}
-	return o.job(ctx, w.name)
-}
-
-// order is sized before the job is made.
-func (w entry) order(sizes map[string]int) (order, error) {
-	f := pflag.NewFlagSet(w.name, pflag.ContinueOnError)
-	o := w.flags(f)
-	for _, name := range w.grow.flags {
-		if n, ok := sizes[name]; ok {
-			if err := f.Set(name, strconv.Itoa(n)); err != nil {
-				return o, err
-			}
-			continue
-		}
-		n, err := f.GetInt(name)
-		if err != nil {
-			return o, err
-		}
-		sizes[name] = n
-	}
-	return o, nil
 }
 
 func writeScaling(w io.Writer, rows []scalingRow) {

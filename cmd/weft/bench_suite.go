@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/weft-run/weft/internal/host"
 
 	"github.com/spf13/cobra"
@@ -89,7 +91,7 @@ func (o *suite) run(c *cobra.Command) error {
 	if o.repeat < 1 {
 		return terminal.Usagef("--repeat %d: run at least once", o.repeat)
 	}
-	if _, err := chosen(o.only); err != nil {
+	if _, err := catalog.Choose(o.only); err != nil {
 		return err
 	}
 	if err := checkAtLeast(o.atLeast); err != nil {

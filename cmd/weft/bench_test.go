@@ -59,44 +59,6 @@ func TestBenchScaling(t *testing.T) {
 	}
 }
 
-// The work of every workload grows as its entry says. Sizes are a sixteenth of
-// the usual ones, so that making them takes no time, and rounding shows.
-func TestGrowth(t *testing.T) {
-	for _, w := range workloads {
-		sizes := make(map[string]int)
-		if _, err := w.order(sizes); err != nil {
-			t.Fatal(err)
-		}
-		for name := range sizes {
-			sizes[name] /= 16
-		}
-		small, err := w.sized(t.Context(), sizes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !w.grow.by(sizes, 4, math.MaxInt) {
-			t.Errorf("%s does not grow", w.name)
-		}
-		large, err := w.sized(t.Context(), sizes)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if grown := large.Whole().Work.Ops / small.Whole().Work.Ops; grown < 3 || grown > 8 {
-			t.Errorf("%s: 4 times the work is %.2f times the operations", w.name, grown)
-		}
-		part, err := w.sized(t.Context(), w.grow.times(sizes, 1./4))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if shrunk := large.Whole().Work.Ops / part.Whole().Work.Ops; shrunk < 2 || shrunk > 6 {
-			t.Errorf("%s: a quarter of the work is 1/%.2f of the operations", w.name, shrunk)
-		}
-		if w.grow.by(sizes, 4, 1) {
-			t.Errorf("%s grew past its limit", w.name)
-		}
-	}
-}
-
 func TestBenchMemory(t *testing.T) {
 	got := rows[memoryRow](t, "memory", "--sizes", "64KiB,100", "--repeat", "1", "--devices", "cpu/2")
 	seen := make(map[memoryRow]bool)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -30,7 +32,7 @@ does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.
 	}
 	s.bind(c.PersistentFlags())
 	s.complete(c)
-	for _, w := range workloads {
+	for _, w := range catalog.All() {
 		c.AddCommand(newWorkload(w, &s))
 	}
 	c.AddCommand(newDemo())

@@ -5,13 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/internal/host"
-
-	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/internal/terminal"
 )
@@ -73,18 +70,5 @@ func TestEnough(t *testing.T) {
 		if code != exitFailure || stdout != "" || !strings.HasPrefix(stderr, "weft: reduce needs 36 PB of memory and ") {
 			t.Errorf("status %d, %q", code, stderr)
 		}
-	}
-}
-
-// The weights of a reservoir are most of its memory where there are many neurons.
-func TestReservoirBytes(t *testing.T) {
-	i := slices.IndexFunc(workloads, func(w entry) bool { return w.name == "reservoir" })
-	f := pflag.NewFlagSet("reservoir", pflag.ContinueOnError)
-	order := workloads[i].flags(f)
-	if err := f.Parse(strings.Fields("--neurons 30000 --channels 100 --connectivity 1 --batch 1 --steps 1")); err != nil {
-		t.Fatal(err)
-	}
-	if got, least := order.bytes(), 8*30000.0*30100; got < least {
-		t.Errorf("the job is said to need %.3g bytes, and its weights alone are %.3g", got, least)
 	}
 }

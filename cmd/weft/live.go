@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
@@ -35,15 +37,15 @@ type live struct {
 }
 
 // newWorkload makes the command that runs a workload.
-func newWorkload(w entry, s *settings) *cobra.Command {
+func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 	l := &live{settings: s}
 	c := &cobra.Command{
-		Use:               w.name,
-		Short:             strings.ToUpper(w.short[:1]) + w.short[1:],
+		Use:               w.Name,
+		Short:             strings.ToUpper(w.Short[:1]) + w.Short[1:],
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	order := w.flags(c.Flags())
+	order := w.Flags(c.Flags())
 	c.Flags().IntVarP(&l.repeat, "repeat", "r", 4, "how often to run; predictions need about three runs to settle")
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
 	c.Flags().BoolVar(&l.asJSON, "json", false, "write the report as JSON")
@@ -58,8 +60,8 @@ func newWorkload(w entry, s *settings) *cobra.Command {
 		}
 		// Large inputs take seconds to make.
 		p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "job", 1)
-		p.At("making what %s works on", w.name)
-		job, err := order.job(c.Context(), w.name)
+		p.At("making what %s works on", w.Name)
+		job, err := order.Job(c.Context())
 		p.Finish()
 		if err != nil {
 			return err

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -223,7 +225,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func workloadsAndDemo() []string {
-	return slices.Sorted(slices.Values(append(workloadNames(), "demo")))
+	return slices.Sorted(slices.Values(append(catalog.Names(), "demo")))
 }
 
 // What goes wrong in a run is a failure, not a mistake of the user's.
@@ -536,7 +538,7 @@ func TestCompletion(t *testing.T) {
 		"run gemm --policy ":          sched.Names(),
 		"bench scaling --devices ":    deviceNames(),
 		"devices --devices ":          deviceNames(),
-		"bench scaling --only ":       workloadNames(),
+		"bench scaling --only ":       catalog.Names(),
 		"bench sync --partitioner ":   sched.PartitionerNames(),
 	} {
 		_, stdout, _ := runWeft(append([]string{"__complete"}, strings.Split(args, " ")...)...)
@@ -639,8 +641,8 @@ func (j *idler) Graph(ranges []sched.Range) (*graph.Graph, error) {
 // What is checked is the result of the last run, not what an earlier one left.
 func TestCheckLastRun(t *testing.T) {
 	for _, name := range []string{"gemm", "tropical", "conv", "reduce", "merkle", "automata", "landscape"} {
-		i := slices.IndexFunc(workloads, func(w entry) bool { return w.name == name })
-		job, err := workloads[i].sized(t.Context(), map[string]int{})
+		w, _ := catalog.Find(name)
+		job, err := w.Sized(t.Context(), map[string]int{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-run/weft/internal/catalog"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -136,6 +138,13 @@ func deviceNames() []string {
 	for _, name := range all.Names() {
 		out = append(out, name, name+":0", name+"/2", name+"/4")
 	}
+	return out
+}
+
+// allFuncs are the Go kernels of every workload and of benchmarks.
+func allFuncs() map[string]weft.Func {
+	out := catalog.Funcs()
+	out[triangleKernel], out[spinKernel] = triangleRows, spinUnits
 	return out
 }
 

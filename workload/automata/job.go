@@ -91,6 +91,10 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Bytes is the host memory that the job takes, with a bit for each cell: the first
+// generation, the last and one between. It is a float64, so that no size overflows.
+func (c Config) Bytes() float64 { return 3 * float64(c.Rows) * float64(c.Cols) / 8 }
+
 // Job is one game. Blocks of rows are dealt out. A round steps every block k
 // times from its own rows and k halo rows on either side, which the blocks
 // around it computed in the round before.

@@ -57,6 +57,16 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Bytes is the host memory that the job takes at most: images, results, which are no
+// larger than the images with their frame of zeros, and filters. It is a float64, so
+// that no size overflows.
+func (c Config) Bytes() float64 {
+	frame := 2 * float64(c.Pad)
+	pixels := (float64(c.H) + frame) * (float64(c.W) + frame)
+	channels, filters := float64(c.C), float64(c.K)
+	return 4 * (float64(c.N)*pixels*(channels+filters) + filters*channels*float64(c.R)*float64(c.S))
+}
+
 // Job is one layer. Images or rows are dealt out; the filters are read by all.
 type Job struct {
 	c        Config

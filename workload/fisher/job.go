@@ -76,6 +76,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Bytes is the host memory that the job takes: the points, and the matrix once and
+// twice for each shard. It is a float64, so that no size overflows.
+func (c Config) Bytes() float64 {
+	c = c.withDefaults()
+	points, features := float64(c.Points), float64(c.Features)
+	return 4*points*features + 8*(2*float64(c.Shards)+1)*features*features
+}
+
 // Job is one set of points.
 type Job struct {
 	c     Config

@@ -59,6 +59,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Bytes is the host memory that the job takes: the records before the stages, after
+// them and twice between them. It is a float64, so that no number of records
+// overflows.
+func (c Config) Bytes() float64 { return 4 * 4 * Floats * float64(c.Records) }
+
 // Job is one set of records.
 type Job struct {
 	c       Config

@@ -69,6 +69,12 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Bytes is the host memory that the job takes at most: the leaves, and the nodes above
+// them, which are as many. It is a float64, so that no number of leaves overflows.
+func (c Config) Bytes() float64 {
+	return 2 * (Size*float64(c.N) + float64(len(c.Leaves)))
+}
+
 // Job is one tree. Chunks of 2^h leaves are dealt out, each is reduced to one
 // node, and last tasks reduce the nodes to the root.
 type Job struct {

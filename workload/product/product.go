@@ -11,6 +11,7 @@ package product
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -116,6 +117,14 @@ func (c Config) Validate() error {
 		}
 	}
 	return nil
+}
+
+// Bytes is the host memory that the job takes: A, B, C and, for CPUs, B packed into
+// whole panels. It is a float64, so that no size overflows.
+func (c Config) Bytes() float64 {
+	m, k, n := float64(c.M), float64(c.K), float64(c.N)
+	packed := k * panel.Columns * math.Ceil(n/panel.Columns)
+	return 4 * (m*k + k*n + packed + m*n)
 }
 
 // Job is one product C of A and B, all row-major. It lacks only the check to be

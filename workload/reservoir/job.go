@@ -65,6 +65,15 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Bytes is the host memory that the job takes: inputs; states at the start, between
+// steps, at the end and in the mean; and the weights with their columns, counted twice
+// because they grow while they are drawn. It is a float64, so that no size overflows.
+func (c Config) Bytes() float64 {
+	batch, size, inputs := float64(c.Batch), float64(c.Size), float64(c.Inputs)
+	weights := min(max(c.Connectivity, 0), 1) * size * (size + inputs)
+	return 4*batch*(float64(c.Steps)*inputs+4*size) + 2*8*weights
+}
+
 // Job is one batch of patterns. Inputs and states are kept in blocks of
 // patterns, a row of the block's patterns for each channel of each step or
 // neuron, so that what a task has lies together.

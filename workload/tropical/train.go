@@ -45,6 +45,16 @@ type Training struct {
 	Seed                    uint32
 }
 
+// Bytes is the host memory that the job takes: samples, hidden units, outputs with
+// targets and errors, and the parameters before, after and three times for each
+// shard. It is a float64, so that no size overflows.
+func (c Training) Bytes() float64 {
+	c = c.withDefaults()
+	in, hidden, out := float64(c.Inputs), float64(c.Hidden), float64(c.Outputs)
+	params := hidden*(in+1) + out*(hidden+1)
+	return 4 * (float64(c.Batch)*(in+hidden+3*out) + (3*float64(c.Shards)+2)*params)
+}
+
 func (c Training) withDefaults() Training {
 	if c.Shards == 0 {
 		c.Shards = 8

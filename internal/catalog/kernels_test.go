@@ -1,4 +1,4 @@
-package main
+package catalog
 
 import (
 	"maps"
@@ -37,26 +37,14 @@ var variants = map[string][]string{
 // Every kernel that a workload runs, with any of its flags, can run on Vulkan, and
 // every kernel it has is among those looked at, unless it serves CPUs alone.
 func TestKernelsHaveSPIRV(t *testing.T) {
-	gpus := &machine.Machine{}
-	for i, name := range []string{"vulkan:0", "vulkan:1"} {
-		gpus.Devices = append(gpus.Devices, machine.Device{Name: name, Backend: "vulkan", Kind: machine.Discrete, MemBytes: 1 << 30})
-		gpus.Links = append(gpus.Links, machine.Link{A: machine.Host, B: machine.DeviceID(i), BPS: 1e9})
-	}
-	for _, w := range workloads {
-		if len(variants[w.name]) == 0 {
-			t.Errorf("%s: say in variants with which flags it runs which kernels", w.name)
+	gpus := twoGPUs()
+	for _, w := range list {
+		if len(variants[w.Name]) == 0 {
+			t.Errorf("%s: say in variants with which flags it runs which kernels", w.Name)
 		}
 		seen := map[string]bool{}
-		for _, args := range variants[w.name] {
-			f := pflag.NewFlagSet(w.name, pflag.ContinueOnError)
-			o := w.flags(f)
-			if err := f.Parse(strings.Fields(args)); err != nil {
-				t.Fatal(err)
-			}
-			j, err := o.make()
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, args := range variants[w.Name] {
+			_, j := ordered(t, w, args)
 			if h, ok := j.(workload.Hosted); ok {
 				for _, k := range kernelsOf(t, h.Hosted(), nil) {
 					seen[k.Name] = true
@@ -65,30 +53,66 @@ func TestKernelsHaveSPIRV(t *testing.T) {
 			for _, k := range kernelsOf(t, j, gpus) {
 				seen[k.Name] = true
 				if !gpus.Devices[0].CanRun(k) {
-					t.Errorf("run %s %s: kernel %s has no SPIR-V", w.name, args, k.Name)
+					t.Errorf("run %s %s: kernel %s has no SPIR-V", w.Name, args, k.Name)
 				}
 			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(w.funcs())) {
+		for _, name := range slices.Sorted(maps.Keys(w.Funcs())) {
 			// Collectives choose kernels by device, and their own tests see to them.
 			if !seen[name] && !strings.HasPrefix(name, "collective.") {
-				t.Errorf("%s: no variant runs kernel %s", w.name, name)
+				t.Errorf("%s: no variant runs kernel %s", w.Name, name)
 			}
 		}
 	}
 }
 
+// twoGPUs is a machine for jobs that are placed before they have a graph.
+func twoGPUs() *machine.Machine {
+	m := &machine.Machine{}
+	for i, name := range []string{"vulkan:0", "vulkan:1"} {
+		m.Devices = append(m.Devices, machine.Device{Name: name, Backend: "vulkan", Kind: machine.Discrete, MemBytes: 1 << 30})
+		m.Links = append(m.Links, machine.Link{A: machine.Host, B: machine.DeviceID(i), BPS: 1e9})
+	}
+	return m
+}
+
+// ordered makes a workload's job with flags.
+func ordered(t *testing.T, w Entry, args string) (Order, workload.Job) {
+	t.Helper()
+	f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+	o := w.Flags(f)
+	if err := f.Parse(strings.Fields(args)); err != nil {
+		t.Fatal(err)
+	}
+	j, err := o.make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, j
+}
+
 // kernelsOf returns the kernels of a job's graph on a machine, in two parts.
-func kernelsOf(t *testing.T, j workload.Job, m *machine.Machine) []*graph.Kernel {
+func kernelsOf(t *testing.T, j workload.Job, m *machine.Machine) (out []*graph.Kernel) {
+	t.Helper()
+	g := graphOf(t, j, m)
+	for id := range g.NumTasks() {
+		for _, s := range g.Task(graph.TaskID(id)).Steps {
+			out = append(out, s.Kernel)
+		}
+	}
+	return out
+}
+
+// graphOf returns a job's graph on a machine, in two parts.
+func graphOf(t *testing.T, j workload.Job, m *machine.Machine) *graph.Graph {
 	t.Helper()
 	if p, ok := j.(workload.Placed); ok {
 		if err := p.Place(m); err != nil {
-			t.Errorf("%s: %v", j.Name(), err)
-			return nil
+			t.Fatalf("%s: %v", j.Name(), err)
 		}
 	}
 	if s, ok := j.(workload.Stateful); ok {
-		rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: allFuncs()})
+		rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: Funcs()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,11 +132,5 @@ func kernelsOf(t *testing.T, j workload.Job, m *machine.Machine) []*graph.Kernel
 	if err != nil {
 		t.Fatalf("%s: %v", j.Name(), err)
 	}
-	var out []*graph.Kernel
-	for id := range g.NumTasks() {
-		for _, s := range g.Task(graph.TaskID(id)).Steps {
-			out = append(out, s.Kernel)
-		}
-	}
-	return out
+	return g
 }

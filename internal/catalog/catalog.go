@@ -1,0 +1,127 @@
+// Package catalog lists the workloads as a command offers them: their flags, their
+// Go kernels, and how to make them larger. weft run and the benchmarks read it.
+package catalog
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	comm "github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/workload"
+)
+
+// Entry is a workload as the command offers it.
+type Entry struct {
+	Name  string
+	Short string // what it does, from a verb on
+	Funcs func() map[string]weft.Func
+	// flags adds the workload's own flags and returns the order they make.
+	flags  func(f *pflag.FlagSet) Order
+	Growth Growth
+}
+
+// Order is a job that flags describe. It is made by Job, after the flags are parsed.
+type Order struct {
+	name  string
+	bytes func() float64 // host memory that the job will take
+	make  func() (workload.Job, error)
+}
+
+// order binds a configuration, to which flags write, to the function that makes its
+// job. settle completes the configuration by what flags leave open.
+func order[C interface{ Bytes() float64 }, J workload.Job](c *C, make func(C) (J, error), settle ...func()) Order {
+	settled := func() C {
+		for _, s := range settle {
+			s()
+		}
+		return *c
+	}
+	return Order{
+		bytes: func() float64 { return settled().Bytes() },
+		make: func() (workload.Job, error) {
+			j, err := make(settled())
+			if err != nil {
+				return nil, err
+			}
+			return j, nil
+		},
+	}
+}
+
+// Flags adds the workload's own flags to f.
+func (w Entry) Flags(f *pflag.FlagSet) Order {
+	o := w.flags(f)
+	o.name = w.Name
+	return o
+}
+
+// Job makes the job, or returns an error if it needs more memory than is available. A
+// configuration that the workload refuses is a mistake of the user.
+func (o Order) Job(ctx context.Context) (workload.Job, error) {
+	if err := host.Enough(o.name, int64(min(o.bytes(), math.MaxInt64/2))); err != nil {
+		return nil, err
+	}
+	var made workload.Job
+	err := terminal.Abandonable(ctx, func() (err error) {
+		if made, err = o.make(); err != nil {
+			return terminal.Usage(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err // and made may still be written
+	}
+	return made, nil
+}
+
+// All returns every workload.
+func All() []Entry { return slices.Clone(list) }
+
+// Find returns the workload of that name.
+func Find(name string) (Entry, bool) {
+	i := slices.IndexFunc(list, func(w Entry) bool { return w.Name == name })
+	if i < 0 {
+		return Entry{}, false
+	}
+	return list[i], true
+}
+
+// Names returns the names of all workloads.
+func Names() (names []string) {
+	for _, w := range list {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// Choose returns the workloads named, or all if only is empty. A name that is not one
+// of a workload is a mistake of the user.
+func Choose(only []string) (out []Entry, err error) {
+	for _, name := range only {
+		if err := terminal.MustName("workload", name, Names()); err != nil {
+			return nil, err
+		}
+	}
+	for _, w := range list {
+		if len(only) == 0 || slices.Contains(only, w.Name) {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}
+
+// Funcs returns the Go kernels of all workloads and of collective operations.
+func Funcs() map[string]weft.Func {
+	out := comm.Funcs()
+	for _, w := range list {
+		maps.Copy(out, w.Funcs())
+	}
+	return out
+}

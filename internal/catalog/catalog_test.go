@@ -1,0 +1,99 @@
+package catalog
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/reservoir"
+)
+
+// The work of every workload grows as its entry says. Sizes are a sixteenth of
+// the usual ones, so that making them takes no time, and rounding shows.
+func TestGrowth(t *testing.T) {
+	for _, w := range list {
+		sizes := make(map[string]int)
+		if _, err := w.order(sizes); err != nil {
+			t.Fatal(err)
+		}
+		for name := range sizes {
+			sizes[name] /= 16
+		}
+		small, err := w.Sized(t.Context(), sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !w.Growth.By(sizes, 4, math.MaxInt) {
+			t.Errorf("%s does not grow", w.Name)
+		}
+		large, err := w.Sized(t.Context(), sizes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if grown := large.Whole().Work.Ops / small.Whole().Work.Ops; grown < 3 || grown > 8 {
+			t.Errorf("%s: 4 times the work is %.2f times the operations", w.Name, grown)
+		}
+		part, err := w.Sized(t.Context(), w.Growth.Times(sizes, 1./4))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shrunk := large.Whole().Work.Ops / part.Whole().Work.Ops; shrunk < 2 || shrunk > 6 {
+			t.Errorf("%s: a quarter of the work is 1/%.2f of the operations", w.Name, shrunk)
+		}
+		if w.Growth.By(sizes, 4, 1) {
+			t.Errorf("%s grew past its limit", w.Name)
+		}
+	}
+}
+
+// What a job binds fits into the memory that its configuration states, and that is at
+// most twice the data of its graph, or of the graph for CPUs where that is larger.
+func TestBytes(t *testing.T) {
+	for _, w := range list {
+		for _, args := range variants[w.Name] {
+			o, j := ordered(t, w, args)
+			bound, all := dataBytes(t, j)
+			if h, ok := j.(workload.Hosted); ok {
+				more, total := dataBytes(t, h.Hosted())
+				bound, all = max(bound, more), max(all, total)
+			}
+			if stated := o.bytes(); stated < bound || stated > 2*all {
+				t.Errorf("%s %s: %.0f bytes are stated, %.0f are bound, %.0f are in the graph", w.Name, args, stated, bound, all)
+			}
+		}
+	}
+	// Sizes that no machine has do not overflow.
+	for _, w := range list {
+		f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+		o := w.Flags(f)
+		if err := f.Set(w.Growth.Flags[0], strconv.Itoa(math.MaxInt)); err != nil {
+			t.Fatal(err)
+		}
+		if stated := o.bytes(); !(stated > math.MaxInt) {
+			t.Errorf("%s: %.3g bytes are stated for the largest size there is", w.Name, stated)
+		}
+	}
+	// The weights of a reservoir are most of its memory where there are many neurons.
+	c := reservoir.Config{Params: reservoir.Params{Size: 30_000, Inputs: 100, Connectivity: 1}, Batch: 1, Steps: 1}
+	if got, least := c.Bytes(), 8*30000.0*30100; got < least {
+		t.Errorf("a reservoir is said to take %.3g bytes, and its weights alone are %.3g", got, least)
+	}
+}
+
+// dataBytes adds up what a job binds and all data of its graph in two parts.
+func dataBytes(t *testing.T, j workload.Job) (bound, all float64) {
+	t.Helper()
+	g := graphOf(t, j, twoGPUs())
+	for id := range g.NumData() {
+		d := g.Data(graph.DataID(id))
+		all += float64(d.Bytes)
+		if d.Input || d.Output {
+			bound += float64(d.Bytes)
+		}
+	}
+	return bound, all
+}

@@ -1,0 +1,78 @@
+package catalog
+
+import (
+	"context"
+	"maps"
+	"math"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft/workload"
+)
+
+// Growth says how to make a workload's job larger.
+type Growth struct {
+	Flags []string // that grow together, in proportion
+	Power float64  // the work grows with the first flag to this power
+	Most  int      // the largest value of the first flag
+}
+
+// By grows sizes so that the work becomes more times as much, with the first flag at
+// most at most. It reports whether the first flag grew.
+func (g Growth) By(sizes map[string]int, more float64, most int) bool {
+	first := sizes[g.Flags[0]]
+	for name, n := range g.to(sizes, min(float64(first)*math.Pow(more, 1/g.Power), float64(most))) {
+		sizes[name] = max(n, sizes[name])
+	}
+	return sizes[g.Flags[0]] > first
+}
+
+// Times returns the sizes for more times the work.
+func (g Growth) Times(sizes map[string]int, more float64) map[string]int {
+	return g.to(sizes, float64(sizes[g.Flags[0]])*math.Pow(more, 1/g.Power))
+}
+
+// to returns sizes with the first flag at first and the others in proportion. Sizes
+// that are multiples of 64 stay so, as automata needs them.
+func (g Growth) to(sizes map[string]int, first float64) map[string]int {
+	out := maps.Clone(sizes)
+	for _, name := range g.Flags {
+		n := int(math.Ceil(float64(sizes[name]) * first / float64(sizes[g.Flags[0]])))
+		if sizes[name]%64 == 0 {
+			n = (n + 63) / 64 * 64
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// Sized makes a workload's job with some sizes set. It adds to sizes the flags of its
+// growth that are not there, at their defaults.
+func (w Entry) Sized(ctx context.Context, sizes map[string]int) (workload.Job, error) {
+	o, err := w.order(sizes)
+	if err != nil {
+		return nil, err
+	}
+	return o.Job(ctx)
+}
+
+// order is Sized before the job is made.
+func (w Entry) order(sizes map[string]int) (Order, error) {
+	f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+	o := w.Flags(f)
+	for _, name := range w.Growth.Flags {
+		if n, ok := sizes[name]; ok {
+			if err := f.Set(name, strconv.Itoa(n)); err != nil {
+				return o, err
+			}
+			continue
+		}
+		n, err := f.GetInt(name)
+		if err != nil {
+			return o, err
+		}
+		sizes[name] = n
+	}
+	return o, nil
+}

@@ -1,0 +1,193 @@
+package catalog
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft/replica"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/fisher"
+	"github.com/weft-run/weft/workload/fusion"
+	"github.com/weft-run/weft/workload/gemm"
+	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/product"
+	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/reservoir"
+	"github.com/weft-run/weft/workload/tropical"
+)
+
+// list has the workloads in the order in which benchmarks run them. A new workload is
+// a new entry.
+var list = []Entry{
+	{"gemm", "multiply two float32 matrices", gemm.Funcs, func(f *pflag.FlagSet) Order {
+		return order(matrixFlags(f, 2048), gemm.New)
+	}, Growth{[]string{"m", "k", "n"}, 3, 8192}},
+	{"tropical", "multiply two matrices in max-plus algebra", tropical.Funcs, func(f *pflag.FlagSet) Order {
+		return order(matrixFlags(f, 1536), tropical.New)
+	}, Growth{[]string{"m", "k", "n"}, 3, 8192}},
+	{"tropical-net", "train a network of maxima of sums", tropical.TrainFuncs, func(f *pflag.FlagSet) Order {
+		c := tropical.Training{}
+		f.IntVar(&c.Inputs, "inputs", 64, "inputs")
+		f.IntVar(&c.Hidden, "hidden", 32, "hidden units")
+		f.IntVar(&c.Outputs, "outputs", 8, "outputs")
+		f.IntVar(&c.Batch, "batch", 1024, "samples")
+		f.IntVar(&c.Steps, "steps", 20, "times all samples are learnt from")
+		f.IntVar(&c.Shards, "shards", 8, "shards of the batch, whose gradients are all-reduced")
+		f.Float64Var(&c.Rate, "rate", 0.5, "rate of learning")
+		f.Uint32Var(&c.Seed, "seed", 1, "what samples and networks are drawn from")
+		return order(&c, func(c tropical.Training) (workload.Job, error) {
+			if err := notZero(f, "shards"); err != nil {
+				return nil, err
+			}
+			return tropical.NewTraining(c)
+		})
+	}, Growth{[]string{"batch"}, 1, 1 << 17}},
+	{"conv", "convolve a batch of images with filters", conv.Funcs, func(f *pflag.FlagSet) Order {
+		c := conv.Config{}
+		f.IntVar(&c.N, "batch", 32, "images")
+		f.IntVar(&c.C, "channels", 64, "channels of an image")
+		f.IntVar(&c.H, "height", 56, "rows of an image")
+		f.IntVar(&c.W, "width", 56, "columns of an image")
+		f.IntVar(&c.K, "filters", 64, "filters, which are channels of the result")
+		f.IntVar(&c.R, "kernel", 3, "rows and columns of a filter")
+		f.IntVar(&c.Stride, "stride", 1, "step of the filter")
+		f.IntVar(&c.Pad, "pad", 1, "zeros around an image")
+		f.StringVar(&c.Split, "split", conv.Images, "what is dealt out: images, or rows of all of them with a halo")
+		f.Uint64Var(&c.Seed, "seed", 1, "what the entries are drawn from")
+		return order(&c, conv.New, func() { c.S = c.R })
+	}, Growth{[]string{"batch"}, 1, 4096}},
+	{"reduce", "reduce a vector to one number", reduce.Funcs, func(f *pflag.FlagSet) Order {
+		c := reduce.Config{}
+		f.StringVar(&c.Op, "op", "sum", "sum, average, max or min")
+		f.IntVar(&c.N, "n", 1<<26, "elements")
+		f.Uint64Var(&c.Seed, "seed", 1, "what the elements are drawn from")
+		return order(&c, reduce.New)
+	}, Growth{[]string{"n"}, 1, 1 << 28}},
+	{"merkle", "hash leaves into the root of a tree", merkle.Funcs, func(f *pflag.FlagSet) Order {
+		c := merkle.Config{}
+		f.IntVar(&c.N, "leaves", 1<<20, "leaves of 32 bytes")
+		mode := f.String("mode", "rfc6962", "rfc6962, or dup (an odd level repeats its last node, so two lists of leaves can have one root)")
+		return order(&c, func(c merkle.Config) (_ workload.Job, err error) {
+			if c.Mode, err = merkle.ParseMode(*mode); err != nil {
+				return nil, err
+			}
+			return merkle.New(c)
+		})
+	}, Growth{[]string{"leaves"}, 1, 1 << 25}},
+	{"automata", "run Conway's Life on a torus", automata.Funcs, func(f *pflag.FlagSet) Order {
+		c := automata.Config{}
+		f.IntVar(&c.Rows, "rows", 8192, "rows of the torus")
+		f.IntVar(&c.Cols, "cols", 8192, "columns of the torus, a multiple of 64")
+		f.IntVar(&c.Steps, "steps", 64, "generations")
+		f.IntVar(&c.K, "k", 0, "generations between exchanges of halo rows (chosen)")
+		f.StringVar(&c.Pattern, "pattern", "", "glider, rpentomino, acorn or gosper (random)")
+		f.Uint32Var(&c.Seed, "seed", 1, "what a random pattern is drawn from")
+		return order(&c, automata.New)
+	}, Growth{[]string{"rows", "cols"}, 2, 1 << 16}},
+	{"landscape", "sample the energy landscape of a protein chain", landscape.Funcs, func(f *pflag.FlagSet) Order {
+		c := landscape.Config{}
+		f.StringVar(&c.Path, "pdb", "", "structure in PDB format")
+		f.StringVar(&c.Chain, "chain", "", "chain to read (the first)")
+		f.IntVar(&c.Residues, "residues", 200, "a helix of so many residues in place of a file; 0 is crambin, 1CRN, which comes with weft")
+		return order(&c, landscape.New, func() {
+			if (c.Path != "" || c.Chain != "") && !f.Changed("residues") {
+				c.Residues = 0
+			}
+		})
+	}, Growth{[]string{"residues"}, 3, 4096}},
+	{"reservoir", "run spike patterns through an echo-state network", reservoir.Funcs, func(f *pflag.FlagSet) Order {
+		c := reservoir.Config{Params: reservoir.Defaults()}
+		f.IntVar(&c.Size, "neurons", c.Size, "neurons of the reservoir")
+		f.IntVar(&c.Inputs, "channels", c.Inputs, "channels of input, or intervals in mode histogram")
+		f.IntVar(&c.Steps, "steps", 100, "steps of a pattern; one in mode histogram")
+		f.IntVar(&c.Batch, "batch", 1024, "patterns; with --strategy, of each replica")
+		f.StringVar(&c.Mode, "mode", reservoir.Sequence, "how spikes become input: sequence, or histogram")
+		f.StringVar(&c.Split, "split", reservoir.Patterns, "what is dealt out: patterns, neurons, or rows that stay on their devices")
+		strategy := f.String("strategy", "", "carry the state from run to run in replicas, merged: eager, 'periodic 100ms', 'adaptive 0.05' or none")
+		replicas := f.Int("replicas", 0, "replicas of the state, with --strategy (one for each device)")
+		f.Float64Var(&c.Connectivity, "connectivity", c.Connectivity, "probability that two neurons are connected")
+		f.Float64Var(&c.Noise, "noise", c.Noise, "what is added to every activation at most")
+		f.Uint32Var(&c.Seed, "seed", 1, "what weights, patterns and noise are drawn from")
+		return order(&c, func(c reservoir.Config) (workload.Job, error) {
+			if *strategy == "" && *replicas == 0 {
+				return reservoir.NewJob(c)
+			}
+			if *strategy == "" {
+				return nil, fmt.Errorf("--replicas %d: it goes with --strategy, as --strategy eager", *replicas)
+			}
+			if c.Split != reservoir.Patterns || c.Mode != reservoir.Sequence {
+				return nil, fmt.Errorf("--strategy carries states of patterns dealt out in mode %s: leave --split and --mode out", reservoir.Sequence)
+			}
+			k, err := replica.ParseStrategy(*strategy)
+			if err != nil {
+				return nil, err
+			}
+			return reservoir.NewStreamJob(reservoir.StreamConfig{Params: c.Params, Replicas: *replicas, Patterns: c.Batch, Steps: c.Steps, Strategy: k})
+		}, func() {
+			if c.Mode == reservoir.Histogram && !f.Changed("steps") {
+				c.Steps = 1
+			}
+		})
+	}, Growth{[]string{"batch"}, 1, 1 << 14}},
+	{"fusion", "take records of three algebras through three stages", fusion.Funcs, func(f *pflag.FlagSet) Order {
+		c := fusion.Config{}
+		f.IntVar(&c.Records, "records", 1<<19, "records of 128 bytes")
+		f.IntVar(&c.Micro, "micro", 0, "records a stage takes at a time (a 64th of all)")
+		f.StringVar((*string)(&c.Mode), "mode", "", "data, pipeline or hybrid parallel (anywhere)")
+		f.IntVar(&c.Copies, "copies", 0, "pipelines in mode hybrid (chosen)")
+		f.BoolVar(&c.Bind, "bind", false, "bind every record after the stages with what it was before")
+		f.Uint32Var(&c.Seed, "seed", 1, "what records and weights are drawn from")
+		return order(&c, fusion.New)
+	}, Growth{[]string{"records"}, 1, 1 << 22}},
+	{"fisher", "compute the Fisher information of a logistic regression", fisher.Funcs, func(f *pflag.FlagSet) Order {
+		c := fisher.Config{}
+		f.IntVar(&c.Points, "points", 10_000, "points")
+		f.IntVar(&c.Features, "features", 64, "features of a point")
+		f.IntVar(&c.Shards, "shards", 8, "shards of points, which are all-reduced")
+		f.IntVar(&c.Blocks, "blocks", 1, "blocks of features; more than one is hybrid")
+		f.Uint32Var(&c.Seed, "seed", 1, "what points and model are drawn from")
+		return order(&c, func(c fisher.Config) (workload.Job, error) {
+			if err := notZero(f, "shards", "blocks"); err != nil {
+				return nil, err
+			}
+			return fisher.New(c)
+		})
+	}, Growth{[]string{"points"}, 1, 1 << 22}},
+}
+
+// notZero refuses a zero that a workload would take for its default. Help does not say
+// that 0 is anything but none.
+func notZero(f *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if n, err := f.GetInt(name); err == nil && n == 0 {
+			return fmt.Errorf("--%s 0: it must be at least 1", name)
+		}
+	}
+	return nil
+}
+
+// matrixFlags adds the flags of a product of matrices. --size sets all three sizes.
+func matrixFlags(f *pflag.FlagSet, size int) *product.Config {
+	c := &product.Config{}
+	f.IntVar(&c.M, "m", size, "rows of A and C")
+	f.IntVar(&c.K, "k", size, "columns of A, rows of B")
+	f.IntVar(&c.N, "n", size, "columns of B and C")
+	f.FuncP("size", "s", "rows and columns of all matrices", func(v string) error {
+		x, err := strconv.Atoi(v)
+		if errors.Is(err, strconv.ErrRange) {
+			return err
+		} else if err != nil {
+			return errors.New("it must be a whole number")
+		}
+		c.M, c.K, c.N = x, x, x
+		return nil
+	})
+	f.Uint64Var(&c.Seed, "seed", 1, "what the entries are drawn from")
+	return c
+}
