@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/bench"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,26 +18,6 @@ import (
 	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/trace"
 )
-
-func newRun() *cobra.Command {
-	var s settings
-	c := &cobra.Command{
-		Use:   "run WORKLOAD",
-		Short: "Run a workload on this machine",
-		Long: `Run a workload on this machine: find its devices, cut the work among them, run
-it, check the result and report. "demo" is a short simulated tour of what weft
-does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.`,
-		Args: terminal.OneOf("workload"),
-		RunE: func(*cobra.Command, []string) error { return nil },
-	}
-	s.bind(c.PersistentFlags())
-	s.complete(c)
-	for _, w := range catalog.All() {
-		c.AddCommand(newWorkload(w, &s))
-	}
-	c.AddCommand(newDemo())
-	return c
-}
 
 func newDemo() *cobra.Command {
 	var asJSON bool
@@ -278,23 +258,9 @@ func (d *demo) equalSplit() (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pinned(d.graph, func(task int) string {
+	return bench.Pinned(d.graph, func(task int) string {
 		column := int64(task % demoWidth)
 		k := slices.IndexFunc(cut.Ranges, func(r sched.Range) bool { return column >= r.Lo && column < r.Hi })
 		return d.machine.Devices[k].Name
 	})
-}
-
-// pinned returns a graph with every task tied to a device.
-func pinned(g *graph.Graph, device func(task int) string) (*graph.Graph, error) {
-	var b graph.Builder
-	for i := range g.NumData() {
-		b.Data(*g.Data(graph.DataID(i)))
-	}
-	for i := range g.NumTasks() {
-		t := *g.Task(graph.TaskID(i))
-		t.On.Only = []string{device(i)}
-		b.Add(t)
-	}
-	return b.Build()
 }

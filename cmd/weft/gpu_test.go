@@ -2,8 +2,8 @@
 
 package main
 
-// Benchmarks of GPUs, on a stand-in for NVIDIA's libraries: that they run, and
-// what they check. Worker processes take the race detector long.
+// Runs on GPUs, on a stand-in for NVIDIA's libraries. Worker processes take the race
+// detector long.
 
 import (
 	"strings"
@@ -20,71 +20,6 @@ func withGPUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("LD_LIBRARY_PATH", dir)
-}
-
-func TestGPUOverhead(t *testing.T) {
-	withGPUs(t)
-	got := rows[overheadRow](t, "overhead", "--devices", "cuda:0", "--tasks", "200", "--repeat", "1")
-	if len(got) != 9 || got[8].Case != "round trip" || got[8].MedianUS <= 0 {
-		t.Errorf("%+v", got)
-	}
-}
-
-func TestGPUMemory(t *testing.T) {
-	withGPUs(t)
-	seen := map[string]bool{}
-	for _, r := range rows[memoryRow](t, "memory", "--devices", "cuda:0", "--sizes", "1MiB", "--repeat", "1") {
-		if seen[r.Case] = true; r.BPS <= 0 || r.PeakBPS <= 0 {
-			t.Errorf("%+v", r)
-		}
-	}
-	for _, want := range []string{"within", "stream", "in", "out", "in, shared", "out, shared"} {
-		if !seen[want] {
-			t.Errorf("no case %q among %v", want, seen)
-		}
-	}
-}
-
-func TestGPUProduct(t *testing.T) {
-	withGPUs(t)
-	got := rows[productRow](t, "product", "--devices", "cuda:0/2", "--size", "48", "--burst", "2", "--repeat", "2", "--precision", "fp32,tf32,bf16,fp64")
-	if len(got) != 4 {
-		t.Fatalf("%+v", got)
-	}
-	for _, r := range got {
-		if r.Devices != 2 || r.TFLOPS <= 0 || r.Best < r.TFLOPS || r.Error > r.Limit {
-			t.Errorf("%+v", r)
-		}
-	}
-	if code, _, stderr := runWeft("bench", "product", "--precision", "fp8"); code != exitUsage || !strings.Contains(stderr, "fp8") {
-		t.Errorf("status %d, %q", code, stderr)
-	}
-	if code, _, stderr := runWeft("bench", "product", "--devices", "cpu"); code != exitUsage || !strings.Contains(stderr, "cpu:0") {
-		t.Errorf("status %d, %q", code, stderr)
-	}
-}
-
-func TestGPUFaults(t *testing.T) {
-	withGPUs(t)
-	got := rows[faultsRow](t, "faults", "--faults", "5", "--standbys", "2", "--resident", "20MiB", "--arena", "8GiB")
-	if len(got) != 2 || got[0].Case != "restart" || got[1].Case != "standby" {
-		t.Fatalf("%+v", got)
-	}
-	for _, r := range got {
-		if r.BackMS <= 0 || r.BackMaxMS < r.BackMS || r.FDsAfter == 0 || r.RSSAfter == 0 || !strings.Contains(r.Error, "CUDA_ERROR_ILLEGAL_ADDRESS") {
-			t.Errorf("%+v", r)
-		}
-		// Four small copies for each fault, some of them more than once.
-		if r.Sent > int64(r.Faults)*20*smallBytes || r.Resident != 20<<20 {
-			t.Errorf("%d bytes were sent over %d faults, with %d resident", r.Sent, r.Faults, r.Resident)
-		}
-	}
-	if code, _, stderr := runWeft("bench", "faults", "--faults", "1", "--resident", "1GiB"); code != exitUsage || !strings.Contains(stderr, "512MiB") {
-		t.Errorf("status %d, %q", code, stderr)
-	}
-	if code, _, stderr := runWeft("bench", "faults", "--devices", "cpu"); code != exitUsage || !strings.Contains(stderr, "cuda:0") {
-		t.Errorf("status %d, %q", code, stderr)
-	}
 }
 
 // A workload runs on a GPU, on several workers of it and beside the CPU; what the

@@ -10,9 +10,10 @@
 //	weft machines [NAME]          show described machines
 //	weft partition                cut work among devices
 //
-// Files: main.go (exit status, errors), input.go (what arguments name), options.go
-// (flags of the runtime), then one file for each subcommand; report.go prints a
-// simulation. What commands print goes through internal/terminal.
+// Files: main.go (exit status, errors), options.go (flags of the runtime), input.go
+// (files and names that arguments give), then one for each subcommand; demo.go and
+// simulation.go belong to run and sim. Benchmarks are in internal/bench, workloads
+// in internal/catalog, tables and help in internal/terminal.
 package main
 
 import (

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/weft-run/weft/internal/bench"
 	"github.com/weft-run/weft/internal/catalog"
 
 	"github.com/spf13/cobra"
@@ -141,16 +143,11 @@ func deviceNames() []string {
 	return out
 }
 
-// allFuncs are the Go kernels of every workload and of benchmarks.
-func allFuncs() map[string]weft.Func {
-	out := catalog.Funcs()
-	out[triangleKernel], out[spinKernel] = triangleRows, spinUnits
-	return out
-}
-
-// open opens devices; what is wrong with the options is a usage error.
+// open opens devices with all Go kernels. Warnings go to stderr. Options that cannot
+// be followed are a usage error.
 func open(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error) {
-	o.Funcs = allFuncs()
+	o.Funcs = catalog.Funcs()
+	maps.Copy(o.Funcs, bench.Funcs())
 	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}

@@ -2,23 +2,18 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
-	"github.com/weft-run/weft/trace"
 )
 
 const (
@@ -192,126 +187,6 @@ func explained(w *work, arg string) (func(task string) bool, error) {
 		return nil, terminal.Usagef("--explain %s: no such task; give a name, a number from 0, or all", arg)
 	}
 	return func(task string) bool { return wanted[task] }, nil
-}
-
-// simulation is one simulated run of some work, and what came of it.
-type simulation struct {
-	machine *machine.Machine
-	work    *work
-	policy  string
-	seed    uint64
-	noise   float64
-	explain func(task string) bool // nil explains nothing
-
-	checked      bool
-	result       *sim.Result
-	explanations []sched.Explanation
-}
-
-// run simulates.
-func (s *simulation) run() (err error) {
-	s.checked = s.work.tasks <= checkedTasks
-	c := sim.Config{
-		Machine: s.machine, Jobs: s.work.jobs, Policy: s.policy,
-		Seed: s.seed, Noise: s.noise, Faults: s.work.faults, Unchecked: !s.checked,
-		Engine: engine.Options{Trace: trace.NewRecorder(min(max(8*s.work.tasks, minEvents), maxEvents))},
-	}
-	if s.explain != nil {
-		c.Engine.Explain = func(e sched.Explanation) {
-			if s.explain(e.Task) {
-				s.explanations = append(s.explanations, e)
-			}
-		}
-	}
-	s.result, err = sim.Run(c)
-	return err
-}
-
-// failure says which runs failed, nil when none did.
-func (s *simulation) failure() error {
-	var errs []error
-	for _, r := range s.result.Runs {
-		if r.Err != nil {
-			errs = append(errs, fmt.Errorf("run %d (%s): %w", r.Run, r.Name, r.Err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// graph returns the graph of a run by the number traces give it.
-func (s *simulation) graph(run int32) *graph.Graph {
-	// Runs are numbered from 1 in the order of submission, which is that of
-	// the jobs.
-	if run < 1 || int(run) > len(s.work.jobs) {
-		return nil
-	}
-	return s.work.jobs[run-1].Graph
-}
-
-func (s *simulation) names() trace.Names {
-	return trace.Names{
-		Task: func(run int32, t graph.TaskID) string {
-			if g := s.graph(run); g != nil && t >= 0 {
-				return g.TaskName(t)
-			}
-			return ""
-		},
-		Kernel: func(run int32, t graph.TaskID) string {
-			if g := s.graph(run); g != nil && t >= 0 {
-				return g.Task(t).Steps[0].Kernel.Name
-			}
-			return ""
-		},
-	}
-}
-
-func (s *simulation) analysis() trace.Analysis {
-	a := trace.Analyze(s.machine, s.result.Trace, func(run int32, t graph.TaskID) []int32 {
-		if g := s.graph(run); g != nil {
-			return g.Flow().Preds(t)
-		}
-		return nil
-	})
-	a.Names = s.names()
-	return a
-}
-
-// saveTrace writes the trace, or no file at all.
-func (s *simulation) saveTrace(ctx context.Context, file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return terminal.FileError(file, err)
-	}
-	// The file says that it is no measurement.
-	m := *s.machine
-	m.Name += simulatedMark
-	err = trace.WriteChrome(&interruptible{ctx, f}, &m, s.result.Trace, s.names())
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		if info, e := os.Lstat(file); e == nil && info.Mode().IsRegular() { // not /dev/full
-			os.Remove(file)
-		}
-		return terminal.FileError(file, err)
-	}
-	return nil
-}
-
-// simulatedMark follows the machine's name in traces of simulations.
-const simulatedMark = " (simulated)"
-
-// interruptible is a writer that fails once its context has ended.
-type interruptible struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (i *interruptible) Write(p []byte) (int, error) {
-	if err := i.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return i.w.Write(p)
 }
 
 // nameJSON is a name sim takes, in the JSON of --list.

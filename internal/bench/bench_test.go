@@ -1,24 +1,95 @@
-package main
+package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
 	"math"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/terminal"
 )
 
+// TestMain keeps measurements in a folder of its own: the benchmarks of a test measure
+// devices once, and never read the user's cache.
+func TestMain(m *testing.M) {
+	weft.Worker()
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "weft-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Setenv("XDG_CACHE_HOME", dir)
+	code := m.Run()
+	os.RemoveAll(dir)
+	cudatest.Remove()
+	os.Exit(code)
+}
+
+// openAll opens devices with the kernels of workloads and benchmarks.
+func openAll(ctx context.Context, o weft.Options, _ io.Writer) (*weft.Runtime, error) {
+	o.Funcs = catalog.Funcs()
+	maps.Copy(o.Funcs, Funcs())
+	return weft.Open(ctx, o)
+}
+
+// newRoot makes a command with the benchmarks below it and the one setting that tests
+// use.
+func newRoot() *cobra.Command {
+	var o weft.Options
+	root, all := &cobra.Command{Use: "weft", SilenceErrors: true, SilenceUsage: true}, &cobra.Command{Use: "bench"}
+	all.PersistentFlags().StringVar(&o.Devices, "devices", "", "")
+	all.AddCommand(Commands(Setup{func() (weft.Options, error) { return o, nil }, openAll})...)
+	root.AddCommand(all)
+	return root
+}
+
+// run runs a benchmark and returns what it printed.
+func run(ctx context.Context, args ...string) (string, error) {
+	root := newRoot()
+	var out bytes.Buffer
+	root.SetArgs(append([]string{"bench"}, args...))
+	root.SetOut(&out)
+	root.SetErr(io.Discard)
+	err := root.ExecuteContext(ctx)
+	return out.String(), err
+}
+
 // rows runs a benchmark and returns its rows.
-func rows[T any](t *testing.T, args ...string) []T {
+func rows[T any](t *testing.T, args ...string) (out []T) {
 	t.Helper()
-	var out []T
-	text := works(t, append(append([]string{"bench"}, args...), "--json")...)
+	text, err := run(t.Context(), append(args, "--json")...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		t.Fatalf("not JSON: %v\n%s", err, text)
 	}
 	return out
+}
+
+// refused checks that a benchmark takes its arguments for a mistake, with a word that
+// says which.
+func refused(t *testing.T, word string, args ...string) {
+	t.Helper()
+	_, err := run(t.Context(), args...)
+	if mistake := (terminal.UsageError{}); !errors.As(err, &mistake) || !strings.Contains(err.Error(), word) {
+		t.Errorf("%v: %v", args, err)
+	}
 }
 
 func TestBenchOverhead(t *testing.T) {
@@ -107,7 +178,7 @@ func TestBenchSync(t *testing.T) {
 // not: of two equal halves of a triangle, one has three quarters.
 func TestBalance(t *testing.T) {
 	for cut, want := range map[string]float64{"equal": 0.75, "proportional": 0.5} {
-		m := &meter{ctx: t.Context(), repeat: 1, stderr: &bytes.Buffer{}, options: weft.Options{Devices: "cpu/2", Partitioner: cut}}
+		m := &meter{Setup: Setup{Open: openAll}, ctx: t.Context(), repeat: 1, stderr: &bytes.Buffer{}, options: weft.Options{Devices: "cpu/2", Partitioner: cut}}
 		rt, err := m.open(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -163,9 +234,7 @@ func TestBenchCollective(t *testing.T) {
 		t.Errorf("%+v", ring)
 	}
 	for _, args := range [][]string{{"--algorithm", "star"}, {"--sizes", "3"}, {"--split", "0"}} {
-		if code, _, _ := runWeft(append([]string{"bench", "collective"}, args...)...); code != exitUsage {
-			t.Errorf("%v: status %d", args, code)
-		}
+		refused(t, args[1], append([]string{"collective"}, args...)...)
 	}
 }
 
@@ -179,9 +248,7 @@ func TestBenchP2P(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if code, _, _ := runWeft("bench", "p2p", "--size", "1"); code != exitUsage {
-		t.Errorf("a copy of one byte: status %d", code)
-	}
+	refused(t, "--size 1", "p2p", "--size", "1")
 }
 
 func TestBenchPipeline(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -49,7 +49,7 @@ type pipelineRow struct {
 	Least  float64 `json:"least_bubble"`
 }
 
-func newPipelineBench(s *settings) *cobra.Command {
+func newPipelineBench(s Setup) *cobra.Command {
 	return benchmark[pipelineRow]{
 		use:   "pipeline",
 		short: "How close streams come to what their stages allow",
@@ -351,7 +351,7 @@ func (m *meter) onFakes(p *terminal.Progress) (pipelineRow, error) {
 	if err != nil {
 		return row, err
 	}
-	o.Funcs = allFuncs()
+	o.Funcs = Funcs()
 	drv, err := fake.New(o)
 	if err != nil {
 		return row, err

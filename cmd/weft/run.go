@@ -25,6 +25,26 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
+func newRun() *cobra.Command {
+	var s settings
+	c := &cobra.Command{
+		Use:   "run WORKLOAD",
+		Short: "Run a workload on this machine",
+		Long: `Run a workload on this machine: find its devices, cut the work among them, run
+it, check the result and report. "demo" is a short simulated tour of what weft
+does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.`,
+		Args: terminal.OneOf("workload"),
+		RunE: func(*cobra.Command, []string) error { return nil },
+	}
+	s.bind(c.PersistentFlags())
+	s.complete(c)
+	for _, w := range catalog.All() {
+		c.AddCommand(newWorkload(w, &s))
+	}
+	c.AddCommand(newDemo())
+	return c
+}
+
 // live is what `weft run WORKLOAD` was asked for.
 type live struct {
 	settings *settings
@@ -336,9 +356,6 @@ type runRow struct {
 func (r *runRow) off() float64 {
 	return max(r.Predicted-r.Seconds, r.Seconds-r.Predicted) / r.Seconds
 }
-
-// learning is how many runs the cost model gets before predictions count.
-const learning = 3
 
 func (r *liveReport) fill(last *workload.Result) {
 	r.Tasks, r.Retries, r.Moves = last.Tasks, last.Report.Retries, last.Report.Moves

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -49,7 +49,7 @@ type memoryRow struct {
 // memory is the benchmark of that name.
 type memory struct{ sizes []string }
 
-func newMemory(s *settings) *cobra.Command {
+func newMemory(s Setup) *cobra.Command {
 	var o memory
 	c := benchmark[memoryRow]{
 		use:   "memory",

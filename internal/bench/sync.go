@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -31,7 +31,7 @@ type syncRow struct {
 // syncRounds is how often a graph synchronises.
 const syncRounds = 2000
 
-func newSync(s *settings) *cobra.Command {
+func newSync(s Setup) *cobra.Command {
 	return benchmark[syncRow]{
 		use:   "sync",
 		short: "What synchronising costs: hops between devices, barriers",

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -46,18 +46,18 @@ type suiteReport struct {
 
 // suite is the benchmark of that name.
 type suite struct {
-	settings *settings
-	repeat   int
-	atLeast  time.Duration
-	only     []string
-	tasks    int
-	sizes    []string
-	html     string
-	asJSON   bool
+	Setup
+	repeat  int
+	atLeast time.Duration
+	only    []string
+	tasks   int
+	sizes   []string
+	html    string
+	asJSON  bool
 }
 
-func newSuite(s *settings) *cobra.Command {
-	o := &suite{settings: s}
+func newSuite(s Setup) *cobra.Command {
+	o := &suite{Setup: s}
 	c := &cobra.Command{
 		Use:   "suite",
 		Short: "All benchmarks in one report, as a page if you like",
@@ -84,7 +84,7 @@ It takes some minutes. Run it on a machine that does nothing else.`,
 }
 
 func (o *suite) run(c *cobra.Command) error {
-	opts, err := o.settings.options()
+	opts, err := o.Options()
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (o *suite) run(c *cobra.Command) error {
 		defer page.Close()
 	}
 	r := &suiteReport{Command: commandLine(c), Commit: commit(), Platform: host.Platform(), When: time.Now(), Load: host.Read().Load}
-	interrupt := o.measure(&meter{ctx: c.Context(), options: opts, repeat: o.repeat, stderr: c.ErrOrStderr(), quiet: o.asJSON}, r)
+	interrupt := o.measure(&meter{Setup: o.Setup, ctx: c.Context(), options: opts, repeat: o.repeat, stderr: c.ErrOrStderr(), quiet: o.asJSON}, r)
 	if interrupt != nil && (r.here == nil || !errors.Is(interrupt, context.Canceled)) {
 		return interrupt
 	}

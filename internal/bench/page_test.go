@@ -1,8 +1,9 @@
-package main
+package bench
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/terminal"
 
 	"github.com/weft-run/weft/machine"
 )
@@ -113,14 +115,13 @@ func TestSuite(t *testing.T) {
 	// Ended before anything was measured it leaves no half report.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var stdout, stderr bytes.Buffer
 	file := filepath.Join(t.TempDir(), "out.html")
-	if code := run(ctx, []string{"bench", "suite", "--html", file}, &stdout, &stderr); code != exitInterrupted {
-		t.Errorf("status %d, %q", code, stderr.String())
+	if _, err := run(ctx, "suite", "--html", file); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted, the suite ends with %v", err)
 	}
-	code, _, errs := runWeft("bench", "suite", "--html", filepath.Join(file, "below"))
-	if code != exitFailure || !strings.Contains(errs, "not a directory") {
-		t.Errorf("status %d, %q", code, errs)
+	_, err := run(t.Context(), "suite", "--html", filepath.Join(file, "below"))
+	if mistake := (terminal.UsageError{}); err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("a page below a file: %v", err)
 	}
 	root := newRoot()
 	c, rest, err := root.Find(strings.Fields("bench suite --only gemm,conv --json --repeat 3"))

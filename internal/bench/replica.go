@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -41,7 +41,7 @@ const (
 // replicaBatches is how many batches the stream has. Tests take fewer.
 var replicaBatches = 100
 
-func newReplicaBench(s *settings) *cobra.Command {
+func newReplicaBench(s Setup) *cobra.Command {
 	return benchmark[replicaRow]{
 		use:   "replica",
 		short: "What keeping replicas together costs, and what not doing so loses",

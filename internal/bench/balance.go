@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -49,7 +49,7 @@ var balanceNames = []string{triangleName, "landscape", "automata"}
 
 const triangleName = "triangle"
 
-func newBalance(s *settings) *cobra.Command {
+func newBalance(s Setup) *cobra.Command {
 	var o balance
 	c := benchmark[balanceRow]{
 		use:   "balance",
@@ -220,10 +220,24 @@ func runFixed(ctx context.Context, rt *weft.Runtime, job workload.Job) (*weft.Re
 		return nil, fmt.Errorf("%s has %d tasks for %d parts: it cannot be tied to devices", job.Name(), g.NumTasks(), len(ranges))
 	}
 	// The tasks of a round stand in the order of the parts.
-	if g, err = pinned(g, func(task int) string { return names[task%len(names)] }); err != nil {
+	if g, err = Pinned(g, func(task int) string { return names[task%len(names)] }); err != nil {
 		return nil, err
 	}
 	return rt.Run(ctx, g, job.Bind()...)
+}
+
+// Pinned returns a copy of a graph in which every task may run on one device only.
+func Pinned(g *graph.Graph, device func(task int) string) (*graph.Graph, error) {
+	var b graph.Builder
+	for i := range g.NumData() {
+		b.Data(*g.Data(graph.DataID(i)))
+	}
+	for i := range g.NumTasks() {
+		t := *g.Task(graph.TaskID(i))
+		t.On.Only = []string{device(i)}
+		b.Add(t)
+	}
+	return b.Build()
 }
 
 func writeBalance(w io.Writer, rows []balanceRow) {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -56,7 +56,7 @@ type faults struct {
 	count, standbys int
 }
 
-func newFaults(s *settings) *cobra.Command {
+func newFaults(s Setup) *cobra.Command {
 	var o faults
 	c := benchmark[faultsRow]{
 		use:   "faults",

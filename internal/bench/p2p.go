@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ type p2pRow struct {
 // p2p is the benchmark of that name.
 type p2p struct{ size string }
 
-func newP2P(s *settings) *cobra.Command {
+func newP2P(s Setup) *cobra.Command {
 	var o p2p
 	c := benchmark[p2pRow]{
 		use:   "p2p",

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -30,7 +30,7 @@ type overheadRow struct {
 // overhead is the benchmark of that name.
 type overhead struct{ tasks int }
 
-func newOverhead(s *settings) *cobra.Command {
+func newOverhead(s Setup) *cobra.Command {
 	var o overhead
 	c := benchmark[overheadRow]{
 		use:   "overhead",

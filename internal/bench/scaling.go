@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -48,7 +48,7 @@ type scaling struct {
 	limit   bool
 }
 
-func newScaling(s *settings) *cobra.Command {
+func newScaling(s Setup) *cobra.Command {
 	var o scaling
 	c := benchmark[scalingRow]{
 		use:   "scaling",

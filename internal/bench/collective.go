@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -55,7 +55,7 @@ type collectives struct {
 	explain   bool
 }
 
-func newCollective(s *settings) *cobra.Command {
+func newCollective(s Setup) *cobra.Command {
 	var o collectives
 	c := benchmark[collectiveRow]{
 		use:   "collective",

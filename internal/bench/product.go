@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/binary"
@@ -64,7 +64,7 @@ type products struct {
 	size, burst int
 }
 
-func newProduct(s *settings) *cobra.Command {
+func newProduct(s Setup) *cobra.Command {
 	var o products
 	c := benchmark[productRow]{
 		use:   "product",

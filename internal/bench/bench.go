@@ -1,0 +1,181 @@
+// Package bench is the benchmarks of weft: a file for each, the harness they share
+// (this file), and the suite of them with its page. A benchmark checks what it
+// computes before it reports a time. The command offers them; they take from it how
+// settings are read and devices are opened.
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"slices"
+	"strconv"
+
+	"github.com/weft-run/weft/internal/catalog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/workload"
+)
+
+// Setup is how benchmarks get at the runtime's settings and at devices.
+type Setup struct {
+	// Options returns what flags and configuration say. It is called when a
+	// benchmark starts.
+	Options func() (weft.Options, error)
+	// Open opens devices with all Go kernels, and writes warnings to stderr.
+	Open func(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error)
+}
+
+// Commands returns a command for each benchmark, and one for the suite of them.
+func Commands(s Setup) []*cobra.Command {
+	return []*cobra.Command{
+		newOverhead(s), newScaling(s), newBalance(s), newMemory(s), newSync(s), newCollective(s), newP2P(s),
+		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newSuite(s),
+	}
+}
+
+// Funcs returns the Go kernels of the benchmarks.
+func Funcs() map[string]weft.Func {
+	return map[string]weft.Func{triangleKernel: triangleRows, spinKernel: spinUnits}
+}
+
+// learning is the number of runs before those that count: in them the cost model
+// measures the tasks, so that later runs are cut by what they took.
+const learning = 3
+
+// meter is one call of a benchmark: on which devices, how often, shown to whom.
+type meter struct {
+	Setup
+	ctx     context.Context
+	options weft.Options
+	repeat  int
+	stderr  io.Writer
+	quiet   bool // no progress
+}
+
+// progress shows how many of total units are done.
+func (m *meter) progress(unit string, total int) *terminal.Progress {
+	return terminal.StartProgress(m.stderr, m.quiet, unit, total)
+}
+
+// open opens the devices with the options that change returns.
+func (m *meter) open(change func(o *weft.Options)) (*weft.Runtime, error) {
+	o := m.options
+	if change != nil {
+		change(&o)
+	}
+	return m.Open(m.ctx, o, m.stderr)
+}
+
+// several makes sure that there is more than one device, and returns how many. Where
+// the user named none and there is only the CPU, its cores become devices.
+func (m *meter) several() (devices int, err error) {
+	for {
+		rt, err := m.open(nil)
+		if err != nil {
+			return 0, err
+		}
+		devs := rt.Devices()
+		rt.Close()
+		switch {
+		case len(devs) > 1:
+			return len(devs), nil
+		case m.options.Devices != "" || devs[0].Backend != "cpu" || devs[0].ComputeUnits < 2:
+			return 0, terminal.Usagef("this needs several devices; ask for them, as in --devices cpu/2")
+		}
+		m.options.Devices = "cpu/" + strconv.Itoa(runtime.NumCPU())
+	}
+}
+
+// benchmark is a command that measures rows of one kind. If measure fails it returns
+// the rows that are complete, which are printed after an interrupt.
+type benchmark[T any] struct {
+	use, short, long string
+	repeat           int
+	measure          func(m *meter) ([]T, error)
+	text             func(w io.Writer, rows []T)
+}
+
+func (b benchmark[T]) command(s Setup) *cobra.Command {
+	var asJSON bool
+	m := &meter{Setup: s}
+	c := &cobra.Command{
+		Use: b.use, Short: b.short, Long: b.long, Args: terminal.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if m.options, err = s.Options(); err != nil {
+				return err
+			}
+			if m.repeat < 1 {
+				return terminal.Usagef("--repeat %d: run at least once", m.repeat)
+			}
+			m.ctx, m.stderr, m.quiet = c.Context(), c.ErrOrStderr(), asJSON
+			rows, err := b.measure(m)
+			if err != nil && (len(rows) == 0 || !errors.Is(err, context.Canceled)) {
+				return err
+			}
+			if failed := terminal.Print(c, func(w *bytes.Buffer) error {
+				if asJSON {
+					return terminal.JSON(w, rows)
+				}
+				b.text(w, rows)
+				return nil
+			}); failed != nil {
+				return failed
+			}
+			return err // nil, or the interrupt
+		},
+	}
+	c.Flags().IntVar(&m.repeat, "repeat", b.repeat, "how often everything is measured")
+	c.Flags().BoolVar(&asJSON, "json", false, "write rows as JSON")
+	return c
+}
+
+// byteSizes parses --sizes, sizes of buffers, and rounds them down to whole elements of
+// element bytes. as is the example in error texts.
+func byteSizes(texts []string, element int64, as string) ([]int64, error) {
+	if len(texts) == 0 {
+		return nil, terminal.Usagef("--sizes is empty: a size is written such as %s", as)
+	}
+	var sizes []int64
+	for _, s := range texts {
+		n, err := text.ParseSize(s)
+		if err != nil || n < element {
+			return nil, terminal.Usagef("--sizes %s: a size is written such as %s and is at least %d", s, as, element)
+		}
+		sizes = append(sizes, n/element*element)
+	}
+	return sizes, nil
+}
+
+// checked compares the result of a job with its reference.
+func checked(ctx context.Context, j workload.Job) error {
+	if err := terminal.Abandonable(ctx, j.Check); err != nil {
+		return fmt.Errorf("%s: the result is wrong: %w", j.Name(), err)
+	}
+	return nil
+}
+
+// median returns the middle one of numbers in order, of an even count the upper one.
+func median(xs []float64) float64 {
+	xs = slices.Sorted(slices.Values(xs))
+	return xs[len(xs)/2]
+}
+
+// best returns the smallest of numbers, which are times.
+func best(xs []float64) float64 { return slices.Min(xs) }
+
+// completeWorkloads makes a flag complete to names of workloads.
+func completeWorkloads(c *cobra.Command, flag string) {
+	if err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return catalog.Names(), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // the caller has just made it
+	}
+}
