@@ -45,7 +45,7 @@ does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.
 	return c
 }
 
-// live is what `weft run WORKLOAD` was asked for.
+// live is a call of `weft run WORKLOAD`.
 type live struct {
 	settings *settings
 	options  weft.Options
@@ -54,6 +54,7 @@ type live struct {
 	asJSON   bool
 	explain  bool
 	trace    string
+	why      []sched.Explanation // of the last run
 }
 
 // newWorkload makes the command that runs a workload.
@@ -91,21 +92,19 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 	return c
 }
 
-func (l *live) run(c *cobra.Command, job workload.Job) error {
-	if l.trace != "" {
-		l.options.Trace = 1 << 18
-	}
-	var why []sched.Explanation
-	if l.explain {
-		l.options.Explain = func(e sched.Explanation) { why = append(why, e) }
-	}
+// run runs a job as often as asked, checks the last result and prints the report. An
+// interrupt ends it with a report of what was done until then.
+func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 	var out *os.File
-	if l.trace != "" { // before anything is computed that could be lost with it
-		var err error
+	if l.trace != "" {
+		l.options.Trace = minEvents
 		if out, err = terminal.OpenOutput(l.trace); err != nil {
 			return err
 		}
 		defer out.Close()
+	}
+	if l.explain {
+		l.options.Explain = func(e sched.Explanation) { l.why = append(l.why, e) }
 	}
 	rt, err := open(c.Context(), l.options, c.ErrOrStderr())
 	if err != nil {
@@ -120,86 +119,98 @@ func (l *live) run(c *cobra.Command, job workload.Job) error {
 	if s, ok := job.(workload.Stateful); ok {
 		defer s.Release()
 	}
-	rep := liveReport{Runs: []runRow{}, Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
+	p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "run", l.repeat)
+	defer p.Finish()
+	rep, last, err := l.runs(c.Context(), rt, job, p)
+	if err == nil {
+		err = l.judge(c.Context(), job, rep, p)
+	}
+	if err != nil && (last == nil || !errors.Is(err, context.Canceled)) {
+		return err
+	}
+	p.Finish()
+	rep.fill(last)
+	rep.Interrupted = err != nil
+	if out != nil {
+		if err := terminal.Replace(out, func(w io.Writer) error { return saveTrace(w, rt, job) }); err != nil {
+			return err
+		}
+	}
+	if failed := terminal.Print(c, func(b *bytes.Buffer) error {
+		if l.asJSON {
+			if l.explain {
+				rep.Explain = reasonsOf(rt, last, l.why)
+			}
+			return terminal.JSON(b, rep)
+		}
+		rep.text(b)
+		if l.explain {
+			l.reasons(b, rt, last)
+		}
+		return nil
+	}); failed != nil {
+		return failed
+	}
+	return err // nil, or the interrupt
+}
+
+// runs runs the job. last is the last run that ended, or the first one as far as it
+// came; nil if that did nothing.
+func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *terminal.Progress) (rep *liveReport, last *workload.Result, err error) {
+	rep = &liveReport{Runs: []runRow{}, Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
 	for _, d := range rt.Devices() {
 		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
 	}
-	p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "run", l.repeat)
-	defer p.Finish()
-	var res, last *workload.Result
 	for i := range l.repeat {
 		p.At("%s", job.Name())
-		why = why[:0]
-		res, err = workload.Run(c.Context(), rt, job, func(j workload.Job, g *graph.Graph, q *weft.Prediction) {
-			if l.check && i == l.repeat-1 { // or what the run before left might pass for its result
+		l.why = l.why[:0]
+		res, err := workload.Run(ctx, rt, job, func(j workload.Job, g *graph.Graph, q *weft.Prediction) {
+			if l.check && i == l.repeat-1 { // or the result of the run before might pass for its own
 				weft.Spoil(g, j.Bind()...)
 			}
 			p.Expect(q.Median)
 		})
 		if err != nil {
-			if errors.Is(err, pipeline.ErrStages) { // more was asked for than these devices are
+			if errors.Is(err, pipeline.ErrStages) { // more copies were asked for than there are devices
 				err = terminal.Usage(err)
 			}
-			break
+			if last == nil && res != nil && res.Report != nil {
+				last = res
+			}
+			return rep, last, err
 		}
 		took := res.Report.Elapsed()
 		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)})
 		last = res
 		p.Add()
 	}
-	if last == nil && res != nil && res.Report != nil { // what the first run did until then is all there is
-		last = res
-	}
-	if err != nil && (last == nil || !errors.Is(err, context.Canceled)) {
-		return err
-	}
-	if s, ok := job.(workload.Summarised); ok && err == nil { // all of it is from one run
+	return rep, last, nil
+}
+
+// judge puts the result and what its check says into the report.
+func (l *live) judge(ctx context.Context, job workload.Job, rep *liveReport, p *terminal.Progress) error {
+	if s, ok := job.(workload.Summarised); ok {
 		rep.Result = s.Summary()
 	}
-	if l.check && err == nil {
-		p.At("checking the result")
-		err = terminal.Abandonable(c.Context(), job.Check)
-		if err != nil && !errors.Is(err, context.Canceled) {
-			return fmt.Errorf("the result is wrong: %w", err)
-		}
-		rep.Checked = err == nil
-		if i, ok := job.(workload.Inspected); ok && rep.Checked {
-			rep.Misses = i.Misses()
-		}
-	}
-	// Here err is nil, or the interrupt: what was done so far is told.
-	p.Finish()
-	rep.fill(last)
-	rep.Interrupted = err != nil
-	if out != nil {
-		if err := terminal.Empty(out); err != nil {
-			return terminal.FileError(l.trace, err)
-		}
-		if err := saveTrace(out, rt, job); err != nil {
-			return terminal.FileError(l.trace, err)
-		}
-	}
-	printed := terminal.Print(c, func(b *bytes.Buffer) error {
-		if l.asJSON {
-			if l.explain {
-				rep.Explain = reasonsOf(rt, last, why)
-			}
-			return terminal.JSON(b, rep)
-		}
-		rep.text(b)
-		if l.explain {
-			l.reasons(b, rt, last, why)
-		}
+	if !l.check {
 		return nil
-	})
-	if printed != nil {
-		return printed
 	}
-	return err
+	p.At("checking the result")
+	switch err := terminal.Abandonable(ctx, job.Check); {
+	case errors.Is(err, context.Canceled):
+		return err
+	case err != nil:
+		return fmt.Errorf("the result is wrong: %w", err)
+	}
+	rep.Checked = true
+	if i, ok := job.(workload.Inspected); ok {
+		rep.Misses = i.Misses()
+	}
+	return nil
 }
 
 // reasons says why the work was cut and placed as it was.
-func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, why []sched.Explanation) {
+func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result) {
 	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), terminal.Short(res.Partition.Completion), res.Partition.Balance)
 	if res.Partition.Why != "" {
 		fmt.Fprintf(b, "  %s\n", res.Partition.Why)
@@ -222,7 +233,7 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result, 
 		}
 		fmt.Fprintf(b, "  %s: %s%s\n", w.Name, terminal.Short(w.Predicted), taken)
 	}
-	for _, e := range why {
+	for _, e := range l.why {
 		fmt.Fprintf(b, "\n%s", e.Text(rt.Machine()))
 	}
 	writeTuning(b, rt.Tuning())

@@ -15,6 +15,7 @@ import (
 	"strconv"
 
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/machine"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,16 @@ func (m *meter) open(change func(o *weft.Options)) (*weft.Runtime, error) {
 		change(&o)
 	}
 	return m.Open(m.ctx, o, m.stderr)
+}
+
+// machine opens the devices for what is found and measured then.
+func (m *meter) machine() (*machine.Machine, error) {
+	rt, err := m.open(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rt.Close()
+	return rt.Machine(), nil
 }
 
 // several makes sure that there is more than one device, and returns how many. Where

@@ -1,23 +1,18 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
-	"time"
 
 	"github.com/weft-run/weft/internal/host"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
@@ -71,7 +66,7 @@ Buffers below 64 MiB, which caches hold, are not compared with the memory.`,
 }
 
 // bytes are the sizes that were asked for.
-func (o *memory) bytes() ([]int64, error) { return byteSizes(o.sizes, 64, "16MiB") }
+func (o *memory) bytes() ([]int64, error) { return byteSizes(o.sizes, itemBytes, "16MiB") }
 
 func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 	sizes, err := o.bytes()
@@ -81,31 +76,17 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 	if err := host.Enough("bench memory", 4*slices.Max(sizes)); err != nil {
 		return nil, err
 	}
-	// What opening a runtime measured is the yardstick.
-	rt, err := m.open(nil)
+	mach, err := m.machine() // with the rates that opening a runtime measured
 	if err != nil {
 		return nil, err
 	}
-	mach := rt.Machine()
-	rt.Close()
-	devs, mem, err := openBare(m.ctx, m.options.Devices, mach)
-	defer func() {
-		for _, d := range devs {
-			err = errors.Join(err, d.Close())
-		}
-		if mem != nil {
-			err = errors.Join(err, mem.Close())
-		}
-	}()
-	if err != nil {
-		return nil, err
-	}
-	b, err := newBare(devs)
+	b, err := openBare(m.ctx, m.options.Devices, mach)
+	defer func() { err = errors.Join(err, b.close()) }()
 	if err != nil {
 		return nil, err
 	}
 	var trials []trial
-	for i := range devs {
+	for i := range b.devs {
 		trials = append(trials, b.trials(mach, i)...)
 	}
 	p := m.progress("case", len(trials)*len(sizes))
@@ -142,7 +123,10 @@ func writeMemory(w io.Writer, rows []memoryRow) {
 	terminal.Table(w, table)
 }
 
-// memoryFuncs are the kernels of the benchmark; an item is 64 bytes.
+// itemBytes is an item of the benchmark's kernels: a cache line.
+const itemBytes = 64
+
+// memoryFuncs are the kernels of the benchmark.
 func memoryFuncs() map[string]weft.Func {
 	words := func(c *weft.Call, arg, lo, hi int) []float64 { return weft.View[float64](c.Args[arg])[8*lo : 8*hi] }
 	return map[string]weft.Func{
@@ -167,128 +151,9 @@ func memoryFuncs() map[string]weft.Func {
 	}
 }
 
-// openBare opens the devices of a machine, which Options.Devices selected, without a
-// runtime around them, in workers where a runtime would. What it returns is closed by the caller, devices
-// first, also after an error.
-func openBare(ctx context.Context, devices string, m *machine.Machine) (out []driver.Device, mem *arena.Arena, err error) {
-	sel, err := machine.ParseSelection(devices)
-	if err != nil {
-		return nil, nil, err
-	}
-	o := all.Options{Select: sel, Funcs: memoryFuncs()}
-	if o.Workers() {
-		if mem, err = arena.Open(0); err != nil {
-			return nil, nil, err
-		}
-		o.Memory = mem
-	}
-	log := slog.New(slog.DiscardHandler) // opening the runtime has said it
-	for _, d := range all.Drivers(o) {
-		found, err := d.Open(ctx, log)
-		for _, dev := range found {
-			if _, ok := m.Lookup(dev.Info().Name); ok {
-				out = append(out, dev)
-			} else if err := dev.Close(); err != nil {
-				return out, mem, err
-			}
-		}
-		if err != nil && !errors.Is(err, driver.ErrUnavailable) {
-			return out, mem, err
-		}
-	}
-	return out, mem, nil
-}
-
-// inARow is how many times in a row a buffer is moved for each repetition: how fast
-// memory is shall not depend on how fast one hears that it is done.
+// inARow is how many times in a row a buffer is moved for one time measured, so that
+// the delay until completion is seen counts a quarter for each.
 const inARow = 4
-
-// bare drives devices by their contract, one lane at a time.
-type bare struct {
-	devs  []driver.Device
-	board *driver.Board
-	wake  chan struct{}
-	lanes [][]driver.Lane // of each device: compute, in, out
-	seq   []uint32        // of each lane
-}
-
-func newBare(devs []driver.Device) (*bare, error) {
-	b := &bare{devs: devs, wake: make(chan struct{}, 1), lanes: make([][]driver.Lane, len(devs))}
-	own := make([][]driver.Lane, len(devs)) // what devices in workers have besides
-	var shared driver.SharedMemory
-	give := func(n int) (lanes []driver.Lane) {
-		for range n {
-			lanes = append(lanes, driver.Lane(len(b.seq)))
-			b.seq = append(b.seq, 0)
-		}
-		return lanes
-	}
-	for i, d := range devs {
-		b.lanes[i] = give(max(d.Info().Lanes, 1) + 2)
-		if s, ok := d.(driver.Sharer); ok {
-			own[i], shared = give(s.OwnLanes()), s.Shared()
-		}
-	}
-	b.board = driver.NewBoard(len(b.seq))
-	if shared != nil {
-		var err error
-		if b.board, err = shared.Board(len(b.seq)); err != nil {
-			return nil, err
-		}
-	}
-	for i, d := range devs {
-		d.Attach(b.board, slices.Concat(b.lanes[i], own[i]), func() {
-			select {
-			case b.wake <- struct{}{}:
-			default:
-			}
-		})
-	}
-	return b, nil
-}
-
-// do has a device perform operations one after another and returns how long that
-// took until it was known here.
-func (b *bare) do(ctx context.Context, device, lane int, ops ...driver.Op) (time.Duration, error) {
-	if lane < 0 {
-		lane += len(b.lanes[device])
-	}
-	for i := range ops {
-		op := &ops[i]
-		op.Lane = b.lanes[device][lane]
-		b.seq[op.Lane]++
-		op.Seq = b.seq[op.Lane]
-	}
-	began := time.Now()
-	if err := b.devs[device].Submit(ops); err != nil {
-		return 0, err
-	}
-	var failed error
-	done := make([]driver.Completion, len(ops))
-	for left := len(ops); left > 0; {
-		n := b.devs[device].Completions(done)
-		for _, c := range done[:n] {
-			if failed == nil {
-				failed = c.Err
-			}
-		}
-		if left -= n; n > 0 {
-			continue
-		}
-		select {
-		case <-b.wake:
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	}
-	return time.Since(began), failed
-}
-
-// Lanes counted from a device's last: copies out of it and into it.
-const laneOut, laneIn = -1, -2
-
-// Buffers of a trial.
-const bufA, bufB, bufC driver.Buffer = 0, 1, 2
 
 // trial is one way to move bytes.
 type trial struct {
@@ -304,11 +169,12 @@ type trial struct {
 	lane int
 }
 
-// inCaches is how large buffers are that caches may hold.
+// inCaches is the size in bytes below which caches of the largest processors and GPUs
+// may hold a buffer.
 const inCaches = 64 << 20
 
-// sharedBPS is the rate of a device's memory for all devices that share it: each
-// was measured while the others streamed, too, and here it has the memory alone.
+// sharedBPS is the rate of a device's memory, summed over the devices that share it:
+// each was measured while the others streamed too, and here one has the memory alone.
 func sharedBPS(m *machine.Machine, id machine.DeviceID) float64 {
 	sum := 0.0
 	for i := range m.Devices {
@@ -320,43 +186,72 @@ func sharedBPS(m *machine.Machine, id machine.DeviceID) float64 {
 	return sum
 }
 
+// linkBPS is the rate of the link between two devices, 0 if there is none.
+func linkBPS(m *machine.Machine, a, b machine.DeviceID) float64 {
+	for _, l := range m.Links {
+		if l.A == a && l.B == b || l.A == b && l.B == a {
+			return l.BPS
+		}
+	}
+	return 0
+}
+
 // trials lists what device i can do.
 func (b *bare) trials(m *machine.Machine, i int) []trial {
-	dev := b.devs[i]
-	info := dev.Info()
+	info := b.devs[i].Info()
 	id, _ := m.Lookup(info.Name)
 	memory := sharedBPS(m, id)
-	link := func(other machine.DeviceID) float64 {
-		for _, l := range m.Links {
-			if l.A == other && l.B == id || l.A == id && l.B == other {
-				return l.BPS
-			}
-		}
-		return 0
+	one := func(kind string, opened, times float64, op func(bytes int64, host []byte) driver.Op) trial {
+		return trial{row: memoryRow{Device: info.Name, Case: kind, OpenBPS: opened}, device: i, peer: -1, times: times, op: op}
 	}
-	row := func(kind string, opened float64) memoryRow {
-		return memoryRow{Device: info.Name, Case: kind, OpenBPS: opened}
-	}
-	out := []trial{{row: row("within", memory), cached: true, device: i, peer: -1, times: 2, op: func(n int64, _ []byte) driver.Op {
+	out := []trial{one("within", memory, 2, func(n int64, _ []byte) driver.Op {
 		return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: bufB}
-	}}}
-	if !info.HostMemory {
-		if info.CanRun(streamKernel()) {
-			out = append(out, trial{row: row("stream", memory), cached: true, device: i, peer: -1, times: 2, op: func(n int64, _ []byte) driver.Op {
-				return driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{streamStep(n)}}, Args: []driver.Arg{{Buf: bufA, Bytes: n}, {Buf: bufB, Bytes: n}}}
-			}})
+	})}
+	if !info.HostMemory && info.CanRun(streamKernel()) {
+		out = append(out, one("stream", memory, 2, func(n int64, _ []byte) driver.Op {
+			return driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{streamStep(n)}}, Args: []driver.Arg{{Buf: bufA, Bytes: n}, {Buf: bufB, Bytes: n}}}
+		}))
+	}
+	if p, ok := b.devs[i].(driver.Peaker); ok && !info.HostMemory {
+		for k := range out {
+			out[k].row.PeakBPS = p.MemoryPeak()
 		}
-		if p, ok := dev.(driver.Peaker); ok {
-			for k := range out {
-				out[k].row.PeakBPS = p.MemoryPeak()
+	}
+	var kernels []trial
+	for k, name := range []string{"read", "write", "copy", "triad"} {
+		args := max(k, 1) // buffers, each of which crosses the memory once
+		kernel := workload.GoKernel("bench." + name)
+		if !info.CanRun(kernel) {
+			continue
+		}
+		kernels = append(kernels, one(name, memory, float64(args), func(n int64, _ []byte) driver.Op {
+			op := driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(n / itemBytes)}}}}
+			for a := range args {
+				op.Args = append(op.Args, driver.Arg{Buf: driver.Buffer(a), Bytes: n})
 			}
+			return op
+		}))
+	}
+	for _, ts := range [][]trial{out, kernels} {
+		for k := range ts {
+			ts[k].cached = true
 		}
-		in := trial{row: row("in", link(machine.Host)), device: i, peer: -1, times: 1, lane: laneIn, op: func(n int64, host []byte) driver.Op {
+	}
+	return slices.Concat(out, b.copies(m, i, one), kernels)
+}
+
+// copies lists the copies between device i, the host and other devices.
+func (b *bare) copies(m *machine.Machine, i int, one func(string, float64, float64, func(int64, []byte) driver.Op) trial) (out []trial) {
+	dev := b.devs[i]
+	id, _ := m.Lookup(dev.Info().Name)
+	if !dev.Info().HostMemory {
+		in := one("in", linkBPS(m, machine.Host, id), 1, func(n int64, host []byte) driver.Op {
 			return driver.Op{Kind: driver.Copy, Bytes: n, Src: driver.NoBuffer, HostSrc: host, Dst: bufA}
-		}}
-		away := trial{row: row("out", link(machine.Host)), device: i, peer: -1, times: 1, lane: laneOut, op: func(n int64, host []byte) driver.Op {
+		})
+		away := one("out", linkBPS(m, machine.Host, id), 1, func(n int64, host []byte) driver.Op {
 			return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: driver.NoBuffer, HostDst: host}
-		}}
+		})
+		in.lane, away.lane = laneIn, laneOut
 		if l, ok := dev.(driver.Linker); ok {
 			if host, err := l.LinkToHost(); err == nil {
 				in.row.PeakBPS, away.row.PeakBPS = host.BPS, host.BPS
@@ -366,66 +261,29 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 		_, maps := dev.(driver.HostMapper)
 		_, shares := dev.(driver.Sharer)
 		for _, t := range []trial{in, away} {
-			kind := t.row.Case
-			if t.shared = shares; shares {
-				t.row.Case = kind + ", shared"
+			switch {
+			case shares:
+				t.shared, t.row.Case = true, t.row.Case+", shared"
 				out = append(out, t)
-			} else if t.mapped = maps; maps {
-				t.row.Case = kind + ", mapped"
+			case maps:
+				t.mapped, t.row.Case = true, t.row.Case+", mapped"
 				out = append(out, t)
 			}
 		}
 	}
-	if p, ok := dev.(driver.PeerCopier); ok {
-		for k, other := range b.devs {
-			if k == i || !p.CanCopyFrom(other) {
-				continue
-			}
-			oid, _ := m.Lookup(other.Info().Name)
-			t := trial{row: row("peer", link(oid)), device: i, peer: k, times: 1, lane: laneIn, op: func(n int64, _ []byte) driver.Op {
-				return driver.Op{Kind: driver.Copy, Bytes: n, From: other, Src: bufB, Dst: bufA}
-			}}
-			t.row.From = other.Info().Name
-			out = append(out, t)
-		}
-	}
-	for _, k := range []struct {
-		name string
-		args int
-	}{{"read", 1}, {"write", 1}, {"copy", 2}, {"triad", 3}} {
-		kernel := workload.GoKernel("bench." + k.name)
-		if !info.CanRun(kernel) {
+	p, ok := dev.(driver.PeerCopier)
+	for k, other := range b.devs {
+		if !ok || k == i || !p.CanCopyFrom(other) {
 			continue
 		}
-		out = append(out, trial{row: row(k.name, memory), cached: true, device: i, peer: -1, times: float64(k.args), op: func(n int64, _ []byte) driver.Op {
-			op := driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(n / 64)}}}}
-			for a := range k.args {
-				op.Args = append(op.Args, driver.Arg{Buf: driver.Buffer(a), Bytes: n})
-			}
-			return op
-		}})
+		from, _ := m.Lookup(other.Info().Name)
+		t := one("peer", linkBPS(m, from, id), 1, func(n int64, _ []byte) driver.Op {
+			return driver.Op{Kind: driver.Copy, Bytes: n, From: other, Src: bufB, Dst: bufA}
+		})
+		t.peer, t.lane, t.row.From = k, laneIn, other.Info().Name
+		out = append(out, t)
 	}
 	return out
-}
-
-// buffers makes the buffers of trials on a device, as large as some host memory.
-func (b *bare) buffers(ctx context.Context, device int, host []byte) (free func() error, err error) {
-	var alloc, end []driver.Op
-	for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
-		alloc = append(alloc, driver.Op{Kind: driver.Alloc, Buf: buf, Bytes: int64(len(host))})
-		end = append(end, driver.Op{Kind: driver.Free, Buf: buf})
-	}
-	if err := b.devs[device].Submit(alloc); err != nil {
-		return nil, err
-	}
-	free = func() error { return b.devs[device].Submit(end) }
-	// Touch all of it, so that nothing is paged in while it is timed.
-	for _, buf := range []driver.Buffer{bufA, bufB, bufC} {
-		if _, err := b.do(ctx, device, laneIn, driver.Op{Kind: driver.Copy, Bytes: int64(len(host)), Src: driver.NoBuffer, HostSrc: host, Dst: buf}); err != nil {
-			return nil, errors.Join(err, free())
-		}
-	}
-	return free, nil
 }
 
 // measure runs a trial with buffers of a size.

@@ -64,40 +64,28 @@ func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {
 	if _, err := m.several(); err != nil {
 		return nil, err
 	}
-	rt, err := m.open(nil) // for the links it finds
+	mach, err := m.machine() // with the links that opening a runtime found
 	if err != nil {
 		return nil, err
 	}
-	mach := rt.Machine()
-	rt.Close()
-	devs, mem, err := openBare(m.ctx, m.options.Devices, mach)
-	defer func() {
-		for _, d := range devs {
-			err = errors.Join(err, d.Close())
-		}
-		if mem != nil {
-			err = errors.Join(err, mem.Close())
-		}
-	}()
+	b, err := openBare(m.ctx, m.options.Devices, mach)
+	defer func() { err = errors.Join(err, b.close()) }()
 	if err != nil {
 		return nil, err
 	}
-	b, err := newBare(devs)
-	if err != nil {
-		return nil, err
-	}
-	p := m.progress("pair", len(devs)*(len(devs)-1))
+	p := m.progress("pair", len(b.devs)*(len(b.devs)-1))
 	defer p.Finish()
 	host := make([]byte, size)
-	for i := range devs {
-		for j := range devs {
+	for i := range b.devs {
+		for j := range b.devs {
 			if i == j {
 				continue
 			}
-			p.At("%s to %s", devs[i].Info().Name, devs[j].Info().Name)
+			from, to := b.devs[i].Info().Name, b.devs[j].Info().Name
+			p.At("%s to %s", from, to)
 			row, err := b.pair(m, mach, i, j, host)
 			if err != nil {
-				return rows, fmt.Errorf("from %s to %s: %w", devs[i].Info().Name, devs[j].Info().Name, err)
+				return rows, fmt.Errorf("from %s to %s: %w", from, to, err)
 			}
 			rows = append(rows, row)
 			p.Add()

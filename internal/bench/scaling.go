@@ -129,7 +129,7 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 	return rows, nil
 }
 
-// numbers are those of devices to run on, one first.
+// numbers returns the numbers of devices to run on, 1 first.
 func (o *scaling) numbers(most int) ([]int, error) {
 	if len(o.counts) > 0 {
 		for _, n := range o.counts {
@@ -155,9 +155,9 @@ func checkAtLeast(d time.Duration) error {
 	return nil
 }
 
-// canLimit makes sure that there is a limit to measure. For it a runtime is opened for
-// each device, with one device: if they were pinned, or no cores, that would be the
-// same one each time.
+// canLimit returns an error where --limit cannot be measured. It opens a runtime with
+// one device for each device; runtimes that pin cores, or on GPUs, would all get the
+// same one.
 func canLimit(m *meter, rt *weft.Runtime) error {
 	devs := rt.Devices()
 	if len(devs) < 2 {
@@ -171,8 +171,8 @@ func canLimit(m *meter, rt *weft.Runtime) error {
 	return nil
 }
 
-// scaled is a workload on so many devices: what is run, and what was seen of it in
-// every round.
+// scaled is a workload on one number of devices: its jobs, and the figures of every
+// round.
 type scaled struct {
 	job                   workload.Job
 	parts                 []workload.Job // the part of each device, for the limit
@@ -181,13 +181,10 @@ type scaled struct {
 	predicted             float64
 }
 
-// one runs one workload on every number of devices, and its parts apart.
-func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
-	sizes, err := o.grow(m, w, rts[0], p)
-	if err != nil {
-		return nil, err
-	}
-	at := make([]scaled, len(counts))
+// jobs makes the job of a workload for every number of devices, from sizes for one
+// device, and where apart is set the part of each device as a job of its own.
+func (o *scaling) jobs(m *meter, w catalog.Entry, sizes map[string]int, counts []int, apart bool) (at []scaled, err error) {
+	at = make([]scaled, len(counts))
 	for i, n := range counts {
 		whole, part := sizes, sizes
 		if o.weak {
@@ -200,13 +197,26 @@ func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, cou
 				return nil, err
 			}
 		}
-		for len(apart) > 0 && i > 0 && len(at[i].parts) < n {
+		for apart && i > 0 && len(at[i].parts) < n {
 			j, err := w.Sized(m.ctx, part)
 			if err != nil {
 				return nil, err
 			}
 			at[i].parts = append(at[i].parts, j)
 		}
+	}
+	return at, nil
+}
+
+// one measures one workload on every number of devices, and its parts apart.
+func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
+	sizes, err := o.grow(m, w, rts[0], p)
+	if err != nil {
+		return nil, err
+	}
+	at, err := o.jobs(m, w, sizes, counts, len(apart) > 0)
+	if err != nil {
+		return nil, err
 	}
 	for round := range m.repeat + learning {
 		var alone, computed float64
@@ -226,9 +236,9 @@ func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, cou
 				alone, computed = s, all
 			}
 			limit := 0.0
-			if len(sc.parts) > 0 && round >= learning-1 { // the first time makes memory
+			if len(sc.parts) > 0 && round >= learning-1 { // once before it counts: the first run allocates
 				p.At("%s, parts of it apart", sc.job.Name())
-				if limit, err = beside(m.ctx, apart, sc.parts); err != nil {
+				if limit, err = independentSpeedup(m.ctx, apart, sc.parts); err != nil {
 					return nil, err
 				}
 			}
@@ -250,7 +260,7 @@ func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, cou
 				return nil, err
 			}
 		}
-		if len(sc.parts) > 0 { // all are alike, and the last was never alone
+		if len(sc.parts) > 0 { // the parts are equal, and the last one only ran beside others
 			p.At("checking %s", sc.parts[n-1].Name())
 			if err := checked(m.ctx, sc.parts[n-1]); err != nil {
 				return nil, err
@@ -265,12 +275,12 @@ func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, cou
 	return rows, nil
 }
 
-// beside runs the first of some equal jobs alone, as often as there are jobs, then
-// all of them at once on a runtime each, and returns how fast they are, in the mean,
-// for each of the first. So each state of the machine lasts about as long as one
-// device and all of them take for the work: a core that works alone for long becomes
-// faster than one that others have just stopped beside.
-func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (float64, error) {
+// independentSpeedup returns how fast equal jobs run side by side, one runtime each,
+// relative to one alone; 1 is as fast. It is the upper limit of the efficiency of
+// scaling on this machine. The one alone runs as often as there are jobs, so that each
+// state of the machine lasts about as long as it does in scaling: a core that works
+// alone for long gets a higher clock than one that others have just stopped beside.
+func independentSpeedup(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (float64, error) {
 	alone := 0.0
 	for range jobs {
 		res, err := workload.Run(ctx, rts[0], jobs[0])
@@ -300,9 +310,9 @@ func beside(ctx context.Context, rts []*weft.Runtime, jobs []workload.Job) (floa
 	return sum / float64(len(jobs)), nil
 }
 
-// grow finds sizes at which one device takes long enough, or the largest the
-// workload allows. It grows by eight times at most in one go, as small sizes say
-// little about large ones.
+// grow finds sizes at which one device takes at least atLeast, or the largest that the
+// workload allows. A step grows the work 8 times at most, since the time of a small
+// size predicts that of a much larger one badly.
 func (o *scaling) grow(m *meter, w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (map[string]int, error) {
 	sizes := make(map[string]int)
 	for {
@@ -311,7 +321,7 @@ func (o *scaling) grow(m *meter, w catalog.Entry, rt *weft.Runtime, p *terminal.
 			return nil, err
 		}
 		var took time.Duration
-		for range 2 { // the first makes memory
+		for range 2 { // the first allocates
 			p.At("looking for a size: %s", job.Name())
 			res, err := workload.Run(m.ctx, rt, job)
 			if err != nil {

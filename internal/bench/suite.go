@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 )
@@ -104,7 +103,7 @@ func (o *suite) run(c *cobra.Command) error {
 		return err
 	}
 	var page *os.File
-	if o.html != "" { // before anything is measured that could be lost with it
+	if o.html != "" {
 		if page, err = terminal.OpenOutput(o.html); err != nil {
 			return err
 		}
@@ -117,14 +116,8 @@ func (o *suite) run(c *cobra.Command) error {
 	}
 	r.Interrupted = interrupt != nil
 	if page != nil {
-		if err := terminal.Empty(page); err != nil {
-			return terminal.FileError(o.html, err)
-		}
-		if err := writePage(page, r); err != nil {
-			return terminal.FileError(o.html, err)
-		}
-		if err := page.Close(); err != nil {
-			return terminal.FileError(o.html, err)
+		if err := terminal.Replace(page, func(w io.Writer) error { return writePage(w, r) }); err != nil {
+			return err
 		}
 	}
 	err = terminal.Print(c, func(b *bytes.Buffer) error {
@@ -148,13 +141,10 @@ func (o *suite) measure(m *meter, r *suiteReport) (err error) {
 	if _, err := m.several(); err != nil {
 		return err
 	}
-	rt, err := m.open(func(*weft.Options) {})
-	if err != nil {
+	if r.here, err = m.machine(); err != nil {
 		return err
 	}
-	r.here = rt.Machine()
 	r.Machine = machine.Encode(r.here)
-	rt.Close()
 	strong := scaling{only: o.only, atLeast: o.atLeast}
 	uneven := balance{only: o.only}
 	weak := scaling{only: o.only, atLeast: o.atLeast, weak: true}

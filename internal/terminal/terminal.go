@@ -79,9 +79,9 @@ func FileError(file string, err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }
 
-// OpenOutput opens a file that a command writes at its end, so that a file that
-// cannot be written is reported before anything is computed. Its content stays
-// until [Empty]: a command that is interrupted or fails destroys no earlier result.
+// OpenOutput opens a file that a command writes at its end by [Replace], so that a
+// file that cannot be written is reported before anything is computed. Its content
+// stays until then: a command that is interrupted or fails destroys no earlier result.
 func OpenOutput(file string) (*os.File, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
 	if err != nil {
@@ -90,10 +90,21 @@ func OpenOutput(file string) (*os.File, error) {
 	return f, nil
 }
 
-// Empty truncates a regular file. Pipes and devices have no content to drop.
-func Empty(f *os.File) error {
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return err
+// Replace writes a file in place of what is in it, and closes it. Pipes and devices
+// have no content to drop.
+func Replace(f *os.File, write func(w io.Writer) error) error {
+	info, err := f.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		err = f.Truncate(0)
 	}
-	return f.Truncate(0)
+	if err == nil {
+		err = write(f)
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return FileError(f.Name(), err)
+	}
+	return nil
 }
