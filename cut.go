@@ -200,5 +200,5 @@ func (r *Runtime) fuse(g *graph.Graph) *graph.Graph {
 	if err != nil {
 		return g // nothing runs any more
 	}
-	return v.Fuse(g, r.o.TaskTimeout)
+	return v.Fuse(g, max(r.o.TaskTimeout, 0))
 }

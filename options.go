@@ -41,7 +41,12 @@ type Options struct {
 	// Streams is how many kernels each device runs at a time; 0 leaves it to
 	// the device.
 	Streams int
-	// TaskTimeout bounds each execution of a task; 0 means no bound.
+	// TaskTimeout bounds each execution of a task: what runs longer is ended with
+	// its device, which comes back, and the task is tried again. With 0 the bound is
+	// automatic on devices in worker processes: 20 times what was predicted, for each
+	// launch that may share the device, at least 10 s, and 2 minutes while nothing
+	// was measured or a kernel may be compiled; Go kernels in this process have
+	// none. -1 means no bound anywhere. A task may name its own (graph.Task.Timeout).
 	TaskTimeout time.Duration
 	// SyncTimeout bounds the wait for data in Get and for devices in Close; 0
 	// means no bound.

@@ -52,7 +52,7 @@ var settings = []setting{
 		func(o *Options) *int { return &o.Concurrent }),
 	count("streams", "kernels in flight at a time on each device; auto leaves it to the device", "auto",
 		func(o *Options) *int { return &o.Streams }),
-	duration("task_timeout", "give up on a task's device after this long", none,
+	limit("task_timeout", "end a task that runs this long, and restart its device; auto: 20 times what was predicted, at least 10s, in worker processes; off: never",
 		func(o *Options) *time.Duration { return &o.TaskTimeout }),
 	duration("sync_timeout", "longest wait for data to arrive (Get) or for devices to close", none,
 		func(o *Options) *time.Duration { return &o.SyncTimeout }),
@@ -173,6 +173,34 @@ func size(name, doc, def string, at func(*Options) *int64) setting {
 // duration is a span of time.
 func duration(name, doc, def string, at func(*Options) *time.Duration) setting {
 	return number(name, doc, def, at, text.ParseDuration, time.Duration.String)
+}
+
+// auto and off are the words for a limit that is found by weft, and for none.
+const (
+	auto = "auto"
+	off  = "off"
+)
+
+// limit is a span of time that may be auto, which is 0, or off, which is -1.
+func limit(name, doc string, at func(*Options) *time.Duration) setting {
+	s := duration(name, doc, auto, at)
+	return setting{name: name, doc: doc,
+		set: func(o *Options, v string) error {
+			if v == off || v == none || v == "-1" {
+				*at(o) = -1
+				return nil
+			}
+			if err := s.set(o, v); err != nil {
+				return fmt.Errorf("%w, or %s", err, off)
+			}
+			return nil
+		},
+		get: func(o *Options) string {
+			if *at(o) == -1 {
+				return off
+			}
+			return s.get(o)
+		}}
 }
 
 // fraction is a number above 0 and up to 1.

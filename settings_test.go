@@ -99,6 +99,11 @@ func TestSet(t *testing.T) {
 			t.Errorf("host_bytes = %s: %d, %v; want %d", key, o.HostBytes, err, size)
 		}
 	}
+	for text, want := range map[string]time.Duration{"auto": 0, "0s": 0, "off": -1, "none": -1, "-1": -1, "3s": 3 * time.Second} {
+		if err := o.Set("task_timeout", text); err != nil || o.TaskTimeout != want {
+			t.Errorf("task_timeout = %s: %v, %v; want %v", text, o.TaskTimeout, err, want)
+		}
+	}
 }
 
 func TestSetWrong(t *testing.T) {
@@ -113,7 +118,7 @@ func TestSetWrong(t *testing.T) {
 		{"max_devices", "-1", `"-1" is not a count; write a whole number from 0 on, or none`},
 		{"retries", "x", "whole number"},
 		{"task_timeout", "5", "such as 500ms or 2s"},
-		{"task_timeout", "-1s", "such as 500ms or 2s"},
+		{"task_timeout", "-1s", "such as 500ms or 2s, or auto, or off"},
 		{"host_bytes", "1 lot", "such as 64KB"},
 		{"host_bytes", "-1MB", "from 0 to 8PiB"},
 		{"host_bytes", "99999999PB", "from 0 to 8PiB"},

@@ -202,7 +202,7 @@ func (b *Builder) checkTask(t *Task) {
 	if t.Gang < 0 || t.Gang > math.MaxInt16 {
 		b.fail(fmt.Errorf("%s: %w: gang of %d devices", b.where(t), ErrSize, t.Gang))
 	}
-	if t.Timeout < 0 {
+	if t.Timeout < 0 && t.Timeout != NoTimeout {
 		b.fail(fmt.Errorf("%s: %w: timeout %v", b.where(t), ErrValue, t.Timeout))
 	}
 	if bad(t.Work.Ops) || bad(t.Work.Bytes) || t.Work.Unit >= NumUnits {

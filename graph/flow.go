@@ -40,8 +40,8 @@ type Flow struct {
 	// constraints have the same shape, so that costs are looked up once per shape
 	// and device class.
 	ShapeTask []TaskID
-	// Prioritised is set when tasks differ in priority, Timed when any has a
-	// timeout: without them nobody needs to look.
+	// Prioritised is set when tasks differ in priority, Timed when any names a
+	// timeout or NoTimeout: without them nobody needs to look.
 	Prioritised, Timed bool
 }
 
@@ -325,7 +325,7 @@ func (f *Flow) shapes(tasks []Task) {
 	for i := range tasks {
 		t := &tasks[i]
 		f.Prioritised = f.Prioritised || t.Priority != tasks[0].Priority
-		f.Timed = f.Timed || t.Timeout > 0
+		f.Timed = f.Timed || t.Timeout != 0
 		k := shapeKey{work: t.Work, workspace: t.Workspace, gang: t.Gang, hint: t.On.Hint, steps: len(t.Steps)}
 		if len(t.Steps) > 0 {
 			k.kernel, k.launch = t.Steps[0].Kernel, t.Steps[0].Launch

@@ -38,7 +38,7 @@ const fusedParams = 32 << 10
 // Data keeps its number and every value somebody else could see; tasks get new
 // numbers, and one that was made of several is named after the first and the last.
 // Tasks are left alone that differ in priority, retries, unit, where they can run
-// or whether they have a timeout, are gangs, write mirrored data, or use slices that
+// or whether they have a timeout, that name NoTimeout, are gangs, write mirrored data, or use slices that
 // overlap without being equal. Where there is nothing to fuse, Fuse returns g.
 func Fuse(g *Graph, how Fusion) *Graph {
 	f := fuser{g: g, how: how, in: make([]TaskID, len(g.tasks)), before: make([]TaskID, len(g.tasks))}
@@ -153,7 +153,7 @@ func (f *fuser) from(first TaskID) []TaskID {
 func (f *fuser) alike(a, b TaskID) bool {
 	x, y := &f.g.tasks[a], &f.g.tasks[b]
 	return f.how.Where(a) == f.how.Where(b) && x.Priority == y.Priority && x.Retries == y.Retries && x.Work.Unit == y.Work.Unit &&
-		(x.Timeout > 0) == (y.Timeout > 0) && x.On.Hint == y.On.Hint && slices.Equal(x.On.Only, y.On.Only)
+		(x.Timeout > 0) == (y.Timeout > 0) && x.Timeout >= 0 && y.Timeout >= 0 && x.On.Hint == y.On.Hint && slices.Equal(x.On.Only, y.On.Only)
 }
 
 // unit is what a run of tasks needs together.

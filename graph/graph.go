@@ -231,6 +231,13 @@ type Constraint struct {
 	Only []string
 }
 
+// NoTimeout is the Timeout of a task that nothing ends however long it runs: a kernel
+// that stays on its device until it is told to end.
+const NoTimeout time.Duration = -1
+
+// noTimeout stands for it in JSON.
+const noTimeout = "none"
+
 // Task is a unit of placement: steps that run in order on one device (or, with
 // Gang, on several at once).
 type Task struct {
@@ -244,7 +251,8 @@ type Task struct {
 	Workspace int64
 	// Priority orders ready tasks, higher first; waiting tasks age, so none starves.
 	Priority int
-	// Timeout bounds one execution on a device; 0 leaves it to the run.
+	// Timeout bounds one execution on a device; 0 leaves it to the run, and
+	// NoTimeout is for kernels that run until they are told to end.
 	Timeout time.Duration
 	On      Constraint
 	// Retries is how often the task may fail before its run does; 0 leaves it

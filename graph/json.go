@@ -55,7 +55,7 @@ type Resolver func(name string) *Kernel
 // output and combine. A kernel has a name and impls of dialect, arch, entry and
 // source (text) or source_base64. A task has name, uses (data, offset, bytes,
 // access, rank), after, ops, work_bytes, unit, workspace, priority, timeout
-// ("5ms"), hint, only, retries, gang, and either steps or, for a single step,
+// ("5ms" or "none"), hint, only, retries, gang, and either steps or, for a single step,
 // the step's fields themselves: kernel, grid, block, cluster (a number or up to
 // three), shared_bytes, cooperative, params (base64), args (numbers of uses). What
 // is left out has the zero value of the Go type it stands for.
@@ -353,7 +353,11 @@ func (d *decoder) task(n text.Value, fields []text.Field, after func(text.Value)
 		case "priority":
 			t.Priority = int(d.integer(f, math.MinInt, math.MaxInt))
 		case "timeout":
-			t.Timeout = d.duration(f)
+			if s, ok := f.Value.V.(string); ok && s == noTimeout {
+				t.Timeout = NoTimeout
+			} else {
+				t.Timeout = d.duration(f)
+			}
 		case "hint":
 			t.On.Hint = d.text(f)
 		case "only":

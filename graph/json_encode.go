@@ -213,7 +213,11 @@ func (e *encoder) task(t *Task) jsonTask {
 	if t.Work.Unit != FP32 {
 		j.Unit = t.Work.Unit.String()
 	}
-	if t.Timeout != 0 {
+	switch t.Timeout {
+	case 0:
+	case NoTimeout:
+		j.Timeout = noTimeout
+	default:
 		j.Timeout = t.Timeout.String()
 	}
 	for _, s := range t.On.Only {

@@ -42,8 +42,12 @@ type Options struct {
 	Retries int
 	Backoff time.Duration
 	// TaskTimeout bounds each execution of a task that names no timeout of its
-	// own; 0 means none.
+	// own. Negative means that nothing does. With 0 nothing does on devices in the
+	// caller's process, and Limits on others.
 	TaskTimeout time.Duration
+	// Processes says, by device, which process it runs in; nil means the caller's.
+	Processes []Process
+	Limits    Limits
 	// ReplayBound and ReplayDepth limit what losing a device may cost: a value
 	// whose recomputation is predicted to take longer (1 s) or would replay a
 	// longer chain of tasks (32) is committed to host memory.
@@ -172,6 +176,7 @@ type Engine struct {
 	checks     checkState
 	balance    balanceState
 	hostOnly   bool              // every device uses host memory: no copies, no inputs to list
+	isolated   bool              // some device runs in a process of its own
 	dead       []int32           // runs to end at the end of the step
 	failed     []int32           // runs that failed in this step while something of them ran
 	redo       []int32           // outputs whose home may have become free
@@ -211,6 +216,11 @@ type device struct {
 	drifted bool             // its load changed and its FreeAt did not yet
 	losses  int              // how often it was lost
 	util    float64          // as last sampled, its own work included
+
+	process    Process
+	sharers    int             // launches that may run at a time on what it computes with
+	compiled   map[string]bool // kernels, by name, that have run in its process since that began
+	compiledAt time.Duration   // when the last of them did for the first time
 }
 
 // lane is an in-order queue of operations in flight.
@@ -241,6 +251,7 @@ type opRec struct {
 	rank   int16
 	why    copyWhy
 	quick  bool // a launch whose args are slots, pinned one by one
+	auto   bool // its timeout is the least it can be: see limit
 	src    int32
 	dst    int32
 	p0, p1 int32 // pieces copied
@@ -406,6 +417,7 @@ func New(o Options) *Engine {
 		o.Policy = sched.Policies()["finish"]
 	}
 	o.Health.defaults()
+	o.Limits.defaults()
 	e := &Engine{
 		copyFor: -1,
 		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
@@ -445,6 +457,10 @@ func New(o Options) *Engine {
 		e.spaces[1+i] = space{dev: id, cap: md.MemBytes, oldest: -1, newest: -1}
 		d.space, d.swapTo, d.queue.all = int32(1+i), -1, &e.lined
 		d.lack.told = md.MemBytes
+		if i < len(o.Processes) && o.Processes[i].Own {
+			d.process, d.sharers, d.compiled = o.Processes[i], sharers(e.m, id), make(map[string]bool)
+			e.isolated = true
+		}
 		capBytes := md.MemBytes
 		if md.HostMemory {
 			d.space = 0

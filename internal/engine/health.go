@@ -148,7 +148,14 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 		}
 		start = max(start, e.lanes[w.Lane].last)
 	}
-	return start + rec.timeout, true
+	if !rec.auto {
+		return start + rec.timeout, true
+	}
+	limit := e.limit(rec.task, ln.info.Device)
+	if g := e.gang(rec.task); g != nil && !e.together(g) {
+		return e.now + limit, true
+	}
+	return max(start, e.devs[ln.info.Device].compiledAt) + limit, true
 }
 
 // bound is a time before which a lane cannot be overdue. Lanes are looked at when
@@ -244,14 +251,15 @@ func (e *Engine) timeouts() {
 }
 
 // timedOut gives up on a device whose task ran too long: a hung kernel cannot
-// be taken back, only left behind.
+// be taken back, only left behind. The task is the cause: the ladder begins at its
+// first rung, and nothing else that ran there is suspected.
 func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	ln := &e.lanes[l]
 	rec := ln.rec(ln.done + 1)
 	r, gt := e.taskOf(rec.task)
-	err := fmt.Errorf("%w after %v", ErrTimeout, rec.timeout)
+	err := e.overdue(rec, dev)
 	tid := rec.task
-	e.drop(dev, err)
+	e.abandonDevice(dev, err)
 	if r.state != runActive {
 		return
 	}
@@ -370,6 +378,16 @@ func (e *Engine) drop(dev machine.DeviceID, cause error) {
 	e.emit(Drop).Device = dev
 	e.haunt(dev)
 	e.lose(dev, false, false, cause)
+}
+
+// abandonDevice gives up on a device for what it runs, which is no fault of its own.
+// What its memory holds is kept where a process can be killed without it.
+func (e *Engine) abandonDevice(dev machine.DeviceID, cause error) {
+	d := &e.devs[dev]
+	e.emit(Drop).Device = dev
+	e.haunt(dev)
+	d.health.rung = 0
+	e.lose(dev, d.process.Keeps, true, cause)
 }
 
 // ghost is part of an instance that a call under way on a dropped device uses.

@@ -329,7 +329,7 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	}
 	waits := e.waits[w:len(e.waits):len(e.waits)]
 	if r.timed {
-		if rec.timeout = e.timeout(r, gt); rec.timeout > 0 {
+		if rec.timeout, rec.auto = e.timeout(r, gt, dev); rec.timeout > 0 {
 			rec.waits = append(rec.waits, waits...)
 			e.timedOps++
 			ln := &e.lanes[op.Lane]
@@ -655,18 +655,6 @@ func (e *Engine) inHost(v int32) bool {
 	return false
 }
 
-func (e *Engine) timeout(r *run, gt graph.TaskID) time.Duration {
-	if r.f.Timed {
-		if t := r.g.Task(gt).Timeout; t > 0 {
-			return t
-		}
-	}
-	if r.o.Timeout > 0 {
-		return r.o.Timeout
-	}
-	return e.o.TaskTimeout
-}
-
 // markIssued moves a task into flight and tells its successors.
 func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 	t := &e.tasks.at[tid]
@@ -914,6 +902,9 @@ func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.Devic
 	e.devs[dev].health.failures = 0
 	row := &r.f.Rows[gt]
 	sh := &r.shapes[row.Shape]
+	if e.isolated && sh.ran>>(uint(dev)%64)&1 == 0 && e.devs[dev].process.Own {
+		e.compiledOn(dev, r.g.Task(gt), sh)
+	}
 	if e.learn != nil {
 		// Of many short executions that are all alike a sample teaches as much.
 		e.offered++

@@ -368,6 +368,9 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 		}
 	}
 	d.health.faulted = false
+	if d.process.Own {
+		e.uncompiled(dev)
+	}
 	if d.space != 0 {
 		if kept {
 			e.spaces[d.space].away = true

@@ -22,7 +22,8 @@ type RunOptions struct {
 	Weight float64
 	// MaxInFlight limits the run's tasks in flight; 0 means no limit.
 	MaxInFlight int
-	// Timeout and Retries replace the engine's for this run when not 0.
+	// Timeout and Retries replace the engine's for this run when not 0; a negative
+	// Timeout means that nothing bounds its tasks.
 	Timeout time.Duration
 	Retries int
 	// Priority is added to the priority of every task.
@@ -108,6 +109,7 @@ type shape struct {
 	constrained bool
 	samples     int             // executions the cost model knows, on the device class it knows least
 	epoch       uint64          // the epoch its costs are of
+	ran         uint64          // bits of devices, by number modulo 64, whose process has run it
 	costs       []time.Duration // by device class, negative where it cannot run
 	charge      int64           // what a turn costs the run: its least cost by the run's weight
 }
@@ -268,7 +270,7 @@ func (e *Engine) start(r *run) {
 	if n > 0 {
 		r.priority = r.g.Task(0).Priority + r.o.Priority
 	}
-	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0
+	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0 || e.o.TaskTimeout == 0 && e.isolated
 	classes := int(e.view.Classes)
 	r.costs = slices.Grow(r.costs[:0], len(f.ShapeTask)*classes)[:len(f.ShapeTask)*classes]
 	for i, gt := range f.ShapeTask {

@@ -149,6 +149,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	if ctx.Err() != nil {
 		return fail(fmt.Errorf("open: %w", context.Cause(ctx)))
 	}
+	c.Engine.Processes = processes(devs)
 	l.engine = engine.New(c.Engine)
 	l.watch(&c)
 	go l.run()

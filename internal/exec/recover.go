@@ -34,6 +34,18 @@ func share(devs []driver.Device, lanes int) (b *driver.Board, mem driver.SharedM
 	return b, mem, own, err
 }
 
+// processes says which devices run in processes of their own, which can be killed.
+func processes(devs []driver.Device) []engine.Process {
+	out := make([]engine.Process, len(devs))
+	for i, d := range devs {
+		_, out[i].Own = d.(driver.Sharer)
+		if k, ok := d.(driver.Keeper); ok {
+			out[i].Keeps = k.Keeps()
+		}
+	}
+	return out
+}
+
 // lose tells the engine that a device is lost, once for each loss. What it had in
 // flight need not be told: the engine ends that itself.
 func (l *loop) lose(d *dev, err error) {

@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Process says what is known of the process a device runs in.
+type Process struct {
+	Own   bool // not the caller's: it can be killed whatever the device does
+	Keeps bool // what the device's memory holds outlives it
+}
+
+// Limits say how long a task may run on a device in a process of its own where nothing
+// else bounds it; zero fields take the defaults named. A kernel that hangs there is
+// ended by killing the process, so that a limit that is too short costs a run of the
+// task and one that is too long costs only time.
+type Limits struct {
+	// Least is the shortest limit (10 s). It is far above what a short kernel may lose
+	// to others who use the same device, and still shorter than people wait.
+	Least time.Duration
+	// Times is how many times as long as predicted a task may take (20) for each
+	// launch that may share its device: nine of ten samples are within twice the
+	// prediction, and clocks and other programs do the rest.
+	Times int
+	// Unknown is the limit where no measurement stands behind the prediction, and
+	// while a kernel may still be compiled (2 min): a large one takes about a minute.
+	Unknown time.Duration
+}
+
+func (l *Limits) defaults() {
+	if l.Least == 0 {
+		l.Least = 10 * time.Second
+	}
+	if l.Times == 0 {
+		l.Times = 20
+	}
+	if l.Unknown == 0 {
+		l.Unknown = 2 * time.Minute
+	}
+}
+
+// of returns how long a task may run that was predicted to take so long, by so many
+// samples, where sharers launches may run at a time.
+func (l Limits) of(predicted time.Duration, samples, sharers int, compiles bool) time.Duration {
+	limit := max(l.Least, time.Duration(l.Times*sharers)*predicted)
+	if samples == 0 || compiles {
+		limit = max(limit, l.Unknown)
+	}
+	return limit
+}
+
+// sharers returns how many launches may run at a time on what a device computes with:
+// on all its lanes, and on those of devices that name a resource of its own. What shares
+// only the bandwidth of host memory does not count.
+func sharers(m *machine.Machine, dev machine.DeviceID) int {
+	n := 0
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if machine.DeviceID(i) == dev || slices.ContainsFunc(d.Resources, func(r string) bool {
+			return r != machine.HostMemory && slices.Contains(m.Devices[dev].Resources, r)
+		}) {
+			n += max(d.Lanes, 1)
+		}
+	}
+	return n
+}
+
+// timeout returns how long a task may run on a device, 0 for any time. auto says that
+// this is the least it can be, and limit tells when it has come to that.
+func (e *Engine) timeout(r *run, gt graph.TaskID, dev machine.DeviceID) (limit time.Duration, auto bool) {
+	if r.f.Timed {
+		limit = r.g.Task(gt).Timeout
+	}
+	if limit == 0 {
+		limit = r.o.Timeout
+	}
+	if limit == 0 {
+		limit = e.o.TaskTimeout
+	}
+	if limit == 0 && e.devs[dev].process.Own {
+		return e.o.Limits.Least, true
+	}
+	return max(limit, 0), false
+}
+
+// limit returns how long a launch whose limit is automatic may run.
+func (e *Engine) limit(tid int32, dev machine.DeviceID) time.Duration {
+	r, gt := e.taskOf(tid)
+	d := &e.devs[dev]
+	est := e.cost.Task(r.g.Task(gt), dev)
+	predicted := max(est.Median, time.Duration(e.tasks.at[tid].cost))
+	return e.o.Limits.of(predicted, est.Samples, d.sharers, e.compiles(d))
+}
+
+// compiles reports whether a device may be compiling: a launch in flight there is the
+// first of its kernel since the device's process began. Others wait meanwhile.
+func (e *Engine) compiles(d *device) bool {
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		for seq := ln.done + 1; seq <= ln.issued; seq++ {
+			if tid := ln.rec(seq).task; tid >= 0 {
+				r, gt := e.taskOf(tid)
+				for _, s := range r.g.Task(gt).Steps {
+					if s.Kernel != nil && !d.compiled[s.Kernel.Name] {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// compiledOn notes that the kernels of a task have run on a device. It is called where
+// the shape has no mark of that.
+func (e *Engine) compiledOn(dev machine.DeviceID, task *graph.Task, sh *shape) {
+	sh.ran |= 1 << (uint(dev) % 64)
+	d := &e.devs[dev]
+	first := false
+	for _, s := range task.Steps {
+		if s.Kernel != nil && !d.compiled[s.Kernel.Name] {
+			d.compiled[s.Kernel.Name], first = true, true
+		}
+	}
+	if first {
+		d.compiledAt = e.now
+		for l := d.lanes[0]; l < d.lanes[1]; l++ {
+			e.watchLane(l)
+		}
+	}
+}
+
+// uncompiled takes in that a device's process is gone, and what it compiled with it.
+func (e *Engine) uncompiled(dev machine.DeviceID) {
+	clear(e.devs[dev].compiled)
+	for _, r := range e.runs {
+		for k := 0; r != nil && k < len(r.shapes); k++ {
+			r.shapes[k].ran &^= 1 << (uint(dev) % 64)
+		}
+	}
+}
+
+// together reports whether all members of a gang that have not ended are the oldest of
+// their lanes: before that, those which have begun wait for the others.
+func (e *Engine) together(g *gang) bool {
+	for _, o := range g.ops {
+		if ln := &e.lanes[o.Lane]; ln.count(o.Seq) > ln.done+1 {
+			return false
+		}
+	}
+	return true
+}
+
+// overdue is the error of a task that ran too long.
+func (e *Engine) overdue(rec *opRec, dev machine.DeviceID) error {
+	if !rec.auto {
+		return fmt.Errorf("%w after %v", ErrTimeout, rec.timeout)
+	}
+	return fmt.Errorf("%w after %v: no task_timeout is set and it was predicted to take %v", ErrTimeout,
+		e.limit(rec.task, dev), time.Duration(e.tasks.at[rec.task].cost).Round(time.Microsecond))
+}
