@@ -51,6 +51,14 @@ type Options struct {
 	// SyncTimeout bounds the wait for data in Get and for devices in Close; 0
 	// means no bound.
 	SyncTimeout time.Duration
+	// CancelWait is how long a run may take to end after it was cancelled (2 s), or
+	// its context ended. After half of that, worker processes that run something of
+	// it are killed and started again; after all of it, the run ends without what
+	// still runs. That is a Go kernel that does not ask [Call.Stopped]: where it may
+	// use memory bound to the run, the error wraps ErrHeld and says which kernel.
+	CancelWait time.Duration
+	// CloseWait is how long Close may take (5 s). With either, -1 means no time.
+	CloseWait time.Duration
 	// Retries is how often a task may fail before its run does (3); -1 means
 	// not at all.
 	Retries int

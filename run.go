@@ -24,10 +24,12 @@ type Report struct {
 func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
 
 // Run runs a graph and waits for it. Cancelling ctx stops launching, waits for
-// what is in flight, which Go kernels end early that ask [Call.Stopped], and returns
-// an error that wraps both the context's cause and ErrCancelled. The report comes
-// with most errors too; it is nil when nothing began. For a graph that is run often,
-// see Prepare.
+// what is in flight, which Go kernels end early that ask [Call.Stopped], at most for
+// Options.CancelWait, and returns an error that wraps both the context's cause and
+// ErrCancelled; it wraps ErrHeld as well where a Go kernel does not return, and memory
+// bound to the run must be left alone then. The report comes with most errors too; it
+// is nil when nothing began or something did not end. For a graph that is run often, see
+// Prepare.
 func (r *Runtime) Run(ctx context.Context, g *graph.Graph, b ...Binding) (*Report, error) {
 	p, err := r.resolve(g, b)
 	if err != nil {
@@ -66,7 +68,8 @@ func (h *Handle) Wait() (*Report, error) {
 	return h.rep, h.err
 }
 
-// Cancel ends the run early; Wait still returns, once what is in flight has ended.
+// Cancel ends the run early; Wait still returns, once what is in flight has ended or
+// Options.CancelWait is over.
 func (h *Handle) Cancel() {
 	if h.job != nil {
 		h.r.x.Cancel(h.job)

@@ -56,6 +56,8 @@ var others = []struct {
 	{"streams", "2", func(o *Options) any { return o.Streams }, 2},
 	{"task_timeout", "1m30s", func(o *Options) any { return o.TaskTimeout }, 90 * time.Second},
 	{"sync_timeout", "2s", func(o *Options) any { return o.SyncTimeout }, 2 * time.Second},
+	{"cancel_wait", "500ms", func(o *Options) any { return o.CancelWait }, 500 * time.Millisecond},
+	{"close_wait", "0s", func(o *Options) any { return o.CloseWait }, time.Duration(-1)},
 	{"retries", "0", func(o *Options) any { return o.Retries }, -1},
 	{"pool_bytes", "0B", func(o *Options) any { return o.PoolBytes }, int64(-1)},
 	{"host_bytes", "512MiB", func(o *Options) any { return o.HostBytes }, int64(512 << 20)},

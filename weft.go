@@ -40,6 +40,9 @@ var (
 	ErrOutOfMemory = engine.ErrOutOfMemory
 	ErrTimeout     = engine.ErrTimeout
 	ErrDataLost    = engine.ErrDataLost
+	// ErrHeld is wrapped by the error of a run that was cancelled, and of Close, where
+	// a Go kernel that does not return still uses memory it was given.
+	ErrHeld = exec.ErrHeld
 	// ErrBinding is returned when a graph's inputs and outputs and what is
 	// bound to them do not match.
 	ErrBinding = errors.New("bad binding")
@@ -136,7 +139,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
-		HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
+		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: explain,
@@ -258,13 +261,19 @@ func best(merits []float64) []machine.DeviceID {
 }
 
 // Close cancels what runs, waits for what is in flight and for callbacks under
-// way, and closes the devices. When that takes longer than Options.SyncTimeout it
-// returns ErrTimeout and goes on in the background. It may be called more than
-// once, but not by a callback, which it would wait for.
+// way, and closes the devices. When the devices take longer than Options.CloseWait,
+// or all of it longer than Options.SyncTimeout, it returns an error that wraps
+// ErrTimeout, or ErrHeld where a Go kernel does not return, and goes on in the
+// background. It may be called more than once, but not by a callback, which it would
+// wait for.
 func (r *Runtime) Close() error {
 	ctx, cancel := r.bound(context.Background())
 	defer cancel()
 	if err := r.x.Close(ctx); err != nil {
+		go func() { // memory goes when nothing uses it any more
+			<-r.x.Ended()
+			r.closed.Do(r.forget)
+		}()
 		return fmt.Errorf("close: %w", err)
 	}
 	r.closed.Do(r.forget)

@@ -54,8 +54,9 @@ type child struct {
 	log  *slog.Logger
 	cmd  *exec.Cmd
 	conn *conn
-	// answer limits the time from a request to its answer.
-	answer time.Duration
+	// answer limits the time from a request to its answer, end that from being asked
+	// to end to doing so.
+	answer, end time.Duration
 
 	// A worker's: see ring_linux.go. The memory goes when the owner says so.
 	rings                 []byte
@@ -92,7 +93,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 		}
 		argv = []string{"/proc/self/exe"}
 	}
-	c := &child{role: role, log: log, answer: o.Answer, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
+	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(c.cmd.Environ(), roleVar+"="+role)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -418,7 +419,7 @@ func (c *child) finish() bool {
 	select {
 	case <-c.exited:
 		return true
-	case <-time.After(sendTimeout):
+	case <-time.After(c.end):
 	}
 	c.kill(errHung)
 	select {

@@ -28,6 +28,7 @@ const spins = 200
 const (
 	defaultHang   = 10 * time.Second
 	defaultAnswer = 15 * time.Second
+	defaultEnd    = 2 * time.Second
 	maxHost       = 1 << 30
 )
 
@@ -62,6 +63,9 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	}
 	if v.o.Answer <= 0 {
 		v.o.Answer = defaultAnswer
+	}
+	if v.o.End <= 0 {
+		v.o.End = defaultEnd
 	}
 	v.keeper = &keeper{o: &v.o, log: log}
 	var all []found
@@ -193,14 +197,16 @@ type device struct {
 	suspects  map[*graph.Task]bool
 	alone     driver.Wait // a suspect that runs by itself, or lane NoLane
 
-	ending     chan struct{} // closed when Close is called
+	life       context.Context // ends when Close is called
+	endLife    context.CancelCauseFunc
 	background sync.WaitGroup
 }
 
 func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 	d := &device{drv: v, origin: g, info: f.Info, tele: f.Tele,
 		member: make(map[*child]int), aliases: make(map[peerBuffer]alias), foreign: make(map[int32]bool), far: make(map[*origin]bool),
-		suspects: make(map[*graph.Task]bool), alone: driver.Wait{Lane: driver.NoLane}, kernels: newRegistry(), ending: make(chan struct{})}
+		suspects: make(map[*graph.Task]bool), alone: driver.Wait{Lane: driver.NoLane}, kernels: newRegistry()}
+	d.life, d.endLife = context.WithCancelCause(context.Background())
 	// The worker has memory of its own, whatever its device computes in.
 	if d.info.HostMemory {
 		d.info.HostMemory = false
@@ -464,6 +470,8 @@ func (d *device) lose(w *child, haunted bool) {
 	d.unnamed = nil
 	clear(d.foreign)
 	d.epoch.Add(1)
+	d.in.rest()
+	d.out.rest()
 	if !d.heap.slabbed {
 		d.heap.clear()
 	}
@@ -1076,7 +1084,7 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 	if !d.tele || w == nil {
 		return driver.Telemetry{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemErrors: -1, Faults: -1}, nil
 	}
-	m, err := w.call(context.Background(), &message{Kind: askTele}, -1)
+	m, err := w.call(d.life, &message{Kind: askTele}, -1)
 	if err != nil {
 		// Not as an error that says the device is lost: if it is, its completions
 		// say so, and who did it.
@@ -1088,15 +1096,16 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 	return *m.Tele, nil
 }
 
-// Close ends the worker once what it runs has ended, and waits for it.
+// Close ends the worker once what it runs has ended, and waits for it. Whoever waits
+// for a child on the device's behalf, the lock held perhaps, waits no longer.
 func (d *device) Close() error {
+	d.endLife(driver.ErrClosed)
 	d.mu.Lock()
 	if d.state >= closing {
 		d.mu.Unlock()
 		return nil
 	}
 	d.state = closing
-	close(d.ending)
 	w := d.w
 	if w != nil && d.board != nil {
 		d.rec.begin(doClose)
@@ -1110,7 +1119,7 @@ func (d *device) Close() error {
 	if w != nil {
 		select {
 		case <-w.exited:
-		case <-time.After(closeWait):
+		case <-time.After(d.drv.o.End):
 			w.kill(errHung)
 		}
 	}
@@ -1131,12 +1140,11 @@ func (d *device) Close() error {
 		s.kill(errStopped)
 	}
 	d.background.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), d.drv.o.End/2)
+	defer cancel()
 	d.mu.Lock()
-	d.surrender()
+	d.surrender(ctx)
 	d.mu.Unlock()
 	d.drv.release()
 	return nil
 }
-
-// closeWait is how long running operations may take to end at Close.
-const closeWait = 30 * time.Second

@@ -84,16 +84,16 @@ func (k *keeper) devices(ctx context.Context) ([]found, error) {
 const maxRound = 1 << 30
 
 // slab takes memory of a device. The descriptor is the caller's.
-func (k *keeper) slab(device int, n int32, bytes int64) (fd int, size int64, err error) {
+func (k *keeper) slab(ctx context.Context, device int, n int32, bytes int64) (fd int, size int64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var c *child
 	var m *message
 	for range 2 { // one that has just ended is replaced
-		if c, err = k.ensure(context.Background()); err != nil {
+		if c, err = k.ensure(ctx); err != nil {
 			return -1, 0, err
 		}
-		m, fd, err = c.callFD(context.Background(), &message{Kind: askMake, Device: device, Slab: n, Bytes: bytes}, -1)
+		m, fd, err = c.callFD(ctx, &message{Kind: askMake, Device: device, Slab: n, Bytes: bytes}, -1)
 		if own := (*remoteError)(nil); err == nil || errors.As(err, &own) {
 			break
 		}
@@ -110,11 +110,11 @@ func (k *keeper) slab(device int, n int32, bytes int64) (fd int, size int64, err
 }
 
 // drop gives a slab back that nobody has mapped any more.
-func (k *keeper) drop(device int, n int32) {
+func (k *keeper) drop(ctx context.Context, device int, n int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.c != nil && k.c.alive() {
-		if _, err := k.c.call(context.Background(), &message{Kind: askDrop, Device: device, Slab: n}, -1); err != nil {
+		if _, err := k.c.call(ctx, &message{Kind: askDrop, Device: device, Slab: n}, -1); err != nil {
 			k.log.Warn("device memory was not given back", "err", err)
 		}
 	}

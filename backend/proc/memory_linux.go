@@ -150,11 +150,11 @@ func (d *device) grow(bytes int64) error {
 		}
 	}
 	n := d.origin.keeper.number()
-	fd, size, err := d.origin.keeper.slab(d.origin.index, n, want)
+	fd, size, err := d.origin.keeper.slab(d.life, d.origin.index, n, want)
 	if errors.Is(err, driver.ErrOutOfMemory) {
 		d.trim()
 		n = d.origin.keeper.number()
-		fd, size, err = d.origin.keeper.slab(d.origin.index, n, need)
+		fd, size, err = d.origin.keeper.slab(d.life, d.origin.index, n, need)
 	}
 	if err != nil {
 		return err
@@ -178,7 +178,7 @@ func (d *device) tellSlab(w *child, s slab) error {
 	if w == nil {
 		return nil
 	}
-	_, err := w.call(context.Background(), &message{Kind: tellSlab, Slab: s.n, Bytes: s.size}, s.fd)
+	_, err := w.call(d.life, &message{Kind: tellSlab, Slab: s.n, Bytes: s.size}, s.fd)
 	return err
 }
 
@@ -214,7 +214,7 @@ func (d *device) trim() {
 			}
 		}
 		_ = unix.Close(s.fd)
-		d.origin.keeper.drop(d.origin.index, s.n)
+		d.origin.keeper.drop(d.life, d.origin.index, s.n)
 	}
 	d.mu.Lock()
 }
@@ -235,10 +235,10 @@ func (d *device) unslab(n int32) {
 }
 
 // surrender forgets all slabs and what is in them.
-func (d *device) surrender() {
+func (d *device) surrender(ctx context.Context) {
 	for _, s := range d.heap.slabs {
 		_ = unix.Close(s.fd)
-		d.origin.keeper.drop(d.origin.index, s.n)
+		d.origin.keeper.drop(ctx, d.origin.index, s.n)
 	}
 	d.heap.clear()
 }

@@ -67,6 +67,10 @@ type Options struct {
 	// (15 s); for opening its device it has twice as long. It is longer than Hang, so
 	// that a worker that hangs is found by its pulse first.
 	Answer time.Duration
+	// End is how long a worker may take to end when its device is closed before it is
+	// killed (2 s): it saves what it compiled and gives page-locked memory back.
+	// Children that have nothing to save have half of that.
+	End time.Duration
 }
 
 // New returns the driver. Nothing is started before it is opened.

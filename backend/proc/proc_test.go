@@ -112,6 +112,12 @@ type rig struct {
 // test.
 func start(t testing.TB, o proc.Options, eo engine.Options, also ...driver.Driver) *rig {
 	t.Helper()
+	return startWith(t, exec.Config{Engine: eo}, o, also...)
+}
+
+// startWith is start with a configuration that says more.
+func startWith(t testing.TB, c exec.Config, o proc.Options, also ...driver.Driver) *rig {
+	t.Helper()
 	mem, err := arena.Open(1 << 30)
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +126,11 @@ func start(t testing.TB, o proc.Options, eo engine.Options, also ...driver.Drive
 	if o.Driver == "" {
 		o.Driver = "fake"
 	}
-	if eo.Health.RungTimeout == 0 {
-		eo.Health.RungTimeout = time.Minute // a process may take its time to start on a busy machine
+	if c.Engine.Health.RungTimeout == 0 {
+		c.Engine.Health.RungTimeout = time.Minute // a process may take its time to start on a busy machine
+	}
+	if c.CloseWait == 0 {
+		c.CloseWait = time.Minute // likewise to end
 	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
 	if err != nil {
@@ -129,10 +138,9 @@ func start(t testing.TB, o proc.Options, eo engine.Options, also ...driver.Drive
 	}
 	book := &logBook{}
 	before := children()
-	x, err := exec.Open(context.Background(), exec.Config{
-		Drivers: append([]driver.Driver{proc.New(o)}, also...), Copier: copier[0], Engine: eo,
-		Log: slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug})),
-	})
+	c.Drivers, c.Copier = append([]driver.Driver{proc.New(o)}, also...), copier[0]
+	c.Log = slog.New(slog.NewTextHandler(book, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	x, err := exec.Open(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
 	}

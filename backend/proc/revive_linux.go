@@ -60,7 +60,7 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 	}
 	if r == driver.Reopen {
 		d.mu.Lock()
-		d.surrender()
+		d.surrender(ctx)
 		d.mu.Unlock()
 		d.origin.keeper.renew()
 	}
@@ -99,7 +99,7 @@ func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 		}
 	}
 	if !kept {
-		d.surrender()
+		d.surrender(d.life)
 	}
 	d.w, d.state = w, up
 	d.serving.Store(w)
@@ -189,7 +189,7 @@ func (d *device) standBy() {
 		}
 		select {
 		case <-time.After(b.next(time.Since(began))):
-		case <-d.ending:
+		case <-d.life.Done():
 			return
 		}
 	}
@@ -199,13 +199,11 @@ func (d *device) standBy() {
 // mapped, and waits to be taken. stood says that it got so far; the error is nil if it
 // was taken.
 func (d *device) oneStandby() (stood bool, err error) {
-	ctx, cancel := d.untilClosed()
-	defer cancel()
-	w, err := d.start(ctx)
+	w, err := d.start(d.life)
 	if err != nil {
 		return false, err
 	}
-	if err = d.attach(ctx, w, true); err == nil {
+	if err = d.attach(d.life, w, true); err == nil {
 		err = d.follow(w)
 	}
 	if err != nil {
@@ -224,19 +222,6 @@ func (d *device) oneStandby() (stood bool, err error) {
 	err = w.why()
 	w.unmap()
 	return true, err
-}
-
-// untilClosed returns a context that ends when the device is closed.
-func (d *device) untilClosed() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	go func() {
-		select {
-		case <-d.ending:
-			cancel(driver.ErrClosed)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(context.Canceled) }
 }
 
 // follow tells a standby what there is until it knows everything, and makes it

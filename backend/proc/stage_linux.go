@@ -50,6 +50,8 @@ type stager struct {
 	cond  sync.Cond // with the device's lock
 	queue []*job
 	ended chan struct{}
+	// copying is held while memory outside the arena is touched.
+	copying sync.Mutex
 }
 
 // slot is memory for one part, and the part that used it last.
@@ -192,6 +194,22 @@ func (s *stager) give(j *job, i int, staged []byte, waits []driver.Wait) (over b
 	return false
 }
 
+// move copies a part between the arena and memory outside it, unless the job is off:
+// that memory may be somebody else's then.
+func (s *stager) move(j *job, dst, src []byte) {
+	s.copying.Lock()
+	defer s.copying.Unlock()
+	if s.d.epoch.Load() == j.epoch {
+		arena.Copy(dst, src)
+	}
+}
+
+// rest returns when no part of a job that is off is being copied.
+func (s *stager) rest() {
+	s.copying.Lock()
+	defer s.copying.Unlock()
+}
+
 func (s *stager) copyIn(j *job) {
 	if _, over := s.await(j, j.after); over {
 		return
@@ -211,7 +229,7 @@ func (s *stager) copyIn(j *job) {
 			if staged, over = s.room(j, i); over {
 				return
 			}
-			arena.Copy(staged, j.part(i)[:len(staged)])
+			s.move(j, staged, j.part(i)[:len(staged)])
 		}
 		// If one of the waits failed, the worker sees that and fails the part.
 		if s.give(j, i, staged, j.waits) {
@@ -255,7 +273,7 @@ func (s *stager) copyOut(j *job) {
 			return
 		}
 		if fails = fails || !ok; !fails {
-			arena.Copy(j.part(i), staged[i%parts])
+			s.move(j, j.part(i), staged[i%parts])
 		}
 	}
 	s.cameHome(j, !fails)

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
 )
 
 // A kernel that hangs in a worker fails its run although nobody set a timeout, and runs
@@ -52,5 +54,68 @@ func TestHungKernelIsEnded(t *testing.T) {
 	}
 	if st, _ := r.Status(); st[0].Losses == 0 {
 		t.Error("the worker whose kernel hangs was not given up on")
+	}
+}
+
+// hung runs a kernel that hangs until its context ends, and returns when it runs.
+func (r *rig) hung(t *testing.T, ctx context.Context) <-chan error {
+	t.Helper()
+	g := one(t, "bad", 1000, 0)
+	ended := make(chan error, 1)
+	go func() {
+		in, out := make([]byte, 1000), make([]byte, 1000)
+		_, err := r.Run(ctx, g, engine.RunOptions{}, func(d graph.DataID) []byte { return [][]byte{in, out}[d] })
+		ended <- err
+	}()
+	eventually(t, "the kernel runs", func() bool {
+		st, _ := r.Status()
+		return st[0].Stats.Active > 0
+	})
+	return ended
+}
+
+// Cancelling a run whose kernel hangs in a worker ends the worker. Nothing is held then,
+// other runs go on, and the device comes back.
+func TestCancelKillsWorker(t *testing.T) {
+	r := startWith(t, exec.Config{KillWait: 50 * time.Millisecond, CancelWait: 2 * time.Minute, Engine: engine.Options{TaskTimeout: -1, Retries: 50}},
+		proc.Options{Config: []byte("lanes 2; hang kernel bad")})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := r.hung(t, ctx)
+	cancel()
+	if err := <-ended; !errors.Is(err, engine.ErrCancelled) || errors.Is(err, exec.ErrHeld) {
+		t.Errorf("the cancelled run: %v", err)
+	}
+	g, in, want := chain(t, 10_000, 4, 3)
+	r.mustRun(t, g, in, want)
+	if st, _ := r.Status(); st[0].Losses != 1 {
+		t.Errorf("the worker was given up on %d times, want once", st[0].Losses)
+	}
+}
+
+// Close ends although a kernel hangs in a worker, and leaves no process behind.
+func TestCloseKillsWorker(t *testing.T) {
+	r := startWith(t, exec.Config{KillWait: 50 * time.Millisecond, Engine: engine.Options{TaskTimeout: -1}},
+		proc.Options{Config: []byte("hang kernel bad"), Standby: true})
+	ended := r.hung(t, context.Background())
+	if err := r.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; !errors.Is(err, engine.ErrCancelled) {
+		t.Errorf("the run: %v", err)
+	}
+}
+
+// Close ends although worker, standby and keeper are stopped, and leaves no process
+// behind.
+func TestCloseKillsStopped(t *testing.T) {
+	r := startWith(t, exec.Config{}, proc.Options{Standby: true, End: 100 * time.Millisecond})
+	eventually(t, "there is a standby", func() bool { return strings.Contains(r.log.String(), "stands by") })
+	for _, pid := range pids("") {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Close(context.Background()); err != nil {
+		t.Error(err)
 	}
 }

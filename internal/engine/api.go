@@ -14,7 +14,7 @@
 // (views, policies, queues), issue.go (waits, launches), memory.go (instances,
 // copies, eviction), shortage.go (waiting for memory), capacity.go (how much there
 // is), recover.go (failures, lineage, replay), health.go (ladder, rebalancing,
-// hot-swap), check.go (invariants).
+// hot-swap), limit.go (timeouts nobody set), giveup.go (runs nobody waits for), check.go (invariants).
 package engine
 
 import (
@@ -148,7 +148,7 @@ const (
 	// DeviceBack: the device works again, with empty memory unless Kept.
 	DeviceBack
 	// DeviceQuiet: nothing that was given to a device before it was dropped runs
-	// any more. DeviceBack says so too.
+	// any more or touches host memory. DeviceBack says so too.
 	DeviceQuiet
 	// RecoverFailed: the rung of the ladder last asked for did not help.
 	RecoverFailed
@@ -166,6 +166,10 @@ const (
 	// Drain stops new work on Device; Undrain lets it in again.
 	Drain
 	Undrain
+	// GiveUp: what a run that has failed or was cancelled has running is not waited
+	// for any longer. Devices in processes of their own that run something of it are
+	// dropped.
+	GiveUp
 )
 
 // Status is how an operation ended.
@@ -197,7 +201,7 @@ type Event struct {
 	Op     Op
 	Device machine.DeviceID
 	Spare  machine.DeviceID // HotSwap
-	Run    RunID            // Cancel
+	Run    RunID            // Cancel, GiveUp
 	Bytes  int64            // Capacity
 	Factor float64          // Slowed
 	Start  time.Duration    // OpDone: when it began and ended

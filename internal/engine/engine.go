@@ -265,7 +265,7 @@ type opRec struct {
 	timeout  time.Duration
 	bytes    int64
 	args     []int32 // instances of a launch, in use order; workspace last
-	waits    []Op    // kept only where a timeout needs them
+	waits    []Op    // kept only where a timeout or giving up needs them
 }
 
 // space is a memory.
@@ -654,6 +654,8 @@ func (e *Engine) handle(ev *Event) {
 		if s, ok := e.byID[ev.Run]; ok && !slices.Contains(e.runs[s].errs, ErrCancelled) {
 			e.fail(e.runs[s], ErrCancelled)
 		}
+	case GiveUp:
+		e.giveUp(ev.Run)
 	case RecoverFailed:
 		if d := &e.devs[ev.Device]; d.state == Lost {
 			d.health.rung++

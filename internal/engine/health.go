@@ -395,15 +395,29 @@ type ghost struct{ inst, p0, n int32 }
 
 // haunt keeps what the operations in flight on a device use in host memory: a
 // call that hangs may write to it whenever it likes, so that nobody else may
-// have it, and no run whose memory it is may end, before the device is quiet.
+// have it, and no run whose memory it is may end, before the device is quiet. Of a
+// device in a process of its own these are copies, until the process is gone.
 func (e *Engine) haunt(dev machine.DeviceID) {
 	d := &e.devs[dev]
-	if d.space != 0 {
-		return // its memory goes with it
-	}
 	keep := func(i, p0, n int32) {
 		e.pin(i, p0, n, 1)
 		d.ghosts = append(d.ghosts, ghost{i, p0, n})
+	}
+	if d.process.Own {
+		for _, l := range []Lane{d.in, d.out} {
+			ln := &e.lanes[l]
+			for seq := ln.done + 1; seq <= ln.issued; seq++ {
+				rec := ln.rec(seq)
+				for _, i := range []int32{rec.src, rec.dst} {
+					if rec.task < 0 && e.insts[i].space == 0 {
+						keep(i, rec.p0, rec.p1-rec.p0)
+					}
+				}
+			}
+		}
+	}
+	if d.space != 0 {
+		return // its memory goes with it
 	}
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]

@@ -329,8 +329,11 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	}
 	waits := e.waits[w:len(e.waits):len(e.waits)]
 	if r.timed {
-		if rec.timeout, rec.auto = e.timeout(r, gt, dev); rec.timeout > 0 {
+		rec.timeout, rec.auto = e.timeout(r, gt, dev)
+		if rec.timeout > 0 || e.devs[dev].process.Own {
 			rec.waits = append(rec.waits, waits...)
+		}
+		if rec.timeout > 0 {
 			e.timedOps++
 			ln := &e.lanes[op.Lane]
 			if ln.timed++; op.Seq == uint32(ln.done+1) {

@@ -90,7 +90,7 @@ type run struct {
 	reaping  bool
 	stopping bool  // what it has in flight is to be ended, at the end of the step
 	purged   bool  // its tasks are out of every queue, as it is about to end
-	timed    bool  // some of its tasks have a timeout
+	timed    bool  // some of its tasks have a timeout, or may run where a process can be killed
 	volatile bool  // some of its data is updated in place
 	begun    bool  // it was admitted, so it has tasks and values
 	after    int   // lines for resident data it is not first in, while it waits
@@ -270,7 +270,7 @@ func (e *Engine) start(r *run) {
 	if n > 0 {
 		r.priority = r.g.Task(0).Priority + r.o.Priority
 	}
-	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0 || e.o.TaskTimeout == 0 && e.isolated
+	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0 || e.isolated
 	classes := int(e.view.Classes)
 	r.costs = slices.Grow(r.costs[:0], len(f.ShapeTask)*classes)[:len(f.ShapeTask)*classes]
 	for i, gt := range f.ShapeTask {

@@ -55,6 +55,12 @@ type Config struct {
 	// any device while it is measured.
 	HealthInterval, HangAfter time.Duration
 	longAfter                 time.Duration // for tests; 0 means a minute
+	// CancelWait is how long after it was cancelled a run may take to end (2 s). It
+	// ends then without what still runs, with ErrHeld where that uses the caller's
+	// memory. KillWait is after what time workers that run something of it are killed
+	// (half of CancelWait). CloseWait is how long Close may take (5 s). Less than 0
+	// means no time at all.
+	CancelWait, KillWait, CloseWait time.Duration
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64
 	// PoolBytes is how much host memory is kept for reuse: 0 means 256 MiB,
@@ -84,6 +90,7 @@ type Executor struct {
 	closed  bool
 	last    []engine.DeviceStatus // when the loop ended
 	counts  Counts                // likewise
+	patience
 }
 
 // Open opens devices and starts the loop. A driver that fails is logged and
@@ -92,7 +99,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	x := &Executor{calls: make(chan func(*loop), 256), ended: make(chan struct{})}
+	x := &Executor{calls: make(chan func(*loop), 256), ended: make(chan struct{}), patience: newPatience(&c)}
 	var devs []driver.Device
 	var causes, broken []error // why devices are missing; those of backends that are there and failed
 	for _, d := range c.Drivers {
@@ -302,8 +309,7 @@ func (j *Job) submit(l *loop) {
 func (x *Executor) Cancel(j *Job) {
 	x.do(func(l *loop) {
 		if j.id != 0 {
-			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: j.id})
-			l.runOver(j.id)
+			l.cancel(j, x.cancelWait)
 		}
 	})
 }
@@ -315,7 +321,8 @@ type End struct {
 }
 
 // Wait waits for a started job whose Done sends to end. Cancelling ctx stops
-// launching and waits for what is in flight, which devices that can end early.
+// launching and waits for what is in flight, which devices that can end early, for
+// Config.CancelWait at most.
 func (x *Executor) Wait(ctx context.Context, j *Job, end <-chan End) (e End, cancelled bool) {
 	// One caller at a time stays awake for a while: to be woken takes about as long
 	// as a small run.
@@ -507,18 +514,6 @@ type fetch struct {
 // Release ends resident data.
 func (x *Executor) Release(ref engine.DataRef) {
 	x.do(func(l *loop) { l.engine.FreeData(ref) })
-}
-
-// Close cancels what runs, waits for what is in flight, and closes devices. When
-// ctx ends first it returns, and closing goes on.
-func (x *Executor) Close(ctx context.Context) error {
-	x.do(func(l *loop) { l.closing = true })
-	select {
-	case <-x.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // now is the executor's clock, which times in reports and traces count by.

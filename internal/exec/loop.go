@@ -46,6 +46,7 @@ type loop struct {
 	wakeup       chan struct{}
 
 	runs    map[engine.RunID]*Job
+	overdue []*Job // cancelled, and to be told that they have ended
 	homes   map[engine.DataRef][]byte
 	fetches map[engine.DataRef][]*fetch
 	mem     []hostMem // host instances by number
@@ -160,9 +161,9 @@ func (l *loop) run() {
 	for {
 		l.collect()
 		l.requests()
-		if l.closing && l.shut() {
+		if l.closing && len(l.runs) == 0 {
+			l.shut()
 			l.refuse()
-			l.x.remember()
 			l.x.last, l.x.counts = l.status()
 			return
 		}
@@ -173,6 +174,9 @@ func (l *loop) run() {
 		}
 		l.stirred = l.stirred || len(l.acts) > 0
 		l.perform()
+		if len(l.overdue) > 0 {
+			l.detach()
+		}
 		if !l.closing || len(l.runs) > 0 {
 			l.wait()
 		}
@@ -214,6 +218,9 @@ func (l *loop) collectFrom(d *dev) {
 				}
 			}
 			if c.Err != nil && errors.Is(c.Err, driver.ErrDeviceLost) {
+				if c.Lane == driver.NoLane && d.lost { // one that was dropped is gone now
+					l.evs = append(l.evs, engine.Event{Kind: engine.DeviceQuiet, Device: d.id})
+				}
 				lost = c.Err
 				over = append(over, c.Lane)
 				continue
@@ -302,35 +309,6 @@ func (l *loop) wait() {
 	if !l.asleep.Swap(false) {
 		<-l.wakeup // somebody is about to wake it, or has
 	}
-}
-
-// shut cancels runs and reports whether everything has ended, devices included.
-func (l *loop) shut() bool {
-	if len(l.runs) > 0 {
-		for id := range l.runs {
-			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: id})
-			l.runOver(id)
-		}
-		return false
-	}
-	for ref, waiting := range l.fetches {
-		for _, f := range waiting {
-			f.answer <- ErrClosed
-		}
-		delete(l.fetches, ref)
-	}
-	l.unwatch()
-	l.settleRevivals()
-	l.keepTuning()
-	for _, d := range append(l.devs, l.host) {
-		if d.closed {
-			continue // being closed already, for as long as what hangs on it does
-		}
-		if err := d.Close(); err != nil {
-			l.log.Warn("closing device", "device", d.Info().Name, "err", err)
-		}
-	}
-	return true
 }
 
 // perform does what the engine decided, in order.
@@ -545,6 +523,9 @@ func (l *loop) done(a *engine.Action) {
 			waiting[0].answer <- a.Err
 		}
 		return
+	}
+	if l.runs[a.Run] == nil {
+		return // it was told of before: see detach
 	}
 	switch {
 	case a.Err == nil:

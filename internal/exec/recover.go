@@ -147,21 +147,3 @@ func (l *loop) revive(d *dev, rung engine.Rung) {
 		})
 	}()
 }
-
-// settleRevivals calls attempts off and waits for them, before devices close.
-func (l *loop) settleRevivals() {
-	for _, d := range l.devs {
-		if d.calloff == nil {
-			continue
-		}
-		d.calloff()
-		for ended := false; !ended; {
-			select {
-			case <-d.revived:
-				ended = true
-			case fn := <-l.x.calls:
-				fn(l)
-			}
-		}
-	}
-}

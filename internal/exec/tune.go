@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/weft-run/weft/driver"
 )
@@ -61,8 +62,7 @@ func (x *Executor) tune() {
 
 // keepTuning saves what devices decided, before they close. One that is lost tells
 // nothing any more, so what was known of it stays.
-func (l *loop) keepTuning() {
-	x := l.x
+func (x *Executor) keepTuning(devs []*dev) {
 	if x.cache == nil {
 		return
 	}
@@ -71,11 +71,17 @@ func (l *loop) keepTuning() {
 	if err != nil {
 		t = tuning{Version: tuningVersion, Key: x.cache.key, Devices: make(map[string][]driver.Tuned)}
 	}
-	for _, d := range l.devs {
-		if tuner, ok := d.Device.(driver.Tuner); ok && !d.lost {
-			if now := tuner.Tuning(); len(now) > 0 {
-				t.Devices[x.Machine.Devices[d.id].Name] = now
-			}
+	told := make([][]driver.Tuned, len(devs))
+	var wg sync.WaitGroup
+	for i, d := range devs {
+		if tuner, ok := d.Device.(driver.Tuner); ok && !d.away.Load() {
+			wg.Go(func() { told[i] = tuner.Tuning() })
+		}
+	}
+	wg.Wait()
+	for i, now := range told {
+		if len(now) > 0 {
+			t.Devices[x.Machine.Devices[i].Name] = now
 		}
 	}
 	if len(t.Devices) == 0 {

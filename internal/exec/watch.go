@@ -16,8 +16,6 @@ const (
 	sampleEvery = 100 * time.Millisecond
 	// hangAfter is how long a device with work may show no sign of life.
 	hangAfter = 3 * time.Second
-	// unwatchWait is how long closing waits for a sample being taken.
-	unwatchWait = time.Second
 	// longAfter is how long a call in host memory may run before that is said: nobody
 	// can end it, and its device does nothing else meanwhile.
 	longAfter = time.Minute
@@ -92,21 +90,6 @@ func (l *loop) sampler(every, hang time.Duration, devs ...*dev) {
 			}
 		}
 	}()
-}
-
-// unwatch ends sampling: closed devices must not be asked anything. A device
-// that hangs while being asked is not waited for.
-func (l *loop) unwatch() {
-	close(l.unwatched)
-	ended := make(chan struct{})
-	go func() {
-		l.watchers.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(unwatchWait):
-	}
 }
 
 // ask returns what a device says about itself.

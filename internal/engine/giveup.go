@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Held is an operation of a run that has not ended.
+type Held struct {
+	Device machine.DeviceID // machine.Host for a copy within host memory
+	Graph  *graph.Graph
+	Task   graph.TaskID // graph.NoTask for a copy
+	Begun  bool         // it runs; what has not begun waits for something else
+	Lent   bool         // it may use the caller's memory
+}
+
+// Holding returns what a run that has not ended has in flight, and what it will fail
+// with if it has failed.
+func (e *Engine) Holding(id RunID) (held []Held, err error) {
+	s, ok := e.byID[id]
+	if !ok {
+		return nil, nil
+	}
+	r := e.runs[s]
+	for l := range e.lanes {
+		ln := &e.lanes[l]
+		for seq := ln.done + 1; seq <= ln.issued; seq++ {
+			rec := ln.rec(seq)
+			h := Held{Device: ln.info.Device, Graph: r.g, Task: graph.NoTask, Begun: seq == ln.done+1 && e.begun(rec)}
+			switch {
+			case rec.task < 0 && (e.touches(r, rec.src) || e.touches(r, rec.dst)):
+				h.Lent = true
+			case rec.task >= 0 && e.tasks.at[rec.task].run == s:
+				h.Task = graph.TaskID(rec.task - r.tbase)
+				h.Lent = e.devs[h.Device].space == 0
+			default:
+				continue
+			}
+			held = append(held, h)
+		}
+	}
+	for i := range e.devs {
+		for _, g := range e.devs[i].ghosts {
+			if e.touches(r, g.inst) {
+				held = append(held, Held{Device: machine.DeviceID(i), Graph: r.g, Task: graph.NoTask, Begun: true, Lent: true})
+				break
+			}
+		}
+	}
+	return held, r.err(e)
+}
+
+// touches reports whether a run's own memory stands behind an instance.
+func (e *Engine) touches(r *run, i int32) bool {
+	in := &e.insts[i]
+	return in.lent && in.data >= 0 && e.data.at[in.data].run == r.slot
+}
+
+// begun reports whether the oldest operation of a lane waits for nothing, as far as is
+// known: only launches on devices in processes of their own, and those with a timeout,
+// have what they wait for besides their predecessors noted.
+func (e *Engine) begun(rec *opRec) bool {
+	if rec.task < 0 {
+		in := &e.insts[rec.src]
+		for s := in.slot + rec.p0 - in.p0; s < in.slot+rec.p1-in.p0; s++ {
+			if e.pending(e.slots.at[s].lane, e.slots.at[s].seq) {
+				return false
+			}
+		}
+		return true
+	}
+	for _, w := range rec.waits {
+		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
+			return false
+		}
+	}
+	r, gt := e.taskOf(rec.task)
+	for _, p := range r.f.Preds(gt) {
+		if e.tasks.at[r.tbase+p].state != done {
+			return false
+		}
+	}
+	return true
+}
+
+// giveUp ends what a failed run has running where a process can be killed for it.
+// What other runs have on these devices is placed anew, and nobody is blamed.
+func (e *Engine) giveUp(id RunID) {
+	s, ok := e.byID[id]
+	if !ok || e.runs[s].state != runFailing {
+		return
+	}
+	held, _ := e.Holding(id)
+	for _, h := range held {
+		if h.Device < 0 || !h.Begun || !e.devs[h.Device].process.Own || !e.working(&e.devs[h.Device]) {
+			continue
+		}
+		what := "a copy"
+		if h.Task != graph.NoTask {
+			what = fmt.Sprintf("task %q", h.Graph.TaskName(h.Task))
+		}
+		e.abandonDevice(h.Device, fmt.Errorf("%s of a run that was given up did not end", what))
+	}
+}

@@ -1,0 +1,259 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+)
+
+// ErrHeld says that something nobody can end still runs and uses the memory it was
+// given: a Go kernel that does not ask Call.Stopped. That memory must be left alone.
+var ErrHeld = errors.New("memory is still in use")
+
+const (
+	// cancelWait is how long a cancelled run may take to end: longer than most tasks,
+	// and not so long that people take the program for dead.
+	cancelWait = 2 * time.Second
+	// closeWait is how long Close may take. A worker that is to be killed first has
+	// 2 s to end by itself, its keeper one.
+	closeWait = 5 * time.Second
+	// settleWait is how long closing waits for what is asked of a device at the time:
+	// its condition, or to come back.
+	settleWait = time.Second
+)
+
+// patience is how long cancelling and closing may take, and what closing waits for.
+type patience struct {
+	cancelWait, killWait, closeWait time.Duration
+
+	waits sync.Mutex
+	held  []string // calls that were left behind
+	open  []string // devices being closed
+}
+
+func newPatience(c *Config) patience {
+	wait := func(d, def time.Duration) time.Duration {
+		if d == 0 {
+			return def
+		}
+		return max(d, 0)
+	}
+	cancel := wait(c.CancelWait, cancelWait)
+	return patience{cancelWait: cancel, killWait: wait(c.KillWait, cancel/2), closeWait: wait(c.CloseWait, closeWait)}
+}
+
+// cancel ends a job's run early. What it has in flight is asked to end, ended with its
+// process after a while, and left behind after the time given.
+func (l *loop) cancel(j *Job, wait time.Duration) {
+	id := j.id
+	l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: id})
+	l.runOver(id)
+	later := func(after time.Duration, fn func(l *loop)) {
+		time.AfterFunc(after, func() {
+			l.x.do(func(l *loop) {
+				if l.runs[id] == j {
+					fn(l)
+				}
+			})
+		})
+	}
+	later(min(l.x.killWait, wait/2), func(l *loop) { l.evs = append(l.evs, engine.Event{Kind: engine.GiveUp, Run: id}) })
+	later(wait, func(l *loop) { l.overdue = append(l.overdue, j) })
+}
+
+// detach tells jobs that were cancelled some time ago that they have ended, although
+// something of them is in flight. The engine keeps what that uses until it is done.
+func (l *loop) detach() {
+	for _, j := range l.overdue {
+		id := j.id
+		if id == 0 {
+			continue // it ended meanwhile
+		}
+		held, err := l.engine.Holding(id)
+		if what := l.describe(held); len(what) > 0 {
+			err = fmt.Errorf("%w; %w: %s", err, ErrHeld, strings.Join(what, ", "))
+			l.log.Warn("a cancelled run does not end", "err", err)
+			l.x.waits.Lock()
+			l.x.held = append(l.x.held, what...)
+			l.x.waits.Unlock()
+		}
+		delete(l.runs, id)
+		l.counts.Cancelled++
+		j.id = 0
+		j.Done(nil, err)
+	}
+	l.overdue = l.overdue[:0]
+}
+
+// describe names what of a run still uses the caller's memory, or will. A launch that
+// was to end early and has not begun never will.
+func (l *loop) describe(held []engine.Held) []string {
+	var out []string
+	for _, h := range held {
+		if !h.Lent || h.Task != graph.NoTask && !h.Begun {
+			continue
+		}
+		what, on := "a copy of its data has not ended", ""
+		if h.Device >= 0 {
+			on = " on " + l.x.Machine.Devices[h.Device].Name
+		}
+		if h.Task != graph.NoTask {
+			what = fmt.Sprintf("%s of task %q has not returned", kernelNames(h.Graph.Task(h.Task)), h.Graph.TaskName(h.Task))
+		}
+		if s := what + on; !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// kernelNames names the kernels of a task, each once.
+func kernelNames(t *graph.Task) string {
+	var names []string
+	for _, s := range t.Steps {
+		if s.Kernel == nil {
+			continue
+		}
+		if n := fmt.Sprintf("%q", s.Kernel.Name); !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	if len(names) == 1 {
+		return "kernel " + names[0]
+	}
+	return "kernels " + strings.Join(names, ", ")
+}
+
+// Ended is closed when everything that Close ends has ended.
+func (x *Executor) Ended() <-chan struct{} { return x.ended }
+
+// Close cancels what runs, waits for what is in flight, and closes devices. When
+// ctx ends first, or Config.CloseWait is over, it returns an error and closing goes
+// on.
+func (x *Executor) Close(ctx context.Context) error {
+	late := time.NewTimer(x.closeWait)
+	defer late.Stop()
+	x.do(func(l *loop) {
+		if l.closing {
+			return
+		}
+		l.closing = true
+		for _, j := range l.runs {
+			l.cancel(j, min(x.cancelWait, x.closeWait/2))
+		}
+	})
+	select {
+	case <-x.ended:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return x.unclosed()
+	}
+}
+
+// unclosed says what Close did not wait for any longer.
+func (x *Executor) unclosed() error {
+	x.waits.Lock()
+	defer x.waits.Unlock()
+	open := ""
+	if len(x.open) > 0 {
+		open = "; not closed: " + strings.Join(x.open, ", ")
+	}
+	if len(x.held) > 0 {
+		return fmt.Errorf("%w: %s%s", ErrHeld, strings.Join(x.held, ", "), open)
+	}
+	return fmt.Errorf("%w after %v%s", engine.ErrTimeout, x.closeWait, open)
+}
+
+// shut closes the devices, after the last run. Callers are answered meanwhile: a
+// device that runs a Go kernel is closed when that returns.
+func (l *loop) shut() {
+	for ref, waiting := range l.fetches {
+		for _, f := range waiting {
+			f.answer <- ErrClosed
+		}
+		delete(l.fetches, ref)
+	}
+	l.x.remember()
+	var attempts []<-chan struct{}
+	for _, d := range l.devs {
+		attempts = append(attempts, d.revived)
+		if d.calloff != nil {
+			d.calloff()
+		}
+	}
+	// One that is closed already is so for as long as what hangs on it does.
+	open := slices.DeleteFunc(append(slices.Clone(l.devs), l.host), func(d *dev) bool { return d.closed })
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		l.end(open, attempts)
+	}()
+	for {
+		select {
+		case fn := <-l.x.calls:
+			fn(l)
+		case <-closed:
+			return
+		}
+	}
+}
+
+// end closes devices, side by side, once nobody asks them anything and attempts to
+// bring them back have ended. It runs beside the loop.
+func (l *loop) end(open []*dev, attempts []<-chan struct{}) {
+	x := l.x
+	name := func(d *dev) string {
+		if d == l.host {
+			return "copies in host memory"
+		}
+		return d.Info().Name
+	}
+	x.waits.Lock()
+	for _, d := range open {
+		x.open = append(x.open, name(d))
+	}
+	x.waits.Unlock()
+	close(l.unwatched)
+	late := time.After(settleWait)
+	wait := func(ended <-chan struct{}) {
+		select {
+		case <-ended:
+		case <-late:
+			late = time.After(0) // for those after it
+		}
+	}
+	sampled := make(chan struct{})
+	go func() {
+		l.watchers.Wait()
+		close(sampled)
+	}()
+	wait(sampled)
+	for _, ended := range attempts {
+		if ended != nil {
+			wait(ended)
+		}
+	}
+	x.keepTuning(l.devs)
+	var wg sync.WaitGroup
+	for _, d := range open {
+		wg.Go(func() {
+			name := name(d)
+			if err := d.Close(); err != nil {
+				l.log.Warn("closing device", "device", name, "err", err)
+			}
+			x.waits.Lock()
+			x.open = slices.DeleteFunc(x.open, func(s string) bool { return s == name })
+			x.waits.Unlock()
+		})
+	}
+	wg.Wait()
+}
