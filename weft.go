@@ -51,6 +51,10 @@ var (
 // TaskError says which task failed on which device; it unwraps to the cause.
 type TaskError = engine.TaskError
 
+// Quarantine is why a task was not tried again under which worker processes were lost
+// again and again: it tells when, where and how. A TaskError unwraps to it.
+type Quarantine = engine.Quarantine
+
 // RunError is how a failed run ends: the cause, and every unfinished task.
 type RunError = engine.RunError
 

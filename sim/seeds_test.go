@@ -106,7 +106,7 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 		Machine: m, Policy: names[r.IntN(len(names))], Seed: seed, Noise: r.Float64() * 0.3,
 		// Whatever hangs is noticed, and no series of injected failures uses
 		// up a task's retries or a device's credit.
-		Engine:  engine.Options{TaskTimeout: 50 * time.Millisecond, Retries: 100, Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(40)},
+		Engine:  engine.Options{TaskTimeout: 50 * time.Millisecond, Retries: 100, Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(40), Health: engine.Health{MaxLosses: 100}},
 		MaxTime: time.Hour, MaxSteps: 1_000_000, Late: k&late != 0,
 		Board: driver.NewBoard(len(engine.LanesOf(m))),
 	}

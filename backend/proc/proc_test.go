@@ -356,7 +356,7 @@ func TestKillAnyTime(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			o := proc.Options{Config: []byte("devices 2\ntake 1ms launches"), Standby: seed%2 == 1}
-			r := start(t, o, engine.Options{Health: engine.Health{Trust: time.Nanosecond}, Retries: 50},
+			r := start(t, o, engine.Options{Health: engine.Health{Trust: time.Nanosecond, MaxLosses: 1000}, Retries: 50},
 				cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
 			rnd := rand.New(rand.NewPCG(seed, 7))
 			stop, ended := make(chan struct{}), make(chan int)
@@ -434,17 +434,31 @@ func (r *rig) state(i int) engine.DeviceState {
 }
 
 // A kernel that ends its process, one that stops it and one that uses up all
-// memory: their task fails in the end, the others do not, and the device works on.
+// memory: their task fails after three losses and says what these were, and the device
+// works on. Each change of the device's state is logged once.
 func TestKernelsThatKill(t *testing.T) {
 	for bad, hang := range map[string]time.Duration{"crash": 0, "stop": 600 * time.Millisecond, "eat": 0} {
 		t.Run(bad, func(t *testing.T) {
-			r := start(t, proc.Options{Hang: hang}, engine.Options{Health: engine.Health{Trust: time.Nanosecond}})
+			r := start(t, proc.Options{Hang: hang}, engine.Options{})
 			_, _, err := r.run(t, one(t, bad, 100, 0), make([]byte, 100))
 			var te *engine.TaskError
-			if !errors.As(err, &te) || te.Task != bad+" 0" {
-				t.Fatalf("got %v; want an error of the task", err)
+			var q *engine.Quarantine
+			if !errors.As(err, &te) || te.Task != bad+" 0" || !errors.As(err, &q) || len(q.Losses) != 3 {
+				t.Fatalf("got %v; want an error of the task that tells of three losses", err)
 			}
-			eventually(t, "the device", func() bool { return r.state(0) == engine.Healthy })
+			for i, l := range q.Losses {
+				if l.Device != "fake:0" || l.Err == nil || i > 0 && l.At <= q.Losses[i-1].At {
+					t.Errorf("loss %d is %+v", i, l)
+				}
+			}
+			eventually(t, "the device, with every change of its state logged once", func() (ok bool) {
+				r.Look(func(_ machine.Cost, st []engine.DeviceStatus) { // between two steps
+					log := r.log.String()
+					ok = st[0].State == engine.Healthy && st[0].Losses >= 3 &&
+						strings.Count(log, "from=healthy to=lost") == st[0].Losses && strings.Count(log, "from=lost to=healthy") == st[0].Losses
+				})
+				return ok
+			})
 			g, in, want := chain(t, 10_000, 4, 2)
 			r.mustRun(t, g, in, want)
 		})

@@ -198,6 +198,7 @@ type Event struct {
 	// suspected. It is believed once for each launch that failed there, or a
 	// device that claims it for ever would be brought back for ever.
 	Blamed bool
+	Never  bool // RecoverFailed: nothing can bring the device back
 	Op     Op
 	Device machine.DeviceID
 	Spare  machine.DeviceID // HotSwap

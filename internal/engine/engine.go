@@ -68,6 +68,8 @@ type Options struct {
 	Rebalance sched.RebalanceOptions
 	// Explain, when set, is called for every placement.
 	Explain func(sched.Explanation)
+	// Changed, when set, is called for every change of a device's state, once.
+	Changed func(StateChange)
 }
 
 const (
@@ -82,9 +84,6 @@ const (
 	// maxCuts is how often the copies made for a task, or to bring a value home, may
 	// fail in a row.
 	maxCuts = 8
-	// maxLosses is how many devices a task may take down with it before it is
-	// held to be the cause.
-	maxLosses = 3
 	// agingPerPriority is the service a waiting task is overtaken by for each
 	// step of priority between it and a newer, more urgent one. It makes
 	// priority a head start instead of a privilege, so nothing starves.
@@ -188,7 +187,7 @@ type Engine struct {
 	copyFor    int32             // task copies are being made for, -1
 	copySerial uint32            // of the issue they are made for
 	cuts       map[int32]cut     // of the tasks that are cut off
-	suspects   map[int32]int     // by task, how many devices were lost while it ran
+	suspects   map[int32][]Loss  // by task, the devices that were lost while it ran
 	copyFails  map[int32]cut     // by value, how copies that no task waits for failed in a row
 }
 
@@ -265,7 +264,7 @@ type opRec struct {
 	timeout  time.Duration
 	bytes    int64
 	args     []int32 // instances of a launch, in use order; workspace last
-	waits    []Op    // kept only where a timeout or giving up needs them
+	waits    []Op    // of a launch on a device with memory of its own, or with a timeout
 }
 
 // space is a memory.
@@ -426,7 +425,7 @@ func New(o Options) *Engine {
 		gangs:     make(map[int32]*gang),
 		awaiting:  make(map[int32][]int32),
 		cuts:      make(map[int32]cut),
-		suspects:  make(map[int32]int),
+		suspects:  make(map[int32][]Loss),
 		copyFails: make(map[int32]cut),
 	}
 	if e.batch = placeBatch; o.Explain != nil {
@@ -659,6 +658,7 @@ func (e *Engine) handle(ev *Event) {
 	case RecoverFailed:
 		if d := &e.devs[ev.Device]; d.state == Lost {
 			d.health.rung++
+			d.health.never = ev.Never
 			e.climb(ev.Device)
 		}
 	case HotSwap:

@@ -383,7 +383,7 @@ func TestBlameNeedsAFailure(t *testing.T) {
 		r.step()
 	}
 	is(t, r.finish(id), engine.ErrDeviceLost)
-	equal(t, "losses until the task is held to be the cause and has no retry left", n, 4)
+	equal(t, "losses until the task is held to be the cause", n, 3)
 
 	// Nor before anything ran, when the run can only end with the device.
 	r = newRig(t, gpus(1, 1<<20), engine.Options{})

@@ -28,7 +28,7 @@ func (e *Engine) Holding(id RunID) (held []Held, err error) {
 		ln := &e.lanes[l]
 		for seq := ln.done + 1; seq <= ln.issued; seq++ {
 			rec := ln.rec(seq)
-			h := Held{Device: ln.info.Device, Graph: r.g, Task: graph.NoTask, Begun: seq == ln.done+1 && e.begun(rec)}
+			h := Held{Device: ln.info.Device, Graph: r.g, Task: graph.NoTask, Begun: seq == ln.done+1 && e.begun(rec, ln.info.Device)}
 			switch {
 			case rec.task < 0 && (e.touches(r, rec.src) || e.touches(r, rec.dst)):
 				h.Lent = true
@@ -58,14 +58,13 @@ func (e *Engine) touches(r *run, i int32) bool {
 	return in.lent && in.data >= 0 && e.data.at[in.data].run == r.slot
 }
 
-// begun reports whether the oldest operation of a lane waits for nothing, as far as is
-// known: only launches on devices in processes of their own, and those with a timeout,
-// have what they wait for besides their predecessors noted.
-func (e *Engine) begun(rec *opRec) bool {
+// begun reports whether the oldest operation of a lane waits for nothing: what it reads
+// is there, and what it is to come after has ended.
+func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	if rec.task < 0 {
 		in := &e.insts[rec.src]
 		for s := in.slot + rec.p0 - in.p0; s < in.slot+rec.p1-in.p0; s++ {
-			if e.pending(e.slots.at[s].lane, e.slots.at[s].seq) {
+			if !e.filled(s) {
 				return false
 			}
 		}
@@ -82,7 +81,15 @@ func (e *Engine) begun(rec *opRec) bool {
 			return false
 		}
 	}
-	return true
+	there := true
+	e.eachRead(r, gt, func(v int32) {
+		for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
+			if e.insts[e.slots.at[s].inst].space == e.devs[dev].space && !e.filled(s) {
+				there = false
+			}
+		}
+	})
+	return there
 }
 
 // giveUp ends what a failed run has running where a process can be killed for it.

@@ -52,6 +52,13 @@ type Health struct {
 	// Trust how long a device must stay up for the ladder to start over (5 s).
 	RungTimeout time.Duration
 	Trust       time.Duration
+	// MaxLosses is how many devices may be lost while a task runs (3) before it is
+	// held to be the cause and not tried again. The ladder has as many rungs, so that
+	// a device is not given up for what one task does to it.
+	MaxLosses int
+	// Again is the pause after which the ladder of a broken device starts over,
+	// doubled each time up to 64 times as long; 0 means never.
+	Again time.Duration
 }
 
 func (h *Health) defaults() {
@@ -70,6 +77,9 @@ func (h *Health) defaults() {
 	if h.Trust == 0 {
 		h.Trust = 5 * time.Second
 	}
+	if h.MaxLosses == 0 {
+		h.MaxLosses = 3
+	}
 }
 
 const (
@@ -81,13 +91,40 @@ const (
 	coolMarginC  = 5.0
 	freeMargin   = 0.05
 	loadAlpha    = 0.1 // moving average of utilisation
+	// maxDoublings bounds the pause before the ladder starts over: ten seconds become
+	// eleven minutes, at which a device that is gone costs next to nothing.
+	maxDoublings = 6
 )
+
+// StateChange is a change of what the engine thinks of a device.
+type StateChange struct {
+	Device   machine.DeviceID
+	From, To DeviceState
+	Cause    error // of a device that is lost or broken
+}
+
+// setState changes a device's state and tells of it.
+func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
+	d := &e.devs[dev]
+	from := d.state
+	d.state = to
+	if e.o.Changed == nil || from == to {
+		return
+	}
+	c := StateChange{Device: dev, From: from, To: to}
+	if to == Lost || to == Broken {
+		c.Cause = d.cause
+	}
+	e.o.Changed(c)
+}
 
 type deviceHealth struct {
 	failures int  // in a row
 	faulted  bool // a launch failed there, and no loss was put down to it
 	rung     Rung
-	deadline time.Duration // of the rung being tried
+	deadline time.Duration // of the rung being tried; of a broken device, when the ladder starts over, 0 for never
+	breaks   int           // how often the ladder gave up since the device was last trusted
+	never    bool          // it cannot be brought back
 	upSince  time.Duration
 	strained int // samples over a threshold in a row
 	drained  bool
@@ -114,9 +151,16 @@ func (e *Engine) timers() {
 	for _, dev := range e.due {
 		e.visit(1)
 		d := &e.devs[dev]
-		if d.state == Lost && d.health.deadline > 0 && d.health.deadline <= e.now {
-			d.health.rung++
-			e.climb(dev)
+		if d.health.deadline > 0 && d.health.deadline <= e.now {
+			switch d.state {
+			case Lost:
+				d.health.rung++
+				e.climb(dev)
+			case Broken:
+				d.health.rung = 0
+				e.setState(dev, Lost)
+				e.climb(dev)
+			}
 		}
 		if d.swapTo >= 0 && d.flight == 0 {
 			e.handOver(dev)
@@ -299,7 +343,7 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 	}
 	for _, dev := range e.absent {
 		e.visit(1)
-		if d := &e.devs[dev]; d.state == Lost && d.health.deadline > 0 {
+		if d := &e.devs[dev]; (d.state == Lost || d.state == Broken) && d.health.deadline > 0 {
 			sooner(d.health.deadline)
 		}
 		if d := &e.devs[dev]; d.lack.until > 0 {
@@ -316,7 +360,7 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 func (e *Engine) countAbsent() {
 	e.absent = e.absent[:0]
 	for i := range e.devs {
-		if e.devs[i].state == Lost || e.devs[i].swapTo >= 0 || e.devs[i].lack.until > 0 {
+		if e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].swapTo >= 0 || e.devs[i].lack.until > 0 {
 			e.absent = append(e.absent, machine.DeviceID(i))
 		}
 	}
@@ -327,9 +371,13 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	defer e.countAbsent()
 	d := &e.devs[dev]
 	h := &d.health
-	if h.rung >= rungs || e.o.NoRecovery {
-		d.state = Broken
+	if h.rung >= rungs || h.never || e.o.NoRecovery {
 		h.deadline = 0
+		if e.o.Health.Again > 0 && !h.never && !e.o.NoRecovery {
+			h.deadline = e.now + e.o.Health.Again<<min(h.breaks, maxDoublings)
+			h.breaks++
+		}
+		e.setState(dev, Broken)
 		e.hungry = true
 		if sp := &e.spaces[d.space]; sp.away {
 			sp.away = false
@@ -364,7 +412,8 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 		h.rung = 0
 	}
 	h.upSince, h.deadline, h.failures, h.strained, h.drained = e.now, 0, 0, 0, false
-	d.state, d.blocked = Healthy, false
+	e.setState(dev, Healthy)
+	d.blocked = false
 	e.countAbsent()
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, e.now
@@ -575,7 +624,7 @@ func (e *Engine) drain(dev machine.DeviceID) {
 	if d.state != Healthy {
 		return
 	}
-	d.state = Draining
+	e.setState(dev, Draining)
 	e.view.Devices[dev].Accepts = false
 	e.dirty(dev)
 	e.tr.Record(trace.Event{Kind: trace.Drain, Device: dev, Task: -1, Start: e.now, End: e.now})
@@ -587,7 +636,8 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 	if d.state != Draining {
 		return
 	}
-	d.state, d.swapTo = Healthy, -1
+	e.setState(dev, Healthy)
+	d.swapTo = -1
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
 	e.dirty(dev)
@@ -611,7 +661,7 @@ func (e *Engine) callSpare(dev machine.DeviceID) {
 }
 
 func (e *Engine) engage(spare machine.DeviceID) {
-	e.devs[spare].state = Healthy
+	e.setState(spare, Healthy)
 	vd := &e.view.Devices[spare]
 	vd.Accepts, vd.FreeAt = true, e.now
 	e.dirty(spare)

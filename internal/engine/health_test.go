@@ -1,6 +1,9 @@
 package engine_test
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -295,4 +298,72 @@ func TestLossIsLocal(t *testing.T) {
 	r.lose(0, false)
 	rep := r.mustRun(id)
 	equal(t, "replays", rep.Replays, 3)
+}
+
+// A task under which a device was lost three times is quarantined: its run's error tells
+// of each loss, and the device, whose ladder begins anew, stays.
+func TestQuarantine(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	id := r.submit(single(t, job("bad", 1)), engine.RunOptions{})
+	for i := range 3 {
+		r.starts("bad")
+		r.now += time.Duration(i+1) * ms
+		r.giveUp(0)
+		r.step(engine.Event{Kind: engine.DeviceLost, Device: 0, Err: errBoom})
+		r.back(0, false)
+	}
+	err := r.finish(id)
+	is(t, err, engine.ErrDeviceLost)
+	is(t, err, errBoom)
+	var te *engine.TaskError
+	var q *engine.Quarantine
+	if !errors.As(err, &te) || te.Task != "bad" || !errors.As(err, &q) || len(q.Losses) != 3 {
+		t.Fatalf("got %v", err)
+	}
+	for i, at := range []time.Duration{1 * ms, 3 * ms, 6 * ms} {
+		equal(t, "device", q.Losses[i].Device, "gpu:0")
+		equal(t, "time", q.Losses[i].At, at)
+		is(t, q.Losses[i].Err, errBoom)
+	}
+	if text := err.Error(); strings.Count(text, "gpu:0 at ") != 3 || strings.Count(text, "boom") != 3 {
+		t.Errorf("the error says %s", text)
+	}
+	equalLists(t, "rungs", r.rungs, []string{"gpu:0 standby", "gpu:0 restart", "gpu:0 standby"})
+	equal(t, "state", r.e.Status(0).State, engine.Healthy)
+	r.mustRun(r.submit(single(t, job("good", 1)), engine.RunOptions{}))
+}
+
+// The ladder of a device that did not come back starts over after a pause, which grows
+// until the device has been trusted; not that of one which cannot come back. Each
+// change of state is told once.
+func TestLadderStartsOver(t *testing.T) {
+	var changes []string
+	o := engine.Options{Health: engine.Health{RungTimeout: ms, Again: time.Second, Trust: time.Minute}}
+	o.Changed = func(c engine.StateChange) { changes = append(changes, fmt.Sprint(c.Device, " ", c.From, " ", c.To)) }
+	r := newRig(t, gpus(1, mb), o)
+	r.lose(0, false)
+	var broken []time.Duration
+	for range 9 {
+		r.until("broken", func() bool { return r.e.Status(0).State == engine.Broken })
+		broken = append(broken, r.now)
+		r.until("tried again", func() bool { return r.e.Status(0).State == engine.Lost })
+	}
+	for i := range broken[1:] {
+		equal(t, fmt.Sprint("pause ", i), broken[i+1]-broken[i], time.Second<<min(i, 6)+3*ms)
+	}
+	equal(t, "rungs", len(r.rungs), 9*3+1)
+	equal(t, "changes", len(changes), 1+2*9)
+	r.back(0, false)
+	r.now += 2 * time.Minute
+	changes = nil
+	r.lose(0, false)
+	at := r.now
+	r.until("broken", func() bool { return r.e.Status(0).State == engine.Broken })
+	r.until("tried again", func() bool { return r.e.Status(0).State == engine.Lost })
+	equal(t, "pause once it was trusted", r.now-at, time.Second+3*ms)
+	r.step(engine.Event{Kind: engine.RecoverFailed, Device: 0, Never: true})
+	equalLists(t, "changes", changes, []string{"0 healthy lost", "0 lost broken", "0 broken lost", "0 lost broken"})
+	if at, ok := r.e.NextWake(); ok {
+		t.Errorf("a device that cannot come back is to be tried at %v", at)
+	}
 }

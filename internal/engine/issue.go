@@ -328,12 +328,15 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 		}
 	}
 	waits := e.waits[w:len(e.waits):len(e.waits)]
+	d := &e.devs[dev]
+	if d.space != 0 {
+		rec.waits = append(rec.waits, waits...)
+	}
 	if r.timed {
-		rec.timeout, rec.auto = e.timeout(r, gt, dev)
-		if rec.timeout > 0 || e.devs[dev].process.Own {
-			rec.waits = append(rec.waits, waits...)
-		}
-		if rec.timeout > 0 {
+		if rec.timeout, rec.auto = e.timeout(r, gt, dev); rec.timeout > 0 {
+			if d.space == 0 {
+				rec.waits = append(rec.waits, waits...)
+			}
 			e.timedOps++
 			ln := &e.lanes[op.Lane]
 			if ln.timed++; op.Seq == uint32(ln.done+1) {
@@ -341,7 +344,6 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 			}
 		}
 	}
-	d := &e.devs[dev]
 	d.flight++
 	d.stats.Start()
 	d.backlog += e.tasks.at[tid].cost

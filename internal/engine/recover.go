@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -344,27 +345,25 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 		lost = fmt.Errorf("%w: %w", lost, cause)
 	}
 	wasSpare := d.state == Spare
-	d.state, d.cause = Lost, lost
+	d.cause = lost
+	e.setState(dev, Lost)
 	d.losses++
 	e.view.Devices[dev].Accepts = false
 	e.dirty(dev)
 	d.swapTo = -1
+	if !blamed && e.suspect(dev, lost) {
+		d.health.rung = 0 // the cause is known, and no fault of the device
+	}
 	// End its operations: each lane's in order, as the loop would have.
 	for l := d.lanes[0]; l <= d.out; l++ {
 		ln := &e.lanes[l]
 		ln.lost = ln.issued
-		running := uint32(ln.done + 1) // those behind it had not started
 		for ln.done < ln.issued {
-			op := Op{l, uint32(ln.done + 1)}
 			rec := ln.rec(ln.done + 1)
-			st := DepFailed
 			if rec.task >= 0 && e.o.NoRecovery {
 				e.fail(e.runs[e.tasks.at[rec.task].run], fmt.Errorf("%w; recovery is off", lost))
 			}
-			if rec.task >= 0 && !blamed && op.Seq == running && e.blame(rec.task) {
-				st = Failed
-			}
-			e.finish(op, st, lost, e.now, e.now)
+			e.finish(Op{l, uint32(ln.done + 1)}, DepFailed, lost, e.now, e.now)
 		}
 	}
 	d.health.faulted = false
@@ -386,16 +385,64 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 		e.callSpare(dev)
 	}
 	if h := &d.health; e.now-h.upSince > e.o.Health.Trust {
-		h.rung = 0
+		h.rung, h.breaks = 0, 0
 	}
 	e.climb(dev)
 }
 
-// blame counts a device lost under a task, and reports whether the task must
-// now be held to be the cause.
-func (e *Engine) blame(tid int32) bool {
-	e.suspects[tid]++
-	return e.suspects[tid] >= maxLosses
+// Loss is a device lost while a task ran on it.
+type Loss struct {
+	Device string
+	At     time.Duration // by the clock of reports
+	Err    error
+}
+
+// Quarantine is why a task is not tried again: several devices, or one several times,
+// were lost while it ran.
+type Quarantine struct {
+	Losses []Loss
+}
+
+// Error names every loss.
+func (q *Quarantine) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "quarantined, since %d devices were lost while it ran", len(q.Losses))
+	for i, l := range q.Losses {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%s%s at %v (%v)", sep, l.Device, l.At.Round(time.Millisecond), l.Err)
+	}
+	return b.String()
+}
+
+// Unwrap returns the last loss.
+func (q *Quarantine) Unwrap() error { return q.Losses[len(q.Losses)-1].Err }
+
+// suspect holds the loss of a device against the tasks that were running there: the
+// oldest of each lane that waited for nothing. One with too many losses fails its run;
+// it reports whether there was one.
+func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
+	d := &e.devs[dev]
+	found := false
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		if ln.done == ln.issued {
+			continue
+		}
+		rec := ln.rec(ln.done + 1)
+		if rec.task < 0 || !e.begun(rec, dev) {
+			continue
+		}
+		losses := append(e.suspects[rec.task], Loss{e.m.Devices[dev].Name, e.now, lost})
+		e.suspects[rec.task] = losses
+		if r, gt := e.taskOf(rec.task); len(losses) >= e.o.Health.MaxLosses && r.state == runActive {
+			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{slices.Clone(losses)}))
+			found = true
+		}
+	}
+	return found
 }
 
 // loseMemory forgets every copy in a memory.

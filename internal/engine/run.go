@@ -90,7 +90,7 @@ type run struct {
 	reaping  bool
 	stopping bool  // what it has in flight is to be ended, at the end of the step
 	purged   bool  // its tasks are out of every queue, as it is about to end
-	timed    bool  // some of its tasks have a timeout, or may run where a process can be killed
+	timed    bool  // some of its tasks may have a timeout
 	volatile bool  // some of its data is updated in place
 	begun    bool  // it was admitted, so it has tasks and values
 	after    int   // lines for resident data it is not first in, while it waits
@@ -270,7 +270,7 @@ func (e *Engine) start(r *run) {
 	if n > 0 {
 		r.priority = r.g.Task(0).Priority + r.o.Priority
 	}
-	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0 || e.isolated
+	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0 || e.o.TaskTimeout == 0 && e.isolated
 	classes := int(e.view.Classes)
 	r.costs = slices.Grow(r.costs[:0], len(f.ShapeTask)*classes)[:len(f.ShapeTask)*classes]
 	for i, gt := range f.ShapeTask {
@@ -748,7 +748,7 @@ func (e *Engine) retire(r *run) {
 		}
 		mine := func(tid int32) bool { return tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks()) }
 		maps.DeleteFunc(e.cuts, func(tid int32, _ cut) bool { return mine(tid) })
-		maps.DeleteFunc(e.suspects, func(tid int32, _ int) bool { return mine(tid) })
+		maps.DeleteFunc(e.suspects, func(tid int32, _ []Loss) bool { return mine(tid) })
 		maps.DeleteFunc(e.copyFails, func(v int32, _ cut) bool { return e.vals.at[v].run == r.slot })
 		n := len(r.f.Values) - int(r.f.NumInitial)
 		e.vals.release(r.vbase, n)

@@ -9,6 +9,7 @@
 package exec
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -157,6 +158,8 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		return fail(fmt.Errorf("open: %w", context.Cause(ctx)))
 	}
 	c.Engine.Processes = processes(devs)
+	c.Engine.Health.Again = cmp.Or(c.Engine.Health.Again, ladderAgain)
+	c.Engine.Changed = l.changed
 	l.engine = engine.New(c.Engine)
 	l.watch(&c)
 	go l.run()

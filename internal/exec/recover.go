@@ -3,6 +3,8 @@ package exec
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"time"
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/engine"
@@ -62,6 +64,20 @@ func (l *loop) lose(d *dev, err error) {
 	})
 }
 
+// ladderAgain is the pause before the ladder of a broken device starts over: some time
+// after what three rungs may take, for a fault that passes, as of a driver being
+// restarted.
+const ladderAgain = 10 * time.Second
+
+// changed logs a change of a device's state.
+func (l *loop) changed(c engine.StateChange) {
+	level, attrs := slog.LevelInfo, []any{"device", l.x.Machine.Devices[c.Device].Name, "from", c.From.String(), "to", c.To.String()}
+	if c.To == engine.Lost || c.To == engine.Broken {
+		level, attrs = slog.LevelWarn, append(attrs, "cause", c.Cause)
+	}
+	l.log.Log(context.Background(), level, "device state changed", attrs...)
+}
+
 // drop gives up on a device that hangs or keeps failing.
 func (l *loop) drop(d *dev) {
 	l.abandon(d)
@@ -103,13 +119,10 @@ var (
 func (l *loop) revive(d *dev, rung engine.Rung) {
 	r, ok := d.Device.(driver.Reviver)
 	if !ok || d.closed {
-		if rung == 0 {
-			l.log.Warn("device lost", "device", d.Info().Name, "err", errNoRevival)
-		}
-		l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Err: errNoRevival})
+		l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Never: true, Err: errNoRevival})
 		return
 	}
-	l.log.Warn("device lost", "device", d.Info().Name, "next", rung.String())
+	l.log.Debug("bringing a device back", "device", d.Info().Name, "rung", rung.String())
 	if d.calloff != nil {
 		d.calloff()
 	}
@@ -143,7 +156,7 @@ func (l *loop) revive(d *dev, rung engine.Rung) {
 			d.lost = false
 			d.away.Store(false)
 			l.evs = append(l.evs, engine.Event{Kind: engine.DeviceBack, Device: d.id, Kept: kept})
-			l.log.Info("device back", "device", d.Info().Name, "rung", rung.String(), "kept", kept)
+			l.log.Debug("device brought back", "device", d.Info().Name, "rung", rung.String(), "kept", kept)
 		})
 	}()
 }

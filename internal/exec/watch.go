@@ -151,9 +151,6 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	}
 	d.memory = st.MemBytes
 	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Stats.Total
-	if s.Unresponsive {
-		l.log.Warn("device does not respond", "device", d.Info().Name)
-	}
 	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
 }
 
