@@ -465,7 +465,8 @@ func (c *recounter) tasksOfRuns() {
 			c.must(t.run == r.slot, "a task is of another run", tid, r.slot)
 			unissued := 0
 			for _, p := range r.f.Preds(graph.TaskID(gt)) {
-				if s := c.tasks.at[r.tbase+p].state; s != issued && s != done {
+				s, g := c.tasks.at[r.tbase+p].state, c.gang(r.tbase+p)
+				if s != issued && s != done || g != nil && g.withdrawn {
 					unissued++
 				}
 			}

@@ -206,3 +206,45 @@ func TestGangFailsAfterItsResultWasCopied(t *testing.T) {
 	}
 	r.mustRun(id)
 }
+
+// A task behind a gang that gets its turn between the ends of two members waits for
+// those in flight alone, since the failure of one heard of may be forgotten, and not at
+// all for a gang that has failed already: it follows the next attempt.
+func TestBehindGangThatEndsInParts(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000})
+		b.Add(pair("gang", 1, second(writes(y))))
+		b.Add(job("other", 1))
+		b.Add(job("use", 1, reads(y)))
+	})
+	for _, st := range []engine.Status{engine.OK, engine.Failed} {
+		r := newRig(t, gpus(3, 10*mb), engine.Options{})
+		id := r.submit(g, engine.RunOptions{MaxInFlight: 2})
+		r.starts("gang")
+		r.starts("other")
+		first := r.member(0)
+		r.end(first, st)
+		equal(t, "launches while the limit is reached", r.count("use"), 0)
+		r.end(r.op("other"), engine.OK)
+		if st == engine.OK {
+			if got, want := r.op("use").a.Waits, []engine.Op{r.member(1).a.Op}; !slices.Equal(got, want) {
+				t.Errorf("it waits for %v instead of %v", got, want)
+			}
+		} else {
+			equal(t, "launches behind a gang that has failed", r.count("use"), 0)
+		}
+		r.mustRun(id)
+	}
+}
+
+// op returns a launch in flight.
+func (r *rig) op(task string) *op {
+	r.t.Helper()
+	for _, o := range r.ops {
+		if o.a.Kind == engine.Launch && o.a.Graph.TaskName(o.a.Task) == task {
+			return o
+		}
+	}
+	r.t.Fatalf("%s is not in flight: %v", task, r.inFlight())
+	return nil
+}

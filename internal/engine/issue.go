@@ -32,6 +32,8 @@ type gang struct {
 	err    error
 	failed machine.DeviceID // where, unless status is OK
 	start  time.Duration
+	// withdrawn says that a member failed: what follows waits for another attempt.
+	withdrawn bool
 }
 
 // gang returns the gang a task is in flight as, nil for an ordinary task.
@@ -320,7 +322,7 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 		if t := &tasks[p]; t.state == issued {
 			if gangs {
 				if g := e.gangs[r.tbase+p]; g != nil {
-					e.waits = append(e.waits, g.ops...)
+					e.waitGang(g)
 					continue
 				}
 			}
@@ -354,6 +356,16 @@ func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
 	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
 	return a
+}
+
+// waitGang adds the members of a gang to what a launch waits for: those in flight,
+// since the board may forget how one ended that the engine has heard of.
+func (e *Engine) waitGang(g *gang) {
+	for _, op := range g.ops {
+		if e.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
+			e.waits = append(e.waits, op)
+		}
+	}
 }
 
 // room is how many bytes of a device's memory and of host memory are wanted.
@@ -678,11 +690,13 @@ func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
 	}
 }
 
-// unissue takes a task out of flight again after a failure.
-func (e *Engine) unissue(tid int32, r *run) {
+// unissue takes a task out of flight again after a failure; g is its gang, or nil.
+func (e *Engine) unissue(tid int32, r *run, g *gang) {
 	t := &e.tasks.at[tid]
 	t.state, t.dev = waiting, -1
-	e.withdrawn(tid, r)
+	if g == nil || !g.withdrawn {
+		e.withdrawn(tid, r)
+	}
 	e.landed(r)
 }
 
@@ -791,6 +805,10 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		if g.left > 0 {
 			if !ok { // its part will never be there
 				e.voidOutputs(r, gt, []Op{op}, false)
+				if !g.withdrawn {
+					g.withdrawn = true
+					e.withdrawn(tid, r)
+				}
 			}
 			return
 		}
@@ -811,7 +829,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 			ops, failed = g.ops, g.failed
 		}
 		e.voidOutputs(r, gt, ops, e.tasks.at[tid].flags&replayed == 0)
-		e.unissue(tid, r)
+		e.unissue(tid, r, g)
 		e.taskFailed(tid, r, gt, failed, st, err)
 		return
 	}
