@@ -297,7 +297,14 @@ func (x *executor) step() {
 	}
 	x.withinLimits()
 	x.pump()
+	if x.steps%forgetEvery == 0 {
+		x.forget()
+	}
 }
+
+// forgetEvery is after how many steps the board forgets failures: far fewer than the
+// 512 it has room for come in that time.
+const forgetEvery = 16
 
 // tell returns what the engine hears now: of every lane's completions some, and
 // lanes in any order.

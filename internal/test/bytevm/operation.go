@@ -230,6 +230,28 @@ func (x *executor) state(w engine.Op) (done, ok bool) {
 	return done, ok
 }
 
+// forget has the board forget the failures that nobody asks for any more: the engine
+// has heard of them, so that nothing it issues later waits for them, and nothing does
+// that was issued.
+func (x *executor) forget() {
+	past := make([]uint32, len(x.lanes))
+	for l := range past {
+		past[l] = x.engine.Ended(engine.Lane(l))
+	}
+	for l := range x.lanes {
+		for _, o := range x.lanes[l].queue {
+			for _, w := range o.act.Waits {
+				if !beyond(w.Seq, past[w.Lane]) {
+					past[w.Lane] = w.Seq - 1
+				}
+			}
+		}
+	}
+	for l, seq := range past {
+		x.board.Forget(driver.Lane(l), seq)
+	}
+}
+
 // pump starts and ends whatever can, until nothing moves.
 func (x *executor) pump() {
 	for moved := true; moved; {
