@@ -13,8 +13,9 @@
 // Files: engine.go (state, Step), run.go (runs, admission, fairness), place.go
 // (views, policies, queues), issue.go (waits, launches), memory.go (instances,
 // copies, eviction), shortage.go (waiting for memory), capacity.go (how much there
-// is), recover.go (failures, lineage, replay), health.go (ladder, rebalancing,
-// hot-swap), limit.go (timeouts nobody set), giveup.go (runs nobody waits for), check.go (invariants).
+// is), recover.go (failures, lineage, replay), vacate.go (giving the caller's memory
+// back), health.go (ladder, rebalancing, hot-swap), limit.go (automatic timeouts),
+// giveup.go (runs whose callers have gone), check.go (invariants).
 package engine
 
 import (

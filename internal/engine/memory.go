@@ -486,6 +486,7 @@ func (e *Engine) anchor(v int32) {
 	val := &e.vals.at[v]
 	val.flags = val.flags&^commits | anchored
 	val.depth, val.replay = 0, 0
+	e.vacated(v)
 	e.uncount(v)
 	e.maybeDrop(v)
 }
@@ -823,6 +824,7 @@ func (e *Engine) madeAt(s int32) time.Duration {
 func (e *Engine) copyFailed(v int32, why copyWhy, err error) {
 	val := &e.vals.at[v]
 	val.flags &^= commits
+	e.vacated(v)
 	if err != nil {
 		c := e.copyFails[v]
 		e.copyFails[v] = cut{err: err, times: c.times + 1}
@@ -990,12 +992,27 @@ func (e *Engine) bringHome(v int32) bool {
 	case !e.fits(0, val.bytes):
 		e.lacksHost(v)
 	default:
-		d, p, bytes := val.data, val.piece, val.bytes
-		dst := e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
-		e.fill(dst, p, 1, func(int32) int32 { return old }, forAside)
-		e.ops = e.ops[:0]
+		e.copyAside(hs)
 	}
 	return false
+}
+
+// copyAside has what is in a place of a home copied into host memory beside it, and
+// reports whether that is on its way: there may be no room, or copies of it fail.
+func (e *Engine) copyAside(hs int32) bool {
+	v := e.slots.at[hs].val
+	val := &e.vals.at[v]
+	if e.elsewhereInHost(v, hs) {
+		return true
+	}
+	if e.tired(v) != nil || !e.fits(0, val.bytes) {
+		return false
+	}
+	d, p, bytes := val.data, val.piece, val.bytes
+	dst := e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
+	e.fill(dst, p, 1, func(int32) int32 { return v }, forAside)
+	e.ops = e.ops[:0]
+	return true
 }
 
 // elsewhereInHost reports whether v has, or is about to have, a copy in host

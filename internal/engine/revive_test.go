@@ -160,6 +160,36 @@ func TestCancelledAfterALossIsForgotten(t *testing.T) {
 	r.mustRun(r.submit(over(t, "reads w", 1, reads), bound(w)))
 }
 
+// What a run was given is the caller's again once it has ended. If what it left on a
+// device is lost, that is computed from copies, or was made durable where it is smaller.
+func TestRevivedRunLeavesTheCallersMemoryAlone(t *testing.T) {
+	for _, c := range []struct {
+		given, made int64
+		copied      string // before the run ends
+		left        []string
+	}{{1000, mb, "y host>host", []string{"y"}}, {mb, 1000, "w gpu:0>host", nil}} {
+		r := newRig(t, gpus(1, 10*mb), engine.Options{})
+		w := r.e.NewData("w", c.made, graph.Versioned)
+		g := build(t, func(b *graph.Builder) {
+			w := b.Data(graph.Data{Name: "w", Bytes: c.made, Input: true})
+			x := b.Data(graph.Data{Name: "x", Bytes: c.given, Input: true})
+			y := b.Data(graph.Data{Name: "y", Bytes: c.given, Output: true})
+			b.Add(job("put out", 1, reads(x), writes(y)))
+			b.Add(job("write", 1, reads(y), writes(w)))
+		})
+		r.mustRun(r.submit(g, bound(w)))
+		if !slices.ContainsFunc(r.copies, func(x copied) bool { return x.String() == c.copied }) {
+			t.Errorf("no copy %s among %v", c.copied, r.copies)
+		}
+		left := r.instNames()
+		left = slices.DeleteFunc(left, func(n string) bool { return n != "x" && n != "y" })
+		equalLists(t, "buffers of its own data", left, c.left)
+		r.lose(0, false)
+		r.back(0, false)
+		r.mustRun(r.submit(over(t, "reads w", 1, reads), bound(w)))
+	}
+}
+
 // instNames lists what the instances that exist hold, in order.
 func (r *rig) instNames() []string {
 	var out []string

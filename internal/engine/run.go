@@ -88,6 +88,7 @@ type run struct {
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
 	reaping  bool
+	vacating bool  // all is done, and the caller's memory is not free yet
 	stopping bool  // what it has in flight is to be ended, at the end of the step
 	purged   bool  // its tasks are out of every queue, as it is about to end
 	timed    bool  // some of its tasks may have a timeout
@@ -501,7 +502,7 @@ func (e *Engine) reap() {
 			e.endRevival(r)
 		case r.state == runFailing && r.quiet():
 			e.end(r)
-		case r.state == runActive && r.left == 0 && r.owed == 0 && r.quiet():
+		case r.state == runActive && r.left == 0 && r.owed == 0 && r.quiet() && e.vacate(r):
 			e.end(r)
 		}
 	}
@@ -550,6 +551,9 @@ func (e *Engine) end(r *run) {
 	a.Run, a.Err, a.Report = r.id, err, &rep
 	r.state = runEnded
 	e.ended = true
+	if r.begun && (r.needed > 0 || r.heldN > 0) {
+		e.closeHomes(r)
+	}
 	e.retire(r)
 }
 

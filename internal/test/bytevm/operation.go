@@ -90,6 +90,11 @@ func (x *executor) issue(a engine.Action) {
 	} else {
 		x.issueCopy(o, ln)
 	}
+	for _, b := range o.bufs {
+		if b.home && b.run > 0 && x.jobs[b.run].done {
+			x.bad("%s: the memory of run %d is the caller's again", o.describe(), b.run)
+		}
+	}
 	on := ln.info.Device
 	if on >= 0 && x.devices[on].down {
 		if x.devices[on].known {

@@ -1,0 +1,94 @@
+package engine
+
+// Giving the caller's memory back. A run that has ended may be kept, to compute again
+// what it left in resident data if the devices that hold that are lost. Its inputs and
+// outputs are in memory that is the caller's from then on, so what such a replay would
+// read is moved out of there first.
+
+// vacate reports whether a run that ended well can do without the caller's memory, and
+// sees to it where it cannot: by copying aside what is there, or by making durable what
+// would be computed from it, whichever is less. What there is no room for is let go of:
+// if its device is lost as well, whoever asks for the data is told.
+func (e *Engine) vacate(r *run) bool {
+	if r.refs == nil || r.heldN == 0 || e.o.NoRecovery {
+		return true
+	}
+	var there, made int64
+	var slots []int32
+	e.eachHomeSlot(r, func(s int32) {
+		if v := e.slots.at[s].val; v >= 0 && e.vals.at[v].deps > 0 && !e.beside(v, s) {
+			slots = append(slots, s)
+			there += e.vals.at[v].bytes
+		}
+	})
+	if len(slots) == 0 {
+		return true
+	}
+	var results []int32
+	for v := r.vbase; v < r.vbase+int32(len(r.f.Values))-r.f.NumInitial; v++ {
+		if val := &e.vals.at[v]; val.flags&counted != 0 && val.slot >= 0 {
+			results = append(results, v)
+			made += val.bytes
+		}
+	}
+	r.vacating = true
+	under := 0 // copies on their way
+	if made <= there && e.fits(0, made) {
+		for _, v := range results {
+			if e.commit(v); e.vals.at[v].flags&commits != 0 {
+				under++
+			}
+		}
+	}
+	if under > 0 {
+		return false
+	}
+	for _, s := range slots {
+		if e.copyAside(s) {
+			under++
+		}
+	}
+	return under == 0
+}
+
+// vacated has a run looked at again one of whose values was to be made durable before
+// it ends.
+func (e *Engine) vacated(v int32) {
+	if run := e.vals.at[v].run; run >= 0 {
+		if r := e.runs[run]; r.vacating && r.state == runActive && r.quiet() {
+			e.markDead(r)
+		}
+	}
+}
+
+// closeHomes ends the homes of a run that is kept after its end.
+func (e *Engine) closeHomes(r *run) {
+	e.eachHomeSlot(r, func(s int32) {
+		v := e.slots.at[s].val
+		e.unhold(s)
+		if v >= 0 && e.vals.at[v].flags&anchored != 0 && !e.inHost(v) {
+			e.vals.at[v].flags &^= anchored
+		}
+	})
+	for d, id := range r.dataOf {
+		if home := e.data.at[id].home; home >= 0 && (r.refs == nil || r.refs[d] < 0) {
+			e.insts[home].home = false
+			e.data.at[id].home = -1
+			e.freeIfIdle(home)
+		}
+	}
+}
+
+// eachHomeSlot visits the places of pieces in a run's own homes.
+func (e *Engine) eachHomeSlot(r *run, visit func(s int32)) {
+	for d, id := range r.dataOf {
+		home := e.data.at[id].home
+		if home < 0 || r.refs != nil && r.refs[d] >= 0 {
+			continue
+		}
+		in := e.insts[home]
+		for s := in.slot; s < in.slot+in.n; s++ {
+			visit(s)
+		}
+	}
+}
