@@ -243,6 +243,11 @@ func (e *Engine) reopen(v int32) int {
 	if away && (e.o.NoRecovery || e.tasks.at[p].flags&held == 0) {
 		return 0
 	}
+	if !away && (r.state == runEnded || r.revived) && t.flags&held == 0 {
+		// Volatile data, overwritten by a run that reads what this one left there.
+		e.failReaders(v, fmt.Errorf("%w: %s, and what it was computed from is not kept", ErrDataLost, e.describe(v)))
+		return 0
+	}
 	if !away && e.data.at[e.vals.at[v].data].kind == graph.Volatile && int(e.vals.at[v].depth) > e.o.ReplayDepth {
 		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.vals.at[v].depth))
 		return 0

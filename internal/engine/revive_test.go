@@ -190,6 +190,23 @@ func TestRevivedRunLeavesTheCallersMemoryAlone(t *testing.T) {
 	}
 }
 
+// A run that has ended is not asked to make volatile data again of which it keeps no
+// recipe: what it would read is gone. Whoever spoils such data is told so.
+func TestSpoiledVolatileDataIsLost(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	w := r.e.NewData("w", mb, graph.Volatile)
+	for i := range 3 {
+		r.mustRun(r.submit(over(t, fmt.Sprint("before", i), 1, updates), bound(w)))
+	}
+	r.fail["spoil"] = 1
+	is(t, r.finish(r.submit(over(t, "spoil", 1, updates), bound(w))), engine.ErrDataLost)
+	for i := range 3 {
+		equal(t, "executions before it", r.count(fmt.Sprint("before", i)), 1)
+	}
+	r.mustRun(r.submit(over(t, "write anew", 1, writes), bound(w)))
+	r.mustRun(r.submit(over(t, "after", 1, updates), bound(w)))
+}
+
 // instNames lists what the instances that exist hold, in order.
 func (r *rig) instNames() []string {
 	var out []string
