@@ -146,7 +146,8 @@ const (
 	// DeviceLost: nothing in flight on the device will complete and what its
 	// memory held is gone. Kept says its memory survived (a keeper holds it).
 	DeviceLost
-	// DeviceBack: the device works again, with empty memory unless Kept.
+	// DeviceBack: the device works again, with empty memory unless Kept. Copies in
+	// flight from or to memory that is gone fail.
 	DeviceBack
 	// DeviceQuiet: nothing that was given to a device before it was dropped runs
 	// any more or touches host memory. DeviceBack says so too.

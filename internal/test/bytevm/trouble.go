@@ -41,13 +41,23 @@ func (x *executor) takeDown(id machine.DeviceID, kept, dropped bool) {
 			paint(b.mem, patternTorn)
 		}
 	}
+	for _, o := range x.copiesOf(id) {
+		if !kept || x.r.IntN(2) == 0 {
+			x.doom(o)
+		}
+	}
+}
+
+// copiesOf lists the copies in flight from or to the memory of a device.
+func (x *executor) copiesOf(id machine.DeviceID) (out []*operation) {
 	for l := range x.lanes {
 		for _, o := range x.lanes[l].queue {
-			if o.act.Kind == engine.Copy && (o.bufs[0].at == id || o.bufs[1].at == id) && (!kept || x.r.IntN(2) == 0) {
-				x.doom(o)
+			if o.act.Kind == engine.Copy && (o.bufs[0].at == id || o.bufs[1].at == id) {
+				out = append(out, o)
 			}
 		}
 	}
+	return out
 }
 
 // doom has a copy fail one of whose memories is gone.
@@ -174,6 +184,9 @@ func (x *executor) back(id machine.DeviceID, kept bool) {
 			if b != nil && b.at == id {
 				paint(b.mem, patternTorn)
 			}
+		}
+		for _, o := range x.copiesOf(id) {
+			x.doom(o)
 		}
 	}
 	d.down, d.told, d.known, d.kept = false, false, false, false

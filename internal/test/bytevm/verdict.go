@@ -314,7 +314,10 @@ func (x *executor) excused(j *job) bool {
 		}
 	}
 	switch {
-	case errors.Is(j.err, engine.ErrDataLost) && (j.program.volatile || x.tainted(j)):
+	case errors.Is(j.err, engine.ErrDataLost) && x.tainted(j):
+		// What a run updated in place that failed or was cancelled need not be there.
+		return true
+	case errors.Is(j.err, engine.ErrDataLost) && j.program.volatile:
 		// Volatile data is lost with its device and with a failed update.
 		return x.traits.has(Losses | Failures | Hangs | Exhaustion | Cuts | Condition | Poison)
 	case x.traits.has(NoRecovery) && (errors.Is(j.err, engine.ErrDeviceLost) || errors.Is(j.err, engine.ErrDataLost)):
