@@ -172,6 +172,21 @@ func TestGangMemberLostAfterItEnded(t *testing.T) {
 	}
 }
 
+// What a gang made may be updated in place by a task issued behind it before the end of
+// the gang is heard of: it is not lost.
+func TestGangWhoseResultIsUpdatedInPlace(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true, Output: true, Durability: graph.Volatile})
+		b.Add(pair("gang", 1, updates(x)))
+		b.Add(job("update", 1, updates(x)))
+	})
+	for _, m := range []*machine.Machine{cpus(2), gpus(2, 10*mb)} {
+		r := newRig(t, m, engine.Options{})
+		r.mustRun(r.submit(g, engine.RunOptions{}))
+		equal(t, "launches of the gang's members", r.count("gang"), 2)
+	}
+}
+
 // A gang that fails after what a member made was copied to host memory makes it anew:
 // what is remembered of the copy goes with it.
 func TestGangFailsAfterItsResultWasCopied(t *testing.T) {

@@ -34,6 +34,8 @@ type gang struct {
 	start  time.Duration
 	// withdrawn says that a member failed: what follows waits for another attempt.
 	withdrawn bool
+	// lost says that a memory was lost that held what a member made or was to make.
+	lost bool
 }
 
 // gang returns the gang a task is in flight as, nil for an ordinary task.
@@ -814,7 +816,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		}
 		st, err, ok, start = g.status, g.err, g.status == OK, g.start
 		delete(e.gangs, tid)
-		if ok && e.lostResult(r, gt) {
+		if ok && g.lost && e.lostResult(r, gt) {
 			st, ok, g.failed = DepFailed, false, dev
 		}
 	}
@@ -836,8 +838,9 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	e.succeeded(tid, r, gt, dev, start, end)
 }
 
-// lostResult reports whether something a gang made is needed and nowhere: a member's
-// device was lost when that member had ended and others had not.
+// lostResult reports whether something a gang made is needed and nowhere, after a
+// member's device was lost when that member had ended and others had not. Without a loss
+// a task behind the gang may be updating it in place.
 func (e *Engine) lostResult(r *run, gt graph.TaskID) bool {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {

@@ -463,6 +463,11 @@ func (e *Engine) loseMemory(space int32) {
 				continue
 			}
 			e.unhold(s)
+			if p := e.producer(v); p >= 0 {
+				if g := e.gang(p); g != nil {
+					g.lost = true
+				}
+			}
 			val := &e.vals.at[v]
 			if !e.have(v) && val.flags&(wanted|delivered|produced) == wanted|produced {
 				e.redo = append(e.redo, v)
