@@ -263,3 +263,35 @@ func (r *rig) op(task string) *op {
 	r.t.Fatalf("%s is not in flight: %v", task, r.inFlight())
 	return nil
 }
+
+// The time a member of a gang waits for the others to get their turn is not held against
+// it, nor against its device; from then on it is.
+func TestGangTimeoutBeginsWithItsLastMember(t *testing.T) {
+	before := build(t, func(b *graph.Builder) {
+		long := job("long", 100)
+		long.On.Only = []string{"gpu:1"}
+		b.Add(long)
+	})
+	g := build(t, func(b *graph.Builder) {
+		late := pair("gang", 1)
+		late.Timeout, late.Retries = 20*ms, -1
+		b.Add(late)
+	})
+	for _, hangs := range []bool{false, true} {
+		r := newRig(t, gpus(2, 10*mb), engine.Options{})
+		r.submit(before, engine.RunOptions{})
+		r.starts("long")
+		id := r.submit(g, engine.RunOptions{})
+		r.step()
+		r.held = r.member(0)
+		r.until("the end of what one waits behind", func() bool { return slices.Contains(r.ran, "long@gpu:1") })
+		equal(t, "devices given up meanwhile", len(r.drops), 0)
+		if hangs {
+			is(t, r.finish(id), engine.ErrTimeout)
+			continue
+		}
+		r.held = nil
+		r.mustRun(id)
+		equal(t, "devices given up", len(r.drops), 0)
+	}
+}

@@ -185,12 +185,16 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	if rec.timeout == 0 {
 		return 0, false
 	}
-	start := max(ln.head, rec.issued)
-	for _, w := range rec.waits {
-		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
-			return 0, false // it cannot have started
+	if _, waits := e.behind(l); waits {
+		return 0, false // it cannot have started
+	}
+	start := e.earliest(l)
+	if g := e.gang(rec.task); g != nil {
+		for _, op := range g.ops {
+			if e.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
+				start = max(start, e.earliest(op.Lane))
+			}
 		}
-		start = max(start, e.lanes[w.Lane].last)
 	}
 	if !rec.auto {
 		return start + rec.timeout, true
@@ -200,6 +204,55 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 		return e.now + limit, true
 	}
 	return max(start, e.devs[ln.info.Device].compiledAt) + limit, true
+}
+
+// earliest returns when the oldest operation of a lane, which waits for nothing any more,
+// may have started by itself.
+func (e *Engine) earliest(l Lane) time.Duration {
+	ln := &e.lanes[l]
+	rec := ln.rec(ln.done + 1)
+	start := max(ln.head, rec.issued)
+	for _, w := range rec.waits {
+		start = max(start, e.lanes[w.Lane].last)
+	}
+	return start
+}
+
+// behind returns a lane that has to get on before the oldest operation of a lane can
+// start, if there is one: that of an operation it waits for, or, as members of a gang
+// start together, one that keeps another member waiting.
+func (e *Engine) behind(l Lane) (Lane, bool) {
+	ln := &e.lanes[l]
+	rec := ln.rec(ln.done + 1)
+	if w, waits := e.awaits(rec); waits {
+		return w, true
+	}
+	g := e.gang(rec.task)
+	if g == nil {
+		return 0, false
+	}
+	for _, op := range g.ops {
+		o := &e.lanes[op.Lane]
+		switch seq := o.count(op.Seq); {
+		case seq > o.done+1:
+			return op.Lane, true
+		case seq == o.done+1:
+			if w, waits := e.awaits(o.rec(seq)); waits {
+				return w, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// awaits returns the lane of an operation in flight that another waits for.
+func (e *Engine) awaits(rec *opRec) (Lane, bool) {
+	for _, w := range rec.waits {
+		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
+			return w.Lane, true
+		}
+	}
+	return 0, false
 }
 
 // bound is a time before which a lane cannot be overdue. Lanes are looked at when
@@ -223,15 +276,11 @@ func (e *Engine) watchLane(l Lane) {
 	}
 }
 
-// watchLater has a lane whose oldest operation waits for another looked at again
-// after the lane of that one has got on.
+// watchLater has a lane whose oldest operation cannot have started looked at again
+// after the lane it is behind has got on.
 func (e *Engine) watchLater(l Lane) {
-	ln := &e.lanes[l]
-	for _, w := range ln.rec(ln.done + 1).waits {
-		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
-			e.lanes[w.Lane].watchers = append(e.lanes[w.Lane].watchers, l)
-			return
-		}
+	if w, waits := e.behind(l); waits {
+		e.lanes[w].watchers = append(e.lanes[w].watchers, l)
 	}
 }
 
