@@ -295,3 +295,22 @@ func TestGangTimeoutBeginsWithItsLastMember(t *testing.T) {
 		equal(t, "devices given up", len(r.drops), 0)
 	}
 }
+
+// A gang that hangs has failed once, and its devices are given up one after another: when
+// the first is gone, the other members may end by themselves.
+func TestGangThatHangsFailsOnce(t *testing.T) {
+	g := build(t, func(b *graph.Builder) {
+		late := pair("gang", 1)
+		late.Timeout, late.Retries = 20*ms, 1
+		b.Add(late)
+	})
+	r := newRig(t, gpus(4, 10*mb), engine.Options{})
+	r.hang["gang"] = true
+	id := r.submit(g, engine.RunOptions{})
+	r.until("a device given up", func() bool { return len(r.drops) == 1 })
+	equal(t, "time", r.now, 20*ms)
+	r.until("the other device given up", func() bool { return len(r.drops) == 2 })
+	equal(t, "time", r.now, 40*ms)
+	delete(r.hang, "gang")
+	r.mustRun(id)
+}

@@ -190,6 +190,7 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	}
 	start := e.earliest(l)
 	if g := e.gang(rec.task); g != nil {
+		start = max(start, g.failedAt) // it is to end for that
 		for _, op := range g.ops {
 			if e.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
 				start = max(start, e.earliest(op.Lane))
@@ -352,8 +353,10 @@ func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	r, gt := e.taskOf(rec.task)
 	err := e.overdue(rec, dev)
 	tid := rec.task
+	g := e.gang(tid)
+	over := g != nil && g.withdrawn // one failure of a gang, however many members hang
 	e.abandonDevice(dev, err)
-	if r.state != runActive {
+	if r.state != runActive || over {
 		return
 	}
 	// Losing the device put the task back without blaming it; this is its fault.

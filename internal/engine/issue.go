@@ -32,8 +32,10 @@ type gang struct {
 	err    error
 	failed machine.DeviceID // where, unless status is OK
 	start  time.Duration
-	// withdrawn says that a member failed: what follows waits for another attempt.
+	// withdrawn says that a member failed, failedAt when: what follows waits for
+	// another attempt.
 	withdrawn bool
+	failedAt  time.Duration
 	// lost says that a memory was lost that held what a member made or was to make.
 	lost bool
 }
@@ -808,7 +810,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 			if !ok { // its part will never be there
 				e.voidOutputs(r, gt, []Op{op}, false)
 				if !g.withdrawn {
-					g.withdrawn = true
+					g.withdrawn, g.failedAt = true, e.now
 					e.withdrawn(tid, r)
 				}
 			}
