@@ -130,6 +130,30 @@ func TestResidentIsCutAnew(t *testing.T) {
 	r.until("fetched", func() bool { return len(r.fetched) == 1 })
 }
 
+// Resident data is not cut anew while an older version of it is kept, in the pieces it is
+// in, to compute something else again: that is made durable first.
+func TestOlderVersionIsNotCutAnew(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	w, v := r.e.NewData("w", mb, graph.Versioned), r.e.NewData("v", mb, graph.Versioned)
+	derive := build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		v := b.Data(graph.Data{Name: "v", Bytes: mb, Input: true})
+		for i := range int64(4) {
+			part := func(d graph.DataID, a graph.Access) graph.Use {
+				return graph.Use{Data: d, Offset: i * mb / 4, Bytes: mb / 4, Access: a}
+			}
+			b.Add(job("derive", 1, part(w, graph.Read), part(v, graph.Write)))
+		}
+	})
+	r.mustRun(r.submit(derive, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: w}, {Data: 1, Ref: v}}}))
+	r.mustRun(r.submit(sliced(t, 4, graph.ReadWrite), bound(w)))
+	r.mustRun(r.submit(over(t, "whole", 1, reads), bound(w)))
+	r.lose(0, false)
+	r.back(0, false)
+	r.mustRun(r.submit(sliced(t, 4, graph.Read), bound(v)))
+	equal(t, "launches of what was made from the older version", r.count("derive"), 4)
+}
+
 // Fetch brings the current value home and says so; once it is there it costs
 // nothing to ask again.
 func TestFetch(t *testing.T) {
