@@ -314,3 +314,14 @@ func TestGangThatHangsFailsOnce(t *testing.T) {
 	delete(r.hang, "gang")
 	r.mustRun(id)
 }
+
+// A gang for which too few devices are left says why the others are not.
+func TestGangNamesWhatItLacks(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{NoRecovery: true})
+	r.step()
+	r.step(engine.Event{Kind: engine.DeviceLost, Device: 1, Err: errBoom})
+	g := build(t, func(b *graph.Builder) { b.Add(pair("gang", 1)) })
+	err := r.finish(r.submit(g, engine.RunOptions{}))
+	is(t, err, engine.ErrNoDevice)
+	is(t, err, errBoom)
+}

@@ -596,49 +596,32 @@ func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.Dev
 	e.tr.Record(trace.Event{Kind: trace.Move, Device: to, From: from, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 }
 
-// placeGang issues a gang on the devices that are free soonest among those that all it
-// reads can be brought to, all or none. A
-// gang goes past the lanes' credits: since all its launches are issued at once
-// and lanes keep order, two gangs can never wait for each other.
+// placeGang issues a gang on the devices that are free soonest, all or none. A gang goes
+// past the lanes' credits: since all its launches are issued at once and lanes keep
+// order, two gangs can never wait for each other.
 func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 	switch {
 	case r.full():
 		e.park(tid, r)
 		return
-	case e.o.MaxInFlight > 0 && e.inFlight >= e.o.MaxInFlight:
+	case e.full():
 		e.gangLine.push(tid)
 		return
 	}
-	task := r.g.Task(gt)
-	costs := e.shape(r, gt).costs
-	var devs []machine.DeviceID
-	possible, err := 0, ErrNoDevice
-	for d := range e.devs {
-		vd := &e.view.Devices[d]
-		if costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) || e.devs[d].state == Broken {
-			continue
-		}
-		if !e.hostOnly && !e.reaches(r, gt, e.devs[d].space) {
-			err = fmt.Errorf("%w: no link leads from where its data is", ErrNoDevice)
-			continue
-		}
-		possible++
-		if vd.Accepts {
-			devs = append(devs, machine.DeviceID(d))
-		}
-	}
-	if possible < task.Gang {
+	size, costs := r.g.Task(gt).Gang, e.shape(r, gt).costs
+	devs, possible, err := e.gangDevices(r, gt)
+	if possible < size {
 		e.fail(r, e.taskErr(r, gt, -1, err))
 		return
 	}
-	if len(devs) < task.Gang {
+	if len(devs) < size {
 		e.stuck = append(e.stuck, tid)
 		return
 	}
 	slices.SortStableFunc(devs, func(a, b machine.DeviceID) int {
 		return int(min(max(e.view.Devices[a].FreeAt-e.view.Devices[b].FreeAt, -1), 1))
 	})
-	devs = devs[:task.Gang]
+	devs = devs[:size]
 	slices.Sort(devs)
 	var cost time.Duration
 	e.serial++
@@ -680,6 +663,31 @@ func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 	e.tasks.at[tid].eft = int64(at)
 	e.gangs[tid] = g
 	e.markIssued(tid, r, devs[len(devs)-1])
+}
+
+// gangDevices returns the devices that a member of a gang can run on now and all the gang
+// reads can be brought to, how many there may be in time, and why there are no more.
+func (e *Engine) gangDevices(r *run, gt graph.TaskID) (devs []machine.DeviceID, possible int, why error) {
+	task, costs := r.g.Task(gt), e.shape(r, gt).costs
+	why = ErrNoDevice
+	for d := range e.devs {
+		vd := &e.view.Devices[d]
+		switch {
+		case costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)):
+		case e.devs[d].state == Broken:
+			if e.devs[d].cause != nil {
+				why = fmt.Errorf("%w: %w", why, e.devs[d].cause)
+			}
+		case !e.hostOnly && !e.reaches(r, gt, e.devs[d].space):
+			why = fmt.Errorf("%w: no link leads from where its data is", ErrNoDevice)
+		default:
+			possible++
+			if vd.Accepts {
+				devs = append(devs, machine.DeviceID(d))
+			}
+		}
+	}
+	return devs, possible, why
 }
 
 // explain reports why each offered task goes where it goes.
