@@ -10,11 +10,12 @@
 //	                     │                    └─steal─┘       │         │
 //	                     └────────── retry, replay, lost device ◄───────┘
 //
-// Files: engine.go (state, Step), run.go (runs, admission, fairness), place.go
-// (views, policies, queues), issue.go (waits, launches), memory.go (instances,
-// copies, eviction), shortage.go (waiting for memory), capacity.go (how much there
-// is), recover.go (failures, lineage, replay), vacate.go (giving the caller's memory
-// back), health.go (ladder, rebalancing, hot-swap), limit.go (automatic timeouts),
+// Files: engine.go (state, Step), run.go (runs, resident data), admit.go (who begins
+// when), place.go (views, policies, queues, fairness), issue.go (waits, launches),
+// memory.go (instances, copies, eviction), lists.go (instances by pieces), store.go
+// (records, queues), shortage.go (waiting for memory), capacity.go (how much there is),
+// recover.go (failures, lineage, replay), vacate.go (giving the caller's memory back),
+// health.go (ladder, timeouts, rebalancing, hot-swap), limit.go (automatic timeouts),
 // giveup.go (runs whose callers have gone), check.go (invariants).
 package engine
 

@@ -581,7 +581,7 @@ func (c *recounter) devices() {
 		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.absent) > 0, "a device waits for memory that nothing will free", i)
 		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.spaces[0].cap == 0 || d.waits&onHost != 0)
 		c.must(waits, "a device waits for memory and stands on no list of it", i)
-		if d.queue.len() > 0 && !d.blocked {
+		if d.queue.len() > 0 && !d.blocked && !c.full() {
 			l, ok := c.credit(d)
 			c.must(!ok, "a device has tasks queued and a lane with credit", i, int32(l))
 		}

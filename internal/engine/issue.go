@@ -129,9 +129,6 @@ func (e *Engine) working(d *device) bool { return d.state == Healthy || d.state 
 
 // credit returns a lane that may take another task.
 func (e *Engine) credit(d *device) (Lane, bool) {
-	if e.full() {
-		return 0, false
-	}
 	best, least := Lane(-1), uint64(1<<31)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		if n := e.lanes[l].issued - e.lanes[l].done; n < least {
@@ -398,7 +395,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 					e.goElsewhere(tid, r, gt, dev)
 					return setAside, room{}
 				}
-				if u.Rank == rank && e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
+				if e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
 					staging += e.vals.at[v].bytes
 				}
 			}
@@ -1165,7 +1162,7 @@ func (e *Engine) unpark(r *run) {
 
 // nextGang lets the next gang in that waits for the limit of tasks in flight.
 func (e *Engine) nextGang() {
-	if e.gangLine.len() > 0 && e.inFlight < e.o.MaxInFlight {
+	if e.gangLine.len() > 0 && !e.full() {
 		e.ready.push(e.gangLine.pop())
 	}
 }

@@ -26,7 +26,7 @@ func (e *Engine) makeLists(d, pieces int32) {
 	}
 }
 
-// endLists gives the lists of data up, which must be empty.
+// endLists gives the lists of data up. What is in them is about to end, or to be listed anew.
 func (e *Engine) endLists(d int32) {
 	if dt := &e.data.at[d]; dt.levels > 0 {
 		e.heads.release(dt.insts, 2<<dt.levels)

@@ -593,8 +593,8 @@ func (e *Engine) source(v, space int32) int32 {
 }
 
 // fill copies pieces [p0, p0+n) of d into instance dst from wherever their
-// values vals[k] are, and returns whether it could. Claims and pins are made;
-// the operations are appended to e.ops for whoever has to wait.
+// values val(k) are. Claims and pins are made; the operations are appended to e.ops for
+// whoever has to wait.
 func (e *Engine) fill(dst, p0, n int32, val func(k int32) int32, why copyWhy) {
 	for k := int32(0); k < n; {
 		v := val(k)

@@ -763,7 +763,7 @@ func (e *Engine) retire(r *run) {
 	e.spare = append(e.spare, r)
 }
 
-// taskID splits a task number into its run and its place in the graph.
+// taskOf splits a task number into its run and its place in the graph.
 func (e *Engine) taskOf(tid int32) (*run, graph.TaskID) {
 	r := e.runs[e.tasks.at[tid].run]
 	return r, graph.TaskID(tid - r.tbase)
