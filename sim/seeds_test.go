@@ -63,8 +63,8 @@ var traitNames = [traits]string{
 var traitOdds = [traits]int{4, 6, 5, 1, 2, 6, 8, 3, 4, 4, 4, 3, 3, 6, 5, 3, 2, 4}
 
 // unsettled are traits the engine does not stand up to yet: little memory, of a device
-// or of the host, hangs it or is felt where it should not be, and gangs pass limits.
-const unsettled trait = ample | scarce | exhausted | limited
+// or of the host, hangs it or is felt where it should not be.
+const unsettled trait = ample | scarce | exhausted
 
 func (k trait) String() string {
 	var names []string
@@ -96,9 +96,6 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 		}
 	}
 	tr.traits &= allowed
-	if tr.traits&(late|ganged) == late|ganged && allowed&limited == 0 {
-		tr.traits &^= late // what a member made before another failed is not given up everywhere yet
-	}
 	k := tr.traits
 	m := RandomMachine(r)
 	names := sched.Names()
@@ -126,11 +123,14 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 		tr.drawSwap(r)
 	}
 	if seed%4 == 0 {
-		// Numbers of operations begin again while it runs. The board counts
-		// from 0, so these trials do without.
-		c.Engine.Begun, c.Board = make([]uint32, len(engine.LanesOf(m))), nil
+		// Numbers of operations begin again while it runs. The board takes a number
+		// for the nearest count, so it gets there in steps.
+		c.Engine.Begun = make([]uint32, len(engine.LanesOf(m)))
 		for l := range c.Engine.Begun {
 			c.Engine.Begun[l] = math.MaxUint32 - uint32(seed%64)
+			for k := range uint64(4) {
+				c.Board.Done(driver.Lane(l), uint32((k+1)*uint64(c.Engine.Begun[l])/4), false)
+			}
 		}
 	}
 	if k&poisoned != 0 {

@@ -20,10 +20,8 @@ var (
 
 // unsettled are traits the engine does not stand up to yet: a limit on host memory
 // can hang it or be felt where it should not, and so can little device memory or
-// less than was said; gangs pass limits on tasks in flight; counts of retries and of
-// operations overflow; without fault tolerance a loss fails runs that it does not
-// concern; volatile resident data that was lost is waited for.
-const unsettled = HostAmple | HostScarce | Tight | Exhaustion | Limits | ManyRetries | Wrap | NoRecovery | VolatileHeld
+// less than was said.
+const unsettled = HostAmple | HostScarce | Tight | Exhaustion
 
 // TestBytes runs random programs on random machines while random things go wrong,
 // and compares bytes; see the package comment. A failing seed is printed with the
