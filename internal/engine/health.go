@@ -777,16 +777,20 @@ func (e *Engine) handInst(i, to int32) bool {
 		if v < 0 || e.elsewhere(v, s) || e.tired(v) != nil {
 			continue
 		}
-		any = true
 		if e.copied(v) {
+			any = true
 			continue
 		}
-		bytes, p := e.vals.at[v].bytes, e.insts[i].p0+k
+		from, bytes, p := e.insts[i].space, e.vals.at[v].bytes, e.insts[i].p0+k
 		e.serial++
 		dst := to
-		if !e.room(dst, bytes) {
+		if e.source(v, dst) < 0 || !e.room(dst, bytes) || e.staged(v, from, dst) && !e.fits(0, bytes) {
 			dst = 0
 		}
+		if e.source(v, dst) < 0 {
+			continue // no link leads away
+		}
+		any = true
 		if dst == 0 && !e.fits(0, bytes) {
 			return true // what holds the room will be done, or the device stays drained
 		}

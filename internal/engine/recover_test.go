@@ -255,6 +255,35 @@ func TestHotSwapMovesResidentData(t *testing.T) {
 	equal(t, "replays after the old device is gone", rep.Replays, 0)
 }
 
+// State that goes to a spare through host memory waits for room there, and is where it
+// was meanwhile. State that no link leads away from stays.
+func TestHotSwapWithoutRoom(t *testing.T) {
+	full := gpus(2, 10*mb)
+	full.HostBytes = mb / 2
+	apart := gpus(2, 10*mb)
+	apart.Links = nil
+	for name, c := range map[string]struct {
+		m   *machine.Machine
+		use func(graph.DataID) graph.Use
+	}{
+		"no room": {full, updates}, // what it was is kept in the caller's memory
+		"no link": {apart, writes},
+	} {
+		r := newRig(t, c.m, engine.Options{Spares: []machine.DeviceID{1}})
+		ref := r.e.NewData("w", mb, graph.Versioned)
+		g := build(t, func(b *graph.Builder) {
+			b.Add(job("make", 1, c.use(b.Data(graph.Data{Name: "w", Bytes: mb, Input: true, Output: true}))))
+		})
+		r.mustRun(r.submit(g, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}}))
+		copies := len(r.copies)
+		r.step(engine.Event{Kind: engine.HotSwap, Device: 0, Spare: 1})
+		for r.advance() {
+		}
+		equal(t, name+": copies", len(r.copies), copies)
+		equal(t, name+": bytes on the old device", r.e.Status(0).MemUsed, mb)
+	}
+}
+
 // Devices are heard in any order, so a task may be known to have ended before the
 // task it waited for. What it made can be computed again all the same.
 func TestHeardInAnyOrder(t *testing.T) {

@@ -44,6 +44,7 @@ type rig struct {
 	last   map[engine.Lane]uint32 // completed or given up
 	events []engine.Event         // for the next step
 	insts  map[engine.Inst]string // which data they hold, once known
+	host   map[engine.Inst]int64  // bytes allocated in host memory
 	names  map[engine.RunID]*graph.Graph
 
 	// What happened, in order.
@@ -86,7 +87,7 @@ func newRig(t *testing.T, m *machine.Machine, o engine.Options) *rig {
 		t: t, m: m, cost: o.Cost, e: engine.New(o),
 		hang: make(map[string]bool), fail: make(map[string]int),
 		failed: make(map[engine.Op]bool), last: make(map[engine.Lane]uint32),
-		insts: map[engine.Inst]string{}, names: map[engine.RunID]*graph.Graph{},
+		insts: map[engine.Inst]string{}, host: map[engine.Inst]int64{}, names: map[engine.RunID]*graph.Graph{},
 		ended: map[engine.RunID]engine.Action{},
 	}
 }
@@ -210,7 +211,13 @@ func (r *rig) take(a engine.Action) {
 		} else {
 			r.insts[a.Inst] = fmt.Sprintf("resident %d", a.Ref)
 		}
+	case engine.Alloc:
+		if r.m.MemoryOf(a.Device) == machine.Host {
+			r.host[a.Inst] = a.Bytes
+			r.withinHost()
+		}
 	case engine.Free:
+		delete(r.host, a.Inst)
 		for _, o := range r.ops {
 			if o.a.Kind == engine.Copy && (o.a.Src == a.Inst || o.a.Dst == a.Inst) ||
 				slices.ContainsFunc(o.a.Args, func(g engine.Arg) bool { return g.Inst == a.Inst }) {
@@ -264,6 +271,17 @@ func (r *rig) take(a engine.Action) {
 			r.t.Errorf("run %d ended twice", a.Run)
 		}
 		r.ended[a.Run] = a
+	}
+}
+
+// withinHost checks that no more of host memory is allocated than there is.
+func (r *rig) withinHost() {
+	used := int64(0)
+	for _, n := range r.host {
+		used += n
+	}
+	if limit := r.m.HostBytes; limit > 0 && used > limit {
+		r.t.Errorf("at %v: %d bytes of host memory are allocated, of %d", r.now, used, limit)
 	}
 }
 
