@@ -55,26 +55,26 @@ func (e *Engine) leave(r *run) {
 		}
 		res := &e.resident[ref]
 		res.awaited--
-		if res.line.len() > 0 && res.line.next().id == r.id {
-			res.line.pop()
-			if o := e.first(res); o != nil {
-				if o.after--; o.after == 0 {
-					e.look(o)
-				}
-			}
-		}
+		e.first(res)
 		if res.closing {
 			e.ask(ref)
 		}
 	}
 }
 
-// first returns the run that is first in line for resident data, nil for none.
-// Those that left from the middle are passed over here.
+// first returns the run that is first in line for resident data, nil for none. It takes
+// those before it out that were admitted or will not be, and has the run looked at that
+// is first in its last line by that. Whoever sees a change first calls it: a run that
+// was cancelled, or one before it that ends in the same step.
 func (e *Engine) first(res *residentData) *run {
-	for res.line.len() > 0 {
+	for moved := false; res.line.len() > 0; moved = true {
 		e.visit(1)
 		if r := e.inLine(res.line.next()); r != nil {
+			if moved {
+				if r.after--; r.after == 0 {
+					e.look(r)
+				}
+			}
 			return r
 		}
 		res.line.pop()

@@ -32,6 +32,7 @@ func (e *Engine) recount() {
 	c.recoverable()
 	c.tasksOfRuns()
 	c.waitingTasks()
+	c.lines()
 	c.devices()
 	c.versions()
 }
@@ -550,6 +551,29 @@ func (c *recounter) waitingTasks() {
 		over := r.state == runFailing || r.state == runActive && r.left == 0 && r.owed == 0
 		c.must(!over || !r.quiet() || r.vacating && c.flying > 0, "a run is over and was not reported", int32(r.id))
 	})
+}
+
+// lines checks in how many lines for resident data each run that waits is not first,
+// and that what left a line is not before one that waits.
+func (c *recounter) lines() {
+	after := make(map[RunID]int)
+	for i := range c.resident {
+		first := true
+		line := &c.resident[i].line
+		for _, k := range line.buf[line.head:] {
+			r := c.inLine(k)
+			c.must(r != nil || !first, "who left is first in a line for resident data", int32(i))
+			if r != nil && !first {
+				after[r.id]++
+			}
+			first = false
+		}
+	}
+	for _, r := range c.runs {
+		if r != nil && r.state == runWaiting {
+			c.same(r.after, after[r.id], "lines a run is not first in", int32(r.id))
+		}
+	}
 }
 
 // devices checks what each device counts of its work.

@@ -72,6 +72,31 @@ func TestResidentWriters(t *testing.T) {
 	equal(t, "time", r.now, 6*2*ms+3*1*ms)
 }
 
+// A run that is cancelled while it waits, in the very step in which the run it waits
+// for ends, holds up none behind it, whichever of the two ends first.
+func TestResidentWaiterCancelled(t *testing.T) {
+	for _, cancelFirst := range []bool{true, false} {
+		r := newRig(t, cpus(1), engine.Options{})
+		ref := r.e.NewData("w", mb, graph.Versioned)
+		r.submit(over(t, "first", 2, writes), bound(ref))
+		waits := r.submit(over(t, "waits", 1, writes), bound(ref))
+		behind := r.submit(over(t, "behind", 1, writes), bound(ref))
+		r.starts("first")
+		o := r.ops[0]
+		r.now = o.start + r.takes(o)
+		cancel := engine.Event{Kind: engine.Cancel, Run: waits}
+		if cancelFirst {
+			r.events = append(r.events, cancel)
+			r.end(o, engine.OK)
+		} else {
+			r.last[o.a.Op.Lane], r.ops = o.a.Op.Seq, nil
+			r.step(engine.Event{Kind: engine.OpDone, Op: o.a.Op, Start: o.start, End: r.now}, cancel)
+		}
+		is(t, r.finish(waits), engine.ErrCancelled)
+		r.mustRun(behind)
+	}
+}
+
 // Runs over other data are not held up.
 func TestResidentOnlyBlocksItsUsers(t *testing.T) {
 	r := newRig(t, cpus(2), engine.Options{})
