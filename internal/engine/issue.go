@@ -437,15 +437,17 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 		return issuedOK, need
 	}
 	if e.effort >= compact && e.flying == 0 {
-		for _, p := range e.plans[base:] {
-			if p.inst >= 0 {
-				e.insts[p.inst].keep = e.serial - 1
+		if space != 0 { // nothing is evicted from host memory, so it stays in what there is
+			for _, p := range e.plans[base:] {
+				if p.inst >= 0 {
+					e.insts[p.inst].keep = e.serial - 1
+				}
 			}
-		}
-		e.plans = e.plans[:base]
-		need.here = e.planUses(r, gt, rank, space, true)
-		if e.makeRoom(space, need, taken) {
-			return issuedOK, need
+			e.plans = e.plans[:base]
+			need.here = e.planUses(r, gt, rank, space, true)
+			if e.makeRoom(space, need, taken) {
+				return issuedOK, need
+			}
 		}
 		short, bytes := space, taken.here+need.here
 		if need.host > 0 && !e.fits(0, taken.host+need.host) {
@@ -462,7 +464,8 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 }
 
 // planUses plans one rank of a task and returns how many bytes it takes. With exact
-// it keeps no buffer that holds more than is needed.
+// it uses no buffer larger than the use, so that all else can be given up for it: the
+// task then has room wherever the sum of its uses has.
 func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space int32, exact bool) int64 {
 	need := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
@@ -541,7 +544,7 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan
 		for c := e.covering(d, p0, n); c.inst >= 0; e.nextCover(&c) {
 			i := c.inst
 			in := &e.insts[i]
-			if !in.covers(space, p0, n) || exact && e.wasteful(i) {
+			if !in.covers(space, p0, n) || exact && in.n > n {
 				continue
 			}
 			has, can, sole := true, true, true
@@ -569,6 +572,9 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan
 		if u.W < 0 {
 			return plan{inst: fillable, bytes: bytes, space: space}
 		}
+	}
+	if exact {
+		return plan{inst: -1, bytes: bytes, space: space}
 	}
 	return plan{inst: e.findVacant(d, space, p0, n), bytes: bytes, space: space}
 }

@@ -60,6 +60,30 @@ func TestRoomBesideAPart(t *testing.T) {
 	}
 }
 
+// A task has room wherever its uses together have, also where it reads or writes a part
+// of a buffer of which all else is needed later.
+func TestRoomForAPartOfWhatIsNeeded(t *testing.T) {
+	part := func(d graph.DataID, lo, n int64, a graph.Access) graph.Use {
+		return graph.Use{Data: d, Offset: lo, Bytes: n, Access: a}
+	}
+	for _, access := range []graph.Access{graph.Read, graph.Write} {
+		r := newRig(t, gpus(1, 100), engine.Options{})
+		g := build(t, func(b *graph.Builder) {
+			x := b.Data(graph.Data{Name: "x", Bytes: 60})
+			y := b.Data(graph.Data{Name: "y", Bytes: 80})
+			b.Add(job("make", 1, writes(x)))
+			b.Add(job("first", 1, part(x, 0, 10, graph.Read)))
+			large := b.Add(job("large", 1, part(x, 0, 10, access), writes(y)))
+			rest := job("rest", 1, reads(x))
+			rest.After = []graph.TaskID{large}
+			b.Add(rest)
+		})
+		if err := r.finish(r.submit(g, engine.RunOptions{})); err != nil {
+			t.Errorf("access %v: 90 of 100 bytes: %v", access, err)
+		}
+	}
+}
+
 // An output that finds no room in host memory is brought home once there is some.
 func TestDeliveryWaitsForHostMemory(t *testing.T) {
 	m := cpuAndGPU(10 * mb)
