@@ -103,7 +103,7 @@ type RunResult struct {
 
 // Run simulates. The error is nil when every run ended, well or not; it wraps
 // ErrViolation when the engine did something wrong and ErrStuck when it stopped
-// doing anything.
+// doing anything, or keeps something of what has ended.
 func Run(c Config) (*Result, error) {
 	l, err := newLoop(c)
 	if err != nil {
@@ -129,6 +129,7 @@ type loop struct {
 	open    int // runs submitted and not ended
 	fetches int // resident data asked for and not there yet
 	fetched bool
+	freed   bool // and given back
 	poke    bool // the engine was asked for something: step at once
 	steps   int
 	idle    int
@@ -204,7 +205,7 @@ func (l *loop) run() error {
 	for {
 		if len(l.jobs) == 0 && l.open == 0 {
 			l.fetch()
-			if l.fetches == 0 {
+			if l.fetches == 0 && l.emptied() {
 				return nil
 			}
 		}
@@ -248,6 +249,21 @@ func (l *loop) fetch() {
 		l.engine.Fetch(ref)
 		l.fetches++
 	}
+}
+
+// emptied gives all resident data back, once, and reports whether the engine keeps
+// nothing any more. Without the oracle that is not looked at.
+func (l *loop) emptied() bool {
+	if l.c.Unchecked {
+		return true
+	}
+	if !l.freed {
+		l.freed, l.poke = true, len(l.refs) > 0
+		for _, ref := range l.refs {
+			l.engine.FreeData(ref)
+		}
+	}
+	return l.engine.Left() == ""
 }
 
 // next returns the time of the next step, and whether only the engine's own
@@ -361,6 +377,9 @@ func (l *loop) stuck(why string) error {
 		}
 	}
 	msg := fmt.Sprintf("unfinished runs: %s", strings.Join(open, ", "))
+	if l.freed {
+		msg = "the engine keeps " + l.engine.Left()
+	}
 	if l.fetches > 0 {
 		msg = fmt.Sprintf("%d of resident data not fetched", l.fetches)
 	}

@@ -398,4 +398,7 @@ func (x *executor) leftovers() {
 			x.bad("%d bytes of device %d are in use by nobody", n, i)
 		}
 	}
+	if left := x.engine.Left(); left != "" {
+		x.bad("the engine keeps %s", left)
+	}
 }

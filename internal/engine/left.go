@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Left names what the engine still keeps, "" when that is nothing: so it is once all
+// runs have ended, all resident data was given back and nothing is in flight. Buffers
+// that are kept for the next of their size do not count.
+func (e *Engine) Left() string {
+	runs, resident, spaces, ghosts := 0, 0, int64(0), 0
+	for _, r := range e.runs {
+		if r != nil {
+			runs++
+		}
+	}
+	for i := range e.resident {
+		if e.resident[i].live {
+			resident++
+		}
+	}
+	for i := range e.spaces {
+		spaces += e.spaces[i].used
+	}
+	for i := range e.devs {
+		ghosts += len(e.devs[i].ghosts)
+	}
+	insts := len(e.insts) - len(e.freeI)
+	for _, list := range e.idle.insts {
+		insts -= len(list)
+	}
+	slots := e.slots.live
+	for _, list := range e.idle.insts {
+		slots -= len(list) // each is of one piece
+	}
+	var left []string
+	for _, k := range []struct {
+		what string
+		n    int
+	}{
+		{"runs", runs}, {"run numbers", len(e.byID)}, {"graphs", len(e.latest)}, {"resident data", resident},
+		{"runs in line", len(e.looks) + len(e.recuts)}, {"data asked for", len(e.served)},
+		{"tasks", e.tasks.live}, {"tasks queued", e.lined}, {"tasks ready", e.ready.len() + len(e.stuck)},
+		{"tasks delayed", len(e.delayed)}, {"tasks that await readers", len(e.awaiting)},
+		{"gangs", len(e.gangs) + e.gangLine.len()}, {"tasks in flight", e.inFlight}, {"operations in flight", e.flying},
+		{"values", e.vals.live}, {"data", e.data.live}, {"lists of instances", e.heads.live},
+		{"instances", insts}, {"pieces of instances", slots}, {"bytes", int(spaces)}, {"instances that end later", len(e.graves)},
+		{"instances of dropped devices", ghosts}, {"copies that wait for room", len(e.late)}, {"copies to make again", len(e.redo)},
+		{"failed copies", len(e.cuts) + len(e.copyFails)}, {"suspects", len(e.suspects)},
+	} {
+		if k.n != 0 {
+			left = append(left, fmt.Sprintf("%d %s", k.n, k.what))
+		}
+	}
+	return strings.Join(left, ", ")
+}
