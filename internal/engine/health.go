@@ -529,13 +529,12 @@ func (e *Engine) haunt(dev machine.DeviceID) {
 			for _, u := range r.f.TaskUses(gt) {
 				switch {
 				case rec.quick:
-					s := e.vals.at[r.val(u.V)].slot
-					for s >= 0 && e.insts[e.slots.at[s].inst].space != 0 {
-						s = e.slots.at[s].next
-					}
-					if s >= 0 {
-						in := &e.insts[e.slots.at[s].inst]
-						keep(e.slots.at[s].inst, in.p0+s-in.slot, 1)
+					// It has no note of which copy it was given. All in host memory are
+					// there still: a value that is to be read loses none.
+					for s := e.vals.at[r.val(u.V)].slot; s >= 0; s = e.slots.at[s].next {
+						if in := &e.insts[e.slots.at[s].inst]; in.space == 0 {
+							keep(e.slots.at[s].inst, in.p0+s-in.slot, 1)
+						}
 					}
 				case u.Rank == rec.rank:
 					keep(rec.args[a], u.P0-u.Base, u.P1-u.P0)

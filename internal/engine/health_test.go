@@ -367,3 +367,35 @@ func TestLadderStartsOver(t *testing.T) {
 		t.Errorf("a device that cannot come back is to be tried at %v", at)
 	}
 }
+
+// A call that hangs on a dropped CPU device may use its memory until the device is
+// quiet, also where what it reads has been copied elsewhere in host memory since.
+func TestDroppedCallKeepsItsMemory(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 50 * ms})
+	r.mute, r.hang["hangs"] = true, true
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 2 * mb})
+		half := func(lo int64, a graph.Access) graph.Use {
+			return graph.Use{Data: x, Offset: lo, Bytes: mb, Access: a}
+		}
+		low := b.Add(job("low", 1, half(0, graph.Write)))
+		high := job("high", 1, half(mb, graph.Write))
+		high.After = []graph.TaskID{low}
+		second := b.Add(high)
+		hangs := job("hangs", 1, half(0, graph.Read))
+		hangs.On.Hint = "cpu:0"
+		b.Add(hangs)
+		both := job("both", 1, reads(x)) // gathers the halves
+		both.After, both.On.Hint = []graph.TaskID{second}, "cpu:1"
+		b.Add(both)
+	})
+	id := r.submit(g, engine.RunOptions{})
+	r.until("a drop", func() bool { return len(r.drops) > 0 })
+	delete(r.hang, "hangs")
+	r.mustRun(id)
+	equal(t, "calls on the dropped device", len(r.stray), 1)
+	dev := r.stray[0].a.Device
+	r.stray = nil
+	r.step(engine.Event{Kind: engine.DeviceQuiet, Device: dev})
+	r.until("the end of its memory", func() bool { return r.e.Left() == "" })
+}

@@ -31,6 +31,7 @@ type rig struct {
 	// What a test wants to happen to tasks, by name.
 	hang map[string]bool
 	held *op            // an operation that does not end before it is told to
+	mute bool           // a device that is dropped does not become quiet by itself
 	fail map[string]int // how many times
 	// outcome, when set, says how a launch ends that nothing else lets fail.
 	outcome func(task, dev string) engine.Status
@@ -40,6 +41,7 @@ type rig struct {
 	answer func(dev machine.DeviceID, rung engine.Rung) (engine.Event, bool)
 
 	ops    []*op // in flight
+	stray  []*op // on dropped devices that are not quiet
 	failed map[engine.Op]bool
 	last   map[engine.Lane]uint32 // completed or given up
 	events []engine.Event         // for the next step
@@ -218,7 +220,7 @@ func (r *rig) take(a engine.Action) {
 		}
 	case engine.Free:
 		delete(r.host, a.Inst)
-		for _, o := range r.ops {
+		for _, o := range slices.Concat(r.ops, r.stray) {
 			if o.a.Kind == engine.Copy && (o.a.Src == a.Inst || o.a.Dst == a.Inst) ||
 				slices.ContainsFunc(o.a.Args, func(g engine.Arg) bool { return g.Inst == a.Inst }) {
 				r.t.Errorf("at %v: instance %d is freed while %s uses it", r.now, a.Inst, o.what)
@@ -244,8 +246,18 @@ func (r *rig) take(a engine.Action) {
 		r.ops = append(r.ops, &op{a: a, what: name + "@" + dev})
 	case engine.Drop:
 		r.drops = append(r.drops, dev)
+		before := r.ops
+		r.ops = slices.Clone(r.ops)
 		r.giveUp(a.Device)
-		r.events = append(r.events, engine.Event{Kind: engine.DeviceQuiet, Device: a.Device})
+		if !r.mute {
+			r.events = append(r.events, engine.Event{Kind: engine.DeviceQuiet, Device: a.Device})
+			return
+		}
+		for _, o := range before {
+			if o.started && !slices.Contains(r.ops, o) {
+				r.stray = append(r.stray, o)
+			}
+		}
 	case engine.Stop:
 		for _, o := range r.ops {
 			if o.a.Op == a.Op {
