@@ -26,7 +26,8 @@ type Binding struct {
 // Bind ties a graph's input or output to a slice. The slice must not be touched
 // until the run has ended; its length must match the data's size. T must not
 // hold pointers, since other devices see nothing but bytes: a run with such a
-// binding fails.
+// binding fails. So does one that writes memory that is bound a second time, in the same
+// run or in one in progress; any number of runs may read the same.
 func Bind[T any](name string, xs []T) Binding {
 	if err := plain[T](); err != nil {
 		return Binding{Name: name, err: err}

@@ -110,6 +110,8 @@ type port struct {
 	data  graph.DataID
 	bytes int64
 	inner bool // neither input nor output
+	// output says that runs write the memory bound to it; that of other ports is read.
+	output bool
 }
 
 // fewPorts is up to how many ports a look at each beats an index.
@@ -206,7 +208,7 @@ func (r *Runtime) possible(p *Prepared) error {
 func (p *Prepared) addPort(id graph.DataID, inner bool) {
 	d := p.g.Data(id)
 	p.at[id] = int32(len(p.ports))
-	p.ports = append(p.ports, port{name: d.Name, data: id, bytes: d.Bytes, inner: inner})
+	p.ports = append(p.ports, port{name: d.Name, data: id, bytes: d.Bytes, inner: inner, output: d.Output})
 }
 
 // find returns the port of a name, -1 for none.
@@ -256,10 +258,11 @@ func (p *Prepared) fill(slots []Binding, bs []Binding) error {
 // call is one run of a prepared graph. It holds all that a run needs, so that
 // one that has ended makes the next one cheap.
 type call struct {
-	p     *Prepared
-	job   exec.Job
-	slots []Binding // by port
-	end   chan exec.End
+	p      *Prepared
+	job    exec.Job
+	slots  []Binding // by port
+	claims []claim   // by port; of no call unless the run is in progress
+	end    chan exec.End
 }
 
 // newCall returns a call with bindings, the prepared ones and these.
@@ -268,9 +271,12 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	select {
 	case c = <-p.idle:
 	default:
-		c = &call{p: p, slots: make([]Binding, len(p.ports)), end: make(chan exec.End, 1)}
-		c.job.Graph, c.job.Memory, c.job.Check = p.g, c.memory, c.released
-		c.job.Done = func(rep *engine.Report, err error) { p.r.tell(c.end, rep, err) }
+		c = &call{p: p, slots: make([]Binding, len(p.ports)), claims: make([]claim, len(p.ports)), end: make(chan exec.End, 1)}
+		c.job.Graph, c.job.Memory, c.job.Check = p.g, c.memory, c.begin
+		c.job.Done = func(rep *engine.Report, err error) {
+			p.r.claims.release(c)
+			p.r.tell(c.end, rep, err)
+		}
 	}
 	copy(c.slots, p.slots)
 	if err := p.fill(c.slots, bs); err != nil {
@@ -289,15 +295,15 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	return c, nil
 }
 
-// released errs when data of the call was released. The executor asks on its
-// loop, where data is also given up: what passes stays until the run has ended.
-func (c *call) released() error {
+// begin errs when data of the call was released, or its memory is in use. The executor
+// asks on its loop, where data is also given up: what passes stays until the run has ended.
+func (c *call) begin() error {
 	for i := range c.slots {
 		if s := &c.slots[i]; s.res != nil && s.res.check() != nil {
 			return fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
 		}
 	}
-	return nil
+	return c.p.r.claims.claim(c)
 }
 
 // tell says that a run has ended, after all that Options.Explain is told of it.
@@ -348,6 +354,7 @@ func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
 	// The handle outlives the run, and may cancel it: this call is not reused.
 	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
 	c.job.Done = func(rep *engine.Report, err error) {
+		p.r.claims.release(c)
 		if p.r.o.Explain == nil {
 			h.end(p.r.report(rep), err, then)
 			return

@@ -44,7 +44,8 @@ var (
 	// a Go kernel that does not return still uses memory it was given.
 	ErrHeld = exec.ErrHeld
 	// ErrBinding is returned when a graph's inputs and outputs and what is
-	// bound to them do not match.
+	// bound to them do not match, or when memory that one of them writes is
+	// also bound to another, of the same run or of one in progress.
 	ErrBinding = errors.New("bad binding")
 )
 
@@ -70,6 +71,7 @@ type Runtime struct {
 	names       []string // of the devices
 	maps        mappings // calls of Map in progress
 	calls       callbacks
+	claims      claims // what runs in progress have bound; the loop's
 	most        int64 // host memory there is, in bytes; 0 if that is not known
 	// memory is shared with worker processes, nil without any. It is given up by
 	// the last of its users: the runtime, until it is closed, and buffers.
