@@ -6,11 +6,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
-	"maps"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -22,106 +23,15 @@ import (
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/fisher"
-	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/gemm"
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
-	"github.com/weft-run/weft/workload/reduce"
-	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
 	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // These tests need Vulkan devices: .ci/run installs lavapipe and runs them with the
 // tag, on one device and on three.
-
-// sample is a job and what it computed.
-type sample struct {
-	workload.Job
-	result func() []byte
-}
-
-// samples makes every workload anew, in sizes that are odd and small.
-func samples(t *testing.T) []sample {
-	var out []sample
-	product := func(j workload.Job, err error, result func() []float32) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, sample{j, func() []byte { return workloadtest.Bytes(result()) }})
-	}
-	g, err := gemm.New(gemm.Config{M: 301, K: 97, N: 303, Seed: 1})
-	product(g, err, func() []float32 { return g.Result() })
-	wide, err := gemm.New(gemm.Config{M: 203, K: 100, N: 1036, Seed: 1})
-	product(wide, err, func() []float32 { return wide.Result() })
-	for _, n := range []int{303, 1036} {
-		p, err := tropical.New(tropical.Config{M: 201, K: n / 3, N: n, Seed: 1})
-		product(p, err, func() []float32 { return p.Result() })
-	}
-	for _, s := range []conv.Shape{{N: 3, C: 5, H: 17, W: 70, K: 13, R: 3, S: 3, Stride: 1, Pad: 1}, {N: 3, C: 2, H: 23, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 2}} {
-		for _, split := range []string{conv.Images, conv.Rows} {
-			c, err := conv.New(conv.Config{Shape: s, Seed: 1, Split: split})
-			product(c, err, func() []float32 { return c.Result() })
-		}
-	}
-	fu, err := fusion.New(fusion.Config{Records: 1003, Bind: true, Seed: 3})
-	product(fu, err, func() []float32 { return fu.Result() })
-	fi, err := fisher.New(fisher.Config{Points: 1003, Features: 37, Blocks: 2, Seed: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out = append(out, sample{fi, func() []byte { return workloadtest.Bytes(fi.Result()) }})
-	for _, c := range []tropical.Training{
-		{Inputs: 37, Hidden: 19, Outputs: 5, Batch: 203, Steps: 3, Seed: 3},
-		{Inputs: 1, Hidden: 1, Outputs: 1, Batch: 3, Steps: 2, Shards: 3, Seed: 2},
-	} {
-		net, err := tropical.NewTraining(c)
-		product(net, err, func() []float32 { return net.Result() })
-	}
-	for _, op := range reduce.Operations() {
-		for _, n := range []int{1, 4097, 1_000_003} {
-			r, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
-			product(r, err, func() []float32 { return []float32{r.Result()} })
-		}
-	}
-	for _, split := range []string{reservoir.Patterns, reservoir.Neurons, reservoir.Rows} {
-		params := reservoir.Defaults()
-		params.Size, params.Noise = 203, 0.01
-		for _, batch := range []int{37, 44} { // one by one, and in fours
-			r, err := reservoir.NewJob(reservoir.Config{Params: params, Batch: batch, Steps: 5, Split: split})
-			product(r, err, func() []float32 { return r.States() })
-		}
-	}
-	for _, c := range []automata.Config{{Rows: 301, Cols: 64 * 33, Steps: 21}, {Rows: 401, Cols: 64 * 7, Steps: 99, K: 33}, {Rows: 128, Cols: 64, Steps: 64, K: 64}} {
-		a, err := automata.New(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out = append(out, sample{a, func() []byte { return workloadtest.Bytes(a.Result()) }})
-	}
-	for _, mode := range []merkle.Mode{merkle.RFC6962, merkle.Dup} {
-		for _, n := range []int{1, 2, 3, 7, 100, 4099, 300_001} {
-			m, err := merkle.New(merkle.Config{N: n, Mode: mode})
-			if err != nil {
-				t.Fatal(err)
-			}
-			out = append(out, sample{m, func() []byte { root := m.Root(); return root[:] }})
-		}
-	}
-	sp := reservoir.Defaults()
-	sp.Size, sp.Inputs = 203, 17
-	stream, err := reservoir.NewStreamJob(reservoir.StreamConfig{Params: sp, Replicas: 3, Patterns: 5, Steps: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	out = append(out, sample{stream, func() []byte { return workloadtest.Bytes(slices.Concat(stream.Replicas()...)) }})
-	l, err := landscape.New(landscape.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
-}
 
 // doomed is a driver whose first device is lost soon after it was given work.
 type doomed struct {
@@ -186,16 +96,6 @@ func TestVulkanLoss(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-func funcs() map[string]weft.Func {
-	all := map[string]weft.Func{}
-	for _, fs := range []map[string]weft.Func{
-		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(),
-	} {
-		maps.Copy(all, fs)
-	}
-	return all
 }
 
 // lavapipe ends all loops of an invocation after 65,535 rounds in total. Kernels whose
@@ -292,24 +192,50 @@ func TestVulkanRounds(t *testing.T) {
 	}
 }
 
-// Every workload's kernels are right on one Vulkan device, by its own check, one workload
-// to a subtest.
+var spirvFolder = flag.String("spirv", "", "take shaders from this `folder` in place of those of the same names here")
+
+// Every workload's kernels are right on one Vulkan device, one workload to a subtest.
 func TestVulkanKernels(t *testing.T) {
-	rt, err := weft.Open(t.Context(), weft.Options{
-		NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20})},
-	})
-	if err != nil {
-		t.Fatal(err)
+	if *spirvFolder != "" {
+		replaceShaders(t, *spirvFolder)
 	}
-	defer rt.Close()
-	for _, j := range samples(t) {
-		name, _, _ := strings.Cut(j.Name(), " ")
-		t.Run(name, func(t *testing.T) {
-			workloadtest.Run(t, rt, j.Job)
-			if err := j.Check(); err != nil {
-				t.Errorf("%s: %v", j.Name(), err)
+	testKernels(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}))
+}
+
+// replaceShaders takes the shaders of a folder for those that were compiled from the same
+// source here.
+func replaceShaders(t *testing.T, folder string) {
+	t.Helper()
+	kernels := kernelsIn(t, graph.SPIRV)
+	files, err := filepath.Glob(filepath.Join(folder, "*.spv"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no shaders in %s: %v", folder, err)
+	}
+	for _, f := range files {
+		source, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		here, err := filepath.Glob("*/" + filepath.Base(f))
+		if err != nil || len(here) != 1 {
+			t.Fatalf("%s is %d shaders here: %v", filepath.Base(f), len(here), err)
+		}
+		was, err := os.ReadFile(here[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		replaced := 0
+		for _, k := range kernels {
+			for i := range k.Impls {
+				if impl := &k.Impls[i]; impl.Dialect == graph.SPIRV && bytes.Equal(impl.Source, was) {
+					impl.Source = source
+					replaced++
+				}
 			}
-		})
+		}
+		if replaced == 0 {
+			t.Fatalf("no kernel has the shader %s", here[0])
+		}
 	}
 }
 

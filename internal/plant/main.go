@@ -2,14 +2,17 @@
 // project, and sees whether the checks and tests find them.
 //
 //	go run ./internal/plant [-backend go,avx2,avx512,spirv] [-kernel gemm] [-o file]
-//	go run ./internal/plant -backend cuda -build folder
+//	go run ./internal/plant -build folder
+//	go run ./internal/plant -read folder
 //
-// The errors are those of table.txt. With -build, nothing is run: a weft command with each
-// error is built into the folder, and a script run.sh beside them that runs them all on a
-// machine with the GPU. Shaders need glslc and a Vulkan driver, CUDA kernels clang-19.
+// The errors are those of table.txt. Shaders need glslc and a Vulkan driver. CUDA kernels are
+// run where a GPU is: -build compiles each error to PTX with clang-19 and puts it into the
+// folder with a test binary and the script run.sh, which runs that with each of them; -read
+// says from the logs that the script leaves there who found them.
 package main
 
 import (
+	"bytes"
 	_ "embed" // for the table
 	"errors"
 	"flag"
@@ -57,6 +60,23 @@ func rows(text string) (out []planted, err error) {
 	return out, nil
 }
 
+// inTurn orders errors so that every kernel has its first before any has its second, since
+// a run may be ended early.
+func inTurn(all []planted) {
+	turns := make(map[string]int)
+	turn := make([]int, len(all))
+	order := make([]int, len(all))
+	for i, p := range all {
+		turns[p.backend+p.kernel]++
+		turn[i], order[i] = turns[p.backend+p.kernel], i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return turn[a] - turn[b] })
+	was := slices.Clone(all)
+	for i, k := range order {
+		all[i] = was[k]
+	}
+}
+
 // apply returns a source with the error in it.
 func (p *planted) apply(source string) (string, error) {
 	at := 0
@@ -75,18 +95,21 @@ func (p *planted) apply(source string) (string, error) {
 // workload is the package whose job runs the kernel.
 func (p *planted) workload() string { return strings.Split(p.kernel, ".")[0] }
 
-// Tests of kernels and jobs that are to find errors, by workload.
+// jobTests are tests that run a workload's check on what its job computed.
+const jobTests = "TestJobOnDevices|TestRowsOnDevices|TestTrainingOnDevices|TestStreamJob"
+
+// Tests of kernels that are to find errors, by workload.
 var tests = map[string]string{
-	"gemm":      "TestRowsExact|TestTile|TestJobOnDevices",
-	"tropical":  "TestRowsExact|TestTile|TestJobOnDevices|TestTrainingOnDevices",
-	"conv":      "TestPartReference|TestPartIntegers|TestJobOnDevices|TestRowsOnDevices",
-	"reduce":    "TestSumOrder|TestSpecialValues|TestIntegersAreExact|TestJobOnDevices",
-	"merkle":    "TestVectors|TestCutsDoNotChangeRoot|TestJobOnDevices",
-	"automata":  "TestAgainstRule|TestBlocksWithHalos|TestJobOnDevices",
-	"landscape": "TestAgainstFullEnergy|TestPartsEqualRows|TestJobOnDevices",
-	"reservoir": "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestJobOnDevices|TestStream.*",
-	"fusion":    "TestBind|TestJobOnDevices",
-	"fisher":    "TestJobOnDevices",
+	"gemm":      "TestRowsExact|TestTile|TestRowsReference",
+	"tropical":  "TestRowsExact|TestTile|TestRows|TestTrainingLearns",
+	"conv":      "TestPartReference|TestPartIntegers",
+	"reduce":    "TestSumOrder|TestSpecialValues|TestIntegersAreExact",
+	"merkle":    "TestVectors|TestCutsDoNotChangeRoot",
+	"automata":  "TestAgainstRule|TestBlocksWithHalos",
+	"landscape": "TestAgainstFullEnergy|TestPartsEqualRows",
+	"reservoir": "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*",
+	"fusion":    "TestBind|TestModesAgree|TestProduct",
+	"fisher":    "TestBlocksAgree|TestClosedForm",
 }
 
 // What checks say of a wrong result.
@@ -95,42 +118,97 @@ var verdicts = []string{
 	"not the Fisher information", "not the game's cells", "not the landscape", "not the reservoir's states", "by the definition",
 }
 
-// command is what tests the error, in a copy of the project.
-func (p *planted) command() *exec.Cmd {
-	args := []string{"test", "-count=1", "-vet=off", "-timeout=10m"}
-	var env string
-	switch p.backend {
-	case "spirv":
-		args = append(args, "-tags=lavapipe", "-run=^TestVulkanKernels$/^"+p.workload()+"(#.*)?$", "./workload")
-	default:
-		if strings.HasPrefix(p.file, "gemm/panel/") {
-			args = append(args, "./workload/gemm/panel")
-		}
-		args = append(args, "-run=^("+tests[p.workload()]+")$", "./workload/"+p.workload())
-		env = map[string]string{"go": "GODEBUG=cpu.avx512f=off,cpu.avx2=off", "avx2": "GODEBUG=cpu.avx512f=off"}[p.backend]
+// test tests an error in Go or assembly, in a copy of the project that has it: the job's
+// check first, and what it misses with the tests of the kernel.
+func (p *planted) test(root string) (out []byte, err error) {
+	packages := []string{"./workload/" + p.workload()}
+	out, err = p.goTest(root, jobTests, packages)
+	if err != nil && checked(string(out)) {
+		return out, err
 	}
-	c := exec.Command("go", args...)
-	c.Env = os.Environ()
-	if env != "" {
-		c.Env = append(c.Env, env)
+	if strings.HasPrefix(p.file, "gemm/panel/") {
+		packages = append(packages, "./workload/gemm/panel")
 	}
-	return c
+	more, failed := p.goTest(root, tests[p.workload()], packages)
+	return append(out, more...), errors.Join(err, failed)
 }
 
-// regenerate compiles the shaders or PTX that a source belongs to.
-func (p *planted) regenerate(root string) error {
-	var c *exec.Cmd
+// goTest runs tests of packages with the processor's abilities that the backend has.
+func (p *planted) goTest(root, names string, packages []string) ([]byte, error) {
+	c := exec.Command("go", append([]string{"test", "-count=1", "-vet=off", "-timeout=10m", "-run=^(" + names + ")$"}, packages...)...)
+	c.Dir, c.Env = root, os.Environ()
+	if env := map[string]string{"go": "GODEBUG=cpu.avx512f=off,cpu.avx2=off", "avx2": "GODEBUG=cpu.avx512f=off"}[p.backend]; env != "" {
+		c.Env = append(c.Env, env)
+	}
+	return c.CombinedOutput()
+}
+
+// testShaders tests an error in a shader, in a copy of the project without it: the binary of
+// the tests, which is built once, takes changed shaders from a folder.
+func (p *planted) testShaders(root string) (out []byte, err error) {
+	binary := filepath.Join(root, "workload.test")
+	if _, err := os.Stat(binary); err != nil {
+		c := exec.Command("go", "test", "-c", "-tags=lavapipe", "-o", binary, "./workload")
+		c.Dir = root
+		if out, err := c.CombinedOutput(); err != nil {
+			return append(out, " [build failed]"...), err
+		}
+	}
+	folder, err := os.MkdirTemp(root, "shaders")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	err = p.with(root, func(was map[string][]byte) error {
+		for f := range was {
+			if err := p.keep(f, was[f], filepath.Join(folder, filepath.Base(f))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return []byte(err.Error() + " [setup failed]"), err
+	}
+	c := exec.Command(binary, "-test.timeout=10m", "-test.run=^TestVulkanKernels$/^"+p.workload()+"(#.*)?$", "-spirv="+folder)
+	c.Dir = filepath.Join(root, "workload")
+	return c.CombinedOutput()
+}
+
+// keep copies a compiled file to another place if the error changed it.
+func (p *planted) keep(file string, was []byte, to string) error {
+	now, err := os.ReadFile(file)
+	if err != nil || bytes.Equal(now, was) || filepath.Ext(file) != ".spv" && filepath.Ext(file) != ".ptx" {
+		return err
+	}
+	return os.WriteFile(to, now, 0o600)
+}
+
+// generated are the files that are compiled from the sources of the error's workload.
+func (p *planted) generated(root string) ([]string, error) {
+	kind := map[string]string{"spirv": "*.spv", "cuda": "*.ptx"}[p.backend]
+	if kind == "" {
+		return nil, nil
+	}
+	return filepath.Glob(filepath.Join(root, "workload", p.workload(), kind))
+}
+
+// generate compiles the shaders or PTX of the error's workload.
+func (p *planted) generate(root string) error {
+	var script, sources string
 	switch p.backend {
 	case "spirv":
-		c = exec.Command("sh", "-c", `for f in */*.comp; do (cd $(dirname $f) && sh ../spirv.sh $(basename $f)) || exit 1; done`)
-		if dir := filepath.Dir(p.file); strings.HasSuffix(p.file, ".comp") {
-			c = exec.Command("sh", "-c", "cd "+dir+" && sh ../spirv.sh "+filepath.Base(p.file))
-		}
+		script, sources = "spirv.sh", ".comp"
 	case "cuda":
-		c = exec.Command("sh", "-c", `sh ptx.sh */*.cu`)
+		script, sources = "ptx.sh", ".cu"
 	default:
 		return nil
 	}
+	of := p.workload() + "/*" + sources // all that may include the file
+	if filepath.Ext(p.file) == sources {
+		of = p.file
+	}
+	c := exec.Command("sh", "-c", "sh "+script+" "+of)
 	c.Dir = filepath.Join(root, "workload")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -138,25 +216,36 @@ func (p *planted) regenerate(root string) error {
 	return nil
 }
 
-// with runs a function while the error is in the copy.
-func (p *planted) with(root string, do func() error) error {
-	file := filepath.Join(root, "workload", p.file)
-	was, err := os.ReadFile(file)
+// with runs a function while the error is in the copy, and gives it what the files were that
+// the error may change.
+func (p *planted) with(root string, do func(was map[string][]byte) error) (err error) {
+	files, err := p.generated(root)
 	if err != nil {
 		return err
 	}
-	bad, err := p.apply(string(was))
+	source := filepath.Join(root, "workload", p.file)
+	was := make(map[string][]byte)
+	for _, f := range append(files, source) {
+		if was[f], err = os.ReadFile(f); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		for f, content := range was {
+			err = errors.Join(err, os.WriteFile(f, content, 0o600))
+		}
+	}()
+	bad, err := p.apply(string(was[source]))
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte(bad), 0o600); err != nil {
 		return err
 	}
-	err = p.regenerate(root)
-	if err == nil {
-		err = do()
+	if err := p.generate(root); err != nil {
+		return err
 	}
-	return errors.Join(err, os.WriteFile(file, was, 0o600), p.regenerate(root))
+	return do(was)
 }
 
 // Outcomes of an error.
@@ -166,25 +255,26 @@ const (
 	missed = "NOT FOUND"
 )
 
-// seen says who found the error, from how a test ended.
-func seen(out string, failed bool) (string, error) {
+// checked reports whether a check found something wrong.
+func checked(out string) bool {
+	return slices.ContainsFunc(verdicts, func(v string) bool { return strings.Contains(out, v) })
+}
+
+// seen says who found an error in a kernel of a backend, from how a test ended.
+func seen(backend, out string, failed bool) (string, error) {
+	untested := []string{"[build failed]", "[setup failed]", "no tests to run"}
+	// Tests of devices have a subtest for each workload; what fails before them has not
+	// tested the kernel.
+	before := failed && (backend == "spirv" || backend == "cuda") && !strings.Contains(out, "    --- FAIL: ") && !strings.Contains(out, "panic: test timed out")
 	switch {
-	case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]") || strings.Contains(out, "no tests to run"):
+	case before || slices.ContainsFunc(untested, func(s string) bool { return strings.Contains(out, s) }):
 		return "", fmt.Errorf("it was not tested: %s", out)
 	case !failed:
 		return missed, nil
-	case slices.ContainsFunc(verdicts, func(v string) bool { return strings.Contains(out, v) }):
+	case checked(out):
 		return byBoth, nil
 	}
 	return byTest, nil
-}
-
-// jobs are arguments of weft run for every workload, by which a GPU's kernels are
-// checked.
-var jobs = map[string]string{
-	"gemm": "gemm --m 300 --k 130 --n 270", "tropical": "tropical --m 300 --k 130 --n 270", "conv": "conv --batch 3 --channels 5 --filters 70",
-	"reduce": "reduce --n 1000003", "merkle": "merkle --leaves 300001", "automata": "automata --rows 301 --cols 2112 --steps 21",
-	"landscape": "landscape", "reservoir": "reservoir --batch 100 --steps 5", "fusion": "fusion --records 10003 --bind", "fisher": "fisher --points 1003",
 }
 
 // copyTree copies the project, without what git keeps.
@@ -220,52 +310,71 @@ func copyTree(to string) error {
 func main() {
 	backends := flag.String("backend", "go,avx2,avx512,spirv", "backends whose kernels get errors")
 	kernel := flag.String("kernel", "", "only kernels whose name begins so")
-	build := flag.String("build", "", "build a weft command with each error into this `folder` instead")
+	build := flag.String("build", "", "put CUDA kernels with errors and what runs them into this `folder`")
+	read := flag.String("read", "", "say who found the errors of CUDA kernels, from the logs in this `folder`")
 	output := flag.String("o", "", "add results to this file, and leave out the errors it has")
 	flag.Parse()
-	if err := run(strings.Split(*backends, ","), *kernel, *build, *output); err != nil {
+	all, err := rows(table)
+	switch {
+	case err != nil:
+	case *build != "":
+		err = buildAll(all, *build)
+	case *read != "":
+		err = readAll(all, *read)
+	default:
+		inTurn(all)
+		err = run(all, strings.Split(*backends, ","), *kernel, *output)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "plant:", err)
 		os.Exit(1)
 	}
 }
 
-func run(backends []string, kernel, build, output string) error {
-	all, err := rows(table)
-	if err != nil {
-		return err
+// line is the beginning of an error's row in the table of results.
+func (p *planted) line() string {
+	return fmt.Sprintf("| %s | %s | `%s` | `%s` | `%s` | ", p.backend, p.kernel, p.file, p.old, p.new)
+}
+
+// copied makes a copy of the project, which end removes.
+func copied() (root string, end func(), err error) {
+	if root, err = os.MkdirTemp("", "plant"); err != nil {
+		return "", nil, err
 	}
-	root, err := os.MkdirTemp("", "plant")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(root)
+	end = func() { os.RemoveAll(root) }
 	if err := copyTree(root); err != nil {
+		end()
+		return "", nil, err
+	}
+	return root, end, nil
+}
+
+func run(all []planted, backends []string, kernel, output string) error {
+	root, end, err := copied()
+	if err != nil {
 		return err
 	}
+	defer end()
 	done, err := os.ReadFile(output)
 	if err != nil && output != "" && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	counts := map[string]int{}
-	for i, p := range all {
-		line := fmt.Sprintf("| %s | %s | `%s` | `%s` | `%s` | ", p.backend, p.kernel, p.file, p.old, p.new)
+	for _, p := range all {
+		line := p.line()
 		if !slices.Contains(backends, p.backend) || !strings.HasPrefix(p.kernel, kernel) || strings.Contains(string(done), line) {
 			continue
 		}
-		if build != "" {
-			if err := p.with(root, func() error { return p.build(root, build, i) }); err != nil {
-				return fmt.Errorf("%s, %s: %w", p.backend, p.kernel, err)
-			}
-			continue
+		var out []byte
+		if p.backend == "spirv" {
+			out, err = p.testShaders(root)
+		} else {
+			err = p.with(root, func(map[string][]byte) (err error) {
+				out, err = p.test(root)
+				return err
+			})
 		}
-		var who string
-		err := p.with(root, func() error {
-			c := p.command()
-			c.Dir = root
-			out, err := c.CombinedOutput()
-			who, err = seen(string(out), err != nil)
-			return err
-		})
+		who, err := seen(p.backend, string(out), err != nil)
 		if err != nil {
 			who = "not tested: " + strings.ReplaceAll(err.Error(), "\n", " ")
 		}
@@ -274,7 +383,7 @@ func run(backends []string, kernel, build, output string) error {
 		if output == "" {
 			continue
 		}
-		if err := appendTo(output, line+who+" |\n", 0o600); err != nil {
+		if err := appendTo(output, line+who+" |\n"); err != nil {
 			return err
 		}
 	}
@@ -283,31 +392,11 @@ func run(backends []string, kernel, build, output string) error {
 }
 
 // appendTo adds a line to a file.
-func appendTo(file, line string, mode fs.FileMode) error {
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, mode)
+func appendTo(file, line string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString(line)
 	return errors.Join(err, f.Close())
-}
-
-// build builds weft with the error, and adds its run to the folder's script.
-func (p *planted) build(root, folder string, i int) error {
-	to, err := filepath.Abs(folder)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		return err
-	}
-	name := fmt.Sprintf("%03d-%s", i, p.kernel)
-	c := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(to, name), "./cmd/weft")
-	c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, out)
-	}
-	script := fmt.Sprintf("if ./%s run %s --devices cuda:0 --repeat 1 --check --calibrate=off >/dev/null 2>&1; then echo '%s: NOT FOUND'; else echo '%s: found'; fi\n",
-		name, jobs[p.workload()], name, name)
-	return appendTo(filepath.Join(to, "run.sh"), script, 0o700)
 }

@@ -8,11 +8,14 @@ import (
 	"github.com/weft-run/weft/workload/workloadtest"
 )
 
-// Rows are bitwise the same on any number of devices (class R), and right.
+// Rows are bitwise the same on any number of devices (class R), and right; also where the
+// inner dimension is cut into blocks.
 func TestJobOnDevices(t *testing.T) {
-	workloadtest.Invariant(t, gemm.Funcs(),
-		func() (*gemm.Job, error) { return gemm.New(gemm.Config{M: 301, K: 97, N: 203, Seed: 1}) },
-		func(j *gemm.Job) []byte { return workloadtest.Bytes(j.Result()) })
+	for _, c := range []gemm.Config{{M: 301, K: 97, N: 203, Seed: 1}, {M: 45, K: 530, N: 40, Seed: 2}} {
+		workloadtest.Invariant(t, gemm.Funcs(),
+			func() (*gemm.Job, error) { return gemm.New(c) },
+			func(j *gemm.Job) []byte { return workloadtest.Bytes(j.Result()) })
+	}
 }
 
 // Check sees an element that is not a number and a row that was left out.

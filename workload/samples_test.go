@@ -1,0 +1,197 @@
+//go:build lavapipe || gpu
+
+package workload_test
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/backend/cpu"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/automata"
+	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/fisher"
+	"github.com/weft-run/weft/workload/fusion"
+	"github.com/weft-run/weft/workload/gemm"
+	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/merkle"
+	"github.com/weft-run/weft/workload/reduce"
+	"github.com/weft-run/weft/workload/reservoir"
+	"github.com/weft-run/weft/workload/tropical"
+	"github.com/weft-run/weft/workload/workloadtest"
+)
+
+// sample is a job and what it computed.
+type sample struct {
+	workload.Job
+	result func() []byte
+}
+
+// samples makes every workload anew, in sizes that are odd and small.
+func samples(t *testing.T) []sample {
+	var out []sample
+	product := func(j workload.Job, err error, result func() []float32) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{j, func() []byte { return workloadtest.Bytes(result()) }})
+	}
+	g, err := gemm.New(gemm.Config{M: 301, K: 97, N: 303, Seed: 1})
+	product(g, err, func() []float32 { return g.Result() })
+	wide, err := gemm.New(gemm.Config{M: 203, K: 100, N: 1036, Seed: 1})
+	product(wide, err, func() []float32 { return wide.Result() })
+	for _, n := range []int{303, 1036} {
+		p, err := tropical.New(tropical.Config{M: 201, K: n / 3, N: n, Seed: 1})
+		product(p, err, func() []float32 { return p.Result() })
+	}
+	for _, s := range []conv.Shape{{N: 3, C: 5, H: 17, W: 70, K: 13, R: 3, S: 3, Stride: 1, Pad: 1}, {N: 3, C: 2, H: 23, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 2}} {
+		for _, split := range []string{conv.Images, conv.Rows} {
+			c, err := conv.New(conv.Config{Shape: s, Seed: 1, Split: split})
+			product(c, err, func() []float32 { return c.Result() })
+		}
+	}
+	fu, err := fusion.New(fusion.Config{Records: 1003, Bind: true, Seed: 3})
+	product(fu, err, func() []float32 { return fu.Result() })
+	fi, err := fisher.New(fisher.Config{Points: 1003, Features: 37, Blocks: 2, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = append(out, sample{fi, func() []byte { return workloadtest.Bytes(fi.Result()) }})
+	for _, c := range []tropical.Training{
+		{Inputs: 37, Hidden: 19, Outputs: 5, Batch: 203, Steps: 3, Seed: 3},
+		{Inputs: 1, Hidden: 1, Outputs: 1, Batch: 3, Steps: 2, Shards: 3, Seed: 2},
+	} {
+		net, err := tropical.NewTraining(c)
+		product(net, err, func() []float32 { return net.Result() })
+	}
+	for _, op := range reduce.Operations() {
+		for _, n := range []int{1, 4097, 1_000_003} {
+			r, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
+			product(r, err, func() []float32 { return []float32{r.Result()} })
+		}
+	}
+	for _, split := range []string{reservoir.Patterns, reservoir.Neurons, reservoir.Rows} {
+		params := reservoir.Defaults()
+		params.Size, params.Noise = 203, 0.01
+		for _, batch := range []int{37, 44} { // one by one, and in fours
+			r, err := reservoir.NewJob(reservoir.Config{Params: params, Batch: batch, Steps: 5, Split: split})
+			product(r, err, func() []float32 { return r.States() })
+		}
+	}
+	for _, c := range []automata.Config{{Rows: 301, Cols: 64 * 33, Steps: 21}, {Rows: 401, Cols: 64 * 7, Steps: 99, K: 33}, {Rows: 128, Cols: 64, Steps: 64, K: 64}} {
+		a, err := automata.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{a, func() []byte { return workloadtest.Bytes(a.Result()) }})
+	}
+	for _, mode := range []merkle.Mode{merkle.RFC6962, merkle.Dup} {
+		for _, n := range []int{1, 2, 3, 7, 100, 4099, 300_001} {
+			m, err := merkle.New(merkle.Config{N: n, Mode: mode})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, sample{m, func() []byte { root := m.Root(); return root[:] }})
+		}
+	}
+	sp := reservoir.Defaults()
+	sp.Size, sp.Inputs = 203, 17
+	stream, err := reservoir.NewStreamJob(reservoir.StreamConfig{Params: sp, Replicas: 3, Patterns: 5, Steps: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out = append(out, sample{stream, func() []byte { return workloadtest.Bytes(slices.Concat(stream.Replicas()...)) }})
+	l, err := landscape.New(landscape.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
+}
+
+func funcs() map[string]weft.Func {
+	all := map[string]weft.Func{}
+	for _, fs := range []map[string]weft.Func{
+		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(),
+	} {
+		maps.Copy(all, fs)
+	}
+	return all
+}
+
+// kernelsIn finds the kernels of all workloads that have code in a dialect. Workloads make
+// each of them once, so that what a test changes of one holds for every job.
+func kernelsIn(t *testing.T, d graph.Dialect) (kernels []*graph.Kernel) {
+	t.Helper()
+	gpu := &machine.Machine{Devices: []machine.Device{{Name: "gpu:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30}}}
+	gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
+	core := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})) // for jobs that keep something there
+	defer core.Close()
+	for _, j := range samples(t) {
+		if p, ok := j.Job.(workload.Placed); ok {
+			if err := p.Place(gpu); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s, ok := j.Job.(workload.Stateful); ok {
+			if err := s.Begin(t.Context(), core); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Release()
+		}
+		g, err := j.Graph([]sched.Range{{Hi: j.Pieces().Extent}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range g.Kernels() {
+			has := slices.ContainsFunc(k.Impls, func(i graph.Impl) bool { return i.Dialect == d && i.Entry != "" })
+			if has && !slices.Contains(kernels, k) {
+				kernels = append(kernels, k)
+			}
+		}
+	}
+	return kernels
+}
+
+// openExact opens the devices of a driver without routines of vendors.
+func openExact(t *testing.T, d driver.Driver) *weft.Runtime {
+	t.Helper()
+	rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Exact: true, Drivers: []driver.Driver{d}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+// testKernels runs every workload on the devices of a driver, one to a subtest. The check of
+// each must pass, and class X must give the bytes that a CPU gives.
+func testKernels(t *testing.T, d driver.Driver) {
+	core, rt := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})), openExact(t, d)
+	defer core.Close()
+	defer rt.Close()
+	wanted := samples(t)
+	for i, j := range samples(t) {
+		name, _, _ := strings.Cut(j.Name(), " ")
+		t.Run(name, func(t *testing.T) {
+			workloadtest.Run(t, rt, j.Job)
+			if err := j.Check(); err != nil {
+				t.Errorf("%s: %v", j.Name(), err)
+			}
+			if j.Class() != workload.Exact {
+				return
+			}
+			workloadtest.Run(t, core, wanted[i].Job)
+			if !bytes.Equal(j.result(), wanted[i].result()) {
+				t.Errorf("%s: a CPU gives other bytes", j.Name())
+			}
+		})
+	}
+}
