@@ -211,6 +211,7 @@ func replaceShaders(t *testing.T, folder string) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no shaders in %s: %v", folder, err)
 	}
+	replaced := 0 // shaders for what is larger than any sample are no part of this
 	for _, f := range files {
 		source, err := os.ReadFile(f)
 		if err != nil {
@@ -224,7 +225,6 @@ func replaceShaders(t *testing.T, folder string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		replaced := 0
 		for _, k := range kernels {
 			for i := range k.Impls {
 				if impl := &k.Impls[i]; impl.Dialect == graph.SPIRV && bytes.Equal(impl.Source, was) {
@@ -233,9 +233,9 @@ func replaceShaders(t *testing.T, folder string) {
 				}
 			}
 		}
-		if replaced == 0 {
-			t.Fatalf("no kernel has the shader %s", here[0])
-		}
+	}
+	if replaced == 0 {
+		t.Fatalf("no kernel has a shader of %s", folder)
 	}
 }
 
