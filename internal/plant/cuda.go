@@ -42,7 +42,7 @@ func buildAll(all []planted, folder string) error {
 		file := filepath.Join(folder, stem(i)+".ptx")
 		err := p.with(root, func(was map[string][]byte) (err error) {
 			for f := range was {
-				err = errors.Join(err, p.keep(f, was[f], file))
+				err = errors.Join(err, keep(f, was[f], file))
 			}
 			return err
 		})

@@ -162,7 +162,7 @@ func (p *planted) testShaders(root string) (out []byte, err error) {
 	defer os.RemoveAll(folder)
 	err = p.with(root, func(was map[string][]byte) error {
 		for f := range was {
-			if err := p.keep(f, was[f], filepath.Join(folder, filepath.Base(f))); err != nil {
+			if err := keep(f, was[f], filepath.Join(folder, filepath.Base(f))); err != nil {
 				return err
 			}
 		}
@@ -177,7 +177,7 @@ func (p *planted) testShaders(root string) (out []byte, err error) {
 }
 
 // keep copies a compiled file to another place if the error changed it.
-func (p *planted) keep(file string, was []byte, to string) error {
+func keep(file string, was []byte, to string) error {
 	now, err := os.ReadFile(file)
 	if err != nil || bytes.Equal(now, was) || filepath.Ext(file) != ".spv" && filepath.Ext(file) != ".ptx" {
 		return err
