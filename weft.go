@@ -72,7 +72,7 @@ type Runtime struct {
 	maps        mappings // calls of Map in progress
 	calls       callbacks
 	claims      claims // what runs in progress have bound; the loop's
-	most        int64 // host memory there is, in bytes; 0 if that is not known
+	most        int64  // host memory there is, in bytes; 0 if that is not known
 	// memory is shared with worker processes, nil without any. It is given up by
 	// the last of its users: the runtime, until it is closed, and buffers.
 	memory *arena.Arena

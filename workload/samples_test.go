@@ -4,10 +4,12 @@ package workload_test
 
 import (
 	"bytes"
+	"context"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/backend/cpu"
@@ -180,8 +182,32 @@ func openExact(t *testing.T, d driver.Driver) *weft.Runtime {
 	return rt
 }
 
+// runInThirds runs a job again, cut into three tasks, so that kernels begin in the middle of
+// things. What keeps state, or places its tasks itself, stays as it is.
+func runInThirds(t *testing.T, rt *weft.Runtime, j workload.Job) {
+	t.Helper()
+	p := j.Pieces()
+	align := max(p.Align, 1)
+	third := p.Extent / 3 / align * align
+	_, stateful := j.(workload.Stateful)
+	_, placed := j.(workload.Placed)
+	if third == 0 || stateful || placed {
+		return
+	}
+	g, err := j.Graph([]sched.Range{{Hi: third}, {Lo: third, Hi: 2 * third}, {Lo: 2 * third, Hi: p.Extent}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	weft.Spoil(g, j.Bind()...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if _, err := rt.Run(ctx, g, j.Bind()...); err != nil {
+		t.Fatalf("%s in three tasks: %v", j.Name(), err)
+	}
+}
+
 // testKernels runs every workload on the devices of a driver, one to a subtest. The check of
-// each must pass, and class X must give the bytes that a CPU gives.
+// each must pass, class X must give the bytes that a CPU gives, and three tasks those of one.
 func testKernels(t *testing.T, d driver.Driver) {
 	core, rt := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})), openExact(t, d)
 	defer core.Close()
@@ -194,12 +220,19 @@ func testKernels(t *testing.T, d driver.Driver) {
 			if err := j.Check(); err != nil {
 				t.Errorf("%s: %v", j.Name(), err)
 			}
-			if j.Class() != workload.Exact {
-				return
+			whole := bytes.Clone(j.result())
+			if j.Class() == workload.Exact {
+				workloadtest.Run(t, core, wanted[i].Job)
+				if !bytes.Equal(whole, wanted[i].result()) {
+					t.Errorf("%s: a CPU gives other bytes", j.Name())
+				}
 			}
-			workloadtest.Run(t, core, wanted[i].Job)
-			if !bytes.Equal(j.result(), wanted[i].result()) {
-				t.Errorf("%s: a CPU gives other bytes", j.Name())
+			runInThirds(t, rt, j.Job)
+			if c := j.Class(); (c == workload.Exact || c == workload.RowExact) && !bytes.Equal(whole, j.result()) {
+				t.Errorf("%s: three tasks give other bytes than one", j.Name())
+			}
+			if err := j.Check(); err != nil {
+				t.Errorf("%s in three tasks: %v", j.Name(), err)
 			}
 		})
 	}
