@@ -216,6 +216,9 @@ func testKernels(t *testing.T, d driver.Driver) {
 	for i, j := range samples(t) {
 		name, _, _ := strings.Cut(j.Name(), " ")
 		t.Run(name, func(t *testing.T) {
+			if _, ok := j.Job.(workload.Stateful); ok {
+				workloadtest.Run(t, rt, j.Job) // the next run goes on from it
+			}
 			workloadtest.Run(t, rt, j.Job)
 			if err := j.Check(); err != nil {
 				t.Errorf("%s: %v", j.Name(), err)
