@@ -224,7 +224,7 @@ func (e *Engine) reopen(v int32) int {
 	p := e.producer(v)
 	if p < 0 {
 		if !away {
-			e.failReaders(v, fmt.Errorf("%w: %s has no copy left and no task makes it", ErrDataLost, e.describe(v)))
+			e.failReaders(v, e.gone(v, "has no copy left and no task makes it"))
 		}
 		return 0
 	}
@@ -244,8 +244,9 @@ func (e *Engine) reopen(v int32) int {
 		return 0
 	}
 	if !away && (r.state == runEnded || r.revived) && t.flags&held == 0 {
-		// Volatile data, overwritten by a run that reads what this one left there.
-		e.failReaders(v, fmt.Errorf("%w: %s, and what it was computed from is not kept", ErrDataLost, e.describe(v)))
+		// Volatile data, overwritten by a run that reads what this one left there, or
+		// data that was in the caller's memory when its run ended.
+		e.failReaders(v, e.gone(v, "has no copy left, and what it was computed from is not kept"))
 		return 0
 	}
 	if !away && e.data.at[e.vals.at[v].data].kind == graph.Volatile && int(e.vals.at[v].depth) > e.o.ReplayDepth {

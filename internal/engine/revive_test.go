@@ -207,6 +207,26 @@ func TestSpoiledVolatileDataIsLost(t *testing.T) {
 	r.mustRun(r.submit(over(t, "after", 1, updates), bound(w)))
 }
 
+// Where host memory has no room for what a run that ended would be computed from again,
+// the run ends all the same, and a loss says so.
+func TestNoRoomForWhatTheCallerGave(t *testing.T) {
+	m := gpus(1, 10*mb)
+	m.HostBytes = 100
+	r := newRig(t, m, engine.Options{})
+	w := r.e.NewData("w", mb, graph.Versioned)
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true})
+		b.Add(job("write", 1, reads(x), writes(w)))
+	}), bound(w)))
+	r.mustRun(r.submit(over(t, "reads w", 1, reads), bound(w)))
+	r.lose(0, false)
+	r.back(0, false)
+	err := r.finish(r.submit(over(t, "reads what is lost", 1, reads), bound(w)))
+	is(t, err, engine.ErrDataLost)
+	is(t, err, engine.ErrOutOfMemory)
+}
+
 // instNames lists what the instances that exist hold, in order.
 func (r *rig) instNames() []string {
 	var out []string

@@ -89,6 +89,7 @@ type run struct {
 	costs    []time.Duration // by shape and device class
 	reaping  bool
 	vacating bool  // all is done, and the caller's memory is not free yet
+	cramped  bool  // there was no room to keep what was there
 	stopping bool  // what it has in flight is to be ended, at the end of the step
 	purged   bool  // its tasks are out of every queue, as it is about to end
 	timed    bool  // some of its tasks may have a timeout

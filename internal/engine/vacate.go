@@ -1,5 +1,7 @@
 package engine
 
+import "fmt"
+
 // Giving the caller's memory back. A run that has ended may be kept, to compute again
 // what it left in resident data if the devices that hold that are lost. Its inputs and
 // outputs are in memory that is the caller's from then on, so what such a replay would
@@ -46,9 +48,21 @@ func (e *Engine) vacate(r *run) bool {
 	for _, s := range slots {
 		if e.copyAside(s) {
 			under++
+		} else if !e.fits(0, e.vals.at[e.slots.at[s].val].bytes) {
+			r.cramped = true
 		}
 	}
 	return under == 0
+}
+
+// gone returns the error that a value is lost for a reason, and that there was no room to
+// keep what it would be computed from, where that is so.
+func (e *Engine) gone(v int32, why string) error {
+	err := fmt.Errorf("%w: %s %s", ErrDataLost, e.describe(v), why)
+	if run := e.vals.at[v].run; run >= 0 && e.runs[run].cramped {
+		err = fmt.Errorf("%w, for lack of host memory when its run ended: %w", err, ErrOutOfMemory)
+	}
+	return err
 }
 
 // vacated has a run looked at again one of whose values was to be made durable before
