@@ -693,3 +693,43 @@ func TestBufferGivenUpTwice(t *testing.T) {
 	equal(t, "tries left to fail", r.fail["make"], 2)
 	r.mustRun(id)
 }
+
+// Copies for a task that fail now and then are no failure in a row, though the task
+// came back each time between for what it waits for.
+func TestCopiesThatFailNowAndThen(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: 100, Health: engine.Health{MaxFailures: 100}})
+	r.fail["first"] = 30
+	n := 0
+	r.failCopy = func(c copied) bool { n++; return c.data == "x" && n%2 == 0 }
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true})
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000})
+		b.Add(job("first", 1, writes(y)))
+		b.Add(job("second", 1, reads(y), updates(x))) // x is copied anew for each attempt
+	})
+	r.mustRun(r.submit(g, engine.RunOptions{}))
+	if n < 20 {
+		t.Errorf("%d copies were made", n)
+	}
+}
+
+// Copies for a task that fail always end its run also where the task is heard of first.
+func TestCopiesHeardOfLast(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		b.Add(job("task", 1, reads(b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true}))))
+	})
+	id := r.submit(g, engine.RunOptions{})
+	r.step()
+	for n := 0; len(r.ended) == 0; n++ {
+		if n == 100 {
+			t.Fatal("it is tried for ever")
+		}
+		copying, launch := r.ops[0].a, r.ops[1].a
+		r.ops = nil
+		r.step(
+			engine.Event{Kind: engine.OpDone, Op: launch.Op, Status: engine.DepFailed},
+			engine.Event{Kind: engine.OpDone, Op: copying.Op, Status: engine.Failed, Err: errBoom})
+	}
+	is(t, r.ended[id].Err, errBoom)
+}

@@ -99,8 +99,8 @@ func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 		return
 	}
 	if st == DepFailed {
-		if c := e.cuts[tid]; t.flags&cutOff != 0 && c.times > maxCuts {
-			e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("copying what it reads: %w", c.err)))
+		if err := e.cutShort(tid); err != nil {
+			e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("copying what it reads: %w", err)))
 			return
 		}
 		e.again(tid)
@@ -147,6 +147,28 @@ type cut struct {
 	err   error
 	times int
 	issue uint32 // serial of the last issue of which copies failed
+	open  bool   // the launch has not come back since
+}
+
+// cutShort takes in that the launch of a task came back without having run. It returns
+// what the copies for it failed of if they did so too often in a row. Where it was not
+// for copies that it came back, they begin a new row.
+func (e *Engine) cutShort(tid int32) error {
+	t := &e.tasks.at[tid]
+	if t.flags&cutOff == 0 {
+		return nil
+	}
+	switch c := e.cuts[tid]; {
+	case c.times > maxCuts:
+		return c.err
+	case c.open:
+		c.open = false
+		e.cuts[tid] = c
+	default:
+		t.flags &^= cutOff
+		delete(e.cuts, tid)
+	}
+	return nil
 }
 
 // copyBroke takes in that a copy failed by itself. The launch behind it comes
@@ -171,11 +193,17 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	}
 	tid := e.runs[s].tbase + int32(rec.forTask)
 	t, c := &e.tasks.at[tid], e.cuts[tid]
-	if t.state != issued || t.flags&cutOff != 0 && int32(rec.forIssue-c.issue) <= 0 {
-		return err // one failure, however many copies it took with it
+	if t.state == done {
+		return err
+	}
+	// One failure, however many copies it took with it, and also where the launch
+	// behind them was heard of first.
+	if t.flags&cutOff == 0 || int32(rec.forIssue-c.issue) > 0 {
+		c = cut{err: err, times: c.times + 1, issue: rec.forIssue}
 	}
 	t.flags |= cutOff
-	e.cuts[tid] = cut{err, c.times + 1, rec.forIssue}
+	c.open = true
+	e.cuts[tid] = c
 	return err
 }
 
