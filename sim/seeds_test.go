@@ -62,10 +62,6 @@ var traitNames = [traits]string{
 // traitOdds is one in how many trials has a trait.
 var traitOdds = [traits]int{4, 6, 5, 1, 2, 6, 8, 3, 4, 4, 4, 3, 3, 6, 5, 3, 2, 4}
 
-// unsettled are traits the engine does not stand up to yet: little memory, of a device
-// or of the host, hangs it or is felt where it should not be.
-const unsettled trait = ample | scarce | exhausted
-
 func (k trait) String() string {
 	var names []string
 	for i, n := range traitNames {
