@@ -144,6 +144,15 @@ type Stopper interface {
 	Stop(op Wait)
 }
 
+// Detacher lets an operation that does not end go on by itself, so that its lane is free
+// for others. Detach is called by the goroutine that submits. It returns false if the
+// operation has completed. Else what was given to the lane after it, up to upto, never
+// begins and is not heard of again; what is given next begins at once; and the operation
+// completes whenever it ends, out of turn. On the board all these count as failed.
+type Detacher interface {
+	Detach(op Wait, upto uint32) bool
+}
+
 // Tuned is which of several implementations of a kernel, and of several shapes to
 // launch it in, was fastest on a device for steps of one size class.
 type Tuned struct {

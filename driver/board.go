@@ -104,6 +104,53 @@ func (b *Board) Done(n Lane, seq uint32, failed bool) {
 	}
 }
 
+// Complete is Done for lanes that can be taken over: it notes nothing and returns false
+// if this one was since the operation began.
+func (b *Board) Complete(n Lane, seq uint32, failed bool) bool {
+	if b.shared != nil {
+		b.shared.did()
+	}
+	p, _, near := b.told(n)
+	at := nearest(near, seq)
+	if failed {
+		b.rule.Lock()
+		taken := p.done.Load() >= at
+		if !taken {
+			p.fail(at, at, b.lanes[n].ruled.forgot.Load())
+			p.done.Store(at)
+		}
+		b.rule.Unlock()
+		if taken {
+			return false
+		}
+	} else if count := p.done.Load(); count >= at || !p.done.CompareAndSwap(count, at) {
+		return false // the lane's own writer is here, so only TakeOver can have changed it
+	}
+	if b.sleepers.Load() > 0 {
+		b.Stir()
+	}
+	if b.shared != nil {
+		b.shared.moved()
+	}
+	return true
+}
+
+// TakeOver takes a lane away from whoever runs its operation running: that and all up
+// to upto count as failed, and the next to complete on the lane is the one after. It
+// returns false, and that operation is complete, if it came too late; what comes after
+// it may count as failed then although it does not fail.
+func (b *Board) TakeOver(n Lane, running, upto uint32) bool {
+	p, count, near := b.told(n)
+	at := nearest(near, running)
+	if max(count, b.lanes[n].ruled.done.Load()) != at-1 {
+		return false
+	}
+	b.Abandon(n, upto)
+	b.rule.Lock()
+	defer b.rule.Unlock()
+	return p.done.CompareAndSwap(count, nearest(near, upto))
+}
+
 // Abandon notes that nobody waits for a lane's operations up to seq any more:
 // those that are not complete count as failed from now on, whatever becomes of them,
 // so that whoever waits for them goes on. The process that made the board calls it,

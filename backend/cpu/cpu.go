@@ -117,11 +117,13 @@ type device struct {
 	lanes   []*lane
 	byLane  map[driver.Lane]*lane
 	wake    func()
-	team    *team
+	team    atomic.Pointer[team]
+	teams   []*team // all there ever were
 	mu      sync.Mutex
 	buffers map[driver.Buffer][]byte
 	used    int64
 	closed  atomic.Bool
+	adrift  adrift
 }
 
 func newDevice(i, parts, lo, hi int, o Options) *device {
@@ -144,15 +146,20 @@ func (d *device) Info() machine.Device { return d.info }
 func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.board, d.wake = b, wake
 	d.byLane = make(map[driver.Lane]*lane)
-	d.team = newTeam(d)
+	d.gather()
 	for _, n := range lanes {
-		l := &lane{dev: d, id: n, end: make(chan struct{})}
-		l.call.lane = l
-		l.cond.L = &l.mu
+		l := newLane(d, n)
 		d.lanes = append(d.lanes, l)
 		d.byLane[n] = l
 		go l.run()
 	}
+}
+
+// gather makes the team that works on launches from now on.
+func (d *device) gather() {
+	t := newTeam(d)
+	d.teams = append(d.teams, t)
+	d.team.Store(t)
 }
 
 func (d *device) Submit(batch []driver.Op) error {
@@ -221,7 +228,7 @@ func (d *device) bytes(b driver.Buffer, off, n int64) ([]byte, error) {
 }
 
 func (d *device) Completions(dst []driver.Completion) int {
-	n := 0
+	n := d.adrift.completions(dst)
 	for _, l := range d.lanes {
 		n += l.completions(dst[n:])
 	}
@@ -244,8 +251,9 @@ func (d *device) Close() error {
 	for _, l := range d.lanes {
 		<-l.end
 	}
-	if d.team != nil {
-		d.team.close()
+	d.adrift.wait()
+	for _, t := range d.teams {
+		t.close()
 	}
 	d.mu.Lock()
 	clear(d.buffers)
@@ -256,6 +264,9 @@ func (d *device) Close() error {
 // Stop ends an operation early: when its kernel asks, or in its turn without having
 // begun.
 func (d *device) Stop(op driver.Wait) {
+	if d.adrift.stop(op) {
+		return
+	}
 	if l := d.byLane[op.Lane]; l != nil {
 		l.stop(op.Seq)
 	}

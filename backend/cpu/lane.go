@@ -42,17 +42,57 @@ type lane struct {
 	stops   atomic.Int32        // how many that are, readable without the lock
 	settled chan struct{}       // closed once nothing given before runs any more
 
-	// the goroutine's: what it took, which of it is next, completions it gathered
+	// the goroutine's: what it took, which of it is next, completions it gathered, and
+	// whether the lane was taken from it
 	taken batch
 	next  int
 	out   []driver.Completion
+	lost  bool
 
 	// the kernel run last and what it was found to be: mostly the next one too
 	kernel *graph.Kernel
-	impl   *graph.Impl
-	fn     Func
+	is     *found
+	known  map[*graph.Kernel]*found
 	call   Call
 	picked [][]byte // arguments of a step that has its own
+}
+
+// found is what a kernel was found to be.
+type found struct {
+	impl *graph.Impl
+	fn   Func
+	// short says that it took less than flushAfter the last time. Completions that
+	// were gathered are handed over before one that may not.
+	short bool
+}
+
+// maxKnown bounds what a lane remembers of kernels: those made anew for every graph must
+// not pile up.
+const maxKnown = 256
+
+func newLane(d *device, id driver.Lane) *lane {
+	l := &lane{dev: d, id: id, end: make(chan struct{}), known: make(map[*graph.Kernel]*found)}
+	l.call.lane = l
+	l.cond.L = &l.mu
+	return l
+}
+
+// look finds a kernel.
+func (l *lane) look(k *graph.Kernel) error {
+	f := l.known[k]
+	if f == nil {
+		impl, fn, err := l.dev.find(k)
+		if err != nil {
+			return err
+		}
+		if len(l.known) == maxKnown {
+			clear(l.known)
+		}
+		f = &found{impl: impl, fn: fn}
+		l.known[k] = f
+	}
+	l.kernel, l.is = k, f
+	return nil
 }
 
 // batch holds operations with what they need, packed so that handing them to
@@ -163,8 +203,12 @@ func (l *lane) run() {
 	}
 	for {
 		at := l.dev.now()
-		for l.next < len(l.taken.ops) {
+		for l.next < len(l.taken.ops) && !l.lost {
 			at = l.serve(at)
+		}
+		if l.lost { // another goroutine serves the lane
+			over = true
+			return
 		}
 		l.flush()
 		l.taken.reset()
@@ -249,6 +293,9 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 			copy(args[1], args[0])
 		}
 		free = l.complete(q.seq, free, err)
+		if l.lost {
+			break
+		}
 	}
 	ended = true
 	return free
@@ -261,11 +308,18 @@ func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duratio
 	if l.stops.Load() > 0 {
 		l.forget(seq)
 	}
+	if !l.dev.board.Complete(l.id, seq, err != nil) {
+		l.lost = true
+		l.dev.adrift.ended(l, driver.Completion{Lane: l.id, Seq: seq, Start: start, End: end, Err: err})
+		return end
+	}
+	if l.is != nil {
+		l.is.short = end-start < flushAfter
+	}
 	n := len(l.out)
 	l.out = slices.Grow(l.out, 1)[:n+1]
 	c := &l.out[n]
 	c.Lane, c.Seq, c.Start, c.End, c.Err = l.id, seq, start, end, err
-	l.dev.board.Done(l.id, seq, err != nil)
 	if len(l.out) >= flushAt || err != nil || end-start >= flushAfter {
 		l.flush()
 	}
@@ -358,14 +412,15 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 			c.Args = l.picked
 		}
 		if s.Kernel != l.kernel {
-			impl, fn, err := d.find(s.Kernel)
-			if err != nil {
+			if err := l.look(s.Kernel); err != nil {
 				return err
 			}
-			l.kernel, l.impl, l.fn = s.Kernel, impl, fn
 		}
-		if l.fn == nil {
+		if l.is.fn == nil {
 			continue
+		}
+		if !l.is.short {
+			l.flush()
 		}
 		c.Params, c.Launch = s.Params, s.Launch
 		if c.err.Load() != nil {
@@ -373,12 +428,12 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 		}
 		items := 1
 		if g := &s.Launch.Grid; g[0] > 1 || g[1] > 1 || g[2] > 1 {
-			g := l.impl.Shape(s.Launch).Grid
+			g := l.is.impl.Shape(s.Launch).Grid
 			items = int(g[0]) * int(g[1]) * int(g[2])
 		}
 		if d.hi-d.lo == 1 || items == 1 {
-			l.fn(c, 0, items)
-		} else if err := d.team.run(l.fn, c, items); err != nil {
+			l.is.fn(c, 0, items)
+		} else if err := d.team.Load().run(l.is.fn, c, items); err != nil {
 			return err
 		}
 		if err := c.Err(); err != nil {

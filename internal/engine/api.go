@@ -16,7 +16,8 @@
 // (records, queues), shortage.go (waiting for memory), capacity.go (how much there is),
 // recover.go (failures, lineage, replay), vacate.go (giving the caller's memory back),
 // health.go (ladder, timeouts, rebalancing, hot-swap), limit.go (automatic timeouts),
-// giveup.go (runs whose callers have gone), check.go (invariants).
+// giveup.go (runs whose callers have gone), adrift.go (calls that cannot be ended),
+// check.go (invariants).
 package engine
 
 import (
@@ -173,6 +174,9 @@ const (
 	// for any longer. Devices in processes of their own that run something of it are
 	// dropped.
 	GiveUp
+	// Detached: Op, the oldest launch of its lane, goes on by itself and is told of
+	// when it ends; nothing that was given to the lane after it begins. See Blocks.
+	Detached
 )
 
 // Status is how an operation ended.

@@ -106,6 +106,9 @@ func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
 			fn(ln, ln.rec(seq))
 		}
 	}
+	for i := range c.adrift {
+		fn(&c.lanes[c.adrift[i].op.Lane], &c.adrift[i].rec)
+	}
 }
 
 // liveValues lists the values of runs and of resident data. A run that ended
@@ -467,7 +470,8 @@ func (c *recounter) tasksOfRuns() {
 			unissued := 0
 			for _, p := range r.f.Preds(graph.TaskID(gt)) {
 				s, g := c.tasks.at[r.tbase+p].state, c.gang(r.tbase+p)
-				if s != issued && s != done || g != nil && g.withdrawn {
+				strays := slices.ContainsFunc(c.adrift, func(s stray) bool { return s.rec.task == r.tbase+p })
+				if s != issued && s != done || strays || g != nil && g.withdrawn {
 					unissued++
 				}
 			}
@@ -609,12 +613,12 @@ func (c *recounter) devices() {
 			l, ok := c.credit(d)
 			c.must(!ok, "a device has tasks queued and a lane with credit", i, int32(l))
 		}
-		if d.state == Lost || d.swapTo >= 0 || d.lack.until > 0 {
+		if d.state == Lost || d.state == Broken && d.health.deadline > 0 || d.swapTo >= 0 || d.lack.until > 0 {
 			absent++
 		}
 	}
 	c.same(len(c.absent), absent, "devices with a timer")
-	short, flying := len(c.late), 0
+	short, flying := len(c.late), len(c.adrift)
 	for s := range c.spaces {
 		short += len(c.spaces[s].short)
 	}

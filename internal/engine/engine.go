@@ -45,6 +45,9 @@ type Options struct {
 	// own. Negative means that nothing does. With 0 nothing does on devices in the
 	// caller's process, and Limits on others.
 	TaskTimeout time.Duration
+	// Beside is how long a launch on a device that uses host memory may keep other
+	// runs from the device (2 s; negative: for ever): see Blocks.
+	Beside time.Duration
 	// Processes says, by device, which process it runs in; nil means the caller's.
 	Processes []Process
 	Limits    Limits
@@ -176,6 +179,7 @@ type Engine struct {
 	balance    balanceState
 	hostOnly   bool              // every device uses host memory: no copies, no inputs to list
 	isolated   bool              // some device runs in a process of its own
+	adrift     []stray           // launches that have left their lanes
 	dead       []int32           // runs to end at the end of the step
 	failed     []int32           // runs that failed in this step while something of them ran
 	redo       []int32           // outputs whose home may have become free
@@ -417,6 +421,7 @@ func New(o Options) *Engine {
 	}
 	o.Health.defaults()
 	o.Limits.defaults()
+	defD(&o.Beside, defaultBeside)
 	e := &Engine{
 		copyFor: -1,
 		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
@@ -653,6 +658,8 @@ func (e *Engine) handle(ev *Event) {
 		if s, ok := e.byID[ev.Run]; ok && !slices.Contains(e.runs[s].errs, ErrCancelled) {
 			e.fail(e.runs[s], ErrCancelled)
 		}
+	case Detached:
+		e.detached(ev.Op)
 	case GiveUp:
 		e.giveUp(ev.Run)
 	case RecoverFailed:

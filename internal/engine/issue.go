@@ -722,7 +722,10 @@ func (e *Engine) opDone(ev *Event) {
 	ln := &e.lanes[ev.Op.Lane]
 	seq := ln.count(ev.Op.Seq)
 	if seq <= ln.lost || seq <= ln.done {
-		return // of a device that was given up on
+		if len(e.adrift) > 0 {
+			e.endStray(ev)
+		}
+		return // else of a device that was given up on
 	}
 	if seq != ln.done+1 {
 		panic("engine: completions out of order")

@@ -468,6 +468,12 @@ func (e *Engine) stop() {
 	}
 	for _, s := range e.failed {
 		if r := e.runs[s]; r != nil {
+			if r.stopping {
+				e.eachStray(s, func(op Op, dev machine.DeviceID, _ graph.TaskID) {
+					a := e.emit(Stop)
+					a.Op, a.Device = op, dev
+				})
+			}
 			r.stopping = false
 		}
 	}

@@ -32,18 +32,22 @@ func newStubborn(t *testing.T, c exec.Config) *stubborn {
 	c.Copier = copier[0]
 	c.Drivers = []driver.Driver{cpu.New(cpu.Options{Funcs: map[string]cpu.Func{
 		"inc": inc,
-		"stuck": func(*cpu.Call, int, int) {
-			s.began <- struct{}{}
+		"stuck": func(c *cpu.Call, lo, _ int) {
+			if lo == 0 {
+				s.began <- struct{}{}
+			}
 			<-s.release
+			c.Args[0][lo] = 41
 		},
+		"more": func(c *cpu.Call, _, _ int) { c.Args[0][0]++ },
 	}})}
 	if s.Executor, err = exec.Open(context.Background(), c); err != nil {
 		t.Fatal(err)
 	}
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 8, Output: true})
-	b.Add(graph.Task{Name: "forever", Steps: []graph.Step{{Kernel: kernel("stuck")}}, Uses: []graph.Use{{Data: x, Access: graph.Write}}})
-	b.Add(graph.Task{Name: "after", Steps: []graph.Step{{Kernel: kernel("inc")}}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
+	b.Add(graph.Task{Name: "forever", Steps: []graph.Step{{Kernel: kernel("stuck"), Launch: graph.Launch{Grid: [3]uint32{8, 1, 1}}}}, Uses: []graph.Use{{Data: x, Access: graph.Write}}})
+	b.Add(graph.Task{Name: "after", Steps: []graph.Step{{Kernel: kernel("more")}}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
 	if s.graph, err = b.Build(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,4 +111,76 @@ func TestCloseLeavesKernelBehind(t *testing.T) {
 	isHeld(t, <-ended, engine.ErrCancelled)
 	close(s.release)
 	<-s.Ended()
+}
+
+// Go kernels that do not return keep no other run from their device, however many cores
+// they are on, nor what was behind them on it; and a run that is cancelled says which
+// kernel it was. When they return after all, their runs go on.
+func TestOthersGoOn(t *testing.T) {
+	s := newStubborn(t, exec.Config{
+		CancelWait: 20 * time.Millisecond, HealthInterval: time.Millisecond, Engine: engine.Options{Beside: 20 * time.Millisecond},
+	})
+	quick := func() *graph.Graph {
+		var b graph.Builder
+		in := b.Data(graph.Data{Name: "in", Bytes: 4000, Input: true})
+		out := b.Data(graph.Data{Name: "out", Bytes: 4000, Output: true})
+		for i := range int64(4) {
+			b.Add(graph.Task{
+				Steps: []graph.Step{{Kernel: kernel("inc"), Launch: graph.Launch{Grid: [3]uint32{1000, 1, 1}}}},
+				Uses:  []graph.Use{{Data: in, Offset: i * 1000, Bytes: 1000}, {Data: out, Offset: i * 1000, Bytes: 1000, Access: graph.Write}},
+			})
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}()
+	others := func() {
+		t.Helper()
+		for range 5 {
+			src, dst := make([]byte, 4000), make([]byte, 4000)
+			if _, err := s.Run(context.Background(), quick, engine.RunOptions{}, memory(src, dst)); err != nil {
+				t.Fatal(err)
+			}
+			for i := range dst {
+				if dst[i] != 1 {
+					t.Fatalf("byte %d of another run is %d", i, dst[i])
+				}
+			}
+		}
+	}
+	others()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	results := make([][]byte, 3)
+	ended := make([]chan error, len(results))
+	for i := range ended {
+		ended[i], results[i] = make(chan error, 1), make([]byte, 8)
+		go func() {
+			with := ctx
+			if i > 0 {
+				with = context.Background()
+			}
+			_, err := s.Run(with, s.graph, engine.RunOptions{}, func(graph.DataID) []byte { return results[i] })
+			ended[i] <- err
+		}()
+		<-s.began // and runs from now on
+		others()
+	}
+	cancel()
+	isHeld(t, <-ended[0], engine.ErrCancelled)
+	others()
+	close(s.release)
+	for i, ch := range ended[1:] {
+		if err := <-ch; err != nil {
+			t.Error(err)
+		}
+		if results[i+1][0] != 42 { // of the kernel and the task after it
+			t.Errorf("result %d is %v", i+1, results[i+1])
+		}
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
 }

@@ -131,6 +131,7 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	now, st := l.now(), l.engine.Status(d.id)
 	if d.host {
 		l.sayLong(d, now)
+		l.goBeside(d, now)
 	}
 	own := 0.0
 	switch passed := now - d.sampled; {
@@ -152,6 +153,24 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	d.memory = st.MemBytes
 	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Stats.Total
 	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
+}
+
+// goBeside has a device go on beside a call that keeps other runs waiting, which nobody
+// can end.
+func (l *loop) goBeside(d *dev, now time.Duration) {
+	can, ok := d.Device.(driver.Detacher)
+	if !ok {
+		return
+	}
+	o, upto, blocks := l.engine.Blocks(now, d.id)
+	if !blocks || !can.Detach(driver.Wait{Lane: driver.Lane(o.Op.Lane), Seq: o.Op.Seq}, upto) {
+		return
+	}
+	l.forgets.due = true
+	d.flight -= int(upto - o.Op.Seq)
+	l.evs = append(l.evs, engine.Event{Kind: engine.Detached, Op: o.Op})
+	l.log.Warn("a Go kernel keeps its device from other runs: they go on beside it", "device", d.Info().Name,
+		"task", o.Graph.TaskName(o.Task), "kernels", kernelNames(o.Graph.Task(o.Task)), "for", (now - o.Since).Round(time.Millisecond))
 }
 
 // sayLong says once of a call that it takes long, and which kernel that is.

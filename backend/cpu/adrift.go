@@ -1,0 +1,78 @@
+package cpu
+
+import (
+	"sync"
+
+	"github.com/weft-run/weft/driver"
+)
+
+// adrift is the calls that were detached from their lanes: each has the goroutine, and
+// the team, that the lane had.
+type adrift struct {
+	mu    sync.Mutex
+	calls map[driver.Wait]*lane
+	done  []driver.Completion
+	out   sync.WaitGroup
+}
+
+// Detach gives a lane, and its device, to other goroutines, and leaves to those it had
+// the call they run.
+func (d *device) Detach(op driver.Wait, upto uint32) bool {
+	old := d.byLane[op.Lane]
+	if old == nil || !d.board.TakeOver(op.Lane, op.Seq, upto) {
+		return false
+	}
+	a := &d.adrift
+	a.mu.Lock()
+	if a.calls == nil {
+		a.calls = make(map[driver.Wait]*lane)
+	}
+	a.calls[op] = old
+	a.out.Go(func() { <-old.end })
+	a.mu.Unlock()
+	fresh := newLane(d, op.Lane)
+	for i, l := range d.lanes {
+		if l == old {
+			d.lanes[i] = fresh
+		}
+	}
+	d.byLane[op.Lane] = fresh
+	d.gather()
+	go fresh.run()
+	return true
+}
+
+// ended takes in that a detached call has returned.
+func (a *adrift) ended(l *lane, c driver.Completion) {
+	a.mu.Lock()
+	delete(a.calls, driver.Wait{Lane: c.Lane, Seq: c.Seq})
+	a.done = append(a.done, c)
+	a.mu.Unlock()
+	l.dev.wake()
+}
+
+func (a *adrift) completions(dst []driver.Completion) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := copy(dst, a.done)
+	a.done = a.done[:copy(a.done, a.done[n:])]
+	return n
+}
+
+// stop has a detached call end when its kernel asks; false if there is none.
+func (a *adrift) stop(op driver.Wait) bool {
+	a.mu.Lock()
+	l := a.calls[op]
+	a.mu.Unlock()
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	l.stopped = append(l.stopped, op.Seq)
+	l.stops.Store(int32(len(l.stopped)))
+	l.mu.Unlock()
+	return true
+}
+
+// wait waits until all have returned.
+func (a *adrift) wait() { a.out.Wait() }

@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// A Go kernel cannot be ended, and keeps its device. Where it keeps other runs waiting,
+// the loop has the device go on beside it: the launch leaves its lane and is adrift. Its
+// task stays in flight, with all that it uses, and what follows it waits to be issued.
+// What was behind it on the lane is placed again.
+
+const (
+	// defaultBeside is how long a launch in host memory may keep its device from other
+	// runs: above what tasks take that are cut well, and not so long that people take
+	// the other runs for dead.
+	defaultBeside = 2 * time.Second
+	// maxAdrift is how many launches of a device may be adrift at a time: each has
+	// goroutines of its own for all cores of the device.
+	maxAdrift = 8
+)
+
+// stray is a launch that is adrift.
+type stray struct {
+	op  Op
+	rec opRec
+}
+
+// Blocks returns the launch a device in host memory has been running for Options.Beside
+// or longer while tasks of other runs wait for the device, and the last operation its
+// lane was given; false if there is none, or too many are adrift.
+func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upto uint32, ok bool) {
+	d := &e.devs[dev]
+	if d.space != 0 || d.process.Own || !e.working(d) || e.o.Beside < 0 || e.countAdrift(dev) >= maxAdrift {
+		return o, 0, false
+	}
+	o, ok = e.Oldest(dev)
+	if !ok || now-o.Since < e.o.Beside {
+		return o, 0, false
+	}
+	ln := &e.lanes[o.Op.Lane]
+	tid := ln.rec(ln.done + 1).task
+	if e.gang(tid) != nil {
+		return o, 0, false
+	}
+	mine := e.tasks.at[tid].run
+	others := false
+	d.queue.each(func(t int32) { others = others || e.tasks.at[t].run != mine })
+	for seq := ln.done + 2; seq <= ln.issued && !others; seq++ {
+		others = e.tasks.at[ln.rec(seq).task].run != mine
+	}
+	return o, uint32(ln.issued), others
+}
+
+func (e *Engine) countAdrift(dev machine.DeviceID) int {
+	n := 0
+	for i := range e.adrift {
+		if e.lanes[e.adrift[i].op.Lane].info.Device == dev {
+			n++
+		}
+	}
+	return n
+}
+
+// detached takes in that the oldest launch of a lane is adrift. All that was given to
+// the lane after it has not begun and never will.
+func (e *Engine) detached(op Op) {
+	ln := &e.lanes[op.Lane]
+	if ln.count(op.Seq) != ln.done+1 || ln.done == ln.issued {
+		panic("engine: an operation is adrift that is not the oldest of its lane")
+	}
+	rec := ln.rec(ln.done + 1)
+	s := stray{op, *rec}
+	s.rec.args, s.rec.waits = slices.Clone(rec.args), nil
+	if rec.timeout > 0 {
+		ln.timed--
+		e.timedOps--
+		s.rec.timeout = 0
+	}
+	e.adrift = append(e.adrift, s)
+	ln.lost = ln.issued
+	ln.done++
+	ln.head, ln.last = e.now, e.now
+	e.withdrawn(rec.task, e.runs[e.tasks.at[rec.task].run])
+	for ln.done < ln.issued {
+		e.finish(Op{op.Lane, uint32(ln.done + 1)}, DepFailed, nil, e.now, e.now)
+	}
+	e.poke(ln.info.Device)
+}
+
+// endStray ends a launch if it is adrift.
+func (e *Engine) endStray(ev *Event) {
+	i := slices.IndexFunc(e.adrift, func(s stray) bool { return s.op == ev.Op })
+	if i < 0 {
+		return
+	}
+	s := e.adrift[i]
+	e.adrift = slices.Delete(e.adrift, i, i+1)
+	e.flying--
+	r, gt := e.taskOf(s.rec.task)
+	succs := r.f.Succs(gt)
+	for _, p := range succs {
+		e.tasks.at[r.tbase+p].unissued--
+	}
+	e.launchDone(s.op, &s.rec, ev.Status, ev.Err, ev.Start, ev.End)
+	if ev.Status == OK {
+		for _, p := range succs {
+			if t := &e.tasks.at[r.tbase+p]; t.unissued == 0 && t.state == waiting {
+				e.makeReady(r.tbase + p)
+			}
+		}
+	}
+	e.poke(e.lanes[s.op.Lane].info.Device)
+}
+
+// eachStray visits the launches of a run that are adrift.
+func (e *Engine) eachStray(slot int32, fn func(op Op, dev machine.DeviceID, gt graph.TaskID)) {
+	for i := range e.adrift {
+		s := &e.adrift[i]
+		if t := &e.tasks.at[s.rec.task]; t.run == slot {
+			fn(s.op, e.lanes[s.op.Lane].info.Device, graph.TaskID(s.rec.task-e.runs[slot].tbase))
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package engine_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+)
+
+// detach does what the loop does with a launch that keeps a device from others: what is
+// behind it on its lane is forgotten. The launch goes on as r.held.
+func (r *rig) detach() bool {
+	r.t.Helper()
+	o, upto, ok := r.e.Blocks(r.now, 0)
+	if !ok {
+		return false
+	}
+	i := slices.IndexFunc(r.ops, func(p *op) bool { return p.a.Op == o.Op })
+	r.held = r.ops[i]
+	r.ops = slices.DeleteFunc(r.ops, func(p *op) bool { return p.a.Op.Lane == o.Op.Lane })
+	for seq := o.Op.Seq; seq <= upto; seq++ {
+		r.failed[engine.Op{Lane: o.Op.Lane, Seq: seq}] = true
+	}
+	r.last[o.Op.Lane] = upto
+	r.step(engine.Event{Kind: engine.Detached, Op: o.Op})
+	return true
+}
+
+// A launch in host memory that keeps other runs waiting leaves its lane: they go on,
+// what follows it waits, and its result counts when it comes.
+func TestAdrift(t *testing.T) {
+	for _, st := range []engine.Status{engine.OK, engine.Failed} {
+		r := newRig(t, cpus(1), engine.Options{})
+		r.hang["slow"] = true
+		stuck := r.submit(build(t, func(b *graph.Builder) {
+			x := b.Data(graph.Data{Name: "x", Bytes: 8, Output: true})
+			b.Add(job("slow", 1, writes(x)))
+			b.Add(job("after", 1, updates(x)))
+		}), engine.RunOptions{})
+		r.starts("slow")
+		r.now += time.Minute
+		if _, _, ok := r.e.Blocks(r.now, 0); ok {
+			t.Error("a launch blocks nobody and is said to")
+		}
+		other := r.submit(independent(t, 3, 1), engine.RunOptions{})
+		r.step()
+		if !r.detach() {
+			t.Fatal("a launch that keeps a device from another run is not found")
+		}
+		r.mustRun(other)
+		if held, _ := r.e.Holding(stuck); len(held) != 1 || !held[0].Begun || held[0].Graph.TaskName(held[0].Task) != "slow" {
+			t.Errorf("the run holds %+v", held)
+		}
+		equal(t, "launches of what follows", r.count("after"), 1) // and it never began
+		delete(r.hang, "slow")
+		var err error
+		if st != engine.OK {
+			err = errBoom
+		}
+		o := r.held
+		r.held = nil
+		r.step(engine.Event{Kind: engine.OpDone, Op: o.a.Op, Status: st, Err: err, Start: o.start, End: r.now})
+		rep := r.mustRun(stuck)
+		equal(t, "executions", rep.Executed, 2)
+		equal(t, "launches of what follows", r.count("after"), 2)
+		equal(t, "retries", rep.Retries, map[engine.Status]int{engine.OK: 0, engine.Failed: 1}[st])
+	}
+}
+
+// A run with a launch adrift can be cancelled: the launch is told to stop, and the run
+// ends with it.
+func TestAdriftCancelled(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	r.hang["t0"] = true
+	stuck := r.submit(independent(t, 1, 1), engine.RunOptions{})
+	r.starts("t0")
+	r.now += time.Minute
+	delete(r.hang, "t0") // of the other run
+	r.held = r.ops[0]
+	other := r.submit(independent(t, 2, 1), engine.RunOptions{})
+	r.step()
+	if !r.detach() {
+		t.Fatal("nothing was detached")
+	}
+	var stopped []engine.Op
+	for _, a := range r.e.Step(r.now, []engine.Event{{Kind: engine.Cancel, Run: stuck}}, nil) {
+		if a.Kind == engine.Stop {
+			stopped = append(stopped, a.Op)
+		}
+	}
+	equal(t, "stops", len(stopped), 1)
+	equal(t, "what was to stop", stopped[0], r.held.a.Op)
+	r.mustRun(other)
+	r.step(engine.Event{Kind: engine.OpDone, Op: r.held.a.Op, Status: engine.DepFailed, Start: r.now, End: r.now})
+	is(t, r.finish(stuck), engine.ErrCancelled)
+}
