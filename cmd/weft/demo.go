@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/internal/bench"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/bench"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -27,7 +26,7 @@ func newDemo() *cobra.Command {
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var given []string // of the runtime's flags, which mean nothing here
+			var given []string // flags of the runtime, which a simulation does not have
 			c.InheritedFlags().VisitAll(func(f *pflag.Flag) {
 				if f.Changed {
 					given = append(given, "--"+f.Name)
@@ -38,15 +37,12 @@ func newDemo() *cobra.Command {
 			}
 			d := demo{progress: terminal.StartProgress(c.ErrOrStderr(), asJSON, "simulation", demoSimulations)}
 			defer d.progress.Finish()
-			return terminal.Print(c, func(b *bytes.Buffer) error {
-				defer d.progress.Finish()
-				var text bytes.Buffer
-				if err := terminal.Abandonable(c.Context(), func() error { return d.tell(&text) }); err != nil {
-					return err
-				}
-				if asJSON {
-					return terminal.JSON(b, d.told)
-				}
+			var text bytes.Buffer
+			if err := terminal.Abandonable(c.Context(), func() error { return d.tell(&text) }); err != nil {
+				return err
+			}
+			d.progress.Finish()
+			return terminal.Print(c, asJSON, d.told, func(b *bytes.Buffer) error {
 				_, err := text.WriteTo(b)
 				return err
 			})
@@ -84,13 +80,13 @@ type (
 	}
 )
 
-// The demonstration: layers of uneven tasks on the machine "mixed".
+// The demonstration is layers of uneven tasks on the machine "mixed".
 const (
 	demoMachine = "mixed"
 	demoWidth   = 96
 	demoLayers  = 20
 	demoSkew    = 50
-	// demoSimulations is how many simulations it takes.
+	// demoSimulations is the number of simulations, for the progress.
 	demoSimulations = 4
 )
 
@@ -102,7 +98,7 @@ type demo struct {
 	told     demoJSON
 }
 
-// prepare makes machine and work.
+// prepare makes the machine and the graph.
 func (d *demo) prepare() (err error) {
 	d.machine, _ = machine.Named(demoMachine)
 	spec := sim.Spec{
@@ -168,7 +164,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Against what is possible when tasks may run anywhere.
+		// The bound is that of tasks which may run anywhere.
 		bound := sim.LowerBound(d.machine, machine.NewRoofline(d.machine), []sim.Job{{Graph: d.graph}})
 		told := wayJSON{way.name, int64(s.result.Makespan), float64(bound) / float64(s.result.Makespan), make(map[string]float64)}
 		row := []any{way.name, terminal.Short(s.result.Makespan), terminal.Percent(told.Efficiency)}
@@ -190,7 +186,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 	return sims[2], nil
 }
 
-// ratio says how many times as long a took as b.
+// ratio is the makespan of a divided by that of b.
 func ratio(a, b *simulation) float64 {
 	return float64(a.result.Makespan) / float64(b.result.Makespan)
 }
@@ -220,7 +216,7 @@ func (d *demo) lose(b *bytes.Buffer, calm *simulation) error {
 	return nil
 }
 
-// moved counts executions cut short.
+// moved counts the executions that the loss ended.
 func moved(evs []trace.Event) int {
 	n := 0
 	for i := range evs {
@@ -231,7 +227,7 @@ func moved(evs []trace.Event) int {
 	return n
 }
 
-// simulate runs one variant; any that fails fails the demonstration.
+// simulate runs one variant. A run that fails is an error.
 func (d *demo) simulate(name, policy string, g *graph.Graph, faults sim.Faults) (*simulation, error) {
 	d.progress.At("simulating: %s", name)
 	defer d.progress.Add()
@@ -247,8 +243,8 @@ func (d *demo) simulate(name, policy string, g *graph.Graph, faults sim.Faults) 
 	return s, nil
 }
 
-// equalSplit is the graph with every layer cut into equal parts, one for each
-// device: what one would do by hand.
+// equalSplit is the graph with every layer cut into equal parts, one for each device,
+// as a program without a scheduler would do.
 func (d *demo) equalSplit() (*graph.Graph, error) {
 	shares := make([]sched.Share, len(d.machine.Devices))
 	for i := range shares {

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// deviceKeys are the settings that say which devices there are.
+// deviceKeys are the settings that choose devices.
 var deviceKeys = []string{"devices", "max_devices", "streams", "cache_dir"}
 
 func newDevices() *cobra.Command {
@@ -39,11 +39,7 @@ which weft sim takes.`,
 				return err
 			}
 			defer rt.Close()
-			return terminal.Print(c, func(b *bytes.Buffer) error {
-				if asJSON {
-					_, err := b.Write(machine.Encode(rt.Machine()))
-					return err
-				}
+			return terminal.Print(c, asJSON, machine.Encode(rt.Machine()), func(b *bytes.Buffer) error {
 				writeHere(b, rt.Machine())
 				writeTuning(b, rt.Tuning())
 				return nil
@@ -56,7 +52,7 @@ which weft sim takes.`,
 	return c
 }
 
-// writeHere shows the machine this runs on.
+// writeHere shows this machine.
 func writeHere(b *bytes.Buffer, m *machine.Machine) {
 	terminal.Machine(b, m)
 	if len(m.Links) == 0 {

@@ -11,16 +11,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/internal/host"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 )
 
-// finding is what doctor found out about one thing.
+// finding is the state of one thing.
 type finding struct {
 	What string `json:"what"` // a backend, or something the machine has
 	OK   bool   `json:"ok"`
@@ -48,10 +47,7 @@ when at least one device works.`,
 			found, works := tryBackends(c)
 			found = append(found, examineHost(host.Read(), runtime.NumCPU())...)
 			found = append(found, examineCache(o.CacheDir))
-			err = terminal.Print(c, func(b *bytes.Buffer) error {
-				if asJSON {
-					return terminal.JSON(b, found)
-				}
+			err = terminal.Print(c, asJSON, found, func(b *bytes.Buffer) error {
 				writeFindings(b, found)
 				return nil
 			})
@@ -74,7 +70,7 @@ func tryBackends(c *cobra.Command) (found []finding, works bool) {
 		for _, dev := range devs {
 			works = true
 			found = append(found, finding{What: name, OK: true, Says: describeDevice(dev)})
-			_ = dev.Close() // it was only looked at
+			_ = dev.Close() // it did no work
 		}
 		var notes []driver.Finding
 		if e, ok := d.(driver.Examiner); ok {
@@ -107,11 +103,11 @@ func describeDevice(d driver.Device) string {
 	return text
 }
 
-// lockedWanted is how much locked memory lets GPU backends copy at full speed:
-// the memory they copy from is locked in segments of this order.
+// lockedWanted is the number of bytes of locked memory with which GPU backends copy at
+// full speed: they lock the memory that they copy from in segments of about 1 GiB.
 const lockedWanted = 1 << 30
 
-// examineHost says what limits mean for weft.
+// examineHost says which limits are too low for weft.
 func examineHost(l host.Limits, cores int) []finding {
 	out := []finding{{What: "go", OK: true, Says: host.Platform()}}
 	cpu := finding{What: "cores", OK: true, Says: fmt.Sprintf("%s, no quota", terminal.Count(cores, "core"))}
@@ -148,8 +144,8 @@ func examineHost(l host.Limits, cores int) []finding {
 	return out
 }
 
-// examineCache sees whether measurements can be kept in dir, "" for the user's
-// cache.
+// examineCache tries to write a file to dir, where measurements are kept; "" is the
+// user's cache.
 func examineCache(dir string) finding {
 	f := finding{What: "cache"}
 	switch dir {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/host"
-
 	"github.com/weft-run/weft/internal/terminal"
 )
 

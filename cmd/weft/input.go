@@ -13,14 +13,13 @@ import (
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
 )
 
-// What arguments name: a thing that comes with weft, by its name, or else a
-// file. A file that happens to have such a name is reached as ./NAME.
+// An argument is the name of a machine or scenario that comes with weft, or else a
+// file. A file that has such a name is reached as ./NAME.
 
-// work is what to simulate.
+// work is the jobs and faults to simulate.
 type work struct {
 	name   string
 	jobs   []sim.Job // in the order they are submitted
@@ -47,8 +46,8 @@ func loadMachine(arg string) (*machine.Machine, error) {
 	return m, nil
 }
 
-// loadWork returns a scenario by its name, or what a file holds: a graph if it
-// begins with a brace, else a scenario.
+// loadWork returns a scenario by its name, or the content of a file: a graph if it
+// begins with a brace, otherwise a scenario.
 func loadWork(arg string, m *machine.Machine) (*work, error) {
 	file := arg
 	var src []byte
@@ -100,10 +99,12 @@ func loadFaults(file string, m *machine.Machine) (sim.Faults, error) {
 	return f, nil
 }
 
-// maxInput is the most a description may have. A graph of a million tasks takes 200 MB.
+// maxInput is the largest file that is read, in bytes: a graph of a million tasks takes
+// 200 MB.
 const maxInput = 1 << 30
 
-// readFile reads a file; names are what could have been written instead.
+// readFile reads a file. The names that the argument could have been instead are in
+// names, for the error.
 func readFile(file, what string, names []string) ([]byte, error) {
 	src, err := safefile.ReadInput(file, maxInput)
 	switch {
@@ -117,7 +118,7 @@ func readFile(file, what string, names []string) ([]byte, error) {
 	return nil, terminal.Usage(terminal.FileError(file, err))
 }
 
-// located puts file and line in front of what is wrong there.
+// located puts file and line in front of a syntax error.
 func located(file string, err error) error {
 	if at := (*graph.SyntaxError)(nil); errors.As(err, &at) {
 		return terminal.Usagef("%s:%d: %s", file, at.Line, at.Reason)
@@ -142,8 +143,4 @@ func completeInputs(_ *cobra.Command, args []string, _ string) ([]string, cobra.
 		return scenarioNames(), cobra.ShellCompDirectiveDefault
 	}
 	return nil, cobra.ShellCompDirectiveNoFileComp
-}
-
-func completePolicies(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return sched.Names(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -37,17 +37,17 @@ from one that is close.`,
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return terminal.Print(c, func(b *bytes.Buffer) error { return writeMachines(b, asJSON) })
+				names, err := json.Marshal(machine.Names())
+				if err != nil {
+					return err
+				}
+				return terminal.Print(c, asJSON, append(names, '\n'), writeMachines)
 			}
 			m, err := loadMachine(args[0])
 			if err != nil {
 				return err
 			}
-			return terminal.Print(c, func(b *bytes.Buffer) error {
-				if asJSON {
-					b.Write(machine.Encode(m))
-					return nil
-				}
+			return terminal.Print(c, asJSON, machine.Encode(m), func(b *bytes.Buffer) error {
 				terminal.Machine(b, m)
 				return nil
 			})
@@ -57,10 +57,7 @@ from one that is close.`,
 	return c
 }
 
-func writeMachines(b *bytes.Buffer, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(b).Encode(machine.Names())
-	}
+func writeMachines(b *bytes.Buffer) error {
 	for _, name := range machine.Names() {
 		m, _ := machine.Named(name)
 		fmt.Fprintf(b, "%-12s %s\n", name, terminal.Models(m))

@@ -45,14 +45,13 @@ func main() {
 	weft.Worker()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, impatience)
+	context.AfterFunc(ctx, endAtOnce)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// impatience waits for a second Ctrl-C, which ends the process whatever it is
-// doing. Kernels that run are waited for where they cannot be stopped, and who waits
-// is told so.
-func impatience() {
+// endAtOnce ends the process at a second Ctrl-C, whatever it is doing. After the first
+// one weft waits for kernels that cannot be stopped, and says so after a second.
+func endAtOnce() {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	select {
@@ -70,10 +69,10 @@ func impatience() {
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	started := false
-	// Cobra checks commands, flags and arguments before this runs: whatever it
-	// reports until then is a mistake on the command line.
+	// Cobra checks commands, flags and arguments before this runs: an error until
+	// then is a mistake on the command line.
 	root.PersistentPreRun = func(*cobra.Command, []string) { started = true }
-	root.SetArgs(append([]string{}, args...)) // never nil, which cobra takes for those of the process
+	root.SetArgs(append([]string{}, args...)) // not nil, for which cobra takes the arguments of the process
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	addCompletion(root)
@@ -134,8 +133,7 @@ once.`,
 	return root
 }
 
-// newHelp is cobra's help command, but for a topic that does not exist, which
-// is an error like any other.
+// newHelp is cobra's help command, except that an unknown topic is an error.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -152,8 +150,8 @@ func newHelp(root *cobra.Command) *cobra.Command {
 	}
 }
 
-// addCompletion adds cobra's completion command, which writes to the root's
-// output as it is now, and has it report a shell it does not know.
+// addCompletion adds cobra's completion command and makes an unknown shell an error. It
+// is called when the root's output is set, to which the command writes.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

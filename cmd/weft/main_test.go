@@ -6,27 +6,24 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/weft-run/weft/internal/catalog"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/backend/cuda/cudatest"
-	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
-	"github.com/weft-run/weft/workload"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
@@ -266,111 +263,6 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// testdata/two.json is two devices of 1 TFLOP/s with a launch of 1 µs, and
-// four.txt four tasks of 1e9 operations: 1.001 ms each, two on each device.
-func TestMakespan(t *testing.T) {
-	got := simulated(t, "testdata/two.json", "testdata/four.txt")
-	if want := 2002 * time.Microsecond; got.Makespan != want {
-		t.Errorf("makespan %v, want %v", got.Makespan, want)
-	}
-	if got.Bound > got.Makespan || math.Abs(got.Efficiency-float64(got.Bound)/float64(got.Makespan)) > 1e-9 {
-		t.Errorf("bound %v, efficiency %v for a makespan of %v", got.Bound, got.Efficiency, got.Makespan)
-	}
-	for _, d := range got.Devices {
-		if d.Tasks != 2 || d.Busy != 2002*time.Microsecond {
-			t.Errorf("%s ran %d tasks in %v, want 2 in 2.002ms", d.Name, d.Tasks, d.Busy)
-		}
-	}
-}
-
-// simulated runs weft sim --json.
-func simulated(t *testing.T, args ...string) simJSON {
-	t.Helper()
-	var got simJSON
-	text := works(t, append([]string{"sim", "--json"}, args...)...)
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatalf("not JSON: %v\n%s", err, text)
-	}
-	if !got.Simulated {
-		t.Error("the JSON does not say that it is simulated")
-	}
-	return got
-}
-
-// Every scenario and every policy comes through and says that it is simulated,
-// and the same command prints the same.
-func TestSim(t *testing.T) {
-	type choice struct{ scenario, policy string }
-	var choices []choice
-	for _, s := range scenarioNames() {
-		choices = append(choices, choice{s, sched.Default})
-	}
-	for _, p := range sched.Names() {
-		choices = append(choices, choice{"mixed", p})
-	}
-	for _, c := range choices {
-		got := simulated(t, "mixed", c.scenario, "--policy", c.policy)
-		if got.Makespan < got.Bound || !got.Checked || got.Policy != c.policy {
-			t.Errorf("%v: %+v", c, got)
-		}
-		tasks := 0
-		for _, r := range got.Runs {
-			tasks += r.Tasks
-		}
-		for _, d := range got.Devices {
-			tasks -= d.Tasks
-		}
-		if tasks != 0 {
-			t.Errorf("%v: the devices ran %d fewer tasks than the runs have", c, tasks)
-		}
-	}
-	a := works(t, "sim", "mixed", "bursty", "--noise", "0.1", "--seed", "7")
-	if first, _, _ := strings.Cut(a, "\n"); first != "simulated: bursty on mixed, policy finish, noise 10.0 %, seed 7" {
-		t.Errorf("the first line is %q", first)
-	}
-	if b := works(t, "sim", "mixed", "bursty", "--noise", "0.1", "--seed", "7"); a != b {
-		t.Error("the same seed printed something else")
-	}
-	if b := works(t, "sim", "mixed", "bursty", "--noise", "0.1", "--seed", "8"); a == b {
-		t.Error("another seed printed the same")
-	}
-}
-
-func TestExplain(t *testing.T) {
-	text := works(t, "sim", "mixed", "uniform", "--explain", "17")
-	if n := strings.Count(text, "task 17 → "); n != 1 || strings.Contains(text, "task 18 → ") {
-		t.Errorf("task 17 is explained %d times:\n%s", n, text)
-	}
-	if n := len(simulated(t, "mixed", "uniform", "--explain", "all").Explanations); n != 1000 {
-		t.Errorf("%d of 1000 placements explained", n)
-	}
-	text = works(t, "sim", "mixed", "../../examples/smooth.json", "--explain", "0")
-	if !strings.Contains(text, "blur top → ") {
-		t.Errorf("task 0 is not explained by its name:\n%s", text)
-	}
-}
-
-// A saved trace reads back as the same run, and still says what it is.
-func TestTrace(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "out.json")
-	live := works(t, "sim", "mixed", "mixed", "--trace", file)
-	saved := works(t, "trace", file)
-	if !strings.HasPrefix(saved, "simulated: trace of ") {
-		t.Errorf("the trace does not begin by saying that it is simulated:\n%s", saved)
-	}
-	timeline := func(s string) string {
-		from := strings.Index(s, "\n       0 ")
-		to := strings.Index(s, "# compute")
-		if from < 0 || to < from {
-			t.Fatalf("no timeline in\n%s", s)
-		}
-		return s[from:to]
-	}
-	if a, b := timeline(live), timeline(saved); a != b {
-		t.Errorf("the timeline was\n%s\nand reads back as\n%s", a, b)
-	}
-}
-
 // Commands that print also print JSON, with the figures of the text.
 func TestJSON(t *testing.T) {
 	read := func(into any, args ...string) {
@@ -438,46 +330,6 @@ func TestMachineRoundTrip(t *testing.T) {
 		if again := works(t, "machines", write(t, "m.json", text), "--json"); again != text {
 			t.Errorf("%s printed\n%s\nand then\n%s", name, text, again)
 		}
-	}
-}
-
-// The story of the demonstration must be true.
-func TestDemo(t *testing.T) {
-	text := works(t, "run", "demo")
-	for i, line := range strings.Split(text, "\n") {
-		if n := len([]rune(line)); n > 80 {
-			t.Errorf("line %d has %d columns: %s", i+1, n, line)
-		}
-		if strings.ContainsAny(line, "\r\x1b") {
-			t.Errorf("line %d has progress in it though this is no terminal: %q", i+1, line)
-		}
-	}
-	var d demo
-	if err := d.prepare(); err != nil {
-		t.Fatal(err)
-	}
-	finish, err := d.simulate("finish", "finish", d.graph, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	round, err := d.simulate("roundrobin", "roundrobin", d.graph, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if finish.result.Makespan >= round.result.Makespan {
-		t.Errorf("finish took %v, roundrobin %v", finish.result.Makespan, round.result.Makespan)
-	}
-	for _, want := range []string{
-		"weft demo, simulated",
-		fmt.Sprintf("%.1f times as fast as\nroundrobin", ratio(round, finish)),
-		"equal to running the tasks one after another",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("the demonstration does not say %q:\n%s", want, text)
-		}
-	}
-	if strings.Contains(text, "; 0 tasks whose results were lost") {
-		t.Errorf("nothing had to be recovered:\n%s", text)
 	}
 }
 
@@ -564,94 +416,21 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// A run says what came out where that is a few words. The roots are those that
-// package merkle is tested with.
-func TestResult(t *testing.T) {
-	for args, want := range map[string]string{
-		"merkle --leaves 5":                                       "Result: root 3f35561797baf07cd5bb2f67b799f12a67d641ea89c61d6aee54217690dca7af.\n",
-		"merkle --leaves 5 --mode dup":                            "Result: root da6f7f6db719c1b4e2e7b6c132fe8f52f905487e5502bf568f9219edb8bf7bde.\n",
-		"automata --rows 64 --cols 64 --steps 4 --pattern glider": "Result: 5 of 4096 cells alive after 4 steps.\n",
-		"reduce --n 1 --op max --json":                            `"result": "max `,
-		"landscape --residues 4":                                  "Result: native energy ",
-	} {
-		args := append([]string{"run"}, strings.Fields(args+" --devices cpu/2 --repeat 1 --calibrate off --cache-dir off")...)
-		if text := works(t, args...); !strings.Contains(text, want) {
-			t.Errorf("weft %s does not say %q:\n%s", strings.Join(args, " "), want, text)
+// No line of any help is longer than a terminal of 80 columns.
+func TestHelpWidth(t *testing.T) {
+	var visit func(c *cobra.Command, path []string)
+	visit = func(c *cobra.Command, path []string) {
+		help := works(t, append(path, "--help")...)
+		for line := range strings.Lines(help) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > terminal.Width {
+				t.Errorf("weft %s --help has a line of %d columns:\n%s", strings.Join(path, " "), n, line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() && sub.Name() != "completion" { // whose text is cobra's
+				visit(sub, append(path[:len(path):len(path)], sub.Name()))
+			}
 		}
 	}
-}
-
-// A run says what its check may have missed, with the chance of it.
-func TestMisses(t *testing.T) {
-	common := " --devices cpu/2 --repeat 1 --calibrate off --cache-dir off"
-	for args, want := range map[string]string{
-		"fusion --records 100":            "  The chance that one number off by more than its rounding goes unseen is none.\n",
-		"gemm --m 50 --k 50 --n 50":       "  The chance that a row or tile with several such elements goes unseen is at most 1e-03.\n",
-		"tropical --m 9 --k 9 --n 9":      "  The chance that one wrong element goes unseen is none.\n",
-		"merkle --leaves 5 --json":        `"what": "one wrong hash"`,
-		"automata --rows 64 --cols 64":    "  The chance that one wrong cell goes unseen is none.\n",
-		"merkle --leaves 5 --check=false": "",
-	} {
-		text := works(t, append([]string{"run"}, strings.Fields(args+common)...)...)
-		if !strings.Contains(text, want) || want == "" && strings.Contains(text, "unseen") {
-			t.Errorf("weft run %s does not say %q:\n%s", args, want, text)
-		}
-	}
-}
-
-// A command that ends before it has anything to write leaves the file of an earlier
-// one as it is, and one that does replaces all of it.
-func TestOutputStays(t *testing.T) {
-	old := strings.Repeat("what was there ", 1000)
-	file := write(t, "out", old)
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	for _, args := range []string{"bench suite --html " + file, "run gemm --size 64 --trace " + file} {
-		var stdout, stderr bytes.Buffer
-		if code := run(ctx, strings.Fields(args), &stdout, &stderr); code != exitInterrupted {
-			t.Errorf("weft %s: status %d, %s", args, code, stderr.String())
-		}
-		if got, err := os.ReadFile(file); err != nil || string(got) != old {
-			t.Errorf("weft %s left %d bytes of %d, %v", args, len(got), len(old), err)
-		}
-	}
-	works(t, "run", "gemm", "--size", "8", "--repeat", "1", "--trace", file)
-	if got, err := os.ReadFile(file); err != nil || !json.Valid(got) {
-		t.Errorf("the trace is no JSON: %v\n%s", err, got)
-	}
-}
-
-// idler is a job whose tasks do nothing from the second run on.
-type idler struct {
-	workload.Job
-	runs int
-}
-
-func (j *idler) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	g, err := j.Job.Graph(ranges)
-	if j.runs++; err == nil && j.runs > 1 {
-		nothing := &graph.Kernel{Name: "nothing", Impls: []graph.Impl{{Dialect: graph.Go}}}
-		for i := range g.NumTasks() {
-			g.Task(graph.TaskID(i)).Steps = []graph.Step{{Kernel: nothing}}
-		}
-	}
-	return g, err
-}
-
-// What is checked is the result of the last run, not what an earlier one left.
-func TestCheckLastRun(t *testing.T) {
-	for _, name := range []string{"gemm", "tropical", "conv", "reduce", "merkle", "automata", "landscape"} {
-		w, _ := catalog.Find(name)
-		job, err := w.Sized(t.Context(), map[string]int{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &cobra.Command{}
-		c.SetContext(t.Context())
-		c.SetOut(io.Discard)
-		l := live{options: weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off"}, repeat: 2, check: true}
-		if err := l.run(c, &idler{Job: job}); err == nil || !strings.Contains(err.Error(), "the result is wrong") {
-			t.Errorf("%s: the last run did nothing, and the command says %v", name, err)
-		}
-	}
+	visit(newRoot(), nil)
 }

@@ -10,14 +10,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/internal/bench"
-	"github.com/weft-run/weft/internal/catalog"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/backend/all"
+	"github.com/weft-run/weft/internal/bench"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 )
@@ -29,17 +28,16 @@ type settings struct {
 	given  []setting // in the order of the keys
 }
 
-// setting is a key and what a flag set it to, if any did.
+// setting is a key and the value of its flag, "" if it was not given.
 type setting struct {
 	key   string
 	value *string
 }
 
-// ownFlags are keys that commands see to themselves: --trace FILE keeps as many
-// events as it needs.
+// ownFlags are keys that have no flag: commands set them, as --trace FILE does.
 var ownFlags = []string{"trace_events"}
 
-// bind adds the flags to f: those of the keys named, or all.
+// bind adds flags to f: those of the keys in only, or all.
 func (s *settings) bind(f *pflag.FlagSet, only ...string) {
 	for _, k := range weft.Keys() {
 		if slices.Contains(ownFlags, k.Name) || len(only) > 0 && !slices.Contains(only, k.Name) {
@@ -56,7 +54,7 @@ func (s *settings) bind(f *pflag.FlagSet, only ...string) {
 		case "on", "off":
 			v.toggle = true
 			flag.DefValue = k.Default
-		case "none": // no limit: nothing to say
+		case "none": // help shows no default
 		default:
 			flag.DefValue = k.Default
 		}
@@ -64,8 +62,8 @@ func (s *settings) bind(f *pflag.FlagSet, only ...string) {
 	f.StringVar(&s.config, "config", "", "read these settings from a `file`, lines of key = value or JSON")
 }
 
-// keyFlag is the value of a flag for a key. It checks what it is given at once
-// and keeps it until the configuration file has been read.
+// keyFlag is the value of a flag for a key. Set checks the value, which is applied
+// after the configuration file has been read.
 type keyFlag struct {
 	key, value string
 	toggle     bool
@@ -73,7 +71,7 @@ type keyFlag struct {
 
 func (v *keyFlag) String() string { return v.value }
 
-// Type is what help calls the value.
+// Type is the word that help shows for the value.
 func (v *keyFlag) Type() string {
 	if v.toggle {
 		return terminal.SwitchType
@@ -84,7 +82,7 @@ func (v *keyFlag) Type() string {
 func (v *keyFlag) Set(text string) error {
 	var scratch weft.Options
 	if err := scratch.Set(v.key, text); err != nil {
-		// The flag and its value stand before it, and that it is bad is clear.
+		// The error begins with the flag and its value already.
 		why := strings.TrimPrefix(err.Error(), weft.ErrOptions.Error()+": "+v.key+": ")
 		return errors.New(strings.TrimPrefix(why, fmt.Sprintf("%s %q: ", v.key, text)))
 	}
@@ -92,7 +90,7 @@ func (v *keyFlag) Set(text string) error {
 	return nil
 }
 
-// options returns what file and flags say.
+// options returns the options by the configuration file and the flags.
 func (s *settings) options() (o weft.Options, err error) {
 	if s.config != "" {
 		if o, err = weft.LoadOptions(s.config); err != nil {
@@ -110,8 +108,7 @@ func (s *settings) options() (o weft.Options, err error) {
 	return o, nil
 }
 
-// complete registers what the flags' values complete to, on the command that
-// has the flags.
+// complete makes the values of the flags complete, on the command that has them.
 func (s *settings) complete(c *cobra.Command) {
 	values := map[string]func() []string{
 		"devices": deviceNames, "policy": sched.Names, "partitioner": sched.PartitionerNames,
@@ -125,16 +122,12 @@ func (s *settings) complete(c *cobra.Command) {
 		if c.Flag(name) == nil {
 			continue
 		}
-		if err := c.RegisterFlagCompletionFunc(name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return values(), cobra.ShellCompDirectiveNoFileComp
-		}); err != nil {
-			panic(err) // the flag is there, and once
-		}
+		terminal.Complete(c, name, values)
 	}
 }
 
-// deviceNames are ways to name devices, for completion: it must answer at once,
-// so nothing is opened.
+// deviceNames are ways to name devices, for completion. No device is opened, since
+// completion must answer at once.
 func deviceNames() []string {
 	var out []string
 	for _, name := range all.Names() {

@@ -48,18 +48,13 @@ func newPartition() *cobra.Command {
 			if err != nil {
 				return terminal.Usage(err)
 			}
-			return terminal.Print(c, func(b *bytes.Buffer) error {
-				if asJSON {
-					out := partitionJSON{Partitioner: by, Items: items, Balance: p.Balance}
-					for i, r := range p.Ranges {
-						out.Devices = append(out.Devices, partJSON{i, scores[i], r.Lo, r.Hi, r.Len()})
-					}
-					return terminal.JSON(b, out)
-				}
-				rows := [][]any{{"device", "score", "from", "to", "items", "share"}}
-				for i, r := range p.Ranges {
-					rows = append(rows, []any{i, scores[i], r.Lo, r.Hi, r.Len(), terminal.Percent(float64(r.Len()) / float64(max(items, 1)))})
-				}
+			out := partitionJSON{Partitioner: by, Items: items, Balance: p.Balance}
+			rows := [][]any{{"device", "score", "from", "to", "items", "share"}}
+			for i, r := range p.Ranges {
+				out.Devices = append(out.Devices, partJSON{i, scores[i], r.Lo, r.Hi, r.Len()})
+				rows = append(rows, []any{i, scores[i], r.Lo, r.Hi, r.Len(), terminal.Percent(float64(r.Len()) / float64(max(items, 1)))})
+			}
+			return terminal.Print(c, asJSON, out, func(b *bytes.Buffer) error {
 				terminal.Table(b, rows)
 				fmt.Fprintf(b, "balance %s\n", terminal.Percent(p.Balance))
 				return nil
@@ -72,11 +67,7 @@ func newPartition() *cobra.Command {
 	f.Int64Var(&items, "items", 10_000, "number of items")
 	f.Float64SliceVar(&scores, "scores", nil, "rate or score of each device")
 	f.Float64SliceVar(&utils, "util", nil, "how busy each device is already, 0 to 1 (for dynamic)")
-	if err := c.RegisterFlagCompletionFunc("by", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return sched.PartitionerNames(), cobra.ShellCompDirectiveNoFileComp
-	}); err != nil {
-		panic(err) // the flag is five lines up
-	}
+	terminal.Complete(c, "by", sched.PartitionerNames)
 	return c
 }
 

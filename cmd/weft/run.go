@@ -12,12 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weft-run/weft/internal/catalog"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/sched"
@@ -136,13 +135,10 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 			return err
 		}
 	}
-	if failed := terminal.Print(c, func(b *bytes.Buffer) error {
-		if l.asJSON {
-			if l.explain {
-				rep.Explain = reasonsOf(rt, last, l.why)
-			}
-			return terminal.JSON(b, rep)
-		}
+	if l.explain {
+		rep.Explain = reasonsOf(rt, last, l.why)
+	}
+	if failed := terminal.Print(c, l.asJSON, rep, func(b *bytes.Buffer) error {
 		rep.text(b)
 		if l.explain {
 			l.reasons(b, rt, last)
@@ -209,7 +205,7 @@ func (l *live) judge(ctx context.Context, job workload.Job, rep *liveReport, p *
 	return nil
 }
 
-// reasons says why the work was cut and placed as it was.
+// reasons writes why the work was cut and placed as it was.
 func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result) {
 	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), terminal.Short(res.Partition.Completion), res.Partition.Balance)
 	if res.Partition.Why != "" {
@@ -239,7 +235,7 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result) 
 	writeTuning(b, rt.Tuning())
 }
 
-// writeTuning says how devices run kernels that can be run in several ways.
+// writeTuning writes how devices run kernels that can be run in several ways.
 func writeTuning(b *bytes.Buffer, tuned []weft.Tuned) {
 	if len(tuned) == 0 {
 		return
@@ -250,7 +246,7 @@ func writeTuning(b *bytes.Buffer, tuned []weft.Tuned) {
 		if t.Block > 0 {
 			how += fmt.Sprintf(" in blocks of %d threads", t.Block)
 		}
-		const named = 64 // as driver.Tuned counts classes
+		const named = 64 // driver.Tuned adds multiples of it to a class
 		fmt.Fprintf(b, "  %s, kernel %s, up to 2^%d items or blocks: %s, %s\n", t.Device, t.Kernel, t.Class%named, how, terminal.Short(time.Duration(t.NS)))
 	}
 }
@@ -263,14 +259,14 @@ func saveTrace(w io.Writer, rt *weft.Runtime, job workload.Job) error {
 	return trace.WriteChrome(w, rt.Machine(), rt.Trace(), names)
 }
 
-// liveReport is what a live run came to.
+// liveReport is the report of all runs.
 type liveReport struct {
 	Job     string      `json:"job"`
 	Class   string      `json:"class"`
 	Devices []deviceRow `json:"devices"`
 	Runs    []runRow    `json:"runs"`             // not nil, so that JSON always has a list
-	Way     string      `json:"way,omitempty"`    // how the last run did it, where that was chosen
-	Result  string      `json:"result,omitempty"` // what came out, where that is a few words
+	Way     string      `json:"way,omitempty"`    // that the last run took, where there were several
+	Result  string      `json:"result,omitempty"` // in a few words, where the job has them
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
@@ -278,7 +274,7 @@ type liveReport struct {
 	// whose tasks had all been measured before.
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
-	// Misses is what the check may not have seen, with the chance of each.
+	// Misses is the errors that the check may not have seen, with the chance of each.
 	Misses      []workload.Miss `json:"misses,omitempty"`
 	Interrupted bool            `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked
 	// Explain says why the work of the last run was cut and placed as it was.
@@ -322,7 +318,7 @@ type optionRow struct {
 	Note     string  `json:"note,omitempty"`
 }
 
-// reasonsOf is what reasons says, for programs.
+// reasonsOf is the content of reasons as JSON.
 func reasonsOf(rt *weft.Runtime, res *workload.Result, why []sched.Explanation) *explanation {
 	m := rt.Machine()
 	e := &explanation{Split: res.Partition.Why, Prediction: res.Prediction.Why, Tuned: rt.Tuning()}
@@ -359,11 +355,11 @@ type deviceRow struct {
 type runRow struct {
 	Seconds   float64 `json:"seconds"`
 	Predicted float64 `json:"predicted_seconds"`
-	Samples   int     `json:"samples"` // the least measurements behind any of its tasks
+	Samples   int     `json:"samples"` // fewest measurements behind any of its tasks
 	Rate      string  `json:"rate"`
 }
 
-// off is how far the prediction was from what happened, relative to that.
+// off is the relative error of the prediction.
 func (r *runRow) off() float64 {
 	return max(r.Predicted-r.Seconds, r.Seconds-r.Predicted) / r.Seconds
 }
@@ -392,14 +388,14 @@ func (r *liveReport) fill(last *workload.Result) {
 	}
 }
 
-// learned reports whether the prediction of a run came from earlier ones: of this
-// process or, by the cache, of others.
+// learned reports whether the prediction of a run came from earlier runs, of this
+// process or of others by the cache.
 func (r *liveReport) learned(i int) bool { return r.Runs[i].Samples > 0 }
 
 func (r *liveReport) text(w io.Writer) {
 	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, terminal.Count(len(r.Devices), "device"), r.Class)
 	rows := [][]any{{"run", "took", "predicted", "off", "rate"}}
-	first := max(len(r.Runs)-terminal.MaxRows, 0) // the last ones say most
+	first := max(len(r.Runs)-terminal.MaxRows, 0) // the last ones
 	for i := first; i < len(r.Runs); i++ {
 		run := r.Runs[i]
 		off := "learning"

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// checkedTasks is up to how many tasks the oracle follows what every
-	// buffer holds; beyond, a simulation only tells times.
+	// checkedTasks is the most tasks for which the oracle follows the content of every
+	// buffer. Larger simulations only tell times.
 	checkedTasks = 200_000
-	// minEvents and maxEvents bound what is recorded, about 25 to 400 MB.
+	// minEvents and maxEvents bound the number of events recorded, 25 to 400 MB.
 	minEvents, maxEvents = 1 << 18, 1 << 22
 )
 
@@ -69,7 +69,8 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 		ValidArgsFunction: completeInputs,
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.list {
-				return terminal.Print(c, func(b *bytes.Buffer) error { return writeList(b, o.json) })
+				l := newNames()
+				return terminal.Print(c, o.json, l, l.text)
 			}
 			return o.run(c, args[0], args[1])
 		},
@@ -84,9 +85,7 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 	f.IntVar(&o.width, "width", terminal.Width, "columns of the timeline")
 	f.BoolVar(&o.json, "json", false, "print JSON instead of text")
 	f.BoolVar(&o.list, "list", false, "list machines, scenarios and policies")
-	if err := c.RegisterFlagCompletionFunc("policy", completePolicies); err != nil {
-		panic(err) // the flag is three lines up
-	}
+	terminal.Complete(c, "policy", sched.Names)
 	return c
 }
 
@@ -120,10 +119,7 @@ func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
 			return err
 		}
 	}
-	err = terminal.Print(c, func(b *bytes.Buffer) error {
-		if o.json {
-			return s.writeJSON(b)
-		}
+	err = terminal.Print(c, o.json, s.json(), func(b *bytes.Buffer) error {
 		if err := s.writeText(b, o.width); err != nil {
 			return err
 		}
@@ -138,7 +134,7 @@ func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
 	return s.failure()
 }
 
-// load reads what to simulate.
+// load reads machine, work and faults.
 func (o *simOptions) load(machineArg, workArg string) (*simulation, error) {
 	m, err := loadMachine(machineArg)
 	if err != nil {
@@ -164,8 +160,8 @@ func (o *simOptions) load(machineArg, workArg string) (*simulation, error) {
 	return s, nil
 }
 
-// explained returns which tasks, by the name explanations give them, the user
-// asked about.
+// explained returns a function that reports whether the user asked about a task, by the
+// name that explanations give it.
 func explained(w *work, arg string) (func(task string) bool, error) {
 	if arg == "all" {
 		return func(string) bool { return true }, nil
@@ -195,41 +191,38 @@ type nameJSON struct {
 	About string `json:"about"`
 }
 
-// writeList prints every name sim takes.
-func writeList(b *bytes.Buffer, asJSON bool) error {
-	var machines, scenarios, policies []nameJSON
+// names is every name sim takes: machines, scenarios, policies.
+type names map[string][]nameJSON
+
+func newNames() names {
+	l := names{}
 	for _, name := range machine.Names() {
 		m, _ := machine.Named(name)
-		machines = append(machines, nameJSON{name, terminal.Models(m)})
+		l["machines"] = append(l["machines"], nameJSON{name, terminal.Models(m)})
 	}
 	for _, s := range sim.Scenarios() {
-		scenarios = append(scenarios, nameJSON{s.Name, s.About})
+		l["scenarios"] = append(l["scenarios"], nameJSON{s.Name, s.About})
 	}
 	for _, name := range sched.Names() {
-		policies = append(policies, nameJSON{name, sched.About(name)})
+		l["policies"] = append(l["policies"], nameJSON{name, sched.About(name)})
 	}
-	if asJSON {
-		return terminal.JSON(b, map[string][]nameJSON{"machines": machines, "scenarios": scenarios, "policies": policies})
-	}
-	row := func(name, about string) {
-		head := fmt.Sprintf("  %-17s ", name)
-		indent := "\n" + strings.Repeat(" ", len(head)-2) // wrap adds two
-		fmt.Fprintln(b, head+strings.ReplaceAll(terminal.Wrap(about, terminal.Width-len(head)), "\n", indent))
-	}
-	fmt.Fprintln(b, "machines")
-	for _, m := range machines {
-		row(m.Name, m.About)
-	}
-	fmt.Fprintln(b, "\nscenarios")
-	for _, s := range scenarios {
-		row(s.Name, s.About)
-	}
-	fmt.Fprintln(b, "\npolicies")
-	for _, p := range policies {
-		if p.Name == sched.Default {
-			p.About += " (the default)"
+	return l
+}
+
+func (l names) text(b *bytes.Buffer) error {
+	for i, kind := range []string{"machines", "scenarios", "policies"} {
+		if i > 0 {
+			fmt.Fprintln(b)
 		}
-		row(p.Name, p.About)
+		fmt.Fprintln(b, kind)
+		for _, n := range l[kind] {
+			if kind == "policies" && n.Name == sched.Default {
+				n.About += " (the default)"
+			}
+			head := fmt.Sprintf("  %-17s ", n.Name)
+			indent := "\n" + strings.Repeat(" ", len(head)-2) // Wrap adds two
+			fmt.Fprintln(b, head+strings.ReplaceAll(terminal.Wrap(n.About, terminal.Width-len(head)), "\n", indent))
+		}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// simulation is one simulated run of some work, and what came of it.
+// simulation is some work on a described machine, and its result.
 type simulation struct {
 	machine *machine.Machine
 	work    *work
@@ -29,6 +29,7 @@ type simulation struct {
 
 	checked      bool
 	result       *sim.Result
+	analysed     *trace.Analysis
 	explanations []sched.Explanation
 }
 
@@ -51,7 +52,7 @@ func (s *simulation) run() (err error) {
 	return err
 }
 
-// failure says which runs failed, nil when none did.
+// failure returns an error that names the runs that failed, nil if none did.
 func (s *simulation) failure() error {
 	var errs []error
 	for _, r := range s.result.Runs {
@@ -89,7 +90,11 @@ func (s *simulation) names() trace.Names {
 	}
 }
 
+// analysis says where the time went. It is made once: it takes long for many events.
 func (s *simulation) analysis() trace.Analysis {
+	if s.analysed != nil {
+		return *s.analysed
+	}
 	a := trace.Analyze(s.machine, s.result.Trace, func(run int32, t graph.TaskID) []int32 {
 		if g := s.graph(run); g != nil {
 			return g.Flow().Preds(t)
@@ -97,6 +102,7 @@ func (s *simulation) analysis() trace.Analysis {
 		return nil
 	})
 	a.Names = s.names()
+	s.analysed = &a
 	return a
 }
 
@@ -106,7 +112,7 @@ func (s *simulation) saveTrace(ctx context.Context, file string) error {
 	if err != nil {
 		return terminal.FileError(file, err)
 	}
-	// The file says that it is no measurement.
+	// The name says that the trace is no measurement.
 	m := *s.machine
 	m.Name += simulatedMark
 	err = trace.WriteChrome(&interruptible{ctx, f}, &m, s.result.Trace, s.names())
@@ -138,8 +144,8 @@ func (i *interruptible) Write(p []byte) (int, error) {
 	return i.w.Write(p)
 }
 
-// writeText prints a simulation: that it is one, how long it took against what
-// is possible, what every device did, and why it was not faster.
+// writeText prints the makespan beside the least possible one, the timeline, the share
+// of every device and the analysis. The first word says that it is simulated.
 func (s *simulation) writeText(b *bytes.Buffer, width int) error {
 	r := s.result
 	fmt.Fprintf(b, "simulated: %s on %s, policy %s", s.work.name, s.machine.Name, s.policy)
@@ -148,7 +154,7 @@ func (s *simulation) writeText(b *bytes.Buffer, width int) error {
 	}
 	a := s.analysis()
 	fmt.Fprintf(b, "\n\nmakespan     %s", terminal.Short(r.Makespan))
-	if s.failed() == 0 { // or less was done than the bound is for
+	if s.failed() == 0 { // the bound is for all of the work
 		fmt.Fprintf(b, "; no schedule can beat %s\nefficiency   %s: %s", terminal.Short(r.Bound), terminal.Percent(r.Efficiency), trace.ScalingVerdict(r.Efficiency))
 	}
 	fmt.Fprintln(b)
@@ -182,7 +188,7 @@ func (s *simulation) failed() int {
 	return n
 }
 
-// verdict says whether the results are right.
+// verdict is whether the results are right.
 func (s *simulation) verdict() string {
 	failed := s.failed()
 	text := "equal to running the tasks one after another"
@@ -198,7 +204,7 @@ func (s *simulation) verdict() string {
 	return text
 }
 
-// tally adds up what devices did over all runs.
+// tally is the sum of what one device did in all runs.
 type tally struct {
 	tasks           int
 	busy, predicted time.Duration
@@ -220,8 +226,8 @@ func (s *simulation) tally() (devs []tally, tasks int) {
 	return devs, tasks
 }
 
-// writeDevices prints what each device did. Utilisation is of the time a device
-// was there, as in the timeline and the analysis.
+// writeDevices prints the table of devices. Utilisation is relative to the time that a
+// device was there, as in the timeline and the analysis.
 func (s *simulation) writeDevices(b *bytes.Buffer, a trace.Analysis) {
 	devs, total := s.tally()
 	rows := [][]any{{"device", "tasks", "share", "busy", "predicted", "utilisation"}}
@@ -255,7 +261,7 @@ func (s *simulation) writeRuns(b *bytes.Buffer) {
 	}
 }
 
-// writeAnalysis prints an analysis with its one long sentence in lines.
+// writeAnalysis prints an analysis, with its sentence in lines of at most width columns.
 func writeAnalysis(w io.Writer, a trace.Analysis, width int) error {
 	a.Sentence = terminal.Wrap(a.Sentence, width)
 	return trace.WriteAnalysis(w, a)
@@ -313,7 +319,7 @@ type (
 	}
 )
 
-func (s *simulation) writeJSON(b *bytes.Buffer) error {
+func (s *simulation) json() simJSON {
 	r, a := s.result, s.analysis()
 	out := simJSON{
 		Simulated: true, Machine: s.machine.Name, Work: s.work.name, Policy: s.policy,
@@ -349,5 +355,5 @@ func (s *simulation) writeJSON(b *bytes.Buffer) error {
 		}
 		out.Explanations = append(out.Explanations, j)
 	}
-	return terminal.JSON(b, out)
+	return out
 }

@@ -41,13 +41,10 @@ analysis. The same file opens in ui.perfetto.dev.`,
 			if err != nil {
 				return err
 			}
-			return terminal.Print(c, func(b *bytes.Buffer) error {
-				name, simulated := strings.CutSuffix(saved.Machine.Name, simulatedMark)
-				a := trace.Analyze(saved.Machine, saved.Events, nil)
-				a.Names = saved.Names
-				if asJSON {
-					return terminal.JSON(b, traceOf(name, simulated, len(saved.Events), &a))
-				}
+			name, simulated := strings.CutSuffix(saved.Machine.Name, simulatedMark)
+			a := trace.Analyze(saved.Machine, saved.Events, nil)
+			a.Names = saved.Names
+			return terminal.Print(c, asJSON, traceOf(name, simulated, len(saved.Events), &a), func(b *bytes.Buffer) error {
 				if simulated {
 					fmt.Fprint(b, "simulated: ")
 				}

@@ -10,18 +10,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weft-run/weft/internal/catalog"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
-// balanceRow is how evenly devices shared uneven work, by medians.
+// balanceRow says how evenly devices shared uneven work. Figures are medians.
 type balanceRow struct {
 	Workload    string  `json:"workload"`
 	Partitioner string  `json:"partitioner"`
@@ -44,7 +43,7 @@ type balance struct {
 	only []string // of balanceNames; empty means all
 }
 
-// balanceNames are the work it has.
+// balanceNames are the kinds of work that the benchmark has.
 var balanceNames = []string{triangleName, "landscape", "automata"}
 
 const triangleName = "triangle"
@@ -95,8 +94,8 @@ func (o *balance) jobs(ctx context.Context) (names []string, jobs []workload.Job
 	return names, jobs, nil
 }
 
-// measure runs those of the work that were asked for; what it does not have is
-// not its concern.
+// measure runs the work that only names. Other names in it are ignored: those of the
+// suite are of workloads.
 func (o *balance) measure(m *meter) (rows []balanceRow, err error) {
 	if _, err := m.several(); err != nil {
 		return nil, err
@@ -105,7 +104,7 @@ func (o *balance) measure(m *meter) (rows []balanceRow, err error) {
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	defer func() { // by workload, as they are compared
+	defer func() { // rows of one workload stand together
 		slices.SortStableFunc(rows, func(a, b balanceRow) int {
 			return slices.Index(names, a.Workload) - slices.Index(names, b.Workload)
 		})
@@ -185,8 +184,8 @@ func balanceOf(m *meter, rt *weft.Runtime, job workload.Job, fix bool, p *termin
 	return row, nil
 }
 
-// deviation returns the least, the largest and the mean of numbers, and the
-// largest deviation from the mean over the mean.
+// deviation returns the smallest, the largest and the mean of numbers, and the largest
+// deviation from the mean divided by the mean.
 func deviation(xs []float64) (low, high, mean, worst float64) {
 	low, high = xs[0], xs[0]
 	for _, x := range xs {
@@ -198,7 +197,7 @@ func deviation(xs []float64) (low, high, mean, worst float64) {
 	return low, high, mean, worst
 }
 
-// runFixed runs a job with one part for each device, which stays there.
+// runFixed runs a job with one part for each device and no other task to move.
 func runFixed(ctx context.Context, rt *weft.Runtime, job workload.Job) (*weft.Report, error) {
 	part, err := rt.Split(job.Pieces(), job.Whole())
 	if err != nil {
@@ -219,7 +218,7 @@ func runFixed(ctx context.Context, rt *weft.Runtime, job workload.Job) (*weft.Re
 	if g.NumTasks()%len(ranges) != 0 {
 		return nil, fmt.Errorf("%s has %d tasks for %d parts: it cannot be tied to devices", job.Name(), g.NumTasks(), len(ranges))
 	}
-	// The tasks of a round stand in the order of the parts.
+	// Jobs add the tasks of a round in the order of the parts.
 	if g, err = Pinned(g, func(task int) string { return names[task%len(names)] }); err != nil {
 		return nil, err
 	}
@@ -249,13 +248,14 @@ func writeBalance(w io.Writer, rows []balanceRow) {
 	terminal.Table(w, table)
 }
 
-// triangle is work whose row i costs i units: each steps a generator so often.
+// triangle is work whose row i costs i units. A unit is a number of steps of a random
+// generator.
 type triangle struct {
 	rows, unit int
 	out        []uint64
 }
 
-// The generator is Knuth's MMIX.
+// Multiplier and increment of the generator, Knuth's MMIX.
 const genMul, genAdd = 6364136223846793005, 1442695040888963407
 
 const triangleKernel = "bench.triangle"
@@ -264,7 +264,7 @@ func newTriangle(rows, unit int) *triangle {
 	return &triangle{rows: rows, unit: unit, out: make([]uint64, rows)}
 }
 
-// triangleRows is the kernel: params are the first row and the unit.
+// triangleRows is the kernel. Its params are the first row and the steps of a unit.
 func triangleRows(c *weft.Call, lo, hi int) {
 	first, unit := int(binary.LittleEndian.Uint32(c.Params)), int(binary.LittleEndian.Uint32(c.Params[4:]))
 	out := weft.View[uint64](c.Args[0])
@@ -280,7 +280,7 @@ func triangleRows(c *weft.Call, lo, hi int) {
 func (t *triangle) Name() string          { return fmt.Sprintf("triangle of %d rows", t.rows) }
 func (t *triangle) Class() workload.Class { return workload.Exact }
 
-// cost is the units of rows lo to hi-1.
+// cost is the number of units in rows lo to hi-1.
 func (t *triangle) cost(lo, hi int64) float64 {
 	return (float64(hi)*float64(hi-1) - float64(lo)*float64(lo-1)) / 2
 }
@@ -315,7 +315,7 @@ func (t *triangle) Graph(ranges []sched.Range) (*graph.Graph, error) {
 
 func (t *triangle) Bind() []weft.Binding { return []weft.Binding{weft.Bind("out", t.out)} }
 
-// Check goes to the end of every row by squaring instead of stepping.
+// Check computes the end of every row by repeated squaring instead of stepping.
 func (t *triangle) Check() error {
 	for i, got := range t.out {
 		mul, add := uint64(genMul), uint64(genAdd)

@@ -10,18 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strconv"
-
-	"github.com/weft-run/weft/internal/catalog"
-	"github.com/weft-run/weft/machine"
 
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -66,7 +65,7 @@ func (m *meter) progress(unit string, total int) *terminal.Progress {
 	return terminal.StartProgress(m.stderr, m.quiet, unit, total)
 }
 
-// open opens the devices with the options that change returns.
+// open opens the devices, with options that change may change.
 func (m *meter) open(change func(o *weft.Options)) (*weft.Runtime, error) {
 	o := m.options
 	if change != nil {
@@ -75,7 +74,7 @@ func (m *meter) open(change func(o *weft.Options)) (*weft.Runtime, error) {
 	return m.Open(m.ctx, o, m.stderr)
 }
 
-// machine opens the devices for what is found and measured then.
+// machine opens the devices and returns what was found and measured.
 func (m *meter) machine() (*machine.Machine, error) {
 	rt, err := m.open(nil)
 	if err != nil {
@@ -83,6 +82,17 @@ func (m *meter) machine() (*machine.Machine, error) {
 	}
 	defer rt.Close()
 	return rt.Machine(), nil
+}
+
+// openSilent opens devices that log nothing. They have the kernels of internal/probe
+// alone. An error is taken for a mistake in the options.
+func (m *meter) openSilent(o weft.Options) (*weft.Runtime, error) {
+	o.Log = slog.New(slog.DiscardHandler)
+	rt, err := weft.Open(m.ctx, o)
+	if err != nil {
+		return nil, terminal.Usage(err)
+	}
+	return rt, nil
 }
 
 // several makes sure that there is more than one device, and returns how many. Where
@@ -131,10 +141,7 @@ func (b benchmark[T]) command(s Setup) *cobra.Command {
 			if err != nil && (len(rows) == 0 || !errors.Is(err, context.Canceled)) {
 				return err
 			}
-			if failed := terminal.Print(c, func(w *bytes.Buffer) error {
-				if asJSON {
-					return terminal.JSON(w, rows)
-				}
+			if failed := terminal.Print(c, asJSON, rows, func(w *bytes.Buffer) error {
 				b.text(w, rows)
 				return nil
 			}); failed != nil {
@@ -181,12 +188,3 @@ func median(xs []float64) float64 {
 
 // best returns the smallest of numbers, which are times.
 func best(xs []float64) float64 { return slices.Min(xs) }
-
-// completeWorkloads makes a flag complete to names of workloads.
-func completeWorkloads(c *cobra.Command, flag string) {
-	if err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return catalog.Names(), cobra.ShellCompDirectiveNoFileComp
-	}); err != nil {
-		panic(err) // the caller has just made it
-	}
-}

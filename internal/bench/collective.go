@@ -15,24 +15,23 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-run/weft/internal/host"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/fold"
 	comm "github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
 
-// collectiveRow is how long one operation takes.
+// collectiveRow is the time of one operation.
 type collectiveRow struct {
 	Op        string `json:"op"`
 	Algorithm string `json:"algorithm,omitempty"`
-	// Peer is who did it when that is not weft: "openmpi"; or "memcpy", where
-	// every device's cores only copy the bytes that a device must get.
+	// Peer is empty for weft. "openmpi" is the same operation by OpenMPI; "memcpy"
+	// copies the bytes that every device must get, on as many threads.
 	Peer    string  `json:"peer,omitempty"`
 	Devices int     `json:"devices"`
 	Bytes   int64   `json:"bytes"` // of each device's vector
@@ -137,13 +136,15 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 	return rows, nil
 }
 
-// A round of small operations is so many that a clock's grain does not show.
+// An operation is repeated until roundBytes of vectors were reduced, at most mostTimes
+// times, and the time divided: small ones take microseconds, of which reading the clock
+// is a part.
 const (
 	roundBytes = 64 << 20
 	mostTimes  = 2000
 )
 
-// one measures a size on a group, and peers beside it.
+// one measures one size on a group, and its peers in turn with it.
 func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, size int64) ([]collectiveRow, error) {
 	n := g.Size()
 	count := int(size / 4)
@@ -195,13 +196,14 @@ func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, size int64) ([]
 	return race(contenders, m.repeat)
 }
 
-// contender is one of those that take turns.
+// contender is weft or a peer.
 type contender struct {
 	row  collectiveRow
 	once func() (seconds float64, err error)
 }
 
-// race has all run in turn, and compares the first with the others.
+// race runs the contenders in turn, round by round, and compares the others with the
+// first.
 func race(all []contender, rounds int) (rows []collectiveRow, err error) {
 	took := make([][]float64, len(all))
 	for range rounds {
@@ -225,14 +227,14 @@ func race(all []contender, rounds int) (rows []collectiveRow, err error) {
 	return rows, nil
 }
 
-// copyAll has n threads at once copy what a device must get in an all-reduce,
-// and returns the seconds it takes all of them.
+// copyAll copies on n threads at once the bytes that n devices must get in an
+// all-reduce, and returns the seconds until the last thread is done.
 func copyAll(n, size, times int) float64 {
 	each := 2 * (n - 1) * size / n
 	src, dst := make([][]byte, n), make([][]byte, n)
 	for i := range n {
 		src[i], dst[i] = make([]byte, each), make([]byte, each)
-		copy(dst[i], src[i]) // not to be paged in while it is timed
+		copy(dst[i], src[i]) // so that nothing is paged in while it is timed
 	}
 	var all sync.WaitGroup
 	began := time.Now()
@@ -271,7 +273,7 @@ var mpiSource []byte
 // mpiPeer runs the same operation by OpenMPI.
 type mpiPeer struct{ dir string }
 
-// newMPI compiles the peer; without mpirun and mpicc there is none.
+// newMPI compiles the peer. It returns nil where mpirun or mpicc is not installed.
 func newMPI(ctx context.Context) (*mpiPeer, error) {
 	for _, name := range []string{"mpirun", "mpicc"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -304,8 +306,8 @@ func (p *mpiPeer) close() {
 	}
 }
 
-// mpiRounds is how many rounds one start of mpirun does: starting takes longer
-// than many of them.
+// mpiRounds is the number of rounds in one start of mpirun, which takes longer than
+// they do.
 const mpiRounds = 3
 
 // run returns the median seconds of an operation.
@@ -318,7 +320,7 @@ func (p *mpiPeer) run(ctx context.Context, n int, size int64, times int) (float6
 	c.Stderr = &stderr
 	out, err := c.Output()
 	if ctx.Err() != nil {
-		return 0, ctx.Err() // not of mpirun's being killed for it
+		return 0, ctx.Err() // err is that mpirun was killed
 	}
 	if err != nil {
 		return 0, fmt.Errorf("mpirun: %w: %s (or leave peers out: --peers=false)", err, strings.TrimSpace(stderr.String()))

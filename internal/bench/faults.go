@@ -14,31 +14,30 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-run/weft/internal/host"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/probe"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
 
-// faultsRow is how a device came back from kernels that broke it.
+// faultsRow says how a device came back from kernels that broke it.
 type faultsRow struct {
 	Case     string `json:"case"` // restart, standby
 	Device   string `json:"device"`
 	Faults   int    `json:"faults"`
 	Arena    int64  `json:"arena_bytes"`    // host memory shared with workers, at most
 	Resident int64  `json:"resident_bytes"` // on the device before the first fault
-	// Reported is from asking for the bad kernel until its error is known, Back
-	// from then until another task, of the same device, has ended.
+	// Reported is the time from submitting the bad kernel until its error is
+	// known, Back that from then until another task on the same device has ended.
 	ReportedMS float64 `json:"reported_ms"` // median
 	BackMS     float64 `json:"back_ms"`     // median
 	BackMaxMS  float64 `json:"back_max_ms"`
-	// Sent is what was copied over all faults, the tasks' own kilobytes included,
-	// and after them to have the resident data there when it is read.
+	// Sent is the number of bytes copied during all faults and after them, when the
+	// resident data is read: those of the small tasks, and all that was sent again.
 	Sent int64 `json:"sent_bytes"`
 	// Memory and descriptors of the program after the first tenth of the faults
 	// and after all of them.
@@ -46,7 +45,7 @@ type faultsRow struct {
 	RSSAfter  int64 `json:"rss_after_bytes"`
 	FDsBefore int   `json:"descriptors_before"`
 	FDsAfter  int   `json:"descriptors_after"`
-	// Error is what the last bad task ended with.
+	// Error is the error of the last bad task.
 	Error string `json:"error"`
 }
 
@@ -113,8 +112,8 @@ func (o *faults) measure(m *meter) (rows []faultsRow, err error) {
 	return rows, nil
 }
 
-// standbyLog notes which standbys were reported ready: standing by, with all host
-// memory page-locked that they will need.
+// standbyLog reads from the log which standbys are ready: started, with all host memory
+// page-locked that they will need.
 type standbyLog struct {
 	slog.Handler
 	there *atomic.Int64
@@ -136,7 +135,7 @@ func (l standbyLog) Handle(_ context.Context, r slog.Record) error {
 func (l standbyLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 func (l standbyLog) WithGroup(string) slog.Handler      { return l }
 
-// faultTrial is one way to come back, tried several times.
+// faultTrial is one case, of several faults.
 type faultTrial struct {
 	m       *meter
 	count   int
@@ -145,16 +144,16 @@ type faultTrial struct {
 	row     faultsRow
 
 	rt     *weft.Runtime
-	there  atomic.Int64 // standbys so far
-	ready  atomic.Int64 // of those, the last that was ready
+	there  atomic.Int64 // standbys started so far
+	ready  atomic.Int64 // number of the last that was ready
 	blocks []*weft.Data[byte]
-	want   []byte // what each block holds
+	want   []byte // content of each block
 }
 
-// blockBytes is how much is put at a time: a task's arguments have limits.
+// blockBytes is the largest piece of resident data: arguments of a task have limits.
 const blockBytes = 256 << 20
 
-// smallBytes is what tasks beside the bad one copy.
+// smallBytes is the size of what tasks beside and after the bad one copy.
 const smallBytes = 64 << 10
 
 func (t *faultTrial) run() (err error) {
@@ -169,7 +168,7 @@ func (t *faultTrial) run() (err error) {
 		return terminal.Usagef("--devices %s: name one GPU of NVIDIA, as in cuda:0", o.Devices)
 	}
 	t.row.Device = t.rt.Devices()[0].Name
-	// A block is copied within the device.
+	// Reading copies a block within the device.
 	if has, wants := t.rt.Devices()[0].MemBytes, t.row.Resident+min(t.row.Resident, blockBytes)+1<<20; has > 0 && has < wants {
 		return terminal.Usagef("--resident %s: with what reads it that takes %s, and %s has %s", text.FormatSize(t.row.Resident),
 			text.FormatSize(wants), t.row.Device, text.FormatSize(has))
@@ -182,7 +181,7 @@ func (t *faultTrial) run() (err error) {
 			b.Release()
 		}
 	}()
-	if err := t.read(false); err != nil { // which brings it to the device
+	if err := t.read(false); err != nil { // copies it to the device
 		return err
 	}
 	before := t.rt.Metrics().CopyBytes
@@ -192,12 +191,13 @@ func (t *faultTrial) run() (err error) {
 	if err := t.read(true); err != nil {
 		return err
 	}
-	// What was lost would have been sent again by now; what came back was read.
+	// Lost data would have been sent again by now. The copies read back to the host
+	// are not counted.
 	t.row.Sent = t.rt.Metrics().CopyBytes - before - t.row.Resident
 	return nil
 }
 
-// put makes the data that is to survive.
+// put makes the resident data, which is to survive the faults.
 func (t *faultTrial) put() error {
 	t.want = make([]byte, min(t.row.Resident, blockBytes)&^(probe.ItemBytes-1))
 	for i := range t.want {
@@ -214,8 +214,8 @@ func (t *faultTrial) put() error {
 	return nil
 }
 
-// read has the device copy every block; back says to bring the copies to the host
-// and compare them.
+// read has the device copy every block. With back it copies the copies to the host and
+// compares them.
 func (t *faultTrial) read(back bool) error {
 	var g graph.Builder
 	n := int64(len(t.want))
@@ -247,7 +247,8 @@ func (t *faultTrial) read(back bool) error {
 	return nil
 }
 
-// breakOften breaks the device again and again.
+// breakOften runs the bad kernel count times, each with a small task beside it and one
+// after it.
 func (t *faultTrial) breakOften() error {
 	var g graph.Builder
 	g.Add(graph.Task{Name: "bad", Steps: []graph.Step{{Kernel: probe.Crash()}},
@@ -311,8 +312,8 @@ func noisy(n, seed int) []byte {
 	return out
 }
 
-// usage is the resident memory and the open descriptors of this process; 0 where
-// the system does not say.
+// usage is the resident memory in bytes and the open descriptors of this process; 0
+// where there is no /proc.
 func usage() (rss int64, fds int) {
 	debug.FreeOSMemory() // garbage counts as growth until it is given back
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {

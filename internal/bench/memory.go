@@ -6,20 +6,19 @@ import (
 	"io"
 	"slices"
 
-	"github.com/weft-run/weft/internal/host"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload"
 )
 
-// memoryRow is how fast bytes move one way.
+// memoryRow is the rate of one way to move bytes.
 type memoryRow struct {
 	Device string `json:"device"`
 	// Case is how: "in" and "out" between host and device ("mapped" where the
@@ -30,14 +29,14 @@ type memoryRow struct {
 	From  string  `json:"from,omitempty"` // the other device of "peer"
 	Bytes int64   `json:"bytes"`          // of the buffer
 	BPS   float64 `json:"bytes_per_second"`
-	// OpenBPS is what was measured when the device was opened: of its link, or
-	// of its memory by a copy, with all devices that share that memory at
-	// once; reading alone may be faster. 0 is not measured, or buffers that
-	// caches hold, of which the memory says nothing. Copies within a memory
-	// count twice, as they read and write it, and triad three times.
+	// OpenBPS is the rate measured when the device was opened: of its link, or of
+	// its memory by a copy, with all devices that share that memory at once;
+	// reading alone may be faster. It is 0 where nothing was measured and for
+	// buffers that caches hold. Copies within a memory count twice, as they read
+	// and write it, and triad three times.
 	OpenBPS float64 `json:"open_bytes_per_second,omitempty"`
-	// PeakBPS is what the link or the memory is built for, where its driver
-	// says so.
+	// PeakBPS is the rate that the link or the memory is built for; 0 where the
+	// driver does not state it.
 	PeakBPS float64 `json:"peak_bytes_per_second,omitempty"`
 }
 
@@ -65,7 +64,7 @@ Buffers below 64 MiB, which caches hold, are not compared with the memory.`,
 	return c
 }
 
-// bytes are the sizes that were asked for.
+// bytes returns the sizes of --sizes.
 func (o *memory) bytes() ([]int64, error) { return byteSizes(o.sizes, itemBytes, "16MiB") }
 
 func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
@@ -135,7 +134,7 @@ func memoryFuncs() map[string]weft.Func {
 			for x := words(c, 0, lo, hi); len(x) >= 8; x = x[8:] {
 				a, b, d, e = a+x[0]+x[4], b+x[1]+x[5], d+x[2]+x[6], e+x[3]+x[7]
 			}
-			if a+b+d+e != 0 { // buffers hold zeros: this keeps the sums
+			if a+b+d+e != 0 { // buffers hold zeros; the comparison keeps the sums from being optimised away
 				c.Fail(errors.New("memory that was cleared is not zero"))
 			}
 		},
@@ -160,11 +159,11 @@ type trial struct {
 	row    memoryRow
 	device int
 	peer   int     // the other device, -1 for none
-	times  float64 // how often the bytes cross the memory
+	times  float64 // that the bytes cross the memory
 	mapped bool
 	shared bool
 	cached bool // small buffers stay in a cache
-	// op is the operation for a size, and host memory of that size.
+	// op returns the operation for a size, with host memory of that size.
 	op   func(bytes int64, host []byte) driver.Op
 	lane int
 }
@@ -196,7 +195,7 @@ func linkBPS(m *machine.Machine, a, b machine.DeviceID) float64 {
 	return 0
 }
 
-// trials lists what device i can do.
+// trials lists the ways in which device i can move bytes.
 func (b *bare) trials(m *machine.Machine, i int) []trial {
 	info := b.devs[i].Info()
 	id, _ := m.Lookup(info.Name)
@@ -286,7 +285,7 @@ func (b *bare) copies(m *machine.Machine, i int, one func(string, float64, float
 	return out
 }
 
-// measure runs a trial with buffers of a size.
+// measure runs a trial with buffers of size bytes.
 func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error) {
 	users := []int{t.device}
 	if t.peer >= 0 {
@@ -300,7 +299,7 @@ func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error)
 		}
 		defer mem.Put(host)
 	}
-	clear(host) // so that no page is made while it is timed
+	clear(host) // so that no page is allocated while it is timed
 	for _, d := range users {
 		free, failed := b.buffers(m.ctx, d, host)
 		if failed != nil {

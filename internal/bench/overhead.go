@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// overheadRow is what one task costs beside its work.
+// overheadRow is the time that one task takes beside its work.
 type overheadRow struct {
 	Case      string  `json:"case"` // independent, chain, dag, prepared chain, round trip
 	Trace     bool    `json:"trace"`
@@ -48,7 +47,7 @@ that runs it, some thousand times.`,
 	return c
 }
 
-// check reports a number of tasks that cannot be measured.
+// check refuses numbers of tasks that cannot be measured.
 func (o *overhead) check() error {
 	if o.tasks < 1 || o.tasks > 10_000_000 {
 		return terminal.Usagef("--tasks %d: it must be from 1 to 10000000", o.tasks)
@@ -94,22 +93,21 @@ func (o *overhead) measure(m *meter) (rows []overheadRow, err error) {
 	return append(rows, row), nil
 }
 
-// A round trip copies tripBytes each way, trips times, after tripsBefore that are
-// not counted.
+// The round trip copies tripBytes each way. The slowest hundredth of trips is 40, enough
+// for a steady 99th percentile; tripsBefore come first and are not counted.
 const (
 	tripBytes   = 4 << 10
 	trips       = 4000
 	tripsBefore = 500
 )
 
-// roundTrip times runs of a single small task, from before it is asked for until
-// its result is there.
+// roundTrip times runs of a single small task, from the call until its result is back.
 func roundTrip(m *meter) (row overheadRow, err error) {
 	opts := m.options
-	opts.Log, opts.Trace = slog.New(slog.DiscardHandler), 0
-	rt, err := weft.Open(m.ctx, opts)
+	opts.Trace = 0
+	rt, err := m.openSilent(opts)
 	if err != nil {
-		return row, terminal.Usage(err)
+		return row, err
 	}
 	defer rt.Close()
 	in, err := weft.NewBuffer[byte](rt, tripBytes)
@@ -160,7 +158,7 @@ func streamKernel() *graph.Kernel {
 	panic("no probe copies")
 }
 
-// streamStep is a step of streamKernel over so many bytes.
+// streamStep is a step of streamKernel over a number of bytes.
 func streamStep(bytes int64) graph.Step {
 	items := bytes / probe.ItemBytes
 	return graph.Step{Kernel: streamKernel(), Launch: workload.Grid(items), Params: workload.Params(int(items))}
@@ -181,13 +179,12 @@ func streamGraph(bytes int64) (*graph.Graph, error) {
 // one times one graph of empty tasks.
 func (o *overhead) one(m *meter, g *graph.Graph, prepared, traced bool, p *terminal.Progress) (overheadRow, error) {
 	opts := m.options
-	opts.Log = slog.New(slog.DiscardHandler) // that devices share cores is intended
 	if opts.Trace = 0; traced {
 		opts.Trace = 1 << 17
 	}
-	rt, err := weft.Open(m.ctx, opts)
+	rt, err := m.openSilent(opts) // that devices share cores is intended
 	if err != nil {
-		return overheadRow{}, terminal.Usage(err)
+		return overheadRow{}, err
 	}
 	defer rt.Close()
 	run := func() (*weft.Report, error) { return rt.Run(m.ctx, g) }
@@ -222,8 +219,8 @@ func writeOverhead(w io.Writer, rows []overheadRow) {
 	terminal.Table(w, table)
 }
 
-// emptyGraph has n tasks in layers of width; each writes 64 bytes of its own
-// and reads those of deps tasks of the layer before.
+// emptyGraph has n tasks in layers of width. Each writes 64 bytes of its own and reads
+// those of deps tasks of the layer before.
 func emptyGraph(n, width, deps int) (*graph.Graph, error) {
 	var b graph.Builder
 	steps := []graph.Step{{Kernel: probe.List()[0].Kernel}} // the empty one, which every device has

@@ -6,26 +6,24 @@ import (
 	"io"
 	"time"
 
-	"github.com/weft-run/weft/internal/host"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
-// p2pRow is how one device's data gets to another.
+// p2pRow is the rate and latency of copies from one device to another.
 type p2pRow struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Link is what they are joined by: a kind of link as machine files have
-	// them, "memory" for devices that compute in one memory, where a copy is one
-	// within it.
+	// Link joins the devices: a kind of link as in machine files, or "memory" for
+	// devices that compute in one memory, within which the copy is.
 	Link string `json:"link"`
-	// Direct says that one copies from the other; else data goes out to host
-	// memory and in again.
+	// Direct is set where one device copies from the other; otherwise data goes
+	// through host memory.
 	Direct    bool    `json:"direct"`
 	Bytes     int64   `json:"bytes"`
 	BPS       float64 `json:"bytes_per_second"`
@@ -50,7 +48,7 @@ through host memory, as a run of theirs would. Link is what joins them.`,
 	return c
 }
 
-// tinyBytes is a copy that takes no time but its latency.
+// tinyBytes is the size of a copy whose time is nearly all latency.
 const tinyBytes = 64
 
 func (o *p2p) measure(m *meter) (rows []p2pRow, err error) {

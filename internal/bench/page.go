@@ -17,8 +17,8 @@ import (
 //go:embed page.html
 var pageText string
 
-// pageTemplate is the page of a suite: one file with all it needs, drawn here so
-// that nothing runs in the browser.
+// pageTemplate is the page of a suite: one file that needs nothing else and runs
+// nothing in the browser. Charts are drawn here.
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"ms":      terminal.Seconds,
 	"percent": terminal.Percent,
@@ -32,11 +32,11 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 		return terminal.Percent(part / whole)
 	},
 	"fixed": func(digits int, x float64) string { return fmt.Sprintf("%.*f", digits, x) },
-	// width is a bar's, in percent of its cell.
+	// width is that of a bar, in percent of its cell.
 	"width": func(x, most float64) float64 { return 100 * min(max(x/most, 0), 1) },
 }).Parse(pageText))
 
-// page is what the template shows.
+// page is the data of the template.
 type page struct {
 	*suiteReport
 	Title   string
@@ -72,7 +72,7 @@ func writePage(w io.Writer, r *suiteReport) error {
 // FP32 is a device's rate, for the page.
 func (p page) FP32(d machine.Device) string { return terminal.SI(d.Rates.Ops[graph.FP32], "FLOP/s") }
 
-// Launch is what starting a kernel takes.
+// Launch is the time that starting a kernel takes.
 func (p page) Launch(d machine.Device) string {
 	if d.Rates.LaunchNS == 0 {
 		return "–"
@@ -83,7 +83,7 @@ func (p page) Launch(d machine.Device) string {
 // MachineText is the machine file.
 func (p page) MachineText() string { return string(p.Machine) }
 
-// facts are the figures people ask for first.
+// facts are the figures at the top of the page.
 func (r *suiteReport) facts() []fact {
 	var out []fact
 	for _, g := range []struct {
@@ -149,7 +149,7 @@ type tick struct {
 	Text string
 }
 
-// charts draws one chart for each workload of rows that stand together.
+// charts draws a chart for each workload, whose rows stand together.
 func charts(rows []scalingRow) []chart {
 	var out []chart
 	for len(rows) > 0 {
@@ -163,7 +163,7 @@ func charts(rows []scalingRow) []chart {
 	return out
 }
 
-// draw draws one workload.
+// draw draws the chart of one workload.
 func draw(rows []scalingRow) chart {
 	most := 1.0
 	for _, r := range rows {

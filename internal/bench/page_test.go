@@ -13,7 +13,6 @@ import (
 
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
-
 	"github.com/weft-run/weft/machine"
 )
 

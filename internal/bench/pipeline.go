@@ -22,7 +22,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// pipelineRow is how a stream went.
+// pipelineRow is the rate of one stream.
 type pipelineRow struct {
 	Case    string    `json:"case"`
 	Where   string    `json:"where"` // cores, devices, or fake devices
@@ -30,21 +30,21 @@ type pipelineRow struct {
 	Items   int       `json:"items"`
 	Workers []int     `json:"workers,omitempty"`
 	StageMS []float64 `json:"stage_ms"` // of an item, alone
-	// Cores is how many cores' worth of such work the machine did when nothing
-	// but that was asked of it, just before and after: fewer than it has when
-	// others use them.
+	// Cores is the number of cores that the machine gave to such work just before
+	// and after the stream, when weft did nothing else: fewer than it has where other
+	// programs run.
 	Cores float64 `json:"cores,omitempty"`
-	// Rate is items a second, Bound what the slowest stage and those cores
-	// allow, OfBound their ratio: medians.
+	// Rate is items a second, Bound the rate that the slowest stage and those cores
+	// allow, OfBound their ratio. All are medians.
 	Rate    float64 `json:"items_per_second"`
 	Bound   float64 `json:"bound_items_per_second"`
 	OfBound float64 `json:"of_bound"`
-	// Busiest is the part of the time the busiest stage was at work. Where that is
-	// nearly all, the stream lost nothing: what it misses of the bound, the
-	// machine was slower by than when the stage was timed alone.
+	// Busiest is the part of the time that the busiest stage was at work. Where it is
+	// near 1 the stream lost nothing, and a rate below the bound means that the
+	// machine was slower than when the stage was timed alone.
 	Busiest float64 `json:"busiest_stage,omitempty"`
-	// Bubble is the idle part of workers or devices, Least what it is at least
-	// for equal stages: (S-1)/(S-1+items).
+	// Bubble is the idle part of workers or devices, Least its lower bound for S
+	// equal stages: (S-1)/(S-1+items).
 	Bubble float64 `json:"bubble"`
 	Least  float64 `json:"least_bubble"`
 }
@@ -68,8 +68,8 @@ stream that wastes time from a machine that was slower meanwhile.
 	}.command(s)
 }
 
-// spin computes for about so many microseconds, in a chain no processor can cut
-// short.
+// spin computes for about units microseconds, in a chain of operations of which each
+// needs the one before.
 func spin(units int) uint64 {
 	x := uint64(88172645463325252)
 	for range units * spinSteps {
@@ -80,22 +80,22 @@ func spin(units int) uint64 {
 	return x
 }
 
-// spinSteps are the steps of a unit: about a microsecond.
+// spinSteps is the number of steps in a unit, which takes about a microsecond.
 const spinSteps = 500
 
-// spinKernel computes for so many units as its params say.
+// spinKernel computes for as many units as its param says.
 const spinKernel = "bench.spin"
 
 func spinUnits(c *weft.Call, _, _ int) {
 	weft.View[uint64](c.Args[1])[0] = spin(workload.Param(c.Params, 0)) + weft.View[uint64](c.Args[0])[0]
 }
 
-// pipelineItems is how many items a stream has: so many that its beginning and
-// end do not weigh much. Tests take fewer.
+// pipelineItems is the number of items of a stream. Filling and draining four stages is
+// 1 % of 256 items. Tests take fewer.
 var pipelineItems = 256
 
 func measurePipelines(m *meter) (rows []pipelineRow, err error) {
-	devices, err := m.several() // before anything takes long
+	devices, err := m.several() // first, so that a mistake shows at once
 	if err != nil {
 		return nil, err
 	}
@@ -142,9 +142,9 @@ func measurePipelines(m *meter) (rows []pipelineRow, err error) {
 	return append(rows, row), nil
 }
 
-// medians fills a row in from several runs. Stages are timed alone and all cores
-// together around each run, since the machine may be slower at one time than at
-// another. busiest are the units that one worker has to do at least for an item.
+// medians fills a row from several runs. A unit is timed alone and on all cores before
+// and after each run, since the speed of the machine changes with time. busiest is the
+// number of units for each item of the worker that has most.
 func (r *pipelineRow) medians(m *meter, p *terminal.Progress, units []int, busiest float64, run func() (*pipeline.Report, float64, error)) error {
 	r.Stages, r.Items = len(units), pipelineItems
 	total := 0
@@ -176,7 +176,7 @@ func (r *pipelineRow) medians(m *meter, p *terminal.Progress, units []int, busie
 }
 
 // busiestOf is the part of the time that the busiest stage worked, or the busiest
-// device of a stage that has some.
+// device of a stage on devices.
 func busiestOf(rep *pipeline.Report) float64 {
 	most := 0.0
 	for _, s := range rep.Stages {
@@ -197,8 +197,7 @@ func (r *pipelineRow) workersOf(stage int) int {
 	return r.Workers[stage]
 }
 
-// alone is how long a unit of work takes with nothing of ours beside it, in
-// seconds.
+// alone is the time in seconds of a unit on one core while weft leaves the others idle.
 func alone() float64 {
 	const units = 1000
 	var each []float64
@@ -210,7 +209,7 @@ func alone() float64 {
 	return median(each)
 }
 
-// together is how many units of work all cores do in a second.
+// together is the number of units that all cores do in a second.
 func together() float64 {
 	const units, times = 1000, 200
 	var all sync.WaitGroup
@@ -229,7 +228,7 @@ func together() float64 {
 	return float64(units*times*workers) / time.Since(began).Seconds()
 }
 
-// spun keeps work from being left out.
+// spun takes results, so that the compiler cannot leave the work out.
 var spun atomic.Uint64
 
 // numbers are the items of a stream.
@@ -255,7 +254,7 @@ func onCores(ctx context.Context, units, workers []int) (*pipeline.Report, error
 	return runNumbers(ctx, pipelineItems, want, stages...)
 }
 
-// runNumbers runs stages over numbers. Each must come to its own plus want.
+// runNumbers runs stages over numbers and checks that each item comes to want.
 func runNumbers(ctx context.Context, items int, want uint64, stages ...pipeline.Stage[[2]uint64]) (*pipeline.Report, error) {
 	p, err := pipeline.New(pipeline.Options{}, stages...)
 	if err != nil {
@@ -301,7 +300,7 @@ func program(units []int) pipeline.Program[[2]uint64] {
 	return p
 }
 
-// onDevices runs four steps on the devices there are.
+// onDevices runs four steps on n devices.
 func (m *meter) onDevices(p *terminal.Progress, n int) (pipelineRow, error) {
 	rt, err := m.open(nil)
 	if err != nil {

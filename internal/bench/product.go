@@ -8,17 +8,16 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/internal/host"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
 
-// productRow is how fast products of resident matrices are.
+// productRow is the rate of products of resident matrices.
 type productRow struct {
 	Precision string  `json:"precision"`
 	Size      int     `json:"size"`
@@ -30,8 +29,9 @@ type productRow struct {
 	Limit     float64 `json:"error_allowed"` // what it may be
 }
 
-// precision is a way to multiply: the routine, the size of an element, how one is
-// written and read, and how far off a product of numbers between 1 and 2 may be.
+// precision is a way to multiply: the routine, the bytes of an element, functions that
+// write and read one, and the allowed relative error of a product of numbers between 1
+// and 2.
 type precision struct {
 	name, routine string
 	bytes         int
@@ -166,7 +166,7 @@ func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *terminal.Pr
 	if err != nil {
 		return row, err
 	}
-	for range 3 { // what is first copied, loaded and woken up does not count
+	for range 3 { // matrices are copied, the library is loaded, clocks rise
 		if _, err := prepared.Run(m.ctx); err != nil {
 			return row, err
 		}
@@ -181,7 +181,7 @@ func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *terminal.Pr
 			return row, fmt.Errorf("the product is off by %.2g of itself; %.2g is right", row.Error, p.limit)
 		}
 	}
-	if _, err := prepared.Run(m.ctx); err != nil { // the devices are warm again
+	if _, err := prepared.Run(m.ctx); err != nil { // clocks fell during the check
 		return row, err
 	}
 	var rates []float64
@@ -197,7 +197,7 @@ func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *terminal.Pr
 	return row, nil
 }
 
-// matrix makes numbers between 1 and 2.
+// matrix makes n × n numbers between 1 and 2.
 func (p *precision) matrix(n int, seed uint32) []byte {
 	out := make([]byte, n*n*p.bytes)
 	h := seed * 0x9e3779b9
@@ -208,8 +208,8 @@ func (p *precision) matrix(n int, seed uint32) []byte {
 	return out
 }
 
-// off is how far elements of a product, some from every part of it, are from
-// those computed in float64, relative to them.
+// off is the largest relative error of 97 elements from all parts of a product, against
+// float64.
 func (p *precision) off(n int, a, b, c []byte) (worst float64) {
 	const some = 97
 	for s := range some {
@@ -218,7 +218,7 @@ func (p *precision) off(n int, a, b, c []byte) (worst float64) {
 		for k := range n {
 			want += p.get(a[(i*n+k)*p.bytes:]) * p.get(b[(k*n+j)*p.bytes:])
 		}
-		// Written so that a NaN is the worst.
+		// A NaN is the worst: no comparison with it holds.
 		if e := math.Abs(p.get(c[(i*n+j)*p.bytes:])-want) / want; !(e <= worst) {
 			worst = e
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
-// replicaRow is what a strategy costs and loses.
+// replicaRow is the cost of a strategy, in bytes sent, and its error.
 type replicaRow struct {
 	Strategy string  `json:"strategy"`
 	Replicas int     `json:"replicas"`
@@ -22,15 +22,16 @@ type replicaRow struct {
 	Merges   int     `json:"merges"`
 	Bytes    int64   `json:"bytes"`    // sent for merges and for measuring divergence
 	OfEager  float64 `json:"of_eager"` // bytes, relative to merging after every batch
-	// Off is how far a replica is from the one of merging after every batch,
-	// ‖x − x_eager‖ ÷ ‖x_eager‖: the mean over replicas and batches, and the most.
+	// Off is the distance of a replica from the one that is merged after every batch,
+	// ‖x − x_eager‖ ÷ ‖x_eager‖, in the mean over replicas and batches; MostOff is the
+	// largest.
 	Off     float64 `json:"off"`
 	MostOff float64 `json:"most_off"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Sizes of the benchmark's stream. Patterns of few steps and a small leak leave
-// most of the state to what was before, so that merging matters.
+// Sizes of the benchmark's stream. With few steps and a small leak most of the state
+// comes from earlier batches, so that it matters whether replicas are merged.
 const (
 	replicaCount    = 4
 	replicaPatterns = 16
@@ -38,7 +39,7 @@ const (
 	replicaLeak     = 0.05
 )
 
-// replicaBatches is how many batches the stream has. Tests take fewer.
+// replicaBatches is the number of batches of the stream. Tests take fewer.
 var replicaBatches = 100
 
 func newReplicaBench(s Setup) *cobra.Command {
@@ -117,7 +118,7 @@ func (m *meter) replicas(rt *weft.Runtime, k replica.Strategy) (row replicaRow, 
 			return row, nil, err
 		}
 		states = append(states, snap.Replicas)
-		if batch == 2 { // far enough to see a mistake, and soon done
+		if batch == 2 { // the reference computes all batches so far
 			if err := checkStream(m, s); err != nil {
 				return row, nil, err
 			}
@@ -148,7 +149,7 @@ func checkStream(m *meter, s *reservoir.Stream) error {
 	return nil
 }
 
-// apart is how far replicas are from others, on average and at most.
+// apart is the distance of replicas from others, in the mean and at most.
 func apart(states, from [][][]float32) (mean, most float64) {
 	n := 0
 	for b := range states {

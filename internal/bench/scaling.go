@@ -8,16 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-run/weft/internal/catalog"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
 
-// scalingRow is one workload on so many devices.
+// scalingRow is one workload on one number of devices.
 type scalingRow struct {
 	Workload string  `json:"workload"`
 	Devices  int     `json:"devices"`
@@ -27,14 +26,14 @@ type scalingRow struct {
 	Speedup    float64 `json:"speedup"`
 	Efficiency float64 `json:"efficiency"`
 	Predicted  float64 `json:"predicted_seconds"`
-	// Busy is the part of the time that devices computed. Work is how long they
-	// did, together, for each second that one took alone: more than 1 is what
-	// devices lose by working at the same time. Busy / Work is the efficiency, but
-	// for what one device alone is not busy.
+	// Busy is the part of the time that devices computed. Work is the time that all
+	// of them computed, divided by that of one alone: above 1 is what devices lose by
+	// sharing memory, caches and power. Busy / Work is the efficiency, where one device
+	// alone is busy all the time.
 	Busy float64 `json:"busy"`
 	Work float64 `json:"work"`
-	// Limit is the efficiency of so many devices that work at the same time, each
-	// on something of its own; 0 where it was not measured.
+	// Limit is the efficiency of as many devices that work at the same time, each on
+	// a job of its own; 0 where it was not measured.
 	Limit float64 `json:"limit,omitempty"`
 	Job   string  `json:"job"`
 }
@@ -74,7 +73,7 @@ what is lost there, by and large, no schedule can bring back.`,
 	c.Flags().IntSliceVar(&o.counts, "counts", nil, "`numbers` of devices beside one (2,4,8 up to all)")
 	c.Flags().DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take; 0 leaves sizes as weft run has them")
 	c.Flags().BoolVar(&o.limit, "limit", false, "also measure what cores that share no work reach")
-	completeWorkloads(c, "only")
+	terminal.Complete(c, "only", catalog.Names)
 	return c
 }
 

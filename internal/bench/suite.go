@@ -12,19 +12,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weft-run/weft/internal/catalog"
-
-	"github.com/weft-run/weft/internal/host"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 )
 
-// suiteReport is everything measured in one go, with what others need to make it
-// again.
+// suiteReport is the figures of all benchmarks, with what is needed to repeat them.
 type suiteReport struct {
 	Command     string          `json:"command"`
 	Commit      string          `json:"commit"`
@@ -78,7 +75,7 @@ It takes some minutes. Run it on a machine that does nothing else.`,
 	f.StringSliceVar(&o.sizes, "sizes", []string{"64KiB", "1MiB", "16MiB", "256MiB"}, "`sizes` of the buffers of memory")
 	f.StringVar(&o.html, "html", "", "write a page to this `file`")
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
-	completeWorkloads(c, "only")
+	terminal.Complete(c, "only", catalog.Names)
 	return c
 }
 
@@ -96,7 +93,7 @@ func (o *suite) run(c *cobra.Command) error {
 	if err := checkAtLeast(o.atLeast); err != nil {
 		return err
 	}
-	if err := (&overhead{o.tasks}).check(); err != nil { // not minutes later
+	if err := (&overhead{o.tasks}).check(); err != nil { // now, not after minutes
 		return err
 	}
 	if _, err := (&memory{o.sizes}).bytes(); err != nil {
@@ -120,10 +117,7 @@ func (o *suite) run(c *cobra.Command) error {
 			return err
 		}
 	}
-	err = terminal.Print(c, func(b *bytes.Buffer) error {
-		if o.asJSON {
-			return terminal.JSON(b, r)
-		}
+	err = terminal.Print(c, o.asJSON, r, func(b *bytes.Buffer) error {
 		r.text(b)
 		if page != nil {
 			fmt.Fprintf(b, "\npage in %s\n", o.html)
@@ -136,7 +130,7 @@ func (o *suite) run(c *cobra.Command) error {
 	return interrupt
 }
 
-// measure fills the report; what is complete stays when it errs.
+// measure fills the report. After an error the report has the parts that are complete.
 func (o *suite) measure(m *meter, r *suiteReport) (err error) {
 	if _, err := m.several(); err != nil {
 		return err
@@ -185,7 +179,7 @@ func (r *suiteReport) text(w *bytes.Buffer) {
 	}
 }
 
-// commandLine is the command with the flags that were given.
+// commandLine is the command with the flags that the user gave.
 func commandLine(c *cobra.Command) string {
 	out := c.CommandPath()
 	c.Flags().Visit(func(f *pflag.Flag) {
@@ -202,7 +196,7 @@ func commandLine(c *cobra.Command) string {
 	return out
 }
 
-// commit is what this program was built from, as the go command stamped it.
+// commit is the commit that this program was built from, as the go command stamped it.
 func commit() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

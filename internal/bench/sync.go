@@ -13,22 +13,22 @@ import (
 	"github.com/weft-run/weft/workload/automata"
 )
 
-// syncRow is what one synchronisation costs.
+// syncRow is the time of one synchronisation.
 type syncRow struct {
 	Case       string  `json:"case"`    // chain, ping-pong, barrier, fork-join, automata
 	Devices    string  `json:"devices"` // which took part
 	Tasks      int     `json:"tasks_per_round"`
 	USPerRound float64 `json:"us_per_round"`        // best of the repetitions
 	MedianUS   float64 `json:"median_us_per_round"` // of the repetitions
-	// Overhead is the part of the devices' time that was not spent computing:
-	// waiting for each other and starting tasks, the median of the repetitions.
-	// Only of automata, whose tasks do something.
+	// Overhead is the part of the devices' time in which they did not compute but
+	// waited for each other and for tasks to start: the median of the repetitions.
+	// Only automata has it, whose tasks do something.
 	Overhead float64 `json:"overhead,omitempty"`
-	// K is how many steps the rounds of automata have, as the last run chose.
+	// K is the number of steps in a round of automata, as the last run chose.
 	K int `json:"k,omitempty"`
 }
 
-// syncRounds is how often a graph synchronises.
+// syncRounds is the number of rounds in a graph.
 const syncRounds = 2000
 
 func newSync(s Setup) *cobra.Command {
@@ -52,8 +52,8 @@ round of k steps, and report which part of their time they did not compute.`,
 // nothing is a kernel that every backend can run.
 var nothing = &graph.Kernel{Name: "nothing", Impls: []graph.Impl{{Dialect: graph.Go}, {Dialect: graph.PTX}, {Dialect: graph.SPIRV}}}
 
-// rounds builds a graph of layers that depend on one another entirely: names
-// has, in turn, the devices of each layer's tasks.
+// rounds builds a graph of n times the layers in names. A layer has a task on each
+// device named, and each task reads all that the layer before wrote.
 func rounds(n int, names ...[]string) (*graph.Graph, error) {
 	var b graph.Builder
 	steps := []graph.Step{{Kernel: nothing}}
@@ -120,7 +120,7 @@ func measureSync(m *meter) (rows []syncRow, err error) {
 	return append(rows, row), nil
 }
 
-// haloSide is the rows and columns of the automata. Tests take fewer.
+// haloSide is the number of rows and of columns of the automata. Tests take fewer.
 var haloSide = 8192
 
 // haloOf measures a workload that synchronises.

@@ -30,7 +30,7 @@ type Entry struct {
 // Order is a job that flags describe. It is made by Job, after the flags are parsed.
 type Order struct {
 	name  string
-	bytes func() float64 // host memory that the job will take
+	bytes func() float64 // host memory that the job will take; a float64, which no size overflows
 	make  func() (workload.Job, error)
 }
 

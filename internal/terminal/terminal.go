@@ -26,23 +26,26 @@ func Interactive(w io.Writer) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// Print has write fill a buffer and writes the whole buffer to the command's
-// output, so that a failing output is reported once.
-func Print(c *cobra.Command, write func(w *bytes.Buffer) error) error {
+// Print writes the report of a command to its output: the value as JSON, or what text
+// writes. The value is JSON already if it is a []byte. The report is written whole, so
+// that a failing output is reported once.
+func Print(c *cobra.Command, asJSON bool, value any, text func(b *bytes.Buffer) error) (err error) {
 	var b bytes.Buffer
-	if err := write(&b); err != nil {
+	if encoded, ok := value.([]byte); !asJSON {
+		err = text(&b)
+	} else if ok {
+		b.Write(encoded)
+	} else {
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(value)
+	}
+	if err != nil {
 		return err
 	}
-	_, err := c.OutOrStdout().Write(b.Bytes())
+	_, err = c.OutOrStdout().Write(b.Bytes())
 	return err
-}
-
-// JSON writes v indented by two blanks, with <, > and & as they are.
-func JSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 // Abandonable calls fn and returns its error, or that of ctx as soon as ctx ends.

@@ -1,11 +1,19 @@
 package terminal
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 func TestText(t *testing.T) {
@@ -66,4 +74,56 @@ func TestProgressLine(t *testing.T) {
 	p.Expect(time.Second)
 	p.Add()
 	p.Finish()
+}
+
+// A file keeps its content until it is replaced, and then has no rest of it.
+func TestReplace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "out")
+	if err := os.WriteFile(file, []byte("what was there before"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	f, err := OpenOutput(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || len(got) == 0 {
+		t.Errorf("opening left %q, %v", got, err)
+	}
+	err = Replace(f, func(w io.Writer) error {
+		_, err := io.WriteString(w, "new")
+		return err
+	})
+	if got, _ := os.ReadFile(file); err != nil || string(got) != "new" {
+		t.Errorf("the file holds %q, %v", got, err)
+	}
+	if f, err = OpenOutput(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := Replace(f, func(io.Writer) error { return io.ErrShortWrite }); !errors.Is(err, io.ErrShortWrite) || !strings.HasPrefix(err.Error(), file+": ") {
+		t.Errorf("a failed write is %v", err)
+	}
+	if _, err := OpenOutput(filepath.Join(file, "below")); err == nil || strings.Contains(err.Error(), "open ") {
+		t.Errorf("a file below a file is %v", err)
+	}
+}
+
+// A report is the value as JSON, or its text; JSON that is encoded stays as it is.
+func TestPrint(t *testing.T) {
+	c := &cobra.Command{}
+	var out bytes.Buffer
+	c.SetOut(&out)
+	text := func(b *bytes.Buffer) error { b.WriteString("text\n"); return nil }
+	for _, p := range []struct {
+		asJSON bool
+		value  any
+		want   string
+	}{{false, 1, "text\n"}, {true, map[string]string{"a": "<b>"}, "{\n  \"a\": \"<b>\"\n}\n"}, {true, []byte("[1]\n"), "[1]\n"}} {
+		out.Reset()
+		if err := Print(c, p.asJSON, p.value, text); err != nil || out.String() != p.want {
+			t.Errorf("%v is printed as %q, %v, want %q", p.value, out.String(), err, p.want)
+		}
+	}
+	if err := Print(c, true, math.NaN(), text); err == nil {
+		t.Error("NaN was written as JSON")
+	}
 }

@@ -157,3 +157,12 @@ func MustName(what, name string, names []string) error {
 	}
 	return Usage(text.Unknown(what, name, names))
 }
+
+// Complete makes the value of a flag complete to names.
+func Complete(c *cobra.Command, flag string, names func() []string) {
+	if err := c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return names(), cobra.ShellCompDirectiveNoFileComp
+	}); err != nil {
+		panic(err) // the command has no such flag
+	}
+}

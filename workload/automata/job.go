@@ -92,7 +92,7 @@ func (c Config) Validate() error {
 }
 
 // Bytes is the host memory that the job takes, with a bit for each cell: the first
-// generation, the last and one between. It is a float64, so that no size overflows.
+// generation, the last and one between.
 func (c Config) Bytes() float64 { return 3 * float64(c.Rows) * float64(c.Cols) / 8 }
 
 // Job is one game. Blocks of rows are dealt out. A round steps every block k

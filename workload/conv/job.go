@@ -58,8 +58,7 @@ func (c Config) Validate() error {
 }
 
 // Bytes is the host memory that the job takes at most: images, results, which are no
-// larger than the images with their frame of zeros, and filters. It is a float64, so
-// that no size overflows.
+// larger than the images with their frame of zeros, and filters.
 func (c Config) Bytes() float64 {
 	frame := 2 * float64(c.Pad)
 	pixels := (float64(c.H) + frame) * (float64(c.W) + frame)

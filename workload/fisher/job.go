@@ -77,7 +77,7 @@ func (c Config) Validate() error {
 }
 
 // Bytes is the host memory that the job takes: the points, and the matrix once and
-// twice for each shard. It is a float64, so that no size overflows.
+// twice for each shard.
 func (c Config) Bytes() float64 {
 	c = c.withDefaults()
 	points, features := float64(c.Points), float64(c.Features)

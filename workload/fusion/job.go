@@ -60,8 +60,7 @@ func (c Config) Validate() error {
 }
 
 // Bytes is the host memory that the job takes: the records before the stages, after
-// them and twice between them. It is a float64, so that no number of records
-// overflows.
+// them and twice between them.
 func (c Config) Bytes() float64 { return 4 * 4 * Floats * float64(c.Records) }
 
 // Job is one set of records.

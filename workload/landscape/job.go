@@ -55,7 +55,7 @@ func (c Config) Validate() error {
 
 // Bytes is the host memory that the job takes at most: three coordinates and a row of
 // energies for each residue, and the turns. Residues of a file are unknown before it
-// is read and not counted. It is a float64, so that no number of residues overflows.
+// is read and not counted.
 func (c Config) Bytes() float64 { return 8 * ((3+Angles)*float64(c.Residues) + 2*Angles) }
 
 // Job is one landscape. Its rows, or parts of them, are dealt out by cost.

@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 }
 
 // Bytes is the host memory that the job takes at most: the leaves, and the nodes above
-// them, which are as many. It is a float64, so that no number of leaves overflows.
+// them, which are as many.
 func (c Config) Bytes() float64 {
 	return 2 * (Size*float64(c.N) + float64(len(c.Leaves)))
 }

@@ -120,7 +120,7 @@ func (c Config) Validate() error {
 }
 
 // Bytes is the host memory that the job takes: A, B, C and, for CPUs, B packed into
-// whole panels. It is a float64, so that no size overflows.
+// whole panels.
 func (c Config) Bytes() float64 {
 	m, k, n := float64(c.M), float64(c.K), float64(c.N)
 	packed := k * panel.Columns * math.Ceil(n/panel.Columns)

@@ -79,8 +79,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Bytes is the host memory that the job takes: the elements and the result. It is a
-// float64, so that no number of elements overflows.
+// Bytes is the host memory that the job takes: the elements and the result.
 func (c Config) Bytes() float64 { return 4*float64(c.N) + 4 }
 
 // Job reduces one vector of float32. Blocks are dealt out; one last task folds

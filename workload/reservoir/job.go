@@ -67,7 +67,7 @@ func (c Config) Validate() error {
 
 // Bytes is the host memory that the job takes: inputs; states at the start, between
 // steps, at the end and in the mean; and the weights with their columns, counted twice
-// because they grow while they are drawn. It is a float64, so that no size overflows.
+// because they grow while they are drawn.
 func (c Config) Bytes() float64 {
 	batch, size, inputs := float64(c.Batch), float64(c.Size), float64(c.Inputs)
 	weights := min(max(c.Connectivity, 0), 1) * size * (size + inputs)

@@ -46,8 +46,7 @@ type Training struct {
 }
 
 // Bytes is the host memory that the job takes: samples, hidden units, outputs with
-// targets and errors, and the parameters before, after and three times for each
-// shard. It is a float64, so that no size overflows.
+// targets and errors, and the parameters before, after and three times for each shard.
 func (c Training) Bytes() float64 {
 	c = c.withDefaults()
 	in, hidden, out := float64(c.Inputs), float64(c.Hidden), float64(c.Outputs)

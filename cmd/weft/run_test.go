@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// An interrupted command tells what was done and says by its status that it was
+// interrupted.
+func TestInterruptedRun(t *testing.T) {
+	for delay := 50 * time.Millisecond; ; delay *= 2 { // until it is long enough for a run
+		ctx, stop := context.WithCancel(t.Context())
+		var stdout, stderr bytes.Buffer
+		timer := time.AfterFunc(delay, stop)
+		code := run(ctx, strings.Fields("run gemm --size 64 --repeat 10000000 --json"), &stdout, &stderr)
+		timer.Stop()
+		stop()
+		if code != exitInterrupted || stderr.String() != "weft: interrupted\n" {
+			t.Fatalf("status %d, %q", code, stderr.String())
+		}
+		if stdout.Len() == 0 {
+			continue
+		}
+		var rep liveReport
+		if err := json.Unmarshal(stdout.Bytes(), &rep); err != nil {
+			t.Fatal(err)
+		}
+		if !rep.Interrupted || rep.Checked || rep.Runs == nil {
+			t.Errorf("interrupted %v, checked %v, %d runs", rep.Interrupted, rep.Checked, len(rep.Runs))
+		}
+		if len(rep.Runs) > 0 {
+			return
+		}
+	}
+}
+
+// What an interrupted first run did is told as well.
+func TestInterruptedFirstRun(t *testing.T) {
+	rep := liveReport{Job: "gemm", Tasks: 52, Interrupted: true, Devices: []deviceRow{
+		{Name: "cpu:0", Cores: 1, Tasks: 7, Busy: 0.5, Util: 1}, {Name: "cpu:1", Cores: 1, Tasks: 5, Busy: 0.5, Util: 1},
+	}}
+	var b bytes.Buffer
+	rep.text(&b)
+	if text := b.String(); !strings.Contains(text, "after 12 of 52 tasks.") || strings.Contains(text, "predicted") || strings.Contains(text, "learning") {
+		t.Errorf("the report of an interrupted first run is\n%s", text)
+	}
+}
+
+// A run says what came out where that is a few words. The roots are those that
+// package merkle is tested with.
+func TestResult(t *testing.T) {
+	for args, want := range map[string]string{
+		"merkle --leaves 5":                                       "Result: root 3f35561797baf07cd5bb2f67b799f12a67d641ea89c61d6aee54217690dca7af.\n",
+		"merkle --leaves 5 --mode dup":                            "Result: root da6f7f6db719c1b4e2e7b6c132fe8f52f905487e5502bf568f9219edb8bf7bde.\n",
+		"automata --rows 64 --cols 64 --steps 4 --pattern glider": "Result: 5 of 4096 cells alive after 4 steps.\n",
+		"reduce --n 1 --op max --json":                            `"result": "max `,
+		"landscape --residues 4":                                  "Result: native energy ",
+	} {
+		args := append([]string{"run"}, strings.Fields(args+" --devices cpu/2 --repeat 1 --calibrate off --cache-dir off")...)
+		if text := works(t, args...); !strings.Contains(text, want) {
+			t.Errorf("weft %s does not say %q:\n%s", strings.Join(args, " "), want, text)
+		}
+	}
+}
+
+// A run says what its check may have missed, with the chance of it.
+func TestMisses(t *testing.T) {
+	common := " --devices cpu/2 --repeat 1 --calibrate off --cache-dir off"
+	for args, want := range map[string]string{
+		"fusion --records 100":            "  The chance that one number off by more than its rounding goes unseen is none.\n",
+		"gemm --m 50 --k 50 --n 50":       "  The chance that a row or tile with several such elements goes unseen is at most 1e-03.\n",
+		"tropical --m 9 --k 9 --n 9":      "  The chance that one wrong element goes unseen is none.\n",
+		"merkle --leaves 5 --json":        `"what": "one wrong hash"`,
+		"automata --rows 64 --cols 64":    "  The chance that one wrong cell goes unseen is none.\n",
+		"merkle --leaves 5 --check=false": "",
+	} {
+		text := works(t, append([]string{"run"}, strings.Fields(args+common)...)...)
+		if !strings.Contains(text, want) || want == "" && strings.Contains(text, "unseen") {
+			t.Errorf("weft run %s does not say %q:\n%s", args, want, text)
+		}
+	}
+}
+
+// A command that ends before it has anything to write leaves the file of an earlier
+// one as it is, and one that does replaces all of it.
+func TestOutputStays(t *testing.T) {
+	old := strings.Repeat("what was there ", 1000)
+	file := write(t, "out", old)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for _, args := range []string{"bench suite --html " + file, "run gemm --size 64 --trace " + file} {
+		var stdout, stderr bytes.Buffer
+		if code := run(ctx, strings.Fields(args), &stdout, &stderr); code != exitInterrupted {
+			t.Errorf("weft %s: status %d, %s", args, code, stderr.String())
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != old {
+			t.Errorf("weft %s left %d bytes of %d, %v", args, len(got), len(old), err)
+		}
+	}
+	works(t, "run", "gemm", "--size", "8", "--repeat", "1", "--trace", file)
+	if got, err := os.ReadFile(file); err != nil || !json.Valid(got) {
+		t.Errorf("the trace is no JSON: %v\n%s", err, got)
+	}
+}
+
+// idler is a job whose tasks do nothing from the second run on.
+type idler struct {
+	workload.Job
+	runs int
+}
+
+func (j *idler) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	g, err := j.Job.Graph(ranges)
+	if j.runs++; err == nil && j.runs > 1 {
+		nothing := &graph.Kernel{Name: "nothing", Impls: []graph.Impl{{Dialect: graph.Go}}}
+		for i := range g.NumTasks() {
+			g.Task(graph.TaskID(i)).Steps = []graph.Step{{Kernel: nothing}}
+		}
+	}
+	return g, err
+}
+
+// What is checked is the result of the last run, not what an earlier one left.
+func TestCheckLastRun(t *testing.T) {
+	for _, name := range []string{"gemm", "tropical", "conv", "reduce", "merkle", "automata", "landscape"} {
+		w, _ := catalog.Find(name)
+		job, err := w.Sized(t.Context(), map[string]int{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &cobra.Command{}
+		c.SetContext(t.Context())
+		c.SetOut(io.Discard)
+		l := live{options: weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off"}, repeat: 2, check: true}
+		if err := l.run(c, &idler{Job: job}); err == nil || !strings.Contains(err.Error(), "the result is wrong") {
+			t.Errorf("%s: the last run did nothing, and the command says %v", name, err)
+		}
+	}
+}
