@@ -128,7 +128,7 @@ var house = []room{
 	{pkg: "internal/catalog", imports: []string{".", "collective/live", "replica", "workload", "workload/automata", "workload/conv", "workload/fisher", "workload/fusion", "workload/gemm", "workload/landscape", "workload/merkle", "workload/product", "workload/reduce", "workload/reservoir", "workload/tropical", "internal/host", "internal/terminal"}, modules: []string{"github.com/spf13/pflag"},
 		why: "the list of workloads names them, as backend/all names backends, without running any"},
 	{pkg: "internal/bench", imports: []string{".", "graph", "machine", "sched", "driver", "pipeline", "replica", "collective", "collective/fold", "collective/live", "backend/all", "backend/fake", "workload", "workload/automata", "workload/reservoir", "internal/arena", "internal/catalog", "internal/host", "internal/probe", "internal/terminal", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
-		why: "benchmarks see weft as its users do, but for devices alone and their limits; the engine is what they measure"},
+		why: "benchmarks measure weft from outside or a device alone, so they must not reach into the engine"},
 	{pkg: "cmd/weft", imports: []string{"*"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "every module in go.mod is justified in docs/RATIONALE.md"},
 }
