@@ -231,7 +231,7 @@ func (p *adaptive) choose(v *View, t *Ready) (offer, time.Duration, *row) {
 	if t.Kernel != nil {
 		r = p.rows[keyOf(t.Kernel.Name, t.Ops, t.Bytes)]
 	}
-	if r == nil || r.outcomes < minOutcomes {
+	if r == nil || r.outcomes < minOutcomes || p.trusts(t, r) {
 		o, _ := p.finish.choose(v, t)
 		return o, o.finish - v.Now, nil
 	}
@@ -258,6 +258,35 @@ func (p *adaptive) choose(v *View, t *Ready) (offer, time.Duration, *row) {
 		}
 	}
 	return best, bestFelt, r
+}
+
+// trusts reports whether a plan has a device for t that is no slower, by what was
+// learned, than the plan supposes.
+func (p *adaptive) trusts(t *Ready, r *row) bool {
+	d := p.plans.told(t)
+	if d < 0 {
+		return false
+	}
+	least := p.pace(r, d)
+	for k := range p.device {
+		least = min(least, p.pace(r, machine.DeviceID(k)))
+	}
+	return p.pace(r, d) <= (1+doubt)*least
+}
+
+// Plan plans as finish does, unless devices were found to differ from what plans are
+// made by.
+func (p *adaptive) Plan(w *Work) Plan {
+	least, most := math.Inf(1), 0.0
+	for _, l := range p.device {
+		if l.n >= minOutcomes {
+			least, most = min(least, l.ratio), max(most, l.ratio)
+		}
+	}
+	if most > (1+doubt)*least {
+		return Plan{}
+	}
+	return p.finish.Plan(w)
 }
 
 // doubt is how much sooner than on the device finish would take, as a fraction
@@ -313,7 +342,11 @@ func (p *adaptive) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
 	if p.device[thief].n > 0 {
 		pace = p.device[thief].ratio
 	}
-	return p.seen.victim(v, thief, pace)
+	victim := p.seen.victim(v, thief, pace)
+	if victim >= 0 && p.plans.onTime(&v.Devices[victim]) {
+		return -1
+	}
+	return victim
 }
 
 func (p *adaptive) Explain(v *View, i int) Explanation {

@@ -18,11 +18,17 @@ import (
 // a tournament tree per class keeps it at hand. Beside these winners the
 // devices that hold or make an input, the hint and slowed devices are tried, so a
 // task costs O(classes + holders + log devices).
+//
+// Deciding task by task is short-sighted: a long chain waits behind work that could
+// wait, and copies meet on links nobody looked at. So a graph that has the devices to
+// itself, and tasks long enough to pay for it, is rehearsed as a whole before it begins
+// (planner), and tasks go where the best of those schedules has them.
 type finish struct {
 	model
 	trees []tree
 	seats []seat
 	apart []machine.DeviceID // slowed devices, in no tree, ascending
+	plans planner            // what is decided for whole graphs
 }
 
 // seat is where a device stands in the trees.
@@ -51,7 +57,7 @@ func newFinish(p Problem) Policy { return &finish{model: newModel(p)} }
 
 func (p *finish) Place(v *View, out []Placement) []Placement {
 	p.update(v)
-	alike := len(p.trees) == 1 && len(p.apart) == 0
+	alike := len(p.trees) == 1 && len(p.apart) == 0 && p.plans.active == 0
 	for i := range v.Tasks {
 		t := &v.Tasks[i]
 		if alike && len(t.Inputs) == 0 && t.Only == nil && t.Hint < 0 {
@@ -106,6 +112,10 @@ func (p *finish) take(v *View, i int, o offer, out []Placement) []Placement {
 // choose returns the offer taken, and the best one if the hint was left out.
 func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
 	best := noOffer
+	if d := p.plans.told(t); d >= 0 && judge(v, t, d) == fits {
+		o := p.offer(v, t, d)
+		return o, o
+	}
 	if t.Only != nil {
 		for _, d := range t.Only {
 			best = p.try(v, t, d, best)
@@ -187,6 +197,12 @@ func (p *finish) weigh(v *View, t *Ready, d machine.DeviceID, runs time.Duration
 // update brings the trees up to the view.
 func (p *finish) update(v *View) {
 	p.begin()
+	for _, d := range v.Dirty {
+		if p.plans.active == 0 {
+			break
+		}
+		p.plans.look(d, &v.Devices[d])
+	}
 	if len(p.seats) != len(v.Devices) || len(p.trees) != int(v.Classes) {
 		p.build(v)
 		return
@@ -283,7 +299,11 @@ func (p *finish) Explain(v *View, i int) Explanation {
 	t := &v.Tasks[i]
 	taken, first := p.choose(v, t)
 	e := p.explain(v, i, "finish", taken.device, nil)
-	if e.Chosen >= 0 {
+	switch {
+	case e.Chosen < 0:
+	case e.Chosen == p.plans.told(t):
+		e.Why = fmt.Sprintf("the plan for the whole graph has it on %s, which finishes it at %v", p.name(e.Chosen), Round(taken.finish-v.Now))
+	default:
 		e.Why = p.why(v, t, &e, taken, first)
 	}
 	return e
@@ -325,6 +345,9 @@ func (p *finish) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
 		if d != thief && v.Devices[i].Queued > 1 && (victim < 0 || v.Devices[i].FreeAt > v.Devices[victim].FreeAt) {
 			victim = d
 		}
+	}
+	if victim >= 0 && p.plans.onTime(&v.Devices[victim]) {
+		return -1
 	}
 	return victim
 }

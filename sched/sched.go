@@ -82,6 +82,11 @@ type View struct {
 type Ready struct {
 	Run  int32
 	Task graph.TaskID
+	// Flow is its graph: Flow.Succs(Task) are its successors.
+	Flow *graph.Flow
+	// Rank is its upward rank, where the policy planned the run and gave it one: how
+	// long it is from its beginning to the end of the graph.
+	Rank time.Duration
 	// State identifies (kernel, size) for learning policies.
 	Kernel   *graph.Kernel
 	Ops      float64

@@ -96,14 +96,16 @@ const (
 
 // Engine is the state machine. It is not safe for concurrent use.
 type Engine struct {
-	o      Options
-	m      *machine.Machine
-	cost   machine.Cost
-	learn  machine.Learner
-	policy sched.Policy
-	watch  sched.Observer
-	steal  sched.Stealer
-	tr     *trace.Recorder
+	o       Options
+	m       *machine.Machine
+	cost    machine.Cost
+	learn   machine.Learner
+	policy  sched.Policy
+	watch   sched.Observer
+	steal   sched.Stealer
+	planner sched.Planner
+	work    sched.Work // scratch of plan
+	tr      *trace.Recorder
 
 	now   time.Duration
 	out   []Action
@@ -442,6 +444,7 @@ func New(o Options) *Engine {
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
 	e.watch, _ = e.policy.(sched.Observer)
 	e.steal, _ = e.policy.(sched.Stealer)
+	e.planner, _ = e.policy.(sched.Planner)
 	for _, info := range LanesOf(o.Machine) {
 		e.lanes = append(e.lanes, lane{info: info, ring: make([]opRec, 4)})
 	}

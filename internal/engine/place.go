@@ -31,6 +31,9 @@ func (e *Engine) makeReady(tid int32) {
 	gt := graph.TaskID(tid - r.tbase)
 	start := max(r.vtime, e.vnow)
 	r.vtime = start + e.shape(r, gt).charge
+	if len(r.keys) > 0 {
+		start = r.keys[gt]
+	}
 	t.key = start - int64(e.priority(r, gt))*agingPerPriority
 	if r.ahead != nil {
 		t.key = max(t.key, e.keyAhead(r, gt))
@@ -210,7 +213,10 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
 	v.Need, v.HostNeed, v.Inputs, v.Hint, v.Only = 0, 0, nil, -1, nil
-	v.Near = machine.DeviceID(near)
+	v.Near, v.Flow, v.Rank = machine.DeviceID(near), f, 0
+	if r.ranks != nil {
+		v.Rank = r.ranks[gt]
+	}
 	if !e.hostOnly {
 		v.Need, v.HostNeed = sh.workspace, sh.workspace
 		i0 := len(e.inputs)

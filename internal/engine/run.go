@@ -87,6 +87,8 @@ type run struct {
 	parked   fifo[int32] // tasks that wait for it to have fewer in flight
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
+	keys     []int64         // of its tasks, where it has a plan
+	ranks    []time.Duration // of its tasks, as the plan has them
 	reaping  bool
 	vacating bool  // all is done, and the caller's memory is not free yet
 	cramped  bool  // there was no room to keep what was there
@@ -94,6 +96,7 @@ type run struct {
 	purged   bool  // its tasks are out of every queue, as it is about to end
 	timed    bool  // some of its tasks may have a timeout
 	volatile bool  // some of its data is updated in place
+	planned  bool  // the policy has a plan for it
 	begun    bool  // it was admitted, so it has tasks and values
 	after    int   // lines for resident data it is not first in, while it waits
 	revived  bool  // it ended, and works again for a run that reads its results
@@ -152,7 +155,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	if n := len(e.spare); n > 0 {
 		r = e.spare[n-1]
 		e.spare = e.spare[:n-1]
-		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], shapes: r.shapes[:0], parked: fifo[int32]{buf: r.parked.buf[:0]}}
+		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], keys: r.keys[:0], shapes: r.shapes[:0], parked: fifo[int32]{buf: r.parked.buf[:0]}}
 	} else {
 		r = new(run)
 	}
@@ -283,6 +286,7 @@ func (e *Engine) start(r *run) {
 			constrained: t.On.Hint != "" || len(t.On.Only) > 0,
 		})
 	}
+	e.plan(r)
 	r.tbase = e.tasks.alloc(n)
 	ts := e.tasks.at[r.tbase : int(r.tbase)+n]
 	for i := range ts {
@@ -545,6 +549,7 @@ func (e *Engine) end(r *run) {
 	}
 	if r.begun {
 		e.unfollow(r)
+		e.unplan(r)
 		e.weigh(-r.o.Weight)
 		if err != nil {
 			e.purge(r)

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/weft-run/weft/machine"
+)
+
+// plan has a policy that plans look at a run that begins, if nothing binds that. Turns
+// it gives to tasks become their keys: the service that all those before them take. So
+// the run is served as any other of its weight, in an order of its own.
+func (e *Engine) plan(r *run) {
+	if e.planner == nil || r.g.NumTasks() < 2 || !e.unbound(r) {
+		return
+	}
+	w := &e.work
+	w.Run, w.Now, w.Flow, w.Devices = r.slot, e.now, r.f, e.view.Devices
+	w.Depth, w.Ahead, w.Workspace = e.o.Depth, e.o.Ahead, 0
+	w.Costs, w.At = w.Costs[:0], w.At[:0]
+	for s := range r.shapes {
+		w.Costs = append(w.Costs, e.shape(r, r.f.ShapeTask[s]).costs)
+		w.Workspace = max(w.Workspace, r.shapes[s].workspace)
+	}
+	for _, v := range r.init {
+		at := machine.Host
+		if s := e.vals.at[v].slot; s >= 0 {
+			at = e.spaces[e.insts[e.slots.at[s].inst].space].dev
+		}
+		w.At = append(w.At, at)
+	}
+	p := e.planner.Plan(w)
+	r.ranks = p.Ranks
+	r.planned = p.Turns != nil || p.Ranks != nil
+	if p.Turns == nil {
+		return
+	}
+	r.keys = slices.Grow(r.keys, len(p.Turns))[:len(p.Turns)]
+	order := make([]int32, len(p.Turns))
+	for t, turn := range p.Turns {
+		order[turn] = int32(t)
+	}
+	at := e.vnow
+	for _, t := range order {
+		r.keys[t] = at
+		at += r.shapes[r.f.Rows[t].Shape].charge
+	}
+}
+
+// unbound reports whether a run that begins has idle devices to itself, which take one
+// task at a time, and tasks that may go anywhere in any order.
+func (e *Engine) unbound(r *run) bool {
+	if len(e.byID) > 1 || e.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised || e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 {
+		return false
+	}
+	for s := range r.shapes {
+		if sh := &r.shapes[s]; sh.constrained || sh.gang > 1 {
+			return false
+		}
+	}
+	for d := range e.devs {
+		if e.devs[d].lanes[1]-e.devs[d].lanes[0] > 1 || e.view.Devices[d].Queued > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// unplan ends the plan of a run.
+func (e *Engine) unplan(r *run) {
+	if r.planned {
+		r.planned = false
+		e.planner.Forget(r.slot)
+	}
+	r.keys, r.ranks = r.keys[:0], nil
+}

@@ -1,0 +1,266 @@
+package sched
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Planner is the optional ability of a policy to look at a graph as a whole before
+// its tasks are offered one by one.
+type Planner interface {
+	// Plan is called when a run begins that nothing binds: no other run is there,
+	// devices are idle and run one task at a time, and tasks may go anywhere and have
+	// no priorities.
+	Plan(w *Work) Plan
+	// Forget is called when a run for which Plan answered something ends: its number
+	// may be used again.
+	Forget(run int32)
+}
+
+// Plan is what a policy made of a whole graph. Both fields may be nil.
+type Plan struct {
+	// Turns has a place for every task: device queues hand out tasks of the run in
+	// this order, and not in the order they became ready.
+	Turns []int32
+	// Ranks are upward ranks, to be shown with every task that is offered.
+	Ranks []time.Duration
+}
+
+// Work is a run that begins. It is valid during the call only.
+type Work struct {
+	Run  int32
+	Now  time.Duration
+	Flow *graph.Flow
+	// Devices are those of a View.
+	Devices []Device
+	// Costs are by shape and device class, negative where a task cannot run.
+	Costs [][]time.Duration
+	// At says, by initial value, whose memory holds it.
+	At []machine.DeviceID
+	// Workspace is the most any task needs beside its data.
+	Workspace int64
+	// Depth and Ahead are how many tasks a device is given in advance, and for how
+	// long a time.
+	Depth int
+	Ahead time.Duration
+}
+
+// dearest is what the task takes that takes longest on the device that is best for it.
+func (w *Work) dearest() time.Duration {
+	most := time.Duration(0)
+	for _, costs := range w.Costs {
+		least := never
+		for _, c := range costs {
+			if c >= 0 {
+				least = min(least, c)
+			}
+		}
+		if least < never {
+			most = max(most, least)
+		}
+	}
+	return most
+}
+
+// planner makes plans for whole graphs by rehearsing them under several rules and
+// keeping the best. A plan binds each task to a device; where that device cannot take
+// the task any more, the policy decides as it does without a plan.
+type planner struct {
+	r      rehearsal
+	byRun  []*plan // nil where a run has none
+	active int
+	known  []*plan       // made last, to be used again
+	next   int           // the one of known to be replaced
+	states []planState   // of devices, as the plan adopted last supposes them
+	until  time.Duration // when it has all done, and a little more
+}
+
+// plan is the best schedule found for a graph.
+type plan struct {
+	flow   *graph.Flow
+	costs  []time.Duration // what it was made for
+	states []planState
+	at     []machine.DeviceID
+	on     []machine.DeviceID
+	turns  []int32
+	ranks  []time.Duration
+	took   time.Duration
+}
+
+// planState is what a plan supposes of a device.
+type planState struct {
+	accepts bool
+	slow    float64
+}
+
+const (
+	// maxPlanned is the number of tasks of the largest graph that is planned: about
+	// 0.1 s, during which nothing else is decided.
+	maxPlanned = 1 << 14
+	// planShare is the part of the time a graph takes at least that planning it may
+	// take. Graphs whose tasks are shorter than some 20 µs for each device fall out.
+	planShare = 1.0 / 16
+	// planTask and planTry are what planning costs for a task, and for each device it
+	// is tried on: all rules, twice what BenchmarkPlan measures on a core of 2.5 GHz,
+	// whose graph needs two of them to the end.
+	planTask = 2 * time.Microsecond
+	planTry  = 700 * time.Nanosecond
+	// planEnough is how near to what no schedule can beat is good enough: no better plan
+	// is looked for, and none is made where placing tasks as they come gets there.
+	planEnough = 1.02
+	// maxWays bounds the table of copies: sizes times pairs of memories.
+	maxWays = 1 << 16
+	// keptPlans is how many plans are kept for graphs that come again.
+	keptPlans = 16
+	// planDrift is how far costs may be from those a plan was made for.
+	planDrift = 0.1
+)
+
+// Plan implements Planner for the policies that place by finish time.
+func (p *finish) Plan(w *Work) Plan {
+	made := p.plans.recall(w)
+	if made == nil {
+		if made = p.plans.make(w, p.machine, p.cost); made == nil {
+			return Plan{}
+		}
+		p.plans.keep(made)
+	}
+	p.plans.adopt(w, made)
+	return Plan{Turns: made.turns, Ranks: made.ranks}
+}
+
+// Forget implements Planner.
+func (p *finish) Forget(run int32) { p.plans.drop(int(run)) }
+
+func (p *planner) drop(run int) {
+	if run < len(p.byRun) && p.byRun[run] != nil {
+		p.byRun[run] = nil
+		p.active--
+	}
+}
+
+// look drops all plans where a device is not as they suppose any more. What is left of
+// a run is then placed as it comes, which suits whatever the devices have become.
+func (p *planner) look(d machine.DeviceID, dev *Device) {
+	if p.states[d] == (planState{dev.Accepts, dev.Slow}) {
+		return
+	}
+	for run := range p.byRun {
+		p.drop(run)
+	}
+}
+
+// told returns where the plan, if there is one, has a task: -1 for nowhere.
+func (p *planner) told(t *Ready) machine.DeviceID {
+	if p.active == 0 || int(t.Run) >= len(p.byRun) || p.byRun[t.Run] == nil {
+		return -1
+	}
+	return p.byRun[t.Run].on[t.Task]
+}
+
+// onTime reports whether a device is predicted to be done when the plan has all done.
+// Nothing is taken from it then: the plan knows of copies, and a thief does not.
+func (p *planner) onTime(d *Device) bool { return p.active > 0 && d.FreeAt <= p.until }
+
+func (p *planner) adopt(w *Work, made *plan) {
+	for int(w.Run) >= len(p.byRun) {
+		p.byRun = append(p.byRun, nil)
+	}
+	p.byRun[w.Run] = made
+	p.active++
+	p.states = made.states
+	p.until = w.Now + made.took + made.took/32
+}
+
+func (p *planner) keep(made *plan) {
+	if len(p.known) < keptPlans {
+		p.known = append(p.known, made)
+		return
+	}
+	p.known[p.next] = made
+	p.next = (p.next + 1) % keptPlans
+}
+
+// recall returns a plan that was made for the same graph in the same state, nil where
+// there is none. One that does not suit any more is taken out.
+func (p *planner) recall(w *Work) *plan {
+	for i, k := range p.known {
+		if k.flow != w.Flow {
+			continue
+		}
+		if k.suits(w) {
+			return k
+		}
+		p.known = slices.Delete(p.known, i, i+1)
+		p.next = 0
+		return nil
+	}
+	return nil
+}
+
+// suits reports whether costs and devices are about what the plan supposes.
+func (k *plan) suits(w *Work) bool {
+	i := 0
+	for _, costs := range w.Costs {
+		for _, c := range costs {
+			was := k.costs[i]
+			if (c < 0) != (was < 0) || math.Abs(float64(c-was)) > planDrift*float64(was) {
+				return false
+			}
+			i++
+		}
+	}
+	for d := range w.Devices {
+		if s := k.states[d]; s.accepts != w.Devices[d].Accepts || s.slow != w.Devices[d].Slow {
+			return false
+		}
+	}
+	return slices.Equal(k.at, w.At)
+}
+
+// make returns the best plan found for a graph, nil where planning would not pay or
+// nothing fits.
+func (p *planner) make(w *Work, m *machine.Machine, cost machine.Cost) *plan {
+	n := len(w.Flow.Rows) - 1
+	if n < 2 || n > maxPlanned || len(m.Devices) < 2 {
+		return nil
+	}
+	least := time.Duration(float64(n) / planShare * float64(planTask+time.Duration(len(m.Devices))*planTry))
+	if time.Duration(n)*w.dearest() < least {
+		return nil // no closer look at graphs of short tasks, of which there may be many
+	}
+	r := &p.r
+	if r.survey(w); max(r.spread, r.longest()) < least || !r.prepare(m, cost) {
+		return nil
+	}
+	k := &plan{took: never, ranks: slices.Clone(r.rank), on: make([]machine.DeviceID, n), turns: make([]int32, n)}
+	enough := time.Duration(planEnough * float64(max(r.spread, r.chain)))
+	for i := 0; i < numRules && k.took > enough; i++ {
+		took, ok := r.run(r.ruleFor(i), k.took)
+		switch {
+		case !ok:
+			continue
+		case i == 0 && took <= enough:
+			return nil
+		}
+		k.took = took
+		for t := range r.tasks {
+			k.on[t], k.turns[t] = machine.DeviceID(r.tasks[t].on), r.tasks[t].turn
+		}
+	}
+	if k.took == never {
+		return nil
+	}
+	k.flow, k.at = w.Flow, slices.Clone(w.At)
+	for _, costs := range w.Costs {
+		k.costs = append(k.costs, costs...)
+	}
+	for d := range w.Devices {
+		k.states = append(k.states, planState{w.Devices[d].Accepts, w.Devices[d].Slow})
+	}
+	return k
+}

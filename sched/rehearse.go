@@ -1,0 +1,783 @@
+package sched
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// rehearsal goes through a graph as the engine and the devices would, on the cost
+// model: tasks are issued ahead, copies go over lanes in their order, and those under
+// way at the same time divide the resources of their links. What takes no part in it:
+// noise, other runs, commits and evictions. On the graphs of TestSchedules it is within
+// 1 % of the simulator. Its memory is used again for the next pass.
+type rehearsal struct {
+	w       *Work
+	ways    *ways
+	devices int32
+	mem     []int32         // by device: its memory as ways has it
+	cost    []time.Duration // by shape and device, negative where it cannot run
+	size    []int32         // by value: the row of its size in ways
+	rank    []time.Duration // by task: the mean time from its beginning to the end
+	order   []int32         // tasks by falling rank
+	place   []int32         // and the place of each in it
+	spread  time.Duration   // the graph takes as long at least on all devices
+	chain   time.Duration   // and as long for its longest chain
+	rule    rule
+
+	now     time.Duration
+	ops     []rehearsed
+	edges   []waitEdge
+	lanes   []rehearsedLane // of device d: computing 3d, copies in 3d+1, copies out 3d+2; then one within host memory
+	events  []ending        // a heap
+	serial  int32
+	shares  []share // by resource
+	tasks   []rehearsedTask
+	values  []rehearsedValue
+	holders []holder
+	waiting []waitEdge // tasks that wait for readers of values
+	queues  [][]int32  // by device: tasks, a heap by key
+	state   []rehearsedDevice
+	ready   []int32
+	issued  int32
+	left    int
+	failed  bool // a memory is too small, or no device can run a task
+}
+
+type rehearsedTask struct {
+	unissued int32
+	op       int32 // -1 until it is issued
+	on       int32
+	key      int32
+	turn     int32 // when it was issued
+	ends     time.Duration
+}
+
+type rehearsedValue struct {
+	holder  int32 // the newest copy, -1
+	reads   int32
+	waiting int32 // tasks that wait for its readers
+	made    bool
+}
+
+// holder is a copy of a value in a memory, there once its operation is done.
+type holder struct{ mem, op, next int32 }
+
+type rehearsedDevice struct {
+	backlog time.Duration // of tasks in flight
+	load    time.Duration // and of those queued
+	freeAt  time.Duration
+	flight  int32
+	queued  int32 // tasks placed and not done
+	room    int64 // bytes of its memory that are free
+}
+
+// rehearsed is an operation: a task, or a copy (task -1).
+type rehearsed struct {
+	task, lane int32
+	next       int32 // on its lane
+	pending    int32 // operations it waits for
+	waiters    int32 // those that wait for it
+	version    int32
+	running    bool
+	done       bool
+	uses       []int32 // resources
+	left       float64 // nanoseconds at full speed, as of since
+	speed, own float64 // bytes per second when alone
+	since      time.Duration
+}
+
+type rehearsedLane struct{ head, tail int32 }
+
+type waitEdge struct{ op, next int32 }
+
+type ending struct {
+	at             time.Duration
+	order, op, ver int32
+}
+
+type share struct {
+	bps   float64
+	users []int32
+}
+
+// survey takes in costs and works out what the graph takes at least on all devices.
+func (r *rehearsal) survey(w *Work) {
+	r.w, r.devices = w, int32(len(w.Devices))
+	r.mem, r.cost = r.mem[:0], r.cost[:0]
+	for d := range w.Devices {
+		m := int32(d) + 1
+		if w.Devices[d].HostMemory {
+			m = hostMemory
+		}
+		r.mem = append(r.mem, m)
+	}
+	rates := make([]float64, len(w.Costs)) // tasks in a nanosecond on all devices
+	for s := range w.Costs {
+		for d := range w.Devices {
+			dev := &w.Devices[d]
+			c := time.Duration(-1)
+			if dev.Accepts && w.Costs[s][dev.Class] >= 0 {
+				c = slowed(w.Costs[s][dev.Class], dev.Slow)
+				rates[s] += 1 / float64(max(c, 1))
+			}
+			r.cost = append(r.cost, c)
+		}
+	}
+	total := 0.0
+	for t := range len(w.Flow.Rows) - 1 {
+		if rate := rates[w.Flow.Rows[t].Shape]; rate > 0 {
+			total += 1 / rate
+		}
+	}
+	r.spread = time.Duration(total)
+}
+
+// longest returns the length of the longest chain with each task on the device that is
+// best for it.
+func (r *rehearsal) longest() time.Duration {
+	f := r.w.Flow
+	best := make([]time.Duration, len(r.w.Costs))
+	for s := range best {
+		best[s] = -1
+		for _, c := range r.cost[s*int(r.devices) : (s+1)*int(r.devices)] {
+			if c >= 0 && (best[s] < 0 || c < best[s]) {
+				best[s] = c
+			}
+		}
+	}
+	ends := make([]time.Duration, len(f.Rows)-1)
+	r.chain = 0
+	for t := range ends {
+		for _, p := range f.Preds(graph.TaskID(t)) {
+			ends[t] = max(ends[t], ends[p])
+		}
+		ends[t] += max(best[f.Rows[t].Shape], 0)
+		r.chain = max(r.chain, ends[t])
+	}
+	return r.chain
+}
+
+// prepare works out copies and ranks; false where there are too many kinds of copies.
+func (r *rehearsal) prepare(m *machine.Machine, cost machine.Cost) bool {
+	f := r.w.Flow
+	r.ways = newWays(m, cost)
+	r.size = r.size[:0]
+	for v := range f.Values {
+		p := &f.Pieces[f.Values[v].Piece]
+		r.size = append(r.size, r.ways.row(p.Hi-p.Lo))
+		if len(r.ways.took) > maxWays {
+			return false
+		}
+	}
+	r.rankTasks()
+	return true
+}
+
+// initial returns the memory an initial value is in.
+func (r *rehearsal) initial(v int32) int32 {
+	if at := r.w.At[v]; at >= 0 {
+		return r.mem[at]
+	}
+	return hostMemory
+}
+
+// run rehearses the graph under a rule and returns how long it takes; false where that
+// is limit or more, or it cannot be done so.
+func (r *rehearsal) run(x rule, limit time.Duration) (time.Duration, bool) {
+	r.rule = x
+	r.reset()
+	for {
+		r.issue()
+		e, ok := r.nextEnd()
+		if !ok || r.failed {
+			break
+		}
+		if r.now = e.at; r.now >= limit {
+			return 0, false
+		}
+		r.complete(e.op)
+		for len(r.events) > 0 && r.events[0].at == r.now {
+			if e, ok := r.nextEnd(); ok && e.at == r.now {
+				r.complete(e.op)
+			} else if ok {
+				r.pushEnd(e)
+			}
+		}
+	}
+	return r.now, r.left == 0 && !r.failed
+}
+
+// reset puts everything back to the beginning of the graph.
+func (r *rehearsal) reset() {
+	f := r.w.Flow
+	n := len(f.Rows) - 1
+	r.now, r.serial, r.issued, r.left, r.failed = 0, 0, 0, n, false
+	r.ops, r.edges, r.events = r.ops[:0], r.edges[:0], r.events[:0]
+	r.holders, r.waiting, r.ready = r.holders[:0], r.waiting[:0], r.ready[:0]
+	r.lanes = r.lanes[:0]
+	for range 3*r.devices + 1 {
+		r.lanes = append(r.lanes, rehearsedLane{-1, -1})
+	}
+	for len(r.shares) < len(r.ways.bps) {
+		r.shares = append(r.shares, share{})
+	}
+	for i, bps := range r.ways.bps {
+		r.shares[i] = share{bps, r.shares[i].users[:0]}
+	}
+	for len(r.queues) < int(r.devices) {
+		r.queues = append(r.queues, nil)
+	}
+	r.state = r.state[:0]
+	for d := range r.w.Devices {
+		r.queues[d] = r.queues[d][:0]
+		r.state = append(r.state, rehearsedDevice{room: r.w.Devices[d].FreeBytes - 2*r.w.Workspace})
+	}
+	r.values = r.values[:0]
+	for v := range f.Values {
+		r.values = append(r.values, rehearsedValue{holder: -1, reads: f.Values[v].Readers, waiting: -1})
+		if v < int(f.NumInitial) {
+			r.values[v].made = true
+			r.holders = append(r.holders, holder{r.initial(int32(v)), -1, -1})
+			r.values[v].holder = int32(len(r.holders) - 1)
+		}
+	}
+	r.tasks = r.tasks[:0]
+	for t := range n {
+		r.tasks = append(r.tasks, rehearsedTask{unissued: f.Rows[t+1].Pred - f.Rows[t].Pred, op: -1, on: -1})
+		if r.tasks[t].unissued == 0 {
+			r.ready = append(r.ready, int32(t))
+		}
+	}
+}
+
+// issue places what is ready and gives devices what they may be given.
+func (r *rehearsal) issue() {
+	for more := true; more && !r.failed; {
+		for len(r.ready) > 0 && !r.failed {
+			if r.rule.ranked && len(r.ready) > 1 {
+				slices.SortFunc(r.ready, func(a, b int32) int { return int(r.place[a] - r.place[b]) })
+			}
+			for _, t := range r.ready {
+				r.put(t)
+			}
+			r.ready = r.ready[:0]
+		}
+		more = false
+		for d := range r.devices {
+			for !r.failed && r.credit(d) && (len(r.queues[d]) > 0 || r.steal(d)) {
+				more = r.launch(r.popTask(d), d) || more
+			}
+		}
+		more = more || len(r.ready) > 0
+	}
+}
+
+// longAlone is the predicted time in flight from which a device that uses host memory
+// is given no second task, as the engine has it.
+const longAlone = 2 * time.Millisecond
+
+// credit reports whether a device may be given another task.
+func (r *rehearsal) credit(d int32) bool {
+	s := &r.state[d]
+	switch {
+	case s.flight == 0, s.flight < int32(r.w.Depth) && s.backlog < r.w.Ahead:
+		return true
+	case r.mem[d] == hostMemory && s.backlog >= longAlone:
+		return false
+	}
+	return s.flight == 1
+}
+
+// put places a task that is ready.
+func (r *rehearsal) put(t int32) {
+	d := r.choose(t)
+	if d < 0 {
+		r.failed = true
+		return
+	}
+	task, s := &r.tasks[t], &r.state[d]
+	runs, transfer := r.runs(t, d), r.transfer(t, r.mem[d])
+	task.on = d
+	task.ends = max(s.freeAt, r.inputsAt(t)+transfer) + runs
+	s.freeAt = max(task.ends, s.freeAt+transfer)
+	s.load += runs
+	s.queued++
+	if task.key = r.place[t]; !r.rule.ranked {
+		r.serial++
+		task.key = r.serial
+	}
+	r.pushTask(d, t)
+}
+
+// runs is how long t takes on a device, negative where it cannot run.
+func (r *rehearsal) runs(t, d int32) time.Duration {
+	return r.cost[r.w.Flow.Rows[t].Shape*r.devices+d]
+}
+
+// inputsAt is when the predecessors of t are predicted to have ended.
+func (r *rehearsal) inputsAt(t int32) time.Duration {
+	at := r.now
+	for _, p := range r.w.Flow.Preds(graph.TaskID(t)) {
+		if pt := &r.tasks[p]; pt.op >= 0 && !r.ops[pt.op].done {
+			at = max(at, pt.ends)
+		}
+	}
+	return at
+}
+
+// transfer is how long copies of what t reads take to a memory one after another.
+func (r *rehearsal) transfer(t, mem int32) time.Duration {
+	var total time.Duration
+	f := r.w.Flow
+	uses := f.TaskUses(graph.TaskID(t))
+	for k := range uses {
+		for _, v := range f.Reads(&uses[k]) {
+			least := time.Duration(-1)
+			for h := r.values[v].holder; h >= 0 && least != 0; h = r.holders[h].next {
+				if m := r.holders[h].mem; m == mem {
+					least = 0
+				} else if c := r.ways.at(r.size[v], m, mem).took; c >= 0 && (least < 0 || c < least) {
+					least = c
+				}
+			}
+			if least < 0 {
+				least = unreachable
+			}
+			total += least
+		}
+	}
+	return total
+}
+
+// held is how many bytes t reads are in a memory, or on the way there.
+func (r *rehearsal) held(t, mem int32) int64 {
+	var total int64
+	f := r.w.Flow
+	uses := f.TaskUses(graph.TaskID(t))
+	for k := range uses {
+		for _, v := range f.Reads(&uses[k]) {
+			for h := r.values[v].holder; h >= 0; h = r.holders[h].next {
+				if r.holders[h].mem == mem {
+					total += r.ways.sizes[r.size[v]]
+					break
+				}
+			}
+		}
+	}
+	return total
+}
+
+// steal lets a device with nothing left take a task from another, under rules that do.
+func (r *rehearsal) steal(d int32) bool {
+	if !r.rule.holding || r.state[d].flight > 0 {
+		return false
+	}
+	from := int32(-1)
+	for o := range r.state {
+		if len(r.queues[o]) == 0 || r.state[o].queued < 2 || int32(o) == d {
+			continue
+		}
+		if from < 0 || r.state[o].queued > r.state[from].queued || r.state[o].queued == r.state[from].queued && r.state[o].freeAt > r.state[from].freeAt {
+			from = int32(o)
+		}
+	}
+	if from < 0 {
+		return false
+	}
+	t := r.queues[from][0]
+	cost := r.runs(t, d)
+	if cost < 0 || max(r.now, r.inputsAt(t))+cost >= r.state[from].freeAt || r.inputsAt(t) > r.now {
+		return false
+	}
+	r.popTask(from)
+	r.state[from].load -= r.runs(t, from)
+	r.state[from].queued--
+	r.state[from].freeAt = r.now + r.state[from].load
+	s := &r.state[d]
+	s.load += cost
+	s.queued++
+	s.freeAt = max(s.freeAt, r.now) + cost
+	r.tasks[t].on, r.tasks[t].ends = d, s.freeAt
+	r.pushTask(d, t)
+	return true
+}
+
+// launch issues a task with the copies it needs; false if it waits for the readers of
+// an older version of what it writes.
+func (r *rehearsal) launch(t, d int32) bool {
+	f := r.w.Flow
+	uses := f.TaskUses(graph.TaskID(t))
+	for k := range uses {
+		for _, v := range f.Writes(&uses[k]) {
+			if p := f.Values[v].Prev; p >= 0 && f.Values[p].Prev >= 0 {
+				if pp := f.Values[p].Prev; r.values[pp].reads > 0 || !r.values[pp].made {
+					r.waiting = append(r.waiting, waitEdge{t, r.values[pp].waiting})
+					r.values[pp].waiting = int32(len(r.waiting) - 1)
+					return false
+				}
+			}
+		}
+	}
+	cost := r.runs(t, d)
+	op := r.newOp(t, 3*d, float64(cost))
+	mem := r.mem[d]
+	for k := range uses {
+		u := &uses[k]
+		for _, v := range f.Reads(u) {
+			r.fetch(v, mem, op, u.W >= 0)
+		}
+	}
+	for k := range uses {
+		for _, v := range f.Writes(&uses[k]) {
+			r.hold(v, mem, op)
+		}
+	}
+	for _, p := range f.Preds(graph.TaskID(t)) {
+		r.await(op, r.tasks[p].op)
+	}
+	s := &r.state[d]
+	s.backlog += cost
+	s.flight++
+	r.tasks[t].op, r.tasks[t].turn = op, r.issued
+	r.issued++
+	for _, n := range f.Succs(graph.TaskID(t)) {
+		if nt := &r.tasks[n]; nt.unissued > 0 {
+			if nt.unissued--; nt.unissued == 0 {
+				r.ready = append(r.ready, n)
+			}
+		}
+	}
+	r.start(op)
+	return true
+}
+
+// fetch brings a value to a memory for an operation. One that updates it gets a copy
+// of its own, unless the host has another.
+func (r *rehearsal) fetch(v, mem, op int32, updates bool) {
+	here := int32(-1)
+	inHost := false
+	for h := r.values[v].holder; h >= 0; h = r.holders[h].next {
+		x := &r.holders[h]
+		if x.mem == mem {
+			here = h
+		} else if x.mem == hostMemory && (x.op < 0 || r.ops[x.op].done) {
+			inHost = true
+		}
+	}
+	if here >= 0 && (!updates || r.values[v].reads == 1 && inHost || mem == hostMemory) {
+		r.await(op, r.holders[here].op)
+		return
+	}
+	from := here
+	if here < 0 {
+		from = r.source(v, mem)
+	}
+	if from < 0 {
+		return
+	}
+	h := r.holders[from]
+	size := r.size[v]
+	c := r.ways.at(size, h.mem, mem)
+	if c.via {
+		h.op = r.copy(size, h, hostMemory)
+		h.mem = hostMemory
+		r.hold(v, hostMemory, h.op)
+	}
+	by := r.copy(size, h, mem)
+	if !updates {
+		r.hold(v, mem, by)
+	}
+	r.await(op, by)
+}
+
+// source picks the copy that reaches a memory soonest, as the engine does.
+func (r *rehearsal) source(v, mem int32) int32 {
+	best, least := int32(-1), time.Duration(0)
+	for h := r.values[v].holder; h >= 0; h = r.holders[h].next {
+		x := &r.holders[h]
+		c := r.ways.at(r.size[v], x.mem, mem).took
+		if c < 0 {
+			continue
+		}
+		if x.op >= 0 && !r.ops[x.op].done {
+			c += c/4 + 1
+			if r.ops[x.op].task < 0 {
+				c++
+			}
+		}
+		if best < 0 || c < least {
+			best, least = h, c
+		}
+	}
+	return best
+}
+
+// copy issues a copy of a size from a holder to a memory.
+func (r *rehearsal) copy(size int32, from holder, to int32) int32 {
+	lane := 3 * r.devices
+	switch {
+	case to != hostMemory && !r.ways.far[from.mem*r.ways.n+to]:
+		lane = 3*(to-1) + 1
+	case from.mem != hostMemory:
+		lane = 3*(from.mem-1) + 2
+	}
+	c := r.ways.at(size, from.mem, to)
+	op := r.newOp(-1, lane, float64(c.took))
+	o := &r.ops[op]
+	if o.uses = r.ways.route(from.mem, to); len(o.uses) > 0 {
+		o.own = float64(r.ways.sizes[size]) / max(c.took.Seconds(), 1e-9)
+	}
+	r.await(op, from.op)
+	r.start(op)
+	return op
+}
+
+func (r *rehearsal) hold(v, mem, op int32) {
+	if mem != hostMemory {
+		s := &r.state[mem-1]
+		s.room -= r.ways.sizes[r.size[v]]
+		r.failed = r.failed || s.room < 0
+	}
+	r.holders = append(r.holders, holder{mem, op, r.values[v].holder})
+	r.values[v].holder = int32(len(r.holders) - 1)
+}
+
+func (r *rehearsal) newOp(task, lane int32, work float64) int32 {
+	i := int32(len(r.ops))
+	r.ops = append(r.ops, rehearsed{task: task, lane: lane, next: -1, waiters: -1, left: work})
+	l := &r.lanes[lane]
+	if l.tail >= 0 {
+		r.ops[l.tail].next = i
+	} else {
+		l.head = i
+	}
+	l.tail = i
+	return i
+}
+
+// await has op wait for another, if that is not done.
+func (r *rehearsal) await(op, other int32) {
+	if other < 0 || r.ops[other].done {
+		return
+	}
+	r.edges = append(r.edges, waitEdge{op, r.ops[other].waiters})
+	r.ops[other].waiters = int32(len(r.edges) - 1)
+	r.ops[op].pending++
+}
+
+// start begins an operation if it is first on its lane and waits for nothing.
+func (r *rehearsal) start(op int32) {
+	o := &r.ops[op]
+	if o.running || o.done || o.pending > 0 || r.lanes[o.lane].head != op {
+		return
+	}
+	o.running, o.since = true, r.now
+	for _, u := range o.uses {
+		r.shares[u].users = append(r.shares[u].users, op)
+	}
+	r.pace(op)
+	r.paceOthers(o.uses, op)
+}
+
+// pace gives an operation the speed it has now.
+func (r *rehearsal) pace(op int32) {
+	o := &r.ops[op]
+	speed := 1.0
+	for _, u := range o.uses {
+		s := &r.shares[u]
+		if n := float64(len(s.users)); s.bps > 0 {
+			speed = min(speed, s.bps/(n*o.own))
+		} else {
+			speed = min(speed, 1/n)
+		}
+	}
+	if speed == o.speed {
+		return
+	}
+	o.left = max(o.left-float64(float64(r.now-o.since)*o.speed), 0)
+	o.since, o.speed = r.now, speed
+	o.version++
+	r.serial++
+	r.pushEnd(ending{r.now + time.Duration(o.left/speed+0.5), r.serial, op, o.version})
+}
+
+func (r *rehearsal) paceOthers(uses []int32, not int32) {
+	for _, u := range uses {
+		for _, x := range r.shares[u].users {
+			if x != not {
+				r.pace(x)
+			}
+		}
+	}
+}
+
+// complete ends an operation.
+func (r *rehearsal) complete(op int32) {
+	o := &r.ops[op]
+	o.done, o.running = true, false
+	for _, u := range o.uses {
+		users := r.shares[u].users
+		for i := range users {
+			if users[i] == op {
+				users[i] = users[len(users)-1]
+				r.shares[u].users = users[:len(users)-1]
+				break
+			}
+		}
+	}
+	r.paceOthers(o.uses, op)
+	l := &r.lanes[o.lane]
+	if l.head = o.next; l.head < 0 {
+		l.tail = -1
+	}
+	for e := o.waiters; e >= 0; e = r.edges[e].next {
+		w := r.edges[e].op
+		r.ops[w].pending--
+		r.start(w)
+	}
+	if l.head >= 0 {
+		r.start(l.head)
+	}
+	if o.task >= 0 {
+		r.ended(o.task)
+	}
+}
+
+// ended takes in the end of a task.
+func (r *rehearsal) ended(t int32) {
+	f := r.w.Flow
+	r.left--
+	d := r.tasks[t].on
+	s := &r.state[d]
+	cost := r.runs(t, d)
+	s.flight--
+	s.queued--
+	s.backlog -= cost
+	s.load -= cost
+	s.freeAt = r.now + s.load
+	uses := f.TaskUses(graph.TaskID(t))
+	for k := range uses {
+		for _, v := range f.Writes(&uses[k]) {
+			if r.values[v].made = true; r.values[v].reads == 0 {
+				r.drop(v)
+			}
+			r.wake(v)
+		}
+	}
+	for k := range uses {
+		for _, v := range f.Reads(&uses[k]) {
+			if r.values[v].reads--; r.values[v].reads == 0 {
+				r.drop(v)
+			}
+			r.wake(v)
+		}
+	}
+}
+
+// drop gives up the copies of a value that was read for the last time.
+func (r *rehearsal) drop(v int32) {
+	for h := r.values[v].holder; h >= 0; h = r.holders[h].next {
+		if m := r.holders[h].mem; m != hostMemory {
+			r.state[m-1].room += r.ways.sizes[r.size[v]]
+		}
+	}
+}
+
+// wake places tasks again that waited for the readers of a value.
+func (r *rehearsal) wake(v int32) {
+	x := &r.values[v]
+	if x.reads > 0 || !x.made || x.waiting < 0 {
+		return
+	}
+	for e := x.waiting; e >= 0; e = r.waiting[e].next {
+		t := r.waiting[e].op
+		d := r.tasks[t].on
+		r.state[d].load -= r.runs(t, d)
+		r.state[d].queued--
+		r.ready = append(r.ready, t)
+	}
+	x.waiting = -1
+}
+
+// The tasks of a device, the least key first.
+
+func (r *rehearsal) pushTask(d, t int32) {
+	q := append(r.queues[d], t)
+	for i := len(q) - 1; i > 0; {
+		p := (i - 1) / 2
+		if r.tasks[q[p]].key <= r.tasks[q[i]].key {
+			break
+		}
+		q[i], q[p] = q[p], q[i]
+		i = p
+	}
+	r.queues[d] = q
+}
+
+func (r *rehearsal) popTask(d int32) int32 {
+	q := r.queues[d]
+	top, n := q[0], len(q)-1
+	q[0] = q[n]
+	q = q[:n]
+	for i := 0; ; {
+		c := 2*i + 1
+		if c+1 < n && r.tasks[q[c+1]].key < r.tasks[q[c]].key {
+			c++
+		}
+		if c >= n || r.tasks[q[i]].key <= r.tasks[q[c]].key {
+			break
+		}
+		q[i], q[c] = q[c], q[i]
+		i = c
+	}
+	r.queues[d] = q
+	return top
+}
+
+// The operations that run, the first to end first.
+
+func (a ending) before(b ending) bool {
+	return a.at < b.at || a.at == b.at && a.order < b.order
+}
+
+func (r *rehearsal) pushEnd(e ending) {
+	h := append(r.events, e)
+	for i := len(h) - 1; i > 0; {
+		p := (i - 1) / 2
+		if !h[i].before(h[p]) {
+			break
+		}
+		h[i], h[p] = h[p], h[i]
+		i = p
+	}
+	r.events = h
+}
+
+// nextEnd takes the next end that still holds.
+func (r *rehearsal) nextEnd() (ending, bool) {
+	for len(r.events) > 0 {
+		h := r.events
+		top, n := h[0], len(h)-1
+		h[0] = h[n]
+		h = h[:n]
+		for i := 0; ; {
+			c := 2*i + 1
+			if c+1 < n && h[c+1].before(h[c]) {
+				c++
+			}
+			if c >= n || !h[c].before(h[i]) {
+				break
+			}
+			h[i], h[c] = h[c], h[i]
+			i = c
+		}
+		r.events = h
+		if o := &r.ops[top.op]; !o.done && o.version == top.ver {
+			return top, true
+		}
+	}
+	return ending{}, false
+}
