@@ -80,7 +80,7 @@ func (p *finish) Place(v *View, out []Placement) []Placement {
 func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
 	d := p.trees[0].node[1]
 	dev, cost := &v.Devices[d], t.Cost[0]
-	if cost < 0 || !dev.Accepts || t.need(dev) > dev.CapBytes {
+	if cost < 0 || !dev.Accepts || t.need(dev) > min(dev.CapBytes, dev.FreeBytes) {
 		return -1, 0
 	}
 	base := max(v.Now, t.InputsAt)
@@ -163,8 +163,22 @@ func (p *finish) tryClass(v *View, t *Ready, c int, best offer) offer {
 	if p.seats[first].key == never {
 		return best
 	}
-	if dev := &v.Devices[first]; t.need(dev) <= dev.CapBytes {
-		return p.weigh(v, t, first, t.Cost[c], best)
+	dev := &v.Devices[first]
+	if t.need(dev) <= dev.CapBytes {
+		best = p.weigh(v, t, first, t.Cost[c], best)
+		if t.Need <= dev.FreeBytes || dev.HostMemory {
+			return best
+		}
+		// Others may have the room that this one would have to make: of many, those
+		// that are free first of each part of the class.
+		others := nodes[len(nodes)/2:]
+		if len(others) > 2*maxCopies {
+			others = nodes[2 : 2*maxCopies]
+		}
+		for _, d := range others {
+			best = p.try(v, t, d, best)
+		}
+		return best
 	}
 	// The memory of single devices can shrink: another may be large enough.
 	for _, d := range nodes[len(nodes)/2:] {

@@ -35,7 +35,11 @@ func finishOn(v *View, t *Ready, cost machine.Cost, d machine.DeviceID, dev Devi
 		return d
 	}
 	cheapest := make(map[int32]time.Duration)
+	there := make(map[int32]int64)
 	for _, c := range t.Inputs {
+		if c.At == d {
+			there[c.Value] = c.Bytes
+		}
 		took := cost.Copy(c.Bytes, in(c.At), in(d)).Median
 		if old, seen := cheapest[c.Value]; !seen || took < old {
 			cheapest[c.Value] = took
@@ -44,6 +48,13 @@ func finishOn(v *View, t *Ready, cost machine.Cost, d machine.DeviceID, dev Devi
 	at := max(v.Now, t.InputsAt, dev.FreeAt) + time.Duration(float64(t.Cost[dev.Class])*dev.Slow)
 	for _, took := range cheapest {
 		at += took
+	}
+	short := t.Need - dev.FreeBytes
+	for _, bytes := range there {
+		short -= bytes
+	}
+	if short > 0 && !dev.HostMemory {
+		at += cost.Copy(short, d, machine.Host).Median + cost.Copy(short, machine.Host, d).Median
 	}
 	return at
 }
@@ -217,6 +228,36 @@ func TestFinishStaysNear(t *testing.T) {
 		got := p.Place(v, nil)
 		if len(got) != 1 || got[0].Device != c.want {
 			t.Errorf("%s: placed %v, want device %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestFinishCountsEviction: a task goes to the device that has room for it, where what
+// others would have to move out and fetch again takes longer than waiting for it; and
+// what the task finds there need not be moved.
+func TestFinishCountsEviction(t *testing.T) {
+	m, _ := machine.Named("3x5070")
+	const gib = 1 << 30
+	for _, c := range []struct {
+		name   string
+		free   [3]int64
+		busy   [3]time.Duration
+		inputs []Input
+		want   machine.DeviceID
+	}{
+		{"room everywhere", [3]int64{4 * gib, 4 * gib, 4 * gib}, [3]time.Duration{0, 5e6, 5e6}, nil, 0},
+		{"none on the one that is free first", [3]int64{0, 0, 4 * gib}, [3]time.Duration{0, 5e6, 6e6}, nil, 2},
+		{"none, but waiting takes longer", [3]int64{0, 0, 4 * gib}, [3]time.Duration{0, 5e8, 6e8}, nil, 0},
+		{"what it needs is there", [3]int64{gib, 4 * gib, 4 * gib}, [3]time.Duration{0, 5e6, 5e6}, []Input{{Bytes: gib, At: 0}}, 0},
+	} {
+		p := newFinish(Problem{Machine: m, Cost: machine.NewRoofline(m)}).(*finish)
+		v := &View{Classes: 1}
+		for d := range 3 {
+			v.Devices = append(v.Devices, Device{Accepts: true, Slow: 1, FreeBytes: c.free[d], CapBytes: 8 * gib, FreeAt: c.busy[d]})
+		}
+		v.Tasks = []Ready{{Cost: []time.Duration{1e6}, Need: 2 * gib, Near: -1, Hint: -1, Inputs: c.inputs}}
+		if out := p.Place(v, nil); len(out) != 1 || out[0].Device != c.want {
+			t.Errorf("%s: placed %+v, want device %d", c.name, out, c.want)
 		}
 	}
 }

@@ -60,6 +60,14 @@ func (t *Ready) need(dev *Device) int64 {
 	return t.Need
 }
 
+// Free returns how much of the memory a device computes in is free.
+func (v *View) Free(dev *Device) int64 {
+	if dev.HostMemory {
+		return dev.FreeBytes - v.HostUsed
+	}
+	return dev.FreeBytes
+}
+
 // judge says whether device d may take t.
 func judge(v *View, t *Ready, d machine.DeviceID) verdict {
 	if d < 0 || int(d) >= len(v.Devices) {
@@ -158,14 +166,17 @@ func memory(v *View, d machine.DeviceID) machine.DeviceID {
 	return d
 }
 
-// transfer returns the time to bring to d what t reads and d does not hold:
-// the sum over values of the cheapest copy.
+// transfer returns the time to bring to d what t reads and d does not hold: the
+// sum over values of the cheapest copy, and what making room for t takes.
 func (m *model) transfer(v *View, t *Ready, d machine.DeviceID) time.Duration {
+	var total time.Duration
+	if dev := &v.Devices[d]; t.Need > dev.FreeBytes && !dev.HostMemory {
+		total = m.evicts(t, d, t.Need-dev.FreeBytes)
+	}
 	if len(t.Inputs) == 0 {
-		return 0
+		return total
 	}
 	to := memory(v, d)
-	var total time.Duration
 	for k := 0; k < len(t.Inputs); {
 		value := t.Inputs[k].Value
 		cheapest := unreachable
@@ -181,6 +192,23 @@ func (m *model) transfer(v *View, t *Ready, d machine.DeviceID) time.Duration {
 		total += cheapest
 	}
 	return total
+}
+
+// evicts returns what it costs that so many bytes too few are free on d for t: all but
+// what t finds there has to go to host memory and, since only what will be read is
+// kept, to come back.
+func (m *model) evicts(t *Ready, d machine.DeviceID, short int64) time.Duration {
+	last := int32(-1) // a value may have two copies in one memory
+	for k := range t.Inputs {
+		if in := &t.Inputs[k]; in.At == d && in.Value != last {
+			short -= in.Bytes
+			last = in.Value
+		}
+	}
+	if short <= 0 {
+		return 0
+	}
+	return m.copy(short, d, machine.Host) + m.copy(short, machine.Host, d)
 }
 
 // put assigns v.Tasks[i] to d and records it.

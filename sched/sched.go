@@ -70,6 +70,8 @@ type View struct {
 	// Dirty lists devices whose FreeAt, Class, Accepts or Slow changed since
 	// the last call, other than by this policy's own placements.
 	Dirty []machine.DeviceID
+	// HostUsed is how much of host memory is in use, the caller's own not counted.
+	HostUsed int64
 	// Classes is one more than the largest Device.Class. Devices of a class
 	// cost the same for every task and have equal links.
 	Classes int32
@@ -135,7 +137,9 @@ type Device struct {
 	// see it.
 	FreeAt time.Duration
 	Queued int32 // tasks placed and not finished
-	// FreeBytes is memory not reserved; CapBytes its capacity.
+	// CapBytes is how much of its memory may be used. FreeBytes is what of that is free
+	// now, negative in a memory that shrank; of a HostMemory device it is all, since
+	// host memory is shared (View.Free).
 	FreeBytes, CapBytes int64
 	// Util is what others than this engine used of it when last sampled, 0 to
 	// 1; Load is a moving average of all that was used.

@@ -48,7 +48,7 @@ func (p *weighted) scale(v *View, t *Ready) scale {
 func (s scale) merits(v *View, t *Ready, d machine.DeviceID) merits {
 	dev := &v.Devices[d]
 	return merits{
-		memory: min(max(float64(dev.FreeBytes)/float64(s.bytes), 0), 1),
+		memory: min(max(float64(v.Free(dev))/float64(s.bytes), 0), 1),
 		// One nanosecond more on both sides keeps tasks without cost defined.
 		compute: float64(s.runs+1) / float64(runs(v, t, d)+1),
 		load:    1 / (1 + dev.Load + float64(dev.Queued)),

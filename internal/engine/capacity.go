@@ -45,6 +45,7 @@ func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	if vd.CapBytes = bytes; bytes == 0 {
 		vd.CapBytes = NoLimit
 	}
+	vd.FreeBytes = vd.CapBytes - e.spaces[d.space].used
 	e.dirty(dev)
 	e.serial++
 	e.room(d.space, 0)

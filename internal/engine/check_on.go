@@ -353,6 +353,10 @@ func (c *recounter) memories() {
 	for s := range c.spaces {
 		sp := &c.spaces[s]
 		c.same(int(sp.used), int(used[s]), "bytes used of a memory", int32(s))
+		if s > 0 {
+			vd := &c.view.Devices[s-1]
+			c.same(int(vd.FreeBytes), int(vd.CapBytes-used[s]), "free bytes as policies see them", int32(s))
+		}
 		if s > 0 && sp.cap > 0 {
 			// A memory that shrank may hold more until that has moved out.
 			c.must(sp.used <= max(sp.cap, c.m.Devices[s-1].MemBytes), "a memory holds more than it can", int32(s))

@@ -63,6 +63,7 @@ func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
 	}
 	e.spaces[space].used += bytes
 	if space != 0 {
+		e.view.Devices[space-1].FreeBytes -= bytes
 		e.lruAdd(i)
 	}
 	return i
@@ -167,6 +168,7 @@ func (e *Engine) freeInst(i int32) {
 	in.data = -2
 	if in.space != 0 || in.n != 1 || in.lent || !e.idle.put(i, in.bytes) {
 		if in.space != 0 {
+			e.view.Devices[in.space-1].FreeBytes += in.bytes
 			e.lruRemove(i)
 		}
 		e.discard(i)

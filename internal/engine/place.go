@@ -168,6 +168,7 @@ func (e *Engine) place() {
 		if e.o.Explain != nil {
 			e.explain()
 		}
+		e.view.HostUsed = e.spaces[0].used
 		e.places = e.policy.Place(&e.view, e.places[:0])
 		for _, d := range e.view.Dirty {
 			e.devs[d].dirty = false
