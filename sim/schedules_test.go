@@ -254,51 +254,97 @@ func (s *shape) graph(t *testing.T, m *machine.Machine, ratio float64, priority 
 	return g
 }
 
+// lagFinish and lagAdaptive are the goals: how many percent finish may be behind the
+// best of HEFT and every other policy, and adaptive behind finish. docs/RATIONALE.md
+// names graphs of other sizes that miss them, and why.
+const lagFinish, lagAdaptive = 5.0, 2.0
+
+// schedule is a row of the table: the makespans of one graph on one machine.
+type schedule struct {
+	machine, graph string
+	ratio          float64
+	took           map[string]time.Duration // by policy, HEFT among them
+	bound          time.Duration
+}
+
+// measure executes HEFT and every policy.
+func (s *shape) measure(t *testing.T, m *machine.Machine, ratio float64) *schedule {
+	t.Helper()
+	r := &schedule{machine: m.Name, graph: s.name, ratio: ratio, took: make(map[string]time.Duration)}
+	c := Config{Machine: m, Unchecked: true}
+	var err error
+	r.took["HEFT"], err = executed(c, func(priority []int) *graph.Graph { return s.graph(t, m, ratio, priority) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Jobs = []Job{{Graph: s.graph(t, m, ratio, nil)}}
+	for _, c.Policy = range sched.Names() {
+		res, err := Run(c)
+		if err != nil || res.Runs[0].Err != nil {
+			t.Fatal(c.Policy, err, res.Runs[0].Err)
+		}
+		r.took[c.Policy], r.bound = res.Makespan, res.Bound
+	}
+	return r
+}
+
+// best returns who took least, adaptive apart, the first by name of equals.
+func (r *schedule) best() string {
+	best := "HEFT"
+	for _, name := range sched.Names() {
+		if name != "adaptive" && r.took[name] < r.took[best] {
+			best = name
+		}
+	}
+	return best
+}
+
+// lag is how many percent longer than another a policy took.
+func (r *schedule) lag(policy, than string) float64 {
+	return 100 * (float64(r.took[policy])/float64(r.took[than]) - 1)
+}
+
+// goals checks that the row meets them.
+func (r *schedule) goals(t *testing.T) {
+	t.Helper()
+	best := r.best()
+	lag, more := r.lag("finish", best), r.lag("adaptive", "finish")
+	if lag > lagFinish || more > lagAdaptive {
+		t.Errorf("%s, %s, %v: finish is %.1f %% behind %s, the goal is %v; adaptive %.1f %% behind finish, the goal is %v",
+			r.machine, r.graph, r.ratio, lag, best, lagFinish, more, lagAdaptive)
+	}
+}
+
 // TestSchedules compares the policies with HEFT, executed in the simulator as they
 // are, and with what no schedule can beat, on graphs that are known for being hard to
 // schedule, with copies that take a tenth of a task, as long, and ten times as long.
-// testdata/schedules.golden has the makespans as multiples of the bound; -rewrite
-// takes new ones over.
+// Every row must meet the goals. testdata/schedules.golden has the makespans as multiples
+// of the bound; -rewrite takes new ones over.
 func TestSchedules(t *testing.T) {
 	const file = "testdata/schedules.golden"
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "machine\tgraph\tcopies\tHEFT\tfinish\tadaptive\tbest\tof\tfinish behind\t")
-	rows, behind, worst := 0, 0, 0.0
+	rows, missed, worst := 0, 0, 0.0
 	for _, name := range []string{"3x5070", "8xh100", "mixed", "2xcpu"} {
 		m, _ := machine.Named(name)
 		for _, ratio := range []float64{0.1, 1, 10} {
+			if name == "2xcpu" && ratio != 1 {
+				continue // nothing is copied there
+			}
 			rnd := rand.New(rand.NewPCG(7, 7))
 			for _, s := range []*shape{
 				cholesky(8), lu(6), halo(16, 12), forkJoin(24, 4, rnd), montage(24, rnd),
 				layered(12, 12, rnd), layered(5, 32, rnd), besideBulk(50, 50*len(m.Devices)),
 			} {
-				if name == "2xcpu" && ratio != 1 {
-					continue // nothing is copied there
-				}
-				c := Config{Machine: m, Unchecked: true}
-				heft, err := executed(c, func(priority []int) *graph.Graph { return s.graph(t, m, ratio, priority) })
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.Jobs = []Job{{Graph: s.graph(t, m, ratio, nil)}}
-				took := make(map[string]time.Duration)
-				best, least, bound := "HEFT", heft, time.Duration(0)
-				for _, c.Policy = range sched.Names() {
-					res, err := Run(c)
-					if err != nil || res.Runs[0].Err != nil {
-						t.Fatal(c.Policy, err, res.Runs[0].Err)
-					}
-					took[c.Policy], bound = res.Makespan, res.Bound
-					if res.Makespan < least && c.Policy != "adaptive" {
-						best, least = c.Policy, res.Makespan
-					}
-				}
-				of := func(d time.Duration) float64 { return float64(d) / float64(bound) }
-				lag := 100 * (float64(took["finish"])/float64(least) - 1)
-				fmt.Fprintf(w, "%s\t%s\t%v\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t%.0f %%\t\n", name, s.name, ratio, of(heft), of(took["finish"]), of(took["adaptive"]), of(least), best, lag)
-				if rows++; lag > 5 {
-					behind++
+				r := s.measure(t, m, ratio)
+				r.goals(t)
+				best := r.best()
+				lag := r.lag("finish", best)
+				of := func(policy string) float64 { return float64(r.took[policy]) / float64(r.bound) }
+				fmt.Fprintf(w, "%s\t%s\t%v\t%.2f\t%.2f\t%.2f\t%.2f\t%s\t%.0f %%\t\n", name, s.name, ratio, of("HEFT"), of("finish"), of("adaptive"), of(best), best, lag)
+				if rows++; lag > lagFinish {
+					missed++
 				}
 				worst = max(worst, lag)
 			}
@@ -307,7 +353,7 @@ func TestSchedules(t *testing.T) {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintf(&text, "finish is more than 5 %% behind in %d of %d, at most %.0f %%\n", behind, rows, worst)
+	fmt.Fprintf(&text, "finish is more than 5 %% behind in %d of %d, at most %.0f %%\n", missed, rows, worst)
 	if *rewrite {
 		if err := os.WriteFile(file, []byte(text.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -319,5 +365,27 @@ func TestSchedules(t *testing.T) {
 	}
 	if got := text.String(); got != string(want) {
 		t.Errorf("got:\n%s\nwant:\n%s\n(go test ./sim -run TestSchedules -rewrite takes it over)", got, want)
+	}
+}
+
+// TestChainBesideBulk: a chain of 100 tasks beside 800 independent ones, whichever were
+// added first, takes at most 5 % longer on 8 GPUs than no schedule can beat.
+func TestChainBesideBulk(t *testing.T) {
+	m, _ := machine.Named("8xh100")
+	for _, last := range []bool{false, true} {
+		s := besideBulk(100, 800)
+		if !last {
+			slices.Reverse(s.tasks) // all of the chain are alike
+		}
+		c := Config{Machine: m, Unchecked: true, Jobs: []Job{{Graph: s.graph(t, m, 0.1, nil)}}}
+		for _, c.Policy = range []string{"finish", "adaptive"} {
+			res, err := Run(c)
+			if err != nil || res.Runs[0].Err != nil {
+				t.Fatal(c.Policy, err, res.Runs[0].Err)
+			}
+			if lag := 100 * (float64(res.Makespan)/float64(res.Bound) - 1); lag > 5 {
+				t.Errorf("chain last %v: %s takes %.1f %% longer than the bound", last, c.Policy, lag)
+			}
+		}
 	}
 }
