@@ -580,13 +580,17 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan
 }
 
 // mayOverwrite reports whether updating a value in place keeps the promise of
-// its durability: volatile data promises nothing, versioned data must have
-// another copy in host memory to go back to, and no other reader.
+// its durability: volatile data promises nothing, but other data may be computed
+// again from what of it is in host memory alone; versioned data must have another
+// copy in host memory to go back to, and no other reader.
 func (e *Engine) mayOverwrite(v, s, d int32) bool {
-	if e.data.at[d].kind == graph.Volatile {
-		return e.vals.at[v].flags&current == 0 || e.vals.at[v].reads <= 1
-	}
 	val := &e.vals.at[v]
+	if e.data.at[d].kind == graph.Volatile {
+		if !e.hostOnly && val.flags&anchored != 0 && (val.deps > 0 || val.reads > 1) && !e.beside(v, s) {
+			return false
+		}
+		return val.flags&current == 0 || val.reads <= 1
+	}
 	return val.reads == 1 && val.flags&current == 0 && e.slots.at[s].pins == 0 && e.beside(v, s)
 }
 
@@ -1057,8 +1061,9 @@ func (e *Engine) produced(v int32, depth int16, replay int64) {
 	}
 	if val.slot < 0 {
 		// Given up on while it was being made again, or because its readers were
-		// heard of before its maker: what they made may depend on it still.
-		if val.deps > 0 && val.flags&anchored == 0 {
+		// heard of before its maker, or updated in place already: what its readers
+		// make may depend on it still.
+		if (val.deps > 0 || val.reads > 0) && val.flags&anchored == 0 && !e.hostOnly {
 			val.depth, val.replay = depth, replay
 			e.count(v)
 		}

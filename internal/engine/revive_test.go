@@ -227,6 +227,31 @@ func TestNoRoomForWhatTheCallerGave(t *testing.T) {
 	is(t, err, engine.ErrOutOfMemory)
 }
 
+// Volatile data is not updated in place where other data, which may not be lost, would be
+// computed again from what it holds.
+func TestVolatileDataThatOthersDependOn(t *testing.T) {
+	m := gpus(1, 10*mb)
+	m.Devices = append(m.Devices, cpus(1).Devices...)
+	r := newRig(t, m, engine.Options{})
+	w := r.e.NewData("w", mb, graph.Versioned)
+	g := build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true, Output: true, Durability: graph.Volatile})
+		derive, pause, update := job("derive", 5, reads(x), writes(w)), job("pause", 1), job("update", 1, updates(x))
+		derive.On.Only, pause.On.Only, update.On.Only = []string{"gpu:0"}, []string{"cpu:0"}, []string{"cpu:0"}
+		b.Add(derive)
+		b.Add(pause)
+		b.Add(update)
+	})
+	o := bound(w)
+	o.MaxInFlight = 2 // the update is issued when nothing copies from x any more
+	r.mustRun(r.submit(g, o))
+	r.lose(0, false)
+	r.back(0, false)
+	r.mustRun(r.submit(over(t, "reads w", 1, reads), bound(w)))
+	equal(t, "launches of derive", r.count("derive"), 2)
+}
+
 // instNames lists what the instances that exist hold, in order.
 func (r *rig) instNames() []string {
 	var out []string
