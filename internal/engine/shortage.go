@@ -21,7 +21,7 @@ type effort uint8
 const (
 	usual   effort = iota
 	lookOn         // try the tasks behind the first of a queue as well
-	compact        // and give up the unused parts of buffers
+	compact        // and give up buffers of which a task uses a part, and unused parts
 	give           // and fail the run of the next task that has no room
 )
 
