@@ -54,7 +54,8 @@ func finishOn(v *View, t *Ready, cost machine.Cost, d machine.DeviceID, dev Devi
 		short -= bytes
 	}
 	if short > 0 && !dev.HostMemory {
-		at += cost.Copy(short, d, machine.Host).Median + cost.Copy(short, machine.Host, d).Median
+		both := cost.Copy(1<<24, d, machine.Host).Median + cost.Copy(1<<24, machine.Host, d).Median
+		at += time.Duration(float64(both) * (float64(short) / (1 << 24)))
 	}
 	return at
 }
@@ -151,7 +152,7 @@ func wide(devices, tasks int) (*View, *links) {
 	r := rand.New(rand.NewPCG(1, 1))
 	v := &View{Classes: 2}
 	for d := range devices {
-		v.Devices = append(v.Devices, Device{Class: int32(d % 2), Accepts: true, Slow: 1, CapBytes: 8 << 30, Score: 80})
+		v.Devices = append(v.Devices, Device{Class: int32(d % 2), Accepts: true, Slow: 1, CapBytes: 8 << 30, FreeBytes: 8 << 30, Score: 80})
 	}
 	// As in the engine, tasks of a shape share their costs and all inputs lie
 	// in one slice.

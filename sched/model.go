@@ -208,8 +208,14 @@ func (m *model) evicts(t *Ready, d machine.DeviceID, short int64) time.Duration 
 	if short <= 0 {
 		return 0
 	}
-	return m.copy(short, d, machine.Host) + m.copy(short, machine.Host, d)
+	both := m.copy(evictUnit, d, machine.Host) + m.copy(evictUnit, machine.Host, d)
+	return time.Duration(float64(both) * (float64(short) / evictUnit))
 }
+
+// evictUnit is the size of a copy by which evictions are measured: large enough that
+// latency hardly counts. What is short differs from task to task, and the time of this
+// is always at hand.
+const evictUnit = 1 << 24
 
 // put assigns v.Tasks[i] to d and records it.
 func (m *model) put(v *View, i int, d machine.DeviceID, out []Placement) []Placement {

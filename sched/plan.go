@@ -26,7 +26,7 @@ type Plan struct {
 	// Turns has a place for every task: device queues hand out tasks of the run in
 	// this order, and not in the order they became ready.
 	Turns []int32
-	// Ranks are upward ranks, to be shown with every task that is offered.
+	// Ranks are upward ranks, to be shown in View.Graphs.
 	Ranks []time.Duration
 }
 

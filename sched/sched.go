@@ -70,6 +70,8 @@ type View struct {
 	// Dirty lists devices whose FreeAt, Class, Accepts or Slow changed since
 	// the last call, other than by this policy's own placements.
 	Dirty []machine.DeviceID
+	// Graphs has the graph of every run, by Ready.Run.
+	Graphs []Graph
 	// HostUsed is how much of host memory is in use, the caller's own not counted.
 	HostUsed int64
 	// Classes is one more than the largest Device.Class. Devices of a class
@@ -80,15 +82,18 @@ type View struct {
 	Crowds []machine.Crowd
 }
 
+// Graph is the graph of a run: Flow.Succs are the successors of a task. Ranks are
+// upward ranks of its tasks, how long it is from the beginning of each to the end of
+// the graph, where the policy planned the run (Planner); else nil.
+type Graph struct {
+	Flow  *graph.Flow
+	Ranks []time.Duration
+}
+
 // Ready is a task to place.
 type Ready struct {
 	Run  int32
 	Task graph.TaskID
-	// Flow is its graph: Flow.Succs(Task) are its successors.
-	Flow *graph.Flow
-	// Rank is its upward rank, where the policy planned the run and gave it one: how
-	// long it is from its beginning to the end of the graph.
-	Rank time.Duration
 	// State identifies (kernel, size) for learning policies.
 	Kernel   *graph.Kernel
 	Ops      float64

@@ -214,10 +214,7 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
 	v.Need, v.HostNeed, v.Inputs, v.Hint, v.Only = 0, 0, nil, -1, nil
-	v.Near, v.Flow, v.Rank = machine.DeviceID(near), f, 0
-	if r.ranks != nil {
-		v.Rank = r.ranks[gt]
-	}
+	v.Near = machine.DeviceID(near)
 	if !e.hostOnly {
 		v.Need, v.HostNeed = sh.workspace, sh.workspace
 		i0 := len(e.inputs)

@@ -88,7 +88,6 @@ type run struct {
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
 	keys     []int64         // of its tasks, where it has a plan
-	ranks    []time.Duration // of its tasks, as the plan has them
 	reaping  bool
 	vacating bool  // all is done, and the caller's memory is not free yet
 	cramped  bool  // there was no room to keep what was there

@@ -4,12 +4,18 @@ import (
 	"slices"
 
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
 )
 
 // plan has a policy that plans look at a run that begins, if nothing binds that. Turns
 // it gives to tasks become their keys: the service that all those before them take. So
 // the run is served as any other of its weight, in an order of its own.
 func (e *Engine) plan(r *run) {
+	for int(r.slot) >= len(e.view.Graphs) {
+		e.view.Graphs = append(e.view.Graphs, sched.Graph{})
+	}
+	g := &e.view.Graphs[r.slot]
+	g.Flow, g.Ranks = r.f, nil
 	if e.planner == nil || r.g.NumTasks() < 2 || !e.unbound(r) {
 		return
 	}
@@ -29,7 +35,7 @@ func (e *Engine) plan(r *run) {
 		w.At = append(w.At, at)
 	}
 	p := e.planner.Plan(w)
-	r.ranks = p.Ranks
+	g.Ranks = p.Ranks
 	r.planned = p.Turns != nil || p.Ranks != nil
 	if p.Turns == nil {
 		return
@@ -71,5 +77,6 @@ func (e *Engine) unplan(r *run) {
 		r.planned = false
 		e.planner.Forget(r.slot)
 	}
-	r.keys, r.ranks = r.keys[:0], nil
+	r.keys = r.keys[:0]
+	e.view.Graphs[r.slot] = sched.Graph{}
 }

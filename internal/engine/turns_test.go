@@ -23,8 +23,11 @@ type reversed struct {
 func (p *reversed) Place(v *sched.View, out []sched.Placement) []sched.Placement {
 	for i := range v.Tasks {
 		t := &v.Tasks[i]
-		p.ranks = append(p.ranks, t.Rank)
-		p.succs += len(t.Flow.Succs(t.Task))
+		g := &v.Graphs[t.Run]
+		if g.Ranks != nil {
+			p.ranks = append(p.ranks, g.Ranks[t.Task])
+		}
+		p.succs += len(g.Flow.Succs(t.Task))
 		out = append(out, sched.Placement{Task: int32(i), Finish: v.Assign(i, 0, 0, t.Cost[0])})
 	}
 	return out
