@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 )
 
 // rule is a way to schedule a whole graph, to be rehearsed.
@@ -222,4 +223,85 @@ func (r *rehearsal) rankTasks() {
 	for i, t := range r.order {
 		r.place[t] = int32(i)
 	}
+}
+
+// survey takes in costs and works out what the graph takes at least on all devices.
+func (r *rehearsal) survey(w *Work) {
+	r.w, r.devices = w, int32(len(w.Devices))
+	r.mem, r.cost = r.mem[:0], r.cost[:0]
+	for d := range w.Devices {
+		m := int32(d) + 1
+		if w.Devices[d].HostMemory {
+			m = hostMemory
+		}
+		r.mem = append(r.mem, m)
+	}
+	rates := make([]float64, len(w.Costs)) // tasks in a nanosecond on all devices
+	for s := range w.Costs {
+		for d := range w.Devices {
+			dev := &w.Devices[d]
+			c := time.Duration(-1)
+			if dev.Accepts && w.Costs[s][dev.Class] >= 0 {
+				c = slowed(w.Costs[s][dev.Class], dev.Slow)
+				rates[s] += 1 / float64(max(c, 1))
+			}
+			r.cost = append(r.cost, c)
+		}
+	}
+	total := 0.0
+	for t := range len(w.Flow.Rows) - 1 {
+		if rate := rates[w.Flow.Rows[t].Shape]; rate > 0 {
+			total += 1 / rate
+		}
+	}
+	r.spread = time.Duration(total)
+}
+
+// longest returns the length of the longest chain with each task on the device that is
+// best for it.
+func (r *rehearsal) longest() time.Duration {
+	f := r.w.Flow
+	best := make([]time.Duration, len(r.w.Costs))
+	for s := range best {
+		best[s] = -1
+		for _, c := range r.cost[s*int(r.devices) : (s+1)*int(r.devices)] {
+			if c >= 0 && (best[s] < 0 || c < best[s]) {
+				best[s] = c
+			}
+		}
+	}
+	ends := make([]time.Duration, len(f.Rows)-1)
+	r.chain = 0
+	for t := range ends {
+		for _, p := range f.Preds(graph.TaskID(t)) {
+			ends[t] = max(ends[t], ends[p])
+		}
+		ends[t] += max(best[f.Rows[t].Shape], 0)
+		r.chain = max(r.chain, ends[t])
+	}
+	return r.chain
+}
+
+// prepare works out copies and ranks; false where there are too many kinds of copies.
+func (r *rehearsal) prepare(m *machine.Machine, cost machine.Cost) bool {
+	f := r.w.Flow
+	r.ways = newWays(m, cost)
+	r.size = r.size[:0]
+	for v := range f.Values {
+		p := &f.Pieces[f.Values[v].Piece]
+		r.size = append(r.size, r.ways.row(p.Hi-p.Lo))
+		if len(r.ways.took) > maxWays {
+			return false
+		}
+	}
+	r.rankTasks()
+	return true
+}
+
+// initial returns the memory an initial value is in.
+func (r *rehearsal) initial(v int32) int32 {
+	if at := r.w.At[v]; at >= 0 {
+		return r.mem[at]
+	}
+	return hostMemory
 }
