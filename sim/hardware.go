@@ -63,6 +63,7 @@ type Hardware struct {
 	err      error
 	lanes    []lane
 	devices  []device
+	heard    []machine.DeviceID // devices whose loss the engine is told of since Apply was last called
 	hostUsed int64
 	insts    []instance
 	runs     map[engine.RunID]*run
@@ -251,8 +252,9 @@ func NewHardware(o HardwareOptions) *Hardware {
 // Apply carries out actions at a time not before any given so far.
 func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 	h.now = now
-	for i := range h.devices {
-		h.devices[i].hearing = h.devices[i].hearing && h.devices[i].lostAt == now
+	for _, id := range h.heard {
+		d := &h.devices[id]
+		d.hearing = d.hearing && d.lostAt == now
 	}
 	for i := range acts {
 		a := &acts[i]
@@ -279,11 +281,19 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 			return h.err
 		}
 	}
-	for i := range h.devices {
-		h.devices[i].hearing = false
+	for _, id := range h.heard {
+		h.devices[id].hearing = false
 	}
+	h.heard = h.heard[:0]
 	h.settle()
 	return h.err
+}
+
+// hear notes that the engine is told now that a device is lost.
+func (h *Hardware) hear(id machine.DeviceID) {
+	d := &h.devices[id]
+	d.hearing, d.lostAt = true, h.now
+	h.heard = append(h.heard, id)
 }
 
 // stop ends a launch on a CPU early: at once if it runs, else in its turn. What it

@@ -25,7 +25,7 @@ func (h *Hardware) Inject(now time.Duration, f *Fault) {
 	case Lose:
 		d.broken = true
 		h.takeDown(f.Device, f.Keep)
-		d.hearing, d.lostAt = true, h.now
+		h.hear(f.Device)
 		tell(engine.Event{Kind: engine.DeviceLost, Kept: f.Keep})
 	case Back:
 		d.broken = false
@@ -164,7 +164,7 @@ func (h *Hardware) answer(id machine.DeviceID) {
 		return // it came back meanwhile
 	}
 	if d.broken || d.cut {
-		d.hearing, d.lostAt = true, h.now
+		h.hear(id)
 		h.out = append(h.out, engine.Event{Kind: engine.DeviceLost, Device: id, Kept: d.kept})
 		return
 	}
@@ -229,7 +229,7 @@ func (h *Hardware) breakLink(a, b machine.DeviceID) {
 		if d := &h.devices[i]; !d.cut && h.machine.MemoryOf(id) == id && !h.cost.Reaches(id, machine.Host) {
 			d.cut = true
 			h.takeDown(id, false)
-			d.hearing, d.lostAt = true, h.now
+			h.hear(id)
 			h.out = append(h.out, engine.Event{Kind: engine.DeviceLost, Device: id})
 		}
 	}
