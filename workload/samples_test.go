@@ -183,15 +183,14 @@ func openExact(t *testing.T, d driver.Driver) *weft.Runtime {
 }
 
 // runInThirds runs a job again, cut into three tasks, so that kernels begin in the middle of
-// things. What keeps state, or places its tasks itself, stays as it is.
+// things. What keeps state stays as it is.
 func runInThirds(t *testing.T, rt *weft.Runtime, j workload.Job) {
 	t.Helper()
 	p := j.Pieces()
 	align := max(p.Align, 1)
 	third := p.Extent / 3 / align * align
 	_, stateful := j.(workload.Stateful)
-	_, placed := j.(workload.Placed)
-	if third == 0 || stateful || placed {
+	if third == 0 || stateful {
 		return
 	}
 	g, err := j.Graph([]sched.Range{{Hi: third}, {Lo: third, Hi: 2 * third}, {Lo: 2 * third, Hi: p.Extent}})
