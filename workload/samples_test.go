@@ -49,10 +49,15 @@ func samples(t *testing.T) []sample {
 	}
 	g, err := gemm.New(gemm.Config{M: 301, K: 97, N: 303, Seed: 1})
 	product(g, err, func() []float32 { return g.Result() })
-	wide, err := gemm.New(gemm.Config{M: 203, K: 100, N: 1036, Seed: 1})
+	// K is a multiple of 8 and N of 4: tiles inside C are taken four numbers at a time.
+	wide, err := gemm.New(gemm.Config{M: 203, K: 104, N: 1036, Seed: 1})
 	product(wide, err, func() []float32 { return wide.Result() })
-	for _, n := range []int{303, 1036} {
-		p, err := tropical.New(tropical.Config{M: 201, K: n / 3, N: n, Seed: 1})
+	for _, c := range []tropical.Config{
+		{M: 201, K: 101, N: 303, Seed: 1},
+		{M: 201, K: 344, N: 1036, Seed: 1}, // four at a time, as above
+		{M: 67, K: 3, N: 70, Seed: 2},      // every eighth maximum is negative, so that a zero beyond the edge shows
+	} {
+		p, err := tropical.New(c)
 		product(p, err, func() []float32 { return p.Result() })
 	}
 	// Sums so close to one another that a comparison with any slack takes the wrong one.
@@ -63,7 +68,14 @@ func samples(t *testing.T) []sample {
 			xs[i] *= 1e-6
 		}
 	}
-	for _, s := range []conv.Shape{{N: 3, C: 5, H: 17, W: 70, K: 13, R: 3, S: 3, Stride: 1, Pad: 1}, {N: 3, C: 2, H: 23, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 2}} {
+	for _, s := range []conv.Shape{
+		{N: 3, C: 5, H: 17, W: 70, K: 13, R: 3, S: 3, Stride: 1, Pad: 1},
+		{N: 3, C: 2, H: 23, W: 20, K: 3, R: 5, S: 4, Stride: 2, Pad: 2},
+		// Outputs fill three quarters of tiles of 8 × 32, which conv.cu has for 3 × 3 filters,
+		// with rows of a multiple of 4 and not. There are filters for two blocks of 64.
+		{N: 3, C: 2, H: 15, W: 60, K: 67, R: 3, S: 3, Stride: 1, Pad: 1},
+		{N: 3, C: 2, H: 17, W: 63, K: 5, R: 3, S: 3, Stride: 1},
+	} {
 		for _, split := range []string{conv.Images, conv.Rows} {
 			c, err := conv.New(conv.Config{Shape: s, Seed: 1, Split: split})
 			product(c, err, func() []float32 { return c.Result() })
@@ -89,6 +101,12 @@ func samples(t *testing.T) []sample {
 			r, err := reduce.New(reduce.Config{Op: op, N: n, Seed: 1})
 			product(r, err, func() []float32 { return []float32{r.Result()} })
 		}
+		// The largest and the smallest element are in the first of 34 blocks, or the last.
+		for _, at := range []int{0, 33 * reduce.Block} {
+			r, err := reduce.New(reduce.Config{Op: op, N: 33*reduce.Block + 2, Seed: 1})
+			product(r, err, func() []float32 { return []float32{r.Result()} })
+			r.Elements()[at], r.Elements()[at+1] = 2, -2
+		}
 	}
 	for _, split := range []string{reservoir.Patterns, reservoir.Neurons, reservoir.Rows} {
 		params := reservoir.Defaults()
@@ -98,7 +116,14 @@ func samples(t *testing.T) []sample {
 			product(r, err, func() []float32 { return r.States() })
 		}
 	}
-	for _, c := range []automata.Config{{Rows: 301, Cols: 64 * 33, Steps: 21}, {Rows: 401, Cols: 64 * 7, Steps: 99, K: 33}, {Rows: 128, Cols: 64, Steps: 64, K: 64}} {
+	for _, c := range []automata.Config{
+		{Rows: 301, Cols: 64 * 33, Steps: 21},
+		{Rows: 401, Cols: 64 * 7, Steps: 99, K: 33},
+		{Rows: 128, Cols: 64, Steps: 64, K: 64},
+		// The kernels for up to 8 steps and for more, both with more than the 30 words of a strip.
+		{Rows: 100, Cols: 64 * 32, Steps: 20, K: 7},
+		{Rows: 100, Cols: 64 * 32, Steps: 20, K: 10},
+	} {
 		a, err := automata.New(c)
 		if err != nil {
 			t.Fatal(err)
