@@ -273,10 +273,8 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	default:
 		c = &call{p: p, slots: make([]Binding, len(p.ports)), claims: make([]claim, len(p.ports)), end: make(chan exec.End, 1)}
 		c.job.Graph, c.job.Memory, c.job.Check = p.g, c.memory, c.begin
-		c.job.Done = func(rep *engine.Report, err error) {
-			p.r.claims.release(c)
-			p.r.tell(c.end, rep, err)
-		}
+		c.job.Free = func() { p.r.claims.release(c) }
+		c.job.Done = func(rep *engine.Report, err error) { p.r.tell(c.end, rep, err) }
 	}
 	copy(c.slots, p.slots)
 	if err := p.fill(c.slots, bs); err != nil {
@@ -354,7 +352,6 @@ func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
 	// The handle outlives the run, and may cancel it: this call is not reused.
 	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
 	c.job.Done = func(rep *engine.Report, err error) {
-		p.r.claims.release(c)
 		if p.r.o.Explain == nil {
 			h.end(p.r.report(rep), err, then)
 			return

@@ -94,7 +94,7 @@ func TestCancelKillsWorker(t *testing.T) {
 
 // Close ends although a kernel hangs in a worker, and leaves no process behind.
 func TestCloseKillsWorker(t *testing.T) {
-	r := startWith(t, exec.Config{KillWait: 50 * time.Millisecond, Engine: engine.Options{TaskTimeout: -1}},
+	r := startWith(t, exec.Config{KillWait: 50 * time.Millisecond, CloseWait: 2 * time.Minute, Engine: engine.Options{TaskTimeout: -1}},
 		proc.Options{Config: []byte("hang kernel bad"), Standby: true})
 	ended := r.hung(t, context.Background())
 	if err := r.Close(context.Background()); err != nil {
@@ -108,7 +108,7 @@ func TestCloseKillsWorker(t *testing.T) {
 // Close ends although worker, standby and keeper are stopped, and leaves no process
 // behind.
 func TestCloseKillsStopped(t *testing.T) {
-	r := startWith(t, exec.Config{}, proc.Options{Standby: true, End: 100 * time.Millisecond})
+	r := startWith(t, exec.Config{CloseWait: 2 * time.Minute}, proc.Options{Standby: true, End: 100 * time.Millisecond})
 	eventually(t, "there is a standby", func() bool { return strings.Contains(r.log.String(), "stands by") })
 	for _, pid := range pids("") {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

@@ -5,7 +5,7 @@
 // All of it is computed on a View, which is a copy of what is known at one time, so that a
 // decision can be repeated and tested without devices. Plan is the whole path:
 //
-//	Pieces ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► Settle ─► Plan
+//	Pieces ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► settle ─► Plan
 //	                     ▲                                          │
 //	                     └──────── one device is faster ◄───────────┘
 package cut

@@ -13,7 +13,8 @@
 // Files: engine.go (state, Step), run.go (runs, resident data), admit.go (who begins
 // when), place.go (views, policies, queues, fairness), issue.go (waits, launches),
 // memory.go (instances, copies, eviction), lists.go (instances by pieces), store.go
-// (records, queues), shortage.go (waiting for memory), capacity.go (how much there is),
+// (records, queues), turns.go (plans of policies), left.go (what is kept), shortage.go
+// (waiting for memory), capacity.go (how much there is),
 // recover.go (failures, lineage, replay), vacate.go (giving the caller's memory back),
 // health.go (ladder, timeouts, rebalancing, hot-swap), limit.go (automatic timeouts),
 // giveup.go (runs whose callers have gone), adrift.go (calls that cannot be ended),

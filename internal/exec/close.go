@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,8 +35,14 @@ type patience struct {
 	cancelWait, killWait, closeWait time.Duration
 
 	waits sync.Mutex
-	held  []string // calls that were left behind
+	held  map[engine.RunID]leftBehind
 	open  []string // devices being closed
+}
+
+// leftBehind is a run that was told to have ended although something of it had not.
+type leftBehind struct {
+	what []string // calls that use its memory
+	free func()   // Job.Free
 }
 
 func newPatience(c *Config) patience {
@@ -46,7 +53,7 @@ func newPatience(c *Config) patience {
 		return max(d, 0)
 	}
 	cancel := wait(c.CancelWait, cancelWait)
-	return patience{cancelWait: cancel, killWait: wait(c.KillWait, cancel/2), closeWait: wait(c.CloseWait, closeWait)}
+	return patience{held: make(map[engine.RunID]leftBehind), cancelWait: cancel, killWait: wait(c.KillWait, cancel/2), closeWait: wait(c.CloseWait, closeWait)}
 }
 
 // cancel ends a job's run early. What it has in flight is asked to end, ended with its
@@ -77,19 +84,31 @@ func (l *loop) detach() {
 			continue // it ended meanwhile
 		}
 		held, err := l.engine.Holding(id)
-		if what := l.describe(held); len(what) > 0 {
+		what := l.describe(held)
+		if len(what) > 0 {
 			err = fmt.Errorf("%w; %w: %s", err, ErrHeld, strings.Join(what, ", "))
 			l.log.Warn("a cancelled run does not end", "err", err)
-			l.x.waits.Lock()
-			l.x.held = append(l.x.held, what...)
-			l.x.waits.Unlock()
 		}
+		l.x.waits.Lock()
+		l.x.held[id] = leftBehind{what, j.Free}
+		l.x.waits.Unlock()
 		delete(l.runs, id)
 		l.counts.Cancelled++
 		j.id = 0
 		j.Done(nil, err)
 	}
 	l.overdue = l.overdue[:0]
+}
+
+// caughtUp takes in that a run which was left behind has ended.
+func (l *loop) caughtUp(id engine.RunID) {
+	l.x.waits.Lock()
+	free := l.x.held[id].free
+	delete(l.x.held, id)
+	l.x.waits.Unlock()
+	if free != nil {
+		free()
+	}
 }
 
 // describe names what of a run still uses the caller's memory, or will. A launch that
@@ -105,7 +124,11 @@ func (l *loop) describe(held []engine.Held) []string {
 			on = " on " + l.x.Machine.Devices[h.Device].Name
 		}
 		if h.Task != graph.NoTask {
-			what = fmt.Sprintf("%s of task %q has not returned", kernelNames(h.Graph.Task(h.Task)), h.Graph.TaskName(h.Task))
+			kernels := kernelNames(h.Graph.Task(h.Task))
+			for i, name := range kernels {
+				kernels[i] = fmt.Sprintf("%q", name)
+			}
+			what = fmt.Sprintf("kernel %s of task %q has not returned", strings.Join(kernels, ", "), h.Graph.TaskName(h.Task))
 		}
 		if s := what + on; !slices.Contains(out, s) {
 			out = append(out, s)
@@ -114,21 +137,15 @@ func (l *loop) describe(held []engine.Held) []string {
 	return out
 }
 
-// kernelNames names the kernels of a task, each once.
-func kernelNames(t *graph.Task) string {
+// kernelNames returns the names of a task's kernels, each once.
+func kernelNames(t *graph.Task) []string {
 	var names []string
 	for _, s := range t.Steps {
-		if s.Kernel == nil {
-			continue
-		}
-		if n := fmt.Sprintf("%q", s.Kernel.Name); !slices.Contains(names, n) {
-			names = append(names, n)
+		if s.Kernel != nil && !slices.Contains(names, s.Kernel.Name) {
+			names = append(names, s.Kernel.Name)
 		}
 	}
-	if len(names) == 1 {
-		return "kernel " + names[0]
-	}
-	return "kernels " + strings.Join(names, ", ")
+	return names
 }
 
 // Ended is closed when everything that Close ends has ended.
@@ -167,8 +184,12 @@ func (x *Executor) unclosed() error {
 	if len(x.open) > 0 {
 		open = "; not closed: " + strings.Join(x.open, ", ")
 	}
-	if len(x.held) > 0 {
-		return fmt.Errorf("%w: %s%s", ErrHeld, strings.Join(x.held, ", "), open)
+	var held []string
+	for _, id := range slices.Sorted(maps.Keys(x.held)) {
+		held = append(held, x.held[id].what...)
+	}
+	if len(held) > 0 {
+		return fmt.Errorf("%w: %s%s", ErrHeld, strings.Join(held, ", "), open)
 	}
 	return fmt.Errorf("%w after %v%s", engine.ErrTimeout, x.closeWait, open)
 }

@@ -273,6 +273,10 @@ type Job struct {
 	// Done is called exactly once for every Start: on the loop's goroutine, so
 	// that it must not block, or by Start itself after Close.
 	Done func(*engine.Report, error)
+	// Free, when set, is called on the loop's goroutine when nothing of a job that
+	// passed Check uses its memory any more: before Done, or after it where that told of
+	// ErrHeld.
+	Free func()
 
 	id    engine.RunID // 0 unless it runs; the loop's
 	begin func(*loop)

@@ -525,7 +525,8 @@ func (l *loop) done(a *engine.Action) {
 		return
 	}
 	if l.runs[a.Run] == nil {
-		return // it was told of before: see detach
+		l.caughtUp(a.Run) // it was told of before: see detach
+		return
 	}
 	switch {
 	case a.Err == nil:
@@ -542,6 +543,9 @@ func (l *loop) done(a *engine.Action) {
 		l.compare(j.Graph, a.Report, a.Err)
 	}
 	j.id = 0
+	if j.Free != nil {
+		j.Free()
+	}
 	j.Done(a.Report, a.Err)
 }
 

@@ -146,7 +146,7 @@ func (l *loop) revive(d *dev, rung engine.Rung) {
 		superseded := ctx.Err() != nil
 		l.x.do(func(l *loop) {
 			if err != nil {
-				l.log.Warn("device not back", "device", d.Info().Name, "rung", rung.String(), "err", err)
+				l.log.Debug("device not back", "device", d.Info().Name, "rung", rung.String(), "err", err)
 				if !superseded {
 					l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Err: err})
 				}

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -57,7 +56,7 @@ func (l *loop) watch(c *Config) {
 	}
 }
 
-// sampler starts the goroutine that samples some devices. unwatch ends it.
+// sampler starts the goroutine that samples some devices. Closing l.unwatched ends it.
 func (l *loop) sampler(every, hang time.Duration, devs ...*dev) {
 	l.watchers.Add(1)
 	go func() {
@@ -170,7 +169,7 @@ func (l *loop) goBeside(d *dev, now time.Duration) {
 	d.flight -= int(upto - o.Op.Seq)
 	l.evs = append(l.evs, engine.Event{Kind: engine.Detached, Op: o.Op})
 	l.log.Warn("a Go kernel keeps its device from other runs: they go on beside it", "device", d.Info().Name,
-		"task", o.Graph.TaskName(o.Task), "kernels", kernelNames(o.Graph.Task(o.Task)), "for", (now - o.Since).Round(time.Millisecond))
+		"task", o.Graph.TaskName(o.Task), "kernels", strings.Join(kernelNames(o.Graph.Task(o.Task)), ", "), "for", (now - o.Since).Round(time.Millisecond))
 }
 
 // sayLong says once of a call that it takes long, and which kernel that is.
@@ -180,12 +179,6 @@ func (l *loop) sayLong(d *dev, now time.Duration) {
 		return
 	}
 	d.said = o.Op
-	var kernels []string
-	for _, s := range o.Graph.Task(o.Task).Steps {
-		if s.Kernel != nil && !slices.Contains(kernels, s.Kernel.Name) {
-			kernels = append(kernels, s.Kernel.Name)
-		}
-	}
 	l.log.Warn("a task takes long: a Go kernel that does not return keeps its device", "device", d.Info().Name,
-		"task", o.Graph.TaskName(o.Task), "kernels", strings.Join(kernels, ", "), "for", (now - o.Since).Round(time.Millisecond))
+		"task", o.Graph.TaskName(o.Task), "kernels", strings.Join(kernelNames(o.Graph.Task(o.Task)), ", "), "for", (now - o.Since).Round(time.Millisecond))
 }
