@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weft-run/weft/driver"
@@ -19,17 +20,28 @@ type adrift struct {
 // the call they run.
 func (d *device) Detach(op driver.Wait, upto uint32) bool {
 	old := d.byLane[op.Lane]
+	a := &d.adrift
+	a.mu.Lock() // held until the call is listed: it may return at once
 	if old == nil || !d.board.TakeOver(op.Lane, op.Seq, upto) {
+		a.mu.Unlock()
 		return false
 	}
-	a := &d.adrift
-	a.mu.Lock()
 	if a.calls == nil {
 		a.calls = make(map[driver.Wait]*lane)
 	}
 	a.calls[op] = old
-	a.out.Go(func() { <-old.end })
+	used := d.team.Load()
+	alone := len(d.lanes) == 1 // else another lane may be using the team
+	a.out.Go(func() {
+		<-old.end
+		if alone {
+			used.close()
+		}
+	})
 	a.mu.Unlock()
+	if alone {
+		d.teams = slices.DeleteFunc(d.teams, func(t *team) bool { return t == used })
+	}
 	fresh := newLane(d, op.Lane)
 	for i, l := range d.lanes {
 		if l == old {

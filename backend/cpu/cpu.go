@@ -118,7 +118,7 @@ type device struct {
 	byLane  map[driver.Lane]*lane
 	wake    func()
 	team    atomic.Pointer[team]
-	teams   []*team // all there ever were
+	teams   []*team // to be closed with the device
 	mu      sync.Mutex
 	buffers map[driver.Buffer][]byte
 	used    int64

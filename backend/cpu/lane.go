@@ -398,6 +398,7 @@ func (l *lane) await(waits []driver.Wait, start *time.Duration) error {
 // launch runs the steps of a task.
 func (l *lane) launch(task *graph.Task, args [][]byte) error {
 	d, c := l.dev, &l.call
+	team := d.team.Load() // for all steps: a call that is detached keeps it
 	for i := range task.Steps {
 		if i > 0 && c.Stopped() {
 			return driver.ErrStopped
@@ -433,7 +434,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 		}
 		if d.hi-d.lo == 1 || items == 1 {
 			l.is.fn(c, 0, items)
-		} else if err := d.team.Load().run(l.is.fn, c, items); err != nil {
+		} else if err := team.run(l.is.fn, c, items); err != nil {
 			return err
 		}
 		if err := c.Err(); err != nil {
