@@ -43,7 +43,7 @@ func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upt
 	}
 	ln := &e.lanes[o.Op.Lane]
 	tid := ln.rec(ln.done + 1).task
-	if e.gang(tid) != nil {
+	if e.gang(tid) != nil || ln.rec(ln.done+1).timeout > 0 { // a timeout ends it, with the device
 		return o, 0, false
 	}
 	mine := e.tasks.at[tid].run
@@ -75,20 +75,30 @@ func (e *Engine) detached(op Op) {
 	rec := ln.rec(ln.done + 1)
 	s := stray{op, *rec}
 	s.rec.args, s.rec.waits = slices.Clone(rec.args), nil
-	if rec.timeout > 0 {
-		ln.timed--
-		e.timedOps--
-		s.rec.timeout = 0
-	}
 	e.adrift = append(e.adrift, s)
 	ln.lost = ln.issued
 	ln.done++
 	ln.head, ln.last = e.now, e.now
+	e.flying--
+	e.carry(&s, -1)
 	e.withdrawn(rec.task, e.runs[e.tasks.at[rec.task].run])
 	for ln.done < ln.issued {
 		e.finish(Op{op.Lane, uint32(ln.done + 1)}, DepFailed, nil, e.now, e.now)
 	}
 	e.poke(ln.info.Device)
+}
+
+// carry puts a launch into the load of its device, or takes it out with n = -1: one that
+// is adrift must not keep the device from other tasks, nor have runs wait for memory that
+// it may never give back.
+func (e *Engine) carry(s *stray, n int64) {
+	dev := e.lanes[s.op.Lane].info.Device
+	d, cost := &e.devs[dev], e.tasks.at[s.rec.task].cost
+	d.flight += int(n)
+	d.backlog += n * cost
+	d.load += n * cost
+	e.view.Devices[dev].Queued += int32(n)
+	e.dirty(dev)
 }
 
 // endStray ends a launch if it is adrift.
@@ -99,7 +109,7 @@ func (e *Engine) endStray(ev *Event) {
 	}
 	s := e.adrift[i]
 	e.adrift = slices.Delete(e.adrift, i, i+1)
-	e.flying--
+	e.carry(&s, 1)
 	r, gt := e.taskOf(s.rec.task)
 	succs := r.f.Succs(gt)
 	for _, p := range succs {

@@ -49,6 +49,7 @@ func TestAdrift(t *testing.T) {
 		if !r.detach() {
 			t.Fatal("a launch that keeps a device from another run is not found")
 		}
+		equal(t, "tasks on the device besides", r.e.Status(0).Queued, 3)
 		r.mustRun(other)
 		if held, _ := r.e.Holding(stuck); len(held) != 1 || !held[0].Begun || held[0].Graph.TaskName(held[0].Task) != "slow" {
 			t.Errorf("the run holds %+v", held)
@@ -66,6 +67,20 @@ func TestAdrift(t *testing.T) {
 		equal(t, "executions", rep.Executed, 2)
 		equal(t, "launches of what follows", r.count("after"), 2)
 		equal(t, "retries", rep.Retries, map[engine.Status]int{engine.OK: 0, engine.Failed: 1}[st])
+	}
+}
+
+// A launch with a timeout is ended by that, with its device, and not left adrift.
+func TestTimedIsNotAdrift(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{TaskTimeout: time.Hour})
+	r.hang["slow"] = true
+	r.submit(single(t, job("slow", 1)), engine.RunOptions{})
+	r.starts("slow")
+	r.submit(independent(t, 3, 1), engine.RunOptions{})
+	r.step()
+	r.now += time.Minute
+	if _, _, ok := r.e.Blocks(r.now, 0); ok {
+		t.Error("a launch is to be detached that has a timeout")
 	}
 }
 

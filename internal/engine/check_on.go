@@ -98,14 +98,19 @@ func (c *recounter) eachTask(fn func(r *run, gt graph.TaskID, tid int32, t *task
 	})
 }
 
-// eachOp visits every operation in flight.
-func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
+// eachInLane visits every operation of the lanes.
+func (c *recounter) eachInLane(fn func(ln *lane, rec *opRec)) {
 	for l := range c.lanes {
 		ln := &c.lanes[l]
 		for seq := ln.done + 1; seq <= ln.issued; seq++ {
 			fn(ln, ln.rec(seq))
 		}
 	}
+}
+
+// eachOp visits every operation in flight, those that are adrift too.
+func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
+	c.eachInLane(fn)
 	for i := range c.adrift {
 		fn(&c.lanes[c.adrift[i].op.Lane], &c.adrift[i].rec)
 	}
@@ -334,6 +339,9 @@ func (c *recounter) operations() {
 	}
 	for s := range c.spaces {
 		c.same(c.spaces[s].pins, spacePins[s], "pins of a memory", int32(s))
+	}
+	for i := range c.adrift { // which the device does not count
+		flight[c.lanes[c.adrift[i].op.Lane].info.Device]--
 	}
 	for d := range c.devs {
 		c.same(c.devs[d].flight, flight[d], "operations in flight on a device", int32(d))
@@ -595,7 +603,7 @@ func (c *recounter) devices() {
 			load[t.dev] += t.cost
 		}
 	})
-	c.eachOp(func(ln *lane, rec *opRec) {
+	c.eachInLane(func(ln *lane, rec *opRec) {
 		if rec.task >= 0 {
 			placed[ln.info.Device]++
 			load[ln.info.Device] += c.tasks.at[rec.task].cost
@@ -622,7 +630,7 @@ func (c *recounter) devices() {
 		}
 	}
 	c.same(len(c.absent), absent, "devices with a timer")
-	short, flying := len(c.late), len(c.adrift)
+	short, flying := len(c.late), 0
 	for s := range c.spaces {
 		short += len(c.spaces[s].short)
 	}

@@ -201,9 +201,6 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 		return start + rec.timeout, true
 	}
 	limit := e.limit(rec.task, ln.info.Device)
-	if g := e.gang(rec.task); g != nil && !e.together(g) {
-		return e.now + limit, true
-	}
 	return max(start, e.devs[ln.info.Device].compiledAt) + limit, true
 }
 

@@ -713,7 +713,7 @@ func (e *Engine) unissue(tid int32, r *run, g *gang) {
 
 // withdrawn tells the successors of a task that it is neither issued nor done
 // any more. Those already in flight come back by themselves; those ready or
-// queued are called back here.
+// queued are set aside when they are to be issued.
 func (e *Engine) withdrawn(tid int32, r *run) {
 	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
 		st := &e.tasks.at[r.tbase+s]

@@ -145,17 +145,6 @@ func (e *Engine) uncompiled(dev machine.DeviceID) {
 	}
 }
 
-// together reports whether all members of a gang that have not ended are the oldest of
-// their lanes: before that, those which have begun wait for the others.
-func (e *Engine) together(g *gang) bool {
-	for _, o := range g.ops {
-		if ln := &e.lanes[o.Lane]; ln.count(o.Seq) > ln.done+1 {
-			return false
-		}
-	}
-	return true
-}
-
 // overdue is the error of a task that ran too long.
 func (e *Engine) overdue(rec *opRec, dev machine.DeviceID) error {
 	if !rec.auto {
