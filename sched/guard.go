@@ -123,6 +123,42 @@ func (g *guard) Explain(v *View, i int) (ex Explanation) {
 	return ex
 }
 
+// Plan has a policy that is a Planner plan a graph; others have no plan.
+func (g *guard) Plan(w *Work) (made Plan) {
+	p, ok := g.policy.(Planner)
+	if !ok {
+		return Plan{}
+	}
+	if err := safely("the policy's Plan", func() { made = p.Plan(w) }); err != nil {
+		g.complain(err)
+		return Plan{}
+	}
+	n := len(w.Flow.Rows) - 1
+	seen := make([]bool, n)
+	for _, turn := range made.Turns {
+		if len(made.Turns) != n || turn < 0 || int(turn) >= n || seen[turn] {
+			g.complain(fmt.Errorf("the policy's plan has no turn of its own for each of %d tasks", n))
+			g.Forget(w.Run)
+			return Plan{}
+		}
+		seen[turn] = true
+	}
+	if len(made.Ranks) != 0 && len(made.Ranks) != n {
+		g.complain(fmt.Errorf("the policy's plan has %d ranks for %d tasks", len(made.Ranks), n))
+		made.Ranks = nil
+	}
+	return made
+}
+
+// Forget tells the policy that a run it planned has ended.
+func (g *guard) Forget(run int32) {
+	if p, ok := g.policy.(Planner); ok {
+		if err := safely("the policy's Forget", func() { p.Forget(run) }); err != nil {
+			g.complain(err)
+		}
+	}
+}
+
 // guardedStealer is a guard whose policy is a Stealer.
 type guardedStealer struct {
 	*guard

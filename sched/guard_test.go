@@ -110,6 +110,42 @@ func TestGuardMethods(t *testing.T) {
 	}
 }
 
+// planned is a policy that plans as a test says.
+type planned struct {
+	scripted
+	plan   Plan
+	forgot int
+}
+
+func (p *planned) Plan(*Work) Plan { return p.plan }
+func (p *planned) Forget(int32)    { p.forgot++ }
+
+// A plan is passed on if every task has a turn of its own.
+func TestGuardPlan(t *testing.T) {
+	m, _ := planning("8xh100")
+	w := workOf(m, chainBeside(t, 1, 2, 67e9, 1<<10))
+	n := len(w.Flow.Rows) - 1
+	good := make([]int32, n)
+	for i := range good {
+		good[i] = int32(n - 1 - i)
+	}
+	for name, c := range map[string]struct {
+		turns []int32
+		ok    bool
+	}{
+		"right": {good, true}, "none": {nil, true}, "too few": {good[1:], false}, "twice": {make([]int32, n), false},
+		"beyond": {append([]int32{int32(n)}, good[1:]...), false}, "below": {append([]int32{-1}, good[1:]...), false},
+	} {
+		p := &planned{plan: Plan{Turns: c.turns}}
+		told := 0
+		g := Guard(func(Problem) Policy { return p }, func(error) { told++ })(Problem{Machine: m, Cost: machine.NewRoofline(m)}).(Planner)
+		got := g.Plan(w)
+		if c.ok != (told == 0) || c.ok && len(got.Turns) != len(c.turns) || !c.ok && (got.Turns != nil || p.forgot != 1) {
+			t.Errorf("%s: %v, told %d times, forgot %d times", name, got.Turns, told, p.forgot)
+		}
+	}
+}
+
 // A partition that leaves items out, repeats them or passes boundaries is refused.
 func TestCheckPartition(t *testing.T) {
 	shares := []Share{{Rate: 1}, {Device: 1, Rate: 1}}

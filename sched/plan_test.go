@@ -168,6 +168,42 @@ func TestPlanAgain(t *testing.T) {
 	}
 }
 
+// TestPlanAgainWhereSomeCannot: a class of devices that cannot run a shape does not make
+// a plan unfit.
+func TestPlanAgainWhereSomeCannot(t *testing.T) {
+	m, p := planning("8xh100")
+	f := chainBeside(t, 50, 400, 67e9, 1<<10)
+	var first *plan
+	for range 2 {
+		w := workOf(m, f)
+		w.Costs[0] = append(slices.Clone(w.Costs[0]), -1)
+		if p.Plan(w).Turns == nil {
+			t.Fatal("there is no plan: the test needs one")
+		}
+		p.Forget(0)
+		if first == nil {
+			first = p.plans.known[0]
+		}
+	}
+	if p.plans.known[0] != first {
+		t.Error("the same graph is planned anew")
+	}
+}
+
+// TestNoPlanAgain: that placing tasks as they come is good enough is found out once.
+func TestNoPlanAgain(t *testing.T) {
+	m, p := planning("8xh100")
+	f := chainBeside(t, 2, 800, 67e9, 1<<10)
+	for range 2 {
+		if got := p.Plan(workOf(m, f)); got.Turns != nil {
+			t.Fatalf("there is a plan of %d turns: the test needs a graph without", len(got.Turns))
+		}
+	}
+	if len(p.plans.known) != 1 || !p.plans.known[0].none {
+		t.Errorf("%d answers are kept", len(p.plans.known))
+	}
+}
+
 // TestPlanDropped: when a device is not any more what a plan supposes, tasks are placed
 // as they come; and nothing is stolen from a device as long as that will be done in time.
 func TestPlanDropped(t *testing.T) {
