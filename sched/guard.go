@@ -35,7 +35,8 @@ type guard struct {
 	instead Policy
 	warn    func(error)
 	warned  bool
-	placed  []bool // scratch: by task of the view
+	before  []Device // scratch: the view's devices as they were
+	placed  []bool   // scratch: by task of the view
 	rest    []int32
 	tasks   []Ready
 	more    []Placement
@@ -53,8 +54,18 @@ func (g *guard) complain(err error) {
 func (g *guard) Place(v *View, out []Placement) []Placement {
 	n := len(v.Tasks)
 	kept := len(out)
-	if err := safely("the policy's Place", func() { out = g.policy.Place(v, out) }); err != nil {
+	g.before = append(g.before[:0], v.Devices...)
+	view := *v
+	err := safely("the policy's Place", func() { out = g.policy.Place(v, out) })
+	*v = view // whatever it did to that
+	for d := range v.Devices {
+		was := g.before[d]
+		was.FreeAt, was.Queued = v.Devices[d].FreeAt, v.Devices[d].Queued
+		v.Devices[d] = was
+	}
+	if err != nil {
 		g.complain(err)
+		copy(v.Devices, g.before)
 		out = out[:kept]
 		g.rest = g.rest[:0]
 		for i := range n {
@@ -78,7 +89,30 @@ func (g *guard) Place(v *View, out []Placement) []Placement {
 		}
 		good = append(good, p)
 	}
+	g.account(v, good[kept:])
 	return g.placeRest(v, good)
+}
+
+// account has the devices of the view count what was placed, once: a policy may have
+// used View.Assign, or not.
+func (g *guard) account(v *View, good []Placement) {
+	counts := make([]int32, len(v.Devices))
+	for _, p := range good {
+		counts[p.Device]++
+	}
+	right := true
+	for d, was := range g.before {
+		now := &v.Devices[d]
+		right = right && now.Queued == was.Queued+counts[d] && now.FreeAt >= was.FreeAt
+	}
+	if right {
+		return
+	}
+	copy(v.Devices, g.before)
+	for i := range good {
+		p := &good[i]
+		p.Finish = v.Assign(int(p.Task), p.Device, 0, runs(v, &v.Tasks[p.Task], p.Device))
+	}
 }
 
 // placeRest has the default policy place the tasks named by rest.

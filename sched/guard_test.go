@@ -49,6 +49,14 @@ func TestGuard(t *testing.T) {
 		{"right", func(v *View, out []Placement) []Placement {
 			return append(out, Placement{Task: 2, Device: 1}, Placement{Task: 0, Device: 1})
 		}, "1 - 1", ""},
+		{"right, and counted", func(v *View, out []Placement) []Placement {
+			return append(out, Placement{Task: 2, Device: 1, Finish: v.Assign(2, 1, 0, time.Millisecond)})
+		}, "- - 1", ""},
+		{"devices changed", func(v *View, out []Placement) []Placement {
+			v.Devices[0] = Device{Accepts: true, CapBytes: 1, Queued: 7}
+			v.Tasks = nil
+			return append(out, Placement{Task: 2, Device: 0})
+		}, "- - 1", "device 0 of 2"},
 		{"a panic", func(*View, []Placement) []Placement { panic("ouch") }, "1 1 1", "panicked: ouch"},
 		{"a task that is not there", func(v *View, out []Placement) []Placement {
 			return append(out, Placement{Task: 3, Device: 1}, Placement{Task: -1, Device: 1}, Placement{Task: 1, Device: 1})
@@ -68,7 +76,11 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: the guard of a policy that does not steal does", c.name)
 		}
 		got := []string{"-", "-", "-"}
-		for _, p := range g.Place(v, nil) {
+		made := g.Place(v, nil)
+		if v.Devices[1].Queued != int32(len(made)) || v.Devices[0].Queued != 0 || len(made) > 0 && v.Devices[1].FreeAt < time.Millisecond {
+			t.Errorf("%s: %d tasks placed, %+v", c.name, len(made), v.Devices)
+		}
+		for _, p := range made {
 			if got[p.Task] != "-" {
 				t.Errorf("%s: task %d is placed twice", c.name, p.Task)
 			}
