@@ -15,7 +15,7 @@ import (
 // still the same run.
 type ticket struct {
 	id   RunID
-	slot int32
+	slot runSlot
 }
 
 // inLine returns the run of a ticket if it has not been admitted and goes on.

@@ -48,7 +48,7 @@ func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upt
 	}
 	mine := e.tasks.at[tid].run
 	others := false
-	d.queue.each(func(t int32) { others = others || e.tasks.at[t].run != mine })
+	d.queue.each(func(t taskID) { others = others || e.tasks.at[t].run != mine })
 	for seq := ln.done + 2; seq <= ln.issued && !others; seq++ {
 		others = e.tasks.at[ln.rec(seq).task].run != mine
 	}
@@ -74,7 +74,7 @@ func (e *Engine) detached(op Op) {
 	}
 	rec := ln.rec(ln.done + 1)
 	s := stray{op, *rec}
-	s.rec.args, s.rec.waits = slices.Clone(rec.args), nil
+	s.rec.args, s.rec.slots, s.rec.waits = slices.Clone(rec.args), slices.Clone(rec.slots), nil
 	e.adrift = append(e.adrift, s)
 	ln.lost = ln.issued
 	ln.done++
@@ -113,13 +113,13 @@ func (e *Engine) endStray(ev *Event) {
 	r, gt := e.taskOf(s.rec.task)
 	succs := r.f.Succs(gt)
 	for _, p := range succs {
-		e.tasks.at[r.tbase+p].unissued--
+		e.tasks.at[r.task(graph.TaskID(p))].unissued--
 	}
 	e.launchDone(s.op, &s.rec, ev.Status, ev.Err, ev.Start, ev.End)
 	if ev.Status == OK {
 		for _, p := range succs {
-			if t := &e.tasks.at[r.tbase+p]; t.unissued == 0 && t.state == waiting {
-				e.makeReady(r.tbase + p)
+			if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.unissued == 0 && t.state == waiting {
+				e.makeReady(r.task(graph.TaskID(p)))
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (e *Engine) endStray(ev *Event) {
 }
 
 // eachStray visits the launches of a run that are adrift.
-func (e *Engine) eachStray(slot int32, fn func(op Op, dev machine.DeviceID, gt graph.TaskID)) {
+func (e *Engine) eachStray(slot runSlot, fn func(op Op, dev machine.DeviceID, gt graph.TaskID)) {
 	for i := range e.adrift {
 		s := &e.adrift[i]
 		if t := &e.tasks.at[s.rec.task]; t.run == slot {

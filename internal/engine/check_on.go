@@ -43,8 +43,8 @@ func (e *Engine) visit(n int) { e.checks.visits += uint64(n) }
 // recounter holds what one recount has found out so far.
 type recounter struct {
 	*Engine
-	alive  []bool  // values something refers to, by number
-	values []int32 // the same as a list
+	alive  []bool    // values something refers to, by number
+	values []valueID // the same as a list
 }
 
 // must panics with what is wrong, and with which, unless ok.
@@ -62,7 +62,7 @@ func (c *recounter) same(kept, counted int, what string, which ...int32) {
 }
 
 // mustOf is must about a value, which is described.
-func (c *recounter) mustOf(v int32, ok bool, what string) {
+func (c *recounter) mustOf(v valueID, ok bool, what string) {
 	if ok {
 		return
 	}
@@ -89,11 +89,11 @@ func (c *recounter) eachRun(fn func(r *run)) {
 }
 
 // eachTask visits every task.
-func (c *recounter) eachTask(fn func(r *run, gt graph.TaskID, tid int32, t *task)) {
+func (c *recounter) eachTask(fn func(r *run, gt graph.TaskID, tid taskID, t *task)) {
 	c.eachRun(func(r *run) {
-		for gt := range r.g.NumTasks() {
-			tid := r.tbase + int32(gt)
-			fn(r, graph.TaskID(gt), tid, &c.tasks.at[tid])
+		for gt := range graph.TaskID(r.g.NumTasks()) {
+			tid := r.task(gt)
+			fn(r, gt, tid, &c.tasks.at[tid])
 		}
 	})
 }
@@ -119,7 +119,7 @@ func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
 // liveValues lists the values of runs and of resident data. A run that ended
 // keeps only what its held recipes read of the values it started from.
 func (c *recounter) liveValues() {
-	add := func(v int32) {
+	add := func(v valueID) {
 		if !c.alive[v] {
 			c.alive[v] = true
 			c.values = append(c.values, v)
@@ -131,11 +131,11 @@ func (c *recounter) liveValues() {
 				add(v)
 			}
 		}
-		for v := range int32(len(r.f.Values)) - r.f.NumInitial {
+		for v := range r.made() {
 			add(r.vbase + v)
 		}
 	})
-	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		if t.flags&held != 0 || t.state != done {
 			c.eachRead(r, gt, add)
 		}
@@ -147,7 +147,7 @@ func (c *recounter) liveValues() {
 	}
 	for _, v := range c.values {
 		owner := c.vals.at[v].run
-		c.must(owner < 0 || int(owner) < len(c.runs) && started(c.runs[owner]), "a value in use is of a retired run", v, owner)
+		c.must(owner < 0 || int(owner) < len(c.runs) && started(c.runs[owner]), "a value in use is of a retired run", int32(v), int32(owner))
 	}
 }
 
@@ -156,58 +156,58 @@ func (c *recounter) liveValues() {
 func (c *recounter) instances() {
 	listed := make([]bool, len(c.insts))
 	for _, d := range c.liveData() {
-		c.eachInst(d, func(i int32) {
-			c.must(c.insts[i].data == d && !listed[i], "an instance is in a list it does not belong to", i, d)
+		c.eachInst(d, func(i Inst) {
+			c.must(c.insts[i].data == d && !listed[i], "an instance is in a list it does not belong to", int32(i), int32(d))
 			listed[i] = true
 		})
 	}
 	ordered := make([]bool, len(c.insts))
 	for s := range c.spaces {
-		prev := int32(-1)
+		prev := Inst(-1)
 		for i := c.spaces[s].oldest; i >= 0; i = c.insts[i].newer {
-			c.must(c.insts[i].older == prev && int(c.insts[i].space) == s, "an instance is out of its memory's order", i)
+			c.must(c.insts[i].older == prev && int(c.insts[i].space) == s, "an instance is out of its memory's order", int32(i))
 			ordered[i], prev = true, i
 		}
 		c.must(c.spaces[s].newest == prev, "a memory's order does not end at its newest instance", int32(s))
 	}
 	slots := 0
 	for k := range c.insts {
-		i, in := int32(k), &c.insts[k]
-		c.must(listed[i] == (in.data >= 0), "an instance is in no list, or free and in one", i)
-		c.must(ordered[i] == (in.data != -2 && in.space != 0), "an instance is in no order, or free and in one", i)
+		i, in := Inst(k), &c.insts[k]
+		c.must(listed[i] == (in.data >= 0), "an instance is in no list, or free and in one", int32(i))
+		c.must(ordered[i] == (in.data != -2 && in.space != 0), "an instance is in no order, or free and in one", int32(i))
 		if in.data == -2 {
 			continue
 		}
 		slots += int(in.n)
 		holds := 0
-		for s := in.slot; s < in.slot+in.n; s++ {
+		for s := in.slot; s < in.end(); s++ {
 			sl := &c.slots.at[s]
-			c.must(sl.inst == i, "a slot belongs to another instance", s, i)
+			c.must(sl.inst == i, "a slot belongs to another instance", int32(s), int32(i))
 			if sl.val < 0 {
 				continue
 			}
 			holds++
-			c.must(c.alive[sl.val], "an instance holds a value nothing refers to", i, sl.val)
+			c.must(c.alive[sl.val], "an instance holds a value nothing refers to", int32(i), int32(sl.val))
 			val := &c.vals.at[sl.val]
-			c.mustOf(sl.val, val.data == in.data && val.piece == in.p0+s-in.slot, "is in a slot of another piece")
+			c.mustOf(sl.val, val.data == in.data && val.piece == in.piece(s), "is in a slot of another piece")
 		}
-		c.same(int(in.held), holds, "values held by an instance", i)
-		c.must(holds > 0 || in.pins > 0 || in.home || in.late, "an instance holds nothing and is not freed", i)
+		c.same(int(in.held), holds, "values held by an instance", int32(i))
+		c.must(holds > 0 || in.pins > 0 || in.home || in.late, "an instance holds nothing and is not freed", int32(i))
 		// Copies out of a lost memory may be in flight a while longer.
-		c.must(holds == 0 || !c.gone(in.space), "an instance in a lost memory holds a value", i)
+		c.must(holds == 0 || !c.gone(in.space), "an instance in a lost memory holds a value", int32(i))
 	}
 	for _, list := range c.idle.insts {
 		slots += len(list)
 		for _, i := range list {
 			in := &c.insts[i]
-			c.must(in.data == -2 && in.space == 0 && in.n == 1 && in.held == 0 && in.pins == 0 && !in.lent, "an idle buffer is in use", i)
+			c.must(in.data == -2 && in.space == 0 && in.n == 1 && in.held == 0 && in.pins == 0 && !in.lent, "an idle buffer is in use", int32(i))
 		}
 	}
 	c.same(c.slots.live, slots, "slots in use")
 }
 
 // gone reports whether what a memory held is lost.
-func (c *recounter) gone(space int32) bool {
+func (c *recounter) gone(space spaceID) bool {
 	if space == 0 {
 		return false
 	}
@@ -216,8 +216,8 @@ func (c *recounter) gone(space int32) bool {
 }
 
 // liveData lists data handles of runs and of callers.
-func (c *recounter) liveData() []int32 {
-	var out []int32
+func (c *recounter) liveData() []dataID {
+	var out []dataID
 	total := 0
 	c.eachRun(func(r *run) {
 		total += r.g.NumData()
@@ -253,8 +253,8 @@ func (c *recounter) copies() {
 	}
 	for i := range c.insts {
 		in := &c.insts[i]
-		for s := in.slot; in.data != -2 && s < in.slot+in.n; s++ {
-			c.must(c.slots.at[s].val < 0 || listed[s], "a slot holds a value that does not list it", s, c.slots.at[s].val)
+		for s := in.slot; in.data != -2 && s < in.end(); s++ {
+			c.must(c.slots.at[s].val < 0 || listed[s], "a slot holds a value that does not list it", int32(s), int32(c.slots.at[s].val))
 		}
 	}
 }
@@ -266,10 +266,10 @@ func (c *recounter) operations() {
 	slotCopies := make([]int, len(c.slots.at))
 	homeOps := make([]int, len(c.runs))
 	flight := make([]int, len(c.devs))
-	pin := func(i, p0, n int32, copying int) {
+	pin := func(i Inst, p0, n pieceID, copying int) {
 		in := &c.insts[i]
 		instPins[i]++
-		for s := in.slot + p0 - in.p0; n > 0; n-- {
+		for s := in.at(p0); n > 0; n-- {
 			slotPins[s]++
 			slotCopies[s] += copying
 			s++
@@ -292,16 +292,17 @@ func (c *recounter) operations() {
 			pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
 			pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
 		case rec.quick:
-			for _, s := range rec.args {
+			for _, s := range rec.slots {
 				i := c.slots.at[s].inst
-				pin(i, c.insts[i].p0+s-c.insts[i].slot, 1, 0)
+				pin(i, c.insts[i].piece(s), 1, 0)
 			}
 		default:
 			r, gt := c.taskOf(rec.task)
 			a := 0
 			for _, u := range r.f.TaskUses(gt) {
 				if u.Rank == rec.rank {
-					pin(rec.args[a], u.P0-r.f.PieceOff[u.Data], u.P1-u.P0, 0)
+					p0, n := pieces(&u)
+					pin(rec.args[a], p0, n, 0)
 					a++
 				}
 			}
@@ -309,7 +310,7 @@ func (c *recounter) operations() {
 				instPins[rec.args[a]]++ // the workspace
 			}
 		}
-		c.must(rec.task < 0 || c.tasks.at[rec.task].state == issued, "a task in flight is not issued", rec.task)
+		c.must(rec.task < 0 || c.tasks.at[rec.task].state == issued, "a task in flight is not issued", int32(rec.task))
 	})
 	for i := range c.devs {
 		for _, g := range c.devs[i].ghosts {
@@ -325,16 +326,16 @@ func (c *recounter) operations() {
 	c.same(0, timed, "operations with a timeout, less those of the lanes")
 	spacePins := make([]int, len(c.spaces))
 	for k := range c.insts {
-		i, in := int32(k), &c.insts[k]
-		c.must(in.data != -2 || instPins[i] == 0, "an operation in flight uses a freed instance", i)
+		i, in := Inst(k), &c.insts[k]
+		c.must(in.data != -2 || instPins[i] == 0, "an operation in flight uses a freed instance", int32(i))
 		if in.data == -2 {
 			continue
 		}
 		spacePins[in.space] += int(in.pins)
-		c.same(int(in.pins), instPins[i], "pins of an instance", i)
-		for s := in.slot; s < in.slot+in.n; s++ {
-			c.same(int(c.slots.at[s].pins), slotPins[s], "pins of a slot", s, i)
-			c.same(int(c.slots.at[s].copying), slotCopies[s], "copies from or to a slot", s, i)
+		c.same(int(in.pins), instPins[i], "pins of an instance", int32(i))
+		for s := in.slot; s < in.end(); s++ {
+			c.same(int(c.slots.at[s].pins), slotPins[s], "pins of a slot", int32(s), int32(i))
+			c.same(int(c.slots.at[s].copying), slotCopies[s], "copies from or to a slot", int32(s), int32(i))
 		}
 	}
 	for s := range c.spaces {
@@ -380,9 +381,9 @@ func (c *recounter) memories() {
 // readers checks who still has to read each value.
 func (c *recounter) readers() {
 	reads := make([]int, len(c.vals.at))
-	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		if t.state != done {
-			c.eachRead(r, gt, func(v int32) { reads[v]++ })
+			c.eachRead(r, gt, func(v valueID) { reads[v]++ })
 		}
 	})
 	for _, v := range c.values {
@@ -402,14 +403,14 @@ func (c *recounter) recipes() {
 	deps := make([]int, len(c.vals.at))
 	heldOf := make([]int, len(c.runs))
 	needed := make([]int, len(c.runs))
-	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
-		c.same(int(t.liveOuts), liveOuts[tid], "results of a task on devices only", tid)
-		c.must(t.flags&held != 0 == (t.liveOuts > 0), "a task is held for nothing, or not held for something", tid)
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
+		c.same(int(t.liveOuts), liveOuts[tid], "results of a task on devices only", int32(tid))
+		c.must(t.flags&held != 0 == (t.liveOuts > 0), "a task is held for nothing, or not held for something", int32(tid))
 		if t.flags&held == 0 {
 			return
 		}
 		heldOf[r.slot]++
-		c.eachRead(r, gt, func(v int32) {
+		c.eachRead(r, gt, func(v valueID) {
 			deps[v]++
 			if owner := c.vals.at[v].run; owner >= 0 && owner != r.slot {
 				needed[owner]++
@@ -459,36 +460,36 @@ func (c *recounter) recoverable() {
 }
 
 // failed reports whether a run has failed, so that its values need no care.
-func (c *recounter) failed(slot int32) bool { return slot >= 0 && len(c.runs[slot].errs) > 0 }
+func (c *recounter) failed(slot runSlot) bool { return slot >= 0 && len(c.runs[slot].errs) > 0 }
 
 // readByActive reports whether a run that goes on uses a value's data.
-func (c *recounter) readByActive(v int32) bool {
+func (c *recounter) readByActive(v valueID) bool {
 	read := false
 	c.eachRun(func(r *run) { read = read || r.state == runActive && c.usesData(r, c.vals.at[v].data) })
 	return read
 }
 
-func (c *recounter) usesData(r *run, d int32) bool { return slices.Contains(r.dataOf, d) }
+func (c *recounter) usesData(r *run, d dataID) bool { return slices.Contains(r.dataOf, d) }
 
 // tasksOfRuns checks what runs count of their tasks.
 func (c *recounter) tasksOfRuns() {
 	inFlight, tasks := 0, 0
 	c.eachRun(func(r *run) {
 		left, flight, owed := 0, 0, 0
-		for gt := range r.g.NumTasks() {
-			tid := r.tbase + int32(gt)
+		for gt := range graph.TaskID(r.g.NumTasks()) {
+			tid := r.task(gt)
 			t := &c.tasks.at[tid]
-			c.must(t.run == r.slot, "a task is of another run", tid, r.slot)
+			c.must(t.run == r.slot, "a task is of another run", int32(tid), int32(r.slot))
 			unissued := 0
-			for _, p := range r.f.Preds(graph.TaskID(gt)) {
-				s, g := c.tasks.at[r.tbase+p].state, c.gang(r.tbase+p)
-				strays := slices.ContainsFunc(c.adrift, func(s stray) bool { return s.rec.task == r.tbase+p })
+			for _, p := range r.f.Preds(gt) {
+				s, g := c.tasks.at[r.task(graph.TaskID(p))].state, c.gang(r.task(graph.TaskID(p)))
+				strays := slices.ContainsFunc(c.adrift, func(s stray) bool { return s.rec.task == r.task(graph.TaskID(p)) })
 				if s != issued && s != done || strays || g != nil && g.withdrawn {
 					unissued++
 				}
 			}
 			if len(r.errs) == 0 { // a run that failed gave up on its tasks
-				c.same(int(t.unissued), unissued, "predecessors a task waits for", tid)
+				c.same(int(t.unissued), unissued, "predecessors a task waits for", int32(tid))
 			}
 			if t.state != done {
 				left++
@@ -497,7 +498,7 @@ func (c *recounter) tasksOfRuns() {
 				flight++
 			}
 		}
-		for v := range int32(len(r.f.Values)) - r.f.NumInitial {
+		for v := range r.made() {
 			if c.vals.at[r.vbase+v].flags&(wanted|delivered) == wanted {
 				owed++
 			}
@@ -536,31 +537,31 @@ func (c *recounter) waitingTasks() {
 	lined := 0
 	for d := range c.devs {
 		lined += c.devs[d].queue.len()
-		c.devs[d].queue.each(func(tid int32) {
+		c.devs[d].queue.each(func(tid taskID) {
 			t := &c.tasks.at[tid]
-			c.must(t.state == queued && int(t.dev) == d, "a task in a device's queue is not queued there", tid, int32(d))
-			c.must(!someone[tid], "a task in a device's queue waits elsewhere too", tid, int32(d))
+			c.must(t.state == queued && int(t.dev) == d, "a task in a device's queue is not queued there", int32(tid), int32(d))
+			c.must(!someone[tid], "a task in a device's queue waits elsewhere too", int32(tid), int32(d))
 			someone[tid] = true
 		})
 	}
 	c.same(c.lined, lined, "tasks in device queues")
-	goesOn := make(map[int32]bool) // runs of which a task will be issued
+	goesOn := make(map[runSlot]bool) // runs of which a task will be issued
 	for tid, is := range someone {
 		if is {
 			goesOn[c.tasks.at[tid].run] = true
 		}
 	}
-	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		if r.state != runActive {
 			return
 		}
 		switch t.state {
 		case waiting:
-			c.must(t.unissued > 0, "a task waits for nothing", tid)
+			c.must(t.unissued > 0, "a task waits for nothing", int32(tid))
 		case ready, queued:
 			aside := t.flags&parked != 0 && slices.Contains(r.parked.buf[r.parked.head:], tid)
-			c.must(someone[tid] || aside, "a task is ready or queued and nobody will come for it", tid)
-			c.must(!aside || r.flight > 0 || goesOn[t.run], "a task is set aside and nothing else of its run is on its way", tid)
+			c.must(someone[tid] || aside, "a task is ready or queued and nobody will come for it", int32(tid))
+			c.must(!aside || r.flight > 0 || goesOn[t.run], "a task is set aside and nothing else of its run is on its way", int32(tid))
 		}
 	})
 	c.eachRun(func(r *run) {
@@ -597,7 +598,7 @@ func (c *recounter) devices() {
 	placed := make([]int, len(c.devs))
 	load := make([]int64, len(c.devs))
 	backlog := make([]int64, len(c.devs))
-	c.eachTask(func(r *run, gt graph.TaskID, tid int32, t *task) {
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		if t.state == queued {
 			placed[t.dev]++
 			load[t.dev] += t.cost
@@ -613,17 +614,17 @@ func (c *recounter) devices() {
 	absent := 0
 	for k := range c.devs {
 		i, d := int32(k), &c.devs[k]
-		c.same(int(c.view.Devices[i].Queued), placed[i], "tasks on a device", i)
-		c.same(int(d.load), int(load[i]), "nanoseconds of work on a device", i)
-		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", i)
-		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", i)
-		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", i)
-		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.absent) > 0, "a device waits for memory that nothing will free", i)
+		c.same(int(c.view.Devices[i].Queued), placed[i], "tasks on a device", int32(i))
+		c.same(int(d.load), int(load[i]), "nanoseconds of work on a device", int32(i))
+		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", int32(i))
+		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", int32(i))
+		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", int32(i))
+		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.absent) > 0, "a device waits for memory that nothing will free", int32(i))
 		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.spaces[0].cap == 0 || d.waits&onHost != 0)
-		c.must(waits, "a device waits for memory and stands on no list of it", i)
+		c.must(waits, "a device waits for memory and stands on no list of it", int32(i))
 		if d.queue.len() > 0 && !d.blocked && !c.full() {
 			l, ok := c.credit(d)
-			c.must(!ok, "a device has tasks queued and a lane with credit", i, int32(l))
+			c.must(!ok, "a device has tasks queued and a lane with credit", int32(i), int32(l))
 		}
 		if d.state == Lost || d.state == Broken && d.health.deadline > 0 || d.swapTo >= 0 || d.lack.until > 0 {
 			absent++
@@ -646,8 +647,8 @@ func (c *recounter) devices() {
 // stays beside them, because the run may fail; a run that replays may have more.
 func (c *recounter) versions() {
 	c.eachRun(func(r *run) {
-		for gt := range r.g.NumTasks() {
-			if c.tasks.at[r.tbase+int32(gt)].flags&replayed != 0 {
+		for gt := range graph.TaskID(r.g.NumTasks()) {
+			if c.tasks.at[r.task(gt)].flags&replayed != 0 {
 				return
 			}
 		}
@@ -666,7 +667,7 @@ func (c *recounter) versions() {
 	})
 }
 
-func (c *recounter) onDevice(v int32) bool {
+func (c *recounter) onDevice(v valueID) bool {
 	for s := c.vals.at[v].slot; s >= 0; s = c.slots.at[s].next {
 		if c.spaces[c.insts[c.slots.at[s].inst].space].dev != machine.Host {
 			return true

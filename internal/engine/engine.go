@@ -118,9 +118,9 @@ type Engine struct {
 	far    map[[2]machine.DeviceID]bool // which devices a network joins
 
 	runs     []*run // by slot; nil where free
-	freeRuns []int32
-	spare    []*run                // retired runs, kept for their slices
-	byID     map[RunID]int32       // run slots
+	freeRuns []runSlot
+	spare    []*run // retired runs, kept for their slices
+	byID     map[RunID]runSlot
 	latest   map[*graph.Graph]*run // the run of each graph that began last and has not ended
 	nextRun  RunID
 	looks    []ticket  // runs to look at that are not admitted yet, a heap by number
@@ -131,22 +131,22 @@ type Engine struct {
 	weights  float64   // sum over active runs
 	share    float64   // of a run of weight 1: 1/weights
 
-	tasks blocks[task]
-	vals  blocks[value]
-	data  blocks[datum]
+	tasks blocks[taskID, task]
+	vals  blocks[valueID, value]
+	data  blocks[dataID, datum]
 	insts []inst
-	freeI []int32
+	freeI []Inst
 	idle  idle
-	slots blocks[slot]
-	heads blocks[int32] // of the lists of instances of data cut into many pieces
+	slots blocks[slotID, slot]
+	heads blocks[int32, Inst] // of the lists of instances of data cut into many pieces
 
 	resident []residentData
 	freeRes  []DataRef
 
-	ready      fifo[int32] // tasks waiting for a placement
-	stuck      []int32
+	ready      fifo[taskID] // tasks waiting for a placement
+	stuck      []taskID
 	delayed    []delay // retries backing off, a heap by time
-	gangs      map[int32]*gang
+	gangs      map[taskID]*gang
 	view       sched.View
 	places     []sched.Placement
 	batch      int // tasks placed in one call
@@ -170,36 +170,36 @@ type Engine struct {
 	passed     []keyed                // scratch of issueNext
 	away       int                    // memories that survived their device
 	serial     uint32
-	asked      bool        // something was asked for outside Step
-	ended      bool        // a run ended in this step
-	hungry     bool        // devices changed: offer tasks left out again
-	gangWaits  bool        // a gang waits for memory
-	gangLine   fifo[int32] // gangs that wait for fewer tasks in flight
+	asked      bool         // something was asked for outside Step
+	ended      bool         // a run ended in this step
+	hungry     bool         // devices changed: offer tasks left out again
+	gangWaits  bool         // a gang waits for memory
+	gangLine   fifo[taskID] // gangs that wait for fewer tasks in flight
 	epoch      uint64
 	crowded    *machine.Contention // who computed beside whom, nil where nobody minds
 	checks     checkState
 	balance    balanceState
-	hostOnly   bool              // every device uses host memory: no copies, no inputs to list
-	isolated   bool              // some device runs in a process of its own
-	adrift     []stray           // launches that have left their lanes
-	dead       []int32           // runs to end at the end of the step
-	failed     []int32           // runs that failed in this step while something of them ran
-	redo       []int32           // outputs whose home may have become free
-	offered    uint32            // executions the cost model could have had
-	graves     []grave           // instances that end when what is in flight has
-	awaiting   map[int32][]int32 // tasks that wait for the readers of a value
-	plans      []plan            // scratch of tryIssue
-	ops        []Op              // scratch: waits being collected
-	copyFor    int32             // task copies are being made for, -1
-	copySerial uint32            // of the issue they are made for
-	cuts       map[int32]cut     // of the tasks that are cut off
-	suspects   map[int32][]Loss  // by task, the devices that were lost while it ran
-	copyFails  map[int32]cut     // by value, how copies that no task waits for failed in a row
+	hostOnly   bool                 // every device uses host memory: no copies, no inputs to list
+	isolated   bool                 // some device runs in a process of its own
+	adrift     []stray              // launches that have left their lanes
+	dead       []runSlot            // runs to end at the end of the step
+	failed     []runSlot            // runs that failed in this step while something of them ran
+	redo       []valueID            // outputs whose home may have become free
+	offered    uint32               // executions the cost model could have had
+	graves     []grave              // instances that end when what is in flight has
+	awaiting   map[valueID][]taskID // tasks that wait for the readers of a value
+	plans      []plan               // scratch of tryIssue
+	ops        []Op                 // scratch: waits being collected
+	copyFor    taskID               // task copies are being made for, -1
+	copySerial uint32               // of the issue they are made for
+	cuts       map[taskID]cut       // of the tasks that are cut off
+	suspects   map[taskID][]Loss    // by task, the devices that were lost while it ran
+	copyFails  map[valueID]cut      // by value, how copies that no task waits for failed in a row
 }
 
 // device is the engine's own view of a device; what policies see is in view.Devices.
 type device struct {
-	space   int32
+	space   spaceID
 	lanes   [2]Lane // compute lanes [first, end)
 	in, out Lane
 	queue   queue
@@ -252,14 +252,14 @@ func (l *lane) count(seq uint32) uint64 {
 
 // opRec is an operation in flight.
 type opRec struct {
-	task   int32 // -1 for a copy
+	task   taskID // -1 for a copy
 	rank   int16
 	why    copyWhy
 	quick  bool // a launch whose args are slots, pinned one by one
 	auto   bool // its timeout is the least it can be: see limit
-	src    int32
-	dst    int32
-	p0, p1 int32 // pieces copied
+	src    Inst
+	dst    Inst
+	p0, p1 pieceID // pieces copied
 	issued time.Duration
 	// of a launch, when the last copy made for it arrived, if traced
 	inputs time.Duration
@@ -269,8 +269,9 @@ type opRec struct {
 	forIssue uint32 // serial of its issue
 	timeout  time.Duration
 	bytes    int64
-	args     []int32 // instances of a launch, in use order; workspace last
-	waits    []Op    // of a launch on a device with memory of its own, or with a timeout
+	args     []Inst   // instances of a launch, in use order; workspace last
+	slots    []slotID // of a quick launch, the slots it pins
+	waits    []Op     // of a launch on a device with memory of its own, or with a timeout
 }
 
 // space is a memory.
@@ -282,19 +283,19 @@ type space struct {
 	away      bool               // its device is gone but what it holds survived
 	// instances of a device's memory, least recently used first; host memory is
 	// where others evict to, so it needs no order
-	oldest, newest int32
+	oldest, newest Inst
 }
 
 // task is a task of a run. It holds no pointers and fills a cache line exactly:
 // most of what a task costs is fetching it.
 type task struct {
-	run      int32
+	run      runSlot
 	unissued int32 // predecessors neither issued nor done
 	lane     Lane
 	seq      uint32 // while it is issued, its operation's
-	dev      int32
-	avoid    int32 // a device it failed on, -1
-	liveOuts int32 // values it made that are needed and not in host memory
+	dev      machine.DeviceID
+	avoid    machine.DeviceID // a device it failed on, -1
+	liveOuts int32            // values it made that are needed and not in host memory
 	state    taskState
 	flags    taskFlags
 	tries    uint16 // failed executions
@@ -326,15 +327,15 @@ const (
 
 // value is one version of one piece.
 type value struct {
-	run    int32 // run slot of its producer; -1 for resident data put by the caller
-	slot   int32 // first copy
-	reads  int32 // uses that still have to read it
-	deps   int32 // held recipes that read it
-	replay int64 // predicted time of that
+	run    runSlot // run slot of its producer; -1 for resident data put by the caller
+	slot   slotID  // first copy
+	reads  int32   // uses that still have to read it
+	deps   int32   // held recipes that read it
+	replay int64   // predicted time of that
 	bytes  int64
-	data   int32
-	piece  int32 // within its data
-	depth  int16 // tasks to replay in a row if lost
+	data   dataID
+	piece  pieceID // within its data
+	depth  int16   // tasks to replay in a row if lost
 	flags  valueFlags
 }
 
@@ -353,8 +354,10 @@ const (
 
 // datum is a data handle of a run, or resident data.
 type datum struct {
-	insts int32 // list of its instances, or where the heads of its lists begin
-	home  int32 // instance the caller's memory stands behind, -1
+	// insts is the first of its instances; where levels is not 0, where the heads of
+	// its lists begin.
+	insts Inst
+	home  Inst // instance the caller's memory stands behind, -1
 	kind  graph.Durability
 	// fixed says the home must not be written to: the caller gave an input
 	// and did not ask for it back.
@@ -362,19 +365,19 @@ type datum struct {
 	// levels is 0 where all instances are in one list. Else they are in a tree of
 	// that depth, by pieces.
 	levels uint8
-	run    int32 // slot of the run it belongs to; of resident data -1-ref
+	run    runSlot // the run it belongs to; of resident data -1-ref
 }
 
 // inst is a buffer in one memory.
 type inst struct {
-	data         int32 // -1 for a workspace, -2 when free
-	space        int32
-	p0, n        int32 // pieces of the data
-	slot         int32 // first of n slots
-	next         int32 // of its data
-	held         int32 // slots that hold a value
-	pins         int32 // operations in flight that touch it
-	older, newer int32
+	data         dataID // -1 for a workspace, -2 when free
+	space        spaceID
+	p0, n        pieceID // pieces of the data
+	slot         slotID  // first of n slots
+	next         Inst    // of its data
+	held         int32   // slots that hold a value
+	pins         int32   // operations in flight that touch it
+	older, newer Inst
 	keep         uint32 // serial of the issue that needs it
 	home         bool
 	lent         bool  // the caller's memory stands behind it
@@ -385,9 +388,9 @@ type inst struct {
 
 // slot is the place of one piece in an instance.
 type slot struct {
-	val     int32 // value it holds or will hold, -1
-	next    int32 // next copy of that value
-	inst    int32
+	val     valueID // value it holds or will hold, -1
+	next    slotID  // next copy of that value
+	inst    Inst
 	pins    int32  // operations in flight that touch it
 	copying int32  // those of them that copy from it
 	lane    Lane   // operation that fills it
@@ -427,13 +430,13 @@ func New(o Options) *Engine {
 	e := &Engine{
 		copyFor: -1,
 		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
-		byID:      make(map[RunID]int32),
+		byID:      make(map[RunID]runSlot),
 		latest:    make(map[*graph.Graph]*run),
-		gangs:     make(map[int32]*gang),
-		awaiting:  make(map[int32][]int32),
-		cuts:      make(map[int32]cut),
-		suspects:  make(map[int32][]Loss),
-		copyFails: make(map[int32]cut),
+		gangs:     make(map[taskID]*gang),
+		awaiting:  make(map[valueID][]taskID),
+		cuts:      make(map[taskID]cut),
+		suspects:  make(map[taskID][]Loss),
+		copyFails: make(map[valueID]cut),
 	}
 	if e.batch = placeBatch; o.Explain != nil {
 		e.batch = 1 // each is explained with those before it in place
@@ -462,7 +465,7 @@ func New(o Options) *Engine {
 		d, md := &e.devs[i], &e.m.Devices[i]
 		id := machine.DeviceID(i)
 		e.spaces[1+i] = space{dev: id, cap: md.MemBytes, oldest: -1, newest: -1}
-		d.space, d.swapTo, d.queue.all = int32(1+i), -1, &e.lined
+		d.space, d.swapTo, d.queue.all = spaceID(1+i), -1, &e.lined
 		d.lack.told = md.MemBytes
 		if i < len(o.Processes) && o.Processes[i].Own {
 			d.process, d.sharers, d.compiled = o.Processes[i], sharers(e.m, id), make(map[string]bool)
@@ -551,7 +554,7 @@ func (e *Engine) Oldest(dev machine.DeviceID) (o Running, ok bool) {
 		r, gt := e.taskOf(rec.task)
 		since, begun := max(ln.head, rec.issued), true
 		for _, p := range r.f.Preds(gt) {
-			t := &e.tasks.at[r.tbase+p]
+			t := &e.tasks.at[r.task(graph.TaskID(p))]
 			begun = begun && t.state == done
 			since = max(since, time.Duration(t.eft))
 		}
@@ -720,7 +723,7 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	r := ln.rec(ln.issued)
 	r.task, r.rank, r.quick, r.issued, r.timeout = -1, 0, false, e.now, 0
 	r.forRun, r.forTask, r.inputs = 0, graph.NoTask, 0
-	r.args, r.waits = r.args[:0], r.waits[:0]
+	r.args, r.slots, r.waits = r.args[:0], r.slots[:0], r.waits[:0]
 	return Op{l, uint32(ln.issued)}, r
 }
 

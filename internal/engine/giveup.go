@@ -56,7 +56,7 @@ func (e *Engine) Holding(id RunID) (held []Held, err error) {
 }
 
 // touches reports whether a run's own memory stands behind an instance.
-func (e *Engine) touches(r *run, i int32) bool {
+func (e *Engine) touches(r *run, i Inst) bool {
 	in := &e.insts[i]
 	return in.lent && in.data >= 0 && e.data.at[in.data].run == r.slot
 }
@@ -66,7 +66,7 @@ func (e *Engine) touches(r *run, i int32) bool {
 func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	if rec.task < 0 {
 		in := &e.insts[rec.src]
-		for s := in.slot + rec.p0 - in.p0; s < in.slot+rec.p1-in.p0; s++ {
+		for s := in.at(rec.p0); s < in.at(rec.p1); s++ {
 			if !e.filled(s) {
 				return false
 			}
@@ -80,12 +80,12 @@ func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	}
 	r, gt := e.taskOf(rec.task)
 	for _, p := range r.f.Preds(gt) {
-		if e.tasks.at[r.tbase+p].state != done {
+		if e.tasks.at[r.task(graph.TaskID(p))].state != done {
 			return false
 		}
 	}
 	there := true
-	e.eachRead(r, gt, func(v int32) {
+	e.eachRead(r, gt, func(v valueID) {
 		for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
 			if e.insts[e.slots.at[s].inst].space == e.devs[dev].space && !e.filled(s) {
 				there = false

@@ -362,7 +362,7 @@ func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 		e.fail(r, e.taskErr(r, gt, dev, err))
 		return
 	}
-	t.avoid = int32(dev)
+	t.avoid = dev
 	r.report.Retries++
 }
 
@@ -489,7 +489,10 @@ func (e *Engine) abandonDevice(dev machine.DeviceID, cause error) {
 }
 
 // ghost is part of an instance that a call under way on a dropped device uses.
-type ghost struct{ inst, p0, n int32 }
+type ghost struct {
+	inst  Inst
+	p0, n pieceID
+}
 
 // haunt keeps what the operations in flight on a device use in host memory: a
 // call that hangs may write to it whenever it likes, so that nobody else may
@@ -497,7 +500,7 @@ type ghost struct{ inst, p0, n int32 }
 // device in a process of its own these are copies, until the process is gone.
 func (e *Engine) haunt(dev machine.DeviceID) {
 	d := &e.devs[dev]
-	keep := func(i, p0, n int32) {
+	keep := func(i Inst, p0, n pieceID) {
 		e.pin(i, p0, n, 1)
 		d.ghosts = append(d.ghosts, ghost{i, p0, n})
 	}
@@ -506,7 +509,7 @@ func (e *Engine) haunt(dev machine.DeviceID) {
 			ln := &e.lanes[l]
 			for seq := ln.done + 1; seq <= ln.issued; seq++ {
 				rec := ln.rec(seq)
-				for _, i := range []int32{rec.src, rec.dst} {
+				for _, i := range []Inst{rec.src, rec.dst} {
 					if rec.task < 0 && e.insts[i].space == 0 {
 						keep(i, rec.p0, rec.p1-rec.p0)
 					}
@@ -530,11 +533,12 @@ func (e *Engine) haunt(dev machine.DeviceID) {
 					// there still: a value that is to be read loses none.
 					for s := e.vals.at[r.val(u.V)].slot; s >= 0; s = e.slots.at[s].next {
 						if in := &e.insts[e.slots.at[s].inst]; in.space == 0 {
-							keep(e.slots.at[s].inst, in.p0+s-in.slot, 1)
+							keep(e.slots.at[s].inst, in.piece(s), 1)
 						}
 					}
 				case u.Rank == rec.rank:
-					keep(rec.args[a], u.P0-u.Base, u.P1-u.P0)
+					p0, n := pieces(&u)
+					keep(rec.args[a], p0, n)
 					a++
 				}
 			}
@@ -740,7 +744,7 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 		to = 0
 	}
 	left := 0
-	for i := int32(0); int(i) < len(e.insts); i++ {
+	for i := Inst(0); int(i) < len(e.insts); i++ {
 		in := &e.insts[i]
 		if in.space != d.space || d.space == 0 || in.data < 0 || in.home {
 			continue
@@ -765,10 +769,10 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 
 // handInst starts to copy what only an instance holds, and reports whether anything
 // of that is on its way.
-func (e *Engine) handInst(i, to int32) bool {
+func (e *Engine) handInst(i Inst, to spaceID) bool {
 	any := false
 	for k := range e.insts[i].n {
-		s := e.insts[i].slot + k
+		s := e.insts[i].slot + slotID(k)
 		v := e.slots.at[s].val
 		if v < 0 || e.elsewhere(v, s) || e.tired(v) != nil {
 			continue
@@ -791,14 +795,14 @@ func (e *Engine) handInst(i, to int32) bool {
 			return true // what holds the room will be done, or the device stays drained
 		}
 		n := e.alloc(e.insts[i].data, dst, p, 1, e.pieceLo(e.insts[i].data, p), bytes)
-		e.fill(n, p, 1, func(int32) int32 { return v }, forSwap)
+		e.fill(n, p, 1, func(pieceID) valueID { return v }, forSwap)
 		e.ops = e.ops[:0]
 	}
 	return any
 }
 
 // copied reports whether a copy of v is being made.
-func (e *Engine) copied(v int32) bool {
+func (e *Engine) copied(v valueID) bool {
 	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
 		if !e.filled(s) {
 			return true
@@ -825,7 +829,7 @@ func (e *Engine) rebalance() {
 		q := &e.devs[l.Device].queue
 		w := l.Util / float64(max(e.view.Devices[l.Device].Queued, 1))
 		l.Queued = make([]sched.QueuedTask, 0, q.len())
-		q.each(func(tid int32) { l.Queued = append(l.Queued, sched.QueuedTask{Task: tid, Weight: w}) })
+		q.each(func(tid taskID) { l.Queued = append(l.Queued, sched.QueuedTask{Task: int32(tid), Weight: w}) })
 	}
 	moves := sched.Rebalance(loads, o)
 	if len(moves) > 0 {
@@ -838,15 +842,16 @@ func (e *Engine) rebalance() {
 
 // migrate moves one queued task as the balancer decided.
 func (e *Engine) migrate(m sched.Move) {
-	r, gt := e.taskOf(m.Task)
+	tid := taskID(m.Task)
+	r, gt := e.taskOf(tid)
 	vd := &e.view.Devices[m.To]
 	if vd.Crowd > 0 && vd.Crowd == e.view.Devices[m.From].Crowd {
 		return // it computes on the same cores: nobody would be done sooner
 	}
-	cost, ok := e.movable(m.Task, m.To)
-	if !ok || !e.devs[m.From].queue.remove(m.Task) {
+	cost, ok := e.movable(tid, m.To)
+	if !ok || !e.devs[m.From].queue.remove(tid) {
 		return
 	}
-	e.unplace(m.Task)
-	e.settle(m.Task, r, gt, m.From, m.To, cost)
+	e.unplace(tid)
+	e.settle(tid, r, gt, m.From, m.To, cost)
 }

@@ -17,10 +17,10 @@ import (
 
 // plan is what issuing will do for one use.
 type plan struct {
-	inst  int32 // existing instance, or -1: a new one
-	there bool  // and it holds all that is read
+	inst  Inst // existing instance, or -1: a new one
+	there bool // and it holds all that is read
 	bytes int64
-	space int32
+	space spaceID
 }
 
 // gang is a task in flight on several devices.
@@ -41,7 +41,7 @@ type gang struct {
 }
 
 // gang returns the gang a task is in flight as, nil for an ordinary task.
-func (e *Engine) gang(tid int32) *gang {
+func (e *Engine) gang(tid taskID) *gang {
 	if len(e.gangs) == 0 {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (d *device) perLane(ns int64) int64 {
 }
 
 // tryIssue issues a placed task on a lane of its device.
-func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
+func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 	r, gt := e.taskOf(tid)
 	if r.state != runActive {
 		e.unplace(tid)
@@ -200,7 +200,7 @@ func (e *Engine) tryIssue(tid int32, dev machine.DeviceID, l Lane) verdict {
 // its device's memory or on the way there. It returns false, having done
 // nothing, when the task is not like that; prepare and launch then do it step
 // by step.
-func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane) (Op, bool) {
+func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane) (Op, bool) {
 	f := r.f
 	row := &f.Rows[gt]
 	if !row.Plain || e.away > 0 {
@@ -214,15 +214,15 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 	}
 	args := e.args[arg0 : arg0+len(uses) : arg0+len(uses)]
 	vals, slots := e.vals.at, e.slots.at
-	initial, shift := f.NumInitial, r.vbase-f.NumInitial
+	initial, shift := f.NumInitial, r.shift()
 	var need int64
 	for k := range uses {
 		u := &uses[k]
 		if u.Data >= 0 {
-			need += vals[u.V+shift].bytes
+			need += vals[valueID(u.V)+shift].bytes
 			continue
 		}
-		v := u.V + shift
+		v := valueID(u.V) + shift
 		if u.V < initial {
 			v = r.init[u.V]
 		}
@@ -261,7 +261,7 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 		if u.Data < 0 {
 			continue
 		}
-		v := u.V + shift
+		v := valueID(u.V) + shift
 		bytes := vals[v].bytes
 		i := e.alloc(r.dataOf[u.Data], space, 0, 1, 0, bytes)
 		arg := &args[k]
@@ -281,28 +281,28 @@ func (e *Engine) launchQuick(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 // pinQuick pins the slots a plain launch uses.
 func (e *Engine) pinQuick(rec *opRec, uses []graph.PlainUse, args []Arg, r *run) {
 	for k := range args {
-		i := int32(args[k].Inst)
+		i := args[k].Inst
 		in := &e.insts[i]
-		s := in.slot + e.vals.at[r.val(uses[k].V)].piece - in.p0
+		s := in.at(e.vals.at[r.val(uses[k].V)].piece)
 		e.touch(i)
 		in.pins++
 		e.slots.at[s].pins++
 		e.spaces[in.space].pins++
-		rec.args = append(rec.args, s)
+		rec.slots = append(rec.slots, s)
 	}
 }
 
 // unpinQuick undoes pinQuick.
 func (e *Engine) unpinQuick(rec *opRec) {
 	slots, insts := e.slots.at, e.insts
-	for _, s := range rec.args {
+	for _, s := range rec.slots {
 		sl := &slots[s]
 		sl.pins--
 		in := &insts[sl.inst]
 		in.pins--
 		e.spaces[in.space].pins--
 		if in.home && sl.pins == 0 && in.data >= 0 {
-			e.homeFree(in, s-in.slot)
+			e.homeFree(in, in.piece(s))
 		}
 		if in.pins == 0 {
 			if in.held == 0 {
@@ -316,13 +316,13 @@ func (e *Engine) unpinQuick(rec *opRec) {
 }
 
 // emitLaunch completes a launch with what it waits for and hands it over.
-func (e *Engine) emitLaunch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) *Action {
+func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) *Action {
 	tasks := e.tasks.at[r.tbase:]
 	gangs := len(e.gangs) > 0
 	for _, p := range r.f.Preds(gt) {
 		if t := &tasks[p]; t.state == issued {
 			if gangs {
-				if g := e.gangs[r.tbase+p]; g != nil {
+				if g := e.gangs[r.task(graph.TaskID(p))]; g != nil {
 					e.waitGang(g)
 					continue
 				}
@@ -375,7 +375,7 @@ type room struct{ here, host int64 }
 // prepare checks inputs and makes room for one rank of a task beside what is taken
 // already, appending its plans to e.plans. It returns the room made; what comes
 // through host memory on its way takes room there.
-func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
+func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
 	f := r.f
 	uses := f.TaskUses(gt)
 	space := e.devs[dev].space
@@ -403,7 +403,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 				return setAside, room{}
 			}
 		}
-		if staging > 0 && e.findVacant(r.dataOf[u.Data], 0, u.P0-u.Base, u.P1-u.P0) < 0 {
+		if p0, n := pieces(u); staging > 0 && e.findVacant(r.dataOf[u.Data], hostSpace, p0, n) < 0 {
 			need.host += staging
 		}
 		for _, gv := range f.Writes(u) {
@@ -466,7 +466,7 @@ func (e *Engine) prepare(tid int32, r *run, gt graph.TaskID, dev machine.DeviceI
 // planUses plans one rank of a task and returns how many bytes it takes. With exact
 // it uses no buffer larger than the use, so that all else can be given up for it: the
 // task then has room wherever the sum of its uses has.
-func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space int32, exact bool) int64 {
+func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space spaceID, exact bool) int64 {
 	need := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
@@ -488,13 +488,13 @@ func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space int32, exac
 
 // makeRoom reports whether a task has room, beside what is taken, and starts to make
 // some where it has not.
-func (e *Engine) makeRoom(space int32, need, taken room) bool {
+func (e *Engine) makeRoom(space spaceID, need, taken room) bool {
 	return (need.here == 0 || e.room(space, taken.here+need.here)) && (need.host == 0 || e.fits(0, taken.host+need.host))
 }
 
 // goElsewhere has a task placed anew, one of whose values is beyond reach from its
 // device: where all it reads is within reach, once there is such a device.
-func (e *Engine) goElsewhere(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID) {
+func (e *Engine) goElsewhere(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID) {
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	ever := false
 	for d := range e.devs {
@@ -503,7 +503,7 @@ func (e *Engine) goElsewhere(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 			continue
 		}
 		if ever = true; vd.Accepts {
-			e.tasks.at[tid].avoid = int32(dev)
+			e.tasks.at[tid].avoid = dev
 			e.replace(tid)
 			return
 		}
@@ -519,7 +519,7 @@ func (e *Engine) goElsewhere(tid int32, r *run, gt graph.TaskID, dev machine.Dev
 
 // reaches reports whether a way leads to a memory from all a task reads that is
 // anywhere.
-func (e *Engine) reaches(r *run, gt graph.TaskID, space int32) bool {
+func (e *Engine) reaches(r *run, gt graph.TaskID, space spaceID) bool {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		for _, gv := range r.f.Reads(&uses[k]) {
@@ -532,15 +532,15 @@ func (e *Engine) reaches(r *run, gt graph.TaskID, space int32) bool {
 }
 
 // planUse decides which buffer a use gets.
-func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan {
+func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) plan {
 	f := r.f
 	d := r.dataOf[u.Data]
-	p0, n := u.P0-u.Base, u.P1-u.P0
+	p0, n := pieces(u)
 	bytes := f.UseBytes(u)
 	if u.R >= 0 {
 		// An instance here that holds, or may be given, all it reads.
 		reads := f.Reads(u)
-		fillable := int32(-1)
+		fillable := Inst(-1)
 		for c := e.covering(d, p0, n); c.inst >= 0; e.nextCover(&c) {
 			i := c.inst
 			in := &e.insts[i]
@@ -549,10 +549,11 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan
 			}
 			has, can, sole := true, true, true
 			for k := range n {
-				sl := &e.slots.at[in.slot+p0-in.p0+k]
+				s := in.at(p0 + k)
+				sl := &e.slots.at[s]
 				v := r.val(reads[k])
 				if sl.val == v {
-					if u.W >= 0 && (sl.copying > 0 || in.home && e.data.at[d].fixed || !e.mayOverwrite(v, in.slot+p0-in.p0+k, d)) {
+					if u.W >= 0 && (sl.copying > 0 || in.home && e.data.at[d].fixed || !e.mayOverwrite(v, s, d)) {
 						sole = false
 					}
 					continue
@@ -583,7 +584,7 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space int32, exact bool) plan
 // its durability: volatile data promises nothing, but other data may be computed
 // again from what of it is in host memory alone; versioned data must have another
 // copy in host memory to go back to, and no other reader.
-func (e *Engine) mayOverwrite(v, s, d int32) bool {
+func (e *Engine) mayOverwrite(v valueID, s slotID, d dataID) bool {
 	val := &e.vals.at[v]
 	if e.data.at[d].kind == graph.Volatile {
 		if !e.hostOnly && val.flags&anchored != 0 && (val.deps > 0 || val.reads > 1) && !e.beside(v, s) {
@@ -596,7 +597,7 @@ func (e *Engine) mayOverwrite(v, s, d int32) bool {
 
 // launch emits the actions for one rank of a task prepared before: buffers and
 // copies, then the launch itself with all it has to wait for.
-func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane, rank int16, plans []plan) Op {
+func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane, rank int16, plans []plan) Op {
 	f := r.f
 	uses := f.TaskUses(gt)
 	op, rec := e.push(l) // copies go to other lanes, so rec stays where it is
@@ -610,13 +611,13 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 			continue
 		}
 		p := plans[k]
-		p0, n := u.P0-u.Base, u.P1-u.P0
+		p0, n := pieces(u)
 		i := p.inst
 		if i < 0 {
 			i = e.alloc(r.dataOf[u.Data], p.space, p0, n, f.Pieces[u.P0].Lo, p.bytes)
 		}
 		in := &e.insts[i]
-		first := in.slot + p0 - in.p0
+		first := in.at(p0)
 		e.args = append(e.args, Arg{Inst(i), f.Pieces[u.P0].Lo - in.lo, p.bytes})
 		e.touch(i)
 		switch {
@@ -625,7 +626,7 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 			e.waitFilled(r, first, n)
 		default:
 			reads := f.Reads(u)
-			e.fill(i, p0, n, func(k int32) int32 { return r.val(reads[k]) }, forTask)
+			e.fill(i, p0, n, func(k pieceID) valueID { return r.val(reads[k]) }, forTask)
 		}
 		rec.args = append(rec.args, i)
 		e.pin(i, p0, n, 0)
@@ -649,8 +650,8 @@ func (e *Engine) launch(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID
 
 // waitFilled adds what fills slots to what the launch waits for, apart from its
 // own predecessors, which it waits for anyway.
-func (e *Engine) waitFilled(r *run, first, n int32) {
-	for s := first; s < first+n; s++ {
+func (e *Engine) waitFilled(r *run, first slotID, n pieceID) {
+	for s := first; s < first+slotID(n); s++ {
 		sl := &e.slots.at[s]
 		if e.pending(sl.lane, sl.seq) && (!e.computes(sl.lane) || e.vals.at[sl.val].run != r.slot) {
 			e.ops = append(e.ops, Op{sl.lane, uint32(sl.seq)})
@@ -660,9 +661,9 @@ func (e *Engine) waitFilled(r *run, first, n int32) {
 
 // claim promises slots to the values an operation will make. Where a slot holds
 // the value a read-write use updates, that copy becomes the new value.
-func (e *Engine) claim(r *run, writes []int32, first int32, op Op) {
+func (e *Engine) claim(r *run, writes []int32, first slotID, op Op) {
 	for q, gv := range writes {
-		s := first + int32(q)
+		s := first + slotID(q)
 		if old := e.slots.at[s].val; old >= 0 {
 			e.unhold(s)
 			if e.vals.at[old].flags&anchored != 0 && !e.inHost(old) {
@@ -674,7 +675,7 @@ func (e *Engine) claim(r *run, writes []int32, first int32, op Op) {
 }
 
 // inHost reports whether a complete copy of v is in host memory.
-func (e *Engine) inHost(v int32) bool {
+func (e *Engine) inHost(v valueID) bool {
 	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
 		if e.insts[e.slots.at[s].inst].space == 0 && e.filled(s) {
 			return true
@@ -684,25 +685,25 @@ func (e *Engine) inHost(v int32) bool {
 }
 
 // markIssued moves a task into flight and tells its successors.
-func (e *Engine) markIssued(tid int32, r *run, dev machine.DeviceID) {
+func (e *Engine) markIssued(tid taskID, r *run, dev machine.DeviceID) {
 	t := &e.tasks.at[tid]
-	t.state, t.dev = issued, int32(dev)
+	t.state, t.dev = issued, dev
 	r.flight++
 	e.inFlight++
 	// Virtual time goes on by the service given, shared among those who want it.
 	e.vnow += int64(float64(t.cost) * e.share)
 	tasks, base := e.tasks.at, r.tbase
 	for _, s := range r.f.Succs(graph.TaskID(tid - base)) {
-		st := &tasks[base+s]
+		st := &tasks[base+taskID(s)]
 		st.unissued--
 		if st.unissued == 0 && st.state == waiting {
-			e.makeReady(base + s)
+			e.makeReady(base + taskID(s))
 		}
 	}
 }
 
 // unissue takes a task out of flight again after a failure; g is its gang, or nil.
-func (e *Engine) unissue(tid int32, r *run, g *gang) {
+func (e *Engine) unissue(tid taskID, r *run, g *gang) {
 	t := &e.tasks.at[tid]
 	t.state, t.dev = waiting, -1
 	if g == nil || !g.withdrawn {
@@ -714,9 +715,9 @@ func (e *Engine) unissue(tid int32, r *run, g *gang) {
 // withdrawn tells the successors of a task that it is neither issued nor done
 // any more. Those already in flight come back by themselves; those ready or
 // queued are set aside when they are to be issued.
-func (e *Engine) withdrawn(tid int32, r *run) {
+func (e *Engine) withdrawn(tid taskID, r *run) {
 	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
-		st := &e.tasks.at[r.tbase+s]
+		st := &e.tasks.at[r.task(graph.TaskID(s))]
 		st.unissued++
 	}
 }
@@ -792,7 +793,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	if st == Failed || st == Refused {
 		d.health.faulted = true
 	}
-	if !rec.quick || len(rec.args) > 0 {
+	if !rec.quick || len(rec.slots) > 0 {
 		e.unpinLaunch(rec, r.f, gt)
 	}
 	if st != DepFailed {
@@ -890,7 +891,7 @@ func (e *Engine) computing(dev machine.DeviceID) bool {
 func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
 	at := int64(rec.inputs)
 	for _, p := range r.f.Preds(gt) {
-		if pt := &e.tasks.at[r.tbase+p]; pt.state == done {
+		if pt := &e.tasks.at[r.task(graph.TaskID(p))]; pt.state == done {
 			at = max(at, pt.eft)
 		}
 	}
@@ -909,7 +910,8 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 		if u.Rank != rec.rank {
 			continue
 		}
-		e.unpin(rec.args[a], u.P0-u.Base, u.P1-u.P0, 0)
+		p0, n := pieces(u)
+		e.unpin(rec.args[a], p0, n, 0)
 		a++
 	}
 	if a < len(rec.args) {
@@ -921,7 +923,7 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 }
 
 // succeeded takes in what a task made and lets go of what it read.
-func (e *Engine) succeeded(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
+func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.state = done
@@ -976,7 +978,7 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 	var depth int16
 	var replay int64
 	if !e.hostOnly {
-		e.eachRead(r, gt, func(v int32) {
+		e.eachRead(r, gt, func(v valueID) {
 			if val := &e.vals.at[v]; val.flags&(anchored|commits) == 0 {
 				depth = max(depth, val.depth)
 				replay = max(replay, val.replay)
@@ -1001,12 +1003,12 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 // settlePlain does that for a plain task whose results are in host memory,
 // where nothing has to be kept to make them again.
 func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
-	initial, shift := r.f.NumInitial, r.vbase-r.f.NumInitial
+	initial, shift := r.f.NumInitial, r.shift()
 	quick := len(e.stuck)+len(e.awaiting) == 0
 	vals := e.vals.at // nothing here makes values
 	for k := range uses {
 		u := &uses[k]
-		v := u.V + shift
+		v := valueID(u.V) + shift
 		if u.Data >= 0 {
 			if val := &vals[v]; quick && val.reads > 0 && val.slot >= 0 {
 				val.flags |= produced | anchored
@@ -1027,7 +1029,7 @@ func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 
 // wasRead gives a value up, after a read of it ended, if that was the last thing
 // that needed it.
-func (e *Engine) wasRead(v int32) {
+func (e *Engine) wasRead(v valueID) {
 	val := &e.vals.at[v]
 	if val.reads > 0 {
 		return
@@ -1049,7 +1051,7 @@ func (e *Engine) landed(r *run) {
 }
 
 // produced takes in one value a task made.
-func (e *Engine) produced(v int32, depth int16, replay int64) {
+func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	val := &e.vals.at[v]
 	val.flags |= produced
 	if len(e.stuck) > 0 {
@@ -1128,7 +1130,7 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 	}
 }
 
-func (e *Engine) wakeAwaiting(v int32) {
+func (e *Engine) wakeAwaiting(v valueID) {
 	ts, ok := e.awaiting[v]
 	if !ok {
 		return
@@ -1149,7 +1151,7 @@ func (e *Engine) wakeAwaiting(v int32) {
 func (r *run) full() bool { return r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight }
 
 // park sets a task aside until its run may have another in flight.
-func (e *Engine) park(tid int32, r *run) {
+func (e *Engine) park(tid taskID, r *run) {
 	e.tasks.at[tid].flags |= parked
 	r.parked.push(tid)
 }

@@ -89,7 +89,7 @@ func (e *Engine) timeout(r *run, gt graph.TaskID, dev machine.DeviceID) (limit t
 }
 
 // limit returns how long a launch whose limit is automatic may run.
-func (e *Engine) limit(tid int32, dev machine.DeviceID) time.Duration {
+func (e *Engine) limit(tid taskID, dev machine.DeviceID) time.Duration {
 	r, gt := e.taskOf(tid)
 	d := &e.devs[dev]
 	est := e.cost.Task(r.g.Task(gt), dev)

@@ -12,7 +12,7 @@ import "math/bits"
 const fewPieces = 8
 
 // makeLists prepares data for instances of so many pieces.
-func (e *Engine) makeLists(d, pieces int32) {
+func (e *Engine) makeLists(d dataID, pieces pieceID) {
 	dt := &e.data.at[d]
 	dt.insts, dt.levels = -1, 0
 	if pieces <= fewPieces {
@@ -20,45 +20,51 @@ func (e *Engine) makeLists(d, pieces int32) {
 	}
 	dt.levels = uint8(bits.Len32(uint32(pieces - 1)))
 	n := 2 << dt.levels
-	dt.insts = e.heads.alloc(n)
+	dt.insts = Inst(e.heads.alloc(n))
 	for i := range n {
-		e.heads.at[int(dt.insts)+i] = -1
+		e.heads.at[int(dt.heads())+i] = -1
 	}
 }
 
 // endLists gives the lists of data up. What is in them is about to end, or to be listed anew.
-func (e *Engine) endLists(d int32) {
+func (e *Engine) endLists(d dataID) {
 	if dt := &e.data.at[d]; dt.levels > 0 {
-		e.heads.release(dt.insts, 2<<dt.levels)
+		e.heads.release(dt.heads(), 2<<dt.levels)
 	}
 	e.data.at[d].insts, e.data.at[d].levels = -1, 0
 }
 
+// heads returns where the heads of its lists begin, where it has several.
+func (dt *datum) heads() int32 { return int32(dt.insts) }
+
 // node returns the lowest node with all of pieces [p0, p0+n) below it.
-func (dt *datum) node(p0, n int32) int32 {
-	last := int32(1)<<dt.levels - 1
+func (dt *datum) node(p0, n pieceID) int32 {
+	last := pieceID(1)<<dt.levels - 1
 	lo, hi := min(p0, last), min(p0+max(n, 1)-1, last)
-	return (lo + last + 1) >> bits.Len32(uint32(lo^hi))
+	return int32(lo+last+1) >> bits.Len32(uint32(lo^hi))
 }
 
 // list returns the head of the list an instance belongs in.
-func (e *Engine) list(in *inst) *int32 {
+func (e *Engine) list(in *inst) *Inst {
 	dt := &e.data.at[in.data]
 	if dt.levels == 0 {
 		return &dt.insts
 	}
-	return &e.heads.at[dt.insts+dt.node(in.p0, in.n)]
+	return &e.heads.at[dt.heads()+dt.node(in.p0, in.n)]
 }
 
 // cover goes through the instances of data that may cover some pieces.
-type cover struct{ inst, base, node int32 }
+type cover struct {
+	inst       Inst
+	base, node int32
+}
 
-func (e *Engine) covering(d, p0, n int32) cover {
+func (e *Engine) covering(d dataID, p0, n pieceID) cover {
 	dt := &e.data.at[d]
 	if dt.levels == 0 {
 		return cover{inst: dt.insts}
 	}
-	c := cover{inst: -1, base: dt.insts, node: 2 * dt.node(p0, n)}
+	c := cover{inst: -1, base: dt.heads(), node: 2 * dt.node(p0, n)}
 	e.climbTree(&c)
 	return c
 }
@@ -80,8 +86,8 @@ func (e *Engine) climbTree(c *cover) {
 }
 
 // eachInst visits the instances of data, which may be taken off their list then.
-func (e *Engine) eachInst(d int32, visit func(i int32)) {
-	each := func(i int32) {
+func (e *Engine) eachInst(d dataID, visit func(i Inst)) {
+	each := func(i Inst) {
 		for i >= 0 {
 			next := e.insts[i].next
 			visit(i)
@@ -94,6 +100,6 @@ func (e *Engine) eachInst(d int32, visit func(i int32)) {
 		return
 	}
 	for k := range int32(2) << dt.levels {
-		each(e.heads.at[dt.insts+k])
+		each(e.heads.at[dt.heads()+k])
 	}
 }

@@ -33,7 +33,7 @@ const (
 
 // makeHome introduces the caller's memory behind a data handle. It is not counted
 // as used: the limit is on what the engine allocates.
-func (e *Engine) makeHome(d, pieces int32, bytes int64, a Action) {
+func (e *Engine) makeHome(d dataID, pieces pieceID, bytes int64, a Action) {
 	i := e.newInst(d, 0, 0, pieces, 0, bytes)
 	e.insts[i].home, e.insts[i].lent = true, true
 	e.spaces[0].used -= bytes
@@ -43,17 +43,17 @@ func (e *Engine) makeHome(d, pieces int32, bytes int64, a Action) {
 }
 
 // newInst makes the record of an instance; the caller emits its action.
-func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
-	var i int32
+func (e *Engine) newInst(d dataID, space spaceID, p0, n pieceID, lo, bytes int64) Inst {
+	var i Inst
 	if k := len(e.freeI); k > 0 {
 		i = e.freeI[k-1]
 		e.freeI = e.freeI[:k-1]
 	} else {
-		i = int32(len(e.insts))
+		i = Inst(len(e.insts))
 		e.insts = append(e.insts, inst{})
 	}
 	s := e.slots.alloc(int(n))
-	for k := range n {
+	for k := range slotID(n) {
 		e.slots.at[s+k] = slot{val: -1, next: -1, inst: i}
 	}
 	e.insts[i] = inst{data: d, space: space, p0: p0, n: n, slot: s, next: -1, older: -1, newer: -1, lo: lo, bytes: bytes}
@@ -70,7 +70,7 @@ func (e *Engine) newInst(d, space, p0, n int32, lo, bytes int64) int32 {
 }
 
 // alloc makes an instance in a device's memory (or the host's).
-func (e *Engine) alloc(d, space, p0, n int32, lo, bytes int64) int32 {
+func (e *Engine) alloc(d dataID, space spaceID, p0, n pieceID, lo, bytes int64) Inst {
 	if n == 1 && space == 0 {
 		if i := e.idle.take(e.insts, bytes); i >= 0 {
 			in := &e.insts[i]
@@ -89,7 +89,7 @@ func (e *Engine) alloc(d, space, p0, n int32, lo, bytes int64) int32 {
 
 // fits reports whether a memory has room for so many bytes more as it is,
 // freeing idle buffers for it.
-func (e *Engine) fits(space int32, bytes int64) bool {
+func (e *Engine) fits(space spaceID, bytes int64) bool {
 	sp := &e.spaces[space]
 	if sp.cap == 0 {
 		return true
@@ -103,7 +103,7 @@ func (e *Engine) fits(space int32, bytes int64) bool {
 // idle holds buffers of one piece in host memory that ended and were not freed:
 // what comes next is mostly of the same size. They do not count as used.
 type idle struct {
-	insts [8][]int32 // by size, mixed
+	insts [8][]Inst // by size, mixed
 	bytes int64
 }
 
@@ -117,7 +117,7 @@ const (
 func idleClass(bytes int64) int { return bits.Len64(uint64(bytes)) % 8 }
 
 // take returns an idle buffer of exactly a size, or -1.
-func (x *idle) take(insts []inst, bytes int64) int32 {
+func (x *idle) take(insts []inst, bytes int64) Inst {
 	list := &x.insts[idleClass(bytes)]
 	k := len(*list) - 1
 	if k < 0 {
@@ -133,7 +133,7 @@ func (x *idle) take(insts []inst, bytes int64) int32 {
 }
 
 // put keeps a buffer, if there is room for it.
-func (x *idle) put(i int32, bytes int64) bool {
+func (x *idle) put(i Inst, bytes int64) bool {
 	list := &x.insts[idleClass(bytes)]
 	if len(*list) >= maxIdleEach || x.bytes+bytes > maxIdle {
 		return false
@@ -155,7 +155,7 @@ func (e *Engine) freeIdle() {
 }
 
 // freeInst ends an instance that nothing holds or touches.
-func (e *Engine) freeInst(i int32) {
+func (e *Engine) freeInst(i Inst) {
 	in := &e.insts[i]
 	e.unlist(i)
 	if !in.lent {
@@ -179,7 +179,7 @@ func (e *Engine) freeInst(i int32) {
 }
 
 // unlist takes an instance off the list of its data, so that nothing finds it there.
-func (e *Engine) unlist(i int32) {
+func (e *Engine) unlist(i Inst) {
 	in := &e.insts[i]
 	if in.data < 0 {
 		return
@@ -194,7 +194,7 @@ func (e *Engine) unlist(i int32) {
 }
 
 // discard gives an instance's buffer and record back.
-func (e *Engine) discard(i int32) {
+func (e *Engine) discard(i Inst) {
 	in := &e.insts[i]
 	e.slots.release(in.slot, int(in.n))
 	a := e.emit(Free)
@@ -202,7 +202,7 @@ func (e *Engine) discard(i int32) {
 	e.freeI = append(e.freeI, i)
 }
 
-func (e *Engine) freeIfIdle(i int32) {
+func (e *Engine) freeIfIdle(i Inst) {
 	if in := &e.insts[i]; in.held == 0 && in.pins == 0 && !in.home && !in.late && in.data != -2 {
 		e.freeInst(i)
 	}
@@ -211,13 +211,13 @@ func (e *Engine) freeIfIdle(i int32) {
 // grave is an instance to be freed once every operation that was in flight when
 // it was given up has ended.
 type grave struct {
-	inst  int32
+	inst  Inst
 	until []uint64 // by lane
 }
 
 // freeLater frees an instance whose content was never made. Operations that
 // would have read it, in host memory without a pin, may still be in flight.
-func (e *Engine) freeLater(i int32) {
+func (e *Engine) freeLater(i Inst) {
 	in := &e.insts[i]
 	if in.space != 0 {
 		e.freeIfIdle(i)
@@ -257,10 +257,10 @@ func (e *Engine) bury() {
 }
 
 // closeData ends a data handle: its instances go as soon as nothing touches them.
-func (e *Engine) closeData(d int32) {
-	e.eachInst(d, func(i int32) {
+func (e *Engine) closeData(d dataID) {
+	e.eachInst(d, func(i Inst) {
 		in := &e.insts[i]
-		for s := in.slot; s < in.slot+in.n; s++ {
+		for s := in.slot; s < in.end(); s++ {
 			e.unhold(s)
 		}
 		in.home = false
@@ -272,7 +272,7 @@ func (e *Engine) closeData(d int32) {
 
 // hold claims a slot for a value that operation (l, seq) fills; (0, 0) means it
 // is there already.
-func (e *Engine) hold(s, v int32, l Lane, seq uint64) {
+func (e *Engine) hold(s slotID, v valueID, l Lane, seq uint64) {
 	sl := &e.slots.at[s]
 	sl.val, sl.lane, sl.seq = v, l, seq
 	sl.next = e.vals.at[v].slot
@@ -281,7 +281,7 @@ func (e *Engine) hold(s, v int32, l Lane, seq uint64) {
 }
 
 // unhold gives a slot's claim up.
-func (e *Engine) unhold(s int32) {
+func (e *Engine) unhold(s slotID) {
 	sl := &e.slots.at[s]
 	if sl.val < 0 {
 		return
@@ -295,7 +295,7 @@ func (e *Engine) unhold(s int32) {
 	in := &e.insts[sl.inst]
 	in.held--
 	if in.home && in.data >= 0 {
-		e.homeFree(in, s-in.slot)
+		e.homeFree(in, in.piece(s))
 	}
 	if e.shortN > 0 {
 		e.wake(in.space)
@@ -303,13 +303,13 @@ func (e *Engine) unhold(s int32) {
 }
 
 // filled reports whether the operation that fills a slot is complete.
-func (e *Engine) filled(s int32) bool { return !e.pending(e.slots.at[s].lane, e.slots.at[s].seq) }
+func (e *Engine) filled(s slotID) bool { return !e.pending(e.slots.at[s].lane, e.slots.at[s].seq) }
 
-func (e *Engine) pin(i, p0, n int32, copying int32) {
+func (e *Engine) pin(i Inst, p0, n pieceID, copying int32) {
 	in := &e.insts[i]
 	in.pins++
 	e.spaces[in.space].pins++
-	for s := in.slot + p0 - in.p0; n > 0; n-- {
+	for s := in.at(p0); n > 0; n-- {
 		e.slots.at[s].pins++
 		e.slots.at[s].copying += copying
 		s++
@@ -321,15 +321,15 @@ func (e *Engine) pin(i, p0, n int32, copying int32) {
 	}
 }
 
-func (e *Engine) unpin(i, p0, n int32, copying int32) {
+func (e *Engine) unpin(i Inst, p0, n pieceID, copying int32) {
 	in := &e.insts[i]
 	in.pins--
 	e.spaces[in.space].pins--
-	for s := in.slot + p0 - in.p0; n > 0; n-- {
+	for s := in.at(p0); n > 0; n-- {
 		e.slots.at[s].pins--
 		e.slots.at[s].copying -= copying
 		if in.home && in.data >= 0 && e.slots.at[s].pins == 0 {
-			e.homeFree(in, s-in.slot)
+			e.homeFree(in, in.piece(s))
 		}
 		s++
 	}
@@ -351,7 +351,7 @@ func (e *Engine) unpin(i, p0, n int32, copying int32) {
 }
 
 // homeFree notes that a piece of a home may be able to take its output now.
-func (e *Engine) homeFree(in *inst, piece int32) {
+func (e *Engine) homeFree(in *inst, p pieceID) {
 	d := &e.data.at[in.data]
 	if d.fixed || d.run < 0 {
 		return
@@ -361,7 +361,7 @@ func (e *Engine) homeFree(in *inst, piece int32) {
 		return
 	}
 	gd := graph.DataID(in.data - r.dbase)
-	if last := r.f.Last[r.f.PieceOff[gd]+piece]; last >= r.f.NumInitial {
+	if last := r.f.Last[r.f.PieceOff[gd]+int32(p)]; last >= r.f.NumInitial {
 		if v := r.val(last); e.vals.at[v].flags&(wanted|produced|delivered) == wanted|produced {
 			e.redo = append(e.redo, v)
 		}
@@ -387,17 +387,17 @@ func (e *Engine) redeliver() {
 }
 
 // covers reports whether an instance has room for pieces [p0, p0+n) of its data.
-func (in *inst) covers(space, p0, n int32) bool {
+func (in *inst) covers(space spaceID, p0, n pieceID) bool {
 	return in.space == space && in.p0 <= p0 && p0+n <= in.p0+in.n
 }
 
 // vacant reports whether every piece of the range could be overwritten now.
-func (e *Engine) vacant(i, p0, n int32) bool {
+func (e *Engine) vacant(i Inst, p0, n pieceID) bool {
 	in := &e.insts[i]
 	if in.home && e.data.at[in.data].fixed {
 		return false
 	}
-	for s := in.slot + p0 - in.p0; n > 0; n-- {
+	for s := in.at(p0); n > 0; n-- {
 		if sl := &e.slots.at[s]; sl.val >= 0 || sl.pins > 0 {
 			return false
 		}
@@ -409,7 +409,7 @@ func (e *Engine) vacant(i, p0, n int32) bool {
 // findVacant returns an instance of d in space with those pieces vacant, or -1.
 // Vacant pieces are only ever found in homes and in instances that still hold
 // other pieces: an instance with nothing in it is freed.
-func (e *Engine) findVacant(d, space, p0, n int32) int32 {
+func (e *Engine) findVacant(d dataID, space spaceID, p0, n pieceID) Inst {
 	for c := e.covering(d, p0, n); c.inst >= 0; e.nextCover(&c) {
 		i := c.inst
 		if e.insts[i].covers(space, p0, n) && e.insts[i].keep != e.serial && e.vacant(i, p0, n) {
@@ -427,7 +427,7 @@ func (val *value) needed() bool {
 // maybeDrop gives up copies of a value that nothing needs any more: all of them
 // when nothing can ask for it, those outside host memory when it is only kept
 // so that something lost could be computed again, or was delivered.
-func (e *Engine) maybeDrop(v int32) {
+func (e *Engine) maybeDrop(v valueID) {
 	val := &e.vals.at[v]
 	switch {
 	case val.reads > 0 || val.flags&current != 0 || val.flags&(wanted|delivered) == wanted:
@@ -467,7 +467,7 @@ func (e *Engine) dropQuick(val *value) bool {
 }
 
 // dropCopies frees copies; with keepHost those in host memory stay.
-func (e *Engine) dropCopies(v int32, keepHost bool) {
+func (e *Engine) dropCopies(v valueID, keepHost bool) {
 	for s := e.vals.at[v].slot; s >= 0; {
 		next := e.slots.at[s].next
 		i := e.slots.at[s].inst
@@ -476,7 +476,7 @@ func (e *Engine) dropCopies(v int32, keepHost bool) {
 			e.unhold(s)
 			e.freeIfIdle(i)
 		case in.home:
-			e.homeFree(in, s-in.slot) // what it keeps can be moved aside now
+			e.homeFree(in, in.piece(s)) // what it keeps can be moved aside now
 		}
 		s = next
 	}
@@ -484,7 +484,7 @@ func (e *Engine) dropCopies(v int32, keepHost bool) {
 
 // anchor notes that a complete copy of v is in host memory: nothing has to be
 // kept any more to compute it again.
-func (e *Engine) anchor(v int32) {
+func (e *Engine) anchor(v valueID) {
 	val := &e.vals.at[v]
 	val.flags = val.flags&^commits | anchored
 	val.depth, val.replay = 0, 0
@@ -494,7 +494,7 @@ func (e *Engine) anchor(v int32) {
 }
 
 // count notes that v exists only on devices, so its recipe must be kept.
-func (e *Engine) count(v int32) {
+func (e *Engine) count(v valueID) {
 	val := &e.vals.at[v]
 	if val.flags&counted != 0 {
 		return
@@ -506,7 +506,7 @@ func (e *Engine) count(v int32) {
 		e.tasks.at[p].flags |= held
 		r, gt := e.taskOf(p)
 		r.heldN++
-		e.eachRead(r, gt, func(in int32) {
+		e.eachRead(r, gt, func(in valueID) {
 			e.vals.at[in].deps++
 			if owner := e.vals.at[in].run; owner >= 0 && owner != r.slot {
 				e.runs[owner].needed++
@@ -516,7 +516,7 @@ func (e *Engine) count(v int32) {
 }
 
 // uncount undoes count, and lets go of the recipe with its last result.
-func (e *Engine) uncount(v int32) {
+func (e *Engine) uncount(v valueID) {
 	val := &e.vals.at[v]
 	if val.flags&counted == 0 {
 		return
@@ -530,7 +530,7 @@ func (e *Engine) uncount(v int32) {
 	e.tasks.at[p].flags &^= held
 	r, gt := e.taskOf(p)
 	r.heldN--
-	e.eachRead(r, gt, func(in int32) {
+	e.eachRead(r, gt, func(in valueID) {
 		owner := e.vals.at[in].run
 		e.vals.at[in].deps--
 		e.maybeDrop(in)
@@ -543,7 +543,7 @@ func (e *Engine) uncount(v int32) {
 	}
 }
 
-func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v int32)) {
+func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v valueID)) {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		for _, gv := range r.f.Reads(&uses[k]) {
@@ -554,7 +554,7 @@ func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v int32)) {
 
 // have reports whether some copy of v can be read now, or once what is in
 // flight is done.
-func (e *Engine) have(v int32) bool {
+func (e *Engine) have(v valueID) bool {
 	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
 		if !e.spaces[e.insts[e.slots.at[s].inst].space].away {
 			return true
@@ -564,8 +564,8 @@ func (e *Engine) have(v int32) bool {
 }
 
 // source picks the copy of v that reaches a memory soonest.
-func (e *Engine) source(v, space int32) int32 {
-	best, bestCost := int32(-1), time.Duration(-1)
+func (e *Engine) source(v valueID, space spaceID) slotID {
+	best, bestCost := slotID(-1), time.Duration(-1)
 	to := e.spaces[space].dev
 	val := &e.vals.at[v]
 	for s := val.slot; s >= 0; s = e.slots.at[s].next {
@@ -597,10 +597,10 @@ func (e *Engine) source(v, space int32) int32 {
 // fill copies pieces [p0, p0+n) of d into instance dst from wherever their
 // values val(k) are. Claims and pins are made; the operations are appended to e.ops for
 // whoever has to wait.
-func (e *Engine) fill(dst, p0, n int32, val func(k int32) int32, why copyWhy) {
-	for k := int32(0); k < n; {
+func (e *Engine) fill(dst Inst, p0, n pieceID, val func(k pieceID) valueID, why copyWhy) {
+	for k := pieceID(0); k < n; {
 		v := val(k)
-		ds := e.insts[dst].slot + p0 + k - e.insts[dst].p0
+		ds := e.insts[dst].at(p0 + k)
 		if e.slots.at[ds].val == v {
 			if !e.filled(ds) {
 				e.ops = append(e.ops, Op{e.slots.at[ds].lane, uint32(e.slots.at[ds].seq)})
@@ -611,14 +611,14 @@ func (e *Engine) fill(dst, p0, n int32, val func(k int32) int32, why copyWhy) {
 		s := e.source(v, e.insts[dst].space)
 		src := e.slots.at[s].inst
 		// Take along the pieces that follow when they come from the same place.
-		m := int32(1)
+		m := pieceID(1)
 		for k+m < n && m < e.insts[src].n {
 			w := val(k + m)
-			if e.slots.at[ds+m].val == w {
+			if e.slots.at[ds+slotID(m)].val == w {
 				break
 			}
 			ws := e.source(w, e.insts[dst].space)
-			if ws < 0 || ws != s+m || e.slots.at[ws].inst != src {
+			if ws < 0 || ws != s+slotID(m) || e.slots.at[ws].inst != src {
 				break
 			}
 			m++
@@ -633,29 +633,29 @@ func (e *Engine) fill(dst, p0, n int32, val func(k int32) int32, why copyWhy) {
 
 // staged reports whether a copy of v between two memories goes through the
 // host's, because no link joins their devices or that is the faster way.
-func (e *Engine) staged(v, from, to int32) bool {
+func (e *Engine) staged(v valueID, from, to spaceID) bool {
 	return from != 0 && to != 0 && from != to && e.cost.Copy(e.vals.at[v].bytes, e.spaces[from].dev, e.spaces[to].dev).Via
 }
 
 // stage copies m pieces from slots s… into host memory and returns where they
 // will be. They stay there, so what was copied this way is durable as well.
-func (e *Engine) stage(src, p, m, s int32) (inst, first int32) {
+func (e *Engine) stage(src Inst, p, m pieceID, s slotID) (inst Inst, first slotID) {
 	d := e.insts[src].data
 	var bytes int64
-	for k := range m {
+	for k := range slotID(m) {
 		bytes += e.vals.at[e.slots.at[s+k].val].bytes
 	}
 	inst = e.findVacant(d, 0, p, m)
 	if inst < 0 {
 		inst = e.alloc(d, 0, p, m, e.pieceLo(d, p), bytes)
 	}
-	first = e.insts[inst].slot + p - e.insts[inst].p0
+	first = e.insts[inst].at(p)
 	e.copy(src, inst, p, m, s, first, forStage)
 	return inst, first
 }
 
 // copy issues one copy of m pieces from slots s… to slots ds….
-func (e *Engine) copy(src, dst, p, m, s, ds int32, why copyWhy) {
+func (e *Engine) copy(src, dst Inst, p, m pieceID, s, ds slotID, why copyWhy) {
 	from, to := e.insts[src].space, e.insts[dst].space
 	l := Lane(0)
 	switch {
@@ -670,7 +670,7 @@ func (e *Engine) copy(src, dst, p, m, s, ds int32, why copyWhy) {
 	rec.why, rec.src, rec.dst, rec.p0, rec.p1 = why, src, dst, p, p+m
 	w := len(e.waits)
 	var bytes int64
-	for k := range m {
+	for k := range slotID(m) {
 		v := e.slots.at[s+k].val
 		bytes += e.vals.at[v].bytes
 		if sl := &e.slots.at[s+k]; e.pending(sl.lane, sl.seq) {
@@ -707,7 +707,7 @@ func (e *Engine) sends(from, to machine.DeviceID) bool {
 }
 
 // offset returns where a piece starts within an instance.
-func (e *Engine) offset(i, p int32) int64 {
+func (e *Engine) offset(i Inst, p pieceID) int64 {
 	in := &e.insts[i]
 	if p == in.p0 {
 		return 0
@@ -716,10 +716,10 @@ func (e *Engine) offset(i, p int32) int64 {
 }
 
 // pieceLo returns where a piece starts within its data.
-func (e *Engine) pieceLo(d, p int32) int64 {
+func (e *Engine) pieceLo(d dataID, p pieceID) int64 {
 	if r := e.data.at[d].run; r >= 0 {
 		f := e.runs[r].f
-		return f.Pieces[f.PieceOff[d-e.runs[r].dbase]+p].Lo
+		return f.Pieces[f.PieceOff[d-e.runs[r].dbase]+int32(p)].Lo
 	}
 	return e.resident[-1-e.data.at[d].run].bounds[p]
 }
@@ -746,10 +746,10 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 		e.tr.Record(trace.Event{
 			Kind: trace.Copy, Failed: !ok, Lane: uint8(e.lanes[op.Lane].info.Kind), Device: e.spaces[to].dev, From: e.spaces[from].dev,
 			Run: rec.forRun, Task: rec.forTask, Ready: rec.issued, Issued: rec.issued, Start: start, End: end,
-			InputsAt: min(max(e.madeAt(e.insts[dst].slot+p0-e.insts[dst].p0), rec.issued), start), Bytes: rec.bytes,
+			InputsAt: min(max(e.madeAt(e.insts[dst].at(p0)), rec.issued), start), Bytes: rec.bytes,
 		})
 		if s, live := e.byID[RunID(rec.forRun)]; live && rec.forTask >= 0 {
-			if t := &e.tasks.at[e.runs[s].tbase+int32(rec.forTask)]; t.state == issued && e.pending(t.lane, e.lanes[t.lane].count(t.seq)) {
+			if t := &e.tasks.at[e.runs[s].task(rec.forTask)]; t.state == issued && e.pending(t.lane, e.lanes[t.lane].count(t.seq)) {
 				l := e.lanes[t.lane].rec(e.lanes[t.lane].count(t.seq))
 				l.inputs = max(l.inputs, end)
 			}
@@ -760,10 +760,10 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 	}
 	seq := e.lanes[op.Lane].count(op.Seq)
 	// What the copy filled, before unpinning can free the instance.
-	first := e.insts[dst].slot + p0 - e.insts[dst].p0
-	var vals [8]int32
+	first := e.insts[dst].at(p0)
+	var vals [8]valueID
 	got := vals[:0]
-	for s := first; s < first+n; s++ {
+	for s := first; s < first+slotID(n); s++ {
 		sl := &e.slots.at[s]
 		if sl.val < 0 || sl.lane != op.Lane || sl.seq != seq {
 			continue
@@ -811,7 +811,7 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 }
 
 // madeAt returns when the value in a slot was produced, 0 if it always was there.
-func (e *Engine) madeAt(s int32) time.Duration {
+func (e *Engine) madeAt(s slotID) time.Duration {
 	if v := e.slots.at[s].val; v >= 0 {
 		if p := e.producer(v); p >= 0 && e.tasks.at[p].state == done {
 			return time.Duration(e.tasks.at[p].eft)
@@ -823,7 +823,7 @@ func (e *Engine) madeAt(s int32) time.Duration {
 // copyFailed deals with a copy that did not arrive. Tasks behind it come back
 // by themselves; commits and deliveries have nobody behind them and are made again,
 // but not for ever. err is nil unless the copy failed by itself.
-func (e *Engine) copyFailed(v int32, why copyWhy, err error) {
+func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 	val := &e.vals.at[v]
 	val.flags &^= commits
 	e.vacated(v)
@@ -842,13 +842,13 @@ func (e *Engine) copyFailed(v int32, why copyWhy, err error) {
 
 // keptAway takes in that a value cannot be brought home: a run that owes it fails,
 // and so does whoever waits for it to be there. It can be used where it is.
-func (e *Engine) keptAway(v int32, err error) {
+func (e *Engine) keptAway(v valueID, err error) {
 	err = fmt.Errorf("copying %s home: %w", e.describe(v), err)
 	if e.vals.at[v].flags&(wanted|delivered) == wanted {
 		r, gt := e.taskOf(e.producer(v))
 		e.fail(r, e.taskErr(r, gt, -1, err))
 	}
-	gone := func(x int32) bool { return x == v }
+	gone := func(x valueID) bool { return x == v }
 	for _, r := range e.runs {
 		if r != nil && r.state == runWaiting && e.cutsAnew(r, gone) {
 			e.fail(r, err)
@@ -859,7 +859,7 @@ func (e *Engine) keptAway(v int32, err error) {
 
 // tired returns what copies of a value failed of so often that no more are made until
 // somebody asks anew; nil mostly.
-func (e *Engine) tired(v int32) error {
+func (e *Engine) tired(v valueID) error {
 	if len(e.copyFails) == 0 {
 		return nil
 	}
@@ -872,12 +872,12 @@ func (e *Engine) tired(v int32) error {
 // hope has copies tried again that were given up on, since somebody asks for something.
 func (e *Engine) hope() {
 	if len(e.copyFails) > 0 {
-		maps.DeleteFunc(e.copyFails, func(_ int32, c cut) bool { return c.times > maxCuts })
+		maps.DeleteFunc(e.copyFails, func(_ valueID, c cut) bool { return c.times > maxCuts })
 	}
 }
 
 // fullOf says why a memory has no room: copies out of it may have failed too often.
-func (e *Engine) fullOf(space int32) error {
+func (e *Engine) fullOf(space spaceID) error {
 	for _, v := range slices.Sorted(maps.Keys(e.copyFails)) {
 		err := e.tired(v)
 		for s := e.vals.at[v].slot; s >= 0 && err != nil; s = e.slots.at[s].next {
@@ -890,7 +890,7 @@ func (e *Engine) fullOf(space int32) error {
 }
 
 // commit starts a copy of v into host memory.
-func (e *Engine) commit(v int32) {
+func (e *Engine) commit(v valueID) {
 	val := &e.vals.at[v]
 	if val.flags&(anchored|commits) != 0 || e.elsewhereInHost(v, -1) || e.source(v, 0) < 0 || e.tired(v) != nil {
 		return // it is there, or on its way, or cannot be brought
@@ -910,12 +910,12 @@ func (e *Engine) commit(v int32) {
 		e.runs[r].report.Commits++
 	}
 	e.tr.Record(trace.Event{Kind: trace.Commit, Device: machine.Host, Task: -1, Start: e.now, End: e.now, Bytes: bytes})
-	e.fill(dst, p, 1, func(int32) int32 { return v }, forCommit)
+	e.fill(dst, p, 1, func(pieceID) valueID { return v }, forCommit)
 	e.ops = e.ops[:0]
 }
 
 // deliver brings an output of a run to its home.
-func (e *Engine) deliver(v int32) {
+func (e *Engine) deliver(v valueID) {
 	if !e.hostOnly && e.have(v) && e.source(v, 0) < 0 {
 		r, gt := e.taskOf(e.producer(v))
 		e.fail(r, e.taskErr(r, gt, -1, fmt.Errorf("%w: no link leads from where its result is to host memory", ErrNoDevice)))
@@ -951,8 +951,8 @@ func (e *Engine) followHome(r *run, gt graph.TaskID) {
 				continue
 			}
 			home := e.data.at[val.data].home
-			if hs := &e.slots.at[e.insts[home].slot+val.piece]; hs.val < 0 && hs.pins == 0 && e.source(v, 0) >= 0 {
-				e.fill(home, val.piece, 1, func(int32) int32 { return v }, forHome)
+			if hs := &e.slots.at[e.insts[home].at(val.piece)]; hs.val < 0 && hs.pins == 0 && e.source(v, 0) >= 0 {
+				e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
 				e.ops = e.ops[:0]
 			}
 		}
@@ -963,10 +963,10 @@ func (e *Engine) followHome(r *run, gt graph.TaskID) {
 // towards that when it is not. The home may hold an older value that something
 // lost would be computed from: first the new value is made safe beside it, then
 // the old one is moved out of the way, so at no moment is either only half there.
-func (e *Engine) bringHome(v int32) bool {
+func (e *Engine) bringHome(v valueID) bool {
 	val := &e.vals.at[v]
 	home := e.data.at[val.data].home
-	hs := e.insts[home].slot + val.piece
+	hs := e.insts[home].at(val.piece)
 	old := e.slots.at[hs].val
 	switch {
 	case old == v:
@@ -976,7 +976,7 @@ func (e *Engine) bringHome(v int32) bool {
 	case e.tired(v) != nil:
 		// whoever asks anew has it tried again
 	case old < 0 && e.slots.at[hs].pins == 0:
-		e.fill(home, val.piece, 1, func(int32) int32 { return v }, forHome)
+		e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
 		e.ops = e.ops[:0]
 	case old < 0:
 		// whoever touches it will be done
@@ -1001,7 +1001,7 @@ func (e *Engine) bringHome(v int32) bool {
 
 // copyAside has what is in a place of a home copied into host memory beside it, and
 // reports whether that is on its way: there may be no room, or copies of it fail.
-func (e *Engine) copyAside(hs int32) bool {
+func (e *Engine) copyAside(hs slotID) bool {
 	v := e.slots.at[hs].val
 	val := &e.vals.at[v]
 	if e.elsewhereInHost(v, hs) {
@@ -1012,14 +1012,14 @@ func (e *Engine) copyAside(hs int32) bool {
 	}
 	d, p, bytes := val.data, val.piece, val.bytes
 	dst := e.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
-	e.fill(dst, p, 1, func(int32) int32 { return v }, forAside)
+	e.fill(dst, p, 1, func(pieceID) valueID { return v }, forAside)
 	e.ops = e.ops[:0]
 	return true
 }
 
 // elsewhereInHost reports whether v has, or is about to have, a copy in host
 // memory other than slot s; beside whether that copy is complete.
-func (e *Engine) elsewhereInHost(v, s int32) bool {
+func (e *Engine) elsewhereInHost(v valueID, s slotID) bool {
 	for o := e.vals.at[v].slot; o >= 0; o = e.slots.at[o].next {
 		if o != s && e.insts[e.slots.at[o].inst].space == 0 {
 			return true
@@ -1028,7 +1028,7 @@ func (e *Engine) elsewhereInHost(v, s int32) bool {
 	return false
 }
 
-func (e *Engine) beside(v, s int32) bool {
+func (e *Engine) beside(v valueID, s slotID) bool {
 	for o := e.vals.at[v].slot; o >= 0; o = e.slots.at[o].next {
 		if o != s && e.insts[e.slots.at[o].inst].space == 0 && e.filled(o) {
 			return true
@@ -1040,7 +1040,7 @@ func (e *Engine) beside(v, s int32) bool {
 // room makes space for bytes in a memory, first by giving up copies that exist
 // elsewhere, then by moving values to host memory, which takes effect later.
 // Instances marked with the current serial stay.
-func (e *Engine) room(space int32, bytes int64) bool {
+func (e *Engine) room(space spaceID, bytes int64) bool {
 	sp := &e.spaces[space]
 	if e.fits(space, bytes) {
 		return true
@@ -1068,15 +1068,15 @@ func (e *Engine) room(space int32, bytes int64) bool {
 	return false
 }
 
-func (e *Engine) evictable(i int32) bool {
+func (e *Engine) evictable(i Inst) bool {
 	in := &e.insts[i]
 	return in.pins == 0 && !in.home && in.keep != e.serial && in.data >= 0
 }
 
 // clean reports whether every value in an instance has a complete copy elsewhere.
-func (e *Engine) clean(i int32) bool {
+func (e *Engine) clean(i Inst) bool {
 	in := &e.insts[i]
-	for s := in.slot; s < in.slot+in.n; s++ {
+	for s := in.slot; s < in.end(); s++ {
 		if v := e.slots.at[s].val; v >= 0 && !e.elsewhere(v, s) {
 			return false
 		}
@@ -1085,7 +1085,7 @@ func (e *Engine) clean(i int32) bool {
 }
 
 // elsewhere reports whether v has a complete copy in another slot than s.
-func (e *Engine) elsewhere(v, s int32) bool {
+func (e *Engine) elsewhere(v valueID, s slotID) bool {
 	for o := e.vals.at[v].slot; o >= 0; o = e.slots.at[o].next {
 		if o != s && e.filled(o) && !e.spaces[e.insts[e.slots.at[o].inst].space].away {
 			return true
@@ -1094,10 +1094,10 @@ func (e *Engine) elsewhere(v, s int32) bool {
 	return false
 }
 
-func (e *Engine) evict(i int32) {
+func (e *Engine) evict(i Inst) {
 	in := &e.insts[i]
 	e.tr.Record(trace.Event{Kind: trace.Evict, Device: e.spaces[in.space].dev, Task: -1, Start: e.now, End: e.now, Bytes: in.bytes})
-	for s := in.slot; s < in.slot+in.n; s++ {
+	for s := in.slot; s < in.end(); s++ {
 		if v := e.slots.at[s].val; v >= 0 {
 			if r := e.vals.at[v].run; r >= 0 {
 				e.runs[r].report.Evictions++
@@ -1111,12 +1111,12 @@ func (e *Engine) evict(i int32) {
 // spill copies what only this instance holds to host memory, if there is a way. It
 // copies from here, even where a value is also being computed again on another device
 // that is nearer: what waits for the room waits for operations that touch this memory.
-func (e *Engine) spill(i int32) {
+func (e *Engine) spill(i Inst) {
 	sp := &e.spaces[e.insts[i].space]
 	if sp.away {
 		return
 	}
-	for s := e.insts[i].slot; s < e.insts[i].slot+e.insts[i].n; s++ {
+	for s := e.insts[i].slot; s < e.insts[i].end(); s++ {
 		v := e.slots.at[s].val
 		if v < 0 || e.elsewhere(v, s) || e.vals.at[v].flags&commits != 0 || e.tired(v) != nil {
 			continue
@@ -1134,7 +1134,7 @@ func (e *Engine) spill(i int32) {
 
 // The instances of a limited memory in order of use.
 
-func (e *Engine) lruAdd(i int32) {
+func (e *Engine) lruAdd(i Inst) {
 	in := &e.insts[i]
 	sp := &e.spaces[in.space]
 	in.older, in.newer = sp.newest, -1
@@ -1146,7 +1146,7 @@ func (e *Engine) lruAdd(i int32) {
 	sp.newest = i
 }
 
-func (e *Engine) lruRemove(i int32) {
+func (e *Engine) lruRemove(i Inst) {
 	in := &e.insts[i]
 	sp := &e.spaces[in.space]
 	if in.older >= 0 {
@@ -1161,7 +1161,7 @@ func (e *Engine) lruRemove(i int32) {
 	}
 }
 
-func (e *Engine) touch(i int32) {
+func (e *Engine) touch(i Inst) {
 	if sp := e.insts[i].space; sp != 0 && e.spaces[sp].newest != i {
 		e.lruRemove(i)
 		e.lruAdd(i)

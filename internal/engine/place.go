@@ -18,7 +18,7 @@ import (
 // makeReady lets a task be placed. Its key in device queues is start-time fair
 // queueing over runs (a run that got little service goes first), moved forward
 // by priority.
-func (e *Engine) makeReady(tid int32) {
+func (e *Engine) makeReady(tid taskID) {
 	t := &e.tasks.at[tid]
 	t.state = ready
 	t.readyAt = int64(e.now)
@@ -75,7 +75,7 @@ func (e *Engine) keyAhead(r *run, gt graph.TaskID) int64 {
 		b = b.ahead
 	}
 	if b != nil {
-		if t := &e.tasks.at[b.tbase+int32(gt)]; t.flags&charged != 0 {
+		if t := &e.tasks.at[b.task(gt)]; t.flags&charged != 0 {
 			return t.key
 		}
 	}
@@ -180,7 +180,7 @@ func (e *Engine) place() {
 		if len(e.places) < len(e.view.Tasks) {
 			for i := range e.view.Tasks {
 				v := &e.view.Tasks[i]
-				tid := e.runs[v.Run].tbase + int32(v.Task)
+				tid := e.runs[v.Run].task(v.Task)
 				if e.tasks.at[tid].state == ready {
 					e.leaveOut(tid)
 				}
@@ -198,10 +198,10 @@ func (e *Engine) passOn(r *run) {
 // offer adds a task to the view.
 func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	f := r.f
-	at, near := e.now, int32(-1)
+	at, near := e.now, machine.DeviceID(-1)
 	tasks, base := e.tasks.at, r.tbase
 	for _, p := range f.Preds(gt) {
-		if pt := &tasks[base+p]; pt.state == issued && time.Duration(pt.eft) >= at {
+		if pt := &tasks[base+taskID(p)]; pt.state == issued && time.Duration(pt.eft) >= at {
 			at, near = time.Duration(pt.eft), pt.dev
 		}
 	}
@@ -211,10 +211,10 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	}
 	e.view.Tasks = e.view.Tasks[:n+1]
 	v := &e.view.Tasks[n]
-	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = r.slot, gt, sh.kernel, sh.ops, sh.bytes
+	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = int32(r.slot), gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
 	v.Need, v.HostNeed, v.Inputs, v.Hint, v.Only = 0, 0, nil, -1, nil
-	v.Near = machine.DeviceID(near)
+	v.Near = near
 	if !e.hostOnly {
 		v.Need, v.HostNeed = sh.workspace, sh.workspace
 		i0 := len(e.inputs)
@@ -229,7 +229,7 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 				ev := r.val(gv)
 				bytes := e.vals.at[ev].bytes
 				for s := e.vals.at[ev].slot; s >= 0; s = e.slots.at[s].next {
-					e.inputs = append(e.inputs, sched.Input{Value: ev, Bytes: bytes, At: e.spaces[e.insts[e.slots.at[s].inst].space].dev})
+					e.inputs = append(e.inputs, sched.Input{Value: int32(ev), Bytes: bytes, At: e.spaces[e.insts[e.slots.at[s].inst].space].dev})
 				}
 			}
 		}
@@ -254,7 +254,7 @@ func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hi
 			continue
 		}
 		e.onlys = append(e.onlys, id)
-		if vd := &e.view.Devices[d]; int32(d) != t.avoid && vd.Accepts && costs[vd.Class] >= 0 {
+		if vd := &e.view.Devices[d]; machine.DeviceID(d) != t.avoid && vd.Accepts && costs[vd.Class] >= 0 {
 			others = true
 		}
 	}
@@ -263,7 +263,7 @@ func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hi
 		only = []machine.DeviceID{} // nowhere, which is not the same as anywhere
 	}
 	if t.avoid >= 0 && others {
-		if i := slices.Index(only, machine.DeviceID(t.avoid)); i >= 0 {
+		if i := slices.Index(only, t.avoid); i >= 0 {
 			only = slices.Delete(only, i, i+1)
 		}
 	}
@@ -285,10 +285,10 @@ func Allows(t *graph.Task, d *machine.Device) bool {
 // enqueue puts a placed task on its device.
 func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Duration) {
 	r := e.runs[v.Run]
-	tid := r.tbase + int32(v.Task)
+	tid := r.task(graph.TaskID(v.Task))
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[dev]
-	t.state, t.dev = queued, int32(dev)
+	t.state, t.dev = queued, dev
 	t.cost = int64(v.Cost[vd.Class])
 	if vd.Slow != 1 {
 		t.cost = int64(float64(t.cost) * vd.Slow)
@@ -301,20 +301,20 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 }
 
 // unplace takes a task off its device's account. It must be off the queue already.
-func (e *Engine) unplace(tid int32) {
+func (e *Engine) unplace(tid taskID) {
 	t := &e.tasks.at[tid]
 	if t.dev < 0 {
 		return
 	}
 	vd := &e.view.Devices[t.dev]
 	vd.Queued--
-	e.drift(machine.DeviceID(t.dev), t.cost)
+	e.drift(t.dev, t.cost)
 	t.dev = -1
 	t.state = waiting
 }
 
 // replace sends a placed task back to be placed anew.
-func (e *Engine) replace(tid int32) {
+func (e *Engine) replace(tid taskID) {
 	e.unplace(tid)
 	e.makeReady(tid)
 }
@@ -339,7 +339,7 @@ func (e *Engine) reoffer() {
 
 // leaveOut keeps a task no device takes at present, or fails its run when none
 // ever will.
-func (e *Engine) leaveOut(tid int32) {
+func (e *Engine) leaveOut(tid taskID) {
 	r, gt := e.taskOf(tid)
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	err := ErrNoDevice
@@ -371,7 +371,7 @@ func (e *Engine) allowed(t *graph.Task, dev machine.DeviceID) bool {
 
 // need is the memory a task takes of a device's. In host memory, what has a home
 // takes none: the caller's memory is there.
-func (e *Engine) need(r *run, gt graph.TaskID, space int32) int64 {
+func (e *Engine) need(r *run, gt graph.TaskID, space spaceID) int64 {
 	n := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
@@ -526,7 +526,7 @@ func (e *Engine) remains(d *device) time.Duration {
 // canBegin reports whether a queued task would not have to wait for more than its turn
 // on a device: nothing before it is in flight, its run may have another in flight, and
 // in host memory, of which nothing is evicted, there is room as things are.
-func (e *Engine) canBegin(tid int32, dev machine.DeviceID) bool {
+func (e *Engine) canBegin(tid taskID, dev machine.DeviceID) bool {
 	r, gt := e.taskOf(tid)
 	if _, waits := e.awaited(r, gt); waits || r.full() {
 		return false
@@ -540,7 +540,7 @@ func (e *Engine) canBegin(tid int32, dev machine.DeviceID) bool {
 func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool) {
 	at = e.now
 	for _, p := range r.f.Preds(gt) {
-		if t := &e.tasks.at[r.tbase+p]; t.state == issued {
+		if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.state == issued {
 			at, waits = max(at, time.Duration(t.eft)), true
 		}
 	}
@@ -575,24 +575,24 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 
 // movable returns how long a task that is queued elsewhere would take on a device, and
 // whether it can run there. Where it failed before it cannot.
-func (e *Engine) movable(tid int32, to machine.DeviceID) (cost time.Duration, ok bool) {
+func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, ok bool) {
 	r, gt := e.taskOf(tid)
 	vd := &e.view.Devices[to]
 	c := e.shape(r, gt).costs[vd.Class]
-	ok = c >= 0 && r.state == runActive && e.tasks.at[tid].avoid != int32(to) &&
+	ok = c >= 0 && r.state == runActive && e.tasks.at[tid].avoid != to &&
 		e.need(r, gt, e.devs[to].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), to)
 	return time.Duration(float64(c) * vd.Slow), ok
 }
 
 // settle puts a task taken off one device's queue on another's.
-func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
+func (e *Engine) settle(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[to]
 	vd.FreeAt = max(vd.FreeAt, e.now) + cost
 	vd.Queued++
 	e.view.Delay(to, cost)
 	e.devs[to].load += int64(cost)
-	t.state, t.dev, t.cost, t.eft = queued, int32(to), int64(cost), int64(vd.FreeAt)
+	t.state, t.dev, t.cost, t.eft = queued, to, int64(cost), int64(vd.FreeAt)
 	e.dirty(to)
 	e.devs[to].queue.push(tid, t.key)
 	e.poke(to)
@@ -603,7 +603,7 @@ func (e *Engine) settle(tid int32, r *run, gt graph.TaskID, from, to machine.Dev
 // placeGang issues a gang on the devices that are free soonest, all or none. A gang goes
 // past the lanes' credits: since all its launches are issued at once and lanes keep
 // order, two gangs can never wait for each other.
-func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
+func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	switch {
 	case r.full():
 		e.park(tid, r)
@@ -630,7 +630,7 @@ func (e *Engine) placeGang(tid int32, r *run, gt graph.TaskID) {
 	var cost time.Duration
 	e.serial++
 	e.plans = e.plans[:0]
-	taken := make(map[int32]int64)
+	taken := make(map[spaceID]int64)
 	for rank, dev := range devs {
 		vd := &e.view.Devices[dev]
 		cost = max(cost, time.Duration(float64(costs[vd.Class])*vd.Slow))
@@ -712,7 +712,7 @@ func (e *Engine) explain() {
 // of the failed runs that are about to end: to look through the queues for each
 // would take the square of how many there are.
 func (e *Engine) purge(r *run) {
-	r.parked = fifo[int32]{buf: r.parked.buf[:0]}
+	r.parked = fifo[taskID]{buf: r.parked.buf[:0]}
 	if r.purged {
 		r.purged = false
 		return
@@ -723,16 +723,16 @@ func (e *Engine) purge(r *run) {
 		}
 	}
 	r.purged = true
-	mine := func(tid int32) bool {
+	mine := func(tid taskID) bool {
 		e.visit(1)
 		o := e.runs[e.tasks.at[tid].run]
-		return o != nil && o.purged && tid >= o.tbase && tid < o.tbase+int32(o.g.NumTasks())
+		return o != nil && o.purged && tid >= o.tbase && tid < o.tbase+taskID(o.g.NumTasks())
 	}
 	for i := range e.devs {
 		e.devs[i].queue.filter(mine)
 		e.unblock(machine.DeviceID(i))
 	}
-	live := fifo[int32]{}
+	live := fifo[taskID]{}
 	for e.ready.len() > 0 {
 		if tid := e.ready.pop(); !mine(tid) {
 			live.push(tid)
@@ -749,7 +749,7 @@ func (e *Engine) purge(r *run) {
 			e.awaiting[v] = ts
 		}
 	}
-	rest := fifo[int32]{}
+	rest := fifo[taskID]{}
 	for e.gangLine.len() > 0 {
 		if tid := e.gangLine.pop(); !mine(tid) {
 			rest.push(tid)

@@ -40,10 +40,10 @@ func (e *Engine) taskErr(r *run, gt graph.TaskID, dev machine.DeviceID, err erro
 // delay is a retry that backs off.
 type delay struct {
 	at   time.Duration
-	task int32
+	task taskID
 }
 
-func (e *Engine) after(at time.Duration, tid int32) {
+func (e *Engine) after(at time.Duration, tid taskID) {
 	e.delayed = append(e.delayed, delay{at, tid})
 	for i := len(e.delayed) - 1; i > 0; {
 		p := (i - 1) / 2
@@ -78,7 +78,7 @@ func sink(h []delay, i int) {
 	}
 }
 
-func (e *Engine) popDelayed() int32 {
+func (e *Engine) popDelayed() taskID {
 	t := e.delayed[0].task
 	n := len(e.delayed) - 1
 	e.delayed[0] = e.delayed[n]
@@ -90,7 +90,7 @@ func (e *Engine) popDelayed() int32 {
 // taskFailed decides what happens to a task whose execution failed: nothing was
 // wrong with it if what it waited for failed; otherwise it is tried again,
 // elsewhere if possible, until its retries are used up.
-func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.DeviceID, st Status, err error) {
+func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, st Status, err error) {
 	t := &e.tasks.at[tid]
 	if r.state != runActive {
 		if r.quiet() {
@@ -120,7 +120,7 @@ func (e *Engine) taskFailed(tid int32, r *run, gt graph.TaskID, dev machine.Devi
 		e.fail(r, e.taskErr(r, gt, dev, err))
 		return
 	}
-	t.avoid = int32(dev)
+	t.avoid = dev
 	r.report.Retries++
 	e.tr.Record(trace.Event{Kind: trace.Retry, Device: dev, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 	pause := e.o.Backoff << min(t.tries-1, 10)
@@ -153,7 +153,7 @@ type cut struct {
 // cutShort takes in that the launch of a task came back without having run. It returns
 // what the copies for it failed of if they did so too often in a row. Where it was not
 // for copies that it came back, they begin a new row.
-func (e *Engine) cutShort(tid int32) error {
+func (e *Engine) cutShort(tid taskID) error {
 	t := &e.tasks.at[tid]
 	if t.flags&cutOff == 0 {
 		return nil
@@ -191,7 +191,7 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	if !live || rec.forTask < 0 {
 		return err
 	}
-	tid := e.runs[s].tbase + int32(rec.forTask)
+	tid := e.runs[s].task(rec.forTask)
 	t, c := &e.tasks.at[tid], e.cuts[tid]
 	if t.state == done {
 		return err
@@ -218,7 +218,7 @@ func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
 }
 
 // again makes a task ready once its predecessors are issued.
-func (e *Engine) again(tid int32) {
+func (e *Engine) again(tid taskID) {
 	if t := &e.tasks.at[tid]; t.unissued > 0 {
 		t.state = waiting
 	} else {
@@ -233,7 +233,7 @@ func (e *Engine) again(tid int32) {
 //
 // A value that cannot be made again but sits in the memory of a device that may
 // come back is waited for.
-func (e *Engine) recoverValue(v int32) {
+func (e *Engine) recoverValue(v valueID) {
 	if chain := e.reopen(v); chain > 0 {
 		if r := e.vals.at[v].run; r >= 0 {
 			rep := &e.runs[r].report
@@ -243,7 +243,7 @@ func (e *Engine) recoverValue(v int32) {
 }
 
 // reopen returns the length of the longest chain of tasks it put back.
-func (e *Engine) reopen(v int32) int {
+func (e *Engine) reopen(v valueID) int {
 	if e.have(v) {
 		return 0
 	}
@@ -294,10 +294,10 @@ func (e *Engine) reopen(v int32) int {
 		r.revived = true
 	}
 	longest := 0
-	e.eachRead(r, gt, func(in int32) {
+	e.eachRead(r, gt, func(in valueID) {
 		e.vals.at[in].reads++
 	})
-	e.eachRead(r, gt, func(in int32) {
+	e.eachRead(r, gt, func(in valueID) {
 		if !e.have(in) {
 			longest = max(longest, e.reopen(in))
 		}
@@ -307,14 +307,14 @@ func (e *Engine) reopen(v int32) int {
 }
 
 // failReaders fails whoever asks for a value which is gone for good.
-func (e *Engine) failReaders(v int32, err error) {
-	e.failAskers(func(x int32) bool { return x == v }, err)
+func (e *Engine) failReaders(v valueID, err error) {
+	e.failAskers(func(x valueID) bool { return x == v }, err)
 }
 
 // failAskers fails whoever asks for values that cannot be had: runs with a task that
 // is still to read one or that owe one as an output, runs that wait for its data to
 // be cut anew, which is done at home, and callers who fetch it.
-func (e *Engine) failAskers(gone func(v int32) bool, err error) {
+func (e *Engine) failAskers(gone func(v valueID) bool, err error) {
 	for _, r := range e.runs {
 		if r == nil {
 			continue
@@ -327,11 +327,11 @@ func (e *Engine) failAskers(gone func(v int32) bool, err error) {
 }
 
 // asksFor reports whether a run is still to read or to deliver one of some values.
-func (e *Engine) asksFor(r *run, gone func(v int32) bool) bool {
+func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
 	asks := false
 	for t := range r.g.NumTasks() {
-		if e.tasks.at[r.tbase+int32(t)].state != done {
-			e.eachRead(r, graph.TaskID(t), func(v int32) { asks = asks || gone(v) })
+		if e.tasks.at[r.task(graph.TaskID(t))].state != done {
+			e.eachRead(r, graph.TaskID(t), func(v valueID) { asks = asks || gone(v) })
 		}
 	}
 	for _, p := range r.f.Finals {
@@ -343,7 +343,7 @@ func (e *Engine) asksFor(r *run, gone func(v int32) bool) bool {
 
 // cutsAnew reports whether a run that waits uses resident data, one of some values, in
 // other pieces than it is in.
-func (e *Engine) cutsAnew(r *run, gone func(v int32) bool) bool {
+func (e *Engine) cutsAnew(r *run, gone func(v valueID) bool) bool {
 	for d, ref := range r.refs {
 		if ref >= 0 && !r.samePieces(d, &e.resident[ref]) && slices.ContainsFunc(e.resident[ref].vals, gone) {
 			return true
@@ -353,7 +353,7 @@ func (e *Engine) cutsAnew(r *run, gone func(v int32) bool) bool {
 }
 
 // describe names the data a value belongs to.
-func (e *Engine) describe(v int32) string {
+func (e *Engine) describe(v valueID) string {
 	d := e.vals.at[v].data
 	rs := e.data.at[d].run
 	if rs < 0 {
@@ -480,13 +480,13 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 }
 
 // loseMemory forgets every copy in a memory.
-func (e *Engine) loseMemory(space int32) {
+func (e *Engine) loseMemory(space spaceID) {
 	for i := range e.insts {
 		in := &e.insts[i]
 		if in.data == -2 || in.space != space {
 			continue
 		}
-		for s := in.slot; s < in.slot+in.n; s++ {
+		for s := in.slot; s < in.end(); s++ {
 			v := e.slots.at[s].val
 			if v < 0 {
 				continue
@@ -502,9 +502,9 @@ func (e *Engine) loseMemory(space int32) {
 				e.redo = append(e.redo, v)
 			}
 		}
-		e.freeIfIdle(int32(i))
+		e.freeIfIdle(Inst(i))
 		// One that an operation elsewhere still touches stays until that has ended,
 		// but its buffer is gone with the memory, whatever the device comes back with.
-		e.unlist(int32(i))
+		e.unlist(Inst(i))
 	}
 }

@@ -60,15 +60,15 @@ type DeviceReport struct {
 // run is a submitted graph.
 type run struct {
 	id     RunID
-	slot   int32
+	slot   runSlot
 	g      *graph.Graph
 	f      *graph.Flow
 	o      RunOptions
-	tbase  int32     // first of its tasks
-	vbase  int32     // first of the values its tasks make
-	dbase  int32     // first of its own data
-	init   []int32   // values it starts from
-	dataOf []int32   // graph data to engine data
+	tbase  taskID    // first of its tasks
+	vbase  valueID   // first of the values its tasks make
+	dbase  dataID    // first of its own data
+	init   []valueID // values it starts from
+	dataOf []dataID  // graph data to engine data
 	refs   []DataRef // resident data by graph data, -1; nil when nothing is bound
 
 	left     int // tasks not done
@@ -84,7 +84,7 @@ type run struct {
 	priority int     // of every task, where all have the same
 	errs     []error
 	state    runState
-	parked   fifo[int32] // tasks that wait for it to have fewer in flight
+	parked   fifo[taskID] // tasks that wait for it to have fewer in flight
 	shapes   []shape
 	costs    []time.Duration // by shape and device class
 	keys     []int64         // of its tasks, where it has a plan
@@ -133,14 +133,14 @@ type residentData struct {
 	closing bool
 	name    string
 	bytes   int64
-	data    int32   // engine data
-	bounds  []int64 // pieces
-	vals    []int32 // current value of each piece
-	awaited int     // uses by runs that wait to start
-	readers int     // active runs that read it
-	writer  bool    // an active run writes it
-	fetches int     // callers waiting for it in host memory
-	asked   bool    // it is on the list of those to be served
+	data    dataID    // engine data
+	bounds  []int64   // pieces
+	vals    []valueID // current value of each piece
+	awaited int       // uses by runs that wait to start
+	readers int       // active runs that read it
+	writer  bool      // an active run writes it
+	fetches int       // callers waiting for it in host memory
+	asked   bool      // it is on the list of those to be served
 	line    fifo[ticket]
 }
 
@@ -154,7 +154,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	if n := len(e.spare); n > 0 {
 		r = e.spare[n-1]
 		e.spare = e.spare[:n-1]
-		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], keys: r.keys[:0], shapes: r.shapes[:0], parked: fifo[int32]{buf: r.parked.buf[:0]}}
+		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], keys: r.keys[:0], shapes: r.shapes[:0], parked: fifo[taskID]{buf: r.parked.buf[:0]}}
 	} else {
 		r = new(run)
 	}
@@ -167,7 +167,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 		e.freeRuns = e.freeRuns[:n-1]
 		e.runs[r.slot] = r
 	} else {
-		r.slot = int32(len(e.runs))
+		r.slot = runSlot(len(e.runs))
 		e.runs = append(e.runs, r)
 	}
 	e.byID[r.id] = r.slot
@@ -197,11 +197,11 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 		e.resident = append(e.resident, residentData{})
 	}
 	d := e.data.alloc(1)
-	e.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1 - int32(ref)}
+	e.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1 - runSlot(ref)}
 	v := e.newValue(-1, d, 0, bytes)
 	e.vals.at[v].flags = produced | current
 	e.asked = true
-	e.resident[ref] = residentData{live: true, name: name, bytes: bytes, data: d, bounds: []int64{0, bytes}, vals: []int32{v}}
+	e.resident[ref] = residentData{live: true, name: name, bytes: bytes, data: d, bounds: []int64{0, bytes}, vals: []valueID{v}}
 	e.ask(ref)
 	return ref
 }
@@ -231,7 +231,7 @@ func (e *Engine) Fetch(ref DataRef) {
 	e.asked = true
 }
 
-func (e *Engine) newValue(run, data, piece int32, bytes int64) int32 {
+func (e *Engine) newValue(run runSlot, data dataID, piece pieceID, bytes int64) valueID {
 	v := e.vals.alloc(1)
 	e.vals.at[v] = value{run: run, slot: -1, bytes: bytes, data: data, piece: piece}
 	return v
@@ -293,7 +293,7 @@ func (e *Engine) start(r *run) {
 		*t = task{}
 		t.run, t.unissued, t.dev, t.avoid = r.slot, f.Rows[i+1].Pred-f.Rows[i].Pred, -1, -1
 		if t.unissued == 0 {
-			e.makeReady(r.tbase + int32(i))
+			e.makeReady(r.task(graph.TaskID(i)))
 		}
 	}
 	e.want(r)
@@ -328,7 +328,7 @@ func (e *Engine) startData(r *run) {
 			}
 			continue
 		}
-		id := r.dbase + int32(d)
+		id := r.dbase + dataID(d)
 		r.dataOf[d] = id
 		// Here and in startValues field by field: a literal is written twice, and
 		// the second time waits for the first.
@@ -336,12 +336,12 @@ func (e *Engine) startData(r *run) {
 		*x = datum{}
 		x.insts, x.home, x.kind, x.fixed, x.run = -1, -1, gd.Durability, !gd.Output, r.slot
 		r.volatile = r.volatile || gd.Durability == graph.Volatile
-		pieces := r.f.PieceOff[d+1] - r.f.PieceOff[d]
-		if pieces > fewPieces {
-			e.makeLists(id, pieces)
+		n := pieceID(r.f.PieceOff[d+1] - r.f.PieceOff[d])
+		if n > fewPieces {
+			e.makeLists(id, n)
 		}
 		if gd.Input || gd.Output {
-			e.makeHome(id, pieces, gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
+			e.makeHome(id, n, gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
 		}
 	}
 }
@@ -355,7 +355,7 @@ func (e *Engine) startValues(r *run) {
 	for i := range ni {
 		p := f.Values[i].Piece
 		d := f.Pieces[p].Data
-		local := p - f.PieceOff[d]
+		local := pieceID(p - f.PieceOff[d])
 		if r.refs != nil && r.refs[d] >= 0 {
 			v := e.resident[r.refs[d]].vals[local]
 			r.init[i] = v
@@ -368,15 +368,15 @@ func (e *Engine) startValues(r *run) {
 		val.flags = produced | anchored
 		val.reads = f.Values[i].Readers
 		home := &e.insts[e.data.at[r.dataOf[d]].home]
-		e.hold(home.slot+local, v, 0, 0)
+		e.hold(home.at(local), v, 0, 0)
 	}
 	for i := range made {
 		fv := &f.Values[ni+i]
 		pc := &f.Pieces[fv.Piece]
-		val := &e.vals.at[r.vbase+int32(i)]
+		val := &e.vals.at[r.vbase+valueID(i)]
 		*val = value{}
 		val.run, val.slot, val.reads, val.bytes = r.slot, -1, fv.Readers, pc.Hi-pc.Lo
-		val.data, val.piece = r.dataOf[pc.Data], fv.Piece-f.PieceOff[pc.Data]
+		val.data, val.piece = r.dataOf[pc.Data], pieceID(fv.Piece-f.PieceOff[pc.Data])
 	}
 	// Inputs nobody reads and nobody wants back are dead at once, and so are
 	// handled where reads end.
@@ -386,15 +386,15 @@ func (e *Engine) startValues(r *run) {
 }
 
 // val maps a value of the graph to the engine's.
-func (r *run) val(v int32) int32 {
+func (r *run) val(v int32) valueID {
 	if v < r.f.NumInitial {
 		return r.init[v]
 	}
-	return r.vbase + v - r.f.NumInitial
+	return r.vbase + valueID(v-r.f.NumInitial)
 }
 
 // producer returns the task that makes v, -1 when v was there from the start.
-func (e *Engine) producer(v int32) int32 {
+func (e *Engine) producer(v valueID) taskID {
 	val := &e.vals.at[v]
 	if val.run < 0 {
 		return -1
@@ -404,7 +404,7 @@ func (e *Engine) producer(v int32) int32 {
 	if i < 0 || int(i) >= len(r.f.Values)-int(r.f.NumInitial) {
 		return -1
 	}
-	return r.tbase + int32(r.f.Values[i+r.f.NumInitial].Producer)
+	return r.task(r.f.Values[int32(i)+r.f.NumInitial].Producer)
 }
 
 // want notes which values are needed beyond their readers: outputs are delivered,
@@ -529,7 +529,7 @@ func (e *Engine) endRevival(r *run) {
 	}
 	r.state, r.revived = runEnded, false
 	if err != nil {
-		e.failAskers(func(v int32) bool { return e.vals.at[v].run == r.slot && !e.have(v) }, err)
+		e.failAskers(func(v valueID) bool { return e.vals.at[v].run == r.slot && !e.have(v) }, err)
 	}
 	// Who asked for what it had no part in making may ask again.
 	e.hungry, e.ended = true, true
@@ -575,7 +575,7 @@ func (r *run) err(e *Engine) error {
 	}
 	var names []string
 	for t := range r.g.NumTasks() {
-		if !r.begun || e.tasks.at[r.tbase+int32(t)].state != done {
+		if !r.begun || e.tasks.at[r.task(graph.TaskID(t))].state != done {
 			names = append(names, r.g.TaskName(graph.TaskID(t)))
 		}
 	}
@@ -667,7 +667,7 @@ func (e *Engine) endValues(r *run, ok bool) {
 func (e *Engine) abandon(r *run) {
 	f := r.f
 	for t := range r.g.NumTasks() {
-		tid := r.tbase + int32(t)
+		tid := r.task(graph.TaskID(t))
 		tk := &e.tasks.at[tid]
 		if tk.state == done {
 			continue
@@ -694,11 +694,11 @@ func (e *Engine) abandon(r *run) {
 // relinquish leaves a task that was to run again as it was before that: done, and its
 // values lost, so that they are made again for whoever asks next.
 func (e *Engine) relinquish(r *run, gt graph.TaskID) {
-	tid := r.tbase + int32(gt)
+	tid := r.task(gt)
 	e.tasks.at[tid].flags &^= parked | cutOff
 	delete(e.cuts, tid)
 	for _, s := range r.f.Succs(gt) {
-		e.tasks.at[r.tbase+s].unissued--
+		e.tasks.at[r.task(graph.TaskID(s))].unissued--
 	}
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
@@ -709,7 +709,7 @@ func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 }
 
 // newest returns the value a resident piece holds after the run.
-func (e *Engine) newest(r *run, p int32, ok bool) int32 {
+func (e *Engine) newest(r *run, p int32, ok bool) valueID {
 	last := r.f.Last[p]
 	if ok {
 		return r.val(last)
@@ -726,7 +726,7 @@ func (e *Engine) newest(r *run, p int32, ok bool) int32 {
 }
 
 // unneed takes the current mark off a resident value.
-func (e *Engine) unneed(v int32) {
+func (e *Engine) unneed(v valueID) {
 	val := &e.vals.at[v]
 	val.flags &^= current
 	if val.run >= 0 {
@@ -761,10 +761,10 @@ func (e *Engine) retire(r *run) {
 				e.closeData(id)
 			}
 		}
-		mine := func(tid int32) bool { return tid >= r.tbase && tid < r.tbase+int32(r.g.NumTasks()) }
-		maps.DeleteFunc(e.cuts, func(tid int32, _ cut) bool { return mine(tid) })
-		maps.DeleteFunc(e.suspects, func(tid int32, _ []Loss) bool { return mine(tid) })
-		maps.DeleteFunc(e.copyFails, func(v int32, _ cut) bool { return e.vals.at[v].run == r.slot })
+		mine := func(tid taskID) bool { return tid >= r.tbase && tid < r.tbase+taskID(r.g.NumTasks()) }
+		maps.DeleteFunc(e.cuts, func(tid taskID, _ cut) bool { return mine(tid) })
+		maps.DeleteFunc(e.suspects, func(tid taskID, _ []Loss) bool { return mine(tid) })
+		maps.DeleteFunc(e.copyFails, func(v valueID, _ cut) bool { return e.vals.at[v].run == r.slot })
 		n := len(r.f.Values) - int(r.f.NumInitial)
 		e.vals.release(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())
@@ -772,12 +772,6 @@ func (e *Engine) retire(r *run) {
 	}
 	r.g, r.f = nil, nil
 	e.spare = append(e.spare, r)
-}
-
-// taskOf splits a task number into its run and its place in the graph.
-func (e *Engine) taskOf(tid int32) (*run, graph.TaskID) {
-	r := e.runs[e.tasks.at[tid].run]
-	return r, graph.TaskID(tid - r.tbase)
 }
 
 // serveResident does what was asked of resident data outside runs: introduce
@@ -788,11 +782,11 @@ func (e *Engine) serveResident(ref DataRef) {
 		return
 	}
 	if e.data.at[res.data].home < 0 {
-		e.makeHome(res.data, int32(len(res.vals)), res.bytes, Action{Ref: ref})
+		e.makeHome(res.data, pieceID(len(res.vals)), res.bytes, Action{Ref: ref})
 		home := e.insts[e.data.at[res.data].home]
 		for i, v := range res.vals {
 			e.vals.at[v].flags |= anchored
-			e.hold(home.slot+int32(i), v, 0, 0)
+			e.hold(home.slot+slotID(i), v, 0, 0)
 		}
 	}
 	if res.fetches > 0 && !res.writer {
@@ -820,7 +814,7 @@ func (e *Engine) serveResident(ref DataRef) {
 
 // refuseFetches answers those who wait for resident data of which something cannot
 // be had.
-func (e *Engine) refuseFetches(gone func(v int32) bool, err error) {
+func (e *Engine) refuseFetches(gone func(v valueID) bool, err error) {
 	for ref := range e.resident {
 		res := &e.resident[ref]
 		if res.fetches == 0 || !slices.ContainsFunc(res.vals, gone) {
@@ -865,9 +859,9 @@ func (e *Engine) dependedOn(res *residentData) bool {
 // kept, in the pieces the data is in now, to compute something from it again.
 func (e *Engine) olderHeld(res *residentData) bool {
 	held := false
-	e.eachInst(res.data, func(i int32) {
+	e.eachInst(res.data, func(i Inst) {
 		in := &e.insts[i]
-		for s := in.slot; s < in.slot+in.n; s++ {
+		for s := in.slot; s < in.end(); s++ {
 			v := e.slots.at[s].val
 			held = held || v >= 0 && e.vals.at[v].flags&current == 0
 		}
@@ -910,13 +904,13 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 		e.unneed(v)
 	}
 	// What is left besides is empty and about to end, and in the old pieces.
-	e.eachInst(res.data, func(i int32) {
+	e.eachInst(res.data, func(i Inst) {
 		if i != old {
 			e.unlist(i)
 		}
 	})
 	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
-	n := int32(len(pieces))
+	n := pieceID(len(pieces))
 	e.endLists(res.data)
 	e.makeLists(res.data, n)
 	in := &e.insts[old]
@@ -926,7 +920,7 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 	in.next, *head = *head, old
 	res.bounds, res.vals = append(res.bounds[:0], 0), res.vals[:0]
 	for i := range n {
-		s := in.slot + i
+		s := in.slot + slotID(i)
 		e.slots.at[s] = slot{val: -1, next: -1, inst: old}
 		v := e.newValue(-1, res.data, i, pieces[i].Hi-pieces[i].Lo)
 		e.vals.at[v].flags = produced | current | anchored

@@ -36,8 +36,9 @@ const (
 // lateCopy is a value that waits for room in host memory. The run says whether the
 // value is still the same.
 type lateCopy struct {
-	val, slot int32
-	run       RunID
+	val  valueID
+	slot runSlot
+	run  RunID
 }
 
 // block has a device wait until room appears in a memory its next task needs.
@@ -57,7 +58,7 @@ func (e *Engine) block(dev machine.DeviceID) {
 }
 
 // wake lets those try again who wait for room in a memory.
-func (e *Engine) wake(space int32) {
+func (e *Engine) wake(space spaceID) {
 	sp := &e.spaces[space]
 	bit := onOwn
 	if space == 0 {
@@ -83,14 +84,14 @@ func (e *Engine) unblock(dev machine.DeviceID) {
 
 // wakeHolders wakes the memories that hold a value, after another copy of it was
 // completed: they may give theirs up.
-func (e *Engine) wakeHolders(v int32) {
+func (e *Engine) wakeHolders(v valueID) {
 	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
 		e.wake(e.insts[e.slots.at[s].inst].space)
 	}
 }
 
 // lacksHost notes that a value could not be copied into host memory for lack of room.
-func (e *Engine) lacksHost(v int32) {
+func (e *Engine) lacksHost(v valueID) {
 	val := &e.vals.at[v]
 	e.refused = val.bytes
 	if e.effort >= compact && e.flying == 0 {
@@ -148,7 +149,7 @@ func (e *Engine) relieve() bool {
 	e.effort++
 	e.refused = 0
 	for s := range e.spaces {
-		e.wake(int32(s))
+		e.wake(spaceID(s))
 	}
 	for i := range e.devs {
 		e.unblock(machine.DeviceID(i))
@@ -166,7 +167,7 @@ func (e *Engine) relieve() bool {
 func (e *Engine) lastResort() bool { return e.effort == give && e.flying == 0 }
 
 // outOfMemory says how much room is wanted in a memory, and how much there is.
-func (e *Engine) outOfMemory(space int32, bytes int64) error {
+func (e *Engine) outOfMemory(space spaceID, bytes int64) error {
 	sp := &e.spaces[space]
 	of := "host memory"
 	if space != 0 {
@@ -207,25 +208,25 @@ func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
 }
 
 // wasteful reports whether parts of a buffer hold nothing that is needed.
-func (e *Engine) wasteful(i int32) bool {
+func (e *Engine) wasteful(i Inst) bool {
 	in := &e.insts[i]
-	return !in.home && in.data >= 0 && in.held < in.n && in.pins == 0
+	return !in.home && in.data >= 0 && in.held < int32(in.n) && in.pins == 0
 }
 
 // squeeze starts to move what a wasteful buffer holds into buffers of its own in the
 // same memory, after which it is freed. It returns whether there was such a buffer
 // that leaves room for the copies.
-func (e *Engine) squeeze(space int32) bool {
+func (e *Engine) squeeze(space spaceID) bool {
 	if e.spaces[space].away || e.squeezes > maxCuts {
 		return false
 	}
-	for i := range int32(len(e.insts)) {
+	for i := range Inst(len(e.insts)) {
 		in := &e.insts[i]
 		if in.space != space || !e.wasteful(i) {
 			continue
 		}
 		var bytes int64
-		for s := in.slot; s < in.slot+in.n; s++ {
+		for s := in.slot; s < in.end(); s++ {
 			if v := e.slots.at[s].val; v >= 0 {
 				bytes += e.vals.at[v].bytes
 			}
@@ -234,7 +235,7 @@ func (e *Engine) squeeze(space int32) bool {
 			continue
 		}
 		for k := range in.n {
-			s := e.insts[i].slot + k
+			s := e.insts[i].slot + slotID(k)
 			v := e.slots.at[s].val
 			if v < 0 {
 				continue
@@ -250,14 +251,14 @@ func (e *Engine) squeeze(space int32) bool {
 }
 
 // squeezed gives up the slots a copy was made from to make room.
-func (e *Engine) squeezed(src, p0, n int32, ok bool) {
+func (e *Engine) squeezed(src Inst, p0, n pieceID, ok bool) {
 	if !ok {
 		e.squeezes++ // not for ever
 		return
 	}
 	e.squeezes = 0
 	in := &e.insts[src]
-	for s := in.slot + p0 - in.p0; n > 0; n-- {
+	for s := in.at(p0); n > 0; n-- {
 		e.unhold(s)
 		s++
 	}

@@ -8,16 +8,16 @@ import (
 // blocks stores pointer-free records in one array and hands out runs of
 // consecutive ones, recycled by power-of-two size class. Indices stay valid
 // while the array grows; pointers into it do not outlive an alloc.
-type blocks[T any] struct {
+type blocks[I ~int32, T any] struct {
 	at   []T
-	free [32][]int32
+	free [32][]I
 	live int
 }
 
 func class(n int) int { return bits.Len32(uint32(n - 1)) }
 
 // alloc returns the index of n consecutive records with undefined content.
-func (b *blocks[T]) alloc(n int) int32 {
+func (b *blocks[I, T]) alloc(n int) I {
 	if n == 0 {
 		return 0
 	}
@@ -36,10 +36,10 @@ func (b *blocks[T]) alloc(n int) int32 {
 		b.at = grown
 	}
 	b.at = b.at[:i+size]
-	return int32(i)
+	return I(i)
 }
 
-func (b *blocks[T]) release(i int32, n int) {
+func (b *blocks[I, T]) release(i I, n int) {
 	if n == 0 {
 		return
 	}
@@ -92,7 +92,7 @@ type queue struct {
 type keyed struct {
 	key  int64
 	seq  uint32
-	task int32
+	task taskID
 }
 
 func (a keyed) less(b keyed) bool {
@@ -104,7 +104,7 @@ func (a keyed) less(b keyed) bool {
 
 func (q *queue) len() int { return len(q.line) - q.head + len(q.heap) }
 
-func (q *queue) push(t int32, key int64) {
+func (q *queue) push(t taskID, key int64) {
 	q.seq++
 	*q.all++
 	k := keyed{key, q.seq, t}
@@ -202,7 +202,7 @@ func (q *queue) popTail() (keyed, bool) {
 }
 
 // each visits every task, in no particular order.
-func (q *queue) each(fn func(tid int32)) {
+func (q *queue) each(fn func(tid taskID)) {
 	for _, k := range q.line[q.head:] {
 		fn(k.task)
 	}
@@ -212,7 +212,7 @@ func (q *queue) each(fn func(tid int32)) {
 }
 
 // filter takes every task out that drop reports.
-func (q *queue) filter(drop func(tid int32) bool) {
+func (q *queue) filter(drop func(tid taskID) bool) {
 	before := q.len()
 	gone := func(k keyed) bool { return drop(k.task) }
 	live := slices.DeleteFunc(q.line[q.head:], gone)
@@ -227,7 +227,7 @@ func (q *queue) filter(drop func(tid int32) bool) {
 }
 
 // remove takes one task out, wherever it is.
-func (q *queue) remove(tid int32) bool {
+func (q *queue) remove(tid taskID) bool {
 	for i := q.head; i < len(q.line); i++ {
 		if q.line[i].task == tid {
 			*q.all--

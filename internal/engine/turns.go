@@ -20,7 +20,7 @@ func (e *Engine) plan(r *run) {
 		return
 	}
 	w := &e.work
-	w.Run, w.Now, w.Flow, w.Devices = r.slot, e.now, r.f, e.view.Devices
+	w.Run, w.Now, w.Flow, w.Devices = int32(r.slot), e.now, r.f, e.view.Devices
 	w.Depth, w.Ahead, w.Workspace = e.o.Depth, e.o.Ahead, 0
 	w.Costs, w.At = w.Costs[:0], w.At[:0]
 	for s := range r.shapes {
@@ -75,7 +75,7 @@ func (e *Engine) unbound(r *run) bool {
 func (e *Engine) unplan(r *run) {
 	if r.planned {
 		r.planned = false
-		e.planner.Forget(r.slot)
+		e.planner.Forget(int32(r.slot))
 	}
 	r.keys = r.keys[:0]
 	e.view.Graphs[r.slot] = sched.Graph{}

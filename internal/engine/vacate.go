@@ -16,8 +16,8 @@ func (e *Engine) vacate(r *run) bool {
 		return true
 	}
 	var there, made int64
-	var slots []int32
-	e.eachHomeSlot(r, func(s int32) {
+	var slots []slotID
+	e.eachHomeSlot(r, func(s slotID) {
 		if v := e.slots.at[s].val; v >= 0 && e.vals.at[v].deps > 0 && !e.beside(v, s) {
 			slots = append(slots, s)
 			there += e.vals.at[v].bytes
@@ -26,8 +26,8 @@ func (e *Engine) vacate(r *run) bool {
 	if len(slots) == 0 {
 		return true
 	}
-	var results []int32
-	for v := r.vbase; v < r.vbase+int32(len(r.f.Values))-r.f.NumInitial; v++ {
+	var results []valueID
+	for v := r.vbase; v < r.vbase+r.made(); v++ {
 		if val := &e.vals.at[v]; val.flags&counted != 0 && val.slot >= 0 {
 			results = append(results, v)
 			made += val.bytes
@@ -57,7 +57,7 @@ func (e *Engine) vacate(r *run) bool {
 
 // gone returns the error that a value is lost for a reason, and that there was no room to
 // keep what it would be computed from, where that is so.
-func (e *Engine) gone(v int32, why string) error {
+func (e *Engine) gone(v valueID, why string) error {
 	err := fmt.Errorf("%w: %s %s", ErrDataLost, e.describe(v), why)
 	if run := e.vals.at[v].run; run >= 0 && e.runs[run].cramped {
 		err = fmt.Errorf("%w, for lack of host memory when its run ended: %w", err, ErrOutOfMemory)
@@ -67,7 +67,7 @@ func (e *Engine) gone(v int32, why string) error {
 
 // vacated has a run looked at again one of whose values was to be made durable before
 // it ends.
-func (e *Engine) vacated(v int32) {
+func (e *Engine) vacated(v valueID) {
 	if run := e.vals.at[v].run; run >= 0 {
 		if r := e.runs[run]; r.vacating && r.state == runActive && r.quiet() {
 			e.markDead(r)
@@ -77,7 +77,7 @@ func (e *Engine) vacated(v int32) {
 
 // closeHomes ends the homes of a run that is kept after its end.
 func (e *Engine) closeHomes(r *run) {
-	e.eachHomeSlot(r, func(s int32) {
+	e.eachHomeSlot(r, func(s slotID) {
 		v := e.slots.at[s].val
 		e.unhold(s)
 		if v >= 0 && e.vals.at[v].flags&anchored != 0 && !e.inHost(v) {
@@ -94,14 +94,14 @@ func (e *Engine) closeHomes(r *run) {
 }
 
 // eachHomeSlot visits the places of pieces in a run's own homes.
-func (e *Engine) eachHomeSlot(r *run, visit func(s int32)) {
+func (e *Engine) eachHomeSlot(r *run, visit func(s slotID)) {
 	for d, id := range r.dataOf {
 		home := e.data.at[id].home
 		if home < 0 || r.refs != nil && r.refs[d] >= 0 {
 			continue
 		}
 		in := e.insts[home]
-		for s := in.slot; s < in.slot+in.n; s++ {
+		for s := in.slot; s < in.end(); s++ {
 			visit(s)
 		}
 	}
