@@ -18,9 +18,17 @@ type ticket struct {
 	slot runSlot
 }
 
+// runOf returns the run of a ticket, nil if there is no such run any more.
+func (e *Engine) runOf(k ticket) *run {
+	if r := e.runs[k.slot]; r != nil && r.id == k.id {
+		return r
+	}
+	return nil
+}
+
 // inLine returns the run of a ticket if it has not been admitted and goes on.
 func (e *Engine) inLine(k ticket) *run {
-	if r := e.runs[k.slot]; r != nil && r.id == k.id && r.state == runWaiting {
+	if r := e.runOf(k); r != nil && r.state == runWaiting {
 		return r
 	}
 	return nil

@@ -41,17 +41,17 @@ func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
 // resize changes how much of a device's memory is used.
 func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	d, vd := &e.devs[dev], &e.view.Devices[dev]
-	e.spaces[d.space].cap = bytes
+	e.mem.spaces[d.space].cap = bytes
 	if vd.CapBytes = bytes; bytes == 0 {
 		vd.CapBytes = NoLimit
 	}
-	vd.FreeBytes = vd.CapBytes - e.spaces[d.space].used
+	vd.FreeBytes = vd.CapBytes - e.mem.spaces[d.space].used
 	e.dirty(dev)
-	e.serial++
+	e.mem.serial++
 	e.room(d.space, 0)
 	// Tasks queued there may not fit any more, and others may fit now.
 	e.requeueAll(dev)
-	e.wake(d.space)
+	e.roomIn(d.space)
 	e.hungry = true
 }
 
@@ -59,7 +59,7 @@ func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 // provide bytes of what is in use. After a pause it is asked again.
 func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
 	d := &e.devs[dev]
-	sp := &e.spaces[d.space]
+	sp := &e.mem.spaces[d.space]
 	left := max(sp.used-bytes, 1)
 	if d.space == 0 || sp.cap > 0 && left >= sp.cap {
 		return

@@ -1,10 +1,10 @@
 package engine
 
 // checkState is what the cheap checks remember.
-type checkState struct{ steps, visits uint64 }
+type checkState struct{ steps uint64 }
 
 // Visits returns how much was looked at one by one, with -tags invariants.
-func (e *Engine) Visits() uint64 { return e.checks.visits }
+func (e *Engine) Visits() uint64 { return e.mem.visits }
 
 // check panics when the engine's own books do not add up. What is cheap is
 // always checked; with -tags invariants everything is recounted, after every step

@@ -18,10 +18,10 @@ const recountAlways = 2000
 // comes later relies on what was found sound before. It looks at everything
 // there is, so with much of that it does so at every few steps only.
 func (e *Engine) recount() {
-	if e.checks.steps%uint64(1+(e.tasks.live+e.vals.live)/recountAlways) != 0 {
+	if e.checks.steps%uint64(1+(e.tasks.live+e.mem.vals.live)/recountAlways) != 0 {
 		return
 	}
-	c := recounter{Engine: e, alive: make([]bool, len(e.vals.at))}
+	c := recounter{Engine: e, alive: make([]bool, len(e.mem.vals.at))}
 	c.liveValues()
 	c.instances()
 	c.copies()
@@ -38,7 +38,9 @@ func (e *Engine) recount() {
 }
 
 // visit counts what is looked at one by one, for tests of how cost grows.
-func (e *Engine) visit(n int) { e.checks.visits += uint64(n) }
+func (st *store) visit(n int) { st.visits += uint64(n) }
+
+func (e *Engine) visit(n int) { e.mem.visit(n) }
 
 // recounter holds what one recount has found out so far.
 type recounter struct {
@@ -66,7 +68,7 @@ func (c *recounter) mustOf(v valueID, ok bool, what string) {
 	if ok {
 		return
 	}
-	val := &c.vals.at[v]
+	val := &c.mem.vals.at[v]
 	made := "given"
 	if p := c.producer(v); p >= 0 {
 		r, gt := c.taskOf(p)
@@ -127,7 +129,7 @@ func (c *recounter) liveValues() {
 	}
 	c.eachRun(func(r *run) {
 		for _, v := range r.init {
-			if r.state != runEnded && !r.revived || c.vals.at[v].run == r.slot {
+			if r.state != runEnded && !r.revived || c.mem.vals.at[v].run == r.slot {
 				add(v)
 			}
 		}
@@ -146,7 +148,7 @@ func (c *recounter) liveValues() {
 		}
 	}
 	for _, v := range c.values {
-		owner := c.vals.at[v].run
+		owner := c.mem.vals.at[v].run
 		c.must(owner < 0 || int(owner) < len(c.runs) && started(c.runs[owner]), "a value in use is of a retired run", int32(v), int32(owner))
 	}
 }
@@ -154,25 +156,25 @@ func (c *recounter) liveValues() {
 // instances checks that a slot belongs to one instance, and an instance to the
 // list of its data and, on a device, to the order its memory is used in.
 func (c *recounter) instances() {
-	listed := make([]bool, len(c.insts))
+	listed := make([]bool, len(c.mem.insts))
 	for _, d := range c.liveData() {
-		c.eachInst(d, func(i Inst) {
-			c.must(c.insts[i].data == d && !listed[i], "an instance is in a list it does not belong to", int32(i), int32(d))
+		c.mem.eachInst(d, func(i Inst) {
+			c.must(c.mem.insts[i].data == d && !listed[i], "an instance is in a list it does not belong to", int32(i), int32(d))
 			listed[i] = true
 		})
 	}
-	ordered := make([]bool, len(c.insts))
-	for s := range c.spaces {
+	ordered := make([]bool, len(c.mem.insts))
+	for s := range c.mem.spaces {
 		prev := Inst(-1)
-		for i := c.spaces[s].oldest; i >= 0; i = c.insts[i].newer {
-			c.must(c.insts[i].older == prev && int(c.insts[i].space) == s, "an instance is out of its memory's order", int32(i))
+		for i := c.mem.spaces[s].oldest; i >= 0; i = c.mem.insts[i].newer {
+			c.must(c.mem.insts[i].older == prev && int(c.mem.insts[i].space) == s, "an instance is out of its memory's order", int32(i))
 			ordered[i], prev = true, i
 		}
-		c.must(c.spaces[s].newest == prev, "a memory's order does not end at its newest instance", int32(s))
+		c.must(c.mem.spaces[s].newest == prev, "a memory's order does not end at its newest instance", int32(s))
 	}
 	slots := 0
-	for k := range c.insts {
-		i, in := Inst(k), &c.insts[k]
+	for k := range c.mem.insts {
+		i, in := Inst(k), &c.mem.insts[k]
 		c.must(listed[i] == (in.data >= 0), "an instance is in no list, or free and in one", int32(i))
 		c.must(ordered[i] == (in.data != -2 && in.space != 0), "an instance is in no order, or free and in one", int32(i))
 		if in.data == -2 {
@@ -181,29 +183,29 @@ func (c *recounter) instances() {
 		slots += int(in.n)
 		holds := 0
 		for s := in.slot; s < in.end(); s++ {
-			sl := &c.slots.at[s]
+			sl := &c.mem.slots.at[s]
 			c.must(sl.inst == i, "a slot belongs to another instance", int32(s), int32(i))
 			if sl.val < 0 {
 				continue
 			}
 			holds++
 			c.must(c.alive[sl.val], "an instance holds a value nothing refers to", int32(i), int32(sl.val))
-			val := &c.vals.at[sl.val]
+			val := &c.mem.vals.at[sl.val]
 			c.mustOf(sl.val, val.data == in.data && val.piece == in.piece(s), "is in a slot of another piece")
 		}
 		c.same(int(in.held), holds, "values held by an instance", int32(i))
-		c.must(holds > 0 || in.pins > 0 || in.home || in.late, "an instance holds nothing and is not freed", int32(i))
+		c.must(holds > 0 || in.pins > 0 || in.home || in.deferred, "an instance holds nothing and is not freed", int32(i))
 		// Copies out of a lost memory may be in flight a while longer.
 		c.must(holds == 0 || !c.gone(in.space), "an instance in a lost memory holds a value", int32(i))
 	}
-	for _, list := range c.idle.insts {
+	for _, list := range c.mem.idle.insts {
 		slots += len(list)
 		for _, i := range list {
-			in := &c.insts[i]
+			in := &c.mem.insts[i]
 			c.must(in.data == -2 && in.space == 0 && in.n == 1 && in.held == 0 && in.pins == 0 && !in.lent, "an idle buffer is in use", int32(i))
 		}
 	}
-	c.same(c.slots.live, slots, "slots in use")
+	c.same(c.mem.slots.live, slots, "slots in use")
 }
 
 // gone reports whether what a memory held is lost.
@@ -211,8 +213,8 @@ func (c *recounter) gone(space spaceID) bool {
 	if space == 0 {
 		return false
 	}
-	state := c.devs[c.spaces[space].dev].state
-	return (state == Lost || state == Broken) && !c.spaces[space].away
+	state := c.devs[c.mem.spaces[space].dev].state
+	return (state == Lost || state == Broken) && !c.mem.spaces[space].away
 }
 
 // liveData lists data handles of runs and of callers.
@@ -233,49 +235,49 @@ func (c *recounter) liveData() []dataID {
 			out = append(out, c.resident[i].data)
 		}
 	}
-	c.same(c.data.live, total, "data handles in use")
+	c.same(c.mem.data.live, total, "data handles in use")
 	return out
 }
 
 // copies checks that the list of each value's copies is exactly the slots that
 // hold it, and that what is anchored is whole in host memory.
 func (c *recounter) copies() {
-	listed := make([]bool, len(c.slots.at))
+	listed := make([]bool, len(c.mem.slots.at))
 	for _, v := range c.values {
-		for s := c.vals.at[v].slot; s >= 0; s = c.slots.at[s].next {
-			c.mustOf(v, c.slots.at[s].val == v && !listed[s], "lists a slot that does not hold it")
+		for s := c.mem.vals.at[v].slot; s >= 0; s = c.mem.slots.at[s].next {
+			c.mustOf(v, c.mem.slots.at[s].val == v && !listed[s], "lists a slot that does not hold it")
 			listed[s] = true
 		}
-		if val := &c.vals.at[v]; val.needed() {
-			c.mustOf(v, val.flags&anchored == 0 || c.inHost(v), "is anchored and not in host memory")
-			c.mustOf(v, val.flags&commits == 0 || c.elsewhereInHost(v, -1), "is being committed by no copy")
+		if val := &c.mem.vals.at[v]; val.needed() {
+			c.mustOf(v, val.flags&anchored == 0 || c.mem.wholeInHost(v, -1), "is anchored and not in host memory")
+			c.mustOf(v, val.flags&commits == 0 || c.mem.elsewhereInHost(v, -1), "is being committed by no copy")
 		}
 	}
-	for i := range c.insts {
-		in := &c.insts[i]
+	for i := range c.mem.insts {
+		in := &c.mem.insts[i]
 		for s := in.slot; in.data != -2 && s < in.end(); s++ {
-			c.must(c.slots.at[s].val < 0 || listed[s], "a slot holds a value that does not list it", int32(s), int32(c.slots.at[s].val))
+			c.must(c.mem.slots.at[s].val < 0 || listed[s], "a slot holds a value that does not list it", int32(s), int32(c.mem.slots.at[s].val))
 		}
 	}
 }
 
 // operations checks what is in flight against every count of it.
 func (c *recounter) operations() {
-	instPins := make([]int, len(c.insts))
-	slotPins := make([]int, len(c.slots.at))
-	slotCopies := make([]int, len(c.slots.at))
+	instPins := make([]int, len(c.mem.insts))
+	slotPins := make([]int, len(c.mem.slots.at))
+	slotCopies := make([]int, len(c.mem.slots.at))
 	homeOps := make([]int, len(c.runs))
 	flight := make([]int, len(c.devs))
 	pin := func(i Inst, p0, n pieceID, copying int) {
-		in := &c.insts[i]
+		in := &c.mem.insts[i]
 		instPins[i]++
 		for s := in.at(p0); n > 0; n-- {
 			slotPins[s]++
 			slotCopies[s] += copying
 			s++
 		}
-		if in.home && in.data >= 0 && c.data.at[in.data].run >= 0 {
-			homeOps[c.data.at[in.data].run] += copying
+		if in.home && in.data >= 0 && c.mem.data.at[in.data].run >= 0 {
+			homeOps[c.mem.data.at[in.data].run] += copying
 		}
 	}
 	timed := 0
@@ -293,8 +295,8 @@ func (c *recounter) operations() {
 			pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
 		case rec.quick:
 			for _, s := range rec.slots {
-				i := c.slots.at[s].inst
-				pin(i, c.insts[i].piece(s), 1, 0)
+				i := c.mem.slots.at[s].inst
+				pin(i, c.mem.insts[i].piece(s), 1, 0)
 			}
 		default:
 			r, gt := c.taskOf(rec.task)
@@ -324,9 +326,9 @@ func (c *recounter) operations() {
 		timed -= ln.timed
 	}
 	c.same(0, timed, "operations with a timeout, less those of the lanes")
-	spacePins := make([]int, len(c.spaces))
-	for k := range c.insts {
-		i, in := Inst(k), &c.insts[k]
+	spacePins := make([]int, len(c.mem.spaces))
+	for k := range c.mem.insts {
+		i, in := Inst(k), &c.mem.insts[k]
 		c.must(in.data != -2 || instPins[i] == 0, "an operation in flight uses a freed instance", int32(i))
 		if in.data == -2 {
 			continue
@@ -334,12 +336,12 @@ func (c *recounter) operations() {
 		spacePins[in.space] += int(in.pins)
 		c.same(int(in.pins), instPins[i], "pins of an instance", int32(i))
 		for s := in.slot; s < in.end(); s++ {
-			c.same(int(c.slots.at[s].pins), slotPins[s], "pins of a slot", int32(s), int32(i))
-			c.same(int(c.slots.at[s].copying), slotCopies[s], "copies from or to a slot", int32(s), int32(i))
+			c.same(int(c.mem.slots.at[s].pins), slotPins[s], "pins of a slot", int32(s), int32(i))
+			c.same(int(c.mem.slots.at[s].copying), slotCopies[s], "copies from or to a slot", int32(s), int32(i))
 		}
 	}
-	for s := range c.spaces {
-		c.same(c.spaces[s].pins, spacePins[s], "pins of a memory", int32(s))
+	for s := range c.mem.spaces {
+		c.same(c.mem.spaces[s].pins, spacePins[s], "pins of a memory", int32(s))
 	}
 	for i := range c.adrift { // which the device does not count
 		flight[c.lanes[c.adrift[i].op.Lane].info.Device]--
@@ -352,15 +354,15 @@ func (c *recounter) operations() {
 
 // memories checks how much of each is used.
 func (c *recounter) memories() {
-	used := make([]int64, len(c.spaces))
-	for i := range c.insts {
-		if c.insts[i].data != -2 && !c.insts[i].lent {
-			used[c.insts[i].space] += c.insts[i].bytes
+	used := make([]int64, len(c.mem.spaces))
+	for i := range c.mem.insts {
+		if c.mem.insts[i].data != -2 && !c.mem.insts[i].lent {
+			used[c.mem.insts[i].space] += c.mem.insts[i].bytes
 		}
 	}
 	away := 0
-	for s := range c.spaces {
-		sp := &c.spaces[s]
+	for s := range c.mem.spaces {
+		sp := &c.mem.spaces[s]
 		c.same(int(sp.used), int(used[s]), "bytes used of a memory", int32(s))
 		if s > 0 {
 			vd := &c.view.Devices[s-1]
@@ -375,19 +377,19 @@ func (c *recounter) memories() {
 			c.must(c.devs[sp.dev].state == Lost, "a memory is away and its device is not lost", int32(s))
 		}
 	}
-	c.same(c.away, away, "memories away")
+	c.same(c.mem.away, away, "memories away")
 }
 
 // readers checks who still has to read each value.
 func (c *recounter) readers() {
-	reads := make([]int, len(c.vals.at))
+	reads := make([]int, len(c.mem.vals.at))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		if t.state != done {
 			c.eachRead(r, gt, func(v valueID) { reads[v]++ })
 		}
 	})
 	for _, v := range c.values {
-		c.mustOf(v, int(c.vals.at[v].reads) == reads[v], "has another number of readers")
+		c.mustOf(v, int(c.mem.vals.at[v].reads) == reads[v], "has another number of readers")
 	}
 }
 
@@ -396,11 +398,11 @@ func (c *recounter) readers() {
 func (c *recounter) recipes() {
 	liveOuts := make([]int, len(c.tasks.at))
 	for _, v := range c.values {
-		if c.vals.at[v].flags&counted != 0 {
+		if c.mem.vals.at[v].flags&counted != 0 {
 			liveOuts[c.producer(v)]++
 		}
 	}
-	deps := make([]int, len(c.vals.at))
+	deps := make([]int, len(c.mem.vals.at))
 	heldOf := make([]int, len(c.runs))
 	needed := make([]int, len(c.runs))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
@@ -412,21 +414,21 @@ func (c *recounter) recipes() {
 		heldOf[r.slot]++
 		c.eachRead(r, gt, func(v valueID) {
 			deps[v]++
-			if owner := c.vals.at[v].run; owner >= 0 && owner != r.slot {
+			if owner := c.mem.vals.at[v].run; owner >= 0 && owner != r.slot {
 				needed[owner]++
 			}
 		})
 	})
 	for i := range c.resident {
 		for _, v := range c.resident[i].vals {
-			c.mustOf(v, c.vals.at[v].flags&current != 0, "is resident and not current")
-			if owner := c.vals.at[v].run; owner >= 0 {
+			c.mustOf(v, c.mem.vals.at[v].flags&current != 0, "is resident and not current")
+			if owner := c.mem.vals.at[v].run; owner >= 0 {
 				needed[owner]++
 			}
 		}
 	}
 	for _, v := range c.values {
-		c.mustOf(v, int(c.vals.at[v].deps) == deps[v], "is read by another number of held recipes")
+		c.mustOf(v, int(c.mem.vals.at[v].deps) == deps[v], "is read by another number of held recipes")
 	}
 	c.eachRun(func(r *run) {
 		c.same(r.heldN, heldOf[r.slot], "recipes held of a run", int32(r.id))
@@ -440,11 +442,11 @@ func (c *recounter) recipes() {
 // Since what held recipes read is needed too, this covers whole chains.
 func (c *recounter) recoverable() {
 	for _, v := range c.values {
-		val := &c.vals.at[v]
+		val := &c.mem.vals.at[v]
 		if !val.needed() || val.flags&anchored != 0 || c.failed(val.run) {
 			continue
 		}
-		if c.data.at[val.data].kind == graph.Volatile {
+		if c.mem.data.at[val.data].kind == graph.Volatile {
 			continue // updated in place it may be gone, which is what its owner chose
 		}
 		p := c.producer(v)
@@ -465,7 +467,7 @@ func (c *recounter) failed(slot runSlot) bool { return slot >= 0 && len(c.runs[s
 // readByActive reports whether a run that goes on uses a value's data.
 func (c *recounter) readByActive(v valueID) bool {
 	read := false
-	c.eachRun(func(r *run) { read = read || r.state == runActive && c.usesData(r, c.vals.at[v].data) })
+	c.eachRun(func(r *run) { read = read || r.state == runActive && c.usesData(r, c.mem.vals.at[v].data) })
 	return read
 }
 
@@ -499,7 +501,7 @@ func (c *recounter) tasksOfRuns() {
 			}
 		}
 		for v := range r.made() {
-			if c.vals.at[r.vbase+v].flags&(wanted|delivered) == wanted {
+			if c.mem.vals.at[r.vbase+v].flags&(wanted|delivered) == wanted {
 				owed++
 			}
 		}
@@ -529,7 +531,7 @@ func (c *recounter) waitingTasks() {
 	}
 	c.must(c.gangLine.len() == 0 || c.inFlight >= c.o.MaxInFlight, "a gang waits for a limit that is not reached")
 	for v, ts := range c.awaiting {
-		c.mustOf(v, c.vals.at[v].reads > 0 || c.vals.at[v].flags&produced == 0, "was made and read, and tasks still await that")
+		c.mustOf(v, c.mem.vals.at[v].reads > 0 || c.mem.vals.at[v].flags&produced == 0, "was made and read, and tasks still await that")
 		for _, tid := range ts {
 			someone[tid] = true
 		}
@@ -620,7 +622,7 @@ func (c *recounter) devices() {
 		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", int32(i))
 		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", int32(i))
 		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.absent) > 0, "a device waits for memory that nothing will free", int32(i))
-		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.spaces[0].cap == 0 || d.waits&onHost != 0)
+		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.mem.spaces[0].cap == 0 || d.waits&onHost != 0)
 		c.must(waits, "a device waits for memory and stands on no list of it", int32(i))
 		if d.queue.len() > 0 && !d.blocked && !c.full() {
 			l, ok := c.credit(d)
@@ -631,14 +633,14 @@ func (c *recounter) devices() {
 		}
 	}
 	c.same(len(c.absent), absent, "devices with a timer")
-	short, flying := len(c.late), 0
-	for s := range c.spaces {
-		short += len(c.spaces[s].short)
+	short, flying := 0, 0
+	for s := range c.mem.spaces {
+		short += len(c.mem.spaces[s].line)
 	}
 	for l := range c.lanes {
 		flying += int(c.lanes[l].issued - c.lanes[l].done)
 	}
-	c.same(c.shortN, short, "entries on the lists of those who wait for memory")
+	c.same(c.mem.waiters, short, "entries on the lists of those who wait for memory")
 	c.same(c.flying, flying, "operations in flight")
 }
 
@@ -655,11 +657,11 @@ func (c *recounter) versions() {
 		versions := make([]int, len(r.f.Pieces))
 		for gv := range int32(len(r.f.Values)) {
 			v, p := r.val(gv), r.f.Values[gv].Piece
-			if c.data.at[r.dataOf[r.f.Pieces[p].Data]].kind == graph.Volatile || gv < r.f.NumInitial && c.vals.at[v].run != r.slot {
+			if c.mem.data.at[r.dataOf[r.f.Pieces[p].Data]].kind == graph.Volatile || gv < r.f.NumInitial && c.mem.vals.at[v].run != r.slot {
 				continue
 			}
 			// A version nobody reads is on its device only while it is made.
-			if c.vals.at[v].needed() && c.onDevice(v) {
+			if c.mem.vals.at[v].needed() && c.onDevice(v) {
 				versions[p]++
 				c.mustOf(v, versions[p] <= 2, "is the third version on devices")
 			}
@@ -668,8 +670,8 @@ func (c *recounter) versions() {
 }
 
 func (c *recounter) onDevice(v valueID) bool {
-	for s := c.vals.at[v].slot; s >= 0; s = c.slots.at[s].next {
-		if c.spaces[c.insts[c.slots.at[s].inst].space].dev != machine.Host {
+	for s := c.mem.vals.at[v].slot; s >= 0; s = c.mem.slots.at[s].next {
+		if c.mem.spaces[c.mem.insts[c.mem.slots.at[s].inst].space].dev != machine.Host {
 			return true
 		}
 	}

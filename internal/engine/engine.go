@@ -108,14 +108,14 @@ type Engine struct {
 	tr      *trace.Recorder
 
 	now   time.Duration
-	out   []Action
+	out   outbox
+	mem   store
 	waits []Op  // arena behind Action.Waits
 	args  []Arg // arena behind Action.Args
 
-	devs   []device
-	lanes  []lane
-	spaces []space                      // 0 is host memory, 1+d the memory of device d
-	far    map[[2]machine.DeviceID]bool // which devices a network joins
+	devs  []device
+	lanes []lane
+	far   map[[2]machine.DeviceID]bool // which devices a network joins
 
 	runs     []*run // by slot; nil where free
 	freeRuns []runSlot
@@ -132,13 +132,6 @@ type Engine struct {
 	share    float64   // of a run of weight 1: 1/weights
 
 	tasks blocks[taskID, task]
-	vals  blocks[valueID, value]
-	data  blocks[dataID, datum]
-	insts []inst
-	freeI []Inst
-	idle  idle
-	slots blocks[slotID, slot]
-	heads blocks[int32, Inst] // of the lists of instances of data cut into many pieces
 
 	resident []residentData
 	freeRes  []DataRef
@@ -162,19 +155,15 @@ type Engine struct {
 	bounds     []bound                // before when no lane is overdue, a heap by time
 	limited    fifo[machine.DeviceID] // devices that wait for fewer tasks to be in flight
 	flying     int                    // operations in flight
-	shortN     int                    // entries on the lists of those who wait for memory
-	late       []lateCopy             // values that wait for room in host memory
 	refused    int64                  // bytes of a copy into host memory there was no room for
 	effort     effort                 // how far to go for room
 	squeezes   int                    // copies within a memory that failed in a row
 	passed     []keyed                // scratch of issueNext
-	away       int                    // memories that survived their device
-	serial     uint32
-	asked      bool         // something was asked for outside Step
-	ended      bool         // a run ended in this step
-	hungry     bool         // devices changed: offer tasks left out again
-	gangWaits  bool         // a gang waits for memory
-	gangLine   fifo[taskID] // gangs that wait for fewer tasks in flight
+	asked      bool                   // something was asked for outside Step
+	ended      bool                   // a run ended in this step
+	hungry     bool                   // devices changed: offer tasks left out again
+	gangWaits  bool                   // a gang waits for memory
+	gangLine   fifo[taskID]           // gangs that wait for fewer tasks in flight
 	epoch      uint64
 	crowded    *machine.Contention // who computed beside whom, nil where nobody minds
 	checks     checkState
@@ -186,7 +175,6 @@ type Engine struct {
 	failed     []runSlot            // runs that failed in this step while something of them ran
 	redo       []valueID            // outputs whose home may have become free
 	offered    uint32               // executions the cost model could have had
-	graves     []grave              // instances that end when what is in flight has
 	awaiting   map[valueID][]taskID // tasks that wait for the readers of a value
 	plans      []plan               // scratch of tryIssue
 	ops        []Op                 // scratch: waits being collected
@@ -274,18 +262,6 @@ type opRec struct {
 	waits    []Op     // of a launch on a device with memory of its own, or with a timeout
 }
 
-// space is a memory.
-type space struct {
-	dev       machine.DeviceID   // machine.Host for host memory
-	cap, used int64              // cap 0: no limit
-	pins      int                // operations in flight that touch it
-	short     []machine.DeviceID // those that wait for room in it
-	away      bool               // its device is gone but what it holds survived
-	// instances of a device's memory, least recently used first; host memory is
-	// where others evict to, so it needs no order
-	oldest, newest Inst
-}
-
 // task is a task of a run. It holds no pointers and fills a cache line exactly:
 // most of what a task costs is fetching it.
 type task struct {
@@ -324,78 +300,6 @@ const (
 	charged                        // its run has paid for its turn
 	cutOff                         // copies made for it failed
 )
-
-// value is one version of one piece.
-type value struct {
-	run    runSlot // run slot of its producer; -1 for resident data put by the caller
-	slot   slotID  // first copy
-	reads  int32   // uses that still have to read it
-	deps   int32   // held recipes that read it
-	replay int64   // predicted time of that
-	bytes  int64
-	data   dataID
-	piece  pieceID // within its data
-	depth  int16   // tasks to replay in a row if lost
-	flags  valueFlags
-}
-
-type valueFlags uint8
-
-const (
-	produced  valueFlags = 1 << iota
-	anchored             // a complete copy is in host memory
-	counted              // counted in its producer's liveOuts
-	wanted               // an output of a run that has not ended
-	delivered            // and it is in its home
-	current              // what resident data holds now
-	commits              // a copy to host memory is under way
-	late                 // a copy to host memory waits for room
-)
-
-// datum is a data handle of a run, or resident data.
-type datum struct {
-	// insts is the first of its instances; where levels is not 0, where the heads of
-	// its lists begin.
-	insts Inst
-	home  Inst // instance the caller's memory stands behind, -1
-	kind  graph.Durability
-	// fixed says the home must not be written to: the caller gave an input
-	// and did not ask for it back.
-	fixed bool
-	// levels is 0 where all instances are in one list. Else they are in a tree of
-	// that depth, by pieces.
-	levels uint8
-	run    runSlot // the run it belongs to; of resident data -1-ref
-}
-
-// inst is a buffer in one memory.
-type inst struct {
-	data         dataID // -1 for a workspace, -2 when free
-	space        spaceID
-	p0, n        pieceID // pieces of the data
-	slot         slotID  // first of n slots
-	next         Inst    // of its data
-	held         int32   // slots that hold a value
-	pins         int32   // operations in flight that touch it
-	older, newer Inst
-	keep         uint32 // serial of the issue that needs it
-	home         bool
-	lent         bool  // the caller's memory stands behind it
-	late         bool  // its end waits for operations in flight
-	lo           int64 // offset of its first byte in the data
-	bytes        int64
-}
-
-// slot is the place of one piece in an instance.
-type slot struct {
-	val     valueID // value it holds or will hold, -1
-	next    slotID  // next copy of that value
-	inst    Inst
-	pins    int32  // operations in flight that touch it
-	copying int32  // those of them that copy from it
-	lane    Lane   // operation that fills it
-	seq     uint64 // as lane counts: it may be there while any number come after
-}
 
 // New returns an engine for a machine.
 func New(o Options) *Engine {
@@ -455,8 +359,9 @@ func New(o Options) *Engine {
 		e.lanes[i].issued, e.lanes[i].done = uint64(n), uint64(n)
 	}
 	next := Lane(1)
-	e.spaces = make([]space, 1+len(e.m.Devices))
-	e.spaces[0] = space{dev: machine.Host, cap: e.m.HostBytes, oldest: -1, newest: -1}
+	e.mem.lanes, e.mem.out, e.mem.watcher = e.lanes, &e.out, e
+	e.mem.spaces = make([]space, 1+len(e.m.Devices))
+	e.mem.spaces[0] = space{dev: machine.Host, cap: e.m.HostBytes, oldest: -1, newest: -1}
 	e.hostOnly = true
 	classes := e.m.Classes()
 	e.devs = make([]device, len(e.m.Devices))
@@ -464,7 +369,7 @@ func New(o Options) *Engine {
 	for i := range e.devs {
 		d, md := &e.devs[i], &e.m.Devices[i]
 		id := machine.DeviceID(i)
-		e.spaces[1+i] = space{dev: id, cap: md.MemBytes, oldest: -1, newest: -1}
+		e.mem.spaces[1+i] = space{dev: id, cap: md.MemBytes, free: &e.view.Devices[i].FreeBytes, oldest: -1, newest: -1}
 		d.space, d.swapTo, d.queue.all = spaceID(1+i), -1, &e.lined
 		d.lack.told = md.MemBytes
 		if i < len(o.Processes) && o.Processes[i].Own {
@@ -588,7 +493,7 @@ func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 	d, vd := &e.devs[dev], &e.view.Devices[dev]
 	st := DeviceStatus{
 		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: d.util, Others: vd.Util, Slow: vd.Slow, Losses: d.losses,
-		MemUsed: e.spaces[d.space].used, MemBytes: vd.CapBytes,
+		MemUsed: e.mem.spaces[d.space].used, MemBytes: vd.CapBytes,
 	}
 	st.Stats.Load = vd.Load
 	return st
@@ -597,7 +502,7 @@ func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 // Step tells the engine what happened up to now and appends what to do to out.
 // Actions must be performed in order. now must not go back.
 func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
-	e.now, e.out = now, out
+	e.now, e.out.list = now, out
 	e.waits, e.args = e.waits[:0], e.args[:0]
 	e.view.Now = now
 	e.asked = false
@@ -611,8 +516,8 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 	}
 	e.freshen()
 	e.timers()
-	if len(e.graves) > 0 {
-		e.bury()
+	if len(e.mem.deferred) > 0 {
+		e.mem.freeDeferred()
 	}
 	// Issuing makes successors ready, which places and issues further, and a
 	// run that ends may let another start: go on until nothing moves.
@@ -635,7 +540,7 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 		e.stop()
 	}
 	e.check()
-	out, e.out = e.out, nil
+	out, e.out.list = e.out.list, nil
 	return out
 }
 
@@ -691,16 +596,19 @@ func (e *Engine) poke(dev machine.DeviceID) {
 	}
 }
 
+// outbox collects the actions of a step.
+type outbox struct{ list []Action }
+
 // emit adds an action for the caller to fill in.
-func (e *Engine) emit(k ActionKind) *Action {
-	n := len(e.out)
-	if n == cap(e.out) {
-		e.out = append(e.out, Action{})
+func (o *outbox) emit(k ActionKind) *Action {
+	n := len(o.list)
+	if n == cap(o.list) {
+		o.list = append(o.list, Action{})
 	} else {
-		e.out = e.out[:n+1]
-		e.out[n] = Action{}
+		o.list = o.list[:n+1]
+		o.list[n] = Action{}
 	}
-	a := &e.out[n]
+	a := &o.list[n]
 	a.Kind = k
 	return a
 }
@@ -731,9 +639,4 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 // memory, lane 0 is the only one that copies.
 func (e *Engine) computes(l Lane) bool {
 	return l != 0 && (e.hostOnly || e.lanes[l].info.Kind == Compute)
-}
-
-// pending reports whether an operation is still in flight.
-func (e *Engine) pending(l Lane, seq uint64) bool {
-	return seq > e.lanes[l].done
 }

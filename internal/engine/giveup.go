@@ -57,24 +57,24 @@ func (e *Engine) Holding(id RunID) (held []Held, err error) {
 
 // touches reports whether a run's own memory stands behind an instance.
 func (e *Engine) touches(r *run, i Inst) bool {
-	in := &e.insts[i]
-	return in.lent && in.data >= 0 && e.data.at[in.data].run == r.slot
+	in := &e.mem.insts[i]
+	return in.lent && in.data >= 0 && e.mem.data.at[in.data].run == r.slot
 }
 
 // begun reports whether the oldest operation of a lane waits for nothing: what it reads
 // is there, and what it is to come after has ended.
 func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	if rec.task < 0 {
-		in := &e.insts[rec.src]
+		in := &e.mem.insts[rec.src]
 		for s := in.at(rec.p0); s < in.at(rec.p1); s++ {
-			if !e.filled(s) {
+			if !e.mem.filled(s) {
 				return false
 			}
 		}
 		return true
 	}
 	for _, w := range rec.waits {
-		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
+		if e.mem.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
 			return false
 		}
 	}
@@ -86,8 +86,8 @@ func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	}
 	there := true
 	e.eachRead(r, gt, func(v valueID) {
-		for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
-			if e.insts[e.slots.at[s].inst].space == e.devs[dev].space && !e.filled(s) {
+		for s := e.mem.vals.at[v].slot; s >= 0; s = e.mem.slots.at[s].next {
+			if e.mem.insts[e.mem.slots.at[s].inst].space == e.devs[dev].space && !e.mem.filled(s) {
 				there = false
 			}
 		}

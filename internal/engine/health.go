@@ -192,7 +192,7 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	if g := e.gang(rec.task); g != nil {
 		start = max(start, g.failedAt) // it is to end for that
 		for _, op := range g.ops {
-			if e.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
+			if e.mem.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
 				start = max(start, e.earliest(op.Lane))
 			}
 		}
@@ -246,7 +246,7 @@ func (e *Engine) behind(l Lane) (Lane, bool) {
 // awaits returns the lane of an operation in flight that another waits for.
 func (e *Engine) awaits(rec *opRec) (Lane, bool) {
 	for _, w := range rec.waits {
-		if e.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
+		if e.mem.pending(w.Lane, e.lanes[w.Lane].count(w.Seq)) {
 			return w.Lane, true
 		}
 	}
@@ -428,16 +428,16 @@ func (e *Engine) climb(dev machine.DeviceID) {
 		}
 		e.setState(dev, Broken)
 		e.hungry = true
-		if sp := &e.spaces[d.space]; sp.away {
+		if sp := &e.mem.spaces[d.space]; sp.away {
 			sp.away = false
-			e.away--
+			e.mem.away--
 			e.loseMemory(d.space)
 		}
 		e.tr.Record(trace.Event{Kind: trace.Fail, Device: dev, Task: -1, Start: e.now, End: e.now})
 		return
 	}
 	h.deadline = e.now + e.o.Health.RungTimeout
-	a := e.emit(Recover)
+	a := e.out.emit(Recover)
 	a.Device, a.Rung = dev, h.rung
 }
 
@@ -448,9 +448,9 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	if d.state != Lost && d.state != Broken {
 		return
 	}
-	if sp := &e.spaces[d.space]; sp.away {
+	if sp := &e.mem.spaces[d.space]; sp.away {
 		sp.away = false
-		e.away--
+		e.mem.away--
 		if !kept {
 			e.loseMemory(d.space)
 		}
@@ -473,7 +473,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 
 // drop gives up on a device that hangs or keeps failing.
 func (e *Engine) drop(dev machine.DeviceID, cause error) {
-	e.emit(Drop).Device = dev
+	e.out.emit(Drop).Device = dev
 	e.haunt(dev)
 	e.lose(dev, false, false, cause)
 }
@@ -482,7 +482,7 @@ func (e *Engine) drop(dev machine.DeviceID, cause error) {
 // What its memory holds is kept where a process can be killed without it.
 func (e *Engine) abandonDevice(dev machine.DeviceID, cause error) {
 	d := &e.devs[dev]
-	e.emit(Drop).Device = dev
+	e.out.emit(Drop).Device = dev
 	e.haunt(dev)
 	d.health.rung = 0
 	e.lose(dev, d.process.Keeps, true, cause)
@@ -501,7 +501,7 @@ type ghost struct {
 func (e *Engine) haunt(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	keep := func(i Inst, p0, n pieceID) {
-		e.pin(i, p0, n, 1)
+		e.mem.pin(i, p0, n, 1)
 		d.ghosts = append(d.ghosts, ghost{i, p0, n})
 	}
 	if d.process.Own {
@@ -510,7 +510,7 @@ func (e *Engine) haunt(dev machine.DeviceID) {
 			for seq := ln.done + 1; seq <= ln.issued; seq++ {
 				rec := ln.rec(seq)
 				for _, i := range []Inst{rec.src, rec.dst} {
-					if rec.task < 0 && e.insts[i].space == 0 {
+					if rec.task < 0 && e.mem.insts[i].space == 0 {
 						keep(i, rec.p0, rec.p1-rec.p0)
 					}
 				}
@@ -531,9 +531,9 @@ func (e *Engine) haunt(dev machine.DeviceID) {
 				case rec.quick:
 					// It has no note of which copy it was given. All in host memory are
 					// there still: a value that is to be read loses none.
-					for s := e.vals.at[r.val(u.V)].slot; s >= 0; s = e.slots.at[s].next {
-						if in := &e.insts[e.slots.at[s].inst]; in.space == 0 {
-							keep(e.slots.at[s].inst, in.piece(s), 1)
+					for s := e.mem.vals.at[r.val(u.V)].slot; s >= 0; s = e.mem.slots.at[s].next {
+						if in := &e.mem.insts[e.mem.slots.at[s].inst]; in.space == 0 {
+							keep(e.mem.slots.at[s].inst, in.piece(s), 1)
 						}
 					}
 				case u.Rank == rec.rank:
@@ -555,7 +555,7 @@ func (e *Engine) quieted(dev machine.DeviceID) {
 	ghosts := d.ghosts
 	d.ghosts = nil
 	for _, g := range ghosts {
-		e.unpin(g.inst, g.p0, g.n, 1)
+		e.mem.unpin(g.inst, g.p0, g.n, 1)
 	}
 }
 
@@ -744,8 +744,8 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 		to = 0
 	}
 	left := 0
-	for i := Inst(0); int(i) < len(e.insts); i++ {
-		in := &e.insts[i]
+	for i := Inst(0); int(i) < len(e.mem.insts); i++ {
+		in := &e.mem.insts[i]
 		if in.space != d.space || d.space == 0 || in.data < 0 || in.home {
 			continue
 		}
@@ -753,7 +753,7 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 			left++
 			continue
 		}
-		if e.clean(i) {
+		if e.mem.clean(i) {
 			e.evict(i)
 			continue
 		}
@@ -771,44 +771,34 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 // of that is on its way.
 func (e *Engine) handInst(i Inst, to spaceID) bool {
 	any := false
-	for k := range e.insts[i].n {
-		s := e.insts[i].slot + slotID(k)
-		v := e.slots.at[s].val
-		if v < 0 || e.elsewhere(v, s) || e.tired(v) != nil {
+	for k := range e.mem.insts[i].n {
+		s := e.mem.insts[i].slot + slotID(k)
+		v := e.mem.slots.at[s].val
+		if v < 0 || e.mem.elsewhere(v, s) || e.tired(v) != nil {
 			continue
 		}
-		if e.copied(v) {
+		if e.mem.copied(v) {
 			any = true
 			continue
 		}
-		from, bytes, p := e.insts[i].space, e.vals.at[v].bytes, e.insts[i].p0+k
-		e.serial++
+		from, bytes, p := e.mem.insts[i].space, e.mem.vals.at[v].bytes, e.mem.insts[i].p0+k
+		e.mem.serial++
 		dst := to
-		if e.source(v, dst) < 0 || !e.room(dst, bytes) || e.staged(v, from, dst) && !e.fits(0, bytes) {
+		if e.source(v, dst) < 0 || !e.room(dst, bytes) || e.staged(v, from, dst) && !e.mem.fits(0, bytes) {
 			dst = 0
 		}
 		if e.source(v, dst) < 0 {
 			continue // no link leads away
 		}
 		any = true
-		if dst == 0 && !e.fits(0, bytes) {
+		if dst == 0 && !e.mem.fits(0, bytes) {
 			return true // what holds the room will be done, or the device stays drained
 		}
-		n := e.alloc(e.insts[i].data, dst, p, 1, e.pieceLo(e.insts[i].data, p), bytes)
+		n := e.mem.alloc(e.mem.insts[i].data, dst, p, 1, e.pieceLo(e.mem.insts[i].data, p), bytes)
 		e.fill(n, p, 1, func(pieceID) valueID { return v }, forSwap)
 		e.ops = e.ops[:0]
 	}
 	return any
-}
-
-// copied reports whether a copy of v is being made.
-func (e *Engine) copied(v valueID) bool {
-	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
-		if !e.filled(s) {
-			return true
-		}
-	}
-	return false
 }
 
 // rebalance moves queued tasks from hot devices to cold ones.

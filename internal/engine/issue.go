@@ -179,7 +179,7 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 	}
 	op, quick := e.launchQuick(tid, r, gt, dev, l)
 	if !quick {
-		e.serial++
+		e.mem.serial++
 		e.plans = e.plans[:0]
 		if v, _ := e.prepare(tid, r, gt, dev, 0, room{}); v != issuedOK {
 			e.unpark(r)
@@ -203,7 +203,7 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane) (Op, bool) {
 	f := r.f
 	row := &f.Rows[gt]
-	if !row.Plain || e.away > 0 {
+	if !row.Plain || e.mem.away > 0 {
 		return Op{}, false
 	}
 	uses := f.Plain[row.Use:f.Rows[gt+1].Use]
@@ -213,7 +213,7 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 		e.args = slices.Grow(e.args, len(uses))
 	}
 	args := e.args[arg0 : arg0+len(uses) : arg0+len(uses)]
-	vals, slots := e.vals.at, e.slots.at
+	vals, slots := e.mem.vals.at, e.mem.slots.at
 	initial, shift := f.NumInitial, r.shift()
 	var need int64
 	for k := range uses {
@@ -229,7 +229,7 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 		val := &vals[v]
 		s := val.slot
 		if !e.hostOnly {
-			for s >= 0 && e.insts[slots[s].inst].space != space {
+			for s >= 0 && e.mem.insts[slots[s].inst].space != space {
 				s = slots[s].next
 			}
 		}
@@ -244,12 +244,12 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 			arg.Offset = e.offset(sl.inst, val.piece)
 		}
 		// What a task of this run makes is waited for as a predecessor.
-		if (val.run != r.slot || !e.computes(sl.lane)) && e.pending(sl.lane, sl.seq) {
+		if (val.run != r.slot || !e.computes(sl.lane)) && e.mem.pending(sl.lane, sl.seq) {
 			e.waits = append(e.waits, Op{sl.lane, uint32(sl.seq)})
 		}
 	}
 	// Mostly there is room without a closer look.
-	if sp := &e.spaces[space]; sp.used+e.idle.bytes+need > sp.cap && !e.fits(space, need) {
+	if sp := &e.mem.spaces[space]; sp.used+e.mem.idle.bytes+need > sp.cap && !e.mem.fits(space, need) {
 		e.waits = e.waits[:w]
 		return Op{}, false
 	}
@@ -263,10 +263,10 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 		}
 		v := valueID(u.V) + shift
 		bytes := vals[v].bytes
-		i := e.alloc(r.dataOf[u.Data], space, 0, 1, 0, bytes)
+		i := e.mem.alloc(r.dataOf[u.Data], space, 0, 1, 0, bytes)
 		arg := &args[k]
 		arg.Inst, arg.Offset, arg.Bytes = Inst(i), 0, bytes
-		e.hold(e.insts[i].slot, v, l, e.lanes[l].issued)
+		e.mem.hold(e.mem.insts[i].slot, v, l, e.lanes[l].issued)
 	}
 	// Nothing is evicted from host memory, and what a plain task uses there is
 	// kept by its readers: only device memory, and what others may update in
@@ -281,37 +281,9 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 // pinQuick pins the slots a plain launch uses.
 func (e *Engine) pinQuick(rec *opRec, uses []graph.PlainUse, args []Arg, r *run) {
 	for k := range args {
-		i := args[k].Inst
-		in := &e.insts[i]
-		s := in.at(e.vals.at[r.val(uses[k].V)].piece)
-		e.touch(i)
-		in.pins++
-		e.slots.at[s].pins++
-		e.spaces[in.space].pins++
+		s := e.mem.insts[args[k].Inst].at(e.mem.vals.at[r.val(uses[k].V)].piece)
+		e.mem.pinSlot(s)
 		rec.slots = append(rec.slots, s)
-	}
-}
-
-// unpinQuick undoes pinQuick.
-func (e *Engine) unpinQuick(rec *opRec) {
-	slots, insts := e.slots.at, e.insts
-	for _, s := range rec.slots {
-		sl := &slots[s]
-		sl.pins--
-		in := &insts[sl.inst]
-		in.pins--
-		e.spaces[in.space].pins--
-		if in.home && sl.pins == 0 && in.data >= 0 {
-			e.homeFree(in, in.piece(s))
-		}
-		if in.pins == 0 {
-			if in.held == 0 {
-				e.freeIfIdle(sl.inst)
-			}
-			if e.shortN > 0 {
-				e.wake(in.space)
-			}
-		}
 	}
 }
 
@@ -353,7 +325,7 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	if e.crowded != nil {
 		e.crowded.Began(dev, e.now)
 	}
-	a := e.emit(Launch)
+	a := e.out.emit(Launch)
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
 	a.Waits, a.Args = waits, e.args[arg0:len(e.args):len(e.args)]
 	return a
@@ -363,7 +335,7 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 // since the board may forget how one ended that the engine has heard of.
 func (e *Engine) waitGang(g *gang) {
 	for _, op := range g.ops {
-		if e.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
+		if e.mem.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
 			e.waits = append(e.waits, op)
 		}
 	}
@@ -386,7 +358,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 		staging := int64(0)
 		for _, gv := range f.Reads(u) {
 			v := r.val(gv)
-			if e.vals.at[v].slot < 0 || e.away > 0 && !e.have(v) {
+			if e.mem.vals.at[v].slot < 0 || e.mem.away > 0 && !e.mem.have(v) {
 				missing = true
 				e.recoverValue(v)
 			} else if !e.hostOnly && u.Rank == rank {
@@ -395,24 +367,24 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 					e.goElsewhere(tid, r, gt, dev)
 					return setAside, room{}
 				}
-				if e.staged(v, e.insts[e.slots.at[s].inst].space, space) {
-					staging += e.vals.at[v].bytes
+				if e.staged(v, e.mem.insts[e.mem.slots.at[s].inst].space, space) {
+					staging += e.mem.vals.at[v].bytes
 				}
 			}
 			if r.state != runActive {
 				return setAside, room{}
 			}
 		}
-		if p0, n := pieces(u); staging > 0 && e.findVacant(r.dataOf[u.Data], hostSpace, p0, n) < 0 {
+		if p0, n := pieces(u); staging > 0 && e.mem.findVacant(r.dataOf[u.Data], hostSpace, p0, n) < 0 {
 			need.host += staging
 		}
 		for _, gv := range f.Writes(u) {
 			// At most two versions: the one before last must have been made and read.
 			// But not where this was made before: who reads that version again may
 			// need what this makes again.
-			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.data.at[r.dataOf[u.Data]].kind != graph.Volatile &&
+			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.mem.data.at[r.dataOf[u.Data]].kind != graph.Volatile &&
 				e.tasks.at[tid].flags&replayed == 0 {
-				if pp := r.val(f.Values[prev].Prev); e.vals.at[pp].reads > 0 || e.vals.at[pp].flags&produced == 0 {
+				if pp := r.val(f.Values[prev].Prev); e.mem.vals.at[pp].reads > 0 || e.mem.vals.at[pp].flags&produced == 0 {
 					e.awaiting[pp] = append(e.awaiting[pp], tid)
 					e.unplace(tid)
 					e.tasks.at[tid].state = ready
@@ -440,7 +412,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 		if space != 0 { // nothing is evicted from host memory, so it stays in what there is
 			for _, p := range e.plans[base:] {
 				if p.inst >= 0 {
-					e.insts[p.inst].keep = e.serial - 1
+					e.mem.insts[p.inst].keep = e.mem.serial - 1
 				}
 			}
 			e.plans = e.plans[:base]
@@ -450,7 +422,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 			}
 		}
 		short, bytes := space, taken.here+need.here
-		if need.host > 0 && !e.fits(0, taken.host+need.host) {
+		if need.host > 0 && !e.mem.fits(0, taken.host+need.host) {
 			short, bytes = 0, taken.host+need.host
 		}
 		if e.flying == 0 && !e.squeeze(short) && e.lastResort() {
@@ -477,7 +449,7 @@ func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space spaceID, ex
 		}
 		p := e.planUse(r, u, space, exact)
 		if p.inst >= 0 {
-			e.insts[p.inst].keep = e.serial
+			e.mem.insts[p.inst].keep = e.mem.serial
 		} else {
 			need += p.bytes
 		}
@@ -489,7 +461,7 @@ func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space spaceID, ex
 // makeRoom reports whether a task has room, beside what is taken, and starts to make
 // some where it has not.
 func (e *Engine) makeRoom(space spaceID, need, taken room) bool {
-	return (need.here == 0 || e.room(space, taken.here+need.here)) && (need.host == 0 || e.fits(0, taken.host+need.host))
+	return (need.here == 0 || e.room(space, taken.here+need.here)) && (need.host == 0 || e.mem.fits(0, taken.host+need.host))
 }
 
 // goElsewhere has a task placed anew, one of whose values is beyond reach from its
@@ -523,7 +495,7 @@ func (e *Engine) reaches(r *run, gt graph.TaskID, space spaceID) bool {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		for _, gv := range r.f.Reads(&uses[k]) {
-			if v := r.val(gv); e.have(v) && e.source(v, space) < 0 {
+			if v := r.val(gv); e.mem.have(v) && e.source(v, space) < 0 {
 				return false
 			}
 		}
@@ -541,19 +513,19 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) pl
 		// An instance here that holds, or may be given, all it reads.
 		reads := f.Reads(u)
 		fillable := Inst(-1)
-		for c := e.covering(d, p0, n); c.inst >= 0; e.nextCover(&c) {
+		for c := e.mem.covering(d, p0, n); c.inst >= 0; e.mem.nextCover(&c) {
 			i := c.inst
-			in := &e.insts[i]
+			in := &e.mem.insts[i]
 			if !in.covers(space, p0, n) || exact && in.n > n {
 				continue
 			}
 			has, can, sole := true, true, true
 			for k := range n {
 				s := in.at(p0 + k)
-				sl := &e.slots.at[s]
+				sl := &e.mem.slots.at[s]
 				v := r.val(reads[k])
 				if sl.val == v {
-					if u.W >= 0 && (sl.copying > 0 || in.home && e.data.at[d].fixed || !e.mayOverwrite(v, s, d)) {
+					if u.W >= 0 && (sl.copying > 0 || in.home && e.mem.data.at[d].fixed || !e.mayOverwrite(v, s, d)) {
 						sole = false
 					}
 					continue
@@ -566,7 +538,7 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) pl
 			if has && (u.W < 0 || sole) {
 				return plan{inst: i, there: true, bytes: bytes, space: space}
 			}
-			if u.W < 0 && can && fillable < 0 && !(in.home && e.data.at[d].fixed) {
+			if u.W < 0 && can && fillable < 0 && !(in.home && e.mem.data.at[d].fixed) {
 				fillable = i
 			}
 		}
@@ -577,7 +549,7 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) pl
 	if exact {
 		return plan{inst: -1, bytes: bytes, space: space}
 	}
-	return plan{inst: e.findVacant(d, space, p0, n), bytes: bytes, space: space}
+	return plan{inst: e.mem.findVacant(d, space, p0, n), bytes: bytes, space: space}
 }
 
 // mayOverwrite reports whether updating a value in place keeps the promise of
@@ -585,14 +557,14 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) pl
 // again from what of it is in host memory alone; versioned data must have another
 // copy in host memory to go back to, and no other reader.
 func (e *Engine) mayOverwrite(v valueID, s slotID, d dataID) bool {
-	val := &e.vals.at[v]
-	if e.data.at[d].kind == graph.Volatile {
-		if !e.hostOnly && val.flags&anchored != 0 && (val.deps > 0 || val.reads > 1) && !e.beside(v, s) {
+	val := &e.mem.vals.at[v]
+	if e.mem.data.at[d].kind == graph.Volatile {
+		if !e.hostOnly && val.flags&anchored != 0 && (val.deps > 0 || val.reads > 1) && !e.mem.wholeInHost(v, s) {
 			return false
 		}
 		return val.flags&current == 0 || val.reads <= 1
 	}
-	return val.reads == 1 && val.flags&current == 0 && e.slots.at[s].pins == 0 && e.beside(v, s)
+	return val.reads == 1 && val.flags&current == 0 && e.mem.slots.at[s].pins == 0 && e.mem.wholeInHost(v, s)
 }
 
 // launch emits the actions for one rank of a task prepared before: buffers and
@@ -602,7 +574,7 @@ func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceI
 	uses := f.TaskUses(gt)
 	op, rec := e.push(l) // copies go to other lanes, so rec stays where it is
 	rec.task, rec.rank = tid, rank
-	e.copyFor, e.copySerial = tid, e.serial
+	e.copyFor, e.copySerial = tid, e.mem.serial
 	e.ops = e.ops[:0]
 	arg0 := len(e.args)
 	for k := range uses {
@@ -614,12 +586,12 @@ func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceI
 		p0, n := pieces(u)
 		i := p.inst
 		if i < 0 {
-			i = e.alloc(r.dataOf[u.Data], p.space, p0, n, f.Pieces[u.P0].Lo, p.bytes)
+			i = e.mem.alloc(r.dataOf[u.Data], p.space, p0, n, f.Pieces[u.P0].Lo, p.bytes)
 		}
-		in := &e.insts[i]
+		in := &e.mem.insts[i]
 		first := in.at(p0)
 		e.args = append(e.args, Arg{Inst(i), f.Pieces[u.P0].Lo - in.lo, p.bytes})
-		e.touch(i)
+		e.mem.touch(i)
 		switch {
 		case u.R < 0:
 		case p.there:
@@ -629,18 +601,17 @@ func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceI
 			e.fill(i, p0, n, func(k pieceID) valueID { return r.val(reads[k]) }, forTask)
 		}
 		rec.args = append(rec.args, i)
-		e.pin(i, p0, n, 0)
+		e.mem.pin(i, p0, n, 0)
 		if u.W >= 0 {
 			e.claim(r, f.Writes(u), first, op)
 		}
 	}
 	e.copyFor = -1
 	if work := r.shapes[f.Rows[gt].Shape].workspace; work > 0 {
-		i := e.alloc(-1, e.devs[dev].space, 0, 0, 0, work)
+		i := e.mem.alloc(-1, e.devs[dev].space, 0, 0, 0, work)
 		e.args = append(e.args, Arg{Inst(i), 0, work})
 		rec.args = append(rec.args, i)
-		e.insts[i].pins++
-		e.spaces[e.insts[i].space].pins++
+		e.mem.pin(i, 0, 0, 0)
 	}
 	w := len(e.waits)
 	e.waits = append(e.waits, e.ops...)
@@ -652,8 +623,8 @@ func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceI
 // own predecessors, which it waits for anyway.
 func (e *Engine) waitFilled(r *run, first slotID, n pieceID) {
 	for s := first; s < first+slotID(n); s++ {
-		sl := &e.slots.at[s]
-		if e.pending(sl.lane, sl.seq) && (!e.computes(sl.lane) || e.vals.at[sl.val].run != r.slot) {
+		sl := &e.mem.slots.at[s]
+		if e.mem.pending(sl.lane, sl.seq) && (!e.computes(sl.lane) || e.mem.vals.at[sl.val].run != r.slot) {
 			e.ops = append(e.ops, Op{sl.lane, uint32(sl.seq)})
 		}
 	}
@@ -664,24 +635,14 @@ func (e *Engine) waitFilled(r *run, first slotID, n pieceID) {
 func (e *Engine) claim(r *run, writes []int32, first slotID, op Op) {
 	for q, gv := range writes {
 		s := first + slotID(q)
-		if old := e.slots.at[s].val; old >= 0 {
-			e.unhold(s)
-			if e.vals.at[old].flags&anchored != 0 && !e.inHost(old) {
-				e.vals.at[old].flags &^= anchored
+		if old := e.mem.slots.at[s].val; old >= 0 {
+			e.mem.unhold(s)
+			if e.mem.vals.at[old].flags&anchored != 0 && !e.mem.wholeInHost(old, -1) {
+				e.mem.vals.at[old].flags &^= anchored
 			}
 		}
-		e.hold(s, r.val(gv), op.Lane, e.lanes[op.Lane].count(op.Seq))
+		e.mem.hold(s, r.val(gv), op.Lane, e.lanes[op.Lane].count(op.Seq))
 	}
-}
-
-// inHost reports whether a complete copy of v is in host memory.
-func (e *Engine) inHost(v valueID) bool {
-	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
-		if e.insts[e.slots.at[s].inst].space == 0 && e.filled(s) {
-			return true
-		}
-	}
-	return false
 }
 
 // markIssued moves a task into flight and tells its successors.
@@ -858,7 +819,7 @@ func (e *Engine) lostResult(r *run, gt graph.TaskID) bool {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		for _, gv := range r.f.Writes(&uses[k]) {
-			val := &e.vals.at[r.val(gv)]
+			val := &e.mem.vals.at[r.val(gv)]
 			if val.slot < 0 && (val.reads > 0 || val.flags&current != 0 || val.flags&(wanted|delivered) == wanted) {
 				return true
 			}
@@ -901,7 +862,9 @@ func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
 // unpinLaunch undoes a launch's pins and frees its workspace.
 func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 	if rec.quick {
-		e.unpinQuick(rec)
+		for _, s := range rec.slots {
+			e.mem.unpinSlot(s)
+		}
 		return
 	}
 	a, uses := 0, f.TaskUses(gt)
@@ -911,14 +874,11 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 			continue
 		}
 		p0, n := pieces(u)
-		e.unpin(rec.args[a], p0, n, 0)
+		e.mem.unpin(rec.args[a], p0, n, 0)
 		a++
 	}
 	if a < len(rec.args) {
-		i := rec.args[a]
-		e.insts[i].pins--
-		e.spaces[e.insts[i].space].pins--
-		e.freeIfIdle(i)
+		e.mem.unpin(rec.args[a], 0, 0, 0)
 	}
 }
 
@@ -979,7 +939,7 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 	var replay int64
 	if !e.hostOnly {
 		e.eachRead(r, gt, func(v valueID) {
-			if val := &e.vals.at[v]; val.flags&(anchored|commits) == 0 {
+			if val := &e.mem.vals.at[v]; val.flags&(anchored|commits) == 0 {
 				depth = max(depth, val.depth)
 				replay = max(replay, val.replay)
 			}
@@ -994,7 +954,7 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 	for k := range uses {
 		for _, gv := range f.Reads(&uses[k]) {
 			v := r.val(gv)
-			e.vals.at[v].reads--
+			e.mem.vals.at[v].reads--
 			e.wasRead(v)
 		}
 	}
@@ -1005,7 +965,7 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 	initial, shift := r.f.NumInitial, r.shift()
 	quick := len(e.stuck)+len(e.awaiting) == 0
-	vals := e.vals.at // nothing here makes values
+	vals := e.mem.vals.at // nothing here makes values
 	for k := range uses {
 		u := &uses[k]
 		v := valueID(u.V) + shift
@@ -1030,11 +990,11 @@ func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 // wasRead gives a value up, after a read of it ended, if that was the last thing
 // that needed it.
 func (e *Engine) wasRead(v valueID) {
-	val := &e.vals.at[v]
+	val := &e.mem.vals.at[v]
 	if val.reads > 0 {
 		return
 	}
-	if !e.dropQuick(val) {
+	if !e.mem.dropQuick(val) {
 		e.maybeDrop(v)
 	}
 	if len(e.awaiting) > 0 {
@@ -1052,14 +1012,14 @@ func (e *Engine) landed(r *run) {
 
 // produced takes in one value a task made.
 func (e *Engine) produced(v valueID, depth int16, replay int64) {
-	val := &e.vals.at[v]
+	val := &e.mem.vals.at[v]
 	val.flags |= produced
 	if len(e.stuck) > 0 {
 		e.hungry = true // one of them may wait for it on behalf of another run
 	}
 	if len(e.awaiting) > 0 && val.reads == 0 {
 		e.wakeAwaiting(v)
-		val = &e.vals.at[v]
+		val = &e.mem.vals.at[v]
 	}
 	if val.slot < 0 {
 		// Given up on while it was being made again, or because its readers were
@@ -1071,7 +1031,7 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 		}
 		return
 	}
-	if e.hostOnly || e.inHost(v) {
+	if e.hostOnly || e.mem.wholeInHost(v, -1) {
 		val.flags |= anchored
 		val.depth, val.replay = 0, 0
 	} else {
@@ -1084,20 +1044,20 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	}
 	if val.flags&anchored == 0 {
 		e.count(v)
-		val = &e.vals.at[v]
-		kind := e.data.at[val.data].kind
+		val = &e.mem.vals.at[v]
+		kind := e.mem.data.at[val.data].kind
 		if kind == graph.Mirrored || kind == graph.Versioned && (int(depth) >= e.o.ReplayDepth || replay > int64(e.o.ReplayBound)) {
 			e.commit(v)
 		}
 	}
-	switch val := &e.vals.at[v]; {
+	switch val := &e.mem.vals.at[v]; {
 	case val.flags&(wanted|delivered) == wanted:
 		e.deliver(v)
 	case !e.hostOnly && val.flags&anchored != 0:
 		// Made again beside its home, it need not be kept there for recovery: an
 		// output may be waiting for the place.
-		if home := e.data.at[val.data].home; home >= 0 {
-			e.homeFree(&e.insts[home], val.piece)
+		if e.mem.data.at[val.data].home >= 0 {
+			e.homeVacated(val.data, val.piece)
 		}
 	}
 }
@@ -1109,22 +1069,22 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 	for k := range uses {
 		for _, gv := range r.f.Writes(&uses[k]) {
 			v := r.val(gv)
-			for s := e.vals.at[v].slot; s >= 0; {
-				next := e.slots.at[s].next
-				sl := &e.slots.at[s]
+			for s := e.mem.vals.at[v].slot; s >= 0; {
+				next := e.mem.slots.at[s].next
+				sl := &e.mem.slots.at[s]
 				if all || slices.ContainsFunc(ops, func(o Op) bool { return o.Lane == sl.lane && e.lanes[o.Lane].count(o.Seq) == sl.seq }) {
 					i := sl.inst
-					e.unhold(s)
-					e.freeLater(i)
+					e.mem.unhold(s)
+					e.mem.deferFree(i)
 				}
 				s = next
 			}
 			// A member's result may have been copied before another member failed.
-			if e.vals.at[v].flags&anchored != 0 && !e.inHost(v) {
-				e.vals.at[v].flags &^= anchored
+			if e.mem.vals.at[v].flags&anchored != 0 && !e.mem.wholeInHost(v, -1) {
+				e.mem.vals.at[v].flags &^= anchored
 			}
-			if e.vals.at[v].flags&commits != 0 && !e.elsewhereInHost(v, -1) {
-				e.vals.at[v].flags &^= commits
+			if e.mem.vals.at[v].flags&commits != 0 && !e.mem.elsewhereInHost(v, -1) {
+				e.mem.vals.at[v].flags &^= commits
 			}
 		}
 	}

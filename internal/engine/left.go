@@ -20,18 +20,18 @@ func (e *Engine) Left() string {
 			resident++
 		}
 	}
-	for i := range e.spaces {
-		spaces += e.spaces[i].used
+	for i := range e.mem.spaces {
+		spaces += e.mem.spaces[i].used
 	}
 	for i := range e.devs {
 		ghosts += len(e.devs[i].ghosts)
 	}
-	insts := len(e.insts) - len(e.freeI)
-	for _, list := range e.idle.insts {
+	insts := len(e.mem.insts) - len(e.mem.freeInsts)
+	for _, list := range e.mem.idle.insts {
 		insts -= len(list)
 	}
-	slots := e.slots.live
-	for _, list := range e.idle.insts {
+	slots := e.mem.slots.live
+	for _, list := range e.mem.idle.insts {
 		slots -= len(list) // each is of one piece
 	}
 	var left []string
@@ -44,9 +44,9 @@ func (e *Engine) Left() string {
 		{"tasks", e.tasks.live}, {"tasks queued", e.lined}, {"tasks ready", e.ready.len() + len(e.stuck)},
 		{"tasks delayed", len(e.delayed)}, {"tasks that await readers", len(e.awaiting)},
 		{"gangs", len(e.gangs) + e.gangLine.len()}, {"tasks in flight", e.inFlight}, {"operations in flight", e.flying},
-		{"values", e.vals.live}, {"data", e.data.live}, {"lists of instances", e.heads.live},
-		{"instances", insts}, {"pieces of instances", slots}, {"bytes", int(spaces)}, {"instances that end later", len(e.graves)},
-		{"instances of dropped devices", ghosts}, {"copies that wait for room", len(e.late)}, {"copies to make again", len(e.redo)},
+		{"values", e.mem.vals.live}, {"data", e.mem.data.live}, {"lists of instances", e.mem.heads.live},
+		{"instances", insts}, {"pieces of instances", slots}, {"bytes", int(spaces)}, {"instances that end later", len(e.mem.deferred)},
+		{"instances of dropped devices", ghosts}, {"those that wait for room", e.mem.waiters}, {"copies to make again", len(e.redo)},
 		{"failed copies", len(e.cuts) + len(e.copyFails)}, {"suspects", len(e.suspects)},
 	} {
 		if k.n != 0 {

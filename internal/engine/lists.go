@@ -12,26 +12,26 @@ import "math/bits"
 const fewPieces = 8
 
 // makeLists prepares data for instances of so many pieces.
-func (e *Engine) makeLists(d dataID, pieces pieceID) {
-	dt := &e.data.at[d]
+func (st *store) makeLists(d dataID, pieces pieceID) {
+	dt := &st.data.at[d]
 	dt.insts, dt.levels = -1, 0
 	if pieces <= fewPieces {
 		return
 	}
 	dt.levels = uint8(bits.Len32(uint32(pieces - 1)))
 	n := 2 << dt.levels
-	dt.insts = Inst(e.heads.alloc(n))
+	dt.insts = Inst(st.heads.alloc(n))
 	for i := range n {
-		e.heads.at[int(dt.heads())+i] = -1
+		st.heads.at[int(dt.heads())+i] = -1
 	}
 }
 
 // endLists gives the lists of data up. What is in them is about to end, or to be listed anew.
-func (e *Engine) endLists(d dataID) {
-	if dt := &e.data.at[d]; dt.levels > 0 {
-		e.heads.release(dt.heads(), 2<<dt.levels)
+func (st *store) endLists(d dataID) {
+	if dt := &st.data.at[d]; dt.levels > 0 {
+		st.heads.release(dt.heads(), 2<<dt.levels)
 	}
-	e.data.at[d].insts, e.data.at[d].levels = -1, 0
+	st.data.at[d].insts, st.data.at[d].levels = -1, 0
 }
 
 // heads returns where the heads of its lists begin, where it has several.
@@ -45,12 +45,12 @@ func (dt *datum) node(p0, n pieceID) int32 {
 }
 
 // list returns the head of the list an instance belongs in.
-func (e *Engine) list(in *inst) *Inst {
-	dt := &e.data.at[in.data]
+func (st *store) list(in *inst) *Inst {
+	dt := &st.data.at[in.data]
 	if dt.levels == 0 {
 		return &dt.insts
 	}
-	return &e.heads.at[dt.heads()+dt.node(in.p0, in.n)]
+	return &st.heads.at[dt.heads()+dt.node(in.p0, in.n)]
 }
 
 // cover goes through the instances of data that may cover some pieces.
@@ -59,47 +59,47 @@ type cover struct {
 	base, node int32
 }
 
-func (e *Engine) covering(d dataID, p0, n pieceID) cover {
-	dt := &e.data.at[d]
+func (st *store) covering(d dataID, p0, n pieceID) cover {
+	dt := &st.data.at[d]
 	if dt.levels == 0 {
 		return cover{inst: dt.insts}
 	}
 	c := cover{inst: -1, base: dt.heads(), node: 2 * dt.node(p0, n)}
-	e.climbTree(&c)
+	st.climbTree(&c)
 	return c
 }
 
-func (e *Engine) nextCover(c *cover) {
-	if c.inst = e.insts[c.inst].next; c.inst < 0 {
-		e.climbTree(c)
+func (st *store) nextCover(c *cover) {
+	if c.inst = st.insts[c.inst].next; c.inst < 0 {
+		st.climbTree(c)
 	}
-	e.visit(1)
+	st.visit(1)
 }
 
 // climbTree goes on to the next node above that has instances.
-func (e *Engine) climbTree(c *cover) {
+func (st *store) climbTree(c *cover) {
 	for c.inst < 0 && c.node > 1 {
-		e.visit(1)
+		st.visit(1)
 		c.node /= 2
-		c.inst = e.heads.at[c.base+c.node]
+		c.inst = st.heads.at[c.base+c.node]
 	}
 }
 
 // eachInst visits the instances of data, which may be taken off their list then.
-func (e *Engine) eachInst(d dataID, visit func(i Inst)) {
+func (st *store) eachInst(d dataID, visit func(i Inst)) {
 	each := func(i Inst) {
 		for i >= 0 {
-			next := e.insts[i].next
+			next := st.insts[i].next
 			visit(i)
 			i = next
 		}
 	}
-	dt := e.data.at[d]
+	dt := st.data.at[d]
 	if dt.levels == 0 {
 		each(dt.insts)
 		return
 	}
 	for k := range int32(2) << dt.levels {
-		each(e.heads.at[dt.heads()+k])
+		each(st.heads.at[dt.heads()+k])
 	}
 }

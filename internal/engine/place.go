@@ -168,7 +168,7 @@ func (e *Engine) place() {
 		if e.o.Explain != nil {
 			e.explain()
 		}
-		e.view.HostUsed = e.spaces[0].used
+		e.view.HostUsed = e.mem.spaces[0].used
 		e.places = e.policy.Place(&e.view, e.places[:0])
 		for _, d := range e.view.Dirty {
 			e.devs[d].dirty = false
@@ -222,14 +222,14 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 		for k := range uses {
 			bytes := f.UseBytes(&uses[k])
 			v.Need += bytes
-			if e.data.at[r.dataOf[uses[k].Data]].home < 0 {
+			if e.mem.data.at[r.dataOf[uses[k].Data]].home < 0 {
 				v.HostNeed += bytes
 			}
 			for _, gv := range f.Reads(&uses[k]) {
 				ev := r.val(gv)
-				bytes := e.vals.at[ev].bytes
-				for s := e.vals.at[ev].slot; s >= 0; s = e.slots.at[s].next {
-					e.inputs = append(e.inputs, sched.Input{Value: int32(ev), Bytes: bytes, At: e.spaces[e.insts[e.slots.at[s].inst].space].dev})
+				bytes := e.mem.vals.at[ev].bytes
+				for s := e.mem.vals.at[ev].slot; s >= 0; s = e.mem.slots.at[s].next {
+					e.inputs = append(e.inputs, sched.Input{Value: int32(ev), Bytes: bytes, At: e.mem.spaces[e.mem.insts[e.mem.slots.at[s].inst].space].dev})
 				}
 			}
 		}
@@ -375,7 +375,7 @@ func (e *Engine) need(r *run, gt graph.TaskID, space spaceID) int64 {
 	n := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
-		if space != 0 || e.data.at[r.dataOf[uses[k].Data]].home < 0 {
+		if space != 0 || e.mem.data.at[r.dataOf[uses[k].Data]].home < 0 {
 			n += r.f.UseBytes(&uses[k])
 		}
 	}
@@ -531,7 +531,7 @@ func (e *Engine) canBegin(tid taskID, dev machine.DeviceID) bool {
 	if _, waits := e.awaited(r, gt); waits || r.full() {
 		return false
 	}
-	s := &e.spaces[0]
+	s := &e.mem.spaces[0]
 	return e.devs[dev].space != 0 || s.cap == 0 || s.used+e.need(r, gt, 0) <= s.cap
 }
 
@@ -628,7 +628,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	devs = devs[:size]
 	slices.Sort(devs)
 	var cost time.Duration
-	e.serial++
+	e.mem.serial++
 	e.plans = e.plans[:0]
 	taken := make(map[spaceID]int64)
 	for rank, dev := range devs {

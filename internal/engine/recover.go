@@ -179,12 +179,12 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	if err == nil {
 		err = errNoReason
 	}
-	dst := &e.insts[rec.dst]
+	dst := &e.mem.insts[rec.dst]
 	if st == OutOfMemory && dst.space != 0 {
 		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
-		e.shrink(e.spaces[dst.space].dev, dst.bytes)
+		e.shrink(e.mem.spaces[dst.space].dev, dst.bytes)
 	}
-	if from := &e.spaces[e.insts[rec.src].space]; from.dev >= 0 && !e.working(&e.devs[from.dev]) {
+	if from := &e.mem.spaces[e.mem.insts[rec.src].space]; from.dev >= 0 && !e.working(&e.devs[from.dev]) {
 		return nil // what it copied from went under it
 	}
 	s, live := e.byID[RunID(rec.forRun)]
@@ -235,7 +235,7 @@ func (e *Engine) again(tid taskID) {
 // come back is waited for.
 func (e *Engine) recoverValue(v valueID) {
 	if chain := e.reopen(v); chain > 0 {
-		if r := e.vals.at[v].run; r >= 0 {
+		if r := e.mem.vals.at[v].run; r >= 0 {
 			rep := &e.runs[r].report
 			rep.LongestReplay = max(rep.LongestReplay, chain)
 		}
@@ -244,11 +244,11 @@ func (e *Engine) recoverValue(v valueID) {
 
 // reopen returns the length of the longest chain of tasks it put back.
 func (e *Engine) reopen(v valueID) int {
-	if e.have(v) {
+	if e.mem.have(v) {
 		return 0
 	}
-	away := e.vals.at[v].slot >= 0
-	e.vals.at[v].flags &^= anchored // it may have been before it was given up
+	away := e.mem.vals.at[v].slot >= 0
+	e.mem.vals.at[v].flags &^= anchored // it may have been before it was given up
 	p := e.producer(v)
 	if p < 0 {
 		if !away {
@@ -277,15 +277,15 @@ func (e *Engine) reopen(v valueID) int {
 		e.failReaders(v, e.gone(v, "has no copy left, and what it was computed from is not kept"))
 		return 0
 	}
-	if !away && e.data.at[e.vals.at[v].data].kind == graph.Volatile && int(e.vals.at[v].depth) > e.o.ReplayDepth {
-		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.vals.at[v].depth))
+	if !away && e.mem.data.at[e.mem.vals.at[v].data].kind == graph.Volatile && int(e.mem.vals.at[v].depth) > e.o.ReplayDepth {
+		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.mem.vals.at[v].depth))
 		return 0
 	}
 	t.state, t.dev, t.avoid, t.tries = waiting, -1, -1, 0
 	t.flags |= replayed
 	r.left++
 	r.report.Replays++
-	e.vals.at[v].flags &^= produced
+	e.mem.vals.at[v].flags &^= produced
 	e.tr.Record(trace.Event{Kind: trace.Replay, Device: machine.Host, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 	e.withdrawn(p, r)
 	// A run that already ended works again on behalf of the one that reads it.
@@ -295,10 +295,10 @@ func (e *Engine) reopen(v valueID) int {
 	}
 	longest := 0
 	e.eachRead(r, gt, func(in valueID) {
-		e.vals.at[in].reads++
+		e.mem.vals.at[in].reads++
 	})
 	e.eachRead(r, gt, func(in valueID) {
-		if !e.have(in) {
+		if !e.mem.have(in) {
 			longest = max(longest, e.reopen(in))
 		}
 	})
@@ -336,7 +336,7 @@ func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
 	}
 	for _, p := range r.f.Finals {
 		v := r.val(r.f.Last[p])
-		asks = asks || e.vals.at[v].flags&(wanted|delivered) == wanted && gone(v)
+		asks = asks || e.mem.vals.at[v].flags&(wanted|delivered) == wanted && gone(v)
 	}
 	return asks
 }
@@ -354,8 +354,8 @@ func (e *Engine) cutsAnew(r *run, gone func(v valueID) bool) bool {
 
 // describe names the data a value belongs to.
 func (e *Engine) describe(v valueID) string {
-	d := e.vals.at[v].data
-	rs := e.data.at[d].run
+	d := e.mem.vals.at[v].data
+	rs := e.mem.data.at[d].run
 	if rs < 0 {
 		return fmt.Sprintf("data %q", e.resident[-1-rs].name)
 	}
@@ -406,8 +406,8 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	}
 	if d.space != 0 {
 		if kept {
-			e.spaces[d.space].away = true
-			e.away++
+			e.mem.spaces[d.space].away = true
+			e.mem.away++
 		} else {
 			e.loseMemory(d.space)
 		}
@@ -481,30 +481,30 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 
 // loseMemory forgets every copy in a memory.
 func (e *Engine) loseMemory(space spaceID) {
-	for i := range e.insts {
-		in := &e.insts[i]
+	for i := range e.mem.insts {
+		in := &e.mem.insts[i]
 		if in.data == -2 || in.space != space {
 			continue
 		}
 		for s := in.slot; s < in.end(); s++ {
-			v := e.slots.at[s].val
+			v := e.mem.slots.at[s].val
 			if v < 0 {
 				continue
 			}
-			e.unhold(s)
+			e.mem.unhold(s)
 			if p := e.producer(v); p >= 0 {
 				if g := e.gang(p); g != nil {
 					g.lost = true
 				}
 			}
-			val := &e.vals.at[v]
-			if !e.have(v) && val.flags&(wanted|delivered|produced) == wanted|produced {
+			val := &e.mem.vals.at[v]
+			if !e.mem.have(v) && val.flags&(wanted|delivered|produced) == wanted|produced {
 				e.redo = append(e.redo, v)
 			}
 		}
-		e.freeIfIdle(Inst(i))
+		e.mem.freeIfIdle(Inst(i))
 		// One that an operation elsewhere still touches stays until that has ended,
 		// but its buffer is gone with the memory, whatever the device comes back with.
-		e.unlist(Inst(i))
+		e.mem.unlist(Inst(i))
 	}
 }

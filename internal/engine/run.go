@@ -196,10 +196,10 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 		ref = DataRef(len(e.resident))
 		e.resident = append(e.resident, residentData{})
 	}
-	d := e.data.alloc(1)
-	e.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1 - runSlot(ref)}
-	v := e.newValue(-1, d, 0, bytes)
-	e.vals.at[v].flags = produced | current
+	d := e.mem.data.alloc(1)
+	e.mem.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1 - runSlot(ref)}
+	v := e.mem.newValue(-1, d, 0, bytes)
+	e.mem.vals.at[v].flags = produced | current
 	e.asked = true
 	e.resident[ref] = residentData{live: true, name: name, bytes: bytes, data: d, bounds: []int64{0, bytes}, vals: []valueID{v}}
 	e.ask(ref)
@@ -229,12 +229,6 @@ func (e *Engine) Fetch(ref DataRef) {
 	e.resident[ref].fetches++
 	e.ask(ref)
 	e.asked = true
-}
-
-func (e *Engine) newValue(run runSlot, data dataID, piece pieceID, bytes int64) valueID {
-	v := e.vals.alloc(1)
-	e.vals.at[v] = value{run: run, slot: -1, bytes: bytes, data: data, piece: piece}
-	return v
 }
 
 // writes reports whether the run makes new values of a graph's data.
@@ -313,14 +307,14 @@ func (e *Engine) weigh(w float64) {
 
 func (e *Engine) startData(r *run) {
 	n := r.g.NumData()
-	r.dbase = e.data.alloc(n)
+	r.dbase = e.mem.data.alloc(n)
 	r.dataOf = slices.Grow(r.dataOf[:0], n)[:n]
 	for d := range n {
 		gd := r.g.Data(graph.DataID(d))
 		if r.refs != nil && r.refs[d] >= 0 {
 			res := &e.resident[r.refs[d]]
 			r.dataOf[d] = res.data
-			r.volatile = r.volatile || e.data.at[res.data].kind == graph.Volatile
+			r.volatile = r.volatile || e.mem.data.at[res.data].kind == graph.Volatile
 			if r.writes(graph.DataID(d)) {
 				res.writer = true
 			} else {
@@ -332,16 +326,16 @@ func (e *Engine) startData(r *run) {
 		r.dataOf[d] = id
 		// Here and in startValues field by field: a literal is written twice, and
 		// the second time waits for the first.
-		x := &e.data.at[id]
+		x := &e.mem.data.at[id]
 		*x = datum{}
 		x.insts, x.home, x.kind, x.fixed, x.run = -1, -1, gd.Durability, !gd.Output, r.slot
 		r.volatile = r.volatile || gd.Durability == graph.Volatile
 		n := pieceID(r.f.PieceOff[d+1] - r.f.PieceOff[d])
 		if n > fewPieces {
-			e.makeLists(id, n)
+			e.mem.makeLists(id, n)
 		}
 		if gd.Input || gd.Output {
-			e.makeHome(id, n, gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
+			e.mem.makeHome(id, n, gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
 		}
 	}
 }
@@ -350,7 +344,7 @@ func (e *Engine) startValues(r *run) {
 	f := r.f
 	ni := int(f.NumInitial)
 	made := len(f.Values) - ni
-	r.vbase = e.vals.alloc(made)
+	r.vbase = e.mem.vals.alloc(made)
 	r.init = slices.Grow(r.init[:0], ni)[:ni]
 	for i := range ni {
 		p := f.Values[i].Piece
@@ -359,21 +353,21 @@ func (e *Engine) startValues(r *run) {
 		if r.refs != nil && r.refs[d] >= 0 {
 			v := e.resident[r.refs[d]].vals[local]
 			r.init[i] = v
-			e.vals.at[v].reads += f.Values[i].Readers
+			e.mem.vals.at[v].reads += f.Values[i].Readers
 			continue
 		}
-		v := e.newValue(r.slot, r.dataOf[d], local, f.Pieces[p].Hi-f.Pieces[p].Lo)
+		v := e.mem.newValue(r.slot, r.dataOf[d], local, f.Pieces[p].Hi-f.Pieces[p].Lo)
 		r.init[i] = v
-		val := &e.vals.at[v]
+		val := &e.mem.vals.at[v]
 		val.flags = produced | anchored
 		val.reads = f.Values[i].Readers
-		home := &e.insts[e.data.at[r.dataOf[d]].home]
-		e.hold(home.at(local), v, 0, 0)
+		home := &e.mem.insts[e.mem.data.at[r.dataOf[d]].home]
+		e.mem.hold(home.at(local), v, 0, 0)
 	}
 	for i := range made {
 		fv := &f.Values[ni+i]
 		pc := &f.Pieces[fv.Piece]
-		val := &e.vals.at[r.vbase+valueID(i)]
+		val := &e.mem.vals.at[r.vbase+valueID(i)]
 		*val = value{}
 		val.run, val.slot, val.reads, val.bytes = r.slot, -1, fv.Readers, pc.Hi-pc.Lo
 		val.data, val.piece = r.dataOf[pc.Data], pieceID(fv.Piece-f.PieceOff[pc.Data])
@@ -395,7 +389,7 @@ func (r *run) val(v int32) valueID {
 
 // producer returns the task that makes v, -1 when v was there from the start.
 func (e *Engine) producer(v valueID) taskID {
-	val := &e.vals.at[v]
+	val := &e.mem.vals.at[v]
 	if val.run < 0 {
 		return -1
 	}
@@ -414,13 +408,13 @@ func (e *Engine) want(r *run) {
 	for d, ref := range r.refs {
 		for p := f.PieceOff[d]; ref >= 0 && p < f.PieceOff[d+1]; p++ {
 			if gv := f.Last[p]; gv >= f.NumInitial {
-				e.vals.at[r.val(gv)].flags |= current
+				e.mem.vals.at[r.val(gv)].flags |= current
 			}
 		}
 	}
 	for _, p := range f.Finals {
 		if r.refs == nil || r.refs[f.Pieces[p].Data] < 0 {
-			e.vals.at[r.val(f.Last[p])].flags |= wanted
+			e.mem.vals.at[r.val(f.Last[p])].flags |= wanted
 			r.owed++
 		}
 	}
@@ -465,7 +459,7 @@ func (e *Engine) stop() {
 			if rec.task < 0 || e.gang(rec.task) != nil || !e.runs[e.tasks.at[rec.task].run].stopping {
 				continue
 			}
-			a := e.emit(Stop)
+			a := e.out.emit(Stop)
 			a.Op, a.Device = Op{Lane(l), uint32(seq)}, ln.info.Device
 		}
 	}
@@ -473,7 +467,7 @@ func (e *Engine) stop() {
 		if r := e.runs[s]; r != nil {
 			if r.stopping {
 				e.eachStray(s, func(op Op, dev machine.DeviceID, _ graph.TaskID) {
-					a := e.emit(Stop)
+					a := e.out.emit(Stop)
 					a.Op, a.Device = op, dev
 				})
 			}
@@ -529,7 +523,7 @@ func (e *Engine) endRevival(r *run) {
 	}
 	r.state, r.revived = runEnded, false
 	if err != nil {
-		e.failAskers(func(v valueID) bool { return e.vals.at[v].run == r.slot && !e.have(v) }, err)
+		e.failAskers(func(v valueID) bool { return e.mem.vals.at[v].run == r.slot && !e.mem.have(v) }, err)
 	}
 	// Who asked for what it had no part in making may ask again.
 	e.hungry, e.ended = true, true
@@ -556,9 +550,9 @@ func (e *Engine) end(r *run) {
 		e.endValues(r, err == nil)
 	}
 	if len(e.byID) == 0 {
-		e.freeIdle()
+		e.mem.freeIdle()
 	}
-	a := e.emit(Done)
+	a := e.out.emit(Done)
 	a.Run, a.Err, a.Report = r.id, err, &rep
 	r.state = runEnded
 	e.ended = true
@@ -631,15 +625,15 @@ func (e *Engine) endValues(r *run, ok bool) {
 			for i := range res.vals {
 				p := f.PieceOff[d] + int32(i)
 				if last := f.Last[p]; !ok && last >= f.NumInitial {
-					e.vals.at[r.val(last)].flags &^= current
+					e.mem.vals.at[r.val(last)].flags &^= current
 				}
 				next := e.newest(r, p, ok)
 				if next < 0 || next == res.vals[i] {
 					continue
 				}
 				old := res.vals[i]
-				e.vals.at[next].flags |= current
-				e.runs[e.vals.at[next].run].needed++
+				e.mem.vals.at[next].flags |= current
+				e.runs[e.mem.vals.at[next].run].needed++
 				res.vals[i] = next
 				e.unneed(old)
 			}
@@ -650,7 +644,7 @@ func (e *Engine) endValues(r *run, ok bool) {
 	}
 	for _, p := range f.Finals {
 		v := r.val(f.Last[p])
-		e.vals.at[v].flags &^= wanted
+		e.mem.vals.at[v].flags &^= wanted
 		e.maybeDrop(v)
 	}
 	if !ok { // what was made and not read is there still, or would be made again
@@ -683,7 +677,7 @@ func (e *Engine) abandon(r *run) {
 		for k := range uses {
 			for _, gv := range f.Reads(&uses[k]) {
 				v := r.val(gv)
-				e.vals.at[v].reads--
+				e.mem.vals.at[v].reads--
 				e.maybeDrop(v)
 			}
 		}
@@ -703,7 +697,7 @@ func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		for _, gv := range r.f.Writes(&uses[k]) {
-			e.vals.at[r.val(gv)].flags |= produced
+			e.mem.vals.at[r.val(gv)].flags |= produced
 		}
 	}
 }
@@ -714,11 +708,11 @@ func (e *Engine) newest(r *run, p int32, ok bool) valueID {
 	if ok {
 		return r.val(last)
 	}
-	if e.data.at[r.dataOf[r.f.Pieces[p].Data]].kind != graph.Volatile {
+	if e.mem.data.at[r.dataOf[r.f.Pieces[p].Data]].kind != graph.Volatile {
 		return -1
 	}
 	for v := last; v >= r.f.NumInitial; v = r.f.Values[v].Prev {
-		if ev := r.val(v); e.vals.at[ev].flags&produced != 0 && e.vals.at[ev].slot >= 0 {
+		if ev := r.val(v); e.mem.vals.at[ev].flags&produced != 0 && e.mem.vals.at[ev].slot >= 0 {
 			return ev
 		}
 	}
@@ -727,7 +721,7 @@ func (e *Engine) newest(r *run, p int32, ok bool) valueID {
 
 // unneed takes the current mark off a resident value.
 func (e *Engine) unneed(v valueID) {
-	val := &e.vals.at[v]
+	val := &e.mem.vals.at[v]
 	val.flags &^= current
 	if val.run >= 0 {
 		e.release(e.runs[val.run])
@@ -752,23 +746,23 @@ func (e *Engine) retire(r *run) {
 	e.freeRuns = append(e.freeRuns, r.slot)
 	if r.begun {
 		for _, v := range r.init {
-			if e.vals.at[v].run == r.slot {
-				e.vals.release(v, 1)
+			if e.mem.vals.at[v].run == r.slot {
+				e.mem.vals.release(v, 1)
 			}
 		}
 		for d, id := range r.dataOf {
-			if e.data.at[id].insts >= 0 && (r.refs == nil || r.refs[d] < 0) {
-				e.closeData(id)
+			if e.mem.data.at[id].insts >= 0 && (r.refs == nil || r.refs[d] < 0) {
+				e.mem.closeData(id)
 			}
 		}
 		mine := func(tid taskID) bool { return tid >= r.tbase && tid < r.tbase+taskID(r.g.NumTasks()) }
 		maps.DeleteFunc(e.cuts, func(tid taskID, _ cut) bool { return mine(tid) })
 		maps.DeleteFunc(e.suspects, func(tid taskID, _ []Loss) bool { return mine(tid) })
-		maps.DeleteFunc(e.copyFails, func(v valueID, _ cut) bool { return e.vals.at[v].run == r.slot })
+		maps.DeleteFunc(e.copyFails, func(v valueID, _ cut) bool { return e.mem.vals.at[v].run == r.slot })
 		n := len(r.f.Values) - int(r.f.NumInitial)
-		e.vals.release(r.vbase, n)
+		e.mem.vals.release(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())
-		e.data.release(r.dbase, r.g.NumData())
+		e.mem.data.release(r.dbase, r.g.NumData())
 	}
 	r.g, r.f = nil, nil
 	e.spare = append(e.spare, r)
@@ -781,12 +775,12 @@ func (e *Engine) serveResident(ref DataRef) {
 	if !res.live {
 		return
 	}
-	if e.data.at[res.data].home < 0 {
-		e.makeHome(res.data, pieceID(len(res.vals)), res.bytes, Action{Ref: ref})
-		home := e.insts[e.data.at[res.data].home]
+	if e.mem.data.at[res.data].home < 0 {
+		e.mem.makeHome(res.data, pieceID(len(res.vals)), res.bytes, Action{Ref: ref})
+		home := e.mem.insts[e.mem.data.at[res.data].home]
 		for i, v := range res.vals {
-			e.vals.at[v].flags |= anchored
-			e.hold(home.slot+slotID(i), v, 0, 0)
+			e.mem.vals.at[v].flags |= anchored
+			e.mem.hold(home.slot+slotID(i), v, 0, 0)
 		}
 	}
 	if res.fetches > 0 && !res.writer {
@@ -794,19 +788,19 @@ func (e *Engine) serveResident(ref DataRef) {
 		case e.atHome(res):
 			for ; res.fetches > 0; res.fetches-- {
 				res.readers++
-				e.emit(Done).Ref = ref
+				e.out.emit(Done).Ref = ref
 			}
 		case e.refused > 0 && e.lastResort():
 			e.effort = usual
 			e.refuse(ref, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
 		}
 	}
-	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.insts[e.data.at[res.data].home].pins == 0 {
+	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.mem.insts[e.mem.data.at[res.data].home].pins == 0 {
 		for _, v := range res.vals {
 			e.unneed(v)
 		}
-		e.closeData(res.data)
-		e.data.release(res.data, 1)
+		e.mem.closeData(res.data)
+		e.mem.data.release(res.data, 1)
 		*res = residentData{}
 		e.freeRes = append(e.freeRes, ref)
 	}
@@ -827,7 +821,7 @@ func (e *Engine) refuseFetches(gone func(v valueID) bool, err error) {
 // refuse answers those who wait for resident data with an error.
 func (e *Engine) refuse(ref DataRef, err error) {
 	for res := &e.resident[ref]; res.fetches > 0; res.fetches-- {
-		a := e.emit(Done)
+		a := e.out.emit(Done)
 		a.Ref, a.Err = ref, err
 	}
 }
@@ -847,7 +841,7 @@ func (e *Engine) atHome(res *residentData) bool {
 // computed from the data, and has that made durable.
 func (e *Engine) dependedOn(res *residentData) bool {
 	for _, v := range res.vals {
-		if e.vals.at[v].deps > 0 {
+		if e.mem.vals.at[v].deps > 0 {
 			e.commitResident()
 			return true
 		}
@@ -859,11 +853,11 @@ func (e *Engine) dependedOn(res *residentData) bool {
 // kept, in the pieces the data is in now, to compute something from it again.
 func (e *Engine) olderHeld(res *residentData) bool {
 	held := false
-	e.eachInst(res.data, func(i Inst) {
-		in := &e.insts[i]
+	e.mem.eachInst(res.data, func(i Inst) {
+		in := &e.mem.insts[i]
 		for s := in.slot; s < in.end(); s++ {
-			v := e.slots.at[s].val
-			held = held || v >= 0 && e.vals.at[v].flags&current == 0
+			v := e.mem.slots.at[s].val
+			held = held || v >= 0 && e.mem.vals.at[v].flags&current == 0
 		}
 	})
 	return held
@@ -889,10 +883,10 @@ func (e *Engine) commitResident() {
 // from the home alone, so the data is brought there first; it returns whether
 // that is so.
 func (e *Engine) recut(r *run, d int, res *residentData) bool {
-	if !e.atHome(res) || e.insts[e.data.at[res.data].home].pins > 0 {
+	if !e.atHome(res) || e.mem.insts[e.mem.data.at[res.data].home].pins > 0 {
 		return false
 	}
-	old := e.data.at[res.data].home
+	old := e.mem.data.at[res.data].home
 	if e.dependedOn(res) {
 		return false
 	}
@@ -904,27 +898,27 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 		e.unneed(v)
 	}
 	// What is left besides is empty and about to end, and in the old pieces.
-	e.eachInst(res.data, func(i Inst) {
+	e.mem.eachInst(res.data, func(i Inst) {
 		if i != old {
-			e.unlist(i)
+			e.mem.unlist(i)
 		}
 	})
 	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
 	n := pieceID(len(pieces))
-	e.endLists(res.data)
-	e.makeLists(res.data, n)
-	in := &e.insts[old]
-	e.slots.release(in.slot, int(in.n))
-	in.slot, in.n = e.slots.alloc(int(n)), n
-	head := e.list(in)
+	e.mem.endLists(res.data)
+	e.mem.makeLists(res.data, n)
+	in := &e.mem.insts[old]
+	e.mem.slots.release(in.slot, int(in.n))
+	in.slot, in.n = e.mem.slots.alloc(int(n)), n
+	head := e.mem.list(in)
 	in.next, *head = *head, old
 	res.bounds, res.vals = append(res.bounds[:0], 0), res.vals[:0]
 	for i := range n {
 		s := in.slot + slotID(i)
-		e.slots.at[s] = slot{val: -1, next: -1, inst: old}
-		v := e.newValue(-1, res.data, i, pieces[i].Hi-pieces[i].Lo)
-		e.vals.at[v].flags = produced | current | anchored
-		e.hold(s, v, 0, 0)
+		e.mem.slots.at[s] = slot{val: -1, next: -1, inst: old}
+		v := e.mem.newValue(-1, res.data, i, pieces[i].Hi-pieces[i].Lo)
+		e.mem.vals.at[v].flags = produced | current | anchored
+		e.mem.hold(s, v, 0, 0)
 		res.bounds = append(res.bounds, pieces[i].Hi)
 		res.vals = append(res.vals, v)
 	}

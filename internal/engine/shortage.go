@@ -33,12 +33,18 @@ const (
 	onHost
 )
 
-// lateCopy is a value that waits for room in host memory. The run says whether the
-// value is still the same.
-type lateCopy struct {
-	val  valueID
-	slot runSlot
-	run  RunID
+// waiter waits for room in a memory: a device, whose next task finds none, or a value
+// that is to be copied into host memory.
+type waiter struct {
+	dev machine.DeviceID // -1 for a value
+	val valueID
+	run ticket // that makes the value; once it has ended, the number may be of another
+}
+
+// await puts a waiter in line for a memory.
+func (st *store) await(space spaceID, w waiter) {
+	st.spaces[space].line = append(st.spaces[space].line, w)
+	st.waiters++
 }
 
 // block has a device wait until room appears in a memory its next task needs.
@@ -47,31 +53,33 @@ func (e *Engine) block(dev machine.DeviceID) {
 	d.blocked = true
 	if d.space != 0 && d.waits&onOwn == 0 {
 		d.waits |= onOwn
-		e.spaces[d.space].short = append(e.spaces[d.space].short, dev)
-		e.shortN++
+		e.mem.await(d.space, waiter{dev: dev})
 	}
-	if e.spaces[0].cap > 0 && d.waits&onHost == 0 {
+	if e.mem.spaces[0].cap > 0 && d.waits&onHost == 0 {
 		d.waits |= onHost
-		e.spaces[0].short = append(e.spaces[0].short, dev)
-		e.shortN++
+		e.mem.await(hostSpace, waiter{dev: dev})
 	}
 }
 
-// wake lets those try again who wait for room in a memory.
-func (e *Engine) wake(space spaceID) {
-	sp := &e.spaces[space]
+// roomIn lets those try again who wait for room in a memory.
+func (e *Engine) roomIn(space spaceID) {
+	sp := &e.mem.spaces[space]
 	bit := onOwn
-	if space == 0 {
+	if space == hostSpace {
 		bit = onHost
-		e.wakeCopies()
 	}
-	for _, dev := range sp.short {
-		d := &e.devs[dev]
-		d.waits &^= bit
-		e.unblock(dev)
+	for _, w := range sp.line {
+		switch {
+		case w.dev >= 0:
+			e.devs[w.dev].waits &^= bit
+			e.unblock(w.dev)
+		case e.runOf(w.run) != nil:
+			e.mem.vals.at[w.val].flags &^= late
+			e.redo = append(e.redo, w.val)
+		}
 	}
-	e.shortN -= len(sp.short)
-	sp.short = sp.short[:0]
+	e.mem.waiters -= len(sp.line)
+	sp.line = sp.line[:0]
 }
 
 // unblock has a device that waited for memory looked at again.
@@ -85,14 +93,14 @@ func (e *Engine) unblock(dev machine.DeviceID) {
 // wakeHolders wakes the memories that hold a value, after another copy of it was
 // completed: they may give theirs up.
 func (e *Engine) wakeHolders(v valueID) {
-	for s := e.vals.at[v].slot; s >= 0; s = e.slots.at[s].next {
-		e.wake(e.insts[e.slots.at[s].inst].space)
+	for s := e.mem.vals.at[v].slot; s >= 0; s = e.mem.slots.at[s].next {
+		e.roomIn(e.mem.insts[e.mem.slots.at[s].inst].space)
 	}
 }
 
 // lacksHost notes that a value could not be copied into host memory for lack of room.
 func (e *Engine) lacksHost(v valueID) {
-	val := &e.vals.at[v]
+	val := &e.mem.vals.at[v]
 	e.refused = val.bytes
 	if e.effort >= compact && e.flying == 0 {
 		e.squeeze(0)
@@ -106,27 +114,17 @@ func (e *Engine) lacksHost(v valueID) {
 		return
 	}
 	val.flags |= late
-	e.late = append(e.late, lateCopy{v, val.run, e.runs[val.run].id})
-	e.shortN++
-}
-
-// wakeCopies has the copies tried again that wait for room in host memory.
-func (e *Engine) wakeCopies() {
-	for _, c := range e.late {
-		if r := e.runs[c.slot]; r != nil && r.id == c.run {
-			e.vals.at[c.val].flags &^= late
-			e.redo = append(e.redo, c.val)
-		}
-	}
-	e.shortN -= len(e.late)
-	e.late = e.late[:0]
+	e.mem.await(hostSpace, waiter{dev: -1, val: v, run: ticket{e.runs[val.run].id, val.run}})
 }
 
 // owes reports whether an output waits for room in host memory.
 func (e *Engine) owes() bool {
-	return slices.ContainsFunc(e.late, func(c lateCopy) bool {
-		r := e.runs[c.slot]
-		return r != nil && r.id == c.run && r.state == runActive && e.vals.at[c.val].flags&(wanted|delivered) == wanted
+	return slices.ContainsFunc(e.mem.spaces[hostSpace].line, func(w waiter) bool {
+		if w.dev >= 0 {
+			return false
+		}
+		r := e.runOf(w.run)
+		return r != nil && r.state == runActive && e.mem.vals.at[w.val].flags&(wanted|delivered) == wanted
 	})
 }
 
@@ -148,8 +146,8 @@ func (e *Engine) relieve() bool {
 	}
 	e.effort++
 	e.refused = 0
-	for s := range e.spaces {
-		e.wake(spaceID(s))
+	for s := range e.mem.spaces {
+		e.roomIn(spaceID(s))
 	}
 	for i := range e.devs {
 		e.unblock(machine.DeviceID(i))
@@ -157,8 +155,8 @@ func (e *Engine) relieve() bool {
 	if e.gangWaits {
 		e.gangWaits, e.hungry = false, true
 	}
-	if len(e.graves) > 0 {
-		e.bury()
+	if len(e.mem.deferred) > 0 {
+		e.mem.freeDeferred()
 	}
 	return true
 }
@@ -168,7 +166,7 @@ func (e *Engine) lastResort() bool { return e.effort == give && e.flying == 0 }
 
 // outOfMemory says how much room is wanted in a memory, and how much there is.
 func (e *Engine) outOfMemory(space spaceID, bytes int64) error {
-	sp := &e.spaces[space]
+	sp := &e.mem.spaces[space]
 	of := "host memory"
 	if space != 0 {
 		of = "the memory of " + e.m.Devices[sp.dev].Name
@@ -192,7 +190,7 @@ func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
 	}
 	found := false
 	passed := append(e.passed[:0], k)
-	for d.queue.len() > 0 && e.spaces[d.space].pins == 0 && (len(passed) < looks || e.effort >= lookOn && e.flying == 0) {
+	for d.queue.len() > 0 && e.mem.spaces[d.space].pins == 0 && (len(passed) < looks || e.effort >= lookOn && e.flying == 0) {
 		k := d.queue.pop()
 		if e.tryIssue(k.task, dev, l) != noMemory {
 			found = true
@@ -207,42 +205,36 @@ func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
 	return found
 }
 
-// wasteful reports whether parts of a buffer hold nothing that is needed.
-func (e *Engine) wasteful(i Inst) bool {
-	in := &e.insts[i]
-	return !in.home && in.data >= 0 && in.held < int32(in.n) && in.pins == 0
-}
-
 // squeeze starts to move what a wasteful buffer holds into buffers of its own in the
 // same memory, after which it is freed. It returns whether there was such a buffer
 // that leaves room for the copies.
 func (e *Engine) squeeze(space spaceID) bool {
-	if e.spaces[space].away || e.squeezes > maxCuts {
+	if e.mem.spaces[space].away || e.squeezes > maxCuts {
 		return false
 	}
-	for i := range Inst(len(e.insts)) {
-		in := &e.insts[i]
-		if in.space != space || !e.wasteful(i) {
+	for i := range Inst(len(e.mem.insts)) {
+		in := &e.mem.insts[i]
+		if in.space != space || !e.mem.wasteful(i) {
 			continue
 		}
 		var bytes int64
 		for s := in.slot; s < in.end(); s++ {
-			if v := e.slots.at[s].val; v >= 0 {
-				bytes += e.vals.at[v].bytes
+			if v := e.mem.slots.at[s].val; v >= 0 {
+				bytes += e.mem.vals.at[v].bytes
 			}
 		}
-		if bytes == 0 || bytes >= in.bytes || !e.fits(space, bytes) {
+		if bytes == 0 || bytes >= in.bytes || !e.mem.fits(space, bytes) {
 			continue
 		}
 		for k := range in.n {
-			s := e.insts[i].slot + slotID(k)
-			v := e.slots.at[s].val
+			s := e.mem.insts[i].slot + slotID(k)
+			v := e.mem.slots.at[s].val
 			if v < 0 {
 				continue
 			}
-			val := &e.vals.at[v]
-			dst := e.alloc(val.data, space, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
-			e.copy(i, dst, val.piece, 1, s, e.insts[dst].slot, forSqueeze)
+			val := &e.mem.vals.at[v]
+			dst := e.mem.alloc(val.data, space, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
+			e.copy(i, dst, val.piece, 1, s, e.mem.insts[dst].slot, forSqueeze)
 			e.ops = e.ops[:0]
 		}
 		return true
@@ -257,10 +249,10 @@ func (e *Engine) squeezed(src Inst, p0, n pieceID, ok bool) {
 		return
 	}
 	e.squeezes = 0
-	in := &e.insts[src]
+	in := &e.mem.insts[src]
 	for s := in.at(p0); n > 0; n-- {
-		e.unhold(s)
+		e.mem.unhold(s)
 		s++
 	}
-	e.freeIfIdle(src)
+	e.mem.freeIfIdle(src)
 }

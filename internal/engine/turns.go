@@ -29,8 +29,8 @@ func (e *Engine) plan(r *run) {
 	}
 	for _, v := range r.init {
 		at := machine.Host
-		if s := e.vals.at[v].slot; s >= 0 {
-			at = e.spaces[e.insts[e.slots.at[s].inst].space].dev
+		if s := e.mem.vals.at[v].slot; s >= 0 {
+			at = e.mem.spaces[e.mem.insts[e.mem.slots.at[s].inst].space].dev
 		}
 		w.At = append(w.At, at)
 	}
@@ -55,7 +55,7 @@ func (e *Engine) plan(r *run) {
 // unbound reports whether a run that begins has idle devices to itself, which take one
 // task at a time, and tasks that may go anywhere in any order.
 func (e *Engine) unbound(r *run) bool {
-	if len(e.byID) > 1 || e.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised || e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 {
+	if len(e.byID) > 1 || e.mem.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised || e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 {
 		return false
 	}
 	for s := range r.shapes {

@@ -18,9 +18,9 @@ func (e *Engine) vacate(r *run) bool {
 	var there, made int64
 	var slots []slotID
 	e.eachHomeSlot(r, func(s slotID) {
-		if v := e.slots.at[s].val; v >= 0 && e.vals.at[v].deps > 0 && !e.beside(v, s) {
+		if v := e.mem.slots.at[s].val; v >= 0 && e.mem.vals.at[v].deps > 0 && !e.mem.wholeInHost(v, s) {
 			slots = append(slots, s)
-			there += e.vals.at[v].bytes
+			there += e.mem.vals.at[v].bytes
 		}
 	})
 	if len(slots) == 0 {
@@ -28,16 +28,16 @@ func (e *Engine) vacate(r *run) bool {
 	}
 	var results []valueID
 	for v := r.vbase; v < r.vbase+r.made(); v++ {
-		if val := &e.vals.at[v]; val.flags&counted != 0 && val.slot >= 0 {
+		if val := &e.mem.vals.at[v]; val.flags&counted != 0 && val.slot >= 0 {
 			results = append(results, v)
 			made += val.bytes
 		}
 	}
 	r.vacating = true
 	under := 0 // copies on their way
-	if made <= there && e.fits(0, made) {
+	if made <= there && e.mem.fits(0, made) {
 		for _, v := range results {
-			if e.commit(v); e.vals.at[v].flags&commits != 0 {
+			if e.commit(v); e.mem.vals.at[v].flags&commits != 0 {
 				under++
 			}
 		}
@@ -48,7 +48,7 @@ func (e *Engine) vacate(r *run) bool {
 	for _, s := range slots {
 		if e.copyAside(s) {
 			under++
-		} else if !e.fits(0, e.vals.at[e.slots.at[s].val].bytes) {
+		} else if !e.mem.fits(0, e.mem.vals.at[e.mem.slots.at[s].val].bytes) {
 			r.cramped = true
 		}
 	}
@@ -59,7 +59,7 @@ func (e *Engine) vacate(r *run) bool {
 // keep what it would be computed from, where that is so.
 func (e *Engine) gone(v valueID, why string) error {
 	err := fmt.Errorf("%w: %s %s", ErrDataLost, e.describe(v), why)
-	if run := e.vals.at[v].run; run >= 0 && e.runs[run].cramped {
+	if run := e.mem.vals.at[v].run; run >= 0 && e.runs[run].cramped {
 		err = fmt.Errorf("%w, for lack of host memory when its run ended: %w", err, ErrOutOfMemory)
 	}
 	return err
@@ -68,7 +68,7 @@ func (e *Engine) gone(v valueID, why string) error {
 // vacated has a run looked at again one of whose values was to be made durable before
 // it ends.
 func (e *Engine) vacated(v valueID) {
-	if run := e.vals.at[v].run; run >= 0 {
+	if run := e.mem.vals.at[v].run; run >= 0 {
 		if r := e.runs[run]; r.vacating && r.state == runActive && r.quiet() {
 			e.markDead(r)
 		}
@@ -78,17 +78,17 @@ func (e *Engine) vacated(v valueID) {
 // closeHomes ends the homes of a run that is kept after its end.
 func (e *Engine) closeHomes(r *run) {
 	e.eachHomeSlot(r, func(s slotID) {
-		v := e.slots.at[s].val
-		e.unhold(s)
-		if v >= 0 && e.vals.at[v].flags&anchored != 0 && !e.inHost(v) {
-			e.vals.at[v].flags &^= anchored
+		v := e.mem.slots.at[s].val
+		e.mem.unhold(s)
+		if v >= 0 && e.mem.vals.at[v].flags&anchored != 0 && !e.mem.wholeInHost(v, -1) {
+			e.mem.vals.at[v].flags &^= anchored
 		}
 	})
 	for d, id := range r.dataOf {
-		if home := e.data.at[id].home; home >= 0 && (r.refs == nil || r.refs[d] < 0) {
-			e.insts[home].home = false
-			e.data.at[id].home = -1
-			e.freeIfIdle(home)
+		if home := e.mem.data.at[id].home; home >= 0 && (r.refs == nil || r.refs[d] < 0) {
+			e.mem.insts[home].home = false
+			e.mem.data.at[id].home = -1
+			e.mem.freeIfIdle(home)
 		}
 	}
 }
@@ -96,11 +96,11 @@ func (e *Engine) closeHomes(r *run) {
 // eachHomeSlot visits the places of pieces in a run's own homes.
 func (e *Engine) eachHomeSlot(r *run, visit func(s slotID)) {
 	for d, id := range r.dataOf {
-		home := e.data.at[id].home
+		home := e.mem.data.at[id].home
 		if home < 0 || r.refs != nil && r.refs[d] >= 0 {
 			continue
 		}
-		in := e.insts[home]
+		in := e.mem.insts[home]
 		for s := in.slot; s < in.end(); s++ {
 			visit(s)
 		}
