@@ -41,13 +41,12 @@ func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
 // resize changes how much of a device's memory is used.
 func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	d, vd := &e.devs[dev], &e.view.Devices[dev]
-	e.mem.spaces[d.space].cap = bytes
 	if vd.CapBytes = bytes; bytes == 0 {
 		vd.CapBytes = NoLimit
 	}
-	vd.FreeBytes = vd.CapBytes - e.mem.spaces[d.space].used
+	e.mem.resize(d.space, bytes)
 	e.dirty(dev)
-	e.mem.serial++
+	e.mem.beginIssue()
 	e.room(d.space, 0)
 	// Tasks queued there may not fit any more, and others may fit now.
 	e.requeueAll(dev)

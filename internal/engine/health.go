@@ -428,9 +428,7 @@ func (e *Engine) climb(dev machine.DeviceID) {
 		}
 		e.setState(dev, Broken)
 		e.hungry = true
-		if sp := &e.mem.spaces[d.space]; sp.away {
-			sp.away = false
-			e.mem.away--
+		if e.mem.comeBack(d.space) {
 			e.loseMemory(d.space)
 		}
 		e.tr.Record(trace.Event{Kind: trace.Fail, Device: dev, Task: -1, Start: e.now, End: e.now})
@@ -448,12 +446,8 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	if d.state != Lost && d.state != Broken {
 		return
 	}
-	if sp := &e.mem.spaces[d.space]; sp.away {
-		sp.away = false
-		e.mem.away--
-		if !kept {
-			e.loseMemory(d.space)
-		}
+	if e.mem.comeBack(d.space) && !kept {
+		e.loseMemory(d.space)
 	}
 	h := &d.health
 	h.rung++ // if it is lost again before it is trusted
@@ -782,7 +776,7 @@ func (e *Engine) handInst(i Inst, to spaceID) bool {
 			continue
 		}
 		from, bytes, p := e.mem.insts[i].space, e.mem.vals.at[v].bytes, e.mem.insts[i].p0+k
-		e.mem.serial++
+		e.mem.beginIssue()
 		dst := to
 		if e.source(v, dst) < 0 || !e.room(dst, bytes) || e.staged(v, from, dst) && !e.mem.fits(0, bytes) {
 			dst = 0

@@ -179,7 +179,7 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 	}
 	op, quick := e.launchQuick(tid, r, gt, dev, l)
 	if !quick {
-		e.mem.serial++
+		e.mem.beginIssue()
 		e.plans = e.plans[:0]
 		if v, _ := e.prepare(tid, r, gt, dev, 0, room{}); v != issuedOK {
 			e.unpark(r)
@@ -412,7 +412,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 		if space != 0 { // nothing is evicted from host memory, so it stays in what there is
 			for _, p := range e.plans[base:] {
 				if p.inst >= 0 {
-					e.mem.insts[p.inst].keep = e.mem.serial - 1
+					e.mem.unreserve(p.inst)
 				}
 			}
 			e.plans = e.plans[:base]
@@ -449,7 +449,7 @@ func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space spaceID, ex
 		}
 		p := e.planUse(r, u, space, exact)
 		if p.inst >= 0 {
-			e.mem.insts[p.inst].keep = e.mem.serial
+			e.mem.reserve(p.inst)
 		} else {
 			need += p.bytes
 		}
@@ -635,12 +635,7 @@ func (e *Engine) waitFilled(r *run, first slotID, n pieceID) {
 func (e *Engine) claim(r *run, writes []int32, first slotID, op Op) {
 	for q, gv := range writes {
 		s := first + slotID(q)
-		if old := e.mem.slots.at[s].val; old >= 0 {
-			e.mem.unhold(s)
-			if e.mem.vals.at[old].flags&anchored != 0 && !e.mem.wholeInHost(old, -1) {
-				e.mem.vals.at[old].flags &^= anchored
-			}
-		}
+		e.mem.loseCopy(s)
 		e.mem.hold(s, r.val(gv), op.Lane, e.lanes[op.Lane].count(op.Seq))
 	}
 }
@@ -820,7 +815,7 @@ func (e *Engine) lostResult(r *run, gt graph.TaskID) bool {
 	for k := range uses {
 		for _, gv := range r.f.Writes(&uses[k]) {
 			val := &e.mem.vals.at[r.val(gv)]
-			if val.slot < 0 && (val.reads > 0 || val.flags&current != 0 || val.flags&(wanted|delivered) == wanted) {
+			if val.slot < 0 && (val.reads > 0 || val.has(current) || val.owed()) {
 				return true
 			}
 		}
@@ -971,7 +966,7 @@ func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 		v := valueID(u.V) + shift
 		if u.Data >= 0 {
 			if val := &vals[v]; quick && val.reads > 0 && val.slot >= 0 {
-				val.flags |= produced | anchored
+				val.on(madeInHost)
 			} else {
 				e.produced(v, 0, 0)
 			}
@@ -1013,7 +1008,7 @@ func (e *Engine) landed(r *run) {
 // produced takes in one value a task made.
 func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	val := &e.mem.vals.at[v]
-	val.flags |= produced
+	val.on(madeGone)
 	if len(e.stuck) > 0 {
 		e.hungry = true // one of them may wait for it on behalf of another run
 	}
@@ -1032,10 +1027,10 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 		return
 	}
 	if e.hostOnly || e.mem.wholeInHost(v, -1) {
-		val.flags |= anchored
+		val.on(madeInHost)
 		val.depth, val.replay = 0, 0
 	} else {
-		val.flags &^= anchored
+		val.on(madeOnDevice)
 		val.depth, val.replay = depth, replay
 	}
 	if !val.needed() {
@@ -1051,7 +1046,7 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 		}
 	}
 	switch val := &e.mem.vals.at[v]; {
-	case val.flags&(wanted|delivered) == wanted:
+	case val.owed():
 		e.deliver(v)
 	case !e.hostOnly && val.flags&anchored != 0:
 		// Made again beside its home, it need not be kept there for recovery: an
@@ -1074,17 +1069,10 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 				sl := &e.mem.slots.at[s]
 				if all || slices.ContainsFunc(ops, func(o Op) bool { return o.Lane == sl.lane && e.lanes[o.Lane].count(o.Seq) == sl.seq }) {
 					i := sl.inst
-					e.mem.unhold(s)
+					e.mem.loseCopy(s)
 					e.mem.deferFree(i)
 				}
 				s = next
-			}
-			// A member's result may have been copied before another member failed.
-			if e.mem.vals.at[v].flags&anchored != 0 && !e.mem.wholeInHost(v, -1) {
-				e.mem.vals.at[v].flags &^= anchored
-			}
-			if e.mem.vals.at[v].flags&commits != 0 && !e.mem.elsewhereInHost(v, -1) {
-				e.mem.vals.at[v].flags &^= commits
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (e *Engine) homeVacated(d dataID, p pieceID) {
 	}
 	gd := graph.DataID(d - r.dbase)
 	if last := r.f.Last[r.f.PieceOff[gd]+int32(p)]; last >= r.f.NumInitial {
-		if v := r.val(last); e.mem.vals.at[v].flags&(wanted|produced|delivered) == wanted|produced {
+		if v := r.val(last); e.mem.vals.at[v].owed() && e.mem.vals.at[v].has(produced) {
 			e.redo = append(e.redo, v)
 		}
 	}
@@ -66,8 +66,8 @@ func (e *Engine) redeliver() {
 		e.redo = e.redo[:len(e.redo)-1]
 		val := &e.mem.vals.at[v]
 		switch {
-		case val.flags&produced == 0:
-		case val.flags&(wanted|delivered) != wanted:
+		case !val.has(produced):
+		case !val.owed():
 			if val.needed() {
 				e.commit(v)
 			}
@@ -83,19 +83,19 @@ func (e *Engine) redeliver() {
 func (e *Engine) maybeDrop(v valueID) {
 	val := &e.mem.vals.at[v]
 	switch {
-	case val.reads > 0 || val.flags&current != 0 || val.flags&(wanted|delivered) == wanted:
+	case val.reads > 0 || val.has(current) || val.owed():
 		// in use
 	case val.needed():
 		e.mem.dropCopies(v, true)
 	default:
 		e.mem.dropCopies(v, false)
-		val.flags &^= commits // nothing waits for that copy, and a replay may need another
+		val.on(commitEnded) // nothing waits for that copy, and a replay may need another
 		if len(e.copyFails) > 0 {
 			delete(e.copyFails, v)
 		}
 		e.uncount(v)
 		if val.run < 0 { // put by the caller: it belongs to no run's block
-			e.mem.vals.release(v, 1)
+			e.mem.endValue(v)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func (e *Engine) maybeDrop(v valueID) {
 // kept any more to compute it again.
 func (e *Engine) anchor(v valueID) {
 	val := &e.mem.vals.at[v]
-	val.flags = val.flags&^commits | anchored
+	val.on(reachedHost)
 	val.depth, val.replay = 0, 0
 	e.vacated(v)
 	e.uncount(v)
@@ -114,10 +114,10 @@ func (e *Engine) anchor(v valueID) {
 // count notes that v exists only on devices, so its recipe must be kept.
 func (e *Engine) count(v valueID) {
 	val := &e.mem.vals.at[v]
-	if val.flags&counted != 0 {
+	if val.has(counted) {
 		return
 	}
-	val.flags |= counted
+	val.on(recipeKept)
 	p := e.producer(v)
 	e.tasks.at[p].liveOuts++
 	if e.tasks.at[p].flags&held == 0 {
@@ -136,10 +136,10 @@ func (e *Engine) count(v valueID) {
 // uncount undoes count, and lets go of the recipe with its last result.
 func (e *Engine) uncount(v valueID) {
 	val := &e.mem.vals.at[v]
-	if val.flags&counted == 0 {
+	if !val.has(counted) {
 		return
 	}
-	val.flags &^= counted
+	val.on(recipeFreed)
 	p := e.producer(v)
 	e.tasks.at[p].liveOuts--
 	if e.tasks.at[p].liveOuts > 0 {
@@ -411,7 +411,7 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 		if d := e.mem.vals.at[v].data; to == 0 && e.mem.data.at[d].home >= 0 {
 			e.homeVacated(d, e.mem.vals.at[v].piece)
 		}
-		if e.mem.vals.at[v].flags&(wanted|delivered) == wanted {
+		if e.mem.vals.at[v].owed() {
 			e.deliver(v)
 		}
 	}
@@ -432,7 +432,7 @@ func (e *Engine) madeAt(s slotID) time.Duration {
 // but not for ever. err is nil unless the copy failed by itself.
 func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 	val := &e.mem.vals.at[v]
-	val.flags &^= commits
+	val.on(commitEnded)
 	e.vacated(v)
 	if err != nil {
 		c := e.copyFails[v]
@@ -442,7 +442,7 @@ func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 			return
 		}
 	}
-	if why == forCommit || val.flags&(wanted|delivered|produced) == wanted|produced {
+	if why == forCommit || val.owed() && val.has(produced) {
 		e.redo = append(e.redo, v) // not at once: its device may be going down
 	}
 }
@@ -451,7 +451,7 @@ func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 // and so does whoever waits for it to be there. It can be used where it is.
 func (e *Engine) keptAway(v valueID, err error) {
 	err = fmt.Errorf("copying %s home: %w", e.describe(v), err)
-	if e.mem.vals.at[v].flags&(wanted|delivered) == wanted {
+	if e.mem.vals.at[v].owed() {
 		r, gt := e.taskOf(e.producer(v))
 		e.fail(r, e.taskErr(r, gt, -1, err))
 	}
@@ -503,7 +503,7 @@ func (e *Engine) commit(v valueID) {
 		return // it is there, or on its way, or cannot be brought
 	}
 	d, p, bytes := val.data, val.piece, val.bytes
-	e.mem.serial++
+	e.mem.beginIssue()
 	dst := e.mem.findVacant(d, 0, p, 1)
 	if dst < 0 {
 		if !e.mem.fits(0, bytes) {
@@ -512,7 +512,7 @@ func (e *Engine) commit(v valueID) {
 		}
 		dst = e.mem.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
 	}
-	e.mem.vals.at[v].flags |= commits
+	e.mem.vals.at[v].on(commitBegun)
 	if r := val.run; r >= 0 {
 		e.runs[r].report.Commits++
 	}
@@ -532,7 +532,7 @@ func (e *Engine) deliver(v valueID) {
 		return
 	}
 	val := &e.mem.vals.at[v]
-	val.flags |= delivered
+	val.on(cameHome)
 	r := e.runs[val.run]
 	r.owed--
 	if r.owed == 0 && r.left == 0 {
@@ -554,7 +554,7 @@ func (e *Engine) followHome(r *run, gt graph.TaskID) {
 		for _, gv := range r.f.Writes(&uses[k]) {
 			v := r.val(gv)
 			val := &e.mem.vals.at[v]
-			if val.flags&(wanted|delivered) != wanted {
+			if !val.owed() {
 				continue
 			}
 			home := e.mem.data.at[val.data].home
@@ -587,7 +587,7 @@ func (e *Engine) bringHome(v valueID) bool {
 		e.ops = e.ops[:0]
 	case old < 0:
 		// whoever touches it will be done
-	case val.flags&anchored == 0:
+	case !val.has(anchored):
 		e.commit(v)
 	case e.mem.vals.at[old].reads > 0:
 		// its readers will be done
@@ -679,14 +679,14 @@ func (e *Engine) spill(i Inst) {
 	}
 	for s := e.mem.insts[i].slot; s < e.mem.insts[i].end(); s++ {
 		v := e.mem.slots.at[s].val
-		if v < 0 || e.mem.elsewhere(v, s) || e.mem.vals.at[v].flags&commits != 0 || e.tired(v) != nil {
+		if v < 0 || e.mem.elsewhere(v, s) || e.mem.vals.at[v].has(commits) || e.tired(v) != nil {
 			continue
 		}
 		val := &e.mem.vals.at[v]
 		if e.cost.Copy(val.bytes, sp.dev, machine.Host).Median < 0 || !e.mem.fits(0, val.bytes) {
 			return
 		}
-		val.flags |= commits
+		val.on(commitBegun)
 		dst := e.mem.alloc(val.data, 0, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
 		e.copy(i, dst, val.piece, 1, s, e.mem.insts[dst].slot, forSpill)
 		e.ops = e.ops[:0]

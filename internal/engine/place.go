@@ -628,7 +628,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	devs = devs[:size]
 	slices.Sort(devs)
 	var cost time.Duration
-	e.mem.serial++
+	e.mem.beginIssue()
 	e.plans = e.plans[:0]
 	taken := make(map[spaceID]int64)
 	for rank, dev := range devs {

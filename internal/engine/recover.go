@@ -248,7 +248,9 @@ func (e *Engine) reopen(v valueID) int {
 		return 0
 	}
 	away := e.mem.vals.at[v].slot >= 0
-	e.mem.vals.at[v].flags &^= anchored // it may have been before it was given up
+	if e.mem.vals.at[v].has(anchored) {
+		e.mem.vals.at[v].on(leftHost) // it was there before it was given up
+	}
 	p := e.producer(v)
 	if p < 0 {
 		if !away {
@@ -285,7 +287,7 @@ func (e *Engine) reopen(v valueID) int {
 	t.flags |= replayed
 	r.left++
 	r.report.Replays++
-	e.mem.vals.at[v].flags &^= produced
+	e.mem.vals.at[v].on(isLost)
 	e.tr.Record(trace.Event{Kind: trace.Replay, Device: machine.Host, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 	e.withdrawn(p, r)
 	// A run that already ended works again on behalf of the one that reads it.
@@ -336,7 +338,7 @@ func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
 	}
 	for _, p := range r.f.Finals {
 		v := r.val(r.f.Last[p])
-		asks = asks || e.mem.vals.at[v].flags&(wanted|delivered) == wanted && gone(v)
+		asks = asks || e.mem.vals.at[v].owed() && gone(v)
 	}
 	return asks
 }
@@ -406,8 +408,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	}
 	if d.space != 0 {
 		if kept {
-			e.mem.spaces[d.space].away = true
-			e.mem.away++
+			e.mem.leave(d.space)
 		} else {
 			e.loseMemory(d.space)
 		}
@@ -498,7 +499,7 @@ func (e *Engine) loseMemory(space spaceID) {
 				}
 			}
 			val := &e.mem.vals.at[v]
-			if !e.mem.have(v) && val.flags&(wanted|delivered|produced) == wanted|produced {
+			if !e.mem.have(v) && val.owed() && val.has(produced) {
 				e.redo = append(e.redo, v)
 			}
 		}

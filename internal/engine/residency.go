@@ -30,6 +30,23 @@ func (st *store) unhold(s slotID) {
 	st.madeRoom(in.space)
 }
 
+// loseCopy gives a slot's claim up where that may leave the value without a complete copy
+// in host memory, or end the one that was to become it.
+func (st *store) loseCopy(s slotID) {
+	v := st.slots.at[s].val
+	if v < 0 {
+		return
+	}
+	st.unhold(s)
+	val := &st.vals.at[v]
+	if val.has(anchored) && !st.wholeInHost(v, -1) {
+		val.on(leftHost)
+	}
+	if val.has(commits) && !st.elsewhereInHost(v, -1) {
+		val.on(commitEnded)
+	}
+}
+
 // vacated tells the watcher that a slot of a home may be able to take its output.
 func (st *store) vacated(in *inst, s slotID) {
 	if in.home && in.data >= 0 {

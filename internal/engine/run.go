@@ -197,9 +197,10 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 		e.resident = append(e.resident, residentData{})
 	}
 	d := e.mem.data.alloc(1)
-	e.mem.data.at[d] = datum{insts: -1, home: -1, kind: kind, run: -1 - runSlot(ref)}
+	e.mem.openData(d, kind, false, -1-runSlot(ref), 1)
 	v := e.mem.newValue(-1, d, 0, bytes)
-	e.mem.vals.at[v].flags = produced | current
+	e.mem.vals.at[v].on(madeOnDevice) // its home comes with the next step
+	e.mem.vals.at[v].on(isCurrent)
 	e.asked = true
 	e.resident[ref] = residentData{live: true, name: name, bytes: bytes, data: d, bounds: []int64{0, bytes}, vals: []valueID{v}}
 	e.ask(ref)
@@ -324,16 +325,9 @@ func (e *Engine) startData(r *run) {
 		}
 		id := r.dbase + dataID(d)
 		r.dataOf[d] = id
-		// Here and in startValues field by field: a literal is written twice, and
-		// the second time waits for the first.
-		x := &e.mem.data.at[id]
-		*x = datum{}
-		x.insts, x.home, x.kind, x.fixed, x.run = -1, -1, gd.Durability, !gd.Output, r.slot
-		r.volatile = r.volatile || gd.Durability == graph.Volatile
 		n := pieceID(r.f.PieceOff[d+1] - r.f.PieceOff[d])
-		if n > fewPieces {
-			e.mem.makeLists(id, n)
-		}
+		e.mem.openData(id, gd.Durability, !gd.Output, r.slot, n)
+		r.volatile = r.volatile || gd.Durability == graph.Volatile
 		if gd.Input || gd.Output {
 			e.mem.makeHome(id, n, gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})
 		}
@@ -359,7 +353,7 @@ func (e *Engine) startValues(r *run) {
 		v := e.mem.newValue(r.slot, r.dataOf[d], local, f.Pieces[p].Hi-f.Pieces[p].Lo)
 		r.init[i] = v
 		val := &e.mem.vals.at[v]
-		val.flags = produced | anchored
+		val.on(madeInHost)
 		val.reads = f.Values[i].Readers
 		home := &e.mem.insts[e.mem.data.at[r.dataOf[d]].home]
 		e.mem.hold(home.at(local), v, 0, 0)
@@ -367,10 +361,7 @@ func (e *Engine) startValues(r *run) {
 	for i := range made {
 		fv := &f.Values[ni+i]
 		pc := &f.Pieces[fv.Piece]
-		val := &e.mem.vals.at[r.vbase+valueID(i)]
-		*val = value{}
-		val.run, val.slot, val.reads, val.bytes = r.slot, -1, fv.Readers, pc.Hi-pc.Lo
-		val.data, val.piece = r.dataOf[pc.Data], pieceID(fv.Piece-f.PieceOff[pc.Data])
+		e.mem.openValue(r.vbase+valueID(i), r.slot, r.dataOf[pc.Data], pieceID(fv.Piece-f.PieceOff[pc.Data]), pc.Hi-pc.Lo, fv.Readers)
 	}
 	// Inputs nobody reads and nobody wants back are dead at once, and so are
 	// handled where reads end.
@@ -408,13 +399,13 @@ func (e *Engine) want(r *run) {
 	for d, ref := range r.refs {
 		for p := f.PieceOff[d]; ref >= 0 && p < f.PieceOff[d+1]; p++ {
 			if gv := f.Last[p]; gv >= f.NumInitial {
-				e.mem.vals.at[r.val(gv)].flags |= current
+				e.mem.vals.at[r.val(gv)].on(isCurrent)
 			}
 		}
 	}
 	for _, p := range f.Finals {
 		if r.refs == nil || r.refs[f.Pieces[p].Data] < 0 {
-			e.mem.vals.at[r.val(f.Last[p])].flags |= wanted
+			e.mem.vals.at[r.val(f.Last[p])].on(isOutput)
 			r.owed++
 		}
 	}
@@ -625,14 +616,14 @@ func (e *Engine) endValues(r *run, ok bool) {
 			for i := range res.vals {
 				p := f.PieceOff[d] + int32(i)
 				if last := f.Last[p]; !ok && last >= f.NumInitial {
-					e.mem.vals.at[r.val(last)].flags &^= current
+					e.mem.vals.at[r.val(last)].on(wasReplaced)
 				}
 				next := e.newest(r, p, ok)
 				if next < 0 || next == res.vals[i] {
 					continue
 				}
 				old := res.vals[i]
-				e.mem.vals.at[next].flags |= current
+				e.mem.vals.at[next].on(isCurrent)
 				e.runs[e.mem.vals.at[next].run].needed++
 				res.vals[i] = next
 				e.unneed(old)
@@ -644,7 +635,7 @@ func (e *Engine) endValues(r *run, ok bool) {
 	}
 	for _, p := range f.Finals {
 		v := r.val(f.Last[p])
-		e.mem.vals.at[v].flags &^= wanted
+		e.mem.vals.at[v].on(outputSettled)
 		e.maybeDrop(v)
 	}
 	if !ok { // what was made and not read is there still, or would be made again
@@ -697,7 +688,7 @@ func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		for _, gv := range r.f.Writes(&uses[k]) {
-			e.mem.vals.at[r.val(gv)].flags |= produced
+			e.mem.vals.at[r.val(gv)].on(madeGone)
 		}
 	}
 }
@@ -722,7 +713,7 @@ func (e *Engine) newest(r *run, p int32, ok bool) valueID {
 // unneed takes the current mark off a resident value.
 func (e *Engine) unneed(v valueID) {
 	val := &e.mem.vals.at[v]
-	val.flags &^= current
+	val.on(wasReplaced)
 	if val.run >= 0 {
 		e.release(e.runs[val.run])
 	}
@@ -747,7 +738,7 @@ func (e *Engine) retire(r *run) {
 	if r.begun {
 		for _, v := range r.init {
 			if e.mem.vals.at[v].run == r.slot {
-				e.mem.vals.release(v, 1)
+				e.mem.endValue(v)
 			}
 		}
 		for d, id := range r.dataOf {
@@ -779,7 +770,7 @@ func (e *Engine) serveResident(ref DataRef) {
 		e.mem.makeHome(res.data, pieceID(len(res.vals)), res.bytes, Action{Ref: ref})
 		home := e.mem.insts[e.mem.data.at[res.data].home]
 		for i, v := range res.vals {
-			e.mem.vals.at[v].flags |= anchored
+			e.mem.vals.at[v].on(reachedHost)
 			e.mem.hold(home.slot+slotID(i), v, 0, 0)
 		}
 	}
@@ -886,7 +877,6 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 	if !e.atHome(res) || e.mem.insts[e.mem.data.at[res.data].home].pins > 0 {
 		return false
 	}
-	old := e.mem.data.at[res.data].home
 	if e.dependedOn(res) {
 		return false
 	}
@@ -897,28 +887,16 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 	for _, v := range res.vals {
 		e.unneed(v)
 	}
-	// What is left besides is empty and about to end, and in the old pieces.
-	e.mem.eachInst(res.data, func(i Inst) {
-		if i != old {
-			e.mem.unlist(i)
-		}
-	})
 	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
 	n := pieceID(len(pieces))
-	e.mem.endLists(res.data)
-	e.mem.makeLists(res.data, n)
-	in := &e.mem.insts[old]
-	e.mem.slots.release(in.slot, int(in.n))
-	in.slot, in.n = e.mem.slots.alloc(int(n)), n
-	head := e.mem.list(in)
-	in.next, *head = *head, old
+	e.mem.recut(res.data, n)
+	home := &e.mem.insts[e.mem.data.at[res.data].home]
 	res.bounds, res.vals = append(res.bounds[:0], 0), res.vals[:0]
 	for i := range n {
-		s := in.slot + slotID(i)
-		e.mem.slots.at[s] = slot{val: -1, next: -1, inst: old}
 		v := e.mem.newValue(-1, res.data, i, pieces[i].Hi-pieces[i].Lo)
-		e.mem.vals.at[v].flags = produced | current | anchored
-		e.mem.hold(s, v, 0, 0)
+		e.mem.vals.at[v].on(madeInHost)
+		e.mem.vals.at[v].on(isCurrent)
+		e.mem.hold(home.at(i), v, 0, 0)
 		res.bounds = append(res.bounds, pieces[i].Hi)
 		res.vals = append(res.vals, v)
 	}

@@ -63,23 +63,20 @@ func (e *Engine) block(dev machine.DeviceID) {
 
 // roomIn lets those try again who wait for room in a memory.
 func (e *Engine) roomIn(space spaceID) {
-	sp := &e.mem.spaces[space]
 	bit := onOwn
 	if space == hostSpace {
 		bit = onHost
 	}
-	for _, w := range sp.line {
+	for _, w := range e.mem.takeLine(space) {
 		switch {
 		case w.dev >= 0:
 			e.devs[w.dev].waits &^= bit
 			e.unblock(w.dev)
 		case e.runOf(w.run) != nil:
-			e.mem.vals.at[w.val].flags &^= late
+			e.mem.vals.at[w.val].on(getsRoom)
 			e.redo = append(e.redo, w.val)
 		}
 	}
-	e.mem.waiters -= len(sp.line)
-	sp.line = sp.line[:0]
 }
 
 // unblock has a device that waited for memory looked at again.
@@ -105,15 +102,15 @@ func (e *Engine) lacksHost(v valueID) {
 	if e.effort >= compact && e.flying == 0 {
 		e.squeeze(0)
 	}
-	if val.run < 0 || val.flags&late != 0 {
+	if val.run < 0 || val.has(late) {
 		return // what callers wait for is asked for again in every step
 	}
-	if r := e.runs[val.run]; e.lastResort() && r.state == runActive && val.flags&(wanted|delivered) == wanted {
+	if r := e.runs[val.run]; e.lastResort() && r.state == runActive && val.owed() {
 		e.effort = usual
 		e.fail(r, fmt.Errorf("%s: %w", e.describe(v), e.outOfMemory(0, val.bytes)))
 		return
 	}
-	val.flags |= late
+	val.on(lacksRoom)
 	e.mem.await(hostSpace, waiter{dev: -1, val: v, run: ticket{e.runs[val.run].id, val.run}})
 }
 
@@ -124,7 +121,7 @@ func (e *Engine) owes() bool {
 			return false
 		}
 		r := e.runOf(w.run)
-		return r != nil && r.state == runActive && e.mem.vals.at[w.val].flags&(wanted|delivered) == wanted
+		return r != nil && r.state == runActive && e.mem.vals.at[w.val].owed()
 	})
 }
 

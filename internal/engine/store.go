@@ -233,6 +233,47 @@ func (st *store) freeInst(i Inst) {
 	st.madeRoom(in.space)
 }
 
+// beginIssue starts an issue, reserve has an instance kept for the one that began last,
+// and unreserve lets go of it.
+func (st *store) beginIssue()      { st.serial++ }
+func (st *store) reserve(i Inst)   { st.insts[i].keep = st.serial }
+func (st *store) unreserve(i Inst) { st.insts[i].keep = st.serial - 1 }
+
+// resize changes how much of a device's memory may be used; 0 means no limit.
+func (st *store) resize(space spaceID, bytes int64) {
+	sp := &st.spaces[space]
+	sp.cap = bytes
+	if bytes == 0 {
+		bytes = NoLimit
+	}
+	*sp.free = bytes - sp.used
+}
+
+// leave takes in that the device of a memory is gone and what it holds survived. comeBack
+// undoes that, and reports whether there is anything to undo.
+func (st *store) leave(space spaceID) {
+	st.spaces[space].away = true
+	st.away++
+}
+
+func (st *store) comeBack(space spaceID) bool {
+	if !st.spaces[space].away {
+		return false
+	}
+	st.spaces[space].away = false
+	st.away--
+	return true
+}
+
+// takeLine takes out all who wait for room in a memory. The list is valid until somebody
+// waits for it again.
+func (st *store) takeLine(space spaceID) []waiter {
+	line := st.spaces[space].line
+	st.waiters -= len(line)
+	st.spaces[space].line = line[:0]
+	return line
+}
+
 // madeRoom tells the watcher that a memory may have more room.
 func (st *store) madeRoom(space spaceID) {
 	if st.waiters > 0 {
@@ -331,6 +372,40 @@ func (st *store) closeData(d dataID) {
 		st.freeIfIdle(i)
 	})
 	st.endLists(d)
+}
+
+// closeHome gives the caller's memory behind data back. What is in it is forgotten.
+func (st *store) closeHome(d dataID) {
+	home := st.data.at[d].home
+	in := &st.insts[home]
+	for s := in.slot; s < in.end(); s++ {
+		st.loseCopy(s)
+	}
+	in.home = false
+	st.data.at[d].home = -1
+	st.freeIfIdle(home)
+}
+
+// recut cuts data into n pieces, of which none holds a value then. All of it must be in its
+// home, which nothing touches, and every value of it given up.
+func (st *store) recut(d dataID, n pieceID) {
+	home := st.data.at[d].home
+	// What is left besides is empty and about to end, and in the old pieces.
+	st.eachInst(d, func(i Inst) {
+		if i != home {
+			st.unlist(i)
+		}
+	})
+	st.endLists(d)
+	st.makeLists(d, n)
+	in := &st.insts[home]
+	st.slots.release(in.slot, int(in.n))
+	in.slot, in.n = st.slots.alloc(int(n)), n
+	for s := in.slot; s < in.end(); s++ {
+		st.slots.at[s] = slot{val: -1, next: -1, inst: home}
+	}
+	head := st.list(in)
+	in.next, *head = *head, home
 }
 
 // covers reports whether an instance has room for pieces [p0, p0+n) of its data.

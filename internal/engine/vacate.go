@@ -28,7 +28,7 @@ func (e *Engine) vacate(r *run) bool {
 	}
 	var results []valueID
 	for v := r.vbase; v < r.vbase+r.made(); v++ {
-		if val := &e.mem.vals.at[v]; val.flags&counted != 0 && val.slot >= 0 {
+		if val := &e.mem.vals.at[v]; val.has(counted) && val.slot >= 0 {
 			results = append(results, v)
 			made += val.bytes
 		}
@@ -37,7 +37,7 @@ func (e *Engine) vacate(r *run) bool {
 	under := 0 // copies on their way
 	if made <= there && e.mem.fits(0, made) {
 		for _, v := range results {
-			if e.commit(v); e.mem.vals.at[v].flags&commits != 0 {
+			if e.commit(v); e.mem.vals.at[v].has(commits) {
 				under++
 			}
 		}
@@ -77,18 +77,9 @@ func (e *Engine) vacated(v valueID) {
 
 // closeHomes ends the homes of a run that is kept after its end.
 func (e *Engine) closeHomes(r *run) {
-	e.eachHomeSlot(r, func(s slotID) {
-		v := e.mem.slots.at[s].val
-		e.mem.unhold(s)
-		if v >= 0 && e.mem.vals.at[v].flags&anchored != 0 && !e.mem.wholeInHost(v, -1) {
-			e.mem.vals.at[v].flags &^= anchored
-		}
-	})
 	for d, id := range r.dataOf {
-		if home := e.mem.data.at[id].home; home >= 0 && (r.refs == nil || r.refs[d] < 0) {
-			e.mem.insts[home].home = false
-			e.mem.data.at[id].home = -1
-			e.mem.freeIfIdle(home)
+		if e.mem.data.at[id].home >= 0 && (r.refs == nil || r.refs[d] < 0) {
+			e.mem.closeHome(id)
 		}
 	}
 }
