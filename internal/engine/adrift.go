@@ -118,7 +118,7 @@ func (e *Engine) endStray(ev *Event) {
 	e.launchDone(s.op, &s.rec, ev.Status, ev.Err, ev.Start, ev.End)
 	if ev.Status == OK {
 		for _, p := range succs {
-			if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.unissued == 0 && t.state == waiting {
+			if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.unissued == 0 && t.where == waiting {
 				e.makeReady(r.task(graph.TaskID(p)))
 			}
 		}

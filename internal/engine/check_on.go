@@ -138,7 +138,7 @@ func (c *recounter) liveValues() {
 		}
 	})
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
-		if t.flags&held != 0 || t.state != done {
+		if t.flags&held != 0 || t.where != done {
 			c.eachRead(r, gt, add)
 		}
 	})
@@ -312,7 +312,7 @@ func (c *recounter) operations() {
 				instPins[rec.args[a]]++ // the workspace
 			}
 		}
-		c.must(rec.task < 0 || c.tasks.at[rec.task].state == issued, "a task in flight is not issued", int32(rec.task))
+		c.must(rec.task < 0 || c.tasks.at[rec.task].where == issued, "a task in flight is not issued", int32(rec.task))
 	})
 	for i := range c.devs {
 		for _, g := range c.devs[i].ghosts {
@@ -384,7 +384,7 @@ func (c *recounter) memories() {
 func (c *recounter) readers() {
 	reads := make([]int, len(c.mem.vals.at))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
-		if t.state != done {
+		if t.where != done {
 			c.eachRead(r, gt, func(v valueID) { reads[v]++ })
 		}
 	})
@@ -454,9 +454,9 @@ func (c *recounter) recoverable() {
 		case p < 0:
 			c.mustOf(v, !c.readByActive(v), "is not in host memory and no task makes it")
 		case val.flags&produced == 0:
-			c.mustOf(v, c.tasks.at[p].state != done, "was never made and its task is done")
+			c.mustOf(v, c.tasks.at[p].where != done, "was never made and its task is done")
 		default:
-			c.mustOf(v, c.tasks.at[p].flags&held != 0 || c.tasks.at[p].state != done, "is only on devices and its recipe is not held")
+			c.mustOf(v, c.tasks.at[p].flags&held != 0 || c.tasks.at[p].where != done, "is only on devices and its recipe is not held")
 		}
 	}
 }
@@ -484,7 +484,7 @@ func (c *recounter) tasksOfRuns() {
 			c.must(t.run == r.slot, "a task is of another run", int32(tid), int32(r.slot))
 			unissued := 0
 			for _, p := range r.f.Preds(gt) {
-				s, g := c.tasks.at[r.task(graph.TaskID(p))].state, c.gang(r.task(graph.TaskID(p)))
+				s, g := c.tasks.at[r.task(graph.TaskID(p))].where, c.gang(r.task(graph.TaskID(p)))
 				strays := slices.ContainsFunc(c.adrift, func(s stray) bool { return s.rec.task == r.task(graph.TaskID(p)) })
 				if s != issued && s != done || strays || g != nil && g.withdrawn {
 					unissued++
@@ -493,10 +493,10 @@ func (c *recounter) tasksOfRuns() {
 			if len(r.errs) == 0 { // a run that failed gave up on its tasks
 				c.same(int(t.unissued), unissued, "predecessors a task waits for", int32(tid))
 			}
-			if t.state != done {
+			if t.where != done {
 				left++
 			}
-			if t.state == issued {
+			if t.where == issued {
 				flight++
 			}
 		}
@@ -515,41 +515,48 @@ func (c *recounter) tasksOfRuns() {
 	c.same(c.tasks.live, tasks, "tasks in use")
 }
 
-// waitingTasks checks that every task of a run that goes on is where something
-// will come for it, and that a run with nothing to wait for has ended.
+// waitingTasks checks that every task of a run that goes on is in the list that belongs to
+// where it is and in no other, and that a run with nothing to wait for has ended.
 func (c *recounter) waitingTasks() {
 	c.same(c.ready.len(), 0, "tasks the policy was not asked about")
-	someone := make([]bool, len(c.tasks.at))
-	for _, tid := range c.stuck {
-		someone[tid] = true
+	listed := make([]where, len(c.tasks.at)) // waiting stands for no list
+	in := func(w where, tid taskID) {
+		t := &c.tasks.at[tid]
+		if c.runs[t.run].state != runActive {
+			return // its tasks are about to be given up
+		}
+		c.must(t.where == w, "a task is in a list and not where that says", int32(tid), int32(w), int32(t.where))
+		c.must(listed[tid] == waiting, "a task is in two lists", int32(tid), int32(listed[tid]), int32(w))
+		listed[tid] = w
+	}
+	for _, tid := range c.leftOuts {
+		in(leftOut, tid)
 	}
 	for _, d := range c.delayed {
-		someone[d.task] = true
+		in(pausing, d.task)
 	}
 	for _, tid := range c.gangLine.buf[c.gangLine.head:] {
-		someone[tid] = true
+		in(gangLined, tid)
 	}
 	c.must(c.gangLine.len() == 0 || c.inFlight >= c.o.MaxInFlight, "a gang waits for a limit that is not reached")
 	for v, ts := range c.awaiting {
-		c.mustOf(v, c.mem.vals.at[v].reads > 0 || c.mem.vals.at[v].flags&produced == 0, "was made and read, and tasks still await that")
+		c.mustOf(v, c.mem.vals.at[v].reads > 0 || !c.mem.vals.at[v].has(produced), "was made and read, and tasks still await that")
 		for _, tid := range ts {
-			someone[tid] = true
+			in(behindReaders, tid)
 		}
 	}
 	lined := 0
 	for d := range c.devs {
 		lined += c.devs[d].queue.len()
 		c.devs[d].queue.each(func(tid taskID) {
-			t := &c.tasks.at[tid]
-			c.must(t.state == queued && int(t.dev) == d, "a task in a device's queue is not queued there", int32(tid), int32(d))
-			c.must(!someone[tid], "a task in a device's queue waits elsewhere too", int32(tid), int32(d))
-			someone[tid] = true
+			c.must(int(c.tasks.at[tid].dev) == d, "a task is in the queue of another device", int32(tid), int32(d))
+			in(queued, tid)
 		})
 	}
 	c.same(c.lined, lined, "tasks in device queues")
 	goesOn := make(map[runSlot]bool) // runs of which a task will be issued
-	for tid, is := range someone {
-		if is {
+	for tid, w := range listed {
+		if w != waiting {
 			goesOn[c.tasks.at[tid].run] = true
 		}
 	}
@@ -557,13 +564,15 @@ func (c *recounter) waitingTasks() {
 		if r.state != runActive {
 			return
 		}
-		switch t.state {
+		switch t.where {
 		case waiting:
 			c.must(t.unissued > 0, "a task waits for nothing", int32(tid))
-		case ready, queued:
-			aside := t.flags&parked != 0 && slices.Contains(r.parked.buf[r.parked.head:], tid)
-			c.must(someone[tid] || aside, "a task is ready or queued and nobody will come for it", int32(tid))
-			c.must(!aside || r.flight > 0 || goesOn[t.run], "a task is set aside and nothing else of its run is on its way", int32(tid))
+		case issued, done:
+		case parked:
+			c.must(slices.Contains(r.parked.buf[r.parked.head:], tid), "a task is parked and nothing will come for it", int32(tid))
+			c.must(r.flight > 0 || goesOn[t.run], "a task is parked and nothing else of its run is on its way", int32(tid))
+		default:
+			c.must(listed[tid] == t.where, "a task is not in the list that belongs to where it is", int32(tid), int32(t.where))
 		}
 	})
 	c.eachRun(func(r *run) {
@@ -601,7 +610,7 @@ func (c *recounter) devices() {
 	load := make([]int64, len(c.devs))
 	backlog := make([]int64, len(c.devs))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
-		if t.state == queued {
+		if t.where == queued || t.where == parked && t.dev >= 0 {
 			placed[t.dev]++
 			load[t.dev] += t.cost
 		}

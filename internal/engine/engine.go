@@ -137,8 +137,8 @@ type Engine struct {
 	freeRes  []DataRef
 
 	ready      fifo[taskID] // tasks waiting for a placement
-	stuck      []taskID
-	delayed    []delay // retries backing off, a heap by time
+	leftOuts   []taskID     // tasks no device takes at present
+	delayed    []delay      // retries backing off, a heap by time
 	gangs      map[taskID]*gang
 	view       sched.View
 	places     []sched.Placement
@@ -272,7 +272,7 @@ type task struct {
 	dev      machine.DeviceID
 	avoid    machine.DeviceID // a device it failed on, -1
 	liveOuts int32            // values it made that are needed and not in host memory
-	state    taskState
+	where    where
 	flags    taskFlags
 	tries    uint16 // failed executions
 	eft      int64  // predicted end; once done, the real one
@@ -281,22 +281,11 @@ type task struct {
 	key      int64
 }
 
-type taskState uint8
-
-const (
-	waiting taskState = iota // for predecessors to be issued
-	ready                    // for a placement, or for its backoff to pass
-	queued                   // on a device
-	issued
-	done
-)
-
 type taskFlags uint8
 
 const (
 	held     taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
 	replayed                       // it ran before
-	parked                         // set aside by a concurrency limit
 	charged                        // its run has paid for its turn
 	cutOff                         // copies made for it failed
 )
@@ -460,7 +449,7 @@ func (e *Engine) Oldest(dev machine.DeviceID) (o Running, ok bool) {
 		since, begun := max(ln.head, rec.issued), true
 		for _, p := range r.f.Preds(gt) {
 			t := &e.tasks.at[r.task(graph.TaskID(p))]
-			begun = begun && t.state == done
+			begun = begun && t.where == done
 			since = max(since, time.Duration(t.eft))
 		}
 		if begun && (!ok || since < o.Since) {

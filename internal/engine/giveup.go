@@ -80,7 +80,7 @@ func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	}
 	r, gt := e.taskOf(rec.task)
 	for _, p := range r.f.Preds(gt) {
-		if e.tasks.at[r.task(graph.TaskID(p))].state != done {
+		if e.tasks.at[r.task(graph.TaskID(p))].where != done {
 			return false
 		}
 	}

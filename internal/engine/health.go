@@ -143,7 +143,7 @@ type balanceState struct {
 func (e *Engine) timers() {
 	for len(e.delayed) > 0 && e.delayed[0].at <= e.now {
 		tid := e.popDelayed()
-		if t := &e.tasks.at[tid]; t.state == ready {
+		if t := &e.tasks.at[tid]; t.where == pausing {
 			e.again(tid)
 		}
 	}
@@ -836,6 +836,6 @@ func (e *Engine) migrate(m sched.Move) {
 	if !ok || !e.devs[m.From].queue.remove(tid) {
 		return
 	}
-	e.unplace(tid)
+	e.unplace(tid, queued)
 	e.settle(tid, r, gt, m.From, m.To, cost)
 }

@@ -164,12 +164,11 @@ func (d *device) perLane(ns int64) int64 {
 func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 	r, gt := e.taskOf(tid)
 	if r.state != runActive {
-		e.unplace(tid)
+		e.unplace(tid, waiting)
 		return setAside
 	}
 	if e.tasks.at[tid].unissued > 0 { // a predecessor failed meanwhile
-		e.unplace(tid)
-		e.tasks.at[tid].state = waiting
+		e.unplace(tid, waiting)
 		e.unpark(r)
 		return setAside
 	}
@@ -292,7 +291,7 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	tasks := e.tasks.at[r.tbase:]
 	gangs := len(e.gangs) > 0
 	for _, p := range r.f.Preds(gt) {
-		if t := &tasks[p]; t.state == issued {
+		if t := &tasks[p]; t.where == issued {
 			if gangs {
 				if g := e.gangs[r.task(graph.TaskID(p))]; g != nil {
 					e.waitGang(g)
@@ -386,20 +385,17 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 				e.tasks.at[tid].flags&replayed == 0 {
 				if pp := r.val(f.Values[prev].Prev); e.mem.vals.at[pp].reads > 0 || e.mem.vals.at[pp].flags&produced == 0 {
 					e.awaiting[pp] = append(e.awaiting[pp], tid)
-					e.unplace(tid)
-					e.tasks.at[tid].state = ready
+					e.unplace(tid, behindReaders)
 					return setAside, room{}
 				}
 			}
 		}
 	}
 	if missing {
-		e.unplace(tid)
 		if e.tasks.at[tid].unissued > 0 {
-			e.tasks.at[tid].state = waiting
+			e.unplace(tid, waiting)
 		} else { // for another run to make the value, or a device to bring it back
-			e.tasks.at[tid].state = ready
-			e.stuck = append(e.stuck, tid)
+			e.leaveOut(tid)
 		}
 		return setAside, room{}
 	}
@@ -428,7 +424,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 		if e.flying == 0 && !e.squeeze(short) && e.lastResort() {
 			e.effort = usual
 			e.fail(r, e.taskErr(r, gt, dev, e.outOfMemory(short, bytes)))
-			e.unplace(tid)
+			e.unplace(tid, waiting)
 			return setAside, room{}
 		}
 	}
@@ -480,13 +476,12 @@ func (e *Engine) goElsewhere(tid taskID, r *run, gt graph.TaskID, dev machine.De
 			return
 		}
 	}
-	e.unplace(tid)
 	if !ever {
+		e.unplace(tid, waiting)
 		e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("%w: no link leads from where its data is", ErrNoDevice)))
 		return
 	}
-	e.tasks.at[tid].state = ready
-	e.stuck = append(e.stuck, tid)
+	e.leaveOut(tid)
 }
 
 // reaches reports whether a way leads to a memory from all a task reads that is
@@ -643,7 +638,8 @@ func (e *Engine) claim(r *run, writes []int32, first slotID, op Op) {
 // markIssued moves a task into flight and tells its successors.
 func (e *Engine) markIssued(tid taskID, r *run, dev machine.DeviceID) {
 	t := &e.tasks.at[tid]
-	t.state, t.dev = issued, dev
+	t.move(issued)
+	t.dev = dev
 	r.flight++
 	e.inFlight++
 	// Virtual time goes on by the service given, shared among those who want it.
@@ -652,7 +648,7 @@ func (e *Engine) markIssued(tid taskID, r *run, dev machine.DeviceID) {
 	for _, s := range r.f.Succs(graph.TaskID(tid - base)) {
 		st := &tasks[base+taskID(s)]
 		st.unissued--
-		if st.unissued == 0 && st.state == waiting {
+		if st.unissued == 0 && st.where == waiting {
 			e.makeReady(base + taskID(s))
 		}
 	}
@@ -661,7 +657,8 @@ func (e *Engine) markIssued(tid taskID, r *run, dev machine.DeviceID) {
 // unissue takes a task out of flight again after a failure; g is its gang, or nil.
 func (e *Engine) unissue(tid taskID, r *run, g *gang) {
 	t := &e.tasks.at[tid]
-	t.state, t.dev = waiting, -1
+	t.move(waiting)
+	t.dev = -1
 	if g == nil || !g.withdrawn {
 		e.withdrawn(tid, r)
 	}
@@ -847,7 +844,7 @@ func (e *Engine) computing(dev machine.DeviceID) bool {
 func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
 	at := int64(rec.inputs)
 	for _, p := range r.f.Preds(gt) {
-		if pt := &e.tasks.at[r.task(graph.TaskID(p))]; pt.state == done {
+		if pt := &e.tasks.at[r.task(graph.TaskID(p))]; pt.where == done {
 			at = max(at, pt.eft)
 		}
 	}
@@ -881,7 +878,7 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
 	took := end - start
 	t := &e.tasks.at[tid]
-	t.state = done
+	t.move(done)
 	if t.flags&cutOff != 0 {
 		t.flags &^= cutOff
 		delete(e.cuts, tid)
@@ -959,7 +956,7 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 // where nothing has to be kept to make them again.
 func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 	initial, shift := r.f.NumInitial, r.shift()
-	quick := len(e.stuck)+len(e.awaiting) == 0
+	quick := len(e.leftOuts)+len(e.awaiting) == 0
 	vals := e.mem.vals.at // nothing here makes values
 	for k := range uses {
 		u := &uses[k]
@@ -1009,7 +1006,7 @@ func (e *Engine) landed(r *run) {
 func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	val := &e.mem.vals.at[v]
 	val.on(madeGone)
-	if len(e.stuck) > 0 {
+	if len(e.leftOuts) > 0 {
 		e.hungry = true // one of them may wait for it on behalf of another run
 	}
 	if len(e.awaiting) > 0 && val.reads == 0 {
@@ -1085,12 +1082,8 @@ func (e *Engine) wakeAwaiting(v valueID) {
 	}
 	delete(e.awaiting, v)
 	for _, tid := range ts {
-		if t := &e.tasks.at[tid]; t.state == ready {
-			if t.unissued > 0 {
-				t.state = waiting
-			} else {
-				e.makeReady(tid)
-			}
+		if e.tasks.at[tid].where == behindReaders {
+			e.again(tid)
 		}
 	}
 }
@@ -1100,7 +1093,7 @@ func (r *run) full() bool { return r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInF
 
 // park sets a task aside until its run may have another in flight.
 func (e *Engine) park(tid taskID, r *run) {
-	e.tasks.at[tid].flags |= parked
+	e.tasks.at[tid].move(parked)
 	r.parked.push(tid)
 }
 
@@ -1111,22 +1104,22 @@ func (e *Engine) unpark(r *run) {
 	for r.parked.len() > 0 && !r.full() {
 		tid := r.parked.pop()
 		t := &e.tasks.at[tid]
-		if t.flags&parked == 0 {
+		if t.where != parked {
 			continue
 		}
-		t.flags &^= parked
 		if t.unissued == 0 {
 			e.replace(tid)
 			return
 		}
-		e.unplace(tid) // a predecessor failed meanwhile
-		t.state = waiting
+		e.unplace(tid, waiting) // a predecessor failed meanwhile
 	}
 }
 
 // nextGang lets the next gang in that waits for the limit of tasks in flight.
 func (e *Engine) nextGang() {
 	if e.gangLine.len() > 0 && !e.full() {
-		e.ready.push(e.gangLine.pop())
+		tid := e.gangLine.pop()
+		e.tasks.at[tid].move(ready)
+		e.ready.push(tid)
 	}
 }

@@ -41,7 +41,7 @@ func (e *Engine) Left() string {
 	}{
 		{"runs", runs}, {"run numbers", len(e.byID)}, {"graphs", len(e.latest)}, {"resident data", resident},
 		{"runs in line", len(e.looks) + len(e.recuts)}, {"data asked for", len(e.served)},
-		{"tasks", e.tasks.live}, {"tasks queued", e.lined}, {"tasks ready", e.ready.len() + len(e.stuck)},
+		{"tasks", e.tasks.live}, {"tasks queued", e.lined}, {"tasks ready", e.ready.len() + len(e.leftOuts)},
 		{"tasks delayed", len(e.delayed)}, {"tasks that await readers", len(e.awaiting)},
 		{"gangs", len(e.gangs) + e.gangLine.len()}, {"tasks in flight", e.inFlight}, {"operations in flight", e.flying},
 		{"values", e.mem.vals.live}, {"data", e.mem.data.live}, {"lists of instances", e.mem.heads.live},

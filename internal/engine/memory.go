@@ -356,7 +356,7 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 			InputsAt: min(max(e.madeAt(e.mem.insts[dst].at(p0)), rec.issued), start), Bytes: rec.bytes,
 		})
 		if s, live := e.byID[RunID(rec.forRun)]; live && rec.forTask >= 0 {
-			if t := &e.tasks.at[e.runs[s].task(rec.forTask)]; t.state == issued && e.mem.pending(t.lane, e.lanes[t.lane].count(t.seq)) {
+			if t := &e.tasks.at[e.runs[s].task(rec.forTask)]; t.where == issued && e.mem.pending(t.lane, e.lanes[t.lane].count(t.seq)) {
 				l := e.lanes[t.lane].rec(e.lanes[t.lane].count(t.seq))
 				l.inputs = max(l.inputs, end)
 			}
@@ -420,7 +420,7 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 // madeAt returns when the value in a slot was produced, 0 if it always was there.
 func (e *Engine) madeAt(s slotID) time.Duration {
 	if v := e.mem.slots.at[s].val; v >= 0 {
-		if p := e.producer(v); p >= 0 && e.tasks.at[p].state == done {
+		if p := e.producer(v); p >= 0 && e.tasks.at[p].where == done {
 			return time.Duration(e.tasks.at[p].eft)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 // by priority.
 func (e *Engine) makeReady(tid taskID) {
 	t := &e.tasks.at[tid]
-	t.state = ready
+	t.move(ready)
 	t.readyAt = int64(e.now)
 	if t.flags&charged != 0 { // placed anew: it has its turn already
 		e.ready.push(tid)
@@ -133,10 +133,11 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 func (e *Engine) place() {
 	if e.hungry {
 		e.hungry = false
-		for _, tid := range e.stuck {
+		for _, tid := range e.leftOuts {
+			e.tasks.at[tid].move(ready)
 			e.ready.push(tid)
 		}
-		e.stuck = e.stuck[:0]
+		e.leftOuts = e.leftOuts[:0]
 	}
 	for e.ready.len() > 0 {
 		e.view.Tasks, e.inputs, e.onlys = e.view.Tasks[:0], e.inputs[:0], e.onlys[:0]
@@ -144,18 +145,18 @@ func (e *Engine) place() {
 			tid := e.ready.pop()
 			t := &e.tasks.at[tid]
 			r, gt := e.taskOf(tid)
-			if t.state != ready || r.state != runActive {
+			if t.where != ready || r.state != runActive {
 				e.nextGang()
 				continue
 			}
 			if t.unissued > 0 {
-				t.state = waiting
+				t.move(waiting)
 				e.passOn(r)
 				continue
 			}
 			sh := e.shape(r, gt)
 			if sh.gang > 1 {
-				if e.placeGang(tid, r, gt); e.tasks.at[tid].state != issued {
+				if e.placeGang(tid, r, gt); e.tasks.at[tid].where != issued {
 					e.passOn(r)
 				}
 				continue
@@ -181,8 +182,8 @@ func (e *Engine) place() {
 			for i := range e.view.Tasks {
 				v := &e.view.Tasks[i]
 				tid := e.runs[v.Run].task(v.Task)
-				if e.tasks.at[tid].state == ready {
-					e.leaveOut(tid)
+				if e.tasks.at[tid].where == ready {
+					e.unplaceable(tid)
 				}
 			}
 		}
@@ -201,7 +202,7 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	at, near := e.now, machine.DeviceID(-1)
 	tasks, base := e.tasks.at, r.tbase
 	for _, p := range f.Preds(gt) {
-		if pt := &tasks[base+taskID(p)]; pt.state == issued && time.Duration(pt.eft) >= at {
+		if pt := &tasks[base+taskID(p)]; pt.where == issued && time.Duration(pt.eft) >= at {
 			at, near = time.Duration(pt.eft), pt.dev
 		}
 	}
@@ -288,7 +289,8 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 	tid := r.task(graph.TaskID(v.Task))
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[dev]
-	t.state, t.dev = queued, dev
+	t.move(queued)
+	t.dev = dev
 	t.cost = int64(v.Cost[vd.Class])
 	if vd.Slow != 1 {
 		t.cost = int64(float64(t.cost) * vd.Slow)
@@ -300,9 +302,11 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 	e.poke(dev)
 }
 
-// unplace takes a task off its device's account. It must be off the queue already.
-func (e *Engine) unplace(tid taskID) {
+// unplace moves a task that is off its device's queue already, and takes it off the
+// device's account.
+func (e *Engine) unplace(tid taskID, to where) {
 	t := &e.tasks.at[tid]
+	t.move(to)
 	if t.dev < 0 {
 		return
 	}
@@ -310,12 +314,11 @@ func (e *Engine) unplace(tid taskID) {
 	vd.Queued--
 	e.drift(t.dev, t.cost)
 	t.dev = -1
-	t.state = waiting
 }
 
 // replace sends a placed task back to be placed anew.
 func (e *Engine) replace(tid taskID) {
-	e.unplace(tid)
+	e.unplace(tid, waiting)
 	e.makeReady(tid)
 }
 
@@ -337,9 +340,15 @@ func (e *Engine) reoffer() {
 	}
 }
 
-// leaveOut keeps a task no device takes at present, or fails its run when none
-// ever will.
+// leaveOut keeps a task until something changes that may let it run.
 func (e *Engine) leaveOut(tid taskID) {
+	e.unplace(tid, leftOut)
+	e.leftOuts = append(e.leftOuts, tid)
+}
+
+// unplaceable keeps a task no device takes at present, or fails its run when none
+// ever will.
+func (e *Engine) unplaceable(tid taskID) {
 	r, gt := e.taskOf(tid)
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	err := ErrNoDevice
@@ -355,7 +364,7 @@ func (e *Engine) leaveOut(tid taskID) {
 			continue
 		}
 		if e.mayHold(machine.DeviceID(d), e.need(r, gt, e.devs[d].space)) {
-			e.stuck = append(e.stuck, tid)
+			e.leaveOut(tid)
 			e.unpark(r)
 			return
 		}
@@ -499,7 +508,7 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 	}
 	r, gt := e.taskOf(first.task)
 	e.devs[from].queue.pop()
-	e.unplace(first.task)
+	e.unplace(first.task, queued)
 	e.settle(first.task, r, gt, from, dev, cost)
 	e.tasks.at[first.task].eft = int64(e.now + begins + cost) // what was queued here comes after it
 }
@@ -540,7 +549,7 @@ func (e *Engine) canBegin(tid taskID, dev machine.DeviceID) bool {
 func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool) {
 	at = e.now
 	for _, p := range r.f.Preds(gt) {
-		if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.state == issued {
+		if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.where == issued {
 			at, waits = max(at, time.Duration(t.eft)), true
 		}
 	}
@@ -568,7 +577,7 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 	if !ok || atOnce && !e.canBegin(k.task, to) || max(e.view.Devices[to].FreeAt, at)+cost >= e.view.Devices[from].FreeAt {
 		return false
 	}
-	e.unplace(k.task)
+	e.unplace(k.task, queued)
 	e.settle(k.task, r, gt, from, to, cost)
 	return true
 }
@@ -592,7 +601,7 @@ func (e *Engine) settle(tid taskID, r *run, gt graph.TaskID, from, to machine.De
 	vd.Queued++
 	e.view.Delay(to, cost)
 	e.devs[to].load += int64(cost)
-	t.state, t.dev, t.cost, t.eft = queued, to, int64(cost), int64(vd.FreeAt)
+	t.dev, t.cost, t.eft = to, int64(cost), int64(vd.FreeAt)
 	e.dirty(to)
 	e.devs[to].queue.push(tid, t.key)
 	e.poke(to)
@@ -609,6 +618,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		e.park(tid, r)
 		return
 	case e.full():
+		e.tasks.at[tid].move(gangLined)
 		e.gangLine.push(tid)
 		return
 	}
@@ -619,7 +629,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		return
 	}
 	if len(devs) < size {
-		e.stuck = append(e.stuck, tid)
+		e.leaveOut(tid)
 		return
 	}
 	slices.SortStableFunc(devs, func(a, b machine.DeviceID) int {
@@ -637,7 +647,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		space := e.devs[dev].space
 		v, need := e.prepare(tid, r, gt, dev, int16(rank), room{taken[space], taken[0]})
 		if v == noMemory {
-			e.stuck = append(e.stuck, tid)
+			e.leaveOut(tid)
 			e.gangWaits = true
 		}
 		if v != issuedOK {
@@ -739,7 +749,7 @@ func (e *Engine) purge(r *run) {
 		}
 	}
 	e.ready = live
-	e.stuck = slices.DeleteFunc(e.stuck, mine)
+	e.leftOuts = slices.DeleteFunc(e.leftOuts, mine)
 	e.delayed = slices.DeleteFunc(e.delayed, func(d delay) bool { return mine(d.task) })
 	heapify(e.delayed)
 	for v, ts := range e.awaiting {

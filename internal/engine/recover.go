@@ -124,7 +124,7 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	r.report.Retries++
 	e.tr.Record(trace.Event{Kind: trace.Retry, Device: dev, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 	pause := e.o.Backoff << min(t.tries-1, 10)
-	t.state = ready
+	t.move(pausing)
 	e.after(e.now+pause, tid)
 	if st != Refused {
 		e.sick(dev)
@@ -193,7 +193,7 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	}
 	tid := e.runs[s].task(rec.forTask)
 	t, c := &e.tasks.at[tid], e.cuts[tid]
-	if t.state == done {
+	if t.where == done {
 		return err
 	}
 	// One failure, however many copies it took with it, and also where the launch
@@ -220,7 +220,7 @@ func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
 // again makes a task ready once its predecessors are issued.
 func (e *Engine) again(tid taskID) {
 	if t := &e.tasks.at[tid]; t.unissued > 0 {
-		t.state = waiting
+		t.move(waiting)
 	} else {
 		e.makeReady(tid)
 	}
@@ -259,7 +259,7 @@ func (e *Engine) reopen(v valueID) int {
 		return 0
 	}
 	t := &e.tasks.at[p]
-	if t.state != done {
+	if t.where != done {
 		return 0 // on its way
 	}
 	r, gt := e.taskOf(p)
@@ -283,7 +283,8 @@ func (e *Engine) reopen(v valueID) int {
 		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.mem.vals.at[v].depth))
 		return 0
 	}
-	t.state, t.dev, t.avoid, t.tries = waiting, -1, -1, 0
+	t.move(waiting)
+	t.dev, t.avoid, t.tries = -1, -1, 0
 	t.flags |= replayed
 	r.left++
 	r.report.Replays++
@@ -332,7 +333,7 @@ func (e *Engine) failAskers(gone func(v valueID) bool, err error) {
 func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
 	asks := false
 	for t := range r.g.NumTasks() {
-		if e.tasks.at[r.task(graph.TaskID(t))].state != done {
+		if e.tasks.at[r.task(graph.TaskID(t))].where != done {
 			e.eachRead(r, graph.TaskID(t), func(v valueID) { asks = asks || gone(v) })
 		}
 	}

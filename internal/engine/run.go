@@ -560,7 +560,7 @@ func (r *run) err(e *Engine) error {
 	}
 	var names []string
 	for t := range r.g.NumTasks() {
-		if !r.begun || e.tasks.at[r.task(graph.TaskID(t))].state != done {
+		if !r.begun || e.tasks.at[r.task(graph.TaskID(t))].where != done {
 			names = append(names, r.g.TaskName(graph.TaskID(t)))
 		}
 	}
@@ -654,13 +654,10 @@ func (e *Engine) abandon(r *run) {
 	for t := range r.g.NumTasks() {
 		tid := r.task(graph.TaskID(t))
 		tk := &e.tasks.at[tid]
-		if tk.state == done {
+		if tk.where == done {
 			continue
 		}
-		if tk.state == queued {
-			e.unplace(tid)
-		}
-		tk.state = done
+		e.unplace(tid, done)
 		if r.revived {
 			e.relinquish(r, graph.TaskID(t))
 		}
@@ -680,7 +677,7 @@ func (e *Engine) abandon(r *run) {
 // values lost, so that they are made again for whoever asks next.
 func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 	tid := r.task(gt)
-	e.tasks.at[tid].flags &^= parked | cutOff
+	e.tasks.at[tid].flags &^= cutOff
 	delete(e.cuts, tid)
 	for _, s := range r.f.Succs(gt) {
 		e.tasks.at[r.task(graph.TaskID(s))].unissued--
