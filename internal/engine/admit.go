@@ -51,7 +51,7 @@ func (e *Engine) join(r *run) {
 		res.line.push(ticket{r.id, r.slot})
 	}
 	if r.after == 0 {
-		e.look(r)
+		e.consider(r)
 	}
 }
 
@@ -80,7 +80,7 @@ func (e *Engine) first(res *residentData) *run {
 		if r := e.inLine(res.line.next()); r != nil {
 			if moved {
 				if r.after--; r.after == 0 {
-					e.look(r)
+					e.consider(r)
 				}
 			}
 			return r
@@ -94,7 +94,7 @@ func (e *Engine) first(res *residentData) *run {
 func (e *Engine) released(ref DataRef) {
 	res := &e.resident[ref]
 	if r := e.first(res); r != nil && r.after == 0 {
-		e.look(r)
+		e.consider(r)
 	}
 	if res.fetches > 0 || res.closing {
 		e.ask(ref)
@@ -102,17 +102,17 @@ func (e *Engine) released(ref DataRef) {
 }
 
 // look has a run looked at by admit: a heap, so that runs start in submit order.
-func (e *Engine) look(r *run) {
-	h := append(e.looks, ticket{r.id, r.slot})
+func (e *Engine) consider(r *run) {
+	h := append(e.toAdmit, ticket{r.id, r.slot})
 	for i := len(h) - 1; i > 0 && h[i].id < h[(i-1)/2].id; i = (i - 1) / 2 {
 		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
 	}
-	e.looks = h
+	e.toAdmit = h
 }
 
 // looked takes the run to look at next.
-func (e *Engine) looked() ticket {
-	h := e.looks
+func (e *Engine) nextToAdmit() ticket {
+	h := e.toAdmit
 	top, n := h[0], len(h)-1
 	h[0] = h[n]
 	h = h[:n]
@@ -127,7 +127,7 @@ func (e *Engine) looked() ticket {
 		h[i], h[c] = h[c], h[i]
 		i = c
 	}
-	e.looks = h
+	e.toAdmit = h
 	return top
 }
 
@@ -161,13 +161,13 @@ func (e *Engine) admit() {
 	}
 	for _, k := range e.recuts {
 		if r := e.inLine(k); r != nil {
-			e.look(r)
+			e.consider(r)
 		}
 	}
 	e.recuts = e.recuts[:0]
-	for len(e.looks) > 0 {
+	for len(e.toAdmit) > 0 {
 		e.visit(1)
-		k := e.looked()
+		k := e.nextToAdmit()
 		r := e.inLine(k)
 		if r == nil || !e.free(r) {
 			continue

@@ -19,8 +19,8 @@ const (
 	lastPause  = time.Minute
 )
 
-// lack is what a device could not provide.
-type lack struct {
+// shortfall is what a device could not provide.
+type shortfall struct {
 	told  int64         // its capacity as said by the loop; 0 for no limit
 	until time.Duration // when to ask for that again, 0 when nothing is lacking
 	pause time.Duration // how long it was asked for less the last time
@@ -33,8 +33,8 @@ func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
 	if d.space == 0 {
 		return
 	}
-	d.lack = lack{told: bytes}
-	e.countAbsent()
+	d.shortfall = shortfall{told: bytes}
+	e.listTimed()
 	e.resize(dev, bytes)
 }
 
@@ -51,7 +51,7 @@ func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	// Tasks queued there may not fit any more, and others may fit now.
 	e.requeueAll(dev)
 	e.roomIn(d.space)
-	e.hungry = true
+	e.offerAgain = true
 }
 
 // shrink takes in that a device has less memory than it said: it could not
@@ -63,28 +63,28 @@ func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
 	if d.space == 0 || sp.cap > 0 && left >= sp.cap {
 		return
 	}
-	l := &d.lack
+	l := &d.shortfall
 	if l.until == 0 { // not one of several that failed together
 		if l.pause = min(2*l.pause, lastPause); l.pause == 0 || e.now-l.asked > l.pause {
 			l.pause = firstPause
 		}
 	}
 	l.until = e.now + l.pause
-	e.countAbsent()
+	e.listTimed()
 	e.resize(dev, left)
 }
 
 // regrow asks a device for as much memory again as it was said to have.
 func (e *Engine) regrow(dev machine.DeviceID) {
-	l := &e.devs[dev].lack
+	l := &e.devs[dev].shortfall
 	l.until, l.asked = 0, e.now
-	e.countAbsent()
+	e.listTimed()
 	e.resize(dev, l.told)
 }
 
 // mayHold reports whether a device has, or had and will be asked for again, memory for
 // so many bytes.
 func (e *Engine) mayHold(dev machine.DeviceID, bytes int64) bool {
-	l := &e.devs[dev].lack
+	l := &e.devs[dev].shortfall
 	return bytes <= e.view.Devices[dev].CapBytes || l.until > 0 && (l.told == 0 || bytes <= l.told)
 }

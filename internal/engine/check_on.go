@@ -15,7 +15,7 @@ const recountAlways = 2000
 
 // recount computes everything the engine keeps count of anew, from what the
 // counts are about, and panics where the two differ. The order matters: what
-// comes later relies on what was found sound before. It looks at everything
+// comes later relies on what was found sound before. It maxTried at everything
 // there is, so with much of that it does so at every few steps only.
 func (e *Engine) recount() {
 	if e.checks.steps%uint64(1+(e.tasks.live+e.mem.vals.live)/recountAlways) != 0 {
@@ -113,8 +113,8 @@ func (c *recounter) eachInLane(fn func(ln *lane, rec *opRec)) {
 // eachOp visits every operation in flight, those that are adrift too.
 func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
 	c.eachInLane(fn)
-	for i := range c.adrift {
-		fn(&c.lanes[c.adrift[i].op.Lane], &c.adrift[i].rec)
+	for i := range c.detached {
+		fn(&c.lanes[c.detached[i].op.Lane], &c.detached[i].rec)
 	}
 }
 
@@ -315,7 +315,7 @@ func (c *recounter) operations() {
 		c.must(rec.task < 0 || c.tasks.at[rec.task].where == issued, "a task in flight is not issued", int32(rec.task))
 	})
 	for i := range c.devs {
-		for _, g := range c.devs[i].ghosts {
+		for _, g := range c.devs[i].inUse {
 			pin(g.inst, g.p0, g.n, 1)
 		}
 	}
@@ -343,8 +343,8 @@ func (c *recounter) operations() {
 	for s := range c.mem.spaces {
 		c.same(c.mem.spaces[s].pins, spacePins[s], "pins of a memory", int32(s))
 	}
-	for i := range c.adrift { // which the device does not count
-		flight[c.lanes[c.adrift[i].op.Lane].info.Device]--
+	for i := range c.detached { // which the device does not count
+		flight[c.lanes[c.detached[i].op.Lane].info.Device]--
 	}
 	for d := range c.devs {
 		c.same(c.devs[d].flight, flight[d], "operations in flight on a device", int32(d))
@@ -485,7 +485,7 @@ func (c *recounter) tasksOfRuns() {
 			unissued := 0
 			for _, p := range r.f.Preds(gt) {
 				s, g := c.tasks.at[r.task(graph.TaskID(p))].where, c.gang(r.task(graph.TaskID(p)))
-				strays := slices.ContainsFunc(c.adrift, func(s stray) bool { return s.rec.task == r.task(graph.TaskID(p)) })
+				strays := slices.ContainsFunc(c.detached, func(s detachedOp) bool { return s.rec.task == r.task(graph.TaskID(p)) })
 				if s != issued && s != done || strays || g != nil && g.withdrawn {
 					unissued++
 				}
@@ -539,7 +539,7 @@ func (c *recounter) waitingTasks() {
 		in(gangLined, tid)
 	}
 	c.must(c.gangLine.len() == 0 || c.inFlight >= c.o.MaxInFlight, "a gang waits for a limit that is not reached")
-	for v, ts := range c.awaiting {
+	for v, ts := range c.behindReaders {
 		c.mustOf(v, c.mem.vals.at[v].reads > 0 || !c.mem.vals.at[v].has(produced), "was made and read, and tasks still await that")
 		for _, tid := range ts {
 			in(behindReaders, tid)
@@ -553,7 +553,7 @@ func (c *recounter) waitingTasks() {
 			in(queued, tid)
 		})
 	}
-	c.same(c.lined, lined, "tasks in device queues")
+	c.same(c.queuedTasks, lined, "tasks in device queues")
 	goesOn := make(map[runSlot]bool) // runs of which a task will be issued
 	for tid, w := range listed {
 		if w != waiting {
@@ -630,18 +630,18 @@ func (c *recounter) devices() {
 		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", int32(i))
 		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", int32(i))
 		c.must(d.state == Healthy || d.queue.len() == 0, "a device that takes no work has tasks queued", int32(i))
-		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.absent) > 0, "a device waits for memory that nothing will free", int32(i))
+		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.timed) > 0, "a device waits for memory that nothing will free", int32(i))
 		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.mem.spaces[0].cap == 0 || d.waits&onHost != 0)
 		c.must(waits, "a device waits for memory and stands on no list of it", int32(i))
 		if d.queue.len() > 0 && !d.blocked && !c.full() {
 			l, ok := c.credit(d)
 			c.must(!ok, "a device has tasks queued and a lane with credit", int32(i), int32(l))
 		}
-		if d.state == Lost || d.state == Broken && d.health.deadline > 0 || d.swapTo >= 0 || d.lack.until > 0 {
+		if d.state == Lost || d.state == Broken && d.health.deadline > 0 || d.swapTo >= 0 || d.shortfall.until > 0 {
 			absent++
 		}
 	}
-	c.same(len(c.absent), absent, "devices with a timer")
+	c.same(len(c.timed), absent, "devices with a timer")
 	short, flying := 0, 0
 	for s := range c.mem.spaces {
 		short += len(c.mem.spaces[s].line)

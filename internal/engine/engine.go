@@ -45,9 +45,9 @@ type Options struct {
 	// own. Negative means that nothing does. With 0 nothing does on devices in the
 	// caller's process, and Limits on others.
 	TaskTimeout time.Duration
-	// Beside is how long a launch on a device that uses host memory may keep other
+	// DetachAfter is how long a launch on a device that uses host memory may keep other
 	// runs from the device (2 s; negative: for ever): see Blocks.
-	Beside time.Duration
+	DetachAfter time.Duration
 	// Processes says, by device, which process it runs in; nil means the caller's.
 	Processes []Process
 	Limits    Limits
@@ -84,9 +84,9 @@ const (
 	defaultBackoff     = time.Millisecond
 	defaultReplayBound = time.Second
 	defaultReplayDepth = 32
-	// maxCuts is how often the copies made for a task, or to bring a value home, may
+	// maxCopyFailures is how often the copies made for a task, or to bring a value home, may
 	// fail in a row.
-	maxCuts = 8
+	maxCopyFailures = 8
 	// agingPerPriority is the service a waiting task is overtaken by for each
 	// step of priority between it and a newer, more urgent one. It makes
 	// priority a head start instead of a privilege, so nothing starves.
@@ -117,98 +117,98 @@ type Engine struct {
 	lanes []lane
 	far   map[[2]machine.DeviceID]bool // which devices a network joins
 
-	runs     []*run // by slot; nil where free
-	freeRuns []runSlot
-	spare    []*run // retired runs, kept for their slices
-	byID     map[RunID]runSlot
-	latest   map[*graph.Graph]*run // the run of each graph that began last and has not ended
-	nextRun  RunID
-	looks    []ticket  // runs to look at that are not admitted yet, a heap by number
-	recuts   []ticket  // those that wait for resident data to be cut anew
-	durable  uint64    // the step in which all resident data was last committed
-	served   []DataRef // resident data something was asked of
-	vnow     int64     // virtual service time reached (fair queueing)
-	weights  float64   // sum over active runs
-	share    float64   // of a run of weight 1: 1/weights
+	runs      []*run // by slot; nil where free
+	freeRuns  []runSlot
+	spare     []*run // retired runs, kept for their slices
+	byID      map[RunID]runSlot
+	latest    map[*graph.Graph]*run // the run of each graph that began last and has not ended
+	nextRun   RunID
+	toAdmit   []ticket  // runs to look at that are not admitted yet, a heap by number
+	recuts    []ticket  // those that wait for resident data to be cut anew
+	committed uint64    // the step in which all resident data was last committed
+	served    []DataRef // resident data something was asked of
+	vnow      int64     // virtual service time reached (fair queueing)
+	weights   float64   // sum over active runs
+	share     float64   // of a run of weight 1: 1/weights
 
 	tasks blocks[taskID, task]
 
 	resident []residentData
 	freeRes  []DataRef
 
-	ready      fifo[taskID] // tasks waiting for a placement
-	leftOuts   []taskID     // tasks no device takes at present
-	delayed    []delay      // retries backing off, a heap by time
-	gangs      map[taskID]*gang
-	view       sched.View
-	places     []sched.Placement
-	batch      int // tasks placed in one call
-	inputs     []sched.Input
-	onlys      []machine.DeviceID
-	inFlight   int                    // launches
-	lined      int                    // tasks in device queues
-	poked      []machine.DeviceID     // devices whose queue or credits changed
-	drifted    []machine.DeviceID     // devices whose load changed while events were taken in
-	timedOps   int                    // operations in flight with a timeout
-	absent     []machine.DeviceID     // devices whose ladder, hand-over or memory has a timer
-	due        []machine.DeviceID     // scratch of timers
-	bounds     []bound                // before when no lane is overdue, a heap by time
-	limited    fifo[machine.DeviceID] // devices that wait for fewer tasks to be in flight
-	flying     int                    // operations in flight
-	refused    int64                  // bytes of a copy into host memory there was no room for
-	effort     effort                 // how far to go for room
-	squeezes   int                    // copies within a memory that failed in a row
-	passed     []keyed                // scratch of issueNext
-	asked      bool                   // something was asked for outside Step
-	ended      bool                   // a run ended in this step
-	hungry     bool                   // devices changed: offer tasks left out again
-	gangWaits  bool                   // a gang waits for memory
-	gangLine   fifo[taskID]           // gangs that wait for fewer tasks in flight
-	epoch      uint64
-	crowded    *machine.Contention // who computed beside whom, nil where nobody minds
-	checks     checkState
-	balance    balanceState
-	hostOnly   bool                 // every device uses host memory: no copies, no inputs to list
-	isolated   bool                 // some device runs in a process of its own
-	adrift     []stray              // launches that have left their lanes
-	dead       []runSlot            // runs to end at the end of the step
-	failed     []runSlot            // runs that failed in this step while something of them ran
-	redo       []valueID            // outputs whose home may have become free
-	offered    uint32               // executions the cost model could have had
-	awaiting   map[valueID][]taskID // tasks that wait for the readers of a value
-	plans      []plan               // scratch of tryIssue
-	ops        []Op                 // scratch: waits being collected
-	copyFor    taskID               // task copies are being made for, -1
-	copySerial uint32               // of the issue they are made for
-	cuts       map[taskID]cut       // of the tasks that are cut off
-	suspects   map[taskID][]Loss    // by task, the devices that were lost while it ran
-	copyFails  map[valueID]cut      // by value, how copies that no task waits for failed in a row
+	ready         fifo[taskID] // tasks waiting for a placement
+	leftOuts      []taskID     // tasks no device takes at present
+	delayed       []delay      // retries backing off, a heap by time
+	gangs         map[taskID]*gang
+	view          sched.View
+	places        []sched.Placement
+	batch         int // tasks placed in one call
+	inputs        []sched.Input
+	onlys         []machine.DeviceID
+	inFlight      int                    // launches
+	queuedTasks   int                    // tasks in device queues
+	revisits      []machine.DeviceID     // devices whose queue or credits changed
+	loadChanged   []machine.DeviceID     // devices whose load changed while events were taken in
+	timedOps      int                    // operations in flight with a timeout
+	timed         []machine.DeviceID     // devices whose ladder, hand-over or memory has a timer
+	due           []machine.DeviceID     // scratch of timers
+	bounds        []bound                // before when no lane is overdue, a heap by time
+	limited       fifo[machine.DeviceID] // devices that wait for fewer tasks to be in flight
+	flying        int                    // operations in flight
+	refused       int64                  // bytes of a copy into host memory there was no room for
+	effort        effort                 // how far to go for room
+	squeezes      int                    // copies within a memory that failed in a row
+	passed        []keyed                // scratch of issueNext
+	asked         bool                   // something was asked for outside Step
+	ended         bool                   // a run ended in this step
+	offerAgain    bool                   // devices changed: offer tasks left out again
+	gangWaits     bool                   // a gang waits for memory
+	gangLine      fifo[taskID]           // gangs that wait for fewer tasks in flight
+	epoch         uint64
+	contention    *machine.Contention // who computed beside whom, nil where nobody minds
+	checks        checkState
+	balance       balanceState
+	hostOnly      bool                    // every device uses host memory: no copies, no inputs to list
+	isolated      bool                    // some device runs in a process of its own
+	detached      []detachedOp            // launches that have left their lanes
+	ending        []runSlot               // runs to end at the end of the step
+	failed        []runSlot               // runs that failed in this step while something of them ran
+	homeward      []valueID               // outputs whose home may have become free
+	offered       uint32                  // executions the cost model could have had
+	behindReaders map[valueID][]taskID    // tasks that wait for the readers of a value
+	plans         []plan                  // scratch of tryIssue
+	ops           []Op                    // scratch: waits being collected
+	copyFor       taskID                  // task copies are being made for, -1
+	copySerial    uint32                  // of the issue they are made for
+	taskCopies    map[taskID]copyFailure  // of the tasks that are cut off
+	suspects      map[taskID][]Loss       // by task, the devices that were lost while it ran
+	valueCopies   map[valueID]copyFailure // by value, how copies that no task waits for failed in a row
 }
 
 // device is the engine's own view of a device; what policies see is in view.Devices.
 type device struct {
-	space   spaceID
-	lanes   [2]Lane // compute lanes [first, end)
-	in, out Lane
-	queue   queue
-	state   DeviceState
-	blocked bool // the head of its queue waits for memory
-	waits   waitsOn
-	lack    lack
-	stats   machine.Stats
-	backlog int64 // predicted time of tasks in flight
-	load    int64 // and of those queued as well
-	health  deviceHealth
-	swapTo  machine.DeviceID // -1, or where its state moves once idle
-	flight  int              // operations in flight that use its lanes
-	poked   bool             // on the list of devices to look at
-	limited bool             // and on that of devices that wait for fewer tasks to be in flight
-	dirty   bool             // and on that of the policy
-	ghosts  []ghost          // what calls it was dropped with may still use
-	cause   error            // why it was lost last
-	drifted bool             // its load changed and its FreeAt did not yet
-	losses  int              // how often it was lost
-	util    float64          // as last sampled, its own work included
+	space       spaceID
+	lanes       [2]Lane // compute lanes [first, end)
+	in, out     Lane
+	queue       queue
+	state       DeviceState
+	blocked     bool // the head of its queue waits for memory
+	waits       waitsOn
+	shortfall   shortfall
+	stats       machine.Stats
+	backlog     int64 // predicted time of tasks in flight
+	load        int64 // and of those queued as well
+	health      deviceHealth
+	swapTo      machine.DeviceID // -1, or where its state moves once idle
+	flight      int              // operations in flight that use its lanes
+	revisit     bool             // on the list of devices to look at
+	limited     bool             // and on that of devices that wait for fewer tasks to be in flight
+	dirty       bool             // and on that of the policy
+	inUse       []usedPart       // what calls it was dropped with may still use
+	cause       error            // why it was lost last
+	loadChanged bool             // its load changed and its FreeAt did not yet
+	losses      int              // how often it was lost
+	util        float64          // as last sampled, its own work included
 
 	process    Process
 	sharers    int             // launches that may run at a time on what it computes with
@@ -284,10 +284,10 @@ type task struct {
 type taskFlags uint8
 
 const (
-	held     taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
-	replayed                       // it ran before
-	charged                        // its run has paid for its turn
-	cutOff                         // copies made for it failed
+	held        taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
+	replayed                          // it ran before
+	charged                           // its run has paid for its turn
+	inputFailed                       // copies made for it failed
 )
 
 // New returns an engine for a machine.
@@ -319,23 +319,23 @@ func New(o Options) *Engine {
 	}
 	o.Health.defaults()
 	o.Limits.defaults()
-	defD(&o.Beside, defaultBeside)
+	defD(&o.DetachAfter, defaultDetachAfter)
 	e := &Engine{
 		copyFor: -1,
 		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
-		byID:      make(map[RunID]runSlot),
-		latest:    make(map[*graph.Graph]*run),
-		gangs:     make(map[taskID]*gang),
-		awaiting:  make(map[valueID][]taskID),
-		cuts:      make(map[taskID]cut),
-		suspects:  make(map[taskID][]Loss),
-		copyFails: make(map[valueID]cut),
+		byID:          make(map[RunID]runSlot),
+		latest:        make(map[*graph.Graph]*run),
+		gangs:         make(map[taskID]*gang),
+		behindReaders: make(map[valueID][]taskID),
+		taskCopies:    make(map[taskID]copyFailure),
+		suspects:      make(map[taskID][]Loss),
+		valueCopies:   make(map[valueID]copyFailure),
 	}
 	if e.batch = placeBatch; o.Explain != nil {
 		e.batch = 1 // each is explained with those before it in place
 	}
 	e.learn, _ = o.Cost.(machine.Learner)
-	e.crowded = machine.NewContention(o.Machine)
+	e.contention = machine.NewContention(o.Machine)
 	e.view.Crowds = o.Machine.Crowds()
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
 	e.watch, _ = e.policy.(sched.Observer)
@@ -359,8 +359,8 @@ func New(o Options) *Engine {
 		d, md := &e.devs[i], &e.m.Devices[i]
 		id := machine.DeviceID(i)
 		e.mem.spaces[1+i] = space{dev: id, cap: md.MemBytes, free: &e.view.Devices[i].FreeBytes, oldest: -1, newest: -1}
-		d.space, d.swapTo, d.queue.all = spaceID(1+i), -1, &e.lined
-		d.lack.told = md.MemBytes
+		d.space, d.swapTo, d.queue.all = spaceID(1+i), -1, &e.queuedTasks
+		d.shortfall.told = md.MemBytes
 		if i < len(o.Processes) && o.Processes[i].Own {
 			d.process, d.sharers, d.compiled = o.Processes[i], sharers(e.m, id), make(map[string]bool)
 			e.isolated = true
@@ -503,7 +503,7 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 			e.handle(ev)
 		}
 	}
-	e.freshen()
+	e.updateFreeAt()
 	e.timers()
 	if len(e.mem.deferred) > 0 {
 		e.mem.freeDeferred()
@@ -516,8 +516,8 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 		e.place()
 		e.issueAll()
 		e.redeliver()
-		e.reap()
-		if len(e.poked) > 0 || e.ready.len() > 0 || e.ended {
+		e.endRuns()
+		if len(e.revisits) > 0 || e.ready.len() > 0 || e.ended {
 			continue
 		}
 		if e.flying > 0 || !e.relieve() {
@@ -534,7 +534,7 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 }
 
 func (e *Engine) handle(ev *Event) {
-	e.freshen() // it may need to know
+	e.updateFreeAt() // it may need to know
 	switch ev.Kind {
 	case DeviceLost:
 		h := &e.devs[ev.Device].health
@@ -559,7 +559,7 @@ func (e *Engine) handle(ev *Event) {
 			e.fail(e.runs[s], ErrCancelled)
 		}
 	case Detached:
-		e.detached(ev.Op)
+		e.detach(ev.Op)
 	case GiveUp:
 		e.giveUp(ev.Run)
 	case RecoverFailed:
@@ -578,10 +578,10 @@ func (e *Engine) handle(ev *Event) {
 }
 
 // poke has a device looked at in this step: its queue, credits or memory changed.
-func (e *Engine) poke(dev machine.DeviceID) {
-	if d := &e.devs[dev]; !d.poked {
-		d.poked = true
-		e.poked = append(e.poked, dev)
+func (e *Engine) revisit(dev machine.DeviceID) {
+	if d := &e.devs[dev]; !d.revisit {
+		d.revisit = true
+		e.revisits = append(e.revisits, dev)
 	}
 }
 

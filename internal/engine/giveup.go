@@ -41,11 +41,11 @@ func (e *Engine) Holding(id RunID) (held []Held, err error) {
 			held = append(held, h)
 		}
 	}
-	e.eachStray(s, func(_ Op, dev machine.DeviceID, gt graph.TaskID) {
+	e.eachDetached(s, func(_ Op, dev machine.DeviceID, gt graph.TaskID) {
 		held = append(held, Held{Device: dev, Graph: r.g, Task: gt, Begun: true, Lent: true})
 	})
 	for i := range e.devs {
-		for _, g := range e.devs[i].ghosts {
+		for _, g := range e.devs[i].inUse {
 			if e.touches(r, g.inst) {
 				held = append(held, Held{Device: machine.DeviceID(i), Graph: r.g, Task: graph.NoTask, Begun: true, Lent: true})
 				break

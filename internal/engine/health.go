@@ -147,7 +147,7 @@ func (e *Engine) timers() {
 			e.again(tid)
 		}
 	}
-	e.due = append(e.due[:0], e.absent...) // which may change
+	e.due = append(e.due[:0], e.timed...) // which may change
 	for _, dev := range e.due {
 		e.visit(1)
 		d := &e.devs[dev]
@@ -165,13 +165,13 @@ func (e *Engine) timers() {
 		if d.swapTo >= 0 && d.flight == 0 {
 			e.handOver(dev)
 		}
-		if d.lack.until > 0 && d.lack.until <= e.now {
+		if d.shortfall.until > 0 && d.shortfall.until <= e.now {
 			e.regrow(dev)
 		}
 	}
 	e.timeouts()
 	if e.gangWaits {
-		e.gangWaits, e.hungry = false, true
+		e.gangWaits, e.offerAgain = false, true
 	}
 }
 
@@ -390,13 +390,13 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 	if len(e.delayed) > 0 {
 		sooner(e.delayed[0].at)
 	}
-	for _, dev := range e.absent {
+	for _, dev := range e.timed {
 		e.visit(1)
 		if d := &e.devs[dev]; (d.state == Lost || d.state == Broken) && d.health.deadline > 0 {
 			sooner(d.health.deadline)
 		}
-		if d := &e.devs[dev]; d.lack.until > 0 {
-			sooner(d.lack.until)
+		if d := &e.devs[dev]; d.shortfall.until > 0 {
+			sooner(d.shortfall.until)
 		}
 	}
 	if e.timedOps > 0 && len(e.bounds) > 0 {
@@ -405,19 +405,19 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 	return max(at, e.now), ok
 }
 
-// countAbsent notes which devices need looking at by timers.
-func (e *Engine) countAbsent() {
-	e.absent = e.absent[:0]
+// listTimed notes which devices need looking at by timers.
+func (e *Engine) listTimed() {
+	e.timed = e.timed[:0]
 	for i := range e.devs {
-		if e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].swapTo >= 0 || e.devs[i].lack.until > 0 {
-			e.absent = append(e.absent, machine.DeviceID(i))
+		if e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].swapTo >= 0 || e.devs[i].shortfall.until > 0 {
+			e.timed = append(e.timed, machine.DeviceID(i))
 		}
 	}
 }
 
 // climb tries the next rung of the ladder, or gives up.
 func (e *Engine) climb(dev machine.DeviceID) {
-	defer e.countAbsent()
+	defer e.listTimed()
 	d := &e.devs[dev]
 	h := &d.health
 	if h.rung >= rungs || h.never || e.o.NoRecovery {
@@ -427,7 +427,7 @@ func (e *Engine) climb(dev machine.DeviceID) {
 			h.breaks++
 		}
 		e.setState(dev, Broken)
-		e.hungry = true
+		e.offerAgain = true
 		if e.mem.comeBack(d.space) {
 			e.loseMemory(d.space)
 		}
@@ -457,7 +457,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	h.upSince, h.deadline, h.failures, h.strained, h.drained = e.now, 0, 0, 0, false
 	e.setState(dev, Healthy)
 	d.blocked = false
-	e.countAbsent()
+	e.listTimed()
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, e.now
 	e.dirty(dev)
@@ -468,7 +468,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 // drop gives up on a device that hangs or keeps failing.
 func (e *Engine) drop(dev machine.DeviceID, cause error) {
 	e.out.emit(Drop).Device = dev
-	e.haunt(dev)
+	e.keepInUse(dev)
 	e.lose(dev, false, false, cause)
 }
 
@@ -477,26 +477,26 @@ func (e *Engine) drop(dev machine.DeviceID, cause error) {
 func (e *Engine) abandonDevice(dev machine.DeviceID, cause error) {
 	d := &e.devs[dev]
 	e.out.emit(Drop).Device = dev
-	e.haunt(dev)
+	e.keepInUse(dev)
 	d.health.rung = 0
 	e.lose(dev, d.process.Keeps, true, cause)
 }
 
-// ghost is part of an instance that a call under way on a dropped device uses.
-type ghost struct {
+// usedPart is part of an instance that a call under way on a dropped device uses.
+type usedPart struct {
 	inst  Inst
 	p0, n pieceID
 }
 
-// haunt keeps what the operations in flight on a device use in host memory: a
+// keepInUse keeps what the operations in flight on a device use in host memory: a
 // call that hangs may write to it whenever it likes, so that nobody else may
 // have it, and no run whose memory it is may end, before the device is quiet. Of a
 // device in a process of its own these are copies, until the process is gone.
-func (e *Engine) haunt(dev machine.DeviceID) {
+func (e *Engine) keepInUse(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	keep := func(i Inst, p0, n pieceID) {
 		e.mem.pin(i, p0, n, 1)
-		d.ghosts = append(d.ghosts, ghost{i, p0, n})
+		d.inUse = append(d.inUse, usedPart{i, p0, n})
 	}
 	if d.process.Own {
 		for _, l := range []Lane{d.in, d.out} {
@@ -543,18 +543,18 @@ func (e *Engine) haunt(dev machine.DeviceID) {
 	}
 }
 
-// quieted lets go of what haunt kept.
+// quieted lets go of what keepInUse kept.
 func (e *Engine) quieted(dev machine.DeviceID) {
 	d := &e.devs[dev]
-	ghosts := d.ghosts
-	d.ghosts = nil
-	for _, g := range ghosts {
+	inUse := d.inUse
+	d.inUse = nil
+	for _, g := range inUse {
 		e.mem.unpin(g.inst, g.p0, g.n, 1)
 	}
 }
 
 // sick counts a failure against a device.
-func (e *Engine) sick(dev machine.DeviceID) {
+func (e *Engine) countFailure(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	d.health.failures++
 	if d.health.failures > e.o.Health.MaxFailures && e.working(d) && e.others(dev) {
@@ -661,7 +661,7 @@ func (e *Engine) reslow(dev machine.DeviceID) {
 		}
 	}
 	vd.Slow = slow
-	e.drift(dev, 0)
+	e.takeLoad(dev, 0)
 	e.requeueAll(dev)
 }
 
@@ -726,7 +726,7 @@ func (e *Engine) hotSwap(dev, spare machine.DeviceID) {
 	}
 	if e.devs[dev].state == Draining {
 		e.devs[dev].swapTo = spare
-		e.countAbsent()
+		e.listTimed()
 	}
 }
 
@@ -757,7 +757,7 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 	}
 	if left == 0 {
 		d.swapTo = -1
-		e.countAbsent()
+		e.listTimed()
 	}
 }
 
@@ -768,7 +768,7 @@ func (e *Engine) handInst(i Inst, to spaceID) bool {
 	for k := range e.mem.insts[i].n {
 		s := e.mem.insts[i].slot + slotID(k)
 		v := e.mem.slots.at[s].val
-		if v < 0 || e.mem.elsewhere(v, s) || e.tired(v) != nil {
+		if v < 0 || e.mem.elsewhere(v, s) || e.copyGivenUp(v) != nil {
 			continue
 		}
 		if e.mem.copied(v) {
@@ -805,7 +805,7 @@ func (e *Engine) rebalance() {
 			loads = append(loads, sched.Load{Device: machine.DeviceID(i), Util: e.devs[i].util})
 		}
 	}
-	if e.lined == 0 || !sched.Uneven(loads, o) {
+	if e.queuedTasks == 0 || !sched.Uneven(loads, o) {
 		return
 	}
 	for i := range loads {

@@ -71,16 +71,16 @@ const (
 // issueAll issues from the queues of devices that changed, as far as credits
 // and memory go; one that has nothing left may take a task from another.
 func (e *Engine) issueAll() {
-	for n := 0; n < len(e.poked) || e.resume(); n++ {
-		dev := e.poked[n]
+	for n := 0; n < len(e.revisits) || e.resume(); n++ {
+		dev := e.revisits[n]
 		d := &e.devs[dev]
-		d.poked = false
+		d.revisit = false
 		if d.blocked || !e.working(d) {
 			continue
 		}
 		for {
 			none := d.queue.len() == 0
-			if none && (e.steal == nil || e.lined == 0 || d.flight > 0) {
+			if none && (e.steal == nil || e.queuedTasks == 0 || d.flight > 0) {
 				break
 			}
 			if e.full() {
@@ -103,7 +103,7 @@ func (e *Engine) issueAll() {
 			}
 		}
 	}
-	e.poked = e.poked[:0]
+	e.revisits = e.revisits[:0]
 }
 
 // full reports whether as many tasks are in flight as may be.
@@ -116,8 +116,8 @@ func (e *Engine) resume() bool {
 		e.visit(1)
 		dev := e.limited.pop()
 		e.devs[dev].limited = false
-		if e.devs[dev].queue.len() > 0 && !e.devs[dev].poked {
-			e.poke(dev)
+		if e.devs[dev].queue.len() > 0 && !e.devs[dev].revisit {
+			e.revisit(dev)
 			return true
 		}
 	}
@@ -321,8 +321,8 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	d.flight++
 	d.stats.Start()
 	d.backlog += e.tasks.at[tid].cost
-	if e.crowded != nil {
-		e.crowded.Began(dev, e.now)
+	if e.contention != nil {
+		e.contention.Began(dev, e.now)
 	}
 	a := e.out.emit(Launch)
 	a.Op, a.Device, a.Run, a.Task, a.Rank, a.Graph = op, dev, r.id, gt, rec.rank, r.g
@@ -384,7 +384,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.mem.data.at[r.dataOf[u.Data]].kind != graph.Volatile &&
 				e.tasks.at[tid].flags&replayed == 0 {
 				if pp := r.val(f.Values[prev].Prev); e.mem.vals.at[pp].reads > 0 || e.mem.vals.at[pp].flags&produced == 0 {
-					e.awaiting[pp] = append(e.awaiting[pp], tid)
+					e.behindReaders[pp] = append(e.behindReaders[pp], tid)
 					e.unplace(tid, behindReaders)
 					return setAside, room{}
 				}
@@ -680,8 +680,8 @@ func (e *Engine) opDone(ev *Event) {
 	ln := &e.lanes[ev.Op.Lane]
 	seq := ln.count(ev.Op.Seq)
 	if seq <= ln.lost || seq <= ln.done {
-		if len(e.adrift) > 0 {
-			e.endStray(ev)
+		if len(e.detached) > 0 {
+			e.endDetached(ev)
 		}
 		return // else of a device that was given up on
 	}
@@ -712,7 +712,7 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 		ln.watchers = ln.watchers[:0]
 	}
 	if dev := ln.info.Device; dev >= 0 {
-		e.poke(dev)
+		e.revisit(dev)
 	}
 	if rec.task < 0 {
 		if st == OK || st == DepFailed {
@@ -736,9 +736,9 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	d.flight--
 	d.backlog -= t.cost
 	d.load -= t.cost
-	if !d.drifted {
-		d.drifted = true
-		e.drifted = append(e.drifted, dev)
+	if !d.loadChanged {
+		d.loadChanged = true
+		e.loadChanged = append(e.loadChanged, dev)
 		e.dirty(dev)
 	}
 	e.view.Devices[dev].Queued--
@@ -750,13 +750,13 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		e.unpinLaunch(rec, r.f, gt)
 	}
 	if st != DepFailed {
-		if e.crowded != nil {
-			e.crowded.Ran(dev, start, end, e.computing(dev))
+		if e.contention != nil {
+			e.contention.Ran(dev, start, end, e.computing(dev))
 		}
 		d.stats.Observe(end - start)
 	} else {
-		if e.crowded != nil {
-			e.crowded.Ran(dev, e.now, e.now, e.computing(dev))
+		if e.contention != nil {
+			e.contention.Ran(dev, e.now, e.now, e.computing(dev))
 		}
 		d.stats.Active--
 	}
@@ -879,9 +879,9 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.move(done)
-	if t.flags&cutOff != 0 {
-		t.flags &^= cutOff
-		delete(e.cuts, tid)
+	if t.flags&inputFailed != 0 {
+		t.flags &^= inputFailed
+		delete(e.taskCopies, tid)
 	}
 	expected := t.eft - t.readyAt
 	t.eft = int64(end)
@@ -902,7 +902,7 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 		e.offered++
 		if took > learnAlways || sh.samples < learnAll || e.offered%learnEvery == 0 {
 			sh.samples++
-			e.learn.Observe(r.g.Task(gt), dev, e.crowded.Alone(dev, start, end))
+			e.learn.Observe(r.g.Task(gt), dev, e.contention.Alone(dev, start, end))
 		}
 	}
 	if e.watch != nil {
@@ -919,7 +919,7 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	}
 	e.landed(r)
 	if r.left == 0 && r.owed == 0 || r.state == runFailing {
-		e.markDead(r)
+		e.endLater(r)
 	}
 }
 
@@ -956,7 +956,7 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 // where nothing has to be kept to make them again.
 func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 	initial, shift := r.f.NumInitial, r.shift()
-	quick := len(e.leftOuts)+len(e.awaiting) == 0
+	quick := len(e.leftOuts)+len(e.behindReaders) == 0
 	vals := e.mem.vals.at // nothing here makes values
 	for k := range uses {
 		u := &uses[k]
@@ -989,7 +989,7 @@ func (e *Engine) wasRead(v valueID) {
 	if !e.mem.dropQuick(val) {
 		e.maybeDrop(v)
 	}
-	if len(e.awaiting) > 0 {
+	if len(e.behindReaders) > 0 {
 		e.wakeAwaiting(v)
 	}
 }
@@ -1007,9 +1007,9 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	val := &e.mem.vals.at[v]
 	val.on(madeGone)
 	if len(e.leftOuts) > 0 {
-		e.hungry = true // one of them may wait for it on behalf of another run
+		e.offerAgain = true // one of them may wait for it on behalf of another run
 	}
-	if len(e.awaiting) > 0 && val.reads == 0 {
+	if len(e.behindReaders) > 0 && val.reads == 0 {
 		e.wakeAwaiting(v)
 		val = &e.mem.vals.at[v]
 	}
@@ -1076,11 +1076,11 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 }
 
 func (e *Engine) wakeAwaiting(v valueID) {
-	ts, ok := e.awaiting[v]
+	ts, ok := e.behindReaders[v]
 	if !ok {
 		return
 	}
-	delete(e.awaiting, v)
+	delete(e.behindReaders, v)
 	for _, tid := range ts {
 		if e.tasks.at[tid].where == behindReaders {
 			e.again(tid)

@@ -9,7 +9,7 @@ import (
 // runs have ended, all resident data was given back and nothing is in flight. Buffers
 // that are kept for the next of their size do not count.
 func (e *Engine) Left() string {
-	runs, resident, spaces, ghosts := 0, 0, int64(0), 0
+	runs, resident, spaces, inUse := 0, 0, int64(0), 0
 	for _, r := range e.runs {
 		if r != nil {
 			runs++
@@ -24,7 +24,7 @@ func (e *Engine) Left() string {
 		spaces += e.mem.spaces[i].used
 	}
 	for i := range e.devs {
-		ghosts += len(e.devs[i].ghosts)
+		inUse += len(e.devs[i].inUse)
 	}
 	insts := len(e.mem.insts) - len(e.mem.freeInsts)
 	for _, list := range e.mem.idle.insts {
@@ -40,14 +40,14 @@ func (e *Engine) Left() string {
 		n    int
 	}{
 		{"runs", runs}, {"run numbers", len(e.byID)}, {"graphs", len(e.latest)}, {"resident data", resident},
-		{"runs in line", len(e.looks) + len(e.recuts)}, {"data asked for", len(e.served)},
-		{"tasks", e.tasks.live}, {"tasks queued", e.lined}, {"tasks ready", e.ready.len() + len(e.leftOuts)},
-		{"tasks delayed", len(e.delayed)}, {"tasks that await readers", len(e.awaiting)},
+		{"runs in line", len(e.toAdmit) + len(e.recuts)}, {"data asked for", len(e.served)},
+		{"tasks", e.tasks.live}, {"tasks queued", e.queuedTasks}, {"tasks ready", e.ready.len() + len(e.leftOuts)},
+		{"tasks delayed", len(e.delayed)}, {"tasks that await readers", len(e.behindReaders)},
 		{"gangs", len(e.gangs) + e.gangLine.len()}, {"tasks in flight", e.inFlight}, {"operations in flight", e.flying},
 		{"values", e.mem.vals.live}, {"data", e.mem.data.live}, {"lists of instances", e.mem.heads.live},
 		{"instances", insts}, {"pieces of instances", slots}, {"bytes", int(spaces)}, {"instances that end later", len(e.mem.deferred)},
-		{"instances of dropped devices", ghosts}, {"those that wait for room", e.mem.waiters}, {"copies to make again", len(e.redo)},
-		{"failed copies", len(e.cuts) + len(e.copyFails)}, {"suspects", len(e.suspects)},
+		{"instances of dropped devices", inUse}, {"those that wait for room", e.mem.waiters}, {"copies to make again", len(e.homeward)},
+		{"failed copies", len(e.taskCopies) + len(e.valueCopies)}, {"suspects", len(e.suspects)},
 	} {
 		if k.n != 0 {
 			left = append(left, fmt.Sprintf("%d %s", k.n, k.what))

@@ -36,7 +36,7 @@ func (e *Engine) homeCopies(d dataID, n int) {
 		r := e.runs[slot]
 		r.homeOps += n
 		if n < 0 && r.quiet() && (r.state == runFailing || r.left == 0) {
-			e.markDead(r)
+			e.endLater(r)
 		}
 	}
 }
@@ -54,16 +54,16 @@ func (e *Engine) homeVacated(d dataID, p pieceID) {
 	gd := graph.DataID(d - r.dbase)
 	if last := r.f.Last[r.f.PieceOff[gd]+int32(p)]; last >= r.f.NumInitial {
 		if v := r.val(last); e.mem.vals.at[v].owed() && e.mem.vals.at[v].has(produced) {
-			e.redo = append(e.redo, v)
+			e.homeward = append(e.homeward, v)
 		}
 	}
 }
 
 // redeliver tries again to bring outputs home, and to commit what failed to be.
 func (e *Engine) redeliver() {
-	for len(e.redo) > 0 {
-		v := e.redo[len(e.redo)-1]
-		e.redo = e.redo[:len(e.redo)-1]
+	for len(e.homeward) > 0 {
+		v := e.homeward[len(e.homeward)-1]
+		e.homeward = e.homeward[:len(e.homeward)-1]
 		val := &e.mem.vals.at[v]
 		switch {
 		case !val.has(produced):
@@ -90,8 +90,8 @@ func (e *Engine) maybeDrop(v valueID) {
 	default:
 		e.mem.dropCopies(v, false)
 		val.on(commitEnded) // nothing waits for that copy, and a replay may need another
-		if len(e.copyFails) > 0 {
-			delete(e.copyFails, v)
+		if len(e.valueCopies) > 0 {
+			delete(e.valueCopies, v)
 		}
 		e.uncount(v)
 		if val.run < 0 { // put by the caller: it belongs to no run's block
@@ -157,7 +157,7 @@ func (e *Engine) uncount(v valueID) {
 		}
 	})
 	if r.state == runEnded && r.heldN == 0 && r.needed == 0 {
-		e.markDead(r)
+		e.endLater(r)
 	}
 }
 
@@ -399,8 +399,8 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 			e.copyFailed(v, rec.why, err)
 			continue
 		}
-		if len(e.copyFails) > 0 {
-			delete(e.copyFails, v)
+		if len(e.valueCopies) > 0 {
+			delete(e.valueCopies, v)
 		}
 		if e.mem.waiters > 0 {
 			e.wakeHolders(v)
@@ -435,15 +435,15 @@ func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 	val.on(commitEnded)
 	e.vacated(v)
 	if err != nil {
-		c := e.copyFails[v]
-		e.copyFails[v] = cut{err: err, times: c.times + 1}
-		if c.times == maxCuts {
+		c := e.valueCopies[v]
+		e.valueCopies[v] = copyFailure{err: err, times: c.times + 1}
+		if c.times == maxCopyFailures {
 			e.keptAway(v, err)
 			return
 		}
 	}
 	if why == forCommit || val.owed() && val.has(produced) {
-		e.redo = append(e.redo, v) // not at once: its device may be going down
+		e.homeward = append(e.homeward, v) // not at once: its device may be going down
 	}
 }
 
@@ -457,36 +457,36 @@ func (e *Engine) keptAway(v valueID, err error) {
 	}
 	gone := func(x valueID) bool { return x == v }
 	for _, r := range e.runs {
-		if r != nil && r.state == runWaiting && e.cutsAnew(r, gone) {
+		if r != nil && r.state == runWaiting && e.recutsAny(r, gone) {
 			e.fail(r, err)
 		}
 	}
 	e.refuseFetches(gone, err)
 }
 
-// tired returns what copies of a value failed of so often that no more are made until
+// copyGivenUp returns what copies of a value failed of so often that no more are made until
 // somebody asks anew; nil mostly.
-func (e *Engine) tired(v valueID) error {
-	if len(e.copyFails) == 0 {
+func (e *Engine) copyGivenUp(v valueID) error {
+	if len(e.valueCopies) == 0 {
 		return nil
 	}
-	if c := e.copyFails[v]; c.times > maxCuts {
+	if c := e.valueCopies[v]; c.times > maxCopyFailures {
 		return c.err
 	}
 	return nil
 }
 
 // hope has copies tried again that were given up on, since somebody asks for something.
-func (e *Engine) hope() {
-	if len(e.copyFails) > 0 {
-		maps.DeleteFunc(e.copyFails, func(_ valueID, c cut) bool { return c.times > maxCuts })
+func (e *Engine) retryCopies() {
+	if len(e.valueCopies) > 0 {
+		maps.DeleteFunc(e.valueCopies, func(_ valueID, c copyFailure) bool { return c.times > maxCopyFailures })
 	}
 }
 
 // fullOf says why a memory has no room: copies out of it may have failed too often.
 func (e *Engine) fullOf(space spaceID) error {
-	for _, v := range slices.Sorted(maps.Keys(e.copyFails)) {
-		err := e.tired(v)
+	for _, v := range slices.Sorted(maps.Keys(e.valueCopies)) {
+		err := e.copyGivenUp(v)
 		for s := e.mem.vals.at[v].slot; s >= 0 && err != nil; s = e.mem.slots.at[s].next {
 			if e.mem.insts[e.mem.slots.at[s].inst].space == space {
 				return fmt.Errorf("%w: copying %s out of it: %w", ErrOutOfMemory, e.describe(v), err)
@@ -499,7 +499,7 @@ func (e *Engine) fullOf(space spaceID) error {
 // commit starts a copy of v into host memory.
 func (e *Engine) commit(v valueID) {
 	val := &e.mem.vals.at[v]
-	if val.flags&(anchored|commits) != 0 || e.mem.elsewhereInHost(v, -1) || e.source(v, 0) < 0 || e.tired(v) != nil {
+	if val.flags&(anchored|commits) != 0 || e.mem.elsewhereInHost(v, -1) || e.source(v, 0) < 0 || e.copyGivenUp(v) != nil {
 		return // it is there, or on its way, or cannot be brought
 	}
 	d, p, bytes := val.data, val.piece, val.bytes
@@ -536,7 +536,7 @@ func (e *Engine) deliver(v valueID) {
 	r := e.runs[val.run]
 	r.owed--
 	if r.owed == 0 && r.left == 0 {
-		e.markDead(r)
+		e.endLater(r)
 	}
 	e.maybeDrop(v)
 }
@@ -580,7 +580,7 @@ func (e *Engine) bringHome(v valueID) bool {
 		return e.mem.filled(hs)
 	case !e.mem.have(v):
 		e.recoverValue(v)
-	case e.tired(v) != nil:
+	case e.copyGivenUp(v) != nil:
 		// whoever asks anew has it tried again
 	case old < 0 && e.mem.slots.at[hs].pins == 0:
 		e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
@@ -596,8 +596,8 @@ func (e *Engine) bringHome(v valueID) bool {
 			e.mem.unhold(hs)
 			return e.bringHome(v)
 		}
-	case e.tired(old) != nil:
-		e.keptAway(v, e.tired(old))
+	case e.copyGivenUp(old) != nil:
+		e.keptAway(v, e.copyGivenUp(old))
 	case !e.mem.fits(0, val.bytes):
 		e.lacksHost(v)
 	default:
@@ -614,7 +614,7 @@ func (e *Engine) copyAside(hs slotID) bool {
 	if e.mem.elsewhereInHost(v, hs) {
 		return true
 	}
-	if e.tired(v) != nil || !e.mem.fits(0, val.bytes) {
+	if e.copyGivenUp(v) != nil || !e.mem.fits(0, val.bytes) {
 		return false
 	}
 	d, p, bytes := val.data, val.piece, val.bytes
@@ -679,7 +679,7 @@ func (e *Engine) spill(i Inst) {
 	}
 	for s := e.mem.insts[i].slot; s < e.mem.insts[i].end(); s++ {
 		v := e.mem.slots.at[s].val
-		if v < 0 || e.mem.elsewhere(v, s) || e.mem.vals.at[v].has(commits) || e.tired(v) != nil {
+		if v < 0 || e.mem.elsewhere(v, s) || e.mem.vals.at[v].has(commits) || e.copyGivenUp(v) != nil {
 			continue
 		}
 		val := &e.mem.vals.at[v]

@@ -131,8 +131,8 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 
 // place asks the policy where ready tasks go, a batch at a time.
 func (e *Engine) place() {
-	if e.hungry {
-		e.hungry = false
+	if e.offerAgain {
+		e.offerAgain = false
 		for _, tid := range e.leftOuts {
 			e.tasks.at[tid].move(ready)
 			e.ready.push(tid)
@@ -299,7 +299,7 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 	d := &e.devs[dev]
 	d.load += t.cost
 	d.queue.push(tid, t.key)
-	e.poke(dev)
+	e.revisit(dev)
 }
 
 // unplace moves a task that is off its device's queue already, and takes it off the
@@ -312,7 +312,7 @@ func (e *Engine) unplace(tid taskID, to where) {
 	}
 	vd := &e.view.Devices[t.dev]
 	vd.Queued--
-	e.drift(t.dev, t.cost)
+	e.takeLoad(t.dev, t.cost)
 	t.dev = -1
 }
 
@@ -334,7 +334,7 @@ func (e *Engine) requeueAll(dev machine.DeviceID) {
 // reoffer has queued tasks placed anew because a device joined: what waits on
 // others may be better off there.
 func (e *Engine) reoffer() {
-	e.hungry = true
+	e.offerAgain = true
 	for i := range e.devs {
 		e.requeueAll(machine.DeviceID(i))
 	}
@@ -392,7 +392,7 @@ func (e *Engine) need(r *run, gt graph.TaskID, space spaceID) int64 {
 }
 
 // drift corrects what is predicted of a device by what is left on it.
-func (e *Engine) drift(dev machine.DeviceID, cost int64) {
+func (e *Engine) takeLoad(dev machine.DeviceID, cost int64) {
 	e.devs[dev].load -= cost
 	e.freeAt(dev)
 	e.dirty(dev)
@@ -420,14 +420,14 @@ func (e *Engine) freeAt(dev machine.DeviceID) {
 // left is how long a device is predicted to need for what it has.
 func (d *device) left() time.Duration { return time.Duration(d.perLane(d.load)) }
 
-// freshen does what drift does for devices whose load changed while events were
+// updateFreeAt does what drift does for devices whose load changed while events were
 // taken in, once for all of them.
-func (e *Engine) freshen() {
-	for _, dev := range e.drifted {
-		e.devs[dev].drifted = false
+func (e *Engine) updateFreeAt() {
+	for _, dev := range e.loadChanged {
+		e.devs[dev].loadChanged = false
 		e.freeAt(dev)
 	}
-	e.drifted = e.drifted[:0]
+	e.loadChanged = e.loadChanged[:0]
 }
 
 // dirty tells the policy that a device's state changed behind its back.
@@ -481,7 +481,7 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 func (e *Engine) inTurn(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	first, from, cost := d.queue.next(), dev, time.Duration(0)
-	if e.steal == nil || d.space != 0 || e.lined == d.queue.len() || e.tasks.at[first.task].cost < longTurn {
+	if e.steal == nil || d.space != 0 || e.queuedTasks == d.queue.len() || e.tasks.at[first.task].cost < longTurn {
 		return
 	}
 	if d.state != Healthy || !e.view.Devices[dev].Accepts {
@@ -604,7 +604,7 @@ func (e *Engine) settle(tid taskID, r *run, gt graph.TaskID, from, to machine.De
 	t.dev, t.cost, t.eft = to, int64(cost), int64(vd.FreeAt)
 	e.dirty(to)
 	e.devs[to].queue.push(tid, t.key)
-	e.poke(to)
+	e.revisit(to)
 	r.report.Moves++
 	e.tr.Record(trace.Event{Kind: trace.Move, Device: to, From: from, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 }
@@ -727,7 +727,7 @@ func (e *Engine) purge(r *run) {
 		r.purged = false
 		return
 	}
-	for _, s := range e.dead {
+	for _, s := range e.ending {
 		if o := e.runs[s]; o != nil && o.state == runFailing && o.begun && !o.revived && o.quiet() {
 			o.purged = true
 		}
@@ -752,11 +752,11 @@ func (e *Engine) purge(r *run) {
 	e.leftOuts = slices.DeleteFunc(e.leftOuts, mine)
 	e.delayed = slices.DeleteFunc(e.delayed, func(d delay) bool { return mine(d.task) })
 	heapify(e.delayed)
-	for v, ts := range e.awaiting {
+	for v, ts := range e.behindReaders {
 		if ts = slices.DeleteFunc(ts, mine); len(ts) == 0 {
-			delete(e.awaiting, v)
+			delete(e.behindReaders, v)
 		} else {
-			e.awaiting[v] = ts
+			e.behindReaders[v] = ts
 		}
 	}
 	rest := fifo[taskID]{}

@@ -94,12 +94,12 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	t := &e.tasks.at[tid]
 	if r.state != runActive {
 		if r.quiet() {
-			e.markDead(r)
+			e.endLater(r)
 		}
 		return
 	}
 	if st == DepFailed {
-		if err := e.cutShort(tid); err != nil {
+		if err := e.failedCopies(tid); err != nil {
 			e.fail(r, e.taskErr(r, gt, dev, fmt.Errorf("copying what it reads: %w", err)))
 			return
 		}
@@ -127,7 +127,7 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	t.move(pausing)
 	e.after(e.now+pause, tid)
 	if st != Refused {
-		e.sick(dev)
+		e.countFailure(dev)
 	}
 }
 
@@ -142,31 +142,31 @@ func (e *Engine) mayRetry(t *task, r *run, gt graph.TaskID) bool {
 // errNoReason stands for an error a driver did not give.
 var errNoReason = errors.New("failed without saying why")
 
-// cut is how copies for a task failed: those of one issue after another.
-type cut struct {
+// copyFailure is how copies for a task failed: those of one issue after another.
+type copyFailure struct {
 	err   error
 	times int
 	issue uint32 // serial of the last issue of which copies failed
 	open  bool   // the launch has not come back since
 }
 
-// cutShort takes in that the launch of a task came back without having run. It returns
+// failedCopies takes in that the launch of a task came back without having run. It returns
 // what the copies for it failed of if they did so too often in a row. Where it was not
 // for copies that it came back, they begin a new row.
-func (e *Engine) cutShort(tid taskID) error {
+func (e *Engine) failedCopies(tid taskID) error {
 	t := &e.tasks.at[tid]
-	if t.flags&cutOff == 0 {
+	if t.flags&inputFailed == 0 {
 		return nil
 	}
-	switch c := e.cuts[tid]; {
-	case c.times > maxCuts:
+	switch c := e.taskCopies[tid]; {
+	case c.times > maxCopyFailures:
 		return c.err
 	case c.open:
 		c.open = false
-		e.cuts[tid] = c
+		e.taskCopies[tid] = c
 	default:
-		t.flags &^= cutOff
-		delete(e.cuts, tid)
+		t.flags &^= inputFailed
+		delete(e.taskCopies, tid)
 	}
 	return nil
 }
@@ -192,18 +192,18 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 		return err
 	}
 	tid := e.runs[s].task(rec.forTask)
-	t, c := &e.tasks.at[tid], e.cuts[tid]
+	t, c := &e.tasks.at[tid], e.taskCopies[tid]
 	if t.where == done {
 		return err
 	}
 	// One failure, however many copies it took with it, and also where the launch
 	// behind them was heard of first.
-	if t.flags&cutOff == 0 || int32(rec.forIssue-c.issue) > 0 {
-		c = cut{err: err, times: c.times + 1, issue: rec.forIssue}
+	if t.flags&inputFailed == 0 || int32(rec.forIssue-c.issue) > 0 {
+		c = copyFailure{err: err, times: c.times + 1, issue: rec.forIssue}
 	}
-	t.flags |= cutOff
+	t.flags |= inputFailed
 	c.open = true
-	e.cuts[tid] = c
+	e.taskCopies[tid] = c
 	return err
 }
 
@@ -322,7 +322,7 @@ func (e *Engine) failAskers(gone func(v valueID) bool, err error) {
 		if r == nil {
 			continue
 		}
-		if r.state == runActive && e.asksFor(r, gone) || r.state == runWaiting && e.cutsAnew(r, gone) {
+		if r.state == runActive && e.asksFor(r, gone) || r.state == runWaiting && e.recutsAny(r, gone) {
 			e.fail(r, err)
 		}
 	}
@@ -344,9 +344,9 @@ func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
 	return asks
 }
 
-// cutsAnew reports whether a run that waits uses resident data, one of some values, in
+// recutsAny reports whether a run that waits uses resident data, one of some values, in
 // other pieces than it is in.
-func (e *Engine) cutsAnew(r *run, gone func(v valueID) bool) bool {
+func (e *Engine) recutsAny(r *run, gone func(v valueID) bool) bool {
 	for d, ref := range r.refs {
 		if ref >= 0 && !r.samePieces(d, &e.resident[ref]) && slices.ContainsFunc(e.resident[ref].vals, gone) {
 			return true
@@ -416,7 +416,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	}
 	e.requeueAll(dev)
 	e.view.Devices[dev].FreeAt = e.now
-	e.hungry = true
+	e.offerAgain = true
 	if !wasSpare {
 		e.callSpare(dev)
 	}
@@ -501,7 +501,7 @@ func (e *Engine) loseMemory(space spaceID) {
 			}
 			val := &e.mem.vals.at[v]
 			if !e.mem.have(v) && val.owed() && val.has(produced) {
-				e.redo = append(e.redo, v)
+				e.homeward = append(e.homeward, v)
 			}
 		}
 		e.mem.freeIfIdle(Inst(i))

@@ -146,7 +146,7 @@ type residentData struct {
 
 // Submit hands a graph to the engine. It takes effect at the next Step.
 func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
-	e.hope()
+	e.retryCopies()
 	if o.Weight <= 0 {
 		o.Weight = 1
 	}
@@ -209,7 +209,7 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 
 // FreeData ends resident data once no run uses it.
 func (e *Engine) FreeData(ref DataRef) {
-	e.hope()
+	e.retryCopies()
 	e.resident[ref].closing = true
 	e.ask(ref)
 	e.asked = true
@@ -226,7 +226,7 @@ func (e *Engine) EndFetch(ref DataRef) {
 // a Done action with Run 0 and Ref set, one for each Fetch. Without an Err it is
 // there, and runs that write the data wait for EndFetch.
 func (e *Engine) Fetch(ref DataRef) {
-	e.hope()
+	e.retryCopies()
 	e.resident[ref].fetches++
 	e.ask(ref)
 	e.asked = true
@@ -293,7 +293,7 @@ func (e *Engine) start(r *run) {
 	}
 	e.want(r)
 	if r.left == 0 {
-		e.markDead(r)
+		e.endLater(r)
 	}
 }
 
@@ -432,7 +432,7 @@ func (e *Engine) fail(r *run, err error) {
 		e.failed = append(e.failed, r.slot)
 	}
 	if r.quiet() {
-		e.markDead(r)
+		e.endLater(r)
 	}
 }
 
@@ -457,7 +457,7 @@ func (e *Engine) stop() {
 	for _, s := range e.failed {
 		if r := e.runs[s]; r != nil {
 			if r.stopping {
-				e.eachStray(s, func(op Op, dev machine.DeviceID, _ graph.TaskID) {
+				e.eachDetached(s, func(op Op, dev machine.DeviceID, _ graph.TaskID) {
 					a := e.out.emit(Stop)
 					a.Op, a.Device = op, dev
 				})
@@ -472,19 +472,19 @@ func (e *Engine) stop() {
 // caller's memory.
 func (r *run) quiet() bool { return r.flight == 0 && r.homeOps == 0 }
 
-// markDead queues a run for its end at the end of the step.
-func (e *Engine) markDead(r *run) {
+// endLater queues a run for its end at the end of the step.
+func (e *Engine) endLater(r *run) {
 	if !r.reaping {
 		r.reaping = true
-		e.dead = append(e.dead, r.slot)
+		e.ending = append(e.ending, r.slot)
 	}
 }
 
 // reap ends runs that are finished.
-func (e *Engine) reap() {
-	for len(e.dead) > 0 {
-		s := e.dead[len(e.dead)-1]
-		e.dead = e.dead[:len(e.dead)-1]
+func (e *Engine) endRuns() {
+	for len(e.ending) > 0 {
+		s := e.ending[len(e.ending)-1]
+		e.ending = e.ending[:len(e.ending)-1]
 		r := e.runs[s]
 		if r == nil {
 			continue
@@ -517,7 +517,7 @@ func (e *Engine) endRevival(r *run) {
 		e.failAskers(func(v valueID) bool { return e.mem.vals.at[v].run == r.slot && !e.mem.have(v) }, err)
 	}
 	// Who asked for what it had no part in making may ask again.
-	e.hungry, e.ended = true, true
+	e.offerAgain, e.ended = true, true
 	e.retire(r)
 }
 
@@ -677,8 +677,8 @@ func (e *Engine) abandon(r *run) {
 // values lost, so that they are made again for whoever asks next.
 func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 	tid := r.task(gt)
-	e.tasks.at[tid].flags &^= cutOff
-	delete(e.cuts, tid)
+	e.tasks.at[tid].flags &^= inputFailed
+	delete(e.taskCopies, tid)
 	for _, s := range r.f.Succs(gt) {
 		e.tasks.at[r.task(graph.TaskID(s))].unissued--
 	}
@@ -721,7 +721,7 @@ func (e *Engine) unneed(v valueID) {
 func (e *Engine) release(r *run) {
 	r.needed--
 	if r.state == runEnded && r.needed == 0 && r.heldN == 0 {
-		e.markDead(r)
+		e.endLater(r)
 	}
 }
 
@@ -744,9 +744,9 @@ func (e *Engine) retire(r *run) {
 			}
 		}
 		mine := func(tid taskID) bool { return tid >= r.tbase && tid < r.tbase+taskID(r.g.NumTasks()) }
-		maps.DeleteFunc(e.cuts, func(tid taskID, _ cut) bool { return mine(tid) })
+		maps.DeleteFunc(e.taskCopies, func(tid taskID, _ copyFailure) bool { return mine(tid) })
 		maps.DeleteFunc(e.suspects, func(tid taskID, _ []Loss) bool { return mine(tid) })
-		maps.DeleteFunc(e.copyFails, func(v valueID, _ cut) bool { return e.mem.vals.at[v].run == r.slot })
+		maps.DeleteFunc(e.valueCopies, func(v valueID, _ copyFailure) bool { return e.mem.vals.at[v].run == r.slot })
 		n := len(r.f.Values) - int(r.f.NumInitial)
 		e.mem.vals.release(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())
@@ -853,10 +853,10 @@ func (e *Engine) olderHeld(res *residentData) bool {
 
 // commitResident starts to make all resident data durable, once in a step.
 func (e *Engine) commitResident() {
-	if e.durable == e.checks.steps+1 {
+	if e.committed == e.checks.steps+1 {
 		return
 	}
-	e.durable = e.checks.steps + 1
+	e.committed = e.checks.steps + 1
 	for i := range e.resident {
 		e.visit(1)
 		if e.resident[i].live {

@@ -74,7 +74,7 @@ func (e *Engine) roomIn(space spaceID) {
 			e.unblock(w.dev)
 		case e.runOf(w.run) != nil:
 			e.mem.vals.at[w.val].on(getsRoom)
-			e.redo = append(e.redo, w.val)
+			e.homeward = append(e.homeward, w.val)
 		}
 	}
 }
@@ -83,7 +83,7 @@ func (e *Engine) roomIn(space spaceID) {
 func (e *Engine) unblock(dev machine.DeviceID) {
 	if d := &e.devs[dev]; d.blocked {
 		d.blocked = false
-		e.poke(dev)
+		e.revisit(dev)
 	}
 }
 
@@ -95,7 +95,7 @@ func (e *Engine) wakeHolders(v valueID) {
 	}
 }
 
-// lacksHost notes that a value could not be copied into host memory for lack of room.
+// lacksHost notes that a value could not be copied into host memory for shortfall of room.
 func (e *Engine) lacksHost(v valueID) {
 	val := &e.mem.vals.at[v]
 	e.refused = val.bytes
@@ -132,7 +132,7 @@ func (e *Engine) relieve() bool {
 	waits := e.gangWaits || e.refused > 0 && len(e.served)+len(e.recuts) > 0 || e.owes()
 	for i := range e.devs {
 		d := &e.devs[i]
-		if d.state == Lost && d.health.deadline > 0 || d.lack.until > 0 {
+		if d.state == Lost && d.health.deadline > 0 || d.shortfall.until > 0 {
 			return false // it may come back, or have more memory again
 		}
 		waits = waits || d.blocked
@@ -150,7 +150,7 @@ func (e *Engine) relieve() bool {
 		e.unblock(machine.DeviceID(i))
 	}
 	if e.gangWaits {
-		e.gangWaits, e.hungry = false, true
+		e.gangWaits, e.offerAgain = false, true
 	}
 	if len(e.mem.deferred) > 0 {
 		e.mem.freeDeferred()
@@ -172,10 +172,10 @@ func (e *Engine) outOfMemory(space spaceID, bytes int64) error {
 		text.FormatSize(bytes), of, text.FormatSize(sp.cap), text.FormatSize(max(sp.cap-sp.used, 0)))
 }
 
-// looks is how many tasks of a queue are tried when the first has no room and nothing
+// maxTried is how many tasks of a queue are tried when the first has no room and nothing
 // in flight will make any in its device's memory: enough to pass a few large ones, few
 // enough to cost less than the launch that is gained.
-const looks = 8
+const maxTried = 8
 
 // issueNext issues the next task of a device, or one behind it, and returns whether
 // it could.
@@ -187,7 +187,7 @@ func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
 	}
 	found := false
 	passed := append(e.passed[:0], k)
-	for d.queue.len() > 0 && e.mem.spaces[d.space].pins == 0 && (len(passed) < looks || e.effort >= lookOn && e.flying == 0) {
+	for d.queue.len() > 0 && e.mem.spaces[d.space].pins == 0 && (len(passed) < maxTried || e.effort >= lookOn && e.flying == 0) {
 		k := d.queue.pop()
 		if e.tryIssue(k.task, dev, l) != noMemory {
 			found = true
@@ -206,7 +206,7 @@ func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
 // same memory, after which it is freed. It returns whether there was such a buffer
 // that leaves room for the copies.
 func (e *Engine) squeeze(space spaceID) bool {
-	if e.mem.spaces[space].away || e.squeezes > maxCuts {
+	if e.mem.spaces[space].away || e.squeezes > maxCopyFailures {
 		return false
 	}
 	for i := range Inst(len(e.mem.insts)) {

@@ -60,7 +60,7 @@ func (e *Engine) vacate(r *run) bool {
 func (e *Engine) gone(v valueID, why string) error {
 	err := fmt.Errorf("%w: %s %s", ErrDataLost, e.describe(v), why)
 	if run := e.mem.vals.at[v].run; run >= 0 && e.runs[run].cramped {
-		err = fmt.Errorf("%w, for lack of host memory when its run ended: %w", err, ErrOutOfMemory)
+		err = fmt.Errorf("%w, for shortfall of host memory when its run ended: %w", err, ErrOutOfMemory)
 	}
 	return err
 }
@@ -70,7 +70,7 @@ func (e *Engine) gone(v valueID, why string) error {
 func (e *Engine) vacated(v valueID) {
 	if run := e.mem.vals.at[v].run; run >= 0 {
 		if r := e.runs[run]; r.vacating && r.state == runActive && r.quiet() {
-			e.markDead(r)
+			e.endLater(r)
 		}
 	}
 }

@@ -118,7 +118,7 @@ func TestCloseLeavesKernelBehind(t *testing.T) {
 // kernel it was. When they return after all, their runs go on.
 func TestOthersGoOn(t *testing.T) {
 	s := newStubborn(t, exec.Config{
-		CancelWait: 20 * time.Millisecond, HealthInterval: time.Millisecond, Engine: engine.Options{Beside: 20 * time.Millisecond},
+		CancelWait: 20 * time.Millisecond, HealthInterval: time.Millisecond, Engine: engine.Options{DetachAfter: 20 * time.Millisecond},
 	})
 	quick := func() *graph.Graph {
 		var b graph.Builder

@@ -14,31 +14,31 @@ import (
 // What was behind it on the lane is placed again.
 
 const (
-	// defaultBeside is how long a launch in host memory may keep its device from other
+	// defaultDetachAfter is how long a launch in host memory may keep its device from other
 	// runs: above what tasks take that are cut well, and not so long that people take
 	// the other runs for dead.
-	defaultBeside = 2 * time.Second
-	// maxAdrift is how many launches of a device may be adrift at a time: each has
+	defaultDetachAfter = 2 * time.Second
+	// maxDetached is how many launches of a device may be adrift at a time: each has
 	// goroutines of its own for all cores of the device.
-	maxAdrift = 8
+	maxDetached = 8
 )
 
-// stray is a launch that is adrift.
-type stray struct {
+// detachedOp is a launch that is adrift.
+type detachedOp struct {
 	op  Op
 	rec opRec
 }
 
-// Blocks returns the launch a device in host memory has been running for Options.Beside
+// Blocks returns the launch a device in host memory has been running for Options.DetachAfter
 // or longer while tasks of other runs wait for the device, and the last operation its
 // lane was given; false if there is none, or too many are adrift.
 func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upto uint32, ok bool) {
 	d := &e.devs[dev]
-	if d.space != 0 || d.process.Own || !e.working(d) || e.o.Beside < 0 || e.countAdrift(dev) >= maxAdrift {
+	if d.space != 0 || d.process.Own || !e.working(d) || e.o.DetachAfter < 0 || e.countDetached(dev) >= maxDetached {
 		return o, 0, false
 	}
 	o, ok = e.Oldest(dev)
-	if !ok || now-o.Since < e.o.Beside {
+	if !ok || now-o.Since < e.o.DetachAfter {
 		return o, 0, false
 	}
 	ln := &e.lanes[o.Op.Lane]
@@ -55,27 +55,27 @@ func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upt
 	return o, uint32(ln.issued), others
 }
 
-func (e *Engine) countAdrift(dev machine.DeviceID) int {
+func (e *Engine) countDetached(dev machine.DeviceID) int {
 	n := 0
-	for i := range e.adrift {
-		if e.lanes[e.adrift[i].op.Lane].info.Device == dev {
+	for i := range e.detached {
+		if e.lanes[e.detached[i].op.Lane].info.Device == dev {
 			n++
 		}
 	}
 	return n
 }
 
-// detached takes in that the oldest launch of a lane is adrift. All that was given to
+// detach takes in that the oldest launch of a lane is adrift. All that was given to
 // the lane after it has not begun and never will.
-func (e *Engine) detached(op Op) {
+func (e *Engine) detach(op Op) {
 	ln := &e.lanes[op.Lane]
 	if ln.count(op.Seq) != ln.done+1 || ln.done == ln.issued {
 		panic("engine: an operation is adrift that is not the oldest of its lane")
 	}
 	rec := ln.rec(ln.done + 1)
-	s := stray{op, *rec}
+	s := detachedOp{op, *rec}
 	s.rec.args, s.rec.slots, s.rec.waits = slices.Clone(rec.args), slices.Clone(rec.slots), nil
-	e.adrift = append(e.adrift, s)
+	e.detached = append(e.detached, s)
 	ln.lost = ln.issued
 	ln.done++
 	ln.head, ln.last = e.now, e.now
@@ -85,13 +85,13 @@ func (e *Engine) detached(op Op) {
 	for ln.done < ln.issued {
 		e.finish(Op{op.Lane, uint32(ln.done + 1)}, DepFailed, nil, e.now, e.now)
 	}
-	e.poke(ln.info.Device)
+	e.revisit(ln.info.Device)
 }
 
 // carry puts a launch into the load of its device, or takes it out with n = -1: one that
 // is adrift must not keep the device from other tasks, nor have runs wait for memory that
 // it may never give back.
-func (e *Engine) carry(s *stray, n int64) {
+func (e *Engine) carry(s *detachedOp, n int64) {
 	dev := e.lanes[s.op.Lane].info.Device
 	d, cost := &e.devs[dev], e.tasks.at[s.rec.task].cost
 	d.flight += int(n)
@@ -101,14 +101,14 @@ func (e *Engine) carry(s *stray, n int64) {
 	e.dirty(dev)
 }
 
-// endStray ends a launch if it is adrift.
-func (e *Engine) endStray(ev *Event) {
-	i := slices.IndexFunc(e.adrift, func(s stray) bool { return s.op == ev.Op })
+// endDetached ends a launch if it is adrift.
+func (e *Engine) endDetached(ev *Event) {
+	i := slices.IndexFunc(e.detached, func(s detachedOp) bool { return s.op == ev.Op })
 	if i < 0 {
 		return
 	}
-	s := e.adrift[i]
-	e.adrift = slices.Delete(e.adrift, i, i+1)
+	s := e.detached[i]
+	e.detached = slices.Delete(e.detached, i, i+1)
 	e.carry(&s, 1)
 	r, gt := e.taskOf(s.rec.task)
 	succs := r.f.Succs(gt)
@@ -123,13 +123,13 @@ func (e *Engine) endStray(ev *Event) {
 			}
 		}
 	}
-	e.poke(e.lanes[s.op.Lane].info.Device)
+	e.revisit(e.lanes[s.op.Lane].info.Device)
 }
 
-// eachStray visits the launches of a run that are adrift.
-func (e *Engine) eachStray(slot runSlot, fn func(op Op, dev machine.DeviceID, gt graph.TaskID)) {
-	for i := range e.adrift {
-		s := &e.adrift[i]
+// eachDetached visits the launches of a run that are adrift.
+func (e *Engine) eachDetached(slot runSlot, fn func(op Op, dev machine.DeviceID, gt graph.TaskID)) {
+	for i := range e.detached {
+		s := &e.detached[i]
 		if t := &e.tasks.at[s.rec.task]; t.run == slot {
 			fn(s.op, e.lanes[s.op.Lane].info.Device, graph.TaskID(s.rec.task-e.runs[slot].tbase))
 		}
