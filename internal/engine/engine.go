@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -94,249 +95,87 @@ const (
 	placeBatch       = 1024
 )
 
-// Engine is the state machine. It is not safe for concurrent use.
+// Engine is the state machine. It is not safe for concurrent use. Its state is in parts,
+// each declared beside the code that changes it.
 type Engine struct {
-	o       Options
-	m       *machine.Machine
-	cost    machine.Cost
-	learn   machine.Learner
+	o    Options
+	m    *machine.Machine
+	cost machine.Cost
+	tr   *trace.Recorder // nil records nothing
+
 	policy  sched.Policy
-	watch   sched.Observer
+	learn   machine.Learner // the cost model, where it learns; else nil
+	watch   sched.Observer  // these three are the policy, where it can do that; else nil
 	steal   sched.Stealer
 	planner sched.Planner
-	work    sched.Work // scratch of plan
-	tr      *trace.Recorder
 
-	now   time.Duration
-	out   outbox
-	mem   store
-	waits []Op  // arena behind Action.Waits
-	args  []Arg // arena behind Action.Args
+	now      time.Duration
+	epoch    uint64 // of the cost model, in this step
+	asked    bool   // something was asked for outside Step
+	hostOnly bool   // every device uses host memory: there are no copies, and no inputs to list
+	isolated bool   // some device runs in a process of its own
+	checks   checkState
 
-	devs  []device
-	lanes []lane
-	far   map[[2]machine.DeviceID]bool // which devices a network joins
-
-	runs      []*run // by slot; nil where free
-	freeRuns  []runSlot
-	spare     []*run // retired runs, kept for their slices
-	byID      map[RunID]runSlot
-	latest    map[*graph.Graph]*run // the run of each graph that began last and has not ended
-	nextRun   RunID
-	toAdmit   []ticket  // runs to look at that are not admitted yet, a heap by number
-	recuts    []ticket  // those that wait for resident data to be cut anew
-	committed uint64    // the step in which all resident data was last committed
-	served    []DataRef // resident data something was asked of
-	vnow      int64     // virtual service time reached (fair queueing)
-	weights   float64   // sum over active runs
-	share     float64   // of a run of weight 1: 1/weights
-
+	mem store // values, and the memories they are in
+	out outbox
+	flights
+	devices
+	runTable
+	residentTable
 	tasks blocks[taskID, task]
-
-	resident []residentData
-	freeRes  []DataRef
-
-	ready         fifo[taskID] // tasks waiting for a placement
-	leftOuts      []taskID     // tasks no device takes at present
-	delayed       []delay      // retries backing off, a heap by time
-	gangs         map[taskID]*gang
-	view          sched.View
-	places        []sched.Placement
-	batch         int // tasks placed in one call
-	inputs        []sched.Input
-	onlys         []machine.DeviceID
-	inFlight      int                    // launches
-	queuedTasks   int                    // tasks in device queues
-	revisits      []machine.DeviceID     // devices whose queue or credits changed
-	loadChanged   []machine.DeviceID     // devices whose load changed while events were taken in
-	timedOps      int                    // operations in flight with a timeout
-	timed         []machine.DeviceID     // devices whose ladder, hand-over or memory has a timer
-	due           []machine.DeviceID     // scratch of timers
-	bounds        []bound                // before when no lane is overdue, a heap by time
-	limited       fifo[machine.DeviceID] // devices that wait for fewer tasks to be in flight
-	flying        int                    // operations in flight
-	refused       int64                  // bytes of a copy into host memory there was no room for
-	effort        effort                 // how far to go for room
-	squeezes      int                    // copies within a memory that failed in a row
-	passed        []keyed                // scratch of issueNext
-	asked         bool                   // something was asked for outside Step
-	ended         bool                   // a run ended in this step
-	offerAgain    bool                   // devices changed: offer tasks left out again
-	gangWaits     bool                   // a gang waits for memory
-	gangLine      fifo[taskID]           // gangs that wait for fewer tasks in flight
-	epoch         uint64
-	contention    *machine.Contention // who computed beside whom, nil where nobody minds
-	checks        checkState
-	balance       balanceState
-	hostOnly      bool                    // every device uses host memory: no copies, no inputs to list
-	isolated      bool                    // some device runs in a process of its own
-	detached      []detachedOp            // launches that have left their lanes
-	ending        []runSlot               // runs to end at the end of the step
-	failed        []runSlot               // runs that failed in this step while something of them ran
-	homeward      []valueID               // outputs whose home may have become free
-	offered       uint32                  // executions the cost model could have had
-	behindReaders map[valueID][]taskID    // tasks that wait for the readers of a value
-	plans         []plan                  // scratch of tryIssue
-	ops           []Op                    // scratch: waits being collected
-	copyFor       taskID                  // task copies are being made for, -1
-	copySerial    uint32                  // of the issue they are made for
-	taskCopies    map[taskID]copyFailure  // of the tasks that are cut off
-	suspects      map[taskID][]Loss       // by task, the devices that were lost while it ran
-	valueCopies   map[valueID]copyFailure // by value, how copies that no task waits for failed in a row
+	taskLists
+	timers
+	shortage
+	failures
+	scratch
 }
 
-// device is the engine's own view of a device; what policies see is in view.Devices.
-type device struct {
-	space       spaceID
-	lanes       [2]Lane // compute lanes [first, end)
-	in, out     Lane
-	queue       queue
-	state       DeviceState
-	blocked     bool // the head of its queue waits for memory
-	waits       waitsOn
-	shortfall   shortfall
-	stats       machine.Stats
-	backlog     int64 // predicted time of tasks in flight
-	load        int64 // and of those queued as well
-	health      deviceHealth
-	swapTo      machine.DeviceID // -1, or where its state moves once idle
-	flight      int              // operations in flight that use its lanes
-	revisit     bool             // on the list of devices to look at
-	limited     bool             // and on that of devices that wait for fewer tasks to be in flight
-	dirty       bool             // and on that of the policy
-	inUse       []usedPart       // what calls it was dropped with may still use
-	cause       error            // why it was lost last
-	loadChanged bool             // its load changed and its FreeAt did not yet
-	losses      int              // how often it was lost
-	util        float64          // as last sampled, its own work included
-
-	process    Process
-	sharers    int             // launches that may run at a time on what it computes with
-	compiled   map[string]bool // kernels, by name, that have run in its process since that began
-	compiledAt time.Duration   // when the last of them did for the first time
+// scratch is memory that is used again.
+type scratch struct {
+	waits  []Op  // behind Action.Waits, until the next step
+	args   []Arg // behind Action.Args, likewise
+	ops    []Op  // what a launch is to wait for, while it is put together
+	plans  []plan
+	places []sched.Placement
+	inputs []sched.Input
+	onlys  []machine.DeviceID
+	passed []keyed
+	due    []machine.DeviceID
+	work   sched.Work
 }
 
-// lane is an in-order queue of operations in flight.
-type lane struct {
-	info     LaneInfo
-	issued   uint64 // counted without end; numbers of operations are the lower half
-	done     uint64
-	lost     uint64 // operations up to here were given up on
-	ring     []opRec
-	head     time.Duration // when its oldest operation became the oldest
-	last     time.Duration // when it last completed one
-	timed    int           // operations in flight that have a timeout
-	watchers []Lane        // whose oldest operations have timeouts and cannot start before this one gets on
-	bound    time.Duration // its earliest entry among the engine's bounds, 0 for none
-}
-
-func (l *lane) rec(seq uint64) *opRec { return &l.ring[seq&uint64(len(l.ring)-1)] }
-
-// count returns what issued was at an operation in flight, or not long ago: numbers
-// wrap, and one is taken for the nearest to what is done.
-func (l *lane) count(seq uint32) uint64 {
-	return l.done + uint64(int64(int32(seq-uint32(l.done))))
-}
-
-// opRec is an operation in flight.
-type opRec struct {
-	task   taskID // -1 for a copy
-	rank   int16
-	why    copyWhy
-	quick  bool // a launch whose args are slots, pinned one by one
-	auto   bool // its timeout is the least it can be: see limit
-	src    Inst
-	dst    Inst
-	p0, p1 pieceID // pieces copied
-	issued time.Duration
-	// of a launch, when the last copy made for it arrived, if traced
-	inputs time.Duration
-	// the task a copy is made for, if any
-	forRun   int32
-	forTask  graph.TaskID
-	forIssue uint32 // serial of its issue
-	timeout  time.Duration
-	bytes    int64
-	args     []Inst   // instances of a launch, in use order; workspace last
-	slots    []slotID // of a quick launch, the slots it pins
-	waits    []Op     // of a launch on a device with memory of its own, or with a timeout
-}
-
-// task is a task of a run. It holds no pointers and fills a cache line exactly:
-// most of what a task costs is fetching it.
-type task struct {
-	run      runSlot
-	unissued int32 // predecessors neither issued nor done
-	lane     Lane
-	seq      uint32 // while it is issued, its operation's
-	dev      machine.DeviceID
-	avoid    machine.DeviceID // a device it failed on, -1
-	liveOuts int32            // values it made that are needed and not in host memory
-	where    where
-	flags    taskFlags
-	tries    uint16 // failed executions
-	eft      int64  // predicted end; once done, the real one
-	cost     int64  // predicted duration
-	readyAt  int64
-	key      int64
-}
-
-type taskFlags uint8
-
-const (
-	held        taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
-	replayed                          // it ran before
-	charged                           // its run has paid for its turn
-	inputFailed                       // copies made for it failed
-)
-
-// New returns an engine for a machine.
-func New(o Options) *Engine {
-	def := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	defD := func(p *time.Duration, v time.Duration) {
-		if *p == 0 {
-			*p = v
-		}
-	}
+// defaults fills in what was left out.
+func (o *Options) defaults() {
 	depth, ahead := hostDepth, hostAhead
 	for i := range o.Machine.Devices {
 		if !o.Machine.Devices[i].HostMemory {
 			depth, ahead = defaultDepth, defaultAhead
 		}
 	}
-	def(&o.Depth, depth)
-	defD(&o.Ahead, ahead)
-	def(&o.Retries, defaultRetries)
-	defD(&o.Backoff, defaultBackoff)
-	defD(&o.ReplayBound, defaultReplayBound)
-	def(&o.ReplayDepth, defaultReplayDepth)
+	o.Depth, o.Ahead = cmp.Or(o.Depth, depth), cmp.Or(o.Ahead, ahead)
+	o.Retries, o.Backoff = cmp.Or(o.Retries, defaultRetries), cmp.Or(o.Backoff, defaultBackoff)
+	o.ReplayBound, o.ReplayDepth = cmp.Or(o.ReplayBound, defaultReplayBound), cmp.Or(o.ReplayDepth, defaultReplayDepth)
+	o.DetachAfter = cmp.Or(o.DetachAfter, defaultDetachAfter)
 	if o.Policy == nil {
 		o.Policy = sched.Policies()["finish"]
 	}
 	o.Health.defaults()
 	o.Limits.defaults()
-	defD(&o.DetachAfter, defaultDetachAfter)
-	e := &Engine{
-		copyFor: -1,
-		o:       o, m: o.Machine, cost: o.Cost, tr: o.Trace,
-		byID:          make(map[RunID]runSlot),
-		latest:        make(map[*graph.Graph]*run),
-		gangs:         make(map[taskID]*gang),
-		behindReaders: make(map[valueID][]taskID),
-		taskCopies:    make(map[taskID]copyFailure),
-		suspects:      make(map[taskID][]Loss),
-		valueCopies:   make(map[valueID]copyFailure),
-	}
+}
+
+// New returns an engine for a machine.
+func New(o Options) *Engine {
+	o.defaults()
+	e := &Engine{o: o, m: o.Machine, cost: o.Cost, tr: o.Trace}
+	e.copyFor = -1
+	e.byID, e.latest = make(map[RunID]runSlot), make(map[*graph.Graph]*run)
+	e.gangs, e.behindReaders = make(map[taskID]*gang), make(map[valueID][]taskID)
+	e.taskCopies, e.valueCopies = make(map[taskID]copyFailure), make(map[valueID]copyFailure)
+	e.suspects = make(map[taskID][]Loss)
 	if e.batch = placeBatch; o.Explain != nil {
 		e.batch = 1 // each is explained with those before it in place
 	}
 	e.learn, _ = o.Cost.(machine.Learner)
-	e.contention = machine.NewContention(o.Machine)
-	e.view.Crowds = o.Machine.Crowds()
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
 	e.watch, _ = e.policy.(sched.Observer)
 	e.steal, _ = e.policy.(sched.Stealer)
@@ -347,36 +186,38 @@ func New(o Options) *Engine {
 	for i, n := range o.Begun {
 		e.lanes[i].issued, e.lanes[i].done = uint64(n), uint64(n)
 	}
-	next := Lane(1)
-	e.mem.lanes, e.mem.out, e.mem.watcher = e.lanes, &e.out, e
-	e.mem.spaces = make([]space, 1+len(e.m.Devices))
-	e.mem.spaces[0] = space{dev: machine.Host, cap: e.m.HostBytes, oldest: -1, newest: -1}
+	e.openDevices()
+	free := make([]*int64, len(e.devs))
+	for i := range free {
+		free[i] = &e.view.Devices[i].FreeBytes
+	}
+	e.mem.open(e.m, e.lanes, &e.out, e, free)
+	return e
+}
+
+// openDevices makes the records of the machine's devices.
+func (e *Engine) openDevices() {
+	n := len(e.m.Devices)
+	e.devs, e.view.Devices = make([]device, n), make([]sched.Device, n)
+	e.contention = machine.NewContention(e.m)
+	e.far = e.m.Far()
 	e.hostOnly = true
 	classes := e.m.Classes()
-	e.devs = make([]device, len(e.m.Devices))
-	e.view.Devices = make([]sched.Device, len(e.m.Devices))
+	next := Lane(1)
 	for i := range e.devs {
 		d, md := &e.devs[i], &e.m.Devices[i]
-		id := machine.DeviceID(i)
-		e.mem.spaces[1+i] = space{dev: id, cap: md.MemBytes, free: &e.view.Devices[i].FreeBytes, oldest: -1, newest: -1}
-		d.space, d.swapTo, d.queue.all = spaceID(1+i), -1, &e.queuedTasks
+		d.space, d.swapTo, d.queue.all = deviceSpace(machine.DeviceID(i)), -1, &e.queuedTasks
 		d.shortfall.told = md.MemBytes
-		if i < len(o.Processes) && o.Processes[i].Own {
-			d.process, d.sharers, d.compiled = o.Processes[i], sharers(e.m, id), make(map[string]bool)
+		if i < len(e.o.Processes) && e.o.Processes[i].Own {
+			d.process, d.sharers, d.compiled = e.o.Processes[i], sharers(e.m, machine.DeviceID(i)), make(map[string]bool)
 			e.isolated = true
 		}
 		capBytes := md.MemBytes
 		if md.HostMemory {
-			d.space = 0
-			if capBytes == 0 {
-				capBytes = e.m.HostBytes
-			}
-		} else {
-			e.hostOnly = false
+			d.space, capBytes = hostSpace, cmp.Or(capBytes, e.m.HostBytes)
 		}
-		if capBytes == 0 {
-			capBytes = NoLimit
-		}
+		e.hostOnly = e.hostOnly && md.HostMemory
+		capBytes = cmp.Or(capBytes, NoLimit)
 		d.lanes = [2]Lane{next, next + Lane(max(md.Lanes, 1))}
 		d.in, d.out = d.lanes[1], d.lanes[1]+1
 		next = d.out + 1
@@ -386,106 +227,16 @@ func New(o Options) *Engine {
 			FreeBytes: capBytes, CapBytes: capBytes, Slow: 1, Score: machine.Score(md),
 		}
 	}
-	e.far = e.m.Far()
+	e.view.Crowds = e.m.Crowds()
 	for k, c := range e.view.Crowds {
 		for _, d := range c.Devices {
 			e.view.Devices[d].Crowd = int32(k + 1)
 		}
 	}
-	for _, s := range o.Spares {
+	for _, s := range e.o.Spares {
 		e.devs[s].state = Spare
 		e.view.Devices[s].Accepts = false
 	}
-	return e
-}
-
-// Lanes describes the engine's lanes; index is the Lane.
-func (e *Engine) Lanes() []LaneInfo { return LanesOf(e.m) }
-
-// LanesOf describes the lanes an engine for a machine has: one for copies within
-// host memory, then for each device its compute lanes, the one for copies in and
-// the one for copies out.
-func LanesOf(m *machine.Machine) []LaneInfo {
-	out := []LaneInfo{{Device: machine.Host, Kind: CopyIn}}
-	for i := range m.Devices {
-		d := machine.DeviceID(i)
-		for k := range max(m.Devices[i].Lanes, 1) {
-			out = append(out, LaneInfo{Device: d, Kind: Compute, Index: k})
-		}
-		out = append(out, LaneInfo{Device: d, Kind: CopyIn}, LaneInfo{Device: d, Kind: CopyOut})
-	}
-	return out
-}
-
-// Issued returns how many operations a lane has been given.
-func (e *Engine) Issued(l Lane) uint32 { return uint32(e.lanes[l].issued) }
-
-// Ended returns the number of the last operation of a lane the engine has heard the
-// end of: nothing it issues later waits for those up to there.
-func (e *Engine) Ended(l Lane) uint32 { return uint32(e.lanes[l].done) }
-
-// Running is a launch a device has begun and not ended.
-type Running struct {
-	Op    Op
-	Graph *graph.Graph
-	Task  graph.TaskID
-	Since time.Duration // it has not begun before
-}
-
-// Oldest returns what a device has been running for longest; false if it runs
-// nothing. Copies a launch waits for are not counted as part of it.
-func (e *Engine) Oldest(dev machine.DeviceID) (o Running, ok bool) {
-	d := &e.devs[dev]
-	for l := d.lanes[0]; l < d.lanes[1]; l++ {
-		ln := &e.lanes[l]
-		if ln.done == ln.issued {
-			continue
-		}
-		rec := ln.rec(ln.done + 1)
-		if rec.task < 0 {
-			continue
-		}
-		r, gt := e.taskOf(rec.task)
-		since, begun := max(ln.head, rec.issued), true
-		for _, p := range r.f.Preds(gt) {
-			t := &e.tasks.at[r.task(graph.TaskID(p))]
-			begun = begun && t.where == done
-			since = max(since, time.Duration(t.eft))
-		}
-		if begun && (!ok || since < o.Since) {
-			o, ok = Running{Op{l, uint32(ln.done + 1)}, r.g, gt, since}, true
-		}
-	}
-	return o, ok
-}
-
-// NoLimit is the capacity of a memory that has no limit.
-const NoLimit = 1 << 62
-
-// DeviceStatus is what the engine knows of a device.
-type DeviceStatus struct {
-	State  DeviceState
-	Stats  machine.Stats
-	Queued int // tasks placed and not finished
-	// Util is the utilisation last sampled, Others the part of it that is not
-	// the engine's own work.
-	Util     float64
-	Others   float64
-	Slow     float64
-	Losses   int // how often it was lost
-	MemUsed  int64
-	MemBytes int64
-}
-
-// Status returns the state of a device.
-func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
-	d, vd := &e.devs[dev], &e.view.Devices[dev]
-	st := DeviceStatus{
-		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: d.util, Others: vd.Util, Slow: vd.Slow, Losses: d.losses,
-		MemUsed: e.mem.spaces[d.space].used, MemBytes: vd.CapBytes,
-	}
-	st.Stats.Load = vd.Load
-	return st
 }
 
 // Step tells the engine what happened up to now and appends what to do to out.
@@ -504,7 +255,7 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 		}
 	}
 	e.updateFreeAt()
-	e.timers()
+	e.runTimers()
 	if len(e.mem.deferred) > 0 {
 		e.mem.freeDeferred()
 	}
@@ -583,49 +334,4 @@ func (e *Engine) revisit(dev machine.DeviceID) {
 		d.revisit = true
 		e.revisits = append(e.revisits, dev)
 	}
-}
-
-// outbox collects the actions of a step.
-type outbox struct{ list []Action }
-
-// emit adds an action for the caller to fill in.
-func (o *outbox) emit(k ActionKind) *Action {
-	n := len(o.list)
-	if n == cap(o.list) {
-		o.list = append(o.list, Action{})
-	} else {
-		o.list = o.list[:n+1]
-		o.list[n] = Action{}
-	}
-	a := &o.list[n]
-	a.Kind = k
-	return a
-}
-
-// push gives a lane its next operation and returns its record.
-func (e *Engine) push(l Lane) (Op, *opRec) {
-	ln := &e.lanes[l]
-	if int(ln.issued-ln.done) >= len(ln.ring) {
-		bigger := make([]opRec, 2*len(ln.ring))
-		for s := ln.done + 1; s != ln.issued+1; s++ {
-			bigger[s&uint64(len(bigger)-1)] = *ln.rec(s)
-		}
-		ln.ring = bigger
-	}
-	if ln.issued == ln.done {
-		ln.head = e.now
-	}
-	ln.issued++
-	e.flying++
-	r := ln.rec(ln.issued)
-	r.task, r.rank, r.quick, r.issued, r.timeout = -1, 0, false, e.now, 0
-	r.forRun, r.forTask, r.inputs = 0, graph.NoTask, 0
-	r.args, r.slots, r.waits = r.args[:0], r.slots[:0], r.waits[:0]
-	return Op{l, uint32(ln.issued)}, r
-}
-
-// computes reports whether a lane carries launches. Where all devices use host
-// memory, lane 0 is the only one that copies.
-func (e *Engine) computes(l Lane) bool {
-	return l != 0 && (e.hostOnly || e.lanes[l].info.Kind == Compute)
 }

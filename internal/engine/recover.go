@@ -87,6 +87,13 @@ func (e *Engine) popDelayed() taskID {
 	return t
 }
 
+// failures are what failed before and may be tried again.
+type failures struct {
+	taskCopies  map[taskID]copyFailure  // by task, how copies made for it failed in a row
+	valueCopies map[valueID]copyFailure // by value, how copies that no task waits for did
+	suspects    map[taskID][]Loss       // by task, the devices that were lost while it ran
+}
+
 // taskFailed decides what happens to a task whose execution failed: nothing was
 // wrong with it if what it waited for failed; otherwise it is tried again,
 // elsewhere if possible, until its retries are used up.
@@ -142,71 +149,6 @@ func (e *Engine) mayRetry(t *task, r *run, gt graph.TaskID) bool {
 // errNoReason stands for an error a driver did not give.
 var errNoReason = errors.New("failed without saying why")
 
-// copyFailure is how copies for a task failed: those of one issue after another.
-type copyFailure struct {
-	err   error
-	times int
-	issue uint32 // serial of the last issue of which copies failed
-	open  bool   // the launch has not come back since
-}
-
-// failedCopies takes in that the launch of a task came back without having run. It returns
-// what the copies for it failed of if they did so too often in a row. Where it was not
-// for copies that it came back, they begin a new row.
-func (e *Engine) failedCopies(tid taskID) error {
-	t := &e.tasks.at[tid]
-	if t.flags&inputFailed == 0 {
-		return nil
-	}
-	switch c := e.taskCopies[tid]; {
-	case c.times > maxCopyFailures:
-		return c.err
-	case c.open:
-		c.open = false
-		e.taskCopies[tid] = c
-	default:
-		t.flags &^= inputFailed
-		delete(e.taskCopies, tid)
-	}
-	return nil
-}
-
-// copyBroke takes in that a copy failed by itself. The launch behind it comes
-// back in its turn and is issued anew, at once, since the copy's source may
-// merely have gone; but not for ever. It returns what the copy failed of, nil where
-// that is nothing to count.
-func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
-	if err == nil {
-		err = errNoReason
-	}
-	dst := &e.mem.insts[rec.dst]
-	if st == OutOfMemory && dst.space != 0 {
-		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
-		e.shrink(e.mem.spaces[dst.space].dev, dst.bytes)
-	}
-	if from := &e.mem.spaces[e.mem.insts[rec.src].space]; from.dev >= 0 && !e.working(&e.devs[from.dev]) {
-		return nil // what it copied from went under it
-	}
-	s, live := e.byID[RunID(rec.forRun)]
-	if !live || rec.forTask < 0 {
-		return err
-	}
-	tid := e.runs[s].task(rec.forTask)
-	t, c := &e.tasks.at[tid], e.taskCopies[tid]
-	if t.where == done {
-		return err
-	}
-	// One failure, however many copies it took with it, and also where the launch
-	// behind them was heard of first.
-	if t.flags&inputFailed == 0 || int32(rec.forIssue-c.issue) > 0 {
-		c = copyFailure{err: err, times: c.times + 1, issue: rec.forIssue}
-	}
-	t.flags |= inputFailed
-	c.open = true
-	e.taskCopies[tid] = c
-	return err
-}
-
 // largest returns the size of the largest use of a task.
 func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
 	n := r.shapes[r.f.Rows[gt].Shape].workspace
@@ -215,157 +157,6 @@ func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
 		n = max(n, r.f.UseBytes(&uses[k]))
 	}
 	return n
-}
-
-// again makes a task ready once its predecessors are issued.
-func (e *Engine) again(tid taskID) {
-	if t := &e.tasks.at[tid]; t.unissued > 0 {
-		t.move(waiting)
-	} else {
-		e.makeReady(tid)
-	}
-}
-
-// recoverValue sees to it that a value without a copy is made again: its
-// producer runs once more, after whatever that needs. The chain ends at values
-// in host memory, which the engine keeps as long as anything descends from
-// them that is nowhere else.
-//
-// A value that cannot be made again but sits in the memory of a device that may
-// come back is waited for.
-func (e *Engine) recoverValue(v valueID) {
-	if chain := e.reopen(v); chain > 0 {
-		if r := e.mem.vals.at[v].run; r >= 0 {
-			rep := &e.runs[r].report
-			rep.LongestReplay = max(rep.LongestReplay, chain)
-		}
-	}
-}
-
-// reopen returns the length of the longest chain of tasks it put back.
-func (e *Engine) reopen(v valueID) int {
-	if e.mem.have(v) {
-		return 0
-	}
-	away := e.mem.vals.at[v].slot >= 0
-	if e.mem.vals.at[v].has(anchored) {
-		e.mem.vals.at[v].on(leftHost) // it was there before it was given up
-	}
-	p := e.producer(v)
-	if p < 0 {
-		if !away {
-			e.failReaders(v, e.gone(v, "has no copy left and no task makes it"))
-		}
-		return 0
-	}
-	t := &e.tasks.at[p]
-	if t.where != done {
-		return 0 // on its way
-	}
-	r, gt := e.taskOf(p)
-	if r.state == runFailing {
-		return 0
-	}
-	if e.o.NoRecovery && !away {
-		e.failReaders(v, fmt.Errorf("%w: %s, and recovery is off", ErrDataLost, e.describe(v)))
-		return 0
-	}
-	if away && (e.o.NoRecovery || e.tasks.at[p].flags&held == 0) {
-		return 0
-	}
-	if !away && (r.state == runEnded || r.revived) && t.flags&held == 0 {
-		// Volatile data, overwritten by a run that reads what this one left there, or
-		// data that was in the caller's memory when its run ended.
-		e.failReaders(v, e.gone(v, "has no copy left, and what it was computed from is not kept"))
-		return 0
-	}
-	if !away && e.mem.data.at[e.mem.vals.at[v].data].kind == graph.Volatile && int(e.mem.vals.at[v].depth) > e.o.ReplayDepth {
-		e.failReaders(v, fmt.Errorf("%w: %s is volatile and %d updates past the last checkpoint", ErrDataLost, e.describe(v), e.mem.vals.at[v].depth))
-		return 0
-	}
-	t.move(waiting)
-	t.dev, t.avoid, t.tries = -1, -1, 0
-	t.flags |= replayed
-	r.left++
-	r.report.Replays++
-	e.mem.vals.at[v].on(isLost)
-	e.tr.Record(trace.Event{Kind: trace.Replay, Device: machine.Host, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
-	e.withdrawn(p, r)
-	// A run that already ended works again on behalf of the one that reads it.
-	if r.state == runEnded {
-		r.state = runActive
-		r.revived = true
-	}
-	longest := 0
-	e.eachRead(r, gt, func(in valueID) {
-		e.mem.vals.at[in].reads++
-	})
-	e.eachRead(r, gt, func(in valueID) {
-		if !e.mem.have(in) {
-			longest = max(longest, e.reopen(in))
-		}
-	})
-	e.again(p)
-	return longest + 1
-}
-
-// failReaders fails whoever asks for a value which is gone for good.
-func (e *Engine) failReaders(v valueID, err error) {
-	e.failAskers(func(x valueID) bool { return x == v }, err)
-}
-
-// failAskers fails whoever asks for values that cannot be had: runs with a task that
-// is still to read one or that owe one as an output, runs that wait for its data to
-// be cut anew, which is done at home, and callers who fetch it.
-func (e *Engine) failAskers(gone func(v valueID) bool, err error) {
-	for _, r := range e.runs {
-		if r == nil {
-			continue
-		}
-		if r.state == runActive && e.asksFor(r, gone) || r.state == runWaiting && e.recutsAny(r, gone) {
-			e.fail(r, err)
-		}
-	}
-	e.refuseFetches(gone, err)
-}
-
-// asksFor reports whether a run is still to read or to deliver one of some values.
-func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
-	asks := false
-	for t := range r.g.NumTasks() {
-		if e.tasks.at[r.task(graph.TaskID(t))].where != done {
-			e.eachRead(r, graph.TaskID(t), func(v valueID) { asks = asks || gone(v) })
-		}
-	}
-	for _, p := range r.f.Finals {
-		v := r.val(r.f.Last[p])
-		asks = asks || e.mem.vals.at[v].owed() && gone(v)
-	}
-	return asks
-}
-
-// recutsAny reports whether a run that waits uses resident data, one of some values, in
-// other pieces than it is in.
-func (e *Engine) recutsAny(r *run, gone func(v valueID) bool) bool {
-	for d, ref := range r.refs {
-		if ref >= 0 && !r.samePieces(d, &e.resident[ref]) && slices.ContainsFunc(e.resident[ref].vals, gone) {
-			return true
-		}
-	}
-	return false
-}
-
-// describe names the data a value belongs to.
-func (e *Engine) describe(v valueID) string {
-	d := e.mem.vals.at[v].data
-	rs := e.mem.data.at[d].run
-	if rs < 0 {
-		return fmt.Sprintf("data %q", e.resident[-1-rs].name)
-	}
-	if e.runs[rs] != nil {
-		return fmt.Sprintf("data %q", e.runs[rs].g.Data(graph.DataID(d-e.runs[rs].dbase)).Name)
-	}
-	return "data"
 }
 
 // lose takes a device away: what was in flight there goes elsewhere at once,

@@ -25,6 +25,13 @@ const (
 	give           // and fail the run of the next task that has no room
 )
 
+// shortage is what is known of a lack of memory.
+type shortage struct {
+	effort   effort    // how far to go for room
+	refused  int64     // bytes of a copy into host memory that found no room
+	homeward []valueID // values to try again to bring into host memory, or home
+}
+
 // waitsOn says on which lists a device stands.
 type waitsOn uint8
 
@@ -170,86 +177,4 @@ func (e *Engine) outOfMemory(space spaceID, bytes int64) error {
 	}
 	return fmt.Errorf("%w: %s more are needed in %s, of whose %s %s are free", e.fullOf(space),
 		text.FormatSize(bytes), of, text.FormatSize(sp.cap), text.FormatSize(max(sp.cap-sp.used, 0)))
-}
-
-// maxTried is how many tasks of a queue are tried when the first has no room and nothing
-// in flight will make any in its device's memory: enough to pass a few large ones, few
-// enough to cost less than the launch that is gained.
-const maxTried = 8
-
-// issueNext issues the next task of a device, or one behind it, and returns whether
-// it could.
-func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
-	d := &e.devs[dev]
-	k := d.queue.pop()
-	if e.tryIssue(k.task, dev, l) != noMemory {
-		return true
-	}
-	found := false
-	passed := append(e.passed[:0], k)
-	for d.queue.len() > 0 && e.mem.spaces[d.space].pins == 0 && (len(passed) < maxTried || e.effort >= lookOn && e.flying == 0) {
-		k := d.queue.pop()
-		if e.tryIssue(k.task, dev, l) != noMemory {
-			found = true
-			break
-		}
-		passed = append(passed, k)
-	}
-	for _, k := range passed {
-		d.queue.unpop(k)
-	}
-	e.passed = passed[:0]
-	return found
-}
-
-// squeeze starts to move what a wasteful buffer holds into buffers of its own in the
-// same memory, after which it is freed. It returns whether there was such a buffer
-// that leaves room for the copies.
-func (e *Engine) squeeze(space spaceID) bool {
-	if e.mem.spaces[space].away || e.squeezes > maxCopyFailures {
-		return false
-	}
-	for i := range Inst(len(e.mem.insts)) {
-		in := &e.mem.insts[i]
-		if in.space != space || !e.mem.wasteful(i) {
-			continue
-		}
-		var bytes int64
-		for s := in.slot; s < in.end(); s++ {
-			if v := e.mem.slots.at[s].val; v >= 0 {
-				bytes += e.mem.vals.at[v].bytes
-			}
-		}
-		if bytes == 0 || bytes >= in.bytes || !e.mem.fits(space, bytes) {
-			continue
-		}
-		for k := range in.n {
-			s := e.mem.insts[i].slot + slotID(k)
-			v := e.mem.slots.at[s].val
-			if v < 0 {
-				continue
-			}
-			val := &e.mem.vals.at[v]
-			dst := e.mem.alloc(val.data, space, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
-			e.copy(i, dst, val.piece, 1, s, e.mem.insts[dst].slot, forSqueeze)
-			e.ops = e.ops[:0]
-		}
-		return true
-	}
-	return false
-}
-
-// squeezed gives up the slots a copy was made from to make room.
-func (e *Engine) squeezed(src Inst, p0, n pieceID, ok bool) {
-	if !ok {
-		e.squeezes++ // not for ever
-		return
-	}
-	e.squeezes = 0
-	in := &e.mem.insts[src]
-	for s := in.at(p0); n > 0; n-- {
-		e.mem.unhold(s)
-		s++
-	}
-	e.mem.freeIfIdle(src)
 }

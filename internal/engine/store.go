@@ -88,6 +88,19 @@ type slot struct {
 	seq     uint64 // as lane counts: it may be there while any number come after
 }
 
+// deviceSpace returns the memory of a device.
+func deviceSpace(d machine.DeviceID) spaceID { return spaceID(1 + d) }
+
+// open makes the memories of a machine, all empty. free holds, by device, where policies
+// see how much of its memory is free.
+func (st *store) open(m *machine.Machine, lanes []lane, out *outbox, w watcher, free []*int64) {
+	st.lanes, st.out, st.watcher = lanes, out, w
+	st.spaces = []space{{dev: machine.Host, cap: m.HostBytes, oldest: -1, newest: -1}}
+	for i := range m.Devices {
+		st.spaces = append(st.spaces, space{dev: machine.DeviceID(i), cap: m.Devices[i].MemBytes, free: free[i], oldest: -1, newest: -1})
+	}
+}
+
 // makeHome introduces the caller's memory behind a data handle. It is not counted
 // as used: the limit is on what the engine allocates.
 func (st *store) makeHome(d dataID, pieces pieceID, bytes int64, a Action) {

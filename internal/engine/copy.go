@@ -6,15 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
-
-// Where values are. A value has copies; a copy sits in a slot of an instance;
-// an instance is a buffer in a memory. A slot is claimed for a value when the
-// operation that will fill it is issued, so that readers can be issued behind
-// it; it is filled once that operation is complete.
 
 // copyWhy says what a copy is for, and so what its end means.
 type copyWhy uint8
@@ -29,146 +23,6 @@ const (
 	forStage           // the first half of a copy through host memory
 	forSqueeze         // give up the unused parts of a buffer
 )
-
-// homeCopies counts copies in flight that touch the caller's memory behind a run's data.
-func (e *Engine) homeCopies(d dataID, n int) {
-	if slot := e.mem.data.at[d].run; slot >= 0 {
-		r := e.runs[slot]
-		r.homeOps += n
-		if n < 0 && r.quiet() && (r.state == runFailing || r.left == 0) {
-			e.endLater(r)
-		}
-	}
-}
-
-// homeVacated notes that a place in a home may be able to take its output.
-func (e *Engine) homeVacated(d dataID, p pieceID) {
-	dt := &e.mem.data.at[d]
-	if dt.fixed || dt.run < 0 {
-		return
-	}
-	r := e.runs[dt.run]
-	if r == nil || r.state != runActive {
-		return
-	}
-	gd := graph.DataID(d - r.dbase)
-	if last := r.f.Last[r.f.PieceOff[gd]+int32(p)]; last >= r.f.NumInitial {
-		if v := r.val(last); e.mem.vals.at[v].owed() && e.mem.vals.at[v].has(produced) {
-			e.homeward = append(e.homeward, v)
-		}
-	}
-}
-
-// redeliver tries again to bring outputs home, and to commit what failed to be.
-func (e *Engine) redeliver() {
-	for len(e.homeward) > 0 {
-		v := e.homeward[len(e.homeward)-1]
-		e.homeward = e.homeward[:len(e.homeward)-1]
-		val := &e.mem.vals.at[v]
-		switch {
-		case !val.has(produced):
-		case !val.owed():
-			if val.needed() {
-				e.commit(v)
-			}
-		case e.runs[val.run].state == runActive:
-			e.deliver(v)
-		}
-	}
-}
-
-// maybeDrop gives up copies of a value that nothing needs any more: all of them
-// when nothing can ask for it, those outside host memory when it is only kept
-// so that something lost could be computed again, or was delivered.
-func (e *Engine) maybeDrop(v valueID) {
-	val := &e.mem.vals.at[v]
-	switch {
-	case val.reads > 0 || val.has(current) || val.owed():
-		// in use
-	case val.needed():
-		e.mem.dropCopies(v, true)
-	default:
-		e.mem.dropCopies(v, false)
-		val.on(commitEnded) // nothing waits for that copy, and a replay may need another
-		if len(e.valueCopies) > 0 {
-			delete(e.valueCopies, v)
-		}
-		e.uncount(v)
-		if val.run < 0 { // put by the caller: it belongs to no run's block
-			e.mem.endValue(v)
-		}
-	}
-}
-
-// anchor notes that a complete copy of v is in host memory: nothing has to be
-// kept any more to compute it again.
-func (e *Engine) anchor(v valueID) {
-	val := &e.mem.vals.at[v]
-	val.on(reachedHost)
-	val.depth, val.replay = 0, 0
-	e.vacated(v)
-	e.uncount(v)
-	e.maybeDrop(v)
-}
-
-// count notes that v exists only on devices, so its recipe must be kept.
-func (e *Engine) count(v valueID) {
-	val := &e.mem.vals.at[v]
-	if val.has(counted) {
-		return
-	}
-	val.on(recipeKept)
-	p := e.producer(v)
-	e.tasks.at[p].liveOuts++
-	if e.tasks.at[p].flags&held == 0 {
-		e.tasks.at[p].flags |= held
-		r, gt := e.taskOf(p)
-		r.heldN++
-		e.eachRead(r, gt, func(in valueID) {
-			e.mem.vals.at[in].deps++
-			if owner := e.mem.vals.at[in].run; owner >= 0 && owner != r.slot {
-				e.runs[owner].needed++
-			}
-		})
-	}
-}
-
-// uncount undoes count, and lets go of the recipe with its last result.
-func (e *Engine) uncount(v valueID) {
-	val := &e.mem.vals.at[v]
-	if !val.has(counted) {
-		return
-	}
-	val.on(recipeFreed)
-	p := e.producer(v)
-	e.tasks.at[p].liveOuts--
-	if e.tasks.at[p].liveOuts > 0 {
-		return
-	}
-	e.tasks.at[p].flags &^= held
-	r, gt := e.taskOf(p)
-	r.heldN--
-	e.eachRead(r, gt, func(in valueID) {
-		owner := e.mem.vals.at[in].run
-		e.mem.vals.at[in].deps--
-		e.maybeDrop(in)
-		if owner >= 0 && owner != r.slot {
-			e.release(e.runs[owner])
-		}
-	})
-	if r.state == runEnded && r.heldN == 0 && r.needed == 0 {
-		e.endLater(r)
-	}
-}
-
-func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v valueID)) {
-	uses := r.f.TaskUses(gt)
-	for k := range uses {
-		for _, gv := range r.f.Reads(&uses[k]) {
-			fn(r.val(gv))
-		}
-	}
-}
 
 // source picks the copy of v that reaches a memory soonest.
 func (e *Engine) source(v valueID, space spaceID) slotID {
@@ -331,17 +185,6 @@ func (e *Engine) pieceLo(d dataID, p pieceID) int64 {
 	return e.resident[-1-e.mem.data.at[d].run].bounds[p]
 }
 
-// copiesAlone reports whether no other lane copies: a copy that shares its way with
-// others says little about what it takes by itself.
-func (e *Engine) copiesAlone(lane Lane) bool {
-	for i := range e.lanes {
-		if l := &e.lanes[i]; Lane(i) != lane && l.info.Kind != Compute && l.issued != l.done {
-			return false
-		}
-	}
-	return true
-}
-
 // copyDone ends a copy.
 func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time.Duration) {
 	src, dst, p0, n := rec.src, rec.dst, rec.p0, rec.p1-rec.p0
@@ -464,6 +307,71 @@ func (e *Engine) keptAway(v valueID, err error) {
 	e.refuseFetches(gone, err)
 }
 
+// copyFailure is how copies for a task failed: those of one issue after another.
+type copyFailure struct {
+	err   error
+	times int
+	issue uint32 // serial of the last issue of which copies failed
+	open  bool   // the launch has not come back since
+}
+
+// failedCopies takes in that the launch of a task came back without having run. It returns
+// what the copies for it failed of if they did so too often in a row. Where it was not
+// for copies that it came back, they begin a new row.
+func (e *Engine) failedCopies(tid taskID) error {
+	t := &e.tasks.at[tid]
+	if t.flags&inputFailed == 0 {
+		return nil
+	}
+	switch c := e.taskCopies[tid]; {
+	case c.times > maxCopyFailures:
+		return c.err
+	case c.open:
+		c.open = false
+		e.taskCopies[tid] = c
+	default:
+		t.flags &^= inputFailed
+		delete(e.taskCopies, tid)
+	}
+	return nil
+}
+
+// copyBroke takes in that a copy failed by itself. The launch behind it comes
+// back in its turn and is issued anew, at once, since the copy's source may
+// merely have gone; but not for ever. It returns what the copy failed of, nil where
+// that is nothing to count.
+func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
+	if err == nil {
+		err = errNoReason
+	}
+	dst := &e.mem.insts[rec.dst]
+	if st == OutOfMemory && dst.space != 0 {
+		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
+		e.shrink(e.mem.spaces[dst.space].dev, dst.bytes)
+	}
+	if from := &e.mem.spaces[e.mem.insts[rec.src].space]; from.dev >= 0 && !e.working(&e.devs[from.dev]) {
+		return nil // what it copied from went under it
+	}
+	s, live := e.byID[RunID(rec.forRun)]
+	if !live || rec.forTask < 0 {
+		return err
+	}
+	tid := e.runs[s].task(rec.forTask)
+	t, c := &e.tasks.at[tid], e.taskCopies[tid]
+	if t.where == done {
+		return err
+	}
+	// One failure, however many copies it took with it, and also where the launch
+	// behind them was heard of first.
+	if t.flags&inputFailed == 0 || int32(rec.forIssue-c.issue) > 0 {
+		c = copyFailure{err: err, times: c.times + 1, issue: rec.forIssue}
+	}
+	t.flags |= inputFailed
+	c.open = true
+	e.taskCopies[tid] = c
+	return err
+}
+
 // copyGivenUp returns what copies of a value failed of so often that no more are made until
 // somebody asks anew; nil mostly.
 func (e *Engine) copyGivenUp(v valueID) error {
@@ -494,201 +402,4 @@ func (e *Engine) fullOf(space spaceID) error {
 		}
 	}
 	return ErrOutOfMemory
-}
-
-// commit starts a copy of v into host memory.
-func (e *Engine) commit(v valueID) {
-	val := &e.mem.vals.at[v]
-	if val.flags&(anchored|commits) != 0 || e.mem.elsewhereInHost(v, -1) || e.source(v, 0) < 0 || e.copyGivenUp(v) != nil {
-		return // it is there, or on its way, or cannot be brought
-	}
-	d, p, bytes := val.data, val.piece, val.bytes
-	e.mem.beginIssue()
-	dst := e.mem.findVacant(d, 0, p, 1)
-	if dst < 0 {
-		if !e.mem.fits(0, bytes) {
-			e.lacksHost(v) // until then lineage makes it safe
-			return
-		}
-		dst = e.mem.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
-	}
-	e.mem.vals.at[v].on(commitBegun)
-	if r := val.run; r >= 0 {
-		e.runs[r].report.Commits++
-	}
-	e.tr.Record(trace.Event{Kind: trace.Commit, Device: machine.Host, Task: -1, Start: e.now, End: e.now, Bytes: bytes})
-	e.fill(dst, p, 1, func(pieceID) valueID { return v }, forCommit)
-	e.ops = e.ops[:0]
-}
-
-// deliver brings an output of a run to its home.
-func (e *Engine) deliver(v valueID) {
-	if !e.hostOnly && e.mem.have(v) && e.source(v, 0) < 0 {
-		r, gt := e.taskOf(e.producer(v))
-		e.fail(r, e.taskErr(r, gt, -1, fmt.Errorf("%w: no link leads from where its result is to host memory", ErrNoDevice)))
-		return
-	}
-	if !e.bringHome(v) {
-		return
-	}
-	val := &e.mem.vals.at[v]
-	val.on(cameHome)
-	r := e.runs[val.run]
-	r.owed--
-	if r.owed == 0 && r.left == 0 {
-		e.endLater(r)
-	}
-	e.maybeDrop(v)
-}
-
-// shortHaul is up to which nanoseconds of predicted work on a device the outputs of
-// a task are sent after it.
-const shortHaul = 200_000
-
-// followHome has the outputs of a task that was just issued copied home behind it:
-// to wait until it is known to have ended costs a short task as much time again.
-// One that takes long gains nothing, and would hold up other copies.
-func (e *Engine) followHome(r *run, gt graph.TaskID) {
-	uses := r.f.TaskUses(gt)
-	for k := range uses {
-		for _, gv := range r.f.Writes(&uses[k]) {
-			v := r.val(gv)
-			val := &e.mem.vals.at[v]
-			if !val.owed() {
-				continue
-			}
-			home := e.mem.data.at[val.data].home
-			if hs := &e.mem.slots.at[e.mem.insts[home].at(val.piece)]; hs.val < 0 && hs.pins == 0 && e.source(v, 0) >= 0 {
-				e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
-				e.ops = e.ops[:0]
-			}
-		}
-	}
-}
-
-// bringHome reports whether a value is in its home, and takes the next step
-// towards that when it is not. The home may hold an older value that something
-// lost would be computed from: first the new value is made safe beside it, then
-// the old one is moved out of the way, so at no moment is either only half there.
-func (e *Engine) bringHome(v valueID) bool {
-	val := &e.mem.vals.at[v]
-	home := e.mem.data.at[val.data].home
-	hs := e.mem.insts[home].at(val.piece)
-	old := e.mem.slots.at[hs].val
-	switch {
-	case old == v:
-		return e.mem.filled(hs)
-	case !e.mem.have(v):
-		e.recoverValue(v)
-	case e.copyGivenUp(v) != nil:
-		// whoever asks anew has it tried again
-	case old < 0 && e.mem.slots.at[hs].pins == 0:
-		e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
-		e.ops = e.ops[:0]
-	case old < 0:
-		// whoever touches it will be done
-	case !val.has(anchored):
-		e.commit(v)
-	case e.mem.vals.at[old].reads > 0:
-		// its readers will be done
-	case e.mem.elsewhereInHost(old, hs):
-		if e.mem.wholeInHost(old, hs) {
-			e.mem.unhold(hs)
-			return e.bringHome(v)
-		}
-	case e.copyGivenUp(old) != nil:
-		e.keptAway(v, e.copyGivenUp(old))
-	case !e.mem.fits(0, val.bytes):
-		e.lacksHost(v)
-	default:
-		e.copyAside(hs)
-	}
-	return false
-}
-
-// copyAside has what is in a place of a home copied into host memory beside it, and
-// reports whether that is on its way: there may be no room, or copies of it fail.
-func (e *Engine) copyAside(hs slotID) bool {
-	v := e.mem.slots.at[hs].val
-	val := &e.mem.vals.at[v]
-	if e.mem.elsewhereInHost(v, hs) {
-		return true
-	}
-	if e.copyGivenUp(v) != nil || !e.mem.fits(0, val.bytes) {
-		return false
-	}
-	d, p, bytes := val.data, val.piece, val.bytes
-	dst := e.mem.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
-	e.fill(dst, p, 1, func(pieceID) valueID { return v }, forAside)
-	e.ops = e.ops[:0]
-	return true
-}
-
-// room makes space for bytes in a memory, first by giving up copies that exist
-// elsewhere, then by moving values to host memory, which takes effect later.
-// Instances marked with the current serial stay.
-func (e *Engine) room(space spaceID, bytes int64) bool {
-	sp := &e.mem.spaces[space]
-	if e.mem.fits(space, bytes) {
-		return true
-	}
-	if space == 0 {
-		return false
-	}
-	for i := sp.oldest; i >= 0 && sp.used+bytes > sp.cap; {
-		next := e.mem.insts[i].newer
-		if e.mem.evictable(i) && e.mem.clean(i) {
-			e.evict(i)
-		}
-		i = next
-	}
-	if sp.used+bytes <= sp.cap {
-		return true
-	}
-	short := sp.used + bytes - sp.cap
-	for i := sp.oldest; i >= 0 && short > 0; i = e.mem.insts[i].newer {
-		if e.mem.evictable(i) {
-			e.spill(i)
-			short -= e.mem.insts[i].bytes
-		}
-	}
-	return false
-}
-
-func (e *Engine) evict(i Inst) {
-	in := &e.mem.insts[i]
-	e.tr.Record(trace.Event{Kind: trace.Evict, Device: e.mem.spaces[in.space].dev, Task: -1, Start: e.now, End: e.now, Bytes: in.bytes})
-	for s := in.slot; s < in.end(); s++ {
-		if v := e.mem.slots.at[s].val; v >= 0 {
-			if r := e.mem.vals.at[v].run; r >= 0 {
-				e.runs[r].report.Evictions++
-			}
-			e.mem.unhold(s)
-		}
-	}
-	e.mem.freeIfIdle(i)
-}
-
-// spill copies what only this instance holds to host memory, if there is a way. It
-// copies from here, even where a value is also being computed again on another device
-// that is nearer: what waits for the room waits for operations that touch this memory.
-func (e *Engine) spill(i Inst) {
-	sp := &e.mem.spaces[e.mem.insts[i].space]
-	if sp.away {
-		return
-	}
-	for s := e.mem.insts[i].slot; s < e.mem.insts[i].end(); s++ {
-		v := e.mem.slots.at[s].val
-		if v < 0 || e.mem.elsewhere(v, s) || e.mem.vals.at[v].has(commits) || e.copyGivenUp(v) != nil {
-			continue
-		}
-		val := &e.mem.vals.at[v]
-		if e.cost.Copy(val.bytes, sp.dev, machine.Host).Median < 0 || !e.mem.fits(0, val.bytes) {
-			return
-		}
-		val.on(commitBegun)
-		dst := e.mem.alloc(val.data, 0, val.piece, 1, e.pieceLo(val.data, val.piece), val.bytes)
-		e.copy(i, dst, val.piece, 1, s, e.mem.insts[dst].slot, forSpill)
-		e.ops = e.ops[:0]
-	}
 }

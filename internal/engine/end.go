@@ -1,0 +1,409 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// fail ends a run early: what is in flight completes, nothing else starts.
+func (e *Engine) fail(r *run, err error) {
+	if r.state == runEnded {
+		return
+	}
+	if len(r.errs) < 8 && !r.revived {
+		r.errs = append(r.errs, err)
+	}
+	was := r.state
+	r.state = runFailing
+	switch {
+	case was == runFailing:
+		return
+	case r.revived:
+		r.broke = err
+	case r.flight > 0 && r.refs == nil:
+		// What it does to resident data may be in place: no task leaves that half done.
+		r.stopping = true
+		e.failed = append(e.failed, r.slot)
+	}
+	if r.quiet() {
+		e.endLater(r)
+	}
+}
+
+// stop has launches in flight ended that belong to runs which have failed since it
+// was called last. Members of a gang run on: others may wait for what they send.
+func (e *Engine) stop() {
+	for l := range e.lanes {
+		ln := &e.lanes[l]
+		if !e.computes(Lane(l)) {
+			continue
+		}
+		for seq := max(ln.done, ln.lost) + 1; seq <= ln.issued; seq++ {
+			e.visit(1)
+			rec := ln.rec(seq)
+			if rec.task < 0 || e.gang(rec.task) != nil || !e.runs[e.tasks.at[rec.task].run].stopping {
+				continue
+			}
+			a := e.out.emit(Stop)
+			a.Op, a.Device = Op{Lane(l), uint32(seq)}, ln.info.Device
+		}
+	}
+	for _, s := range e.failed {
+		if r := e.runs[s]; r != nil {
+			if r.stopping {
+				e.eachDetached(s, func(op Op, dev machine.DeviceID, _ graph.TaskID) {
+					a := e.out.emit(Stop)
+					a.Op, a.Device = op, dev
+				})
+			}
+			r.stopping = false
+		}
+	}
+	e.failed = e.failed[:0]
+}
+
+// quiet reports whether nothing in flight belongs to the run or touches the
+// caller's memory.
+func (r *run) quiet() bool { return r.flight == 0 && r.homeOps == 0 }
+
+// endLater queues a run for its end at the end of the step.
+func (e *Engine) endLater(r *run) {
+	if !r.reaping {
+		r.reaping = true
+		e.ending = append(e.ending, r.slot)
+	}
+}
+
+// reap ends runs that are finished.
+func (e *Engine) endRuns() {
+	for len(e.ending) > 0 {
+		s := e.ending[len(e.ending)-1]
+		e.ending = e.ending[:len(e.ending)-1]
+		r := e.runs[s]
+		if r == nil {
+			continue
+		}
+		r.reaping = false
+		switch {
+		case r.state == runEnded:
+			e.retire(r)
+		case r.revived && r.quiet() && (r.left == 0 || r.state == runFailing):
+			e.endRevival(r)
+		case r.state == runFailing && r.quiet():
+			e.end(r)
+		case r.state == runActive && r.left == 0 && r.owed == 0 && r.quiet() && e.vacate(r):
+			e.end(r)
+		}
+	}
+}
+
+// endRevival ends a run that worked again. If it failed, whoever it worked for cannot
+// go on either: what was in flight has ended, so what is not there now was not made.
+func (e *Engine) endRevival(r *run) {
+	err := r.broke
+	r.broke = nil
+	if r.left > 0 {
+		e.purge(r)
+		e.abandon(r)
+	}
+	r.state, r.revived = runEnded, false
+	if err != nil {
+		e.failAskers(func(v valueID) bool { return e.mem.vals.at[v].run == r.slot && !e.mem.have(v) }, err)
+	}
+	// Who asked for what it had no part in making may ask again.
+	e.offerAgain, e.ended = true, true
+	e.retire(r)
+}
+
+// end reports a run and gives up what only it needed.
+func (e *Engine) end(r *run) {
+	err := r.err(e)
+	r.report.Ended = e.now
+	rep := r.report
+	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
+	delete(e.byID, r.id)
+	if !r.begun {
+		e.leave(r)
+	}
+	if r.begun {
+		e.unfollow(r)
+		e.unplan(r)
+		e.weigh(-r.o.Weight)
+		if err != nil {
+			e.purge(r)
+		}
+		e.endValues(r, err == nil)
+	}
+	if len(e.byID) == 0 {
+		e.mem.freeIdle()
+	}
+	a := e.out.emit(Done)
+	a.Run, a.Err, a.Report = r.id, err, &rep
+	r.state = runEnded
+	e.ended = true
+	if r.begun && (r.needed > 0 || r.heldN > 0) {
+		e.closeHomes(r)
+	}
+	e.retire(r)
+}
+
+// err says what went wrong and names every task that did not finish.
+func (r *run) err(e *Engine) error {
+	if len(r.errs) == 0 {
+		return nil
+	}
+	var names []string
+	for t := range r.g.NumTasks() {
+		if !r.begun || e.tasks.at[r.task(graph.TaskID(t))].where != done {
+			names = append(names, r.g.TaskName(graph.TaskID(t)))
+		}
+	}
+	err := errors.Join(r.errs...)
+	if len(r.errs) == 1 {
+		err = r.errs[0]
+	}
+	return &RunError{Err: err, Names: names}
+}
+
+// RunError is how a run that failed ends.
+type RunError struct {
+	Err   error
+	Names []string // of the tasks that did not finish, all of them
+}
+
+// Error names the cause, or causes, and the first few unfinished tasks in a line;
+// Names has all.
+func (r *RunError) Error() string {
+	const show = 8
+	cause := strings.ReplaceAll(r.Err.Error(), "\n", "; ") // where several were joined
+	s := fmt.Sprintf("%s; %d tasks unfinished", cause, len(r.Names))
+	if n := len(r.Names); n > show {
+		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
+	} else if n > 0 {
+		return s + ": " + strings.Join(r.Names, ", ")
+	}
+	return s
+}
+
+func (r *RunError) Unwrap() error { return r.Err }
+
+// endValues settles resident data and gives up everything else. After a
+// failure resident data keeps what it held before the run, so a run that fails
+// changes nothing; volatile data, which was updated in place, holds its newest
+// value instead.
+func (e *Engine) endValues(r *run, ok bool) {
+	f := r.f
+	if r.refs != nil {
+		for d, ref := range r.refs {
+			if ref < 0 {
+				continue
+			}
+			res := &e.resident[ref]
+			wrote := r.writes(graph.DataID(d))
+			if !wrote {
+				res.readers--
+				e.released(ref)
+				continue
+			}
+			res.writer = false
+			e.released(ref)
+			for i := range res.vals {
+				p := f.PieceOff[d] + int32(i)
+				if last := f.Last[p]; !ok && last >= f.NumInitial {
+					e.mem.vals.at[r.val(last)].on(wasReplaced)
+				}
+				next := e.newest(r, p, ok)
+				if next < 0 || next == res.vals[i] {
+					continue
+				}
+				old := res.vals[i]
+				e.mem.vals.at[next].on(isCurrent)
+				e.runs[e.mem.vals.at[next].run].needed++
+				res.vals[i] = next
+				e.unneed(old)
+			}
+		}
+	}
+	if r.left > 0 {
+		e.abandon(r)
+	}
+	for _, p := range f.Finals {
+		v := r.val(f.Last[p])
+		e.mem.vals.at[v].on(outputSettled)
+		e.maybeDrop(v)
+	}
+	if !ok { // what was made and not read is there still, or would be made again
+		for _, gv := range f.Last {
+			if gv >= f.NumInitial {
+				e.maybeDrop(r.val(gv))
+			}
+		}
+	}
+	r.owed = 0
+}
+
+// abandon gives up tasks that will not run, and with them what they would read.
+func (e *Engine) abandon(r *run) {
+	f := r.f
+	for t := range r.g.NumTasks() {
+		tid := r.task(graph.TaskID(t))
+		tk := &e.tasks.at[tid]
+		if tk.where == done {
+			continue
+		}
+		e.unplace(tid, done)
+		if r.revived {
+			e.relinquish(r, graph.TaskID(t))
+		}
+		uses := f.TaskUses(graph.TaskID(t))
+		for k := range uses {
+			for _, gv := range f.Reads(&uses[k]) {
+				v := r.val(gv)
+				e.mem.vals.at[v].reads--
+				e.maybeDrop(v)
+			}
+		}
+	}
+	r.left = 0
+}
+
+// relinquish leaves a task that was to run again as it was before that: done, and its
+// values lost, so that they are made again for whoever asks next.
+func (e *Engine) relinquish(r *run, gt graph.TaskID) {
+	tid := r.task(gt)
+	e.tasks.at[tid].flags &^= inputFailed
+	delete(e.taskCopies, tid)
+	for _, s := range r.f.Succs(gt) {
+		e.tasks.at[r.task(graph.TaskID(s))].unissued--
+	}
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			e.mem.vals.at[r.val(gv)].on(madeGone)
+		}
+	}
+}
+
+// newest returns the value a resident piece holds after the run.
+func (e *Engine) newest(r *run, p int32, ok bool) valueID {
+	last := r.f.Last[p]
+	if ok {
+		return r.val(last)
+	}
+	if e.mem.data.at[r.dataOf[r.f.Pieces[p].Data]].kind != graph.Volatile {
+		return -1
+	}
+	for v := last; v >= r.f.NumInitial; v = r.f.Values[v].Prev {
+		if ev := r.val(v); e.mem.vals.at[ev].flags&produced != 0 && e.mem.vals.at[ev].slot >= 0 {
+			return ev
+		}
+	}
+	return -1
+}
+
+// unneed takes the current mark off a resident value.
+func (e *Engine) unneed(v valueID) {
+	val := &e.mem.vals.at[v]
+	val.on(wasReplaced)
+	if val.run >= 0 {
+		e.release(e.runs[val.run])
+	}
+	e.maybeDrop(v)
+}
+
+// release counts down what keeps an ended run.
+func (e *Engine) release(r *run) {
+	r.needed--
+	if r.state == runEnded && r.needed == 0 && r.heldN == 0 {
+		e.endLater(r)
+	}
+}
+
+// retire recycles a run nothing refers to any more.
+func (e *Engine) retire(r *run) {
+	if r.needed > 0 || r.heldN > 0 {
+		return
+	}
+	e.runs[r.slot] = nil
+	e.freeRuns = append(e.freeRuns, r.slot)
+	if r.begun {
+		for _, v := range r.init {
+			if e.mem.vals.at[v].run == r.slot {
+				e.mem.endValue(v)
+			}
+		}
+		for d, id := range r.dataOf {
+			if e.mem.data.at[id].insts >= 0 && (r.refs == nil || r.refs[d] < 0) {
+				e.mem.closeData(id)
+			}
+		}
+		mine := func(tid taskID) bool { return tid >= r.tbase && tid < r.tbase+taskID(r.g.NumTasks()) }
+		maps.DeleteFunc(e.taskCopies, func(tid taskID, _ copyFailure) bool { return mine(tid) })
+		maps.DeleteFunc(e.suspects, func(tid taskID, _ []Loss) bool { return mine(tid) })
+		maps.DeleteFunc(e.valueCopies, func(v valueID, _ copyFailure) bool { return e.mem.vals.at[v].run == r.slot })
+		n := len(r.f.Values) - int(r.f.NumInitial)
+		e.mem.vals.release(r.vbase, n)
+		e.tasks.release(r.tbase, r.g.NumTasks())
+		e.mem.data.release(r.dbase, r.g.NumData())
+	}
+	r.g, r.f = nil, nil
+	e.spare = append(e.spare, r)
+}
+
+// purge takes the tasks of a failed run out of every queue, and with them those
+// of the failed runs that are about to end: to look through the queues for each
+// would take the square of how many there are.
+func (e *Engine) purge(r *run) {
+	r.parked = fifo[taskID]{buf: r.parked.buf[:0]}
+	if r.purged {
+		r.purged = false
+		return
+	}
+	for _, s := range e.ending {
+		if o := e.runs[s]; o != nil && o.state == runFailing && o.begun && !o.revived && o.quiet() {
+			o.purged = true
+		}
+	}
+	r.purged = true
+	mine := func(tid taskID) bool {
+		e.visit(1)
+		o := e.runs[e.tasks.at[tid].run]
+		return o != nil && o.purged && tid >= o.tbase && tid < o.tbase+taskID(o.g.NumTasks())
+	}
+	for i := range e.devs {
+		e.devs[i].queue.filter(mine)
+		e.unblock(machine.DeviceID(i))
+	}
+	live := fifo[taskID]{}
+	for e.ready.len() > 0 {
+		if tid := e.ready.pop(); !mine(tid) {
+			live.push(tid)
+		}
+	}
+	e.ready = live
+	e.leftOuts = slices.DeleteFunc(e.leftOuts, mine)
+	e.delayed = slices.DeleteFunc(e.delayed, func(d delay) bool { return mine(d.task) })
+	heapify(e.delayed)
+	for v, ts := range e.behindReaders {
+		if ts = slices.DeleteFunc(ts, mine); len(ts) == 0 {
+			delete(e.behindReaders, v)
+		} else {
+			e.behindReaders[v] = ts
+		}
+	}
+	rest := fifo[taskID]{}
+	for e.gangLine.len() > 0 {
+		if tid := e.gangLine.pop(); !mine(tid) {
+			rest.push(tid)
+		}
+	}
+	e.gangLine = rest
+	r.purged = false
+}

@@ -1,0 +1,410 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// maxDepth keeps the count of a chain of volatile updates, which nothing
+// commits, from running over.
+const maxDepth = 1<<15 - 2
+
+// Which executions the cost model learns from: the first few of a shape, every
+// one that takes long enough to pay for it, and a sample of the rest.
+const (
+	learnAll    = 32
+	learnEvery  = 127 // a prime, lest it falls in step with a graph
+	learnAlways = 20 * time.Microsecond
+)
+
+// opDone takes the completion of an operation.
+func (e *Engine) opDone(ev *Event) {
+	ln := &e.lanes[ev.Op.Lane]
+	seq := ln.count(ev.Op.Seq)
+	if seq <= ln.lost || seq <= ln.done {
+		if len(e.detached) > 0 {
+			e.endDetached(ev)
+		}
+		return // else of a device that was given up on
+	}
+	if seq != ln.done+1 {
+		panic("engine: completions out of order")
+	}
+	e.finish(ev.Op, ev.Status, ev.Err, ev.Start, ev.End)
+}
+
+// finish ends the oldest operation of a lane.
+func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
+	ln := &e.lanes[op.Lane]
+	rec := ln.rec(ln.done + 1)
+	ln.done++
+	e.flying--
+	ln.head, ln.last = e.now, e.now
+	if rec.timeout > 0 {
+		ln.timed--
+		e.timedOps--
+	}
+	if ln.timed > 0 {
+		e.watchLane(op.Lane)
+	}
+	if len(ln.watchers) > 0 {
+		for _, l := range ln.watchers {
+			e.watchLane(l)
+		}
+		ln.watchers = ln.watchers[:0]
+	}
+	if dev := ln.info.Device; dev >= 0 {
+		e.revisit(dev)
+	}
+	if rec.task < 0 {
+		if st == OK || st == DepFailed {
+			err = nil
+		} else {
+			err = e.copyBroke(rec, st, err)
+		}
+		e.copyDone(op, rec, st == OK, err, start, end)
+		return
+	}
+	e.launchDone(op, rec, st, err, start, end)
+}
+
+func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end time.Duration) {
+	tid := rec.task
+	t := &e.tasks.at[tid]
+	r := e.runs[t.run]
+	gt := graph.TaskID(tid - r.tbase)
+	dev := e.lanes[op.Lane].info.Device
+	d := &e.devs[dev]
+	d.flight--
+	d.backlog -= t.cost
+	d.load -= t.cost
+	if !d.loadChanged {
+		d.loadChanged = true
+		e.loadChanged = append(e.loadChanged, dev)
+		e.dirty(dev)
+	}
+	e.view.Devices[dev].Queued--
+	ok := st == OK
+	if st == Failed || st == Refused {
+		d.health.faulted = true
+	}
+	if !rec.quick || len(rec.slots) > 0 {
+		e.unpinLaunch(rec, r.f, gt)
+	}
+	if st != DepFailed {
+		if e.contention != nil {
+			e.contention.Ran(dev, start, end, e.computing(dev))
+		}
+		d.stats.Observe(end - start)
+	} else {
+		if e.contention != nil {
+			e.contention.Ran(dev, e.now, e.now, e.computing(dev))
+		}
+		d.stats.Active--
+	}
+	// A gang counts as a whole, when its last member ends.
+	g := e.gang(tid)
+	if g != nil {
+		if !ok && (g.status == OK || g.status == DepFailed) { // the first that failed by itself
+			g.status, g.err, g.failed = st, err, dev
+		}
+		if g.left == len(g.ops) || start > g.start {
+			g.start = start
+		}
+		g.left--
+		if g.left > 0 {
+			if !ok { // its part will never be there
+				e.voidOutputs(r, gt, []Op{op}, false)
+				if !g.withdrawn {
+					g.withdrawn, g.failedAt = true, e.now
+					e.withdrawn(tid, r)
+				}
+			}
+			return
+		}
+		st, err, ok, start = g.status, g.err, g.status == OK, g.start
+		delete(e.gangs, tid)
+		if ok && g.lost && e.lostResult(r, gt) {
+			st, ok, g.failed = DepFailed, false, dev
+		}
+	}
+	if e.tr != nil {
+		e.recordExec(op, rec, r, t, ok, start, end)
+	}
+	if !ok {
+		// The first time round every copy of a result stems from this execution;
+		// of a replay, other results may have copies that are still good.
+		ops, failed := []Op{op}, dev
+		if g != nil {
+			ops, failed = g.ops, g.failed
+		}
+		e.voidOutputs(r, gt, ops, e.tasks.at[tid].flags&replayed == 0)
+		e.unissue(tid, r, g)
+		e.taskFailed(tid, r, gt, failed, st, err)
+		return
+	}
+	e.succeeded(tid, r, gt, dev, start, end)
+}
+
+// recordExec keeps the execution of a task in the trace.
+func (e *Engine) recordExec(op Op, rec *opRec, r *run, t *task, ok bool, start, end time.Duration) {
+	info, gt := &e.lanes[op.Lane].info, graph.TaskID(rec.task-r.tbase)
+	e.tr.Record(trace.Event{
+		Kind: trace.Exec, Failed: !ok, Lane: uint8(info.Index), Device: info.Device, From: info.Device,
+		Run: int32(r.id), Task: gt, Ready: time.Duration(t.readyAt), Issued: rec.issued,
+		Start: start, End: end, InputsAt: min(e.inputsAt(rec, r, gt), start), Predicted: time.Duration(t.cost),
+	})
+}
+
+// inputsAt returns when the last of a task's inputs was there.
+func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
+	at := int64(rec.inputs)
+	for _, p := range r.f.Preds(gt) {
+		if pt := &e.tasks.at[r.task(graph.TaskID(p))]; pt.where == done {
+			at = max(at, pt.eft)
+		}
+	}
+	return time.Duration(at)
+}
+
+// unpinLaunch undoes a launch's pins and frees its workspace.
+func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
+	if rec.quick {
+		for _, s := range rec.slots {
+			e.mem.unpinSlot(s)
+		}
+		return
+	}
+	a, uses := 0, f.TaskUses(gt)
+	for k := range uses {
+		u := &uses[k]
+		if u.Rank != rec.rank {
+			continue
+		}
+		p0, n := pieces(u)
+		e.mem.unpin(rec.args[a], p0, n, 0)
+		a++
+	}
+	if a < len(rec.args) {
+		e.mem.unpin(rec.args[a], 0, 0, 0)
+	}
+}
+
+// succeeded takes in what a task made and lets go of what it read.
+func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
+	took := end - start
+	t := &e.tasks.at[tid]
+	t.move(done)
+	if t.flags&inputFailed != 0 {
+		t.flags &^= inputFailed
+		delete(e.taskCopies, tid)
+	}
+	expected := t.eft - t.readyAt
+	t.eft = int64(end)
+	r.left--
+	r.report.Executed++
+	dr := &r.report.Devices[dev]
+	dr.Tasks++
+	dr.Busy += took
+	dr.Predicted += time.Duration(t.cost)
+	e.devs[dev].health.failures = 0
+	row := &r.f.Rows[gt]
+	sh := &r.shapes[row.Shape]
+	if e.isolated && sh.ran>>(uint(dev)%64)&1 == 0 && e.devs[dev].process.Own {
+		e.compiledOn(dev, r.g.Task(gt), sh)
+	}
+	if e.learn != nil {
+		// Of many short executions that are all alike a sample teaches as much.
+		e.offered++
+		if took > learnAlways || sh.samples < learnAll || e.offered%learnEvery == 0 {
+			sh.samples++
+			e.learn.Observe(r.g.Task(gt), dev, e.contention.Alone(dev, start, end))
+		}
+	}
+	if e.watch != nil {
+		e.watch.Observe(sched.Outcome{
+			Kernel: sh.kernel, Ops: sh.ops, Bytes: sh.bytes, Device: dev,
+			Predicted: time.Duration(t.cost), Took: took, Turnaround: e.now - time.Duration(t.readyAt),
+			Expected: time.Duration(expected),
+		})
+	}
+	if row.Plain && e.hostOnly {
+		e.settlePlain(r, r.f.Plain[row.Use:r.f.Rows[gt+1].Use])
+	} else {
+		e.settleUses(r, gt, took)
+	}
+	e.landed(r)
+	if r.left == 0 && r.owed == 0 || r.state == runFailing {
+		e.endLater(r)
+	}
+}
+
+// settleUses takes in what a task made, and lets go of what it read.
+func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
+	f, uses := r.f, r.f.TaskUses(gt)
+	// How long a chain it would take to make its results again.
+	var depth int16
+	var replay int64
+	if !e.hostOnly {
+		e.eachRead(r, gt, func(v valueID) {
+			if val := &e.mem.vals.at[v]; val.flags&(anchored|commits) == 0 {
+				depth = max(depth, val.depth)
+				replay = max(replay, val.replay)
+			}
+		})
+	}
+	for k := range uses {
+		u := &uses[k]
+		for q := u.W; q >= 0 && q < u.W+u.P1-u.P0; q++ {
+			e.produced(r.val(f.WriteVals[q]), min(depth, maxDepth)+1, replay+int64(took))
+		}
+	}
+	for k := range uses {
+		for _, gv := range f.Reads(&uses[k]) {
+			v := r.val(gv)
+			e.mem.vals.at[v].reads--
+			e.wasRead(v)
+		}
+	}
+}
+
+// settlePlain does that for a plain task whose results are in host memory,
+// where nothing has to be kept to make them again.
+func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
+	initial, shift := r.f.NumInitial, r.shift()
+	quick := len(e.leftOuts)+len(e.behindReaders) == 0
+	vals := e.mem.vals.at // nothing here makes values
+	for k := range uses {
+		u := &uses[k]
+		v := valueID(u.V) + shift
+		if u.Data >= 0 {
+			if val := &vals[v]; quick && val.reads > 0 && val.slot >= 0 {
+				val.on(madeInHost)
+			} else {
+				e.produced(v, 0, 0)
+			}
+			continue
+		}
+		if u.V < initial {
+			v = r.init[u.V]
+		}
+		val := &vals[v]
+		if val.reads--; val.reads == 0 {
+			e.wasRead(v)
+		}
+	}
+}
+
+// wasRead gives a value up, after a read of it ended, if that was the last thing
+// that needed it.
+func (e *Engine) wasRead(v valueID) {
+	val := &e.mem.vals.at[v]
+	if val.reads > 0 {
+		return
+	}
+	if !e.mem.dropQuick(val) {
+		e.maybeDrop(v)
+	}
+	if len(e.behindReaders) > 0 {
+		e.wakeAwaiting(v)
+	}
+}
+
+// landed takes a task out of flight, which may let another start.
+func (e *Engine) landed(r *run) {
+	r.flight--
+	e.inFlight--
+	e.unpark(r)
+	e.nextGang()
+}
+
+// produced takes in one value a task made.
+func (e *Engine) produced(v valueID, depth int16, replay int64) {
+	val := &e.mem.vals.at[v]
+	val.on(madeGone)
+	if len(e.leftOuts) > 0 {
+		e.offerAgain = true // one of them may wait for it on behalf of another run
+	}
+	if len(e.behindReaders) > 0 && val.reads == 0 {
+		e.wakeAwaiting(v)
+		val = &e.mem.vals.at[v]
+	}
+	if val.slot < 0 {
+		// Given up on while it was being made again, or because its readers were
+		// heard of before its maker, or updated in place already: what its readers
+		// make may depend on it still.
+		if (val.deps > 0 || val.reads > 0) && val.flags&anchored == 0 && !e.hostOnly {
+			val.depth, val.replay = depth, replay
+			e.count(v)
+		}
+		return
+	}
+	if e.hostOnly || e.mem.wholeInHost(v, -1) {
+		val.on(madeInHost)
+		val.depth, val.replay = 0, 0
+	} else {
+		val.on(madeOnDevice)
+		val.depth, val.replay = depth, replay
+	}
+	if !val.needed() {
+		e.maybeDrop(v)
+		return
+	}
+	if val.flags&anchored == 0 {
+		e.count(v)
+		val = &e.mem.vals.at[v]
+		kind := e.mem.data.at[val.data].kind
+		if kind == graph.Mirrored || kind == graph.Versioned && (int(depth) >= e.o.ReplayDepth || replay > int64(e.o.ReplayBound)) {
+			e.commit(v)
+		}
+	}
+	switch val := &e.mem.vals.at[v]; {
+	case val.owed():
+		e.deliver(v)
+	case !e.hostOnly && val.flags&anchored != 0:
+		// Made again beside its home, it need not be kept there for recovery: an
+		// output may be waiting for the place.
+		if e.mem.data.at[val.data].home >= 0 {
+			e.homeVacated(val.data, val.piece)
+		}
+	}
+}
+
+// voidOutputs gives up what operations that failed were going to make, with
+// all every copy of it.
+func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			v := r.val(gv)
+			for s := e.mem.vals.at[v].slot; s >= 0; {
+				next := e.mem.slots.at[s].next
+				sl := &e.mem.slots.at[s]
+				if all || slices.ContainsFunc(ops, func(o Op) bool { return o.Lane == sl.lane && e.lanes[o.Lane].count(o.Seq) == sl.seq }) {
+					i := sl.inst
+					e.mem.loseCopy(s)
+					e.mem.deferFree(i)
+				}
+				s = next
+			}
+		}
+	}
+}
+
+func (e *Engine) wakeAwaiting(v valueID) {
+	ts, ok := e.behindReaders[v]
+	if !ok {
+		return
+	}
+	delete(e.behindReaders, v)
+	for _, tid := range ts {
+		if e.tasks.at[tid].where == behindReaders {
+			e.again(tid)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// gang is a task in flight on several devices.
+type gang struct {
+	ops    []Op
+	devs   []machine.DeviceID
+	left   int
+	status Status
+	err    error
+	failed machine.DeviceID // where, unless status is OK
+	start  time.Duration
+	// withdrawn says that a member failed, failedAt when: what follows waits for
+	// another attempt.
+	withdrawn bool
+	failedAt  time.Duration
+	// lost says that a memory was lost that held what a member made or was to make.
+	lost bool
+}
+
+// gang returns the gang a task is in flight as, nil for an ordinary task.
+func (e *Engine) gang(tid taskID) *gang {
+	if len(e.gangs) == 0 {
+		return nil
+	}
+	return e.gangs[tid]
+}
+
+// placeGang issues a gang on the devices that are free soonest, all or none. A gang goes
+// past the lanes' credits: since all its launches are issued at once and lanes keep
+// order, two gangs can never wait for each other.
+func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
+	switch {
+	case r.full():
+		e.park(tid, r)
+		return
+	case e.full():
+		e.tasks.at[tid].move(gangLined)
+		e.gangLine.push(tid)
+		return
+	}
+	size, costs := r.g.Task(gt).Gang, e.shape(r, gt).costs
+	devs, possible, err := e.gangDevices(r, gt)
+	if possible < size {
+		e.fail(r, e.taskErr(r, gt, -1, err))
+		return
+	}
+	if len(devs) < size {
+		e.leaveOut(tid)
+		return
+	}
+	slices.SortStableFunc(devs, func(a, b machine.DeviceID) int {
+		return int(min(max(e.view.Devices[a].FreeAt-e.view.Devices[b].FreeAt, -1), 1))
+	})
+	devs = devs[:size]
+	slices.Sort(devs)
+	var cost time.Duration
+	e.mem.beginIssue()
+	e.plans = e.plans[:0]
+	taken := make(map[spaceID]int64)
+	for rank, dev := range devs {
+		vd := &e.view.Devices[dev]
+		cost = max(cost, time.Duration(float64(costs[vd.Class])*vd.Slow))
+		space := e.devs[dev].space
+		v, need := e.prepare(tid, r, gt, dev, int16(rank), room{taken[space], taken[0]})
+		if v == noMemory {
+			e.leaveOut(tid)
+			e.gangWaits = true
+		}
+		if v != issuedOK {
+			return
+		}
+		taken[space] += need.here
+		taken[0] += need.host
+	}
+	plans := slices.Clone(e.plans)
+	e.tasks.at[tid].cost = int64(cost)
+	g := &gang{devs: devs, left: len(devs)}
+	at := e.now
+	n := len(r.f.TaskUses(gt))
+	for rank, dev := range devs {
+		l := e.devs[dev].lanes[0]
+		op := e.launch(tid, r, gt, dev, l, int16(rank), plans[rank*n:rank*n+n])
+		g.ops = append(g.ops, op)
+		e.tasks.at[tid].lane, e.tasks.at[tid].seq = l, op.Seq
+		vd := &e.view.Devices[dev]
+		vd.FreeAt = max(vd.FreeAt, e.now) + cost
+		vd.Queued++
+		e.view.Delay(dev, cost)
+		e.devs[dev].load += int64(cost)
+		at = max(at, vd.FreeAt)
+		e.dirty(dev)
+	}
+	e.tasks.at[tid].eft = int64(at)
+	e.gangs[tid] = g
+	e.markIssued(tid, r, devs[len(devs)-1])
+}
+
+// gangDevices returns the devices that a member of a gang can run on now and all the gang
+// reads can be brought to, how many there may be in time, and why there are no more.
+func (e *Engine) gangDevices(r *run, gt graph.TaskID) (devs []machine.DeviceID, possible int, why error) {
+	task, costs := r.g.Task(gt), e.shape(r, gt).costs
+	why = ErrNoDevice
+	for d := range e.devs {
+		vd := &e.view.Devices[d]
+		switch {
+		case costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)):
+		case e.devs[d].state == Broken:
+			if e.devs[d].cause != nil {
+				why = fmt.Errorf("%w: %w", why, e.devs[d].cause)
+			}
+		case !e.hostOnly && !e.reaches(r, gt, e.devs[d].space):
+			why = fmt.Errorf("%w: no link leads from where its data is", ErrNoDevice)
+		default:
+			possible++
+			if vd.Accepts {
+				devs = append(devs, machine.DeviceID(d))
+			}
+		}
+	}
+	return devs, possible, why
+}
+
+// waitGang adds the members of a gang to what a launch waits for: those in flight,
+// since the board may forget how one ended that the engine has heard of.
+func (e *Engine) waitGang(g *gang) {
+	for _, op := range g.ops {
+		if e.mem.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
+			e.waits = append(e.waits, op)
+		}
+	}
+}
+
+// nextGang lets the next gang in that waits for the limit of tasks in flight.
+func (e *Engine) nextGang() {
+	if e.gangLine.len() > 0 && !e.full() {
+		tid := e.gangLine.pop()
+		e.tasks.at[tid].move(ready)
+		e.ready.push(tid)
+	}
+}
+
+// lostResult reports whether something a gang made is needed and nowhere, after a
+// member's device was lost when that member had ended and others had not. Without a loss
+// a task behind the gang may be updating it in place.
+func (e *Engine) lostResult(r *run, gt graph.TaskID) bool {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			val := &e.mem.vals.at[r.val(gv)]
+			if val.slot < 0 && (val.reads > 0 || val.has(current) || val.owed()) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// homeCopies counts copies in flight that touch the caller's memory behind a run's data.
+func (e *Engine) homeCopies(d dataID, n int) {
+	if slot := e.mem.data.at[d].run; slot >= 0 {
+		r := e.runs[slot]
+		r.homeOps += n
+		if n < 0 && r.quiet() && (r.state == runFailing || r.left == 0) {
+			e.endLater(r)
+		}
+	}
+}
+
+// homeVacated notes that a place in a home may be able to take its output.
+func (e *Engine) homeVacated(d dataID, p pieceID) {
+	dt := &e.mem.data.at[d]
+	if dt.fixed || dt.run < 0 {
+		return
+	}
+	r := e.runs[dt.run]
+	if r == nil || r.state != runActive {
+		return
+	}
+	gd := graph.DataID(d - r.dbase)
+	if last := r.f.Last[r.f.PieceOff[gd]+int32(p)]; last >= r.f.NumInitial {
+		if v := r.val(last); e.mem.vals.at[v].owed() && e.mem.vals.at[v].has(produced) {
+			e.homeward = append(e.homeward, v)
+		}
+	}
+}
+
+// redeliver tries again to bring outputs home, and to commit what failed to be.
+func (e *Engine) redeliver() {
+	for len(e.homeward) > 0 {
+		v := e.homeward[len(e.homeward)-1]
+		e.homeward = e.homeward[:len(e.homeward)-1]
+		val := &e.mem.vals.at[v]
+		switch {
+		case !val.has(produced):
+		case !val.owed():
+			if val.needed() {
+				e.commit(v)
+			}
+		case e.runs[val.run].state == runActive:
+			e.deliver(v)
+		}
+	}
+}
+
+// commit starts a copy of v into host memory.
+func (e *Engine) commit(v valueID) {
+	val := &e.mem.vals.at[v]
+	if val.flags&(anchored|commits) != 0 || e.mem.elsewhereInHost(v, -1) || e.source(v, 0) < 0 || e.copyGivenUp(v) != nil {
+		return // it is there, or on its way, or cannot be brought
+	}
+	d, p, bytes := val.data, val.piece, val.bytes
+	e.mem.beginIssue()
+	dst := e.mem.findVacant(d, 0, p, 1)
+	if dst < 0 {
+		if !e.mem.fits(0, bytes) {
+			e.lacksHost(v) // until then lineage makes it safe
+			return
+		}
+		dst = e.mem.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
+	}
+	e.mem.vals.at[v].on(commitBegun)
+	if r := val.run; r >= 0 {
+		e.runs[r].report.Commits++
+	}
+	e.tr.Record(trace.Event{Kind: trace.Commit, Device: machine.Host, Task: -1, Start: e.now, End: e.now, Bytes: bytes})
+	e.fill(dst, p, 1, func(pieceID) valueID { return v }, forCommit)
+	e.ops = e.ops[:0]
+}
+
+// deliver brings an output of a run to its home.
+func (e *Engine) deliver(v valueID) {
+	if !e.hostOnly && e.mem.have(v) && e.source(v, 0) < 0 {
+		r, gt := e.taskOf(e.producer(v))
+		e.fail(r, e.taskErr(r, gt, -1, fmt.Errorf("%w: no link leads from where its result is to host memory", ErrNoDevice)))
+		return
+	}
+	if !e.bringHome(v) {
+		return
+	}
+	val := &e.mem.vals.at[v]
+	val.on(cameHome)
+	r := e.runs[val.run]
+	r.owed--
+	if r.owed == 0 && r.left == 0 {
+		e.endLater(r)
+	}
+	e.maybeDrop(v)
+}
+
+// shortHaul is up to which nanoseconds of predicted work on a device the outputs of
+// a task are sent after it.
+const shortHaul = 200_000
+
+// followHome has the outputs of a task that was just issued copied home behind it:
+// to wait until it is known to have ended costs a short task as much time again.
+// One that takes long gains nothing, and would hold up other copies.
+func (e *Engine) followHome(r *run, gt graph.TaskID) {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			v := r.val(gv)
+			val := &e.mem.vals.at[v]
+			if !val.owed() {
+				continue
+			}
+			home := e.mem.data.at[val.data].home
+			if hs := &e.mem.slots.at[e.mem.insts[home].at(val.piece)]; hs.val < 0 && hs.pins == 0 && e.source(v, 0) >= 0 {
+				e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
+				e.ops = e.ops[:0]
+			}
+		}
+	}
+}
+
+// bringHome reports whether a value is in its home, and takes the next step
+// towards that when it is not. The home may hold an older value that something
+// lost would be computed from: first the new value is made safe beside it, then
+// the old one is moved out of the way, so at no moment is either only half there.
+func (e *Engine) bringHome(v valueID) bool {
+	val := &e.mem.vals.at[v]
+	home := e.mem.data.at[val.data].home
+	hs := e.mem.insts[home].at(val.piece)
+	old := e.mem.slots.at[hs].val
+	switch {
+	case old == v:
+		return e.mem.filled(hs)
+	case !e.mem.have(v):
+		e.recoverValue(v)
+	case e.copyGivenUp(v) != nil:
+		// whoever asks anew has it tried again
+	case old < 0 && e.mem.slots.at[hs].pins == 0:
+		e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
+		e.ops = e.ops[:0]
+	case old < 0:
+		// whoever touches it will be done
+	case !val.has(anchored):
+		e.commit(v)
+	case e.mem.vals.at[old].reads > 0:
+		// its readers will be done
+	case e.mem.elsewhereInHost(old, hs):
+		if e.mem.wholeInHost(old, hs) {
+			e.mem.unhold(hs)
+			return e.bringHome(v)
+		}
+	case e.copyGivenUp(old) != nil:
+		e.keptAway(v, e.copyGivenUp(old))
+	case !e.mem.fits(0, val.bytes):
+		e.lacksHost(v)
+	default:
+		e.copyAside(hs)
+	}
+	return false
+}
+
+// copyAside has what is in a place of a home copied into host memory beside it, and
+// reports whether that is on its way: there may be no room, or copies of it fail.
+func (e *Engine) copyAside(hs slotID) bool {
+	v := e.mem.slots.at[hs].val
+	val := &e.mem.vals.at[v]
+	if e.mem.elsewhereInHost(v, hs) {
+		return true
+	}
+	if e.copyGivenUp(v) != nil || !e.mem.fits(0, val.bytes) {
+		return false
+	}
+	d, p, bytes := val.data, val.piece, val.bytes
+	dst := e.mem.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
+	e.fill(dst, p, 1, func(pieceID) valueID { return v }, forAside)
+	e.ops = e.ops[:0]
+	return true
+}

@@ -1,0 +1,198 @@
+package engine
+
+import (
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// plan is what issuing will do for one use.
+type plan struct {
+	inst  Inst // existing instance, or -1: a new one
+	there bool // and it holds all that is read
+	bytes int64
+	space spaceID
+}
+
+// room is how many bytes of a device's memory and of host memory are wanted.
+type room struct{ here, host int64 }
+
+// prepare checks inputs and makes room for one rank of a task beside what is taken
+// already, appending its plans to e.plans. It returns the room made; what comes
+// through host memory on its way takes room there.
+func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
+	f := r.f
+	uses := f.TaskUses(gt)
+	space := e.devs[dev].space
+	missing := false
+	need := room{}
+	for k := range uses {
+		u := &uses[k]
+		staging := int64(0)
+		for _, gv := range f.Reads(u) {
+			v := r.val(gv)
+			if e.mem.vals.at[v].slot < 0 || e.mem.away > 0 && !e.mem.have(v) {
+				missing = true
+				e.recoverValue(v)
+			} else if !e.hostOnly && u.Rank == rank {
+				s := e.source(v, space)
+				if s < 0 {
+					e.goElsewhere(tid, r, gt, dev)
+					return setAside, room{}
+				}
+				if e.staged(v, e.mem.insts[e.mem.slots.at[s].inst].space, space) {
+					staging += e.mem.vals.at[v].bytes
+				}
+			}
+			if r.state != runActive {
+				return setAside, room{}
+			}
+		}
+		if p0, n := pieces(u); staging > 0 && e.mem.findVacant(r.dataOf[u.Data], hostSpace, p0, n) < 0 {
+			need.host += staging
+		}
+		for _, gv := range f.Writes(u) {
+			// At most two versions: the one before last must have been made and read.
+			// But not where this was made before: who reads that version again may
+			// need what this makes again.
+			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.mem.data.at[r.dataOf[u.Data]].kind != graph.Volatile &&
+				e.tasks.at[tid].flags&replayed == 0 {
+				if pp := r.val(f.Values[prev].Prev); e.mem.vals.at[pp].reads > 0 || e.mem.vals.at[pp].flags&produced == 0 {
+					e.behindReaders[pp] = append(e.behindReaders[pp], tid)
+					e.unplace(tid, behindReaders)
+					return setAside, room{}
+				}
+			}
+		}
+	}
+	if missing {
+		if e.tasks.at[tid].unissued > 0 {
+			e.unplace(tid, waiting)
+		} else { // for another run to make the value, or a device to bring it back
+			e.leaveOut(tid)
+		}
+		return setAside, room{}
+	}
+	base := len(e.plans)
+	need.here = e.planUses(r, gt, rank, space, false)
+	if e.makeRoom(space, need, taken) {
+		return issuedOK, need
+	}
+	if e.effort >= compact && e.flying == 0 {
+		if space != 0 { // nothing is evicted from host memory, so it stays in what there is
+			for _, p := range e.plans[base:] {
+				if p.inst >= 0 {
+					e.mem.unreserve(p.inst)
+				}
+			}
+			e.plans = e.plans[:base]
+			need.here = e.planUses(r, gt, rank, space, true)
+			if e.makeRoom(space, need, taken) {
+				return issuedOK, need
+			}
+		}
+		short, bytes := space, taken.here+need.here
+		if need.host > 0 && !e.mem.fits(0, taken.host+need.host) {
+			short, bytes = 0, taken.host+need.host
+		}
+		if e.flying == 0 && !e.squeeze(short) && e.lastResort() {
+			e.effort = usual
+			e.fail(r, e.taskErr(r, gt, dev, e.outOfMemory(short, bytes)))
+			e.unplace(tid, waiting)
+			return setAside, room{}
+		}
+	}
+	return noMemory, room{}
+}
+
+// planUses plans one rank of a task and returns how many bytes it takes. With exact
+// it uses no buffer larger than the use, so that all else can be given up for it: the
+// task then has room wherever the sum of its uses has.
+func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space spaceID, exact bool) int64 {
+	need := r.shapes[r.f.Rows[gt].Shape].workspace
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		u := &uses[k]
+		if u.Rank != rank {
+			e.plans = append(e.plans, plan{inst: -1})
+			continue
+		}
+		p := e.planUse(r, u, space, exact)
+		if p.inst >= 0 {
+			e.mem.reserve(p.inst)
+		} else {
+			need += p.bytes
+		}
+		e.plans = append(e.plans, p)
+	}
+	return need
+}
+
+// makeRoom reports whether a task has room, beside what is taken, and starts to make
+// some where it has not.
+func (e *Engine) makeRoom(space spaceID, need, taken room) bool {
+	return (need.here == 0 || e.room(space, taken.here+need.here)) && (need.host == 0 || e.mem.fits(0, taken.host+need.host))
+}
+
+// planUse decides which buffer a use gets.
+func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) plan {
+	f := r.f
+	d := r.dataOf[u.Data]
+	p0, n := pieces(u)
+	bytes := f.UseBytes(u)
+	if u.R >= 0 {
+		// An instance here that holds, or may be given, all it reads.
+		reads := f.Reads(u)
+		fillable := Inst(-1)
+		for c := e.mem.covering(d, p0, n); c.inst >= 0; e.mem.nextCover(&c) {
+			i := c.inst
+			in := &e.mem.insts[i]
+			if !in.covers(space, p0, n) || exact && in.n > n {
+				continue
+			}
+			has, can, sole := true, true, true
+			for k := range n {
+				s := in.at(p0 + k)
+				sl := &e.mem.slots.at[s]
+				v := r.val(reads[k])
+				if sl.val == v {
+					if u.W >= 0 && (sl.copying > 0 || in.home && e.mem.data.at[d].fixed || !e.mayOverwrite(v, s, d)) {
+						sole = false
+					}
+					continue
+				}
+				has = false
+				if sl.val >= 0 || sl.pins > 0 {
+					can = false
+				}
+			}
+			if has && (u.W < 0 || sole) {
+				return plan{inst: i, there: true, bytes: bytes, space: space}
+			}
+			if u.W < 0 && can && fillable < 0 && !(in.home && e.mem.data.at[d].fixed) {
+				fillable = i
+			}
+		}
+		if u.W < 0 {
+			return plan{inst: fillable, bytes: bytes, space: space}
+		}
+	}
+	if exact {
+		return plan{inst: -1, bytes: bytes, space: space}
+	}
+	return plan{inst: e.mem.findVacant(d, space, p0, n), bytes: bytes, space: space}
+}
+
+// mayOverwrite reports whether updating a value in place keeps the promise of
+// its durability: volatile data promises nothing, but other data may be computed
+// again from what of it is in host memory alone; versioned data must have another
+// copy in host memory to go back to, and no other reader.
+func (e *Engine) mayOverwrite(v valueID, s slotID, d dataID) bool {
+	val := &e.mem.vals.at[v]
+	if e.mem.data.at[d].kind == graph.Volatile {
+		if !e.hostOnly && val.flags&anchored != 0 && (val.deps > 0 || val.reads > 1) && !e.mem.wholeInHost(v, s) {
+			return false
+		}
+		return val.flags&current == 0 || val.reads <= 1
+	}
+	return val.reads == 1 && val.flags&current == 0 && e.mem.slots.at[s].pins == 0 && e.mem.wholeInHost(v, s)
+}

@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// residentTable is the data that outlives runs.
+type residentTable struct {
+	resident  []residentData // by DataRef
+	freeRes   []DataRef      // places in resident to use again
+	served    []DataRef      // what something was asked of: those with asked set
+	committed uint64         // the step in which all of it was last committed
+}
+
+// residentData is data that outlives runs.
+type residentData struct {
+	live    bool
+	closing bool
+	name    string
+	bytes   int64
+	data    dataID    // engine data
+	bounds  []int64   // pieces
+	vals    []valueID // current value of each piece
+	awaited int       // uses by runs that wait to start
+	readers int       // active runs that read it
+	writer  bool      // an active run writes it
+	fetches int       // callers waiting for it in host memory
+	asked   bool      // it is on the list of those to be served
+	line    fifo[ticket]
+}
+
+// NewData adds resident data whose first value is in the caller's memory: the
+// next Step emits its Home.
+func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRef {
+	var ref DataRef
+	if n := len(e.freeRes); n > 0 {
+		ref = e.freeRes[n-1]
+		e.freeRes = e.freeRes[:n-1]
+	} else {
+		ref = DataRef(len(e.resident))
+		e.resident = append(e.resident, residentData{})
+	}
+	d := e.mem.data.alloc(1)
+	e.mem.openData(d, kind, false, -1-runSlot(ref), 1)
+	v := e.mem.newValue(-1, d, 0, bytes)
+	e.mem.vals.at[v].on(madeOnDevice) // its home comes with the next step
+	e.mem.vals.at[v].on(isCurrent)
+	e.asked = true
+	e.resident[ref] = residentData{live: true, name: name, bytes: bytes, data: d, bounds: []int64{0, bytes}, vals: []valueID{v}}
+	e.ask(ref)
+	return ref
+}
+
+// FreeData ends resident data once no run uses it.
+func (e *Engine) FreeData(ref DataRef) {
+	e.retryCopies()
+	e.resident[ref].closing = true
+	e.ask(ref)
+	e.asked = true
+}
+
+// EndFetch ends the reading of a home a Fetch was answered for.
+func (e *Engine) EndFetch(ref DataRef) {
+	e.resident[ref].readers--
+	e.released(ref)
+	e.asked = true
+}
+
+// Fetch asks for the current value of resident data in its home; the answer is
+// a Done action with Run 0 and Ref set, one for each Fetch. Without an Err it is
+// there, and runs that write the data wait for EndFetch.
+func (e *Engine) Fetch(ref DataRef) {
+	e.retryCopies()
+	e.resident[ref].fetches++
+	e.ask(ref)
+	e.asked = true
+}
+
+// serveResident does what was asked of resident data outside runs: introduce
+// it, bring it home, end it.
+func (e *Engine) serveResident(ref DataRef) {
+	res := &e.resident[ref]
+	if !res.live {
+		return
+	}
+	if e.mem.data.at[res.data].home < 0 {
+		e.mem.makeHome(res.data, pieceID(len(res.vals)), res.bytes, Action{Ref: ref})
+		home := e.mem.insts[e.mem.data.at[res.data].home]
+		for i, v := range res.vals {
+			e.mem.vals.at[v].on(reachedHost)
+			e.mem.hold(home.slot+slotID(i), v, 0, 0)
+		}
+	}
+	if res.fetches > 0 && !res.writer {
+		switch {
+		case e.atHome(res):
+			for ; res.fetches > 0; res.fetches-- {
+				res.readers++
+				e.out.emit(Done).Ref = ref
+			}
+		case e.refused > 0 && e.lastResort():
+			e.effort = usual
+			e.refuse(ref, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
+		}
+	}
+	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.mem.insts[e.mem.data.at[res.data].home].pins == 0 {
+		for _, v := range res.vals {
+			e.unneed(v)
+		}
+		e.mem.closeData(res.data)
+		e.mem.data.release(res.data, 1)
+		*res = residentData{}
+		e.freeRes = append(e.freeRes, ref)
+	}
+}
+
+// refuseFetches answers those who wait for resident data of which something cannot
+// be had.
+func (e *Engine) refuseFetches(gone func(v valueID) bool, err error) {
+	for ref := range e.resident {
+		res := &e.resident[ref]
+		if res.fetches == 0 || !slices.ContainsFunc(res.vals, gone) {
+			continue
+		}
+		e.refuse(DataRef(ref), err)
+	}
+}
+
+// refuse answers those who wait for resident data with an error.
+func (e *Engine) refuse(ref DataRef, err error) {
+	for res := &e.resident[ref]; res.fetches > 0; res.fetches-- {
+		a := e.out.emit(Done)
+		a.Ref, a.Err = ref, err
+	}
+}
+
+// atHome reports whether the current value of resident data is in its home,
+// and starts to bring there what is not.
+func (e *Engine) atHome(res *residentData) bool {
+	all := true
+	e.refused = 0
+	for _, v := range res.vals {
+		all = e.bringHome(v) && all
+	}
+	return all
+}
+
+// dependedOn reports whether something that exists only on a device would be
+// computed from the data, and has that made durable.
+func (e *Engine) dependedOn(res *residentData) bool {
+	for _, v := range res.vals {
+		if e.mem.vals.at[v].deps > 0 {
+			e.commitResident()
+			return true
+		}
+	}
+	return false
+}
+
+// olderHeld reports whether a version of resident data besides the current one is
+// kept, in the pieces the data is in now, to compute something from it again.
+func (e *Engine) olderHeld(res *residentData) bool {
+	held := false
+	e.mem.eachInst(res.data, func(i Inst) {
+		in := &e.mem.insts[i]
+		for s := in.slot; s < in.end(); s++ {
+			v := e.mem.slots.at[s].val
+			held = held || v >= 0 && e.mem.vals.at[v].flags&current == 0
+		}
+	})
+	return held
+}
+
+// commitResident starts to make all resident data durable, once in a step.
+func (e *Engine) commitResident() {
+	if e.committed == e.checks.steps+1 {
+		return
+	}
+	e.committed = e.checks.steps + 1
+	for i := range e.resident {
+		e.visit(1)
+		if e.resident[i].live {
+			for _, v := range e.resident[i].vals {
+				e.commit(v)
+			}
+		}
+	}
+}
+
+// recut changes the pieces of resident data to those a graph uses. It is done
+// from the home alone, so the data is brought there first; it returns whether
+// that is so.
+func (e *Engine) recut(r *run, d int, res *residentData) bool {
+	if !e.atHome(res) || e.mem.insts[e.mem.data.at[res.data].home].pins > 0 {
+		return false
+	}
+	if e.dependedOn(res) {
+		return false
+	}
+	if e.olderHeld(res) {
+		e.commitResident()
+		return false
+	}
+	for _, v := range res.vals {
+		e.unneed(v)
+	}
+	pieces := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
+	n := pieceID(len(pieces))
+	e.mem.recut(res.data, n)
+	home := &e.mem.insts[e.mem.data.at[res.data].home]
+	res.bounds, res.vals = append(res.bounds[:0], 0), res.vals[:0]
+	for i := range n {
+		v := e.mem.newValue(-1, res.data, i, pieces[i].Hi-pieces[i].Lo)
+		e.mem.vals.at[v].on(madeInHost)
+		e.mem.vals.at[v].on(isCurrent)
+		e.mem.hold(home.at(i), v, 0, 0)
+		res.bounds = append(res.bounds, pieces[i].Hi)
+		res.vals = append(res.vals, v)
+	}
+	return true
+}

@@ -1,0 +1,231 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/trace"
+)
+
+// stealFor lets a device with nothing left take a queued task from another, when
+// the policy names a victim and the thief would be done sooner. It takes the one
+// that is next, mostly the largest: what is small is left for the end, when devices
+// differ by no more than that. Where that one cannot begin, as it waits for the victim's
+// own task mostly, or the thief is slow, it may manage the last one at least.
+func (e *Engine) stealFor(thief machine.DeviceID) bool {
+	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
+		return false
+	}
+	e.lag()
+	from := e.steal.Steal(&e.view, thief)
+	if from < 0 || from == thief {
+		return false
+	}
+	q := &e.devs[from].queue
+	if q.len() == 0 {
+		return false
+	}
+	next := q.pop()
+	if e.moveTask(next, from, thief, true) {
+		return true
+	}
+	last, ok := q.popTail()
+	q.unpop(next)
+	if !ok {
+		return false
+	}
+	if e.moveTask(last, from, thief, false) {
+		return true
+	}
+	q.push(last.task, last.key)
+	return false
+}
+
+// inTurn lets a device about to begin a task take another one that was to begin
+// before it, where both use host memory: one that is next on a device which will not
+// get to it for half as long as it takes, and would end it later. So large tasks are
+// begun before small ones also when some devices turn out to be slow, and no large
+// one is left for the end. What a core has of a task in its cache is lost, so this
+// is for long ones.
+func (e *Engine) inTurn(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	first, from, cost := d.queue.next(), dev, time.Duration(0)
+	if e.steal == nil || d.space != 0 || e.queuedTasks == d.queue.len() || e.tasks.at[first.task].cost < longTurn {
+		return
+	}
+	if d.state != Healthy || !e.view.Devices[dev].Accepts {
+		return
+	}
+	begins := e.remains(d)
+	for i := range e.devs {
+		o := &e.devs[i]
+		if o.space != 0 || o.queue.len() == 0 {
+			continue
+		}
+		k := o.queue.next()
+		there := time.Duration(e.tasks.at[k.task].cost)
+		late := e.remains(o)
+		if k.key >= first.key || 2*late < there {
+			continue
+		}
+		if here, ok := e.movable(k.task, dev); ok && begins+here < late+there && e.canBegin(k.task, dev) {
+			first, from, cost = k, machine.DeviceID(i), here
+		}
+	}
+	if from == dev {
+		return
+	}
+	r, gt := e.taskOf(first.task)
+	e.devs[from].queue.pop()
+	e.unplace(first.task, queued)
+	e.settle(first.task, r, gt, from, dev, cost)
+	e.tasks.at[first.task].eft = int64(e.now + begins + cost) // what was queued here comes after it
+}
+
+// longTurn is from how long tasks are begun in turn.
+const longTurn = int64(time.Millisecond)
+
+// remains predicts how long it will be before a device can begin another task. What
+// takes longer than it was to may end at any time, or be far from it: the more so the
+// longer it has taken.
+func (e *Engine) remains(d *device) time.Duration {
+	least := time.Duration(math.MaxInt64)
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		if ln.issued == ln.done {
+			return 0
+		}
+		since := e.now - ln.head
+		least = min(least, max(time.Duration(d.perLane(d.backlog))-since, since/4))
+	}
+	return least
+}
+
+// canBegin reports whether a queued task would not have to wait for more than its turn
+// on a device: nothing before it is in flight, its run may have another in flight, and
+// in host memory, of which nothing is evicted, there is room as things are.
+func (e *Engine) canBegin(tid taskID, dev machine.DeviceID) bool {
+	r, gt := e.taskOf(tid)
+	if _, waits := e.awaited(r, gt); waits || r.full() {
+		return false
+	}
+	s := &e.mem.spaces[0]
+	return e.devs[dev].space != 0 || s.cap == 0 || s.used+e.need(r, gt, 0) <= s.cap
+}
+
+// awaited predicts when what a task waits for will have ended, and reports whether
+// any of it is in flight.
+func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool) {
+	at = e.now
+	for _, p := range r.f.Preds(gt) {
+		if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.where == issued {
+			at, waits = max(at, time.Duration(t.eft)), true
+		}
+	}
+	return at, waits
+}
+
+// lag corrects what is predicted of devices whose tasks take longer than they
+// were to: those behind them are still to be done, and not before what runs.
+func (e *Engine) lag() {
+	for i := range e.devs {
+		d, vd := &e.devs[i], &e.view.Devices[i]
+		if at := e.now + time.Duration(d.perLane(d.load-d.backlog)) + 1; d.queue.len() > 0 && at > vd.FreeAt {
+			vd.FreeAt = at
+			e.dirty(machine.DeviceID(i))
+		}
+	}
+}
+
+// moveTask moves a task taken off a device's queue to another device if it can run
+// and would end there before the first is through; atOnce, only if it can begin.
+func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool {
+	r, gt := e.taskOf(k.task)
+	cost, ok := e.movable(k.task, to)
+	at, _ := e.awaited(r, gt)
+	if !ok || atOnce && !e.canBegin(k.task, to) || max(e.view.Devices[to].FreeAt, at)+cost >= e.view.Devices[from].FreeAt {
+		return false
+	}
+	e.unplace(k.task, queued)
+	e.settle(k.task, r, gt, from, to, cost)
+	return true
+}
+
+// movable returns how long a task that is queued elsewhere would take on a device, and
+// whether it can run there. Where it failed before it cannot.
+func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, ok bool) {
+	r, gt := e.taskOf(tid)
+	vd := &e.view.Devices[to]
+	c := e.shape(r, gt).costs[vd.Class]
+	ok = c >= 0 && r.state == runActive && e.tasks.at[tid].avoid != to &&
+		e.need(r, gt, e.devs[to].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), to)
+	return time.Duration(float64(c) * vd.Slow), ok
+}
+
+// settle puts a task taken off one device's queue on another's.
+func (e *Engine) settle(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
+	t := &e.tasks.at[tid]
+	vd := &e.view.Devices[to]
+	vd.FreeAt = max(vd.FreeAt, e.now) + cost
+	vd.Queued++
+	e.view.Delay(to, cost)
+	e.devs[to].load += int64(cost)
+	t.dev, t.cost, t.eft = to, int64(cost), int64(vd.FreeAt)
+	e.dirty(to)
+	e.devs[to].queue.push(tid, t.key)
+	e.revisit(to)
+	r.report.Moves++
+	e.tr.Record(trace.Event{Kind: trace.Move, Device: to, From: from, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
+}
+
+type balanceState struct {
+	last time.Duration
+}
+
+// rebalance moves queued tasks from hot devices to cold ones.
+func (e *Engine) rebalance() {
+	o := e.o.Rebalance
+	o.Now, o.Last = e.now, e.balance.last
+	loads := make([]sched.Load, 0, len(e.devs))
+	for i := range e.devs {
+		if e.devs[i].state == Healthy {
+			loads = append(loads, sched.Load{Device: machine.DeviceID(i), Util: e.devs[i].util})
+		}
+	}
+	if e.queuedTasks == 0 || !sched.Uneven(loads, o) {
+		return
+	}
+	for i := range loads {
+		l := &loads[i]
+		q := &e.devs[l.Device].queue
+		w := l.Util / float64(max(e.view.Devices[l.Device].Queued, 1))
+		l.Queued = make([]sched.QueuedTask, 0, q.len())
+		q.each(func(tid taskID) { l.Queued = append(l.Queued, sched.QueuedTask{Task: int32(tid), Weight: w}) })
+	}
+	moves := sched.Rebalance(loads, o)
+	if len(moves) > 0 {
+		e.balance.last = e.now
+	}
+	for _, m := range moves {
+		e.migrate(m)
+	}
+}
+
+// migrate moves one queued task as the balancer decided.
+func (e *Engine) migrate(m sched.Move) {
+	tid := taskID(m.Task)
+	r, gt := e.taskOf(tid)
+	vd := &e.view.Devices[m.To]
+	if vd.Crowd > 0 && vd.Crowd == e.view.Devices[m.From].Crowd {
+		return // it computes on the same cores: nobody would be done sooner
+	}
+	cost, ok := e.movable(tid, m.To)
+	if !ok || !e.devs[m.From].queue.remove(tid) {
+		return
+	}
+	e.unplace(tid, queued)
+	e.settle(tid, r, gt, m.From, m.To, cost)
+}

@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+func (e *Engine) drain(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	if d.state != Healthy {
+		return
+	}
+	e.setState(dev, Draining)
+	e.view.Devices[dev].Accepts = false
+	e.dirty(dev)
+	e.tr.Record(trace.Event{Kind: trace.Drain, Device: dev, Task: -1, Start: e.now, End: e.now})
+	e.requeueAll(dev)
+}
+
+func (e *Engine) undrain(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	if d.state != Draining {
+		return
+	}
+	e.setState(dev, Healthy)
+	d.swapTo = -1
+	vd := &e.view.Devices[dev]
+	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
+	e.dirty(dev)
+	e.reoffer()
+}
+
+// callSpare puts a spare in a lost device's place.
+func (e *Engine) callSpare(dev machine.DeviceID) {
+	for i := range e.devs {
+		if e.devs[i].state == Spare && e.view.Devices[i].Class == e.view.Devices[dev].Class {
+			e.engage(machine.DeviceID(i))
+			return
+		}
+	}
+	for i := range e.devs {
+		if e.devs[i].state == Spare {
+			e.engage(machine.DeviceID(i))
+			return
+		}
+	}
+}
+
+func (e *Engine) engage(spare machine.DeviceID) {
+	e.setState(spare, Healthy)
+	vd := &e.view.Devices[spare]
+	vd.Accepts, vd.FreeAt = true, e.now
+	e.dirty(spare)
+	e.reoffer()
+	e.tr.Record(trace.Event{Kind: trace.Back, Device: spare, Task: -1, Start: e.now, End: e.now})
+}
+
+// hotSwap replaces a device without stopping: new work goes to the spare at
+// once, the device finishes what it runs, then its state moves over.
+func (e *Engine) hotSwap(dev, spare machine.DeviceID) {
+	if e.devs[spare].state == Spare {
+		e.engage(spare)
+	}
+	if e.devs[dev].state == Healthy {
+		e.drain(dev)
+	}
+	if e.devs[dev].state == Draining {
+		e.devs[dev].swapTo = spare
+		e.listTimed()
+	}
+}
+
+// handOver copies what only a drained device holds to its successor.
+func (e *Engine) handOver(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	to := e.devs[d.swapTo].space
+	if !e.working(&e.devs[d.swapTo]) {
+		to = 0
+	}
+	left := 0
+	for i := Inst(0); int(i) < len(e.mem.insts); i++ {
+		in := &e.mem.insts[i]
+		if in.space != d.space || d.space == 0 || in.data < 0 || in.home {
+			continue
+		}
+		if in.pins > 0 {
+			left++
+			continue
+		}
+		if e.mem.clean(i) {
+			e.evict(i)
+			continue
+		}
+		if e.handInst(i, to) {
+			left++
+		}
+	}
+	if left == 0 {
+		d.swapTo = -1
+		e.listTimed()
+	}
+}
+
+// handInst starts to copy what only an instance holds, and reports whether anything
+// of that is on its way.
+func (e *Engine) handInst(i Inst, to spaceID) bool {
+	any := false
+	for k := range e.mem.insts[i].n {
+		s := e.mem.insts[i].slot + slotID(k)
+		v := e.mem.slots.at[s].val
+		if v < 0 || e.mem.elsewhere(v, s) || e.copyGivenUp(v) != nil {
+			continue
+		}
+		if e.mem.copied(v) {
+			any = true
+			continue
+		}
+		from, bytes, p := e.mem.insts[i].space, e.mem.vals.at[v].bytes, e.mem.insts[i].p0+k
+		e.mem.beginIssue()
+		dst := to
+		if e.source(v, dst) < 0 || !e.room(dst, bytes) || e.staged(v, from, dst) && !e.mem.fits(0, bytes) {
+			dst = 0
+		}
+		if e.source(v, dst) < 0 {
+			continue // no link leads away
+		}
+		any = true
+		if dst == 0 && !e.mem.fits(0, bytes) {
+			return true // what holds the room will be done, or the device stays drained
+		}
+		n := e.mem.alloc(e.mem.insts[i].data, dst, p, 1, e.pieceLo(e.mem.insts[i].data, p), bytes)
+		e.fill(n, p, 1, func(pieceID) valueID { return v }, forSwap)
+		e.ops = e.ops[:0]
+	}
+	return any
+}
