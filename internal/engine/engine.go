@@ -189,7 +189,9 @@ func New(o Options) *Engine {
 	e.openDevices()
 	free := make([]*int64, len(e.devs))
 	for i := range free {
-		free[i] = &e.view.Devices[i].FreeBytes
+		if !e.m.Devices[i].HostMemory {
+			free[i] = &e.view.Devices[i].FreeBytes
+		}
 	}
 	e.mem.open(e.m, e.lanes, &e.out, e, free)
 	return e

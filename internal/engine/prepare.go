@@ -20,15 +20,53 @@ type room struct{ here, host int64 }
 // already, appending its plans to e.plans. It returns the room made; what comes
 // through host memory on its way takes room there.
 func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
-	f := r.f
-	uses := f.TaskUses(gt)
-	space := e.devs[dev].space
+	staging, ok := e.checkInputs(tid, r, gt, dev, rank)
+	if !ok || e.tooManyVersions(tid, r, gt) {
+		return setAside, room{}
+	}
+	base, space := len(e.plans), e.devs[dev].space
+	need := room{here: e.planUses(r, gt, rank, space, false), host: staging}
+	if e.makeRoom(space, need, taken) {
+		return issuedOK, need
+	}
+	if e.effort < compact || e.flying > 0 {
+		return noMemory, room{}
+	}
+	if space != hostSpace { // nothing is evicted from host memory, so it stays in what there is
+		for _, p := range e.plans[base:] {
+			if p.inst >= 0 {
+				e.mem.unreserve(p.inst)
+			}
+		}
+		e.plans = e.plans[:base]
+		need.here = e.planUses(r, gt, rank, space, true)
+		if e.makeRoom(space, need, taken) {
+			return issuedOK, need
+		}
+	}
+	short, bytes := space, taken.here+need.here
+	if need.host > 0 && !e.mem.fits(hostSpace, taken.host+need.host) {
+		short, bytes = hostSpace, taken.host+need.host
+	}
+	if e.flying > 0 || e.squeeze(short) || !e.lastResort() {
+		return noMemory, room{}
+	}
+	e.effort = usual
+	e.fail(r, e.taskErr(r, gt, dev, e.outOfMemory(short, bytes)))
+	e.unplace(tid, waiting)
+	return setAside, room{}
+}
+
+// checkInputs reports whether everything a task reads is somewhere, and for this rank can
+// be brought to its device, and how many bytes of that come through host memory. Where
+// not, the task goes elsewhere or waits for what is missing to be made again.
+func (e *Engine) checkInputs(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16) (staging int64, ok bool) {
+	uses, space := r.f.TaskUses(gt), e.devs[dev].space
 	missing := false
-	need := room{}
 	for k := range uses {
 		u := &uses[k]
-		staging := int64(0)
-		for _, gv := range f.Reads(u) {
+		staged := int64(0)
+		for _, gv := range r.f.Reads(u) {
 			v := r.val(gv)
 			if e.mem.vals.at[v].slot < 0 || e.mem.away > 0 && !e.mem.have(v) {
 				missing = true
@@ -37,71 +75,55 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 				s := e.source(v, space)
 				if s < 0 {
 					e.goElsewhere(tid, r, gt, dev)
-					return setAside, room{}
+					return 0, false
 				}
 				if e.staged(v, e.mem.insts[e.mem.slots.at[s].inst].space, space) {
-					staging += e.mem.vals.at[v].bytes
+					staged += e.mem.vals.at[v].bytes
 				}
 			}
 			if r.state != runActive {
-				return setAside, room{}
+				return 0, false
 			}
 		}
-		if p0, n := pieces(u); staging > 0 && e.mem.findVacant(r.dataOf[u.Data], hostSpace, p0, n) < 0 {
-			need.host += staging
+		if p0, n := pieces(u); staged > 0 && e.mem.findVacant(r.dataOf[u.Data], hostSpace, p0, n) < 0 {
+			staging += staged
 		}
-		for _, gv := range f.Writes(u) {
-			// At most two versions: the one before last must have been made and read.
-			// But not where this was made before: who reads that version again may
-			// need what this makes again.
-			if prev := f.Values[gv].Prev; prev >= 0 && f.Values[prev].Prev >= 0 && e.mem.data.at[r.dataOf[u.Data]].kind != graph.Volatile &&
-				e.tasks.at[tid].flags&replayed == 0 {
-				if pp := r.val(f.Values[prev].Prev); e.mem.vals.at[pp].reads > 0 || e.mem.vals.at[pp].flags&produced == 0 {
-					e.behindReaders[pp] = append(e.behindReaders[pp], tid)
-					e.unplace(tid, behindReaders)
-					return setAside, room{}
-				}
+	}
+	switch {
+	case !missing:
+		return staging, true
+	case e.tasks.at[tid].unissued > 0:
+		e.unplace(tid, waiting)
+	default: // for another run to make the value, or a device to bring it back
+		e.leaveOut(tid)
+	}
+	return 0, false
+}
+
+// tooManyVersions reports whether a task has to wait before it makes another version of a
+// piece, and has it wait: there are at most two, so the one before last must have been
+// made and read. A task that made its version before does not wait: what reads that
+// version again may need what this makes again.
+func (e *Engine) tooManyVersions(tid taskID, r *run, gt graph.TaskID) bool {
+	if e.tasks.at[tid].flags&replayed != 0 {
+		return false
+	}
+	f, uses := r.f, r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range f.Writes(&uses[k]) {
+			prev := f.Values[gv].Prev
+			if prev < 0 || f.Values[prev].Prev < 0 || e.mem.data.at[r.dataOf[uses[k].Data]].kind == graph.Volatile {
+				continue
+			}
+			before := r.val(f.Values[prev].Prev)
+			if val := &e.mem.vals.at[before]; val.reads > 0 || !val.has(produced) {
+				e.behindReaders[before] = append(e.behindReaders[before], tid)
+				e.unplace(tid, behindReaders)
+				return true
 			}
 		}
 	}
-	if missing {
-		if e.tasks.at[tid].unissued > 0 {
-			e.unplace(tid, waiting)
-		} else { // for another run to make the value, or a device to bring it back
-			e.leaveOut(tid)
-		}
-		return setAside, room{}
-	}
-	base := len(e.plans)
-	need.here = e.planUses(r, gt, rank, space, false)
-	if e.makeRoom(space, need, taken) {
-		return issuedOK, need
-	}
-	if e.effort >= compact && e.flying == 0 {
-		if space != 0 { // nothing is evicted from host memory, so it stays in what there is
-			for _, p := range e.plans[base:] {
-				if p.inst >= 0 {
-					e.mem.unreserve(p.inst)
-				}
-			}
-			e.plans = e.plans[:base]
-			need.here = e.planUses(r, gt, rank, space, true)
-			if e.makeRoom(space, need, taken) {
-				return issuedOK, need
-			}
-		}
-		short, bytes := space, taken.here+need.here
-		if need.host > 0 && !e.mem.fits(0, taken.host+need.host) {
-			short, bytes = 0, taken.host+need.host
-		}
-		if e.flying == 0 && !e.squeeze(short) && e.lastResort() {
-			e.effort = usual
-			e.fail(r, e.taskErr(r, gt, dev, e.outOfMemory(short, bytes)))
-			e.unplace(tid, waiting)
-			return setAside, room{}
-		}
-	}
-	return noMemory, room{}
+	return false
 }
 
 // planUses plans one rank of a task and returns how many bytes it takes. With exact

@@ -50,7 +50,7 @@ type space struct {
 	dev  machine.DeviceID // machine.Host for host memory
 	cap  int64            // 0: no limit
 	used int64            // bytes of its instances, without the caller's own
-	free *int64           // what policies see of a device's memory: cap - used
+	free *int64           // what policies see of a device's memory: cap - used; nil for host memory
 	pins int              // operations in flight that touch it: the sum over its instances
 	line []waiter         // those that wait for room in it
 	away bool             // its device is gone but what it holds survived
@@ -92,7 +92,8 @@ type slot struct {
 func deviceSpace(d machine.DeviceID) spaceID { return spaceID(1 + d) }
 
 // open makes the memories of a machine, all empty. free holds, by device, where policies
-// see how much of its memory is free.
+// see how much of its memory is free; nil for one that uses host memory, whose own is
+// never used.
 func (st *store) open(m *machine.Machine, lanes []lane, out *outbox, w watcher, free []*int64) {
 	st.lanes, st.out, st.watcher = lanes, out, w
 	st.spaces = []space{{dev: machine.Host, cap: m.HostBytes, oldest: -1, newest: -1}}

@@ -1,0 +1,330 @@
+//go:build invariants
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// liveValues lists the values of runs and of resident data. A run that ended
+// keeps only what its held recipes read of the values it started from.
+func (c *recounter) liveValues() {
+	add := func(v valueID) {
+		if !c.alive[v] {
+			c.alive[v] = true
+			c.values = append(c.values, v)
+		}
+	}
+	c.eachRun(func(r *run) {
+		for _, v := range r.init {
+			if r.state != runEnded && !r.revived || c.mem.vals.at[v].run == r.slot {
+				add(v)
+			}
+		}
+		for v := range r.made() {
+			add(r.vbase + v)
+		}
+	})
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
+		if t.flags&held != 0 || t.where != done {
+			c.eachRead(r, gt, add)
+		}
+	})
+	for i := range c.resident {
+		for _, v := range c.resident[i].vals {
+			add(v)
+		}
+	}
+	for _, v := range c.values {
+		owner := c.mem.vals.at[v].run
+		c.must(owner < 0 || int(owner) < len(c.runs) && started(c.runs[owner]), "a value in use is of a retired run", int32(v), int32(owner))
+	}
+}
+
+// instances checks the store by itself, and that it holds nothing that has ended.
+func (c *recounter) instances() {
+	if err := c.mem.audit(); err != nil {
+		panic(fmt.Sprintf("engine: step %d: %v", c.checks.steps, err))
+	}
+	for k := range c.mem.insts {
+		i, in := Inst(k), &c.mem.insts[k]
+		for s := in.slot; in.data != -2 && s < in.end(); s++ {
+			if v := c.mem.slots.at[s].val; v >= 0 {
+				c.must(c.alive[v], "an instance holds a value nothing refers to", int32(i), int32(v))
+				// Copies out of a lost memory may be in flight a while longer.
+				c.must(!c.gone(in.space), "an instance in a lost memory holds a value", int32(i))
+			}
+		}
+	}
+}
+
+// gone reports whether what a memory held is lost.
+func (c *recounter) gone(space spaceID) bool {
+	if space == 0 {
+		return false
+	}
+	state := c.devs[c.mem.spaces[space].dev].state
+	return (state == Lost || state == Broken) && !c.mem.spaces[space].away
+}
+
+// liveData lists data handles of runs and of callers.
+func (c *recounter) liveData() []dataID {
+	var out []dataID
+	total := 0
+	c.eachRun(func(r *run) {
+		total += r.g.NumData()
+		for d, id := range r.dataOf {
+			if r.refs == nil || r.refs[d] < 0 {
+				out = append(out, id)
+			}
+		}
+	})
+	for i := range c.resident {
+		if c.resident[i].live {
+			total++
+			out = append(out, c.resident[i].data)
+		}
+	}
+	c.same(c.mem.data.live, total, "data handles in use")
+	return out
+}
+
+// copies checks that what is anchored is whole in host memory, and that what is being
+// committed is on its way there.
+func (c *recounter) copies() {
+	for _, v := range c.values {
+		if val := &c.mem.vals.at[v]; val.needed() {
+			c.mustOf(v, !val.has(anchored) || c.mem.wholeInHost(v, -1), "is anchored and not in host memory")
+			c.mustOf(v, !val.has(commits) || c.mem.elsewhereInHost(v, -1), "is being committed by no copy")
+		}
+	}
+}
+
+// operations checks what is in flight against every count of it.
+func (c *recounter) operations() {
+	instPins := make([]int, len(c.mem.insts))
+	slotPins := make([]int, len(c.mem.slots.at))
+	slotCopies := make([]int, len(c.mem.slots.at))
+	homeOps := make([]int, len(c.runs))
+	flight := make([]int, len(c.devs))
+	pin := func(i Inst, p0, n pieceID, copying int) {
+		in := &c.mem.insts[i]
+		instPins[i]++
+		for s := in.at(p0); n > 0; n-- {
+			slotPins[s]++
+			slotCopies[s] += copying
+			s++
+		}
+		if in.home && in.data >= 0 && c.mem.data.at[in.data].run >= 0 {
+			homeOps[c.mem.data.at[in.data].run] += copying
+		}
+	}
+	timed := 0
+	c.eachOp(func(ln *lane, rec *opRec) {
+		if dev := ln.info.Device; dev >= 0 {
+			flight[dev]++
+			c.must(c.working(&c.devs[dev]), "an operation is in flight on a device that does not work", int32(dev))
+		}
+		if rec.timeout > 0 {
+			timed++
+		}
+		switch {
+		case rec.task < 0:
+			pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
+			pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
+		case rec.quick:
+			for _, s := range rec.slots {
+				i := c.mem.slots.at[s].inst
+				pin(i, c.mem.insts[i].piece(s), 1, 0)
+			}
+		default:
+			r, gt := c.taskOf(rec.task)
+			a := 0
+			for _, u := range r.f.TaskUses(gt) {
+				if u.Rank == rec.rank {
+					p0, n := pieces(&u)
+					pin(rec.args[a], p0, n, 0)
+					a++
+				}
+			}
+			for ; a < len(rec.args); a++ {
+				instPins[rec.args[a]]++ // the workspace
+			}
+		}
+		c.must(rec.task < 0 || c.tasks.at[rec.task].where == issued, "a task in flight is not issued", int32(rec.task))
+	})
+	for i := range c.devs {
+		for _, g := range c.devs[i].inUse {
+			pin(g.inst, g.p0, g.n, 1)
+		}
+	}
+	c.same(c.timedOps, timed, "operations with a timeout")
+	for l := range c.lanes {
+		ln := &c.lanes[l]
+		c.must(ln.done <= ln.issued && ln.lost <= ln.issued, "a lane has done or lost more than was issued", int32(l))
+		timed -= ln.timed
+	}
+	c.same(0, timed, "operations with a timeout, less those of the lanes")
+	for k := range c.mem.insts {
+		i, in := Inst(k), &c.mem.insts[k]
+		c.must(in.data != -2 || instPins[i] == 0, "an operation in flight uses a freed instance", int32(i))
+		if in.data == -2 {
+			continue
+		}
+		c.same(int(in.pins), instPins[i], "pins of an instance", int32(i))
+		for s := in.slot; s < in.end(); s++ {
+			c.same(int(c.mem.slots.at[s].pins), slotPins[s], "pins of a slot", int32(s), int32(i))
+			c.same(int(c.mem.slots.at[s].copying), slotCopies[s], "copies from or to a slot", int32(s), int32(i))
+		}
+	}
+	for i := range c.detached { // which the device does not count
+		flight[c.lanes[c.detached[i].op.Lane].info.Device]--
+	}
+	for d := range c.devs {
+		c.same(c.devs[d].flight, flight[d], "operations in flight on a device", int32(d))
+	}
+	c.eachRun(func(r *run) { c.same(r.homeOps, homeOps[r.slot], "copies of a run's homes", int32(r.id)) })
+}
+
+// memories checks that none holds more than it can, and which may be away.
+func (c *recounter) memories() {
+	for s := range c.mem.spaces {
+		sp := &c.mem.spaces[s]
+		if s > 0 && sp.cap > 0 {
+			// A memory that shrank may hold more until that has moved out.
+			c.must(sp.used <= max(sp.cap, c.m.Devices[s-1].MemBytes), "a memory holds more than it can", int32(s))
+		}
+		c.must(!sp.away || c.devs[sp.dev].state == Lost, "a memory is away and its device is not lost", int32(s))
+	}
+}
+
+// readers checks who still has to read each value.
+func (c *recounter) readers() {
+	reads := make([]int, len(c.mem.vals.at))
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
+		if t.where != done {
+			c.eachRead(r, gt, func(v valueID) { reads[v]++ })
+		}
+	})
+	for _, v := range c.values {
+		c.mustOf(v, int(c.mem.vals.at[v].reads) == reads[v], "has another number of readers")
+	}
+}
+
+// recipes checks which tasks are kept to compute lost values again, what that
+// keeps alive, and which runs.
+func (c *recounter) recipes() {
+	liveOuts := make([]int, len(c.tasks.at))
+	for _, v := range c.values {
+		if c.mem.vals.at[v].flags&counted != 0 {
+			liveOuts[c.producer(v)]++
+		}
+	}
+	deps := make([]int, len(c.mem.vals.at))
+	heldOf := make([]int, len(c.runs))
+	needed := make([]int, len(c.runs))
+	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
+		c.same(int(t.liveOuts), liveOuts[tid], "results of a task on devices only", int32(tid))
+		c.must(t.flags&held != 0 == (t.liveOuts > 0), "a task is held for nothing, or not held for something", int32(tid))
+		if t.flags&held == 0 {
+			return
+		}
+		heldOf[r.slot]++
+		c.eachRead(r, gt, func(v valueID) {
+			deps[v]++
+			if owner := c.mem.vals.at[v].run; owner >= 0 && owner != r.slot {
+				needed[owner]++
+			}
+		})
+	})
+	for i := range c.resident {
+		for _, v := range c.resident[i].vals {
+			c.mustOf(v, c.mem.vals.at[v].flags&current != 0, "is resident and not current")
+			if owner := c.mem.vals.at[v].run; owner >= 0 {
+				needed[owner]++
+			}
+		}
+	}
+	for _, v := range c.values {
+		c.mustOf(v, int(c.mem.vals.at[v].deps) == deps[v], "is read by another number of held recipes")
+	}
+	c.eachRun(func(r *run) {
+		c.same(r.heldN, heldOf[r.slot], "recipes held of a run", int32(r.id))
+		c.same(r.needed, needed[r.slot], "values of a run that others need", int32(r.id))
+		c.must(r.state != runEnded || r.heldN+r.needed > 0, "a run ended and nothing needs it, but it is kept", int32(r.id))
+	})
+}
+
+// recoverable checks the promise that losing any device loses nothing: what is
+// needed is whole in host memory, or its producer is held or still to run.
+// Since what held recipes read is needed too, this covers whole chains.
+func (c *recounter) recoverable() {
+	for _, v := range c.values {
+		val := &c.mem.vals.at[v]
+		if !val.needed() || val.flags&anchored != 0 || c.failed(val.run) {
+			continue
+		}
+		if c.mem.data.at[val.data].kind == graph.Volatile {
+			continue // updated in place it may be gone, which is what its owner chose
+		}
+		p := c.producer(v)
+		switch {
+		case p < 0:
+			c.mustOf(v, !c.readByActive(v), "is not in host memory and no task makes it")
+		case val.flags&produced == 0:
+			c.mustOf(v, c.tasks.at[p].where != done, "was never made and its task is done")
+		default:
+			c.mustOf(v, c.tasks.at[p].flags&held != 0 || c.tasks.at[p].where != done, "is only on devices and its recipe is not held")
+		}
+	}
+}
+
+// failed reports whether a run has failed, so that its values need no care.
+func (c *recounter) failed(slot runSlot) bool { return slot >= 0 && len(c.runs[slot].errs) > 0 }
+
+// readByActive reports whether a run that goes on uses a value's data.
+func (c *recounter) readByActive(v valueID) bool {
+	read := false
+	c.eachRun(func(r *run) { read = read || r.state == runActive && c.usesData(r, c.mem.vals.at[v].data) })
+	return read
+}
+
+func (c *recounter) usesData(r *run, d dataID) bool { return slices.Contains(r.dataOf, d) }
+
+// versions checks that at most two versions of a piece that is not updated in
+// place are on devices. What resident data held before a run that writes it
+// stays beside them, because the run may fail; a run that replays may have more.
+func (c *recounter) versions() {
+	c.eachRun(func(r *run) {
+		for gt := range graph.TaskID(r.g.NumTasks()) {
+			if c.tasks.at[r.task(gt)].flags&replayed != 0 {
+				return
+			}
+		}
+		versions := make([]int, len(r.f.Pieces))
+		for gv := range int32(len(r.f.Values)) {
+			v, p := r.val(gv), r.f.Values[gv].Piece
+			if c.mem.data.at[r.dataOf[r.f.Pieces[p].Data]].kind == graph.Volatile || gv < r.f.NumInitial && c.mem.vals.at[v].run != r.slot {
+				continue
+			}
+			// A version nobody reads is on its device only while it is made.
+			if c.mem.vals.at[v].needed() && c.onDevice(v) {
+				versions[p]++
+				c.mustOf(v, versions[p] <= 2, "is the third version on devices")
+			}
+		}
+	})
+}
+
+func (c *recounter) onDevice(v valueID) bool {
+	for s := c.mem.vals.at[v].slot; s >= 0; s = c.mem.slots.at[s].next {
+		if c.mem.spaces[c.mem.insts[c.mem.slots.at[s].inst].space].dev != machine.Host {
+			return true
+		}
+	}
+	return false
+}

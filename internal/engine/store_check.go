@@ -1,0 +1,177 @@
+package engine
+
+import "fmt"
+
+// audit computes everything the store keeps count of anew and returns the first count,
+// list or order that is not what it should be. It takes time in proportion to all records.
+func (st *store) audit() error {
+	for _, check := range []func() error{st.auditLists, st.auditOrder, st.auditSlots, st.auditBytes, st.auditLines} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditLists checks that an instance is in the list of its data once, and in no other.
+func (st *store) auditLists() error {
+	listed := make([]bool, len(st.insts))
+	seen := make(map[dataID]bool)
+	var err error
+	for k := range st.insts {
+		d := st.insts[k].data
+		if d < 0 || seen[d] {
+			continue
+		}
+		seen[d] = true
+		st.eachInst(d, func(i Inst) {
+			if err == nil && (st.insts[i].data != d || listed[i]) {
+				err = fmt.Errorf("instance %d is in a list it does not belong to, of data %d", i, d)
+			}
+			listed[i] = true
+		})
+	}
+	for i := range st.insts {
+		if err == nil && listed[i] != (st.insts[i].data >= 0) {
+			err = fmt.Errorf("instance %d is in no list, or ended and in one", i)
+		}
+	}
+	return err
+}
+
+// auditOrder checks that the instances of a device's memory are in the order of their use.
+func (st *store) auditOrder() error {
+	ordered := make([]bool, len(st.insts))
+	for s := range st.spaces {
+		prev := Inst(-1)
+		for i := st.spaces[s].oldest; i >= 0; i = st.insts[i].newer {
+			if st.insts[i].older != prev || int(st.insts[i].space) != s || ordered[i] {
+				return fmt.Errorf("instance %d is out of the order of memory %d", i, s)
+			}
+			ordered[i], prev = true, i
+		}
+		if st.spaces[s].newest != prev {
+			return fmt.Errorf("the order of memory %d does not end at its newest instance", s)
+		}
+	}
+	for i := range st.insts {
+		if in := &st.insts[i]; ordered[i] != (in.data != -2 && in.space != hostSpace) {
+			return fmt.Errorf("instance %d is in no order, or free and in one", i)
+		}
+	}
+	return nil
+}
+
+// auditSlots checks that a slot belongs to one instance, that the list of each value's
+// copies is the slots that hold it, and that an instance with nothing in it has ended.
+func (st *store) auditSlots() error {
+	slots, listed := 0, make([]bool, len(st.slots.at))
+	for k := range st.insts {
+		i, in := Inst(k), &st.insts[k]
+		if in.data == -2 {
+			continue
+		}
+		slots += int(in.n)
+		held := int32(0)
+		for s := in.slot; s < in.end(); s++ {
+			sl := &st.slots.at[s]
+			if sl.inst != i {
+				return fmt.Errorf("slot %d of instance %d belongs to instance %d", s, i, sl.inst)
+			}
+			if sl.val < 0 {
+				continue
+			}
+			held++
+			if val := &st.vals.at[sl.val]; val.data != in.data || val.piece != in.piece(s) {
+				return fmt.Errorf("value %d is in slot %d, which is for another piece", sl.val, s)
+			}
+			if err := st.auditCopies(sl.val, listed); err != nil {
+				return err
+			}
+			if !listed[s] {
+				return fmt.Errorf("slot %d holds value %d, which does not list it", s, sl.val)
+			}
+		}
+		if in.held != held {
+			return fmt.Errorf("instance %d says it holds %d values, and holds %d", i, in.held, held)
+		}
+		if held == 0 && in.pins == 0 && !in.home && !in.deferred {
+			return fmt.Errorf("instance %d holds nothing and is not freed", i)
+		}
+	}
+	for _, list := range st.idle.insts {
+		slots += len(list)
+		for _, i := range list {
+			if in := &st.insts[i]; in.data != -2 || in.space != hostSpace || in.n != 1 || in.held != 0 || in.pins != 0 || in.lent {
+				return fmt.Errorf("idle instance %d is in use", i)
+			}
+		}
+	}
+	if st.slots.live != slots {
+		return fmt.Errorf("%d slots are in use, counted %d", st.slots.live, slots)
+	}
+	return nil
+}
+
+// auditCopies goes through the copies a value lists and notes them.
+func (st *store) auditCopies(v valueID, listed []bool) error {
+	n := 0
+	for s := st.vals.at[v].slot; s >= 0; s = st.slots.at[s].next {
+		if n++; st.slots.at[s].val != v || n > len(st.slots.at) {
+			return fmt.Errorf("value %d lists slot %d, which does not hold it, or lists it twice", v, s)
+		}
+		listed[s] = true
+	}
+	return nil
+}
+
+// auditBytes checks how much of each memory is used, and how many operations touch it.
+func (st *store) auditBytes() error {
+	used, pins, idle, away := make([]int64, len(st.spaces)), make([]int, len(st.spaces)), int64(0), 0
+	for k := range st.insts {
+		if in := &st.insts[k]; in.data != -2 {
+			pins[in.space] += int(in.pins)
+			if !in.lent {
+				used[in.space] += in.bytes
+			}
+		}
+	}
+	for s := range st.spaces {
+		sp := &st.spaces[s]
+		if sp.used != used[s] || sp.pins != pins[s] {
+			return fmt.Errorf("memory %d says %d bytes and %d pins, counted %d and %d", s, sp.used, sp.pins, used[s], pins[s])
+		}
+		if limit := sp.cap; sp.free != nil {
+			if limit == 0 {
+				limit = NoLimit
+			}
+			if *sp.free != limit-used[s] {
+				return fmt.Errorf("policies see %d bytes free of memory %d, counted %d", *sp.free, s, limit-used[s])
+			}
+		}
+		if sp.away {
+			away++
+		}
+	}
+	for _, list := range st.idle.insts {
+		for _, i := range list {
+			idle += st.insts[i].bytes
+		}
+	}
+	if st.idle.bytes != idle || st.away != away {
+		return fmt.Errorf("%d bytes are idle and %d memories away, counted %d and %d", st.idle.bytes, st.away, idle, away)
+	}
+	return nil
+}
+
+// auditLines checks how many wait for memory.
+func (st *store) auditLines() error {
+	n := 0
+	for s := range st.spaces {
+		n += len(st.spaces[s].line)
+	}
+	if st.waiters != n {
+		return fmt.Errorf("%d wait for memory, counted %d", st.waiters, n)
+	}
+	return nil
+}
