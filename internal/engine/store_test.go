@@ -1,0 +1,396 @@
+package engine
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// heard is a watcher that counts what it is told.
+type heard struct {
+	room   map[spaceID]int
+	homes  map[dataID]int
+	copies map[dataID]int
+}
+
+func (h *heard) roomIn(s spaceID)                { h.room[s]++ }
+func (h *heard) homeVacated(d dataID, _ pieceID) { h.homes[d]++ }
+func (h *heard) homeCopies(d dataID, n int)      { h.copies[d] += n }
+
+// placed is a copy of a value as the model knows it.
+type placed struct {
+	inst  Inst
+	space spaceID
+	lane  Lane
+	seq   uint64
+}
+
+// pinned is an operation the model has in flight.
+type pinned struct {
+	inst    Inst
+	p0, n   pieceID
+	copying int32
+}
+
+// storeModel drives a store with random calls and keeps, in the simplest way, what should
+// be true of it: copies by value and slot, operations in flight, and the buffers that the
+// actions have made and not freed.
+type storeModel struct {
+	t       *testing.T
+	rng     *rand.Rand
+	st      store
+	out     outbox
+	told    heard
+	lanes   []lane
+	free    [2]int64
+	data    map[dataID]pieceID // pieces of each
+	homes   map[dataID]bool
+	values  []valueID
+	copies  map[valueID]map[slotID]placed
+	pins    []pinned
+	buffers map[Inst]bool
+	after   map[Inst][]uint64 // by lane, the operations that an instance must not end before
+}
+
+// modelCap is how many bytes each device's memory has.
+const modelCap = 1 << 12
+
+// pieceLen returns how many bytes a piece of data has: of two sizes, whose idle buffers
+// are kept in one list.
+func pieceLen(d dataID) int64 { return 16 + 8*int64(d%2) }
+
+func newStoreModel(t *testing.T, seed uint64) *storeModel {
+	m := &storeModel{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), lanes: make([]lane, 4),
+		told: heard{make(map[spaceID]int), make(map[dataID]int), make(map[dataID]int)},
+		data: make(map[dataID]pieceID), homes: make(map[dataID]bool),
+		copies: make(map[valueID]map[slotID]placed), buffers: make(map[Inst]bool),
+		after: make(map[Inst][]uint64),
+	}
+	mach := &machine.Machine{Devices: make([]machine.Device, 2)}
+	free := make([]*int64, 2)
+	for i := range mach.Devices {
+		mach.Devices[i].MemBytes = modelCap
+		m.free[i], free[i] = modelCap, &m.free[i]
+	}
+	m.st.open(mach, m.lanes, &m.out, &m.told, free)
+	return m
+}
+
+// perform takes in what the store asked for.
+func (m *storeModel) perform() {
+	for _, a := range m.out.list {
+		switch a.Kind {
+		case Home, Alloc:
+			if m.buffers[a.Inst] {
+				m.t.Fatalf("instance %d is made twice", a.Inst)
+			}
+			m.buffers[a.Inst] = true
+		case Free:
+			if !m.buffers[a.Inst] {
+				m.t.Fatalf("instance %d is freed and was not made", a.Inst)
+			}
+			delete(m.buffers, a.Inst)
+			for l, seq := range m.after[a.Inst] {
+				if m.lanes[l].done < seq {
+					m.t.Fatalf("instance %d is freed while operations that may refer to it are in flight", a.Inst)
+				}
+			}
+			delete(m.after, a.Inst)
+			for _, p := range m.pins {
+				if p.inst == a.Inst {
+					m.t.Fatalf("instance %d is freed while an operation touches it", a.Inst)
+				}
+			}
+		}
+	}
+	m.out.list = m.out.list[:0]
+}
+
+// pick returns an element of a slice at random.
+func pick[T any](rng *rand.Rand, s []T) T { return s[rng.IntN(len(s))] }
+
+// issue begins an operation on a lane and returns its number.
+func (m *storeModel) issue() (Lane, uint64) {
+	l := Lane(m.rng.IntN(len(m.lanes)))
+	m.lanes[l].issued++
+	return l, m.lanes[l].issued
+}
+
+// hold claims a slot in both.
+func (m *storeModel) hold(s slotID, v valueID) {
+	l, seq := m.issue()
+	m.st.hold(s, v, l, seq)
+	i := m.st.slots.at[s].inst
+	m.copies[v][s] = placed{i, m.st.insts[i].space, l, seq}
+}
+
+// forget gives copies of a value up in the model.
+func (m *storeModel) forget(v valueID, which func(s slotID, p placed) bool) {
+	maps.DeleteFunc(m.copies[v], which)
+}
+
+// step makes one random call.
+func (m *storeModel) step() {
+	switch k := m.rng.IntN(100); {
+	case k < 5 || len(m.data) == 0:
+		m.addData()
+	case k < 20 || len(m.values) == 0:
+		m.addValue()
+	case k < 45:
+		m.addCopy()
+	case k < 55:
+		l := Lane(m.rng.IntN(len(m.lanes)))
+		if m.lanes[l].done < m.lanes[l].issued {
+			m.lanes[l].done++
+		}
+		m.st.freeDeferred()
+	case k < 65:
+		m.pin()
+	case k < 75:
+		m.unpin()
+	case k < 85:
+		m.dropCopy()
+	case k < 92:
+		v := pick(m.rng, m.values)
+		keep := m.rng.IntN(2) == 0
+		m.st.dropCopies(v, keep)
+		m.forget(v, func(_ slotID, p placed) bool { return !keep || p.space != hostSpace })
+	case k < 95:
+		if i := m.anyInst(); i >= 0 {
+			m.st.touch(i)
+			if s := m.st.insts[i].space; s != hostSpace && m.st.spaces[s].newest != i {
+				m.t.Fatalf("instance %d was used last and is not the newest", i)
+			}
+		}
+	case k < 97:
+		m.endData()
+	default:
+		m.st.freeIdle()
+	}
+	m.perform()
+}
+
+func (m *storeModel) addData() {
+	d := m.st.data.alloc(1)
+	n := pieceID(1 + m.rng.IntN(20))
+	m.st.openData(d, graph.Versioned, m.rng.IntN(4) == 0, 0, n)
+	m.data[d] = n
+	if m.rng.IntN(2) == 0 {
+		m.st.makeHome(d, n, int64(n)*pieceLen(d), Action{})
+		m.homes[d] = true
+	}
+}
+
+func (m *storeModel) addValue() {
+	d := pick(m.rng, slices.Sorted(maps.Keys(m.data)))
+	v := m.st.newValue(0, d, pieceID(m.rng.IntN(int(m.data[d]))), pieceLen(d))
+	m.values = append(m.values, v)
+	m.copies[v] = make(map[slotID]placed)
+}
+
+// addCopy puts a copy of a value where there is a place, or into a new instance of a few
+// pieces.
+func (m *storeModel) addCopy() {
+	v := pick(m.rng, m.values)
+	val := &m.st.vals.at[v]
+	space := spaceID(m.rng.IntN(len(m.st.spaces)))
+	m.st.beginIssue()
+	if i := m.st.findVacant(val.data, space, val.piece, 1); i >= 0 {
+		in := &m.st.insts[i]
+		if !in.covers(space, val.piece, 1) || m.st.slots.at[in.at(val.piece)].val >= 0 {
+			m.t.Fatalf("instance %d is not vacant at piece %d", i, val.piece)
+		}
+		for _, p := range m.pins {
+			if p.inst == i && p.p0 <= val.piece && val.piece < p.p0+p.n {
+				m.t.Fatalf("instance %d is touched by an operation at piece %d and called vacant", i, val.piece)
+			}
+		}
+		m.hold(in.at(val.piece), v)
+		return
+	}
+	for i := range m.st.insts {
+		if in := &m.st.insts[i]; in.data == val.data && in.covers(space, val.piece, 1) && m.st.vacant(Inst(i), val.piece, 1) {
+			m.t.Fatalf("instance %d is vacant at piece %d and was not found", i, val.piece)
+		}
+	}
+	p0 := pieceID(m.rng.IntN(int(val.piece) + 1))
+	n := val.piece - p0 + 1 + pieceID(m.rng.IntN(int(m.data[val.data]-val.piece)))
+	if bytes := int64(n) * pieceLen(val.data); m.st.fits(space, bytes) {
+		i := m.st.alloc(val.data, space, p0, n, int64(p0)*pieceLen(val.data), bytes)
+		if in := &m.st.insts[i]; in.bytes != bytes || in.data != val.data || !in.covers(space, p0, n) {
+			m.t.Fatalf("asked for %d bytes of pieces [%d, %d) of data %d, got %+v", bytes, p0, p0+n, val.data, *in)
+		}
+		delete(m.after, i) // it is used again
+		m.hold(m.st.insts[i].at(val.piece), v)
+	}
+}
+
+// anyInst returns an instance that has not ended, or -1.
+func (m *storeModel) anyInst() Inst {
+	if len(m.buffers) == 0 {
+		return -1
+	}
+	i := pick(m.rng, slices.Sorted(maps.Keys(m.buffers)))
+	if m.st.insts[i].data == -2 {
+		return -1 // idle
+	}
+	return i
+}
+
+func (m *storeModel) pin() {
+	i := m.anyInst()
+	if i < 0 || m.st.insts[i].data < 0 {
+		return
+	}
+	in := &m.st.insts[i]
+	p0 := in.p0 + pieceID(m.rng.IntN(int(in.n)))
+	p := pinned{i, p0, 1 + pieceID(m.rng.IntN(int(in.p0+in.n-p0))), int32(m.rng.IntN(2))}
+	m.st.pin(p.inst, p.p0, p.n, p.copying)
+	m.pins = append(m.pins, p)
+}
+
+func (m *storeModel) unpin() {
+	if len(m.pins) == 0 {
+		return
+	}
+	k := m.rng.IntN(len(m.pins))
+	p := m.pins[k]
+	m.pins = slices.Delete(m.pins, k, k+1)
+	m.st.unpin(p.inst, p.p0, p.n, p.copying)
+}
+
+// dropCopy gives one copy up, as eviction, failure and overwriting do.
+func (m *storeModel) dropCopy() {
+	v := pick(m.rng, m.values)
+	if len(m.copies[v]) == 0 {
+		return
+	}
+	s := pick(m.rng, slices.Sorted(maps.Keys(m.copies[v])))
+	i := m.st.slots.at[s].inst
+	m.forget(v, func(o slotID, _ placed) bool { return o == s })
+	if m.rng.IntN(2) == 0 {
+		m.st.loseCopy(s)
+		if in := &m.st.insts[i]; in.space == hostSpace && in.held == 0 && !in.home {
+			for l := range m.lanes {
+				m.after[i] = append(m.after[i][:l:l], m.lanes[l].issued)
+			}
+		}
+		m.st.deferFree(i)
+	} else {
+		m.st.unhold(s)
+		m.st.freeIfIdle(i)
+	}
+}
+
+// endData ends data with all its values, or gives its home back.
+func (m *storeModel) endData() {
+	d := pick(m.rng, slices.Sorted(maps.Keys(m.data)))
+	home := m.st.data.at[d].home
+	if m.homes[d] && m.st.insts[home].pins > 0 {
+		return // a run whose memory an operation touches does not end
+	}
+	if m.homes[d] && m.rng.IntN(2) == 0 {
+		m.st.closeHome(d)
+		delete(m.homes, d)
+		for _, v := range m.values {
+			m.forget(v, func(_ slotID, p placed) bool { return p.inst == home })
+		}
+		return
+	}
+	m.st.closeData(d)
+	m.st.data.release(d, 1)
+	delete(m.data, d)
+	delete(m.homes, d)
+	m.values = slices.DeleteFunc(m.values, func(v valueID) bool {
+		if m.st.vals.at[v].data != d {
+			return false
+		}
+		delete(m.copies, v)
+		m.st.endValue(v)
+		return true
+	})
+}
+
+// check compares what the store says with the model.
+func (m *storeModel) check() {
+	m.t.Helper()
+	if err := m.st.audit(); err != nil {
+		m.t.Fatal(err)
+	}
+	for _, v := range m.values {
+		whole := func(p placed) bool { return m.lanes[p.lane].done >= p.seq }
+		any := func(not slotID, ok func(p placed) bool) bool {
+			for s, p := range m.copies[v] {
+				if s != not && ok(p) {
+					return true
+				}
+			}
+			return false
+		}
+		inHost := func(p placed) bool { return p.space == hostSpace }
+		for _, not := range append(slices.Sorted(maps.Keys(m.copies[v])), -1) {
+			got := fmt.Sprint(m.st.elsewhereInHost(v, not), m.st.wholeInHost(v, not), m.st.elsewhere(v, not))
+			want := fmt.Sprint(any(not, inHost), any(not, func(p placed) bool { return inHost(p) && whole(p) }), any(not, whole))
+			if got != want {
+				m.t.Fatalf("value %d but for slot %d: in host memory, whole there, whole anywhere: %s, want %s", v, not, got, want)
+			}
+		}
+		got := fmt.Sprint(m.st.have(v), m.st.copied(v))
+		want := fmt.Sprint(len(m.copies[v]) > 0, any(-1, func(p placed) bool { return !whole(p) }))
+		if got != want {
+			m.t.Fatalf("value %d: there, being copied: %s, want %s", v, got, want)
+		}
+	}
+	live := 0
+	for i := range m.st.insts {
+		if m.st.insts[i].data != -2 {
+			live++
+		}
+	}
+	for _, list := range m.st.idle.insts {
+		live += len(list)
+	}
+	if live != len(m.buffers) {
+		m.t.Fatalf("%d instances, and the actions made %d buffers", live, len(m.buffers))
+	}
+}
+
+// TestStore makes random calls of a store and compares what it says with a model.
+func TestStore(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			m := newStoreModel(t, seed)
+			for range 400 {
+				m.step()
+				m.check()
+			}
+			for len(m.pins) > 0 {
+				m.unpin()
+			}
+			for l := range m.lanes {
+				m.lanes[l].done = m.lanes[l].issued
+			}
+			m.st.freeDeferred()
+			for d, n := range m.told.copies {
+				if n != 0 {
+					t.Errorf("%d copies of a home of data %d are told of as in flight at the end", n, d)
+				}
+			}
+			for len(m.data) > 0 {
+				m.endData()
+			}
+			m.st.freeIdle()
+			m.perform()
+			m.check()
+			if n := len(m.buffers) + m.st.slots.live + m.st.vals.live + m.st.data.live + m.st.heads.live; n != 0 {
+				t.Errorf("left at the end: %d buffers, %d slots, %d values, %d data, %d lists", len(m.buffers), m.st.slots.live, m.st.vals.live, m.st.data.live, m.st.heads.live)
+			}
+		})
+	}
+}
