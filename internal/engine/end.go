@@ -63,6 +63,7 @@ func (e *Engine) stop() {
 					a.Op, a.Device = op, dev
 				})
 			}
+			r.stopped = r.stopped || r.stopping
 			r.stopping = false
 		}
 	}

@@ -9,11 +9,12 @@ import (
 
 // Held is an operation of a run that has not ended.
 type Held struct {
-	Device machine.DeviceID // machine.Host for a copy within host memory
-	Graph  *graph.Graph
-	Task   graph.TaskID // graph.NoTask for a copy
-	Begun  bool         // it runs; what has not begun waits for something else
-	Lent   bool         // it may use the caller's memory
+	Device  machine.DeviceID // machine.Host for a copy within host memory
+	Graph   *graph.Graph
+	Task    graph.TaskID // graph.NoTask for a copy
+	Begun   bool         // it runs; what has not begun waits for something else
+	Stopped bool         // the loop was told to end it: if it has not begun, it never will
+	Lent    bool         // it may use the caller's memory
 }
 
 // Holding returns what a run that has not ended has in flight, and what it will fail
@@ -34,7 +35,8 @@ func (e *Engine) Holding(id RunID) (held []Held, err error) {
 				h.Lent = true
 			case rec.task >= 0 && e.tasks.at[rec.task].run == s:
 				h.Task = graph.TaskID(rec.task - r.tbase)
-				h.Lent = e.devs[h.Device].space == 0
+				h.Lent = e.devs[h.Device].space == hostSpace
+				h.Stopped = r.stopped && e.gang(rec.task) == nil
 			default:
 				continue
 			}

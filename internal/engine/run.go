@@ -106,6 +106,7 @@ type run struct {
 	vacating bool  // all is done, and the caller's memory is not free yet
 	cramped  bool  // there was no room to keep what was there
 	stopping bool  // what it has in flight is to be ended, at the end of the step
+	stopped  bool  // that was done
 	purged   bool  // its tasks are out of every queue, as it is about to end
 	timed    bool  // some of its tasks may have a timeout
 	volatile bool  // some of its data is updated in place

@@ -111,12 +111,13 @@ func (l *loop) caughtUp(id engine.RunID) {
 	}
 }
 
-// describe names what of a run still uses the caller's memory, or will. A launch that
-// was to end early and has not begun never will.
+// describe names what of a run still uses the caller's memory, or will. Members of a gang,
+// and launches of a run with resident data, are not told to end: they run when it is their
+// turn.
 func (l *loop) describe(held []engine.Held) []string {
 	var out []string
 	for _, h := range held {
-		if !h.Lent || h.Task != graph.NoTask && !h.Begun {
+		if !h.Lent || h.Task != graph.NoTask && !h.Begun && h.Stopped {
 			continue
 		}
 		what, on := "a copy of its data has not ended", ""
@@ -128,7 +129,11 @@ func (l *loop) describe(held []engine.Held) []string {
 			for i, name := range kernels {
 				kernels[i] = fmt.Sprintf("%q", name)
 			}
-			what = fmt.Sprintf("kernel %s of task %q has not returned", strings.Join(kernels, ", "), h.Graph.TaskName(h.Task))
+			has := "returned"
+			if !h.Begun {
+				has = "begun"
+			}
+			what = fmt.Sprintf("kernel %s of task %q has not %s", strings.Join(kernels, ", "), h.Graph.TaskName(h.Task), has)
 		}
 		if s := what + on; !slices.Contains(out, s) {
 			out = append(out, s)

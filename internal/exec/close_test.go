@@ -184,3 +184,48 @@ func TestOthersGoOn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A launch that waits for its turn behind another run is not told to end where its run
+// updates resident data: it writes the caller's memory later, and the error says so.
+func TestHeldByWhatHasNotBegun(t *testing.T) {
+	s := newStubborn(t, exec.Config{CancelWait: 20 * time.Millisecond})
+	before := make(chan error, 1)
+	go func() {
+		_, err := s.Run(context.Background(), s.graph, engine.RunOptions{}, func(graph.DataID) []byte { return make([]byte, 8) })
+		before <- err
+	}()
+	<-s.began
+	var b graph.Builder
+	state := b.Data(graph.Data{Name: "state", Bytes: 8, Input: true, Output: true})
+	out := b.Data(graph.Data{Name: "out", Bytes: 8, Output: true})
+	b.Add(graph.Task{Name: "later", Steps: []graph.Step{{Kernel: kernel("more")}}, Uses: []graph.Use{{Data: out, Access: graph.Write}, {Data: state, Access: graph.ReadWrite}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref, err := s.Put("state", make([]byte, 8), graph.Versioned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	mem := make([]byte, 8)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Run(ctx, g, engine.RunOptions{Bind: []engine.Binding{{Data: state, Ref: ref}}}, func(graph.DataID) []byte { return mem })
+		ended <- err
+	}()
+	for st, _ := s.Status(); st[0].Queued < 2; st, _ = s.Status() {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, exec.ErrHeld) || !strings.Contains(err.Error(), `kernel "more" of task "later" has not begun`) {
+		t.Errorf("got %v", err)
+	}
+	close(s.release)
+	if err := <-before; err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
