@@ -187,15 +187,18 @@ func (e *Engine) admit() {
 // in line for it, from starting.
 func (e *Engine) free(r *run) bool {
 	for d, ref := range r.refs {
-		if ref < 0 {
-			continue
-		}
-		res := &e.resident[ref]
-		if res.writer || res.readers > 0 && (r.writes(graph.DataID(d)) || !r.samePieces(d, res)) {
+		if ref >= 0 && e.usedElsewhere(r, d) {
 			return false
 		}
 	}
 	return true
+}
+
+// usedElsewhere reports whether a run that goes on uses the resident data bound to d in a
+// way that keeps r from starting.
+func (e *Engine) usedElsewhere(r *run, d int) bool {
+	res := &e.resident[r.refs[d]]
+	return res.writer || res.readers > 0 && (r.writes(graph.DataID(d)) || !r.samePieces(d, res))
 }
 
 // fit reports whether the resident data of a run is cut as its graph has it, and

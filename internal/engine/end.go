@@ -37,6 +37,25 @@ func (e *Engine) fail(r *run, err error) {
 	}
 }
 
+// cancel fails a run that its caller has given up. Once is enough: the loop cancels until
+// everything has ended. A run that has not begun says which data it waited for: another
+// run may hold that for longer than the caller thinks, where a kernel of it does not end.
+func (e *Engine) cancel(r *run) {
+	if slices.ContainsFunc(r.errs, func(err error) bool { return errors.Is(err, ErrCancelled) }) {
+		return
+	}
+	err := ErrCancelled
+	if r.state == runWaiting {
+		for d, ref := range r.refs {
+			if ref >= 0 && (r.after > 0 || e.usedElsewhere(r, d)) {
+				err = fmt.Errorf("%w while it waited for data %q, which another run uses", err, e.resident[ref].name)
+				break
+			}
+		}
+	}
+	e.fail(r, err)
+}
+
 // stop has launches in flight ended that belong to runs which have failed since it
 // was called last. Members of a gang run on: others may wait for what they send.
 func (e *Engine) stop() {

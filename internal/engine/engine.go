@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -307,9 +306,8 @@ func (e *Engine) handle(ev *Event) {
 	case Slowed:
 		e.slowed(ev.Device, ev.Factor)
 	case Cancel:
-		// Once is enough: who closes cancels until everything has ended.
-		if s, ok := e.byID[ev.Run]; ok && !slices.Contains(e.runs[s].errs, ErrCancelled) {
-			e.fail(e.runs[s], ErrCancelled)
+		if s, ok := e.byID[ev.Run]; ok {
+			e.cancel(e.runs[s])
 		}
 	case Detached:
 		e.detach(ev.Op)

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
@@ -94,6 +95,24 @@ func TestResidentWaiterCancelled(t *testing.T) {
 		}
 		is(t, r.finish(waits), engine.ErrCancelled)
 		r.mustRun(behind)
+	}
+}
+
+// A run that is cancelled while another keeps it from its data says which data that is.
+func TestResidentWaiterSaysWhatFor(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	ref := r.e.NewData("weights", mb, graph.Versioned)
+	r.submit(over(t, "first", 2, writes), bound(ref))
+	waits := r.submit(over(t, "waits", 1, writes), bound(ref))
+	behind := r.submit(over(t, "behind", 1, reads), bound(ref))
+	r.starts("first")
+	for _, id := range []engine.RunID{waits, behind} {
+		r.step(engine.Event{Kind: engine.Cancel, Run: id})
+		err := r.finish(id)
+		is(t, err, engine.ErrCancelled)
+		if !strings.Contains(err.Error(), `while it waited for data "weights", which another run uses`) {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 
