@@ -215,7 +215,7 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	e.devs[dev].health.failures = 0
 	row := &r.f.Rows[gt]
 	sh := &r.shapes[row.Shape]
-	if e.isolated && sh.ran>>(uint(dev)%64)&1 == 0 && e.devs[dev].process.Own {
+	if e.isolated && sh.ran&ranBit(dev) == 0 && e.devs[dev].process.Own {
 		e.compiledOn(dev, r.g.Task(gt), sh)
 	}
 	if e.learn != nil {

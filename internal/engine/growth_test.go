@@ -27,6 +27,7 @@ func TestGrowth(t *testing.T) {
 		{"data put, fetched and freed", 100, putMany},
 		{"devices with a timeout", 30, timeoutEach},
 		{"devices under a limit", 30, limitAll},
+		{"results made durable one by one", 100, vacateSlowly},
 		{"slices in host memory", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, true) }},
 		{"slices on devices", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, false) }},
 	} {
@@ -93,6 +94,18 @@ func (x *instant) step(hold bool) {
 func (x *instant) settle() {
 	for more := true; more; more = len(x.evs) > 0 {
 		x.step(false)
+	}
+}
+
+// trickle steps until nothing is left to complete, with one completion in each step.
+func (x *instant) trickle() {
+	for more := true; more; {
+		rest := x.evs[min(1, len(x.evs)):]
+		x.evs = x.evs[:min(1, len(x.evs))]
+		rest = append([]engine.Event(nil), rest...)
+		x.step(false)
+		x.evs = append(rest, x.evs...)
+		more = len(x.evs) > 0
 	}
 }
 
@@ -266,6 +279,26 @@ func cutUp(t *testing.T, n int, host bool) *engine.Engine {
 	x := alike(4, host, engine.Options{})
 	x.Submit(x.now, built(t, &b), engine.RunOptions{})
 	x.settle()
+	x.want(t, 1)
+	return x.Engine
+}
+
+// vacateSlowly has a run compute n slices of resident data from n inputs of its own, which
+// are larger: the slices are made durable before the run ends.
+func vacateSlowly(t *testing.T, n int) *engine.Engine {
+	x := alike(1, false, engine.Options{})
+	ref := x.NewData("w", int64(n)*8, graph.Versioned)
+	var b graph.Builder
+	w := b.Data(graph.Data{Name: "w", Bytes: int64(n) * 8, Input: true})
+	for i := range n {
+		in := b.Data(graph.Data{Name: fmt.Sprint("in ", i), Bytes: 64, Input: true})
+		b.Add(graph.Task{
+			Steps: []graph.Step{{Kernel: abstract}}, Work: graph.Work{Ops: 1e9},
+			Uses: []graph.Use{{Data: in}, {Data: w, Offset: int64(i) * 8, Bytes: 8, Access: graph.Write}},
+		})
+	}
+	x.Submit(x.now, built(t, &b), engine.RunOptions{Bind: []engine.Binding{{Data: w, Ref: ref}}})
+	x.trickle()
 	x.want(t, 1)
 	return x.Engine
 }

@@ -116,10 +116,14 @@ func (e *Engine) compiles(d *device) bool {
 	return false
 }
 
+// ranBit returns the mark of a device in shape.ran. Devices from number 64 on have none:
+// their kernels are looked up each time.
+func ranBit(dev machine.DeviceID) uint64 { return 1 << uint(dev) }
+
 // compiledOn notes that the kernels of a task have run on a device. It is called where
 // the shape has no mark of that.
 func (e *Engine) compiledOn(dev machine.DeviceID, task *graph.Task, sh *shape) {
-	sh.ran |= 1 << (uint(dev) % 64)
+	sh.ran |= ranBit(dev)
 	d := &e.devs[dev]
 	first := false
 	for _, s := range task.Steps {
@@ -140,7 +144,7 @@ func (e *Engine) uncompiled(dev machine.DeviceID) {
 	clear(e.devs[dev].compiled)
 	for _, r := range e.runs {
 		for k := 0; r != nil && k < len(r.shapes); k++ {
-			r.shapes[k].ran &^= 1 << (uint(dev) % 64)
+			r.shapes[k].ran &^= ranBit(dev)
 		}
 	}
 }

@@ -85,37 +85,38 @@ type run struct {
 	dataOf []dataID  // graph data to engine data
 	refs   []DataRef // resident data by graph data, -1; nil when nothing is bound
 
-	left     int // tasks not done
-	flight   int // tasks in flight
-	homeOps  int // copies in flight that touch the caller's memory
-	owed     int // outputs not delivered
-	heldN    int // recipes held
-	needed   int // its values needed after it ended
-	vtime    int64
-	ahead    *run    // of the same graph, begun before it and not ended
-	behind   *run    // likewise, begun after it
-	unweight float64 // 1/Weight
-	priority int     // of every task, where all have the same
-	errs     []error
-	state    runState
-	parked   fifo[taskID] // tasks that wait for it to have fewer in flight
-	shapes   []shape
-	costs    []time.Duration // by shape and device class
-	keys     []int64         // of its tasks, where it has a plan
-	reaping  bool
-	vacating bool  // all is done, and the caller's memory is not free yet
-	cramped  bool  // there was no room to keep what was there
-	stopping bool  // what it has in flight is to be ended, at the end of the step
-	stopped  bool  // that was done
-	purged   bool  // its tasks are out of every queue, as it is about to end
-	timed    bool  // some of its tasks may have a timeout
-	volatile bool  // some of its data is updated in place
-	planned  bool  // the policy has a plan for it
-	begun    bool  // it was admitted, so it has tasks and values
-	after    int   // lines for resident data it is not first in, while it waits
-	revived  bool  // it ended, and works again for a run that reads its results
-	broke    error // what it fails of while revived
-	report   Report
+	left       int // tasks not done
+	flight     int // tasks in flight
+	homeOps    int // copies in flight that touch the caller's memory
+	owed       int // outputs not delivered
+	heldN      int // recipes held
+	needed     int // its values needed after it ended
+	vtime      int64
+	ahead      *run    // of the same graph, begun before it and not ended
+	behind     *run    // likewise, begun after it
+	unweight   float64 // 1/Weight
+	priority   int     // of every task, where all have the same
+	errs       []error
+	state      runState
+	parked     fifo[taskID] // tasks that wait for it to have fewer in flight
+	shapes     []shape
+	costs      []time.Duration // by shape and device class
+	keys       []int64         // of its tasks, where it has a plan
+	reaping    bool
+	vacating   bool      // all is done, and the caller's memory is not free yet
+	committing []valueID // results that are made durable before it ends, some of them already
+	cramped    bool      // there was no room to keep what was there
+	stopping   bool      // what it has in flight is to be ended, at the end of the step
+	stopped    bool      // that was done
+	purged     bool      // its tasks are out of every queue, as it is about to end
+	timed      bool      // some of its tasks may have a timeout
+	volatile   bool      // some of its data is updated in place
+	planned    bool      // the policy has a plan for it
+	begun      bool      // it was admitted, so it has tasks and values
+	after      int       // lines for resident data it is not first in, while it waits
+	revived    bool      // it ended, and works again for a run that reads its results
+	broke      error     // what it fails of while revived
+	report     Report
 }
 
 // shape is what tasks of one shape have in common, kept small and together
@@ -128,7 +129,7 @@ type shape struct {
 	constrained bool
 	samples     int             // executions the cost model knows, on the device class it knows least
 	epoch       uint64          // the epoch its costs are of
-	ran         uint64          // bits of devices, by number modulo 64, whose process has run it
+	ran         uint64          // devices, by ranBit, whose process has run it
 	costs       []time.Duration // by device class, negative where it cannot run
 	charge      int64           // what a turn costs the run: its least cost by the run's weight
 }

@@ -15,9 +15,17 @@ func (e *Engine) vacate(r *run) bool {
 	if r.refs == nil || r.heldN == 0 || e.o.NoRecovery {
 		return true
 	}
+	for n := len(r.committing); n > 0; n-- {
+		e.visit(1)
+		if e.mem.vals.at[r.committing[n-1]].has(commits) {
+			return false // its end has the run looked at again
+		}
+		r.committing = r.committing[:n-1]
+	}
 	var there, made int64
 	var slots []slotID
 	e.eachHomeSlot(r, func(s slotID) {
+		e.visit(1)
 		if v := e.mem.slots.at[s].val; v >= 0 && e.mem.vals.at[v].deps > 0 && !e.mem.wholeInHost(v, s) {
 			slots = append(slots, s)
 			there += e.mem.vals.at[v].bytes
@@ -34,17 +42,17 @@ func (e *Engine) vacate(r *run) bool {
 		}
 	}
 	r.vacating = true
-	under := 0 // copies on their way
 	if made <= there && e.mem.fits(0, made) {
 		for _, v := range results {
 			if e.commit(v); e.mem.vals.at[v].has(commits) {
-				under++
+				r.committing = append(r.committing, v)
 			}
 		}
 	}
-	if under > 0 {
+	if len(r.committing) > 0 {
 		return false
 	}
+	under := 0 // copies on their way
 	for _, s := range slots {
 		if e.copyAside(s) {
 			under++
