@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -45,8 +46,10 @@ type device struct {
 	util        float64          // as last sampled, its own work included
 
 	process    Process
+	least      time.Duration   // the shortest automatic timeout of a launch, 0 where there are none
 	sharers    int             // launches that may run at a time on what it computes with
 	compiled   map[string]bool // kernels, by name, that have run in its process since that began
+	ran        *graph.Kernel   // one of them
 	compiledAt time.Duration   // when the last of them did for the first time
 }
 

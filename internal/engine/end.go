@@ -364,10 +364,12 @@ func (e *Engine) retire(r *run) {
 				e.mem.closeData(id)
 			}
 		}
-		mine := func(tid taskID) bool { return tid >= r.tbase && tid < r.tbase+taskID(r.g.NumTasks()) }
-		maps.DeleteFunc(e.taskCopies, func(tid taskID, _ copyFailure) bool { return mine(tid) })
-		maps.DeleteFunc(e.suspects, func(tid taskID, _ []Loss) bool { return mine(tid) })
-		maps.DeleteFunc(e.valueCopies, func(v valueID, _ copyFailure) bool { return e.mem.vals.at[v].run == r.slot })
+		if len(e.taskCopies)+len(e.suspects)+len(e.valueCopies) > 0 {
+			mine := func(tid taskID) bool { return tid >= r.tbase && tid < r.tbase+taskID(r.g.NumTasks()) }
+			maps.DeleteFunc(e.taskCopies, func(tid taskID, _ copyFailure) bool { return mine(tid) })
+			maps.DeleteFunc(e.suspects, func(tid taskID, _ []Loss) bool { return mine(tid) })
+			maps.DeleteFunc(e.valueCopies, func(v valueID, _ copyFailure) bool { return e.mem.vals.at[v].run == r.slot })
+		}
 		n := len(r.f.Values) - int(r.f.NumInitial)
 		e.mem.vals.release(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())

@@ -211,6 +211,7 @@ func (e *Engine) openDevices() {
 		d.shortfall.told = md.MemBytes
 		if i < len(e.o.Processes) && e.o.Processes[i].Own {
 			d.process, d.sharers, d.compiled = e.o.Processes[i], sharers(e.m, machine.DeviceID(i)), make(map[string]bool)
+			d.least = e.o.Limits.Least
 			e.isolated = true
 		}
 		capBytes := md.MemBytes

@@ -49,7 +49,7 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 		ln.timed--
 		e.timedOps--
 	}
-	if ln.timed > 0 {
+	if ln.timed > 0 && (ln.bound == 0 || ln.bound > e.now+ln.least) {
 		e.watchLane(op.Lane)
 	}
 	if len(ln.watchers) > 0 {
@@ -319,8 +319,12 @@ func (e *Engine) wasRead(v valueID) {
 func (e *Engine) landed(r *run) {
 	r.flight--
 	e.inFlight--
-	e.unpark(r)
-	e.nextGang()
+	if r.parked.len() > 0 {
+		e.unpark(r)
+	}
+	if e.gangLine.len() > 0 {
+		e.nextGang()
+	}
 }
 
 // produced takes in one value a task made.

@@ -23,7 +23,7 @@ const (
 // issueAll issues from the queues of devices that changed, as far as credits
 // and memory go; one that has nothing left may take a task from another.
 func (e *Engine) issueAll() {
-	for n := 0; n < len(e.revisits) || e.resume(); n++ {
+	for n := 0; n < len(e.revisits) || e.limited.len() > 0 && e.resume(); n++ {
 		dev := e.revisits[n]
 		d := &e.devs[dev]
 		d.revisit = false
@@ -49,7 +49,8 @@ func (e *Engine) issueAll() {
 			if !none {
 				e.inTurn(dev)
 			}
-			if !e.issueNext(dev, l) {
+			next := d.queue.pop()
+			if e.tryIssue(next.task, dev, l) == noMemory && !e.issueBehind(next, dev, l) {
 				e.block(dev)
 				break
 			}
@@ -149,16 +150,12 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 // enough to cost less than the launch that is gained.
 const maxTried = 8
 
-// issueNext issues the next task of a device, or one behind it, and returns whether
-// it could.
-func (e *Engine) issueNext(dev machine.DeviceID, l Lane) bool {
+// issueBehind issues a task of a device that comes behind the next one, for which there
+// is no memory, and reports whether it could.
+func (e *Engine) issueBehind(next keyed, dev machine.DeviceID, l Lane) bool {
 	d := &e.devs[dev]
-	k := d.queue.pop()
-	if e.tryIssue(k.task, dev, l) != noMemory {
-		return true
-	}
 	found := false
-	passed := append(e.passed[:0], k)
+	passed := append(e.passed[:0], next)
 	for d.queue.len() > 0 && e.mem.spaces[d.space].pins == 0 && (len(passed) < maxTried || e.effort >= lookOn && e.flying == 0) {
 		k := d.queue.pop()
 		if e.tryIssue(k.task, dev, l) != noMemory {

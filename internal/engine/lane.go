@@ -32,6 +32,7 @@ type lane struct {
 	head     time.Duration // when its oldest operation became the oldest
 	last     time.Duration // when it last completed one
 	timed    int           // operations in flight that have a timeout
+	least    time.Duration // the shortest timeout of an operation since there was none in flight that has one
 	watchers []Lane        // whose oldest operations have timeouts and cannot start before this one gets on
 	bound    time.Duration // its earliest entry among the engine's bounds, 0 for none
 }

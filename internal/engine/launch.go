@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/weft-run/weft/graph"
@@ -115,20 +116,18 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	}
 	waits := e.waits[w:len(e.waits):len(e.waits)]
 	d := &e.devs[dev]
-	if d.space != 0 {
+	timeout := r.timeout
+	if r.f.Timed {
+		timeout = cmp.Or(r.g.Task(gt).Timeout, timeout)
+	}
+	if rec.auto = timeout == 0; rec.auto {
+		timeout = d.least
+	}
+	if len(waits) > 0 && (d.space != hostSpace || timeout > 0) {
 		rec.waits = append(rec.waits, waits...)
 	}
-	if r.timed {
-		if rec.timeout, rec.auto = e.timeout(r, gt, dev); rec.timeout > 0 {
-			if d.space == 0 {
-				rec.waits = append(rec.waits, waits...)
-			}
-			e.timedOps++
-			ln := &e.lanes[op.Lane]
-			if ln.timed++; op.Seq == uint32(ln.done+1) {
-				e.watchLane(op.Lane)
-			}
-		}
+	if timeout > 0 {
+		e.setTimeout(op, rec, timeout)
 	}
 	d.flight++
 	d.stats.Start()

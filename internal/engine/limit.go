@@ -70,24 +70,6 @@ func sharers(m *machine.Machine, dev machine.DeviceID) int {
 	return n
 }
 
-// timeout returns how long a task may run on a device, 0 for any time. auto says that
-// this is the least it can be, and limit tells when it has come to that.
-func (e *Engine) timeout(r *run, gt graph.TaskID, dev machine.DeviceID) (limit time.Duration, auto bool) {
-	if r.f.Timed {
-		limit = r.g.Task(gt).Timeout
-	}
-	if limit == 0 {
-		limit = r.o.Timeout
-	}
-	if limit == 0 {
-		limit = e.o.TaskTimeout
-	}
-	if limit == 0 && e.devs[dev].process.Own {
-		return e.o.Limits.Least, true
-	}
-	return max(limit, 0), false
-}
-
 // limit returns how long a launch whose limit is automatic may run.
 func (e *Engine) limit(tid taskID, dev machine.DeviceID) time.Duration {
 	r, gt := e.taskOf(tid)
@@ -126,9 +108,13 @@ func (e *Engine) compiledOn(dev machine.DeviceID, task *graph.Task, sh *shape) {
 	sh.ran |= ranBit(dev)
 	d := &e.devs[dev]
 	first := false
-	for _, s := range task.Steps {
-		if s.Kernel != nil && !d.compiled[s.Kernel.Name] {
-			d.compiled[s.Kernel.Name], first = true, true
+	for i := range task.Steps {
+		k := task.Steps[i].Kernel
+		if k == nil || k == d.ran {
+			continue
+		}
+		if d.ran = k; !d.compiled[k.Name] {
+			d.compiled[k.Name], first = true, true
 		}
 	}
 	if first {
@@ -142,6 +128,7 @@ func (e *Engine) compiledOn(dev machine.DeviceID, task *graph.Task, sh *shape) {
 // uncompiled takes in that a device's process is gone, and what it compiled with it.
 func (e *Engine) uncompiled(dev machine.DeviceID) {
 	clear(e.devs[dev].compiled)
+	e.devs[dev].ran = nil
 	for _, r := range e.runs {
 		for k := 0; r != nil && k < len(r.shapes); k++ {
 			r.shapes[k].ran &^= ranBit(dev)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -103,19 +104,19 @@ type run struct {
 	costs      []time.Duration // by shape and device class
 	keys       []int64         // of its tasks, where it has a plan
 	reaping    bool
-	vacating   bool      // all is done, and the caller's memory is not free yet
-	committing []valueID // results that are made durable before it ends, some of them already
-	cramped    bool      // there was no room to keep what was there
-	stopping   bool      // what it has in flight is to be ended, at the end of the step
-	stopped    bool      // that was done
-	purged     bool      // its tasks are out of every queue, as it is about to end
-	timed      bool      // some of its tasks may have a timeout
-	volatile   bool      // some of its data is updated in place
-	planned    bool      // the policy has a plan for it
-	begun      bool      // it was admitted, so it has tasks and values
-	after      int       // lines for resident data it is not first in, while it waits
-	revived    bool      // it ended, and works again for a run that reads its results
-	broke      error     // what it fails of while revived
+	vacating   bool          // all is done, and the caller's memory is not free yet
+	committing []valueID     // results that are made durable before it ends, some of them already
+	cramped    bool          // there was no room to keep what was there
+	stopping   bool          // what it has in flight is to be ended, at the end of the step
+	stopped    bool          // that was done
+	purged     bool          // its tasks are out of every queue, as it is about to end
+	timeout    time.Duration // of tasks that name none: negative for none, 0 for what their device has
+	volatile   bool          // some of its data is updated in place
+	planned    bool          // the policy has a plan for it
+	begun      bool          // it was admitted, so it has tasks and values
+	after      int           // lines for resident data it is not first in, while it waits
+	revived    bool          // it ended, and works again for a run that reads its results
+	broke      error         // what it fails of while revived
 	report     Report
 }
 
@@ -221,7 +222,7 @@ func (e *Engine) start(r *run) {
 	if n > 0 {
 		r.priority = r.g.Task(0).Priority + r.o.Priority
 	}
-	r.timed = f.Timed || r.o.Timeout > 0 || e.o.TaskTimeout > 0 || e.o.TaskTimeout == 0 && e.isolated
+	r.timeout = cmp.Or(r.o.Timeout, e.o.TaskTimeout)
 	classes := int(e.view.Classes)
 	r.costs = slices.Grow(r.costs[:0], len(f.ShapeTask)*classes)[:len(f.ShapeTask)*classes]
 	for i, gt := range f.ShapeTask {

@@ -137,6 +137,19 @@ type bound struct {
 
 func (a bound) less(b bound) bool { return a.at < b.at || a.at == b.at && a.lane < b.lane }
 
+// setTimeout bounds an operation that was just issued.
+func (e *Engine) setTimeout(op Op, rec *opRec, timeout time.Duration) {
+	rec.timeout = timeout
+	e.timedOps++
+	ln := &e.lanes[op.Lane]
+	if ln.timed == 0 || timeout < ln.least {
+		ln.least = timeout
+	}
+	if ln.timed++; op.Seq == uint32(ln.done+1) {
+		e.watchLane(op.Lane)
+	}
+}
+
 // watchLane sees to it that a lane whose oldest operation may have begun now, and not
 // before, is looked at in time.
 func (e *Engine) watchLane(l Lane) {

@@ -126,3 +126,21 @@ func TestTimeoutBlamesOne(t *testing.T) {
 	equal(t, "retries of the other run", rep.Retries, 0)
 	equal(t, "tasks of it computed again", rep.Replays, 0)
 }
+
+// A task with a short timeout that comes behind one with a long timeout on its lane has
+// its own time from when the other has ended.
+func TestTimeoutBehindLonger(t *testing.T) {
+	m := gpus(1, 1<<20)
+	r := newRig(t, m, engine.Options{})
+	from := r.now
+	long, short := job("long", 5000), job("short", 1)
+	long.Timeout, short.Timeout = time.Minute, time.Second
+	r.hang["short"] = true
+	r.submit(build(t, func(b *graph.Builder) {
+		b.Add(long)
+		b.Add(short)
+	}), engine.RunOptions{})
+	r.starts("long")
+	r.until("dropped", func() bool { return len(r.drops) > 0 })
+	equal(t, "time", r.now-from, 5*time.Second+time.Second)
+}
