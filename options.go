@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )

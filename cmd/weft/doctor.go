@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/all"
+	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/bench"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"

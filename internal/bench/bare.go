@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weft-run/weft/backend/all"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/machine"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weft-run/weft/backend/all"
+	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/machine"
 )
 
