@@ -66,7 +66,7 @@ var house = []room{
 		why: "what measures a device is a list of kernels, which any backend may read"},
 	{pkg: "backend/cpu", imports: []string{"graph", "machine", "driver", "internal/probe"}, modules: []string{"golang.org/x/sys"},
 		why: "a backend obeys the contract and knows nothing above it"},
-	{pkg: "backend/backendtest", imports: []string{"graph", "machine", "driver", "backend/cpu"}, modules: []string{"go.uber.org/goleak"},
+	{pkg: "internal/backend/backendtest", imports: []string{"graph", "machine", "driver", "backend/cpu"}, modules: []string{"go.uber.org/goleak"},
 		why: "the suite speaks the contract, so that it holds for any backend; of cpu it knows what a Go kernel looks like"},
 	{pkg: "backend/fake", imports: []string{"graph", "machine", "driver", "backend/cpu"}, modules: []string{"golang.org/x/sys"},
 		why: "a backend obeys the contract; this one runs the kernels the cpu backend runs"},

@@ -5,9 +5,9 @@ package cuda
 import (
 	"testing"
 
-	"github.com/weft-run/weft/backend/backendtest"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/backendtest"
 )
 
 func config(t testing.TB, o Options) backendtest.Config {

@@ -17,9 +17,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/weft-run/weft/backend/backendtest"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/backendtest"
 	"github.com/weft-run/weft/machine"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/backend/backendtest"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/backendtest"
 )
 
 // These tests need Vulkan devices: .ci/run installs lavapipe, which computes on
