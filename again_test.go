@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/fake"
 )
 
 // long is a limit for what a test waits for, which ends a hang and nothing else.

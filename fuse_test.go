@@ -15,9 +15,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/fake"
 )
 
 // fakes opens two devices with memory of their own.

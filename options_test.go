@@ -18,9 +18,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/backend/cpu"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/machine"
 )
 

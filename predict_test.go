@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/fake"
 )
 
 // slow opens two devices on which every launch takes at least 4 ms.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/replica"
 )
 

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/merkle"

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/workload"

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/backend/cpu"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"

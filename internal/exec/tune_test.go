@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/backend/cpu"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/exec"
 )
 

@@ -35,9 +35,9 @@ const onBytes = "./internal/test/bytevm -tags invariants -seeds 400"
 var later = map[string][]string{
 	"./graph":           {"./internal/engine", "./sim -skip Soak", "./collective", "./internal/exec", onBytes},
 	"./sched":           {"./internal/engine", "./sim -skip Soak", "./internal/exec", onBytes},
-	"./internal/engine": {"./sim -skip Soak", "./internal/exec ./backend/fake", onBytes, "."},
-	"./internal/exec":   {"./backend/fake ./backend/cpu", "."},
-	"./driver":          {"./backend/cpu ./backend/fake", "./internal/exec", "./backend/proc", onBytes},
+	"./internal/engine": {"./sim -skip Soak", "./internal/exec ./internal/backend/fake", onBytes, "."},
+	"./internal/exec":   {"./internal/backend/fake ./backend/cpu", "."},
+	"./driver":          {"./backend/cpu ./internal/backend/fake", "./internal/exec", "./backend/proc", onBytes},
 	"./collective":      {"./collective/live", "./replica"},
 }
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
 )
 
 func TestParse(t *testing.T) {

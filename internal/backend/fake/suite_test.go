@@ -3,9 +3,9 @@ package fake_test
 import (
 	"testing"
 
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/backendtest"
+	"github.com/weft-run/weft/internal/backend/fake"
 )
 
 func config(tb testing.TB, script string) backendtest.Config {

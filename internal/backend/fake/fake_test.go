@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/backend/cpu"
-	"github.com/weft-run/weft/backend/fake"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/fake"
 )
 
 // deadline is how long a test waits for what must happen.
