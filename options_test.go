@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/machine"
 )

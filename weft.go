@@ -14,10 +14,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/all"
+	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"

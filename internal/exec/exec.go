@@ -37,7 +37,7 @@ var ErrClosed = errors.New("closed")
 // Config says what to run on.
 type Config struct {
 	Drivers []driver.Driver
-	// Copier copies within host memory: a device of backend/cpu with one core.
+	// Copier copies within host memory: a device of internal/backend/cpu with one core.
 	Copier driver.Device
 	// Choose says which of the devices found are used; nil keeps all. It is told
 	// what earlier measurements of all of them are in the cache. An error fails

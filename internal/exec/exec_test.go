@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"

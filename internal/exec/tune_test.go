@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/exec"
 )

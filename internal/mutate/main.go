@@ -36,8 +36,8 @@ var later = map[string][]string{
 	"./graph":           {"./internal/engine", "./sim -skip Soak", "./collective", "./internal/exec", onBytes},
 	"./sched":           {"./internal/engine", "./sim -skip Soak", "./internal/exec", onBytes},
 	"./internal/engine": {"./sim -skip Soak", "./internal/exec ./internal/backend/fake", onBytes, "."},
-	"./internal/exec":   {"./internal/backend/fake ./backend/cpu", "."},
-	"./driver":          {"./backend/cpu ./internal/backend/fake", "./internal/exec", "./backend/proc", onBytes},
+	"./internal/exec":   {"./internal/backend/fake ./internal/backend/cpu", "."},
+	"./driver":          {"./internal/backend/cpu ./internal/backend/fake", "./internal/exec", "./backend/proc", onBytes},
 	"./collective":      {"./collective/live", "./replica"},
 }
 

@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
 )
 
 // Kernels are the names of the kernels a backend brings for its tests. Numbers

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/machine"
 )
 

@@ -14,8 +14,8 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/cpu"
 )
 
 // Options say what devices there are and what happens to them. Parse makes them

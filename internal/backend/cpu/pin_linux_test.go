@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/cpu"
 )
 
 // Pinned devices run on cores of their own, and leave no thread pinned behind:

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
 )
 
 // runner launches kernels on one device, one after another.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/weft-run/weft/backend/cpu"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/backendtest"
+	"github.com/weft-run/weft/internal/backend/cpu"
 )
 
 func config(o cpu.Options) backendtest.Config {
