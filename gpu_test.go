@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/cuda/cudatest"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 )
 
 // openGPU opens devices of a machine whose GPUs are stand-ins.
@@ -42,7 +42,7 @@ func openGPU(t *testing.T, o weft.Options) *weft.Runtime {
 	return rt
 }
 
-// gpuKernel is a kernel of backend/cuda/testdata/kernels.cu.
+// gpuKernel is a kernel of internal/backend/cuda/testdata/kernels.cu.
 func gpuKernel(t *testing.T, name string) *graph.Kernel {
 	t.Helper()
 	source, err := os.ReadFile(cudatest.File("kernels.ptx"))

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"go.uber.org/goleak"
 )
 

@@ -3,7 +3,7 @@
 # has neither Go nor a toolkit. It carries binaries:
 #
 #   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
-#   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/cuda.test ./backend/cuda
+#   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/cuda.test ./internal/backend/cuda
 #   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/proc.test ./backend/proc
 #   bench/gpu.sh [part ...]
 #
@@ -23,7 +23,7 @@
 # than nine minutes on an H200. Everything printed is also in $OUT/gpu.log, and the
 # table that comes last in $OUT/table.txt ($OUT is ./out unless it is set). SMALL=1
 # makes everything small, to see that the script works where there is only the
-# stand-in of backend/cuda/testdata.
+# stand-in of internal/backend/cuda/testdata.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 weft=$PWD/bin/weft
@@ -66,7 +66,7 @@ ratio() { [[ -n $1 && -n $2 ]] && awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) pr
 of() { [[ -n $1 && -n $2 ]] && awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.1f", 100 * a / b }'; }
 
 conformance() {
-	(cd backend/cuda && limit 120 ../../bin/cuda.test -test.timeout 110s >"$scratch/cuda" 2>&1; echo $? >"$scratch/cuda.rc") &
+	(cd internal/backend/cuda && limit 120 ../../../bin/cuda.test -test.timeout 110s >"$scratch/cuda" 2>&1; echo $? >"$scratch/cuda.rc") &
 	(cd backend/proc && limit 150 ../../bin/proc.test -test.timeout 140s -test.run '^TestCUDA(Suite|Siblings)' >"$scratch/proc" 2>&1; echo $? >"$scratch/proc.rc") &
 	wait
 	local name

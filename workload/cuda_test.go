@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weft-run/weft/backend/cuda"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cuda"
 )
 
 // This test needs an NVIDIA GPU.

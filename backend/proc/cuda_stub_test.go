@@ -5,7 +5,7 @@ package proc_test
 import (
 	"testing"
 
-	"github.com/weft-run/weft/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 )
 
 // cudaLibraries is where workers find the stand-in for NVIDIA's libraries.

@@ -19,12 +19,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/backend/cuda"
-	"github.com/weft-run/weft/backend/cuda/cudatest"
 	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/backendtest"
+	"github.com/weft-run/weft/internal/backend/cuda"
+	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
@@ -55,7 +55,7 @@ func onGPU(t testing.TB, o proc.Options, c cuda.Options) proc.Options {
 	return o
 }
 
-// cudaKernel is a kernel of backend/cuda/testdata/kernels.cu.
+// cudaKernel is a kernel of internal/backend/cuda/testdata/kernels.cu.
 func cudaKernel(t testing.TB, name string) *graph.Kernel {
 	t.Helper()
 	source, err := os.ReadFile(cudatest.File("kernels.ptx"))

@@ -14,11 +14,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/cuda/cudatest"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/fake"
 )
 

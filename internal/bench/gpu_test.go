@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 )
 
 // withGPUs makes worker processes find the stand-in.

@@ -60,7 +60,7 @@ func List() []Probe {
 	}
 }
 
-//go:generate ../../backend/cuda/testdata/generate.sh
+//go:generate ../backend/cuda/testdata/generate.sh
 //go:embed probe.ptx
 var ptx []byte
 

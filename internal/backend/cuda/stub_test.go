@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weft-run/weft/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 )
 
 // Without a GPU the tests run on a stand-in for NVIDIA's libraries in C, so they

@@ -78,13 +78,13 @@ func Remove() {
 	}
 }
 
-// File is the path of a file in backend/cuda/testdata, of the repository that
+// File is the path of a file in internal/backend/cuda/testdata, of the repository that
 // the working directory is in. A binary built with -trimpath does not know where
 // it was compiled.
 func File(name string) string {
 	dir, err := os.Getwd()
 	for err == nil {
-		path := filepath.Join(dir, "backend", "cuda", "testdata", name)
+		path := filepath.Join(dir, "internal", "backend", "cuda", "testdata", name)
 		if _, err := os.Stat(path); err == nil {
 			return path
 		}

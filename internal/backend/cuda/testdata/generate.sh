@@ -3,7 +3,7 @@
 # PTX, with Debian 12's clang-19 (1:19.1.7-3~deb12u1).
 set -eu
 cd "$(dirname "$0")"
-for source in ../copy.cu ../../../internal/probe/probe.cu kernels.cu; do
+for source in ../copy.cu ../../../probe/probe.cu kernels.cu; do
 	"${CLANG:-clang-19}" -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch=sm_75 \
 		-Xclang -target-feature -Xclang +ptx63 -ffp-contract=off -Wall -Wextra -Werror -O3 -S "$source" -o "${source%.cu}.ptx"
 done
