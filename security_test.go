@@ -98,7 +98,7 @@ func TestSecurityLines(t *testing.T) {
 // talkers are the packages that may import package net, with the names they may use of
 // it: none that listens, dials or looks anything up.
 var talkers = map[string][]string{
-	"backend/proc": {"ErrClosed", "FileConn", "UnixConn"}, // a socket pair that it made itself
+	"internal/backend/proc": {"ErrClosed", "FileConn", "UnixConn"}, // a socket pair that it made itself
 }
 
 // sockets are the functions of golang.org/x/sys/unix and syscall that reach others. A
@@ -209,8 +209,8 @@ func TestNoNetworkCatches(t *testing.T) {
 		`import n "net"; var _ = n.ResolveIPAddr`: 1,
 		`import "net/http"`:                       1,
 	} {
-		if found, err := network("backend/proc", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
-			t.Errorf("backend/proc: %s: found %q, %v; want %d", src, found, err, want)
+		if found, err := network("internal/backend/proc", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
+			t.Errorf("internal/backend/proc: %s: found %q, %v; want %d", src, found, err, want)
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package weft
 
 import (
-	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/internal/backend/all"
+	"github.com/weft-run/weft/internal/backend/proc"
 )
 
 // Worker is the first line of main, and of TestMain, in programs that use GPUs. GPU

@@ -4,7 +4,7 @@
 #
 #   CGO_ENABLED=0 go build -ldflags '-s -w' -o bin/weft ./cmd/weft
 #   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/cuda.test ./internal/backend/cuda
-#   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/proc.test ./backend/proc
+#   CGO_ENABLED=0 go test -c -ldflags '-s -w' -tags gpu -o bin/proc.test ./internal/backend/proc
 #   bench/gpu.sh [part ...]
 #
 # Parts, all of them when none is named:
@@ -67,7 +67,7 @@ of() { [[ -n $1 && -n $2 ]] && awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) print
 
 conformance() {
 	(cd internal/backend/cuda && limit 120 ../../../bin/cuda.test -test.timeout 110s >"$scratch/cuda" 2>&1; echo $? >"$scratch/cuda.rc") &
-	(cd backend/proc && limit 150 ../../bin/proc.test -test.timeout 140s -test.run '^TestCUDA(Suite|Siblings)' >"$scratch/proc" 2>&1; echo $? >"$scratch/proc.rc") &
+	(cd internal/backend/proc && limit 150 ../../../bin/proc.test -test.timeout 140s -test.run '^TestCUDA(Suite|Siblings)' >"$scratch/proc" 2>&1; echo $? >"$scratch/proc.rc") &
 	wait
 	local name
 	for name in cuda proc; do

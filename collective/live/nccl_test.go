@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/collective/live"
@@ -20,6 +19,7 @@ import (
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/machine"
 )
 

@@ -37,7 +37,7 @@ var later = map[string][]string{
 	"./sched":           {"./internal/engine", "./sim -skip Soak", "./internal/exec", onBytes},
 	"./internal/engine": {"./sim -skip Soak", "./internal/exec ./internal/backend/fake", onBytes, "."},
 	"./internal/exec":   {"./internal/backend/fake ./internal/backend/cpu", "."},
-	"./driver":          {"./internal/backend/cpu ./internal/backend/fake", "./internal/exec", "./backend/proc", onBytes},
+	"./driver":          {"./internal/backend/cpu ./internal/backend/fake", "./internal/exec", "./internal/backend/proc", onBytes},
 	"./collective":      {"./collective/live", "./replica"},
 }
 

@@ -15,7 +15,7 @@
 //
 // One illegal address costs the process its GPU for good: the operation fails
 // with the kernel's name, everything else with driver.ErrDeviceLost, and only a
-// new process recovers. Who starts one is backend/proc's business; nothing here
+// new process recovers. Who starts one is internal/backend/proc's business; nothing here
 // knows about processes, and nothing here decides where work goes.
 package cuda
 

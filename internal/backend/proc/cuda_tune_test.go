@@ -9,10 +9,10 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cuda"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 )
 

@@ -9,10 +9,10 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/backendtest"
+	"github.com/weft-run/weft/internal/backend/proc"
 )
 
 // suite is the configuration of the suite every backend passes, for devices in

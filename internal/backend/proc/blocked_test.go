@@ -8,9 +8,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 )

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weft-run/weft/backend/proc"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
 )
