@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/vulkan"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/backend/vulkan"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/fisher"

@@ -15,10 +15,10 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/vulkan"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/backend/vulkan"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"

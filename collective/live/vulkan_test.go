@@ -10,10 +10,10 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/backend/vulkan"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/vulkan"
 	"github.com/weft-run/weft/machine"
 )
 

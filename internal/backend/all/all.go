@@ -9,12 +9,12 @@ import (
 	"runtime"
 	"slices"
 
-	"github.com/weft-run/weft/backend/vulkan"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/internal/backend/vulkan"
 	"github.com/weft-run/weft/machine"
 )
 

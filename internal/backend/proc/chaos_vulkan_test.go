@@ -9,10 +9,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/weft-run/weft/backend/vulkan"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/internal/backend/vulkan"
 )
 
 func init() { makers["vulkan"] = makeVulkan }

@@ -563,7 +563,7 @@ func BenchmarkSaxpy(b *testing.B) {
 
 // BenchmarkProduct is the product of two matrices of 1024 × 1024, by gemm's kernel.
 func BenchmarkProduct(b *testing.B) {
-	source, err := os.ReadFile("../../workload/gemm/gemm_rows.spv")
+	source, err := os.ReadFile("../../../workload/gemm/gemm_rows.spv")
 	if err != nil {
 		b.Fatal(err)
 	}
