@@ -50,7 +50,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 

@@ -3,8 +3,8 @@ package collective
 import (
 	"fmt"
 
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/fold"
 )
 
 // Kernels take arrays to read, then arrays to write, and as Params four 32-bit

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/fold"
 )
 
 // A GPU gets pointers and a structure and believes them: every task must hand

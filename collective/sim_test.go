@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sim"

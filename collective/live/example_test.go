@@ -6,8 +6,8 @@ import (
 	"log"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/collective/live"
+	"github.com/weft-run/weft/internal/fold"
 )
 
 // Two devices each have a gradient, and both get the average.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/fold"
+	"github.com/weft-run/weft/internal/fold"
 )
 
 // Funcs are the Go kernels of collective operations, for weft.Options.Funcs.

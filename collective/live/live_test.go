@@ -15,11 +15,11 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/fold"
 )
 
 func TestMain(m *testing.M) {

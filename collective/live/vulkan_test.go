@@ -11,9 +11,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/vulkan"
+	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 

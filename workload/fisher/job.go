@@ -21,9 +21,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"

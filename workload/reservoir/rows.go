@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/collective/fold"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
