@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/weft-run/weft/internal/rounding"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/rounding"
 )
 
 const (

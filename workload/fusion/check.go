@@ -5,8 +5,8 @@ import (
 	"math"
 	"math/cmplx"
 
+	"github.com/weft-run/weft/internal/rounding"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/rounding"
 )
 
 // Check compares every record with what other mathematics makes of it, in float64: the

@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/weft-run/weft/internal/rounding"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/rounding"
 )
 
 // ErrWrong is returned by [Check] for a matrix that is not the product.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/rounding"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/rounding"
 )
 
 // StreamJob is a [Stream] as a job: every run takes one more batch through the
