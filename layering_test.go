@@ -100,7 +100,7 @@ var house = []room{
 		why: "a stream meets devices through the runtime, which decides where and when"},
 	{pkg: "workload", imports: []string{".", "graph", "machine", "sched"},
 		why: "what workloads have in common is how they meet the runtime"},
-	{pkg: "workload/workloadtest", imports: []string{".", "workload"},
+	{pkg: "internal/workloadtest", imports: []string{".", "workload"},
 		why: "what holds for every workload must not know any of them"},
 	{pkg: "workload/philox",
 		why: "random numbers are a function of an index and of nothing else"},

@@ -11,6 +11,7 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/vulkan"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/conv"
 	"github.com/weft-run/weft/workload/fisher"
@@ -19,7 +20,6 @@ import (
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // holed is a job with NaNs among its inputs, and its results.

@@ -15,6 +15,7 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -28,7 +29,6 @@ import (
 	"github.com/weft-run/weft/workload/reduce"
 	"github.com/weft-run/weft/workload/reservoir"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // sample is a job and what it computed.

@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/vulkan"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
@@ -27,7 +28,6 @@ import (
 	"github.com/weft-run/weft/workload/landscape"
 	"github.com/weft-run/weft/workload/merkle"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // These tests need Vulkan devices: .ci/run installs lavapipe and runs them with the

@@ -10,12 +10,12 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/sim"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // simulated runs graphs on a described machine in virtual time.

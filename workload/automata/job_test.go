@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/automata"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // run runs a job.

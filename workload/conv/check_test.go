@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/conv"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // Convolutions pass whatever their operands are: so small that products vanish, so

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/conv"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 func newJob(t *testing.T, s conv.Shape) *conv.Job {

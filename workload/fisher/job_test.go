@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/fisher"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // The matrix is the same bits on one to eight devices, and right: cut by points,

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/workload/fusion"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // Records come out the same on one to eight devices in every mode, and right.

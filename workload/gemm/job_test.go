@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/gemm"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // Rows are bitwise the same on any number of devices (class R), and right; also where the

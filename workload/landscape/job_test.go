@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/landscape"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // run runs and checks a job.

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/workload/workloadtest"
+	"github.com/weft-run/weft/internal/workloadtest"
 )
 
 // chains are the models that rows are cut of.

@@ -12,9 +12,9 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/merkle"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // onDevices calls do with a runtime of one to eight devices.

@@ -6,9 +6,9 @@ import (
 	"math/big"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload/reduce"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 func newJob(t *testing.T, op string, n int) *reduce.Job {

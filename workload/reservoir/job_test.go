@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/reservoir"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // config is a reservoir whose sizes fit no vector, tile or item.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reservoir"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // streamConfig is a small stream.

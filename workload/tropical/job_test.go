@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 func newJob(t *testing.T, c tropical.Config) *tropical.Job {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/workload/tropical"
-	"github.com/weft-run/weft/workload/workloadtest"
 )
 
 // The trained network is the same bits on one to eight devices, and those of a
