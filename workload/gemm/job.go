@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/product"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/product"
 )
 
 // kind is the product of sums of products.

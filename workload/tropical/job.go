@@ -2,8 +2,8 @@ package tropical
 
 import (
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/product"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/product"
 )
 
 // kind is the product of maxima of sums.
