@@ -3,8 +3,8 @@ package automata
 import (
 	"fmt"
 
+	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 // What Check plays again: games of up to wholeWords words of 64 cells over all steps,

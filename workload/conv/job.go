@@ -7,9 +7,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 // ErrWrong is returned by [Job.Check] for a result that is not the convolution.

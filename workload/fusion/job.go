@@ -7,11 +7,11 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 var (

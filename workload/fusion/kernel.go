@@ -18,7 +18,7 @@ import (
 	"math"
 	"math/bits"
 
-	"github.com/weft-run/weft/workload/philox"
+	"github.com/weft-run/weft/internal/philox"
 )
 
 // Floats is how many float32 a record has: 8 tropical numbers, 8 values, 8

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 // ErrWrong is returned by [Job.Check] for energies that are not those of the turned

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/weft-run/weft/workload/philox"
+	"github.com/weft-run/weft/internal/philox"
 )
 
 // What is compared is all of a short landscape, some angles of every part of every row of

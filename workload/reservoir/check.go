@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/internal/rounding"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 // ErrWrong is returned by [Job.Check] for states that do not follow the formula.

@@ -8,10 +8,10 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 // Modes of input, by name.

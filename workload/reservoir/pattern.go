@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/weft-run/weft/workload/philox"
+	"github.com/weft-run/weft/internal/philox"
 )
 
 // Spike is an event on a channel of input.

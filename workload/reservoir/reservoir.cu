@@ -1,6 +1,6 @@
 // A step of a reservoir for a batch of patterns, with the operations of the Go
 // kernel in their order: the same bits.
-#include "../philox/philox.cuh"
+#include "../../internal/philox/philox.cuh"
 
 // Params, as package reservoir's call: neurons, channels, the neurons whose
 // weights there are, the patterns, how many make a block, which step of how many.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/weft-run/weft/workload/philox"
+	"github.com/weft-run/weft/internal/philox"
 	"gonum.org/v1/gonum/mat"
 )
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/philox"
 )
 
 // StreamConfig says what goes through a [Stream].

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/weft-run/weft/workload/philox"
+	"github.com/weft-run/weft/internal/philox"
 )
 
 // ErrParams says that a parameter or an input is outside its range.

@@ -3,7 +3,7 @@ package reservoir
 import (
 	"math"
 
-	"github.com/weft-run/weft/workload/philox"
+	"github.com/weft-run/weft/internal/philox"
 	"golang.org/x/sys/cpu"
 )
 

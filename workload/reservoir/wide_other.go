@@ -2,7 +2,7 @@
 
 package reservoir
 
-import "github.com/weft-run/weft/workload/philox"
+import "github.com/weft-run/weft/internal/philox"
 
 // wide is false where there are no kernels for several patterns at once.
 var wide = false

@@ -1,7 +1,7 @@
 // Philox4x32-10, as package philox has it: the same words, and the same numbers
 // of them.
 #pragma once
-#include "../device.cuh"
+#include "../../workload/device.cuh"
 
 // philox returns the four words that a counter is assigned under a key.
 INLINE uint4 philox(uint4 c, u32 k0, u32 k1) {
