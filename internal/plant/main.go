@@ -126,8 +126,8 @@ func (p *planted) test(root string) (out []byte, err error) {
 	if err != nil && checked(string(out)) {
 		return out, err
 	}
-	if strings.HasPrefix(p.file, "gemm/panel/") {
-		packages = append(packages, "./workload/gemm/panel")
+	if strings.HasPrefix(p.file, "../internal/panel/") {
+		packages = append(packages, "./internal/panel")
 	}
 	more, failed := p.goTest(root, tests[p.workload()], packages)
 	return append(out, more...), errors.Join(err, failed)

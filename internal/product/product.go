@@ -16,10 +16,10 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/gemm/panel"
 )
 
 // ErrConfig is wrapped by every error of Validate.

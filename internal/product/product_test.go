@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/internal/product"
 	"github.com/weft-run/weft/sched"
-	"github.com/weft-run/weft/workload/gemm/panel"
 )
 
 // Packing once for all and packing in every call give the same bits, over

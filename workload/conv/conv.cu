@@ -2,7 +2,7 @@
 // images, (C·R·S) × (N·P·Q), which are never laid out: they are fetched from the
 // images as they are needed. Every element is one chain of fused multiply-adds
 // from zero in the order of c, r, s, as on a CPU with AVX2: the same bits.
-#include "../gemm/panel/tile.cuh"
+#include "../../internal/panel/tile.cuh"
 
 // Params: the numbers of the layer.
 struct Shape {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/weft-run/weft/workload/gemm/panel"
+	"github.com/weft-run/weft/internal/panel"
 )
 
 // kernel is the inner loop in use: the fastest this machine runs. Tests set it

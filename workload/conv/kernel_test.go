@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weft-run/weft/workload/gemm/panel"
+	"github.com/weft-run/weft/internal/panel"
 )
 
 // paths runs a test on every kernel this machine has.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weft-run/weft/workload/gemm/panel"
+	"github.com/weft-run/weft/internal/panel"
 )
 
 // BenchmarkRows measures every path of one core at the sizes people quote.

@@ -7,4 +7,4 @@
 #extension GL_EXT_control_flow_attributes : require
 #define START 0.0
 #define STEP(T, acc, a, b) acc = fma(a, b, acc);
-#include "panel/tile.glsl"
+#include "../../internal/panel/tile.glsl"

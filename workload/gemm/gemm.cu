@@ -1,6 +1,6 @@
 // C = A·B in float32, every element one chain of fused multiply-adds in rising
 // order of the inner index from zero, as on a CPU with AVX2: the same bits.
-#include "panel/tile.cuh"
+#include "../../internal/panel/tile.cuh"
 
 struct SumProduct {
 	enum : u32 { Unroll = 8 };

@@ -6,8 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/workload"
-	"github.com/weft-run/weft/workload/gemm/panel"
 )
 
 // ErrWrong is returned by [Job.Check] for a matrix that is not the product.

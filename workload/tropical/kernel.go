@@ -11,8 +11,8 @@
 package tropical
 
 import (
+	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/internal/product"
-	"github.com/weft-run/weft/workload/gemm/panel"
 )
 
 // kernel is the inner loop in use: the fastest this machine runs. Tests set it

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/weft-run/weft/workload/gemm/panel"
+	"github.com/weft-run/weft/internal/panel"
 )
 
 var none = float32(math.Inf(-1)) // no edge, no path

@@ -8,4 +8,4 @@
 #define STEP(T, acc, a, b) { precise T s = a + b; acc = mix(acc, s, above(s, acc)); }
 bool above(float s, float acc) { return s > acc; }
 bvec4 above(vec4 s, vec4 acc) { return greaterThan(s, acc); }
-#include "../gemm/panel/tile.glsl"
+#include "../../internal/panel/tile.glsl"

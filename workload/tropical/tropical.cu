@@ -1,5 +1,5 @@
 // C[i,j] = max over p of A[i,p] + B[p,j] in float32.
-#include "../gemm/panel/tile.cuh"
+#include "../../internal/panel/tile.cuh"
 
 struct MaxPlus {
 	enum : u32 { Unroll = 2 }; // with more, registers do not suffice

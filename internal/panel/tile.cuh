@@ -3,7 +3,7 @@
 // this one is used. Which algebra it is over, an Op says,
 // and how far to unroll.
 #pragma once
-#include "../../device.cuh"
+#include "../../workload/device.cuh"
 
 // Place is where in the tile of a block a thread's elements are: rows row to
 // row+3 and row+16 to row+19, columns col to col+3 and col+32 to col+35. A warp
