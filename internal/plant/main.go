@@ -30,8 +30,8 @@ import (
 //go:embed table.txt
 var table string
 
-// planted is an error in a kernel of a backend: the text of a file under workload that is
-// replaced, by its number among equals.
+// planted is an error in a kernel of a backend: the text of a file, whose path is relative
+// to folder workload, that is replaced, by its number among equals.
 type planted struct {
 	backend, kernel, file string
 	nth                   int
