@@ -41,7 +41,7 @@
 // agree with each other bit by bit; they are the ones Spec.Exact allows. The
 // others each have their own order, which depends on the number of ranks and,
 // for ring and hierarchical, on the topology. Maxima, minima and integers come
-// out the same in any order (fold.Exact), so for them every algorithm is exact.
+// out the same in any order (Fold.Exact), so for them every algorithm is exact.
 package collective
 
 import (
@@ -50,7 +50,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -75,12 +74,7 @@ const (
 var opNames = [...]string{"allreduce", "reduce", "reducescatter", "broadcast", "allgather", "alltoall", "send", "barrier"}
 
 // String returns the name ParseOp accepts.
-func (o Op) String() string {
-	if int(o) < len(opNames) {
-		return opNames[o]
-	}
-	return fmt.Sprintf("unknown(%d)", int(o))
-}
+func (o Op) String() string { return nameOf(opNames[:], int(o)) }
 
 // ParseOp returns the operation with a name.
 func ParseOp(s string) (Op, error) {
@@ -102,11 +96,11 @@ type Spec struct {
 	// device may stand for several ranks, as a survivor does for one that was
 	// lost.
 	Ranks []machine.DeviceID
-	Count int64     // elements of the whole vector
-	Type  fold.Type // of an element
-	Fold  fold.Op   // where the operation folds
-	Root  int       // of reduce, broadcast and send
-	Peer  int       // of send: the rank that gets it
+	Count int64 // elements of the whole vector
+	Type  Type  // of an element
+	Fold  Fold  // where the operation folds
+	Root  int   // of reduce, broadcast and send
+	Peer  int   // of send: the rank that gets it
 	// Ends is where the block of each rank ends, for operations that cut the
 	// vector among ranks, if not where those of Cut do.
 	Ends []int64
@@ -144,9 +138,9 @@ func (s *Spec) check(m *machine.Machine) error {
 		return fail("%d ranks; there must be 1 to %d", n, MaxRanks)
 	case s.Count < 0 || s.Count > maxCount:
 		return fail("%d elements; there must be 0 to %d", s.Count, int64(maxCount))
-	case int(s.Type) >= fold.NumTypes:
+	case int(s.Type) >= NumTypes:
 		return fail("there is no element type %v", s.Type)
-	case s.Op.Folds() && int(s.Fold) >= fold.NumOps:
+	case s.Op.Folds() && int(s.Fold) >= NumFolds:
 		return fail("there is no reduction %v", s.Fold)
 	case s.Root < 0 || s.Root >= n:
 		return fail("root %d of %d ranks; number ranks from 0", s.Root, n)

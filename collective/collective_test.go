@@ -16,7 +16,6 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -112,33 +111,33 @@ func weftBytes(words []uint64) []byte {
 }
 
 // encode writes a small whole number as an element; decode reads one.
-func encode(t fold.Type, x int) []byte {
+func encode(t collective.Type, x int) []byte {
 	switch t {
-	case fold.F32:
+	case collective.F32:
 		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(x)))
-	case fold.F64:
+	case collective.F64:
 		return binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(x)))
-	case fold.F16:
-		return binary.LittleEndian.AppendUint16(nil, uint16(fold.NewHalf(float32(x))))
-	case fold.BF16:
-		return binary.LittleEndian.AppendUint16(nil, uint16(fold.NewBFloat(float32(x))))
-	case fold.I32:
+	case collective.F16:
+		return binary.LittleEndian.AppendUint16(nil, uint16(collective.NewHalf(float32(x))))
+	case collective.BF16:
+		return binary.LittleEndian.AppendUint16(nil, uint16(collective.NewBFloat(float32(x))))
+	case collective.I32:
 		return binary.LittleEndian.AppendUint32(nil, uint32(int32(x)))
 	}
 	return binary.LittleEndian.AppendUint64(nil, uint64(int64(x)))
 }
 
-func decode(t fold.Type, b []byte) float64 {
+func decode(t collective.Type, b []byte) float64 {
 	switch t {
-	case fold.F32:
+	case collective.F32:
 		return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
-	case fold.F64:
+	case collective.F64:
 		return math.Float64frombits(binary.LittleEndian.Uint64(b))
-	case fold.F16:
-		return float64(fold.Half(binary.LittleEndian.Uint16(b)).Float32())
-	case fold.BF16:
-		return float64(fold.BFloat(binary.LittleEndian.Uint16(b)).Float32())
-	case fold.I32:
+	case collective.F16:
+		return float64(collective.Half(binary.LittleEndian.Uint16(b)).Float32())
+	case collective.BF16:
+		return float64(collective.BFloat(binary.LittleEndian.Uint16(b)).Float32())
+	case collective.I32:
 		return float64(int32(binary.LittleEndian.Uint32(b)))
 	}
 	return float64(int64(binary.LittleEndian.Uint64(b)))
@@ -146,9 +145,9 @@ func decode(t fold.Type, b []byte) float64 {
 
 // value is what rank r has at element i: small enough for sums, and where they
 // are multiplied of few enough factors, that no type rounds in any order.
-func value(o fold.Op, r int, i int64) int {
+func value(o collective.Fold, r int, i int64) int {
 	x := (r*7+int(i)*3)%13 - 6
-	if o == fold.Product {
+	if o == collective.Product {
 		return []int{1, -1, 1, 2}[(r+int(i))%4] // at most 2³ times 1 of 9
 	}
 	return x
@@ -159,31 +158,31 @@ func expected(s *collective.Spec, i int64) float64 {
 	acc := value(s.Fold, 0, i)
 	for r := 1; r < len(s.Ranks); r++ {
 		switch x := value(s.Fold, r, i); s.Fold {
-		case fold.Product:
+		case collective.Product:
 			acc *= x
-		case fold.Max:
+		case collective.Max:
 			acc = max(acc, x)
-		case fold.Min:
+		case collective.Min:
 			acc = min(acc, x)
 		default:
 			acc += x
 		}
 	}
-	if s.Fold != fold.Average {
+	if s.Fold != collective.Average {
 		return float64(acc)
 	}
 	n := len(s.Ranks)
 	switch s.Type {
-	case fold.I32, fold.I64:
+	case collective.I32, collective.I64:
 		return float64(acc / n)
-	case fold.F64:
+	case collective.F64:
 		return float64(acc) / float64(n)
-	case fold.F32:
+	case collective.F32:
 		return float64(float32(acc) / float32(n))
-	case fold.F16:
-		return float64(fold.NewHalf(float32(acc) / float32(n)).Float32())
+	case collective.F16:
+		return float64(collective.NewHalf(float32(acc) / float32(n)).Float32())
 	}
-	return float64(fold.NewBFloat(float32(acc) / float32(n)).Float32())
+	return float64(collective.NewBFloat(float32(acc) / float32(n)).Float32())
 }
 
 // brought is what rank r brings, gets what it must get, element by element.
@@ -269,17 +268,17 @@ func TestOperations(t *testing.T) {
 					if (op == collective.AllToAll || op == collective.Send) && algorithm != "direct" || op == collective.Send && n == 1 {
 						continue
 					}
-					for typ := range fold.Type(fold.NumTypes) {
-						if k > 0 && int(typ) != n%fold.NumTypes {
+					for typ := range collective.Type(collective.NumTypes) {
+						if k > 0 && int(typ) != n%collective.NumTypes {
 							continue // routes, which differ from those above, know no types
 						}
-						for o := range fold.Op(fold.NumOps) {
+						for o := range collective.Fold(collective.NumFolds) {
 							if !op.Folds() && o > 0 || op == collective.Barrier && typ > 0 {
 								continue
 							}
 							for _, count := range []int64{0, 1, int64(n) - 1, 2*int64(n) + 3} {
 								// All reductions at one size, one of them at the others.
-								if op.Folds() && count <= int64(n) && int(o) != (n+int(typ))%fold.NumOps {
+								if op.Folds() && count <= int64(n) && int(o) != (n+int(typ))%collective.NumFolds {
 									continue
 								}
 								verify(t, plan(t, m, collective.Spec{
@@ -304,7 +303,7 @@ func TestOwnBlocks(t *testing.T) {
 			}
 			for _, m := range []*machine.Machine{cpus(4), gpus(4)} {
 				for _, ends := range [][]int64{{0, 0, 0, 41}, {1, 1, 40, 41}, {7, 14, 30, 41}, {41, 41, 41, 41}} {
-					verify(t, plan(t, m, collective.Spec{Op: op, Ranks: ranks(4), Count: 41, Ends: ends, Type: fold.I32, Algorithm: algorithm, Pieces: 2}))
+					verify(t, plan(t, m, collective.Spec{Op: op, Ranks: ranks(4), Count: 41, Ends: ends, Type: collective.I32, Algorithm: algorithm, Pieces: 2}))
 				}
 			}
 		}
@@ -315,7 +314,7 @@ func TestOwnBlocks(t *testing.T) {
 func TestLargeVectors(t *testing.T) {
 	for _, algorithm := range collective.Algorithms() {
 		for _, m := range []*machine.Machine{cpus(3), gpus(3)} {
-			verify(t, plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(3), Count: 3*collective.ItemElements + 7, Type: fold.F32, Algorithm: algorithm}))
+			verify(t, plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(3), Count: 3*collective.ItemElements + 7, Type: collective.F32, Algorithm: algorithm}))
 		}
 	}
 }
@@ -324,7 +323,7 @@ func TestLargeVectors(t *testing.T) {
 func TestRanksShareADevice(t *testing.T) {
 	for _, algorithm := range collective.Algorithms() {
 		verify(t, plan(t, gpus(4), collective.Spec{
-			Op: collective.AllReduce, Ranks: []machine.DeviceID{0, 2, 2, 3, 0}, Count: 41, Type: fold.I64, Algorithm: algorithm, Pieces: 2,
+			Op: collective.AllReduce, Ranks: []machine.DeviceID{0, 2, 2, 3, 0}, Count: 41, Type: collective.I64, Algorithm: algorithm, Pieces: 2,
 		}))
 	}
 }
@@ -365,7 +364,7 @@ func sumIn(s *collective.Spec, in map[string][]byte, order func(i int64) []int) 
 // machine and however it is cut; what does not gives the same bits for any cut.
 func TestOrder(t *testing.T) {
 	for _, n := range []int{2, 3, 5, 8} {
-		s := collective.Spec{Op: collective.AllReduce, Ranks: ranks(n), Count: 513, Type: fold.F32}
+		s := collective.Spec{Op: collective.AllReduce, Ranks: ranks(n), Count: 513, Type: collective.F32}
 		in := random(&s, uint64(n))
 		forward := make([]int, n)
 		for i := range forward {
@@ -455,7 +454,7 @@ func TestMistakes(t *testing.T) {
 	}
 	// The order of maxima does not matter.
 	exact := good
-	exact.Algorithm, exact.Exact, exact.Fold = "ring", true, fold.Max
+	exact.Algorithm, exact.Exact, exact.Fold = "ring", true, collective.Max
 	plan(t, m, exact)
 	if _, err := collective.ParseOp("gather"); !errors.Is(err, collective.ErrSpec) {
 		t.Errorf("an unknown operation gives %v", err)

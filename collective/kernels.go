@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 )
 
 // Kernels take arrays to read, then arrays to write, and as Params four 32-bit
@@ -13,26 +12,26 @@ import (
 // of collective/live.
 
 // pairKernels fold two arrays into one.
-var pairKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
+var pairKernels = func() (out [NumFolds][NumTypes]*graph.Kernel) {
 	for o := range out {
 		for t := range out[o] {
 			// An average is a sum with a divisor, which PTX has as a kernel of its own.
-			op := fold.Op(o)
+			op := Fold(o)
 			shader := op
-			if op == fold.Average {
-				shader = fold.Sum
+			if op == Average {
+				shader = Sum
 			}
-			out[o][t] = kernel(PairName(op, fold.Type(t)), fmt.Sprintf("fold_%v_%v", op, fold.Type(t)), fmt.Sprintf("fold_%v_%v", shader, fold.Type(t)))
+			out[o][t] = kernel(PairName(op, Type(t)), fmt.Sprintf("fold_%v_%v", op, Type(t)), fmt.Sprintf("fold_%v_%v", shader, Type(t)))
 		}
 	}
 	return out
 }()
 
 // manyKernels fold any number of arrays into any number of equal ones.
-var manyKernels = func() (out [fold.NumOps][fold.NumTypes]*graph.Kernel) {
+var manyKernels = func() (out [NumFolds][NumTypes]*graph.Kernel) {
 	for o := range out {
 		for t := range out[o] {
-			out[o][t] = kernel(ManyName(fold.Op(o), fold.Type(t)), "", "")
+			out[o][t] = kernel(ManyName(Fold(o), Type(t)), "", "")
 		}
 	}
 	return out
@@ -85,11 +84,11 @@ func kernel(name, entry, shader string) *graph.Kernel {
 const TokenName = "collective.token"
 
 // PairName is the kernel that folds two arrays into one.
-func PairName(o fold.Op, t fold.Type) string { return fmt.Sprintf("collective.%v.%v", o, t) }
+func PairName(o Fold, t Type) string { return fmt.Sprintf("collective.%v.%v", o, t) }
 
 // ManyName is the kernel that folds any number of arrays into any number of
 // equal ones.
-func ManyName(o fold.Op, t fold.Type) string { return fmt.Sprintf("collective.many.%v.%v", o, t) }
+func ManyName(o Fold, t Type) string { return fmt.Sprintf("collective.many.%v.%v", o, t) }
 
 // CopyName is the kernel that copies elements of a size.
 func CopyName(bytes int64) string { return fmt.Sprintf("collective.copy.%d", bytes) }

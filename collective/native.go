@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -30,7 +29,7 @@ func (s *Spec) Native(m *machine.Machine) error {
 		return errors.New("there is nothing to exchange")
 	case s.Ends != nil:
 		return errors.New("libraries cut vectors into equal blocks")
-	case s.Op.Folds() && s.Fold == fold.Average && (s.Type == fold.I32 || s.Type == fold.I64):
+	case s.Op.Folds() && s.Fold == Average && (s.Type == I32 || s.Type == I64):
 		return errors.New("no library averages integers as it is done here")
 	}
 	first := &m.Devices[s.Ranks[0]]

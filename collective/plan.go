@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -79,7 +78,7 @@ func New(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
 func (s *Spec) candidates() ([]*algorithm, error) {
 	var out []*algorithm
 	var names []string
-	ordered := s.Exact && s.Op.Folds() && !fold.Exact(s.Fold, s.Type)
+	ordered := s.Exact && s.Op.Folds() && !s.Fold.Exact(s.Type)
 	for i := range algorithms {
 		a := &algorithms[i]
 		// What goes from one rank to another by itself has no better way.
@@ -415,7 +414,7 @@ func count(set []bool) (n int) {
 
 // divisor is what a whole sum is divided by.
 func (p *planner) divisor() int {
-	if p.s.Op.Folds() && p.s.Fold == fold.Average {
+	if p.s.Op.Folds() && p.s.Fold == Average {
 		return p.t.n
 	}
 	return 1
@@ -519,7 +518,7 @@ func OutName(rank int) string { return fmt.Sprintf("out %d", rank) }
 // elementBytes is the size of an element; tokens of a barrier are int32.
 func (s *Spec) elementBytes() int64 {
 	if s.Op == Barrier {
-		return fold.I32.Size()
+		return I32.Size()
 	}
 	return s.Type.Size()
 }
@@ -533,7 +532,7 @@ func (p *Plan) task(st *step) graph.Task {
 	s := &p.Spec
 	typ, op := s.Type, s.Fold
 	if s.Op == Barrier {
-		typ, op = fold.I32, fold.Max
+		typ, op = I32, Max
 	}
 	n, k, m := st.outs[0].hi-st.outs[0].lo, len(st.ins), len(st.outs)
 	t := graph.Task{On: graph.Constraint{Only: []string{p.m.Devices[s.Ranks[st.rank]].Name}}}
@@ -563,4 +562,4 @@ func (p *Plan) task(st *step) graph.Task {
 }
 
 // units are what types are computed in.
-var units = [fold.NumTypes]graph.Unit{graph.FP32, graph.FP64, graph.FP32, graph.FP32, graph.Int32, graph.Int32}
+var units = [NumTypes]graph.Unit{graph.FP32, graph.FP64, graph.FP32, graph.FP32, graph.Int32, graph.Int32}

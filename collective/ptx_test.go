@@ -7,7 +7,6 @@ import (
 
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 )
 
 // A GPU gets pointers and a structure and believes them: every task must hand
@@ -15,8 +14,8 @@ import (
 func TestPTXTakesWhatTasksGive(t *testing.T) {
 	seen := make(map[string]bool)
 	for op := range collective.Op(collective.NumOps) {
-		for typ := range fold.Type(fold.NumTypes) {
-			for o := range fold.Op(fold.NumOps) {
+		for typ := range collective.Type(collective.NumTypes) {
+			for o := range collective.Fold(collective.NumFolds) {
 				p := plan(t, gpus(3), collective.Spec{Op: op, Ranks: ranks(3), Count: 100, Type: typ, Fold: o, Root: 1})
 				var b graph.Builder
 				var bufs []collective.Buffer
@@ -54,7 +53,7 @@ func TestPTXTakesWhatTasksGive(t *testing.T) {
 			}
 		}
 	}
-	if want := fold.NumOps*fold.NumTypes + 4; len(seen) != want {
+	if want := collective.NumFolds*collective.NumTypes + 4; len(seen) != want {
 		t.Errorf("%d kernels were looked at, want %d folds, three copies and the token", len(seen), want)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sim"
@@ -111,7 +110,7 @@ func TestSimulated(t *testing.T) {
 				if (op == collective.AllToAll || op == collective.Send) && k > 0 || op == collective.Send && n == 1 || op == collective.Barrier {
 					continue
 				}
-				p := plan(t, m, collective.Spec{Op: op, Ranks: ranks(n), Count: 1000, Type: fold.F32, Algorithm: algorithm, Root: n / 2, Pieces: 3})
+				p := plan(t, m, collective.Spec{Op: op, Ranks: ranks(n), Count: 1000, Type: collective.F32, Algorithm: algorithm, Root: n / 2, Pieces: 3})
 				if r := simulate(t, p, m); r.Err != nil {
 					t.Errorf("%v by %s over %d: %v", op, algorithm, n, r.Err)
 				}
@@ -135,13 +134,13 @@ func lossCases() (out []lossCase) {
 				if (op == collective.AllToAll || op == collective.Send) && k > 0 || op == collective.Send && n == 1 {
 					continue
 				}
-				for typ := range fold.Type(fold.NumTypes) {
+				for typ := range collective.Type(collective.NumTypes) {
 					for _, count := range []int64{0, 1, int64(n) - 1, 2*int64(n) + 3, 10_007} {
 						if op == collective.Barrier && (typ > 0 || count > 0) {
 							continue
 						}
 						c := lossCase{Spec: collective.Spec{
-							Op: op, Ranks: ranks(n), Count: count, Type: typ, Fold: fold.Op(len(out) % fold.NumOps),
+							Op: op, Ranks: ranks(n), Count: count, Type: typ, Fold: collective.Fold(len(out) % collective.NumFolds),
 							Algorithm: algorithm, Root: len(out) % n, Pieces: 1 + len(out)%2,
 						}}
 						c.Peer = (c.Root + 1) % n
@@ -269,7 +268,7 @@ func TestBandwidthOfMachines(t *testing.T) {
 				if algorithm != "" && bytes != 1<<30 {
 					continue
 				}
-				p := plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(n), Count: bytes / 4, Type: fold.F32, Algorithm: algorithm})
+				p := plan(t, m, collective.Spec{Op: collective.AllReduce, Ranks: ranks(n), Count: bytes / 4, Type: collective.F32, Algorithm: algorithm})
 				r := simulate(t, p, m)
 				if r.Err != nil {
 					t.Fatalf("%s on %s: %v", algorithm, name, r.Err)

@@ -19,7 +19,6 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -243,12 +242,12 @@ func (s *State[T]) begin(epoch uint64) {
 // bytes is the size of the state.
 func (s *State[T]) bytes() int64 { return int64(s.n) * typeOf[T]().Size() }
 
-func typeOf[T Element]() fold.Type {
+func typeOf[T Element]() collective.Type {
 	var x T
 	if _, ok := any(x).(float64); ok {
-		return fold.F64
+		return collective.F64
 	}
-	return fold.F32
+	return collective.F32
 }
 
 // average merges on the devices. What their own library fails to do is done
@@ -285,7 +284,7 @@ func (s *State[T]) prepare(ctx context.Context) (err error) {
 	}()
 	m := s.rt.Machine()
 	spec := collective.Spec{
-		Op: collective.AllReduce, Ranks: s.devices, Count: int64(s.n), Type: typeOf[T](), Fold: fold.Average, Exact: s.o.Exact,
+		Op: collective.AllReduce, Ranks: s.devices, Count: int64(s.n), Type: typeOf[T](), Fold: collective.Average, Exact: s.o.Exact,
 	}
 	if s.failure == nil && spec.Native(m) == nil {
 		if s.comm, err = s.rt.Join(ctx, s.devices); err != nil {

@@ -6,8 +6,8 @@ import (
 	"log"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/live"
-	"github.com/weft-run/weft/internal/fold"
 )
 
 // Two devices each have a gradient, and both get the average.
@@ -24,7 +24,7 @@ func ExampleAllReduce() {
 	}
 	in := [][]float32{{1, 2, 3}, {3, 4, 8}}
 	out := [][]float32{make([]float32, 3), make([]float32, 3)}
-	res, err := live.AllReduce(ctx, g, fold.Average, in, out)
+	res, err := live.AllReduce(ctx, g, collective.Average, in, out)
 	if err != nil {
 		log.Fatal(err)
 	}

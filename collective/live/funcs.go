@@ -12,10 +12,10 @@ import (
 func Funcs() map[string]weft.Func {
 	out := map[string]weft.Func{collective.TokenName: token}
 	for _, size := range []int{2, 4, 8} {
-		out[collective.CopyName(int64(size))] = folds(fold.Sum, size, 0)
+		out[collective.CopyName(int64(size))] = folds(collective.Sum, size, 0)
 	}
-	for o := range fold.Op(fold.NumOps) {
-		for t := range fold.Type(fold.NumTypes) {
+	for o := range collective.Fold(collective.NumFolds) {
+		for t := range collective.Type(collective.NumTypes) {
 			f := folds(o, int(t.Size()), t)
 			out[collective.PairName(o, t)] = f
 			out[collective.ManyName(o, t)] = f
@@ -25,7 +25,7 @@ func Funcs() map[string]weft.Func {
 }
 
 // folds is the kernel that folds arrays, a copy where it is one array.
-func folds(o fold.Op, size int, t fold.Type) weft.Func {
+func folds(o collective.Fold, size int, t collective.Type) weft.Func {
 	return func(c *weft.Call, lo, hi int) {
 		word := func(i int) int { return int(binary.LittleEndian.Uint32(c.Params[4*i:])) }
 		from, to := lo*collective.ItemElements*size, min(hi*collective.ItemElements, word(0))*size

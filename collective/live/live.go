@@ -19,7 +19,6 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -93,8 +92,8 @@ type Group struct {
 type key struct {
 	op         collective.Op
 	count      int64
-	typ        fold.Type
-	fold       fold.Op
+	typ        collective.Type
+	fold       collective.Fold
 	root, peer int
 	lost       string
 	comm       uint64
@@ -230,42 +229,42 @@ type Result struct {
 
 // Element is what vectors are made of.
 type Element interface {
-	float32 | float64 | fold.Half | fold.BFloat | int32 | int64
+	float32 | float64 | collective.Half | collective.BFloat | int32 | int64
 }
 
 // typeOf is the type of elements.
-func typeOf[T Element]() fold.Type {
+func typeOf[T Element]() collective.Type {
 	var x T
 	switch any(x).(type) {
 	case float32:
-		return fold.F32
+		return collective.F32
 	case float64:
-		return fold.F64
-	case fold.Half:
-		return fold.F16
-	case fold.BFloat:
-		return fold.BF16
+		return collective.F64
+	case collective.Half:
+		return collective.F16
+	case collective.BFloat:
+		return collective.BF16
 	case int32:
-		return fold.I32
+		return collective.I32
 	}
-	return fold.I64
+	return collective.I64
 }
 
 // AllReduce folds vectors, in[r] being that of rank r, into every one of out.
 // All have the same length, and those of out must not overlap those of in. Like
 // all operations it ends early when ctx does, and out is then undefined.
-func AllReduce[T Element](ctx context.Context, g *Group, op fold.Op, in, out [][]T) (Result, error) {
+func AllReduce[T Element](ctx context.Context, g *Group, op collective.Fold, in, out [][]T) (Result, error) {
 	return do(ctx, g, collective.Spec{Op: collective.AllReduce, Fold: op, Count: longest(in)}, in, out)
 }
 
 // Reduce folds vectors into out, which belongs to the rank root.
-func Reduce[T Element](ctx context.Context, g *Group, op fold.Op, root int, in [][]T, out []T) (Result, error) {
+func Reduce[T Element](ctx context.Context, g *Group, op collective.Fold, root int, in [][]T, out []T) (Result, error) {
 	return do(ctx, g, collective.Spec{Op: collective.Reduce, Fold: op, Root: root, Count: longest(in)}, in, at(g, root, out))
 }
 
 // ReduceScatter folds vectors and gives rank r block r of the result, as
 // collective.Cut cuts it.
-func ReduceScatter[T Element](ctx context.Context, g *Group, op fold.Op, in, out [][]T) (Result, error) {
+func ReduceScatter[T Element](ctx context.Context, g *Group, op collective.Fold, in, out [][]T) (Result, error) {
 	return do(ctx, g, collective.Spec{Op: collective.ReduceScatter, Fold: op, Count: longest(in)}, in, out)
 }
 

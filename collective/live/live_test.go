@@ -19,7 +19,6 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/fake"
-	"github.com/weft-run/weft/internal/fold"
 )
 
 func TestMain(m *testing.M) {
@@ -147,16 +146,16 @@ func everyOperation(t *testing.T, ctx context.Context, g *live.Group, count int6
 	in := vectors(n, same(count), x)
 
 	out := vectors(n, same(count), zero)
-	_, err := live.AllReduce(ctx, g, fold.Sum, in, out)
+	_, err := live.AllReduce(ctx, g, collective.Sum, in, out)
 	check("allreduce", err, out, func(_ int, i int64) float32 { return total(n, i) })
 
 	root := n - 1
 	one := make([]float32, count)
-	_, err = live.Reduce(ctx, g, fold.Max, root, in, one)
+	_, err = live.Reduce(ctx, g, collective.Max, root, in, one)
 	check("reduce", err, [][]float32{one}, func(_ int, i int64) float32 { return x(n-1, i) })
 
 	out = vectors(n, block, zero)
-	_, err = live.ReduceScatter(ctx, g, fold.Sum, in, out)
+	_, err = live.ReduceScatter(ctx, g, collective.Sum, in, out)
 	check("reducescatter", err, out, func(r int, i int64) float32 { return total(n, first(r)+i) })
 
 	out = vectors(n, same(count), zero)
@@ -194,15 +193,15 @@ func TestTypes(t *testing.T) {
 	sums(t, ctx, g, func(x float64) float64 { return x })
 	sums(t, ctx, g, func(x float64) int32 { return int32(x) })
 	sums(t, ctx, g, func(x float64) int64 { return int64(x) })
-	sums(t, ctx, g, func(x float64) fold.Half { return fold.NewHalf(float32(x)) })
-	sums(t, ctx, g, func(x float64) fold.BFloat { return fold.NewBFloat(float32(x)) })
+	sums(t, ctx, g, func(x float64) collective.Half { return collective.NewHalf(float32(x)) })
+	sums(t, ctx, g, func(x float64) collective.BFloat { return collective.NewBFloat(float32(x)) })
 }
 
 func sums[T live.Element](t *testing.T, ctx context.Context, g *live.Group, from func(float64) T) {
 	t.Helper()
 	in := [][]T{{from(1), from(2), from(-3)}, {from(4), from(5), from(-6)}}
 	out := vectors(2, same(3), func(int, int64) T { return from(99) })
-	if _, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil {
+	if _, err := live.AllReduce(ctx, g, collective.Sum, in, out); err != nil {
 		t.Fatal(err)
 	}
 	if want := []T{from(5), from(7), from(-9)}; !slices.Equal(out[0], want) || !slices.Equal(out[1], want) {
@@ -222,15 +221,15 @@ func TestMistakes(t *testing.T) {
 	a, b, c := make([]float32, 4), make([]float32, 4), make([]float32, 4)
 	for want, do := range map[string]func() error{
 		"1 slices in and 2 out for 2 ranks": func() error {
-			_, err := live.AllReduce(ctx, g, fold.Sum, [][]float32{a}, [][]float32{b, c})
+			_, err := live.AllReduce(ctx, g, collective.Sum, [][]float32{a}, [][]float32{b, c})
 			return err
 		},
 		"rank 1 brings 3 elements": func() error {
-			_, err := live.AllReduce(ctx, g, fold.Sum, [][]float32{a, b[:3]}, [][]float32{c, make([]float32, 4)})
+			_, err := live.AllReduce(ctx, g, collective.Sum, [][]float32{a, b[:3]}, [][]float32{c, make([]float32, 4)})
 			return err
 		},
 		"overlaps": func() error {
-			_, err := live.AllReduce(ctx, g, fold.Sum, [][]float32{a, b}, [][]float32{a, c})
+			_, err := live.AllReduce(ctx, g, collective.Sum, [][]float32{a, b}, [][]float32{a, c})
 			return err
 		},
 		"number ranks from 0":     func() error { _, err := live.Broadcast(ctx, g, 2, a, [][]float32{b, c}); return err },
@@ -242,7 +241,7 @@ func TestMistakes(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := live.AllReduce(over, g, fold.Sum, [][]float32{a, b}, [][]float32{c, make([]float32, 4)}); !errors.Is(err, context.Canceled) {
+	if _, err := live.AllReduce(over, g, collective.Sum, [][]float32{a, b}, [][]float32{c, make([]float32, 4)}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after its context an operation ends with %v", err)
 	}
 }
@@ -274,7 +273,7 @@ func TestLoss(t *testing.T) {
 		in := vectors(n, same(count), x)
 		for range 2 { // found out, and known
 			out := vectors(n, same(count), zero)
-			res, err := live.AllReduce(ctx, g, fold.Average, in, out)
+			res, err := live.AllReduce(ctx, g, collective.Average, in, out)
 			var lost *live.LostError
 			switch c.loss {
 			case live.Fail:
@@ -324,7 +323,7 @@ func TestLossOfMany(t *testing.T) {
 			all.Go(func() {
 				for range 10 {
 					out := vectors(n, same(count), zero)
-					if _, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil || out[2][7] != total(n, 7) {
+					if _, err := live.AllReduce(ctx, g, collective.Sum, in, out); err != nil || out[2][7] != total(n, 7) {
 						t.Errorf("lost at %d: %v, %v, want %v", op, err, out[2][7], total(n, 7))
 					}
 				}
@@ -343,10 +342,10 @@ func TestDeadline(t *testing.T) {
 	in, out := vectors(2, same(5000), x), vectors(2, same(5000), zero)
 	short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
 	defer cancel()
-	if _, err := live.AllReduce(short, g, fold.Sum, in, out); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := live.AllReduce(short, g, collective.Sum, in, out); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("past its deadline an operation ends with %v", err)
 	}
-	if _, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil || out[1][7] != total(2, 7) {
+	if _, err := live.AllReduce(ctx, g, collective.Sum, in, out); err != nil || out[1][7] != total(2, 7) {
 		t.Errorf("after that, one ends with %v and %v", err, out[1][7])
 	}
 }

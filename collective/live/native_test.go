@@ -14,7 +14,6 @@ import (
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/backend/fake"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -25,7 +24,7 @@ func natives() map[string]func([][][]byte, []byte) error {
 	for op := range collective.Op(collective.NumOps) {
 		out["nccl."+op.String()] = func(args [][][]byte, params []byte) error {
 			word := func(i int) int { return int(binary.LittleEndian.Uint32(params[4*i:])) }
-			s := collective.Spec{Op: op, Count: int64(word(2)), Fold: fold.Op(word(5)), Root: word(6), Peer: word(7)}
+			s := collective.Spec{Op: op, Count: int64(word(2)), Fold: collective.Fold(word(5)), Root: word(6), Peer: word(7)}
 			s.Ranks = make([]machine.DeviceID, len(args))
 			n := len(args)
 			in, to := make([][]float32, n), make([][]float32, n)
@@ -44,15 +43,15 @@ func natives() map[string]func([][][]byte, []byte) error {
 				x := in[0][i]
 				for _, v := range in[1:] {
 					switch s.Fold {
-					case fold.Max:
+					case collective.Max:
 						x = max(x, v[i])
-					case fold.Min:
+					case collective.Min:
 						x = min(x, v[i])
 					default:
 						x += v[i]
 					}
 				}
-				if s.Fold == fold.Average {
+				if s.Fold == collective.Average {
 					x /= float32(n)
 				}
 				return x
@@ -110,7 +109,7 @@ func TestNative(t *testing.T) {
 			everyOperation(t, ctx, g, count)
 		}
 		in, out := vectors(g.Size(), same(100), x), vectors(g.Size(), same(100), zero)
-		res, err := live.AllReduce(ctx, g, fold.Sum, in, out)
+		res, err := live.AllReduce(ctx, g, collective.Sum, in, out)
 		if err != nil || res.Algorithm != collective.Native || res.Report.Executed != 1 {
 			t.Errorf("devices %v: %v, by %q", names, err, res.Algorithm)
 		}
@@ -118,7 +117,7 @@ func TestNative(t *testing.T) {
 			t.Error(g.Failure())
 		}
 		g.Close()
-		if res, err := live.AllReduce(ctx, g, fold.Max, in, out); err != nil || res.Algorithm != collective.Native {
+		if res, err := live.AllReduce(ctx, g, collective.Max, in, out); err != nil || res.Algorithm != collective.Native {
 			t.Errorf("after Close: %v, by %q", err, res.Algorithm)
 		}
 	}
@@ -127,14 +126,14 @@ func TestNative(t *testing.T) {
 	} {
 		g := group(t, rt, o)
 		in, out := vectors(g.Size(), same(100), x), vectors(g.Size(), same(100), zero)
-		if res, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil || res.Algorithm == collective.Native || out[1][7] != total(g.Size(), 7) && name != "two ranks on one" {
+		if res, err := live.AllReduce(ctx, g, collective.Sum, in, out); err != nil || res.Algorithm == collective.Native || out[1][7] != total(g.Size(), 7) && name != "two ranks on one" {
 			t.Errorf("%s: %v, by %q", name, err, res.Algorithm)
 		}
 		everyOperation(t, ctx, g, 10)
 	}
 	g := group(t, rt, live.Options{})
 	ints, sums := [][]int32{{1}, {2}, {6}}, [][]int32{{0}, {0}, {0}}
-	if res, err := live.AllReduce(ctx, g, fold.Average, ints, sums); err != nil || res.Algorithm == collective.Native || sums[2][0] != 3 {
+	if res, err := live.AllReduce(ctx, g, collective.Average, ints, sums); err != nil || res.Algorithm == collective.Native || sums[2][0] != 3 {
 		t.Errorf("the average of integers: %v, by %q: %v", err, res.Algorithm, sums)
 	}
 }
@@ -180,7 +179,7 @@ func TestNativeFails(t *testing.T) {
 					awaitHealthy(t, ctx, rt)
 				}
 				out := vectors(3, same(count), zero)
-				res, err := live.AllReduce(ctx, g, fold.Sum, in, out)
+				res, err := live.AllReduce(ctx, g, collective.Sum, in, out)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -225,7 +224,7 @@ func TestNativeKeepsFailing(t *testing.T) {
 	g := group(t, rt, live.Options{})
 	in, out := vectors(3, same(10), x), vectors(3, same(10), zero)
 	for range 5 {
-		if _, err := live.AllReduce(ctx, g, fold.Sum, in, out); err != nil || out[0][7] != total(3, 7) {
+		if _, err := live.AllReduce(ctx, g, collective.Sum, in, out); err != nil || out[0][7] != total(3, 7) {
 			t.Fatalf("%v, %v", err, out[0][7])
 		}
 	}
@@ -245,7 +244,7 @@ func TestNativeDeadline(t *testing.T) {
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := live.AllReduce(short, g, fold.Sum, in, out)
+		_, err := live.AllReduce(short, g, collective.Sum, in, out)
 		ended <- err
 	}()
 	<-short.Done()

@@ -19,7 +19,6 @@ import (
 	"github.com/weft-run/weft/internal/backend/cuda"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/backend/proc"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -88,7 +87,7 @@ func TestNCCLInWorkers(t *testing.T) {
 	sum := func() live.Result {
 		t.Helper()
 		out := vectors(3, same(1000), zero)
-		res, err := live.AllReduce(ctx, g, fold.Sum, in, out)
+		res, err := live.AllReduce(ctx, g, collective.Sum, in, out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +118,7 @@ func TestNCCLNotOnOneGPU(t *testing.T) {
 	ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{proc.New(*gpus(t, 2))}})
 	g := group(t, rt, live.Options{Devices: []string{"cuda:0.0", "cuda:0.1"}})
 	in, out := vectors(2, same(1000), x), vectors(2, same(1000), zero)
-	res, err := live.AllReduce(ctx, g, fold.Sum, in, out)
+	res, err := live.AllReduce(ctx, g, collective.Sum, in, out)
 	if err != nil || res.Algorithm == collective.Native || out[1][7] != total(2, 7) {
 		t.Errorf("%v, by %s: %v", err, res.Algorithm, out[1][7])
 	}

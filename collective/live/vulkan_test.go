@@ -19,7 +19,7 @@ import (
 
 // drawn are random elements: numbers of very different sizes, and now and then one
 // that is special.
-func drawn(r *rand.Rand, t fold.Type, n int) (out []byte) {
+func drawn(r *rand.Rand, t collective.Type, n int) (out []byte) {
 	special := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), 1}
 	for range n {
 		x := r.NormFloat64() * math.Exp2(float64(r.IntN(30)-15))
@@ -27,15 +27,15 @@ func drawn(r *rand.Rand, t fold.Type, n int) (out []byte) {
 			x = special[r.IntN(len(special))]
 		}
 		switch t {
-		case fold.F32:
+		case collective.F32:
 			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(x)))
-		case fold.F64:
+		case collective.F64:
 			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(x))
-		case fold.F16:
-			out = binary.LittleEndian.AppendUint16(out, uint16(fold.NewHalf(float32(x))))
-		case fold.BF16:
-			out = binary.LittleEndian.AppendUint16(out, uint16(fold.NewBFloat(float32(x))))
-		case fold.I32:
+		case collective.F16:
+			out = binary.LittleEndian.AppendUint16(out, uint16(collective.NewHalf(float32(x))))
+		case collective.BF16:
+			out = binary.LittleEndian.AppendUint16(out, uint16(collective.NewBFloat(float32(x))))
+		case collective.I32:
 			out = binary.LittleEndian.AppendUint32(out, r.Uint32())
 		default:
 			out = binary.LittleEndian.AppendUint64(out, r.Uint64())
@@ -45,20 +45,20 @@ func drawn(r *rand.Rand, t fold.Type, n int) (out []byte) {
 }
 
 // equal compares elements in every bit, but for which NaN it is.
-func equal(t fold.Type, a, b []byte) bool {
+func equal(t collective.Type, a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
 	number := func(x []byte) float64 {
 		switch t {
-		case fold.F32:
+		case collective.F32:
 			return float64(math.Float32frombits(binary.LittleEndian.Uint32(x)))
-		case fold.F64:
+		case collective.F64:
 			return math.Float64frombits(binary.LittleEndian.Uint64(x))
-		case fold.F16:
-			return float64(fold.Half(binary.LittleEndian.Uint16(x)).Float32())
-		case fold.BF16:
-			return float64(fold.BFloat(binary.LittleEndian.Uint16(x)).Float32())
+		case collective.F16:
+			return float64(collective.Half(binary.LittleEndian.Uint16(x)).Float32())
+		case collective.BF16:
+			return float64(collective.BFloat(binary.LittleEndian.Uint16(x)).Float32())
 		}
 		return 0 // integers have no NaN
 	}
@@ -79,15 +79,15 @@ func TestOnVulkan(t *testing.T) {
 	for r := range n {
 		ranks = append(ranks, machine.DeviceID(r%len(m.Devices)))
 	}
-	for typ := range fold.Type(fold.NumTypes) {
-		for op := range fold.Op(fold.NumOps) {
+	for typ := range collective.Type(collective.NumTypes) {
+		for op := range collective.Fold(collective.NumFolds) {
 			r := rand.New(rand.NewPCG(uint64(typ), uint64(op)))
 			var ins [][]byte
 			for range n {
 				ins = append(ins, drawn(r, typ, count))
 			}
 			divisor := 1
-			if op == fold.Average {
+			if op == collective.Average {
 				divisor = n
 			}
 			want := make([]byte, len(ins[0]))

@@ -20,7 +20,6 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	comm "github.com/weft-run/weft/collective/live"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
@@ -155,7 +154,7 @@ func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, size int64) ([]
 			in[r][i] = float32(r + i%13)
 		}
 	}
-	res, err := comm.AllReduce(m.ctx, g, fold.Sum, in, out)
+	res, err := comm.AllReduce(m.ctx, g, collective.Sum, in, out)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +169,7 @@ func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, size int64) ([]
 	ours := func() (float64, error) {
 		began := time.Now()
 		for range times {
-			if _, err := comm.AllReduce(m.ctx, g, fold.Sum, in, out); err != nil {
+			if _, err := comm.AllReduce(m.ctx, g, collective.Sum, in, out); err != nil {
 				return 0, err
 			}
 		}

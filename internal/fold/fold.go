@@ -1,5 +1,6 @@
 // Package fold combines arrays of numbers element by element: the inner loops of
-// collective operations. It knows numbers and bytes, not tasks or devices.
+// collective operations. It knows numbers and bytes, not tasks or devices; of
+// package collective it has the names of folds and element types.
 //
 // Arrays are folded from left to right, ((a op b) op c) and so on, and every
 // step is rounded to the element type, so that folding arrays two at a time, in
@@ -12,82 +13,11 @@
 package fold
 
 import (
-	"fmt"
-	"strings"
 	"sync"
 	"unsafe"
+
+	"github.com/weft-run/weft/collective"
 )
-
-// Op is how elements are combined.
-type Op uint8
-
-const (
-	Sum Op = iota // of the elements, in the order given
-	// Average is the sum divided by the number of arrays; of integers the
-	// quotient is truncated towards zero.
-	Average
-	Max            // NaN if there is one; +0 is larger than -0
-	Min            // NaN if there is one; -0 is smaller than +0
-	Product        // of the elements, in the order given
-	NumOps  = iota // how many there are
-)
-
-var opNames = [...]string{"sum", "average", "max", "min", "product"}
-
-// String returns the name ParseOp accepts.
-func (o Op) String() string { return nameOf(opNames[:], int(o)) }
-
-// ParseOp returns the operation with a name.
-func ParseOp(s string) (Op, error) {
-	i, err := indexOf("reduction", opNames[:], s)
-	return Op(i), err
-}
-
-// Type is the type of an element.
-type Type uint8
-
-const (
-	F32      Type   = iota // single precision
-	F64                    // double precision
-	F16                    // IEEE half precision
-	BF16                   // the upper half of single precision
-	I32                    // 32-bit integers, which wrap
-	I64                    // 64-bit integers, which wrap
-	NumTypes = iota        // how many there are
-)
-
-var typeNames = [...]string{"f32", "f64", "f16", "bf16", "i32", "i64"}
-
-// String returns the name ParseType accepts.
-func (t Type) String() string { return nameOf(typeNames[:], int(t)) }
-
-// ParseType returns the type with a name.
-func ParseType(s string) (Type, error) {
-	i, err := indexOf("element type", typeNames[:], s)
-	return Type(i), err
-}
-
-// Size is the bytes of an element.
-func (t Type) Size() int64 { return [...]int64{4, 8, 2, 2, 4, 8}[t] }
-
-// Exact reports whether an operation on a type gives the same bits in any order.
-func Exact(o Op, t Type) bool { return o == Max || o == Min || t == I32 || t == I64 }
-
-func nameOf(names []string, i int) string {
-	if i < len(names) {
-		return names[i]
-	}
-	return fmt.Sprintf("unknown(%d)", i)
-}
-
-func indexOf(what string, names []string, s string) (int, error) {
-	for i, n := range names {
-		if n == s {
-			return i, nil
-		}
-	}
-	return 0, fmt.Errorf("unknown %s %q; use one of %s", what, s, strings.Join(names, ", "))
-}
 
 // blockBytes is what is folded at a time: it stays in the nearest cache until it
 // has been written to all results.
@@ -101,7 +31,7 @@ var scratches = sync.Pool{New: func() any { return new([blockBytes / 8]uint64) }
 // are aligned for them. An array may be both in ins and in outs; otherwise they
 // must not overlap. With stream the results go past the caches, for arrays too
 // large to be found there again.
-func Into(o Op, t Type, outs, ins [][]byte, divisor int, stream bool) {
+func Into(o collective.Fold, t collective.Type, outs, ins [][]byte, divisor int, stream bool) {
 	if len(ins) == 1 && divisor <= 1 {
 		for _, out := range outs {
 			Copy(out, ins[0], stream)
@@ -162,16 +92,16 @@ func view[T any](b []byte) []T {
 
 // steps are the loops that combine two arrays into a third, which may be one of
 // them, by operation and type.
-var steps = [NumOps][NumTypes]func(dst, a, b []byte){
-	Sum:     {sum32, sum64, half(add, f16), half(add, bf16), sum[int32], sum[int64]},
-	Average: {sum32, sum64, half(add, f16), half(add, bf16), sum[int32], sum[int64]},
-	Max:     {largest[float32], largest[float64], half(larger, f16), half(larger, bf16), largest[int32], largest[int64]},
-	Min:     {least[float32], least[float64], half(smaller, f16), half(smaller, bf16), least[int32], least[int64]},
-	Product: {product[float32], product[float64], half(multiply, f16), half(multiply, bf16), product[int32], product[int64]},
+var steps = [collective.NumFolds][collective.NumTypes]func(dst, a, b []byte){
+	collective.Sum:     {sum32, sum64, half(add, f16), half(add, bf16), sum[int32], sum[int64]},
+	collective.Average: {sum32, sum64, half(add, f16), half(add, bf16), sum[int32], sum[int64]},
+	collective.Max:     {largest[float32], largest[float64], half(larger, f16), half(larger, bf16), largest[int32], largest[int64]},
+	collective.Min:     {least[float32], least[float64], half(smaller, f16), half(smaller, bf16), least[int32], least[int64]},
+	collective.Product: {product[float32], product[float64], half(multiply, f16), half(multiply, bf16), product[int32], product[int64]},
 }
 
 // divides are the loops that divide an array by a number.
-var divides = [NumTypes]func(x []byte, by int){
+var divides = [collective.NumTypes]func(x []byte, by int){
 	divide[float32], divide[float64], halfDivide(f16), halfDivide(bf16), divide[int32], divide[int64],
 }
 
@@ -223,6 +153,23 @@ func divide[T number](x []byte, by int) {
 		view[T](x)[i] = v / d
 	}
 }
+
+// format is a way to keep a number in 16 bits.
+type format struct {
+	widen func(uint16) float32
+	round func(float32) uint16
+}
+
+var (
+	f16 = format{
+		widen: func(h uint16) float32 { return collective.Half(h).Float32() },
+		round: func(x float32) uint16 { return uint16(collective.NewHalf(x)) },
+	}
+	bf16 = format{
+		widen: func(b uint16) float32 { return collective.BFloat(b).Float32() },
+		round: func(x float32) uint16 { return uint16(collective.NewBFloat(x)) },
+	}
+)
 
 func add(a, b float32) float32      { return a + b }
 func multiply(a, b float32) float32 { return a * b }

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"github.com/weft-run/weft/collective"
 )
 
 // bytesOf sees elements as bytes.
@@ -54,16 +56,16 @@ func TestHalvesMeanWhatTheyShould(t *testing.T) {
 		if h>>15 == 1 {
 			want = -want
 		}
-		got := float64(Half(h).Float32())
+		got := float64(collective.Half(h).Float32())
 		if math.Float64bits(got) != math.Float64bits(want) && !(got != got && want != want) {
 			t.Fatalf("half %#x is %v, want %v", h, got, want)
 		}
-		if back := NewHalf(float32(got)); got == got && uint16(back) != h {
+		if back := collective.NewHalf(float32(got)); got == got && uint16(back) != h {
 			t.Fatalf("half %#x comes back as %#x", h, back)
 		}
-		b := BFloat(h)
-		if x := b.Float32(); x == x && NewBFloat(x) != b {
-			t.Fatalf("bfloat %#x comes back as %#x", h, NewBFloat(x))
+		b := collective.BFloat(h)
+		if x := b.Float32(); x == x && collective.NewBFloat(x) != b {
+			t.Fatalf("bfloat %#x comes back as %#x", h, collective.NewBFloat(x))
 		}
 	}
 }
@@ -75,53 +77,53 @@ func TestHalvesRound(t *testing.T) {
 		xs = append(xs, math.Float32frombits(r.Uint32()&^(0xff<<23)|(127-26+r.Uint32N(44))<<23))
 	}
 	for _, x := range xs {
-		if got, want := uint16(NewHalf(x)), nearest(float64(x), widenHalf, 0x7c00); got != want {
+		if got, want := uint16(collective.NewHalf(x)), nearest(float64(x), f16.widen, 0x7c00); got != want {
 			t.Errorf("%v rounds to half %#x, want %#x", x, got, want)
 		}
-		if got, want := uint16(NewBFloat(x)), nearest(float64(x), widenBFloat, 0x7f80); got != want {
+		if got, want := uint16(collective.NewBFloat(x)), nearest(float64(x), bf16.widen, 0x7f80); got != want {
 			t.Errorf("%v rounds to bfloat %#x, want %#x", x, got, want)
 		}
 	}
 	nan := float32(math.NaN())
-	if x := NewHalf(nan).Float32(); x == x {
+	if x := collective.NewHalf(nan).Float32(); x == x {
 		t.Error("a NaN became a number as a half")
 	}
-	if x := NewBFloat(math.Float32frombits(0x7f800001)).Float32(); x == x {
+	if x := collective.NewBFloat(math.Float32frombits(0x7f800001)).Float32(); x == x {
 		t.Error("a NaN became a number as a bfloat")
 	}
 }
 
 // element reads element i as a big number; want writes one.
-func element(t Type, b []byte, i int) *big.Float {
+func element(t collective.Type, b []byte, i int) *big.Float {
 	x := new(big.Float).SetPrec(400)
 	switch t {
-	case F32:
+	case collective.F32:
 		return x.SetFloat64(float64(view[float32](b)[i]))
-	case F64:
+	case collective.F64:
 		return x.SetFloat64(view[float64](b)[i])
-	case F16:
-		return x.SetFloat64(float64(Half(view[uint16](b)[i]).Float32()))
-	case BF16:
-		return x.SetFloat64(float64(BFloat(view[uint16](b)[i]).Float32()))
-	case I32:
+	case collective.F16:
+		return x.SetFloat64(float64(collective.Half(view[uint16](b)[i]).Float32()))
+	case collective.BF16:
+		return x.SetFloat64(float64(collective.BFloat(view[uint16](b)[i]).Float32()))
+	case collective.I32:
 		return x.SetInt64(int64(view[int32](b)[i]))
 	}
 	return x.SetInt64(view[int64](b)[i])
 }
 
 // reference folds big numbers, rounded after each step as the type would.
-func reference(o Op, t Type, ins [][]byte, divisor, i int) *big.Float {
+func reference(o collective.Fold, t collective.Type, ins [][]byte, divisor, i int) *big.Float {
 	round := func(x *big.Float) *big.Float {
 		f, _ := x.Float64()
 		switch t {
-		case F32:
+		case collective.F32:
 			f32, _ := x.Float32()
 			f = float64(f32)
-		case F16:
-			f = float64(widenHalf(nearest(f, widenHalf, 0x7c00)))
-		case BF16:
-			f = float64(widenBFloat(nearest(f, widenBFloat, 0x7f80)))
-		case I32, I64:
+		case collective.F16:
+			f = float64(f16.widen(nearest(f, f16.widen, 0x7c00)))
+		case collective.BF16:
+			f = float64(bf16.widen(nearest(f, bf16.widen, 0x7f80)))
+		case collective.I32, collective.I64:
 			n, _ := x.Int(nil)
 			return new(big.Float).SetPrec(400).SetInt(n)
 		}
@@ -131,15 +133,15 @@ func reference(o Op, t Type, ins [][]byte, divisor, i int) *big.Float {
 	for _, in := range ins[1:] {
 		x := element(t, in, i)
 		switch o {
-		case Sum, Average:
+		case collective.Sum, collective.Average:
 			acc = round(acc.Add(acc, x))
-		case Product:
+		case collective.Product:
 			acc = round(acc.Mul(acc, x))
-		case Max:
+		case collective.Max:
 			if x.Cmp(acc) > 0 {
 				acc = x
 			}
-		case Min:
+		case collective.Min:
 			if x.Cmp(acc) < 0 {
 				acc = x
 			}
@@ -152,17 +154,17 @@ func reference(o Op, t Type, ins [][]byte, divisor, i int) *big.Float {
 }
 
 // fill makes small numbers of either sign.
-func fill(t Type, n int, r *rand.Rand) []byte {
+func fill(t collective.Type, n int, r *rand.Rand) []byte {
 	switch t {
-	case F32:
+	case collective.F32:
 		return bytesOf(drawn(n, func() float32 { return float32(r.NormFloat64()) }))
-	case F64:
+	case collective.F64:
 		return bytesOf(drawn(n, r.NormFloat64))
-	case F16:
-		return bytesOf(drawn(n, func() Half { return NewHalf(float32(r.NormFloat64())) }))
-	case BF16:
-		return bytesOf(drawn(n, func() BFloat { return NewBFloat(float32(r.NormFloat64())) }))
-	case I32:
+	case collective.F16:
+		return bytesOf(drawn(n, func() collective.Half { return collective.NewHalf(float32(r.NormFloat64())) }))
+	case collective.BF16:
+		return bytesOf(drawn(n, func() collective.BFloat { return collective.NewBFloat(float32(r.NormFloat64())) }))
+	case collective.I32:
 		return bytesOf(drawn(n, func() int32 { return r.Int32N(41) - 20 }))
 	}
 	return bytesOf(drawn(n, func() int64 { return r.Int64N(2001) - 1000 }))
@@ -180,8 +182,8 @@ func TestInto(t *testing.T) {
 	defer func(w bool) { wide = w }(wide)
 	r := rand.New(rand.NewPCG(3, 4))
 	const n = 5003 // some blocks of the widest type and a rest
-	for o := range Op(NumOps) {
-		for typ := range Type(NumTypes) {
+	for o := range collective.Fold(collective.NumFolds) {
+		for typ := range collective.Type(collective.NumTypes) {
 			for _, k := range []int{1, 2, 5} {
 				var ins, outs [][]byte
 				for range k {
@@ -191,7 +193,7 @@ func TestInto(t *testing.T) {
 					outs = append(outs, make([]byte, len(ins[0])))
 				}
 				divisor := 1
-				if o == Average {
+				if o == collective.Average {
 					divisor = k
 				}
 				for _, way := range []struct{ wide, stream bool }{{wide, false}, {wide, true}, {false, false}} {
@@ -218,17 +220,17 @@ func TestInto(t *testing.T) {
 func TestOrderIsLeftToRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	const n = 3001
-	for typ := range Type(NumTypes) {
+	for typ := range collective.Type(collective.NumTypes) {
 		ins := [][]byte{fill(typ, n, r), fill(typ, n, r), fill(typ, n, r), fill(typ, n, r)}
 		once := make([]byte, len(ins[0]))
-		Into(Average, typ, [][]byte{once}, ins, 4, true)
+		Into(collective.Average, typ, [][]byte{once}, ins, 4, true)
 		acc := bytes.Clone(ins[0])
 		for k := 1; k < 4; k++ {
 			divisor := 1
 			if k == 3 {
 				divisor = 4
 			}
-			Into(Average, typ, [][]byte{acc}, [][]byte{acc, ins[k]}, divisor, false)
+			Into(collective.Average, typ, [][]byte{acc}, [][]byte{acc, ins[k]}, divisor, false)
 		}
 		if !bytes.Equal(once, acc) {
 			t.Errorf("%v: folding two at a time differs", typ)
@@ -256,27 +258,8 @@ func nonzero(r rune) bool { return r != 0 }
 
 func TestAverageOfIntegersTruncates(t *testing.T) {
 	out := make([]int32, 3)
-	Into(Average, I32, [][]byte{bytesOf(out)}, [][]byte{bytesOf([]int32{-3, 3, math.MaxInt32}), bytesOf([]int32{-4, 4, 1})}, 2, false)
+	Into(collective.Average, collective.I32, [][]byte{bytesOf(out)}, [][]byte{bytesOf([]int32{-3, 3, math.MaxInt32}), bytesOf([]int32{-4, 4, 1})}, 2, false)
 	if out[0] != -3 || out[1] != 3 || out[2] != math.MinInt32/2 {
 		t.Errorf("averages are %v, want -3 3 and what wraps around", out)
-	}
-}
-
-func TestNames(t *testing.T) {
-	for o := range Op(NumOps) {
-		if got, err := ParseOp(o.String()); got != o || err != nil {
-			t.Errorf("%v reads as %v, %v", o, got, err)
-		}
-	}
-	for typ := range Type(NumTypes) {
-		if got, err := ParseType(typ.String()); got != typ || err != nil {
-			t.Errorf("%v reads as %v, %v", typ, got, err)
-		}
-	}
-	if _, err := ParseOp("xor"); err == nil || err.Error() != `unknown reduction "xor"; use one of sum, average, max, min, product` {
-		t.Errorf("an unknown reduction gives %v", err)
-	}
-	if _, err := ParseType("f8"); err == nil {
-		t.Error("an unknown type is taken")
 	}
 }

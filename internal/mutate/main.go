@@ -38,7 +38,7 @@ var later = map[string][]string{
 	"./internal/engine": {"./sim -skip Soak", "./internal/exec ./internal/backend/fake", onBytes, "."},
 	"./internal/exec":   {"./internal/backend/fake ./internal/backend/cpu", "."},
 	"./driver":          {"./internal/backend/cpu ./internal/backend/fake", "./internal/exec", "./internal/backend/proc", onBytes},
-	"./collective":      {"./collective/live", "./replica"},
+	"./collective":      {"./internal/fold ./collective/live", "./replica"},
 }
 
 func main() {

@@ -23,7 +23,6 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -230,7 +229,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 	for block := range c.Blocks {
 		row, end := collective.Cut(d, c.Blocks, block)
 		bytes := 8 * d * (end - row)
-		spec := collective.Spec{Op: collective.AllReduce, Count: d * (end - row), Type: fold.F64, Fold: fold.Sum, Exact: true}
+		spec := collective.Spec{Op: collective.AllReduce, Count: d * (end - row), Type: collective.F64, Fold: collective.Sum, Exact: true}
 		var in, out []collective.Buffer
 		for s := range c.Shards {
 			on := j.on[(s*c.Blocks+block)%len(j.on)]

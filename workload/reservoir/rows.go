@@ -5,7 +5,6 @@ import (
 
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -47,7 +46,7 @@ func (j *Job) addGathered(b *graph.Builder, weights [7]graph.DataID, u, start, m
 		return fmt.Errorf("reservoir: %w", err)
 	}
 	batch := int64(j.c.Batch)
-	spec := collective.Spec{Op: collective.AllGather, Count: batch * int64(j.c.Size), Type: fold.F32}
+	spec := collective.Spec{Op: collective.AllGather, Count: batch * int64(j.c.Size), Type: collective.F32}
 	var own []sched.Range
 	var part, all []collective.Buffer
 	for d, r := range ranges {

@@ -11,7 +11,6 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/fold"
 	"github.com/weft-run/weft/internal/philox"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -353,7 +352,7 @@ func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
 	initial := b.Data(graph.Data{Name: "initial", Bytes: bytes, Input: true})
 	x := b.Data(graph.Data{Name: "samples", Bytes: int64(4 * len(j.x)), Input: true})
 	target := b.Data(graph.Data{Name: "targets", Bytes: int64(4 * len(j.target)), Input: true})
-	spec := collective.Spec{Op: collective.AllReduce, Count: int64(len(j.initial)), Type: fold.F32, Fold: fold.Sum, Exact: true}
+	spec := collective.Spec{Op: collective.AllReduce, Count: int64(len(j.initial)), Type: collective.F32, Fold: collective.Sum, Exact: true}
 	shards := make([]replica, c.Shards)
 	var own, sum []collective.Buffer
 	for s := range shards {
@@ -378,7 +377,7 @@ func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
 	}
 	// Every shard begins with a copy, which an all-gather of one rank is.
 	for s := range shards {
-		copies, err := collective.New(j.m, machine.NewRoofline(j.m), collective.Spec{Op: collective.AllGather, Ranks: spec.Ranks[s : s+1], Count: spec.Count, Type: fold.F32})
+		copies, err := collective.New(j.m, machine.NewRoofline(j.m), collective.Spec{Op: collective.AllGather, Ranks: spec.Ranks[s : s+1], Count: spec.Count, Type: collective.F32})
 		if err != nil {
 			return nil, err
 		}

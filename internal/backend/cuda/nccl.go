@@ -293,7 +293,7 @@ type members struct {
 }
 
 // ncclTypes and ncclOps are NCCL's numbers of element types and folds, in the
-// order of internal/fold.
+// order of package collective.
 var (
 	ncclTypes = [...]struct{ kind, size uintptr }{{7, 4}, {8, 8}, {6, 2}, {9, 2}, {2, 4}, {4, 8}}
 	ncclOps   = [...]uintptr{0, 4, 2, 3, 1}
@@ -333,7 +333,7 @@ func hasBlock(m *members) bool { _, n := m.block(m.rank); return n > 0 }
 // brings, then what it gets, each only where it has any; its Params are
 // little-endian: the communicator's number and the elements of the whole vector
 // as uint64, then as uint32 the type and the fold, numbered as in
-// internal/fold, the root and the peer.
+// package collective, the root and the peer.
 var collectives = map[string]collectiveCall{
 	"nccl.allreduce": {always, always, func(n *nccl, f *frame, m *members, s uintptr) error {
 		return n.do(f, &n.allReduce, m.send, m.receive, uintptr(m.count), m.kind, m.op, m.handle, s)
