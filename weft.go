@@ -25,11 +25,13 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// Func is a kernel in Go: it computes items lo to hi of a launch's grid.
-type Func = cpu.Func
+// Func is a kernel in Go, a func(c *Call, lo, hi int): it computes items lo to hi of a
+// launch's grid.
+type Func = driver.Func
 
-// Call is what a Func works on.
-type Call = cpu.Call
+// Call is what a Func works on: Args has the buffers in the order of the task's uses,
+// Params what the step brought, Launch the grid. Stopped, Fail and Err are its methods.
+type Call = driver.Call
 
 // Errors a run ends with, for errors.Is.
 var (

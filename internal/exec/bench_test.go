@@ -36,7 +36,7 @@ func layered(tb testing.TB, n, width, deps int) *graph.Graph {
 }
 
 func open(tb testing.TB, parts int, o engine.Options) *exec.Executor {
-	opts := cpu.Options{Parts: parts, Funcs: map[string]cpu.Func{"empty": func(*cpu.Call, int, int) {}}}
+	opts := cpu.Options{Parts: parts, Funcs: map[string]driver.Func{"empty": func(*driver.Call, int, int) {}}}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
 	if err != nil {
 		tb.Fatal(err)

@@ -56,7 +56,7 @@ func open(t *testing.T, c Config) *Executor {
 	return x
 }
 
-func faked(t *testing.T, script string, funcs map[string]cpu.Func) *fake.Driver {
+func faked(t *testing.T, script string, funcs map[string]driver.Func) *fake.Driver {
 	t.Helper()
 	o, err := fake.Parse(script)
 	if err != nil {
@@ -89,7 +89,7 @@ func inc(t *testing.T, n int64) *graph.Graph {
 	return g
 }
 
-var incs = map[string]cpu.Func{"inc": func(c *cpu.Call, lo, hi int) { c.Args[0][0]++ }}
+var incs = map[string]driver.Func{"inc": func(c *driver.Call, lo, hi int) { c.Args[0][0]++ }}
 
 // runs checks that an executor computes.
 func runs(t *testing.T, x *Executor) {

@@ -30,16 +30,16 @@ func newStubborn(t *testing.T, c exec.Config) *stubborn {
 		t.Fatal(err)
 	}
 	c.Copier = copier[0]
-	c.Drivers = []driver.Driver{cpu.New(cpu.Options{Funcs: map[string]cpu.Func{
+	c.Drivers = []driver.Driver{cpu.New(cpu.Options{Funcs: map[string]driver.Func{
 		"inc": inc,
-		"stuck": func(c *cpu.Call, lo, _ int) {
+		"stuck": func(c *driver.Call, lo, _ int) {
 			if lo == 0 {
 				s.began <- struct{}{}
 			}
 			<-s.release
 			c.Args[0][lo] = 41
 		},
-		"more": func(c *cpu.Call, _, _ int) { c.Args[0][0]++ },
+		"more": func(c *driver.Call, _, _ int) { c.Args[0][0]++ },
 	}})}
 	if s.Executor, err = exec.Open(context.Background(), c); err != nil {
 		t.Fatal(err)

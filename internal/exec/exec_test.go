@@ -23,7 +23,7 @@ func kernel(name string) *graph.Kernel {
 }
 
 // start opens an executor on parts of the cores with kernels of its own.
-func start(t *testing.T, parts int, o engine.Options, funcs map[string]cpu.Func) *exec.Executor {
+func start(t *testing.T, parts int, o engine.Options, funcs map[string]driver.Func) *exec.Executor {
 	t.Helper()
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
 	if err != nil {
@@ -60,7 +60,7 @@ func add(t *testing.T, n, parts int64) *graph.Graph {
 	return g
 }
 
-func inc(c *cpu.Call, lo, hi int) {
+func inc(c *driver.Call, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		c.Args[1][i] = c.Args[0][i] + 1
 	}
@@ -72,7 +72,7 @@ func memory(in, out []byte) exec.Memory {
 
 func TestRunOnParts(t *testing.T) {
 	for _, parts := range []int{1, 2, 3, 8} {
-		x := start(t, parts, engine.Options{}, map[string]cpu.Func{"inc": inc})
+		x := start(t, parts, engine.Options{}, map[string]driver.Func{"inc": inc})
 		in, out := make([]byte, 10_007), make([]byte, 10_007)
 		for i := range in {
 			in[i] = byte(i * 7)
@@ -93,7 +93,7 @@ func TestRunOnParts(t *testing.T) {
 }
 
 func TestManyRunsAtOnce(t *testing.T) {
-	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": inc})
+	x := start(t, 2, engine.Options{}, map[string]driver.Func{"inc": inc})
 	var wg sync.WaitGroup
 	for i := range 32 {
 		wg.Add(1)
@@ -116,7 +116,7 @@ func TestRetryThenFailure(t *testing.T) {
 	var mu sync.Mutex
 	left := 2
 	boom := errors.New("boom")
-	flaky := func(c *cpu.Call, lo, hi int) {
+	flaky := func(c *driver.Call, lo, hi int) {
 		mu.Lock()
 		defer mu.Unlock()
 		if left > 0 {
@@ -126,7 +126,7 @@ func TestRetryThenFailure(t *testing.T) {
 		}
 		inc(c, lo, hi)
 	}
-	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": flaky})
+	x := start(t, 2, engine.Options{}, map[string]driver.Func{"inc": flaky})
 	in, out := make([]byte, 64), make([]byte, 64)
 	rep, err := x.Run(context.Background(), add(t, 64, 1), engine.RunOptions{}, memory(in, out))
 	if err != nil || rep.Retries != 2 || out[5] != 1 {
@@ -141,7 +141,7 @@ func TestRetryThenFailure(t *testing.T) {
 }
 
 func TestPanicIsAnError(t *testing.T) {
-	x := start(t, 1, engine.Options{}, map[string]cpu.Func{"inc": func(*cpu.Call, int, int) { panic("no") }})
+	x := start(t, 1, engine.Options{}, map[string]driver.Func{"inc": func(*driver.Call, int, int) { panic("no") }})
 	in, out := make([]byte, 64), make([]byte, 64)
 	if _, err := x.Run(context.Background(), add(t, 64, 4), engine.RunOptions{Retries: -1}, memory(in, out)); err == nil {
 		t.Fatal("a kernel panicked and the run ended well")
@@ -179,7 +179,7 @@ func TestRefusedKernelCostsNoDevice(t *testing.T) {
 func TestCancel(t *testing.T) {
 	begun := make(chan struct{}, 100)
 	hold := make(chan struct{})
-	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": func(c *cpu.Call, lo, hi int) {
+	x := start(t, 2, engine.Options{}, map[string]driver.Func{"inc": func(c *driver.Call, lo, hi int) {
 		begun <- struct{}{}
 		<-hold
 	}})
@@ -206,14 +206,14 @@ func TestCancel(t *testing.T) {
 func TestCancelStopsKernels(t *testing.T) {
 	begun, hold := make(chan struct{}), make(chan struct{})
 	var stopped atomic.Bool
-	x := start(t, 2, engine.Options{}, map[string]cpu.Func{
-		"mine": func(c *cpu.Call, lo, hi int) {
+	x := start(t, 2, engine.Options{}, map[string]driver.Func{
+		"mine": func(c *driver.Call, lo, hi int) {
 			begun <- struct{}{}
 			for !c.Stopped() {
 				runtime.Gosched()
 			}
 		},
-		"other": func(c *cpu.Call, lo, hi int) {
+		"other": func(c *driver.Call, lo, hi int) {
 			begun <- struct{}{}
 			<-hold
 			stopped.Store(c.Stopped())
@@ -245,7 +245,7 @@ func TestCancelStopsKernels(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"inc": inc})
+	x := start(t, 2, engine.Options{}, map[string]driver.Func{"inc": inc})
 	done := make(chan error, 1)
 	x.Start(&exec.Job{
 		Graph: add(t, 1<<16, 512), Memory: memory(make([]byte, 1<<16), make([]byte, 1<<16)),
@@ -266,7 +266,7 @@ func TestCloseEndsEverything(t *testing.T) {
 }
 
 func TestResidentData(t *testing.T) {
-	x := start(t, 2, engine.Options{}, map[string]cpu.Func{"bump": func(c *cpu.Call, lo, hi int) {
+	x := start(t, 2, engine.Options{}, map[string]driver.Func{"bump": func(c *driver.Call, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			c.Args[0][i]++
 		}
@@ -304,7 +304,7 @@ func TestResidentData(t *testing.T) {
 func TestTimeoutLeavesHungDevice(t *testing.T) {
 	var calls atomic.Int32
 	hold := make(chan struct{})
-	x := start(t, 2, engine.Options{TaskTimeout: 2 * time.Second}, map[string]cpu.Func{"inc": func(c *cpu.Call, lo, hi int) {
+	x := start(t, 2, engine.Options{TaskTimeout: 2 * time.Second}, map[string]driver.Func{"inc": func(c *driver.Call, lo, hi int) {
 		switch calls.Add(1) {
 		case 1:
 			<-hold

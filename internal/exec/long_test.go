@@ -36,7 +36,7 @@ func (l *lines) count(text string) int {
 // what is behind it.
 func TestLongKernelIsNamed(t *testing.T) {
 	release := make(chan struct{})
-	funcs := map[string]cpu.Func{"stuck": func(*cpu.Call, int, int) { <-release }, "behind": func(*cpu.Call, int, int) {}}
+	funcs := map[string]driver.Func{"stuck": func(*driver.Call, int, int) { <-release }, "behind": func(*driver.Call, int, int) {}}
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 8})
 	kernel := func(n string) []graph.Step {

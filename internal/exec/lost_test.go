@@ -62,7 +62,7 @@ func (d breakingDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.De
 // What ends on a lane after an operation that was lost with its device is lost too, and
 // is not told.
 func TestCompletionsAfterALoss(t *testing.T) {
-	devices, err := fake.New(fake.Options{Devices: 2, Funcs: map[string]cpu.Func{"inc": inc}})
+	devices, err := fake.New(fake.Options{Devices: 2, Funcs: map[string]driver.Func{"inc": inc}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (d notedDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 // had its number before.
 func TestCopiesFromOthersComeInOrder(t *testing.T) {
 	all := &ledger{made: make(map[*noted]map[driver.Buffer]bool), given: make(map[driver.Lane]uint32), whose: make(map[driver.Lane]*noted)}
-	devices, err := fake.New(fake.Options{Devices: 3, Peer: true, Funcs: map[string]cpu.Func{"inc": inc}})
+	devices, err := fake.New(fake.Options{Devices: 3, Peer: true, Funcs: map[string]driver.Func{"inc": inc}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,8 @@ func TestTelemetryReachesEngine(t *testing.T) {
 func TestUtilisationOfCores(t *testing.T) {
 	hold := make(chan struct{})
 	x := open(t, Config{
-		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: map[string]cpu.Func{
-			"inc": func(*cpu.Call, int, int) { <-hold },
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: map[string]driver.Func{
+			"inc": func(*driver.Call, int, int) { <-hold },
 		}})},
 		HealthInterval: 5 * time.Millisecond,
 	})

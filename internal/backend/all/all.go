@@ -30,7 +30,7 @@ type Options struct {
 	// Pin ties the threads of CPU devices to their cores.
 	Pin bool
 	// Funcs are the Go kernels the program brings, by name.
-	Funcs map[string]cpu.Func
+	Funcs map[string]driver.Func
 	// Memory is host memory to share with worker processes. Without it GPUs run
 	// in this process, and a fault of one is the end of them all.
 	Memory *arena.Arena

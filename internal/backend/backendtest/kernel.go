@@ -6,8 +6,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/backend/cpu"
 )
 
 // Kernels are the names of the kernels a backend brings for its tests. Numbers
@@ -31,39 +31,39 @@ var Kernels = []string{"noop", "add", "saxpy", "spread", "gather", "slow", "fail
 var errFail = errors.New("this kernel fails")
 
 // Funcs returns the kernels as Go functions, for drivers that run those.
-func Funcs() map[string]cpu.Func {
-	return map[string]cpu.Func{
-		"noop": func(*cpu.Call, int, int) {},
-		"add": func(c *cpu.Call, lo, hi int) {
+func Funcs() map[string]driver.Func {
+	return map[string]driver.Func{
+		"noop": func(*driver.Call, int, int) {},
+		"add": func(c *driver.Call, lo, hi int) {
 			k := param(c, 1)
 			for i := lo; i < hi; i++ {
 				set(c.Args[0], i, get(c.Args[0], i)+k)
 			}
 		},
-		"saxpy": func(c *cpu.Call, lo, hi int) {
+		"saxpy": func(c *driver.Call, lo, hi int) {
 			k := math.Float32frombits(param(c, 1))
 			for i := lo; i < hi; i++ {
 				x, y := math.Float32frombits(get(c.Args[0], i)), math.Float32frombits(get(c.Args[1], i))
 				set(c.Args[1], i, math.Float32bits(y+k*x))
 			}
 		},
-		"spread": func(c *cpu.Call, lo, hi int) {
+		"spread": func(c *driver.Call, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				set(c.Args[2], i, 2*get(c.Args[0], i))
 			}
 		},
-		"gather": func(c *cpu.Call, lo, hi int) {
+		"gather": func(c *driver.Call, lo, hi int) {
 			n, k := int(param(c, 0)), param(c, 1)
 			for i := lo; i < hi; i++ {
 				set(c.Args[1], i, get(c.Args[2], n-1-i)+k)
 			}
 		},
-		"slow": func(c *cpu.Call, lo, hi int) {
+		"slow": func(c *driver.Call, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				set(c.Args[0], i, slow(get(c.Args[0], i), param(c, 1)))
 			}
 		},
-		"fail": func(c *cpu.Call, lo, hi int) { c.Fail(errFail) },
+		"fail": func(c *driver.Call, lo, hi int) { c.Fail(errFail) },
 	}
 }
 
@@ -85,7 +85,7 @@ func slow(x, k uint32) uint32 {
 func get(b []byte, i int) uint32    { return binary.LittleEndian.Uint32(b[4*i:]) }
 func set(b []byte, i int, v uint32) { binary.LittleEndian.PutUint32(b[4*i:], v) }
 
-func param(c *cpu.Call, i int) uint32 { return get(c.Params, i) }
+func param(c *driver.Call, i int) uint32 { return get(c.Params, i) }
 
 // words makes bytes of numbers, and numbers of bytes.
 func words(xs ...uint32) []byte {

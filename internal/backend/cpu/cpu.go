@@ -21,42 +21,6 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Func is a kernel: it computes items lo to hi of the launch's grid, as cut by
-// its implementation (graph.Impl.Per). Several
-// calls of one launch run at the same time on disjoint ranges. It must not keep
-// what it is given, and assembly in it should return to Go within about a
-// millisecond, since the garbage collector has to wait for it.
-type Func func(c *Call, lo, hi int)
-
-// Call is what a kernel works on.
-type Call struct {
-	Args   [][]byte // buffers in the order of the task's uses, workspace last
-	Params []byte
-	Launch graph.Launch
-	err    atomic.Pointer[error]
-	lane   *lane  // that it runs on; nil in tests of kernels
-	seq    uint32 // and its number there
-}
-
-// Stopped reports that nobody wants the result any more: its run was cancelled, or
-// something else of it failed. A kernel that takes long does well to ask now and
-// then, and to return; whatever it left is thrown away.
-func (c *Call) Stopped() bool {
-	l := c.lane
-	return l != nil && (l.gone.Load() || l.unwanted(c.seq))
-}
-
-// Fail makes the launch fail. Other parts of it may still run to their end.
-func (c *Call) Fail(err error) { c.err.CompareAndSwap(nil, &err) }
-
-// Err returns the error of the first Fail, or nil.
-func (c *Call) Err() error {
-	if e := c.err.Load(); e != nil {
-		return *e
-	}
-	return nil
-}
-
 // Options say how to cut the cores into devices.
 type Options struct {
 	// Parts is the number of devices (1). With fewer cores than parts, parts
@@ -69,7 +33,7 @@ type Options struct {
 	// Pin ties each device's threads to its cores.
 	Pin bool
 	// Funcs are the kernels by name.
-	Funcs map[string]Func
+	Funcs map[string]driver.Func
 }
 
 // New returns the driver.
@@ -317,7 +281,7 @@ const exited = "it called runtime.Goexit"
 
 // find returns the function of a kernel and the implementation that names it;
 // no function means nothing to do.
-func (d *device) find(k *graph.Kernel) (*graph.Impl, Func, error) {
+func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 	for i := range k.Impls {
 		impl := &k.Impls[i]
 		if impl.Dialect != graph.Go {

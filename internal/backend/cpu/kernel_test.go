@@ -80,14 +80,14 @@ func TestStop(t *testing.T) {
 	for _, cores := range []int{1, 2} {
 		begun := make(chan struct{}, 100)
 		var ran atomic.Int32
-		funcs := map[string]cpu.Func{
-			"wait": func(c *cpu.Call, lo, hi int) {
+		funcs := map[string]driver.Func{
+			"wait": func(c *driver.Call, lo, hi int) {
 				begun <- struct{}{}
 				for !c.Stopped() {
 					runtime.Gosched()
 				}
 			},
-			"count": func(c *cpu.Call, lo, hi int) { ran.Add(int32(hi - lo)) },
+			"count": func(c *driver.Call, lo, hi int) { ran.Add(int32(hi - lo)) },
 		}
 		r := start(t, cpu.Options{Cores: cores, Funcs: funcs})[0]
 		op := func(seq uint32, entry string) driver.Op {
@@ -125,7 +125,7 @@ func TestStop(t *testing.T) {
 func TestDropIsNoResult(t *testing.T) {
 	for _, cores := range []int{1, 2} {
 		begun := make(chan struct{}, 100)
-		r := start(t, cpu.Options{Cores: cores, Funcs: map[string]cpu.Func{"wait": func(c *cpu.Call, lo, hi int) {
+		r := start(t, cpu.Options{Cores: cores, Funcs: map[string]driver.Func{"wait": func(c *driver.Call, lo, hi int) {
 			begun <- struct{}{}
 			for !c.Stopped() {
 				runtime.Gosched()
@@ -147,7 +147,7 @@ func TestDropIsNoResult(t *testing.T) {
 
 // Every item is computed once, however the team cuts them.
 func TestTeamCoversItems(t *testing.T) {
-	funcs := map[string]cpu.Func{"count": func(c *cpu.Call, lo, hi int) {
+	funcs := map[string]driver.Func{"count": func(c *driver.Call, lo, hi int) {
 		if lo >= hi {
 			c.Fail(fmt.Errorf("asked for items %d to %d", lo, hi))
 			return
@@ -187,19 +187,19 @@ func TestTeamCoversItems(t *testing.T) {
 // the launches behind it run.
 func TestPanics(t *testing.T) {
 	var calls atomic.Int64
-	at := func(when func(lo int) bool) cpu.Func {
-		return func(c *cpu.Call, lo, hi int) {
+	at := func(when func(lo int) bool) driver.Func {
+		return func(c *driver.Call, lo, hi int) {
 			calls.Add(1)
 			if when(lo) {
 				panic(fmt.Sprintf("at %d", lo))
 			}
 		}
 	}
-	r := start(t, cpu.Options{Funcs: map[string]cpu.Func{
+	r := start(t, cpu.Options{Funcs: map[string]driver.Func{
 		"all":   at(func(int) bool { return true }),
 		"first": at(func(lo int) bool { return lo == 0 }),
 		"late":  at(func(lo int) bool { return lo > 500 }),
-		"nil":   func(c *cpu.Call, lo, hi int) { _ = c.Args[7][lo] },
+		"nil":   func(c *driver.Call, lo, hi int) { _ = c.Args[7][lo] },
 		"good":  at(func(int) bool { return false }),
 	}})[0]
 	for _, items := range []uint32{1, 1000} {
@@ -223,12 +223,12 @@ func TestPanics(t *testing.T) {
 func TestFail(t *testing.T) {
 	boom := errors.New("boom")
 	ran := false
-	r := start(t, cpu.Options{Funcs: map[string]cpu.Func{
-		"fail": func(c *cpu.Call, lo, hi int) {
+	r := start(t, cpu.Options{Funcs: map[string]driver.Func{
+		"fail": func(c *driver.Call, lo, hi int) {
 			c.Fail(boom)
 			c.Fail(errors.New("another"))
 		},
-		"mark": func(*cpu.Call, int, int) { ran = true },
+		"mark": func(*driver.Call, int, int) { ran = true },
 	}})[0]
 	fail, mark := step("fail", [3]uint32{100}, [3]uint32{}), step("mark", [3]uint32{1}, [3]uint32{})
 	if err := r.launch(0, nil, fail, mark); !errors.Is(err, boom) || !strings.Contains(err.Error(), `"fail"`) {

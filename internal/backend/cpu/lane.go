@@ -53,14 +53,15 @@ type lane struct {
 	kernel *graph.Kernel
 	is     *found
 	known  map[*graph.Kernel]*found
-	call   Call
+	call   *driver.Call
+	seq    uint32   // of the launch that call is for
 	picked [][]byte // arguments of a step that has its own
 }
 
 // found is what a kernel was found to be.
 type found struct {
 	impl *graph.Impl
-	fn   Func
+	fn   driver.Func
 	// short says that it took less than flushAfter the last time. Completions that
 	// were gathered are handed over before one that may not.
 	short bool
@@ -72,7 +73,7 @@ const maxKnown = 256
 
 func newLane(d *device, id driver.Lane) *lane {
 	l := &lane{dev: d, id: id, end: make(chan struct{}), known: make(map[*graph.Kernel]*found)}
-	l.call.lane = l
+	l.call = driver.NewCall(func() bool { return l.gone.Load() || l.unwanted(l.seq) })
 	l.cond.L = &l.mu
 	return l
 }
@@ -279,7 +280,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 		case q.err > 0:
 			err = b.errs[q.err-1]
 		case q.task != nil:
-			l.call.seq = q.seq
+			l.seq = q.seq
 			err = l.launch(q.task, args)
 			switch { // what its kernel left may be half done
 			case l.gone.Load():
@@ -397,7 +398,7 @@ func (l *lane) await(waits []driver.Wait, start *time.Duration) error {
 
 // launch runs the steps of a task.
 func (l *lane) launch(task *graph.Task, args [][]byte) error {
-	d, c := l.dev, &l.call
+	d, c := l.dev, l.call
 	team := d.team.Load() // for all steps: a call that is detached keeps it
 	for i := range task.Steps {
 		if i > 0 && c.Stopped() {
@@ -424,9 +425,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 			l.flush()
 		}
 		c.Params, c.Launch = s.Params, s.Launch
-		if c.err.Load() != nil {
-			c.err.Store(nil)
-		}
+		c.Reset()
 		items := 1
 		if g := &s.Launch.Grid; g[0] > 1 || g[1] > 1 || g[2] > 1 {
 			g := l.is.impl.Shape(s.Launch).Grid

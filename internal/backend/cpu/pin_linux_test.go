@@ -20,7 +20,7 @@ func TestPin(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got unix.CPUSet
-	rs := start(t, cpu.Options{Parts: 2, Pin: true, Funcs: map[string]cpu.Func{"where": func(c *cpu.Call, lo, hi int) {
+	rs := start(t, cpu.Options{Parts: 2, Pin: true, Funcs: map[string]driver.Func{"where": func(c *driver.Call, lo, hi int) {
 		if err := unix.SchedGetaffinity(0, &got); err != nil {
 			c.Fail(err)
 		}

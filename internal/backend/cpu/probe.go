@@ -3,6 +3,7 @@ package cpu
 import (
 	"unsafe"
 
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/probe"
 )
 
@@ -49,10 +50,10 @@ var probeFuncs = Probes()
 // Probes returns the functions behind the kernels of internal/probe, which every
 // device of this backend has beside those it is given. Others that run Go
 // functions can be given them.
-func Probes() map[string]Func {
+func Probes() map[string]driver.Func {
 	l := arithmetic()
-	return map[string]Func{
-		"weft.probe.empty":  func(*Call, int, int) {},
+	return map[string]driver.Func{
+		"weft.probe.empty":  func(*driver.Call, int, int) {},
 		"weft.probe.fp32":   l.fp32.probe,
 		"weft.probe.fp64":   l.fp64.probe,
 		"weft.probe.int32":  l.int32.probe,
@@ -61,12 +62,12 @@ func Probes() map[string]Func {
 }
 
 // probe runs the loop once for each item.
-func (l loop) probe(c *Call, lo, hi int) {
+func (l loop) probe(c *driver.Call, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		l.run(&c.Args[0][i*probe.ItemBytes], probe.ItemOps/l.ops)
 	}
 }
 
-func stream(c *Call, lo, hi int) {
+func stream(c *driver.Call, lo, hi int) {
 	copy(c.Args[1][lo*probe.ItemBytes:hi*probe.ItemBytes], c.Args[0][lo*probe.ItemBytes:hi*probe.ItemBytes])
 }

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/weft-run/weft/driver"
 )
 
 // team is the cores of a device working on one launch together. The lane's own
@@ -17,8 +19,8 @@ type team struct {
 
 // job is one launch cut into chunks that the team takes one after another.
 type job struct {
-	fn    Func
-	call  *Call
+	fn    driver.Func
+	call  *driver.Call
 	items int
 	chunk int
 	next  atomic.Int64
@@ -64,7 +66,7 @@ func (t *team) close() {
 	t.ended.Wait()
 }
 
-func (t *team) run(fn Func, c *Call, items int) error {
+func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 	helpers := min(t.dev.hi-t.dev.lo, items) - 1
 	j := &job{fn: fn, call: c, items: items, chunk: max(items/((helpers+1)*chunksPerCore), 1)}
 	j.left.Add(helpers)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -524,7 +523,7 @@ func (d *device) launch(o *op) (err error) {
 		if err != nil {
 			return fmt.Errorf("fake: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
 		}
-		c := &cpu.Call{Args: mine, Params: s.Params, Launch: s.Launch}
+		c := &driver.Call{Args: mine, Params: s.Params, Launch: s.Launch}
 		g := impl.Shape(s.Launch).Grid
 		fn(c, 0, int(g[0])*int(g[1])*int(g[2]))
 		if err := c.Err(); err != nil {
@@ -536,7 +535,7 @@ func (d *device) launch(o *op) (err error) {
 
 // find returns the function of a kernel and the implementation that names it;
 // no function means nothing to do.
-func (d *device) find(k *graph.Kernel) (*graph.Impl, cpu.Func, error) {
+func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 	for i := range k.Impls {
 		impl := &k.Impls[i]
 		if !d.info.CanRun(&graph.Kernel{Impls: k.Impls[i : i+1]}) {

@@ -28,7 +28,7 @@ func TestUnderExec(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Funcs = map[string]cpu.Func{"bump": func(c *cpu.Call, lo, hi int) {
+		o.Funcs = map[string]driver.Func{"bump": func(c *driver.Call, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				c.Args[0][i]++
 			}

@@ -15,7 +15,6 @@ import (
 	"sync"
 
 	"github.com/weft-run/weft/driver"
-	"github.com/weft-run/weft/internal/backend/cpu"
 )
 
 // Options say what devices there are and what happens to them. Parse makes them
@@ -40,7 +39,7 @@ type Options struct {
 	Script Script
 	// Funcs are the kernels by name. An implementation in any dialect of a real
 	// backend stands for the function registered under its Entry.
-	Funcs map[string]cpu.Func
+	Funcs map[string]driver.Func
 }
 
 const (

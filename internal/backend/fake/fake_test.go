@@ -10,7 +10,6 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
 )
 
@@ -38,7 +37,7 @@ func start(t *testing.T, script string) *rig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Funcs = map[string]cpu.Func{"bump": func(c *cpu.Call, lo, hi int) {
+	o.Funcs = map[string]driver.Func{"bump": func(c *driver.Call, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			c.Args[0][i]++
 		}

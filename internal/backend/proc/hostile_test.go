@@ -20,7 +20,6 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
-	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/engine"
 )
@@ -37,7 +36,7 @@ func init() {
 const flooded = 64 << 20
 
 // flood prints more than anybody wants to read.
-func flood(*cpu.Call, int, int) {
+func flood(*driver.Call, int, int) {
 	line := []byte(strings.Repeat("much ", 200) + "\n")
 	for range flooded / len(line) {
 		_, _ = os.Stderr.Write(line)
@@ -46,7 +45,7 @@ func flood(*cpu.Call, int, int) {
 
 // descriptors sends the parent descriptors it did not ask for, as part of all kinds
 // of message.
-func descriptors(*cpu.Call, int, int) {
+func descriptors(*driver.Call, int, int) {
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		panic(err)

@@ -65,28 +65,28 @@ func makeFake(config []byte, _ int) (driver.Driver, error) {
 }
 
 // funcs are the kernels of the tests, in parent and children alike.
-var funcs = map[string]cpu.Func{
-	"inc": func(c *cpu.Call, lo, hi int) {
+var funcs = map[string]driver.Func{
+	"inc": func(c *driver.Call, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			c.Args[1][i] = c.Args[0][i] + 1
 		}
 	},
 	// step is out[i] = 3·in[i] + i, which no order of tasks but the right one gives.
-	"step": func(c *cpu.Call, lo, hi int) {
+	"step": func(c *driver.Call, lo, hi int) {
 		for i := lo; i < hi; i++ {
 			c.Args[1][i] = c.Args[0][i]*3 + byte(i)
 		}
 	},
-	"bad": func(*cpu.Call, int, int) {}, // the script makes it so
-	"crash": func(*cpu.Call, int, int) {
+	"bad": func(*driver.Call, int, int) {}, // the script makes it so
+	"crash": func(*driver.Call, int, int) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // signals take a moment
 	},
-	"stop": func(*cpu.Call, int, int) {
+	"stop": func(*driver.Call, int, int) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		select {} // signals take a moment
 	},
-	"eat": func(*cpu.Call, int, int) { // out of memory, the way the kernel sees it
+	"eat": func(*driver.Call, int, int) { // out of memory, the way the kernel sees it
 		_ = syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20})
 		for i := range 1 << 20 {
 			sink = append(sink, make([]byte, 1<<20))

@@ -1,0 +1,51 @@
+package driver
+
+import (
+	"sync/atomic"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// Func is a kernel in Go: it computes items lo to hi of a launch's grid, as cut by its
+// implementation (graph.Impl.Per). Several calls of one launch run at the same time on
+// disjoint ranges. It must not keep what it is given, and assembly in it should return
+// to Go within about a millisecond, since the garbage collector has to wait for it.
+type Func func(c *Call, lo, hi int)
+
+// Call is what a Func works on. The zero Call with Args, Params and Launch set is
+// enough to test a kernel.
+type Call struct {
+	Args   [][]byte // buffers in the order of the task's uses, workspace last
+	Params []byte
+	Launch graph.Launch
+
+	err      atomic.Pointer[error]
+	unwanted func() bool
+}
+
+// NewCall returns a call for a device to run kernels with, one after another;
+// unwanted reports that nobody wants the result of the one it runs.
+func NewCall(unwanted func() bool) *Call { return &Call{unwanted: unwanted} }
+
+// Reset makes the call ready for the next kernel: it has not failed.
+func (c *Call) Reset() {
+	if c.err.Load() != nil {
+		c.err.Store(nil)
+	}
+}
+
+// Stopped reports that nobody wants the result any more: its run was cancelled, or
+// something else of it failed. A kernel that takes long does well to ask now and
+// then, and to return; whatever it left is thrown away.
+func (c *Call) Stopped() bool { return c.unwanted != nil && c.unwanted() }
+
+// Fail makes the launch fail. Other parts of it may still run to their end.
+func (c *Call) Fail(err error) { c.err.CompareAndSwap(nil, &err) }
+
+// Err returns the error of the first Fail, or nil.
+func (c *Call) Err() error {
+	if e := c.err.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
