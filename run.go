@@ -12,12 +12,28 @@ import (
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
 )
 
-// Report is the account of a run.
+// Report is the account of a run. Times are since the runtime was opened.
 type Report struct {
-	engine.Report
-	Names []string // of the devices; shared, not to be changed
+	Run       int64 // its number; events of a trace have the same
+	Tasks     int   // tasks of the graph
+	Executed  int   // executions that succeeded, replays included
+	Retries   int   // executions that failed and were tried again
+	Replays   int   // tasks run again because their result was lost
+	Moves     int   // queued tasks moved between devices
+	Copies    int
+	CopyBytes int64
+	Evictions int
+	Commits   int
+	// LongestReplay is the longest chain of tasks any loss made run again.
+	LongestReplay int
+	Submitted     time.Duration
+	Started       time.Duration
+	Ended         time.Duration
+	Devices       []trace.DeviceReport // by device
+	Names         []string             // of the devices; shared, not to be changed
 }
 
 // Elapsed is how long the run took.
@@ -366,5 +382,9 @@ func (r *Runtime) report(rep *engine.Report) *Report {
 	if rep == nil {
 		return nil
 	}
-	return &Report{Report: *rep, Names: r.names}
+	return &Report{
+		Run: rep.Run, Tasks: rep.Tasks, Executed: rep.Executed, Retries: rep.Retries, Replays: rep.Replays, Moves: rep.Moves,
+		Copies: rep.Copies, CopyBytes: rep.CopyBytes, Evictions: rep.Evictions, Commits: rep.Commits, LongestReplay: rep.LongestReplay,
+		Submitted: rep.Submitted, Started: rep.Started, Ended: rep.Ended, Devices: rep.Devices, Names: r.names,
+	}
 }

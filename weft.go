@@ -51,15 +51,16 @@ var (
 	ErrBinding = errors.New("bad binding")
 )
 
-// TaskError says which task failed on which device; it unwraps to the cause.
-type TaskError = engine.TaskError
+// TaskError says which Task failed on which Device; it unwraps to the cause, Err.
+type TaskError = trace.TaskError
 
 // Quarantine is why a task was not tried again under which worker processes were lost
-// again and again: it tells when, where and how. A TaskError unwraps to it.
-type Quarantine = engine.Quarantine
+// again and again: Losses tells when, where and how. A TaskError unwraps to it.
+type Quarantine = trace.Quarantine
 
-// RunError is how a failed run ends: the cause, and every unfinished task.
-type RunError = engine.RunError
+// RunError is how a failed run ends: the cause, Err, and the Names of all tasks that
+// did not finish.
+type RunError = trace.RunError
 
 // Runtime runs graphs on the devices it opened. It is safe for concurrent use.
 type Runtime struct {

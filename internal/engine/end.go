@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
@@ -191,28 +190,6 @@ func (r *run) err(e *Engine) error {
 	}
 	return &RunError{Err: err, Names: names}
 }
-
-// RunError is how a run that failed ends.
-type RunError struct {
-	Err   error
-	Names []string // of the tasks that did not finish, all of them
-}
-
-// Error names the cause, or causes, and the first few unfinished tasks in a line;
-// Names has all.
-func (r *RunError) Error() string {
-	const show = 8
-	cause := strings.ReplaceAll(r.Err.Error(), "\n", "; ") // where several were joined
-	s := fmt.Sprintf("%s; %d tasks unfinished", cause, len(r.Names))
-	if n := len(r.Names); n > show {
-		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
-	} else if n > 0 {
-		return s + ": " + strings.Join(r.Names, ", ")
-	}
-	return s
-}
-
-func (r *RunError) Unwrap() error { return r.Err }
 
 // endValues settles resident data and gives up everything else. After a
 // failure resident data keeps what it held before the run, so a run that fails

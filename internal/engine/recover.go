@@ -5,29 +5,12 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
-
-// TaskError says which task failed where. It unwraps to the cause.
-type TaskError struct {
-	Task   string
-	Device string // "" when it was on none
-	Err    error
-}
-
-func (t *TaskError) Error() string {
-	if t.Device == "" {
-		return fmt.Sprintf("task %q: %v", t.Task, t.Err)
-	}
-	return fmt.Sprintf("task %q on %s: %v", t.Task, t.Device, t.Err)
-}
-
-func (t *TaskError) Unwrap() error { return t.Err }
 
 func (e *Engine) taskErr(r *run, gt graph.TaskID, dev machine.DeviceID, err error) error {
 	te := &TaskError{Task: r.g.TaskName(gt), Err: err}
@@ -217,36 +200,6 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.climb(dev)
 }
 
-// Loss is a device lost while a task ran on it.
-type Loss struct {
-	Device string
-	At     time.Duration // by the clock of reports
-	Err    error
-}
-
-// Quarantine is why a task is not tried again: several devices, or one several times,
-// were lost while it ran.
-type Quarantine struct {
-	Losses []Loss
-}
-
-// Error names every loss.
-func (q *Quarantine) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "quarantined, since %d devices were lost while it ran", len(q.Losses))
-	for i, l := range q.Losses {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		fmt.Fprintf(&b, "%s%s at %v (%v)", sep, l.Device, l.At.Round(time.Millisecond), l.Err)
-	}
-	return b.String()
-}
-
-// Unwrap returns the last loss.
-func (q *Quarantine) Unwrap() error { return q.Losses[len(q.Losses)-1].Err }
-
 // suspect holds the loss of a device against the tasks that were running there: the
 // oldest of each lane that waited for nothing. One with too many losses fails its run;
 // it reports whether there was one.
@@ -262,10 +215,10 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 		if rec.task < 0 || !e.begun(rec, dev) {
 			continue
 		}
-		losses := append(e.suspects[rec.task], Loss{e.m.Devices[dev].Name, e.now, lost})
+		losses := append(e.suspects[rec.task], Loss{Device: e.m.Devices[dev].Name, At: e.now, Err: lost})
 		e.suspects[rec.task] = losses
 		if r, gt := e.taskOf(rec.task); len(losses) >= e.o.Health.MaxLosses && r.state == runActive {
-			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{slices.Clone(losses)}))
+			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{Losses: slices.Clone(losses)}))
 			found = true
 		}
 	}

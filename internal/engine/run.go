@@ -27,32 +27,15 @@ type RunOptions struct {
 	Priority int
 }
 
-// Report is the account of one run.
-type Report struct {
-	Run       RunID
-	Tasks     int // tasks of the graph
-	Executed  int // executions that succeeded, replays included
-	Retries   int // executions that failed and were tried again
-	Replays   int // tasks run again because their result was lost
-	Moves     int // queued tasks moved between devices
-	Copies    int
-	CopyBytes int64
-	Evictions int
-	Commits   int
-	// LongestReplay is the longest chain of tasks any loss made run again.
-	LongestReplay int
-	Submitted     time.Duration
-	Started       time.Duration
-	Ended         time.Duration
-	Devices       []DeviceReport // by device
-}
-
-// DeviceReport is what one device did for a run.
-type DeviceReport struct {
-	Tasks     int
-	Busy      time.Duration
-	Predicted time.Duration // of the same tasks, when they were placed
-}
+// What a run came to, in the words of package trace.
+type (
+	Report       = trace.Report
+	DeviceReport = trace.DeviceReport
+	TaskError    = trace.TaskError
+	RunError     = trace.RunError
+	Quarantine   = trace.Quarantine
+	Loss         = trace.Loss
+)
 
 // runTable are the runs.
 type runTable struct {
@@ -161,7 +144,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	e.nextRun++
 	r.id, r.g, r.f, r.o = e.nextRun, g, g.Flow(), o
 	r.unweight = 1 / o.Weight
-	r.report = Report{Run: r.id, Tasks: g.NumTasks(), Submitted: now, Devices: make([]DeviceReport, len(e.devs))}
+	r.report = Report{Run: int64(r.id), Tasks: g.NumTasks(), Submitted: now, Devices: make([]DeviceReport, len(e.devs))}
 	if n := len(e.freeRuns); n > 0 {
 		r.slot = e.freeRuns[n-1]
 		e.freeRuns = e.freeRuns[:n-1]

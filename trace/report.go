@@ -1,0 +1,102 @@
+package trace
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Report is the account of one run.
+type Report struct {
+	Run       int64 // its number; events have the same
+	Tasks     int   // tasks of the graph
+	Executed  int   // executions that succeeded, replays included
+	Retries   int   // executions that failed and were tried again
+	Replays   int   // tasks run again because their result was lost
+	Moves     int   // queued tasks moved between devices
+	Copies    int
+	CopyBytes int64
+	Evictions int
+	Commits   int
+	// LongestReplay is the longest chain of tasks any loss made run again.
+	LongestReplay int
+	Submitted     time.Duration
+	Started       time.Duration
+	Ended         time.Duration
+	Devices       []DeviceReport // by device
+}
+
+// DeviceReport is what one device did for a run.
+type DeviceReport struct {
+	Tasks     int
+	Busy      time.Duration
+	Predicted time.Duration // of the same tasks, when they were placed
+}
+
+// TaskError says which task failed on which device. It unwraps to the cause.
+type TaskError struct {
+	Task   string
+	Device string // "" when it was on none
+	Err    error
+}
+
+func (t *TaskError) Error() string {
+	if t.Device == "" {
+		return fmt.Sprintf("task %q: %v", t.Task, t.Err)
+	}
+	return fmt.Sprintf("task %q on %s: %v", t.Task, t.Device, t.Err)
+}
+
+func (t *TaskError) Unwrap() error { return t.Err }
+
+// RunError is how a run that failed ends: the cause, and every unfinished task.
+type RunError struct {
+	Err   error
+	Names []string // of the tasks that did not finish, all of them
+}
+
+// Error names the cause, or causes, and the first few unfinished tasks in a line;
+// Names has all.
+func (r *RunError) Error() string {
+	const show = 8
+	cause := strings.ReplaceAll(r.Err.Error(), "\n", "; ") // where several were joined
+	s := fmt.Sprintf("%s; %d tasks unfinished", cause, len(r.Names))
+	if n := len(r.Names); n > show {
+		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
+	} else if n > 0 {
+		return s + ": " + strings.Join(r.Names, ", ")
+	}
+	return s
+}
+
+func (r *RunError) Unwrap() error { return r.Err }
+
+// Loss is a device lost while a task ran on it.
+type Loss struct {
+	Device string
+	At     time.Duration // by the clock of reports
+	Err    error
+}
+
+// Quarantine is why a task is not tried again: several devices, or one several times,
+// were lost while it ran.
+type Quarantine struct {
+	Losses []Loss
+}
+
+// Error names every loss.
+func (q *Quarantine) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "quarantined, since %d devices were lost while it ran", len(q.Losses))
+	for i, l := range q.Losses {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%s%s at %v (%v)", sep, l.Device, l.At.Round(time.Millisecond), l.Err)
+	}
+	return b.String()
+}
+
+// Unwrap returns the last loss.
+func (q *Quarantine) Unwrap() error { return q.Losses[len(q.Losses)-1].Err }
