@@ -197,7 +197,7 @@ func (c *lossCase) run(t *testing.T) (moments, failed int) {
 	simulate := func(g *graph.Graph, rec *trace.Recorder, faults ...sim.Fault) sim.RunResult {
 		t.Helper()
 		config := sim.Config{Machine: m, Jobs: []sim.Job{{Graph: g}}, Faults: faults}
-		config.Engine.Trace = rec
+		config.Trace = rec
 		res, err := sim.Run(config)
 		if err != nil {
 			t.Fatalf("%+v with %v: %v", c, faults, err)

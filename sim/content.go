@@ -12,34 +12,34 @@ import (
 // read, and every output ended up with, the identities that running the tasks
 // one after the other gives.
 
-// Span says that bytes [Lo, Hi) of a buffer hold bytes Off and following of
+// span says that bytes [Lo, Hi) of a buffer hold bytes Off and following of
 // the value ID.
-type Span struct {
+type span struct {
 	Lo, Hi int64
 	ID     uint64
 	Off    int64
 }
 
-// Content is what a buffer holds: spans in ascending order, with gaps where
+// content is what a buffer holds: spans in ascending order, with gaps where
 // nothing was ever written. Spans that continue one another are always merged,
 // so equal bytes have equal contents.
-type Content []Span
+type content []span
 
 // tornBit marks the identity of bytes an operation is writing, or began to
 // write and never finished. The other bits are the operation's serial number.
 const tornBit = 1 << 63
 
 // put makes bytes [lo, hi) hold bytes off and following of the value id.
-func (c Content) put(lo, hi int64, id uint64, off int64) Content {
+func (c content) put(lo, hi int64, id uint64, off int64) content {
 	// Spans [i, j) overlap or touch [lo, hi).
-	i, _ := slices.BinarySearchFunc(c, lo, func(s Span, lo int64) int { return cmpLess(s.Hi < lo) })
+	i, _ := slices.BinarySearchFunc(c, lo, func(s span, lo int64) int { return cmpLess(s.Hi < lo) })
 	j := i
 	for j < len(c) && c[j].Lo <= hi {
 		j++
 	}
-	var cut [3]Span // what is left of the first and last around the new span
+	var cut [3]span // what is left of the first and last around the new span
 	n := 0
-	add := func(s Span) {
+	add := func(s span) {
 		if s.Lo >= s.Hi {
 			return
 		}
@@ -57,7 +57,7 @@ func (c Content) put(lo, hi int64, id uint64, off int64) Content {
 		f.Hi = min(f.Hi, lo)
 		add(f)
 	}
-	add(Span{lo, hi, id, off})
+	add(span{lo, hi, id, off})
 	if i < j {
 		l := c[j-1]
 		if l.Lo < hi {
@@ -79,8 +79,8 @@ func cmpLess(before bool) int {
 }
 
 // from returns the index of the first span that reaches past lo.
-func (c Content) from(lo int64) int {
-	i, _ := slices.BinarySearchFunc(c, lo, func(s Span, lo int64) int { return cmpLess(s.Hi <= lo) })
+func (c content) from(lo int64) int {
+	i, _ := slices.BinarySearchFunc(c, lo, func(s span, lo int64) int { return cmpLess(s.Hi <= lo) })
 	return i
 }
 
@@ -95,7 +95,7 @@ const (
 
 // sum returns a hash of what bytes [lo, hi) hold and whether all of them hold
 // something. Equal contents at different places have equal sums.
-func (c Content) sum(lo, hi int64) (uint64, state) {
+func (c content) sum(lo, hi int64) (uint64, state) {
 	h := mix(0, uint64(hi-lo))
 	at := lo
 	for i := c.from(lo); i < len(c) && c[i].Lo < hi; i++ {
@@ -117,7 +117,7 @@ func (c Content) sum(lo, hi int64) (uint64, state) {
 }
 
 // copyFrom makes bytes [to, to+n) hold what bytes [at, at+n) of src hold.
-func (c Content) copyFrom(to int64, src Content, at, n int64) Content {
+func (c content) copyFrom(to int64, src content, at, n int64) content {
 	for i := src.from(at); i < len(src) && src[i].Lo < at+n; i++ {
 		s := src[i]
 		a, b := max(s.Lo, at), min(s.Hi, at+n)
@@ -126,24 +126,24 @@ func (c Content) copyFrom(to int64, src Content, at, n int64) Content {
 	return c
 }
 
-// Expected is what running a graph's tasks in order leads to.
-type Expected struct {
+// expected is what running a graph's tasks in order leads to.
+type expected struct {
 	sums  []uint64 // for each use of each task (as in Flow.Uses), what it reads
 	ids   []uint64 // the identity it writes
-	final []Content
+	final []content
 }
 
 // Final returns what data holds after the last task.
-func (x *Expected) Final(d graph.DataID) Content { return x.final[d] }
+func (x *expected) Final(d graph.DataID) content { return x.final[d] }
 
-// Sequential runs a graph's tasks in order on plain data, one buffer for each
+// sequential runs a graph's tasks in order on plain data, one buffer for each
 // handle. inputs gives what input data holds at first.
-func Sequential(g *graph.Graph, inputs func(graph.DataID) Content) *Expected {
+func sequential(g *graph.Graph, inputs func(graph.DataID) content) *expected {
 	f := g.Flow()
-	x := &Expected{
+	x := &expected{
 		sums:  make([]uint64, len(f.Uses)),
 		ids:   make([]uint64, len(f.Uses)),
-		final: make([]Content, g.NumData()),
+		final: make([]content, g.NumData()),
 	}
 	for d := range x.final {
 		if g.Data(graph.DataID(d)).Input {
@@ -187,8 +187,8 @@ func taskHash(i int, t *graph.Task, sums []uint64) uint64 {
 }
 
 // initial is what an input of a run holds: bytes of a value of its own.
-func initial(run int64, d graph.DataID, bytes int64) Content {
-	return Content{{0, bytes, mix(mix(1, uint64(run)), uint64(d)) &^ tornBit, 0}}
+func initial(run int64, d graph.DataID, bytes int64) content {
+	return content{{0, bytes, mix(mix(1, uint64(run)), uint64(d)) &^ tornBit, 0}}
 }
 
 // mix combines two words (the finalizer of splitmix64 over their sum with an

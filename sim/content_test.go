@@ -15,7 +15,7 @@ type byteID struct {
 }
 
 // spell writes a content out byte by byte.
-func spell(c Content, n int64) []byteID {
+func spell(c content, n int64) []byteID {
 	out := make([]byteID, n)
 	for _, s := range c {
 		for i := s.Lo; i < s.Hi; i++ {
@@ -26,7 +26,7 @@ func spell(c Content, n int64) []byteID {
 }
 
 // canonical reports whether spans ascend, hold something and cannot be merged.
-func canonical(c Content) bool {
+func canonical(c content) bool {
 	for i, s := range c {
 		if s.Lo >= s.Hi {
 			return false
@@ -45,7 +45,7 @@ func TestContentAgainstBytes(t *testing.T) {
 	const n = 40
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		bufs := [2]Content{}
+		bufs := [2]content{}
 		refs := [2][]byteID{make([]byteID, n), make([]byteID, n)}
 		for range 30 {
 			k := r.IntN(2)
@@ -85,18 +85,18 @@ func TestContentAgainstBytes(t *testing.T) {
 	}
 }
 
-// TestSequentialFollowsTheFlow checks Sequential, which works on plain buffers,
+// TestSequentialFollowsTheFlow checks sequential, which works on plain buffers,
 // against the graph's single-assignment form: two uses read the same exactly
 // when they read the same values from the same places.
 func TestSequentialFollowsTheFlow(t *testing.T) {
 	for seed := range uint64(50) {
 		g := RandomGraph(rand.New(rand.NewPCG(seed, 4)), RandomOptions{Gangs: true})
-		x := Sequential(g, func(d graph.DataID) Content { return initial(1, d, g.Data(d).Bytes) })
+		x := sequential(g, func(d graph.DataID) content { return initial(1, d, g.Data(d).Bytes) })
 		f := g.Flow()
 		// What the flow says a use reads: its values, as ranges of what their
 		// producers wrote, with seams between pieces of one write removed.
 		spellUse := func(u *graph.FlowUse) uint64 {
-			var c Content
+			var c content
 			at := int64(0)
 			for k, v := range f.Reads(u) {
 				p := f.Pieces[u.P0+int32(k)]

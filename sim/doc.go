@@ -1,11 +1,11 @@
 // Package sim runs the engine in virtual time: the same state machine that
 // drives real devices, on a machine read from a file.
 //
-//	Scenario ─► Run ─► engine.Step ─► actions ─► Hardware
+//	Scenario ─► Run ─► engine.Step ─► actions ─► hardware
 //	                       ▲                        │
 //	                       └── events, in virtual time ◄── faults, cost model
 //
-// Hardware is the virtual machine: lanes, memories, links that are shared, and
+// The hardware is virtual: lanes, memories, links that are shared, and
 // devices that get lost, hang, slow down or fail by script. It also checks: an
 // oracle follows what every buffer holds and reports the first moment at which
 // an engine reads what is not there, overfills a memory or frees what is in

@@ -82,14 +82,31 @@ type Fault struct {
 	Bytes  int64            // Shrink
 	Task   string           // FailTask
 	Times  int              // FailTask, Cancel
-	Sample engine.Sample    // Sense
+	Sample Sample           // Sense
 }
 
 // Faults is a fault script, in the order things happen.
 type Faults []Fault
 
+// Sample is what a device tells of its condition; negative fields are not known.
+type Sample struct {
+	Util         float64 // 0 to 1
+	MemUsed      float64 // fraction of memory
+	TempC        float64
+	PowerW       float64
+	MemErrors    int64 // uncorrectable, since boot
+	Unresponsive bool
+}
+
+// engine is the sample as the engine takes it.
+func (s *Sample) engine() *engine.Sample {
+	return &engine.Sample{
+		Util: s.Util, MemUsed: s.MemUsed, TempC: s.TempC, PowerW: s.PowerW, MemErrors: s.MemErrors, Unresponsive: s.Unresponsive,
+	}
+}
+
 // unknownSample has every field not known.
-var unknownSample = engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
+var unknownSample = Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1}
 
 // ParseFaults reads a fault script for a machine. A line is a time and what
 // happens then; '#' begins a comment, and a line without a time happens at the
@@ -334,7 +351,7 @@ func (p *words) taskTimes() (string, int) {
 	return name, times
 }
 
-func (p *words) sample() engine.Sample {
+func (p *words) sample() Sample {
 	s := unknownSample
 	if len(p.w) == 0 {
 		p.fail("missing a reading like temp=90")

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -51,7 +50,7 @@ func TestParseFaults(t *testing.T) {
 		{At: ms, Kind: Refuse, Device: 1},
 		{At: ms, Kind: Exhaust, Device: 0},
 		{At: ms, Kind: Hang, Device: 2},
-		{At: ms, Kind: Sense, Device: 0, Sample: engine.Sample{Util: 0.5, MemUsed: 0.97, TempC: 90, PowerW: 400, MemErrors: 1, Unresponsive: true}},
+		{At: ms, Kind: Sense, Device: 0, Sample: Sample{Util: 0.5, MemUsed: 0.97, TempC: 90, PowerW: 400, MemErrors: 1, Unresponsive: true}},
 		{At: ms, Kind: Drain, Device: 0},
 		{At: 2 * ms, Kind: Lose, Device: 1},
 		{At: 2 * ms, Kind: Lose, Device: 1, Keep: true},

@@ -73,7 +73,7 @@ func (f *flows) named(names []string) []int32 {
 }
 
 // start sets the work of slot going.
-func (f *flows) start(h *Hardware, slot int32, work time.Duration, uses []int32, own, cores float64, lanes int32) {
+func (f *flows) start(h *hardware, slot int32, work time.Duration, uses []int32, own, cores float64, lanes int32) {
 	fl := &h.ops[slot].flow
 	*fl = flow{active: true, hung: fl.hung, version: fl.version + 1, since: h.now, left: float64(work), own: own, cores: cores, lanes: lanes, uses: uses}
 	f.active++
@@ -85,7 +85,7 @@ func (f *flows) start(h *Hardware, slot int32, work time.Duration, uses []int32,
 }
 
 // stop takes a flow out, if the slot has one.
-func (f *flows) stop(h *Hardware, slot int32) {
+func (f *flows) stop(h *hardware, slot int32) {
 	fl := &h.ops[slot].flow
 	if !fl.active {
 		return
@@ -104,7 +104,7 @@ func (f *flows) stop(h *Hardware, slot int32) {
 }
 
 // others adapts everyone else on the resources.
-func (f *flows) others(h *Hardware, uses []int32, not int32) {
+func (f *flows) others(h *hardware, uses []int32, not int32) {
 	for _, r := range uses {
 		for _, s := range f.resources[r].users {
 			if s != not {
@@ -115,7 +115,7 @@ func (f *flows) others(h *Hardware, uses []int32, not int32) {
 }
 
 // rate gives a flow the speed it has now.
-func (f *flows) rate(h *Hardware, slot int32) {
+func (f *flows) rate(h *hardware, slot int32) {
 	o := &h.ops[slot]
 	fl := &o.flow
 	speed := 1.0
@@ -173,7 +173,7 @@ func (f *flows) together(fl *flow) float64 {
 }
 
 // next returns the time of the next end, having thrown out stale entries.
-func (f *flows) next(h *Hardware) (time.Duration, bool) {
+func (f *flows) next(h *hardware) (time.Duration, bool) {
 	for len(f.heap) > 0 && h.ops[f.heap[0].slot].flow.version != f.heap[0].version {
 		f.pop()
 	}
@@ -195,7 +195,7 @@ func (f *flows) pop() int32 {
 	return slot
 }
 
-func (f *flows) push(h *Hardware, e entry) {
+func (f *flows) push(h *hardware, e entry) {
 	f.order++
 	e.order = f.order
 	f.heap = append(f.heap, e)
@@ -206,7 +206,7 @@ func (f *flows) push(h *Hardware, e entry) {
 }
 
 // compact throws stale entries out once they are the most.
-func (f *flows) compact(h *Hardware) {
+func (f *flows) compact(h *hardware) {
 	f.heap = slices.DeleteFunc(f.heap, func(e entry) bool { return h.ops[e.slot].flow.version != e.version })
 	for i := len(f.heap)/2 - 1; i >= 0; i-- {
 		down(f.heap, i)

@@ -24,8 +24,8 @@ var ErrInjected = errors.New("failed by the fault script")
 // ErrCut is the error of a copy whose memory or link went away.
 var ErrCut = errors.New("an end or link of the copy went away")
 
-// HardwareOptions says what to simulate.
-type HardwareOptions struct {
+// hardwareOptions says what to simulate.
+type hardwareOptions struct {
 	Machine *machine.Machine
 	// Lanes is what the engine numbers its lanes by.
 	Lanes []engine.LaneInfo
@@ -48,11 +48,11 @@ type HardwareOptions struct {
 	Board *driver.Board
 }
 
-// Hardware is a virtual machine. It takes the engine's actions and gives back
+// hardware is a virtual machine. It takes the engine's actions and gives back
 // events in virtual time. It is not safe for concurrent use.
-type Hardware struct {
+type hardware struct {
 	machine *machine.Machine
-	cost    *LinkCost
+	cost    *linkCost
 	seed    uint64
 	noise   float64
 	check   bool
@@ -126,7 +126,7 @@ type instance struct {
 	device  machine.DeviceID // whose memory; Host for the host's
 	bytes   int64
 	inUse   int32 // operations in flight that name it
-	content Content
+	content content
 }
 
 type instStatus uint8
@@ -198,13 +198,13 @@ type timer struct {
 	device machine.DeviceID
 }
 
-// NewHardware makes a virtual machine in working order.
-func NewHardware(o HardwareOptions) *Hardware {
-	links, ok := o.Cost.(*LinkCost)
+// newHardware makes a virtual machine in working order.
+func newHardware(o hardwareOptions) *hardware {
+	links, ok := o.Cost.(*linkCost)
 	if !ok {
-		links = NewLinkCost(o.Machine, o.Cost)
+		links = newLinkCost(o.Machine, o.Cost)
 	}
-	h := &Hardware{
+	h := &hardware{
 		machine:   o.Machine,
 		cost:      links,
 		seed:      o.Seed,
@@ -250,7 +250,7 @@ func NewHardware(o HardwareOptions) *Hardware {
 }
 
 // Apply carries out actions at a time not before any given so far.
-func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
+func (h *hardware) Apply(now time.Duration, acts []engine.Action) error {
 	h.now = now
 	for _, id := range h.heard {
 		d := &h.devices[id]
@@ -290,7 +290,7 @@ func (h *Hardware) Apply(now time.Duration, acts []engine.Action) error {
 }
 
 // hear notes that the engine is told now that a device is lost.
-func (h *Hardware) hear(id machine.DeviceID) {
+func (h *hardware) hear(id machine.DeviceID) {
 	d := &h.devices[id]
 	d.hearing, d.lostAt = true, h.now
 	h.heard = append(h.heard, id)
@@ -298,7 +298,7 @@ func (h *Hardware) hear(id machine.DeviceID) {
 
 // stop ends a launch on a CPU early: at once if it runs, else in its turn. What it
 // was writing stays torn. On other devices it ends when it ends.
-func (h *Hardware) stop(op engine.Op) {
+func (h *hardware) stop(op engine.Op) {
 	ln := &h.lanes[op.Lane]
 	seq := ln.count(op.Seq)
 	if seq <= ln.done || seq > ln.last || h.machine.Devices[ln.info.Device].Kind != machine.CPU {
@@ -316,7 +316,7 @@ func (h *Hardware) stop(op engine.Op) {
 }
 
 // Next returns when something happens next by itself.
-func (h *Hardware) Next() (time.Duration, bool) {
+func (h *hardware) Next() (time.Duration, bool) {
 	if len(h.out) > 0 {
 		return h.now, true
 	}
@@ -333,7 +333,7 @@ func (h *Hardware) Next() (time.Duration, bool) {
 }
 
 // Advance lets time pass up to now and appends what happened to evs.
-func (h *Hardware) Advance(now time.Duration, evs []engine.Event) ([]engine.Event, error) {
+func (h *hardware) Advance(now time.Duration, evs []engine.Event) ([]engine.Event, error) {
 	for h.err == nil {
 		at, ok := h.flows.next(h)
 		if len(h.timers) > 0 && (!ok || h.timers[0].at < at) {
@@ -361,10 +361,10 @@ func (h *Hardware) Advance(now time.Duration, evs []engine.Event) ([]engine.Even
 }
 
 // InFlight returns the number of operations given and not ended.
-func (h *Hardware) InFlight() int { return h.inFlight }
+func (h *hardware) InFlight() int { return h.inFlight }
 
 // Busy returns how long a device has been computing.
-func (h *Hardware) Busy(d machine.DeviceID) time.Duration {
+func (h *hardware) Busy(d machine.DeviceID) time.Duration {
 	dev := &h.devices[d]
 	if dev.running > 0 {
 		return dev.busy + h.now - dev.since
@@ -372,7 +372,7 @@ func (h *Hardware) Busy(d machine.DeviceID) time.Duration {
 	return dev.busy
 }
 
-func (h *Hardware) alloc(a *engine.Action) {
+func (h *hardware) alloc(a *engine.Action) {
 	if a.Inst < 0 || a.Bytes <= 0 {
 		h.violation("alloc of instance %d with %d bytes", a.Inst, a.Bytes)
 		return
@@ -407,7 +407,7 @@ func (h *Hardware) alloc(a *engine.Action) {
 	}
 }
 
-func (h *Hardware) free(a *engine.Action) {
+func (h *hardware) free(a *engine.Action) {
 	in := h.inst(a.Inst)
 	switch {
 	case in == nil || in.status == noInst:
@@ -427,7 +427,7 @@ func (h *Hardware) free(a *engine.Action) {
 	in.status = noInst
 }
 
-func (h *Hardware) inst(i engine.Inst) *instance {
+func (h *hardware) inst(i engine.Inst) *instance {
 	if i < 0 || int(i) >= len(h.insts) {
 		return nil
 	}
@@ -435,7 +435,7 @@ func (h *Hardware) inst(i engine.Inst) *instance {
 }
 
 // issue puts an operation at the end of its lane.
-func (h *Hardware) issue(a *engine.Action) {
+func (h *hardware) issue(a *engine.Action) {
 	if a.Op.Lane < 0 || int(a.Op.Lane) >= len(h.lanes) {
 		h.violation("operation on lane %d of %d", a.Op.Lane, len(h.lanes))
 		return
@@ -490,7 +490,7 @@ func (h *Hardware) issue(a *engine.Action) {
 }
 
 // wait makes the operation in slot wait for w.
-func (h *Hardware) wait(slot int32, w engine.Op) {
+func (h *hardware) wait(slot int32, w engine.Op) {
 	o := &h.ops[slot]
 	if w.Lane < 0 || int(w.Lane) >= len(h.lanes) || h.lanes[w.Lane].count(w.Seq) == 0 || h.lanes[w.Lane].count(w.Seq) > h.lanes[w.Lane].last {
 		h.violation("%s: waits for number %d of lane %d, which was not given yet", h.describe(o), w.Seq, w.Lane)
@@ -516,7 +516,7 @@ func (h *Hardware) wait(slot int32, w engine.Op) {
 }
 
 // join adds a launch to its gang, or begins a new attempt at it.
-func (h *Hardware) join(slot int32) {
+func (h *hardware) join(slot int32) {
 	o := &h.ops[slot]
 	key := gangKey{o.run, o.task}
 	size := o.graph.Task(o.task).Gang
@@ -537,12 +537,12 @@ func (h *Hardware) join(slot int32) {
 }
 
 // consider has an operation looked at once the current changes are made.
-func (h *Hardware) consider(slot int32) {
+func (h *hardware) consider(slot int32) {
 	h.ready = append(h.ready, ticket{slot, h.ops[slot].serial})
 }
 
 // settle starts, or ends at once, whatever can be.
-func (h *Hardware) settle() {
+func (h *hardware) settle() {
 	for i := 0; i < len(h.ready) && h.err == nil; i++ {
 		t := h.ready[i]
 		o := &h.ops[t.slot]
@@ -566,7 +566,7 @@ func (h *Hardware) settle() {
 }
 
 // assemble starts a gang when its last member is ready.
-func (h *Hardware) assemble(slot int32) {
+func (h *hardware) assemble(slot int32) {
 	g := h.ops[slot].gang
 	if g.aborted {
 		h.complete(slot, engine.DepFailed, nil)
@@ -587,7 +587,7 @@ func (h *Hardware) assemble(slot int32) {
 }
 
 // begin starts an operation, or a whole gang given its first member.
-func (h *Hardware) begin(slot int32) {
+func (h *hardware) begin(slot int32) {
 	o := &h.ops[slot]
 	if o.doomed {
 		h.complete(slot, engine.Failed, ErrCut)
@@ -627,7 +627,7 @@ func (h *Hardware) begin(slot int32) {
 }
 
 // launch marks the launch in slot, or its whole gang, as started.
-func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own, cores float64) {
+func (h *hardware) launch(slot int32) (work time.Duration, uses []int32, own, cores float64) {
 	one := [1]int32{slot}
 	members := one[:]
 	if g := h.ops[slot].gang; g != nil {
@@ -687,7 +687,7 @@ func (h *Hardware) launch(slot int32) (work time.Duration, uses []int32, own, co
 }
 
 // vary applies the noise that belongs to a key.
-func (h *Hardware) vary(d time.Duration, key uint64) time.Duration {
+func (h *hardware) vary(d time.Duration, key uint64) time.Duration {
 	if h.noise == 0 {
 		return d
 	}
@@ -698,7 +698,7 @@ func (h *Hardware) vary(d time.Duration, key uint64) time.Duration {
 }
 
 // end ends the operation, or the gang, whose flow ran out.
-func (h *Hardware) end(slot int32) {
+func (h *hardware) end(slot int32) {
 	status, err := h.ops[slot].fate, error(nil)
 	if status != engine.OK {
 		err = ErrInjected
@@ -714,7 +714,7 @@ func (h *Hardware) end(slot int32) {
 	h.complete(slot, status, err)
 }
 
-func (h *Hardware) endGang(g *gang, status engine.Status, err error) {
+func (h *hardware) endGang(g *gang, status engine.Status, err error) {
 	for i, m := range g.members {
 		if m >= 0 {
 			g.members[i] = -1
@@ -725,7 +725,7 @@ func (h *Hardware) endGang(g *gang, status engine.Status, err error) {
 }
 
 // complete ends the operation at the head of its lane and tells the engine.
-func (h *Hardware) complete(slot int32, status engine.Status, err error) {
+func (h *hardware) complete(slot int32, status engine.Status, err error) {
 	o := &h.ops[slot]
 	if h.check && status == engine.OK {
 		h.commit(o)
@@ -757,7 +757,7 @@ func (h *Hardware) complete(slot int32, status engine.Status, err error) {
 
 // retire takes the operation at the head of its lane out of everything. What it
 // was writing stays torn.
-func (h *Hardware) retire(slot int32, failed bool) {
+func (h *hardware) retire(slot int32, failed bool) {
 	o := &h.ops[slot]
 	ln := &h.lanes[o.id.Lane]
 	ln.done++
@@ -801,7 +801,7 @@ func (h *Hardware) retire(slot int32, failed bool) {
 }
 
 // abort ends a gang one of whose members cannot take part.
-func (h *Hardware) abort(g *gang, slot int32) {
+func (h *hardware) abort(g *gang, slot int32) {
 	g.members[slices.Index(g.members, slot)] = -1
 	if g.aborted {
 		return
@@ -820,7 +820,7 @@ func (h *Hardware) abort(g *gang, slot int32) {
 	}
 }
 
-func (h *Hardware) newOp() int32 {
+func (h *hardware) newOp() int32 {
 	var slot int32
 	if n := len(h.freeOps); n > 0 {
 		slot = h.freeOps[n-1]
@@ -868,20 +868,20 @@ func (ln *lane) hasFailed(seq uint64) bool {
 	return i < len(ln.failed) && ln.failed[i].lo <= seq
 }
 
-func (h *Hardware) violation(format string, args ...any) {
+func (h *hardware) violation(format string, args ...any) {
 	if h.err == nil {
 		h.err = fmt.Errorf("at %v: %w: %s", h.now, ErrViolation, fmt.Sprintf(format, args...))
 	}
 }
 
-func (h *Hardware) name(d machine.DeviceID) string {
+func (h *hardware) name(d machine.DeviceID) string {
 	if int(d) >= len(h.devices) {
 		return fmt.Sprintf("device %d", d)
 	}
 	return h.machine.DeviceName(d)
 }
 
-func (h *Hardware) describe(o *op) string {
+func (h *hardware) describe(o *op) string {
 	if !o.launch {
 		return fmt.Sprintf("copy %d.%d of %d bytes from %s to %s", o.id.Lane, o.id.Seq, o.bytes, h.name(o.from), h.name(o.device))
 	}
@@ -894,7 +894,7 @@ func (h *Hardware) describe(o *op) string {
 
 // Stuck describes up to max operations in flight, for the error of a
 // simulation that does not go on.
-func (h *Hardware) Stuck(max int) []string {
+func (h *hardware) Stuck(max int) []string {
 	var out []string
 	for i := range h.lanes {
 		ln := &h.lanes[i]

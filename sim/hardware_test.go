@@ -63,10 +63,10 @@ const (
 	laneC            engine.Lane = 7
 )
 
-// rig drives a Hardware by hand.
+// rig drives hardware by hand.
 type rig struct {
 	t   *testing.T
-	h   *Hardware
+	h   *hardware
 	g   *graph.Graph
 	seq map[engine.Lane]uint32
 	log []string
@@ -84,7 +84,7 @@ func newRig(t *testing.T, m *machine.Machine, check bool, build func(b *graph.Bu
 		t.Fatal(err)
 	}
 	r.g = g
-	r.h = NewHardware(HardwareOptions{Machine: m, Lanes: lanesOf(m), Cost: NewLinkCost(m, plain{}), Check: check})
+	r.h = newHardware(hardwareOptions{Machine: m, Lanes: lanesOf(m), Cost: newLinkCost(m, plain{}), Check: check})
 	r.h.Begin(1, g, nil)
 	return r
 }
@@ -384,7 +384,7 @@ func TestBrokenLink(t *testing.T) {
 		r.want("2.1 ok 0-100", "lost 0 kept=false", "back 0 kept=false")
 	})
 	t.Run("the way round costs more", func(t *testing.T) {
-		c := NewLinkCost(m, plain{})
+		c := newLinkCost(m, plain{})
 		before := c.Epoch()
 		if !c.Break(1, 0) || c.Break(0, 1) {
 			t.Error("a link breaks once")
@@ -714,7 +714,7 @@ func grind(tb testing.TB, devices, depth int) (step func() int) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := NewHardware(HardwareOptions{Machine: m, Lanes: lanesOf(m), Cost: plain{}, Noise: 0.1})
+	h := newHardware(hardwareOptions{Machine: m, Lanes: lanesOf(m), Cost: plain{}, Noise: 0.1})
 	var acts []engine.Action
 	var evs []engine.Event
 	seq := make([]uint32, len(h.lanes))

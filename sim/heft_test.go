@@ -171,7 +171,7 @@ func (on asTold) Place(v *sched.View, out []sched.Placement) []sched.Placement {
 func executed(c Config, plan func(priority []int) *graph.Graph) (time.Duration, error) {
 	priority, on := newHEFT(plan(nil), c.Machine)
 	c.Jobs = []Job{{Graph: plan(priority)}}
-	c.Engine.Policy = func(sched.Problem) sched.Policy { return asTold(on) }
+	c.NewPolicy = func(sched.Problem) sched.Policy { return asTold(on) }
 	res, err := Run(c)
 	if err != nil {
 		return 0, err

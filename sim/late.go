@@ -16,7 +16,7 @@ import (
 const maxDelay = 50 * time.Microsecond
 
 // holds reports whether completions wait to be told.
-func (h *Hardware) holds() bool {
+func (h *hardware) holds() bool {
 	if h.late == nil {
 		return false
 	}
@@ -29,7 +29,7 @@ func (h *Hardware) holds() bool {
 }
 
 // release tells some of the completions held back, the first ones of each lane.
-func (h *Hardware) release() {
+func (h *hardware) release() {
 	if !h.holds() {
 		return
 	}
@@ -38,7 +38,7 @@ func (h *Hardware) release() {
 	}
 }
 
-func (h *Hardware) releaseLane(ln *lane) {
+func (h *hardware) releaseLane(ln *lane) {
 	n := 0
 	if len(ln.held) > 0 {
 		n = h.late.IntN(len(ln.held) + 1)
@@ -49,7 +49,7 @@ func (h *Hardware) releaseLane(ln *lane) {
 
 // partGang has the members of a gang end each for itself, a little later; one of
 // them as the gang was to end, the others well.
-func (h *Hardware) partGang(g *gang, status engine.Status) {
+func (h *hardware) partGang(g *gang, status engine.Status) {
 	h.flows.stop(h, g.members[0])
 	for i, m := range g.members {
 		h.ops[m].gang, h.ops[m].fate = nil, engine.OK
@@ -63,7 +63,7 @@ func (h *Hardware) partGang(g *gang, status engine.Status) {
 
 // severed reports whether a copy was decided before the engine came to the event by
 // which one of its memories is lost.
-func (h *Hardware) severed(o *op) bool {
+func (h *hardware) severed(o *op) bool {
 	gone := func(i engine.Inst) bool {
 		in := h.inst(i)
 		return in != nil && in.status == lost && in.device >= 0 && h.devices[in.device].hearing
@@ -72,7 +72,7 @@ func (h *Hardware) severed(o *op) bool {
 }
 
 // consult checks that the board says the same of what an operation waited for.
-func (h *Hardware) consult(o *op) {
+func (h *hardware) consult(o *op) {
 	for _, w := range o.waits {
 		done, ok := h.board.State(driver.Wait{Lane: driver.Lane(w.Lane), Seq: w.Seq})
 		if failed := h.lanes[w.Lane].hasFailed(h.lanes[w.Lane].count(w.Seq)); !done || ok == failed {
@@ -82,7 +82,7 @@ func (h *Hardware) consult(o *op) {
 }
 
 // abandon lets the board's readers go on who wait for what a lane was given.
-func (h *Hardware) abandon(l engine.Lane) {
+func (h *hardware) abandon(l engine.Lane) {
 	if h.board != nil {
 		h.board.Abandon(driver.Lane(l), uint32(h.lanes[l].last))
 	}

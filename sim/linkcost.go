@@ -8,11 +8,11 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// LinkCost is a cost model for a machine whose links can break. Work costs what
+// linkCost is a cost model for a machine whose links can break. Work costs what
 // the model below says; a copy that can no longer go the way it went when all
 // links worked costs what the best way left does, and is impossible (a negative
 // median) when there is none. Its epoch changes with every break and mend.
-type LinkCost struct {
+type linkCost struct {
 	machine.Cost
 	whole   *machine.Machine
 	now     *machine.Machine // less the broken links
@@ -22,16 +22,16 @@ type LinkCost struct {
 	ways    map[[2]machine.DeviceID]bool // whether a way is as it was
 }
 
-// NewLinkCost returns a cost model that answers like base until a link breaks.
-func NewLinkCost(m *machine.Machine, base machine.Cost) *LinkCost {
-	return &LinkCost{Cost: base, whole: m, now: m}
+// newLinkCost returns a cost model that answers like base until a link breaks.
+func newLinkCost(m *machine.Machine, base machine.Cost) *linkCost {
+	return &linkCost{Cost: base, whole: m, now: m}
 }
 
 // Machine returns the machine with the links that work.
-func (c *LinkCost) Machine() *machine.Machine { return c.now }
+func (c *linkCost) Machine() *machine.Machine { return c.now }
 
 // Copy predicts a copy over the links that work.
-func (c *LinkCost) Copy(bytes int64, from, to machine.DeviceID) machine.Estimate {
+func (c *linkCost) Copy(bytes int64, from, to machine.DeviceID) machine.Estimate {
 	if len(c.broken) == 0 || c.asBefore(from, to) {
 		return c.Cost.Copy(bytes, from, to)
 	}
@@ -39,30 +39,30 @@ func (c *LinkCost) Copy(bytes int64, from, to machine.DeviceID) machine.Estimate
 }
 
 // Task predicts a task, which links have no part in.
-func (c *LinkCost) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
+func (c *linkCost) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
 	return c.Cost.Task(t, on)
 }
 
 // Observe lets the model below learn, if it can.
-func (c *LinkCost) Observe(t *graph.Task, on machine.DeviceID, took time.Duration) {
+func (c *linkCost) Observe(t *graph.Task, on machine.DeviceID, took time.Duration) {
 	if l, ok := c.Cost.(machine.Learner); ok {
 		l.Observe(t, on, took)
 	}
 }
 
 // ObserveCopy lets the model below learn of copies that go as it knows, if it can.
-func (c *LinkCost) ObserveCopy(bytes int64, from, to machine.DeviceID, took time.Duration) {
+func (c *linkCost) ObserveCopy(bytes int64, from, to machine.DeviceID, took time.Duration) {
 	if l, ok := c.Cost.(machine.Learner); ok && (len(c.broken) == 0 || c.asBefore(from, to)) {
 		l.ObserveCopy(bytes, from, to, took)
 	}
 }
 
 // Epoch changes whenever an answer may have.
-func (c *LinkCost) Epoch() uint64 { return c.Cost.Epoch() + c.changes }
+func (c *linkCost) Epoch() uint64 { return c.Cost.Epoch() + c.changes }
 
 // Break takes the links between two memories away. It reports whether any was
 // there.
-func (c *LinkCost) Break(a, b machine.DeviceID) bool {
+func (c *linkCost) Break(a, b machine.DeviceID) bool {
 	if !slices.ContainsFunc(c.now.Links, func(l machine.Link) bool { return joins(&l, a, b) }) {
 		return false
 	}
@@ -73,7 +73,7 @@ func (c *LinkCost) Break(a, b machine.DeviceID) bool {
 
 // Mend puts the links between two memories back. It reports whether they were
 // broken.
-func (c *LinkCost) Mend(a, b machine.DeviceID) bool {
+func (c *linkCost) Mend(a, b machine.DeviceID) bool {
 	i := slices.IndexFunc(c.broken, func(p [2]machine.DeviceID) bool {
 		return p == [2]machine.DeviceID{a, b} || p == [2]machine.DeviceID{b, a}
 	})
@@ -86,9 +86,9 @@ func (c *LinkCost) Mend(a, b machine.DeviceID) bool {
 }
 
 // Reaches reports whether data can get from one memory to another.
-func (c *LinkCost) Reaches(from, to machine.DeviceID) bool { return c.Copy(1, from, to).Median >= 0 }
+func (c *linkCost) Reaches(from, to machine.DeviceID) bool { return c.Copy(1, from, to).Median >= 0 }
 
-func (c *LinkCost) rebuild() {
+func (c *linkCost) rebuild() {
 	c.now = c.whole
 	for _, p := range c.broken {
 		c.now = c.now.WithoutLink(p[0], p[1])
@@ -100,7 +100,7 @@ func (c *LinkCost) rebuild() {
 
 // asBefore reports whether the way between two memories leads over the same
 // links as in the whole machine, so that what was learnt of it still holds.
-func (c *LinkCost) asBefore(from, to machine.DeviceID) bool {
+func (c *linkCost) asBefore(from, to machine.DeviceID) bool {
 	key := [2]machine.DeviceID{from, to}
 	same, ok := c.ways[key]
 	if !ok {

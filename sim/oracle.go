@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// The oracle's half of Hardware: what every buffer holds, who uses it, and
+// The oracle's half of the hardware: what every buffer holds, who uses it, and
 // whether that is what the sequential run has there. See content.go for what
 // "holds" means.
 
@@ -17,7 +17,7 @@ import (
 type run struct {
 	graph *graph.Graph
 	bind  []engine.Binding
-	want  *Expected // nil until its first launch or its end
+	want  *expected // nil until its first launch or its end
 	homes map[graph.DataID]engine.Inst
 	done  bool
 	loose bool // it began from what is undefined, so what it computes is
@@ -27,19 +27,19 @@ type run struct {
 type resident struct {
 	home    engine.Inst
 	kind    graph.Durability
-	content Content // as the runs that ended well left it
+	content content // as the runs that ended well left it
 	loose   bool    // it is volatile, and a run failed that writes it
 }
 
 // Begin tells the oracle what a run is, before the engine's first action for it.
-func (h *Hardware) Begin(id engine.RunID, g *graph.Graph, bind []engine.Binding) {
+func (h *hardware) Begin(id engine.RunID, g *graph.Graph, bind []engine.Binding) {
 	if h.check {
 		h.runs[id] = &run{graph: g, bind: bind, homes: make(map[graph.DataID]engine.Inst)}
 	}
 }
 
 // BeginData tells the oracle of resident data.
-func (h *Hardware) BeginData(ref engine.DataRef, d graph.Data) {
+func (h *hardware) BeginData(ref engine.DataRef, d graph.Data) {
 	if h.check {
 		h.resident[ref] = &resident{home: engine.NoInst, kind: d.Durability, content: initial(0, graph.DataID(ref), d.Bytes)}
 	}
@@ -47,12 +47,12 @@ func (h *Hardware) BeginData(ref engine.DataRef, d graph.Data) {
 
 // expected returns what a run should compute. What resident data holds at first
 // is known once the run has started: runs that write it take turns.
-func (h *Hardware) expected(id engine.RunID, r *run) *Expected {
+func (h *hardware) expected(id engine.RunID, r *run) *expected {
 	if r.want == nil {
 		for _, b := range r.bind {
 			r.loose = r.loose || h.resident[b.Ref].loose
 		}
-		r.want = Sequential(r.graph, func(d graph.DataID) Content {
+		r.want = sequential(r.graph, func(d graph.DataID) content {
 			for _, b := range r.bind {
 				if b.Data == d {
 					return h.resident[b.Ref].content
@@ -65,7 +65,7 @@ func (h *Hardware) expected(id engine.RunID, r *run) *Expected {
 }
 
 // home gives a run's input data, or resident data, its first content.
-func (h *Hardware) home(a *engine.Action, in *instance) {
+func (h *hardware) home(a *engine.Action, in *instance) {
 	if !h.check {
 		return
 	}
@@ -98,7 +98,7 @@ func (h *Hardware) home(a *engine.Action, in *instance) {
 }
 
 // finish checks what a run, or a fetch of resident data, came to.
-func (h *Hardware) finish(a *engine.Action) {
+func (h *hardware) finish(a *engine.Action) {
 	if !h.check {
 		return
 	}
@@ -142,7 +142,7 @@ func (h *Hardware) finish(a *engine.Action) {
 
 // loosen notes that what a run that failed, or began from what is undefined, writes
 // of resident data is undefined. Only volatile data is changed by a run that failed.
-func (h *Hardware) loosen(r *run) {
+func (h *hardware) loosen(r *run) {
 	for i := range r.graph.NumTasks() {
 		for _, u := range r.graph.Task(graph.TaskID(i)).Uses {
 			if k := slices.IndexFunc(r.bind, func(b engine.Binding) bool { return b.Data == u.Data }); k >= 0 && u.Access.Writes() {
@@ -154,7 +154,7 @@ func (h *Hardware) loosen(r *run) {
 }
 
 // compare checks what a home holds.
-func (h *Hardware) compare(what string, home engine.Inst, want Content) {
+func (h *hardware) compare(what string, home engine.Inst, want content) {
 	in := h.inst(home)
 	if in == nil || in.status != live {
 		h.violation("%s has no home", what)
@@ -164,7 +164,7 @@ func (h *Hardware) compare(what string, home engine.Inst, want Content) {
 }
 
 // use counts an operation among the users of the instances it names.
-func (h *Hardware) use(o *op, n int32) {
+func (h *hardware) use(o *op, n int32) {
 	one := func(i engine.Inst) {
 		in := h.inst(i)
 		if in == nil || in.status != live {
@@ -187,7 +187,7 @@ func (h *Hardware) use(o *op, n int32) {
 
 // checkLaunch checks that a launch finds what it reads, and tears what it
 // writes until it ends.
-func (h *Hardware) checkLaunch(o *op) {
+func (h *hardware) checkLaunch(o *op) {
 	r := h.runs[o.run]
 	if r == nil || r.graph != o.graph {
 		h.violation("%s: its run is unknown or done", h.describe(o))
@@ -239,7 +239,7 @@ func (h *Hardware) checkLaunch(o *op) {
 
 // writes calls do for every argument a launch writes, with the number of the
 // use among its task's.
-func (h *Hardware) writes(o *op, do func(a *engine.Arg, use int)) {
+func (h *hardware) writes(o *op, do func(a *engine.Arg, use int)) {
 	t := o.graph.Task(o.task)
 	k := 0
 	for i := range t.Uses {
@@ -254,7 +254,7 @@ func (h *Hardware) writes(o *op, do func(a *engine.Arg, use int)) {
 }
 
 // reach returns the instance of an argument if the launch can touch it.
-func (h *Hardware) reach(o *op, a *engine.Arg) *instance {
+func (h *hardware) reach(o *op, a *engine.Arg) *instance {
 	in := h.inst(a.Inst)
 	switch {
 	case in == nil || in.status != live:
@@ -271,13 +271,13 @@ func (h *Hardware) reach(o *op, a *engine.Arg) *instance {
 
 // tear marks the bytes of an argument as being written by o. Two writers at
 // once are caught when the first ends and finds the other's mark.
-func (h *Hardware) tear(o *op, a *engine.Arg) {
+func (h *hardware) tear(o *op, a *engine.Arg) {
 	in := &h.insts[a.Inst]
 	in.content = in.content.put(a.Offset, a.Offset+a.Bytes, tornBit|o.serial, a.Offset)
 }
 
 // mine reports whether the bytes an operation was writing still carry its mark.
-func (h *Hardware) mine(o *op, i engine.Inst, lo, hi int64) bool {
+func (h *hardware) mine(o *op, i engine.Inst, lo, hi int64) bool {
 	c := h.insts[i].content
 	for k := c.from(lo); lo < hi; k++ {
 		if k == len(c) || c[k].Lo > lo || c[k].ID != tornBit|o.serial {
@@ -289,7 +289,7 @@ func (h *Hardware) mine(o *op, i engine.Inst, lo, hi int64) bool {
 }
 
 // checkCopy checks that a copy finds its source, and tears its destination.
-func (h *Hardware) checkCopy(o *op) {
+func (h *hardware) checkCopy(o *op) {
 	src, dst := h.inst(o.src), h.inst(o.dst)
 	switch {
 	case src.status != live || dst.status != live:
@@ -321,7 +321,7 @@ func unfit(s state) string {
 
 // commit gives an operation's destination its content, having checked that
 // nothing else touched it or what it read meanwhile.
-func (h *Hardware) commit(o *op) {
+func (h *hardware) commit(o *op) {
 	if !o.launch {
 		src, dst := &h.insts[o.src], &h.insts[o.dst]
 		if sum, st := src.content.sum(o.srcOff, o.srcOff+o.bytes); st != whole || sum != o.sum {

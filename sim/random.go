@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -231,7 +230,7 @@ func RandomFaults(r *rand.Rand, m *machine.Machine, span time.Duration) Faults {
 		case Sense:
 			f.Sample = unknownSample
 			f.Sample.TempC, f.Sample.Util = float64(40+r.IntN(60)), r.Float64()
-			again.Kind, again.Sample = Sense, engine.Sample{Util: 0.5, MemUsed: 0.5, TempC: 50, PowerW: -1, MemErrors: -1}
+			again.Kind, again.Sample = Sense, Sample{Util: 0.5, MemUsed: 0.5, TempC: 50, PowerW: -1, MemErrors: -1}
 		case Lose:
 			f.Keep = r.IntN(3) == 0
 			again.Kind = Back

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
@@ -268,7 +267,7 @@ func (s *Scenario) Jobs() ([]Job, error) {
 			}
 			jobs = append(jobs, Job{
 				Name: name, At: sp.At + time.Duration(k)*sp.Every, Graph: g,
-				Options: engine.RunOptions{Priority: sp.Priority},
+				Priority: sp.Priority,
 			})
 			sp.Seed++
 		}

@@ -107,7 +107,7 @@ func (g *golden) run(input string) (string, error) {
 		return "", err
 	}
 	c := Config{Machine: g.machine, Policy: g.policy, Jobs: jobs, Faults: s.Faults}
-	c.Engine.Trace = trace.NewRecorder(1 << 16)
+	c.Trace = trace.NewRecorder(1 << 16)
 	res, err := Run(c)
 	if err != nil {
 		return "", err

@@ -27,7 +27,7 @@ at 2ms slow cuda:1 3x
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(jobs) != 3 || jobs[1].At != 5*time.Millisecond || jobs[2].At != 7*time.Millisecond || jobs[1].Options.Priority != 4 {
+	if len(jobs) != 3 || jobs[1].At != 5*time.Millisecond || jobs[2].At != 7*time.Millisecond || jobs[1].Priority != 4 {
 		t.Fatalf("jobs: %+v", jobs)
 	}
 	first := jobs[0].Graph.Task(0)

@@ -99,9 +99,10 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 		Machine: m, Policy: names[r.IntN(len(names))], Seed: seed, Noise: r.Float64() * 0.3,
 		// Whatever hangs is noticed, and no series of injected failures uses
 		// up a task's retries or a device's credit.
-		Engine:  engine.Options{TaskTimeout: 50 * time.Millisecond, Retries: 100, Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(40), Health: engine.Health{MaxLosses: 100}},
-		MaxTime: time.Hour, MaxSteps: 1_000_000, Late: k&late != 0,
-		Board: driver.NewBoard(len(engine.LanesOf(m))),
+		TaskTimeout: 50 * time.Millisecond, Retries: 100,
+		engine:  engine.Options{Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(40), Health: engine.Health{MaxLosses: 100}},
+		MaxTime: time.Hour, MaxSteps: 1_000_000, late: k&late != 0,
+		board: driver.NewBoard(len(engine.LanesOf(m))),
 	}
 	c := &tr.Config
 	tr.drawJobs(r)
@@ -121,17 +122,17 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 	if seed%4 == 0 {
 		// Numbers of operations begin again while it runs. The board takes a number
 		// for the nearest count, so it gets there in steps.
-		c.Engine.Begun = make([]uint32, len(engine.LanesOf(m)))
-		for l := range c.Engine.Begun {
-			c.Engine.Begun[l] = math.MaxUint32 - uint32(seed%64)
+		c.engine.Begun = make([]uint32, len(engine.LanesOf(m)))
+		for l := range c.engine.Begun {
+			c.engine.Begun[l] = math.MaxUint32 - uint32(seed%64)
 			for k := range uint64(4) {
-				c.Board.Done(driver.Lane(l), uint32((k+1)*uint64(c.Engine.Begun[l])/4), false)
+				c.board.Done(driver.Lane(l), uint32((k+1)*uint64(c.engine.Begun[l])/4), false)
 			}
 		}
 	}
 	if k&poisoned != 0 {
 		tr.poison = fmt.Sprint("t", r.IntN(12))
-		c.Engine.Retries = 1 + r.IntN(3)
+		c.Retries = 1 + r.IntN(3)
 		// Nothing else may use up retries.
 		c.Faults = slices.DeleteFunc(c.Faults, func(f Fault) bool {
 			return slices.Contains([]FaultKind{FailNext, FailTask, FailCopy, Refuse, Exhaust, Hang, Break, Mend}, f.Kind)
@@ -193,7 +194,7 @@ func (tr *trial) drawJobs(r *rand.Rand) {
 func (tr *trial) drawOptions(r *rand.Rand) {
 	c, k := &tr.Config, tr.traits
 	for i := range c.Jobs {
-		o := &c.Jobs[i].Options
+		o := &c.Jobs[i]
 		if k&weighted != 0 {
 			o.Weight, o.Priority = 0.1+10*r.Float64(), r.IntN(5)-2
 		}
@@ -205,10 +206,10 @@ func (tr *trial) drawOptions(r *rand.Rand) {
 		}
 	}
 	if k&limited != 0 && r.IntN(2) == 0 {
-		c.Engine.MaxInFlight = 1 + r.IntN(6)
+		c.MaxInFlight = 1 + r.IntN(6)
 	}
 	if k&frugal != 0 {
-		c.Engine.Retries = 1 + r.IntN(4)
+		c.Retries = 1 + r.IntN(4)
 	}
 	switch {
 	case k&scarce != 0:
@@ -235,7 +236,7 @@ func (tr *trial) drawSwap(r *rand.Rand) {
 	id := machine.DeviceID(len(m.Devices) - 1)
 	m.Links = append(m.Links, machine.Link{A: machine.Host, B: id, Kind: machine.PCIe, BPS: 1e9, LatencyNS: float64(r.IntN(5000))})
 	tr.Faults = append(tr.Faults, Fault{Kind: Swap, At: time.Duration(r.IntN(5e6)), Device: old, Other: id})
-	tr.Board = driver.NewBoard(len(engine.LanesOf(m)))
+	tr.board = driver.NewBoard(len(engine.LanesOf(m)))
 }
 
 // tighten leaves little memory on every device, so that values are given up and
@@ -267,7 +268,7 @@ func (tr *trial) check() (res *Result, err error) {
 	}()
 	c := tr.Config
 	if tr.traits&(poisoned|cancelled|frugal) != 0 {
-		c.Engine.Trace = trace.NewRecorder(1 << 14)
+		c.Trace = trace.NewRecorder(1 << 14)
 	}
 	if res, err = Run(c); err != nil {
 		return nil, err
@@ -284,7 +285,7 @@ func (tr *trial) check() (res *Result, err error) {
 func (tr *trial) checkRun(res *Result, i int, g *graph.Graph) error {
 	r := &res.Runs[i]
 	rep := r.Report
-	if limit := 2*tr.Engine.ReplayDepth + tr.Engine.Depth; rep.LongestReplay > limit {
+	if limit := 2*tr.engine.ReplayDepth + tr.engine.Depth; rep.LongestReplay > limit {
 		return fmt.Errorf("a loss made %d tasks in a row run again, the limit is %d", rep.LongestReplay, limit)
 	}
 	if rep.Tasks != g.NumTasks() {
@@ -349,8 +350,8 @@ func (tr *trial) usedUp(res *Result, i int, g *graph.Graph) bool {
 	if tr.traits&frugal == 0 || !errors.As(r.Err, &te) {
 		return false
 	}
-	retries := tr.Engine.Retries
-	if n := inOrder(tr.Jobs)[i].Options.Retries; n != 0 {
+	retries := tr.Retries
+	if n := inOrder(tr.Jobs)[i].Retries; n != 0 {
 		retries = n
 	}
 	fails := 0

@@ -30,13 +30,21 @@ const (
 
 // Job is a graph to run.
 type Job struct {
-	Name    string
-	At      time.Duration // when it is submitted
-	Graph   *graph.Graph
-	Options engine.RunOptions
-	// Bind ties data of the graph to Config.Resident; it takes the place of
-	// Options.Bind.
+	Name  string
+	At    time.Duration // when it is submitted
+	Graph *graph.Graph
+	// Bind ties data of the graph to Config.Resident.
 	Bind []Binding
+	// Weight is the run's share of the devices relative to others (1).
+	Weight float64
+	// MaxInFlight limits the run's tasks in flight; 0 means no limit.
+	MaxInFlight int
+	// Timeout and Retries replace those of Config for this run when not 0; a negative
+	// Timeout means that nothing bounds its tasks.
+	Timeout time.Duration
+	Retries int
+	// Priority is added to the priority of every task.
+	Priority int
 }
 
 // Binding ties a graph's data to a position in Config.Resident.
@@ -53,8 +61,9 @@ type Config struct {
 	// fetched and checked. What volatile data holds after a run that writes it
 	// failed is undefined, and so is all that is computed from it.
 	Resident []graph.Data
-	// Policy names the policy, unless Engine.Policy makes it.
-	Policy string
+	// Policy names the policy, unless NewPolicy makes it.
+	Policy    string
+	NewPolicy sched.Factory
 	// Cost is what the engine believes things take (a roofline of Machine);
 	// Truth is what they really take (Cost).
 	Cost, Truth machine.Cost
@@ -62,17 +71,45 @@ type Config struct {
 	// Noise varies real durations by up to this fraction either way.
 	Noise  float64
 	Faults Faults
-	// Engine holds further options. Machine, Cost, Policy and Seed are filled
-	// in, and devices that a fault script swaps in become spares.
-	Engine engine.Options
+	// Trace records what happens; nil records nothing.
+	Trace *trace.Recorder
+	// Explain, when set, is called for every placement.
+	Explain func(sched.Explanation)
+	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
+	MaxInFlight int
+	// TaskTimeout bounds each execution of a task that names no timeout of its own;
+	// 0 bounds none.
+	TaskTimeout time.Duration
+	// Retries is how often a task may fail before its run does (3).
+	Retries int
+	// NoRecovery turns fault tolerance off: a lost device fails the runs that had
+	// tasks in flight there or need what only its memory held.
+	NoRecovery bool
+	// Rebalance holds the thresholds of the balancer.
+	Rebalance sched.RebalanceOptions
+	// Spares accept no work until a fault swaps them in. Those that Faults names
+	// need not be listed.
+	Spares []machine.DeviceID
 	// Unchecked turns the oracle off, for speed.
 	Unchecked bool
-	// Late and Board are as in HardwareOptions.
-	Late  bool
-	Board *driver.Board
 	// MaxTime and MaxSteps end a simulation that goes on for ever.
 	MaxTime  time.Duration
 	MaxSteps int
+
+	// engine holds options that only tests set; the others are filled in.
+	engine engine.Options
+	// late and board are as in hardwareOptions.
+	late  bool
+	board *driver.Board
+}
+
+// options are those of the engine.
+func (c *Config) options() engine.Options {
+	o := c.engine
+	o.Machine, o.Cost, o.Seed, o.Policy = c.Machine, c.Cost, c.Seed, c.NewPolicy
+	o.Trace, o.Explain, o.MaxInFlight, o.TaskTimeout, o.Retries = c.Trace, c.Explain, c.MaxInFlight, c.TaskTimeout, c.Retries
+	o.NoRecovery, o.Rebalance, o.Spares = c.NoRecovery, c.Rebalance, c.Spares
+	return o
 }
 
 // Result is what a simulation came to.
@@ -88,17 +125,17 @@ type Result struct {
 	Bound      time.Duration
 	Efficiency float64
 	Steps      int
-	Trace      []trace.Event // when Engine.Trace was given
+	Trace      []trace.Event // when Config.Trace was given
 }
 
 // RunResult is how one run ended.
 type RunResult struct {
 	Name      string
-	Run       engine.RunID
+	Run       int64 // its number, from 1 in the order of submission; events have the same
 	Submitted time.Duration
 	Ended     time.Duration
 	Err       error
-	Report    *engine.Report
+	Report    *trace.Report
 }
 
 // Run simulates. The error is nil when every run ended, well or not; it wraps
@@ -119,8 +156,8 @@ func Run(c Config) (*Result, error) {
 type loop struct {
 	c       Config
 	engine  *engine.Engine
-	hw      *Hardware
-	believe *LinkCost // the engine's cost model, where links can break
+	hw      *hardware
+	believe *linkCost // the engine's cost model, where links can break
 	jobs    []Job     // not submitted yet
 	faults  Faults    // not injected yet
 	refs    []engine.DataRef
@@ -159,9 +196,9 @@ func newLoop(c Config) (*loop, error) {
 	if err := l.makeEngine(); err != nil {
 		return nil, err
 	}
-	l.hw = NewHardware(HardwareOptions{
-		Machine: c.Machine, Lanes: l.engine.Lanes(), Begun: c.Engine.Begun, Cost: NewLinkCost(c.Machine, c.Truth),
-		Noise: c.Noise, Seed: c.Seed, Check: !c.Unchecked, Late: c.Late, Board: c.Board,
+	l.hw = newHardware(hardwareOptions{
+		Machine: c.Machine, Lanes: l.engine.Lanes(), Begun: c.engine.Begun, Cost: newLinkCost(c.Machine, c.Truth),
+		Noise: c.Noise, Seed: c.Seed, Check: !c.Unchecked, Late: c.late, Board: c.board,
 	})
 	for _, d := range c.Resident {
 		ref := l.engine.NewData(d.Name, d.Bytes, d.Durability)
@@ -173,8 +210,7 @@ func newLoop(c Config) (*loop, error) {
 
 // makeEngine is the one place that knows how an engine is made.
 func (l *loop) makeEngine() error {
-	o := l.c.Engine
-	o.Machine, o.Cost, o.Seed = l.c.Machine, l.c.Cost, l.c.Seed
+	o := l.c.options()
 	if o.Policy == nil {
 		f, err := sched.New(l.c.Policy)
 		if err != nil {
@@ -186,7 +222,7 @@ func (l *loop) makeEngine() error {
 		switch f.Kind {
 		case Break, Mend:
 			if l.believe == nil {
-				l.believe = NewLinkCost(l.c.Machine, l.c.Cost)
+				l.believe = newLinkCost(l.c.Machine, l.c.Cost)
 				o.Cost = l.believe
 			}
 		case Swap:
@@ -304,7 +340,7 @@ func (l *loop) inject(now time.Duration, evs []engine.Event) []engine.Event {
 		l.faults = l.faults[1:]
 		if f.Kind == Cancel {
 			if f.Times <= len(l.runs) {
-				evs = append(evs, engine.Event{Kind: engine.Cancel, Run: l.runs[f.Times-1].Run})
+				evs = append(evs, engine.Event{Kind: engine.Cancel, Run: engine.RunID(l.runs[f.Times-1].Run)})
 			}
 			continue
 		}
@@ -326,17 +362,14 @@ func (l *loop) submit(now time.Duration) {
 	for len(l.jobs) > 0 && l.jobs[0].At <= now {
 		j := &l.jobs[0]
 		l.jobs = l.jobs[1:]
-		o := j.Options
-		if len(j.Bind) > 0 {
-			o.Bind = nil
-			for _, b := range j.Bind {
-				o.Bind = append(o.Bind, engine.Binding{Data: b.Data, Ref: l.refs[b.Resident]})
-			}
+		o := engine.RunOptions{Weight: j.Weight, MaxInFlight: j.MaxInFlight, Timeout: j.Timeout, Retries: j.Retries, Priority: j.Priority}
+		for _, b := range j.Bind {
+			o.Bind = append(o.Bind, engine.Binding{Data: b.Data, Ref: l.refs[b.Resident]})
 		}
 		id := l.engine.Submit(now, j.Graph, o)
 		l.hw.Begin(id, j.Graph, o.Bind)
 		l.byID[id] = len(l.runs)
-		l.runs = append(l.runs, RunResult{Name: j.Name, Run: id, Submitted: now})
+		l.runs = append(l.runs, RunResult{Name: j.Name, Run: int64(id), Submitted: now})
 		l.open++
 	}
 }
@@ -368,7 +401,7 @@ func (l *loop) stuck(why string) error {
 	const show = 8
 	var open []string
 	for i := range l.runs {
-		if _, ok := l.byID[l.runs[i].Run]; ok {
+		if _, ok := l.byID[engine.RunID(l.runs[i].Run)]; ok {
 			if len(open) == show {
 				open = append(open, "…")
 				break
@@ -406,6 +439,6 @@ func (l *loop) result() *Result {
 	}
 	r.Bound = LowerBound(l.c.Machine, l.c.Truth, l.c.Jobs)
 	r.Efficiency = r.Bound.Seconds() / max(r.Makespan.Seconds(), 1e-9)
-	r.Trace = l.c.Engine.Trace.Events()
+	r.Trace = l.c.Trace.Events()
 	return r
 }

@@ -110,7 +110,7 @@ func TestSameSeedSameRun(t *testing.T) {
 	run := func(seed uint64, unchecked bool) *Result {
 		rec := trace.NewRecorder(1 << 16)
 		return simulate(t, "3x5070", text, func(c *Config) {
-			c.Seed, c.Noise, c.Unchecked, c.Engine.Trace = seed, 0.1, unchecked, rec
+			c.Seed, c.Noise, c.Unchecked, c.Trace = seed, 0.1, unchecked, rec
 		})
 	}
 	a, b, c := run(1, false), run(1, true), run(2, false)

@@ -14,7 +14,7 @@ const recoveryTime = 400 * time.Millisecond
 
 // Inject makes a fault happen now. Cancel is the loop's business, since only it
 // knows the runs.
-func (h *Hardware) Inject(now time.Duration, f *Fault) {
+func (h *hardware) Inject(now time.Duration, f *Fault) {
 	h.now = now
 	d := &h.devices[max(f.Device, 0)]
 	tell := func(e engine.Event) {
@@ -67,7 +67,7 @@ func (h *Hardware) Inject(now time.Duration, f *Fault) {
 	case Hang:
 		h.hang(f.Device)
 	case Sense:
-		tell(engine.Event{Kind: engine.Telemetry, Sample: &f.Sample})
+		tell(engine.Event{Kind: engine.Telemetry, Sample: f.Sample.engine()})
 	case Swap:
 		tell(engine.Event{Kind: engine.HotSwap, Spare: f.Other})
 	case Drain:
@@ -80,7 +80,7 @@ func (h *Hardware) Inject(now time.Duration, f *Fault) {
 
 // takeDown ends everything in flight on a device without a word, fails what
 // waited for it or touched its memory, and forgets that memory unless kept.
-func (h *Hardware) takeDown(id machine.DeviceID, kept bool) {
+func (h *hardware) takeDown(id machine.DeviceID, kept bool) {
 	d := &h.devices[id]
 	d.kept = kept && (!d.down || d.kept)
 	d.down = true
@@ -124,7 +124,7 @@ func (h *Hardware) takeDown(id machine.DeviceID, kept bool) {
 }
 
 // copies calls do for every copy in flight.
-func (h *Hardware) copies(do func(slot int32, o *op)) {
+func (h *hardware) copies(do func(slot int32, o *op)) {
 	for i := range h.lanes {
 		ln := &h.lanes[i]
 		for s := ln.done + 1; s <= ln.last; s++ {
@@ -137,7 +137,7 @@ func (h *Hardware) copies(do func(slot int32, o *op)) {
 }
 
 // bringUp makes a device work again, if the script lets it.
-func (h *Hardware) bringUp(id machine.DeviceID) {
+func (h *hardware) bringUp(id machine.DeviceID) {
 	d := &h.devices[id]
 	if !d.down || d.broken || d.cut {
 		return
@@ -147,7 +147,7 @@ func (h *Hardware) bringUp(id machine.DeviceID) {
 }
 
 // recover answers a request to bring a device back, after a while.
-func (h *Hardware) recover(a *engine.Action) {
+func (h *hardware) recover(a *engine.Action) {
 	if !h.devices[a.Device].down {
 		h.violation("recovery of %s, which works", h.name(a.Device))
 		return
@@ -158,7 +158,7 @@ func (h *Hardware) recover(a *engine.Action) {
 
 // answer ends an attempt to bring a device back: one that was only dropped
 // works again, one the script took away does not.
-func (h *Hardware) answer(id machine.DeviceID) {
+func (h *hardware) answer(id machine.DeviceID) {
 	d := &h.devices[id]
 	if !d.down {
 		return // it came back meanwhile
@@ -172,7 +172,7 @@ func (h *Hardware) answer(id machine.DeviceID) {
 }
 
 // hang stops what runs on a device, or else what starts there next.
-func (h *Hardware) hang(id machine.DeviceID) {
+func (h *hardware) hang(id machine.DeviceID) {
 	found := false
 	h.launches(id, func(slot int32) {
 		found = true
@@ -185,12 +185,12 @@ func (h *Hardware) hang(id machine.DeviceID) {
 }
 
 // rerate gives what runs on a device the speed it has now.
-func (h *Hardware) rerate(id machine.DeviceID) {
+func (h *hardware) rerate(id machine.DeviceID) {
 	h.launches(id, func(slot int32) { h.flows.rate(h, slot) })
 }
 
 // launches calls do for the flow of every launch running on a device.
-func (h *Hardware) launches(id machine.DeviceID, do func(slot int32)) {
+func (h *hardware) launches(id machine.DeviceID, do func(slot int32)) {
 	for _, l := range h.devices[id].lanes {
 		ln := &h.lanes[l]
 		if ln.done == ln.last {
@@ -210,7 +210,7 @@ func (h *Hardware) launches(id machine.DeviceID, do func(slot int32)) {
 
 // breakLink fails the copies in flight on a link. A device that can no longer
 // reach the host is lost: nothing could be brought to it or fetched from it.
-func (h *Hardware) breakLink(a, b machine.DeviceID) {
+func (h *hardware) breakLink(a, b machine.DeviceID) {
 	var hit []int32
 	h.copies(func(slot int32, o *op) {
 		if o.running && slices.ContainsFunc(way(h.cost.Machine(), o.from, o.device), func(l *machine.Link) bool { return joins(l, a, b) }) {
@@ -237,7 +237,7 @@ func (h *Hardware) breakLink(a, b machine.DeviceID) {
 
 // route returns the resources a copy shares, remembering them until a link
 // breaks or is mended.
-func (h *Hardware) route(from, to machine.DeviceID) []int32 {
+func (h *hardware) route(from, to machine.DeviceID) []int32 {
 	if len(h.machine.Resources) == 0 {
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -39,10 +38,10 @@ func (s *simulation) run() (err error) {
 	c := sim.Config{
 		Machine: s.machine, Jobs: s.work.jobs, Policy: s.policy,
 		Seed: s.seed, Noise: s.noise, Faults: s.work.faults, Unchecked: !s.checked,
-		Engine: engine.Options{Trace: trace.NewRecorder(min(max(8*s.work.tasks, minEvents), maxEvents))},
+		Trace: trace.NewRecorder(min(max(8*s.work.tasks, minEvents), maxEvents)),
 	}
 	if s.explain != nil {
-		c.Engine.Explain = func(e sched.Explanation) {
+		c.Explain = func(e sched.Explanation) {
 			if s.explain(e.Task) {
 				s.explanations = append(s.explanations, e)
 			}

@@ -66,7 +66,7 @@ func (v *View) Takes(g *graph.Graph) (time.Duration, error) {
 func (v *View) run(g *graph.Graph, resident []graph.DataID, without []machine.DeviceID) (*engine.Report, error) {
 	c := sim.Config{
 		Machine: v.alone(g), Cost: present{v}, Unchecked: true,
-		Engine: engine.Options{Policy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without},
+		NewPolicy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without,
 	}
 	job := sim.Job{Graph: g}
 	for i, d := range resident {

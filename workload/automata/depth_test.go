@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/workloadtest"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -27,7 +26,7 @@ func simulated(t *testing.T, m *machine.Machine, g *graph.Graph) time.Duration {
 	}
 	res, err := sim.Run(sim.Config{
 		Machine: m, Cost: machine.NewRoofline(m), Unchecked: true,
-		Engine: engine.Options{Policy: policy}, Jobs: []sim.Job{{Graph: g}},
+		NewPolicy: policy, Jobs: []sim.Job{{Graph: g}},
 	})
 	if err == nil {
 		err = res.Runs[0].Err
