@@ -63,7 +63,8 @@ func samples(t *testing.T) []sample {
 	// Sums so close to one another that a comparison with any slack takes the wrong one.
 	near, err := tropical.New(tropical.Config{M: 67, K: 50, N: 70, Seed: 2})
 	product(near, err, func() []float32 { return near.Result() })
-	for _, xs := range [][]float32{near.A, near.B} {
+	a, b := near.Operands()
+	for _, xs := range [][]float32{a, b} {
 		for i := range xs {
 			xs[i] *= 1e-6
 		}

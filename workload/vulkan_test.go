@@ -121,7 +121,7 @@ func TestVulkanRounds(t *testing.T) {
 	products := func(c gemm.Config) {
 		g, err := gemm.New(c)
 		run(g, err)
-		p, err := tropical.New(c)
+		p, err := tropical.New(tropical.Config(c))
 		run(p, err)
 	}
 	products(gemm.Config{M: 3, K: 1 << 16, N: 4, Seed: 1}) // in fours

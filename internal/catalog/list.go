@@ -26,10 +26,10 @@ import (
 // a new entry.
 var list = []Entry{
 	{"gemm", "multiply two float32 matrices", gemm.Funcs, func(f *pflag.FlagSet) Order {
-		return order(matrixFlags(f, 2048), gemm.New)
+		return order(matrixFlags(f, 2048), func(c product.Config) (*gemm.Job, error) { return gemm.New(gemm.Config(c)) })
 	}, Growth{[]string{"m", "k", "n"}, 3, 8192}},
 	{"tropical", "multiply two matrices in max-plus algebra", tropical.Funcs, func(f *pflag.FlagSet) Order {
-		return order(matrixFlags(f, 1536), tropical.New)
+		return order(matrixFlags(f, 1536), func(c product.Config) (*tropical.Job, error) { return tropical.New(tropical.Config(c)) })
 	}, Growth{[]string{"m", "k", "n"}, 3, 8192}},
 	{"tropical-net", "train a network of maxima of sums", tropical.TrainFuncs, func(f *pflag.FlagSet) Order {
 		c := tropical.Training{}
