@@ -68,6 +68,19 @@ type surface struct {
 func publicNames(t *testing.T) *surface {
 	t.Helper()
 	s := &surface{}
+	for _, dir := range publicFolders(t) {
+		if err := s.folder(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(s.lines)
+	s.lines = slices.Compact(s.lines) // a file for each platform declares the same
+	return s
+}
+
+// publicFolders are the folders that may have a package users can import.
+func publicFolders(t *testing.T) (dirs []string) {
+	t.Helper()
 	err := filepath.WalkDir(".", func(dir string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
@@ -76,14 +89,13 @@ func publicNames(t *testing.T) *surface {
 		case base == "internal" || base == "testdata" || base == "cmd" || base == "examples" || base != "." && strings.HasPrefix(base, "."):
 			return fs.SkipDir
 		}
-		return s.folder(dir)
+		dirs = append(dirs, dir)
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(s.lines)
-	s.lines = slices.Compact(s.lines) // a file for each platform declares the same
-	return s
+	return dirs
 }
 
 // folder adds the declarations of a package.
