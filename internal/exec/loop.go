@@ -27,6 +27,10 @@ const (
 	farYield = 1 << 14
 	// waitSpins is how often a caller looks for the end of its run, likewise.
 	waitSpins = 1 << 19
+	// soon is longer than the loop looks for completions, which is some milliseconds at
+	// most. Nothing that is due later needs the clock before the loop sleeps: automatic
+	// timeouts are set all the time, and reading the clock costs about 50 ns.
+	soon = 100 * time.Millisecond
 )
 
 // loop is the goroutine that owns the engine.
@@ -57,6 +61,7 @@ type loop struct {
 	got     []driver.Completion
 	counts  Counts
 	forgets forgetting
+	stepped time.Duration // when the engine last stepped
 	spins   int
 	yield   int  // looks for each time it yields
 	stirred bool // something began or ended since it last slept
@@ -167,7 +172,8 @@ func (l *loop) run() {
 			l.x.last, l.x.counts = l.status()
 			return
 		}
-		l.acts = l.engine.Step(l.now(), l.evs, l.acts[:0])
+		l.stepped = l.now()
+		l.acts = l.engine.Step(l.stepped, l.evs, l.acts[:0])
 		l.evs = l.evs[:0]
 		if l.forgets.due || l.forgets.open {
 			l.forgets.forget(l.board, l.engine, len(l.lanes))
@@ -277,11 +283,8 @@ func (l *loop) wait() {
 		return
 	}
 	at, timed := l.engine.NextWake()
-	d := time.Hour
-	if timed {
-		if d = at - l.now(); d <= 0 {
-			return
-		}
+	if timed && at < l.stepped+soon && at <= l.now() {
+		return
 	}
 	// Devices that run short tasks answer within microseconds: look a few times
 	// before going to sleep, which costs more than that. Samples of idle devices'
@@ -295,6 +298,10 @@ func (l *loop) wait() {
 		}
 	}
 	l.stirred = false
+	d := time.Hour
+	if timed {
+		d = at - l.now()
+	}
 	l.asleep.Store(true)
 	if !l.rung.Load() {
 		l.timer.Reset(d)

@@ -180,6 +180,7 @@ type device struct {
 	preparing bool // there is a standby, or will be
 	member    map[*child]int
 	done      []driver.Completion // ended by the parent
+	heard     time.Duration       // the board's clock when it was last read for a completion
 	homes     uint32              // numbers used on homeLane
 	heap      heap
 	aliases   map[peerBuffer]alias // siblings' buffers the worker knows

@@ -193,9 +193,12 @@ func (d *device) read() (c driver.Completion, report, ok bool, err error) {
 		return c, false, true, nil
 	}
 	// Times are the worker's claim: the engine learns from them, so they are within
-	// what can be.
-	e.start = min(max(e.start, 0), d.board.Now())
-	e.end = min(max(e.end, e.start), d.board.Now())
+	// what can be. The clock is read once for completions that came together.
+	if max(e.start, e.end) > d.heard {
+		d.heard = d.board.Now()
+	}
+	e.start = min(max(e.start, 0), d.heard)
+	e.end = min(max(e.end, e.start), d.heard)
 	l.last = e.class
 	c, report = d.settle(l, e.start, e.end, e.err)
 	return c, report, true, nil
