@@ -32,6 +32,7 @@ func (d described) Open(context.Context, *slog.Logger) ([]driver.Device, error) 
 type silent struct{ info machine.Device }
 
 func (s silent) Info() machine.Device                        { return s.info }
+func (s silent) Traits() driver.Traits                       { return driver.Traits{} }
 func (s silent) Attach(*driver.Board, []driver.Lane, func()) {}
 func (s silent) Submit([]driver.Op) error                    { return nil }
 func (s silent) Completions([]driver.Completion) int         { return 0 }

@@ -51,6 +51,10 @@ type Reviver interface {
 // device may name the other as From.
 type PeerCopier interface {
 	CanCopyFrom(other Device) bool
+	// LinkTo describes the direct way to the other device. Its rate is what the link is
+	// built for; ends are filled in by the caller. ErrUnavailable stands for no direct
+	// way, or none that is known.
+	LinkTo(other Device) (machine.Link, error)
 }
 
 // HostMapper prepares host memory for fast copies, as by page-locking it. Memory
@@ -73,12 +77,9 @@ type SlabMaker interface {
 	MapSlab(n int32, fd int, size int64) error
 	// UnmapSlab gives slab n up; no operation in flight uses it.
 	UnmapSlab(n int32) error
-}
-
-// SlabDropper frees a slab it made, by the descriptor MakeSlab returned, which the
-// caller closes after. Without it a slab's memory is free once every descriptor
-// and mapping of it is closed.
-type SlabDropper interface {
+	// DropSlab gives up a slab that was made here, by the descriptor MakeSlab returned,
+	// which the caller closes after. The memory is free once no descriptor and no
+	// mapping of it is left.
 	DropSlab(fd int) error
 }
 
@@ -93,14 +94,6 @@ type Hanger interface {
 // but the kernels it is given, in the precision they state.
 type Exacter interface {
 	SetExact()
-}
-
-// Sharer is a device in another process. The board it is attached to, and host
-// memory it is to copy without staging, come from Shared; Attach gives it
-// OwnLanes lanes more, at the end. Sharers of one executor share one memory.
-type Sharer interface {
-	Shared() SharedMemory
-	OwnLanes() int
 }
 
 // SharedMemory is host memory that several processes map. Its methods are safe
@@ -124,12 +117,6 @@ type SharedMemory interface {
 // for it.
 type Partial interface {
 	SubmitSome(batch []Op) (int, error)
-}
-
-// Keeper says of a device that can be lost whether its buffers may outlive that,
-// so that work can wait for them. Revive tells whether they did.
-type Keeper interface {
-	Keeps() bool
 }
 
 // Dropper gives up on what a device runs, as when that hangs: all of it
@@ -172,20 +159,6 @@ type Tuner interface {
 	// Tune takes decisions of an earlier run; what is unknown to the device is
 	// ignored.
 	Tune([]Tuned)
-}
-
-// Peaker knows what a device's memory is built for, in bytes per second; 0 when
-// nobody says.
-type Peaker interface {
-	MemoryPeak() float64
-}
-
-// Linker knows how a device is connected. Rates are what the link is built for,
-// until they are measured; ends are filled in by the caller. ErrUnavailable
-// stands for no direct way, or none that is known.
-type Linker interface {
-	LinkToHost() (machine.Link, error)
-	LinkTo(other Device) (machine.Link, error)
 }
 
 // Joiner makes a device a rank among others, for collective operations by a

@@ -26,7 +26,7 @@ var (
 	// ErrOutOfMemory: the device could not provide a buffer.
 	ErrOutOfMemory = errors.New("out of device memory")
 	// ErrDeviceLost: nothing the device had in flight will complete, and unless
-	// it is a Keeper nothing it held exists any more. Where a kernel did it, the
+	// Traits.Keeps nothing it held exists any more. Where a kernel did it, the
 	// error wraps ErrKernel as well; that kernel's own launch completed with
 	// ErrKernel and not with this.
 	ErrDeviceLost = errors.New("device lost")
@@ -50,11 +50,35 @@ type Driver interface {
 	Open(ctx context.Context, log *slog.Logger) ([]Device, error)
 }
 
+// Traits are facts about a device that its driver knows and machine.Device does not
+// say. The zero Traits are those of a device in the caller's process of which nothing
+// else is known.
+type Traits struct {
+	// MemoryPeak is what the device's memory is built for, in bytes per second; 0
+	// where that is not known.
+	MemoryPeak float64
+	// HostLink is how the device's memory is connected to the host's. Its rate is what
+	// the link is built for, 0 where that is not known; ends are filled in by the caller.
+	HostLink machine.Link
+	// Keeps says of a device that can be lost that its buffers may outlive that, so
+	// that work can wait for them. Revive tells whether they did.
+	Keeps bool
+	// Shared is set for a device in another process: the board it is attached to, and
+	// host memory it is to copy without staging, come from it. Devices of one executor
+	// share one memory.
+	Shared SharedMemory
+	// OwnLanes is how many lanes more Attach gives a device in another process, at the
+	// end.
+	OwnLanes int
+}
+
 // Device is an open device. Submit, Completions and Close are called by one
 // goroutine; after Close only Completions may be.
 type Device interface {
 	// Info describes the device; what was measured may be zero.
 	Info() machine.Device
+	// Traits are further facts. It may be called at any time, and answers at once.
+	Traits() Traits
 	// Attach tells the device which lanes of the board are its own before the
 	// first Submit: compute lanes, then the lane for copies into its memory,
 	// then the one for copies out of it. The device calls wake after

@@ -81,8 +81,8 @@ func (b *bare) attach() (err error) {
 	}
 	for i, d := range b.devs {
 		b.lanes = append(b.lanes, give(max(d.Info().Lanes, 1)+2))
-		if s, ok := d.(driver.Sharer); ok {
-			own[i], shared = give(s.OwnLanes()), s.Shared()
+		if t := d.Traits(); t.Shared != nil {
+			own[i], shared = give(t.OwnLanes), t.Shared
 		}
 	}
 	b.board = driver.NewBoard(len(b.seq))

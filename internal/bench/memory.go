@@ -211,9 +211,9 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 			return driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{streamStep(n)}}, Args: []driver.Arg{{Buf: bufA, Bytes: n}, {Buf: bufB, Bytes: n}}}
 		}))
 	}
-	if p, ok := b.devs[i].(driver.Peaker); ok && !info.HostMemory {
+	if !info.HostMemory {
 		for k := range out {
-			out[k].row.PeakBPS = p.MemoryPeak()
+			out[k].row.PeakBPS = b.devs[i].Traits().MemoryPeak
 		}
 	}
 	var kernels []trial
@@ -251,17 +251,12 @@ func (b *bare) copies(m *machine.Machine, i int, one func(string, float64, float
 			return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: driver.NoBuffer, HostDst: host}
 		})
 		in.lane, away.lane = laneIn, laneOut
-		if l, ok := dev.(driver.Linker); ok {
-			if host, err := l.LinkToHost(); err == nil {
-				in.row.PeakBPS, away.row.PeakBPS = host.BPS, host.BPS
-			}
-		}
+		in.row.PeakBPS, away.row.PeakBPS = dev.Traits().HostLink.BPS, dev.Traits().HostLink.BPS
 		out = append(out, in, away)
 		_, maps := dev.(driver.HostMapper)
-		_, shares := dev.(driver.Sharer)
 		for _, t := range []trial{in, away} {
 			switch {
-			case shares:
+			case dev.Traits().Shared != nil:
 				t.shared, t.row.Case = true, t.row.Case+", shared"
 				out = append(out, t)
 			case maps:
@@ -293,7 +288,7 @@ func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error)
 	}
 	host := make([]byte, size)
 	if t.shared {
-		mem := b.devs[t.device].(driver.Sharer).Shared()
+		mem := b.devs[t.device].Traits().Shared
 		if host, err = mem.Get(size); err != nil {
 			return row, err
 		}

@@ -222,21 +222,18 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 		}
 		if !info.HostMemory {
 			link := machine.Link{A: machine.Host, Kind: machine.PCIe, BPS: 10e9, LatencyNS: 10e3}
-			if l, ok := d.(driver.Linker); ok {
-				if known, err := l.LinkToHost(); err == nil {
-					link = known
-				}
+			if known := d.Traits().HostLink; known.BPS > 0 {
+				link = known
 			}
 			link.B = machine.DeviceID(i)
 			m.Links = append(m.Links, link)
 		}
 		for k, other := range devs[:i] {
 			p, copies := d.(driver.PeerCopier)
-			l, knows := d.(driver.Linker)
-			if !copies || !knows || !p.CanCopyFrom(other) {
+			if !copies || !p.CanCopyFrom(other) {
 				continue
 			}
-			if link, err := l.LinkTo(other); err == nil {
+			if link, err := p.LinkTo(other); err == nil {
 				link.A, link.B = machine.DeviceID(k), machine.DeviceID(i)
 				m.Links = append(m.Links, link)
 			}

@@ -36,8 +36,8 @@ func (n *noted) CanCopyFrom(o driver.Device) bool {
 	return n.Device.(driver.PeerCopier).CanCopyFrom(o.(*noted).Device)
 }
 
-func (n *noted) LinkToHost() (machine.Link, error) {
-	return machine.Link{A: machine.Host, Kind: machine.PCIe, BPS: 1e9, LatencyNS: 1e6}, nil
+func (n *noted) Traits() driver.Traits {
+	return driver.Traits{HostLink: machine.Link{A: machine.Host, Kind: machine.PCIe, BPS: 1e9, LatencyNS: 1e6}}
 }
 
 func (n *noted) LinkTo(driver.Device) (machine.Link, error) {

@@ -16,15 +16,15 @@ import (
 func share(devs []driver.Device, lanes int) (b *driver.Board, mem driver.SharedMemory, own [][]driver.Lane, err error) {
 	own = make([][]driver.Lane, len(devs))
 	for i, d := range devs {
-		s, ok := d.(driver.Sharer)
-		if !ok {
+		t := d.Traits()
+		if t.Shared == nil {
 			continue
 		}
-		if mem != nil && s.Shared() != mem {
+		if mem != nil && t.Shared != mem {
 			return nil, nil, nil, errors.New("devices in worker processes must share one memory: give their drivers the same")
 		}
-		mem = s.Shared()
-		for range s.OwnLanes() {
+		mem = t.Shared
+		for range t.OwnLanes {
 			own[i] = append(own[i], driver.Lane(lanes))
 			lanes++
 		}
@@ -40,10 +40,8 @@ func share(devs []driver.Device, lanes int) (b *driver.Board, mem driver.SharedM
 func processes(devs []driver.Device) []engine.Process {
 	out := make([]engine.Process, len(devs))
 	for i, d := range devs {
-		_, out[i].Own = d.(driver.Sharer)
-		if k, ok := d.(driver.Keeper); ok {
-			out[i].Keeps = k.Keeps()
-		}
+		t := d.Traits()
+		out[i].Own, out[i].Keeps = t.Shared != nil, t.Keeps
 	}
 	return out
 }
@@ -58,9 +56,8 @@ func (l *loop) lose(d *dev, err error) {
 	d.away.Store(true)
 	l.abandon(d)
 	l.memberLost(d)
-	k, ok := d.Device.(driver.Keeper)
 	l.evs = append(l.evs, engine.Event{
-		Kind: engine.DeviceLost, Device: d.id, Kept: ok && k.Keeps(), Blamed: errors.Is(err, driver.ErrKernel), Err: err,
+		Kind: engine.DeviceLost, Device: d.id, Kept: d.Traits().Keeps, Blamed: errors.Is(err, driver.ErrKernel), Err: err,
 	})
 }
 

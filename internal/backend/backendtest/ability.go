@@ -117,17 +117,17 @@ func testHostMapper(r *rig) {
 // testSharedMemory copies between memory that processes share and a device.
 func testSharedMemory(r *rig) {
 	d := r.devs[0]
-	s, ok := d.Device.(driver.Sharer)
-	if !ok {
+	mem := d.Traits().Shared
+	if mem == nil {
 		return
 	}
 	rnd := rand.New(rand.NewPCG(12, 13))
 	for _, n := range []int64{1, 64, 4097, 3<<20 + 1} {
-		src, err := s.Shared().Get(n)
+		src, err := mem.Get(n)
 		if err != nil {
 			r.Fatal(err)
 		}
-		dst, err := s.Shared().Get(n)
+		dst, err := mem.Get(n)
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -138,8 +138,8 @@ func testSharedMemory(r *rig) {
 			r.Errorf("%d bytes of shared memory, there and back, differ at byte %d", n, firstDifference(dst, src))
 		}
 		d.free(b)
-		s.Shared().Put(src)
-		s.Shared().Put(dst)
+		mem.Put(src)
+		mem.Put(dst)
 	}
 	d.flush()
 }

@@ -400,7 +400,7 @@ func testLoss(r *rig) {
 	if err != nil {
 		r.Fatalf("no rung brought %s back: %v", d.Info().Name, err)
 	}
-	if k, ok := d.Device.(driver.Keeper); ok && whole && !k.Keeps() {
+	if whole && !d.Traits().Keeps {
 		r.Errorf("%s says it keeps nothing, and did", d.Info().Name)
 	}
 	if whole {

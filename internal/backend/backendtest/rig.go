@@ -80,8 +80,8 @@ func newRig(tb testing.TB, c *Config, n int, direct bool) *rig {
 	var shared driver.SharedMemory
 	for i, d := range r.devs {
 		d.lanes = give(max(d.Info().Lanes, 1) + 2)
-		if s, ok := d.Device.(driver.Sharer); ok {
-			own[i], shared = give(s.OwnLanes()), s.Shared()
+		if t := d.Traits(); t.Shared != nil {
+			own[i], shared = give(t.OwnLanes), t.Shared
 		}
 	}
 	r.board = driver.NewBoard(next)

@@ -269,8 +269,8 @@ func (d *device) Revive(ctx context.Context, _ driver.Rung) (kept bool, err erro
 	return true, nil
 }
 
-// Keeps says that a dropped device's memory outlives that.
-func (d *device) Keeps() bool { return true }
+// Traits say that a dropped device's memory outlives that.
+func (d *device) Traits() driver.Traits { return driver.Traits{Keeps: true} }
 
 // errPanic wraps what a kernel panicked with.
 var errPanic = errors.New("kernel panicked")

@@ -24,6 +24,7 @@ type device struct {
 	num   int32 // CUDA's number of it
 	ctx   uintptr
 	info  machine.Device
+	facts driver.Traits
 	pci   string
 	gpu   *gpu // NVML's view; nil without NVML
 	arch  int  // as 90
@@ -134,8 +135,11 @@ func (p *platform) open(i int) (_ *device, err error) {
 			p.log.Warn("no telemetry", "device", name, "err", err)
 		} else {
 			d.info.PowerWatts = d.gpu.powerLimit()
+			d.facts.HostLink = d.gpu.hostLink()
 		}
 	}
+	// Two words of the memory's width go over in each cycle of its clock.
+	d.facts.MemoryPeak = 2 * 1e3 * float64(a.attribute(f, d.num, attrMemoryKHz)) * float64(a.attribute(f, d.num, attrMemoryBits)) / 8
 	if p.gpus > 1 && p.nccl.open(p.o.LibraryPath) == nil { // alone there is nobody to join
 		d.info.Joins = "nccl"
 	}
@@ -172,6 +176,9 @@ func (d *device) within(fn func(*frame) error) error {
 }
 
 func (d *device) Info() machine.Device { return d.info }
+
+// Traits are what the driver and NVML say of memory and link.
+func (d *device) Traits() driver.Traits { return d.facts }
 
 // SetExact forbids library routines, as Options.Exact does.
 func (d *device) SetExact() { d.exact = true }
@@ -360,14 +367,6 @@ func (d *device) shut() error {
 	f := getFrame()
 	defer f.free()
 	return errors.Join(err, d.api.do(f, &d.api.ctxRelease, uintptr(d.num)))
-}
-
-// MemoryPeak is what the memory's clock and width come to: two words of its width
-// in each cycle.
-func (d *device) MemoryPeak() float64 {
-	f := getFrame()
-	defer f.free()
-	return 2 * 1e3 * float64(d.api.attribute(f, d.num, attrMemoryKHz)) * float64(d.api.attribute(f, d.num, attrMemoryBits)) / 8
 }
 
 // LastSeen tells when the owner last came round: one that does not is held up

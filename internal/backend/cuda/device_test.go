@@ -40,15 +40,14 @@ func TestInfo(t *testing.T) {
 		if tm.TempC < 1 || tm.TempC > 120 || tm.MemUsed < 0 || tm.MemUsed > 1 || tm.PowerW <= 0 || tm.ClockMHz <= 0 || tm.Util < 0 || tm.Util > 1 {
 			t.Errorf("telemetry is %+v", tm)
 		}
-		if peak := r.dev.(driver.Peaker).MemoryPeak(); peak < 10e9 || peak > 100e12 {
+		if peak := r.dev.Traits().MemoryPeak; peak < 10e9 || peak > 100e12 {
 			t.Errorf("memory is built for %g B/s", peak)
 		}
 		if d.PowerWatts <= 0 {
 			t.Errorf("no power limit")
 		}
-		l, err := r.dev.(driver.Linker).LinkToHost()
-		if err != nil || l.Kind != machine.PCIe || l.BPS < 1e9 {
-			t.Errorf("link to host is %+v, %v", l, err)
+		if l := r.dev.Traits().HostLink; l.Kind != machine.PCIe || l.BPS < 1e9 {
+			t.Errorf("link to host is %+v", l)
 		}
 		if s := r.dev.(driver.Hanger).LastSeen(); time.Since(s) > time.Minute {
 			t.Errorf("last seen %v ago", time.Since(s))
@@ -670,7 +669,7 @@ func TestTwoDevices(t *testing.T) {
 	if !slices.Equal(dst, mid) {
 		t.Error("peer copy differs")
 	}
-	l, err := a.dev.(driver.Linker).LinkTo(b.dev)
+	l, err := a.dev.(driver.PeerCopier).LinkTo(b.dev)
 	if err != nil || l.BPS <= 0 {
 		t.Errorf("link between GPUs is %+v, %v", l, err)
 	}

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -188,19 +187,17 @@ type pciInfo struct {
 	busID                       [32]byte
 }
 
-// LinkToHost describes the way between the GPU's memory and the host's.
-func (d *device) LinkToHost() (machine.Link, error) {
-	if d.gpu == nil {
-		return machine.Link{}, fmt.Errorf("cuda: links of %s: %w: NVML is missing", d.info.Name, driver.ErrUnavailable)
-	}
+// hostLink describes the way between the GPU's memory and the host's; without a rate
+// where NVML does not say.
+func (g *gpu) hostLink() machine.Link {
 	f := getFrame()
 	defer f.free()
-	gen, ok := d.gpu.number(f, &d.gpu.pcieGen)
-	width, ok2 := d.gpu.number(f, &d.gpu.pcieWidth)
+	gen, ok := g.number(f, &g.pcieGen)
+	width, ok2 := g.number(f, &g.pcieWidth)
 	if !ok || !ok2 || gen == 0 || width == 0 {
-		return machine.Link{}, fmt.Errorf("cuda: links of %s: %w: NVML does not say", d.info.Name, driver.ErrUnavailable)
+		return machine.Link{}
 	}
-	return machine.Link{A: machine.Host, Kind: machine.PCIe, BPS: pcieBPS(int(gen), int(width)), LatencyNS: 8000}, nil
+	return machine.Link{A: machine.Host, Kind: machine.PCIe, BPS: pcieBPS(int(gen), int(width)), LatencyNS: 8000}
 }
 
 // LinkTo describes the direct way between two GPUs, if there is one.
@@ -233,9 +230,9 @@ func (d *device) LinkTo(other driver.Device) (machine.Link, error) {
 		return machine.Link{Kind: machine.NVLink, BPS: sum, LatencyNS: 2000}, nil
 	}
 	level, ok := g.number(f, &g.ancestor, o.gpu.handle)
-	host, err := d.LinkToHost()
-	if !ok || err != nil {
-		return machine.Link{}, errors.Join(err, driver.ErrUnavailable)
+	host := d.facts.HostLink
+	if !ok || host.BPS == 0 {
+		return machine.Link{}, fmt.Errorf("cuda: links of %s: %w: NVML does not say", d.info.Name, driver.ErrUnavailable)
 	}
 	host.A = 0
 	switch {

@@ -31,7 +31,7 @@ func TestPeers(t *testing.T) {
 			if !slices.Equal(src, dst) {
 				t.Errorf("from %d to %d: not what was there", k, i)
 			}
-			l, err := to.dev.(driver.Linker).LinkTo(from.dev)
+			l, err := to.dev.(driver.PeerCopier).LinkTo(from.dev)
 			if want, told := kinds[i+k]; err != nil || told && l.Kind != want {
 				t.Errorf("the link from %d to %d is %+v, %v; want %v", k, i, l, err, want)
 			}

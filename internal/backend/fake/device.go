@@ -593,11 +593,11 @@ func (d *device) Revive(_ context.Context, rung driver.Rung) (kept bool, err err
 	return end == Kept, nil
 }
 
-// Keeps reports whether the script lets any rung keep what buffers hold.
-func (d *device) Keeps() bool {
+// Traits say whether the script lets any rung keep what buffers hold.
+func (d *device) Traits() driver.Traits {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.rules, func(r Rule) bool { return r.Do == Revive && r.End == Kept })
+	return driver.Traits{Keeps: slices.ContainsFunc(d.rules, func(r Rule) bool { return r.Do == Revive && r.End == Kept })}
 }
 
 // Drop loses the device.
@@ -605,6 +605,11 @@ func (d *device) Drop(error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lose()
+}
+
+// LinkTo knows of no way.
+func (d *device) LinkTo(driver.Device) (machine.Link, error) {
+	return machine.Link{}, fmt.Errorf("fake: links of %s: %w", d.info.Name, driver.ErrUnavailable)
 }
 
 // CanCopyFrom reports whether the options let devices copy from one another.
@@ -653,7 +658,6 @@ var (
 	_ driver.Reviver    = (*device)(nil)
 	_ driver.PeerCopier = (*device)(nil)
 	_ driver.HostMapper = (*device)(nil)
-	_ driver.Keeper     = (*device)(nil)
 	_ driver.Dropper    = (*device)(nil)
 	_ driver.Joiner     = (*device)(nil)
 )

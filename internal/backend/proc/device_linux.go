@@ -232,11 +232,18 @@ func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 
 func (d *device) Info() machine.Device { return d.info }
 
-// Shared is the arena.
-func (d *device) Shared() driver.SharedMemory { return d.drv.o.Memory }
+// ownLanes are those of staged copies: in, out, and out as seen by the parent.
+const ownLanes = 3
 
-// OwnLanes are those of staged copies: in, out, and out as seen by the parent.
-func (d *device) OwnLanes() int { return 3 }
+// Traits are what the keeper found, for all workers of a device together. Buffers may
+// be in memory that outlives a worker.
+func (d *device) Traits() driver.Traits {
+	t := driver.Traits{MemoryPeak: d.origin.found.Peak, Keeps: d.heap.slabbed, Shared: d.drv.o.Memory, OwnLanes: ownLanes}
+	if l := d.origin.found.Host; l != nil {
+		t.HostLink = *l
+	}
+	return t
+}
 
 // start starts a worker and has it open the device.
 func (d *device) start(ctx context.Context) (*child, error) {
@@ -296,7 +303,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 		d.boardFD = -1
 	}
 	d.byLane = make([]*lane, b.Lanes())
-	n := len(lanes) - d.OwnLanes()
+	n := len(lanes) - ownLanes
 	kinds := make([]laneKind, n, n+2)
 	kinds[n-2], kinds[n-1] = copiesIn, copiesOut
 	for i, k := range append(kinds, stagesIn, stagesOut) {
@@ -890,17 +897,6 @@ func (d *device) offer(op *driver.Op, mapped, wait bool) (o offered, mem []byte,
 	o.epoch = d.epoch.Load()
 	o.wait = d.out.add(&job{buf: op.Src, off: op.SrcOff, host: mem, direct: true, waits: append([]driver.Wait(nil), op.Waits...)})
 	return o, mem, true
-}
-
-// MemoryPeak is what the keeper found, for all workers of a device together.
-func (d *device) MemoryPeak() float64 { return d.origin.found.Peak }
-
-// LinkToHost is what the keeper found.
-func (d *device) LinkToHost() (machine.Link, error) {
-	if l := d.origin.found.Host; l != nil {
-		return *l, nil
-	}
-	return machine.Link{}, fmt.Errorf("proc: links of %s: %w", d.info.Name, driver.ErrUnavailable)
 }
 
 // Workers of one device copy within its memory: as fast as that is, after what it

@@ -172,8 +172,9 @@ func keep(makers map[string]Maker) error {
 		case askDrop:
 			k := key{m.Device, m.Slab}
 			if old, ok := made[k]; ok {
-				if d, can := devs[k.device].(driver.SlabDropper); can {
-					err = d.DropSlab(old)
+				var s driver.SlabMaker
+				if s, err = slabMaker(devs, k.device); err == nil {
+					err = s.DropSlab(old)
 				}
 				_ = unix.Close(old)
 				delete(made, k)
@@ -233,28 +234,25 @@ func openInner(makers map[string]Maker, m *message, log *slog.Logger) ([]driver.
 func describe(d driver.Device) found {
 	_, slabs := d.(driver.SlabMaker)
 	_, tele := d.(driver.Telemeter)
-	f := found{Info: d.Info(), Slabs: slabs, Tele: tele}
-	if p, ok := d.(driver.Peaker); ok {
-		f.Peak = p.MemoryPeak()
+	f := found{Info: d.Info(), Slabs: slabs, Tele: tele, Peak: d.Traits().MemoryPeak}
+	if host := d.Traits().HostLink; host.BPS > 0 {
+		f.Host = &host
 	}
 	return f
 }
 
-// connect notes how a device is connected to the host and to the others.
+// connect notes how a device is connected to others.
 func (f *found) connect(d driver.Device, all []driver.Device) {
-	l, ok := d.(driver.Linker)
+	p, ok := d.(driver.PeerCopier)
 	if !ok {
 		return
-	}
-	if host, err := l.LinkToHost(); err == nil {
-		f.Host = &host
 	}
 	f.Peers = make(map[int]machine.Link)
 	for i, other := range all {
 		if other == d {
 			continue
 		}
-		if link, err := l.LinkTo(other); err == nil {
+		if link, err := p.LinkTo(other); err == nil {
 			f.Peers[i] = link
 		}
 	}

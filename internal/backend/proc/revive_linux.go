@@ -146,9 +146,6 @@ func (d *device) quit(w *child) {
 	}
 }
 
-// Keeps reports whether buffers are in memory that outlives a worker.
-func (d *device) Keeps() bool { return d.heap.slabbed }
-
 // Drop kills the worker, for a cause that is logged.
 func (d *device) Drop(cause error) {
 	if w := d.serving.Load(); w != nil {

@@ -301,6 +301,9 @@ func (d *device) features(f *frame) uintptr {
 
 func (d *device) Info() machine.Device { return d.info }
 
+// Traits are not known of Vulkan devices.
+func (d *device) Traits() driver.Traits { return driver.Traits{} }
+
 // Attach starts the lanes.
 func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.board, d.wake = b, wake
@@ -468,6 +471,11 @@ func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
 		o.src, err = d.memory.at(in.Src, in.SrcOff, in.Bytes)
 	}
 	return err
+}
+
+// LinkTo knows of no way.
+func (d *device) LinkTo(driver.Device) (machine.Link, error) {
+	return machine.Link{}, fmt.Errorf("vulkan: links of %s: %w", d.info.Name, driver.ErrUnavailable)
 }
 
 // CanCopyFrom reports whether the CPU reads the other's memory and writes this
