@@ -52,6 +52,46 @@ func counter(o weft.Options) (*weft.Runtime, *graph.Graph) {
 	return rt, g
 }
 
+// Parameters of a kernel are a structure: the step packs it, and the kernel gets it.
+func ExampleWithParams() {
+	type scale struct {
+		N  int // elements
+		By float32
+	}
+	rt := start(weft.Options{Funcs: map[string]weft.Func{
+		"scale": weft.WithParams(func(c *weft.Call, p scale, lo, hi int) {
+			for i, x := range weft.View[float32](c.Args[0])[lo:hi] {
+				weft.View[float32](c.Args[0])[lo+i] = p.By * x
+			}
+		}),
+	}})
+	defer rt.Close()
+	kernel := &graph.Kernel{Name: "scale", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "scale"}}}
+	step := graph.Step{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{3, 1, 1}}}
+	run := func(n int) {
+		var b graph.Builder
+		data := b.Data(graph.Data{Name: "x", Bytes: 12, Input: true, Output: true})
+		b.Add(graph.Task{
+			Name:  "scale x",
+			Steps: []graph.Step{step.With(scale{N: n, By: 0.5})},
+			Uses:  []graph.Use{{Data: data, Access: graph.ReadWrite}},
+		})
+		g, err := b.Build()
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		x := []float32{1, 2, 3}
+		_, err = rt.Run(context.Background(), g, weft.Bind("x", x))
+		fmt.Println(x, err)
+	}
+	run(3)
+	run(5_000_000_000) // more than 32 bits
+	// Output:
+	// [0.5 1 1.5] <nil>
+	// task "scale x": step 0: bad value: weft_test.scale.N is 5000000000: an int among parameters is from 0 to 4294967295
+}
+
 // A Go function over a slice, on all cores. The function need not be told to the
 // runtime, and the results stand where their inputs stood.
 func ExampleMap() {

@@ -33,6 +33,10 @@ type Func = driver.Func
 // Params what the step brought, Launch the grid. Stopped, Fail and Err are its methods.
 type Call = driver.Call
 
+// WithParams returns a Func that reads the parameters of its step as a P: the structure
+// that [graph.Step.With] was given. A step whose Params are not as long fails.
+func WithParams[P any](fn func(c *Call, p P, lo, hi int)) Func { return driver.WithParams(fn) }
+
 // Errors a run ends with, for errors.Is.
 var (
 	ErrNoDevices   = exec.ErrNoDevices

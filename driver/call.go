@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"github.com/weft-run/weft/graph"
@@ -11,6 +12,20 @@ import (
 // disjoint ranges. It must not keep what it is given, and assembly in it should return
 // to Go within about a millisecond, since the garbage collector has to wait for it.
 type Func func(c *Call, lo, hi int)
+
+// WithParams returns a kernel that reads its parameters as a P, a structure that
+// graph.Pack takes. A launch whose step has Params of another length fails.
+func WithParams[P any](fn func(c *Call, p P, lo, hi int)) Func {
+	unpack := graph.Unpacker[P]()
+	return func(c *Call, lo, hi int) {
+		p, err := unpack(c.Params)
+		if err != nil {
+			c.Fail(fmt.Errorf("%w: %w", ErrKernel, err))
+			return
+		}
+		fn(c, p, lo, hi)
+	}
+}
 
 // Call is what a Func works on. The zero Call with Args, Params and Launch set is
 // enough to test a kernel.

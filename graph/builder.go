@@ -191,6 +191,9 @@ func (b *Builder) checkTask(t *Task) {
 		} else if len(k.Impls) == 0 {
 			b.fail(fmt.Errorf("%s: %w: kernel %q has no implementation for any device", b.where(t), ErrKernel, k.Name))
 		}
+		if err := t.Steps[i].wrong; err != nil {
+			b.fail(fmt.Errorf("%s: step %d: %w", b.where(t), i, err))
+		}
 		if n := t.Steps[i].Launch.SharedBytes; n < 0 {
 			b.fail(fmt.Errorf("%s: %w: step %d wants %d shared bytes", b.where(t), ErrSize, i, n))
 		}

@@ -192,7 +192,8 @@ type Launch struct {
 }
 
 // Step is one kernel started once. Its arguments are the buffers of the task's
-// uses in order and the workspace if there is one, then Params.
+// uses in order and the workspace if there is one, then Params, which With makes of a
+// structure. A device refuses Params that are not as long as those the kernel takes.
 type Step struct {
 	Kernel *Kernel
 	Launch Launch
@@ -201,6 +202,8 @@ type Step struct {
 	// order: i stands for the task's i-th use and len(Uses) for its workspace.
 	// Steps of a gang have all.
 	Args []int
+
+	wrong error // what With found
 }
 
 // Use names a slice of data and how the task uses it. Bytes 0 means the rest

@@ -57,6 +57,7 @@ var tests = []struct {
 	{"arguments of steps", 1, testStepArgs, false},
 	{"kernel fails", 1, testKernelFails, false},
 	{"wrong kernels", 1, testWrongKernels, false},
+	{"parameters", 1, testParams, false},
 	{"close in flight", 2, testCloseInFlight, false},
 	{"after close", 1, testAfterClose, true},
 	{"telemetry", 1, testTelemetry, true},

@@ -12,20 +12,50 @@ import (
 
 // Kernels are the names of the kernels a backend brings for its tests. Numbers
 // are little-endian; n is the number of items, which is the grid's width as
-// launched, so threads past it have nothing to do. Parameters are n and k, each
-// four bytes, but for noop, which has neither arguments nor parameters.
+// launched, so threads past it have nothing to do. Parameters are Params, with
+// exceptions: saxpy has SaxpyParams, layout LayoutParams, and noop, which has no
+// arguments, none.
 //
 //	noop                  nothing
 //	add    x              x[i] += k                    uint32
-//	saxpy  x, y           y[i] += k * x[i]             float32, k too
+//	saxpy  x, y           y[i] += k * x[i]             float32
 //	spread in, out, work  work[i] = 2 * in[i]          uint32
 //	gather in, out, work  out[i] = work[n-1-i] + k     uint32
 //	slow   x              k times x[i] = x[i]*1664525 + 1013904223   uint32
+//	layout x              the first item writes the parameters, word by word
 //	fail                  the launch fails, and nothing else happens
 //
 // A backend whose kernels cannot fail without losing the device has no
 // implementation of fail; it needs all the others.
-var Kernels = []string{"noop", "add", "saxpy", "spread", "gather", "slow", "fail"}
+var Kernels = []string{"noop", "add", "saxpy", "spread", "gather", "slow", "layout", "fail"}
+
+// Params are the parameters of most kernels.
+type Params struct {
+	N int
+	K uint32
+}
+
+// SaxpyParams are the parameters of saxpy.
+type SaxpyParams struct {
+	N int
+	K float32
+}
+
+// LayoutParams are the parameters of layout: fields that have gaps between and behind
+// them.
+type LayoutParams struct {
+	N int
+	A float64
+	B int32
+	C uint64
+	D float32
+}
+
+// words are the parameters as layout writes them.
+func (p *LayoutParams) words() []uint32 {
+	a := math.Float64bits(p.A)
+	return []uint32{uint32(p.N), uint32(a), uint32(a >> 32), uint32(p.B), uint32(p.C), uint32(p.C >> 32), math.Float32bits(p.D)}
+}
 
 // errFail is what the kernel fail fails with.
 var errFail = errors.New("this kernel fails")
@@ -34,35 +64,37 @@ var errFail = errors.New("this kernel fails")
 func Funcs() map[string]driver.Func {
 	return map[string]driver.Func{
 		"noop": func(*driver.Call, int, int) {},
-		"add": func(c *driver.Call, lo, hi int) {
-			k := param(c, 1)
+		"add": driver.WithParams(func(c *driver.Call, p Params, lo, hi int) {
 			for i := lo; i < hi; i++ {
-				set(c.Args[0], i, get(c.Args[0], i)+k)
+				set(c.Args[0], i, get(c.Args[0], i)+p.K)
 			}
-		},
-		"saxpy": func(c *driver.Call, lo, hi int) {
-			k := math.Float32frombits(param(c, 1))
+		}),
+		"saxpy": driver.WithParams(func(c *driver.Call, p SaxpyParams, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				x, y := math.Float32frombits(get(c.Args[0], i)), math.Float32frombits(get(c.Args[1], i))
-				set(c.Args[1], i, math.Float32bits(y+k*x))
+				set(c.Args[1], i, math.Float32bits(y+p.K*x))
 			}
-		},
-		"spread": func(c *driver.Call, lo, hi int) {
+		}),
+		"spread": driver.WithParams(func(c *driver.Call, _ Params, lo, hi int) {
 			for i := lo; i < hi; i++ {
 				set(c.Args[2], i, 2*get(c.Args[0], i))
 			}
-		},
-		"gather": func(c *driver.Call, lo, hi int) {
-			n, k := int(param(c, 0)), param(c, 1)
+		}),
+		"gather": driver.WithParams(func(c *driver.Call, p Params, lo, hi int) {
 			for i := lo; i < hi; i++ {
-				set(c.Args[1], i, get(c.Args[2], n-1-i)+k)
+				set(c.Args[1], i, get(c.Args[2], p.N-1-i)+p.K)
 			}
-		},
-		"slow": func(c *driver.Call, lo, hi int) {
+		}),
+		"slow": driver.WithParams(func(c *driver.Call, p Params, lo, hi int) {
 			for i := lo; i < hi; i++ {
-				set(c.Args[0], i, slow(get(c.Args[0], i), param(c, 1)))
+				set(c.Args[0], i, slow(get(c.Args[0], i), p.K))
 			}
-		},
+		}),
+		"layout": driver.WithParams(func(c *driver.Call, p LayoutParams, lo, hi int) {
+			if lo == 0 {
+				copy(c.Args[0], words(p.words()...))
+			}
+		}),
 		"fail": func(c *driver.Call, lo, hi int) { c.Fail(errFail) },
 	}
 }
@@ -84,8 +116,6 @@ func slow(x, k uint32) uint32 {
 
 func get(b []byte, i int) uint32    { return binary.LittleEndian.Uint32(b[4*i:]) }
 func set(b []byte, i int, v uint32) { binary.LittleEndian.PutUint32(b[4*i:], v) }
-
-func param(c *driver.Call, i int) uint32 { return get(c.Params, i) }
 
 // words makes bytes of numbers, and numbers of bytes.
 func words(xs ...uint32) []byte {

@@ -2,8 +2,10 @@ package backendtest
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
@@ -141,6 +143,37 @@ func testStepArgs(r *rig) {
 		r.Errorf("a step with an argument its task does not have ran: %d", got)
 	}
 	d.alive("a step had an argument its task does not have")
+}
+
+// testParams runs a kernel whose parameters lie at their places in Go, C and GLSL
+// alike, and kernels with fewer bytes of them and more than they take.
+func testParams(r *rig) {
+	d := r.devs[0]
+	p := LayoutParams{N: math.MaxUint32, A: -math.Pi, B: -5, C: 0x0123456789abcdef, D: math.E}
+	s := graph.Step{Kernel: r.kernel("layout"), Launch: graph.Launch{Grid: [3]uint32{100, 1, 1}}}.With(p)
+	out := d.put(make([]byte, 4*len(p.words())))
+	o := d.launch(d.compute(), []graph.Step{s}, []driver.Arg{out.all()}, filled(out)...)
+	if got, want := numbers(out.get(o)), p.words(); !slices.Equal(got, want) {
+		r.Errorf("parameters arrive as %x, want %x", got, want)
+	}
+	for _, n := range []int{0, 4, 12, 16, 400} {
+		for _, first := range [][]graph.Step{nil, {r.step("add", 1, 1)}} {
+			s := r.step("add", 1, 1)
+			s.Params = append(s.Params, make([]byte, 400)...)[:n]
+			x := d.put(words(5))
+			bad := d.launch(d.compute(), append(first, s), []driver.Arg{x.all()}, filled(x)...)
+			d.send()
+			r.fails("a kernel with parameters of another length", bad, driver.ErrKernel)
+			if says := bad.wait().Err.Error(); !strings.Contains(says, `"add"`) || strings.Contains(says, "\n") ||
+				!strings.Contains(says, fmt.Sprintf("it takes 8 bytes, given are %d", n)) && !strings.Contains(says, fmt.Sprintf("%d bytes of parameters; the device takes", n)) {
+				r.Errorf("%d bytes of parameters: %s", n, says)
+			}
+			if got := numbers(x.get()); first == nil && got[0] != 5 {
+				r.Errorf("a kernel with %d bytes of parameters ran", n)
+			}
+		}
+	}
+	d.alive("a kernel had parameters of another length")
 }
 
 // testKernelFails runs a kernel that fails by itself.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -368,10 +369,13 @@ func (r *rig) kernel(name string) *graph.Kernel {
 // step runs a kernel of Kernels on n items.
 func (r *rig) step(kernel string, n int, k uint32) graph.Step {
 	s := graph.Step{Kernel: r.kernel(kernel), Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}}
-	if kernel != "noop" {
-		s.Params = words(uint32(n), k)
+	switch kernel {
+	case "noop":
+		return s
+	case "saxpy":
+		return s.With(SaxpyParams{n, math.Float32frombits(k)})
 	}
-	return s
+	return s.With(Params{n, k})
 }
 
 // launch puts a launch into the batch.

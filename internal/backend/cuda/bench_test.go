@@ -144,7 +144,7 @@ func BenchmarkGEMM(b *testing.B) {
 			}
 			r.must(r.copyIn(x, bytesOf(host)), r.copyIn(y, bytesOf(host)))
 			kern := &graph.Kernel{Name: entry, Impls: []graph.Impl{{Dialect: graph.Library, Entry: entry}}}
-			task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: params(n, n, n)}}}
+			task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: params(graph.MatMul{M: n, K: n, N: n})}}}
 			for range 3 {
 				r.must(r.launch(0, task, args(4*n*n, x, y, z)))
 			}

@@ -1,10 +1,10 @@
 package cuda
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 )
 
 // routine is a function of one of NVIDIA's libraries, as a kernel's step: it puts
@@ -13,15 +13,15 @@ type routine func(d *device, o *op, s *stream, ptrs []uintptr, params []byte) er
 
 // routine finds a library routine by the name an implementation gives it.
 //
-//	cublas.sgemm     C = A·B in single precision
-//	cublas.tf32gemm  the same on tensor cores, inputs rounded to TF32
-//	cublas.bf16gemm  A, B and C are bfloat16, sums are single precision
-//	cublas.dgemm     double precision
-//	cudnn.conv2d     y = x ∗ w
-//	nccl.allreduce   and its like: see collectives
+//	cublas.sgemm      C = A·B in single precision
+//	cublas.tf32gemm   the same on tensor cores, inputs rounded to TF32
+//	cublas.bf16gemm   A, B and C are bfloat16, sums are single precision
+//	cublas.dgemm      double precision
+//	cudnn.conv2d      y = x ∗ w
+//	cudnn.tf32conv2d  the same on tensor cores, inputs rounded to TF32
+//	nccl.allreduce    and its like: see collectives
 //
-// Matrices are row-major, A of M×K, B of K×N and C of M×N; a step's Params are
-// M, K, N as little-endian uint32. Those of the others are told at their code.
+// Their parameters are graph.MatMul, graph.Conv2D and graph.Collective.
 func (d *device) routine(name string) (routine, error) {
 	switch name {
 	case "cublas.sgemm", "cublas.tf32gemm", "cublas.bf16gemm", "cublas.dgemm":
@@ -29,11 +29,11 @@ func (d *device) routine(name string) (routine, error) {
 			return nil, err
 		}
 		return gemms[name].run, nil
-	case "cudnn.conv2d":
+	case "cudnn.conv2d", "cudnn.tf32conv2d":
 		if err := d.dnn.open(d.o.LibraryPath); err != nil {
 			return nil, err
 		}
-		return conv2d, nil
+		return conv2d(name == "cudnn.tf32conv2d"), nil
 	}
 	if c, ok := collectives[name]; ok {
 		if err := d.nccl.open(d.o.LibraryPath); err != nil {
@@ -128,10 +128,14 @@ var gemms = map[string]gemm{
 // run multiplies. cuBLAS counts by columns, for which a row-major matrix is its
 // own transpose: C' = B'·A'.
 func (g gemm) run(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
-	if len(ptrs) < 3 || len(params) != 12 {
-		return fmt.Errorf("%w: a product takes A, B and C and M, K, N as three uint32, given are %d buffers and %d bytes", driver.ErrKernel, len(ptrs), len(params))
+	p, err := matMul(params)
+	if err != nil {
+		return err
 	}
-	m, k, n := word(params, 0), word(params, 1), word(params, 2)
+	if len(ptrs) < 3 {
+		return fmt.Errorf("%w: a product takes A, B and C, given are %d buffers", driver.ErrKernel, len(ptrs))
+	}
+	m, k, n := uintptr(p.M), uintptr(p.K), uintptr(p.N)
 	h, err := d.blas.handle(d.f, s)
 	if err != nil {
 		return err
@@ -144,5 +148,4 @@ func (g gemm) run(d *device, o *op, s *stream, ptrs []uintptr, params []byte) er
 		f.at(1), ptrs[2], g.kind, n, g.compute, anyAlgorithm)
 }
 
-// word reads the i-th uint32 of params.
-func word(params []byte, i int) uintptr { return uintptr(binary.LittleEndian.Uint32(params[4*i:])) }
+var matMul = graph.Unpacker[graph.MatMul]()

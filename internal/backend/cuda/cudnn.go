@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 )
 
 var cudnnNames = []string{"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"}
@@ -27,10 +28,11 @@ type workspace struct {
 	bytes uint64
 }
 
-// plan is the Params of cudnn.conv2d, ten little-endian uint32: batch, channels,
-// height and width of x; filters, height and width of w; stride and padding, the
-// same both ways; 1 to let the tensor cores round to TF32, 0 or nothing not to.
-type plan struct{ n, c, h, w, k, r, s, stride, pad, tf32 uintptr }
+// plan is a convolution that cuDNN has chosen an algorithm for.
+type plan struct {
+	graph.Conv2D
+	tf32 bool // the tensor cores may round to TF32
+}
 
 type planned struct {
 	x, filter, y, conv uintptr // descriptors
@@ -139,17 +141,23 @@ type algorithmPerf struct {
 	_            [5]int32 // whether it is deterministic; the mathematics used
 }
 
-// conv2d convolves x (N×C×H×W) with w (K×C×R×S) into y.
-func conv2d(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
-	if len(params) == 36 {
-		params = append(params[:36:36], 0, 0, 0, 0)
+var convolution = graph.Unpacker[graph.Conv2D]()
+
+// conv2d is the routine that convolves x (N×C×H×W) with w (K×C×R×S) into y.
+func conv2d(tf32 bool) routine {
+	return func(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
+		p, err := convolution(params)
+		if err != nil {
+			return err
+		}
+		if len(ptrs) < 3 {
+			return fmt.Errorf("%w: a convolution takes x, w and y, given are %d buffers", driver.ErrKernel, len(ptrs))
+		}
+		return d.dnn.convolve(d, s, plan{p, tf32}, ptrs)
 	}
-	if len(ptrs) < 3 || len(params) != 40 {
-		return fmt.Errorf("%w: a convolution takes x, w and y and nine or ten uint32, given are %d buffers and %d bytes", driver.ErrKernel, len(ptrs), len(params))
-	}
-	p := plan{word(params, 0), word(params, 1), word(params, 2), word(params, 3), word(params, 4),
-		word(params, 5), word(params, 6), word(params, 7), word(params, 8), word(params, 9)}
-	c := &d.dnn
+}
+
+func (c *cudnn) convolve(d *device, s *stream, p plan, ptrs []uintptr) error {
 	f := d.f
 	h, err := c.handle(f, s)
 	if err != nil {
@@ -176,10 +184,12 @@ func conv2d(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
 // the very buffers: y is about to be written anyway.
 func (c *cudnn) plan(d *device, s *stream, h uintptr, p plan, ptrs []uintptr) (*planned, error) {
 	f := d.f
-	if p.stride == 0 || p.h+2*p.pad < p.r || p.w+2*p.pad < p.s {
-		return nil, fmt.Errorf("%w: a convolution of %d×%d by %d×%d with stride %d and padding %d", driver.ErrKernel, p.h, p.w, p.r, p.s, p.stride, p.pad)
+	if p.Stride == 0 || p.H+2*p.Pad < p.R || p.W+2*p.Pad < p.S {
+		return nil, fmt.Errorf("%w: a convolution of %d×%d by %d×%d with stride %d and padding %d", driver.ErrKernel, p.H, p.W, p.R, p.S, p.Stride, p.Pad)
 	}
-	oh, ow := (p.h+2*p.pad-p.r)/p.stride+1, (p.w+2*p.pad-p.s)/p.stride+1
+	oh, ow := uintptr((p.H+2*p.Pad-p.R)/p.Stride+1), uintptr((p.W+2*p.Pad-p.S)/p.Stride+1)
+	images, filters, channels := uintptr(p.N), uintptr(p.K), uintptr(p.C)
+	stride, pad := uintptr(p.Stride), uintptr(p.Pad)
 	const nchw, float, crossCorrelation = 0, 0, 1
 	const defaultMath, fmaMath = 0, 3
 	l := &planned{}
@@ -193,14 +203,14 @@ func (c *cudnn) plan(d *device, s *stream, h uintptr, p plan, ptrs []uintptr) (*
 		*n.to = uintptr(f.out[0])
 	}
 	math := uintptr(fmaMath)
-	if p.tf32 != 0 {
+	if p.tf32 {
 		math = defaultMath
 	}
 	for _, err := range []error{
-		c.do(f, &c.setTensor, l.x, nchw, float, p.n, p.c, p.h, p.w),
-		c.do(f, &c.setTensor, l.y, nchw, float, p.n, p.k, oh, ow),
-		c.do(f, &c.setFilter, l.filter, float, nchw, p.k, p.c, p.r, p.s),
-		c.do(f, &c.setConv, l.conv, p.pad, p.pad, p.stride, p.stride, 1, 1, crossCorrelation, float),
+		c.do(f, &c.setTensor, l.x, nchw, float, images, channels, uintptr(p.H), uintptr(p.W)),
+		c.do(f, &c.setTensor, l.y, nchw, float, images, filters, oh, ow),
+		c.do(f, &c.setFilter, l.filter, float, nchw, filters, channels, uintptr(p.R), uintptr(p.S)),
+		c.do(f, &c.setConv, l.conv, pad, pad, stride, stride, 1, 1, crossCorrelation, float),
 		c.do(f, &c.mathType, l.conv, math),
 	} {
 		if err != nil {

@@ -4,8 +4,8 @@ package cuda
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/internal/backend/backendtest"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/machine"
@@ -118,7 +119,7 @@ func TestChainAgain(t *testing.T) {
 		k.reach, k.by = n, 1
 		switch i {
 		case 1:
-			s.Params, k.reach = params(n/2), n/2
+			s.Params, k.reach = params(count{n / 2}), n/2
 		case 2:
 			s.Launch, k.reach = graph.Launch{Grid: [3]uint32{2}, Block: [3]uint32{256}}, 512
 		case 3:
@@ -206,7 +207,7 @@ func TestRandom(t *testing.T) {
 					t.Fatal("numbers grow too large")
 				}
 			}
-			task := &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{n}}, Params: params(n, math.Float32bits(a))}}}
+			task := &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{n}}, Params: params(backendtest.SaxpyParams{N: n, K: a})}}}
 			w := r.launch(rnd.IntN(r.lanes-2), task, args(4*n, bufs[x], bufs[y]), waits...)
 			last[x], last[y] = []driver.Wait{w}, []driver.Wait{w}
 		}
@@ -282,7 +283,7 @@ func TestVariants(t *testing.T) {
 	k.Impls[0].Entry = "spin_long"
 	b := r.alloc(4)
 	r.must(r.copyIn(b, make([]byte, 4)))
-	p := binary.LittleEndian.AppendUint64(nil, 100_000)
+	p := params(spinParams{100_000})
 	task := &graph.Task{Steps: []graph.Step{{Kernel: k, Params: p}}}
 	for range 2*trials + 2 {
 		r.must(r.launch(0, task, args(4, b)))
@@ -349,7 +350,7 @@ func TestClusterAndSharedMemory(t *testing.T) {
 		}
 	}
 	src, back := upTo(1024), make([]uint32, 1024)
-	large := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("large"), Params: params(1024),
+	large := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("large"), Params: params(count{1024}),
 		Launch: graph.Launch{Grid: [3]uint32{1}, Block: [3]uint32{1024}, SharedBytes: 64 << 10}}}}
 	w := r.launch(0, large, args(4*1024, b), r.copyIn(b, bytesOf(src)))
 	r.must(r.copyOut(bytesOf(back), b, w))
@@ -376,9 +377,9 @@ func TestBadKernels(t *testing.T) {
 		{graph.Task{Steps: []graph.Step{{Kernel: ptx("add_one", testPTX, "volta")}}}, "write it as sm_75"},
 		{graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "go", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "f"}}}}}}, "no implementation"},
 		{graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "lib", Impls: []graph.Impl{{Dialect: graph.Library, Entry: "cublas.sgemm"}}}}}}, "not exact"},
-		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one")}}}, "has parameters of"},
-		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one"), Params: params(1)[:2]}}}, "has parameters of"},
-		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one"), Params: params(1), Launch: graph.Launch{Grid: [3]uint32{1}, Block: [3]uint32{5000}}}}}, "INVALID_VALUE"},
+		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one")}}}, "it takes 4 bytes, given are 0"},
+		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one"), Params: params(count{1})[:2]}}}, "it takes 4 bytes, given are 2"},
+		{graph.Task{Steps: []graph.Step{{Kernel: testKernel("add_one"), Params: params(count{1}), Launch: graph.Launch{Grid: [3]uint32{1}, Block: [3]uint32{5000}}}}}, "INVALID_VALUE"},
 	} {
 		end := r.wait(r.launch(0, &c.task, args(4096, b)))
 		if !errors.Is(end.Err, driver.ErrKernel) || !strings.Contains(end.Err.Error(), c.want) {
@@ -611,7 +612,7 @@ func TestSlabs(t *testing.T) {
 func TestClose(t *testing.T) {
 	r := openRig(t, Options{Lanes: 2})
 	b := r.alloc(4)
-	spin := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("spin"), Params: binary.LittleEndian.AppendUint64(nil, 2_000_000)}}}
+	spin := &graph.Task{Steps: []graph.Step{{Kernel: testKernel("spin"), Params: params(spinParams{2_000_000})}}}
 	var all []driver.Wait
 	for i := range 10 {
 		all = append(all, r.launch(i%2, spin, args(4, b)))
@@ -697,7 +698,7 @@ func TestGEMM(t *testing.T) {
 	run := func(entry string, a, b, c []byte) {
 		t.Helper()
 		kern := &graph.Kernel{Name: entry, Impls: []graph.Impl{{Dialect: graph.Library, Entry: entry}}}
-		task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: params(m, k, n)}}}
+		task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: params(graph.MatMul{M: m, K: k, N: n})}}}
 		w1, w2 := r.copyIn(x, a), r.copyIn(y, b)
 		g := []driver.Arg{{Buf: x, Bytes: int64(len(a))}, {Buf: y, Bytes: int64(len(b))}, {Buf: z, Bytes: int64(len(c))}}
 		r.must(r.copyOut(c, z, r.launch(0, task, g, w1, w2)))
@@ -769,19 +770,18 @@ func TestConv(t *testing.T) {
 			}
 		}
 	}
-	kern := &graph.Kernel{Name: "conv", Impls: []graph.Impl{{Dialect: graph.Library, Entry: "cudnn.conv2d"}}}
 	bx, bw, by := r.alloc(int64(4*len(xs))), r.alloc(int64(4*len(ws))), r.alloc(int64(4*len(want)))
 	g := []driver.Arg{{Buf: bx, Bytes: int64(4 * len(xs))}, {Buf: bw, Bytes: int64(4 * len(ws))}, {Buf: by, Bytes: int64(4 * len(want))}}
 	w1, w2 := r.copyIn(bx, bytesOf(xs)), r.copyIn(bw, bytesOf(ws))
-	for tf32, p := range [][]byte{
-		params(n, c, h, w, k, rr, s, stride, pad, 0), params(n, c, h, w, k, rr, s, stride, pad, 1), params(n, c, h, w, k, rr, s, stride, pad),
-	} {
+	for _, entry := range []string{"cudnn.conv2d", "cudnn.tf32conv2d"} {
+		kern := &graph.Kernel{Name: "conv", Impls: []graph.Impl{{Dialect: graph.Library, Entry: entry}}}
 		got := make([]float32, len(want))
-		task := &graph.Task{Steps: []graph.Step{{Kernel: kern, Params: p}}}
+		step := graph.Step{Kernel: kern}.With(graph.Conv2D{N: n, C: c, H: h, W: w, K: k, R: rr, S: s, Stride: stride, Pad: pad})
+		task := &graph.Task{Steps: []graph.Step{step}}
 		r.must(r.copyOut(bytesOf(got), by, r.launch(0, task, g, w1, w2)))
 		for i := range got {
 			if math.Abs(float64(got[i]-want[i])) > 1e-3 {
-				t.Fatalf("tf32 %d: element %d is %v, want %v", tf32, i, got[i], want[i])
+				t.Fatalf("%s: element %d is %v, want %v", entry, i, got[i], want[i])
 			}
 		}
 	}
@@ -885,5 +885,22 @@ func fault(t *testing.T, steps []graph.Step) {
 	}
 	if err := r.dev.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Routines of libraries refuse parameters of another length than theirs.
+func TestLibraryParams(t *testing.T) {
+	r := openRig(t, Options{})
+	b := r.alloc(400)
+	for entry, takes := range map[string]int{"cublas.sgemm": 12, "cudnn.conv2d": 36, "cudnn.tf32conv2d": 36, "nccl.allreduce": 32} {
+		for _, given := range []int{0, takes - 4, takes + 4} {
+			k := &graph.Kernel{Name: "routine", Impls: []graph.Impl{{Dialect: graph.Library, Entry: entry}}}
+			task := &graph.Task{Steps: []graph.Step{{Kernel: k, Params: make([]byte, given)}}}
+			end := r.wait(r.launch(0, task, args(400, b, b, b)))
+			want := fmt.Sprintf(`kernel "routine" on %s: kernel cannot run: wrong length of parameters: it takes %d bytes, given are %d`, r.dev.Info().Name, takes, given)
+			if !errors.Is(end.Err, driver.ErrKernel) || !strings.HasSuffix(end.Err.Error(), want) {
+				t.Errorf("%s: got  %v\nwant %s", entry, end.Err, want)
+			}
+		}
 	}
 }

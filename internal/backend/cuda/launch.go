@@ -64,7 +64,7 @@ type variant struct {
 	fn      uintptr
 	block   uint32 // threads of a block where the implementation leaves that open
 	library routine
-	params  []int // sizes of its parameters; nil when the driver does not say
+	sign    signature
 	proven  proven
 	shared  int  // dynamic shared memory it was allowed so far
 	wide    bool // it was allowed clusters of more than eight blocks
@@ -163,13 +163,20 @@ func (d *device) variant(impl *graph.Impl) (*variant, error) {
 		return nil, fmt.Errorf("entry %q: %w", impl.Entry, err)
 	}
 	v := &variant{impl: impl, fn: uintptr(f.out[0])}
-	for i := 0; a.funcParam.addr != 0; i++ {
+	if impl.Dialect == graph.PTX {
+		v.sign = declared(impl.Source, impl.Entry)
+	}
+	if v.sign.known {
+		return v, nil
+	}
+	v.sign.known = a.funcParam.addr != 0
+	for i := 0; v.sign.known; i++ {
 		if code := a.code(f, &a.funcParam, v.fn, uintptr(i), f.at(0), f.at(1)); lost(code) {
 			return nil, a.err(&a.funcParam, code)
 		} else if code != 0 { // it has no more
 			break
 		}
-		v.params = append(v.params, int(f.out[1]))
+		v.sign.sizes = append(v.sign.sizes, int(f.out[1]))
 	}
 	return v, nil
 }
@@ -504,7 +511,7 @@ func (d *device) launch(v *variant, step *graph.Step, ptrs []uintptr, o *op, s *
 	if n > maxArgs || len(step.Params) > maxParams {
 		return fmt.Errorf("%d arguments and %d bytes of parameters; at most %d and %d can be passed", n, len(step.Params), maxArgs, maxParams)
 	}
-	n, err := v.takes(n, len(step.Params))
+	n, err := v.sign.takes(v.impl.Entry, n, len(step.Params))
 	if err != nil {
 		return err
 	}
@@ -566,25 +573,6 @@ func (d *device) launchEx(v *variant, l *graph.Launch, s *stream) error {
 	}
 	code := a.code(d.f, &a.launchEx, d.block+configAt, v.fn, d.block+pointsAt, 0)
 	return d.tooLarge(v, l, code, d.called(&a.launchEx, code))
-}
-
-// takes returns how many of the buffers given a function takes: all, or the first
-// so many when it has fewer parameters, as a step of a task whose other steps use
-// more. The driver would read past the end of a list that is too short, and the
-// kernel would follow whatever it found there.
-func (v *variant) takes(buffers, params int) (int, error) {
-	if v.params == nil {
-		return buffers, nil
-	}
-	n := len(v.params)
-	if n > 0 && params > 0 {
-		n--
-	}
-	if n > buffers || n < len(v.params) && params < v.params[n] {
-		return 0, fmt.Errorf("%w: entry %q has parameters of %v bytes, given are %d buffers and %d bytes of parameters",
-			driver.ErrKernel, v.impl.Entry, v.params, buffers, params)
-	}
-	return n, nil
 }
 
 // kernelNames names the kernels of a task.

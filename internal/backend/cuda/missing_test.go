@@ -30,7 +30,7 @@ func TestMissingLibraries(t *testing.T) {
 	}{
 		"NVIDIA driver": {[]string{"libcuda.so.1"}, nil},
 		"NVML":          {nvmlNames, nil},
-		"cuBLAS":        {cublasNames, routine("cublas.sgemm", params(1, 1, 1))},
+		"cuBLAS":        {cublasNames, routine("cublas.sgemm", params(graph.MatMul{M: 1, K: 1, N: 1}))},
 		"cuDNN":         {cudnnNames, routine("cudnn.conv2d", nil)},
 		"NCCL":          {ncclNames, routine("nccl.allreduce", nil)},
 		"NVRTC":         {nvrtcNames, &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "c", Impls: []graph.Impl{{Dialect: graph.CUDAC, Entry: "c", Source: []byte("c")}}}}}}},

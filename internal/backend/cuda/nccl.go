@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 )
 
 var ncclNames = []string{"libnccl.so.2", "libnccl.so"}
@@ -330,10 +331,8 @@ func isPeer(m *members) bool   { return m.rank == m.peer }
 func hasBlock(m *members) bool { _, n := m.block(m.rank); return n > 0 }
 
 // collectives are NCCL's operations. A routine's arguments are what the rank
-// brings, then what it gets, each only where it has any; its Params are
-// little-endian: the communicator's number and the elements of the whole vector
-// as uint64, then as uint32 the type and the fold, numbered as in
-// package collective, the root and the peer.
+// brings, then what it gets, each only where it has any; its parameters are
+// graph.Collective, with types and folds as package collective numbers them.
 var collectives = map[string]collectiveCall{
 	"nccl.allreduce": {always, always, func(n *nccl, f *frame, m *members, s uintptr) error {
 		return n.do(f, &n.allReduce, m.send, m.receive, uintptr(m.count), m.kind, m.op, m.handle, s)
@@ -413,20 +412,23 @@ func (n *nccl) group(f *frame, count int, each func(i int) error) error {
 	return first
 }
 
+var collective = graph.Unpacker[graph.Collective]()
+
 // routine makes a library routine of an operation.
 func (k collectiveCall) routine(d *device, o *op, s *stream, ptrs []uintptr, params []byte) error {
-	const paramBytes = 32
-	if len(params) != paramBytes || word(params, 4) >= uintptr(len(ncclTypes)) || word(params, 5) >= uintptr(len(ncclOps)) {
-		return fmt.Errorf("%w: a collective takes %d bytes of parameters, given are %d", driver.ErrKernel, paramBytes, len(params))
+	p, err := collective(params)
+	if err != nil {
+		return err
 	}
-	number := binary.LittleEndian.Uint64(params)
-	c := d.comms.find(number)
+	if p.Type >= len(ncclTypes) || p.Fold >= len(ncclOps) {
+		return fmt.Errorf("%w: type %d and fold %d; a collective has %d and %d of them", driver.ErrKernel, p.Type, p.Fold, len(ncclTypes), len(ncclOps))
+	}
+	c := d.comms.find(p.Communicator)
 	if c == nil {
-		return fmt.Errorf("%w: %s is no rank of communicator %d, or has left it", driver.ErrKernel, d.info.Name, number)
+		return fmt.Errorf("%w: %s is no rank of communicator %d, or has left it", driver.ErrKernel, d.info.Name, p.Communicator)
 	}
-	t := ncclTypes[word(params, 4)]
-	m := &members{communicator: c, count: int64(binary.LittleEndian.Uint64(params[8:])), kind: t.kind, size: t.size,
-		op: ncclOps[word(params, 5)], root: int(word(params, 6)), peer: int(word(params, 7))}
+	t := ncclTypes[p.Type]
+	m := &members{communicator: c, count: int64(p.Count), kind: t.kind, size: t.size, op: ncclOps[p.Fold], root: p.Root, peer: p.Peer}
 	if m.count < 1 || m.root >= c.ranks || m.peer >= c.ranks {
 		return fmt.Errorf("%w: %d elements, root %d and peer %d of %d ranks", driver.ErrKernel, m.count, m.root, m.peer, c.ranks)
 	}
@@ -450,7 +452,7 @@ func (k collectiveCall) routine(d *device, o *op, s *stream, ptrs []uintptr, par
 		return errLeft
 	}
 	o.comm = c
-	err := k.run(&d.nccl, d.f, m, s.handle)
+	err = k.run(&d.nccl, d.f, m, s.handle)
 	if err == nil {
 		// The first operation connects the ranks, for which all must have come.
 		err = d.nccl.settle(d.f, c, func() error {

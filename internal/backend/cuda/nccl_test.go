@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -16,10 +15,8 @@ import (
 )
 
 // collectiveTask is an operation of a gang.
-func collectiveTask(op string, number uint64, count int, kind, fold, root, peer uint32, gang int) *graph.Task {
-	p := binary.LittleEndian.AppendUint64(nil, number)
-	p = binary.LittleEndian.AppendUint64(p, uint64(count))
-	p = append(p, params(kind, fold, root, peer)...)
+func collectiveTask(op string, number uint64, count, kind, fold, root, peer, gang int) *graph.Task {
+	p := params(graph.Collective{Communicator: number, Count: uint64(count), Type: kind, Fold: fold, Root: root, Peer: peer})
 	k := &graph.Kernel{Name: op, Impls: []graph.Impl{{Dialect: graph.Library, Entry: "nccl." + op}}}
 	return &graph.Task{Gang: gang, Steps: []graph.Step{{Kernel: k, Params: p}}}
 }
@@ -124,7 +121,7 @@ func TestCollectives(t *testing.T) {
 			op       string
 			in, out  func(r int) int
 			at, want func(r, i int) float32
-			fold     uint32
+			fold     int
 		}{
 			{"allreduce", all, all, x, func(_, i int) float32 { return sum(i) }, 0},
 			{"allreduce", all, all, x, func(_, i int) float32 { return sum(i) / float32(n) }, 1},
@@ -136,7 +133,7 @@ func TestCollectives(t *testing.T) {
 			{"alltoall", all, func(r int) int { return n * block(r) }, x, func(r, i int) float32 { return x(i/block(r), first(r)+i%block(r)) }, 0},
 		} {
 			in, out := vectors(c.in, c.at), vectors(c.out, zero)
-			together(t, rigs, collectiveTask(c.op, 7, count, 0, c.fold, uint32(root), 0, max(n, 2)), in, out)
+			together(t, rigs, collectiveTask(c.op, 7, count, 0, c.fold, root, 0, max(n, 2)), in, out)
 			if want := vectors(c.out, c.want); !slices.EqualFunc(out, want, slices.Equal) {
 				t.Fatalf("%s of %d elements, fold %d: got %v, want %v", c.op, count, c.fold, out, want)
 			}
@@ -157,7 +154,7 @@ func TestCollectives(t *testing.T) {
 }
 
 // products multiplies the numbers of ranks, from 1 on, in an element type.
-func products[T comparable](t *testing.T, rigs []*rig, kind uint32, from func(int) T) {
+func products[T comparable](t *testing.T, rigs []*rig, kind int, from func(int) T) {
 	t.Helper()
 	in, out, want := make([][]T, len(rigs)), make([][]T, len(rigs)), 1
 	for r := range rigs {

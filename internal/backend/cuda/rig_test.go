@@ -5,7 +5,6 @@ package cuda
 import (
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"log/slog"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
+//go:generate go run ../../cmd/weftparams testdata
 //go:generate testdata/generate.sh
 //go:embed testdata/kernels.ptx
 var testPTX []byte
@@ -27,17 +27,23 @@ func testKernel(name string) *graph.Kernel {
 	}}
 }
 
-func params(words ...uint32) []byte {
-	var b []byte
-	for _, w := range words {
-		b = binary.LittleEndian.AppendUint32(b, w)
+// count and spinParams are parameters of kernels of testdata/kernels.cu.
+type (
+	count      struct{ N int }
+	spinParams struct{ NS uint64 }
+)
+
+func params(p any) []byte {
+	b, err := graph.Pack(p)
+	if err != nil {
+		panic(err)
 	}
 	return b
 }
 
 // step runs a kernel over n items with n as its parameter.
 func step(k *graph.Kernel, n int) graph.Step {
-	return graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(n)}}, Params: params(uint32(n))}
+	return graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(n)}}, Params: params(count{n})}
 }
 
 // rig is an attached device and the bookkeeping of a caller.

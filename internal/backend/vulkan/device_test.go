@@ -121,8 +121,15 @@ func words(xs ...uint32) (b []byte) {
 }
 
 func step(name string, n int, k uint32) graph.Step {
-	return graph.Step{Kernel: &graph.Kernel{Name: name, Impls: testImpls(name)}, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}, Params: words(uint32(n), k)}
+	s := graph.Step{Kernel: &graph.Kernel{Name: name, Impls: testImpls(name)}, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}}
+	if name == "saxpy" {
+		return s.With(backendtest.SaxpyParams{N: n, K: math.Float32frombits(k)})
+	}
+	return s.With(backendtest.Params{N: n, K: k})
 }
+
+// plane are the parameters of the kernels where and rows.
+type plane struct{ W, H int }
 
 // What the suite does, the validation layer has nothing to say about.
 func TestValid(t *testing.T) {
@@ -212,7 +219,7 @@ func TestGridInParts(t *testing.T) {
 	x := r.put(make([]byte, 4*w*h*d))
 	s := step("where", 0, 0)
 	s.Launch = graph.Launch{Grid: [3]uint32{11, 7, 5}, Block: [3]uint32{2, 3, 1}}
-	s.Params = words(w, h)
+	s = s.With(plane{w, h})
 	if err := r.launch(s, driver.Arg{Buf: x, Bytes: 4 * w * h * d}); err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +268,7 @@ func TestLimits(t *testing.T) {
 		"too large a group":       {sized, []driver.Arg{arg}, "groups of"},
 		"another group":           {fixed, []driver.Arg{arg}, "compiled for groups of [64 1 1]"},
 		"too many parameters":     {long, []driver.Arg{arg}, "bytes of parameters; the device takes"},
-		"too few parameters":      {short, []driver.Arg{arg}, "reads 8 bytes of parameters, given are 4"},
+		"too few parameters":      {short, []driver.Arg{arg}, "it takes 8 bytes, given are 4"},
 		"dynamic shared memory":   {shared, []driver.Arg{arg}, "shared memory"},
 		"groups that work united": {graph.Step{Kernel: add.Kernel, Params: add.Params, Launch: graph.Launch{Cooperative: true}}, []driver.Arg{arg}, "wait for one another"},
 	} {
@@ -291,7 +298,7 @@ func TestOpenWidth(t *testing.T) {
 	launch := func(width uint32) error {
 		s := step("rows", 0, 0)
 		s.Launch = graph.Launch{Grid: [3]uint32{w / width, h / 2, 1}, Block: [3]uint32{width, 2, 1}}
-		s.Params = words(w, h)
+		s = s.With(plane{w, h})
 		return r.launch(s, driver.Arg{Buf: x, Bytes: 4 * w * h})
 	}
 	for _, width := range []uint32{16, 48, 8} {

@@ -308,8 +308,6 @@ func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p pre
 		return p, fmt.Errorf("its shader has %d buffers, given are %d", m.bindings, arguments)
 	case len(s.Params) > d.limits.pushBytes:
 		return p, fmt.Errorf("%d bytes of parameters; the device takes %d", len(s.Params), d.limits.pushBytes)
-	case m.pushBytes > len(s.Params):
-		return p, fmt.Errorf("its shader reads %d bytes of parameters, given are %d", m.pushBytes, len(s.Params))
 	case shape.Cooperative || shape.Cluster[0] > 0:
 		return p, errors.New("groups that wait for one another cannot be had from Vulkan")
 	case shape.SharedBytes > 0:
@@ -320,6 +318,9 @@ func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p pre
 		return p, fmt.Errorf("groups of %d; the device takes %d, and %d invocations", group, d.limits.groupSize, d.limits.invocations)
 	case m.sharedBytes(group) > d.limits.sharedBytes:
 		return p, fmt.Errorf("groups that share %d bytes; the device has %d for a group", m.sharedBytes(group), d.limits.sharedBytes)
+	}
+	if err := m.checkParams(len(s.Params)); err != nil {
+		return p, err
 	}
 	p.pipeline, err = d.pipeline(m, v.impl.Entry, arguments, group)
 	p.grid = shape.Grid

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/weft-run/weft/graph"
 )
 
 // shader is what a SPIR-V module says of one of its entry points. Drivers believe
@@ -15,7 +17,8 @@ type shader struct {
 	size         [3]uint32 // of a group
 	open         [3]bool   // where the launch sets it, by specialization constants 0, 1 and 2
 	bindings     int       // one more than the highest
-	pushBytes    int       // how much of the push constants it declares
+	pushBytes    int       // of the push constants it declares
+	pushAlign    int       // what they are a multiple of in C: the size of the largest
 	// shared is the memory a group shares, at the least: how parts of it are
 	// aligned is the driver's affair. sharedBy is what comes to it for each unit of
 	// the group's size, where arrays are as long as that.
@@ -44,6 +47,20 @@ func (s *shader) sharedBytes(group [3]uint32) int {
 		n += times(by, group[i])
 	}
 	return n
+}
+
+// maxPushAlign bounds the alignment of a push constant: that of four numbers.
+const maxPushAlign = 16
+
+// checkParams refuses parameters of another length than the shader's push constants,
+// as they are or as a structure of C. A shader without any may have been given some by
+// its source: compilers leave out what it does not use.
+func (s *shader) checkParams(given int) error {
+	if s.pushBytes == 0 || given == s.pushBytes {
+		return nil
+	}
+	align := max(s.pushAlign, 1)
+	return graph.CheckParams((s.pushBytes+align-1)/align*align, given)
 }
 
 // times multiplies sizes. A broken shader can have any: those that no device has
@@ -185,6 +202,7 @@ func readShader(source []byte, entry string) (*shader, error) {
 			if pointed, ok := pushes[w[0]]; ok {
 				for i, typ := range structs[pointed] {
 					s.pushBytes = max(s.pushBytes, offsets[member{pointed, uint32(i)}]+sizes[typ])
+					s.pushAlign = max(s.pushAlign, min(sizes[typ], maxPushAlign))
 				}
 			}
 			if pointed, ok := shares[w[0]]; ok {

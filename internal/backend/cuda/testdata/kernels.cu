@@ -5,15 +5,18 @@ typedef unsigned long long u64;
 
 #define ITEM ((u32)(__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x()))
 
+//params: ../../cuda.count
 struct Count {
-	u32 n;
+	unsigned n;
 };
+//params: ../../backendtest.SaxpyParams
 struct Saxpy {
-	u32 n;
-	float a;
+	unsigned n;
+	float k;
 };
+//params: ../../cuda.spinParams
 struct Spin {
-	u64 ns;
+	unsigned long long ns;
 };
 
 KERNEL empty() {}
@@ -30,10 +33,10 @@ KERNEL add_two(u32 *x, Count p) {
 		x[ITEM] += 2;
 }
 
-// saxpy: y = a·x + y.
+// saxpy: y = k·x + y.
 KERNEL saxpy(const float *x, float *y, Saxpy p) {
 	if (ITEM < p.n)
-		y[ITEM] = p.a * x[ITEM] + y[ITEM];
+		y[ITEM] = p.k * x[ITEM] + y[ITEM];
 }
 
 // through copies x to y by way of scratch memory.
@@ -91,8 +94,18 @@ KERNEL large(u32 *x, Count p) {
 }
 
 // The kernels of backendtest, which says what they compute.
+//params: ../../backendtest.Params
 struct Suite {
-	u32 n, k;
+	unsigned n;
+	unsigned k;
+};
+//params: ../../backendtest.LayoutParams
+struct Layout {
+	unsigned n;
+	double a;
+	int b;
+	unsigned long long c;
+	float d;
 };
 
 KERNEL noop() {}
@@ -119,4 +132,15 @@ KERNEL slow(u32 *x, Suite p) {
 	for (u32 i = 0; i < p.k; i++)
 		v = v * 1664525 + 1013904223;
 	x[ITEM] = v;
+}
+
+KERNEL layout(u32 *x, Layout p) {
+	if (ITEM > 0)
+		return;
+	u64 a = __builtin_bit_cast(u64, p.a);
+	x[0] = p.n;
+	x[1] = a, x[2] = a >> 32;
+	x[3] = p.b;
+	x[4] = p.c, x[5] = p.c >> 32;
+	x[6] = __builtin_bit_cast(u32, p.d);
 }

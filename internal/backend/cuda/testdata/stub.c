@@ -505,6 +505,12 @@ static void k_slow(struct job *j) {
 	if (illegal(x, 4ull * n)) return;
 	for (u64 i = 0; i < n && i < items(j); i++) for (u32 c = 0; c < k; c++) x[i] = x[i] * 1664525u + 1013904223u;
 }
+static void k_layout(struct job *j) {
+	struct { u32 n; double a; int32_t b; u64 c; float d; } *p = (void *)&j->w[1];
+	char *x = (char *)j->w[0];
+	if (illegal(x, 28)) return;
+	memcpy(x, &p->n, 4), memcpy(x + 4, &p->a, 8), memcpy(x + 12, &p->b, 4), memcpy(x + 16, &p->c, 8), memcpy(x + 24, &p->d, 4);
+}
 // Those of package collective: arrays to read, one to write, and their elements.
 static void k_fold(struct job *j) {
 	float *a = (float *)j->w[0], *b = (float *)j->w[1], *out = (float *)j->w[2];
@@ -546,7 +552,7 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"spin_long", k_spin_long, 2, {8, 8}, 0}, {"crash", k_crash, 1, {8}, 0}, {"meet", k_meet, 1, {8}, 0},
 	{"large", k_large, 2, {8, 4}, 0}, {"cluster", k_cluster, 1, {8}, 0}, {"threads", k_threads, 1, {8}, 0},
 	{"noop", k_empty, 0, {0}, 0}, {"add", k_add, 2, {8, 8}, 0}, {"spread", k_spread, 4, {8, 8, 8, 8}, 0},
-	{"gather", k_gather, 4, {8, 8, 8, 8}, 0}, {"slow", k_slow, 2, {8, 8}, 0},
+	{"gather", k_gather, 4, {8, 8, 8, 8}, 0}, {"slow", k_slow, 2, {8, 8}, 0}, {"layout", k_layout, 2, {8, 40}, 0},
 	{"fold_sum_f32", k_fold, 4, {8, 8, 8, 16}, 0}, {"fold_max_i32", k_most, 4, {8, 8, 8, 16}, 0},
 	{"token", k_token, 2, {8, 16}, 0}, {"copy_4", k_copy_4, 3, {8, 8, 16}, 0},
 	{"weft_copy", k_copy, 3, {8, 8, 8}, 0},

@@ -8,13 +8,18 @@
 //: where  -DWHERE
 //: rows   -DROWS
 //: heap   -DHEAP
+//: layout -DLAYOUT
 #version 450
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : enable
 
 #ifdef WHERE
 // The group size is the launch's.
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 layout(std430, binding = 0) buffer Out { uint at[]; };
-layout(push_constant) uniform Params { uint w, h; };
+//params: ../../vulkan.plane
+layout(push_constant) uniform Params {
+	uint w, h;
+};
 void main() {
 	uvec3 i = gl_GlobalInvocationID;
 	atomicAdd(at[(i.z * h + i.y) * w + i.x], 1 + gl_LocalInvocationIndex);
@@ -26,7 +31,10 @@ layout(local_size_x_id = 0, local_size_y = 2) in;
 layout(constant_id = 0) const uint wide = 1;
 layout(constant_id = 1) const uint more = 7;
 layout(std430, binding = 0) buffer Out { uint at[]; };
-layout(push_constant) uniform Params { uint w, h; };
+//params: ../../vulkan.plane
+layout(push_constant) uniform Params {
+	uint w, h;
+};
 shared uvec4 row[wide];
 shared bool pair[2][3];
 void main() {
@@ -43,7 +51,11 @@ void main() {
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint one = 1;
 layout(std430, binding = 0) buffer Out { uint at[]; };
-layout(push_constant) uniform Params { uint n, k; };
+//params: ../../backendtest.Params
+layout(push_constant) uniform Params {
+	uint n;
+	uint k;
+};
 struct Pair { vec2 a; mat3 b; };
 shared uint much[1 << 18];
 shared Pair pairs[one];
@@ -57,13 +69,34 @@ void main() {
 layout(local_size_x = 64) in;
 #ifdef NOOP
 void main() {}
-#else
-layout(push_constant) uniform Params { uint n, k; };
-#ifdef ADD
-layout(std430, binding = 0) buffer X { uint x[]; };
-#define BODY x[i] += k
-#endif
-#ifdef SAXPY
+#elif defined LAYOUT
+layout(std430, binding = 0) writeonly buffer Out { uint x[]; };
+//params: ../../backendtest.LayoutParams
+layout(push_constant) uniform Params {
+	uint n;
+	double a;
+	int b;
+	uint64_t c;
+	float d;
+};
+void main() {
+	if (gl_GlobalInvocationID.x > 0)
+		return;
+	uvec2 bits = unpackDouble2x32(a);
+	x[0] = n;
+	x[1] = bits.x;
+	x[2] = bits.y;
+	x[3] = uint(b);
+	x[4] = uint(c);
+	x[5] = uint(c >> 32);
+	x[6] = floatBitsToUint(d);
+}
+#elif defined SAXPY
+//params: ../../backendtest.SaxpyParams
+layout(push_constant) uniform Params {
+	uint n;
+	float k;
+};
 // Four numbers at once, which drivers like; the last few by themselves.
 layout(std430, binding = 0) readonly buffer X { float x[]; };
 layout(std430, binding = 0) readonly buffer X4 { vec4 x4[]; };
@@ -71,13 +104,21 @@ layout(std430, binding = 1) buffer Y { float y[]; };
 layout(std430, binding = 1) buffer Y4 { vec4 y4[]; };
 void main() {
 	uint i = 4 * gl_GlobalInvocationID.x;
-	float by = uintBitsToFloat(k);
 	if (i + 4 <= n)
-		y4[i / 4] += by * x4[i / 4];
+		y4[i / 4] += k * x4[i / 4];
 	else
 		for (; i < n; i++)
-			y[i] += by * x[i];
+			y[i] += k * x[i];
 }
+#else
+//params: ../../backendtest.Params
+layout(push_constant) uniform Params {
+	uint n;
+	uint k;
+};
+#ifdef ADD
+layout(std430, binding = 0) buffer X { uint x[]; };
+#define BODY x[i] += k
 #endif
 #if defined SPREAD || defined GATHER
 layout(std430, binding = 0) readonly buffer In { uint from[]; };
@@ -100,13 +141,11 @@ layout(std430, binding = 0) buffer X { uint x[]; };
 #define ROUND MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE MORE
 #define BODY uint v = x[i]; uint j = 0; for (; j + 256 <= k; j += 256) { ROUND } for (; j < k; j++) { STEP } x[i] = v
 #endif
-#ifndef SAXPY
 void main() {
 	uint i = gl_GlobalInvocationID.x;
 	if (i < n) {
 		BODY;
 	}
 }
-#endif
 #endif
 #endif
