@@ -2,7 +2,6 @@ package weft
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -150,14 +149,19 @@ type mappings struct {
 // of one core, since that is what was measured.
 var mapKernel = &graph.Kernel{Name: "weft.map", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "weft.map"}}}
 
+// mapParams are its parameters.
+type mapParams struct {
+	mapping uint64 // its number
+	base    int64  // the first element of the task
+}
+
 // run is the function behind mapKernel.
-func (ms *mappings) run(c *Call, lo, hi int) {
-	v, ok := ms.live.Load(binary.LittleEndian.Uint64(c.Params))
+func (ms *mappings) run(c *Call, p mapParams, lo, hi int) {
+	v, ok := ms.live.Load(p.mapping)
 	if !ok {
 		return // the caller has given up
 	}
-	base := int(binary.LittleEndian.Uint64(c.Params[8:]))
-	m := v.(*mapping)
+	m, base := v.(*mapping), int(p.base)
 	began := time.Now()
 	m.block(base+lo, base+hi)
 	took := time.Since(began) / time.Duration(hi-lo)
@@ -251,12 +255,10 @@ func mapGraph(id uint64, base, n, size int, each time.Duration) (*graph.Graph, e
 	var b graph.Builder
 	for lo := 0; lo < n; lo += size {
 		k := min(size, n-lo)
-		var params [16]byte
-		binary.LittleEndian.PutUint64(params[:], id)
-		binary.LittleEndian.PutUint64(params[8:], uint64(base+lo))
+		step := graph.Step{Kernel: mapKernel, Launch: graph.Launch{Grid: [3]uint32{uint32(k), 1, 1}}}
 		b.Add(graph.Task{
 			Name:  fmt.Sprintf("elements %d to %d", base+lo, base+lo+k-1),
-			Steps: []graph.Step{{Kernel: mapKernel, Launch: graph.Launch{Grid: [3]uint32{uint32(k), 1, 1}}, Params: params[:]}},
+			Steps: []graph.Step{step.With(mapParams{id, int64(base + lo)})},
 			Work:  graph.Work{Ops: float64(k) * float64(each)},
 		})
 	}

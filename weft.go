@@ -193,7 +193,7 @@ func (r *Runtime) funcs() map[string]Func {
 	if out == nil {
 		out = make(map[string]Func)
 	}
-	out[mapKernel.Name] = r.maps.run
+	out[mapKernel.Name] = WithParams(r.maps.run)
 	return out
 }
 

@@ -6,10 +6,12 @@ typedef long long i64;
 
 enum : u32 { Threads = 256, PerThread = 4 };
 
-// Params: the elements, the arrays to read, the divisor, and whether to write
-// past the caches, which is for CPUs.
+//params: Params
 struct Params {
-	u32 n, ins, divisor, stream;
+	unsigned n; // elements
+	unsigned ins; // arrays to read
+	unsigned divisor; // of the result
+	unsigned stream; // 1 to write past the caches, which is for CPUs
 };
 
 // A type is how elements are kept and what they are computed as.

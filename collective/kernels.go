@@ -6,10 +6,16 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Kernels take arrays to read, then arrays to write, and as Params four 32-bit
-// words: the elements, the arrays to read, the divisor, and whether to write past
-// the caches. Their grid is the elements. The Go functions behind them are those
-// of collective/live.
+// Kernels take arrays to read, then arrays to write. Their grid is the elements. The Go
+// functions behind them are those of collective/live.
+
+// Params are the parameters of all kernels.
+type Params struct {
+	N       int // elements
+	Ins     int // arrays to read
+	Divisor int // of the result
+	Stream  int // 1 to write past the caches, which is for CPUs
+}
 
 // pairKernels fold two arrays into one.
 var pairKernels = func() (out [NumFolds][NumTypes]*graph.Kernel) {

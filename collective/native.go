@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -52,8 +51,8 @@ func (s *Spec) Native(m *machine.Machine) error {
 }
 
 // nativeKernels are the routines of libraries, by operation. Their arguments are
-// what a rank brings, then what it gets, each where there is any; their Params are
-// told at nativeParams.
+// what a rank brings, then what it gets, each where there is any; their parameters are
+// graph.Collective.
 var nativeKernels = func() map[string][]*graph.Kernel {
 	out := make(map[string][]*graph.Kernel)
 	for _, library := range []string{"nccl"} {
@@ -64,17 +63,6 @@ var nativeKernels = func() map[string][]*graph.Kernel {
 	}
 	return out
 }()
-
-// nativeParams are little-endian: the communicator and the elements of the whole
-// vector as uint64, then as uint32 the type, the fold, the root and the peer.
-func (s *Spec) nativeParams() []byte {
-	b := binary.LittleEndian.AppendUint64(nil, s.Communicator)
-	b = binary.LittleEndian.AppendUint64(b, uint64(s.Count))
-	for _, w := range []int{int(s.Type), int(s.Fold), s.Root, s.Peer} {
-		b = binary.LittleEndian.AppendUint32(b, uint32(w))
-	}
-	return b
-}
 
 // nativeLatency is what starting a library's operation on several devices takes,
 // before any was seen to run.
@@ -127,10 +115,13 @@ func (p *Plan) gang() graph.Task {
 	members := p.members()
 	t := graph.Task{
 		Name: fmt.Sprintf("%v %s", s.Op, Native), Gang: len(members), Retries: -1,
-		Steps: []graph.Step{{
+		Steps: []graph.Step{graph.Step{
 			Kernel: nativeKernels[p.m.Devices[s.Ranks[0]].Joins][s.Op],
-			Launch: graph.Launch{Grid: [3]uint32{uint32(min(s.Count, maxElements)), 1, 1}}, Params: s.nativeParams(),
-		}},
+			Launch: graph.Launch{Grid: [3]uint32{uint32(min(s.Count, maxElements)), 1, 1}},
+		}.With(graph.Collective{
+			Communicator: s.Communicator, Count: uint64(s.Count),
+			Type: int(s.Type), Fold: int(s.Fold), Root: s.Root, Peer: s.Peer,
+		})},
 	}
 	for _, r := range members {
 		t.On.Only = append(t.On.Only, p.m.Devices[s.Ranks[r]].Name)

@@ -2,7 +2,6 @@ package collective
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -548,15 +547,12 @@ func (p *Plan) task(st *step) graph.Task {
 		t.Name, kernel = "fold all", manyKernels[op][typ]
 	}
 	t.Name = fmt.Sprintf("%v %s %d", s.Op, t.Name, st.rank)
-	stream := uint32(0)
+	stream := 0
 	if st.outs[0].out && s.Count*typ.Size()*int64(len(s.Ranks)) >= streamBytes {
 		stream = 1
 	}
-	params := make([]byte, 0, 16)
-	for _, w := range []uint32{uint32(n), uint32(k), uint32(st.divisor), stream} {
-		params = binary.LittleEndian.AppendUint32(params, w)
-	}
-	t.Steps = []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}, Params: params}}
+	step := graph.Step{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}}
+	t.Steps = []graph.Step{step.With(Params{int(n), k, st.divisor, stream})}
 	t.Work = graph.Work{Ops: float64(n) * float64(max(k-1, 0)), Bytes: float64(n*typ.Size()) * float64(k+m), Unit: units[typ]}
 	return t
 }

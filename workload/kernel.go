@@ -2,7 +2,6 @@ package workload
 
 import (
 	"embed"
-	"encoding/binary"
 	"sync"
 
 	"github.com/weft-run/weft/graph"
@@ -26,7 +25,7 @@ func PTX(source []byte, entry string, threads uint32, per ...uint32) graph.Impl 
 	return i
 }
 
-// Library is an implementation by a vendor's routine, which takes a step's params
+// Library is an implementation by a vendor's routine, which takes a step's parameters
 // as they are. Devices that were asked for exact results do without it.
 func Library(routine string) graph.Impl {
 	return graph.Impl{Dialect: graph.Library, Entry: routine}
@@ -66,19 +65,6 @@ func Grid(items ...int64) graph.Launch {
 	}
 	return l
 }
-
-// Params are numbers for a kernel, as 32-bit words in the order given: what
-// every backend can read as a structure.
-func Params(words ...int) []byte {
-	out := make([]byte, 0, 4*len(words))
-	for _, w := range words {
-		out = binary.LittleEndian.AppendUint32(out, uint32(w))
-	}
-	return out
-}
-
-// Param returns word i of what Params made.
-func Param(params []byte, i int) int { return int(binary.LittleEndian.Uint32(params[4*i:])) }
 
 // Scratch lends memory to calls of a kernel that run at the same time, and
 // keeps it for later calls. The zero value is ready for use.

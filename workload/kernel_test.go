@@ -1,7 +1,6 @@
 package workload_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
@@ -12,10 +11,6 @@ func TestKernelValues(t *testing.T) {
 	k := workload.GoKernel("k", 48, graph.All)
 	if got := k.Impls[0].Shape(workload.Grid(100, 7)).Grid; got != [3]uint32{3, 1, 1} {
 		t.Errorf("a grid of 100 × 7 is cut into %v", got)
-	}
-	p := workload.Params(1, 1<<31, 7)
-	if !slices.Equal(p[:5], []byte{1, 0, 0, 0, 0}) || workload.Param(p, 1) != 1<<31 || workload.Param(p, 2) != 7 {
-		t.Errorf("params are %v", p)
 	}
 	var s workload.Scratch[uint64]
 	a := s.Get(3)

@@ -111,6 +111,28 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 	}
 }
 
+// What is read 16 bytes at a time must lie at multiples of them, in shared memory too: a
+// GPU fails the launch otherwise, and a compiler that packs variables closer would do it.
+func TestSharedAlignment(t *testing.T) {
+	seen := 0
+	for _, ptx := range [][]byte{gemm.Kernel.Impls[1].Source, tropical.Kernel.Impls[1].Source, conv.Kernel.Impls[1].Source} {
+		for _, body := range strings.Split(string(ptx), ".visible .entry ")[1:] {
+			if !strings.Contains(body, ".shared.v4.") {
+				continue
+			}
+			seen++
+			for _, m := range regexp.MustCompile(`\.shared \.align (\d+) `).FindAllStringSubmatch(body, -1) {
+				if n, _ := strconv.Atoi(m[1]); n%16 != 0 {
+					t.Errorf("%s has shared memory at multiples of %d bytes", body[:strings.Index(body, "(")], n)
+				}
+			}
+		}
+	}
+	if want := 5; seen != want {
+		t.Errorf("%d kernels read shared memory 16 bytes at a time, want %d", seen, want)
+	}
+}
+
 // checkStep returns the entries of a step's PTX kernels.
 func checkStep(task *graph.Task, s *graph.Step) (names []string, err error) {
 	for i := range s.Kernel.Impls {

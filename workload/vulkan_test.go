@@ -167,7 +167,11 @@ func TestVulkanRounds(t *testing.T) {
 		for i := range task.Steps {
 			s := &task.Steps[i]
 			s.Launch.Grid[0] = 1
-			copy(s.Params[4:], workload.Params(row, 1))
+			one, err := graph.Pack(struct{ first, rows int }{row, 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			copy(s.Params[4:], one)
 		}
 		rows[i] = make([]float64, landscape.Angles)
 		var b graph.Builder

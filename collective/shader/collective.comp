@@ -31,9 +31,13 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : enable
 #extension GL_EXT_shader_16bit_storage : enable
 layout(local_size_x = 64) in;
-// The elements, the arrays to read, the divisor, and whether to write past the
-// caches, which is for CPUs.
-layout(push_constant) uniform Params { uint n, ins, divisor, stream; };
+//params: collective.Params
+layout(push_constant) uniform Params {
+	uint n; // elements
+	uint ins; // arrays to read
+	uint divisor; // of the result
+	uint stream; // 1 to write past the caches, which is for CPUs
+};
 
 // KEPT is how an element lies in memory, VALUE what is read and written of it,
 // NUMBER what is computed with.

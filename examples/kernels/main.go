@@ -11,11 +11,9 @@ package main
 import (
 	"context"
 	_ "embed"
-	"encoding/binary"
 	"flag"
 	"fmt"
 	"log"
-	"math"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
@@ -28,6 +26,7 @@ var (
 	cudaC []byte
 	//go:embed saxpy.comp
 	glsl []byte
+	//go:generate go run github.com/weft-run/weft/cmd/weftparams .
 	//go:generate ../../workload/spirv.sh saxpy.comp
 	//go:embed saxpy.spv
 	spirv []byte
@@ -47,18 +46,19 @@ func saxpy(compile bool) *graph.Kernel {
 	}}
 }
 
-// inGo is the kernel in Go, for the items lo to hi-1.
-func inGo(c *weft.Call, lo, hi int) {
-	x, y := weft.View[float32](c.Args[0])[lo:hi], weft.View[float32](c.Args[1])[lo:hi]
-	k := math.Float32frombits(binary.LittleEndian.Uint32(c.Params[4:]))
-	for i := range y {
-		y[i] += k * x[i]
-	}
+// params are the kernel's parameters, which weftparams declares in saxpy.cu and
+// saxpy.comp as well.
+type params struct {
+	N int // elements
+	K float32
 }
 
-// params are the kernel's parameters.
-func params(n int, k float32) []byte {
-	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(n)), math.Float32bits(k))
+// inGo is the kernel in Go, for the items lo to hi-1.
+func inGo(c *weft.Call, p params, lo, hi int) {
+	x, y := weft.View[float32](c.Args[0])[lo:hi], weft.View[float32](c.Args[1])[lo:hi]
+	for i := range y {
+		y[i] += p.K * x[i]
+	}
 }
 
 // build makes a graph of several tasks, which devices share among themselves.
@@ -68,9 +68,10 @@ func build(kernel *graph.Kernel, n, tasks int, k float32) (*graph.Graph, error) 
 	y := b.Data(graph.Data{Name: "y", Bytes: int64(4 * n), Input: true, Output: true})
 	for i := range tasks {
 		lo, hi := i*n/tasks, (i+1)*n/tasks
+		step := graph.Step{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}}
 		b.Add(graph.Task{
 			Name:  fmt.Sprintf("elements %d-%d", lo, hi),
-			Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo), 1, 1}}, Params: params(hi-lo, k)}},
+			Steps: []graph.Step{step.With(params{N: hi - lo, K: k})},
 			Uses: []graph.Use{
 				{Data: x, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.Read},
 				{Data: y, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.ReadWrite},
@@ -83,7 +84,7 @@ func build(kernel *graph.Kernel, n, tasks int, k float32) (*graph.Graph, error) 
 
 // run computes y += 2·x for n numbers on some devices and says what became of it.
 func run(ctx context.Context, o weft.Options, kernel *graph.Kernel, n int) (string, error) {
-	o.Funcs = map[string]weft.Func{"saxpy": inGo}
+	o.Funcs = map[string]weft.Func{"saxpy": weft.WithParams(inGo)}
 	rt, err := weft.Open(ctx, o)
 	if err != nil {
 		return "", err

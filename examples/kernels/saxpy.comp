@@ -4,8 +4,9 @@
 layout(local_size_x = 128) in;
 layout(std430, binding = 0) readonly buffer X { float x[]; };
 layout(std430, binding = 1) buffer Y { float y[]; };
+//params: params
 layout(push_constant) uniform Params {
-	uint n;
+	uint n; // elements
 	float k;
 };
 

@@ -1,5 +1,6 @@
+//params: params
 struct Params {
-	unsigned n;
+	unsigned n; // elements
 	float k;
 };
 

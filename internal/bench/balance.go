@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
@@ -264,9 +263,14 @@ func newTriangle(rows, unit int) *triangle {
 	return &triangle{rows: rows, unit: unit, out: make([]uint64, rows)}
 }
 
-// triangleRows is the kernel. Its params are the first row and the steps of a unit.
-func triangleRows(c *weft.Call, lo, hi int) {
-	first, unit := int(binary.LittleEndian.Uint32(c.Params)), int(binary.LittleEndian.Uint32(c.Params[4:]))
+type triangleParams struct {
+	first int // row
+	unit  int // its steps
+}
+
+// triangleRows is the kernel.
+func triangleRows(c *weft.Call, p triangleParams, lo, hi int) {
+	first, unit := p.first, p.unit
 	out := weft.View[uint64](c.Args[0])
 	for i := lo; i < hi; i++ {
 		x := uint64(first + i)
@@ -292,13 +296,10 @@ func (t *triangle) Pieces() sched.Pieces {
 func (t *triangle) Whole() graph.Task { return t.task(0, int64(t.rows)) }
 
 func (t *triangle) task(lo, hi int64) graph.Task {
-	params := binary.LittleEndian.AppendUint32(nil, uint32(lo))
+	step := graph.Step{Kernel: workload.GoKernel(triangleKernel), Launch: workload.Grid(hi - lo)}
 	return graph.Task{
-		Steps: []graph.Step{{
-			Kernel: workload.GoKernel(triangleKernel), Launch: workload.Grid(hi - lo),
-			Params: binary.LittleEndian.AppendUint32(params, uint32(t.unit)),
-		}},
-		Work: graph.Work{Ops: 2 * float64(t.unit) * t.cost(lo, hi), Bytes: 8 * float64(hi-lo), Unit: graph.Int32},
+		Steps: []graph.Step{step.With(triangleParams{int(lo), t.unit})},
+		Work:  graph.Work{Ops: 2 * float64(t.unit) * t.cost(lo, hi), Bytes: 8 * float64(hi-lo), Unit: graph.Int32},
 	}
 }
 

@@ -43,7 +43,7 @@ func Commands(s Setup) []*cobra.Command {
 
 // Funcs returns the Go kernels of the benchmarks.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{triangleKernel: triangleRows, spinKernel: spinUnits}
+	return map[string]weft.Func{triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits)}
 }
 
 // learning is the number of runs before those that count: in them the cost model

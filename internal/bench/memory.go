@@ -206,7 +206,7 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 	out := []trial{one("within", memory, 2, func(n int64, _ []byte) driver.Op {
 		return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: bufB}
 	})}
-	if !info.HostMemory && info.CanRun(streamKernel()) {
+	if !info.HostMemory && info.CanRun(streamProbe().Kernel) {
 		out = append(out, one("stream", memory, 2, func(n int64, _ []byte) driver.Op {
 			return driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{streamStep(n)}}, Args: []driver.Arg{{Buf: bufA, Bytes: n}, {Buf: bufB, Bytes: n}}}
 		}))

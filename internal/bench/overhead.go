@@ -12,7 +12,6 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/probe"
 	"github.com/weft-run/weft/internal/terminal"
-	"github.com/weft-run/weft/workload"
 )
 
 // overheadRow is the time that one task takes beside its work.
@@ -148,21 +147,18 @@ func roundTrip(m *meter) (row overheadRow, err error) {
 	}, nil
 }
 
-// streamKernel copies its first argument to its second, on any device.
-func streamKernel() *graph.Kernel {
+// streamProbe copies its first argument to its second, on any device.
+func streamProbe() *probe.Probe {
 	for _, p := range probe.List() {
 		if p.Kind == probe.Stream {
-			return p.Kernel
+			return &p
 		}
 	}
 	panic("no probe copies")
 }
 
-// streamStep is a step of streamKernel over a number of bytes.
-func streamStep(bytes int64) graph.Step {
-	items := bytes / probe.ItemBytes
-	return graph.Step{Kernel: streamKernel(), Launch: workload.Grid(items), Params: workload.Params(int(items))}
-}
+// streamStep is a step of streamProbe over a number of bytes.
+func streamStep(bytes int64) graph.Step { return streamProbe().Step(bytes / probe.ItemBytes) }
 
 // streamGraph copies the input "from" to the output "to" by a kernel.
 func streamGraph(bytes int64) (*graph.Graph, error) {

@@ -83,11 +83,13 @@ func spin(units int) uint64 {
 // spinSteps is the number of steps in a unit, which takes about a microsecond.
 const spinSteps = 500
 
-// spinKernel computes for as many units as its param says.
+// spinKernel computes for some units.
 const spinKernel = "bench.spin"
 
-func spinUnits(c *weft.Call, _, _ int) {
-	weft.View[uint64](c.Args[1])[0] = spin(workload.Param(c.Params, 0)) + weft.View[uint64](c.Args[0])[0]
+type spinParams struct{ units int }
+
+func spinUnits(c *weft.Call, p spinParams, _, _ int) {
+	weft.View[uint64](c.Args[1])[0] = spin(p.units) + weft.View[uint64](c.Args[0])[0]
 }
 
 // pipelineItems is the number of items of a stream. Filling and draining four stages is
@@ -286,7 +288,7 @@ func program(units []int) pipeline.Program[[2]uint64] {
 			}
 			next := b.Data(d)
 			b.Add(graph.Task{
-				Steps: []graph.Step{{Kernel: kernel, Params: workload.Params(n)}}, On: on[s],
+				Steps: []graph.Step{graph.Step{Kernel: kernel}.With(spinParams{n})}, On: on[s],
 				Uses: []graph.Use{{Data: at, Access: graph.Read}, {Data: next, Access: graph.Write}},
 				Work: graph.Work{Ops: 6 * spinSteps * float64(n), Unit: graph.Int32},
 			})

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -505,13 +504,7 @@ func (t *meter) compute() {
 }
 
 func launchOf(p *probe.Probe, items int64, args ...driver.Arg) driver.Op {
-	task := &graph.Task{
-		Name: p.Kernel.Name,
-		Steps: []graph.Step{{
-			Kernel: p.Kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(items), 1, 1}},
-			Params: binary.LittleEndian.AppendUint32(nil, uint32(items)),
-		}},
-	}
+	task := &graph.Task{Name: p.Kernel.Name, Steps: []graph.Step{p.Step(items)}}
 	return driver.Op{Kind: driver.Launch, Task: task, Args: args}
 }
 

@@ -32,9 +32,9 @@ template <class Op> INLINE void accumulate(float (&acc)[8][8], const float *colu
 			acc[i][j] = Op::step(acc[i][j], a[i], b[j]);
 }
 
-// Sizes of C, m × n, and of the inner dimension; the Params of a step.
+//params: graph.MatMul
 struct Sizes {
-	u32 m, k, n;
+	unsigned m, k, n;
 };
 
 // Depth is the part of the inner dimension that is in shared memory at a time.
@@ -42,8 +42,8 @@ enum : u32 { Depth = 8 };
 
 // Stage is that part for a tile, the side of the square of C that a block
 // computes. Rows of A's part lie apart so that its columns are stored without
-// conflicts.
-template <u32 tile> struct Stage {
+// conflicts. Elements are read and written 16 bytes at a time.
+template <u32 tile> struct alignas(16) Stage {
 	float a[Depth][tile + 4], b[Depth][tile];
 };
 

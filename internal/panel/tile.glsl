@@ -12,7 +12,10 @@ layout(std430, binding = 1) readonly buffer B { float b[]; };
 layout(std430, binding = 1) readonly buffer B4 { vec4 b4[]; };
 layout(std430, binding = 2) writeonly buffer C { float c[]; };
 layout(std430, binding = 2) writeonly buffer C4 { vec4 c4[]; };
-layout(push_constant) uniform Sizes { uint m, k, n; };
+//params: graph.MatMul
+layout(push_constant) uniform Sizes {
+	uint m, k, n;
+};
 
 // What lies outside is read as the last inside, and not written. lavapipe ends all
 // loops of a shader after 65535 rounds in total, so a round is four terms,

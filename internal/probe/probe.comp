@@ -6,7 +6,10 @@
 //: probe_stream -DSTREAM
 #version 450
 layout(local_size_x = 128) in;
-layout(push_constant) uniform Count { uint n; };
+//params: Params
+layout(push_constant) uniform Count {
+	uint n; // items
+};
 
 #ifdef EMPTY
 void main() {}

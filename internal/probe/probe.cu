@@ -8,8 +8,9 @@ typedef double double2 __attribute__((ext_vector_type(2)));
 #define KERNEL extern "C" __attribute__((global)) void
 #define ITEM ((u64)__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_x() + __nvvm_read_ptx_sreg_tid_x())
 
+//params: Params
 struct Count {
-	u32 n;
+	unsigned n; // items
 };
 
 // Operations of an item, and of a round: eight chains of two.

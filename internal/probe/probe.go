@@ -34,9 +34,22 @@ type Probe struct {
 	Kernel *graph.Kernel
 	Unit   graph.Unit
 	// Ops is how much arithmetic one item of the grid is, Bytes how much
-	// memory traffic: both are part of the kernel. The step's parameters are
-	// the number of items, as a little-endian uint32.
+	// memory traffic: both are part of the kernel.
 	Ops, Bytes float64
+}
+
+// Params are the parameters of the probes, but for Empty, which has none.
+type Params struct {
+	N int // items
+}
+
+// Step runs a probe on some items.
+func (p *Probe) Step(items int64) graph.Step {
+	s := graph.Step{Kernel: p.Kernel, Launch: graph.Launch{Grid: [3]uint32{uint32(items), 1, 1}}}
+	if p.Kind == Empty {
+		return s
+	}
+	return s.With(Params{int(items)})
 }
 
 const (
@@ -60,6 +73,7 @@ func List() []Probe {
 	}
 }
 
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
 //go:generate ../backend/cuda/testdata/generate.sh
 //go:embed probe.ptx
 var ptx []byte

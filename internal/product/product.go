@@ -31,8 +31,8 @@ type Kind struct {
 	Name string
 	// Unit is what Rate counts, as "GFLOP".
 	Unit string
-	// Rows computes rows of C from rows of A and all of B. Its params are the
-	// rows, K and N; its grid is the rows and columns of C.
+	// Rows computes rows of C from rows of A and all of B. Its parameters are
+	// graph.MatMul with the rows; its grid is the rows and columns of C.
 	Rows *graph.Kernel
 
 	pack, packed *graph.Kernel
@@ -66,7 +66,7 @@ func (kd *Kind) Funcs() map[string]weft.Func {
 	return map[string]weft.Func{
 		kd.Rows.Name:   kd.rows(kd.inner.Rows, rowsPer, panel.Scratch),
 		kd.packed.Name: kd.rows(kd.inner.PackedRows, packedPer, panel.PackedScratch),
-		kd.pack.Name:   pack,
+		kd.pack.Name:   weft.WithParams(pack),
 	}
 }
 
@@ -80,8 +80,8 @@ var scratches workload.Scratch[float32]
 // rows makes a kernel whose arguments are rows of A, B as it is or packed, and
 // rows of C.
 func (kd *Kind) rows(compute func(c, a, b []float32, k, n, lo, hi int, scratch []float32), per, size int) weft.Func {
-	return func(c *weft.Call, lo, hi int) {
-		m, k, n := workload.Param(c.Params, 0), workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+	return weft.WithParams(func(c *weft.Call, p graph.MatMul, lo, hi int) {
+		m, k, n := p.M, p.K, p.N
 		a, b, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
 		s := scratches.Get(size)
 		defer scratches.Put(s)
@@ -89,14 +89,18 @@ func (kd *Kind) rows(compute func(c, a, b []float32, k, n, lo, hi int, scratch [
 		for lo, hi := lo*per, min(hi*per, m); lo < hi && !c.Stopped(); lo += rows {
 			compute(out, a, b, k, n, lo, min(lo+rows, hi), *s)
 		}
-	}
+	})
 }
 
-// pack packs panels; its arguments are B and the panels, its params K, N, the
-// first panel and their number.
-func pack(c *weft.Call, lo, hi int) {
-	k, n := workload.Param(c.Params, 0), workload.Param(c.Params, 1)
-	first, count := workload.Param(c.Params, 2), workload.Param(c.Params, 3)
+// packParams are the parameters of pack.
+type packParams struct {
+	k, n         int // rows and columns of B
+	first, count int // panels
+}
+
+// pack packs panels; its arguments are B and the panels.
+func pack(c *weft.Call, p packParams, lo, hi int) {
+	k, n, first, count := p.k, p.n, p.first, p.count
 	b, to := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
 	lo, hi = lo*packPer, min(hi*packPer, count)
 	panel.Pack(to[panel.Start(k, n, first+lo)-panel.Start(k, n, first):], b, k, n, first+lo, first+hi)
@@ -203,7 +207,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	}
 	return graph.Task{
 		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(hi-lo, int64(j.N)), Params: workload.Params(m, j.K, j.N)}},
+		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: workload.Grid(hi-lo, int64(j.N))}.With(graph.MatMul{M: m, K: j.K, N: j.N})},
 		Work:  graph.Work{Ops: Ops(m, j.K, j.N), Bytes: Bytes(m, j.K, j.N)},
 	}
 }
@@ -245,9 +249,9 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 		size := start(hi) - start(lo)
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("panels %d-%d", lo, hi),
-			Steps: []graph.Step{{
-				Kernel: j.kind.pack, Launch: workload.Grid(int64(hi - lo)), Params: workload.Params(j.K, j.N, lo, hi-lo),
-			}},
+			Steps: []graph.Step{
+				graph.Step{Kernel: j.kind.pack, Launch: workload.Grid(int64(hi - lo))}.With(packParams{j.K, j.N, lo, hi - lo}),
+			},
 			Uses: []graph.Use{
 				{Data: from, Access: graph.Read},
 				{Data: to, Offset: start(lo), Bytes: size, Access: graph.Write},

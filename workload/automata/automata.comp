@@ -10,8 +10,11 @@ layout(std430, binding = 0) readonly buffer Above { uvec2 above[]; };
 layout(std430, binding = 1) readonly buffer Rows { uvec2 middle[]; };
 layout(std430, binding = 2) readonly buffer Below { uvec2 below[]; };
 layout(std430, binding = 3) writeonly buffer Out { uvec2 to[]; };
-// Words of a row, rows, and steps, which are the rows of a halo.
-layout(push_constant) uniform Block { uint words, rows, k; };
+//params: params
+layout(push_constant) uniform Block {
+	uint words, rows; // of a row, and of the block
+	uint k; // steps, which are the rows of a halo
+};
 
 const uint Strip = WIDE - 2, Segment = HIGH - 2 * MOST, Each = WIDE * HIGH / 64;
 shared uvec2 cells[HIGH][WIDE];

@@ -5,9 +5,10 @@
 // cell a step, and 64 steps would reach the next.
 #include "../device.cuh"
 
-// Params of a step: words of a row, rows, and steps, which are the rows of a halo.
+//params: params
 struct Block {
-	u32 words, rows, k;
+	unsigned words, rows; // of a row, and of the block
+	unsigned k; // steps, which are the rows of a halo
 };
 
 enum : u32 { Most = 8, Segment = 128, Strip = 30, Ahead = 4 };

@@ -147,9 +147,8 @@ func New(c Config) (*Job, error) {
 }
 
 // Kernel steps a block of rows; its arguments are the halo above it, its rows,
-// the halo below it, and its rows in the other grid. Its params are the words of
-// a row, the rows and the steps, which are also the rows of a halo; its grid is
-// the words and the rows.
+// the halo below it, and its rows in the other grid; its grid is the words
+// and the rows.
 var Kernel = workload.With(workload.GoKernel("automata.block", graph.All, bandRows),
 	workload.PTX(ptx, "automata_block", 64, 30, 256), workload.SPIRV(spirv, "automata_block", 64, 30, 48))
 
@@ -171,15 +170,22 @@ const bandRows = 128
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"automata.block": block, "automata.deep": block}
+	f := weft.WithParams(block)
+	return map[string]weft.Func{"automata.block": f, "automata.deep": f}
+}
+
+// params are the parameters of both kernels.
+type params struct {
+	words, rows int // of a row, and of the block
+	k           int // steps, which are the rows of a halo
 }
 
 // scratches is memory for two generations of a tile.
 var scratches workload.Scratch[uint64]
 
 // block steps the bands lo to hi-1 of a block, in tiles that stay in the cache.
-func block(c *weft.Call, lo, hi int) {
-	words, rows, k := workload.Param(c.Params, 0), workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+func block(c *weft.Call, p params, lo, hi int) {
+	words, rows, k := p.words, p.rows, p.k
 	above, mid, below := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1]), weft.View[uint64](c.Args[2])
 	out := weft.View[uint64](c.Args[3])
 	lo, hi = lo*bandRows, min(hi*bandRows, rows)
@@ -255,11 +261,9 @@ func (j *Job) task(lo, hi, k int) graph.Task {
 	}
 	return graph.Task{
 		Name: fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{{
-			Kernel: kernel,
-			Launch: workload.Grid(int64(j.words), int64(rows)),
-			Params: workload.Params(j.words, rows, k),
-		}},
+		Steps: []graph.Step{
+			graph.Step{Kernel: kernel, Launch: workload.Grid(int64(j.words), int64(rows))}.With(params{j.words, rows, k}),
+		},
 		Work: j.work(rows, k),
 	}
 }

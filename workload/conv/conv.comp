@@ -15,13 +15,22 @@ layout(std430, binding = 0) readonly buffer Images { float x[]; };
 layout(std430, binding = 1) readonly buffer Filters { float filters[]; };
 layout(std430, binding = 1) readonly buffer Filters4 { vec4 filters4[]; };
 layout(std430, binding = 2) buffer Out { float to[]; };
-// Images, and their channels, rows and columns; filters, and their rows and columns.
-layout(push_constant) uniform Shape {
-	uint n, c, h, w, k, r, s, stride, pad;
 #ifdef MORE
+//params: moreParams
+layout(push_constant) uniform Shape {
+	uint n, c, h, w; // images, and their channels, rows and columns
+	uint k, r, s; // filters, and their rows and columns
+	uint stride, pad; // from one result to the next, and zeros on each side of an image
 	uint first_term, first_col;
-#endif
 };
+#else
+//params: graph.Conv2D
+layout(push_constant) uniform Shape {
+	uint n, c, h, w; // images, and their channels, rows and columns
+	uint k, r, s; // filters, and their rows and columns
+	uint stride, pad; // from one result to the next, and zeros on each side of an image
+};
+#endif
 #include "part.glsl"
 
 const uint Rows = 4;

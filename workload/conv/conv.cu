@@ -4,9 +4,11 @@
 // from zero in the order of c, r, s, as on a CPU with AVX2: the same bits.
 #include "../../internal/panel/tile.cuh"
 
-// Params: the numbers of the layer.
+//params: graph.Conv2D
 struct Shape {
-	u32 n, c, h, w, k, r, s, stride, pad;
+	unsigned n, c, h, w; // images, and their channels, rows and columns
+	unsigned k, r, s; // filters, and their rows and columns
+	unsigned stride, pad; // from one result to the next, and zeros on each side of an image
 };
 
 // A block of Threads computes Filters × Patches elements of the output, 8 × 8 to a
@@ -40,10 +42,10 @@ INLINE void pipeline(u32 layers, Layer *layer, Fetch fetch, Store store, Use use
 }
 
 // Square is a channel of 3 × 3 filters, and of the part of an image that High ×
-// Wide outputs side by side need: patches overlap, so they are read once.
+// Wide outputs side by side need: patches overlap, so they are read once. Elements are read 16 bytes at a time.
 enum : u32 { High = 8, Wide = 32, Rows = High + 2, Cols = Wide + 2 };
 
-struct Square {
+struct alignas(16) Square {
 	float w[9][Pitch], x[Rows][Cols + 2];
 };
 
@@ -108,8 +110,8 @@ INLINE void square(Sums &acc, const float *image, const float *filters, const Sh
 	});
 }
 
-// Layer is eight terms of the sums.
-struct Layer {
+// Layer is eight terms of the sums. Elements are read 16 bytes at a time.
+struct alignas(16) Layer {
 	float w[8][Pitch], x[8][Patches];
 };
 
@@ -212,17 +214,19 @@ KERNEL(256, 2) conv_images(const float *__restrict x, const float *__restrict fi
 	}
 }
 
-// Params of conv_rows: the layer, the first row and the number of rows of the
-// output, and the first row of the images there is.
+//params: rowsParams
 struct Band {
-	Shape of;
-	u32 first, rows, top;
+	unsigned n, c, h, w; // images, and their channels, rows and columns
+	unsigned k, r, s; // filters, and their rows and columns
+	unsigned stride, pad; // from one result to the next, and zeros on each side of an image
+	unsigned first, rows; // of the results
+	unsigned top_row; // the first row of the images that there is
 };
 
 // conv_rows: grid (rows, filters, images) cut by 1, 16 and 1, 64 threads. Rows of all
 // channels of all images lie together. A block computes a row of 16 filters.
 KERNEL(64, 8) conv_rows(const float *__restrict x, const float *__restrict filters, float *__restrict y, Band band) {
-	Shape s = band.of;
+	Band s = band;
 	u32 q = (s.w + 2 * s.pad - s.s) / s.stride + 1, terms = s.c * s.r * s.s;
 	u32 row = band.first + BLOCK_X, top = BLOCK_Y * 16, image = BLOCK_Z;
 	for (u32 col = THREAD; col < q; col += 64) {
@@ -231,7 +235,7 @@ KERNEL(64, 8) conv_rows(const float *__restrict x, const float *__restrict filte
 		for (u32 c = 0; c < s.c; c++)
 			for (u32 i = 0; i < s.r; i++) {
 				u32 h = row * s.stride + i - s.pad; // what is below zero is large, too
-				const float *line = x + (((u64)h - band.top) * s.n * s.c + (u64)image * s.c + c) * s.w;
+				const float *line = x + (((u64)h - band.top_row) * s.n * s.c + (u64)image * s.c + c) * s.w;
 				for (u32 j = 0; j < s.s; j++, term++) {
 					u32 w = col * s.stride + j - s.pad;
 					float v = h < s.h && w < s.w ? line[w] : 0;

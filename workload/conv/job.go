@@ -92,8 +92,8 @@ func New(c Config) (*Job, error) {
 }
 
 // Kernel convolves some images; its arguments are the images, the filters, the
-// results. Its params are the numbers of the task's shape in the order of its
-// fields; its grid is the rows, channels and images of the results.
+// results. Its parameters are graph.Conv2D, the task's shape; its grid is the rows,
+// channels and images of the results.
 // Shaders do part of the columns and terms where there are many, and the others in
 // moreKernel.
 var Kernel = workload.With(workload.GoKernel("conv.images", bandRows, graph.All),
@@ -108,27 +108,16 @@ const bandRows = 16
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"conv.images": images, "conv.rows": rows}
+	return map[string]weft.Func{"conv.images": weft.WithParams(images), "conv.rows": weft.WithParams(rows)}
 }
 
 // scratches is memory for slabs and filters.
 var scratches workload.Scratch[float32]
 
-// params are the numbers of a shape, for a launch.
-func (s Shape) params() []byte {
-	return workload.Params(s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride, s.Pad)
-}
-
-// shapeOf reads what params wrote.
-func shapeOf(params []byte) Shape {
-	at := func(i int) int { return workload.Param(params, i) }
-	return Shape{N: at(0), C: at(1), H: at(2), W: at(3), K: at(4), R: at(5), S: at(6), Stride: at(7), Pad: at(8)}
-}
-
 // images computes bands lo to hi, counted through all images. Bands that follow
 // one another are computed together: whole images, or part of one.
-func images(c *weft.Call, lo, hi int) {
-	s := shapeOf(c.Params)
+func images(c *weft.Call, p graph.Conv2D, lo, hi int) {
+	s := Shape(p)
 	bands(c, newPlan(s), s.All(), lo, hi)
 }
 
@@ -214,10 +203,12 @@ func (j *Job) Whole() graph.Task {
 func (j *Job) task(lo, hi int64) graph.Task {
 	s := j.shape(lo, hi)
 	p, _ := s.Out()
+	params := graph.Conv2D(s)
 	return graph.Task{
-		Name:  fmt.Sprintf("images %d-%d", lo, hi),
-		Steps: s.steps(graph.Step{Kernel: Kernel, Launch: workload.Grid(int64(p), int64(s.K), hi-lo), Params: s.params()}, moreKernel),
-		Work:  graph.Work{Ops: Ops(s), Bytes: Bytes(s)},
+		Name: fmt.Sprintf("images %d-%d", lo, hi),
+		Steps: s.steps(graph.Step{Kernel: Kernel, Launch: workload.Grid(int64(p), int64(s.K), hi-lo)}.With(params),
+			moreKernel, func(p part) any { return moreParams{params, p} }),
+		Work: graph.Work{Ops: Ops(s), Bytes: Bytes(s)},
 	}
 }
 

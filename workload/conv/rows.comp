@@ -10,14 +10,26 @@ layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer Images { float x[]; };
 layout(std430, binding = 1) readonly buffer Filters { float filters[]; };
 layout(std430, binding = 2) buffer Out { float to[]; };
-// Images, and their channels, rows and columns; filters, and their rows and columns;
-// the first row and the number of rows of the output, and the first row of the images.
-layout(push_constant) uniform Band {
-	uint n, c, h, w, k, r, s, stride, pad, first, rows, top_row;
 #ifdef MORE
+//params: moreRowsParams
+layout(push_constant) uniform Band {
+	uint n, c, h, w; // images, and their channels, rows and columns
+	uint k, r, s; // filters, and their rows and columns
+	uint stride, pad; // from one result to the next, and zeros on each side of an image
+	uint first, rows; // of the results
+	uint top_row; // the first row of the images that there is
 	uint first_term, first_col;
-#endif
 };
+#else
+//params: rowsParams
+layout(push_constant) uniform Band {
+	uint n, c, h, w; // images, and their channels, rows and columns
+	uint k, r, s; // filters, and their rows and columns
+	uint stride, pad; // from one result to the next, and zeros on each side of an image
+	uint first, rows; // of the results
+	uint top_row; // the first row of the images that there is
+};
+#endif
 #include "part.glsl"
 
 // Where an element of the output is, and whether it is.

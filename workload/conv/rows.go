@@ -11,20 +11,31 @@ import (
 )
 
 // RowsKernel convolves some rows of all images; its arguments are those rows of
-// the images that these need, the filters, and the rows of the results. Its params
-// are those of Kernel, then the first row and the number of rows of the results,
-// and the first row of the images that there is. Its grid is the rows, channels and
-// images of the results. Shaders do part of them, as Kernel's, and the others in
-// moreRowsKernel.
+// the images that these need, the filters, and the rows of the results. Its grid is the
+// rows, channels and images of the results. Shaders do part of them, as Kernel's, and
+// the others in moreRowsKernel.
 var RowsKernel = workload.With(workload.GoKernel("conv.rows", bandRows, graph.All),
 	workload.PTX(ptx, "conv_rows", 64, 1, 16), workload.SPIRV(spirv, "conv_rows", 64, 1, 16))
 
 var moreRowsKernel = workload.Shader("conv.rows.more", workload.SPIRV(spirv, "conv_rows_more", 64, 1, 16))
 
+// rowsParams are the parameters of RowsKernel.
+type rowsParams struct {
+	graph.Conv2D
+	first, rows int // of the results
+	topRow      int // the first row of the images that there is
+}
+
+// moreRowsParams are the parameters of moreRowsKernel.
+type moreRowsParams struct {
+	rowsParams
+	part
+}
+
 // rows computes bands lo to hi of some rows, counted through all images.
-func rows(c *weft.Call, lo, hi int) {
-	l := newPlan(shapeOf(c.Params))
-	first, n, top := workload.Param(c.Params, 9), workload.Param(c.Params, 10), workload.Param(c.Params, 11)
+func rows(c *weft.Call, p rowsParams, lo, hi int) {
+	l := newPlan(Shape(p.Conv2D))
+	first, n, top := p.first, p.rows, p.topRow
 	l.from, l.to = byRow(l.N, l.C, l.W, top), byRow(l.N, l.K, l.q, first)
 	l.end = top + len(c.Args[0])/(4*l.from.row)
 	all := l.All()
@@ -70,12 +81,11 @@ func (j *Job) rowPieces() sched.Pieces {
 func (j *Job) rowsTask(g collective.Halo, lo, hi int64) graph.Task {
 	s, w := j.c.Shape, j.window(g, lo, hi)
 	p, q := s.Out()
+	params := rowsParams{graph.Conv2D(s), int(lo), int(hi - lo), int(w.Lo)}
 	return graph.Task{
 		Name: fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: s.steps(graph.Step{
-			Kernel: RowsKernel, Launch: workload.Grid(hi-lo, int64(s.K), int64(s.N)),
-			Params: append(s.params(), workload.Params(int(lo), int(hi-lo), int(w.Lo))...),
-		}, moreRowsKernel),
+		Steps: s.steps(graph.Step{Kernel: RowsKernel, Launch: workload.Grid(hi-lo, int64(s.K), int64(s.N))}.With(params),
+			moreRowsKernel, func(p part) any { return moreRowsParams{params, p} }),
 		Work: graph.Work{
 			Ops:   Ops(s) / float64(p) * float64(hi-lo),
 			Bytes: float64((w.Hi-w.Lo)*g.RowBytes) + float64(4*len(j.w)) + float64(hi-lo)*float64(4*s.N*s.K*q),

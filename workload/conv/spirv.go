@@ -2,10 +2,8 @@ package conv
 
 import (
 	"embed"
-	"slices"
 
 	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/workload"
 )
 
 // spirv are the kernels for Vulkan.
@@ -21,9 +19,20 @@ const (
 	shaderRounds = 1 << 15
 )
 
+// part is where a launch of a shader goes on.
+type part struct {
+	firstTerm, firstCol int
+}
+
+// moreParams are the parameters of moreKernel.
+type moreParams struct {
+	graph.Conv2D
+	part
+}
+
 // steps are the first step and, by kernel k, those of what a shader leaves undone in
-// it. Their params are the first step's, then their first term and first column.
-func (s Shape) steps(first graph.Step, k *graph.Kernel) []graph.Step {
+// it, whose parameters with returns.
+func (s Shape) steps(first graph.Step, k *graph.Kernel, with func(part) any) []graph.Step {
 	_, q := s.Out()
 	terms := s.C * s.R * s.S
 	cols := shaderRounds / (min(shaderTerms, terms)/4 + 4) * 64
@@ -31,10 +40,7 @@ func (s Shape) steps(first graph.Step, k *graph.Kernel) []graph.Step {
 	for term := 0; term < terms; term += shaderTerms {
 		for col := 0; col < q; col += cols {
 			if term+col > 0 {
-				steps = append(steps, graph.Step{
-					Kernel: k, Launch: first.Launch,
-					Params: append(slices.Clip(first.Params), workload.Params(term, col)...),
-				})
+				steps = append(steps, graph.Step{Kernel: k, Launch: first.Launch}.With(with(part{term, col})))
 			}
 		}
 	}

@@ -11,7 +11,11 @@ layout(std430, binding = 0) readonly buffer Points { float x[]; };
 #ifdef WEIGHTS
 layout(std430, binding = 1) readonly buffer Theta { float theta[]; };
 layout(std430, binding = 2) writeonly buffer Out { double to[]; };
-layout(push_constant) uniform Params { uint points, features, all; };
+//params: weightParams
+layout(push_constant) uniform Params {
+	uint points, features;
+	uint all; // points of all tasks
+};
 
 // expOf is within two units of the last place: x = n ln 2 + r, and a Taylor series
 // in r.
@@ -39,12 +43,20 @@ void main() {
 #else
 layout(std430, binding = 1) readonly buffer Weights { double w[]; };
 layout(std430, binding = 2) buffer Out { double to[]; };
-layout(push_constant) uniform Params {
-	uint points, features, first;
 #ifdef MORE
+//params: moreSumParams
+layout(push_constant) uniform Params {
+	uint points, features;
+	uint first; // row
 	uint from; // point
-#endif
 };
+#else
+//params: sumParams
+layout(push_constant) uniform Params {
+	uint points, features;
+	uint first; // row
+};
+#endif
 
 const uint Most = 1 << 19; // sumPoints of the Go code
 const uint Round = 16;

@@ -1,11 +1,15 @@
 // The kernels of package fisher, in float64 and in the order of the Go kernels.
 #include "../device.cuh"
 
+//params: weightParams
 struct Weigh {
-	u32 points, features, all;
+	unsigned points, features;
+	unsigned all; // points of all tasks
 };
+//params: sumParams
 struct Sum {
-	u32 points, features, first;
+	unsigned points, features;
+	unsigned first; // row
 };
 
 // exp is by its series around the nearest multiple of ln 2, to the last bit or two.

@@ -123,12 +123,11 @@ const sumPoints = 1 << 19
 
 var (
 	// WeightsKernel computes p(1 − p) ÷ n of points; its arguments are the
-	// points, the model and the weights, its params points, features and n.
+	// points, the model and the weights.
 	WeightsKernel = workload.With(workload.GoKernel("fisher.weights", pointsPerItem),
 		workload.PTX(ptx, "fisher_weights", 256, 256), workload.SPIRV(spirv, "fisher_weights", 64, 64))
 	// SumsKernel adds rows of the matrix up; its arguments are the points, their
-	// weights and the rows, its params points, features and the first row, its grid
-	// rows and features. Shaders add up sumPoints points, and in moreSumsKernel as
+	// weights and the rows, its grid rows and features. Shaders add up sumPoints points, and in moreSumsKernel as
 	// many from a point on.
 	SumsKernel = workload.With(workload.GoKernel("fisher.sums", rowsPerItem, graph.All),
 		workload.PTX(ptx, "fisher_sums", 128, 1, graph.All), workload.SPIRV(spirv, "fisher_sums", 64, 1, 64))
@@ -138,12 +137,30 @@ var (
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
 	out := live.Funcs()
-	out["fisher.weights"], out["fisher.sums"] = weights, sums
+	out["fisher.weights"], out["fisher.sums"] = weft.WithParams(weights), weft.WithParams(sums)
 	return out
 }
 
-func weights(c *weft.Call, lo, hi int) {
-	points, d, n := workload.Param(c.Params, 0), workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+// weightParams are the parameters of WeightsKernel.
+type weightParams struct {
+	points, features int
+	all              int // points of all tasks
+}
+
+// sumParams are the parameters of SumsKernel.
+type sumParams struct {
+	points, features int
+	first            int // row
+}
+
+// moreSumParams are the parameters of moreSumsKernel.
+type moreSumParams struct {
+	sumParams
+	from int // point
+}
+
+func weights(c *weft.Call, p weightParams, lo, hi int) {
+	points, d, n := p.points, p.features, p.all
 	x, theta, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float64](c.Args[2])
 	for i := lo * pointsPerItem; i < min(hi*pointsPerItem, points); i++ {
 		z := 0.
@@ -155,8 +172,8 @@ func weights(c *weft.Call, lo, hi int) {
 	}
 }
 
-func sums(c *weft.Call, lo, hi int) {
-	points, d, first := workload.Param(c.Params, 0), workload.Param(c.Params, 1), workload.Param(c.Params, 2)
+func sums(c *weft.Call, p sumParams, lo, hi int) {
+	points, d, first := p.points, p.features, p.first
 	x, w, out := weft.View[float32](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
 	lo, hi = lo*rowsPerItem, min(hi*rowsPerItem, len(out)/d)
 	clear(out[lo*d : hi*d])
@@ -196,9 +213,10 @@ func (j *Job) Whole() graph.Task { return j.task(j.c.Points, 0, j.c.Features) }
 func (j *Job) task(points, lo, hi int) graph.Task {
 	n, d := float64(points), float64(j.c.Features)
 	rows, grid := float64(hi-lo), workload.Grid(int64(hi-lo), int64(j.c.Features))
-	steps := []graph.Step{{Kernel: SumsKernel, Launch: grid, Params: workload.Params(points, j.c.Features, lo)}}
+	p := sumParams{points, j.c.Features, lo}
+	steps := []graph.Step{graph.Step{Kernel: SumsKernel, Launch: grid}.With(p)}
 	for from := sumPoints; from < points; from += sumPoints {
-		steps = append(steps, graph.Step{Kernel: moreSumsKernel, Launch: grid, Params: workload.Params(points, j.c.Features, lo, from)})
+		steps = append(steps, graph.Step{Kernel: moreSumsKernel, Launch: grid}.With(moreSumParams{p, from}))
 	}
 	return graph.Task{
 		Steps: steps,
@@ -241,7 +259,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 			if block == 0 {
 				t := graph.Task{
 					Name:  fmt.Sprintf("weights of shard %d", s),
-					Steps: []graph.Step{{Kernel: WeightsKernel, Launch: workload.Grid(hi - lo), Params: workload.Params(int(hi-lo), c.Features, c.Points)}},
+					Steps: []graph.Step{graph.Step{Kernel: WeightsKernel, Launch: workload.Grid(hi - lo)}.With(weightParams{int(hi - lo), c.Features, c.Points})},
 					Work:  graph.Work{Ops: float64(hi-lo) * (2*float64(d) + 30), Bytes: float64(hi-lo) * (4*float64(d) + 8), Unit: graph.FP64},
 					On:    only,
 				}

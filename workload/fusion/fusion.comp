@@ -12,7 +12,10 @@ layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer In { float a[]; };
 layout(std430, binding = 1) readonly buffer Weights { float w[]; };
 layout(std430, binding = 2) writeonly buffer Out { float to[]; };
-layout(push_constant) uniform Params { uint n; };
+//params: params
+layout(push_constant) uniform Params {
+	uint n; // records
+};
 #include "../tanh.glsl"
 
 #ifdef BIND

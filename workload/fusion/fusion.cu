@@ -2,8 +2,9 @@
 // of its numbers where the stage does not touch them, and computes one of eight.
 #include "../device.cuh"
 
+//params: params
 struct Count {
-	u32 n; // records
+	unsigned n; // records
 };
 
 enum : u32 { Record = 32, TropicalAt = 0, ValueAt = 8, DerivativeAt = 16, CliffordAt = 24 };

@@ -94,11 +94,10 @@ func New(c Config) (*Job, error) {
 const perItem = 64
 
 // Kernels are the stages; their arguments are records, the weights and the
-// records after, their params the number of records.
+// records after.
 var Kernels = [Stages]*graph.Kernel{stageKernel("t"), stageKernel("d"), stageKernel("c")}
 
-// BindKernel binds records; its arguments are two sets of them and those bound, its
-// params the number of records.
+// BindKernel binds records; its arguments are two sets of them and those bound.
 var BindKernel = stageKernel("bind")
 
 // stageKernel is a kernel over records.
@@ -109,13 +108,18 @@ func stageKernel(name string) *graph.Kernel {
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"fusion.t": over(stageT), "fusion.d": over(stageD), "fusion.c": over(stageC), "fusion.bind": bind}
+	return map[string]weft.Func{"fusion.t": over(stageT), "fusion.d": over(stageD), "fusion.c": over(stageC), "fusion.bind": weft.WithParams(bind)}
+}
+
+// params are the parameters of all kernels.
+type params struct {
+	n int // records
 }
 
 // bind binds the records of items.
-func bind(c *weft.Call, lo, hi int) {
+func bind(c *weft.Call, p params, lo, hi int) {
 	x, y, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
-	end := min(hi*perItem, workload.Param(c.Params, 0))
+	end := min(hi*perItem, p.n)
 	for at := lo * perItem * Floats; at < end*Floats; at += Floats {
 		Bind(out[at:at+Floats], x[at:at+Floats], y[at:at+Floats])
 	}
@@ -123,13 +127,13 @@ func bind(c *weft.Call, lo, hi int) {
 
 // over applies a stage to the records of items.
 func over(stage func(out, in, weights []float32)) weft.Func {
-	return func(c *weft.Call, lo, hi int) {
+	return weft.WithParams(func(c *weft.Call, p params, lo, hi int) {
 		in, weights, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
-		end := min(hi*perItem, workload.Param(c.Params, 0))
+		end := min(hi*perItem, p.n)
 		for r := lo * perItem; r < end; r++ {
 			stage(out[r*Floats:(r+1)*Floats], in[r*Floats:(r+1)*Floats], weights)
 		}
-	}
+	})
 }
 
 // Name says how many records there are and how they go.
@@ -187,7 +191,7 @@ func (j *Job) task(stage int, lo, hi int64) graph.Task {
 	}
 	return graph.Task{
 		Name:  fmt.Sprintf("%c of records %d-%d", "TDCB"[stage], lo, hi),
-		Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(hi - lo), Params: workload.Params(int(hi - lo))}},
+		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: workload.Grid(hi - lo)}.With(params{int(hi - lo)})},
 		Work:  graph.Work{Ops: n * j.ops()[stage], Bytes: n * moved * 4 * Floats},
 	}
 }

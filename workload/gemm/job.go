@@ -18,7 +18,7 @@ var kind = product.NewKind("gemm", "GFLOP", kernel,
 	workload.SPIRV(spirv, "gemm_rows", 64, 8, 512), workload.SPIRV(spirv, "gemm_small", 64, 4, 256))
 
 // Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
-// params the rows, K and N.
+// parameters graph.MatMul with the rows.
 var Kernel = kind.Rows
 
 // Funcs are the Go kernels of this workload.

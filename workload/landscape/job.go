@@ -3,7 +3,6 @@ package landscape
 import (
 	"bytes"
 	_ "embed" // for the structure that is shipped
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -128,11 +127,9 @@ func helix(n int) []float64 {
 }
 
 // Kernel computes rows; its arguments are the native structure, the turns and
-// rows of energies. Its params are the number of beads, the first row, the
-// number of rows, a zero and the native energy as a float64; its grid is the
-// rows and angles. Rows of more than shaderPairs pairs are computed by longKernel:
-// the same, but that a shader adds up so many pairs from one on, which is the zero,
-// and finishKernel makes energies of the sums.
+// rows of energies; its grid is the rows and angles. Rows of more than shaderPairs
+// pairs are computed by longKernel: the same, but that a shader adds up so many pairs
+// from one on, and finishKernel makes energies of the sums.
 var Kernel = workload.With(workload.GoKernel("landscape.rows", 1, graph.All),
 	workload.PTX(ptx, "landscape_rows", 256, 1, 250), workload.SPIRV(spirv, "landscape_rows", 128, 1, 125))
 
@@ -152,7 +149,7 @@ const shaderPairs = 1 << 18
 // tenth of the part at most.
 const hostedParts = 5
 
-// partsKernel is as Kernel, but that its params count parts of rows. Its grid is the
+// partsKernel is as Kernel, but that its parameters count parts of rows. Its grid is the
 // rows that it computes something of: none is cut but at the ends of a task.
 var partsKernel = workload.GoKernel("landscape.parts", 1, graph.All)
 
@@ -161,19 +158,26 @@ func Funcs() map[string]weft.Func {
 	return map[string]weft.Func{Kernel.Name: pieces(1), partsKernel.Name: pieces(hostedParts)}
 }
 
+// params are the parameters of all kernels.
+type params struct {
+	beads       int
+	first, rows int     // or parts of rows
+	fromPair    int     // where a shader begins in its rows
+	energy      float64 // of the native structure
+}
+
 // pieces makes a kernel for tasks whose pieces are so many to a row. An item is what
 // a task has of one row.
 func pieces(parts int) weft.Func {
-	return func(c *weft.Call, lo, hi int) {
-		first, count := workload.Param(c.Params, 1), workload.Param(c.Params, 2)
-		energy := math.Float64frombits(binary.LittleEndian.Uint64(c.Params[16:]))
+	return weft.WithParams(func(c *weft.Call, p params, lo, hi int) {
+		first, count := p.first, p.rows
 		native, turns, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
 		angles := Angles / parts
 		for i := first/parts + lo; i < first/parts+hi && !c.Stopped(); i++ {
 			from, to := max(i*parts, first), min((i+1)*parts, first+count)
-			rowPart(out[(from-first)*angles:(to-first)*angles], native, turns, energy, i, (from-i*parts)*angles)
+			rowPart(out[(from-first)*angles:(to-first)*angles], native, turns, p.energy, i, (from-i*parts)*angles)
 		}
-	}
+	})
 }
 
 // Name says of which structure the landscape is.
@@ -233,8 +237,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	n, parts := j.model.Beads(), int64(j.parts)
 	rows := (hi+parts-1)/parts - lo/parts
 	step := func(k *graph.Kernel, from int) graph.Step {
-		params := workload.Params(n, int(lo), int(hi-lo), from)
-		return graph.Step{Kernel: k, Launch: workload.Grid(rows, Angles), Params: binary.LittleEndian.AppendUint64(params, math.Float64bits(j.energy))}
+		return graph.Step{Kernel: k, Launch: workload.Grid(rows, Angles)}.With(params{n, int(lo), int(hi - lo), from, j.energy})
 	}
 	t := graph.Task{
 		Name:  fmt.Sprintf("rows %d-%d", lo, hi),

@@ -14,7 +14,13 @@ layout(local_size_x = 128) in;
 layout(std430, binding = 0) readonly buffer Native { double native[]; };
 layout(std430, binding = 1) readonly buffer Turns { double turns[]; };
 layout(std430, binding = 2) buffer Out { double to[]; };
-layout(push_constant) uniform Rows { uint beads, first, rows, from_pair; double energy; };
+//params: params
+layout(push_constant) uniform Rows {
+	uint beads;
+	uint first, rows; // or parts of rows
+	uint from_pair; // where a shader begins in its rows
+	double energy; // of the native structure
+};
 
 const uint Angles = 1000, Share = 125, Span = 4, Batch = 128, Round = 8;
 const uint Most = 1 << 18; // shaderPairs of the Go code

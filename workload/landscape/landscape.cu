@@ -4,10 +4,12 @@
 // block.
 #include "../device.cuh"
 
-// Params: beads, the first row, rows, nothing, the energy of the structure.
+//params: params
 struct Rows {
-	u32 beads, first, rows, zero;
-	double energy;
+	unsigned beads;
+	unsigned first, rows; // or parts of rows
+	unsigned from_pair; // where a shader begins in its rows
+	double energy; // of the native structure
 };
 
 enum : u32 { Angles = 1000, Share = 250, Span = 4, Batch = 256 };

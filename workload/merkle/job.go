@@ -119,32 +119,43 @@ func New(c Config) (*Job, error) {
 
 var (
 	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes,
-	// its params the mode, the height of a chunk, the number of leaves and
-	// whether they are nodes already, its grid the chunks.
+	// its grid the chunks.
 	ChunkKernel = workload.With(workload.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256), workload.SPIRV(spirv, "merkle_chunks", 128))
 	// RootKernel reduces nodes; its arguments are nodes, the root and a workspace
-	// for half of the nodes, its params the mode and the number of nodes.
+	// for half of the nodes.
 	RootKernel = workload.With(workload.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256), workload.SPIRV(spirv, "merkle_root", 128))
 )
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"merkle.chunks": chunks, "merkle.root": root}
+	return map[string]weft.Func{"merkle.chunks": weft.WithParams(chunks), "merkle.root": weft.WithParams(root)}
+}
+
+// chunkParams are the parameters of ChunkKernel.
+type chunkParams struct {
+	mode, height int // of the tree, and of a chunk up to 11
+	n            int // leaves
+	digests      int // 1 where they are nodes already, which are not hashed by themselves
+}
+
+// rootParams are the parameters of RootKernel.
+type rootParams struct {
+	mode, n int // of the tree, and nodes
 }
 
 // scratches is memory for nodes.
 var scratches workload.Scratch[byte]
 
 // chunks reduces the chunks lo to hi-1, an item each.
-func chunks(c *weft.Call, lo, hi int) {
-	mode, h := Mode(workload.Param(c.Params, 0)), workload.Param(c.Params, 1)
+func chunks(c *weft.Call, p chunkParams, lo, hi int) {
+	mode, h := Mode(p.mode), p.height
 	leaves, nodes := c.Args[0], c.Args[1]
 	s := scratches.Get(Size << h)
 	defer scratches.Put(s)
 	for i := lo; i < hi && !c.Stopped(); i++ {
 		chunk := leaves[i<<h*Size : min((i+1)<<h*Size, len(leaves))]
 		n := len(chunk) / Size
-		if mode == RFC6962 && workload.Param(c.Params, 3) == 0 {
+		if mode == RFC6962 && p.digests == 0 {
 			Leaves(*s, chunk, 0, n)
 			Reduce(mode, *s, n, h)
 		} else {
@@ -155,10 +166,9 @@ func chunks(c *weft.Call, lo, hi int) {
 }
 
 // root reduces all nodes, which is one item.
-func root(c *weft.Call, _, _ int) {
-	nodes, n := c.Args[0], workload.Param(c.Params, 1)
-	work := c.Args[2]
-	reduceInto(Mode(workload.Param(c.Params, 0)), work, nodes, n, Height(n))
+func root(c *weft.Call, p rootParams, _, _ int) {
+	nodes, work := c.Args[0], c.Args[2]
+	reduceInto(Mode(p.mode), work, nodes, p.n, Height(p.n))
 	copy(c.Args[1], work[:Size])
 }
 
@@ -214,11 +224,9 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	n := int(hi - lo)
 	return graph.Task{
 		Name: fmt.Sprintf("leaves %d-%d", lo, hi),
-		Steps: []graph.Step{{
-			Kernel: ChunkKernel,
-			Launch: workload.Grid(j.nodes(lo, hi)),
-			Params: workload.Params(int(j.mode), j.h, n, 0),
-		}},
+		Steps: []graph.Step{
+			graph.Step{Kernel: ChunkKernel, Launch: workload.Grid(j.nodes(lo, hi))}.With(chunkParams{mode: int(j.mode), height: j.h, n: n}),
+		},
 		Work: graph.Work{Ops: IntegerOps * Ops(j.mode, n), Bytes: Bytes(j.mode, n), Unit: graph.Int32},
 	}
 }
@@ -245,11 +253,9 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		above := b.Data(graph.Data{Name: "nodes above", Bytes: int64(high) * Size})
 		b.Add(graph.Task{
 			Name: "nodes above",
-			Steps: []graph.Step{{
-				Kernel: ChunkKernel,
-				Launch: workload.Grid(int64(high)),
-				Params: workload.Params(int(j.mode), minHeight, count, 1),
-			}},
+			Steps: []graph.Step{
+				graph.Step{Kernel: ChunkKernel, Launch: workload.Grid(int64(high))}.With(chunkParams{int(j.mode), minHeight, count, 1}),
+			},
 			Uses: []graph.Use{{Data: nodes, Access: graph.Read}, {Data: above, Access: graph.Write}},
 			// The nodes are hashed in pairs already: what Dup counts.
 			Work: graph.Work{Ops: IntegerOps * Ops(Dup, count), Bytes: Bytes(Dup, count), Unit: graph.Int32},
@@ -258,7 +264,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	}
 	b.Add(graph.Task{
 		Name:      "root",
-		Steps:     []graph.Step{{Kernel: RootKernel, Launch: workload.Grid(1), Params: workload.Params(int(j.mode), count)}},
+		Steps:     []graph.Step{graph.Step{Kernel: RootKernel, Launch: workload.Grid(1)}.With(rootParams{int(j.mode), count})},
 		Uses:      []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
 		Work:      graph.Work{Ops: IntegerOps * Ops(Dup, count), Bytes: Bytes(Dup, count), Unit: graph.Int32},
 		Workspace: int64((count+1)/2) * Size,

@@ -86,9 +86,12 @@ layout(local_size_x = 128) in;
 #ifdef CHUNKS
 layout(std430, binding = 0) readonly buffer Leaves { uvec4 leaves[]; };
 layout(std430, binding = 1) writeonly buffer Nodes { uvec4 nodes[]; };
-// The mode, the height of a chunk up to 11, the leaves, and whether they are nodes
-// already, which are not hashed by themselves.
-layout(push_constant) uniform Chunks { uint mode, height, n, are; };
+//params: chunkParams
+layout(push_constant) uniform Chunks {
+	uint mode, height; // of the tree, and of a chunk up to 11
+	uint n; // leaves
+	uint digests; // 1 where they are nodes already, which are not hashed by themselves
+};
 
 Node load(uint i) {
 	uvec4 x = leaves[2 * i], y = leaves[2 * i + 1];
@@ -146,7 +149,7 @@ void main() {
 					if (both)
 						r = done[next];
 				}
-				if (there && (alone ? mode == RFC6962 && are == 0 : needed(mode, both)))
+				if (there && (alone ? mode == RFC6962 && digests == 0 : needed(mode, both)))
 					l = hash(mode, alone, l, r);
 				if (there)
 					done[at] = l;
@@ -188,7 +191,10 @@ void main() {
 layout(std430, binding = 0) readonly buffer Nodes { uvec4 nodes[]; };
 layout(std430, binding = 1) writeonly buffer Root { uvec4 root[]; };
 layout(std430, binding = 2) coherent buffer Work { uvec4 work[]; };
-layout(push_constant) uniform Tree { uint mode, n; };
+//params: rootParams
+layout(push_constant) uniform Tree {
+	uint mode, n; // of the tree, and nodes
+};
 
 Node load(bool below, uint i) {
 	uvec4 x = below ? work[2 * i] : nodes[2 * i], y = below ? work[2 * i + 1] : nodes[2 * i + 1];

@@ -116,15 +116,16 @@ INLINE void save(u8 *nodes, u64 i, Node n) {
 	to[1] = {n.w[4], n.w[5], n.w[6], n.w[7]};
 }
 
-// Params: the mode, the height of a chunk, the leaves, and whether they are nodes
-// already, which are not hashed by themselves.
+//params: chunkParams
 struct Chunks {
-	u32 mode, h, n, nodes;
+	unsigned mode, height; // of the tree, and of a chunk up to 11
+	unsigned n; // leaves
+	unsigned digests; // 1 where they are nodes already, which are not hashed by themselves
 };
 
-// Params: the mode, the nodes.
+//params: rootParams
 struct Nodes {
-	u32 mode, n;
+	unsigned mode, n; // of the tree, and nodes
 };
 
 // Held is how many nodes a block keeps in shared memory.
@@ -152,8 +153,8 @@ INLINE void put(Level &s, u32 i, const Node &n) {
 // of 256 threads for a chunk.
 KERNEL(256, 4) merkle_chunks(const u8 *__restrict leaves, u8 *__restrict nodes, Chunks t) {
 	__shared__ Level s;
-	u64 first = (u64)BLOCK_X << t.h;
-	u32 count = min(1u << t.h, t.n - (u32)first), level = 0;
+	u64 first = (u64)BLOCK_X << t.height;
+	u32 count = min(1u << t.height, t.n - (u32)first), level = 0;
 	do {
 		u32 above = (count + 1) / 2;
 		for (u32 base = 0; base < above; base += 256) {
@@ -170,12 +171,12 @@ KERNEL(256, 4) merkle_chunks(const u8 *__restrict leaves, u8 *__restrict nodes, 
 					l = r;
 					if (k == 0 || both) {
 						r = load(leaves, first + 2 * i + k);
-						if (t.mode == RFC6962 && !t.nodes)
+						if (t.mode == RFC6962 && !t.digests)
 							r = leaf(r);
 					}
 				}
 			}
-			if (i < above && t.h > 0 && needed(t.mode, both))
+			if (i < above && t.height > 0 && needed(t.mode, both))
 				l = pair(t.mode, l, r);
 			__syncthreads(); // all have read before any writes
 			if (i < above)
@@ -183,7 +184,7 @@ KERNEL(256, 4) merkle_chunks(const u8 *__restrict leaves, u8 *__restrict nodes, 
 			__syncthreads();
 		}
 		count = above;
-	} while (++level < t.h);
+	} while (++level < t.height);
 	if (THREAD == 0)
 		save(nodes, BLOCK_X, get(s, 0));
 }

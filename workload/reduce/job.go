@@ -36,8 +36,7 @@ var (
 )
 
 // The kernels that fold partial results have all of them, the result and a
-// workspace as large as the first as arguments, and as params the numbers of
-// partial results and of elements.
+// workspace as large as the first as arguments.
 var operations = []operation{
 	{"sum", sumKernel, foldKernel("sum")},
 	{"average", sumKernel, foldKernel("average")},
@@ -120,23 +119,33 @@ func Funcs() map[string]weft.Func {
 // which takes some tens of microseconds.
 const itemBlocks = 32
 
+// blockParams are the parameters of kernels that fold blocks.
+type blockParams struct {
+	n int // elements
+}
+
+// foldParams are the parameters of kernels that fold partial results.
+type foldParams struct {
+	count, n int // partial results, and elements
+}
+
 // foldBlocks makes a kernel whose arguments are elements and the partial results of
 // their blocks.
 func foldBlocks(kernel func(dst, src []float32, lo, hi int)) weft.Func {
-	return func(c *weft.Call, lo, hi int) {
+	return weft.WithParams(func(c *weft.Call, _ blockParams, lo, hi int) {
 		src, dst := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
 		kernel(dst, src, lo*itemBlocks, min(hi*itemBlocks, len(dst)))
-	}
+	})
 }
 
 // foldPartials makes a kernel of one item. It folds a copy: folding overwrites,
 // and a task that is run again must find its input whole.
 func foldPartials(kernel func(partial []float32, n int) float32) weft.Func {
-	return func(c *weft.Call, _, _ int) {
+	return weft.WithParams(func(c *weft.Call, p foldParams, _, _ int) {
 		work := weft.View[float32](c.Args[2])
 		work = work[:copy(work, weft.View[float32](c.Args[0]))]
-		weft.View[float32](c.Args[1])[0] = kernel(work, workload.Param(c.Params, 1))
-	}
+		weft.View[float32](c.Args[1])[0] = kernel(work, p.n)
+	})
 }
 
 // Name says what is reduced.
@@ -163,7 +172,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	n := int(hi - lo)
 	return graph.Task{
 		Name:  fmt.Sprintf("elements %d-%d", lo, hi),
-		Steps: []graph.Step{{Kernel: j.op.blocks, Launch: workload.Grid(int64(Blocks(n))), Params: workload.Params(n)}},
+		Steps: []graph.Step{graph.Step{Kernel: j.op.blocks, Launch: workload.Grid(int64(Blocks(n)))}.With(blockParams{n})},
 		Work:  graph.Work{Ops: Ops(n), Bytes: Bytes(n, 4)},
 	}
 }
@@ -189,10 +198,8 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		b.Add(t)
 	}
 	b.Add(graph.Task{
-		Name: "fold",
-		Steps: []graph.Step{{
-			Kernel: j.op.fold, Launch: workload.Grid(1), Params: workload.Params(partials, j.c.N),
-		}},
+		Name:      "fold",
+		Steps:     []graph.Step{graph.Step{Kernel: j.op.fold, Launch: workload.Grid(1)}.With(foldParams{partials, j.c.N})},
 		Uses:      []graph.Use{{Data: dp, Access: graph.Read}, {Data: dr, Access: graph.Write}},
 		Work:      graph.Work{Ops: Ops(partials), Bytes: Bytes(partials, 4)},
 		Workspace: int64(4 * partials),

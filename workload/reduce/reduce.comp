@@ -50,7 +50,10 @@ uint write(VALUE v) {
 layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer X { uint x[]; };
 layout(std430, binding = 1) writeonly buffer Partial { uint partial[]; };
-layout(push_constant) uniform Vector { uint n; };
+//params: blockParams
+layout(push_constant) uniform Vector {
+	uint n; // elements
+};
 shared VALUE lanes[64];
 
 void main() {
@@ -76,7 +79,10 @@ layout(local_size_x = 128) in;
 layout(std430, binding = 0) readonly buffer Partial { uint partial[]; };
 layout(std430, binding = 1) writeonly buffer Result { uint result[]; };
 layout(std430, binding = 2) coherent buffer Work { uint work[]; };
-layout(push_constant) uniform Partials { uint count, n; };
+//params: foldParams
+layout(push_constant) uniform Partials {
+	uint count, n; // partial results, and elements
+};
 
 void main() {
 	bool below = false; // the level is in the workspace

@@ -18,14 +18,14 @@ struct Min {
 	INLINE float step(float a, float b) { return a != a || b != b ? number(NaN) : smaller(a, b); }
 };
 
-// Params: the elements.
+//params: blockParams
 struct Vector {
-	u32 n;
+	unsigned n; // elements
 };
 
-// Params: the partial results, the elements.
+//params: foldParams
 struct Partials {
-	u32 count, n;
+	unsigned count, n; // partial results, and elements
 };
 
 // blocks folds a block with each warp: lane l takes the elements i with

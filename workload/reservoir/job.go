@@ -2,7 +2,6 @@ package reservoir
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -145,7 +144,7 @@ func (j *Job) blockOf(pattern int) (first, width int) {
 }
 
 // The kernels take as arguments the weights (see Weights.uses), the inputs, and
-// states. Their params are [call].
+// states. Their parameters are [call].
 var (
 	// StepKernel takes all neurons of some blocks of patterns through a step.
 	// Its states are those before the first step, those after the last, their
@@ -167,12 +166,12 @@ const perItem = tile
 // Funcs are the Go kernels of this workload, with those of collectives and streams.
 func Funcs() map[string]weft.Func {
 	out := live.Funcs()
-	out["reservoir.step"], out["reservoir.rows"] = step, rows
-	out["reservoir.spread"], out["reservoir.carry"] = spread, carry
+	out["reservoir.step"], out["reservoir.rows"] = weft.WithParams(step), weft.WithParams(rows)
+	out["reservoir.spread"], out["reservoir.carry"] = weft.WithParams(spread), weft.WithParams(carry)
 	return out
 }
 
-// call is the params of both kernels, as 32-bit words.
+// call is the parameters of both kernels.
 type call struct {
 	size, inputs   int // neurons of the reservoir, channels
 	first, neurons int // whose weights there are
@@ -181,17 +180,6 @@ type call struct {
 	step, steps    int
 	seed           uint32
 	leak, noise    float32
-}
-
-func (c call) params() []byte {
-	return workload.Params(c.size, c.inputs, c.first, c.neurons, c.pattern, c.batch, c.block, c.step, c.steps,
-		int(c.seed), int(math.Float32bits(c.leak)), int(math.Float32bits(c.noise)))
-}
-
-func callOf(p []byte) call {
-	at := func(i int) int { return workload.Param(p, i) }
-	float := func(i int) float32 { return math.Float32frombits(uint32(at(i))) }
-	return call{at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), uint32(at(9)), float(10), float(11)}
 }
 
 // weights puts the weights together that a kernel was given.
@@ -247,15 +235,13 @@ func (c call) states(start, end, between []float32) (x, next []float32) {
 	return x, next
 }
 
-func step(c *weft.Call, lo, hi int) {
-	k := callOf(c.Params)
+func step(c *weft.Call, k call, lo, hi int) {
 	u, mean := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[10])
 	x, next := k.states(weft.View[float32](c.Args[8]), weft.View[float32](c.Args[9]), weft.View[float32](c.Args[11]))
 	k.update(k.weights(c.Args), next, x, u, mean, lo, hi)
 }
 
-func rows(c *weft.Call, lo, hi int) {
-	k := callOf(c.Params)
+func rows(c *weft.Call, k call, lo, hi int) {
 	u, x := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[8])
 	k.update(k.weights(c.Args), weft.View[float32](c.Args[9]), x, u, weft.View[float32](c.Args[10]), lo, hi)
 }
@@ -338,7 +324,7 @@ func (j *Job) patternsTask(lo, hi int) graph.Task {
 		Workspace: int64(4 * n * j.c.Size),
 	}
 	for c.step = range j.c.Steps {
-		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.size), int64(n)), Params: c.params()})
+		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.size), int64(n))}.With(c))
 	}
 	return t
 }
@@ -348,7 +334,7 @@ func (j *Job) rowsTask(lo, hi, step int) graph.Task {
 	c.first, c.neurons, c.step = lo, hi-lo, step
 	return graph.Task{
 		Name:  fmt.Sprintf("step %d, neurons %d-%d", step, lo, hi),
-		Steps: []graph.Step{{Kernel: RowsKernel, Launch: workload.Grid(int64(hi-lo), int64(c.batch)), Params: c.params()}},
+		Steps: []graph.Step{graph.Step{Kernel: RowsKernel, Launch: workload.Grid(int64(hi-lo), int64(c.batch))}.With(c)},
 		Work:  j.rowsWork(lo, hi),
 	}
 }

@@ -28,10 +28,14 @@ layout(std430, binding = 11) buffer Between { float between[]; };
 layout(std430, binding = 11) buffer Between4 { vec4 between4[]; };
 #endif
 
-// As package reservoir's call: neurons, channels, the neurons whose weights there
-// are, the patterns, how many make a block, which step of how many.
+//params: call
 layout(push_constant) uniform Call {
-	uint size, inputs, first, neurons, pattern, batch, block, step, steps, seed;
+	uint size, inputs; // neurons of the reservoir, channels
+	uint first, neurons; // whose weights there are
+	uint pattern, batch; // first of the patterns there are, and how many
+	uint block; // patterns of a block
+	uint step, steps;
+	uint seed;
 	float leak, noise;
 };
 

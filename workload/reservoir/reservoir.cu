@@ -2,10 +2,14 @@
 // kernel in their order: the same bits.
 #include "../../internal/philox/philox.cuh"
 
-// Params, as package reservoir's call: neurons, channels, the neurons whose
-// weights there are, the patterns, how many make a block, which step of how many.
+//params: call
 struct Call {
-	u32 size, inputs, first, neurons, pattern, batch, block, step, steps, seed;
+	unsigned size, inputs; // neurons of the reservoir, channels
+	unsigned first, neurons; // whose weights there are
+	unsigned pattern, batch; // first of the patterns there are, and how many
+	unsigned block; // patterns of a block
+	unsigned step, steps;
+	unsigned seed;
 	float leak, noise;
 };
 
@@ -89,9 +93,9 @@ KERNEL(512, 1) reservoir_rows(const u32 *__restrict wstart, const u32 *__restric
 	update(c, {wstart, wcolumn, wvalue}, {ustart, ucolumn, uvalue}, bias, input, before, after, mean);
 }
 
-// Params of the kernels that carry a state from batch to batch.
+//params: carryParams
 struct Carry {
-	u32 size, patterns;
+	unsigned size, patterns;
 };
 
 // reservoir_spread: grid (neurons) cut by 256, 256 threads. Every pattern begins

@@ -6,7 +6,10 @@
 layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer From { float from[]; };
 layout(std430, binding = 1) writeonly buffer To { float to[]; };
-layout(push_constant) uniform Carry { uint size, patterns; };
+//params: carryParams
+layout(push_constant) uniform Carry {
+	uint size, patterns;
+};
 
 void main() {
 	uint i = gl_GlobalInvocationID.x;

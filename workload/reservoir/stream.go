@@ -54,18 +54,22 @@ type Stream struct {
 
 var (
 	// spreadKernel takes a state and the states patterns begin with, carryKernel
-	// those they end with and the next state; both as params the neurons and the
-	// patterns.
+	// those they end with and the next state.
 	spreadKernel = workload.With(workload.GoKernel("reservoir.spread", perItem),
 		workload.PTX(ptx, "reservoir_spread", 256, 256), workload.SPIRV(spirv, "reservoir_spread", 64, 64))
 	carryKernel = workload.With(workload.GoKernel("reservoir.carry", perItem),
 		workload.PTX(ptx, "reservoir_carry", 256, 256), workload.SPIRV(spirv, "reservoir_carry", 64, 64))
 )
 
+// carryParams are the parameters of both.
+type carryParams struct {
+	size, patterns int
+}
+
 // spread gives every pattern the replica's state.
-func spread(c *weft.Call, lo, hi int) {
+func spread(c *weft.Call, p carryParams, lo, hi int) {
 	x, start := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
-	n := len(start) / len(x)
+	n := p.patterns
 	for i := lo * perItem; i < min(hi*perItem, len(x)); i++ {
 		row := start[i*n : (i+1)*n]
 		for l := range row {
@@ -75,9 +79,9 @@ func spread(c *weft.Call, lo, hi int) {
 }
 
 // carry makes the mean over patterns the replica's state.
-func carry(c *weft.Call, lo, hi int) {
+func carry(c *weft.Call, p carryParams, lo, hi int) {
 	end, x := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
-	n := len(end) / len(x)
+	n := p.patterns
 	for i := lo * perItem; i < min(hi*perItem, len(x)); i++ {
 		sum := float32(0)
 		for _, v := range end[i*n : (i+1)*n] {
@@ -235,7 +239,7 @@ func (s *Stream) graph() (*graph.Graph, error) {
 		moves := graph.Work{Ops: float64(c.Size * c.Patterns), Bytes: float64(4*c.Size) + float64(size)}
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("replica %d, spread", r), On: on, Work: moves,
-			Steps: []graph.Step{{Kernel: spreadKernel, Launch: workload.Grid(int64(c.Size)), Params: workload.Params(c.Size, c.Patterns)}},
+			Steps: []graph.Step{graph.Step{Kernel: spreadKernel, Launch: workload.Grid(int64(c.Size))}.With(carryParams{c.Size, c.Patterns})},
 			Uses:  []graph.Use{{Data: x, Access: graph.Read}, {Data: start, Access: graph.Write}},
 		})
 		t := graph.Task{
@@ -247,12 +251,12 @@ func (s *Stream) graph() (*graph.Graph, error) {
 		}
 		k.pattern = c.first(s.batch, r)
 		for k.step = range c.Steps {
-			t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.Size), int64(c.Patterns)), Params: k.params()})
+			t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.Size), int64(c.Patterns))}.With(k))
 		}
 		b.Add(t)
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("replica %d, carry", r), On: on, Work: moves,
-			Steps: []graph.Step{{Kernel: carryKernel, Launch: workload.Grid(int64(c.Size)), Params: workload.Params(c.Size, c.Patterns)}},
+			Steps: []graph.Step{graph.Step{Kernel: carryKernel, Launch: workload.Grid(int64(c.Size))}.With(carryParams{c.Size, c.Patterns})},
 			Uses:  []graph.Use{{Data: end, Access: graph.Read}, {Data: x, Access: graph.Write}},
 		})
 	}

@@ -16,7 +16,7 @@ var kind = product.NewKind("tropical", "Gop", kernel,
 	workload.SPIRV(spirv, "tropical_rows", 64, 8, 512))
 
 // Kernel computes rows of C; its arguments are rows of A, B, rows of C, its
-// params the rows, K and N.
+// parameters graph.MatMul with the rows.
 var Kernel = kind.Rows
 
 // Funcs are the Go kernels of this workload.

@@ -13,12 +13,20 @@
 layout(local_size_x = 64) in;
 
 #if defined(PATHS) || defined(GRADIENT)
-layout(push_constant) uniform Shape {
-	uint inputs, hidden, outputs, samples;
 #ifdef MORE
+//params: moreGradientParams
+layout(push_constant) uniform Shape {
+	uint inputs, hidden, outputs;
+	uint samples;
 	uint first; // sample
-#endif
 };
+#else
+//params: netParams
+layout(push_constant) uniform Shape {
+	uint inputs, hidden, outputs;
+	uint samples;
+};
+#endif
 uint hidden_row(uint k) { return k * (inputs + 1); }
 uint output_row(uint o) { return hidden * (inputs + 1) + o * (hidden + 1); }
 #endif
@@ -112,12 +120,16 @@ void main() {
 #else
 layout(std430, binding = 0) buffer Parameters { float p[]; };
 layout(std430, binding = 1) readonly buffer Gradient { float gradient[]; };
-layout(push_constant) uniform Step { uint n; float len; };
+//params: updateParams
+layout(push_constant) uniform Step {
+	uint n; // parameters of the network
+	float length; // of the step
+};
 
 void main() {
 	uint i = gl_GlobalInvocationID.x;
 	if (i < n) {
-		precise float by = len * gradient[i];
+		precise float by = length * gradient[i];
 		precise float next = p[i] - by;
 		p[i] = next;
 	}

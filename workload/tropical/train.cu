@@ -2,12 +2,15 @@
 // order: the same bits.
 #include "../device.cuh"
 
+//params: netParams
 struct Shape {
-	u32 inputs, hidden, outputs, samples;
+	unsigned inputs, hidden, outputs;
+	unsigned samples;
 };
+//params: updateParams
 struct Step {
-	u32 n;
-	float length;
+	unsigned n; // parameters of the network
+	float length; // of the step
 };
 
 INLINE u64 output_row(Shape s, u32 o) { return (u64)s.hidden * (s.inputs + 1) + (u64)o * (s.hidden + 1); }

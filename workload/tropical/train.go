@@ -1,7 +1,6 @@
 package tropical
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -191,9 +190,8 @@ const gradientTerms = 1 << 18
 var (
 	// PathsKernel takes samples through the network. Its arguments are the
 	// parameters, samples, targets, and what it writes: where hidden units come
-	// from, where outputs come from, and the outputs' errors. Its params are the
-	// shape and the number of samples, its grid samples and hidden units. Shaders
-	// do the hidden units only, and the outputs in outputsKernel.
+	// from, where outputs come from, and the outputs' errors. Its grid is samples
+	// and hidden units. Shaders do the hidden units only, and the outputs in outputsKernel.
 	PathsKernel = workload.With(workload.GoKernel("tropical.paths", samplesPerItem, graph.All),
 		workload.PTX(trainPTX, "tropical_paths", 128, 128, graph.All), workload.SPIRV(spirv, "tropical_hidden", 64, 64))
 	outputsKernel = workload.Shader("tropical.outputs", workload.SPIRV(spirv, "tropical_outputs", 64, 64))
@@ -204,8 +202,7 @@ var (
 		workload.SPIRV(spirv, "tropical_gradient", 64, 64))
 	moreGradientKernel = workload.Shader("tropical.gradient.more", workload.SPIRV(spirv, "tropical_gradient_more", 64, 64))
 	// UpdateKernel takes a step down the gradient. Its arguments are the
-	// parameters and the gradient, its params their number and the step's
-	// length as a float32.
+	// parameters and the gradient.
 	UpdateKernel = workload.With(workload.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256),
 		workload.SPIRV(spirv, "tropical_update", 64, 64))
 )
@@ -213,21 +210,33 @@ var (
 // TrainFuncs are the Go kernels of training.
 func TrainFuncs() map[string]weft.Func {
 	out := live.Funcs()
-	out["tropical.paths"], out["tropical.gradient"], out["tropical.update"] = findPaths, gradient, update
+	out["tropical.paths"], out["tropical.gradient"], out["tropical.update"] = weft.WithParams(findPaths), weft.WithParams(gradient), weft.WithParams(update)
 	return out
 }
 
-// shapeOf reads a shape and the number of samples from params.
-func shapeOf(p []byte) (s shape, samples int) {
-	return shape{workload.Param(p, 0), workload.Param(p, 1), workload.Param(p, 2)}, workload.Param(p, 3)
+// netParams are the parameters of PathsKernel and GradientKernel.
+type netParams struct {
+	shape
+	samples int
 }
 
-func findPaths(c *weft.Call, lo, hi int) {
-	s, samples := shapeOf(c.Params)
+// moreGradientParams are the parameters of moreGradientKernel.
+type moreGradientParams struct {
+	netParams
+	first int // sample
+}
+
+// updateParams are the parameters of UpdateKernel.
+type updateParams struct {
+	n      int     // parameters of the network
+	length float32 // of the step
+}
+
+func findPaths(c *weft.Call, s netParams, lo, hi int) {
 	p, x, target := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
 	hiddenFrom, outputFrom, errs := weft.View[int32](c.Args[3]), weft.View[int32](c.Args[4]), weft.View[float32](c.Args[5])
 	hidden := make([]float32, s.hidden)
-	for b := lo * samplesPerItem; b < min(hi*samplesPerItem, samples); b++ {
+	for b := lo * samplesPerItem; b < min(hi*samplesPerItem, s.samples); b++ {
 		s.forward(p, x[b*s.inputs:(b+1)*s.inputs], hidden, hiddenFrom[b*s.hidden:], func(o int, y float32, from int32) {
 			outputFrom[b*s.outputs+o], errs[b*s.outputs+o] = from, y-target[b*s.outputs+o]
 		})
@@ -236,22 +245,21 @@ func findPaths(c *weft.Call, lo, hi int) {
 
 // gradient adds up rows sample by sample, so that their sums do not depend on how
 // rows are dealt out.
-func gradient(c *weft.Call, lo, hi int) {
-	s, samples := shapeOf(c.Params)
+func gradient(c *weft.Call, s netParams, lo, hi int) {
 	hiddenFrom, outputFrom, errs := weft.View[int32](c.Args[0]), weft.View[int32](c.Args[1]), weft.View[float32](c.Args[2])
 	g := weft.View[float32](c.Args[3])
 	for r := lo * rowsPerItem; r < min(hi*rowsPerItem, s.rows()); r++ {
 		if o := r - s.hidden; o >= 0 {
 			sum := row(g, s.outputRow(o), s.hidden)
 			clear(sum)
-			for b := range samples {
+			for b := range s.samples {
 				sum[outputFrom[b*s.outputs+o]] += errs[b*s.outputs+o]
 			}
 			continue
 		}
 		sum := row(g, s.hiddenRow(r), s.inputs)
 		clear(sum)
-		for b := range samples {
+		for b := range s.samples {
 			for o, from := range outputFrom[b*s.outputs : (b+1)*s.outputs] {
 				if int(from) == r {
 					sum[hiddenFrom[b*s.hidden+r]] += errs[b*s.outputs+o]
@@ -261,11 +269,10 @@ func gradient(c *weft.Call, lo, hi int) {
 	}
 }
 
-func update(c *weft.Call, lo, hi int) {
-	n, step := workload.Param(c.Params, 0), math.Float32frombits(binary.LittleEndian.Uint32(c.Params[4:]))
+func update(c *weft.Call, u updateParams, lo, hi int) {
 	p, g := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
-	for i := lo * paramsPerItem; i < min(hi*paramsPerItem, n); i++ {
-		p[i] -= float32(step * g[i])
+	for i := lo * paramsPerItem; i < min(hi*paramsPerItem, u.n); i++ {
+		p[i] -= float32(u.length * g[i])
 	}
 }
 
@@ -288,17 +295,15 @@ func (j *TrainJob) Pieces() sched.Pieces {
 // Whole is all samples of a step as one task.
 func (j *TrainJob) Whole() graph.Task { return j.pathsTask(int64(j.c.Batch)) }
 
-func (j *TrainJob) params(samples int64) []byte {
-	return workload.Params(j.c.Inputs, j.c.Hidden, j.c.Outputs, int(samples))
-}
+func (j *TrainJob) params(samples int64) netParams { return netParams{j.c.shape(), int(samples)} }
 
 func (j *TrainJob) pathsTask(samples int64) graph.Task {
 	n := float64(samples)
 	weights, units := float64(len(j.initial)), float64(j.c.Inputs+j.c.Hidden+4*j.c.Outputs)
 	return graph.Task{
 		Steps: []graph.Step{
-			{Kernel: PathsKernel, Launch: workload.Grid(samples, int64(j.c.Hidden)), Params: j.params(samples)},
-			{Kernel: outputsKernel, Launch: workload.Grid(samples, int64(j.c.Outputs)), Params: j.params(samples)},
+			graph.Step{Kernel: PathsKernel, Launch: workload.Grid(samples, int64(j.c.Hidden))}.With(j.params(samples)),
+			graph.Step{Kernel: outputsKernel, Launch: workload.Grid(samples, int64(j.c.Outputs))}.With(j.params(samples)),
 		},
 		Work: graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)},
 	}
@@ -307,10 +312,10 @@ func (j *TrainJob) pathsTask(samples int64) graph.Task {
 func (j *TrainJob) gradientTask(samples int64) graph.Task {
 	n, s := float64(samples), j.c.shape()
 	rows := workload.Grid(int64(s.rows()))
-	steps := []graph.Step{{Kernel: GradientKernel, Launch: rows, Params: j.params(samples)}}
+	steps := []graph.Step{graph.Step{Kernel: GradientKernel, Launch: rows}.With(j.params(samples))}
 	once := gradientTerms / s.outputs
 	for first := once; first < int(samples); first += once {
-		steps = append(steps, graph.Step{Kernel: moreGradientKernel, Launch: rows, Params: append(j.params(samples), workload.Params(first)...)})
+		steps = append(steps, graph.Step{Kernel: moreGradientKernel, Launch: rows}.With(moreGradientParams{j.params(samples), first}))
 	}
 	return graph.Task{
 		Steps: steps,
@@ -319,10 +324,9 @@ func (j *TrainJob) gradientTask(samples int64) graph.Task {
 }
 
 func (j *TrainJob) updateTask() graph.Task {
-	n := len(j.initial)
-	step := math.Float32bits(float32(j.c.Rate / float64(j.c.Batch)))
+	n, length := len(j.initial), float32(j.c.Rate/float64(j.c.Batch))
 	return graph.Task{
-		Steps: []graph.Step{{Kernel: UpdateKernel, Launch: workload.Grid(int64(n)), Params: workload.Params(n, int(step))}},
+		Steps: []graph.Step{graph.Step{Kernel: UpdateKernel, Launch: workload.Grid(int64(n))}.With(updateParams{n, length})},
 		Work:  graph.Work{Ops: 2 * float64(n), Bytes: 12 * float64(n)},
 	}
 }

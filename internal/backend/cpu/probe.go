@@ -54,20 +54,20 @@ func Probes() map[string]driver.Func {
 	l := arithmetic()
 	return map[string]driver.Func{
 		"weft.probe.empty":  func(*driver.Call, int, int) {},
-		"weft.probe.fp32":   l.fp32.probe,
-		"weft.probe.fp64":   l.fp64.probe,
-		"weft.probe.int32":  l.int32.probe,
-		"weft.probe.stream": stream,
+		"weft.probe.fp32":   driver.WithParams(l.fp32.probe),
+		"weft.probe.fp64":   driver.WithParams(l.fp64.probe),
+		"weft.probe.int32":  driver.WithParams(l.int32.probe),
+		"weft.probe.stream": driver.WithParams(stream),
 	}
 }
 
 // probe runs the loop once for each item.
-func (l loop) probe(c *driver.Call, lo, hi int) {
+func (l loop) probe(c *driver.Call, _ probe.Params, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		l.run(&c.Args[0][i*probe.ItemBytes], probe.ItemOps/l.ops)
 	}
 }
 
-func stream(c *driver.Call, lo, hi int) {
+func stream(c *driver.Call, _ probe.Params, lo, hi int) {
 	copy(c.Args[1][lo*probe.ItemBytes:hi*probe.ItemBytes], c.Args[0][lo*probe.ItemBytes:hi*probe.ItemBytes])
 }

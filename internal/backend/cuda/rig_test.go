@@ -15,7 +15,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-//go:generate go run ../../cmd/weftparams testdata
+//go:generate go run github.com/weft-run/weft/cmd/weftparams testdata
 //go:generate testdata/generate.sh
 //go:embed testdata/kernels.ptx
 var testPTX []byte

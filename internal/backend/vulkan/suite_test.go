@@ -16,7 +16,7 @@ import (
 // These tests need Vulkan devices: .ci/run installs lavapipe, which computes on
 // the CPU, and runs them with the tag.
 
-//go:generate go run ../../../cmd/weftparams testdata
+//go:generate go run github.com/weft-run/weft/cmd/weftparams testdata
 //go:generate ../../../workload/spirv.sh testdata/kernels.comp
 //go:embed testdata/*.spv
 var testSPIRV embed.FS
