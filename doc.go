@@ -14,7 +14,8 @@
 //
 // A kernel is what a task runs. It can have an implementation for each kind of
 // device; one in Go is a [Func] registered under its name in [Options].Funcs, and
-// sees its data through [View].
+// sees its data through [View]. Its parameters are a structure of numbers, which
+// [graph.Step.With] packs for all of them and [WithParams] unpacks.
 //
 // A Go function over a slice needs no graph: see [Map].
 //

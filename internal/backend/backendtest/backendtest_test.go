@@ -169,6 +169,21 @@ func TestSuiteCatches(t *testing.T) {
 			return []driver.Completion{c}
 		}
 	}
+	params := func(of func([]byte) []byte) func(*driver.Op) {
+		return func(o *driver.Op) {
+			if o.Task == nil {
+				return
+			}
+			t := *o.Task
+			t.Steps = slices.Clone(t.Steps)
+			for i := range t.Steps {
+				if t.Steps[i].Kernel.Name == "add" {
+					t.Steps[i].Params = of(t.Steps[i].Params)
+				}
+			}
+			o.Task = &t
+		}
+	}
 	for _, c := range []struct {
 		name  string
 		lie   lie
@@ -214,6 +229,10 @@ func TestSuiteCatches(t *testing.T) {
 				o.Task = &t
 			}
 		}}, "launch steps"},
+		{"parameters are cut off", lie{op: params(func(b []byte) []byte { return b[:min(len(b), 8)] })}, "parameters"},
+		{"parameters are filled up", lie{op: params(func(b []byte) []byte {
+			return append(slices.Clip(b), make([]byte, max(8-len(b), 0))...)
+		})}, "parameters"},
 		{"buffers are not freed", lie{op: func(o *driver.Op) {
 			if o.Kind == driver.Free {
 				o.Buf = 1 << 30

@@ -164,7 +164,7 @@ func testParams(r *rig) {
 			bad := d.launch(d.compute(), append(first, s), []driver.Arg{x.all()}, filled(x)...)
 			d.send()
 			r.fails("a kernel with parameters of another length", bad, driver.ErrKernel)
-			if says := bad.wait().Err.Error(); !strings.Contains(says, `"add"`) || strings.Contains(says, "\n") ||
+			if says := fmt.Sprint(bad.wait().Err); !strings.Contains(says, `"add"`) || strings.Contains(says, "\n") ||
 				!strings.Contains(says, fmt.Sprintf("it takes 8 bytes, given are %d", n)) && !strings.Contains(says, fmt.Sprintf("%d bytes of parameters; the device takes", n)) {
 				r.Errorf("%d bytes of parameters: %s", n, says)
 			}
