@@ -54,7 +54,7 @@ func TestPackRefuses(t *testing.T) {
 		"graph.count.n is 5000000000":       count{5_000_000_000},
 		"graph.count.n is -1":               count{-1},
 		"graph.mixed.n is -7":               mixed{n: -7},
-		"graph.named.s is of type string":   named{},
+		"graph.named.s is of type string":   named{"x"},
 		"are a structure, not int":          5,
 		"are a structure, not <nil>":        nil,
 		"are a structure, not *graph.count": &count{},
