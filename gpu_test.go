@@ -63,7 +63,7 @@ func addOnes(t *testing.T, n, parts int) *graph.Graph {
 	for i := range parts {
 		lo, hi := i*n/parts, (i+1)*n/parts
 		b.Add(graph.Task{
-			Steps: []graph.Step{{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo)}}, Params: le32(hi - lo)}},
+			Steps: []graph.Step{graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(hi - lo)}}}.With(count{hi - lo})},
 			Uses:  []graph.Use{{Data: x, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.ReadWrite}},
 		})
 	}
@@ -74,7 +74,8 @@ func addOnes(t *testing.T, n, parts int) *graph.Graph {
 	return g
 }
 
-func le32(n int) []byte { return []byte{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)} }
+// count is the parameter of most kernels of the cuda backend's tests.
+type count struct{ n int }
 
 // Plain slices, buffers and resident data give the same on one GPU, on several
 // workers of it, and beside the CPU.
@@ -215,7 +216,7 @@ func TestGPUFused(t *testing.T) {
 		}
 		next := b.Data(d)
 		b.Add(graph.Task{
-			Steps: []graph.Step{{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{n}}, Params: append(le32(n), le32(1)...)}},
+			Steps: []graph.Step{graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{n}}}.With(struct{ n, k int }{n, 1})},
 			Uses:  []graph.Use{{Data: at, Access: graph.Read}, {Data: next, Access: graph.Write}, {Data: at, Access: graph.Read}},
 		})
 		at = next
@@ -278,7 +279,7 @@ func TestGPUFusedApart(t *testing.T) {
 	const n = 100
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 4 * n, Input: true, Output: true})
-	gpu := graph.Step{Kernel: gpuKernel(t, "add_one"), Launch: graph.Launch{Grid: [3]uint32{n}}, Params: le32(n)}
+	gpu := graph.Step{Kernel: gpuKernel(t, "add_one"), Launch: graph.Launch{Grid: [3]uint32{n}}}.With(count{n})
 	cpu := graph.Step{Kernel: &graph.Kernel{Name: "up", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "up"}}}}
 	for i := range 15 {
 		b.Add(graph.Task{Steps: []graph.Step{[]graph.Step{gpu, cpu}[i/5%2]}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
@@ -309,7 +310,7 @@ func TestGPUFusedFault(t *testing.T) {
 	chain := func(middle graph.Step) *weft.Prepared {
 		var b graph.Builder
 		x := b.Data(graph.Data{Name: "x", Bytes: 4 * n, Input: true, Output: true})
-		one := graph.Step{Kernel: gpuKernel(t, "add_one"), Launch: graph.Launch{Grid: [3]uint32{n}}, Params: le32(n)}
+		one := graph.Step{Kernel: gpuKernel(t, "add_one"), Launch: graph.Launch{Grid: [3]uint32{n}}}.With(count{n})
 		for i, s := range []graph.Step{one, one, middle, one, one} {
 			b.Add(graph.Task{Name: fmt.Sprint("t", i), Steps: []graph.Step{s}, Uses: []graph.Use{{Data: x, Access: graph.ReadWrite}}})
 		}
@@ -324,7 +325,7 @@ func TestGPUFusedFault(t *testing.T) {
 		return p
 	}
 	bad := chain(graph.Step{Kernel: gpuKernel(t, "crash")})
-	good := chain(graph.Step{Kernel: gpuKernel(t, "add_two"), Launch: graph.Launch{Grid: [3]uint32{n}}, Params: le32(n)})
+	good := chain(graph.Step{Kernel: gpuKernel(t, "add_two"), Launch: graph.Launch{Grid: [3]uint32{n}}}.With(count{n}))
 	for range 2 {
 		_, err := bad.Run(ctx, weft.Bind("x", make([]uint32, n)))
 		var te *weft.TaskError

@@ -35,7 +35,7 @@ func openFakes(t *testing.T, script string) *fakes {
 		t.Fatal(err)
 	}
 	o.Funcs = live.Funcs()
-	o.Funcs["move"] = move
+	o.Funcs["move"] = weft.WithParams(move)
 	o.Natives = map[string]func([][][]byte, []byte) error{"nccl.allreduce": func(args [][][]byte, _ []byte) error {
 		f.calls.Add(1)
 		if f.fails.Add(-1) >= 0 {

@@ -2,7 +2,6 @@ package replica_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -24,12 +23,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // drift is how an update moves element i of replica r in round k.
 func drift(r, k, i int) float32 { return float32(math.Sin(float64(r*7+i*3))) * float32(1+k%3) / 10 }
 
-// move updates a replica. Its params are the replica and the round.
-func move(c *weft.Call, _, _ int) {
-	r, k := int(binary.LittleEndian.Uint32(c.Params)), int(binary.LittleEndian.Uint32(c.Params[4:]))
+// moveParams are the parameters of move.
+type moveParams struct{ replica, round int }
+
+// move updates a replica.
+func move(c *weft.Call, p moveParams, _, _ int) {
 	x := weft.View[float32](c.Args[0])
 	for i := range x {
-		x[i] += drift(r, k, i)
+		x[i] += drift(p.replica, p.round, i)
 	}
 }
 
@@ -38,7 +39,7 @@ var moveKernel = &graph.Kernel{Name: "move", Impls: []graph.Impl{{Dialect: graph
 func open(t *testing.T, parts int) *weft.Runtime {
 	t.Helper()
 	funcs := live.Funcs()
-	funcs["move"] = move
+	funcs["move"] = weft.WithParams(move)
 	rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: funcs})
 	if err != nil {
 		t.Fatal(err)
@@ -55,9 +56,8 @@ func update(t *testing.T, rt *weft.Runtime, s *replica.State[float32], n, k int)
 	for r := range s.Size() {
 		name := fmt.Sprint("replica ", r)
 		d := b.Data(graph.Data{Name: name, Bytes: int64(4 * n), Input: true, Output: true})
-		params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(r)), uint32(k))
 		b.Add(graph.Task{
-			Steps: []graph.Step{{Kernel: moveKernel, Params: params}}, On: graph.Constraint{Only: []string{s.Device(r)}},
+			Steps: []graph.Step{graph.Step{Kernel: moveKernel}.With(moveParams{r, k})}, On: graph.Constraint{Only: []string{s.Device(r)}},
 			Uses: []graph.Use{{Data: d, Access: graph.ReadWrite}},
 		})
 		bind = append(bind, s.Replica(r).As(name))

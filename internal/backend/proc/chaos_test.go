@@ -331,14 +331,14 @@ func TestChaos(t *testing.T) {
 
 // increments is a graph whose tasks each run a kernel that adds one to n words, and
 // what it begins and ends with.
-func increments(t *testing.T, k *graph.Kernel, params []byte, n, tasks int) (g *graph.Graph, in, want []byte) {
+func increments(t *testing.T, k *graph.Kernel, params any, n, tasks int) (g *graph.Graph, in, want []byte) {
 	t.Helper()
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: int64(4 * n), Input: true, Output: true})
 	for i := range tasks {
 		b.Add(graph.Task{
 			Name:  fmt.Sprintf("add %d", i),
-			Steps: []graph.Step{{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}, Params: params}},
+			Steps: []graph.Step{graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(n), 1, 1}}}.With(params)},
 			Uses:  []graph.Use{{Data: x, Access: graph.ReadWrite}},
 		})
 	}

@@ -3,7 +3,6 @@
 package proc_test
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"math/rand/v2"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/backendtest"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/backend/vulkan"
 )
@@ -46,8 +46,7 @@ func TestVulkanChaos(t *testing.T) {
 		o: proc.Options{Driver: "vulkan", Config: config},
 		work: func(t *testing.T, rnd *rand.Rand) (*graph.Graph, []byte, []byte) {
 			n := 1000 + rnd.IntN(1<<18)
-			params := binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(n)), 1)
-			return increments(t, k, params, n, 5+rnd.IntN(30))
+			return increments(t, k, backendtest.Params{N: n, K: 1}, n, 5+rnd.IntN(30))
 		},
 	})
 }

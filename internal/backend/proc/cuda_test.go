@@ -67,7 +67,8 @@ func cudaKernel(t testing.TB, name string) *graph.Kernel {
 	}}
 }
 
-func counted(n int) []byte { return binary.LittleEndian.AppendUint32(nil, uint32(n)) }
+// counted are the parameters of add_one and add_two.
+type counted struct{ n int }
 
 // TestCUDASuite is what every backend passes, by GPUs in workers: each by one,
 // and by two that share it.
@@ -105,7 +106,7 @@ func added(t *testing.T, n, rounds int, on ...string) *graph.Graph {
 	for i := range rounds {
 		b.Add(graph.Task{
 			Name:  fmt.Sprintf("add %d", i),
-			Steps: []graph.Step{{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(n)}}, Params: counted(n)}},
+			Steps: []graph.Step{graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{uint32(n)}}}.With(counted{n})},
 			Uses:  []graph.Use{{Data: x, Access: graph.ReadWrite}},
 			On:    graph.Constraint{Only: []string{on[i%len(on)]}},
 		})
@@ -275,7 +276,7 @@ func TestCUDAChaos(t *testing.T) {
 		o: proc.Options{Driver: "cuda", Config: config},
 		work: func(t *testing.T, rnd *rand.Rand) (*graph.Graph, []byte, []byte) {
 			n := 1000 + rnd.IntN(1<<18)
-			return increments(t, k, counted(n), n, 5+rnd.IntN(30))
+			return increments(t, k, counted{n}, n, 5+rnd.IntN(30))
 		},
 	})
 }

@@ -53,7 +53,7 @@ func TestCUDATuning(t *testing.T) {
 	x := b.Data(graph.Data{Name: "x", Bytes: 4 * n, Input: true, Output: true})
 	for range 20 {
 		b.Add(graph.Task{
-			Steps: []graph.Step{{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{n}}, Params: counted(n)}},
+			Steps: []graph.Step{graph.Step{Kernel: k, Launch: graph.Launch{Grid: [3]uint32{n}}}.With(counted{n})},
 			Uses:  []graph.Use{{Data: x, Access: graph.ReadWrite}},
 		})
 	}
