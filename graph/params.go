@@ -147,7 +147,8 @@ func CheckParams(takes, given int) error {
 }
 
 // Unpacker returns a function that reads what Pack made of a P. Its error wraps
-// ErrParams if that was no P.
+// ErrParams if the bytes are not as many as Pack makes of a P, and ErrValue if Pack
+// takes no P.
 func Unpacker[P any]() func(params []byte) (P, error) {
 	fields, bytes, err := paramsOf(reflect.TypeFor[P]())
 	return func(params []byte) (p P, _ error) {
