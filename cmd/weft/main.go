@@ -165,10 +165,26 @@ func addCompletion(root *cobra.Command) {
 	}
 }
 
-// version is the module's version, as the go command stamped it.
+// release is the version that CHANGELOG.md opens with.
+const release = "0.1.0"
+
+// version is the release and, where the go command stamped it, the commit it was built from.
 func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return release
 	}
-	return "(devel)"
+	commit, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(len(s.Value), 12)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = ", changed"
+		}
+	}
+	if commit == "" {
+		return release
+	}
+	return fmt.Sprintf("%s (%s%s)", release, commit, changed)
 }

@@ -408,8 +408,14 @@ func TestHelpAndVersion(t *testing.T) {
 	if help := works(t); !strings.Contains(help, "weft run demo") || help != works(t, "--help") || help != works(t, "help") {
 		t.Errorf("weft, weft --help and weft help differ, or say nothing of the demo:\n%s", help)
 	}
-	if got := works(t, "--version"); !strings.HasPrefix(got, "weft ") {
-		t.Errorf("the version is %q", got)
+	changes, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(changes), "\n## ")
+	newest, _, _ := strings.Cut(rest, "\n")
+	if got := works(t, "--version"); !strings.HasPrefix(got, "weft "+newest) || newest == "" {
+		t.Errorf("the version is %q, and the change log opens with %q", got, newest)
 	}
 	if got := works(t, "help", "sim"); got != works(t, "sim", "--help") {
 		t.Errorf("weft help sim differs from weft sim --help:\n%s", got)
