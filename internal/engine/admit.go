@@ -169,10 +169,10 @@ func (e *Engine) admit() {
 		e.visit(1)
 		k := e.nextToAdmit()
 		r := e.inLine(k)
-		if r == nil || !e.free(r) {
+		if r == nil || !e.dataFree(r) {
 			continue
 		}
-		switch fits := e.fit(r); {
+		switch fits := e.recutAll(r); {
 		case r.state != runWaiting: // what was to be brought home is lost
 		case fits:
 			e.start(r)
@@ -185,7 +185,7 @@ func (e *Engine) admit() {
 
 // free reports whether no run uses resident data in a way that keeps a run, first
 // in line for it, from starting.
-func (e *Engine) free(r *run) bool {
+func (e *Engine) dataFree(r *run) bool {
 	for d, ref := range r.refs {
 		if ref >= 0 && e.usedElsewhere(r, d) {
 			return false
@@ -203,7 +203,7 @@ func (e *Engine) usedElsewhere(r *run, d int) bool {
 
 // fit reports whether the resident data of a run is cut as its graph has it, and
 // has it cut so where it is not.
-func (e *Engine) fit(r *run) bool {
+func (e *Engine) recutAll(r *run) bool {
 	all := true
 	for d, ref := range r.refs {
 		if ref < 0 || r.samePieces(d, &e.resident[ref]) || e.recut(r, d, &e.resident[ref]) {

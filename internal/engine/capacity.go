@@ -47,7 +47,7 @@ func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	e.mem.resize(d.space, bytes)
 	e.dirty(dev)
 	e.mem.beginIssue()
-	e.room(d.space, 0)
+	e.reclaim(d.space, 0)
 	// Tasks queued there may not fit any more, and others may fit now.
 	e.requeueAll(dev)
 	e.roomIn(d.space)

@@ -129,8 +129,8 @@ func (c *recounter) tasksOfRuns() {
 			unissued := 0
 			for _, p := range r.f.Preds(gt) {
 				s, g := c.tasks.at[r.task(graph.TaskID(p))].where, c.gang(r.task(graph.TaskID(p)))
-				strays := slices.ContainsFunc(c.detached, func(s detachedOp) bool { return s.rec.task == r.task(graph.TaskID(p)) })
-				if s != issued && s != done || strays || g != nil && g.withdrawn {
+				detached := slices.ContainsFunc(c.detached, func(s detachedOp) bool { return s.rec.task == r.task(graph.TaskID(p)) })
+				if s != issued && s != done || detached || g != nil && g.withdrawn {
 					unissued++
 				}
 			}

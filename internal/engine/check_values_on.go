@@ -30,7 +30,7 @@ func (c *recounter) liveValues() {
 		}
 	})
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
-		if t.flags&held != 0 || t.where != done {
+		if t.flags&recipe != 0 || t.where != done {
 			c.eachRead(r, gt, add)
 		}
 	})
@@ -229,8 +229,8 @@ func (c *recounter) recipes() {
 	needed := make([]int, len(c.runs))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		c.same(int(t.liveOuts), liveOuts[tid], "results of a task on devices only", int32(tid))
-		c.must(t.flags&held != 0 == (t.liveOuts > 0), "a task is held for nothing, or not held for something", int32(tid))
-		if t.flags&held == 0 {
+		c.must(t.flags&recipe != 0 == (t.liveOuts > 0), "a task is held for nothing, or not held for something", int32(tid))
+		if t.flags&recipe == 0 {
 			return
 		}
 		heldOf[r.slot]++
@@ -253,9 +253,9 @@ func (c *recounter) recipes() {
 		c.mustOf(v, int(c.mem.vals.at[v].deps) == deps[v], "is read by another number of held recipes")
 	}
 	c.eachRun(func(r *run) {
-		c.same(r.heldN, heldOf[r.slot], "recipes held of a run", int32(r.id))
+		c.same(r.recipes, heldOf[r.slot], "recipes held of a run", int32(r.id))
 		c.same(r.needed, needed[r.slot], "values of a run that others need", int32(r.id))
-		c.must(r.state != runEnded || r.heldN+r.needed > 0, "a run ended and nothing needs it, but it is kept", int32(r.id))
+		c.must(r.state != runEnded || r.recipes+r.needed > 0, "a run ended and nothing needs it, but it is kept", int32(r.id))
 	})
 }
 
@@ -278,7 +278,7 @@ func (c *recounter) recoverable() {
 		case val.flags&produced == 0:
 			c.mustOf(v, c.tasks.at[p].where != done, "was never made and its task is done")
 		default:
-			c.mustOf(v, c.tasks.at[p].flags&held != 0 || c.tasks.at[p].where != done, "is only on devices and its recipe is not held")
+			c.mustOf(v, c.tasks.at[p].flags&recipe != 0 || c.tasks.at[p].where != done, "is only on devices and its recipe is not held")
 		}
 	}
 }

@@ -276,12 +276,12 @@ func (e *Engine) madeAt(s slotID) time.Duration {
 func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 	val := &e.mem.vals.at[v]
 	val.on(commitEnded)
-	e.vacated(v)
+	e.recheckVacating(v)
 	if err != nil {
 		c := e.valueCopies[v]
 		e.valueCopies[v] = copyFailure{err: err, times: c.times + 1}
 		if c.times == maxCopyFailures {
-			e.keptAway(v, err)
+			e.homeFailed(v, err)
 			return
 		}
 	}
@@ -290,9 +290,9 @@ func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 	}
 }
 
-// keptAway takes in that a value cannot be brought home: a run that owes it fails,
+// homeFailed takes in that a value cannot be brought home: a run that owes it fails,
 // and so does whoever waits for it to be there. It can be used where it is.
-func (e *Engine) keptAway(v valueID, err error) {
+func (e *Engine) homeFailed(v valueID, err error) {
 	err = fmt.Errorf("copying %s home: %w", e.describe(v), err)
 	if e.mem.vals.at[v].owed() {
 		r, gt := e.taskOf(e.producer(v))

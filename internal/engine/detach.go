@@ -70,7 +70,7 @@ func (e *Engine) countDetached(dev machine.DeviceID) int {
 func (e *Engine) detach(op Op) {
 	ln := &e.lanes[op.Lane]
 	if ln.count(op.Seq) != ln.done+1 || ln.done == ln.issued {
-		panic("engine: an operation is adrift that is not the oldest of its lane")
+		panic("engine: a detached operation is not the oldest of its lane")
 	}
 	rec := ln.rec(ln.done + 1)
 	s := detachedOp{op, *rec}
@@ -80,7 +80,7 @@ func (e *Engine) detach(op Op) {
 	ln.done++
 	ln.head, ln.last = e.now, e.now
 	e.flying--
-	e.carry(&s, -1)
+	e.addLoad(&s, -1)
 	e.withdrawn(rec.task, e.runs[e.tasks.at[rec.task].run])
 	for ln.done < ln.issued {
 		e.finish(Op{op.Lane, uint32(ln.done + 1)}, DepFailed, nil, e.now, e.now)
@@ -91,7 +91,7 @@ func (e *Engine) detach(op Op) {
 // carry puts a launch into the load of its device, or takes it out with n = -1: one that
 // is adrift must not keep the device from other tasks, nor have runs wait for memory that
 // it may never give back.
-func (e *Engine) carry(s *detachedOp, n int64) {
+func (e *Engine) addLoad(s *detachedOp, n int64) {
 	dev := e.lanes[s.op.Lane].info.Device
 	d, cost := &e.devs[dev], e.tasks.at[s.rec.task].cost
 	d.flight += int(n)
@@ -109,7 +109,7 @@ func (e *Engine) endDetached(ev *Event) {
 	}
 	s := e.detached[i]
 	e.detached = slices.Delete(e.detached, i, i+1)
-	e.carry(&s, 1)
+	e.addLoad(&s, 1)
 	r, gt := e.taskOf(s.rec.task)
 	succs := r.f.Succs(gt)
 	for _, p := range succs {

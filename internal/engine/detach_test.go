@@ -30,7 +30,7 @@ func (r *rig) detach() bool {
 
 // A launch in host memory that keeps other runs waiting leaves its lane: they go on,
 // what follows it waits, and its result counts when it comes.
-func TestAdrift(t *testing.T) {
+func TestDetach(t *testing.T) {
 	for _, st := range []engine.Status{engine.OK, engine.Failed} {
 		r := newRig(t, cpus(1), engine.Options{})
 		r.hang["slow"] = true
@@ -70,8 +70,8 @@ func TestAdrift(t *testing.T) {
 	}
 }
 
-// A launch with a timeout is ended by that, with its device, and not left adrift.
-func TestTimedIsNotAdrift(t *testing.T) {
+// A launch with a timeout is ended by that, with its device, and not detached.
+func TestTimedIsNotDetached(t *testing.T) {
 	r := newRig(t, cpus(1), engine.Options{TaskTimeout: time.Hour})
 	r.hang["slow"] = true
 	r.submit(single(t, job("slow", 1)), engine.RunOptions{})
@@ -84,9 +84,9 @@ func TestTimedIsNotAdrift(t *testing.T) {
 	}
 }
 
-// A run with a launch adrift can be cancelled: the launch is told to stop, and the run
+// A run with a detached launch can be cancelled: the launch is told to stop, and the run
 // ends with it.
-func TestAdriftCancelled(t *testing.T) {
+func TestDetachCancelled(t *testing.T) {
 	r := newRig(t, cpus(1), engine.Options{})
 	r.hang["t0"] = true
 	stuck := r.submit(independent(t, 1, 1), engine.RunOptions{})

@@ -25,7 +25,7 @@ func (e *Engine) fail(r *run, err error) {
 	case was == runFailing:
 		return
 	case r.revived:
-		r.broke = err
+		r.reviveErr = err
 	case r.flight > 0 && r.refs == nil:
 		// What it does to resident data may be in place: no task leaves that half done.
 		r.stopping = true
@@ -94,8 +94,8 @@ func (r *run) quiet() bool { return r.flight == 0 && r.homeOps == 0 }
 
 // endLater queues a run for its end at the end of the step.
 func (e *Engine) endLater(r *run) {
-	if !r.reaping {
-		r.reaping = true
+	if !r.toEnd {
+		r.toEnd = true
 		e.ending = append(e.ending, r.slot)
 	}
 }
@@ -109,7 +109,7 @@ func (e *Engine) endRuns() {
 		if r == nil {
 			continue
 		}
-		r.reaping = false
+		r.toEnd = false
 		switch {
 		case r.state == runEnded:
 			e.retire(r)
@@ -126,8 +126,8 @@ func (e *Engine) endRuns() {
 // endRevival ends a run that worked again. If it failed, whoever it worked for cannot
 // go on either: what was in flight has ended, so what is not there now was not made.
 func (e *Engine) endRevival(r *run) {
-	err := r.broke
-	r.broke = nil
+	err := r.reviveErr
+	r.reviveErr = nil
 	if r.left > 0 {
 		e.purge(r)
 		e.abandon(r)
@@ -167,7 +167,7 @@ func (e *Engine) end(r *run) {
 	a.Run, a.Err, a.Report = r.id, err, &rep
 	r.state = runEnded
 	e.ended = true
-	if r.begun && (r.needed > 0 || r.heldN > 0) {
+	if r.begun && (r.needed > 0 || r.recipes > 0) {
 		e.closeHomes(r)
 	}
 	e.retire(r)
@@ -234,12 +234,12 @@ func (e *Engine) endValues(r *run, ok bool) {
 	for _, p := range f.Finals {
 		v := r.val(f.Last[p])
 		e.mem.vals.at[v].on(outputSettled)
-		e.maybeDrop(v)
+		e.freeIfUnneeded(v)
 	}
 	if !ok { // what was made and not read is there still, or would be made again
 		for _, gv := range f.Last {
 			if gv >= f.NumInitial {
-				e.maybeDrop(r.val(gv))
+				e.freeIfUnneeded(r.val(gv))
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func (e *Engine) abandon(r *run) {
 			for _, gv := range f.Reads(&uses[k]) {
 				v := r.val(gv)
 				e.mem.vals.at[v].reads--
-				e.maybeDrop(v)
+				e.freeIfUnneeded(v)
 			}
 		}
 	}
@@ -312,20 +312,20 @@ func (e *Engine) unneed(v valueID) {
 	if val.run >= 0 {
 		e.release(e.runs[val.run])
 	}
-	e.maybeDrop(v)
+	e.freeIfUnneeded(v)
 }
 
 // release counts down what keeps an ended run.
 func (e *Engine) release(r *run) {
 	r.needed--
-	if r.state == runEnded && r.needed == 0 && r.heldN == 0 {
+	if r.state == runEnded && r.needed == 0 && r.recipes == 0 {
 		e.endLater(r)
 	}
 }
 
 // retire recycles a run nothing refers to any more.
 func (e *Engine) retire(r *run) {
-	if r.needed > 0 || r.heldN > 0 {
+	if r.needed > 0 || r.recipes > 0 {
 		return
 	}
 	e.runs[r.slot] = nil

@@ -102,11 +102,11 @@ type Engine struct {
 	cost machine.Cost
 	tr   *trace.Recorder // nil records nothing
 
-	policy  sched.Policy
-	learn   machine.Learner // the cost model, where it learns; else nil
-	watch   sched.Observer  // these three are the policy, where it can do that; else nil
-	steal   sched.Stealer
-	planner sched.Planner
+	policy   sched.Policy
+	learn    machine.Learner // the cost model, where it learns; else nil
+	observer sched.Observer  // these three are the policy, where it can do that; else nil
+	steal    sched.Stealer
+	planner  sched.Planner
 
 	now      time.Duration
 	epoch    uint64 // of the cost model, in this step
@@ -131,16 +131,16 @@ type Engine struct {
 
 // scratch is memory that is used again.
 type scratch struct {
-	waits  []Op  // behind Action.Waits, until the next step
-	args   []Arg // behind Action.Args, likewise
-	ops    []Op  // what a launch is to wait for, while it is put together
-	plans  []plan
-	places []sched.Placement
-	inputs []sched.Input
-	onlys  []machine.DeviceID
-	passed []keyed
-	due    []machine.DeviceID
-	work   sched.Work
+	waits   []Op  // behind Action.Waits, until the next step
+	args    []Arg // behind Action.Args, likewise
+	ops     []Op  // what a launch is to wait for, while it is put together
+	buffers []useBuffer
+	places  []sched.Placement
+	inputs  []sched.Input
+	onlys   []machine.DeviceID
+	passed  []keyed
+	due     []machine.DeviceID
+	work    sched.Work
 }
 
 // defaults fills in what was left out.
@@ -176,7 +176,7 @@ func New(o Options) *Engine {
 	}
 	e.learn, _ = o.Cost.(machine.Learner)
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
-	e.watch, _ = e.policy.(sched.Observer)
+	e.observer, _ = e.policy.(sched.Observer)
 	e.steal, _ = e.policy.(sched.Stealer)
 	e.planner, _ = e.policy.(sched.Planner)
 	for _, info := range LanesOf(o.Machine) {

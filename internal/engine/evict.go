@@ -8,7 +8,7 @@ import (
 // room makes space for bytes in a memory, first by giving up copies that exist
 // elsewhere, then by moving values to host memory, which takes effect later.
 // Instances marked with the current serial stay.
-func (e *Engine) room(space spaceID, bytes int64) bool {
+func (e *Engine) reclaim(space spaceID, bytes int64) bool {
 	sp := &e.mem.spaces[space]
 	if e.mem.fits(space, bytes) {
 		return true

@@ -220,14 +220,14 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	}
 	if e.learn != nil {
 		// Of many short executions that are all alike a sample teaches as much.
-		e.offered++
-		if took > learnAlways || sh.samples < learnAll || e.offered%learnEvery == 0 {
+		e.learnable++
+		if took > learnAlways || sh.samples < learnAll || e.learnable%learnEvery == 0 {
 			sh.samples++
 			e.learn.Observe(r.g.Task(gt), dev, e.contention.Alone(dev, start, end))
 		}
 	}
-	if e.watch != nil {
-		e.watch.Observe(sched.Outcome{
+	if e.observer != nil {
+		e.observer.Observe(sched.Outcome{
 			Kernel: sh.kernel, Ops: sh.ops, Bytes: sh.bytes, Device: dev,
 			Predicted: time.Duration(t.cost), Took: took, Turnaround: e.now - time.Duration(t.readyAt),
 			Expected: time.Duration(expected),
@@ -307,8 +307,8 @@ func (e *Engine) wasRead(v valueID) {
 	if val.reads > 0 {
 		return
 	}
-	if !e.mem.dropQuick(val) {
-		e.maybeDrop(v)
+	if !e.mem.freeQuick(val) {
+		e.freeIfUnneeded(v)
 	}
 	if len(e.behindReaders) > 0 {
 		e.wakeAwaiting(v)
@@ -344,7 +344,7 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 		// make may depend on it still.
 		if (val.deps > 0 || val.reads > 0) && val.flags&anchored == 0 && !e.hostOnly {
 			val.depth, val.replay = depth, replay
-			e.count(v)
+			e.keepRecipe(v)
 		}
 		return
 	}
@@ -356,11 +356,11 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 		val.depth, val.replay = depth, replay
 	}
 	if !val.needed() {
-		e.maybeDrop(v)
+		e.freeIfUnneeded(v)
 		return
 	}
 	if val.flags&anchored == 0 {
-		e.count(v)
+		e.keepRecipe(v)
 		val = &e.mem.vals.at[v]
 		kind := e.mem.data.at[val.data].kind
 		if kind == graph.Mirrored || kind == graph.Versioned && (int(depth) >= e.o.ReplayDepth || replay > int64(e.o.ReplayBound)) {

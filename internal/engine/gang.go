@@ -64,7 +64,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	slices.Sort(devs)
 	var cost time.Duration
 	e.mem.beginIssue()
-	e.plans = e.plans[:0]
+	e.buffers = e.buffers[:0]
 	taken := make(map[spaceID]int64)
 	for rank, dev := range devs {
 		vd := &e.view.Devices[dev]
@@ -81,7 +81,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		taken[space] += need.here
 		taken[0] += need.host
 	}
-	plans := slices.Clone(e.plans)
+	plans := slices.Clone(e.buffers)
 	e.tasks.at[tid].cost = int64(cost)
 	g := &gang{devs: devs, left: len(devs)}
 	at := e.now

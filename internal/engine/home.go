@@ -97,7 +97,7 @@ func (e *Engine) deliver(v valueID) {
 	if r.owed == 0 && r.left == 0 {
 		e.endLater(r)
 	}
-	e.maybeDrop(v)
+	e.freeIfUnneeded(v)
 }
 
 // shortHaul is up to which nanoseconds of predicted work on a device the outputs of
@@ -156,7 +156,7 @@ func (e *Engine) bringHome(v valueID) bool {
 			return e.bringHome(v)
 		}
 	case e.copyGivenUp(old) != nil:
-		e.keptAway(v, e.copyGivenUp(old))
+		e.homeFailed(v, e.copyGivenUp(old))
 	case !e.mem.fits(0, val.bytes):
 		e.lacksHost(v)
 	default:

@@ -129,12 +129,12 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 	op, quick := e.launchQuick(tid, r, gt, dev, l)
 	if !quick {
 		e.mem.beginIssue()
-		e.plans = e.plans[:0]
+		e.buffers = e.buffers[:0]
 		if v, _ := e.prepare(tid, r, gt, dev, 0, room{}); v != issuedOK {
 			e.unpark(r)
 			return v
 		}
-		op = e.launch(tid, r, gt, dev, l, 0, e.plans)
+		op = e.launch(tid, r, gt, dev, l, 0, e.buffers)
 	}
 	t := &e.tasks.at[tid]
 	t.lane, t.seq = op.Lane, op.Seq
@@ -156,7 +156,7 @@ func (e *Engine) issueBehind(next keyed, dev machine.DeviceID, l Lane) bool {
 	d := &e.devs[dev]
 	found := false
 	passed := append(e.passed[:0], next)
-	for d.queue.len() > 0 && e.mem.spaces[d.space].pins == 0 && (len(passed) < maxTried || e.effort >= lookOn && e.flying == 0) {
+	for d.queue.len() > 0 && e.mem.spaces[d.space].pins == 0 && (len(passed) < maxTried || e.effort >= tryBehind && e.flying == 0) {
 		k := d.queue.pop()
 		if e.tryIssue(k.task, dev, l) != noMemory {
 			found = true

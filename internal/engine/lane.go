@@ -19,7 +19,7 @@ type flights struct {
 	copyFor    taskID
 	copySerial uint32
 	squeezes   int    // copies within a memory that failed in a row
-	offered    uint32 // executions the cost model could have learnt from
+	learnable  uint32 // executions the cost model could have learnt from
 }
 
 // lane is an in-order queue of operations in flight.

@@ -143,7 +143,7 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 
 // launch emits the actions for one rank of a task prepared before: buffers and
 // copies, then the launch itself with all it has to wait for.
-func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane, rank int16, plans []plan) Op {
+func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane, rank int16, plans []useBuffer) Op {
 	f := r.f
 	uses := f.TaskUses(gt)
 	op, rec := e.push(l) // copies go to other lanes, so rec stays where it is

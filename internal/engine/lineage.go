@@ -23,23 +23,23 @@ func (e *Engine) producer(v valueID) taskID {
 	return r.task(r.f.Values[int32(i)+r.f.NumInitial].Producer)
 }
 
-// maybeDrop gives up copies of a value that nothing needs any more: all of them
+// freeIfUnneeded gives up copies of a value that nothing needs any more: all of them
 // when nothing can ask for it, those outside host memory when it is only kept
 // so that something lost could be computed again, or was delivered.
-func (e *Engine) maybeDrop(v valueID) {
+func (e *Engine) freeIfUnneeded(v valueID) {
 	val := &e.mem.vals.at[v]
 	switch {
 	case val.reads > 0 || val.has(current) || val.owed():
 		// in use
 	case val.needed():
-		e.mem.dropCopies(v, true)
+		e.mem.freeCopies(v, true)
 	default:
-		e.mem.dropCopies(v, false)
+		e.mem.freeCopies(v, false)
 		val.on(commitEnded) // nothing waits for that copy, and a replay may need another
 		if len(e.valueCopies) > 0 {
 			delete(e.valueCopies, v)
 		}
-		e.uncount(v)
+		e.freeRecipe(v)
 		if val.run < 0 { // put by the caller: it belongs to no run's block
 			e.mem.endValue(v)
 		}
@@ -52,13 +52,13 @@ func (e *Engine) anchor(v valueID) {
 	val := &e.mem.vals.at[v]
 	val.on(reachedHost)
 	val.depth, val.replay = 0, 0
-	e.vacated(v)
-	e.uncount(v)
-	e.maybeDrop(v)
+	e.recheckVacating(v)
+	e.freeRecipe(v)
+	e.freeIfUnneeded(v)
 }
 
 // count notes that v exists only on devices, so its recipe must be kept.
-func (e *Engine) count(v valueID) {
+func (e *Engine) keepRecipe(v valueID) {
 	val := &e.mem.vals.at[v]
 	if val.has(counted) {
 		return
@@ -66,10 +66,10 @@ func (e *Engine) count(v valueID) {
 	val.on(recipeKept)
 	p := e.producer(v)
 	e.tasks.at[p].liveOuts++
-	if e.tasks.at[p].flags&held == 0 {
-		e.tasks.at[p].flags |= held
+	if e.tasks.at[p].flags&recipe == 0 {
+		e.tasks.at[p].flags |= recipe
 		r, gt := e.taskOf(p)
-		r.heldN++
+		r.recipes++
 		e.eachRead(r, gt, func(in valueID) {
 			e.mem.vals.at[in].deps++
 			if owner := e.mem.vals.at[in].run; owner >= 0 && owner != r.slot {
@@ -80,7 +80,7 @@ func (e *Engine) count(v valueID) {
 }
 
 // uncount undoes count, and lets go of the recipe with its last result.
-func (e *Engine) uncount(v valueID) {
+func (e *Engine) freeRecipe(v valueID) {
 	val := &e.mem.vals.at[v]
 	if !val.has(counted) {
 		return
@@ -91,18 +91,18 @@ func (e *Engine) uncount(v valueID) {
 	if e.tasks.at[p].liveOuts > 0 {
 		return
 	}
-	e.tasks.at[p].flags &^= held
+	e.tasks.at[p].flags &^= recipe
 	r, gt := e.taskOf(p)
-	r.heldN--
+	r.recipes--
 	e.eachRead(r, gt, func(in valueID) {
 		owner := e.mem.vals.at[in].run
 		e.mem.vals.at[in].deps--
-		e.maybeDrop(in)
+		e.freeIfUnneeded(in)
 		if owner >= 0 && owner != r.slot {
 			e.release(e.runs[owner])
 		}
 	})
-	if r.state == runEnded && r.heldN == 0 && r.needed == 0 {
+	if r.state == runEnded && r.recipes == 0 && r.needed == 0 {
 		e.endLater(r)
 	}
 }
@@ -144,7 +144,7 @@ func (e *Engine) reopen(v valueID) int {
 	p := e.producer(v)
 	if p < 0 {
 		if !away {
-			e.failReaders(v, e.gone(v, "has no copy left and no task makes it"))
+			e.failReaders(v, e.lostErr(v, "has no copy left and no task makes it"))
 		}
 		return 0
 	}
@@ -160,13 +160,13 @@ func (e *Engine) reopen(v valueID) int {
 		e.failReaders(v, fmt.Errorf("%w: %s, and recovery is off", ErrDataLost, e.describe(v)))
 		return 0
 	}
-	if away && (e.o.NoRecovery || e.tasks.at[p].flags&held == 0) {
+	if away && (e.o.NoRecovery || e.tasks.at[p].flags&recipe == 0) {
 		return 0
 	}
-	if !away && (r.state == runEnded || r.revived) && t.flags&held == 0 {
+	if !away && (r.state == runEnded || r.revived) && t.flags&recipe == 0 {
 		// Volatile data, overwritten by a run that reads what this one left there, or
 		// data that was in the caller's memory when its run ended.
-		e.failReaders(v, e.gone(v, "has no copy left, and what it was computed from is not kept"))
+		e.failReaders(v, e.lostErr(v, "has no copy left, and what it was computed from is not kept"))
 		return 0
 	}
 	if !away && e.mem.data.at[e.mem.vals.at[v].data].kind == graph.Volatile && int(e.mem.vals.at[v].depth) > e.o.ReplayDepth {

@@ -125,7 +125,7 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 		}
 	}
 	sh.samples = max(sh.samples, known)
-	sh.charge = int64(float64(max(least, 0)) * r.unweight)
+	sh.charge = int64(float64(max(least, 0)) * r.invWeight)
 }
 
 // place asks the policy where ready tasks go, a batch at a time.

@@ -6,7 +6,7 @@ import (
 )
 
 // plan is what issuing will do for one use.
-type plan struct {
+type useBuffer struct {
 	inst  Inst // existing instance, or -1: a new one
 	there bool // and it holds all that is read
 	bytes int64
@@ -17,15 +17,15 @@ type plan struct {
 type room struct{ here, host int64 }
 
 // prepare checks inputs and makes room for one rank of a task beside what is taken
-// already, appending its plans to e.plans. It returns the room made; what comes
+// already, appending its plans to e.buffers. It returns the room made; what comes
 // through host memory on its way takes room there.
 func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
 	staging, ok := e.checkInputs(tid, r, gt, dev, rank)
 	if !ok || e.tooManyVersions(tid, r, gt) {
 		return setAside, room{}
 	}
-	base, space := len(e.plans), e.devs[dev].space
-	need := room{here: e.planUses(r, gt, rank, space, false), host: staging}
+	base, space := len(e.buffers), e.devs[dev].space
+	need := room{here: e.chooseBuffers(r, gt, rank, space, false), host: staging}
 	if e.makeRoom(space, need, taken) {
 		return issuedOK, need
 	}
@@ -33,13 +33,13 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 		return noMemory, room{}
 	}
 	if space != hostSpace { // nothing is evicted from host memory, so it stays in what there is
-		for _, p := range e.plans[base:] {
+		for _, p := range e.buffers[base:] {
 			if p.inst >= 0 {
 				e.mem.unreserve(p.inst)
 			}
 		}
-		e.plans = e.plans[:base]
-		need.here = e.planUses(r, gt, rank, space, true)
+		e.buffers = e.buffers[:base]
+		need.here = e.chooseBuffers(r, gt, rank, space, true)
 		if e.makeRoom(space, need, taken) {
 			return issuedOK, need
 		}
@@ -126,25 +126,25 @@ func (e *Engine) tooManyVersions(tid taskID, r *run, gt graph.TaskID) bool {
 	return false
 }
 
-// planUses plans one rank of a task and returns how many bytes it takes. With exact
+// chooseBuffers plans one rank of a task and returns how many bytes it takes. With exact
 // it uses no buffer larger than the use, so that all else can be given up for it: the
 // task then has room wherever the sum of its uses has.
-func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space spaceID, exact bool) int64 {
+func (e *Engine) chooseBuffers(r *run, gt graph.TaskID, rank int16, space spaceID, exact bool) int64 {
 	need := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
 		u := &uses[k]
 		if u.Rank != rank {
-			e.plans = append(e.plans, plan{inst: -1})
+			e.buffers = append(e.buffers, useBuffer{inst: -1})
 			continue
 		}
-		p := e.planUse(r, u, space, exact)
+		p := e.chooseBuffer(r, u, space, exact)
 		if p.inst >= 0 {
 			e.mem.reserve(p.inst)
 		} else {
 			need += p.bytes
 		}
-		e.plans = append(e.plans, p)
+		e.buffers = append(e.buffers, p)
 	}
 	return need
 }
@@ -152,11 +152,11 @@ func (e *Engine) planUses(r *run, gt graph.TaskID, rank int16, space spaceID, ex
 // makeRoom reports whether a task has room, beside what is taken, and starts to make
 // some where it has not.
 func (e *Engine) makeRoom(space spaceID, need, taken room) bool {
-	return (need.here == 0 || e.room(space, taken.here+need.here)) && (need.host == 0 || e.mem.fits(0, taken.host+need.host))
+	return (need.here == 0 || e.reclaim(space, taken.here+need.here)) && (need.host == 0 || e.mem.fits(0, taken.host+need.host))
 }
 
-// planUse decides which buffer a use gets.
-func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) plan {
+// chooseBuffer decides which buffer a use gets.
+func (e *Engine) chooseBuffer(r *run, u *graph.FlowUse, space spaceID, exact bool) useBuffer {
 	f := r.f
 	d := r.dataOf[u.Data]
 	p0, n := pieces(u)
@@ -188,20 +188,20 @@ func (e *Engine) planUse(r *run, u *graph.FlowUse, space spaceID, exact bool) pl
 				}
 			}
 			if has && (u.W < 0 || sole) {
-				return plan{inst: i, there: true, bytes: bytes, space: space}
+				return useBuffer{inst: i, there: true, bytes: bytes, space: space}
 			}
 			if u.W < 0 && can && fillable < 0 && !(in.home && e.mem.data.at[d].fixed) {
 				fillable = i
 			}
 		}
 		if u.W < 0 {
-			return plan{inst: fillable, bytes: bytes, space: space}
+			return useBuffer{inst: fillable, bytes: bytes, space: space}
 		}
 	}
 	if exact {
-		return plan{inst: -1, bytes: bytes, space: space}
+		return useBuffer{inst: -1, bytes: bytes, space: space}
 	}
-	return plan{inst: e.mem.findVacant(d, space, p0, n), bytes: bytes, space: space}
+	return useBuffer{inst: e.mem.findVacant(d, space, p0, n), bytes: bytes, space: space}
 }
 
 // mayOverwrite reports whether updating a value in place keeps the promise of

@@ -26,7 +26,7 @@ type delay struct {
 	task taskID
 }
 
-func (e *Engine) after(at time.Duration, tid taskID) {
+func (e *Engine) retryAt(at time.Duration, tid taskID) {
 	e.delayed = append(e.delayed, delay{at, tid})
 	for i := len(e.delayed) - 1; i > 0; {
 		p := (i - 1) / 2
@@ -115,7 +115,7 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	e.tr.Record(trace.Event{Kind: trace.Retry, Device: dev, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 	pause := e.o.Backoff << min(t.tries-1, 10)
 	t.move(pausing)
-	e.after(e.now+pause, tid)
+	e.retryAt(e.now+pause, tid)
 	if st != Refused {
 		e.countFailure(dev)
 	}
@@ -183,7 +183,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	}
 	if d.space != 0 {
 		if kept {
-			e.mem.leave(d.space)
+			e.mem.goAway(d.space)
 		} else {
 			e.loseMemory(d.space)
 		}

@@ -149,17 +149,17 @@ func (st *store) vacant(i Inst, p0, n pieceID) bool {
 func (st *store) findVacant(d dataID, space spaceID, p0, n pieceID) Inst {
 	for c := st.covering(d, p0, n); c.inst >= 0; st.nextCover(&c) {
 		i := c.inst
-		if st.insts[i].covers(space, p0, n) && st.insts[i].keep != st.serial && st.vacant(i, p0, n) {
+		if st.insts[i].covers(space, p0, n) && st.insts[i].reservedBy != st.serial && st.vacant(i, p0, n) {
 			return i
 		}
 	}
 	return -1
 }
 
-// dropQuick gives up the commonest kind of value: an intermediate result in host
+// freeQuick gives up the commonest kind of value: an intermediate result in host
 // memory, alone in its buffer, with nothing else asking for it. It returns false,
 // having done nothing, for any other.
-func (st *store) dropQuick(val *value) bool {
+func (st *store) freeQuick(val *value) bool {
 	s := val.slot
 	if val.flags != produced|anchored || val.deps > 0 || val.run < 0 || s < 0 {
 		return false
@@ -175,8 +175,8 @@ func (st *store) dropQuick(val *value) bool {
 	return true
 }
 
-// dropCopies frees copies; with keepHost those in host memory stay.
-func (st *store) dropCopies(v valueID, keepHost bool) {
+// freeCopies frees copies; with keepHost those in host memory stay.
+func (st *store) freeCopies(v valueID, keepHost bool) {
 	for s := st.vals.at[v].slot; s >= 0; {
 		next := st.slots.at[s].next
 		i := st.slots.at[s].inst

@@ -47,7 +47,7 @@ type runTable struct {
 	nextRun  RunID
 	toAdmit  []ticket  // runs that may be able to start, a heap by number
 	recuts   []ticket  // runs that wait for resident data to be cut anew
-	ending   []runSlot // runs to end at the end of the step: those with reaping set
+	ending   []runSlot // runs to end at the end of the step: those with toEnd set
 	failed   []runSlot // runs that failed in this step while something of them ran
 	ended    bool      // a run ended in this step
 	vnow     int64     // virtual service time reached (fair queueing)
@@ -73,12 +73,12 @@ type run struct {
 	flight     int // tasks in flight
 	homeOps    int // copies in flight that touch the caller's memory
 	owed       int // outputs not delivered
-	heldN      int // recipes held
+	recipes    int // recipes held
 	needed     int // its values needed after it ended
 	vtime      int64
 	ahead      *run    // of the same graph, begun before it and not ended
 	behind     *run    // likewise, begun after it
-	unweight   float64 // 1/Weight
+	invWeight  float64 // 1/Weight
 	priority   int     // of every task, where all have the same
 	errs       []error
 	state      runState
@@ -86,10 +86,10 @@ type run struct {
 	shapes     []shape
 	costs      []time.Duration // by shape and device class
 	keys       []int64         // of its tasks, where it has a plan
-	reaping    bool
+	toEnd      bool
 	vacating   bool          // all is done, and the caller's memory is not free yet
 	committing []valueID     // results that are made durable before it ends, some of them already
-	cramped    bool          // there was no room to keep what was there
+	lackedRoom bool          // there was no room to keep what was there
 	stopping   bool          // what it has in flight is to be ended, at the end of the step
 	stopped    bool          // that was done
 	purged     bool          // its tasks are out of every queue, as it is about to end
@@ -99,7 +99,7 @@ type run struct {
 	begun      bool          // it was admitted, so it has tasks and values
 	after      int           // lines for resident data it is not first in, while it waits
 	revived    bool          // it ended, and works again for a run that reads its results
-	broke      error         // what it fails of while revived
+	reviveErr  error         // what it fails of while revived
 	report     Report
 }
 
@@ -143,7 +143,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	}
 	e.nextRun++
 	r.id, r.g, r.f, r.o = e.nextRun, g, g.Flow(), o
-	r.unweight = 1 / o.Weight
+	r.invWeight = 1 / o.Weight
 	r.report = Report{Run: int64(r.id), Tasks: g.NumTasks(), Submitted: now, Devices: make([]DeviceReport, len(e.devs))}
 	if n := len(e.freeRuns); n > 0 {
 		r.slot = e.freeRuns[n-1]
@@ -302,7 +302,7 @@ func (e *Engine) startValues(r *run) {
 	// Inputs nobody reads and nobody wants back are dead at once, and so are
 	// handled where reads end.
 	for i := range ni {
-		e.maybeDrop(r.init[i])
+		e.freeIfUnneeded(r.init[i])
 	}
 }
 

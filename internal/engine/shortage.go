@@ -19,10 +19,10 @@ import (
 type effort uint8
 
 const (
-	usual   effort = iota
-	lookOn         // try the tasks behind the first of a queue as well
-	compact        // and give up buffers of which a task uses a part, and unused parts
-	give           // and fail the run of the next task that has no room
+	usual     effort = iota
+	tryBehind        // try the tasks behind the first of a queue as well
+	compact          // and give up buffers of which a task uses a part, and unused parts
+	failRun          // and fail the run of the next task that has no room
 )
 
 // shortage is what is known of a lack of memory.
@@ -109,7 +109,7 @@ func (e *Engine) lacksHost(v valueID) {
 	if e.effort >= compact && e.flying == 0 {
 		e.squeeze(0)
 	}
-	if val.run < 0 || val.has(late) {
+	if val.run < 0 || val.has(awaitsRoom) {
 		return // what callers wait for is asked for again in every step
 	}
 	if r := e.runs[val.run]; e.lastResort() && r.state == runActive && val.owed() {
@@ -144,7 +144,7 @@ func (e *Engine) relieve() bool {
 		}
 		waits = waits || d.blocked
 	}
-	if !waits || len(e.delayed) > 0 || e.effort == give {
+	if !waits || len(e.delayed) > 0 || e.effort == failRun {
 		e.effort = usual
 		return false
 	}
@@ -166,7 +166,7 @@ func (e *Engine) relieve() bool {
 }
 
 // lastResort reports whether a run is to fail that has no room now.
-func (e *Engine) lastResort() bool { return e.effort == give && e.flying == 0 }
+func (e *Engine) lastResort() bool { return e.effort == failRun && e.flying == 0 }
 
 // outOfMemory says how much room is wanted in a memory, and how much there is.
 func (e *Engine) outOfMemory(space spaceID, bytes int64) error {

@@ -19,7 +19,7 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
 		return false
 	}
-	e.lag()
+	e.delayOverdue()
 	from := e.steal.Steal(&e.view, thief)
 	if from < 0 || from == thief {
 		return false
@@ -81,7 +81,7 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 	r, gt := e.taskOf(first.task)
 	e.devs[from].queue.pop()
 	e.unplace(first.task, queued)
-	e.settle(first.task, r, gt, from, dev, cost)
+	e.requeueOn(first.task, r, gt, from, dev, cost)
 	e.tasks.at[first.task].eft = int64(e.now + begins + cost) // what was queued here comes after it
 }
 
@@ -130,7 +130,7 @@ func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool)
 
 // lag corrects what is predicted of devices whose tasks take longer than they
 // were to: those behind them are still to be done, and not before what runs.
-func (e *Engine) lag() {
+func (e *Engine) delayOverdue() {
 	for i := range e.devs {
 		d, vd := &e.devs[i], &e.view.Devices[i]
 		if at := e.now + time.Duration(d.perLane(d.load-d.backlog)) + 1; d.queue.len() > 0 && at > vd.FreeAt {
@@ -150,7 +150,7 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 		return false
 	}
 	e.unplace(k.task, queued)
-	e.settle(k.task, r, gt, from, to, cost)
+	e.requeueOn(k.task, r, gt, from, to, cost)
 	return true
 }
 
@@ -166,7 +166,7 @@ func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, o
 }
 
 // settle puts a task taken off one device's queue on another's.
-func (e *Engine) settle(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
+func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[to]
 	vd.FreeAt = max(vd.FreeAt, e.now) + cost
@@ -227,5 +227,5 @@ func (e *Engine) migrate(m sched.Move) {
 		return
 	}
 	e.unplace(tid, queued)
-	e.settle(tid, r, gt, m.From, m.To, cost)
+	e.requeueOn(tid, r, gt, m.From, m.To, cost)
 }

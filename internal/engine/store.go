@@ -69,7 +69,7 @@ type inst struct {
 	held         int32   // slots of it that hold a value
 	pins         int32   // operations in flight that touch it; it is not freed before they end
 	older, newer Inst    // in the order its memory is used in
-	keep         uint32  // serial of the issue that needs it; it is not evicted for that one
+	reservedBy   uint32  // serial of the issue that needs it; it is not evicted for that one
 	home         bool    // it is its data's home, and stays while the data does
 	lent         bool    // the caller's memory stands behind it: it counts as no memory used
 	deferred     bool    // it is freed when operations in flight have ended
@@ -250,8 +250,8 @@ func (st *store) freeInst(i Inst) {
 // beginIssue starts an issue, reserve has an instance kept for the one that began last,
 // and unreserve lets go of it.
 func (st *store) beginIssue()      { st.serial++ }
-func (st *store) reserve(i Inst)   { st.insts[i].keep = st.serial }
-func (st *store) unreserve(i Inst) { st.insts[i].keep = st.serial - 1 }
+func (st *store) reserve(i Inst)   { st.insts[i].reservedBy = st.serial }
+func (st *store) unreserve(i Inst) { st.insts[i].reservedBy = st.serial - 1 }
 
 // resize changes how much of a device's memory may be used; 0 means no limit.
 func (st *store) resize(space spaceID, bytes int64) {
@@ -265,7 +265,7 @@ func (st *store) resize(space spaceID, bytes int64) {
 
 // leave takes in that the device of a memory is gone and what it holds survived. comeBack
 // undoes that, and reports whether there is anything to undo.
-func (st *store) leave(space spaceID) {
+func (st *store) goAway(space spaceID) {
 	st.spaces[space].away = true
 	st.away++
 }
@@ -430,7 +430,7 @@ func (in *inst) covers(space spaceID, p0, n pieceID) bool {
 // evictable reports whether an instance may end to make room for the present issue.
 func (st *store) evictable(i Inst) bool {
 	in := &st.insts[i]
-	return in.pins == 0 && !in.home && in.keep != st.serial && in.data >= 0
+	return in.pins == 0 && !in.home && in.reservedBy != st.serial && in.data >= 0
 }
 
 // wasteful reports whether parts of a buffer hold nothing that is needed.

@@ -159,7 +159,7 @@ func (m *storeModel) step() {
 	case k < 92:
 		v := pick(m.rng, m.values)
 		keep := m.rng.IntN(2) == 0
-		m.st.dropCopies(v, keep)
+		m.st.freeCopies(v, keep)
 		m.forget(v, func(_ slotID, p placed) bool { return !keep || p.space != hostSpace })
 	case k < 95:
 		if i := m.anyInst(); i >= 0 {

@@ -118,7 +118,7 @@ func (e *Engine) handInst(i Inst, to spaceID) bool {
 		from, bytes, p := e.mem.insts[i].space, e.mem.vals.at[v].bytes, e.mem.insts[i].p0+k
 		e.mem.beginIssue()
 		dst := to
-		if e.source(v, dst) < 0 || !e.room(dst, bytes) || e.staged(v, from, dst) && !e.mem.fits(0, bytes) {
+		if e.source(v, dst) < 0 || !e.reclaim(dst, bytes) || e.staged(v, from, dst) && !e.mem.fits(0, bytes) {
 			dst = 0
 		}
 		if e.source(v, dst) < 0 {

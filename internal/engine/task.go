@@ -29,7 +29,7 @@ type task struct {
 type taskFlags uint8
 
 const (
-	held        taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
+	recipe      taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
 	replayed                          // it ran before
 	charged                           // its run has paid for its turn
 	inputFailed                       // copies made for it failed

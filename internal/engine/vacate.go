@@ -12,7 +12,7 @@ import "fmt"
 // would be computed from it, whichever is less. What there is no room for is let go of:
 // if its device is lost as well, whoever asks for the data is told.
 func (e *Engine) vacate(r *run) bool {
-	if r.refs == nil || r.heldN == 0 || e.o.NoRecovery {
+	if r.refs == nil || r.recipes == 0 || e.o.NoRecovery {
 		return true
 	}
 	for n := len(r.committing); n > 0; n-- {
@@ -57,7 +57,7 @@ func (e *Engine) vacate(r *run) bool {
 		if e.copyAside(s) {
 			under++
 		} else if !e.mem.fits(0, e.mem.vals.at[e.mem.slots.at[s].val].bytes) {
-			r.cramped = true
+			r.lackedRoom = true
 		}
 	}
 	return under == 0
@@ -65,17 +65,17 @@ func (e *Engine) vacate(r *run) bool {
 
 // gone returns the error that a value is lost for a reason, and that there was no room to
 // keep what it would be computed from, where that is so.
-func (e *Engine) gone(v valueID, why string) error {
+func (e *Engine) lostErr(v valueID, why string) error {
 	err := fmt.Errorf("%w: %s %s", ErrDataLost, e.describe(v), why)
-	if run := e.mem.vals.at[v].run; run >= 0 && e.runs[run].cramped {
-		err = fmt.Errorf("%w, for shortfall of host memory when its run ended: %w", err, ErrOutOfMemory)
+	if run := e.mem.vals.at[v].run; run >= 0 && e.runs[run].lackedRoom {
+		err = fmt.Errorf("%w, for lack of host memory when its run ended: %w", err, ErrOutOfMemory)
 	}
 	return err
 }
 
 // vacated has a run looked at again one of whose values was to be made durable before
 // it ends.
-func (e *Engine) vacated(v valueID) {
+func (e *Engine) recheckVacating(v valueID) {
 	if run := e.mem.vals.at[v].run; run >= 0 {
 		if r := e.runs[run]; r.vacating && r.state == runActive && r.quiet() {
 			e.endLater(r)

@@ -24,14 +24,14 @@ type value struct {
 type valueFlags uint8
 
 const (
-	produced  valueFlags = 1 << iota // its task has made it, or it was given
-	anchored                         // a complete copy is in host memory, or was when it was given up
-	counted                          // counted in its producer's liveOuts
-	wanted                           // an output of a run that has not ended
-	delivered                        // and it is in its home
-	current                          // what resident data holds now
-	commits                          // a copy to host memory is under way
-	late                             // a copy to host memory waits for room
+	produced   valueFlags = 1 << iota // its task has made it, or it was given
+	anchored                          // a complete copy is in host memory, or was when it was given up
+	counted                           // counted in its producer's liveOuts
+	wanted                            // an output of a run that has not ended
+	delivered                         // and it is in its home
+	current                           // what resident data holds now
+	commits                           // a copy to host memory is under way
+	awaitsRoom                        // a copy to host memory waits for room
 )
 
 // valueEvent is what happens to a value.
@@ -71,8 +71,8 @@ var valueMoves = [...]struct {
 	isLost:        {name: "lost", clear: produced | anchored},
 	commitBegun:   {name: "being committed", not: commits, set: commits},
 	commitEnded:   {name: "not committed", clear: commits},
-	lacksRoom:     {name: "waiting for room", not: late, set: late},
-	getsRoom:      {name: "given room", need: late, clear: late},
+	lacksRoom:     {name: "waiting for room", not: awaitsRoom, set: awaitsRoom},
+	getsRoom:      {name: "given room", need: awaitsRoom, clear: awaitsRoom},
 	isOutput:      {name: "an output", not: wanted | delivered, set: wanted},
 	cameHome:      {name: "delivered", need: wanted, not: delivered, set: delivered},
 	outputSettled: {name: "settled", clear: wanted | delivered},
