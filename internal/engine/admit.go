@@ -6,19 +6,19 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// Runs that use resident data wait in line for it: data is written by one run at a
-// time, and nobody overtakes a writer. A run is looked at when it is first in all
-// its lines and something changed about the data, so that many that wait cost
-// nothing.
+// Admission: which run starts when. Runs that use resident data wait in line for it: one
+// run at a time writes data, and no run overtakes a waiting writer. A run is looked at
+// when it is first in all its lines and something about the data changed, so that runs
+// that wait cost nothing.
 
-// ticket is a run in a line. Slots are used again; the number tells whether it is
-// still the same run.
+// ticket names a run in a line. Slots are reused; the number tells whether the slot still
+// has the same run.
 type ticket struct {
 	id   RunID
 	slot runSlot
 }
 
-// runOf returns the run of a ticket, nil if there is no such run any more.
+// runOf returns the run of a ticket, nil if it is retired.
 func (e *Engine) runOf(k ticket) *run {
 	if r := e.runs[k.slot]; r != nil && r.id == k.id {
 		return r
@@ -26,7 +26,7 @@ func (e *Engine) runOf(k ticket) *run {
 	return nil
 }
 
-// inLine returns the run of a ticket if it has not been admitted and goes on.
+// inLine returns the run of a ticket if it still waits to be admitted, else nil.
 func (e *Engine) inLine(k ticket) *run {
 	if r := e.runOf(k); r != nil && r.state == runWaiting {
 		return r
@@ -34,7 +34,7 @@ func (e *Engine) inLine(k ticket) *run {
 	return nil
 }
 
-// join puts a run that was submitted into line for the resident data it uses.
+// join puts a submitted run into the lines for the resident data it uses.
 func (e *Engine) join(r *run) {
 	for _, ref := range r.refs {
 		if ref < 0 {
@@ -43,7 +43,7 @@ func (e *Engine) join(r *run) {
 		res := &e.resident[ref]
 		res.awaited++
 		if res.line.len() > 0 && res.line.last().id == r.id {
-			continue // it uses the same twice
+			continue // two handles of its graph are bound to the same data
 		}
 		if e.first(res) != nil {
 			r.after++
@@ -55,7 +55,7 @@ func (e *Engine) join(r *run) {
 	}
 }
 
-// leave takes a run that is admitted, or will not be, out of its lines.
+// leave takes a run that starts, or that ends without having started, out of its lines.
 func (e *Engine) leave(r *run) {
 	for _, ref := range r.refs {
 		if ref < 0 {
@@ -70,10 +70,9 @@ func (e *Engine) leave(r *run) {
 	}
 }
 
-// first returns the run that is first in line for resident data, nil for none. It takes
-// those before it out that were admitted or will not be, and has the run looked at that
-// is first in its last line by that. Whoever sees a change first calls it: a run that
-// was cancelled, or one before it that ends in the same step.
+// first returns the run that is first in line for resident data, nil for none. It removes
+// runs before it that have started or ended, and has admit look at the run that becomes
+// first in its last line by that. Any code that may have changed the line calls it.
 func (e *Engine) first(res *residentData) *run {
 	for moved := false; res.line.len() > 0; moved = true {
 		e.visit(1)
@@ -90,7 +89,8 @@ func (e *Engine) first(res *residentData) *run {
 	return nil
 }
 
-// released has those looked at who wait for resident data that fewer use now.
+// released has the runs and requests looked at that wait for resident data, because fewer
+// runs use it.
 func (e *Engine) released(ref DataRef) {
 	res := &e.resident[ref]
 	if r := e.first(res); r != nil && r.after == 0 {
@@ -101,7 +101,8 @@ func (e *Engine) released(ref DataRef) {
 	}
 }
 
-// look has a run looked at by admit: a heap, so that runs start in submit order.
+// consider has admit look at a run. The list is a heap by number: runs start in submit
+// order.
 func (e *Engine) consider(r *run) {
 	h := append(e.toAdmit, ticket{r.id, r.slot})
 	for i := len(h) - 1; i > 0 && h[i].id < h[(i-1)/2].id; i = (i - 1) / 2 {
@@ -110,7 +111,7 @@ func (e *Engine) consider(r *run) {
 	e.toAdmit = h
 }
 
-// looked takes the run to look at next.
+// nextToAdmit takes the run that was submitted first off the heap.
 func (e *Engine) nextToAdmit() ticket {
 	h := e.toAdmit
 	top, n := h[0], len(h)-1
@@ -131,7 +132,7 @@ func (e *Engine) nextToAdmit() ticket {
 	return top
 }
 
-// ask has resident data served at the next step.
+// ask has the requests for resident data served at the next step.
 func (e *Engine) ask(ref DataRef) {
 	if res := &e.resident[ref]; !res.asked {
 		res.asked = true
@@ -139,8 +140,8 @@ func (e *Engine) ask(ref DataRef) {
 	}
 }
 
-// serve does what was asked of resident data. What waits for runs to end is asked
-// again when they do; what is on its way home is looked at in every step.
+// serve serves requests for resident data. A request that waits for runs to end is put on
+// the list again when they do; one that waits for a copy home stays on the list.
 func (e *Engine) serve() {
 	kept := e.served[:0]
 	for _, ref := range e.served {
@@ -173,7 +174,7 @@ func (e *Engine) admit() {
 			continue
 		}
 		switch fits := e.recutAll(r); {
-		case r.state != runWaiting: // what was to be brought home is lost
+		case r.state != runWaiting: // it failed: data to be cut anew is lost
 		case fits:
 			e.start(r)
 			e.leave(r)
@@ -183,8 +184,8 @@ func (e *Engine) admit() {
 	}
 }
 
-// free reports whether no run uses resident data in a way that keeps a run, first
-// in line for it, from starting.
+// dataFree reports whether no active run uses resident data in a way that keeps a run,
+// which is first in line for it, from starting.
 func (e *Engine) dataFree(r *run) bool {
 	for d, ref := range r.refs {
 		if ref >= 0 && e.usedElsewhere(r, d) {
@@ -201,8 +202,8 @@ func (e *Engine) usedElsewhere(r *run, d int) bool {
 	return res.writer || res.readers > 0 && (r.writes(graph.DataID(d)) || !r.samePieces(d, res))
 }
 
-// fit reports whether the resident data of a run is cut as its graph has it, and
-// has it cut so where it is not.
+// recutAll reports whether the resident data of a run is cut as its graph cuts it, and
+// starts to cut it so if not.
 func (e *Engine) recutAll(r *run) bool {
 	all := true
 	for d, ref := range r.refs {

@@ -1,24 +1,38 @@
-// Package engine is the state machine at weft's heart. Step takes what
-// happened and returns what to do; in between it owns readiness, placement,
-// data residency, retries, lineage, health and rebalancing for many graphs at
-// once. Two loops drive it: internal/exec on real devices in real time, sim on
-// a machine file in virtual time. It reads no clock, starts no goroutine and
-// takes no lock: one owner calls it, and the same calls give the same actions.
+// Package engine is weft's state machine. Step takes events and returns actions;
+// in between it owns readiness, placement, data residency, retries, lineage,
+// health and rebalancing for many graphs at once. Two loops drive it:
+// internal/exec on real devices in real time, sim on a machine file in virtual
+// time. It reads no clock, starts no goroutine and takes no lock: one owner calls
+// it, and the same calls give the same actions.
 //
 //	Submit ─► admit ─► ready ─► policy ─► device queue ─► issue ─► in flight ─► done
 //	                     ▲                    │   ▲           │         │
 //	                     │                    └─steal─┘       │         │
 //	                     └────────── retry, replay, lost device ◄───────┘
 //
-// Files: engine.go (state, Step), run.go (runs, resident data), admit.go (who begins
-// when), place.go (views, policies, queues, fairness), issue.go (waits, launches),
-// memory.go (instances, copies, eviction), lists.go (instances by pieces), store.go
-// (records, queues), turns.go (plans of policies), left.go (what is kept), shortage.go
-// (waiting for memory), capacity.go (how much there is),
-// recover.go (failures, lineage, replay), vacate.go (giving the caller's memory back),
-// health.go (ladder, timeouts, rebalancing, hot-swap), limit.go (automatic timeouts),
-// giveup.go (runs whose callers have gone), adrift.go (calls that cannot be ended),
-// check.go (invariants).
+// The words are defined in the glossary of docs/ARCHITECTURE.md. Files, by subject in
+// reading order; each opens with a paragraph about its subject:
+//
+//	the contract    api.go (actions, events), engine.go (options, Step)
+//	records         ids.go (index types), records.go (arrays, queues), task.go (where
+//	                a task is), lane.go (operations in flight), device.go, run.go
+//	the store       store.go (memories, instances, slots), residency.go (copies, pins),
+//	                values.go (what happens to a value), lists.go (instances by piece),
+//	                store_check.go (audit)
+//	before a task   resident.go (data that outlives runs), admit.go (which run starts),
+//	                turns.go (plans), place.go (policy, fairness), steal.go (moving
+//	                queued tasks)
+//	a task          issue.go (credits), prepare.go (buffers), launch.go, gang.go,
+//	                copy.go, finish.go
+//	after a task    home.go (deliver, commit), lineage.go (recompute), vacate.go (give
+//	                the caller's memory back), end.go (end of a run), left.go (what
+//	                is kept)
+//	memory          evict.go (make room), shortage.go (wait for room), capacity.go
+//	failure         recover.go (retries, losses), health.go (ladder, telemetry), swap.go
+//	                (drain, spares), timeout.go, limit.go (automatic timeouts), detach.go
+//	                (calls that do not end), giveup.go (runs that are not waited for)
+//	checks          check.go, check_on.go, check_values_on.go (with -tags invariants),
+//	                check_off.go
 package engine
 
 import (
@@ -76,7 +90,7 @@ type ActionKind uint8
 
 const (
 	// Home introduces a host instance for a run's input or output data, or for
-	// resident data: the caller's memory stands behind it.
+	// resident data. The instance is the caller's own memory.
 	Home ActionKind = iota
 	// Alloc makes an instance of Bytes in the memory of Device.
 	Alloc
@@ -86,19 +100,20 @@ const (
 	Copy
 	// Launch runs a task (or one rank of a gang) after Waits.
 	Launch
-	// Drop tells that the engine has given up on Device (hung, failing): its
-	// operations in flight will not be waited for; the loop must end them and
-	// complete operations that wait for them with DepFailed.
+	// Drop says that the engine has given up on Device (hung, failing) and does not
+	// wait for its operations in flight. The loop must end them and complete
+	// operations that wait for them with DepFailed.
 	Drop
-	// Recover asks the loop to try to bring Device back by Ladder step Rung;
-	// the answer is an event DeviceBack or RecoverFailed, and none in time counts
-	// as the latter.
+	// Recover asks the loop to bring Device back by Rung of the ladder. The answer
+	// is an event DeviceBack or RecoverFailed; no answer within Health.RungTimeout
+	// counts as RecoverFailed.
 	Recover
 	// Done ends a run: Err is nil or says what failed and which tasks did not
 	// finish. Report holds the run's account.
 	Done
-	// Stop tells that nobody wants the result of a launch in flight, Op on Device:
-	// its run has failed. It completes like others, if possible soon.
+	// Stop says that the result of a launch in flight, Op on Device, is not needed,
+	// because its run has failed. The launch completes like any other, early if the
+	// device can end it.
 	Stop
 )
 
@@ -147,13 +162,13 @@ const (
 	// except for those of a lost or dropped device.
 	OpDone EventKind = iota
 	// DeviceLost: nothing in flight on the device will complete and what its
-	// memory held is gone. Kept says its memory survived (a keeper holds it).
+	// memory held is gone, unless Kept says that a keeper holds it.
 	DeviceLost
 	// DeviceBack: the device works again, with empty memory unless Kept. Copies in
 	// flight from or to memory that is gone fail.
 	DeviceBack
-	// DeviceQuiet: nothing that was given to a device before it was dropped runs
-	// any more or touches host memory. DeviceBack says so too.
+	// DeviceQuiet: every operation given to a device before it was dropped has ended
+	// and touches host memory no more. DeviceBack implies it.
 	DeviceQuiet
 	// RecoverFailed: the rung of the ladder last asked for did not help.
 	RecoverFailed
@@ -171,12 +186,12 @@ const (
 	// Drain stops new work on Device; Undrain lets it in again.
 	Drain
 	Undrain
-	// GiveUp: what a run that has failed or was cancelled has running is not waited
-	// for any longer. Devices in processes of their own that run something of it are
-	// dropped.
+	// GiveUp: the operations of a run that has failed or was cancelled are not waited
+	// for. Devices in processes of their own that run one of them are dropped.
 	GiveUp
-	// Detached: Op, the oldest launch of its lane, goes on by itself and is told of
-	// when it ends; nothing that was given to the lane after it begins. See Blocks.
+	// Detached: Op, the oldest launch of its lane, has left the lane and runs on by
+	// itself; its OpDone follows when it ends. No operation given to the lane after
+	// it begins. See Blocks.
 	Detached
 )
 
@@ -189,10 +204,10 @@ const (
 	Failed
 	// DepFailed: an operation it waited for failed, so it never started.
 	DepFailed
-	// OutOfMemory: its device could not provide what the engine thought it had.
+	// OutOfMemory: the device could not provide memory that its capacity promises.
 	OutOfMemory
-	// Refused: the task's kernel cannot run there, or broke: its own fault and
-	// not the device's.
+	// Refused: the task's kernel cannot run there or failed by its own fault. It is
+	// not counted against the device.
 	Refused
 )
 
@@ -201,12 +216,12 @@ type Event struct {
 	Kind   EventKind
 	Status Status // OpDone
 	Kept   bool   // DeviceLost, DeviceBack
-	// Blamed says of a lost device that a launch which failed before was the cause:
-	// the ladder starts from its first rung, and no task that was running is
-	// suspected. It is believed once for each launch that failed there, or a
-	// device that claims it for ever would be brought back for ever.
+	// Blamed says of a lost device that a launch which failed before caused the
+	// loss: the ladder starts from its first rung, and no task that was running is
+	// suspected. The engine believes it once for each launch that failed there;
+	// otherwise a device that always claims it would be brought back without end.
 	Blamed bool
-	Never  bool // RecoverFailed: nothing can bring the device back
+	Never  bool // RecoverFailed: no rung can bring the device back
 	Op     Op
 	Device machine.DeviceID
 	Spare  machine.DeviceID // HotSwap

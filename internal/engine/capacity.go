@@ -6,28 +6,29 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// How much of a device's memory may be used: what the loop says, or less for a while
-// after the device could not provide that much. Then it is asked for as much as
-// before: another program may have had the memory meanwhile.
+// The capacity of a device's memory: as set by the loop, or less for a while after the
+// device could not provide that much. Then it is asked for the full capacity again,
+// because another program may have released memory meanwhile.
 
 const (
-	// firstPause is how long a device is asked for less after an allocation failed:
-	// long beside the allocation, short beside what a task waits for elsewhere. It
-	// doubles with each further failure up to lastPause, at which trying costs a task
-	// in a minute at most.
+	// firstPause is how long a device is asked for less after an allocation failed. 100 ms
+	// is long compared with an allocation and short compared with the delay of a task
+	// that has to run elsewhere. It doubles with each further failure.
 	firstPause = 100 * time.Millisecond
-	lastPause  = time.Minute
+	// lastPause is the longest such pause: trying then costs at most one failed task a
+	// minute.
+	lastPause = time.Minute
 )
 
-// shortfall is what a device could not provide.
+// shortfall is the capacity that a device could not provide.
 type shortfall struct {
-	told  int64         // its capacity as said by the loop; 0 for no limit
-	until time.Duration // when to ask for that again, 0 when nothing is lacking
-	pause time.Duration // how long it was asked for less the last time
+	told  int64         // its capacity in bytes as set by the loop; 0 means no limit
+	until time.Duration // when to ask for that again, 0 if nothing is lacking
+	pause time.Duration // length of the last pause
 	asked time.Duration // when it was last asked again
 }
 
-// setCapacity takes in how much of a device's memory may be used; 0 means no limit.
+// setCapacity sets the capacity of a device's memory in bytes; 0 means no limit.
 func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
 	d := &e.devs[dev]
 	if d.space == 0 {
@@ -38,7 +39,8 @@ func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
 	e.resize(dev, bytes)
 }
 
-// resize changes how much of a device's memory is used.
+// resize changes how much of a device's memory is used, evicts down to that and has its
+// tasks placed anew.
 func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	d, vd := &e.devs[dev], &e.view.Devices[dev]
 	if vd.CapBytes = bytes; bytes == 0 {
@@ -48,14 +50,14 @@ func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
 	e.dirty(dev)
 	e.mem.beginIssue()
 	e.reclaim(d.space, 0)
-	// Tasks queued there may not fit any more, and others may fit now.
+	// Tasks queued there may not fit, and tasks that were left out may fit.
 	e.requeueAll(dev)
 	e.roomIn(d.space)
 	e.offerAgain = true
 }
 
-// shrink takes in that a device has less memory than it said: it could not
-// provide bytes of what is in use. After a pause it is asked again.
+// shrink takes in that a device could not provide bytes of what counts as used. It is
+// asked for less until a pause has passed.
 func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
 	d := &e.devs[dev]
 	sp := &e.mem.spaces[d.space]
@@ -64,7 +66,7 @@ func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
 		return
 	}
 	l := &d.shortfall
-	if l.until == 0 { // not one of several that failed together
+	if l.until == 0 { // the first of several that failed together sets the pause
 		if l.pause = min(2*l.pause, lastPause); l.pause == 0 || e.now-l.asked > l.pause {
 			l.pause = firstPause
 		}
@@ -74,7 +76,7 @@ func (e *Engine) shrink(dev machine.DeviceID, bytes int64) {
 	e.resize(dev, left)
 }
 
-// regrow asks a device for as much memory again as it was said to have.
+// regrow gives a device its full capacity again.
 func (e *Engine) regrow(dev machine.DeviceID) {
 	l := &e.devs[dev].shortfall
 	l.until, l.asked = 0, e.now
@@ -82,8 +84,8 @@ func (e *Engine) regrow(dev machine.DeviceID) {
 	e.resize(dev, l.told)
 }
 
-// mayHold reports whether a device has, or had and will be asked for again, memory for
-// so many bytes.
+// mayHold reports whether bytes fit into the capacity of a device, or into that which it
+// gets back after a shortfall.
 func (e *Engine) mayHold(dev machine.DeviceID, bytes int64) bool {
 	l := &e.devs[dev].shortfall
 	return bytes <= e.view.Devices[dev].CapBytes || l.until > 0 && (l.told == 0 || bytes <= l.told)

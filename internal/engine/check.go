@@ -1,14 +1,17 @@
 package engine
 
-// checkState is what the cheap checks remember.
+// Checks of the engine's own records. Cheap ones always run; with -tags invariants a
+// recount computes every count and list anew.
+
+// checkState is the memory of the checks.
 type checkState struct{ steps uint64 }
 
-// Visits returns how much was looked at one by one, with -tags invariants.
+// Visits returns the number of records looked at one by one, with -tags invariants; 0
+// without. Tests of growth compare it.
 func (e *Engine) Visits() uint64 { return e.mem.visits }
 
-// check panics when the engine's own books do not add up. What is cheap is
-// always checked; with -tags invariants everything is recounted, after every step
-// while the graphs are small.
+// check panics when the engine's records contradict each other. Cheap checks always run;
+// with -tags invariants everything is recounted, after every step while graphs are small.
 func (e *Engine) check() {
 	e.checks.steps++
 	if e.inFlight < 0 {

@@ -9,13 +9,17 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// recountAlways is up to how many tasks and values every step is recounted.
+// The recount: tasks, runs, lines and devices. Values and operations are in
+// check_values_on.go, the store's own audit in store_check.go.
+
+// recountAlways is the number of tasks and values up to which every step is recounted. A
+// recount takes time in proportion to them, so that with more of them it is made every
+// few steps: the time of a test stays linear.
 const recountAlways = 2000
 
-// recount computes everything the engine keeps count of anew, from what the
-// counts are about, and panics where the two differ. The order matters: what
-// comes later relies on what was found sound before. It maxTried at everything
-// there is, so with much of that it does so at every few steps only.
+// recount computes every count and list of the engine anew from the records it is about
+// and panics where they differ. The order matters: later checks rely on what earlier ones
+// found sound.
 func (e *Engine) recount() {
 	if e.checks.steps%uint64(1+(e.tasks.live+e.mem.vals.live)/recountAlways) != 0 {
 		return
@@ -36,33 +40,33 @@ func (e *Engine) recount() {
 	c.versions()
 }
 
-// visit counts what is looked at one by one, for tests of how cost grows.
+// visit counts records looked at one by one, for tests of how cost grows.
 func (st *store) visit(n int) { st.visits += uint64(n) }
 
 func (e *Engine) visit(n int) { e.mem.visit(n) }
 
-// recounter holds what one recount has found out so far.
+// recounter holds the results of one recount so far.
 type recounter struct {
 	*Engine
-	alive  []bool    // values something refers to, by number
-	values []valueID // the same as a list
+	alive  []bool    // by number, whether a run or resident data refers to the value
+	values []valueID // the same values as a list
 }
 
-// must panics with what is wrong, and with which, unless ok.
+// must panics unless ok, with what is wrong and the numbers of the records.
 func (c *recounter) must(ok bool, what string, which ...int32) {
 	if !ok {
 		panic(fmt.Sprintf("engine: step %d: %s %v", c.checks.steps, what, slices.Clone(which)))
 	}
 }
 
-// same panics unless a count is what was counted.
+// same panics unless a kept count equals the counted one.
 func (c *recounter) same(kept, counted int, what string, which ...int32) {
 	if kept != counted {
 		panic(fmt.Sprintf("engine: step %d: %s %v: %d, counted %d", c.checks.steps, what, slices.Clone(which), kept, counted))
 	}
 }
 
-// mustOf is must about a value, which is described.
+// mustOf panics unless ok, with a description of a value and what is wrong with it.
 func (c *recounter) mustOf(v valueID, ok bool, what string) {
 	if ok {
 		return
@@ -99,7 +103,7 @@ func (c *recounter) eachTask(fn func(r *run, gt graph.TaskID, tid taskID, t *tas
 	})
 }
 
-// eachInLane visits every operation of the lanes.
+// eachInLane visits every operation on the lanes.
 func (c *recounter) eachInLane(fn func(ln *lane, rec *opRec)) {
 	for l := range c.lanes {
 		ln := &c.lanes[l]
@@ -109,7 +113,7 @@ func (c *recounter) eachInLane(fn func(ln *lane, rec *opRec)) {
 	}
 }
 
-// eachOp visits every operation in flight, those that are adrift too.
+// eachOp visits every operation in flight, detached ones included.
 func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
 	c.eachInLane(fn)
 	for i := range c.detached {
@@ -117,7 +121,7 @@ func (c *recounter) eachOp(fn func(ln *lane, rec *opRec)) {
 	}
 }
 
-// tasksOfRuns checks what runs count of their tasks.
+// tasksOfRuns checks the counts that runs keep of their tasks and outputs.
 func (c *recounter) tasksOfRuns() {
 	inFlight, tasks := 0, 0
 	c.eachRun(func(r *run) {
@@ -159,11 +163,11 @@ func (c *recounter) tasksOfRuns() {
 	c.same(c.tasks.live, tasks, "tasks in use")
 }
 
-// waitingTasks checks that every task of a run that goes on is in the list that belongs to
-// where it is and in no other, and that a run with nothing to wait for has ended.
+// waitingTasks checks that every task of a run that goes on is on the list that belongs
+// to where it is and on no other, and that a run with nothing to wait for has ended.
 func (c *recounter) waitingTasks() {
 	c.same(c.ready.len(), 0, "tasks the policy was not asked about")
-	listed := make([]where, len(c.tasks.at)) // waiting stands for no list
+	listed := make([]where, len(c.tasks.at)) // by task, the list it is on; waiting: none
 	in := func(w where, tid taskID) {
 		t := &c.tasks.at[tid]
 		if c.runs[t.run].state != runActive {
@@ -198,7 +202,7 @@ func (c *recounter) waitingTasks() {
 		})
 	}
 	c.same(c.queuedTasks, lined, "tasks in device queues")
-	goesOn := make(map[runSlot]bool) // runs of which a task will be issued
+	goesOn := make(map[runSlot]bool) // runs with a task on a list
 	for tid, w := range listed {
 		if w != waiting {
 			goesOn[c.tasks.at[tid].run] = true
@@ -225,8 +229,8 @@ func (c *recounter) waitingTasks() {
 	})
 }
 
-// lines checks in how many lines for resident data each run that waits is not first,
-// and that what left a line is not before one that waits.
+// lines checks the number of lines for resident data in which each waiting run is not
+// first, and that the first of a line waits.
 func (c *recounter) lines() {
 	after := make(map[RunID]int)
 	for i := range c.resident {
@@ -248,7 +252,8 @@ func (c *recounter) lines() {
 	}
 }
 
-// devices checks what each device counts of its work.
+// devices checks the counts that devices keep of their work, and that a device with tasks
+// queued has no credit or waits for memory that will come.
 func (c *recounter) devices() {
 	placed := make([]int, len(c.devs))
 	load := make([]int64, len(c.devs))

@@ -10,8 +10,10 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// liveValues lists the values of runs and of resident data. A run that ended
-// keeps only what its held recipes read of the values it started from.
+// The recount: values, copies, operations in flight, recipes and versions.
+
+// liveValues lists the values of runs and of resident data. A run that ended keeps, of
+// the values it started from, those that its kept recipes read.
 func (c *recounter) liveValues() {
 	add := func(v valueID) {
 		if !c.alive[v] {
@@ -45,7 +47,8 @@ func (c *recounter) liveValues() {
 	}
 }
 
-// instances checks the store by itself, and that it holds nothing that has ended.
+// instances runs the store's audit, and checks that instances hold no value of an ended
+// run and none in a lost memory.
 func (c *recounter) instances() {
 	if err := c.mem.audit(); err != nil {
 		panic(fmt.Sprintf("engine: step %d: %v", c.checks.steps, err))
@@ -55,14 +58,15 @@ func (c *recounter) instances() {
 		for s := in.slot; in.data != -2 && s < in.end(); s++ {
 			if v := c.mem.slots.at[s].val; v >= 0 {
 				c.must(c.alive[v], "an instance holds a value nothing refers to", int32(i), int32(v))
-				// Copies out of a lost memory may be in flight a while longer.
+				// An instance may outlive its memory while a copy out of it is in flight,
+				// but it holds no value.
 				c.must(!c.gone(in.space), "an instance in a lost memory holds a value", int32(i))
 			}
 		}
 	}
 }
 
-// gone reports whether what a memory held is lost.
+// gone reports whether the content of a memory is lost.
 func (c *recounter) gone(space spaceID) bool {
 	if space == 0 {
 		return false
@@ -71,7 +75,7 @@ func (c *recounter) gone(space spaceID) bool {
 	return (state == Lost || state == Broken) && !c.mem.spaces[space].away
 }
 
-// liveData lists data handles of runs and of callers.
+// liveData lists the data handles of runs and of callers.
 func (c *recounter) liveData() []dataID {
 	var out []dataID
 	total := 0
@@ -93,8 +97,8 @@ func (c *recounter) liveData() []dataID {
 	return out
 }
 
-// copies checks that what is anchored is whole in host memory, and that what is being
-// committed is on its way there.
+// copies checks that a value that is anchored is complete in host memory, and that one
+// that is being committed has a slot claimed there.
 func (c *recounter) copies() {
 	for _, v := range c.values {
 		if val := &c.mem.vals.at[v]; val.needed() {
@@ -104,7 +108,8 @@ func (c *recounter) copies() {
 	}
 }
 
-// operations checks what is in flight against every count of it.
+// operations counts pins, timeouts and copies of homes anew from the operations in
+// flight.
 func (c *recounter) operations() {
 	instPins := make([]int, len(c.mem.insts))
 	slotPins := make([]int, len(c.mem.slots.at))
@@ -190,19 +195,20 @@ func (c *recounter) operations() {
 	c.eachRun(func(r *run) { c.same(r.homeOps, homeOps[r.slot], "copies of a run's homes", int32(r.id)) })
 }
 
-// memories checks that none holds more than it can, and which may be away.
+// memories checks that no memory holds more than its capacity, and that only the memory
+// of a lost device is away.
 func (c *recounter) memories() {
 	for s := range c.mem.spaces {
 		sp := &c.mem.spaces[s]
 		if s > 0 && sp.cap > 0 {
-			// A memory that shrank may hold more until that has moved out.
+			// A memory that shrank holds more than its capacity until values are evicted.
 			c.must(sp.used <= max(sp.cap, c.m.Devices[s-1].MemBytes), "a memory holds more than it can", int32(s))
 		}
 		c.must(!sp.away || c.devs[sp.dev].state == Lost, "a memory is away and its device is not lost", int32(s))
 	}
 }
 
-// readers checks who still has to read each value.
+// readers checks the number of reads that each value still has.
 func (c *recounter) readers() {
 	reads := make([]int, len(c.mem.vals.at))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
@@ -215,8 +221,8 @@ func (c *recounter) readers() {
 	}
 }
 
-// recipes checks which tasks are kept to compute lost values again, what that
-// keeps alive, and which runs.
+// recipes checks which tasks' recipes are kept, which values they read, and which runs
+// are kept for them.
 func (c *recounter) recipes() {
 	liveOuts := make([]int, len(c.tasks.at))
 	for _, v := range c.values {
@@ -259,9 +265,9 @@ func (c *recounter) recipes() {
 	})
 }
 
-// recoverable checks the promise that losing any device loses nothing: what is
-// needed is whole in host memory, or its producer is held or still to run.
-// Since what held recipes read is needed too, this covers whole chains.
+// recoverable checks that losing any device loses nothing: a needed value is complete in
+// host memory, or its producer is not done, or its recipe is kept. Because values that
+// kept recipes read are needed too, this covers whole chains.
 func (c *recounter) recoverable() {
 	for _, v := range c.values {
 		val := &c.mem.vals.at[v]
@@ -269,7 +275,7 @@ func (c *recounter) recoverable() {
 			continue
 		}
 		if c.mem.data.at[val.data].kind == graph.Volatile {
-			continue // updated in place it may be gone, which is what its owner chose
+			continue // it is updated in place and may be lost by definition
 		}
 		p := c.producer(v)
 		switch {
@@ -283,21 +289,22 @@ func (c *recounter) recoverable() {
 	}
 }
 
-// failed reports whether a run has failed, so that its values need no care.
+// failed reports whether a run has failed, so that its values need not be recoverable.
 func (c *recounter) failed(slot runSlot) bool { return slot >= 0 && len(c.runs[slot].errs) > 0 }
 
-// readByActive reports whether a run that goes on uses a value's data.
+// readByActive reports whether an active run uses the value's data.
 func (c *recounter) readByActive(v valueID) bool {
 	read := false
 	c.eachRun(func(r *run) { read = read || r.state == runActive && c.usesData(r, c.mem.vals.at[v].data) })
 	return read
 }
 
+// usesData reports whether a run uses a data handle.
 func (c *recounter) usesData(r *run, d dataID) bool { return slices.Contains(r.dataOf, d) }
 
-// versions checks that at most two versions of a piece that is not updated in
-// place are on devices. What resident data held before a run that writes it
-// stays beside them, because the run may fail; a run that replays may have more.
+// versions checks that at most two versions of a piece that is not volatile are on
+// devices. Excepted are the value that resident data held before the run, which is kept
+// in case the run fails, and runs that replay.
 func (c *recounter) versions() {
 	c.eachRun(func(r *run) {
 		for gt := range graph.TaskID(r.g.NumTasks()) {
@@ -311,7 +318,7 @@ func (c *recounter) versions() {
 			if c.mem.data.at[r.dataOf[r.f.Pieces[p].Data]].kind == graph.Volatile || gv < r.f.NumInitial && c.mem.vals.at[v].run != r.slot {
 				continue
 			}
-			// A version nobody reads is on its device only while it is made.
+			// A version that is not needed is on its device only while it is made.
 			if c.mem.vals.at[v].needed() && c.onDevice(v) {
 				versions[p]++
 				c.mustOf(v, versions[p] <= 2, "is the third version on devices")
@@ -320,6 +327,7 @@ func (c *recounter) versions() {
 	})
 }
 
+// onDevice reports whether a value has a copy in a device's memory.
 func (c *recounter) onDevice(v valueID) bool {
 	for s := c.mem.vals.at[v].slot; s >= 0; s = c.mem.slots.at[s].next {
 		if c.mem.spaces[c.mem.insts[c.mem.slots.at[s].inst].space].dev != machine.Host {

@@ -10,21 +10,24 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// copyWhy says what a copy is for, and so what its end means.
+// Copies between memories: the choice of a source, copies through host memory, their end,
+// and copies that fail.
+
+// copyWhy is the purpose of a copy.
 type copyWhy uint8
 
 const (
-	forTask    copyWhy = iota
-	forCommit          // make a value durable
-	forHome            // deliver an output
-	forSpill           // make room
-	forSwap            // hand state to a spare
-	forAside           // clear a home of a value kept for recovery only
-	forStage           // the first half of a copy through host memory
-	forSqueeze         // give up the unused parts of a buffer
+	forTask    copyWhy = iota // an input of a task
+	forCommit                 // make a value durable
+	forHome                   // deliver an output
+	forSpill                  // make room in a device's memory
+	forSwap                   // hand a value to the device that replaces this one
+	forAside                  // clear a home of a value kept for recovery only
+	forStage                  // the first half of a copy through host memory
+	forSqueeze                // give up the unused part of a buffer
 )
 
-// source picks the copy of v that reaches a memory soonest.
+// source returns the slot whose copy of v reaches a memory soonest, -1 if none can.
 func (e *Engine) source(v valueID, space spaceID) slotID {
 	best, bestCost := slotID(-1), time.Duration(-1)
 	to := e.mem.spaces[space].dev
@@ -43,9 +46,9 @@ func (e *Engine) source(v valueID, space spaceID) slotID {
 			cost = est.Median
 		}
 		if !e.mem.filled(s) {
-			cost += cost/4 + 1 // rather one that is there
+			cost += cost/4 + 1 // prefer a complete copy
 			if !e.computes(e.mem.slots.at[s].lane) {
-				cost++ // or is made there: a copy comes after what it copies
+				cost++ // then one that a task makes: a copy in flight ends after its source
 			}
 		}
 		if best < 0 || cost < bestCost {
@@ -55,9 +58,8 @@ func (e *Engine) source(v valueID, space spaceID) slotID {
 	return best
 }
 
-// fill copies pieces [p0, p0+n) of d into instance dst from wherever their
-// values val(k) are. Claims and pins are made; the operations are appended to e.ops for
-// whoever has to wait.
+// fill copies pieces [p0, p0+n) into instance dst from the copies of their values val(k).
+// It claims and pins slots and appends the operations to e.ops.
 func (e *Engine) fill(dst Inst, p0, n pieceID, val func(k pieceID) valueID, why copyWhy) {
 	for k := pieceID(0); k < n; {
 		v := val(k)
@@ -71,7 +73,7 @@ func (e *Engine) fill(dst Inst, p0, n pieceID, val func(k pieceID) valueID, why 
 		}
 		s := e.source(v, e.mem.insts[dst].space)
 		src := e.mem.slots.at[s].inst
-		// Take along the pieces that follow when they come from the same place.
+		// One copy takes the following pieces too if they are adjacent in the same source.
 		m := pieceID(1)
 		for k+m < n && m < e.mem.insts[src].n {
 			w := val(k + m)
@@ -92,14 +94,14 @@ func (e *Engine) fill(dst Inst, p0, n pieceID, val func(k pieceID) valueID, why 
 	}
 }
 
-// staged reports whether a copy of v between two memories goes through the
-// host's, because no link joins their devices or that is the faster way.
+// staged reports whether a copy of v between two memories goes through host memory,
+// because no link joins their devices or that way is faster.
 func (e *Engine) staged(v valueID, from, to spaceID) bool {
 	return from != 0 && to != 0 && from != to && e.cost.Copy(e.mem.vals.at[v].bytes, e.mem.spaces[from].dev, e.mem.spaces[to].dev).Via
 }
 
-// stage copies m pieces from slots s… into host memory and returns where they
-// will be. They stay there, so what was copied this way is durable as well.
+// stage copies m pieces from slots s… into host memory and returns their place there.
+// They stay, so that a value copied this way is anchored as well.
 func (e *Engine) stage(src Inst, p, m pieceID, s slotID) (inst Inst, first slotID) {
 	d := e.mem.insts[src].data
 	var bytes int64
@@ -160,14 +162,14 @@ func (e *Engine) copy(src, dst Inst, p, m pieceID, s, ds slotID, why copyWhy) {
 	a.Waits = e.waits[w:len(e.waits):len(e.waits)]
 }
 
-// sends reports whether a copy between two devices is for its source to make, on
-// the lane for copies out, and not for its destination: over a network, so that
-// what comes from far does not hold up what comes from near.
+// sends reports whether the source of a copy between two devices makes it, on its lane
+// for copies out, and not the destination. Over a network it does, so that copies from
+// afar do not hold up copies from nearby.
 func (e *Engine) sends(from, to machine.DeviceID) bool {
 	return e.far[[2]machine.DeviceID{from, to}] && e.working(&e.devs[from])
 }
 
-// offset returns where a piece starts within an instance.
+// offset returns the byte at which a piece starts within an instance.
 func (e *Engine) offset(i Inst, p pieceID) int64 {
 	in := &e.mem.insts[i]
 	if p == in.p0 {
@@ -176,7 +178,7 @@ func (e *Engine) offset(i Inst, p pieceID) int64 {
 	return e.pieceLo(in.data, p) - in.lo
 }
 
-// pieceLo returns where a piece starts within its data.
+// pieceLo returns the byte at which a piece starts within its data.
 func (e *Engine) pieceLo(d dataID, p pieceID) int64 {
 	if r := e.mem.data.at[d].run; r >= 0 {
 		f := e.runs[r].f
@@ -185,7 +187,7 @@ func (e *Engine) pieceLo(d dataID, p pieceID) int64 {
 	return e.resident[-1-e.mem.data.at[d].run].bounds[p]
 }
 
-// copyDone ends a copy.
+// copyDone takes in the end of a copy. err is nil unless the copy failed by itself.
 func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time.Duration) {
 	src, dst, p0, n := rec.src, rec.dst, rec.p0, rec.p1-rec.p0
 	from, to := e.mem.insts[src].space, e.mem.insts[dst].space
@@ -209,7 +211,7 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 		e.learn.ObserveCopy(rec.bytes, e.mem.spaces[from].dev, e.mem.spaces[to].dev, end-start)
 	}
 	seq := e.lanes[op.Lane].count(op.Seq)
-	// What the copy filled, before unpinning can free the instance.
+	// Note the values it copied before unpinning can free the instance.
 	first := e.mem.insts[dst].at(p0)
 	var vals [8]valueID
 	got := vals[:0]
@@ -237,7 +239,7 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 	for _, v := range got {
 		if !ok {
 			if rec.forTask >= 0 {
-				err = nil // counted by its task
+				err = nil // copyBroke has counted it for the task
 			}
 			e.copyFailed(v, rec.why, err)
 			continue
@@ -260,7 +262,7 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 	}
 }
 
-// madeAt returns when the value in a slot was produced, 0 if it always was there.
+// madeAt returns when the value in a slot was produced, 0 if it was given.
 func (e *Engine) madeAt(s slotID) time.Duration {
 	if v := e.mem.slots.at[s].val; v >= 0 {
 		if p := e.producer(v); p >= 0 && e.tasks.at[p].where == done {
@@ -270,9 +272,9 @@ func (e *Engine) madeAt(s slotID) time.Duration {
 	return 0
 }
 
-// copyFailed deals with a copy that did not arrive. Tasks behind it come back
-// by themselves; commits and deliveries have nobody behind them and are made again,
-// but not for ever. err is nil unless the copy failed by itself.
+// copyFailed takes in a copy that did not arrive. A task behind it fails with DepFailed
+// and is issued again; commits and deliveries have no task behind them and are tried
+// again, up to maxCopyFailures times. err is nil unless the copy failed by itself.
 func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 	val := &e.mem.vals.at[v]
 	val.on(commitEnded)
@@ -286,12 +288,12 @@ func (e *Engine) copyFailed(v valueID, why copyWhy, err error) {
 		}
 	}
 	if why == forCommit || val.owed() && val.has(produced) {
-		e.homeward = append(e.homeward, v) // not at once: its device may be going down
+		e.homeward = append(e.homeward, v) // later in the step: its device may be about to be lost
 	}
 }
 
-// homeFailed takes in that a value cannot be brought home: a run that owes it fails,
-// and so does whoever waits for it to be there. It can be used where it is.
+// homeFailed takes in that a value cannot be brought home: a run that owes it fails, and
+// so do runs and fetches that wait for it to be there. It can be used where it is.
 func (e *Engine) homeFailed(v valueID, err error) {
 	err = fmt.Errorf("copying %s home: %w", e.describe(v), err)
 	if e.mem.vals.at[v].owed() {
@@ -307,17 +309,17 @@ func (e *Engine) homeFailed(v valueID, err error) {
 	e.refuseFetches(gone, err)
 }
 
-// copyFailure is how copies for a task failed: those of one issue after another.
+// copyFailure counts the failures in a row of copies for a task or of a value.
 type copyFailure struct {
 	err   error
 	times int
-	issue uint32 // serial of the last issue of which copies failed
-	open  bool   // the launch has not come back since
+	issue uint32 // serial of the last issue whose copies failed
+	open  bool   // the launch of that issue has not returned
 }
 
-// failedCopies takes in that the launch of a task came back without having run. It returns
-// what the copies for it failed of if they did so too often in a row. Where it was not
-// for copies that it came back, they begin a new row.
+// failedCopies takes in that the launch of a task returned with DepFailed. It returns the
+// error of its copies if they failed too often in a row. If the launch returned for
+// another reason than its copies, the count starts anew.
 func (e *Engine) failedCopies(tid taskID) error {
 	t := &e.tasks.at[tid]
 	if t.flags&inputFailed == 0 {
@@ -336,10 +338,9 @@ func (e *Engine) failedCopies(tid taskID) error {
 	return nil
 }
 
-// copyBroke takes in that a copy failed by itself. The launch behind it comes
-// back in its turn and is issued anew, at once, since the copy's source may
-// merely have gone; but not for ever. It returns what the copy failed of, nil where
-// that is nothing to count.
+// copyBroke takes in that a copy failed by itself. The launch behind it returns with
+// DepFailed and is issued again at once, because the source may merely have gone, up to
+// maxCopyFailures times. It returns the error, or nil if the failure does not count.
 func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	if err == nil {
 		err = errNoReason
@@ -350,7 +351,7 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 		e.shrink(e.mem.spaces[dst.space].dev, dst.bytes)
 	}
 	if from := &e.mem.spaces[e.mem.insts[rec.src].space]; from.dev >= 0 && !e.working(&e.devs[from.dev]) {
-		return nil // what it copied from went under it
+		return nil // its source was lost
 	}
 	s, live := e.byID[RunID(rec.forRun)]
 	if !live || rec.forTask < 0 {
@@ -361,8 +362,8 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	if t.where == done {
 		return err
 	}
-	// One failure, however many copies it took with it, and also where the launch
-	// behind them was heard of first.
+	// Failed copies of one issue count once, even if the launch behind them was reported
+	// first.
 	if t.flags&inputFailed == 0 || int32(rec.forIssue-c.issue) > 0 {
 		c = copyFailure{err: err, times: c.times + 1, issue: rec.forIssue}
 	}
@@ -372,8 +373,8 @@ func (e *Engine) copyBroke(rec *opRec, st Status, err error) error {
 	return err
 }
 
-// copyGivenUp returns what copies of a value failed of so often that no more are made until
-// somebody asks anew; nil mostly.
+// copyGivenUp returns the error of copies of a value that failed so often that no more
+// are made until a caller asks again; nil otherwise.
 func (e *Engine) copyGivenUp(v valueID) error {
 	if len(e.valueCopies) == 0 {
 		return nil
@@ -384,14 +385,15 @@ func (e *Engine) copyGivenUp(v valueID) error {
 	return nil
 }
 
-// hope has copies tried again that were given up on, since somebody asks for something.
+// retryCopies lets copies that were given up be tried again, because a caller asks for
+// something.
 func (e *Engine) retryCopies() {
 	if len(e.valueCopies) > 0 {
 		maps.DeleteFunc(e.valueCopies, func(_ valueID, c copyFailure) bool { return c.times > maxCopyFailures })
 	}
 }
 
-// fullOf says why a memory has no room: copies out of it may have failed too often.
+// fullOf returns why a memory has no room: copies out of it may have been given up.
 func (e *Engine) fullOf(space spaceID) error {
 	for _, v := range slices.Sorted(maps.Keys(e.valueCopies)) {
 		err := e.copyGivenUp(v)

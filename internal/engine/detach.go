@@ -8,30 +8,31 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// A Go kernel cannot be ended, and keeps its device. Where it keeps other runs waiting,
-// the loop has the device go on beside it: the launch leaves its lane and is adrift. Its
-// task stays in flight, with all that it uses, and what follows it waits to be issued.
-// What was behind it on the lane is placed again.
+// Detaching. A Go kernel that does not return cannot be ended and keeps its device. If it
+// keeps other runs waiting, the loop lets the device go on without it: the launch leaves
+// its lane and is detached. Its task stays in flight with everything it uses, its
+// successors wait to be issued, and what was behind it on the lane is placed again.
 
 const (
 	// defaultDetachAfter is how long a launch in host memory may keep its device from other
-	// runs: above what tasks take that are cut well, and not so long that people take
-	// the other runs for dead.
+	// runs. 2 s is above the time of tasks that are cut well, and below the time after
+	// which people take the other runs for stuck.
 	defaultDetachAfter = 2 * time.Second
-	// maxDetached is how many launches of a device may be adrift at a time: each has
+	// maxDetached is the greatest number of detached launches of a device: each has
 	// goroutines of its own for all cores of the device.
 	maxDetached = 8
 )
 
-// detachedOp is a launch that is adrift.
+// detachedOp is a detached launch.
 type detachedOp struct {
 	op  Op
 	rec opRec
 }
 
-// Blocks returns the launch a device in host memory has been running for Options.DetachAfter
-// or longer while tasks of other runs wait for the device, and the last operation its
-// lane was given; false if there is none, or too many are adrift.
+// Blocks returns the launch that a device in host memory has been running for
+// Options.DetachAfter or longer while tasks of other runs wait for the device, and the
+// number of the last operation given to its lane; false if there is none, or if the
+// device has maxDetached launches detached.
 func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upto uint32, ok bool) {
 	d := &e.devs[dev]
 	if d.space != 0 || d.process.Own || !e.working(d) || e.o.DetachAfter < 0 || e.countDetached(dev) >= maxDetached {
@@ -55,6 +56,7 @@ func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upt
 	return o, uint32(ln.issued), others
 }
 
+// countDetached returns the number of a device's detached launches.
 func (e *Engine) countDetached(dev machine.DeviceID) int {
 	n := 0
 	for i := range e.detached {
@@ -65,8 +67,8 @@ func (e *Engine) countDetached(dev machine.DeviceID) int {
 	return n
 }
 
-// detach takes in that the oldest launch of a lane is adrift. All that was given to
-// the lane after it has not begun and never will.
+// detach takes in that the oldest launch of a lane is detached. Operations given to the
+// lane after it have not begun and never will.
 func (e *Engine) detach(op Op) {
 	ln := &e.lanes[op.Lane]
 	if ln.count(op.Seq) != ln.done+1 || ln.done == ln.issued {
@@ -88,9 +90,9 @@ func (e *Engine) detach(op Op) {
 	e.revisit(ln.info.Device)
 }
 
-// carry puts a launch into the load of its device, or takes it out with n = -1: one that
-// is adrift must not keep the device from other tasks, nor have runs wait for memory that
-// it may never give back.
+// addLoad adds a launch n times to the load and the flight of its device; -1 takes it
+// out. A detached launch must not keep the device from other tasks, nor let runs wait for
+// memory that it may never free.
 func (e *Engine) addLoad(s *detachedOp, n int64) {
 	dev := e.lanes[s.op.Lane].info.Device
 	d, cost := &e.devs[dev], e.tasks.at[s.rec.task].cost
@@ -101,7 +103,7 @@ func (e *Engine) addLoad(s *detachedOp, n int64) {
 	e.dirty(dev)
 }
 
-// endDetached ends a launch if it is adrift.
+// endDetached ends a launch if it is detached.
 func (e *Engine) endDetached(ev *Event) {
 	i := slices.IndexFunc(e.detached, func(s detachedOp) bool { return s.op == ev.Op })
 	if i < 0 {
@@ -126,7 +128,7 @@ func (e *Engine) endDetached(ev *Event) {
 	e.revisit(e.lanes[s.op.Lane].info.Device)
 }
 
-// eachDetached visits the launches of a run that are adrift.
+// eachDetached visits the detached launches of a run.
 func (e *Engine) eachDetached(slot runSlot, fn func(op Op, dev machine.DeviceID, gt graph.TaskID)) {
 	for i := range e.detached {
 		s := &e.detached[i]

@@ -8,74 +8,85 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// devices are the devices, and what is to be done about them in this step.
+// Devices: the engine's record of each, its state, and dropping one with calls in flight.
+
+// devices are the records of devices, and which of them this step has to look at.
 type devices struct {
 	devs        []device
-	view        sched.View
+	view        sched.View             // the snapshot policies decide on
 	batch       int                    // tasks the policy is asked about in one call
-	revisits    []machine.DeviceID     // whose queue, credits or memory changed: those with revisit set
-	loadChanged []machine.DeviceID     // whose load changed and whose FreeAt did not yet
-	limited     fifo[machine.DeviceID] // that wait for fewer tasks to be in flight, longest first
-	contention  *machine.Contention    // which devices computed at the same time; nil where none share anything
+	revisits    []machine.DeviceID     // devices for issueAll to look at: those with revisit set
+	loadChanged []machine.DeviceID     // devices whose load changed since FreeAt was computed
+	limited     fifo[machine.DeviceID] // devices that wait for fewer tasks in flight, longest first
+	contention  *machine.Contention    // which devices computed at the same time; nil if none share anything
 	balance     balanceState
 }
 
-// device is the engine's own view of a device; what policies see is in view.Devices.
+// device is the engine's own record of a device; policies see view.Devices. Invariants:
+// the view accepts work exactly if state is Healthy; a device that is not healthy has no
+// task queued; its Queued is the tasks queued and parked there and in flight on its
+// lanes.
 type device struct {
-	space       spaceID
-	lanes       [2]Lane // compute lanes [first, end)
-	in, out     Lane
-	queue       queue
-	state       DeviceState
-	blocked     bool // the head of its queue waits for memory
-	waits       waitsOn
-	shortfall   shortfall
-	stats       machine.Stats
-	backlog     int64 // predicted time of tasks in flight
-	load        int64 // and of those queued as well
-	health      deviceHealth
-	swapTo      machine.DeviceID // -1, or where its state moves once idle
-	flight      int              // operations in flight that use its lanes
-	revisit     bool             // on the list of devices to look at
-	limited     bool             // and on that of devices that wait for fewer tasks to be in flight
-	dirty       bool             // and on that of the policy
-	inUse       []usedPart       // what calls it was dropped with may still use
-	cause       error            // why it was lost last
-	loadChanged bool             // its load changed and its FreeAt did not yet
-	losses      int              // how often it was lost
-	util        float64          // as last sampled, its own work included
+	space   spaceID // hostSpace if it uses host memory
+	lanes   [2]Lane // compute lanes [first, end)
+	in, out Lane    // lanes for copies into and out of its memory
+	// queue holds the tasks placed here. Invariant, at the end of a step: empty unless no
+	// lane has credit, the device is blocked, or as many tasks are in flight as may be.
+	queue queue
+	state DeviceState
+	// blocked says that its next task waits for memory. Invariant: an operation in flight,
+	// a pausing task or a timer will let it continue, and waits covers its own memory and,
+	// if that has a limit, host memory.
+	blocked   bool
+	waits     waitsOn // the wait lists it is on
+	shortfall shortfall
+	stats     machine.Stats
+	backlog   int64 // predicted nanoseconds of tasks in flight; invariant: the sum of their cost
+	load      int64 // backlog plus the cost of tasks queued and parked here
+	health    deviceHealth
+	swapTo    machine.DeviceID // the device that takes its values over once it is idle, -1 for none
+	flight    int              // operations in flight on its lanes, detached ones excluded
+	revisit   bool             // it is on revisits
+	limited   bool             // it is on limited
+	dirty     bool             // it is on view.Dirty: its state changed since the policy saw it
+	inUse     []usedPart       // parts of instances that calls of a dropped device may still use
+	cause     error            // why it was lost last
+	// loadChanged says that it is on devices.loadChanged.
+	loadChanged bool
+	losses      int     // times it was lost
+	util        float64 // utilisation last sampled, 0 to 1, the engine's own work included
 
 	process    Process
-	least      time.Duration   // the shortest automatic timeout of a launch, 0 where there are none
-	sharers    int             // launches that may run at a time on what it computes with
-	compiled   map[string]bool // kernels, by name, that have run in its process since that began
-	ran        *graph.Kernel   // one of them
-	compiledAt time.Duration   // when the last of them did for the first time
+	least      time.Duration   // the shortest automatic timeout of a launch there, 0 if there is none
+	sharers    int             // launches that may run at a time on the resources it computes with
+	compiled   map[string]bool // names of kernels that have run in its present process
+	ran        *graph.Kernel   // one of them, to find it without the map
+	compiledAt time.Duration   // when a kernel last ran there for the first time
 }
 
-// DeviceState is what the engine thinks of a device.
+// DeviceState is the engine's judgement of a device.
 type DeviceState uint8
 
 const (
-	Healthy  DeviceState = iota
-	Draining             // finishes what it has, takes nothing new
-	Lost                 // gone; the ladder tries to bring it back
-	Broken               // the ladder gave up
-	Spare                // waits to take another's place
+	Healthy  DeviceState = iota // takes work
+	Draining                    // finishes what it has and takes nothing new
+	Lost                        // gone; the ladder tries to bring it back
+	Broken                      // the ladder gave up
+	Spare                       // takes no work until it replaces another device
 )
 
 var stateNames = [...]string{"healthy", "draining", "lost", "broken", "spare"}
 
 func (s DeviceState) String() string { return stateNames[s] }
 
-// StateChange is a change of what the engine thinks of a device.
+// StateChange is a change of a device's state.
 type StateChange struct {
 	Device   machine.DeviceID
 	From, To DeviceState
 	Cause    error // of a device that is lost or broken
 }
 
-// setState changes a device's state and tells of it.
+// setState changes a device's state and reports it to Options.Changed.
 func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
 	d := &e.devs[dev]
 	from := d.state
@@ -90,7 +101,7 @@ func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
 	e.o.Changed(c)
 }
 
-// DeviceStatus is what the engine knows of a device.
+// DeviceStatus is the engine's knowledge of a device.
 type DeviceStatus struct {
 	State  DeviceState
 	Stats  machine.Stats
@@ -119,16 +130,16 @@ func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 	return st
 }
 
-// usedPart is part of an instance that a call under way on a dropped device uses.
+// usedPart is a part of an instance that a call in flight on a dropped device uses.
 type usedPart struct {
 	inst  Inst
 	p0, n pieceID
 }
 
-// keepInUse keeps what the operations in flight on a device use in host memory: a
-// call that hangs may write to it whenever it likes, so that nobody else may
-// have it, and no run whose memory it is may end, before the device is quiet. Of a
-// device in a process of its own these are copies, until the process is gone.
+// keepInUse pins the host memory that operations in flight on a dropped device use. A
+// call that hangs may write to it at any time, so until the device is quiet nothing else
+// may use it and a run whose memory it is may not end. For a device in a process of its
+// own these are copies, until the process is gone.
 func (e *Engine) keepInUse(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	keep := func(i Inst, p0, n pieceID) {
@@ -149,7 +160,7 @@ func (e *Engine) keepInUse(dev machine.DeviceID) {
 		}
 	}
 	if d.space != 0 {
-		return // its memory goes with it
+		return // launches use its own memory alone, which is lost with it
 	}
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
@@ -160,8 +171,8 @@ func (e *Engine) keepInUse(dev machine.DeviceID) {
 			for _, u := range r.f.TaskUses(gt) {
 				switch {
 				case rec.quick:
-					// It has no note of which copy it was given. All in host memory are
-					// there still: a value that is to be read loses none.
+					// The record does not say which copy it was given. All copies in host
+					// memory are still there: a value with readers loses none.
 					for s := e.mem.vals.at[r.val(u.V)].slot; s >= 0; s = e.mem.slots.at[s].next {
 						if in := &e.mem.insts[e.mem.slots.at[s].inst]; in.space == 0 {
 							keep(e.mem.slots.at[s].inst, in.piece(s), 1)
@@ -180,7 +191,7 @@ func (e *Engine) keepInUse(dev machine.DeviceID) {
 	}
 }
 
-// quieted lets go of what keepInUse kept.
+// quieted unpins what keepInUse pinned.
 func (e *Engine) quieted(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	inUse := d.inUse
@@ -190,15 +201,17 @@ func (e *Engine) quieted(dev machine.DeviceID) {
 	}
 }
 
-// drop gives up on a device that hangs or keeps failing.
+// drop gives up on a device that hangs or keeps failing. The content of its memory is
+// lost.
 func (e *Engine) drop(dev machine.DeviceID, cause error) {
 	e.out.emit(Drop).Device = dev
 	e.keepInUse(dev)
 	e.lose(dev, false, false, cause)
 }
 
-// abandonDevice gives up on a device for what it runs, which is no fault of its own.
-// What its memory holds is kept where a process can be killed without it.
+// abandonDevice gives up on a device because of a task it runs, which is not its fault:
+// the ladder starts from the first rung, and its memory is kept if that outlives the
+// process.
 func (e *Engine) abandonDevice(dev machine.DeviceID, cause error) {
 	d := &e.devs[dev]
 	e.out.emit(Drop).Device = dev
@@ -207,7 +220,7 @@ func (e *Engine) abandonDevice(dev machine.DeviceID, cause error) {
 	e.lose(dev, d.process.Keeps, true, cause)
 }
 
-// others reports whether another device still works.
+// others reports whether another device is healthy.
 func (e *Engine) others(dev machine.DeviceID) bool {
 	for i := range e.devs {
 		if machine.DeviceID(i) != dev && e.devs[i].state == Healthy {

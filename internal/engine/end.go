@@ -11,7 +11,10 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// fail ends a run early: what is in flight completes, nothing else starts.
+// The end of a run: failure, stopping its launches, the report, its values, and retiring
+// its records once nothing refers to them.
+
+// fail ends a run early: operations in flight complete, and nothing else starts.
 func (e *Engine) fail(r *run, err error) {
 	if r.state == runEnded {
 		return
@@ -27,7 +30,8 @@ func (e *Engine) fail(r *run, err error) {
 	case r.revived:
 		r.reviveErr = err
 	case r.flight > 0 && r.refs == nil:
-		// What it does to resident data may be in place: no task leaves that half done.
+		// Only runs without resident data are stopped: a task that updates resident data
+		// in place must not end halfway.
 		r.stopping = true
 		e.failed = append(e.failed, r.slot)
 	}
@@ -55,8 +59,8 @@ func (e *Engine) cancel(r *run) {
 	e.fail(r, err)
 }
 
-// stop has launches in flight ended that belong to runs which have failed since it
-// was called last. Members of a gang run on: others may wait for what they send.
+// stop emits Stop for launches in flight of runs that failed since the last call. Members
+// of a gang run on: other members may wait for what they send.
 func (e *Engine) stop() {
 	for l := range e.lanes {
 		ln := &e.lanes[l]
@@ -88,11 +92,10 @@ func (e *Engine) stop() {
 	e.failed = e.failed[:0]
 }
 
-// quiet reports whether nothing in flight belongs to the run or touches the
-// caller's memory.
+// quiet reports whether no operation in flight belongs to the run or touches its homes.
 func (r *run) quiet() bool { return r.flight == 0 && r.homeOps == 0 }
 
-// endLater queues a run for its end at the end of the step.
+// endLater has endRuns look at a run at the end of the step.
 func (e *Engine) endLater(r *run) {
 	if !r.toEnd {
 		r.toEnd = true
@@ -100,7 +103,7 @@ func (e *Engine) endLater(r *run) {
 	}
 }
 
-// reap ends runs that are finished.
+// endRuns ends runs that are finished, and retires those that were kept.
 func (e *Engine) endRuns() {
 	for len(e.ending) > 0 {
 		s := e.ending[len(e.ending)-1]
@@ -123,8 +126,8 @@ func (e *Engine) endRuns() {
 	}
 }
 
-// endRevival ends a run that worked again. If it failed, whoever it worked for cannot
-// go on either: what was in flight has ended, so what is not there now was not made.
+// endRevival ends a run that was revived. If it failed, runs that ask for its lost values
+// fail too: its operations have ended, so that a value without a copy was not made.
 func (e *Engine) endRevival(r *run) {
 	err := r.reviveErr
 	r.reviveErr = nil
@@ -136,12 +139,12 @@ func (e *Engine) endRevival(r *run) {
 	if err != nil {
 		e.failAskers(func(v valueID) bool { return e.mem.vals.at[v].run == r.slot && !e.mem.have(v) }, err)
 	}
-	// Who asked for what it had no part in making may ask again.
+	// Tasks left out for want of its other values are offered again.
 	e.offerAgain, e.ended = true, true
 	e.retire(r)
 }
 
-// end reports a run and gives up what only it needed.
+// end reports a run and frees what only it needed.
 func (e *Engine) end(r *run) {
 	err := r.err(e)
 	r.report.Ended = e.now
@@ -173,7 +176,7 @@ func (e *Engine) end(r *run) {
 	e.retire(r)
 }
 
-// err says what went wrong and names every task that did not finish.
+// err returns the error of a failed run, with every task that did not finish.
 func (r *run) err(e *Engine) error {
 	if len(r.errs) == 0 {
 		return nil
@@ -191,10 +194,10 @@ func (r *run) err(e *Engine) error {
 	return &RunError{Err: err, Names: names}
 }
 
-// endValues settles resident data and gives up everything else. After a
-// failure resident data keeps what it held before the run, so a run that fails
-// changes nothing; volatile data, which was updated in place, holds its newest
-// value instead.
+// endValues gives resident data its new values and frees the run's others. After a
+// failure resident data keeps the values it had before the run, so that a failed run
+// changes nothing; volatile data, which was updated in place, has its newest value
+// instead.
 func (e *Engine) endValues(r *run, ok bool) {
 	f := r.f
 	if r.refs != nil {
@@ -236,7 +239,7 @@ func (e *Engine) endValues(r *run, ok bool) {
 		e.mem.vals.at[v].on(outputSettled)
 		e.freeIfUnneeded(v)
 	}
-	if !ok { // what was made and not read is there still, or would be made again
+	if !ok { // values that were made and not read still have copies or recipes
 		for _, gv := range f.Last {
 			if gv >= f.NumInitial {
 				e.freeIfUnneeded(r.val(gv))
@@ -246,7 +249,7 @@ func (e *Engine) endValues(r *run, ok bool) {
 	r.owed = 0
 }
 
-// abandon gives up tasks that will not run, and with them what they would read.
+// abandon gives up the tasks of a run that will not run, and their reads.
 func (e *Engine) abandon(r *run) {
 	f := r.f
 	for t := range r.g.NumTasks() {
@@ -271,8 +274,8 @@ func (e *Engine) abandon(r *run) {
 	r.left = 0
 }
 
-// relinquish leaves a task that was to run again as it was before that: done, and its
-// values lost, so that they are made again for whoever asks next.
+// relinquish leaves a task of a revived run that was to run again as it was before: done,
+// with its values lost, so that they are recomputed for the next run that asks.
 func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 	tid := r.task(gt)
 	e.tasks.at[tid].flags &^= inputFailed
@@ -288,7 +291,8 @@ func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 	}
 }
 
-// newest returns the value a resident piece holds after the run.
+// newest returns the value that a resident piece holds after the run, -1 for the same as
+// before.
 func (e *Engine) newest(r *run, p int32, ok bool) valueID {
 	last := r.f.Last[p]
 	if ok {
@@ -305,7 +309,7 @@ func (e *Engine) newest(r *run, p int32, ok bool) valueID {
 	return -1
 }
 
-// unneed takes the current mark off a resident value.
+// unneed takes the mark current off a value of resident data.
 func (e *Engine) unneed(v valueID) {
 	val := &e.mem.vals.at[v]
 	val.on(wasReplaced)
@@ -315,7 +319,7 @@ func (e *Engine) unneed(v valueID) {
 	e.freeIfUnneeded(v)
 }
 
-// release counts down what keeps an ended run.
+// release counts down the uses that keep an ended run.
 func (e *Engine) release(r *run) {
 	r.needed--
 	if r.state == runEnded && r.needed == 0 && r.recipes == 0 {
@@ -323,7 +327,7 @@ func (e *Engine) release(r *run) {
 	}
 }
 
-// retire recycles a run nothing refers to any more.
+// retire recycles the records of a run that nothing refers to.
 func (e *Engine) retire(r *run) {
 	if r.needed > 0 || r.recipes > 0 {
 		return
@@ -356,9 +360,9 @@ func (e *Engine) retire(r *run) {
 	e.spare = append(e.spare, r)
 }
 
-// purge takes the tasks of a failed run out of every queue, and with them those
-// of the failed runs that are about to end: to look through the queues for each
-// would take the square of how many there are.
+// purge takes the tasks of a failed run off every list, and with them those of the other
+// failed runs that are about to end: to search the lists for each run alone would take
+// time with the square of their number.
 func (e *Engine) purge(r *run) {
 	r.parked = fifo[taskID]{buf: r.parked.buf[:0]}
 	if r.purged {

@@ -11,6 +11,9 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
+// The engine's options, its state and Step, which takes events in and goes through
+// admission, placement, issue, delivery and the end of runs until nothing changes.
+
 // Errors a run ends with; Done's Err wraps one or more of them.
 var (
 	ErrCancelled   = errors.New("run cancelled")
@@ -29,11 +32,11 @@ type Options struct {
 	Seed    uint64
 	Trace   *trace.Recorder // nil records nothing
 
-	// Depth is how many tasks may be in flight on a lane (64; 256 where all
-	// devices use host memory), as long as those in flight are predicted to
-	// take less than Ahead (2 ms; 0.5 ms); two may always be, but for long ones
-	// on a device that uses host memory, where that or the run is not the only
-	// one. Issuing further ahead hides completion latency but binds tasks to
+	// Depth is the greatest number of tasks in flight on a lane (64; 256 where all
+	// devices use host memory) while those in flight are predicted to take less than
+	// Ahead (2 ms; 0.5 ms). Two may always be in flight, except long tasks on a
+	// device that uses host memory, if there is another device or another run (see
+	// longHaul). Issuing further ahead hides completion latency but binds tasks to
 	// devices earlier.
 	Depth int
 	Ahead time.Duration
@@ -42,18 +45,18 @@ type Options struct {
 	Retries int
 	Backoff time.Duration
 	// TaskTimeout bounds each execution of a task that names no timeout of its
-	// own. Negative means that nothing does. With 0 nothing does on devices in the
-	// caller's process, and Limits on others.
+	// own. Negative means no bound; 0 means no bound on devices in the caller's
+	// process and Limits on others.
 	TaskTimeout time.Duration
 	// DetachAfter is how long a launch on a device that uses host memory may keep other
-	// runs from the device (2 s; negative: for ever): see Blocks.
+	// runs from the device (2 s; negative: without limit). See Blocks.
 	DetachAfter time.Duration
 	// Processes says, by device, which process it runs in; nil means the caller's.
 	Processes []Process
 	Limits    Limits
-	// ReplayBound and ReplayDepth limit what losing a device may cost: a value
-	// whose recomputation is predicted to take longer (1 s) or would replay a
-	// longer chain of tasks (32) is committed to host memory.
+	// ReplayBound and ReplayDepth limit the cost of losing a device: a value whose
+	// recomputation is predicted to take longer (1 s), or would replay a longer chain
+	// of tasks (32), is committed to host memory.
 	ReplayBound time.Duration
 	ReplayDepth int
 	// MaxInFlight limits tasks in flight over all devices; 0 means no limit.
@@ -66,7 +69,7 @@ type Options struct {
 	Begun []uint32
 	// Spares accept no work until a HotSwap puts them in another's place.
 	Spares []machine.DeviceID
-	// Health and Rebalance hold the thresholds of the ladder and the balancer.
+	// Health and Rebalance hold the thresholds of the health rules and the balancer.
 	Health    Health
 	Rebalance sched.RebalanceOptions
 	// Explain, when set, is called for every placement.
@@ -76,26 +79,44 @@ type Options struct {
 }
 
 const (
-	defaultDepth       = 64
-	defaultAhead       = 2 * time.Millisecond
-	hostDepth          = 256
-	hostAhead          = 500 * time.Microsecond
-	defaultRetries     = 3
-	defaultBackoff     = time.Millisecond
+	// defaultDepth (tasks) and defaultAhead bound what is in flight on a lane where some
+	// device has memory of its own. Work for 2 ms covers the round trip of a completion,
+	// some tens of microseconds, and the copies for the next tasks.
+	defaultDepth = 64
+	defaultAhead = 2 * time.Millisecond
+	// hostDepth and hostAhead are the bounds where all devices use host memory. Nothing
+	// is copied in advance there, so less time is enough; tasks may be under a
+	// microsecond long, so more of them fit into it.
+	hostDepth = 256
+	hostAhead = 500 * time.Microsecond
+	// defaultRetries is the number of failed executions a task may have before its run
+	// fails: other devices have been tried by then.
+	defaultRetries = 3
+	// defaultBackoff is the pause before the first retry; each further one is twice as
+	// long, so that a fault that passes has time to.
+	defaultBackoff = time.Millisecond
+	// defaultReplayBound is the predicted time of recomputation above which a value is
+	// committed: of the order of a restart of a worker process (0.3 to 0.8 s), so that
+	// neither dominates the cost of a loss.
 	defaultReplayBound = time.Second
+	// defaultReplayDepth is the number of tasks in a chain above which a value is
+	// committed: it spreads one copy over 32 tasks.
 	defaultReplayDepth = 32
-	// maxCopyFailures is how often the copies made for a task, or to bring a value home, may
-	// fail in a row.
+	// maxCopyFailures is the number of times in a row that the copies made for a task,
+	// or to bring a value home, may fail before they are given up: a fault that passes
+	// is survived, and a copy that always fails ends in bounded time.
 	maxCopyFailures = 8
-	// agingPerPriority is the service a waiting task is overtaken by for each
-	// step of priority between it and a newer, more urgent one. It makes
-	// priority a head start instead of a privilege, so nothing starves.
+	// agingPerPriority is the service, in nanoseconds of fair-queueing time, by which a
+	// waiting task is overtaken for each step of priority between it and a newer, more
+	// urgent one. It makes priority a head start and not a privilege: nothing starves.
 	agingPerPriority = int64(100 * time.Millisecond)
-	placeBatch       = 1024
+	// placeBatch is the number of tasks a policy is asked about in one call. It spreads
+	// the cost of a call and bounds the size of the view.
+	placeBatch = 1024
 )
 
-// Engine is the state machine. It is not safe for concurrent use. Its state is in parts,
-// each declared beside the code that changes it.
+// Engine is the state machine. It is not safe for concurrent use. Its state is divided
+// into parts; each is declared in the file with the code that changes it.
 type Engine struct {
 	o    Options
 	m    *machine.Machine
@@ -103,19 +124,19 @@ type Engine struct {
 	tr   *trace.Recorder // nil records nothing
 
 	policy   sched.Policy
-	learn    machine.Learner // the cost model, where it learns; else nil
-	observer sched.Observer  // these three are the policy, where it can do that; else nil
-	steal    sched.Stealer
-	planner  sched.Planner
+	learn    machine.Learner // the cost model, if it learns; else nil
+	observer sched.Observer  // the policy, if it wants to hear of outcomes; else nil
+	steal    sched.Stealer   // the policy, if it lets queued tasks be taken; else nil
+	planner  sched.Planner   // the policy, if it plans whole graphs; else nil
 
-	now      time.Duration
-	epoch    uint64 // of the cost model, in this step
-	asked    bool   // something was asked for outside Step
-	hostOnly bool   // every device uses host memory: there are no copies, and no inputs to list
-	isolated bool   // some device runs in a process of its own
+	now      time.Duration // the time of this step
+	epoch    uint64        // of the cost model in this step, plus 1: 0 means costs not computed
+	asked    bool          // a call outside Step needs a step
+	hostOnly bool          // every device uses host memory: there are no copies and no inputs to list
+	isolated bool          // some device runs in a process of its own
 	checks   checkState
 
-	mem store // values, and the memories they are in
+	mem store // values and the memories they are in; only its methods change it (TestWalls)
 	out outbox
 	flights
 	devices
@@ -129,11 +150,12 @@ type Engine struct {
 	scratch
 }
 
-// scratch is memory that is used again.
+// scratch holds slices that are reused from step to step. Their content has no meaning
+// between calls.
 type scratch struct {
-	waits   []Op  // behind Action.Waits, until the next step
-	args    []Arg // behind Action.Args, likewise
-	ops     []Op  // what a launch is to wait for, while it is put together
+	waits   []Op  // the arrays behind Action.Waits, valid until the next step
+	args    []Arg // the arrays behind Action.Args, likewise
+	ops     []Op  // operations that the launch being put together waits for
 	buffers []useBuffer
 	places  []sched.Placement
 	inputs  []sched.Input
@@ -143,7 +165,7 @@ type scratch struct {
 	work    sched.Work
 }
 
-// defaults fills in what was left out.
+// defaults fills in the fields that are zero.
 func (o *Options) defaults() {
 	depth, ahead := hostDepth, hostAhead
 	for i := range o.Machine.Devices {
@@ -172,7 +194,7 @@ func New(o Options) *Engine {
 	e.taskCopies, e.valueCopies = make(map[taskID]copyFailure), make(map[valueID]copyFailure)
 	e.suspects = make(map[taskID][]Loss)
 	if e.batch = placeBatch; o.Explain != nil {
-		e.batch = 1 // each is explained with those before it in place
+		e.batch = 1 // an explanation shows the tasks before it as placed
 	}
 	e.learn, _ = o.Cost.(machine.Learner)
 	e.policy = o.Policy(sched.Problem{Machine: o.Machine, Cost: o.Cost, Seed: o.Seed})
@@ -241,8 +263,8 @@ func (e *Engine) openDevices() {
 	}
 }
 
-// Step tells the engine what happened up to now and appends what to do to out.
-// Actions must be performed in order. now must not go back.
+// Step tells the engine what happened up to now and appends the actions to out. The loop
+// must perform them in order. now must not go back.
 func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 	e.now, e.out.list = now, out
 	e.waits, e.args = e.waits[:0], e.args[:0]
@@ -261,8 +283,8 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 	if len(e.mem.deferred) > 0 {
 		e.mem.freeDeferred()
 	}
-	// Issuing makes successors ready, which places and issues further, and a
-	// run that ends may let another start: go on until nothing moves.
+	// Issuing makes successors ready, and the end of a run may let another start:
+	// repeat until nothing changes.
 	for {
 		e.ended = false
 		e.admit()
@@ -286,8 +308,9 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 	return out
 }
 
+// handle takes in one event other than OpDone.
 func (e *Engine) handle(ev *Event) {
-	e.updateFreeAt() // it may need to know
+	e.updateFreeAt() // placement in reaction to the event reads it
 	switch ev.Kind {
 	case DeviceLost:
 		h := &e.devs[ev.Device].health
@@ -329,7 +352,8 @@ func (e *Engine) handle(ev *Event) {
 	}
 }
 
-// poke has a device looked at in this step: its queue, credits or memory changed.
+// revisit has issueAll look at a device in this step, because its queue, credits or
+// memory changed.
 func (e *Engine) revisit(dev machine.DeviceID) {
 	if d := &e.devs[dev]; !d.revisit {
 		d.revisit = true

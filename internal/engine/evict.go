@@ -5,9 +5,12 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// room makes space for bytes in a memory, first by giving up copies that exist
-// elsewhere, then by moving values to host memory, which takes effect later.
-// Instances marked with the current serial stay.
+// Making room in a memory: eviction of copies that exist elsewhere, spilling to host
+// memory, and squeezing buffers that are partly unused.
+
+// reclaim reports whether a memory has room for bytes, and makes room if not: first by
+// ending copies that exist elsewhere, then by spilling values to host memory, which takes
+// effect later. Instances reserved for the present issue stay.
 func (e *Engine) reclaim(space spaceID, bytes int64) bool {
 	sp := &e.mem.spaces[space]
 	if e.mem.fits(space, bytes) {
@@ -36,6 +39,7 @@ func (e *Engine) reclaim(space spaceID, bytes int64) bool {
 	return false
 }
 
+// evict ends an instance whose values have complete copies elsewhere.
 func (e *Engine) evict(i Inst) {
 	in := &e.mem.insts[i]
 	e.tr.Record(trace.Event{Kind: trace.Evict, Device: e.mem.spaces[in.space].dev, Task: -1, Start: e.now, End: e.now, Bytes: in.bytes})
@@ -50,9 +54,10 @@ func (e *Engine) evict(i Inst) {
 	e.mem.freeIfIdle(i)
 }
 
-// spill copies what only this instance holds to host memory, if there is a way. It
-// copies from here, even where a value is also being computed again on another device
-// that is nearer: what waits for the room waits for operations that touch this memory.
+// spill copies the values that only this instance has to host memory, if a link leads
+// there and it has room. It copies from this instance even if another device that is
+// nearer is recomputing the value: the waiting task waits for operations that touch this
+// memory.
 func (e *Engine) spill(i Inst) {
 	sp := &e.mem.spaces[e.mem.insts[i].space]
 	if sp.away {
@@ -74,9 +79,9 @@ func (e *Engine) spill(i Inst) {
 	}
 }
 
-// squeeze starts to move what a wasteful buffer holds into buffers of its own in the
-// same memory, after which it is freed. It returns whether there was such a buffer
-// that leaves room for the copies.
+// squeeze starts to move the values of a wasteful buffer into buffers of their own in the
+// same memory, after which it is freed. It reports whether there was such a buffer and
+// room for the copies.
 func (e *Engine) squeeze(space spaceID) bool {
 	if e.mem.spaces[space].away || e.squeezes > maxCopyFailures {
 		return false
@@ -111,10 +116,10 @@ func (e *Engine) squeeze(space spaceID) bool {
 	return false
 }
 
-// squeezed gives up the slots a copy was made from to make room.
+// squeezed takes in the end of a squeeze copy and ends the slots it was made from.
 func (e *Engine) squeezed(src Inst, p0, n pieceID, ok bool) {
 	if !ok {
-		e.squeezes++ // not for ever
+		e.squeezes++ // squeeze stops after maxCopyFailures
 		return
 	}
 	e.squeezes = 0

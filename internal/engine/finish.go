@@ -10,19 +10,27 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// maxDepth keeps the count of a chain of volatile updates, which nothing
-// commits, from running over.
+// Completions: the end of an operation, of a task, and the values a task made and read.
+
+// maxDepth is the greatest depth of a value. It keeps the count of a chain of volatile
+// updates, which nothing commits, within an int16.
 const maxDepth = 1<<15 - 2
 
-// Which executions the cost model learns from: the first few of a shape, every
-// one that takes long enough to pay for it, and a sample of the rest.
+// The executions the cost model learns from: of many short ones that are alike, a sample
+// teaches as much as all.
 const (
-	learnAll    = 32
-	learnEvery  = 127 // a prime, lest it falls in step with a graph
+	// learnAll is the number of executions of a shape that are all learnt from: enough
+	// for a mean.
+	learnAll = 32
+	// learnEvery is the distance between samples of the rest: at 1 in 127 learning costs
+	// next to nothing. It is a prime, so that samples do not fall into step with a graph.
+	learnEvery = 127
+	// learnAlways is the duration above which every execution is learnt from: one that
+	// long pays for the call to the cost model.
 	learnAlways = 20 * time.Microsecond
 )
 
-// opDone takes the completion of an operation.
+// opDone takes in the completion of an operation.
 func (e *Engine) opDone(ev *Event) {
 	ln := &e.lanes[ev.Op.Lane]
 	seq := ln.count(ev.Op.Seq)
@@ -30,7 +38,7 @@ func (e *Engine) opDone(ev *Event) {
 		if len(e.detached) > 0 {
 			e.endDetached(ev)
 		}
-		return // else of a device that was given up on
+		return // otherwise the device was dropped, and the operation has ended before
 	}
 	if seq != ln.done+1 {
 		panic("engine: completions out of order")
@@ -73,6 +81,8 @@ func (e *Engine) finish(op Op, st Status, err error, start, end time.Duration) {
 	e.launchDone(op, rec, st, err, start, end)
 }
 
+// launchDone takes in the end of a launch: counts of its device, its gang, then success
+// or failure of its task.
 func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end time.Duration) {
 	tid := rec.task
 	t := &e.tasks.at[tid]
@@ -107,10 +117,10 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		}
 		d.stats.Active--
 	}
-	// A gang counts as a whole, when its last member ends.
+	// A gang ends as a whole when its last member ends.
 	g := e.gang(tid)
 	if g != nil {
-		if !ok && (g.status == OK || g.status == DepFailed) { // the first that failed by itself
+		if !ok && (g.status == OK || g.status == DepFailed) { // the first failure of its own counts
 			g.status, g.err, g.failed = st, err, dev
 		}
 		if g.left == len(g.ops) || start > g.start {
@@ -118,7 +128,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		}
 		g.left--
 		if g.left > 0 {
-			if !ok { // its part will never be there
+			if !ok { // its part of the results is not made
 				e.voidOutputs(r, gt, []Op{op}, false)
 				if !g.withdrawn {
 					g.withdrawn, g.failedAt = true, e.now
@@ -137,8 +147,8 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		e.recordExec(op, rec, r, t, ok, start, end)
 	}
 	if !ok {
-		// The first time round every copy of a result stems from this execution;
-		// of a replay, other results may have copies that are still good.
+		// In a first execution every copy of a result comes from it; in a replay, other
+		// results may have copies that are complete.
 		ops, failed := []Op{op}, dev
 		if g != nil {
 			ops, failed = g.ops, g.failed
@@ -151,7 +161,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	e.succeeded(tid, r, gt, dev, start, end)
 }
 
-// recordExec keeps the execution of a task in the trace.
+// recordExec records the execution of a task in the trace.
 func (e *Engine) recordExec(op Op, rec *opRec, r *run, t *task, ok bool, start, end time.Duration) {
 	info, gt := &e.lanes[op.Lane].info, graph.TaskID(rec.task-r.tbase)
 	e.tr.Record(trace.Event{
@@ -161,7 +171,7 @@ func (e *Engine) recordExec(op Op, rec *opRec, r *run, t *task, ok bool, start, 
 	})
 }
 
-// inputsAt returns when the last of a task's inputs was there.
+// inputsAt returns when the last input of a task was ready.
 func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
 	at := int64(rec.inputs)
 	for _, p := range r.f.Preds(gt) {
@@ -172,7 +182,7 @@ func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
 	return time.Duration(at)
 }
 
-// unpinLaunch undoes a launch's pins and frees its workspace.
+// unpinLaunch undoes the pins of a launch, which frees its workspace.
 func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 	if rec.quick {
 		for _, s := range rec.slots {
@@ -195,7 +205,8 @@ func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
 	}
 }
 
-// succeeded takes in what a task made and lets go of what it read.
+// succeeded takes in a task that ended well: its counts, what is learnt from it, and its
+// values.
 func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, start, end time.Duration) {
 	took := end - start
 	t := &e.tasks.at[tid]
@@ -219,7 +230,6 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 		e.compiledOn(dev, r.g.Task(gt), sh)
 	}
 	if e.learn != nil {
-		// Of many short executions that are all alike a sample teaches as much.
 		e.learnable++
 		if took > learnAlways || sh.samples < learnAll || e.learnable%learnEvery == 0 {
 			sh.samples++
@@ -244,10 +254,10 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	}
 }
 
-// settleUses takes in what a task made, and lets go of what it read.
+// settleUses takes in the values a task made and ends its reads.
 func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 	f, uses := r.f, r.f.TaskUses(gt)
-	// How long a chain it would take to make its results again.
+	// depth and replay are the length of the chain that would recompute its results.
 	var depth int16
 	var replay int64
 	if !e.hostOnly {
@@ -273,8 +283,8 @@ func (e *Engine) settleUses(r *run, gt graph.TaskID, took time.Duration) {
 	}
 }
 
-// settlePlain does that for a plain task whose results are in host memory,
-// where nothing has to be kept to make them again.
+// settlePlain does the same for a plain task where all devices use host memory, so that
+// no recipe is kept for its results.
 func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 	initial, shift := r.f.NumInitial, r.shift()
 	quick := len(e.leftOuts)+len(e.behindReaders) == 0
@@ -300,8 +310,7 @@ func (e *Engine) settlePlain(r *run, uses []graph.PlainUse) {
 	}
 }
 
-// wasRead gives a value up, after a read of it ended, if that was the last thing
-// that needed it.
+// wasRead frees a value after a read of it ended, if nothing else needs it.
 func (e *Engine) wasRead(v valueID) {
 	val := &e.mem.vals.at[v]
 	if val.reads > 0 {
@@ -315,7 +324,7 @@ func (e *Engine) wasRead(v valueID) {
 	}
 }
 
-// landed takes a task out of flight, which may let another start.
+// landed takes a task out of flight, which may let another be issued.
 func (e *Engine) landed(r *run) {
 	r.flight--
 	e.inFlight--
@@ -327,21 +336,21 @@ func (e *Engine) landed(r *run) {
 	}
 }
 
-// produced takes in one value a task made.
+// produced takes in one value a task made. depth and replay describe its recomputation.
 func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	val := &e.mem.vals.at[v]
 	val.on(madeGone)
 	if len(e.leftOuts) > 0 {
-		e.offerAgain = true // one of them may wait for it on behalf of another run
+		e.offerAgain = true // a task of another run may have been left out for want of it
 	}
 	if len(e.behindReaders) > 0 && val.reads == 0 {
 		e.wakeAwaiting(v)
 		val = &e.mem.vals.at[v]
 	}
 	if val.slot < 0 {
-		// Given up on while it was being made again, or because its readers were
-		// heard of before its maker, or updated in place already: what its readers
-		// make may depend on it still.
+		// It was freed while it was recomputed, or its readers were reported before its
+		// task, or it was updated in place already. Results of its readers may still have
+		// to be recomputed from it.
 		if (val.deps > 0 || val.reads > 0) && val.flags&anchored == 0 && !e.hostOnly {
 			val.depth, val.replay = depth, replay
 			e.keepRecipe(v)
@@ -371,16 +380,16 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	case val.owed():
 		e.deliver(v)
 	case !e.hostOnly && val.flags&anchored != 0:
-		// Made again beside its home, it need not be kept there for recovery: an
-		// output may be waiting for the place.
+		// It was recomputed outside its home and need not be kept there for recovery: an
+		// output may be waiting for that slot.
 		if e.mem.data.at[val.data].home >= 0 {
 			e.homeVacated(val.data, val.piece)
 		}
 	}
 }
 
-// voidOutputs gives up what operations that failed were going to make, with
-// all every copy of it.
+// voidOutputs ends the copies that failed operations were to make of a task's results;
+// with all, every copy of them.
 func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
@@ -400,6 +409,7 @@ func (e *Engine) voidOutputs(r *run, gt graph.TaskID, ops []Op, all bool) {
 	}
 }
 
+// wakeAwaiting takes on the tasks that waited for a value to be made and read.
 func (e *Engine) wakeAwaiting(v valueID) {
 	ts, ok := e.behindReaders[v]
 	if !ok {

@@ -9,24 +9,26 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
+// Gangs: one task over several devices, issued to all of them or none.
+
 // gang is a task in flight on several devices.
 type gang struct {
-	ops    []Op
-	devs   []machine.DeviceID
-	left   int
-	status Status
+	ops    []Op               // by rank, the launch of each member
+	devs   []machine.DeviceID // by rank
+	left   int                // members that have not ended
+	status Status             // OK, or how the first member failed
 	err    error
-	failed machine.DeviceID // where, unless status is OK
-	start  time.Duration
-	// withdrawn says that a member failed, failedAt when: what follows waits for
-	// another attempt.
+	failed machine.DeviceID // the device of that member, unless status is OK
+	start  time.Duration    // when the last member began
+	// withdrawn says that a member failed, failedAt when: successors wait for another
+	// attempt.
 	withdrawn bool
 	failedAt  time.Duration
-	// lost says that a memory was lost that held what a member made or was to make.
+	// lost says that a memory was lost that held, or was to hold, a result of a member.
 	lost bool
 }
 
-// gang returns the gang a task is in flight as, nil for an ordinary task.
+// gang returns the gang that a task is in flight as, nil for an ordinary task.
 func (e *Engine) gang(tid taskID) *gang {
 	if len(e.gangs) == 0 {
 		return nil
@@ -34,9 +36,9 @@ func (e *Engine) gang(tid taskID) *gang {
 	return e.gangs[tid]
 }
 
-// placeGang issues a gang on the devices that are free soonest, all or none. A gang goes
-// past the lanes' credits: since all its launches are issued at once and lanes keep
-// order, two gangs can never wait for each other.
+// placeGang issues a gang on the devices that are free soonest, all or none. A gang
+// ignores the lanes' credits: because all its launches are issued at once and lanes keep
+// order, two gangs cannot wait for each other.
 func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	switch {
 	case r.full():
@@ -104,8 +106,8 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	e.markIssued(tid, r, devs[len(devs)-1])
 }
 
-// gangDevices returns the devices that a member of a gang can run on now and all the gang
-// reads can be brought to, how many there may be in time, and why there are no more.
+// gangDevices returns the devices that a member of a gang can run on now with all inputs
+// in reach, the number of devices that may become possible, and why there are no more.
 func (e *Engine) gangDevices(r *run, gt graph.TaskID) (devs []machine.DeviceID, possible int, why error) {
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	why = ErrNoDevice
@@ -129,8 +131,9 @@ func (e *Engine) gangDevices(r *run, gt graph.TaskID) (devs []machine.DeviceID, 
 	return devs, possible, why
 }
 
-// waitGang adds the members of a gang to what a launch waits for: those in flight,
-// since the board may forget how one ended that the engine has heard of.
+// waitGang adds the members of a gang in flight to the operations a launch waits for.
+// Members that have ended are left out, because the loop's board may have forgotten how
+// they ended.
 func (e *Engine) waitGang(g *gang) {
 	for _, op := range g.ops {
 		if e.mem.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
@@ -139,7 +142,7 @@ func (e *Engine) waitGang(g *gang) {
 	}
 }
 
-// nextGang lets the next gang in that waits for the limit of tasks in flight.
+// nextGang readies the next gang that waits for fewer tasks in flight.
 func (e *Engine) nextGang() {
 	if e.gangLine.len() > 0 && !e.full() {
 		tid := e.gangLine.pop()
@@ -148,9 +151,9 @@ func (e *Engine) nextGang() {
 	}
 }
 
-// lostResult reports whether something a gang made is needed and nowhere, after a
-// member's device was lost when that member had ended and others had not. Without a loss
-// a task behind the gang may be updating it in place.
+// lostResult reports whether a needed result of a gang has no copy. It is asked after the
+// device of a member that had ended was lost before the others ended; without a loss, a
+// task behind the gang may be updating the result in place.
 func (e *Engine) lostResult(r *run, gt graph.TaskID) bool {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {

@@ -7,18 +7,21 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
+// Operations that a failed run has in flight, and giving up on them where a process can
+// be killed.
+
 // Held is an operation of a run that has not ended.
 type Held struct {
 	Device  machine.DeviceID // machine.Host for a copy within host memory
 	Graph   *graph.Graph
 	Task    graph.TaskID // graph.NoTask for a copy
-	Begun   bool         // it runs; what has not begun waits for something else
+	Begun   bool         // it runs; otherwise it waits for another operation
 	Stopped bool         // the loop was told to end it: if it has not begun, it never will
 	Lent    bool         // it may use the caller's memory
 }
 
-// Holding returns what a run that has not ended has in flight, and what it will fail
-// with if it has failed.
+// Holding returns the operations that a run which has not ended has in flight, and the
+// error it will end with if it has failed.
 func (e *Engine) Holding(id RunID) (held []Held, err error) {
 	s, ok := e.byID[id]
 	if !ok {
@@ -57,14 +60,14 @@ func (e *Engine) Holding(id RunID) (held []Held, err error) {
 	return held, r.err(e)
 }
 
-// touches reports whether a run's own memory stands behind an instance.
+// touches reports whether an instance is memory that the caller of a run lent it.
 func (e *Engine) touches(r *run, i Inst) bool {
 	in := &e.mem.insts[i]
 	return in.lent && in.data >= 0 && e.mem.data.at[in.data].run == r.slot
 }
 
-// begun reports whether the oldest operation of a lane waits for nothing: what it reads
-// is there, and what it is to come after has ended.
+// begun reports whether the oldest operation of a lane waits for nothing: its inputs are
+// there, and the operations before it have ended.
 func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	if rec.task < 0 {
 		in := &e.mem.insts[rec.src]
@@ -97,8 +100,8 @@ func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 	return there
 }
 
-// giveUp ends what a failed run has running where a process can be killed for it.
-// What other runs have on these devices is placed anew, and nobody is blamed.
+// giveUp drops the devices in processes of their own that run an operation of a failed
+// run. Tasks of other runs on them are placed anew, and no task is suspected.
 func (e *Engine) giveUp(id RunID) {
 	s, ok := e.byID[id]
 	if !ok || e.runs[s].state != runFailing {

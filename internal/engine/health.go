@@ -10,7 +10,10 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// Rung is a step of the recovery ladder, tried one after another while the
+// Health: the recovery ladder of a lost device, telemetry with the thresholds for slowing
+// and draining a device, and how slow a device is taken to be.
+
+// Rung is a step of the recovery ladder. Rungs are tried one after another while the
 // device's work already runs elsewhere.
 type Rung uint8
 
@@ -36,15 +39,16 @@ type Health struct {
 	// Trust how long a device must stay up for the ladder to start over (5 s).
 	RungTimeout time.Duration
 	Trust       time.Duration
-	// MaxLosses is how many devices may be lost while a task runs (3) before it is
-	// held to be the cause and not tried again. The ladder has as many rungs, so that
-	// a device is not given up for what one task does to it.
+	// MaxLosses is the number of device losses while a task runs (3) at which the task
+	// is taken to be the cause and not tried again. The ladder has as many rungs, so
+	// that a device is not given up because of one task.
 	MaxLosses int
 	// Again is the pause after which the ladder of a broken device starts over,
 	// doubled each time up to 64 times as long; 0 means never.
 	Again time.Duration
 }
 
+// defaults fills in the fields that are zero.
 func (h *Health) defaults() {
 	if h.MaxFailures == 0 {
 		h.MaxFailures = 3
@@ -67,35 +71,44 @@ func (h *Health) defaults() {
 }
 
 const (
-	// A device over a threshold is slowed for drainAfter samples in a row and
-	// drained at the next; it must be under by a margin to be let in again, so
-	// that it does not swing around the threshold.
-	drainAfter   = 2
+	// drainAfter is the number of samples in a row over a threshold for which a device
+	// is only slowed; it is drained at the next, so that one outlier drains nothing.
+	drainAfter = 2
+	// strainFactor is how many times slower than its model a strained device is taken to
+	// be: it gets about half as much work, which lets it cool.
 	strainFactor = 2.0
-	coolMarginC  = 5.0
-	freeMargin   = 0.05
-	loadAlpha    = 0.1 // moving average of utilisation
-	// maxDoublings bounds the pause before the ladder starts over: ten seconds become
-	// eleven minutes, at which a device that is gone costs next to nothing.
+	// coolMarginC (°C) and freeMargin (a fraction of memory, and of the power budget) are
+	// how far below its thresholds a drained device must be to take work again, so that
+	// it does not swing around them.
+	coolMarginC = 5.0
+	freeMargin  = 0.05
+	// loadAlpha is the weight of a new sample in the moving average of utilisation: ten
+	// samples, 1 s at the usual 100 ms, move it by two thirds.
+	loadAlpha = 0.1
+	// maxDoublings bounds the pause before the ladder starts over: 10 s become 11
+	// minutes, at which a device that is gone for good costs next to nothing.
 	maxDoublings = 6
 )
 
+// deviceHealth is the state of a device that its health is judged by.
 type deviceHealth struct {
-	failures int  // in a row
-	faulted  bool // a launch failed there, and no loss was put down to it
-	rung     Rung
-	deadline time.Duration // of the rung being tried; of a broken device, when the ladder starts over, 0 for never
-	breaks   int           // how often the ladder gave up since the device was last trusted
-	never    bool          // it cannot be brought back
-	upSince  time.Duration
-	strained int // samples over a threshold in a row
-	drained  bool
-	errors   int64 // memory errors at the last sample, -1 unknown
-	faults   int64 // of the device itself, at the last sample that told
-	seen     bool
-	factor   float64 // slowness reported by the loop, 0 means 1
+	failures int           // executions that failed in a row
+	faulted  bool          // a launch failed there, and no loss was attributed to it
+	rung     Rung          // the rung being tried, or the next one if it is lost
+	deadline time.Duration // of the rung; of a broken device when the ladder starts over, 0 for never
+	breaks   int           // times the ladder gave up since the device was last trusted
+	never    bool          // no rung can bring it back
+	upSince  time.Duration // when it last came back
+	strained int           // samples over a threshold in a row
+	drained  bool          // telemetry drained it
+	errors   int64         // uncorrectable memory errors at the last sample that had them
+	faults   int64         // faults of the device at the last sample that had them
+	seen     bool          // errors is known
+	factor   float64       // slowness reported by the loop; 0 means 1
 }
 
+// retries returns how often a task may be tried again: its own number, its run's or the
+// engine's.
 func (e *Engine) retries(r *run, gt graph.TaskID) int {
 	if n := r.g.Task(gt).Retries; n != 0 {
 		return n
@@ -106,7 +119,7 @@ func (e *Engine) retries(r *run, gt graph.TaskID) int {
 	return e.o.Retries
 }
 
-// climb tries the next rung of the ladder, or gives up.
+// climb tries the next rung of the ladder, or gives the device up as broken.
 func (e *Engine) climb(dev machine.DeviceID) {
 	defer e.listTimed()
 	d := &e.devs[dev]
@@ -130,7 +143,7 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	a.Device, a.Rung = dev, h.rung
 }
 
-// back lets a device in again, with what its memory held if that was kept.
+// back returns a device to work, with the content of its memory if that was kept.
 func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	d := &e.devs[dev]
 	e.quieted(dev)
@@ -141,7 +154,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 		e.loseMemory(d.space)
 	}
 	h := &d.health
-	h.rung++ // if it is lost again before it is trusted
+	h.rung++ // for a loss before it is trusted
 	if d.state == Broken {
 		h.rung = 0
 	}
@@ -156,7 +169,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	e.tr.Record(trace.Event{Kind: trace.Back, Device: dev, Task: -1, Start: e.now, End: e.now})
 }
 
-// sick counts a failure against a device.
+// countFailure counts a failure against a device and drops it after too many in a row.
 func (e *Engine) countFailure(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	d.health.failures++
@@ -165,14 +178,13 @@ func (e *Engine) countFailure(dev machine.DeviceID) {
 	}
 }
 
-// telemetry takes a sample of a device's condition.
+// telemetry takes in a sample of a device's condition.
 func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	d := &e.devs[dev]
 	h := &d.health
 	vd := &e.view.Devices[dev]
 	if s.Util >= 0 {
-		// What the engine itself has placed shows in queues, and what it
-		// has finished says nothing about what is to come.
+		// The engine's own tasks show in queues; the view gets the part of others.
 		d.util, vd.Util = s.Util, max(s.Util-s.Own, 0)
 		vd.Load += loadAlpha * (s.Util - vd.Load)
 	}
@@ -188,7 +200,7 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	case s.Faults > h.faults:
 		what = "its driver reports a fault of the device"
 	}
-	if s.Faults >= 0 { // a device that is open anew counts from 0
+	if s.Faults >= 0 { // a device that was opened again counts from 0
 		h.faults = s.Faults
 	}
 	if what != "" {
@@ -219,15 +231,15 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	e.rebalance()
 }
 
-// slowed takes the loop's word for how slow a device is.
+// slowed takes in how slow the loop says a device is.
 func (e *Engine) slowed(dev machine.DeviceID, factor float64) {
 	e.devs[dev].health.factor = factor
 	e.tr.Record(trace.Event{Kind: trace.Slow, Device: dev, Task: -1, Start: e.now, End: e.now})
 	e.reslow(dev)
 }
 
-// reslow computes how slow a device is to be taken for. What is in flight there
-// is predicted anew, and what is queued is placed anew.
+// reslow computes how slow a device is taken to be. Tasks in flight there are predicted
+// anew, and tasks queued there are placed anew.
 func (e *Engine) reslow(dev machine.DeviceID) {
 	h := &e.devs[dev].health
 	slow := max(h.factor, 1)
@@ -245,7 +257,7 @@ func (e *Engine) reslow(dev machine.DeviceID) {
 			t := &e.tasks.at[ln.rec(s).task]
 			more := int64(float64(t.cost)*slow/vd.Slow) - t.cost
 			if e.gang(ln.rec(s).task) != nil {
-				continue // as slow as its slowest member, wherever that is
+				continue // its cost is that of its slowest member
 			}
 			t.cost += more
 			t.eft += more

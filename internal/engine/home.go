@@ -8,7 +8,10 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// homeCopies counts copies in flight that touch the caller's memory behind a run's data.
+// Values on their way to host memory: outputs to their homes, and commits, which make a
+// value an anchor.
+
+// homeCopies counts copies in flight that touch the caller's memory of a run's data.
 func (e *Engine) homeCopies(d dataID, n int) {
 	if slot := e.mem.data.at[d].run; slot >= 0 {
 		r := e.runs[slot]
@@ -19,7 +22,7 @@ func (e *Engine) homeCopies(d dataID, n int) {
 	}
 }
 
-// homeVacated notes that a place in a home may be able to take its output.
+// homeVacated notes that the slot of a piece in a home may be able to take its output.
 func (e *Engine) homeVacated(d dataID, p pieceID) {
 	dt := &e.mem.data.at[d]
 	if dt.fixed || dt.run < 0 {
@@ -37,7 +40,7 @@ func (e *Engine) homeVacated(d dataID, p pieceID) {
 	}
 }
 
-// redeliver tries again to bring outputs home, and to commit what failed to be.
+// redeliver tries again to bring outputs home, and to commit values whose commit failed.
 func (e *Engine) redeliver() {
 	for len(e.homeward) > 0 {
 		v := e.homeward[len(e.homeward)-1]
@@ -55,18 +58,18 @@ func (e *Engine) redeliver() {
 	}
 }
 
-// commit starts a copy of v into host memory.
+// commit starts a copy of v into host memory, unless there is one or it cannot be made.
 func (e *Engine) commit(v valueID) {
 	val := &e.mem.vals.at[v]
 	if val.flags&(anchored|commits) != 0 || e.mem.elsewhereInHost(v, -1) || e.source(v, 0) < 0 || e.copyGivenUp(v) != nil {
-		return // it is there, or on its way, or cannot be brought
+		return // it is there or on its way, or it cannot be copied
 	}
 	d, p, bytes := val.data, val.piece, val.bytes
 	e.mem.beginIssue()
 	dst := e.mem.findVacant(d, 0, p, 1)
 	if dst < 0 {
 		if !e.mem.fits(0, bytes) {
-			e.lacksHost(v) // until then lineage makes it safe
+			e.lacksHost(v) // until there is room, its recipe keeps it recoverable
 			return
 		}
 		dst = e.mem.alloc(d, 0, p, 1, e.pieceLo(d, p), bytes)
@@ -100,13 +103,14 @@ func (e *Engine) deliver(v valueID) {
 	e.freeIfUnneeded(v)
 }
 
-// shortHaul is up to which nanoseconds of predicted work on a device the outputs of
-// a task are sent after it.
+// shortHaul is the predicted work on a device, in nanoseconds per lane, up to which the
+// outputs of a task are copied home behind it: 200 µs is some ten times the round trip
+// that this saves.
 const shortHaul = 200_000
 
-// followHome has the outputs of a task that was just issued copied home behind it:
-// to wait until it is known to have ended costs a short task as much time again.
-// One that takes long gains nothing, and would hold up other copies.
+// followHome issues the copies home of a task's outputs right behind its launch. To wait
+// until its end is reported would cost a short task as much time again; a long one gains
+// nothing, and its copies would hold up others on the lane.
 func (e *Engine) followHome(r *run, gt graph.TaskID) {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
@@ -125,10 +129,10 @@ func (e *Engine) followHome(r *run, gt graph.TaskID) {
 	}
 }
 
-// bringHome reports whether a value is in its home, and takes the next step
-// towards that when it is not. The home may hold an older value that something
-// lost would be computed from: first the new value is made safe beside it, then
-// the old one is moved out of the way, so at no moment is either only half there.
+// bringHome reports whether a value is in its home, and takes the next step towards that
+// if not. The home may hold an older value that something lost would be recomputed from.
+// Then the new value is committed outside the home first, and the old one is copied aside
+// after that, so that at no moment either has only an incomplete copy.
 func (e *Engine) bringHome(v valueID) bool {
 	val := &e.mem.vals.at[v]
 	home := e.mem.data.at[val.data].home
@@ -140,16 +144,16 @@ func (e *Engine) bringHome(v valueID) bool {
 	case !e.mem.have(v):
 		e.recoverValue(v)
 	case e.copyGivenUp(v) != nil:
-		// whoever asks anew has it tried again
+		// tried again when a caller asks again
 	case old < 0 && e.mem.slots.at[hs].pins == 0:
 		e.fill(home, val.piece, 1, func(pieceID) valueID { return v }, forHome)
 		e.ops = e.ops[:0]
 	case old < 0:
-		// whoever touches it will be done
+		// the operations that touch it will end
 	case !val.has(anchored):
 		e.commit(v)
 	case e.mem.vals.at[old].reads > 0:
-		// its readers will be done
+		// its readers will end
 	case e.mem.elsewhereInHost(old, hs):
 		if e.mem.wholeInHost(old, hs) {
 			e.mem.unhold(hs)
@@ -165,8 +169,9 @@ func (e *Engine) bringHome(v valueID) bool {
 	return false
 }
 
-// copyAside has what is in a place of a home copied into host memory beside it, and
-// reports whether that is on its way: there may be no room, or copies of it fail.
+// copyAside copies the value in a slot of a home to other host memory, and reports
+// whether such a copy exists or is in flight: there may be no room, or copies of it were
+// given up.
 func (e *Engine) copyAside(hs slotID) bool {
 	v := e.mem.slots.at[hs].val
 	val := &e.mem.vals.at[v]

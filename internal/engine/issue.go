@@ -8,20 +8,22 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Issuing gives a task to a device: memory for what it makes, copies of what it
-// reads, then the launch with everything it has to wait for. It happens all at
-// once or not at all, so a task that waits for memory holds none.
+// Issuing gives a task to a device: memory for its results, copies of its inputs, then
+// the launch with every operation it waits for. It happens all at once or not at all, so
+// that a task that waits for memory holds none. How many tasks are issued ahead is a
+// matter of credits.
 
+// verdict is the outcome of an attempt to issue a task.
 type verdict uint8
 
 const (
 	issuedOK verdict = iota
-	setAside         // it waits for something else now and is off the queue
-	noMemory         // keep it at the head of the queue until memory frees up
+	setAside         // it waits for something else and is off the queue
+	noMemory         // it stays at the head of the queue until there is room
 )
 
-// issueAll issues from the queues of devices that changed, as far as credits
-// and memory go; one that has nothing left may take a task from another.
+// issueAll issues from the queues of devices that changed, as far as credits and memory
+// go. A device that has nothing left may take a task from another.
 func (e *Engine) issueAll() {
 	for n := 0; n < len(e.revisits) || e.limited.len() > 0 && e.resume(); n++ {
 		dev := e.revisits[n]
@@ -59,8 +61,8 @@ func (e *Engine) issueAll() {
 	e.revisits = e.revisits[:0]
 }
 
-// resume has the device looked at that has waited longest for fewer tasks to be in
-// flight, once they are, and reports whether there is one.
+// resume has issueAll look at the device that has waited longest for fewer tasks in
+// flight, once there are fewer, and reports whether there is one.
 func (e *Engine) resume() bool {
 	for e.limited.len() > 0 && !e.full() {
 		e.visit(1)
@@ -74,10 +76,10 @@ func (e *Engine) resume() bool {
 	return false
 }
 
-// working reports whether a device takes operations at all.
+// working reports whether a device takes operations: it is healthy or draining.
 func (e *Engine) working(d *device) bool { return d.state == Healthy || d.state == Draining }
 
-// credit returns a lane that may take another task.
+// credit returns a lane of a device that may take another task, and whether there is one.
 func (e *Engine) credit(d *device) (Lane, bool) {
 	best, least := Lane(-1), uint64(1<<31)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
@@ -95,14 +97,13 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 	return best, least == 1
 }
 
-// longHaul is from how long a task in flight on a device that uses host memory is
-// alone there: nothing is copied meanwhile for the next one, which can still go to
-// another device if this one turns out to be slow, and of another run end at once
-// when that is cancelled. To hear of the one and give the other takes some tens of
-// microseconds.
+// longHaul is the predicted duration, in nanoseconds, above which a device that uses host
+// memory gets no second task in advance. There is no copy to overlap, and a task that is
+// not yet bound can still go to another device or be cancelled at once. 2 ms is about 40
+// times the cost of handing out the next task late (about 50 µs).
 const longHaul = int64(2 * time.Millisecond)
 
-// perLane divides predicted work among a device's lanes.
+// perLane divides predicted nanoseconds of work among a device's compute lanes.
 func (d *device) perLane(ns int64) int64 {
 	if n := int64(d.lanes[1] - d.lanes[0]); n > 1 {
 		return ns / n
@@ -117,7 +118,7 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 		e.unplace(tid, waiting)
 		return setAside
 	}
-	if e.tasks.at[tid].unissued > 0 { // a predecessor failed meanwhile
+	if e.tasks.at[tid].unissued > 0 { // a predecessor failed after it was queued
 		e.unplace(tid, waiting)
 		e.unpark(r)
 		return setAside
@@ -145,9 +146,9 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
 	return issuedOK
 }
 
-// maxTried is how many tasks of a queue are tried when the first has no room and nothing
-// in flight will make any in its device's memory: enough to pass a few large ones, few
-// enough to cost less than the launch that is gained.
+// maxTried is the number of tasks of a queue that are tried when the first has no room
+// and no operation in flight will make any in its device's memory: enough to pass a few
+// large ones, few enough to cost less than the launch that is gained.
 const maxTried = 8
 
 // issueBehind issues a task of a device that comes behind the next one, for which there
@@ -171,8 +172,8 @@ func (e *Engine) issueBehind(next keyed, dev machine.DeviceID, l Lane) bool {
 	return found
 }
 
-// goElsewhere has a task placed anew, one of whose values is beyond reach from its
-// device: where all it reads is within reach, once there is such a device.
+// goElsewhere has a task placed anew because no link leads from one of its inputs to its
+// device. It goes to a device that all inputs can reach, or waits for one.
 func (e *Engine) goElsewhere(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID) {
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	ever := false
@@ -195,8 +196,8 @@ func (e *Engine) goElsewhere(tid taskID, r *run, gt graph.TaskID, dev machine.De
 	e.leaveOut(tid)
 }
 
-// reaches reports whether a way leads to a memory from all a task reads that is
-// anywhere.
+// reaches reports whether every input of a task that has a copy can be copied to a
+// memory.
 func (e *Engine) reaches(r *run, gt graph.TaskID, space spaceID) bool {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {

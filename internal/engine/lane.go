@@ -7,66 +7,75 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
+// Lanes and the operations in flight on them, and the outbox that collects actions.
+
 // flights are the operations in flight.
 type flights struct {
 	lanes    []lane
-	flying   int                          // operations on all lanes: the sum of issued - done
-	inFlight int                          // tasks that are issued
-	detached []detachedOp                 // launches that have left their lanes; flying does not count them
-	far      map[[2]machine.DeviceID]bool // which devices a network joins
-	// copyFor is the task that copies are being made for, -1, and copySerial the
-	// serial of the issue they are made for.
+	flying   int          // operations on lanes; invariant: the sum of issued - done over lanes
+	inFlight int          // tasks that are issued; invariant: the sum of flight over runs
+	detached []detachedOp // launches that have left their lanes; flying does not count them
+	// far says which pairs of devices (from, to) a network joins.
+	far map[[2]machine.DeviceID]bool
+	// copyFor is the task that copies are being made for, -1 for none, and copySerial the
+	// serial of its issue.
 	copyFor    taskID
 	copySerial uint32
-	squeezes   int    // copies within a memory that failed in a row
-	learnable  uint32 // executions the cost model could have learnt from
+	squeezes   int    // squeeze copies that failed in a row
+	learnable  uint32 // executions the cost model could have learnt from, counted
 }
 
 // lane is an in-order queue of operations in flight.
 type lane struct {
-	info     LaneInfo
-	issued   uint64 // counted without end; numbers of operations are the lower half
-	done     uint64
-	lost     uint64 // operations up to here were given up on
-	ring     []opRec
-	head     time.Duration // when its oldest operation became the oldest
-	last     time.Duration // when it last completed one
-	timed    int           // operations in flight that have a timeout
-	least    time.Duration // the shortest timeout of an operation since there was none in flight that has one
-	watchers []Lane        // whose oldest operations have timeouts and cannot start before this one gets on
-	bound    time.Duration // its earliest entry among the engine's bounds, 0 for none
+	info LaneInfo
+	// issued and done count the operations given to the lane and those that ended. Op.Seq
+	// is the lower half of the count. Invariant: done <= issued.
+	issued uint64
+	done   uint64
+	lost   uint64        // operations up to this count were given up; invariant: lost <= issued
+	ring   []opRec       // records of operations done+1 to issued; its length is a power of two
+	head   time.Duration // when its oldest operation became the oldest
+	last   time.Duration // when it last completed an operation
+	// timed is the number of its operations in flight with a timeout. Invariant: their
+	// sum over lanes is timedOps.
+	timed    int
+	least    time.Duration // the shortest timeout among operations since timed was 0
+	watchers []Lane        // lanes to look at when this one completes an operation (watchLater)
+	bound    time.Duration // its earliest entry among timers.bounds, 0 for none
 }
 
+// rec returns the record of an operation in flight.
 func (l *lane) rec(seq uint64) *opRec { return &l.ring[seq&uint64(len(l.ring)-1)] }
 
-// count returns what issued was at an operation in flight, or not long ago: numbers
-// wrap, and one is taken for the nearest to what is done.
+// count returns the full count for the number of an operation that is or recently was in
+// flight: numbers wrap, and the result is the one nearest to done.
 func (l *lane) count(seq uint32) uint64 {
 	return l.done + uint64(int64(int32(seq-uint32(l.done))))
 }
 
-// opRec is an operation in flight.
+// opRec is an operation in flight: a copy or a launch.
 type opRec struct {
-	task   taskID // -1 for a copy
-	rank   int16
+	task   taskID // of a launch; -1 for a copy. Invariant: that task is issued
+	rank   int16  // of a launch: which member of a gang
 	why    copyWhy
-	quick  bool // a launch whose args are slots, pinned one by one
-	auto   bool // its timeout is the least it can be: see limit
-	src    Inst
-	dst    Inst
-	p0, p1 pieceID // pieces copied
-	issued time.Duration
-	// of a launch, when the last copy made for it arrived, if traced
+	quick  bool          // a launch by launchQuick, which pins slots one by one
+	auto   bool          // its timeout is a lower bound; limit computes the real one
+	src    Inst          // of a copy
+	dst    Inst          // of a copy
+	p0, p1 pieceID       // of a copy: pieces [p0, p1)
+	issued time.Duration // when it was issued
+	// inputs is when the last copy made for a launch arrived, if there is a trace.
 	inputs time.Duration
-	// the task a copy is made for, if any
+	// forRun, forTask and forIssue name the task that a copy is made for and the serial
+	// of its issue; 0 and graph.NoTask if it is for none.
 	forRun   int32
 	forTask  graph.TaskID
-	forIssue uint32 // serial of its issue
-	timeout  time.Duration
-	bytes    int64
-	args     []Inst   // instances of a launch, in use order; workspace last
-	slots    []slotID // of a quick launch, the slots it pins
-	waits    []Op     // of a launch on a device with memory of its own, or with a timeout
+	forIssue uint32
+	timeout  time.Duration // of a launch, 0 for none
+	bytes    int64         // of a copy
+	args     []Inst        // of a launch: its instances in the order of uses; the workspace last
+	slots    []slotID      // of a quick launch: the slots it pins
+	waits    []Op          // of a launch on a device with its own memory or with a timeout
 }
 
 // Lanes describes the engine's lanes; index is the Lane.
@@ -90,8 +99,8 @@ func LanesOf(m *machine.Machine) []LaneInfo {
 // Issued returns how many operations a lane has been given.
 func (e *Engine) Issued(l Lane) uint32 { return uint32(e.lanes[l].issued) }
 
-// Ended returns the number of the last operation of a lane the engine has heard the
-// end of: nothing it issues later waits for those up to there.
+// Ended returns the number of the last operation of a lane whose end was reported. No
+// operation issued later waits for that one or one before it.
 func (e *Engine) Ended(l Lane) uint32 { return uint32(e.lanes[l].done) }
 
 // Running is a launch a device has begun and not ended.
@@ -99,11 +108,11 @@ type Running struct {
 	Op    Op
 	Graph *graph.Graph
 	Task  graph.TaskID
-	Since time.Duration // it has not begun before
+	Since time.Duration // it began then or later
 }
 
-// Oldest returns what a device has been running for longest; false if it runs
-// nothing. Copies a launch waits for are not counted as part of it.
+// Oldest returns the launch that a device has been running for longest; false if it runs
+// none. Copies that a launch waits for are not counted as part of it.
 func (e *Engine) Oldest(dev machine.DeviceID) (o Running, ok bool) {
 	d := &e.devs[dev]
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
@@ -129,7 +138,8 @@ func (e *Engine) Oldest(dev machine.DeviceID) (o Running, ok bool) {
 	return o, ok
 }
 
-// push gives a lane its next operation and returns its record.
+// push gives a lane its next operation and returns its record, which is valid until the
+// next push to that lane.
 func (e *Engine) push(l Lane) (Op, *opRec) {
 	ln := &e.lanes[l]
 	if int(ln.issued-ln.done) >= len(ln.ring) {
@@ -151,8 +161,8 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	return Op{l, uint32(ln.issued)}, r
 }
 
-// computes reports whether a lane carries launches. Where all devices use host
-// memory, lane 0 is the only one that copies.
+// computes reports whether a lane carries launches. If all devices use host memory, lane
+// 0 is the only one that copies.
 func (e *Engine) computes(l Lane) bool {
 	return l != 0 && (e.hostOnly || e.lanes[l].info.Kind == Compute)
 }
@@ -174,8 +184,8 @@ func (o *outbox) emit(k ActionKind) *Action {
 	return a
 }
 
-// copiesAlone reports whether no other lane copies: a copy that shares its way with
-// others says little about what it takes by itself.
+// copiesAlone reports whether no other lane copies. The time of a copy that shares a link
+// says little about its time alone.
 func (e *Engine) copiesAlone(lane Lane) bool {
 	for i := range e.lanes {
 		if l := &e.lanes[i]; Lane(i) != lane && l.info.Kind != Compute && l.issued != l.done {

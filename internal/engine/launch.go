@@ -8,10 +8,12 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// launchQuick issues a plain task in one pass, when what it reads is already in
-// its device's memory or on the way there. It returns false, having done
-// nothing, when the task is not like that; prepare and launch then do it step
-// by step.
+// Launching: buffers, copies and the launch of a prepared task, and a fast path for plain
+// tasks, which most tasks are.
+
+// launchQuick issues a plain task in one pass, if its inputs are in its device's memory
+// or on the way there. It returns false and changes nothing for any other task; prepare
+// and launch then issue it step by step.
 func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane) (Op, bool) {
 	f := r.f
 	row := &f.Rows[gt]
@@ -55,12 +57,12 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 		if val.piece != 0 {
 			arg.Offset = e.offset(sl.inst, val.piece)
 		}
-		// What a task of this run makes is waited for as a predecessor.
+		// A value that a task of this run makes is waited for as a predecessor.
 		if (val.run != r.slot || !e.computes(sl.lane)) && e.mem.pending(sl.lane, sl.seq) {
 			e.waits = append(e.waits, Op{sl.lane, uint32(sl.seq)})
 		}
 	}
-	// Mostly there is room without a closer look.
+	// Most of the time there is room even if idle buffers counted.
 	if sp := &e.mem.spaces[space]; sp.used+e.mem.idle.bytes+need > sp.cap && !e.mem.fits(space, need) {
 		e.waits = e.waits[:w]
 		return Op{}, false
@@ -80,9 +82,8 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 		arg.Inst, arg.Offset, arg.Bytes = Inst(i), 0, bytes
 		e.mem.hold(e.mem.insts[i].slot, v, l, e.lanes[l].issued)
 	}
-	// Nothing is evicted from host memory, and what a plain task uses there is
-	// kept by its readers: only device memory, and what others may update in
-	// place, needs pins.
+	// Nothing is evicted from host memory, and values with readers are kept there: only
+	// device memory, and data that others may update in place, needs pins.
 	if space != 0 || r.volatile {
 		e.pinQuick(rec, uses, args, r)
 	}
@@ -99,7 +100,8 @@ func (e *Engine) pinQuick(rec *opRec, uses []graph.PlainUse, args []Arg, r *run)
 	}
 }
 
-// emitLaunch completes a launch with what it waits for and hands it over.
+// emitLaunch adds the predecessors in flight to the operations a launch waits for, gives
+// it its timeout and emits the action.
 func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) *Action {
 	tasks := e.tasks.at[r.tbase:]
 	gangs := len(e.gangs) > 0
@@ -141,8 +143,8 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	return a
 }
 
-// launch emits the actions for one rank of a task prepared before: buffers and
-// copies, then the launch itself with all it has to wait for.
+// launch emits the actions for one rank of a prepared task: buffers and copies, then the
+// launch with every operation it waits for.
 func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane, rank int16, plans []useBuffer) Op {
 	f := r.f
 	uses := f.TaskUses(gt)
@@ -193,8 +195,8 @@ func (e *Engine) launch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceI
 	return op
 }
 
-// waitFilled adds what fills slots to what the launch waits for, apart from its
-// own predecessors, which it waits for anyway.
+// waitFilled adds the operations that fill slots to those the launch waits for, except
+// its predecessors, which emitLaunch adds.
 func (e *Engine) waitFilled(r *run, first slotID, n pieceID) {
 	for s := first; s < first+slotID(n); s++ {
 		sl := &e.mem.slots.at[s]
@@ -204,8 +206,8 @@ func (e *Engine) waitFilled(r *run, first slotID, n pieceID) {
 	}
 }
 
-// claim promises slots to the values an operation will make. Where a slot holds
-// the value a read-write use updates, that copy becomes the new value.
+// claim promises slots to the values an operation will make. If a slot holds the value
+// that a read-write use updates, that copy becomes the new value.
 func (e *Engine) claim(r *run, writes []int32, first slotID, op Op) {
 	for q, gv := range writes {
 		s := first + slotID(q)
@@ -214,14 +216,14 @@ func (e *Engine) claim(r *run, writes []int32, first slotID, op Op) {
 	}
 }
 
-// markIssued moves a task into flight and tells its successors.
+// markIssued notes that a task is in flight and readies successors that waited for that.
 func (e *Engine) markIssued(tid taskID, r *run, dev machine.DeviceID) {
 	t := &e.tasks.at[tid]
 	t.move(issued)
 	t.dev = dev
 	r.flight++
 	e.inFlight++
-	// Virtual time goes on by the service given, shared among those who want it.
+	// Fair-queueing time advances by the service given, divided by the sum of weights.
 	e.vnow += int64(float64(t.cost) * e.share)
 	tasks, base := e.tasks.at, r.tbase
 	for _, s := range r.f.Succs(graph.TaskID(tid - base)) {

@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// Left names what the engine still keeps, "" when that is nothing: so it is once all
-// runs have ended, all resident data was given back and nothing is in flight. Buffers
-// that are kept for the next of their size do not count.
+// A list of everything the engine keeps, for tests of leaks.
+
+// Left names what the engine keeps, "" for nothing: so it is once all runs have ended,
+// all resident data was given back and nothing is in flight. Idle buffers do not count.
 func (e *Engine) Left() string {
 	runs, resident, spaces, inUse := 0, 0, int64(0), 0
 	for _, r := range e.runs {

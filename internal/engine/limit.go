@@ -9,29 +9,32 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Process says what is known of the process a device runs in.
+// Automatic timeouts of tasks on devices in processes of their own.
+
+// Process describes the process a device runs in.
 type Process struct {
-	Own   bool // not the caller's: it can be killed whatever the device does
-	Keeps bool // what the device's memory holds outlives it
+	Own   bool // it is not the caller's, and can be killed whatever the device does
+	Keeps bool // the content of the device's memory outlives it
 }
 
-// Limits say how long a task may run on a device in a process of its own where nothing
-// else bounds it; zero fields take the defaults named. A kernel that hangs there is
-// ended by killing the process, so that a limit that is too short costs a run of the
-// task and one that is too long costs only time.
+// Limits say how long a task may run on a device in a process of its own if no timeout
+// is set; zero fields take the defaults named. A kernel that hangs there is ended by
+// killing the process: a limit that is too short costs an execution of the task, one that
+// is too long costs only time.
 type Limits struct {
-	// Least is the shortest limit (10 s). It is far above what a short kernel may lose
-	// to others who use the same device, and still shorter than people wait.
+	// Least is the shortest limit (10 s): far above the delay of a short kernel by other
+	// users of the device, and still shorter than people wait.
 	Least time.Duration
-	// Times is how many times as long as predicted a task may take (20) for each
+	// Times is how many times its predicted duration a task may take (20) for each
 	// launch that may share its device: nine of ten samples are within twice the
-	// prediction, and clocks and other programs do the rest.
+	// prediction, and the rest allows for clocks and other programs.
 	Times int
-	// Unknown is the limit where no measurement stands behind the prediction, and
-	// while a kernel may still be compiled (2 min): a large one takes about a minute.
+	// Unknown is the limit if the prediction rests on no measurement, and while a kernel
+	// may still be compiled (2 min): a large one takes about a minute.
 	Unknown time.Duration
 }
 
+// defaults fills in the fields that are zero.
 func (l *Limits) defaults() {
 	if l.Least == 0 {
 		l.Least = 10 * time.Second
@@ -44,8 +47,9 @@ func (l *Limits) defaults() {
 	}
 }
 
-// of returns how long a task may run that was predicted to take so long, by so many
-// samples, where sharers launches may run at a time.
+// of returns the limit for a task with a predicted duration, from that many samples,
+// where sharers launches may run at a time. compiles says that a kernel may be being
+// compiled.
 func (l Limits) of(predicted time.Duration, samples, sharers int, compiles bool) time.Duration {
 	limit := max(l.Least, time.Duration(l.Times*sharers)*predicted)
 	if samples == 0 || compiles {
@@ -54,9 +58,9 @@ func (l Limits) of(predicted time.Duration, samples, sharers int, compiles bool)
 	return limit
 }
 
-// sharers returns how many launches may run at a time on what a device computes with:
-// on all its lanes, and on those of devices that name a resource of its own. What shares
-// only the bandwidth of host memory does not count.
+// sharers returns the number of launches that may run at a time on the resources a device
+// computes with: on all its lanes, and on those of devices that name one of its
+// resources. Sharing the bandwidth of host memory alone does not count.
 func sharers(m *machine.Machine, dev machine.DeviceID) int {
 	n := 0
 	for i := range m.Devices {
@@ -70,7 +74,7 @@ func sharers(m *machine.Machine, dev machine.DeviceID) int {
 	return n
 }
 
-// limit returns how long a launch whose limit is automatic may run.
+// limit returns how long a launch with an automatic timeout may run.
 func (e *Engine) limit(tid taskID, dev machine.DeviceID) time.Duration {
 	r, gt := e.taskOf(tid)
 	d := &e.devs[dev]
@@ -80,7 +84,7 @@ func (e *Engine) limit(tid taskID, dev machine.DeviceID) time.Duration {
 }
 
 // compiles reports whether a device may be compiling: a launch in flight there is the
-// first of its kernel since the device's process began. Others wait meanwhile.
+// first of its kernel in the device's process. Other launches wait meanwhile.
 func (e *Engine) compiles(d *device) bool {
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
@@ -102,8 +106,8 @@ func (e *Engine) compiles(d *device) bool {
 // their kernels are looked up each time.
 func ranBit(dev machine.DeviceID) uint64 { return 1 << uint(dev) }
 
-// compiledOn notes that the kernels of a task have run on a device. It is called where
-// the shape has no mark of that.
+// compiledOn notes that the kernels of a task have run on a device. It is called if the
+// shape has no mark of that.
 func (e *Engine) compiledOn(dev machine.DeviceID, task *graph.Task, sh *shape) {
 	sh.ran |= ranBit(dev)
 	d := &e.devs[dev]
@@ -125,7 +129,7 @@ func (e *Engine) compiledOn(dev machine.DeviceID, task *graph.Task, sh *shape) {
 	}
 }
 
-// uncompiled takes in that a device's process is gone, and what it compiled with it.
+// uncompiled forgets the kernels compiled in a device's process, which has ended.
 func (e *Engine) uncompiled(dev machine.DeviceID) {
 	clear(e.devs[dev].compiled)
 	e.devs[dev].ran = nil
@@ -136,7 +140,7 @@ func (e *Engine) uncompiled(dev machine.DeviceID) {
 	}
 }
 
-// overdue is the error of a task that ran too long.
+// overdue returns the error of a task that ran too long.
 func (e *Engine) overdue(rec *opRec, dev machine.DeviceID) error {
 	if !rec.auto {
 		return fmt.Errorf("%w after %v", ErrTimeout, rec.timeout)

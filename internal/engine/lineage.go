@@ -9,7 +9,10 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// producer returns the task that makes v, -1 when v was there from the start.
+// Lineage: which task makes a value, how long its recipe is kept, and recomputation of
+// values that are lost.
+
+// producer returns the task that makes v, -1 if v was given.
 func (e *Engine) producer(v valueID) taskID {
 	val := &e.mem.vals.at[v]
 	if val.run < 0 {
@@ -23,9 +26,9 @@ func (e *Engine) producer(v valueID) taskID {
 	return r.task(r.f.Values[int32(i)+r.f.NumInitial].Producer)
 }
 
-// freeIfUnneeded gives up copies of a value that nothing needs any more: all of them
-// when nothing can ask for it, those outside host memory when it is only kept
-// so that something lost could be computed again, or was delivered.
+// freeIfUnneeded ends copies of a value that are not needed: all of them if nothing can
+// ask for it, those outside host memory if it is kept for recomputation only, or was
+// delivered.
 func (e *Engine) freeIfUnneeded(v valueID) {
 	val := &e.mem.vals.at[v]
 	switch {
@@ -35,19 +38,19 @@ func (e *Engine) freeIfUnneeded(v valueID) {
 		e.mem.freeCopies(v, true)
 	default:
 		e.mem.freeCopies(v, false)
-		val.on(commitEnded) // nothing waits for that copy, and a replay may need another
+		val.on(commitEnded) // the copy in flight is not needed, and a replay may start another
 		if len(e.valueCopies) > 0 {
 			delete(e.valueCopies, v)
 		}
 		e.freeRecipe(v)
-		if val.run < 0 { // put by the caller: it belongs to no run's block
+		if val.run < 0 { // put by the caller: its record belongs to no run
 			e.mem.endValue(v)
 		}
 	}
 }
 
-// anchor notes that a complete copy of v is in host memory: nothing has to be
-// kept any more to compute it again.
+// anchor takes in that a complete copy of v is in host memory: no recipe has to be kept
+// for it.
 func (e *Engine) anchor(v valueID) {
 	val := &e.mem.vals.at[v]
 	val.on(reachedHost)
@@ -57,7 +60,8 @@ func (e *Engine) anchor(v valueID) {
 	e.freeIfUnneeded(v)
 }
 
-// count notes that v exists only on devices, so its recipe must be kept.
+// keepRecipe notes that v exists only on devices, so that its producer's recipe is kept,
+// and with that every value the producer read.
 func (e *Engine) keepRecipe(v valueID) {
 	val := &e.mem.vals.at[v]
 	if val.has(counted) {
@@ -79,7 +83,7 @@ func (e *Engine) keepRecipe(v valueID) {
 	}
 }
 
-// uncount undoes count, and lets go of the recipe with its last result.
+// freeRecipe undoes keepRecipe. The recipe is let go with the last result that needs it.
 func (e *Engine) freeRecipe(v valueID) {
 	val := &e.mem.vals.at[v]
 	if !val.has(counted) {
@@ -107,6 +111,7 @@ func (e *Engine) freeRecipe(v valueID) {
 	}
 }
 
+// eachRead visits the values a task reads.
 func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v valueID)) {
 	uses := r.f.TaskUses(gt)
 	for k := range uses {
@@ -116,13 +121,12 @@ func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v valueID)) {
 	}
 }
 
-// recoverValue sees to it that a value without a copy is made again: its
-// producer runs once more, after whatever that needs. The chain ends at values
-// in host memory, which the engine keeps as long as anything descends from
-// them that is nowhere else.
+// recoverValue has a value without a copy recomputed: its producer runs again, after
+// those of the values that the producer reads and that are lost too. The chain ends at
+// anchors, which are kept as long as a value that exists only on devices was computed
+// from them.
 //
-// A value that cannot be made again but sits in the memory of a device that may
-// come back is waited for.
+// A value that cannot be recomputed and is in a memory that is away is waited for.
 func (e *Engine) recoverValue(v valueID) {
 	if chain := e.reopen(v); chain > 0 {
 		if r := e.mem.vals.at[v].run; r >= 0 {
@@ -132,14 +136,15 @@ func (e *Engine) recoverValue(v valueID) {
 	}
 }
 
-// reopen returns the length of the longest chain of tasks it put back.
+// reopen puts the producer of a lost value back, and returns the length of the longest
+// chain of tasks it put back.
 func (e *Engine) reopen(v valueID) int {
 	if e.mem.have(v) {
 		return 0
 	}
 	away := e.mem.vals.at[v].slot >= 0
 	if e.mem.vals.at[v].has(anchored) {
-		e.mem.vals.at[v].on(leftHost) // it was there before it was given up
+		e.mem.vals.at[v].on(leftHost) // the flag is from before it was freed
 	}
 	p := e.producer(v)
 	if p < 0 {
@@ -150,7 +155,7 @@ func (e *Engine) reopen(v valueID) int {
 	}
 	t := &e.tasks.at[p]
 	if t.where != done {
-		return 0 // on its way
+		return 0 // its producer has not run yet
 	}
 	r, gt := e.taskOf(p)
 	if r.state == runFailing {
@@ -164,8 +169,8 @@ func (e *Engine) reopen(v valueID) int {
 		return 0
 	}
 	if !away && (r.state == runEnded || r.revived) && t.flags&recipe == 0 {
-		// Volatile data, overwritten by a run that reads what this one left there, or
-		// data that was in the caller's memory when its run ended.
+		// It is volatile data that a later run has overwritten, or its inputs were in the
+		// caller's memory when its run ended.
 		e.failReaders(v, e.lostErr(v, "has no copy left, and what it was computed from is not kept"))
 		return 0
 	}
@@ -181,7 +186,7 @@ func (e *Engine) reopen(v valueID) int {
 	e.mem.vals.at[v].on(isLost)
 	e.tr.Record(trace.Event{Kind: trace.Replay, Device: machine.Host, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 	e.withdrawn(p, r)
-	// A run that already ended works again on behalf of the one that reads it.
+	// A run that has ended is revived for the one that reads its result.
 	if r.state == runEnded {
 		r.state = runActive
 		r.revived = true
@@ -199,14 +204,14 @@ func (e *Engine) reopen(v valueID) int {
 	return longest + 1
 }
 
-// failReaders fails whoever asks for a value which is gone for good.
+// failReaders fails every run and fetch that asks for a value that cannot be recomputed.
 func (e *Engine) failReaders(v valueID, err error) {
 	e.failAskers(func(x valueID) bool { return x == v }, err)
 }
 
-// failAskers fails whoever asks for values that cannot be had: runs with a task that
-// is still to read one or that owe one as an output, runs that wait for its data to
-// be cut anew, which is done at home, and callers who fetch it.
+// failAskers fails whatever asks for values that cannot be recomputed: runs with a task
+// that has not read one, or that owe one as an output, runs that wait for its data to be
+// cut anew, and fetches of it.
 func (e *Engine) failAskers(gone func(v valueID) bool, err error) {
 	for _, r := range e.runs {
 		if r == nil {
@@ -219,7 +224,7 @@ func (e *Engine) failAskers(gone func(v valueID) bool, err error) {
 	e.refuseFetches(gone, err)
 }
 
-// asksFor reports whether a run is still to read or to deliver one of some values.
+// asksFor reports whether a run has to read or deliver one of some values.
 func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
 	asks := false
 	for t := range r.g.NumTasks() {
@@ -234,8 +239,8 @@ func (e *Engine) asksFor(r *run, gone func(v valueID) bool) bool {
 	return asks
 }
 
-// recutsAny reports whether a run that waits uses resident data, one of some values, in
-// other pieces than it is in.
+// recutsAny reports whether a waiting run uses resident data with one of some values in
+// other pieces than it is cut into.
 func (e *Engine) recutsAny(r *run, gone func(v valueID) bool) bool {
 	for d, ref := range r.refs {
 		if ref >= 0 && !r.samePieces(d, &e.resident[ref]) && slices.ContainsFunc(e.resident[ref].vals, gone) {

@@ -2,16 +2,16 @@ package engine
 
 import "math/bits"
 
-// Instances of data, by the pieces they have. Data of few pieces has one list. Else
-// the pieces are the leaves of a binary tree, and an instance is in the list of the
-// lowest node that has all of its pieces below it. Whatever covers a range is then
-// in the list of the range's own node or of one above it.
+// Instances of data, by the pieces they have. Data of few pieces has one list. Otherwise
+// the pieces are the leaves of a binary tree, and an instance is on the list of the
+// lowest node that has all of its pieces below it. An instance that covers a range is
+// therefore on the list of the range's own node or of one above it.
 
-// fewPieces is up to how many pieces one list is enough: it is looked through in
-// about the time that it takes to climb a tree.
+// fewPieces is the greatest number of pieces with a single list: to search that takes
+// about as long as to climb a tree.
 const fewPieces = 8
 
-// makeLists prepares data for instances of so many pieces.
+// makeLists prepares data for instances of up to pieces pieces.
 func (st *store) makeLists(d dataID, pieces pieceID) {
 	dt := &st.data.at[d]
 	dt.insts, dt.levels = -1, 0
@@ -26,7 +26,7 @@ func (st *store) makeLists(d dataID, pieces pieceID) {
 	}
 }
 
-// endLists gives the lists of data up. What is in them is about to end, or to be listed anew.
+// endLists frees the lists of data. The instances on them end or are listed anew.
 func (st *store) endLists(d dataID) {
 	if dt := &st.data.at[d]; dt.levels > 0 {
 		st.heads.release(dt.heads(), 2<<dt.levels)
@@ -34,7 +34,7 @@ func (st *store) endLists(d dataID) {
 	st.data.at[d].insts, st.data.at[d].levels = -1, 0
 }
 
-// heads returns where the heads of its lists begin, where it has several.
+// heads returns the index of the first list head, for data with a tree.
 func (dt *datum) heads() int32 { return int32(dt.insts) }
 
 // node returns the lowest node with all of pieces [p0, p0+n) below it.
@@ -44,7 +44,7 @@ func (dt *datum) node(p0, n pieceID) int32 {
 	return int32(lo+last+1) >> bits.Len32(uint32(lo^hi))
 }
 
-// list returns the head of the list an instance belongs in.
+// list returns the head of the list that an instance belongs on.
 func (st *store) list(in *inst) *Inst {
 	dt := &st.data.at[in.data]
 	if dt.levels == 0 {
@@ -53,12 +53,13 @@ func (st *store) list(in *inst) *Inst {
 	return &st.heads.at[dt.heads()+dt.node(in.p0, in.n)]
 }
 
-// cover goes through the instances of data that may cover some pieces.
+// cover iterates over the instances of data that may cover a range of pieces.
 type cover struct {
 	inst       Inst
 	base, node int32
 }
 
+// covering starts the iteration for pieces [p0, p0+n).
 func (st *store) covering(d dataID, p0, n pieceID) cover {
 	dt := &st.data.at[d]
 	if dt.levels == 0 {
@@ -69,6 +70,7 @@ func (st *store) covering(d dataID, p0, n pieceID) cover {
 	return c
 }
 
+// nextCover goes on to the next instance; c.inst is -1 after the last.
 func (st *store) nextCover(c *cover) {
 	if c.inst = st.insts[c.inst].next; c.inst < 0 {
 		st.climbTree(c)
@@ -85,7 +87,7 @@ func (st *store) climbTree(c *cover) {
 	}
 }
 
-// eachInst visits the instances of data, which may be taken off their list then.
+// eachInst visits the instances of data. visit may take the instance off its list.
 func (st *store) eachInst(d dataID, visit func(i Inst)) {
 	each := func(i Inst) {
 		for i >= 0 {

@@ -14,14 +14,16 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// makeReady lets a task be placed. Its key in device queues is start-time fair
-// queueing over runs (a run that got little service goes first), moved forward
-// by priority.
+// Placement: keys that divide devices fairly among runs, the view that policies decide
+// on, and the queues of devices.
+
+// makeReady lets a task be placed. Its key is that of start-time fair queueing over runs
+// (a run that got little service goes first), moved forward by priority.
 func (e *Engine) makeReady(tid taskID) {
 	t := &e.tasks.at[tid]
 	t.move(ready)
 	t.readyAt = int64(e.now)
-	if t.flags&charged != 0 { // placed anew: it has its turn already
+	if t.flags&charged != 0 { // placed anew: it has its key already
 		e.ready.push(tid)
 		return
 	}
@@ -40,7 +42,7 @@ func (e *Engine) makeReady(tid taskID) {
 	e.ready.push(tid)
 }
 
-// follow puts a run that begins behind those of its graph that have not ended.
+// follow links a run that begins to the other runs of its graph.
 func (e *Engine) follow(r *run) {
 	if r.ahead = e.latest[r.g]; r.ahead != nil {
 		r.ahead.behind = r
@@ -48,7 +50,7 @@ func (e *Engine) follow(r *run) {
 	e.latest[r.g] = r
 }
 
-// unfollow takes a run that ends out from between those of its graph.
+// unfollow unlinks a run that ends from the other runs of its graph.
 func (e *Engine) unfollow(r *run) {
 	switch {
 	case r.behind != nil:
@@ -64,10 +66,10 @@ func (e *Engine) unfollow(r *run) {
 	r.ahead, r.behind = nil, nil
 }
 
-// keyAhead returns the key of a task in the run of the same graph and standing that
-// began before. Runs of one graph keep their order: they are items of a stream,
-// whose later steps would wait for one another out of turn if a run fell behind for
-// having been charged by another estimate of the same cost.
+// keyAhead returns the key of the same task in the run of the same graph, priority and
+// weight that began before. Runs of one graph keep their order: they are items of a
+// stream, and a run that fell behind because it was charged by another estimate of the
+// same cost would make later items wait for it.
 func (e *Engine) keyAhead(r *run, gt graph.TaskID) int64 {
 	b := r.ahead
 	for b != nil && (b.state != runActive || b.o.Priority != r.o.Priority || b.o.Weight != r.o.Weight) {
@@ -81,7 +83,7 @@ func (e *Engine) keyAhead(r *run, gt graph.TaskID) int64 {
 	return math.MinInt64
 }
 
-// priority of a task, its run's included.
+// priority returns the priority of a task, its run's included.
 func (e *Engine) priority(r *run, gt graph.TaskID) int {
 	if r.f.Prioritised {
 		return r.g.Task(gt).Priority + r.o.Priority
@@ -89,8 +91,7 @@ func (e *Engine) priority(r *run, gt graph.TaskID) int {
 	return r.priority
 }
 
-// shape returns what a task has in common with others like it, with costs of
-// the present epoch.
+// shape returns the shape of a task, with costs of the present epoch.
 func (e *Engine) shape(r *run, gt graph.TaskID) *shape {
 	sh := &r.shapes[r.f.Rows[gt].Shape]
 	if sh.epoch != e.epoch {
@@ -99,6 +100,7 @@ func (e *Engine) shape(r *run, gt graph.TaskID) *shape {
 	return sh
 }
 
+// fillCosts asks the cost model for the costs of a shape, once for each device class.
 func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 	sh.epoch = e.epoch
 	for c := range sh.costs {
@@ -189,7 +191,8 @@ func (e *Engine) place() {
 	}
 }
 
-// passOn lets another task in where one was to have its turn and could not use it.
+// passOn lets another task of the run, and another gang, be issued in place of one that
+// had the chance and could not use it.
 func (e *Engine) passOn(r *run) {
 	e.unpark(r)
 	e.nextGang()
@@ -240,7 +243,8 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	}
 }
 
-// constrain turns a task's constraint, and the device it failed on, into device lists.
+// constrain turns a task's constraint, and the device it failed on, into a hint and a
+// list of devices. The device it failed on is left out if another can take the task.
 func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hint machine.DeviceID, only []machine.DeviceID) {
 	hint = -1
 	o0 := len(e.onlys)
@@ -260,7 +264,7 @@ func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hi
 	}
 	only = e.onlys[o0:len(e.onlys):len(e.onlys)]
 	if only == nil {
-		only = []machine.DeviceID{} // nowhere, which is not the same as anywhere
+		only = []machine.DeviceID{} // nil would mean any device
 	}
 	if t.avoid >= 0 && others {
 		if i := slices.Index(only, t.avoid); i >= 0 {
@@ -270,8 +274,8 @@ func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hi
 	return hint, only
 }
 
-// Matches reports whether a selector ("cuda:1", "cuda", "cpu", "discrete")
-// means a device.
+// Matches reports whether a selector ("cuda:1", "cuda", "cpu", "discrete") names a
+// device.
 func Matches(d *machine.Device, selector string) bool {
 	return selector == d.Name || selector == d.Backend || selector == d.Kind.String() ||
 		strings.HasPrefix(d.Name, selector+":") || strings.HasPrefix(d.Name, selector+"/")
@@ -282,7 +286,7 @@ func Allows(t *graph.Task, d *machine.Device) bool {
 	return len(t.On.Only) == 0 || slices.ContainsFunc(t.On.Only, func(s string) bool { return Matches(d, s) })
 }
 
-// enqueue puts a placed task on its device.
+// enqueue puts a task into the queue of the device the policy chose.
 func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Duration) {
 	r := e.runs[v.Run]
 	tid := r.task(graph.TaskID(v.Task))
@@ -301,8 +305,8 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 	e.revisit(dev)
 }
 
-// unplace moves a task that is off its device's queue already, and takes it off the
-// device's account.
+// unplace moves a task that is off its device's queue to another place and takes it out
+// of the device's counts.
 func (e *Engine) unplace(tid taskID, to where) {
 	t := &e.tasks.at[tid]
 	t.move(to)
@@ -330,8 +334,8 @@ func (e *Engine) requeueAll(dev machine.DeviceID) {
 	d.blocked = false
 }
 
-// reoffer has queued tasks placed anew because a device joined: what waits on
-// others may be better off there.
+// reoffer has all queued tasks placed anew because a device joined, which may take some
+// of them sooner.
 func (e *Engine) reoffer() {
 	e.offerAgain = true
 	for i := range e.devs {
@@ -339,14 +343,14 @@ func (e *Engine) reoffer() {
 	}
 }
 
-// leaveOut keeps a task until something changes that may let it run.
+// leaveOut keeps a task until devices or values change in a way that may let it run.
 func (e *Engine) leaveOut(tid taskID) {
 	e.unplace(tid, leftOut)
 	e.leftOuts = append(e.leftOuts, tid)
 }
 
-// unplaceable keeps a task no device takes at present, or fails its run when none
-// ever will.
+// unplaceable keeps a task that no device takes at present, or fails its run if none ever
+// will.
 func (e *Engine) unplaceable(tid taskID) {
 	r, gt := e.taskOf(tid)
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
@@ -373,12 +377,13 @@ func (e *Engine) unplaceable(tid taskID) {
 	e.fail(r, e.taskErr(r, gt, -1, err))
 }
 
+// allowed reports whether a task's constraint lets it run on a device.
 func (e *Engine) allowed(t *graph.Task, dev machine.DeviceID) bool {
 	return Allows(t, &e.m.Devices[dev])
 }
 
-// need is the memory a task takes of a device's. In host memory, what has a home
-// takes none: the caller's memory is there.
+// need returns the bytes a task takes of a memory. In host memory, data with a home takes
+// none: the caller's memory is there.
 func (e *Engine) need(r *run, gt graph.TaskID, space spaceID) int64 {
 	n := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
@@ -390,15 +395,16 @@ func (e *Engine) need(r *run, gt graph.TaskID, space spaceID) int64 {
 	return n
 }
 
-// drift corrects what is predicted of a device by what is left on it.
+// takeLoad takes the cost of a task out of a device's load and predicts anew when the
+// device is free.
 func (e *Engine) takeLoad(dev machine.DeviceID, cost int64) {
 	e.devs[dev].load -= cost
 	e.freeAt(dev)
 	e.dirty(dev)
 }
 
-// freeAt predicts when a device, and those that compute on the same cores, will
-// have done what they have.
+// freeAt predicts when a device, and the devices of its crowd, will have finished their
+// work.
 func (e *Engine) freeAt(dev machine.DeviceID) {
 	vd := &e.view.Devices[dev]
 	vd.FreeAt = e.now + e.devs[dev].left()
@@ -416,11 +422,11 @@ func (e *Engine) freeAt(dev machine.DeviceID) {
 	}
 }
 
-// left is how long a device is predicted to need for what it has.
+// left returns the predicted time a device needs for its work.
 func (d *device) left() time.Duration { return time.Duration(d.perLane(d.load)) }
 
-// updateFreeAt does what drift does for devices whose load changed while events were
-// taken in, once for all of them.
+// updateFreeAt calls freeAt for the devices whose load changed while completions were
+// taken in, once for each.
 func (e *Engine) updateFreeAt() {
 	for _, dev := range e.loadChanged {
 		e.devs[dev].loadChanged = false
@@ -429,7 +435,7 @@ func (e *Engine) updateFreeAt() {
 	e.loadChanged = e.loadChanged[:0]
 }
 
-// dirty tells the policy that a device's state changed behind its back.
+// dirty tells the policy that a device's state changed other than by a placement.
 func (e *Engine) dirty(dev machine.DeviceID) {
 	if d := &e.devs[dev]; !d.dirty {
 		d.dirty = true
@@ -437,7 +443,7 @@ func (e *Engine) dirty(dev machine.DeviceID) {
 	}
 }
 
-// explain reports why each offered task goes where it goes.
+// explain reports why each offered task is placed where it is.
 func (e *Engine) explain() {
 	x, ok := e.policy.(sched.Explainer)
 	if !ok {

@@ -5,20 +5,24 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// plan is what issuing will do for one use.
+// Preparing a launch: the checks of its inputs and versions, the choice of a buffer for
+// each use, and room for the buffers that are new. It changes no record that a failure to
+// issue would have to undo.
+
+// useBuffer is the buffer that issuing gives to one use.
 type useBuffer struct {
-	inst  Inst // existing instance, or -1: a new one
-	there bool // and it holds all that is read
+	inst  Inst // an existing instance, -1 for a new one
+	there bool // inst holds all that the use reads
 	bytes int64
 	space spaceID
 }
 
-// room is how many bytes of a device's memory and of host memory are wanted.
+// room is a number of bytes in a device's memory and in host memory.
 type room struct{ here, host int64 }
 
-// prepare checks inputs and makes room for one rank of a task beside what is taken
-// already, appending its plans to e.buffers. It returns the room made; what comes
-// through host memory on its way takes room there.
+// prepare checks the inputs of one rank of a task, chooses its buffers, which it appends
+// to e.buffers, and makes room for them in addition to what is taken. It returns the room
+// needed; inputs that are staged through host memory need room there.
 func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
 	staging, ok := e.checkInputs(tid, r, gt, dev, rank)
 	if !ok || e.tooManyVersions(tid, r, gt) {
@@ -32,7 +36,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 	if e.effort < compact || e.flying > 0 {
 		return noMemory, room{}
 	}
-	if space != hostSpace { // nothing is evicted from host memory, so it stays in what there is
+	if space != hostSpace { // nothing is evicted from host memory, so smaller buffers gain nothing
 		for _, p := range e.buffers[base:] {
 			if p.inst >= 0 {
 				e.mem.unreserve(p.inst)
@@ -57,9 +61,9 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 	return setAside, room{}
 }
 
-// checkInputs reports whether everything a task reads is somewhere, and for this rank can
-// be brought to its device, and how many bytes of that come through host memory. Where
-// not, the task goes elsewhere or waits for what is missing to be made again.
+// checkInputs reports whether every input of a task has a copy that, for this rank, can
+// be brought to its device, and the bytes of those that are staged through host memory.
+// If not, the task goes elsewhere, or waits while missing values are recomputed.
 func (e *Engine) checkInputs(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16) (staging int64, ok bool) {
 	uses, space := r.f.TaskUses(gt), e.devs[dev].space
 	missing := false
@@ -94,16 +98,16 @@ func (e *Engine) checkInputs(tid taskID, r *run, gt graph.TaskID, dev machine.De
 		return staging, true
 	case e.tasks.at[tid].unissued > 0:
 		e.unplace(tid, waiting)
-	default: // for another run to make the value, or a device to bring it back
+	default: // another run recomputes the value, or a device may bring it back
 		e.leaveOut(tid)
 	}
 	return 0, false
 }
 
 // tooManyVersions reports whether a task has to wait before it makes another version of a
-// piece, and has it wait: there are at most two, so the one before last must have been
-// made and read. A task that made its version before does not wait: what reads that
-// version again may need what this makes again.
+// piece, and puts it behind readers if so. There are at most two versions: the one before
+// last must have been made and read. A task that replays does not wait, because a reader
+// of that version may need what the task recomputes.
 func (e *Engine) tooManyVersions(tid taskID, r *run, gt graph.TaskID) bool {
 	if e.tasks.at[tid].flags&replayed != 0 {
 		return false
@@ -126,9 +130,9 @@ func (e *Engine) tooManyVersions(tid taskID, r *run, gt graph.TaskID) bool {
 	return false
 }
 
-// chooseBuffers plans one rank of a task and returns how many bytes it takes. With exact
-// it uses no buffer larger than the use, so that all else can be given up for it: the
-// task then has room wherever the sum of its uses has.
+// chooseBuffers chooses the buffers of one rank of a task and returns the bytes of those
+// that are new. With exact it uses no buffer larger than the use, so that all others can
+// be given up: the task then has room wherever the sum of its uses has.
 func (e *Engine) chooseBuffers(r *run, gt graph.TaskID, rank int16, space spaceID, exact bool) int64 {
 	need := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
@@ -149,8 +153,8 @@ func (e *Engine) chooseBuffers(r *run, gt graph.TaskID, rank int16, space spaceI
 	return need
 }
 
-// makeRoom reports whether a task has room, beside what is taken, and starts to make
-// some where it has not.
+// makeRoom reports whether a task has room in addition to what is taken, and starts to
+// make room if not.
 func (e *Engine) makeRoom(space spaceID, need, taken room) bool {
 	return (need.here == 0 || e.reclaim(space, taken.here+need.here)) && (need.host == 0 || e.mem.fits(0, taken.host+need.host))
 }
@@ -162,7 +166,8 @@ func (e *Engine) chooseBuffer(r *run, u *graph.FlowUse, space spaceID, exact boo
 	p0, n := pieces(u)
 	bytes := f.UseBytes(u)
 	if u.R >= 0 {
-		// An instance here that holds, or may be given, all it reads.
+		// Look for an instance in this memory that holds all it reads, or has slots free
+		// for it.
 		reads := f.Reads(u)
 		fillable := Inst(-1)
 		for c := e.mem.covering(d, p0, n); c.inst >= 0; e.mem.nextCover(&c) {
@@ -204,10 +209,10 @@ func (e *Engine) chooseBuffer(r *run, u *graph.FlowUse, space spaceID, exact boo
 	return useBuffer{inst: e.mem.findVacant(d, space, p0, n), bytes: bytes, space: space}
 }
 
-// mayOverwrite reports whether updating a value in place keeps the promise of
-// its durability: volatile data promises nothing, but other data may be computed
-// again from what of it is in host memory alone; versioned data must have another
-// copy in host memory to go back to, and no other reader.
+// mayOverwrite reports whether a value may be updated in place without breaking the
+// promise of its durability. Volatile data promises nothing, but other data may have to
+// be recomputed from its only copy in host memory. Versioned data must have another copy
+// in host memory to go back to, and no other reader.
 func (e *Engine) mayOverwrite(v valueID, s slotID, d dataID) bool {
 	val := &e.mem.vals.at[v]
 	if e.mem.data.at[d].kind == graph.Volatile {

@@ -5,15 +5,19 @@ import (
 	"slices"
 )
 
-// blocks stores pointer-free records in one array and hands out runs of
-// consecutive ones, recycled by power-of-two size class. Indices stay valid
-// while the array grows; pointers into it do not outlive an alloc.
+// Containers for records: arrays that grow and recycle, first-in first-out queues, and
+// the queue of tasks placed on a device.
+
+// blocks stores pointer-free records in one array and hands out ranges of consecutive
+// ones, recycled by power-of-two size class. Indices stay valid while the array grows; a
+// pointer into it does not outlive an alloc.
 type blocks[I ~int32, T any] struct {
 	at   []T
-	free [32][]I
-	live int
+	free [32][]I // ranges to reuse, by size class
+	live int     // records handed out; invariant: the sum over their users
 }
 
+// class returns the size class of n records: the least c with 2^c >= n.
 func class(n int) int { return bits.Len32(uint32(n - 1)) }
 
 // alloc returns the index of n consecutive records with undefined content.
@@ -39,6 +43,7 @@ func (b *blocks[I, T]) alloc(n int) I {
 	return I(i)
 }
 
+// release takes back n records that alloc returned at i.
 func (b *blocks[I, T]) release(i I, n int) {
 	if n == 0 {
 		return
@@ -48,7 +53,7 @@ func (b *blocks[I, T]) release(i I, n int) {
 	b.free[c] = append(b.free[c], i)
 }
 
-// fifo is a queue.
+// fifo is a first-in first-out queue.
 type fifo[T any] struct {
 	buf  []T
 	head int
@@ -73,22 +78,22 @@ func (q *fifo[T]) pop() T {
 	return t
 }
 
-// next returns what pop would, last what was pushed last.
+// next returns the entry that pop would return, last the one pushed most recently.
 func (q *fifo[T]) next() T { return q.buf[q.head] }
 func (q *fifo[T]) last() T { return q.buf[len(q.buf)-1] }
 
-// queue holds the tasks placed on a device, smallest key first and in order of
-// arrival among equals. Keys mostly arrive in ascending order, so they go into
-// a plain queue; only those that do not (urgent tasks, a run that is owed
-// service) go into a heap.
+// queue holds the tasks placed on a device, smallest key first and in order of arrival
+// among equals. Most keys arrive in ascending order and go into a plain list; the others
+// (urgent tasks, a run that is behind in service) go into a heap.
 type queue struct {
-	all  *int // tasks in the queues of all devices
-	line []keyed
+	all  *int    // tasks in the queues of all devices, kept by every queue
+	line []keyed // entries from head on, keys ascending
 	head int
-	heap []keyed
-	seq  uint32
+	heap []keyed // entries that arrived with a smaller key than the last of line
+	seq  uint32  // arrivals counted
 }
 
+// keyed is an entry of a device's queue.
 type keyed struct {
 	key  int64
 	seq  uint32
@@ -99,7 +104,7 @@ func (a keyed) less(b keyed) bool {
 	if a.key != b.key {
 		return a.key < b.key
 	}
-	return int32(a.seq-b.seq) < 0 // which wraps
+	return int32(a.seq-b.seq) < 0 // seq wraps around
 }
 
 func (q *queue) len() int { return len(q.line) - q.head + len(q.heap) }
@@ -119,7 +124,7 @@ func (q *queue) push(t taskID, key int64) {
 	q.pushHeap(k)
 }
 
-// unpop puts a task back at the front of what has its key.
+// unpop puts a task back in front of those with the same key.
 func (q *queue) unpop(k keyed) {
 	*q.all++
 	q.pushHeap(k)
@@ -138,12 +143,12 @@ func (q *queue) pushHeap(k keyed) {
 	}
 }
 
-// urgent reports whether what is next is in the heap.
+// urgent reports whether the next task is in the heap.
 func (q *queue) urgent() bool {
 	return len(q.heap) > 0 && (q.head == len(q.line) || q.heap[0].less(q.line[q.head]))
 }
 
-// next returns what pop would.
+// next returns the entry that pop would return.
 func (q *queue) next() keyed {
 	if q.urgent() {
 		return q.heap[0]
@@ -169,7 +174,7 @@ func (q *queue) pop() keyed {
 	return k
 }
 
-// sink moves an entry of the heap down to where it belongs.
+// sink moves an entry of the heap down until no child is smaller.
 func (q *queue) sink(i int) {
 	for {
 		c := 2*i + 1
@@ -187,7 +192,7 @@ func (q *queue) sink(i int) {
 	}
 }
 
-// popTail takes the task that would have run last, for a thief.
+// popTail takes the last task of the plain list out, for another device.
 func (q *queue) popTail() (keyed, bool) {
 	if n := len(q.line); n > q.head {
 		k := q.line[n-1]
@@ -211,7 +216,7 @@ func (q *queue) each(fn func(tid taskID)) {
 	}
 }
 
-// filter takes every task out that drop reports.
+// filter takes out every task for which drop returns true.
 func (q *queue) filter(drop func(tid taskID) bool) {
 	before := q.len()
 	gone := func(k keyed) bool { return drop(k.task) }
@@ -226,7 +231,7 @@ func (q *queue) filter(drop func(tid taskID) bool) {
 	*q.all -= before - q.len()
 }
 
-// remove takes one task out, wherever it is.
+// remove takes one task out and reports whether it was there.
 func (q *queue) remove(tid taskID) bool {
 	for i := q.head; i < len(q.line); i++ {
 		if q.line[i].task == tid {

@@ -12,6 +12,10 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
+// Failures and losses: retries of tasks, the loss of a device with its operations, queue
+// and memory, and quarantine of tasks that devices are lost with.
+
+// taskErr returns a TaskError; dev is -1 for none.
 func (e *Engine) taskErr(r *run, gt graph.TaskID, dev machine.DeviceID, err error) error {
 	te := &TaskError{Task: r.g.TaskName(gt), Err: err}
 	if dev >= 0 {
@@ -20,12 +24,13 @@ func (e *Engine) taskErr(r *run, gt graph.TaskID, dev machine.DeviceID, err erro
 	return te
 }
 
-// delay is a retry that backs off.
+// delay is a task that pauses before its retry.
 type delay struct {
 	at   time.Duration
 	task taskID
 }
 
+// retryAt puts a task on the heap of retries.
 func (e *Engine) retryAt(at time.Duration, tid taskID) {
 	e.delayed = append(e.delayed, delay{at, tid})
 	for i := len(e.delayed) - 1; i > 0; {
@@ -38,12 +43,14 @@ func (e *Engine) retryAt(at time.Duration, tid taskID) {
 	}
 }
 
+// heapify makes a heap of entries in any order.
 func heapify(h []delay) {
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		sink(h, i)
 	}
 }
 
+// sink moves an entry of the heap down until no child is earlier.
 func sink(h []delay, i int) {
 	for {
 		c := 2*i + 1
@@ -61,6 +68,7 @@ func sink(h []delay, i int) {
 	}
 }
 
+// popDelayed takes the task with the earliest retry off the heap.
 func (e *Engine) popDelayed() taskID {
 	t := e.delayed[0].task
 	n := len(e.delayed) - 1
@@ -70,16 +78,16 @@ func (e *Engine) popDelayed() taskID {
 	return t
 }
 
-// failures are what failed before and may be tried again.
+// failures are the failures that further attempts are judged by.
 type failures struct {
-	taskCopies  map[taskID]copyFailure  // by task, how copies made for it failed in a row
-	valueCopies map[valueID]copyFailure // by value, how copies that no task waits for did
+	taskCopies  map[taskID]copyFailure  // by task, failures in a row of copies made for it
+	valueCopies map[valueID]copyFailure // by value, those of copies that no task waits for
 	suspects    map[taskID][]Loss       // by task, the devices that were lost while it ran
 }
 
-// taskFailed decides what happens to a task whose execution failed: nothing was
-// wrong with it if what it waited for failed; otherwise it is tried again,
-// elsewhere if possible, until its retries are used up.
+// taskFailed decides what happens to a task whose execution failed. With DepFailed the
+// task is not at fault and is ready again; otherwise it is tried again after a pause, on
+// another device if possible, until its retries are used up.
 func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, st Status, err error) {
 	t := &e.tasks.at[tid]
 	if r.state != runActive {
@@ -129,10 +137,10 @@ func (e *Engine) mayRetry(t *task, r *run, gt graph.TaskID) bool {
 	return int(t.tries) <= min(e.retries(r, gt), math.MaxUint16-1)
 }
 
-// errNoReason stands for an error a driver did not give.
+// errNoReason stands for an error that a driver did not give.
 var errNoReason = errors.New("failed without saying why")
 
-// largest returns the size of the largest use of a task.
+// largest returns the bytes of the largest use of a task, its workspace included.
 func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
 	n := r.shapes[r.f.Rows[gt].Shape].workspace
 	uses := r.f.TaskUses(gt)
@@ -142,9 +150,9 @@ func (e *Engine) largest(r *run, gt graph.TaskID) int64 {
 	return n
 }
 
-// lose takes a device away: what was in flight there goes elsewhere at once,
-// what only its memory held is made again when it is next needed. blamed says that
-// the cause is known: nothing that was still in flight.
+// lose takes a device away: its operations in flight fail, its queue is placed anew, and
+// values that only its memory held are recomputed when they are next needed. kept says
+// that the memory survived, blamed that the cause is known and not a task in flight.
 func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	d := &e.devs[dev]
 	if d.state == Lost || d.state == Broken {
@@ -163,9 +171,9 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.dirty(dev)
 	d.swapTo = -1
 	if !blamed && e.suspect(dev, lost) {
-		d.health.rung = 0 // the cause is known, and no fault of the device
+		d.health.rung = 0 // a task is the cause, and not the device
 	}
-	// End its operations: each lane's in order, as the loop would have.
+	// End its operations, those of each lane in order, as the loop would report them.
 	for l := d.lanes[0]; l <= d.out; l++ {
 		ln := &e.lanes[l]
 		ln.lost = ln.issued
@@ -200,9 +208,9 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.climb(dev)
 }
 
-// suspect holds the loss of a device against the tasks that were running there: the
-// oldest of each lane that waited for nothing. One with too many losses fails its run;
-// it reports whether there was one.
+// suspect counts the loss of a device against the tasks that were running there: the
+// oldest of each lane, if it waited for nothing. A task with Health.MaxLosses of them
+// fails its run. It reports whether there was one.
 func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 	d := &e.devs[dev]
 	found := false
@@ -225,7 +233,7 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 	return found
 }
 
-// loseMemory forgets every copy in a memory.
+// loseMemory ends every copy in a memory.
 func (e *Engine) loseMemory(space spaceID) {
 	for i := range e.mem.insts {
 		in := &e.mem.insts[i]
@@ -249,8 +257,8 @@ func (e *Engine) loseMemory(space spaceID) {
 			}
 		}
 		e.mem.freeIfIdle(Inst(i))
-		// One that an operation elsewhere still touches stays until that has ended,
-		// but its buffer is gone with the memory, whatever the device comes back with.
+		// An instance that an operation of another device touches stays until that has
+		// ended, but its buffer is gone with the memory, so that no search may find it.
 		e.mem.unlist(Inst(i))
 	}
 }

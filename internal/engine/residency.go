@@ -1,9 +1,10 @@
 package engine
 
-// Which copies of a value there are, and what touches them.
+// Copies of values: which slots hold a value, which operations touch them, and questions
+// about where a value is.
 
-// hold claims a slot for a value that operation (l, seq) fills; (0, 0) means it
-// is there already.
+// hold claims a slot for a value that operation (l, seq) fills; (0, 0) means that the
+// value is there already.
 func (st *store) hold(s slotID, v valueID, l Lane, seq uint64) {
 	sl := &st.slots.at[s]
 	sl.val, sl.lane, sl.seq = v, l, seq
@@ -12,7 +13,7 @@ func (st *store) hold(s slotID, v valueID, l Lane, seq uint64) {
 	st.insts[sl.inst].held++
 }
 
-// unhold gives a slot's claim up.
+// unhold ends a slot's claim, if it has one.
 func (st *store) unhold(s slotID) {
 	sl := &st.slots.at[s]
 	if sl.val < 0 {
@@ -30,8 +31,8 @@ func (st *store) unhold(s slotID) {
 	st.madeRoom(in.space)
 }
 
-// loseCopy gives a slot's claim up where that may leave the value without a complete copy
-// in host memory, or end the one that was to become it.
+// loseCopy ends a slot's claim where that may take the value's last complete copy in host
+// memory, or the copy that a commit was making.
 func (st *store) loseCopy(s slotID) {
 	v := st.slots.at[s].val
 	if v < 0 {
@@ -54,7 +55,7 @@ func (st *store) vacated(in *inst, s slotID) {
 	}
 }
 
-// pending reports whether an operation is still in flight.
+// pending reports whether an operation is in flight.
 func (st *store) pending(l Lane, seq uint64) bool {
 	return seq > st.lanes[l].done
 }
@@ -62,8 +63,8 @@ func (st *store) pending(l Lane, seq uint64) bool {
 // filled reports whether the operation that fills a slot is complete.
 func (st *store) filled(s slotID) bool { return !st.pending(st.slots.at[s].lane, st.slots.at[s].seq) }
 
-// pin notes that an operation in flight touches pieces [p0, p0+n) of an instance; copying
-// is 1 for a copy, else 0.
+// pin notes that an operation in flight touches pieces [p0, p0+n) of an instance. copying
+// is 1 for a copy and 0 for a launch.
 func (st *store) pin(i Inst, p0, n pieceID, copying int32) {
 	in := &st.insts[i]
 	in.pins++
@@ -128,7 +129,8 @@ func (st *store) unpinSlot(s slotID) {
 	}
 }
 
-// vacant reports whether every piece of the range could be overwritten now.
+// vacant reports whether pieces [p0, p0+n) of an instance hold nothing and may be
+// written.
 func (st *store) vacant(i Inst, p0, n pieceID) bool {
 	in := &st.insts[i]
 	if in.home && st.data.at[in.data].fixed {
@@ -143,9 +145,9 @@ func (st *store) vacant(i Inst, p0, n pieceID) bool {
 	return true
 }
 
-// findVacant returns an instance of d in space with those pieces vacant, or -1.
-// Vacant pieces are only ever found in homes and in instances that still hold
-// other pieces: an instance with nothing in it is freed.
+// findVacant returns an instance of d in space with those pieces vacant, or -1. Only
+// homes and instances that still hold other pieces have vacant slots: an empty instance
+// is freed.
 func (st *store) findVacant(d dataID, space spaceID, p0, n pieceID) Inst {
 	for c := st.covering(d, p0, n); c.inst >= 0; st.nextCover(&c) {
 		i := c.inst
@@ -156,9 +158,9 @@ func (st *store) findVacant(d dataID, space spaceID, p0, n pieceID) Inst {
 	return -1
 }
 
-// freeQuick gives up the commonest kind of value: an intermediate result in host
-// memory, alone in its buffer, with nothing else asking for it. It returns false,
-// having done nothing, for any other.
+// freeQuick frees the commonest kind of value in constant time: an intermediate result in
+// host memory, alone in its buffer, that nothing else needs. It returns false and changes
+// nothing for any other.
 func (st *store) freeQuick(val *value) bool {
 	s := val.slot
 	if val.flags != produced|anchored || val.deps > 0 || val.run < 0 || s < 0 {
@@ -175,7 +177,7 @@ func (st *store) freeQuick(val *value) bool {
 	return true
 }
 
-// freeCopies frees copies; with keepHost those in host memory stay.
+// freeCopies ends the copies of a value; with keepHost those in host memory stay.
 func (st *store) freeCopies(v valueID, keepHost bool) {
 	for s := st.vals.at[v].slot; s >= 0; {
 		next := st.slots.at[s].next
@@ -185,14 +187,13 @@ func (st *store) freeCopies(v valueID, keepHost bool) {
 			st.unhold(s)
 			st.freeIfIdle(i)
 		default:
-			st.vacated(in, s) // what it keeps can be moved aside now
+			st.vacated(in, s) // the copy has no reader left and can be moved aside
 		}
 		s = next
 	}
 }
 
-// have reports whether some copy of v can be read now, or once what is in
-// flight is done.
+// have reports whether a copy of v can be read now or after operations in flight.
 func (st *store) have(v valueID) bool {
 	for s := st.vals.at[v].slot; s >= 0; s = st.slots.at[s].next {
 		if !st.spaces[st.insts[st.slots.at[s].inst].space].away {
@@ -202,7 +203,7 @@ func (st *store) have(v valueID) bool {
 	return false
 }
 
-// copied reports whether a copy of v is being made.
+// copied reports whether an operation in flight makes a copy of v.
 func (st *store) copied(v valueID) bool {
 	for s := st.vals.at[v].slot; s >= 0; s = st.slots.at[s].next {
 		if !st.filled(s) {
@@ -212,7 +213,7 @@ func (st *store) copied(v valueID) bool {
 	return false
 }
 
-// elsewhereInHost reports whether v has, or is about to have, a copy in host memory in
+// elsewhereInHost reports whether v has a copy in host memory, complete or in flight, in
 // another slot than s.
 func (st *store) elsewhereInHost(v valueID, s slotID) bool {
 	for o := st.vals.at[v].slot; o >= 0; o = st.slots.at[o].next {
@@ -223,7 +224,8 @@ func (st *store) elsewhereInHost(v valueID, s slotID) bool {
 	return false
 }
 
-// wholeInHost reports whether v has a complete copy in host memory in another slot than s.
+// wholeInHost reports whether v has a complete copy in host memory in another slot than
+// s.
 func (st *store) wholeInHost(v valueID, s slotID) bool {
 	for o := st.vals.at[v].slot; o >= 0; o = st.slots.at[o].next {
 		if o != s && st.insts[st.slots.at[o].inst].space == 0 && st.filled(o) {

@@ -7,33 +7,36 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// residentTable is the data that outlives runs.
+// Resident data: data that outlives runs, and the requests of callers for it (NewData,
+// Fetch, FreeData). Which run may use it when is in admit.go.
+
+// residentTable holds the resident data.
 type residentTable struct {
 	resident  []residentData // by DataRef
-	freeRes   []DataRef      // places in resident to use again
-	served    []DataRef      // what something was asked of: those with asked set
-	committed uint64         // the step in which all of it was last committed
+	freeRes   []DataRef      // entries of resident to reuse
+	served    []DataRef      // data with requests to serve: those with asked set
+	committed uint64         // number of the step in which all of it was last committed
 }
 
 // residentData is data that outlives runs.
 type residentData struct {
-	live    bool
-	closing bool
+	live    bool // the entry is in use
+	closing bool // FreeData was called
 	name    string
 	bytes   int64
-	data    dataID    // engine data
-	bounds  []int64   // pieces
-	vals    []valueID // current value of each piece
-	awaited int       // uses by runs that wait to start
-	readers int       // active runs that read it
-	writer  bool      // an active run writes it
-	fetches int       // callers waiting for it in host memory
-	asked   bool      // it is on the list of those to be served
-	line    fifo[ticket]
+	data    dataID
+	bounds  []int64      // offsets at which pieces begin, and the end of the last
+	vals    []valueID    // by piece, the current value
+	awaited int          // uses by runs that wait to start
+	readers int          // active runs that read it, and fetches not ended by EndFetch
+	writer  bool         // an active run writes it
+	fetches int          // fetches not answered
+	asked   bool         // it is on residentTable.served
+	line    fifo[ticket] // runs that wait for it; invariant: the first has not started or ended
 }
 
-// NewData adds resident data whose first value is in the caller's memory: the
-// next Step emits its Home.
+// NewData adds resident data whose first value is in the caller's memory. The next Step
+// emits its Home.
 func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRef {
 	var ref DataRef
 	if n := len(e.freeRes); n > 0 {
@@ -62,16 +65,16 @@ func (e *Engine) FreeData(ref DataRef) {
 	e.asked = true
 }
 
-// EndFetch ends the reading of a home a Fetch was answered for.
+// EndFetch ends the reading of a home that a Fetch was answered for.
 func (e *Engine) EndFetch(ref DataRef) {
 	e.resident[ref].readers--
 	e.released(ref)
 	e.asked = true
 }
 
-// Fetch asks for the current value of resident data in its home; the answer is
-// a Done action with Run 0 and Ref set, one for each Fetch. Without an Err it is
-// there, and runs that write the data wait for EndFetch.
+// Fetch asks for the current value of resident data in its home. The answer is a Done
+// action with Run 0 and Ref set, one for each Fetch. If Err is nil the value is there,
+// and runs that write the data wait for EndFetch.
 func (e *Engine) Fetch(ref DataRef) {
 	e.retryCopies()
 	e.resident[ref].fetches++
@@ -79,8 +82,8 @@ func (e *Engine) Fetch(ref DataRef) {
 	e.asked = true
 }
 
-// serveResident does what was asked of resident data outside runs: introduce
-// it, bring it home, end it.
+// serveResident serves the requests for resident data that do not come from runs: it
+// introduces the home, answers fetches and ends the data.
 func (e *Engine) serveResident(ref DataRef) {
 	res := &e.resident[ref]
 	if !res.live {
@@ -117,8 +120,8 @@ func (e *Engine) serveResident(ref DataRef) {
 	}
 }
 
-// refuseFetches answers those who wait for resident data of which something cannot
-// be had.
+// refuseFetches answers fetches of resident data with an error if one of its values is
+// gone.
 func (e *Engine) refuseFetches(gone func(v valueID) bool, err error) {
 	for ref := range e.resident {
 		res := &e.resident[ref]
@@ -129,7 +132,7 @@ func (e *Engine) refuseFetches(gone func(v valueID) bool, err error) {
 	}
 }
 
-// refuse answers those who wait for resident data with an error.
+// refuse answers the fetches of resident data with an error.
 func (e *Engine) refuse(ref DataRef, err error) {
 	for res := &e.resident[ref]; res.fetches > 0; res.fetches-- {
 		a := e.out.emit(Done)
@@ -137,8 +140,8 @@ func (e *Engine) refuse(ref DataRef, err error) {
 	}
 }
 
-// atHome reports whether the current value of resident data is in its home,
-// and starts to bring there what is not.
+// atHome reports whether the current value of resident data is in its home, and starts to
+// bring there the pieces that are not.
 func (e *Engine) atHome(res *residentData) bool {
 	all := true
 	e.refused = 0
@@ -148,8 +151,8 @@ func (e *Engine) atHome(res *residentData) bool {
 	return all
 }
 
-// dependedOn reports whether something that exists only on a device would be
-// computed from the data, and has that made durable.
+// dependedOn reports whether a value that exists only on a device would be recomputed
+// from the data, and if so starts to commit resident data to end that.
 func (e *Engine) dependedOn(res *residentData) bool {
 	for _, v := range res.vals {
 		if e.mem.vals.at[v].deps > 0 {
@@ -160,8 +163,8 @@ func (e *Engine) dependedOn(res *residentData) bool {
 	return false
 }
 
-// olderHeld reports whether a version of resident data besides the current one is
-// kept, in the pieces the data is in now, to compute something from it again.
+// olderHeld reports whether an older version of resident data is kept, in its present
+// pieces, to recompute something from it.
 func (e *Engine) olderHeld(res *residentData) bool {
 	held := false
 	e.mem.eachInst(res.data, func(i Inst) {
@@ -174,7 +177,7 @@ func (e *Engine) olderHeld(res *residentData) bool {
 	return held
 }
 
-// commitResident starts to make all resident data durable, once in a step.
+// commitResident starts to commit all resident data, at most once in a step.
 func (e *Engine) commitResident() {
 	if e.committed == e.checks.steps+1 {
 		return
@@ -190,9 +193,9 @@ func (e *Engine) commitResident() {
 	}
 }
 
-// recut changes the pieces of resident data to those a graph uses. It is done
-// from the home alone, so the data is brought there first; it returns whether
-// that is so.
+// recut cuts resident data as a graph does and reports whether it did. It needs all of
+// the data in its home and no kept recipe that reads it; it starts to bring that about if
+// not.
 func (e *Engine) recut(r *run, d int, res *residentData) bool {
 	if !e.atHome(res) || e.mem.insts[e.mem.data.at[res.data].home].pins > 0 {
 		return false

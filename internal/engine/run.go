@@ -10,6 +10,9 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
+// Runs: their records, submission, and the start of a run, which makes its tasks, data
+// and values.
+
 // RunOptions say how one graph is to be run.
 type RunOptions struct {
 	// Bind ties data of the graph to resident data; other input and output
@@ -37,94 +40,104 @@ type (
 	Loss         = trace.Loss
 )
 
-// runTable are the runs.
+// runTable holds the runs.
 type runTable struct {
 	runs     []*run // by slot; nil where free
 	freeRuns []runSlot
-	spare    []*run                // retired runs, kept for their slices
+	spare    []*run                // retired records, kept for their slices
 	byID     map[RunID]runSlot     // runs that have not ended
-	latest   map[*graph.Graph]*run // of each graph, the run that began last and has not ended
+	latest   map[*graph.Graph]*run // by graph, the run that began last and has not ended
 	nextRun  RunID
-	toAdmit  []ticket  // runs that may be able to start, a heap by number
+	toAdmit  []ticket  // runs for admit to look at, a heap by number
 	recuts   []ticket  // runs that wait for resident data to be cut anew
-	ending   []runSlot // runs to end at the end of the step: those with toEnd set
-	failed   []runSlot // runs that failed in this step while something of them ran
-	ended    bool      // a run ended in this step
-	vnow     int64     // virtual service time reached (fair queueing)
-	weights  float64   // sum over active runs
-	share    float64   // of a run of weight 1: 1/weights
+	ending   []runSlot // runs for endRuns to look at: those with toEnd set
+	failed   []runSlot // runs that failed in this step with tasks in flight: for stop
+	ended    bool      // a run ended in this round of Step
+	vnow     int64     // fair-queueing time reached, in nanoseconds of service
+	weights  float64   // the sum of weights over active runs
+	share    float64   // the share of a run of weight 1: 1/weights
 }
 
-// run is a submitted graph.
+// run is a submitted graph. Invariant: a run without tasks left or outputs owed, or one
+// that failed, is ended as soon as it is quiet, unless it is vacating with copies in
+// flight.
 type run struct {
 	id     RunID
 	slot   runSlot
 	g      *graph.Graph
 	f      *graph.Flow
 	o      RunOptions
-	tbase  taskID    // first of its tasks
-	vbase  valueID   // first of the values its tasks make
-	dbase  dataID    // first of its own data
-	init   []valueID // values it starts from
-	dataOf []dataID  // graph data to engine data
-	refs   []DataRef // resident data by graph data, -1; nil when nothing is bound
+	tbase  taskID    // its first task; the others follow
+	vbase  valueID   // the first value its tasks make; the others follow
+	dbase  dataID    // its first data handle; the others follow
+	init   []valueID // values it starts from, by the graph's number
+	dataOf []dataID  // by graph data, the engine's
+	refs   []DataRef // by graph data, the resident data bound to it or -1; nil if none is
 
-	left       int // tasks not done
-	flight     int // tasks in flight
-	homeOps    int // copies in flight that touch the caller's memory
-	owed       int // outputs not delivered
-	recipes    int // recipes held
-	needed     int // its values needed after it ended
-	vtime      int64
-	ahead      *run    // of the same graph, begun before it and not ended
-	behind     *run    // likewise, begun after it
-	invWeight  float64 // 1/Weight
-	priority   int     // of every task, where all have the same
-	errs       []error
-	state      runState
-	parked     fifo[taskID] // tasks that wait for it to have fewer in flight
+	left    int // invariant: its tasks that are not done
+	flight  int // invariant: its tasks that are issued
+	homeOps int // copies in flight, and calls of dropped devices, that touch its homes
+	owed    int // invariant: its outputs that are not delivered
+	recipes int // invariant: its tasks whose recipes are kept
+	// needed is the number of uses of its values from outside it: by resident data and by
+	// kept recipes of other runs. Invariant: an ended run with neither recipes nor needed
+	// is retired.
+	needed    int
+	vtime     int64   // fair-queueing time its next task starts at, in nanoseconds
+	ahead     *run    // the run of the same graph that began before it and has not ended
+	behind    *run    // likewise, the one that began after it
+	invWeight float64 // 1/Weight
+	priority  int     // of every task, unless the graph gives them different ones
+	errs      []error
+	state     runState
+	// parked holds tasks that wait for fewer in flight. Invariant: then a task of the run
+	// is in flight or on its way to be issued.
+	parked     fifo[taskID]
 	shapes     []shape
 	costs      []time.Duration // by shape and device class
-	keys       []int64         // of its tasks, where it has a plan
-	toEnd      bool
-	vacating   bool          // all is done, and the caller's memory is not free yet
-	committing []valueID     // results that are made durable before it ends, some of them already
-	lackedRoom bool          // there was no room to keep what was there
-	stopping   bool          // what it has in flight is to be ended, at the end of the step
-	stopped    bool          // that was done
-	purged     bool          // its tasks are out of every queue, as it is about to end
-	timeout    time.Duration // of tasks that name none: negative for none, 0 for what their device has
-	volatile   bool          // some of its data is updated in place
-	planned    bool          // the policy has a plan for it
-	begun      bool          // it was admitted, so it has tasks and values
-	after      int           // lines for resident data it is not first in, while it waits
-	revived    bool          // it ended, and works again for a run that reads its results
-	reviveErr  error         // what it fails of while revived
+	keys       []int64         // by task, if the policy gave turns
+	toEnd      bool            // it is on runTable.ending
+	vacating   bool            // all tasks are done, and a replay would read the caller's memory
+	committing []valueID       // results that are committed before it ends; those at its end may be already
+	lackedRoom bool            // host memory had no room for what vacate was to keep
+	stopping   bool            // its launches in flight are to be stopped at the end of the step
+	stopped    bool            // that was done
+	purged     bool            // its tasks are off every list, because it is about to end
+	timeout    time.Duration   // of tasks that name none: negative for none, 0 for the device's own
+	volatile   bool            // some of its data is updated in place
+	planned    bool            // the policy has a plan for it
+	begun      bool            // it was admitted, so that it has tasks and values
+	after      int             // while it waits: invariant: lines for resident data it is not first in
+	revived    bool            // it ended, and computes again for a run that reads its results
+	reviveErr  error           // why it failed while revived
 	report     Report
 }
 
-// shape is what tasks of one shape have in common, kept small and together
-// because every task asks for it.
+// shape is what the tasks of one shape have in common. It is small, because every task
+// reads it.
 type shape struct {
 	kernel      *graph.Kernel
 	ops, bytes  float64
-	workspace   int64
-	gang        int
-	constrained bool
-	samples     int             // executions the cost model knows, on the device class it knows least
-	epoch       uint64          // the epoch its costs are of
-	ran         uint64          // devices, by ranBit, whose process has run it
-	costs       []time.Duration // by device class, negative where it cannot run
-	charge      int64           // what a turn costs the run: its least cost by the run's weight
+	workspace   int64 // bytes
+	gang        int   // members; 0 or 1 for an ordinary task
+	constrained bool  // its tasks have a hint, or devices they are restricted to
+	// samples is the number of executions the cost model knows, on the device class it
+	// knows least.
+	samples int
+	epoch   uint64          // the epoch of the cost model that costs are of
+	ran     uint64          // devices, by ranBit, whose process has run it
+	costs   []time.Duration // by device class, negative if it cannot run there
+	charge  int64           // what a task costs its run: the least cost divided by the run's weight
 }
 
+// runState is how far a run is.
 type runState uint8
 
 const (
-	runWaiting runState = iota
-	runActive
-	runFailing // waits for what is in flight
-	runEnded   // reported; kept while its values can be needed
+	runWaiting runState = iota // for resident data
+	runActive                  // its tasks run
+	runFailing                 // it waits for its operations in flight
+	runEnded                   // it was reported, and is kept while its values can be needed
 )
 
 // Submit hands a graph to the engine. It takes effect at the next Step.
@@ -178,6 +191,7 @@ func (r *run) writes(d graph.DataID) bool {
 	return false
 }
 
+// samePieces reports whether resident data is cut as the run's graph cuts data d.
 func (r *run) samePieces(d int, res *residentData) bool {
 	p := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
 	if len(p) != len(res.bounds)-1 {
@@ -191,7 +205,7 @@ func (r *run) samePieces(d int, res *residentData) bool {
 	return true
 }
 
-// start makes a run's tasks and values and readies those that wait for nothing.
+// start makes a run's tasks and values and readies the tasks without predecessors.
 func (e *Engine) start(r *run) {
 	f, n := r.f, r.g.NumTasks()
 	r.state, r.left, r.begun = runActive, n, true
@@ -233,7 +247,7 @@ func (e *Engine) start(r *run) {
 	}
 }
 
-// weigh adds to the weights of active runs.
+// weigh adds w to the sum of weights.
 func (e *Engine) weigh(w float64) {
 	e.weights += w
 	e.share = 0
@@ -242,6 +256,8 @@ func (e *Engine) weigh(w float64) {
 	}
 }
 
+// startData makes the run's data handles, homes included, and counts its uses of resident
+// data.
 func (e *Engine) startData(r *run) {
 	n := r.g.NumData()
 	r.dbase = e.mem.data.alloc(n)
@@ -270,6 +286,7 @@ func (e *Engine) startData(r *run) {
 	}
 }
 
+// startValues makes the values a run starts from and those its tasks will make.
 func (e *Engine) startValues(r *run) {
 	f := r.f
 	ni := int(f.NumInitial)
@@ -299,14 +316,13 @@ func (e *Engine) startValues(r *run) {
 		pc := &f.Pieces[fv.Piece]
 		e.mem.openValue(r.vbase+valueID(i), r.slot, r.dataOf[pc.Data], pieceID(fv.Piece-f.PieceOff[pc.Data]), pc.Hi-pc.Lo, fv.Readers)
 	}
-	// Inputs nobody reads and nobody wants back are dead at once, and so are
-	// handled where reads end.
+	// An input that no task reads and that is not an output is freed at once.
 	for i := range ni {
 		e.freeIfUnneeded(r.init[i])
 	}
 }
 
-// val maps a value of the graph to the engine's.
+// val returns the engine's number of a value of the graph.
 func (r *run) val(v int32) valueID {
 	if v < r.f.NumInitial {
 		return r.init[v]
@@ -314,8 +330,9 @@ func (r *run) val(v int32) valueID {
 	return r.vbase + valueID(v-r.f.NumInitial)
 }
 
-// want notes which values are needed beyond their readers: outputs are delivered,
-// resident data keeps its last. A value nobody changed is where it was already.
+// want marks the values that are needed beyond their readers: outputs are delivered, and
+// resident data keeps its last value. A value that no task changed is in its home
+// already.
 func (e *Engine) want(r *run) {
 	f := r.f
 	for d, ref := range r.refs {

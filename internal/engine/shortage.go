@@ -8,53 +8,53 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Waiting for memory. A device whose next task finds no room waits on the list of
-// each memory that could give it some: its own, and host memory, into which values
-// are moved out of its way. A value that is to be copied into host memory waits
-// there too. Whatever makes room in a memory wakes its list. When nothing is in
-// flight and somebody still waits, relieve goes further step by step; only when
-// none of that helps does a run fail.
+// Waiting for memory. A device whose next task finds no room is on the wait list of each
+// memory that could give it some: its own, and host memory, into which values are
+// spilled. A value that is to be copied into host memory waits there too. Code that makes
+// room in a memory wakes its list (roomIn). When nothing is in flight and something still
+// waits, relieve increases the effort step by step; only if no step helps does a run
+// fail.
 
-// effort is how far the engine goes to find room.
+// effort says how far the engine goes to find room. Each step includes those before it.
 type effort uint8
 
 const (
-	usual     effort = iota
-	tryBehind        // try the tasks behind the first of a queue as well
-	compact          // and give up buffers of which a task uses a part, and unused parts
-	failRun          // and fail the run of the next task that has no room
+	usual     effort = iota // evict and spill
+	tryBehind               // try the tasks behind the first of a queue as well
+	compact                 // give up buffers that a task uses in part, and unused parts of buffers
+	failRun                 // fail the run of the next task that finds no room
 )
 
-// shortage is what is known of a lack of memory.
+// shortage is the state of a lack of memory.
 type shortage struct {
-	effort   effort    // how far to go for room
-	refused  int64     // bytes of a copy into host memory that found no room
-	homeward []valueID // values to try again to bring into host memory, or home
+	effort   effort
+	refused  int64     // bytes of the last copy into host memory that found no room, 0 for none
+	homeward []valueID // values to bring home or commit again in this step
 }
 
-// waitsOn says on which lists a device stands.
+// waitsOn is the set of wait lists that a device is on.
 type waitsOn uint8
 
 const (
-	onOwn waitsOn = 1 << iota
-	onHost
+	onOwn  waitsOn = 1 << iota // that of its own memory
+	onHost                     // that of host memory
 )
 
-// waiter waits for room in a memory: a device, whose next task finds none, or a value
+// waiter is an entry of a wait list: a device whose next task finds no room, or a value
 // that is to be copied into host memory.
 type waiter struct {
 	dev machine.DeviceID // -1 for a value
 	val valueID
-	run ticket // that makes the value; once it has ended, the number may be of another
+	run ticket // the run that makes the value; when it is retired, val may name another value
 }
 
-// await puts a waiter in line for a memory.
+// await puts a waiter on the wait list of a memory.
 func (st *store) await(space spaceID, w waiter) {
 	st.spaces[space].line = append(st.spaces[space].line, w)
 	st.waiters++
 }
 
-// block has a device wait until room appears in a memory its next task needs.
+// block has a device wait until there is room in a memory its next task needs.
 func (e *Engine) block(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	d.blocked = true
@@ -68,7 +68,7 @@ func (e *Engine) block(dev machine.DeviceID) {
 	}
 }
 
-// roomIn lets those try again who wait for room in a memory.
+// roomIn lets the devices and values on the wait list of a memory try again.
 func (e *Engine) roomIn(space spaceID) {
 	bit := onOwn
 	if space == hostSpace {
@@ -86,7 +86,7 @@ func (e *Engine) roomIn(space spaceID) {
 	}
 }
 
-// unblock has a device that waited for memory looked at again.
+// unblock has issueAll look again at a device that waited for memory.
 func (e *Engine) unblock(dev machine.DeviceID) {
 	if d := &e.devs[dev]; d.blocked {
 		d.blocked = false
@@ -94,15 +94,15 @@ func (e *Engine) unblock(dev machine.DeviceID) {
 	}
 }
 
-// wakeHolders wakes the memories that hold a value, after another copy of it was
-// completed: they may give theirs up.
+// wakeHolders wakes the wait lists of the memories that hold a value, after another copy
+// of it was completed: theirs can be evicted.
 func (e *Engine) wakeHolders(v valueID) {
 	for s := e.mem.vals.at[v].slot; s >= 0; s = e.mem.slots.at[s].next {
 		e.roomIn(e.mem.insts[e.mem.slots.at[s].inst].space)
 	}
 }
 
-// lacksHost notes that a value could not be copied into host memory for shortfall of room.
+// lacksHost takes in that a value could not be copied into host memory for lack of room.
 func (e *Engine) lacksHost(v valueID) {
 	val := &e.mem.vals.at[v]
 	e.refused = val.bytes
@@ -110,7 +110,7 @@ func (e *Engine) lacksHost(v valueID) {
 		e.squeeze(0)
 	}
 	if val.run < 0 || val.has(awaitsRoom) {
-		return // what callers wait for is asked for again in every step
+		return // serve asks for the data of callers again in every step
 	}
 	if r := e.runs[val.run]; e.lastResort() && r.state == runActive && val.owed() {
 		e.effort = usual
@@ -132,15 +132,15 @@ func (e *Engine) owes() bool {
 	})
 }
 
-// relieve is called when nothing is in flight and nothing was issued: nobody will
-// make room any more by itself. It lets all who wait for memory try again with more
-// effort than before, and returns whether the step goes on.
+// relieve is called when nothing is in flight and nothing was issued, so that no
+// operation will make room. It lets everything that waits for memory try again with more
+// effort, and reports whether the step goes on.
 func (e *Engine) relieve() bool {
 	waits := e.gangWaits || e.refused > 0 && len(e.served)+len(e.recuts) > 0 || e.owes()
 	for i := range e.devs {
 		d := &e.devs[i]
 		if d.state == Lost && d.health.deadline > 0 || d.shortfall.until > 0 {
-			return false // it may come back, or have more memory again
+			return false // it may come back, or get its capacity back
 		}
 		waits = waits || d.blocked
 	}
@@ -165,10 +165,11 @@ func (e *Engine) relieve() bool {
 	return true
 }
 
-// lastResort reports whether a run is to fail that has no room now.
+// lastResort reports whether a run without room is to fail.
 func (e *Engine) lastResort() bool { return e.effort == failRun && e.flying == 0 }
 
-// outOfMemory says how much room is wanted in a memory, and how much there is.
+// outOfMemory returns the error that bytes are needed in a memory, with its capacity and
+// free bytes.
 func (e *Engine) outOfMemory(space spaceID, bytes int64) error {
 	sp := &e.mem.spaces[space]
 	of := "host memory"

@@ -10,11 +10,14 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// stealFor lets a device with nothing left take a queued task from another, when
-// the policy names a victim and the thief would be done sooner. It takes the one
-// that is next, mostly the largest: what is small is left for the end, when devices
-// differ by no more than that. Where that one cannot begin, as it waits for the victim's
-// own task mostly, or the thief is slow, it may manage the last one at least.
+// Moving queued tasks between devices: to a device that has nothing left, to a core that
+// can begin a long task sooner, and from hot devices to cold ones.
+
+// stealFor lets a device with nothing left take a queued task from another, if the policy
+// names a victim and the thief would finish it sooner. It takes the next task, which is
+// mostly the largest: small ones are left for the end, when devices then differ by no
+// more than a small task. If that one cannot begin, mostly because it waits for a task of
+// the victim, or the thief is slow, it takes the last one.
 func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
 		return false
@@ -44,12 +47,12 @@ func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	return false
 }
 
-// inTurn lets a device about to begin a task take another one that was to begin
-// before it, where both use host memory: one that is next on a device which will not
-// get to it for half as long as it takes, and would end it later. So large tasks are
-// begun before small ones also when some devices turn out to be slow, and no large
-// one is left for the end. What a core has of a task in its cache is lost, so this
-// is for long ones.
+// inTurn lets a device that is about to begin a task take an earlier one from another
+// device, if both use host memory: one that is next there, that the other device will not
+// reach for half as long as it takes, and would finish later. Large tasks are then begun
+// before small ones even if some devices turn out to be slow, and no large one is left
+// for the end. The move loses what the other core has in its cache, so it is for long
+// tasks.
 func (e *Engine) inTurn(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	first, from, cost := d.queue.next(), dev, time.Duration(0)
@@ -82,15 +85,16 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 	e.devs[from].queue.pop()
 	e.unplace(first.task, queued)
 	e.requeueOn(first.task, r, gt, from, dev, cost)
-	e.tasks.at[first.task].eft = int64(e.now + begins + cost) // what was queued here comes after it
+	e.tasks.at[first.task].eft = int64(e.now + begins + cost) // tasks queued here follow it
 }
 
-// longTurn is from how long tasks are begun in turn.
+// longTurn is the predicted duration, in nanoseconds, from which tasks are begun in turn:
+// 1 ms is long enough to hide refilling a core's cache.
 const longTurn = int64(time.Millisecond)
 
-// remains predicts how long it will be before a device can begin another task. What
-// takes longer than it was to may end at any time, or be far from it: the more so the
-// longer it has taken.
+// remains predicts how long it will be before a device can begin another task. A task
+// that has exceeded its prediction is expected to take another quarter of the time it has
+// run.
 func (e *Engine) remains(d *device) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
@@ -104,9 +108,9 @@ func (e *Engine) remains(d *device) time.Duration {
 	return least
 }
 
-// canBegin reports whether a queued task would not have to wait for more than its turn
-// on a device: nothing before it is in flight, its run may have another in flight, and
-// in host memory, of which nothing is evicted, there is room as things are.
+// canBegin reports whether a queued task could begin on a device as soon as it is its
+// turn: no predecessor is in flight, its run may have another task in flight, and host
+// memory, from which nothing is evicted, has room.
 func (e *Engine) canBegin(tid taskID, dev machine.DeviceID) bool {
 	r, gt := e.taskOf(tid)
 	if _, waits := e.awaited(r, gt); waits || r.full() {
@@ -116,8 +120,8 @@ func (e *Engine) canBegin(tid taskID, dev machine.DeviceID) bool {
 	return e.devs[dev].space != 0 || s.cap == 0 || s.used+e.need(r, gt, 0) <= s.cap
 }
 
-// awaited predicts when what a task waits for will have ended, and reports whether
-// any of it is in flight.
+// awaited predicts when the predecessors of a task will have ended, and reports whether
+// any is in flight.
 func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool) {
 	at = e.now
 	for _, p := range r.f.Preds(gt) {
@@ -128,8 +132,8 @@ func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool)
 	return at, waits
 }
 
-// lag corrects what is predicted of devices whose tasks take longer than they
-// were to: those behind them are still to be done, and not before what runs.
+// delayOverdue corrects the prediction for devices whose tasks exceed theirs: queued
+// tasks end no earlier than if the running ones ended now.
 func (e *Engine) delayOverdue() {
 	for i := range e.devs {
 		d, vd := &e.devs[i], &e.view.Devices[i]
@@ -140,8 +144,8 @@ func (e *Engine) delayOverdue() {
 	}
 }
 
-// moveTask moves a task taken off a device's queue to another device if it can run
-// and would end there before the first is through; atOnce, only if it can begin.
+// moveTask moves a task that is off a device's queue to another device, if it can run
+// there and would end before the first device is free; with atOnce, only if it can begin.
 func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool {
 	r, gt := e.taskOf(k.task)
 	cost, ok := e.movable(k.task, to)
@@ -154,8 +158,8 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 	return true
 }
 
-// movable returns how long a task that is queued elsewhere would take on a device, and
-// whether it can run there. Where it failed before it cannot.
+// movable returns how long a task queued elsewhere would take on a device, and whether it
+// can run there. It cannot on a device where it failed.
 func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, ok bool) {
 	r, gt := e.taskOf(tid)
 	vd := &e.view.Devices[to]
@@ -165,7 +169,7 @@ func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, o
 	return time.Duration(float64(c) * vd.Slow), ok
 }
 
-// settle puts a task taken off one device's queue on another's.
+// requeueOn puts a task that is off one device's queue into another's.
 func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[to]
@@ -181,8 +185,9 @@ func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine
 	e.tr.Record(trace.Event{Kind: trace.Move, Device: to, From: from, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 }
 
+// balanceState is the memory of the balancer.
 type balanceState struct {
-	last time.Duration
+	last time.Duration // when it last moved tasks
 }
 
 // rebalance moves queued tasks from hot devices to cold ones.
@@ -220,7 +225,7 @@ func (e *Engine) migrate(m sched.Move) {
 	r, gt := e.taskOf(tid)
 	vd := &e.view.Devices[m.To]
 	if vd.Crowd > 0 && vd.Crowd == e.view.Devices[m.From].Crowd {
-		return // it computes on the same cores: nobody would be done sooner
+		return // it computes on the same cores: no task would end sooner
 	}
 	cost, ok := e.movable(tid, m.To)
 	if !ok || !e.devs[m.From].queue.remove(tid) {

@@ -7,93 +7,122 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// store keeps values. A value has copies; a copy sits in a slot of an instance; an
+// The store: memories, the instances in them and the slots of instances. What the copies
+// of a value are is in residency.go, what happens to a value in values.go.
+
+// store keeps values. A value has copies; a copy is in a slot of an instance; an
 // instance is a buffer in a memory. A slot is claimed for a value when the operation
 // that will fill it is issued, so that readers can be issued behind it; it is filled
 // once that operation is complete.
 //
-// The store decides nothing: what is copied, evicted or computed again is for the
-// engine, which reads the records here and changes them by the store's methods alone.
-// An instance with no value in it ends as soon as nothing touches it.
+// The store decides nothing. The engine decides what is copied, evicted or recomputed;
+// it reads the records here and changes them by the store's methods alone (TestWalls).
+// audit checks the invariants named beside the fields, TestStore compares the store with
+// a model.
 type store struct {
-	lanes   []lane  // the engine's: they tell whether an operation has ended
+	lanes   []lane  // the engine's; they say whether an operation has ended
 	out     *outbox // takes Home, Alloc and Free
-	watcher watcher
-	waiters int // entries on the wait lists of all memories
+	watcher watcher // told of what may let waiting work continue
+	waiters int     // entries on all wait lists; invariant: the sum of len(line) over spaces
 
-	spaces    []space // 0 is host memory, 1+d the memory of device d
-	away      int     // spaces that are away
-	data      blocks[dataID, datum]
-	vals      blocks[valueID, value]
-	slots     blocks[slotID, slot]
-	insts     []inst
-	freeInsts []Inst              // records of insts to use again
-	heads     blocks[int32, Inst] // of the lists of instances of data cut into many pieces
-	idle      idle
-	deferred  []deferredFree
-	serial    uint32 // of the latest issue
-	visits    uint64 // records looked at one by one, with -tags invariants
+	spaces []space // 0 is host memory, 1+d the memory of device d
+	away   int     // invariant: the number of spaces with away set
+
+	data  blocks[dataID, datum]
+	vals  blocks[valueID, value]
+	slots blocks[slotID, slot] // invariant: live is the sum of n over instances, idle ones included
+	insts []inst
+	// freeInsts are records of insts to reuse.
+	freeInsts []Inst
+	// heads holds the heads of the instance lists of data cut into many pieces (lists.go).
+	heads blocks[int32, Inst]
+	idle  idle
+	// deferred are instances to free once operations in flight have ended.
+	deferred []deferredFree
+	serial   uint32 // number of the latest issue
+	visits   uint64 // records looked at one by one, with -tags invariants
 }
 
-// watcher is told what may let others go on.
+// watcher is told of changes that may let waiting work continue. The engine implements
+// it.
 type watcher interface {
-	// roomIn: a memory that something waits for may have more room.
+	// roomIn: a memory may have more room, and its wait list may not be empty.
 	roomIn(space spaceID)
-	// homeVacated: a place in a home may be able to take its output.
+	// homeVacated: the slot of a piece in a home may be able to take its output.
 	homeVacated(d dataID, p pieceID)
-	// homeCopies: n more copies in flight touch the caller's memory behind a run's data.
+	// homeCopies: n more copies in flight touch the caller's memory of a run's data.
 	homeCopies(d dataID, n int)
 }
 
-// space is a memory.
+// space is a memory: the host's or a device's.
 type space struct {
-	dev  machine.DeviceID // machine.Host for host memory
-	cap  int64            // 0: no limit
-	used int64            // bytes of its instances, without the caller's own
-	free *int64           // what policies see of a device's memory: cap - used; nil for host memory
-	pins int              // operations in flight that touch it: the sum over its instances
-	line []waiter         // those that wait for room in it
-	away bool             // its device is gone but what it holds survived
-	// The instances of a device's memory, least recently used first. Host memory is
-	// where others evict to, so it needs no order.
+	dev machine.DeviceID // machine.Host for host memory
+	cap int64            // bytes; 0 means no limit
+	// used is the bytes in use. Invariant: the sum of bytes over instances that are
+	// neither free nor lent; at most cap, or the device's own size after cap shrank.
+	used int64
+	// free is where policies read the free bytes of a device's memory; nil for host
+	// memory. Invariant: cap - used, with NoLimit for a cap of 0.
+	free *int64
+	pins int // operations in flight that touch it; invariant: the sum of pins over its instances
+	// line holds the devices and values that wait for room here.
+	line []waiter
+	// away says that the device is lost and the content survived. Invariant: only while
+	// the device's state is Lost.
+	away bool
+	// oldest and newest are the ends of the list of instances in a device's memory, least
+	// recently used first. Invariant: it holds each instance of the memory that is not
+	// free, once. Nothing is evicted from host memory, which needs no such list.
 	oldest, newest Inst
 }
 
-// inst is a buffer in one memory.
+// inst is an instance: a buffer in one memory for consecutive pieces of one data handle.
+// Invariant: an instance with held and pins 0 that is neither home nor deferred is freed.
 type inst struct {
-	data         dataID // -1 for a workspace or when its data has ended, -2 when free
-	space        spaceID
-	p0, n        pieceID // pieces of the data
-	slot         slotID  // first of n slots
-	next         Inst    // in the list of its data
-	held         int32   // slots of it that hold a value
-	pins         int32   // operations in flight that touch it; it is not freed before they end
-	older, newer Inst    // in the order its memory is used in
-	reservedBy   uint32  // serial of the issue that needs it; it is not evicted for that one
-	home         bool    // it is its data's home, and stays while the data does
-	lent         bool    // the caller's memory stands behind it: it counts as no memory used
-	deferred     bool    // it is freed when operations in flight have ended
-	lo           int64   // offset of its first byte in the data
+	// data is the handle it belongs to; -1 for a workspace or after the handle ended, -2
+	// when free. Invariant: it is on one list of data (lists.go) exactly if data >= 0.
+	data  dataID
+	space spaceID
+	p0, n pieceID // its pieces are [p0, p0+n)
+	slot  slotID  // first of n slots; invariant: each of them names this instance
+	next  Inst    // on the list of its data
+	held  int32   // invariant: the number of its slots that hold a value
+	// pins is the number of operations in flight that touch it: those of the lanes,
+	// detached launches, and inUse of dropped devices. It is not freed before pins is 0.
+	pins         int32
+	older, newer Inst   // neighbours in the order of use of its memory
+	reservedBy   uint32 // serial of the issue that needs it: not evicted for that issue
+	home         bool   // it is its data's home and lives as long as the data
+	lent         bool   // it is the caller's memory and does not count as used
+	deferred     bool   // it is on store.deferred
+	lo           int64  // offset of its first byte in the data
 	bytes        int64
 }
 
-// slot is the place of one piece in an instance.
+// slot is the storage of one piece in an instance.
 type slot struct {
-	val     valueID // value it holds or will hold, -1
-	next    slotID  // next copy of that value
-	inst    Inst
-	pins    int32  // operations in flight that touch it
-	copying int32  // those of them that are copies
-	lane    Lane   // operation that fills it
-	seq     uint64 // as lane counts: it may be there while any number come after
+	// val is the value it holds or is claimed for, -1 for none. Invariant: a value of the
+	// instance's data and of this piece.
+	val  valueID
+	next slotID // next copy of val; invariant: the list from value.slot has every slot that holds the value
+	inst Inst
+	// pins is the number of operations in flight that touch it, copying the number of
+	// copies among them.
+	pins    int32
+	copying int32
+	// lane and seq name the operation that fills it; 0, 0 if it was filled from the start.
+	// seq counts as lane.issued does, without wrapping: the slot may be filled while any
+	// number of operations follow.
+	lane Lane
+	seq  uint64
 }
 
-// deviceSpace returns the memory of a device.
+// deviceSpace returns the memory of a device. A device that uses host memory never uses
+// it.
 func deviceSpace(d machine.DeviceID) spaceID { return spaceID(1 + d) }
 
-// open makes the memories of a machine, all empty. free holds, by device, where policies
-// see how much of its memory is free; nil for one that uses host memory, whose own is
-// never used.
+// open makes the memories of a machine, all empty. free holds, by device, the variable in
+// which policies read the free bytes of its memory; nil for a device that uses host memory.
 func (st *store) open(m *machine.Machine, lanes []lane, out *outbox, w watcher, free []*int64) {
 	st.lanes, st.out, st.watcher = lanes, out, w
 	st.spaces = []space{{dev: machine.Host, cap: m.HostBytes, oldest: -1, newest: -1}}
@@ -102,8 +131,8 @@ func (st *store) open(m *machine.Machine, lanes []lane, out *outbox, w watcher, 
 	}
 }
 
-// makeHome introduces the caller's memory behind a data handle. It is not counted
-// as used: the limit is on what the engine allocates.
+// makeHome introduces the caller's memory as the home of a data handle. It does not count
+// as used: the limit of host memory is on what the engine allocates.
 func (st *store) makeHome(d dataID, pieces pieceID, bytes int64, a Action) {
 	i := st.newInst(d, 0, 0, pieces, 0, bytes)
 	st.insts[i].home, st.insts[i].lent = true, true
@@ -113,7 +142,7 @@ func (st *store) makeHome(d dataID, pieces pieceID, bytes int64, a Action) {
 	*st.out.emit(Home) = a
 }
 
-// newInst makes the record of an instance; the caller emits its action.
+// newInst makes the record of an instance with empty slots; the caller emits its action.
 func (st *store) newInst(d dataID, space spaceID, p0, n pieceID, lo, bytes int64) Inst {
 	var i Inst
 	if k := len(st.freeInsts); k > 0 {
@@ -140,7 +169,8 @@ func (st *store) newInst(d dataID, space spaceID, p0, n pieceID, lo, bytes int64
 	return i
 }
 
-// alloc makes an instance in a device's memory (or the host's).
+// alloc makes an instance in a memory. A buffer of one piece in host memory may be an
+// idle one of the same size.
 func (st *store) alloc(d dataID, space spaceID, p0, n pieceID, lo, bytes int64) Inst {
 	if n == 1 && space == 0 {
 		if i := st.idle.take(st.insts, bytes); i >= 0 {
@@ -158,8 +188,8 @@ func (st *store) alloc(d dataID, space spaceID, p0, n pieceID, lo, bytes int64) 
 	return i
 }
 
-// fits reports whether a memory has room for bytes more as it is. It frees idle buffers
-// for that.
+// fits reports whether a memory has room for bytes more without evicting. It frees idle
+// buffers if they are in the way.
 func (st *store) fits(space spaceID, bytes int64) bool {
 	sp := &st.spaces[space]
 	if sp.cap == 0 {
@@ -171,23 +201,28 @@ func (st *store) fits(space spaceID, bytes int64) bool {
 	return sp.used+bytes <= sp.cap
 }
 
-// idle holds buffers of one piece in host memory that ended and were not freed:
-// what comes next is mostly of the same size. They do not count as used.
+// idle keeps buffers of one piece in host memory that ended and were not freed, because
+// the next buffer is often of the same size. They do not count as used.
 type idle struct {
-	insts [8][]Inst // by size, mixed
-	bytes int64
+	insts [8][]Inst // by idleClass; invariant: free, of one piece, in host memory and not lent
+	bytes int64     // invariant: the sum of their bytes
 }
 
-// maxIdle is how many bytes of buffers are kept, and maxIdleEach how many of
-// them for one size.
 const (
-	maxIdle     = 64 << 20
+	// maxIdle is the greatest number of bytes in idle buffers (64 MiB): a small part of any
+	// machine's memory, and enough for the small buffers of the tasks in flight.
+	maxIdle = 64 << 20
+	// maxIdleEach is the greatest number of idle buffers on one list. It bounds the time
+	// to free them all and covers the tasks in flight on several lanes (hostDepth, 256).
 	maxIdleEach = 1024
 )
 
+// idleClass returns the list for buffers of a size. Sizes a factor of 256 apart share one.
+
 func idleClass(bytes int64) int { return bits.Len64(uint64(bytes)) % 8 }
 
-// take returns an idle buffer of exactly a size, or -1.
+// take returns an idle buffer of exactly this size, or -1. It looks at the last of the
+// list alone, which takes constant time and mostly has the size.
 func (x *idle) take(insts []inst, bytes int64) Inst {
 	list := &x.insts[idleClass(bytes)]
 	k := len(*list) - 1
@@ -203,7 +238,7 @@ func (x *idle) take(insts []inst, bytes int64) Inst {
 	return i
 }
 
-// put keeps a buffer, if there is room for it.
+// put keeps a buffer and reports whether there was room for it.
 func (x *idle) put(i Inst, bytes int64) bool {
 	list := &x.insts[idleClass(bytes)]
 	if len(*list) >= maxIdleEach || x.bytes+bytes > maxIdle {
@@ -214,7 +249,7 @@ func (x *idle) put(i Inst, bytes int64) bool {
 	return true
 }
 
-// freeIdle ends every idle buffer.
+// freeIdle frees every idle buffer.
 func (st *store) freeIdle() {
 	for c := range st.idle.insts {
 		for _, i := range st.idle.insts[c] {
@@ -225,7 +260,7 @@ func (st *store) freeIdle() {
 	st.idle.bytes = 0
 }
 
-// freeInst ends an instance that nothing holds or touches.
+// freeInst ends an instance that holds no value and that no operation touches.
 func (st *store) freeInst(i Inst) {
 	in := &st.insts[i]
 	st.unlist(i)
@@ -247,13 +282,13 @@ func (st *store) freeInst(i Inst) {
 	st.madeRoom(in.space)
 }
 
-// beginIssue starts an issue, reserve has an instance kept for the one that began last,
-// and unreserve lets go of it.
+// beginIssue starts an issue. reserve protects an instance from eviction for the issue
+// that began last, and unreserve ends that.
 func (st *store) beginIssue()      { st.serial++ }
 func (st *store) reserve(i Inst)   { st.insts[i].reservedBy = st.serial }
 func (st *store) unreserve(i Inst) { st.insts[i].reservedBy = st.serial - 1 }
 
-// resize changes how much of a device's memory may be used; 0 means no limit.
+// resize sets the capacity of a device's memory in bytes; 0 means no limit.
 func (st *store) resize(space spaceID, bytes int64) {
 	sp := &st.spaces[space]
 	sp.cap = bytes
@@ -263,8 +298,8 @@ func (st *store) resize(space spaceID, bytes int64) {
 	*sp.free = bytes - sp.used
 }
 
-// leave takes in that the device of a memory is gone and what it holds survived. comeBack
-// undoes that, and reports whether there is anything to undo.
+// goAway marks a memory whose device is lost and whose content survived. comeBack undoes
+// that and reports whether the memory was away.
 func (st *store) goAway(space spaceID) {
 	st.spaces[space].away = true
 	st.away++
@@ -279,8 +314,8 @@ func (st *store) comeBack(space spaceID) bool {
 	return true
 }
 
-// takeLine takes out all who wait for room in a memory. The list is valid until somebody
-// waits for it again.
+// takeLine empties the wait list of a memory and returns its entries. They are valid
+// until something waits for that memory again.
 func (st *store) takeLine(space spaceID) []waiter {
 	line := st.spaces[space].line
 	st.waiters -= len(line)
@@ -288,14 +323,14 @@ func (st *store) takeLine(space spaceID) []waiter {
 	return line
 }
 
-// madeRoom tells the watcher that a memory may have more room.
+// madeRoom tells the watcher that a memory may have more room, if anything waits.
 func (st *store) madeRoom(space spaceID) {
 	if st.waiters > 0 {
 		st.watcher.roomIn(space)
 	}
 }
 
-// unlist takes an instance off the list of its data, so that nothing finds it there.
+// unlist takes an instance off the list of its data, so that no search finds it.
 func (st *store) unlist(i Inst) {
 	in := &st.insts[i]
 	if in.data < 0 {
@@ -310,7 +345,7 @@ func (st *store) unlist(i Inst) {
 	in.data, in.next = -1, -1
 }
 
-// discard gives an instance's buffer and record back.
+// discard frees an instance's buffer, slots and record.
 func (st *store) discard(i Inst) {
 	in := &st.insts[i]
 	st.slots.release(in.slot, int(in.n))
@@ -319,22 +354,23 @@ func (st *store) discard(i Inst) {
 	st.freeInsts = append(st.freeInsts, i)
 }
 
-// freeIfIdle frees an instance with no value in it that nothing touches.
+// freeIfIdle frees an instance that holds no value and that no operation touches.
 func (st *store) freeIfIdle(i Inst) {
 	if in := &st.insts[i]; in.held == 0 && in.pins == 0 && !in.home && !in.deferred && in.data != -2 {
 		st.freeInst(i)
 	}
 }
 
-// deferredFree is an instance to be freed once every operation that was in flight when
-// it was given up has ended.
+// deferredFree is an instance to free once every operation that was in flight when its
+// content was given up has ended.
 type deferredFree struct {
 	inst  Inst
-	until []uint64 // by lane
+	until []uint64 // by lane, the count of the last operation to wait for
 }
 
-// deferFree frees an instance whose content was never made. In host memory, where plain
-// launches pin nothing, operations in flight may still refer to it: it ends after them.
+// deferFree frees an instance whose content was never made. In host memory plain launches
+// pin nothing, so operations in flight may still refer to it: there it is freed after
+// them.
 func (st *store) deferFree(i Inst) {
 	in := &st.insts[i]
 	if in.space != 0 {
@@ -345,7 +381,7 @@ func (st *store) deferFree(i Inst) {
 		return
 	}
 	at := len(st.deferred)
-	if in.deferred { // it was used again meanwhile: those who read it then count too
+	if in.deferred { // it was used again meanwhile: wait for those readers too
 		at = slices.IndexFunc(st.deferred, func(g deferredFree) bool { return g.inst == i })
 	} else {
 		st.deferred = append(st.deferred, deferredFree{inst: i, until: make([]uint64, len(st.lanes))})
@@ -356,7 +392,7 @@ func (st *store) deferFree(i Inst) {
 	}
 }
 
-// freeDeferred frees what no operation in flight can refer to any more.
+// freeDeferred frees the deferred instances to which no operation in flight can refer.
 func (st *store) freeDeferred() {
 	kept := st.deferred[:0]
 	for _, g := range st.deferred {
@@ -374,7 +410,7 @@ func (st *store) freeDeferred() {
 	st.deferred = kept
 }
 
-// closeData ends a data handle: its instances go as soon as nothing touches them.
+// closeData ends a data handle. An instance that operations touch is freed after them.
 func (st *store) closeData(d dataID) {
 	st.eachInst(d, func(i Inst) {
 		in := &st.insts[i]
@@ -388,7 +424,7 @@ func (st *store) closeData(d dataID) {
 	st.endLists(d)
 }
 
-// closeHome gives the caller's memory behind data back. What is in it is forgotten.
+// closeHome gives the caller's memory of a data handle back. Values in it lose that copy.
 func (st *store) closeHome(d dataID) {
 	home := st.data.at[d].home
 	in := &st.insts[home]
@@ -400,11 +436,11 @@ func (st *store) closeHome(d dataID) {
 	st.freeIfIdle(home)
 }
 
-// recut cuts data into n pieces, of which none holds a value then. All of it must be in its
-// home, which nothing touches, and every value of it given up.
+// recut cuts data into n pieces, none of which holds a value afterwards. The data must be
+// complete in its home, no operation may touch that, and its values must be given up.
 func (st *store) recut(d dataID, n pieceID) {
 	home := st.data.at[d].home
-	// What is left besides is empty and about to end, and in the old pieces.
+	// Other instances are empty, in the old pieces, and end with their last operation.
 	st.eachInst(d, func(i Inst) {
 		if i != home {
 			st.unlist(i)
@@ -422,24 +458,26 @@ func (st *store) recut(d dataID, n pieceID) {
 	in.next, *head = *head, home
 }
 
-// covers reports whether an instance has room for pieces [p0, p0+n) of its data.
+// covers reports whether an instance is in a memory and has slots for pieces [p0, p0+n).
 func (in *inst) covers(space spaceID, p0, n pieceID) bool {
 	return in.space == space && in.p0 <= p0 && p0+n <= in.p0+in.n
 }
 
-// evictable reports whether an instance may end to make room for the present issue.
+// evictable reports whether an instance may be evicted for the present issue.
 func (st *store) evictable(i Inst) bool {
 	in := &st.insts[i]
 	return in.pins == 0 && !in.home && in.reservedBy != st.serial && in.data >= 0
 }
 
-// wasteful reports whether parts of a buffer hold nothing that is needed.
+// wasteful reports whether some slots of a buffer hold nothing, and no operation touches
+// it.
 func (st *store) wasteful(i Inst) bool {
 	in := &st.insts[i]
 	return !in.home && in.data >= 0 && in.held < int32(in.n) && in.pins == 0
 }
 
-// lruAdd puts an instance last in the order its memory is used in, lruRemove takes it out.
+// lruAdd makes an instance the most recently used of its memory, lruRemove takes it out of
+// the order of use.
 func (st *store) lruAdd(i Inst) {
 	in := &st.insts[i]
 	sp := &st.spaces[in.space]
@@ -467,7 +505,7 @@ func (st *store) lruRemove(i Inst) {
 	}
 }
 
-// touch notes that an instance is used.
+// touch makes an instance the most recently used of its memory.
 func (st *store) touch(i Inst) {
 	if sp := st.insts[i].space; sp != 0 && st.spaces[sp].newest != i {
 		st.lruRemove(i)

@@ -2,8 +2,11 @@ package engine
 
 import "fmt"
 
-// audit computes everything the store keeps count of anew and returns the first count,
-// list or order that is not what it should be. It takes time in proportion to all records.
+// The store's audit: every count, list and order of the store computed anew from the
+// records. The recount calls it with -tags invariants, TestStore after every change.
+
+// audit returns the first count, list or order that does not follow from the records. It
+// takes time in proportion to all records.
 func (st *store) audit() error {
 	for _, check := range []func() error{st.auditLists, st.auditOrder, st.auditSlots, st.auditBytes, st.auditLines} {
 		if err := check(); err != nil {
@@ -13,7 +16,7 @@ func (st *store) audit() error {
 	return nil
 }
 
-// auditLists checks that an instance is in the list of its data once, and in no other.
+// auditLists checks that an instance is on the list of its data once, and on no other.
 func (st *store) auditLists() error {
 	listed := make([]bool, len(st.insts))
 	seen := make(map[dataID]bool)
@@ -39,7 +42,7 @@ func (st *store) auditLists() error {
 	return err
 }
 
-// auditOrder checks that the instances of a device's memory are in the order of their use.
+// auditOrder checks that the order of use of each device's memory has its instances once.
 func (st *store) auditOrder() error {
 	ordered := make([]bool, len(st.insts))
 	for s := range st.spaces {
@@ -63,7 +66,7 @@ func (st *store) auditOrder() error {
 }
 
 // auditSlots checks that a slot belongs to one instance, that the list of each value's
-// copies is the slots that hold it, and that an instance with nothing in it has ended.
+// copies is the slots that hold it, and that an empty instance has ended.
 func (st *store) auditSlots() error {
 	slots, listed := 0, make([]bool, len(st.slots.at))
 	for k := range st.insts {
@@ -113,7 +116,7 @@ func (st *store) auditSlots() error {
 	return nil
 }
 
-// auditCopies goes through the copies a value lists and notes them.
+// auditCopies checks the list of a value's copies and marks them in listed.
 func (st *store) auditCopies(v valueID, listed []bool) error {
 	n := 0
 	for s := st.vals.at[v].slot; s >= 0; s = st.slots.at[s].next {
@@ -125,7 +128,8 @@ func (st *store) auditCopies(v valueID, listed []bool) error {
 	return nil
 }
 
-// auditBytes checks how much of each memory is used, and how many operations touch it.
+// auditBytes checks the bytes used of each memory and the pins on it, idle bytes and the
+// number of memories that are away.
 func (st *store) auditBytes() error {
 	used, pins, idle, away := make([]int64, len(st.spaces)), make([]int, len(st.spaces)), int64(0), 0
 	for k := range st.insts {
@@ -164,7 +168,7 @@ func (st *store) auditBytes() error {
 	return nil
 }
 
-// auditLines checks how many wait for memory.
+// auditLines checks the number of waiters.
 func (st *store) auditLines() error {
 	n := 0
 	for s := range st.spaces {

@@ -5,6 +5,10 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
+// Draining, spares and hot swap: a device stops taking work, another takes its place, and
+// values that only its memory has are copied over.
+
+// drain stops new work on a device; tasks in flight finish.
 func (e *Engine) drain(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	if d.state != Healthy {
@@ -17,6 +21,7 @@ func (e *Engine) drain(dev machine.DeviceID) {
 	e.requeueAll(dev)
 }
 
+// undrain lets work in again and ends a hot swap under way.
 func (e *Engine) undrain(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	if d.state != Draining {
@@ -30,7 +35,7 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 	e.reoffer()
 }
 
-// callSpare puts a spare in a lost device's place.
+// callSpare puts a spare in a lost device's place, one of the same class if there is one.
 func (e *Engine) callSpare(dev machine.DeviceID) {
 	for i := range e.devs {
 		if e.devs[i].state == Spare && e.view.Devices[i].Class == e.view.Devices[dev].Class {
@@ -46,6 +51,7 @@ func (e *Engine) callSpare(dev machine.DeviceID) {
 	}
 }
 
+// engage lets a spare take work.
 func (e *Engine) engage(spare machine.DeviceID) {
 	e.setState(spare, Healthy)
 	vd := &e.view.Devices[spare]
@@ -55,8 +61,8 @@ func (e *Engine) engage(spare machine.DeviceID) {
 	e.tr.Record(trace.Event{Kind: trace.Back, Device: spare, Task: -1, Start: e.now, End: e.now})
 }
 
-// hotSwap replaces a device without stopping: new work goes to the spare at
-// once, the device finishes what it runs, then its state moves over.
+// hotSwap replaces a device without stopping: new work goes to the spare at once, the
+// device finishes its tasks, then its values are copied over.
 func (e *Engine) hotSwap(dev, spare machine.DeviceID) {
 	if e.devs[spare].state == Spare {
 		e.engage(spare)
@@ -70,7 +76,8 @@ func (e *Engine) hotSwap(dev, spare machine.DeviceID) {
 	}
 }
 
-// handOver copies what only a drained device holds to its successor.
+// handOver copies the values that only a drained device has to its successor, or to host
+// memory if that does not work.
 func (e *Engine) handOver(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	to := e.devs[d.swapTo].space
@@ -101,8 +108,8 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 	}
 }
 
-// handInst starts to copy what only an instance holds, and reports whether anything
-// of that is on its way.
+// handInst starts to copy the values that only an instance has, and reports whether any
+// copy is in flight or waits for room.
 func (e *Engine) handInst(i Inst, to spaceID) bool {
 	any := false
 	for k := range e.mem.insts[i].n {
@@ -126,7 +133,7 @@ func (e *Engine) handInst(i Inst, to spaceID) bool {
 		}
 		any = true
 		if dst == 0 && !e.mem.fits(0, bytes) {
-			return true // what holds the room will be done, or the device stays drained
+			return true // operations in flight may make room; until then the device stays drained
 		}
 		n := e.mem.alloc(e.mem.insts[i].data, dst, p, 1, e.pieceLo(e.mem.insts[i].data, p), bytes)
 		e.fill(n, p, 1, func(pieceID) valueID { return v }, forSwap)

@@ -7,70 +7,80 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// task is a task of a run. It holds no pointers and fills a cache line exactly:
-// most of what a task costs is fetching it.
+// Where a task is. One field says it, move changes it by a table of legal moves, and
+// every place names the code that takes the task on from there.
+
+// task is a task of a run. It holds no pointers and fills a cache line of 64 bytes
+// exactly, because fetching the record is most of the cost of a task (TestRecordSizes).
 type task struct {
-	run      runSlot
-	unissued int32 // predecessors neither issued nor done
+	run runSlot
+	// unissued is the number of predecessors that are neither issued nor done. Invariant:
+	// a detached predecessor and a gang that a member failed of count as not issued; a
+	// failed run does not keep the count.
+	unissued int32
 	lane     Lane
-	seq      uint32 // while it is issued, its operation's
-	dev      machine.DeviceID
-	avoid    machine.DeviceID // a device it failed on, -1
-	liveOuts int32            // values it made that are needed and not in host memory
+	seq      uint32           // with lane, its operation while it is issued
+	dev      machine.DeviceID // where it is placed, -1 for nowhere
+	avoid    machine.DeviceID // a device it failed on, -1 for none
+	// liveOuts is the number of values it made that are needed and not in host memory.
+	// Invariant: those of its values with the flag counted.
+	liveOuts int32
 	where    where
 	flags    taskFlags
 	tries    uint16 // failed executions
-	eft      int64  // predicted end; once done, the real one
-	cost     int64  // predicted duration
-	readyAt  int64
-	key      int64
+	eft      int64  // predicted end in nanoseconds; once done, the real end
+	cost     int64  // predicted duration in nanoseconds on dev
+	readyAt  int64  // when it last became ready, in nanoseconds
+	key      int64  // its place in a device's queue, in nanoseconds of fair-queueing time
 }
 
+// taskFlags say what is true of a task.
 type taskFlags uint8
 
 const (
-	recipe      taskFlags = 1 << iota // its recipe is kept: some result exists only on a device
-	replayed                          // it ran before
-	charged                           // its run has paid for its turn
-	inputFailed                       // copies made for it failed
+	recipe      taskFlags = 1 << iota // its recipe is kept; invariant: exactly if liveOuts > 0
+	replayed                          // it was done before, and runs or ran again
+	charged                           // it has a key, and its run was charged for it
+	inputFailed                       // copies made for it failed; it has an entry in taskCopies
 )
 
-// taskLists are the lists a task may be in. It is in the one its where names, and in no
-// other; that of a parked task is with its run, that of a queued one with its device.
+// taskLists are the lists a task may be on. Invariant, for a run that goes on: a task is
+// on the list that its where names and on no other. The list of a parked task belongs to
+// its run, that of a queued one to its device.
 type taskLists struct {
-	ready         fifo[taskID]
+	ready         fifo[taskID] // invariant: empty at the end of a step
 	leftOuts      []taskID
 	delayed       []delay // a heap by time
 	gangLine      fifo[taskID]
-	behindReaders map[valueID][]taskID
-	gangs         map[taskID]*gang // tasks that are issued on several devices
-	queuedTasks   int              // tasks in the queues of all devices
-	offerAgain    bool             // something changed that may let tasks left out run
-	gangWaits     bool             // one of them is a gang that waits for memory
+	behindReaders map[valueID][]taskID // by the value that must have been made and read first
+	gangs         map[taskID]*gang     // gangs in flight
+	queuedTasks   int                  // invariant: the sum over the queues of all devices
+	offerAgain    bool                 // a change may let tasks that were left out run
+	gangWaits     bool                 // one of those is a gang that waits for memory
 }
 
-// where says where a task is, and so who comes for it next.
+// where says where a task is, and so which code takes it on.
 type where uint8
 
 const (
-	waiting       where = iota // for predecessors to be issued; markIssued comes for it
-	ready                      // in taskLists.ready; place offers it to the policy
-	leftOut                    // in taskLists.leftOuts; place, once devices or values have changed
-	pausing                    // in taskLists.delayed; timers, after its pause
-	behindReaders              // in taskLists.behindReaders; wakeAwaiting, once a value was made and read
-	gangLined                  // a gang, in taskLists.gangLine; nextGang, once fewer tasks are in flight
-	parked                     // in run.parked; unpark, once fewer tasks of its run are in flight
+	waiting       where = iota // for predecessors to be issued; markIssued takes it on
+	ready                      // on taskLists.ready; place offers it to the policy
+	leftOut                    // on taskLists.leftOuts; place, once devices or values have changed
+	pausing                    // on taskLists.delayed; runTimers, after its pause
+	behindReaders              // on taskLists.behindReaders; wakeAwaiting, once a value was made and read
+	gangLined                  // a gang, on taskLists.gangLine; nextGang, once fewer tasks are in flight
+	parked                     // on run.parked; unpark, once fewer tasks of its run are in flight
 	queued                     // in the queue of its device; issueAll
 	issued                     // in flight on a lane, or detached from it; launchDone
-	done                       // it ended, or was given up; reopen, if its result is lost
+	done                       // it ended, or its run gave it up; reopen, if its result is lost
 )
 
 var whereNames = [...]string{"waiting", "ready", "left out", "pausing", "behind readers", "in the line of gangs", "parked", "queued", "issued", "done"}
 
 func (w where) String() string { return whereNames[w] }
 
-// mayMove says, by where a task is, where it may go next. A run that fails gives up tasks
-// wherever they are, but for those in flight.
+// mayMove says, by where a task is, where it may go next. A run that fails gives up its
+// tasks wherever they are, except those in flight.
 var mayMove = [...]whereSet{
 	waiting:       to(waiting, ready, pausing, done),
 	ready:         to(ready, waiting, leftOut, behindReaders, gangLined, parked, queued, issued, done),
@@ -84,8 +94,10 @@ var mayMove = [...]whereSet{
 	done:          to(waiting),
 }
 
+// whereSet is a set of places, a bit each.
 type whereSet uint16
 
+// to returns the set of some places.
 func to(places ...where) (s whereSet) {
 	for _, w := range places {
 		s |= 1 << w
@@ -93,7 +105,8 @@ func to(places ...where) (s whereSet) {
 	return s
 }
 
-// move puts a task somewhere else. The caller keeps the list that belongs to it.
+// move changes where a task is, and panics on a move that mayMove does not allow. The
+// caller keeps the list that belongs to the place.
 func (t *task) move(w where) {
 	if mayMove[t.where]>>w&1 == 0 {
 		panic(fmt.Sprintf("engine: a task that is %v is to be %v", t.where, w))
@@ -101,15 +114,15 @@ func (t *task) move(w where) {
 	t.where = w
 }
 
-// park sets a task aside until its run may have another in flight.
+// park sets a task aside until its run may have another task in flight.
 func (e *Engine) park(tid taskID, r *run) {
 	e.tasks.at[tid].move(parked)
 	r.parked.push(tid)
 }
 
-// unpark lets the next task of a run in that was set aside, if its run may have another
-// in flight. Whoever had that chance and does not use it passes it on by calling this,
-// since it may wait for the very task that was set aside.
+// unpark readies the next parked task of a run, if the run may have another task in
+// flight. A task that had this chance and cannot use it passes it on by calling unpark,
+// because it may wait for the very task that is parked.
 func (e *Engine) unpark(r *run) {
 	for r.parked.len() > 0 && !r.full() {
 		tid := r.parked.pop()
@@ -121,19 +134,19 @@ func (e *Engine) unpark(r *run) {
 			e.replace(tid)
 			return
 		}
-		e.unplace(tid, waiting) // a predecessor failed meanwhile
+		e.unplace(tid, waiting) // a predecessor failed after it was parked
 	}
 }
 
-// full reports whether a run has as many tasks in flight as it may.
+// full reports whether a run has its greatest number of tasks in flight.
 func (r *run) full() bool { return r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight }
 
-// full reports whether as many tasks are in flight as may be.
+// full reports whether the greatest number of tasks over all devices is in flight.
 func (e *Engine) full() bool { return e.o.MaxInFlight > 0 && e.inFlight >= e.o.MaxInFlight }
 
-// withdrawn tells the successors of a task that it is neither issued nor done
-// any more. Those already in flight come back by themselves; those ready or
-// queued are set aside when they are to be issued.
+// withdrawn tells the successors of a task that it has ceased to be issued. Successors in
+// flight fail with DepFailed and return; those ready or queued go back to waiting when
+// they are about to be issued.
 func (e *Engine) withdrawn(tid taskID, r *run) {
 	for _, s := range r.f.Succs(graph.TaskID(tid - r.tbase)) {
 		st := &e.tasks.at[r.task(graph.TaskID(s))]
@@ -141,7 +154,7 @@ func (e *Engine) withdrawn(tid taskID, r *run) {
 	}
 }
 
-// unissue takes a task out of flight again after a failure; g is its gang, or nil.
+// unissue takes a task out of flight after a failure. g is its gang, or nil.
 func (e *Engine) unissue(tid taskID, r *run, g *gang) {
 	t := &e.tasks.at[tid]
 	t.move(waiting)
@@ -152,7 +165,7 @@ func (e *Engine) unissue(tid taskID, r *run, g *gang) {
 	e.landed(r)
 }
 
-// again makes a task ready once its predecessors are issued.
+// again makes a task ready, or leaves it waiting for predecessors to be issued.
 func (e *Engine) again(tid taskID) {
 	if t := &e.tasks.at[tid]; t.unissued > 0 {
 		t.move(waiting)

@@ -6,15 +6,17 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// timers are what is due at a time.
+// Timers: retries, rungs, hand-overs and timeouts that are due, and when the next one is.
+
+// timers are the things that happen at a time.
 type timers struct {
-	timed    []machine.DeviceID // whose ladder, hand-over or memory has a timer
+	timed    []machine.DeviceID // devices whose ladder, hand-over or shortfall has a timer
 	timedOps int                // operations in flight with a timeout
-	bounds   []bound            // before when no lane is overdue, a heap by time
+	bounds   []bound            // by lane, a time before which it is not overdue; a heap by time
 }
 
-// runTimers does what is due: retries, timeouts, rungs, and state that moves to a
-// spare once its device is idle.
+// runTimers does what is due: retries, rungs, the hand-over of an idle drained device,
+// capacity to ask for again, and timeouts.
 func (e *Engine) runTimers() {
 	for len(e.delayed) > 0 && e.delayed[0].at <= e.now {
 		tid := e.popDelayed()
@@ -22,7 +24,7 @@ func (e *Engine) runTimers() {
 			e.again(tid)
 		}
 	}
-	e.due = append(e.due[:0], e.timed...) // which may change
+	e.due = append(e.due[:0], e.timed...) // a copy: the loop changes e.timed
 	for _, dev := range e.due {
 		e.visit(1)
 		d := &e.devs[dev]
@@ -50,7 +52,8 @@ func (e *Engine) runTimers() {
 	}
 }
 
-// deadline returns when the oldest operation of a lane has run too long.
+// deadline returns when the oldest operation of a lane has run too long; false if it has
+// no timeout or cannot have started.
 func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	ln := &e.lanes[l]
 	if ln.timed == 0 || ln.done == ln.issued {
@@ -65,7 +68,7 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	}
 	start := e.earliest(l)
 	if g := e.gang(rec.task); g != nil {
-		start = max(start, g.failedAt) // it is to end for that
+		start = max(start, g.failedAt) // the failure ends the others, which takes time
 		for _, op := range g.ops {
 			if e.mem.pending(op.Lane, e.lanes[op.Lane].count(op.Seq)) {
 				start = max(start, e.earliest(op.Lane))
@@ -79,8 +82,8 @@ func (e *Engine) deadline(l Lane) (time.Duration, bool) {
 	return max(start, e.devs[ln.info.Device].compiledAt) + limit, true
 }
 
-// earliest returns when the oldest operation of a lane, which waits for nothing any more,
-// may have started by itself.
+// earliest returns the earliest time at which the oldest operation of a lane, which waits
+// for nothing, can have started by itself.
 func (e *Engine) earliest(l Lane) time.Duration {
 	ln := &e.lanes[l]
 	rec := ln.rec(ln.done + 1)
@@ -91,9 +94,9 @@ func (e *Engine) earliest(l Lane) time.Duration {
 	return start
 }
 
-// behind returns a lane that has to get on before the oldest operation of a lane can
-// start, if there is one: that of an operation it waits for, or, as members of a gang
-// start together, one that keeps another member waiting.
+// behind returns a lane that has to complete an operation before the oldest one of lane l
+// can start, if there is one: that of an operation it waits for or, because members of a
+// gang start together, one that another member waits for.
 func (e *Engine) behind(l Lane) (Lane, bool) {
 	ln := &e.lanes[l]
 	rec := ln.rec(ln.done + 1)
@@ -128,8 +131,8 @@ func (e *Engine) awaits(rec *opRec) (Lane, bool) {
 	return 0, false
 }
 
-// bound is a time before which a lane cannot be overdue. Lanes are looked at when
-// that has come, so that a timeout costs nothing while tasks end in time.
+// bound is a time before which a lane cannot be overdue. A lane is looked at when its
+// bound has passed, so that a timeout costs nothing while tasks end in time.
 type bound struct {
 	at   time.Duration
 	lane Lane
@@ -150,8 +153,8 @@ func (e *Engine) setTimeout(op Op, rec *opRec, timeout time.Duration) {
 	}
 }
 
-// watchLane sees to it that a lane whose oldest operation may have begun now, and not
-// before, is looked at in time.
+// watchLane has a lane looked at in time whose oldest operation can have begun at the
+// earliest now.
 func (e *Engine) watchLane(l Lane) {
 	ln := &e.lanes[l]
 	if ln.timed == 0 || ln.done == ln.issued {
@@ -162,8 +165,8 @@ func (e *Engine) watchLane(l Lane) {
 	}
 }
 
-// watchLater has a lane whose oldest operation cannot have started looked at again
-// after the lane it is behind has got on.
+// watchLater has a lane whose oldest operation cannot have started looked at again when
+// the lane it waits for completes an operation.
 func (e *Engine) watchLater(l Lane) {
 	if w, waits := e.behind(l); waits {
 		e.lanes[w].watchers = append(e.lanes[w].watchers, l)
@@ -184,7 +187,7 @@ func (e *Engine) lookAt(l Lane, at time.Duration) {
 	e.bounds = h
 }
 
-// popBound takes the earliest bound.
+// popBound takes the earliest bound off the heap.
 func (e *Engine) popBound() {
 	h, n := e.bounds, len(e.bounds)-1
 	h[0] = h[n]
@@ -229,9 +232,9 @@ func (e *Engine) timeouts() {
 	}
 }
 
-// timedOut gives up on a device whose task ran too long: a hung kernel cannot
-// be taken back, only left behind. The task is the cause: the ladder begins at its
-// first rung, and nothing else that ran there is suspected.
+// timedOut gives up on a device whose task ran too long: a kernel that hangs cannot be
+// ended, only left behind. The task is the cause: the ladder begins at its first rung,
+// and no other task there is suspected.
 func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	ln := &e.lanes[l]
 	rec := ln.rec(ln.done + 1)
@@ -239,12 +242,12 @@ func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	err := e.overdue(rec, dev)
 	tid := rec.task
 	g := e.gang(tid)
-	over := g != nil && g.withdrawn // one failure of a gang, however many members hang
+	over := g != nil && g.withdrawn // several members that hang count as one failure
 	e.abandonDevice(dev, err)
 	if r.state != runActive || over {
 		return
 	}
-	// Losing the device put the task back without blaming it; this is its fault.
+	// The loss put the task back without counting a failure; a timeout counts as one.
 	t := &e.tasks.at[tid]
 	if !e.mayRetry(t, r, gt) {
 		e.fail(r, e.taskErr(r, gt, dev, err))
@@ -254,7 +257,7 @@ func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	r.report.Retries++
 }
 
-// NextWake returns when Step must be called next even if nothing happens.
+// NextWake returns when Step must be called next even without events; false for never.
 func (e *Engine) NextWake() (time.Duration, bool) {
 	at, ok := time.Duration(0), false
 	sooner := func(t time.Duration) {
@@ -283,7 +286,7 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 	return max(at, e.now), ok
 }
 
-// listTimed notes which devices need looking at by timers.
+// listTimed lists the devices that runTimers has to look at.
 func (e *Engine) listTimed() {
 	e.timed = e.timed[:0]
 	for i := range e.devs {

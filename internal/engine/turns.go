@@ -7,9 +7,12 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// plan has a policy that plans look at a run that begins, if nothing binds that. Turns
-// it gives to tasks become their keys: the service that all those before them take. So
-// the run is served as any other of its weight, in an order of its own.
+// Plans: a policy that plans (sched.Planner) looks at a run as a whole before it begins
+// and may give its tasks turns, which become their keys in device queues.
+
+// plan asks the policy for a plan of a run that begins, if nothing constrains the run.
+// Turns become keys: the key of a task is the service of all tasks before it. The run is
+// then served as any other of its weight, in the order of the plan.
 func (e *Engine) plan(r *run) {
 	for int(r.slot) >= len(e.view.Graphs) {
 		e.view.Graphs = append(e.view.Graphs, sched.Graph{})
@@ -52,8 +55,8 @@ func (e *Engine) plan(r *run) {
 	}
 }
 
-// unbound reports whether a run that begins has idle devices to itself, which take one
-// task at a time, and tasks that may go anywhere in any order.
+// unbound reports whether a run that begins is the only one, on idle devices with one
+// compute lane each, and may have its tasks placed anywhere in any order.
 func (e *Engine) unbound(r *run) bool {
 	if len(e.byID) > 1 || e.mem.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised || e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 {
 		return false

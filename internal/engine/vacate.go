@@ -2,15 +2,15 @@ package engine
 
 import "fmt"
 
-// Giving the caller's memory back. A run that has ended may be kept, to compute again
-// what it left in resident data if the devices that hold that are lost. Its inputs and
-// outputs are in memory that is the caller's from then on, so what such a replay would
-// read is moved out of there first.
+// Giving the caller's memory back. A run that has ended may be kept, to recompute what it
+// left in resident data if the devices that hold that are lost. Its inputs and outputs
+// are in memory that is the caller's from then on, so values that such a replay would
+// read are moved out first.
 
-// vacate reports whether a run that ended well can do without the caller's memory, and
-// sees to it where it cannot: by copying aside what is there, or by making durable what
-// would be computed from it, whichever is less. What there is no room for is let go of:
-// if its device is lost as well, whoever asks for the data is told.
+// vacate reports whether a run that ended well can do without the caller's memory. If
+// not, it starts to copy aside the values there that a replay would read, or to commit
+// the results, whichever is fewer bytes. Values for which there is no room are let go: if
+// their device is lost as well, readers of the data get an error.
 func (e *Engine) vacate(r *run) bool {
 	if r.refs == nil || r.recipes == 0 || e.o.NoRecovery {
 		return true
@@ -63,8 +63,8 @@ func (e *Engine) vacate(r *run) bool {
 	return under == 0
 }
 
-// gone returns the error that a value is lost for a reason, and that there was no room to
-// keep what it would be computed from, where that is so.
+// lostErr returns the error that a value is lost and why; it adds that host memory had no
+// room for what it would be recomputed from, if that is so.
 func (e *Engine) lostErr(v valueID, why string) error {
 	err := fmt.Errorf("%w: %s %s", ErrDataLost, e.describe(v), why)
 	if run := e.mem.vals.at[v].run; run >= 0 && e.runs[run].lackedRoom {
@@ -73,8 +73,8 @@ func (e *Engine) lostErr(v valueID, why string) error {
 	return err
 }
 
-// vacated has a run looked at again one of whose values was to be made durable before
-// it ends.
+// recheckVacating has endRuns look again at a run that waited for one of its values to be
+// committed before it ends.
 func (e *Engine) recheckVacating(v valueID) {
 	if run := e.mem.vals.at[v].run; run >= 0 {
 		if r := e.runs[run]; r.vacating && r.state == runActive && r.quiet() {
@@ -92,7 +92,7 @@ func (e *Engine) closeHomes(r *run) {
 	}
 }
 
-// eachHomeSlot visits the places of pieces in a run's own homes.
+// eachHomeSlot visits the slots of a run's own homes.
 func (e *Engine) eachHomeSlot(r *run, visit func(s slotID)) {
 	for d, id := range r.dataOf {
 		home := e.mem.data.at[id].home

@@ -6,59 +6,79 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
+// Values and what happens to them. The flags of a value change by events alone, and one
+// table says for each event what must hold before it and what holds after it.
+
 // value is one version of one piece.
 type value struct {
-	run    runSlot // run slot of its producer; -1 for resident data put by the caller
-	slot   slotID  // first copy
-	reads  int32   // uses that still have to read it
-	deps   int32   // held recipes that read it
-	replay int64   // predicted time to compute it again if lost
+	// run is the run that makes it or was given it; -1 for resident data put by the
+	// caller. Invariant: a run with records.
+	run  runSlot
+	slot slotID // first copy, -1 for none; the others follow by slot.next
+	// reads is the number of uses that have not read it. Invariant: those of tasks that
+	// are not done.
+	reads int32
+	// deps is the number of reads by tasks whose recipes are kept. Invariant: counted
+	// anew from the tasks with the flag recipe.
+	deps   int32
+	replay int64 // predicted nanoseconds to recompute it if lost
 	bytes  int64
 	data   dataID
 	piece  pieceID // within its data
-	depth  int16   // tasks to replay in a row if lost
+	depth  int16   // tasks in a row to replay if lost
 	flags  valueFlags
 }
 
-// valueFlags say what is true of a value. Only on changes them.
+// valueFlags say what is true of a value. Only on changes them (TestWalls).
 type valueFlags uint8
 
 const (
-	produced   valueFlags = 1 << iota // its task has made it, or it was given
-	anchored                          // a complete copy is in host memory, or was when it was given up
-	counted                           // counted in its producer's liveOuts
-	wanted                            // an output of a run that has not ended
-	delivered                         // and it is in its home
-	current                           // what resident data holds now
-	commits                           // a copy to host memory is under way
-	awaitsRoom                        // a copy to host memory waits for room
+	// produced: its task has made it, or the caller gave it.
+	produced valueFlags = 1 << iota
+	// anchored: a complete copy is in host memory, or was when the value was freed.
+	// Invariant: a needed value that is anchored has such a copy; one that is not and is
+	// not volatile has a producer that is not done or whose recipe is kept.
+	anchored
+	// counted: it is one of its producer's liveOuts.
+	counted
+	// wanted: it is an output of a run that has not ended.
+	wanted
+	// delivered: it is wanted and in its home.
+	delivered
+	// current: resident data holds it. Invariant: set for all of residentData.vals.
+	current
+	// commits: a copy to host memory is in flight. Invariant: if the value is needed, a
+	// slot in host memory is claimed for it.
+	commits
+	// awaitsRoom: it is on the wait list of host memory.
+	awaitsRoom
 )
 
-// valueEvent is what happens to a value.
+// valueEvent is something that happens to a value.
 type valueEvent uint8
 
 const (
 	madeInHost    valueEvent = iota // its task made it in host memory, or the caller gave it
-	madeOnDevice                    // its task made it, in a device's memory alone
-	madeGone                        // its task made it after it was given up
+	madeOnDevice                    // its task made it in a device's memory alone
+	madeGone                        // its task made it, and where it is follows, or it was freed before
 	reachedHost                     // a copy in host memory is complete
 	leftHost                        // its last complete copy in host memory is gone
 	isLost                          // no copy is left: its task runs again
 	commitBegun                     // a copy to host memory was issued
-	commitEnded                     // that failed, or is of no use
+	commitEnded                     // that copy failed, or nothing needs it
 	lacksRoom                       // a copy to host memory waits for room
-	getsRoom                        // it may be tried again
+	getsRoom                        // that copy may be tried again
 	isOutput                        // a run is to deliver it
-	cameHome                        // it is in its home; its copy may be heard of before its task
+	cameHome                        // it is in its home; the copy may be reported before the task
 	outputSettled                   // its run ends
 	isCurrent                       // resident data holds it
-	wasReplaced                     // resident data holds another
-	recipeKept                      // its task is kept to compute it again
-	recipeFreed                     // and need not be any more
+	wasReplaced                     // resident data holds another value, or none
+	recipeKept                      // its task's recipe is kept
+	recipeFreed                     // its task's recipe is not needed for it
 )
 
-// valueMoves says for each event what must be true of the value, what must not be, and
-// what becomes true and false.
+// valueMoves is the table of events: the flags that must be set and that must not be, and
+// the flags that are set and cleared.
 var valueMoves = [...]struct {
 	name                  string
 	need, not, set, clear valueFlags
@@ -82,7 +102,7 @@ var valueMoves = [...]struct {
 	recipeFreed:   {name: "safe", need: counted, clear: counted},
 }
 
-// on takes in what happened to a value.
+// on applies an event to a value. It panics on one that the table does not allow.
 func (val *value) on(ev valueEvent) {
 	m := &valueMoves[ev]
 	if val.flags&m.need != m.need || val.flags&m.not != 0 {
@@ -91,40 +111,42 @@ func (val *value) on(ev valueEvent) {
 	val.flags = val.flags&^m.clear | m.set
 }
 
+// illegal panics about an event that the table does not allow. It is apart from on, which
+// is small enough to be inlined.
 func (val *value) illegal(what string) {
 	panic(fmt.Sprintf("engine: a value with flags %08b is %s", val.flags, what))
 }
 
-// owed reports whether the value is an output that is still to be delivered.
+// owed reports whether the value is an output that has not been delivered.
 func (val *value) owed() bool { return val.flags&(wanted|delivered) == wanted }
 
 // has reports whether all of some flags are set.
 func (val *value) has(f valueFlags) bool { return val.flags&f == f }
 
-// needed reports whether a value can still be asked for.
+// needed reports whether the value can still be asked for.
 func (val *value) needed() bool {
 	return val.reads > 0 || val.deps > 0 || val.flags&(wanted|current) != 0
 }
 
-// newValue makes the record of a value that has no copy.
+// newValue makes the record of a value without a copy.
 func (st *store) newValue(run runSlot, data dataID, piece pieceID, bytes int64) valueID {
 	v := st.vals.alloc(1)
 	st.vals.at[v] = value{run: run, slot: -1, bytes: bytes, data: data, piece: piece}
 	return v
 }
 
-// endValue gives up the record of a value that newValue made.
+// endValue frees the record of a value that newValue made.
 func (st *store) endValue(v valueID) { st.vals.release(v, 1) }
 
-// openValue fills in one of the records that vals.alloc gave out. Field by field: a
-// literal is written twice, and the second time waits for the first.
+// openValue fills in one of the records that vals.alloc returned. It assigns field by
+// field because a composite literal is built apart and then copied.
 func (st *store) openValue(v valueID, run runSlot, d dataID, p pieceID, bytes int64, readers int32) {
 	val := &st.vals.at[v]
 	*val = value{}
 	val.run, val.slot, val.reads, val.bytes, val.data, val.piece = run, -1, readers, bytes, d, p
 }
 
-// openData fills in one of the records that data.alloc gave out, likewise.
+// openData fills in one of the records that data.alloc returned, field by field likewise.
 func (st *store) openData(d dataID, kind graph.Durability, fixed bool, run runSlot, pieces pieceID) {
 	x := &st.data.at[d]
 	*x = datum{}
@@ -134,18 +156,17 @@ func (st *store) openData(d dataID, kind graph.Durability, fixed bool, run runSl
 	}
 }
 
-// datum is a data handle of a run, or resident data.
+// datum is a data handle: of a run, or resident data.
 type datum struct {
-	// insts is the first of its instances; where levels is not 0, where the heads of
-	// its lists begin.
+	// insts is the first of its instances if levels is 0, and else the index in
+	// store.heads at which the heads of its lists begin; -1 for none.
 	insts Inst
-	home  Inst // instance the caller's memory stands behind, -1
+	home  Inst // the instance that is the caller's memory, -1 for none
 	kind  graph.Durability
-	// fixed says the home must not be written to: the caller gave an input
+	// fixed says that the home must not be written to: the caller gave an input
 	// and did not ask for it back.
 	fixed bool
-	// levels is 0 where all instances are in one list. Else they are in a tree of
-	// that depth, by pieces.
+	// levels is the depth of the tree of instance lists, 0 for one list (lists.go).
 	levels uint8
-	run    runSlot // the run it belongs to; of resident data -1-ref
+	run    runSlot // the run it belongs to; -1-ref for resident data
 }
