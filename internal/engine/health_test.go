@@ -393,9 +393,9 @@ func TestDroppedCallKeepsItsMemory(t *testing.T) {
 	r.until("a drop", func() bool { return len(r.drops) > 0 })
 	delete(r.hang, "hangs")
 	r.mustRun(id)
-	equal(t, "calls on the dropped device", len(r.stray), 1)
-	dev := r.stray[0].a.Device
-	r.stray = nil
+	equal(t, "calls on the dropped device", len(r.afterDrop), 1)
+	dev := r.afterDrop[0].a.Device
+	r.afterDrop = nil
 	r.step(engine.Event{Kind: engine.DeviceQuiet, Device: dev})
 	r.until("the end of its memory", func() bool { return r.e.Left() == "" })
 }

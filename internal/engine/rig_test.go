@@ -40,14 +40,14 @@ type rig struct {
 	// answer, when set, is what a Recover action leads to.
 	answer func(dev machine.DeviceID, rung engine.Rung) (engine.Event, bool)
 
-	ops    []*op // in flight
-	stray  []*op // on dropped devices that are not quiet
-	failed map[engine.Op]bool
-	last   map[engine.Lane]uint32 // completed or given up
-	events []engine.Event         // for the next step
-	insts  map[engine.Inst]string // which data they hold, once known
-	host   map[engine.Inst]int64  // bytes allocated in host memory
-	names  map[engine.RunID]*graph.Graph
+	ops       []*op // in flight
+	afterDrop []*op // on dropped devices that are not quiet
+	failed    map[engine.Op]bool
+	last      map[engine.Lane]uint32 // completed or given up
+	events    []engine.Event         // for the next step
+	insts     map[engine.Inst]string // which data they hold, once known
+	host      map[engine.Inst]int64  // bytes allocated in host memory
+	names     map[engine.RunID]*graph.Graph
 
 	// What happened, in order.
 	launched []string // "task@device"
@@ -220,7 +220,7 @@ func (r *rig) take(a engine.Action) {
 		}
 	case engine.Free:
 		delete(r.host, a.Inst)
-		for _, o := range slices.Concat(r.ops, r.stray) {
+		for _, o := range slices.Concat(r.ops, r.afterDrop) {
 			if o.a.Kind == engine.Copy && (o.a.Src == a.Inst || o.a.Dst == a.Inst) ||
 				slices.ContainsFunc(o.a.Args, func(g engine.Arg) bool { return g.Inst == a.Inst }) {
 				r.t.Errorf("at %v: instance %d is freed while %s uses it", r.now, a.Inst, o.what)
@@ -255,7 +255,7 @@ func (r *rig) take(a engine.Action) {
 		}
 		for _, o := range before {
 			if o.started && !slices.Contains(r.ops, o) {
-				r.stray = append(r.stray, o)
+				r.afterDrop = append(r.afterDrop, o)
 			}
 		}
 	case engine.Stop:

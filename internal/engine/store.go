@@ -218,7 +218,6 @@ const (
 )
 
 // idleClass returns the list for buffers of a size. Sizes a factor of 256 apart share one.
-
 func idleClass(bytes int64) int { return bits.Len64(uint64(bytes)) % 8 }
 
 // take returns an idle buffer of exactly this size, or -1. It looks at the last of the

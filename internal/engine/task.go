@@ -15,7 +15,7 @@ import (
 type task struct {
 	run runSlot
 	// unissued is the number of predecessors that are neither issued nor done. Invariant:
-	// a detached predecessor and a gang that a member failed of count as not issued; a
+	// a detached predecessor, and a gang of which a member failed, count as not issued; a
 	// failed run does not keep the count.
 	unissued int32
 	lane     Lane
