@@ -446,7 +446,7 @@ func TestRefusedIsNotSick(t *testing.T) {
 func TestGangFailsByItsCulprit(t *testing.T) {
 	for _, st := range []engine.Status{engine.Failed, engine.Refused, engine.OutOfMemory} {
 		for culprit := range 3 {
-			for tell := range 3 { // who ends last
+			for tell := range 3 { // which member ends last
 				r := newRig(t, cpus(3), engine.Options{})
 				three := job("three", 1)
 				three.Gang, three.Retries = 3, -1
@@ -501,7 +501,7 @@ func TestNoRecovery(t *testing.T) {
 	is(t, r.finish(id), engine.ErrDeviceLost)
 	r.mustRun(bystander) // it had nothing there
 
-	// What only the lost memory held fails who reads it.
+	// A run that reads a value only the lost memory held fails.
 	r = newRig(t, gpus(2, 1<<20), engine.Options{NoRecovery: true})
 	id = r.submit(build(t, func(b *graph.Builder) {
 		x := b.Data(graph.Data{Name: "x", Bytes: 8})
@@ -561,7 +561,7 @@ func TestCopiesThatFailTogether(t *testing.T) {
 	}
 }
 
-// A copy that keeps failing is not made for ever: whoever needs it is told why.
+// A copy that keeps failing is given up, and the runs that need it fail with its error.
 func TestCopiesHomeThatKeepFailing(t *testing.T) {
 	out := build(t, func(b *graph.Builder) {
 		y := b.Data(graph.Data{Name: "y", Bytes: 1000, Output: true})

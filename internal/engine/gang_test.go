@@ -62,8 +62,8 @@ func TestGangWithinReach(t *testing.T) {
 	is(t, r.finish(r.submit(g, engine.RunOptions{})), engine.ErrNoDevice)
 }
 
-// Limits of tasks in flight count a gang as one, also beside other tasks, and nobody
-// is forgotten who waits for a place.
+// Limits of tasks in flight count a gang as one, together with other tasks, and every
+// task that waits for the limit is issued in the end.
 func TestGangsWithinLimits(t *testing.T) {
 	g := build(t, func(b *graph.Builder) {
 		for i := range 10 {

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 )
 
-// A device in a process of its own that runs something of a run nobody waits for is
-// given up on; what others have there is done again, and held against nobody.
+// A device in a process of its own that runs an operation of a run that was given up is
+// dropped; tasks of other runs there run again, and none is suspected.
 func TestGiveUp(t *testing.T) {
 	for _, here := range []bool{false, true} {
 		o := engine.Options{Retries: -1}

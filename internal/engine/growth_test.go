@@ -51,7 +51,7 @@ type instant struct {
 	held []engine.Event // completions kept back, in the order of issue
 }
 
-// alike is an engine for so many equal devices, which compute in host memory or
+// alike is an engine for a number of equal devices, which compute in host memory or
 // have their own.
 func alike(devices int, host bool, o engine.Options) *instant {
 	m := &machine.Machine{Name: "alike", HostBPS: 1e10}
@@ -109,7 +109,7 @@ func (x *instant) trickle() {
 	}
 }
 
-// want fails the test unless so many runs have ended.
+// want fails the test unless done runs have ended.
 func (x *instant) want(t *testing.T, done int) {
 	t.Helper()
 	if x.done != done {

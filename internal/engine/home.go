@@ -104,8 +104,8 @@ func (e *Engine) deliver(v valueID) {
 }
 
 // shortHaul is the predicted work on a device, in nanoseconds per lane, up to which the
-// outputs of a task are copied home behind it: 200 µs is some ten times the round trip
-// that this saves.
+// outputs of a task are copied home behind it. The round trip that this saves takes some
+// tens of microseconds, which is a large part of 200 µs and a small part of a longer task.
 const shortHaul = 200_000
 
 // followHome issues the copies home of a task's outputs right behind its launch. To wait

@@ -190,7 +190,7 @@ func TestMaxInFlight(t *testing.T) {
 	}
 }
 
-// Runs with a limit end beside others, whichever device their next task is queued on.
+// Runs with a limit end together with others, whichever device their next task is queued on.
 func TestMaxInFlightOnSeveral(t *testing.T) {
 	for limit := 1; limit <= 4; limit++ {
 		r := newRig(t, cpus(4), engine.Options{})

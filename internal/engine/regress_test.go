@@ -121,7 +121,7 @@ func TestFailedRungGoesOnAtOnce(t *testing.T) {
 	equal(t, "time", r.now, 0)
 }
 
-// Versions nobody reads do not pile up however far a lane is issued ahead.
+// Versions without readers do not pile up however far a lane is issued ahead.
 func TestUnreadVersionsDoNotPileUp(t *testing.T) {
 	r := newRig(t, gpus(1, 100*mb), engine.Options{Depth: 16, Ahead: 1000 * ms})
 	g := build(t, func(b *graph.Builder) {

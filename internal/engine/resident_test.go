@@ -44,11 +44,11 @@ func TestResidentStays(t *testing.T) {
 	equalLists(t, "copies", r.copyList(), []string{"resident 0 host>gpu:0"})
 	r.mustRun(r.submit(over(t, "write", 1, updates), bound(ref)))
 	r.mustRun(r.submit(over(t, "read", 1, reads), bound(ref)))
-	// It is written beside the old version, which the run may have to go back to.
+	// It is written into a fresh buffer: the run may have to go back to the old version.
 	equalLists(t, "copies after it was written there", r.copyList(), []string{"resident 0 host>gpu:0", "resident 0 gpu:0>gpu:0"})
 }
 
-// Readers run beside one another; a writer waits for those before it and is
+// Readers run together; a writer waits for those before it and is
 // waited for by those after it, in the order of Submit.
 func TestResidentWriters(t *testing.T) {
 	r := newRig(t, cpus(4), engine.Options{})
@@ -261,8 +261,8 @@ func TestResidentSurvivesLoss(t *testing.T) {
 	}
 }
 
-// Resident data that only a device that is gone could make again cannot be had:
-// whoever asks is told, instead of waiting for ever.
+// Resident data that only a broken device could recompute is lost: runs and fetches that
+// ask for it get an error and do not wait.
 func TestLostForGood(t *testing.T) {
 	r := newRig(t, gpus(2, 10*mb), engine.Options{})
 	r.answer = func(dev machine.DeviceID, _ engine.Rung) (engine.Event, bool) {

@@ -84,7 +84,7 @@ func TestRevivedRunsFailAlongTheChain(t *testing.T) {
 	r.e.Fetch(c)
 	r.until("an answer", func() bool { return len(r.fetched) == 1 })
 	is(t, r.fetchErr, errBoom)
-	// Data that is cut anew is brought home first: who waits for that is told too.
+	// Data that is cut anew is brought home first: a run that waits for that fails too.
 	cut := r.submit(sliced(t, 4, graph.Read), bound(c))
 	is(t, r.finish(cut), errBoom)
 
@@ -92,7 +92,7 @@ func TestRevivedRunsFailAlongTheChain(t *testing.T) {
 	r.mustRun(r.submit(over(t, "reads c at last", 1, reads), bound(c)))
 }
 
-// A run that could not be made again once is made again for whoever asks later.
+// A run that could not be revived once is revived for a run that asks later.
 func TestRevivedTwice(t *testing.T) {
 	for broken := range 3 { // how often in a row it cannot be made
 		r := newRig(t, gpus(2, 10*mb), patient())

@@ -55,7 +55,7 @@ type rig struct {
 	copies   []copied
 	rungs    []string // "device rung"
 	drops    []string
-	stops    []string // what nobody wants any more
+	stops    []string // launches whose result is not needed
 	acts     []string // every action, for comparing two rigs
 	ended    map[engine.RunID]engine.Action
 	fetched  []engine.DataRef
@@ -152,7 +152,7 @@ func chain(t *testing.T, n int, millis float64, kind graph.Durability) *graph.Gr
 }
 
 // independent is n tasks t0 … of a number of milliseconds that share nothing, each
-// writing data of 8 bytes that nobody reads.
+// writing data of 8 bytes that no task reads.
 func independent(t *testing.T, n int, millis float64) *graph.Graph {
 	return build(t, func(b *graph.Builder) {
 		for i := range n {

@@ -18,7 +18,7 @@ func (s sampled) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
 	return e
 }
 
-// own says of so many devices that they run in processes of their own.
+// own says of n devices that they run in processes of their own.
 func own(n int, keeps bool) []engine.Process {
 	p := make([]engine.Process, n)
 	for i := range p {

@@ -36,8 +36,9 @@ const (
 	// produced: its task has made it, or the caller gave it.
 	produced valueFlags = 1 << iota
 	// anchored: a complete copy is in host memory, or was when the value was freed.
-	// Invariant: a needed value that is anchored has such a copy; one that is not and is
-	// not volatile has a producer that is not done or whose recipe is kept.
+	// Invariant: a needed value that is anchored has such a copy; one that is not
+	// anchored has a producer that is not done or whose recipe is kept, unless it is
+	// volatile or its run has failed.
 	anchored
 	// counted: it is one of its producer's liveOuts.
 	counted
