@@ -14,10 +14,10 @@ type Report struct {
 	Retries   int   // executions that failed and were tried again
 	Replays   int   // tasks run again because their result was lost
 	Moves     int   // queued tasks moved between devices
-	Copies    int
+	Copies    int // copies of its values that succeeded
 	CopyBytes int64
-	Evictions int
-	Commits   int
+	Evictions int // copies of its values that were evicted
+	Commits   int // values copied to host memory to bound the cost of a loss
 	// LongestReplay is the longest chain of tasks any loss made run again.
 	LongestReplay int
 	Submitted     time.Duration

@@ -45,7 +45,7 @@ type device struct {
 	load      int64 // backlog plus the cost of tasks queued and parked here
 	health    deviceHealth
 	swapTo    machine.DeviceID // the device that takes its values over once it is idle, -1 for none
-	flight    int              // operations in flight on its lanes, detached ones excluded
+	flight    int              // operations on its lanes; invariant: 0 unless it is healthy or draining
 	revisit   bool             // it is on revisits
 	limited   bool             // it is on limited
 	dirty     bool             // it is on view.Dirty: its state changed since the policy saw it
@@ -110,10 +110,10 @@ type DeviceStatus struct {
 	// the engine's own work.
 	Util     float64
 	Others   float64
-	Slow     float64
-	Losses   int // how often it was lost
-	MemUsed  int64
-	MemBytes int64
+	Slow     float64 // how many times slower than its model it is taken to be
+	Losses   int     // times it was lost
+	MemUsed  int64   // bytes of its memory in use
+	MemBytes int64   // capacity in bytes, NoLimit for none
 }
 
 // NoLimit is the capacity of a memory that has no limit.

@@ -76,7 +76,7 @@ type run struct {
 
 	left    int // invariant: its tasks that are not done
 	flight  int // invariant: its tasks that are issued
-	homeOps int // copies in flight, and calls of dropped devices, that touch its homes
+	homeOps int // invariant: copies in flight and parts in use of dropped devices that touch its homes
 	owed    int // invariant: its outputs that are not delivered
 	recipes int // invariant: its tasks whose recipes are kept
 	// needed is the number of uses of its values from outside it: by resident data and by

@@ -48,15 +48,19 @@ const (
 // on the list that its where names and on no other. The list of a parked task belongs to
 // its run, that of a queued one to its device.
 type taskLists struct {
-	ready         fifo[taskID] // invariant: empty at the end of a step
-	leftOuts      []taskID
-	delayed       []delay // a heap by time
-	gangLine      fifo[taskID]
-	behindReaders map[valueID][]taskID // by the value that must have been made and read first
-	gangs         map[taskID]*gang     // gangs in flight
-	queuedTasks   int                  // invariant: the sum over the queues of all devices
-	offerAgain    bool                 // a change may let tasks that were left out run
-	gangWaits     bool                 // one of those is a gang that waits for memory
+	ready    fifo[taskID] // invariant: empty at the end of a step
+	leftOuts []taskID
+	delayed  []delay      // a heap by time
+	gangLine fifo[taskID] // invariant: empty unless MaxInFlight tasks are in flight
+	// behindReaders holds, by the value that must have been made and read first, the tasks
+	// that would make a third version of its piece. Invariants: such a value has readers or
+	// is not produced; at most two needed versions of a piece that is not volatile are on
+	// devices, replays and the older value of resident data apart.
+	behindReaders map[valueID][]taskID
+	gangs         map[taskID]*gang // gangs in flight
+	queuedTasks   int              // invariant: the sum over the queues of all devices
+	offerAgain    bool             // a change may let tasks that were left out run
+	gangWaits     bool             // one of those is a gang that waits for memory
 }
 
 // where says where a task is, and so which code takes it on.

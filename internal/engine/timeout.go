@@ -10,9 +10,11 @@ import (
 
 // timers are the things that happen at a time.
 type timers struct {
-	timed    []machine.DeviceID // devices whose ladder, hand-over or shortfall has a timer
-	timedOps int                // operations in flight with a timeout
-	bounds   []bound            // by lane, a time before which it is not overdue; a heap by time
+	// timed lists the devices with a timer. Invariant: those that are lost, broken with a
+	// ladder that starts over, handing over, or short of capacity.
+	timed    []machine.DeviceID
+	timedOps int     // operations in flight with a timeout; invariant: the sum of timed over lanes
+	bounds   []bound // by lane, a time before which it is not overdue; a heap by time
 }
 
 // runTimers does what is due: retries, rungs, the hand-over of an idle drained device,
