@@ -14,7 +14,7 @@ type Report struct {
 	Retries   int   // executions that failed and were tried again
 	Replays   int   // tasks run again because their result was lost
 	Moves     int   // queued tasks moved between devices
-	Copies    int // copies of its values that succeeded
+	Copies    int   // copies of its values that succeeded
 	CopyBytes int64
 	Evictions int // copies of its values that were evicted
 	Commits   int // values copied to host memory to bound the cost of a loss
