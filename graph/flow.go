@@ -124,13 +124,10 @@ func (f *Flow) UseBytes(u *FlowUse) int64 { return f.Pieces[u.P1-1].Hi - f.Piece
 
 // cut computes pieces from every use's boundaries.
 func (f *Flow) cut(data []Data, tasks []Task) {
-	uses := 0
+	// Most data is used whole: only data with a partial use needs sorting.
+	bounds, uses := make(map[DataID][]int64), 0
 	for i := range tasks {
 		uses += len(tasks[i].Uses)
-	}
-	// Most data is used whole: only data with a partial use needs sorting.
-	bounds := make(map[DataID][]int64)
-	for i := range tasks {
 		for _, u := range tasks[i].Uses {
 			if u.Offset != 0 || u.Bytes != data[u.Data].Bytes {
 				bounds[u.Data] = append(bounds[u.Data], u.Offset, u.Offset+u.Bytes)
@@ -170,88 +167,30 @@ func (f *Flow) cut(data []Data, tasks []Task) {
 }
 
 // assign numbers values and derives the order between tasks: a reader waits for
-// the producer, a writer for the readers of what it replaces (or its producer
-// when nobody read it). unwritten reports a use that reads data without a value.
+// the producer, a writer for the readers of what it replaces, or for its producer
+// when no other task read it. unwritten reports a use that reads data without a
+// value.
 func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d DataID)) {
-	n := len(tasks)
-	cur := make([]int32, len(f.Pieces)) // current value of each piece
-	for p := range f.Pieces {
-		cur[p] = -1
-		if data[f.Pieces[p].Data].Input {
-			cur[p] = int32(len(f.Values))
-			f.Values = append(f.Values, Value{Piece: int32(p), Producer: NoTask, Prev: -1})
-		}
-	}
-	f.NumInitial = int32(len(f.Values))
-	// Readers of each value so far, as linked lists in one array.
-	type link struct {
-		task TaskID
-		next int32
-	}
-	var links []link
-	heads := make([]int32, len(f.Values), len(f.Values)+len(f.Uses))
-	for i := range heads {
-		heads[i] = -1
-	}
-
-	seen := make([]int32, n) // seen[p] == t+1: p is already a predecessor of t
+	o := f.order(data, len(tasks))
 	for i := range tasks {
 		t := TaskID(i)
-		edge := func(p TaskID) {
-			if p != NoTask && p != t && seen[p] != int32(t)+1 {
-				seen[p] = int32(t) + 1
-				f.Pred = append(f.Pred, int32(p))
-			}
-		}
 		for _, p := range tasks[i].After {
-			edge(p)
+			o.edge(p, t)
 		}
 		uses := f.TaskUses(t)
 		for k := range uses {
-			u := &uses[k]
-			if u.Access.Reads() {
-				u.R = int32(len(f.ReadVals))
-				if slices.Contains(cur[u.P0:u.P1], -1) {
+			if u := &uses[k]; u.Access.Reads() {
+				if slices.Contains(o.cur[u.P0:u.P1], -1) {
 					unwritten(t, u.Data)
 				}
-				u.V = cur[u.P0]
-				for p := u.P0; p < u.P1; p++ {
-					v := cur[p]
-					f.ReadVals = append(f.ReadVals, v)
-					if v < 0 {
-						continue
-					}
-					edge(f.Values[v].Producer)
-					f.Values[v].Readers++
-					links = append(links, link{t, heads[v]})
-					heads[v] = int32(len(links) - 1)
-				}
+				o.read(t, u)
 			}
 		}
 		for k := range uses {
-			u := &uses[k]
-			if u.Access.Writes() {
-				u.W = int32(len(f.WriteVals))
+			if u := &uses[k]; u.Access.Writes() {
 				d := &data[u.Data]
-				u.First = cur[u.P0] < 0 && f.PieceOff[u.Data+1]-u.Base == 1 && !d.Input && !d.Output
-				for p := u.P0; p < u.P1; p++ {
-					old := cur[p]
-					if old >= 0 {
-						read := false
-						for l := heads[old]; l >= 0; l = links[l].next {
-							edge(links[l].task)
-							read = read || links[l].task != t
-						}
-						if !read {
-							edge(f.Values[old].Producer)
-						}
-					}
-					cur[p] = int32(len(f.Values))
-					f.WriteVals = append(f.WriteVals, cur[p])
-					f.Values = append(f.Values, Value{Piece: p, Producer: t, Prev: old})
-					heads = append(heads, -1)
-				}
-				u.V = cur[u.P0]
+				u.First = o.cur[u.P0] < 0 && f.PieceOff[u.Data+1]-u.Base == 1 && !d.Input && !d.Output
+				o.write(t, u)
 			}
 		}
 		f.Rows[i].Plain = plain(&tasks[i], uses)
@@ -264,13 +203,89 @@ func (f *Flow) assign(data []Data, tasks []Task, unwritten func(t TaskID, d Data
 			p.Data = u.Data
 		}
 	}
-	f.Last = cur
-	for p, v := range cur {
+	f.Last = o.cur
+	for p, v := range f.Last {
 		if v >= f.NumInitial && data[f.Pieces[p].Data].Output {
 			f.Finals = append(f.Finals, int32(p))
 		}
 	}
-	f.invert(n)
+	f.invert(len(tasks))
+}
+
+// ordering adds to a flow the values and predecessors of one task after another.
+type ordering struct {
+	*Flow
+	cur []int32 // current value of each piece, -1 for none
+	// newest[v] is the last reader of value v so far. readers[0] stands for none.
+	newest  []int32
+	readers []reader
+	seen    []int32 // seen[p] == t+1: p is already a predecessor of t
+}
+
+// reader is a task that reads a value; next is the one that did so before it.
+type reader struct {
+	task TaskID
+	next int32
+}
+
+// order makes the initial values, which are all there is before the first task.
+func (f *Flow) order(data []Data, tasks int) *ordering {
+	o := &ordering{Flow: f, cur: make([]int32, len(f.Pieces)), readers: make([]reader, 1), seen: make([]int32, tasks)}
+	for p := range f.Pieces {
+		o.cur[p] = -1
+		if data[f.Pieces[p].Data].Input {
+			o.cur[p] = int32(len(f.Values))
+			f.Values = append(f.Values, Value{Piece: int32(p), Producer: NoTask, Prev: -1})
+		}
+	}
+	f.NumInitial = int32(len(f.Values))
+	o.newest = make([]int32, len(f.Values), len(f.Values)+len(f.Uses))
+	return o
+}
+
+// edge makes p a predecessor of t.
+func (o *ordering) edge(p, t TaskID) {
+	if p != NoTask && p != t && o.seen[p] != int32(t)+1 {
+		o.seen[p] = int32(t) + 1
+		o.Pred = append(o.Pred, int32(p))
+	}
+}
+
+// read gives a use the current values of its pieces, whose producers t waits for.
+func (o *ordering) read(t TaskID, u *FlowUse) {
+	u.R, u.V = int32(len(o.ReadVals)), o.cur[u.P0]
+	for _, v := range o.cur[u.P0:u.P1] {
+		o.ReadVals = append(o.ReadVals, v)
+		if v < 0 {
+			continue
+		}
+		o.edge(o.Values[v].Producer, t)
+		o.Values[v].Readers++
+		o.readers = append(o.readers, reader{t, o.newest[v]})
+		o.newest[v] = int32(len(o.readers) - 1)
+	}
+}
+
+// write gives each piece of a use a new value, after those who read the old one.
+func (o *ordering) write(t TaskID, u *FlowUse) {
+	u.W, u.V = int32(len(o.WriteVals)), int32(len(o.Values))
+	for p := u.P0; p < u.P1; p++ {
+		old := o.cur[p]
+		if old >= 0 {
+			read := false
+			for r := o.newest[old]; r > 0; r = o.readers[r].next {
+				o.edge(o.readers[r].task, t)
+				read = read || o.readers[r].task != t
+			}
+			if !read {
+				o.edge(o.Values[old].Producer, t)
+			}
+		}
+		o.cur[p] = int32(len(o.Values))
+		o.WriteVals = append(o.WriteVals, o.cur[p])
+		o.Values = append(o.Values, Value{Piece: p, Producer: t, Prev: old})
+		o.newest = append(o.newest, 0)
+	}
 }
 
 // plain reports whether a task is of the commonest kind.
