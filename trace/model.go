@@ -189,115 +189,140 @@ func (mo *model) link(deps Deps, replayed map[taskKey]time.Duration) {
 	mo.release = make([]time.Duration, n)
 	mo.wasted = make([]bool, n)
 	mo.retried = make([]bool, n)
-
+	l := &linker{model: mo, deps: deps, ends: newEndIndex(mo.evs), execs: make(map[taskKey]int32), copies: make(map[taskKey]int32),
+		same: make([]int32, n), added: make([]int32, n)}
 	lanes := make(map[laneKey][]int32)
-	// Executions of a task and copies for it, newest first as linked lists:
-	// heads by task, next in same.
-	execs := make(map[taskKey]int32)
-	copies := make(map[taskKey]int32)
-	same := make([]int32, n)
-	added := make([]int32, n) // added[c] == i+1: c is already a cause of i
-	newest := func(heads map[taskKey]int32, k taskKey) int32 {
-		if i, ok := heads[k]; ok {
-			return i
-		}
-		return -1
-	}
-	// producer is the execution of a task that ended last before a time.
-	producer := func(k taskKey, by time.Duration) int32 {
-		i := newest(execs, k)
-		for i >= 0 && (mo.evs[i].Failed || mo.evs[i].End > by) {
-			i = same[i]
-		}
-		return i
-	}
-	ends := newEndIndex(mo.evs)
-
 	for i := range mo.evs {
 		e := &mo.evs[i]
-		k := taskKey{e.Run, e.Task}
-
 		lk := e.laneKey()
 		mo.lane[i] = lastEnded(mo.evs, lanes[lk], e.Start)
 		lanes[lk] = append(lanes[lk], int32(i))
 
+		mo.release[i] = min(e.Start, mo.begin)
+		mo.wasted[i] = e.Failed
 		first := len(mo.causes)
-		add := func(c int32) {
-			if c >= 0 && int(c) < i && mo.evs[c].End <= e.Start && added[c] != int32(i)+1 {
-				added[c] = int32(i) + 1
-				mo.causes = append(mo.causes, c)
-			}
-		}
-		var preds []int32
-		if deps != nil && e.Task >= 0 {
-			preds = deps(e.Run, e.Task)
-		}
 		if e.Kind == Exec {
-			for _, p := range preds {
-				add(producer(taskKey{e.Run, graph.TaskID(p)}, e.Start))
-			}
-			add(ends.copyInto(e.Device, e.InputsAt))
-			if deps == nil && len(mo.causes) == first {
-				add(ends.exec(e.Run, e.InputsAt))
+			l.exec(i)
+			if at, ok := replayed[taskKey{e.Run, e.Task}]; ok && e.Start >= at {
+				mo.wasted[i] = true
 			}
 		} else {
-			// Which of the task's inputs a copy brings is not recorded: it is
-			// the one finished when the copy's source was, failing that what
-			// another copy left there, failing that the one finished last.
-			var exact, latest int32 = -1, -1
-			for _, p := range preds {
-				c := producer(taskKey{e.Run, graph.TaskID(p)}, e.Start)
-				latest = max(latest, c)
-				if c >= 0 && mo.evs[c].End == e.InputsAt {
-					exact = c
-				}
-			}
-			if exact < 0 {
-				exact = ends.copyInto(e.From, e.InputsAt)
-			}
-			if exact < 0 {
-				exact = ends.exec(e.Run, e.InputsAt)
-			}
-			if exact < 0 {
-				exact = latest
-			}
-			add(exact)
+			l.copy(i)
 		}
-		if e.Kind == Exec && e.Task >= 0 {
-			for c := newest(copies, k); c >= 0; c = same[c] {
-				if mo.evs[c].Device == e.Device && !mo.evs[c].Failed {
-					add(c)
-				}
-			}
-			before := newest(execs, k)
-			for before >= 0 && mo.evs[before].End > e.Start {
-				before = same[before]
-			}
-			if before >= 0 && mo.evs[before].Failed {
-				add(before)
-				mo.retried[i] = true
-			}
-		}
-		mo.causeOff = append(mo.causeOff, int32(len(mo.causes)))
-
-		mo.release[i] = min(e.Start, mo.begin)
 		if len(mo.causes) == first {
 			mo.release[i] = min(e.Start, max(mo.begin, e.Ready, e.InputsAt))
 		}
-		mo.wasted[i] = e.Failed
-		if at, ok := replayed[k]; ok && e.Kind == Exec && e.Start >= at {
-			mo.wasted[i] = true
-		}
+		mo.causeOff = append(mo.causeOff, int32(len(mo.causes)))
+	}
+}
 
-		if e.Task >= 0 {
-			heads := execs
-			if e.Kind == Copy {
-				heads = copies
-			}
-			same[i] = newest(heads, k)
-			heads[k] = int32(i)
+// linker adds the causes of one event after another to a model.
+type linker struct {
+	*model
+	deps Deps
+	ends *endIndex
+	// Executions of a task and copies for it are linked lists, newest first:
+	// the heads by task, the event before i in same[i].
+	execs, copies map[taskKey]int32
+	same          []int32
+	added         []int32 // added[c] == i+1: c is already a cause of i
+}
+
+// newest returns the head of a task's list, or -1.
+func newest(heads map[taskKey]int32, k taskKey) int32 {
+	if i, ok := heads[k]; ok {
+		return i
+	}
+	return -1
+}
+
+// enlist puts event i at the head of its task's list.
+func (l *linker) enlist(heads map[taskKey]int32, i int) {
+	if e := &l.evs[i]; e.Task >= 0 {
+		k := taskKey{e.Run, e.Task}
+		l.same[i] = newest(heads, k)
+		heads[k] = int32(i)
+	}
+}
+
+// preds returns the tasks that the task of event e waited for.
+func (l *linker) preds(e *Event) []int32 {
+	if l.deps == nil || e.Task < 0 {
+		return nil
+	}
+	return l.deps(e.Run, e.Task)
+}
+
+// producer returns the execution of a task that succeeded last before a time, or -1.
+func (l *linker) producer(run, task int32, by time.Duration) int32 {
+	i := newest(l.execs, taskKey{run, graph.TaskID(task)})
+	for i >= 0 && (l.evs[i].Failed || l.evs[i].End > by) {
+		i = l.same[i]
+	}
+	return i
+}
+
+// add makes c a cause of i, unless it is -1 or ended too late to be one.
+func (l *linker) add(i int, c int32) {
+	if c >= 0 && int(c) < i && l.evs[c].End <= l.evs[i].Start && l.added[c] != int32(i)+1 {
+		l.added[c] = int32(i) + 1
+		l.causes = append(l.causes, c)
+	}
+}
+
+// exec adds the causes of an execution: what produced and copied its inputs, and
+// the failed attempt it follows.
+func (l *linker) exec(i int) {
+	e := &l.evs[i]
+	first := len(l.causes)
+	for _, p := range l.preds(e) {
+		l.add(i, l.producer(e.Run, p, e.Start))
+	}
+	l.add(i, l.ends.copyInto(e.Device, e.InputsAt))
+	if l.deps == nil && len(l.causes) == first {
+		l.add(i, l.ends.exec(e.Run, e.InputsAt))
+	}
+	k := taskKey{e.Run, e.Task}
+	for c := newest(l.copies, k); c >= 0; c = l.same[c] {
+		if l.evs[c].Device == e.Device && !l.evs[c].Failed {
+			l.add(i, c)
 		}
 	}
+	before := newest(l.execs, k)
+	for before >= 0 && l.evs[before].End > e.Start {
+		before = l.same[before]
+	}
+	if before >= 0 && l.evs[before].Failed {
+		l.add(i, before)
+		l.retried[i] = true
+	}
+	l.enlist(l.execs, i)
+}
+
+// copy adds the cause of a copy. Which of the task's inputs it brings is not
+// recorded: it is the one finished when the copy's source was, failing that what
+// another copy left there, failing that the one finished last.
+func (l *linker) copy(i int) {
+	e := &l.evs[i]
+	var exact, latest int32 = -1, -1
+	for _, p := range l.preds(e) {
+		c := l.producer(e.Run, p, e.Start)
+		latest = max(latest, c)
+		if c >= 0 && l.evs[c].End == e.InputsAt {
+			exact = c
+		}
+	}
+	if exact < 0 {
+		exact = l.ends.copyInto(e.From, e.InputsAt)
+	}
+	if exact < 0 {
+		exact = l.ends.exec(e.Run, e.InputsAt)
+	}
+	if exact < 0 {
+		exact = latest
+	}
+	l.add(i, exact)
+	l.enlist(l.copies, i)
 }
 
 // lastEnded returns the last of a lane's events that ended by a time, or -1.
