@@ -167,10 +167,40 @@ func Analyze(m *machine.Machine, evs []Event, deps Deps) Analysis {
 	return a
 }
 
-// account fills the devices' times and the shares, and returns how long, on
-// average over the devices' capacity, a device was free while tasks queued at
-// others.
+// account fills the counts, the devices' times and the shares, and returns how
+// long, on average over the devices' capacity, a device was free while tasks
+// queued at others.
 func (mo *model) account(a *Analysis) time.Duration {
+	mo.count(a)
+	missed := mo.queues(a)
+	weights, total := mo.weights()
+	var buf []edge
+	for d, list := range mo.byDevice() {
+		var took [numStates]time.Duration
+		buf = mo.segments(d, list, buf, func(s state, from, to time.Duration) {
+			took[s] += to - from
+			if s == idle || s == waiting {
+				missed = append(missed, missedEdge{at: from, free: 1, weight: weights[d]},
+					missedEdge{at: to, free: -1, weight: -weights[d]})
+			}
+		})
+		u := DeviceUse{
+			Device: machine.DeviceID(d), Name: deviceName(mo.mach, machine.DeviceID(d)), Lanes: max(1, mo.mach.Devices[d].Lanes),
+			Available: mo.available(d, mo.makespan()), LaneTime: mo.unionLanes(list),
+			Compute: took[computing], Transfer: took[copying], Dispatch: took[dispatch], Sync: took[waiting], Idle: took[idle],
+		}
+		mo.tally(&u, list)
+		a.Devices = append(a.Devices, u)
+		if len(mo.lost[d]) > 0 {
+			a.LostDevices++
+		}
+	}
+	a.divide()
+	return missedTime(missed, total)
+}
+
+// count fills the numbers of executions and copies.
+func (mo *model) count(a *Analysis) {
 	for i := range mo.evs {
 		switch e := &mo.evs[i]; {
 		case e.Kind == Copy:
@@ -185,9 +215,10 @@ func (mo *model) account(a *Analysis) time.Duration {
 			}
 		}
 	}
+}
 
-	weights, total := mo.weights()
-	var missed []missedEdge
+// queues fills the share of queueing and returns when each task queued.
+func (mo *model) queues(a *Analysis) (edges []missedEdge) {
 	var queued, turnaround time.Duration
 	for i := range mo.evs {
 		if mo.evs[i].Kind != Exec {
@@ -197,66 +228,46 @@ func (mo *model) account(a *Analysis) time.Duration {
 		turnaround += mo.evs[i].End - ready
 		if ready < free {
 			queued += free - ready
-			missed = append(missed, missedEdge{at: ready, queued: 1}, missedEdge{at: free, queued: -1})
+			edges = append(edges, missedEdge{at: ready, queued: 1}, missedEdge{at: free, queued: -1})
 		}
 	}
 	a.Queueing = ratio(queued, turnaround)
+	return edges
+}
 
+// tally adds up the executions and copies of a device, which are list.
+func (mo *model) tally(u *DeviceUse, list []int32) {
+	for _, i := range list {
+		e := &mo.evs[i]
+		took := max(0, e.End-max(e.Start, mo.begin))
+		switch {
+		case e.Kind == Copy:
+			u.CopyTime += took
+			if e.Device == u.Device {
+				u.BytesIn += e.Bytes
+			}
+			if e.From == u.Device {
+				u.BytesOut += e.Bytes
+			}
+		case mo.wasted[i]:
+			u.Wasted += took
+		default:
+			u.Launch += min(took, mo.launch(int(i)))
+		}
+		if e.Kind == Exec && e.Failed {
+			u.Failed++
+		} else if e.Kind == Exec {
+			u.Tasks++
+		}
+	}
+}
+
+// divide fills the shares by the devices' times.
+func (a *Analysis) divide() {
 	var sum DeviceUse
 	var launch, wasted float64
-	var buf []edge
-	lists := mo.byDevice()
-	for d := range mo.mach.Devices {
-		u := DeviceUse{Device: machine.DeviceID(d), Name: deviceName(mo.mach, machine.DeviceID(d)),
-			Lanes: max(1, mo.mach.Devices[d].Lanes)}
-		u.Available = mo.available(d, mo.makespan())
-		if len(mo.lost[d]) > 0 {
-			a.LostDevices++
-		}
-		buf = mo.segments(d, lists[d], buf, func(s state, from, to time.Duration) {
-			took := to - from
-			switch s {
-			case computing:
-				u.Compute += took
-			case copying:
-				u.Transfer += took
-			case dispatch:
-				u.Dispatch += took
-			case waiting:
-				u.Sync += took
-			case idle:
-				u.Idle += took
-			}
-			if s == idle || s == waiting {
-				missed = append(missed, missedEdge{at: from, free: 1, weight: weights[d]},
-					missedEdge{at: to, free: -1, weight: -weights[d]})
-			}
-		})
-		u.LaneTime = mo.unionLanes(lists[d])
-		for _, i := range lists[d] {
-			e := &mo.evs[i]
-			took := max(0, e.End-max(e.Start, mo.begin))
-			switch {
-			case e.Kind == Copy:
-				u.CopyTime += took
-				if int(e.Device) == d {
-					u.BytesIn += e.Bytes
-				}
-				if int(e.From) == d {
-					u.BytesOut += e.Bytes
-				}
-			case mo.wasted[i]:
-				u.Wasted += took
-			default:
-				u.Launch += min(took, mo.launch(int(i)))
-			}
-			if e.Kind == Exec && e.Failed {
-				u.Failed++
-			} else if e.Kind == Exec {
-				u.Tasks++
-			}
-		}
-		a.Devices = append(a.Devices, u)
+	for i := range a.Devices {
+		u := &a.Devices[i]
 		sum.Available += u.Available
 		sum.Compute += u.Compute
 		sum.Transfer += u.Transfer
@@ -279,7 +290,6 @@ func (mo *model) account(a *Analysis) time.Duration {
 			Idle:     float64(sum.Idle) / avail,
 		}
 	}
-	return missedTime(missed, total)
 }
 
 // missedEdge is a change in how many tasks queue behind others and how many
