@@ -110,9 +110,17 @@ func scale(span time.Duration, width int) string {
 func WriteAnalysis(w io.Writer, a Analysis) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, a.Sentence)
-	if a.Makespan <= 0 || len(a.Devices) == 0 {
-		return b.Flush()
+	if a.Makespan > 0 && len(a.Devices) > 0 {
+		a.writeTotals(b)
+		a.writeShares(b)
+		a.writePath(b)
+		a.writeFixes(b)
+		a.writeDevices(b)
 	}
+	return b.Flush()
+}
+
+func (a *Analysis) writeTotals(b *bufio.Writer) {
 	fmt.Fprintf(b, "\n%s on %s: %s", short(a.Makespan), count(len(a.Devices), "device"), count(a.Tasks, "task"))
 	if a.Copies > 0 {
 		fmt.Fprintf(b, ", %s of %s", plural(a.Copies, "copy", "copies"), size(a.Bytes))
@@ -127,7 +135,9 @@ func WriteAnalysis(w io.Writer, a Analysis) error {
 	if a.Missing > 0 {
 		fmt.Fprintf(b, "%s not kept: this covers the time after them\n", count(int(a.Missing), "older event"))
 	}
+}
 
+func (a *Analysis) writeShares(b *bufio.Writer) {
 	s := &a.Shares
 	fmt.Fprintln(b, "\nwhere device time went")
 	for _, row := range []struct {
@@ -146,7 +156,9 @@ func WriteAnalysis(w io.Writer, a Analysis) error {
 	}
 	fmt.Fprintf(b, "utilisation %s, deviation %s, imbalance %s\n", percent(a.Mean), percent(a.StdDev), percent(a.Imbalance))
 	fmt.Fprintf(b, "tasks queued behind others for %s of their time\n", percent(a.Queueing))
+}
 
+func (a *Analysis) writePath(b *bufio.Writer) {
 	fmt.Fprintf(b, "\ncritical path %s, %s of the time\n", short(a.PathLength), percent(ratio(a.PathLength, a.Makespan)))
 	for i, e := range a.Path {
 		if i == pathRows {
@@ -160,7 +172,9 @@ func WriteAnalysis(w io.Writer, a Analysis) error {
 		}
 		fmt.Fprintf(b, "  %9s  %s, %s\n", short(e.End-e.Start), what, where)
 	}
+}
 
+func (a *Analysis) writeFixes(b *bufio.Writer) {
 	if len(a.Fixes) > 0 {
 		fmt.Fprintln(b, "\nwhat would help")
 	}
@@ -171,7 +185,9 @@ func WriteAnalysis(w io.Writer, a Analysis) error {
 		}
 		fmt.Fprintf(b, "  %7s  %s, %s%s\n", "-"+percent(f.Gain), f.What, short(f.Makespan), bound)
 	}
+}
 
+func (a *Analysis) writeDevices(b *bufio.Writer) {
 	fmt.Fprintf(b, "\n%-*s %7s %7s %7s %7s %7s %7s %7s\n", nameColumns, "device", "busy", "lanes", "copy", "wait", "idle", "tasks", "failed")
 	for i := range a.Devices {
 		if i == timelineRows {
@@ -187,7 +203,6 @@ func WriteAnalysis(w io.Writer, a Analysis) error {
 		}
 		fmt.Fprintln(b)
 	}
-	return b.Flush()
 }
 
 func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
