@@ -203,54 +203,10 @@ const (
 // Devices are on one switch when links of kind PCIeSwitch join them, or join
 // them to the host and share a resource.
 func (m *Machine) Groups() [][]DeviceID {
-	type set struct {
-		closeness int
-		devices   []DeviceID
-	}
-	var sets []set
-	var onHost []DeviceID
-	shared := make(map[string]int) // resource of switch links to its position in sets
-	for i := range m.Links {
-		l := &m.Links[i]
-		a, b := m.MemoryOf(l.A), m.MemoryOf(l.B)
-		if a == b {
-			continue
-		}
-		if a != Host && b != Host {
-			closeness := [...]int{PCIe: byLink, PCIeSwitch: bySwitch, NVLink: byFabric, HostLink: byHost, Network: byNetwork}[l.Kind]
-			sets = append(sets, set{closeness, []DeviceID{a, b}})
-			continue
-		}
-		d := max(a, b)
-		if l.Kind != Network {
-			onHost = append(onHost, d)
-		}
-		if l.Kind != PCIeSwitch {
-			continue
-		}
-		for _, name := range l.Resources {
-			at, ok := shared[name]
-			if !ok {
-				at = len(sets)
-				shared[name] = at
-				sets = append(sets, set{closeness: bySwitch})
-			}
-			sets[at].devices = append(sets[at].devices, d)
-		}
-	}
-	var inHost []DeviceID
-	for i := range m.Devices {
-		if m.Devices[i].HostMemory {
-			inHost = append(inHost, DeviceID(i))
-		}
-	}
-	sets = append(sets, set{byMemory, inHost}, set{byHost, append(onHost, inHost...)})
-
+	sets := m.neighbours()
 	best := make([]int, len(m.Devices))
-	for i := range sets {
-		s := &sets[i]
-		slices.Sort(s.devices)
-		if s.devices = slices.Compact(s.devices); len(s.devices) > 1 {
+	for _, s := range sets {
+		if len(s.devices) > 1 {
 			for _, d := range s.devices {
 				best[d] = max(best[d], s.closeness)
 			}
@@ -281,17 +237,67 @@ func (m *Machine) Groups() [][]DeviceID {
 			last = d
 		}
 	}
-	at := make(map[DeviceID]int)
-	var groups [][]DeviceID
-	for i := range m.Devices {
+	groups := make([][]DeviceID, len(m.Devices))
+	for i := range groups {
 		r := root(DeviceID(i))
-		if _, ok := at[r]; !ok {
-			at[r] = len(groups)
-			groups = append(groups, nil)
-		}
-		groups[at[r]] = append(groups[at[r]], DeviceID(i))
+		groups[r] = append(groups[r], DeviceID(i))
 	}
-	return groups
+	return slices.DeleteFunc(groups, func(g []DeviceID) bool { return g == nil })
+}
+
+// neighbourhood is a set of devices that are equally close to one another,
+// ascending.
+type neighbourhood struct {
+	closeness int
+	devices   []DeviceID
+}
+
+// neighbours returns the sets of devices that a link, a resource of switch links,
+// host memory or the host joins.
+func (m *Machine) neighbours() []neighbourhood {
+	var sets []neighbourhood
+	var onHost []DeviceID
+	shared := make(map[string]int) // resource of switch links to its position in sets
+	for i := range m.Links {
+		l := &m.Links[i]
+		a, b := m.MemoryOf(l.A), m.MemoryOf(l.B)
+		if a == b {
+			continue
+		}
+		if a != Host && b != Host {
+			closeness := [...]int{PCIe: byLink, PCIeSwitch: bySwitch, NVLink: byFabric, HostLink: byHost, Network: byNetwork}[l.Kind]
+			sets = append(sets, neighbourhood{closeness, []DeviceID{a, b}})
+			continue
+		}
+		d := max(a, b)
+		if l.Kind != Network {
+			onHost = append(onHost, d)
+		}
+		if l.Kind != PCIeSwitch {
+			continue
+		}
+		for _, name := range l.Resources {
+			at, ok := shared[name]
+			if !ok {
+				at = len(sets)
+				shared[name] = at
+				sets = append(sets, neighbourhood{closeness: bySwitch})
+			}
+			sets[at].devices = append(sets[at].devices, d)
+		}
+	}
+	var inHost []DeviceID
+	for i := range m.Devices {
+		if m.Devices[i].HostMemory {
+			inHost = append(inHost, DeviceID(i))
+		}
+	}
+	sets = append(sets, neighbourhood{byMemory, inHost}, neighbourhood{byHost, append(onHost, inHost...)})
+	for i := range sets {
+		slices.Sort(sets[i].devices)
+		sets[i].devices = slices.Compact(sets[i].devices)
+	}
+	return sets
 }
 
 // Classes numbers devices so that equal ones, for which every task costs the
