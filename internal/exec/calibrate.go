@@ -76,12 +76,6 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 	for i, d := range devs {
 		meters[i] = newMeter(ctx, d, m.Devices[i], board, begun, hang, left)
 	}
-	groups := sharing(m)
-	for _, g := range groups {
-		for _, i := range g {
-			meters[i].size = max(streamBytes/int64(len(g)), leastStream)
-		}
-	}
 	// Arithmetic on all devices at once, which is how they will be used, but for
 	// those that would get only a part of their cores then: what each makes of all
 	// of them is what the model starts from.
@@ -94,22 +88,7 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 		meters[i].rates = meters[first].rates
 	}
 	phase(0.7)
-	// Memory: of those that share it each kind alone, then all together.
-	inParallel(groups, func(g []int) {
-		known := make(map[string]float64)
-		for _, i := range g {
-			t, id := meters[i], m.Devices[i].Identity()
-			if known[id] == 0 {
-				known[id] = t.stream()
-			}
-			t.rates.MemoryBPS = known[id]
-		}
-	})
-	for _, g := range groups {
-		if len(g) > 1 {
-			shareMemory(m, g, meters)
-		}
-	}
+	measureMemory(m, meters)
 	phase(0.85)
 	for _, turn := range turns {
 		inParallel(turn, func(i int) { meters[i].hostLink() })
@@ -178,6 +157,28 @@ func turnsOf(m *machine.Machine) (turns [][]int, like map[int]int) {
 		}
 	}
 	return turns, like
+}
+
+// measureMemory measures the memory of all devices: of those that share one each
+// kind alone, then all together.
+func measureMemory(m *machine.Machine, meters []*meter) {
+	groups := sharing(m)
+	inParallel(groups, func(g []int) {
+		known := make(map[string]float64)
+		for _, i := range g {
+			t, id := meters[i], m.Devices[i].Identity()
+			t.size = max(streamBytes/int64(len(g)), leastStream)
+			if known[id] == 0 {
+				known[id] = t.stream()
+			}
+			t.rates.MemoryBPS = known[id]
+		}
+	})
+	for _, g := range groups {
+		if len(g) > 1 {
+			shareMemory(m, g, meters)
+		}
+	}
 }
 
 // sharing returns the devices in groups that have resources in common.
