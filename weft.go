@@ -119,23 +119,9 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	rt.users.Store(1)
 	drivers := o.Drivers
 	if drivers == nil {
-		do := all.Options{
-			Select: sel, Pin: o.Pin, Funcs: rt.funcs(), Standby: o.Standby,
-			WorkerCommand: strings.Fields(o.WorkerCommand), CacheDir: cache, Validate: o.Validation,
+		if drivers, err = rt.drivers(sel, cache); err != nil {
+			return nil, err
 		}
-		if do.Workers() {
-			// HostBytes limits what the engine allocates in it, which is not all that
-			// lies there: what is put, and parts of copies on their way, need room too.
-			var err error
-			if rt.memory, err = arena.Open(0); err != nil {
-				if !sel.All() {
-					return nil, err
-				}
-				o.Log.Warn("devices in worker processes are left out", "err", err)
-			}
-			do.Memory, do.NoWorkers = rt.memory, rt.memory == nil
-		}
-		drivers = all.Drivers(do)
 	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
 	if err != nil {
@@ -170,6 +156,28 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		rt.names = append(rt.names, rt.x.Machine.Devices[i].Name)
 	}
 	return rt, nil
+}
+
+// drivers returns those of the backends, after it opened the memory that worker
+// processes share where there are any.
+func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver, error) {
+	o := all.Options{
+		Select: sel, Pin: r.o.Pin, Funcs: r.funcs(), Standby: r.o.Standby,
+		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
+	}
+	if o.Workers() {
+		// HostBytes limits what the engine allocates in it, which is not all that
+		// lies there: what is put, and parts of copies on their way, need room too.
+		var err error
+		if r.memory, err = arena.Open(0); err != nil {
+			if !sel.All() {
+				return nil, err
+			}
+			r.o.Log.Warn("devices in worker processes are left out", "err", err)
+		}
+		o.Memory, o.NoWorkers = r.memory, r.memory == nil
+	}
+	return all.Drivers(o), nil
 }
 
 // cacheDir is the folder measurements are kept in, "" for none.
