@@ -105,24 +105,11 @@ func readShader(source []byte, entry string) (*shader, error) {
 	if v := s.words[1]; v > 0x10500 {
 		return nil, fmt.Errorf("its SPIR-V is of version %d.%d, and Vulkan 1.2 knows 1.5; compile it with --target-env=vulkan1.2", v>>16, v>>8&0xff)
 	}
-	type member struct{ id, index uint32 }
-	var (
-		main     uint32 // the entry point
-		names    []string
-		specs    = map[uint32]uint32{} // numbers of specialization constants
-		groups   uint32                // the constant that is the group size
-		sizes    = map[uint32]int{}
-		elements = map[uint32]int{}    // of arrays as long as a specialization constant
-		lengths  = map[uint32]uint32{} // and its number
-		first    [3]uint32             // what constants 0, 1 and 2 are unless set
-		shares   = map[uint32]uint32{} // pointers to shared memory, by type
-		offsets  = map[member]int{}
-		structs  = map[uint32][]uint32{}
-		pushes   = map[uint32]uint32{} // pointers to push constants, by type
-		values   = map[uint32]uint32{}
-		open     bool // within a function
-		function = map[uint32]bool{}
-	)
+	r := &spirvReader{
+		shader: s, entry: entry, specs: map[uint32]uint32{}, values: map[uint32]uint32{}, functions: map[uint32]bool{},
+		sizes: map[uint32]int{}, arrays: map[uint32]openArray{}, structs: map[uint32][]uint32{}, offsets: map[member]int{},
+		shares: map[uint32]uint32{}, pushes: map[uint32]uint32{},
+	}
 	for at := 5; at < len(s.words); {
 		n, op := int(s.words[at]>>16), s.words[at]&0xffff
 		if n == 0 || n > len(s.words)-at {
@@ -130,108 +117,156 @@ func readShader(source []byte, entry string) (*shader, error) {
 		}
 		w := s.words[at+1 : at+n]
 		at += n
-		switch {
-		case op == opCapability && len(w) == 1:
-			s.capabilities = append(s.capabilities, w[0])
-		case op == opEntryPoint && len(w) >= 3:
-			const compute = 5
-			name := literal(w[2:])
-			if w[0] == compute {
-				names = append(names, name)
-				if name == entry {
-					main = w[1]
-				}
-			}
-		case op == opExecutionMode && len(w) == 5 && w[0] == main:
-			const localSize = 17
-			if w[1] == localSize {
-				s.size = [3]uint32(w[2:])
-			}
-		case op == opDecorate && len(w) >= 2:
-			const specID, builtIn, binding, workgroupSize = 1, 11, 33, 25
-			switch {
-			case w[1] == specID && len(w) == 3:
-				specs[w[0]] = w[2]
-			case w[1] == builtIn && len(w) == 3 && w[2] == workgroupSize:
-				groups = w[0]
-			case w[1] == binding && len(w) == 3:
-				s.bindings = max(s.bindings, int(min(w[2], 1<<20))+1)
-			}
-		case op == opMemberDecorate && len(w) == 4:
-			const offset = 35
-			if w[2] == offset {
-				offsets[member{w[0], w[1]}] = int(w[3])
-			}
-		case op == opTypeBool && len(w) == 1:
-			sizes[w[0]] = 4
-		case (op == opTypeInt || op == opTypeFloat) && len(w) >= 2:
-			sizes[w[0]] = int(w[1] / 8)
-		case (op == opTypeVector || op == opTypeMatrix) && len(w) == 3:
-			sizes[w[0]] = times(sizes[w[1]], w[2])
-		case op == opConstant && len(w) >= 3:
-			values[w[1]] = w[2]
-		case op == opSpecConstant && len(w) >= 3:
-			values[w[1]] = w[2]
-			if n, ok := specs[w[1]]; ok && n < 3 {
-				first[n] = w[2]
-			}
-		case (op == opComposite || op == opSpecComposite) && len(w) == 5 && w[1] == groups:
-			for i, part := range w[2:] {
-				n, spec := specs[part]
-				s.size[i], s.open[i] = values[part], spec && n == uint32(i)
-			}
-		case op == opTypeArray && len(w) == 3:
-			sizes[w[0]] = times(sizes[w[1]], values[w[2]])
-			if n, ok := specs[w[2]]; ok && n < 3 {
-				elements[w[0]], lengths[w[0]] = sizes[w[1]], n
-			}
-		case op == opTypeStruct && len(w) >= 1:
-			structs[w[0]] = w[1:]
-			for _, typ := range w[1:] {
-				sizes[w[0]] = min(sizes[w[0]]+sizes[typ], 1<<31)
-			}
-		case op == opTypePointer && len(w) == 3:
-			const workgroup, pushConstant = 4, 9
-			switch w[1] {
-			case workgroup:
-				shares[w[0]] = w[2]
-			case pushConstant:
-				pushes[w[0]] = w[2]
-			}
-		case op == opVariable && len(w) >= 3:
-			if pointed, ok := pushes[w[0]]; ok {
-				for i, typ := range structs[pointed] {
-					s.pushBytes = max(s.pushBytes, offsets[member{pointed, uint32(i)}]+sizes[typ])
-					s.pushAlign = max(s.pushAlign, min(sizes[typ], maxPushAlign))
-				}
-			}
-			if pointed, ok := shares[w[0]]; ok {
-				if n, by := lengths[pointed]; by {
-					s.sharedBy[n] = min(s.sharedBy[n]+elements[pointed], 1<<31)
-				} else {
-					s.shared = min(s.shared+sizes[pointed], 1<<31)
-				}
-			}
-		case op == opFunction && len(w) == 4:
-			open, function[w[1]] = true, true
-		case op == opFunctionEnd:
-			open = false
+		if op >= opTypeBool && op <= opTypePointer {
+			r.declare(op, w)
+		} else {
+			r.instruction(op, w)
 		}
 	}
 	switch {
-	case len(names) == 0:
+	case len(r.names) == 0:
 		return nil, errors.New("its SPIR-V has no compute shader")
-	case main == 0:
-		return nil, fmt.Errorf("its SPIR-V has no entry %q; it has %q", entry, names)
-	case open || !function[main]:
+	case r.main == 0:
+		return nil, fmt.Errorf("its SPIR-V has no entry %q; it has %q", entry, r.names)
+	case r.within || !r.functions[r.main]:
 		return nil, errors.New("its SPIR-V ends too early")
 	}
 	for i, open := range s.open {
-		if !open { // nobody sets it
-			s.shared, s.sharedBy[i] = min(s.shared+times(s.sharedBy[i], first[i]), 1<<31), 0
+		if !open { // the constant keeps its default
+			s.shared, s.sharedBy[i] = min(s.shared+times(s.sharedBy[i], r.first[i]), 1<<31), 0
 		}
 	}
 	return s, nil
+}
+
+// spirvReader reads the instructions of a module in their order. Its maps are by
+// the ids that instructions refer to.
+type spirvReader struct {
+	*shader
+	entry     string
+	main      uint32   // the entry point
+	names     []string // of all entry points
+	within    bool     // a function
+	functions map[uint32]bool
+	values    map[uint32]uint32 // of constants
+	specs     map[uint32]uint32 // numbers of specialization constants
+	first     [3]uint32         // what constants 0, 1 and 2 are unless set
+	groups    uint32            // the constant that is the group size
+	sizes     map[uint32]int    // of types, in bytes
+	arrays    map[uint32]openArray
+	structs   map[uint32][]uint32 // types of members
+	offsets   map[member]int
+	shares    map[uint32]uint32 // pointers to shared memory, by type
+	pushes    map[uint32]uint32 // pointers to push constants, by type
+}
+
+type member struct{ structure, index uint32 }
+
+// openArray is an array as long as a specialization constant.
+type openArray struct {
+	bytes int    // of an element
+	spec  uint32 // number of the constant
+}
+
+// instruction reads an instruction that declares no type.
+func (r *spirvReader) instruction(op uint32, w []uint32) {
+	switch {
+	case op == opCapability && len(w) == 1:
+		r.capabilities = append(r.capabilities, w[0])
+	case op == opEntryPoint && len(w) >= 3:
+		const compute = 5
+		if w[0] == compute {
+			r.names = append(r.names, literal(w[2:]))
+			if r.names[len(r.names)-1] == r.entry {
+				r.main = w[1]
+			}
+		}
+	case op == opExecutionMode && len(w) == 5 && w[0] == r.main:
+		const localSize = 17
+		if w[1] == localSize {
+			r.size = [3]uint32(w[2:])
+		}
+	case op == opDecorate && len(w) == 3:
+		const specID, builtIn, workgroupSize, binding = 1, 11, 25, 33
+		switch {
+		case w[1] == specID:
+			r.specs[w[0]] = w[2]
+		case w[1] == builtIn && w[2] == workgroupSize:
+			r.groups = w[0]
+		case w[1] == binding:
+			r.bindings = max(r.bindings, int(min(w[2], 1<<20))+1)
+		}
+	case op == opMemberDecorate && len(w) == 4:
+		const offset = 35
+		if w[2] == offset {
+			r.offsets[member{w[0], w[1]}] = int(w[3])
+		}
+	case op == opConstant && len(w) >= 3:
+		r.values[w[1]] = w[2]
+	case op == opSpecConstant && len(w) >= 3:
+		r.values[w[1]] = w[2]
+		if n, ok := r.specs[w[1]]; ok && n < 3 {
+			r.first[n] = w[2]
+		}
+	case (op == opComposite || op == opSpecComposite) && len(w) == 5 && w[1] == r.groups:
+		for i, part := range w[2:] {
+			n, spec := r.specs[part]
+			r.size[i], r.open[i] = r.values[part], spec && n == uint32(i)
+		}
+	case op == opVariable && len(w) >= 3:
+		r.variable(w[0])
+	case op == opFunction && len(w) == 4:
+		r.within, r.functions[w[1]] = true, true
+	case op == opFunctionEnd:
+		r.within = false
+	}
+}
+
+// declare reads the declaration of a type.
+func (r *spirvReader) declare(op uint32, w []uint32) {
+	switch {
+	case op == opTypeBool && len(w) == 1:
+		r.sizes[w[0]] = 4
+	case (op == opTypeInt || op == opTypeFloat) && len(w) >= 2:
+		r.sizes[w[0]] = int(w[1] / 8)
+	case (op == opTypeVector || op == opTypeMatrix) && len(w) == 3:
+		r.sizes[w[0]] = times(r.sizes[w[1]], w[2])
+	case op == opTypeArray && len(w) == 3:
+		r.sizes[w[0]] = times(r.sizes[w[1]], r.values[w[2]])
+		if n, ok := r.specs[w[2]]; ok && n < 3 {
+			r.arrays[w[0]] = openArray{r.sizes[w[1]], n}
+		}
+	case op == opTypeStruct && len(w) >= 1:
+		r.structs[w[0]] = w[1:]
+		for _, typ := range w[1:] {
+			r.sizes[w[0]] = min(r.sizes[w[0]]+r.sizes[typ], 1<<31)
+		}
+	case op == opTypePointer && len(w) == 3:
+		const workgroup, pushConstant = 4, 9
+		switch w[1] {
+		case workgroup:
+			r.shares[w[0]] = w[2]
+		case pushConstant:
+			r.pushes[w[0]] = w[2]
+		}
+	}
+}
+
+// variable counts what a variable takes of push constants or shared memory.
+func (r *spirvReader) variable(pointer uint32) {
+	if typ, ok := r.pushes[pointer]; ok {
+		for i, of := range r.structs[typ] {
+			r.pushBytes = max(r.pushBytes, r.offsets[member{typ, uint32(i)}]+r.sizes[of])
+			r.pushAlign = max(r.pushAlign, min(r.sizes[of], maxPushAlign))
+		}
+	}
+	if typ, ok := r.shares[pointer]; ok {
+		if a, open := r.arrays[typ]; open {
+			r.sharedBy[a.spec] = min(r.sharedBy[a.spec]+a.bytes, 1<<31)
+		} else {
+			r.shared = min(r.shared+r.sizes[typ], 1<<31)
+		}
+	}
 }
 
 // literal reads a string.
