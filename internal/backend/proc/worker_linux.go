@@ -281,12 +281,14 @@ func (w *worker) take() (int, error) {
 		w.commands.next(uint32(len(rec)))
 		n++
 	}
-	return n, w.submit()
+	w.submit()
+	return n, nil
 }
 
-func (w *worker) submit() error {
+// submit gives the batch to the device.
+func (w *worker) submit() {
 	if len(w.batch) == 0 {
-		return nil
+		return
 	}
 	if err := w.dev.Submit(w.batch); err != nil {
 		// It takes nothing any more: the parent ends what this worker was given,
@@ -296,7 +298,6 @@ func (w *worker) submit() error {
 		w.outbox = append(w.outbox, driver.Completion{Lane: driver.NoLane, Err: err})
 	}
 	w.batch, w.waits, w.args = w.batch[:0], w.waits[:0], w.args[:0]
-	return nil
 }
 
 // command turns a record into an operation of the batch, or does what it says.
@@ -338,32 +339,11 @@ func (w *worker) command(rec []byte) error {
 	case doKernel:
 		return w.define(&r)
 	case doSegment:
-		s := arena.Segment{Off: r.i64(), Len: r.i64()}
-		if !r.end() || s.Off < 0 || s.Len <= 0 || s.Off > int64(len(w.mem)) || s.Len > int64(len(w.mem))-s.Off {
-			return fmt.Errorf("%w: a segment of the arena", errGarbage)
-		}
-		for end := s.Off + s.Len; s.Off < end; s.Off += s.Len {
-			s.Len = min(pieceBytes, end-s.Off)
-			w.pieces, w.pinned = append(w.pieces, s), append(w.pinned, false)
-		}
-		return nil
+		return w.addSegment(&r)
 	case doUnslab:
-		n := int32(r.u32())
-		s, ok := w.dev.(driver.SlabMaker)
-		if !r.end() || !ok {
-			return fmt.Errorf("%w: giving up a slab", errGarbage)
-		}
-		if err := w.submit(); err != nil { // what frees its buffers comes first
-			return err
-		}
-		if err := s.UnmapSlab(n); err != nil {
-			w.log.Warn("device memory was not given back", "err", err)
-		}
-		return nil
+		return w.unmapSlab(&r)
 	case doClose:
-		if err := w.submit(); err != nil {
-			return err
-		}
+		w.submit()
 		w.commands.h.busy.Store(1)
 		if err := w.dev.Close(); err != nil {
 			w.log.Warn("closing the device", "err", err)
@@ -486,6 +466,33 @@ func (w *worker) define(r *reader) error {
 	}
 	w.part = w.part[:0]
 	w.kernels[n] = k
+	return nil
+}
+
+// addSegment learns of a segment of the arena.
+func (w *worker) addSegment(r *reader) error {
+	s := arena.Segment{Off: r.i64(), Len: r.i64()}
+	if !r.end() || s.Off < 0 || s.Len <= 0 || s.Off > int64(len(w.mem)) || s.Len > int64(len(w.mem))-s.Off {
+		return fmt.Errorf("%w: a segment of the arena", errGarbage)
+	}
+	for end := s.Off + s.Len; s.Off < end; s.Off += s.Len {
+		s.Len = min(pieceBytes, end-s.Off)
+		w.pieces, w.pinned = append(w.pieces, s), append(w.pinned, false)
+	}
+	return nil
+}
+
+// unmapSlab gives up a slab, after what frees its buffers.
+func (w *worker) unmapSlab(r *reader) error {
+	n := int32(r.u32())
+	s, ok := w.dev.(driver.SlabMaker)
+	if !r.end() || !ok {
+		return fmt.Errorf("%w: giving up a slab", errGarbage)
+	}
+	w.submit()
+	if err := s.UnmapSlab(n); err != nil {
+		w.log.Warn("device memory was not given back", "err", err)
+	}
 	return nil
 }
 
