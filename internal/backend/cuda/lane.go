@@ -348,58 +348,10 @@ func (d *device) advance() (moved bool) {
 // begin puts an operation on a stream, or ends it when it must not run. It
 // returns false when something it waits for is neither complete nor ahead of it.
 func (d *device) begin(l *lane, o *op) bool {
-	failed := false
-	var need [maxLanes + 2]uint32 // tickets to wait for, per stream
-	var on [maxLanes + 2]bool
-	ahead := 0 // streams to wait for
-	for _, w := range o.waits {
-		var p *op
-		if own := d.lane(w.Lane); own != nil {
-			p = own.find(w.Seq)
-		}
-		if p == nil { // another device's, complete, or not here yet
-			done, ok := d.board.State(w)
-			if !done {
-				return false
-			}
-			failed = failed || !ok
-			continue
-		}
-		if p.state == queued {
-			return false
-		}
-		if p.err != nil { // it ended badly, or will when its first steps have run
-			if p.state == running {
-				return false
-			}
-			failed = true
-			continue
-		}
-		if p.state == ended {
-			continue
-		}
-		if o.pageable {
-			return false // such a copy blocks the owner, so it waits without
-		}
-		i := p.stream.index
-		if !on[i] || int32(p.ticket-need[i]) > 0 {
-			if !on[i] {
-				ahead++
-			}
-			on[i], need[i] = true, p.ticket
-		}
-	}
-	// The lane keeps its order even where its last operation is on another stream.
-	if l.next > 0 {
-		if p := l.ops.at(l.next - 1); p.state == running && p.stream != l.stream {
-			if o.pageable {
-				return false
-			}
-			i := p.stream.index
-			if !on[i] || int32(p.ticket-need[i]) > 0 {
-				on[i], need[i] = true, p.ticket
-			}
-		}
+	var a ahead
+	ready, failed := d.await(l, o, &a)
+	if !ready {
+		return false
 	}
 	o.begun = d.board.Now()
 	switch {
@@ -407,36 +359,104 @@ func (d *device) begin(l *lane, o *op) bool {
 		o.err = d.errLost()
 	case failed:
 		o.err = fmt.Errorf("cuda: %s: %w", d.info.Name, driver.ErrDependency)
+	case o.err == nil:
+		d.estimate(o)
+		o.stream = d.choose(l, o, &a)
+		if d.follow(o, &a) && d.send(o) {
+			return true
+		}
 	}
-	if o.err != nil {
-		d.end(o)
-		return true
+	d.end(o)
+	return true
+}
+
+// ahead is what an operation waits for on streams.
+type ahead struct {
+	on      [maxLanes + 2]bool
+	need    [maxLanes + 2]uint32 // up to which ticket of each of these
+	streams int                  // how many of them
+}
+
+// add makes the operation wait for another, which is on a stream.
+func (a *ahead) add(o *op) {
+	i := o.stream.index
+	if !a.on[i] {
+		a.on[i], a.need[i] = true, o.ticket
+		a.streams++
+	} else if int32(o.ticket-a.need[i]) > 0 {
+		a.need[i] = o.ticket
 	}
-	d.estimate(o)
-	s := d.choose(l, o, on, need, ahead)
-	o.stream = s
-	n := 0
-	for i := range d.streams {
-		if !on[i] || i == s.index {
+}
+
+// await adds what an operation waits for and is on a stream. It reports whether
+// all the rest is complete, and whether some of that failed.
+func (d *device) await(l *lane, o *op, a *ahead) (ready, failed bool) {
+	for _, w := range o.waits {
+		var x *op
+		if own := d.lane(w.Lane); own != nil {
+			x = own.find(w.Seq)
+		}
+		if x == nil { // another device's, complete, or not here yet
+			done, ok := d.board.State(w)
+			if !done {
+				return false, false
+			}
+			failed = failed || !ok
 			continue
 		}
-		other := d.streams[i]
-		o.deps[n&1] = dep{other, need[i]}
+		switch {
+		case x.state == queued, x.state == running && x.err != nil: // will fail when its first steps have run
+			return false, false
+		case x.err != nil:
+			failed = true
+		case x.state == ended:
+		case o.pageable: // such a copy blocks the owner, so it waits without
+			return false, false
+		default:
+			a.add(x)
+		}
+	}
+	// The lane keeps its order even where its last operation is on another stream.
+	if l.next > 0 {
+		if x := l.ops.at(l.next - 1); x.state == running && x.stream != l.stream {
+			if o.pageable {
+				return false, false
+			}
+			a.add(x)
+		}
+	}
+	return true, failed
+}
+
+// follow makes an operation's stream wait for the others. It reports whether the
+// driver took that; if not, the operation has its error.
+func (d *device) follow(o *op, a *ahead) bool {
+	s, n := o.stream, 0
+	for i, other := range d.streams {
+		if !a.on[i] || i == s.index {
+			continue
+		}
+		o.deps[n&1] = dep{other, a.need[i]}
 		n++
-		if int32(s.waited[i]-need[i]) >= 0 && s.waited[i] != 0 {
+		if int32(s.waited[i]-a.need[i]) >= 0 && s.waited[i] != 0 {
 			continue
 		}
-		if int32(other.written-need[i]) < 0 {
+		if int32(other.written-a.need[i]) < 0 {
 			d.writeTicket(other)
 		}
 		d.flush(s)
-		if err := d.api.code(d.f, &d.api.streamWait, s.handle, other.addr, uintptr(need[i]), waitGEQ); err != 0 {
+		if err := d.api.code(d.f, &d.api.streamWait, s.handle, other.addr, uintptr(a.need[i]), waitGEQ); err != 0 {
 			d.fail(o, &d.api.streamWait, err)
-			d.end(o)
-			return true
+			return false
 		}
-		s.waited[i] = need[i]
+		s.waited[i] = a.need[i]
 	}
+	return true
+}
+
+// send starts an operation on its stream and reports whether it is there.
+func (d *device) send(o *op) bool {
+	s := o.stream
 	// What is not known may be what breaks the device: nothing else shall be
 	// under suspicion then.
 	if o.est == 0 && s.sent != s.written {
@@ -456,8 +476,7 @@ func (d *device) begin(l *lane, o *op) bool {
 		o.err = d.errLost()
 	}
 	if gone || !began {
-		d.end(o)
-		return true
+		return false
 	}
 	s.sent++
 	o.state, o.ticket = running, s.sent
@@ -473,12 +492,12 @@ func (d *device) begin(l *lane, o *op) bool {
 // its lane is empty and it follows the last operation of one other stream, that
 // one. A short chain over several lanes then needs no waiting between streams,
 // which is most of what a round trip takes.
-func (d *device) choose(l *lane, o *op, on [maxLanes + 2]bool, need [maxLanes + 2]uint32, ahead int) *stream {
-	if ahead != 1 || l.next != 0 || o.est == 0 || o.est > shortNS {
+func (d *device) choose(l *lane, o *op, a *ahead) *stream {
+	if a.streams != 1 || l.next != 0 || o.est == 0 || o.est > shortNS {
 		return l.stream
 	}
 	for i, s := range d.streams {
-		if on[i] && need[i] == s.sent && s.ops.at(s.ops.len()-1).est > 0 {
+		if a.on[i] && a.need[i] == s.sent && s.ops.at(s.ops.len()-1).est > 0 {
 			return s
 		}
 	}
