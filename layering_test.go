@@ -161,6 +161,27 @@ func TestLayering(t *testing.T) {
 		rooms[r.pkg] = r
 	}
 	missing := make(map[string]bool)
+	// Tests may import what they like: nothing imports them.
+	sources(t, func(file string, src []byte) {
+		pkg := path.Dir(file)
+		r, ok := rooms[pkg]
+		if !ok && !missing[pkg] {
+			t.Errorf("%s is in no row of layering_test.go: add it with what it may import and why", pkg)
+			missing[pkg] = true
+		}
+		if !ok {
+			return
+		}
+		for _, v := range r.violations(file, src) {
+			t.Error(v)
+		}
+	})
+}
+
+// sources calls fn with every file of the module that is no test.
+func sources(t *testing.T, fn func(file string, src []byte)) {
+	t.Helper()
+	seen := 0
 	err := filepath.WalkDir(".", func(file string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -173,31 +194,19 @@ func TestLayering(t *testing.T) {
 			}
 			return nil
 		}
-		// Tests may import what they like: nothing imports them.
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		file = filepath.ToSlash(file)
-		pkg := path.Dir(file)
-		r, ok := rooms[pkg]
-		if !ok {
-			if !missing[pkg] {
-				t.Errorf("%s is in no row of layering_test.go: add it with what it may import and why", pkg)
-			}
-			missing[pkg] = true
 			return nil
 		}
 		src, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		for _, v := range r.violations(file, src) {
-			t.Error(v)
-		}
+		seen++
+		fn(filepath.ToSlash(file), src)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || seen == 0 {
+		t.Fatalf("%d files: %v", seen, err)
 	}
 }
 
