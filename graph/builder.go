@@ -19,8 +19,8 @@ var (
 	ErrValue     = errors.New("bad value")
 )
 
-// maxErrors bounds how many mistakes Build reports: past it the first ones tell
-// the story.
+// maxErrors is the most mistakes Build reports one by one; it counts the rest. One
+// mistake in a loop repeats for every task, and the first reports show it.
 const maxErrors = 20
 
 // combineFan is the fan-in of the trees that combine reductions. It is part of
@@ -261,7 +261,8 @@ func (b *Builder) checkTask(t *Task) {
 	}
 }
 
-// fewUses is up to how many uses all pairs are compared: sorting takes longer.
+// fewUses is the number of uses up to which eachClash compares all pairs, which is
+// faster than sorting them.
 const fewUses = 16
 
 // eachClash visits pairs of uses that share bytes one of them writes: all of

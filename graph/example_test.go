@@ -7,7 +7,7 @@ import (
 )
 
 // Two tiles of a vector are scaled side by side; their sums meet in one number.
-// Nobody says who waits for whom: it follows from what the tasks use.
+// The order of tasks follows from the data they use; no edge is stated.
 func Example() {
 	kernel := func(name string) *graph.Kernel {
 		return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}

@@ -10,8 +10,8 @@ import "slices"
 type Flow struct {
 	// Rows has a row for each task and one more: the predecessors of t are
 	// Pred[Rows[t].Pred:Rows[t+1].Pred], and likewise its successors and uses.
-	// What is asked of every task lies together, since fetching it is most of
-	// what asking costs.
+	// A row has all numbers that the engine reads of every task, so that they are
+	// fetched from memory together.
 	Rows []Row
 	Pred []int32
 	Succ []int32
@@ -22,7 +22,7 @@ type Flow struct {
 
 	// Uses of all tasks, in the order of tasks and of each task's uses.
 	Uses []FlowUse
-	// Plain has the same uses in the little that plain tasks need of them.
+	// Plain has the same uses, reduced to the fields that plain tasks need.
 	Plain []PlainUse
 
 	// Values; the first NumInitial are those that exist before the first
@@ -41,7 +41,7 @@ type Flow struct {
 	// and device class.
 	ShapeTask []TaskID
 	// Prioritised is set when tasks differ in priority, Timed when any names a
-	// timeout or NoTimeout: without them nobody needs to look.
+	// timeout or NoTimeout. The engine skips both checks where they are false.
 	Prioritised, Timed bool
 }
 
@@ -54,7 +54,7 @@ type Row struct {
 	Plain           bool
 }
 
-// maxPlain is how many uses a plain task has at most.
+// maxPlain is the most uses of a plain task.
 const maxPlain = 8
 
 // Piece is an interval of data that every task uses whole or not at all.
@@ -66,8 +66,8 @@ type Piece struct {
 // FlowUse is a Use in terms of pieces: global piece indices [P0, P1), the first
 // piece of its data being Base. R and W are offsets into ReadVals and WriteVals,
 // or -1. First says that it writes data that is neither input nor output, one
-// piece of it, for the first time: there is nothing to look out for. V is the
-// value it makes, or else reads, where it has one piece.
+// piece of it, for the first time: there is no older value to keep.
+// V is the value it makes, or else reads, where it has one piece.
 type FlowUse struct {
 	Data   DataID
 	P0, P1 int32
@@ -228,7 +228,7 @@ type reader struct {
 	next int32
 }
 
-// order makes the initial values, which are all there is before the first task.
+// order returns an ordering with the initial values and no task.
 func (f *Flow) order(data []Data, tasks int) *ordering {
 	o := &ordering{Flow: f, cur: make([]int32, len(f.Pieces)), readers: make([]reader, 1), seen: make([]int32, tasks)}
 	for p := range f.Pieces {
@@ -266,7 +266,8 @@ func (o *ordering) read(t TaskID, u *FlowUse) {
 	}
 }
 
-// write gives each piece of a use a new value, after those who read the old one.
+// write gives each piece of a use a new value. t waits for the readers of the old
+// one, or for its producer when no other task read it.
 func (o *ordering) write(t TaskID, u *FlowUse) {
 	u.W, u.V = int32(len(o.WriteVals)), int32(len(o.Values))
 	for p := u.P0; p < u.P1; p++ {

@@ -7,14 +7,13 @@ import (
 
 // Fusion says which tasks Fuse makes one, and how large that may become.
 type Fusion struct {
-	// From is how many steps are worth it, Upto how many a task may have.
+	// From is the least number of steps of a fused task, Upto the largest.
 	From, Upto int
-	// Bytes is how much memory a task may take with all it uses: buffers that
-	// would be there one after another are there together.
+	// Bytes is the most memory a fused task may use: its buffers are on the device
+	// at the same time, where those of separate tasks follow one another.
 	Bytes int64
-	// Takes predicts a task. One that takes longer than Short is left alone, and
-	// together they take no longer than Long: a fused task is run again as a
-	// whole, and by one device.
+	// Takes predicts a task. Tasks longer than Short are not fused, and a fused task
+	// takes no longer than Long: it is retried as a whole, and on one device.
 	Takes       func(TaskID) time.Duration
 	Short, Long time.Duration
 	// Where numbers the sets of devices that can run a task. Only tasks that the
@@ -25,21 +24,20 @@ type Fusion struct {
 	Timeout time.Duration
 }
 
-// fusedParams bounds the parameters of a fused task, which travels to other
-// processes as one.
+// fusedParams is the most bytes of parameters of a fused task. A launch in another
+// process is one record with all of them, whose size is bounded.
 const fusedParams = 32 << 10
 
-// Fuse returns a graph that does the same in fewer tasks: where each of several
-// tasks waits for the one before, so that they run one after another wherever they
-// run, and nobody waits for any but the last, they become one task with all their
-// steps, each with its own arguments. Beside each other they may wait only for what
-// the first one waits for.
+// Fuse returns a graph that does the same in fewer tasks. A chain, in which each task
+// waits for the one before and no other task waits for any but the last, becomes one
+// task with all their steps, each with its own arguments. Besides one another, the
+// tasks of a chain may wait only for what the first one waits for.
 //
-// Data keeps its number and every value somebody else could see; tasks get new
-// numbers, and one that was made of several is named after the first and the last.
-// Tasks are left alone that differ in priority, retries, unit, where they can run
-// or whether they have a timeout, that name NoTimeout, are gangs, write mirrored data, or use slices that
-// overlap without being equal. Where there is nothing to fuse, Fuse returns g.
+// Data keeps its number and every value that other tasks or the caller can see. Tasks
+// get new numbers, and a fused task is named after its first and last. Fuse does not
+// fuse tasks that differ in priority, retries, unit, the devices that can run them or
+// whether they have a timeout, that name NoTimeout, are gangs, write mirrored data, or
+// use slices that overlap without being equal. Where it fuses none, Fuse returns g.
 func Fuse(g *Graph, how Fusion) *Graph {
 	f := fuser{g: g, how: how, in: make([]TaskID, len(g.tasks)), before: make([]TaskID, len(g.tasks))}
 	for t := range f.in {

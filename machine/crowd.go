@@ -60,9 +60,9 @@ func (c *Crowd) Share(d DeviceID) float64 {
 	return min(1, float64(c.Takes[slices.Index(c.Devices, d)])/float64(c.Cores))
 }
 
-// Contention follows when the devices of crowds compute, and tells what an
-// execution would have taken with the cores to itself. That is what a cost model
-// has to learn: beside whom a task runs is another matter each time. A nil
+// Contention records when the devices of crowds compute, and computes from that what
+// an execution would have taken with the cores to itself. A cost model learns that
+// time, because which devices compute beside a task differs from run to run. A nil
 // Contention is one without crowds.
 type Contention struct {
 	crowds []Crowd
@@ -74,11 +74,11 @@ type Contention struct {
 // span is a time in which a device computed.
 type span struct{ start, end time.Duration }
 
-// idle stands for the beginning of what a device computes when it does not.
+// idle is Contention.open of a device that does not compute.
 const idle = time.Duration(-1)
 
-// Of what a device did, maxSpans pieces are remembered; pauses shorter than
-// minPause are part of them.
+// maxSpans is the most spans that are kept of a device. minPause is the shortest
+// pause between two spans; a shorter one is part of a span.
 const (
 	maxSpans = 64
 	minPause = 20 * time.Microsecond

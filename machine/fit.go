@@ -6,22 +6,23 @@ import (
 )
 
 const (
-	// fitDecay is the weight a sample keeps when the next arrives: about the
-	// last fifty count.
+	// fitDecay is the factor by which the weight of a sample shrinks when the next
+	// arrives: the weights add up to 50 samples.
 	fitDecay = 0.98
-	// fitSlope is how far from the prior slope real ones are, as a standard
-	// deviation. No slope is further from it than fitSlopeMost: whatever noisy
-	// samples of almost one size seem to show, no kernel is like that.
+	// fitSlope is the standard deviation of real slopes about the prior one.
+	// fitSlopeMost is the furthest a slope may be from it: noisy samples of
+	// nearly equal sizes can suggest slopes that no kernel has.
 	fitSlope     = 0.25
 	fitSlopeMost = 1
 	// fitSpread is the relative error assumed before there is evidence; it
 	// counts as one sample.
 	fitSpread = 0.1
-	// fitReach is how the error grows outside the sizes seen: a standard
-	// deviation of 1/fitReach for each factor e, since kernels leave their
-	// power law when another limit takes over.
+	// fitReach sets how the error grows outside the sizes seen, by a standard
+	// deviation of 1/fitReach for each factor e: kernels leave their power law
+	// when another limit takes over.
 	fitReach = 4
-	// fitOutlier is how many standard deviations make a sample suspect.
+	// fitOutlier is the distance from the line, in standard deviations, beyond
+	// which a sample is suspect.
 	fitOutlier = 4
 )
 
@@ -177,8 +178,8 @@ func (f *fit) check() error {
 	return nil
 }
 
-// normal90 is the 95th percentile of the normal distribution: nine of ten
-// samples lie within so many standard deviations.
+// normal90 is the 95th percentile of the normal distribution, in standard
+// deviations: nine of ten samples lie within it on either side of the mean.
 const normal90 = 1.6448536269514722
 
 // student90 is the same for Student's t, by Fisher's expansion in 1/df

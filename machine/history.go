@@ -11,25 +11,28 @@ import (
 )
 
 const (
-	// enough is how many samples history needs before it speaks.
+	// enough is the number of samples from which history answers instead of the
+	// model underneath.
 	enough = 3
-	// maxShapes bounds a History: past it the quarter not seen for longest goes.
+	// maxShapes is the most shapes of a History. Beyond it, the quarter that was
+	// not observed for longest is dropped.
 	maxShapes = 4096
-	// settled is how many runs make a shape known so well that a lasting
-	// deviation means the device has changed.
+	// settled is the number of runs of a shape from which a lasting deviation
+	// means that the device has changed.
 	settled = 8
-	// maxRecent is how many runs of a shape the mean is taken of, wild how far
-	// from their median a run must be to be left out of it, as a logarithm.
+	// maxRecent is the number of last runs of a shape that its mean is over. wild
+	// is the distance from their median, as a logarithm, beyond which a run is
+	// left out of it: a factor of four.
 	maxRecent = 15
 	wild      = math.Ln2 * 2
-	// nearReach is how far from a size, as a logarithm, shapes tell something
-	// about it; at most maxNear of them on either side are asked.
+	// nearReach is the distance from a size, as a logarithm, within which shapes
+	// count for it: a factor of two. maxNear is the most that count on either side.
 	nearReach = math.Ln2
 	maxNear   = 16
-	// graphPrior is how firmly a graph is believed to take what simulating it
-	// says, as a number of runs that showed so.
+	// graphPrior is the weight of the simulated time of a graph, as a number of
+	// runs that took exactly that.
 	graphPrior = 0.3
-	// epochShift is the relative change of an answer that callers must hear of.
+	// epochShift is the relative change of an answer beyond which Epoch grows.
 	epochShift = 0.05
 )
 
@@ -210,7 +213,7 @@ func (h *History) beyond(m *model, t *graph.Task, on DeviceID) Estimate {
 	switch {
 	case here <= 0 || there <= 0:
 		return l.estimate(x, 0)
-	case s.ops == 0 && s.bytes == 0: // of which nobody said how much there is to do
+	case s.ops == 0 && s.bytes == 0: // its work was not stated
 		return h.base.Task(t, on)
 	}
 	model, ratio := math.Log(float64(here)), l.at(sx)-math.Log(float64(there))

@@ -235,7 +235,7 @@ func TestHistoryExtrapolatesWithDoubt(t *testing.T) {
 	}
 }
 
-// What a task takes of which nobody stated the work says nothing of one that has some.
+// The times of a task without stated work do not predict one with work.
 func TestHistoryUnstatedWork(t *testing.T) {
 	h := newHistory(t, "mixed")
 	for range 10 {

@@ -146,9 +146,9 @@ type Resource struct {
 	// BPS is the rate users share; 0 means a user alone is not limited by it
 	// but n users run at 1/n each.
 	BPS float64
-	// Cores, when not 0, says that users share so many processor cores and no
-	// rate: each takes as many as it has ComputeUnits, and those that take more
-	// than there are run at that fraction of their speed (see Crowds).
+	// Cores, when not 0, is the number of processor cores that users share
+	// instead of a rate: each takes as many as it has ComputeUnits, and users that
+	// take more than Cores together run at that fraction of their speed (see Crowds).
 	Cores int
 }
 
@@ -205,7 +205,8 @@ func (m *Machine) MemoryOf(d DeviceID) DeviceID {
 // hostName is what host memory is called where a device name is expected.
 const hostName = "host"
 
-// Limits on a machine, so that a file of a few bytes cannot ask for all memory.
+// maxDevices and maxLinks limit a machine, so that a file of a few bytes cannot ask
+// for all memory.
 const (
 	maxDevices = 1 << 14
 	maxLinks   = 1 << 18

@@ -7,15 +7,16 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// What a device or host that was not measured is taken for: slow, so that it
-// gets little work until something is known about it.
+// The rates assumed of a device or host that was not measured. They are low, so that
+// it gets little work until its speed is known.
 const (
-	unmeasuredOps = 1e9 // per second
-	unmeasuredBPS = 1e9
+	unmeasuredOps = 1e9 // operations per second
+	unmeasuredBPS = 1e9 // bytes per second
 )
 
-// The roofline knows rates, not kernels: real times are rarely below half of
-// what it says and mostly below three times.
+// rooflineLow and rooflineHigh are the interval of an estimate, as factors of its
+// median. The roofline knows rates, not kernels: real times are rarely below half of
+// its answer and mostly below three times.
 const (
 	rooflineLow  = 0.5
 	rooflineHigh = 3
@@ -23,8 +24,8 @@ const (
 
 // Roofline predicts from a machine's rates alone: a task takes its launches
 // plus the longer of its arithmetic and its memory traffic, a copy the latency
-// of its path plus its bytes at the path's rate. It answers for kernels nobody
-// has run yet.
+// of its path plus its bytes at the path's rate. It answers for kernels that
+// have never run.
 type Roofline struct {
 	m *Machine
 	r *routes

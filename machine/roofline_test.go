@@ -8,7 +8,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// task makes a task of a kernel run so many times.
+// task makes a task that runs a kernel a number of times.
 func task(name string, steps int, w graph.Work) *graph.Task {
 	k := &graph.Kernel{Name: name}
 	t := &graph.Task{Work: w}

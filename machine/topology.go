@@ -134,7 +134,7 @@ func (r *routes) path(from, to DeviceID) route {
 // Path returns the links a large copy takes, in order: the widest way, of
 // equally wide ones the one with the lowest latency, either a direct link or
 // through the host. The rate is that of the link or the narrowest resource on
-// it when nobody else uses them; through the host a copy is made twice, one
+// it, without other copies; through the host a copy is made twice, one
 // after the other, so times and latencies add up. Within one memory there are
 // no hops and the rate is infinite; without a path the rate is 0.
 //
