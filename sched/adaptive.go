@@ -61,14 +61,14 @@ type learned struct {
 }
 
 const (
-	// minOutcomes is how many outcomes a row needs before it is used at all,
-	// minValue how many a value needs.
+	// minOutcomes is the number of outcomes from which a row is used, minValue
+	// that of a value.
 	minOutcomes = 8
 	minValue    = 16
 	// forget is the weight of a new measurement in a moving average.
 	forget = 0.2
-	// maxRatio bounds a single measurement, so that one stall does not write
-	// a device off.
+	// maxRatio is the largest ratio of one measurement, so that one stall does not
+	// rule a device out.
 	maxRatio = 16
 	// late is the value from which on a state counts as worse than expected,
 	// maxValue the bound on its influence: values are averages over tasks in
@@ -87,7 +87,7 @@ const (
 	// device never tried in this row.
 	exploreWithin = 1.5
 	exploreOnce   = 8
-	// maxRows bounds what is remembered.
+	// maxRows is the most rows that are kept.
 	maxRows = 1024
 )
 
@@ -289,8 +289,8 @@ func (p *adaptive) Plan(w *Work) Plan {
 	return p.finish.Plan(w)
 }
 
-// doubt is how much sooner than on the device finish would take, as a fraction
-// of the task's run time there, a learned choice must feel to be followed.
+// doubt is how much sooner than the choice of finish a learned choice must be, as a
+// fraction of the task's run time on the former, to be followed.
 const doubt = 0.25
 
 // curious returns another device to try instead of best: among those not much

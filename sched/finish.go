@@ -20,9 +20,9 @@ import (
 // task costs O(classes + holders + log devices).
 //
 // Deciding task by task is short-sighted: a long chain waits behind work that could
-// wait, and copies meet on links nobody looked at. So a graph that has the devices to
-// itself, and tasks long enough to pay for it, is rehearsed as a whole before it begins
-// (planner), and tasks go where the best of those schedules has them.
+// wait, and copies compete for links that no prediction included. So a graph that has
+// the devices to itself, and tasks long enough to pay for it, is rehearsed as a whole
+// before it begins (planner), and tasks go where the best of those schedules has them.
 type finish struct {
 	model
 	trees []tree
@@ -49,8 +49,8 @@ type tree struct{ node []machine.DeviceID }
 // the task's own run time there, a task must finish for the hint to lose.
 const hintMargin = 0.1
 
-// handOver is what waiting for another device's result costs more than waiting
-// for one's own: about a wake-up between two threads, and no less on a GPU.
+// handOver is the extra cost of waiting for the result of another device rather than
+// the same one: about a wake-up between two threads, and no less on a GPU.
 const handOver = 2 * time.Microsecond
 
 func newFinish(p Problem) Policy { return &finish{model: newModel(p)} }

@@ -107,9 +107,9 @@ func slowed(cost time.Duration, slow float64) time.Duration {
 // enough that any other device is better, short enough to add up safely.
 const unreachable = time.Hour
 
-// maxCopies bounds how many copies of one value are compared, and how many
-// holders are tried for one task. Values copied to more places than this are
-// nearly everywhere, so the devices that are looked at anyway have them too.
+// maxCopies is the most copies of one value that are compared, and the most holders
+// that are tried for one task. Values copied to more places than this are nearly
+// everywhere, so the devices that are tried anyway have them too.
 const maxCopies = 16
 
 // model answers what a placement would cost; every policy holds one. Copy
@@ -194,9 +194,9 @@ func (m *model) transfer(v *View, t *Ready, d machine.DeviceID) time.Duration {
 	return total
 }
 
-// evicts returns what it costs that so many bytes too few are free on d for t: all but
-// what t finds there has to go to host memory and, since only what will be read is
-// kept, to come back.
+// evicts returns the time to make room for t on d, where it lacks short bytes. What t
+// does not find there is copied to host memory and, since only values that will be
+// read are kept, copied back.
 func (m *model) evicts(t *Ready, d machine.DeviceID, short int64) time.Duration {
 	last := int32(-1) // a value may have two copies in one memory
 	for k := range t.Inputs {
@@ -212,9 +212,9 @@ func (m *model) evicts(t *Ready, d machine.DeviceID, short int64) time.Duration 
 	return time.Duration(float64(both) * (float64(short) / evictUnit))
 }
 
-// evictUnit is the size of a copy by which evictions are measured: large enough that
-// latency hardly counts. What is short differs from task to task, and the time of this
-// is always at hand.
+// evictUnit is the size in bytes of the copy whose predicted rate evictions are taken
+// to have: 16 MiB, large enough that latency hardly counts. One size for all keeps its
+// time in the cache of copies.
 const evictUnit = 1 << 24
 
 // put assigns v.Tasks[i] to d and records it.

@@ -81,8 +81,8 @@ type Partition struct {
 	Balance float64
 	// BytesMoved is what travels to devices and back.
 	BytesMoved int64
-	// Choice is what decided between one device and several, nil when whoever
-	// cut the work had no choice, and Why the same in words.
+	// Choice is what decided between one device and several, nil where the
+	// partitioner did not compare them, and Why the same in words.
 	Choice *Choice
 	Why    string
 }

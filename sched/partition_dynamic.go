@@ -1,7 +1,7 @@
 package sched
 
-// leastSpare is what a fully used device is taken to spare all the same: those
-// that use it will not always, and share it while they do.
+// leastSpare is the part of its rate that a fully used device is assumed to have to
+// spare: other programs share it with this work, and may end.
 const leastSpare = 0.05
 
 // Dynamic shares work by what the devices have to spare right now: rate ×

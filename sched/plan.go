@@ -100,26 +100,29 @@ type planState struct {
 }
 
 const (
-	// maxPlanned is the number of tasks of the largest graph that is planned: about
-	// 0.1 s, during which nothing else is decided.
+	// maxPlanned is the number of tasks of the largest graph that is planned. That
+	// takes about 0.1 s, during which no other decision is made.
 	maxPlanned = 1 << 14
-	// planShare is the part of the time a graph takes at least that planning it may
-	// take. Graphs fall out whose tasks, spread over all devices, take less than
-	// 16·(2 + 0.7·devices) µs each.
+	// planShare is the longest that planning may take, as a part of the least time
+	// the graph takes. It excludes graphs whose tasks, spread over all devices, take
+	// less than 16·(2 + 0.7·devices) µs each.
 	planShare = 1.0 / 16
 	// planTask and planTry are what planning costs for a task, and for each device it
 	// is tried on: all rules, twice what BenchmarkPlan measures on a core of 2.5 GHz,
 	// whose graph needs two of them to the end.
 	planTask = 2 * time.Microsecond
 	planTry  = 700 * time.Nanosecond
-	// planEnough is how near to what no schedule can beat is good enough: no better plan
-	// is looked for, and none is made where placing tasks as they come gets there.
+	// planEnough is the factor of the lower bound of all schedules at which a plan is
+	// accepted without trying others. No plan is made where placing tasks as they
+	// become ready reaches it.
 	planEnough = 1.02
-	// maxWays bounds the table of copies: sizes times pairs of memories.
+	// maxWays is the most entries of the table of copies, which are sizes times
+	// pairs of memories.
 	maxWays = 1 << 16
-	// keptPlans is how many plans are kept for graphs that come again.
+	// keptPlans is the number of plans that are kept for graphs that run again.
 	keptPlans = 16
-	// planDrift is how far costs may be from those a plan was made for.
+	// planDrift is the largest relative difference of costs from those a plan was
+	// made for at which it is used again.
 	planDrift = 0.1
 )
 

@@ -19,7 +19,7 @@ type priority struct {
 	placed []bool  // scratch: by index of v.Tasks
 }
 
-// fairEvery is the turn of placements that ignores priority.
+// fairEvery is how often a placement ignores priority: one in four.
 const fairEvery = 4
 
 func newPriority(p Problem) Policy { return &priority{finish: finish{model: newModel(p)}} }

@@ -48,6 +48,7 @@ type RebalanceOptions struct {
 	Fits func(task int32, to machine.DeviceID) bool `json:"-"`
 }
 
+// The defaults of RebalanceOptions, which says what they are.
 const (
 	defaultHot         = 0.8
 	defaultCold        = 0.5
@@ -136,7 +137,8 @@ func extremes(util []float64) (hot, cold int) {
 	return hot, cold
 }
 
-// leastGain is the least a move must narrow a gap by; less is rounding.
+// leastGain is the least utilisation by which a move must narrow a gap; less is
+// rounding.
 const leastGain = 1e-9
 
 // pick returns the task whose move closes a gap best, the last of equals since

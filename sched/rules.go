@@ -114,8 +114,8 @@ func (r *rehearsal) alone() []int32 {
 // span is a time a device is taken for.
 type span struct{ begin, end time.Duration }
 
-// maxGaps is how many gaps of a device are looked at for one task: one further on is
-// rarely the best choice, and planning must take no more than so long for a task.
+// maxGaps is the most gaps of a device that are tried for one task. A later gap is
+// rarely the best choice, and the bound keeps the time to plan a task constant.
 const maxGaps = 32
 
 // heft is the schedule of Topcuoglu, Hariri and Wu (2002): tasks by falling upward
@@ -142,8 +142,8 @@ func (r *rehearsal) heft() []int32 {
 	return on
 }
 
-// gap returns when a device that is taken for some times can do what takes so long
-// from a time on, and the place of that among them.
+// gap returns the first span of length runs, from a time on, in which a device is
+// free, and its position among those in which it is busy.
 func gap(busy []span, from, runs time.Duration) (span, int) {
 	k, _ := slices.BinarySearchFunc(busy, from, func(s span, x time.Duration) int { return cmp.Compare(s.end, x) })
 	for last := k + maxGaps; k < len(busy); k++ {

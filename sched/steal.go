@@ -9,9 +9,9 @@ import (
 
 // steal gives every device a queue: a task joins the queue of the device that
 // holds most of what it reads, or the one that would be shortest were all tasks
-// like it, and a device with nothing left takes from the longest queue. Use it when run times cannot be predicted
-// or vary from task to task: it needs no good guess up front, since mistakes
-// are mended by whoever is idle.
+// like it, and a device with nothing left takes from the longest queue. Use it when
+// run times cannot be predicted or vary from task to task: a task in a queue that is
+// too long goes to an idle device.
 type steal struct {
 	model
 	seen seen

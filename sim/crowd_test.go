@@ -54,8 +54,8 @@ func TestCrowdIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Whoever computes beside it, what is learned of a task is what it takes alone, and
-// what is predicted of devices side by side is what happens.
+// The time learned of a task is that which it takes alone, whichever devices compute
+// beside it, and the prediction for devices side by side is what happens.
 func TestCrowdLearnsTimesAlone(t *testing.T) {
 	m := crowd()
 	truth := machine.NewRoofline(m)

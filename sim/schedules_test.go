@@ -17,7 +17,7 @@ import (
 )
 
 // shape is a graph before the sizes of tasks and data are known: all data is of
-// one size, and tasks are so many times as long as others.
+// one size, and the length of a task is a multiple of a unit.
 type shape struct {
 	name  string
 	input []bool // by data

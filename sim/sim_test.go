@@ -160,7 +160,7 @@ func TestStuck(t *testing.T) {
 		t.Fatal(err)
 	}
 	hang := Faults{{Kind: Hang, Device: 0}, {Kind: Hang, Device: 1}, {Kind: Hang, Device: 2}}
-	// Without a timeout nobody ever notices.
+	// Without a timeout the hang is never detected.
 	_, err = Run(Config{Machine: m, Jobs: []Job{{Name: "stuck one", Graph: g}}, Faults: hang})
 	if !errors.Is(err, ErrStuck) || !strings.Contains(err.Error(), "stuck one") || !strings.Contains(err.Error(), "hangs") {
 		t.Errorf("got %v, want the run and what hangs", err)

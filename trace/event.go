@@ -1,7 +1,7 @@
 // Package trace records what a run did and says where the time went: events
 // with bounded memory, export for Perfetto, and an analysis that ends in a
-// verdict with the gain each fix would bring. It is pure: whoever records an
-// event supplies its times.
+// verdict with the gain each fix would bring. It is pure: the caller of Record
+// supplies the times of an event.
 //
 //	Recorder ─► []Event ─┬─► Analyze ─► WriteAnalysis
 //	                     ├─► WriteTimeline

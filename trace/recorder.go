@@ -12,7 +12,7 @@ const (
 	// chunkEvents is how many events memory is taken for at a time, 320 KiB:
 	// short runs stay small and growing never copies.
 	chunkEvents = 1 << 12
-	// rareEvents bounds the ring of state changes.
+	// rareEvents is the length of the ring of state changes.
 	rareEvents = 1 << 12
 	// defaultEvents is the bound of a Recorder made with none, 20 MiB. Larger
 	// rings leave the processor's caches, and recording slows down.

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// timelineRows is how many devices get a row of their own.
+	// timelineRows is the most devices that get a row of their own.
 	timelineRows = 32
-	// pathRows is how many steps of the critical path are printed.
+	// pathRows is the most steps of the critical path that are printed.
 	pathRows = 12
-	// nameColumns bounds the column of device names.
+	// nameColumns is the width of the column of device names, in characters.
 	nameColumns = 16
 )
 

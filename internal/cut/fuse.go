@@ -9,18 +9,18 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Bounds of fusing. A task costs weft one to four microseconds and a
-// call into a GPU's driver about as much, so there is little to save on one that
-// takes longer than fuseShort; and little more once a task takes fuseLong, which is
-// all that is lost when it has to be run again or could not be divided between two
-// devices. From fuseFrom steps on CUDA replays a task by one call.
+// Bounds of fusing. A task costs weft 1 to 4 µs and a call into a GPU's driver about as
+// much, so fusing saves little on tasks longer than fuseShort, and little more once
+// a fused task takes fuseLong. That is also the most time lost when it is run again, or
+// could have been divided between two devices. CUDA replays a task of fuseFrom steps or
+// more by one call.
 const (
 	fuseFrom  = 4
 	fuseUpto  = 64
 	fuseShort = 50 * time.Microsecond
 	fuseLong  = 200 * time.Microsecond
-	// fuseBytes bounds what must be on a device before the first of its steps
-	// begins, fuseShare the part of a device's memory that may be.
+	// fuseBytes is the most data of a fused task, all of which must be on the device
+	// before its first step. It also uses at most 1/fuseShare of the device's memory.
 	fuseBytes = 8 << 20
 	fuseShare = 16
 )

@@ -116,8 +116,8 @@ type candidate struct {
 	reply time.Duration // what starting it and hearing of its end costs
 }
 
-// candidates describes what every device would make of the work, which costs a
-// total and moves so many bytes to a device and back; those that cannot take part
+// candidates describes how every device would do the work, whose cost is total and
+// which moves a number of bytes to a device and back. Devices that cannot take part
 // have no rate.
 func (v *View) candidates(total float64, moved int64, whole *graph.Task) []candidate {
 	m, st := v.Machine, v.Devices

@@ -27,7 +27,7 @@ func cores(n int, reply time.Duration) *View {
 	return v.Rates()
 }
 
-// work is a task of so many operations.
+// work is a task with a number of operations.
 func work(ops float64) graph.Task {
 	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
 	return graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: ops}}

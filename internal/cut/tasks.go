@@ -9,13 +9,15 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// The tasks of a device's range become smaller towards its end: each takes a
-// quarter of what is left, but no less than a part of the range. Large ones come
-// first because starting a task costs something, small ones last so that
-// devices end together, whichever fell behind. A device of several cores shares each
-// task among them, and each time they wait for the last of them. One that data is
-// copied to should not wait long for the first, nor have much left to do after the
-// last.
+// The tasks of a device's range become smaller towards its end: each takes the part
+// taskOfRest of what is left, but no less than a part of the range. Large tasks come
+// first because starting a task has a cost, small ones last so that devices end
+// together even if one falls behind.
+//
+// The least part depends on the device. With one core it is leastOneCore. Several cores
+// share each task and wait for the last of them at its end, so that they get fewer
+// tasks: leastTeamwork. Where data is copied it is leastCopied: computing starts with
+// the first copy, and little is left to compute after the last.
 const (
 	taskOfRest    = 1. / 4
 	leastOneCore  = 1. / 64
@@ -64,8 +66,8 @@ func cost(p sched.Pieces, lo, hi int64) float64 {
 	return p.Cost(lo, hi)
 }
 
-// shrinking divides a range on aligned boundaries into tasks that become smaller, none
-// of less than a part of the range's cost or so many items.
+// shrinking divides a range on aligned boundaries into tasks that become smaller. least
+// is the smallest cost of a task, as a part of the range's; grain its fewest items.
 func shrinking(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Range {
 	var out []sched.Range
 	align := max(p.Align, 1)

@@ -15,7 +15,7 @@ import (
 )
 
 // Cores of a virtual machine are not cores: for a while two of them share one, and
-// nobody is told. Tasks as they are cut, on 16 cores of which a quarter is half as
+// the guest does not see that. Tasks as they are cut, on 16 cores of which a quarter is half as
 // fast at any time, reach nearly all that those can do. Time is virtual.
 func TestUnevenCores(t *testing.T) {
 	const cores, millis, seeds = 16, 250, 20
@@ -91,7 +91,7 @@ func newUneven(cores int, spell, until time.Duration, seed uint64) uneven {
 	return u
 }
 
-// needs is how long the cores, never idle, take for so much work of a fast one.
+// needs is how long all cores, never idle, take for what a fast one does in work.
 func (u uneven) needs(work time.Duration) time.Duration {
 	speed := make([]float64, len(u.machine.Devices))
 	sum, at := 0.0, time.Duration(0)

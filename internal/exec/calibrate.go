@@ -18,40 +18,40 @@ import (
 )
 
 const (
-	// probeBudget is how long a device may be measured. One that shows no
+	// probeBudget is the longest that all devices are measured. A device without
 	// progress for probeHang, unless the configuration says otherwise, counts
 	// as hung, the last one left only after probePatience.
 	probeBudget   = time.Second
 	probeHang     = 2 * time.Second
 	probePatience = 30 * time.Second
-	// A probe is repeated probeSamples times at a size that takes probeTakes or
-	// more: long enough that starting it is nothing, short enough to stay
-	// within the budget.
+	// probeSamples is how often a probe is repeated at a size that takes probeTakes
+	// or more: so long that starting it hardly counts, so short that the probes of a
+	// device stay within the budget.
 	probeSamples = 4
 	probeTakes   = 3 * time.Millisecond
-	// idleBefore is how long a device has had nothing to do when its reply is
-	// timed: as between runs, its threads sleep by then.
+	// idleBefore is how long a device is idle before its reply is timed. Its threads
+	// sleep by then, as they do between runs.
 	idleBefore = time.Millisecond
-	// A device with a memory of its own lowers its clocks when it has nothing to
-	// do: it computes for warmLeast before it is measured, and while it still
-	// becomes faster for up to warmMost.
+	// warmLeast is how long a device with a memory of its own computes before it is
+	// measured, because such devices lower their clocks when they are idle. While it
+	// still becomes faster it goes on, up to warmMost.
 	warmLeast = 80 * time.Millisecond
 	warmMost  = 250 * time.Millisecond
-	// probeLaunches is how many empty kernels are timed in a row.
+	// probeLaunches is the number of empty kernels that are timed in a row.
 	probeLaunches = 64
-	// maxProbeItems bounds the grid of a compute probe. streamBytes is what
-	// devices that share memory stream between them, more than caches hold;
-	// none gets less than leastStream.
+	// maxProbeItems is the most items of a compute probe. streamBytes is how much
+	// devices that share a memory stream together, more than caches hold; each
+	// streams leastStream or more.
 	maxProbeItems = 1 << 20
 	streamBytes   = 32 << 20
 	leastStream   = 8 << 20
-	// smallCopy is a copy whose time is its latency.
+	// smallCopy is the size in bytes of a copy whose time is nearly all latency.
 	smallCopy = 4 << 10
-	// maxSpread is how far apart the middle samples may be, relative to their
-	// median, for a measurement to be worth keeping: more, and the device was
-	// doing something else as well.
+	// maxSpread is the largest distance between the middle samples, relative to their
+	// median, of a measurement that is kept. Beyond it the device did other work too.
 	maxSpread = 0.2
-	// fabricBPS is what only links between GPUs carry: PCIe 5 ends at 64 GB/s.
+	// fabricBPS is the rate in bytes per second above which a link between GPUs is no
+	// PCIe: version 5 ends at 64 GB/s.
 	fabricBPS = 100e9
 )
 
@@ -223,7 +223,8 @@ func shareMemory(m *machine.Machine, group []int, meters []*meter) {
 	}
 }
 
-// measurePeers sees to a link for every pair of devices that copy directly.
+// measurePeers measures the link of every pair of devices that copy directly, and adds
+// those that the machine lacks.
 func measurePeers(m *machine.Machine, meters []*meter) {
 	for b, to := range meters {
 		for a, from := range meters {
@@ -391,9 +392,9 @@ func (t *meter) do(lane driver.Lane, ops ...driver.Op) ([]driver.Completion, err
 	return t.got[:len(ops)], nil
 }
 
-// giveUp decides about a device that was quiet for so long. On a busy machine
-// slow looks like hung: what computes on the host's cores will answer, and
-// without the last device there is nothing to run on, so that it gets more time.
+// giveUp reports whether a device without progress for a time counts as hung. On a busy
+// machine slow looks like hung: devices that compute on the host's cores never do, and
+// the last device left, without which nothing runs, gets more time.
 func (t *meter) giveUp(quiet time.Duration) bool {
 	if t.info.HostMemory {
 		return false
@@ -418,7 +419,7 @@ func (t *meter) fail(err error) error {
 	return t.err
 }
 
-// buffer makes buffer n of at least so many bytes and returns it as an argument.
+// buffer makes buffer n of at least a number of bytes and returns it as an argument.
 func (t *meter) buffer(n int, bytes int64) driver.Arg {
 	if t.info.HostMemory {
 		if t.made[n] < bytes {

@@ -14,8 +14,8 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 )
 
-// ErrHeld says that something nobody can end still runs and uses the memory it was
-// given: a Go kernel that does not ask Call.Stopped. That memory must be left alone.
+// ErrHeld says that a call which cannot be ended still uses the memory it was given: a
+// Go kernel that does not ask Call.Stopped. That memory must be left alone.
 var ErrHeld = errors.New("memory is still in use")
 
 const (
@@ -233,8 +233,8 @@ func (l *loop) shut() {
 	}
 }
 
-// end closes devices, side by side, once nobody asks them anything and attempts to
-// bring them back have ended. It runs beside the loop.
+// end closes devices, side by side, after the samplers and attempts to bring devices
+// back have ended. It runs beside the loop.
 func (l *loop) end(open []*dev, attempts []<-chan struct{}) {
 	x := l.x
 	name := func(d *dev) string {

@@ -95,7 +95,7 @@ func TestHeldMemory(t *testing.T) {
 	}
 }
 
-// Close returns although a run nobody cancelled has a Go kernel that does not return,
+// Close returns although a run, not cancelled, has a Go kernel that does not return,
 // and the run ends with the error that names it.
 func TestCloseLeavesKernelBehind(t *testing.T) {
 	s := newStubborn(t, exec.Config{CloseWait: 200 * time.Millisecond})

@@ -30,7 +30,7 @@ type courier struct {
 // parcel is operations of one batch.
 type parcel struct {
 	ops   []driver.Op
-	after *courier // which must have delivered so many before; nil for none
+	after *courier // which must have delivered upto parcels before; nil for none
 	upto  uint64
 }
 
@@ -87,7 +87,7 @@ func (c *courier) run() {
 	}
 }
 
-// await waits until so many parcels are delivered.
+// await waits until upto parcels are delivered.
 func (c *courier) await(upto uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -79,7 +79,7 @@ type Executor struct {
 	Machine *machine.Machine
 	shared  driver.SharedMemory
 	spins   int         // how often Wait looks before it sleeps
-	awake   atomic.Bool // somebody does
+	awake   atomic.Bool // a caller is looking
 	devs    []driver.Device
 	joined  atomic.Uint64    // communicators made
 	cost    *machine.History // the loop's
@@ -120,7 +120,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	}
 	fail := func(err error) (*Executor, error) {
 		for _, d := range append(devs, c.Copier) {
-			_ = d.Close() // it did nothing that anybody waits for
+			_ = d.Close() // nothing waits for it
 		}
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	kept, err := choose(devs, &c)
 	if err != nil {
 		switch {
-		case len(broken) > 0: // nobody asked for what is not there: it failed
+		case len(broken) > 0: // the device asked for is missing because its backend failed
 			err = fmt.Errorf("%w: %w", ErrNoDevices, errors.Join(broken...))
 		case len(causes) > 0: // why something may be missing
 			err = fmt.Errorf("%w: %w", err, errors.Join(causes...))
@@ -191,9 +191,9 @@ func choose(devs []driver.Device, c *Config) ([]driver.Device, error) {
 	return kept, nil
 }
 
-// unmeasuredBPS is what devices share of host memory where nobody measures it: all
-// they ask for. Cores rarely hold up one another as much as a resource without a
-// rate would have them, and work would go to one of them until more is known.
+// unmeasuredBPS is the rate in bytes per second assumed of host memory that was not
+// measured: more than any device asks for. A resource without a rate would make users
+// run in turns, which cores rarely do, and all work would go to one of them.
 const unmeasuredBPS = 1e15
 
 // describe makes a machine of open devices.
@@ -406,7 +406,7 @@ func (x *Executor) Look(fn func(cost machine.Cost, st []engine.DeviceStatus)) bo
 func (x *Executor) Expect(g *graph.Graph, made string, size float64, simulated time.Duration) {
 	x.do(func(l *loop) {
 		if len(l.expected) == maxExpected {
-			clear(l.expected) // nobody runs what is predicted
+			clear(l.expected) // the caller predicts graphs that it does not run
 		}
 		l.expected[g] = expectation{made, size, simulated}
 	})
@@ -419,7 +419,7 @@ type expectation struct {
 	simulated time.Duration
 }
 
-// maxExpected is how many graphs are remembered that were predicted and not run.
+// maxExpected is the most graphs that are remembered as predicted and not run.
 const maxExpected = 64
 
 // compare teaches the history how far off a prediction was. Runs that shared the
@@ -443,7 +443,7 @@ func (x *Executor) Snapshot() (cost *machine.History, st []engine.DeviceStatus) 
 func (x *Executor) Events(r *trace.Recorder) []trace.Event {
 	ch := make(chan []trace.Event, 1)
 	if !x.do(func(*loop) { ch <- r.Events() }) {
-		return r.Events() // nobody records any more
+		return r.Events() // the loop, which records, has ended
 	}
 	return <-ch
 }

@@ -298,8 +298,8 @@ func TestResidentData(t *testing.T) {
 }
 
 // A hung kernel cannot be killed, but its task can be run elsewhere. What the call
-// was given stays its own until it returns: whatever it writes then reaches
-// nobody, the run ends after it, and its device works again. The second call has the
+// was given stays its own until it returns: whatever it writes then changes no
+// result, the run ends after it, and its device works again. The second call has the
 // same time as the first, so that it is enough for one on a busy machine.
 func TestTimeoutLeavesHungDevice(t *testing.T) {
 	var calls atomic.Int32

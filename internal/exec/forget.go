@@ -5,7 +5,7 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 )
 
-// The board remembers failures for whoever waits for the operations that failed. An
+// The board remembers failures for operations that wait for those that failed. An
 // operation waits for what had not ended, as far as the engine knew, when it was
 // issued. So a failure the engine has heard of can be forgotten once everything has
 // ended that was issued by then.
@@ -25,7 +25,7 @@ type lanes interface {
 	Ended(engine.Lane) uint32
 }
 
-// forget forgets failures nobody waits for. Of the board's lanes the engine has the
+// forget forgets failures that no operation waits for. Of the board's lanes the engine has the
 // first n; others belong to devices, and what waits for them was issued before.
 func (f *forgetting) forget(b *driver.Board, e lanes, n int) {
 	if !f.open {

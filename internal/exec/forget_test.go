@@ -7,7 +7,7 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 )
 
-// told is an engine that has issued and heard so much.
+// told is an engine with given numbers of operations issued and completed.
 type told struct{ issued, ended [2]uint32 }
 
 func (t *told) Issued(l engine.Lane) uint32 { return t.issued[l] }

@@ -15,8 +15,8 @@ import (
 
 // Members of a gang that is a native collective wait for one another inside the
 // device's own library, where no timeout of ours reaches. When one of them cannot
-// take part, or nobody wants the result any more, all leave their communicator,
-// which ends what runs on it.
+// take part, or the run is cancelled, all leave their communicator, which ends what
+// runs on it.
 
 // gang is a native collective in flight.
 type gang struct {
@@ -105,7 +105,7 @@ func leave(number uint64, devs []*dev) {
 	}
 }
 
-// joinTimeout is how long devices may take to find one another.
+// joinTimeout is the longest that devices may take to form a communicator.
 const joinTimeout = 10 * time.Second
 
 // Join makes devices the ranks, in their order, of a new communicator for native

@@ -16,11 +16,10 @@ import (
 )
 
 // spins is how often the loop looks for completions before it sleeps, yielding each
-// time; farSpins is that with devices in other processes, where a round trip takes
-// some tens of microseconds and there are cores that nobody computes on: about a
-// millisecond. There it yields once in farYield looks: with processors to spare the
-// scheduler answers by moving the loop to another thread, which takes longer than a
-// kernel.
+// time. farSpins is the same with devices in other processes, where a round trip takes
+// some tens of microseconds, if there are idle cores: about a millisecond. There it
+// yields once in farYield looks: with processors to spare the scheduler answers by
+// moving the loop to another thread, which takes longer than a kernel.
 const (
 	spins    = 200
 	farSpins = 1 << 19
@@ -43,9 +42,8 @@ type loop struct {
 	host   *dev // copies within host memory
 	lanes  []*dev
 
-	// rung says that a device may have something to tell. Looking at it takes no
-	// lock, so that a loop that looks all the time is in nobody's way; wakeup is for
-	// one that is asleep.
+	// rung says that a device may have completions. Reading it takes no lock, so that
+	// a loop that spins delays no device; wakeup is for one that is asleep.
 	rung, asleep atomic.Bool
 	wakeup       chan struct{}
 
@@ -57,7 +55,7 @@ type loop struct {
 	pool    pool
 	evs     []engine.Event
 	acts    []engine.Action
-	stops   []stop // what nobody wants any more
+	stops   []stop // launches to end early
 	got     []driver.Completion
 	counts  Counts
 	forgets forgetting
@@ -255,7 +253,7 @@ func (l *loop) collectFrom(d *dev) {
 // status says what became of an operation that failed.
 func status(err error) engine.Status {
 	switch {
-	case errors.Is(err, driver.ErrDependency), errors.Is(err, driver.ErrStopped): // nobody's fault
+	case errors.Is(err, driver.ErrDependency), errors.Is(err, driver.ErrStopped): // not the device's fault, nor the task's
 		return engine.DepFailed
 	case errors.Is(err, driver.ErrOutOfMemory):
 		return engine.OutOfMemory
@@ -314,7 +312,7 @@ func (l *loop) wait() {
 		}
 	}
 	if !l.asleep.Swap(false) {
-		<-l.wakeup // somebody is about to wake it, or has
+		<-l.wakeup // wake has sent, or is about to
 	}
 }
 
@@ -368,7 +366,7 @@ type stop struct {
 	op driver.Wait
 }
 
-// stopAll ends what nobody wants any more, where devices can do so.
+// stopAll ends the launches in stops early, on devices that can do so.
 func (l *loop) stopAll() {
 	for _, s := range l.stops {
 		if d, ok := s.on.Device.(driver.Stopper); ok && !s.on.lost {

@@ -20,10 +20,11 @@ type pool struct {
 	shared driver.SharedMemory
 }
 
-// maxRounded is the largest buffer rounded up to its class.
+// maxRounded is the size in bytes of the largest buffer that is rounded up to its
+// class, which can waste half of it.
 const maxRounded = 1 << 20
 
-// maxHeld is how many bytes of free buffers a pool keeps when nothing else is said.
+// maxHeld is the most bytes of free buffers that a pool without a limit keeps.
 const maxHeld = 256 << 20
 
 func (p *pool) get(n int64) []byte {

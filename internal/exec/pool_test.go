@@ -2,8 +2,8 @@ package exec
 
 import "testing"
 
-// A large buffer of any size serves the next who needs as much or a little
-// less, and nobody who needs more.
+// A large buffer of any size is used again for a request of the same size or a little
+// less, and never for a larger one.
 func TestPoolKeepsLargeBuffers(t *testing.T) {
 	var p pool
 	const n = 3 << 20 // no power of two

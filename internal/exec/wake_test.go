@@ -15,7 +15,7 @@ import (
 
 // Devices wake the loop from several goroutines, or each only when the loop has heard
 // of the last time, while callers ask it for something: it hears of everything, and
-// nobody waits for it. With nothing lost it never sleeps for the hour it may.
+// no caller waits for it. With nothing lost it never sleeps for the hour it may.
 func TestWakes(t *testing.T) {
 	for _, c := range []struct {
 		name                  string

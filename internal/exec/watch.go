@@ -15,8 +15,8 @@ const (
 	sampleEvery = 100 * time.Millisecond
 	// hangAfter is how long a device with work may show no sign of life.
 	hangAfter = 3 * time.Second
-	// longAfter is how long a call in host memory may run before that is said: nobody
-	// can end it, and its device does nothing else meanwhile.
+	// longAfter is how long a call in host memory may run before that is logged: it
+	// cannot be ended, and its device does nothing else meanwhile.
 	longAfter = time.Minute
 	// ownFades is what is left of our own use of a device after a sample: what
 	// a driver tells is an average over up to a second, ten samples, and still
