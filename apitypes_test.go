@@ -19,7 +19,7 @@ import (
 // of an internal one: godoc would show neither its fields nor its methods, and no other
 // module could name it.
 func TestPublicTypes(t *testing.T) {
-	s := &sources{files: token.NewFileSet(), known: map[string]*types.Package{"unsafe": types.Unsafe}}
+	s := &fromSource{files: token.NewFileSet(), known: map[string]*types.Package{"unsafe": types.Unsafe}}
 	for _, dir := range publicFolders(t) {
 		p, err := s.Import(path.Join(module, filepath.ToSlash(dir)))
 		if err != nil {
@@ -34,14 +34,14 @@ func TestPublicTypes(t *testing.T) {
 	}
 }
 
-// sources imports packages of this module from source, without the bodies of functions,
+// fromSource imports packages of this module from source, without the bodies of functions,
 // and takes all others for empty: what is looked for is not in them.
-type sources struct {
+type fromSource struct {
 	files *token.FileSet
 	known map[string]*types.Package
 }
 
-func (s *sources) Import(name string) (*types.Package, error) {
+func (s *fromSource) Import(name string) (*types.Package, error) {
 	if p := s.known[name]; p != nil {
 		return p, nil
 	}
@@ -74,7 +74,7 @@ func (s *sources) Import(name string) (*types.Package, error) {
 
 // check checks a package as far as that is possible without the packages it imports
 // from elsewhere.
-func (s *sources) check(name string, files ...*ast.File) *types.Package {
+func (s *fromSource) check(name string, files ...*ast.File) *types.Package {
 	c := types.Config{Importer: s, IgnoreFuncBodies: true, Error: func(error) {}}
 	p, _ := c.Check(name, s.files, files, nil) // the compiler finds errors
 	return p
@@ -190,7 +190,7 @@ func (m *mentions) in(t types.Type) {
 }
 
 func TestPublicTypesCatches(t *testing.T) {
-	s := &sources{files: token.NewFileSet(), known: make(map[string]*types.Package)}
+	s := &fromSource{files: token.NewFileSet(), known: make(map[string]*types.Package)}
 	parse := func(src string) *ast.File {
 		f, err := parser.ParseFile(s.files, "f.go", src, parser.SkipObjectResolution)
 		if err != nil {

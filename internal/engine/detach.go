@@ -29,23 +29,29 @@ type detachedOp struct {
 	rec opRec
 }
 
-// Blocks returns the launch that a device in host memory has been running for
-// Options.DetachAfter or longer while tasks of other runs wait for the device, and the
-// number of the last operation given to its lane; false if there is none, or if the
-// device has maxDetached launches detached.
+// Blocks returns a launch that a device in host memory has been running for
+// Options.DetachAfter or longer while tasks of other runs wait for the device, and the last
+// operation its lane was given; false if there is none, or if maxDetached are detached.
 func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upto uint32, ok bool) {
 	d := &e.devs[dev]
-	if d.space != 0 || d.process.Own || !e.working(d) || e.o.DetachAfter < 0 || e.countDetached(dev) >= maxDetached {
+	if d.space != hostSpace || d.process.Own || !e.working(d) || e.o.DetachAfter < 0 || e.countDetached(dev) >= maxDetached {
 		return o, 0, false
 	}
-	o, ok = e.Oldest(dev)
-	if !ok || now-o.Since < e.o.DetachAfter {
-		return o, 0, false
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		if o, ok = e.running(l); ok && now-o.Since >= e.o.DetachAfter && e.blocks(d, l) {
+			return o, uint32(e.lanes[l].issued), true
+		}
 	}
-	ln := &e.lanes[o.Op.Lane]
+	return o, 0, false
+}
+
+// blocks reports whether the launch that a lane runs may be detached and keeps tasks of
+// other runs from the lane or its device.
+func (e *Engine) blocks(d *device, l Lane) bool {
+	ln := &e.lanes[l]
 	tid := ln.rec(ln.done + 1).task
 	if e.gang(tid) != nil || ln.rec(ln.done+1).timeout > 0 { // a timeout ends it, with the device
-		return o, 0, false
+		return false
 	}
 	mine := e.tasks.at[tid].run
 	others := false
@@ -53,7 +59,7 @@ func (e *Engine) Blocks(now time.Duration, dev machine.DeviceID) (o Running, upt
 	for seq := ln.done + 2; seq <= ln.issued && !others; seq++ {
 		others = e.tasks.at[ln.rec(seq).task].run != mine
 	}
-	return o, uint32(ln.issued), others
+	return others
 }
 
 // countDetached returns the number of a device's detached launches.
@@ -77,6 +83,7 @@ func (e *Engine) detach(op Op) {
 	rec := ln.rec(ln.done + 1)
 	s := detachedOp{op, *rec}
 	s.rec.args, s.rec.slots, s.rec.waits = slices.Clone(rec.args), slices.Clone(rec.slots), nil
+	e.tasks.at[rec.task].flags |= isDetached
 	e.detached = append(e.detached, s)
 	ln.lost = ln.issued
 	ln.done++
@@ -118,6 +125,7 @@ func (e *Engine) endDetached(ev *Event) {
 		e.tasks.at[r.task(graph.TaskID(p))].unissued--
 	}
 	e.launchDone(s.op, &s.rec, ev.Status, ev.Err, ev.Start, ev.End)
+	e.tasks.at[s.rec.task].flags &^= isDetached
 	if ev.Status == OK {
 		for _, p := range succs {
 			if t := &e.tasks.at[r.task(graph.TaskID(p))]; t.unissued == 0 && t.where == waiting {

@@ -211,9 +211,10 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.move(done)
-	if t.flags&inputFailed != 0 {
-		t.flags &^= inputFailed
+	if t.flags&(inputFailed|suspected) != 0 {
+		t.flags &^= inputFailed | suspected
 		delete(e.taskCopies, tid)
+		delete(e.suspects, tid)
 	}
 	expected := t.eft - t.readyAt
 	t.eft = int64(end)
@@ -229,14 +230,14 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	if e.isolated && sh.ran&ranBit(dev) == 0 && e.devs[dev].process.Own {
 		e.compiledOn(dev, r.g.Task(gt), sh)
 	}
-	if e.learn != nil {
+	if e.learn != nil && t.flags&isDetached == 0 {
 		e.learnable++
 		if took > learnAlways || sh.samples < learnAll || e.learnable%learnEvery == 0 {
 			sh.samples++
 			e.learn.Observe(r.g.Task(gt), dev, e.contention.Alone(dev, start, end))
 		}
 	}
-	if e.observer != nil {
+	if e.observer != nil && t.flags&isDetached == 0 {
 		e.observer.Observe(sched.Outcome{
 			Kernel: sh.kernel, Ops: sh.ops, Bytes: sh.bytes, Device: dev,
 			Predicted: time.Duration(t.cost), Took: took, Turnaround: e.now - time.Duration(t.readyAt),

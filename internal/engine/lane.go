@@ -116,26 +116,33 @@ type Running struct {
 func (e *Engine) Oldest(dev machine.DeviceID) (o Running, ok bool) {
 	d := &e.devs[dev]
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
-		ln := &e.lanes[l]
-		if ln.done == ln.issued {
-			continue
-		}
-		rec := ln.rec(ln.done + 1)
-		if rec.task < 0 {
-			continue
-		}
-		r, gt := e.taskOf(rec.task)
-		since, begun := max(ln.head, rec.issued), true
-		for _, p := range r.f.Preds(gt) {
-			t := &e.tasks.at[r.task(graph.TaskID(p))]
-			begun = begun && t.where == done
-			since = max(since, time.Duration(t.eft))
-		}
-		if begun && (!ok || since < o.Since) {
-			o, ok = Running{Op{l, uint32(ln.done + 1)}, r.g, gt, since}, true
+		if run, runs := e.running(l); runs && (!ok || run.Since < o.Since) {
+			o, ok = run, true
 		}
 	}
 	return o, ok
+}
+
+// running returns the launch that a lane runs, false if it runs none.
+func (e *Engine) running(l Lane) (o Running, ok bool) {
+	ln := &e.lanes[l]
+	if ln.done == ln.issued {
+		return o, false
+	}
+	rec := ln.rec(ln.done + 1)
+	if rec.task < 0 {
+		return o, false
+	}
+	r, gt := e.taskOf(rec.task)
+	since := max(ln.head, rec.issued)
+	for _, p := range r.f.Preds(gt) {
+		t := &e.tasks.at[r.task(graph.TaskID(p))]
+		if t.where != done {
+			return o, false
+		}
+		since = max(since, time.Duration(t.eft))
+	}
+	return Running{Op{l, uint32(ln.done + 1)}, r.g, gt, since}, true
 }
 
 // push gives a lane its next operation and returns its record, which is valid until the

@@ -103,10 +103,9 @@ func (e *Engine) pinQuick(rec *opRec, uses []graph.PlainUse, args []Arg, r *run)
 // emitLaunch adds the predecessors in flight to the operations a launch waits for, gives
 // it its timeout and emits the action.
 func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, op Op, rec *opRec, w, arg0 int) *Action {
-	tasks := e.tasks.at[r.tbase:]
 	gangs := len(e.gangs) > 0
 	for _, p := range r.f.Preds(gt) {
-		if t := &tasks[p]; t.where == issued {
+		if t := &e.tasks.at[r.tbase+taskID(p)]; t.where == issued {
 			if gangs {
 				if g := e.gangs[r.task(graph.TaskID(p))]; g != nil {
 					e.waitGang(g)

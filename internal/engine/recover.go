@@ -223,6 +223,7 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 		if rec.task < 0 || !e.begun(rec, dev) {
 			continue
 		}
+		e.tasks.at[rec.task].flags |= suspected
 		losses := append(e.suspects[rec.task], Loss{Device: e.m.Devices[dev].Name, At: e.now, Err: lost})
 		e.suspects[rec.task] = losses
 		if r, gt := e.taskOf(rec.task); len(losses) >= e.o.Health.MaxLosses && r.state == runActive {

@@ -42,6 +42,8 @@ const (
 	replayed                          // it was done before, and runs or ran again
 	charged                           // it has a key, and its run was charged for it
 	inputFailed                       // copies made for it failed; it has an entry in taskCopies
+	suspected                         // devices were lost while it ran: it is among failures.suspects
+	isDetached                        // its launch is among flights.detached
 )
 
 // taskLists are the lists a task may be on. Invariant, for a run that goes on: a task is
