@@ -71,7 +71,7 @@ func (b *Board) told(n Lane) (p *record, count, near uint64) {
 		return b.toldFar(n)
 	}
 	p = &b.lanes[n].own
-	count = p.done.Load()
+	count = p.done.Load() &^ claimed
 	return p, count, count
 }
 
@@ -137,19 +137,26 @@ func (b *Board) Complete(n Lane, seq uint32, failed bool) bool {
 
 // TakeOver takes a lane away from whoever runs its operation running: that and all up
 // to upto count as failed, and the next to complete on the lane is the one after. It
-// returns false, and that operation is complete, if it came too late; what comes after
-// it may count as failed then although it does not fail.
+// returns false, having changed nothing, if that operation is complete or not the next.
 func (b *Board) TakeOver(n Lane, running, upto uint32) bool {
 	p, count, near := b.told(n)
 	at := nearest(near, running)
 	if max(count, b.lanes[n].ruled.done.Load()) != at-1 {
 		return false
 	}
-	b.Abandon(n, upto)
-	b.rule.Lock()
-	defer b.rule.Unlock()
-	return p.done.CompareAndSwap(count, nearest(near, upto))
+	b.rule.Lock() // an operation that fails completes under it
+	ok := p.done.CompareAndSwap(count, count|claimed)
+	b.rule.Unlock()
+	if ok {
+		b.Abandon(n, upto) // before it counts as complete
+		p.done.Store(nearest(near, upto))
+	}
+	return ok
 }
+
+// claimed marks record.done of a lane that is being taken over: the operation running
+// does not complete any more. No count is as high.
+const claimed = 1 << 63
 
 // Abandon notes that nobody waits for a lane's operations up to seq any more:
 // those that are not complete count as failed from now on, whatever becomes of them,

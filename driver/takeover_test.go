@@ -39,7 +39,8 @@ func TestTakeOver(t *testing.T) {
 }
 
 // Of an operation that completes and a lane that is taken over at the same time one
-// comes first, and both know which.
+// comes first, and both know which. What completes is not taken for failed, nor is what
+// comes behind it.
 func TestTakeOverAtOnce(t *testing.T) {
 	for n := range 2000 {
 		b := driver.NewBoard(1)
@@ -50,6 +51,11 @@ func TestTakeOverAtOnce(t *testing.T) {
 		wg.Wait()
 		if completed == taken {
 			t.Fatalf("round %d: completed %t, taken over %t", n, completed, taken)
+		}
+		_, well := b.State(driver.Wait{Lane: 0, Seq: 1})
+		behind, _ := b.State(driver.Wait{Lane: 0, Seq: 2})
+		if fails := n%2 == 0; well != (completed && !fails) || behind != taken {
+			t.Fatalf("round %d: completed %t, fails %t: well %t, the one behind complete %t", n, completed, fails, well, behind)
 		}
 	}
 }
