@@ -33,16 +33,29 @@ func (l *lines) count(text string) int {
 }
 
 // Of a Go kernel that does not return it is said once which one it is, and nothing of
-// what is behind it.
+// what is behind it; nor of what is before it, though it was the same kernel and short.
 func TestLongKernelIsNamed(t *testing.T) {
 	release := make(chan struct{})
-	funcs := map[string]driver.Func{"stuck": func(*driver.Call, int, int) { <-release }, "behind": func(*driver.Call, int, int) {}}
+	funcs := map[string]driver.Func{
+		"stuck": func(c *driver.Call, _, _ int) {
+			if len(c.Params) == 0 {
+				<-release
+			}
+		},
+		"behind": func(*driver.Call, int, int) {},
+	}
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 8})
 	kernel := func(n string) []graph.Step {
 		return []graph.Step{{Kernel: &graph.Kernel{Name: n, Impls: []graph.Impl{{Dialect: graph.Go, Entry: n}}}}}
 	}
-	b.Add(graph.Task{Name: "slow", Steps: kernel("stuck"), Uses: []graph.Use{{Data: x, Access: graph.Write}}})
+	stuck := kernel("stuck")
+	for range 8 {
+		short := graph.Step{Kernel: stuck[0].Kernel, Params: []byte{1}}
+		own := b.Data(graph.Data{Bytes: 8})
+		b.Add(graph.Task{Name: "before", Steps: []graph.Step{short}, Uses: []graph.Use{{Data: own, Access: graph.Write}}})
+	}
+	b.Add(graph.Task{Name: "slow", Steps: stuck, Uses: []graph.Use{{Data: x, Access: graph.Write}}})
 	b.Add(graph.Task{Name: "next", Steps: kernel("behind"), Uses: []graph.Use{{Data: x, Access: graph.Read}}})
 	g, err := b.Build()
 	if err != nil {

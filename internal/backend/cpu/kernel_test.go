@@ -121,6 +121,54 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// A kernel that was always short and does not return the sixth time keeps nothing that
+// is complete from whoever asks, and its launch can be detached.
+func TestShortKernelHangs(t *testing.T) {
+	begun, release, calls := make(chan struct{}), make(chan struct{}), 0
+	r := start(t, cpu.Options{Cores: 1, Funcs: map[string]driver.Func{"kernel": func(*driver.Call, int, int) {
+		if calls++; calls == 6 {
+			close(begun)
+			<-release
+		}
+	}}})[0]
+	kernel := step("kernel", [3]uint32{1, 1, 1}, [3]uint32{})
+	if err := r.launch(0, nil, kernel); err != nil {
+		t.Fatal(err)
+	}
+	var batch []driver.Op
+	for seq := uint32(2); seq <= 7; seq++ {
+		batch = append(batch, driver.Op{Kind: driver.Launch, Lane: 0, Seq: seq, Task: &graph.Task{Steps: []graph.Step{kernel}}})
+	}
+	if err := r.dev.Submit(batch); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	var c [8]driver.Completion
+	n := r.dev.Completions(c[:])
+	if n != 4 || c[0].Seq != 2 || c[3].Seq != 5 {
+		t.Errorf("%d completions: %v", n, c[:n])
+	}
+	if !r.dev.(driver.Detacher).Detach(driver.Wait{Lane: 0, Seq: 6}, 7) {
+		t.Error("it was not detached")
+	}
+	r.seq = 7
+	if err := r.launch(0, nil, kernel); err != nil {
+		t.Error(err)
+	}
+	close(release)
+	for end := time.Now().Add(2 * time.Minute); ; runtime.Gosched() {
+		if n := r.dev.Completions(c[:]); n > 0 {
+			if n != 1 || c[0].Seq != 6 || c[0].Err != nil {
+				t.Errorf("%d completions: %v", n, c[:n])
+			}
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the detached launch did not end")
+		}
+	}
+}
+
 // What ends early because its device was given up on is lost, not done.
 func TestDropIsNoResult(t *testing.T) {
 	for _, cores := range []int{1, 2} {

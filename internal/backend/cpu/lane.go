@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	// flushAt is how many completions a lane gathers before it hands them over;
-	// it also does at the end of a batch, after a failure, before it waits, and
-	// when an operation took flushAfter: whoever decides what runs where must not
-	// hear of it only when the next one, as long perhaps, has ended too.
+	// flushAt is how many completions a lane gathers before it tells of them; it also
+	// does at the end of a batch, after a failure, before it waits, and when an
+	// operation took flushAfter: whoever decides what runs where must not hear of it
+	// only when the next one, as long perhaps, has ended too. Whoever asks meanwhile
+	// gets what is complete.
 	flushAt    = 64
 	flushAfter = 20 * time.Microsecond
 	// spins is how often a lane looks again before it goes to sleep: some tens of
@@ -37,17 +38,21 @@ type lane struct {
 	waiting atomic.Int32        // how many that are, readable without the lock
 	idle    bool                // the goroutine sleeps
 	done    []driver.Completion // handed over, not collected
+	handed  uint32              // the last operation that was
 	gone    atomic.Bool         // given up on
 	stopped []uint32            // numbers of operations nobody wants
 	stops   atomic.Int32        // how many that are, readable without the lock
 	settled chan struct{}       // closed once nothing given before runs any more
 
-	// the goroutine's: what it took, which of it is next, completions it gathered, and
-	// whether the lane was taken from it
-	taken batch
-	next  int
-	out   []driver.Completion
-	lost  bool
+	// the goroutine's: what it took, which of it is next, how many completions it has
+	// gathered, and whether the lane was taken from it
+	taken    batch
+	next     int
+	gathered int
+	lost     bool
+	// out has the completions gathered, by number. The goroutine writes one before it is
+	// noted on the board, which is how others see that they may read it.
+	out [flushAt]driver.Completion
 
 	// the kernel run last and what it was found to be: mostly the next one too
 	kernel *graph.Kernel
@@ -75,6 +80,10 @@ func newLane(d *device, id driver.Lane) *lane {
 	l := &lane{dev: d, id: id, end: make(chan struct{}), known: make(map[*graph.Kernel]*found)}
 	l.call = driver.NewCall(func() bool { return l.gone.Load() || l.unwanted(l.seq) })
 	l.cond.L = &l.mu
+	l.handed = d.board.Told(id)
+	for i := range l.out {
+		l.out[i].Lane = driver.NoLane
+	}
 	return l
 }
 
@@ -182,6 +191,7 @@ func (l *lane) memory(q *queued, buf driver.Buffer, off, n int64) []byte {
 
 func (l *lane) completions(dst []driver.Completion) int {
 	l.mu.Lock()
+	l.hand()
 	n := copy(dst, l.done)
 	l.done = l.done[:copy(l.done, l.done[n:])]
 	l.mu.Unlock()
@@ -309,19 +319,17 @@ func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duratio
 	if l.stops.Load() > 0 {
 		l.forget(seq)
 	}
+	c := &l.out[seq%flushAt]
+	c.Lane, c.Seq, c.Start, c.End, c.Err = l.id, seq, start, end, err
 	if !l.dev.board.Complete(l.id, seq, err != nil) {
 		l.lost = true
-		l.dev.adrift.ended(l, driver.Completion{Lane: l.id, Seq: seq, Start: start, End: end, Err: err})
+		l.dev.adrift.ended(l, *c)
 		return end
 	}
 	if l.is != nil {
 		l.is.short = end-start < flushAfter
 	}
-	n := len(l.out)
-	l.out = slices.Grow(l.out, 1)[:n+1]
-	c := &l.out[n]
-	c.Lane, c.Seq, c.Start, c.End, c.Err = l.id, seq, start, end, err
-	if len(l.out) >= flushAt || err != nil || end-start >= flushAfter {
+	if l.gathered++; l.gathered == flushAt || err != nil || end-start >= flushAfter {
 		l.flush()
 	}
 	return end
@@ -443,14 +451,29 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 	return nil
 }
 
-// flush hands completions over.
+// flush hands over what was gathered and tells of it.
 func (l *lane) flush() {
-	if len(l.out) == 0 {
+	if l.gathered == 0 {
 		return
 	}
+	l.gathered = 0
 	l.mu.Lock()
-	l.done = append(l.done, l.out...)
+	l.hand()
 	l.mu.Unlock()
-	l.out = l.out[:0]
 	l.dev.wake()
+}
+
+// hand hands over, with the lock held, what is complete.
+func (l *lane) hand() {
+	last := l.dev.board.Told(l.id)
+	n := min(last-l.handed, flushAt)
+	l.handed = last
+	first := last - n + 1
+	for n > 0 && (l.out[first%flushAt].Lane != l.id || l.out[first%flushAt].Seq != first) {
+		first, n = first+1, n-1 // a board may begin anywhere
+	}
+	ring := l.out[first%flushAt:]
+	tail := min(n, uint32(len(ring)))
+	l.done = append(l.done, ring[:tail]...)
+	l.done = append(l.done, l.out[:n-tail]...)
 }
