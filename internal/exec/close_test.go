@@ -117,8 +117,13 @@ func TestCloseLeavesKernelBehind(t *testing.T) {
 // they are on, nor what was behind them on it; and a run that is cancelled says which
 // kernel it was. When they return after all, their runs go on.
 func TestOthersGoOn(t *testing.T) {
+	t.Run("sampled", func(t *testing.T) { othersGoOn(t, time.Millisecond) })
+	t.Run("not sampled", func(t *testing.T) { othersGoOn(t, -1) })
+}
+
+func othersGoOn(t *testing.T, sampled time.Duration) {
 	s := newStubborn(t, exec.Config{
-		CancelWait: 20 * time.Millisecond, HealthInterval: time.Millisecond, Engine: engine.Options{DetachAfter: 20 * time.Millisecond},
+		CancelWait: 20 * time.Millisecond, HealthInterval: sampled, Engine: engine.Options{DetachAfter: 20 * time.Millisecond},
 	})
 	quick := func() *graph.Graph {
 		var b graph.Builder

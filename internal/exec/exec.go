@@ -51,9 +51,9 @@ type Config struct {
 	// CacheDir is where what is learned about devices is kept; "" keeps nothing.
 	CacheDir string
 	// HealthInterval is how often the condition of devices is sampled: 0 means
-	// 100 ms, less than 0 never. HangAfter is how long a device that is a
-	// driver.Hanger may have work and show no life; 0 means 3 s, and 2 s for
-	// any device while it is measured.
+	// 100 ms, less than 0 never. Go kernels that do not return are looked after all
+	// the same. HangAfter is how long a device that is a driver.Hanger may have work
+	// and show no life; 0 means 3 s, and 2 s for any device while it is measured.
 	HealthInterval, HangAfter time.Duration
 	longAfter                 time.Duration // for tests; 0 means a minute
 	// CancelWait is how long after it was cancelled a run may take to end (2 s). It

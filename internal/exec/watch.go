@@ -2,6 +2,7 @@ package exec
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 
 const (
 	// sampleEvery is how often the condition of devices is sampled unless the
-	// configuration says otherwise.
+	// configuration says otherwise, and how often calls are looked after where no
+	// condition is sampled.
 	sampleEvery = 100 * time.Millisecond
 	// hangAfter is how long a device with work may show no sign of life.
 	hangAfter = 3 * time.Second
@@ -39,6 +41,15 @@ func (l *loop) watch(c *Config) {
 		l.longAfter = longAfter
 	}
 	if every < 0 {
+		if slices.ContainsFunc(l.devs, func(d *dev) bool { return d.host }) {
+			l.regularly(sampleEvery, func() func(*loop) {
+				return func(l *loop) {
+					for _, d := range l.devs {
+						l.lookAfter(d, l.now())
+					}
+				}
+			})
+		}
 		return
 	}
 	var silent []*dev
@@ -56,8 +67,24 @@ func (l *loop) watch(c *Config) {
 	}
 }
 
-// sampler starts the goroutine that samples some devices. Closing l.unwatched ends it.
+// sampler starts the goroutine that samples some devices.
 func (l *loop) sampler(every, hang time.Duration, devs ...*dev) {
+	l.regularly(every, func() func(*loop) {
+		samples := make([]engine.Sample, len(devs))
+		for i, d := range devs {
+			samples[i] = d.ask(hang)
+		}
+		return func(l *loop) {
+			for i, d := range devs {
+				l.sample(d, &samples[i])
+			}
+		}
+	})
+}
+
+// regularly starts a goroutine that prepares something for the loop to do, again and
+// again. Closing l.unwatched ends it.
+func (l *loop) regularly(every time.Duration, prepare func() func(*loop)) {
 	l.watchers.Add(1)
 	go func() {
 		defer l.watchers.Done()
@@ -69,20 +96,14 @@ func (l *loop) sampler(every, hang time.Duration, devs ...*dev) {
 			case <-l.unwatched:
 				return
 			}
-			samples := make([]engine.Sample, len(devs))
-			for i, d := range devs {
-				samples[i] = d.ask(hang)
-			}
-			taken := make(chan struct{})
+			fn, taken := prepare(), make(chan struct{})
 			if !l.x.do(func(l *loop) {
-				for i, d := range devs {
-					l.sample(d, &samples[i])
-				}
+				fn(l)
 				close(taken)
 			}) {
 				return
 			}
-			select { // a loop that is busy gets one sample at a time
+			select { // a loop that is busy gets one at a time
 			case <-taken:
 			case <-l.unwatched:
 				return
@@ -128,10 +149,7 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 		return
 	}
 	now, st := l.now(), l.engine.Status(d.id)
-	if d.host {
-		l.sayLong(d, now)
-		l.goBeside(d, now)
-	}
+	l.lookAfter(d, now)
 	own := 0.0
 	switch passed := now - d.sampled; {
 	case st.Stats.Tasks == d.tasks && d.flight > 0:
@@ -152,6 +170,19 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	d.memory = st.MemBytes
 	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Stats.Total
 	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
+}
+
+// lookAfter sees to calls in host memory that take long, which nobody can end.
+func (l *loop) lookAfter(d *dev, now time.Duration) {
+	if d.host && !d.lost {
+		l.sayLong(d, now)
+		l.goBeside(d, now)
+	}
+}
+
+// unheard reports whether the engine is yet to hear of the end of an operation.
+func (l *loop) unheard(op engine.Op) bool {
+	return slices.ContainsFunc(l.evs, func(ev engine.Event) bool { return ev.Kind == engine.OpDone && ev.Op == op })
 }
 
 // goBeside has a device go on beside a call that keeps other runs waiting, which nobody
@@ -175,7 +206,7 @@ func (l *loop) goBeside(d *dev, now time.Duration) {
 // sayLong says once of a call that it takes long, and which kernel that is.
 func (l *loop) sayLong(d *dev, now time.Duration) {
 	o, ok := l.engine.Oldest(d.id)
-	if !ok || now-o.Since < l.longAfter || o.Op == d.said {
+	if !ok || now-o.Since < l.longAfter || o.Op == d.said || l.unheard(o.Op) {
 		return
 	}
 	d.said = o.Op
