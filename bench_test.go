@@ -63,29 +63,25 @@ func BenchmarkSmallRun(b *testing.B) {
 	for _, n := range []int{1, 16, 256} {
 		rt := open(b, weft.Options{Devices: "cpu/2", Funcs: incFuncs})
 		g := small(b, n)
-		x, y := make([]int64, 16), make([]int64, 16)
-		b.Run(fmt.Sprintf("run/tasks=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := rt.Run(context.Background(), g, weft.Bind("x", x), weft.Bind("y", y)); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 		p, err := rt.Prepare(g)
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Run(fmt.Sprintf("prepared/tasks=%d", n), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := p.Run(context.Background(), weft.Bind("x", x), weft.Bind("y", y)); err != nil {
-					b.Fatal(err)
+		bench := func(name string, run func(bind ...weft.Binding) (*weft.Report, error)) {
+			b.Run(fmt.Sprintf("%s/tasks=%d", name, n), func(b *testing.B) {
+				x, y := make([]int64, 16), make([]int64, 16)
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := run(weft.Bind("x", x), weft.Bind("y", y)); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
-		if y[0] != int64(n) {
-			b.Fatalf("the result is %d, want %d", y[0], n)
+				if y[0] != int64(n) {
+					b.Fatalf("the result is %d, want %d", y[0], n)
+				}
+			})
 		}
+		bench("run", func(bind ...weft.Binding) (*weft.Report, error) { return rt.Run(context.Background(), g, bind...) })
+		bench("prepared", func(bind ...weft.Binding) (*weft.Report, error) { return p.Run(context.Background(), bind...) })
 	}
 }
