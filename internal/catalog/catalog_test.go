@@ -82,6 +82,12 @@ func TestBytes(t *testing.T) {
 	if got, least := c.Bytes(), 8*30000.0*30100; got < least {
 		t.Errorf("a reservoir is said to take %.3g bytes, and its weights alone are %.3g", got, least)
 	}
+	// Every replica of a stream has inputs and states of its own.
+	w, _ := Find("reservoir")
+	o, _ := ordered(t, w, "--strategy eager --replicas 7 --batch 100 --neurons 50 --channels 8 --steps 10")
+	if got, least := o.bytes(), 4*7*100*(8*10+3*50.0); got < least {
+		t.Errorf("a stream is said to take %.3g bytes, and its replicas alone take %.3g", got, least)
+	}
 }
 
 // dataBytes adds up what a job binds and all data of its graph in two parts.

@@ -114,7 +114,10 @@ var list = []Entry{
 		f.Float64Var(&c.Connectivity, "connectivity", c.Connectivity, "probability that two neurons are connected")
 		f.Float64Var(&c.Noise, "noise", c.Noise, "what is added to every activation at most")
 		f.Uint32Var(&c.Seed, "seed", 1, "what weights, patterns and noise are drawn from")
-		return order(&c, func(c reservoir.Config) (workload.Job, error) {
+		stream := func(c reservoir.Config) reservoir.StreamConfig {
+			return reservoir.StreamConfig{Params: c.Params, Replicas: *replicas, Patterns: c.Batch, Steps: c.Steps}
+		}
+		o := order(&c, func(c reservoir.Config) (workload.Job, error) {
 			if *strategy == "" && *replicas == 0 {
 				return reservoir.NewJob(c)
 			}
@@ -124,16 +127,25 @@ var list = []Entry{
 			if c.Split != reservoir.Patterns || c.Mode != reservoir.Sequence {
 				return nil, fmt.Errorf("--strategy carries states of patterns dealt out in mode %s: leave --split and --mode out", reservoir.Sequence)
 			}
-			k, err := replica.ParseStrategy(*strategy)
-			if err != nil {
+			s := stream(c)
+			var err error
+			if s.Strategy, err = replica.ParseStrategy(*strategy); err != nil {
 				return nil, err
 			}
-			return reservoir.NewStreamJob(reservoir.StreamConfig{Params: c.Params, Replicas: *replicas, Patterns: c.Batch, Steps: c.Steps, Strategy: k})
+			return reservoir.NewStreamJob(s)
 		}, func() {
 			if c.Mode == reservoir.Histogram && !f.Changed("steps") {
 				c.Steps = 1
 			}
 		})
+		batch := o.bytes
+		o.bytes = func() float64 {
+			if *strategy != "" {
+				return stream(c).Bytes()
+			}
+			return batch()
+		}
+		return o
 	}, Growth{[]string{"batch"}, 1, 1 << 14}},
 	{"fusion", "take records of three algebras through three stages", fusion.Funcs, func(f *pflag.FlagSet) Order {
 		c := fusion.Config{}

@@ -68,9 +68,17 @@ func (c Config) Validate() error {
 // steps, at the end and in the mean; and the weights with their columns, counted twice
 // because they grow while they are drawn.
 func (c Config) Bytes() float64 {
-	batch, size, inputs := float64(c.Batch), float64(c.Size), float64(c.Inputs)
-	weights := min(max(c.Connectivity, 0), 1) * size * (size + inputs)
-	return 4*batch*(float64(c.Steps)*inputs+4*size) + 2*8*weights
+	return float64(c.Batch)*c.patternBytes(c.Steps) + 2*c.weightBytes()
+}
+
+// patternBytes is what a pattern takes: its inputs and four states.
+func (p Params) patternBytes(steps int) float64 {
+	return 4 * (float64(steps)*float64(p.Inputs) + 4*float64(p.Size))
+}
+
+// weightBytes is what the weights take, with their columns.
+func (p Params) weightBytes() float64 {
+	return 8 * min(max(p.Connectivity, 0), 1) * float64(p.Size) * (float64(p.Size) + float64(p.Inputs))
 }
 
 // Job is one batch of patterns. Inputs and states are kept in blocks of

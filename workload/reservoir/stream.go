@@ -35,6 +35,14 @@ func (c StreamConfig) Validate() error {
 	return c.Strategy.Validate()
 }
 
+// Bytes is the host memory that a stream takes: inputs, states and the state that is
+// carried on, of every replica, one if their number is left open; and the weights, as in
+// [Config.Bytes], with the copy of them that stays with the runtime.
+func (c StreamConfig) Bytes() float64 {
+	replica := float64(c.Patterns)*c.patternBytes(c.Steps) + 4*float64(c.Size)
+	return float64(max(c.Replicas, 1))*replica + 3*c.weightBytes()
+}
+
 // Stream is a reservoir whose state goes on from batch to batch, in a replica on
 // each of several devices. All patterns of a replica in a batch start from its
 // state, and the mean of where they end is its state for the next; between
