@@ -3,6 +3,7 @@ package cpu
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/weft-run/weft/driver"
 )
@@ -10,6 +11,7 @@ import (
 // adrift is the calls that were detached from their lanes: each has the goroutine, and
 // the team, that the lane had.
 type adrift struct {
+	any   atomic.Bool // there was one
 	mu    sync.Mutex
 	calls map[driver.Wait]*lane
 	done  []driver.Completion
@@ -30,6 +32,7 @@ func (d *device) Detach(op driver.Wait, upto uint32) bool {
 		a.calls = make(map[driver.Wait]*lane)
 	}
 	a.calls[op] = old
+	a.any.Store(true)
 	used := d.team.Load()
 	alone := len(d.lanes) == 1 // else another lane may be using the team
 	a.out.Go(func() {
@@ -64,6 +67,9 @@ func (a *adrift) ended(l *lane, c driver.Completion) {
 }
 
 func (a *adrift) completions(dst []driver.Completion) int {
+	if !a.any.Load() {
+		return 0
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := copy(dst, a.done)

@@ -44,6 +44,9 @@ type lane struct {
 	stops   atomic.Int32        // how many that are, readable without the lock
 	settled chan struct{}       // closed once nothing given before runs any more
 
+	// the last operation whose completion was collected: of who collects alone
+	collected uint32
+
 	// the goroutine's: what it took, which of it is next, how many completions it has
 	// gathered, and whether the lane was taken from it
 	taken    batch
@@ -81,6 +84,7 @@ func newLane(d *device, id driver.Lane) *lane {
 	l.call = driver.NewCall(func() bool { return l.gone.Load() || l.unwanted(l.seq) })
 	l.cond.L = &l.mu
 	l.handed = d.board.Told(id)
+	l.collected = l.handed
 	for i := range l.out {
 		l.out[i].Lane = driver.NoLane
 	}
@@ -190,11 +194,17 @@ func (l *lane) memory(q *queued, buf driver.Buffer, off, n int64) []byte {
 }
 
 func (l *lane) completions(dst []driver.Completion) int {
+	if l.dev.board.Told(l.id) == l.collected { // as it mostly is, of idle lanes
+		return 0
+	}
 	l.mu.Lock()
 	l.hand()
 	n := copy(dst, l.done)
 	l.done = l.done[:copy(l.done, l.done[n:])]
 	l.mu.Unlock()
+	if n > 0 {
+		l.collected = dst[n-1].Seq
+	}
 	return n
 }
 
