@@ -7,6 +7,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
 )
 
 // detach does what the loop does with a launch that keeps a device from others: what is
@@ -28,11 +29,24 @@ func (r *rig) detach() bool {
 	return true
 }
 
+// learner is a cost model that notes the tasks it is told of.
+type learner struct {
+	machine.Cost
+	told []string
+}
+
+func (l *learner) Observe(t *graph.Task, _ machine.DeviceID, _ time.Duration) {
+	l.told = append(l.told, t.Name)
+}
+
+func (l *learner) ObserveCopy(int64, machine.DeviceID, machine.DeviceID, time.Duration) {}
+
 // A launch in host memory that keeps other runs waiting leaves its lane: they go on,
 // what follows it waits, and its result counts when it comes.
 func TestDetach(t *testing.T) {
 	for _, st := range []engine.Status{engine.OK, engine.Failed} {
-		r := newRig(t, cpus(1), engine.Options{})
+		learns := &learner{Cost: machine.NewRoofline(cpus(1))}
+		r := newRig(t, cpus(1), engine.Options{Cost: learns})
 		r.hang["slow"] = true
 		stuck := r.submit(build(t, func(b *graph.Builder) {
 			x := b.Data(graph.Data{Name: "x", Bytes: 8, Output: true})
@@ -65,6 +79,8 @@ func TestDetach(t *testing.T) {
 		r.step(engine.Event{Kind: engine.OpDone, Op: o.a.Op, Status: st, Err: err, Start: o.start, End: r.now})
 		rep := r.mustRun(stuck)
 		equal(t, "executions", rep.Executed, 2)
+		equal(t, "executions of it that were learned from", slices.Contains(learns.told, "slow"), st != engine.OK)
+		equal(t, "executions of others that were", slices.Contains(learns.told, "after"), true)
 		equal(t, "launches of what follows", r.count("after"), 2)
 		equal(t, "retries", rep.Retries, map[engine.Status]int{engine.OK: 0, engine.Failed: 1}[st])
 	}
@@ -82,6 +98,28 @@ func TestTimedIsNotDetached(t *testing.T) {
 	if _, _, ok := r.e.Blocks(r.now, 0); ok {
 		t.Error("a launch is to be detached that has a timeout")
 	}
+}
+
+// Of several lanes each is looked at, whatever the others run.
+func TestDetachOnAnotherLane(t *testing.T) {
+	m := cpus(1)
+	m.Devices[0].Lanes = 2
+	r := newRig(t, m, engine.Options{})
+	timed := job("timed", 1)
+	timed.Timeout = time.Hour
+	r.hang["timed"], r.hang["slow"] = true, true
+	r.submit(single(t, timed), engine.RunOptions{})
+	r.starts("timed")
+	r.now += time.Second
+	r.submit(single(t, job("slow", 1)), engine.RunOptions{})
+	r.starts("slow")
+	r.now += time.Minute
+	r.submit(independent(t, 3, 1), engine.RunOptions{})
+	r.step()
+	if !r.detach() {
+		t.Fatal("a launch that keeps its lane from another run is not found")
+	}
+	equal(t, "detached task", r.held.a.Graph.TaskName(r.held.a.Task), "slow")
 }
 
 // A run with a detached launch can be cancelled: the launch is told to stop, and the run

@@ -333,6 +333,28 @@ func TestQuarantine(t *testing.T) {
 	r.mustRun(r.submit(single(t, job("good", 1)), engine.RunOptions{}))
 }
 
+// A task that has succeeded is not suspected any more of the losses before: computed
+// again, it may be lost with its device as often as any other.
+func TestSuccessClears(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{Health: engine.Health{Trust: 1}})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		y := b.Data(graph.Data{Name: "y", Bytes: 8, Output: true})
+		b.Add(job("make", 1, writes(x)))
+		b.Add(job("use", 1, reads(x), writes(y)))
+	}), engine.RunOptions{})
+	for _, task := range []string{"make", "make", "use", "make"} {
+		r.starts(task)
+		r.now += ms / 2
+		r.lose(0, false)
+		r.back(0, false)
+		r.now += ms / 2
+	}
+	rep := r.mustRun(id)
+	equal(t, "losses", r.e.Status(0).Losses, 4)
+	equal(t, "executions", rep.Executed, 3)
+}
+
 // The ladder of a device that did not come back starts over after a pause, which grows
 // until the device has been trusted; not that of one which cannot come back. Each
 // change of state is told once.
