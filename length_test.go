@@ -13,32 +13,17 @@ import (
 // can name in one sentence. A table that it returns does not count.
 const maxFunc = 80
 
-// long are functions that may have more, each with the reason.
-var long = map[string]string{
-	"internal/engine/check_on.go: operations": "one pass over everything in flight",
-	"internal/engine/engine.go: New":          "it makes every part of an engine",
-	"internal/engine/issue.go: prepare":       "one decision about a task's uses",
-}
-
 // TestFuncLength keeps functions short, those of tests apart: many are tables.
 func TestFuncLength(t *testing.T) {
-	used := make(map[string]bool)
 	sources(t, func(file string, src []byte) {
 		found, err := longFuncs(file, src)
 		if err != nil {
 			t.Error(err)
 		}
 		for _, f := range found {
-			if used[f.name] = true; long[f.name] == "" {
-				t.Errorf("%s has %d lines, more than %d: split it where its parts can be named", f.name, f.lines, maxFunc)
-			}
+			t.Errorf("%s has %d lines, more than %d: split it where its parts can be named", f.name, f.lines, maxFunc)
 		}
 	})
-	for name := range long {
-		if !used[name] {
-			t.Errorf("%s is listed in length_test.go and is not long: remove its line", name)
-		}
-	}
 }
 
 // longFunc is a function with too many lines.

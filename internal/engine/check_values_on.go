@@ -108,26 +108,57 @@ func (c *recounter) copies() {
 	}
 }
 
-// operations counts pins, timeouts and copies of homes anew from the operations in
-// flight.
-func (c *recounter) operations() {
-	instPins := make([]int, len(c.mem.insts))
-	slotPins := make([]int, len(c.mem.slots.at))
-	slotCopies := make([]int, len(c.mem.slots.at))
-	homeOps := make([]int, len(c.runs))
-	flight := make([]int, len(c.devs))
-	pin := func(i Inst, p0, n pieceID, copying int) {
-		in := &c.mem.insts[i]
-		instPins[i]++
-		for s := in.at(p0); n > 0; n-- {
-			slotPins[s]++
-			slotCopies[s] += copying
-			s++
+// touched counts the records that operations in flight touch.
+type touched struct {
+	c                            *recounter
+	insts, slots, copies, homeOf []int // by instance; by slot; copies by slot; copies of homes by run
+}
+
+// pin counts an operation that touches pieces [p0, p0+n) of an instance.
+func (t *touched) pin(i Inst, p0, n pieceID, copying int) {
+	in := &t.c.mem.insts[i]
+	t.insts[i]++
+	for s := in.at(p0); n > 0; n-- {
+		t.slots[s]++
+		t.copies[s] += copying
+		s++
+	}
+	if in.home && in.data >= 0 && t.c.mem.data.at[in.data].run >= 0 {
+		t.homeOf[t.c.mem.data.at[in.data].run] += copying
+	}
+}
+
+// op counts all that an operation touches.
+func (t *touched) op(rec *opRec) {
+	switch {
+	case rec.task < 0:
+		t.pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
+		t.pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
+	case rec.quick:
+		for _, s := range rec.slots {
+			i := t.c.mem.slots.at[s].inst
+			t.pin(i, t.c.mem.insts[i].piece(s), 1, 0)
 		}
-		if in.home && in.data >= 0 && c.mem.data.at[in.data].run >= 0 {
-			homeOps[c.mem.data.at[in.data].run] += copying
+	default:
+		r, gt := t.c.taskOf(rec.task)
+		a := 0
+		for _, u := range r.f.TaskUses(gt) {
+			if u.Rank == rec.rank {
+				p0, n := pieces(&u)
+				t.pin(rec.args[a], p0, n, 0)
+				a++
+			}
+		}
+		for ; a < len(rec.args); a++ {
+			t.insts[rec.args[a]]++ // the workspace
 		}
 	}
+}
+
+// operations checks the operations in flight against every count of them.
+func (c *recounter) operations() {
+	t := touched{c, make([]int, len(c.mem.insts)), make([]int, len(c.mem.slots.at)), make([]int, len(c.mem.slots.at)), make([]int, len(c.runs))}
+	flight := make([]int, len(c.devs))
 	timed := 0
 	c.eachOp(func(ln *lane, rec *opRec) {
 		if dev := ln.info.Device; dev >= 0 {
@@ -137,34 +168,12 @@ func (c *recounter) operations() {
 		if rec.timeout > 0 {
 			timed++
 		}
-		switch {
-		case rec.task < 0:
-			pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
-			pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
-		case rec.quick:
-			for _, s := range rec.slots {
-				i := c.mem.slots.at[s].inst
-				pin(i, c.mem.insts[i].piece(s), 1, 0)
-			}
-		default:
-			r, gt := c.taskOf(rec.task)
-			a := 0
-			for _, u := range r.f.TaskUses(gt) {
-				if u.Rank == rec.rank {
-					p0, n := pieces(&u)
-					pin(rec.args[a], p0, n, 0)
-					a++
-				}
-			}
-			for ; a < len(rec.args); a++ {
-				instPins[rec.args[a]]++ // the workspace
-			}
-		}
+		t.op(rec)
 		c.must(rec.task < 0 || c.tasks.at[rec.task].where == issued, "a task in flight is not issued", int32(rec.task))
 	})
 	for i := range c.devs {
 		for _, g := range c.devs[i].inUse {
-			pin(g.inst, g.p0, g.n, 1)
+			t.pin(g.inst, g.p0, g.n, 1)
 		}
 	}
 	c.same(c.timedOps, timed, "operations with a timeout")
@@ -176,23 +185,23 @@ func (c *recounter) operations() {
 	c.same(0, timed, "operations with a timeout, less those of the lanes")
 	for k := range c.mem.insts {
 		i, in := Inst(k), &c.mem.insts[k]
-		c.must(in.data != -2 || instPins[i] == 0, "an operation in flight uses a freed instance", int32(i))
+		c.must(in.data != -2 || t.insts[i] == 0, "an operation in flight uses a freed instance", int32(i))
 		if in.data == -2 {
 			continue
 		}
-		c.same(int(in.pins), instPins[i], "pins of an instance", int32(i))
+		c.same(int(in.pins), t.insts[i], "pins of an instance", int32(i))
 		for s := in.slot; s < in.end(); s++ {
-			c.same(int(c.mem.slots.at[s].pins), slotPins[s], "pins of a slot", int32(s), int32(i))
-			c.same(int(c.mem.slots.at[s].copying), slotCopies[s], "copies from or to a slot", int32(s), int32(i))
+			c.same(int(c.mem.slots.at[s].pins), t.slots[s], "pins of a slot", int32(s), int32(i))
+			c.same(int(c.mem.slots.at[s].copying), t.copies[s], "copies from or to a slot", int32(s), int32(i))
 		}
 	}
-	for i := range c.detached { // which the device does not count
+	for i := range c.detached { // the device does not count them
 		flight[c.lanes[c.detached[i].op.Lane].info.Device]--
 	}
 	for d := range c.devs {
 		c.same(c.devs[d].flight, flight[d], "operations in flight on a device", int32(d))
 	}
-	c.eachRun(func(r *run) { c.same(r.homeOps, homeOps[r.slot], "copies of a run's homes", int32(r.id)) })
+	c.eachRun(func(r *run) { c.same(r.homeOps, t.homeOf[r.slot], "copies of a run's homes", int32(r.id)) })
 }
 
 // memories checks that no memory holds more than its capacity, and that only the memory
