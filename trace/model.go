@@ -365,33 +365,32 @@ func newEndIndex(evs []Event) *endIndex {
 	return x
 }
 
-// exec returns an execution of a run that ended at a time, or -1. Nothing is
-// said by a time of 0: that is what events carry that were not told theirs.
+// exec returns an execution of a run that ended at a time, or -1.
 func (x *endIndex) exec(run int32, end time.Duration) int32 {
-	if end <= 0 {
-		return -1
-	}
-	k, ok := slices.BinarySearchFunc(x.execs, run, func(i, run int32) int {
-		return cmp.Or(cmp.Compare(x.evs[i].End, end), cmp.Compare(x.evs[i].Run, run))
-	})
-	if !ok {
-		return -1
-	}
-	return x.execs[k]
+	return x.find(x.execs, end, func(e *Event) int { return cmp.Compare(e.Run, run) })
 }
 
 // copyInto returns a copy into a device's memory that ended at a time, or -1.
 func (x *endIndex) copyInto(d machine.DeviceID, end time.Duration) int32 {
+	return x.find(x.copies, end, func(e *Event) int { return cmp.Compare(e.Device, d) })
+}
+
+// find returns an event of a list that ended at a time, of those for which order is 0,
+// or -1. A time of 0 finds none: it stands for a time that was not recorded.
+func (x *endIndex) find(list []int32, end time.Duration, order func(*Event) int) int32 {
 	if end <= 0 {
 		return -1
 	}
-	k, ok := slices.BinarySearchFunc(x.copies, d, func(i int32, d machine.DeviceID) int {
-		return cmp.Or(cmp.Compare(x.evs[i].End, end), cmp.Compare(x.evs[i].Device, d))
+	k, ok := slices.BinarySearchFunc(list, end, func(i int32, end time.Duration) int {
+		if x.evs[i].End != end {
+			return cmp.Compare(x.evs[i].End, end)
+		}
+		return order(&x.evs[i])
 	})
 	if !ok {
 		return -1
 	}
-	return x.copies[k]
+	return list[k]
 }
 
 func (mo *model) causesOf(i int) []int32 { return mo.causes[mo.causeOff[i]:mo.causeOff[i+1]] }
