@@ -16,7 +16,8 @@ type Flow struct {
 	Pred []int32
 	Succ []int32
 
-	// Pieces of data d are Pieces[PieceOff[d]:PieceOff[d+1]], ascending.
+	// PieceOff says where the pieces of data begin: those of d are
+	// Pieces[PieceOff[d]:PieceOff[d+1]], ascending.
 	PieceOff []int32
 	Pieces   []Piece
 
@@ -25,8 +26,8 @@ type Flow struct {
 	// Plain has the same uses, reduced to the fields that plain tasks need.
 	Plain []PlainUse
 
-	// Values; the first NumInitial are those that exist before the first
-	// task, one for each piece of input data.
+	// Values has all values; the first NumInitial exist before the first task, one
+	// for each piece of input data.
 	Values     []Value
 	NumInitial int32
 	// ReadVals and WriteVals hold the values of each use, a piece each.

@@ -115,7 +115,7 @@ type modelID struct {
 	Gang    int32  `json:"gang,omitempty"`
 	Device  string `json:"device"`          // of a task, or where a copy comes from
 	Graph   string `json:"graph,omitempty"` // what a graph is made of
-	// Of a copy only: where it goes and by what path.
+	// To, BPS and LatencyNS are where a copy goes and by what path; 0 for others.
 	To        string  `json:"to,omitempty"`
 	BPS       float64 `json:"bps,omitempty"`
 	LatencyNS float64 `json:"latency_ns,omitempty"`

@@ -22,8 +22,8 @@ type hierarchical struct {
 // group is a set of close devices and its state in a round.
 type group struct {
 	devices []machine.DeviceID
-	// Of the devices that accept work: their classes, their number, the first
-	// of them and the sum of their backlogs.
+	// classes, open, first and backlog are the classes of the devices that accept
+	// work, their number, the first of them and the sum of their backlogs.
 	classes []int32
 	open    int32
 	first   machine.DeviceID

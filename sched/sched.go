@@ -94,14 +94,15 @@ type Graph struct {
 type Ready struct {
 	Run  int32
 	Task graph.TaskID
-	// State identifies (kernel, size) for learning policies.
+	// Kernel, Ops and Bytes say what it runs and how large it is, for policies that
+	// learn.
 	Kernel   *graph.Kernel
 	Ops      float64
 	Bytes    float64
 	Priority int
 	// InputsAt is when the last predecessor is predicted to end.
 	InputsAt time.Duration
-	// Cost per device class, a negative duration where the task cannot run.
+	// Cost is its predicted time by device class, negative where it cannot run.
 	Cost []time.Duration
 	// Need is the memory its uses and workspace take of a device's own memory,
 	// HostNeed what they take of host memory, where the caller's data is already.

@@ -34,8 +34,8 @@ type chromeDevice struct {
 	FP32     float64      `json:"fp32"`
 }
 
-// Thread numbers of a device's lanes; Perfetto gives thread 0 a meaning of its
-// own. Copies in and out have a range each, 256 lanes long.
+// laneThread has the first thread number of each kind of lane, of which a device has
+// up to 256. Perfetto gives thread 0 a meaning of its own.
 var laneThread = [...]int{laneCompute: 1, laneIn: 301, laneOut: 601}
 
 var laneTitle = [...]string{laneCompute: "compute", laneIn: "copy in", laneOut: "copy out"}

@@ -26,8 +26,8 @@ type model struct {
 	evs []Event
 	// lane[i] is the event that occupied i's lane before it, or -1.
 	lane []int32
-	// The events that brought i's inputs or whose failure made it necessary
-	// are causes[causeOff[i]:causeOff[i+1]].
+	// causes[causeOff[i]:causeOff[i+1]] are the events that brought i's inputs or
+	// whose failure made it necessary.
 	causeOff, causes []int32
 	// release is the earliest start of an event without causes.
 	release []time.Duration
@@ -221,8 +221,8 @@ type linker struct {
 	*model
 	deps Deps
 	ends *endIndex
-	// Executions of a task and copies for it are linked lists, newest first:
-	// the heads by task, the event before i in same[i].
+	// execs and copies have the newest execution of a task and the newest copy for
+	// it; same[i] is the one before i, or -1.
 	execs, copies map[taskKey]int32
 	same          []int32
 	added         []int32 // added[c] == i+1: c is already a cause of i

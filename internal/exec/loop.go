@@ -91,19 +91,18 @@ type dev struct {
 	closed  bool
 	revived chan struct{}
 	calloff func()
-	// What sampling its condition last saw, and what tells the sampler that it
-	// must not be asked or had nothing to do.
+	// sampled, busy and tasks are the time of the last sample, and how long the
+	// device had computed and how many tasks it had ended by then.
 	sampled time.Duration
 	busy    time.Duration
 	tasks   int64
-	own     float64   // what it was used by tasks of ours, of late
-	memory  int64     // bytes that may be used, as last seen
-	said    engine.Op // the last call that was said to take long
-	away    atomic.Bool
-	idle    atomic.Int64
-	// operations given and not completed
-	flight  int
-	courier *courier // of a device that is a driver.Partial
+	own     float64      // what it was used by tasks of ours, of late
+	memory  int64        // bytes that may be used, as last seen
+	said    engine.Op    // the last call that was said to take long
+	away    atomic.Bool  // the sampler must not ask it: it is lost
+	idle    atomic.Int64 // for the sampler: when it last had nothing to do
+	flight  int          // operations given and not completed
+	courier *courier     // of a device that is a driver.Partial
 }
 
 // hostMem is the memory behind a host instance.
