@@ -204,7 +204,7 @@ func TestFuse(t *testing.T) {
 			}
 		}
 	})
-	if fused == 0 {
+	if fused == 0 && !testing.Short() { // the few draws of -short may have no chain
 		t.Error("nothing was ever fused")
 	}
 }
