@@ -8,7 +8,7 @@ import "fmt"
 // audit returns the first count, list or order that does not follow from the records. It
 // takes time in proportion to all records.
 func (st *store) audit() error {
-	for _, check := range []func() error{st.auditLists, st.auditOrder, st.auditSlots, st.auditBytes, st.auditLines} {
+	for _, check := range []func() error{st.auditLists, st.auditOrder, st.auditSlots, st.auditBytes, st.auditLines, st.auditDeferred} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -176,6 +176,27 @@ func (st *store) auditLines() error {
 	}
 	if st.waiters != n {
 		return fmt.Errorf("%d wait for memory, counted %d", st.waiters, n)
+	}
+	return nil
+}
+
+// auditDeferred checks that the instances marked deferred are those on the list, each once.
+func (st *store) auditDeferred() error {
+	marked := 0
+	for i := range st.insts {
+		if st.insts[i].deferred {
+			marked++
+		}
+	}
+	seen := make(map[Inst]bool)
+	for _, f := range st.deferred {
+		if !st.insts[f.inst].deferred || seen[f.inst] {
+			return fmt.Errorf("instance %d is to be freed later, and is not marked or listed twice", f.inst)
+		}
+		seen[f.inst] = true
+	}
+	if marked != len(st.deferred) {
+		return fmt.Errorf("%d instances are marked to be freed later, %d are on the list", marked, len(st.deferred))
 	}
 	return nil
 }

@@ -30,11 +30,13 @@ type placed struct {
 	seq   uint64
 }
 
-// pinned is an operation the model has in flight.
+// pinned is an operation the model has in flight: one that touches pieces of an instance,
+// or one slot.
 type pinned struct {
 	inst    Inst
 	p0, n   pieceID
 	copying int32
+	slot    slotID // -1 unless it touches one slot
 }
 
 // storeModel drives a store with random calls and keeps, in the simplest way, what should
@@ -55,6 +57,8 @@ type storeModel struct {
 	pins    []pinned
 	buffers map[Inst]bool
 	after   map[Inst][]uint64 // by lane, the operations that an instance must not end before
+	away    map[spaceID]bool
+	waits   map[spaceID]int // those in line for a memory
 }
 
 // modelCap is how many bytes each device's memory has.
@@ -70,7 +74,7 @@ func newStoreModel(t *testing.T, seed uint64) *storeModel {
 		told: heard{make(map[spaceID]int), make(map[dataID]int), make(map[dataID]int)},
 		data: make(map[dataID]pieceID), homes: make(map[dataID]bool),
 		copies: make(map[valueID]map[slotID]placed), buffers: make(map[Inst]bool),
-		after: make(map[Inst][]uint64),
+		after: make(map[Inst][]uint64), away: make(map[spaceID]bool), waits: make(map[spaceID]int),
 	}
 	mach := &machine.Machine{Devices: make([]machine.Device, 2)}
 	free := make([]*int64, 2)
@@ -135,9 +139,73 @@ func (m *storeModel) forget(v valueID, which func(s slotID, p placed) bool) {
 	maps.DeleteFunc(m.copies[v], which)
 }
 
-// step makes one random call.
+// step makes one random call, and checks that the watcher was told what may let others go
+// on.
 func (m *storeModel) step() {
-	switch k := m.rng.IntN(100); {
+	before := m.places()
+	m.call()
+	after := m.places()
+	for space, was := range before.room {
+		if is := after.room[space]; (is.used < was.used || is.held < was.held || is.touched < was.touched) && before.waiters > 0 && m.told.room[space] == was.told {
+			m.t.Fatalf("memory %d went from %+v to %+v with %d waiting, and the watcher was not told", space, was, is, before.waiters)
+		}
+	}
+	for d, was := range before.homes {
+		if is, there := after.homes[d]; there && is.places == was.places && is.vacant > was.vacant && m.told.homes[d] == was.told {
+			m.t.Fatalf("places in the home of data %d became vacant, and the watcher was not told", d)
+		}
+	}
+	m.perform()
+}
+
+// roomOf says how much of a memory is used, how many slots of it hold a value, how many of
+// its instances operations touch, and how often the watcher was told of room there.
+type roomOf struct {
+	used          int64
+	held, touched int
+	told          int
+}
+
+// homeOf says how many places a home has and how many are vacant, and how often the watcher was told.
+type homeOf struct{ places, vacant, told int }
+
+type placesOf struct {
+	room    map[spaceID]roomOf
+	homes   map[dataID]homeOf
+	waiters int
+}
+
+func (m *storeModel) places() placesOf {
+	p := placesOf{make(map[spaceID]roomOf), make(map[dataID]homeOf), m.st.waiters}
+	for s := range m.st.spaces {
+		p.room[spaceID(s)] = roomOf{used: m.st.spaces[s].used, told: m.told.room[spaceID(s)]}
+	}
+	for k := range m.st.insts {
+		if in := &m.st.insts[k]; in.data != -2 {
+			r := p.room[in.space]
+			r.held += int(in.held)
+			if in.pins > 0 {
+				r.touched++
+			}
+			p.room[in.space] = r
+		}
+	}
+	for d := range m.homes {
+		h := homeOf{told: m.told.homes[d], places: int(m.data[d])}
+		in := &m.st.insts[m.st.data.at[d].home]
+		for s := in.slot; s < in.end(); s++ {
+			if sl := &m.st.slots.at[s]; sl.val < 0 && sl.pins == 0 {
+				h.vacant++
+			}
+		}
+		p.homes[d] = h
+	}
+	return p
+}
+
+// call makes one random call.
+func (m *storeModel) call() {
+	switch k := m.rng.IntN(120); {
 	case k < 5 || len(m.data) == 0:
 		m.addData()
 	case k < 20 || len(m.values) == 0:
@@ -170,10 +238,105 @@ func (m *storeModel) step() {
 		}
 	case k < 97:
 		m.endData()
-	default:
+	case k < 100:
 		m.st.freeIdle()
+	case k < 104:
+		m.await()
+	case k < 107:
+		m.resize()
+	case k < 110:
+		m.toggleAway()
+	case k < 113:
+		m.recut()
+	default:
+		m.freeQuick()
 	}
-	m.perform()
+}
+
+// await puts a waiter in line for a memory, or takes all out of a line.
+func (m *storeModel) await() {
+	space := spaceID(m.rng.IntN(len(m.st.spaces)))
+	if m.rng.IntN(3) > 0 {
+		m.st.await(space, waiter{dev: machine.DeviceID(m.waits[space])})
+		m.waits[space]++
+		return
+	}
+	line := m.st.takeLine(space)
+	if len(line) != m.waits[space] {
+		m.t.Fatalf("%d are in line for memory %d, want %d", len(line), space, m.waits[space])
+	}
+	for i, w := range line {
+		if int(w.dev) != i {
+			m.t.Fatalf("the line for memory %d is out of order: %v", space, line)
+		}
+	}
+	m.waits[space] = 0
+}
+
+// resize changes how much of a device's memory may be used.
+func (m *storeModel) resize() {
+	space := spaceID(1 + m.rng.IntN(2))
+	bytes := int64(m.rng.IntN(2 * modelCap))
+	m.st.resize(space, bytes)
+	if used := m.st.spaces[space].used; bytes > 0 && (m.st.fits(space, bytes-used+1) || used <= bytes && !m.st.fits(space, bytes-used)) {
+		m.t.Fatalf("of memory %d, %d bytes may be used and %d are, and fits does not follow that", space, bytes, used)
+	}
+}
+
+// toggleAway has the device of a memory go, or come back.
+func (m *storeModel) toggleAway() {
+	space := spaceID(1 + m.rng.IntN(2))
+	if m.st.comeBack(space) != m.away[space] {
+		m.t.Fatalf("memory %d was away: %v, and coming back says otherwise", space, m.away[space])
+	}
+	if m.away[space] = !m.away[space]; m.away[space] {
+		m.st.goAway(space)
+	}
+}
+
+// recut gives all values of data up and cuts it into other pieces.
+func (m *storeModel) recut() {
+	d := pick(m.rng, slices.Sorted(maps.Keys(m.data)))
+	if !m.homes[d] || m.st.insts[m.st.data.at[d].home].pins > 0 {
+		return
+	}
+	m.endValues(d)
+	n := pieceID(1 + m.rng.IntN(20))
+	m.st.recut(d, n)
+	m.data[d] = n
+	if in := &m.st.insts[m.st.data.at[d].home]; in.n != n || in.held != 0 {
+		m.t.Fatalf("cut into %d pieces the home is %+v", n, *in)
+	}
+}
+
+// endValues ends the values of data with their copies.
+func (m *storeModel) endValues(d dataID) {
+	m.values = slices.DeleteFunc(m.values, func(v valueID) bool {
+		if m.st.vals.at[v].data != d {
+			return false
+		}
+		m.st.freeCopies(v, false)
+		delete(m.copies, v)
+		m.st.endValue(v)
+		return true
+	})
+}
+
+// freeQuick ends a value that is in host memory alone, or does nothing.
+func (m *storeModel) freeQuick() {
+	v := pick(m.rng, m.values)
+	val := &m.st.vals.at[v]
+	if val.flags == 0 && m.st.wholeInHost(v, -1) {
+		val.on(madeInHost)
+	}
+	n := len(m.copies[v])
+	if !m.st.freeQuick(val) {
+		return
+	}
+	if n != 1 || !val.has(anchored) {
+		m.t.Fatalf("value %d with %d copies and flags %08b is given up as if nothing else needed it", v, n, val.flags)
+	}
+	clear(m.copies[v])
 }
 
 func (m *storeModel) addData() {
@@ -250,8 +413,13 @@ func (m *storeModel) pin() {
 	}
 	in := &m.st.insts[i]
 	p0 := in.p0 + pieceID(m.rng.IntN(int(in.n)))
-	p := pinned{i, p0, 1 + pieceID(m.rng.IntN(int(in.p0+in.n-p0))), int32(m.rng.IntN(2))}
-	m.st.pin(p.inst, p.p0, p.n, p.copying)
+	p := pinned{i, p0, 1 + pieceID(m.rng.IntN(int(in.p0+in.n-p0))), int32(m.rng.IntN(2)), -1}
+	if m.rng.IntN(3) == 0 {
+		p.n, p.copying, p.slot = 1, 0, in.at(p0)
+		m.st.pinSlot(p.slot)
+	} else {
+		m.st.pin(p.inst, p.p0, p.n, p.copying)
+	}
 	m.pins = append(m.pins, p)
 }
 
@@ -262,7 +430,11 @@ func (m *storeModel) unpin() {
 	k := m.rng.IntN(len(m.pins))
 	p := m.pins[k]
 	m.pins = slices.Delete(m.pins, k, k+1)
-	m.st.unpin(p.inst, p.p0, p.n, p.copying)
+	if p.slot >= 0 {
+		m.st.unpinSlot(p.slot)
+	} else {
+		m.st.unpin(p.inst, p.p0, p.n, p.copying)
+	}
 }
 
 // dropCopy gives one copy up, as eviction, failure and overwriting do.
@@ -282,6 +454,9 @@ func (m *storeModel) dropCopy() {
 			}
 		}
 		m.st.deferFree(i)
+		if m.st.vals.at[v].has(anchored) && !m.st.wholeInHost(v, -1) {
+			m.t.Fatalf("value %d is anchored and not whole in host memory", v)
+		}
 	} else {
 		m.st.unhold(s)
 		m.st.freeIfIdle(i)
@@ -304,17 +479,10 @@ func (m *storeModel) endData() {
 		return
 	}
 	m.st.closeData(d)
+	m.endValues(d)
 	m.st.data.release(d, 1)
 	delete(m.data, d)
 	delete(m.homes, d)
-	m.values = slices.DeleteFunc(m.values, func(v valueID) bool {
-		if m.st.vals.at[v].data != d {
-			return false
-		}
-		delete(m.copies, v)
-		m.st.endValue(v)
-		return true
-	})
 }
 
 // check compares what the store says with the model.
@@ -325,6 +493,7 @@ func (m *storeModel) check() {
 	}
 	for _, v := range m.values {
 		whole := func(p placed) bool { return m.lanes[p.lane].done >= p.seq }
+		near := func(p placed) bool { return !m.away[p.space] }
 		any := func(not slotID, ok func(p placed) bool) bool {
 			for s, p := range m.copies[v] {
 				if s != not && ok(p) {
@@ -336,13 +505,13 @@ func (m *storeModel) check() {
 		inHost := func(p placed) bool { return p.space == hostSpace }
 		for _, not := range append(slices.Sorted(maps.Keys(m.copies[v])), -1) {
 			got := fmt.Sprint(m.st.elsewhereInHost(v, not), m.st.wholeInHost(v, not), m.st.elsewhere(v, not))
-			want := fmt.Sprint(any(not, inHost), any(not, func(p placed) bool { return inHost(p) && whole(p) }), any(not, whole))
+			want := fmt.Sprint(any(not, inHost), any(not, func(p placed) bool { return inHost(p) && whole(p) }), any(not, func(p placed) bool { return near(p) && whole(p) }))
 			if got != want {
 				m.t.Fatalf("value %d but for slot %d: in host memory, whole there, whole anywhere: %s, want %s", v, not, got, want)
 			}
 		}
 		got := fmt.Sprint(m.st.have(v), m.st.copied(v))
-		want := fmt.Sprint(len(m.copies[v]) > 0, any(-1, func(p placed) bool { return !whole(p) }))
+		want := fmt.Sprint(any(-1, near), any(-1, func(p placed) bool { return !whole(p) }))
 		if got != want {
 			m.t.Fatalf("value %d: there, being copied: %s, want %s", v, got, want)
 		}
