@@ -76,7 +76,7 @@ func newStoreModel(t *testing.T, seed uint64) *storeModel {
 		copies: make(map[valueID]map[slotID]placed), buffers: make(map[Inst]bool),
 		after: make(map[Inst][]uint64), away: make(map[spaceID]bool), waits: make(map[spaceID]int),
 	}
-	mach := &machine.Machine{Devices: make([]machine.Device, 2)}
+	mach := &machine.Machine{HostBytes: 2 * modelCap, Devices: make([]machine.Device, 2)}
 	free := make([]*int64, 2)
 	for i := range mach.Devices {
 		mach.Devices[i].MemBytes = modelCap
@@ -472,6 +472,9 @@ func (m *storeModel) endData() {
 	}
 	if m.homes[d] && m.rng.IntN(2) == 0 {
 		m.st.closeHome(d)
+		if h := m.st.data.at[d].home; h >= 0 {
+			m.t.Fatalf("instance %d is the home of data %d, which gave its home back", h, d)
+		}
 		delete(m.homes, d)
 		for _, v := range m.values {
 			m.forget(v, func(_ slotID, p placed) bool { return p.inst == home })
@@ -479,6 +482,11 @@ func (m *storeModel) endData() {
 		return
 	}
 	m.st.closeData(d)
+	for _, v := range m.values {
+		if m.st.vals.at[v].data == d && m.st.vals.at[v].slot >= 0 {
+			m.t.Fatalf("value %d has a copy, and its data has ended", v)
+		}
+	}
 	m.endValues(d)
 	m.st.data.release(d, 1)
 	delete(m.data, d)
@@ -557,6 +565,9 @@ func TestStore(t *testing.T) {
 			m.st.freeIdle()
 			m.perform()
 			m.check()
+			if len(m.st.freeInsts) != len(m.st.insts) {
+				t.Errorf("%d of %d records of instances can be used again", len(m.st.freeInsts), len(m.st.insts))
+			}
 			if n := len(m.buffers) + m.st.slots.live + m.st.vals.live + m.st.data.live + m.st.heads.live; n != 0 {
 				t.Errorf("left at the end: %d buffers, %d slots, %d values, %d data, %d lists", len(m.buffers), m.st.slots.live, m.st.vals.live, m.st.data.live, m.st.heads.live)
 			}
