@@ -50,8 +50,8 @@ func (e *Engine) cancel(r *run) {
 	err := ErrCancelled
 	if r.state == runWaiting {
 		for d, ref := range r.refs {
-			if ref >= 0 && (r.after > 0 || e.usedElsewhere(r, d)) {
-				err = fmt.Errorf("%w while it waited for data %q, which another run uses", err, e.resident[ref].name)
+			if ref >= 0 && (e.first(&e.resident[ref]) != r || e.usedElsewhere(r, d)) {
+				err = fmt.Errorf("%w while it waited for data %q, which is in use", err, e.resident[ref].name)
 				break
 			}
 		}
@@ -352,9 +352,9 @@ func (e *Engine) retire(r *run) {
 			maps.DeleteFunc(e.valueCopies, func(v valueID, _ copyFailure) bool { return e.mem.vals.at[v].run == r.slot })
 		}
 		n := len(r.f.Values) - int(r.f.NumInitial)
-		e.mem.vals.release(r.vbase, n)
+		e.mem.releaseValues(r.vbase, n)
 		e.tasks.release(r.tbase, r.g.NumTasks())
-		e.mem.data.release(r.dbase, r.g.NumData())
+		e.mem.releaseData(r.dbase, r.g.NumData())
 	}
 	r.g, r.f = nil, nil
 	e.spare = append(e.spare, r)

@@ -46,7 +46,7 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 		ref = DataRef(len(e.resident))
 		e.resident = append(e.resident, residentData{})
 	}
-	d := e.mem.data.alloc(1)
+	d := e.mem.allocData(1)
 	e.mem.openData(d, kind, false, -1-runSlot(ref), 1)
 	v := e.mem.newValue(-1, d, 0, bytes)
 	e.mem.vals.at[v].on(madeOnDevice) // its home comes with the next step
@@ -114,7 +114,7 @@ func (e *Engine) serveResident(ref DataRef) {
 			e.unneed(v)
 		}
 		e.mem.closeData(res.data)
-		e.mem.data.release(res.data, 1)
+		e.mem.releaseData(res.data, 1)
 		*res = residentData{}
 		e.freeRes = append(e.freeRes, ref)
 	}

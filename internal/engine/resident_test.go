@@ -110,7 +110,28 @@ func TestResidentWaiterSaysWhatFor(t *testing.T) {
 		r.step(engine.Event{Kind: engine.Cancel, Run: id})
 		err := r.finish(id)
 		is(t, err, engine.ErrCancelled)
-		if !strings.Contains(err.Error(), `while it waited for data "weights", which another run uses`) {
+		if !strings.Contains(err.Error(), `while it waited for data "weights", which is in use`) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// Of several data it names one that is in use, not the first it has.
+func TestResidentWaiterNamesWhatIsInUse(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	free, used := r.e.NewData("free", mb, graph.Versioned), r.e.NewData("used", mb, graph.Versioned)
+	r.submit(over(t, "first", 2, writes), bound(used))
+	both := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb, Input: true})
+		y := b.Data(graph.Data{Name: "y", Bytes: mb, Input: true})
+		b.Add(job("both", 1, writes(x), writes(y)))
+	})
+	bind := engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: free}, {Data: 1, Ref: used}}}
+	waits, behind := r.submit(both, bind), r.submit(over(t, "behind", 1, reads), bound(used))
+	r.starts("first")
+	for _, id := range []engine.RunID{behind, waits} {
+		r.step(engine.Event{Kind: engine.Cancel, Run: id})
+		if err := r.finish(id); !strings.Contains(err.Error(), `waited for data "used"`) {
 			t.Errorf("got %v", err)
 		}
 	}

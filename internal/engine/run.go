@@ -260,7 +260,7 @@ func (e *Engine) weigh(w float64) {
 // data.
 func (e *Engine) startData(r *run) {
 	n := r.g.NumData()
-	r.dbase = e.mem.data.alloc(n)
+	r.dbase = e.mem.allocData(n)
 	r.dataOf = slices.Grow(r.dataOf[:0], n)[:n]
 	for d := range n {
 		gd := r.g.Data(graph.DataID(d))
@@ -291,7 +291,7 @@ func (e *Engine) startValues(r *run) {
 	f := r.f
 	ni := int(f.NumInitial)
 	made := len(f.Values) - ni
-	r.vbase = e.mem.vals.alloc(made)
+	r.vbase = e.mem.allocValues(made)
 	r.init = slices.Grow(r.init[:0], ni)[:ni]
 	for i := range ni {
 		p := f.Values[i].Piece

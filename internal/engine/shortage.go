@@ -40,20 +40,6 @@ const (
 	onHost                     // that of host memory
 )
 
-// waiter is an entry of a wait list: a device whose next task finds no room, or a value
-// that is to be copied into host memory.
-type waiter struct {
-	dev machine.DeviceID // -1 for a value
-	val valueID
-	run ticket // the run that makes the value; when it is retired, val may name another value
-}
-
-// await puts a waiter on the wait list of a memory.
-func (st *store) await(space spaceID, w waiter) {
-	st.spaces[space].line = append(st.spaces[space].line, w)
-	st.waiters++
-}
-
 // block has a device wait until there is room in a memory its next task needs.
 func (e *Engine) block(dev machine.DeviceID) {
 	d := &e.devs[dev]

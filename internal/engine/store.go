@@ -16,7 +16,9 @@ import (
 // once that operation is complete.
 //
 // The store decides nothing. The engine decides what is copied, evicted or recomputed;
-// it reads the records here and changes them by the store's methods alone (TestWalls).
+// it reads the records here and changes them by the store's methods
+// alone (TestWalls), but for the counts that say who needs a value and what it costs to make
+// it again: value.reads, deps, depth and replay are the engine's.
 // audit checks the invariants named beside the fields, TestStore compares the store with
 // a model.
 type store struct {
@@ -311,6 +313,20 @@ func (st *store) comeBack(space spaceID) bool {
 	st.spaces[space].away = false
 	st.away--
 	return true
+}
+
+// waiter is an entry of a wait list: a device whose next task finds no room, or a value
+// that is to be copied into host memory.
+type waiter struct {
+	dev machine.DeviceID // -1 for a value
+	val valueID
+	run ticket // the run that makes the value; when it is retired, val may name another value
+}
+
+// await puts a waiter on the wait list of a memory.
+func (st *store) await(space spaceID, w waiter) {
+	st.spaces[space].line = append(st.spaces[space].line, w)
+	st.waiters++
 }
 
 // takeLine empties the wait list of a memory and returns its entries. They are valid

@@ -340,7 +340,7 @@ func (m *storeModel) freeQuick() {
 }
 
 func (m *storeModel) addData() {
-	d := m.st.data.alloc(1)
+	d := m.st.allocData(1)
 	n := pieceID(1 + m.rng.IntN(20))
 	m.st.openData(d, graph.Versioned, m.rng.IntN(4) == 0, 0, n)
 	m.data[d] = n
@@ -488,7 +488,7 @@ func (m *storeModel) endData() {
 		}
 	}
 	m.endValues(d)
-	m.st.data.release(d, 1)
+	m.st.releaseData(d, 1)
 	delete(m.data, d)
 	delete(m.homes, d)
 }

@@ -139,6 +139,13 @@ func (st *store) newValue(run runSlot, data dataID, piece pieceID, bytes int64) 
 // endValue frees the record of a value that newValue made.
 func (st *store) endValue(v valueID) { st.vals.release(v, 1) }
 
+// allocValues and allocData make consecutive records, for openValue and openData to fill in,
+// and return the first; releaseValues and releaseData give them up.
+func (st *store) allocValues(n int) valueID          { return st.vals.alloc(n) }
+func (st *store) releaseValues(first valueID, n int) { st.vals.release(first, n) }
+func (st *store) allocData(n int) dataID             { return st.data.alloc(n) }
+func (st *store) releaseData(first dataID, n int)    { st.data.release(first, n) }
+
 // openValue fills in one of the records that vals.alloc returned. It assigns field by
 // field because a composite literal is built apart and then copied.
 func (st *store) openValue(v valueID, run runSlot, d dataID, p pieceID, bytes int64, readers int32) {
