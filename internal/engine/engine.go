@@ -28,7 +28,7 @@ var (
 type Options struct {
 	Machine *machine.Machine
 	Cost    machine.Cost
-	Policy  sched.Factory // sched.Policies()["finish"]
+	Policy  sched.Factory // sched.Policies()[sched.Default]
 	Seed    uint64
 	Trace   *trace.Recorder // nil records nothing
 
@@ -178,7 +178,7 @@ func (o *Options) defaults() {
 	o.ReplayBound, o.ReplayDepth = cmp.Or(o.ReplayBound, defaultReplayBound), cmp.Or(o.ReplayDepth, defaultReplayDepth)
 	o.DetachAfter = cmp.Or(o.DetachAfter, defaultDetachAfter)
 	if o.Policy == nil {
-		o.Policy = sched.Policies()["finish"]
+		o.Policy = sched.Policies()[sched.Default]
 	}
 	o.Health.defaults()
 	o.Limits.defaults()

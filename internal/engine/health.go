@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -50,24 +51,9 @@ type Health struct {
 
 // defaults fills in the fields that are zero.
 func (h *Health) defaults() {
-	if h.MaxFailures == 0 {
-		h.MaxFailures = 3
-	}
-	if h.MaxTempC == 0 {
-		h.MaxTempC = 85
-	}
-	if h.MaxMemUsed == 0 {
-		h.MaxMemUsed = 0.95
-	}
-	if h.RungTimeout == 0 {
-		h.RungTimeout = 5 * time.Second
-	}
-	if h.Trust == 0 {
-		h.Trust = 5 * time.Second
-	}
-	if h.MaxLosses == 0 {
-		h.MaxLosses = 3
-	}
+	h.MaxFailures, h.MaxLosses = cmp.Or(h.MaxFailures, 3), cmp.Or(h.MaxLosses, 3)
+	h.MaxTempC, h.MaxMemUsed = cmp.Or(h.MaxTempC, 85), cmp.Or(h.MaxMemUsed, 0.95)
+	h.RungTimeout, h.Trust = cmp.Or(h.RungTimeout, 5*time.Second), cmp.Or(h.Trust, 5*time.Second)
 }
 
 const (

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -36,15 +37,7 @@ type Limits struct {
 
 // defaults fills in the fields that are zero.
 func (l *Limits) defaults() {
-	if l.Least == 0 {
-		l.Least = 10 * time.Second
-	}
-	if l.Times == 0 {
-		l.Times = 20
-	}
-	if l.Unknown == 0 {
-		l.Unknown = 2 * time.Minute
-	}
+	l.Least, l.Times, l.Unknown = cmp.Or(l.Least, 10*time.Second), cmp.Or(l.Times, 20), cmp.Or(l.Unknown, 2*time.Minute)
 }
 
 // of returns the limit for a task with a predicted duration, from that many samples,
