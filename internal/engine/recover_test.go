@@ -232,6 +232,20 @@ func TestHotSwap(t *testing.T) {
 	}
 }
 
+// A device that is let in again before its state has moved keeps it: the swap is off, and
+// nothing waits for it.
+func TestUndrainCallsSwapOff(t *testing.T) {
+	r := newRig(t, gpus(2, 100*mb), engine.Options{Spares: []machine.DeviceID{1}})
+	id := r.submit(single(t, job("busy", 10)), engine.RunOptions{})
+	r.starts("busy")
+	r.step(engine.Event{Kind: engine.HotSwap, Device: 0, Spare: 1})
+	r.step(engine.Event{Kind: engine.Undrain, Device: 0})
+	r.mustRun(id)
+	for _, dev := range []machine.DeviceID{0, 1} {
+		equal(t, "state", r.e.Status(dev).State, engine.Healthy)
+	}
+}
+
 // Resident state moves to the spare too, so that the old device can be pulled.
 func TestHotSwapMovesResidentData(t *testing.T) {
 	r := newRig(t, gpus(2, 1<<20), engine.Options{Spares: []machine.DeviceID{1}})

@@ -29,6 +29,7 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 	}
 	e.setState(dev, Healthy)
 	d.swapTo = -1
+	e.listTimed()
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
 	e.dirty(dev)
