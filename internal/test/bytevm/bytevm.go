@@ -37,6 +37,7 @@ type Summary struct {
 	Retries, Replays, Evictions, Commits        int
 	Copies, Gangs, Losses, Drops, Swaps, Zombie int
 	FailedOps, FailedCopies, Exhausted          int
+	Detached                                    int
 }
 
 // Add adds the counts of another trial.
@@ -46,6 +47,7 @@ func (s *Summary) Add(o Summary) {
 	s.Copies, s.Gangs, s.Losses, s.Drops = s.Copies+o.Copies, s.Gangs+o.Gangs, s.Losses+o.Losses, s.Drops+o.Drops
 	s.Swaps, s.Zombie = s.Swaps+o.Swaps, s.Zombie+o.Zombie
 	s.FailedOps, s.FailedCopies, s.Exhausted = s.FailedOps+o.FailedOps, s.FailedCopies+o.FailedCopies, s.Exhausted+o.Exhausted
+	s.Detached += o.Detached
 }
 
 // violation is what the executor panics with when something does not hold.

@@ -95,6 +95,7 @@ type executor struct {
 	residents []*resident
 	script    []timed        // by time
 	news      []engine.Event // happened, not told
+	detached  []*operation   // launches that left their lanes
 	flight    int            // tasks the engine has in flight
 	cuts      int            // copies that failed by themselves
 }
@@ -260,6 +261,9 @@ func (x *executor) next() (time.Duration, bool) {
 			sooner(x.now + time.Duration(1+x.r.IntN(200_000)))
 		}
 	}
+	for _, o := range x.detached {
+		sooner(o.end)
+	}
 	if len(x.script) > 0 {
 		sooner(x.script[0].at)
 	}
@@ -284,6 +288,10 @@ func (x *executor) step() {
 		do()
 	}
 	x.pump()
+	x.endDetached()
+	if x.traits.has(Detaches) {
+		x.detach(machine.DeviceID(x.r.IntN(len(x.devices))))
+	}
 	evs := x.tell()
 	for len(x.queue) > 0 && x.queue[0].submit <= x.now {
 		j := x.queue[0]
@@ -356,7 +364,7 @@ func (x *executor) noteEvent(e *engine.Event) {
 	if x.log == nil {
 		return
 	}
-	kinds := [...]string{"op-done", "lost", "back", "quiet", "recover-failed", "telemetry", "capacity", "slowed", "cancel", "hot-swap", "drain", "undrain"}
+	kinds := [...]string{"op-done", "lost", "back", "quiet", "recover-failed", "telemetry", "capacity", "slowed", "cancel", "hot-swap", "drain", "undrain", "give-up", "detached"}
 	x.log(fmt.Sprintf("%10v   %-14s %v status %d dev %d spare %d run %d kept %v bytes %d err %v",
 		x.now, kinds[e.Kind], e.Op, e.Status, e.Device, e.Spare, e.Run, e.Kept, e.Bytes, e.Err))
 }

@@ -381,7 +381,7 @@ func (x *executor) drawFate(o *operation) {
 	case x.traits.has(Exhaustion) && x.memory(a.Device) >= 0 && !d.safe && x.r.IntN(80) == 0:
 		x.sum.Exhausted++
 		o.status, o.err = engine.OutOfMemory, errExhausted
-	case x.traits.has(Hangs) && !d.safe && x.r.IntN(80) == 0:
+	case x.traits.has(Hangs) && !d.safe && x.r.IntN(80) == 0 && (x.memory(a.Device) >= 0 || x.options.TaskTimeout > 0):
 		o.hangs = true
 	}
 }
@@ -513,19 +513,24 @@ func (x *executor) mustBeTorn(o *operation, b []byte) {
 func (x *executor) report(l, n int) (evs []engine.Event) {
 	ln := &x.lanes[l]
 	for _, o := range ln.reports[:n] {
-		evs = append(evs, engine.Event{
-			Kind: engine.OpDone, Op: o.act.Op, Device: ln.info.Device, Status: o.status, Err: o.err, Start: o.begin, End: o.end,
-		})
-		if at := o.attempt; at != nil {
-			if o.status != engine.OK && o.status != engine.DepFailed && !at.faulted {
-				at.faulted = true
-				at.job.faults[at.task]++
-			}
-			x.heard(at)
-		}
+		evs = append(evs, x.outcome(o))
 	}
 	ln.reports = slices.Clone(ln.reports[n:])
 	return evs
+}
+
+// outcome returns the event of an operation's end, and counts it.
+func (x *executor) outcome(o *operation) engine.Event {
+	if at := o.attempt; at != nil {
+		if o.status != engine.OK && o.status != engine.DepFailed && !at.faulted {
+			at.faulted = true
+			at.job.faults[at.task]++
+		}
+		x.heard(at)
+	}
+	return engine.Event{
+		Kind: engine.OpDone, Op: o.act.Op, Device: x.lanes[o.act.Op.Lane].info.Device, Status: o.status, Err: o.err, Start: o.begin, End: o.end,
+	}
 }
 
 // heard counts a member of a task the engine knows the end of.
@@ -537,7 +542,7 @@ func (x *executor) heard(at *attempt) {
 
 // stop ends a launch nobody wants early, perhaps.
 func (x *executor) stop(op engine.Op) {
-	for _, o := range x.lanes[op.Lane].queue {
+	for _, o := range append(slices.Clone(x.detached), x.lanes[op.Lane].queue...) {
 		if o.act.Op != op {
 			continue
 		}

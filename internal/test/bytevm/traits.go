@@ -39,6 +39,8 @@ const (
 	Condition                      // telemetry, drains, changes of speed and capacity
 	Wrap                           // lanes whose numbers pass 2³²
 	Reuse                          // the caller writes to its memory once a run has ended
+	Processes                      // GPUs in processes of their own, which are killed for runs given up
+	Detaches                       // launches that leave their lanes, so that other runs go on
 	lastTrait    = iota
 )
 
@@ -48,7 +50,7 @@ const All Trait = 1<<lastTrait - 1
 var traitNames = [lastTrait]string{
 	"gangs", "constraints", "volatile", "wide", "tight", "host-ample", "host-scarce", "cancels", "losses",
 	"failures", "cuts", "exhaustion", "hangs", "residents", "volatile-held", "late", "limits", "few-retries",
-	"many-retries", "swaps", "weights", "no-recovery", "poison", "condition", "wrap", "reuse",
+	"many-retries", "swaps", "weights", "no-recovery", "poison", "condition", "wrap", "reuse", "processes", "detaches",
 }
 
 func (t Trait) has(x Trait) bool { return t&x != 0 }
@@ -90,7 +92,7 @@ func ParseTraits(s string) (t Trait, err error) {
 // odds is one in how many trials has a trait. What makes errors legitimate, and so
 // hides what other traits would show, is rarer.
 var odds = [lastTrait]int{
-	3, 3, 6, 3, 3, 6, 8, 3, 2, 3, 3, 4, 3, 3, 6, 2, 4, 4, 12, 4, 3, 16, 8, 3, 6, 2,
+	3, 3, 6, 3, 3, 6, 8, 3, 2, 3, 3, 4, 3, 3, 6, 2, 4, 4, 12, 4, 3, 16, 8, 3, 6, 2, 3, 3,
 }
 
 func drawTraits(r *rand.Rand) (t Trait) {

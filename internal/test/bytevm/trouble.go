@@ -1,8 +1,10 @@
 package bytevm
 
 import (
+	"slices"
 	"time"
 
+	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 )
@@ -229,6 +231,11 @@ func (x *executor) drawScript() {
 				j.cancels = true
 				x.after(j.submit+time.Duration(1+x.r.IntN(8_000_000)), func() {
 					x.news = append(x.news, engine.Event{Kind: engine.Cancel, Run: j.id})
+					if x.traits.has(Processes) && x.r.IntN(2) == 0 {
+						x.after(time.Duration(x.r.IntN(2_000_000)), func() {
+							x.news = append(x.news, engine.Event{Kind: engine.GiveUp, Run: j.id})
+						})
+					}
 				})
 			}
 		}
@@ -280,4 +287,58 @@ func (x *executor) drawCondition(id machine.DeviceID, at, later time.Duration) {
 			tell(at, engine.Event{Kind: engine.Telemetry, Sample: &dead})
 		}
 	}
+}
+
+// detach has a launch in host memory leave its lane where it keeps other runs waiting, and
+// has not ended meanwhile. Whatever was given to the lane after it never begins.
+func (x *executor) detach(id machine.DeviceID) {
+	o, upto, blocks := x.engine.Blocks(x.now, id)
+	if !blocks || x.devices[id].down {
+		return
+	}
+	ln := &x.lanes[o.Op.Lane]
+	if len(ln.queue) == 0 || ln.queue[0].act.Op != o.Op || !ln.queue[0].started {
+		return
+	}
+	if upto != ln.issued {
+		x.bad("operations up to %d are to be given up on lane %d, which was given %d", upto, o.Op.Lane, ln.issued)
+	}
+	if !x.board.TakeOver(driver.Lane(o.Op.Lane), o.Op.Seq, upto) {
+		x.bad("operation %v runs, and its lane cannot be taken over", o.Op)
+	}
+	x.sum.Detached++
+	x.detached = append(x.detached, ln.queue[0])
+	for i, q := range ln.queue {
+		ln.failed[q.act.Op.Seq] = true
+		if i == 0 {
+			continue
+		}
+		for _, b := range q.bufs {
+			b.users--
+		}
+		x.leaveGang(q)
+		x.heard(q.attempt)
+	}
+	ln.queue, ln.done = nil, upto
+	x.news = append(x.news, engine.Event{Kind: engine.Detached, Op: o.Op})
+}
+
+// endDetached ends detached launches whose time has come.
+func (x *executor) endDetached() {
+	x.detached = slices.DeleteFunc(x.detached, func(o *operation) bool {
+		switch {
+		case o.stopped:
+			o.status, o.err = engine.DepFailed, nil
+		case o.end > x.now:
+			return false
+		}
+		if o.status == engine.OK {
+			x.finishLaunch(o)
+		}
+		for _, b := range o.bufs {
+			b.users--
+		}
+		x.news = append(x.news, x.outcome(o))
+		return true
+	})
 }

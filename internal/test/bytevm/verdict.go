@@ -131,6 +131,7 @@ func (x *executor) drawOptions(seed uint64, spares []machine.DeviceID) {
 		Backoff: time.Duration(1 + r.IntN(1_000_000)), Health: engine.Health{MaxFailures: maxSafeFailures + r.IntN(50), MaxLosses: 100},
 		NoRecovery: x.traits.has(NoRecovery),
 	}
+	x.drawProcesses()
 	if r.IntN(2) == 0 {
 		names := sched.Names()
 		x.options.Policy = sched.Policies()[names[r.IntN(len(names))]]
@@ -400,5 +401,22 @@ func (x *executor) leftovers() {
 	}
 	if left := x.engine.Left(); left != "" {
 		x.bad("the engine keeps %s", left)
+	}
+}
+
+// drawProcesses says which devices run in processes of their own. A launch leaves its lane
+// only where nothing bounds it, and then hanging launches must be ended by their process.
+func (x *executor) drawProcesses() {
+	o := &x.options
+	if !x.traits.has(Processes | Detaches) {
+		return
+	}
+	for i := range x.machine.Devices {
+		own := !x.machine.Devices[i].HostMemory
+		o.Processes = append(o.Processes, engine.Process{Own: own, Keeps: own && x.r.IntN(2) == 0})
+	}
+	o.Limits = engine.Limits{Least: 20 * time.Millisecond, Times: 2, Unknown: 20 * time.Millisecond}
+	if x.traits.has(Detaches) {
+		o.TaskTimeout, o.DetachAfter = 0, time.Duration(1+x.r.IntN(500_000))
 	}
 }
