@@ -95,7 +95,8 @@ func TestRecorderMemoryIsBounded(t *testing.T) {
 	}
 	record(bound + 1)
 	// AllocsPerRun runs once to warm up and once to count: ten million in all.
-	if allocs := testing.AllocsPerRun(1, func() { record(5_000_000) }); allocs != 0 {
+	// It counts those of the whole process, of which the Go runtime makes a few.
+	if allocs := testing.AllocsPerRun(1, func() { record(5_000_000) }); allocs > 100 {
 		t.Errorf("a full recorder allocated %v times", allocs)
 	}
 	if got := len(r.Events()); got != bound+1 { // and the Missing event
