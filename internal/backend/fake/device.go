@@ -31,7 +31,7 @@ type device struct {
 	closed chan struct{} // closed with the device
 
 	mu       sync.Mutex
-	cond     sync.Cond // a lane got something, or the device closes
+	cond     sync.Cond // a lane got something, an operation ended, or the device closes
 	buffers  map[driver.Buffer]buffer
 	slabs    map[int32][]byte
 	used     int64 // bytes of buffers that are not in slabs
@@ -42,6 +42,7 @@ type device struct {
 	mapped   [][]byte
 	ranks    map[uint64]*rank // of communicators, by number
 	given    int64            // copies and launches taken, ever
+	flight   int              // those of them that have not ended
 	done     []driver.Completion
 	gone     bool          // the device is lost
 	lost     chan struct{} // closed when it is
@@ -182,6 +183,7 @@ func (d *device) Submit(batch []driver.Op) error {
 			o.Args = slices.Clone(in.Args)
 			l := d.lane(in.Lane)
 			l.queue = append(l.queue, o)
+			d.flight++
 		}
 	}
 	d.cond.Broadcast()
@@ -297,6 +299,8 @@ func (d *device) run(l *lane) {
 		d.board.Done(o.Lane, o.Seq, err != nil)
 		d.mu.Lock()
 		d.done = append(d.done, driver.Completion{Lane: o.Lane, Seq: o.Seq, Start: start, End: end, Err: err})
+		d.flight--
+		d.cond.Broadcast()
 		d.mu.Unlock()
 		d.wake()
 	}
@@ -564,10 +568,22 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 }
 
 // Revive ends as the script says for the rung: without a rule, well and with
-// empty memory.
-func (d *device) Revive(_ context.Context, rung driver.Rung) (kept bool, err error) {
+// empty memory. Operations that were in flight end before it, so that none of them is
+// taken for one of the revived device.
+func (d *device) Revive(ctx context.Context, rung driver.Rung) (kept bool, err error) {
+	defer context.AfterFunc(ctx, func() {
+		d.mu.Lock() // or the loop below could miss it
+		defer d.mu.Unlock()
+		d.cond.Broadcast()
+	})()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for d.gone && d.flight > 0 && !d.isClosed() && ctx.Err() == nil {
+		d.cond.Wait()
+	}
+	if err := context.Cause(ctx); err != nil {
+		return false, fmt.Errorf("fake: revive %s: %w", d.info.Name, err)
+	}
 	if d.isClosed() {
 		return false, fmt.Errorf("fake: revive %s: %w", d.info.Name, driver.ErrClosed)
 	}
