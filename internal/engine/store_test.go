@@ -59,10 +59,12 @@ type storeModel struct {
 	after   map[Inst][]uint64 // by lane, the operations that an instance must not end before
 	away    map[spaceID]bool
 	waits   map[spaceID]int // those in line for a memory
+	host    map[Inst]int64  // bytes of the buffers made in host memory, idle ones too
 }
 
-// modelCap is how many bytes each device's memory has.
-const modelCap = 1 << 12
+// modelCap is how many bytes each device's memory has, modelHost how many host memory has: so
+// few that idle buffers have to be freed for others.
+const modelCap, modelHost = 1 << 12, 1 << 9
 
 // pieceLen returns how many bytes a piece of data has: of two sizes, whose idle buffers
 // are kept in one list.
@@ -75,8 +77,9 @@ func newStoreModel(t *testing.T, seed uint64) *storeModel {
 		data: make(map[dataID]pieceID), homes: make(map[dataID]bool),
 		copies: make(map[valueID]map[slotID]placed), buffers: make(map[Inst]bool),
 		after: make(map[Inst][]uint64), away: make(map[spaceID]bool), waits: make(map[spaceID]int),
+		host: make(map[Inst]int64),
 	}
-	mach := &machine.Machine{HostBytes: 2 * modelCap, Devices: make([]machine.Device, 2)}
+	mach := &machine.Machine{HostBytes: modelHost, Devices: make([]machine.Device, 2)}
 	free := make([]*int64, 2)
 	for i := range mach.Devices {
 		mach.Devices[i].MemBytes = modelCap
@@ -95,11 +98,15 @@ func (m *storeModel) perform() {
 				m.t.Fatalf("instance %d is made twice", a.Inst)
 			}
 			m.buffers[a.Inst] = true
+			if a.Kind == Alloc && a.Device == machine.Host {
+				m.host[a.Inst] = a.Bytes
+			}
 		case Free:
 			if !m.buffers[a.Inst] {
 				m.t.Fatalf("instance %d is freed and was not made", a.Inst)
 			}
 			delete(m.buffers, a.Inst)
+			delete(m.host, a.Inst)
 			for l, seq := range m.after[a.Inst] {
 				if m.lanes[l].done < seq {
 					m.t.Fatalf("instance %d is freed while operations that may refer to it are in flight", a.Inst)
@@ -114,6 +121,13 @@ func (m *storeModel) perform() {
 		}
 	}
 	m.out.list = m.out.list[:0]
+	used := int64(0)
+	for _, bytes := range m.host {
+		used += bytes
+	}
+	if used > modelHost {
+		m.t.Fatalf("buffers in host memory take %d bytes of %d", used, modelHost)
+	}
 }
 
 // pick returns an element of a slice at random.
