@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,7 +20,7 @@ var (
 	head   = regexp.MustCompile(`^(struct|layout\(push_constant\) uniform) \w+ \{`)
 )
 
-// language is how types are called.
+// language is how the numbers that graph.Pack takes are called.
 type language map[string]string
 
 var (
@@ -104,64 +105,127 @@ func module(dir string) (root, path string, err error) {
 	}
 }
 
-// structure returns the fields of a Go structure as lines of a language.
-func structure(dir, name string, in language) (lines []string, err error) {
-	file, s, err := lookup(dir, name)
+// structure returns the fields of the structure name, declared in dir, as lines of a
+// language.
+func structure(dir, name string, in language) ([]string, error) {
+	at, t, err := lookup(dir, name)
 	if err != nil {
 		return nil, err
 	}
+	_, s, at, err := at.resolve(t, in)
+	if err == nil && s == nil {
+		err = errors.New("it is a number, not a structure")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return at.fields(name, "", s, in)
+}
+
+// scope is where the types that a Go file names are looked up: its folder and its imports.
+type scope struct {
+	dir  string
+	file *ast.File
+}
+
+// fields returns the fields of the structure name as lines, and those of structures in
+// it in their place, which is how graph.Pack packs them. Their names begin with prefix.
+// Fields of one structure type that occurs several times have the names of its
+// occurrences in front, because names in a declaration must differ.
+func (at scope) fields(name, prefix string, s *ast.StructType, in language) (lines []string, err error) {
+	occurs := make(map[string]int)
 	for _, f := range s.Fields.List {
-		switch t := f.Type.(type) {
-		case *ast.SelectorExpr: // a structure of another package
-			dir, err := imported(dir, file, t)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-			nested, err := structure(dir, t.Sel.Name, in)
+		occurs[types.ExprString(f.Type)] += len(names(f))
+	}
+	for _, f := range s.Fields.List {
+		of := types.ExprString(f.Type)
+		number, nested, from, err := at.resolve(f.Type, in)
+		if err != nil {
+			return nil, fmt.Errorf("%s has a field of type %s: %w", name, of, err)
+		}
+		if nested != nil && occurs[of] == 1 {
+			more, err := from.fields(of, prefix, nested, in)
 			if err != nil {
 				return nil, err
 			}
-			lines = append(lines, nested...)
-		case *ast.Ident:
-			typ, ok := in[t.Name]
-			if !ok { // a structure of this one
-				nested, err := structure(dir, t.Name, in)
-				if err != nil {
-					return nil, fmt.Errorf("%s has a field of type %s: %w", name, t.Name, err)
-				}
-				lines = append(lines, nested...)
-				continue
-			}
-			var names []string
-			for _, n := range f.Names {
-				if n.Name == "_" {
-					return nil, fmt.Errorf("%s has a field without a name", name)
-				}
-				names = append(names, lower(n.Name))
-			}
-			line := "\t" + typ + " " + strings.Join(names, ", ") + ";"
-			if says := strings.TrimSpace(f.Comment.Text()); says != "" {
-				line += " // " + says
-			}
-			lines = append(lines, line)
-		default:
-			return nil, fmt.Errorf("%s has a field that is neither a number nor a structure", name)
+			lines = append(lines, more...)
+			continue
 		}
+		var called []string
+		for _, n := range names(f) {
+			if n == "_" {
+				return nil, fmt.Errorf("%s has a field without a name", name)
+			}
+			called = append(called, prefix+lower(n))
+		}
+		if nested != nil {
+			for _, c := range called {
+				more, err := from.fields(of, c+"_", nested, in)
+				if err != nil {
+					return nil, err
+				}
+				lines = append(lines, more...)
+			}
+			continue
+		}
+		line := "\t" + number + " " + strings.Join(called, ", ") + ";"
+		if says := strings.TrimSpace(f.Comment.Text()); says != "" {
+			line += " // " + says
+		}
+		lines = append(lines, line)
 	}
 	return lines, nil
 }
 
-// lookup finds a structure among the Go files of a folder, tests included, and the
-// file it is in.
-func lookup(dir, name string) (*ast.File, *ast.StructType, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		return nil, nil, err
+// names returns the names a field declares; an embedded one has that of its type.
+func names(f *ast.Field) (out []string) {
+	for _, n := range f.Names {
+		out = append(out, n.Name)
 	}
-	for _, path := range names {
+	if len(out) == 0 {
+		of := types.ExprString(f.Type)
+		out = append(out, of[strings.LastIndex(of, ".")+1:])
+	}
+	return out
+}
+
+// resolve follows the names of a type to the number it is, called as the language does,
+// or to the structure, with the scope of its fields.
+func (at scope) resolve(t ast.Expr, in language) (number string, s *ast.StructType, from scope, err error) {
+	dir, name := at.dir, ""
+	switch t := t.(type) {
+	case *ast.StructType:
+		return "", t, at, nil
+	case *ast.Ident:
+		if number, ok := in[t.Name]; ok {
+			return number, nil, at, nil
+		}
+		name = t.Name
+	case *ast.SelectorExpr: // of another package
+		if dir, err = at.imported(t); err != nil {
+			return "", nil, at, err
+		}
+		name = t.Sel.Name
+	default:
+		return "", nil, at, errors.New("it is neither a number nor a structure")
+	}
+	if from, t, err = lookup(dir, name); err != nil {
+		return "", nil, at, err
+	}
+	return from.resolve(t, in)
+}
+
+// lookup finds a type among the Go files of a folder, tests included, and the scope of
+// what its declaration names.
+func lookup(dir, name string) (scope, ast.Expr, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		return scope{}, nil, err
+	}
+	for _, path := range paths {
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
-			return nil, nil, err
+			return scope{}, nil, err
 		}
 		for _, d := range f.Decls {
 			g, ok := d.(*ast.GenDecl)
@@ -170,27 +234,25 @@ func lookup(dir, name string) (*ast.File, *ast.StructType, error) {
 			}
 			for _, s := range g.Specs {
 				if t, ok := s.(*ast.TypeSpec); ok && t.Name.Name == name {
-					if s, ok := t.Type.(*ast.StructType); ok {
-						return f, s, nil
-					}
+					return scope{dir, f}, t.Type, nil
 				}
 			}
 		}
 	}
-	return nil, nil, fmt.Errorf("no structure %s is declared in %s", name, dir)
+	return scope{}, nil, fmt.Errorf("no number or structure %s is declared in %s", name, dir)
 }
 
 // imported finds the folder of the package that a type of another package is of.
-func imported(dir string, f *ast.File, t *ast.SelectorExpr) (string, error) {
+func (at scope) imported(t *ast.SelectorExpr) (string, error) {
 	pkg, ok := t.X.(*ast.Ident)
 	if !ok {
-		return "", errors.New("it has a field of no known type")
+		return "", errors.New("it is of no package")
 	}
-	root, path, err := module(dir)
+	root, path, err := module(at.dir)
 	if err != nil {
 		return "", err
 	}
-	for _, i := range f.Imports {
+	for _, i := range at.file.Imports {
 		from, err := strconv.Unquote(i.Path.Value)
 		if err != nil {
 			return "", err

@@ -186,22 +186,85 @@ void main() {}
 	}
 }
 
+// A declaration has what graph.Pack packs: a structure once for each of its names, and
+// types by any name for the numbers and structures they are. Every name in it is another.
+func TestNamedTypes(t *testing.T) {
+	const source = `package k
+
+import "example.org/m/far"
+
+type mode int
+type kind = mode
+type inner struct { X, Y int32 }
+type outer inner
+
+type params struct {
+	mode
+	Kind       kind // of them
+	Far        far.Mode
+	First, Two inner
+	Box        struct{ N far.Mode }
+	Last       outer
+}
+`
+	dir := write(t, map[string]string{
+		"go.mod":     module1,
+		"far/far.go": "package far\n\ntype Mode Other\ntype Other float32\n",
+		"k/k.go":     source,
+		"k/k.cu":     "//params: params\nstruct P {\n};\n",
+	})
+	file := filepath.Join(dir, "k/k.cu")
+	if err := rewrite(file); err != nil {
+		t.Fatal(err)
+	}
+	const want = `//params: params
+struct P {
+	unsigned mode;
+	unsigned kind; // of them
+	float far;
+	int first_x, first_y;
+	int two_x, two_y;
+	float n;
+	int x, y;
+};
+`
+	if b, err := os.ReadFile(file); err != nil || string(b) != want {
+		t.Errorf("it is\n%s\nwant\n%s", b, want)
+	}
+	type mode int
+	type inner struct{ X, Y int32 }
+	packed, err := graph.Pack(struct {
+		mode
+		Kind       mode
+		Far        float32
+		First, Two inner
+		Box        struct{ N float32 }
+		Last       inner
+	}{})
+	numbers := strings.Count(want, ";") - 1 + strings.Count(want, ",") // each of four bytes
+	if err != nil || len(packed) != 4*numbers {
+		t.Errorf("Pack makes %d bytes, %v, and the declaration has %d numbers", len(packed), err, numbers)
+	}
+}
+
 // What cannot be declared is said with the place, and the source stays as it is.
 func TestMistakes(t *testing.T) {
 	for source, want := range map[string]string{
-		"//params: none\nstruct P {\n};":         "k.cu:1: no structure none is declared in ",
-		"//params: away.None\nstruct P {\n};":    "k.cu:1: no structure None is declared in ",
-		"//params: text\nstruct P {\n};":         "k.cu:1: text has a field of type string: no structure string is declared in ",
-		"//params: list\nstruct P {\n};":         "k.cu:1: list has a field that is neither a number nor a structure",
+		"//params: none\nstruct P {\n};":         "k.cu:1: no number or structure none is declared in ",
+		"//params: away.None\nstruct P {\n};":    "k.cu:1: no number or structure None is declared in ",
+		"//params: text\nstruct P {\n};":         "k.cu:1: text has a field of type string: no number or structure string is declared in ",
+		"//params: list\nstruct P {\n};":         "k.cu:1: list has a field of type []int: it is neither a number nor a structure",
 		"//params: blank\nstruct P {\n};":        "k.cu:1: blank has a field without a name",
-		"//params: other\nstruct P {\n};":        "k.cu:1: other: package fmt is not of this module",
+		"//params: number\nstruct P {\n};":       "k.cu:1: number: it is a number, not a structure",
+		"//params: named\nstruct P {\n};":        "k.cu:1: named has a field of type slice: it is neither a number nor a structure",
+		"//params: other\nstruct P {\n};":        "k.cu:1: other has a field of type fmt.State: package fmt is not of this module",
 		"\n//params: good\nint x;\nstruct P {};": "k.cu:3: a struct or a push_constant block must follow",
 		"//params: good\nstruct P {\n":           "k.cu:2: a struct or a push_constant block must follow, and end with };",
 		"//params:\nstruct P {\n};":              "k.cu:1: write //params: and the name of a structure",
 	} {
 		dir := write(t, map[string]string{
 			"go.mod": module1, "k.cu": source,
-			"k.go": "package k\n\nimport \"fmt\"\n\ntype (\n\ttext struct{ s string }\n\tlist struct{ s []int }\n\tblank struct{ _ int }\n\tother struct{ s fmt.State }\n\tgood struct{ n int }\n)\n",
+			"k.go": "package k\n\nimport \"fmt\"\n\ntype (\n\ttext struct{ s string }\n\tlist struct{ s []int }\n\tblank struct{ _ int }\n\tother struct{ s fmt.State }\n\tnumber int\n\tslice []int\n\tnamed struct{ s slice }\n\tgood struct{ n int }\n)\n",
 		})
 		file := filepath.Join(dir, "k.cu")
 		err := rewrite(file)

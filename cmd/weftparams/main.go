@@ -18,7 +18,9 @@
 // The structure is looked for in the folder of the source; one of another package is
 // written with that package's folder, in the module or relative to the source, as in
 // "graph.MatMul" or "../test.Count". Names of fields become lower case, FirstRow
-// first_row.
+// first_row. Structures in a structure are replaced by their fields. If a structure has
+// several fields of one structure type, as in "a, b point", the names of those fields
+// come first: a_x, b_x.
 //
 //	weftparams saxpy.cu saxpy.comp
 //
