@@ -27,10 +27,12 @@
 // is folded towards one rank, and hops along which the result spreads. An
 // algorithm is nothing but a choice of routes (see routes.go). Slices are cut
 // further into pieces that follow one another, so that copies and folds overlap.
+// Unless Spec.Algorithm names one, the algorithm whose plan is predicted to end
+// first is taken (see choose.go and predict.go).
 //
-// Where all ranks are devices that have a library of their own for this, such as
-// NCCL, and nobody asks for exactness, that takes the operation as one task of a
-// gang (see Native).
+// If all ranks are devices that have a library of their own for this, such as
+// NCCL, and Spec.Exact is not set, that library takes the operation as one task of
+// a gang (see Native).
 //
 // # Order
 //

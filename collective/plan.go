@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -46,7 +45,7 @@ type step struct {
 }
 
 // New works out an operation on a machine. Where the specification leaves a
-// choice it takes what cost predicts to be done first; Explain tells why.
+// choice it takes what cost predicts to be done first (choose.go); Explain tells why.
 func New(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
 	if err := s.check(m); err != nil {
 		return nil, err
@@ -71,35 +70,6 @@ func New(m *machine.Machine, cost machine.Cost, s Spec) (*Plan, error) {
 		return nil, fmt.Errorf("%v: %w: not by a library of the devices: %w", s.Op, ErrSpec, why)
 	}
 	return p, nil
-}
-
-// candidates are the algorithms that may be chosen from.
-func (s *Spec) candidates() ([]*algorithm, error) {
-	var out []*algorithm
-	var names []string
-	ordered := s.Exact && s.Op.Folds() && !s.Fold.Exact(s.Type)
-	for i := range algorithms {
-		a := &algorithms[i]
-		// What goes from one rank to another by itself has no better way.
-		if (s.Op == AllToAll || s.Op == Send) && i > 0 || ordered && !a.ordered {
-			continue
-		}
-		names = append(names, a.name)
-		if s.Algorithm == "" || s.Algorithm == a.name {
-			out = append(out, a)
-		}
-	}
-	if len(out) == 0 {
-		what := "unknown algorithm"
-		if slices.Contains(Algorithms(), s.Algorithm) {
-			what = "no way to do it by algorithm"
-			if ordered {
-				what = "not in the order of ranks, as exact asks for, is algorithm"
-			}
-		}
-		return nil, fmt.Errorf("%v: %w: %s %q; use one of %s", s.Op, ErrSpec, what, s.Algorithm, strings.Join(names, ", "))
-	}
-	return out, nil
 }
 
 // alignBytes is where slices and pieces begin, if they can: at cache lines.
@@ -346,7 +316,7 @@ func (p *planner) spread(r route, has []*held, hops []hop) {
 // where they end.
 func (p *planner) along(r route, acc []held, has []*held) int {
 	hops, root := p.a.fold(p.t, r.owner)
-	if len(hops) == 0 { // nobody else
+	if len(hops) == 0 { // there is one rank
 		has[root] = &held{p.target(r, root), 1}
 		p.copy(root, acc[root].place, has[root].place, 0)
 	}
@@ -394,7 +364,7 @@ func (p *planner) atOnce(r route, bring []held, has []*held) {
 	}
 	switch {
 	case has[r.owner] != nil:
-	case len(st.outs) > 0: // others have it, and nobody asks the owner
+	case len(st.outs) > 0: // others have it, and the owner does not need it
 		has[r.owner] = &held{st.outs[0], st.level + 1}
 	default:
 		give(r.owner)

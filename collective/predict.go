@@ -1,100 +1,11 @@
 package collective
 
 import (
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
-	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
-
-// minPieceBytes is the least a piece is made of where nobody says how many there
-// are to be.
-const minPieceBytes = 64 << 10
-
-// tries are the numbers of pieces to look at.
-func (s *Spec) tries() []int {
-	if s.Pieces > 0 {
-		return []int{s.Pieces}
-	}
-	out := []int{1}
-	for n := int64(4); n <= 64 && s.Count*s.elementBytes()/(int64(len(s.Ranks))*n) >= minPieceBytes; n *= 2 {
-		out = append(out, int(n))
-	}
-	return out
-}
-
-// choose makes the plan of every candidate and returns the one that is predicted
-// to be done first.
-func choose(m *machine.Machine, cost machine.Cost, s Spec, candidates []*algorithm) *Plan {
-	var best *Plan
-	var told strings.Builder
-	t := newTopology(m, s.Ranks)
-	w := newWays(m, cost, s.Ranks)
-	for _, a := range candidates {
-		var own *Plan // the best of this algorithm
-		for _, pieces := range s.tries() {
-			before := own
-			for _, behind := range a.behind(t) {
-				p := &Plan{Spec: s, m: m}
-				p.Spec.Algorithm, p.Spec.Pieces = a.name, pieces
-				b := newPlanner(m, &p.Spec, a, t, pieces)
-				b.run()
-				b.order(behind)
-				p.inOrder = behind > 0 && len(w.far) > 0
-				p.steps, p.temps = b.steps, b.temps
-				if p.Predicted = w.predict(p); own == nil || p.Predicted < own.Predicted {
-					own = p
-				}
-				if pieces == 1 {
-					break // there is but one order
-				}
-			}
-			if own == before {
-				break // more pieces only cost more
-			}
-		}
-		fmt.Fprintf(&told, "  %-12s %10v  %d steps", a.name, round(own.Predicted), len(own.steps))
-		if own.Spec.Pieces > 1 {
-			fmt.Fprintf(&told, ", %d pieces", own.Spec.Pieces)
-		}
-		fmt.Fprintf(&told, ": %s\n", a.why)
-		if best == nil || own.Predicted < best.Predicted {
-			best = own
-		}
-	}
-	best.why = told.String()
-	return best
-}
-
-// round keeps three digits.
-func round(d time.Duration) time.Duration {
-	unit := time.Duration(1)
-	for d/unit >= 1000 {
-		unit *= 10
-	}
-	return d.Round(unit)
-}
-
-// Explain says in words what was chosen and what else there was, with what each
-// was predicted to take.
-func (p *Plan) Explain() string {
-	s := &p.Spec
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v", s.Op)
-	if s.Op.Folds() {
-		fmt.Fprintf(&b, " %v", s.Fold)
-	}
-	fmt.Fprintf(&b, " of %d %v (%s) over %d ranks: %s, predicted %v", s.Count, s.Type, text.FormatSize(s.Count*s.elementBytes()), len(s.Ranks), s.Algorithm, round(p.Predicted))
-	if bound := p.Bound(); bound > 0 && p.Predicted > 0 {
-		fmt.Fprintf(&b, ", %.0f %% of what the links allow (%v)", 100*bound.Seconds()/p.Predicted.Seconds(), round(bound))
-	}
-	b.WriteByte('\n')
-	b.WriteString(p.why)
-	return b.String()
-}
 
 // Bound is a time no algorithm can beat: the bytes that must enter one rank's
 // memory over the widest link it has to another and, for an allreduce, the
@@ -242,9 +153,8 @@ func (w *ways) through(from, to machine.DeviceID) []int {
 
 // predict goes through the steps of a plan in their order with a clock for every
 // device, for copies into, out of and over a network from each, and for everything
-// shared: a list
-// schedule. What it leaves out is that shared things are divided and not taken
-// in turns, which comes to the same in the end.
+// shared: a list schedule. What it leaves out is that shared things are divided and
+// not taken in turns, which comes to the same in the end.
 func (w *ways) predict(p *Plan) time.Duration {
 	n := len(w.m.Devices)
 	compute, in, out, sent := make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n)
