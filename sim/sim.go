@@ -167,7 +167,7 @@ type loop struct {
 	fetches int // resident data asked for and not there yet
 	fetched bool
 	freed   bool // and given back
-	poke    bool // the engine was asked for something: step at once
+	stepNow bool // the engine was asked for something: step at once
 	steps   int
 	idle    int
 }
@@ -280,7 +280,7 @@ func (l *loop) fetch() {
 	if l.fetched {
 		return
 	}
-	l.fetched, l.poke = true, true
+	l.fetched, l.stepNow = true, true
 	for _, ref := range l.refs {
 		l.engine.Fetch(ref)
 		l.fetches++
@@ -294,7 +294,7 @@ func (l *loop) emptied() bool {
 		return true
 	}
 	if !l.freed {
-		l.freed, l.poke = true, len(l.refs) > 0
+		l.freed, l.stepNow = true, len(l.refs) > 0
 		for _, ref := range l.refs {
 			l.engine.FreeData(ref)
 		}
@@ -320,9 +320,9 @@ func (l *loop) next() (now time.Duration, waking, ok bool) {
 	if len(l.jobs) > 0 {
 		take(l.jobs[0].At)
 	}
-	if l.poke {
+	if l.stepNow {
 		take(l.hw.now)
-		l.poke = false
+		l.stepNow = false
 	}
 	nothing := !ok
 	if t, some := l.engine.NextWake(); some {

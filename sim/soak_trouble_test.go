@@ -50,7 +50,7 @@ func (l *loop) round(tr *trial) error {
 			}
 		}
 	}
-	l.poke = true
+	l.stepNow = true
 	return l.run()
 }
 
