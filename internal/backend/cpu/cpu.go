@@ -74,20 +74,20 @@ func (d *cpuDriver) Open(_ context.Context, log *slog.Logger) ([]driver.Device, 
 
 // device is some cores.
 type device struct {
-	info    machine.Device
-	o       Options
-	lo, hi  int // cores
-	board   *driver.Board
-	lanes   []*lane
-	byLane  map[driver.Lane]*lane
-	wake    func()
-	team    atomic.Pointer[team]
-	teams   []*team // to be closed with the device
-	mu      sync.Mutex
-	buffers map[driver.Buffer][]byte
-	used    int64
-	closed  atomic.Bool
-	adrift  adrift
+	info     machine.Device
+	o        Options
+	lo, hi   int // cores
+	board    *driver.Board
+	lanes    []*lane
+	byLane   map[driver.Lane]*lane
+	wake     func()
+	team     atomic.Pointer[team]
+	teams    []*team // to be closed with the device
+	mu       sync.Mutex
+	buffers  map[driver.Buffer][]byte
+	used     int64
+	closed   atomic.Bool
+	detached detached
 }
 
 func newDevice(i, parts, lo, hi int, o Options) *device {
@@ -192,7 +192,7 @@ func (d *device) bytes(b driver.Buffer, off, n int64) ([]byte, error) {
 }
 
 func (d *device) Completions(dst []driver.Completion) int {
-	n := d.adrift.completions(dst)
+	n := d.detached.completions(dst)
 	for _, l := range d.lanes {
 		n += l.completions(dst[n:])
 	}
@@ -215,7 +215,7 @@ func (d *device) Close() error {
 	for _, l := range d.lanes {
 		<-l.end
 	}
-	d.adrift.wait()
+	d.detached.wait()
 	for _, t := range d.teams {
 		t.close()
 	}
@@ -228,7 +228,7 @@ func (d *device) Close() error {
 // Stop ends an operation early: when its kernel asks, or in its turn without having
 // begun.
 func (d *device) Stop(op driver.Wait) {
-	if d.adrift.stop(op) {
+	if d.detached.stop(op) {
 		return
 	}
 	if l := d.byLane[op.Lane]; l != nil {

@@ -35,20 +35,21 @@ type lane struct {
 	mu      sync.Mutex
 	cond    sync.Cond
 	pending batch               // submitted, not taken
-	waiting atomic.Int32        // how many that are, readable without the lock
+	waiting atomic.Int32        // len(pending.ops), readable without the lock
 	idle    bool                // the goroutine sleeps
 	done    []driver.Completion // handed over, not collected
-	handed  uint32              // the last operation that was
+	handed  uint32              // the last operation whose completion was handed over
 	gone    atomic.Bool         // given up on
-	stopped []uint32            // numbers of operations nobody wants
-	stops   atomic.Int32        // how many that are, readable without the lock
+	stopped []uint32            // numbers of operations to end early, see Stop
+	stops   atomic.Int32        // len(stopped), readable without the lock
 	settled chan struct{}       // closed once nothing given before runs any more
 
-	// the last operation whose completion was collected: of who collects alone
+	// the last operation whose completion was collected; used only by the goroutine
+	// that calls Completions
 	collected uint32
 
-	// the goroutine's: what it took, which of it is next, how many completions it has
-	// gathered, and whether the lane was taken from it
+	// used only by the lane's goroutine: what it took, which of it is next, how many
+	// completions it has gathered, and whether the lane was taken from it
 	taken    batch
 	next     int
 	gathered int
@@ -333,7 +334,7 @@ func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duratio
 	c.Lane, c.Seq, c.Start, c.End, c.Err = l.id, seq, start, end, err
 	if !l.dev.board.Complete(l.id, seq, err != nil) {
 		l.lost = true
-		l.dev.adrift.ended(l, *c)
+		l.dev.detached.ended(l, *c)
 		return end
 	}
 	if l.is != nil {

@@ -8,21 +8,21 @@ import (
 	"github.com/weft-run/weft/driver"
 )
 
-// adrift is the calls that were detached from their lanes: each has the goroutine, and
-// the team, that the lane had.
-type adrift struct {
-	any   atomic.Bool // there was one
+// detached holds the calls that were detached from their lanes. Each keeps the goroutine
+// and the team that its lane had.
+type detached struct {
+	any   atomic.Bool // a call has been detached; while false, completions skips the lock
 	mu    sync.Mutex
 	calls map[driver.Wait]*lane
 	done  []driver.Completion
 	out   sync.WaitGroup
 }
 
-// Detach gives a lane, and its device, to other goroutines, and leaves to those it had
-// the call they run.
+// Detach starts another goroutine for a lane, and another team for its device. The former
+// goroutine ends with the call it runs, and so does its team if no other lane uses it.
 func (d *device) Detach(op driver.Wait, upto uint32) bool {
 	old := d.byLane[op.Lane]
-	a := &d.adrift
+	a := &d.detached
 	a.mu.Lock() // held until the call is listed: it may return at once
 	if old == nil || !d.board.TakeOver(op.Lane, op.Seq, upto) {
 		a.mu.Unlock()
@@ -57,8 +57,8 @@ func (d *device) Detach(op driver.Wait, upto uint32) bool {
 	return true
 }
 
-// ended takes in that a detached call has returned.
-func (a *adrift) ended(l *lane, c driver.Completion) {
+// ended notes the completion of a detached call that has returned.
+func (a *detached) ended(l *lane, c driver.Completion) {
 	a.mu.Lock()
 	delete(a.calls, driver.Wait{Lane: c.Lane, Seq: c.Seq})
 	a.done = append(a.done, c)
@@ -66,7 +66,7 @@ func (a *adrift) ended(l *lane, c driver.Completion) {
 	l.dev.wake()
 }
 
-func (a *adrift) completions(dst []driver.Completion) int {
+func (a *detached) completions(dst []driver.Completion) int {
 	if !a.any.Load() {
 		return 0
 	}
@@ -77,8 +77,8 @@ func (a *adrift) completions(dst []driver.Completion) int {
 	return n
 }
 
-// stop has a detached call end when its kernel asks; false if there is none.
-func (a *adrift) stop(op driver.Wait) bool {
+// stop has Call.Stopped of a detached call return true, and reports whether op is one.
+func (a *detached) stop(op driver.Wait) bool {
 	a.mu.Lock()
 	l := a.calls[op]
 	a.mu.Unlock()
@@ -92,5 +92,5 @@ func (a *adrift) stop(op driver.Wait) bool {
 	return true
 }
 
-// wait waits until all have returned.
-func (a *adrift) wait() { a.out.Wait() }
+// wait waits until all detached calls have returned.
+func (a *detached) wait() { a.out.Wait() }
