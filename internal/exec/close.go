@@ -75,9 +75,9 @@ func (l *loop) cancel(j *Job, wait time.Duration) {
 	later(wait, func(l *loop) { l.overdue = append(l.overdue, j) })
 }
 
-// detach tells jobs that were cancelled some time ago that they have ended, although
-// something of them is in flight. The engine keeps what that uses until it is done.
-func (l *loop) detach() {
+// leaveBehind ends the jobs that were cancelled and are overdue, although operations of
+// them are in flight. The engine keeps what those use until they are complete.
+func (l *loop) leaveBehind() {
 	for _, j := range l.overdue {
 		id := j.id
 		if id == 0 {

@@ -178,7 +178,7 @@ func (l *loop) run() {
 		l.stirred = l.stirred || len(l.acts) > 0
 		l.perform()
 		if len(l.overdue) > 0 {
-			l.detach()
+			l.leaveBehind()
 		}
 		if !l.closing || len(l.runs) > 0 {
 			l.wait()
@@ -529,7 +529,7 @@ func (l *loop) done(a *engine.Action) {
 		return
 	}
 	if l.runs[a.Run] == nil {
-		l.caughtUp(a.Run) // it was told of before: see detach
+		l.caughtUp(a.Run) // it was told of before: see leaveBehind
 		return
 	}
 	switch {

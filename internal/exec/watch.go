@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// sampleEvery is how often the condition of devices is sampled unless the
-	// configuration says otherwise, and how often calls are looked after where no
-	// condition is sampled.
+	// sampleEvery is the default interval at which the condition of devices is sampled.
+	// Calls are looked after at this interval if sampling is off.
 	sampleEvery = 100 * time.Millisecond
-	// hangAfter is how long a device with work may show no sign of life.
+	// hangAfter is how long a device with work may show no sign of life before it
+	// counts as unresponsive.
 	hangAfter = 3 * time.Second
-	// longAfter is how long a call in host memory may run before that is logged: it
+	// longAfter is how long a call in host memory may run before it is logged: it
 	// cannot be ended, and its device does nothing else meanwhile.
 	longAfter = time.Minute
-	// ownFades is what is left of our own use of a device after a sample: what
-	// a driver tells is an average over up to a second, ten samples, and still
-	// holds what we ended in that time.
+	// ownFades is the factor by which the known use of a device by this process fades
+	// with each sample. The utilisation a driver reports is an average over up to a
+	// second, ten samples, and includes work that has ended in that time.
 	ownFades = 0.8
 )
 
-// watch has the condition of every device sampled until the loop shuts down. A
-// device that tells something about itself has a goroutine of its own, since
-// asking it may take a while or hang; the others are sampled together.
+// watch starts the sampling of every device, until the loop shuts down. A device that
+// reports its condition is sampled by a goroutine of its own, since the request may take
+// long or hang; the others are sampled together.
 func (l *loop) watch(c *Config) {
 	every, hang := c.HealthInterval, c.HangAfter
 	if every == 0 {
@@ -82,8 +82,8 @@ func (l *loop) sampler(every, hang time.Duration, devs ...*dev) {
 	})
 }
 
-// regularly starts a goroutine that prepares something for the loop to do, again and
-// again. Closing l.unwatched ends it.
+// regularly starts a goroutine that calls prepare at an interval and has the loop call
+// what it returns. Closing l.unwatched ends the goroutine.
 func (l *loop) regularly(every time.Duration, prepare func() func(*loop)) {
 	l.watchers.Add(1)
 	go func() {
@@ -112,7 +112,7 @@ func (l *loop) regularly(every time.Duration, prepare func() func(*loop)) {
 	}()
 }
 
-// ask returns what a device says about itself.
+// ask returns the condition that a device reports. -1 stands for what it does not report.
 func (d *dev) ask(hang time.Duration) engine.Sample {
 	s := engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1, Faults: -1}
 	if d.away.Load() {
@@ -127,7 +127,7 @@ func (d *dev) ask(hang time.Duration) engine.Sample {
 		}
 	}
 	if h, ok := d.Device.(driver.Hanger); ok {
-		// It is quiet for as long as it had work and did nothing.
+		// A device is silent from its last sign of life on, or from when it got work.
 		since := h.LastSeen()
 		if idle := time.Unix(0, d.idle.Load()); idle.After(since) {
 			since = idle
@@ -137,9 +137,9 @@ func (d *dev) ask(hang time.Duration) engine.Sample {
 	return s
 }
 
-// sample hands a device's condition to the engine. How busy a device is that
-// does not say so follows from the time its tasks took, and of one that does how
-// much of that is ours.
+// sample hands a device's condition to the engine. The time its tasks took gives the
+// utilisation of a device that does not report one, and this process's share of the
+// utilisation of a device that does.
 func (l *loop) sample(d *dev, s *engine.Sample) {
 	d.away.Store(d.lost)
 	if d.flight == 0 {
@@ -172,22 +172,24 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
 }
 
-// lookAfter sees to calls in host memory that take long, which nobody can end.
+// lookAfter logs calls in host memory that take long, and detaches those that keep other
+// runs waiting: a Go kernel cannot be ended from outside.
 func (l *loop) lookAfter(d *dev, now time.Duration) {
 	if d.host && !d.lost {
 		l.sayLong(d, now)
-		l.goBeside(d, now)
+		l.detach(d, now)
 	}
 }
 
-// unheard reports whether the engine is yet to hear of the end of an operation.
+// unheard reports whether the end of an operation is among the events that the engine
+// has not been given.
 func (l *loop) unheard(op engine.Op) bool {
 	return slices.ContainsFunc(l.evs, func(ev engine.Event) bool { return ev.Kind == engine.OpDone && ev.Op == op })
 }
 
-// goBeside has a device go on beside a call that keeps other runs waiting, which nobody
-// can end.
-func (l *loop) goBeside(d *dev, now time.Duration) {
+// detach lets a device run other operations beside a call that keeps other runs waiting
+// and cannot be ended.
+func (l *loop) detach(d *dev, now time.Duration) {
 	can, ok := d.Device.(driver.Detacher)
 	if !ok {
 		return
@@ -203,7 +205,7 @@ func (l *loop) goBeside(d *dev, now time.Duration) {
 		"task", o.Graph.TaskName(o.Task), "kernels", strings.Join(kernelNames(o.Graph.Task(o.Task)), ", "), "for", (now - o.Since).Round(time.Millisecond))
 }
 
-// sayLong says once of a call that it takes long, and which kernel that is.
+// sayLong logs, once for each call, that a call takes long, with the names of its kernels.
 func (l *loop) sayLong(d *dev, now time.Duration) {
 	o, ok := l.engine.Oldest(d.id)
 	if !ok || now-o.Since < l.longAfter || o.Op == d.said || l.unheard(o.Op) {
