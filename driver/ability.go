@@ -125,8 +125,8 @@ type Dropper interface {
 	Drop(cause error)
 }
 
-// Stopper ends operations early whose results nobody wants any more. Each still
-// completes in its turn: with ErrStopped, or as it would have if it was too late.
+// Stopper ends operations early whose results are not needed. Each still completes in its
+// turn: with ErrStopped, or, if it was too late to stop it, as it would have without.
 type Stopper interface {
 	Stop(op Wait)
 }

@@ -10,21 +10,22 @@ import (
 // Lane numbers an in-order queue of operations over all devices.
 type Lane int32
 
-// Wait names an operation another must not begin before.
+// Wait names an operation that must be complete before another begins.
 type Wait struct {
 	Lane Lane
 	Seq  uint32
 }
 
-// Board shows how far every lane is, so that a device can wait for another's
-// operations without anybody in between. All may read. A lane's count only grows,
-// and a failure is remembered until Forget says that nobody waits for it any more.
+// Board holds the progress of every lane, so that a device can wait directly for the
+// operations of another. Any goroutine may read it. A lane's count only grows, and a
+// failure is remembered until Forget says that no operation waits for it.
 //
-// Operations have 32-bit numbers that wrap; the board counts with 64 bits, and takes
-// a number for the nearest there is. Nobody waits for operations 2³¹ back.
+// Operations have 32-bit numbers that wrap. The board counts with 64 bits and reads a
+// number as the nearest count that ends in those 32 bits, so a wait must name an
+// operation less than 2³¹ back.
 //
 // A board can lie in memory that several processes map (see ShareBoard). What the
-// process that made it knows is in memory that the others only read.
+// process that made the board decides is in memory that the others only read.
 type Board struct {
 	lanes  []lane
 	far    []record // of lanes whose device is in another process; nil within one process
@@ -158,10 +159,9 @@ func (b *Board) TakeOver(n Lane, running, upto uint32) bool {
 // does not complete any more. No count is as high.
 const claimed = 1 << 63
 
-// Abandon notes that nobody waits for a lane's operations up to seq any more:
-// those that are not complete count as failed from now on, whatever becomes of them,
-// so that whoever waits for them goes on. The process that made the board calls it,
-// also for lanes of devices in others.
+// Abandon makes the lane's operations up to seq that are not complete count as failed,
+// however they end, so that operations that wait for them go on. Only the process that
+// made the board calls it, also for lanes of devices in other processes.
 func (b *Board) Abandon(n Lane, seq uint32) {
 	b.rule.Lock()
 	r := &b.lanes[n].ruled
@@ -237,7 +237,7 @@ func (b *Board) Sleep(ready func() bool) {
 	}
 }
 
-// Stir wakes everyone in this process who sleeps on the board, as when a device
+// Stir wakes all goroutines of this process that sleep on the board, as when a device
 // closes.
 func (b *Board) Stir() {
 	b.mu.Lock()
@@ -245,7 +245,7 @@ func (b *Board) Stir() {
 	b.mu.Unlock()
 }
 
-// Spare reports whether this process has so many cores that one of them may look all
-// the time for what others do, since being woken takes longer than a small kernel. A
-// container's quota counts, and so do cores that are not there.
+// Spare reports whether this process has enough cores, eight, for one of them to poll for
+// what others do: to be woken takes longer than a small kernel. Both a container's quota
+// and the number of cores present limit what it counts.
 func Spare() bool { return min(runtime.GOMAXPROCS(0), runtime.NumCPU()) >= 8 }

@@ -22,16 +22,16 @@ type boardHead struct {
 
 // farHead begins the memory of a shared board that all members write.
 type farHead struct {
-	moves  atomic.Uint32 // counts when somebody elsewhere sleeps; slept on
+	moves  atomic.Uint32 // counts changes while a process sleeps; processes sleep on it
 	asleep atomic.Uint64 // a bit for each member that sleeps
 	_      [112]byte
 }
 
 // shared is what a process knows of a board it shares.
 //
-// Who sleeps in a process waits for Board.cond as on any board. While somebody
-// does, one goroutine of that process sleeps on the shared word and passes on
-// what it hears.
+// Goroutines that sleep wait for Board.cond as on any board. While there are some, one
+// more goroutine of their process sleeps on the shared word and wakes them when that
+// changes.
 type shared struct {
 	head   *farHead
 	member uint64 // this process's bit
@@ -140,8 +140,8 @@ func sameMoment() (begin time.Time, clock time.Duration) {
 	return begin, clock
 }
 
-// Retire waits until nothing of this process looks at the board's memory any more
-// by itself. Nobody may use the board after it was called.
+// Retire waits until no goroutine of the board reads its memory. The board must not be
+// used after Retire was called.
 func (b *Board) Retire() {
 	if b.shared != nil {
 		b.shared.watchers.Wait()

@@ -38,8 +38,8 @@ type Call struct {
 	unwanted func() bool
 }
 
-// NewCall returns a call for a device to run kernels with, one after another;
-// unwanted reports that nobody wants the result of the one it runs.
+// NewCall returns a call for a device to run kernels with, one after another.
+// unwanted reports whether the result of the kernel that runs is not needed.
 func NewCall(unwanted func() bool) *Call { return &Call{unwanted: unwanted} }
 
 // Reset makes the call ready for the next kernel: it has not failed.
@@ -49,9 +49,9 @@ func (c *Call) Reset() {
 	}
 }
 
-// Stopped reports that nobody wants the result any more: its run was cancelled, or
-// something else of it failed. A kernel that takes long does well to ask now and
-// then, and to return; whatever it left is thrown away.
+// Stopped reports whether the result is not needed, because the run was cancelled or
+// another task of it failed. A kernel that takes long should call Stopped at intervals
+// and return once it is true. The contents of its buffers are then discarded.
 func (c *Call) Stopped() bool { return c.unwanted != nil && c.unwanted() }
 
 // Fail makes the launch fail. Other parts of it may still run to their end.

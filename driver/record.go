@@ -37,7 +37,7 @@ const stretches = 512
 // remembered.
 func (p *record) fail(lo, hi, forgot uint64) {
 	from, next := p.from.Load(), p.next.Load()
-	if next-from > stretches { // somebody else wrote here: all is taken for failed
+	if next-from > stretches { // another process wrote here: all count as failed
 		p.from.Store(next)
 		from, lo = next, 0
 	}
@@ -68,8 +68,8 @@ func (p *record) clean() bool { return p.from.Load() == p.next.Load() }
 // about once for each failure. Only a writer gone mad is in the way for longer.
 const looks = 64
 
-// has reports whether an operation failed. What nobody would have written counts as
-// a failure.
+// has reports whether an operation failed. A record that fail cannot have written counts
+// as a failure.
 func (p *record) has(at uint64) bool {
 	for range looks {
 		from, next := p.from.Load(), p.next.Load()
