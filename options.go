@@ -28,9 +28,9 @@ type Options struct {
 	// cores, which are one device, as four with cores of their own, "cuda:0/4"
 	// one GPU served by four workers. A name that nothing here has is an error.
 	Devices string
-	// MaxDevices keeps the best so many; 0 keeps all. The best are the fastest, once
-	// all that are found have been measured and the cache has that; until then those
-	// with the highest score.
+	// MaxDevices is the largest number of devices to use; 0 uses all. The best are
+	// kept: the fastest, if the cache has measurements of all that are found, else
+	// those with the highest score.
 	MaxDevices int
 	// Policy names what places tasks (sched.Default), Partitioner what cuts work
 	// (sched.DefaultPartitioner). PlaceBy and CutBy bring the caller's own.
@@ -90,8 +90,8 @@ type Options struct {
 	Validation bool
 	// Pin ties the threads of CPU devices to their cores.
 	Pin bool
-	// Trace keeps so many events of what ran where; 0 keeps none. Its key is
-	// trace_events.
+	// Trace is the number of events of what ran where to keep; 0 keeps none. Its
+	// key is trace_events.
 	Trace int
 	// NoCalibrate opens devices without measuring them, which takes up to a
 	// second when nothing is known about them. Its key is calibrate, with the

@@ -40,7 +40,7 @@ var settings = []setting{
 	word("devices", "devices to use: cpu, cuda:1, cpu/4 (cores as four devices), cuda:0/2 (a GPU as two), or a list; empty for all", "",
 		func(o *Options) *string { return &o.Devices },
 		func(v string) error { _, err := machine.ParseSelection(v); return err }),
-	count("max_devices", "use at most so many devices: the fastest as measured before, else by score", none,
+	count("max_devices", "largest number of devices to use: the fastest as measured before, else those with the highest score", none,
 		func(o *Options) *int { return &o.MaxDevices }),
 	word("policy", "how tasks are placed", sched.Default,
 		func(o *Options) *string { return &o.Policy },
