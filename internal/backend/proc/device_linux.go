@@ -173,30 +173,30 @@ type device struct {
 	flying  atomic.Int64          // operations given and not completed
 	epoch   atomic.Int64          // counts workers lost; changed under mu
 
-	mu        sync.Mutex
-	state     state
-	w         *child
-	standby   *child
-	preparing bool // there is a standby, or will be
-	member    map[*child]int
-	done      []driver.Completion // ended by the parent
-	heard     time.Duration       // the board's clock when it was last read for a completion
-	homes     uint32              // numbers used on homeLane
-	heap      heap
-	aliases   map[peerBuffer]alias // siblings' buffers the worker knows
-	unnamed   []uint32             // names for aliases that are free again
-	foreign   map[int32]bool       // others' slabs the worker has mapped
-	far       map[*origin]bool     // devices whose slabs it cannot map
-	limbo     []temporary
-	rec       writer
-	steps     writer
-	backlog   []byte // records the ring had no room for, each after its length
-	kernels   registry
-	segs      int            // segments of the arena the worker was told of
-	tuned     []driver.Tuned // what is known of kernels, for workers to come
-	fault     error
-	suspects  map[*graph.Task]bool
-	alone     driver.Wait // a suspect that runs by itself, or lane NoLane
+	mu         sync.Mutex
+	state      state
+	w          *child
+	standby    *child
+	preparing  bool // there is a standby, or will be
+	member     map[*child]int
+	done       []driver.Completion // ended by the parent
+	heard      time.Duration       // the board's clock when it was last read for a completion
+	homes      uint32              // numbers used on homeLane
+	heap       heap
+	aliases    map[peerBuffer]alias // siblings' buffers the worker knows
+	unnamed    []uint32             // names for aliases that are free again
+	foreign    map[int32]bool       // others' slabs the worker has mapped
+	far        map[*origin]bool     // devices whose slabs it cannot map
+	unreleased []temporary          // memory to give back to the arena when its operation is complete
+	rec        writer
+	steps      writer
+	backlog    []byte // records the ring had no room for, each after its length
+	kernels    registry
+	segs       int            // segments of the arena the worker was told of
+	tuned      []driver.Tuned // what is known of kernels, for workers to come
+	fault      error
+	suspects   map[*graph.Task]bool
+	alone      driver.Wait // a suspect that runs by itself, or lane NoLane
 
 	life       context.Context // ends when Close is called
 	endLife    context.CancelCauseFunc
@@ -338,7 +338,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 func (d *device) mind(w *child) {
 	watched := make(chan struct{})
 	go d.watch(w, watched)
-	d.background.Go(func() { d.bury(w, watched) })
+	d.background.Go(func() { d.awaitEnd(w, watched) })
 }
 
 // watchTick is how often a worker's pulse is felt.
@@ -412,9 +412,9 @@ const (
 	lostWait = 50 * time.Millisecond
 )
 
-// bury waits for the end of a worker and ends what it had in flight. Until the
-// process is gone it may write to host memory, so nothing is said before.
-func (d *device) bury(w *child, watched <-chan struct{}) {
+// awaitEnd waits for the end of a worker's process and then ends the operations that were
+// in flight on it: until then the process may write to host memory.
+func (d *device) awaitEnd(w *child, watched <-chan struct{}) {
 	select {
 	case <-w.exited:
 	case <-w.doom:
@@ -441,9 +441,9 @@ func (d *device) bury(w *child, watched <-chan struct{}) {
 	w.unmap()
 }
 
-// lose ends what a worker had in flight. haunted says that the worker is not gone
-// yet: what it may still write to is kept from being used again.
-func (d *device) lose(w *child, haunted bool) {
+// lose ends the operations in flight on a worker. mayStillRun says that its process has
+// not ended: the memory it may write to is then not used again before it has.
+func (d *device) lose(w *child, mayStillRun bool) {
 	d.mu.Lock()
 	if d.w != w {
 		d.mu.Unlock()
@@ -464,7 +464,7 @@ func (d *device) lose(w *child, haunted bool) {
 	}
 	err := d.verdict(w)
 	for _, l := range d.lanes {
-		d.abort(l, err, haunted, w)
+		d.abort(l, err, mayStillRun, w)
 	}
 	d.board.Abandon(d.homeLane, d.homes)
 	for _, l := range d.lanes {
@@ -582,11 +582,11 @@ func (d *device) finish(l *lane) {
 
 // abort ends a lane's operations from the first that did not complete on: what
 // comes after a lost one on its lane is lost too.
-func (d *device) abort(l *lane, err error, haunted bool, w *child) {
+func (d *device) abort(l *lane, err error, mayStillRun bool, w *child) {
 	now := d.board.Now()
 	for f := l.oldest(); f != nil; f = l.oldest() {
 		d.board.Abandon(l.id, f.seq)
-		if haunted {
+		if mayStillRun {
 			for _, mem := range [][]byte{f.temp, f.host} {
 				if mem != nil {
 					release := d.drv.o.Memory.Hold(mem)
@@ -819,7 +819,7 @@ func (d *device) fromPeer(l *lane, op *driver.Op, wait bool) bool {
 		// The worker was lost in between: the rest of the batch is refused, and
 		// this as if it had been given just before.
 		if mem != nil {
-			d.limbo = append(d.limbo, temporary{mem, half.wait})
+			d.unreleased = append(d.unreleased, temporary{mem, half.wait})
 		}
 		l.given = op.Seq
 		d.board.Abandon(l.id, op.Seq)

@@ -92,10 +92,10 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 	l.first++
 	d.flying.Add(-1)
 	if f.temp != nil {
-		d.limbo = append(d.limbo, temporary{f.temp, f.until})
+		d.unreleased = append(d.unreleased, temporary{f.temp, f.until})
 		f.temp = nil
 	}
-	d.limbo = slices.DeleteFunc(d.limbo, func(t temporary) bool {
+	d.unreleased = slices.DeleteFunc(d.unreleased, func(t temporary) bool {
 		done, _ := d.board.State(t.until)
 		if done = done || t.until.Seq == 0; done {
 			d.drv.o.Memory.Put(t.mem)

@@ -20,10 +20,27 @@
 // The package knows no backend and decides nothing about scheduling. It needs
 // Linux; elsewhere opening it says so.
 //
-// Files: device (the parent's view of a worker), lane (what is in flight), memory
-// (buffers in slabs), stage (copies of memory outside the arena), child (processes
-// and their end), conn (the control socket), ring, wire (records), worker and
-// keeper (the children).
+// # Files
+//
+// child_linux.go starts a child (spawn), asks it, kills it and waits for its end;
+// revive_linux.go puts another worker in the place of a lost one (Revive) and keeps
+// standbys. The rest, each with _linux.go:
+//
+//	device    Open, and the parent's view of a worker: submitting, watching, losing it
+//	lane      operations in flight, and how their completions are read
+//	memory    buffers in slabs
+//	stage     copies of host memory outside the arena
+//	registry  numbers for kernels
+//	join      ranks of native collectives
+//	tune      decisions about kernels that outlive a worker
+//	retry     repeated attempts to open a device
+//	backoff   pauses before a child is replaced
+//	talk      limits on what a child may log
+//	worker    the child that runs a device
+//	keeper    the child that makes device memory, and the parent's view of it
+//	conn      messages on the control socket
+//	ring      records in shared memory
+//	wire      what those records mean
 package proc
 
 import (
