@@ -16,9 +16,9 @@ func GoKernel(name string, per ...uint32) *graph.Kernel {
 	return &graph.Kernel{Name: name, Impls: []graph.Impl{i}}
 }
 
-// PTX is an implementation for NVIDIA GPUs: an entry of a PTX source, in blocks
-// of so many threads, each of which covers per items of a step's grid in each
-// dimension; one where nothing is said.
+// PTX returns an implementation for NVIDIA GPUs: an entry of a PTX source, with the
+// threads of a block. Each thread covers per items of a step's grid in each dimension, one
+// in those that per does not give.
 func PTX(source []byte, entry string, threads uint32, per ...uint32) graph.Impl {
 	i := graph.Impl{Dialect: graph.PTX, Arch: "sm_75", Entry: entry, Source: source, Block: [3]uint32{threads}}
 	copy(i.Per[:], per)
@@ -31,9 +31,9 @@ func Library(routine string) graph.Impl {
 	return graph.Impl{Dialect: graph.Library, Entry: routine}
 }
 
-// SPIRV is an implementation for Vulkan: the shader in a file, in groups of so many
-// invocations, each of which covers per items of a step's grid in each dimension;
-// one where nothing is said.
+// SPIRV returns an implementation for Vulkan: the shader in a file, with the invocations
+// of a group. Each invocation covers per items of a step's grid in each dimension, one in
+// those that per does not give.
 func SPIRV(files embed.FS, name string, invocations uint32, per ...uint32) graph.Impl {
 	source, err := files.ReadFile(name + ".spv")
 	if err != nil {
@@ -56,7 +56,7 @@ func With(k *graph.Kernel, impls ...graph.Impl) *graph.Kernel {
 	return k
 }
 
-// Grid is the launch of a step over so many items in each dimension, which
+// Grid returns the launch of a step over a number of items in each dimension, which
 // implementations cut as suits them. Dimensions that are not given are one.
 func Grid(items ...int64) graph.Launch {
 	l := graph.Launch{Grid: [3]uint32{1, 1, 1}}

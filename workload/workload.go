@@ -201,8 +201,8 @@ type Streamed interface {
 // Fed is the optional ability of a job to have inputs, which are copied to devices
 // in every run, where that is fast.
 type Fed interface {
-	// Feed moves inputs to memory that get returns, of so many bytes each, until
-	// restore is called.
+	// Feed moves inputs to memory that get returns, one call for each, until restore
+	// is called.
 	Feed(get func(bytes int) ([]byte, error)) (restore func(), err error)
 }
 

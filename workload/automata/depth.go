@@ -19,7 +19,7 @@ import (
 // devices.
 const unknownK = 8
 
-// every lets rounds have so many steps, or all there are.
+// every sets the number of steps of a round: k, or all steps if they are fewer.
 func (j *Job) every(k int) {
 	j.k = min(k, j.c.Steps)
 	// A group of rows is what is dealt out. With k rows at least the halo of a

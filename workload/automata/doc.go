@@ -1,7 +1,7 @@
 // Package automata steps Conway's Game of Life (rule B3/S23) on a torus, 64
 // cells to a word.
 //
-// A grid is a slice of rows, each of so many words; cell x of a row is bit x%64
+// A grid is a slice of rows of equally many words; cell x of a row is bit x%64
 // of its word x/64, and the first and last cell of a row are neighbours. A
 // device owns a block of rows ([Blocks]) and keeps a halo of k rows above and
 // below it, filled with its neighbours' rows: then it can step k times

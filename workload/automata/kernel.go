@@ -98,6 +98,6 @@ func Blocks(rows, parts int) []int {
 	return begin
 }
 
-// Ops returns the number of 32-bit operations for k steps of rows of so many
-// words: about thirty for 32 cells.
+// Ops returns the number of 32-bit operations for k steps of a number of rows and of
+// words in each: about thirty for 32 cells.
 func Ops(words, rows, k int) float64 { return 60 * float64(words) * float64(rows) * float64(k) }

@@ -121,8 +121,8 @@ func images(c *weft.Call, p graph.Conv2D, lo, hi int) {
 	bands(c, newPlan(s), s.All(), lo, hi)
 }
 
-// atOnce is how many terms are computed between two looks at whether anybody wants
-// them, a tenth of a second's worth, but for whole bands.
+// atOnce is the number of terms computed between two calls of Call.Stopped, rounded up
+// to whole bands: they take about a tenth of a second.
 const atOnce = 1 << 32
 
 // bands computes bands lo to hi of a part of the output.

@@ -37,7 +37,7 @@ type layout struct{ image, channel, row, first int }
 // at is where a row of a channel of an image begins.
 func (o layout) at(n, c, row int) int { return n*o.image + c*o.channel + (row-o.first)*o.row }
 
-// byImage is the order of NCHW for images of so many channels, rows and columns.
+// byImage returns the layout NCHW for images of a number of channels, rows and columns.
 func byImage(channels, rows, columns int) layout {
 	return layout{image: channels * rows * columns, channel: rows * columns, row: columns}
 }
@@ -166,7 +166,7 @@ func (l plan) offsets(off []int32) {
 	}
 }
 
-// fill copies what so many output rows from p on read of image n into the slab.
+// fill copies to the slab what a number of output rows, from p on, read of image n.
 func (l plan) fill(slab, x []float32, n, p, rows int) {
 	for c := range l.C {
 		for r := range l.phaseR {
@@ -212,9 +212,9 @@ func (l plan) fillLine(line, row []float32, first int) {
 	clear(line[have:])
 }
 
-// store copies outputs lo to hi of a band that begins at row p, of so many
-// channels of image n from first on, from the tile, leaving out the columns that
-// are none.
+// store copies outputs lo to hi of a band that begins at row p from the tile to y: those
+// of a number of channels of image n, from first on, without columns
+// beyond those of the output.
 func (l plan) store(y, tile []float32, n, first, channels, p, lo, hi int) {
 	for j := lo; j < hi; {
 		row, q := j/l.width, j%l.width

@@ -209,7 +209,7 @@ func (j *Job) Pieces() sched.Pieces {
 // Whole is all points as one task.
 func (j *Job) Whole() graph.Task { return j.task(j.c.Points, 0, j.c.Features) }
 
-// task adds up rows of the matrix over so many points.
+// task returns the task that adds up rows lo to hi of the matrix over a number of points.
 func (j *Job) task(points, lo, hi int) graph.Task {
 	n, d := float64(points), float64(j.c.Features)
 	rows, grid := float64(hi-lo), workload.Grid(int64(hi-lo), int64(j.c.Features))

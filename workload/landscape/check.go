@@ -13,20 +13,21 @@ import (
 // structures.
 var ErrWrong = errors.New("not the landscape")
 
-// What Check computes again: entries worth so many pairs of beads, which takes about
-// five seconds of a core's time, but a few at least. Of 200 residues those are all.
+// Check computes as many entries again as have checkPairs pairs of beads in all, which
+// takes about five seconds of a core's time, but at least checkEntries. Up to 200 residues
+// those are all entries.
 const (
 	checkPairs   = 3 << 29
 	checkEntries = 16
 )
 
-// picked says which entries of a landscape Check compares: so many of each row, one at
-// random in each stretch of as many angles, or of some rows one.
+// picked says which entries of a landscape Check compares: each entries of each row, one
+// at random in every stretch of equally many angles, or one entry of some rows.
 type picked struct{ rows, each, of int }
 
-// sampleOf is the sample for so many rows, whose entries have so many pairs on average.
-// More than hostedParts of a row are a multiple of that, so that every part of a row that
-// a task can have has some.
+// sampleOf returns the sample for a number of rows, whose entries have the given number of
+// pairs on average. More than hostedParts entries of a row are a multiple of hostedParts,
+// so that some are in every part of a row that a task can have.
 func sampleOf(rows int, pairs float64) picked {
 	entries := int(max(min(checkPairs/max(pairs, 1), float64(rows*Angles)), checkEntries))
 	if entries < rows {

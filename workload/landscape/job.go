@@ -35,8 +35,7 @@ type Config struct {
 	Path string
 	// Chain is the chain to read; empty means the first.
 	Chain string
-	// Residues, when not zero, asks for a helix of so many residues instead of
-	// a file.
+	// Residues, if not zero, is the length of a helix to use instead of a file.
 	Residues int
 }
 
@@ -128,8 +127,8 @@ func helix(n int) []float64 {
 
 // Kernel computes rows; its arguments are the native structure, the turns and
 // rows of energies; its grid is the rows and angles. Rows of more than shaderPairs
-// pairs are computed by longKernel: the same, but that a shader adds up so many pairs
-// from one on, and finishKernel makes energies of the sums.
+// pairs are computed by longKernel: the same, except that a shader adds up shaderPairs
+// pairs, from params.fromPair on, and finishKernel makes energies of the sums.
 var Kernel = workload.With(workload.GoKernel("landscape.rows", 1, graph.All),
 	workload.PTX(ptx, "landscape_rows", 256, 1, 250), workload.SPIRV(spirv, "landscape_rows", 128, 1, 125))
 
@@ -166,8 +165,8 @@ type params struct {
 	energy      float64 // of the native structure
 }
 
-// pieces makes a kernel for tasks whose pieces are so many to a row. An item is what
-// a task has of one row.
+// pieces returns a kernel for tasks that are made of pieces of rows, parts to a row. An
+// item is what a task has of one row.
 func pieces(parts int) weft.Func {
 	return weft.WithParams(func(c *weft.Call, p params, lo, hi int) {
 		first, count := p.first, p.rows

@@ -12,7 +12,7 @@ var ErrStructure = errors.New("not a chain of beads")
 // The parameters of the potential.
 const (
 	contactDistance = 8.0  // beads nearer than this in the native structure attract each other
-	contactSpan     = 4    // they are at least so many beads apart along the chain
+	contactSpan     = 4    // least difference of the numbers of two beads that interact
 	repulsion       = 4.0  // size of the beads of other pairs
 	cutoff          = 12.0 // beyond which those do not repel each other
 	bondStiffness   = 100.0

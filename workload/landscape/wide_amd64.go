@@ -25,7 +25,7 @@ var best = func() kernel {
 // use is the kernel in use. Tests set it to run the others.
 var use = best
 
-// addAVX512 and addAVX2 add a pair at so many vectors of angles. They multiply
+// addAVX512 and addAVX2 add a pair at a number of vectors of angles. They multiply
 // and add in the order of the Go code and without fusing, so that all kernels
 // agree to the last bit.
 //

@@ -31,8 +31,8 @@ func scrambled(n int) []byte {
 	return leaves
 }
 
-// cutRoot computes a root as devices do: the leaves in chunks for so many
-// parts, each in its own memory, then the nodes of the chunks.
+// cutRoot computes a root as devices do: the leaves in chunks for a number of parts, each
+// in its own memory, then the nodes of the chunks.
 func cutRoot(mode Mode, leaves []byte, parts int) [Size]byte {
 	n := len(leaves) / Size
 	h, chunks := Chunks(n, parts)

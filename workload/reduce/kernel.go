@@ -49,7 +49,7 @@ func sumBlock[T Float](src []T) T {
 	if whole > 0 && sumWide(&sum, src[:whole]) {
 		return foldLanes(&sum, src[whole:])
 	}
-	// Eight lanes at a time, because so many sums fit into registers; the block
+	// Eight lanes at a time, because eight sums fit into registers; the block
 	// stays in the nearest cache meanwhile.
 	for l := 0; l < lanes; l += 8 {
 		var s0, s1, s2, s3, s4, s5, s6, s7 T
@@ -177,5 +177,5 @@ func Cut(n, parts int) []int {
 // Ops returns the number of operations to fold n elements.
 func Ops(n int) float64 { return float64(n) }
 
-// Bytes returns the memory traffic to fold n elements of so many bytes each.
+// Bytes returns the memory traffic, in bytes, to fold n elements of a size in bytes.
 func Bytes(n, size int) float64 { return float64(n) * float64(size) }

@@ -2,8 +2,8 @@
 
 package reduce
 
-// sum32 and sum64 set the lanes of sum to the sums over so many rows of as many
-// elements.
+// sum32 and sum64 set the lanes of sum to their sums over a number of rows of src, each
+// with an element for every lane.
 //
 //go:noescape
 func sum32(sum, src *float32, rows int)
@@ -11,9 +11,9 @@ func sum32(sum, src *float32, rows int)
 //go:noescape
 func sum64(sum, src *float64, rows int)
 
-// extrema32 and extrema64 set most and least to vectors of 64 bytes that have the
-// largest and smallest elements of so many of them. If there is a NaN among all,
-// it is in both, or they say so.
+// extrema32 and extrema64 set most and least to the largest and smallest elements, lane
+// by lane, of a number of vectors of 64 bytes. A NaN among all elements is in both, or
+// nan is true.
 //
 //go:noescape
 func extrema32(most, least, src *float32, rows int) (nan bool)

@@ -97,8 +97,8 @@ func (j *Job) Check() error {
 	})
 }
 
-// patternsOf is how many patterns of a batch Check takes, each of which needs so many
-// terms.
+// patternsOf returns how many patterns of a batch Check computes again. Each takes the
+// given number of terms.
 func patternsOf(batch int, terms float64) int {
 	return min(max(int(checkTerms/max(terms, 1)), checkPatterns), batch)
 }
@@ -110,7 +110,7 @@ func (j *Job) Misses() []workload.Miss {
 		{What: "one state of a pattern that is compared, off by more than its rounding", Chance: 0},
 		{What: "one wrong pattern", Chance: 1 - count/batch},
 	}
-	// So many patterns lie in two stretches at worst, half of them in each.
+	// A tile of patterns lies in two stretches at worst, half of it in each.
 	if stretch := batch / count; batch > tile && stretch > tile/2 {
 		one := 1 - tile/2/stretch
 		return append(out, workload.Miss{What: fmt.Sprintf("%d wrong patterns", tile), Chance: one * one})

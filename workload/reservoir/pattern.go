@@ -41,14 +41,14 @@ func (p Pattern) Validate(channels int) error {
 	return nil
 }
 
-// bin returns in which of so many equal intervals a spike is.
+// bin returns the number of the interval a spike is in, of bins equal ones.
 func (p Pattern) bin(s Spike, bins int) int {
 	return min(int(s.Time/(p.Duration/float64(bins))), bins-1)
 }
 
-// Bins adds the spikes of a valid pattern to the input of a run of so many
-// steps: u has a row of batch values for each of the channels and steps, and the
-// pattern's are in one column. u must be zero there before.
+// Bins adds the spikes of a valid pattern to the input of a run. u has a row of batch
+// values for each of the channels and steps, and the pattern's are in one column, which
+// must be zero before.
 func (p Pattern) Bins(u []float32, steps, channels, batch, column int) {
 	for _, s := range p.Spikes {
 		at := (p.bin(s, steps)*channels+s.Channel)*batch + column

@@ -16,7 +16,7 @@ type Readout struct {
 
 // Train returns the readout that fits outputs to states by ridge regression: it
 // solves (X·Xᵀ + lambda·I)·Wᵀ = X·Yᵀ, where a column of X is a state with a one
-// below. states has so many values and targets so many outputs for each sample.
+// below. For each sample, states has a number of values and targets one of outputs.
 // It returns ErrParams if the sizes do not fit, or if the system is singular,
 // which a lambda above zero prevents.
 func Train(states, targets []float64, values, outputs int, lambda float64) (*Readout, error) {

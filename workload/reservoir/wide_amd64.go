@@ -11,7 +11,7 @@ import (
 // the others.
 var wide = cpu.X86.HasAVX512F
 
-// addRow64 and addRow16 add so many entries of a row, times 64 or 16 patterns
+// addRow64 and addRow16 add a number of entries of a row, times 64 or 16 patterns
 // of x, to sum. Rows of x are stride bytes apart. They round products, as the
 // Go code does.
 //
@@ -21,7 +21,7 @@ func addRow64(sum, x *float32, stride uintptr, columns *int32, values *float32, 
 //go:noescape
 func addRow16(sum, x *float32, stride uintptr, columns *int32, values *float32, entries int)
 
-// relax16 does the work of relax for so many vectors of sixteen patterns.
+// relax16 does the work of relax for a number of vectors of sixteen patterns.
 //
 //go:noescape
 func relax16(next, x, sum *float32, leak, keep float32, vectors int)
