@@ -108,8 +108,8 @@ func (b *Board) Given(n Lane, seq uint32) {
 }
 
 // Reclaim takes a lane back from a process that has ended, for the next one to go on
-// with. What it cannot have written is thrown away: then all of the lane that anybody
-// may still wait for has failed.
+// with. If it wrote what no device can have written, that is discarded, and all operations
+// of the lane that are not forgotten count as failed.
 func (b *Board) Reclaim(n Lane) {
 	b.rule.Lock()
 	defer b.rule.Unlock()
@@ -183,7 +183,7 @@ func (s *shared) leave() {
 // bursts.
 const linger = 10 * time.Millisecond
 
-// watch passes on moves of other processes while anyone here sleeps.
+// watch wakes sleepers of this process when another process changes the board.
 func (s *shared) watch(b *Board) {
 	for {
 		s.mu.Lock()

@@ -149,7 +149,7 @@ func FuzzBoard(f *testing.F) {
 			}
 		}
 		if over, _ := b.State(driver.Wait{Lane: lane, Seq: first + uint32(len(failed)+1)}); over {
-			t.Fatal("an operation is over that nobody gave")
+			t.Fatal("an operation is over that was not given")
 		}
 		for _, l := range []driver.Lane{0, 2} {
 			if n := b.Count(l); n != 0 {

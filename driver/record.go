@@ -65,7 +65,7 @@ func (p *record) fail(lo, hi, forgot uint64) {
 func (p *record) clean() bool { return p.from.Load() == p.next.Load() }
 
 // looks is how often a reader begins again when a writer was in its way, which is
-// about once for each failure. Only a writer gone mad is in the way for longer.
+// about once for each failure. Only a writer that breaks the rules takes longer.
 const looks = 64
 
 // has reports whether an operation failed. A record that fail cannot have written counts

@@ -45,7 +45,7 @@ func TestCourier(t *testing.T) {
 	ops[0].Seq = 9
 	close(b.let)
 	if !from.busy.Load() || !to.busy.Load() {
-		t.Error("something is under way, and nobody knows")
+		t.Error("something is under way, and the courier does not say so")
 	}
 	close(a.let)
 	from.settle()

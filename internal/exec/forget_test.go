@@ -47,7 +47,7 @@ func TestForget(t *testing.T) {
 		b.Done(0, first+5, true)
 		b.Done(2, first+5, true)
 		if known(2, first+1) {
-			t.Error("a failure nobody waits for is still remembered")
+			t.Error("a failure that no operation waits for is still remembered")
 		}
 		if !known(0, first+2) || !known(0, first+3) {
 			t.Error("a failure was forgotten the engine had not heard of in time")

@@ -71,7 +71,7 @@ func TestNativeGang(t *testing.T) {
 		{name: "what a member reads fails", script: "on 1 fail copies times 1", want: "no rank of communicator", after: true},
 		{name: "a member is lost", script: "on 1 lose kernel native; on 1 revive standby fails; on 1 revive restart fails; on 1 revive reopen fails", want: "no device|no rank of communicator"},
 		{name: "a member is lost and back", script: "on 1 lose kernel native times 1", want: "no rank of communicator", after: true},
-		{name: "nobody waits any more", script: "on 1 hang kernel native times 1", deadline: true, want: "deadline"},
+		{name: "the deadline passes", script: "on 1 hang kernel native times 1", deadline: true, want: "deadline"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o, err := fake.Parse("devices 3; memory 1048576; joins nccl; " + c.script)
