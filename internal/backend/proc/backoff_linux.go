@@ -15,7 +15,7 @@ const (
 // then twice the last pause, until a child was healthy.
 type backoff struct{ wait time.Duration }
 
-// next returns the pause, after a child that lived so long.
+// next returns the pause after a child that ended when it had lived for a time.
 func (b *backoff) next(lived time.Duration) time.Duration {
 	if lived >= healthy {
 		b.wait = 0

@@ -117,7 +117,7 @@ func chaos(t *testing.T, c chaotic) {
 	t.Setenv("TMPDIR", t.TempDir())
 	rnd := rand.New(rand.NewPCG(*chaosSeed, 14))
 	m := &mayhem{t: t, rnd: rnd, told: map[string]int{}}
-	quiet := 0 // opens in a row that failed though nobody was struck
+	quiet := 0 // opens in a row that failed though no process was struck
 	for m.struck < *chaosRounds {
 		m.look()
 		r, err := m.open(c)
@@ -150,7 +150,7 @@ type mayhem struct {
 	t      *testing.T
 	rnd    *rand.Rand
 	struck int
-	idle   bool           // nobody was struck while devices opened
+	idle   bool           // no process was struck while devices opened
 	told   map[string]int // how often what came about
 	// What there was before devices opened.
 	fds, routines, processes int

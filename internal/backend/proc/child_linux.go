@@ -76,7 +76,7 @@ type child struct {
 	talk  allowance     // for what it prints and logs
 
 	readers sync.WaitGroup
-	exited  chan struct{} // closed when it is reaped and nobody reads from it
+	exited  chan struct{} // closed when the process is reaped and all readers have ended
 }
 
 type reply struct {
@@ -156,7 +156,7 @@ func (c *child) share(files []*os.File, memory int) ([]*os.File, error) {
 	return append(files, os.NewFile(uintptr(dup), "arena")), nil
 }
 
-// unmap gives the rings up. Nobody may use them after.
+// unmap unmaps the rings, which must not be used after.
 func (c *child) unmap() {
 	if c.rings != nil {
 		_ = unix.Munmap(c.rings)
@@ -199,7 +199,7 @@ func (c *child) listen() {
 		default:
 			c.kill(fmt.Errorf("%w: message %q", errGarbage, m.Kind))
 		}
-		closeFD(fd) // nobody asked for it
+		closeFD(fd) // no request takes a descriptor that comes with this message
 	}
 }
 
@@ -266,7 +266,7 @@ func (c *child) said(n int) bool {
 	return ok
 }
 
-// live starts the process and waits for it and for everyone who reads from it. It
+// live starts the process and waits for its end and for that of its readers. It
 // has a thread of its own until the process is gone: the kernel kills a child, even
 // one that is stopped, when the thread that started it ends, and other threads of a
 // Go program may end before the program does.
@@ -381,7 +381,7 @@ func (c *child) callFD(ctx context.Context, m *message, fd int) (*message, int, 
 		c.forget(m.ID, ch)
 		return nil, -1, fmt.Errorf("%s process %d: %s: %w", c.role, c.pid(), m.Kind, errHung)
 	case <-ctx.Done():
-		c.kill(context.Cause(ctx)) // its answer would be nobody's
+		c.kill(context.Cause(ctx)) // no caller would take its answer
 		c.forget(m.ID, ch)
 		return nil, -1, context.Cause(ctx)
 	}
@@ -482,7 +482,7 @@ func endWith(fd int) error {
 		for {
 			p := []unix.PollFd{{Fd: int32(own), Events: unix.POLLRDHUP}}
 			if _, err := unix.Poll(p, -1); err == nil || !errors.Is(err, unix.EINTR) {
-				os.Exit(0) // there is nobody to work for
+				os.Exit(0) // the parent has ended
 			}
 		}
 	}()

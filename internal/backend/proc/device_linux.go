@@ -76,7 +76,7 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 	if err != nil {
 		v.keeper.renew()
 		if own := (*remoteError)(nil); errors.As(err, &own) && errors.Is(own, driver.ErrUnavailable) {
-			return nil, own // which process found nothing is nobody's business
+			return nil, own // the same error as without a process between
 		}
 		return nil, fmt.Errorf("proc: open %s: %w", d.o.Driver, err)
 	}
@@ -1110,7 +1110,7 @@ func (d *device) Close() error {
 		d.flush()
 	}
 	d.mu.Unlock()
-	if d.board == nil { // never attached: nobody minds the worker
+	if d.board == nil { // never attached: no goroutine follows the worker
 		w.dispose()
 	}
 	if w != nil {

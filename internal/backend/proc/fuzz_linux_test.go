@@ -114,7 +114,7 @@ func FuzzRing(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at, serial, tail uint32, content []byte) {
 		clear(mem)
 		r := ringOn(mem)
-		r.at, r.serial = at&^7, serial // the reader's own, which nobody else writes
+		r.at, r.serial = at&^7, serial // the reader's own, which only it writes
 		r.h.tail.Store(tail)
 		first := r.at % ringBytes
 		copy(r.buf[first:], content)

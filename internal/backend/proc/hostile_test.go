@@ -120,7 +120,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Descriptors that a worker sends and nobody asked for are closed.
+// Descriptors that a worker sends without a request are closed.
 func TestStrayDescriptors(t *testing.T) {
 	r := start(t, proc.Options{}, engine.Options{})
 	before, _ := usage(t)

@@ -77,7 +77,7 @@ func (w *worker) rank(m *message) {
 	j, ok := w.dev.(driver.Joiner)
 	if !ok {
 		if m.Kind != tellLeave {
-			w.answer(m, fmt.Errorf("%w: the device joins nobody", errGarbage))
+			w.answer(m, fmt.Errorf("%w: the device cannot join a native collective", errGarbage))
 		}
 		return
 	}

@@ -39,8 +39,8 @@ type keeper struct {
 // map those of several devices.
 func (k *keeper) number() int32 { return k.slabs.Add(1) }
 
-// ensure returns a keeper that lives; the lock is held. One that ends as soon as it is
-// started is not started again at once for everybody who asks.
+// ensure returns a keeper that lives; the lock is held. One that ended as soon as it was
+// started is replaced only after a pause, until which ensure returns its error.
 func (k *keeper) ensure(ctx context.Context) (*child, error) {
 	if k.c != nil && k.c.alive() {
 		return k.c, nil
@@ -109,7 +109,7 @@ func (k *keeper) slab(ctx context.Context, device int, n int32, bytes int64) (fd
 	return fd, m.Bytes, nil
 }
 
-// drop gives a slab back that nobody has mapped any more.
+// drop gives back a slab that no worker has mapped.
 func (k *keeper) drop(ctx context.Context, device int, n int32) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

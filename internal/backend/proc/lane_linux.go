@@ -134,8 +134,9 @@ var (
 	errPeer    = errors.New("proc: reading the other device's buffer failed")
 )
 
-// own returns how an operation really failed that waited for a part of its own
-// work, which nobody else knows of.
+// own returns the cause of a failure. The executor does not know of the parts of a staged
+// copy, or of the half of a copy on the other device: if the operation failed because one
+// of those did, own returns the error of that instead.
 func (d *device) own(f *flight, err error) error {
 	if f.job == nil && f.from == nil {
 		return err
@@ -150,7 +151,7 @@ func (d *device) own(f *flight, err error) error {
 	case f.from != nil && f.from.epoch.Load() == f.epoch:
 		return errPeer
 	case f.from != nil:
-		return err // the other device was lost, which is nobody's fault here
+		return err // the other device was lost: no fault of this one
 	case f.job.err != nil:
 		return f.job.err
 	}

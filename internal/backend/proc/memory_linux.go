@@ -182,8 +182,8 @@ func (d *device) tellSlab(w *child, s slab) error {
 	return err
 }
 
-// trim gives back slabs nobody uses. It lets the lock go while others give up
-// what they have mapped of them.
+// trim gives back slabs that have no buffers. It releases the lock while other devices
+// unmap them.
 func (d *device) trim() {
 	h := &d.heap
 	var empty []slab

@@ -531,7 +531,7 @@ func TestGarbage(t *testing.T) {
 		eventually(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(pids("worker")) == 1 })
 		if pids("worker")[0] == pid {
 			// What was overwritten was read already: nothing was wrong with it.
-			t.Log("nobody noticed")
+			t.Log("the worker was not replaced")
 		}
 	}
 	if !strings.Contains(r.log.String(), "garbage") {
@@ -741,7 +741,7 @@ func TestStopped(t *testing.T) {
 	signal(syscall.SIGSTOP, pids...)
 	time.Sleep(200 * time.Millisecond) // the program has felt their last pulse, which is the worst case
 	signal(syscall.SIGSTOP, cmd.Process.Pid)
-	time.Sleep(parentHang) // nobody runs who could tell that it has passed
+	time.Sleep(parentHang) // no process runs that could tell that it has passed
 	signal(syscall.SIGCONT, cmd.Process.Pid)
 	signal(syscall.SIGCONT, pids...)
 	time.Sleep(500 * time.Millisecond) // the watchers have looked some times, and would have killed
@@ -830,7 +830,7 @@ func TestCommand(t *testing.T) {
 	}
 	// What is not there is told in the driver's own words.
 	if _, err := proc.New(proc.Options{Driver: "none", Memory: mem}).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), "keeper") {
-		t.Errorf("a driver nobody makes: %v", err)
+		t.Errorf("a driver without a maker: %v", err)
 	}
 	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Split: func(machine.Device) int { return 0 }}
 	if _, err := proc.New(o).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "what is there, fake:0, fake:1, was not asked for") {
@@ -872,7 +872,7 @@ func noGrowth(t *testing.T, faults, fds, rss int) {
 	}
 }
 
-// A launch that names more than a record holds fails, and costs nobody the worker.
+// A launch that names more than a record holds fails, and the worker goes on.
 func TestTooManyArguments(t *testing.T) {
 	r := start(t, proc.Options{Driver: "cpu"}, engine.Options{})
 	const n = 14_000

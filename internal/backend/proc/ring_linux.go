@@ -14,7 +14,7 @@ import (
 )
 
 // A ring carries records one way between two processes. Both sides check what
-// they read: the other may have gone mad, and must not take this one along.
+// they read: a process whose memory was overwritten must not bring the other down.
 
 // errGarbage is what a ring answers when the other side broke its rules.
 var errGarbage = errors.New("garbage on the channel")

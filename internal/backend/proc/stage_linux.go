@@ -194,8 +194,8 @@ func (s *stager) give(j *job, i int, staged []byte, waits []driver.Wait) (over b
 	return false
 }
 
-// move copies a part between the arena and memory outside it, unless the job is off:
-// that memory may be somebody else's then.
+// move copies a part between the arena and memory outside it, unless the job was lost
+// with its worker: its memory may then be in use for something else.
 func (s *stager) move(j *job, dst, src []byte) {
 	s.copying.Lock()
 	defer s.copying.Unlock()
@@ -279,7 +279,7 @@ func (s *stager) copyOut(j *job) {
 	s.cameHome(j, !fails)
 }
 
-// cameHome tells the worker, and everyone else, that a copy out is complete.
+// cameHome notes on the board, which all processes read, that a copy out is complete.
 func (s *stager) cameHome(j *job, ok bool) {
 	d := s.d
 	d.mu.Lock()

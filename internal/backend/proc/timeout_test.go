@@ -16,7 +16,7 @@ import (
 	"github.com/weft-run/weft/internal/exec"
 )
 
-// A kernel that hangs in a worker fails its run although nobody set a timeout, and runs
+// A kernel that hangs in a worker fails its run although no timeout was set, and runs
 // beside it end well.
 func TestHungKernelIsEnded(t *testing.T) {
 	const limit = time.Second // of a task that takes microseconds

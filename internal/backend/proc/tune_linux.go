@@ -8,8 +8,8 @@ import (
 	"github.com/weft-run/weft/driver"
 )
 
-// What a worker's device has decided about kernels outlives the worker: it is asked
-// for when somebody wants to keep it, and told to every worker that comes after.
+// What a worker's device has decided about kernels outlives the worker: Tuning asks for
+// it, and every later worker is told.
 
 const (
 	// tuneBytes is how many bytes of decisions travel in a message, by tunedBytes:

@@ -86,7 +86,7 @@ func work(makers map[string]Maker) error {
 	return w.serve()
 }
 
-// listen reads the socket. Its end is the worker's: there is nobody to work for.
+// listen reads the socket. The worker ends with it, because the parent has ended.
 func (w *worker) listen() {
 	buf := make([]byte, maxMessage)
 	for {
@@ -410,9 +410,9 @@ func (w *worker) pin(k int) {
 	w.commands.h.busy.Store(0)
 }
 
-// calm is for how long nothing must have come before memory nobody asked for is
-// page-locked: a worker that has just taken another's place would make its first
-// tasks wait while the driver is busy clearing up after the other.
+// calm is how long a worker must have been idle before it page-locks memory in advance.
+// The first tasks of a worker that has just taken another's place would otherwise wait
+// while the driver is busy with the end of the other.
 const calm = 250 * time.Millisecond
 
 // warmUp page-locks one more piece, where the worker is to have all of them; it
@@ -560,7 +560,7 @@ func stayNear(node int) {
 		return
 	}
 	for i := range set {
-		set[i] &= may[i] // what somebody else decided stays decided
+		set[i] &= may[i] // the user's limits, as by taskset, hold
 	}
 	if set.Count() == 0 {
 		return
