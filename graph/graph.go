@@ -193,7 +193,10 @@ type Launch struct {
 
 // Step is one kernel started once. Its arguments are the buffers of the task's
 // uses in order and the workspace if there is one, then Params, which With makes of a
-// structure. A device refuses Params that are not as long as those the kernel takes.
+// structure. A device refuses Params that are not as long as those the kernel takes. A
+// shader whose push constants are not all numbers is the exception: for it only Params
+// that are too short are refused. Compile shaders with glslc -O: -Os removes push
+// constants that are not used, and Params that still have the last of them are refused.
 type Step struct {
 	Kernel *Kernel
 	Launch Launch

@@ -17,8 +17,9 @@ type shader struct {
 	size         [3]uint32 // of a group
 	open         [3]bool   // where the launch sets it, by specialization constants 0, 1 and 2
 	bindings     int       // one more than the highest
-	pushBytes    int       // of the push constants it declares
-	pushAlign    int       // what they are a multiple of in C: the size of the largest
+	pushBytes    int       // where the push constants it declares end
+	pushAlign    int       // the size of the largest number among them
+	pushOpen     bool      // some are no numbers but vectors, arrays and the like
 	// shared is the memory a group shares, at the least: how parts of it are
 	// aligned is the driver's affair. sharedBy is what comes to it for each unit of
 	// the group's size, where arrays are as long as that.
@@ -49,15 +50,17 @@ func (s *shader) sharedBytes(group [3]uint32) int {
 	return n
 }
 
-// maxPushAlign bounds the alignment of a push constant: that of four numbers.
-const maxPushAlign = 16
-
-// checkParams refuses parameters of another length than the shader's push constants,
-// as they are or as a structure of C. A shader without any may have been given some by
-// its source: compilers leave out what it does not use.
+// checkParams refuses parameters that end before the shader's push constants do. If
+// these are all numbers, it also refuses parameters that are longer than the same
+// structure in C; the length that vectors, arrays and structures have in C depends on
+// how they are aligned there. A shader without push constants takes any parameters: a
+// compiler removes a block that the shader does not use.
 func (s *shader) checkParams(given int) error {
-	if s.pushBytes == 0 || given == s.pushBytes {
+	switch {
+	case s.pushBytes == 0 || given == s.pushBytes || s.pushOpen && given > s.pushBytes:
 		return nil
+	case s.pushOpen:
+		return graph.CheckParams(s.pushBytes, given)
 	}
 	align := max(s.pushAlign, 1)
 	return graph.CheckParams((s.pushBytes+align-1)/align*align, given)
@@ -66,6 +69,9 @@ func (s *shader) checkParams(given int) error {
 // times multiplies sizes. A broken shader can have any: those that no device has
 // are all one.
 func times(a int, b uint32) int { return min(a*int(b), 1<<31) }
+
+// bounded is an offset or a stride, with the same bound.
+func bounded(w uint32) int { return int(min(w, 1<<31)) }
 
 const spirvMagic = 0x07230203
 
@@ -107,8 +113,9 @@ func readShader(source []byte, entry string) (*shader, error) {
 	}
 	r := &spirvReader{
 		shader: s, entry: entry, specs: map[uint32]uint32{}, values: map[uint32]uint32{}, functions: map[uint32]bool{},
-		sizes: map[uint32]int{}, arrays: map[uint32]openArray{}, structs: map[uint32][]uint32{}, offsets: map[member]int{},
-		shares: map[uint32]uint32{}, pushes: map[uint32]uint32{},
+		sizes: map[uint32]int{}, numbers: map[uint32]bool{}, lengths: map[uint32]uint32{}, matrices: map[uint32]matrix{},
+		arrays: map[uint32]openArray{}, strides: map[uint32]int{}, structs: map[uint32][]uint32{}, offsets: map[member]int{},
+		matrixStrides: map[member]int{}, byRows: map[member]bool{}, shares: map[uint32]uint32{}, pushes: map[uint32]uint32{},
 	}
 	for at := 5; at < len(s.words); {
 		n, op := int(s.words[at]>>16), s.words[at]&0xffff
@@ -153,14 +160,27 @@ type spirvReader struct {
 	first     [3]uint32         // what constants 0, 1 and 2 are unless set
 	groups    uint32            // the constant that is the group size
 	sizes     map[uint32]int    // of types, in bytes
+	numbers   map[uint32]bool   // types that are integers or floating-point numbers
+	lengths   map[uint32]uint32 // of vectors
+	matrices  map[uint32]matrix // types of matrices, and of arrays of them
 	arrays    map[uint32]openArray
+	strides   map[uint32]int      // bytes from an element of an array to the next
 	structs   map[uint32][]uint32 // types of members
 	offsets   map[member]int
-	shares    map[uint32]uint32 // pointers to shared memory, by type
-	pushes    map[uint32]uint32 // pointers to push constants, by type
+	// matrixStrides are the bytes from a column of a matrix to the next, or from row to
+	// row where byRows.
+	matrixStrides map[member]int
+	byRows        map[member]bool
+	shares        map[uint32]uint32 // pointers to shared memory, by type
+	pushes        map[uint32]uint32 // pointers to push constants, by type
 }
 
 type member struct{ structure, index uint32 }
+
+type matrix struct {
+	columns, rows uint32
+	bytes         int // of an element
+}
 
 // openArray is an array as long as a specialization constant.
 type openArray struct {
@@ -187,20 +207,19 @@ func (r *spirvReader) instruction(op uint32, w []uint32) {
 			r.size = [3]uint32(w[2:])
 		}
 	case op == opDecorate && len(w) == 3:
-		const specID, builtIn, workgroupSize, binding = 1, 11, 25, 33
+		const specID, arrayStride, builtIn, workgroupSize, binding = 1, 6, 11, 25, 33
 		switch {
 		case w[1] == specID:
 			r.specs[w[0]] = w[2]
+		case w[1] == arrayStride:
+			r.strides[w[0]] = bounded(w[2])
 		case w[1] == builtIn && w[2] == workgroupSize:
 			r.groups = w[0]
 		case w[1] == binding:
 			r.bindings = max(r.bindings, int(min(w[2], 1<<20))+1)
 		}
-	case op == opMemberDecorate && len(w) == 4:
-		const offset = 35
-		if w[2] == offset {
-			r.offsets[member{w[0], w[1]}] = int(w[3])
-		}
+	case op == opMemberDecorate && len(w) >= 3:
+		r.decorate(member{w[0], w[1]}, w[2:])
 	case op == opConstant && len(w) >= 3:
 		r.values[w[1]] = w[2]
 	case op == opSpecConstant && len(w) >= 3:
@@ -222,25 +241,35 @@ func (r *spirvReader) instruction(op uint32, w []uint32) {
 	}
 }
 
-// declare reads the declaration of a type.
+// decorate reads a decoration of a structure's member.
+func (r *spirvReader) decorate(m member, w []uint32) {
+	const rowMajor, matrixStride, offset = 4, 7, 35
+	switch {
+	case w[0] == rowMajor:
+		r.byRows[m] = true
+	case w[0] == matrixStride && len(w) == 2:
+		r.matrixStrides[m] = bounded(w[1])
+	case w[0] == offset && len(w) == 2:
+		r.offsets[m] = bounded(w[1])
+	}
+}
+
+// declare reads the declaration of a type. Decorations stand before it.
 func (r *spirvReader) declare(op uint32, w []uint32) {
 	switch {
 	case op == opTypeBool && len(w) == 1:
 		r.sizes[w[0]] = 4
 	case (op == opTypeInt || op == opTypeFloat) && len(w) >= 2:
-		r.sizes[w[0]] = int(w[1] / 8)
-	case (op == opTypeVector || op == opTypeMatrix) && len(w) == 3:
-		r.sizes[w[0]] = times(r.sizes[w[1]], w[2])
+		r.sizes[w[0]], r.numbers[w[0]] = int(w[1]/8), true
+	case op == opTypeVector && len(w) == 3:
+		r.sizes[w[0]], r.lengths[w[0]] = times(r.sizes[w[1]], w[2]), w[2]
+	case op == opTypeMatrix && len(w) == 3:
+		rows := max(r.lengths[w[1]], 1)
+		r.sizes[w[0]], r.matrices[w[0]] = times(r.sizes[w[1]], w[2]), matrix{w[2], rows, r.sizes[w[1]] / int(rows)}
 	case op == opTypeArray && len(w) == 3:
-		r.sizes[w[0]] = times(r.sizes[w[1]], r.values[w[2]])
-		if n, ok := r.specs[w[2]]; ok && n < 3 {
-			r.arrays[w[0]] = openArray{r.sizes[w[1]], n}
-		}
+		r.array(w[0], w[1], w[2])
 	case op == opTypeStruct && len(w) >= 1:
-		r.structs[w[0]] = w[1:]
-		for _, typ := range w[1:] {
-			r.sizes[w[0]] = min(r.sizes[w[0]]+r.sizes[typ], 1<<31)
-		}
+		r.structure(w[0], w[1:])
 	case op == opTypePointer && len(w) == 3:
 		const workgroup, pushConstant = 4, 9
 		switch w[1] {
@@ -252,12 +281,66 @@ func (r *spirvReader) declare(op uint32, w []uint32) {
 	}
 }
 
+// array reads an array as long as a constant. Its size ends with its last element: what
+// would fill that up to the stride does not count.
+func (r *spirvReader) array(id, element, length uint32) {
+	each, stride := r.sizes[element], r.sizes[element]
+	if n, ok := r.strides[id]; ok {
+		stride = n
+	}
+	r.sizes[id] = 0
+	if n := r.values[length]; n > 0 {
+		r.sizes[id] = min(times(stride, n-1)+each, 1<<31)
+	}
+	if m, ok := r.matrices[element]; ok {
+		r.matrices[id] = m
+	}
+	if n, ok := r.specs[length]; ok && n < 3 {
+		r.arrays[id] = openArray{stride, n}
+	}
+}
+
+// structure reads a structure. Its size ends with its last member. Members without an
+// offset, as shared memory has them, follow one another.
+func (r *spirvReader) structure(id uint32, members []uint32) {
+	r.structs[id] = members
+	size := 0
+	for i, typ := range members {
+		m := member{id, uint32(i)}
+		at, ok := r.offsets[m]
+		if !ok {
+			at = size
+		}
+		size = min(max(size, at+r.sizes[typ]+r.gaps(m, typ)), 1<<31)
+	}
+	r.sizes[id] = size
+}
+
+// gaps is what lies between the columns or rows of a member that is a matrix, or the
+// last of an array of them.
+func (r *spirvReader) gaps(m member, typ uint32) int {
+	of, ok := r.matrices[typ]
+	stride := r.matrixStrides[m]
+	if !ok || stride == 0 {
+		return 0
+	}
+	vectors, length := of.columns, of.rows
+	if r.byRows[m] {
+		vectors, length = length, vectors
+	}
+	return times(max(stride-times(of.bytes, length), 0), max(vectors, 1)-1)
+}
+
 // variable counts what a variable takes of push constants or shared memory.
 func (r *spirvReader) variable(pointer uint32) {
 	if typ, ok := r.pushes[pointer]; ok {
-		for i, of := range r.structs[typ] {
-			r.pushBytes = max(r.pushBytes, r.offsets[member{typ, uint32(i)}]+r.sizes[of])
-			r.pushAlign = max(r.pushAlign, min(r.sizes[of], maxPushAlign))
+		r.pushBytes = max(r.pushBytes, r.sizes[typ])
+		for _, of := range r.structs[typ] {
+			if r.numbers[of] {
+				r.pushAlign = max(r.pushAlign, r.sizes[of])
+			} else {
+				r.pushOpen = true
+			}
 		}
 	}
 	if typ, ok := r.shares[pointer]; ok {

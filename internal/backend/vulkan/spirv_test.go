@@ -87,7 +87,7 @@ func TestReadShaderRefuses(t *testing.T) {
 }
 
 func FuzzReadShader(f *testing.F) {
-	for _, name := range []string{"noop", "add", "where", "rows", "heap"} {
+	for _, name := range []string{"noop", "add", "where", "rows", "heap", "layout"} {
 		b, err := os.ReadFile("testdata/" + name + ".spv")
 		if err != nil {
 			f.Fatal(err)
@@ -95,7 +95,7 @@ func FuzzReadShader(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
-		if s, err := readShader(source, "main"); err == nil && (s.bindings < 0 || s.sharedBytes(s.size) < 0 || len(s.words) != len(source)/4) {
+		if s, err := readShader(source, "main"); err == nil && (s.bindings < 0 || s.pushBytes < 0 || s.sharedBytes(s.size) < 0 || len(s.words) != len(source)/4) {
 			t.Errorf("%d bytes read as %+v", len(source), s)
 		}
 	})
