@@ -34,7 +34,7 @@ type pipelineKey struct {
 	block     [3]uint32 // where the shader leaves it open
 }
 
-// layout is how so many buffers are given to a shader.
+// layout describes a number of buffers to the driver, as a shader gets them.
 type layout struct {
 	sets, pipeline uint64
 }
@@ -270,12 +270,38 @@ func (d *device) prepare(t *graph.Task, arguments int) (steps []prepared, err er
 	return steps, nil
 }
 
+// checkStep refuses buffers and parameters that some variant of a kernel cannot take.
+// All variants of a kernel take the same, so that none of them is to blame.
+func (d *device) checkStep(k *kernel, s *graph.Step, arguments int) error {
+	switch {
+	case arguments > d.limits.arguments:
+		return fmt.Errorf("%d buffers; the device takes %d", arguments, d.limits.arguments)
+	case len(s.Params) > d.limits.pushBytes:
+		return fmt.Errorf("%d bytes of parameters; the device takes %d", len(s.Params), d.limits.pushBytes)
+	}
+	for i := range k.variants {
+		m := k.variants[i].module
+		if m.bindings > arguments {
+			return fmt.Errorf("its shader has %d buffers, given are %d", m.bindings, arguments)
+		}
+		if err := m.checkParams(len(s.Params)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // prepareStep picks a variant of a kernel. Those that the device's limits forbid
-// are left out as long as there are others.
+// are left out as long as there are others. If all are forbidden, the launch is at
+// fault, and none is left out of later launches.
 func (d *device) prepareStep(k *kernel, s *graph.Step, arguments int) (p prepared, err error) {
+	if err := d.checkStep(k, s, arguments); err != nil {
+		return p, err
+	}
 	class := classOf(s.Launch)
 	t := d.timing(k, class)
 	var first error
+	var before timing // the first was left out
 	for range k.variants {
 		i := t.pick()
 		if p, err = d.prepareVariant(&k.variants[i], s, arguments); err == nil {
@@ -288,10 +314,11 @@ func (d *device) prepareStep(k *kernel, s *graph.Step, arguments int) (p prepare
 			return p, err
 		}
 		if first == nil {
-			first = err
+			first, before = err, t.clone()
 		}
 		t.without(i)
 	}
+	*t = before
 	return p, first
 }
 
@@ -302,12 +329,6 @@ func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p pre
 	}
 	group := m.group(shape.Block)
 	switch n := uint64(group[0]) * uint64(group[1]) * uint64(group[2]); {
-	case arguments > d.limits.arguments:
-		return p, fmt.Errorf("%d buffers; the device takes %d", arguments, d.limits.arguments)
-	case m.bindings > arguments:
-		return p, fmt.Errorf("its shader has %d buffers, given are %d", m.bindings, arguments)
-	case len(s.Params) > d.limits.pushBytes:
-		return p, fmt.Errorf("%d bytes of parameters; the device takes %d", len(s.Params), d.limits.pushBytes)
 	case shape.Cooperative || shape.Cluster[0] > 0:
 		return p, errors.New("groups that wait for one another cannot be had from Vulkan")
 	case shape.SharedBytes > 0:
@@ -318,9 +339,6 @@ func (d *device) prepareVariant(v *variant, s *graph.Step, arguments int) (p pre
 		return p, fmt.Errorf("groups of %d; the device takes %d, and %d invocations", group, d.limits.groupSize, d.limits.invocations)
 	case m.sharedBytes(group) > d.limits.sharedBytes:
 		return p, fmt.Errorf("groups that share %d bytes; the device has %d for a group", m.sharedBytes(group), d.limits.sharedBytes)
-	}
-	if err := m.checkParams(len(s.Params)); err != nil {
-		return p, err
 	}
 	p.pipeline, err = d.pipeline(m, v.impl.Entry, arguments, group)
 	p.grid = shape.Grid
@@ -487,8 +505,8 @@ func (l *lane) bind(s *slot, args []place, steps []prepared) (sets []uint64, err
 	return sets, nil
 }
 
-// reserve empties a slot's pool of descriptors and sees that it has room for so
-// many sets and buffers.
+// reserve empties a slot's pool of descriptors and gives it room for a number of
+// sets and of buffers.
 func (l *lane) reserve(s *slot, sets, buffers int) error {
 	d, f := l.dev, l.f
 	if s.descriptors != 0 && sets <= s.sets && buffers <= s.buffers {

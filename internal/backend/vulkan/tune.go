@@ -60,8 +60,8 @@ type trial struct {
 }
 
 // trialOf returns what the time of a launch decides: nothing unless all its steps
-// are run by one variant at one size, since of others nobody could tell which took
-// how long.
+// are run by one variant at one size, because only the time of all steps together is
+// measured.
 func trialOf(steps []prepared) *trial {
 	if len(steps) == 0 {
 		return nil
@@ -118,6 +118,11 @@ func (t *timing) without(variant int) {
 	t.decided = false
 	t.runs[variant], t.fastest[variant] = trials, 1<<62
 	t.decide()
+}
+
+// clone returns a copy that keeps what is known at this moment.
+func (t *timing) clone() timing {
+	return timing{t.decided, t.best, slices.Clone(t.runs), slices.Clone(t.fastest)}
 }
 
 // decide keeps the fastest once all have been tried, or only one is left.

@@ -4,6 +4,8 @@ package vulkan
 
 import (
 	"bytes"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -164,5 +166,56 @@ func TestVariantLimits(t *testing.T) {
 	}
 	if got := r.get(x, 4); !bytes.Equal(got, words(8)) {
 		t.Errorf("5+1+1+1 is %d", got)
+	}
+}
+
+// A launch that is refused for what it gives or asks rules out no variant: those after
+// it are measured among all.
+func TestRefusedLaunch(t *testing.T) {
+	const n = 1000
+	source := func(uses string) []byte {
+		return []byte(`#version 450
+layout(local_size_x_id = 0) in;
+layout(binding = 0) buffer X { uint x[]; };
+layout(push_constant) uniform P { uint n; };
+void main() { uint i = gl_GlobalInvocationID.x; if (i < ` + uses + `) x[i]++; }`)
+	}
+	whole, without := graph.Impl{Dialect: graph.GLSL, Entry: "main", Source: source("n")}, graph.Impl{Dialect: graph.GLSL, Entry: "main", Source: source("1000")}
+	launch := graph.Launch{Grid: [3]uint32{n}}
+	sharing := graph.Launch{Grid: [3]uint32{n}, SharedBytes: 4}
+	united := graph.Launch{Grid: [3]uint32{n}, Cooperative: true}
+	r := openRig(t, Options{MemBytes: 64 << 20})
+	x := driver.Arg{Buf: r.put(make([]byte, 4*n)), Bytes: 4 * n}
+	for name, c := range map[string]struct {
+		impls []graph.Impl
+		step  graph.Step
+		args  []driver.Arg
+	}{
+		"too few parameters":                {[]graph.Impl{whole}, graph.Step{Launch: launch}, []driver.Arg{x}},
+		"too many parameters":               {[]graph.Impl{whole}, graph.Step{Launch: launch, Params: words(n, n)}, []driver.Arg{x}},
+		"too many parameters for a device":  {[]graph.Impl{whole}, graph.Step{Launch: launch, Params: make([]byte, r.limits.pushBytes+4)}, []driver.Arg{x}},
+		"too many parameters for the first": {[]graph.Impl{whole, without}, graph.Step{Launch: launch, Params: words(n, n)}, []driver.Arg{x}},
+		"too many parameters for the last":  {[]graph.Impl{without, whole}, graph.Step{Launch: launch, Params: words(n, n)}, []driver.Arg{x}},
+		"no buffer":                         {[]graph.Impl{whole}, graph.Step{Launch: launch, Params: words(n)}, nil},
+		"too many buffers":                  {[]graph.Impl{whole}, graph.Step{Launch: launch, Params: words(n)}, slices.Repeat([]driver.Arg{x}, r.limits.arguments+1)},
+		"dynamic shared memory":             {[]graph.Impl{whole}, graph.Step{Launch: sharing, Params: words(n)}, []driver.Arg{x}},
+		"groups that work united":           {[]graph.Impl{whole}, graph.Step{Launch: united, Params: words(n)}, []driver.Arg{x}},
+	} {
+		c.step.Kernel = &graph.Kernel{Name: name, Impls: c.impls}
+		for range 2 {
+			if err := r.launch(c.step, c.args...); !errors.Is(err, driver.ErrKernel) {
+				t.Errorf("%s: %v; want %q", name, err, driver.ErrKernel)
+			}
+		}
+		good := graph.Step{Kernel: c.step.Kernel, Launch: launch, Params: words(n)}
+		k := r.kernels[good.Kernel]
+		for range k.variants {
+			if err := r.launch(good, x); err != nil {
+				t.Fatalf("%s, then a good launch: %v", name, err)
+			}
+		}
+		if tm := k.timings[classOf(launch)]; slices.Min(tm.runs) == 0 || slices.Max(tm.fastest) > time.Hour {
+			t.Errorf("%s: after it and a good launch for each of %d variants they took %v", name, len(k.variants), tm.fastest)
+		}
 	}
 }
