@@ -62,7 +62,7 @@ type device struct {
 	// The owner's.
 	f         *frame
 	kernels   map[*graph.Kernel]*kernel
-	modules   map[[32]byte]uintptr
+	modules   map[[32]byte]module
 	plain     bool    // bundles are not to be had
 	paramSlot int     // where among the arguments parameters were last
 	copier    uintptr // kernel for short copies, 0 when there is none
@@ -354,7 +354,7 @@ func (d *device) shut() error {
 		d.blas.close()
 		d.replays.close(d, f)
 		for _, m := range d.modules {
-			_ = d.api.do(f, &d.api.moduleUnload, m) // the context takes what is left with it
+			_ = d.api.do(f, &d.api.moduleUnload, m.handle) // the context takes what is left with it
 		}
 		for _, s := range d.streams {
 			s.bundle.close(d, f)

@@ -789,7 +789,8 @@ func TestConv(t *testing.T) {
 
 func TestCUDAC(t *testing.T) {
 	r := openRig(t, Options{})
-	src := []byte(`extern "C" __global__ void add_one(unsigned *x, unsigned n) {
+	src := []byte(`// no PTX: the stand-in leaves it to the driver to tell the parameters.
+extern "C" __global__ void add_one(unsigned *x, unsigned n) {
 	unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
 	if (i < n) x[i] += 1;
 }`)
@@ -802,6 +803,26 @@ func TestCUDAC(t *testing.T) {
 		if got[i] != uint32(i)+1 {
 			t.Fatalf("element %d is %d", i, got[i])
 		}
+	}
+	if c := r.wait(r.launch(0, &graph.Task{Steps: []graph.Step{{Kernel: k}}}, args(4000, b, b))); !errors.Is(c.Err, graph.ErrParams) {
+		t.Errorf("no parameters for a number: %v", c.Err)
+	}
+	// A structure of eight bytes is no address, whatever buffers there are.
+	src = []byte(`struct P { unsigned n, k; };
+extern "C" __global__ void add(unsigned *x, P p) {
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < p.n) x[i] += p.k;
+}`)
+	pair := &graph.Kernel{Name: "pair", Impls: []graph.Impl{{Dialect: graph.CUDAC, Entry: "add", Source: src, Per: [3]uint32{64}, Block: [3]uint32{64}}}}
+	s := graph.Step{Kernel: pair, Launch: graph.Launch{Grid: [3]uint32{1000}}}
+	other := r.alloc(4000)
+	if c := r.wait(r.launch(0, &graph.Task{Steps: []graph.Step{s}}, args(4000, b, other))); !errors.Is(c.Err, driver.ErrKernel) || !errors.Is(c.Err, graph.ErrParams) {
+		t.Errorf("an address in the place of a structure: %v", c.Err)
+	}
+	s.Params = params(backendtest.Params{N: 1000, K: 5})
+	r.must(r.copyOut(bytesOf(got), b, r.launch(0, &graph.Task{Steps: []graph.Step{s}}, args(4000, b, other))))
+	if got[999] != 999+1+5 {
+		t.Errorf("999+1+5 is %d", got[999])
 	}
 	bad := &graph.Kernel{Name: "bad", Impls: []graph.Impl{{Dialect: graph.CUDAC, Entry: "f", Source: []byte("extern \"C\" __global__ void f() { undefined_name(); }")}}}
 	c := r.wait(r.launch(0, &graph.Task{Steps: []graph.Step{{Kernel: bad}}}, nil))

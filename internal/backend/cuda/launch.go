@@ -9,7 +9,6 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
-	"sync"
 	"unsafe"
 
 	"github.com/weft-run/weft/driver"
@@ -159,13 +158,10 @@ func (d *device) variant(impl *graph.Impl) (*variant, error) {
 	f := getFrame()
 	defer f.free()
 	a := d.api
-	if err := a.do(f, &a.moduleFunction, f.at(0), m, f.string(impl.Entry)); err != nil {
+	if err := a.do(f, &a.moduleFunction, f.at(0), m.handle, f.string(impl.Entry)); err != nil {
 		return nil, fmt.Errorf("entry %q: %w", impl.Entry, err)
 	}
-	v := &variant{impl: impl, fn: uintptr(f.out[0])}
-	if impl.Dialect == graph.PTX {
-		v.sign = declared(impl.Source, impl.Entry)
-	}
+	v := &variant{impl: impl, fn: uintptr(f.out[0]), sign: declared(m.ptx, impl.Entry)}
 	if v.sign.known {
 		return v, nil
 	}
@@ -204,14 +200,14 @@ func (d *device) runs(arch string) error {
 	return nil
 }
 
-// images are compiled sources, shared by the devices of one architecture.
-type images struct {
-	mu sync.Mutex
-	by map[[32]byte][]byte
+// module is code the driver was given.
+type module struct {
+	handle uintptr
+	ptx    []byte // declares its entries; nil if it is not known
 }
 
 // module loads an implementation's source, once.
-func (d *device) module(impl *graph.Impl) (uintptr, error) {
+func (d *device) module(impl *graph.Impl) (module, error) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %s\n", impl.Dialect, d.info.Arch)
 	h.Write(impl.Source)
@@ -219,20 +215,21 @@ func (d *device) module(impl *graph.Impl) (uintptr, error) {
 	if m, ok := d.modules[key]; ok {
 		return m, nil
 	}
-	image := impl.Source
+	from := image{impl.Source, impl.Source}
 	if impl.Dialect == graph.CUDAC {
 		var err error
-		if image, err = d.compile(key, impl.Source); err != nil {
-			return 0, err
+		if from, err = d.compile(key, impl.Source); err != nil {
+			return module{}, err
 		}
 	}
-	m, err := d.load(image)
+	handle, err := d.load(from.code)
 	if err != nil {
-		return 0, err
+		return module{}, err
 	}
 	if d.modules == nil {
-		d.modules = make(map[[32]byte]uintptr)
+		d.modules = make(map[[32]byte]module)
 	}
+	m := module{handle, from.ptx}
 	d.modules[key] = m
 	return m, nil
 }
@@ -391,7 +388,7 @@ func (d *device) openCopier() {
 	}
 	m, err := d.load(copyPTX)
 	if err == nil {
-		d.modules = map[[32]byte]uintptr{{}: m}
+		d.modules = map[[32]byte]module{{}: {handle: m}}
 		err = d.api.do(d.f, &d.api.moduleFunction, d.f.at(0), m, d.f.string("weft_copy"))
 	}
 	if err != nil {

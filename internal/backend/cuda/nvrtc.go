@@ -60,9 +60,21 @@ func (n *nvrtc) bytes(f *frame, size, get *proc, program uintptr) ([]byte, error
 	return b, n.do(f, get, program, f.bytes(b))
 }
 
+// images are compiled sources, shared by the devices of one architecture.
+type images struct {
+	mu sync.Mutex
+	by map[[32]byte]image
+}
+
+// image is what NVRTC made of a source.
+type image struct {
+	code []byte // for the driver
+	ptx  []byte // the same as PTX, if NVRTC has it
+}
+
 // compile turns CUDA C into machine code for the device, once for all devices of
 // its architecture.
-func (d *device) compile(key [32]byte, source []byte) ([]byte, error) {
+func (d *device) compile(key [32]byte, source []byte) (made image, err error) {
 	d.images.mu.Lock()
 	defer d.images.mu.Unlock()
 	if b, ok := d.images.by[key]; ok {
@@ -70,30 +82,34 @@ func (d *device) compile(key [32]byte, source []byte) ([]byte, error) {
 	}
 	n := &d.nvrtc
 	if err := n.open(d.o.LibraryPath); err != nil {
-		return nil, err
+		return made, err
 	}
 	f := getFrame()
 	defer f.free()
 	if err := n.do(f, &n.create, f.at(0), f.string(string(source)), f.string("kernel.cu"), 0, 0, 0); err != nil {
-		return nil, err
+		return made, err
 	}
 	program := uintptr(f.out[0])
 	defer func() { _ = n.do(f, &n.destroy, put(f, 0, program)) }()
 	arch := f.string("--gpu-architecture=" + d.info.Arch)
 	if err := n.do(f, &n.compile, program, 1, put(f, 2, arch)); err != nil {
 		log, _ := n.bytes(f, &n.logSize, &n.log, program) // the first error says more
-		return nil, fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(strings.TrimRight(string(log), "\x00")), " "))
+		return made, fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(strings.TrimRight(string(log), "\x00")), " "))
 	}
-	image, err := n.bytes(f, &n.cubinSize, &n.cubin, program)
-	if err == nil && len(image) == 0 {
-		image, err = n.bytes(f, &n.ptxSize, &n.ptx, program)
+	if made.code, err = n.bytes(f, &n.cubinSize, &n.cubin, program); err != nil {
+		return made, err
 	}
-	if err != nil {
-		return nil, err
+	// Machine code tells the sizes of parameters, PTX also which are structures.
+	made.ptx, err = n.bytes(f, &n.ptxSize, &n.ptx, program)
+	if len(made.code) == 0 {
+		made.code = made.ptx
+		if err != nil {
+			return made, err
+		}
 	}
 	if d.images.by == nil {
-		d.images.by = make(map[[32]byte][]byte)
+		d.images.by = make(map[[32]byte]image)
 	}
-	d.images.by[key] = image
-	return image, nil
+	d.images.by[key] = made
+	return made, nil
 }

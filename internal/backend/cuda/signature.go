@@ -14,11 +14,20 @@ import (
 // signature is what an entry takes: the sizes of its parameters. It is not known of
 // code that is no PTX where the driver does not tell.
 type signature struct {
-	known     bool
-	sizes     []int
-	declared  bool // read from PTX, which tells structures from addresses
-	structure bool // the last is a structure by value, if declared
+	known bool
+	sizes []int
+	last  parameter
 }
+
+// parameter is a kind of parameter. PTX may declare an address as it declares an
+// integer of eight bytes, and the driver tells the size alone.
+type parameter int
+
+const (
+	either  parameter = iota // an integer or an address; from the driver, anything
+	address                  // of a buffer
+	value                    // a structure or a floating-point number
+)
 
 const addressBytes = 8
 
@@ -28,7 +37,7 @@ func declared(ptx []byte, entry string) (s signature) {
 	if found == nil {
 		return s
 	}
-	s.known, s.declared = true, true
+	s.known = true
 	for _, p := range strings.Split(string(found[1]), ",") {
 		if p = strings.TrimSpace(p); p == "" {
 			continue
@@ -37,23 +46,29 @@ func declared(ptx []byte, entry string) (s signature) {
 		if m == nil {
 			return signature{}
 		}
-		bits, _ := strconv.Atoi(m[1]) // the pattern has digits
+		bits, _ := strconv.Atoi(m[2]) // the pattern has digits
 		size, times := bits/8, 1
-		if m[2] != "" {
-			times, _ = strconv.Atoi(m[2])
+		switch s.last = either; {
+		case m[4] != "":
+			times, _ = strconv.Atoi(m[4])
+			s.last = value
+		case m[1] == "f":
+			s.last = value
+		case m[3] != "":
+			s.last = address
 		}
-		s.structure = m[2] != ""
 		s.sizes = append(s.sizes, size*times)
 	}
 	return s
 }
 
-// ptxParam is a parameter of an entry: its type, and its length where it is an array.
-var ptxParam = regexp.MustCompile(`^\.param\s.*\.[bsuf](\d+)\s.*?[\w$%]+(?:\[(\d+)\])?$`)
+// ptxParam is a parameter of an entry: its type, whether it is an address, and its
+// length where it is an array.
+var ptxParam = regexp.MustCompile(`^\.param\s.*\.([bsuf])(\d+)\s+(\.ptr\b)?.*?[\w$%]+(?:\[(\d+)\])?$`)
 
-// takes returns how many of the buffers given an entry takes: all, or the first so many
-// when it has fewer, as a step of a task whose other steps use more. The driver would
-// read past the end of a list that is too short, and the kernel would follow whatever it
+// takes returns how many of the buffers given an entry takes: all, or the first ones if
+// it has fewer, as a step of a task whose other steps use more. The driver would read
+// past the end of a list that is too short, and the kernel would follow the addresses it
 // found there.
 func (s *signature) takes(entry string, buffers, params int) (int, error) {
 	if !s.known {
@@ -62,9 +77,11 @@ func (s *signature) takes(entry string, buffers, params int) (int, error) {
 	n, own := len(s.sizes), 0
 	if n > 0 {
 		last := s.sizes[n-1]
-		byValue := s.structure || last != addressBytes
-		// A number of eight bytes looks like an address.
-		if byValue || params > 0 && (!s.declared || n > buffers) {
+		byValue := s.last == value || last != addressBytes
+		// What may be either is a number if the step has parameters of its size, or has
+		// parameters and too few buffers.
+		number := s.last == either && (params == addressBytes || params > 0 && n > buffers)
+		if byValue || number {
 			n, own = n-1, last
 		}
 	}

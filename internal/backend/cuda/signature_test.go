@@ -20,6 +20,8 @@ const signatures = `.version 6.3
 .entry scalar (.param .u64 .ptr .global .align 4 a, .param .u32 n) { ret; }
 .entry wide(.param .u64 a, .param .u64 b) { ret; }
 .entry pair(.param .b64 a, .param .align 4 .b8 p[8]) { ret; }
+.entry real(.param .u64 a, .param .f64 x) { ret; }
+.entry pointers(.param .u64 .ptr .global .align 4 a, .param .u64 .ptr .align 1 b) { ret; }
 `
 
 // What an entry takes is told by its PTX, whatever the driver knows: buffers it may have
@@ -45,11 +47,20 @@ func TestSignature(t *testing.T) {
 		// Two addresses, or one and a number.
 		{"wide", []int{8, 8}, 2, 0, 2, ""},
 		{"wide", []int{8, 8}, 1, 8, 1, ""},
-		{"wide", []int{8, 8}, 2, 8, 0, "it takes 0 bytes, given are 8"},
+		{"wide", []int{8, 8}, 2, 8, 1, ""},
+		{"wide", []int{8, 8}, 3, 8, 1, ""},
+		{"wide", []int{8, 8}, 2, 4, 0, "it takes 0 bytes, given are 4"},
+		{"wide", []int{8, 8}, 1, 4, 0, "it takes 8 bytes, given are 4"},
 		{"wide", []int{8, 8}, 1, 0, 0, "given are 1 buffers"},
 		// A structure as long as an address is none.
 		{"pair", []int{8, 8}, 2, 0, 0, "it takes 8 bytes, given are 0"},
 		{"pair", []int{8, 8}, 2, 8, 1, ""},
+		{"real", []int{8, 8}, 2, 0, 0, "it takes 8 bytes, given are 0"},
+		{"real", []int{8, 8}, 2, 8, 1, ""},
+		// What PTX calls an address is one.
+		{"pointers", []int{8, 8}, 2, 0, 2, ""},
+		{"pointers", []int{8, 8}, 3, 8, 0, "it takes 0 bytes, given are 8"},
+		{"pointers", []int{8, 8}, 1, 8, 0, "it takes 0 bytes, given are 8"},
 	} {
 		s := declared([]byte(signatures), c.entry)
 		if !s.known || !slices.Equal(s.sizes, c.sizes) {
