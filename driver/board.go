@@ -196,13 +196,6 @@ func (b *Board) Count(n Lane) uint32 {
 	return uint32(max(count, b.lanes[n].ruled.done.Load()))
 }
 
-// Told returns the number of the last operation that a lane's own device completed,
-// whatever was abandoned.
-func (b *Board) Told(n Lane) uint32 {
-	_, count, _ := b.told(n)
-	return uint32(count)
-}
-
 // State reports whether an operation is complete, and whether it succeeded.
 func (b *Board) State(w Wait) (done, ok bool) {
 	p, count, near := b.told(w.Lane)

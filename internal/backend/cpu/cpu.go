@@ -194,7 +194,7 @@ func (d *device) bytes(b driver.Buffer, off, n int64) ([]byte, error) {
 func (d *device) Completions(dst []driver.Completion) int {
 	n := d.detached.completions(dst)
 	for _, l := range d.lanes {
-		n += l.completions(dst[n:])
+		n += l.out.take(dst[n:])
 	}
 	return n
 }

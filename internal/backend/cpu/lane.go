@@ -34,29 +34,22 @@ type lane struct {
 
 	mu      sync.Mutex
 	cond    sync.Cond
-	pending batch               // submitted, not taken
-	waiting atomic.Int32        // len(pending.ops), readable without the lock
-	idle    bool                // the goroutine sleeps
-	done    []driver.Completion // handed over, not collected
-	handed  uint32              // the last operation whose completion was handed over
-	gone    atomic.Bool         // given up on
-	stopped []uint32            // numbers of operations to end early, see Stop
-	stops   atomic.Int32        // len(stopped), readable without the lock
-	settled chan struct{}       // closed once nothing given before runs any more
+	pending batch         // submitted, not taken
+	waiting atomic.Int32  // len(pending.ops), readable without the lock
+	idle    bool          // the goroutine sleeps
+	gone    atomic.Bool   // given up on
+	stopped []uint32      // numbers of operations to end early, see Stop
+	stops   atomic.Int32  // len(stopped), readable without the lock
+	settled chan struct{} // closed once nothing given before runs any more
 
-	// the last operation whose completion was collected; used only by the goroutine
-	// that calls Completions
-	collected uint32
+	out completed
 
 	// used only by the lane's goroutine: what it took, which of it is next, how many
-	// completions it has gathered, and whether the lane was taken from it
+	// completions the loop was not woken for, and whether the lane was taken from it
 	taken    batch
 	next     int
 	gathered int
 	lost     bool
-	// out has the completions gathered, by number. The goroutine writes one before it is
-	// noted on the board, which is how others see that they may read it.
-	out [flushAt]driver.Completion
 
 	// the kernel run last and what it was found to be: mostly the next one too
 	kernel *graph.Kernel
@@ -84,12 +77,35 @@ func newLane(d *device, id driver.Lane) *lane {
 	l := &lane{dev: d, id: id, end: make(chan struct{}), known: make(map[*graph.Kernel]*found)}
 	l.call = driver.NewCall(func() bool { return l.gone.Load() || l.unwanted(l.seq) })
 	l.cond.L = &l.mu
-	l.handed = d.board.Told(id)
-	l.collected = l.handed
-	for i := range l.out {
-		l.out[i].Lane = driver.NoLane
-	}
 	return l
+}
+
+// completed are completions that were not collected. They have a lock of their own, since
+// that of the lane is held while a batch is put together.
+type completed struct {
+	mu   sync.Mutex
+	list []driver.Completion
+	n    atomic.Int32 // len(list), readable without the lock
+}
+
+func (c *completed) add(done driver.Completion) {
+	c.mu.Lock()
+	c.list = append(c.list, done)
+	c.n.Store(int32(len(c.list)))
+	c.mu.Unlock()
+}
+
+// take moves completions to dst, oldest first.
+func (c *completed) take(dst []driver.Completion) int {
+	if c.n.Load() == 0 {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := copy(dst, c.list)
+	c.list = c.list[:copy(c.list, c.list[n:])]
+	c.n.Store(int32(len(c.list)))
+	return n
 }
 
 // look finds a kernel.
@@ -192,21 +208,6 @@ func (l *lane) memory(q *queued, buf driver.Buffer, off, n int64) []byte {
 		q.err = int32(len(l.pending.errs))
 	}
 	return mem
-}
-
-func (l *lane) completions(dst []driver.Completion) int {
-	if l.dev.board.Told(l.id) == l.collected { // as it mostly is, of idle lanes
-		return 0
-	}
-	l.mu.Lock()
-	l.hand()
-	n := copy(dst, l.done)
-	l.done = l.done[:copy(l.done, l.done[n:])]
-	l.mu.Unlock()
-	if n > 0 {
-		l.collected = dst[n-1].Seq
-	}
-	return n
 }
 
 // run serves the lane until the device closes.
@@ -330,13 +331,13 @@ func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duratio
 	if l.stops.Load() > 0 {
 		l.forget(seq)
 	}
-	c := &l.out[seq%flushAt]
-	c.Lane, c.Seq, c.Start, c.End, c.Err = l.id, seq, start, end, err
+	c := driver.Completion{Lane: l.id, Seq: seq, Start: start, End: end, Err: err}
 	if !l.dev.board.Complete(l.id, seq, err != nil) {
 		l.lost = true
-		l.dev.detached.ended(l, *c)
+		l.dev.detached.ended(l, c)
 		return end
 	}
+	l.out.add(c)
 	if l.is != nil {
 		l.is.short = end-start < flushAfter
 	}
@@ -462,29 +463,10 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 	return nil
 }
 
-// flush hands over what was gathered and tells of it.
+// flush wakes the loop for what was gathered.
 func (l *lane) flush() {
-	if l.gathered == 0 {
-		return
+	if l.gathered > 0 {
+		l.gathered = 0
+		l.dev.wake()
 	}
-	l.gathered = 0
-	l.mu.Lock()
-	l.hand()
-	l.mu.Unlock()
-	l.dev.wake()
-}
-
-// hand hands over, with the lock held, what is complete.
-func (l *lane) hand() {
-	last := l.dev.board.Told(l.id)
-	n := min(last-l.handed, flushAt)
-	l.handed = last
-	first := last - n + 1
-	for n > 0 && (l.out[first%flushAt].Lane != l.id || l.out[first%flushAt].Seq != first) {
-		first, n = first+1, n-1 // a board may begin anywhere
-	}
-	ring := l.out[first%flushAt:]
-	tail := min(n, uint32(len(ring)))
-	l.done = append(l.done, ring[:tail]...)
-	l.done = append(l.done, l.out[:n-tail]...)
 }
