@@ -2,7 +2,7 @@ package collective
 
 import "fmt"
 
-// Fold is how the elements of several vectors become one.
+// Fold is an operation that combines several vectors into one, element by element.
 type Fold uint8
 
 // The folds there are. Sums and products of integers wrap around. A NaN stays a NaN;

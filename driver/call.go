@@ -27,8 +27,8 @@ func WithParams[P any](fn func(c *Call, p P, lo, hi int)) Func {
 	}
 }
 
-// Call is what a Func works on. The zero Call with Args, Params and Launch set is
-// enough to test a kernel.
+// Call holds the buffers, parameters and grid of one launch of a Func. To test a kernel,
+// a zero Call with Args, Params and Launch set is enough.
 type Call struct {
 	Args   [][]byte // buffers in the order of the task's uses, workspace last
 	Params []byte

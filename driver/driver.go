@@ -54,11 +54,11 @@ type Driver interface {
 // say. The zero Traits are those of a device in the caller's process of which nothing
 // else is known.
 type Traits struct {
-	// MemoryPeak is what the device's memory is built for, in bytes per second; 0
-	// where that is not known.
+	// MemoryPeak is the rated bandwidth of the device's memory in bytes per second, 0 if
+	// it is not known.
 	MemoryPeak float64
-	// HostLink is how the device's memory is connected to the host's. Its rate is what
-	// the link is built for, 0 where that is not known; ends are filled in by the caller.
+	// HostLink describes the link between the device's memory and the host's. Its rate is
+	// the rated one, 0 if it is not known. The caller fills in the two ends.
 	HostLink machine.Link
 	// Keeps says of a device that can be lost that its buffers may outlive that, so
 	// that work can wait for them. Revive tells whether they did.
@@ -67,8 +67,8 @@ type Traits struct {
 	// host memory it is to copy without staging, come from it. Devices of one executor
 	// share one memory.
 	Shared SharedMemory
-	// OwnLanes is how many lanes more Attach gives a device in another process, at the
-	// end.
+	// OwnLanes is the number of lanes that a device in another process is given by Attach
+	// beyond its compute and copy lanes, as the last of the list.
 	OwnLanes int
 }
 

@@ -20,7 +20,7 @@ var (
 	head   = regexp.MustCompile(`^(struct|layout\(push_constant\) uniform) \w+ \{`)
 )
 
-// language is how the numbers that graph.Pack takes are called.
+// language maps the Go types that graph.Pack packs to the type names of another language.
 type language map[string]string
 
 var (
@@ -122,7 +122,7 @@ func structure(dir, name string, in language) ([]string, error) {
 	return at.fields(name, "", s, in)
 }
 
-// scope is where the types that a Go file names are looked up: its folder and its imports.
+// scope finds the types that a Go file mentions: in its own folder and in its imports.
 type scope struct {
 	dir  string
 	file *ast.File

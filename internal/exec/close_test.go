@@ -219,8 +219,13 @@ func TestHeldByWhatHasNotBegun(t *testing.T) {
 		_, err := s.Run(ctx, g, engine.RunOptions{Bind: []engine.Binding{{Data: state, Ref: ref}}}, func(graph.DataID) []byte { return mem })
 		ended <- err
 	}()
-	for st, _ := s.Status(); st[0].Queued < 2; st, _ = s.Status() {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until it is issued
+		if st, _ := s.Status(); st[0].Queued == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the second run's task was not issued behind the first")
+		}
 	}
 	cancel()
 	if err := <-ended; !errors.Is(err, exec.ErrHeld) || !strings.Contains(err.Error(), `kernel "more" of task "later" has not begun`) {

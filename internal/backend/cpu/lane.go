@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// flushAt is how many completions a lane gathers before it tells of them; it also
-	// does at the end of a batch, after a failure, before it waits, and when an
-	// operation took flushAfter: whoever decides what runs where must not hear of it
-	// only when the next one, as long perhaps, has ended too. Whoever asks meanwhile
-	// gets what is complete.
+	// flushAt is the number of completions after which a lane wakes the loop: waking it
+	// for each would cost more than a short task. The lane also wakes it at the end of a
+	// batch, after a failure, before it waits, and after an operation that took
+	// flushAfter or longer, since the next one may take as long. Completions can be
+	// collected before that.
 	flushAt    = 64
 	flushAfter = 20 * time.Microsecond
 	// spins is how often a lane looks again before it goes to sleep: some tens of

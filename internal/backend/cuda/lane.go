@@ -370,7 +370,7 @@ func (d *device) begin(l *lane, o *op) bool {
 	return true
 }
 
-// ahead is what an operation waits for on streams.
+// ahead lists the streams that an operation waits for, and how far each must have come.
 type ahead struct {
 	on      [maxLanes + 2]bool
 	need    [maxLanes + 2]uint32 // up to which ticket of each of these

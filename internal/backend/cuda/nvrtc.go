@@ -66,7 +66,7 @@ type images struct {
 	by map[[32]byte]image
 }
 
-// image is what NVRTC made of a source.
+// image is a source compiled by NVRTC.
 type image struct {
 	code []byte // for the driver
 	ptx  []byte // the same as PTX, if NVRTC has it

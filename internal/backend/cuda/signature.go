@@ -11,8 +11,8 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// signature is what an entry takes: the sizes of its parameters. It is not known of
-// code that is no PTX where the driver does not tell.
+// signature holds the sizes of an entry's parameters. known is false for machine code
+// without PTX if the driver does not report the sizes.
 type signature struct {
 	known bool
 	sizes []int

@@ -741,7 +741,7 @@ func TestStopped(t *testing.T) {
 	signal(syscall.SIGSTOP, pids...)
 	time.Sleep(200 * time.Millisecond) // the program has felt their last pulse, which is the worst case
 	signal(syscall.SIGSTOP, cmd.Process.Pid)
-	time.Sleep(parentHang) // no process runs that could tell that it has passed
+	time.Sleep(parentHang) // all processes are stopped, so that none can tell when the time has passed
 	signal(syscall.SIGCONT, cmd.Process.Pid)
 	signal(syscall.SIGCONT, pids...)
 	time.Sleep(500 * time.Millisecond) // the watchers have looked some times, and would have killed

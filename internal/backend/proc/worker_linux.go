@@ -410,9 +410,9 @@ func (w *worker) pin(k int) {
 	w.commands.h.busy.Store(0)
 }
 
-// calm is how long a worker must have been idle before it page-locks memory in advance.
-// The first tasks of a worker that has just taken another's place would otherwise wait
-// while the driver is busy with the end of the other.
+// calm is the idle time after which a worker page-locks memory in advance. Without it, a
+// worker that has just taken another's place would page-lock while the driver is still
+// ending the other, and its first tasks would wait for both.
 const calm = 250 * time.Millisecond
 
 // warmUp page-locks one more piece, where the worker is to have all of them; it
