@@ -90,7 +90,7 @@ const (
 	hostDepth = 256
 	hostAhead = 500 * time.Microsecond
 	// defaultRetries is the number of failed executions a task may have before its run
-	// fails: other devices have been tried by then.
+	// fails. A retry avoids the device it failed on where there is another.
 	defaultRetries = 3
 	// defaultBackoff is the pause before the first retry; each further one is twice as
 	// long, so that a fault that passes has time to.

@@ -26,7 +26,9 @@
 // revive_linux.go puts another worker in the place of a lost one (Revive) and keeps
 // standbys. The rest, each with _linux.go:
 //
-//	device    Open, and the parent's view of a worker: submitting, watching, losing it
+//	device    Open, and the parent's view of a worker: attaching, submitting, closing
+//	watch     completions while a worker runs, and the end of its operations when it is gone
+//	transfer  copies, also from siblings
 //	lane      operations in flight, and how their completions are read
 //	memory    buffers in slabs
 //	stage     copies of host memory outside the arena

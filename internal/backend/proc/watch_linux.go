@@ -1,0 +1,285 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+)
+
+// The parent's watch over a worker: completions while it runs, and what its operations end
+// with when it is gone.
+
+// mind starts the goroutines that follow a worker's life.
+func (d *device) mind(w *child) {
+	watched := make(chan struct{})
+	go d.watch(w, watched)
+	d.background.Go(func() { d.awaitEnd(w, watched) })
+}
+
+// watchTick is how often a worker's pulse is felt.
+const watchTick = 100 * time.Millisecond
+
+// watch tells the executor of completions, and kills the worker if it falls
+// silent.
+func (d *device) watch(w *child, ended chan<- struct{}) {
+	defer close(ended)
+	h := w.completions.h
+	// A worker may have completed something before this goroutine first runs: the
+	// executor hears of everything since the ring was empty.
+	beat, seen, rung := w.commands.h.beat.Load(), time.Now(), uint32(0)
+	quiet := 0
+	for w.alive() {
+		if t := h.tail.Load(); t != rung {
+			rung, quiet = t, 0
+			d.wake()
+			continue
+		}
+		// Where it looks for long it does so between operations too: the next one
+		// comes when the caller has heard of this one.
+		if quiet < watchSpins && (watchYield > 1 || d.flying.Load() > 0) {
+			if quiet++; quiet%watchYield == 0 {
+				runtime.Gosched()
+			}
+			continue
+		}
+		// Having slept in vain it sleeps again: only a completion has it look for long.
+		slept := time.Now()
+		w.completions.sleep(watchTick, func() bool { return h.tail.Load() != rung })
+		now := time.Now()
+		if b := w.commands.h.beat.Load(); b != beat {
+			beat, seen = b, now
+		} else if gone := now.Sub(slept); gone > 10*watchTick {
+			seen = seen.Add(gone) // this process was stopped, and the worker with it perhaps
+		}
+		limit := d.drv.o.Hang
+		if w.commands.h.busy.Load() != 0 {
+			limit *= 10 // it page-locks memory, or ends
+		}
+		if now.Sub(seen) > limit {
+			w.kill(fmt.Errorf("%w for %v", errHung, now.Sub(seen).Round(time.Millisecond)))
+		}
+		d.mu.Lock()
+		if d.w == w && len(d.backlog) > 0 {
+			d.flush()
+		}
+		d.mu.Unlock()
+	}
+}
+
+// watchSpins is how often a watcher looks before it sleeps, and watchYield how many
+// looks there are for each time it yields; workSpins and workYield are a worker's,
+// which does more at each look. On machines with cores to spare both look for about
+// a millisecond, longer than a small kernel takes, and yield seldom: that there means
+// to move to another thread.
+var watchSpins, watchYield, workSpins, workYield = func() (int, int, int, int) {
+	if driver.Spare() {
+		return 1 << 17, 1 << 12, 1 << 13, 1 << 9
+	}
+	return spins, 1, spins, 1
+}()
+
+// reapWait is how long a killed worker may take to vanish before its operations
+// are ended without it: one that hangs in the kernel may never. A device that said
+// itself that it is lost runs nothing any more; what takes such a worker long is
+// to give its page-locked memory back.
+const (
+	reapWait = time.Second
+	lostWait = 50 * time.Millisecond
+)
+
+// awaitEnd waits for the end of a worker's process and then ends the operations that were
+// in flight on it: until then the process may write to host memory.
+func (d *device) awaitEnd(w *child, watched <-chan struct{}) {
+	select {
+	case <-w.exited:
+	case <-w.doom:
+		wait := reapWait
+		d.mu.Lock()
+		if d.w == w && d.fault != nil {
+			wait = lostWait
+		}
+		d.mu.Unlock()
+		select {
+		case <-w.exited:
+		case <-time.After(wait):
+			d.log.Info("a killed worker has not ended; going on without it", "pid", w.pid(), "after", wait)
+			d.lose(w, true)
+			<-w.exited
+		}
+	}
+	w.completions.wake() // so that the watcher looks up
+	<-watched
+	d.lose(w, false)
+	d.mu.Lock()
+	d.quit(w)
+	d.mu.Unlock()
+	w.unmap()
+}
+
+// lose ends the operations in flight on a worker. mayStillRun says that its process has
+// not ended: the memory it may write to is then not used again before it has.
+func (d *device) lose(w *child, mayStillRun bool) {
+	d.mu.Lock()
+	if d.w != w {
+		d.mu.Unlock()
+		return
+	}
+	for range maxReads {
+		c, report, ok, err := d.read()
+		if err != nil || !ok {
+			break
+		}
+		if report {
+			d.done = append(d.done, c)
+		}
+	}
+	wasUp := d.state == up
+	for _, l := range d.lanes {
+		d.finish(l)
+	}
+	err := d.verdict(w)
+	for _, l := range d.lanes {
+		d.abort(l, err, mayStillRun, w)
+	}
+	d.board.Abandon(d.homeLane, d.homes)
+	for _, l := range d.lanes {
+		d.board.Reclaim(l.id)
+	}
+	d.serving.Store(nil)
+	d.w, d.fault, d.alone = nil, nil, driver.Wait{Lane: driver.NoLane}
+	d.backlog, d.segs = nil, 0
+	d.kernels.forget()
+	clear(d.aliases)
+	d.unnamed = nil
+	clear(d.foreign)
+	d.epoch.Add(1)
+	d.in.rest()
+	d.out.rest()
+	if !d.heap.slabbed {
+		d.heap.clear()
+	}
+	if wasUp {
+		d.state = down
+		now := d.board.Now()
+		d.done = append(d.done, driver.Completion{Lane: driver.NoLane, Start: now, End: now, Err: err})
+		d.log.Warn("worker lost", "err", err)
+	}
+	close(w.lost)
+	d.mu.Unlock()
+	d.board.Stir()
+	d.wake()
+}
+
+// verdict says why a worker is gone, and ends the launch that did it if that is
+// known: the one the inner device blamed, or the only one that was running.
+func (d *device) verdict(w *child) error {
+	if d.state != up {
+		return fmt.Errorf("proc: %s: %w", d.info.Name, driver.ErrClosed)
+	}
+	if d.fault == nil {
+		cause := errHung
+		if !w.alive() {
+			cause = w.why()
+		}
+		return fmt.Errorf("proc: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, cause)
+	}
+	blamed := errors.Is(d.fault, driver.ErrKernel)
+	var running []*lane
+	for _, l := range d.lanes {
+		if l.kind != computes {
+			continue
+		}
+		blamed = blamed || l.last == brokenKernel
+		if f := l.oldest(); f != nil && f.kind == driver.Launch && !f.late && d.begun(f) {
+			running = append(running, l)
+		}
+	}
+	if !blamed && len(running) == 1 {
+		l := running[0]
+		f := l.oldest()
+		err := fmt.Errorf("proc: %s: %w: %s: %s", d.info.Name, driver.ErrKernel, kernelNames(f.task), d.fault)
+		d.board.Abandon(l.id, f.seq)
+		now := d.board.Now()
+		if c, report := d.settle(l, now, now, err); report {
+			d.done = append(d.done, c)
+		}
+		blamed = true
+	}
+	if !blamed {
+		// Any of them may be it: each runs alone next time.
+		for _, l := range running {
+			d.suspects[l.oldest().task] = true
+		}
+	}
+	if blamed {
+		return &remoteError{fmt.Sprintf("proc: %s: device lost to a kernel: %v", d.info.Name, d.fault), classes[lostByKernel]}
+	}
+	return &remoteError{fmt.Sprintf("proc: %s: %v", d.info.Name, d.fault), classes[lost]}
+}
+
+// begun reports whether everything an operation waits for succeeded.
+func (d *device) begun(f *flight) bool {
+	for _, w := range f.waits {
+		if done, ok := d.board.State(w); !done || !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// kernelNames names the kernels of a task, each once.
+func kernelNames(t *graph.Task) string {
+	if t == nil || len(t.Steps) == 0 {
+		return "a task without kernels"
+	}
+	var names []string
+	for i := range t.Steps {
+		if n := fmt.Sprintf("kernel %q", t.Steps[i].Kernel.Name); !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// finish settles what completed without the worker living to say so: the board
+// knows, and others may have gone on from there.
+func (d *device) finish(l *lane) {
+	now := d.board.Now()
+	for f := l.oldest(); f != nil; f = l.oldest() {
+		if done, ok := d.board.State(driver.Wait{Lane: l.id, Seq: f.seq}); !done || !ok {
+			return
+		}
+		if c, report := d.settle(l, now, now, nil); report {
+			d.done = append(d.done, c)
+		}
+	}
+}
+
+// abort ends a lane's operations from the first that did not complete on: what
+// comes after a lost one on its lane is lost too.
+func (d *device) abort(l *lane, err error, mayStillRun bool, w *child) {
+	now := d.board.Now()
+	for f := l.oldest(); f != nil; f = l.oldest() {
+		d.board.Abandon(l.id, f.seq)
+		if mayStillRun {
+			for _, mem := range [][]byte{f.temp, f.host} {
+				if mem != nil {
+					release := d.drv.o.Memory.Hold(mem)
+					d.background.Go(func() { <-w.exited; release() })
+				}
+			}
+		}
+		if c, report := d.settle(l, now, now, err); report {
+			d.done = append(d.done, c)
+		}
+	}
+	// Parts that were promised and never given.
+	d.board.Abandon(l.id, l.given)
+	l.broken, l.passed, l.last = false, 0, fine
+}
