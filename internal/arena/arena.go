@@ -1,10 +1,10 @@
 // Package arena is host memory that several processes map: one anonymous file,
 // as large as may ever be needed and filled on demand. One process makes it and
-// hands out pieces; others join it by descriptor and are told offsets. Pieces lie
+// hands out extents; others join it by descriptor and are told offsets. Extents lie
 // in segments that never move or shrink, so that whoever page-locks a segment
 // does it once.
 //
-// Who uses a piece, and when nobody does any more, is decided above. Linux only:
+// Who uses an extent, and until when, is decided above. Linux only:
 // elsewhere Open says so.
 package arena
 
@@ -31,8 +31,8 @@ type Segment struct {
 }
 
 const (
-	// minSegment is how much the arena grows by; larger pieces get a segment
-	// of their own.
+	// minSegment is the number of bytes by which the arena grows: few enough to fill at
+	// once, many enough that it rarely grows. A larger extent gets a segment of its own.
 	minSegment = 64 << 20
 	page       = 4096
 	cacheLine  = 64
@@ -45,7 +45,7 @@ type Arena struct {
 	segs atomic.Pointer[[]Segment] // replaced, never changed
 
 	mu    sync.Mutex
-	large *extent.Space   // pieces of whole pages; regions are segments
+	large *extent.Space   // extents of whole pages; regions are segments
 	small *extent.Space   // smaller ones, within pages taken from large
 	owner map[int64]owned // by offset
 	// boards are those made, by where they lie; members are the numbers given
@@ -63,21 +63,21 @@ type boardAt struct {
 	own []byte
 }
 
-// owned is a piece in use.
+// owned is an extent in use.
 type owned struct {
 	space *extent.Space
 	id    extent.ID
 	size  int64
 }
 
-// hold keeps a piece from being used again.
+// hold keeps an extent from being used again.
 type hold struct {
 	n   int
 	put bool // it was given back meanwhile
 }
 
 // Memory is what this process may use: what the machine has, or less where a control
-// group or the limit of its address space says so; 0 where nobody says.
+// group or the limit of its address space says so; 0 where it is not known.
 func Memory() int64 {
 	if n := memoryLimit(); n < math.MaxInt64 {
 		return n
@@ -203,7 +203,7 @@ func (a *Arena) growLarge(n int64) error {
 	return nil
 }
 
-// smallPages is how many pages are cut into small pieces at a time.
+// smallPages is the number of pages that growSmall cuts into small extents at a time.
 const smallPages = 64
 
 func (a *Arena) growSmall(int64) error {
@@ -225,7 +225,7 @@ func (a *Arena) growSmall(int64) error {
 func (a *Arena) Put(b []byte) {
 	off, ok := a.Find(b[:1])
 	if !ok {
-		panic("arena: memory of somebody else was given back")
+		panic("arena: memory that is not of this arena was given back")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,8 +245,8 @@ func (a *Arena) put(off int64) {
 	o.space.Put(o.id)
 }
 
-// Hold keeps the piece b lies in from being used for anything else,
-// also after Put, until release is called: somebody who cannot be asked may still
+// Hold keeps the extent b lies in from being used for anything else,
+// also after Put, until release is called: a process that cannot be asked may still
 // write to it.
 func (a *Arena) Hold(b []byte) (release func()) {
 	off, ok := a.Find(b)
@@ -255,7 +255,7 @@ func (a *Arena) Hold(b []byte) (release func()) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	start, ok := a.piece(off)
+	start, ok := a.around(off)
 	if !ok {
 		return func() {}
 	}
@@ -278,9 +278,9 @@ func (a *Arena) Hold(b []byte) (release func()) {
 	}
 }
 
-// piece finds the piece in use around an offset. Holds are rare, so it looks at
+// around finds the extent in use around an offset. Holds are rare, so it looks at
 // all of them.
-func (a *Arena) piece(off int64) (start int64, ok bool) {
+func (a *Arena) around(off int64) (start int64, ok bool) {
 	for at, o := range a.owner {
 		if at <= off && off < at+o.size {
 			return at, true

@@ -26,7 +26,7 @@ func create(size int64) (*file, []byte, error) {
 	return &file{fd}, mem, nil
 }
 
-// Memfd makes an anonymous file of a size that nobody can change: touching memory
+// Memfd makes an anonymous file of a size that no process can change: touching memory
 // of a mapped file beyond its end raises SIGBUS, so a process that could truncate it
 // could end all others that map it.
 func Memfd(name string, size int64) (fd int, err error) {

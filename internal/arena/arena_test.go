@@ -72,7 +72,7 @@ func TestGetAndFind(t *testing.T) {
 		}
 	}
 	if small[7] != 100 || large[7] != 5000%256 {
-		t.Error("pieces overlap")
+		t.Error("extents overlap")
 	}
 	if _, ok := a.Find(make([]byte, 10)); ok {
 		t.Error("memory of the Go heap was found in the arena")

@@ -6,15 +6,15 @@ import (
 )
 
 const (
-	// copyPiece is how much of a copy one goroutine is worth.
-	copyPiece  = 512 << 10
+	// copyPart is the number of bytes for which Copy uses one more goroutine.
+	copyPart   = 512 << 10
 	maxCopiers = 8
 )
 
 // Copy copies src to dst, which has as many bytes, with several cores: one alone
 // reaches a fraction of what the memory can.
 func Copy(dst, src []byte) {
-	n := min(len(src)/copyPiece, maxCopiers, runtime.GOMAXPROCS(0))
+	n := min(len(src)/copyPart, maxCopiers, runtime.GOMAXPROCS(0))
 	if n <= 1 {
 		copy(dst, src)
 		return

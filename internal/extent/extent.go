@@ -1,4 +1,4 @@
-// Package extent divides address ranges into pieces: a best-fit allocator with
+// Package extent divides address ranges into extents: a best-fit allocator with
 // coalescing that touches none of the memory it hands out. Host memory and
 // device memory are placed by it. It takes no lock: its owner does.
 package extent
@@ -9,26 +9,26 @@ import (
 	"math/bits"
 )
 
-// ErrFull is returned when no free piece is large enough.
+// ErrFull is returned when no free extent is large enough.
 var ErrFull = errors.New("no room")
 
-// ID names a piece while it is in use.
+// ID names an extent while it is in use.
 type ID int32
 
-// Space is a set of regions and the pieces they are cut into.
+// Space is a set of regions and the extents they are cut into.
 type Space struct {
 	align   int64
-	pieces  []piece
+	extents []extent
 	unused  int32     // head of the list of records not in use
-	bins    [64]int32 // free pieces by the length of their size in bits
+	bins    [64]int32 // free extents by the length of their size in bits
 	regions map[int32]int32
 	used    int64
 	size    int64
 }
 
-// piece is a part of a region. Neighbours are linked by address; free pieces are
+// extent is a part of a region. Neighbours are linked by address; free extents are
 // linked in their bin as well.
-type piece struct {
+type extent struct {
 	region     int32
 	free       bool
 	off, size  int64
@@ -36,7 +36,7 @@ type piece struct {
 	back, fwd  int32 // in the bin
 }
 
-// New returns a space whose pieces begin at multiples of align, a power of two.
+// New returns a space whose extents begin at multiples of align, a power of two.
 func New(align int64) *Space {
 	s := &Space{align: align, unused: -1, regions: make(map[int32]int32)}
 	for i := range s.bins {
@@ -45,44 +45,44 @@ func New(align int64) *Space {
 	return s
 }
 
-// Grow adds a region with a number of its own. Pieces never cross regions.
+// Grow adds a region with a number of its own. Extents never cross regions.
 func (s *Space) Grow(region int32, size int64) {
 	if _, there := s.regions[region]; there {
 		panic(fmt.Sprintf("extent: region %d is there", region))
 	}
 	i := s.record()
-	s.pieces[i] = piece{region: region, size: size &^ (s.align - 1), prev: -1, next: -1}
+	s.extents[i] = extent{region: region, size: size &^ (s.align - 1), prev: -1, next: -1}
 	s.regions[region] = i
-	s.size += s.pieces[i].size
+	s.size += s.extents[i].size
 	s.link(i)
 }
 
-// Shrink takes a region away; it returns false when a piece of it is in use.
+// Shrink takes a region away; it returns false when an extent of it is in use.
 func (s *Space) Shrink(region int32) bool {
 	i, ok := s.regions[region]
-	if !ok || !s.pieces[i].free || s.pieces[i].next >= 0 {
+	if !ok || !s.extents[i].free || s.extents[i].next >= 0 {
 		return false
 	}
 	s.unlink(i)
-	s.size -= s.pieces[i].size
+	s.size -= s.extents[i].size
 	delete(s.regions, region)
 	s.drop(i)
 	return true
 }
 
-// Empty reports whether no piece of a region is in use.
+// Empty reports whether no extent of a region is in use.
 func (s *Space) Empty(region int32) bool {
 	i, ok := s.regions[region]
-	return ok && s.pieces[i].free && s.pieces[i].next < 0
+	return ok && s.extents[i].free && s.extents[i].next < 0
 }
 
-// Used is the size of the pieces in use, Size that of all regions.
+// Used is the size of the extents in use, Size that of all regions.
 func (s *Space) Used() int64 { return s.used }
 
 // Size is the size of all regions.
 func (s *Space) Size() int64 { return s.size }
 
-// Get takes a piece of at least n bytes.
+// Get takes an extent of at least n bytes.
 func (s *Space) Get(n int64) (ID, error) {
 	if n <= 0 || n > s.size {
 		return -1, fmt.Errorf("extent: %d bytes: %w", n, ErrFull)
@@ -93,12 +93,12 @@ func (s *Space) Get(n int64) (ID, error) {
 		return -1, fmt.Errorf("extent: %d bytes: %w", n, ErrFull)
 	}
 	s.unlink(i)
-	if rest := s.pieces[i].size - n; rest > 0 {
+	if rest := s.extents[i].size - n; rest > 0 {
 		k := s.record()
-		p := &s.pieces[i]
-		s.pieces[k] = piece{region: p.region, off: p.off + n, size: rest, prev: i, next: p.next}
+		p := &s.extents[i]
+		s.extents[k] = extent{region: p.region, off: p.off + n, size: rest, prev: i, next: p.next}
 		if p.next >= 0 {
-			s.pieces[p.next].prev = k
+			s.extents[p.next].prev = k
 		}
 		p.next, p.size = k, n
 		s.link(k)
@@ -107,25 +107,25 @@ func (s *Space) Get(n int64) (ID, error) {
 	return ID(i), nil
 }
 
-// At says where a piece in use lies.
+// At says where an extent in use lies.
 func (s *Space) At(id ID) (region int32, off, size int64) {
-	p := &s.pieces[id]
+	p := &s.extents[id]
 	return p.region, p.off, p.size
 }
 
-// Put gives a piece back.
+// Put gives an extent back.
 func (s *Space) Put(id ID) {
 	i := int32(id)
-	p := &s.pieces[i]
+	p := &s.extents[i]
 	if p.free || p.size == 0 {
-		panic("extent: a piece was given back twice")
+		panic("extent: an extent was given back twice")
 	}
 	s.used -= p.size
-	if k := p.next; k >= 0 && s.pieces[k].free {
+	if k := p.next; k >= 0 && s.extents[k].free {
 		s.unlink(k)
 		s.absorb(i, k)
 	}
-	if k := s.pieces[i].prev; k >= 0 && s.pieces[k].free {
+	if k := s.extents[i].prev; k >= 0 && s.extents[k].free {
 		s.unlink(k)
 		s.absorb(k, i)
 		i = k
@@ -133,13 +133,13 @@ func (s *Space) Put(id ID) {
 	s.link(i)
 }
 
-// absorb joins a piece with the one after it.
+// absorb joins an extent with the one after it.
 func (s *Space) absorb(i, k int32) {
-	p, q := &s.pieces[i], &s.pieces[k]
+	p, q := &s.extents[i], &s.extents[k]
 	p.size += q.size
 	p.next = q.next
 	if q.next >= 0 {
-		s.pieces[q.next].prev = i
+		s.extents[q.next].prev = i
 	}
 	s.drop(k)
 }
@@ -151,8 +151,8 @@ func (s *Space) find(n int64) int32 {
 	b := bits.Len64(uint64(n))
 	best := int32(-1)
 	k := 0
-	for i := s.bins[b]; i >= 0 && k < tries; i = s.pieces[i].fwd {
-		if z := s.pieces[i].size; z >= n && (best < 0 || z < s.pieces[best].size) {
+	for i := s.bins[b]; i >= 0 && k < tries; i = s.extents[i].fwd {
+		if z := s.extents[i].size; z >= n && (best < 0 || z < s.extents[best].size) {
 			best = i
 		}
 		k++
@@ -164,8 +164,8 @@ func (s *Space) find(n int64) int32 {
 		return best
 	}
 	// Only the rest of a crowded bin can have it.
-	for i := s.bins[bits.Len64(uint64(n))]; i >= 0; i = s.pieces[i].fwd {
-		if s.pieces[i].size >= n {
+	for i := s.bins[bits.Len64(uint64(n))]; i >= 0; i = s.extents[i].fwd {
+		if s.extents[i].size >= n {
 			return i
 		}
 	}
@@ -173,38 +173,38 @@ func (s *Space) find(n int64) int32 {
 }
 
 func (s *Space) link(i int32) {
-	p := &s.pieces[i]
+	p := &s.extents[i]
 	b := bits.Len64(uint64(p.size))
 	p.free, p.back, p.fwd = true, -1, s.bins[b]
 	if p.fwd >= 0 {
-		s.pieces[p.fwd].back = i
+		s.extents[p.fwd].back = i
 	}
 	s.bins[b] = i
 }
 
 func (s *Space) unlink(i int32) {
-	p := &s.pieces[i]
+	p := &s.extents[i]
 	if p.back >= 0 {
-		s.pieces[p.back].fwd = p.fwd
+		s.extents[p.back].fwd = p.fwd
 	} else {
 		s.bins[bits.Len64(uint64(p.size))] = p.fwd
 	}
 	if p.fwd >= 0 {
-		s.pieces[p.fwd].back = p.back
+		s.extents[p.fwd].back = p.back
 	}
 	p.free = false
 }
 
 func (s *Space) record() int32 {
 	if i := s.unused; i >= 0 {
-		s.unused = s.pieces[i].fwd
+		s.unused = s.extents[i].fwd
 		return i
 	}
-	s.pieces = append(s.pieces, piece{})
-	return int32(len(s.pieces) - 1)
+	s.extents = append(s.extents, extent{})
+	return int32(len(s.extents) - 1)
 }
 
 func (s *Space) drop(i int32) {
-	s.pieces[i] = piece{fwd: s.unused}
+	s.extents[i] = extent{fwd: s.unused}
 	s.unused = i
 }

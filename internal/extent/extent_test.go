@@ -9,7 +9,7 @@ import (
 )
 
 // Pieces never overlap, stay within their region, keep their alignment, and
-// everything given back is one piece again. A plain list is the reference.
+// everything given back is one extent again. A plain list is the reference.
 func TestPieces(t *testing.T) {
 	type held struct {
 		id       extent.ID
@@ -61,7 +61,7 @@ func TestPieces(t *testing.T) {
 			}
 			for _, h := range in {
 				if h.region == region && off < h.off+h.len && h.off < off+size {
-					t.Fatalf("seed %d: two pieces at %d and %d", seed, off, h.off)
+					t.Fatalf("seed %d: two extents at %d and %d", seed, off, h.off)
 				}
 			}
 			in = append(in, held{id, region, off, size})
@@ -81,7 +81,7 @@ func TestPieces(t *testing.T) {
 		}
 		for region := range sizes {
 			if !s.Empty(region) || !s.Shrink(region) {
-				t.Fatalf("seed %d: region %d did not become one free piece", seed, region)
+				t.Fatalf("seed %d: region %d did not become one free extent", seed, region)
 			}
 		}
 		if s.Used() != 0 || s.Size() != 0 {
@@ -90,7 +90,7 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// widest returns the widest gap between pieces.
+// widest returns the widest gap between extents.
 func widest(size int64, each func(func(off, n int64))) int64 {
 	taken := make([]bool, size/64)
 	each(func(off, n int64) {

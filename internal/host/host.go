@@ -2,9 +2,11 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/weft-run/weft/internal/terminal"
 )
@@ -20,6 +22,29 @@ type Limits struct {
 	Load      string  // mean number of processes ready to run over 1, 5 and 15 minutes
 }
 
+// Processor is processor time used since the machine started.
+type Processor struct {
+	All, Own time.Duration // by all processes; by this one and its children
+}
+
+// Others returns how many cores processes other than this one and its children used, in
+// the mean, since an earlier reading that long ago.
+func (p Processor) Others(before Processor, ago time.Duration) float64 {
+	if ago <= 0 {
+		return 0
+	}
+	return max(float64((p.All-before.All)-(p.Own-before.Own))/float64(ago), 0)
+}
+
+// ErrMemory is what the errors of Enough are.
+var ErrMemory = errors.New("not enough memory")
+
+// memoryError says how much memory is missing.
+type memoryError struct{ text string }
+
+func (e *memoryError) Error() string { return e.text }
+func (e *memoryError) Unwrap() error { return ErrMemory }
+
 // Enough returns an error if the work called what needs more bytes than are
 // available. It is asked before anything is allocated, since Linux grants more memory
 // than there is and kills the process when it uses it.
@@ -30,7 +55,7 @@ func Enough(what string, need int64) error {
 		have = Read().Available
 	}
 	if have > 0 && need > have {
-		return fmt.Errorf("%s needs %s of memory and %s are available; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(have), "B"))
+		return &memoryError{fmt.Sprintf("%s needs %s of memory and %s are available; make it smaller", what, terminal.SI(float64(need), "B"), terminal.SI(float64(have), "B"))}
 	}
 	return nil
 }

@@ -1,9 +1,11 @@
 package host
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 )
 
 // tree writes files below a folder.
@@ -70,5 +72,42 @@ func TestLimits(t *testing.T) {
 	}
 	if l := Read(); l.Memory <= 0 || l.Available <= 0 {
 		t.Errorf("this machine has no memory: %+v", l)
+	}
+}
+
+// Processor time of others is what neither this process nor its children used.
+func TestProcessor(t *testing.T) {
+	stat := func(pid, ppid, user int) string {
+		return fmt.Sprintf("%d (a (b) c) S %d 1 1 0 -1 4194560 1 2 3 4 %d 10 5 5 20 0 1 0 100\n", pid, ppid, user)
+	}
+	at := func(busy, own, child int) Processor {
+		root := tree(t, map[string]string{
+			"proc/stat":    fmt.Sprintf("cpu  %d 10 10 99999 50 5 5 20 0 0\ncpu0 1 1 1\n", busy),
+			"proc/7/stat":  stat(7, 1, own),
+			"proc/8/stat":  stat(8, 7, child),
+			"proc/9/stat":  stat(9, 1, 100000),
+			"proc/10/stat": "10 (gone",
+		})
+		p, ok := readProcessor(root, 7)
+		if !ok {
+			t.Fatal("not known")
+		}
+		return p
+	}
+	before, after := at(1000, 100, 200), at(1400, 150, 250)
+	if want := (Processor{All: 10500 * time.Millisecond, Own: 3400 * time.Millisecond}); before != want {
+		t.Errorf("%+v, want %+v", before, want)
+	}
+	if got := after.Others(before, 2*time.Second); got != 1.5 { // 4 s less 1 s of 2 s
+		t.Errorf("others used %v cores, want 1.5", got)
+	}
+	if got := after.Others(before, 0); got != 0 {
+		t.Errorf("in no time others used %v cores", got)
+	}
+	if _, ok := readProcessor(t.TempDir(), 7); ok {
+		t.Error("known without a file")
+	}
+	if p, ok := ReadProcessor(); !ok || p.All < p.Own {
+		t.Errorf("here: %+v, %v", p, ok)
 	}
 }

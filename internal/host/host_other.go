@@ -4,3 +4,6 @@ package host
 
 // Read knows no limits on this platform.
 func Read() Limits { return Limits{} }
+
+// ReadProcessor knows nothing on this platform.
+func ReadProcessor() (Processor, bool) { return Processor{}, false }
