@@ -19,14 +19,8 @@ const (
 
 var boundNames = []string{"launch", "compute", "memory", "link", "history"}
 
-// String returns the name ParseBound accepts.
+// String returns the name of the bound.
 func (b Bound) String() string { return nameOf(boundNames, int(b)) }
-
-// ParseBound returns the bound with a name.
-func ParseBound(s string) (Bound, error) {
-	i, err := indexOf("bound", boundNames, s)
-	return Bound(i), err
-}
 
 // Estimate is a predicted duration. A negative Median means it cannot be done
 // at all, as a copy without a path.

@@ -1,9 +1,15 @@
 package machine
 
-import "github.com/weft-run/weft/graph"
+import (
+	"fmt"
+	"slices"
+	"strings"
 
-// dialects lists what each backend can run. "fake" and unknown backends run
-// nothing but abstract kernels and Go functions.
+	"github.com/weft-run/weft/graph"
+)
+
+// dialects lists what devices of a backend can run that do not say it themselves
+// (Device.Dialects), as those of machine files.
 var dialects = map[string][]graph.Dialect{
 	"cpu":    {graph.Go},
 	"cuda":   {graph.PTX, graph.CUDAC, graph.Library},
@@ -15,15 +21,53 @@ var dialects = map[string][]graph.Dialect{
 // routines are none for one that must be exact. An abstract kernel, which only
 // simulations have, runs anywhere.
 func (d *Device) CanRun(k *graph.Kernel) bool {
+	runs := d.runs()
 	for i := range k.Impls {
-		if k.Impls[i].Dialect == graph.Abstract {
+		if dialect := k.Impls[i].Dialect; dialect == graph.Abstract || slices.Contains(runs, dialect) {
 			return true
-		}
-		for _, can := range dialects[d.Backend] {
-			if k.Impls[i].Dialect == can && !(d.Exact && can == graph.Library) {
-				return true
-			}
 		}
 	}
 	return false
+}
+
+// runs returns the dialects whose implementations the device runs.
+func (d *Device) runs() []graph.Dialect {
+	runs := d.Dialects
+	if runs == nil {
+		runs = dialects[d.Backend]
+	}
+	if at := slices.Index(runs, graph.Library); d.Exact && at >= 0 {
+		runs = slices.Delete(slices.Clone(runs), at, at+1)
+	}
+	return runs
+}
+
+// Unable says why no device of the machine can run a kernel: what its code is written in,
+// and what each backend runs. It is "" if a device can.
+func (m *Machine) Unable(k *graph.Kernel) string {
+	var runs []string
+	for i := range m.Devices {
+		d := &m.Devices[i]
+		if d.CanRun(k) {
+			return ""
+		}
+		var can []string
+		for _, dialect := range d.runs() {
+			can = append(can, string(dialect))
+		}
+		if say := fmt.Sprintf("%s devices run %s", d.Backend, strings.Join(can, ", ")); len(can) > 0 && !slices.Contains(runs, say) {
+			runs = append(runs, say)
+		}
+	}
+	var has []string
+	for i := range k.Impls {
+		if d := string(k.Impls[i].Dialect); !slices.Contains(has, d) {
+			has = append(has, d)
+		}
+	}
+	why := fmt.Sprintf("kernel %q has code in %s", k.Name, strings.Join(has, ", "))
+	if len(runs) == 0 {
+		return why + ", which no device here runs"
+	}
+	return why + "; " + strings.Join(runs, ", ")
 }

@@ -28,7 +28,7 @@ type DeviceID int32
 // Host stands for host memory where a device is expected, as in a copy's ends.
 const Host DeviceID = -1
 
-// Kind is what a device is.
+// Kind is the kind of hardware a device is.
 type Kind uint8
 
 const (
@@ -68,8 +68,11 @@ type Device struct {
 	Model   string // as in "NVIDIA H200"
 	Kind    Kind
 	Backend string // "cpu", "cuda", "vulkan", "metal", "dx12", "fake"
-	Arch    string // as in "sm_90"
-	UUID    string // identity across runs
+	// Dialects are what the device runs, the same for all devices of a backend; nil means
+	// what devices of a backend that comes with weft run. It is not in machine files.
+	Dialects []graph.Dialect
+	Arch     string // as in "sm_90"
+	UUID     string // identity across runs
 	// Driver says what drives the device, with its version and whatever else
 	// changes its speed from outside, as a power limit or a quota: figures
 	// measured under another one do not hold.
@@ -88,7 +91,7 @@ type Device struct {
 	PowerWatts   float64 // at full load, 0 unknown
 	Rates        Rates
 	// Resources name what the device shares with others while computing, as a
-	// GPU split into several devices or the memory bus of CPU devices.
+	// GPU divided into several devices or the memory bus of CPU devices.
 	Resources []string
 }
 

@@ -29,7 +29,7 @@ func Merits(devs []Device) (merits []float64, measured bool) {
 
 // Score rates a device from 0 to 100 by what it says about itself: 40 % kind,
 // 20 % backend, 20 % memory, 20 % compute units. It is for people and for the
-// first split of work; measured rates replace it as soon as there are any.
+// first partition of work; measured rates replace it as soon as there are any.
 func Score(d *Device) float64 {
 	kind := [...]float64{CPU: 10, Discrete: 100, Integrated: 50, Virtual: 30}[d.Kind]
 	backend := 50.0

@@ -43,7 +43,7 @@ func ParseSelection(list string) (Selection, error) {
 		}
 		for _, o := range s.items {
 			if o.backend == x.backend && (o.index == x.index || o.index < 0 || x.index < 0) && o.parts > 0 && x.parts > 0 && o.parts != x.parts {
-				return Selection{}, fmt.Errorf("%w: devices %q and %q: one device cannot be split in two ways", ErrSelection, o.text, x.text)
+				return Selection{}, fmt.Errorf("%w: devices %q and %q: one device cannot be divided in two ways", ErrSelection, o.text, x.text)
 			}
 		}
 		s.items = append(s.items, x)
@@ -56,11 +56,11 @@ func parseSelector(item string) (selector, error) {
 	bad := func(format string, args ...any) (selector, error) {
 		return s, fmt.Errorf("%w: device %q: %s", ErrSelection, item, fmt.Sprintf(format, args...))
 	}
-	head, parts, split := strings.Cut(item, "/")
-	if split {
+	head, parts, divided := strings.Cut(item, "/")
+	if divided {
 		n, err := strconv.Atoi(parts)
 		if err != nil || n < 1 || n > maxParts {
-			return bad("split into 1 to %d parts, as in cpu/4", maxParts)
+			return bad("divide it into 1 to %d parts, as in cpu/4", maxParts)
 		}
 		s.parts = n
 	}

@@ -76,7 +76,7 @@ func TestSelectionUndivided(t *testing.T) {
 func TestSelectionMistakes(t *testing.T) {
 	for list, want := range map[string]string{
 		":1": "begin with a backend", "cpu:": "number a device from 0", "cpu:-1": "number a device", "cpu:x": "number a device",
-		"cpu/": "split into 1 to", "cpu/0": "split into 1 to", "cpu/100000": "split into 1 to", "cpu,": `device "": begin with`,
+		"cpu/": "divide it into 1 to", "cpu/0": "divide it into 1 to", "cpu/100000": "divide it into 1 to", "cpu,": `device "": begin with`,
 		"cpu/2,cpu/3": "two ways", "cpu/2,cpu:0/3": "two ways", "cuda:1/3,cuda/2": "two ways",
 	} {
 		if _, err := ParseSelection(list); !errors.Is(err, ErrSelection) || !strings.Contains(err.Error(), want) {

@@ -1,0 +1,173 @@
+package machine
+
+import (
+	"math"
+	"slices"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// model is what is known about one key.
+type model struct {
+	id     modelID
+	prior  float64 // slope before evidence
+	fit    fit
+	line   line    // of fit
+	shapes []shape // ascending by work
+	// told is the line as callers last knew it; its samples are 0 before that.
+	told line
+}
+
+// modelID says in words what a model is about; it is what files hold.
+type modelID struct {
+	Kernels []run  `json:"kernels,omitempty"` // tasks
+	Unit    string `json:"unit,omitempty"`
+	Gang    int32  `json:"gang,omitempty"`
+	Device  string `json:"device"`          // of a task, or where a copy comes from
+	Graph   string `json:"graph,omitempty"` // what a graph is made of
+	// To, BPS and LatencyNS are where a copy goes and by what path; 0 for others.
+	To        string  `json:"to,omitempty"`
+	BPS       float64 `json:"bps,omitempty"`
+	LatencyNS float64 `json:"latency_ns,omitempty"`
+}
+
+// run is a kernel and how many steps in a row are made of it.
+type run struct {
+	Name  string `json:"name"`
+	Times int32  `json:"times"`
+}
+
+// shape is one exact amount of work.
+type shape struct {
+	ops, bytes float64
+	last       uint64 // when it was last observed, by the history's clock
+	fit        fit
+	recent     []float64 // the last y observed, oldest first
+	usual      float64   // and the logarithm of what they took in the mean
+	answer     Estimate  // of the fit, for tasks
+	told       float64   // log time (ratio, for copies) callers were last told
+}
+
+// refresh recomputes what follows from the fits of a model and one of its shapes.
+func (m *model) refresh(s *shape) {
+	m.line = m.fit.line(m.prior)
+	own := m.own(s)
+	s.answer = own.estimate(taskSize(s.ops, s.bytes), 0)
+	s.answer.Own = int(s.fit.Seen)
+}
+
+// own is the line of a shape's runs, through what is usual for them.
+func (m *model) own(s *shape) line {
+	l := s.fit.line(m.prior)
+	l.my = s.usual
+	return l
+}
+
+// near is the line moved to pass by the shapes around a size, the closer the more.
+func (m *model) near(x, ops, bytes float64) line {
+	l := m.line
+	at, _ := m.find(ops, bytes)
+	weight, off := 0.0, 0.0
+	take := func(s *shape) bool {
+		sx := taskSize(s.ops, s.bytes)
+		if math.Abs(sx-x) > nearReach {
+			return false
+		}
+		d := (sx - x) / (nearReach / 2)
+		w := math.Exp(-d*d) * float64(min(s.fit.Seen, enough))
+		weight += w
+		off += w * (s.usual - l.at(sx))
+		return true
+	}
+	for i := at; i < min(at+maxNear, len(m.shapes)) && take(&m.shapes[i]); i++ {
+	}
+	for i := at - 1; i >= max(at-maxNear, 0) && take(&m.shapes[i]); i-- {
+	}
+	if weight > 0 {
+		// What little is known nearby counts little.
+		l.my += off / max(weight, 1)
+	}
+	return l
+}
+
+// note keeps a sample among the last. The very first goes when there are two
+// others.
+func (s *shape) note(y float64) {
+	if len(s.recent) == maxRecent || s.fit.Seen == enough && len(s.recent) == enough-1 {
+		s.recent = s.recent[:copy(s.recent, s.recent[1:])]
+	}
+	s.recent = append(s.recent, y)
+	s.settle()
+}
+
+// settle computes what is usual: the mean of the last samples, those far from
+// their median left out. What a task takes once in a while, because something
+// came between, is part of what many of them take; one wild sample is not.
+func (s *shape) settle() {
+	var sorted [maxRecent]float64
+	n := copy(sorted[:], s.recent)
+	slices.Sort(sorted[:n])
+	mid := (sorted[n/2] + sorted[(n-1)/2]) / 2
+	sum, count := 0.0, 0.0
+	for _, y := range sorted[:n] {
+		if math.Abs(y-mid) <= wild {
+			sum += math.Exp(y - mid)
+			count++
+		}
+	}
+	if count == 0 { // two camps far apart, and no telling which is the wild one
+		s.usual = mid
+		return
+	}
+	s.usual = mid + math.Log(sum/count)
+}
+
+// says returns the prediction for a shape in log time (log ratio for copies),
+// or false while the model underneath answers.
+func (m *model) says(s *shape) (y float64, ok bool) {
+	l := &m.line
+	if s.fit.Seen >= enough {
+		own := m.own(s)
+		l = &own
+	}
+	return l.at(taskSize(s.ops, s.bytes)), l.samples >= enough
+}
+
+func newModel(id modelID) *model {
+	m := &model{id: id}
+	if id.To == "" && id.Graph == "" {
+		m.prior = 1 // twice the work takes twice the time
+	}
+	return m
+}
+
+// runs describes steps as kernels with repetition.
+func runs(steps []graph.Step) []run {
+	var out []run
+	for _, s := range steps {
+		if n := len(out); n > 0 && out[n-1].Name == s.Kernel.Name {
+			out[n-1].Times++
+		} else {
+			out = append(out, run{s.Kernel.Name, 1})
+		}
+	}
+	return out
+}
+
+// find returns where the shape with this work is, or would be.
+func (m *model) find(ops, bytes float64) (int, bool) {
+	lo, hi := 0, len(m.shapes)
+	for lo < hi { // written out: the comparison through a function costs 20 ns
+		mid := (lo + hi) / 2
+		s := &m.shapes[mid]
+		if s.ops < ops || (s.ops == ops && s.bytes < bytes) {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo, lo < len(m.shapes) && m.shapes[lo].ops == ops && m.shapes[lo].bytes == bytes
+}
+
+// taskSize is the x of every fit: the logarithm of the size of a piece of work.
+func taskSize(ops, bytes float64) float64 { return math.Log(min(ops+bytes+1, math.MaxFloat64)) }
