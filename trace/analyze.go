@@ -35,7 +35,7 @@ const (
 	Underused Verdict = "underused"
 )
 
-// worthwhile is the gain, as a share of the makespan, from which a fix is
+// worthwhile is the gain or loss, as a share of the makespan, from which a fix is
 // called the bottleneck; less is within what runs differ by.
 const worthwhile = 0.05
 
@@ -77,9 +77,10 @@ type Shares struct {
 	Compute, Launch, Wasted, Transfer, Dispatch, Sync, Idle float64
 }
 
-// Fix is a change and what it would have saved, computed from the trace. It is
-// an estimate: placements and order stay as they were, and tasks are taken to
-// run on any device at its measured relative speed.
+// Fix is a change and what it would have saved. Computed from a trace it is an
+// estimate: placements and order stay as they were, and tasks are taken to
+// run on any device at its measured relative speed. Where the work can be simulated,
+// with the change, that says more (see Analysis.Revise).
 type Fix struct {
 	What     string
 	For      Verdict       // the bottleneck it removes
@@ -87,6 +88,8 @@ type Fix struct {
 	Gain     float64       // share of the makespan saved, 0 to 1
 	// Bounded is set when the critical path, not the fix, limits the gain.
 	Bounded bool
+	// Simulated is set when the work was simulated with the change.
+	Simulated bool
 }
 
 // Analysis says where the time of a trace went.
@@ -123,6 +126,8 @@ type Analysis struct {
 	Fixes      []Fix // the largest gain first
 	// Names, when set by the caller, names tasks in WriteAnalysis.
 	Names Names `json:"-"`
+
+	revised bool // Fixes were simulated
 }
 
 // Names tells how tasks and kernels are called. Nil functions, and those that
@@ -462,12 +467,12 @@ func (a *Analysis) judge() {
 		a.Sentence = fmt.Sprintf("devices computed %s of their time", percent(a.Mean))
 		more, other := a.gains()
 		switch {
-		case more > 0 && other > 0:
-			a.Sentence += fmt.Sprintf("; one more equal device would save %s, any other change %s at most", percent(more), percent(other))
-		case more > 0:
-			a.Sentence += fmt.Sprintf("; one more equal device would save %s, and nothing else would help", percent(more))
+		case more.Gain > 0 && other > 0:
+			a.Sentence += fmt.Sprintf("; %s would save %s, any other change%s %s at most", more.What, percent(more.Gain), a.proviso(), percent(other))
+		case more.Gain > 0:
+			a.Sentence += fmt.Sprintf("; %s would save %s, and nothing else%s would help", more.What, percent(more.Gain), a.proviso())
 		case other > 0:
-			a.Sentence += fmt.Sprintf("; no change would save more than %s", percent(other))
+			a.Sentence += fmt.Sprintf("; no change%s would save more than %s", a.proviso(), percent(other))
 		}
 	case Underused:
 		a.Sentence = fmt.Sprintf("devices computed %s of their time and were idle %s; there was not more to do",
@@ -508,11 +513,36 @@ func (a *Analysis) judge() {
 	a.Sentence = string(a.Bottleneck) + ": " + a.Sentence
 }
 
-// gains returns what one more device saves, and the most that anything else does.
-func (a *Analysis) gains() (more, other float64) {
+// Revise puts fixes that were simulated in place of the estimates for the same
+// bottlenecks that keep placements as they were, and judges anew.
+func (a *Analysis) Revise(simulated []Fix) {
+	a.revised = true
+	a.Fixes = slices.DeleteFunc(a.Fixes, func(f Fix) bool {
+		return f.For == ComputeBound || f.For == TransferBound || f.For == OverheadBound || f.For == Faults
+	})
+	for _, f := range simulated {
+		f.Simulated = true
+		a.Fixes = append(a.Fixes, f)
+	}
+	slices.SortStableFunc(a.Fixes, func(x, y Fix) int { return cmp.Compare(y.Gain, x.Gain) })
+	a.judge()
+}
+
+// proviso says what holds for estimates and not for what was simulated.
+func (a *Analysis) proviso() string {
+	if a.revised {
+		return ""
+	}
+	return " with tasks placed as they were"
+}
+
+// gains returns the fix that one more device is, and the most that anything else saves.
+func (a *Analysis) gains() (more Fix, other float64) {
 	for _, f := range a.Fixes {
 		if f.For == ComputeBound {
-			more = max(more, f.Gain)
+			if f.Gain > more.Gain {
+				more = f
+			}
 		} else {
 			other = max(other, f.Gain)
 		}

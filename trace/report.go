@@ -16,15 +16,24 @@ type Report struct {
 	Moves     int   // queued tasks moved between devices
 	Copies    int   // copies of its values that succeeded
 	CopyBytes int64
-	Evictions int // copies of its values that were evicted
-	Commits   int // values copied to host memory to bound the cost of a loss
+	CopyTime  time.Duration // of all copies, added up
+	Evictions int           // copies of its values that were evicted
+	Commits   int           // values copied to host memory to bound the cost of a loss
 	// LongestReplay is the longest chain of tasks any loss made run again.
 	LongestReplay int
 	Submitted     time.Duration
 	Started       time.Duration
 	Ended         time.Duration
 	Devices       []DeviceReport // by device
+	Names         []string       // of the devices; shared, not to be changed; nil in a simulation
+	Lanes         []int          // tasks a device runs at a time, by device; shared; nil for 1 of each
+	// LeftOut says which devices or backends of the machine could not be opened, and why:
+	// GPUs, where main does not call weft.Worker. Shared, not to be changed.
+	LeftOut []string
 }
+
+// Elapsed is how long the run took.
+func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
 
 // DeviceReport is what one device did for a run.
 type DeviceReport struct {
@@ -60,7 +69,7 @@ type RunError struct {
 func (r *RunError) Error() string {
 	const show = 8
 	cause := strings.ReplaceAll(r.Err.Error(), "\n", "; ") // where several were joined
-	s := fmt.Sprintf("%s; %d tasks unfinished", cause, len(r.Names))
+	s := fmt.Sprintf("%s; %s unfinished", cause, count(len(r.Names), "task"))
 	if n := len(r.Names); n > show {
 		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
 	} else if n > 0 {
@@ -87,7 +96,7 @@ type Quarantine struct {
 // Error names every loss.
 func (q *Quarantine) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "quarantined, since %d devices were lost while it ran", len(q.Losses))
+	fmt.Fprintf(&b, "quarantined, since %s lost while it ran", plural(len(q.Losses), "device was", "devices were"))
 	for i, l := range q.Losses {
 		sep := ", "
 		if i == 0 {
