@@ -231,7 +231,7 @@ func testHanger(r *rig) {
 
 // testStop asks for launches to be ended early: one that waits behind another, one
 // under way and one that has ended. Each completes in its turn, having done nothing
-// that counts or as if nobody had asked, and what comes after them runs.
+// that counts or as if it had not been asked, and what comes after them runs.
 func testStop(r *rig) {
 	d := r.devs[0]
 	s, ok := d.Device.(driver.Stopper)

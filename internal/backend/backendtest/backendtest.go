@@ -36,7 +36,7 @@ var tests = []struct {
 	name    string
 	devices int // how many it needs
 	run     func(*rig)
-	once    bool // it is not about launches, so what they work on is all the same
+	once    bool // it is not about launches, so one kind of memory for them is enough
 }{
 	{"info", 1, testInfo, true},
 	{"close at once", 1, testCloseAtOnce, true},

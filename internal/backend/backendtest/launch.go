@@ -212,7 +212,7 @@ func testWrongKernels(r *rig) {
 	}
 	wrong := map[string][]graph.Impl{
 		"no implementation":                 nil,
-		"an implementation for nobody":      {{Dialect: "none", Entry: "add"}},
+		"an unknown dialect":                {{Dialect: "none", Entry: "add"}},
 		"an entry its source does not have": with(func(i *graph.Impl) { i.Entry = "weft_no_such_entry" }),
 	}
 	if len(impls) > 0 && len(impls[0].Source) > 0 {

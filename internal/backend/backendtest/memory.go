@@ -175,7 +175,7 @@ func testMemoryLimit(r *rig) {
 	d.alive("memory was full")
 }
 
-// testOddSizes makes buffers of sizes that cannot be and of sizes nobody likes.
+// testOddSizes makes buffers of impossible sizes and of sizes that are no multiple of a word.
 func testOddSizes(r *rig) {
 	d := r.devs[0]
 	for _, n := range []int64{0, -1, math.MinInt64, 1 << 62, math.MaxInt64} {

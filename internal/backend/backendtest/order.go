@@ -74,7 +74,7 @@ func testWaits(r *rig) {
 		if want := []uint32{slow(1, long) + 5, slow(2, long) + 5, slow(3, long) + 5}; !slices.Equal(got, want) {
 			r.Errorf("lane %d: got %d, want %d", lane, got, want)
 		}
-		// Waiting for what is long complete is no waiting.
+		// An operation that waits for one that ended long ago begins at once.
 		if got := numbers(x.get(d.on("add", 3, 1, []op{first, second}, x), first)); got[0] != slow(1, long)+6 {
 			r.Errorf("lane %d: got %d after one more", lane, got)
 		}

@@ -69,7 +69,7 @@ func newRig(tb testing.TB, c *Config, n int, direct bool) *rig {
 			})
 		}
 	}
-	next := 1 // lane 0 belongs to somebody else, as it does in exec
+	next := 1 // lane 0 belongs to another device, as it does in exec
 	give := func(n int) (lanes []driver.Lane) {
 		for range n {
 			lanes = append(lanes, driver.Lane(next))

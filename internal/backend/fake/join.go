@@ -141,7 +141,7 @@ func (d *device) meet(o *op, number uint64, args [][]byte) error {
 	case <-d.closed:
 		err = fmt.Errorf("fake: %s: %w", d.info.Name, driver.ErrClosed)
 	}
-	// Nobody may run it any more: its memory is given back after this.
+	// No member may run it any more: its memory is given back after this.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if w.came == o.Task.Gang {

@@ -30,7 +30,7 @@ var ErrScript = errors.New("bad script")
 //	lose copies                  the device is lost when it would begin
 //	lose                         the device is lost now
 //	release                      what hangs now goes on
-//	limit 4096                   allocations beyond so many bytes fail
+//	limit 4096                   allocations beyond that many bytes fail
 //	set temp 90                  telemetry: util memory temp power clock errors faults
 //	revive restart fails         how a rung of recovery ends: fails, empty or kept
 //
