@@ -2,13 +2,12 @@
 // any machine, which is what makes multi-device behaviour testable everywhere.
 // Kernels are Go functions over ranges of a launch's grid, known by name.
 //
-// A device runs one launch at a time over all its cores; lanes are goroutines
+// A launch is divided among the cores of its device that are free; lanes are goroutines
 // fed in batches. Nothing here decides where work goes.
 package cpu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -82,7 +81,6 @@ type device struct {
 	byLane   map[driver.Lane]*lane
 	wake     func()
 	team     atomic.Pointer[team]
-	teams    []*team // to be closed with the device
 	mu       sync.Mutex
 	buffers  map[driver.Buffer][]byte
 	used     int64
@@ -121,9 +119,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 
 // gather makes the team that works on launches from now on.
 func (d *device) gather() {
-	t := newTeam(d)
-	d.teams = append(d.teams, t)
-	d.team.Store(t)
+	d.team.Store(newTeam(d))
 }
 
 func (d *device) Submit(batch []driver.Op) error {
@@ -194,7 +190,7 @@ func (d *device) bytes(b driver.Buffer, off, n int64) ([]byte, error) {
 func (d *device) Completions(dst []driver.Completion) int {
 	n := d.detached.completions(dst)
 	for _, l := range d.lanes {
-		n += l.out.take(dst[n:])
+		n += l.out.take(dst[n:], d.now)
 	}
 	return n
 }
@@ -216,7 +212,7 @@ func (d *device) Close() error {
 		<-l.end
 	}
 	d.detached.wait()
-	for _, t := range d.teams {
+	if t := d.team.Load(); t != nil {
 		t.close()
 	}
 	d.mu.Lock()
@@ -272,13 +268,6 @@ func (d *device) Revive(ctx context.Context, _ driver.Rung) (kept bool, err erro
 // Traits say that a dropped device's memory outlives that.
 func (d *device) Traits() driver.Traits { return driver.Traits{Keeps: true} }
 
-// errPanic wraps what a kernel panicked with.
-var errPanic = errors.New("kernel panicked")
-
-// exited stands for what a kernel panicked with that ended its goroutine, as
-// testing.T does when a test fails.
-const exited = "it called runtime.Goexit"
-
 // find returns the function of a kernel and the implementation that names it;
 // no function means nothing to do.
 func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
@@ -295,7 +284,7 @@ func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 			return impl, fn, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("cpu: kernel %q on %s: %w: no Go function is registered for it", k.Name, d.info.Name, driver.ErrKernel)
+	return nil, nil, fmt.Errorf("cpu: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrKernel, driver.ErrNoFunc)
 }
 
 // now is the board's clock.

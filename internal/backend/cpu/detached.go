@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -19,7 +18,7 @@ type detached struct {
 }
 
 // Detach starts another goroutine for a lane, and another team for its device. The former
-// goroutine ends with the call it runs, and so does its team if no other lane uses it.
+// goroutine ends with the call it runs, and so do the helpers of its team.
 func (d *device) Detach(op driver.Wait, upto uint32) bool {
 	old := d.byLane[op.Lane]
 	a := &d.detached
@@ -33,18 +32,13 @@ func (d *device) Detach(op driver.Wait, upto uint32) bool {
 	}
 	a.calls[op] = old
 	a.any.Store(true)
+	old.replaced.Store(true)
 	used := d.team.Load()
-	alone := len(d.lanes) == 1 // else another lane may be using the team
 	a.out.Go(func() {
 		<-old.end
-		if alone {
-			used.close()
-		}
+		used.close()
 	})
 	a.mu.Unlock()
-	if alone {
-		d.teams = slices.DeleteFunc(d.teams, func(t *team) bool { return t == used })
-	}
 	fresh := newLane(d, op.Lane)
 	for i, l := range d.lanes {
 		if l == old {

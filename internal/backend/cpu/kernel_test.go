@@ -144,7 +144,10 @@ func TestShortKernelHangs(t *testing.T) {
 	}
 	<-begun
 	var c [8]driver.Completion
-	n := r.dev.Completions(c[:])
+	n := 0
+	for end := time.Now().Add(2 * time.Minute); n == 0 && time.Now().Before(end); runtime.Gosched() {
+		n = r.dev.Completions(c[:]) // once the lane has been silent for a while
+	}
 	if n != 4 || c[0].Seq != 2 || c[3].Seq != 5 {
 		t.Errorf("%d completions: %v", n, c[:n])
 	}

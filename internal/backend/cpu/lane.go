@@ -13,11 +13,10 @@ import (
 )
 
 const (
-	// flushAt is the number of completions after which a lane wakes the loop: waking it
-	// for each would cost more than a short task. The lane also wakes it at the end of a
-	// batch, after a failure, before it waits, and after an operation that took
-	// flushAfter or longer, since the next one may take as long. Completions can be
-	// collected before that.
+	// flushAt is the number of completions after which a lane hands them over and wakes
+	// the loop: doing so for each would cost more than a short task. The lane also does
+	// so at the end of a batch, after a failure, before it waits, and after an operation
+	// that took flushAfter or longer, since the next one may take as long.
 	flushAt    = 64
 	flushAfter = 20 * time.Microsecond
 	// spins is how often a lane looks again before it goes to sleep: some tens of
@@ -41,15 +40,16 @@ type lane struct {
 	stopped []uint32      // numbers of operations to end early, see Stop
 	stops   atomic.Int32  // len(stopped), readable without the lock
 	settled chan struct{} // closed once nothing given before runs any more
+	// replaced says that another lane has its number: the call it runs is detached.
+	replaced atomic.Bool
 
 	out completed
 
-	// used only by the lane's goroutine: what it took, which of it is next, how many
-	// completions the loop was not woken for, and whether the lane was taken from it
-	taken    batch
-	next     int
-	gathered int
-	lost     bool
+	// used only by the lane's goroutine: what it took, which of it is next, and whether
+	// the lane was taken from it
+	taken batch
+	next  int
+	lost  bool
 
 	// the kernel run last and what it was found to be: mostly the next one too
 	kernel *graph.Kernel
@@ -78,34 +78,6 @@ func newLane(d *device, id driver.Lane) *lane {
 	l.call = driver.NewCall(func() bool { return l.gone.Load() || l.unwanted(l.seq) })
 	l.cond.L = &l.mu
 	return l
-}
-
-// completed are completions that were not collected. They have a lock of their own, since
-// that of the lane is held while a batch is put together.
-type completed struct {
-	mu   sync.Mutex
-	list []driver.Completion
-	n    atomic.Int32 // len(list), readable without the lock
-}
-
-func (c *completed) add(done driver.Completion) {
-	c.mu.Lock()
-	c.list = append(c.list, done)
-	c.n.Store(int32(len(c.list)))
-	c.mu.Unlock()
-}
-
-// take moves completions to dst, oldest first.
-func (c *completed) take(dst []driver.Completion) int {
-	if c.n.Load() == 0 {
-		return 0
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := copy(dst, c.list)
-	c.list = c.list[:copy(c.list, c.list[n:])]
-	c.n.Store(int32(len(c.list)))
-	return n
 }
 
 // look finds a kernel.
@@ -282,7 +254,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 			p = exited
 		}
 		if p != nil {
-			l.complete(b.ops[next].seq, free, fmt.Errorf("cpu: %s: %w: %v", l.dev.info.Name, errPanic, p))
+			l.complete(b.ops[next].seq, free, panicked(l.dev.info.Name, p))
 			next, free = next+1, l.dev.now()
 		}
 		l.next = next
@@ -332,16 +304,17 @@ func (l *lane) complete(seq uint32, start time.Duration, err error) time.Duratio
 		l.forget(seq)
 	}
 	c := driver.Completion{Lane: l.id, Seq: seq, Start: start, End: end, Err: err}
-	if !l.dev.board.Complete(l.id, seq, err != nil) {
+	// The board alone would take a number for one to come after 2³¹ others on the lane.
+	if l.replaced.Load() || !l.dev.board.Complete(l.id, seq, err != nil) {
 		l.lost = true
 		l.dev.detached.ended(l, c)
 		return end
 	}
-	l.out.add(c)
+	full := l.out.gather(c)
 	if l.is != nil {
 		l.is.short = end-start < flushAfter
 	}
-	if l.gathered++; l.gathered == flushAt || err != nil || end-start >= flushAfter {
+	if full || err != nil || end-start >= flushAfter {
 		l.flush()
 	}
 	return end
@@ -463,10 +436,9 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 	return nil
 }
 
-// flush wakes the loop for what was gathered.
+// flush hands over what was gathered and wakes the loop for it.
 func (l *lane) flush() {
-	if l.gathered > 0 {
-		l.gathered = 0
+	if l.out.handOver() {
 		l.dev.wake()
 	}
 }
