@@ -63,7 +63,7 @@ type device struct {
 	f         *frame
 	kernels   map[*graph.Kernel]*kernel
 	modules   map[[32]byte]module
-	plain     bool    // bundles are not to be had
+	plain     bool    // the driver has no bundles
 	paramSlot int     // where among the arguments parameters were last
 	copier    uintptr // kernel for short copies, 0 when there is none
 	replays   replays
@@ -140,7 +140,7 @@ func (p *platform) open(i int) (_ *device, err error) {
 	}
 	// Two words of the memory's width go over in each cycle of its clock.
 	d.facts.MemoryPeak = 2 * 1e3 * float64(a.attribute(f, d.num, attrMemoryKHz)) * float64(a.attribute(f, d.num, attrMemoryBits)) / 8
-	if p.gpus > 1 && p.nccl.open(p.o.LibraryPath) == nil { // alone there is nobody to join
+	if p.gpus > 1 && p.nccl.open(p.o.LibraryPath) == nil { // one GPU has none to join
 		d.info.Joins = "nccl"
 	}
 	if err := a.do(f, &a.ctxRetain, f.at(0), uintptr(d.num)); err != nil {

@@ -27,7 +27,7 @@ type memory struct {
 	made    map[int]uint64 // handles of slabs made for others, by descriptor
 }
 
-// buffer is a piece of device memory; bytes 0 means there is none.
+// buffer is a part of device memory; bytes 0 means there is none.
 type buffer struct {
 	addr  uintptr
 	bytes int64
@@ -212,7 +212,7 @@ func (m *memory) close(d *device, f *frame) error {
 }
 
 // MakeSlab takes device memory that lives as long as this device is open or
-// anybody has it mapped, and returns a descriptor for it.
+// any process has it mapped, and returns a descriptor for it.
 func (d *device) MakeSlab(bytes int64) (fd int, size int64, err error) {
 	if bytes <= 0 {
 		return 0, 0, fmt.Errorf("cuda: make a slab of %d bytes: a size must be positive", bytes)
@@ -240,7 +240,7 @@ func (d *device) MakeSlab(bytes int64) (fd int, size int64, err error) {
 	return fd, size, nil
 }
 
-// DropSlab gives up a slab made here; its memory is free when nobody has it mapped.
+// DropSlab gives up a slab made here; its memory is free when no process has it mapped.
 func (d *device) DropSlab(fd int) error {
 	d.memory.mu.Lock()
 	defer d.memory.mu.Unlock()

@@ -473,7 +473,7 @@ func (k collectiveCall) routine(d *device, o *op, s *stream, ptrs []uintptr, par
 // when another rank is gone, and gives it up then.
 func (d *device) broken(c *communicator) {
 	if !c.mu.TryLock() {
-		return // somebody is at it
+		return // another goroutine looks
 	}
 	defer c.mu.Unlock()
 	if c.handle == 0 {

@@ -8,9 +8,9 @@ import (
 )
 
 // A function that leaves its block to the device can be launched in several
-// shapes. Which is fastest is measured, like which of several implementations;
-// what occupancy says bounds what is worth a try, and is what the first launch
-// takes.
+// shapes. Which is fastest is measured, like which of several implementations. The
+// first launch takes the shape of the highest occupancy, and only shapes close to that
+// are tried.
 
 // maxShapes bounds what is tried for one function: each costs some launches.
 const maxShapes = 4

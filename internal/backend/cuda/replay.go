@@ -107,7 +107,7 @@ func (r *replays) capture(d *device, o *op, s *stream) (uintptr, error) {
 	if err := d.called(&a.captureBegin, a.code(d.f, &a.captureBegin, s.handle, captureThreadLocal)); err != nil {
 		return 0, err
 	}
-	d.starting = nil // what is recorded does not run: nobody is to suspect it
+	d.starting = nil // what is recorded does not run, so no loss is its fault
 	_, err := d.startSteps(o, s)
 	d.starting, o.launched = o, false
 	if e := d.called(&a.captureEnd, a.code(d.f, &a.captureEnd, s.handle, d.f.at(0))); err == nil {

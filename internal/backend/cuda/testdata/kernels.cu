@@ -47,7 +47,7 @@ KERNEL through(const u32 *x, u32 *y, u32 *scratch, Count p) {
 	}
 }
 
-// spin runs for so many nanoseconds.
+// spin runs for a number of nanoseconds.
 KERNEL spin(u32 *x, Spin p) {
 	u64 begin, now;
 	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
