@@ -13,7 +13,7 @@ import (
 const (
 	// slots is how many operations of a lane the GPU has at a time.
 	slots = 8
-	// stageBytes is how much is staged at once; larger copies go in pieces.
+	// stageBytes is how much is staged at once; larger copies go in parts.
 	stageBytes = 4 << 20
 	// spins is how often a lane looks again before it goes to sleep.
 	spins = 100
@@ -48,9 +48,9 @@ type op struct {
 	err      error
 }
 
-// flight is an operation, or a piece of one, on its way to completion.
+// flight is an operation, or a part of one, on its way to completion.
 type flight struct {
-	op      *op    // nil for all pieces but the last
+	op      *op    // nil for all parts but the last
 	value   uint64 // of the lane's semaphore when it is done; 0 for what the GPU has no part in
 	err     error
 	start   time.Duration
@@ -65,7 +65,7 @@ type flight struct {
 type slot struct {
 	index       uint32
 	commands    uintptr
-	descriptors uint64 // pool, with room for so many sets and buffers
+	descriptors uint64 // pool, with room for the numbers of sets and buffers below
 	sets        int
 	buffers     int
 	stage       *chunk // made when first needed
@@ -242,9 +242,9 @@ func (d *device) copyDirect(o *op) (err error) {
 	return nil
 }
 
-// await blocks until everything an operation waits for is complete, or, if ahead,
-// until what is not is a launch the GPU has: l.waits then says what it is to
-// wait for. What the CPU does must not overtake what the GPU does on this lane.
+// await blocks until every operation that o waits for is complete. With ahead it does not
+// wait for launches that the GPU already has: they are put into l.waits, and the GPU waits
+// for them. Work of the CPU must not overtake work of the GPU on this lane.
 func (l *lane) await(o *op, ahead bool) error {
 	d := l.dev
 	b := d.board
@@ -431,7 +431,7 @@ func (l *lane) copyStaged(o *op) (err error) {
 					return fmt.Errorf("vulkan: staging buffer on %s: %w", d.info.Name, err)
 				}
 			}
-			stage := place{s.stage, -at, n} // its start stands for where the piece does
+			stage := place{s.stage, -at, n} // its start stands for where the part does
 			if o.way == into {
 				copy(place{s.stage, 0, n}.mem(), o.host[at:at+n])
 				from = stage

@@ -17,7 +17,7 @@ import (
 // ask to be in every program. It looks for manifests in folders of the system, in those
 // of the caller's home and where the environment says, and takes all that it finds. So
 // before it is called, this file looks in the same places, and Vulkan is not used while
-// anybody but root and the caller could have written what the loader would take.
+// any user but root and the caller could have written what the loader would take.
 
 // kinds of manifests, as the folders are called.
 const (
@@ -89,7 +89,7 @@ func manifests(env func(string) string, named bool) (out []string) {
 	return out
 }
 
-// checkManifests returns an error if somebody else could have written what the loader
+// checkManifests returns an error if another user could have written what the loader
 // would run.
 func checkManifests(env func(string) string, named bool) error {
 	for _, place := range manifests(env, named) {
@@ -114,7 +114,7 @@ func checkManifests(env func(string) string, named bool) error {
 	return nil
 }
 
-// checkManifest returns an error if somebody else could have written a manifest or a
+// checkManifest returns an error if another user could have written a manifest or a
 // library that it names. What is not there or no manifest, the loader leaves out.
 func checkManifest(path string) error {
 	err := safefile.Trusted(path)

@@ -11,7 +11,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// memory is a device's buffers: pieces of chunks, each of which is one buffer of
+// memory is a device's buffers: extents of chunks, each of which is one buffer of
 // Vulkan's, since drivers have few of those to give.
 type memory struct {
 	direct  bool // the CPU copies from and to it
@@ -33,7 +33,7 @@ type chunk struct {
 	size           int64
 }
 
-// buffer is a piece of a chunk.
+// buffer is an extent of a chunk.
 type buffer struct {
 	place
 	id extent.ID
@@ -53,8 +53,8 @@ func (p place) mem() []byte {
 const (
 	// growth is how much memory is taken at a time, at least.
 	growth = 64 << 20
-	// pieceAlign is what buffers are aligned to: no device asks for more.
-	pieceAlign = 256
+	// extentAlign is what buffers are aligned to: no device asks for more.
+	extentAlign = 256
 )
 
 // open chooses the kinds of memory to use.
@@ -105,7 +105,7 @@ func (m *memory) open(d *device, f *frame) error {
 	if d.o.MemBytes > 0 {
 		m.limit = min(d.o.MemBytes, heap)
 	}
-	m.space = extent.New(max(pieceAlign, d.limits.offsetAlign))
+	m.space = extent.New(max(extentAlign, d.limits.offsetAlign))
 	m.chunks, m.buffers = make(map[int32]*chunk), make(map[driver.Buffer]buffer)
 	return nil
 }
@@ -159,14 +159,14 @@ func (d *device) dropChunk(c *chunk) {
 	f.call(&d.c.freeMemory, d.handle, uintptr(c.memory), 0)
 }
 
-// get takes a piece. The caller holds the lock.
+// get takes an extent. The caller holds the lock.
 func (m *memory) get(d *device, n int64) (buffer, error) {
 	if n <= 0 || n > m.limit || m.space.Used()+n > m.limit {
 		return buffer{}, fmt.Errorf("%d bytes of %d, %d in use: %w", n, m.limit, m.space.Used(), driver.ErrOutOfMemory)
 	}
 	id, err := m.space.Get(n)
 	if err != nil {
-		size := (n + pieceAlign - 1) / pieceAlign * pieceAlign
+		size := (n + extentAlign - 1) / extentAlign * extentAlign
 		c, err := d.makeChunk(max(size, min(growth, m.limit)), m.kind, m.direct)
 		if err != nil && size < growth {
 			c, err = d.makeChunk(size, m.kind, m.direct)
@@ -185,7 +185,7 @@ func (m *memory) get(d *device, n int64) (buffer, error) {
 	return buffer{place{m.chunks[region], off, n}, id}, nil
 }
 
-// put gives a piece back, and its chunk if that is empty and large: small ones
+// put gives an extent back, and its chunk if that is empty and large: small ones
 // are needed again. The caller holds the lock.
 func (m *memory) put(d *device, b buffer) {
 	region, _, _ := m.space.At(b.id)
@@ -196,7 +196,7 @@ func (m *memory) put(d *device, b buffer) {
 	}
 }
 
-// scratch takes a piece for the time of a launch.
+// scratch takes an extent for the time of a launch.
 func (m *memory) scratch(d *device, n int64) (buffer, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
