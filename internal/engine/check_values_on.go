@@ -134,12 +134,7 @@ func (t *touched) op(rec *opRec) {
 	case rec.task < 0:
 		t.pin(rec.src, rec.p0, rec.p1-rec.p0, 1)
 		t.pin(rec.dst, rec.p0, rec.p1-rec.p0, 1)
-	case rec.quick:
-		for _, s := range rec.slots {
-			i := t.c.mem.slots.at[s].inst
-			t.pin(i, t.c.mem.insts[i].piece(s), 1, 0)
-		}
-	default:
+	case len(rec.args) > 0:
 		r, gt := t.c.taskOf(rec.task)
 		a := 0
 		for _, u := range r.f.TaskUses(gt) {
@@ -163,7 +158,9 @@ func (c *recounter) operations() {
 	c.eachOp(func(ln *lane, rec *opRec) {
 		if dev := ln.info.Device; dev >= 0 {
 			flight[dev]++
-			c.must(c.working(&c.devs[dev]), "an operation is in flight on a device that does not work", int32(dev))
+			// A detached launch is a Go kernel that runs on, whatever becomes of its device.
+			detached := rec.task >= 0 && c.tasks.at[rec.task].flags&isDetached != 0
+			c.must(c.working(&c.devs[dev]) || detached, "an operation is in flight on a device that does not work", int32(dev))
 		}
 		if rec.timeout > 0 {
 			timed++
@@ -240,23 +237,30 @@ func (c *recounter) recipes() {
 		}
 	}
 	deps := make([]int, len(c.mem.vals.at))
+	ofData := make([]int, len(c.resident))
 	heldOf := make([]int, len(c.runs))
 	needed := make([]int, len(c.runs))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		c.same(int(t.liveOuts), liveOuts[tid], "results of a task on devices only", int32(tid))
-		c.must(t.flags&recipe != 0 == (t.liveOuts > 0), "a task is held for nothing, or not held for something", int32(tid))
+		held := t.flags&recipe != 0
+		c.must(held || t.liveOuts == 0, "a task is not held for its results", int32(tid))
+		c.must(!held || t.liveOuts > 0 || t.where != done, "a task is held for nothing", int32(tid))
 		if t.flags&recipe == 0 {
 			return
 		}
 		heldOf[r.slot]++
 		c.eachRead(r, gt, func(v valueID) {
 			deps[v]++
+			if of := c.mem.data.at[c.mem.vals.at[v].data].run; of < 0 {
+				ofData[-1-of]++
+			}
 			if owner := c.mem.vals.at[v].run; owner >= 0 && owner != r.slot {
 				needed[owner]++
 			}
 		})
 	})
 	for i := range c.resident {
+		c.same(c.resident[i].deps, ofData[i], "reads of resident data by held recipes", int32(i))
 		for _, v := range c.resident[i].vals {
 			c.mustOf(v, c.mem.vals.at[v].flags&current != 0, "is resident and not current")
 			if owner := c.mem.vals.at[v].run; owner >= 0 {
@@ -280,7 +284,8 @@ func (c *recounter) recipes() {
 func (c *recounter) recoverable() {
 	for _, v := range c.values {
 		val := &c.mem.vals.at[v]
-		if !val.needed() || val.flags&anchored != 0 || c.failed(val.run) {
+		c.mustOf(v, !val.has(produced|anchored|counted), "is in host memory, and the recipe of its task is kept for it")
+		if !val.needed() || val.flags&anchored != 0 || c.failed(val.run) || c.letGo(v) {
 			continue
 		}
 		if c.mem.data.at[val.data].kind == graph.Volatile {
@@ -292,7 +297,7 @@ func (c *recounter) recoverable() {
 			c.mustOf(v, !c.readByActive(v), "is not in host memory and no task makes it")
 		case val.flags&produced == 0:
 			c.mustOf(v, c.tasks.at[p].where != done, "was never made and its task is done")
-		default:
+		case !c.o.NoRecovery: // else a value that is lost fails its readers
 			c.mustOf(v, c.tasks.at[p].flags&recipe != 0 || c.tasks.at[p].where != done, "is only on devices and its recipe is not held")
 		}
 	}
@@ -300,6 +305,14 @@ func (c *recounter) recoverable() {
 
 // failed reports whether a run has failed, so that its values need not be recoverable.
 func (c *recounter) failed(slot runSlot) bool { return slot >= 0 && len(c.runs[slot].errs) > 0 }
+
+// letGo reports whether a value was in the caller's memory when its run ended and vacate
+// could not keep it: readers of what would be recomputed from it get an error.
+func (c *recounter) letGo(v valueID) bool {
+	val := &c.mem.vals.at[v]
+	d := &c.mem.data.at[val.data]
+	return val.run >= 0 && d.run == val.run && d.home < 0 && c.runs[val.run].letGo != nil
+}
 
 // readByActive reports whether an active run uses the value's data.
 func (c *recounter) readByActive(v valueID) bool {

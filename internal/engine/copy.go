@@ -229,10 +229,14 @@ func (e *Engine) copyDone(op Op, rec *opRec, ok bool, err error, start, end time
 		if r := e.mem.vals.at[v].run; r >= 0 && ok {
 			e.runs[r].report.Copies++
 			e.runs[r].report.CopyBytes += e.mem.vals.at[v].bytes
+			e.runs[r].report.CopyTime += (end - start) / time.Duration(len(got))
 		}
 	}
 	if rec.why == forSqueeze {
 		e.squeezed(src, p0, n, ok)
+	}
+	if !ok {
+		e.mem.deferFree(dst) // plain launches that wait for the copy refer to it and pin nothing
 	}
 	e.mem.unpin(src, p0, n, 1)
 	e.mem.unpin(dst, p0, n, 1)

@@ -82,7 +82,7 @@ func (e *Engine) detach(op Op) {
 	}
 	rec := ln.rec(ln.done + 1)
 	s := detachedOp{op, *rec}
-	s.rec.args, s.rec.slots, s.rec.waits = slices.Clone(rec.args), slices.Clone(rec.slots), nil
+	s.rec.args, s.rec.waits = slices.Clone(rec.args), nil
 	e.tasks.at[rec.task].flags |= isDetached
 	e.detached = append(e.detached, s)
 	ln.lost = ln.issued
@@ -133,7 +133,16 @@ func (e *Engine) endDetached(ev *Event) {
 			}
 		}
 	}
+	e.offerAgain = e.offerAgain || len(e.leftOuts) > 0
 	e.revisit(e.lanes[s.op.Lane].info.Device)
+}
+
+// madeDetached reports whether a detached launch is making a value. Its lane is past the
+// launch, so that no operation can wait for it: a task of another run that reads the value
+// is left out until the launch ends. Those of its own run wait to be issued.
+func (e *Engine) madeDetached(v valueID) bool {
+	p := e.producer(v)
+	return p >= 0 && e.tasks.at[p].flags&isDetached != 0
 }
 
 // eachDetached visits the detached launches of a run.

@@ -170,21 +170,23 @@ func (e *Engine) keepInUse(dev machine.DeviceID) {
 			a := 0
 			for _, u := range r.f.TaskUses(gt) {
 				switch {
-				case rec.quick:
-					// The record does not say which copy it was given. All copies in host
-					// memory are still there: a value with readers loses none.
+				case u.Rank != rec.rank:
+				case len(rec.args) == 0:
+					// It pins nothing, so the record does not say which copy it was given.
+					// All copies in host memory are still there: a value with readers loses
+					// none.
 					for s := e.mem.vals.at[r.val(u.V)].slot; s >= 0; s = e.mem.slots.at[s].next {
 						if in := &e.mem.insts[e.mem.slots.at[s].inst]; in.space == 0 {
 							keep(e.mem.slots.at[s].inst, in.piece(s), 1)
 						}
 					}
-				case u.Rank == rec.rank:
+				default:
 					p0, n := pieces(&u)
 					keep(rec.args[a], p0, n)
 					a++
 				}
 			}
-			if !rec.quick && a < len(rec.args) { // the workspace
+			if a < len(rec.args) { // the workspace
 				keep(rec.args[a], 0, 0)
 			}
 		}

@@ -151,6 +151,9 @@ func (e *Engine) end(r *run) {
 	rep := r.report
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	delete(e.byID, r.id)
+	if len(e.devs) == 1 && len(e.byID) == 1 {
+		e.revisit(0) // the run left may have credit, which longHaul kept from it
+	}
 	if !r.begun {
 		e.leave(r)
 	}
@@ -270,6 +273,7 @@ func (e *Engine) abandon(r *run) {
 				e.freeIfUnneeded(v)
 			}
 		}
+		e.endRecipe(tid)
 	}
 	r.left = 0
 }
@@ -283,12 +287,7 @@ func (e *Engine) relinquish(r *run, gt graph.TaskID) {
 	for _, s := range r.f.Succs(gt) {
 		e.tasks.at[r.task(graph.TaskID(s))].unissued--
 	}
-	uses := r.f.TaskUses(gt)
-	for k := range uses {
-		for _, gv := range r.f.Writes(&uses[k]) {
-			e.mem.vals.at[r.val(gv)].on(madeGone)
-		}
-	}
+	e.eachWrite(r, gt, func(v valueID) { e.mem.vals.at[v].on(madeGone) })
 }
 
 // newest returns the value that a resident piece holds after the run, -1 for the same as

@@ -80,11 +80,10 @@ func (e *Engine) spill(i Inst) {
 }
 
 // squeeze starts to move the values of a wasteful buffer into buffers of their own in the
-// same memory, after which it is freed. It reports whether there was such a buffer and
-// room for the copies.
-func (e *Engine) squeeze(space spaceID) bool {
+// same memory, after which it is freed, if there is such a buffer and room for the copies.
+func (e *Engine) squeeze(space spaceID) {
 	if e.mem.spaces[space].away || e.squeezes > maxCopyFailures {
-		return false
+		return
 	}
 	for i := range Inst(len(e.mem.insts)) {
 		in := &e.mem.insts[i]
@@ -111,9 +110,8 @@ func (e *Engine) squeeze(space spaceID) bool {
 			e.copy(i, dst, val.piece, 1, s, e.mem.insts[dst].slot, forSqueeze)
 			e.ops = e.ops[:0]
 		}
-		return true
+		return
 	}
-	return false
 }
 
 // squeezed takes in the end of a squeeze copy and ends the slots it was made from.

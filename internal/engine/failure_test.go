@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -187,7 +188,7 @@ func TestCancel(t *testing.T) {
 // What several tasks failed of is told in one line.
 func TestFailuresInALine(t *testing.T) {
 	err := &engine.RunError{Err: errors.Join(errors.New("a"), errors.New("b")), Names: []string{"t0"}}
-	equal(t, "error", err.Error(), "a; b; 1 tasks unfinished: t0")
+	equal(t, "error", err.Error(), "a; b; 1 task unfinished: t0")
 }
 
 // What is in flight of a run that is cancelled or fails is to stop: nothing of
@@ -286,13 +287,17 @@ func TestConsecutiveFailures(t *testing.T) {
 		k.Retries = 20
 		return k
 	}
-	r := newRig(t, cpus(2), engine.Options{})
-	r.fail["bad"] = 4
+	var cause error
+	r := newRig(t, cpus(2), engine.Options{Changed: func(c engine.StateChange) { cause = cmp.Or(cause, c.Cause) }})
+	r.fail["bad"] = 4 + 3 // the count starts over when it comes back
 	r.answer = func(dev machine.DeviceID, rung engine.Rung) (engine.Event, bool) {
 		return engine.Event{Kind: engine.DeviceBack, Device: dev}, true
 	}
 	r.mustRun(r.submit(single(t, only("bad")), engine.RunOptions{}))
 	equalLists(t, "dropped after the fourth", r.drops, []string{"cpu:0"})
+	if cause == nil || !strings.Contains(cause.Error(), errBoom.Error()) {
+		t.Errorf("the device was lost for %q, which does not say how tasks failed", cause)
+	}
 	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby"})
 
 	r = newRig(t, cpus(2), engine.Options{})
@@ -364,6 +369,9 @@ func TestBystanderIsNotBlamed(t *testing.T) {
 	}
 	r.mustRun(id)
 	equal(t, "launches", r.count("t0"), 11)
+	for _, rung := range r.rungs {
+		equal(t, "rung of a loss with a known cause", rung, "cpu:0 standby")
+	}
 }
 
 // A device that says a failed launch cost it, where none failed, is not believed:

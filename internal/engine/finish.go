@@ -103,7 +103,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	if st == Failed || st == Refused {
 		d.health.faulted = true
 	}
-	if !rec.quick || len(rec.slots) > 0 {
+	if len(rec.args) > 0 {
 		e.unpinLaunch(rec, r.f, gt)
 	}
 	if st != DepFailed {
@@ -184,12 +184,6 @@ func (e *Engine) inputsAt(rec *opRec, r *run, gt graph.TaskID) time.Duration {
 
 // unpinLaunch undoes the pins of a launch, which frees its workspace.
 func (e *Engine) unpinLaunch(rec *opRec, f *graph.Flow, gt graph.TaskID) {
-	if rec.quick {
-		for _, s := range rec.slots {
-			e.mem.unpinSlot(s)
-		}
-		return
-	}
 	a, uses := 0, f.TaskUses(gt)
 	for k := range uses {
 		u := &uses[k]
@@ -248,6 +242,7 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 		e.settlePlain(r, r.f.Plain[row.Use:r.f.Rows[gt+1].Use])
 	} else {
 		e.settleUses(r, gt, took)
+		e.endRecipe(tid)
 	}
 	e.landed(r)
 	if r.left == 0 && r.owed == 0 || r.state == runFailing {
@@ -361,6 +356,7 @@ func (e *Engine) produced(v valueID, depth int16, replay int64) {
 	if e.hostOnly || e.mem.wholeInHost(v, -1) {
 		val.on(madeInHost)
 		val.depth, val.replay = 0, 0
+		e.freeRecipe(v) // kept if it was made on a device the time before
 	} else {
 		val.on(madeOnDevice)
 		val.depth, val.replay = depth, replay

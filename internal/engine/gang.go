@@ -52,6 +52,9 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	size, costs := r.g.Task(gt).Gang, e.shape(r, gt).costs
 	devs, possible, err := e.gangDevices(r, gt)
 	if possible < size {
+		if err == ErrNoDevice {
+			err = e.noDevice(r.g.Task(gt))
+		}
 		e.fail(r, e.taskErr(r, gt, -1, err))
 		return
 	}

@@ -159,7 +159,7 @@ func TestStealsOnlyWhatFits(t *testing.T) {
 	r := newRig(t, m, engine.Options{Depth: 2})
 	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
 		for i := range 20 {
-			x := b.Data(graph.Data{Name: "x", Bytes: 2 * mb})
+			x := b.Data(graph.Data{Bytes: 2 * mb})
 			b.Add(job(string(rune('a'+i)), 5, writes(x)))
 		}
 		b.Add(only("gpu:1", job("small", 1))) // after which it has nothing left

@@ -81,7 +81,7 @@ type deviceHealth struct {
 	failures int           // executions that failed in a row
 	faulted  bool          // a launch failed there, and no loss was attributed to it
 	rung     Rung          // the rung being tried, or the next one if it is lost
-	deadline time.Duration // of the rung; of a broken device when the ladder starts over, 0 for never
+	deadline time.Duration // of a lost device's rung; of a broken one when the ladder starts over, 0 for never
 	breaks   int           // times the ladder gave up since the device was last trusted
 	never    bool          // no rung can bring it back
 	upSince  time.Duration // when it last came back
@@ -144,9 +144,8 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	if d.state == Broken {
 		h.rung = 0
 	}
-	h.upSince, h.deadline, h.failures, h.strained, h.drained = e.now, 0, 0, 0, false
+	h.upSince, h.failures, h.strained, h.drained = e.now, 0, 0, false
 	e.setState(dev, Healthy)
-	d.blocked = false
 	e.listTimed()
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, e.now
@@ -156,11 +155,11 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 }
 
 // countFailure counts a failure against a device and drops it after too many in a row.
-func (e *Engine) countFailure(dev machine.DeviceID) {
+func (e *Engine) countFailure(dev machine.DeviceID, err error) {
 	d := &e.devs[dev]
 	d.health.failures++
 	if d.health.failures > e.o.Health.MaxFailures && e.working(d) && e.others(dev) {
-		e.drop(dev, fmt.Errorf("%d failures in a row", d.health.failures))
+		e.drop(dev, fmt.Errorf("%d failures in a row, the last: %v", d.health.failures, err))
 	}
 }
 

@@ -169,6 +169,42 @@ func TestLadderGoesOn(t *testing.T) {
 	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby", "cpu:0 restart", "cpu:0 standby"})
 }
 
+// Without options a rung has 5 s, and the ladder of a device that was up for 5 s goes on
+// with the next rung; only after longer does it start over.
+func TestLadderDefaults(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	r.now = time.Second
+	r.lose(0, false)
+	r.until("the second rung", func() bool { return len(r.rungs) == 2 })
+	equal(t, "time of a rung", r.now, 6*time.Second)
+	r.back(0, false)
+	r.now += 5 * time.Second
+	r.lose(0, false)
+	r.back(0, false)
+	r.now += 5*time.Second + 1
+	r.lose(0, false)
+	equalLists(t, "rungs", r.rungs, []string{"cpu:0 standby", "cpu:0 restart", "cpu:0 reopen", "cpu:0 standby"})
+}
+
+// A device that comes back is judged anew: it is not strained, and is slowed and drained
+// as one that was never hot.
+func TestBackIsNotStrained(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	for range 2 {
+		r.sample(0, celsius(86))
+		equal(t, "slowness when hot", r.e.Status(0).Slow, 2)
+		r.sample(0, celsius(86))
+		equal(t, "state when hot for two samples", r.e.Status(0).State, engine.Healthy)
+		r.sample(0, celsius(86))
+		equal(t, "state when it stays hot", r.e.Status(0).State, engine.Draining)
+		r.lose(0, false)
+		r.back(0, false)
+		equal(t, "state when it is back", r.e.Status(0).State, engine.Healthy)
+		r.sample(0, celsius(82)) // neither hot nor cool
+		equal(t, "slowness when it is back", r.e.Status(0).Slow, 1)
+	}
+}
+
 // A slowed device gets less, and what was queued there in the belief that it
 // was fast is placed anew.
 func TestSlowed(t *testing.T) {
@@ -258,6 +294,28 @@ func TestNextWake(t *testing.T) {
 	r.lose(machine.DeviceID(1), false)
 	if at, ok := r.e.NextWake(); !ok || at != 40*ms {
 		t.Errorf("with a device on the ladder: %v %t, want its rung's end at 40ms", at, ok)
+	}
+}
+
+// A device that is broken for good and lacks capacity is looked at when it may have that
+// again, and not before.
+func TestNextWakeOfABrokenDevice(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	r.outcome = func(_, dev string) engine.Status {
+		if dev == "gpu:0" {
+			return engine.OutOfMemory
+		}
+		return engine.OK
+	}
+	id := r.submit(large(t), engine.RunOptions{})
+	r.until("less memory", func() bool { return r.e.Status(0).MemBytes < 10*mb })
+	until := r.now + 100*ms
+	r.lose(0, false)
+	r.step(engine.Event{Kind: engine.RecoverFailed, Device: 0, Never: true})
+	equal(t, "state", r.e.Status(0).State, engine.Broken)
+	r.mustRun(id)
+	if at, ok := r.e.NextWake(); !ok || at != until {
+		t.Errorf("the next wake is at %v %t, want %v", at, ok, until)
 	}
 }
 

@@ -58,7 +58,6 @@ type opRec struct {
 	task   taskID // of a launch; -1 for a copy. Invariant: that task is issued
 	rank   int16  // of a launch: which member of a gang
 	why    copyWhy
-	quick  bool          // a launch by launchQuick, which pins slots one by one
 	auto   bool          // its timeout is a lower bound; limit computes the real one
 	src    Inst          // of a copy
 	dst    Inst          // of a copy
@@ -73,9 +72,10 @@ type opRec struct {
 	forIssue uint32
 	timeout  time.Duration // of a launch, 0 for none
 	bytes    int64         // of a copy
-	args     []Inst        // of a launch: its instances in the order of uses; the workspace last
-	slots    []slotID      // of a quick launch: the slots it pins
-	waits    []Op          // of a launch on a device with its own memory or with a timeout
+	// args are the instances a launch pins, in the order of its uses; the workspace last.
+	// A plain launch in host memory pins none.
+	args  []Inst
+	waits []Op // of a launch on a device with its own memory or with a timeout
 }
 
 // Lanes describes the engine's lanes; index is the Lane.
@@ -162,9 +162,9 @@ func (e *Engine) push(l Lane) (Op, *opRec) {
 	ln.issued++
 	e.flying++
 	r := ln.rec(ln.issued)
-	r.task, r.rank, r.quick, r.issued, r.timeout = -1, 0, false, e.now, 0
+	r.task, r.rank, r.issued, r.timeout = -1, 0, e.now, 0
 	r.forRun, r.forTask, r.inputs = 0, graph.NoTask, 0
-	r.args, r.slots, r.waits = r.args[:0], r.slots[:0], r.waits[:0]
+	r.args, r.waits = r.args[:0], r.waits[:0]
 	return Op{l, uint32(ln.issued)}, r
 }
 

@@ -17,7 +17,7 @@ import (
 func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, l Lane) (Op, bool) {
 	f := r.f
 	row := &f.Rows[gt]
-	if !row.Plain || e.mem.away > 0 {
+	if !row.Plain || e.mem.away > 0 || len(e.detached) > 0 {
 		return Op{}, false
 	}
 	uses := f.Plain[row.Use:f.Rows[gt+1].Use]
@@ -69,7 +69,7 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 	}
 	e.args = e.args[:arg0+len(uses)]
 	op, rec := e.push(l)
-	rec.task, rec.quick = tid, true
+	rec.task = tid
 	for k := range uses {
 		u := &uses[k]
 		if u.Data < 0 {
@@ -85,18 +85,20 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 	// Nothing is evicted from host memory, and values with readers are kept there: only
 	// device memory, and data that others may update in place, needs pins.
 	if space != 0 || r.volatile {
-		e.pinQuick(rec, uses, args, r)
+		e.pinPlain(rec, f.TaskUses(gt), args)
 	}
 	e.emitLaunch(tid, r, gt, dev, op, rec, w, arg0)
 	return op, true
 }
 
-// pinQuick pins the slots a plain launch uses.
-func (e *Engine) pinQuick(rec *opRec, uses []graph.PlainUse, args []Arg, r *run) {
+// pinPlain pins what a plain launch uses, a piece each.
+func (e *Engine) pinPlain(rec *opRec, uses []graph.FlowUse, args []Arg) {
 	for k := range args {
-		s := e.mem.insts[args[k].Inst].at(e.mem.vals.at[r.val(uses[k].V)].piece)
-		e.mem.pinSlot(s)
-		rec.slots = append(rec.slots, s)
+		i := args[k].Inst
+		p0, n := pieces(&uses[k])
+		e.mem.touch(i)
+		e.mem.pin(i, p0, n, 0)
+		rec.args = append(rec.args, i)
 	}
 }
 

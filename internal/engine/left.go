@@ -21,8 +21,16 @@ func (e *Engine) Left() string {
 			resident++
 		}
 	}
+	waiters := 0
 	for i := range e.mem.spaces {
 		spaces += e.mem.spaces[i].used
+		for _, w := range e.mem.spaces[i].line {
+			// A device that was let on by one memory keeps its entry on the list of the
+			// other for the next time: one at most, however often it waits.
+			if w.dev < 0 || e.devs[w.dev].blocked {
+				waiters++
+			}
+		}
 	}
 	for i := range e.devs {
 		inUse += len(e.devs[i].inUse)
@@ -47,7 +55,7 @@ func (e *Engine) Left() string {
 		{"gangs", len(e.gangs) + e.gangLine.len()}, {"tasks in flight", e.inFlight}, {"operations in flight", e.flying},
 		{"values", e.mem.vals.live}, {"data", e.mem.data.live}, {"lists of instances", e.mem.heads.live},
 		{"instances", insts}, {"pieces of instances", slots}, {"bytes", int(spaces)}, {"instances that end later", len(e.mem.deferred)},
-		{"instances of dropped devices", inUse}, {"those that wait for room", e.mem.waiters}, {"copies to make again", len(e.homeward)},
+		{"instances of dropped devices", inUse}, {"those that wait for room", waiters}, {"copies to make again", len(e.homeward)},
 		{"failed copies", len(e.taskCopies) + len(e.valueCopies)}, {"suspects", len(e.suspects)},
 	} {
 		if k.n != 0 {

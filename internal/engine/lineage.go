@@ -61,10 +61,11 @@ func (e *Engine) anchor(v valueID) {
 }
 
 // keepRecipe notes that v exists only on devices, so that its producer's recipe is kept,
-// and with that every value the producer read.
+// and with that every value the producer read. With recovery off nothing is recomputed,
+// so no recipe is kept.
 func (e *Engine) keepRecipe(v valueID) {
 	val := &e.mem.vals.at[v]
-	if val.has(counted) {
+	if val.has(counted) || e.o.NoRecovery {
 		return
 	}
 	val.on(recipeKept)
@@ -75,9 +76,13 @@ func (e *Engine) keepRecipe(v valueID) {
 		r, gt := e.taskOf(p)
 		r.recipes++
 		e.eachRead(r, gt, func(in valueID) {
-			e.mem.vals.at[in].deps++
-			if owner := e.mem.vals.at[in].run; owner >= 0 && owner != r.slot {
+			val := &e.mem.vals.at[in]
+			val.deps++
+			if owner := val.run; owner >= 0 && owner != r.slot {
 				e.runs[owner].needed++
+			}
+			if of := e.mem.data.at[val.data].run; of < 0 {
+				e.resident[-1-of].deps++
 			}
 		})
 	}
@@ -92,15 +97,26 @@ func (e *Engine) freeRecipe(v valueID) {
 	val.on(recipeFreed)
 	p := e.producer(v)
 	e.tasks.at[p].liveOuts--
-	if e.tasks.at[p].liveOuts > 0 {
+	e.endRecipe(p)
+}
+
+// endRecipe lets the recipe of a task go that no result needs. A task that runs again
+// keeps it until its end: it reads values of runs and data that may be kept for it alone.
+func (e *Engine) endRecipe(tid taskID) {
+	t := &e.tasks.at[tid]
+	if t.flags&recipe == 0 || t.liveOuts > 0 || t.where != done {
 		return
 	}
-	e.tasks.at[p].flags &^= recipe
-	r, gt := e.taskOf(p)
+	t.flags &^= recipe
+	r, gt := e.taskOf(tid)
 	r.recipes--
 	e.eachRead(r, gt, func(in valueID) {
-		owner := e.mem.vals.at[in].run
-		e.mem.vals.at[in].deps--
+		val := &e.mem.vals.at[in]
+		owner := val.run
+		val.deps--
+		if of := e.mem.data.at[val.data].run; of < 0 {
+			e.resident[-1-of].deps--
+		}
 		e.freeIfUnneeded(in)
 		if owner >= 0 && owner != r.slot {
 			e.release(e.runs[owner])
@@ -121,6 +137,16 @@ func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v valueID)) {
 	}
 }
 
+// eachWrite visits the values a task makes.
+func (e *Engine) eachWrite(r *run, gt graph.TaskID, fn func(v valueID)) {
+	uses := r.f.TaskUses(gt)
+	for k := range uses {
+		for _, gv := range r.f.Writes(&uses[k]) {
+			fn(r.val(gv))
+		}
+	}
+}
+
 // recoverValue has a value without a copy recomputed: its producer runs again, after
 // those of the values that the producer reads and that are lost too. The chain ends at
 // anchors, which are kept as long as a value that exists only on devices was computed
@@ -128,7 +154,7 @@ func (e *Engine) eachRead(r *run, gt graph.TaskID, fn func(v valueID)) {
 //
 // A value that cannot be recomputed and is in a memory that is away is waited for.
 func (e *Engine) recoverValue(v valueID) {
-	if chain := e.reopen(v); chain > 0 {
+	if chain := e.reopen(v, 0); chain > 0 {
 		if r := e.mem.vals.at[v].run; r >= 0 {
 			rep := &e.runs[r].report
 			rep.LongestReplay = max(rep.LongestReplay, chain)
@@ -137,8 +163,9 @@ func (e *Engine) recoverValue(v valueID) {
 }
 
 // reopen puts the producer of a lost value back, and returns the length of the longest
-// chain of tasks it put back.
-func (e *Engine) reopen(v valueID) int {
+// chain of tasks it put back. before is the length of the chain from the value that is
+// asked for.
+func (e *Engine) reopen(v valueID, before int) int {
 	if e.mem.have(v) {
 		return 0
 	}
@@ -165,13 +192,19 @@ func (e *Engine) reopen(v valueID) int {
 		e.failReaders(v, fmt.Errorf("%w: %s, and recovery is off", ErrDataLost, e.describe(v)))
 		return 0
 	}
-	if away && (e.o.NoRecovery || e.tasks.at[p].flags&recipe == 0) {
+	if away && e.tasks.at[p].flags&recipe == 0 {
 		return 0
 	}
 	if !away && (r.state == runEnded || r.revived) && t.flags&recipe == 0 {
 		// It is volatile data that a later run has overwritten, or its inputs were in the
 		// caller's memory when its run ended.
 		e.failReaders(v, e.lostErr(v, "has no copy left, and what it was computed from is not kept"))
+		return 0
+	}
+	if !away && t.flags&recipe == 0 && before >= e.o.ReplayDepth {
+		// The chain begins with volatile data that a failed task spoilt. No recipe was kept
+		// for it, so that nothing else bounds the chain.
+		e.failReaders(v, e.lostErr(v, fmt.Sprintf("has no copy left, and is %d tasks back from volatile data that is lost", before)))
 		return 0
 	}
 	if !away && e.mem.data.at[e.mem.vals.at[v].data].kind == graph.Volatile && int(e.mem.vals.at[v].depth) > e.o.ReplayDepth {
@@ -184,6 +217,11 @@ func (e *Engine) reopen(v valueID) int {
 	r.left++
 	r.report.Replays++
 	e.mem.vals.at[v].on(isLost)
+	e.eachWrite(r, gt, func(out valueID) { // results that were freed are made anew as well
+		if val := &e.mem.vals.at[out]; val.slot < 0 {
+			val.on(isLost)
+		}
+	})
 	e.tr.Record(trace.Event{Kind: trace.Replay, Device: machine.Host, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
 	e.withdrawn(p, r)
 	// A run that has ended is revived for the one that reads its result.
@@ -197,7 +235,7 @@ func (e *Engine) reopen(v valueID) int {
 	})
 	e.eachRead(r, gt, func(in valueID) {
 		if !e.mem.have(in) {
-			longest = max(longest, e.reopen(in))
+			longest = max(longest, e.reopen(in, before+1))
 		}
 	})
 	e.again(p)

@@ -273,6 +273,23 @@ func TestFailedCopy(t *testing.T) {
 	equal(t, "executed", rep.Executed, 1)
 }
 
+// Versioned data is updated in place where host memory has the version before as well and
+// no other task reads it.
+func TestVersionedInPlace(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	g := build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb, Input: true, Output: true})
+		b.Add(job("look", 1, reads(x)))
+		b.Add(job("update", 1, updates(x)))
+	})
+	r.mustRun(r.submit(g, engine.RunOptions{MaxInFlight: 1}))
+	equal(t, "copies within the device", slices.Contains(r.copyList(), "x gpu:0>gpu:0"), false)
+
+	r = newRig(t, gpus(1, 10*mb), engine.Options{})
+	r.mustRun(r.submit(g, engine.RunOptions{})) // the update is issued while the other reads
+	equal(t, "copies within the device beside a reader", slices.Contains(r.copyList(), "x gpu:0>gpu:0"), true)
+}
+
 // Copies that never succeed end the run, and the error says so.
 func TestCopiesFailForEver(t *testing.T) {
 	r := newRig(t, gpus(1, 10*mb), engine.Options{})
@@ -285,6 +302,38 @@ func TestCopiesFailForEver(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "copying what it reads") {
 		t.Errorf("the run ended with %v", err)
 	}
+}
+
+// Copies from a device that fail because it was lost are no fault of theirs, however often
+// that happens.
+func TestCopiesFromALostDevice(t *testing.T) {
+	m := gpus(2, 10*mb)
+	m.Links = append(m.Links, machine.Link{A: 0, B: 1, BPS: 1e9})
+	r := newRig(t, m, engine.Options{Health: engine.Health{Trust: 1}})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb})
+		first, second := job("make", 1, writes(x)), job("use", 1, reads(x))
+		first.On.Only, second.On.Only = []string{"gpu:0"}, []string{"gpu:1"}
+		b.Add(first)
+		b.Add(second)
+	}), engine.RunOptions{})
+	for range 20 {
+		var copying *op
+		r.until("a copy", func() bool {
+			for _, o := range r.ops {
+				if o.a.Kind == engine.Copy && o.started && o.a.From == 0 && o.a.Device == 1 {
+					copying = o
+				}
+			}
+			return copying != nil
+		})
+		r.now += ms / 2
+		r.lose(0, false)
+		r.end(copying, engine.Failed)
+		r.back(0, false)
+	}
+	r.mustRun(id)
+	equal(t, "launches of what makes it", r.count("make"), 21)
 }
 
 // Where no link joins two devices, what one made reaches the other through host

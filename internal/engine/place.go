@@ -354,7 +354,7 @@ func (e *Engine) leaveOut(tid taskID) {
 func (e *Engine) unplaceable(tid taskID) {
 	r, gt := e.taskOf(tid)
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
-	err := ErrNoDevice
+	err := e.noDevice(task)
 	for d := range e.devs {
 		vd := &e.view.Devices[d]
 		if costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) {

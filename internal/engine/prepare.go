@@ -52,7 +52,10 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 	if need.host > 0 && !e.mem.fits(hostSpace, taken.host+need.host) {
 		short, bytes = hostSpace, taken.host+need.host
 	}
-	if e.flying > 0 || e.squeeze(short) || !e.lastResort() {
+	if e.flying == 0 {
+		e.squeeze(short) // then its copies are in flight
+	}
+	if !e.lastResort() {
 		return noMemory, room{}
 	}
 	e.effort = usual
@@ -75,6 +78,9 @@ func (e *Engine) checkInputs(tid taskID, r *run, gt graph.TaskID, dev machine.De
 			if e.mem.vals.at[v].slot < 0 || e.mem.away > 0 && !e.mem.have(v) {
 				missing = true
 				e.recoverValue(v)
+			} else if len(e.detached) > 0 && e.madeDetached(v) {
+				e.leaveOut(tid)
+				return 0, false
 			} else if !e.hostOnly && u.Rank == rank {
 				s := e.source(v, space)
 				if s < 0 {

@@ -225,7 +225,7 @@ func (q *queue) filter(drop func(tid taskID) bool) {
 		q.line, q.head = q.line[:0], 0
 	}
 	q.heap = slices.DeleteFunc(q.heap, gone)
-	for i := len(q.heap)/2 - 1; i >= 0; i-- {
+	for i := range slices.Backward(q.heap) {
 		q.sink(i)
 	}
 	*q.all -= before - q.len()

@@ -45,7 +45,7 @@ func (e *Engine) retryAt(at time.Duration, tid taskID) {
 
 // heapify makes a heap of entries in any order.
 func heapify(h []delay) {
-	for i := len(h)/2 - 1; i >= 0; i-- {
+	for i := range slices.Backward(h) {
 		sink(h, i)
 	}
 }
@@ -125,7 +125,7 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	t.move(pausing)
 	e.retryAt(e.now+pause, tid)
 	if st != Refused {
-		e.countFailure(dev)
+		e.countFailure(dev, err)
 	}
 }
 

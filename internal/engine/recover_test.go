@@ -1,8 +1,10 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
@@ -29,9 +31,17 @@ func TestReplaysOfAChain(t *testing.T) {
 }
 
 // Mirrored data is copied to the host after every write, so losing its device
-// replays nothing that was committed.
+// replays nothing that was committed. A commit that fails is made again.
 func TestMirroredCommitsEveryWrite(t *testing.T) {
 	r := newRig(t, gpus(2, 1<<20), engine.Options{})
+	failed := 0
+	r.failCopy = func(c copied) bool { // the first and the last commit fail once
+		if c.to == "host" && (len(r.ran) == 1 || len(r.ran) == 5) && failed < len(r.ran) {
+			failed = len(r.ran)
+			return true
+		}
+		return false
+	}
 	id := r.submit(chain(t, 8, 1, graph.Mirrored), engine.RunOptions{})
 	r.starts("c5")
 	commits := 0
@@ -40,7 +50,7 @@ func TestMirroredCommitsEveryWrite(t *testing.T) {
 			commits++
 		}
 	}
-	equal(t, "commits while c5 runs", commits, 5)
+	equal(t, "commits while c5 runs, the first of them twice", commits, 6)
 	r.until("the commit of c4", func() bool {
 		for _, o := range r.ops {
 			if o.a.Kind == engine.Copy && o.a.From == 0 {
@@ -135,6 +145,49 @@ func TestVolatileLoss(t *testing.T) {
 	r.starts("c6")
 	r.lose(0, false)
 	is(t, r.finish(id), engine.ErrDataLost)
+}
+
+// Volatile data that a failed task spoilt comes back within the replay depth as well;
+// beyond it the run fails.
+func TestSpoiltVolatileData(t *testing.T) {
+	for depth, want := range map[int]error{5: engine.ErrDataLost, 6: nil} {
+		r := newRig(t, cpus(1), engine.Options{ReplayDepth: depth})
+		r.fail["c6"] = 1
+		id := r.submit(build(t, func(b *graph.Builder) {
+			x := b.Data(graph.Data{Name: "x", Bytes: 1000, Output: true, Durability: graph.Volatile})
+			b.Add(job("c0", 1, writes(x)))
+			for i := range 7 {
+				b.Add(job(fmt.Sprint("c", i+1), 1, updates(x)))
+			}
+		}), engine.RunOptions{})
+		if err := r.finish(id); !errors.Is(err, want) {
+			t.Errorf("replay depth %d: %v", depth, err)
+		}
+		equal(t, "longest replay", r.ended[id].Report.LongestReplay, depth)
+	}
+}
+
+// A result that was freed counts as not made while its task runs again for another, and
+// may be asked for meanwhile.
+func TestReplayMakesAllResultsAnew(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{})
+	r.fail["spoil a"], r.fail["spoil c"] = 1, 1
+	rep := r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "a", Bytes: 8, Output: true, Durability: graph.Volatile})
+		y := b.Data(graph.Data{Name: "b", Bytes: 8})
+		z := b.Data(graph.Data{Name: "c", Bytes: 8, Output: true, Durability: graph.Volatile})
+		for _, j := range []graph.Task{
+			job("make a and b", 3, writes(x), writes(y)), job("make c of b", 1, reads(y), writes(z)),
+			job("spoil a", 5, updates(x)), job("spoil c", 5, updates(z)),
+		} {
+			j.On.Only = []string{"cpu:0"}
+			if j.Name == "make a and b" || j.Name == "spoil a" {
+				j.On.Only = []string{"cpu:1"}
+			}
+			b.Add(j)
+		}
+	}), engine.RunOptions{}))
+	equal(t, "replays", rep.Replays, 2)
 }
 
 // A device whose memory was kept comes back, and nothing that was done is done
@@ -344,4 +397,24 @@ func TestHeardInAnyOrder(t *testing.T) {
 	r.lose(1, false)
 	r.back(1, false)
 	r.mustRun(id)
+}
+
+// With recovery off nothing is kept to recompute values from: data that others were
+// computed from can be given back without a copy of those.
+func TestNoRecoveryKeepsNoRecipes(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{NoRecovery: true})
+	w, v := r.e.NewData("w", mb, graph.Versioned), r.e.NewData("v", mb, graph.Versioned)
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		v := b.Data(graph.Data{Name: "v", Bytes: mb, Input: true})
+		y := b.Data(graph.Data{Name: "y", Bytes: 1000, Output: true})
+		b.Add(job("put out", 1, reads(w), writes(y)))
+		b.Add(job("derive", 1, reads(w), reads(y), writes(v)))
+	}), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: w}, {Data: 1, Ref: v}}}))
+	r.e.FreeData(w)
+	r.step()
+	if left := r.e.Left(); !strings.Contains(left, "1 resident data") || !strings.Contains(left, "2 instances") {
+		t.Errorf("left with v on the device alone: %s", left)
+	}
+	r.mustRun(r.submit(over(t, "reads v", 1, reads), bound(v)))
 }

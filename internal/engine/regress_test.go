@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/graph"
@@ -57,6 +58,43 @@ func TestFreeDataKeepsWhatRecoveryNeeds(t *testing.T) {
 	}
 	r.lose(0, false)
 	r.mustRun(r.submit(over(t, "read v", 1, reads), bound(v)))
+}
+
+// Data given up by the caller stays while something that exists only on a device would
+// have to be computed from an older version of it.
+func TestFreeDataKeepsOlderVersions(t *testing.T) {
+	for _, kind := range []graph.Durability{graph.Mirrored, graph.Versioned} { // of w: the older version has a copy, or not
+		r := newRig(t, gpus(2, 10*mb), engine.Options{})
+		w, v := r.e.NewData("w", mb, kind), r.e.NewData("v", mb, graph.Versioned)
+		r.mustRun(r.submit(over(t, "make w", 1, writes), bound(w)))
+		r.mustRun(r.submit(derive(t), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: w}, {Data: 1, Ref: v}}}))
+		r.mustRun(r.submit(over(t, "replace w", 1, writes), bound(w)))
+		r.e.FreeData(w)
+		r.step()
+		r.lose(r.ranOn("derive"), false) // before v is safe
+		r.mustRun(r.submit(over(t, "read v", 1, reads), bound(v)))
+		r.until("the end of w", func() bool { return strings.Contains(r.e.Left(), "1 resident data") })
+		r.lose(r.ranOn("read v"), false)
+		r.back(0, false)
+		r.back(1, false)
+		r.mustRun(r.submit(over(t, "read v again", 1, reads), bound(v)))
+	}
+}
+
+// Data computed from older versions of each other is given up together, though nothing
+// can be copied home.
+func TestFreeDataOfEachOther(t *testing.T) {
+	r := newRig(t, gpus(1, 10*mb), engine.Options{})
+	r.failCopy = func(c copied) bool { return c.to == "host" }
+	w, v := r.e.NewData("w", mb, graph.Versioned), r.e.NewData("v", mb, graph.Versioned)
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		v := b.Data(graph.Data{Name: "v", Bytes: mb, Input: true})
+		b.Add(job("mix", 1, updates(w), updates(v)))
+	}), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: w}, {Data: 1, Ref: v}}}))
+	r.e.FreeData(w)
+	r.e.FreeData(v)
+	r.until("the end of both", func() bool { return r.e.Left() == "" })
 }
 
 // Data given up while runs wait for it is theirs first, and its number is free

@@ -101,34 +101,6 @@ func (st *store) unpin(i Inst, p0, n pieceID, copying int32) {
 	}
 }
 
-// pinSlot notes that a launch in flight touches one slot.
-func (st *store) pinSlot(s slotID) {
-	sl := &st.slots.at[s]
-	in := &st.insts[sl.inst]
-	st.touch(sl.inst)
-	sl.pins++
-	in.pins++
-	st.spaces[in.space].pins++
-}
-
-// unpinSlot undoes pinSlot.
-func (st *store) unpinSlot(s slotID) {
-	sl := &st.slots.at[s]
-	sl.pins--
-	in := &st.insts[sl.inst]
-	in.pins--
-	st.spaces[in.space].pins--
-	if sl.pins == 0 {
-		st.vacated(in, s)
-	}
-	if in.pins == 0 {
-		if in.held == 0 {
-			st.freeIfIdle(sl.inst)
-		}
-		st.madeRoom(in.space)
-	}
-}
-
 // vacant reports whether pieces [p0, p0+n) of an instance hold nothing and may be
 // written.
 func (st *store) vacant(i Inst, p0, n pieceID) bool {
@@ -168,7 +140,7 @@ func (st *store) freeQuick(val *value) bool {
 	}
 	sl := &st.slots.at[s]
 	in := &st.insts[sl.inst]
-	if sl.next >= 0 || in.n != 1 || in.pins > 0 || in.home || in.space != 0 {
+	if sl.next >= 0 || in.n != 1 || in.pins > 0 || in.home || in.deferred || in.space != 0 {
 		return false
 	}
 	val.slot, sl.val = -1, -1

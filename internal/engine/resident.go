@@ -26,7 +26,8 @@ type residentData struct {
 	bytes   int64
 	data    dataID
 	bounds  []int64      // offsets at which pieces begin, and the end of the last
-	vals    []valueID    // by piece, the current value
+	vals    []valueID    // by piece, the current value; none once it is closing and nothing asks for it
+	deps    int          // invariant: reads of its values, older ones included, by kept recipes
 	awaited int          // uses by runs that wait to start
 	readers int          // active runs that read it, and fetches not ended by EndFetch
 	writer  bool         // an active run writes it
@@ -47,7 +48,7 @@ func (e *Engine) NewData(name string, bytes int64, kind graph.Durability) DataRe
 		e.resident = append(e.resident, residentData{})
 	}
 	d := e.mem.allocData(1)
-	e.mem.openData(d, kind, false, -1-runSlot(ref), 1)
+	e.mem.openData(d, kind, false, -1-runSlot(ref))
 	v := e.mem.newValue(-1, d, 0, bytes)
 	e.mem.vals.at[v].on(madeOnDevice) // its home comes with the next step
 	e.mem.vals.at[v].on(isCurrent)
@@ -109,14 +110,20 @@ func (e *Engine) serveResident(ref DataRef) {
 			e.refuse(ref, fmt.Errorf("data %q: %w", res.name, e.outOfMemory(0, e.refused)))
 		}
 	}
-	if res.closing && !res.writer && res.readers+res.awaited+res.fetches == 0 && !e.dependedOn(res) && e.mem.insts[e.mem.data.at[res.data].home].pins == 0 {
-		for _, v := range res.vals {
-			e.unneed(v)
-		}
+	if !res.closing || res.writer || res.readers+res.awaited+res.fetches > 0 {
+		return
+	}
+	// First its recipes end: data that is closing as well may wait for them.
+	for _, v := range res.vals {
+		e.unneed(v)
+	}
+	res.vals = res.vals[:0]
+	if !e.dependedOn(res) && e.mem.insts[e.mem.data.at[res.data].home].pins == 0 {
 		e.mem.closeData(res.data)
 		e.mem.releaseData(res.data, 1)
 		*res = residentData{}
 		e.freeRes = append(e.freeRes, ref)
+		e.ended = true // other data that is closing may have waited for its recipes
 	}
 }
 
@@ -152,29 +159,13 @@ func (e *Engine) atHome(res *residentData) bool {
 }
 
 // dependedOn reports whether a value that exists only on a device would be recomputed
-// from the data, and if so starts to commit resident data to end that.
+// from the data, or from an older version of it, and if so starts to commit resident data
+// to end that.
 func (e *Engine) dependedOn(res *residentData) bool {
-	for _, v := range res.vals {
-		if e.mem.vals.at[v].deps > 0 {
-			e.commitResident()
-			return true
-		}
+	if res.deps > 0 {
+		e.commitResident()
 	}
-	return false
-}
-
-// olderHeld reports whether an older version of resident data is kept, in its present
-// pieces, to recompute something from it.
-func (e *Engine) olderHeld(res *residentData) bool {
-	held := false
-	e.mem.eachInst(res.data, func(i Inst) {
-		in := &e.mem.insts[i]
-		for s := in.slot; s < in.end(); s++ {
-			v := e.mem.slots.at[s].val
-			held = held || v >= 0 && e.mem.vals.at[v].flags&current == 0
-		}
-	})
-	return held
+	return res.deps > 0
 }
 
 // commitResident starts to commit all resident data, at most once in a step.
@@ -201,10 +192,6 @@ func (e *Engine) recut(r *run, d int, res *residentData) bool {
 		return false
 	}
 	if e.dependedOn(res) {
-		return false
-	}
-	if e.olderHeld(res) {
-		e.commitResident()
 		return false
 	}
 	for _, v := range res.vals {

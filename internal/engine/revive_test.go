@@ -166,8 +166,9 @@ func TestRevivedRunLeavesTheCallersMemoryAlone(t *testing.T) {
 	for _, c := range []struct {
 		given, made int64
 		copied      string // before the run ends
+		not         string // what is not copied besides
 		left        []string
-	}{{1000, mb, "y host>host", []string{"y"}}, {mb, 1000, "w gpu:0>host", nil}} {
+	}{{1000, mb, "y host>host", "w gpu:0>host", []string{"y"}}, {mb, 1000, "w gpu:0>host", "y host>host", nil}} {
 		r := newRig(t, gpus(1, 10*mb), engine.Options{})
 		w := r.e.NewData("w", c.made, graph.Versioned)
 		g := build(t, func(b *graph.Builder) {
@@ -180,6 +181,9 @@ func TestRevivedRunLeavesTheCallersMemoryAlone(t *testing.T) {
 		r.mustRun(r.submit(g, bound(w)))
 		if !slices.ContainsFunc(r.copies, func(x copied) bool { return x.String() == c.copied }) {
 			t.Errorf("no copy %s among %v", c.copied, r.copies)
+		}
+		if slices.Contains(r.copyList(), c.not) {
+			t.Errorf("a copy %s besides: %v", c.not, r.copies)
 		}
 		left := r.instNames()
 		left = slices.DeleteFunc(left, func(n string) bool { return n != "x" && n != "y" })
@@ -207,24 +211,43 @@ func TestSpoiledVolatileDataIsLost(t *testing.T) {
 	r.mustRun(r.submit(over(t, "after", 1, updates), bound(w)))
 }
 
-// Where host memory has no room for what a run that ended would be computed from again,
-// the run ends all the same, and a loss says so.
-func TestNoRoomForWhatTheCallerGave(t *testing.T) {
-	m := gpus(1, 10*mb)
-	m.HostBytes = 100
-	r := newRig(t, m, engine.Options{})
-	w := r.e.NewData("w", mb, graph.Versioned)
-	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
-		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
-		x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true})
-		b.Add(job("write", 1, reads(x), writes(w)))
-	}), bound(w)))
-	r.mustRun(r.submit(over(t, "reads w", 1, reads), bound(w)))
-	r.lose(0, false)
-	r.back(0, false)
-	err := r.finish(r.submit(over(t, "reads what is lost", 1, reads), bound(w)))
-	is(t, err, engine.ErrDataLost)
-	is(t, err, engine.ErrOutOfMemory)
+// Where what a run would be computed from again cannot be kept, the run ends all the same,
+// and a loss says why: host memory had no room, or copies failed.
+func TestLetGoOfWhatTheCallerGave(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		made  bool // it is an output and not an input
+		fails bool // copies in host memory fail; otherwise it has no room
+		why   error
+	}{
+		{"an input without room", false, false, engine.ErrOutOfMemory},
+		{"an output without room", true, false, engine.ErrOutOfMemory},
+		{"an output that cannot be copied", true, true, errBoom},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := gpus(1, 10*mb)
+			if !c.fails {
+				m.HostBytes = 100
+			}
+			r := newRig(t, m, engine.Options{})
+			r.failCopy = func(x copied) bool { return c.fails && x.from == x.to }
+			w := r.e.NewData("w", mb, graph.Versioned)
+			r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+				w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+				x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: !c.made, Output: c.made})
+				if c.made {
+					b.Add(job("make", 1, writes(x)))
+				}
+				b.Add(job("write", 1, reads(x), writes(w)))
+			}), bound(w)))
+			r.mustRun(r.submit(over(t, "reads w", 1, reads), bound(w)))
+			r.lose(0, false)
+			r.back(0, false)
+			err := r.finish(r.submit(over(t, "reads what is lost", 1, reads), bound(w)))
+			is(t, err, engine.ErrDataLost)
+			is(t, err, c.why)
+		})
+	}
 }
 
 // Volatile data is not updated in place where other data, which may not be lost, would be
@@ -260,4 +283,38 @@ func (r *rig) instNames() []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// A task that runs again reads values of other runs until it ends, even if its own result
+// is not needed any more: the runs that made them are kept as long.
+func TestReplayOutlivesItsPurpose(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{})
+	w, v := r.e.NewData("w", mb, graph.Mirrored), r.e.NewData("v", mb, graph.Versioned)
+	on := func(dev, name string, millis float64, use func(graph.DataID) graph.Use) *graph.Graph {
+		return build(t, func(b *graph.Builder) {
+			j := job(name, millis, use(b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})))
+			j.On.Only = []string{dev}
+			b.Add(j)
+		})
+	}
+	r.mustRun(r.submit(on("gpu:0", "make w", 1, writes), bound(w)))
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: mb, Input: true})
+		v := b.Data(graph.Data{Name: "v", Bytes: mb, Input: true})
+		j := job("derive", 100, reads(w), writes(v))
+		j.On.Only = []string{"gpu:0"}
+		b.Add(j)
+	}), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: w}, {Data: 1, Ref: v}}}))
+	r.mustRun(r.submit(on("gpu:1", "replace w", 1, writes), bound(w)))
+	r.lose(0, false)
+	r.back(0, false)
+	r.e.Fetch(v)
+	r.starts("derive")
+	r.mustRun(r.submit(on("gpu:1", "replace v", 1, writes), bound(v)))
+	equal(t, "derive is in flight", slices.Contains(r.inFlight(), "derive@gpu:0"), true)
+	r.mustRun(r.submit(independent(t, 20, 1), engine.RunOptions{})) // takes records that are free
+	r.until("the end of derive", func() bool { return len(r.inFlight()) == 0 })
+	r.e.FreeData(w)
+	r.e.FreeData(v)
+	r.until("nothing left", func() bool { return r.e.Left() == "" })
 }

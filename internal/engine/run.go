@@ -52,7 +52,7 @@ type runTable struct {
 	recuts   []ticket  // runs that wait for resident data to be cut anew
 	ending   []runSlot // runs for endRuns to look at: those with toEnd set
 	failed   []runSlot // runs that failed in this step with tasks in flight: for stop
-	ended    bool      // a run ended in this round of Step
+	ended    bool      // a run ended, or resident data was closed, in this round of Step
 	vnow     int64     // fair-queueing time reached, in nanoseconds of service
 	weights  float64   // the sum of weights over active runs
 	share    float64   // the share of a run of weight 1: 1/weights
@@ -99,7 +99,7 @@ type run struct {
 	toEnd      bool            // it is on runTable.ending
 	vacating   bool            // all tasks are done, and a replay would read the caller's memory
 	committing []valueID       // results that are committed before it ends; those at its end may be already
-	lackedRoom bool            // host memory had no room for what vacate was to keep
+	letGo      error           // why vacate let values go that a replay would read; nil if it did not
 	stopping   bool            // its launches in flight are to be stopped at the end of the step
 	stopped    bool            // that was done
 	purged     bool            // its tasks are off every list, because it is about to end
@@ -278,7 +278,10 @@ func (e *Engine) startData(r *run) {
 		id := r.dbase + dataID(d)
 		r.dataOf[d] = id
 		n := pieceID(r.f.PieceOff[d+1] - r.f.PieceOff[d])
-		e.mem.openData(id, gd.Durability, !gd.Output, r.slot, n)
+		e.mem.openData(id, gd.Durability, !gd.Output, r.slot)
+		if n > fewPieces {
+			e.mem.makeLists(id, n)
+		}
 		r.volatile = r.volatile || gd.Durability == graph.Volatile
 		if gd.Input || gd.Output {
 			e.mem.makeHome(id, n, gd.Bytes, Action{Run: r.id, Data: graph.DataID(d)})

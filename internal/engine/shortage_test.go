@@ -180,3 +180,64 @@ func TestRoomBehindTheFirst(t *testing.T) {
 	r.mustRun(r.submit(g, engine.RunOptions{}))
 	equalLists(t, "launches", r.launched, []string{"make@gpu:0", "use@gpu:0", "large@gpu:0"})
 }
+
+// Of two runs that each hold what the other lacks, one fails, and the other goes on with the
+// memory that this frees.
+func TestOneRunFailsForTwo(t *testing.T) {
+	m := gpus(1, 10*mb)
+	m.HostBytes = 100 // nothing can be spilled
+	r := newRig(t, m, engine.Options{})
+	two := func(name string) *graph.Graph {
+		return build(t, func(b *graph.Builder) {
+			x, y := b.Data(graph.Data{Name: "x", Bytes: 4 * mb}), b.Data(graph.Data{Name: "y", Bytes: 4 * mb})
+			b.Add(job(name+"0", 1, writes(x)))
+			b.Add(job(name+"1", 1, reads(x), writes(y)))
+		})
+	}
+	a := r.submit(two("a"), engine.RunOptions{MaxInFlight: 1})
+	b := r.submit(two("b"), engine.RunOptions{MaxInFlight: 1})
+	r.finish(a, b)
+	failed := 0
+	for _, id := range []engine.RunID{a, b} {
+		if err := r.ended[id].Err; err != nil {
+			is(t, err, engine.ErrOutOfMemory)
+			failed++
+		}
+	}
+	equal(t, "runs that failed", failed, 1)
+}
+
+// An output that finds no room in host memory gets that of a buffer of which only a part is
+// still needed, if that part can be copied out of it.
+func TestDeliveryBesideAPart(t *testing.T) {
+	is(t, deliverBesideAPart(t, 100, 10), nil)
+	is(t, deliverBesideAPart(t, 65, 60), engine.ErrOutOfMemory)
+}
+
+// deliverBesideAPart runs a task whose output needs 50 bytes of host memory, of which 60 are
+// in a buffer that is needed for 10, and returns its error.
+func deliverBesideAPart(t *testing.T, hostBytes, kept int64) error {
+	t.Helper()
+	m := cpuAndGPU(10 * mb)
+	m.HostBytes = hostBytes
+	r := newRig(t, m, engine.Options{})
+	on := func(backend string, k graph.Task) graph.Task {
+		k.On.Only = []string{backend}
+		return k
+	}
+	w := r.e.NewData("w", 10, graph.Versioned)
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		w := b.Data(graph.Data{Name: "w", Bytes: 10, Input: true})
+		y := b.Data(graph.Data{Name: "y", Bytes: 60})
+		b.Add(on("cpu", job("make", 1, writes(y))))
+		// The first 10 bytes are kept to make w again.
+		b.Add(on("cuda", job("derive", 1, graph.Use{Data: y, Bytes: 10, Access: graph.Read}, writes(w))))
+		b.Add(on("cpu", job("rest", 1, graph.Use{Data: y, Offset: 10, Bytes: 50, Access: graph.Read})))
+	}), bound(w)))
+	equal(t, "bytes kept", r.e.Status(0).MemUsed, 60)
+	err := r.finish(r.submit(build(t, func(b *graph.Builder) {
+		b.Add(on("cuda", job("update", 1, updates(b.Data(graph.Data{Name: "x", Bytes: 50, Input: true, Output: true})))))
+	}), engine.RunOptions{}))
+	equal(t, "bytes kept afterwards", r.e.Status(0).MemUsed, kept)
+	return err
+}

@@ -206,7 +206,7 @@ func (e *Engine) rebalance() {
 	for i := range loads {
 		l := &loads[i]
 		q := &e.devs[l.Device].queue
-		w := l.Util / float64(max(e.view.Devices[l.Device].Queued, 1))
+		w := l.Util / float64(e.view.Devices[l.Device].Queued) // not used if none is queued
 		l.Queued = make([]sched.QueuedTask, 0, q.len())
 		q.each(func(tid taskID) { l.Queued = append(l.Queued, sched.QueuedTask{Task: int32(tid), Weight: w}) })
 	}

@@ -82,6 +82,9 @@ func (st *store) auditSlots() error {
 				return fmt.Errorf("slot %d of instance %d belongs to instance %d", s, i, sl.inst)
 			}
 			if sl.val < 0 {
+				if sl.val != -1 || sl.next != -1 {
+					return fmt.Errorf("slot %d holds no value, and says value %d and next copy %d", s, sl.val, sl.next)
+				}
 				continue
 			}
 			held++

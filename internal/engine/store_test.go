@@ -36,7 +36,6 @@ type pinned struct {
 	inst    Inst
 	p0, n   pieceID
 	copying int32
-	slot    slotID // -1 unless it touches one slot
 }
 
 // storeModel drives a store with random calls and keeps, in the simplest way, what should
@@ -53,9 +52,11 @@ type storeModel struct {
 	data    map[dataID]pieceID // pieces of each
 	homes   map[dataID]bool
 	values  []valueID
+	most    int // values at a time; few values have more copies each
 	copies  map[valueID]map[slotID]placed
 	pins    []pinned
 	buffers map[Inst]bool
+	peak    int               // most buffers at a time
 	after   map[Inst][]uint64 // by lane, the operations that an instance must not end before
 	away    map[spaceID]bool
 	waits   map[spaceID]int // those in line for a memory
@@ -72,7 +73,7 @@ func pieceLen(d dataID) int64 { return 16 + 8*int64(d%2) }
 
 func newStoreModel(t *testing.T, seed uint64) *storeModel {
 	m := &storeModel{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), lanes: make([]lane, 4),
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), lanes: make([]lane, 4), most: []int{12, 400}[seed%2],
 		told: heard{make(map[spaceID]int), make(map[dataID]int), make(map[dataID]int)},
 		data: make(map[dataID]pieceID), homes: make(map[dataID]bool),
 		copies: make(map[valueID]map[slotID]placed), buffers: make(map[Inst]bool),
@@ -98,6 +99,7 @@ func (m *storeModel) perform() {
 				m.t.Fatalf("instance %d is made twice", a.Inst)
 			}
 			m.buffers[a.Inst] = true
+			m.peak = max(m.peak, len(m.buffers))
 			if a.Kind == Alloc && a.Device == machine.Host {
 				m.host[a.Inst] = a.Bytes
 			}
@@ -146,6 +148,34 @@ func (m *storeModel) hold(s slotID, v valueID) {
 	m.st.hold(s, v, l, seq)
 	i := m.st.slots.at[s].inst
 	m.copies[v][s] = placed{i, m.st.insts[i].space, l, seq}
+	if val := &m.st.vals.at[v]; m.st.insts[i].space == hostSpace && val.flags&(anchored|commits) == 0 && m.rng.IntN(3) == 0 {
+		val.on(commitBegun)
+	}
+}
+
+// inHost reports whether a value has a copy in host memory, and whether one is complete.
+func (m *storeModel) inHost(v valueID) (there, whole bool) {
+	for _, p := range m.copies[v] {
+		if p.space == hostSpace {
+			there, whole = true, whole || m.lanes[p.lane].done >= p.seq
+		}
+	}
+	return there, whole
+}
+
+// completes ends the oldest operation of a lane; values whose copy in host memory is
+// complete by that are anchored.
+func (m *storeModel) completes() {
+	l := Lane(m.rng.IntN(len(m.lanes)))
+	if m.lanes[l].done < m.lanes[l].issued {
+		m.lanes[l].done++
+	}
+	for _, v := range m.values {
+		if _, whole := m.inHost(v); whole && !m.st.vals.at[v].has(anchored) {
+			m.st.vals.at[v].on(reachedHost)
+		}
+	}
+	m.st.freeDeferred()
 }
 
 // forget gives copies of a value up in the model.
@@ -222,16 +252,12 @@ func (m *storeModel) call() {
 	switch k := m.rng.IntN(120); {
 	case k < 5 || len(m.data) == 0:
 		m.addData()
-	case k < 20 || len(m.values) == 0:
+	case len(m.values) == 0 || k < 20 && len(m.values) < m.most:
 		m.addValue()
 	case k < 45:
 		m.addCopy()
 	case k < 55:
-		l := Lane(m.rng.IntN(len(m.lanes)))
-		if m.lanes[l].done < m.lanes[l].issued {
-			m.lanes[l].done++
-		}
-		m.st.freeDeferred()
+		m.completes()
 	case k < 65:
 		m.pin()
 	case k < 75:
@@ -339,8 +365,13 @@ func (m *storeModel) endValues(d dataID) {
 // freeQuick ends a value that is in host memory alone, or does nothing.
 func (m *storeModel) freeQuick() {
 	v := pick(m.rng, m.values)
+	for range m.rng.IntN(8) { // often one with a single copy
+		if len(m.copies[v]) != 1 {
+			v = pick(m.rng, m.values)
+		}
+	}
 	val := &m.st.vals.at[v]
-	if val.flags == 0 && m.st.wholeInHost(v, -1) {
+	if !val.has(produced) && m.st.wholeInHost(v, -1) {
 		val.on(madeInHost)
 	}
 	n := len(m.copies[v])
@@ -356,7 +387,10 @@ func (m *storeModel) freeQuick() {
 func (m *storeModel) addData() {
 	d := m.st.allocData(1)
 	n := pieceID(1 + m.rng.IntN(20))
-	m.st.openData(d, graph.Versioned, m.rng.IntN(4) == 0, 0, n)
+	m.st.openData(d, graph.Versioned, m.rng.IntN(4) == 0, 0)
+	if n > fewPieces {
+		m.st.makeLists(d, n)
+	}
 	m.data[d] = n
 	if m.rng.IntN(2) == 0 {
 		m.st.makeHome(d, n, int64(n)*pieceLen(d), Action{})
@@ -398,6 +432,9 @@ func (m *storeModel) addCopy() {
 	}
 	p0 := pieceID(m.rng.IntN(int(val.piece) + 1))
 	n := val.piece - p0 + 1 + pieceID(m.rng.IntN(int(m.data[val.data]-val.piece)))
+	if m.rng.IntN(2) == 0 {
+		p0, n = val.piece, 1
+	}
 	if bytes := int64(n) * pieceLen(val.data); m.st.fits(space, bytes) {
 		i := m.st.alloc(val.data, space, p0, n, int64(p0)*pieceLen(val.data), bytes)
 		if in := &m.st.insts[i]; in.bytes != bytes || in.data != val.data || !in.covers(space, p0, n) {
@@ -427,13 +464,8 @@ func (m *storeModel) pin() {
 	}
 	in := &m.st.insts[i]
 	p0 := in.p0 + pieceID(m.rng.IntN(int(in.n)))
-	p := pinned{i, p0, 1 + pieceID(m.rng.IntN(int(in.p0+in.n-p0))), int32(m.rng.IntN(2)), -1}
-	if m.rng.IntN(3) == 0 {
-		p.n, p.copying, p.slot = 1, 0, in.at(p0)
-		m.st.pinSlot(p.slot)
-	} else {
-		m.st.pin(p.inst, p.p0, p.n, p.copying)
-	}
+	p := pinned{i, p0, 1 + pieceID(m.rng.IntN(int(in.p0+in.n-p0))), int32(m.rng.IntN(2))}
+	m.st.pin(p.inst, p.p0, p.n, p.copying)
 	m.pins = append(m.pins, p)
 }
 
@@ -444,16 +476,17 @@ func (m *storeModel) unpin() {
 	k := m.rng.IntN(len(m.pins))
 	p := m.pins[k]
 	m.pins = slices.Delete(m.pins, k, k+1)
-	if p.slot >= 0 {
-		m.st.unpinSlot(p.slot)
-	} else {
-		m.st.unpin(p.inst, p.p0, p.n, p.copying)
-	}
+	m.st.unpin(p.inst, p.p0, p.n, p.copying)
 }
 
 // dropCopy gives one copy up, as eviction, failure and overwriting do.
 func (m *storeModel) dropCopy() {
 	v := pick(m.rng, m.values)
+	for range m.rng.IntN(8) { // often one with several copies
+		if len(m.copies[v]) < 2 {
+			v = pick(m.rng, m.values)
+		}
+	}
 	if len(m.copies[v]) == 0 {
 		return
 	}
@@ -461,16 +494,24 @@ func (m *storeModel) dropCopy() {
 	i := m.st.slots.at[s].inst
 	m.forget(v, func(o slotID, _ placed) bool { return o == s })
 	if m.rng.IntN(2) == 0 {
+		want := m.st.vals.at[v].flags
+		there, whole := m.inHost(v)
+		if !whole {
+			want &^= anchored
+		}
+		if !there {
+			want &^= commits
+		}
 		m.st.loseCopy(s)
+		if got := m.st.vals.at[v].flags; got != want {
+			m.t.Fatalf("value %d lost a copy; now in host memory: %v, complete: %v, flags %08b, want %08b", v, there, whole, got, want)
+		}
 		if in := &m.st.insts[i]; in.space == hostSpace && in.held == 0 && !in.home {
 			for l := range m.lanes {
 				m.after[i] = append(m.after[i][:l:l], m.lanes[l].issued)
 			}
 		}
 		m.st.deferFree(i)
-		if m.st.vals.at[v].has(anchored) && !m.st.wholeInHost(v, -1) {
-			m.t.Fatalf("value %d is anchored and not whole in host memory", v)
-		}
 	} else {
 		m.st.unhold(s)
 		m.st.freeIfIdle(i)
@@ -579,12 +620,73 @@ func TestStore(t *testing.T) {
 			m.st.freeIdle()
 			m.perform()
 			m.check()
-			if len(m.st.freeInsts) != len(m.st.insts) {
-				t.Errorf("%d of %d records of instances can be used again", len(m.st.freeInsts), len(m.st.insts))
+			if len(m.st.freeInsts) != len(m.st.insts) || len(m.st.insts) != m.peak {
+				t.Errorf("%d of %d records of instances can be used again, after at most %d at a time", len(m.st.freeInsts), len(m.st.insts), m.peak)
 			}
 			if n := len(m.buffers) + m.st.slots.live + m.st.vals.live + m.st.data.live + m.st.heads.live; n != 0 {
 				t.Errorf("left at the end: %d buffers, %d slots, %d values, %d data, %d lists", len(m.buffers), m.st.slots.live, m.st.vals.live, m.st.data.live, m.st.heads.live)
 			}
 		})
+	}
+}
+
+// A copy in slot 0 is one as any other: a value that has it in host memory stays anchored,
+// or its commit goes on, when another copy is lost.
+func TestFirstSlot(t *testing.T) {
+	for _, ev := range []valueEvent{madeInHost, commitBegun} {
+		m := newStoreModel(t, 1)
+		d := m.st.allocData(1)
+		m.st.openData(d, graph.Versioned, false, 0)
+		m.st.makeHome(d, 1, pieceLen(d), Action{})
+		v := m.st.newValue(0, d, 0, pieceLen(d))
+		m.st.hold(0, v, 0, 0)
+		m.st.vals.at[v].on(ev)
+		want := m.st.vals.at[v].flags
+		i := m.st.alloc(d, 1, 0, 1, 0, pieceLen(d))
+		s := m.st.insts[i].at(0)
+		m.st.hold(s, v, 0, 0)
+		m.st.loseCopy(s)
+		if got := m.st.vals.at[v].flags; s == 0 || got != want {
+			t.Errorf("after the copy in slot %d was lost the value has flags %08b, want %08b", s, got, want)
+		}
+	}
+}
+
+// A buffer whose content was given up and that is used again meanwhile is not freed with
+// its new value while an operation in flight may refer to the old one.
+func TestBufferUsedAgainBeforeItsEnd(t *testing.T) {
+	m := newStoreModel(t, 1)
+	d := m.st.allocData(1)
+	m.st.openData(d, graph.Versioned, false, 0)
+	first, second := m.st.newValue(0, d, 0, 16), m.st.newValue(0, d, 0, 16)
+	i := m.st.alloc(d, hostSpace, 0, 1, 0, 16)
+	s := m.st.insts[i].slot
+	m.lanes[0].issued++
+	m.st.hold(s, first, 0, m.lanes[0].issued)
+	m.lanes[1].issued++ // a reader
+	m.st.loseCopy(s)
+	m.st.deferFree(i)
+	m.lanes[0].done++
+	m.st.beginIssue()
+	if again := m.st.findVacant(d, hostSpace, 0, 1); again != i {
+		t.Fatalf("instance %d is used again, want %d", again, i)
+	}
+	m.st.hold(s, second, 0, m.lanes[0].done)
+	m.st.vals.at[second].on(madeInHost)
+	if m.st.freeQuick(&m.st.vals.at[second]) {
+		t.Error("it was freed while an operation in flight may refer to it")
+	}
+	m.st.freeCopies(second, false)
+	m.st.freeDeferred()
+	if m.st.insts[i].data != d {
+		t.Error("it was freed before the operations that were in flight")
+	}
+	m.lanes[1].done++
+	m.st.freeDeferred()
+	if m.st.insts[i].data != -2 {
+		t.Error("it was not freed after them")
+	}
+	if err := m.st.audit(); err != nil {
+		t.Error(err)
 	}
 }

@@ -38,7 +38,7 @@ type task struct {
 type taskFlags uint8
 
 const (
-	recipe      taskFlags = 1 << iota // its recipe is kept; invariant: exactly if liveOuts > 0
+	recipe      taskFlags = 1 << iota // its recipe is kept; invariant: if liveOuts > 0, and else only until it has run again
 	replayed                          // it was done before, and runs or ran again
 	charged                           // it has a key, and its run was charged for it
 	inputFailed                       // copies made for it failed; it has an entry in taskCopies
@@ -87,7 +87,7 @@ func (w where) String() string { return whereNames[w] }
 
 // mayMove says, by where a task is, where it may go next. A run that fails gives up its
 // tasks wherever they are, except those in flight.
-var mayMove = [...]whereSet{
+var mayMove = [places]whereSet{
 	waiting:       to(waiting, ready, pausing, done),
 	ready:         to(ready, waiting, leftOut, behindReaders, gangLined, parked, queued, issued, done),
 	leftOut:       to(ready, done),
@@ -99,6 +99,9 @@ var mayMove = [...]whereSet{
 	issued:        to(waiting, done),
 	done:          to(waiting),
 }
+
+// places is the length of mayMove: a power of two, so that no index needs a check.
+const places = 16
 
 // whereSet is a set of places, a bit each.
 type whereSet uint16
@@ -114,10 +117,17 @@ func to(places ...where) (s whereSet) {
 // move changes where a task is, and panics on a move that mayMove does not allow. The
 // caller keeps the list that belongs to the place.
 func (t *task) move(w where) {
-	if mayMove[t.where]>>w&1 == 0 {
-		panic(fmt.Sprintf("engine: a task that is %v is to be %v", t.where, w))
+	if mayMove[t.where%places]>>w&1 == 0 {
+		panic(badMove{t.where, w})
 	}
 	t.where = w
+}
+
+// badMove is the panic about a move that mayMove does not allow.
+type badMove struct{ from, to where }
+
+func (b badMove) Error() string {
+	return fmt.Sprintf("engine: a task that is %v is to be %v", b.from, b.to)
 }
 
 // park sets a task aside until its run may have another task in flight.

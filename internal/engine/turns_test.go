@@ -137,3 +137,15 @@ func TestTurnsOnlyWhereFree(t *testing.T) {
 		}
 	}
 }
+
+// The run that is left alone on the only device is issued ahead at once, and not when its
+// long task ends.
+func TestLastRunIssuesAhead(t *testing.T) {
+	r := newRig(t, cpus(1), engine.Options{})
+	r.submit(independent(t, 3, 10), engine.RunOptions{})
+	other := r.submit(independent(t, 3, 10), engine.RunOptions{})
+	r.step()
+	equal(t, "launches with another run", len(r.launched), 1)
+	r.step(engine.Event{Kind: engine.Cancel, Run: other})
+	equal(t, "launches without it", len(r.launched), 2)
+}

@@ -12,7 +12,7 @@ import "fmt"
 // the results, whichever is fewer bytes. Values for which there is no room are let go: if
 // their device is lost as well, readers of the data get an error.
 func (e *Engine) vacate(r *run) bool {
-	if r.refs == nil || r.recipes == 0 || e.o.NoRecovery {
+	if r.refs == nil || r.recipes == 0 {
 		return true
 	}
 	for n := len(r.committing); n > 0; n-- {
@@ -56,19 +56,21 @@ func (e *Engine) vacate(r *run) bool {
 	for _, s := range slots {
 		if e.copyAside(s) {
 			under++
-		} else if !e.mem.fits(0, e.mem.vals.at[e.mem.slots.at[s].val].bytes) {
-			r.lackedRoom = true
+		} else if err := e.copyGivenUp(e.mem.slots.at[s].val); err != nil {
+			r.letGo = fmt.Errorf("because it could not be copied when its run ended: %w", err)
+		} else {
+			r.letGo = fmt.Errorf("for lack of host memory when its run ended: %w", ErrOutOfMemory)
 		}
 	}
 	return under == 0
 }
 
-// lostErr returns the error that a value is lost and why; it adds that host memory had no
-// room for what it would be recomputed from, if that is so.
+// lostErr returns the error that a value is lost and why; it adds why vacate let go what
+// it would be recomputed from, if that is so.
 func (e *Engine) lostErr(v valueID, why string) error {
 	err := fmt.Errorf("%w: %s %s", ErrDataLost, e.describe(v), why)
-	if run := e.mem.vals.at[v].run; run >= 0 && e.runs[run].lackedRoom {
-		err = fmt.Errorf("%w, for lack of host memory when its run ended: %w", err, ErrOutOfMemory)
+	if run := e.mem.vals.at[v].run; run >= 0 && e.runs[run].letGo != nil {
+		err = fmt.Errorf("%w, %w", err, e.runs[run].letGo)
 	}
 	return err
 }

@@ -38,7 +38,7 @@ const (
 	// anchored: a complete copy is in host memory, or was when the value was freed.
 	// Invariant: a needed value that is anchored has such a copy; one that is not
 	// anchored has a producer that is not done or whose recipe is kept, unless it is
-	// volatile or its run has failed.
+	// volatile, its run has failed, vacate let it go or recovery is off.
 	anchored
 	// counted: it is one of its producer's liveOuts.
 	counted
@@ -55,67 +55,95 @@ const (
 	awaitsRoom
 )
 
-// valueEvent is something that happens to a value.
-type valueEvent uint8
+// valueEvent is something that happens to a value: the flags that must be set before it,
+// those that must not be, those it sets and those it clears, a byte each. An event that is
+// a constant costs no lookup. commitBegun, for instance, is 0x00_40_40_00: commits (0x40)
+// must not be set, and is set.
+type valueEvent uint32
 
+// What a flag is to an event. Flags are multiplied by these.
 const (
-	madeInHost    valueEvent = iota // its task made it in host memory, or the caller gave it
-	madeOnDevice                    // its task made it in a device's memory alone
-	madeGone                        // its task made it, and where it is follows, or it was freed before
-	reachedHost                     // a copy in host memory is complete
-	leftHost                        // its last complete copy in host memory is gone
-	isLost                          // no copy is left: its task runs again
-	commitBegun                     // a copy to host memory was issued
-	commitEnded                     // that copy failed, or nothing needs it
-	lacksRoom                       // a copy to host memory waits for room
-	getsRoom                        // that copy may be tried again
-	isOutput                        // a run is to deliver it
-	cameHome                        // it is in its home; the copy may be reported before the task
-	outputSettled                   // its run ends
-	isCurrent                       // resident data holds it
-	wasReplaced                     // resident data holds another value, or none
-	recipeKept                      // its task's recipe is kept
-	recipeFreed                     // its task's recipe is not needed for it
+	needs valueEvent = 1 << (8 * iota)
+	bars
+	sets
+	clears
 )
 
-// valueMoves is the table of events: the flags that must be set and that must not be, and
-// the flags that are set and cleared.
-var valueMoves = [...]struct {
-	name                  string
-	need, not, set, clear valueFlags
-}{
-	madeInHost:    {name: "made in host memory", set: produced | anchored, clear: commits},
-	madeOnDevice:  {name: "made on a device", set: produced, clear: anchored},
-	madeGone:      {name: "made after it was given up", set: produced},
-	reachedHost:   {name: "copied to host memory", set: anchored, clear: commits},
-	leftHost:      {name: "gone from host memory", need: anchored, clear: anchored},
-	isLost:        {name: "lost", clear: produced | anchored},
-	commitBegun:   {name: "being committed", not: commits, set: commits},
-	commitEnded:   {name: "not committed", clear: commits},
-	lacksRoom:     {name: "waiting for room", not: awaitsRoom, set: awaitsRoom},
-	getsRoom:      {name: "given room", need: awaitsRoom, clear: awaitsRoom},
-	isOutput:      {name: "an output", not: wanted | delivered, set: wanted},
-	cameHome:      {name: "delivered", need: wanted, not: delivered, set: delivered},
-	outputSettled: {name: "settled", clear: wanted | delivered},
-	isCurrent:     {name: "current", set: current},
-	wasReplaced:   {name: "replaced", clear: current},
-	recipeKept:    {name: "recomputable", not: counted, set: counted},
-	recipeFreed:   {name: "safe", need: counted, clear: counted},
+// The table of events.
+const (
+	// madeInHost: its task made it in host memory, or the caller gave it.
+	madeInHost = valueEvent(produced|anchored)*sets | valueEvent(commits)*clears
+	// madeOnDevice: its task made it in a device's memory alone.
+	madeOnDevice = valueEvent(produced)*sets | valueEvent(anchored)*clears
+	// madeGone: its task made it, and where it is follows, or it was freed before.
+	madeGone = valueEvent(produced) * sets
+	// reachedHost: a copy in host memory is complete.
+	reachedHost = valueEvent(anchored)*sets | valueEvent(commits)*clears
+	// leftHost: its last complete copy in host memory is gone.
+	leftHost = valueEvent(anchored)*needs | valueEvent(anchored)*clears
+	// isLost: no copy is left: its task runs again.
+	isLost = valueEvent(produced|anchored) * clears
+	// commitBegun: a copy to host memory was issued.
+	commitBegun = valueEvent(commits)*bars | valueEvent(commits)*sets
+	// commitEnded: that copy failed, or nothing needs it.
+	commitEnded = valueEvent(commits) * clears
+	// lacksRoom: a copy to host memory waits for room.
+	lacksRoom = valueEvent(awaitsRoom)*bars | valueEvent(awaitsRoom)*sets
+	// getsRoom: that copy may be tried again.
+	getsRoom = valueEvent(awaitsRoom)*needs | valueEvent(awaitsRoom)*clears
+	// isOutput: a run is to deliver it.
+	isOutput = valueEvent(wanted|delivered)*bars | valueEvent(wanted)*sets
+	// cameHome: it is in its home; the copy may be reported before the task.
+	cameHome = valueEvent(wanted)*needs | valueEvent(delivered)*bars | valueEvent(delivered)*sets
+	// outputSettled: its run ends.
+	outputSettled = valueEvent(wanted|delivered) * clears
+	// isCurrent: resident data holds it.
+	isCurrent = valueEvent(current) * sets
+	// wasReplaced: resident data holds another value, or none.
+	wasReplaced = valueEvent(current) * clears
+	// recipeKept: its task's recipe is kept.
+	recipeKept = valueEvent(counted)*bars | valueEvent(counted)*sets
+	// recipeFreed: its task's recipe is not needed for it.
+	recipeFreed = valueEvent(counted)*needs | valueEvent(counted)*clears
+)
+
+// eventNames are the words in which badEvent speaks of events.
+var eventNames = map[valueEvent]string{
+	madeInHost:    "made in host memory",
+	madeOnDevice:  "made on a device",
+	madeGone:      "made after it was given up",
+	reachedHost:   "copied to host memory",
+	leftHost:      "gone from host memory",
+	isLost:        "lost",
+	commitBegun:   "being committed",
+	commitEnded:   "not committed",
+	lacksRoom:     "waiting for room",
+	getsRoom:      "given room",
+	isOutput:      "an output",
+	cameHome:      "delivered",
+	outputSettled: "settled",
+	isCurrent:     "current",
+	wasReplaced:   "replaced",
+	recipeKept:    "recomputable",
+	recipeFreed:   "safe",
 }
 
 // on applies an event to a value. It panics on one that the table does not allow.
 func (val *value) on(ev valueEvent) {
-	m := &valueMoves[ev]
-	if val.flags&m.need != m.need || val.flags&m.not != 0 {
-		val.illegal(m.name)
+	if need := valueFlags(ev); val.flags&(need|valueFlags(ev/bars)) != need {
+		panic(badEvent{val.flags, ev})
 	}
-	val.flags = val.flags&^m.clear | m.set
+	val.flags = val.flags&^valueFlags(ev/clears) | valueFlags(ev/sets)
 }
 
-// illegal panics about an event that the table does not allow. It is apart from on, which
-// is small enough to be inlined.
-func (val *value) illegal(what string) {
-	panic(fmt.Sprintf("engine: a value with flags %08b is %s", val.flags, what))
+// badEvent is the panic about an event that the table does not allow.
+type badEvent struct {
+	flags valueFlags
+	event valueEvent
+}
+
+func (b badEvent) Error() string {
+	return fmt.Sprintf("engine: a value with flags %08b is %s", b.flags, eventNames[b.event])
 }
 
 // owed reports whether the value is an output that has not been delivered.
@@ -155,13 +183,10 @@ func (st *store) openValue(v valueID, run runSlot, d dataID, p pieceID, bytes in
 }
 
 // openData fills in one of the records that data.alloc returned, field by field likewise.
-func (st *store) openData(d dataID, kind graph.Durability, fixed bool, run runSlot, pieces pieceID) {
+// Data of more than fewPieces pieces gets lists by makeLists besides.
+func (st *store) openData(d dataID, kind graph.Durability, fixed bool, run runSlot) {
 	x := &st.data.at[d]
-	*x = datum{}
-	x.insts, x.home, x.kind, x.fixed, x.run = -1, -1, kind, fixed, run
-	if pieces > fewPieces {
-		st.makeLists(d, pieces)
-	}
+	x.insts, x.home, x.kind, x.fixed, x.levels, x.run = -1, -1, kind, fixed, 0, run
 }
 
 // datum is a data handle: of a run, or resident data.
