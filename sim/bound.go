@@ -24,6 +24,9 @@ func LowerBound(m *machine.Machine, cost machine.Cost, jobs []Job) time.Duration
 	b := newBounds(m, cost)
 	var best time.Duration
 	for i := len(jobs) - 1; i >= 0; i-- {
+		if jobs[i].Graph == nil { // which Run refuses
+			continue
+		}
 		chain := b.add(jobs[i].Graph)
 		after := jobs[i].At - jobs[0].At
 		best = max(best, after+chain)

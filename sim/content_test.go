@@ -90,7 +90,7 @@ func TestContentAgainstBytes(t *testing.T) {
 // when they read the same values from the same places.
 func TestSequentialFollowsTheFlow(t *testing.T) {
 	for seed := range uint64(50) {
-		g := RandomGraph(rand.New(rand.NewPCG(seed, 4)), RandomOptions{Gangs: true})
+		g := randomGraph(rand.New(rand.NewPCG(seed, 4)), randomOptions{Gangs: true})
 		x := sequential(g, func(d graph.DataID) content { return initial(1, d, g.Data(d).Bytes) })
 		f := g.Flow()
 		// What the flow says a use reads: its values, as ranges of what their

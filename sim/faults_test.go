@@ -110,11 +110,11 @@ func TestParseFaultsMistakes(t *testing.T) {
 func TestRandomFaultsReadBack(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		m := RandomMachine(r)
+		m := randomMachine(r)
 		if err := m.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		f := RandomFaults(r, m, time.Second)
+		f := randomFaults(r, m, time.Second)
 		back, err := ParseFaults([]byte(f.Text(m)), m)
 		if err != nil || len(back) != len(f) || len(f) > 0 && !reflect.DeepEqual(back, f) {
 			t.Fatalf("seed %d: %v\n%s\nreads back as\n%s", seed, err, f.Text(m), back.Text(m))

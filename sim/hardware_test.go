@@ -617,11 +617,11 @@ func TestOracle(t *testing.T) {
 	}{
 		{"right", func(p *plan) {}, ""},
 		{"launch before its copy", func(p *plan) { p.make.Waits = nil }, "being written"},
-		{"no copy at all", func(p *plan) { p.in = engine.Action{}; p.make.Waits = nil }, "nobody wrote"},
+		{"no copy at all", func(p *plan) { p.in = engine.Action{}; p.make.Waits = nil }, "not written"},
 		{"update before make", func(p *plan) {
 			p.update.Op, p.make.Op, p.update.Waits = p.make.Op, p.update.Op, nil
 			p.make, p.update = p.update, p.make
-		}, "nobody wrote"},
+		}, "not written"},
 		{"update left out", func(p *plan) { p.update = p.extra; p.out.Waits = p.out.Waits[:1] }, "output \"y\" of run 1 is wrong"},
 		{"updated twice", func(p *plan) {
 			again := p.update
@@ -631,14 +631,14 @@ func TestOracle(t *testing.T) {
 			p.out.Waits = []engine.Op{again.Op}
 		}, "another value"},
 		{"output not fetched", func(p *plan) { p.out = p.extra }, "is wrong"},
-		{"output fetched too early", func(p *plan) { p.out.Waits = p.make.Waits; p.out.Bytes = 100 }, "nobody wrote"},
+		{"output fetched too early", func(p *plan) { p.out.Waits = p.make.Waits; p.out.Bytes = 100 }, "not written"},
 		{"output overtaken", func(p *plan) { p.out.Waits = []engine.Op{p.make.Op} }, "its source changed under it"},
 		{"half fetched", func(p *plan) { p.out.Bytes = 50 }, "is wrong"},
 		{"done too early", func(p *plan) { p.end = 115 }, "is wrong"},
 		{"no workspace", func(p *plan) { p.make.Args = p.make.Args[:2] }, "no workspace"},
 		{"arguments swapped", func(p *plan) {
 			p.make.Args = []engine.Arg{arg(dy, 100), arg(dx, 100), arg(ws, 50)}
-		}, "nobody wrote"},
+		}, "not written"},
 		{"argument too short", func(p *plan) { p.make.Args[0].Bytes = 99 }, "does not cover"},
 		{"argument past the end", func(p *plan) { p.make.Args[0].Offset = 1 }, "bytes 1 to 101"},
 		{"one argument more", func(p *plan) { p.update.Args = append(p.update.Args, arg(ws, 50)) }, "2 arguments instead of 1"},

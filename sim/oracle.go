@@ -20,7 +20,7 @@ type run struct {
 	want  *expected // nil until its first launch or its end
 	homes map[graph.DataID]engine.Inst
 	done  bool
-	loose bool // it began from what is undefined, so what it computes is
+	loose bool // it began from undefined bytes, so its results are undefined too
 }
 
 // resident is what the oracle knows of data that outlives runs.
@@ -312,7 +312,7 @@ func (h *hardware) checkCopy(o *op) {
 func unfit(s state) string {
 	switch s {
 	case unset:
-		return "holds bytes nobody wrote"
+		return "holds bytes that were not written"
 	case torn:
 		return "is being written, or its write failed"
 	}

@@ -429,7 +429,7 @@ func reduce(s *Spec, b *graph.Builder) {
 }
 
 func random(s *Spec, b *graph.Builder) {
-	randomTasks(rand.New(rand.NewPCG(s.Seed, uint64(s.N))), b, RandomOptions{Tasks: s.N})
+	randomTasks(rand.New(rand.NewPCG(s.Seed, uint64(s.N))), b, randomOptions{Tasks: s.N})
 }
 
 // NamedScenario is a scenario that comes with weft.

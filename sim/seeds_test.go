@@ -93,7 +93,7 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 	}
 	tr.traits &= allowed
 	k := tr.traits
-	m := RandomMachine(r)
+	m := randomMachine(r)
 	names := sched.Names()
 	tr.Config = Config{
 		Machine: m, Policy: names[r.IntN(len(names))], Seed: seed, Noise: r.Float64() * 0.3,
@@ -107,7 +107,7 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 	c := &tr.Config
 	tr.drawJobs(r)
 	if k&faulty != 0 {
-		c.Faults = RandomFaults(r, m, 10*time.Millisecond)
+		c.Faults = randomFaults(r, m, 10*time.Millisecond)
 	}
 	if k&exhausted == 0 {
 		c.Faults = slices.DeleteFunc(c.Faults, func(f Fault) bool { return f.Kind == Exhaust })
@@ -156,13 +156,13 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 // drawJobs draws graphs, and resident data that some of them share.
 func (tr *trial) drawJobs(r *rand.Rand) {
 	c, k := &tr.Config, tr.traits
-	o := RandomOptions{Gangs: k&ganged != 0, Constraints: k&selective != 0, Volatile: k&unstable != 0}
+	o := randomOptions{Gangs: k&ganged != 0, Constraints: k&selective != 0, Volatile: k&unstable != 0}
 	if k&tight != 0 { // more data than fits
 		o.Data, o.Tasks = 10+r.IntN(30), 20+r.IntN(80)
 	}
 	at := func() time.Duration { return time.Duration(r.IntN(3)) * time.Millisecond }
 	for i := range 1 + r.IntN(3) {
-		c.Jobs = append(c.Jobs, Job{Name: fmt.Sprint("g", i), At: at(), Graph: RandomGraph(r, o)})
+		c.Jobs = append(c.Jobs, Job{Name: fmt.Sprint("g", i), At: at(), Graph: randomGraph(r, o)})
 	}
 	// Tasks without any data have paths of their own.
 	if k&bare != 0 {
@@ -177,7 +177,7 @@ func (tr *trial) drawJobs(r *rand.Rand) {
 		return
 	}
 	o.Volatile = k&heldUnsafe != 0
-	g := RandomGraph(r, o)
+	g := randomGraph(r, o)
 	var bind []Binding
 	for d := range g.NumData() {
 		if gd := g.Data(graph.DataID(d)); gd.Input && r.IntN(2) == 0 {

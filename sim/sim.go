@@ -176,6 +176,11 @@ func newLoop(c Config) (*loop, error) {
 	if c.Machine == nil || len(c.Machine.Devices) == 0 {
 		return nil, fmt.Errorf("sim: the machine has no devices")
 	}
+	for i := range c.Jobs {
+		if c.Jobs[i].Graph == nil {
+			return nil, fmt.Errorf("sim: job %d (%q): %w: the graph is nil", i, c.Jobs[i].Name, graph.ErrValue)
+		}
+	}
 	if c.Cost == nil {
 		c.Cost = machine.NewRoofline(c.Machine)
 	}

@@ -306,3 +306,14 @@ func TestLowerBoundCountsChainsAndSubmissions(t *testing.T) {
 		}
 	}
 }
+
+// A job without a graph is an error.
+func TestNilGraph(t *testing.T) {
+	m, _ := machine.Named("mixed")
+	if _, err := Run(Config{Machine: m, Jobs: []Job{{Name: "empty"}}}); !errors.Is(err, graph.ErrValue) {
+		t.Errorf("a nil graph: %v", err)
+	}
+	if d := LowerBound(m, machine.NewRoofline(m), []Job{{}}); d != 0 {
+		t.Errorf("a nil graph takes %v", d)
+	}
+}

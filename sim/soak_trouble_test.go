@@ -59,7 +59,7 @@ func (l *loop) round(tr *trial) error {
 // not grow any more.
 func TestSoakTrouble(t *testing.T) {
 	const warm, rounds = 6 * soakSeeds, 12 * soakSeeds
-	m := RandomMachine(rand.New(rand.NewPCG(3, 1)))
+	m := randomMachine(rand.New(rand.NewPCG(3, 1)))
 	var l *loop
 	round := func(i int) {
 		seed := uint64(i % soakSeeds)
@@ -70,7 +70,7 @@ func TestSoakTrouble(t *testing.T) {
 			TaskTimeout: 50 * time.Millisecond, Retries: 100,
 		}
 		tr.drawJobs(r)
-		tr.Faults = RandomFaults(r, m, 10*time.Millisecond)
+		tr.Faults = randomFaults(r, m, 10*time.Millisecond)
 		for k := range len(tr.Jobs) {
 			if r.IntN(3) == 0 {
 				tr.Faults = append(tr.Faults, Fault{Kind: Cancel, Times: k + 1, At: time.Duration(r.IntN(5e6))})

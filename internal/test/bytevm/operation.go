@@ -22,7 +22,7 @@ type operation struct {
 	gang    *gang     // nil unless a member of one
 	started bool
 	hangs   bool
-	stopped bool // nobody wants its result
+	stopped bool // its result is not needed
 	doomed  bool // a memory it needs is gone
 	begin   time.Duration
 	end     time.Duration
@@ -235,7 +235,7 @@ func (x *executor) state(w engine.Op) (done, ok bool) {
 	return done, ok
 }
 
-// forget has the board forget the failures that nobody asks for any more: the engine
+// forget has the board forget the failures that no operation asks for any more: the engine
 // has heard of them, so that nothing it issues later waits for them, and nothing does
 // that was issued.
 func (x *executor) forget() {
@@ -475,7 +475,7 @@ func (x *executor) complete(ln *lane, o *operation, st engine.Status, err error)
 	ln.reports = append(ln.reports, o)
 }
 
-// finishCopy writes what a copy carries, if nobody touched either end meanwhile.
+// finishCopy writes what a copy carries, if neither end was touched meanwhile.
 func (x *executor) finishCopy(o *operation) {
 	a := &o.act
 	dst := o.bufs[1].mem[a.DstOff : a.DstOff+a.Bytes]
@@ -486,8 +486,8 @@ func (x *executor) finishCopy(o *operation) {
 	copy(dst, o.reads[0])
 }
 
-// finishLaunch writes what a launch computed, if nobody touched its arguments
-// meanwhile.
+// finishLaunch writes what a launch computed, if its arguments were not
+// touched meanwhile.
 func (x *executor) finishLaunch(o *operation) {
 	args := x.args(o)
 	for i := range o.reads {
@@ -540,7 +540,7 @@ func (x *executor) heard(at *attempt) {
 	}
 }
 
-// stop ends a launch nobody wants early, perhaps.
+// stop ends a launch whose result is not needed early, in some trials.
 func (x *executor) stop(op engine.Op) {
 	for _, o := range append(slices.Clone(x.detached), x.lanes[op.Lane].queue...) {
 		if o.act.Op != op {

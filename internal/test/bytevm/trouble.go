@@ -10,7 +10,7 @@ import (
 )
 
 // takeDown ends all a device was given without a word. What runs in host memory
-// under a call that nobody can end goes on writing there when the engine gave the
+// under a call that cannot be ended goes on writing there when the engine gave the
 // device up (dropped), until the device is quiet.
 func (x *executor) takeDown(id machine.DeviceID, kept, dropped bool) {
 	d := &x.devices[id]
@@ -320,7 +320,7 @@ func (x *executor) detach(id machine.DeviceID) {
 		x.heard(q.attempt)
 	}
 	ln.queue, ln.done = nil, upto
-	x.news = append(x.news, engine.Event{Kind: engine.Detached, Op: o.Op})
+	x.news = slices.Insert(x.news, 0, engine.Event{Kind: engine.Detached, Op: o.Op}) // Blocks knows nothing of the others
 }
 
 // endDetached ends detached launches whose time has come.

@@ -300,7 +300,7 @@ func (x *executor) explain(j *job) {
 }
 
 // excused reports whether what the trial met explains the error of a run that
-// nobody cancelled.
+// was not cancelled.
 func (x *executor) excused(j *job) bool {
 	var te *engine.TaskError
 	if errors.As(j.err, &te) {
@@ -319,8 +319,9 @@ func (x *executor) excused(j *job) bool {
 		// What a run updated in place that failed or was cancelled need not be there.
 		return true
 	case errors.Is(j.err, engine.ErrDataLost) && j.program.volatile:
-		// Volatile data is lost with its device and with a failed update.
-		return x.traits.has(Losses | Failures | Hangs | Exhaustion | Cuts | Condition | Poison)
+		// Volatile data is lost with its device and with an update that failed or was
+		// withdrawn.
+		return x.traits.has(Losses | Failures | Hangs | Exhaustion | Cuts | Condition | Poison | Detaches)
 	case x.traits.has(NoRecovery) && (errors.Is(j.err, engine.ErrDeviceLost) || errors.Is(j.err, engine.ErrDataLost)):
 		return x.sum.Losses+x.sum.Drops > 0
 	case errors.Is(j.err, engine.ErrOutOfMemory):
@@ -356,7 +357,7 @@ func (x *executor) fetch(d *resident) {
 	x.engine.Fetch(d.ref)
 }
 
-// fetched checks resident data that was asked for, and that nobody writes to it
+// fetched checks resident data that was asked for, and that it is not written
 // while the caller reads.
 func (x *executor) fetched(a *engine.Action) {
 	d := x.resident(a.Ref)
@@ -396,7 +397,7 @@ func (x *executor) leftovers() {
 	}
 	for i := range x.devices {
 		if n := x.engine.Status(machine.DeviceID(i)).MemUsed; n != 0 {
-			x.bad("%d bytes of device %d are in use by nobody", n, i)
+			x.bad("%d bytes of device %d are in use by no buffer", n, i)
 		}
 	}
 	if left := x.engine.Left(); left != "" {
