@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -135,7 +136,71 @@ func TestCalibrateLinks(t *testing.T) {
 			t.Errorf("link %v was not measured: %+v", ends, m.Links)
 		}
 	}
+	if len(m.Links) != 3 {
+		t.Errorf("there are three links, and not %+v", m.Links)
+	}
 	runs(t, x)
+	x = open(t, Config{Drivers: []driver.Driver{faked(t, "devices 2", incs)}, Calibrate: true, HangAfter: time.Minute})
+	if len(x.Machine.Links) != 2 {
+		t.Errorf("without copies between devices there are two links, and not %+v", x.Machine.Links)
+	}
+}
+
+// booked is a device that writes down which buffers it has.
+type booked struct {
+	driver.Device
+	has   map[driver.Buffer]bool
+	wrong []string
+	ever  int
+}
+
+func (b *booked) Submit(batch []driver.Op) error {
+	for i := range batch {
+		op := &batch[i]
+		switch {
+		case op.Kind == driver.Alloc && b.has[op.Buf]:
+			b.wrong = append(b.wrong, fmt.Sprintf("buffer %d is made twice", op.Buf))
+		case op.Kind == driver.Free && !b.has[op.Buf]:
+			b.wrong = append(b.wrong, fmt.Sprintf("buffer %d is freed and was not made", op.Buf))
+		case op.Kind == driver.Alloc:
+			b.has[op.Buf] = true
+			b.ever++
+		case op.Kind == driver.Free:
+			delete(b.has, op.Buf)
+		}
+	}
+	return b.Device.Submit(batch)
+}
+
+// Measuring frees the buffers that it made, and no others.
+func TestCalibrateFrees(t *testing.T) {
+	for name, funcs := range map[string]map[string]driver.Func{"probes": cpu.Probes(), "no probes": incs} {
+		drv, err := fake.New(fake.Options{Funcs: funcs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		devs, err := drv.Open(context.Background(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &booked{Device: devs[0], has: make(map[driver.Buffer]bool)}
+		open(t, Config{Drivers: []driver.Driver{opened{"fake", []driver.Device{b}}}, Calibrate: true, HangAfter: time.Minute})
+		if len(b.wrong) > 0 || len(b.has) > 0 || b.ever == 0 {
+			t.Errorf("%s: of %d buffers %d are left; %v", name, b.ever, len(b.has), b.wrong)
+		}
+	}
+}
+
+// A link that cannot be measured stays as the device describes it, and what is measured
+// of the device is used.
+func TestCalibrateKeepsLinks(t *testing.T) {
+	x := open(t, Config{Drivers: []driver.Driver{faked(t, "devices 2; peer; fail copies", incs)}, Calibrate: true, HangAfter: time.Minute})
+	if want := describe([]driver.Device{x.devs[0], x.devs[1]}, Config{}).Links; !reflect.DeepEqual(x.Machine.Links, want) {
+		t.Errorf("links are %+v, want %+v", x.Machine.Links, want)
+	}
+	if r := x.Machine.Devices[1].Rates; r.LaunchNS <= 0 {
+		t.Errorf("the device was not measured: %+v", r)
+	}
 }
 
 func TestCalibrateSlowDevice(t *testing.T) {

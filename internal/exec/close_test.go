@@ -82,6 +82,15 @@ func TestHeldMemory(t *testing.T) {
 		t.Errorf("the counts are %+v", counts)
 	}
 	isHeld(t, s.Close(context.Background()), exec.ErrHeld)
+	for end := time.Now().Add(time.Minute); ; {
+		err := s.Close(context.Background())
+		if strings.HasSuffix(err.Error(), "; not closed: cpu:0") { // and the copier is
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("got %v, and only one device is not closed", err)
+		}
+	}
 	if st, _ := s.Status(); len(st) != 1 {
 		t.Error("there is no status while a device is being closed")
 	}

@@ -77,6 +77,7 @@ type Config struct {
 // Executor runs graphs on open devices. Its methods are safe for concurrent use.
 type Executor struct {
 	Machine *machine.Machine
+	LeftOut []error // of backends that are there and failed, or devices of theirs
 	shared  driver.SharedMemory
 	spins   int         // how often Wait looks before it sleeps
 	awake   atomic.Bool // a caller is looking
@@ -103,13 +104,23 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	x := &Executor{calls: make(chan func(*loop), 256), ended: make(chan struct{}), patience: newPatience(&c)}
 	var devs []driver.Device
 	var causes, broken []error // why devices are missing; those of backends that are there and failed
+	fail := func(err error) (*Executor, error) {
+		for _, d := range append(devs, c.Copier) {
+			_ = d.Close() // nothing waits for it
+		}
+		return nil, err
+	}
 	for _, d := range c.Drivers {
 		found, err := d.Open(ctx, c.Log)
 		devs = append(devs, found...)
+		if ctx.Err() != nil {
+			return fail(fmt.Errorf("open: %w", context.Cause(ctx)))
+		}
 		if err != nil {
 			causes = append(causes, err) // which begins with the backend's name
 			if !errors.Is(err, driver.ErrUnavailable) {
 				broken = append(broken, err)
+				x.LeftOut = append(x.LeftOut, err)
 				what := "backend left out"
 				if len(found) > 0 {
 					what = "some devices of a backend left out"
@@ -117,12 +128,6 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 				c.Log.Warn(what, "backend", d.Name(), "err", err)
 			}
 		}
-	}
-	fail := func(err error) (*Executor, error) {
-		for _, d := range append(devs, c.Copier) {
-			_ = d.Close() // nothing waits for it
-		}
-		return nil, err
 	}
 	if len(devs) == 0 {
 		if len(causes) == 0 {

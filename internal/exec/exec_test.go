@@ -1,9 +1,11 @@
 package exec_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -16,13 +18,14 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
 )
 
 func kernel(name string) *graph.Kernel {
 	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}
 }
 
-// start opens an executor on parts of the cores with kernels of its own.
+// start opens an executor on devices of one core each, with kernels of its own.
 func start(t *testing.T, parts int, o engine.Options, funcs map[string]driver.Func) *exec.Executor {
 	t.Helper()
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
@@ -30,7 +33,7 @@ func start(t *testing.T, parts int, o engine.Options, funcs map[string]driver.Fu
 		t.Fatal(err)
 	}
 	x, err := exec.Open(context.Background(), exec.Config{
-		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: parts, Funcs: funcs})}, Copier: copier[0], Engine: o,
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: parts, Parts: parts, Funcs: funcs})}, Copier: copier[0], Engine: o,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -235,7 +238,7 @@ func TestCancelStopsKernels(t *testing.T) {
 	_, other := begin("other", "cpu:0")
 	mine, end := begin("mine", "cpu:1")
 	x.Cancel(mine)
-	if e := <-end; !errors.Is(e.Err, engine.ErrCancelled) {
+	if e := <-end; !errors.Is(e.Err, engine.ErrCancelled) || errors.Is(e.Err, exec.ErrHeld) {
 		t.Errorf("the run that was cancelled ended with %v", e.Err)
 	}
 	close(hold)
@@ -245,7 +248,8 @@ func TestCancelStopsKernels(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
-	x := start(t, 2, engine.Options{}, map[string]driver.Func{"inc": inc})
+	rec := trace.NewRecorder(1 << 10)
+	x := start(t, 2, engine.Options{Trace: rec}, map[string]driver.Func{"inc": inc})
 	done := make(chan error, 1)
 	x.Start(&exec.Job{
 		Graph: add(t, 1<<16, 512), Memory: memory(make([]byte, 1<<16), make([]byte, 1<<16)),
@@ -262,6 +266,16 @@ func TestCloseEndsEverything(t *testing.T) {
 	}
 	if x.Look(func(machine.Cost, []engine.DeviceStatus) {}) {
 		t.Error("a closed executor can be looked at")
+	}
+	recorded := make(chan int, 1)
+	go func() { recorded <- len(x.Events(rec)) }()
+	select {
+	case n := <-recorded:
+		if n == 0 {
+			t.Error("what was recorded is gone")
+		}
+	case <-time.After(time.Minute):
+		t.Error("what a closed executor recorded is waited for")
 	}
 }
 
@@ -333,4 +347,36 @@ func TestTimeoutLeavesHungDevice(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An Open whose context ends fails with its cause, and says nothing about backends that
+// could not be opened in time.
+func TestOpenIsCancelled(t *testing.T) {
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	why := errors.New("why")
+	var log bytes.Buffer
+	_, err = exec.Open(ctx, exec.Config{
+		Drivers: []driver.Driver{cancelling{cancel, why}, cpu.New(cpu.Options{Cores: 1})}, Copier: copier[0],
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if !errors.Is(err, why) || log.Len() > 0 {
+		t.Errorf("got %v, log %q", err, log.String())
+	}
+}
+
+// cancelling is a driver in whose Open the context ends.
+type cancelling struct {
+	cancel context.CancelCauseFunc
+	why    error
+}
+
+func (cancelling) Name() string { return "cancelling" }
+
+func (d cancelling) Open(ctx context.Context, _ *slog.Logger) ([]driver.Device, error) {
+	d.cancel(d.why)
+	return nil, ctx.Err()
 }

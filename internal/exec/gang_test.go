@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,6 +61,24 @@ func native(t *testing.T, number uint64) *graph.Graph {
 	return g
 }
 
+// sayings is a log that is read while it is written.
+type sayings struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *sayings) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *sayings) count(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Count(s.b.String(), text)
+}
+
 func TestNativeGang(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -89,7 +109,8 @@ func TestNativeGang(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 			defer cancel()
-			x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{drv}, Copier: copier[0]})
+			var log sayings
+			x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{drv}, Copier: copier[0], Log: slog.New(slog.NewTextHandler(&log, nil))})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,6 +173,22 @@ func TestNativeGang(t *testing.T) {
 			if err := run(ctx, number); err != nil {
 				t.Errorf("after that: %v", err)
 			}
+			// A device that is lost ends no collective that had ended.
+			const given = "native collective given up"
+			before := log.count(given)
+			was, _ := x.Status()
+			if err := drv.Play("on 1 lose"); err != nil {
+				t.Fatal(err)
+			}
+			for now := was; now[1].Losses == was[1].Losses; now, _ = x.Status() {
+				if ctx.Err() != nil {
+					t.Fatal("the loss is not heard of")
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if got := log.count(given); got != before {
+				t.Errorf("%d collectives were given up that had ended", got-before)
+			}
 		})
 	}
 }
@@ -184,8 +221,8 @@ func TestJoinMistakes(t *testing.T) {
 		"no native collectives": {0, 2},
 		"not available":         {0, 1}, // and the first does not wait for it
 	} {
-		if _, err := x.Join(ctx, devs); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("join of %v: %v, want %q", devs, err, want)
+		if number, err := x.Join(ctx, devs); number != 0 || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("join of %v: %d, %v, want %q", devs, number, err, want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package exec
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,46 @@ func (l *lines) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.b.String(), text)
+}
+
+// A call is said to take long from longAfter on, and once.
+func TestLongFromWhen(t *testing.T) {
+	begun, release := make(chan struct{}), make(chan struct{})
+	var log lines
+	x := open(t, Config{
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: 1, Funcs: map[string]driver.Func{"inc": func(*driver.Call, int, int) {
+			close(begun)
+			<-release
+		}}})},
+		Log: slog.New(slog.NewTextHandler(&log, nil)), longAfter: time.Hour,
+	})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := x.Run(t.Context(), inc(t, 1), engine.RunOptions{}, func(graph.DataID) []byte { return make([]byte, 1) })
+		ended <- err
+	}()
+	<-begun
+	var said []int
+	done := make(chan struct{})
+	x.do(func(l *loop) {
+		defer close(done)
+		o, ok := l.engine.Oldest(0)
+		if !ok {
+			t.Error("nothing is in flight")
+		}
+		for _, after := range []time.Duration{-1, 0, 1} {
+			l.sayLong(l.devs[0], o.Since+l.longAfter+after)
+			said = append(said, log.count("takes long"))
+		}
+	})
+	<-done
+	if want := []int{0, 1, 1}; !slices.Equal(said, want) {
+		t.Errorf("said %v times just before, at and after an hour, want %v", said, want)
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 // Of a Go kernel that does not return it is said once which one it is, and nothing of

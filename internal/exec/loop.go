@@ -56,6 +56,7 @@ type loop struct {
 	evs     []engine.Event
 	acts    []engine.Action
 	stops   []stop // launches to end early
+	looks   []*dev // devices whose calls are to be looked after
 	got     []driver.Completion
 	counts  Counts
 	forgets forgetting
@@ -179,6 +180,9 @@ func (l *loop) run() {
 		l.perform()
 		if len(l.overdue) > 0 {
 			l.leaveBehind()
+		}
+		if len(l.looks) > 0 {
+			l.lookAfter()
 		}
 		if !l.closing || len(l.runs) > 0 {
 			l.wait()

@@ -85,6 +85,9 @@ func TestIdleSleeps(t *testing.T) {
 		own <- l
 	})
 	l := <-own
+	if x.spins != 0 {
+		t.Error("callers stay awake for devices in this process")
+	}
 	for range 20 {
 		eventually(t, x, "its condition was sampled", func(st []engine.DeviceStatus) bool { return st[1].Util == 0.7 })
 		for end := time.Now().Add(time.Minute); !l.asleep.Load(); runtime.Gosched() {

@@ -19,6 +19,8 @@ func TestWarmUp(t *testing.T) {
 		{"steady", func(int) time.Duration { return 10 * time.Millisecond }, 8},
 		{"waking", func(i int) time.Duration { return time.Duration(max(40-10*i, 10)) * time.Millisecond }, 5}, // 40 30 20 10 10
 		{"ever faster", func(i int) time.Duration { return 100 * time.Millisecond >> i }, 0},
+		{"faster until the end", func(i int) time.Duration { return time.Duration(70-10*i) * time.Millisecond }, 5}, // 250 ms
+		{"hardly faster", func(i int) time.Duration { return []time.Duration{50e6, 49.5e6, 40e6, 40e6}[i] }, 2},
 		{"slow", func(int) time.Duration { return 300 * time.Millisecond }, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -43,11 +43,7 @@ func (l *loop) watch(c *Config) {
 	if every < 0 {
 		if slices.ContainsFunc(l.devs, func(d *dev) bool { return d.host }) {
 			l.regularly(sampleEvery, func() func(*loop) {
-				return func(l *loop) {
-					for _, d := range l.devs {
-						l.lookAfter(d, l.now())
-					}
-				}
+				return func(l *loop) { l.looks = append(l.looks, l.devs...) }
 			})
 		}
 		return
@@ -149,7 +145,7 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 		return
 	}
 	now, st := l.now(), l.engine.Status(d.id)
-	l.lookAfter(d, now)
+	l.looks = append(l.looks, d)
 	own := 0.0
 	switch passed := now - d.sampled; {
 	case st.Stats.Tasks == d.tasks && d.flight > 0:
@@ -173,18 +169,17 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 }
 
 // lookAfter logs calls in host memory that take long, and detaches those that keep other
-// runs waiting: a Go kernel cannot be ended from outside.
-func (l *loop) lookAfter(d *dev, now time.Duration) {
-	if d.host && !d.lost {
-		l.sayLong(d, now)
-		l.detach(d, now)
+// runs waiting: a Go kernel cannot be ended from outside. It comes after a step: the engine
+// has heard of all that happened to the devices, and these have all that was issued.
+func (l *loop) lookAfter() {
+	now := l.now()
+	for _, d := range l.looks {
+		if d.host && !d.lost {
+			l.sayLong(d, now)
+			l.detach(d, now)
+		}
 	}
-}
-
-// unheard reports whether the end of an operation is among the events that the engine
-// has not been given.
-func (l *loop) unheard(op engine.Op) bool {
-	return slices.ContainsFunc(l.evs, func(ev engine.Event) bool { return ev.Kind == engine.OpDone && ev.Op == op })
+	l.looks = l.looks[:0]
 }
 
 // detach lets a device run other operations beside a call that keeps other runs waiting
@@ -200,7 +195,8 @@ func (l *loop) detach(d *dev, now time.Duration) {
 	}
 	l.forgets.due = true
 	d.flight -= int(upto - o.Op.Seq)
-	l.evs = append(l.evs, engine.Event{Kind: engine.Detached, Op: o.Op})
+	// Blocks knows nothing of the other events, one of which may have the device dropped.
+	l.evs = slices.Insert(l.evs, 0, engine.Event{Kind: engine.Detached, Op: o.Op})
 	l.log.Warn("a Go kernel keeps its device from other runs: they go on beside it", "device", d.Info().Name,
 		"task", o.Graph.TaskName(o.Task), "kernels", strings.Join(kernelNames(o.Graph.Task(o.Task)), ", "), "for", (now - o.Since).Round(time.Millisecond))
 }
@@ -208,7 +204,7 @@ func (l *loop) detach(d *dev, now time.Duration) {
 // sayLong logs, once for each call, that a call takes long, with the names of its kernels.
 func (l *loop) sayLong(d *dev, now time.Duration) {
 	o, ok := l.engine.Oldest(d.id)
-	if !ok || now-o.Since < l.longAfter || o.Op == d.said || l.unheard(o.Op) {
+	if !ok || now-o.Since < l.longAfter || o.Op == d.said {
 		return
 	}
 	d.said = o.Op

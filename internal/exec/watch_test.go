@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,30 @@ func TestTelemetryReachesEngine(t *testing.T) {
 	}
 	eventually(t, x, "a device with new memory errors is given up", func(st []engine.DeviceStatus) bool { return st[0].State != engine.Healthy })
 	runs(t, x)
+}
+
+// That a device's memory changed is said when it has, once.
+func TestMemoryChangeIsSaid(t *testing.T) {
+	var log lines
+	x := open(t, Config{
+		Drivers:        []driver.Driver{faked(t, "devices 1", incs)},
+		HealthInterval: time.Hour, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	var said []int
+	done := make(chan struct{})
+	x.do(func(l *loop) {
+		defer close(done)
+		for _, more := range []int64{0, 0, 0, 1, 0} { // than the last sample had
+			d := l.devs[0]
+			d.memory += more
+			l.sample(d, &engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1, Faults: -1})
+			said = append(said, log.count("memory of device that may be used changed"))
+		}
+	})
+	<-done
+	if want := []int{0, 0, 0, 1, 1}; !slices.Equal(said, want) {
+		t.Errorf("said %v times, want %v", said, want)
+	}
 }
 
 // How busy cores are follows from what they ran.

@@ -1,0 +1,128 @@
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
+)
+
+// late is a driver of devices the first of which hands over failures late, when whoever
+// looks after its calls has come to ask the loop, and has no call detached before.
+type late struct{ driver.Driver }
+
+func (l late) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	devs, err := l.Driver.Open(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	d := devs[0]
+	devs[0] = &lateDevice{Device: d, Stopper: d.(driver.Stopper), Dropper: d.(driver.Dropper), Reviver: d.(driver.Reviver)}
+	return devs, nil
+}
+
+type lateDevice struct {
+	driver.Device
+	driver.Stopper
+	driver.Dropper
+	driver.Reviver
+	failures int
+}
+
+func (d *lateDevice) Completions(dst []driver.Completion) int {
+	n := d.Device.Completions(dst)
+	for i := range dst[:n] {
+		if dst[i].Err != nil {
+			d.failures++
+		}
+	}
+	if d.failures > 0 && n > 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return n
+}
+
+func (d *lateDevice) Detach(op driver.Wait, upto uint32) bool {
+	return d.failures > 3 && d.Device.(driver.Detacher).Detach(op, upto)
+}
+
+// A device that is dropped for its failures in the step in which a call of it would be
+// detached keeps the memory of that call until it returns.
+func TestDetachOfDropped(t *testing.T) {
+	begun, release := make(chan struct{}, 100), make(chan struct{})
+	var well atomic.Bool
+	boom := errors.New("boom")
+	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := exec.Open(context.Background(), exec.Config{
+		Copier: copier[0], Streams: 2, HealthInterval: time.Millisecond, Engine: engine.Options{DetachAfter: time.Millisecond},
+		Drivers: []driver.Driver{late{cpu.New(cpu.Options{Parts: 2, Funcs: map[string]driver.Func{
+			"stuck": func(c *driver.Call, _, _ int) {
+				begun <- struct{}{}
+				<-release
+				c.Args[0][0] = 42
+			},
+			"fail": func(c *driver.Call, _, _ int) {
+				if !well.Load() {
+					c.Fail(boom)
+				}
+			},
+		}})}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(kernels ...string) (out []byte, ended chan error) {
+		var b graph.Builder
+		data := b.Data(graph.Data{Name: "x", Bytes: int64(len(kernels)), Output: true})
+		for i, name := range kernels {
+			b.Add(graph.Task{
+				Steps: []graph.Step{{Kernel: kernel(name)}}, On: graph.Constraint{Only: []string{"cpu:0"}},
+				Uses: []graph.Use{{Data: data, Offset: int64(i), Bytes: 1, Access: graph.Write}},
+			})
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, ended = make([]byte, len(kernels)), make(chan error, 1)
+		go func() {
+			_, err := x.Run(context.Background(), g, engine.RunOptions{}, func(graph.DataID) []byte { return out })
+			ended <- err
+		}()
+		return out, ended
+	}
+	out, stuck := run("stuck")
+	<-begun
+	_, failing := run("fail", "fail", "fail", "fail", "fail", "fail", "fail", "fail")
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		st, _ := x.Status()
+		if st[0].Losses > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the device was not dropped")
+		}
+	}
+	well.Store(true)
+	close(release)
+	if err := <-stuck; err != nil || out[0] != 42 {
+		t.Errorf("the result of the long call is %d, %v", out[0], err)
+	}
+	if err := <-failing; err != nil {
+		t.Error(err)
+	}
+	if err := x.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
