@@ -1,0 +1,392 @@
+// Package pool runs tasks that are Go functions on a few goroutines. The root package
+// gives it tasks with their contexts; which of them may start when is decided by package
+// gate, unless there is nothing to decide: a task without predecessors, limit, priority
+// and retries goes straight into a deque.
+//
+// A goroutine of the pool has a slot. It runs the newest task that tasks of the slot have
+// started, else the oldest that came from outside, else the oldest that another slot has;
+// of the last two it takes several at a time. It ends when it finds nothing, and one is
+// started when a task comes and fewer run than there are slots: a pool that has nothing to
+// do has no goroutine. A task that waits for another runs it itself if it was not begun;
+// else another goroutine gets its slot.
+//
+// Who owns what: deques and the state of a task are for every goroutine; the gate, the
+// rules of tasks and the watches of scopes are behind Pool.mu. Under it no function of a
+// task is called, and no lock is taken but that of a context and Group.mu.
+package pool
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft/internal/gate"
+)
+
+// ErrDeadlock is the error of a wait that would not end.
+var ErrDeadlock = errors.New("the task waits for itself")
+
+// ErrGoexit is the error of a task that did not return.
+var ErrGoexit = errors.New("runtime.Goexit ended the goroutine of the task")
+
+// ErrClosed is the cause with which tasks of a group that was closed end.
+var ErrClosed = errors.New("the scope has ended")
+
+// slot is what a goroutine of the pool takes tasks from.
+type slot struct {
+	own   deque // tasks that tasks of the slot have started, taken from the back
+	inbox deque // tasks moved here from outside or from another slot, taken from the front
+}
+
+// Pool runs tasks.
+type Pool struct {
+	slots      []slot
+	outside    deque // tasks that no task started
+	background *Scope
+	// recent is the scope made last for a context of the caller's, which the next task
+	// often has too.
+	recent  atomic.Pointer[Scope]
+	running atomic.Int32  // goroutines that look for tasks or run one that does not wait
+	want    atomic.Int32  // the most of them; above the number of slots while tasks block
+	turn    atomic.Uint32 // gives goroutines their slots
+	guarded atomic.Bool   // watchdog runs
+	// urgent and idle are how many tasks the gate has for Next.
+	urgent, idle atomic.Int32
+
+	mu   sync.Mutex
+	gate gate.Gate
+	// visits are the tasks within limits that have begun, by the number of their goroutine.
+	visits  map[uint64]*Task
+	visited atomic.Int32 // how many there are
+}
+
+// New makes a pool with a number of slots.
+func New(slots int) *Pool {
+	p := &Pool{slots: make([]slot, slots), visits: make(map[uint64]*Task)}
+	p.want.Store(int32(slots))
+	p.background = newScope(p, context.Background(), nil)
+	return p
+}
+
+// Spec is what a task may ask for.
+type Spec struct {
+	After    []*Task
+	Limit    *gate.Limit
+	Priority int
+	Retries  int
+	Pause    time.Duration // before the second try; it doubles with each
+}
+
+// plain reports whether there is nothing for the gate to decide.
+func (s *Spec) plain() bool {
+	return s == nil || len(s.After) == 0 && s.Limit == nil && s.Priority == 0 && s.Retries == 0
+}
+
+// Go starts a task. spec may be nil.
+func (p *Pool) Go(ctx context.Context, t *Task, b Body, spec *Spec) {
+	w, s := p.where(ctx)
+	p = s.pool
+	t.scope, t.body = s, b
+	if s.group != nil && !s.group.enter() {
+		t.publish(ErrClosed)
+		return
+	}
+	if s.ended() {
+		p.end(t, context.Cause(s.ctx))
+		return
+	}
+	if spec.plain() {
+		p.push(t, w)
+		return
+	}
+	t.state.Store(held)
+	t.at = ruledBit
+	t.rules = &rules{after: spec.After, gate: gate.Task{Owner: t, Limit: spec.Limit, Priority: clamp(spec.Priority), Retries: clamp(spec.Retries)}}
+	if spec.Retries > 0 {
+		t.rules.retry = &retry{pause: spec.Pause}
+	}
+	if spec.Limit != nil {
+		t.rules.stay = new(stay)
+	}
+	p.mu.Lock()
+	var room [4]*gate.Task
+	after := room[:0]
+	for _, d := range spec.After {
+		if n := d.known(); n != nil {
+			after = append(after, n)
+		}
+	}
+	var acts [4]gate.Action
+	p.unlock(p.gate.Add(&t.rules.gate, &s.gate, after, acts[:0]), w)
+}
+
+func clamp(n int) int32 { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }
+
+// known returns the task as a predecessor for the gate, nil if it is over and did not fail.
+func (t *Task) known() *gate.Task {
+	switch {
+	case t.rules != nil:
+	case t.watch():
+		t.rules = &rules{gate: *gate.Outside(t)}
+	case t.failure != nil:
+		return gate.Over(t, true)
+	default:
+		return nil
+	}
+	return &t.rules.gate
+}
+
+// push queues a task: where w runs, or with those from outside.
+func (p *Pool) push(t, w *Task) {
+	if w != nil {
+		p.slots[w.slot()].own.push(t)
+	} else {
+		p.outside.push(t)
+	}
+	if p.running.Load() < p.want.Load() {
+		p.wake()
+	}
+}
+
+// wake starts a goroutine if fewer run than may.
+func (p *Pool) wake() {
+	if p.join() {
+		go p.loop(p.anySlot())
+		p.guard()
+	}
+}
+
+// anySlot returns the slots in turn.
+func (p *Pool) anySlot() uint16 { return uint16(p.turn.Add(1) % uint32(len(p.slots))) }
+
+// join counts one more goroutine that runs, if there may be one.
+func (p *Pool) join() bool {
+	for {
+		n := p.running.Load()
+		if n >= p.want.Load() {
+			return false
+		}
+		if p.running.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// surplus gives up the place of the caller if more goroutines run than may, since tasks
+// that waited go on.
+func (p *Pool) surplus() bool {
+	for {
+		n := p.running.Load()
+		if n <= p.want.Load() {
+			return false
+		}
+		if p.running.CompareAndSwap(n, n-1) {
+			return true
+		}
+	}
+}
+
+// work reports whether any task is queued.
+func (p *Pool) work() bool {
+	if p.outside.size.Load() > 0 || p.urgent.Load() > 0 || p.idle.Load() > 0 {
+		return true
+	}
+	for i := range p.slots {
+		if p.slots[i].own.size.Load() > 0 || p.slots[i].inbox.size.Load() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// loop is a goroutine of the pool.
+func (p *Pool) loop(slot uint16) {
+	ends := false
+	defer func() {
+		if !ends { // by Goexit
+			p.running.Add(-1)
+			if p.work() {
+				p.wake()
+			}
+		}
+	}()
+	for tick := uint32(1); ; tick++ {
+		if t := p.next(slot, tick); t != nil {
+			p.run(t, slot, 0)
+			if p.surplus() {
+				ends = true
+				return
+			}
+			continue
+		}
+		p.running.Add(-1)
+		// A task pushed before that started no goroutine.
+		if !p.work() || !p.join() {
+			ends = true
+			return
+		}
+	}
+}
+
+// next claims a task.
+func (p *Pool) next(slot uint16, tick uint32) *Task {
+	if p.urgent.Load() > 0 {
+		if t := p.offered(false); t != nil {
+			return t
+		}
+	}
+	s := &p.slots[slot]
+	// Now and then those from outside go first, or tasks that start others without
+	// end would keep them waiting. 61 is Go's own choice for its scheduler.
+	if tick%61 == 0 {
+		if t := p.older(s); t != nil {
+			return t
+		}
+	}
+	for t := s.own.pop(); t != nil; t = s.own.pop() {
+		if t.claim() {
+			return t
+		}
+	}
+	if t := p.older(s); t != nil {
+		return t
+	}
+	for i := 1; i < len(p.slots); i++ {
+		victim := &p.slots[(int(slot)+i)%len(p.slots)]
+		if t := p.grab(&victim.own, s); t != nil {
+			return t
+		}
+		if t := p.grab(&victim.inbox, s); t != nil {
+			return t
+		}
+	}
+	if p.idle.Load() > 0 {
+		return p.offered(true)
+	}
+	return nil
+}
+
+// older claims the oldest task of an inbox, or else of those from outside.
+func (p *Pool) older(s *slot) *Task {
+	var one [1]*Task
+	for s.inbox.take(one[:]) == 1 {
+		if one[0].claim() {
+			return one[0]
+		}
+	}
+	return p.grab(&p.outside, s)
+}
+
+// batch is how many tasks are moved between deques at a time: the lock of the other one is
+// taken once for all of them.
+const batch = 32
+
+// grab claims the oldest task of a deque, and moves some of those after it to the inbox of
+// the caller.
+func (p *Pool) grab(from *deque, s *slot) *Task {
+	var some [batch]*Task
+	for {
+		n := from.take(some[:])
+		if n == 0 {
+			return nil
+		}
+		var first *Task
+		for _, t := range some[:n] {
+			if first != nil {
+				s.inbox.push(t)
+			} else if t.claim() {
+				first = t
+			}
+		}
+		if first != nil {
+			if n > 1 && p.running.Load() < p.want.Load() {
+				p.wake()
+			}
+			return first
+		}
+	}
+}
+
+// offered claims the next task the gate has a priority for.
+func (p *Pool) offered(idle bool) *Task {
+	p.mu.Lock()
+	n, acts := p.gate.Next(idle, nil)
+	if n == nil {
+		p.unlock(acts, nil)
+		return nil
+	}
+	t := n.Owner.(*Task)
+	t.rules.after = nil
+	t.state.Store(running)
+	p.unlock(acts, nil)
+	return t
+}
+
+// run calls the function of a claimed task and ends it.
+func (p *Pool) run(t *Task, slot uint16, depth uint8) {
+	t.runsAt(slot, depth)
+	if t.scope.ended() {
+		p.finish(t, context.Cause(t.scope.ctx))
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			p.finish(t, ErrGoexit)
+		}
+	}()
+	err := t.body.Run(t)
+	returned = true
+	p.finish(t, err)
+}
+
+// finish ends a task whose function has returned, unless it is to be tried again.
+func (p *Pool) finish(t *Task, err error) {
+	if !t.ruled() {
+		p.end(t, err)
+		return
+	}
+	p.mu.Lock()
+	var some [4]gate.Action
+	acts := p.gate.Ended(&t.rules.gate, err != nil, some[:0])
+	if !t.rules.gate.Over() { // it is tried again
+		t.state.Store(held)
+		p.unlock(acts, t)
+		return
+	}
+	first := t.note(err)
+	t.publish(err)
+	p.unlock(acts, t)
+	t.settle(first)
+}
+
+// end ends a task that the gate does not decide about: a plain one, or one that is not begun.
+func (p *Pool) end(t *Task, err error) {
+	first := t.note(err)
+	if t.publish(err) {
+		var acts [4]gate.Action
+		p.mu.Lock()
+		p.unlock(p.gate.Ended(&t.rules.gate, err != nil, acts[:0]), t)
+	}
+	t.settle(first)
+}
+
+// note tells the group of a task its error, before any that waits for the task can have an
+// error because of it, and reports whether that is the first of the group.
+func (t *Task) note(err error) bool {
+	return err != nil && t.scope.group != nil && t.scope.group.note(err)
+}
+
+// settle tells the group of a task that it has ended, and cancels the others if its error
+// was the first.
+func (t *Task) settle(first bool) {
+	if g := t.scope.group; g != nil {
+		if first {
+			g.stop()
+		}
+		g.leave()
+	}
+}

@@ -1,0 +1,202 @@
+package pool
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft/internal/gate"
+)
+
+// key is what a Scope and a Task answer for with themselves, as contexts.
+type key struct{}
+
+// Scope is the context that tasks were started with. It is one itself.
+type Scope struct {
+	gate gate.Scope
+	pool *Pool
+	ctx  context.Context
+	// done is the channel of ctx, which is cheaper to look at than ctx.
+	done  <-chan struct{}
+	group *Group // nil for tasks of none
+	// maker is the task whose context ctx is derived from, nil if that is none. Tasks are
+	// queued where it runs.
+	maker *Task
+	// stop ends the watch of ctx that the gate asked for; the pool's lock guards it.
+	stop func() bool
+}
+
+func newScope(p *Pool, ctx context.Context, g *Group) *Scope {
+	s := &Scope{pool: p, ctx: ctx, done: ctx.Done(), group: g}
+	s.gate.Owner = s
+	return s
+}
+
+// ended reports whether the context has ended.
+func (s *Scope) ended() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Scope) Deadline() (time.Time, bool) { return s.ctx.Deadline() }
+func (s *Scope) Done() <-chan struct{}       { return s.done }
+func (s *Scope) Err() error                  { return s.ctx.Err() }
+
+func (s *Scope) Value(k any) any {
+	if _, ok := k.(key); ok {
+		return s
+	}
+	return s.ctx.Value(k)
+}
+
+// Group are tasks that are waited for together, with the first error of any of them.
+type Group struct {
+	scope *Scope
+	// count is the number of tasks that have not ended, and one more until Close. At zero
+	// the group is closed for good.
+	count  atomic.Int64
+	empty  chan struct{} // closed when count is zero
+	cancel context.CancelCauseFunc
+	keep   bool
+	mu     sync.Mutex
+	first  error
+}
+
+// NewGroup makes a group whose tasks run on p. Its first error cancels the tasks that have
+// not ended, unless keep is true.
+func (p *Pool) NewGroup(ctx context.Context, keep bool) *Group {
+	inner, cancel := context.WithCancelCause(ctx)
+	g := &Group{cancel: cancel, keep: keep, empty: make(chan struct{})}
+	g.scope = newScope(p, inner, g)
+	if w := current(ctx); w != nil {
+		g.scope.maker, g.scope.pool = w, w.scope.pool
+	}
+	g.count.Store(1)
+	return g
+}
+
+// Context is what tasks of the group are started with.
+func (g *Group) Context() context.Context { return g.scope }
+
+// enter counts one more task, unless the group is closed.
+func (g *Group) enter() bool {
+	for {
+		n := g.count.Load()
+		if n == 0 {
+			return false
+		}
+		if g.count.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (g *Group) leave() {
+	if g.count.Add(-1) == 0 {
+		close(g.empty)
+	}
+}
+
+// Fail is for an error of the caller's own.
+func (g *Group) Fail(err error) {
+	if g.note(err) {
+		g.stop()
+	}
+}
+
+// note keeps the first error, and reports whether this is it.
+func (g *Group) note(err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.first != nil {
+		return false
+	}
+	g.first = err
+	return true
+}
+
+// stop cancels the tasks after the first error.
+func (g *Group) stop() {
+	if !g.keep {
+		g.cancel(g.first)
+	}
+}
+
+// Cancel ends the context of the group.
+func (g *Group) Cancel(cause error) { g.cancel(cause) }
+
+// Close waits until every task has ended and returns the first error. ctx is what the
+// caller was given: if that is a task, it gives up its place while it waits.
+func (g *Group) Close(ctx context.Context) error {
+	g.leave()
+	select {
+	case <-g.empty:
+	default:
+		p := g.scope.pool
+		w, inside := p.waiter(current(ctx))
+		if inside {
+			p.sleep(w)
+		}
+		<-g.empty
+		if inside {
+			p.resume(w)
+		}
+	}
+	g.scope.unwatch()
+	g.cancel(ErrClosed)
+	return g.first
+}
+
+// where returns the scope that tasks started with ctx have, and the task that starts them,
+// nil if that is none.
+func (p *Pool) where(ctx context.Context) (*Task, *Scope) {
+	switch c := ctx.(type) {
+	case *Task:
+		return c, c.scope
+	case *Scope:
+		return c.maker, c
+	}
+	if ctx == context.Background() {
+		return nil, p.background
+	}
+	// Contexts that are pointers can be compared.
+	pointer := reflect.TypeOf(ctx).Kind() == reflect.Pointer
+	if r := p.recent.Load(); r != nil && pointer && r.ctx == ctx {
+		return r.maker, r
+	}
+	s := newScope(p, ctx, nil)
+	switch c := ctx.Value(key{}).(type) {
+	case *Task:
+		s.pool, s.group, s.maker = c.scope.pool, c.scope.group, c
+	case *Scope:
+		s.pool, s.group, s.maker = c.pool, c.group, c.maker
+	}
+	if pointer {
+		p.recent.Store(s)
+	}
+	return s.maker, s
+}
+
+// current is the task that ctx was given to, or that opened the scope ctx was given to. It
+// is nil if there is none or it has ended.
+func current(ctx context.Context) *Task {
+	t, ok := ctx.(*Task)
+	if !ok {
+		switch c := ctx.Value(key{}).(type) {
+		case *Task:
+			t = c
+		case *Scope:
+			t = c.maker
+		}
+	}
+	if t == nil || t.over() {
+		return nil
+	}
+	return t
+}

@@ -1,0 +1,469 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/internal/gate"
+)
+
+// TestForkJoin starts a task at every node of a recursion, and looks how many goroutines
+// that takes.
+func TestForkJoin(t *testing.T) {
+	for _, slots := range []int{1, 2, 7} {
+		p := New(slots)
+		before, most := runtime.NumGoroutine(), 0
+		var got int
+		j := p.start(bg, func(ctx context.Context) error { return fib(ctx, p, 21, &got) })
+		for done := false; !done; {
+			select {
+			case <-j.Ended():
+				done = true
+			default:
+				most = max(most, runtime.NumGoroutine()-before)
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		if err := wait(t, j); err != nil || got != 10946 {
+			t.Errorf("fib(21) is %d, %v", got, err)
+		}
+		if most > 500 {
+			t.Errorf("%d slots took %d goroutines for a recursion of 21", slots, most)
+		}
+		idle(t, p)
+	}
+}
+
+// TestDeep has tasks that each start one and wait for it, a hundred thousand deep: on one
+// stack that would be too many.
+func TestDeep(t *testing.T) {
+	defer debug.SetMaxStack(debug.SetMaxStack(16 << 20)) // past that the program ends
+	p := New(2)
+	const deep = 100_000
+	var level func(ctx context.Context, n int) error
+	most := 0
+	level = func(ctx context.Context, n int) error {
+		if n == 0 {
+			most = runtime.NumGoroutine()
+			return nil
+		}
+		return p.start(ctx, func(ctx context.Context) error { return level(ctx, n-1) }).Wait(ctx)
+	}
+	if err := wait(t, p.start(bg, func(ctx context.Context) error { return level(ctx, deep) })); err != nil {
+		t.Fatal(err)
+	}
+	if most > deep/20 {
+		t.Errorf("%d goroutines", most)
+	}
+	idle(t, p)
+}
+
+// TestWork: a task is seen in every deque.
+func TestWork(t *testing.T) {
+	p := New(2)
+	deques := []*deque{&p.outside}
+	for i := range p.slots {
+		deques = append(deques, &p.slots[i].own, &p.slots[i].inbox)
+	}
+	for i, d := range deques {
+		if p.work() {
+			t.Errorf("work where there is none")
+		}
+		if d.push(new(Task)); !p.work() {
+			t.Errorf("a task in deque %d is not seen", i)
+		}
+		d.pop()
+	}
+}
+
+// TestSlotOfWaiting: a task that waits leaves its slot to those that are queued.
+func TestSlotOfWaiting(t *testing.T) {
+	p := unguarded(1)
+	err := wait(t, p.start(bg, func(ctx context.Context) error {
+		ch := make(chan struct{})
+		p.start(ctx, func(context.Context) error { close(ch); return nil })
+		return p.start(ctx, func(context.Context) error { <-ch; return nil }, Spec{Limit: gate.NewLimit(1)}).Wait(ctx)
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+	idle(t, p)
+}
+
+// TestWaitWithinLimit: tasks within a limit of one wait for tasks within it, with whatever
+// context they have at hand.
+func TestWaitWithinLimit(t *testing.T) {
+	for name, with := range map[string]func(own, parent context.Context) context.Context{
+		"own":        func(own, parent context.Context) context.Context { return own },
+		"parent's":   func(own, parent context.Context) context.Context { return parent },
+		"background": func(own, parent context.Context) context.Context { return bg },
+	} {
+		p := New(1)
+		l := Spec{Limit: gate.NewLimit(1)}
+		var inside atomic.Int32
+		var level func(own, parent context.Context, n int) error
+		level = func(own, parent context.Context, n int) error {
+			if inside.Add(1) != 1 {
+				return errors.New("two tasks are within the limit of one")
+			}
+			defer inside.Add(-1)
+			if n == 0 {
+				return nil
+			}
+			a := p.start(own, func(ctx context.Context) error { return level(ctx, own, n-1) }, l)
+			b := p.start(own, func(ctx context.Context) error { return level(ctx, own, 0) }, l)
+			inside.Add(-1)
+			ctx := with(own, parent)
+			err := errors.Join(a.Wait(ctx), b.Wait(ctx))
+			if inside.Add(1) != 1 {
+				err = errors.Join(err, errors.New("a task came back into a limit of one that had no room"))
+			}
+			return err
+		}
+		err := wait(t, p.start(bg, func(ctx context.Context) error {
+			return p.start(ctx, func(own context.Context) error { return level(own, ctx, 20) }, l).Wait(ctx)
+		}))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		idle(t, p)
+	}
+}
+
+// TestPassedContext: a task that runs within no limit and waits with the context of one that
+// does takes nothing from it.
+func TestPassedContext(t *testing.T) {
+	p := unguarded(1)
+	l := Spec{Limit: gate.NewLimit(1)}
+	var inside atomic.Int32
+	err := wait(t, p.start(bg, func(ctx context.Context) error {
+		inside.Add(1)
+		defer inside.Add(-1)
+		other := p.start(ctx, func(context.Context) error {
+			if inside.Load() != 0 {
+				return errors.New("two tasks are within the limit of one")
+			}
+			return nil
+		}, l)
+		waits := p.start(bg, func(context.Context) error { return other.Wait(ctx) })
+		until(t, "the wait", func() bool { return other.event.Load() != nil })
+		for range 100 {
+			runtime.Gosched() // the other must not begin
+		}
+		inside.Add(-1)
+		err := waits.Wait(ctx)
+		inside.Add(1)
+		return err
+	}, l))
+	if err != nil {
+		t.Error(err)
+	}
+	idle(t, p)
+}
+
+// TestDeepPassed is TestDeep with one context for all.
+func TestDeepPassed(t *testing.T) {
+	defer debug.SetMaxStack(debug.SetMaxStack(4 << 20)) // past that the program ends
+	p := unguarded(2)
+	err := wait(t, p.start(bg, func(ctx context.Context) error {
+		var level func(n int) error
+		level = func(n int) error {
+			if n == 0 {
+				return nil
+			}
+			return p.start(ctx, func(context.Context) error { return level(n - 1) }).Wait(ctx)
+		}
+		return level(20_000)
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+	idle(t, p)
+}
+
+// TestHelpersWait: goroutines that a task within a limit starts wait too, one of them for
+// something that needs another.
+func TestHelpersWait(t *testing.T) {
+	p := New(1)
+	l := Spec{Limit: gate.NewLimit(1)}
+	ch := make(chan struct{})
+	err := wait(t, p.start(bg, func(ctx context.Context) error {
+		me := ctx.(*Task)
+		quick := p.start(ctx, func(context.Context) error {
+			for both := false; !both; runtime.Gosched() {
+				p.mu.Lock()
+				both = me.rules.waiters == 2
+				p.mu.Unlock()
+			}
+			return nil
+		})
+		slow := p.start(ctx, func(context.Context) error { <-ch; return nil }, Spec{Limit: gate.NewLimit(1)})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			quick.Wait(ctx)
+			close(ch)
+		})
+		wg.Go(func() { slow.Wait(ctx) })
+		wg.Wait()
+		return nil
+	}, l))
+	if err != nil {
+		t.Error(err)
+	}
+	// One that is left behind by a task that ended.
+	ch = make(chan struct{})
+	slow := p.start(bg, func(context.Context) error { <-ch; return nil })
+	left := make(chan struct{})
+	err = wait(t, p.start(bg, func(ctx context.Context) error {
+		waits := make(chan struct{})
+		go func() {
+			close(waits)
+			slow.Wait(ctx)
+			close(left)
+		}()
+		<-waits
+		return nil
+	}, l))
+	close(ch)
+	soon(t, "the goroutine left behind", left)
+	if err != nil || wait(t, p.start(bg, func(context.Context) error { return nil }, l)) != nil {
+		t.Error("the limit is not free again")
+	}
+	idle(t, p)
+}
+
+// TestHelperWaitsMeanwhile: a task within a limit wants its place back, and before it gets it
+// a goroutine that it started waits for another task of the limit. That one needs the place,
+// so that the task goes on without.
+func TestHelperWaitsMeanwhile(t *testing.T) {
+	p := New(2)
+	l := Spec{Limit: gate.NewLimit(1)}
+	first, begun, user, helper, went := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var me *Task
+	j := p.start(bg, func(ctx context.Context) error {
+		me = ctx.(*Task)
+		one := p.start(ctx, func(context.Context) error { <-first; return nil })
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			<-helper
+			p.start(ctx, func(context.Context) error { return nil }, l).Wait(ctx)
+		})
+		close(begun)
+		one.Wait(ctx)
+		close(went)
+		wg.Wait()
+		return nil
+	}, l)
+	<-begun
+	entered := make(chan struct{})
+	u := p.start(bg, func(context.Context) error { close(entered); <-user; return nil }, l)
+	soon(t, "the wait of the task", entered)
+	close(first)
+	until(t, "the task that wants its place", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return me.rules.waiters == 0 && me.rules.back != nil
+	})
+	close(helper)
+	soon(t, "the wait for the place", went)
+	close(user)
+	if wait(t, u) != nil || wait(t, j) != nil {
+		t.Error("a task failed")
+	}
+	idle(t, p)
+}
+
+// TestLeftByATry: a goroutine that a try left behind starts tasks and waits for them while
+// the next try begins elsewhere. The race detector sees whether they get in each other's way.
+func TestLeftByATry(t *testing.T) {
+	p := New(4)
+	for range 50 {
+		tries := 0
+		left := make(chan struct{})
+		j := p.start(bg, func(ctx context.Context) error {
+			if tries++; tries > 1 {
+				return nil
+			}
+			go func() {
+				defer close(left)
+				for range 50 {
+					p.start(ctx, func(context.Context) error { return nil }).Wait(ctx)
+				}
+			}()
+			return errors.New("again")
+		}, Spec{Retries: 1})
+		if err := wait(t, j); err != nil {
+			t.Error(err)
+		}
+		soon(t, "the goroutine left behind", left)
+	}
+	idle(t, p)
+}
+
+// TestCycles: waits that could not end are errors.
+func TestCycles(t *testing.T) {
+	p := New(2)
+	self := make(chan *job, 1)
+	j := p.start(bg, func(ctx context.Context) error { return (<-self).Wait(ctx) })
+	self <- j
+	if err := wait(t, j); !errors.Is(err, ErrDeadlock) {
+		t.Errorf("a task waited for itself: %v", err)
+	}
+	// Two, or three, that wait for one another.
+	for n := 2; n <= 3; n++ {
+		jobs := make([]*job, n)
+		ready := make(chan struct{})
+		for i := range jobs {
+			jobs[i] = p.start(bg, func(ctx context.Context) error {
+				<-ready
+				return jobs[(i+1)%n].Wait(ctx)
+			})
+		}
+		close(ready)
+		deadlocks := 0
+		for _, j := range jobs {
+			if errors.Is(wait(t, j), ErrDeadlock) {
+				deadlocks++
+			}
+		}
+		if deadlocks == 0 {
+			t.Errorf("%d tasks waited for one another", n)
+		}
+	}
+	// One that waits for another that starts after it.
+	j = p.start(bg, func(ctx context.Context) error {
+		me := <-self
+		later := p.start(ctx, func(context.Context) error { return nil }, Spec{After: []*Task{&me.Task}})
+		last := p.start(ctx, func(context.Context) error { return nil }, Spec{After: []*Task{&later.Task}})
+		return last.Wait(ctx)
+	})
+	self <- j
+	if err := wait(t, j); !errors.Is(err, ErrDeadlock) {
+		t.Errorf("a task waited for its successor: %v", err)
+	}
+	idle(t, p)
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%s never came", what)
+		}
+	}
+}
+
+// TestNoCycle: a goroutine that a task left behind waits for another task, and that one
+// for a third, which has not yet noticed that the first is over. That is no cycle.
+func TestNoCycle(t *testing.T) {
+	p := New(4)
+	l := Spec{Limit: gate.NewLimit(1)}
+	begin, end, full, empty, left := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var third *job
+	first := p.start(bg, func(ctx context.Context) error { <-begin; return third.Wait(ctx) })
+	second := p.start(bg, func(ctx context.Context) error {
+		go func() { first.Wait(ctx); close(left) }()
+		<-end
+		return nil
+	})
+	third = p.start(bg, func(ctx context.Context) error { return second.Wait(ctx) }, l)
+	until(t, "the wait of the second", func() bool { return second.waits.Load() == &first.Task })
+	until(t, "the wait of the third", func() bool { return third.waits.Load() == &second.Task })
+	p.start(bg, func(context.Context) error { close(full); <-empty; return nil }, l)
+	soon(t, "the start of another within the limit", full)
+	close(end)
+	if err := wait(t, second); err != nil {
+		t.Error(err)
+	}
+	close(begin)
+	until(t, "the wait of the first", func() bool { return first.over() || first.waits.Load() == &third.Task })
+	close(empty)
+	if err := wait(t, first); err != nil {
+		t.Error(err)
+	}
+	soon(t, "the goroutine left behind", left)
+	idle(t, p)
+}
+
+// TestWaitEnds: a wait ends with its context, of a task and from outside.
+func TestWaitEnds(t *testing.T) {
+	p := New(1)
+	end := make(chan struct{})
+	slow := p.start(bg, func(context.Context) error { <-end; return nil }, Spec{Limit: gate.NewLimit(1)})
+	cause := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(bg)
+	time.AfterFunc(time.Millisecond, func() { cancel(cause) })
+	if err := slow.Wait(ctx); err != cause {
+		t.Error(err)
+	}
+	err := wait(t, p.start(bg, func(ctx context.Context) error {
+		queued := p.start(ctx, func(context.Context) error { <-end; return nil })
+		ctx, cancel := context.WithTimeoutCause(ctx, time.Millisecond, cause)
+		defer cancel()
+		return errors.Join(slow.Wait(ctx), queued.Wait(ctx))
+	}))
+	if err == nil || err.Error() != "enough\nenough" {
+		t.Error(err)
+	}
+	close(end)
+	if err := wait(t, slow); err != nil || slow.Wait(ctx) != nil {
+		t.Error("a task that has ended is waited for in vain")
+	}
+	idle(t, p)
+}
+
+// TestBlocked: tasks that wait for one another by channels get goroutines enough.
+func TestBlocked(t *testing.T) {
+	p := New(1)
+	ch := make(chan int)
+	var jobs []*job
+	for range 5 {
+		jobs = append(jobs, p.start(bg, func(context.Context) error { <-ch; return nil }))
+	}
+	jobs = append(jobs, p.start(bg, func(context.Context) error {
+		for range 5 {
+			ch <- 1
+		}
+		return nil
+	}))
+	for _, j := range jobs {
+		if err := wait(t, j); err != nil {
+			t.Error(err)
+		}
+	}
+	idle(t, p)
+}
+
+// TestOtherContext: tasks that all wait with a context that is none of theirs, and with that
+// of a group, give up their slots too.
+func TestOtherContext(t *testing.T) {
+	p := unguarded(2)
+	g := p.NewGroup(bg, false)
+	var naive func(n int, out *int) error
+	naive = func(n int, out *int) error {
+		if *out = n; n < 2 {
+			return nil
+		}
+		var a, b int
+		x := p.start(bg, func(context.Context) error { return naive(n-1, &a) })
+		y := p.start(bg, func(context.Context) error { return naive(n-2, &b) })
+		err := errors.Join(x.Wait(bg), y.Wait(g.Context()))
+		*out = a + b
+		return err
+	}
+	var got int
+	if err := wait(t, p.start(bg, func(context.Context) error { return naive(14, &got) })); err != nil || got != 377 {
+		t.Errorf("%d, %v", got, err)
+	}
+	if err := g.Close(bg); err != nil {
+		t.Error(err)
+	}
+	idle(t, p)
+}
