@@ -1,0 +1,232 @@
+package weft_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft"
+)
+
+// A graph of tasks: two that are independent, one that needs both. What it runs after has
+// succeeded, so that it takes the values without a wait.
+func ExampleAfter() {
+	ctx := context.Background()
+	width := weft.Go(ctx, func(context.Context) (int, error) { return 6, nil })
+	height := weft.Go(ctx, func(context.Context) (int, error) { return 7, nil })
+	area := weft.Go(ctx, func(context.Context) (int, error) { return width.Value() * height.Value(), nil }, weft.After(width, height))
+	fmt.Println(area.Wait(ctx))
+	// Output: 42 <nil>
+}
+
+// A task that fails is named by the error of those that were to run after it.
+func ExampleDependencyError() {
+	ctx := context.Background()
+	load := weft.Go(ctx, func(context.Context) ([]byte, error) { return nil, errors.New("no such file") }, weft.Name("load"))
+	parse := weft.Go(ctx, func(context.Context) (int, error) { return len(load.Value()), nil }, weft.After(load), weft.Name("parse"))
+	_, err := parse.Wait(ctx)
+	fmt.Println(err)
+	// Output: task parse: not run, since load failed: no such file
+}
+
+// Map and reduce: a task counts the words of each line, and the results are added up.
+func ExampleEach() {
+	lines := []string{"the cat sat", "on the mat", "and the dog too"}
+	counts, err := weft.Each(context.Background(), lines, func(_ context.Context, line string) (int, error) {
+		return len(strings.Fields(line)), nil
+	})
+	sum := 0
+	for _, n := range counts {
+		sum += n
+	}
+	fmt.Println(counts, sum, err)
+	// Output: [3 3 4] 10 <nil>
+}
+
+// fib starts a task for one of its two calls. While it waits it runs that task itself, if
+// none of the other goroutines has begun it.
+func fib(ctx context.Context, n int) (int, error) {
+	if n < 2 {
+		return n, nil
+	}
+	a := weft.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, n-1) })
+	b, err := fib(ctx, n-2)
+	if err != nil {
+		return 0, err
+	}
+	x, err := a.Wait(ctx)
+	return x + b, err
+}
+
+// Recursion: tasks that start tasks and wait for them. A loop or a condition is one of Go.
+func ExampleGo_recursion() {
+	ctx := context.Background()
+	f := weft.Go(ctx, func(ctx context.Context) (int, error) { return fib(ctx, 20) })
+	fmt.Println(f.Wait(ctx))
+	// Output: 6765 <nil>
+}
+
+// At most three of these run at a time, on goroutines of their own, however many
+// processors there are.
+func ExampleLimit() {
+	service := weft.NewLimit(3)
+	var now, most atomic.Int32
+	_, err := weft.Each(context.Background(), make([]int, 20), func(context.Context, int) (int, error) {
+		n := now.Add(1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		time.Sleep(time.Millisecond) // a request
+		now.Add(-1)
+		return 0, nil
+	}, weft.Within(service))
+	fmt.Println(most.Load() <= 3, err)
+	// Output: true <nil>
+}
+
+// A task that fails is called again only if that is asked for.
+func ExampleRetry() {
+	tries := 0
+	f := weft.Go(context.Background(), func(context.Context) (string, error) {
+		if tries++; tries < 3 {
+			return "", errors.New("busy")
+		}
+		return "served", nil
+	}, weft.Retry(5, time.Millisecond))
+	answer, err := f.Wait(context.Background())
+	fmt.Println(answer, err, tries)
+	// Output: served <nil> 3
+}
+
+// A panic is an error with a stack.
+func ExamplePanicError() {
+	f := weft.Go(context.Background(), func(context.Context) (int, error) {
+		var xs []int
+		return xs[3], nil
+	}, weft.Name("lookup"))
+	_, err := f.Wait(context.Background())
+	var p *weft.PanicError
+	if errors.As(err, &p) {
+		fmt.Println(err)
+		fmt.Println(errors.Is(err, weft.ErrPanic), strings.Contains(string(p.Stack), "ExamplePanicError"))
+	}
+	// Output:
+	// task lookup: panic: runtime error: index out of range [3] with length 0
+	// true true
+}
+
+// A scope ends when all its tasks have, with the first error, which cancels the others.
+func ExampleScope() {
+	err := weft.Scope(context.Background(), func(ctx context.Context) error {
+		weft.Do(ctx, func(ctx context.Context) error {
+			<-ctx.Done() // the other has failed
+			return ctx.Err()
+		})
+		weft.Do(ctx, func(context.Context) error { return errors.New("disk full") })
+		return nil
+	})
+	fmt.Println(err)
+	// Output: disk full
+}
+
+// With KeepGoing the others go on.
+func ExampleScope_keepGoing() {
+	var done atomic.Int32
+	err := weft.Scope(context.Background(), func(ctx context.Context) error {
+		for i := range 5 {
+			weft.Do(ctx, func(context.Context) error {
+				if i == 2 {
+					return errors.New("the third failed")
+				}
+				done.Add(1)
+				return nil
+			})
+		}
+		return nil
+	}, weft.KeepGoing)
+	fmt.Println(done.Load(), err)
+	// Output: 4 the third failed
+}
+
+// Cancelling its context ends a task that has not begun, and tells one that runs. The
+// future has the cause.
+func ExampleFuture_Wait_cancelled() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	never := make(chan int)
+	first := weft.Go(ctx, func(ctx context.Context) (int, error) {
+		select {
+		case x := <-never:
+			return x, nil
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	})
+	second := weft.Go(ctx, func(context.Context) (int, error) { return 1, nil }, weft.After(first))
+	cancel(errors.New("shutting down"))
+	_, err := second.Wait(context.Background())
+	fmt.Println(errors.Is(err, context.Cause(ctx)))
+	_, err = first.Wait(context.Background())
+	fmt.Println(err)
+	// Output:
+	// true
+	// shutting down
+}
+
+// A timeout is for each call of the function.
+func ExampleTimeout() {
+	f := weft.Go(context.Background(), func(ctx context.Context) (int, error) {
+		<-ctx.Done() // a service that does not answer
+		return 0, ctx.Err()
+	}, weft.Timeout(time.Millisecond))
+	_, err := f.Wait(context.Background())
+	fmt.Println(errors.Is(err, weft.ErrTimeout), errors.Is(err, context.DeadlineExceeded))
+	// Output: true true
+}
+
+// Within a limit of one the order can be seen: by priority, then as they were started.
+func ExamplePriority() {
+	one := weft.NewLimit(1)
+	var order []string
+	err := weft.Scope(context.Background(), func(ctx context.Context) error {
+		ready := make(chan struct{})
+		weft.Do(ctx, func(context.Context) error { <-ready; return nil }, weft.Within(one))
+		for _, t := range []struct {
+			name     string
+			priority int
+		}{{"tidy up", -1}, {"work", 0}, {"alarm", 5}, {"more work", 0}} {
+			weft.Do(ctx, func(context.Context) error {
+				order = append(order, t.name)
+				return nil
+			}, weft.Within(one), weft.Priority(t.priority))
+		}
+		close(ready)
+		return nil
+	})
+	fmt.Println(strings.Join(order, ", "), err)
+	// Output: alarm, work, more work, tidy up <nil>
+}
+
+// Done is for select.
+func ExampleFuture_Done() {
+	f := weft.Go(context.Background(), func(context.Context) (int, error) { return 5, nil })
+	select {
+	case <-f.Done():
+		fmt.Println(f.Value())
+	case <-time.After(time.Minute):
+		fmt.Println("it takes long")
+	}
+	// Output: 5
+}
+
+// The results of several futures, in order.
+func ExampleWaitAll() {
+	ctx := context.Background()
+	var squares []weft.Future[int]
+	for i := range 5 {
+		squares = append(squares, weft.Go(ctx, func(context.Context) (int, error) { return i * i, nil }))
+	}
+	fmt.Println(weft.WaitAll(ctx, squares...))
+	// Output: [0 1 4 9 16] <nil>
+}

@@ -1,0 +1,159 @@
+package weft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/weft-run/weft/internal/pool"
+)
+
+// Future is the result that a task started by [Go] will have. It is a small value that can
+// be copied, and any number of goroutines may wait for it. The zero Future belongs to no
+// task and must not be used.
+type Future[T any] struct{ c *closure[T] }
+
+// Wait returns the result of the task when it has ended, or the cause of ctx when that
+// ends first. The error is the one that the function returned, a [PanicError], a
+// [DependencyError], or, if the task was cancelled before it began, the cause of the
+// context it was started with.
+//
+// A task that waits gives its place to another, within a limit too, so that tasks that wait
+// for tasks do not run out of places. With the context it was called with, it also runs the
+// other task itself if that was not begun, which is much quicker, and a wait that could not
+// end, since the other task waits for this one, returns [ErrDeadlock]; every goroutine that
+// waits with the context of a task counts as that task. Cycles through channels, locks and
+// the ends of scopes are not seen.
+func (f Future[T]) Wait(ctx context.Context) (value T, err error) {
+	switch err := f.c.rec.Wait(ctx); err {
+	case nil:
+		return f.c.value, nil
+	case ErrDeadlock, ErrScopeEnded:
+		return value, fmt.Errorf("wait for task %s: %w", f.c.name(), err)
+	default:
+		return value, err
+	}
+}
+
+// Value returns the result of a task that has succeeded, as every task has that is named in
+// [After] once the later task runs. It panics if the task has not ended or has failed.
+func (f Future[T]) Value() T {
+	switch ended, err := f.c.rec.Result(); {
+	case !ended:
+		panic(fmt.Errorf("weft: value of task %s, which has not ended", f.c.name()))
+	case err != nil:
+		panic(fmt.Errorf("weft: value of task %s, which failed: %w", f.c.name(), err))
+	}
+	return f.c.value
+}
+
+// Done returns a channel that is closed when the task has ended.
+func (f Future[T]) Done() <-chan struct{} { return f.c.rec.Ended() }
+
+func (f Future[T]) record() *pool.Task { return &f.c.rec }
+
+// WaitAll waits for all of the futures, which may be none, and returns their results in
+// order, or the error of the first in this order that failed.
+func WaitAll[T any](ctx context.Context, futures ...Future[T]) ([]T, error) {
+	out := make([]T, len(futures))
+	var failed error
+	// The last to be started is the first that a task can run itself.
+	for i := len(futures) - 1; i >= 0; i-- {
+		var err error
+		if out[i], err = futures[i].Wait(ctx); err != nil {
+			failed = err
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return out, nil
+}
+
+// PanicError is the error of a task that panicked. It wraps [ErrPanic], and Value if that is
+// an error.
+type PanicError struct {
+	Task  string
+	Value any
+	Stack []byte // where it panicked, as of debug.Stack
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("task %s: panic: %v", e.Task, e.Value) }
+
+func (e *PanicError) Unwrap() []error {
+	if err, ok := e.Value.(error); ok {
+		return []error{ErrPanic, err}
+	}
+	return []error{ErrPanic}
+}
+
+// DependencyError is the error of a task that was not run, since one that it was to run
+// after failed with Err.
+type DependencyError struct {
+	Task       string
+	Dependency string // the task that failed
+	Err        error
+}
+
+func (e *DependencyError) Error() string {
+	return fmt.Sprintf("task %s: not run, since %s failed: %v", e.Task, e.Dependency, e.Err)
+}
+
+func (e *DependencyError) Unwrap() error { return e.Err }
+
+// closure is a task with its function and its result: one allocation.
+type closure[T any] struct {
+	rec   pool.Task
+	fn    func(context.Context) (T, error) // nil once it is not called any more
+	pc    uintptr                          // of the caller's function, for its name
+	asked *asked                           // nil if it asked for none of it
+	value T
+}
+
+// Run calls the function.
+func (c *closure[T]) Run(rec *pool.Task) (err error) {
+	fn := c.fn
+	if c.asked == nil || !c.asked.again {
+		c.fn = nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Task: c.name(), Value: p, Stack: debug.Stack()}
+		}
+	}()
+	if c.asked != nil && c.asked.timeout > 0 {
+		ctx, cancel := context.WithTimeoutCause(rec, c.asked.timeout, fmt.Errorf("task %s: %w after %v", c.name(), ErrTimeout, c.asked.timeout))
+		defer cancel()
+		c.value, err = fn(ctx)
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrTimeout) && !errors.Is(err, ErrTimeout) {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		return err
+	}
+	c.value, err = fn(rec)
+	return err
+}
+
+// Blame is the error of a task that is not run because of another.
+func (c *closure[T]) Blame(dep *pool.Task) error {
+	_, err := dep.Result()
+	e := &DependencyError{Task: c.name(), Dependency: "another task", Err: err}
+	if b, ok := dep.Body().(interface{ name() string }); ok {
+		e.Dependency = b.name()
+	}
+	return e
+}
+
+// name returns the name of the task in errors: that of the option Name, or of its function.
+func (c *closure[T]) name() string {
+	if c.asked != nil && c.asked.name != "" {
+		return c.asked.name
+	}
+	if f := runtime.FuncForPC(c.pc); f != nil {
+		return path.Base(f.Name())
+	}
+	return "without a name"
+}

@@ -1,0 +1,286 @@
+package weft_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+)
+
+func value[T any](x T) func(context.Context) (T, error) {
+	return func(context.Context) (T, error) { return x, nil }
+}
+
+// TestTaskFails: whatever a function does instead of returning a result is an error of its
+// future, and of that alone.
+func TestTaskFails(t *testing.T) {
+	ctx := context.Background()
+	is := func(want ...error) func(error) bool {
+		return func(err error) bool {
+			return !slices.ContainsFunc(want, func(w error) bool { return !errors.Is(err, w) })
+		}
+	}
+	var nilPanic *runtime.PanicNilError
+	for name, c := range map[string]struct {
+		f    func(context.Context) (int, error)
+		want func(error) bool
+	}{
+		"error":               {func(context.Context) (int, error) { return 7, io.EOF }, is(io.EOF)},
+		"panic":               {func(context.Context) (int, error) { panic("oh") }, is(weft.ErrPanic)},
+		"panic with an error": {func(context.Context) (int, error) { panic(io.EOF) }, is(weft.ErrPanic, io.EOF)},
+		"panic with nil":      {func(context.Context) (int, error) { panic(nil) }, func(err error) bool { return errors.As(err, &nilPanic) && errors.Is(err, weft.ErrPanic) }},
+		"Goexit":              {func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }, is(weft.ErrGoexit)},
+		"self":                {nil, is(weft.ErrDeadlock)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.f == nil {
+				self := make(chan weft.Future[int], 1)
+				c.f = func(ctx context.Context) (int, error) { return (<-self).Wait(ctx) }
+				f := weft.Go(ctx, c.f)
+				self <- f
+				if _, err := f.Wait(ctx); !c.want(err) {
+					t.Error(err)
+				}
+				return
+			}
+			calls := 0
+			f := weft.Go(ctx, func(ctx context.Context) (int, error) { calls++; return c.f(ctx) })
+			x, err := f.Wait(ctx)
+			if !c.want(err) || x != 0 || calls != 1 {
+				t.Errorf("%d, %v after %d calls", x, err, calls)
+			}
+			// Those that wait for it, and run it on their goroutine if they can.
+			y, err := weft.Go(ctx, func(ctx context.Context) (string, error) {
+				_, err := weft.Go(ctx, c.f).Wait(ctx)
+				return "went on", err
+			}).Wait(ctx)
+			if !c.want(err) || y != "" {
+				t.Errorf("%q, %v", y, err)
+			}
+			// Those after it.
+			_, err = weft.Go(ctx, value(1), weft.After(f), weft.Name("later")).Wait(ctx)
+			var de *weft.DependencyError
+			if !c.want(err) || !errors.As(err, &de) || de.Task != "later" || !strings.Contains(de.Dependency, "TestTaskFails") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestPanicStack: the stack is that of the function.
+func TestPanicStack(t *testing.T) {
+	_, err := weft.Go(context.Background(), func(context.Context) (int, error) { return explode(), nil }).Wait(context.Background())
+	var p *weft.PanicError
+	if !errors.As(err, &p) || !strings.Contains(string(p.Stack), "explode") || p.Value != "boom" || !strings.Contains(p.Task, "TestPanicStack") {
+		t.Errorf("%+v", p)
+	}
+}
+
+func explode() int { panic("boom") }
+
+// TestNoLimit: a limit without a number would let all tasks run.
+func TestNoLimit(t *testing.T) {
+	for _, l := range []*weft.Limit{nil, {}} {
+		func() {
+			defer func() {
+				if p, ok := recover().(error); !ok || !strings.Contains(p.Error(), "NewLimit") {
+					t.Errorf("Within(%v): %v", l, p)
+				}
+			}()
+			weft.Within(l)
+		}()
+	}
+}
+
+// TestTaskNames: errors name the caller's function or the name that it gave, never one of
+// weft's own functions, and so do errors that weft makes.
+func TestTaskNames(t *testing.T) {
+	ctx := context.Background()
+	_, done := weft.Do(ctx, panicking).Wait(ctx)
+	_, each := weft.Each(ctx, []int{1}, panicsOn)
+	_, late := weft.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, weft.Name("slow"), weft.Timeout(time.Millisecond)).Wait(ctx)
+	var self weft.Future[int]
+	begin := make(chan struct{})
+	self = weft.Go(ctx, func(ctx context.Context) (int, error) { <-begin; return self.Wait(ctx) }, weft.Name("self"))
+	close(begin)
+	_, dead := self.Wait(ctx)
+	var ended context.Context
+	if err := weft.Scope(ctx, func(ctx context.Context) error { ended = ctx; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	_, after := weft.Go(ended, value(1), weft.Name("after")).Wait(ctx)
+	for _, c := range []struct {
+		err, is error
+		text    string
+	}{
+		{done, weft.ErrPanic, "task weft_test.panicking: panic: boom"},
+		{each, weft.ErrPanic, "task weft_test.panicsOn: panic: boom"},
+		{late, weft.ErrTimeout, "task slow: timed out after 1ms: context deadline exceeded"},
+		{dead, weft.ErrDeadlock, "wait for task self: the task waits for itself"},
+		{after, weft.ErrScopeEnded, "wait for task after: the scope has ended"},
+	} {
+		if c.err == nil || c.err.Error() != c.text || !errors.Is(c.err, c.is) {
+			t.Errorf("%v, not %s", c.err, c.text)
+		}
+	}
+}
+
+func panicking(context.Context) error { panic("boom") }
+
+func panicsOn(context.Context, int) (int, error) { panic("boom") }
+
+// TestManyWait: one future, many that wait.
+func TestManyWait(t *testing.T) {
+	release := make(chan struct{})
+	f := weft.Go(context.Background(), func(context.Context) (int, error) { <-release; return 3, nil })
+	var sum atomic.Int64
+	err := weft.Scope(context.Background(), func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		for range 50 {
+			weft.Do(ctx, func(ctx context.Context) error {
+				x, err := f.Wait(ctx)
+				sum.Add(int64(x))
+				return err
+			})
+			wg.Go(func() {
+				x, _ := f.Wait(context.Background())
+				sum.Add(int64(x))
+			})
+		}
+		close(release)
+		wg.Wait()
+		return nil
+	})
+	if err != nil || sum.Load() != 300 {
+		t.Errorf("%d, %v", sum.Load(), err)
+	}
+}
+
+// TestValueTooEarly: there is no value before the task has ended.
+func TestValueTooEarly(t *testing.T) {
+	release := make(chan struct{})
+	f := weft.Go(context.Background(), func(context.Context) (int, error) { <-release; return 3, nil }, weft.Name("slow"))
+	for _, want := range []string{"weft: value of task slow, which has not ended", ""} {
+		got := func() (text string) {
+			defer func() {
+				if p := recover(); p != nil {
+					text = fmt.Sprint(p)
+				}
+			}()
+			if f.Value() != 3 {
+				t.Error("wrong value")
+			}
+			return ""
+		}()
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if want != "" {
+			close(release)
+			<-f.Done()
+		}
+	}
+}
+
+// TestScopeEnds: a scope ends after all its tasks, those of tasks included, however its
+// body ends.
+func TestScopeEnds(t *testing.T) {
+	var ended atomic.Int32
+	var leaked context.Context
+	start := func(ctx context.Context) {
+		leaked = ctx
+		began := make(chan struct{})
+		weft.Do(ctx, func(ctx context.Context) error {
+			close(began)
+			weft.Do(ctx, func(ctx context.Context) error { return nil })
+			<-ctx.Done()
+			time.Sleep(time.Millisecond)
+			ended.Add(1)
+			return nil
+		})
+		<-began
+	}
+	// An error, a panic, and the end of the context that the scope was made from.
+	err := weft.Scope(context.Background(), func(ctx context.Context) error { start(ctx); return io.EOF })
+	if err != io.EOF || ended.Load() != 1 {
+		t.Errorf("%v, %d", err, ended.Load())
+	}
+	func() {
+		defer func() {
+			if p := recover(); p != "body" || ended.Load() != 2 {
+				t.Errorf("%v, %d", p, ended.Load())
+			}
+		}()
+		weft.Scope(context.Background(), func(ctx context.Context) error { start(ctx); panic("body") }, weft.KeepGoing)
+	}()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if err := weft.Scope(ctx, func(ctx context.Context) error { start(ctx); cancel(io.ErrNoProgress); return nil }); err != nil && err != io.ErrNoProgress || ended.Load() != 3 {
+		t.Errorf("%v, %d", err, ended.Load())
+	}
+	if _, err := weft.Go(leaked, value(1)).Wait(context.Background()); !errors.Is(err, weft.ErrScopeEnded) {
+		t.Errorf("a task of a scope that has ended: %v", err)
+	}
+	if err := weft.Scope(context.Background(), func(context.Context) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEach: results stand where their elements stood, and the first error ends it all.
+func TestEach(t *testing.T) {
+	xs := make([]int, 1000)
+	want := make([]int, len(xs))
+	for i := range xs {
+		xs[i], want[i] = i, i*i
+	}
+	square := func(_ context.Context, x int) (int, error) { return x * x, nil }
+	for _, o := range [][]weft.TaskOption{nil, {weft.Within(weft.NewLimit(3))}, {weft.Priority(1)}, {weft.Priority(-1)}} {
+		got, err := weft.Each(context.Background(), xs, square, o...)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("wrong results, %v", err)
+		}
+		// In a task, within the same limit.
+		got, err = weft.Go(context.Background(), func(ctx context.Context) ([]int, error) { return weft.Each(ctx, xs, square, o...) }, o...).Wait(context.Background())
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("wrong results in a task, %v", err)
+		}
+	}
+	var calls atomic.Int32
+	got, err := weft.Each(context.Background(), xs, func(ctx context.Context, x int) (int, error) {
+		if calls.Add(1); x == 17 {
+			return 0, io.EOF
+		}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}, weft.Within(weft.NewLimit(20)))
+	if got != nil || err != io.EOF || calls.Load() > 20 {
+		t.Errorf("%v after %d calls", err, calls.Load())
+	}
+	if got, err := weft.Each(context.Background(), nil, square); len(got) != 0 || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestContextValues: a task sees the values of the context it was started with.
+func TestContextValues(t *testing.T) {
+	type key struct{}
+	type inner struct{}
+	ctx := context.WithValue(context.Background(), key{}, "v")
+	got, err := weft.Go(ctx, func(ctx context.Context) (any, error) {
+		return weft.Go(context.WithValue(ctx, inner{}, 2), func(ctx context.Context) (any, error) {
+			return fmt.Sprint(ctx.Value(key{}), ctx.Value(inner{})), nil
+		}).Wait(ctx)
+	}).Wait(ctx)
+	if got != "v2" || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
