@@ -107,6 +107,9 @@ func run(ctx context.Context, args []string, w io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := b.sound(ctx, list, done); err != nil {
+		return err
+	}
 	tried, err := b.each(ctx, list, done, func(i int, o outcome) error {
 		fmt.Fprintf(w, "%d/%d %s %s:%d %s: %s %s (%.0f s)\n", i+1, len(list), o.Outcome, o.File, o.Line, o.Kind, o.What, o.By, o.Seconds)
 		return save(*results, o)

@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 )
 
@@ -232,6 +233,9 @@ func short(text string) string {
 	}
 	return string(out)
 }
+
+// pkg is the package of the mutant, as an argument of go.
+func (m *mutant) pkg() string { return "./" + filepath.ToSlash(filepath.Dir(m.File)) }
 
 // apply returns a file with the mutant in it.
 func (m *mutant) apply(src []byte) []byte {

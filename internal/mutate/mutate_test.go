@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"go/format"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -189,6 +190,11 @@ func TestRun(t *testing.T) {
 	var third strings.Builder
 	if err := run(ctx, args, &third); err != nil || !strings.Contains(third.String(), "3 of 3 were not tried") {
 		t.Errorf("interrupted: %v\n%s", err, third.String())
+	}
+	// Tests that fail without a mutant say nothing about any.
+	write("p/g_test.go", "package p\n\nimport \"testing\"\n\nfunc TestG(t *testing.T) { t.Error(1) }\n")
+	if err := run(context.Background(), args, io.Discard); err == nil || !strings.Contains(err.Error(), "TestG") {
+		t.Errorf("with a test that fails: %v", err)
 	}
 }
 

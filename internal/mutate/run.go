@@ -92,6 +92,33 @@ func (b *bench) each(ctx context.Context, list []mutant, done map[string]outcome
 	return tried, first
 }
 
+// sound reports tests that fail without a mutant: they would kill all that were not tried.
+func (b *bench) sound(ctx context.Context, list []mutant, done map[string]outcome) error {
+	seen := make(map[string]bool)
+	for _, m := range list {
+		if _, tried := done[m.Key]; tried {
+			continue
+		}
+		pkg := m.pkg()
+		for _, args := range append([]string{pkg}, b.later[pkg]...) {
+			if seen[args] {
+				continue
+			}
+			seen[args] = true
+			if text, err := b.test(ctx, "", args); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("the tests %s fail without a mutant: %w: %s", args, err, firstLine(text, "#"))
+			}
+		}
+	}
+	return nil
+}
+
+// test runs tests, given as arguments of go test, with a mutant in its place or without.
+func (b *bench) test(ctx context.Context, overlay, args string) (string, error) {
+	fixed := []string{"test", "-overlay=" + overlay, "-failfast", "-vet=off", "-count=1", "-timeout=" + b.limit.String()}
+	return b.run(ctx, append(fixed, strings.Fields(args)...)...)
+}
+
 // try runs the tests of a mutant's package, and those of dependents as long as it lives.
 // Each job has files of its own.
 func (b *bench) try(ctx context.Context, m mutant, job int) (outcome, error) {
@@ -101,13 +128,12 @@ func (b *bench) try(ctx context.Context, m mutant, job int) (outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	pkg := "./" + filepath.ToSlash(filepath.Dir(m.File))
+	pkg := m.pkg()
 	if text, err := b.run(ctx, "build", "-overlay", overlay, pkg); err != nil {
 		out.Outcome, out.By = invalid, firstLine(text, pkg)
 	} else {
 		for _, args := range append([]string{pkg}, b.later[pkg]...) {
-			text, err := b.run(ctx, append([]string{"test", "-overlay", overlay, "-failfast", "-vet=off", "-count=1", "-timeout", b.limit.String()}, strings.Fields(args)...)...)
-			if err != nil {
+			if text, err := b.test(ctx, overlay, args); err != nil {
 				out.Outcome, out.By = killed, strings.Fields(args)[0]+": "+firstLine(text, "#")
 				break
 			}
