@@ -5,6 +5,10 @@
 #   bench/compare.sh COMMIT             ten runs of each
 #   RUNS=3 bench/compare.sh COMMIT      a quicker look
 #   LIMIT=1.05 bench/compare.sh COMMIT  and fail where a median is larger by more
+#   bench/compare.sh -build DIR COMMIT  only build the benchmarks, into DIR
+#   bench/compare.sh -run DIR           run those, on a machine that has no Go
+#
+# A machine with eight cores or more runs the four suites side by side, on two cores each.
 #
 # The table has the medians of both, how far the runs of each scatter (half of what
 # lies between the quartiles, of the median), and the ratio: above 1 the tree is
@@ -12,18 +16,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-[[ $# == 1 ]] || { sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
-commit=$(git rev-parse --verify --quiet "$1^{commit}") || { echo "compare.sh: no commit $1" >&2; exit 2; }
+usage() { sed -n '2,/^$/s/^# \{0,1\}//p' bench/compare.sh >&2; exit 2; }
+mode=both scratch=
+case ${1:-} in
+-build | -run) [[ $# -ge 2 ]] || usage; mode=${1#-} scratch=$2; shift 2 ;;
+esac
+[[ $# == $([[ $mode == run ]] && echo 0 || echo 1) ]] || usage
 runs=${RUNS:-10}
 limit=${LIMIT:-0}
-
-scratch=$(mktemp -d)
-cleanup() {
-	git worktree remove --force "$scratch/tree" 2>/dev/null || true
-	rm -rf "$scratch"
-}
-trap cleanup EXIT
-git worktree add --quiet --detach "$scratch/tree" "$commit"
 
 # Name, package, benchmarks, and how long one run of each lasts.
 suites=(
@@ -33,43 +33,76 @@ suites=(
 	"million ./sim ^BenchmarkSimMillion\$ 1x"
 )
 
-for suite in "${suites[@]}"; do
-	read -r name package _ <<<"$suite"
-	(cd "$scratch/tree" && go test -vet=off -c -o "$scratch/$name.old" "$package")
-	go test -vet=off -c -o "$scratch/$name.new" "$package"
-done
+# build makes the benchmarks of both, and notes what they are of.
+build() {
+	local commit
+	commit=$(git rev-parse --verify --quiet "$1^{commit}") || { echo "compare.sh: no commit $1" >&2; exit 2; }
+	git worktree add --quiet --detach "$scratch/tree" "$commit"
+	for suite in "${suites[@]}"; do
+		read -r name package _ <<<"$suite"
+		(cd "$scratch/tree" && CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.old" "$package")
+		CGO_ENABLED=0 go test -vet=off -ldflags="-s -w" -c -o "$scratch/$name.new" "$package"
+	done
+	git worktree remove --force "$scratch/tree"
+	{
+		echo "old: $commit"
+		echo "new: $(git rev-parse HEAD)$(git diff --quiet HEAD || echo ', with changes')"
+		echo "go: $(go env GOVERSION) $(go env GOOS)/$(go env GOARCH)"
+	} >"$scratch/what"
+}
 
-echo "command: RUNS=$runs bench/compare.sh $1"
-echo "old: $commit"
-echo "new: $(git rev-parse HEAD)$(git diff --quiet HEAD || echo ', with changes')"
-echo "go: $(go env GOVERSION) $(go env GOOS)/$(go env GOARCH)"
+if [[ $mode == both ]]; then
+	scratch=$(mktemp -d)
+	trap 'git worktree remove --force "$scratch/tree" 2>/dev/null || true; rm -rf "$scratch"' EXIT
+fi
+mkdir -p "$scratch"
+scratch=$(cd "$scratch" && pwd)
+[[ $mode == run ]] || build "$1"
+[[ $mode != build ]] || exit 0
+
+echo "command: RUNS=$runs bench/compare.sh"
+cat "$scratch/what"
 echo "machine: $(nproc) × $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 echo "load: $(cut -d ' ' -f 1-3 /proc/loadavg)"
 echo
 
-# measure SUITE WHICH appends a run's figures to the raw ones.
+# measure SUITE WHICH appends a run's figures to the raw ones of the suite.
 measure() {
 	local name package pattern lasts
 	read -r name package pattern lasts <<<"$1"
-	local at=$package
-	[[ $2 == old ]] && at=$scratch/tree/$package
-	(cd "$at" && "$scratch/$name.$2" -test.run '^$' -test.bench "$pattern" -test.benchtime "$lasts") >"$scratch/part"
-	grep -q '^Benchmark' "$scratch/part" || { echo "compare.sh: $package has no $pattern" >&2; exit 1; }
-	sed -n "s/^Benchmark/$2 /p" "$scratch/part" >>"$scratch/raw"
+	(cd "$package" && ${pin:-} "$scratch/$name.$2" -test.run '^$' -test.bench "$pattern" -test.benchtime "$lasts") >"$scratch/part.$name"
+	grep -q '^Benchmark' "$scratch/part.$name" || { echo "compare.sh: $package has no $pattern" >&2; exit 1; }
+	sed -n "s/^Benchmark/$2 /p" "$scratch/part.$name" >>"$scratch/raw.$name"
 }
 
-for ((i = 0; i < runs; i++)); do
-	for suite in "${suites[@]}"; do
-		# Who goes first alternates: the second finds the machine warm.
+# turns SUITE runs old and new in turns. Who goes first alternates: the second finds the
+# machine warm.
+turns() {
+	for ((i = 0; i < runs; i++)); do
 		if ((i % 2)); then
-			measure "$suite" new
-			measure "$suite" old
+			measure "$1" new
+			measure "$1" old
 		else
-			measure "$suite" old
-			measure "$suite" new
+			measure "$1" old
+			measure "$1" new
 		fi
 	done
+}
+
+rm -f "$scratch"/raw.*
+jobs=()
+core=0
+for suite in "${suites[@]}"; do
+	if (($(nproc) >= 8)); then
+		pin="taskset -c $core,$((core + 1))" turns "$suite" &
+		jobs+=($!)
+		core=$((core + 2))
+	else
+		turns "$suite"
+	fi
 done
+for job in "${jobs[@]}"; do wait "$job"; done
+for suite in "${suites[@]}"; do cat "$scratch/raw.${suite%% *}"; done >"$scratch/raw"
 
 # Where a benchmark reports a time for each task that is what counts, else its time
 # for each operation.
