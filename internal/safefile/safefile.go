@@ -1,4 +1,4 @@
-// Package safefile reads and writes files that somebody else may have put where they
+// Package safefile reads and writes files that another user may have put where they
 // are. It never waits for a pipe, never reads more than the caller allows, never
 // follows a link out of a cache, and says whether another user could change a file
 // before its contents are trusted.
@@ -31,28 +31,19 @@ var (
 // regular file and no link, of this user, not writable by others, of at most limit
 // bytes. It is for caches.
 func ReadOwn(path string, limit int64) ([]byte, error) {
-	f, err := openFile(path, false)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if err := regular(info); err != nil {
-		return nil, about(path, err)
-	}
-	if err := own(info); err != nil {
-		return nil, about(path, err)
-	}
-	return read(f, path, info, limit)
+	return readChecked(path, false, limit, regular, own)
 }
 
 // ReadNamed returns the contents of a regular file of at most limit bytes, which the
-// user named: it may be a link, and anybody's.
+// user named: it may be a link, and another user's.
 func ReadNamed(path string, limit int64) ([]byte, error) {
-	f, err := openFile(path, true)
+	return readChecked(path, true, limit, regular)
+}
+
+// readChecked returns the contents of a file that passes all checks once it is open.
+// follow lets it be a link.
+func readChecked(path string, follow bool, limit int64, checks ...func(fs.FileInfo) error) ([]byte, error) {
+	f, err := openFile(path, follow)
 	if err != nil {
 		return nil, err
 	}
@@ -61,15 +52,17 @@ func ReadNamed(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := regular(info); err != nil {
-		return nil, about(path, err)
+	for _, check := range checks {
+		if err := check(info); err != nil {
+			return nil, about(path, err)
+		}
 	}
 	return read(f, path, info, limit)
 }
 
 // ReadInput returns at most limit bytes that the user named as the input of a command:
 // a regular file, or a pipe or device such as /dev/stdin and what a shell puts in
-// place of <(command). A pipe that nobody writes to is empty and not waited for.
+// place of <(command). A pipe without a writer is empty and not waited for.
 func ReadInput(path string, limit int64) ([]byte, error) {
 	f, err := OpenInput(path)
 	if err != nil {

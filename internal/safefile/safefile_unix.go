@@ -25,7 +25,7 @@ func openFile(path string, follow bool) (*os.File, error) {
 	return f, err
 }
 
-// own returns ErrUnsafe unless a file is this user's and writable by nobody else.
+// own returns ErrUnsafe unless a file is this user's and writable by no other.
 func own(info fs.FileInfo) error {
 	st := info.Sys().(*syscall.Stat_t)
 	if self := os.Geteuid(); int(st.Uid) != self {
@@ -45,12 +45,12 @@ func private(info fs.FileInfo) error {
 // maxLinks is how many links a path may lead over, as many as Linux follows.
 const maxLinks = 40
 
-// Trusted returns ErrUnsafe, with what is wrong, if anybody but root and this user
+// Trusted returns ErrUnsafe, with what is wrong, if any user but root and this user
 // could have put a file where it is, or could exchange it: every folder on the way,
 // over links too, and the file itself must belong to root or this user and be writable
-// by nobody else. Folders where entries can be removed by their owners alone, such as
+// by no other. Folders where entries can be removed by their owners alone, such as
 // /tmp, may be written by others. After nil a path may be used by its name, since
-// nobody else can change what it stands for.
+// no other user can change what it stands for.
 func Trusted(path string) error { return trusted(path, os.Geteuid(), rootMapped()) }
 
 func trusted(path string, self int, rooted bool) error {
@@ -120,7 +120,7 @@ func trustedEntry(info fs.FileInfo, at string, self int, rooted, last bool) erro
 const overflowUID = 65534
 
 // rootMapped reports whether root is known here. In a user namespace without root, as
-// sandboxes make them, the system's files appear to be nobody's.
+// sandboxes make them, the system's files appear to belong to the user nobody.
 func rootMapped() bool {
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {

@@ -146,3 +146,15 @@ func ParseDuration(s string) (time.Duration, error) {
 	}
 	return d, nil
 }
+
+// Count writes a number of things, in the plural where they are not one.
+func Count[T int | int32 | int64](n T, one string) string {
+	switch stem, y := strings.CutSuffix(one, "y"); {
+	case n == 1:
+	case y:
+		one = stem + "ies"
+	default:
+		one += "s"
+	}
+	return fmt.Sprintf("%d %s", n, one)
+}
