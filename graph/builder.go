@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"slices"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Mistakes a Builder reports. Build joins all it finds; test with errors.Is.
@@ -17,6 +20,7 @@ var (
 	ErrKernel    = errors.New("missing implementation")
 	ErrUnwritten = errors.New("read before anything was written")
 	ErrValue     = errors.New("bad value")
+	ErrName      = errors.New("name given twice")
 )
 
 // maxErrors is the most mistakes Build reports one by one; it counts the rest. One
@@ -37,9 +41,11 @@ type Builder struct {
 	more  int
 	// reduced holds the data that tasks reduce into.
 	reduced map[DataID]*reductions
+	parts   []DataID // temporaries of reductions
 	// forward is set when an After edge points at a task not added yet; only
 	// then can there be a cycle.
 	forward bool
+	named   bool // data has names that the caller gave
 }
 
 // reductions are those into one data handle.
@@ -73,6 +79,8 @@ func (b *Builder) Data(d Data) DataID {
 	id := DataID(len(b.data))
 	if d.Name == "" {
 		d.Name = fmt.Sprintf("data %d", id)
+	} else {
+		b.named = true
 	}
 	if d.Bytes <= 0 {
 		b.fail(fmt.Errorf("data %q: %w: %d bytes; a handle needs at least 1", d.Name, ErrSize, d.Bytes))
@@ -139,6 +147,7 @@ func (b *Builder) contribute(u Use) Use {
 	}
 	name := fmt.Sprintf("%s part %d", b.data[u.Data].Name, r.made)
 	temp := b.Data(Data{Name: name, Bytes: u.Bytes, Durability: Versioned})
+	b.parts = append(b.parts, temp)
 	at, end := r.shared(u)
 	if at == end {
 		r.open = slices.Insert(r.open, at, &reduction{into: u, first: r.made})
@@ -194,9 +203,7 @@ func (b *Builder) checkTask(t *Task) {
 		if err := t.Steps[i].wrong; err != nil {
 			b.fail(fmt.Errorf("%s: step %d: %w", b.where(t), i, err))
 		}
-		if n := t.Steps[i].Launch.SharedBytes; n < 0 {
-			b.fail(fmt.Errorf("%s: %w: step %d wants %d shared bytes", b.where(t), ErrSize, i, n))
-		}
+		b.checkLaunch(t, i)
 		b.checkArgs(t, i)
 	}
 	if t.Workspace < 0 {
@@ -304,6 +311,23 @@ func eachClash(uses []Use, visit func(a, b Use)) {
 	}
 }
 
+// maxItems is the largest number of items in a grid, which devices count as an int64: a
+// count that wraps would leave items out unseen. Half of what an int64 holds leaves room
+// to add parts of it.
+const maxItems = 1 << 62
+
+// checkLaunch checks how a step is launched.
+func (b *Builder) checkLaunch(t *Task, step int) {
+	l := &t.Steps[step].Launch
+	if l.SharedBytes < 0 {
+		b.fail(fmt.Errorf("%s: %w: step %d wants %d shared bytes", b.where(t), ErrSize, step, l.SharedBytes))
+	}
+	g := &l.Grid
+	if over, items := bits.Mul64(uint64(max(g[0], 1))*uint64(max(g[1], 1)), uint64(max(g[2], 1))); over > 0 || items > maxItems {
+		b.fail(fmt.Errorf("%s: %w: the grid of step %d has %d × %d × %d items", b.where(t), ErrSize, step, g[0], g[1], g[2]))
+	}
+}
+
 // checkArgs reports what is wrong with a step's choice of arguments.
 func (b *Builder) checkArgs(t *Task, step int) {
 	args, most := t.Steps[step].Args, len(t.Uses)
@@ -315,7 +339,7 @@ func (b *Builder) checkArgs(t *Task, step int) {
 	}
 	for _, a := range args {
 		if a < 0 || a >= most {
-			b.fail(fmt.Errorf("%s: %w: step %d has argument %d, and the task has %d buffers", b.where(t), ErrUnknown, step, a, most))
+			b.fail(fmt.Errorf("%s: %w: step %d has argument %d, and the task has %s", b.where(t), ErrUnknown, step, a, text.Count(most, "buffer")))
 		}
 	}
 }
@@ -362,6 +386,9 @@ func (b *Builder) Build() (*Graph, error) {
 	for d := range b.data { // in order, not by map iteration
 		b.settle(Use{Data: DataID(d), Bytes: b.data[d].Bytes, Access: Read})
 	}
+	if b.named {
+		b.checkNames()
+	}
 	if b.forward {
 		b.forwardEdges()
 	}
@@ -394,6 +421,32 @@ func (b *Builder) Build() (*Graph, error) {
 		}
 	}
 	return g, nil
+}
+
+// sameName is the mistake of data that has the name of other data before it.
+type sameName struct {
+	first DataID
+	text  string
+}
+
+func (e *sameName) Error() string { return e.text }
+func (e *sameName) Unwrap() error { return ErrName }
+
+// checkNames reports data of equal names: bindings name data.
+func (b *Builder) checkNames() {
+	first := make(map[string]DataID, len(b.data))
+	for d := range b.data {
+		name := b.data[d].Name
+		if other, twice := first[name]; twice {
+			second := fmt.Sprintf("data %d", d)
+			if slices.Contains(b.parts, DataID(d)) {
+				second = "a part of a reduction"
+			}
+			b.fail(&sameName{other, fmt.Sprintf("data %q: %v: to data %d and to %s; rename it", name, ErrName, other, second)})
+			continue
+		}
+		first[name] = DataID(d)
+	}
 }
 
 func (b *Builder) err() error {
@@ -444,7 +497,7 @@ func (b *Builder) forwardEdges() {
 		for _, p := range b.tasks[i].After {
 			switch {
 			case int(p) >= len(b.tasks):
-				b.fail(fmt.Errorf("%s: %w: after task %d, and there are %d tasks", b.name(TaskID(i)), ErrUnknown, p, len(b.tasks)))
+				b.fail(fmt.Errorf("%s: %w: after task %d, and the graph has %s", b.name(TaskID(i)), ErrUnknown, p, text.Count(len(b.tasks), "task")))
 			case int(p) > i:
 				b.fail(fmt.Errorf("%s: %w: after %s, which is added later; add it first", b.name(TaskID(i)), ErrUnknown, b.name(p)))
 			}

@@ -45,11 +45,14 @@ func TestMistakes(t *testing.T) {
 		{"shared bytes", func(b *Builder) {
 			b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Launch{SharedBytes: -1}}}})
 		}, ErrSize, `task "a": bad size: step 0 wants -1 shared bytes`},
+		{"more items than can be counted", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Launch{Grid: [3]uint32{1 << 31, 1 << 31, 4}}}}})
+		}, ErrSize, `task "a": bad size: the grid of step 0 has 2147483648 × 2147483648 × 4 items`},
 		{"argument", func(b *Builder) { b.Add(Task{Name: "a", Steps: []Step{{Kernel: k}, {Kernel: k, Args: []int{0}}}}) },
 			ErrUnknown, `task "a": unknown reference: step 1 has argument 0, and the task has 0 buffers`},
 		{"negative argument", func(b *Builder) {
 			b.Add(Task{Name: "a", Workspace: 1, Steps: []Step{{Kernel: k, Args: []int{0, -1}}}})
-		}, ErrUnknown, `task "a": unknown reference: step 0 has argument -1, and the task has 1 buffers`},
+		}, ErrUnknown, `task "a": unknown reference: step 0 has argument -1, and the task has 1 buffer`},
 		{"arguments in a gang", func(b *Builder) { b.Add(Task{Name: "a", Gang: 2, Steps: []Step{{Kernel: k, Args: []int{}}}}) },
 			ErrValue, `task "a": bad value: step 0 chooses arguments, and steps of a gang have all of their rank`},
 		{"workspace", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), Workspace: -1}) },
@@ -99,7 +102,7 @@ func TestMistakes(t *testing.T) {
 		{"after a negative task", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{-1}}) },
 			ErrUnknown, `task "a": unknown reference: after task -1`},
 		{"after a task that never comes", func(b *Builder) { b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{7}}) },
-			ErrUnknown, `task "a": unknown reference: after task 7, and there are 1 tasks`},
+			ErrUnknown, `task "a": unknown reference: after task 7, and the graph has 1 task`},
 		{"after a later task", func(b *Builder) {
 			b.Add(Task{Name: "a", Steps: steps(k), After: []TaskID{1}})
 			b.Add(Task{Name: "b", Steps: steps(k)})
@@ -157,7 +160,7 @@ func TestBuildReportsAllMistakes(t *testing.T) {
 		`task "a": bad size: workspace of -1 bytes`,
 		`task "a": bad size: bytes 0 to 99 of data "x", which has 8`,
 		`task "b": unknown reference: data 42`,
-		`task "b": unknown reference: after task 9, and there are 2 tasks`,
+		`task "b": unknown reference: after task 9, and the graph has 2 tasks`,
 	}, "\n")
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
@@ -334,5 +337,24 @@ func TestClashes(t *testing.T) {
 		if got != want {
 			t.Fatalf("trial %d: clash %v, want %v: %v", trial, got, want, uses)
 		}
+	}
+}
+
+// Data is bound by name, so no two may have one.
+func TestNameTwice(t *testing.T) {
+	var b Builder
+	b.Data(Data{Name: "x", Bytes: 8, Input: true})
+	b.Data(Data{Bytes: 8})
+	b.Data(Data{Bytes: 8})
+	b.Data(Data{Name: "y", Bytes: 8, Input: true})
+	b.Data(Data{Name: "x", Bytes: 16})
+	if _, err := b.Build(); !errors.Is(err, ErrName) || !strings.Contains(err.Error(), `data "x": name given twice: to data 0 and to data 4; rename it`) {
+		t.Errorf("two data of one name: %v", err)
+	}
+	b = Builder{}
+	b.Data(Data{Bytes: 8})
+	b.Data(Data{Name: "data 0", Bytes: 8})
+	if _, err := b.Build(); !errors.Is(err, ErrName) {
+		t.Errorf("a name that data has without one: %v", err)
 	}
 }

@@ -39,6 +39,9 @@ const fusedParams = 32 << 10
 // whether they have a timeout, that name NoTimeout, are gangs, write mirrored data, or
 // use slices that overlap without being equal. Where it fuses none, Fuse returns g.
 func Fuse(g *Graph, how Fusion) *Graph {
+	if g == nil {
+		return nil
+	}
 	f := fuser{g: g, how: how, in: make([]TaskID, len(g.tasks)), before: make([]TaskID, len(g.tasks))}
 	for t := range f.in {
 		f.in[t], f.before[t] = NoTask, NoTask

@@ -35,7 +35,9 @@ const (
 	Mirrored
 	// Volatile data is updated in place and never committed on weft's own
 	// account. A loss replays from the newest copy still held in host memory
-	// if that is within the replay bound, and errs otherwise.
+	// if that is within the replay bound, and errs otherwise. So does an update
+	// that was given to a device and withdrawn, because what it waits for failed,
+	// or because a kernel of another run before it does not return.
 	Volatile
 )
 
@@ -184,7 +186,9 @@ type Kernel struct {
 	Impls []Impl
 }
 
-// Launch is the shape a step is started with.
+// Launch is the shape a step is started with. Grid is the number of items in each
+// dimension, or of blocks if there is a Block. A dimension of 0 counts as 1: a step without
+// a Launch computes one item.
 type Launch struct {
 	Grid, Block, Cluster [3]uint32
 	SharedBytes          int

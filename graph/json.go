@@ -21,7 +21,7 @@ import (
 type SyntaxError struct {
 	Line   int // from 1
 	Reason string
-	Err    error // what the reason is the text of, where it is an error of its own; or nil
+	Err    error // the error whose text the reason is; nil for a mistake that has no error of its own
 }
 
 // Error returns one line, which callers prefix with the name of the file.
@@ -134,16 +134,11 @@ func (d *decoder) graph(root text.Value) *Graph {
 		d.failed(lineOf(err, data, tasks, ids), d.b.errs[0])
 		return nil
 	}
-	for i := len(data); i < len(g.data); i++ {
-		if id, taken := d.data[g.data[i].Name]; taken {
-			d.fail(data[id].Line, "data %q has the name of a part of a reduction; rename it", g.data[i].Name)
-		}
-	}
 	return g
 }
 
-// lineOf finds the line of a mistake that shows in the whole graph only, which
-// is a task or an output that needs data nothing has written.
+// lineOf finds the line of a mistake that shows in the whole graph only, which is a task
+// or an output that needs data nothing has written, or data with the name of a part.
 func lineOf(err error, data, tasks []text.Value, ids []TaskID) int {
 	line := 1
 	if u := (*unwritten)(nil); errors.As(err, &u) {
@@ -151,6 +146,9 @@ func lineOf(err error, data, tasks []text.Value, ids []TaskID) int {
 		if i, ok := slices.BinarySearch(ids, u.task); ok {
 			line = tasks[i].Line
 		}
+	}
+	if s := (*sameName)(nil); errors.As(err, &s) {
+		line = data[s.first].Line
 	}
 	return line
 }
@@ -265,7 +263,7 @@ func (d *decoder) handle(n text.Value) {
 func (d *decoder) tasks(ns []text.Value) []TaskID {
 	ids := make([]TaskID, 0, len(ns))
 	at := make(map[string]int, len(ns)) // position by name, or repeated
-	const repeated = -1
+	repeated := len(ns)                 // no task has this position
 	all := make([][]text.Field, len(ns))
 	for i, n := range ns {
 		all[i] = d.object(text.Field{Name: "task", Value: n})
@@ -280,7 +278,7 @@ func (d *decoder) tasks(ns []text.Value) []TaskID {
 		}
 	}
 	after := func(n text.Value) TaskID {
-		i := -1
+		var i int
 		switch v := n.V.(type) {
 		case string:
 			var ok bool

@@ -70,22 +70,19 @@ type (
 // appear as the temporaries and combine tasks the builder made of them, and every
 // kernel is defined in full.
 //
-// It fails when two data handles share a name, when two different kernels do,
-// when a kernel has no name or dialect, and when text is not UTF-8.
+// It fails when two different kernels share a name, when a kernel has no name or
+// dialect, and when text is not UTF-8.
 func Encode(g *Graph) ([]byte, error) {
+	if g == nil {
+		return nil, fmt.Errorf("%w: the graph is nil", ErrValue)
+	}
 	e := encoder{g: g, kernels: make(map[string]*Kernel), named: make(map[string]int)}
 	for i := range g.tasks {
 		e.named[g.tasks[i].Name]++
 	}
 	var data, kernels, tasks []any
-	taken := make(map[string]bool)
 	for i := range g.data {
-		d := &g.data[i]
-		if taken[d.Name] {
-			e.fail("two data handles are called %q; rename one", d.Name)
-		}
-		taken[d.Name] = true
-		data = append(data, e.data(d))
+		data = append(data, e.data(&g.data[i]))
 	}
 	for i := range g.tasks {
 		tasks = append(tasks, e.task(&g.tasks[i]))

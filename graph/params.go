@@ -7,6 +7,8 @@ import (
 	"math"
 	"reflect"
 	"unsafe"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // The parameters of a kernel are one Go structure. Pack makes a step's Params of it,
@@ -143,7 +145,7 @@ func CheckParams(takes, given int) error {
 	if takes == given {
 		return nil
 	}
-	return fmt.Errorf("%w: it takes %d bytes, given are %d", ErrParams, takes, given)
+	return fmt.Errorf("%w: it takes %s, given are %d", ErrParams, text.Count(takes, "byte"), given)
 }
 
 // Unpacker returns a function that reads what Pack made of a P. Its error wraps

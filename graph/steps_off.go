@@ -2,5 +2,5 @@
 
 package graph
 
-// step counts a step of what must not grow faster than what is built, for tests.
+// step counts a step of work that must grow no faster than the graph, for tests.
 func step() {}

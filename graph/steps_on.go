@@ -4,5 +4,5 @@ package graph
 
 var stepsTaken int
 
-// step counts a step of what must not grow faster than what is built, for tests.
+// step counts a step of work that must grow no faster than the graph, for tests.
 func step() { stepsTaken++ }
