@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -363,7 +364,7 @@ func (p *adaptive) Explain(v *View, i int) Explanation {
 	}
 	e := p.explain(v, i, "adaptive", o.device, func(d machine.DeviceID) string {
 		l, _ := p.foresee(v, t, r, d)
-		return fmt.Sprintf("pace %.2f from %d outcomes, value %.2f", p.pace(r, d), r.paces[d].n, r.worth(d, l.finish-v.Now, runs(v, t, d)))
+		return fmt.Sprintf("pace %.2f from %s, value %.2f", p.pace(r, d), text.Count(r.paces[d].n, "outcome"), r.worth(d, l.finish-v.Now, runs(v, t, d)))
 	})
 	for k := range e.Rows { // show what it went by, not the plain prediction
 		if w := &e.Rows[k]; !w.Out {
@@ -372,7 +373,7 @@ func (p *adaptive) Explain(v *View, i int) Explanation {
 		}
 	}
 	if e.Chosen >= 0 {
-		e.Why = fmt.Sprintf("%s does it soonest by what %d outcomes taught, in %v", p.name(o.device), r.outcomes, Round(felt))
+		e.Why = fmt.Sprintf("%s does it soonest by what %s taught, in %v", p.name(o.device), text.Count(r.outcomes, "outcome"), Round(felt))
 	}
 	return e
 }

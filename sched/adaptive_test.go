@@ -237,3 +237,85 @@ func TestAdaptiveLearns(t *testing.T) {
 		t.Errorf("%v after %d runs, possible %v", last, learningRuns, ideal)
 	}
 }
+
+// TestAdaptiveWorth: a span counts double where a device was found at least late times
+// later than expected, and late times later than another that is known as well.
+func TestAdaptiveWorth(t *testing.T) {
+	for _, c := range []struct {
+		own, other learned
+		chained    bool
+		want       float64
+	}{
+		{own: learned{2, minValue}, other: learned{1, minValue}, want: 2},
+		{own: learned{1.99, minValue}, other: learned{0.5, minValue}, want: 1},
+		{own: learned{9, minValue}, other: learned{4.5, minValue}, want: 2},
+		{own: learned{9, minValue}, other: learned{5, minValue}, want: 1},
+		{own: learned{9, minValue}, other: learned{1, minValue - 1}, want: 1},
+		{own: learned{9, minValue - 1}, other: learned{1, minValue}, want: 1},
+		{own: learned{9, minValue}, other: learned{1, minValue}, chained: true, want: 1},
+	} {
+		r := &row{chained: c.chained, paces: make([]learned, 2), values: make([]learned, 2*loadBuckets)}
+		const span, runs = 3 * time.Millisecond, time.Millisecond
+		*r.value(0, span, runs), *r.value(1, span, runs) = c.own, c.other
+		if got := r.worth(0, span, runs); got != c.want {
+			t.Errorf("%+v: the span counts %v times, want %v", c, got, c.want)
+		}
+	}
+}
+
+// TestAdaptivePlans: graphs are planned until outcomes show that devices differ by more
+// than doubt from what plans suppose of them.
+func TestAdaptivePlans(t *testing.T) {
+	m, _ := machine.Named("8xh100")
+	f := chainBeside(t, 50, 400, 67e9, 1<<10)
+	for _, c := range []struct {
+		slow  float64 // how device 0 was found, and the others as predicted
+		times int
+		plans bool
+	}{{1, 0, true}, {2, minOutcomes - 1, true}, {2, minOutcomes, false}, {1.2, minOutcomes, true}, {0.5, minOutcomes, false}} {
+		p := newAdaptive(Problem{Machine: m, Cost: machine.NewRoofline(m)}).(*adaptive)
+		for d := range m.Devices {
+			took := time.Millisecond
+			if d == 0 {
+				took = time.Duration(c.slow * float64(took))
+			}
+			for range c.times {
+				p.Observe(Outcome{Kernel: kernels[0], Device: machine.DeviceID(d), Predicted: time.Millisecond, Took: took})
+			}
+		}
+		if got := p.Plan(workOf(m, f)); (got.Turns != nil) != c.plans {
+			t.Errorf("device 0 was found %v times slower %d times: planned %v", c.slow, c.times, got.Turns != nil)
+		}
+	}
+}
+
+// TestAdaptiveCurious: the device to explore is the one with the least evidence of those
+// that end a task within 1.5 times the best, or 8 times if it was never tried.
+func TestAdaptiveCurious(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		free []time.Duration
+		seen []int
+		want machine.DeviceID
+	}{
+		{[]time.Duration{0, 0, 0}, []int{9, 5, 3}, 2},
+		{[]time.Duration{0, 0, 0}, []int{9, 3, 3}, 1},
+		{[]time.Duration{0, 0, 0}, []int{3, 3, 5}, 0},
+		{[]time.Duration{0, 0, ms}, []int{9, 5, 3}, 1},
+		{[]time.Duration{0, ms / 2, ms}, []int{9, 5, 3}, 1},
+		{[]time.Duration{0, ms, ms}, []int{9, 5, 3}, 0},
+		{[]time.Duration{0, ms, 7 * ms}, []int{9, 5, 0}, 2},
+		{[]time.Duration{0, ms, 7*ms + 1}, []int{9, 5, 0}, 0},
+	} {
+		p := newAdaptive(Problem{Machine: bare(3), Cost: uniform()}).(*adaptive)
+		r := &row{paces: make([]learned, 3), values: make([]learned, 3*loadBuckets)}
+		v := &View{Classes: 1, Tasks: []Ready{{Cost: []time.Duration{ms}, Hint: -1, Near: -1}}}
+		for d := range c.free {
+			v.Devices = append(v.Devices, Device{Accepts: true, Slow: 1, FreeAt: c.free[d]})
+			r.paces[d] = learned{1, c.seen[d]}
+		}
+		if got := p.curious(v, &v.Tasks[0], r, p.offer(v, &v.Tasks[0], 0)); got.device != c.want {
+			t.Errorf("free at %v with %v outcomes: device %d is explored, want %d", c.free, c.seen, got.device, c.want)
+		}
+	}
+}

@@ -25,15 +25,7 @@ func (p *capacity) choose(v *View, i int) machine.DeviceID {
 	})
 }
 
-func (p *capacity) Place(v *View, out []Placement) []Placement {
-	p.begin()
-	for i := range v.Tasks {
-		if d := p.choose(v, i); d >= 0 {
-			out = p.put(v, i, d, out)
-		}
-	}
-	return out
-}
+func (p *capacity) Place(v *View, out []Placement) []Placement { return p.each(v, out, p.choose) }
 
 func (p *capacity) Explain(v *View, i int) Explanation {
 	e := p.explain(v, i, "capacity", p.choose(v, i), func(d machine.DeviceID) string {

@@ -22,7 +22,8 @@ type Choice struct {
 	Crowded []string
 }
 
-// Best returns the share that would be done first alone, -1 when none can.
+// Best returns the share that would be done first alone, of equal ones the first, and -1
+// when none can.
 func (c *Choice) Best() int {
 	best := -1
 	for i, t := range c.Alone {

@@ -34,7 +34,7 @@ type finish struct {
 // seat is where a device stands in the trees.
 type seat struct {
 	class int32
-	leaf  int32         // in its class's tree, -1 when it is kept apart
+	leaf  int32         // in its class's tree, 0 when it is kept apart
 	key   time.Duration // FreeAt, or never when it does not accept work
 }
 
@@ -134,8 +134,8 @@ func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
 	if t.Near >= 0 && t.Near != best.device {
 		// Most are clearly later and need no closer look.
 		near := &v.Devices[t.Near]
-		if max(t.InputsAt, near.FreeAt)+t.Cost[near.Class] <= best.finish+handOver && judge(v, t, t.Near) == fits {
-			if o := p.offer(v, t, t.Near); o.finish <= best.finish+handOver {
+		if max(t.InputsAt, near.FreeAt)+t.Cost[near.Class]-handOver <= best.finish && judge(v, t, t.Near) == fits {
+			if o := p.offer(v, t, t.Near); o.finish-handOver <= best.finish {
 				best = o
 			}
 		}
@@ -198,7 +198,7 @@ func (p *finish) try(v *View, t *Ready, d machine.DeviceID, best offer) offer {
 // weigh returns the better of best and d, which would run t for runs.
 func (p *finish) weigh(v *View, t *Ready, d machine.DeviceID, runs time.Duration, best offer) offer {
 	finish := max(v.Now, t.InputsAt, v.Devices[d].FreeAt) + runs
-	if best.device >= 0 && finish > best.finish {
+	if finish > best.finish {
 		return best // it would lose even without copies
 	}
 	transfer := p.transfer(v, t, d)
@@ -223,7 +223,7 @@ func (p *finish) update(v *View) {
 	}
 	for _, d := range v.Dirty {
 		dev, s := &v.Devices[d], &p.seats[d]
-		if dev.Class != s.class || isSlowed(dev) != (s.leaf < 0) {
+		if dev.Class != s.class || isSlowed(dev) != (s.leaf == 0) {
 			p.build(v)
 			return
 		}
@@ -241,7 +241,7 @@ func (p *finish) build(v *View) {
 	members := make([][]machine.DeviceID, v.Classes)
 	for i := range v.Devices {
 		d, dev := machine.DeviceID(i), &v.Devices[i]
-		p.seats[d] = seat{class: dev.Class, leaf: -1, key: key(dev)}
+		p.seats[d] = seat{class: dev.Class, key: key(dev)}
 		if isSlowed(dev) {
 			p.apart = append(p.apart, d)
 		} else {
@@ -286,9 +286,6 @@ func (p *finish) replay(v *View, d machine.DeviceID) {
 func (p *finish) replayOne(v *View, d machine.DeviceID) {
 	s := &p.seats[d]
 	s.key = key(&v.Devices[d])
-	if s.leaf < 0 {
-		return
-	}
 	node := p.trees[s.class].node
 	for k := s.leaf / 2; k >= 1; k /= 2 {
 		w := p.winner(node[2*k], node[2*k+1])

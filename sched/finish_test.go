@@ -70,6 +70,7 @@ func TestFinishIsEarliest(t *testing.T) {
 		cost := uniform()
 		p := newFinish(Problem{Machine: bare(n), Cost: cost})
 		v := randomView(r, n, 1)
+		v.crowd(r)
 		for range 60 {
 			v.Tasks[0] = randomTask(r, v, 0)
 			task := &v.Tasks[0]
@@ -103,8 +104,9 @@ func TestFinishIsEarliest(t *testing.T) {
 				old := v.Devices[d]
 				v.Devices[d] = randomView(r, 1, 0).Devices[0]
 				v.Devices[d].setClass(v.Devices[d].Class % v.Classes)
+				v.Devices[d].Crowd = old.Crowd
+				v.Devices[d].Slow = []float64{1, old.Slow, 1 + 2*r.Float64()}[r.IntN(3)]
 				if r.IntN(4) > 0 {
-					v.Devices[d].Slow = old.Slow
 					v.Devices[d].setClass(old.Class)
 				}
 				v.Dirty = append(v.Dirty, machine.DeviceID(d))
@@ -229,6 +231,26 @@ func TestFinishStaysNear(t *testing.T) {
 		got := p.Place(v, nil)
 		if len(got) != 1 || got[0].Device != c.want {
 			t.Errorf("%s: placed %v, want device %d", c.name, got, c.want)
+		}
+	}
+}
+
+// TestEvictionByTheByte: every byte that a device lacks is copied to the host and back,
+// on a link of a byte per nanosecond.
+func TestEvictionByTheByte(t *testing.T) {
+	const free = 1 << 30
+	m := newModel(Problem{Machine: bare(1), Cost: &links{perNS: 1}})
+	m.begin()
+	v := &View{Devices: []Device{{FreeBytes: free}}}
+	for _, short := range []int64{-1, 0, 1, 2, 1000} {
+		task := &Ready{Need: free + short}
+		if got, want := m.transfer(v, task, 0), time.Duration(2*max(short, 0)); got != want {
+			t.Errorf("%d bytes short: %v, want %v", short, got, want)
+		}
+		// What the task reads is there and stays, however often it is listed.
+		task.Inputs = []Input{{Value: 7, Bytes: 1, At: 0}, {Value: 7, Bytes: 1, At: 0}}
+		if got, want := m.transfer(v, task, 0), time.Duration(2*max(short-1, 0)); got != want {
+			t.Errorf("%d bytes short with one of them there: %v, want %v", short, got, want)
 		}
 	}
 }

@@ -116,6 +116,22 @@ func randomTask(r *rand.Rand, v *View, i int) Ready {
 	return t
 }
 
+// crowd puts some devices into crowds on four cores, each of which takes two to four of
+// them.
+func (v *View) crowd(r *rand.Rand) {
+	for range r.IntN(3) {
+		c := machine.Crowd{Cores: 4}
+		for d := range v.Devices {
+			if dev := &v.Devices[d]; dev.Crowd == 0 && r.IntN(2) == 0 {
+				dev.Crowd = int32(len(v.Crowds)) + 1
+				c.Devices = append(c.Devices, machine.DeviceID(d))
+				c.Takes = append(c.Takes, 2+r.IntN(3))
+			}
+		}
+		v.Crowds = append(v.Crowds, c)
+	}
+}
+
 func (v *View) clone() *View {
 	c := *v
 	c.Devices = append([]Device(nil), v.Devices...)

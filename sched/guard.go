@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime/debug"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -171,14 +172,14 @@ func (g *guard) Plan(w *Work) (made Plan) {
 	seen := make([]bool, n)
 	for _, turn := range made.Turns {
 		if len(made.Turns) != n || turn < 0 || int(turn) >= n || seen[turn] {
-			g.complain(fmt.Errorf("the policy's plan has no turn of its own for each of %d tasks", n))
+			g.complain(fmt.Errorf("the policy's plan has no turn of its own for each of %s", text.Count(n, "task")))
 			g.Forget(w.Run)
 			return Plan{}
 		}
 		seen[turn] = true
 	}
 	if len(made.Ranks) != 0 && len(made.Ranks) != n {
-		g.complain(fmt.Errorf("the policy's plan has %d ranks for %d tasks", len(made.Ranks), n))
+		g.complain(fmt.Errorf("the policy's plan has %s for %s", text.Count(len(made.Ranks), "rank"), text.Count(n, "task")))
 		made.Ranks = nil
 	}
 	return made

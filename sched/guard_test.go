@@ -106,6 +106,12 @@ func TestGuardMethods(t *testing.T) {
 	if g.Steal(v, 1) != -1 || len(told) != 1 {
 		t.Errorf("a device steals from itself: told %v", told)
 	}
+	for _, from := range []machine.DeviceID{-2, 2, 3} {
+		bad.steal = func() machine.DeviceID { return from }
+		if got := g.Steal(v, 0); got != -1 {
+			t.Errorf("steals from %d, which is not there", got)
+		}
+	}
 	g.Observe(Outcome{})
 	if ex := g.Explain(v, 0); ex.Chosen != -1 {
 		t.Errorf("explained %+v", ex)

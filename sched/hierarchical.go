@@ -47,7 +47,7 @@ func (p *hierarchical) survey(v *View) {
 	p.begin()
 	for k := range p.groups {
 		g := &p.groups[k]
-		g.classes, g.open, g.first, g.backlog = g.classes[:0], 0, -1, 0
+		g.classes, g.open, g.backlog = g.classes[:0], 0, 0
 		for _, d := range g.devices {
 			dev := &v.Devices[d]
 			if !dev.Accepts {

@@ -26,15 +26,7 @@ func (p *leastLoaded) choose(v *View, i int) machine.DeviceID {
 	})
 }
 
-func (p *leastLoaded) Place(v *View, out []Placement) []Placement {
-	p.begin()
-	for i := range v.Tasks {
-		if d := p.choose(v, i); d >= 0 {
-			out = p.put(v, i, d, out)
-		}
-	}
-	return out
-}
+func (p *leastLoaded) Place(v *View, out []Placement) []Placement { return p.each(v, out, p.choose) }
 
 func (p *leastLoaded) Explain(v *View, i int) Explanation {
 	e := p.explain(v, i, "leastloaded", p.choose(v, i), func(d machine.DeviceID) string {

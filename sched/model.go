@@ -224,6 +224,17 @@ func (m *model) put(v *View, i int, d machine.DeviceID, out []Placement) []Place
 	return append(out, Placement{Task: int32(i), Device: d, Finish: finish})
 }
 
+// each puts every task on the device that choose returns for it, in order; -1 leaves it out.
+func (m *model) each(v *View, out []Placement, choose func(v *View, i int) machine.DeviceID) []Placement {
+	m.begin()
+	for i := range v.Tasks {
+		if d := choose(v, i); d >= 0 {
+			out = m.put(v, i, d, out)
+		}
+	}
+	return out
+}
+
 // offer is what a device promises for a task.
 type offer struct {
 	device   machine.DeviceID // -1 for none
@@ -232,7 +243,8 @@ type offer struct {
 	runs     time.Duration
 }
 
-var noOffer = offer{device: -1}
+// noOffer is the offer of no device, which no other ends after.
+var noOffer = offer{device: -1, finish: never}
 
 // before orders offers: the earlier finish, then less to copy, then the lower
 // device, so that the order in which devices are tried does not matter.

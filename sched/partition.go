@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -129,7 +130,7 @@ func check(p Pieces, shares []Share) error {
 		usable = usable || s.Rate > 0
 	}
 	if !usable {
-		return fmt.Errorf("%w: none of %d shares has a positive rate", ErrNoShare, len(shares))
+		return fmt.Errorf("%w: none of %s has a positive rate", ErrNoShare, text.Count(len(shares), "share"))
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func check(p Pieces, shares []Share) error {
 // boundaries.
 func CheckPartition(p Pieces, shares []Share, part Partition) error {
 	if len(part.Ranges) != len(shares) {
-		return fmt.Errorf("%w: the partitioner made %d ranges for %d devices", ErrPieces, len(part.Ranges), len(shares))
+		return fmt.Errorf("%w: the partitioner made %s for %s", ErrPieces, text.Count(len(part.Ranges), "range"), text.Count(len(shares), "device"))
 	}
 	at := int64(0)
 	for i, r := range part.Ranges {
@@ -336,9 +337,6 @@ func fill(p Pieces, shares []Share, time func(s *Share, lo, hi int64) float64, l
 	// Sixty halvings reach the resolution of the numbers.
 	for range 60 {
 		mid := low + (high-low)/2
-		if mid <= low || mid >= high {
-			break
-		}
 		if within(mid) {
 			high = mid
 		} else {

@@ -14,39 +14,36 @@ var ErrUnknown = errors.New("unknown name")
 // Default is the name of the policy used when none is asked for.
 const Default = "finish"
 
-// Policies returns every policy by name. The map is the caller's.
-func Policies() map[string]Factory {
-	return map[string]Factory{
-		"adaptive":          newAdaptive,
-		"capacity":          newCapacity,
-		"capacity-weighted": newWeighted,
-		"finish":            newFinish,
-		"hierarchical":      newHierarchical,
-		"leastloaded":       newLeastLoaded,
-		"priority":          newPriority,
-		"roundrobin":        newRoundRobin,
-		"steal":             newSteal,
-	}
+// policies are all there are, by name. A new policy is a row, and a file for it.
+var policies = map[string]struct {
+	about string // what it does, in a phrase
+	make  Factory
+}{
+	"adaptive":          {"learns by reward which device suits which work", newAdaptive},
+	"capacity":          {"most capability left: score × (1 − utilisation)", newCapacity},
+	"capacity-weighted": {"tasks in proportion to what devices can do", newWeighted},
+	"finish":            {"earliest predicted finish, copies included", newFinish},
+	"hierarchical":      {"balances groups of devices, then within a group", newHierarchical},
+	"leastloaded":       {"least work waiting for its speed", newLeastLoaded},
+	"priority":          {"urgent tasks first, on the most capable device", newPriority},
+	"roundrobin":        {"devices in turn", newRoundRobin},
+	"steal":             {"a queue each; idle devices take from the longest", newSteal},
 }
 
-// abouts describes every policy in a phrase.
-var abouts = map[string]string{
-	"adaptive":          "learns by reward which device suits which work",
-	"capacity":          "most capability left: score × (1 − utilisation)",
-	"capacity-weighted": "tasks in proportion to what devices can do",
-	"finish":            "earliest predicted finish, copies included",
-	"hierarchical":      "balances groups of devices, then within a group",
-	"leastloaded":       "least work waiting for its speed",
-	"priority":          "urgent tasks first, on the most capable device",
-	"roundrobin":        "devices in turn",
-	"steal":             "a queue each; idle devices take from the longest",
+// Policies returns every policy by name. The map is the caller's.
+func Policies() map[string]Factory {
+	out := make(map[string]Factory, len(policies))
+	for name, p := range policies {
+		out[name] = p.make
+	}
+	return out
 }
 
 // About says in a phrase what the policy with a name does.
-func About(name string) string { return abouts[name] }
+func About(name string) string { return policies[name].about }
 
 // Names returns the names of all policies, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(Policies())) }
+func Names() []string { return slices.Sorted(maps.Keys(policies)) }
 
 // New returns the policy with a name; an empty name means Default. The error
 // wraps ErrUnknown and lists the names there are.
@@ -54,8 +51,8 @@ func New(name string) (Factory, error) {
 	if name == "" {
 		name = Default
 	}
-	if f, ok := Policies()[name]; ok {
-		return f, nil
+	if p, ok := policies[name]; ok {
+		return p.make, nil
 	}
 	return nil, fmt.Errorf("policy %q: %w; use one of %s", name, ErrUnknown, strings.Join(Names(), ", "))
 }

@@ -170,19 +170,20 @@ type neverExplore struct{}
 
 func (neverExplore) Uint64() uint64 { return 1<<64 - 1 }
 
+// Programs and configuration files name policies: those named here stay. There may be more.
 func TestNames(t *testing.T) {
 	want := []string{"adaptive", "capacity", "capacity-weighted", "finish", "hierarchical", "leastloaded", "priority", "roundrobin", "steal"}
-	if got := Names(); !slices.Equal(got, want) {
-		t.Errorf("Names() = %v, want %v", got, want)
+	if names := Names(); !slices.IsSorted(names) {
+		t.Errorf("Names() = %v, which is not sorted", names)
 	}
 	_, err := New("fastest")
 	if !errors.Is(err, ErrUnknown) {
 		t.Fatalf("New of an unknown name: %v", err)
 	}
+	if list := strings.Join(Names(), ", "); !strings.Contains(err.Error(), list) {
+		t.Errorf("error does not list %s: %v", list, err)
+	}
 	for _, n := range want {
-		if !strings.Contains(err.Error(), n) {
-			t.Errorf("error does not list %s: %v", n, err)
-		}
 		if _, err := New(n); err != nil {
 			t.Error(err)
 		}
@@ -190,7 +191,7 @@ func TestNames(t *testing.T) {
 	if f, err := New(""); err != nil || reflect.ValueOf(f).Pointer() != reflect.ValueOf(newFinish).Pointer() {
 		t.Errorf("the empty name does not mean finish: %v", err)
 	}
-	if _, err := NewPartitioner("fair"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "dynamic, equal, latency, memory, proportional") {
+	if _, err := NewPartitioner("fair"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), strings.Join(PartitionerNames(), ", ")) {
 		t.Errorf("NewPartitioner of an unknown name: %v", err)
 	}
 }
@@ -200,8 +201,5 @@ func TestAbout(t *testing.T) {
 		if About(name) == "" {
 			t.Errorf("policy %s has no description", name)
 		}
-	}
-	if n := len(abouts); n != len(Names()) {
-		t.Errorf("%d descriptions for %d policies", n, len(Names()))
 	}
 }

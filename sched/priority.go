@@ -36,11 +36,11 @@ func (p *priority) Place(v *View, out []Placement) []Placement {
 	})
 	p.placed = append(p.placed[:0], make([]bool, n)...)
 	urgent, fair := 0, 0
-	for turn := 1; turn <= n; turn++ {
-		for urgent < n && p.placed[p.order[urgent]] {
+	for turn := 1; turn <= n; turn++ { // so that one is left to find
+		for p.placed[p.order[urgent]] {
 			urgent++
 		}
-		for fair < n && p.placed[fair] {
+		for p.placed[fair] {
 			fair++
 		}
 		i := int(p.order[urgent])

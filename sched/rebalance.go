@@ -144,13 +144,10 @@ const leastGain = 1e-9
 // pick returns the task whose move closes a gap best, the last of equals since
 // it would wait longest, or -1 when none narrows it.
 func pick(queued []QueuedTask, gap float64, to machine.DeviceID, fits func(int32, machine.DeviceID) bool) int {
-	best, left := -1, gap
+	best, left := -1, gap-leastGain
 	for k, t := range queued {
 		after := math.Abs(gap - 2*t.Weight)
-		if after > gap-leastGain || best >= 0 && after > left {
-			continue
-		}
-		if fits == nil || fits(t.Task, to) {
+		if after <= left && (fits == nil || fits(t.Task, to)) {
 			best, left = k, after
 		}
 	}

@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -52,13 +53,18 @@ func TestRebalanceNarrows(t *testing.T) {
 			if at[m.Task] != m.From || m.To == barred {
 				t.Fatalf("%+v, but the task is on %d", m, at[m.Task])
 			}
-			at[m.Task] = -1 // moved once
 			for k := range util {
 				if util[k] > util[m.From] || util[k] < util[m.To] {
 					t.Fatalf("%+v with utilisation %v", m, util)
 				}
 			}
 			gap := util[m.From] - util[m.To]
+			for task, on := range at {
+				if on == m.From && math.Abs(gap-2*weight[task]) < math.Abs(gap-2*weight[m.Task])-1e-9 {
+					t.Fatalf("%+v with weight %v closes a gap of %v less than task %d with %v", m, weight[m.Task], gap, task, weight[task])
+				}
+			}
+			at[m.Task] = -1 // moved once
 			util[m.From] -= weight[m.Task]
 			util[m.To] += weight[m.Task]
 			after := util[m.From] - util[m.To]

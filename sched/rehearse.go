@@ -88,6 +88,8 @@ type rehearsed struct {
 	since      time.Duration
 }
 
+// rehearsedLane is the operations of a lane: head is -1 and tail means nothing where
+// there are none.
 type rehearsedLane struct{ head, tail int32 }
 
 type waitEdge struct{ op, next int32 }
@@ -137,19 +139,19 @@ func (r *rehearsal) reset() {
 	r.holders, r.waiting, r.ready = r.holders[:0], r.waiting[:0], r.ready[:0]
 	r.lanes = r.lanes[:0]
 	for range 3*r.devices + 1 {
-		r.lanes = append(r.lanes, rehearsedLane{-1, -1})
-	}
-	for len(r.shares) < len(r.ways.bps) {
-		r.shares = append(r.shares, share{})
+		r.lanes = append(r.lanes, rehearsedLane{head: -1})
 	}
 	for i, bps := range r.ways.bps {
+		if i == len(r.shares) {
+			r.shares = append(r.shares, share{})
+		}
 		r.shares[i] = share{bps, r.shares[i].users[:0]}
-	}
-	for len(r.queues) < int(r.devices) {
-		r.queues = append(r.queues, nil)
 	}
 	r.state = r.state[:0]
 	for d := range r.w.Devices {
+		if d == len(r.queues) {
+			r.queues = append(r.queues, nil)
+		}
 		r.queues[d] = r.queues[d][:0]
 		r.state = append(r.state, rehearsedDevice{room: r.w.Devices[d].FreeBytes - 2*r.w.Workspace})
 	}
@@ -445,9 +447,8 @@ func (r *rehearsal) copy(size int32, from holder, to int32) int32 {
 	c := r.ways.at(size, from.mem, to)
 	op := r.newOp(-1, lane, float64(c.took))
 	o := &r.ops[op]
-	if o.uses = r.ways.route(from.mem, to); len(o.uses) > 0 {
-		o.own = float64(r.ways.sizes[size]) / max(c.took.Seconds(), 1e-9)
-	}
+	o.uses = r.ways.route(from.mem, to)
+	o.own = float64(r.ways.sizes[size]) / max(c.took.Seconds(), 1e-9)
 	r.await(op, from.op)
 	r.start(op)
 	return op

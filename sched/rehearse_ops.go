@@ -12,10 +12,10 @@ func (r *rehearsal) newOp(task, lane int32, work float64) int32 {
 	i := int32(len(r.ops))
 	r.ops = append(r.ops, rehearsed{task: task, lane: lane, next: -1, waiters: -1, left: work})
 	l := &r.lanes[lane]
-	if l.tail >= 0 {
-		r.ops[l.tail].next = i
-	} else {
+	if l.head < 0 {
 		l.head = i
+	} else {
+		r.ops[l.tail].next = i
 	}
 	l.tail = i
 	return i
@@ -93,9 +93,7 @@ func (r *rehearsal) complete(op int32) {
 	}
 	r.paceOthers(o.uses, op)
 	l := &r.lanes[o.lane]
-	if l.head = o.next; l.head < 0 {
-		l.tail = -1
-	}
+	l.head = o.next
 	for e := o.waiters; e >= 0; e = r.edges[e].next {
 		w := r.edges[e].op
 		r.ops[w].pending--

@@ -158,7 +158,7 @@ func gap(busy []span, from, runs time.Duration) (span, int) {
 	return span{from, from + runs}, k
 }
 
-// arrives is when what t waits for and reads is in a memory, given the devices and
+// arrives returns the time at which the inputs of t are in a memory, given the devices and
 // ends of other tasks, if copies have their way to themselves.
 func (r *rehearsal) arrives(t, mem int32, on []int32, end []time.Duration) time.Duration {
 	f := r.w.Flow

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -52,14 +53,8 @@ func queue(v *View, t *Ready, d machine.DeviceID) time.Duration {
 }
 
 func (p *steal) Place(v *View, out []Placement) []Placement {
-	p.begin()
 	p.seen.add(v)
-	for i := range v.Tasks {
-		if d := p.choose(v, i); d >= 0 {
-			out = p.put(v, i, d, out)
-		}
-	}
-	return out
+	return p.each(v, out, p.choose)
 }
 
 // add takes in the tasks of a round.
@@ -117,15 +112,15 @@ func (s seen) pays(v *View, thief, victim machine.DeviceID, pace float64) bool {
 func (p *steal) Explain(v *View, i int) Explanation {
 	held := p.holdings(v, &v.Tasks[i])
 	e := p.explain(v, i, "steal", p.choose(v, i), func(d machine.DeviceID) string {
-		return fmt.Sprintf("holds %d bytes, %d queued", held[d], v.Devices[d].Queued)
+		return fmt.Sprintf("holds %s, %d queued", text.Count(held[d], "byte"), v.Devices[d].Queued)
 	})
 	switch {
 	case e.Chosen < 0:
 	case held[e.Chosen] > 0:
-		e.Why = fmt.Sprintf("%s holds most of what it reads, %d bytes", p.name(e.Chosen), held[e.Chosen])
+		e.Why = fmt.Sprintf("%s holds most of what it reads, %s", p.name(e.Chosen), text.Count(held[e.Chosen], "byte"))
 	default:
-		e.Why = fmt.Sprintf("%s has the shortest queue, %d tasks or %v with this one", p.name(e.Chosen),
-			v.Devices[e.Chosen].Queued, Round(queue(v, &v.Tasks[i], e.Chosen)))
+		e.Why = fmt.Sprintf("%s has the shortest queue, %s or %v with this one", p.name(e.Chosen),
+			text.Count(v.Devices[e.Chosen].Queued, "task"), Round(queue(v, &v.Tasks[i], e.Chosen)))
 	}
 	return e
 }

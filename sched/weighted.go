@@ -63,15 +63,7 @@ func (p *weighted) choose(v *View, i int) machine.DeviceID {
 	})
 }
 
-func (p *weighted) Place(v *View, out []Placement) []Placement {
-	p.begin()
-	for i := range v.Tasks {
-		if d := p.choose(v, i); d >= 0 {
-			out = p.put(v, i, d, out)
-		}
-	}
-	return out
-}
+func (p *weighted) Place(v *View, out []Placement) []Placement { return p.each(v, out, p.choose) }
 
 func (p *weighted) Explain(v *View, i int) Explanation {
 	t := &v.Tasks[i]
