@@ -88,9 +88,9 @@ func choose(m *machine.Machine, cost machine.Cost, s Spec, candidates []*algorit
 				break // more pieces only cost more
 			}
 		}
-		fmt.Fprintf(&told, "  %-12s %10v  %d steps", a.name, round(own.Predicted), len(own.steps))
+		fmt.Fprintf(&told, "  %-12s %10v  %s", a.name, round(own.Predicted), text.Count(len(own.steps), "step"))
 		if own.Spec.Pieces > 1 {
-			fmt.Fprintf(&told, ", %d pieces", own.Spec.Pieces)
+			fmt.Fprintf(&told, ", %s", text.Count(own.Spec.Pieces, "piece"))
 		}
 		fmt.Fprintf(&told, ": %s\n", a.why)
 		if best == nil || own.Predicted < best.Predicted {
@@ -119,7 +119,7 @@ func (p *Plan) Explain() string {
 	if s.Op.Folds() {
 		fmt.Fprintf(&b, " %v", s.Fold)
 	}
-	fmt.Fprintf(&b, " of %d %v (%s) over %d ranks: %s, predicted %v", s.Count, s.Type, text.FormatSize(s.Count*s.elementBytes()), len(s.Ranks), s.Algorithm, round(p.Predicted))
+	fmt.Fprintf(&b, " of %d %v (%s) over %s: %s, predicted %v", s.Count, s.Type, text.FormatSize(s.Count*s.elementBytes()), text.Count(len(s.Ranks), "rank"), s.Algorithm, round(p.Predicted))
 	if bound := p.Bound(); bound > 0 && p.Predicted > 0 {
 		fmt.Fprintf(&b, ", %.0f %% of what the links allow (%v)", 100*bound.Seconds()/p.Predicted.Seconds(), round(bound))
 	}

@@ -52,6 +52,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -145,7 +146,7 @@ func (s *Spec) check(m *machine.Machine) error {
 	case s.Op.Folds() && int(s.Fold) >= NumFolds:
 		return fail("there is no reduction %v", s.Fold)
 	case s.Root < 0 || s.Root >= n:
-		return fail("root %d of %d ranks; number ranks from 0", s.Root, n)
+		return fail("root %d of %s; number ranks from 0", s.Root, text.Count(n, "rank"))
 	case s.Op == Send && (s.Peer < 0 || s.Peer >= n || s.Peer == s.Root):
 		return fail("from rank %d to rank %d of %d; name two different ranks", s.Root, s.Peer, n)
 	case s.Pieces < 0 || s.Pieces > MaxPieces:

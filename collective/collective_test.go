@@ -2,6 +2,7 @@ package collective_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -89,6 +90,9 @@ func perform(t *testing.T, g *graph.Graph, inputs map[string][]byte) map[string]
 			st := &task.Steps[s]
 			c := &weft.Call{Params: st.Params, Launch: st.Launch}
 			for _, u := range task.Uses {
+				if u.Bytes != task.Uses[0].Bytes {
+					t.Fatalf("%s: arrays of %d and %d bytes", task.Name, task.Uses[0].Bytes, u.Bytes)
+				}
 				c.Args = append(c.Args, data[u.Data][u.Offset:u.Offset+u.Bytes])
 			}
 			impl := &st.Kernel.Impls[0]
@@ -319,6 +323,90 @@ func TestLargeVectors(t *testing.T) {
 	}
 }
 
+// A vector is cut into as few pieces as launches can count. Nothing of it is made.
+func TestPiecesOfALaunch(t *testing.T) {
+	const most = 1 << 30 // elements of a launch
+	for _, c := range []struct {
+		op    collective.Op
+		count int64
+		tasks int
+	}{
+		{collective.Send, 1, 1},
+		{collective.Send, most - 1, 1},
+		{collective.Send, most, 1},
+		{collective.Send, most + 1, 2},
+		{collective.Send, 2 * most, 2},
+		{collective.AllToAll, 2 * most, 4},
+		{collective.AllToAll, 2*most + 2, 8},
+	} {
+		p := plan(t, gpus(2), collective.Spec{Op: c.op, Ranks: ranks(2), Count: c.count, Peer: 1, Pieces: 1})
+		g, err := p.Graph()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.NumTasks() != c.tasks {
+			t.Errorf("%v of %d elements: %d tasks, want %d", c.op, c.count, g.NumTasks(), c.tasks)
+		}
+		for i := range g.NumTasks() {
+			if grid := g.Task(graph.TaskID(i)).Steps[0].Launch.Grid[0]; grid > most {
+				t.Errorf("%v of %d elements: a launch of %d", c.op, c.count, grid)
+			}
+		}
+	}
+}
+
+// free is a cost model of a machine on which nothing takes time.
+type free struct{}
+
+func (free) Task(*graph.Task, machine.DeviceID) machine.Estimate { return machine.Estimate{} }
+func (free) Copy(int64, machine.DeviceID, machine.DeviceID) machine.Estimate {
+	return machine.Estimate{}
+}
+func (free) Epoch() uint64 { return 0 }
+
+// Of plans that are predicted to end at the same time the first is taken: by the first
+// algorithm, in one piece.
+func TestEqualPlans(t *testing.T) {
+	for _, m := range []*machine.Machine{cpus(4), gpus(4)} {
+		for _, algorithm := range append(collective.Algorithms(), "") {
+			p, err := collective.New(m, free{}, collective.Spec{Op: collective.AllReduce, Ranks: ranks(4), Count: 1 << 24, Algorithm: algorithm})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := cmp.Or(algorithm, "direct"); p.Spec.Pieces != 1 || p.Spec.Algorithm != want || p.Predicted != 0 {
+				t.Errorf("%s: %s in %d pieces, predicted %v; want %s in one", m.Name, p.Spec.Algorithm, p.Spec.Pieces, p.Predicted, want)
+			}
+		}
+	}
+}
+
+// Who asks for the library of devices that have one gets it, with all that ranks bring
+// and get, be it one element.
+func TestNativeAsked(t *testing.T) {
+	m := gpus(2)
+	for i := range m.Devices {
+		m.Devices[i].Joins = "nccl"
+	}
+	for _, asked := range []string{collective.Native, ""} {
+		for op, uses := range map[collective.Op]int{collective.AllReduce: 4, collective.Broadcast: 2} {
+			p := plan(t, m, collective.Spec{Op: op, Ranks: ranks(2), Count: 1, Algorithm: asked, Communicator: 1})
+			if p.Spec.Algorithm != collective.Native {
+				t.Errorf("asked for %q, got %s", asked, p.Spec.Algorithm)
+			}
+			g, err := p.Graph()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := g.Task(0).Uses; g.NumTasks() != 1 || len(got) != uses {
+				t.Errorf("%v: %d tasks, the first of which uses %v; want %d uses", op, g.NumTasks(), got, uses)
+			}
+			if got := g.Task(0).Steps[0].Launch.Grid; got != [3]uint32{1, 1, 1} {
+				t.Errorf("%v: a launch of %v for one element", op, got)
+			}
+		}
+	}
+}
+
 // A device may stand for several ranks, as one does for another that was lost.
 func TestRanksShareADevice(t *testing.T) {
 	for _, algorithm := range collective.Algorithms() {
@@ -443,8 +531,9 @@ func TestMistakes(t *testing.T) {
 		"blocks of ranks":            func(s *collective.Spec) { s.Ends = []int64{4, 8} },
 		"-1 pieces":                  func(s *collective.Spec) { s.Pieces = -1 },
 		`unknown algorithm "star"; use one of direct, ring, chain, tree, halving, hierarchical`: func(s *collective.Spec) { s.Algorithm = "star" },
-		`"ring"; use one of direct, chain`:       func(s *collective.Spec) { s.Algorithm, s.Exact = "ring", true },
-		`by algorithm "tree"; use one of direct`: func(s *collective.Spec) { s.Algorithm, s.Op = "tree", collective.AllToAll },
+		"not by a library of the devices: cpu:0 has no library":                                 func(s *collective.Spec) { s.Algorithm = collective.Native },
+		`"ring"; use one of direct, chain`:                                                      func(s *collective.Spec) { s.Algorithm, s.Exact = "ring", true },
+		`by algorithm "tree"; use one of direct`:                                                func(s *collective.Spec) { s.Algorithm, s.Op = "tree", collective.AllToAll },
 	} {
 		s := good
 		change(&s)

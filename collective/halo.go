@@ -23,9 +23,8 @@ type Halo struct {
 // Block is the rows Lo to Hi-1 of a grid.
 type Block struct{ Lo, Hi int64 }
 
-// Window returns the rows a block needs with a halo so many rows deep: with an
-// edge in between on a torus, those above it, its own and those below it; else
-// one block of rows.
+// Window returns the rows a block needs with a halo of depth rows: one block of rows,
+// or three where the edge of a torus is in between: those above, its own, those below.
 func (h Halo) Window(b Block, depth int64) []Block {
 	if !h.Torus {
 		return []Block{{max(b.Lo-depth, 0), min(b.Hi+depth, h.Rows)}}

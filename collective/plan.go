@@ -167,7 +167,7 @@ func (p *planner) run() {
 		r := route{hi: 1, owner: p.a.owners(p.t)[0], folds: true, wanted: make([]bool, n), visit: true}
 		for k := range n {
 			at := p.temp(1)
-			p.steps = append(p.steps, step{rank: k, outs: []place{at}, level: -1})
+			p.steps = append(p.steps, step{rank: k, outs: []place{at}})
 			r.tokens = append(r.tokens, at)
 		}
 		p.route(r)
@@ -362,11 +362,7 @@ func (p *planner) atOnce(r route, bring []held, has []*held) {
 			}
 		}
 	}
-	switch {
-	case has[r.owner] != nil:
-	case len(st.outs) > 0: // others have it, and the owner does not need it
-		has[r.owner] = &held{st.outs[0], st.level + 1}
-	default:
+	if len(st.outs) == 0 { // else all who want it have it, and the owner need not
 		give(r.owner)
 	}
 	p.steps = append(p.steps, st)

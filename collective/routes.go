@@ -135,21 +135,12 @@ var algorithms = []algorithm{
 		name:   "tree",
 		why:    "half the ranks drop out at each step: fewest steps where reading from many at once does not pay, for small vectors",
 		owners: func(*topology) []int { return []int{0} },
-		fold: func(t *topology, owner int) ([]hop, int) {
-			var hops []hop
-			for d := 1; d < t.n; d *= 2 {
-				for r := 0; r+d < t.n; r += 2 * d {
-					hops = append(hops, hop{(owner + r + d) % t.n, (owner + r) % t.n})
-				}
-			}
-			return hops, owner
-		},
+		fold:   func(t *topology, owner int) ([]hop, int) { return t.tree(owner), owner },
 		spread: func(t *topology, from int) []hop {
-			var hops []hop
-			for d := below(t.n); d > 0; d /= 2 {
-				for r := 0; r+d < t.n; r += 2 * d {
-					hops = append(hops, hop{(from + r) % t.n, (from + r + d) % t.n})
-				}
+			hops := t.tree(from) // and back
+			slices.Reverse(hops)
+			for i, h := range hops {
+				hops[i] = hop{h.to, h.from}
 			}
 			return hops
 		},
@@ -215,6 +206,17 @@ var algorithms = []algorithm{
 	},
 }
 
+// tree is the hops towards a rank by which half of those left drop out at each step.
+func (t *topology) tree(root int) []hop {
+	var hops []hop
+	for d := 1; d < t.n; d *= 2 {
+		for r := 0; r+d < t.n; r += 2 * d {
+			hops = append(hops, hop{(root + r + d) % t.n, (root + r) % t.n})
+		}
+	}
+	return hops
+}
+
 // local is the member of a group that stands for it in routes of an owner's
 // slice: the owner in its own group, and in others the one at the same place.
 func (t *topology) local(group, owner int) int {
@@ -222,8 +224,8 @@ func (t *topology) local(group, owner int) int {
 	return g[t.index[owner]%len(g)]
 }
 
-// across are the members that stand for groups, from so many after the owner's
-// on around.
+// across returns the members that stand for groups, in ring order. The first is of the
+// group that comes after places behind the owner's.
 func (t *topology) across(owner, after int) []int {
 	var out []int
 	for _, g := range rotate(sequence(len(t.groups)), t.group[owner]+after) {
@@ -265,12 +267,4 @@ func path(ranks []int) []hop {
 		out = append(out, hop{ranks[i-1], ranks[i]})
 	}
 	return out
-}
-
-// below is the largest power of two under n, 0 for one.
-func below(n int) int {
-	if n < 2 {
-		return 0
-	}
-	return 1 << (bits.Len(uint(n-1)) - 1)
 }
