@@ -19,6 +19,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -317,8 +318,8 @@ func at[T any](g *Group, rank int, x []T) [][]T {
 	return out
 }
 
-// do checks the slices of an operation, and runs it until it succeeds or there
-// is nobody left to try.
+// do checks the slices of an operation, and runs it until it succeeds or no device is
+// left to run it on.
 func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][]T) (Result, error) {
 	s.Type, s.Ranks = typeOf[T](), g.devs
 	if err := checkSlices(&s, in, out); err != nil {
@@ -364,17 +365,17 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 func checkSlices[T Element](s *collective.Spec, in, out [][]T) error {
 	n := len(s.Ranks)
 	if len(in) != n || len(out) != n {
-		return fmt.Errorf("%v: %w: %d slices in and %d out for %d ranks", s.Op, collective.ErrSpec, len(in), len(out), n)
+		return fmt.Errorf("%v: %w: %d slices in and %d out for %s", s.Op, collective.ErrSpec, len(in), len(out), text.Count(n, "rank"))
 	}
 	if s.Root < 0 || s.Root >= n || s.Peer < 0 || s.Peer >= n {
 		return fmt.Errorf("%v: %w: rank %d or %d of %d; number ranks from 0", s.Op, collective.ErrSpec, s.Root, s.Peer, n)
 	}
 	for r := range n {
 		if want := s.InCount(r); int64(len(in[r])) != want {
-			return fmt.Errorf("%v: %w: rank %d brings %d elements, must bring %d", s.Op, collective.ErrSpec, r, len(in[r]), want)
+			return fmt.Errorf("%v: %w: rank %d brings %s, must bring %d", s.Op, collective.ErrSpec, r, text.Count(len(in[r]), "element"), want)
 		}
 		if want := s.OutCount(r); int64(len(out[r])) != want {
-			return fmt.Errorf("%v: %w: rank %d gets %d elements, must get %d", s.Op, collective.ErrSpec, r, len(out[r]), want)
+			return fmt.Errorf("%v: %w: rank %d gets %s, must get %d", s.Op, collective.ErrSpec, r, text.Count(len(out[r]), "element"), want)
 		}
 		for q := range n {
 			if overlap(in[q], out[r]) || q < r && overlap(out[q], out[r]) {

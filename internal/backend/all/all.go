@@ -1,5 +1,5 @@
-// Package all lists the drivers a program gets by default. A backend joins weft by a line
-// in Drivers, and in Makers if it runs in worker processes.
+// Package all lists the drivers a program gets by default. A backend joins weft by a row
+// of backends.
 package all
 
 import (
@@ -42,31 +42,74 @@ type Options struct {
 	WorkerCommand []string
 }
 
-// Drivers returns the drivers, none of them opened, in the order in which
-// their devices are numbered.
-func Drivers(o Options) []driver.Driver {
-	list := []driver.Driver{cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Funcs: o.Funcs})}
-	if !o.NoWorkers {
-		list = append(list,
-			gpu(o, "cuda", cuda.Options{}, cuda.New),
-			// Asked for by name, Vulkan also has the GPUs that another backend has.
-			gpu(o, "vulkan", vulkan.Options{NoDoubles: o.Select.All(), CacheDir: o.CacheDir, Validate: o.Validate}, vulkan.New))
-	}
-	return slices.DeleteFunc(list, func(d driver.Driver) bool { return !o.Select.All() && !o.Select.Names(d.Name()) })
+// backends are all there are, in the order in which their devices are numbered.
+var backends = []backend{
+	{name: "cpu", open: func(o Options) driver.Driver {
+		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Funcs: o.Funcs})
+	}},
+	inWorkers("cuda", cuda.New, func(Options) cuda.Options { return cuda.Options{} },
+		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),
+	// Asked for by name, Vulkan also has the GPUs that another backend has.
+	inWorkers("vulkan", vulkan.New, func(o Options) vulkan.Options {
+		return vulkan.Options{NoDoubles: o.Select.All(), CacheDir: o.CacheDir, Validate: o.Validate}
+	}, func(o *vulkan.Options, n int) { o.Devices = []int{n} }, vulkan.SeesGPU),
 }
 
-// gpu is a driver of GPUs, in workers where there can be any.
-func gpu[T any](o Options, name string, config T, open func(T) driver.Driver) driver.Driver {
-	if o.Memory == nil {
-		return open(config)
+// backend is a row of the list. maker and seen are nil for one whose devices are part
+// of the program's own process.
+type backend struct {
+	name  string
+	open  func(Options) driver.Driver
+	maker proc.Maker
+	seen  func() bool // whether the machine seems to have such devices
+}
+
+// inWorkers returns a backend whose devices run in worker processes, where there can be
+// any. A worker gets the options as JSON, limited by only to its device.
+func inWorkers[T any](name string, open func(T) driver.Driver, config func(Options) T, only func(o *T, n int), seen func() bool) backend {
+	return backend{
+		name: name,
+		open: func(o Options) driver.Driver {
+			if o.Memory == nil {
+				return open(config(o))
+			}
+			b, err := json.Marshal(config(o))
+			if err != nil {
+				panic(err) // options are numbers and names
+			}
+			return proc.New(proc.Options{
+				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Command: o.WorkerCommand,
+			})
+		},
+		maker: func(config []byte, device int) (driver.Driver, error) {
+			var o T
+			if err := json.Unmarshal(config, &o); err != nil {
+				return nil, fmt.Errorf("%s: options of a worker: %w", name, err)
+			}
+			if device >= 0 {
+				only(&o, device)
+			}
+			return open(o), nil
+		},
+		seen: seen,
 	}
-	b, err := json.Marshal(config)
-	if err != nil {
-		panic(err) // options are numbers and names
+}
+
+// seesNVIDIA reports whether NVIDIA's kernel module is loaded.
+func seesNVIDIA() bool {
+	_, err := os.Stat("/dev/nvidiactl")
+	return err == nil
+}
+
+// Drivers returns the drivers asked for, none of them opened, in the order in which
+// their devices are numbered.
+func Drivers(o Options) (list []driver.Driver) {
+	for _, b := range backends {
+		if (b.maker == nil || !o.NoWorkers) && (o.Select.All() || o.Select.Names(b.name)) {
+			list = append(list, b.open(o))
+		}
 	}
-	return proc.New(proc.Options{
-		Driver: name, Config: b, Memory: o.Memory, Split: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Command: o.WorkerCommand,
-	})
+	return list
 }
 
 // Workers reports whether this machine seems to have devices that run in worker
@@ -76,46 +119,28 @@ func (o *Options) Workers() bool {
 	if runtime.GOOS != "linux" {
 		return false
 	}
-	// What is asked for is looked for in earnest: a GPU need not have a file in
+	// A backend that is asked for by name is opened in any case: a GPU need not have a file in
 	// /dev, as within WSL, nor be one at all, as for Vulkan.
-	for _, name := range []string{"cuda", "vulkan"} {
-		if o.Select.Names(name) {
-			return true
-		}
-	}
-	if !o.Select.All() {
-		return false
-	}
-	_, err := os.Stat("/dev/nvidiactl")
-	return err == nil || vulkan.SeesGPU()
+	return slices.ContainsFunc(backends, func(b backend) bool {
+		return b.maker != nil && (o.Select.Names(b.name) || o.Select.All() && b.seen())
+	})
 }
 
 // Makers are the drivers that run in worker processes.
 func Makers() map[string]proc.Maker {
-	return map[string]proc.Maker{
-		"cuda":   maker("cuda", cuda.New, func(o *cuda.Options, n int) { o.Devices = []int{n} }),
-		"vulkan": maker("vulkan", vulkan.New, func(o *vulkan.Options, n int) { o.Devices = []int{n} }),
-	}
-}
-
-func maker[T any](name string, open func(T) driver.Driver, only func(o *T, n int)) proc.Maker {
-	return func(config []byte, device int) (driver.Driver, error) {
-		var o T
-		if err := json.Unmarshal(config, &o); err != nil {
-			return nil, fmt.Errorf("%s: options of a worker: %w", name, err)
+	out := make(map[string]proc.Maker)
+	for _, b := range backends {
+		if b.maker != nil {
+			out[b.name] = b.maker
 		}
-		if device >= 0 {
-			only(&o, device)
-		}
-		return open(o), nil
 	}
+	return out
 }
 
 // Names returns the names of the drivers, which are what device names begin with.
-func Names() []string {
-	var out []string
-	for _, d := range Drivers(Options{}) {
-		out = append(out, d.Name())
+func Names() (out []string) {
+	for _, b := range backends {
+		out = append(out, b.name)
 	}
 	return out
 }

@@ -75,7 +75,7 @@ type counted struct{ n int }
 func TestCUDASuite(t *testing.T) {
 	for name, split := range map[string]int{"whole": 1, "split": 2} {
 		t.Run(name, func(t *testing.T) {
-			c := suite(t, onGPU(t, proc.Options{Split: func(machine.Device) int { return split }}, cuda.Options{MemBytes: 64 << 20, Devices: []int{0}}))
+			c := suite(t, onGPU(t, proc.Options{Parts: func(machine.Device) int { return split }}, cuda.Options{MemBytes: 64 << 20, Devices: []int{0}}))
 			c.Impls = func(kernel string) []graph.Impl {
 				if kernel == "fail" { // nothing fails here without losing the device
 					return nil
@@ -120,7 +120,7 @@ func added(t *testing.T, n, rounds int, on ...string) *graph.Graph {
 
 // Two workers of one GPU read each other's memory where it lies.
 func TestCUDASiblings(t *testing.T) {
-	o := onGPU(t, proc.Options{Split: func(machine.Device) int { return 2 }}, cuda.Options{Devices: []int{0}, MemBytes: 256 << 20})
+	o := onGPU(t, proc.Options{Parts: func(machine.Device) int { return 2 }}, cuda.Options{Devices: []int{0}, MemBytes: 256 << 20})
 	r := start(t, o, engine.Options{})
 	if len(r.Machine.Devices) != 2 || r.Machine.Devices[0].MemBytes != 128<<20 {
 		t.Fatalf("devices are %+v", r.Machine.Devices)
@@ -179,7 +179,7 @@ func cudaFaults(t *testing.T, standby bool, faults int) {
 	if _, err := r.mem.Get(256 << 20); err != nil {
 		t.Fatal(err)
 	}
-	// What stays on the GPU: more than a piece of what is page-locked at a time.
+	// What stays on the GPU: more than a span of what is page-locked at a time.
 	const n = 40 << 20
 	home, err := r.mem.Get(n)
 	if err != nil {

@@ -194,7 +194,7 @@ func FuzzCommand(f *testing.F) {
 				t.Fatal("a launch of nothing")
 			}
 		}
-		for _, s := range w.pieces {
+		for _, s := range w.spans {
 			if s.Off < 0 || s.Len <= 0 || s.Off+s.Len > int64(len(w.mem)) {
 				t.Fatalf("a segment at %d of %d bytes", s.Off, s.Len)
 			}

@@ -34,17 +34,17 @@ type slab struct {
 
 // buffer is where one lies; slab 0 is in the worker itself.
 type buffer struct {
-	piece extent.ID
-	slab  int32
-	off   int64
-	bytes int64
+	extent extent.ID
+	slab   int32
+	off    int64
+	bytes  int64
 }
 
 const (
-	pieceAlign = 512 // what GPUs copy fastest
-	minSlab    = 1 << 20
-	maxSlab    = 512 << 20
-	maxBuffer  = 1 << 50 // sizes add up without overflow
+	extentAlign = 512 // what GPUs copy fastest
+	minSlab     = 1 << 20
+	maxSlab     = 512 << 20
+	maxBuffer   = 1 << 50 // sizes add up without overflow
 )
 
 func newHeap(slabbed bool, limit int64) heap {
@@ -58,7 +58,7 @@ func newHeap(slabbed bool, limit int64) heap {
 }
 
 func (h *heap) clear() {
-	h.space, h.used = extent.New(pieceAlign), 0
+	h.space, h.used = extent.New(extentAlign), 0
 	clear(h.buffers)
 	h.slabs = nil
 }
@@ -97,7 +97,7 @@ func (d *device) alloc(b driver.Buffer, bytes int64, wait bool) bool {
 		}
 	}
 	region, off, _ := h.space.At(id)
-	h.buffers[b] = buffer{piece: id, slab: region, off: off, bytes: bytes}
+	h.buffers[b] = buffer{extent: id, slab: region, off: off, bytes: bytes}
 	d.place(own(b), h.buffers[b])
 	return true
 }
@@ -112,7 +112,7 @@ func (d *device) free(b driver.Buffer) {
 	if x.slab == 0 {
 		h.used -= x.bytes
 	} else {
-		h.space.Put(x.piece)
+		h.space.Put(x.extent)
 	}
 	if d.w != nil {
 		d.rec.begin(doFree)
@@ -141,7 +141,7 @@ func (d *device) grow(bytes int64) error {
 	if bytes > maxBuffer || h.limit > 0 && bytes > h.limit {
 		return fmt.Errorf("%w: %d bytes of %d", driver.ErrOutOfMemory, bytes, h.limit)
 	}
-	need := (bytes + pieceAlign - 1) &^ (pieceAlign - 1)
+	need := (bytes + extentAlign - 1) &^ (extentAlign - 1)
 	want := max(need, h.step)
 	if h.limit > 0 && h.space.Size()+want > h.limit {
 		d.trim()

@@ -68,10 +68,10 @@ type Options struct {
 	// Memory is host memory to share with the children. All drivers of one
 	// executor are given the same; whoever opened it closes it after them.
 	Memory *arena.Arena
-	// Split says how many workers a device found is served by: each is a device
+	// Parts says how many workers a device found is served by: each is a device
 	// of its own with a part of the memory. 0 leaves it out; nil means 1 each.
-	Split func(machine.Device) int
-	// MemBytes limits the memory of each device before it is split; 0 leaves it
+	Parts func(machine.Device) int
+	// MemBytes limits the memory of each device before it is divided; 0 leaves it
 	// to the driver.
 	MemBytes int64
 	// Standby keeps a second worker warm for each device, which takes over

@@ -324,7 +324,7 @@ func TestRun(t *testing.T) {
 		{"fake", proc.Options{Config: []byte("devices 2")}, 2},
 		{"cpu", proc.Options{Driver: "cpu"}, 1},
 		{"lanes", proc.Options{Config: []byte("lanes 3")}, 1},
-		{"split", proc.Options{Split: func(machine.Device) int { return 3 }}, 3},
+		{"split", proc.Options{Parts: func(machine.Device) int { return 3 }}, 3},
 		{"standby", proc.Options{Standby: true}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -832,7 +832,7 @@ func TestCommand(t *testing.T) {
 	if _, err := proc.New(proc.Options{Driver: "none", Memory: mem}).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || strings.Contains(err.Error(), "keeper") {
 		t.Errorf("a driver without a maker: %v", err)
 	}
-	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Split: func(machine.Device) int { return 0 }}
+	o := proc.Options{Driver: "fake", Config: []byte("devices 2"), Memory: mem, Parts: func(machine.Device) int { return 0 }}
 	if _, err := proc.New(o).Open(context.Background(), nil); !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "what is there, fake:0, fake:1, was not asked for") {
 		t.Errorf("with none of its devices asked for: %v", err)
 	}

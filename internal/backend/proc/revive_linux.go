@@ -79,7 +79,7 @@ func (d *device) Revive(ctx context.Context, r driver.Rung) (kept bool, err erro
 }
 
 // adopt makes an attached worker the device's own. mapped says that it has the
-// slabs, as a standby does; keep that what is in them is to be kept.
+// slabs, as a standby does; keep, that their contents are kept.
 func (d *device) adopt(w *child, mapped, keep bool) (kept bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -48,8 +48,8 @@ func (d *device) staged(l *lane, op *driver.Op, s *stager, b driver.Buffer, off 
 	d.send(l, &given).job = j
 }
 
-// oversized is what runs in the place of a launch that does not fit into a record:
-// no device has an implementation for it, so it fails.
+// oversized replaces a launch that does not fit into a record. It fails, because no device
+// has an implementation for it.
 var oversized = &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "a launch with too much to tell a worker"}}}}
 
 // nothing is a task that keeps its place in line.
@@ -182,3 +182,10 @@ func (d *device) inArena(mem []byte) bool {
 	_, ok := d.drv.o.Memory.Find(mem)
 	return ok || len(mem) == 0
 }
+
+// Workers of one device copy within its memory: as fast as that is, after what it
+// takes to start a copy.
+const (
+	withinBPS = 500e9
+	withinNS  = 10e3
+)

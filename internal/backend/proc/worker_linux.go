@@ -34,9 +34,9 @@ type worker struct {
 	commands, completions *ring
 	asks                  chan func()
 	hush                  bool            // the device is closed
-	pieces                []arena.Segment // of the arena's segments, by offset
+	spans                 []arena.Segment // of the arena's segments, by offset
 	pinned                []bool          // whether each is page-locked
-	warmed                int             // pieces before this one are
+	warmed                int             // spans before this one are
 	given                 time.Time       // when commands came last
 	kernels               map[uint32]*graph.Kernel
 	part                  []byte                 // of a definition, so far
@@ -61,10 +61,10 @@ const (
 	maxTaskBytes = 64 << 20
 	// pulse is how often an idle worker shows that it lives.
 	pulse = 50 * time.Millisecond
-	// pieceBytes is how much of the arena is page-locked at a time: a few
+	// spanBytes is how much of the arena is page-locked at a time: a few
 	// milliseconds' worth, so that a worker that has just taken another's place
 	// serves before it has locked everything.
-	pieceBytes = 32 << 20
+	spanBytes = 32 << 20
 )
 
 // work is a worker's life.
@@ -386,7 +386,7 @@ func (w *worker) host(b driver.Buffer, off, n int64) ([]byte, error) {
 	if off < 0 || n < 0 || off > int64(len(w.mem)) || n > int64(len(w.mem))-off {
 		return nil, fmt.Errorf("%w: host memory at %d", errGarbage, off)
 	}
-	for k := arena.SegmentOf(w.pieces, off); k >= 0 && k < len(w.pieces) && w.pieces[k].Off < off+n; k++ {
+	for k := arena.SegmentOf(w.spans, off); k >= 0 && k < len(w.spans) && w.spans[k].Off < off+n; k++ {
 		if !w.pinned[k] {
 			w.pin(k)
 		}
@@ -400,7 +400,7 @@ func (w *worker) pin(k int) {
 	if !ok {
 		return
 	}
-	s := w.pieces[k]
+	s := w.spans[k]
 	w.commands.h.busy.Store(1)
 	if err := m.MapHost(w.mem[s.Off : s.Off+s.Len : s.Off+s.Len]); err != nil {
 		w.log.Warn("host memory is not page-locked: copies are slower", "bytes", s.Len, "err", err)
@@ -415,19 +415,19 @@ func (w *worker) pin(k int) {
 // ending the other, and its first tasks would wait for both.
 const calm = 250 * time.Millisecond
 
-// warmUp page-locks one more piece, where the worker is to have all of them; it
+// warmUp page-locks one more span, where the worker is to have all of them; it
 // reports whether there was one.
 func (w *worker) warmUp() bool {
-	if !w.warm || w.warmed == len(w.pieces) || time.Since(w.given) < calm {
+	if !w.warm || w.warmed == len(w.spans) || time.Since(w.given) < calm {
 		return false
 	}
-	for ; w.warmed < len(w.pieces); w.warmed++ {
+	for ; w.warmed < len(w.spans); w.warmed++ {
 		if !w.pinned[w.warmed] {
 			w.pin(w.warmed)
 			return true
 		}
 	}
-	w.log.Debug("all host memory is page-locked", "pieces", len(w.pieces))
+	w.log.Debug("all host memory is page-locked", "spans", len(w.spans))
 	return false
 }
 
@@ -476,8 +476,8 @@ func (w *worker) addSegment(r *reader) error {
 		return fmt.Errorf("%w: a segment of the arena", errGarbage)
 	}
 	for end := s.Off + s.Len; s.Off < end; s.Off += s.Len {
-		s.Len = min(pieceBytes, end-s.Off)
-		w.pieces, w.pinned = append(w.pieces, s), append(w.pinned, false)
+		s.Len = min(spanBytes, end-s.Off)
+		w.spans, w.pinned = append(w.spans, s), append(w.pinned, false)
 	}
 	return nil
 }
