@@ -136,6 +136,9 @@ func (r *Runtime) expect(g *graph.Graph, e cut.Expected) {
 
 // residents returns the data of a graph that is bound to resident data.
 func residents(g *graph.Graph, b []Binding) (out []graph.DataID, err error) {
+	if g == nil {
+		return nil, errNoGraph
+	}
 	for _, x := range b {
 		d, ok := g.Lookup(x.Name)
 		if !ok {
@@ -185,6 +188,9 @@ func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.D
 	for i, g := range graphs {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if g == nil {
+			return nil, fmt.Errorf("compare: graph %d: %w", i, errNoGraph)
 		}
 		if out[i], err = v.Takes(g); err != nil {
 			return nil, fmt.Errorf("compare: graph %d: %w", i, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/engine"
-	"github.com/weft-run/weft/internal/text"
 )
 
 // Binding ties data of a graph, by name, to memory or to resident data.
@@ -35,10 +34,13 @@ func Bind[T any](name string, xs []T) Binding {
 	return Binding{Name: name, mem: bytesOf(xs)}
 }
 
-// Spoil overwrites what is bound to data that a graph puts out and does not take in, so
-// that what is there after a run is that run's and not an earlier one's: for those who
-// check results. Resident data stays as it is.
+// Spoil overwrites the memory bound to outputs of a graph that are not inputs too, so that
+// results found there after a run are of that run and not of an earlier one: for programs
+// that check results. Resident data stays as it is.
 func Spoil(g *graph.Graph, b ...Binding) {
+	if g == nil {
+		return
+	}
 	for _, b := range b {
 		id, ok := g.Lookup(b.Name)
 		if !ok || !g.Data(id).Output || g.Data(id).Input || len(b.mem) == 0 {
@@ -110,6 +112,7 @@ type resident struct {
 	ref      engine.DataRef
 	bytes    int64
 	released atomic.Bool
+	writer   int32 // port of the call that begins which writes it, -1 for none; the loop's
 }
 
 // check errs when the data was released. It holds only on the loop of the
@@ -194,7 +197,7 @@ func (r *Runtime) room(n int, size uintptr) error {
 		most = 1 << 46 // what can be addressed
 	}
 	if size > 0 && int64(n) > most/int64(size) {
-		return fmt.Errorf("%w: %d elements of %d bytes, and there are %s", ErrOutOfMemory, n, size, text.FormatSize(most))
+		return fmt.Errorf("%w: %d elements of %d bytes, and there are %.4g GB", ErrOutOfMemory, n, size, float64(most)/1e9)
 	}
 	return nil
 }
@@ -247,8 +250,8 @@ func NewBuffer[T any](r *Runtime, n int) (*Buffer[T], error) {
 // Slice is the memory, until it is released.
 func (b *Buffer[T]) Slice() []T { return b.xs }
 
-// Release gives the memory back. No run may use it then, and nobody may after.
-// Releasing it again does nothing.
+// Release gives the memory back. No run may be using it, and the program must not use it
+// afterwards. Releasing it again does nothing.
 func (b *Buffer[T]) Release() {
 	b.once.Do(func() {
 		if b.shared {
@@ -259,7 +262,9 @@ func (b *Buffer[T]) Release() {
 	})
 }
 
-// As binds the data to a graph's data of a name.
+// As binds the data to a graph's data of a name. It may be bound to several, which all
+// have its value at the beginning; at most one of them may be written, whose value at
+// the end it has after.
 func (d *Data[T]) As(name string) Binding { return Binding{Name: name, res: d.resident} }
 
 // Get copies the data's current value out. It waits for the runs that write it,

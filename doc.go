@@ -2,6 +2,14 @@
 // the devices, measures them, splits the work by what each can really do, keeps
 // them all busy and survives the loss of any of them with the same result.
 //
+// # Go functions
+//
+// [Go] starts a task that is a Go function and returns a [Future] of its result. It needs
+// nothing to be opened. Tasks run after others ([After]), start tasks with the context they
+// are called with and wait for them; [Each] makes a task of every element of a slice, and
+// [Scope] waits for all tasks that were started in it. The rest of this page is about graphs
+// that also run on devices.
+//
 // # A first run
 //
 // [Open] finds and opens the devices and returns a [Runtime], which the program
@@ -15,7 +23,9 @@
 // A kernel is what a task runs. It can have an implementation for each kind of
 // device; one in Go is a [Func] registered under its name in [Options].Funcs, and
 // sees its data through [View]. Its parameters are a structure of numbers, which
-// [graph.Step.With] packs for all of them and [WithParams] unpacks.
+// [graph.Step.With] packs for all of them and [WithParams] unpacks. In package workload,
+// GoKernel makes a kernel of the name of its Func, and Grid the Launch of a step over some
+// items.
 //
 // A Go function over a slice needs no graph: see [Map].
 //
@@ -61,7 +71,9 @@
 //
 // # Beside this package
 //
-// Package sim runs a graph on a described machine in virtual time, with the engine
-// that also runs it live; package trace tells where the time went. What may import
-// what is checked by layering_test.go.
+// Package pipeline runs streams of items through stages. The packages below workload
+// compute with the caller's data in one call, as gemm.Mul and merkle.RootOf. Package sim
+// runs a graph on a described machine in virtual time, with the engine that also runs it
+// live; package trace tells where the time went. What may import what is checked by
+// layering_test.go.
 package weft

@@ -3,61 +3,17 @@ package weft_test
 import (
 	"context"
 	"fmt"
-	"log"
+	"strings"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
 )
-
-// square is a kernel in Go: it computes items lo to hi of a launch.
-func square(c *weft.Call, lo, hi int) {
-	in, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1])
-	for i := lo; i < hi; i++ {
-		out[i] = in[i] * in[i]
-	}
-}
 
 func Example() {
 	ctx := context.Background()
-	rt, err := weft.Open(ctx, weft.Options{
-		Devices: "cpu/2", // the cores as two devices; without it, all there is
-		Funcs:   map[string]weft.Func{"square": square},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer rt.Close()
-
-	// Two tasks, each over half of the data. From what they read and write
-	// weft knows what must wait, what to move, and that these can share devices.
-	const n, half = 1_000_000, 500_000
-	kernel := &graph.Kernel{Name: "square", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "square"}}}
-	var b graph.Builder
-	x := b.Data(graph.Data{Name: "x", Bytes: 8 * n, Input: true})
-	y := b.Data(graph.Data{Name: "y", Bytes: 8 * n, Output: true})
-	for lo := int64(0); lo < n; lo += half {
-		b.Add(graph.Task{
-			Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{half, 1, 1}}}},
-			Uses: []graph.Use{
-				{Data: x, Offset: 8 * lo, Bytes: 8 * half, Access: graph.Read},
-				{Data: y, Offset: 8 * lo, Bytes: 8 * half, Access: graph.Write},
-			},
-			Work: graph.Work{Ops: half, Bytes: 16 * half},
-		})
-	}
-	g, err := b.Build()
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	in, out := make([]float64, n), make([]float64, n)
-	for i := range in {
-		in[i] = float64(i)
-	}
-	report, err := rt.Run(ctx, g, weft.Bind("x", in), weft.Bind("y", out))
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(out[3], out[999_999], report.Executed, "tasks")
-	// Output: 9 9.99998000001e+11 2 tasks
+	words := weft.Go(ctx, func(context.Context) ([]string, error) { return strings.Fields("many hands make light work"), nil })
+	lengths := weft.Go(ctx, func(ctx context.Context) ([]int, error) { // one more task for each word
+		return weft.Each(ctx, words.Value(), func(_ context.Context, w string) (int, error) { return len(w), nil })
+	}, weft.After(words))
+	fmt.Println(lengths.Wait(ctx))
+	// Output: [4 5 4 5 4] <nil>
 }

@@ -2,7 +2,6 @@ package weft
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -14,10 +13,11 @@ import (
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
 )
 
-// ErrPanic is wrapped by the error of a function that panicked.
-var ErrPanic = errors.New("panic")
+// ErrPanic is wrapped by the error of a function or Go kernel that panicked.
+var ErrPanic = trace.ErrPanic
 
 // MapError is how Map fails: at the first element, in input order, whose
 // function erred or panicked.
@@ -175,9 +175,13 @@ const (
 	// beside what a task costs (about a microsecond), short beside what people
 	// notice.
 	mapTask = 500 * time.Microsecond
-	// tasksPerCore is how many tasks each core gets at least, so that all end
-	// at about the same time.
+	// tasksPerCore is how many tasks each core, or each of several devices, gets at
+	// least, so that all end at about the same time.
 	tasksPerCore = 4
+	// coreElements is how many elements that take long each core of a device with several
+	// has of a task at least. The cores take them one by one, and at the end of the
+	// task wait for the last: for half an element in eight, about.
+	coreElements = 8
 	// mapSample is how many elements each task of the second round takes at most.
 	mapSample = 64
 )
@@ -195,6 +199,7 @@ func (r *Runtime) runMap(ctx context.Context, m *mapping) error {
 	if devices == 0 {
 		return fmt.Errorf("map: %w: it needs a CPU device", ErrNoDevice)
 	}
+	team := max(cores/devices, 1) // cores that divide each task of a device among them
 	id := r.maps.next.Add(1)
 	r.maps.live.Store(id, m)
 	defer r.maps.live.Delete(id)
@@ -226,7 +231,7 @@ func (r *Runtime) runMap(ctx context.Context, m *mapping) error {
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled)
 	}
 	if err == nil {
-		err = round(cores, 1, time.Microsecond)
+		err = round(cores, team, time.Microsecond)
 	}
 	if err == nil && done < m.n {
 		// The first of all are slower than the rest will be.
@@ -236,10 +241,14 @@ func (r *Runtime) runMap(ctx context.Context, m *mapping) error {
 		}
 	}
 	if err == nil && done < m.n {
-		// A device with several cores divides each of its tasks among them.
-		size := int(mapTask/m.each()) * max(cores/devices, 1)
-		size = min(size, (m.n-done)/(tasksPerCore*devices))
-		err = round(m.n, max(size, 1), m.each())
+		size := max(int(mapTask/m.each()), 1) * team
+		if team > 1 {
+			size = max(size, coreElements*team)
+		}
+		if devices > 1 {
+			size = min(size, max((m.n-done)/(tasksPerCore*devices), team))
+		}
+		err = round(m.n, size, m.each())
 	}
 	if failed := m.close(); failed != nil {
 		return failed

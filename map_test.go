@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,5 +136,35 @@ func TestMapBlocks(t *testing.T) {
 	}
 	if n := tasks() - before; n > 10_000 {
 		t.Errorf("%d tasks for a million elements that take nothing", n)
+	}
+}
+
+// All cores of a device compute elements that take long, from the first to the last.
+func TestMapUsesCores(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu"})
+	cores := int32(rt.Machine().Devices[0].ComputeUnits)
+	var now atomic.Int32
+	const n = 40
+	peaks := make([]int32, n)    // by element
+	var together [2]atomic.Int32 // by half: the most elements at once
+	end := time.Now().Add(30 * time.Second)
+	_, err := weft.Map(context.Background(), rt, indices(n), func(i int) int {
+		peaks[i] = now.Add(1)
+		most := &together[2*i/n]
+		for old := most.Load(); peaks[i] > old && !most.CompareAndSwap(old, peaks[i]); old = most.Load() {
+		}
+		for most.Load() < min(cores, 2) && time.Now().Before(end) { // it takes until another begins
+			time.Sleep(100 * time.Microsecond)
+		}
+		now.Add(-1)
+		return i
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lo := 0; lo < n; lo += n / 2 {
+		if p := slices.Max(peaks[lo : lo+n/2]); p < min(cores, 2) || p > cores {
+			t.Errorf("%d of the elements from %d on were computed at once, with %d cores", p, lo, cores)
+		}
 	}
 }

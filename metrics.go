@@ -11,6 +11,7 @@ import (
 type Device struct {
 	machine.Device
 	Score  float64
+	Speed  float64 // as measured (machine.Speed); 0 where it was not
 	State  string
 	Tasks  int64
 	Busy   time.Duration
@@ -24,7 +25,7 @@ func (r *Runtime) Devices() []Device {
 	out := make([]Device, len(st))
 	for i, s := range st {
 		d := r.x.Machine.Devices[i]
-		out[i] = Device{Device: d, Score: machine.Score(&d), State: s.State.String(), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Queued: s.Queued}
+		out[i] = Device{Device: d, Score: machine.Score(&d), Speed: machine.Speed(&d), State: s.State.String(), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Queued: s.Queued}
 	}
 	return out
 }

@@ -24,7 +24,7 @@ var ErrOptions = errors.New("bad option")
 type Options struct {
 	// Devices selects devices: a backend ("cpu", "cuda"), one device of it
 	// ("cuda:1"), or a list joined by commas; empty means everything found. A
-	// slash splits each device named before it into several: "cpu/4" is the
+	// slash divides each device named before it into several: "cpu/4" is the
 	// cores, which are one device, as four with cores of their own, "cuda:0/4"
 	// one GPU served by four workers. A name that nothing here has is an error.
 	Devices string
@@ -107,7 +107,8 @@ type Options struct {
 	// call Worker: a command whose main does, and its arguments.
 	WorkerCommand string
 
-	// Funcs are the Go kernels the program brings, by name.
+	// Funcs are the Go kernels the program brings, by name. Those of a workload are what its
+	// function Funcs returns; workload.Funcs puts those of several together.
 	Funcs map[string]Func
 	// PlaceBy, when set, makes the policy that places tasks, in place of the one that
 	// Policy names. The runtime's loop calls it, so it must not block. What it does
@@ -119,7 +120,7 @@ type Options struct {
 	CutBy sched.Partitioner
 	// Drivers replaces the drivers that would be used.
 	Drivers []driver.Driver
-	// Log receives warnings; nil discards them.
+	// Log receives warnings, and what is opened; nil discards them.
 	Log *slog.Logger
 	// Explain, when set, is told why each task went where it went, one task
 	// at a time and before the run it belongs to is known to have ended. It has

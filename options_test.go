@@ -378,6 +378,14 @@ func TestTooMuchMemory(t *testing.T) {
 	if _, err := rt.Run(context.Background(), g); !errors.Is(err, weft.ErrOutOfMemory) {
 		t.Errorf("data of 1 PiB: %v", err)
 	}
+	b = graph.Builder{}
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Workspace: bytes})
+	if g, err = b.Build(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rt.Run(context.Background(), g); !errors.Is(err, weft.ErrOutOfMemory) {
+		t.Errorf("a workspace of 1 PiB: %v", err)
+	}
 }
 
 func TestRetries(t *testing.T) {
@@ -435,5 +443,64 @@ func TestNoCache(t *testing.T) {
 	}
 	if n := strings.Count(said.String(), "level=WARN"); n != 1 {
 		t.Errorf("%d warnings:\n%s", n, said.String())
+	}
+}
+
+// telling is a device that says how busy it is.
+type telling struct {
+	*dressed
+	util float64
+}
+
+func (d *telling) Telemetry() (driver.Telemetry, error) { return driver.Telemetry{Util: d.util}, nil }
+
+// told opens devices of a found driver as devices that say how busy they are.
+type told struct {
+	*found
+	utils []float64
+}
+
+func (f *told) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
+	devs, err := f.found.Open(ctx, log)
+	for i := range devs {
+		devs[i] = &telling{f.made[i], f.utils[i]}
+	}
+	return devs, err
+}
+
+// A device that others use counts for the part of it that is free.
+func TestBestByLoad(t *testing.T) {
+	device := func(speed float64) (d machine.Device) {
+		d.Rates.Ops[graph.FP32], d.Rates.MemoryBPS = speed, speed
+		return d
+	}
+	f := &told{&found{name: "f", devs: []machine.Device{device(4e9), device(3e9), device(1e9)}}, []float64{0.9, 0, 0}}
+	rt := open(t, weft.Options{Drivers: []driver.Driver{f}, HealthInterval: time.Millisecond})
+	want := []machine.DeviceID{1, 2, 0} // 3, 1 and 0.4 of 1e9
+	deadline := time.Now().Add(time.Minute)
+	for got := rt.Best(3); !slices.Equal(got, want); got = rt.Best(3) { // until it was sampled
+		if time.Now().After(deadline) {
+			t.Fatalf("the best are %v, want %v", got, want)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Open logs every device that opened, and reports of runs name what did not.
+func TestOpenTells(t *testing.T) {
+	var out bytes.Buffer
+	good := &found{name: "cpu", devs: []machine.Device{{Model: "one"}, {Model: "two"}}}
+	broken := &found{name: "broken", err: errors.New("broken: main does not call weft.Worker")}
+	absent := &found{name: "absent", err: fmt.Errorf("absent: %w", driver.ErrUnavailable)}
+	rt := open(t, weft.Options{Drivers: []driver.Driver{good, broken, absent}, Log: slog.New(slog.NewTextHandler(&out, nil))})
+	for _, want := range []string{"msg=\"device opened\" device=cpu:0 model=one", "msg=\"device opened\" device=cpu:1 model=two"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log does not have %s:\n%s", want, out.String())
+		}
+	}
+	x, y := make([]int64, 16), make([]int64, 16)
+	rep, err := rt.Run(t.Context(), small(t, 1), weft.Bind("x", x), weft.Bind("y", y))
+	if err != nil || !slices.Equal(rep.LeftOut, []string{"broken: main does not call weft.Worker"}) {
+		t.Errorf("the report says %q was left out, %v", rep.LeftOut, err)
 	}
 }

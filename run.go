@@ -3,11 +3,13 @@ package weft
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"time"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/internal/text"
@@ -16,28 +18,7 @@ import (
 )
 
 // Report is the account of a run. Times are since the runtime was opened.
-type Report struct {
-	Run       int64 // its number; events of a trace have the same
-	Tasks     int   // tasks of the graph
-	Executed  int   // executions that succeeded, replays included
-	Retries   int   // executions that failed and were tried again
-	Replays   int   // tasks run again because their result was lost
-	Moves     int   // queued tasks moved between devices
-	Copies    int
-	CopyBytes int64
-	Evictions int
-	Commits   int
-	// LongestReplay is the longest chain of tasks any loss made run again.
-	LongestReplay int
-	Submitted     time.Duration
-	Started       time.Duration
-	Ended         time.Duration
-	Devices       []trace.DeviceReport // by device
-	Names         []string             // of the devices; shared, not to be changed
-}
-
-// Elapsed is how long the run took.
-func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
+type Report = trace.Report
 
 // Run runs a graph and waits for it. Cancelling ctx stops launching, waits for
 // what is in flight, which Go kernels end early that ask [Call.Stopped], at most for
@@ -108,6 +89,9 @@ func (r *Runtime) refused(then func(*Report, error), err error) *Handle {
 	return h
 }
 
+// errNoGraph is the error for a graph that is nil.
+var errNoGraph = fmt.Errorf("%w: the graph is nil", graph.ErrValue)
+
 // Prepared is a graph that was checked and resolved once, to be run often with
 // new bindings. It is safe for concurrent use.
 type Prepared struct {
@@ -128,6 +112,8 @@ type port struct {
 	inner bool // neither input nor output
 	// output says that runs write the memory bound to it; that of other ports is read.
 	output bool
+	// written says that runs give it a new value, which resident data bound to it has after.
+	written bool
 }
 
 // fewPorts is up to how many ports a look at each beats an index.
@@ -138,19 +124,18 @@ const fewPorts = 8
 const maxIdle = 16
 
 // Prepare makes a graph ready to be run often. It checks that devices take the code
-// its kernels are in (whether a Go function is registered, a run finds out), and what
-// its inputs and outputs are. Bindings given here hold for every run that does not
+// its kernels are in and that Options.Funcs has their Go functions, and what its inputs
+// and outputs are. Bindings given here hold for every run that does not
 // bind the same data anew. Short tasks that can only run one after
 // another become one task of several steps (see graph.Fuse), which costs less and
 // which CUDA replays as a graph; Prepared.Graph tells what came of it.
 func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {
+	if g == nil {
+		return nil, fmt.Errorf("prepare: %w", errNoGraph)
+	}
 	for _, k := range g.Kernels() {
-		can := false
-		for i := range r.x.Machine.Devices {
-			can = can || r.x.Machine.Devices[i].CanRun(k)
-		}
-		if !can {
-			return nil, fmt.Errorf("prepare: kernel %q: %w", k.Name, ErrNoDevice)
+		if err := r.unable(k); err != nil {
+			return nil, fmt.Errorf("prepare: %w: %w", ErrNoDevice, err)
 		}
 	}
 	p, err := r.resolve(r.fuse(g), b)
@@ -161,12 +146,42 @@ func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {
 	return p, nil
 }
 
+// unable says why no device can run a kernel, nil if one can. Which Go functions there are
+// is known where the program brings no drivers of its own.
+func (r *Runtime) unable(k *graph.Kernel) error {
+	if why := r.x.Machine.Unable(k); why != "" {
+		return errors.New(why)
+	}
+	if r.registered == nil {
+		return nil
+	}
+	missing := ""
+	rest := graph.Kernel{Name: k.Name}
+	for _, impl := range k.Impls {
+		if impl.Dialect == graph.Go && impl.Entry != "" && r.registered[impl.Entry] == nil && cpu.Probes()[impl.Entry] == nil {
+			missing = cmp.Or(missing, impl.Entry)
+			continue
+		}
+		rest.Impls = append(rest.Impls, impl)
+	}
+	if missing == "" || r.x.Machine.Unable(&rest) == "" {
+		return nil
+	}
+	if near, ok := text.Nearest(missing, slices.Collect(maps.Keys(r.o.Funcs))); ok {
+		return fmt.Errorf("kernel %q: %w: %q; did you mean %q?", k.Name, ErrNoFunc, missing, near)
+	}
+	return fmt.Errorf("kernel %q: %w: %q", k.Name, ErrNoFunc, missing)
+}
+
 // Graph returns the graph as it is run. The tasks that errors, reports, traces and
 // explanations of its runs name are those of this graph.
 func (p *Prepared) Graph() *graph.Graph { return p.g }
 
 // resolve finds a graph's ports and puts bindings to them.
 func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
+	if g == nil {
+		return nil, errNoGraph
+	}
 	p := &Prepared{r: r, g: g, at: make([]int32, g.NumData())}
 	for i := range p.at {
 		p.at[i] = -1
@@ -196,8 +211,8 @@ func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
 	return p, p.fill(p.slots, bs)
 }
 
-// possible errs when a task needs more for one piece of data than the memory there is,
-// where all devices share that: making it would end the program. What the program
+// possible errs when a task needs more for one piece of data, or as its workspace, than the
+// memory there is, where all devices share that: making it would end the program. What the program
 // brings itself is there already.
 func (r *Runtime) possible(p *Prepared) error {
 	most := r.most
@@ -208,6 +223,12 @@ func (r *Runtime) possible(p *Prepared) error {
 	large := false // hardly ever: tasks need not be looked at
 	for i := range p.at {
 		large = large || tooLarge(graph.DataID(i), p.g.Data(graph.DataID(i)).Bytes)
+	}
+	for _, id := range p.g.Flow().ShapeTask { // tasks of a shape have the same workspace
+		if t := p.g.Task(id); t.Workspace > most {
+			return fmt.Errorf("task %q needs a workspace of %s and there are %s: %w", p.g.TaskName(id),
+				text.FormatSize(t.Workspace), text.FormatSize(most), ErrOutOfMemory)
+		}
 	}
 	for i := 0; large && i < p.g.NumTasks(); i++ {
 		for _, u := range p.g.Task(graph.TaskID(i)).Uses {
@@ -222,9 +243,10 @@ func (r *Runtime) possible(p *Prepared) error {
 }
 
 func (p *Prepared) addPort(id graph.DataID, inner bool) {
-	d := p.g.Data(id)
+	d, f := p.g.Data(id), p.g.Flow()
 	p.at[id] = int32(len(p.ports))
-	p.ports = append(p.ports, port{name: d.Name, data: id, bytes: d.Bytes, inner: inner, output: d.Output})
+	written := slices.ContainsFunc(f.Last[f.PieceOff[id]:f.PieceOff[id+1]], func(last int32) bool { return last >= f.NumInitial })
+	p.ports = append(p.ports, port{name: d.Name, data: id, bytes: d.Bytes, inner: inner, output: d.Output, written: written})
 }
 
 // find returns the port of a name, -1 for none.
@@ -245,11 +267,21 @@ func (p *Prepared) find(name string) int {
 
 // fill puts bindings into the slots of their ports and checks them.
 func (p *Prepared) fill(slots []Binding, bs []Binding) error {
+	var bound map[int]bool // ports
+	if len(bs) > fewPorts {
+		bound = make(map[int]bool, len(bs))
+	}
 	for k := range bs {
 		b := &bs[k]
 		i := p.find(b.Name)
 		if i < 0 {
 			return fmt.Errorf("%w: the graph has no input or output %q", ErrBinding, b.Name)
+		}
+		if bound[i] || bound == nil && slices.ContainsFunc(bs[:k], func(o Binding) bool { return o.Name == b.Name }) {
+			return fmt.Errorf("%w: data %q is bound twice", ErrBinding, b.Name)
+		}
+		if bound != nil {
+			bound[i] = true
 		}
 		pt := &p.ports[i]
 		n := int64(len(b.mem))
@@ -264,7 +296,7 @@ func (p *Prepared) fill(slots []Binding, bs []Binding) error {
 			return fmt.Errorf("%w: data %q is neither input nor output", ErrBinding, b.Name)
 		}
 		if n != pt.bytes {
-			return fmt.Errorf("%w: data %q has %d bytes and is bound to %d", ErrBinding, b.Name, pt.bytes, n)
+			return fmt.Errorf("%w: data %q has %s and is bound to %d", ErrBinding, b.Name, text.Count(pt.bytes, "byte"), n)
 		}
 		slots[i] = *b
 	}
@@ -309,13 +341,27 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	return c, nil
 }
 
-// begin errs when data of the call was released, or its memory is in use. The executor
-// asks on its loop, where data is also given up: what passes stays until the run has ended.
+// begin errs when data of the call was released or would be written twice, or its memory
+// is in use. The executor asks on its loop, where data is also given up: what passes stays
+// until the run has ended.
 func (c *call) begin() error {
 	for i := range c.slots {
-		if s := &c.slots[i]; s.res != nil && s.res.check() != nil {
-			return fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
+		if s := &c.slots[i]; s.res != nil {
+			if s.res.check() != nil {
+				return fmt.Errorf("%w: data %q: %q was released", ErrBinding, s.Name, s.res.name)
+			}
+			s.res.writer = -1
 		}
+	}
+	for i := range c.slots {
+		res := c.slots[i].res
+		if res == nil || !c.p.ports[i].written {
+			continue
+		}
+		if res.writer >= 0 {
+			return fmt.Errorf("%w: %q is bound to data %q and to data %q, and the graph writes both", ErrBinding, res.name, c.p.ports[res.writer].name, c.p.ports[i].name)
+		}
+		res.writer = int32(i)
 	}
 	return c.p.r.claims.claim(c)
 }
@@ -355,7 +401,7 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 	if !cancelled {
 		p.recycle(c)
 	}
-	return p.r.report(e.Report), e.Err
+	return p.r.named(e.Report), e.Err
 }
 
 // Submit starts the graph with new bindings and returns at once, as
@@ -369,22 +415,19 @@ func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
 	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
 	c.job.Done = func(rep *engine.Report, err error) {
 		if p.r.o.Explain == nil {
-			h.end(p.r.report(rep), err, then)
+			h.end(p.r.named(rep), err, then)
 			return
 		}
-		p.r.calls.inOrder(func() { h.end(p.r.report(rep), err, then) })
+		p.r.calls.inOrder(func() { h.end(p.r.named(rep), err, then) })
 	}
 	p.r.x.Start(&c.job)
 	return h
 }
 
-func (r *Runtime) report(rep *engine.Report) *Report {
-	if rep == nil {
-		return nil
+// named adds to a report what it says about the machine.
+func (r *Runtime) named(rep *Report) *Report {
+	if rep != nil {
+		rep.Names, rep.Lanes, rep.LeftOut = r.names, r.lanes, r.leftOut
 	}
-	return &Report{
-		Run: rep.Run, Tasks: rep.Tasks, Executed: rep.Executed, Retries: rep.Retries, Replays: rep.Replays, Moves: rep.Moves,
-		Copies: rep.Copies, CopyBytes: rep.CopyBytes, Evictions: rep.Evictions, Commits: rep.Commits, LongestReplay: rep.LongestReplay,
-		Submitted: rep.Submitted, Started: rep.Started, Ended: rep.Ended, Devices: rep.Devices, Names: r.names,
-	}
+	return rep
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -448,6 +450,11 @@ func (o *Options) Validate() error {
 	}
 	if _, err := o.selection(); err != nil && !errors.Is(err, machine.ErrSelection) { // which was named above
 		errs = append(errs, fmt.Errorf("%w: devices: %w", ErrOptions, err))
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Funcs)) {
+		if o.Funcs[name] == nil {
+			errs = append(errs, fmt.Errorf("%w: Funcs: %q is nil", ErrOptions, name))
+		}
 	}
 	return errors.Join(errs...)
 }

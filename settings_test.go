@@ -116,7 +116,7 @@ func TestSetWrong(t *testing.T) {
 		{"policy", "best", "finish"},
 		{"devices", "cpu/x", "as in cpu/4"},
 		{"devices", ":1", "begin with a backend"},
-		{"devices", "cpu/2,cpu:0/3", "cannot be split in two ways"},
+		{"devices", "cpu/2,cpu:0/3", "cannot be divided in two ways"},
 		{"max_devices", "-1", `"-1" is not a count; write a whole number from 0 on, or none`},
 		{"retries", "x", "whole number"},
 		{"task_timeout", "5", "such as 500ms or 2s"},
@@ -155,6 +155,9 @@ func TestValidateReportsAll(t *testing.T) {
 	}
 	if err := (&Options{Devices: "abacus"}).Validate(); err == nil || !strings.Contains(err.Error(), `no backend "abacus"; there is cpu`) {
 		t.Errorf("unknown backend: %v", err)
+	}
+	if err := (&Options{Funcs: map[string]Func{"square": nil}}).Validate(); !errors.Is(err, ErrOptions) || err.Error() != `bad option: Funcs: "square" is nil` {
+		t.Errorf("a kernel that is nil: %v", err)
 	}
 	if err := (&Options{}).Validate(); err != nil {
 		t.Errorf("the zero value: %v", err)

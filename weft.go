@@ -20,6 +20,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/trace"
@@ -46,6 +47,9 @@ var (
 	ErrOutOfMemory = engine.ErrOutOfMemory
 	ErrTimeout     = engine.ErrTimeout
 	ErrDataLost    = engine.ErrDataLost
+	// ErrNoFunc is wrapped by the error of a run, or of Prepare, that needs a Go kernel
+	// which Options.Funcs does not have.
+	ErrNoFunc = driver.ErrNoFunc
 	// ErrHeld is wrapped by the error of a run that was cancelled, and of Close, where
 	// a Go kernel that does not return still uses memory it was given.
 	ErrHeld = exec.ErrHeld
@@ -62,6 +66,10 @@ type TaskError = trace.TaskError
 // again and again: Losses tells when, where and how. A TaskError unwraps to it.
 type Quarantine = trace.Quarantine
 
+// KernelPanic is why a task failed whose Go kernel panicked: with what, where, and the
+// stack. A TaskError unwraps to it, and it to ErrPanic.
+type KernelPanic = trace.KernelPanic
+
 // RunError is how a failed run ends: the cause, Err, and the Names of all tasks that
 // did not finish.
 type RunError = trace.RunError
@@ -75,8 +83,11 @@ type Runtime struct {
 	// between one device and several.
 	policy      sched.Factory
 	partitioner sched.Partitioner
-	names       []string // of the devices
-	maps        mappings // calls of Map in progress
+	names       []string        // of the devices
+	lanes       []int           // by device
+	leftOut     []string        // see Report.LeftOut
+	registered  map[string]Func // Go kernels; nil if Options.Drivers bring their own
+	maps        mappings        // calls of Map in progress
 	calls       callbacks
 	claims      claims // what runs in progress have bound; the loop's
 	most        int64  // host memory there is, in bytes; 0 if that is not known
@@ -87,8 +98,8 @@ type Runtime struct {
 	closed sync.Once
 }
 
-// Open finds devices and opens them. A backend that fails is logged and left
-// out, unless Options.Devices names it or a device of it: Open errs when a device
+// Open finds devices and opens them. Each that opened is logged. A backend that fails is
+// logged, named by Report.LeftOut and left out, unless Options.Devices names it or a device of it: Open errs when a device
 // asked for is not there, and when nothing opens.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err := o.Validate(); err != nil {
@@ -152,8 +163,14 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		}
 		return nil, err
 	}
+	for _, err := range rt.x.LeftOut {
+		rt.leftOut = append(rt.leftOut, err.Error())
+	}
+	merits, measured := machine.Merits(rt.x.Machine.Devices)
 	for i := range rt.x.Machine.Devices {
-		rt.names = append(rt.names, rt.x.Machine.Devices[i].Name)
+		d := &rt.x.Machine.Devices[i]
+		rt.names, rt.lanes = append(rt.names, d.Name), append(rt.lanes, d.Lanes)
+		o.Log.Info("device opened", "device", d.Name, "model", d.Model, "kind", d.Kind, "memory", text.FormatSize(d.MemBytes), "merit", merits[i], "measured", measured)
 	}
 	return rt, nil
 }
@@ -161,8 +178,9 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 // drivers returns those of the backends, after it opened the memory that worker
 // processes share where there are any.
 func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver, error) {
+	r.registered = r.funcs()
 	o := all.Options{
-		Select: sel, Pin: r.o.Pin, Funcs: r.funcs(), Standby: r.o.Standby,
+		Select: sel, Pin: r.o.Pin, Funcs: r.registered, Standby: r.o.Standby,
 		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
 	}
 	if o.Workers() {
@@ -174,6 +192,7 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 				return nil, err
 			}
 			r.o.Log.Warn("devices in worker processes are left out", "err", err)
+			r.leftOut = append(r.leftOut, fmt.Sprintf("devices in worker processes: %v", err))
 		}
 		o.Memory, o.NoWorkers = r.memory, r.memory == nil
 	}
@@ -336,10 +355,20 @@ func (r *Runtime) bound(ctx context.Context) (context.Context, context.CancelFun
 func (r *Runtime) Machine() *machine.Machine { return r.x.Machine }
 
 // Best returns the n best devices, best first: by their speed where they were
-// measured, by score otherwise (machine.Merits). It returns all where there are no
-// more, none for less than one.
+// measured, by score otherwise (machine.Merits), times the part of them that is free,
+// as last sampled (DeviceMetrics.Util); devices that take no work come last. It returns
+// all where there are no more, none for less than one.
 func (r *Runtime) Best(n int) []machine.DeviceID {
 	merits, _ := machine.Merits(r.x.Machine.Devices)
+	status, _ := r.x.Status()
+	for i := range status {
+		switch load := min(max(status[i].Util, 0), 1); {
+		case status[i].State != engine.Healthy:
+			merits[i] = -1
+		default:
+			merits[i] *= 1 - load
+		}
+	}
 	ids := best(merits)
 	return ids[:max(0, min(n, len(ids)))]
 }
