@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // ErrStages is wrapped by every error about how a pipeline is put together.
@@ -105,7 +106,7 @@ func New[T any](o Options, stages ...Stage[T]) (*Pipeline[T], error) {
 		case s.Do == nil:
 			return nil, fmt.Errorf("%w: %s does nothing: give it a function", ErrStages, s.Name)
 		case s.Workers < 0 || s.Workers > MaxWorkers || s.Queue < 0:
-			return nil, fmt.Errorf("%w: %s has %d workers and a queue of %d: use 0 to %d and 0 or more", ErrStages, s.Name, s.Workers, s.Queue, MaxWorkers)
+			return nil, fmt.Errorf("%w: %s has %s and a queue of %d: use 0 to %d and 0 or more", ErrStages, s.Name, text.Count(s.Workers, "worker"), s.Queue, MaxWorkers)
 		case s.Ordered && s.Workers > 1:
 			return nil, fmt.Errorf("%w: %s has %d workers and is ordered: one after another is the work of one", ErrStages, s.Name, s.Workers)
 		}
@@ -138,11 +139,15 @@ type flow[T any] struct {
 // has ended; it must not wait for longer than ctx lasts.
 //
 // When ctx ends, or done returns an error, items on their way are dropped, the
-// stages come to rest, and Run returns that error with the report. Items that
-// fail are no error of Run.
+// stages come to rest, and Run returns that error with the report. So does it
+// when the source panics, with a *weft.PanicError, and when the source or a stage ends
+// its goroutine, with weft.ErrGoexit. A panic of done goes on after the stages have come
+// to rest. Items that fail are no error of Run.
 func (p *Pipeline[T]) Run(ctx context.Context, source iter.Seq[T], done func(Item[T]) error) (*Report, error) {
+	if source == nil || done == nil {
+		return nil, fmt.Errorf("%w: Run needs a source of items and a function to hand them over to", ErrStages)
+	}
 	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
 	f := &flow[T]{Pipeline: p, begin: time.Now(), tokens: make(chan struct{}, p.o.InFlight)}
 	var uses []*use
 	for i := range p.stages {
@@ -155,21 +160,40 @@ func (p *Pipeline[T]) Run(ctx context.Context, source iter.Seq[T], done func(Ite
 		uses = append(uses, s.use)
 	}
 	f.queues = append(f.queues, make(chan *Item[T], 1))
-	go f.feed(ctx, source)
+	go f.feed(ctx, source, stop)
 	for i := range p.stages {
-		f.start(ctx, i)
+		f.start(ctx, i, stop)
 	}
+	defer func() { // done may have panicked while workers hold items
+		stop(nil)
+		for range f.queues[len(p.stages)] {
+		}
+	}()
 	f.handOver(ctx, done, stop)
 	rep := f.taken.finish(time.Since(f.begin), uses)
 	if ctx.Err() != nil {
-		return rep, fmt.Errorf("pipeline: stopped after %d items: %w", rep.Items, context.Cause(ctx))
+		return rep, fmt.Errorf("pipeline: stopped after %s: %w", text.Count(rep.Items, "item"), context.Cause(ctx))
 	}
 	return rep, nil
 }
 
 // feed puts the source's items into the first queue.
-func (f *flow[T]) feed(ctx context.Context, source iter.Seq[T]) {
+func (f *flow[T]) feed(ctx context.Context, source iter.Seq[T], stop context.CancelCauseFunc) {
 	defer close(f.queues[0])
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			stop(&weft.PanicError{Task: "source", Value: p, Stack: debug.Stack()})
+		} else if !returned {
+			stop(fmt.Errorf("source: %w", weft.ErrGoexit))
+		}
+	}()
+	f.pull(ctx, source)
+	returned = true
+}
+
+// pull takes items from the source until it or the context has ended.
+func (f *flow[T]) pull(ctx context.Context, source iter.Seq[T]) {
 	index := 0
 	for v := range source {
 		select {
@@ -186,11 +210,24 @@ func (f *flow[T]) feed(ctx context.Context, source iter.Seq[T]) {
 }
 
 // start starts a stage's workers. When the queue before it has been closed and
-// they are done, the one after it is closed.
-func (f *flow[T]) start(ctx context.Context, stage int) {
+// they are done, the one after it is closed. A worker whose goroutine the stage ended
+// stops the run, and another takes its place: it empties the queue.
+func (f *flow[T]) start(ctx context.Context, stage int, stop context.CancelCauseFunc) {
 	var workers sync.WaitGroup
+	var work func(worker int)
+	work = func(worker int) {
+		returned := false
+		defer func() {
+			if !returned {
+				stop(fmt.Errorf("stage %s: %w", f.stages[stage].Name, weft.ErrGoexit))
+				workers.Go(func() { work(worker) })
+			}
+		}()
+		f.work(ctx, stage, worker)
+		returned = true
+	}
 	for w := range f.stages[stage].Workers {
-		workers.Go(func() { f.work(ctx, stage, w) })
+		workers.Go(func() { work(w) })
 	}
 	go func() {
 		workers.Wait()

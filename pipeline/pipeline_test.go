@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -233,6 +234,72 @@ func TestStop(t *testing.T) {
 	// Once more, to its end.
 	if rep, err := p.Run(t.Context(), upTo(0), func(pipeline.Item[int]) error { return enough }); err != nil || rep.Items != 0 || rep.Bubble != 0 {
 		t.Errorf("nothing to do: %v, %+v", err, rep)
+	}
+}
+
+// A panic of the source is an error of Run, and one of done goes on in the goroutine that
+// called Run. TestMain sees whether all goroutines have ended.
+func TestPanics(t *testing.T) {
+	p, err := pipeline.New(pipeline.Options{}, stage("a", 0, 2), stage("b", 0, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := func(yield func(int) bool) {
+		yield(1)
+		panic("no more")
+	}
+	var panicked *weft.PanicError
+	if rep, err := p.Run(t.Context(), bad, func(pipeline.Item[int]) error { return nil }); !errors.As(err, &panicked) || panicked.Value != "no more" || rep == nil {
+		t.Errorf("the source panicked: %v, report %v", err, rep)
+	}
+	defer func() {
+		if r := recover(); r != "done" {
+			t.Errorf("done panicked: recovered %v", r)
+		}
+	}()
+	p.Run(t.Context(), upTo(1000), func(pipeline.Item[int]) error { panic("done") })
+}
+
+// A source or a stage that ends its goroutine ends the run with an error: items are missing.
+func TestGoexit(t *testing.T) {
+	quit := pipeline.Stage[int]{Name: "quit", Do: func(_ context.Context, x *int) error {
+		if *x == 31 { // 3, and the digit of the first stage
+			runtime.Goexit()
+		}
+		return nil
+	}}
+	part := func(yield func(int) bool) {
+		yield(1)
+		runtime.Goexit()
+	}
+	ordered := quit
+	ordered.Ordered = true
+	for name, c := range map[string]struct {
+		source iter.Seq[int]
+		stage  pipeline.Stage[int]
+	}{"source": {part, stage("a", 0, 2)}, "stage": {upTo(100), quit}, "ordered stage": {upTo(100), ordered}} {
+		for _, o := range []pipeline.Options{{}, {Ordered: true}} {
+			p, err := pipeline.New(o, stage("first", 0, 2), c.stage, stage("last", 0, 2))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rep, err := p.Run(t.Context(), c.source, func(pipeline.Item[int]) error { return nil }); !errors.Is(err, weft.ErrGoexit) || rep == nil {
+				t.Errorf("%s, %+v: %v", name, o, err)
+			}
+		}
+	}
+}
+
+func TestRunRefuses(t *testing.T) {
+	p, err := pipeline.New(pipeline.Options{}, stage("a", 0, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Run(t.Context(), nil, func(pipeline.Item[int]) error { return nil }); !errors.Is(err, pipeline.ErrStages) {
+		t.Errorf("no source: %v", err)
+	}
+	if _, err := p.Run(t.Context(), upTo(1), nil); !errors.Is(err, pipeline.ErrStages) {
+		t.Errorf("nothing to hand over to: %v", err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Mode is how the steps of a program are spread over devices.
@@ -40,7 +42,7 @@ type Placement struct {
 // highest rate, of equals the fewest.
 func Place(mode Mode, devices []string, costs []float64, copies int) (Placement, error) {
 	if len(devices) == 0 || len(costs) == 0 {
-		return Placement{}, fmt.Errorf("%w: %d steps on %d devices: there must be one at least of each", ErrStages, len(costs), len(devices))
+		return Placement{}, fmt.Errorf("%w: %s on %s: there must be one at least of each", ErrStages, text.Count(len(costs), "step"), text.Count(len(devices), "device"))
 	}
 	for s, c := range costs {
 		if !(c >= 0) {
@@ -51,10 +53,10 @@ func Place(mode Mode, devices []string, costs []float64, copies int) (Placement,
 		return Placement{}, err
 	}
 	if copies != 0 && mode != Hybrid {
-		return Placement{}, fmt.Errorf("%w: %d copies in mode %s: only mode %s has copies", ErrStages, copies, mode, Hybrid)
+		return Placement{}, fmt.Errorf("%w: %s in mode %s: only mode %s has copies", ErrStages, text.Count(copies, "copy"), mode, Hybrid)
 	}
 	if copies < 0 || copies > len(devices) {
-		return Placement{}, fmt.Errorf("%w: %d copies on %d devices: there must be 1 to %d, or 0 for a good choice", ErrStages, copies, len(devices), len(devices))
+		return Placement{}, fmt.Errorf("%w: %s on %s: there must be 1 to %d, or 0 for a good choice", ErrStages, text.Count(copies, "copy"), text.Count(len(devices), "device"), len(devices))
 	}
 	switch {
 	case mode == DataParallel:
@@ -67,7 +69,7 @@ func Place(mode Mode, devices []string, costs []float64, copies int) (Placement,
 	return place(devices, costs, copies), nil
 }
 
-// place makes so many copies of the program, on devices in a row.
+// place makes copies of the program, each on devices that follow one another.
 func place(devices []string, costs []float64, copies int) Placement {
 	var p Placement
 	for c := range copies {
