@@ -20,10 +20,11 @@ func newDevices() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "devices",
 		Short: "Show the devices of this machine and the links between them",
-		Long: `Show the devices of this machine: what they are, what they were measured at, how
-they score, the links data travels by, and which way they run kernels fastest,
-as far as earlier runs found out. With --json the answer is a machine file,
-which weft sim takes.`,
+		Long: `Show the devices of this machine, the best first: what they are, what they were
+measured at, how fast that makes them beside the fastest (or how they score,
+unless all were measured), the links data travels by, and which way they run
+kernels fastest, as far as earlier runs found out. With --json the answer is a
+machine file, which weft sim takes.`,
 		Example: `  weft devices
   weft devices --devices cpu/4
   weft devices --json > here.json && weft sim here.json skewed`,

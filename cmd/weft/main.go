@@ -33,35 +33,57 @@ import (
 	"github.com/weft-run/weft/internal/terminal"
 )
 
-// Exit statuses.
+// Exit statuses. After a signal it is 128 and the signal's number, as shells have it.
 const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2
-	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+	exitInterrupted = 130 // SIGINT
+	exitTerminated  = 143 // SIGTERM
 )
 
 func main() {
 	weft.Worker()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	context.AfterFunc(ctx, endAtOnce)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		cancel(signalled{<-signals})
+		endAtOnce(signals)
+	}()
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// endAtOnce ends the process at a second Ctrl-C, whatever it is doing. After the first
+// signalled is why a context ended: the process received a signal.
+type signalled struct{ signal os.Signal }
+
+func (s signalled) Error() string {
+	if s.signal == syscall.SIGTERM {
+		return "terminated"
+	}
+	return "interrupted"
+}
+
+// Is makes a context that ended by a signal one that was cancelled.
+func (s signalled) Is(target error) bool { return target == context.Canceled }
+
+func (s signalled) status() int {
+	if s.signal == syscall.SIGTERM {
+		return exitTerminated
+	}
+	return exitInterrupted
+}
+
+// endAtOnce ends the process at a second signal, whatever it is doing. After the first
 // one weft waits for kernels that cannot be stopped, and says so after a second.
-func endAtOnce() {
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+func endAtOnce(signals <-chan os.Signal) {
 	select {
-	case <-again:
-		os.Exit(exitInterrupted)
+	case again := <-signals:
+		os.Exit(signalled{again}.status())
 	case <-time.After(time.Second):
 	}
 	fmt.Fprintln(os.Stderr, "\nweft: waiting for what runs; Ctrl-C or another SIGTERM ends at once")
-	<-again
-	os.Exit(exitInterrupted)
+	os.Exit(signalled{<-signals}.status())
 }
 
 // run is the command without the process around it. It returns the exit status.
@@ -81,8 +103,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "weft: interrupted")
-		return exitInterrupted
+		why := signalled{os.Interrupt}
+		errors.As(context.Cause(ctx), &why)
+		fmt.Fprintln(stderr, "weft:", why)
+		return why.status()
 	default:
 		text := "weft: " + terminal.OneLine(err.Error())
 		if terminal.Interactive(stderr) { // people read lines of 80 columns, programs one line
@@ -110,9 +134,9 @@ that are only described, with the same engine. Begin with:
   weft sim --list
 
 The exit status is 0 when all went well, 1 when something failed, 2 for a
-mistake on the command line or in a file it names, and 130 after Ctrl-C, which
-ends what runs and prints what was done so far; a second Ctrl-C ends weft at
-once.`,
+mistake on the command line or in a file it names, and 130 after Ctrl-C (143
+after SIGTERM), which ends what runs and prints what was done so far; a second
+one ends weft at once.`,
 		Version:                    version(),
 		SilenceErrors:              true,
 		SilenceUsage:               true,

@@ -8,16 +8,20 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
@@ -32,6 +36,9 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
 // measure once, and never see what the user's have measured.
 func TestMain(m *testing.M) {
 	weft.Worker()
+	if os.Getenv("WEFT_TEST_MAIN") != "" {
+		main()
+	}
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "weft-test-")
 	if err != nil {
@@ -75,7 +82,6 @@ func write(t *testing.T, name, text string) string {
 // What depends on nothing but tables is golden.
 func TestGolden(t *testing.T) {
 	for name, args := range map[string][]string{
-		"list":      {"sim", "--list"},
 		"machines":  {"machines"},
 		"mixed":     {"machines", "mixed"},
 		"partition": {"partition", "--items", "10000", "--scores", "95,80"},
@@ -101,6 +107,38 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// sim --list has a line for every machine, scenario and policy, under its heading, and
+// none is wider than the terminal.
+func TestList(t *testing.T) {
+	got := works(t, "sim", "--list")
+	at := 0
+	next := func(text string) {
+		t.Helper()
+		i := strings.Index(got[at:], text)
+		if i < 0 {
+			t.Fatalf("no %q behind\n%s", text, got[:at])
+		}
+		at += i + len(text)
+	}
+	for kind, l := range []struct {
+		heading string
+		names   []string
+	}{{"machines\n", machine.Names()}, {"\n\nscenarios\n", scenarioNames()}, {"\n\npolicies\n", sched.Names()}} {
+		next(l.heading)
+		for _, name := range l.names {
+			next(fmt.Sprintf("  %-17s ", name))
+			if kind == 2 {
+				next(sched.About(name))
+			}
+		}
+	}
+	for _, line := range strings.Split(got, "\n") {
+		if utf8.RuneCountInString(line) > terminal.Width {
+			t.Errorf("%q is wider than %d", line, terminal.Width)
+		}
+	}
+}
+
 // Every mistake is one line that says where, what, and what would be right.
 func TestMistakes(t *testing.T) {
 	badMachine := write(t, "m.json", "{\n  \"devices\": [\n    {\"name\": \"a\", \"kind\": \"gpu\"}\n  ]\n}\n")
@@ -117,6 +155,7 @@ func TestMistakes(t *testing.T) {
 		want string // the whole line, or its beginning and end around "…"
 	}{
 		{"smi", `weft: unknown command "smi"; did you mean sim?`},
+		{"demo", `weft: unknown command "demo"; did you mean run demo?`},
 		{"frobnicate", `weft: unknown command "frobnicate"; there are bench, completion, devices, doctor, machines, partition, run, sim, trace`},
 		{"help frobnicate", `weft: unknown command "frobnicate"; there are …trace`},
 		{"--frob", "weft: unknown flag: --frob; weft --help lists the flags"},
@@ -145,8 +184,13 @@ func TestMistakes(t *testing.T) {
 		{"machines nowhere", "weft: nowhere: no such machine; …"},
 		{"run", "weft: run needs a workload: " + strings.Join(workloadsAndDemo(), ", ")},
 		{"run nope", `weft: unknown workload "nope"; there are ` + strings.Join(workloadsAndDemo(), ", ")},
+		{"run nope --check", `weft: unknown workload "nope"; there are …`},
+		{"run gem --size 8", `weft: unknown workload "gem"; did you mean gemm?`},
+		{"run gemm --frob", "weft: unknown flag: --frob; weft run gemm --help lists the flags"},
+		{"bench scalling --json", `weft: unknown benchmark "scalling"; did you mean scaling?`},
+		{"smi --json", `weft: unknown command "smi"; did you mean sim?`},
 		{"run gemm --size 0", "weft: gemm: 0 × 0 times 0 × 0: bad product: sizes must be from 1 to 65536"},
-		{"run gemm --devices gpu", `weft: bad option: devices: no backend "gpu"; there is cpu, cuda, vulkan`},
+		{"run gemm --devices gpu", `weft: bad option: devices: no backend "gpu"; there is ` + strings.Join(all.Names(), ", ")},
 		{"run gemm --devices cpu:99", `weft: bad option: devices: no device "cpu:99" here; there is cpu:0`},
 		{"run gemm --repeat 0", "weft: --repeat 0: run at least once"},
 		{"run gem", `weft: unknown workload "gem"; did you mean gemm?`},
@@ -181,7 +225,7 @@ func TestMistakes(t *testing.T) {
 		{"run gemm --config gone.conf", "weft: bad option: configuration: …gone.conf"},
 		{"run gemm --config " + badConfig, "weft: bad option: " + badConfig + ":2: …policy"},
 		{"devices --policy steal", "weft: unknown flag: --policy; …"},
-		{"bench", "weft: bench needs a benchmark: balance, collective, faults, memory, …"},
+		{"bench", "weft: bench needs a benchmark: balance, collective, compare, faults, memory, …"},
 		{"bench scalling", `weft: unknown benchmark "scalling"; did you mean scaling?`},
 		{"bench overhead --tasks 0", "weft: --tasks 0: it must be from 1 to 10000000"},
 		{"bench memory --sizes x", "weft: --sizes x: a size is written such as 16MiB and is at least 64"},
@@ -201,7 +245,13 @@ func TestMistakes(t *testing.T) {
 		{"doctor now", `weft: doctor takes no arguments, only flags; "now" is too much`},
 		{"bench scaling --devices cpu", "weft: this needs several devices; ask for them, as in --devices cpu/2"},
 		{"partition", "weft: --scores is missing: …"},
-		{"partition --scores 1,2 --util 1", "weft: --util has 1 numbers for 2 scores"},
+		{"partition --scores 1,2 --util 1", "weft: --util has 1 number for 2 scores"},
+		{"partition --scores 1,2 --util 2,3", "weft: --util 2: it must be from 0 to 1"},
+		{"partition --scores 1,2 --util 0.5,-0.1", "weft: --util -0.1: it must be from 0 to 1"},
+		{"partition --scores 1,2 --util NaN,0", "weft: --util NaN: it must be from 0 to 1"},
+		{"partition --scores -1,2", "weft: --scores -1: it must be a finite number, not negative"},
+		{"partition --scores 2,Inf", "weft: --scores +Inf: it must be a finite number, not negative"},
+		{"partition --scores 1,2 --items -1", "weft: --items -1: it must not be negative"},
 		{"partition --scores 0,0", "weft: …"},
 		{"partition --scores 1 --by luck", "weft: partitioner \"luck\": unknown name; …"},
 		{"completion tcsh", "weft: completion needs a shell: bash, fish, powershell or zsh; …"},
@@ -255,12 +305,69 @@ func TestInterrupted(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "out.json")
 	s := simulation{machine: &machine.Machine{}, work: &work{}, result: &sim.Result{}}
-	if err := s.saveTrace(ctx, file); err == nil {
+	out, err := terminal.OpenOutput(&cobra.Command{}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.saveTrace(ctx, out); err == nil {
 		t.Error("a trace was written after the interrupt")
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("half a trace was left behind")
 	}
+}
+
+// The exit status after a signal is 128 and its number.
+func TestSignals(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
+		file := filepath.Join(t.TempDir(), "trace.json") // made when signals are handled
+		var stderr bytes.Buffer
+		c := exec.CommandContext(t.Context(), os.Args[0], "run", "gemm", "--size", "64", "--repeat", "2000000000", "--calibrate", "off", "--trace", file)
+		c.Env = append(os.Environ(), "WEFT_TEST_MAIN=1")
+		c.Stderr = &stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			if _, err := os.Stat(file); err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				c.Process.Kill()
+				c.Wait()
+				t.Fatalf("the command does not begin: %s", stderr.String())
+			}
+		}
+		if err := c.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		c.Wait()
+		if got := c.ProcessState.ExitCode(); got != want {
+			t.Errorf("after %v the status is %d, want %d; %s", sig, got, want, stderr.String())
+		}
+	}
+}
+
+// A trace that is written to "-" is all that standard output has.
+func TestTraceDash(t *testing.T) {
+	two, four := must(filepath.Abs("testdata/two.json")), must(filepath.Abs("testdata/four.txt"))
+	t.Chdir(t.TempDir())
+	for _, args := range []string{"sim " + two + " " + four, "run gemm --size 8 --repeat 1 --calibrate off"} {
+		code, stdout, stderr := runWeft(append(strings.Fields(args), "--trace", "-")...)
+		if code != exitOK || !json.Valid([]byte(stdout)) || !strings.Contains(stderr, "utilisation") && !strings.Contains(stderr, "busy") {
+			t.Errorf("weft %s --trace -: status %d, printed\n%.200s\nand to standard error\n%s", args, code, stdout, stderr)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("files were made: %v, %v", left, err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // Commands that print also print JSON, with the figures of the text.

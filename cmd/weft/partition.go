@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -34,8 +35,8 @@ func newPartition() *cobra.Command {
 			if len(scores) == 0 {
 				return terminal.Usagef("--scores is missing: one number for each device, as in --scores 95,80")
 			}
-			if len(utils) > 0 && len(utils) != len(scores) {
-				return terminal.Usagef("--util has %d numbers for %d scores", len(utils), len(scores))
+			if err := checkShares(items, scores, utils); err != nil {
+				return err
 			}
 			shares := make([]sched.Share, len(scores))
 			for i, s := range scores {
@@ -69,6 +70,27 @@ func newPartition() *cobra.Command {
 	f.Float64SliceVar(&utils, "util", nil, "how busy each device is already, 0 to 1 (for dynamic)")
 	terminal.Complete(c, "by", sched.PartitionerNames)
 	return c
+}
+
+// checkShares finds mistakes in the flags.
+func checkShares(items int64, scores, utils []float64) error {
+	if items < 0 {
+		return terminal.Usagef("--items %d: it must not be negative", items)
+	}
+	if len(utils) > 0 && len(utils) != len(scores) {
+		return terminal.Usagef("--util has %s for %s", terminal.Count(len(utils), "number"), terminal.Count(len(scores), "score"))
+	}
+	for _, s := range scores {
+		if !(s >= 0) || math.IsInf(s, 1) { // written so that NaN fails
+			return terminal.Usagef("--scores %v: it must be a finite number, not negative", s)
+		}
+	}
+	for _, u := range utils {
+		if !(u >= 0 && u <= 1) {
+			return terminal.Usagef("--util %v: it must be from 0 to 1", u)
+		}
+	}
+	return nil
 }
 
 // The JSON of weft partition.

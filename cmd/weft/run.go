@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +69,7 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
 	c.Flags().BoolVar(&l.asJSON, "json", false, "write the report as JSON")
 	c.Flags().BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
-	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace")
+	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace; - is standard output")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if l.repeat < 1 {
 			return terminal.Usagef("--repeat %d: run at least once", l.repeat)
@@ -94,10 +93,10 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 // run runs a job as often as asked, checks the last result and prints the report. An
 // interrupt ends it with a report of what was done until then.
 func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
-	var out *os.File
+	var out *terminal.Output
 	if l.trace != "" {
 		l.options.Trace = minEvents
-		if out, err = terminal.OpenOutput(l.trace); err != nil {
+		if out, err = terminal.OpenOutput(c, l.trace); err != nil {
 			return err
 		}
 		defer out.Close()
@@ -131,7 +130,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 	rep.fill(last)
 	rep.Interrupted = err != nil
 	if out != nil {
-		if err := terminal.Replace(out, func(w io.Writer) error { return saveTrace(w, rt, job) }); err != nil {
+		if err := out.Replace(func(w io.Writer) error { return saveTrace(w, rt, job) }); err != nil {
 			return err
 		}
 	}
@@ -270,6 +269,11 @@ type liveReport struct {
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
+	// Utilisation, Imbalance and Bottleneck are those of the last run.
+	Utilisation float64       `json:"utilisation"`
+	Imbalance   float64       `json:"imbalance"`
+	Bottleneck  trace.Verdict `json:"bottleneck"`
+	LeftOut     []string      `json:"left_out,omitempty"` // devices or backends that did not open, and why
 	// PredictionError is the median of |predicted − real| ÷ real over the runs
 	// whose tasks had all been measured before.
 	PredictionError float64 `json:"prediction_error,omitempty"`
@@ -366,6 +370,7 @@ func (r *runRow) off() float64 {
 
 func (r *liveReport) fill(last *workload.Result) {
 	r.Tasks, r.Retries, r.Moves = last.Tasks, last.Report.Retries, last.Report.Moves
+	r.Imbalance, r.Bottleneck, r.LeftOut = last.Report.Imbalance(), last.Report.Bottleneck(), last.Report.LeftOut
 	for _, w := range last.Ways {
 		if w.Taken {
 			r.Way = w.Name
@@ -374,7 +379,8 @@ func (r *liveReport) fill(last *workload.Result) {
 	for i := range r.Devices {
 		d := &last.Report.Devices[i]
 		r.Devices[i].Tasks, r.Devices[i].Busy = d.Tasks, d.Busy.Seconds()
-		r.Devices[i].Util = d.Busy.Seconds() / max(last.Report.Elapsed().Seconds(), 1e-9)
+		r.Devices[i].Util = last.Report.Utilisation(i)
+		r.Utilisation += r.Devices[i].Util / float64(len(r.Devices))
 	}
 	var errs []float64
 	for i, run := range r.Runs {
@@ -384,7 +390,7 @@ func (r *liveReport) fill(last *workload.Result) {
 	}
 	if len(errs) > 0 {
 		slices.Sort(errs)
-		r.PredictionError = errs[len(errs)/2]
+		r.PredictionError = (errs[(len(errs)-1)/2] + errs[len(errs)/2]) / 2
 	}
 }
 
@@ -422,6 +428,10 @@ func (r *liveReport) text(w io.Writer) {
 	if len(r.Runs) == 0 {
 		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, terminal.Count(r.Tasks, "task"))
 		return
+	}
+	fmt.Fprintf(w, "The last run was %s: devices ran tasks %s of the time, imbalance %s.\n", r.Bottleneck, terminal.Percent(r.Utilisation), terminal.Percent(r.Imbalance))
+	for _, why := range r.LeftOut {
+		fmt.Fprintf(w, "Left out: %s.\n", why)
 	}
 	if r.learned(len(r.Runs) - 1) {
 		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", terminal.Percent(r.PredictionError))

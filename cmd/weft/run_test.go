@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -69,6 +70,8 @@ func TestResult(t *testing.T) {
 		"automata --rows 64 --cols 64 --steps 4 --pattern glider": "Result: 5 of 4096 cells alive after 4 steps.\n",
 		"reduce --n 1 --op max --json":                            `"result": "max `,
 		"landscape --residues 4":                                  "Result: native energy ",
+		"merkle --leaves 7":                                       " of the time, imbalance ",
+		"merkle --leaves 9 --json":                                `"bottleneck": "`,
 	} {
 		args := append([]string{"run"}, strings.Fields(args+" --devices cpu/2 --repeat 1 --calibrate off --cache-dir off")...)
 		if text := works(t, args...); !strings.Contains(text, want) {
@@ -149,5 +152,14 @@ func TestCheckLastRun(t *testing.T) {
 		if err := l.run(c, &idler{Job: job}); err == nil || !strings.Contains(err.Error(), "the result is wrong") {
 			t.Errorf("%s: the last run did nothing, and the command says %v", name, err)
 		}
+	}
+}
+
+// The error of predictions is the median over an even number of runs as well.
+func TestPredictionError(t *testing.T) {
+	rep := liveReport{Runs: []runRow{{Seconds: 1, Predicted: 1.1, Samples: 1}, {Seconds: 1, Predicted: 1.3, Samples: 1}}}
+	rep.fill(&workload.Result{Report: &weft.Report{}})
+	if got := rep.PredictionError; math.Abs(got-0.2) > 1e-9 {
+		t.Errorf("predictions that were off by 10 %% and 30 %% are off by %v in the median", got)
 	}
 }

@@ -20,6 +20,9 @@ const (
 	// checkedTasks is the most tasks for which the oracle follows the content of every
 	// buffer. Larger simulations only tell times.
 	checkedTasks = 200_000
+	// whatIfTasks is the most tasks for which changes of the machine are simulated, which
+	// takes four simulations more. With more tasks they are estimated from the trace.
+	whatIfTasks = 50_000
 	// minEvents and maxEvents bound the number of events recorded, 25 to 400 MB.
 	minEvents, maxEvents = 1 << 18, 1 << 22
 )
@@ -78,7 +81,7 @@ or is a fault, as "at 2ms lose cuda:1". Generators are
 	f := c.Flags()
 	f.StringVar(&o.policy, "policy", sched.Default, "how tasks are placed (see --list)")
 	f.StringVar(&o.faults, "faults", "", "`file` of what goes wrong, as \"at 2ms lose cuda:1\"")
-	f.StringVar(&o.trace, "trace", "", "write a trace for ui.perfetto.dev to a `file`")
+	f.StringVar(&o.trace, "trace", "", "write a trace for ui.perfetto.dev to a `file`; - is standard output")
 	f.StringVar(&o.explain, "explain", "", "say why a `task` (name or number), or all, went where it went")
 	f.Uint64Var(&o.seed, "seed", 0, "seed of noise and of policies that explore")
 	f.Float64Var(&o.noise, "noise", 0, "vary durations by up to this fraction, 0 to 0.9")
@@ -100,12 +103,19 @@ func (o *simOptions) check() error {
 	return terminal.CheckWidth(o.width)
 }
 
-func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
+func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
 	var s *simulation
-	err := terminal.Abandonable(c.Context(), func() (err error) {
+	var out *terminal.Output
+	if o.trace != "" {
+		if out, err = terminal.OpenOutput(c, o.trace); err != nil {
+			return err
+		}
+		defer out.Close()
+	}
+	err = terminal.Abandonable(c.Context(), func() (err error) {
 		if s, err = o.load(machineArg, workArg); err != nil {
 			return err
 		}
@@ -114,8 +124,8 @@ func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
 	if err != nil {
 		return err
 	}
-	if o.trace != "" {
-		if err := s.saveTrace(c.Context(), o.trace); err != nil {
+	if out != nil {
+		if err := s.saveTrace(c.Context(), out); err != nil {
 			return err
 		}
 	}
@@ -123,7 +133,7 @@ func (o *simOptions) run(c *cobra.Command, machineArg, workArg string) error {
 		if err := s.writeText(b, o.width); err != nil {
 			return err
 		}
-		if o.trace != "" {
+		if o.trace != "" && o.trace != "-" {
 			fmt.Fprintf(b, "\ntrace in %s: open it in ui.perfetto.dev, or: weft trace %s\n", o.trace, o.trace)
 		}
 		return nil

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -154,5 +156,24 @@ func TestDemo(t *testing.T) {
 	}
 	if strings.Contains(text, "; 0 tasks whose results were lost") {
 		t.Errorf("nothing had to be recovered:\n%s", text)
+	}
+}
+
+// What a change of the machine is said to save is what it saves in a simulation of the
+// changed machine.
+func TestFixesAreSimulated(t *testing.T) {
+	m, _ := machine.Named("mixed")
+	changed := *m
+	changed.Devices = slices.Clone(m.Devices)
+	for i := range changed.Devices {
+		changed.Devices[i].Rates.LaunchNS = 0
+	}
+	file := write(t, "launch.json", string(machine.Encode(&changed)))
+	for _, scenario := range []string{"skewed", "uniform", "rows"} {
+		before, after := simulated(t, "mixed", scenario), simulated(t, file, scenario)
+		i := slices.IndexFunc(before.Fixes, func(f fixJSON) bool { return f.What == "no launch overhead" })
+		if i < 0 || before.Fixes[i].Makespan != after.Makespan {
+			t.Errorf("%s: without launch overhead it takes %v; what would help is %+v", scenario, after.Makespan, before.Fixes)
+		}
 	}
 }

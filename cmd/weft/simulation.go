@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -28,6 +27,7 @@ type simulation struct {
 
 	checked      bool
 	result       *sim.Result
+	fixes        []trace.Fix // that were simulated; nil if none were
 	analysed     *trace.Analysis
 	explanations []sched.Explanation
 }
@@ -47,7 +47,12 @@ func (s *simulation) run() (err error) {
 			}
 		}
 	}
-	s.result, err = sim.Run(c)
+	if s.result, err = sim.Run(c); err != nil {
+		return err
+	}
+	if s.work.tasks <= whatIfTasks && s.failed() == 0 {
+		s.fixes, err = sim.WhatIf(c, s.result.Makespan)
+	}
 	return err
 }
 
@@ -101,30 +106,21 @@ func (s *simulation) analysis() trace.Analysis {
 		return nil
 	})
 	a.Names = s.names()
+	if s.fixes != nil {
+		a.Revise(s.fixes)
+	}
 	s.analysed = &a
 	return a
 }
 
-// saveTrace writes the trace, or no file at all.
-func (s *simulation) saveTrace(ctx context.Context, file string) error {
-	f, err := os.Create(file)
-	if err != nil {
-		return terminal.FileError(file, err)
-	}
+// saveTrace writes the trace.
+func (s *simulation) saveTrace(ctx context.Context, out *terminal.Output) error {
 	// The name says that the trace is no measurement.
 	m := *s.machine
 	m.Name += simulatedMark
-	err = trace.WriteChrome(&interruptible{ctx, f}, &m, s.result.Trace, s.names())
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		if info, e := os.Lstat(file); e == nil && info.Mode().IsRegular() { // not /dev/full
-			os.Remove(file)
-		}
-		return terminal.FileError(file, err)
-	}
-	return nil
+	return out.Replace(func(w io.Writer) error {
+		return trace.WriteChrome(&interruptible{ctx, w}, &m, s.result.Trace, s.names())
+	})
 }
 
 // simulatedMark follows the machine's name in traces of simulations.

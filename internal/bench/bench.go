@@ -33,11 +33,12 @@ type Setup struct {
 	Open func(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error)
 }
 
-// Commands returns a command for each benchmark, and one for the suite of them.
+// Commands returns a command for each benchmark, one for the suite of them, and one that
+// compares what they wrote.
 func Commands(s Setup) []*cobra.Command {
 	return []*cobra.Command{
 		newOverhead(s), newScaling(s), newBalance(s), newMemory(s), newSync(s), newCollective(s), newP2P(s),
-		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newSuite(s),
+		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newSuite(s), newCompare(),
 	}
 }
 
@@ -137,12 +138,18 @@ func (b benchmark[T]) command(s Setup) *cobra.Command {
 				return terminal.Usagef("--repeat %d: run at least once", m.repeat)
 			}
 			m.ctx, m.stderr, m.quiet = c.Context(), c.ErrOrStderr(), asJSON
+			var part partRow
+			ended := part.watch()
 			rows, err := b.measure(m)
+			ended()
 			if err != nil && (len(rows) == 0 || !errors.Is(err, context.Canceled)) {
 				return err
 			}
 			if failed := terminal.Print(c, asJSON, rows, func(w *bytes.Buffer) error {
 				b.text(w, rows)
+				if note := part.note(); note != "" {
+					fmt.Fprintf(w, "\n%s\n", terminal.Wrap("("+note+")", terminal.Width))
+				}
 				return nil
 			}); failed != nil {
 				return failed
@@ -180,10 +187,11 @@ func checked(ctx context.Context, j workload.Job) error {
 	return nil
 }
 
-// median returns the middle one of numbers in order, of an even count the upper one.
+// median returns the middle one of numbers in order, of an even count the mean of the
+// two in the middle.
 func median(xs []float64) float64 {
 	xs = slices.Sorted(slices.Values(xs))
-	return xs[len(xs)/2]
+	return (xs[(len(xs)-1)/2] + xs[len(xs)/2]) / 2
 }
 
 // best returns the smallest of numbers, which are times.

@@ -288,3 +288,15 @@ func TestBenchReplica(t *testing.T) {
 		t.Errorf("adaptive: %+v", adaptive)
 	}
 }
+
+// The median of an even count is the mean of the two in the middle.
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		of   []float64
+		want float64
+	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{1, 9, 4, 2}, 3}} {
+		if got := median(c.of); got != c.want {
+			t.Errorf("the median of %v is %v, want %v", c.of, got, c.want)
+		}
+	}
+}

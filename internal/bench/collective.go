@@ -36,9 +36,9 @@ type collectiveRow struct {
 	Bytes   int64   `json:"bytes"` // of each device's vector
 	Seconds float64 `json:"seconds"`
 	BestSec float64 `json:"best_seconds"`
-	// BusGBPS is bytes a second that each device must get: 2(n-1)/n times the
-	// vector's, in units of 10⁹.
-	BusGBPS float64 `json:"bus_gbps"`
+	// BusGBPS is bytes a second that each device must get, in units of 10⁹: 2(n-1)/n
+	// times the vector's in an all-reduce, see traffic for others. A barrier has none.
+	BusGBPS float64 `json:"bus_gbps,omitempty"`
 	// Ratio is weft's bus bandwidth over the peer's, in rows of peers.
 	Ratio float64 `json:"ratio,omitempty"`
 	Why   string  `json:"why,omitempty"`
@@ -46,6 +46,7 @@ type collectiveRow struct {
 
 // collectives is the benchmark of that name.
 type collectives struct {
+	ops       []string
 	sizes     []string
 	counts    []int
 	algorithm string
@@ -58,14 +59,16 @@ func newCollective(s Setup) *cobra.Command {
 	c := benchmark[collectiveRow]{
 		use:   "collective",
 		short: "How fast devices combine what each of them has",
-		long: `All-reduce of float32 sums over vectors in host memory, on the cores cut into
-devices (or on --devices), beside what the machine allows: as many copies at
-once of the bytes each device must get (memcpy), and beside OpenMPI where mpirun
-and mpicc are installed. Every result is checked first; all take turns, round by
-round, and medians count. Bus bandwidth is 2(n-1)/n times the vector's bytes
-over the time.`,
+		long: `Operations on vectors of float32 in host memory, on the cores cut into devices
+(or on --devices). All-reduce of sums stands beside what the machine allows: as
+many copies at once of the bytes each device must get (memcpy), and beside
+OpenMPI where mpirun and mpicc are installed; --ops names other operations.
+Every result is checked first; all take turns, round by round, and medians
+count. Bus bandwidth is the bytes that each device must get over the time: for
+an all-reduce 2(n-1)/n times the vector's.`,
 		repeat: 9, measure: o.measure, text: o.text,
 	}.command(s)
+	c.Flags().StringSliceVar(&o.ops, "ops", []string{collective.AllReduce.String()}, "`operations`: "+strings.Join(operationNames(), ", "))
 	c.Flags().StringSliceVar(&o.sizes, "sizes", []string{"4KiB", "1MiB", "64MiB"}, "`sizes` of the vectors")
 	c.Flags().IntSliceVar(&o.counts, "split", []int{2, 4}, "`numbers` of devices to cut the cores into, when --devices names none")
 	c.Flags().StringVar(&o.algorithm, "algorithm", "", "one of "+strings.Join(collective.Algorithms(), ", ")+"; the best by default")
@@ -83,6 +86,17 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 		if err := terminal.MustName("algorithm", o.algorithm, collective.Algorithms()); err != nil {
 			return nil, err
 		}
+	}
+	var ops []collective.Op
+	for _, name := range o.ops {
+		op, err := collective.ParseOp(name)
+		if err != nil {
+			return nil, terminal.Usagef("--ops %s: there are %s", name, strings.Join(operationNames(), ", "))
+		}
+		ops = append(ops, op)
+	}
+	if len(ops) == 0 {
+		return nil, terminal.Usagef("--ops is empty: there are %s", strings.Join(operationNames(), ", "))
 	}
 	lists := []string{m.options.Devices}
 	if m.options.Devices == "" {
@@ -104,7 +118,7 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 		}
 		defer mpi.close()
 	}
-	p := m.progress("size", len(lists)*len(sizes))
+	p := m.progress("size", len(lists)*len(sizes)*len(ops))
 	defer p.Finish()
 	for _, list := range lists {
 		err := func() error {
@@ -117,14 +131,19 @@ func (o *collectives) measure(m *meter) (rows []collectiveRow, err error) {
 			if err != nil {
 				return err
 			}
-			for _, size := range sizes {
-				p.At("%d devices, %s", g.Size(), text.FormatSize(size))
-				more, err := o.one(m, g, mpi, size)
-				rows = append(rows, more...)
-				if err != nil {
-					return err
+			for _, op := range ops {
+				for _, size := range sizes {
+					p.At("%v, %d devices, %s", op, g.Size(), text.FormatSize(size))
+					more, err := o.one(m, g, mpi, op, size)
+					rows = append(rows, more...)
+					if err != nil {
+						return err
+					}
+					p.Add()
+					if op == collective.Barrier { // whose vectors are empty
+						break
+					}
 				}
-				p.Add()
 			}
 			return nil
 		}()
@@ -143,48 +162,44 @@ const (
 	mostTimes  = 2000
 )
 
-// one measures one size on a group, and its peers in turn with it.
-func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, size int64) ([]collectiveRow, error) {
+// one measures one size of an operation on a group, and the peers of an all-reduce in
+// turn with it.
+func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, op collective.Op, size int64) ([]collectiveRow, error) {
 	n := g.Size()
-	count := int(size / 4)
-	in, out := make([][]float32, n), make([][]float32, n)
-	for r := range n {
-		in[r], out[r] = make([]float32, count), make([]float32, count)
-		for i := range in[r] {
-			in[r][i] = float32(r + i%13)
-		}
+	if op == collective.Send && n < 2 {
+		return nil, nil
 	}
-	res, err := comm.AllReduce(m.ctx, g, collective.Sum, in, out)
+	v := newVectors(op, n, size/4)
+	res, err := v.do(m.ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	for r := range n {
-		for i, x := range out[r] {
-			if want := float32(n*(n-1)/2 + n*(i%13)); x != want {
-				return nil, fmt.Errorf("allreduce of %d bytes on %d devices: element %d of rank %d is %v, want %v", size, n, i, r, x, want)
-			}
-		}
+	if err := v.check(); err != nil {
+		return nil, fmt.Errorf("%v of %d bytes on %d devices: %w", op, size, n, err)
 	}
-	times := int(min(max(roundBytes/size, 1), mostTimes))
+	if op == collective.Barrier {
+		size = 0
+	}
+	times := int(min(max(roundBytes/max(size, 1), 1), mostTimes))
 	ours := func() (float64, error) {
 		began := time.Now()
 		for range times {
-			if _, err := comm.AllReduce(m.ctx, g, collective.Sum, in, out); err != nil {
+			if _, err := v.do(m.ctx, g); err != nil {
 				return 0, err
 			}
 		}
 		return time.Since(began).Seconds() / float64(times), nil
 	}
-	row := collectiveRow{Op: "allreduce", Algorithm: res.Algorithm, Devices: n, Bytes: size}
+	row := collectiveRow{Op: op.String(), Algorithm: res.Algorithm, Devices: n, Bytes: size}
 	contenders := []contender{{row, ours}}
 	if o.explain {
-		plan, err := g.Plan(collective.Spec{Op: collective.AllReduce, Count: int64(count)})
+		plan, err := g.Plan(collective.Spec{Op: op, Peer: v.spec.Peer, Count: v.spec.Count})
 		if err != nil {
 			return nil, err
 		}
 		contenders[0].row.Why = plan.Explain()
 	}
-	if o.peers {
+	if o.peers && op == collective.AllReduce {
 		row.Algorithm, row.Peer = "", "memcpy"
 		contenders = append(contenders, contender{row, func() (float64, error) { return copyAll(n, int(size), times), nil }})
 		if mpi != nil {
@@ -217,7 +232,7 @@ func race(all []contender, rounds int) (rows []collectiveRow, err error) {
 	for i, c := range all {
 		r := c.row
 		r.Seconds, r.BestSec = median(took[i]), best(took[i])
-		r.BusGBPS = 2 * float64(r.Devices-1) / float64(r.Devices) * float64(r.Bytes) / r.Seconds / 1e9
+		r.BusGBPS = traffic(r.Op, r.Devices) * float64(r.Bytes) / r.Seconds / 1e9
 		if i > 0 {
 			r.Ratio = r.Seconds / rows[0].Seconds
 		}
@@ -256,7 +271,7 @@ func (o *collectives) text(w io.Writer, rows []collectiveRow) {
 			by, times = r.Peer, fmt.Sprintf("%.2f ×", r.Ratio)
 		}
 		table = append(table, []any{r.Op, r.Devices, text.FormatSize(r.Bytes), by,
-			terminal.Seconds(r.Seconds), terminal.Seconds(r.BestSec), fmt.Sprintf("%.2f GB/s", r.BusGBPS), times})
+			terminal.Seconds(r.Seconds), terminal.Seconds(r.BestSec), terminal.SI(1e9*r.BusGBPS, "B/s"), times})
 	}
 	terminal.Table(w, table)
 	for _, r := range rows {

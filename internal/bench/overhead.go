@@ -143,7 +143,7 @@ func roundTrip(m *meter) (row overheadRow, err error) {
 	}
 	slices.Sort(us)
 	return overheadRow{
-		Case: "round trip", Tasks: 1, Devices: len(rt.Devices()), USPerTask: us[0], MedianUS: us[len(us)/2], P99US: us[len(us)*99/100],
+		Case: "round trip", Tasks: 1, Devices: len(rt.Devices()), USPerTask: us[0], MedianUS: median(us), P99US: us[len(us)*99/100],
 	}, nil
 }
 

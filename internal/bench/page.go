@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,6 +44,36 @@ type page struct {
 	Facts   []fact
 	Devices []machine.Device
 	Charts  []chartGroup
+	Notes   []string  // what stands beside figures
+	More    []section // benchmarks without a table of their own on the page
+	Missing []string  // what was not measured, and why
+}
+
+// section is a benchmark as the command prints it.
+type section struct{ Title, Text string }
+
+// tabled are the benchmarks that the page has charts or tables for.
+var tabled = []string{"strong", "weak", "overhead", "sync", "memory", "balance"}
+
+// sections fills what the page says of benchmarks beside its charts and tables.
+func (p *page) sections() {
+	for _, part := range (&suite{}).parts(p.suiteReport) {
+		row := p.part(part.name)
+		if part.rows() == 0 {
+			if row.Why != "" {
+				p.Missing = append(p.Missing, part.name+": "+row.Why)
+			}
+			continue
+		}
+		if note := row.note(); note != "" {
+			p.Notes = append(p.Notes, part.name+": "+note)
+		}
+		if !slices.Contains(tabled, part.name) {
+			var b strings.Builder
+			part.write(&b)
+			p.More = append(p.More, section{strings.ToUpper(part.title[:1]) + part.title[1:], b.String()})
+		}
+	}
 }
 
 // fact is a figure at the top of the page.
@@ -66,6 +97,7 @@ func writePage(w io.Writer, r *suiteReport) error {
 			p.Charts = append(p.Charts, g)
 		}
 	}
+	p.sections()
 	return pageTemplate.Execute(w, p)
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +118,12 @@ func TestSuite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.html")
 	if _, err := run(ctx, "suite", "--html", file); !errors.Is(err, context.Canceled) {
 		t.Errorf("interrupted, the suite ends with %v", err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty page was left behind: %v", err)
+	}
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
 	}
 	_, err := run(t.Context(), "suite", "--html", filepath.Join(file, "below"))
 	if mistake := (terminal.UsageError{}); err == nil || errors.As(err, &mistake) || !strings.Contains(err.Error(), "not a directory") {

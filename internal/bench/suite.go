@@ -2,12 +2,10 @@ package bench
 
 import (
 	"bytes"
-	"context"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -36,6 +34,14 @@ type suiteReport struct {
 	Sync        []syncRow       `json:"sync"`
 	Memory      []memoryRow     `json:"memory"`
 	Balance     []balanceRow    `json:"balance"`
+	P2P         []p2pRow        `json:"p2p"`
+	Collective  []collectiveRow `json:"collective"`
+	Pipeline    []pipelineRow   `json:"pipeline"`
+	Replica     []replicaRow    `json:"replica"`
+	Product     []productRow    `json:"product"`
+	Faults      []faultsRow     `json:"faults"`
+	// Parts says of each benchmark how it went, as far as the suite came.
+	Parts []partRow `json:"parts"`
 
 	here *machine.Machine
 }
@@ -45,6 +51,7 @@ type suite struct {
 	Setup
 	repeat  int
 	atLeast time.Duration
+	timeout time.Duration
 	only    []string
 	tasks   int
 	sizes   []string
@@ -59,9 +66,12 @@ func newSuite(s Setup) *cobra.Command {
 		Short: "All benchmarks in one report, as a page if you like",
 		Long: `Run all benchmarks, and strong and weak scaling of each workload. --html writes
 a page that needs nothing but a browser: speed-up against the ideal, all tables,
-the machine, the commit and the command.
+the machine, the commit and the command. What this machine cannot run is listed
+with the reason; --timeout ends what takes too long and keeps the rows that are
+complete.
 
-It takes some minutes. Run it on a machine that does nothing else.`,
+It takes some minutes. Run it on a machine that does nothing else: where other
+programs used its cores meanwhile, that is told beside the figures.`,
 		Example:           `  weft bench suite --html out.html`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -70,10 +80,11 @@ It takes some minutes. Run it on a machine that does nothing else.`,
 	f := c.Flags()
 	f.IntVar(&o.repeat, "repeat", 7, "how often everything is measured")
 	f.DurationVar(&o.atLeast, "at-least", time.Second, "how long one device is to take for a workload, in scaling; 0 leaves\nsizes as weft run has them")
+	f.DurationVar(&o.timeout, "timeout", 0, "longest time for each benchmark; 0 is no limit")
 	f.StringSliceVar(&o.only, "only", nil, "`workloads` whose scaling and balance to measure (all)")
 	f.IntVar(&o.tasks, "tasks", 100_000, "tasks in each graph of overhead")
 	f.StringSliceVar(&o.sizes, "sizes", []string{"64KiB", "1MiB", "16MiB", "256MiB"}, "`sizes` of the buffers of memory")
-	f.StringVar(&o.html, "html", "", "write a page to this `file`")
+	f.StringVar(&o.html, "html", "", "write a page to this `file`; - is standard output")
 	f.BoolVar(&o.asJSON, "json", false, "write the report as JSON")
 	terminal.Complete(c, "only", catalog.Names)
 	return c
@@ -93,33 +104,36 @@ func (o *suite) run(c *cobra.Command) error {
 	if err := checkAtLeast(o.atLeast); err != nil {
 		return err
 	}
+	if o.timeout < 0 {
+		return terminal.Usagef("--timeout %v: it must not be negative", o.timeout)
+	}
 	if err := (&overhead{o.tasks}).check(); err != nil { // now, not after minutes
 		return err
 	}
 	if _, err := (&memory{o.sizes}).bytes(); err != nil {
 		return err
 	}
-	var page *os.File
+	var page *terminal.Output
 	if o.html != "" {
-		if page, err = terminal.OpenOutput(o.html); err != nil {
+		if page, err = terminal.OpenOutput(c, o.html); err != nil {
 			return err
 		}
 		defer page.Close()
 	}
 	r := &suiteReport{Command: commandLine(c), Commit: commit(), Platform: host.Platform(), When: time.Now(), Load: host.Read().Load}
-	interrupt := o.measure(&meter{Setup: o.Setup, ctx: c.Context(), options: opts, repeat: o.repeat, stderr: c.ErrOrStderr(), quiet: o.asJSON}, r)
-	if interrupt != nil && (r.here == nil || !errors.Is(interrupt, context.Canceled)) {
+	failed, interrupt := o.measure(&meter{Setup: o.Setup, ctx: c.Context(), options: opts, repeat: o.repeat, stderr: c.ErrOrStderr(), quiet: o.asJSON}, r)
+	if r.here == nil {
 		return interrupt
 	}
 	r.Interrupted = interrupt != nil
 	if page != nil {
-		if err := terminal.Replace(page, func(w io.Writer) error { return writePage(w, r) }); err != nil {
+		if err := page.Replace(func(w io.Writer) error { return writePage(w, r) }); err != nil {
 			return err
 		}
 	}
 	err = terminal.Print(c, o.asJSON, r, func(b *bytes.Buffer) error {
 		r.text(b)
-		if page != nil {
+		if page != nil && o.html != "-" {
 			fmt.Fprintf(b, "\npage in %s\n", o.html)
 		}
 		return nil
@@ -127,56 +141,7 @@ func (o *suite) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return interrupt
-}
-
-// measure fills the report. After an error the report has the parts that are complete.
-func (o *suite) measure(m *meter, r *suiteReport) (err error) {
-	if _, err := m.several(); err != nil {
-		return err
-	}
-	if r.here, err = m.machine(); err != nil {
-		return err
-	}
-	r.Machine = machine.Encode(r.here)
-	strong := scaling{only: o.only, atLeast: o.atLeast}
-	uneven := balance{only: o.only}
-	weak := scaling{only: o.only, atLeast: o.atLeast, weak: true}
-	for _, part := range []func() error{
-		func() (err error) { r.Overhead, err = (&overhead{o.tasks}).measure(m); return err },
-		func() (err error) { r.Sync, err = measureSync(m); return err },
-		func() (err error) { r.Memory, err = (&memory{o.sizes}).measure(m); return err },
-		func() (err error) { r.Balance, err = uneven.measure(m); return err },
-		func() (err error) { r.Strong, err = strong.measure(m); return err },
-		func() (err error) { r.Weak, err = weak.measure(m); return err },
-	} {
-		if err := part(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *suiteReport) text(w *bytes.Buffer) {
-	fmt.Fprintf(w, "%s\n%s, %s\ncommit %s\n\n", r.Command, r.Platform, r.When.Format(time.DateTime), r.Commit)
-	terminal.Machine(w, r.here)
-	for _, s := range []struct {
-		title string
-		rows  int
-		write func(io.Writer)
-	}{
-		{"strong scaling: the same work on more devices", len(r.Strong), func(w io.Writer) { writeScaling(w, r.Strong) }},
-		{"weak scaling: work that grows with the devices", len(r.Weak), func(w io.Writer) { writeScaling(w, r.Weak) }},
-		{"overhead of a task", len(r.Overhead), func(w io.Writer) { writeOverhead(w, r.Overhead) }},
-		{"synchronisation", len(r.Sync), func(w io.Writer) { writeSync(w, r.Sync) }},
-		{"memory", len(r.Memory), func(w io.Writer) { writeMemory(w, r.Memory) }},
-		{"balance", len(r.Balance), func(w io.Writer) { writeBalance(w, r.Balance) }},
-	} {
-		if s.rows > 0 {
-			fmt.Fprintf(w, "\n%s\n\n", s.title)
-			s.write(w)
-		}
-	}
+	return cmp.Or(interrupt, failed)
 }
 
 // commandLine is the command with the flags that the user gave.

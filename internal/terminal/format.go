@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Width is the number of columns that help, reports and progress keep to.
@@ -18,13 +20,13 @@ func CheckWidth(width int) error {
 	return nil
 }
 
-// Wrap breaks text at blanks into lines of at most width columns, as far as its
+// Wrap breaks s at blanks into lines of at most width columns, as far as its
 // words are short enough. Lines after the first are indented by two blanks.
-func Wrap(text string, width int) string {
+func Wrap(s string, width int) string {
 	const indent = "  "
 	var b strings.Builder
 	column := 0
-	for i, word := range strings.Fields(text) {
+	for i, word := range strings.Fields(s) {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case i == 0:
@@ -80,13 +82,8 @@ func Chance(p float64) string {
 	return fmt.Sprintf("at most %.2g %%", 100*p)
 }
 
-// Count writes a number of things, with an s where they are not one.
-func Count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
+// Count writes a number of things, as [text.Count] does.
+func Count(n int, what string) string { return text.Count(n, what) }
 
 // Short writes a duration with three significant digits.
 func Short(d time.Duration) string {

@@ -3,6 +3,7 @@ package terminal
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -35,9 +36,10 @@ const (
 )
 
 // StartProgress begins to show the progress of total units on w. It returns nil if
-// quiet is set, as for --json, or w is no terminal. The caller calls Finish.
+// quiet is set, as for --json, or w is no terminal that takes control sequences, which
+// TERM=dumb denies. The caller calls Finish.
 func StartProgress(w io.Writer, quiet bool, unit string, total int) *Progress {
-	if quiet || !Interactive(w) {
+	if quiet || !Interactive(w) || os.Getenv("TERM") == "dumb" {
 		return nil
 	}
 	now := time.Now()

@@ -1,8 +1,10 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -54,16 +56,38 @@ func Models(m *machine.Machine) string {
 	return strings.Join(models, ", ")
 }
 
-// Machine writes the tables of a machine's devices and links.
+// ranked returns the positions of merits, the highest first; equals stay in their order.
+func ranked(merits []float64) []int {
+	order := make([]int, len(merits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(merits[b], merits[a]) })
+	return order
+}
+
+// Machine writes the tables of a machine's devices, the best first, and links. Devices
+// are compared by their measured speed, as a share of the fastest, or by their score as
+// long as not all are measured.
 func Machine(w io.Writer, m *machine.Machine) {
 	head := m.Name + ": " + Models(m)
 	if m.HostBytes > 0 {
 		head += ", host memory " + SI(float64(m.HostBytes), "B")
 	}
 	fmt.Fprintf(w, "%s\n\n", Wrap(head, Width))
-	rows := [][]any{{"device", "kind", "cores", "memory", "fp32", "bandwidth", "launch", "score"}}
-	for i := range m.Devices {
+	merits, measured := machine.Merits(m.Devices)
+	last := "score"
+	if measured {
+		last = "speed"
+	}
+	rows := [][]any{{"device", "kind", "cores", "memory", "fp32", "bandwidth", "launch", last}}
+	order := ranked(merits)
+	for _, i := range order {
 		d := &m.Devices[i]
+		merit := fmt.Sprintf("%.0f", merits[i])
+		if measured { // of the fastest
+			merit = fmt.Sprintf("%.3g %%", 100*merits[i]/merits[order[0]])
+		}
 		memory := SI(float64(d.MemBytes), "B")
 		if d.HostMemory && d.MemBytes == 0 {
 			memory = "host"
@@ -74,7 +98,7 @@ func Machine(w io.Writer, m *machine.Machine) {
 		}
 		rows = append(rows, []any{d.Name, d.Kind, d.ComputeUnits, memory,
 			SI(d.Rates.Ops[graph.FP32], "FLOP/s"), SI(d.Rates.MemoryBPS, "B/s"),
-			launch, fmt.Sprintf("%.0f", machine.Score(d))})
+			launch, merit})
 	}
 	Table(w, rows)
 	if len(m.Links) == 0 {

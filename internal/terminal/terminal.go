@@ -82,32 +82,69 @@ func FileError(file string, err error) error {
 	return fmt.Errorf("%s: %w", file, err)
 }
 
-// OpenOutput opens a file that a command writes at its end by [Replace], so that a
-// file that cannot be written is reported before anything is computed. Its content
-// stays until then: a command that is interrupted or fails destroys no earlier result.
-func OpenOutput(file string) (*os.File, error) {
-	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666)
-	if err != nil {
-		return nil, FileError(file, err)
-	}
-	return f, nil
+// Output is a file that a command writes at its end, or standard output.
+type Output struct {
+	w    io.Writer // standard output; nil for a file
+	file *os.File
+	// empty says that the file has nothing in it that is worth keeping: it was not there
+	// before, or what was in it is dropped and what replaces it not yet written.
+	empty  bool
+	closed bool
 }
 
-// Replace writes a file in place of what is in it, and closes it. Pipes and devices
-// have no content to drop.
-func Replace(f *os.File, write func(w io.Writer) error) error {
-	info, err := f.Stat()
+// OpenOutput opens a file that a command writes at its end by [Output.Replace], so that
+// a file that cannot be written is reported before anything is computed. Its content
+// stays until then: a command that is interrupted or fails destroys no earlier result.
+// The name "-" is standard output, which has nothing else then: the report of the
+// command goes to standard error. The caller calls Close.
+func OpenOutput(c *cobra.Command, file string) (*Output, error) {
+	if file == "-" {
+		o := &Output{w: c.OutOrStdout()}
+		c.SetOut(c.ErrOrStderr())
+		return o, nil
+	}
+	_, err := os.Lstat(file)
+	o := &Output{empty: errors.Is(err, fs.ErrNotExist)}
+	if o.file, err = os.OpenFile(file, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+		return nil, FileError(file, err)
+	}
+	return o, nil
+}
+
+// Replace writes the output in place of what is in the file, and closes it. Pipes and
+// devices have no content to drop.
+func (o *Output) Replace(write func(w io.Writer) error) error {
+	if o.w != nil {
+		return write(o.w)
+	}
+	info, err := o.file.Stat()
 	if err == nil && info.Mode().IsRegular() {
-		err = f.Truncate(0)
+		o.empty = true
+		err = o.file.Truncate(0)
 	}
 	if err == nil {
-		err = write(f)
+		err = write(o.file)
 	}
-	if closed := f.Close(); err == nil {
+	o.empty = o.empty && err != nil
+	if closed := o.Close(); err == nil {
 		err = closed
 	}
 	if err != nil {
-		return FileError(f.Name(), err)
+		return FileError(o.file.Name(), err)
 	}
 	return nil
+}
+
+// Close closes the file and removes it if there is nothing in it that is worth keeping.
+// Closing it again does nothing.
+func (o *Output) Close() error {
+	if o.w != nil || o.closed {
+		return nil
+	}
+	o.closed = true
+	err := o.file.Close()
+	if info, e := os.Lstat(o.file.Name()); o.empty && e == nil && info.Mode().IsRegular() { // not /dev/full
+		os.Remove(o.file.Name())
+	}
+	return err
 }

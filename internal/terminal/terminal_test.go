@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +15,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 )
 
 func TestText(t *testing.T) {
@@ -82,28 +86,87 @@ func TestReplace(t *testing.T) {
 	if err := os.WriteFile(file, []byte("what was there before"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	f, err := OpenOutput(file)
+	var c cobra.Command
+	f, err := OpenOutput(&c, file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(file); err != nil || len(got) == 0 {
 		t.Errorf("opening left %q, %v", got, err)
 	}
-	err = Replace(f, func(w io.Writer) error {
+	err = f.Replace(func(w io.Writer) error {
 		_, err := io.WriteString(w, "new")
 		return err
 	})
 	if got, _ := os.ReadFile(file); err != nil || string(got) != "new" {
 		t.Errorf("the file holds %q, %v", got, err)
 	}
-	if f, err = OpenOutput(file); err != nil {
+	if f, err = OpenOutput(&c, file); err != nil {
 		t.Fatal(err)
 	}
-	if err := Replace(f, func(io.Writer) error { return io.ErrShortWrite }); !errors.Is(err, io.ErrShortWrite) || !strings.HasPrefix(err.Error(), file+": ") {
+	if err := f.Replace(func(io.Writer) error { return io.ErrShortWrite }); !errors.Is(err, io.ErrShortWrite) || !strings.HasPrefix(err.Error(), file+": ") {
 		t.Errorf("a failed write is %v", err)
 	}
-	if _, err := OpenOutput(filepath.Join(file, "below")); err == nil || strings.Contains(err.Error(), "open ") {
-		t.Errorf("a file below a file is %v", err)
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("half a file was left behind: %v", err)
+	}
+	if f, err = OpenOutput(&c, file); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that nothing was written to was left behind: %v", err)
+	}
+	if _, err := OpenOutput(&c, filepath.Join(t.TempDir(), "no", "such", "folder")); err == nil || strings.Contains(err.Error(), "open ") {
+		t.Errorf("a file in a folder that is not there is %v", err)
+	}
+}
+
+// The file "-" is standard output, and reports go to standard error then.
+func TestOutputDash(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var c cobra.Command
+	var stdout, stderr bytes.Buffer
+	c.SetOut(&stdout)
+	c.SetErr(&stderr)
+	f, err := OpenOutput(&c, "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Replace(func(w io.Writer) error { _, err := io.WriteString(w, "content"); return err }); err != nil {
+		t.Error(err)
+	}
+	if err := Print(&c, false, nil, func(b *bytes.Buffer) error { b.WriteString("report"); return nil }); err != nil {
+		t.Error(err)
+	}
+	if stdout.String() != "content" || stderr.String() != "report" {
+		t.Errorf("standard output has %q, standard error %q", stdout.String(), stderr.String())
+	}
+	if names, err := os.ReadDir("."); err != nil || len(names) > 0 {
+		t.Errorf("files were made: %v, %v", names, err)
+	}
+}
+
+// A terminal that takes no control sequences is shown no progress.
+func TestDumbTerminal(t *testing.T) {
+	w, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device, as terminals are
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	t.Setenv("TERM", "xterm")
+	p := StartProgress(w, false, "run", 1)
+	if p == nil && Interactive(w) {
+		t.Error("no progress on a terminal")
+	}
+	p.Finish()
+	t.Setenv("TERM", "dumb")
+	if p := StartProgress(w, false, "run", 1); p != nil {
+		p.Finish()
+		t.Error("progress is shown on a terminal that takes no control sequences")
 	}
 }
 
@@ -125,5 +188,27 @@ func TestPrint(t *testing.T) {
 	}
 	if err := Print(c, true, math.NaN(), text); err == nil {
 		t.Error("NaN was written as JSON")
+	}
+}
+
+// Devices are shown by measured speed, the fastest first, and by score as long as one is
+// not measured.
+func TestMachineRanks(t *testing.T) {
+	slow := machine.Device{Name: "vulkan:0", Backend: "vulkan", Kind: machine.Discrete, MemBytes: 8e9}
+	fast := machine.Device{Name: "cpu:0", Backend: "cpu", ComputeUnits: 2}
+	slow.Rates.Ops[graph.FP32], slow.Rates.MemoryBPS = 1e9, 1e9
+	m := &machine.Machine{Name: "m", Devices: []machine.Device{slow, fast}}
+	lines := func() []string {
+		var b bytes.Buffer
+		Machine(&b, m)
+		_, table, _ := strings.Cut(b.String(), "\n\n")
+		return strings.Split(table, "\n")
+	}
+	if got := lines(); !strings.HasSuffix(got[0], "score") || !strings.HasPrefix(got[1], "vulkan:0") {
+		t.Errorf("not measured, devices are shown as\n%s", strings.Join(got, "\n"))
+	}
+	m.Devices[1].Rates.Ops[graph.FP32], m.Devices[1].Rates.MemoryBPS = 20e9, 20e9
+	if got := lines(); !strings.HasSuffix(got[0], "speed") || !strings.HasPrefix(got[1], "cpu:0") || !strings.HasSuffix(got[1], "100 %") || !strings.HasSuffix(got[2], " 5 %") {
+		t.Errorf("measured, devices are shown as\n%s", strings.Join(got, "\n"))
 	}
 }

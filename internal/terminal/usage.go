@@ -61,8 +61,12 @@ const usageTail = `{{if .HasAvailableSubCommands}}
 const SwitchType = "on|off"
 
 // FlagError rewrites an error of pflag: it says what a flag takes, or which flag has
-// a name close to an unknown one.
+// a name close to an unknown one. Where a command that does not exist stands before the
+// flag, the error is about that command.
 func FlagError(c *cobra.Command, err error) error {
+	if before := c.Flags().Args(); c.HasSubCommands() && len(before) > 0 {
+		return c.ValidateArgs(before)
+	}
 	var (
 		unknown *pflag.NotExistError
 		value   *pflag.InvalidValueError
@@ -145,8 +149,14 @@ func commandNames(c *cobra.Command) []string {
 	return names
 }
 
-// UnknownCommand is the error for a command that does not exist.
+// UnknownCommand is the error for a command that does not exist, or not without the one that
+// it belongs to.
 func UnknownCommand(root *cobra.Command, name string) error {
+	for _, c := range root.Commands() {
+		if slices.Contains(commandNames(c), name) {
+			return fmt.Errorf("unknown command %q; did you mean %s %s?", name, c.Name(), name)
+		}
+	}
 	return text.Unknown("command", name, commandNames(root))
 }
 
