@@ -57,7 +57,8 @@ func With(k *graph.Kernel, impls ...graph.Impl) *graph.Kernel {
 }
 
 // Grid returns the launch of a step over a number of items in each dimension, which
-// implementations cut as suits them. Dimensions that are not given are one.
+// implementations cut as suits them: up to three, of at most 2³²-1 items. Dimensions
+// that are not given are one.
 func Grid(items ...int64) graph.Launch {
 	l := graph.Launch{Grid: [3]uint32{1, 1, 1}}
 	for d, n := range items {

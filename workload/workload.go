@@ -2,6 +2,15 @@
 // into ranges, turned into a graph, run on a runtime and checked against an
 // independent reference. Each workload is a package below this one; it brings
 // its kernels as values and imports no backend.
+//
+// A workload also has one call that computes with a caller's data, as gemm.Mul, merkle.RootOf
+// or conv.Of, on a runtime that was opened with its Go kernels:
+//
+//	rt, err := weft.Open(ctx, weft.Options{Funcs: gemm.Funcs()})
+//	...
+//	c, err := gemm.Mul(ctx, rt, a, b)
+//
+// [Funcs] puts the kernels of several together.
 package workload
 
 import (
@@ -93,7 +102,7 @@ type Result struct {
 	Partition sched.Partition
 	Tasks     int
 	// Prediction is what the run was expected to take, just before it, and
-	// Predicted its median.
+	// Predicted its median. Small calls (see Call) are not predicted: it is nil.
 	Prediction *weft.Prediction
 	Predicted  time.Duration
 	// Ways are those there were to do it, where the job is Varied.
@@ -268,21 +277,22 @@ func Plan(ctx context.Context, rt *weft.Runtime, j Job) (*weft.Plan, error) {
 // with the job in the form that is run, its graph, and what that is expected to take.
 func Run(ctx context.Context, rt *weft.Runtime, j Job, before ...func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
 	j = form(rt, j)
-	res, err := run(ctx, rt, j, before)
+	res, err := run(ctx, rt, j, before, false)
 	if err != nil && res == nil {
 		return nil, fmt.Errorf("%s: %w", j.Name(), err)
 	}
 	return res, err
 }
 
-func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
+// run runs a job as it is; quick means without comparing ways and predicting.
+func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph.Graph, *weft.Prediction), quick bool) (*Result, error) {
 	if p, ok := j.(Placed); ok {
 		if err := p.Place(rt.Machine()); err != nil {
 			return nil, err
 		}
 	}
 	var res Result
-	if v, ok := j.(Varied); ok {
+	if v, ok := j.(Varied); ok && !quick {
 		var err error
 		if res.Ways, err = v.Vary(pricer(ctx, rt)); err != nil {
 			return nil, err
@@ -294,14 +304,24 @@ func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph
 			return nil, err
 		}
 	}
-	p, err := rt.Plan(ctx, workOf(j))
+	work := workOf(j)
+	if quick {
+		work.Graph = nil // the ranges are enough
+	}
+	p, err := rt.Plan(ctx, work)
+	if quick && err == nil {
+		p.Graph, err = j.Graph(p.Ranges)
+	}
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range before {
 		f(j, p.Graph, p.Prediction)
 	}
-	res.Partition, res.Tasks, res.Prediction, res.Predicted = p.Partition, p.Graph.NumTasks(), p.Prediction, p.Prediction.Median
+	res.Partition, res.Tasks = p.Partition, p.Graph.NumTasks()
+	if p.Prediction != nil {
+		res.Prediction, res.Predicted = p.Prediction, p.Prediction.Median
+	}
 	if res.Report, err = rt.Run(ctx, p.Graph, j.Bind()...); err == nil && stateful {
 		if err = st.End(ctx); err != nil {
 			err = fmt.Errorf("%s: %w", j.Name(), err)

@@ -218,8 +218,8 @@ func pack(to, b []float32, rows, n, pn, lo, hi int) {
 }
 
 // blocks accumulates into rows lo to hi and jn columns of c, n floats apart, the
-// product of pn columns of a, k floats apart, and panels of b that have room for
-// so many rows, or sets c to it.
+// product of pn columns of a, k floats apart, and panels of b that have room
+// rows, or sets c to it.
 func (kn *Kernel) blocks(c, a, b []float32, room, k, n, jn, pn, lo, hi int, fresh bool, scratch []float32) {
 	packedA, edge := scratch[:blockA], scratch[blockA:PackedScratch]
 	for i := lo; i < hi; i += height {
@@ -268,7 +268,7 @@ func (kn *Kernel) block(c []float32, n int, a, b []float32, room int, edge []flo
 // their own blocks; off lets b's rows lie anywhere, as those of an image's
 // patches do.
 //
-// The rows are rounded up to a tile there is, at most MR: so many rows of a and
+// The rows are rounded up to a tile there is, at most MR: that many rows of a and
 // c must exist, and the surplus ones of c are overwritten. Tile panics when they
 // do not. That b has NR floats at every offset, and that off is no longer than
 // [MaxDepth], is the caller's duty.

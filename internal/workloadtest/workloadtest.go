@@ -17,7 +17,7 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// Open opens the cores as so many devices and deals work out to all of them,
+// Open opens the cores as that number of devices and deals work out to all of them,
 // however little it is. Nothing is measured before, and they are closed when the
 // test ends.
 func Open(t testing.TB, parts int, funcs map[string]weft.Func) *weft.Runtime {
