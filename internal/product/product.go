@@ -2,10 +2,16 @@
 // and multiplying mean: what the workloads gemm and tropical have in common. They
 // say what the numbers are and check the result.
 //
-// Rows of C are dealt out, and B is read by all. A kernel for a CPU wants B in
-// panels of columns. Where every device is a CPU, tasks of their own pack B once
-// and in parallel, and the others read the panels; elsewhere a call of the Go
-// kernel packs for itself, and a GPU reads B as it is.
+// C is dealt out by rows, by columns or both. The columns of B and C lie in blocks,
+// one after another, each of which is a matrix of its own: one block of all columns
+// where only rows are dealt out. A piece of the work is a row of a block, so that a
+// device reads some rows of A and the blocks of B that it needs. No sum is cut, and so
+// every way gives the same bits.
+//
+// A kernel for a CPU wants B in panels of columns. Where every device is a CPU and
+// there is one block, tasks of their own pack B once and in parallel, and the others
+// read the panels; elsewhere a call of the Go kernel packs for itself, and a GPU reads
+// B as it is.
 package product
 
 import (
@@ -22,21 +28,32 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrConfig is wrapped by every error of Validate.
+// ErrConfig is wrapped by every error about sizes.
 var ErrConfig = errors.New("bad product")
 
 // Kind is one kind of product.
 type Kind struct {
-	// Name names the workload, for reports and kernels.
+	// Name names the workload, for reports and kernels, and the package with its Funcs.
 	Name string
 	// Unit is what Rate counts, as "GFLOP".
-	Unit string
+	Unit  string
+	Class workload.Class
+	// Zero is the sum of no terms.
+	Zero float32
+	// Check compares a product with an independent reference, and says what it may miss.
+	Check func(Numbers) ([]workload.Miss, error)
 	// Rows computes rows of C from rows of A and all of B. Its parameters are
 	// graph.MatMul with the rows; its grid is the rows and columns of C.
 	Rows *graph.Kernel
 
 	pack, packed *graph.Kernel
 	inner        *panel.Kernel
+}
+
+// Numbers are a product C of A and B, all row-major.
+type Numbers struct {
+	Config
+	A, B, C []float32
 }
 
 // Items of the Go kernels. Each call of the first packs all of B, which must be
@@ -50,15 +67,14 @@ const (
 	manyRows = 64 * panel.MaxMR
 )
 
-// NewKind returns the kind of product with a name that an inner loop computes.
-// Other implementations of its Rows, for devices that are no CPUs, come with it.
-func NewKind(name, unit string, inner *panel.Kernel, others ...graph.Impl) *Kind {
-	return &Kind{
-		Name: name, Unit: unit, inner: inner,
-		Rows:   workload.With(workload.GoKernel(name+".rows", rowsPer, graph.All), others...),
-		packed: workload.GoKernel(name+".packed", packedPer, graph.All),
-		pack:   workload.GoKernel(name+".pack", packPer),
-	}
+// New completes a kind of product that an inner loop computes. Other implementations
+// of its Rows, for devices that are no CPUs, come with it.
+func New(kd Kind, inner *panel.Kernel, others ...graph.Impl) *Kind {
+	kd.inner = inner
+	kd.Rows = workload.With(workload.GoKernel(kd.Name+".rows", rowsPer, graph.All), others...)
+	kd.packed = workload.GoKernel(kd.Name+".packed", packedPer, graph.All)
+	kd.pack = workload.GoKernel(kd.Name+".pack", packPer)
+	return &kd
 }
 
 // Funcs are the Go kernels of this kind of product.
@@ -112,12 +128,15 @@ type Config struct {
 	Seed    uint64
 }
 
+// maxSide bounds the rows and columns of what one task multiplies: shaders and GPUs
+// count elements in 32 bits.
+const maxSide = 1 << 16
+
 // Validate reports sizes that make no product.
 func (c Config) Validate() error {
-	const most = 1 << 16
 	for _, n := range []int{c.M, c.K, c.N} {
-		if n < 1 || n > most {
-			return fmt.Errorf("%d × %d times %d × %d: %w: sizes must be from 1 to %d", c.M, c.K, c.K, c.N, ErrConfig, most)
+		if n < 1 || n > maxSide {
+			return fmt.Errorf("%d × %d times %d × %d: %w: sizes must be from 1 to %d", c.M, c.K, c.K, c.N, ErrConfig, maxSide)
 		}
 	}
 	return nil
@@ -131,113 +150,159 @@ func (c Config) Bytes() float64 {
 	return 4 * (m*k + k*n + packed + m*n)
 }
 
-// Job is one product C of A and B, all row-major. It lacks only the check to be
-// a workload.Job.
+// Job is one product C of A and B, all row-major but for blocks of columns.
 type Job struct {
-	Config
-	A, B, C []float32
+	n     Numbers
+	kind  *Kind
+	width int  // columns of a block of B and C
+	whole bool // blocks are dealt out whole, which deals out columns
 
-	kind   *Kind
 	packed bool      // the form for CPUs alone
 	panels []float32 // B packed, for that
+	misses []workload.Miss
 }
 
 // New makes the operands: uniform in (-1, 1), by logical index, so they do not
 // depend on who computes.
-func (kd *Kind) New(c Config) (Job, error) {
+func (kd *Kind) New(c Config) (*Job, error) {
 	if err := c.Validate(); err != nil {
-		return Job{}, fmt.Errorf("%s: %w", kd.Name, err)
+		return nil, fmt.Errorf("%s: %w", kd.Name, err)
 	}
-	j := Job{Config: c, kind: kd, A: make([]float32, c.M*c.K), B: make([]float32, c.K*c.N), C: make([]float32, c.M*c.N)}
-	philox.Fill32(j.A, c.Seed, 0)
-	philox.Fill32(j.B, c.Seed, 1)
-	return j, nil
+	n := Numbers{Config: c, A: make([]float32, c.M*c.K), B: make([]float32, c.K*c.N), C: make([]float32, c.M*c.N)}
+	philox.Fill32(n.A, c.Seed, 0)
+	philox.Fill32(n.B, c.Seed, 1)
+	return &Job{n: n, kind: kd, width: c.N}, nil
 }
 
-// Packed returns the job in its form for CPUs alone. Further calls return the
-// same.
-func (j *Job) Packed() Job {
+// Hosted returns the job in its form for CPUs alone, which reads B packed. Further
+// calls share the memory for that.
+func (j *Job) Hosted() workload.Job {
+	if j.width < j.n.N {
+		return j
+	}
 	if j.panels == nil {
-		j.panels = make([]float32, panel.Start(j.K, j.N, panel.Count(j.K, j.N)))
+		j.panels = make([]float32, panel.Start(j.n.K, j.n.N, panel.Count(j.n.K, j.n.N)))
 	}
 	packed := *j
 	packed.packed = true
-	return packed
+	return &packed
 }
 
 // Name says which product it is.
-func (j *Job) Name() string { return fmt.Sprintf("%s %d × %d × %d", j.kind.Name, j.M, j.K, j.N) }
+func (j *Job) Name() string {
+	return fmt.Sprintf("%s %d × %d × %d", j.kind.Name, j.n.M, j.n.K, j.n.N)
+}
 
-// Pieces are the rows of C.
+// Class is that of the kind: R or X, since no sum is cut.
+func (j *Job) Class() workload.Class { return j.kind.Class }
+
+// blocks is the number of blocks of columns.
+func (j *Job) blocks() int64 { return int64((j.n.N + j.width - 1) / j.width) }
+
+// columns returns how many columns blocks lo to hi-1 have.
+func (j *Job) columns(lo, hi int64) int64 {
+	return min(hi*int64(j.width), int64(j.n.N)) - lo*int64(j.width)
+}
+
+// before returns how many elements of C the pieces before one have.
+func (j *Job) before(piece int64) int64 {
+	m := int64(j.n.M)
+	block := piece / m
+	if block == j.blocks() {
+		return m * int64(j.n.N)
+	}
+	return block*m*int64(j.width) + piece%m*j.columns(block, block+1)
+}
+
+// Pieces are the rows of C in every block of columns, block after block.
 func (j *Job) Pieces() sched.Pieces {
-	k, n := int64(j.K), int64(j.N)
+	m, k := int64(j.n.M), int64(j.n.K)
 	align := int64(1)
-	if j.packed && j.M >= manyRows {
+	if j.whole {
+		align = m
+	} else if j.packed && m >= manyRows {
 		align = panel.MaxMR // rows that are no whole tile take as long as one
 	}
 	return sched.Pieces{
-		Extent: int64(j.M),
+		Extent: m * j.blocks(),
 		Align:  align,
-		Cost:   func(lo, hi int64) float64 { return Ops(int(hi-lo), j.K, j.N) },
+		Cost:   func(lo, hi int64) float64 { return 2 * float64(k) * float64(j.before(hi)-j.before(lo)) },
 		Bytes: func(lo, hi int64) (in, out int64) {
 			if hi == lo {
 				return 0, 0
 			}
-			return 4 * ((hi-lo)*k + k*n), 4 * (hi - lo) * n
+			columns := j.columns(lo/m, (hi+m-1)/m)
+			return 4 * k * (min(hi-lo, m) + columns), 4 * (j.before(hi) - j.before(lo))
 		},
 	}
 }
 
-// Grain is how many rows make what every task does anew cheap: packing all of
+// Grain is how many pieces make what every task does anew cheap: packing a block of
 // B, or reading all of it packed.
 func (j *Job) Grain() int64 {
-	if j.packed {
+	switch {
+	case j.whole:
+		return int64(j.n.M)
+	case j.packed:
 		return packedPer / 2
 	}
 	return rowsPer / 2
 }
 
 // Whole is the product as one task.
-func (j *Job) Whole() graph.Task { return j.task(0, int64(j.M)) }
+func (j *Job) Whole() graph.Task { return j.task(0, int64(j.n.M), int64(j.n.N)) }
 
-func (j *Job) task(lo, hi int64) graph.Task {
-	m, kernel := int(hi-lo), j.kind.Rows
+// task is rows lo to hi-1 of a number of columns.
+func (j *Job) task(lo, hi, columns int64) graph.Task {
+	m, n, kernel := int(hi-lo), int(columns), j.kind.Rows
 	if j.packed {
 		kernel = j.kind.packed
 	}
 	return graph.Task{
 		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: workload.Grid(hi-lo, int64(j.N))}.With(graph.MatMul{M: m, K: j.K, N: j.N})},
-		Work:  graph.Work{Ops: Ops(m, j.K, j.N), Bytes: Bytes(m, j.K, j.N)},
+		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: workload.Grid(hi-lo, columns)}.With(graph.MatMul{M: m, K: j.n.K, N: n})},
+		Work:  graph.Work{Ops: Ops(m, j.n.K, n), Bytes: Bytes(m, j.n.K, n)},
 	}
 }
 
-// Graph has a task for each range of rows, and for packing B as many.
+// Graph has a task for each range of rows of a block, several where they are too many
+// for one, and for packing B as many.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
-	k, n := int64(j.K), int64(j.N)
+	m, k := int64(j.n.M), int64(j.n.K)
 	var b graph.Builder
-	da := b.Data(graph.Data{Name: "A", Bytes: int64(4 * len(j.A)), Input: true})
-	db := b.Data(graph.Data{Name: "B", Bytes: int64(4 * len(j.B)), Input: true})
-	dc := b.Data(graph.Data{Name: "C", Bytes: int64(4 * len(j.C)), Output: true})
+	da := b.Data(graph.Data{Name: "A", Bytes: int64(4 * len(j.n.A)), Input: true})
+	db := b.Data(graph.Data{Name: "B", Bytes: int64(4 * len(j.n.B)), Input: true})
+	dc := b.Data(graph.Data{Name: "C", Bytes: int64(4 * len(j.n.C)), Output: true})
 	if j.packed {
 		db = j.addPacking(&b, db, len(ranges))
 	}
 	for _, r := range ranges {
-		t := j.task(r.Lo, r.Hi)
-		t.Uses = []graph.Use{
-			{Data: da, Offset: 4 * r.Lo * k, Bytes: 4 * r.Len() * k, Access: graph.Read},
-			{Data: db, Access: graph.Read},
-			{Data: dc, Offset: 4 * r.Lo * n, Bytes: 4 * r.Len() * n, Access: graph.Write},
+		for at := r.Lo; at < r.Hi; {
+			block, lo := at/m, at%m
+			hi := min(lo+r.Hi-at, lo+maxSide, m)
+			n, first := j.columns(block, block+1), block*int64(j.width)
+			t := j.task(lo, hi, n)
+			from := graph.Use{Data: db, Access: graph.Read}
+			if j.blocks() > 1 {
+				t.Name += fmt.Sprintf(", columns %d-%d", first, first+n)
+				from.Offset, from.Bytes = 4*k*first, 4*k*n
+			}
+			t.Uses = []graph.Use{
+				{Data: da, Offset: 4 * lo * k, Bytes: 4 * (hi - lo) * k, Access: graph.Read},
+				from,
+				{Data: dc, Offset: 4 * j.before(at), Bytes: 4 * (hi - lo) * n, Access: graph.Write},
+			}
+			b.Add(t)
+			at += hi - lo
 		}
-		b.Add(t)
 	}
 	return b.Build()
 }
 
 // addPacking adds tasks that pack B and returns the packed B.
 func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.DataID {
-	panels := panel.Count(j.K, j.N)
-	start := func(p int) int64 { return 4 * int64(panel.Start(j.K, j.N, p)) }
+	panels := panel.Count(j.n.K, j.n.N)
+	start := func(p int) int64 { return 4 * int64(panel.Start(j.n.K, j.n.N, p)) }
 	// An output, so that its tasks write into one piece of memory and nobody has
 	// to gather it; and memory of the job's is made once.
 	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels), Output: true})
@@ -250,7 +315,7 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("panels %d-%d", lo, hi),
 			Steps: []graph.Step{
-				graph.Step{Kernel: j.kind.pack, Launch: workload.Grid(int64(hi - lo))}.With(packParams{j.K, j.N, lo, hi - lo}),
+				graph.Step{Kernel: j.kind.pack, Launch: workload.Grid(int64(hi - lo))}.With(packParams{j.n.K, j.n.N, lo, hi - lo}),
 			},
 			Uses: []graph.Use{
 				{Data: from, Access: graph.Read},
@@ -264,7 +329,7 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 
 // Bind ties A, B, C and the packed B to the job's memory.
 func (j *Job) Bind() []weft.Binding {
-	all := []weft.Binding{weft.Bind("A", j.A), weft.Bind("B", j.B), weft.Bind("C", j.C)}
+	all := []weft.Binding{weft.Bind("A", j.n.A), weft.Bind("B", j.n.B), weft.Bind("C", j.n.C)}
 	if j.packed {
 		all = append(all, weft.Bind("packed B", j.panels))
 	}
@@ -273,15 +338,24 @@ func (j *Job) Bind() []weft.Binding {
 
 // Operands are A and B in the job's own memory. Between runs a caller may set
 // them to the numbers it wants multiplied.
-func (j *Job) Operands() (a, b []float32) { return j.A, j.B }
+func (j *Job) Operands() (a, b []float32) { return j.n.A, j.n.B }
 
 // Result is C after a run, in the job's own memory.
-func (j *Job) Result() []float32 { return j.C }
+func (j *Job) Result() []float32 { return j.n.C }
 
 // Rate is operations a second.
 func (j *Job) Rate(d time.Duration) string {
-	return fmt.Sprintf("%.1f %s/s", Ops(j.M, j.K, j.N)/d.Seconds()/1e9, j.kind.Unit)
+	return fmt.Sprintf("%.1f %s/s", Ops(j.n.M, j.n.K, j.n.N)/d.Seconds()/1e9, j.kind.Unit)
 }
+
+// Check compares C with an independent reference.
+func (j *Job) Check() (err error) {
+	j.misses, err = j.kind.Check(j.n)
+	return err
+}
+
+// Misses is what the last Check may not have seen.
+func (j *Job) Misses() []workload.Miss { return j.misses }
 
 // Ops returns the operations, additions and multiplications of the semiring, of
 // an m × k by k × n product.

@@ -10,12 +10,13 @@ import (
 	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/internal/product"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
 )
 
 // Packing once for all and packing in every call give the same bits, over
 // several items of the kernels and ranges that are no multiples of them.
 func TestFormsAgree(t *testing.T) {
-	kind := product.NewKind("test", "op", panel.SumProduct()[0])
+	kind := product.New(product.Kind{Name: "test", Unit: "op"}, panel.SumProduct()[0])
 	j, err := kind.New(product.Config{M: 1000, K: 70, N: 300, Seed: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -26,10 +27,9 @@ func TestFormsAgree(t *testing.T) {
 	}
 	defer rt.Close()
 	ranges := []sched.Range{{Lo: 0, Hi: 1}, {Lo: 1, Hi: 490}, {Lo: 490, Hi: 1000}}
-	packed := j.Packed()
 	var got [2][]float32
-	for i, form := range []*product.Job{&j, &packed} {
-		clear(j.C)
+	for i, form := range []workload.Job{j, j.Hosted()} {
+		clear(j.Result())
 		g, err := form.Graph(ranges)
 		if err != nil {
 			t.Fatal(err)
@@ -37,10 +37,11 @@ func TestFormsAgree(t *testing.T) {
 		if _, err := rt.Run(context.Background(), g, form.Bind()...); err != nil {
 			t.Fatal(err)
 		}
-		got[i] = slices.Clone(form.Result())
+		got[i] = slices.Clone(j.Result())
 	}
-	want := make([]float32, len(j.C))
-	panel.SumProduct()[0].Rows(want, j.A, j.B, j.K, j.N, 0, j.M, make([]float32, panel.Scratch))
+	a, b := j.Operands()
+	want := make([]float32, len(j.Result()))
+	panel.SumProduct()[0].Rows(want, a, b, 70, 300, 0, 1000, make([]float32, panel.Scratch))
 	if !slices.Equal(got[0], want) || !slices.Equal(got[1], want) {
 		t.Error("the forms of the job do not agree with one call for all rows")
 	}

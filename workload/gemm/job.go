@@ -3,17 +3,14 @@ package gemm
 import (
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/product"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
 // kind is the product of sums of products.
-var kind = product.NewKind("gemm", "GFLOP", kernel,
+var kind = product.New(product.Kind{Name: "gemm", Unit: "GFLOP", Class: workload.RowExact, Check: check}, kernel,
 	workload.PTX(ptx, "gemm_rows", 256, 128, 128), workload.PTX(ptx, "gemm_rows_small", 64, 64, 64), workload.Library("cublas.sgemm"),
 	workload.SPIRV(spirv, "gemm_rows", 64, 8, 512), workload.SPIRV(spirv, "gemm_small", 64, 4, 256))
 
@@ -24,7 +21,7 @@ var Kernel = kind.Rows
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return kind.Funcs() }
 
-// ErrConfig is wrapped by every error of Validate.
+// ErrConfig is wrapped by every error about sizes.
 var ErrConfig = product.ErrConfig
 
 // Config says which product to compute.
@@ -40,11 +37,8 @@ func (c Config) Validate() error { return product.Config(c).Validate() }
 // whole panels.
 func (c Config) Bytes() float64 { return product.Config(c).Bytes() }
 
-// Job is one product C = A·B. Rows of C are dealt out; B is read by all.
-type Job struct {
-	product product.Job
-	above   float64 // errors of one element show above this, by the last Check
-}
+// Job is one product C = A·B, of class R. Rows of C are dealt out; B is read by all.
+type Job struct{ workload.Product }
 
 // New makes the operands: uniform in (-1, 1), by logical index, so they do not
 // depend on who computes.
@@ -53,54 +47,14 @@ func New(c Config) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{product: j}, nil
+	return &Job{j}, nil
 }
 
-// Name says which product it is.
-func (j *Job) Name() string { return j.product.Name() }
-
-// Pieces are the rows of C.
-func (j *Job) Pieces() sched.Pieces { return j.product.Pieces() }
-
-// Grain is how many rows make what every task does anew cheap.
-func (j *Job) Grain() int64 { return j.product.Grain() }
-
-// Whole is the product as one task.
-func (j *Job) Whole() graph.Task { return j.product.Whole() }
-
-// Graph has a task for each range of rows, and for packing B as many.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) { return j.product.Graph(ranges) }
-
-// Bind ties A, B, C and the packed B to the job's memory.
-func (j *Job) Bind() []weft.Binding { return j.product.Bind() }
-
-// Operands are A and B in the job's own memory. Between runs a caller may set
-// them to the numbers it wants multiplied.
-func (j *Job) Operands() (a, b []float32) { return j.product.Operands() }
-
-// Result is C after a run, in the job's own memory.
-func (j *Job) Result() []float32 { return j.product.Result() }
-
-// Rate is operations a second.
-func (j *Job) Rate(d time.Duration) string { return j.product.Rate(d) }
-
-// Hosted is the job in its form for CPUs alone.
-func (j *Job) Hosted() workload.Job { return &Job{product: j.product.Packed()} }
-
-// Class is R: rows do not depend on how they are dealt out.
-func (j *Job) Class() workload.Class { return workload.RowExact }
-
-// Check multiplies with random vectors in float64 (Freivalds).
-func (j *Job) Check() (err error) {
-	p := &j.product
-	j.above, err = Check(p.C, p.A, p.B, p.M, p.K, p.N, p.Seed)
-	return err
-}
-
-// Misses is what [Check] may not see.
-func (j *Job) Misses() []workload.Miss {
+// check multiplies with random vectors in float64 (Freivalds).
+func check(p product.Numbers) ([]workload.Miss, error) {
+	above, err := Check(p.C, p.A, p.B, p.M, p.K, p.N, p.Seed)
 	return []workload.Miss{
-		{What: fmt.Sprintf("one element off by more than %.2g", j.above), Chance: 0},
+		{What: fmt.Sprintf("one element off by more than %.2g", above), Chance: 0},
 		{What: "a row or tile with several such elements", Chance: math.Ldexp(1, -rounds)},
-	}
+	}, err
 }

@@ -1,7 +1,6 @@
-// Package gemm multiplies dense float32 matrices on a CPU core: C = A·B, all
-// row-major. A device calls [Rows] for a share of the rows; what a share costs
-// is said by [Ops] and [Bytes]. The package starts no goroutines and knows no
-// device.
+// Package gemm multiplies dense float32 matrices: C = A·B, all row-major. [Mul] multiplies
+// a caller's matrices on the devices of a runtime. [Rows] computes a share of the rows on a
+// CPU core; what a share costs is said by [Ops] and [Bytes].
 //
 // Its results are of class R: rows are bitwise the same however they are dealt
 // out, because every element is one chain of additions in rising order of the

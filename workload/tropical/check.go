@@ -7,10 +7,11 @@ import (
 	"math/rand/v2"
 
 	"github.com/weft-run/weft/internal/panel"
+	"github.com/weft-run/weft/internal/product"
 	"github.com/weft-run/weft/workload"
 )
 
-// ErrWrong is returned by [Job.Check] for a matrix that is not the product.
+// ErrWrong is returned by the Check of a [Job] for a matrix that is not the product.
 var ErrWrong = errors.New("not the max-plus product")
 
 const (
@@ -24,38 +25,40 @@ const (
 	fullTerms = 1 << 39
 )
 
-// Check compares C with the definition, bit for bit. Of a product of more than 2²⁸ terms
+// check compares C with the definition, bit for bit. Of a product of more than 2²⁸ terms
 // it does so in 16 random rows and columns, and compares all elements with the product
 // of the transposed matrices, by another inner loop where there is one: every element is
 // then computed in another place of another tile. Of a product of more than 2³⁹ terms,
 // that is done for random columns. The error is [ErrWrong] and names the element.
-func (j *Job) Check() error {
-	rows, cols := upTo(j.product.M), upTo(j.product.N)
-	terms := float64(j.product.M) * float64(j.product.K) * float64(j.product.N)
-	if terms <= plainTerms {
-		j.missed = 0
-		return j.compare(rows, cols)
-	}
-	r := rand.New(rand.NewPCG(j.product.Seed, 0))
-	if err := j.compare(rows, r.Perm(j.product.N)[:min(sampled, j.product.N)]); err != nil {
-		return err
-	}
-	if err := j.compare(r.Perm(j.product.M)[:min(sampled, j.product.M)], cols); err != nil {
-		return err
-	}
-	if terms > fullTerms {
-		cols = r.Perm(j.product.N)[:max(int(float64(j.product.N)*fullTerms/terms), 1)]
-	}
-	j.missed = 1 - float64(len(cols))/float64(j.product.N)
-	return j.compareTransposed(cols)
+func check(p product.Numbers) ([]workload.Miss, error) {
+	missed, err := numbers(p).check()
+	return []workload.Miss{
+		{What: "one wrong element", Chance: missed},
+		{What: "one wrong row", Chance: 0},
+	}, err
 }
 
-// Misses is what Check may not see.
-func (j *Job) Misses() []workload.Miss {
-	return []workload.Miss{
-		{What: "one wrong element", Chance: j.missed},
-		{What: "one wrong row", Chance: 0},
+// numbers are the product to check.
+type numbers product.Numbers
+
+// check returns the chance that it missed one wrong element.
+func (j numbers) check() (missed float64, err error) {
+	rows, cols := upTo(j.M), upTo(j.N)
+	terms := float64(j.M) * float64(j.K) * float64(j.N)
+	if terms <= plainTerms {
+		return 0, j.compare(rows, cols)
 	}
+	r := rand.New(rand.NewPCG(j.Seed, 0))
+	if err := j.compare(rows, r.Perm(j.N)[:min(sampled, j.N)]); err != nil {
+		return 0, err
+	}
+	if err := j.compare(r.Perm(j.M)[:min(sampled, j.M)], cols); err != nil {
+		return 0, err
+	}
+	if terms > fullTerms {
+		cols = r.Perm(j.N)[:max(int(float64(j.N)*fullTerms/terms), 1)]
+	}
+	return 1 - float64(len(cols))/float64(j.N), j.compareTransposed(cols)
 }
 
 // upTo returns the numbers below n.
@@ -68,22 +71,22 @@ func upTo(n int) []int {
 }
 
 // compare checks the elements of C in the given rows and columns.
-func (j *Job) compare(rows, cols []int) error {
-	k, n := j.product.K, j.product.N
+func (j numbers) compare(rows, cols []int) error {
+	k, n := j.K, j.N
 	return workload.Sweep(len(cols), func(lo, hi int) error {
 		column := make([]float32, k)
 		for _, col := range cols[lo:hi] {
 			for p := range column {
-				column[p] = j.product.B[p*n+col]
+				column[p] = j.B[p*n+col]
 			}
 			for _, row := range rows {
 				want := float32(math.Inf(-1))
-				for p, x := range j.product.A[row*k:][:k] {
+				for p, x := range j.A[row*k:][:k] {
 					if s := x + column[p]; s > want {
 						want = s
 					}
 				}
-				if got := j.product.C[row*n+col]; math.Float32bits(got) != math.Float32bits(want) {
+				if got := j.C[row*n+col]; math.Float32bits(got) != math.Float32bits(want) {
 					return fmt.Errorf("tropical: element (%d, %d) is %v, want %v: %w", row, col, got, want, ErrWrong)
 				}
 			}
@@ -105,12 +108,12 @@ func other() *panel.Kernel {
 
 // compareTransposed checks all rows of some columns of C: they are rows of the product
 // of B and A transposed.
-func (j *Job) compareTransposed(cols []int) error {
-	m, k, n := j.product.M, j.product.K, j.product.N
+func (j numbers) compareTransposed(cols []int) error {
+	m, k, n := j.M, j.K, j.N
 	kn := other()
 	at := make([]float32, k*m)
 	for i := range m {
-		for p, v := range j.product.A[i*k:][:k] {
+		for p, v := range j.A[i*k:][:k] {
 			at[p*m+i] = v
 		}
 	}
@@ -119,7 +122,7 @@ func (j *Job) compareTransposed(cols []int) error {
 	return workload.Sweep(len(cols), func(lo, hi int) error {
 		bt, ct, scratch := make([]float32, (hi-lo)*k), make([]float32, (hi-lo)*m), make([]float32, panel.PackedScratch)
 		for p := range k {
-			row := j.product.B[p*n:][:n]
+			row := j.B[p*n:][:n]
 			for c, col := range cols[lo:hi] {
 				bt[c*k+p] = row[col]
 			}
@@ -127,7 +130,7 @@ func (j *Job) compareTransposed(cols []int) error {
 		kn.PackedRows(ct, bt, packed, k, m, 0, hi-lo, scratch)
 		for c, col := range cols[lo:hi] {
 			for row, want := range ct[c*m:][:m] {
-				if got := j.product.C[row*n+col]; math.Float32bits(got) != math.Float32bits(want) {
+				if got := j.C[row*n+col]; math.Float32bits(got) != math.Float32bits(want) {
 					return fmt.Errorf("tropical: element (%d, %d) is %v, want %v: %w", row, col, got, want, ErrWrong)
 				}
 			}

@@ -1,17 +1,15 @@
 package tropical
 
 import (
-	"time"
+	"math"
 
 	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/product"
-	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
 
 // kind is the product of maxima of sums.
-var kind = product.NewKind("tropical", "Gop", kernel,
+var kind = product.New(product.Kind{Name: "tropical", Unit: "Gop", Class: workload.Exact, Zero: float32(math.Inf(-1)), Check: check}, kernel,
 	workload.PTX(ptx, "tropical_rows", 256, 128, 128), workload.PTX(ptx, "tropical_rows_small", 64, 64, 64),
 	workload.SPIRV(spirv, "tropical_rows", 64, 8, 512))
 
@@ -22,7 +20,7 @@ var Kernel = kind.Rows
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func { return kind.Funcs() }
 
-// ErrConfig is wrapped by every error of Validate.
+// ErrConfig is wrapped by every error about sizes.
 var ErrConfig = product.ErrConfig
 
 // Config says which product to compute.
@@ -38,12 +36,9 @@ func (c Config) Validate() error { return product.Config(c).Validate() }
 // whole panels.
 func (c Config) Bytes() float64 { return product.Config(c).Bytes() }
 
-// Job is one max-plus product C of A and B. Rows of C are dealt out; B is read
-// by all.
-type Job struct {
-	product product.Job
-	missed  float64 // the chance that the last Check missed one wrong element
-}
+// Job is one max-plus product C of A and B, of class X: a maximum is never rounded, so the
+// cut cannot be seen. Rows of C are dealt out; B is read by all.
+type Job struct{ workload.Product }
 
 // New makes the operands: uniform in (-1, 1), by logical index, so they do not
 // depend on who computes.
@@ -52,39 +47,5 @@ func New(c Config) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Job{product: j}, nil
+	return &Job{j}, nil
 }
-
-// Name says which product it is.
-func (j *Job) Name() string { return j.product.Name() }
-
-// Pieces are the rows of C.
-func (j *Job) Pieces() sched.Pieces { return j.product.Pieces() }
-
-// Grain is how many rows make what every task does anew cheap.
-func (j *Job) Grain() int64 { return j.product.Grain() }
-
-// Whole is the product as one task.
-func (j *Job) Whole() graph.Task { return j.product.Whole() }
-
-// Graph has a task for each range of rows, and for packing B as many.
-func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) { return j.product.Graph(ranges) }
-
-// Bind ties A, B, C and the packed B to the job's memory.
-func (j *Job) Bind() []weft.Binding { return j.product.Bind() }
-
-// Operands are A and B in the job's own memory. Between runs a caller may set
-// them to the numbers it wants multiplied.
-func (j *Job) Operands() (a, b []float32) { return j.product.Operands() }
-
-// Result is C after a run, in the job's own memory.
-func (j *Job) Result() []float32 { return j.product.Result() }
-
-// Rate is operations a second.
-func (j *Job) Rate(d time.Duration) string { return j.product.Rate(d) }
-
-// Hosted is the job in its form for CPUs alone.
-func (j *Job) Hosted() workload.Job { return &Job{product: j.product.Packed()} }
-
-// Class is X: a maximum is never rounded, so the cut cannot be seen.
-func (j *Job) Class() workload.Class { return workload.Exact }

@@ -1,8 +1,9 @@
-// Package tropical multiplies dense float32 matrices over the max-plus semiring
-// on a CPU core: C[i,j] = max over p of A[i,p] + B[p,j], all row-major. With
+// Package tropical multiplies dense float32 matrices over the max-plus semiring:
+// C[i,j] = max over p of A[i,p] + B[p,j], all row-major. With
 // weights of edges as entries, powers of a matrix are longest paths; with
-// negated weights, shortest ones; with log-probabilities, Viterbi decoding. The
-// package starts no goroutines and knows no device.
+// negated weights, shortest ones; with log-probabilities, Viterbi decoding. [Mul]
+// multiplies a caller's matrices on the devices of a runtime; [Rows] computes a share of the
+// rows on a CPU core.
 //
 // Its results are of class X: bitwise the same for every partition and every
 // path (AVX-512, AVX2, NEON, Go). A candidate is rounded once and a maximum is never
