@@ -37,8 +37,8 @@ type group struct {
 	norm           float64   // of all its filters
 }
 
-// groups mixes the filters of a job.
-func (j *Job) groups() (out []group) {
+// mixes mixes the filters of a job, group by group.
+func (j *Job) mixes() (out []group) {
 	s := j.c.Shape
 	terms, width := s.C*s.R*s.S, groupOf(s)
 	random := rand.New(rand.NewPCG(j.c.Seed, 0))
@@ -78,7 +78,7 @@ func (j *Job) groups() (out []group) {
 // place.
 func (j *Job) Check() error {
 	p, _ := j.c.Out()
-	groups := j.groups()
+	groups := j.mixes()
 	var mu sync.Mutex
 	j.above = 0
 	return workload.Sweep(j.c.N*p, func(lo, hi int) error {

@@ -30,6 +30,9 @@ type Config struct {
 	Split string
 }
 
+// maxNumbers bounds the numbers of all images, of all filters and of all results.
+const maxNumbers = 1 << 32
+
 // Default is a layer of ResNet-50, for a batch of 32 images.
 func Default() Config {
 	return Config{Shape: Shape{N: 32, C: 64, H: 56, W: 56, K: 64, R: 3, S: 3, Stride: 1, Pad: 1}}
@@ -47,10 +50,9 @@ func (c Config) Validate() error {
 	if c.Split == Rows && c.N > maxImages {
 		return fmt.Errorf("conv: %d images by rows: there may be %d; deal images out: %w", c.N, maxImages, ErrShape)
 	}
-	const most = 1 << 32
 	p, q := c.Out()
 	for _, size := range []float64{product(c.N, c.C, c.H, c.W), product(c.K, c.C, c.R, c.S), product(c.N, c.K, p, q)} {
-		if size > most {
+		if size > maxNumbers {
 			return fmt.Errorf("conv %v: images, filters and results must have at most 2³² numbers each: %w", c.Shape, ErrShape)
 		}
 	}
@@ -68,8 +70,13 @@ func (c Config) Bytes() float64 {
 
 // Job is one layer. Images or rows are dealt out; the filters are read by all.
 type Job struct {
-	c        Config
-	x, w, y  []float32
+	c       Config
+	x, w, y []float32
+	// cuts are where blocks of filters begin, and the number of filters. Each block is a
+	// layer of its own to the kernels: the images of its group, and results that lie block
+	// after block.
+	cuts     []int
+	groups   int     // of blocks, equally many to a group
 	from, to layout  // of x and y
 	above    float64 // errors of one element show above this, by the last Check
 }
@@ -81,7 +88,7 @@ func New(c Config) (*Job, error) {
 		return nil, err
 	}
 	p, q := c.Out()
-	j := &Job{c: c, x: make([]float32, c.N*c.C*c.H*c.W), w: make([]float32, c.K*c.C*c.R*c.S), y: make([]float32, c.N*c.K*p*q)}
+	j := &Job{c: c, cuts: []int{0, c.K}, groups: 1, x: make([]float32, c.N*c.C*c.H*c.W), w: make([]float32, c.K*c.C*c.R*c.S), y: make([]float32, c.N*c.K*p*q)}
 	j.from, j.to = byImage(c.C, c.H, c.W), byImage(c.K, p, q)
 	if c.Split == Rows {
 		j.from, j.to = byRow(c.N, c.C, c.W, 0), byRow(c.N, c.K, q, 0)
@@ -154,6 +161,9 @@ func (j *Job) Name() string {
 	if j.c.Split == Rows {
 		name += ", by rows"
 	}
+	if j.groups > 1 {
+		name += fmt.Sprintf(", %d groups", j.groups)
+	}
 	return name
 }
 
@@ -165,29 +175,39 @@ func (j *Job) Pieces() sched.Pieces {
 	if j.c.Split == Rows {
 		return j.rowPieces()
 	}
-	in, filters, out := j.bytes()
+	in, filter, out := j.bytes()
+	n, each := int64(j.c.N), Ops(j.shape(1, 1))
 	return sched.Pieces{
-		Extent: int64(j.c.N),
-		Cost:   func(lo, hi int64) float64 { return Ops(j.shape(lo, hi)) },
+		Extent: n * int64(len(j.cuts)-1),
+		Cost:   func(lo, hi int64) float64 { return each * float64(j.before(hi)-j.before(lo)) },
 		Bytes: func(lo, hi int64) (int64, int64) {
 			if hi == lo {
 				return 0, 0
 			}
-			return (hi-lo)*in + filters, (hi - lo) * out
+			filters := int64(j.cuts[(hi-1)/n+1] - j.cuts[lo/n])
+			return min(hi-lo, n*int64(j.groups))*in + filters*filter, (j.before(hi) - j.before(lo)) * out
 		},
 	}
 }
 
-// bytes are those of an image, all filters and the results of an image.
-func (j *Job) bytes() (in, filters, out int64) {
-	n := j.c.N
-	return int64(4 * len(j.x) / n), int64(4 * len(j.w)), int64(4 * len(j.y) / n)
+// before returns how many channels of results the pieces before one have: pieces are the
+// images of every block, block after block.
+func (j *Job) before(piece int64) int64 {
+	n := int64(j.c.N)
+	b := min(piece/n, int64(len(j.cuts)-2))
+	return int64(j.cuts[b])*n + (piece-b*n)*int64(j.cuts[b+1]-j.cuts[b])
 }
 
-// shape is the layer for some of the images.
-func (j *Job) shape(lo, hi int64) Shape {
+// bytes are those of an image, of a filter, and of a channel of an image's results.
+func (j *Job) bytes() (in, filter, out int64) {
+	n, k := j.c.N, j.c.K
+	return int64(4 * len(j.x) / n / j.groups), int64(4 * len(j.w) / k), int64(4 * len(j.y) / n / k)
+}
+
+// shape is the layer for a number of images and filters.
+func (j *Job) shape(images, filters int) Shape {
 	s := j.c.Shape
-	s.N = int(hi - lo)
+	s.N, s.K = images, filters
 	return s
 }
 
@@ -197,11 +217,12 @@ func (j *Job) Whole() graph.Task {
 		p, _ := j.c.Out()
 		return j.rowsTask(j.grid(), 0, int64(p))
 	}
-	return j.task(0, int64(j.c.N))
+	return j.task(0, int64(j.c.N), j.c.K)
 }
 
-func (j *Job) task(lo, hi int64) graph.Task {
-	s := j.shape(lo, hi)
+// task is the images lo to hi-1 with a number of filters.
+func (j *Job) task(lo, hi int64, filters int) graph.Task {
+	s := j.shape(int(hi-lo), filters)
 	p, _ := s.Out()
 	params := graph.Conv2D(s)
 	return graph.Task{
@@ -216,28 +237,34 @@ func (j *Job) task(lo, hi int64) graph.Task {
 // axis of a grid, which ends there.
 const maxImages = 65_535
 
-// Graph has a task for each range of images, several where it is too long for one,
-// or for each range of rows.
+// Graph has a task for each range of images and block of filters, several where it is too
+// long for one, or for each range of rows.
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	if j.c.Split == Rows {
 		return j.rowsGraph(ranges)
 	}
-	in, filters, out := j.bytes()
-	n := int64(j.c.N)
+	in, filter, out := j.bytes()
+	n, each := int64(j.c.N), (len(j.cuts)-1)/j.groups // blocks of a group
 	var b graph.Builder
-	dx := b.Data(graph.Data{Name: "images", Bytes: n * in, Input: true})
-	dw := b.Data(graph.Data{Name: "filters", Bytes: filters, Input: true})
-	dy := b.Data(graph.Data{Name: "results", Bytes: n * out, Output: true})
+	dx := b.Data(graph.Data{Name: "images", Bytes: int64(4 * len(j.x)), Input: true})
+	dw := b.Data(graph.Data{Name: "filters", Bytes: int64(4 * len(j.w)), Input: true})
+	dy := b.Data(graph.Data{Name: "results", Bytes: int64(4 * len(j.y)), Output: true})
 	for _, r := range ranges {
-		for lo := r.Lo; lo < r.Hi; lo += maxImages {
-			hi := min(lo+maxImages, r.Hi)
-			t := j.task(lo, hi)
+		for at := r.Lo; at < r.Hi; {
+			block, lo := int(at/n), at%n
+			hi := min(lo+maxImages, lo+r.Hi-at, n)
+			first, filters := int64(j.cuts[block]), j.cuts[block+1]-j.cuts[block]
+			t := j.task(lo, hi, filters)
+			if len(j.cuts) > 2 {
+				t.Name += fmt.Sprintf(", filters %d-%d", first, j.cuts[block+1])
+			}
 			t.Uses = []graph.Use{
-				{Data: dx, Offset: lo * in, Bytes: (hi - lo) * in, Access: graph.Read},
-				{Data: dw, Access: graph.Read},
-				{Data: dy, Offset: lo * out, Bytes: (hi - lo) * out, Access: graph.Write},
+				{Data: dx, Offset: (int64(block/each)*n + lo) * in, Bytes: (hi - lo) * in, Access: graph.Read},
+				{Data: dw, Offset: first * filter, Bytes: int64(filters) * filter, Access: graph.Read},
+				{Data: dy, Offset: j.before(at) * out, Bytes: (hi - lo) * int64(filters) * out, Access: graph.Write},
 			}
 			b.Add(t)
+			at += hi - lo
 		}
 	}
 	return b.Build()

@@ -1,11 +1,11 @@
-// Package conv convolves batches of images with filters on a CPU core, as
-// convolution layers do: float32, images, filters and results in NCHW order,
+// Package conv convolves batches of images with filters, as convolution layers do: float32, images, filters and results in NCHW order,
 //
 //	y[n,k,p,q] = Σ over c,r,s of x[n, c, p·stride+r-pad, q·stride+s-pad] · w[k,c,r,s]
 //
-// where x is 0 outside the image. A device calls [Part] for a share of the
-// images, output channels or output rows; what a layer costs is said by [Ops]
-// and [Bytes]. The package starts no goroutines and knows no device.
+// where x is 0 outside the image. [Of] convolves a caller's images on the devices of a
+// runtime, also with dilation, groups and unequal padding. [Part] computes a share of the
+// images, output channels or output rows on a CPU core; what a layer costs is said by
+// [Ops] and [Bytes].
 //
 // Its results are of class R: bitwise the same however the output is dealt out,
 // because every element is one chain of additions from zero, in the order of c,
@@ -45,10 +45,8 @@ func (s Shape) Out() (p, q int) {
 // a size below 1, a filter larger than the padded image, or one image or
 // filter with more than 2³¹ numbers. The other functions take a valid shape.
 func (s Shape) Validate() error {
-	for _, size := range []int{s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride} {
-		if size < 1 || size > math.MaxInt32 {
-			return fmt.Errorf("conv %v: every size and the stride must be from 1 to 2³¹-1: %w", s, ErrShape)
-		}
+	if err := s.positive(); err != nil {
+		return err
 	}
 	h, w := float64(s.H)+2*float64(s.Pad), float64(s.W)+2*float64(s.Pad)
 	switch {
@@ -60,6 +58,16 @@ func (s Shape) Validate() error {
 	case float64(s.C)*(h+float64(s.Stride))*(w+float64(s.Stride)) > math.MaxInt32,
 		float64(s.C)*float64(s.R)*float64(s.S) > math.MaxInt32:
 		return fmt.Errorf("conv %v: an image or a filter is too large: cut it into smaller ones: %w", s, ErrShape)
+	}
+	return nil
+}
+
+// positive reports sizes that are none.
+func (s Shape) positive() error {
+	for _, size := range []int{s.N, s.C, s.H, s.W, s.K, s.R, s.S, s.Stride} {
+		if size < 1 || size > math.MaxInt32 {
+			return fmt.Errorf("conv %v: every size and the stride must be from 1 to 2³¹-1: %w", s, ErrShape)
+		}
 	}
 	return nil
 }
