@@ -1,6 +1,7 @@
 // Package fisher computes the Fisher information matrix of a logistic regression:
 // F = Xᵀ diag(p(1 − p)) X ÷ n for n points X with d features, where p is the
-// model's probability of each.
+// model's probability of each. [Of] does so for a caller's points on the devices of a
+// runtime.
 //
 // The points are cut into shards. Each shard's device adds up what its points
 // bring, and an all-reduce gives every shard the sum, as an optimiser that goes on
@@ -51,9 +52,12 @@ const (
 	maxShards   = 64
 )
 
+// defaultShards is the number of shards of points unless a caller wants another.
+const defaultShards = 8
+
 func (c Config) withDefaults() Config {
 	if c.Shards == 0 {
-		c.Shards = 8
+		c.Shards = defaultShards
 	}
 	if c.Blocks == 0 {
 		c.Blocks = 1
