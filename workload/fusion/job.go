@@ -59,6 +59,14 @@ func (c Config) Validate() error {
 	return nil
 }
 
+func (c Config) withDefaults() Config {
+	if c.Micro == 0 {
+		c.Micro = (c.Records + 63) / 64
+	}
+	c.Micro = min(c.Micro, c.Records)
+	return c
+}
+
 // Bytes is the host memory that the job takes: the records before the stages, after
 // them and twice between them.
 func (c Config) Bytes() float64 { return 4 * 4 * Floats * float64(c.Records) }
@@ -78,10 +86,7 @@ func New(c Config) (*Job, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	if c.Micro == 0 {
-		c.Micro = (c.Records + 63) / 64
-	}
-	c.Micro = min(c.Micro, c.Records)
+	c = c.withDefaults()
 	j := &Job{c: c, in: make([]float32, Floats*c.Records), out: make([]float32, Floats*c.Records)}
 	j.w, j.rotor = NewWeights(c.Seed)
 	j.weights = j.w.floats()

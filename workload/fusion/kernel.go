@@ -6,12 +6,13 @@
 //	D: dual      (v, d) → (tanh a, (1 − tanh² a) g_i d) with a = g_i v + h_i
 //	C: Clifford  c' = R c ~R for a rotor R
 //
-// Two records are bound into one by [Bind], after the stages where a job asks for it.
+// [Of] takes a caller's records through them on the devices of a runtime. Two records are
+// bound into one by [Bind], after the stages where a job asks for it.
 // Each stage passes on what it does not touch, so that a record goes from stage
 // to stage whole, as the values of a network's layers do. A record's result does
 // not depend on how records are dealt out or which device does which stage: class
 // R. What is not a number makes every number that depends on it none, on all
-// backends. The package knows no device; which does what is decided by package pipeline.
+// backends. Which device does what is decided by package pipeline.
 package fusion
 
 import (
@@ -75,7 +76,7 @@ type Weights struct {
 	Tropical [64]float32 // W, by row
 	Scale    [8]float32  // g
 	Shift    [8]float32  // h
-	// Sandwich is c → R c ~R as a matrix, by row.
+	// Sandwich is c → R c ~R as a matrix, by row, as the function of that name makes it.
 	Sandwich [64]float32
 }
 
@@ -117,14 +118,20 @@ func NewWeights(seed uint32) (*Weights, [8]float64) {
 		plane[k] /= norm
 	}
 	rotor := Rotor(math.Pi*next(), plane)
+	w.Sandwich = Sandwich(rotor)
+	return w, rotor
+}
+
+// Sandwich returns c → R c ~R for a rotor R as a matrix, by row.
+func Sandwich(rotor [8]float64) (m [64]float32) {
 	for j := range 8 {
 		var unit [8]float64
 		unit[j] = 1
 		for i, x := range Product(Product(rotor, unit), reverse(rotor)) {
-			w.Sandwich[8*i+j] = float32(x)
+			m[8*i+j] = float32(x)
 		}
 	}
-	return w, rotor
+	return m
 }
 
 // floats are the weights in the order kernels get them.
