@@ -5,7 +5,8 @@
 // Onuchic (J. Mol. Biol. 298, 937, 2000): one bead for each residue, and a
 // potential whose minimum is a given native structure ([Model]). It predicts no
 // structure. Lengths are in angstrom, energies in units of the contact energy.
-// Coordinates are slices of x, y, z, one bead after the other.
+// Coordinates are slices of x, y, z, one bead after the other. [Of] samples the landscape of
+// a caller's structure on the devices of a runtime.
 //
 // Row i of the landscape turns the chain behind bead i+1 about the axis through
 // beads i and i+1, in [Angles] steps. Each entry is added up by one device in one

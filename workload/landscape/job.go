@@ -76,17 +76,7 @@ func New(c Config) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := len(native) / 3; n > maxResidues {
-		return nil, fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, ErrConfig, maxResidues)
-	}
-	model, err := NewModel(native)
-	if err != nil {
-		return nil, err
-	}
-	return &Job{
-		name: name, parts: 1, model: model, energy: model.Energy(native), turns: Turns(),
-		energies: make([]float64, RowCount(model.Beads())*Angles),
-	}, nil
+	return newJob(native, name)
 }
 
 // maxPDB is the most a structure file may have: the format ends at 99,999 atoms of 81

@@ -1,0 +1,41 @@
+package landscape
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+)
+
+// Of returns the landscape of a caller's native structure, computed on the devices of a
+// runtime that was opened with [Funcs] among its kernels. The structure is x, y and z of
+// each bead in angstrom, as [ReadCA] reads them from a file. The energy at [i*Angles+k] of
+// the result is that after turning the beads behind i+1 by k of [Angles] steps; there are
+// [RowCount] rows. Coordinates that are no chain, or not finite, are an error that wraps
+// [ErrStructure], and more than 20,000 beads one that wraps [ErrConfig].
+func Of(ctx context.Context, rt *weft.Runtime, native []float64) ([]float64, error) {
+	j, err := newJob(native, "of a caller's structure")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := workload.Call(ctx, rt, j, "landscape"); err != nil {
+		return nil, err
+	}
+	return j.energies, nil
+}
+
+// newJob makes the job of a structure with a name.
+func newJob(native []float64, name string) (*Job, error) {
+	if n := len(native) / 3; n > maxResidues {
+		return nil, fmt.Errorf("landscape: %s has %d residues: %w: there must be 4 to %d", name, n, ErrConfig, maxResidues)
+	}
+	model, err := NewModel(native)
+	if err != nil {
+		return nil, err
+	}
+	return &Job{
+		name: name, parts: 1, model: model, energy: model.Energy(native), turns: Turns(),
+		energies: make([]float64, RowCount(model.Beads())*Angles),
+	}, nil
+}
