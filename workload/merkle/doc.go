@@ -1,4 +1,9 @@
-// Package merkle hashes lists of 32-byte leaves into SHA-256 Merkle trees.
+// Package merkle hashes lists of leaves into SHA-256 Merkle trees.
+//
+// [RootOf] and [TreeOf] compute the tree of RFC 6962, of Certificate Transparency, over a
+// caller's leaves on the devices of a runtime; a [Tree] makes proofs, which
+// [VerifyInclusion] and [VerifyConsistency] check. A [Job] is a tree over leaves of 32
+// bytes, as devices hash them; leaves of other lengths are hashed on the cores first.
 //
 // A tree is built level by level from the leaves up, and every node is computed
 // from two neighbours of the level below, so any range of nodes of a level is

@@ -48,6 +48,8 @@ type Config struct {
 	// Leaves, when not nil, are used instead, Size bytes each, and N is zero.
 	// They must not change while the job is in use.
 	Leaves []byte
+	// Hashed says that Leaves are the hashes of leaves, in mode RFC6962.
+	Hashed bool
 	Mode   Mode
 }
 
@@ -66,6 +68,9 @@ func (c Config) Validate() error {
 	if int(c.Mode) >= len(modeNames) {
 		return fmt.Errorf("merkle: mode %v: %w: use rfc6962 or dup", c.Mode, ErrConfig)
 	}
+	if c.Hashed && (c.Mode != RFC6962 || c.Leaves == nil) {
+		return fmt.Errorf("merkle: hashed leaves: %w: they are given, in mode rfc6962", ErrConfig)
+	}
 	return nil
 }
 
@@ -79,9 +84,11 @@ func (c Config) Bytes() float64 {
 // node, and last tasks reduce the nodes to the root.
 type Job struct {
 	mode      Mode
+	digests   int // 1 where the leaves are hashed already
 	n         int
 	h, chunks int
 	leaves    []byte
+	nodes     []byte // of the chunks, after a run; nil where they are not asked for
 	root      [Size]byte
 }
 
@@ -103,6 +110,9 @@ func New(c Config) (*Job, error) {
 		return nil, err
 	}
 	j := &Job{mode: c.Mode, leaves: c.Leaves}
+	if c.Hashed {
+		j.digests = 1
+	}
 	if j.leaves == nil {
 		j.leaves = make([]byte, c.N*Size)
 		for i := range c.N {
@@ -194,12 +204,12 @@ func (j *Job) Pieces() sched.Pieces {
 	return sched.Pieces{
 		Extent: int64(j.n),
 		Align:  1 << j.h,
-		Bytes:  func(lo, hi int64) (in, out int64) { return Size * (hi - lo), Size * j.nodes(lo, hi) },
+		Bytes:  func(lo, hi int64) (in, out int64) { return Size * (hi - lo), Size * j.reduced(lo, hi) },
 	}
 }
 
-// nodes returns how many nodes a range of leaves is reduced to.
-func (j *Job) nodes(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
+// reduced returns how many nodes a range of leaves is reduced to.
+func (j *Job) reduced(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
 
 // Streamed is here because hashing leaves takes a GPU half as long as copying
 // them there.
@@ -221,13 +231,16 @@ func (j *Job) Feed(get func(bytes int) ([]byte, error)) (restore func(), err err
 func (j *Job) Whole() graph.Task { return j.task(0, int64(j.n)) }
 
 func (j *Job) task(lo, hi int64) graph.Task {
-	n := int(hi - lo)
+	n, mode := int(hi-lo), j.mode
+	if j.digests == 1 {
+		mode = Dup // which counts no hashes of leaves
+	}
 	return graph.Task{
 		Name: fmt.Sprintf("leaves %d-%d", lo, hi),
 		Steps: []graph.Step{
-			graph.Step{Kernel: ChunkKernel, Launch: workload.Grid(j.nodes(lo, hi))}.With(chunkParams{mode: int(j.mode), height: j.h, n: n}),
+			graph.Step{Kernel: ChunkKernel, Launch: workload.Grid(j.reduced(lo, hi))}.With(chunkParams{int(j.mode), j.h, n, j.digests}),
 		},
-		Work: graph.Work{Ops: IntegerOps * Ops(j.mode, n), Bytes: Bytes(j.mode, n), Unit: graph.Int32},
+		Work: graph.Work{Ops: IntegerOps * Ops(mode, n), Bytes: Bytes(mode, n), Unit: graph.Int32},
 	}
 }
 
@@ -236,13 +249,13 @@ func (j *Job) task(lo, hi int64) graph.Task {
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	leaves := b.Data(graph.Data{Name: "leaves", Bytes: int64(len(j.leaves)), Input: true})
-	nodes := b.Data(graph.Data{Name: "nodes", Bytes: int64(j.chunks) * Size})
+	nodes := b.Data(graph.Data{Name: "nodes", Bytes: int64(j.chunks) * Size, Output: j.nodes != nil})
 	top := b.Data(graph.Data{Name: "root", Bytes: Size, Output: true})
 	for _, r := range ranges {
 		t := j.task(r.Lo, r.Hi)
 		t.Uses = []graph.Use{
 			{Data: leaves, Offset: Size * r.Lo, Bytes: Size * r.Len(), Access: graph.Read},
-			{Data: nodes, Offset: Size * (r.Lo >> j.h), Bytes: Size * j.nodes(r.Lo, r.Hi), Access: graph.Write},
+			{Data: nodes, Offset: Size * (r.Lo >> j.h), Bytes: Size * j.reduced(r.Lo, r.Hi), Access: graph.Write},
 		}
 		b.Add(t)
 	}
@@ -274,7 +287,11 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 
 // Bind ties the leaves and the root to the job's memory.
 func (j *Job) Bind() []weft.Binding {
-	return []weft.Binding{weft.Bind("leaves", j.leaves), weft.Bind("root", j.root[:])}
+	all := []weft.Binding{weft.Bind("leaves", j.leaves), weft.Bind("root", j.root[:])}
+	if j.nodes != nil {
+		all = append(all, weft.Bind("nodes", j.nodes))
+	}
+	return all
 }
 
 // Root is the root after a run.
@@ -285,7 +302,11 @@ func (j *Job) Summary() string { return "root " + hex.EncodeToString(j.root[:]) 
 
 // Check computes the root by the definition, one hash after the other.
 func (j *Job) Check() error {
-	if want := Root(j.mode, j.leaves); j.root != want {
+	want := Root(j.mode, j.leaves)
+	if j.digests == 1 {
+		want = rootRFC6962(j.leaves, true)
+	}
+	if j.root != want {
 		return fmt.Errorf("merkle: the root is %x, by the definition %x", j.root, want)
 	}
 	return nil

@@ -16,16 +16,18 @@ func Root(mode Mode, leaves []byte) [Size]byte {
 	if mode == Dup {
 		return rootDup(leaves)
 	}
-	return rootRFC6962(leaves)
+	return rootRFC6962(leaves, false)
 }
 
-func rootRFC6962(leaves []byte) [Size]byte {
+func rootRFC6962(leaves []byte, hashed bool) [Size]byte {
 	n := len(leaves) / Size
-	if n == 1 {
+	if n == 1 && hashed {
+		return [Size]byte(leaves)
+	} else if n == 1 {
 		return sha256.Sum256(append([]byte{0}, leaves...))
 	}
 	split := 1 << (Height(n) - 1)
-	left, right := rootRFC6962(leaves[:split*Size]), rootRFC6962(leaves[split*Size:])
+	left, right := rootRFC6962(leaves[:split*Size], hashed), rootRFC6962(leaves[split*Size:], hashed)
 	return sha256.Sum256(append(append([]byte{1}, left[:]...), right[:]...))
 }
 
