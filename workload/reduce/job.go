@@ -16,6 +16,9 @@ import (
 	"github.com/weft-run/weft/workload"
 )
 
+// ErrConfig is wrapped by every error of Validate.
+var ErrConfig = errors.New("bad reduction")
+
 // ErrWrong is returned by [Job.Check] for a number that is not the result.
 var ErrWrong = errors.New("not the reduction")
 
@@ -70,10 +73,10 @@ type Config struct {
 // Validate reports an unknown operation or a bad number of elements.
 func (c Config) Validate() error {
 	if !slices.Contains(Operations(), c.Op) {
-		return fmt.Errorf("reduce: no operation %q; there is %s", c.Op, strings.Join(Operations(), ", "))
+		return fmt.Errorf("reduce: no operation %q: %w: there is %s", c.Op, ErrConfig, strings.Join(Operations(), ", "))
 	}
 	if c.N < 1 || c.N > math.MaxUint32 {
-		return fmt.Errorf("reduce: %d elements: the number must be from 1 to 2³²-1", c.N)
+		return fmt.Errorf("reduce: %d elements: %w: the number must be from 1 to 2³²-1", c.N, ErrConfig)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 // Package reduce folds long vectors of floating-point numbers into one: sum,
-// average, maximum, minimum.
+// average, maximum, minimum. [Of] folds a caller's vector on the devices of a runtime.
 //
 // A vector is cut into blocks of [Block] elements. A kernel folds each block of
 // a range into one partial result, and [Sum], [Max] or [Min] folds the partial
