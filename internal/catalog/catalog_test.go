@@ -54,7 +54,7 @@ func TestGrowth(t *testing.T) {
 // most twice the data of its graph, or of the graph for CPUs where that is larger.
 func TestBytes(t *testing.T) {
 	for _, w := range list {
-		for _, args := range variants[w.Name] {
+		for _, args := range variantsOf(t, w) {
 			o, j := ordered(t, w, args)
 			bound, all := dataBytes(t, j)
 			if h, ok := j.(workload.Hosted); ok {

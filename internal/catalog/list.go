@@ -80,10 +80,11 @@ var list = []Entry{
 			return merkle.New(c)
 		})
 	}, Growth{[]string{"leaves"}, 1, 1 << 25}},
-	{"automata", "run Conway's Life on a torus", automata.Funcs, func(f *pflag.FlagSet) Order {
+	{"automata", "run Conway's Life, or a game like it, on a torus", automata.Funcs, func(f *pflag.FlagSet) Order {
 		c := automata.Config{}
 		f.IntVar(&c.Rows, "rows", 8192, "rows of the torus")
-		f.IntVar(&c.Cols, "cols", 8192, "columns of the torus, a multiple of 64")
+		f.IntVar(&c.Cols, "cols", 8192, "columns of the torus; a multiple of 64 is fastest")
+		f.StringVar(&c.Rule, "rule", "", "numbers of neighbours with which cells are born and survive, as B36/S23 (B3/S23, Life)")
 		f.IntVar(&c.Steps, "steps", 64, "generations")
 		f.IntVar(&c.K, "k", 0, "generations between exchanges of halo rows (chosen)")
 		f.StringVar(&c.Pattern, "pattern", "", "glider, rpentomino, acorn or gosper (random)")
@@ -94,7 +95,7 @@ var list = []Entry{
 		c := landscape.Config{}
 		f.StringVar(&c.Path, "pdb", "", "structure in PDB format")
 		f.StringVar(&c.Chain, "chain", "", "chain to read (the first)")
-		f.IntVar(&c.Residues, "residues", 200, "a helix of so many residues in place of a file; 0 is crambin, 1CRN, which comes with weft")
+		f.IntVar(&c.Residues, "residues", 200, "residues of a helix that stands in for a file; 0 is crambin, 1CRN, which comes with weft")
 		return order(&c, landscape.New, func() {
 			if (c.Path != "" || c.Chain != "") && !f.Changed("residues") {
 				c.Residues = 0

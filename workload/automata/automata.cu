@@ -146,3 +146,76 @@ KERNEL(32, 1) automata_deep(const u64 *__restrict above, const u64 *__restrict r
 		for (int y = k; y < high - k; y++)
 			out[(u64)(lo - k + y) * b.words + word] = (u64)cells[y][lane].hi << 32 | cells[y][lane].lo;
 }
+
+//params: anyParams
+struct Any {
+	unsigned words, rows; // of a row, and of the block
+	unsigned k; // steps, which are the rows of a halo
+	unsigned cols; // of a row
+	unsigned birth, survive; // bit n is for n neighbours, of dead cells and of live ones
+};
+
+// ring returns 64 cells of a row from a cell on. The row is a ring of cells; bits behind its
+// last cell are zero.
+INLINE Pair ring(const u64 *row, const Any &b, u32 at) {
+	u64 cells = 0;
+	for (u32 have = 0; have < 64; at = 0) {
+		u32 i = at / 64, shift = at % 64;
+		u64 part = row[i] >> shift;
+		if (shift > 0 && i + 1 < b.words)
+			part |= row[i + 1] << (64 - shift);
+		cells |= part << have;
+		have += b.cols - at;
+	}
+	return {(u32)cells, (u32)(cells >> 32)};
+}
+
+// rule_any is rule for any set of numbers of neighbours. A live cell is one of the nine that
+// are added up itself.
+INLINE u32 rule_any(Sums up, Sums mid, Sums down, u32 cells, const Any &b) {
+	Sums ones = add(up.one, mid.one, down.one), twos = add(up.two, mid.two, down.two);
+	u32 carry = twos.one & ones.two, out = 0;
+	u32 sum[4] = {ones.one, twos.one ^ ones.two, twos.two ^ carry, twos.two & carry};
+#pragma unroll
+	for (u32 n = 0; n <= 9; n++) {
+		u32 is = ~0u; // places where the sum is n
+#pragma unroll
+		for (u32 i = 0; i < 4; i++)
+			is &= n >> i & 1 ? sum[i] : ~sum[i];
+		u32 born = 0u - (b.birth >> n & 1), lives = 0u - (b.survive << 1 >> n & 1);
+		out |= is & ((born & ~cells) | (lives & cells));
+	}
+	return out;
+}
+
+// automata_any is automata_deep for boards of any width and rule. Words of a warp are those
+// of a row that goes on from its beginning, as often as it takes.
+KERNEL(32, 1) automata_any(const u64 *__restrict above, const u64 *__restrict rows, const u64 *__restrict below, u64 *__restrict out, Any b) {
+	__shared__ Pair cells[DeepRows + 2 * Deepest][32];
+	u32 lane = THREAD, place = BLOCK_X * Strip + lane;
+	u32 first = place > 0 ? (place - 1) * 64 % b.cols : (b.cols - 64 % b.cols) % b.cols;
+	int lo = BLOCK_Y * DeepRows, hi = min(lo + DeepRows, b.rows), k = b.k, high = hi - lo + 2 * k;
+	for (int i = 0; i < high; i++) {
+		int y = lo - k + i;
+		const u64 *row = rows + (long long)y * b.words;
+		if (y < 0)
+			row = above + (u64)(y + k) * b.words;
+		else if (y >= (int)b.rows)
+			row = below + (u64)(y - (int)b.rows) * b.words;
+		cells[i][lane] = ring(row, b, first);
+	}
+	for (int s = 1; s <= k; s++) {
+		Line up = line(cells[s - 1][lane]), mid = line(cells[s][lane]);
+		for (int y = s; y < high - s; y++) {
+			Line down = line(cells[y + 1][lane]);
+			cells[y][lane] = {rule_any(up.lo, mid.lo, down.lo, mid.cells.lo, b), rule_any(up.hi, mid.hi, down.hi, mid.cells.hi, b)};
+			up = mid;
+			mid = down;
+		}
+	}
+	if (lane == 0 || lane > Strip || place > b.words)
+		return;
+	u64 keep = place == b.words && b.cols % 64 > 0 ? (1ull << b.cols % 64) - 1 : ~0ull;
+	for (int y = k; y < high - k; y++)
+		out[(u64)(lo - k + y) * b.words + place - 1] = ((u64)cells[y][lane].hi << 32 | cells[y][lane].lo) & keep;
+}

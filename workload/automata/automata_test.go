@@ -317,7 +317,7 @@ func TestGeneration(t *testing.T) {
 		for range 20 {
 			want := naive(cells, words)
 			for lo := 0; lo < rows; lo += 7 {
-				generation(next, cells, words, lo, min(lo+7, rows))
+				generation(next, cells, words, lo, min(lo+7, rows), game{rule: Life})
 			}
 			if !slices.Equal(next, want) {
 				t.Fatalf("%d × %d words do not follow the rule", rows, words)
@@ -327,26 +327,39 @@ func TestGeneration(t *testing.T) {
 	}
 }
 
-// Windows agree with the game, wherever they are, and see a wrong cell in them.
+// Windows agree with the game, of any width and rule and wherever they are, and see a wrong
+// cell in them.
 func TestCheckWindow(t *testing.T) {
-	j, err := New(Config{Rows: 300, Cols: 64 * 9, Steps: 70, Seed: 5})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, _ := run(slices.Clone(j.start), slices.Clone(j.start), j.words, j.c.Steps)
-	copy(j.end, got)
-	for _, top := range []int{0, 100, 236, 299} {
-		for left := range j.words {
-			w := window{top: top, left: left, rows: 64, words: 1, above: 70, beside: 2}
-			if err := j.checkWindow(w); err != nil {
-				t.Fatalf("%+v: %v", w, err)
+	for _, c := range []Config{
+		{Cols: 64 * 9}, {Cols: 64*8 + 5}, {Cols: 64*8 + 63, Rule: "B36/S125"},
+	} {
+		c.Rows, c.Steps, c.Seed = 300, 70, 5
+		j, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, at, next := game{j.rule, j.rest()}, slices.Clone(j.start), j.end
+		row := func(y int) []uint64 { y = (y + 300) % 300; return at[y*j.words : (y+1)*j.words] }
+		for range c.Steps {
+			for y := range 300 {
+				g.row(next[y*j.words:(y+1)*j.words], row(y-1), row(y), row(y+1))
 			}
-			i := (top+63)%300*j.words + left
-			j.end[i] ^= 1 << 63
-			if err := j.checkWindow(w); !errors.Is(err, ErrWrong) {
-				t.Errorf("%+v: a wrong cell: %v", w, err)
+			at, next = next, at
+		}
+		copy(j.end, at)
+		for _, top := range []int{0, 100, 236, 299} {
+			for left := range j.words {
+				w := window{top: top, left: left, rows: 64, words: 1, above: 70, beside: 2}
+				if err := j.checkWindow(w); err != nil {
+					t.Fatalf("%+v of %s: %v", w, j.Name(), err)
+				}
+				i := (top+63)%300*j.words + left
+				j.end[i] ^= 1 << 3
+				if err := j.checkWindow(w); !errors.Is(err, ErrWrong) {
+					t.Errorf("%+v of %s: a wrong cell: %v", w, j.Name(), err)
+				}
+				j.end[i] ^= 1 << 3
 			}
-			j.end[i] ^= 1 << 63
 		}
 	}
 }

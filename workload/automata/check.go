@@ -69,21 +69,24 @@ type window struct{ top, left, rows, words, above, beside int }
 // are steps keeps the edges out.
 func (j *Job) checkWindow(w window) error {
 	rows, words := j.c.Rows, j.words
-	// at is the word of the game at a place of the window.
-	at := func(y, x int) int {
-		row, word := (w.top+y-w.above)%rows, (w.left+x-w.beside)%words
-		return (row+rows)%rows*words + (word+words)%words
-	}
 	height, width := w.rows+2*w.above, w.words+2*w.beside
+	row := func(y int) int { return ((w.top+y-w.above)%rows + rows) % rows } // of the game, in a row of the window
 	cells, next := make([]uint64, height*width), make([]uint64, height*width)
 	for y := range height {
 		for x := range width {
-			cells[y*width+x] = j.start[at(y, x)]
+			cells[y*width+x] = j.ring(row(y), 64*(w.left+x-w.beside))
+		}
+	}
+	g := game{rule: j.rule}
+	if w.beside == 0 { // it is all of the game, and its rows are rings of as many cells
+		g.rest = j.rest()
+		for i := width - 1; i < len(cells); i += width {
+			cells[i] &= j.last()
 		}
 	}
 	for range j.c.Steps {
 		if err := workload.Sweep(height, func(lo, hi int) error {
-			generation(next, cells, width, lo, hi)
+			generation(next, cells, width, lo, hi, g)
 			return nil
 		}); err != nil {
 			return err
@@ -92,19 +95,42 @@ func (j *Job) checkWindow(w window) error {
 	}
 	for y := w.above; y < w.above+w.rows; y++ {
 		for x := w.beside; x < w.beside+w.words; x++ {
-			if i := at(y, x); j.end[i] != cells[y*width+x] {
+			word := w.left + x - w.beside
+			got, want := j.end[row(y)*words+word], cells[y*width+x]
+			if word == words-1 {
+				want &= j.last()
+			}
+			if got != want {
 				return fmt.Errorf("automata: after %d steps the cells of row %d from column %d on are %#x, want %#x: %w",
-					j.c.Steps, i/words, i%words*64, j.end[i], cells[y*width+x], ErrWrong)
+					j.c.Steps, row(y), word*64, got, want, ErrWrong)
 			}
 		}
 	}
 	return nil
 }
 
+// ring returns 64 cells of a row of the first generation, from a column on that may be
+// beyond either end of it: the row is a ring.
+func (j *Job) ring(row, col int) (out uint64) {
+	n := j.c.Cols
+	if n%64 == 0 || col >= 0 && col+64 <= n {
+		return j.start[row*j.words+((col/64)%j.words+j.words)%j.words]
+	}
+	for i := range 64 {
+		x := ((col+i)%n + n) % n
+		out |= j.start[row*j.words+x/64] >> (x % 64) & 1 << i
+	}
+	return out
+}
+
 // generation steps rows lo to hi of a torus with rows of w words.
-func generation(next, cells []uint64, w, lo, hi int) {
+func generation(next, cells []uint64, w, lo, hi int, g game) {
 	height := len(cells) / w
 	row := func(y int) []uint64 { y = (y + height) % height; return cells[y*w : (y+1)*w] }
+	end := 63 // the bit of a row's last cell, in its last word
+	if g.rest > 0 {
+		end = g.rest - 1
+	}
 	// The cells of three columns in a row, as a number of two bits.
 	var ones, twos [3][]uint64
 	for i := range 3 {
@@ -113,7 +139,17 @@ func generation(next, cells []uint64, w, lo, hi int) {
 	add := func(y int) {
 		from, one, two := row(y), ones[(y+3)%3], twos[(y+3)%3]
 		for x, c := range from {
-			left, right := from[(x+w-1)%w]>>63|c<<1, from[(x+1)%w]<<63|c>>1
+			left, right := c<<1, c>>1
+			if x == 0 {
+				left |= from[w-1] >> end & 1
+			} else {
+				left |= from[x-1] >> 63
+			}
+			if x == w-1 {
+				right |= from[0] & 1 << end
+			} else {
+				right |= from[x+1] << 63
+			}
 			one[x], two[x] = left^c^right, left&c|left&right|c&right
 		}
 	}
@@ -129,9 +165,31 @@ func generation(next, cells []uint64, w, lo, hi int) {
 			a, b, c = twos[0][x], twos[1][x], twos[2][x]
 			odd, several := a^b^c^carry, a&b|c&carry|(a|b)&(c|carry)
 			four := a & b & c & carry
+			if g.rule != Life {
+				out[x] = g.rule.next(own[x], one, odd, several&^four, four)
+				continue
+			}
 			// A cell lives by the number of cells around it, itself included: with
 			// three, or with four if it was alive.
 			out[x] = one&odd&^several | own[x]&several&^(one|odd|four)
 		}
+		if g.rest > 0 {
+			out[w-1] &= 1<<g.rest - 1
+		}
 	}
+}
+
+// next tells which cells live by the number of cells around each, itself included, cell by
+// cell: the sum of ones, twos, fours and eights.
+func (r Rule) next(own, one, two, four, eight uint64) (out uint64) {
+	for i := range 64 {
+		alive := own >> i & 1
+		around := one>>i&1 + two>>i&1<<1 + four>>i&1<<2 + eight>>i&1<<3 - alive
+		set := r.birth
+		if alive == 1 {
+			set = r.survive
+		}
+		out |= uint64(set>>around&1) << i
+	}
+	return out
 }

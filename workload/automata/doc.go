@@ -1,5 +1,6 @@
-// Package automata steps Conway's Game of Life (rule B3/S23) on a torus, 64
-// cells to a word.
+// Package automata steps Conway's Game of Life (rule B3/S23), and games of other such
+// rules, on a torus, 64 cells to a word. [Run] plays a caller's [Board] on the devices of
+// a runtime.
 //
 // A grid is a slice of rows of equally many words; cell x of a row is bit x%64
 // of its word x/64, and the first and last cell of a row are neighbours. A

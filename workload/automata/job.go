@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/bits"
 	"strings"
 	"time"
@@ -45,8 +46,11 @@ func Patterns() []string { return []string{"random", "glider", "rpentomino", "ac
 
 // Config says which game to play.
 type Config struct {
-	// Rows and Cols are the size of the torus; Cols is a multiple of 64.
+	// Rows and Cols are the size of the torus. Kernels for Life on a multiple of 64
+	// columns are faster than those for others.
 	Rows, Cols int
+	// Rule is read by [ParseRule]; empty means that of Life.
+	Rule string
 	// Steps is the number of generations to compute.
 	Steps int
 	// K is the number of generations between exchanges of K halo rows; 0 means
@@ -71,29 +75,37 @@ func (c Config) Validate() error {
 	switch {
 	case c.Rows < 1 || c.Rows > maxSide:
 		return fmt.Errorf("automata: %d rows: %w: there must be 1 to %d", c.Rows, ErrConfig, maxSide)
-	case c.Cols < 64 || c.Cols > maxSide || c.Cols%64 != 0:
-		return fmt.Errorf("automata: %d columns: %w: there must be 64 to %d, a multiple of 64", c.Cols, ErrConfig, maxSide)
+	case c.Cols < 1 || c.Cols > maxSide:
+		return fmt.Errorf("automata: %d columns: %w: there must be 1 to %d", c.Cols, ErrConfig, maxSide)
 	case c.Steps < 1 || c.Steps > maxSteps:
 		return fmt.Errorf("automata: %d steps: %w: there must be 1 to %d", c.Steps, ErrConfig, maxSteps)
 	case c.K < 0 || c.K > min(c.Rows, deepest):
 		return fmt.Errorf("automata: %d steps between exchanges: %w: there must be 1 to %d, or 0 for a good choice", c.K, ErrConfig, min(c.Rows, deepest))
 	}
-	if c.Pattern == "" || c.Pattern == "random" {
+	if c.Rule != "" {
+		if _, err := ParseRule(c.Rule); err != nil {
+			return err
+		}
+	}
+	if c.Pattern == "" || c.Pattern == "random" || c.Pattern == given {
 		return nil
 	}
 	picture, ok := pictures[c.Pattern]
 	if !ok {
 		return fmt.Errorf("automata: pattern %q: %w: use one of %s", c.Pattern, ErrConfig, strings.Join(Patterns(), ", "))
 	}
-	if height := 1 + strings.Count(picture, "\n"); height > c.Rows {
-		return fmt.Errorf("automata: pattern %s on %d rows: %w: it needs %d", c.Pattern, c.Rows, ErrConfig, height)
+	if height, width := 1+strings.Count(picture, "\n"), strings.IndexByte(picture, '\n'); height > c.Rows || width > c.Cols {
+		return fmt.Errorf("automata: pattern %s on %d × %d: %w: it needs %d × %d", c.Pattern, c.Rows, c.Cols, ErrConfig, height, width)
 	}
 	return nil
 }
 
+// given is the pattern of a game on a caller's board.
+const given = "given"
+
 // Bytes is the host memory that the job takes, with a bit for each cell: the first
 // generation, the last and one between.
-func (c Config) Bytes() float64 { return 3 * float64(c.Rows) * float64(c.Cols) / 8 }
+func (c Config) Bytes() float64 { return 3 * 8 * float64(c.Rows) * math.Ceil(float64(c.Cols)/64) }
 
 // Job is one game. Blocks of rows are dealt out. A round steps every block k
 // times from its own rows and k halo rows on either side, which the blocks
@@ -102,6 +114,7 @@ type Job struct {
 	c          Config
 	k          int // steps of a round
 	words      int // of a row
+	rule       Rule
 	groups     []int
 	start, end []uint64
 
@@ -123,7 +136,13 @@ func New(c Config) (*Job, error) {
 	if c.Pattern == "" {
 		c.Pattern = "random"
 	}
-	j := &Job{c: c, words: c.Cols / 64}
+	if c.Pattern == given {
+		return nil, fmt.Errorf("automata: pattern %q: %w: use one of %s", c.Pattern, ErrConfig, strings.Join(Patterns(), ", "))
+	}
+	j := &Job{c: c, words: (c.Cols + 63) / 64, rule: Life}
+	if c.Rule != "" {
+		j.rule, _ = ParseRule(c.Rule) // which Validate has read
+	}
 	j.every(cmp.Or(c.K, min(unknownK, c.Rows)))
 	j.start, j.end = make([]uint64, j.words*c.Rows), make([]uint64, j.words*c.Rows)
 	if picture, ok := pictures[c.Pattern]; ok {
@@ -143,8 +162,26 @@ func New(c Config) (*Job, error) {
 		w := source.Block(uint64(i), 0, 0)
 		j.start[i] = uint64(w[0]) | uint64(w[1])<<32
 	}
+	for i := j.words - 1; i < len(j.start); i += j.words {
+		j.start[i] &= j.last()
+	}
 	return j, nil
 }
+
+// rest is how many cells the last word of a row has, 0 where it is full.
+func (j *Job) rest() int { return j.c.Cols % 64 }
+
+// last has the bits of the last word of a row that are cells.
+func (j *Job) last() uint64 {
+	if j.rest() == 0 {
+		return math.MaxUint64
+	}
+	return 1<<j.rest() - 1
+}
+
+// plain reports whether the game is Life on rows of whole words, for which there are
+// kernels that do nothing else.
+func (j *Job) plain() bool { return j.rest() == 0 && j.rule == Life }
 
 // Kernel steps a block of rows; its arguments are the halo above it, its rows,
 // the halo below it, and its rows in the other grid; its grid is the words
@@ -156,6 +193,10 @@ var Kernel = workload.With(workload.GoKernel("automata.block", graph.All, bandRo
 // way.
 var DeepKernel = workload.With(workload.GoKernel("automata.deep", graph.All, bandRows),
 	workload.PTX(ptx, "automata_deep", 32, 30, 64), workload.SPIRV(spirv, "automata_deep", 64, 6, 128))
+
+// AnyKernel is Kernel for boards of any width and rule.
+var AnyKernel = workload.With(workload.GoKernel("automata.any", graph.All, bandRows),
+	workload.PTX(ptx, "automata_any", 32, 30, 64), workload.SPIRV(spirv, "automata_any", 64, 6, 128))
 
 // The most steps of a round that the kernels for GPUs take: in registers, and at
 // all.
@@ -170,21 +211,34 @@ const bandRows = 128
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	f := weft.WithParams(block)
-	return map[string]weft.Func{"automata.block": f, "automata.deep": f}
+	f := weft.WithParams(func(c *weft.Call, p params, lo, hi int) { block(c, p, lo, hi, Advance) })
+	return map[string]weft.Func{"automata.block": f, "automata.deep": f, "automata.any": weft.WithParams(anyBlock)}
 }
 
-// params are the parameters of both kernels.
+// params are the parameters of the kernels for Life.
 type params struct {
 	words, rows int // of a row, and of the block
 	k           int // steps, which are the rows of a halo
+}
+
+// anyParams are the parameters of AnyKernel.
+type anyParams struct {
+	params
+	cols           int // of a row
+	birth, survive int // bit n is for n neighbours, of dead cells and of live ones
+}
+
+// anyBlock is block for boards of any width and rule.
+func anyBlock(c *weft.Call, p anyParams, lo, hi int) {
+	g := game{Rule{uint16(p.birth), uint16(p.survive)}, p.cols % 64}
+	block(c, p.params, lo, hi, g.advance)
 }
 
 // scratches is memory for two generations of a tile.
 var scratches workload.Scratch[uint64]
 
 // block steps the bands lo to hi-1 of a block, in tiles that stay in the cache.
-func block(c *weft.Call, p params, lo, hi int) {
+func block(c *weft.Call, p params, lo, hi int, advance func(a, b []uint64, words, k int) []uint64) {
 	words, rows, k := p.words, p.rows, p.k
 	above, mid, below := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1]), weft.View[uint64](c.Args[2])
 	out := weft.View[uint64](c.Args[3])
@@ -199,7 +253,7 @@ func block(c *weft.Call, p params, lo, hi int) {
 		from, to := (lo+i*(hi-lo)/tiles)*words, (lo+(i+1)*(hi-lo)/tiles)*words
 		a, b := (*s)[:to-from+2*k*words], (*s)[half:half+to-from+2*k*words]
 		gather(a, above, mid, below, from-k*words)
-		copy(out[from:to], Advance(a, b, words, k)[k*words:])
+		copy(out[from:to], advance(a, b, words, k)[k*words:])
 	}
 }
 
@@ -218,6 +272,9 @@ func gather(dst, above, rows, below []uint64, at int) {
 // Name says which game it is.
 func (j *Job) Name() string {
 	name := fmt.Sprintf("automata %d × %d, %s, %d steps", j.c.Rows, j.c.Cols, j.c.Pattern, j.c.Steps)
+	if j.rule != Life {
+		name += fmt.Sprintf(" of %v", j.rule)
+	}
 	if j.c.K > 0 {
 		name += fmt.Sprintf(" by %d", j.k)
 	}
@@ -255,17 +312,20 @@ func (j *Job) Whole() graph.Task {
 }
 
 func (j *Job) task(lo, hi, k int) graph.Task {
-	rows, kernel := hi-lo, Kernel
-	if k > shallow {
-		kernel = DeepKernel
+	rows := hi - lo
+	p := params{j.words, rows, k}
+	step := graph.Step{Kernel: Kernel, Launch: workload.Grid(int64(j.words), int64(rows))}
+	switch {
+	case !j.plain():
+		step.Kernel = AnyKernel
+		step = step.With(anyParams{p, j.c.Cols, int(j.rule.birth), int(j.rule.survive)})
+	case k > shallow:
+		step.Kernel = DeepKernel
+		step = step.With(p)
+	default:
+		step = step.With(p)
 	}
-	return graph.Task{
-		Name: fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{
-			graph.Step{Kernel: kernel, Launch: workload.Grid(int64(j.words), int64(rows))}.With(params{j.words, rows, k}),
-		},
-		Work: j.work(rows, k),
-	}
+	return graph.Task{Name: fmt.Sprintf("rows %d-%d", lo, hi), Steps: []graph.Step{step}, Work: j.work(rows, k)}
 }
 
 // Rounds is how often blocks exchange halos, counting the first time.
