@@ -12,7 +12,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cuda"
 )
 
-// This test needs an NVIDIA GPU.
+// These tests need an NVIDIA GPU.
 
 var ptxFile = flag.String("ptx", "", "take kernels from this PTX `file` in place of those of the same names in the binary")
 
@@ -56,6 +56,13 @@ func TestCUDAKernels(t *testing.T) {
 	for i, k := range kernels {
 		k.Impls = all[i]
 	}
+}
+
+// Every call is right on one GPU.
+func TestCUDACalls(t *testing.T) {
+	rt := openExact(t, cuda.New(cuda.Options{Devices: []int{0}, Exact: true}))
+	defer rt.Close()
+	testCalls(t, rt)
 }
 
 // replaceKernels takes PTX for the kernels it has entries of.

@@ -63,6 +63,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 		make(tropical.New(tropical.Config{M: 9, K: 8, N: 7})),
 		make(automata.New(automata.Config{Rows: 99, Cols: 64, Steps: 99})),
 		make(automata.New(automata.Config{Rows: 99, Cols: 64, Steps: 99, K: 33})),
+		make(automata.New(automata.Config{Rows: 99, Cols: 65, Steps: 99})),
 		make(merkle.New(merkle.Config{N: 5000})),
 		make(landscape.New(landscape.Config{})),
 		make(reservoir.NewJob(reservoir.Config{Params: reservoir.Defaults(), Batch: 3, Steps: 2})),
@@ -106,7 +107,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 29; len(seen) != want {
+	if want := 30; len(seen) != want {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

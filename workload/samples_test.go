@@ -5,7 +5,6 @@ package workload_test
 import (
 	"bytes"
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -124,6 +123,12 @@ func samples(t *testing.T) []sample {
 		// The kernels for up to 8 steps and for more, both with more than the 30 words of a strip.
 		{Rows: 100, Cols: 64 * 32, Steps: 20, K: 7},
 		{Rows: 100, Cols: 64 * 32, Steps: 20, K: 10},
+		// Words that are not full, rows shorter than a word, and other rules than Life's.
+		{Rows: 130, Cols: 64*31 + 1, Steps: 70, K: 64},
+		{Rows: 67, Cols: 63, Steps: 20, K: 7},
+		{Rows: 70, Cols: 63, Steps: 130, K: 64}, // all of a margin counts
+		{Rows: 41, Cols: 129, Steps: 30, Rule: "B02/S8"},
+		{Rows: 300, Cols: 64 * 9, Steps: 25, Rule: "B36/S125"},
 	} {
 		a, err := automata.New(c)
 		if err != nil {
@@ -152,16 +157,6 @@ func samples(t *testing.T) []sample {
 		t.Fatal(err)
 	}
 	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
-}
-
-func funcs() map[string]weft.Func {
-	all := map[string]weft.Func{}
-	for _, fs := range []map[string]weft.Func{
-		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(), merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(),
-	} {
-		maps.Copy(all, fs)
-	}
-	return all
 }
 
 // kernelsIn finds the kernels of all workloads that have code in a dialect. Workloads make

@@ -196,6 +196,24 @@ func TestVulkanRounds(t *testing.T) {
 	}
 }
 
+// Every call is right on one Vulkan device, and on several with the cores.
+func TestVulkanCalls(t *testing.T) {
+	one, all := vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}, vulkan.Options{MemBytes: 256 << 20}
+	for name, drivers := range map[string][]driver.Driver{
+		"one":  {vulkan.New(one)},
+		"both": {vulkan.New(all), cpu.New(cpu.Options{Funcs: funcs()})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Partitioner: "equal", Policy: "roundrobin", Drivers: drivers})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rt.Close()
+			testCalls(t, rt)
+		})
+	}
+}
+
 var spirvFolder = flag.String("spirv", "", "take shaders from this `folder` in place of those of the same names here")
 
 // Every workload's kernels are right on one Vulkan device, one workload to a subtest.

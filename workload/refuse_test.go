@@ -1,0 +1,72 @@
+package workload_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload/fisher"
+	"github.com/weft-run/weft/workload/fusion"
+	"github.com/weft-run/weft/workload/landscape"
+	"github.com/weft-run/weft/workload/reduce"
+)
+
+// Data that makes no call is refused in one line, before anything runs, and a call ends with
+// its context. Products, layers, boards and trees have tests of their own.
+func TestCallsRefuse(t *testing.T) {
+	rt := workloadtest.Open(t, 1, funcs())
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	numbers := func(n int) []float32 { return make([]float32, n) }
+	fish := func(ctx context.Context, points, model []float32) error {
+		_, err := fisher.Of(ctx, rt, points, model)
+		return err
+	}
+	fuse := func(ctx context.Context, records []float32, w *fusion.Weights, c fusion.Config) error {
+		_, err := fusion.Of(ctx, rt, records, w, c)
+		return err
+	}
+	fold := func(ctx context.Context, op string, xs []float32) error {
+		_, err := reduce.Of(ctx, rt, op, xs)
+		return err
+	}
+	turn := func(ctx context.Context, native []float64) error {
+		_, err := landscape.Of(ctx, rt, native)
+		return err
+	}
+	ctx, w := t.Context(), &fusion.Weights{}
+	far, same := chain(9, 1), chain(9, 1)
+	far[7] = math.Inf(1)
+	copy(same[3:6], same[:3])
+	for what, c := range map[string]struct{ got, want error }{
+		"fisher: no points":              {fish(ctx, nil, numbers(2)), fisher.ErrConfig},
+		"fisher: no model":               {fish(ctx, numbers(2), nil), fisher.ErrConfig},
+		"fisher: nothing":                {fish(ctx, nil, nil), fisher.ErrConfig},
+		"fisher: half a point":           {fish(ctx, numbers(3), numbers(2)), fisher.ErrConfig},
+		"fisher: many features":          {fish(ctx, numbers(4097), numbers(4097)), fisher.ErrConfig},
+		"fisher: ended":                  {fish(ended, numbers(4), numbers(2)), context.Canceled},
+		"fusion: no records":             {fuse(ctx, nil, w, fusion.Config{}), fusion.ErrConfig},
+		"fusion: half a record":          {fuse(ctx, numbers(16), w, fusion.Config{}), fusion.ErrConfig},
+		"fusion: no weights":             {fuse(ctx, numbers(32), nil, fusion.Config{}), fusion.ErrConfig},
+		"fusion: an unknown mode":        {fuse(ctx, numbers(32), w, fusion.Config{Mode: "x"}), fusion.ErrConfig},
+		"fusion: ended":                  {fuse(ended, numbers(32), w, fusion.Config{}), context.Canceled},
+		"reduce: no maximum":             {fold(ctx, "max", nil), reduce.ErrConfig},
+		"reduce: no average":             {fold(ctx, "average", nil), reduce.ErrConfig},
+		"reduce: unknown":                {fold(ctx, "median", numbers(3)), reduce.ErrConfig},
+		"reduce: ended":                  {fold(ended, "sum", numbers(3)), context.Canceled},
+		"landscape: nothing":             {turn(ctx, nil), landscape.ErrStructure},
+		"landscape: three beads":         {turn(ctx, chain(3, 1)), landscape.ErrStructure},
+		"landscape: half a bead":         {turn(ctx, chain(5, 1)[1:]), landscape.ErrStructure},
+		"landscape: not finite":          {turn(ctx, far), landscape.ErrStructure},
+		"landscape: two beads in one":    {turn(ctx, same), landscape.ErrStructure},
+		"landscape: more than are taken": {turn(ctx, make([]float64, 3*20_001)), landscape.ErrConfig},
+		"landscape: ended":               {turn(ended, chain(5, 1)), context.Canceled},
+	} {
+		if !errors.Is(c.got, c.want) || strings.Contains(c.got.Error(), "\n") {
+			t.Errorf("%s: %v, want %v", what, c.got, c.want)
+		}
+	}
+}
