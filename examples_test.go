@@ -297,11 +297,26 @@ func ExampleRuntime_Devices() {
 	for _, d := range rt.Devices() {
 		fmt.Println(d.Name, d.State, d.Tasks)
 	}
-	fmt.Println(rt.Machine().DeviceName(rt.Best(1)[0]))
-	// Output:
+	for _, id := range rt.Best(9) { // of equals, the one that has less to do
+		fmt.Println(rt.Machine().DeviceName(id))
+	}
+	// Unordered output:
 	// cpu:0 healthy 0
 	// cpu:1 healthy 0
 	// cpu:0
+	// cpu:1
+}
+
+// A report says how busy devices were and what kept the run from being faster.
+func ExampleReport_Bottleneck() {
+	rt, g := counter(weft.Options{Devices: "cpu/1"})
+	defer rt.Close()
+	report, err := rt.Run(context.Background(), g, weft.Bind("x", []int32{1, 2, 3}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Imbalance(), report.Utilisation(0) > 0, report.Bottleneck() != "")
+	// Output: 0 true true
 }
 
 // Split cuts work by what each device can do; devices that are alike get about
@@ -402,11 +417,11 @@ func ExampleOptions_Set() {
 
 // Validate reports all mistakes at once; Open does the same.
 func ExampleOptions_Validate() {
-	o := weft.Options{Devices: "gpu", Retries: -7}
+	o := weft.Options{Devices: "cpu/0", Retries: -7}
 	fmt.Println(o.Validate())
 	// Output:
+	// bad option: devices: bad device list: device "cpu/0": divide it into 1 to 64 parts, as in cpu/4
 	// bad option: retries: "-7" is not a count; write a whole number from 0 on
-	// bad option: devices: no backend "gpu"; there is cpu, cuda, vulkan
 }
 
 // A program that uses GPUs is its own worker: in such a process Worker does not

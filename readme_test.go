@@ -10,30 +10,40 @@ import (
 	"testing"
 )
 
-// The README's first program is the first example, which is compiled and whose
-// output is checked.
+// The README's first two programs are examples, which are compiled and whose output is
+// checked. The first is short enough to be read at once.
 func TestReadmeExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(readme), "```go\n")
-	block, _, closed := strings.Cut(rest, "```\n")
-	if !ok || !closed {
-		t.Fatal("README.md has no block of Go")
-	}
-	example, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := strings.NewReplacer("package weft_test\n", "package main\n", "func Example() {\n", "func main() {\n").Replace(string(example))
-	before, output, ok := strings.Cut(program, "\t// Output: ")
-	program = before + "}\n"
-	if !ok || block != program {
-		t.Errorf("the README's program is not that of example_test.go, which is\n%s", program)
-	}
-	if output, _, _ = strings.Cut(output, "\n"); !strings.Contains(string(readme), output) {
-		t.Errorf("the README does not show what it prints: %s", output)
+	rest := string(readme)
+	for _, x := range []struct {
+		file, function string
+		lines          int // at most
+	}{{"example_test.go", "Example", 19}, {"example_graph_test.go", "Example_graph", 70}} {
+		_, after, ok := strings.Cut(rest, "```go\n")
+		block, remains, closed := strings.Cut(after, "```\n")
+		if !ok || !closed {
+			t.Fatal("README.md has too few blocks of Go")
+		}
+		rest = remains
+		example, err := os.ReadFile(x.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program := strings.NewReplacer("package weft_test\n", "package main\n", "func "+x.function+"() {\n", "func main() {\n").Replace(string(example))
+		before, output, ok := strings.Cut(program, "\t// Output: ")
+		program = before + "}\n"
+		if !ok || block != program {
+			t.Errorf("the README's program is not that of %s, which is\n%s", x.file, program)
+		}
+		if n := strings.Count(program, "\n"); n > x.lines {
+			t.Errorf("the program of %s has %d lines, more than %d", x.file, n, x.lines)
+		}
+		if output, _, _ = strings.Cut(output, "\n"); !strings.Contains(string(readme), output) {
+			t.Errorf("the README does not show what it prints: %s", output)
+		}
 	}
 }
 
@@ -45,6 +55,9 @@ func ofUnexported(fn *ast.FuncDecl) bool {
 	t := fn.Recv.List[0].Type
 	if p, ok := t.(*ast.StarExpr); ok {
 		t = p.X
+	}
+	if g, ok := t.(*ast.IndexExpr); ok {
+		t = g.X
 	}
 	id, ok := t.(*ast.Ident)
 	return ok && !id.IsExported()
