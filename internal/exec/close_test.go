@@ -202,7 +202,8 @@ func othersGoOn(t *testing.T, sampled time.Duration) {
 // A launch that waits for its turn behind another run is not told to end where its run
 // updates resident data: it writes the caller's memory later, and the error says so.
 func TestHeldByWhatHasNotBegun(t *testing.T) {
-	s := newStubborn(t, exec.Config{CancelWait: 20 * time.Millisecond})
+	// A kernel detached on a machine that is slow would let the launch begin.
+	s := newStubborn(t, exec.Config{CancelWait: 20 * time.Millisecond, Engine: engine.Options{DetachAfter: -1}})
 	before := make(chan error, 1)
 	go func() {
 		_, err := s.Run(context.Background(), s.graph, engine.RunOptions{}, func(graph.DataID) []byte { return make([]byte, 8) })
@@ -228,8 +229,8 @@ func TestHeldByWhatHasNotBegun(t *testing.T) {
 		_, err := s.Run(ctx, g, engine.RunOptions{Bind: []engine.Binding{{Data: state, Ref: ref}}}, func(graph.DataID) []byte { return mem })
 		ended <- err
 	}()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until it is issued
-		if st, _ := s.Status(); st[0].Queued == 2 {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until it is behind both tasks of the first
+		if st, _ := s.Status(); st[0].Queued == 3 {
 			break
 		}
 		if time.Now().After(end) {

@@ -76,10 +76,11 @@ func TestLongFromWhen(t *testing.T) {
 // Of a Go kernel that does not return it is said once which one it is, and nothing of
 // what is behind it; nor of what is before it, though it was the same kernel and short.
 func TestLongKernelIsNamed(t *testing.T) {
-	release := make(chan struct{})
+	begun, release := make(chan struct{}), make(chan struct{})
 	funcs := map[string]driver.Func{
 		"stuck": func(c *driver.Call, _, _ int) {
 			if len(c.Params) == 0 {
+				close(begun)
 				<-release
 			}
 		},
@@ -105,13 +106,24 @@ func TestLongKernelIsNamed(t *testing.T) {
 	var log lines
 	e := open(t, Config{
 		Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: 1, Funcs: funcs})}, Log: slog.New(slog.NewTextHandler(&log, nil)),
-		HealthInterval: time.Millisecond, longAfter: 20 * time.Millisecond,
+		HealthInterval: time.Millisecond, longAfter: time.Hour,
 	})
 	ended := make(chan error, 1)
 	go func() {
 		_, err := e.Run(t.Context(), g, engine.RunOptions{}, nil)
 		ended <- err
 	}()
+	<-begun
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+		// Those before it, which a slow machine may have kept long, are heard to be done.
+		if st, _ := e.Status(); st[0].Queued == 2 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the tasks before the one that does not return were not heard to end")
+		}
+	}
+	e.do(func(l *loop) { l.longAfter = 20 * time.Millisecond })
 	const said = "takes long"
 	for end := time.Now().Add(2 * time.Minute); log.count(said) == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
