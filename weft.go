@@ -323,6 +323,9 @@ func (r *Runtime) Close() error {
 	return nil
 }
 
+// Done is closed when all that Close ends has ended.
+func (r *Runtime) Done() <-chan struct{} { return r.x.Ended() }
+
 // hold counts a user of shared memory, unless there is none left.
 func (r *Runtime) hold() bool {
 	for {

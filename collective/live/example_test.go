@@ -29,5 +29,5 @@ func ExampleAllReduce() {
 		log.Fatal(err)
 	}
 	fmt.Println(out, res.Algorithm)
-	// Output: [[2 3 5.5] [2 3 5.5]] direct
+	// Output: [[2 3 5.5] [2 3 5.5]] inline
 }

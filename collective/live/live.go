@@ -4,7 +4,8 @@
 //
 // Package collective works out what to do; what this one adds is bindings, plans
 // kept for the next call, and what happens when a device is lost. It decides
-// nothing about algorithms and moves no bytes itself.
+// nothing about algorithms, and moves no bytes itself but those of operations so
+// small that telling a device takes longer (collective.Inline).
 package live
 
 import (
@@ -61,8 +62,9 @@ type Options struct {
 	// all of the runtime. A name may be there more than once.
 	Devices []string
 	// Algorithm is one of collective.Algorithms, or empty: then the devices' own
-	// library does it where they have one for it (collective.Native), and else
-	// the algorithm predicted to be done first at each size.
+	// library does it where they have one for it (collective.Native), the calling
+	// goroutine what is small and in host memory (collective.Inline), and else the
+	// algorithm predicted to be done first at each size.
 	Algorithm string
 	// Exact asks for folds in the order of ranks.
 	Exact bool
@@ -138,8 +140,8 @@ func New(rt *weft.Runtime, o Options) (*Group, error) {
 func (g *Group) Size() int { return len(g.devs) }
 
 // Plan works an operation out for the group without running it; its Explain
-// tells what would be done and why. Ranks, Algorithm and Exact of the
-// specification are those of the group.
+// tells what would be done and why, if the operation is not done inline. Ranks,
+// Algorithm and Exact of the specification are those of the group.
 func (g *Group) Plan(s collective.Spec) (*collective.Plan, error) {
 	s.Ranks = g.devs
 	s = g.fill(s)
@@ -223,7 +225,7 @@ func (g *Group) fill(s collective.Spec) collective.Spec {
 
 // Result is how an operation went.
 type Result struct {
-	Report    *weft.Report // of the run that succeeded; nil when there was nothing to do
+	Report    *weft.Report // of the run that succeeded; nil when there was none, as for collective.Inline
 	Algorithm string
 	Lost      []string // devices that were lost, and done without
 }
@@ -325,6 +327,13 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 	if err := checkSlices(&s, in, out); err != nil {
 		return Result{}, err
 	}
+	if s.Count > 0 && g.o.Algorithm == "" && s.Inline(g.rt.Machine()) && !g.anyLost() {
+		if err := g.open(ctx); err != nil {
+			return Result{}, fmt.Errorf("%v: %w", s.Op, err)
+		}
+		inline(&s, in, out)
+		return Result{Algorithm: collective.Inline}, nil
+	}
 	var res Result
 	native := true
 	for {
@@ -357,6 +366,16 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 			}
 			return res, err
 		}
+	}
+}
+
+// open returns an error if the context or the runtime has ended.
+func (g *Group) open(ctx context.Context) error {
+	select {
+	case <-g.rt.Done():
+		return weft.ErrClosed
+	default:
+		return context.Cause(ctx)
 	}
 }
 
