@@ -38,7 +38,7 @@ var list = []Entry{
 		f.IntVar(&c.Outputs, "outputs", 8, "outputs")
 		f.IntVar(&c.Batch, "batch", 1024, "samples")
 		f.IntVar(&c.Steps, "steps", 20, "times all samples are learnt from")
-		f.IntVar(&c.Shards, "shards", 8, "shards of the batch, whose gradients are all-reduced")
+		f.IntVar(&c.Shards, "shards", 8, "shards of the batch, whose gradients every device adds up")
 		f.Float64Var(&c.Rate, "rate", 0.5, "rate of learning")
 		f.Uint32Var(&c.Seed, "seed", 1, "what samples and networks are drawn from")
 		return order(&c, func(c tropical.Training) (workload.Job, error) {

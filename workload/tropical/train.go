@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft"
@@ -31,10 +32,10 @@ var (
 // maximum came from.
 //
 // The batch is cut into shards that do not depend on the devices, which have
-// several each or one. Every shard has a replica of the network and adds up its
-// own gradient; an all-reduce in the order of shards gives all of them the sum,
-// by which each updates its replica. So the result is the same bits on any number
-// of devices: class R.
+// several each or one. Every device has a replica of the network; every shard adds
+// up its own gradient. Each device folds the gradients of all in the order of
+// shards, by which it updates its replica. So the result is the same bits on any
+// number of devices: class R.
 type Training struct {
 	Inputs, Hidden, Outputs int
 	Batch, Steps            int
@@ -44,7 +45,8 @@ type Training struct {
 }
 
 // Bytes is the host memory that the job takes: samples, hidden units, outputs with
-// targets and errors, and the parameters before, after and three times for each shard.
+// targets and errors, and the parameters before, after and three times for each shard,
+// which is as many as there may be devices.
 func (c Training) Bytes() float64 {
 	c = c.withDefaults()
 	in, hidden, out := float64(c.Inputs), float64(c.Hidden), float64(c.Outputs)
@@ -293,23 +295,25 @@ func (j *TrainJob) Pieces() sched.Pieces {
 }
 
 // Whole is all samples of a step as one task.
-func (j *TrainJob) Whole() graph.Task { return j.pathsTask(int64(j.c.Batch)) }
+func (j *TrainJob) Whole() graph.Task {
+	steps, work := j.paths(int64(j.c.Batch))
+	return graph.Task{Steps: steps, Work: work}
+}
 
 func (j *TrainJob) params(samples int64) netParams { return netParams{j.c.shape(), int(samples)} }
 
-func (j *TrainJob) pathsTask(samples int64) graph.Task {
+// paths are the steps that take samples through the network, and their work.
+func (j *TrainJob) paths(samples int64) ([]graph.Step, graph.Work) {
 	n := float64(samples)
 	weights, units := float64(len(j.initial)), float64(j.c.Inputs+j.c.Hidden+4*j.c.Outputs)
-	return graph.Task{
-		Steps: []graph.Step{
-			graph.Step{Kernel: PathsKernel, Launch: workload.Grid(samples, int64(j.c.Hidden))}.With(j.params(samples)),
-			graph.Step{Kernel: outputsKernel, Launch: workload.Grid(samples, int64(j.c.Outputs))}.With(j.params(samples)),
-		},
-		Work: graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)},
-	}
+	return []graph.Step{
+		graph.Step{Kernel: PathsKernel, Launch: workload.Grid(samples, int64(j.c.Hidden))}.With(j.params(samples)),
+		graph.Step{Kernel: outputsKernel, Launch: workload.Grid(samples, int64(j.c.Outputs))}.With(j.params(samples)),
+	}, graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)}
 }
 
-func (j *TrainJob) gradientTask(samples int64) graph.Task {
+// gradient are the steps that add up the gradient of samples, and their work.
+func (j *TrainJob) gradient(samples int64) ([]graph.Step, graph.Work) {
 	n, s := float64(samples), j.c.shape()
 	rows := workload.Grid(int64(s.rows()))
 	steps := []graph.Step{graph.Step{Kernel: GradientKernel, Launch: rows}.With(j.params(samples))}
@@ -317,9 +321,31 @@ func (j *TrainJob) gradientTask(samples int64) graph.Task {
 	for first := once; first < int(samples); first += once {
 		steps = append(steps, graph.Step{Kernel: moreGradientKernel, Launch: rows}.With(moreGradientParams{j.params(samples), first}))
 	}
+	return steps, graph.Work{Ops: n * float64(s.outputs) * float64(s.hidden+1), Bytes: 4 * (n*float64(s.hidden+2*s.outputs) + float64(s.params()))}
+}
+
+// shardTask takes the samples of a shard through the network and adds up their gradient.
+func (j *TrainJob) shardTask(s shard, params, x, target graph.DataID) graph.Task {
+	n := s.hi - s.lo
+	rows := func(d graph.DataID, width int) graph.Use {
+		return graph.Use{Data: d, Offset: 4 * s.lo * int64(width), Bytes: 4 * n * int64(width), Access: graph.Read}
+	}
+	writes := func(d graph.DataID) graph.Use { return graph.Use{Data: d, Access: graph.Write} }
+	steps, work := j.paths(n)
+	for i := range steps {
+		steps[i].Args = []int{0, 1, 2, 3, 4, 5}
+	}
+	more, workMore := j.gradient(n)
+	for i := range more {
+		more[i].Args = []int{3, 4, 5, 6}
+	}
 	return graph.Task{
-		Steps: steps,
-		Work:  graph.Work{Ops: n * float64(s.outputs) * float64(s.hidden+1), Bytes: 4 * (n*float64(s.hidden+2*s.outputs) + float64(s.params()))},
+		Steps: append(steps, more...),
+		Uses: []graph.Use{
+			{Data: params, Access: graph.Read}, rows(x, j.c.Inputs), rows(target, j.c.Outputs),
+			writes(s.hiddenFrom), writes(s.outputFrom), writes(s.errs), writes(s.gradient),
+		},
+		Work: graph.Work{Ops: work.Ops + workMore.Ops, Bytes: work.Bytes + workMore.Bytes},
 	}
 }
 
@@ -338,12 +364,18 @@ func (j *TrainJob) Place(m *machine.Machine) (err error) {
 	return err
 }
 
-// replica is the data of a shard.
+// shard is a part of the batch, and what is made of it.
+type shard struct {
+	lo, hi                                 int64 // samples
+	device                                 int   // index among the replicas
+	hiddenFrom, outputFrom, errs, gradient graph.DataID
+}
+
+// replica is the network of a device.
 type replica struct {
-	lo, hi                         int64 // samples
-	on                             graph.Constraint
-	params, hiddenFrom, outputFrom graph.DataID
-	errs, own, sum                 graph.DataID // gradients: the shard's, and of all
+	on          graph.Constraint
+	params, sum graph.DataID // sum is the gradient of all shards
+	fold        *collective.Plan
 }
 
 // Graph trains all replicas, each on its device, whatever the ranges.
@@ -352,63 +384,82 @@ func (j *TrainJob) Graph([]sched.Range) (*graph.Graph, error) {
 		return nil, fmt.Errorf("tropical net: %w: Place was not called", ErrTraining)
 	}
 	var b graph.Builder
-	c, bytes := j.c, int64(4*len(j.initial))
-	initial := b.Data(graph.Data{Name: "initial", Bytes: bytes, Input: true})
+	initial := b.Data(graph.Data{Name: "initial", Bytes: int64(4 * len(j.initial)), Input: true})
 	x := b.Data(graph.Data{Name: "samples", Bytes: int64(4 * len(j.x)), Input: true})
 	target := b.Data(graph.Data{Name: "targets", Bytes: int64(4 * len(j.target)), Input: true})
-	spec := collective.Spec{Op: collective.AllReduce, Count: int64(len(j.initial)), Type: collective.F32, Fold: collective.Sum, Exact: true}
-	shards := make([]replica, c.Shards)
-	var own, sum []collective.Buffer
-	for s := range shards {
-		r := &shards[s]
-		r.lo, r.hi = collective.Cut(int64(c.Batch), c.Shards, s)
-		data := func(what string, bytes int64, output bool) graph.DataID {
-			return b.Data(graph.Data{Name: fmt.Sprintf("%s %d", what, s), Bytes: bytes, Output: output})
-		}
-		on := j.on[s%len(j.on)]
-		r.on.Only = []string{j.m.DeviceName(on)}
-		spec.Ranks = append(spec.Ranks, on)
-		n := r.hi - r.lo
-		r.params = data("parameters", bytes, s == 0)
-		r.hiddenFrom, r.outputFrom = data("hidden from", 4*n*int64(c.Hidden), false), data("outputs from", 4*n*int64(c.Outputs), false)
-		r.errs = data("errors", 4*n*int64(c.Outputs), false)
-		r.own, r.sum = data("gradient", bytes, false), data("gradient of all", bytes, false)
-		own, sum = append(own, collective.Buffer{Data: r.own}), append(sum, collective.Buffer{Data: r.sum})
-	}
-	reduce, err := collective.New(j.m, machine.NewRoofline(j.m), spec)
+	shards, gradients := j.shards(&b)
+	replicas, err := j.replicas(&b, initial)
 	if err != nil {
 		return nil, err
 	}
-	// Every shard begins with a copy, which an all-gather of one rank is.
-	for s := range shards {
-		copies, err := collective.New(j.m, machine.NewRoofline(j.m), collective.Spec{Op: collective.AllGather, Ranks: spec.Ranks[s : s+1], Count: spec.Count, Type: collective.F32})
-		if err != nil {
-			return nil, err
-		}
-		copies.Add(&b, []collective.Buffer{{Data: initial}}, []collective.Buffer{{Data: shards[s].params}})
-	}
-	for step := range c.Steps {
-		add := func(s int, what string, t graph.Task, uses ...graph.Use) {
-			t.Name, t.On, t.Uses = fmt.Sprintf("step %d, %s of shard %d", step, what, s), shards[s].on, uses
+	for step := range j.c.Steps {
+		add := func(what string, of int, on graph.Constraint, t graph.Task) {
+			t.Name, t.On = fmt.Sprintf("step %d, %s %d", step, what, of), on
 			b.Add(t)
 		}
-		reads := func(d graph.DataID) graph.Use { return graph.Use{Data: d, Access: graph.Read} }
-		writes := func(d graph.DataID) graph.Use { return graph.Use{Data: d, Access: graph.Write} }
-		for s, r := range shards {
-			n := r.hi - r.lo
-			rows := func(d graph.DataID, width int) graph.Use {
-				return graph.Use{Data: d, Offset: 4 * r.lo * int64(width), Bytes: 4 * n * int64(width), Access: graph.Read}
-			}
-			add(s, "paths", j.pathsTask(n), reads(r.params), rows(x, c.Inputs), rows(target, c.Outputs),
-				writes(r.hiddenFrom), writes(r.outputFrom), writes(r.errs))
-			add(s, "gradient", j.gradientTask(n), reads(r.hiddenFrom), reads(r.outputFrom), reads(r.errs), writes(r.own))
+		for i, s := range shards {
+			r := &replicas[s.device]
+			add("shard", i, r.on, j.shardTask(s, r.params, x, target))
 		}
-		reduce.Add(&b, own, sum)
-		for s, r := range shards {
-			add(s, "update", j.updateTask(), graph.Use{Data: r.params, Access: graph.ReadWrite}, reads(r.sum))
+		for i := range replicas {
+			r := &replicas[i]
+			sums := make([]collective.Buffer, len(shards))
+			sums[0].Data = r.sum
+			r.fold.Add(&b, gradients, sums)
+			t := j.updateTask()
+			t.Uses = []graph.Use{{Data: r.params, Access: graph.ReadWrite}, {Data: r.sum, Access: graph.Read}}
+			add("update", i, r.on, t)
 		}
 	}
 	return b.Build()
+}
+
+// shards cuts the batch, and adds the data of each shard to a graph. It returns where
+// their gradients are as well.
+func (j *TrainJob) shards(b *graph.Builder) ([]shard, []collective.Buffer) {
+	c := j.c
+	shards := make([]shard, c.Shards)
+	gradients := make([]collective.Buffer, c.Shards)
+	for i := range shards {
+		s := &shards[i]
+		s.lo, s.hi = collective.Cut(int64(c.Batch), c.Shards, i)
+		s.device = i % len(j.on)
+		n := s.hi - s.lo
+		data := func(what string, numbers int64) graph.DataID {
+			return b.Data(graph.Data{Name: fmt.Sprintf("%s %d", what, i), Bytes: 4 * numbers})
+		}
+		s.hiddenFrom, s.outputFrom = data("hidden from", n*int64(c.Hidden)), data("outputs from", n*int64(c.Outputs))
+		s.errs, s.gradient = data("errors", n*int64(c.Outputs)), data("gradient", int64(len(j.initial)))
+		gradients[i].Data = s.gradient
+	}
+	return shards, gradients
+}
+
+// replicas adds the networks to a graph, one for each device that has a shard. The first
+// is the result.
+func (j *TrainJob) replicas(b *graph.Builder, initial graph.DataID) ([]replica, error) {
+	replicas := make([]replica, min(len(j.on), j.c.Shards))
+	for i := range replicas {
+		r, on := &replicas[i], j.on[i]
+		r.on.Only = []string{j.m.DeviceName(on)}
+		data := func(what string) graph.DataID {
+			return b.Data(graph.Data{Name: fmt.Sprintf("%s %d", what, i), Bytes: int64(4 * len(j.initial)), Output: what == "parameters" && i == 0})
+		}
+		r.params, r.sum = data("parameters"), data("gradient of all")
+		// A fold for one device alone is one whose ranks all are that device, and a copy is
+		// a gathering of one rank.
+		spec := collective.Spec{Op: collective.AllGather, Ranks: []machine.DeviceID{on}, Count: int64(len(j.initial)), Type: collective.F32}
+		begin, err := collective.New(j.m, machine.NewRoofline(j.m), spec)
+		if err != nil {
+			return nil, err
+		}
+		begin.Add(b, []collective.Buffer{{Data: initial}}, []collective.Buffer{{Data: r.params}})
+		spec.Op, spec.Fold, spec.Exact, spec.Ranks = collective.Reduce, collective.Sum, true, slices.Repeat(spec.Ranks, j.c.Shards)
+		if r.fold, err = collective.New(j.m, machine.NewRoofline(j.m), spec); err != nil {
+			return nil, err
+		}
+	}
+	return replicas, nil
 }
 
 // Bind ties samples and parameters to the job's memory.
