@@ -54,6 +54,20 @@ func (e *Engine) evict(i Inst) {
 	e.mem.freeIfIdle(i)
 }
 
+// endDoubles ends instances in host memory whose values have complete copies there in
+// others, as data has that was committed before it came home. Nothing may be in flight or
+// detached: plain launches in host memory pin nothing.
+func (e *Engine) endDoubles() {
+	if e.mem.spaces[hostSpace].cap == 0 {
+		return
+	}
+	for i := range Inst(len(e.mem.insts)) {
+		if e.mem.insts[i].space == hostSpace && e.mem.evictable(i) && e.mem.doubled(i) {
+			e.evict(i)
+		}
+	}
+}
+
 // spill copies the values that only this instance has to host memory, if a link leads
 // there and it has room. It copies from this instance even if another device that is
 // nearer is recomputing the value: the waiting task waits for operations that touch this

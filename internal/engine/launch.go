@@ -82,8 +82,9 @@ func (e *Engine) launchQuick(tid taskID, r *run, gt graph.TaskID, dev machine.De
 		arg.Inst, arg.Offset, arg.Bytes = Inst(i), 0, bytes
 		e.mem.hold(e.mem.insts[i].slot, v, l, e.lanes[l].issued)
 	}
-	// Nothing is evicted from host memory, and values with readers are kept there: only
-	// device memory, and data that others may update in place, needs pins.
+	// Nothing is evicted from host memory while a launch is in flight, and values with
+	// readers are kept there: only device memory, and data that others may update in place,
+	// needs pins.
 	if space != 0 || r.volatile {
 		e.pinPlain(rec, f.TaskUses(gt), args)
 	}

@@ -227,3 +227,15 @@ func (st *store) clean(i Inst) bool {
 	}
 	return true
 }
+
+// doubled reports whether every value in an instance has a complete copy in host memory
+// elsewhere.
+func (st *store) doubled(i Inst) bool {
+	in := &st.insts[i]
+	for s := in.slot; s < in.end(); s++ {
+		if v := st.slots.at[s].val; v >= 0 && !st.wholeInHost(v, s) {
+			return false
+		}
+	}
+	return true
+}

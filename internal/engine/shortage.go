@@ -21,7 +21,7 @@ type effort uint8
 const (
 	usual     effort = iota // evict and spill
 	tryBehind               // try the tasks behind the first of a queue as well
-	compact                 // give up buffers that a task uses in part, and unused parts of buffers
+	compact                 // give up buffers that a task uses in part, unused parts of buffers, and second copies in host memory
 	failRun                 // fail the run of the next task that finds no room
 )
 
@@ -92,7 +92,7 @@ func (e *Engine) wakeHolders(v valueID) {
 func (e *Engine) lacksHost(v valueID) {
 	val := &e.mem.vals.at[v]
 	e.refused = val.bytes
-	if e.effort >= compact && e.flying == 0 {
+	if e.effort >= compact && e.flying == 0 && len(e.detached) == 0 {
 		e.squeeze(0)
 	}
 	if val.run < 0 || val.has(awaitsRoom) {
@@ -136,6 +136,9 @@ func (e *Engine) relieve() bool {
 	}
 	e.effort++
 	e.refused = 0
+	if e.effort == compact && len(e.detached) == 0 {
+		e.endDoubles()
+	}
 	for s := range e.mem.spaces {
 		e.roomIn(spaceID(s))
 	}

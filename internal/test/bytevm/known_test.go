@@ -13,6 +13,7 @@ var known = map[string][]uint64{
 	"a device was taken to wait for room after it was let on":         {15567},
 	"recipes without recovery, or of data that was given up":          {1884, 2467, 5361, 6792, 7329, 7525, 9589, 9793, 11370, 12543, 12641, 16321, 17277, 17416, 17439, 17737, 19219, 19360},
 	"closed data waited for a step that need not come":                {10753},
+	"second copies filled host memory":                                {11233},
 	"volatile updates behind a detached launch":                       {974, 2064, 5475, 7513, 8165, 8651},
 }
 
