@@ -172,6 +172,7 @@ func (d *decoder) device(v *text.Value) {
 		"cores":       func(v *text.Value) { dev.ComputeUnits = int(d.integer(v, 0, math.MaxInt32)) },
 		"simd_lanes":  func(v *text.Value) { dev.SIMDLanes = int(d.integer(v, 0, math.MaxInt32)) },
 		"lanes":       func(v *text.Value) { dev.Lanes = int(d.integer(v, 0, math.MaxInt32)) },
+		"team":        func(v *text.Value) { dev.Team = d.boolean(v) },
 		"numa":        func(v *text.Value) { dev.NUMA = int(d.integer(v, -1, math.MaxInt32)) },
 		"power":       func(v *text.Value) { dev.PowerWatts = d.quantity(v, text.Watts) },
 		"rates":       func(v *text.Value) { dev.Rates = d.rates(v) },

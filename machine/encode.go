@@ -31,6 +31,7 @@ type (
 		Cores      int           `json:"cores,omitempty"`
 		SIMDLanes  int           `json:"simd_lanes,omitempty"`
 		Lanes      int           `json:"lanes,omitempty"`
+		Team       bool          `json:"team,omitempty"`
 		NUMA       int           `json:"numa,omitempty"`
 		Power      any           `json:"power,omitempty"`
 		Rates      *encodedRates `json:"rates,omitempty"`
@@ -86,7 +87,7 @@ func encodeDevice(d *Device) encodedDevice {
 	e := encodedDevice{
 		Name: d.Name, Model: d.Model, Kind: d.Kind.String(), Backend: d.Backend, Arch: d.Arch, UUID: d.UUID,
 		Memory: size(d.MemBytes), HostMemory: d.HostMemory,
-		Cores: d.ComputeUnits, SIMDLanes: d.SIMDLanes, Lanes: d.Lanes, NUMA: d.NUMA,
+		Cores: d.ComputeUnits, SIMDLanes: d.SIMDLanes, Lanes: d.Lanes, Team: d.Team, NUMA: d.NUMA,
 		Power: quantity(d.PowerWatts, text.Watts), Resources: d.Resources,
 	}
 	if d.Rates != (Rates{}) {

@@ -85,11 +85,14 @@ type Device struct {
 	ComputeUnits int // shader cores; for a CPU, cores
 	SIMDLanes    int // for a CPU, 32-bit lanes of a vector register
 	Lanes        int // kernels it runs at once; 0 means 1
-	NUMA         int
-	Exact        bool    // runs no library routines
-	Joins        string  // the library by which it takes part in native collectives, as "nccl"; empty for none
-	PowerWatts   float64 // at full load, 0 unknown
-	Rates        Rates
+	// Team says that its lanes are cores that work on a kernel together: a launch takes
+	// as many of them as it has items (Width). Otherwise a launch takes one lane.
+	Team       bool
+	NUMA       int
+	Exact      bool    // runs no library routines
+	Joins      string  // the library by which it takes part in native collectives, as "nccl"; empty for none
+	PowerWatts float64 // at full load, 0 unknown
+	Rates      Rates
 	// Resources name what the device shares with others while computing, as a
 	// GPU divided into several devices or the memory bus of CPU devices.
 	Resources []string

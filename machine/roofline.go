@@ -24,7 +24,8 @@ const (
 
 // Roofline predicts from a machine's rates alone: a task takes its launches
 // plus the longer of its arithmetic and its memory traffic, a copy the latency
-// of its path plus its bytes at the path's rate. It answers for kernels that
+// of its path plus its bytes at the path's rate. On a team, a task with few items has as
+// many of the cores and as much of the memory's rate. It answers for kernels that
 // have never run.
 type Roofline struct {
 	m *Machine
@@ -40,12 +41,13 @@ func (c *Roofline) Epoch() uint64 { return 0 }
 // Task implements Cost.
 func (c *Roofline) Task(t *graph.Task, on DeviceID) Estimate {
 	rates := &c.m.Devices[on].Rates
+	part := c.m.Devices[on].Part(t)
 	compute, memory := 0.0, 0.0
 	if t.Work.Ops > 0 {
-		compute = t.Work.Ops / rates.ops(t.Work.Unit) * 1e9
+		compute = t.Work.Ops / (rates.ops(t.Work.Unit) * part) * 1e9
 	}
 	if t.Work.Bytes > 0 {
-		memory = t.Work.Bytes / orElse(rates.MemoryBPS, unmeasuredBPS) * 1e9
+		memory = t.Work.Bytes / (orElse(rates.MemoryBPS, unmeasuredBPS) * part) * 1e9
 	}
 	// The conversion keeps the product from being fused into the sum, so that
 	// every architecture gives the same nanosecond.

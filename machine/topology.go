@@ -307,6 +307,7 @@ func (m *Machine) Classes() []int32 {
 	type class struct {
 		identity   string
 		hostMemory bool
+		team       int
 		rates      Rates
 		kind       LinkKind
 		bps        float64
@@ -317,7 +318,7 @@ func (m *Machine) Classes() []int32 {
 	out := make([]int32, len(m.Devices))
 	for i := range m.Devices {
 		d := &m.Devices[i]
-		c := class{identity: d.Identity(), hostMemory: d.HostMemory, rates: d.Rates}
+		c := class{identity: d.Identity(), hostMemory: d.HostMemory, team: d.TeamSize(), rates: d.Rates}
 		if h := r.host[i]; h.bps > 0 {
 			c.kind, c.bps, c.latencyNS = m.Links[h.link].Kind, h.bps, h.latencyNS
 		}

@@ -132,7 +132,10 @@ func (v *View) candidates(total float64, moved int64, whole *graph.Task) []candi
 		if s.State != engine.Healthy || !m.Devices[i].CanRun(whole.Steps[0].Kernel) {
 			continue
 		}
-		seconds := func(t *graph.Task) float64 { return max(v.Cost.Task(t, d).Median.Seconds()*v.slow(d), 1e-9) }
+		// A device that takes several tasks at a time is as fast as all of them.
+		seconds := func(t *graph.Task) float64 {
+			return max(v.Cost.Task(t, d).Median.Seconds()*v.slow(d)*m.Devices[i].Part(t), 1e-9)
+		}
 		c.reply = time.Duration(m.Devices[i].Rates.ReplyNS)
 		c.rate = total / seconds(whole)
 		c.share.Rate = total / float64(len(st)) / seconds(&part)

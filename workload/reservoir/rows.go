@@ -26,7 +26,7 @@ func (j *Job) shares(cost machine.Cost) ([]sched.Range, error) {
 			can = can && j.m.Devices[d].CanRun(t.Steps[i].Kernel)
 		}
 		if takes := cost.Task(&t, s.Device).Median; can && takes > 0 {
-			s.Rate = t.Work.Ops / takes.Seconds()
+			s.Rate = t.Work.Ops / (takes.Seconds() * j.m.Devices[d].Part(&t))
 		}
 		shares = append(shares, s)
 	}
