@@ -221,7 +221,7 @@ func (p *adaptive) foresee(v *View, t *Ready, r *row, d machine.DeviceID) (o off
 	o = offer{device: d, transfer: p.transfer(v, t, d)}
 	plain := runs(v, t, d)
 	o.runs = time.Duration(float64(plain) * p.pace(r, d))
-	o.finish = max(v.Now, t.InputsAt, v.Devices[d].FreeAt) + o.transfer + o.runs
+	o.finish = v.begins(t, d) + o.transfer + o.runs
 	return o, time.Duration(float64(o.finish-v.Now) * r.worth(d, o.finish-v.Now, plain))
 }
 

@@ -34,7 +34,7 @@ func (m *model) explain(v *View, i int, policy string, chosen machine.DeviceID, 
 			continue
 		}
 		o := m.offer(v, t, d)
-		r.Starts = max(v.Now, t.InputsAt, v.Devices[d].FreeAt) - v.Now
+		r.Starts = v.begins(t, d) - v.Now
 		r.Transfer, r.Runs, r.Finishes = o.transfer, o.runs, o.finish-v.Now
 		if note != nil {
 			r.Note = note(d)

@@ -91,6 +91,9 @@ func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
 			d, dev, finish = t.Near, near, at
 		}
 	}
+	if dev.Team > 0 {
+		return p.firstTeam(v, t, d)
+	}
 	dev.FreeAt = finish
 	dev.Queued++
 	if dev.Crowd > 0 {
@@ -99,6 +102,13 @@ func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
 	} else {
 		p.replayOne(v, d)
 	}
+	return d, finish
+}
+
+// firstTeam gives a task to a team that first has chosen.
+func (p *finish) firstTeam(v *View, t *Ready, d machine.DeviceID) (machine.DeviceID, time.Duration) {
+	finish := v.assign(t, d, 0, t.Cost[0])
+	p.replay(v, d)
 	return d, finish
 }
 
@@ -134,7 +144,7 @@ func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
 	if t.Near >= 0 && t.Near != best.device {
 		// Most are clearly later and need no closer look.
 		near := &v.Devices[t.Near]
-		if max(t.InputsAt, near.FreeAt)+t.Cost[near.Class]-handOver <= best.finish && judge(v, t, t.Near) == fits {
+		if v.begins(t, t.Near)+t.Cost[near.Class]-handOver <= best.finish && judge(v, t, t.Near) == fits {
 			if o := p.offer(v, t, t.Near); o.finish-handOver <= best.finish {
 				best = o
 			}
@@ -197,7 +207,7 @@ func (p *finish) try(v *View, t *Ready, d machine.DeviceID, best offer) offer {
 
 // weigh returns the better of best and d, which would run t for runs.
 func (p *finish) weigh(v *View, t *Ready, d machine.DeviceID, runs time.Duration, best offer) offer {
-	finish := max(v.Now, t.InputsAt, v.Devices[d].FreeAt) + runs
+	finish := v.begins(t, d) + runs
 	if finish > best.finish {
 		return best // it would lose even without copies
 	}

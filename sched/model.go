@@ -12,15 +12,54 @@ import (
 // on while earlier tasks compute, so a transfer delays the task only as far as
 // it outlasts the backlog; but the copies of a device wait for each other, so
 // no task takes less than its own transfer. It returns when the task is
-// predicted to be done.
+// predicted to be done. On a team it takes only its part of the device.
 func (v *View) Assign(i int, d machine.DeviceID, transfer, runs time.Duration) (finish time.Duration) {
+	return v.assign(&v.Tasks[i], d, transfer, runs)
+}
+
+func (v *View) assign(t *Ready, d machine.DeviceID, transfer, runs time.Duration) (finish time.Duration) {
 	dev := &v.Devices[d]
-	base := max(v.Now, v.Tasks[i].InputsAt)
+	base := max(v.Now, t.InputsAt)
+	if dev.Team > 0 {
+		finish = max(v.begins(t, d), base+transfer) + runs
+		takes := dev.Takes(t.width(dev), runs)
+		dev.FreeAt = max(dev.FreeAt, v.Now) + takes
+		dev.Queued++
+		v.Delay(d, takes)
+		return finish
+	}
 	finish = max(dev.FreeAt, base+transfer) + runs
 	dev.FreeAt = max(finish, dev.FreeAt+transfer)
 	dev.Queued++
 	v.Delay(d, runs)
 	return finish
+}
+
+// width returns how many lanes of a device the task takes.
+func (t *Ready) width(dev *Device) int32 {
+	if t.Width == nil {
+		return 1
+	}
+	return int32(t.Width[dev.Class])
+}
+
+// Takes returns by how much later a device is free for a task that takes some of its
+// lanes while it runs.
+func (dev *Device) Takes(width int32, runs time.Duration) time.Duration {
+	if dev.Team == 0 {
+		return runs
+	}
+	return runs * time.Duration(width) / time.Duration(dev.Team)
+}
+
+// begins returns when d could begin t, its inputs at hand: once the work placed there
+// is done, or at once on a team that has lanes to spare.
+func (v *View) begins(t *Ready, d machine.DeviceID) time.Duration {
+	dev := &v.Devices[d]
+	if dev.Team > 0 && dev.Queued+t.width(dev) <= dev.Team {
+		return max(v.Now, t.InputsAt)
+	}
+	return max(v.Now, t.InputsAt, dev.FreeAt)
 }
 
 // Delay accounts to the others of d's crowd, if it is in one, for work that d was
@@ -263,7 +302,7 @@ func (o offer) before(b offer) bool {
 // need not be copied leaves them to others.
 func (m *model) offer(v *View, t *Ready, d machine.DeviceID) offer {
 	o := offer{device: d, runs: runs(v, t, d), transfer: m.transfer(v, t, d)}
-	o.finish = max(v.Now, t.InputsAt, v.Devices[d].FreeAt) + o.transfer + o.runs
+	o.finish = v.begins(t, d) + o.transfer + o.runs
 	return o
 }
 

@@ -104,6 +104,8 @@ type Ready struct {
 	InputsAt time.Duration
 	// Cost is its predicted time by device class, negative where it cannot run.
 	Cost []time.Duration
+	// Width is how many lanes it takes by device class; nil where it takes one of each.
+	Width []uint8
 	// Need is the memory its uses and workspace take of a device's own memory,
 	// HostNeed what they take of host memory, where the caller's data is already.
 	Need, HostNeed int64
@@ -143,6 +145,9 @@ type Device struct {
 	// see it.
 	FreeAt time.Duration
 	Queued int32 // tasks placed and not finished
+	// Team is the number of its lanes that work on tasks together
+	// (machine.Device.TeamSize), 0 where tasks run one after another.
+	Team int32
 	// CapBytes is how much of its memory may be used. FreeBytes is what of that is free
 	// now, negative in a memory that shrank; of a HostMemory device it is all, since
 	// host memory is shared (View.Free).

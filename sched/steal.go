@@ -49,7 +49,8 @@ func (p *steal) choose(v *View, i int) machine.DeviceID {
 
 // queue is how long d would take for its queue and t were all like t.
 func queue(v *View, t *Ready, d machine.DeviceID) time.Duration {
-	return time.Duration(v.Devices[d].Queued+1) * runs(v, t, d)
+	dev := &v.Devices[d]
+	return time.Duration(dev.Queued+1) * dev.Takes(t.width(dev), runs(v, t, d))
 }
 
 func (p *steal) Place(v *View, out []Placement) []Placement {
