@@ -169,7 +169,11 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	merits, measured := machine.Merits(rt.x.Machine.Devices)
 	for i := range rt.x.Machine.Devices {
 		d := &rt.x.Machine.Devices[i]
-		rt.names, rt.lanes = append(rt.names, d.Name), append(rt.lanes, d.Lanes)
+		lanes := d.Lanes
+		if d.TeamSize() > 0 {
+			lanes = 1 // what is reported of a team is time of the whole device
+		}
+		rt.names, rt.lanes = append(rt.names, d.Name), append(rt.lanes, lanes)
 		o.Log.Info("device opened", "device", d.Name, "model", d.Model, "kind", d.Kind, "memory", text.FormatSize(d.MemBytes), "merit", merits[i], "measured", measured)
 	}
 	return rt, nil

@@ -26,7 +26,9 @@ type Report struct {
 	Ended         time.Duration
 	Devices       []DeviceReport // by device
 	Names         []string       // of the devices; shared, not to be changed; nil in a simulation
-	Lanes         []int          // tasks a device runs at a time, by device; shared; nil for 1 of each
+	// Lanes is, by device, how many tasks count for Busy at the same time: 1 for the cores
+	// of a processor, whose Busy is of all of them together. Shared; nil for 1 of each.
+	Lanes []int
 	// LeftOut says which devices or backends of the machine could not be opened, and why:
 	// GPUs, where main does not call weft.Worker. Shared, not to be changed.
 	LeftOut []string

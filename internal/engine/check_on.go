@@ -252,6 +252,29 @@ func (c *recounter) lines() {
 	}
 }
 
+// backlogs checks what lanes keep of the launches in flight there.
+func (c *recounter) backlogs() {
+	backlog, extra, wide := make([]int64, len(c.lanes)), make([]int64, len(c.lanes)), make([]int, len(c.lanes))
+	c.eachInLane(func(ln *lane, rec *opRec) {
+		if rec.task < 0 || c.devs[ln.info.Device].team == 0 {
+			return
+		}
+		l := slices.IndexFunc(c.lanes, func(o lane) bool { return o.info == ln.info })
+		cost, width := c.tasks.at[rec.task].cost, c.width(rec.task)
+		backlog[l] += cost
+		extra[l] += cost * (width - 1)
+		if width > 1 {
+			wide[l]++
+		}
+	})
+	for l := range c.lanes {
+		ln := &c.lanes[l]
+		c.same(int(ln.backlog), int(backlog[l]), "nanoseconds in flight on a lane", int32(l))
+		c.same(int(ln.extra), int(extra[l]), "lane-nanoseconds in flight on a lane beyond its own", int32(l))
+		c.same(ln.wide, wide[l], "launches in flight on a lane that take several", int32(l))
+	}
+}
+
 // devices checks the counts that devices keep of their work, and that a device with tasks
 // queued has no credit or waits for memory that will come.
 func (c *recounter) devices() {
@@ -261,16 +284,17 @@ func (c *recounter) devices() {
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		if t.where == queued || t.where == parked && t.dev >= 0 {
 			placed[t.dev]++
-			load[t.dev] += t.cost
+			load[t.dev] += t.cost * c.width(tid)
 		}
 	})
 	c.eachInLane(func(ln *lane, rec *opRec) {
 		if rec.task >= 0 {
 			placed[ln.info.Device]++
-			load[ln.info.Device] += c.tasks.at[rec.task].cost
+			load[ln.info.Device] += c.tasks.at[rec.task].cost * c.width(rec.task)
 			backlog[ln.info.Device] += c.tasks.at[rec.task].cost
 		}
 	})
+	c.backlogs()
 	absent := 0
 	for k := range c.devs {
 		i, d := int32(k), &c.devs[k]

@@ -106,6 +106,9 @@ func (e *Engine) addLoad(s *detachedOp, n int64) {
 	d.flight += int(n)
 	d.backlog += n * cost
 	d.load += n * cost
+	if d.team > 0 {
+		d.load += n * e.onTeam(s.op.Lane, s.rec.task, n)
+	}
 	e.view.Devices[dev].Queued += int32(n)
 	e.dirty(dev)
 }

@@ -29,6 +29,8 @@ type devices struct {
 type device struct {
 	space   spaceID // hostSpace if it uses host memory
 	lanes   [2]Lane // compute lanes [first, end)
+	team    int     // number of compute lanes that work together (machine.Device.TeamSize), 0 for none
+	recent  Lane    // the compute lane that was given a launch last
 	in, out Lane    // lanes for copies into and out of its memory
 	// queue holds the tasks placed here. Invariant, at the end of a step: empty unless no
 	// lane has credit, the device is blocked, or as many tasks are in flight as may be.
@@ -42,15 +44,18 @@ type device struct {
 	shortfall shortfall
 	stats     machine.Stats
 	backlog   int64 // predicted nanoseconds of tasks in flight; invariant: the sum of their cost
-	load      int64 // backlog plus the cost of tasks queued and parked here
-	health    deviceHealth
-	swapTo    machine.DeviceID // the device that takes its values over once it is idle, -1 for none
-	flight    int              // operations on its lanes; invariant: 0 unless it is healthy or draining
-	revisit   bool             // it is on revisits
-	limited   bool             // it is on limited
-	dirty     bool             // it is on view.Dirty: its state changed since the policy saw it
-	inUse     []usedPart       // parts of instances that calls of a dropped device may still use
-	cause     error            // why it was lost last
+	// load is the predicted lane-nanoseconds of tasks in flight, queued and parked here;
+	// invariant: the sum of their cost, times the lanes they take.
+	load     int64
+	wideBusy time.Duration // lane-time of finished tasks beyond that in stats
+	health   deviceHealth
+	swapTo   machine.DeviceID // the device that takes its values over once it is idle, -1 for none
+	flight   int              // operations on its lanes; invariant: 0 unless it is healthy or draining
+	revisit  bool             // it is on revisits
+	limited  bool             // it is on limited
+	dirty    bool             // it is on view.Dirty: its state changed since the policy saw it
+	inUse    []usedPart       // parts of instances that calls of a dropped device may still use
+	cause    error            // why it was lost last
 	// loadChanged says that it is on devices.loadChanged.
 	loadChanged bool
 	losses      int     // times it was lost
@@ -103,8 +108,12 @@ func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
 
 // DeviceStatus is the engine's knowledge of a device.
 type DeviceStatus struct {
-	State  DeviceState
-	Stats  machine.Stats
+	State DeviceState
+	Stats machine.Stats
+	// Busy is the time spent in finished tasks, as if the device ran one after another on
+	// all its lanes, and Taken the part of its lanes that tasks in flight take now.
+	Busy   time.Duration
+	Taken  float64
 	Queued int // tasks placed and not finished
 	// Util is the utilisation last sampled, Others the part of it that is not
 	// the engine's own work.
@@ -127,6 +136,10 @@ func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 		MemUsed: e.mem.spaces[d.space].used, MemBytes: vd.CapBytes,
 	}
 	st.Stats.Load = vd.Load
+	st.Busy, st.Taken = (d.stats.Total+d.wideBusy)/time.Duration(d.lanes[1]-d.lanes[0]), 1
+	if d.team > 0 {
+		st.Taken = e.taken(d)
+	}
 	return st
 }
 

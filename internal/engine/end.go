@@ -169,6 +169,9 @@ func (e *Engine) end(r *run) {
 	if len(e.byID) == 0 {
 		e.mem.freeIdle()
 	}
+	if e.teams {
+		e.perTeam(rep.Devices)
+	}
 	a := e.out.emit(Done)
 	a.Run, a.Err, a.Report = r.id, err, &rep
 	r.state = runEnded
@@ -382,6 +385,9 @@ func (e *Engine) purge(r *run) {
 	for i := range e.devs {
 		e.devs[i].queue.filter(mine)
 		e.unblock(machine.DeviceID(i))
+		if e.devs[i].team > 0 { // the next task may fit another lane
+			e.revisit(machine.DeviceID(i))
+		}
 	}
 	live := fifo[taskID]{}
 	for e.ready.len() > 0 {

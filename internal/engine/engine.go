@@ -134,6 +134,7 @@ type Engine struct {
 	asked    bool          // a call outside Step needs a step
 	hostOnly bool          // every device uses host memory: there are no copies and no inputs to list
 	isolated bool          // some device runs in a process of its own
+	teams    bool          // some device is a team
 	checks   checkState
 
 	mem store // values and the memories they are in; only its methods change it (TestWalls)
@@ -242,12 +243,13 @@ func (e *Engine) openDevices() {
 		}
 		e.hostOnly = e.hostOnly && md.HostMemory
 		capBytes = cmp.Or(capBytes, NoLimit)
-		d.lanes = [2]Lane{next, next + Lane(max(md.Lanes, 1))}
+		d.lanes, d.recent, d.team = [2]Lane{next, next + Lane(max(md.Lanes, 1))}, next, md.TeamSize()
+		e.teams = e.teams || d.team > 0
 		d.in, d.out = d.lanes[1], d.lanes[1]+1
 		next = d.out + 1
 		e.view.Classes = max(e.view.Classes, classes[i]+1)
 		e.view.Devices[i] = sched.Device{
-			Class: classes[i], Accepts: true, HostMemory: md.HostMemory,
+			Class: classes[i], Accepts: true, HostMemory: md.HostMemory, Team: int32(d.team),
 			FreeBytes: capBytes, CapBytes: capBytes, Slow: 1, Score: machine.Score(md),
 		}
 	}

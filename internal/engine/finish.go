@@ -93,6 +93,10 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	d.flight--
 	d.backlog -= t.cost
 	d.load -= t.cost
+	if d.team > 0 {
+		d.load -= e.onTeam(op.Lane, tid, -1)
+		d.wideBusy += (end - start) * time.Duration(e.width(tid)-1)
+	}
 	if !d.loadChanged {
 		d.loadChanged = true
 		e.loadChanged = append(e.loadChanged, dev)
@@ -205,7 +209,8 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.move(done)
-	if t.flags&(inputFailed|suspected) != 0 {
+	if t.flags&(inputFailed|suspected|isWide) != 0 {
+		e.reportWide(tid, r, dev, took)
 		t.flags &^= inputFailed | suspected
 		delete(e.taskCopies, tid)
 		delete(e.suspects, tid)
@@ -226,7 +231,7 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	}
 	if e.learn != nil && t.flags&isDetached == 0 {
 		e.learnable++
-		if took > learnAlways || sh.samples < learnAll || e.learnable%learnEvery == 0 {
+		if sh.samples < learnAll || (took > learnAlways || e.learnable%learnEvery == 0) && (t.flags&isWide == 0 || e.hadTeam(t.lane, start)) {
 			sh.samples++
 			e.learn.Observe(r.g.Task(gt), dev, e.contention.Alone(dev, start, end))
 		}

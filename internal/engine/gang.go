@@ -97,11 +97,12 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		g.ops = append(g.ops, op)
 		e.tasks.at[tid].lane, e.tasks.at[tid].seq = l, op.Seq
 		vd := &e.view.Devices[dev]
-		vd.FreeAt = max(vd.FreeAt, e.now) + cost
+		takes := vd.Takes(1, cost) // a member counts as one lane, however many it uses
+		vd.FreeAt = max(vd.FreeAt, e.now) + takes
 		vd.Queued++
-		e.view.Delay(dev, cost)
+		e.view.Delay(dev, takes)
 		e.devs[dev].load += int64(cost)
-		at = max(at, vd.FreeAt)
+		at = max(at, vd.FreeAt, e.now+cost)
 		e.dirty(dev)
 	}
 	e.tasks.at[tid].eft = int64(at)

@@ -248,6 +248,12 @@ func (e *Engine) reslow(dev machine.DeviceID) {
 			t.eft += more
 			d.load += more
 			d.backlog += more
+			if d.team > 0 {
+				w := e.width(ln.rec(s).task)
+				d.load += more * (w - 1)
+				ln.backlog += more
+				ln.extra += more * (w - 1)
+			}
 		}
 	}
 	vd.Slow = slow

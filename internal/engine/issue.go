@@ -81,29 +81,37 @@ func (e *Engine) working(d *device) bool { return d.state == Healthy || d.state 
 
 // credit returns a lane of a device that may take another task, and whether there is one.
 func (e *Engine) credit(d *device) (Lane, bool) {
+	if d.team > 0 && d.queue.len() > 0 {
+		return e.teamLane(d, d.queue.next().task)
+	}
 	best, least := Lane(-1), uint64(1<<31)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		if n := e.lanes[l].issued - e.lanes[l].done; n < least {
 			best, least = l, n
 		}
 	}
-	backlog := d.perLane(d.backlog)
-	switch {
-	case least == 0, int(least) < e.o.Depth && backlog < int64(e.o.Ahead):
-		return best, true
-	case d.space == 0 && backlog >= longHaul && (len(e.devs) > 1 || len(e.byID) > 1):
-		return 0, false
-	}
-	return best, least == 1
+	return best, e.mayTake(d, least, d.perLane(d.backlog))
 }
 
-// longHaul is the predicted duration, in nanoseconds, above which a device that uses host
-// memory gets no second task in advance. There is no copy to overlap, and a task that is
-// not yet bound can still go to another device or be cancelled at once. 2 ms is about 40
+// mayTake reports whether a lane of a device may take another task, given how many are in
+// flight there and the nanoseconds they are predicted to take.
+func (e *Engine) mayTake(d *device, flight uint64, backlog int64) bool {
+	switch {
+	case flight == 0, int(flight) < e.o.Depth && backlog < int64(e.o.Ahead):
+		return true
+	case d.space == 0 && backlog >= longHaul && (len(e.devs) > 1 || len(e.byID) > 1 || d.team > 0):
+		return false
+	}
+	return flight == 1
+}
+
+// longHaul is the predicted duration, in nanoseconds, above which a lane of a device that
+// uses host memory gets no second task in advance. There is no copy to overlap, and a task
+// that is not yet bound can still go to another device or lane or be cancelled at once. 2 ms is about 40
 // times the cost of handing out the next task late (about 50 µs).
 const longHaul = int64(2 * time.Millisecond)
 
-// perLane divides predicted nanoseconds of work among a device's compute lanes.
+// perLane divides predicted lane-nanoseconds of work among a device's compute lanes.
 func (d *device) perLane(ns int64) int64 {
 	if n := int64(d.lanes[1] - d.lanes[0]); n > 1 {
 		return ns / n

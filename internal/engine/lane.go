@@ -32,10 +32,16 @@ type lane struct {
 	// is the lower half of the count. Invariant: done <= issued.
 	issued uint64
 	done   uint64
-	lost   uint64        // operations up to this count were given up; invariant: lost <= issued
-	ring   []opRec       // records of operations done+1 to issued; its length is a power of two
-	head   time.Duration // when its oldest operation became the oldest
-	last   time.Duration // when it last completed an operation
+	lost   uint64 // operations up to this count were given up; invariant: lost <= issued
+	// backlog is, on a team, the predicted nanoseconds of its launches in flight; invariant:
+	// the sum of their cost. wide is the number of those that take several lanes, and extra
+	// the lane-nanoseconds they take beyond backlog.
+	backlog int64
+	wide    int
+	extra   int64
+	ring    []opRec       // records of operations done+1 to issued; its length is a power of two
+	head    time.Duration // when its oldest operation became the oldest
+	last    time.Duration // when it last completed an operation
 	// timed is the number of its operations in flight with a timeout. Invariant: their
 	// sum over lanes is timedOps.
 	timed    int

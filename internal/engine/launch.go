@@ -136,6 +136,10 @@ func (e *Engine) emitLaunch(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	d.flight++
 	d.stats.Start()
 	d.backlog += e.tasks.at[tid].cost
+	if d.team > 0 {
+		d.recent = op.Lane
+		e.onTeam(op.Lane, tid, 1)
+	}
 	if e.contention != nil {
 		e.contention.Began(dev, e.now)
 	}

@@ -53,7 +53,8 @@ func (l Limits) of(predicted time.Duration, samples, sharers int, compiles bool)
 
 // sharers returns the number of launches that may run at a time on the resources a device
 // computes with: on all its lanes, and on those of devices that name one of its
-// resources. Sharing the bandwidth of host memory alone does not count.
+// resources. The lanes of a team take as much together as one launch on all of them, and
+// sharing the bandwidth of host memory alone does not count.
 func sharers(m *machine.Machine, dev machine.DeviceID) int {
 	n := 0
 	for i := range m.Devices {
@@ -61,7 +62,11 @@ func sharers(m *machine.Machine, dev machine.DeviceID) int {
 		if machine.DeviceID(i) == dev || slices.ContainsFunc(d.Resources, func(r string) bool {
 			return r != machine.HostMemory && slices.Contains(m.Devices[dev].Resources, r)
 		}) {
-			n += max(d.Lanes, 1)
+			if d.TeamSize() > 0 {
+				n++
+			} else {
+				n += max(d.Lanes, 1)
+			}
 		}
 	}
 	return n

@@ -121,8 +121,12 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 			est := e.cost.Task(task, machine.DeviceID(d))
 			sh.costs[c] = max(est.Median, 0)
 			known = min(known, est.Own)
-			if least < 0 || sh.costs[c] < least {
-				least = sh.costs[c]
+			takes := sh.costs[c]
+			if e.teams {
+				takes = e.view.Devices[d].Takes(int32(sh.widths[c]), takes)
+			}
+			if least < 0 || takes < least {
+				least = takes
 			}
 		}
 	}
@@ -218,6 +222,9 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
 	v.Need, v.HostNeed, v.Inputs, v.Hint, v.Only = 0, 0, nil, -1, nil
 	v.Near = near
+	if e.teams {
+		v.Width = sh.widths
+	}
 	if !e.hostOnly {
 		v.Need, v.HostNeed = sh.workspace, sh.workspace
 		i0 := len(e.inputs)
@@ -301,6 +308,9 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 	t.eft = int64(finish)
 	d := &e.devs[dev]
 	d.load += t.cost
+	if v.Width != nil {
+		d.load += t.cost * (e.setWidth(t, v.Width, vd.Class) - 1)
+	}
 	d.queue.push(tid, t.key)
 	e.revisit(dev)
 }
@@ -315,7 +325,7 @@ func (e *Engine) unplace(tid taskID, to where) {
 	}
 	vd := &e.view.Devices[t.dev]
 	vd.Queued--
-	e.takeLoad(t.dev, t.cost)
+	e.takeLoad(t.dev, t.cost*e.width(tid))
 	t.dev = -1
 }
 
@@ -395,10 +405,10 @@ func (e *Engine) need(r *run, gt graph.TaskID, space spaceID) int64 {
 	return n
 }
 
-// takeLoad takes the cost of a task out of a device's load and predicts anew when the
+// takeLoad takes the lane-nanoseconds of a task out of a device's load and predicts anew when the
 // device is free.
-func (e *Engine) takeLoad(dev machine.DeviceID, cost int64) {
-	e.devs[dev].load -= cost
+func (e *Engine) takeLoad(dev machine.DeviceID, ns int64) {
+	e.devs[dev].load -= ns
 	e.freeAt(dev)
 	e.dirty(dev)
 }

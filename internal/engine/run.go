@@ -95,6 +95,7 @@ type run struct {
 	parked     fifo[taskID]
 	shapes     []shape
 	costs      []time.Duration // by shape and device class
+	widths     []uint8         // likewise, if some device is a team
 	keys       []int64         // by task, if the policy gave turns
 	toEnd      bool            // it is on runTable.ending
 	vacating   bool            // all tasks are done, and a replay would read the caller's memory
@@ -127,7 +128,11 @@ type shape struct {
 	epoch   uint64          // the epoch of the cost model that costs are of
 	ran     uint64          // devices, by ranBit, whose process has run it
 	costs   []time.Duration // by device class, negative if it cannot run there
-	charge  int64           // what a task costs its run: the least cost divided by the run's weight
+	// widths is, by device class, how many lanes a task takes; nil if no device is a team.
+	widths []uint8
+	// charge is what a task costs its run: the least time it takes of a device divided by
+	// the run's weight.
+	charge int64
 }
 
 // runState is how far a run is.
@@ -150,7 +155,7 @@ func (e *Engine) Submit(now time.Duration, g *graph.Graph, o RunOptions) RunID {
 	if n := len(e.spare); n > 0 {
 		r = e.spare[n-1]
 		e.spare = e.spare[:n-1]
-		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], keys: r.keys[:0], shapes: r.shapes[:0], parked: fifo[taskID]{buf: r.parked.buf[:0]}}
+		*r = run{init: r.init[:0], dataOf: r.dataOf[:0], costs: r.costs[:0], widths: r.widths[:0], keys: r.keys[:0], shapes: r.shapes[:0], parked: fifo[taskID]{buf: r.parked.buf[:0]}}
 	} else {
 		r = new(run)
 	}
@@ -230,6 +235,7 @@ func (e *Engine) start(r *run) {
 			constrained: t.On.Hint != "" || len(t.On.Only) > 0,
 		})
 	}
+	e.measure(r)
 	e.plan(r)
 	r.tbase = e.tasks.alloc(n)
 	ts := e.tasks.at[r.tbase : int(r.tbase)+n]

@@ -103,7 +103,11 @@ func (e *Engine) remains(d *device) time.Duration {
 			return 0
 		}
 		since := e.now - ln.head
-		least = min(least, max(time.Duration(d.perLane(d.backlog))-since, since/4))
+		ahead := d.perLane(d.backlog)
+		if d.team > 0 {
+			ahead = ln.backlog
+		}
+		least = min(least, max(time.Duration(ahead)-since, since/4))
 	}
 	return least
 }
@@ -137,7 +141,7 @@ func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool)
 func (e *Engine) delayOverdue() {
 	for i := range e.devs {
 		d, vd := &e.devs[i], &e.view.Devices[i]
-		if at := e.now + time.Duration(d.perLane(d.load-d.backlog)) + 1; d.queue.len() > 0 && at > vd.FreeAt {
+		if at := e.now + time.Duration(d.perLane(d.load-e.issuedLoad(d))) + 1; d.queue.len() > 0 && at > vd.FreeAt {
 			vd.FreeAt = at
 			e.dirty(machine.DeviceID(i))
 		}
@@ -173,11 +177,16 @@ func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, o
 func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[to]
-	vd.FreeAt = max(vd.FreeAt, e.now) + cost
+	width := e.setWidth(t, e.shape(r, gt).widths, vd.Class)
+	takes := vd.Takes(int32(width), cost)
+	vd.FreeAt = max(vd.FreeAt, e.now) + takes
 	vd.Queued++
-	e.view.Delay(to, cost)
-	e.devs[to].load += int64(cost)
+	e.view.Delay(to, takes)
+	e.devs[to].load += int64(cost) * width
 	t.dev, t.cost, t.eft = to, int64(cost), int64(vd.FreeAt)
+	if e.devs[from].team > 0 { // the next task there may fit another lane
+		e.revisit(from)
+	}
 	e.dirty(to)
 	e.devs[to].queue.push(tid, t.key)
 	e.revisit(to)

@@ -44,6 +44,7 @@ const (
 	inputFailed                       // copies made for it failed; it has an entry in taskCopies
 	suspected                         // devices were lost while it ran: it is among failures.suspects
 	isDetached                        // its launch is among flights.detached
+	isWide                            // it takes several lanes of the team it is placed on
 )
 
 // taskLists are the lists a task may be on. Invariant, for a run that goes on: a task is

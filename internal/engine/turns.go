@@ -55,8 +55,8 @@ func (e *Engine) plan(r *run) {
 	}
 }
 
-// unbound reports whether a run that begins is the only one, on idle devices with one
-// compute lane each, and may have its tasks placed anywhere in any order.
+// unbound reports whether a run that begins is the only one, on idle devices that run its
+// tasks one after another, and may have its tasks placed anywhere in any order.
 func (e *Engine) unbound(r *run) bool {
 	if len(e.byID) > 1 || e.mem.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised || e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 {
 		return false
@@ -67,7 +67,19 @@ func (e *Engine) unbound(r *run) bool {
 		}
 	}
 	for d := range e.devs {
-		if e.devs[d].lanes[1]-e.devs[d].lanes[0] > 1 || e.view.Devices[d].Queued > 0 {
+		if e.view.Devices[d].Queued > 0 || e.devs[d].lanes[1]-e.devs[d].lanes[0] > 1 && !e.inTurns(r, machine.DeviceID(d)) {
+			return false
+		}
+	}
+	return true
+}
+
+// inTurns reports whether every task of a run takes all lanes of a device or cannot run
+// there.
+func (e *Engine) inTurns(r *run, dev machine.DeviceID) bool {
+	team, c := e.devs[dev].team, e.view.Devices[dev].Class
+	for s := range r.shapes {
+		if e.shape(r, r.f.ShapeTask[s]).costs[c] >= 0 && (team == 0 || int(r.shapes[s].widths[c]) < team) {
 			return false
 		}
 	}

@@ -203,7 +203,7 @@ func othersGoOn(t *testing.T, sampled time.Duration) {
 // updates resident data: it writes the caller's memory later, and the error says so.
 func TestHeldByWhatHasNotBegun(t *testing.T) {
 	// A kernel detached on a machine that is slow would let the launch begin.
-	s := newStubborn(t, exec.Config{CancelWait: 20 * time.Millisecond, Engine: engine.Options{DetachAfter: -1}})
+	s := newStubborn(t, exec.Config{CancelWait: 20 * time.Millisecond, Streams: 1, Engine: engine.Options{DetachAfter: -1}})
 	before := make(chan error, 1)
 	go func() {
 		_, err := s.Run(context.Background(), s.graph, engine.RunOptions{}, func(graph.DataID) []byte { return make([]byte, 8) })

@@ -208,7 +208,7 @@ func describe(devs []driver.Device, c Config) *machine.Machine {
 	for i, d := range devs {
 		info := d.Info()
 		if c.Streams > 0 {
-			info.Lanes = c.Streams
+			info.Lanes, info.Team = c.Streams, false
 		}
 		info.Exact = c.Exact
 		m.Devices = append(m.Devices, info)

@@ -149,10 +149,9 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	own := 0.0
 	switch passed := now - d.sampled; {
 	case st.Stats.Tasks == d.tasks && d.flight > 0:
-		own = 1 // the whole time in what it runs now
+		own = st.Taken // the whole time in what it runs now
 	case passed > 0:
-		lanes := time.Duration(max(l.x.Machine.Devices[d.id].Lanes, 1))
-		own = min((st.Stats.Total-d.busy).Seconds()/(passed*lanes).Seconds(), 1)
+		own = min((st.Busy-d.busy).Seconds()/passed.Seconds(), 1)
 	}
 	d.own = max(own, d.own*ownFades)
 	if s.Util < 0 {
@@ -164,7 +163,7 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 		l.log.Warn("memory of device that may be used changed", "device", d.Info().Name, "from", known, "to", st.MemBytes)
 	}
 	d.memory = st.MemBytes
-	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Stats.Total
+	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Busy
 	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
 }
 

@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// Teams: devices whose lanes are cores that work on a launch together. A task takes as
+// many lanes as it has items (machine.Device.Width): its load counts for all of them, and
+// the lane it is given to is chosen so that cores are busy and wide tasks run in turn.
+
+// measure notes how many lanes the tasks of a run take, by shape and device class, if some
+// device is a team. A member of a gang counts as one.
+func (e *Engine) measure(r *run) {
+	if !e.teams {
+		return
+	}
+	classes := int(e.view.Classes)
+	r.widths = slices.Grow(r.widths[:0], len(r.shapes)*classes)[:len(r.shapes)*classes]
+	clear(r.widths)
+	for s := range r.shapes {
+		sh, t := &r.shapes[s], r.g.Task(r.f.ShapeTask[s])
+		sh.widths = r.widths[s*classes : (s+1)*classes]
+		for d := range e.m.Devices {
+			w := &sh.widths[e.view.Devices[d].Class]
+			switch {
+			case *w > 0: // another device of the class
+			case sh.gang > 1:
+				*w = 1
+			default:
+				*w = uint8(min(e.m.Devices[d].Width(t), maxWidth))
+			}
+		}
+	}
+}
+
+// maxWidth is the greatest number of lanes that a task is counted for. A team of more is
+// not made (internal/backend/cpu).
+const maxWidth = 255
+
+// setWidth notes whether a task takes several lanes of a device of a class that it is
+// placed on, and returns how many it takes.
+func (e *Engine) setWidth(t *task, widths []uint8, class int32) int64 {
+	t.flags &^= isWide
+	if widths == nil || widths[class] <= 1 {
+		return 1
+	}
+	t.flags |= isWide
+	return int64(widths[class])
+}
+
+// width returns how many lanes of its device a placed task takes.
+func (e *Engine) width(tid taskID) int64 {
+	t := &e.tasks.at[tid]
+	if t.flags&isWide == 0 {
+		return 1
+	}
+	r, gt := e.taskOf(tid)
+	return int64(r.shapes[r.f.Rows[gt].Shape].widths[e.view.Devices[t.dev].Class])
+}
+
+// onTeam counts a launch n times on a lane of a team, and returns the lane-nanoseconds it
+// takes beyond those of that lane.
+func (e *Engine) onTeam(l Lane, tid taskID, n int64) int64 {
+	ln, cost, w := &e.lanes[l], e.tasks.at[tid].cost, e.width(tid)
+	ln.backlog += n * cost
+	if w == 1 {
+		return 0
+	}
+	more := cost * (w - 1)
+	ln.wide += int(n)
+	ln.extra += n * more
+	return more
+}
+
+// reportWide adds to a run's report of a device what a task took of lanes beyond its own.
+func (e *Engine) reportWide(tid taskID, r *run, dev machine.DeviceID, took time.Duration) {
+	more := time.Duration(e.width(tid) - 1)
+	r.report.Devices[dev].Busy += took * more
+	r.report.Devices[dev].Predicted += time.Duration(e.tasks.at[tid].cost) * more
+}
+
+// issuedLoad returns the predicted lane-nanoseconds of a device's launches in flight.
+func (e *Engine) issuedLoad(d *device) (sum int64) {
+	sum = d.backlog
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		sum += e.lanes[l].extra
+	}
+	return sum
+}
+
+// packed is the predicted work in flight, in nanoseconds, up to which a lane of a team
+// gets further short tasks while others are idle. 20 µs is about what it takes to wake
+// another core and to hear from it.
+const packed = int64(20 * time.Microsecond)
+
+// teamLane returns the lane of a team for a task, and whether it may be issued.
+//
+// A task that waits for the launch a lane was given last goes behind it: elsewhere it
+// would keep a lane waiting. Other tasks go to the lane with the least work, which is an
+// idle one while there is any. Tasks that take several lanes run in turn: they go to an
+// idle lane only while launches leave cores unused, and else behind others of their kind.
+func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
+	r, gt := e.taskOf(tid)
+	for _, p := range r.f.Preds(gt) {
+		t := &e.tasks.at[r.task(graph.TaskID(p))]
+		if t.where != issued || t.flags&isDetached != 0 || t.lane < d.lanes[0] || t.lane >= d.lanes[1] {
+			continue
+		}
+		if ln := &e.lanes[t.lane]; uint32(ln.issued) == t.seq && ln.done < ln.issued && ln.issued-ln.done < uint64(e.o.Depth) {
+			return t.lane, true
+		}
+	}
+	if w := e.width(tid); w > 1 {
+		return e.wideLane(d, int(w))
+	}
+	if ln := &e.lanes[d.recent]; ln.issued > ln.done && ln.backlog < packed && ln.issued-ln.done < uint64(e.o.Depth) &&
+		r.shapes[r.f.Rows[gt].Shape].samples > 0 {
+		return d.recent, true
+	}
+	return e.leastLane(d, func(*lane) bool { return true })
+}
+
+// leastLane returns the lane of a team with the least work among those that fit, and
+// whether it may take a task. One with Depth tasks in flight is taken only if all have.
+func (e *Engine) leastLane(d *device, fits func(*lane) bool) (Lane, bool) {
+	best, full, least := Lane(-1), true, int64(0)
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		if !fits(ln) {
+			continue
+		}
+		if ln.issued == ln.done {
+			return l, true
+		}
+		f := ln.issued-ln.done >= uint64(e.o.Depth)
+		if best < 0 || full && !f || full == f && ln.backlog < least {
+			best, full, least = l, f, ln.backlog
+		}
+	}
+	ln := &e.lanes[best]
+	return best, e.mayTake(d, ln.issued-ln.done, ln.backlog)
+}
+
+// wideLane returns the lane of a team for a task that takes several lanes, and whether it
+// may be issued.
+func (e *Engine) wideLane(d *device, width int) (Lane, bool) {
+	taken, lanes, idle := 0, 0, Lane(-1)
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		ln := &e.lanes[l]
+		switch {
+		case ln.issued > ln.done:
+			taken += int(e.width(ln.rec(ln.done + 1).task))
+		case idle < 0:
+			idle = l
+		}
+		if ln.wide > 0 {
+			lanes++
+		}
+	}
+	switch {
+	case taken < d.team && idle >= 0:
+		return idle, true
+	case lanes*width >= d.team:
+		return e.leastLane(d, func(ln *lane) bool { return ln.wide > 0 })
+	}
+	return e.leastLane(d, func(*lane) bool { return true })
+}
+
+// hadTeam reports whether no launch of another lane ran beside the one that a lane of a
+// team has ended, which began at start. The time of a wide task beside others says little
+// about its time with all cores, since it leaves them theirs.
+func (e *Engine) hadTeam(lane Lane, start time.Duration) bool {
+	d := &e.devs[e.lanes[lane].info.Device]
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		if ln := &e.lanes[l]; l != lane && (ln.issued > ln.done || ln.last > start) {
+			return false
+		}
+	}
+	return true
+}
+
+// taken returns the part of a device's lanes that the launches at their heads take.
+func (e *Engine) taken(d *device) float64 {
+	n := int64(0)
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		if ln := &e.lanes[l]; ln.issued > ln.done {
+			n += e.width(ln.rec(ln.done + 1).task)
+		}
+	}
+	return min(float64(n)/float64(d.lanes[1]-d.lanes[0]), 1)
+}
+
+// perTeam turns the lane-time in the reports of teams into time of the device.
+func (e *Engine) perTeam(reports []trace.DeviceReport) {
+	for i := range reports {
+		if team := time.Duration(e.devs[i].team); team > 0 {
+			reports[i].Busy /= team
+			reports[i].Predicted /= team
+		}
+	}
+}
