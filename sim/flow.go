@@ -21,6 +21,7 @@ type flow struct {
 	own     float64 // bytes per second it takes from a resource when alone
 	cores   float64 // and processor cores, with the others on its device
 	lanes   int32   // what it shares with these, -1 for nothing
+	width   int     // how many lanes of a team it takes
 	uses    []int32 // resources
 }
 
@@ -37,6 +38,7 @@ type flows struct {
 type resource struct {
 	bps   float64 // 0: users divide whatever they take
 	cores float64 // not 0: they divide these instead
+	team  int     // not 0: they are the launches of a team, which has so many lanes
 	users []int32 // slots
 }
 
@@ -73,9 +75,9 @@ func (f *flows) named(names []string) []int32 {
 }
 
 // start sets the work of slot going.
-func (f *flows) start(h *hardware, slot int32, work time.Duration, uses []int32, own, cores float64, lanes int32) {
+func (f *flows) start(h *hardware, slot int32, work time.Duration, uses []int32, own, cores float64, lanes int32, width int) {
 	fl := &h.ops[slot].flow
-	*fl = flow{active: true, hung: fl.hung, version: fl.version + 1, since: h.now, left: float64(work), own: own, cores: cores, lanes: lanes, uses: uses}
+	*fl = flow{active: true, hung: fl.hung, version: fl.version + 1, since: h.now, left: float64(work), own: own, cores: cores, lanes: lanes, width: width, uses: uses}
 	f.active++
 	for _, r := range uses {
 		f.resources[r].users = append(f.resources[r].users, slot)
@@ -141,9 +143,11 @@ func (f *flows) rate(h *hardware, slot int32) {
 			taken := 0.0
 			for _, u := range res.users {
 				other := &h.ops[u].flow
-				taken += other.cores / f.together(other)
+				taken += other.cores * f.part(h, other)
 			}
-			share = min(share, min(1, res.cores/taken)/f.together(fl))
+			share = min(share, min(1, res.cores/taken)*f.speed(h, fl))
+		case res.team > 0:
+			share = min(share, f.speed(h, fl))
 		case res.bps == 0:
 			share = min(share, 1/n)
 		case fl.own > 0:
@@ -164,12 +168,29 @@ func (f *flows) rate(h *hardware, slot int32) {
 	}
 }
 
-// together is how many share a flow's device with it, itself included.
-func (f *flows) together(fl *flow) float64 {
+// speed is the fraction of its speed at which a flow runs because of others on its device.
+func (f *flows) speed(h *hardware, fl *flow) float64 {
 	if fl.lanes < 0 {
 		return 1
 	}
-	return float64(len(f.resources[fl.lanes].users))
+	res := &f.resources[fl.lanes]
+	if res.team == 0 {
+		return 1 / float64(len(res.users))
+	}
+	wide := 0
+	for _, u := range res.users {
+		wide += h.ops[u].flow.width
+	}
+	return machine.TeamSpeed(res.team, fl.width, len(res.users), wide)
+}
+
+// part is the part of its device that a flow has.
+func (f *flows) part(h *hardware, fl *flow) float64 {
+	part := f.speed(h, fl)
+	if fl.lanes >= 0 && f.resources[fl.lanes].team > 0 {
+		part *= float64(fl.width) / float64(f.resources[fl.lanes].team)
+	}
+	return part
 }
 
 // next returns the time of the next end, having thrown out stale entries.

@@ -230,8 +230,9 @@ func newHardware(o hardwareOptions) *hardware {
 		}
 		if d.Lanes > 1 {
 			// Kernels that run at once on a device share it: its rates were
-			// measured with one alone.
+			// measured with one alone. On a team each takes its own cores.
 			h.devices[i].together = h.flows.add(0)
+			h.flows.resources[h.devices[i].together].team = d.TeamSize()
 			h.devices[i].uses = append(h.devices[i].uses, h.devices[i].together)
 		}
 	}

@@ -57,7 +57,7 @@ func (h *hardware) partGang(g *gang, status engine.Status) {
 		if i == 0 {
 			h.ops[m].fate = status
 		}
-		h.flows.start(h, m, time.Duration(h.late.Int64N(int64(4*maxDelay))), nil, 0, 0, -1)
+		h.flows.start(h, m, time.Duration(h.late.Int64N(int64(4*maxDelay))), nil, 0, 0, -1, 1)
 	}
 }
 

@@ -172,11 +172,11 @@ func (h *hardware) begin(slot int32) {
 	var work time.Duration
 	var uses []int32
 	var own, cores float64 // bytes per second when alone, and processor cores
-	lanes := int32(-1)     // what it shares with others on its device
+	lanes, width := int32(-1), 1 // what it shares with others on its device, and how much of it
 	if o.launch {
 		work, uses, own, cores = h.launch(slot)
-		if o.gang == nil {
-			lanes = h.devices[o.device].together
+		if o.gang == nil && h.err == nil {
+			lanes, width = h.devices[o.device].together, h.machine.Devices[o.device].Width(o.graph.Task(o.task))
 		}
 	} else {
 		est := h.cost.Copy(o.bytes, o.from, o.device)
@@ -199,7 +199,7 @@ func (h *hardware) begin(slot int32) {
 	if h.err != nil {
 		return
 	}
-	h.flows.start(h, slot, work, uses, own, cores, lanes)
+	h.flows.start(h, slot, work, uses, own, cores, lanes, width)
 }
 
 // launch marks the launch in slot, or its whole gang, as started.
