@@ -47,6 +47,10 @@ const backend = "cpu"
 // Whole names the cores before they are divided into devices, for a Selection.
 func Whole() *machine.Device { return &machine.Device{Name: deviceName(0), Backend: backend} }
 
+// maxLanes is the greatest number of launches a device runs at a time: traces have 8 bits
+// for the number of a lane. A launch with a grid still uses all cores of a larger device.
+const maxLanes = 255
+
 func deviceName(i int) string { return fmt.Sprintf("%s:%d", backend, i) }
 
 // Open returns the devices.
@@ -93,7 +97,7 @@ func newDevice(i, parts, lo, hi int, o Options) *device {
 	d.info = machine.Device{
 		Name: deviceName(i), Model: modelName(), Kind: machine.CPU, Backend: backend,
 		Arch: runtime.GOARCH, UUID: fmt.Sprintf("cpu-%d-of-%d", i, parts), MemBytes: o.MemBytes, HostMemory: true,
-		ComputeUnits: hi - lo, SIMDLanes: simdLanes(), Lanes: 1,
+		ComputeUnits: hi - lo, SIMDLanes: simdLanes(), Lanes: min(hi-lo, maxLanes), Team: true,
 		Driver:    fmt.Sprintf("%s, %d threads%s", runtime.Version(), runtime.GOMAXPROCS(0), quota()),
 		Resources: []string{machine.HostMemory, machine.HostCores},
 	}

@@ -58,6 +58,7 @@ type lane struct {
 	call   *driver.Call
 	seq    uint32   // of the launch that call is for
 	picked [][]byte // arguments of a step that has its own
+	core   *team    // the team that counts the lane's launch as one of a core, nil for none
 }
 
 // found is what a kernel was found to be.
@@ -254,6 +255,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 			p = exited
 		}
 		if p != nil {
+			l.leaveCore()
 			l.complete(b.ops[next].seq, free, panicked(l.dev.info.Name, p))
 			next, free = next+1, l.dev.now()
 		}
@@ -424,8 +426,13 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 			g := l.is.impl.Shape(s.Launch).Grid
 			items = int(g[0]) * int(g[1]) * int(g[2])
 		}
-		if d.hi-d.lo == 1 || items == 1 {
+		if d.hi-d.lo == 1 || items == 1 && l.is.short {
 			l.is.fn(c, 0, items)
+		} else if items == 1 {
+			team.enter()
+			l.core = team
+			l.is.fn(c, 0, items)
+			l.leaveCore()
 		} else if err := team.run(l.is.fn, c, items); err != nil {
 			return err
 		}
@@ -434,6 +441,14 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 		}
 	}
 	return nil
+}
+
+// leaveCore notes that a launch that took a core of its own has ended.
+func (l *lane) leaveCore() {
+	if t := l.core; t != nil {
+		l.core = nil
+		t.leave()
+	}
 }
 
 // flush hands over what was gathered and wakes the loop for it.

@@ -11,13 +11,19 @@ import (
 
 // team is the cores of a device working on launches together. The lane's own
 // goroutine takes part, so a team of n cores has n-1 helpers. A launch waits for no helper
-// that is busy: that one may be in a call of another lane that does not return.
+// that is busy: that one may be in a call of another lane that does not return. Helpers
+// use the cores that lanes leave free: each launch has a core of its own, and a helper ends
+// its part in a job when a lane begins a launch and no core is left for both.
 type team struct {
 	dev   *device
+	cores int32
 	mu    sync.Mutex
 	cond  sync.Cond
 	jobs  []*job // that have room for a helper, oldest first
 	over  bool   // helpers end when they find nothing to do
+	// busy is the number of launches that lanes run, except single items of short kernels,
+	// and of helpers at work. It changes with the lock held.
+	busy  atomic.Int32
 	ended sync.WaitGroup
 }
 
@@ -28,7 +34,8 @@ type job struct {
 	call   *driver.Call
 	items  int
 	chunk  int
-	room   int // for helpers; guarded by the team's lock
+	room   int  // for helpers; guarded by the team's lock
+	closed bool // it takes no helper any more; likewise
 	next   atomic.Int64
 	left   sync.WaitGroup
 	panic  atomic.Pointer[error]
@@ -39,7 +46,7 @@ type job struct {
 const chunksPerCore = 8
 
 func newTeam(d *device) *team {
-	t := &team{dev: d}
+	t := &team{dev: d, cores: int32(d.hi - d.lo)}
 	t.cond.L = &t.mu
 	for range d.hi - d.lo - 1 {
 		t.ended.Add(1)
@@ -63,21 +70,23 @@ func (t *team) help() {
 		pin(t.dev.lo, t.dev.hi)
 	}
 	for j := t.join(); j != nil; j = t.join() {
-		j.help()
+		t.helpWith(j)
 	}
 	over = true
 }
 
-// join waits for a job and takes part in it from then on; nil if the team is over.
+// join waits for a job and a core and takes part in the job from then on; nil if the team
+// is over.
 func (t *team) join() *job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.jobs) == 0 {
+	for len(t.jobs) == 0 || t.busy.Load() >= t.cores {
 		if t.over {
 			return nil
 		}
 		t.cond.Wait()
 	}
+	t.busy.Add(1)
 	j := t.jobs[0]
 	j.left.Add(1)
 	if j.room--; j.room == 0 {
@@ -86,10 +95,45 @@ func (t *team) join() *job {
 	return j
 }
 
-// offer lets helpers take part in a job.
+// helpWith works on a job until nothing is left of it, or until lanes need the core.
+func (t *team) helpWith(j *job) {
+	defer j.left.Done()
+	leaves := false
+	defer func() {
+		t.mu.Lock()
+		t.busy.Add(-1)
+		if leaves && !j.closed { // another helper goes on once there is a core for it
+			if j.room++; j.room == 1 {
+				t.jobs = slices.Insert(t.jobs, 0, j)
+			}
+		}
+		t.mu.Unlock()
+	}()
+	leaves = j.work(t)
+}
+
+// enter notes that a lane begins a launch, leave that it has ended.
+func (t *team) enter() {
+	t.mu.Lock()
+	t.busy.Add(1)
+	t.mu.Unlock()
+}
+
+func (t *team) leave() {
+	t.mu.Lock()
+	t.busy.Add(-1)
+	wake := len(t.jobs) > 0
+	t.mu.Unlock()
+	if wake {
+		t.cond.Signal()
+	}
+}
+
+// offer notes that a lane begins a launch and lets helpers take part in it.
 func (t *team) offer(j *job) {
 	n := j.room
 	t.mu.Lock()
+	t.busy.Add(1)
 	t.jobs = append(t.jobs, j)
 	t.mu.Unlock()
 	for range n {
@@ -97,14 +141,17 @@ func (t *team) offer(j *job) {
 	}
 }
 
-// withdraw lets no other helper take part in a job, and waits for those that do.
+// withdraw lets no other helper take part in a job, waits for those that do, and notes
+// that the launch has ended.
 func (t *team) withdraw(j *job) {
 	t.mu.Lock()
+	j.closed = true
 	if i := slices.Index(t.jobs, j); i >= 0 {
 		t.jobs = slices.Delete(t.jobs, i, i+1)
 	}
 	t.mu.Unlock()
 	j.left.Wait()
+	t.leave()
 }
 
 // close ends the helpers. Launches may still use the team, which then have fewer of them
@@ -123,7 +170,7 @@ func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 	t.offer(j)
 	func() {
 		defer t.withdraw(j) // also when the kernel ends this goroutine: others use the call
-		j.work()
+		j.work(nil)
 	}()
 	if err := j.panic.Load(); err != nil {
 		return *err
@@ -131,12 +178,9 @@ func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 	return nil
 }
 
-func (j *job) help() {
-	defer j.left.Done()
-	j.work()
-}
-
-func (j *job) work() {
+// work does chunks of a job until none is left. A helper gives its team, and leaves
+// earlier when lanes need its core.
+func (j *job) work(t *team) (leaves bool) {
 	ended := false
 	defer func() {
 		p := recover()
@@ -152,8 +196,12 @@ func (j *job) work() {
 		lo := int(j.next.Add(int64(j.chunk))) - j.chunk
 		if lo >= j.items || j.call.Stopped() {
 			ended = true
-			return
+			return false
 		}
 		j.fn(j.call, lo, min(lo+j.chunk, j.items))
+		if t != nil && t.busy.Load() > t.cores {
+			ended = true
+			return true
+		}
 	}
 }
