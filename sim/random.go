@@ -77,7 +77,10 @@ func randomTask(r *rand.Rand, i int, data []graph.Data, o randomOptions) graph.T
 		Work: graph.Work{Ops: float64(r.IntN(1e6)), Bytes: float64(r.IntN(1e5))},
 	}
 	for range 1 + r.IntN(2) {
-		t.Steps = append(t.Steps, graph.Step{Kernel: kernel, Launch: oneBlock, Params: []byte{byte(r.IntN(4))}})
+		n := r.IntN(4)
+		launch := oneBlock
+		launch.Grid[0] += uint32(n)
+		t.Steps = append(t.Steps, graph.Step{Kernel: kernel, Launch: launch, Params: []byte{byte(n)}})
 	}
 	if o.Gangs && r.IntN(10) == 0 {
 		t.Gang = 2

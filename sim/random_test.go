@@ -24,8 +24,9 @@ func randomMachine(r *rand.Rand) *machine.Machine {
 	for i := range 1 + r.IntN(2) {
 		d := machine.Device{
 			Name: fmt.Sprintf("cpu:%d", i), Kind: machine.CPU, Backend: "cpu", HostMemory: true,
-			ComputeUnits: 4, SIMDLanes: 8, Lanes: 1 + r.IntN(2), Rates: rates(0.2),
+			ComputeUnits: 4, SIMDLanes: 8, Lanes: 1 + r.IntN(4), Rates: rates(0.2),
 		}
+		d.Team = d.Lanes > 2 // two lanes are streams
 		switch r.IntN(3) {
 		case 0:
 			d.Resources = []string{"bus"}

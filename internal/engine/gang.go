@@ -103,6 +103,9 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		e.view.Delay(dev, takes)
 		e.devs[dev].load += int64(cost)
 		at = max(at, vd.FreeAt, e.now+cost)
+		if e.devs[dev].team > 0 { // the next task there may follow it on its lane
+			e.revisit(dev)
+		}
 		e.dirty(dev)
 	}
 	e.tasks.at[tid].eft = int64(at)

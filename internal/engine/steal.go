@@ -92,9 +92,7 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 // 1 ms is long enough to hide refilling a core's cache.
 const longTurn = int64(time.Millisecond)
 
-// remains predicts how long it will be before a device can begin another task. A task
-// that has exceeded its prediction is expected to take another quarter of the time it has
-// run.
+// remains predicts how long it will be before a device can begin another task.
 func (e *Engine) remains(d *device) time.Duration {
 	least := time.Duration(math.MaxInt64)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
@@ -102,14 +100,21 @@ func (e *Engine) remains(d *device) time.Duration {
 		if ln.issued == ln.done {
 			return 0
 		}
-		since := e.now - ln.head
 		ahead := d.perLane(d.backlog)
 		if d.team > 0 {
 			ahead = ln.backlog
 		}
-		least = min(least, max(time.Duration(ahead)-since, since/4))
+		least = min(least, e.left(ln, ahead))
 	}
 	return least
+}
+
+// left predicts how long a lane needs for its launches in flight, which take some
+// nanoseconds by prediction. If these have passed, it is expected to take another quarter
+// of the time it has run.
+func (e *Engine) left(ln *lane, predicted int64) time.Duration {
+	since := e.now - ln.head
+	return max(time.Duration(predicted)-since, since/4)
 }
 
 // canBegin reports whether a queued task could begin on a device as soon as it is its

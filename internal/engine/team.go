@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -119,31 +120,34 @@ func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 		return e.wideLane(d, int(w))
 	}
 	if ln := &e.lanes[d.recent]; ln.issued > ln.done && ln.backlog < packed && ln.issued-ln.done < uint64(e.o.Depth) &&
-		r.shapes[r.f.Rows[gt].Shape].samples > 0 {
+		int64(e.now-ln.head) < packed && r.shapes[r.f.Rows[gt].Shape].samples > 0 {
 		return d.recent, true
 	}
-	return e.leastLane(d, func(*lane) bool { return true })
+	return e.leastLane(d, false)
 }
 
-// leastLane returns the lane of a team with the least work among those that fit, and
-// whether it may take a task. One with Depth tasks in flight is taken only if all have.
-func (e *Engine) leastLane(d *device, fits func(*lane) bool) (Lane, bool) {
-	best, full, least := Lane(-1), true, int64(0)
+// leastLane returns the lane of a team that will be free first, of all or only of those
+// with wide launches in flight, and whether one may take a task. It is an idle one if there
+// is any.
+func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
+	least := time.Duration(math.MaxInt64)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
-		if !fits(ln) {
+		if onlyWide && ln.wide == 0 {
 			continue
 		}
 		if ln.issued == ln.done {
 			return l, true
 		}
-		f := ln.issued-ln.done >= uint64(e.o.Depth)
-		if best < 0 || full && !f || full == f && ln.backlog < least {
-			best, full, least = l, f, ln.backlog
+		// A launch that is overdue counts as long: it may never end.
+		if !e.mayTake(d, ln.issued-ln.done, max(ln.backlog, int64(e.now-ln.head)/4)) {
+			continue
+		}
+		if left := e.left(ln, ln.backlog); left < least {
+			best, least, ok = l, left, true
 		}
 	}
-	ln := &e.lanes[best]
-	return best, e.mayTake(d, ln.issued-ln.done, ln.backlog)
+	return best, ok
 }
 
 // wideLane returns the lane of a team for a task that takes several lanes, and whether it
@@ -166,9 +170,9 @@ func (e *Engine) wideLane(d *device, width int) (Lane, bool) {
 	case taken < d.team && idle >= 0:
 		return idle, true
 	case lanes*width >= d.team:
-		return e.leastLane(d, func(ln *lane) bool { return ln.wide > 0 })
+		return e.leastLane(d, true)
 	}
-	return e.leastLane(d, func(*lane) bool { return true })
+	return e.leastLane(d, false)
 }
 
 // hadTeam reports whether no launch of another lane ran beside the one that a lane of a

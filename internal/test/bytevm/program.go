@@ -164,7 +164,7 @@ func clashes(others []graph.Use, u graph.Use) bool {
 func (p *program) add(b *graph.Builder, t graph.Task) {
 	id := len(p.tasks)
 	t.Name = fmt.Sprint("t", id)
-	t.Steps = []graph.Step{{Kernel: mixing, Params: binary.LittleEndian.AppendUint64(nil, uint64(id))}}
+	t.Steps = []graph.Step{{Kernel: mixing, Launch: graph.Launch{Grid: [3]uint32{1 + uint32(id)%5, 1, 1}}, Params: binary.LittleEndian.AppendUint64(nil, uint64(id))}}
 	t.Work = graph.Work{Ops: float64(100_000 * (1 + id%20)), Bytes: 10_000}
 	p.tasks = append(p.tasks, t)
 	b.Add(t)

@@ -122,8 +122,10 @@ func drawMachine(r *rand.Rand, t Trait, need, total int64) (m *machine.Machine, 
 	for i := range safeEach + r.IntN(2) {
 		m.Devices = append(m.Devices, machine.Device{
 			Name: fmt.Sprintf("cpu:%d", i), Kind: machine.CPU, Backend: "cpu", HostMemory: true,
-			ComputeUnits: 2, SIMDLanes: 4, Lanes: 1 + r.IntN(2), Rates: rates(),
+			ComputeUnits: 4, SIMDLanes: 4, Lanes: 1 + r.IntN(4), Rates: rates(),
 		})
+		d := &m.Devices[len(m.Devices)-1]
+		d.Team = d.Lanes > 2 // two lanes are streams
 	}
 	gpus, swaps := r.IntN(5), 0
 	if t.has(Gangs|Constraints) || r.IntN(2) == 0 {
