@@ -100,7 +100,7 @@ func ExampleRetry() {
 	// Output: served <nil> 3
 }
 
-// A panic is an error with a stack.
+// A panic is an error with its place and its stack.
 func ExamplePanicError() {
 	f := weft.Go(context.Background(), func(context.Context) (int, error) {
 		var xs []int
@@ -109,12 +109,12 @@ func ExamplePanicError() {
 	_, err := f.Wait(context.Background())
 	var p *weft.PanicError
 	if errors.As(err, &p) {
-		fmt.Println(err)
-		fmt.Println(errors.Is(err, weft.ErrPanic), strings.Contains(string(p.Stack), "ExamplePanicError"))
+		fmt.Println(p.Value)
+		fmt.Println(strings.Contains(p.At, "example_tasks_test.go:"), errors.Is(err, weft.ErrPanic), len(p.Stack) > 0)
 	}
 	// Output:
-	// task lookup: panic: runtime error: index out of range [3] with length 0
-	// true true
+	// runtime error: index out of range [3] with length 0
+	// true true true
 }
 
 // A scope ends when all its tasks have, with the first error, which cancels the others.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"path"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/weft-run/weft/internal/pool"
+	"github.com/weft-run/weft/trace"
 )
 
 // Future is the result that a task started by [Go] will have. It is a small value that can
@@ -73,23 +73,6 @@ func WaitAll[T any](ctx context.Context, futures ...Future[T]) ([]T, error) {
 	return out, nil
 }
 
-// PanicError is the error of a task that panicked. It wraps [ErrPanic], and Value if that is
-// an error.
-type PanicError struct {
-	Task  string
-	Value any
-	Stack []byte // where it panicked, as of debug.Stack
-}
-
-func (e *PanicError) Error() string { return fmt.Sprintf("task %s: panic: %v", e.Task, e.Value) }
-
-func (e *PanicError) Unwrap() []error {
-	if err, ok := e.Value.(error); ok {
-		return []error{ErrPanic, err}
-	}
-	return []error{ErrPanic}
-}
-
 // DependencyError is the error of a task that was not run, since one that it was to run
 // after failed with Err.
 type DependencyError struct {
@@ -121,7 +104,7 @@ func (c *closure[T]) Run(rec *pool.Task) (err error) {
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = &PanicError{Task: c.name(), Value: p, Stack: debug.Stack()}
+			err = trace.Recovered(c.name(), p)
 		}
 	}()
 	if c.asked != nil && c.asked.timeout > 0 {

@@ -152,13 +152,13 @@ func TestKernelPanic(t *testing.T) {
 			g := of(t, k)
 			g.Task(0).Steps[0].Launch.Grid[0] = items
 			_, err := rt.Run(t.Context(), g, weft.Bind("x", x), weft.Bind("y", y))
-			var p *weft.KernelPanic
+			var p *weft.PanicError
 			switch {
 			case !errors.Is(err, weft.ErrPanic) || !errors.As(err, &p):
 				t.Errorf("%s of %d items: %v", entry, items, err)
 			case !strings.Contains(p.At, "TestKernelPanic") || !strings.Contains(p.At, "refused_test.go:") || !strings.Contains(string(p.Stack), "TestKernelPanic"):
 				t.Errorf("%s of %d items panicked in %s:\n%s", entry, items, p.At, p.Stack)
-			case !strings.Contains(err.Error(), "kernel panicked: ") || !strings.Contains(err.Error(), "refused_test.go:"):
+			case !strings.Contains(err.Error(), "kernel: panic: ") || !strings.Contains(err.Error(), "refused_test.go:"):
 				t.Errorf("%s of %d items: %v", entry, items, err)
 			case errors.Is(err, io.ErrUnexpectedEOF) != (entry == "error"):
 				t.Errorf("%s of %d items: what it panicked with is lost: %v", entry, items, err)

@@ -66,9 +66,10 @@ type TaskError = trace.TaskError
 // again and again: Losses tells when, where and how. A TaskError unwraps to it.
 type Quarantine = trace.Quarantine
 
-// KernelPanic is why a task failed whose Go kernel panicked: with what, where, and the
-// stack. A TaskError unwraps to it, and it to ErrPanic.
-type KernelPanic = trace.KernelPanic
+// PanicError is the error of a Go function or Go kernel that panicked: with what (Value),
+// where (At) and with which Stack. It unwraps to [ErrPanic], and to Value if that is an
+// error. A TaskError or ElementError around it unwraps to it.
+type PanicError = trace.PanicError
 
 // RunError is how a failed run ends: the cause, Err, and the Names of all tasks that
 // did not finish.

@@ -14,12 +14,12 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/trace"
 )
 
 // ErrStages is wrapped by every error about how a pipeline is put together.
@@ -33,7 +33,7 @@ type Stage[T any] struct {
 	Name string
 	// Do processes an item in place. An error is the item's own: the item
 	// skips the stages after and the stream goes on. So does a panic, as an
-	// error that wraps weft.ErrPanic. It must return when ctx ends.
+	// *weft.PanicError. It must return when ctx ends.
 	Do func(ctx context.Context, item *T) error
 	// Workers is how many items the stage works on at a time; 0 means one.
 	Workers int
@@ -70,8 +70,7 @@ type Item[T any] struct {
 type ItemError struct {
 	Index int
 	Stage string
-	Err   error
-	Stack []byte // where it panicked, if it did
+	Err   error // a *weft.PanicError if it panicked
 }
 
 func (e *ItemError) Error() string {
@@ -183,7 +182,7 @@ func (f *flow[T]) feed(ctx context.Context, source iter.Seq[T], stop context.Can
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
-			stop(&weft.PanicError{Task: "source", Value: p, Stack: debug.Stack()})
+			stop(trace.Recovered("source", p))
 		} else if !returned {
 			stop(fmt.Errorf("source: %w", weft.ErrGoexit))
 		}
@@ -287,18 +286,15 @@ func inOrder[T any](queue <-chan *Item[T], do func(*Item[T])) {
 
 // attempt does a stage's work on an item.
 func attempt[T any](ctx context.Context, s *Stage[T], it *Item[T]) (err error) {
-	fail := func(err error, stack []byte) error {
-		return &ItemError{Index: it.Index, Stage: s.Name, Err: err, Stack: stack}
-	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = fail(fmt.Errorf("%w: %v", weft.ErrPanic, p), debug.Stack())
+			err = trace.Recovered("", p)
+		}
+		if err != nil {
+			err = &ItemError{Index: it.Index, Stage: s.Name, Err: err}
 		}
 	}()
-	if err := s.Do(ctx, &it.Value); err != nil {
-		return fail(err, nil)
-	}
-	return nil
+	return s.Do(ctx, &it.Value)
 }
 
 // span keeps a span of work and what it says about the whole.

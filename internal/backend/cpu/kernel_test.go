@@ -259,7 +259,7 @@ func TestPanics(t *testing.T) {
 				continue
 			}
 			err := r.launch(0, nil, step(name, [3]uint32{items}, [3]uint32{}))
-			if err == nil || !strings.Contains(err.Error(), "kernel panicked") || errors.Is(err, driver.ErrKernel) {
+			if err == nil || !strings.Contains(err.Error(), "kernel: panic: ") || errors.Is(err, driver.ErrKernel) {
 				t.Errorf("%s on %d items: %v", name, items, err)
 			}
 			calls.Store(0)
