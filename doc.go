@@ -6,9 +6,12 @@
 //
 // [Go] starts a task that is a Go function and returns a [Future] of its result. It needs
 // nothing to be opened. Tasks run after others ([After]), start tasks with the context they
-// are called with and wait for them; [Each] makes a task of every element of a slice, and
-// [Scope] waits for all tasks that were started in it. The rest of this page is about graphs
-// that also run on devices.
+// are called with and wait for them, and [Scope] waits for all tasks that were started in it.
+//
+// A function over many elements, on all cores, is one call: [Map], [Each] without results,
+// [Filter], [Reduce], and [Stream] for sequences of any length. All take a context, the
+// elements and a function, fail with an [ElementError] and need nothing to be opened. The
+// rest of this page is about graphs that also run on devices.
 //
 // # A first run
 //
@@ -26,8 +29,6 @@
 // [graph.Step.With] packs for all of them and [WithParams] unpacks. In package workload,
 // GoKernel makes a kernel of the name of its Func, and Grid the Launch of a step over some
 // items.
-//
-// A Go function over a slice needs no graph: see [Map].
 //
 // # Ways to run
 //

@@ -32,20 +32,6 @@ func ExampleDependencyError() {
 	// Output: task parse: not run, since load failed: no such file
 }
 
-// Map and reduce: a task counts the words of each line, and the results are added up.
-func ExampleEach() {
-	lines := []string{"the cat sat", "on the mat", "and the dog too"}
-	counts, err := weft.Each(context.Background(), lines, func(_ context.Context, line string) (int, error) {
-		return len(strings.Fields(line)), nil
-	})
-	sum := 0
-	for _, n := range counts {
-		sum += n
-	}
-	fmt.Println(counts, sum, err)
-	// Output: [3 3 4] 10 <nil>
-}
-
 // fib starts a task for one of its two calls. While it waits it runs that task itself, if
 // none of the other goroutines has begun it.
 func fib(ctx context.Context, n int) (int, error) {
@@ -74,13 +60,13 @@ func ExampleGo_recursion() {
 func ExampleLimit() {
 	service := weft.NewLimit(3)
 	var now, most atomic.Int32
-	_, err := weft.Each(context.Background(), make([]int, 20), func(context.Context, int) (int, error) {
+	err := weft.Each(context.Background(), make([]int, 20), func(context.Context, int) error {
 		n := now.Add(1)
 		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		time.Sleep(time.Millisecond) // a request
 		now.Add(-1)
-		return 0, nil
+		return nil
 	}, weft.Within(service))
 	fmt.Println(most.Load() <= 3, err)
 	// Output: true <nil>
@@ -145,7 +131,7 @@ func ExampleScope_keepGoing() {
 			})
 		}
 		return nil
-	}, weft.KeepGoing)
+	}, weft.KeepGoing())
 	fmt.Println(done.Load(), err)
 	// Output: 4 the third failed
 }

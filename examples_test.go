@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
@@ -90,33 +88,6 @@ func ExampleWithParams() {
 	// Output:
 	// [0.5 1 1.5] <nil>
 	// task "scale x": step 0: bad value: weft_test.scale.N is 5000000000: an int among parameters is from 0 to 4294967295
-}
-
-// A Go function over a slice, on all cores. The function need not be told to the
-// runtime, and the results stand where their inputs stood.
-func ExampleMap() {
-	rt := start(weft.Options{})
-	defer rt.Close()
-	roots, err := weft.Map(context.Background(), rt, []float64{1, 4, 9, 16}, math.Sqrt)
-	fmt.Println(roots, err)
-	// Output: [1 2 3 4] <nil>
-}
-
-// With a function that can fail, the error names the first element that did.
-func ExampleMapErr() {
-	rt := start(weft.Options{})
-	defer rt.Close()
-	_, err := weft.MapErr(context.Background(), rt, []string{"1", "2", "three", "four"}, strconv.Atoi)
-	var me *weft.MapError
-	if errors.As(err, &me) {
-		fmt.Println("element", me.Index)
-	}
-	fmt.Println(err)
-	fmt.Println(errors.Is(err, strconv.ErrSyntax), errors.Is(err, weft.ErrPanic))
-	// Output:
-	// element 2
-	// map: element 2: strconv.Atoi: parsing "three": invalid syntax
-	// true false
 }
 
 // A graph that is run often is prepared once.

@@ -13,7 +13,7 @@ import (
 
 // Future is the result that a task started by [Go] will have. It is a small value that can
 // be copied, and any number of goroutines may wait for it. The zero Future belongs to no
-// task and must not be used.
+// task; its methods panic.
 type Future[T any] struct{ c *closure[T] }
 
 // Wait returns the result of the task when it has ended, or the cause of ctx when that
@@ -28,7 +28,10 @@ type Future[T any] struct{ c *closure[T] }
 // waits with the context of a task counts as that task. Cycles through channels, locks and
 // the ends of scopes are not seen.
 func (f Future[T]) Wait(ctx context.Context) (value T, err error) {
-	switch err := f.c.rec.Wait(ctx); err {
+	if ctx == nil {
+		panic(errors.New("weft: Wait: the context is nil; use context.Background()"))
+	}
+	switch err := f.task().rec.Wait(ctx); err {
 	case nil:
 		return f.c.value, nil
 	case ErrDeadlock, ErrScopeEnded:
@@ -41,7 +44,7 @@ func (f Future[T]) Wait(ctx context.Context) (value T, err error) {
 // Value returns the result of a task that has succeeded, as every task has that is named in
 // [After] once the later task runs. It panics if the task has not ended or has failed.
 func (f Future[T]) Value() T {
-	switch ended, err := f.c.rec.Result(); {
+	switch ended, err := f.task().rec.Result(); {
 	case !ended:
 		panic(fmt.Errorf("weft: value of task %s, which has not ended", f.c.name()))
 	case err != nil:
@@ -51,9 +54,23 @@ func (f Future[T]) Value() T {
 }
 
 // Done returns a channel that is closed when the task has ended.
-func (f Future[T]) Done() <-chan struct{} { return f.c.rec.Ended() }
+func (f Future[T]) Done() <-chan struct{} { return f.task().rec.Ended() }
 
-func (f Future[T]) record() *pool.Task { return &f.c.rec }
+// task is the task of the future.
+func (f Future[T]) task() *closure[T] {
+	if f.c == nil {
+		panic(errors.New("weft: the zero Future belongs to no task; Go returns one that does"))
+	}
+	return f.c
+}
+
+// record is nil for the zero Future.
+func (f Future[T]) record() *pool.Task {
+	if f.c == nil {
+		return nil
+	}
+	return &f.c.rec
+}
 
 // WaitAll waits for all of the futures, which may be none, and returns their results in
 // order, or the error of the first in this order that failed.

@@ -2,274 +2,307 @@ package weft
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/weft-run/weft/graph"
-	"github.com/weft-run/weft/internal/engine"
-	"github.com/weft-run/weft/internal/exec"
-	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
 
 // ErrPanic is wrapped by the error of a function or Go kernel that panicked.
 var ErrPanic = trace.ErrPanic
 
-// MapError is how Map fails: at the first element, in input order, whose
-// function erred or panicked.
-type MapError struct {
+// ElementError is how [Map], [Each], [Filter], [Reduce] and [Stream] fail: it says for which
+// element the function erred, with what it returned, a *[PanicError] if it panicked, or
+// [ErrGoexit]. For Reduce that is the first element behind b.
+type ElementError struct {
 	Index int
-	Err   error  // wraps ErrPanic if it panicked
-	Stack []byte // of the panic
+	Err   error
 }
 
-func (e *MapError) Error() string { return fmt.Sprintf("map: element %d: %v", e.Index, e.Err) }
+func (e *ElementError) Error() string { return fmt.Sprintf("element %d: %v", e.Index, e.Err) }
 
-func (e *MapError) Unwrap() error { return e.Err }
+func (e *ElementError) Unwrap() error { return e.Err }
 
-// Map applies f to every element on the CPU devices and returns the results in
-// input order. Elements are grouped into tasks by how long the first ones took,
-// so that f may take nanoseconds or seconds. f is called from many goroutines; it
-// must not wait for the runtime, and is called again for an element whose device
-// was lost. A panic ends as a MapError.
-func Map[T, U any](ctx context.Context, r *Runtime, xs []T, f func(T) U) ([]U, error) {
-	return MapErr(ctx, r, xs, func(x T) (U, error) { return f(x), nil })
-}
-
-// MapErr is Map for functions that can fail. When some do, the results are nil
-// and the error is a MapError for the first of them in input order, however the
-// elements were spread over devices.
-func MapErr[T, U any](ctx context.Context, r *Runtime, xs []T, f func(T) (U, error)) ([]U, error) {
+// Map calls f for every element, on all processors, and returns the results in the order
+// of the elements. It needs no [Runtime]. [Each], [Filter], [Reduce] and [Stream] are called
+// in the same way, and what follows holds for all of them.
+//
+// Elements are divided into parts while they are computed, by the time they take, so that f
+// may take nanoseconds or seconds. The elements of a part are computed one after another;
+// f must not wait for the call of another element. With options every call of f is a task
+// of its own that has them: [Within] a limit suits calls that wait for a disk or a network.
+//
+// The call returns when no f runs any more. The first error cancels the context that f is
+// called with, and the result is nil with an *[ElementError]. No element after one that failed
+// is begun, but those before it are: a function that does not look at its context makes the
+// error that of the first element, in order, which fails, on any number of processors. With
+// options tasks that have not begun are not run at all; of several errors that of the first
+// element is returned. If ctx ends before all is done, the error is its cause.
+func Map[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, error), options ...TaskOption) ([]U, error) {
+	need("Map", ctx, f != nil)
 	out := make([]U, len(xs))
-	m := &mapping{n: len(xs)}
-	m.lowest.Store(int64(len(xs)))
-	m.block = func(lo, hi int) {
-		// Results are handed over whole: a device that hangs may come back
-		// when another has long done its work, or when Map has returned.
-		part := make([]U, hi-lo)
-		for i := lo; i < hi; i++ {
-			if !m.apply(i, func() (err error) { part[i-lo], err = f(xs[i]); return err }) {
-				return
-			}
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		if !m.over {
-			copy(out[lo:hi], part)
-		}
-	}
-	if err := r.runMap(ctx, m); err != nil {
+	p := &pass{n: len(xs), pc: entry(f), do: func(ctx context.Context, i int, _ *int) (err error) {
+		out[i], err = f(ctx, xs[i])
+		return err
+	}}
+	if err := p.run(ctx, options); err != nil {
 		return nil, err
 	}
 	return out, nil
 }
 
-// mapping is a call of Map in progress.
-type mapping struct {
-	n     int
-	block func(lo, hi int)
-	// lowest is the first element that failed, n when none did; what comes
-	// after it need not be computed.
-	lowest atomic.Int64
-
-	mu   sync.Mutex
-	took []time.Duration // for an element, by block of the round
-	err  *MapError       // of lowest
-	over bool            // Map has returned
+// Each calls f for every element, as [Map] does, for functions without a result.
+func Each[T any](ctx context.Context, xs []T, f func(context.Context, T) error, options ...TaskOption) error {
+	need("Each", ctx, f != nil)
+	p := &pass{n: len(xs), pc: entry(f), do: func(ctx context.Context, i int, _ *int) error { return f(ctx, xs[i]) }}
+	return p.run(ctx, options)
 }
 
-// each is what an element takes: the median over blocks, since some are held up
-// by what else the machine does.
-func (m *mapping) each() time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	slices.Sort(m.took)
-	return max(m.took[len(m.took)/2], 1)
-}
-
-// quickest is what the quickest block took for an element. Of very few blocks it
-// says more than their median, which may be one that was held up.
-func (m *mapping) quickest() time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return max(slices.Min(m.took), 1)
-}
-
-// apply computes an element and reports whether the block should go on.
-func (m *mapping) apply(i int, f func() error) bool {
-	if int64(i) >= m.lowest.Load() {
-		return false
+// Filter returns the elements for which keep is true, in their order. It calls keep as [Map]
+// calls its function.
+func Filter[T any](ctx context.Context, xs []T, keep func(context.Context, T) (bool, error), options ...TaskOption) ([]T, error) {
+	need("Filter", ctx, keep != nil)
+	kept := make([]bool, len(xs))
+	p := &pass{n: len(xs), pc: entry(keep), do: func(ctx context.Context, i int, _ *int) (err error) {
+		kept[i], err = keep(ctx, xs[i])
+		return err
+	}}
+	if err := p.run(ctx, options); err != nil {
+		return nil, err
 	}
-	stack, err := guard(f)
-	if err == nil {
-		return true
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if int64(i) < m.lowest.Load() {
-		m.lowest.Store(int64(i))
-		m.err = &MapError{Index: i, Err: err, Stack: stack}
-	}
-	return false
-}
-
-// guard turns a panic into an error.
-func guard(f func() error) (stack []byte, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			stack, err = debug.Stack(), fmt.Errorf("%w: %v", ErrPanic, p)
+	out := make([]T, 0, len(xs))
+	for i, x := range xs {
+		if kept[i] {
+			out = append(out, x)
 		}
-	}()
-	return nil, f()
-}
-
-// close ends the mapping: nothing changes its results any more.
-func (m *mapping) close() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.over = true
-	if m.err != nil {
-		return m.err
 	}
-	return nil
+	return out, nil
 }
 
-// mappings finds the mapping a task belongs to: kernels are known by name, so that
-// all mappings share one, and say in their parameters which they are.
-type mappings struct {
-	next atomic.Uint64
-	live sync.Map // of *mapping by number
-}
+// fan is how many values a call of Reduce combines one after another, without options.
+const fan = 8
 
-// mapKernel is the kernel of every mapping. Its work is counted in nanoseconds
-// of one core, since that is what was measured.
-var mapKernel = &graph.Kernel{Name: "weft.map", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "weft.map"}}}
-
-// mapParams are its parameters.
-type mapParams struct {
-	mapping uint64 // its number
-	base    int64  // the first element of the task
-}
-
-// run is the function behind mapKernel.
-func (ms *mappings) run(c *Call, p mapParams, lo, hi int) {
-	v, ok := ms.live.Load(p.mapping)
-	if !ok {
-		return // the caller has given up
+// Reduce combines all elements into one by f, which must be associative: neighbours are
+// combined first, then neighbouring results, so that xs of length 5 gives
+// f(f(f(x0, x1), f(x2, x3)), x4). This tree depends on the length alone. A sum of floats has
+// therefore the same bits on any number of processors, and rounds less than one after
+// another. One element is returned as it is, and none is the zero T. Errors and options are
+// those of [Map].
+func Reduce[T any](ctx context.Context, xs []T, f func(ctx context.Context, a, b T) (T, error), options ...TaskOption) (result T, err error) {
+	need("Reduce", ctx, f != nil)
+	most := fan
+	if len(options) > 0 {
+		most = 2 // every call of f is a task
 	}
-	m, base := v.(*mapping), int(p.base)
-	began := time.Now()
-	m.block(base+lo, base+hi)
-	took := time.Since(began) / time.Duration(hi-lo)
-	m.mu.Lock()
-	m.took = append(m.took, took)
-	m.mu.Unlock()
+	level, width := xs, 1 // each value of a level stands for as many elements
+	for len(level) > 1 {
+		from, behind := level, width
+		next := make([]T, (len(level)+most-1)/most)
+		p := &pass{n: len(next), pc: entry(f), do: func(ctx context.Context, i int, element *int) (err error) {
+			lo := i * most
+			var few [fan]T
+			n := copy(few[:most], from[lo:])
+			for step := 1; step < n; step *= 2 {
+				for k := 0; k+step < n; k += 2 * step {
+					*element = (lo + k + step) * behind
+					if few[k], err = f(ctx, few[k], few[k+step]); err != nil {
+						return err
+					}
+				}
+			}
+			next[i] = few[0]
+			return nil
+		}}
+		if err := p.run(ctx, options); err != nil {
+			return result, err
+		}
+		level, width = next, width*most
+	}
+	if err := context.Cause(ctx); err != nil || len(level) == 0 {
+		return result, err
+	}
+	return level[0], nil
+}
+
+// pass is one call of a function for each of n items, by tasks that have a part of them.
+type pass struct {
+	n  int
+	pc uintptr // of the caller's function
+	// do computes an item. It sets element, which is i before, where the element that an
+	// error is about is another.
+	do func(ctx context.Context, i int, element *int) error
+
+	done atomic.Int64 // items computed
+	// failed is the first item that failed, n while none has.
+	failed atomic.Int64
+	mu     sync.Mutex
+	err    *ElementError                   // of that item
+	parts  map[int]context.CancelCauseFunc // those that run, by their first item
 }
 
 const (
-	// mapTask is how long a task of a mapping should take on a core: long
-	// beside what a task costs (about a microsecond), short beside what people
-	// notice.
-	mapTask = 500 * time.Microsecond
-	// tasksPerCore is how many tasks each core, or each of several devices, gets at
-	// least, so that all end at about the same time.
-	tasksPerCore = 4
-	// coreElements is how many elements that take long each core of a device with several
-	// has of a task at least. The cores take them one by one, and at the end of the
-	// task wait for the last: for half an element in eight, about.
-	coreElements = 8
-	// mapSample is how many elements each task of the second round takes at most.
-	mapSample = 64
+	// partTime is the time after which a part is divided: long beside what a task costs
+	// (below a microsecond), short beside what people notice.
+	partTime = 200 * time.Microsecond
+	// partsEach is how many parts each processor gets in the beginning, so that few have
+	// to be divided.
+	partsEach = 4
+	// maxStride is the most items between two looks at the clock, which takes about as
+	// long as some of the shortest.
+	maxStride = 64
 )
 
-// runMap runs a mapping in up to three rounds: an element for each core; if these
-// were quick, some more; and the rest in tasks that take about equally long.
-func (r *Runtime) runMap(ctx context.Context, m *mapping) error {
-	devices, cores := 0, 0
-	for i := range r.x.Machine.Devices {
-		if d := &r.x.Machine.Devices[i]; d.Kind == machine.CPU {
-			devices++
-			cores += max(d.ComputeUnits, 1)
-		}
+// run computes all items.
+func (p *pass) run(ctx context.Context, options []TaskOption) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	if devices == 0 {
-		return fmt.Errorf("map: %w: it needs a CPU device", ErrNoDevice)
+	if len(options) > 0 {
+		return p.apart(ctx, options)
 	}
-	team := max(cores/devices, 1) // cores that divide each task of a device among them
-	id := r.maps.next.Add(1)
-	r.maps.live.Store(id, m)
-	defer r.maps.live.Delete(id)
-	done := 0
-	round := func(n, size int, each time.Duration) error {
-		n = min(n, m.n-done)
-		if n == 0 || int(m.lowest.Load()) < done {
-			return nil // nothing is left, or nothing that matters
-		}
-		g, err := mapGraph(id, done, n, size, each)
-		if err != nil {
-			return err
-		}
-		done += n
-		m.mu.Lock()
-		m.took = m.took[:0]
-		m.mu.Unlock()
-		end := make(chan exec.End, 1)
-		j := &exec.Job{
-			Graph: g, Options: engine.RunOptions{Retries: -1},
-			Done: func(rep *engine.Report, err error) { r.tell(end, rep, err) },
-		}
-		r.x.Start(j)
-		e, _ := r.x.Wait(ctx, j, end)
-		return e.Err
+	p.failed.Store(int64(p.n))
+	p.parts = make(map[int]context.CancelCauseFunc)
+	g := tasks().NewGroup(ctx, true)
+	parts := min(p.n, partsEach*runtime.GOMAXPROCS(0))
+	for k := range parts {
+		p.start(g.Context(), k*p.n/parts, (k+1)*p.n/parts)
 	}
-	err := ctx.Err()
-	if err != nil {
-		err = fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled)
+	err := g.Close(ctx)
+	switch cause := context.Cause(ctx); {
+	case p.err != nil && !(cause != nil && (errors.Is(p.err, cause) || errors.Is(p.err, ctx.Err()))):
+		return p.err
+	case p.done.Load() == int64(p.n):
+		return nil
+	case cause != nil:
+		return cause
+	default: // the scope that ctx is of has ended
+		return err
 	}
-	if err == nil {
-		err = round(cores, team, time.Microsecond)
-	}
-	if err == nil && done < m.n {
-		// The first of all are slower than the rest will be.
-		if each := m.quickest(); each < mapTask {
-			size := min(int(mapTask/each), mapSample)
-			err = round(tasksPerCore*cores*size, size, each)
-		}
-	}
-	if err == nil && done < m.n {
-		size := max(int(mapTask/m.each()), 1) * team
-		if team > 1 {
-			size = max(size, coreElements*team)
-		}
-		if devices > 1 {
-			size = min(size, max((m.n-done)/(tasksPerCore*devices), team))
-		}
-		err = round(m.n, size, m.each())
-	}
-	if failed := m.close(); failed != nil {
-		return failed
-	}
-	if err != nil {
-		return fmt.Errorf("map: %w", err)
-	}
-	return nil
 }
 
-// mapGraph builds tasks for n elements from base on, size at a time.
-func mapGraph(id uint64, base, n, size int, each time.Duration) (*graph.Graph, error) {
-	var b graph.Builder
-	for lo := 0; lo < n; lo += size {
-		k := min(size, n-lo)
-		step := graph.Step{Kernel: mapKernel, Launch: graph.Launch{Grid: [3]uint32{uint32(k), 1, 1}}}
-		b.Add(graph.Task{
-			Name:  fmt.Sprintf("elements %d to %d", base+lo, base+lo+k-1),
-			Steps: []graph.Step{step.With(mapParams{id, int64(base + lo)})},
-			Work:  graph.Work{Ops: float64(k) * float64(each)},
-		})
+// start starts a task for items lo to hi.
+func (p *pass) start(ctx context.Context, lo, hi int) {
+	start(ctx, func(ctx context.Context) (none struct{}, _ error) {
+		p.part(ctx, lo, hi)
+		return none, nil
+	}, p.pc, nil)
+}
+
+// part computes items lo to hi. What is left of them after some time is divided, and the
+// second half is for another task.
+func (p *pass) part(task context.Context, lo, hi int) {
+	ctx := p.begin(task, lo)
+	at, element, returned := lo, lo, false
+	defer func() {
+		if v := recover(); v != nil {
+			p.fail(element, at, trace.Recovered("", v))
+		} else if !returned {
+			p.fail(element, at, ErrGoexit)
+		}
+		p.done.Add(int64(at - lo))
+		p.end(lo)
+	}()
+	began := time.Now()
+	for stride := 1; at < hi; stride = min(2*stride, maxStride) {
+		for end := min(at+stride, hi); at < end; at++ {
+			if int64(at) >= p.failed.Load() {
+				returned = true
+				return
+			}
+			element = at
+			if err := p.do(ctx, at, &element); err != nil && p.fail(element, at, err) {
+				returned = true
+				return
+			}
+		}
+		if task.Err() != nil {
+			break
+		}
+		if now := time.Now(); now.Sub(began) > partTime && hi-at > 1 {
+			mid := at + (hi-at+1)/2
+			p.start(task, mid, hi)
+			hi, began, stride = mid, now, 1
+		}
 	}
-	return b.Build()
+	returned = true
+}
+
+// begin notes a part that runs and returns the context of its calls, which the first error
+// cancels. The context of its task goes on, and with it tasks for items before that.
+func (p *pass) begin(task context.Context, lo int) context.Context {
+	ctx, cancel := context.WithCancelCause(task)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts[lo] = cancel
+	if p.err != nil {
+		cancel(p.err)
+	}
+	return ctx
+}
+
+func (p *pass) end(lo int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.parts[lo](nil)
+	delete(p.parts, lo)
+}
+
+// fail notes the error of an item, unless it is an effect of another error, and reports
+// whether it did.
+func (p *pass) fail(element, item int, err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil && (int64(item) >= p.failed.Load() || effect(err, p.err)) {
+		return false
+	}
+	p.failed.Store(int64(item))
+	p.err = &ElementError{element, err}
+	for _, cancel := range p.parts {
+		cancel(p.err)
+	}
+	return true
+}
+
+// effect reports whether err is that of a call whose context another error had cancelled.
+func effect(err, cause error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, ErrScopeEnded) || errors.Is(err, cause)
+}
+
+// apart computes each item in a task that has the options.
+func (p *pass) apart(ctx context.Context, options []TaskOption) error {
+	g := tasks().NewGroup(ctx, false)
+	// own is what the last call for each item returned, ErrGoexit if it did not return.
+	own, elements := make([]error, p.n), make([]int, p.n)
+	futures := make([]Future[struct{}], p.n)
+	for i := range futures {
+		futures[i] = start(g.Context(), func(ctx context.Context) (none struct{}, _ error) {
+			own[i], elements[i] = ErrGoexit, i
+			own[i] = p.do(ctx, i, &elements[i])
+			return none, own[i]
+		}, p.pc, options)
+	}
+	first := g.Close(ctx)
+	if first == nil {
+		return nil
+	}
+	if ctx.Err() != nil && (errors.Is(first, ctx.Err()) || errors.Is(first, context.Cause(ctx))) {
+		return context.Cause(ctx)
+	}
+	for _, cancelled := range []bool{false, true} { // the first that failed by itself, else any
+		for i, f := range futures {
+			if own[i] == nil || !cancelled && errors.Is(own[i], context.Canceled) {
+				continue
+			}
+			_, err := f.c.rec.Result() // with what a timeout or a panic adds
+			if own[i] != ErrGoexit && !errors.Is(err, own[i]) {
+				err = own[i] // it was to be tried again
+			}
+			return &ElementError{elements[i], err}
+		}
+	}
+	return first // no element was begun
 }

@@ -2,29 +2,42 @@ package weft_test
 
 import (
 	"context"
+	"slices"
 	"testing"
-	"time"
 
 	"github.com/weft-run/weft"
 )
 
-// BenchmarkMapSleep maps elements that take long without using a core, so that the time
-// says how many are computed at once.
-func BenchmarkMapSleep(b *testing.B) {
-	for _, each := range []time.Duration{100 * time.Microsecond, time.Millisecond, 20 * time.Millisecond} {
-		b.Run(each.String(), func(b *testing.B) {
-			rt, err := weft.Open(context.Background(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off"})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer rt.Close()
-			const n = 64
-			for b.Loop() {
-				if _, err := weft.Map(context.Background(), rt, make([]int, n), func(x int) int { time.Sleep(each); return x }); err != nil {
-					b.Fatal(err)
+// BenchmarkFamily has a million elements that take a nanosecond each, so that the time of one
+// is what the call adds to it; for Stream, a thousand.
+func BenchmarkFamily(b *testing.B) {
+	xs := make([]float64, 1_000_000)
+	ctx := context.Background()
+	double := func(_ context.Context, x float64) (float64, error) { return 2 * x, nil }
+	add := func(_ context.Context, x, y float64) (float64, error) { return x + y, nil }
+	for name, call := range map[string]func() (int, error){
+		"map":    func() (int, error) { _, err := weft.Map(ctx, xs, double); return len(xs), err },
+		"reduce": func() (int, error) { _, err := weft.Reduce(ctx, xs, add); return len(xs), err },
+		"stream": func() (int, error) {
+			for _, err := range weft.Stream(ctx, slices.Values(xs[:1000]), double) {
+				if err != nil {
+					return 0, err
 				}
 			}
-			b.ReportMetric(float64(n)*each.Seconds()*float64(b.N)/b.Elapsed().Seconds(), "at-once")
+			return 1000, nil
+		},
+		"few": func() (int, error) { _, err := weft.Map(ctx, xs[:4], double); return 4, err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				k, err := call()
+				if err != nil {
+					b.Fatal(err)
+				}
+				n += k
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/element")
 		})
 	}
 }

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,156 +18,412 @@ import (
 	"github.com/weft-run/weft"
 )
 
+// ways are the options that calls of the family are tested with.
+func ways() map[string][]weft.TaskOption {
+	return map[string][]weft.TaskOption{
+		"plain": nil, "limit": {weft.Within(weft.NewLimit(3))}, "urgent": {weft.Priority(1)}, "idle": {weft.Priority(-1)},
+	}
+}
+
+// inTask calls f, and again in a task with the options.
+func inTask(t *testing.T, o []weft.TaskOption, f func(ctx context.Context) error) {
+	t.Helper()
+	if err := f(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := weft.Do(t.Context(), f, o...).Wait(t.Context()); err != nil {
+		t.Errorf("in a task: %v", err)
+	}
+}
+
 func TestMap(t *testing.T) {
-	for _, devices := range []string{"cpu", "cpu/1", "cpu/3"} {
-		rt := open(t, weft.Options{Devices: devices})
-		for _, n := range []int{0, 1, 2, 7, 1000, 100_000} {
-			xs := indices(n)
-			got, err := weft.Map(context.Background(), rt, xs, strconv.Itoa)
-			if err != nil || len(got) != n || got == nil {
-				t.Fatalf("%d on %s: %d results, %v", n, devices, len(got), err)
-			}
-			for i := range got {
-				if got[i] != strconv.Itoa(i) {
-					t.Fatalf("%d on %s: result %d is %q", n, devices, i, got[i])
+	for name, o := range ways() {
+		for _, n := range []int{0, 1, 2, 7, 1000, 30_000} {
+			inTask(t, o, func(ctx context.Context) error {
+				got, err := weft.Map(ctx, indices(n), func(_ context.Context, x int) (string, error) { return strconv.Itoa(x), nil }, o...)
+				if err != nil || len(got) != n || got == nil {
+					return fmt.Errorf("%s: %d elements gave %d, %w", name, n, len(got), err)
 				}
-			}
+				for i := range got {
+					if got[i] != strconv.Itoa(i) {
+						return fmt.Errorf("%s: result %d of %d is %q", name, i, n, got[i])
+					}
+				}
+				return nil
+			})
 		}
 	}
 }
 
-// Many maps at once do not see one another.
+// Many at once do not see one another, and calls may be nested.
 func TestMapsAtOnce(t *testing.T) {
-	rt := open(t, weft.Options{Devices: "cpu/2"})
-	var wg sync.WaitGroup
-	for k := range 8 {
-		wg.Go(func() {
-			got, err := weft.Map(context.Background(), rt, indices(5000), func(x int) int { return x*8 + k })
-			for i := range got {
-				if got[i] != i*8+k {
-					t.Errorf("map %d: element %d is %d", k, i, got[i])
-					return
-				}
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+	sums, err := weft.Map(t.Context(), indices(40), func(ctx context.Context, k int) (int, error) {
+		inner, err := weft.Map(ctx, indices(500), func(_ context.Context, x int) (int, error) { return x * k, nil })
+		if err != nil {
+			return 0, err
+		}
+		return weft.Reduce(ctx, inner, func(_ context.Context, a, b int) (int, error) { return a + b, nil })
+	})
+	for k := range sums {
+		if sums[k] != k*500*499/2 {
+			t.Errorf("sum %d is %d", k, sums[k])
+		}
 	}
-	wg.Wait()
+	if err != nil {
+		t.Error(err)
+	}
 }
 
-// The error is that of the first element that fails, however they are spread.
-func TestMapErrors(t *testing.T) {
-	rt := open(t, weft.Options{Devices: "cpu/2"})
+// Every call of the family fails in the same way: with the first element in order, if the
+// function does not look at its context.
+func TestElementError(t *testing.T) {
+	const n = 5000
 	odd := errors.New("odd")
-	for _, first := range []int{0, 1, 2, 600, 4999} {
-		got, err := weft.MapErr(context.Background(), rt, indices(5000), func(x int) (string, error) {
-			if x >= first && (x-first)%3 == 0 {
-				return "", fmt.Errorf("%d: %w", x, odd)
-			}
-			return "fine", nil
-		})
-		var me *weft.MapError
-		if got != nil || !errors.Is(err, odd) || !errors.As(err, &me) || me.Index != first {
-			t.Errorf("first at %d: %v", first, err)
+	calls := func(f func(x int) error, o []weft.TaskOption) map[string]func() error {
+		return map[string]func() error{
+			"Map": func() error {
+				_, err := weft.Map(t.Context(), indices(n), func(_ context.Context, x int) (int, error) { return x, f(x) }, o...)
+				return err
+			},
+			"Each": func() error {
+				return weft.Each(t.Context(), indices(n), func(_ context.Context, x int) error { return f(x) }, o...)
+			},
+			"Filter": func() error {
+				_, err := weft.Filter(t.Context(), indices(n), func(_ context.Context, x int) (bool, error) { return true, f(x) }, o...)
+				return err
+			},
+			"Stream": func() error {
+				want := 0
+				for x, err := range weft.Stream(t.Context(), slices.Values(indices(n)), func(_ context.Context, x int) (int, error) { return x, f(x) }, o...) {
+					if err != nil {
+						return err
+					}
+					if x != want {
+						t.Fatalf("Stream: result %d is %d", want, x)
+					}
+					want++
+				}
+				return nil
+			},
 		}
-		_, err = weft.Map(context.Background(), rt, indices(5000), func(x int) int {
+	}
+	for _, first := range []int{0, 1, 2, 600, n - 1} {
+		failing := calls(func(x int) error {
+			if x >= first && (x-first)%3 == 0 {
+				return fmt.Errorf("%d: %w", x, odd)
+			}
+			return nil
+		}, nil)
+		panicking := calls(func(x int) error {
 			if x >= first {
 				var none []int
-				return none[x]
+				none[x] = 1
 			}
-			return x
-		})
-		if !errors.Is(err, weft.ErrPanic) || !errors.As(err, &me) || me.Index != first || !strings.Contains(string(me.Stack), "TestMapErrors") {
-			t.Errorf("first panic at %d: %v", first, err)
+			return nil
+		}, nil)
+		for name := range failing {
+			var e *weft.ElementError
+			if err := failing[name](); !errors.Is(err, odd) || !errors.As(err, &e) || e.Index != first {
+				t.Errorf("%s, first at %d: %v", name, first, err)
+			}
+			var p *weft.PanicError
+			err := panicking[name]()
+			if !errors.Is(err, weft.ErrPanic) || !errors.As(err, &e) || e.Index != first || !errors.As(err, &p) ||
+				!strings.Contains(p.At, "map_test.go:") || !strings.Contains(string(p.Stack), "TestElementError") {
+				t.Errorf("%s, first panic at %d: %v", name, first, err)
+			}
 		}
 	}
-	if m := rt.Metrics(); m.Runs.Failed != 0 || m.Losses != 0 {
-		t.Errorf("errors of elements failed runs: %+v", m)
+	for _, o := range [][]weft.TaskOption{nil, {weft.Priority(1)}} {
+		for name, call := range calls(func(x int) error {
+			if x == 77 {
+				runtime.Goexit()
+			}
+			return nil
+		}, o) {
+			var e *weft.ElementError
+			if err := call(); !errors.Is(err, weft.ErrGoexit) || !errors.As(err, &e) || e.Index != 77 {
+				t.Errorf("%s: Goexit: %v", name, err)
+			}
+		}
+	}
+}
+
+// The first error cancels the context of the others, with and without options, and is told
+// in place of what they return then.
+func TestFirstErrorCancels(t *testing.T) {
+	for name, o := range map[string][]weft.TaskOption{"plain": nil, "limit": {weft.Within(weft.NewLimit(20))}, "retry": {weft.Retry(1, time.Nanosecond)}} {
+		var calls atomic.Int32
+		xs := indices(1000)
+		fails := len(xs) / 2
+		got, err := weft.Map(t.Context(), xs, func(ctx context.Context, x int) (int, error) {
+			if calls.Add(1); x == fails {
+				return 0, io.EOF
+			}
+			if x > fails || x%2 == 0 { // some are quick, so that all get to the one that fails
+				return x, nil
+			}
+			select {
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			case <-time.After(time.Millisecond):
+				return x, nil
+			}
+		}, o...)
+		var e *weft.ElementError
+		if got != nil || !errors.As(err, &e) || e.Index != fails || e.Err != io.EOF {
+			t.Errorf("%s: %v after %d calls", name, err, calls.Load())
+		}
+	}
+	// Those that wait for nothing but their context.
+	var calls atomic.Int32
+	_, err := weft.Map(t.Context(), indices(1000), func(ctx context.Context, x int) (int, error) {
+		if calls.Add(1); x == 17 {
+			return 0, io.EOF
+		}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}, weft.Within(weft.NewLimit(20)))
+	if !errors.Is(err, io.EOF) || calls.Load() > 20 {
+		t.Errorf("%v after %d calls", err, calls.Load())
+	}
+	two := make(chan struct{})
+	err = weft.Each(t.Context(), indices(2), func(ctx context.Context, x int) error {
+		if x == 1 {
+			<-two
+			return io.EOF
+		}
+		close(two)
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	var e *weft.ElementError
+	if !errors.As(err, &e) || e.Index != 1 || e.Err != io.EOF {
+		t.Errorf("one of two: %v", err)
 	}
 }
 
 func TestMapCancelled(t *testing.T) {
-	rt := open(t, weft.Options{Devices: "cpu/2"})
-	ctx, cancel := context.WithCancel(context.Background())
-	got, err := weft.Map(ctx, rt, indices(100_000), func(x int) int {
-		if x == 50 {
-			cancel()
+	for name, o := range ways() {
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got, err := weft.Map(ctx, indices(100_000), func(ctx context.Context, x int) (int, error) {
+			if x == 50 {
+				cancel(why)
+				return 0, ctx.Err()
+			}
+			return x, nil
+		}, o...)
+		if got != nil || err != why {
+			t.Errorf("%s: cancelled under way: %d results, %v", name, len(got), err)
 		}
-		time.Sleep(10 * time.Microsecond) // or all may be done before anybody hears of it
-		return x
+		never := func(context.Context, int) (int, error) { t.Error("called"); return 0, nil }
+		if _, err := weft.Map(ctx, indices(10), never, o...); err != why {
+			t.Errorf("%s: cancelled before: %v", name, err)
+		}
+		if _, err := weft.Reduce(ctx, indices(1), func(context.Context, int, int) (int, error) { return 0, nil }, o...); err != why {
+			t.Errorf("%s: Reduce, cancelled before: %v", name, err)
+		}
+	}
+	var ended context.Context
+	if err := weft.Scope(t.Context(), func(ctx context.Context) error { ended = ctx; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if err := weft.Each(ended, indices(10), func(context.Context, int) error { return nil }); !errors.Is(err, weft.ErrScopeEnded) {
+		t.Errorf("in a scope that has ended: %v", err)
+	}
+	failed := weft.Do(t.Context(), func(context.Context) error { return io.EOF })
+	err := weft.Each(t.Context(), indices(10), func(context.Context, int) error { return nil }, weft.After(failed))
+	var de *weft.DependencyError
+	if !errors.As(err, &de) || de.Err != io.EOF {
+		t.Errorf("after a task that failed: %v", err)
+	}
+}
+
+// A part whose elements take long is divided: the first of all goes on only once one behind
+// it has begun, which is half of the way to the end of its part.
+func TestMapDivides(t *testing.T) {
+	if runtime.GOMAXPROCS(0) == 1 {
+		t.Skip("one processor")
+	}
+	const n = 100_000
+	var far atomic.Int64
+	end := time.Now().Add(60 * time.Second)
+	part := n / (4 * runtime.GOMAXPROCS(0))
+	err := weft.Each(t.Context(), indices(n), func(_ context.Context, x int) error {
+		if x >= part/2 && x < part {
+			far.Store(1)
+		}
+		if x == 0 {
+			time.Sleep(10 * time.Millisecond) // much longer than a part should take
+		}
+		for x == maxStride && far.Load() == 0 { // the clock has been looked at
+			if time.Now().After(end) {
+				return errors.New("nobody else took the second half")
+			}
+			time.Sleep(100 * time.Microsecond)
+		}
+		return nil
 	})
-	if got != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, weft.ErrCancelled) {
-		t.Errorf("cancelled under way: %d results, %v", len(got), err)
-	}
-	if _, err := weft.Map(ctx, rt, indices(10), strconv.Itoa); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled before: %v", err)
-	}
-	if err := rt.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := weft.Map(context.Background(), rt, indices(10), strconv.Itoa); !errors.Is(err, weft.ErrClosed) {
-		t.Errorf("after Close: %v", err)
+	if err != nil {
+		t.Error(err)
 	}
 }
 
-// Elements that take long are tasks of their own; those that take nothing are
-// many to a task.
-func TestMapBlocks(t *testing.T) {
-	rt := open(t, weft.Options{Devices: "cpu/2"})
-	tasks := func() (n int64) {
-		for _, d := range rt.Metrics().Devices {
-			n += d.Tasks
-		}
-		return n
-	}
-	slow := func(x int) int {
-		for began := time.Now(); time.Since(began) < 2*time.Millisecond; {
-		}
-		return x
-	}
-	if _, err := weft.Map(context.Background(), rt, indices(20), slow); err != nil {
-		t.Fatal(err)
-	}
-	if n := tasks(); n != 20 {
-		t.Errorf("%d tasks for 20 slow elements", n)
-	}
-	before := tasks()
-	if _, err := weft.Map(context.Background(), rt, indices(1_000_000), func(x int) int { return x + 1 }); err != nil {
-		t.Fatal(err)
-	}
-	if n := tasks() - before; n > 10_000 {
-		t.Errorf("%d tasks for a million elements that take nothing", n)
-	}
-}
+// maxStride is how many elements a part takes at most before it is divided.
+const maxStride = 64
 
-// All cores of a device compute elements that take long, from the first to the last.
+// All processors compute elements that take long.
 func TestMapUsesCores(t *testing.T) {
-	rt := open(t, weft.Options{Devices: "cpu"})
-	cores := int32(rt.Machine().Devices[0].ComputeUnits)
-	var now atomic.Int32
-	const n = 40
-	peaks := make([]int32, n)    // by element
-	var together [2]atomic.Int32 // by half: the most elements at once
-	end := time.Now().Add(30 * time.Second)
-	_, err := weft.Map(context.Background(), rt, indices(n), func(i int) int {
-		peaks[i] = now.Add(1)
-		most := &together[2*i/n]
-		for old := most.Load(); peaks[i] > old && !most.CompareAndSwap(old, peaks[i]); old = most.Load() {
+	most := int32(min(runtime.GOMAXPROCS(0), 2))
+	var now, peak atomic.Int32
+	end := time.Now().Add(60 * time.Second)
+	_, err := weft.Map(t.Context(), indices(40), func(_ context.Context, i int) (int, error) {
+		n := now.Add(1)
+		for old := peak.Load(); n > old && !peak.CompareAndSwap(old, n); old = peak.Load() {
 		}
-		for most.Load() < min(cores, 2) && time.Now().Before(end) { // it takes until another begins
+		for peak.Load() < most && time.Now().Before(end) { // it takes until another begins
 			time.Sleep(100 * time.Microsecond)
 		}
 		now.Add(-1)
-		return i
+		return i, nil
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || peak.Load() < most {
+		t.Errorf("%d at once, %v", peak.Load(), err)
 	}
-	for lo := 0; lo < n; lo += n / 2 {
-		if p := slices.Max(peaks[lo : lo+n/2]); p < min(cores, 2) || p > cores {
-			t.Errorf("%d of the elements from %d on were computed at once, with %d cores", p, lo, cores)
+}
+
+func TestFilter(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for name, o := range ways() {
+		for _, n := range []int{0, 1, 5, 3000} {
+			xs := make([]int, n)
+			for i := range xs {
+				xs[i] = r.IntN(10)
+			}
+			want := slices.DeleteFunc(slices.Clone(xs), func(x int) bool { return x%3 != 0 })
+			inTask(t, o, func(ctx context.Context) error {
+				got, err := weft.Filter(ctx, xs, func(_ context.Context, x int) (bool, error) { return x%3 == 0, nil }, o...)
+				if err != nil || got == nil || !slices.Equal(got, want) {
+					return fmt.Errorf("%s: %d of %d elements: %d, %w", name, len(want), n, len(got), err)
+				}
+				return nil
+			})
 		}
+	}
+}
+
+// tree combines as Reduce says it does: all before the last power of two, and the rest.
+func tree[T any](xs []T, f func(a, b T) T) T {
+	if len(xs) == 1 {
+		return xs[0]
+	}
+	half := 1
+	for 2*half < len(xs) {
+		half *= 2
+	}
+	return f(tree(xs[:half], f), tree(xs[half:], f))
+}
+
+// The order depends on the number of elements alone.
+func TestReduce(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	join := func(a, b string) string { return "(" + a + " " + b + ")" }
+	for name, o := range ways() {
+		for n := range 140 {
+			xs := make([]string, n)
+			for i := range xs {
+				xs[i] = strconv.Itoa(i)
+			}
+			want := ""
+			if n > 0 {
+				want = tree(xs, join)
+			}
+			got, err := weft.Reduce(t.Context(), xs, func(_ context.Context, a, b string) (string, error) { return join(a, b), nil }, o...)
+			if err != nil || got != want {
+				t.Fatalf("%s: %d elements: %s, %v; want %s", name, n, got, err, want)
+			}
+		}
+		floats := make([]float32, 20_000)
+		for i := range floats {
+			floats[i] = float32(math.Ldexp(r.Float64()-0.5, r.IntN(40)))
+		}
+		want := tree(floats, func(a, b float32) float32 { return a + b })
+		inTask(t, o, func(ctx context.Context) error {
+			got, err := weft.Reduce(ctx, floats, func(_ context.Context, a, b float32) (float32, error) { return a + b, nil }, o...)
+			if err != nil || math.Float32bits(got) != math.Float32bits(want) {
+				return fmt.Errorf("%s: %v, %w; want %v", name, got, err, want)
+			}
+			return nil
+		})
+	}
+}
+
+// An error of Reduce names the first element behind b.
+func TestReduceError(t *testing.T) {
+	type span struct{ lo, hi int }
+	xs := make([]span, 1000)
+	for i := range xs {
+		xs[i] = span{i, i + 1}
+	}
+	for _, o := range [][]weft.TaskOption{nil, {weft.Priority(1)}} {
+		for _, at := range []int{1, 2, 64, 511, 512, 513, 999} {
+			for _, panics := range []bool{false, true} {
+				_, err := weft.Reduce(t.Context(), xs, func(_ context.Context, a, b span) (span, error) {
+					if a.hi != b.lo {
+						t.Errorf("%v and %v", a, b)
+					}
+					if b.lo == at && panics {
+						panic(io.EOF)
+					}
+					if b.lo == at {
+						return a, io.EOF
+					}
+					return span{a.lo, b.hi}, nil
+				}, o...)
+				var e *weft.ElementError
+				if !errors.As(err, &e) || e.Index != at || !errors.Is(err, io.EOF) || errors.Is(err, weft.ErrPanic) != panics {
+					t.Errorf("at %d: %v", at, err)
+				}
+			}
+		}
+	}
+}
+
+// What is nil is named when it is given, on the goroutine that gave it.
+func TestNilArguments(t *testing.T) {
+	ctx, xs := t.Context(), []int{1}
+	f := func(context.Context, int) (int, error) { return 0, nil }
+	var none context.Context
+	for want, call := range map[string]func(){
+		"weft: Go: the context is nil; use context.Background()":     func() { weft.Go(none, value(1)) },
+		"weft: Go: the function is nil":                              func() { weft.Go[int](ctx, nil) },
+		"weft: Do: the function is nil":                              func() { weft.Do(ctx, nil) },
+		"weft: Scope: the function is nil":                           func() { weft.Scope(ctx, nil) },
+		"weft: Scope: option 1 is nil":                               func() { weft.Scope(ctx, func(context.Context) error { return nil }, weft.KeepGoing(), nil) },
+		"weft: Map: the function is nil":                             func() { weft.Map[int, int](ctx, xs, nil) },
+		"weft: Map: the context is nil; use context.Background()":    func() { weft.Map(none, xs, f) },
+		"weft: task option 0 is nil":                                 func() { weft.Map(ctx, xs, f, nil) },
+		"weft: Each: the function is nil":                            func() { weft.Each(ctx, xs, nil) },
+		"weft: Filter: the function is nil":                          func() { weft.Filter(ctx, xs, nil) },
+		"weft: Reduce: the function is nil":                          func() { weft.Reduce(ctx, xs, nil) },
+		"weft: Stream: the function is nil":                          func() { weft.Stream[int, int](ctx, slices.Values(xs), nil) },
+		"weft: Stream: the sequence is nil":                          func() { weft.Stream(ctx, nil, f) },
+		"weft: Stream: the context is nil; use context.Background()": func() { weft.Stream(none, slices.Values(xs), f) },
+		"weft: After: future 0 belongs to no task":                   func() { weft.After(nil) },
+		"weft: After: future 1 belongs to no task":                   func() { weft.After(weft.Go(ctx, value(1)), weft.Future[int]{}) },
+		"weft: Wait: the context is nil; use context.Background()":   func() { weft.Go(ctx, value(1)).Wait(none) },
+		"weft: the zero Future belongs to no task; Go returns one that does": func() {
+			weft.Future[int]{}.Wait(ctx)
+		},
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p == nil || fmt.Sprint(p) != want {
+					t.Errorf("%v, want %s", p, want)
+				}
+			}()
+			call()
+		}()
 	}
 }

@@ -724,9 +724,6 @@ func TestGoexit(t *testing.T) {
 		if _, err := rt.Run(ctx, g, weft.Bind("x", x), weft.Bind("y", y)); err == nil || !strings.Contains(err.Error(), "Goexit") {
 			t.Errorf("%s: %v", devices, err)
 		}
-		if _, err := weft.Map(ctx, rt, x, func(int64) int64 { runtime.Goexit(); return 0 }); err == nil {
-			t.Errorf("%s: Map did not fail", devices)
-		}
 		gone.Store(true)
 		if _, err := rt.Run(ctx, g, weft.Bind("x", x), weft.Bind("y", y)); err != nil {
 			t.Errorf("%s: the next run: %v", devices, err)

@@ -3,6 +3,7 @@ package weft
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -44,7 +45,19 @@ var tasks = sync.OnceValue(func() *pool.Pool { return pool.New(runtime.GOMAXPROC
 // that ends with ctx. If ctx belongs to a [Scope], so does the task. The error of a task that
 // belongs to none is seen by those who wait for its future, and otherwise by no one.
 func Go[T any](ctx context.Context, f func(context.Context) (T, error), options ...TaskOption) Future[T] {
+	need("Go", ctx, f != nil)
 	return start(ctx, f, entry(f), options)
+}
+
+// need panics if a call was given no context or no function. A task would find that out on
+// another goroutine.
+func need(call string, ctx context.Context, function bool) {
+	if ctx == nil {
+		panic(fmt.Errorf("weft: %s: the context is nil; use context.Background()", call))
+	}
+	if !function {
+		panic(fmt.Errorf("weft: %s: the function is nil", call))
+	}
 }
 
 // entry is where the code of a function begins, which tells its name.
@@ -57,10 +70,7 @@ func start[T any](ctx context.Context, f func(context.Context) (T, error), pc ui
 		tasks().Go(ctx, &c.rec, c, nil)
 		return Future[T]{c}
 	}
-	r := new(request)
-	for _, o := range options {
-		o.set(r)
-	}
+	r := requested(options)
 	if r.asked != (asked{}) {
 		c.asked = &asked{r.name, r.timeout, r.again}
 	}
@@ -70,48 +80,37 @@ func start[T any](ctx context.Context, f func(context.Context) (T, error), pc ui
 
 // Do is [Go] for a function without a result.
 func Do(ctx context.Context, f func(context.Context) error, options ...TaskOption) Future[struct{}] {
+	need("Do", ctx, f != nil)
 	return start(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) }, entry(f), options)
 }
 
-// Each calls f for every element, in a task of its own that has the options, waits for all of
-// them and returns the results in the order of the elements. The first error cancels the
-// tasks that have not begun, and is returned. For functions that take less than a
-// microsecond see [Map], which makes one task of many elements.
-func Each[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, error), options ...TaskOption) ([]U, error) {
-	out, pc := make([]U, len(xs)), entry(f)
-	err := Scope(ctx, func(ctx context.Context) error {
-		futures := make([]Future[struct{}], len(xs))
-		for i, x := range xs {
-			futures[i] = start(ctx, func(ctx context.Context) (_ struct{}, err error) {
-				out[i], err = f(ctx, x)
-				return struct{}{}, err
-			}, pc, options)
-		}
-		WaitAll(ctx, futures...) // the scope has the error
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
+// ScopeOption is something that a scope asks for.
+type ScopeOption interface{ setScope(*scopeRequest) }
 
-// ScopeOption changes what a [Scope] does.
-type ScopeOption int
+// scopeRequest is what the options of a scope ask for.
+type scopeRequest struct{ keepGoing bool }
+
+type scopeOption func(*scopeRequest)
+
+func (o scopeOption) setScope(s *scopeRequest) { o(s) }
 
 // KeepGoing lets the other tasks of a scope go on when one has failed.
-const KeepGoing ScopeOption = 1
+func KeepGoing() ScopeOption { return scopeOption(func(s *scopeRequest) { s.keepGoing = true }) }
 
 // Scope calls body, waits until every task has ended that was started with its context, by
 // body or by these tasks, and returns the first error of any of them. That error cancels
 // the context and with it the tasks that have not begun, unless options has [KeepGoing].
 // A panic of body goes on after all tasks have ended.
 func Scope(ctx context.Context, body func(context.Context) error, options ...ScopeOption) error {
-	keep := false
-	for _, o := range options {
-		keep = keep || o == KeepGoing
+	need("Scope", ctx, body != nil)
+	var r scopeRequest
+	for i, o := range options {
+		if o == nil {
+			panic(fmt.Errorf("weft: Scope: option %d is nil", i))
+		}
+		o.setScope(&r)
 	}
-	g := tasks().NewGroup(ctx, keep)
+	g := tasks().NewGroup(ctx, r.keepGoing)
 	returned := false
 	defer func() {
 		if !returned {
@@ -143,6 +142,18 @@ type asked struct {
 	again   bool // the function may be called more than once
 }
 
+// requested puts options together.
+func requested(options []TaskOption) *request {
+	r := new(request)
+	for i, o := range options {
+		if o == nil {
+			panic(fmt.Errorf("weft: task option %d is nil", i))
+		}
+		o.set(r)
+	}
+	return r
+}
+
 type option func(*request)
 
 func (o option) set(s *request) { o(s) }
@@ -151,8 +162,14 @@ func (o option) set(s *request) { o(s) }
 type Dependency interface{ record() *pool.Task }
 
 // After lets a task run after others have succeeded. If one of them fails or is cancelled,
-// the task is not run, and its error is a [DependencyError].
+// the task is not run, and its error is a [DependencyError]. It panics if one is nil or the
+// zero Future.
 func After(futures ...Dependency) TaskOption {
+	for i, f := range futures {
+		if f == nil || f.record() == nil {
+			panic(fmt.Errorf("weft: After: future %d belongs to no task", i))
+		}
+	}
 	return option(func(s *request) {
 		s.spec.After = slices.Grow(s.spec.After, len(futures))
 		for _, f := range futures {

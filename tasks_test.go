@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -107,7 +106,7 @@ func TestNoLimit(t *testing.T) {
 func TestTaskNames(t *testing.T) {
 	ctx := context.Background()
 	_, done := weft.Do(ctx, panicking).Wait(ctx)
-	_, each := weft.Each(ctx, []int{1}, panicsOn)
+	_, each := weft.Map(ctx, []int{1}, panicsOn, weft.Priority(1))
 	_, late := weft.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, weft.Name("slow"), weft.Timeout(time.Millisecond)).Wait(ctx)
 	var self weft.Future[int]
 	begin := make(chan struct{})
@@ -124,7 +123,7 @@ func TestTaskNames(t *testing.T) {
 		text    string
 	}{
 		{done, weft.ErrPanic, "task weft_test.panicking: panic: boom, in weft_test.panicking (tasks_test.go:"},
-		{each, weft.ErrPanic, "task weft_test.panicsOn: panic: boom, in weft_test.panicsOn (tasks_test.go:"},
+		{each, weft.ErrPanic, "element 0: task weft_test.panicsOn: panic: boom, in weft_test.panicsOn (tasks_test.go:"},
 		{late, weft.ErrTimeout, "task slow: timed out after 1ms: context deadline exceeded"},
 		{dead, weft.ErrDeadlock, "wait for task self: the task waits for itself"},
 		{after, weft.ErrScopeEnded, "wait for task after: the scope has ended"},
@@ -221,7 +220,7 @@ func TestScopeEnds(t *testing.T) {
 				t.Errorf("%v, %d", p, ended.Load())
 			}
 		}()
-		weft.Scope(context.Background(), func(ctx context.Context) error { start(ctx); panic("body") }, weft.KeepGoing)
+		weft.Scope(context.Background(), func(ctx context.Context) error { start(ctx); panic("body") }, weft.KeepGoing())
 	}()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	if err := weft.Scope(ctx, func(ctx context.Context) error { start(ctx); cancel(io.ErrNoProgress); return nil }); err != nil && err != io.ErrNoProgress || ended.Load() != 3 {
@@ -232,41 +231,6 @@ func TestScopeEnds(t *testing.T) {
 	}
 	if err := weft.Scope(context.Background(), func(context.Context) error { return nil }); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestEach: results stand where their elements stood, and the first error ends it all.
-func TestEach(t *testing.T) {
-	xs := make([]int, 1000)
-	want := make([]int, len(xs))
-	for i := range xs {
-		xs[i], want[i] = i, i*i
-	}
-	square := func(_ context.Context, x int) (int, error) { return x * x, nil }
-	for _, o := range [][]weft.TaskOption{nil, {weft.Within(weft.NewLimit(3))}, {weft.Priority(1)}, {weft.Priority(-1)}} {
-		got, err := weft.Each(context.Background(), xs, square, o...)
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("wrong results, %v", err)
-		}
-		// In a task, within the same limit.
-		got, err = weft.Go(context.Background(), func(ctx context.Context) ([]int, error) { return weft.Each(ctx, xs, square, o...) }, o...).Wait(context.Background())
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("wrong results in a task, %v", err)
-		}
-	}
-	var calls atomic.Int32
-	got, err := weft.Each(context.Background(), xs, func(ctx context.Context, x int) (int, error) {
-		if calls.Add(1); x == 17 {
-			return 0, io.EOF
-		}
-		<-ctx.Done()
-		return 0, ctx.Err()
-	}, weft.Within(weft.NewLimit(20)))
-	if got != nil || err != io.EOF || calls.Load() > 20 {
-		t.Errorf("%v after %d calls", err, calls.Load())
-	}
-	if got, err := weft.Each(context.Background(), nil, square); len(got) != 0 || err != nil {
-		t.Errorf("%v, %v", got, err)
 	}
 }
 

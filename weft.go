@@ -88,7 +88,6 @@ type Runtime struct {
 	lanes       []int           // by device
 	leftOut     []string        // see Report.LeftOut
 	registered  map[string]Func // Go kernels; nil if Options.Drivers bring their own
-	maps        mappings        // calls of Map in progress
 	calls       callbacks
 	claims      claims // what runs in progress have bound; the loop's
 	most        int64  // host memory there is, in bytes; 0 if that is not known
@@ -183,7 +182,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 // drivers returns those of the backends, after it opened the memory that worker
 // processes share where there are any.
 func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver, error) {
-	r.registered = r.funcs()
+	r.registered = maps.Clone(r.o.Funcs)
+	if r.registered == nil {
+		r.registered = make(map[string]Func)
+	}
 	o := all.Options{
 		Select: sel, Pin: r.o.Pin, Funcs: r.registered, Standby: r.o.Standby,
 		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
@@ -217,16 +219,6 @@ func (o *Options) cacheDir() string {
 		return filepath.Join(dir, "weft")
 	}
 	return o.CacheDir
-}
-
-// funcs are the Go kernels there are: the program's and that of Map.
-func (r *Runtime) funcs() map[string]Func {
-	out := maps.Clone(r.o.Funcs)
-	if out == nil {
-		out = make(map[string]Func)
-	}
-	out[mapKernel.Name] = WithParams(r.maps.run)
-	return out
 }
 
 // choose says which of the devices found to keep: those selected; of these, when

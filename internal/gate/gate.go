@@ -127,6 +127,9 @@ type Limit struct {
 // NewLimit returns a limit of most tasks, which is at least one.
 func NewLimit(most int) *Limit { return &Limit{most: max(most, 1)} }
 
+// Most is that number.
+func (l *Limit) Most() int { return l.most }
+
 // Gate is the state machine. The zero value is ready; it has one owner.
 type Gate struct {
 	seq          uint64

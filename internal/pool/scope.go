@@ -138,19 +138,23 @@ func (g *Group) Close(ctx context.Context) error {
 	select {
 	case <-g.empty:
 	default:
-		p := g.scope.pool
-		w, inside := p.waiter(current(ctx))
-		if inside {
-			p.sleep(w)
-		}
-		<-g.empty
-		if inside {
-			p.resume(w)
-		}
+		g.Await(ctx, func() { <-g.empty })
 	}
 	g.scope.unwatch()
 	g.cancel(ErrClosed)
 	return g.first
+}
+
+// Await calls wait, which blocks for something that tasks of the group do. ctx is what the
+// caller was given: if that is a task, it gives up its place meanwhile.
+func (g *Group) Await(ctx context.Context, wait func()) {
+	p := g.scope.pool
+	w, inside := p.waiter(current(ctx))
+	if inside {
+		p.sleep(w)
+		defer p.resume(w)
+	}
+	wait()
 }
 
 // where returns the scope that tasks started with ctx have, and the task that starts them,

@@ -3,7 +3,6 @@ package merkle
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -44,7 +43,7 @@ func TreeOf(ctx context.Context, rt *weft.Runtime, leaves [][]byte) (*Tree, erro
 	if t.n > maxLeaves {
 		return nil, fmt.Errorf("merkle: %d leaves: %w: there may be %d", t.n, ErrConfig, maxLeaves)
 	}
-	if err := t.gather(ctx, rt, leaves); err != nil {
+	if err := t.gather(ctx, leaves); err != nil {
 		return nil, err
 	}
 	if t.n <= fewLeaves {
@@ -82,7 +81,7 @@ func (t *Tree) top() []byte {
 // gather puts the leaves into one piece of memory: as they are if each has Size bytes,
 // and devices hash them, or else hashed on the cores, which have to read them all anyway
 // to put them where a device could.
-func (t *Tree) gather(ctx context.Context, rt *weft.Runtime, leaves [][]byte) error {
+func (t *Tree) gather(ctx context.Context, leaves [][]byte) error {
 	for _, l := range leaves {
 		t.hashed = t.hashed || len(l) != Size
 	}
@@ -93,22 +92,7 @@ func (t *Tree) gather(ctx context.Context, rt *weft.Runtime, leaves [][]byte) er
 		}
 		return context.Cause(ctx)
 	}
-	var hashes [][Size]byte
-	var err error
-	here := t.n <= fewLeaves
-	if !here {
-		hashes, err = weft.Map(ctx, rt, leaves, HashLeaf)
-		here = errors.Is(err, weft.ErrNoDevice) || errors.Is(err, weft.ErrNoFunc) // it needs a CPU device
-	}
-	if here {
-		hashes = make([][Size]byte, t.n)
-		err = workload.Sweep(t.n, func(lo, hi int) error {
-			for i := lo; i < hi; i++ {
-				hashes[i] = HashLeaf(leaves[i])
-			}
-			return context.Cause(ctx)
-		})
-	}
+	hashes, err := weft.Map(ctx, leaves, func(_ context.Context, leaf []byte) ([Size]byte, error) { return HashLeaf(leaf), nil })
 	if err != nil {
 		return fmt.Errorf("merkle: hash %d leaves: %w", t.n, err)
 	}
