@@ -26,9 +26,8 @@
 // A kernel is what a task runs. It can have an implementation for each kind of
 // device; one in Go is a [Func] registered under its name in [Options].Funcs, and
 // sees its data through [View]. Its parameters are a structure of numbers, which
-// [graph.Step.With] packs for all of them and [WithParams] unpacks. In package workload,
-// GoKernel makes a kernel of the name of its Func, and Grid the Launch of a step over some
-// items.
+// [graph.Step.With] packs for all of them and [WithParams] unpacks. [graph.GoKernel] makes a
+// kernel of the name of its Func, and [graph.Grid] the Launch of a step over some items.
 //
 // # Ways to run
 //

@@ -31,13 +31,13 @@ func Example_graph() {
 	// Two tasks, each over half of the data. From what they read and write
 	// weft knows what must wait, what to move, and that these can share devices.
 	const n, half = 1_000_000, 500_000
-	kernel := &graph.Kernel{Name: "square", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "square"}}}
+	kernel := graph.GoKernel("square")
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 8 * n, Input: true})
 	y := b.Data(graph.Data{Name: "y", Bytes: 8 * n, Output: true})
 	for lo := int64(0); lo < n; lo += half {
 		b.Add(graph.Task{
-			Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{half, 1, 1}}}},
+			Steps: []graph.Step{{Kernel: kernel, Launch: graph.Grid(half)}},
 			Uses: []graph.Use{
 				{Data: x, Offset: 8 * lo, Bytes: 8 * half, Access: graph.Read},
 				{Data: y, Offset: 8 * lo, Bytes: 8 * half, Access: graph.Write},

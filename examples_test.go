@@ -35,12 +35,12 @@ func start(o weft.Options) *weft.Runtime {
 func counter(o weft.Options) (*weft.Runtime, *graph.Graph) {
 	o.Funcs = map[string]weft.Func{"bump": bump}
 	rt := start(o)
-	kernel := &graph.Kernel{Name: "bump", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "bump"}}}
+	kernel := graph.GoKernel("bump")
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 12, Input: true, Output: true})
 	b.Add(graph.Task{
 		Name:  "bump x",
-		Steps: []graph.Step{{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{3, 1, 1}}}},
+		Steps: []graph.Step{{Kernel: kernel, Launch: graph.Grid(3)}},
 		Uses:  []graph.Use{{Data: x, Access: graph.ReadWrite}},
 	})
 	g, err := b.Build()
@@ -64,8 +64,8 @@ func ExampleWithParams() {
 		}),
 	}})
 	defer rt.Close()
-	kernel := &graph.Kernel{Name: "scale", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "scale"}}}
-	step := graph.Step{Kernel: kernel, Launch: graph.Launch{Grid: [3]uint32{3, 1, 1}}}
+	kernel := graph.GoKernel("scale")
+	step := graph.Step{Kernel: kernel, Launch: graph.Grid(3)}
 	run := func(n int) {
 		var b graph.Builder
 		data := b.Data(graph.Data{Name: "x", Bytes: 12, Input: true, Output: true})
@@ -230,7 +230,7 @@ func ExampleSpoil() {
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 4, Input: true})
 	y := b.Data(graph.Data{Name: "y", Bytes: 4, Output: true})
-	square := &graph.Kernel{Name: "square", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "square"}}}
+	square := graph.GoKernel("square")
 	b.Add(graph.Task{
 		Steps: []graph.Step{{Kernel: square}},
 		Uses:  []graph.Use{{Data: x, Access: graph.Read}, {Data: y, Access: graph.Write}},

@@ -334,7 +334,7 @@ func TestHostBytesWithoutThePrograms(t *testing.T) {
 	x := b.Data(graph.Data{Name: "x", Bytes: large, Input: true})
 	y := b.Data(graph.Data{Name: "y", Bytes: large, Output: true})
 	z := b.Data(graph.Data{Name: "z", Bytes: limit})
-	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Uses: []graph.Use{
 		{Data: x, Access: graph.Read}, {Data: y, Access: graph.Write}, {Data: z, Access: graph.Write},
 	}})
 	g, err := b.Build()
@@ -370,7 +370,7 @@ func TestTooMuchMemory(t *testing.T) {
 	var b graph.Builder
 	k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}}}
 	x := b.Data(graph.Data{Name: "x", Bytes: bytes})
-	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{{Data: x, Bytes: bytes, Access: graph.Write}}})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: x, Bytes: bytes, Access: graph.Write}}})
 	g, err := b.Build()
 	if err != nil {
 		t.Fatal(err)

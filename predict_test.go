@@ -45,7 +45,7 @@ func incs(t *testing.T, rows, long int) *graph.Graph {
 	x := b.Data(graph.Data{Name: "x", Bytes: int64(rows), Input: true, Output: true})
 	for range long {
 		for i := range rows {
-			b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{{Data: x, Offset: int64(i), Bytes: 1, Access: graph.ReadWrite}}})
+			b.Add(graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: x, Offset: int64(i), Bytes: 1, Access: graph.ReadWrite}}})
 		}
 	}
 	g, err := b.Build()

@@ -322,9 +322,38 @@ func (b *Builder) checkLaunch(t *Task, step int) {
 	if l.SharedBytes < 0 {
 		b.fail(fmt.Errorf("%s: %w: step %d wants %d shared bytes", b.where(t), ErrSize, step, l.SharedBytes))
 	}
+	switch n := l.wrong; {
+	case n > 0:
+		b.fail(fmt.Errorf("%s: %w: the grid of step %d has %d items in a dimension, more than %d: make several tasks of it", b.where(t), ErrSize, step, n, uint32(math.MaxUint32)))
+	case n < 0:
+		b.fail(fmt.Errorf("%s: %w: the grid of step %d has %d items in a dimension: there must be one at least", b.where(t), ErrSize, step, n+1))
+	case *l == Launch{}:
+		b.checkUnlaunched(t, step)
+	}
 	g := &l.Grid
 	if over, items := bits.Mul64(uint64(max(g[0], 1))*uint64(max(g[1], 1)), uint64(max(g[2], 1))); over > 0 || items > maxItems {
 		b.fail(fmt.Errorf("%s: %w: the grid of step %d has %d × %d × %d items", b.where(t), ErrSize, step, g[0], g[1], g[2]))
+	}
+}
+
+// checkUnlaunched reports a step without a launch in a task that uses a part of some data: it
+// would compute the first item of that part and nothing else. Routines of vendors and
+// kernels without code have no items.
+func (b *Builder) checkUnlaunched(t *Task, step int) {
+	if k := t.Steps[step].Kernel; k == nil || !slices.ContainsFunc(k.Impls, func(i Impl) bool {
+		return i.Entry != "" && i.Dialect != Library && i.Dialect != Abstract
+	}) {
+		return
+	}
+	for _, u := range t.Uses {
+		if u.Data < 0 || int(u.Data) >= len(b.data) || u.Offset < 0 || u.Bytes < 0 { // reported elsewhere
+			continue
+		}
+		if d := &b.data[u.Data]; u.Offset == 0 && (u.Bytes == 0 || u.Bytes >= d.Bytes) {
+			continue
+		}
+		b.fail(fmt.Errorf("%s: %w: step %d has no launch, and the task uses a part of data %q: say how many items it computes, as graph.Grid(n)", b.where(t), ErrSize, step, b.data[u.Data].Name))
+		return
 	}
 }
 

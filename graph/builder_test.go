@@ -14,7 +14,7 @@ func goKernel(name string) *Kernel {
 	return &Kernel{Name: name, Impls: []Impl{{Dialect: Go, Entry: name}}}
 }
 
-func steps(k *Kernel) []Step { return []Step{{Kernel: k}} }
+func steps(k *Kernel) []Step { return []Step{{Kernel: k, Launch: Grid(1)}} }
 
 // Every kind of mistake, with the words a caller gets to read.
 func TestMistakes(t *testing.T) {
@@ -48,6 +48,16 @@ func TestMistakes(t *testing.T) {
 		{"more items than can be counted", func(b *Builder) {
 			b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Launch{Grid: [3]uint32{1 << 31, 1 << 31, 4}}}}})
 		}, ErrSize, `task "a": bad size: the grid of step 0 has 2147483648 × 2147483648 × 4 items`},
+		{"too many items", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Grid(1<<32, 2)}}})
+		}, ErrSize, `task "a": bad size: the grid of step 0 has 4294967296 items in a dimension, more than 4294967295: make several tasks of it`},
+		{"no items", func(b *Builder) { b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Grid(7, 0)}}}) },
+			ErrSize, `task "a": bad size: the grid of step 0 has 0 items in a dimension: there must be one at least`},
+		{"fewer than no items", func(b *Builder) { b.Add(Task{Name: "a", Steps: []Step{{Kernel: k, Launch: Grid(int64(-1))}}}) },
+			ErrSize, `task "a": bad size: the grid of step 0 has -1 items in a dimension: there must be one at least`},
+		{"part without a launch", func(b *Builder) {
+			b.Add(Task{Name: "a", Steps: []Step{{Kernel: k}}, Uses: []Use{{Data: 0, Offset: 4, Access: Read}}})
+		}, ErrSize, `task "a": bad size: step 0 has no launch, and the task uses a part of data "x": say how many items it computes, as graph.Grid(n)`},
 		{"argument", func(b *Builder) { b.Add(Task{Name: "a", Steps: []Step{{Kernel: k}, {Kernel: k, Args: []int{0}}}}) },
 			ErrUnknown, `task "a": unknown reference: step 1 has argument 0, and the task has 0 buffers`},
 		{"negative argument", func(b *Builder) {
@@ -357,4 +367,34 @@ func TestNameTwice(t *testing.T) {
 	if _, err := b.Build(); !errors.Is(err, ErrName) {
 		t.Errorf("a name that data has without one: %v", err)
 	}
+}
+
+// Grids are what they say, and steps that need none are launched without.
+func TestGrid(t *testing.T) {
+	for _, c := range []struct {
+		launch Launch
+		want   [3]uint32
+	}{
+		{Grid(5), [3]uint32{5, 1, 1}}, {Grid(int64(2), 3), [3]uint32{2, 3, 1}},
+		{Grid(1, 2, 1<<32-1), [3]uint32{1, 2, 1<<32 - 1}}, {Grid[int](), [3]uint32{1, 1, 1}},
+	} {
+		if c.launch.Grid != c.want || c.launch.wrong != 0 {
+			t.Errorf("%+v, want %v", c.launch, c.want)
+		}
+	}
+	defer func() {
+		if p := recover(); p == nil {
+			t.Error("a grid of four dimensions")
+		}
+	}()
+	var b Builder
+	d := b.Data(Data{Bytes: 8, Input: true})
+	for _, k := range []*Kernel{{Name: "a", Impls: []Impl{{Dialect: Abstract}}}, {Name: "l", Impls: []Impl{{Dialect: Library, Entry: "r"}}}} {
+		b.Add(Task{Steps: []Step{{Kernel: k}}, Uses: []Use{{Data: d, Bytes: 4, Access: Read}}})
+	}
+	b.Add(Task{Steps: []Step{{Kernel: testKernel}}, Uses: []Use{{Data: d, Bytes: 8, Access: Read}}})
+	if _, err := b.Build(); err != nil {
+		t.Error(err)
+	}
+	Grid(1, 2, 3, 4)
 }

@@ -9,10 +9,7 @@ import (
 // Two tiles of a vector are scaled side by side; their sums meet in one number.
 // The order of tasks follows from the data they use; no edge is stated.
 func Example() {
-	kernel := func(name string) *graph.Kernel {
-		return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go, Entry: name}}}
-	}
-	scale, sum, add := kernel("scale"), kernel("sum"), kernel("add")
+	scale, sum, add := graph.GoKernel("scale"), graph.GoKernel("sum"), graph.GoKernel("add")
 
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 8 << 20, Input: true})
@@ -23,13 +20,13 @@ func Example() {
 		inPlace.Access = graph.ReadWrite
 		b.Add(graph.Task{
 			Name:  fmt.Sprint("scale ", i),
-			Steps: []graph.Step{{Kernel: scale}},
+			Steps: []graph.Step{{Kernel: scale, Launch: graph.Grid(1 << 20)}},
 			Uses:  []graph.Use{inPlace},
 			Work:  graph.Work{Ops: 1 << 20, Bytes: 8 << 20},
 		})
 		b.Add(graph.Task{
 			Name:  fmt.Sprint("sum ", i),
-			Steps: []graph.Step{{Kernel: sum}},
+			Steps: []graph.Step{{Kernel: sum, Launch: graph.Grid(1 << 20)}},
 			Uses:  []graph.Use{tile, {Data: total, Access: graph.Reduce}},
 			Work:  graph.Work{Ops: 1 << 20, Bytes: 4 << 20},
 		})

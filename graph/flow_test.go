@@ -380,7 +380,7 @@ func TestShapes(t *testing.T) {
 		{Task{Steps: []Step{{Kernel: k}, {Kernel: k}}, Work: Work{Ops: 5}}, 9},
 		{Task{Steps: []Step{{Kernel: k}, {Kernel: l}}, Work: Work{Ops: 5}}, 10},
 		{Task{Steps: []Step{{Kernel: k}, {Kernel: l}}, Work: Work{Ops: 5}}, 10},
-		{Task{Steps: []Step{{Kernel: k, Params: []byte{1}}}, Work: Work{Ops: 5}}, 0},
+		{Task{Steps: []Step{{Kernel: k, Launch: Grid(1), Params: []byte{1}}}, Work: Work{Ops: 5}}, 0},
 	}
 	var b Builder
 	for _, c := range tasks {

@@ -68,7 +68,7 @@ func drawChains(t *rapid.T) *Graph {
 			how = append(how, byte(Write))
 		}
 		for range rapid.IntRange(1, 2).Draw(t, "steps") {
-			s := Step{Kernel: testKernel, Params: append(slices.Clone(how), byte(i), byte(len(task.Steps)))}
+			s := Step{Kernel: testKernel, Launch: Grid(1), Params: append(slices.Clone(how), byte(i), byte(len(task.Steps)))}
 			if rapid.IntRange(0, 3).Draw(t, "own arguments") == 0 {
 				// All of them, the last one first: who writes must write each time.
 				s.Args = []int{}
@@ -213,7 +213,7 @@ func TestFuse(t *testing.T) {
 // has the name of its task as parameter.
 func TestFuseWhich(t *testing.T) {
 	task := func(b *Builder, name string, change func(*Task), uses ...Use) {
-		x := Task{Name: name, Steps: []Step{{Kernel: testKernel, Params: []byte(name)}}, Uses: uses}
+		x := Task{Name: name, Steps: []Step{{Kernel: testKernel, Launch: Grid(1), Params: []byte(name)}}, Uses: uses}
 		if change != nil {
 			change(&x)
 		}
@@ -427,7 +427,7 @@ func TestFusedTask(t *testing.T) {
 		Name: "task 2 … task 4",
 		Steps: []Step{
 			{Kernel: one, Params: []byte{1}, Args: []int{0, 1, 3}}, {Kernel: two, Args: []int{3, 0}},
-			{Kernel: testKernel, Args: []int{2, 1}}, {Kernel: two, Args: []int{0}},
+			{Kernel: testKernel, Launch: Grid(1), Args: []int{2, 1}}, {Kernel: two, Args: []int{0}},
 		},
 		Uses: []Use{
 			{Data: x, Bytes: 8, Access: ReadWrite}, {Data: y, Bytes: 16, Access: Write}, {Data: z, Bytes: 8, Access: Write},

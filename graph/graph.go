@@ -10,6 +10,7 @@ package graph
 
 import (
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -186,13 +187,46 @@ type Kernel struct {
 	Impls []Impl
 }
 
-// Launch is the shape a step is started with. Grid is the number of items in each
-// dimension, or of blocks if there is a Block. A dimension of 0 counts as 1: a step without
-// a Launch computes one item.
+// Launch is the shape a step is started with; the function Grid makes one. Grid is the number
+// of items in each dimension, or of blocks if there is a Block. A dimension of 0 counts as 1: a
+// step without a Launch computes one item. A task that uses a part of some data must say what
+// it launches.
 type Launch struct {
 	Grid, Block, Cluster [3]uint32
 	SharedBytes          int
 	Cooperative          bool
+
+	wrong int64 // items that Grid was given and that no grid has, less one up to zero
+}
+
+// Grid returns the launch of a step over a number of items in each dimension, up to three,
+// which implementations cut as suits them. Dimensions that are not given are one. Build
+// reports a dimension of less than one item or of more than 2³²-1.
+func Grid[N ~int | ~int64](items ...N) Launch {
+	l := Launch{Grid: [3]uint32{1, 1, 1}}
+	if len(items) > len(l.Grid) {
+		panic(fmt.Errorf("graph: Grid: %d dimensions; there are at most %d", len(items), len(l.Grid)))
+	}
+	for d, n := range items {
+		switch n := int64(n); {
+		case n < 1:
+			l.wrong = n - 1
+		case n > math.MaxUint32:
+			l.wrong = n
+		default:
+			l.Grid[d] = uint32(n)
+		}
+	}
+	return l
+}
+
+// GoKernel returns a kernel with a Go implementation of the same name. per is how many items
+// of a step's grid one item of the Go function covers, in each dimension; one where nothing
+// is said.
+func GoKernel(name string, per ...uint32) *Kernel {
+	i := Impl{Dialect: Go, Entry: name}
+	copy(i.Per[:], per)
+	return &Kernel{Name: name, Impls: []Impl{i}}
 }
 
 // Step is one kernel started once. Its arguments are the buffers of the task's

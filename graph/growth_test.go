@@ -10,7 +10,7 @@ import (
 // Twice as many uses or slices take at most 2.5 times the steps.
 func TestGrowth(t *testing.T) {
 	kernel := &Kernel{Name: "k", Impls: []Impl{{Dialect: Abstract}}}
-	task := func(uses ...Use) Task { return Task{Steps: []Step{{Kernel: kernel}}, Uses: uses} }
+	task := func(uses ...Use) Task { return Task{Steps: []Step{{Kernel: kernel, Launch: Grid(1)}}, Uses: uses} }
 	slice := func(d DataID, i int, a Access) Use { return Use{Data: d, Offset: int64(i) * 8, Bytes: 8, Access: a} }
 	for name, build := range map[string]func(b *Builder, n int){
 		"one task that reads much data": func(b *Builder, n int) {

@@ -17,11 +17,11 @@ const kitchenSink = `{
   "tasks": [
     {"name": "fill", "kernel": "fill", "grid": 64, "block": [32, 8], "cluster": [2, 1, 3], "shared_bytes": "1KiB",
      "cooperative": true, "params": "AQID", "args": [0], "uses": [{"data": "A", "access": "write"}]},
-    {"name": "mix", "steps": [{"kernel": "scale", "params": "AA=="}, {"kernel": "fill", "grid": [0, 1, 1]}],
+    {"name": "mix", "steps": [{"kernel": "scale", "grid": 6, "params": "AA=="}, {"kernel": "fill", "grid": [0, 1, 1]}],
      "uses": [{"data": "A", "offset": "1kB", "bytes": 24}, {"data": "B", "access": "readwrite", "rank": 1}],
      "after": ["fill", 0], "ops": 1.5e9, "work_bytes": "2MB", "unit": "tf32", "workspace": "1.5GiB",
      "priority": -3, "timeout": "5ms", "hint": "cuda:1", "only": ["cuda", "cpu"], "retries": -1, "gang": 2},
-    {"kernel": "scale", "work_bytes": 0.5, "uses": [{"data": "C", "access": "reduce"}]}
+    {"kernel": "scale", "grid": 1, "work_bytes": 0.5, "uses": [{"data": "C", "access": "reduce"}]}
   ],
   "data": [
     {"name": "A", "bytes": "8MB", "durability": "volatile"},
@@ -56,7 +56,7 @@ func TestDecode(t *testing.T) {
 	})
 	b.Add(Task{
 		Name:  "mix",
-		Steps: []Step{{Kernel: scale, Params: []byte{0}}, {Kernel: fill, Launch: Launch{Grid: [3]uint32{0, 1, 1}}}},
+		Steps: []Step{{Kernel: scale, Launch: Grid(6), Params: []byte{0}}, {Kernel: fill, Launch: Launch{Grid: [3]uint32{0, 1, 1}}}},
 		Uses:  []Use{{Data: a, Offset: 1000, Bytes: 24}, {Data: bb, Access: ReadWrite, Rank: 1}},
 		After: []TaskID{first, first},
 		Work:  Work{Ops: 1.5e9, Bytes: 2e6, Unit: TF32}, Workspace: 3 << 29, Priority: -3, Timeout: 5 * time.Millisecond,
@@ -95,8 +95,8 @@ func TestEncode(t *testing.T) {
   ],
   "tasks": [
     {"name":"fill","kernel":"fill","grid":64,"block":[32,8],"cluster":[2,1,3],"shared_bytes":1024,"cooperative":true,"params":"AQID","args":[0],"uses":[{"data":"A","access":"write"}]},
-    {"name":"mix","steps":[{"kernel":"scale","params":"AA=="},{"kernel":"fill","grid":0}],"uses":[{"data":"A","offset":1000,"bytes":24},{"data":"B","access":"readwrite","rank":1}],"after":["fill","fill"],"ops":1500000000,"work_bytes":2000000,"unit":"tf32","workspace":1610612736,"priority":-3,"timeout":"5ms","hint":"cuda:1","only":["cuda","cpu"],"retries":-1,"gang":2},
-    {"kernel":"scale","uses":[{"data":"C part 0","access":"write"}],"work_bytes":0.5},
+    {"name":"mix","steps":[{"kernel":"scale","grid":6,"params":"AA=="},{"kernel":"fill","grid":0}],"uses":[{"data":"A","offset":1000,"bytes":24},{"data":"B","access":"readwrite","rank":1}],"after":["fill","fill"],"ops":1500000000,"work_bytes":2000000,"unit":"tf32","workspace":1610612736,"priority":-3,"timeout":"5ms","hint":"cuda:1","only":["cuda","cpu"],"retries":-1,"gang":2},
+    {"kernel":"scale","grid":1,"uses":[{"data":"C part 0","access":"write"}],"work_bytes":0.5},
     {"name":"combine C","kernel":"add","grid":1,"block":1,"uses":[{"data":"C","access":"readwrite"},{"data":"C part 0"}],"ops":4000000,"work_bytes":24000000}
   ]
 }
@@ -342,6 +342,9 @@ func TestRoundTrip(t *testing.T) {
 				task.Steps = append(task.Steps, Step{Kernel: rapid.SampledFrom([]*Kernel{testKernel, testCombine}).Draw(t, "kernel"),
 					Launch: Launch{Grid: dims(1 << 20), Block: dims(1<<32 - 1), Cluster: dims(1<<32 - 1),
 						SharedBytes: rapid.IntRange(0, 1e6).Draw(t, "shared"), Cooperative: rapid.Bool().Draw(t, "cooperative")}})
+				if l := &task.Steps[len(task.Steps)-1].Launch; *l == (Launch{}) {
+					*l = Grid(1)
+				}
 				if params := rapid.SliceOf(rapid.Byte()).Draw(t, "params"); len(params) > 0 {
 					task.Steps[len(task.Steps)-1].Params = params
 				}

@@ -7,15 +7,6 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// GoKernel is a kernel with a Go implementation of the same name. per is how
-// many items of a step's grid one item of the Go function covers, in each
-// dimension; one where nothing is said.
-func GoKernel(name string, per ...uint32) *graph.Kernel {
-	i := graph.Impl{Dialect: graph.Go, Entry: name}
-	copy(i.Per[:], per)
-	return &graph.Kernel{Name: name, Impls: []graph.Impl{i}}
-}
-
 // PTX returns an implementation for NVIDIA GPUs: an entry of a PTX source, with the
 // threads of a block. Each thread covers per items of a step's grid in each dimension, one
 // in those that per does not give.
@@ -54,17 +45,6 @@ func Shader(name string, impl graph.Impl) *graph.Kernel {
 func With(k *graph.Kernel, impls ...graph.Impl) *graph.Kernel {
 	k.Impls = append(k.Impls, impls...)
 	return k
-}
-
-// Grid returns the launch of a step over a number of items in each dimension, which
-// implementations cut as suits them: up to three, of at most 2³²-1 items. Dimensions
-// that are not given are one.
-func Grid(items ...int64) graph.Launch {
-	l := graph.Launch{Grid: [3]uint32{1, 1, 1}}
-	for d, n := range items {
-		l.Grid[d] = uint32(n)
-	}
-	return l
 }
 
 // Scratch lends memory to calls of a kernel that run at the same time, and

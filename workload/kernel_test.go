@@ -8,8 +8,8 @@ import (
 )
 
 func TestKernelValues(t *testing.T) {
-	k := workload.GoKernel("k", 48, graph.All)
-	if got := k.Impls[0].Shape(workload.Grid(100, 7)).Grid; got != [3]uint32{3, 1, 1} {
+	k := graph.GoKernel("k", 48, graph.All)
+	if got := k.Impls[0].Shape(graph.Grid(100, 7)).Grid; got != [3]uint32{3, 1, 1} {
 		t.Errorf("a grid of 100 × 7 is cut into %v", got)
 	}
 	var s workload.Scratch[uint64]

@@ -15,8 +15,8 @@ func TestAble(t *testing.T) {
 	m := &machine.Machine{Devices: []machine.Device{
 		{Name: "cpu:0", Backend: "cpu", HostMemory: true}, {Name: "cuda:0", Backend: "cuda", Arch: "sm_90"}, {Name: "vulkan:0", Backend: "vulkan"},
 	}}
-	plain := GoKernel("plain")
-	both := With(GoKernel("both"), PTX([]byte("source"), "both", 32))
+	plain := graph.GoKernel("plain")
+	both := With(graph.GoKernel("both"), PTX([]byte("source"), "both", 32))
 	if got, err := Able(m, plain, both); err != nil || !slices.Equal(got, []machine.DeviceID{0}) {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -49,9 +49,9 @@ func TestClassOn(t *testing.T) {
 	exact.Exact = true
 	vulkan := machine.Device{Name: "vulkan:0", Backend: "vulkan", Model: "A"}
 	other := machine.Device{Name: "vulkan:1", Backend: "vulkan", Model: "B"}
-	both := With(GoKernel("both"), PTX([]byte("source"), "both", 32))
-	all := With(With(GoKernel("all"), both.Impls[1]), graph.Impl{Dialect: graph.SPIRV, Source: []byte{1}})
-	blas := With(With(GoKernel("blas"), both.Impls[1]), Library("cublas.sgemm"))
+	both := With(graph.GoKernel("both"), PTX([]byte("source"), "both", 32))
+	all := With(With(graph.GoKernel("all"), both.Impls[1]), graph.Impl{Dialect: graph.SPIRV, Source: []byte{1}})
+	blas := With(With(graph.GoKernel("blas"), both.Impls[1]), Library("cublas.sgemm"))
 	for _, c := range []struct {
 		class  Class
 		kernel *graph.Kernel

@@ -296,7 +296,7 @@ func (t *triangle) Pieces() sched.Pieces {
 func (t *triangle) Whole() graph.Task { return t.task(0, int64(t.rows)) }
 
 func (t *triangle) task(lo, hi int64) graph.Task {
-	step := graph.Step{Kernel: workload.GoKernel(triangleKernel), Launch: workload.Grid(hi - lo)}
+	step := graph.Step{Kernel: graph.GoKernel(triangleKernel), Launch: graph.Grid(hi - lo)}
 	return graph.Task{
 		Steps: []graph.Step{step.With(triangleParams{int(lo), t.unit})},
 		Work:  graph.Work{Ops: 2 * float64(t.unit) * t.cost(lo, hi), Bytes: 8 * float64(hi-lo), Unit: graph.Int32},

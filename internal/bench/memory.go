@@ -15,7 +15,6 @@ import (
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
-	"github.com/weft-run/weft/workload"
 )
 
 // memoryRow is the rate of one way to move bytes.
@@ -219,12 +218,12 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 	var kernels []trial
 	for k, name := range []string{"read", "write", "copy", "triad"} {
 		args := max(k, 1) // buffers, each of which crosses the memory once
-		kernel := workload.GoKernel("bench." + name)
+		kernel := graph.GoKernel("bench." + name)
 		if !info.CanRun(kernel) {
 			continue
 		}
 		kernels = append(kernels, one(name, memory, float64(args), func(n int64, _ []byte) driver.Op {
-			op := driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: workload.Grid(n / itemBytes)}}}}
+			op := driver.Op{Kind: driver.Launch, Task: &graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: graph.Grid(n / itemBytes)}}}}
 			for a := range args {
 				op.Args = append(op.Args, driver.Arg{Buf: driver.Buffer(a), Bytes: n})
 			}

@@ -19,7 +19,6 @@ import (
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/pipeline"
-	"github.com/weft-run/weft/workload"
 )
 
 // pipelineRow is the rate of one stream.
@@ -276,7 +275,7 @@ func program(units []int) pipeline.Program[[2]uint64] {
 	for _, n := range units {
 		p.Costs = append(p.Costs, float64(n))
 	}
-	kernel := workload.GoKernel(spinKernel)
+	kernel := graph.GoKernel(spinKernel)
 	p.Build = func(on []graph.Constraint) (*graph.Graph, error) {
 		var b graph.Builder
 		at := b.Data(graph.Data{Name: "in", Bytes: 8, Input: true})

@@ -151,7 +151,7 @@ func (o *products) one(m *meter, rt *weft.Runtime, p precision, bar *terminal.Pr
 		for range o.burst {
 			g.Add(graph.Task{
 				Name:  "product on " + d.Name,
-				Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: workload.Grid(int64(n), int64(n))}.With(graph.MatMul{M: n, K: n, N: n})},
+				Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: graph.Grid(int64(n), int64(n))}.With(graph.MatMul{M: n, K: n, N: n})},
 				Uses:  []graph.Use{{Data: ids[0], Access: graph.Read}, {Data: ids[1], Access: graph.Read}, {Data: ids[2], Access: graph.Write}},
 				Work:  graph.Work{Ops: 2 * math.Pow(float64(n), 3), Bytes: 3 * float64(len(a))},
 				On:    graph.Constraint{Only: []string{d.Name}},

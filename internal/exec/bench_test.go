@@ -17,7 +17,7 @@ var empty = &graph.Kernel{Name: "empty", Impls: []graph.Impl{{Dialect: graph.Go,
 func layered(tb testing.TB, n, width, deps int) *graph.Graph {
 	var b graph.Builder
 	data := make([]graph.DataID, n)
-	steps := []graph.Step{{Kernel: empty}}
+	steps := []graph.Step{{Kernel: empty, Launch: graph.Grid(1)}}
 	for i := range n {
 		data[i] = b.Data(graph.Data{Bytes: 64})
 		uses := []graph.Use{{Data: data[i], Access: graph.Write}}

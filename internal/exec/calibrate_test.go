@@ -81,7 +81,7 @@ func inc(t *testing.T, n int64) *graph.Graph {
 	d := b.Data(graph.Data{Name: "x", Bytes: n, Input: true, Output: true})
 	k := &graph.Kernel{Name: "inc", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "inc"}}}
 	for i := range n {
-		b.Add(graph.Task{Steps: []graph.Step{{Kernel: k}}, Uses: []graph.Use{{Data: d, Offset: i, Bytes: 1, Access: graph.ReadWrite}}})
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: d, Offset: i, Bytes: 1, Access: graph.ReadWrite}}})
 	}
 	g, err := b.Build()
 	if err != nil {

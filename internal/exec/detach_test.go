@@ -87,7 +87,7 @@ func TestDetachOfDropped(t *testing.T) {
 		data := b.Data(graph.Data{Name: "x", Bytes: int64(len(kernels)), Output: true})
 		for i, name := range kernels {
 			b.Add(graph.Task{
-				Steps: []graph.Step{{Kernel: kernel(name)}}, On: graph.Constraint{Only: []string{"cpu:0"}},
+				Steps: []graph.Step{{Kernel: kernel(name), Launch: graph.Grid(1)}}, On: graph.Constraint{Only: []string{"cpu:0"}},
 				Uses: []graph.Use{{Data: data, Offset: int64(i), Bytes: 1, Access: graph.Write}},
 			})
 		}

@@ -71,9 +71,9 @@ const (
 // of its Rows, for devices that are no CPUs, come with it.
 func New(kd Kind, inner *panel.Kernel, others ...graph.Impl) *Kind {
 	kd.inner = inner
-	kd.Rows = workload.With(workload.GoKernel(kd.Name+".rows", rowsPer, graph.All), others...)
-	kd.packed = workload.GoKernel(kd.Name+".packed", packedPer, graph.All)
-	kd.pack = workload.GoKernel(kd.Name+".pack", packPer)
+	kd.Rows = workload.With(graph.GoKernel(kd.Name+".rows", rowsPer, graph.All), others...)
+	kd.packed = graph.GoKernel(kd.Name+".packed", packedPer, graph.All)
+	kd.pack = graph.GoKernel(kd.Name+".pack", packPer)
 	return &kd
 }
 
@@ -260,7 +260,7 @@ func (j *Job) task(lo, hi, columns int64) graph.Task {
 	}
 	return graph.Task{
 		Name:  fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: workload.Grid(hi-lo, columns)}.With(graph.MatMul{M: m, K: j.n.K, N: n})},
+		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: graph.Grid(hi-lo, columns)}.With(graph.MatMul{M: m, K: j.n.K, N: n})},
 		Work:  graph.Work{Ops: Ops(m, j.n.K, n), Bytes: Bytes(m, j.n.K, n)},
 	}
 }
@@ -315,7 +315,7 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("panels %d-%d", lo, hi),
 			Steps: []graph.Step{
-				graph.Step{Kernel: j.kind.pack, Launch: workload.Grid(int64(hi - lo))}.With(packParams{j.n.K, j.n.N, lo, hi - lo}),
+				graph.Step{Kernel: j.kind.pack, Launch: graph.Grid(int64(hi - lo))}.With(packParams{j.n.K, j.n.N, lo, hi - lo}),
 			},
 			Uses: []graph.Use{
 				{Data: from, Access: graph.Read},

@@ -186,16 +186,16 @@ func (j *Job) plain() bool { return j.rest() == 0 && j.rule == Life }
 // Kernel steps a block of rows; its arguments are the halo above it, its rows,
 // the halo below it, and its rows in the other grid; its grid is the words
 // and the rows.
-var Kernel = workload.With(workload.GoKernel("automata.block", graph.All, bandRows),
+var Kernel = workload.With(graph.GoKernel("automata.block", graph.All, bandRows),
 	workload.PTX(ptx, "automata_block", 64, 30, 256), workload.SPIRV(spirv, "automata_block", 64, 30, 48))
 
 // DeepKernel is Kernel for more than shallow steps, which a GPU takes in another
 // way.
-var DeepKernel = workload.With(workload.GoKernel("automata.deep", graph.All, bandRows),
+var DeepKernel = workload.With(graph.GoKernel("automata.deep", graph.All, bandRows),
 	workload.PTX(ptx, "automata_deep", 32, 30, 64), workload.SPIRV(spirv, "automata_deep", 64, 6, 128))
 
 // AnyKernel is Kernel for boards of any width and rule.
-var AnyKernel = workload.With(workload.GoKernel("automata.any", graph.All, bandRows),
+var AnyKernel = workload.With(graph.GoKernel("automata.any", graph.All, bandRows),
 	workload.PTX(ptx, "automata_any", 32, 30, 64), workload.SPIRV(spirv, "automata_any", 64, 6, 128))
 
 // The most steps of a round that the kernels for GPUs take: in registers, and at
@@ -314,7 +314,7 @@ func (j *Job) Whole() graph.Task {
 func (j *Job) task(lo, hi, k int) graph.Task {
 	rows := hi - lo
 	p := params{j.words, rows, k}
-	step := graph.Step{Kernel: Kernel, Launch: workload.Grid(int64(j.words), int64(rows))}
+	step := graph.Step{Kernel: Kernel, Launch: graph.Grid(int64(j.words), int64(rows))}
 	switch {
 	case !j.plain():
 		step.Kernel = AnyKernel

@@ -103,7 +103,7 @@ func New(c Config) (*Job, error) {
 // channels and images of the results.
 // Shaders do part of the columns and terms where there are many, and the others in
 // moreKernel.
-var Kernel = workload.With(workload.GoKernel("conv.images", bandRows, graph.All),
+var Kernel = workload.With(graph.GoKernel("conv.images", bandRows, graph.All),
 	workload.PTX(ptx, "conv_images", 256, 1, 64, 2), workload.Library("cudnn.conv2d"),
 	workload.SPIRV(spirv, "conv_images", 64, 4, 16))
 
@@ -227,7 +227,7 @@ func (j *Job) task(lo, hi int64, filters int) graph.Task {
 	params := graph.Conv2D(s)
 	return graph.Task{
 		Name: fmt.Sprintf("images %d-%d", lo, hi),
-		Steps: s.steps(graph.Step{Kernel: Kernel, Launch: workload.Grid(int64(p), int64(s.K), hi-lo)}.With(params),
+		Steps: s.steps(graph.Step{Kernel: Kernel, Launch: graph.Grid(int64(p), int64(s.K), hi-lo)}.With(params),
 			moreKernel, func(p part) any { return moreParams{params, p} }),
 		Work: graph.Work{Ops: Ops(s), Bytes: Bytes(s)},
 	}

@@ -14,7 +14,7 @@ import (
 // the images that these need, the filters, and the rows of the results. Its grid is the
 // rows, channels and images of the results. Shaders do part of them, as Kernel's, and
 // the others in moreRowsKernel.
-var RowsKernel = workload.With(workload.GoKernel("conv.rows", bandRows, graph.All),
+var RowsKernel = workload.With(graph.GoKernel("conv.rows", bandRows, graph.All),
 	workload.PTX(ptx, "conv_rows", 64, 1, 16), workload.SPIRV(spirv, "conv_rows", 64, 1, 16))
 
 var moreRowsKernel = workload.Shader("conv.rows.more", workload.SPIRV(spirv, "conv_rows_more", 64, 1, 16))
@@ -84,7 +84,7 @@ func (j *Job) rowsTask(g collective.Halo, lo, hi int64) graph.Task {
 	params := rowsParams{graph.Conv2D(s), int(lo), int(hi - lo), int(w.Lo)}
 	return graph.Task{
 		Name: fmt.Sprintf("rows %d-%d", lo, hi),
-		Steps: s.steps(graph.Step{Kernel: RowsKernel, Launch: workload.Grid(hi-lo, int64(s.K), int64(s.N))}.With(params),
+		Steps: s.steps(graph.Step{Kernel: RowsKernel, Launch: graph.Grid(hi-lo, int64(s.K), int64(s.N))}.With(params),
 			moreRowsKernel, func(p part) any { return moreRowsParams{params, p} }),
 		Work: graph.Work{
 			Ops:   Ops(s) / float64(p) * float64(hi-lo),

@@ -128,12 +128,12 @@ const sumPoints = 1 << 19
 var (
 	// WeightsKernel computes p(1 − p) ÷ n of points; its arguments are the
 	// points, the model and the weights.
-	WeightsKernel = workload.With(workload.GoKernel("fisher.weights", pointsPerItem),
+	WeightsKernel = workload.With(graph.GoKernel("fisher.weights", pointsPerItem),
 		workload.PTX(ptx, "fisher_weights", 256, 256), workload.SPIRV(spirv, "fisher_weights", 64, 64))
 	// SumsKernel adds rows of the matrix up; its arguments are the points, their
 	// weights and the rows, its grid rows and features. Shaders add up sumPoints points, and in moreSumsKernel as
 	// many from a point on.
-	SumsKernel = workload.With(workload.GoKernel("fisher.sums", rowsPerItem, graph.All),
+	SumsKernel = workload.With(graph.GoKernel("fisher.sums", rowsPerItem, graph.All),
 		workload.PTX(ptx, "fisher_sums", 128, 1, graph.All), workload.SPIRV(spirv, "fisher_sums", 64, 1, 64))
 	moreSumsKernel = workload.Shader("fisher.sums.more", workload.SPIRV(spirv, "fisher_sums_more", 64, 1, 64))
 )
@@ -216,7 +216,7 @@ func (j *Job) Whole() graph.Task { return j.task(j.c.Points, 0, j.c.Features) }
 // task returns the task that adds up rows lo to hi of the matrix over a number of points.
 func (j *Job) task(points, lo, hi int) graph.Task {
 	n, d := float64(points), float64(j.c.Features)
-	rows, grid := float64(hi-lo), workload.Grid(int64(hi-lo), int64(j.c.Features))
+	rows, grid := float64(hi-lo), graph.Grid(int64(hi-lo), int64(j.c.Features))
 	p := sumParams{points, j.c.Features, lo}
 	steps := []graph.Step{graph.Step{Kernel: SumsKernel, Launch: grid}.With(p)}
 	for from := sumPoints; from < points; from += sumPoints {
@@ -263,7 +263,7 @@ func (j *Job) Graph([]sched.Range) (*graph.Graph, error) {
 			if block == 0 {
 				t := graph.Task{
 					Name:  fmt.Sprintf("weights of shard %d", s),
-					Steps: []graph.Step{graph.Step{Kernel: WeightsKernel, Launch: workload.Grid(hi - lo)}.With(weightParams{int(hi - lo), c.Features, c.Points})},
+					Steps: []graph.Step{graph.Step{Kernel: WeightsKernel, Launch: graph.Grid(hi - lo)}.With(weightParams{int(hi - lo), c.Features, c.Points})},
 					Work:  graph.Work{Ops: float64(hi-lo) * (2*float64(d) + 30), Bytes: float64(hi-lo) * (4*float64(d) + 8), Unit: graph.FP64},
 					On:    only,
 				}

@@ -107,7 +107,7 @@ var BindKernel = stageKernel("bind")
 
 // stageKernel is a kernel over records.
 func stageKernel(name string) *graph.Kernel {
-	return workload.With(workload.GoKernel("fusion."+name, perItem),
+	return workload.With(graph.GoKernel("fusion."+name, perItem),
 		workload.PTX(ptx, "fusion_"+name, 256, 32), workload.SPIRV(spirv, "fusion_"+name, 64, 16))
 }
 
@@ -196,7 +196,7 @@ func (j *Job) task(stage int, lo, hi int64) graph.Task {
 	}
 	return graph.Task{
 		Name:  fmt.Sprintf("%c of records %d-%d", "TDCB"[stage], lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: workload.Grid(hi - lo)}.With(params{int(hi - lo)})},
+		Steps: []graph.Step{graph.Step{Kernel: kernel, Launch: graph.Grid(hi - lo)}.With(params{int(hi - lo)})},
 		Work:  graph.Work{Ops: n * j.ops()[stage], Bytes: n * moved * 4 * Floats},
 	}
 }

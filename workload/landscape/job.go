@@ -119,7 +119,7 @@ func helix(n int) []float64 {
 // rows of energies; its grid is the rows and angles. Rows of more than shaderPairs
 // pairs are computed by longKernel: the same, except that a shader adds up shaderPairs
 // pairs, from params.fromPair on, and finishKernel makes energies of the sums.
-var Kernel = workload.With(workload.GoKernel("landscape.rows", 1, graph.All),
+var Kernel = workload.With(graph.GoKernel("landscape.rows", 1, graph.All),
 	workload.PTX(ptx, "landscape_rows", 256, 1, 250), workload.SPIRV(spirv, "landscape_rows", 128, 1, 125))
 
 var (
@@ -140,7 +140,7 @@ const hostedParts = 5
 
 // partsKernel is as Kernel, but that its parameters count parts of rows. Its grid is the
 // rows that it computes something of: none is cut but at the ends of a task.
-var partsKernel = workload.GoKernel("landscape.parts", 1, graph.All)
+var partsKernel = graph.GoKernel("landscape.parts", 1, graph.All)
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
@@ -226,7 +226,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	n, parts := j.model.Beads(), int64(j.parts)
 	rows := (hi+parts-1)/parts - lo/parts
 	step := func(k *graph.Kernel, from int) graph.Step {
-		return graph.Step{Kernel: k, Launch: workload.Grid(rows, Angles)}.With(params{n, int(lo), int(hi - lo), from, j.energy})
+		return graph.Step{Kernel: k, Launch: graph.Grid(rows, Angles)}.With(params{n, int(lo), int(hi - lo), from, j.energy})
 	}
 	t := graph.Task{
 		Name:  fmt.Sprintf("rows %d-%d", lo, hi),

@@ -130,10 +130,10 @@ func New(c Config) (*Job, error) {
 var (
 	// ChunkKernel reduces chunks of leaves; its arguments are leaves and nodes,
 	// its grid the chunks.
-	ChunkKernel = workload.With(workload.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256), workload.SPIRV(spirv, "merkle_chunks", 128))
+	ChunkKernel = workload.With(graph.GoKernel("merkle.chunks"), workload.PTX(ptx, "merkle_chunks", 256), workload.SPIRV(spirv, "merkle_chunks", 128))
 	// RootKernel reduces nodes; its arguments are nodes, the root and a workspace
 	// for half of the nodes.
-	RootKernel = workload.With(workload.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256), workload.SPIRV(spirv, "merkle_root", 128))
+	RootKernel = workload.With(graph.GoKernel("merkle.root"), workload.PTX(ptx, "merkle_root", 256), workload.SPIRV(spirv, "merkle_root", 128))
 )
 
 // Funcs are the Go kernels of this workload.
@@ -238,7 +238,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	return graph.Task{
 		Name: fmt.Sprintf("leaves %d-%d", lo, hi),
 		Steps: []graph.Step{
-			graph.Step{Kernel: ChunkKernel, Launch: workload.Grid(j.reduced(lo, hi))}.With(chunkParams{int(j.mode), j.h, n, j.digests}),
+			graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(j.reduced(lo, hi))}.With(chunkParams{int(j.mode), j.h, n, j.digests}),
 		},
 		Work: graph.Work{Ops: IntegerOps * Ops(mode, n), Bytes: Bytes(mode, n), Unit: graph.Int32},
 	}
@@ -267,7 +267,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		b.Add(graph.Task{
 			Name: "nodes above",
 			Steps: []graph.Step{
-				graph.Step{Kernel: ChunkKernel, Launch: workload.Grid(int64(high))}.With(chunkParams{int(j.mode), minHeight, count, 1}),
+				graph.Step{Kernel: ChunkKernel, Launch: graph.Grid(int64(high))}.With(chunkParams{int(j.mode), minHeight, count, 1}),
 			},
 			Uses: []graph.Use{{Data: nodes, Access: graph.Read}, {Data: above, Access: graph.Write}},
 			// The nodes are hashed in pairs already: what Dup counts.
@@ -277,7 +277,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	}
 	b.Add(graph.Task{
 		Name:      "root",
-		Steps:     []graph.Step{graph.Step{Kernel: RootKernel, Launch: workload.Grid(1)}.With(rootParams{int(j.mode), count})},
+		Steps:     []graph.Step{graph.Step{Kernel: RootKernel, Launch: graph.Grid(1)}.With(rootParams{int(j.mode), count})},
 		Uses:      []graph.Use{{Data: nodes, Access: graph.Read}, {Data: top, Access: graph.Write}},
 		Work:      graph.Work{Ops: IntegerOps * Ops(Dup, count), Bytes: Bytes(Dup, count), Unit: graph.Int32},
 		Workspace: int64((count+1)/2) * Size,

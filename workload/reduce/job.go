@@ -48,11 +48,11 @@ var operations = []operation{
 }
 
 func blocksKernel(name string) *graph.Kernel {
-	return workload.With(workload.GoKernel("reduce."+name, itemBlocks), workload.PTX(ptx, "reduce_"+name, 256, 8), workload.SPIRV(spirv, "reduce_"+name, 64, 2))
+	return workload.With(graph.GoKernel("reduce."+name, itemBlocks), workload.PTX(ptx, "reduce_"+name, 256, 8), workload.SPIRV(spirv, "reduce_"+name, 64, 2))
 }
 
 func foldKernel(name string) *graph.Kernel {
-	return workload.With(workload.GoKernel("reduce.fold."+name), workload.PTX(ptx, "reduce_fold_"+name, 1024), workload.SPIRV(spirv, "reduce_fold_"+name, 128))
+	return workload.With(graph.GoKernel("reduce.fold."+name), workload.PTX(ptx, "reduce_fold_"+name, 1024), workload.SPIRV(spirv, "reduce_fold_"+name, 128))
 }
 
 // Operations are the names a Config may have as its Op.
@@ -175,7 +175,7 @@ func (j *Job) task(lo, hi int64) graph.Task {
 	n := int(hi - lo)
 	return graph.Task{
 		Name:  fmt.Sprintf("elements %d-%d", lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: j.op.blocks, Launch: workload.Grid(int64(Blocks(n)))}.With(blockParams{n})},
+		Steps: []graph.Step{graph.Step{Kernel: j.op.blocks, Launch: graph.Grid(int64(Blocks(n)))}.With(blockParams{n})},
 		Work:  graph.Work{Ops: Ops(n), Bytes: Bytes(n, 4)},
 	}
 }
@@ -202,7 +202,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	}
 	b.Add(graph.Task{
 		Name:      "fold",
-		Steps:     []graph.Step{graph.Step{Kernel: j.op.fold, Launch: workload.Grid(1)}.With(foldParams{partials, j.c.N})},
+		Steps:     []graph.Step{graph.Step{Kernel: j.op.fold, Launch: graph.Grid(1)}.With(foldParams{partials, j.c.N})},
 		Uses:      []graph.Use{{Data: dp, Access: graph.Read}, {Data: dr, Access: graph.Write}},
 		Work:      graph.Work{Ops: Ops(partials), Bytes: Bytes(partials, 4)},
 		Workspace: int64(4 * partials),

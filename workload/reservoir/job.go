@@ -158,12 +158,12 @@ var (
 	// Its states are those before the first step, those after the last, their
 	// means, and a workspace for those between: see call.states. Its grid is the
 	// neurons and patterns.
-	StepKernel = workload.With(workload.GoKernel("reservoir.step", perItem, perItem),
+	StepKernel = workload.With(graph.GoKernel("reservoir.step", perItem, perItem),
 		workload.PTX(ptx, "reservoir_step", 512, 16, 32), workload.SPIRV(spirv, "reservoir_step", 128, 32, 16))
 	// RowsKernel takes some neurons of all patterns, in one block, through a
 	// step. Its states are those of all neurons before it, then the neurons'
 	// own after it and their means so far. Its grid is the same.
-	RowsKernel = workload.With(workload.GoKernel("reservoir.rows", perItem, perItem),
+	RowsKernel = workload.With(graph.GoKernel("reservoir.rows", perItem, perItem),
 		workload.PTX(ptx, "reservoir_rows", 512, 16, 32), workload.SPIRV(spirv, "reservoir_rows", 128, 32, 16))
 )
 
@@ -332,7 +332,7 @@ func (j *Job) patternsTask(lo, hi int) graph.Task {
 		Workspace: int64(4 * n * j.c.Size),
 	}
 	for c.step = range j.c.Steps {
-		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.size), int64(n))}.With(c))
+		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(c.size), int64(n))}.With(c))
 	}
 	return t
 }
@@ -342,7 +342,7 @@ func (j *Job) rowsTask(lo, hi, step int) graph.Task {
 	c.first, c.neurons, c.step = lo, hi-lo, step
 	return graph.Task{
 		Name:  fmt.Sprintf("step %d, neurons %d-%d", step, lo, hi),
-		Steps: []graph.Step{graph.Step{Kernel: RowsKernel, Launch: workload.Grid(int64(hi-lo), int64(c.batch))}.With(c)},
+		Steps: []graph.Step{graph.Step{Kernel: RowsKernel, Launch: graph.Grid(int64(hi-lo), int64(c.batch))}.With(c)},
 		Work:  j.rowsWork(lo, hi),
 	}
 }

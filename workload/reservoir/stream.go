@@ -63,9 +63,9 @@ type Stream struct {
 var (
 	// spreadKernel takes a state and the states patterns begin with, carryKernel
 	// those they end with and the next state.
-	spreadKernel = workload.With(workload.GoKernel("reservoir.spread", perItem),
+	spreadKernel = workload.With(graph.GoKernel("reservoir.spread", perItem),
 		workload.PTX(ptx, "reservoir_spread", 256, 256), workload.SPIRV(spirv, "reservoir_spread", 64, 64))
-	carryKernel = workload.With(workload.GoKernel("reservoir.carry", perItem),
+	carryKernel = workload.With(graph.GoKernel("reservoir.carry", perItem),
 		workload.PTX(ptx, "reservoir_carry", 256, 256), workload.SPIRV(spirv, "reservoir_carry", 64, 64))
 )
 
@@ -247,7 +247,7 @@ func (s *Stream) graph() (*graph.Graph, error) {
 		moves := graph.Work{Ops: float64(c.Size * c.Patterns), Bytes: float64(4*c.Size) + float64(size)}
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("replica %d, spread", r), On: on, Work: moves,
-			Steps: []graph.Step{graph.Step{Kernel: spreadKernel, Launch: workload.Grid(int64(c.Size))}.With(carryParams{c.Size, c.Patterns})},
+			Steps: []graph.Step{graph.Step{Kernel: spreadKernel, Launch: graph.Grid(int64(c.Size))}.With(carryParams{c.Size, c.Patterns})},
 			Uses:  []graph.Use{{Data: x, Access: graph.Read}, {Data: start, Access: graph.Write}},
 		})
 		t := graph.Task{
@@ -259,12 +259,12 @@ func (s *Stream) graph() (*graph.Graph, error) {
 		}
 		k.pattern = c.first(s.batch, r)
 		for k.step = range c.Steps {
-			t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(c.Size), int64(c.Patterns))}.With(k))
+			t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(c.Size), int64(c.Patterns))}.With(k))
 		}
 		b.Add(t)
 		b.Add(graph.Task{
 			Name: fmt.Sprintf("replica %d, carry", r), On: on, Work: moves,
-			Steps: []graph.Step{graph.Step{Kernel: carryKernel, Launch: workload.Grid(int64(c.Size))}.With(carryParams{c.Size, c.Patterns})},
+			Steps: []graph.Step{graph.Step{Kernel: carryKernel, Launch: graph.Grid(int64(c.Size))}.With(carryParams{c.Size, c.Patterns})},
 			Uses:  []graph.Use{{Data: end, Access: graph.Read}, {Data: x, Access: graph.Write}},
 		})
 	}

@@ -62,7 +62,7 @@ func (j *StreamJob) Pieces() sched.Pieces {
 func (j *StreamJob) Whole() graph.Task {
 	c := call{size: j.c.Size, inputs: j.c.Inputs, neurons: j.c.Size, batch: j.c.Patterns, block: j.c.Patterns, steps: j.c.Steps}
 	return graph.Task{
-		Steps: []graph.Step{graph.Step{Kernel: StepKernel, Launch: workload.Grid(int64(j.c.Size), int64(j.c.Patterns))}.With(c)},
+		Steps: []graph.Step{graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(j.c.Size), int64(j.c.Patterns))}.With(c)},
 		Work:  graph.Work{Ops: j.w.Ops(j.c.Patterns, j.c.Steps), Bytes: j.w.Bytes(j.c.Patterns, j.c.Steps)},
 	}
 }

@@ -194,18 +194,18 @@ var (
 	// parameters, samples, targets, and what it writes: where hidden units come
 	// from, where outputs come from, and the outputs' errors. Its grid is samples
 	// and hidden units. Shaders do the hidden units only, and the outputs in outputsKernel.
-	PathsKernel = workload.With(workload.GoKernel("tropical.paths", samplesPerItem, graph.All),
+	PathsKernel = workload.With(graph.GoKernel("tropical.paths", samplesPerItem, graph.All),
 		workload.PTX(trainPTX, "tropical_paths", 128, 128, graph.All), workload.SPIRV(spirv, "tropical_hidden", 64, 64))
 	outputsKernel = workload.Shader("tropical.outputs", workload.SPIRV(spirv, "tropical_outputs", 64, 64))
 	// GradientKernel adds up the gradient, a row for each hidden unit and output.
 	// Its arguments are what PathsKernel wrote and the gradient. Shaders add up
 	// gradientTerms errors, and in moreGradientKernel as many from a sample on.
-	GradientKernel = workload.With(workload.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32),
+	GradientKernel = workload.With(graph.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32),
 		workload.SPIRV(spirv, "tropical_gradient", 64, 64))
 	moreGradientKernel = workload.Shader("tropical.gradient.more", workload.SPIRV(spirv, "tropical_gradient_more", 64, 64))
 	// UpdateKernel takes a step down the gradient. Its arguments are the
 	// parameters and the gradient.
-	UpdateKernel = workload.With(workload.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256),
+	UpdateKernel = workload.With(graph.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256),
 		workload.SPIRV(spirv, "tropical_update", 64, 64))
 )
 
@@ -307,15 +307,15 @@ func (j *TrainJob) paths(samples int64) ([]graph.Step, graph.Work) {
 	n := float64(samples)
 	weights, units := float64(len(j.initial)), float64(j.c.Inputs+j.c.Hidden+4*j.c.Outputs)
 	return []graph.Step{
-		graph.Step{Kernel: PathsKernel, Launch: workload.Grid(samples, int64(j.c.Hidden))}.With(j.params(samples)),
-		graph.Step{Kernel: outputsKernel, Launch: workload.Grid(samples, int64(j.c.Outputs))}.With(j.params(samples)),
+		graph.Step{Kernel: PathsKernel, Launch: graph.Grid(samples, int64(j.c.Hidden))}.With(j.params(samples)),
+		graph.Step{Kernel: outputsKernel, Launch: graph.Grid(samples, int64(j.c.Outputs))}.With(j.params(samples)),
 	}, graph.Work{Ops: 2 * n * weights, Bytes: 4 * (weights + n*units)}
 }
 
 // gradient are the steps that add up the gradient of samples, and their work.
 func (j *TrainJob) gradient(samples int64) ([]graph.Step, graph.Work) {
 	n, s := float64(samples), j.c.shape()
-	rows := workload.Grid(int64(s.rows()))
+	rows := graph.Grid(int64(s.rows()))
 	steps := []graph.Step{graph.Step{Kernel: GradientKernel, Launch: rows}.With(j.params(samples))}
 	once := gradientTerms / s.outputs
 	for first := once; first < int(samples); first += once {
@@ -352,7 +352,7 @@ func (j *TrainJob) shardTask(s shard, params, x, target graph.DataID) graph.Task
 func (j *TrainJob) updateTask() graph.Task {
 	n, length := len(j.initial), float32(j.c.Rate/float64(j.c.Batch))
 	return graph.Task{
-		Steps: []graph.Step{graph.Step{Kernel: UpdateKernel, Launch: workload.Grid(int64(n))}.With(updateParams{n, length})},
+		Steps: []graph.Step{graph.Step{Kernel: UpdateKernel, Launch: graph.Grid(int64(n))}.With(updateParams{n, length})},
 		Work:  graph.Work{Ops: 2 * float64(n), Bytes: 12 * float64(n)},
 	}
 }
