@@ -340,3 +340,32 @@ func TestGPUFusedFault(t *testing.T) {
 		}
 	}
 }
+
+// Apply runs the forms of a kernel that are for GPUs: PTX as it is, and CUDA C with the
+// structure of its parameters in front.
+func TestApplyGPU(t *testing.T) {
+	rt := openGPU(t, weft.Options{Devices: "cuda"})
+	source, err := os.ReadFile(cudatest.File("kernels.ptx"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type by struct{ K float32 }
+	for name, k := range map[string]*weft.Kernel[by]{
+		"PTX":  {Name: "saxpy", PTX: string(source), Elementwise: true},
+		"CUDA": {Name: "saxpy", CUDA: "extern \"C\" __global__ void saxpy(const float *x, float *y, Params p) {}", Elementwise: true},
+	} {
+		x, y := make([]float32, 1000), make([]float32, 1000)
+		for i := range x {
+			x[i], y[i] = float32(i), 1
+		}
+		if _, err := weft.Apply(t.Context(), rt, k, by{2}, weft.In(x), weft.InOut(y)); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for i := range y {
+			if y[i] != 2*float32(i)+1 {
+				t.Fatalf("%s: element %d is %v", name, i, y[i])
+			}
+		}
+	}
+}

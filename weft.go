@@ -88,6 +88,7 @@ type Runtime struct {
 	lanes       []int           // by device
 	leftOut     []string        // see Report.LeftOut
 	registered  map[string]Func // Go kernels; nil if Options.Drivers bring their own
+	applied     goForms         // those of kernels given to Apply
 	calls       callbacks
 	claims      claims // what runs in progress have bound; the loop's
 	most        int64  // host memory there is, in bytes; 0 if that is not known
@@ -187,7 +188,7 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 		r.registered = make(map[string]Func)
 	}
 	o := all.Options{
-		Select: sel, Pin: r.o.Pin, Funcs: r.registered, Standby: r.o.Standby,
+		Select: sel, Pin: r.o.Pin, Funcs: r.registered, Late: r.applied.find, Standby: r.o.Standby,
 		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
 	}
 	if o.Workers() {

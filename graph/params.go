@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
+	"unicode"
 	"unsafe"
 
 	"github.com/weft-run/weft/internal/text"
@@ -175,6 +177,43 @@ func Unpacker[P any]() func(params []byte) (P, error) {
 		}
 		return p, nil
 	}
+}
+
+// paramTypes are the types of fields in C.
+var paramTypes = map[reflect.Kind]string{
+	reflect.Int: "unsigned", reflect.Uint32: "unsigned", reflect.Int32: "int", reflect.Float32: "float",
+	reflect.Uint64: "unsigned long long", reflect.Int64: "long long", reflect.Float64: "double",
+}
+
+// Declare returns the declaration of a structure of C for parameters, on one line, with the
+// layout that Pack gives them. Names of fields become lower case, FirstRow is first_row.
+func Declare(name string, params any) (string, error) {
+	t := reflect.TypeOf(params)
+	if _, _, err := paramsOf(t); err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	var add func(t reflect.Type)
+	add = func(t reflect.Type) {
+		for f := range t.Fields() {
+			if f.Type.Kind() == reflect.Struct {
+				add(f.Type)
+				continue
+			}
+			fmt.Fprintf(&out, " %s ", paramTypes[f.Type.Kind()])
+			before := 'A'
+			for _, r := range f.Name {
+				if unicode.IsUpper(r) && !unicode.IsUpper(before) {
+					out.WriteByte('_')
+				}
+				out.WriteRune(unicode.ToLower(r))
+				before = r
+			}
+			out.WriteByte(';')
+		}
+	}
+	add(t)
+	return fmt.Sprintf("struct %s {%s };", name, out.String()), nil
 }
 
 // With returns the step with parameters, a structure that Pack takes. Build reports

@@ -93,3 +93,25 @@ func BenchmarkUnpack(b *testing.B) {
 		_, _ = unpack(params)
 	}
 }
+
+// The declaration has the names that cmd/weftparams gives them, and numbers where Pack has them.
+func TestDeclare(t *testing.T) {
+	type inner struct{ X, Y int }
+	got, err := Declare("P", struct {
+		FirstRow, N int
+		inner
+		Seed  uint32
+		Shift int32
+		Big   uint64
+		Less  int64
+		K     float32
+		Wide  float64
+	}{})
+	want := "struct P { unsigned first_row; unsigned n; unsigned x; unsigned y; unsigned seed; int shift; unsigned long long big; long long less; float k; double wide; };"
+	if got != want || err != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	if _, err := Declare("P", struct{ S string }{}); !errors.Is(err, ErrValue) {
+		t.Error(err)
+	}
+}

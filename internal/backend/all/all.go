@@ -31,6 +31,8 @@ type Options struct {
 	Pin bool
 	// Funcs are the Go kernels the program brings, by name.
 	Funcs map[string]driver.Func
+	// Late has those that it brings later.
+	Late func(name string) driver.Func
 	// Memory is host memory to share with worker processes. Without it GPUs run
 	// in this process, and a fault of one is the end of them all.
 	Memory *arena.Arena
@@ -45,7 +47,7 @@ type Options struct {
 // backends are all there are, in the order in which their devices are numbered.
 var backends = []backend{
 	{name: "cpu", open: func(o Options) driver.Driver {
-		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Funcs: o.Funcs})
+		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Funcs: o.Funcs, Late: o.Late})
 	}},
 	inWorkers("cuda", cuda.New, func(Options) cuda.Options { return cuda.Options{} },
 		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),

@@ -33,6 +33,8 @@ type Options struct {
 	Pin bool
 	// Funcs are the kernels by name.
 	Funcs map[string]driver.Func
+	// Late, if it is not nil, has kernels that were brought after the devices were opened.
+	Late func(name string) driver.Func
 }
 
 // New returns the driver.
@@ -283,6 +285,9 @@ func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 		fn := d.o.Funcs[impl.Entry]
 		if fn == nil {
 			fn = probeFuncs[impl.Entry]
+		}
+		if fn == nil && d.o.Late != nil {
+			fn = d.o.Late(impl.Entry)
 		}
 		if fn != nil || impl.Entry == "" {
 			return impl, fn, nil

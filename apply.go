@@ -1,0 +1,299 @@
+package weft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"regexp"
+	"sync"
+	"sync/atomic"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+)
+
+// Kernel is a program's own computation over slices, for [Apply]. It has the forms that the
+// program brings, one at least; each device takes the one it can run.
+//
+// An item is what one thread computes. Every form gets the arguments of Apply in their order,
+// as pointers in CUDA C and PTX and as storage buffers of set 0 in a shader; then, as one
+// structure by value or as push constants, the number of items as an unsigned n and the
+// fields of P (see [graph.Pack]). The form looks whether its item is below n. P is struct{} for
+// a kernel without parameters of its own.
+//
+// A Kernel must not be copied or changed once it was used. It is meant to be a variable of a
+// package, since runtimes keep what they were given.
+type Kernel[P any] struct {
+	// Name is the function in CUDA and PTX, and what errors and traces call the kernel.
+	Name string
+	// Go computes items lo to hi-1 on CPU cores. It sees the arguments by [View].
+	Go func(c *Call, p P, lo, hi int)
+	// CUDA is CUDA C, compiled at run time by NVRTC. It need not declare the structure of
+	// parameters, which is Params there: struct Params { unsigned n; float k; }.
+	CUDA string
+	// PTX is NVIDIA assembly. Both have an item for each thread along x.
+	PTX string
+	// SPIRV is a Vulkan compute shader with the entry main. Group is how many invocations
+	// its groups have, 0 if it leaves that to the specialization constants 0, 1 and 2.
+	SPIRV []byte
+	Group uint32
+	// Elementwise says that item i uses element i of every argument that is not [Whole], and
+	// no other. The work is then divided among devices.
+	Elementwise bool
+	// Ops is about how many operations an item takes, for predictions; 0 means one.
+	Ops float64
+
+	once   sync.Once
+	kernel *graph.Kernel
+	fn     Func // Go, or nil
+	err    error
+}
+
+// Arg is an argument of [Apply]: what [In], [Out], [InOut] and [Whole] return.
+type Arg struct {
+	bind   func(name string) Binding
+	access graph.Access
+	whole  bool
+	n      int   // elements
+	size   int64 // bytes of an element
+}
+
+func arg[T any](xs []T, access graph.Access, whole bool) Arg {
+	return Arg{
+		bind: func(name string) Binding { return Bind(name, xs) }, access: access, whole: whole,
+		n: len(xs), size: int64(reflect.TypeFor[T]().Size()),
+	}
+}
+
+// In is a slice that the kernel reads.
+func In[T any](xs []T) Arg { return arg(xs, graph.Read, false) }
+
+// Out is a slice that the kernel writes. What it held is not seen, and every element must be
+// written.
+func Out[T any](xs []T) Arg { return arg(xs, graph.Write, false) }
+
+// InOut is a slice that the kernel reads and writes.
+func InOut[T any](xs []T) Arg { return arg(xs, graph.ReadWrite, false) }
+
+// Whole is a slice of any length that every item of an elementwise kernel may read all of, as
+// a table.
+func Whole[T any](xs []T) Arg { return arg(xs, graph.Read, true) }
+
+// Apply runs a kernel over slices of the caller's and returns when the results are in them.
+// There are as many items as the arguments have elements: of an elementwise kernel all must
+// have as many, and work that is worth it is divided among the devices by what each can do; of
+// another it is the length of the first argument that the kernel writes. If there are none,
+// nothing is run. Errors are those of [Runtime.Run]; one about the arguments wraps [ErrBinding],
+// and one about the kernel [graph.ErrKernel] or [graph.ErrValue]. For several kernels, or data
+// that stays on devices, see package graph.
+func Apply[P any](ctx context.Context, rt *Runtime, k *Kernel[P], params P, args ...Arg) (*Report, error) {
+	need("Apply", ctx, true)
+	if rt == nil || k == nil {
+		panic(errors.New("weft: Apply: the runtime or the kernel is nil"))
+	}
+	k.once.Do(k.prepare)
+	a := &application{kernel: k.kernel, elementwise: k.Elementwise, args: args, ops: max(k.Ops, 1)}
+	a.with = func(s graph.Step, n int64) graph.Step { return s.With(counted[P]{int(n), params}) }
+	err := k.err
+	if err == nil {
+		err = a.count()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("apply %s: %w", k.Name, err)
+	}
+	if a.n == 0 {
+		return new(Report), nil
+	}
+	if k.fn != nil {
+		rt.applied.LoadOrStore(k.kernel.Impls[0].Entry, k.fn)
+	}
+	rep, err := a.run(ctx, rt)
+	if err != nil {
+		err = fmt.Errorf("apply %s: %w", k.Name, err)
+	}
+	return rep, err
+}
+
+// counted are the parameters of a kernel behind the number of items.
+type counted[P any] struct {
+	N int
+	P P
+}
+
+// goForms are Go functions of kernels by their entries.
+type goForms struct{ sync.Map }
+
+func (g *goForms) find(entry string) Func {
+	if fn, ok := g.Load(entry); ok {
+		return fn.(Func)
+	}
+	return nil
+}
+
+// kernels counts those that were prepared: Go functions of two may have one name.
+var kernels atomic.Int64
+
+// target finds the architecture that PTX is for.
+var target = regexp.MustCompile(`(?m)^\s*\.target\s+(sm_\w+)`)
+
+// prepare makes a kernel of a graph of the forms. A Go function is the first.
+func (k *Kernel[P]) prepare() {
+	k.kernel = &graph.Kernel{Name: k.Name}
+	declared, err := graph.Declare("Params", counted[P]{})
+	if err != nil {
+		k.err = err
+		return
+	}
+	add := func(i graph.Impl) { k.kernel.Impls = append(k.kernel.Impls, i) }
+	if k.Go != nil {
+		k.fn = WithParams(func(c *Call, p counted[P], lo, hi int) { k.Go(c, p.P, lo, hi) })
+		add(graph.Impl{Dialect: graph.Go, Entry: fmt.Sprintf("weft.apply %d %s", kernels.Add(1), k.Name)})
+	}
+	if k.CUDA != "" {
+		add(graph.Impl{Dialect: graph.CUDAC, Entry: k.Name, Source: []byte(declared + "\n#line 1\n" + k.CUDA)})
+	}
+	if k.PTX != "" {
+		i := graph.Impl{Dialect: graph.PTX, Entry: k.Name, Source: []byte(k.PTX)}
+		if m := target.FindStringSubmatch(k.PTX); m != nil {
+			i.Arch = m[1]
+		}
+		add(i)
+	}
+	if k.SPIRV != nil {
+		add(graph.Impl{Dialect: graph.SPIRV, Entry: "main", Source: k.SPIRV, Per: [3]uint32{k.Group}, Block: [3]uint32{k.Group}})
+	}
+	switch {
+	case len(k.kernel.Impls) == 0:
+		k.err = fmt.Errorf("%w: the kernel has no form: give it Go, CUDA, PTX or SPIRV", graph.ErrKernel)
+	case k.Name == "" && (k.CUDA != "" || k.PTX != ""):
+		k.err = fmt.Errorf("%w: the kernel has no name: CUDA C and PTX are found by it", graph.ErrKernel)
+	case k.Ops < 0 || math.IsNaN(k.Ops) || math.IsInf(k.Ops, 0):
+		k.err = fmt.Errorf("%w: an item of the kernel takes %v operations", graph.ErrValue, k.Ops)
+	}
+}
+
+// application is a call of Apply.
+type application struct {
+	kernel      *graph.Kernel
+	with        func(s graph.Step, n int64) graph.Step // adds parameters for n items
+	args        []Arg
+	elementwise bool
+	ops         float64
+	n           int64
+}
+
+// count finds the number of items.
+func (a *application) count() error {
+	first := -1
+	for i, x := range a.args {
+		switch {
+		case x.bind == nil:
+			return fmt.Errorf("%w: argument %d is nothing: use In, Out, InOut or Whole", ErrBinding, i)
+		case x.size == 0:
+			return fmt.Errorf("%w: argument %d has elements without a size", ErrBinding, i)
+		case x.whole, !a.elementwise && x.access == graph.Read:
+			continue
+		case first < 0:
+			first, a.n = i, int64(x.n)
+		case a.elementwise && int64(x.n) != a.n:
+			return fmt.Errorf("%w: argument %d has %d elements and argument %d has %d: those of an elementwise kernel have as many, but for Whole", ErrBinding, first, a.n, i, x.n)
+		}
+	}
+	if first < 0 {
+		return fmt.Errorf("%w: no argument says how many items there are: give it one by Out or InOut", ErrBinding)
+	}
+	for i, x := range a.args {
+		if x.n == 0 && a.n > 0 {
+			return fmt.Errorf("%w: argument %d has no elements", ErrBinding, i)
+		}
+	}
+	return nil
+}
+
+// smallBytes is the size of arguments up to which the work is not predicted: a core does it
+// in about the 0.5 ms that a prediction takes.
+const smallBytes = 1 << 20
+
+// run cuts the work, builds its graph and runs it.
+func (a *application) run(ctx context.Context, rt *Runtime) (*Report, error) {
+	var bind []Binding
+	for i, x := range a.args {
+		bind = append(bind, x.bind(argName(i)))
+	}
+	ranges := []sched.Range{{Lo: 0, Hi: a.n}}
+	var g *graph.Graph
+	if a.elementwise {
+		w := Work{
+			Pieces: sched.Pieces{Extent: a.n, Align: 256, Bytes: func(lo, hi int64) (in, out int64) { return a.bytes(hi - lo) }},
+			Whole:  a.task(ranges[0]), Bind: bind, Streamed: true,
+		}
+		if in, out := a.bytes(a.n); in+out > smallBytes {
+			w.Graph = a.graph
+		}
+		p, err := rt.Plan(ctx, w)
+		if err != nil {
+			return nil, err
+		}
+		ranges, g = p.Ranges, p.Graph
+	}
+	if g == nil {
+		var err error
+		if g, err = a.graph(ranges); err != nil {
+			return nil, err
+		}
+	}
+	return rt.Run(ctx, g, bind...)
+}
+
+// argName is the name of an argument as data of a graph.
+func argName(i int) string { return fmt.Sprintf("argument %d", i) }
+
+// bytes returns what n items read and write.
+func (a *application) bytes(n int64) (in, out int64) {
+	for _, x := range a.args {
+		k := n
+		if x.whole || !a.elementwise {
+			k = int64(x.n)
+		}
+		if x.access.Reads() {
+			in += k * x.size
+		}
+		if x.access.Writes() {
+			out += k * x.size
+		}
+	}
+	return in, out
+}
+
+// task computes a range of items. Data of the graph is numbered as arguments are.
+func (a *application) task(r sched.Range) graph.Task {
+	n := r.Hi - r.Lo
+	in, out := a.bytes(n)
+	t := graph.Task{
+		Name:  fmt.Sprintf("%s, items %d to %d", a.kernel.Name, r.Lo, r.Hi-1),
+		Steps: []graph.Step{a.with(graph.Step{Kernel: a.kernel, Launch: graph.Grid(n)}, n)},
+		Work:  graph.Work{Ops: a.ops * float64(n), Bytes: float64(in + out)},
+	}
+	for i, x := range a.args {
+		u := graph.Use{Data: graph.DataID(i), Access: x.access}
+		if a.elementwise && !x.whole {
+			u.Offset, u.Bytes = r.Lo*x.size, n*x.size
+		}
+		t.Uses = append(t.Uses, u)
+	}
+	return t
+}
+
+// graph has a task for each range.
+func (a *application) graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	for i, x := range a.args {
+		b.Data(graph.Data{Name: argName(i), Bytes: int64(x.n) * x.size, Input: x.access.Reads(), Output: x.access.Writes()})
+	}
+	for _, r := range ranges {
+		b.Add(a.task(r))
+	}
+	return b.Build()
+}
