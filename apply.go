@@ -81,13 +81,26 @@ func InOut[T any](xs []T) Arg { return arg(xs, graph.ReadWrite, false) }
 // a table.
 func Whole[T any](xs []T) Arg { return arg(xs, graph.Read, true) }
 
+// In, Out, InOut and Whole make resident data an argument of [Apply], as the functions of
+// these names do with slices: it stays on its device from call to call.
+func (d *Data[T]) In() Arg    { return d.arg(graph.Read, false) }
+func (d *Data[T]) Out() Arg   { return d.arg(graph.Write, false) }
+func (d *Data[T]) InOut() Arg { return d.arg(graph.ReadWrite, false) }
+func (d *Data[T]) Whole() Arg { return d.arg(graph.Read, true) }
+
+func (d *Data[T]) arg(access graph.Access, whole bool) Arg {
+	a := arg(d.home, access, whole) // for its length; the memory is not looked at
+	a.bind = d.As
+	return a
+}
+
 // Apply runs a kernel over slices of the caller's and returns when the results are in them.
 // There are as many items as the arguments have elements: of an elementwise kernel all must
 // have as many, and work that is worth it is divided among the devices by what each can do; of
 // another it is the length of the first argument that the kernel writes. If there are none,
 // nothing is run. Errors are those of [Runtime.Run]; one about the arguments wraps [ErrBinding],
-// and one about the kernel [graph.ErrKernel] or [graph.ErrValue]. For several kernels, or data
-// that stays on devices, see package graph.
+// and one about the kernel [graph.ErrKernel] or [graph.ErrValue]. For several
+// kernels that depend on one another see package graph.
 func Apply[P any](ctx context.Context, rt *Runtime, k *Kernel[P], params P, args ...Arg) (*Report, error) {
 	need("Apply", ctx, true)
 	if rt == nil || k == nil {

@@ -35,6 +35,25 @@ func ExampleApply() {
 	// apply saxpy: bad binding: argument 0 has 2 elements and argument 1 has 3: those of an elementwise kernel have as many, but for Whole
 }
 
+// Resident data is an argument too, and stays on its device between calls.
+func ExampleData_InOut() {
+	ctx := context.Background()
+	rt := start(weft.Options{Devices: "cpu"})
+	defer rt.Close()
+	y, err := weft.Put(rt, "y", []float32{10, 20, 30})
+	for range 3 {
+		if err == nil {
+			_, err = weft.Apply(ctx, rt, saxpy, factor{1}, weft.In([]float32{1, 2, 3}), y.InOut())
+		}
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.Get(ctx))
+	// Output: [13 26 39] <nil>
+}
+
 // A table that every item may read all of, and a slice that is written only.
 func ExampleWhole() {
 	lookup := &weft.Kernel[struct{}]{Name: "lookup", Elementwise: true, Go: func(c *weft.Call, _ struct{}, lo, hi int) {

@@ -110,7 +110,7 @@ var house = []room{
 	{pkg: "internal/product", imports: []string{".", "graph", "machine", "sched", "workload", "internal/arena", "internal/panel", "internal/philox"}, why: portable},
 	{pkg: "workload/*", imports: []string{".", "graph", "machine", "sched", "workload", "collective", "collective/live", "replica", "pipeline", "internal/panel", "internal/philox", "internal/product", "internal/rounding", "internal/safefile"}, modules: []string{"golang.org/x/sys"},
 		why: portable},
-	{pkg: "examples/kernels", imports: []string{".", "graph"},
+	{pkg: "examples/*", imports: []string{".", "graph"},
 		why: "an example shows what a program outside needs, which is the public face"},
 	{pkg: "internal/terminal", imports: []string{"graph", "machine", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "how a command shows figures does not depend on who computed them"},

@@ -1,0 +1,6 @@
+package main
+
+func Example() {
+	main()
+	// Output: 84 <nil>
+}

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"log"
+	"os"
+	"testing"
+
+	"github.com/weft-run/weft"
+)
+
+// What is measured here is kept from other programs.
+func TestMain(m *testing.M) {
+	weft.Worker()
+	cache, err := os.MkdirTemp("", "weft-test-")
+	if err == nil {
+		err = os.Setenv("XDG_CACHE_HOME", cache)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	code := m.Run()
+	os.RemoveAll(cache)
+	os.Exit(code)
+}
+
+func Example() {
+	main()
+	// Output: [-0.25 0.75 1.75 2.75] <nil>
+}
