@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/weft-run/weft/internal/text"
 )
@@ -46,6 +47,8 @@ type Builder struct {
 	// then can there be a cycle.
 	forward bool
 	named   bool // data has names that the caller gave
+	// mostPieces is the most pieces that uses may have together; 0 is what a Flow can number.
+	mostPieces int64
 }
 
 // reductions are those into one data handle.
@@ -82,6 +85,7 @@ func (b *Builder) Data(d Data) DataID {
 	} else {
 		b.named = true
 	}
+	b.checkElems(&d)
 	if d.Bytes <= 0 {
 		b.fail(fmt.Errorf("data %q: %w: %d bytes; a handle needs at least 1", d.Name, ErrSize, d.Bytes))
 		d.Bytes = 1
@@ -94,6 +98,30 @@ func (b *Builder) Data(d Data) DataID {
 	}
 	b.data = append(b.data, d)
 	return id
+}
+
+// checkElems reports what is wrong with the type, the shape and the mark of data, and fills
+// in the bytes that follow from them.
+func (b *Builder) checkElems(d *Data) {
+	d.Shape = slices.Clone(d.Shape)
+	bytes, ok := d.Elem.Bytes(d.Shape)
+	switch size := d.Elem.Size(); {
+	case d.Elem != "" && size == 0:
+		b.fail(fmt.Errorf("data %q: %w: unknown type %q; there are %s", d.Name, ErrValue, d.Elem, strings.Join(elemNames(), ", ")))
+	case d.Elem == "" && d.Shape != nil:
+		b.fail(fmt.Errorf("data %q: %w: a shape needs a type of its elements", d.Name, ErrValue))
+	case d.Shape != nil && !ok:
+		b.fail(fmt.Errorf("data %q: %w: elements of %s in the shape %v", d.Name, ErrSize, d.Elem, d.Shape))
+	case d.Shape != nil && d.Bytes == 0:
+		d.Bytes = bytes
+	case d.Shape != nil && d.Bytes != bytes:
+		b.fail(fmt.Errorf("data %q: %w: it has %s, and %s elements in the shape %v take %d", d.Name, ErrSize, text.Count(d.Bytes, "byte"), d.Elem, d.Shape, bytes))
+	case d.Elem != "" && d.Bytes%size != 0:
+		b.fail(fmt.Errorf("data %q: %w: %s are no whole number of %s elements", d.Name, ErrSize, text.Count(d.Bytes, "byte"), d.Elem))
+	}
+	if d.Weights != "" && (!d.Input || d.Output) {
+		b.fail(fmt.Errorf("data %q: %w: weights are an input and no output", d.Name, ErrValue))
+	}
 }
 
 // Add adds a task and returns its ID. The slices in t are copied or kept
@@ -245,6 +273,9 @@ func (b *Builder) checkTask(t *Task) {
 			b.fail(fmt.Errorf("%s: %w: bytes %d to %d of data %q, which has %d", b.where(t), ErrSize, u.Offset, u.Offset+u.Bytes, d.Name, d.Bytes))
 			t.Uses = nil
 			break
+		}
+		if u.Access.Writes() && d.Weights != "" {
+			b.fail(fmt.Errorf("%s: %w: %s of data %q, which has weights: they stay as they are", b.where(t), ErrValue, u.Access, d.Name))
 		}
 		if u.Access > Reduce {
 			b.fail(fmt.Errorf("%s: %w: access %d of data %q", b.where(t), ErrValue, u.Access, d.Name))
@@ -426,6 +457,9 @@ func (b *Builder) Build() (*Graph, error) {
 	}
 	g := &Graph{data: b.data, tasks: b.tasks}
 	g.flow.cut(b.data, b.tasks)
+	if err := b.checkPieces(&g.flow); err != nil {
+		return nil, err
+	}
 	g.flow.assign(b.data, b.tasks, func(t TaskID, d DataID) {
 		b.fail(&unwritten{t, d, fmt.Sprintf("%s: %v: data %q is no input and no earlier task writes it", b.name(t), ErrUnwritten, b.data[d].Name)})
 	})
@@ -450,6 +484,18 @@ func (b *Builder) Build() (*Graph, error) {
 		}
 	}
 	return g, nil
+}
+
+// checkPieces refuses uses that have more pieces together than there may be.
+func (b *Builder) checkPieces(f *Flow) error {
+	pieces, most := int64(0), cmp.Or(b.mostPieces, math.MaxInt32)
+	for i := range f.Uses {
+		pieces += int64(f.Uses[i].P1 - f.Uses[i].P0)
+	}
+	if pieces > most {
+		b.fail(fmt.Errorf("%w: uses cut their data into so many pieces that they have %d together, and %d are the most; let slices begin and end at the same places", ErrSize, pieces, most))
+	}
+	return b.err()
 }
 
 // sameName is the mistake of data that has the name of other data before it.

@@ -112,6 +112,15 @@ type Data struct {
 	// Combine merges contributions of Reduce uses: its first argument is
 	// read-write, the others are read, all of the same size.
 	Combine *Kernel
+	// Elem is the type of the elements and Shape how many there are in each dimension, in
+	// C order: the last varies fastest. Tasks see bytes; those who bind data are told, and
+	// package model checks what they bring. Both may be left out. With both, Bytes may be
+	// 0 for what they take. An empty Shape that is not nil is one element.
+	Elem  Elem
+	Shape []int64
+	// Weights names the file with the value of an input that no task writes, so that
+	// package model puts it on devices once for all runs.
+	Weights string
 }
 
 // Dialect says what an Impl's source is.
@@ -141,6 +150,9 @@ type Impl struct {
 	Arch    string // for PTX the oldest architecture it runs on, as "sm_75"
 	Entry   string
 	Source  []byte
+	// File names the file that has the source, for package model, which reads it into
+	// Source. Devices run what is in Source.
+	File string
 	// Per is how many items of the step's grid, in each dimension, one block of
 	// a GPU launch or one item of a Go function's range covers: 0 means one,
 	// All the whole dimension. Block is the threads of a block. Both are for

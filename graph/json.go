@@ -1,15 +1,12 @@
 package graph
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/weft-run/weft/internal/text"
 )
@@ -51,14 +48,21 @@ type Resolver func(name string) *Kernel
 //	  ]
 //	}
 //
-// Data has name, bytes, durability (versioned, mirrored, volatile), input,
-// output and combine. A kernel has a name and impls of dialect, arch, entry and
-// source (text) or source_base64. A task has name, uses (data, offset, bytes,
-// access, rank), after, ops, work_bytes, unit, workspace, priority, timeout
-// ("5ms" or "none"), hint, only, retries, gang, and either steps or, for a single step,
-// the step's fields themselves: kernel, grid, block, cluster (a number or up to
-// three), shared_bytes, cooperative, params (base64), args (numbers of uses). What
-// is left out has the zero value of the Go type it stands for.
+// Data has name, bytes, dtype ("float32" or "f4", …), shape (a list), durability
+// (versioned, mirrored, volatile), input, output, combine, and weights, the name of the
+// file with its value, which makes it an input. Where there are dtype and shape, bytes may
+// be left out. A kernel has a name and impls of dialect, arch, entry, per, block,
+// shared_bytes, and source (text), source_base64 or file, the name of a file: .cu, .ptx,
+// .spv or .comp, which stands for the dialect as well. Decode reads no files; package
+// model does. A task has name, uses (data, offset, bytes, access, rank), after, ops,
+// work_bytes, unit, workspace, priority, timeout ("5ms" or "none"), hint, only, retries,
+// gang, and either steps or, for a single step, the step's fields themselves: kernel,
+// grid, block, cluster (a number or up to three), shared_bytes, cooperative, params, args
+// (numbers of uses). What is left out has the zero value of the Go type it stands for.
+//
+// The params of a step are base64, or a list of {"type": number} or {"type": [numbers]}
+// for the fields of a structure that Pack takes, as [{"int": [64, 48]}, {"float32": 0.5}].
+// In an impl's per, "all" stands for a whole dimension.
 //
 // Sizes are numbers or text: kB, MB, GB, TB count in thousands, KiB, MiB, GiB,
 // TiB in 1,024s. Data and kernel names are unique. Task names are labels and may
@@ -68,19 +72,27 @@ type Resolver func(name string) *Kernel
 // A kernel the file does not define is asked from kernels. Without a Resolver it
 // is taken for a Go function registered under the kernel's name.
 //
-// Every error is a *SyntaxError for the first mistake found.
+// Every error is a *SyntaxError for the first mistake found. A graph whose tasks use more
+// than 32 million pieces of data, each counted once for every use, is refused: a short
+// file can describe many.
 func Decode(src []byte, kernels Resolver) (*Graph, error) {
 	root, line, err := text.ParseJSON(src)
 	if err != nil {
 		return nil, &SyntaxError{Line: line, Reason: err.Error()}
 	}
 	d := decoder{resolve: kernels, kernels: make(map[string]*Kernel), data: make(map[string]DataID)}
+	d.b.mostPieces = maxDecoded
 	g := d.graph(root)
 	if d.err != nil {
 		return nil, d.err
 	}
 	return g, nil
 }
+
+// maxDecoded is the most pieces that the uses of a decoded graph may have together. A
+// task and a piece more for every 50 bytes of a file make their product grow with the
+// square of its length; so many take about 1 GB.
+const maxDecoded = 1 << 25
 
 // decoder turns a tree into a graph. It keeps the first mistake and goes on with
 // zero values, which saves a check after every field.
@@ -180,6 +192,7 @@ func (d *decoder) kernel(n text.Value) {
 
 func (d *decoder) impl(n text.Value) Impl {
 	var im Impl
+	code := "" // the field that has it
 	for _, f := range d.object(text.Field{Name: "impl", Value: n}) {
 		switch f.Name {
 		case "dialect":
@@ -188,26 +201,70 @@ func (d *decoder) impl(n text.Value) Impl {
 			im.Arch = d.text(f)
 		case "entry":
 			im.Entry = d.text(f)
-		case "source", "source_base64":
-			if im.Source != nil {
-				d.fail(f.Line, "an impl has source or source_base64, not both")
+		case "source", "source_base64", "file":
+			if code != "" {
+				d.fail(f.Line, "an impl has source, source_base64 or file, not %s and %s", code, f.Name)
 			}
-			if f.Name == "source" {
-				im.Source = []byte(d.text(f))
-			} else {
-				im.Source = d.base64(f)
-			}
-			if len(im.Source) == 0 {
-				im.Source = nil
+			code = f.Name
+			d.code(f, &im)
+		case "per":
+			im.Per = d.per(f)
+		case "block":
+			im.Block = d.dims(f)
+		case "shared_bytes":
+			if im.SharedBytes = d.shared(f); im.SharedBytes < 0 {
+				d.wrong(f, "a size")
 			}
 		default:
-			d.unknown(f, "an impl", "dialect, arch, entry, source, source_base64")
+			d.unknown(f, "an impl", "dialect, arch, entry, source, source_base64, file, per, block, shared_bytes")
 		}
+	}
+	if im.File != "" {
+		d.fromFile(n, &im)
 	}
 	if im.Dialect == "" {
 		d.fail(n.Line, "an impl needs a dialect: go, ptx, cudac, spirv, glsl or library")
 	}
 	return im
+}
+
+// code reads the field of an impl that has its code.
+func (d *decoder) code(f text.Field, im *Impl) {
+	switch f.Name {
+	case "source":
+		im.Source = []byte(d.text(f))
+	case "source_base64":
+		im.Source = d.base64(f)
+	default:
+		if im.File = d.text(f); im.File == "" {
+			d.fail(f.Line, "file is the name of a file, and it is empty")
+		}
+	}
+	if len(im.Source) == 0 {
+		im.Source = nil
+	}
+}
+
+// fileDialects are the dialects of code by the ending of its file.
+var fileDialects = map[string]Dialect{".cu": CUDAC, ".ptx": PTX, ".spv": SPIRV, ".comp": GLSL}
+
+// fromFile completes an impl by the name of its file.
+func (d *decoder) fromFile(n text.Value, im *Impl) {
+	dialect, ok := fileDialects[path.Ext(im.File)]
+	if im.Dialect == "" {
+		im.Dialect = dialect
+	}
+	switch {
+	case !ok:
+		d.fail(n.Line, "file %q has no ending that weft knows: .cu is CUDA C, .ptx is PTX, .spv is SPIR-V, .comp is GLSL", im.File)
+	case im.Dialect != dialect:
+		d.fail(n.Line, "file %q is %s by its ending, and the dialect says %s", im.File, dialect, im.Dialect)
+	case im.Entry != "":
+	case dialect == SPIRV || dialect == GLSL:
+		im.Entry = "main"
+	default:
+		d.fail(n.Line, "file %q needs an entry: the name of the function to launch", im.File)
+	}
 }
 
 // named finds a kernel that data or a task names.
@@ -235,6 +292,13 @@ func (d *decoder) handle(n text.Value) {
 			h.Name = d.text(f)
 		case "bytes":
 			h.Bytes = d.size(f)
+		case "dtype":
+			h.Elem = d.elem(f)
+		case "shape":
+			h.Shape = []int64{}
+			for _, n := range d.list(f) {
+				h.Shape = append(h.Shape, d.integer(text.Field{Name: "shape", Line: n.Line, Value: n}, 0, math.MaxInt64))
+			}
 		case "durability":
 			h.Durability = Durability(d.choice(f, durabilityNames[:]))
 		case "input":
@@ -243,10 +307,15 @@ func (d *decoder) handle(n text.Value) {
 			h.Output = d.flag(f)
 		case "combine":
 			h.Combine = d.named(f)
+		case "weights":
+			if h.Weights = d.text(f); h.Weights == "" {
+				d.fail(f.Line, "weights is the name of a file, and it is empty")
+			}
 		default:
-			d.unknown(f, "data", "name, bytes, durability, input, output, combine")
+			d.unknown(f, "data", "name, bytes, dtype, shape, durability, input, output, combine, weights")
 		}
 	}
+	h.Input = h.Input || h.Weights != ""
 	if h.Name == "" {
 		d.fail(n.Line, "data needs a name")
 	}
@@ -414,11 +483,11 @@ func (d *decoder) stepField(f text.Field, s *Step) bool {
 	case "cluster":
 		s.Launch.Cluster = d.dims(f)
 	case "shared_bytes":
-		s.Launch.SharedBytes = int(d.size(f))
+		s.Launch.SharedBytes = d.shared(f)
 	case "cooperative":
 		s.Launch.Cooperative = d.flag(f)
 	case "params":
-		s.Params = d.base64(f)
+		s.Params = d.params(f)
 	case "args":
 		s.Args = []int{}
 		for _, n := range d.list(f) {
@@ -460,137 +529,4 @@ func (d *decoder) use(n text.Value) Use {
 		d.fail(n.Line, "a use needs data")
 	}
 	return u
-}
-
-// Readers of single values. Each fails with what was expected.
-
-func (d *decoder) wrong(f text.Field, want string) {
-	d.fail(f.Value.Line, "%s must be %s, not %s", f.Name, want, f.Value)
-}
-
-func (d *decoder) unknown(f text.Field, of, known string) {
-	d.fail(f.Line, "unknown field %q of %s; known: %s", f.Name, of, known)
-}
-
-func (d *decoder) object(f text.Field) []text.Field {
-	fields, ok := f.Value.V.([]text.Field)
-	if !ok {
-		d.wrong(f, "an object")
-	}
-	for i, f := range fields {
-		// Objects have few fields, except in broken input, where the first
-		// unknown one ends the search.
-		if slices.ContainsFunc(fields[:min(i, 32)], func(g text.Field) bool { return g.Name == f.Name }) {
-			d.fail(f.Line, "field %q is given twice", f.Name)
-		}
-	}
-	return fields
-}
-
-func (d *decoder) list(f text.Field) []text.Value {
-	list, ok := f.Value.V.([]text.Value)
-	if !ok {
-		d.wrong(f, "a list")
-	}
-	return list
-}
-
-func (d *decoder) text(f text.Field) string {
-	s, ok := f.Value.V.(string)
-	if !ok {
-		d.wrong(f, "text")
-	}
-	return s
-}
-
-func (d *decoder) flag(f text.Field) bool {
-	b, ok := f.Value.V.(bool)
-	if !ok {
-		d.wrong(f, "true or false")
-	}
-	return b
-}
-
-func (d *decoder) choice(f text.Field, names []string) int {
-	i := slices.Index(names, d.text(f))
-	if i < 0 {
-		d.wrong(f, "one of "+strings.Join(names, ", "))
-	}
-	return i
-}
-
-func (d *decoder) number(f text.Field) float64 {
-	s, _ := f.Value.V.(json.Number)
-	x, err := strconv.ParseFloat(string(s), 64)
-	if err != nil {
-		d.wrong(f, "a number")
-	}
-	return x
-}
-
-func (d *decoder) integer(f text.Field, lo, hi int64) int64 {
-	s, _ := f.Value.V.(json.Number)
-	i, err := strconv.ParseInt(string(s), 10, 64)
-	if err != nil { // 8e6 is a whole number too
-		x, err := strconv.ParseFloat(string(s), 64)
-		if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
-			d.wrong(f, "a whole number")
-		}
-		i = int64(x)
-	}
-	if i < lo || i > hi {
-		d.wrong(f, fmt.Sprintf("from %d to %d", lo, hi))
-	}
-	return i
-}
-
-func (d *decoder) size(f text.Field) int64 {
-	s, ok := f.Value.V.(string)
-	if !ok {
-		if _, ok := f.Value.V.(json.Number); !ok {
-			d.wrong(f, `a number or a size such as "8MB"`)
-		}
-		return d.integer(f, math.MinInt64, math.MaxInt64)
-	}
-	n, err := text.ParseSize(s)
-	if err != nil {
-		d.fail(f.Value.Line, "%s: %v", f.Name, err)
-	}
-	return n
-}
-
-func (d *decoder) duration(f text.Field) time.Duration {
-	t, err := time.ParseDuration(d.text(f))
-	if err != nil {
-		d.wrong(f, `a duration such as "5ms"`)
-	}
-	return t
-}
-
-func (d *decoder) base64(f text.Field) []byte {
-	b, err := base64.StdEncoding.DecodeString(d.text(f))
-	if err != nil {
-		d.wrong(f, "base64")
-	}
-	if len(b) == 0 {
-		return nil
-	}
-	return b
-}
-
-// dims reads a number or a list of up to three; what is left out is 1.
-func (d *decoder) dims(f text.Field) [3]uint32 {
-	dims := [3]uint32{1, 1, 1}
-	list, ok := f.Value.V.([]text.Value)
-	if !ok {
-		list = []text.Value{f.Value}
-	}
-	if len(list) == 0 || len(list) > 3 {
-		d.wrong(f, "a number or a list of up to three")
-		return dims
-	}
-	for i, n := range list {
-		dims[i] = uint32(d.integer(text.Field{Name: f.Name, Line: n.Line, Value: n}, 0, math.MaxUint32))
-	}
-	return dims
 }

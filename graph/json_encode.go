@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -13,10 +14,13 @@ type (
 	jsonData struct {
 		Name       string `json:"name"`
 		Bytes      int64  `json:"bytes"`
+		DType      string `json:"dtype,omitempty"`
+		Shape      any    `json:"shape,omitempty"` // an empty list is one
 		Durability string `json:"durability,omitempty"`
 		Input      bool   `json:"input,omitempty"`
 		Output     bool   `json:"output,omitempty"`
 		Combine    string `json:"combine,omitempty"`
+		Weights    string `json:"weights,omitempty"`
 	}
 	jsonKernel struct {
 		Name  string     `json:"name"`
@@ -28,6 +32,10 @@ type (
 		Entry        string `json:"entry,omitempty"`
 		Source       string `json:"source,omitempty"`
 		SourceBase64 []byte `json:"source_base64,omitempty"`
+		File         string `json:"file,omitempty"`
+		Per          any    `json:"per,omitempty"`
+		Block        any    `json:"block,omitempty"`
+		SharedBytes  int    `json:"shared_bytes,omitempty"`
 	}
 	jsonStep struct {
 		Kernel      string `json:"kernel,omitempty"`
@@ -148,7 +156,10 @@ func (e *encoder) text(s string) string {
 }
 
 func (e *encoder) data(d *Data) jsonData {
-	j := jsonData{Name: e.text(d.Name), Bytes: d.Bytes, Input: d.Input, Output: d.Output}
+	j := jsonData{Name: e.text(d.Name), Bytes: d.Bytes, DType: string(d.Elem), Input: d.Input, Output: d.Output, Weights: e.text(d.Weights)}
+	if d.Shape != nil {
+		j.Shape = d.Shape
+	}
 	if d.Durability != Versioned {
 		j.Durability = d.Durability.String()
 	}
@@ -178,10 +189,16 @@ func (e *encoder) kernel(k *Kernel) jsonKernel {
 		if im.Dialect == "" {
 			e.fail("kernel %q has an implementation without a dialect", k.Name)
 		}
-		ji := jsonImpl{Dialect: e.text(string(im.Dialect)), Arch: e.text(im.Arch), Entry: e.text(im.Entry)}
-		if readable(im.Source) {
+		ji := jsonImpl{
+			Dialect: e.text(string(im.Dialect)), Arch: e.text(im.Arch), Entry: e.text(im.Entry),
+			Per: perDims(im.Per), Block: dims(im.Block), SharedBytes: im.SharedBytes,
+		}
+		switch {
+		case im.Source == nil:
+			ji.File = e.text(im.File)
+		case readable(im.Source):
 			ji.Source = string(im.Source)
-		} else {
+		default:
 			ji.SourceBase64 = im.Source
 		}
 		j.Impls = append(j.Impls, ji)
@@ -275,4 +292,18 @@ func dims(d [3]uint32) any {
 		return d[:2]
 	}
 	return d[:]
+}
+
+// perDims is dims with "all" in the place of All.
+func perDims(d [3]uint32) any {
+	if !slices.Contains(d[:], All) {
+		return dims(d)
+	}
+	out := []any{d[0], d[1], d[2]}
+	for i := range d {
+		if d[i] == All {
+			out[i] = allDimension
+		}
+	}
+	return out
 }

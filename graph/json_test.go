@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,23 +17,28 @@ import (
 const kitchenSink = `{
   "tasks": [
     {"name": "fill", "kernel": "fill", "grid": 64, "block": [32, 8], "cluster": [2, 1, 3], "shared_bytes": "1KiB",
-     "cooperative": true, "params": "AQID", "args": [0], "uses": [{"data": "A", "access": "write"}]},
+     "cooperative": true, "params": "AQID", "args": [0], "uses": [{"data": "A", "access": "write"}, {"data": "W"}]},
     {"name": "mix", "steps": [{"kernel": "scale", "grid": 6, "params": "AA=="}, {"kernel": "fill", "grid": [0, 1, 1]}],
      "uses": [{"data": "A", "offset": "1kB", "bytes": 24}, {"data": "B", "access": "readwrite", "rank": 1}],
      "after": ["fill", 0], "ops": 1.5e9, "work_bytes": "2MB", "unit": "tf32", "workspace": "1.5GiB",
      "priority": -3, "timeout": "5ms", "hint": "cuda:1", "only": ["cuda", "cpu"], "retries": -1, "gang": 2},
-    {"kernel": "scale", "grid": 1, "work_bytes": 0.5, "uses": [{"data": "C", "access": "reduce"}]}
+    {"kernel": "scale", "grid": 1, "work_bytes": 0.5, "uses": [{"data": "C", "access": "reduce"}],
+     "params": [{"int": [7, 8]}, {"float32": 0.5}, {"float64": -1e300}, {"uint64": 18446744073709551615}, {"int32": -1}]}
   ],
   "data": [
     {"name": "A", "bytes": "8MB", "durability": "volatile"},
     {"name": "B", "bytes": 7, "input": true, "output": true, "durability": "mirrored"},
-    {"name": "C", "bytes": 8e6, "input": true, "combine": "add"}
+    {"name": "C", "bytes": 8e6, "dtype": "f4", "input": true, "combine": "add"},
+    {"name": "W", "dtype": "float16", "shape": [3, 5], "weights": "w/3x5.npy"},
+    {"name": "S", "bytes": 8, "dtype": "i8", "shape": [], "input": true}
   ],
   "kernels": [
     {"name": "scale", "impls": [
       {"dialect": "ptx", "arch": "sm_75", "entry": "scale_f32", "source": ".version 6.3\n"},
       {"dialect": "spirv", "entry": "main", "source_base64": "AwIjBw=="},
-      {"dialect": "go", "entry": "scale"}]}
+      {"file": "k/scale.cu", "entry": "scale", "per": [128, "all"], "block": 128, "shared_bytes": "1KiB"},
+      {"file": "scale.spv"},
+      {"dialect": "go", "entry": "scale", "per": "all"}]}
   ]
 }`
 
@@ -42,17 +48,21 @@ func TestDecode(t *testing.T) {
 	scale := &Kernel{Name: "scale", Impls: []Impl{
 		{Dialect: PTX, Arch: "sm_75", Entry: "scale_f32", Source: []byte(".version 6.3\n")},
 		{Dialect: SPIRV, Entry: "main", Source: []byte{3, 2, 0x23, 7}},
-		{Dialect: Go, Entry: "scale"},
+		{Dialect: CUDAC, Entry: "scale", File: "k/scale.cu", Per: [3]uint32{128, All, 1}, Block: [3]uint32{128, 1, 1}, SharedBytes: 1024},
+		{Dialect: SPIRV, Entry: "main", File: "scale.spv"},
+		{Dialect: Go, Entry: "scale", Per: [3]uint32{All, 1, 1}},
 	}}
 	a := b.Data(Data{Name: "A", Bytes: 8_000_000, Durability: Volatile})
 	bb := b.Data(Data{Name: "B", Bytes: 7, Input: true, Output: true, Durability: Mirrored})
-	c := b.Data(Data{Name: "C", Bytes: 8_000_000, Input: true, Combine: add})
+	c := b.Data(Data{Name: "C", Bytes: 8_000_000, Input: true, Combine: add, Elem: F4})
+	w := b.Data(Data{Name: "W", Bytes: 30, Input: true, Elem: F2, Shape: []int64{3, 5}, Weights: "w/3x5.npy"})
+	b.Data(Data{Name: "S", Bytes: 8, Input: true, Elem: I8, Shape: []int64{}})
 	first := b.Add(Task{
 		Name: "fill",
 		Steps: []Step{{Kernel: fill, Params: []byte{1, 2, 3}, Args: []int{0}, Launch: Launch{
 			Grid: [3]uint32{64, 1, 1}, Block: [3]uint32{32, 8, 1}, Cluster: [3]uint32{2, 1, 3}, SharedBytes: 1024, Cooperative: true,
 		}}},
-		Uses: []Use{{Data: a, Access: Write}},
+		Uses: []Use{{Data: a, Access: Write}, {Data: w}},
 	})
 	b.Add(Task{
 		Name:  "mix",
@@ -62,7 +72,14 @@ func TestDecode(t *testing.T) {
 		Work:  Work{Ops: 1.5e9, Bytes: 2e6, Unit: TF32}, Workspace: 3 << 29, Priority: -3, Timeout: 5 * time.Millisecond,
 		On: Constraint{Hint: "cuda:1", Only: []string{"cuda", "cpu"}}, Retries: -1, Gang: 2,
 	})
-	b.Add(Task{Steps: steps(scale), Uses: []Use{{Data: c, Access: Reduce}}, Work: Work{Bytes: 0.5}})
+	last := Step{Kernel: scale, Launch: Grid(1)}.With(struct {
+		A, B int
+		C    float32
+		D    float64
+		E    uint64
+		F    int32
+	}{7, 8, 0.5, -1e300, math.MaxUint64, -1})
+	b.Add(Task{Steps: []Step{last}, Uses: []Use{{Data: c, Access: Reduce}}, Work: Work{Bytes: 0.5}})
 	want, err := b.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -85,18 +102,20 @@ func TestEncode(t *testing.T) {
   "data": [
     {"name":"A","bytes":8000000,"durability":"volatile"},
     {"name":"B","bytes":7,"durability":"mirrored","input":true,"output":true},
-    {"name":"C","bytes":8000000,"input":true,"combine":"add"},
+    {"name":"C","bytes":8000000,"dtype":"float32","input":true,"combine":"add"},
+    {"name":"W","bytes":30,"dtype":"float16","shape":[3,5],"input":true,"weights":"w/3x5.npy"},
+    {"name":"S","bytes":8,"dtype":"int64","shape":[],"input":true},
     {"name":"C part 0","bytes":8000000}
   ],
   "kernels": [
     {"name":"add","impls":[{"dialect":"go","entry":"add"}]},
     {"name":"fill","impls":[{"dialect":"go","entry":"fill"}]},
-    {"name":"scale","impls":[{"dialect":"ptx","arch":"sm_75","entry":"scale_f32","source":".version 6.3\n"},{"dialect":"spirv","entry":"main","source_base64":"AwIjBw=="},{"dialect":"go","entry":"scale"}]}
+    {"name":"scale","impls":[{"dialect":"ptx","arch":"sm_75","entry":"scale_f32","source":".version 6.3\n"},{"dialect":"spirv","entry":"main","source_base64":"AwIjBw=="},{"dialect":"cudac","entry":"scale","file":"k/scale.cu","per":[128,"all",1],"block":128,"shared_bytes":1024},{"dialect":"spirv","entry":"main","file":"scale.spv"},{"dialect":"go","entry":"scale","per":["all",1,1]}]}
   ],
   "tasks": [
-    {"name":"fill","kernel":"fill","grid":64,"block":[32,8],"cluster":[2,1,3],"shared_bytes":1024,"cooperative":true,"params":"AQID","args":[0],"uses":[{"data":"A","access":"write"}]},
+    {"name":"fill","kernel":"fill","grid":64,"block":[32,8],"cluster":[2,1,3],"shared_bytes":1024,"cooperative":true,"params":"AQID","args":[0],"uses":[{"data":"A","access":"write"},{"data":"W"}]},
     {"name":"mix","steps":[{"kernel":"scale","grid":6,"params":"AA=="},{"kernel":"fill","grid":0}],"uses":[{"data":"A","offset":1000,"bytes":24},{"data":"B","access":"readwrite","rank":1}],"after":["fill","fill"],"ops":1500000000,"work_bytes":2000000,"unit":"tf32","workspace":1610612736,"priority":-3,"timeout":"5ms","hint":"cuda:1","only":["cuda","cpu"],"retries":-1,"gang":2},
-    {"kernel":"scale","grid":1,"uses":[{"data":"C part 0","access":"write"}],"work_bytes":0.5},
+    {"kernel":"scale","grid":1,"params":"BwAAAAgAAAAAAAA/AAAAAJx1AIg85Df+////////////////AAAAAA==","uses":[{"data":"C part 0","access":"write"}],"work_bytes":0.5},
     {"name":"combine C","kernel":"add","grid":1,"block":1,"uses":[{"data":"C","access":"readwrite"},{"data":"C part 0"}],"ops":4000000,"work_bytes":24000000}
   ]
 }
@@ -169,10 +188,10 @@ func TestDecodeMistakes(t *testing.T) {
 		{"null", "{\"data\":\n§null}", `data must be a list, not null`},
 		{"entry of another type", "{\"data\": [\n§3]}", `data must be an object, not 3`},
 		{"data field", "{\"data\": [{\"name\": \"a\",\n§\"bites\": 3}]}",
-			`unknown field "bites" of data; known: name, bytes, durability, input, output, combine`},
+			`unknown field "bites" of data; known: name, bytes, dtype, shape, durability, input, output, combine, weights`},
 		{"kernel field", "{\"kernels\": [{\"name\": \"a\",\n§\"ptx\": 3}]}", `unknown field "ptx" of a kernel; known: name, impls`},
 		{"impl field", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\n§\"ptx\": 3}]}]}",
-			`unknown field "ptx" of an impl; known: dialect, arch, entry, source, source_base64`},
+			`unknown field "ptx" of an impl; known: dialect, arch, entry, source, source_base64, file, per, block, shared_bytes`},
 		{"task field", wrap("{\"name\": \"t\",\n§\"use\": []}"),
 			`unknown field "use" of a task; known: name, kernel, steps, uses, after, ops, work_bytes, unit, workspace, priority, timeout, hint, only, retries, gang, grid, block, cluster, shared_bytes, cooperative, params, args`},
 		{"step field", wrap("{\"steps\": [{\n§\"name\": \"k\"}]}"),
@@ -203,13 +222,40 @@ func TestDecodeMistakes(t *testing.T) {
 		{"nameless data", "{\"data\": [\n§{\"bytes\": 3}]}", `data needs a name`},
 		{"data twice", "{\"data\": [{\"name\": \"a\", \"bytes\": 3},\n§{\"name\": \"a\", \"bytes\": 3}]}", `data "a" is defined twice`},
 		{"data without bytes", "{\"data\": [\n§{\"name\": \"a\"}]}", `data "a": bad size: 0 bytes; a handle needs at least 1`},
+		{"dtype", "{\"data\": [{\"dtype\":\n§\"<f4\"}]}", `dtype must be one of float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64, bool, not "<f4"`},
+		{"shape", "{\"data\": [{\"shape\": [3,\n§-1]}]}", `shape must be from 0 to 9223372036854775807, not -1`},
+		{"shape without dtype", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 8, \"shape\": [2]}]}", `data "a": bad value: a shape needs a type of its elements`},
+		{"shape of nothing", "{\"data\": [\n§{\"name\": \"a\", \"dtype\": \"f4\", \"shape\": [2, 0, 9223372036854775807]}]}", `data "a": bad size: 0 bytes; a handle needs at least 1`},
+		{"shape of too much", "{\"data\": [\n§{\"name\": \"a\", \"dtype\": \"f4\", \"shape\": [4294967296, 4294967296]}]}",
+			`data "a": bad size: elements of float32 in the shape [4294967296 4294967296]`},
+		{"shape and bytes", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 25, \"dtype\": \"f4\", \"shape\": [2, 3]}]}",
+			`data "a": bad size: it has 25 bytes, and float32 elements in the shape [2 3] take 24`},
+		{"dtype and bytes", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 7, \"dtype\": \"u2\"}]}", `data "a": bad size: 7 bytes are no whole number of uint16 elements`},
+		{"weights that come out", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\", \"output\": true}]}", `data "a": bad value: weights are an input and no output`},
+		{"weights without file", "{\"data\": [{\"name\": \"a\", \"bytes\": 1,\n§\"weights\": \"\"}]}", `weights is the name of a file, and it is empty`},
+		{"weights that change", "{\"data\": [{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\"}], \"tasks\": [\n§{\"kernel\": \"k\", \"uses\": [{\"data\": \"a\", \"access\": \"readwrite\"}]}]}",
+			`task 0: bad value: readwrite of data "a", which has weights: they stay as they are`},
+		{"file of no dialect", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"file\": \"a.c\"}]}]}",
+			`file "a.c" has no ending that weft knows: .cu is CUDA C, .ptx is PTX, .spv is SPIR-V, .comp is GLSL`},
+		{"file of another dialect", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"file\": \"a.cu\", \"dialect\": \"ptx\"}]}]}",
+			`file "a.cu" is cudac by its ending, and the dialect says ptx`},
+		{"file without entry", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"file\": \"a.ptx\"}]}]}", `file "a.ptx" needs an entry: the name of the function to launch`},
+		{"file without name", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\n§\"file\": \"\"}]}]}", `file is the name of a file, and it is empty`},
+		{"per", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\"per\": [1,\n§\"any\"]}]}]}", `per must be a whole number, not "any"`},
+		{"shared", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\"shared_bytes\":\n§-1}]}]}", `shared_bytes must be a size, not -1`},
+		{"params of another type", wrap("{\"params\":\n§7}"), `params must be base64 or a list such as [{"int": 64}, {"float32": 0.5}], not 7`},
+		{"param without type", wrap("{\"params\": [\n§7]}"), `a parameter must be an object, not 7`},
+		{"param of two types", wrap("{\"params\": [\n§{\"int\": 7, \"float32\": 7}]}"), `a parameter has one field, its type, as {"float32": 0.5}`},
+		{"param of no type", wrap("{\"params\": [{\"int8\":\n§7}]}"), `unknown type "int8" of a parameter: ` + kinds},
+		{"param out of range", wrap("{\"params\": [{\"int\":\n§-7}]}"), `int must be from 0 to 4294967295, not -7`},
+		{"param too large", wrap("{\"params\": [{\"float32\": [1,\n§1e39]}]}"), `float32 must be within the range of a float32, not 1e39`},
 		{"nameless kernel", "{\"kernels\": [\n§{\"impls\": []}]}", `a kernel needs a name`},
 		{"kernel twice", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\"dialect\": \"go\"}]},\n§{\"name\": \"a\"}]}", `kernel "a" is defined twice`},
 		{"hollow kernel", "{\"kernels\": [\n§{\"name\": \"a\"}]}", `kernel "a" has no impls`},
 		{"no dialect", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"entry\": \"f\"}]}]}",
 			`an impl needs a dialect: go, ptx, cudac, spirv, glsl or library`},
 		{"two sources", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\"source\": \"f\",\n§\"source_base64\": \"\"}]}]}",
-			`an impl has source or source_base64, not both`},
+			`an impl has source, source_base64 or file, not source and source_base64`},
 		{"nameless kernel use", wrap("{\"kernel\":\n§\"\"}"), `unknown kernel "": define it under "kernels"`},
 		{"no kernel", wrap("\n§{\"name\": \"t\"}"), `task "t": missing implementation: no steps`},
 		{"launch without kernel", wrap("\n§{\"name\": \"t\", \"grid\": 3}"), `a step needs a kernel`},
@@ -301,6 +347,28 @@ func TestEncodeMistakes(t *testing.T) {
 		if got := fmt.Sprint(err); got != c.want && (c.want != "" || err != nil) {
 			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
 		}
+	}
+}
+
+// A short file can have tasks use very many pieces: it is refused before memory is taken.
+func TestDecodeManyPieces(t *testing.T) {
+	pieces := func(n int) error {
+		var src strings.Builder
+		fmt.Fprintf(&src, `{"data": [{"name": "x", "bytes": %d, "input": true}], "tasks": [`, n)
+		for i := range n {
+			if i > 0 {
+				src.WriteString(",\n")
+			}
+			fmt.Fprintf(&src, `{"kernel": "k", "grid": 1, "uses": [{"data": "x", "offset": %d}]}`, i)
+		}
+		_, err := Decode([]byte(src.String()+"]}"), nil)
+		return err
+	}
+	if err := pieces(1000); err != nil {
+		t.Error(err)
+	}
+	if err := pieces(9000); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "have 40504500 together, and 33554432 are the most") {
+		t.Errorf("9000 tasks that use half of 9000 pieces each: %v", err)
 	}
 }
 
