@@ -24,11 +24,13 @@ const (
 	B1 Elem = "bool"
 )
 
-// elems has every type with its short name, which ends with its size.
-var elems = []struct {
+// elemName is a type with its short name, which ends with its size.
+type elemName struct {
 	elem  Elem
 	short string
-}{
+}
+
+var elems = []elemName{
 	{F2, "f2"}, {F4, "f4"}, {F8, "f8"}, {I1, "i1"}, {I2, "i2"}, {I4, "i4"}, {I8, "i8"},
 	{U1, "u1"}, {U2, "u2"}, {U4, "u4"}, {U8, "u8"}, {B1, "b1"},
 }
@@ -45,16 +47,12 @@ func ElemOf(name string) (Elem, bool) {
 
 // Short returns the short name, such as f4, and "" for what is no type.
 func (e Elem) Short() string {
-	i := slices.IndexFunc(elems, func(x struct {
-		elem  Elem
-		short string
-	}) bool {
-		return x.elem == e
-	})
-	if i < 0 {
-		return ""
+	for _, x := range elems {
+		if x.elem == e {
+			return x.short
+		}
 	}
-	return elems[i].short
+	return ""
 }
 
 // Size returns the bytes of an element, 0 for what is no type.

@@ -8,6 +8,7 @@
 package safefile
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -93,20 +94,74 @@ func OpenInput(path string) (*os.File, error) {
 	return f, nil
 }
 
+// OpenWithin opens a regular file below a folder, by a path with slashes that another
+// person may have written: it has no part that is "." or "..", and leads over no link. The
+// folder itself is the user's choice and may be a link.
+func OpenWithin(dir, name string) (*os.File, error) {
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	local, err := filepath.Localize(name)
+	if err != nil || name == "." {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: &kindError{"no path below the folder; write it without .. and a slash in front"}}
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var seen fs.FileInfo // of the file, once the loop has ended
+	for end := range len(local) + 1 {
+		if end < len(local) && !os.IsPathSeparator(local[end]) {
+			continue
+		}
+		if seen, err = root.Lstat(local[:end]); err != nil {
+			return nil, about(path, cause(err))
+		}
+		if folder := end < len(local); !folder || !seen.IsDir() {
+			if err := regular(seen); err != nil {
+				return nil, about(path, err)
+			}
+		}
+	}
+	f, err := root.OpenFile(local, os.O_RDONLY|noWait, 0)
+	if err != nil {
+		return nil, about(path, cause(err))
+	}
+	info, err := f.Stat()
+	if err == nil && !os.SameFile(seen, info) {
+		err = about(path, &kindError{"another file was put in its place meanwhile"})
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
+// cause is an error without the system call and the path that package os put before it.
+func cause(err error) error {
+	if p := (*fs.PathError)(nil); errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
 // read reads an open file. A regular file that is too large is not begun.
 func read(f io.Reader, path string, info fs.FileInfo, limit int64) ([]byte, error) {
 	if info.Mode().IsRegular() && info.Size() > limit {
 		return nil, about(path, fmt.Errorf("%w: %d bytes, and %d are the most", ErrSize, info.Size(), limit))
 	}
 	// The file may grow while it is read, and a device has no size.
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	var b bytes.Buffer
+	if info.Mode().IsRegular() {
+		b.Grow(int(info.Size()) + bytes.MinRead) // the buffer looks for the end in so much room
+	}
+	if _, err := b.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, err
 	}
-	if int64(len(b)) > limit {
+	if int64(b.Len()) > limit {
 		return nil, about(path, fmt.Errorf("%w: more than %d bytes", ErrSize, limit))
 	}
-	return b, nil
+	return b.Bytes(), nil
 }
 
 // about puts the file in front of what is wrong with it, as package os does.

@@ -7,6 +7,8 @@ import (
 	"os"
 )
 
+const noWait = 0 // pipes are no files here
+
 func openFile(path string, _ bool) (*os.File, error) { return os.Open(path) }
 
 // own knows no owners here: a user's folders are private by default.

@@ -12,6 +12,9 @@ import (
 	"syscall"
 )
 
+// noWait is the flag with which a pipe is opened at once.
+const noWait = syscall.O_NONBLOCK
+
 // openFile opens a file for reading and returns at once whatever it is.
 func openFile(path string, follow bool) (*os.File, error) {
 	flags := os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_CLOEXEC

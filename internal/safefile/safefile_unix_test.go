@@ -216,3 +216,46 @@ func (e entry) Mode() fs.FileMode  { return e.mode }
 func (e entry) ModTime() time.Time { return time.Time{} }
 func (e entry) IsDir() bool        { return e.mode.IsDir() }
 func (e entry) Sys() any           { return &syscall.Stat_t{Uid: e.uid} }
+
+// Files below a folder are opened by paths that stay there and lead over no link; nothing
+// else is opened or waited for.
+func TestOpenWithin(t *testing.T) {
+	top := t.TempDir()
+	in := func(parts ...string) string { return filepath.Join(append([]string{top}, parts...)...) }
+	must(t, os.MkdirAll(in("m", "sub"), 0o755))
+	must(t, os.WriteFile(in("secret"), []byte("secret"), 0o600))
+	must(t, os.WriteFile(in("m", "a"), []byte("a"), 0o600))
+	must(t, os.WriteFile(in("m", "sub", "b"), []byte("b"), 0o600))
+	must(t, os.Symlink("../secret", in("m", "out")))
+	must(t, os.Symlink("a", in("m", "inside")))
+	must(t, os.Symlink("sub", in("m", "folder")))
+	must(t, os.Symlink("..", in("m", "up")))
+	must(t, syscall.Mkfifo(in("m", "pipe"), 0o600))
+	must(t, os.Symlink("m", in("link")))
+	for _, dir := range []string{in("m"), in("link")} { // the folder is the user's choice
+		for name, want := range map[string]string{
+			"a": "a", "sub/b": "b",
+			"out": "is a link", "inside": "is a link", "folder/b": "is a link", "up/secret": "is a link",
+			"pipe": "is a pipe", "sub": "is a directory", "a/b": "not a directory", "gone": "no such file", "sub/gone": "no such file",
+			"../secret": "no path below", "sub/../a": "no path below", "./a": "no path below", ".": "no path below", "": "no path below",
+			in("secret"): "no path below", "a/": "no path below", "sub//b": "no path below", "a\x00": "no path below",
+		} {
+			f, err := OpenWithin(dir, name)
+			if err != nil {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q: %v; want %q", name, err, want)
+				}
+				continue
+			}
+			b := make([]byte, 10)
+			n, _ := f.Read(b)
+			if string(b[:n]) != want {
+				t.Errorf("%q was opened and has %q; want %q", name, b[:n], want)
+			}
+			f.Close()
+		}
+	}
+	if _, err := OpenWithin(in("nowhere"), "a"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}

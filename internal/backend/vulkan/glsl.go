@@ -16,7 +16,7 @@ import (
 func compiler() (string, error) {
 	path, err := exec.LookPath("glslc")
 	if err != nil {
-		return "", fmt.Errorf("GLSL needs glslc: %w: %w; install it, or give the kernel as SPIR-V", driver.ErrUnavailable, err)
+		return "", fmt.Errorf("GLSL needs glslc: %w: %w; install it, or give the kernel as SPIR-V, which glslc -O --target-env=vulkan1.1 makes of it elsewhere", driver.ErrUnavailable, err)
 	}
 	return path, nil
 }
