@@ -97,6 +97,8 @@ var house = []room{
 		why: "merging replicas is a graph that the runtime runs; what updates them is the caller's"},
 	{pkg: "pipeline", imports: []string{".", "graph", "machine", "trace", "internal/text"},
 		why: "a stream meets devices through the runtime, which decides where and when"},
+	{pkg: "model", imports: []string{".", "graph", "internal/safefile", "internal/text"},
+		why: "a model is run through the public face of the runtime, by its files alone: it must not know a workload or a backend"},
 	{pkg: "workload", imports: []string{".", "graph", "machine", "sched"},
 		why: "what workloads have in common is how they meet the runtime"},
 	{pkg: "internal/workloadtest", imports: []string{".", "workload"},

@@ -1,0 +1,73 @@
+package model_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/model"
+	"github.com/weft-run/weft/workload/conv"
+)
+
+//go:generate ../workload/spirv.sh ../examples/blur/blur.comp
+
+// A model is loaded from a folder, its weights are put on the devices once, and it is run
+// with slices or with arrays of NumPy's format. Here it uses a Go function of a workload.
+func Example() {
+	ctx := context.Background()
+	m, err := model.Load(model.Dir("../examples/blur"), "blur.json", model.Limits{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(m.Ports())
+
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu/2", NoCalibrate: true, Funcs: conv.Funcs()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	p, err := m.Prepare(rt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Release()
+
+	src, err := os.ReadFile("../examples/blur/image.npy")
+	if err != nil {
+		log.Fatal(err)
+	}
+	image, err := model.ParseNPY(src)
+	if err != nil {
+		log.Fatal(err)
+	}
+	smooth := make([]float32, 2*24*32)
+	report, err := p.Run(ctx, image.As("image"), model.Bind("smooth", smooth))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Executed, "tasks;", "the edge of the square is", smooth[8*32+12], "and its corner", smooth[8*32+8])
+	// Output:
+	// [image float32 [2 24 32] smooth float32 [2 24 32]]
+	// 2 tasks; the edge of the square is 0.75 and its corner 0.5625
+}
+
+// The elements of an array are read as numbers of its type.
+func ExampleValues() {
+	src, err := os.ReadFile("../examples/blur/gauss.npy")
+	if err != nil {
+		log.Fatal(err)
+	}
+	a, err := model.ParseNPY(src)
+	if err != nil {
+		log.Fatal(err)
+	}
+	xs, err := model.Values[float32](a)
+	fmt.Println(a.Elem, a.Shape, xs[4], err)
+	_, err = model.Values[int32](a)
+	fmt.Println(err)
+	// Output:
+	// float32 [3 3] 0.25 <nil>
+	// bad array: it holds float32, not int32
+}
