@@ -10,18 +10,18 @@ import (
 type Elem string
 
 const (
-	F2 Elem = "float16"
-	F4 Elem = "float32"
-	F8 Elem = "float64"
-	I1 Elem = "int8"
-	I2 Elem = "int16"
-	I4 Elem = "int32"
-	I8 Elem = "int64"
-	U1 Elem = "uint8"
-	U2 Elem = "uint16"
-	U4 Elem = "uint32"
-	U8 Elem = "uint64"
-	B1 Elem = "bool"
+	F2 Elem = "float16" // IEEE half precision
+	F4 Elem = "float32" // IEEE single precision
+	F8 Elem = "float64" // IEEE double precision
+	I1 Elem = "int8"    // 8 bits with a sign
+	I2 Elem = "int16"   // 16 bits with a sign
+	I4 Elem = "int32"   // 32 bits with a sign
+	I8 Elem = "int64"   // 64 bits with a sign
+	U1 Elem = "uint8"   // 8 bits without a sign
+	U2 Elem = "uint16"  // 16 bits without a sign
+	U4 Elem = "uint32"  // 32 bits without a sign
+	U8 Elem = "uint64"  // 64 bits without a sign
+	B1 Elem = "bool"    // a byte that is 0 or 1
 )
 
 // elemName is a type with its short name, which ends with its size.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
@@ -26,15 +27,22 @@ import (
 func newRun() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
-		Use:   "run WORKLOAD",
-		Short: "Run a workload on this machine",
+		Use:   "run WORKLOAD|FILE",
+		Short: "Run a workload or a graph of your own on this machine",
 		Long: `Run a workload on this machine: find its devices, cut the work among them, run
 it, check the result and report. "demo" is a short simulated tour of what weft
-does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.`,
-		Args: terminal.OneOf("workload"),
-		RunE: func(*cobra.Command, []string) error { return nil },
+does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.
+
+A FILE is a graph of your own in JSON. Its kernels are files beside it (.cu is
+CUDA C, .ptx, .spv is SPIR-V, .comp is GLSL, which glslc compiles), or for CPU
+cores the Go functions of the workloads, by name. Inputs come from files and
+outputs go to files: .npy in NumPy's format, or .bin, the elements alone.`,
+		Example: `  weft run gemm
+  weft run examples/blur/blur.json \
+      --bind image=examples/blur/image.npy --out smooth=smooth.npy`,
 	}
 	s.bind(c.PersistentFlags())
+	graphFlags(c, &s)
 	s.complete(c)
 	for _, w := range catalog.All() {
 		c.AddCommand(newWorkload(w, &s))
@@ -43,7 +51,7 @@ does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.
 	return c
 }
 
-// live is a call of `weft run WORKLOAD`.
+// live is a call of `weft run` for a workload or a graph.
 type live struct {
 	settings *settings
 	options  weft.Options
@@ -65,16 +73,10 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	order := w.Flags(c.Flags())
-	c.Flags().IntVarP(&l.repeat, "repeat", "r", 4, "how often to run; predictions need about three runs to settle")
+	l.flags(c.Flags(), 4)
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
-	c.Flags().BoolVar(&l.asJSON, "json", false, "write the report as JSON")
-	c.Flags().BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
-	c.Flags().StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace; - is standard output")
-	c.RunE = func(c *cobra.Command, _ []string) (err error) {
-		if l.repeat < 1 {
-			return terminal.Usagef("--repeat %d: run at least once", l.repeat)
-		}
-		if l.options, err = l.settings.options(); err != nil {
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := l.settle(); err != nil {
 			return err
 		}
 		// Large inputs take seconds to make.
@@ -90,25 +92,55 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 	return c
 }
 
-// run runs a job as often as asked, checks the last result and prints the report. An
-// interrupt ends it with a report of what was done until then.
-func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
-	var out *terminal.Output
+// flags adds the flags that workloads and graphs have.
+func (l *live) flags(f *pflag.FlagSet, repeat int) {
+	f.IntVarP(&l.repeat, "repeat", "r", repeat, "how often to run; predictions need about three runs to settle")
+	f.BoolVar(&l.asJSON, "json", false, "write the report as JSON")
+	f.BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
+	f.StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace; - is standard output")
+}
+
+// settle makes options of the flags.
+func (l *live) settle() (err error) {
+	if l.repeat < 1 {
+		return terminal.Usagef("--repeat %d: run at least once", l.repeat)
+	}
+	l.options, err = l.settings.options()
+	return err
+}
+
+// open opens a runtime, and the file for a trace where one is wanted. The caller calls
+// done.
+func (l *live) open(c *cobra.Command) (rt *weft.Runtime, out *terminal.Output, done func(), err error) {
+	done = func() {}
 	if l.trace != "" {
 		l.options.Trace = minEvents
 		if out, err = terminal.OpenOutput(c, l.trace); err != nil {
-			return err
+			return nil, nil, done, err
 		}
-		defer out.Close()
+		done = func() { out.Close() }
 	}
 	if l.explain {
 		l.options.Explain = func(e sched.Explanation) { l.why = append(l.why, e) }
 	}
-	rt, err := open(c.Context(), l.options, c.ErrOrStderr())
+	if rt, err = open(c.Context(), l.options, c.ErrOrStderr()); err != nil {
+		return nil, nil, done, err
+	}
+	closeOutput := done
+	return rt, out, func() {
+		rt.Close()
+		closeOutput()
+	}, nil
+}
+
+// run runs a job as often as asked, checks the last result and prints the report. An
+// interrupt ends it with a report of what was done until then.
+func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
+	rt, out, closeAll, err := l.open(c)
+	defer closeAll()
 	if err != nil {
 		return err
 	}
-	defer rt.Close()
 	done, err := workload.Feed(rt, job)
 	if err != nil {
 		return err
@@ -127,35 +159,42 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 		return err
 	}
 	p.Finish()
+	return l.report(c, rt, rep, last, out, trace.Names{
+		Task:   func(run int32, t graph.TaskID) string { return fmt.Sprintf("%s task %d", job.Name(), t) },
+		Kernel: func(int32, graph.TaskID) string { return job.Whole().Steps[0].Kernel.Name },
+	}, err)
+}
+
+// report writes the trace, if one is wanted, and the report. interrupted is why runs ended
+// early, nil if they did not.
+func (l *live) report(c *cobra.Command, rt *weft.Runtime, rep *liveReport, last *workload.Result, out *terminal.Output, names trace.Names, interrupted error) error {
 	rep.fill(last)
-	rep.Interrupted = err != nil
+	rep.Interrupted = interrupted != nil
 	if out != nil {
-		if err := out.Replace(func(w io.Writer) error { return saveTrace(w, rt, job) }); err != nil {
+		if err := out.Replace(func(w io.Writer) error { return trace.WriteChrome(w, rt.Machine(), rt.Trace(), names) }); err != nil {
 			return err
 		}
 	}
 	if l.explain {
 		rep.Explain = reasonsOf(rt, last, l.why)
 	}
-	if failed := terminal.Print(c, l.asJSON, rep, func(b *bytes.Buffer) error {
+	if err := terminal.Print(c, l.asJSON, rep, func(b *bytes.Buffer) error {
 		rep.text(b)
 		if l.explain {
 			l.reasons(b, rt, last)
 		}
 		return nil
-	}); failed != nil {
-		return failed
+	}); err != nil {
+		return err
 	}
-	return err // nil, or the interrupt
+	return interrupted
 }
 
 // runs runs the job. last is the last run that ended, or the first one as far as it
 // came; nil if that did nothing.
 func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *terminal.Progress) (rep *liveReport, last *workload.Result, err error) {
-	rep = &liveReport{Runs: []runRow{}, Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices))}
-	for _, d := range rt.Devices() {
-		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
-	}
+	rep = newReport(rt, job.Name())
+	rep.Class = string(workload.ClassOn(job, rt.Machine().Devices))
 	for i := range l.repeat {
 		p.At("%s", job.Name())
 		l.why = l.why[:0]
@@ -182,6 +221,15 @@ func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *
 	return rep, last, nil
 }
 
+// newReport returns the report of no runs yet.
+func newReport(rt *weft.Runtime, job string) *liveReport {
+	rep := &liveReport{Runs: []runRow{}, Job: job}
+	for _, d := range rt.Devices() {
+		rep.Devices = append(rep.Devices, deviceRow{Name: d.Name, Model: d.Model, Cores: d.ComputeUnits})
+	}
+	return rep
+}
+
 // judge puts the result and what its check says into the report.
 func (l *live) judge(ctx context.Context, job workload.Job, rep *liveReport, p *terminal.Progress) error {
 	if s, ok := job.(workload.Summarised); ok {
@@ -206,7 +254,10 @@ func (l *live) judge(ctx context.Context, job workload.Job, rep *liveReport, p *
 
 // reasons writes why the work was cut and placed as it was.
 func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result) {
-	fmt.Fprintf(b, "\nPartitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), terminal.Short(res.Partition.Completion), res.Partition.Balance)
+	fmt.Fprintln(b)
+	if len(res.Partition.Ranges) > 0 { // a graph of the user's is not cut
+		fmt.Fprintf(b, "Partitioner %s, predicted completion %s, balance %.2f:\n", cmp.Or(l.options.Partitioner, sched.DefaultPartitioner), terminal.Short(res.Partition.Completion), res.Partition.Balance)
+	}
 	if res.Partition.Why != "" {
 		fmt.Fprintf(b, "  %s\n", res.Partition.Why)
 	}
@@ -250,22 +301,15 @@ func writeTuning(b *bytes.Buffer, tuned []weft.Tuned) {
 	}
 }
 
-func saveTrace(w io.Writer, rt *weft.Runtime, job workload.Job) error {
-	names := trace.Names{
-		Task:   func(run int32, t graph.TaskID) string { return fmt.Sprintf("%s task %d", job.Name(), t) },
-		Kernel: func(int32, graph.TaskID) string { return job.Whole().Steps[0].Kernel.Name },
-	}
-	return trace.WriteChrome(w, rt.Machine(), rt.Trace(), names)
-}
-
 // liveReport is the report of all runs.
 type liveReport struct {
 	Job     string      `json:"job"`
-	Class   string      `json:"class"`
+	Class   string      `json:"class,omitempty"` // of a workload
 	Devices []deviceRow `json:"devices"`
 	Runs    []runRow    `json:"runs"`             // not nil, so that JSON always has a list
 	Way     string      `json:"way,omitempty"`    // that the last run took, where there were several
 	Result  string      `json:"result,omitempty"` // in a few words, where the job has them
+	Files   []string    `json:"files,omitempty"`  // with the outputs of a graph
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
@@ -399,7 +443,11 @@ func (r *liveReport) fill(last *workload.Result) {
 func (r *liveReport) learned(i int) bool { return r.Runs[i].Samples > 0 }
 
 func (r *liveReport) text(w io.Writer) {
-	fmt.Fprintf(w, "%s on %s, class %s\n\n", r.Job, terminal.Count(len(r.Devices), "device"), r.Class)
+	fmt.Fprintf(w, "%s on %s", r.Job, terminal.Count(len(r.Devices), "device"))
+	if r.Class != "" {
+		fmt.Fprintf(w, ", class %s", r.Class)
+	}
+	fmt.Fprint(w, "\n\n")
 	rows := [][]any{{"run", "took", "predicted", "off", "rate"}}
 	first := max(len(r.Runs)-terminal.MaxRows, 0) // the last ones
 	for i := first; i < len(r.Runs); i++ {
@@ -447,6 +495,9 @@ func (r *liveReport) text(w io.Writer) {
 	if r.Result != "" {
 		fmt.Fprintf(w, "Result: %s.\n", r.Result)
 	}
+	if len(r.Files) > 0 {
+		fmt.Fprintf(w, "Written: %s.\n", strings.Join(r.Files, ", "))
+	}
 	switch {
 	case r.Checked:
 		fmt.Fprintln(w, "The result agrees with an independent reference.")
@@ -454,6 +505,10 @@ func (r *liveReport) text(w io.Writer) {
 			fmt.Fprintf(w, "  The chance that %s goes unseen is %s.\n", m.What, terminal.Chance(m.Chance))
 		}
 	case r.Interrupted:
-		fmt.Fprintf(w, "Interrupted after %s; the result was not checked.\n", terminal.Count(len(r.Runs), "run"))
+		left := "no output was written" // of a graph
+		if r.Class != "" {
+			left = "the result was not checked"
+		}
+		fmt.Fprintf(w, "Interrupted after %s; %s.\n", terminal.Count(len(r.Runs), "run"), left)
 	}
 }

@@ -1,0 +1,369 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/model"
+	"github.com/weft-run/weft/trace"
+	"github.com/weft-run/weft/workload"
+)
+
+// graphRun is a call of `weft run FILE`.
+type graphRun struct {
+	live
+	binds, outs []string // name=file
+	model       *model.Model
+	inputs      map[string]*model.Array // from files, by port
+	outputs     []*outputFile
+}
+
+// graphFlags makes the command that has workloads below it run graphs as well.
+func graphFlags(c *cobra.Command, s *settings) {
+	r := &graphRun{live: live{settings: s}}
+	f := c.Flags()
+	f.StringArrayVar(&r.binds, "bind", nil, "the `NAME=FILE` of an input of the graph; once for each")
+	f.StringArrayVar(&r.outs, "out", nil, "the `NAME=FILE` that an output of the graph is written to, whole or not at all")
+	r.flags(f, 1)
+	c.Args = func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0 || !namesFile(args[0]):
+			return terminal.OneOf("workload")(c, args)
+		case len(args) > 1:
+			return fmt.Errorf("run takes one graph; %q is too much", args[1])
+		}
+		return nil
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := r.settle(); err != nil {
+			return err
+		}
+		defer func() {
+			for _, o := range r.outputs {
+				o.discard()
+			}
+		}()
+		if err := r.load(args[0]); err != nil {
+			return err
+		}
+		return r.run(c, args[0])
+	}
+}
+
+// namesFile reports whether an argument is meant as a file and not as a workload.
+func namesFile(arg string) bool {
+	if strings.HasSuffix(arg, ".json") || strings.ContainsRune(arg, filepath.Separator) || strings.Contains(arg, "/") {
+		return true
+	}
+	_, err := os.Stat(arg)
+	return err == nil
+}
+
+// load reads the graph and its inputs and opens its outputs, so that mistakes are told
+// before anything is computed.
+func (r *graphRun) load(file string) (err error) {
+	base := filepath.Base(file)
+	if r.model, err = model.Load(model.Dir(filepath.Dir(file)), base, model.Limits{}); err != nil {
+		if at := (*graph.SyntaxError)(nil); errors.As(err, &at) {
+			return located(file, err)
+		}
+		return terminal.Usagef("%s: %s", file, strings.TrimPrefix(err.Error(), base+": "))
+	}
+	bytes := int64(0)
+	for _, p := range r.model.Ports() {
+		bytes += 2 * p.Bytes // what was read, and what a run is given; Limits keep it from overflowing
+	}
+	if err := host.Enough(file, bytes); err != nil {
+		return err
+	}
+	if err := r.readInputs(); err != nil {
+		return terminal.Usage(err)
+	}
+	if err := r.openOutputs(); err != nil {
+		return terminal.Usage(err)
+	}
+	return nil
+}
+
+// pairs parses flags of the form name=file into files by port.
+func (r *graphRun) pairs(flag string, values []string) (map[string]string, error) {
+	files := make(map[string]string)
+	for _, v := range values {
+		name, file, ok := strings.Cut(v, "=")
+		if !ok || name == "" || file == "" {
+			return nil, fmt.Errorf("--%s %q: it must be a name and a file, as in x=x.npy", flag, v)
+		}
+		if _, err := r.model.Port(name); err != nil {
+			return nil, fmt.Errorf("--%s %s: %w", flag, v, err)
+		}
+		if files[name] != "" {
+			return nil, fmt.Errorf("--%s %s: %s has a file already: %s", flag, v, name, files[name])
+		}
+		files[name] = file
+	}
+	return files, nil
+}
+
+// readInputs reads the files of all inputs.
+func (r *graphRun) readInputs() error {
+	files, err := r.pairs("bind", r.binds)
+	if err != nil {
+		return err
+	}
+	r.inputs = make(map[string]*model.Array)
+	var missing []string
+	for _, p := range r.model.Ports() {
+		switch file := files[p.Name]; {
+		case file == "" && p.Input:
+			missing = append(missing, p.String())
+		case file != "" && !p.Input:
+			return fmt.Errorf("--bind %s=%s: %s is an output; --out %s=FILE writes it", p.Name, file, p.Name, p.Name)
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("inputs without a file: %s; give --bind NAME=FILE for each", strings.Join(missing, ", "))
+	}
+	for _, p := range r.model.Ports() {
+		file := files[p.Name]
+		if file == "" {
+			continue
+		}
+		src, err := safefile.ReadNamed(file, p.MaxFile())
+		if err != nil {
+			return terminal.FileError(file, err)
+		}
+		if r.inputs[p.Name], err = p.Parse(file, src); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openOutputs opens the files of outputs.
+func (r *graphRun) openOutputs() error {
+	files, err := r.pairs("out", r.outs)
+	if err != nil {
+		return err
+	}
+	for _, p := range r.model.Ports() {
+		file := files[p.Name]
+		if file == "" {
+			continue
+		}
+		if !p.Output {
+			return fmt.Errorf("--out %s=%s: %s is an input and no output", p.Name, file, p.Name)
+		}
+		switch filepath.Ext(file) {
+		case ".bin":
+		case ".npy":
+			if p.Elem == "" {
+				return fmt.Errorf("--out %s=%s: the graph states no dtype of %s, which NumPy's format needs; state it, or write a .bin file", p.Name, file, p.Name)
+			}
+		default:
+			return fmt.Errorf("--out %s=%s: the file must end in .npy, for NumPy's format, or in .bin, for the elements alone", p.Name, file)
+		}
+		o := &outputFile{port: p.Name, path: filepath.Clean(file), npy: filepath.Ext(file) == ".npy"}
+		if to, err := filepath.EvalSymlinks(file); err == nil { // what a link leads to is replaced, and not the link
+			o.path = to
+		}
+		if same := slices.IndexFunc(r.outputs, func(q *outputFile) bool { return q.path == o.path }); same >= 0 {
+			return fmt.Errorf("--out %s=%s: %s is written there already", p.Name, file, r.outputs[same].port)
+		}
+		if err := o.create(); err != nil {
+			return terminal.FileError(file, err)
+		}
+		r.outputs = append(r.outputs, o)
+	}
+	return nil
+}
+
+// memory is what a run is given for a port.
+type memory struct {
+	array *model.Array
+	start []byte // the value of an output that is an input too, which a run replaces
+}
+
+// bind makes memory for all ports that devices copy from and to directly. The caller
+// calls free.
+func (r *graphRun) bind(rt *weft.Runtime) (mem map[string]memory, free func(), err error) {
+	var buffers []*weft.Buffer[byte]
+	free = func() {
+		for _, b := range buffers {
+			b.Release()
+		}
+	}
+	mem = make(map[string]memory)
+	for _, p := range r.model.Ports() {
+		b, err := weft.NewBuffer[byte](rt, int(p.Bytes))
+		if err != nil {
+			return nil, free, err
+		}
+		buffers = append(buffers, b)
+		var m memory
+		if m.array, err = p.Array(b.Slice()); err != nil {
+			return nil, free, err
+		}
+		if in := r.inputs[p.Name]; in != nil {
+			copy(m.array.Bytes, in.Bytes)
+			if p.Output {
+				m.start = in.Bytes
+			}
+		}
+		mem[p.Name] = m
+	}
+	return mem, free, nil
+}
+
+// run runs the graph as often as asked, writes the outputs and prints the report.
+func (r *graphRun) run(c *cobra.Command, file string) error {
+	rt, out, done, err := r.open(c)
+	defer done()
+	if err != nil {
+		return err
+	}
+	ready, err := r.model.Prepare(rt)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", file, err)
+		if errors.Is(err, weft.ErrNoFunc) { // a mistake in the file
+			return terminal.Usage(err)
+		}
+		return err
+	}
+	defer ready.Release()
+	mem, free, err := r.bind(rt)
+	defer free()
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	p := terminal.StartProgress(c.ErrOrStderr(), r.asJSON, "run", r.repeat)
+	defer p.Finish()
+	rep := newReport(rt, file)
+	last, err := r.runs(c.Context(), ready, rep, mem, p)
+	if err != nil && (last == nil || !errors.Is(err, context.Canceled)) {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	p.Finish()
+	if err == nil {
+		for _, o := range r.outputs {
+			if err := o.commit(mem[o.port].array); err != nil {
+				return terminal.FileError(o.path, err)
+			}
+			rep.Files = append(rep.Files, o.path)
+		}
+	}
+	g := ready.Graph()
+	return r.report(c, rt, rep, last, out, trace.Names{
+		Task:   func(_ int32, t graph.TaskID) string { return g.TaskName(t) },
+		Kernel: func(_ int32, t graph.TaskID) string { return g.Task(t).Steps[0].Kernel.Name },
+	}, err)
+}
+
+// runs runs the graph. last is the last run that ended, or the first one as far as it
+// came; nil if that did nothing.
+func (r *graphRun) runs(ctx context.Context, ready *model.Prepared, rep *liveReport, mem map[string]memory, p *terminal.Progress) (last *workload.Result, err error) {
+	g := ready.Graph()
+	ops := 0.0
+	for i := range g.NumTasks() {
+		ops += g.Task(graph.TaskID(i)).Work.Ops
+	}
+	bindings := make([]model.Binding, 0, len(mem))
+	for _, p := range r.model.Ports() {
+		bindings = append(bindings, mem[p.Name].array.As(p.Name))
+	}
+	for range r.repeat {
+		p.At("%s", rep.Job)
+		r.why = r.why[:0]
+		for _, m := range mem {
+			copy(m.array.Bytes, m.start)
+		}
+		expected, err := ready.Predict(ctx)
+		if err != nil {
+			return last, err
+		}
+		p.Expect(expected.Median)
+		report, err := ready.Run(ctx, bindings...)
+		res := &workload.Result{Report: report, Tasks: g.NumTasks(), Prediction: expected, Predicted: expected.Median}
+		if err != nil {
+			if last == nil && report != nil {
+				last = res
+			}
+			return last, err
+		}
+		took := report.Elapsed()
+		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: expected.Samples, Rate: rate(ops, took)})
+		last = res
+		p.Add()
+	}
+	return last, nil
+}
+
+// rate puts the speed of a run into words, if its tasks state their work.
+func rate(ops float64, took time.Duration) string {
+	if ops == 0 || took <= 0 {
+		return "-"
+	}
+	return terminal.SI(ops/took.Seconds(), "OP/s")
+}
+
+// outputFile is a file that an output is written to. Until it is committed there is a
+// temporary file beside it, and what was in it stays.
+type outputFile struct {
+	port, path string
+	npy        bool
+	temp       *os.File // nil once it is committed or discarded
+}
+
+// create makes the temporary file.
+func (o *outputFile) create() (err error) {
+	if info, err := os.Stat(o.path); err == nil && !info.Mode().IsRegular() {
+		return errors.New("is no regular file; outputs replace a file")
+	}
+	o.temp, err = os.OpenFile(fmt.Sprintf("%s.%08x.tmp", o.path, rand.Uint32()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	return err
+}
+
+// commit writes an array and puts it in the place of what was there.
+func (o *outputFile) commit(a *model.Array) (err error) {
+	if o.npy {
+		err = a.WriteNPY(o.temp)
+	} else {
+		_, err = o.temp.Write(a.Bytes)
+	}
+	if err == nil {
+		err = o.temp.Sync()
+	}
+	if closed := o.temp.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(o.temp.Name(), o.path)
+	}
+	if err != nil {
+		_ = os.Remove(o.temp.Name()) // the first error says more
+	}
+	o.temp = nil
+	return err
+}
+
+// discard removes the temporary file of an output that was not committed.
+func (o *outputFile) discard() {
+	if o.temp != nil {
+		_ = o.temp.Close() // nothing in it is wanted
+		_ = os.Remove(o.temp.Name())
+		o.temp = nil
+	}
+}
