@@ -265,11 +265,25 @@ func (r *graphRun) run(c *cobra.Command, file string) error {
 			rep.Files = append(rep.Files, o.path)
 		}
 	}
-	g := ready.Graph()
-	return r.report(c, rt, rep, last, out, trace.Names{
-		Task:   func(_ int32, t graph.TaskID) string { return g.TaskName(t) },
-		Kernel: func(_ int32, t graph.TaskID) string { return g.Task(t).Steps[0].Kernel.Name },
-	}, err)
+	return r.report(c, rt, rep, last, out, namesOf(ready.Graph()), err)
+}
+
+// namesOf is how a trace names the tasks and kernels of a graph; some events have no task.
+func namesOf(g *graph.Graph) trace.Names {
+	return trace.Names{
+		Task: func(_ int32, t graph.TaskID) string {
+			if t < 0 || int(t) >= g.NumTasks() {
+				return ""
+			}
+			return g.TaskName(t)
+		},
+		Kernel: func(_ int32, t graph.TaskID) string {
+			if t < 0 || int(t) >= g.NumTasks() {
+				return ""
+			}
+			return g.Task(t).Steps[0].Kernel.Name
+		},
+	}
 }
 
 // runs runs the graph. last is the last run that ended, or the first one as far as it
