@@ -6,10 +6,11 @@ layout(local_size_x = 64) in;
 layout(std430, binding = 0) readonly buffer Images { float image[]; };
 layout(std430, binding = 1) readonly buffer Filter { float weight[]; };
 layout(std430, binding = 2) writeonly buffer Results { float smoothed[]; };
+//params: graph.Conv2D
 layout(push_constant) uniform Params {
-	uint n, c, h, w; // images, their channels, rows and columns
-	uint k, r, s;    // filters, their rows and columns
-	uint stride, pad;
+	uint n, c, h, w; // images, and their channels, rows and columns
+	uint k, r, s; // filters, and their rows and columns
+	uint stride, pad; // from one result to the next, and zeros on each side of an image
 };
 
 void main() {

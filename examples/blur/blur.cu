@@ -1,8 +1,9 @@
 // Blurs images with a filter, a block to a row. What lies outside of an image is black.
+//params: graph.Conv2D
 struct Params {
-	unsigned n, c, h, w; // images, their channels, rows and columns
-	unsigned k, r, s;    // filters, their rows and columns
-	unsigned stride, pad;
+	unsigned n, c, h, w; // images, and their channels, rows and columns
+	unsigned k, r, s; // filters, and their rows and columns
+	unsigned stride, pad; // from one result to the next, and zeros on each side of an image
 };
 
 extern "C" __global__ void blur(const float *image, const float *weight, float *smoothed, Params p) {

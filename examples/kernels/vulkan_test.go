@@ -3,9 +3,12 @@
 package main
 
 import (
+	"math"
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/model"
+	"github.com/weft-run/weft/workload/conv"
 )
 
 // SPIR-V runs in a worker process, alone and beside the cores, and so does GLSL,
@@ -39,6 +42,43 @@ func TestApplyVulkan(t *testing.T) {
 			if want := 1 + 2*float32(i%1000); y[i] != want {
 				t.Fatalf("element %d of %d is %v, want %v", i, n, y[i], want)
 			}
+		}
+	}
+}
+
+// The graph beside this example has the same results by its shader as by the Go function.
+func TestVulkanBlur(t *testing.T) {
+	m, err := model.Load(model.Dir("../blur"), "blur.json", model.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := make([]float32, 2*24*32)
+	for i := range image {
+		image[i] = float32(i*i%101) / 100
+	}
+	results := make(map[string][]float32)
+	for _, devices := range []string{"cpu", "vulkan"} {
+		rt, err := weft.Open(t.Context(), weft.Options{Devices: devices, NoCalibrate: true, CacheDir: "off", Funcs: conv.Funcs()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rt.Close()
+		p, err := m.Prepare(rt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Release()
+		for range 2 { // the second has the weights on the device
+			smooth := make([]float32, len(image))
+			if _, err := p.Run(t.Context(), model.Bind("image", image), model.Bind("smooth", smooth)); err != nil {
+				t.Fatalf("%s: %v", devices, err)
+			}
+			results[devices] = smooth
+		}
+	}
+	for i, want := range results["cpu"] {
+		if got := results["vulkan"][i]; math.Abs(float64(got-want)) > 1e-5 {
+			t.Fatalf("pixel %d is %v by the shader and %v by the Go function", i, got, want)
 		}
 	}
 }
