@@ -210,6 +210,33 @@ func TestRunGraphUndone(t *testing.T) {
 	}
 }
 
+// Parameters that do not fit the buffers of a Go function fail its task, in one line.
+func TestRunGraphBadParams(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("a.bin", make([]byte, 16), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for kernel, params := range map[string]string{
+		"gemm.rows": "10000, 10000, 10000", "gemm.packed": "10000, 10000, 10000", "tropical.rows": "10000, 10000, 10000",
+		"conv.images": "1, 1, 1000, 1000, 1, 3, 3, 1, 1", "collective.sum.f32": "100000, 2, 1, 0", "collective.max.f64": "4, 9, 1, 0",
+		"merkle.root": "7", "reduce.sum": "100000", "gemm.pack": "4",
+	} {
+		src := `{"data": [{"name": "a", "bytes": 16, "input": true}, {"name": "b", "bytes": 16, "output": true}, {"name": "c", "bytes": 16, "output": true}],
+			"tasks": [{"kernel": "` + kernel + `", "grid": 4, "retries": -1, "params": [{"int": [` + params + `]}],
+			"uses": [{"data": "a"}, {"data": "b", "access": "write"}, {"data": "c", "access": "write"}]}]}`
+		if err := os.WriteFile("g.json", []byte(src), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		code, _, stderr := runWeft(strings.Fields("run g.json --bind a=a.bin --out b=b.bin" + quick)...)
+		if code != exitFailure || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, `weft: g.json: task "task 0" on cpu:`) {
+			t.Errorf("%s: status %d, %s", kernel, code, stderr)
+		}
+	}
+	if left, _ := filepath.Glob("b.bin*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
 // What a link leads to is replaced, and the link stays.
 func TestRunGraphLink(t *testing.T) {
 	addingFiles(t)
