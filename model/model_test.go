@@ -228,6 +228,10 @@ func TestLoadRefuses(t *testing.T) {
 		}, Limits{}},
 		{`m.json: too large: `, nil, Limits{Text: 100}},
 		{`m.json: kernel "scale": scale.cu: too large: 37 bytes, and 36 are the most`, nil, Limits{Sources: 36}},
+		{`m.json: kernel "scale": more.cu: too large: 37 bytes, and 3 are the most`, func(f fstest.MapFS) {
+			replace(`{"file": "scale.cu", "entry": "scale"}`, `{"file": "scale.cu", "entry": "scale"}, {"file": "more.cu", "entry": "scale"}`)(f)
+			f["more.cu"] = f["scale.cu"]
+		}, Limits{Sources: 40}},
 		{`m.json: too large: its data take more than 47`, nil, Limits{Data: 47}},
 		{`m.json: too large: its data take more than 1TiB`, replace(`"grid": 4`, `"grid": 4, "workspace": 1e15`), Limits{}},
 		{`m.json: line 3: data "x": bad size: elements of float32 in the shape`, replace(`[2, 2]`, `[4611686018427387904, 4]`), Limits{}},

@@ -148,10 +148,7 @@ func (m *Model) check(bs []Binding) error {
 		if err != nil {
 			return err
 		}
-		if bound[b.name] {
-			return fmt.Errorf("data %q is bound twice", b.name)
-		}
-		bound[b.name] = true
+		bound[b.name] = true // the runtime looks for those that are bound twice
 		if err := p.fits(b.elem, b.shape, b.bytes); err != nil {
 			return fmt.Errorf("what is bound to data %q: %w", b.name, err)
 		}

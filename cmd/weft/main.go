@@ -2,6 +2,7 @@
 // machines that are only described, with the same engine.
 //
 //	weft run gemm                 run a workload here, check it, report
+//	weft run graph.json           run a graph of the user's own
 //	weft run demo                 a short guided tour, simulated
 //	weft devices, weft doctor     what this machine has
 //	weft bench overhead           what a task costs beside its work
@@ -12,7 +13,7 @@
 //
 // Files: main.go (exit status, errors), options.go (flags of the runtime), input.go
 // (files and names that arguments give), then one for each subcommand; demo.go and
-// simulation.go belong to run and sim. Benchmarks are in internal/bench, workloads
+// run_graph.go belong to run, simulation.go to sim. Benchmarks are in internal/bench, workloads
 // in internal/catalog, tables and help in internal/terminal.
 package main
 
