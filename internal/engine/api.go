@@ -31,6 +31,7 @@
 //	failure         recover.go (retries, losses), health.go (ladder, telemetry), swap.go
 //	                (drain, spares), timeout.go, limit.go (automatic timeouts), detach.go
 //	                (calls that do not end), giveup.go (runs that are not waited for)
+//	watching        notice.go (notices, the progress of runs)
 //	checks          check.go, check_on.go, check_values_on.go (with -tags invariants),
 //	                check_off.go
 package engine

@@ -96,14 +96,19 @@ func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
 	d := &e.devs[dev]
 	from := d.state
 	d.state = to
-	if e.o.Changed == nil || from == to {
+	if e.o.Changed == nil && e.watch == nil || from == to {
 		return
 	}
 	c := StateChange{Device: dev, From: from, To: to}
 	if to == Lost || to == Broken {
 		c.Cause = d.cause
 	}
-	e.o.Changed(c)
+	if e.o.Changed != nil {
+		e.o.Changed(c)
+	}
+	if e.watch != nil {
+		e.send(&Notice{Kind: DeviceChanged, Device: dev, Task: graph.NoTask, Change: c, Err: c.Cause}, nil)
+	}
 }
 
 // DeviceStatus is the engine's knowledge of a device.

@@ -150,6 +150,7 @@ func (e *Engine) end(r *run) {
 	r.report.Ended = e.now
 	rep := r.report
 	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
+	e.tell(RunEnded, r, graph.NoTask, machine.Host, err)
 	delete(e.byID, r.id)
 	if len(e.devs) == 1 && len(e.byID) == 1 {
 		e.revisit(0) // the run left may have credit, which longHaul kept from it

@@ -122,6 +122,9 @@ type Engine struct {
 	m    *machine.Machine
 	cost machine.Cost
 	tr   *trace.Recorder // nil records nothing
+	// watch is told what happens; nil for nobody. records says that it or tr is there.
+	watch   func(*Notice)
+	records bool
 
 	policy   sched.Policy
 	learn    machine.Learner // the cost model, if it learns; else nil
@@ -188,7 +191,7 @@ func (o *Options) defaults() {
 // New returns an engine for a machine.
 func New(o Options) *Engine {
 	o.defaults()
-	e := &Engine{o: o, m: o.Machine, cost: o.Cost, tr: o.Trace}
+	e := &Engine{o: o, m: o.Machine, cost: o.Cost, tr: o.Trace, records: o.Trace != nil}
 	e.copyFor = -1
 	e.byID, e.latest = make(map[RunID]runSlot), make(map[*graph.Graph]*run)
 	e.gangs, e.behindReaders = make(map[taskID]*gang), make(map[valueID][]taskID)

@@ -147,8 +147,8 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 			st, ok, g.failed = DepFailed, false, dev
 		}
 	}
-	if e.tr != nil {
-		e.recordExec(op, rec, r, t, ok, start, end)
+	if e.records {
+		e.executed(op, rec, r, st, err, start, end)
 	}
 	if !ok {
 		// In a first execution every copy of a result comes from it; in a replay, other

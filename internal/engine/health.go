@@ -127,6 +127,7 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	h.deadline = e.now + e.o.Health.RungTimeout
 	a := e.out.emit(Recover)
 	a.Device, a.Rung = dev, h.rung
+	e.tellRule(dev, "to be brought back by "+h.rung.String())
 }
 
 // back returns a device to work, with the content of its memory if that was kept.
@@ -203,12 +204,14 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		h.strained++
 		if h.strained > drainAfter && !h.drained && e.others(dev) {
 			h.drained = true
+			e.tellRule(dev, "drained: it is over a threshold of heat, memory or power")
 			e.drain(dev)
 		}
 	case cool && h.strained > 0:
 		h.strained = 0
 		if h.drained {
 			h.drained = false
+			e.tellRule(dev, "takes work again: it is below every threshold")
 			e.undrain(dev)
 		}
 	}
@@ -257,6 +260,15 @@ func (e *Engine) reslow(dev machine.DeviceID) {
 		}
 	}
 	vd.Slow = slow
+	e.tellRule(dev, slowness(slow))
 	e.takeLoad(dev, 0)
 	e.requeueAll(dev)
+}
+
+// slowness says how slow a device is taken to be.
+func slowness(times float64) string {
+	if times == 1 {
+		return "taken to be as fast as its model"
+	}
+	return fmt.Sprintf("taken to be %.3g times slower than its model", times)
 }

@@ -115,6 +115,10 @@ type Running struct {
 	Graph *graph.Graph
 	Task  graph.TaskID
 	Since time.Duration // it began then or later
+
+	Run       RunID
+	Device    machine.DeviceID
+	Predicted time.Duration
 }
 
 // Oldest returns the launch that a device has been running for longest; false if it runs
@@ -148,7 +152,10 @@ func (e *Engine) running(l Lane) (o Running, ok bool) {
 		}
 		since = max(since, time.Duration(t.eft))
 	}
-	return Running{Op{l, uint32(ln.done + 1)}, r.g, gt, since}, true
+	return Running{
+		Op: Op{l, uint32(ln.done + 1)}, Graph: r.g, Task: gt, Since: since,
+		Run: r.id, Device: ln.info.Device, Predicted: time.Duration(e.tasks.at[rec.task].cost),
+	}, true
 }
 
 // push gives a lane its next operation and returns its record, which is valid until the

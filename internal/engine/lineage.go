@@ -223,6 +223,10 @@ func (e *Engine) reopen(v valueID, before int) int {
 		}
 	})
 	e.tr.Record(trace.Event{Kind: trace.Replay, Device: machine.Host, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
+	if r.work.unit != nil {
+		r.work.left += r.work.unit[r.f.Rows[gt].Shape]
+	}
+	e.tell(TaskReplayed, r, gt, machine.Host, nil)
 	e.withdrawn(p, r)
 	// A run that has ended is revived for the one that reads its result.
 	if r.state == runEnded {

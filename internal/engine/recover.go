@@ -121,6 +121,7 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	t.avoid = dev
 	r.report.Retries++
 	e.tr.Record(trace.Event{Kind: trace.Retry, Device: dev, Run: int32(r.id), Task: gt, Start: e.now, End: e.now})
+	e.tell(TaskRetried, r, gt, dev, err)
 	pause := e.o.Backoff << min(t.tries-1, 10)
 	t.move(pausing)
 	e.retryAt(e.now+pause, tid)
@@ -228,6 +229,7 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 		e.suspects[rec.task] = losses
 		if r, gt := e.taskOf(rec.task); len(losses) >= e.o.Health.MaxLosses && r.state == runActive {
 			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{Losses: slices.Clone(losses)}))
+			e.tellRule(dev, fmt.Sprintf("task %q is not tried again: %d devices were lost while it ran", r.g.TaskName(gt), len(losses)))
 			found = true
 		}
 	}

@@ -112,6 +112,7 @@ type run struct {
 	revived    bool            // it ended, and computes again for a run that reads its results
 	reviveErr  error           // why it failed while revived
 	report     Report
+	work       tally
 }
 
 // shape is what the tasks of one shape have in common. It is small, because every task
@@ -248,6 +249,7 @@ func (e *Engine) start(r *run) {
 		}
 	}
 	e.want(r)
+	e.tell(RunBegan, r, graph.NoTask, machine.Host, nil)
 	if r.left == 0 {
 		e.endLater(r)
 	}

@@ -85,6 +85,7 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 	e.devs[from].queue.pop()
 	e.unplace(first.task, queued)
 	e.requeueOn(first.task, r, gt, from, dev, cost)
+	e.tellMove("begun in turn", r, gt, from, dev)
 	e.tasks.at[first.task].eft = int64(e.now + begins + cost) // tasks queued here follow it
 }
 
@@ -164,6 +165,7 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 	}
 	e.unplace(k.task, queued)
 	e.requeueOn(k.task, r, gt, from, to, cost)
+	e.tellMove("stolen", r, gt, from, to)
 	return true
 }
 
@@ -247,4 +249,5 @@ func (e *Engine) migrate(m sched.Move) {
 	}
 	e.unplace(tid, queued)
 	e.requeueOn(tid, r, gt, m.From, m.To, cost)
+	e.tellMove("rebalanced", r, gt, m.From, m.To)
 }

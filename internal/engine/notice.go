@@ -1,0 +1,240 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
+)
+
+// Notices, which tell those who watch what happens, and the progress of runs. While nobody
+// watches, nothing here is computed or kept.
+
+// NoticeKind is what a notice tells.
+type NoticeKind uint8
+
+const (
+	RunBegan      NoticeKind = iota
+	RunEnded                 // Err says how, nil for well
+	TaskDone                 // an execution succeeded
+	TaskFailed               // an execution failed; Err says how
+	TaskRetried              // it is tried again after a pause
+	TaskReplayed             // it runs again because its result was lost
+	TaskMoved                // it was queued on From, and is on Device now
+	DeviceChanged            // the state of a device; Change has both
+	RuleActed                // a rule about the health of devices did what Rule says
+	NoticeKinds   = iota
+)
+
+// Notice is one thing that happened, at the time of the step.
+type Notice struct {
+	Kind   NoticeKind
+	At     time.Duration
+	Device machine.DeviceID // machine.Host for none
+	From   machine.DeviceID // TaskMoved
+	Task   graph.TaskID     // graph.NoTask for none
+	Graph  *graph.Graph     // of Task
+	Run    Progress         // of the run of Task, or of the run itself; its ID is 0 for none
+	Took   time.Duration    // TaskDone, TaskFailed
+	Change StateChange      // DeviceChanged
+	Rule   string           // RuleActed, TaskMoved: which rule, and what it did
+	Err    error
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	ID       RunID
+	Tasks    int // of the graph
+	Done     int // of these; fewer than before if results were lost
+	InFlight int
+	Bytes    int64 // copied of its values so far
+	Begun    bool  // it was admitted; all below but At is 0 until then
+	Started  time.Duration
+	At       time.Duration // of this account
+	Last     time.Duration // when a task of it last ended, Started if none has
+	// Work is the predicted duration of all its tasks, each on the device where it is
+	// shortest, and Left that of the tasks that are not done.
+	Work, Left time.Duration
+	Lanes      int // tasks that healthy devices run at a time
+}
+
+// Remaining estimates how much longer the run takes: the predicted work that is left at
+// the speed measured so far, or while no task is done, at the speed predicted. It returns
+// false if it has not begun or nothing was predicted.
+func (p *Progress) Remaining() (time.Duration, bool) {
+	if !p.Begun || p.Work <= 0 {
+		return 0, false
+	}
+	done, took := float64(p.Work-p.Left), float64(p.Last-p.Started)
+	speed := float64(p.Lanes) // of work in a unit of time
+	if done > 0 && took > 0 {
+		speed = done / took
+	}
+	if speed <= 0 {
+		return 0, false
+	}
+	return max(time.Duration(float64(p.Left)/speed)-(p.At-p.Last), 0), true
+}
+
+// tally is the predicted work of a run, kept up to date while somebody watches.
+type tally struct {
+	unit []time.Duration // predicted duration of a task, by shape; nil while nobody watches
+	all  time.Duration   // invariant: the sum of unit over all tasks
+	left time.Duration   // invariant: the sum of unit over tasks that are not done
+	last time.Duration   // when a task last ended
+}
+
+// Watch has fn called with every notice from now on, within Step; nil ends that. The
+// notice is valid during the call.
+func (e *Engine) Watch(fn func(*Notice)) {
+	e.watch = fn
+	e.records = e.tr != nil || fn != nil
+	if fn == nil {
+		for _, r := range e.runs {
+			if r != nil {
+				r.work = tally{}
+			}
+		}
+	}
+}
+
+// Progress returns how far a run is; false if it has ended.
+func (e *Engine) Progress(now time.Duration, id RunID) (Progress, bool) {
+	s, ok := e.byID[id]
+	if !ok {
+		return Progress{}, false
+	}
+	p := e.progress(e.runs[s])
+	p.At = max(now, e.now)
+	if e.watch == nil {
+		e.runs[s].work = tally{} // it is not kept up to date
+	}
+	return p, true
+}
+
+// Launches returns the launches that devices run, lane by lane.
+func (e *Engine) Launches() (out []Running) {
+	for i := range e.devs {
+		for l := e.devs[i].lanes[0]; l < e.devs[i].lanes[1]; l++ {
+			if o, ok := e.running(l); ok {
+				out = append(out, o)
+			}
+		}
+	}
+	return out
+}
+
+// progress returns how far a run is.
+func (e *Engine) progress(r *run) Progress {
+	p := Progress{ID: r.id, Tasks: r.report.Tasks, InFlight: r.flight, Bytes: r.report.CopyBytes, At: e.now}
+	if !r.begun {
+		return p
+	}
+	w := e.tallied(r)
+	p.Begun, p.Done, p.Started, p.Last = true, p.Tasks-r.left, r.report.Started, max(w.last, r.report.Started)
+	p.Work, p.Left = w.all, w.left
+	for i := range e.devs {
+		if d := &e.devs[i]; d.state == Healthy {
+			p.Lanes += int(d.lanes[1] - d.lanes[0])
+		}
+	}
+	return p
+}
+
+// tallied returns the tally of a run that has begun, counted anew if it was not kept.
+func (e *Engine) tallied(r *run) *tally {
+	w := &r.work
+	if w.unit != nil {
+		return w
+	}
+	w.unit = make([]time.Duration, len(r.shapes), len(r.shapes)+1) // not nil, even if there are none
+	for i := range w.unit {
+		w.unit[i] = e.least(r.g.Task(r.f.ShapeTask[i]))
+	}
+	for gt := range r.g.NumTasks() {
+		u := w.unit[r.f.Rows[gt].Shape]
+		w.all += u
+		if t := &e.tasks.at[r.task(graph.TaskID(gt))]; t.where != done {
+			w.left += u
+		} else {
+			w.last = max(w.last, time.Duration(t.eft))
+		}
+	}
+	return w
+}
+
+// least predicts a task on the device where it takes least, at least a nanosecond.
+func (e *Engine) least(t *graph.Task) time.Duration {
+	least := time.Duration(0)
+	for d := range e.m.Devices {
+		can := true
+		for i := range t.Steps {
+			can = can && e.m.Devices[d].CanRun(t.Steps[i].Kernel)
+		}
+		if !can {
+			continue
+		}
+		if c := e.cost.Task(t, machine.DeviceID(d)).Median; least == 0 || c < least {
+			least = max(c, 1)
+		}
+	}
+	return max(least, 1)
+}
+
+// executed records the end of an execution in the trace and tells those who watch. It is
+// called before the task is taken for done.
+func (e *Engine) executed(op Op, rec *opRec, r *run, st Status, err error, start, end time.Duration) {
+	ok, gt := st == OK, graph.TaskID(rec.task-r.tbase)
+	if e.tr != nil {
+		e.recordExec(op, rec, r, &e.tasks.at[rec.task], ok, start, end)
+	}
+	if e.watch == nil {
+		return
+	}
+	w := e.tallied(r)
+	if ok {
+		w.left -= w.unit[r.f.Rows[gt].Shape]
+		w.last = max(w.last, end)
+	} else if st == DepFailed {
+		return // what it waited for failed, or its device was lost, and that was told
+	}
+	n := Notice{Kind: TaskDone, Device: e.lanes[op.Lane].info.Device, Task: gt, Took: end - start}
+	if !ok {
+		n.Kind, n.Err = TaskFailed, err
+	}
+	n.Run = e.progress(r)
+	n.Run.InFlight--
+	if ok {
+		n.Run.Done++
+	}
+	e.send(&n, r)
+}
+
+// tell sends a notice about a task of a run, or with graph.NoTask about the run.
+func (e *Engine) tell(k NoticeKind, r *run, gt graph.TaskID, dev machine.DeviceID, err error) {
+	if e.watch != nil {
+		e.send(&Notice{Kind: k, Device: dev, Task: gt, Run: e.progress(r), Err: err}, r)
+	}
+}
+
+// tellMove sends the notice that a rule moved a queued task.
+func (e *Engine) tellMove(rule string, r *run, gt graph.TaskID, from, to machine.DeviceID) {
+	if e.watch != nil {
+		e.send(&Notice{Kind: TaskMoved, Device: to, From: from, Task: gt, Rule: rule, Run: e.progress(r)}, r)
+	}
+}
+
+// tellRule sends the notice that a rule about a device's health acted.
+func (e *Engine) tellRule(dev machine.DeviceID, rule string) {
+	if e.watch != nil {
+		e.send(&Notice{Kind: RuleActed, Device: dev, Task: graph.NoTask, Rule: rule}, nil)
+	}
+}
+
+func (e *Engine) send(n *Notice, r *run) {
+	n.At = e.now
+	if r != nil {
+		n.Graph = r.g
+	}
+	e.watch(n)
+}
