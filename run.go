@@ -396,8 +396,13 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	told := func() {}
+	if fn, ok := ctx.Value(progressKey{}).(func(Progress)); ok {
+		told = p.r.follow(&c.job, fn)
+	}
 	p.r.x.Start(&c.job)
 	e, cancelled := p.r.x.Wait(ctx, &c.job, c.end)
+	told()
 	if !cancelled {
 		p.recycle(c)
 	}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -110,6 +112,17 @@ func (e *Engine) Progress(now time.Duration, id RunID) (Progress, bool) {
 		e.runs[s].work = tally{} // it is not kept up to date
 	}
 	return p, true
+}
+
+// Runs returns how far the oldest runs that have not ended are, at most n of them.
+func (e *Engine) Runs(now time.Duration, n int) []Progress {
+	ids := slices.Sorted(maps.Keys(e.byID))
+	out := make([]Progress, 0, min(n, len(ids)))
+	for _, id := range ids[:min(n, len(ids))] {
+		p, _ := e.Progress(now, id)
+		out = append(out, p)
+	}
+	return out
 }
 
 // Launches returns the launches that devices run, lane by lane.

@@ -282,6 +282,7 @@ type Job struct {
 
 	id    engine.RunID // 0 unless it runs; the loop's
 	begin func(*loop)
+	feed  *Feed // of the next run; see Follow
 }
 
 // Start hands a job over.
@@ -290,6 +291,7 @@ func (x *Executor) Start(j *Job) {
 		j.begin = j.submit
 	}
 	if !x.do(j.begin) {
+		j.feed = nil
 		j.Done(nil, ErrClosed)
 	}
 }
@@ -297,6 +299,8 @@ func (x *Executor) Start(j *Job) {
 // submit gives the job to the engine.
 func (j *Job) submit(l *loop) {
 	l.counts.Submitted++
+	feed := j.feed
+	j.feed = nil
 	if l.closing {
 		l.counts.Failed++
 		j.Done(nil, ErrClosed)
@@ -311,6 +315,10 @@ func (j *Job) submit(l *loop) {
 	}
 	j.id = l.engine.Submit(l.now(), j.Graph, j.Options)
 	l.runs[j.id] = j
+	if feed != nil {
+		feed.run = j.id
+		l.feed(feed)
+	}
 }
 
 // Cancel ends a job early; its Done is still called. A job that is cancelled

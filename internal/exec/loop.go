@@ -60,7 +60,9 @@ type loop struct {
 	got     []driver.Completion
 	counts  Counts
 	forgets forgetting
-	stepped time.Duration // when the engine last stepped
+	feeds   []*Feed
+	notices []engine.Notice // for the feeds, in this step
+	stepped time.Duration   // when the engine last stepped
 	spins   int
 	yield   int  // looks for each time it yields
 	stirred bool // something began or ended since it last slept
@@ -168,11 +170,17 @@ func (l *loop) run() {
 			l.shut()
 			l.refuse()
 			l.x.last, l.x.counts = l.status()
+			for _, f := range l.feeds {
+				f.end()
+			}
 			return
 		}
 		l.stepped = l.now()
 		l.acts = l.engine.Step(l.stepped, l.evs, l.acts[:0])
 		l.evs = l.evs[:0]
+		if len(l.notices) > 0 {
+			l.publish() // before who waits for a run hears of its end
+		}
 		if l.forgets.due || l.forgets.open {
 			l.forgets.forget(l.board, l.engine, len(l.lanes))
 		}
