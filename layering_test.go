@@ -61,6 +61,8 @@ var house = []room{
 		why: "the contract knows what is run and described, not who decides"},
 	{pkg: "internal/safefile",
 		why: "who may have written a file does not depend on what is in it"},
+	{pkg: "internal/monitor", imports: []string{"internal/safefile"}, modules: []string{"golang.org/x/sys"},
+		why: "what is shown of a runtime is text and figures; it reaches no runtime itself"},
 	{pkg: "internal/results",
 		why: "the record of figures is text and drawings; it measures nothing"},
 	{pkg: "internal/plant",

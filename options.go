@@ -106,6 +106,11 @@ type Options struct {
 	// WorkerCommand starts worker processes, for programs whose main does not
 	// call Worker: a command whose main does, and its arguments.
 	WorkerCommand string
+	// Socket lets processes of the same user watch the runtime, as weft top does: "on"
+	// makes a socket called by the process in the user's runtime folder, a path with a
+	// slash names the socket, in a folder that only the user can enter. Empty or "off"
+	// makes none.
+	Socket string
 
 	// Funcs are the Go kernels the program brings, by name. Those of a workload are what its
 	// function Funcs returns; workload.Funcs puts those of several together.

@@ -96,9 +96,10 @@ func TestSecurityLines(t *testing.T) {
 }
 
 // talkers are the packages that may import package net, with the names they may use of
-// it: none that listens, dials or looks anything up.
+// it: none that listens, dials or looks anything up, but for sockets in the file system.
 var talkers = map[string][]string{
-	"internal/backend/proc": {"ErrClosed", "FileConn", "UnixConn"}, // a socket pair that it made itself
+	"internal/backend/proc": {"ErrClosed", "FileConn", "UnixConn"},                                           // a socket pair that it made itself
+	"internal/monitor":      {"ErrClosed", "UnixConn", "UnixListener", "UnixAddr", "ListenUnix", "DialUnix"}, // see Options.Socket
 }
 
 // sockets are the functions of golang.org/x/sys/unix and syscall that reach others. A
@@ -191,6 +192,17 @@ func TestNoNetworkCatches(t *testing.T) {
 	} {
 		if found, err := network("internal/backend/proc", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
 			t.Errorf("internal/backend/proc: %s: found %q, %v; want %d", src, found, err, want)
+		}
+	}
+	for src, want := range map[string]int{
+		`import "net"; var _ = net.ListenUnix`: 0,
+		`import "net"; var _ = net.Listen`:     1,
+		`import "net"; var _ = net.Dial`:       1,
+		`import "net"; var _ net.Dialer`:       1,
+		`import "net"; var _ = net.ListenTCP`:  1,
+	} {
+		if found, err := network("internal/monitor", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
+			t.Errorf("internal/monitor: %s: found %q, %v; want %d", src, found, err, want)
 		}
 	}
 }

@@ -94,6 +94,17 @@ var settings = []setting{
 	word("worker_command", "program that starts worker processes, where this one cannot be one", "",
 		func(o *Options) *string { return &o.WorkerCommand },
 		func(string) error { return nil }),
+	word("socket", "let weft top watch: on makes a socket in the user's runtime folder, a path with a slash makes it there; empty or off makes none", "",
+		func(o *Options) *string { return &o.Socket },
+		checkSocket),
+}
+
+// checkSocket errs for a value of socket that is neither a switch nor a path.
+func checkSocket(v string) error {
+	if v == "on" || v == off || strings.ContainsRune(v, '/') {
+		return nil
+	}
+	return fmt.Errorf("%q is neither on nor off nor a path; write a path with a slash, as in ./weft.sock", v)
 }
 
 // none is the value of a limit that is not there.

@@ -20,6 +20,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
+	"github.com/weft-run/weft/internal/monitor"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -97,6 +98,7 @@ type Runtime struct {
 	memory *arena.Arena
 	users  atomic.Int64
 	closed sync.Once
+	socket *monitor.Server // nil without one
 }
 
 // Open finds devices and opens them. Each that opened is logged. A backend that fails is
@@ -176,6 +178,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		}
 		rt.names, rt.lanes = append(rt.names, d.Name), append(rt.lanes, lanes)
 		o.Log.Info("device opened", "device", d.Name, "model", d.Model, "kind", d.Kind, "memory", text.FormatSize(d.MemBytes), "merit", merits[i], "measured", measured)
+	}
+	if err := rt.listen(); err != nil {
+		_ = rt.Close() // the first error says more
+		return nil, err
 	}
 	return rt, nil
 }
@@ -307,6 +313,9 @@ func best(merits []float64) []machine.DeviceID {
 func (r *Runtime) Close() error {
 	ctx, cancel := r.bound(context.Background())
 	defer cancel()
+	if r.socket != nil {
+		r.socket.Close()
+	}
 	if err := r.x.Close(ctx); err != nil {
 		go func() { // memory goes when nothing uses it any more
 			<-r.x.Ended()
