@@ -116,7 +116,7 @@ var house = []room{
 		why: portable},
 	{pkg: "examples/*", imports: []string{".", "graph"},
 		why: "an example shows what a program outside needs, which is the public face"},
-	{pkg: "internal/terminal", imports: []string{"graph", "machine", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	{pkg: "internal/terminal", imports: []string{"graph", "machine", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "golang.org/x/sys"},
 		why: "how a command shows figures does not depend on who computed them"},
 	{pkg: "internal/host", imports: []string{"internal/terminal"},
 		why: "limits of the machine hold for any work"},

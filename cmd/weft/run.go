@@ -190,19 +190,27 @@ func (l *live) report(c *cobra.Command, rt *weft.Runtime, rep *liveReport, last 
 	return interrupted
 }
 
+// shown has the progress of runs shown, if any is: what is not is not asked for.
+func shown(ctx context.Context, p *terminal.Progress) context.Context {
+	if p == nil {
+		return ctx
+	}
+	return weft.WithProgress(ctx, func(q weft.Progress) { p.Within(q.Part, q.Left) })
+}
+
 // runs runs the job. last is the last run that ended, or the first one as far as it
 // came; nil if that did nothing.
 func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *terminal.Progress) (rep *liveReport, last *workload.Result, err error) {
 	rep = newReport(rt, job.Name())
 	rep.Class = string(workload.ClassOn(job, rt.Machine().Devices))
+	ctx = shown(ctx, p)
 	for i := range l.repeat {
 		p.At("%s", job.Name())
 		l.why = l.why[:0]
-		res, err := workload.Run(ctx, rt, job, func(j workload.Job, g *graph.Graph, q *weft.Prediction) {
+		res, err := workload.Run(ctx, rt, job, func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
 			if l.check && i == l.repeat-1 { // or the result of the run before might pass for its own
 				weft.Spoil(g, j.Bind()...)
 			}
-			p.Expect(q.Median)
 		})
 		if err != nil {
 			if errors.Is(err, pipeline.ErrStages) { // more copies were asked for than there are devices

@@ -26,7 +26,9 @@ type Progress struct {
 	done  int
 	begin time.Time
 	last  time.Time     // when the last unit was done
-	next  time.Duration // predicted duration of the unit under way; 0 is not predicted
+	part  float64       // of the unit under way that is done, 0 to 1
+	left  time.Duration // estimated for the rest of it when that was told; negative if not known
+	told  time.Time     // when that was
 	shown bool
 }
 
@@ -43,7 +45,7 @@ func StartProgress(w io.Writer, quiet bool, unit string, total int) *Progress {
 		return nil
 	}
 	now := time.Now()
-	p := &Progress{w: w, unit: unit, total: total, begin: now, last: now, stop: make(chan struct{}), ended: make(chan struct{})}
+	p := &Progress{w: w, unit: unit, total: total, begin: now, last: now, left: -1, stop: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(p.ended)
 		t := time.NewTicker(progressEvery)
@@ -70,14 +72,14 @@ func (p *Progress) At(format string, args ...any) {
 	p.mu.Unlock()
 }
 
-// Expect sets the predicted duration of the unit under way. Until the first unit is
-// done the time left is computed from it alone.
-func (p *Progress) Expect(d time.Duration) {
+// Within sets how far the unit under way is: the part of it that is done, and the estimated
+// time for the rest, which is negative if it is not known.
+func (p *Progress) Within(part float64, left time.Duration) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
-	p.next = d
+	p.part, p.left, p.told = part, left, time.Now()
 	p.mu.Unlock()
 }
 
@@ -87,7 +89,7 @@ func (p *Progress) Add() {
 		return
 	}
 	p.mu.Lock()
-	p.done, p.last, p.next = p.done+1, time.Now(), 0
+	p.done, p.last, p.part, p.left = p.done+1, time.Now(), 0, -1
 	p.mu.Unlock()
 }
 
@@ -115,29 +117,38 @@ func (p *Progress) draw(now time.Time) {
 		return
 	}
 	p.shown = true
-	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last), p.next))
+	left := p.left
+	if left >= 0 {
+		left = max(left-now.Sub(p.told), 0)
+	}
+	fmt.Fprint(p.w, "\r\x1b[K"+progressLine(p.what, p.unit, p.done, p.total, p.last.Sub(p.begin), now.Sub(p.last), p.part, left))
 }
 
 // barColumns is the length of a bar; it leaves 59 columns for text and figures.
 const barColumns = 20
 
+// Bar draws a part, from 0 to 1, as a bar of some columns.
+func Bar(part float64, columns int) string {
+	full := int(float64(columns) * min(max(part, 0), 1))
+	return strings.Repeat("#", full) + strings.Repeat(".", columns-full)
+}
+
 // progressLine returns the line, of less than 80 columns. took is how long the units
-// that are done took, since how long the unit under way has run, and next the
-// predicted duration of that unit, or 0.
-func progressLine(what, unit string, done, total int, took, since, next time.Duration) string {
-	each := next
+// that are done took, since how long the unit under way has run, part how much of that
+// is done, and left how long the rest of it is estimated to take. If left is negative, it
+// is estimated from the units before.
+func progressLine(what, unit string, done, total int, took, since time.Duration, part float64, left time.Duration) string {
+	each := since + max(left, 0)
 	if done > 0 {
 		each = took / time.Duration(done)
+		if left < 0 && each > 0 {
+			part, left = since.Seconds()/each.Seconds(), max(each-since, 0)
+		}
 	}
-	if next == 0 {
-		next = each
+	if part = min(part, 0.99); done == total { // never 1 while it is not done
+		part, left = 0, 0
 	}
-	part := 0.0 // of the unit under way; never 1, since it is not done
-	if done < total && next > 0 {
-		part = min(since.Seconds()/next.Seconds(), 0.99)
-	}
-	full := int(barColumns * (float64(done) + part) / float64(max(total, 1)))
-	tail := fmt.Sprintf("  [%s%s] %d/%d", strings.Repeat("#", full), strings.Repeat(".", barColumns-full), done, total)
+	tail := fmt.Sprintf("  [%s] %d/%d", Bar((float64(done)+part)/float64(max(total, 1)), barColumns), done, total)
 	if done > 0 {
 		if rate := float64(done) / took.Seconds(); rate >= 1 {
 			tail += fmt.Sprintf("  %.3g %ss/s", rate, unit)
@@ -145,12 +156,9 @@ func progressLine(what, unit string, done, total int, took, since, next time.Dur
 			tail += fmt.Sprintf("  %s a %s", Short(each), unit)
 		}
 	}
-	if next > 0 {
-		left := time.Duration(0)
-		if done < total {
-			left = max(next-since, 0) + each*time.Duration(total-done-1)
-		}
-		tail += "  " + left.Round(time.Second).String() + " left"
+	if left >= 0 {
+		left += each * time.Duration(max(total-done-1, 0))
+		tail += "  about " + left.Round(time.Second).String() + " left"
 	}
 	room := Width - 1 - utf8.RuneCountInString(tail)
 	if r := []rune(what); len(r) > room {
