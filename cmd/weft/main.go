@@ -5,6 +5,7 @@
 //	weft run graph.json           run a graph of the user's own
 //	weft run demo                 a short guided tour, simulated
 //	weft devices, weft doctor     what this machine has
+//	weft top                      watch what another process runs
 //	weft bench overhead           what a task costs beside its work
 //	weft sim MACHINE SCENARIO     simulate work on a machine
 //	weft trace FILE               read a saved trace
@@ -80,6 +81,7 @@ func (s signalled) status() int {
 func endAtOnce(signals <-chan os.Signal) {
 	select {
 	case again := <-signals:
+		terminal.CloseScreen()
 		os.Exit(signalled{again}.status())
 	case <-time.After(time.Second):
 	}
@@ -153,7 +155,7 @@ one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newBench(), newSim(), newTrace(), newMachines(), newPartition())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newTop(), newBench(), newSim(), newTrace(), newMachines(), newPartition())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }
