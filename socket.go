@@ -3,6 +3,7 @@ package weft
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/weft-run/weft/internal/engine"
@@ -71,8 +72,12 @@ func (v *view) Frame() *monitor.Frame {
 		})
 	}
 	v.buf, f.Missed, _ = v.feed.Take(v.buf[:0])
-	told := v.buf[max(len(v.buf)-shownEvents, 0):]
-	f.Missed += uint64(len(v.buf) - len(told))
+	told := slices.DeleteFunc(v.buf, func(n engine.Notice) bool { // stealing is routine, and would hide the rest
+		return n.Kind == engine.TaskMoved && n.Rule != engine.Rebalanced
+	})
+	all := len(told)
+	told = told[max(all-shownEvents, 0):]
+	f.Missed += uint64(all - len(told))
 	for i := range told {
 		e := v.r.event(&told[i])
 		f.Events = append(f.Events, monitor.Event{At: e.At.Seconds(), Kind: e.Kind.String(), Text: e.String()})

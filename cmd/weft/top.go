@@ -221,7 +221,8 @@ func (t *top) watch(ctx context.Context, client *monitor.Client, s *terminal.Scr
 func (t *top) lines(f *monitor.Frame, columns, rows int) []string {
 	head := fmt.Sprintf("weft top   process %d   up %s   ", f.PID, terminal.Seconds(f.Uptime))
 	out := []string{head + terminal.Cut(f.Program, max(columns-len(head), 0)), totals(f.Totals), ""}
-	share := max((rows-len(out))/4, 3)
+	const heads = 14 // lines that are neither: heads, what is left out, blank ones
+	share := max((rows-heads)/4, 2)
 	out = append(out, section(deviceTable(f.Devices), share+1)...)
 	if len(f.Runs) > 0 {
 		runs := runTable(f.Runs)
@@ -258,11 +259,13 @@ func eventHead(n int, missed uint64) string {
 	return "last events"
 }
 
-// totals writes the figures of a runtime on one line.
+// totals writes the figures of a runtime on one line, those that are zero left out.
 func totals(vs []monitor.Value) string {
 	var parts []string
-	for _, v := range vs {
-		parts = append(parts, v.Name+" "+figure(v))
+	for i, v := range vs {
+		if i == 0 || v.V != 0 {
+			parts = append(parts, v.Name+" "+figure(v))
+		}
 	}
 	return strings.Join(parts, "   ")
 }

@@ -28,6 +28,10 @@ const (
 	NoticeKinds   = iota
 )
 
+// Rebalanced is the rule that moves queued tasks from hot devices to cold ones, by which
+// TaskMoved is told beside those of stealing.
+const Rebalanced = "rebalanced"
+
 // Notice is one thing that happened, at the time of the step.
 type Notice struct {
 	Kind   NoticeKind

@@ -249,5 +249,5 @@ func (e *Engine) migrate(m sched.Move) {
 	}
 	e.unplace(tid, queued)
 	e.requeueOn(tid, r, gt, m.From, m.To, cost)
-	e.tellMove("rebalanced", r, gt, m.From, m.To)
+	e.tellMove(Rebalanced, r, gt, m.From, m.To)
 }
