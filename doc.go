@@ -53,6 +53,13 @@
 // Where the program itself decides how large tasks are, [Runtime.Split] tells what
 // share each device should get.
 //
+// # Watching
+//
+// [WithProgress] has a callback told how far the runs of a context are, [Handle.Progress] and
+// [Runtime.Runs] tell it when asked. [Runtime.Events] is a stream of what happens: tasks that
+// end or fail, devices that are lost and come back. [Runtime.Metrics] counts. With
+// [Options].Socket the command weft top watches from outside.
+//
 // # Settings
 //
 // The zero [Options] are good to begin with. What operators may want to change
