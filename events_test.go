@@ -249,3 +249,38 @@ func TestHandleProgress(t *testing.T) {
 		t.Errorf("after its end %+v", p)
 	}
 }
+
+// A scope tells how many of its tasks have ended, those of scopes within it not apart.
+func TestScopeProgress(t *testing.T) {
+	var all []weft.Progress
+	hold := make(chan struct{})
+	told := make(chan struct{}, 1)
+	ctx := weft.WithProgress(t.Context(), func(p weft.Progress) {
+		if all = append(all, p); p.Done == 3 && p.Tasks == 4 {
+			told <- struct{}{}
+		}
+	})
+	err := weft.Scope(ctx, func(ctx context.Context) error {
+		for range 3 {
+			weft.Do(ctx, func(ctx context.Context) error {
+				_, err := weft.Each(ctx, []int{1, 2, 3, 4, 5}, func(context.Context, int) (int, error) { return 0, nil })
+				return err
+			})
+		}
+		weft.Do(ctx, func(context.Context) error { <-hold; return nil })
+		<-told // that the others have ended
+		close(hold)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := all[len(all)-1]; last.Done != 4 || last.Tasks != 4 || last.Part != 1 || last.Left != 0 {
+		t.Errorf("at the end %+v", last)
+	}
+	for _, p := range all {
+		if p.Tasks > 4 || p.Done > p.Tasks {
+			t.Errorf("%+v", p)
+		}
+	}
+}

@@ -13,7 +13,7 @@ type Progress struct {
 	Run     int64 // its number, as in [Report]
 	Tasks   int   // of the graph
 	Done    int   // of these; fewer than before when results were lost with a device
-	Running int   // given to devices and not ended
+	Running int   // given to devices and not ended; of a scope, not ended
 	Bytes   int64 // moved between memories for it, so far
 	Elapsed time.Duration
 	// Part is the part of the predicted work that is done, from 0 to 1.
@@ -40,6 +40,10 @@ type progressKey struct{}
 // calls of the workloads. fn is called while tasks end, at most 20 times a second, and for
 // a last time before Run returns; Progress.Ended has every task in between. It has a
 // goroutine of its own for each run and holds up no task, but Run waits for it to return.
+//
+// A [Scope] that is given the context tells how many of the tasks started in it have ended,
+// without Ended and with a Left that takes tasks to be alike and none to be added. What is
+// run within the scope is not told apart from it.
 func WithProgress(ctx context.Context, fn func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, fn)
 }
@@ -48,19 +52,28 @@ func WithProgress(ctx context.Context, fn func(Progress)) context.Context {
 // is called when the job has ended, and returns after the last call of fn.
 func (r *Runtime) follow(j *exec.Job, fn func(Progress)) (told func()) {
 	f := r.x.Follow(j)
-	over := make(chan struct{})
-	returned := make(chan struct{})
+	t := teller{r: r, fn: fn}
+	stop := often(f.Ready(), func() { t.tell(f) })
+	return func() {
+		f.Close()
+		stop()
+	}
+}
+
+// often calls tell when ready has an element, with a pause in between. The function it
+// returns ends that, and returns after a last call.
+func often(ready <-chan struct{}, tell func()) (stop func()) {
+	over, returned := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(returned)
-		t := teller{r: r, fn: fn}
 		for {
 			select {
-			case <-f.Ready():
+			case <-ready:
 			case <-over:
-				t.tell(f)
+				tell()
 				return
 			}
-			t.tell(f)
+			tell()
 			select {
 			case <-time.After(progressEvery):
 			case <-over:
@@ -68,10 +81,31 @@ func (r *Runtime) follow(j *exec.Job, fn func(Progress)) (told func()) {
 		}
 	}()
 	return func() {
-		f.Close()
 		close(over)
 		<-returned
 	}
+}
+
+// followScope has fn told how many tasks of a scope have ended, by count. The function it
+// returns is called when all have.
+func followScope(count func() (started, ended int), fn func(Progress)) (told func()) {
+	began := time.Now()
+	always := make(chan struct{})
+	close(always)
+	last := Progress{Done: -1}
+	return often(always, func() {
+		started, ended := count()
+		p := Progress{Tasks: started, Done: ended, Running: started - ended, Elapsed: time.Since(began), Left: -1}
+		if started == last.Tasks && ended == last.Done {
+			return
+		}
+		if ended > 0 {
+			p.Part = float64(ended) / float64(started)
+			p.Left = time.Duration(float64(p.Elapsed) * float64(started-ended) / float64(ended))
+		}
+		last = p
+		fn(p)
+	})
 }
 
 // teller tells a callback how far a run is.

@@ -73,6 +73,7 @@ var others = []struct {
 	{"cache_dir", "off", func(o *Options) any { return o.CacheDir }, "off"},
 	{"standby", "on", func(o *Options) any { return o.Standby }, true},
 	{"worker_command", "weft x", func(o *Options) any { return o.WorkerCommand }, "weft x"},
+	{"socket", "on", func(o *Options) any { return o.Socket }, "on"},
 }
 
 func TestSet(t *testing.T) {

@@ -100,7 +100,8 @@ func KeepGoing() ScopeOption { return scopeOption(func(s *scopeRequest) { s.keep
 // Scope calls body, waits until every task has ended that was started with its context, by
 // body or by these tasks, and returns the first error of any of them. That error cancels
 // the context and with it the tasks that have not begun, unless options has [KeepGoing].
-// A panic of body goes on after all tasks have ended.
+// A panic of body goes on after all tasks have ended. [WithProgress] tells how many of its
+// tasks have ended.
 func Scope(ctx context.Context, body func(context.Context) error, options ...ScopeOption) error {
 	need("Scope", ctx, body != nil)
 	var r scopeRequest
@@ -110,7 +111,15 @@ func Scope(ctx context.Context, body func(context.Context) error, options ...Sco
 		}
 		o.setScope(&r)
 	}
-	g := tasks().NewGroup(ctx, r.keepGoing)
+	fn, watched := ctx.Value(progressKey{}).(func(Progress))
+	inner := ctx
+	if watched {
+		inner = context.WithValue(ctx, progressKey{}, nil) // what is started in it is part of it
+	}
+	g := tasks().NewGroup(inner, r.keepGoing)
+	if watched {
+		defer followScope(g.Progress, fn)()
+	}
 	returned := false
 	defer func() {
 		if !returned {

@@ -58,10 +58,11 @@ func (s *Scope) Value(k any) any {
 // Group are tasks that are waited for together, with the first error of any of them.
 type Group struct {
 	scope *Scope
-	// count is the number of tasks that have not ended, and one more until Close. At zero
-	// the group is closed for good.
-	count  atomic.Int64
-	empty  chan struct{} // closed when count is zero
+	// count has in its lower half the number of tasks that have not ended, and one more
+	// until Close; at zero the group is closed for good. Its upper half is the number of
+	// tasks that were started, which costs nothing to count there.
+	count  atomic.Uint64
+	empty  chan struct{} // closed when none is open
 	cancel context.CancelCauseFunc
 	keep   bool
 	mu     sync.Mutex
@@ -88,19 +89,27 @@ func (g *Group) Context() context.Context { return g.scope }
 func (g *Group) enter() bool {
 	for {
 		n := g.count.Load()
-		if n == 0 {
+		if uint32(n) == 0 {
 			return false
 		}
-		if g.count.CompareAndSwap(n, n+1) {
+		if g.count.CompareAndSwap(n, n+1+1<<32) {
 			return true
 		}
 	}
 }
 
 func (g *Group) leave() {
-	if g.count.Add(-1) == 0 {
+	if uint32(g.count.Add(^uint64(0))) == 0 {
 		close(g.empty)
 	}
+}
+
+// Progress returns how many tasks were started and how many of them have ended, until
+// Close.
+func (g *Group) Progress() (started, ended int) {
+	n := g.count.Load()
+	started = int(n >> 32)
+	return started, started - max(int(uint32(n))-1, 0)
 }
 
 // Fail is for an error of the caller's own.
