@@ -160,3 +160,21 @@ func TestRuleNotices(t *testing.T) {
 		t.Errorf("rules %q", rules)
 	}
 }
+
+// A notice counts what it tells of: the n-th task that is done is the n-th of the run.
+func TestNoticeCounts(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<30), engine.Options{})
+	ns := watched(r)
+	r.mustRun(r.submit(chains(t, 3, 4), engine.RunOptions{}))
+	n, left := 0, time.Duration(0)
+	for _, x := range *ns {
+		if x.Kind != engine.TaskDone {
+			continue
+		}
+		if n++; x.Run.Done != n || x.Run.InFlight < 0 || n > 1 && x.Run.Left >= left || x.Took <= 0 {
+			t.Errorf("the %d. task that is done is told as %+v", n, x)
+		}
+		left = x.Run.Left
+	}
+	equal(t, "tasks told", n, 12)
+}
