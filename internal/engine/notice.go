@@ -2,6 +2,7 @@ package engine
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -64,22 +65,38 @@ type Progress struct {
 	Lanes      int // tasks that healthy devices run at a time
 }
 
+// priorPart is the part of a run's work for which the predicted speed counts as much as
+// the measured one: what ends first in a run is often not like the rest.
+const priorPart = 0.05
+
 // Remaining estimates how much longer the run takes: the predicted work that is left at
-// the speed measured so far, or while no task is done, at the speed predicted. It returns
-// false if it has not begun or nothing was predicted.
+// the speed measured so far, which is the speed predicted while little is done. If tasks
+// take longer than that, it is the work that would be left if those in flight ended now,
+// at the speed that makes. It returns false if the run has not begun or nothing can be told.
 func (p *Progress) Remaining() (time.Duration, bool) {
 	if !p.Begun || p.Work <= 0 {
 		return 0, false
 	}
-	done, took := float64(p.Work-p.Left), float64(p.Last-p.Started)
-	speed := float64(p.Lanes) // of work in a unit of time
-	if done > 0 && took > 0 {
-		speed = done / took
+	work, left := float64(p.Work), float64(p.Left)
+	priorWork, priorTime := 0.0, 0.0
+	if p.Lanes > 0 {
+		priorWork = priorPart * work
+		priorTime = priorWork / float64(p.Lanes)
 	}
-	if speed <= 0 {
+	speed := func(done float64, until time.Duration) float64 {
+		return (done + priorWork) / (float64(until-p.Started) + priorTime)
+	}
+	measured := speed(work-left, p.Last)
+	if !(measured > 0) || math.IsInf(measured, 1) {
 		return 0, false
 	}
-	return max(time.Duration(float64(p.Left)/speed)-(p.At-p.Last), 0), true
+	flying := min(work*float64(p.InFlight)/float64(max(p.Tasks, 1)), left)
+	expected := left/measured - float64(p.At-p.Last)
+	overdue := 0.0
+	if now := speed(work-left+flying, p.At); now > 0 {
+		overdue = (left - flying) / now
+	}
+	return time.Duration(max(expected, overdue, 0)), true
 }
 
 // tally is the predicted work of a run, kept up to date while somebody watches.

@@ -134,10 +134,14 @@ func TestRemaining(t *testing.T) {
 		{engine.Progress{Begun: true}, 0, false},
 		{engine.Progress{Begun: true, Work: 10 * ms, Left: 10 * ms, Lanes: 2}, 5 * ms, true},
 		{engine.Progress{Begun: true, Work: 10 * ms, Left: 10 * ms}, 0, false},
-		{engine.Progress{Begun: true, Work: 10 * ms, Left: 8 * ms, Lanes: 2, Started: ms, Last: 2 * ms, At: 3 * ms}, 3 * ms, true},
-		{engine.Progress{Begun: true, Work: 10 * ms, Left: 8 * ms, Lanes: 2, Started: ms, Last: 2 * ms, At: 90 * ms}, 0, true},
+		{engine.Progress{Begun: true, Work: 10 * ms, Left: 8 * ms, Tasks: 5, InFlight: 2, Lanes: 2, Started: ms, Last: 2 * ms, At: 3 * ms}, 3 * ms, true},
+		{engine.Progress{Begun: true, Work: 10 * ms, Left: 8 * ms, Lanes: 2, Started: ms, Last: 2 * ms, At: 90 * ms}, 285600 * time.Microsecond, true}, // overdue
+		{engine.Progress{Begun: true, Work: 10 * ms, Left: 4 * ms, Tasks: 5, InFlight: 2, Lanes: 2, Last: 3 * ms, At: 90 * ms}, 0, true},
+		// What ended first, at ten times the speed that was predicted, hardly counts.
+		{engine.Progress{Begun: true, Work: 1000 * ms, Left: 999 * ms, Lanes: 1, Last: ms / 10, At: ms / 10}, 981370588, true},
+		{engine.Progress{Begun: true, Work: 10 * ms, Left: 5 * ms, Last: 5 * ms, At: 5 * ms}, 5 * ms, true}, // no device is healthy
 	} {
-		if got, ok := c.p.Remaining(); got != c.want || ok != c.ok {
+		if got, ok := c.p.Remaining(); (got-c.want).Abs() > time.Microsecond || ok != c.ok {
 			t.Errorf("%+v: %v, %v, want %v, %v", c.p, got, ok, c.want, c.ok)
 		}
 	}

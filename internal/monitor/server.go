@@ -97,7 +97,7 @@ func (s *Server) accept() {
 			continue
 		}
 		if err := s.admit(c); err != nil {
-			s.log.Warn("a client of the socket was refused", "err", err)
+			s.log.Info("a client of the socket was refused", "err", err)
 			_ = s.send(c, &Frame{Error: err.Error()}) // it may be gone
 			_ = c.Close()
 		}
