@@ -6,6 +6,7 @@ package main
 // detector long.
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -31,5 +32,50 @@ func TestGPURun(t *testing.T) {
 		if !strings.Contains(out, "agrees with an independent reference") {
 			t.Errorf("%s: %s", devices, out)
 		}
+	}
+}
+
+// A graph's kernel in a file of CUDA C is compiled and run by a worker, and one that does
+// not compile fails in one line with what the compiler says.
+func TestGPURunGraph(t *testing.T) {
+	withGPUs(t)
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"x.bin":  string(make([]byte, 8000)), // two tasks of 1000 numbers
+		"bad.cu": "extern \"C\" __global__ void f() { undefined_name(); }",
+		"add.cu": `struct P { unsigned n, k; };
+extern "C" __global__ void add(unsigned *x, P p) {
+	unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+	if (i < p.n) x[i] += p.k;
+}`,
+		"add.json": `{
+  "data": [{"name": "x", "dtype": "u4", "shape": [2, 1000], "input": true, "output": true}],
+  "kernels": [{"name": "add", "impls": [{"file": "add.cu", "entry": "add", "per": 64, "block": 64}]}],
+  "tasks": [
+    {"kernel": "add", "grid": 1000, "params": [{"int": [1000, 5]}], "uses": [{"data": "x", "bytes": 4000, "access": "readwrite"}]},
+    {"kernel": "add", "grid": 1000, "params": [{"int": [1000, 6]}], "uses": [{"data": "x", "offset": 4000, "access": "readwrite"}]}]
+}`,
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const flags = " --bind x=x.bin --out x=out.bin --devices cuda:0 --calibrate off --cache-dir off"
+	works(t, strings.Fields("run add.json --repeat 2"+flags)...)
+	got, err := os.ReadFile("out.bin")
+	want := strings.Repeat("\x05\x00\x00\x00", 1000) + strings.Repeat("\x06\x00\x00\x00", 1000)
+	if err != nil || string(got) != want {
+		t.Errorf("%v, and what was written begins with %v", err, got[:min(8, len(got))])
+	}
+	src, err := os.ReadFile("add.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("bad.json", []byte(strings.Replace(string(src), "add.cu", "bad.cu", 1)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr := runWeft(strings.Fields("run bad.json" + flags)...)
+	if code != exitFailure || !strings.Contains(stderr, "undefined_name") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("status %d, %s", code, stderr)
 	}
 }
