@@ -78,7 +78,8 @@
 //
 // # Beside this package
 //
-// Package pipeline runs streams of items through stages. The packages below workload
+// Package pipeline runs streams of items through stages. Package model runs graphs that
+// are files, with the sources of their kernels and their weights. The packages below workload
 // compute with the caller's data in one call, as gemm.Mul and merkle.RootOf. Package sim
 // runs a graph on a described machine in virtual time, with the engine that also runs it
 // live; package trace tells where the time went. What may import what is checked by
