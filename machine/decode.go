@@ -18,7 +18,10 @@ import (
 //
 //	{
 //	  "name": "workstation",
-//	  "host": {"memory": "32GB", "bandwidth": "40GB/s"},
+//	  "host": {"memory": "32GB", "bandwidth": "40GB/s", "power": "200W"},
+//	  "power_budget": "850W",
+//	  "storage": [{"name": "nvme", "model": "NVMe SSD", "size": "2TB", "rate": "7GB/s"}],
+//	  "network": [{"name": "eth", "model": "Gigabit Ethernet", "rate": "125MB/s"}],
 //	  "resources": [{"name": "uplink", "rate": "25GB/s"}],
 //	  "devices": [
 //	    {"name": "cuda", "count": 3, "kind": "discrete", "backend": "cuda",
@@ -32,8 +35,9 @@ import (
 //	}
 //
 // Sizes, rates and times are text with a unit, or a plain number of bytes,
-// bytes or operations per second, nanoseconds, or watts. An entry of devices or
-// resources with a count stands for name:0, name:1 and so on. A resource has a
+// bytes or operations per second, nanoseconds, or watts. The host's power is what the
+// machine draws beside its devices, the budget what its supply allows. An entry of devices
+// or resources with a count stands for name:0, name:1 and so on. A resource has a
 // rate, or "cores" that devices share. The ends of a
 // link are a device ("cuda:0"), "host", a range ("cuda:0-3") or all devices
 // counted under a name ("cuda"); every pair is joined once. In a link's
@@ -75,8 +79,8 @@ func (m *Machine) UnmarshalJSON(src []byte) error {
 type decoder struct {
 	m     *Machine
 	err   error
-	field string   // being read, for messages about its value
-	lines [4][]int // of the machine's entries, by list
+	field string          // being read, for messages about its value
+	lines [numLists][]int // of the machine's entries, by list
 	// groups has the devices a name with a count stands for.
 	groups    map[string][]DeviceID
 	ids       map[string]DeviceID
@@ -95,20 +99,32 @@ func (d *decoder) bad(v *text.Value, format string, args ...any) {
 }
 
 func (d *decoder) machine(root *text.Value) {
-	var host, resources, devices, links *text.Value
+	var host, resources, devices, links, storage, network *text.Value
 	d.object(root, "a machine", map[string]func(*text.Value){
-		"name":      func(v *text.Value) { d.m.Name = d.text(v) },
-		"host":      func(v *text.Value) { host = v },
-		"resources": func(v *text.Value) { resources = v },
-		"devices":   func(v *text.Value) { devices = v },
-		"links":     func(v *text.Value) { links = v },
+		"name":         func(v *text.Value) { d.m.Name = d.text(v) },
+		"host":         func(v *text.Value) { host = v },
+		"resources":    func(v *text.Value) { resources = v },
+		"devices":      func(v *text.Value) { devices = v },
+		"links":        func(v *text.Value) { links = v },
+		"storage":      func(v *text.Value) { storage = v },
+		"network":      func(v *text.Value) { network = v },
+		"power_budget": func(v *text.Value) { d.m.BudgetWatts = d.quantity(v, text.Watts) },
 	})
 	// Links name devices and resources, wherever in the file those stand.
 	if host != nil {
 		d.object(host, "host", map[string]func(*text.Value){
 			"memory":    func(v *text.Value) { d.m.HostBytes = d.size(v) },
 			"bandwidth": func(v *text.Value) { d.m.HostBPS = d.quantity(v, text.BytesPerSecond) },
+			"power":     func(v *text.Value) { d.m.HostWatts = d.quantity(v, text.Watts) },
 		})
+	}
+	d.field = "storage"
+	for _, v := range d.array(storage) {
+		d.storage(&v)
+	}
+	d.field = "network"
+	for _, v := range d.array(network) {
+		d.adapter(&v)
 	}
 	d.field = "resources"
 	for _, v := range d.array(resources) {
@@ -132,6 +148,29 @@ func (d *decoder) machine(root *text.Value) {
 	for _, v := range d.array(links) {
 		d.link(&v)
 	}
+}
+
+func (d *decoder) storage(v *text.Value) {
+	var s Storage
+	d.object(v, "storage", map[string]func(*text.Value){
+		"name":  func(v *text.Value) { s.Name = d.text(v) },
+		"model": func(v *text.Value) { s.Model = d.text(v) },
+		"size":  func(v *text.Value) { s.Bytes = d.size(v) },
+		"rate":  func(v *text.Value) { s.BPS = d.quantity(v, text.BytesPerSecond) },
+	})
+	d.m.Storage = append(d.m.Storage, s)
+	d.lines[inStorage] = append(d.lines[inStorage], v.Line)
+}
+
+func (d *decoder) adapter(v *text.Value) {
+	var n Adapter
+	d.object(v, "an adapter", map[string]func(*text.Value){
+		"name":  func(v *text.Value) { n.Name = d.text(v) },
+		"model": func(v *text.Value) { n.Model = d.text(v) },
+		"rate":  func(v *text.Value) { n.BPS = d.quantity(v, text.BytesPerSecond) },
+	})
+	d.m.Network = append(d.m.Network, n)
+	d.lines[inNetwork] = append(d.lines[inNetwork], v.Line)
 }
 
 func (d *decoder) resource(v *text.Value) {

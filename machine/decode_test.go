@@ -15,7 +15,7 @@ import (
 const goodFile = `{
   "name": "w",
   "note": "ignored",
-  "host": {"memory": "32GB", "bandwidth": "40 GB/s"},
+  "host": {"memory": "32GB", "bandwidth": "40 GB/s", "power": "150W"}, "power_budget": "1.2kW", "storage": [{"name": "nvme", "model": "D", "size": "2TB", "rate": "7GB/s"}], "network": [{"name": "eth", "model": "N", "rate": "125MB/s"}],
   "resources": [
     {"name": "up", "rate": "25GB/s"},
     {"name": "port", "count": 2}
@@ -51,7 +51,9 @@ func TestDecode(t *testing.T) {
 	gpu0, gpu1 := gpu, gpu
 	gpu0.Name, gpu1.Name = "cuda:0", "cuda:1"
 	want := &Machine{
-		Name: "w", HostBytes: 32e9, HostBPS: 40e9,
+		Name: "w", HostBytes: 32e9, HostBPS: 40e9, HostWatts: 150, BudgetWatts: 1200,
+		Storage:   []Storage{{"nvme", "D", 2e12, 7e9}},
+		Network:   []Adapter{{"eth", "N", 125e6}},
 		Resources: []Resource{{Name: "up", BPS: 25e9}, {Name: "port:0"}, {Name: "port:1"}},
 		Devices: []Device{
 			gpu0, gpu1,
@@ -86,6 +88,13 @@ func TestDecodeErrors(t *testing.T) {
 		{"unknown field", `"note"`, `"nota"`, 3, `unknown field of a machine "nota"; did you mean note?`},
 		{"unknown device field", `"cores"`, `"core"`, 11, `unknown field of a device "core"; did you mean cores?`},
 		{"unknown rate", `"int32"`, `"int8"`, 13, `unknown field of rates "int8"; there are fp16`},
+		{"unknown storage field", `"size": "2TB"`, `"memory": "2TB"`, 4, `unknown field of storage "memory"`},
+		{"unknown adapter field", `"rate": "125MB/s"`, `"speed": "125MB/s"`, 4, `unknown field of an adapter "speed"`},
+		{"storage without a name", `"name": "nvme", `, ``, 4, "bad storage name"},
+		{"adapter without a name", `"name": "eth", `, ``, 4, "bad network name"},
+		{"power as rate", `"150W"`, `"150GB/s"`, 4, "bad quantity"},
+		{"negative budget", `"1.2kW"`, `-5`, 4, "power_budget: -5 must be a number of 0 or more"},
+		{"storage as text", `[{"name": "nvme", "model": "D", "size": "2TB", "rate": "7GB/s"}]`, `"nvme"`, 4, "storage: expected a list"},
 		{"field twice", `"note": "ignored"`, `"name": "again"`, 3, "twice"},
 		{"bad size", `"32GB"`, `"32gigs"`, 4, "bad size"},
 		{"size below zero", `"8GiB"`, `"-8GiB"`, 11, "from 0 to 8PiB"},

@@ -13,6 +13,18 @@ type (
 	encodedHost struct {
 		Memory    any `json:"memory,omitempty"`
 		Bandwidth any `json:"bandwidth,omitempty"`
+		Power     any `json:"power,omitempty"`
+	}
+	encodedStorage struct {
+		Name  string `json:"name"`
+		Model string `json:"model,omitempty"`
+		Size  any    `json:"size,omitempty"`
+		Rate  any    `json:"rate,omitempty"`
+	}
+	encodedAdapter struct {
+		Name  string `json:"name"`
+		Model string `json:"model,omitempty"`
+		Rate  any    `json:"rate,omitempty"`
 	}
 	encodedResource struct {
 		Name  string `json:"name"`
@@ -58,13 +70,23 @@ type (
 )
 
 // Encode writes a machine that passes Validate in the format of Decode, a line
-// for each device, link and resource. Decode of it gives an equal machine.
+// for each device, link, resource, storage and network. Decode of it gives an equal machine.
 func Encode(m *Machine) []byte {
 	var b bytes.Buffer
 	b.WriteString("{\n  \"name\": ")
 	b.Write(compact(m.Name))
 	b.WriteString(",\n  \"host\": ")
-	b.Write(compact(encodedHost{size(m.HostBytes), quantity(m.HostBPS, text.BytesPerSecond)}))
+	b.Write(compact(encodedHost{size(m.HostBytes), quantity(m.HostBPS, text.BytesPerSecond), quantity(m.HostWatts, text.Watts)}))
+	if budget := quantity(m.BudgetWatts, text.Watts); budget != nil {
+		b.WriteString(",\n  \"power_budget\": ")
+		b.Write(compact(budget))
+	}
+	entries(&b, "storage", m.Storage, func(s *Storage) any {
+		return encodedStorage{s.Name, s.Model, size(s.Bytes), quantity(s.BPS, text.BytesPerSecond)}
+	})
+	entries(&b, "network", m.Network, func(n *Adapter) any {
+		return encodedAdapter{n.Name, n.Model, quantity(n.BPS, text.BytesPerSecond)}
+	})
 	entries(&b, "resources", m.Resources, func(r *Resource) any {
 		return encodedResource{r.Name, quantity(r.BPS, text.BytesPerSecond), r.Cores}
 	})

@@ -176,6 +176,39 @@ type Machine struct {
 	HostBytes int64
 	// HostBPS is the bandwidth of a copy within host memory.
 	HostBPS float64
+	// HostWatts is what the machine draws at full load beside its devices: memory,
+	// drives, fans, losses. BudgetWatts is what its supply allows. 0 is unknown.
+	HostWatts, BudgetWatts float64
+	// Storage and Network say what else is in the machine. Nothing is planned by them.
+	Storage []Storage
+	Network []Adapter
+}
+
+// Storage is drives of a machine.
+type Storage struct {
+	Name  string // as in "nvme"
+	Model string
+	Bytes int64   // 0 unknown
+	BPS   float64 // bytes per second that can be read, 0 unknown
+}
+
+// Adapter joins a machine to others by a network. Links between devices of several
+// machines are Links.
+type Adapter struct {
+	Name  string // as in "eth"
+	Model string
+	BPS   float64 // bytes per second in each direction, 0 unknown
+}
+
+// Watts returns what the machine draws at full load: its devices and HostWatts. Where a
+// figure is missing, it is the sum of the others and whole is false.
+func (m *Machine) Watts() (watts float64, whole bool) {
+	watts, whole = m.HostWatts, m.HostWatts > 0
+	for i := range m.Devices {
+		watts += m.Devices[i].PowerWatts
+		whole = whole && m.Devices[i].PowerWatts > 0
+	}
+	return watts, whole
 }
 
 // Lookup returns the device with a name; "host" is Host.
@@ -240,6 +273,9 @@ const (
 	inResources
 	inDevices
 	inLinks
+	inStorage
+	inNetwork
+	numLists
 )
 
 // check is Validate that also says where.
@@ -256,6 +292,9 @@ func (m *Machine) check() (entry, error) {
 		return whole, fmt.Errorf("negative host memory %d", m.HostBytes)
 	case badRate(m.HostBPS):
 		return whole, fmt.Errorf("bad host bandwidth %v", m.HostBPS)
+	}
+	if at, err := m.checkEquipment(); err != nil {
+		return at, err
 	}
 	resources := make(map[string]bool, len(m.Resources))
 	for i, r := range m.Resources {
@@ -316,6 +355,33 @@ func (m *Machine) check() (entry, error) {
 			if err := known(l.Resources); err != nil {
 				return at, fmt.Errorf("link %s: %w", name, err)
 			}
+		}
+	}
+	return entry{}, nil
+}
+
+// checkEquipment reports what is wrong with power, storage and network.
+func (m *Machine) checkEquipment() (entry, error) {
+	if badRate(m.HostWatts) || badRate(m.BudgetWatts) {
+		return entry{list: inMachine}, fmt.Errorf("bad power %v of the host or budget %v", m.HostWatts, m.BudgetWatts)
+	}
+	bad := func(name string) bool {
+		return name == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
+	}
+	for i, s := range m.Storage {
+		switch at := (entry{inStorage, i}); {
+		case bad(s.Name):
+			return at, fmt.Errorf("bad storage name %q; use a word such as nvme", s.Name)
+		case s.Bytes < 0 || badRate(s.BPS):
+			return at, fmt.Errorf("storage %q: bad size %d or rate %v", s.Name, s.Bytes, s.BPS)
+		}
+	}
+	for i, n := range m.Network {
+		switch at := (entry{inNetwork, i}); {
+		case bad(n.Name):
+			return at, fmt.Errorf("bad network name %q; use a word such as eth", n.Name)
+		case badRate(n.BPS):
+			return at, fmt.Errorf("network %q: bad rate %v", n.Name, n.BPS)
 		}
 	}
 	return entry{}, nil

@@ -144,7 +144,7 @@ func TestGroups(t *testing.T) {
 		want [][]DeviceID
 	}{
 		{"one switch", named(t, "3x5070"), [][]DeviceID{to(0, 2)}},
-		{"ring", named(t, "4x5070-ring"), [][]DeviceID{to(0, 3)}},
+		{"ring beside a CPU", named(t, "4x5070-ring"), [][]DeviceID{to(0, 3), to(4, 4)}},
 		{"two switches", named(t, "8x5070-hier"), [][]DeviceID{to(0, 3), to(4, 7)}},
 		{"two switches without peer links", noPeers, [][]DeviceID{to(0, 3), to(4, 7)}},
 		{"full mesh", named(t, "8xh100"), [][]DeviceID{to(0, 7)}},

@@ -17,7 +17,8 @@ func newMachines() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "machines [NAME|FILE]",
 		Short: "Show described machines",
-		Long: `List the machines that come with weft, or show one of them, or a machine file.
+		Long: `List the machines that come with weft, or show one of them, or a machine file:
+devices, links, storage, network, and power at full load beside the budget.
 With --json a machine is printed in the format of machine files: begin your own
 from one that is close.`,
 		Example: `  weft machines
@@ -60,7 +61,7 @@ from one that is close.`,
 func writeMachines(b *bytes.Buffer) error {
 	for _, name := range machine.Names() {
 		m, _ := machine.Named(name)
-		fmt.Fprintf(b, "%-12s %s\n", name, terminal.Models(m))
+		fmt.Fprintf(b, "%-13s %s\n", name, terminal.Models(m))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -175,5 +176,33 @@ func TestFixesAreSimulated(t *testing.T) {
 		if i < 0 || before.Fixes[i].Makespan != after.Makespan {
 			t.Errorf("%s: without launch overhead it takes %v; what would help is %+v", scenario, after.Makespan, before.Fixes)
 		}
+	}
+}
+
+// A simulation adds up what its machine draws and compares that with the budget.
+func TestSimPower(t *testing.T) {
+	line := func(args ...string) string { return strings.Join(strings.Fields(works(t, args...)), " ") }
+	for m, want := range map[string]string{
+		"3x5070":      "power 800 W at full load (devices 600 W, the rest 200 W); the budget is 1 kW ",
+		"4x5070-ring": "power 1.27 kW at full load (devices 1.07 kW, the rest 200 W) ",
+	} {
+		if got := line("sim", m, "uniform"); !strings.Contains(got, want) {
+			t.Errorf("%s: no %q in\n%s", m, want, got)
+		}
+	}
+	if got := line("sim", "mixed", "uniform"); strings.Contains(got, "power ") {
+		t.Errorf("a sum of some of the figures is told as the whole:\n%s", got)
+	}
+	if got := simulated(t, "3x5070", "uniform"); got.Watts != 800 || got.Budget != 1000 {
+		t.Errorf("JSON has %v W of %v", got.Watts, got.Budget)
+	}
+	m, _ := machine.Named("3x5070")
+	m.BudgetWatts = 700
+	file := filepath.Join(t.TempDir(), "m.json")
+	if err := os.WriteFile(file, machine.Encode(m), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := line("machines", file), "(devices 600 W, the rest 200 W); that is 100 W more than the budget of 700 W "; !strings.Contains(got, want) {
+		t.Errorf("no %q in\n%s", want, got)
 	}
 }

@@ -155,6 +155,10 @@ func (s *simulation) writeText(b *bytes.Buffer, width int) error {
 	fmt.Fprintln(b)
 	fmt.Fprintf(b, "utilisation  %s\n", terminal.Percent(a.Mean))
 	fmt.Fprintf(b, "results      %s\n", s.verdict())
+	if _, whole := s.machine.Watts(); whole {
+		const label = "power        "
+		fmt.Fprintln(b, label+terminal.Wrap(terminal.Power(s.machine), max(width-len(label), 40)))
+	}
 	for _, e := range s.explanations {
 		fmt.Fprintf(b, "\n%s", e.Text(s.machine))
 	}
@@ -276,6 +280,8 @@ type (
 		Bound        time.Duration `json:"bound_ns,omitempty"`   // 0 when a run failed
 		Efficiency   float64       `json:"efficiency,omitempty"` // likewise
 		Steps        int           `json:"steps"`
+		Watts        float64       `json:"watts,omitempty"` // at full load, where all figures are known
+		Budget       float64       `json:"budget_watts,omitempty"`
 		Devices      []deviceJSON  `json:"devices"`
 		Runs         []runJSON     `json:"runs"`
 		Bottleneck   trace.Verdict `json:"bottleneck"`
@@ -321,6 +327,9 @@ func (s *simulation) json() simJSON {
 		Seed: s.seed, Noise: s.noise, Checked: s.checked,
 		Makespan: r.Makespan, Steps: r.Steps,
 		Bottleneck: a.Bottleneck, Verdict: a.Sentence, Fixes: []fixJSON{},
+	}
+	if watts, whole := s.machine.Watts(); whole {
+		out.Watts, out.Budget = watts, s.machine.BudgetWatts
 	}
 	if s.failed() == 0 {
 		out.Bound, out.Efficiency = r.Bound, r.Efficiency

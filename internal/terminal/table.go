@@ -74,7 +74,9 @@ func Machine(w io.Writer, m *machine.Machine) {
 	if m.HostBytes > 0 {
 		head += ", host memory " + SI(float64(m.HostBytes), "B")
 	}
-	fmt.Fprintf(w, "%s\n\n", Wrap(head, Width))
+	fmt.Fprintf(w, "%s\n", Wrap(head, Width))
+	equipment(w, m)
+	fmt.Fprintln(w)
 	merits, measured := machine.Merits(m.Devices)
 	last := "score"
 	if measured {
@@ -112,4 +114,57 @@ func Machine(w io.Writer, m *machine.Machine) {
 			SI(l.BPS, "B/s"), Short(time.Duration(l.LatencyNS))})
 	}
 	Table(w, rows)
+}
+
+// equipment writes what is in a machine beside devices: storage, network and power.
+func equipment(w io.Writer, m *machine.Machine) {
+	list := func(title string, n int, entry func(i int) (name, model string, figures []string)) {
+		for i := range n {
+			name, model, figures := entry(i)
+			if model != "" {
+				figures = append([]string{model}, figures...)
+			}
+			line := title + " " + name
+			if figures = slices.DeleteFunc(figures, func(s string) bool { return s == "-" }); len(figures) > 0 {
+				line += ": " + strings.Join(figures, ", ")
+			}
+			fmt.Fprintln(w, Wrap(line, Width))
+		}
+	}
+	list("storage", len(m.Storage), func(i int) (string, string, []string) {
+		s := &m.Storage[i]
+		return s.Name, s.Model, []string{SI(float64(s.Bytes), "B"), SI(s.BPS, "B/s")}
+	})
+	list("network", len(m.Network), func(i int) (string, string, []string) {
+		n := &m.Network[i]
+		return n.Name, n.Model, []string{SI(n.BPS, "B/s")}
+	})
+	if s := Power(m); s != "" {
+		fmt.Fprintln(w, Wrap("power: "+s, Width))
+	}
+}
+
+// Power says what a machine draws at full load, of what that is the sum, and whether its
+// supply allows it; "" if no figure is known.
+func Power(m *machine.Machine) string {
+	all, whole := m.Watts()
+	if all == 0 {
+		return ""
+	}
+	most := ""
+	if !whole {
+		most = "at least "
+	}
+	out := fmt.Sprintf("%s%s at full load", most, SI(all, "W"))
+	if devices := all - m.HostWatts; devices > 0 && m.HostWatts > 0 {
+		out += fmt.Sprintf(" (devices %s, the rest %s)", SI(devices, "W"), SI(m.HostWatts, "W"))
+	}
+	switch {
+	case m.BudgetWatts == 0:
+	case all > m.BudgetWatts:
+		out += fmt.Sprintf("; that is %s more than the budget of %s", SI(all-m.BudgetWatts, "W"), SI(m.BudgetWatts, "W"))
+	default:
+		out += fmt.Sprintf("; the budget is %s", SI(m.BudgetWatts, "W"))
+	}
+	return out
 }
