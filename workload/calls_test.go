@@ -49,6 +49,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
+		"reservoir": testReservoir,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -78,6 +79,11 @@ func TestCallsName(t *testing.T) {
 		},
 		"landscape": func() error { _, err := landscape.Of(ctx, rt, chain(5, 1)); return err },
 		"reduce":    func() error { _, err := reduce.Of(ctx, rt, "sum", make([]float32, 3)); return err },
+		"reservoir": func() error {
+			w, patterns := network(t, 0)
+			_, err := reservoir.Of(ctx, rt, w, patterns, 3)
+			return err
+		},
 	} {
 		err := call()
 		if !errors.Is(err, weft.ErrNoFunc) || !strings.Contains(err.Error(), "weft.Options{Funcs: "+pkg+".Funcs()}") || strings.Contains(err.Error(), "\n") {

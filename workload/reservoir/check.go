@@ -148,9 +148,9 @@ func (j *Job) input(in []float64, p Pattern, step int) {
 	clear(in)
 	total := 0.0
 	for _, s := range p.Spikes {
-		switch bin := int(s.Time * float64(j.c.Steps) / duration); {
+		switch bin := int(s.Time * float64(j.c.Steps) / p.Duration); {
 		case j.c.Mode == Histogram:
-			in[min(int(s.Time*float64(j.c.Inputs)/duration), j.c.Inputs-1)] += 1 + s.Amplitude
+			in[min(int(s.Time*float64(j.c.Inputs)/p.Duration), j.c.Inputs-1)] += 1 + s.Amplitude
 			total += 1 + s.Amplitude
 		case min(bin, j.c.Steps-1) == step:
 			in[s.Channel] += 1 + s.Amplitude

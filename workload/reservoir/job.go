@@ -109,7 +109,29 @@ func NewJob(c Config) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &Job{c: c, w: w, block: tile}
+	encoder := Encoder{Seed: c.Seed, Duration: duration}
+	values := make([]float64, c.Inputs)
+	draw := philox.Source{Seed: c.Seed, Stream: streamValues}
+	patterns := make([]Pattern, c.Batch)
+	for b := range patterns {
+		for i := range values {
+			values[i] = philox.Unit(draw.Uint32(uint64(b), 0, uint32(i)))
+		}
+		if patterns[b], err = encoder.Rate(values, uint64(b)); err != nil {
+			return nil, err
+		}
+	}
+	return newJob(c, w, patterns)
+}
+
+// newJob makes a job of weights, which it does not change, and of valid patterns.
+func newJob(c Config, w *Weights, patterns []Pattern) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	own := *w
+	own.pad()
+	j := &Job{c: c, w: &own, block: tile, spikes: patterns}
 	// The assembly likes 64 patterns at once and takes 16, but a few blocks could
 	// not be dealt out.
 	for j.block > 16 && c.Batch/j.block < 8 {
@@ -118,22 +140,10 @@ func NewJob(c Config) (*Job, error) {
 	if j.byNeuron() {
 		j.block = c.Batch
 	}
-	w.pad()
 	size := c.Batch * c.Size
 	j.x, j.mean, j.start = make([]float32, size), make([]float32, size), make([]float32, size)
 	j.u = make([]float32, c.Batch*c.Steps*c.Inputs)
-	encoder := Encoder{Seed: c.Seed, Duration: duration}
-	values := make([]float64, c.Inputs)
-	draw := philox.Source{Seed: c.Seed, Stream: streamValues}
-	for b := range c.Batch {
-		for i := range values {
-			values[i] = philox.Unit(draw.Uint32(uint64(b), 0, uint32(i)))
-		}
-		p, err := encoder.Rate(values, uint64(b))
-		if err != nil {
-			return nil, err
-		}
-		j.spikes = append(j.spikes, p)
+	for b, p := range patterns {
 		first, width := j.blockOf(b)
 		u := j.u[first*c.Steps*c.Inputs:]
 		if c.Mode == Histogram {
