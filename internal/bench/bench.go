@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -127,6 +128,7 @@ type benchmark[T any] struct {
 
 func (b benchmark[T]) command(s Setup) *cobra.Command {
 	var asJSON bool
+	var timeout time.Duration
 	m := &meter{Setup: s}
 	c := &cobra.Command{
 		Use: b.use, Short: b.short, Long: b.long, Args: terminal.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
@@ -137,12 +139,25 @@ func (b benchmark[T]) command(s Setup) *cobra.Command {
 			if m.repeat < 1 {
 				return terminal.Usagef("--repeat %d: run at least once", m.repeat)
 			}
+			if err := checkTimeout(timeout); err != nil {
+				return err
+			}
 			m.ctx, m.stderr, m.quiet = c.Context(), c.ErrOrStderr(), asJSON
+			if timeout > 0 {
+				var cancel context.CancelFunc
+				m.ctx, cancel = context.WithTimeoutCause(m.ctx, timeout, errTimeout)
+				defer cancel()
+			}
 			var part partRow
 			ended := part.watch()
 			rows, err := b.measure(m)
 			ended()
-			if err != nil && (len(rows) == 0 || !errors.Is(err, context.Canceled)) {
+			late := err != nil && m.ctx.Err() != nil && c.Context().Err() == nil
+			if late {
+				part.Why = endedEarly(timeout)
+				err = fmt.Errorf("bench %s: %s with %s complete", b.use, part.Why, terminal.Count(len(rows), "row"))
+			}
+			if err != nil && (len(rows) == 0 || !late && !errors.Is(err, context.Canceled)) {
 				return err
 			}
 			if failed := terminal.Print(c, asJSON, rows, func(w *bytes.Buffer) error {
@@ -154,12 +169,28 @@ func (b benchmark[T]) command(s Setup) *cobra.Command {
 			}); failed != nil {
 				return failed
 			}
-			return err // nil, or the interrupt
+			return err // nil, the interrupt or --timeout
 		},
 	}
 	c.Flags().IntVar(&m.repeat, "repeat", b.repeat, "how often everything is measured")
 	c.Flags().BoolVar(&asJSON, "json", false, "write rows as JSON")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "longest time; rows complete by then are kept, and the status is 1")
 	return c
+}
+
+// errTimeout ends a benchmark that takes longer than --timeout.
+var errTimeout = errors.New("it took longer than --timeout")
+
+func checkTimeout(d time.Duration) error {
+	if d < 0 {
+		return terminal.Usagef("--timeout %v: it must not be negative", d)
+	}
+	return nil
+}
+
+// endedEarly is why rows are missing.
+func endedEarly(timeout time.Duration) string {
+	return fmt.Sprintf("ended after %v (--timeout)", timeout)
 }
 
 // byteSizes parses --sizes, sizes of buffers, and rounds them down to whole elements of

@@ -21,6 +21,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/trace"
 )
 
 // TestMain keeps measurements in a folder of its own: the benchmarks of a test measure
@@ -124,10 +125,62 @@ func TestBenchScaling(t *testing.T) {
 			t.Errorf("%s ran %s and %s", weak, got[0].Job, got[1].Job)
 		}
 	}
-	got := rows[scalingRow](t, "scaling", "--only", "reduce", "--at-least", "1us", "--repeat", "1", "--devices", "cpu/2", "--counts", "1")
+	// Sizes crossed with numbers of devices.
+	got := rows[scalingRow](t, "scaling", "--only", "gemm", "--sizes", "64,130", "--repeat", "1", "--devices", "cpu/2")
+	var seen []string
+	for _, r := range got {
+		seen = append(seen, fmt.Sprintf("%d on %d: %s", r.Size, r.Devices, r.Job))
+		if want := map[int]string{1: "", 2: trace.ScalingVerdict(r.Efficiency)}[r.Devices]; r.Verdict != want {
+			t.Errorf("%+v: the verdict is %q, want %q", r, r.Verdict, want)
+		}
+	}
+	if want := []string{
+		"64 on 1: gemm 64 × 64 × 64", "64 on 2: gemm 64 × 64 × 64",
+		"130 on 1: gemm 192 × 192 × 192", "130 on 2: gemm 192 × 192 × 192",
+	}; !slices.Equal(seen, want) {
+		t.Errorf("%q, want %q", seen, want)
+	}
+	refused(t, "--sizes 0: gemm takes 1 to", "scaling", "--only", "gemm", "--sizes", "0")
+	got = rows[scalingRow](t, "scaling", "--only", "reduce", "--at-least", "1us", "--repeat", "1", "--devices", "cpu/2", "--counts", "1")
 	if len(got) != 1 || got[0].Devices != 1 {
 		t.Errorf("%+v; want one device alone", got)
 	}
+}
+
+// A table of scaling ends with what the efficiencies mean, of the most devices.
+func TestScalingVerdicts(t *testing.T) {
+	var b strings.Builder
+	row := func(workload string, devices int, efficiency float64) scalingRow {
+		return scalingRow{Workload: workload, Job: "a " + workload, Devices: devices, Efficiency: efficiency, Verdict: trace.ScalingVerdict(efficiency)}
+	}
+	writeScaling(&b, []scalingRow{
+		{Workload: "x", Job: "a x", Devices: 1}, row("x", 2, 0.9), row("x", 4, 0.7),
+		{Workload: "y", Job: "a y", Devices: 1}, row("y", 4, 0.81), {Workload: "z", Job: "a z", Devices: 1}, row("z", 4, 0.6),
+	})
+	want := `
+a x
+  on 4 devices: good scaling efficiency with room for improvement
+a y
+  on 4 devices: excellent scaling efficiency
+a z
+  on 4 devices: poor scaling efficiency - investigate bottlenecks
+`
+	if got := b.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("%s\nwant at its end\n%s", got, want)
+	}
+}
+
+// A benchmark that takes longer than --timeout ends, says so and keeps complete rows.
+func TestBenchTimeout(t *testing.T) {
+	out, err := run(t.Context(), "scaling", "--only", "reduce", "--devices", "cpu/2", "--at-least", "10m", "--timeout", "300ms")
+	if err == nil || !strings.Contains(err.Error(), "bench scaling: ended after 300ms (--timeout) with 0 rows complete") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = run(t.Context(), "collective", "--devices", "cpu/2", "--sizes", "4KiB", "--ops", "barrier,allreduce", "--peers=false", "--repeat", "1000000", "--timeout", "5s")
+	if err == nil || !strings.Contains(err.Error(), "(--timeout) with 0 rows complete") || out != "" {
+		t.Errorf("%v\n%s", err, out)
+	}
+	refused(t, "--timeout -1s", "sync", "--timeout", "-1s")
 }
 
 func TestBenchMemory(t *testing.T) {

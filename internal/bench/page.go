@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
 )
 
 //go:embed page.html
@@ -132,7 +133,7 @@ func (r *suiteReport) facts() []fact {
 			}
 		}
 		if n > 0 {
-			out = append(out, fact{terminal.Percent(sum / float64(n)), fmt.Sprintf("%s-scaling efficiency on %d devices, mean of %s", g.name, most, terminal.Count(n, "workload"))})
+			out = append(out, fact{terminal.Percent(sum / float64(n)), fmt.Sprintf("%s-scaling efficiency on %d devices, mean of %s: %s", g.name, most, terminal.Count(n, "workload"), trace.ScalingVerdict(sum/float64(n)))})
 		}
 	}
 	for _, row := range r.Overhead {
@@ -160,15 +161,16 @@ const (
 
 // chart is the speed-up of one workload over the number of devices.
 type chart struct {
-	Workload, Job          string
-	Width, Height          int
-	Left, Right            float64 // of the plot
-	Top, Bottom            float64
-	Ideal, Actual          string // paths
-	Points                 []point
-	XTicks, YTicks         []tick
-	Last, LastX, LastY     string // the label of the last point
-	Efficiency, Alone, All string
+	Workload, Job       string
+	Width, Height       int
+	Left, Right         float64 // of the plot
+	Top, Bottom         float64
+	Ideal, Actual       string // paths
+	Points              []point
+	XTicks, YTicks      []tick
+	Last, LastX, LastY  string // the label of the last point
+	Efficiency, Verdict string
+	Alone, All          string
 }
 
 type point struct {
@@ -239,7 +241,7 @@ func draw(rows []scalingRow) chart {
 	end := c.Points[len(c.Points)-1]
 	c.Last = fmt.Sprintf("%.2f×", last.Speedup)
 	c.LastX, c.LastY = fmt.Sprintf("%.1f", end.X+labelOffset), fmt.Sprintf("%.1f", end.Y+pointRadius)
-	c.Efficiency = terminal.Percent(last.Efficiency)
+	c.Efficiency, c.Verdict = terminal.Percent(last.Efficiency), last.Verdict
 	c.Alone, c.All = terminal.Seconds(rows[0].Seconds), terminal.Seconds(last.Seconds)
 	return c
 }

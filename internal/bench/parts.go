@@ -2,18 +2,21 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
 )
 
 // partRow is how a benchmark of a suite went.
@@ -109,9 +112,6 @@ func (o *suite) parts(r *suiteReport) []part {
 	return parts
 }
 
-// errPart ends a benchmark that takes longer than --timeout.
-var errPart = errors.New("it took longer than --timeout")
-
 // measure fills the report. A benchmark that this machine cannot run, that takes too long
 // or that fails keeps the rows that are complete; the last of these is an error, failed,
 // after all others were measured. After an interrupt the report has what was complete.
@@ -125,6 +125,12 @@ func (o *suite) measure(m *meter, r *suiteReport) (failed, interrupt error) {
 		return nil, err
 	}
 	r.Machine = machine.Encode(r.here)
+	r.Policy, r.Partitioner = cmp.Or(m.options.Policy, sched.Default), cmp.Or(m.options.Partitioner, sched.DefaultPartitioner)
+	for _, d := range r.here.Devices {
+		if d.Joins != "" {
+			r.Native = append(r.Native, d.Name+" ("+d.Joins+")")
+		}
+	}
 	parts := o.parts(r)
 	// What takes minutes comes last, so that an interrupt leaves most of the rest.
 	order := append(slices.Clone(parts[2:]), parts[:2]...)
@@ -152,7 +158,7 @@ func (p *part) run(m *meter, timeout time.Duration) (row partRow, err error) {
 	outer := m.ctx
 	if timeout > 0 {
 		var cancel context.CancelFunc
-		m.ctx, cancel = context.WithTimeoutCause(outer, timeout, errPart)
+		m.ctx, cancel = context.WithTimeoutCause(outer, timeout, errTimeout)
 		defer cancel()
 	}
 	ended := row.watch()
@@ -163,13 +169,23 @@ func (p *part) run(m *meter, timeout time.Duration) (row partRow, err error) {
 	switch {
 	case err == nil || outer.Err() != nil:
 	case m.ctx.Err() != nil:
-		row.Why = fmt.Sprintf("ended after %v (--timeout)", timeout)
+		row.Why = endedEarly(timeout)
 	case errors.As(err, &usage), errors.Is(err, weft.ErrNoDevices), errors.Is(err, weft.ErrNoDevice), errors.Is(err, weft.ErrOptions), errors.Is(err, host.ErrMemory):
 		row.Why = "cannot run here: " + terminal.OneLine(err.Error())
 	default:
 		row.Why, row.Failed = "failed: "+terminal.OneLine(err.Error()), true
 	}
 	return row, err
+}
+
+// Setup says by what tasks were placed and work was cut, and which devices take part in
+// collectives of a vendor's library.
+func (r *suiteReport) Setup() string {
+	native := "no device has NCCL"
+	if len(r.Native) > 0 {
+		native = "native collectives on " + strings.Join(r.Native, ", ")
+	}
+	return fmt.Sprintf("policy %s, partitioner %s, %s", r.Policy, r.Partitioner, native)
 }
 
 // part returns how a part went; an empty row if it was not begun.
@@ -183,7 +199,7 @@ func (r *suiteReport) part(name string) partRow {
 }
 
 func (r *suiteReport) text(w *bytes.Buffer) {
-	fmt.Fprintf(w, "%s\n%s, %s\ncommit %s\n\n", r.Command, r.Platform, r.When.Format(time.DateTime), r.Commit)
+	fmt.Fprintf(w, "%s\n%s, %s\ncommit %s\n%s\n\n", r.Command, r.Platform, r.When.Format(time.DateTime), r.Commit, terminal.Wrap(r.Setup(), terminal.Width))
 	terminal.Machine(w, r.here)
 	var missing [][2]string
 	for _, p := range (&suite{}).parts(r) {

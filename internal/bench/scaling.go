@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/trace"
 	"github.com/weft-run/weft/workload"
 )
 
@@ -36,6 +37,10 @@ type scalingRow struct {
 	// a job of its own; 0 where it was not measured.
 	Limit float64 `json:"limit,omitempty"`
 	Job   string  `json:"job"`
+	// Size is the one of --sizes, 0 without.
+	Size int `json:"size,omitempty"`
+	// Verdict puts the efficiency of several devices into words.
+	Verdict string `json:"verdict,omitempty"`
 }
 
 // scaling is the benchmark of that name.
@@ -43,6 +48,7 @@ type scaling struct {
 	weak    bool
 	only    []string
 	counts  []int
+	sizes   []int
 	atLeast time.Duration
 	limit   bool
 }
@@ -58,7 +64,9 @@ with --weak of work that grows with the devices. Work is made large enough that
 one device takes --at-least. Rounds are interleaved, and a speed-up is the
 median of the ratios within a round, so that other load on the machine counts as
 little as possible. Where there is one device only, a CPU, its cores become
-devices.
+devices. --sizes measures every workload at each of several sizes instead, on
+every number of devices; a size is the value of the flag of weft run named below.
+The other sizes grow in proportion, and multiples of 64 stay such.
 
 What is lost has two causes, whose medians stand beside it: devices were not
 busy all the time, or computed longer, together, than one did alone (work more
@@ -68,6 +76,8 @@ beside the others, for as long as one device and all of them take for the whole:
 what is lost there, by and large, no schedule can bring back.`,
 		repeat: 7, measure: o.measure, text: writeScaling,
 	}.command(s)
+	c.Long += "\n\n" + sizeFlags()
+	c.Flags().IntSliceVar(&o.sizes, "sizes", nil, "`sizes` of the work of one device, in place of --at-least")
 	c.Flags().BoolVar(&o.weak, "weak", false, "let the work grow with the devices")
 	c.Flags().StringSliceVar(&o.only, "only", nil, "`workloads` to run (all)")
 	c.Flags().IntSliceVar(&o.counts, "counts", nil, "`numbers` of devices beside one (2,4,8 up to all)")
@@ -85,6 +95,13 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 	}
 	if err := checkAtLeast(o.atLeast); err != nil {
 		return nil, err
+	}
+	for _, n := range o.sizes {
+		for _, w := range jobs {
+			if n < 1 || n > w.Growth.Most {
+				return nil, terminal.Usagef("--sizes %d: %s takes 1 to %d (--%s)", n, w.Name, w.Growth.Most, w.Growth.Flags[0])
+			}
+		}
 	}
 	most, err := m.several()
 	if err != nil {
@@ -116,16 +133,34 @@ func (o *scaling) measure(m *meter) (rows []scalingRow, err error) {
 			apart = append(apart, rt)
 		}
 	}
-	p := m.progress("run", len(jobs)*len(rts)*(m.repeat+learning))
+	p := m.progress("run", len(jobs)*max(len(o.sizes), 1)*len(rts)*(m.repeat+learning))
 	defer p.Finish()
+	sizes := o.sizes
+	if len(sizes) == 0 {
+		sizes = []int{0} // grow finds one
+	}
 	for _, w := range jobs {
-		got, err := o.one(m, w, rts, apart, counts, p)
-		if err != nil {
-			return rows, err
+		for _, size := range sizes {
+			got, err := o.one(m, w, size, rts, apart, counts, p)
+			if err != nil {
+				return rows, err
+			}
+			rows = append(rows, got...)
 		}
-		rows = append(rows, got...)
 	}
 	return rows, nil
+}
+
+// sizeFlags says what --sizes sets of each workload.
+func sizeFlags() string {
+	out := "Flags of weft run that --sizes sets:"
+	for i, w := range catalog.All() {
+		if i > 0 {
+			out += ","
+		}
+		out += " " + w.Name + " --" + w.Growth.Flags[0]
+	}
+	return terminal.Wrap(out+".", terminal.Width)
 }
 
 // numbers returns the numbers of devices to run on, 1 first.
@@ -207,9 +242,13 @@ func (o *scaling) jobs(m *meter, w catalog.Entry, sizes map[string]int, counts [
 	return at, nil
 }
 
-// one measures one workload on every number of devices, and its parts apart.
-func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
-	sizes, err := o.grow(m, w, rts[0], p)
+// one measures one workload on every number of devices, and its parts apart, at a size or
+// for 0 at one that grow finds.
+func (o *scaling) one(m *meter, w catalog.Entry, size int, rts, apart []*weft.Runtime, counts []int, p *terminal.Progress) ([]scalingRow, error) {
+	sizes, err := w.SizedAt(size)
+	if size == 0 {
+		sizes, err = o.grow(m, w, rts[0], p)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -250,6 +289,11 @@ func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, cou
 			sc.limit, sc.predicted = append(sc.limit, limit), res.Predicted.Seconds()
 		}
 	}
+	return o.rows(m, w, size, at, counts, p)
+}
+
+// rows checks what was computed and makes the rows of it.
+func (o *scaling) rows(m *meter, w catalog.Entry, size int, at []scaled, counts []int, p *terminal.Progress) ([]scalingRow, error) {
 	var rows []scalingRow
 	for i, n := range counts {
 		sc := &at[i]
@@ -266,10 +310,14 @@ func (o *scaling) one(m *meter, w catalog.Entry, rts, apart []*weft.Runtime, cou
 			}
 		}
 		up := median(sc.ups)
-		rows = append(rows, scalingRow{
-			Workload: w.Name, Job: sc.job.Name(), Devices: n, Seconds: median(sc.took), Speedup: up, Efficiency: up / float64(n),
+		row := scalingRow{
+			Workload: w.Name, Job: sc.job.Name(), Size: size, Devices: n, Seconds: median(sc.took), Speedup: up, Efficiency: up / float64(n),
 			Predicted: sc.predicted, Busy: median(sc.busy), Work: median(sc.work), Limit: median(sc.limit),
-		})
+		}
+		if n > 1 {
+			row.Verdict = trace.ScalingVerdict(row.Efficiency)
+		}
+		rows = append(rows, row)
 	}
 	return rows, nil
 }
@@ -356,6 +404,9 @@ func writeScaling(w io.Writer, rows []scalingRow) {
 	for i, r := range rows {
 		if i == 0 || r.Job != rows[i-1].Job {
 			fmt.Fprintln(w, r.Job)
+		}
+		if last := i == len(rows)-1 || rows[i+1].Devices <= r.Devices; last && r.Verdict != "" {
+			fmt.Fprintf(w, "  on %s: %s\n", terminal.Count(r.Devices, "device"), r.Verdict)
 		}
 	}
 }

@@ -27,6 +27,9 @@ type suiteReport struct {
 	When        time.Time       `json:"when"`
 	Load        string          `json:"load,omitempty"` // of the machine before it began
 	Machine     json.RawMessage `json:"machine"`        // a machine file
+	Policy      string          `json:"policy"`
+	Partitioner string          `json:"partitioner"`
+	Native      []string        `json:"native,omitempty"` // devices that take part in native collectives, with the library
 	Interrupted bool            `json:"interrupted,omitempty"`
 	Strong      []scalingRow    `json:"strong"`
 	Weak        []scalingRow    `json:"weak"`
@@ -104,8 +107,8 @@ func (o *suite) run(c *cobra.Command) error {
 	if err := checkAtLeast(o.atLeast); err != nil {
 		return err
 	}
-	if o.timeout < 0 {
-		return terminal.Usagef("--timeout %v: it must not be negative", o.timeout)
+	if err := checkTimeout(o.timeout); err != nil {
+		return err
 	}
 	if err := (&overhead{o.tasks}).check(); err != nil { // now, not after minutes
 		return err

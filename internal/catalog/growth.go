@@ -57,6 +57,16 @@ func (w Entry) Sized(ctx context.Context, sizes map[string]int) (workload.Job, e
 	return o.Job(ctx)
 }
 
+// SizedAt returns the sizes of a job whose first flag of growth has a value, with the
+// others in proportion to their defaults.
+func (w Entry) SizedAt(first int) (map[string]int, error) {
+	sizes := make(map[string]int)
+	if _, err := w.order(sizes); err != nil {
+		return nil, err
+	}
+	return w.Growth.to(sizes, float64(first)), nil
+}
+
 // order is Sized before the job is made.
 func (w Entry) order(sizes map[string]int) (Order, error) {
 	f := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
