@@ -84,6 +84,7 @@ type Group struct {
 	plans   map[key]*ready
 	lost    []bool // ranks whose device is known to be lost
 	changes int    // of lost
+	stats   [collective.NumOps]Stats
 
 	joining sync.Mutex // held while the devices join one another
 	comm    uint64     // the communicator all have joined, or 0
@@ -327,6 +328,14 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 	if err := checkSlices(&s, in, out); err != nil {
 		return Result{}, err
 	}
+	began := time.Now()
+	res, err := runUntilDone(ctx, g, s, in, out)
+	g.count(&s, time.Since(began), err)
+	return res, err
+}
+
+// runUntilDone is do after the slices are checked.
+func runUntilDone[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][]T) (Result, error) {
 	if s.Count > 0 && g.o.Algorithm == "" && s.Inline(g.rt.Machine()) && !g.anyLost() {
 		if err := g.open(ctx); err != nil {
 			return Result{}, fmt.Errorf("%v: %w", s.Op, err)

@@ -65,7 +65,7 @@ one device takes --at-least. Rounds are interleaved, and a speed-up is the
 median of the ratios within a round, so that other load on the machine counts as
 little as possible. Where there is one device only, a CPU, its cores become
 devices. --sizes measures every workload at each of several sizes instead, on
-every number of devices; a size is the value of the flag of weft run named below.
+every number of devices; a size is the value of a flag of weft run, see below.
 The other sizes grow in proportion, and multiples of 64 stay such.
 
 What is lost has two causes, whose medians stand beside it: devices were not
