@@ -41,7 +41,8 @@ func (x *Executor) Tuning() [][]driver.Tuned {
 	return out
 }
 
-// tune hands devices what they decided in an earlier run.
+// tune hands devices what they decided in an earlier run, or others that are alike: one
+// that never ran a kernel need not try what its twin has.
 func (x *Executor) tune() {
 	b := x.cache.read(tunings)
 	if b == nil {
@@ -52,10 +53,20 @@ func (x *Executor) tune() {
 		x.cache.bad(tunings, err)
 		return
 	}
+	devices := x.Machine.Devices
 	for i, d := range x.devs {
-		known := t.Devices[x.Machine.Devices[i].Name]
-		if tuner, ok := d.(driver.Tuner); ok && len(known) > 0 {
-			tuner.Tune(known)
+		tuner, ok := d.(driver.Tuner)
+		if !ok {
+			continue
+		}
+		known := make(driver.Decisions)
+		for j := range devices {
+			if devices[j].Identity() == devices[i].Identity() {
+				known.Take(t.Devices[devices[j].Name]...)
+			}
+		}
+		if known.Take(t.Devices[devices[i].Name]...); len(known) > 0 {
+			tuner.Tune(known.List())
 		}
 	}
 }

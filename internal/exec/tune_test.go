@@ -19,7 +19,8 @@ import (
 // tuners gives fake devices something they found about kernels.
 type tuners struct {
 	driver.Driver
-	found []driver.Tuned // by every device, when it is opened
+	found []driver.Tuned   // by every device, when it is opened
+	each  [][]driver.Tuned // by each device, in place of found
 }
 
 type tuner struct {
@@ -30,13 +31,59 @@ type tuner struct {
 func (d *tuners) Open(ctx context.Context, log *slog.Logger) ([]driver.Device, error) {
 	devs, err := d.Driver.Open(ctx, log)
 	for i := range devs {
-		devs[i] = &tuner{Device: devs[i], found: d.found}
+		one := &tuner{Device: devs[i], found: d.found}
+		if d.each != nil {
+			one.found = d.each[i]
+		}
+		devs[i] = one
 	}
 	return devs, err
 }
 
 func (t *tuner) Tune(ts []driver.Tuned) { t.told = ts }
 func (t *tuner) Tuning() []driver.Tuned { return append(slices.Clone(t.told), t.found...) }
+
+// What one device found, those that are alike are told the next time; what each found
+// itself goes before that.
+func TestTuningIsShared(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	open := func(found ...[]driver.Tuned) [][]driver.Tuned {
+		t.Helper()
+		drv, err := fake.New(fake.Options{Devices: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		devs := &tuners{Driver: drv, each: found}
+		x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{devs}, Copier: copier[0], CacheDir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := x.Tuning()
+		if err := x.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return known
+	}
+	a := driver.Tuned{Kernel: "a", Class: 7, Entry: "fast", NS: 10}
+	other := driver.Tuned{Kernel: "a", Class: 7, Entry: "slow", NS: 12}
+	b := driver.Tuned{Kernel: "b", Class: 1, Entry: "b", NS: 3}
+	open([]driver.Tuned{a, b}, []driver.Tuned{other}, nil)
+	got := open(nil, nil, nil)
+	for i, want := range [][]driver.Tuned{{a, b}, {other, b}} {
+		if !slices.Equal(got[i], want) {
+			t.Errorf("device %d knows %v, want %v", i, got[i], want)
+		}
+	}
+	if len(got[2]) != 2 || got[2][1] != b || got[2][0] != a && got[2][0] != other {
+		t.Errorf("device 2, which found nothing, knows %v", got[2])
+	}
+}
 
 // What devices find about kernels is kept, and told to them the next time; files
 // for others, or broken ones, are not.
@@ -54,7 +101,7 @@ func TestTuningIsKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{&tuners{drv, found}}, Copier: copier[0], CacheDir: dir})
+		x, err := exec.Open(ctx, exec.Config{Drivers: []driver.Driver{&tuners{Driver: drv, found: found}}, Copier: copier[0], CacheDir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -49,7 +49,7 @@ var backends = []backend{
 	{name: "cpu", open: func(o Options) driver.Driver {
 		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Funcs: o.Funcs, Late: o.Late})
 	}},
-	inWorkers("cuda", cuda.New, func(Options) cuda.Options { return cuda.Options{} },
+	inWorkers("cuda", cuda.New, func(o Options) cuda.Options { return cuda.Options{CacheDir: o.CacheDir} },
 		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),
 	// Asked for by name, Vulkan also has the GPUs that another backend has.
 	inWorkers("vulkan", vulkan.New, func(o Options) vulkan.Options {

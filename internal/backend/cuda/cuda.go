@@ -45,6 +45,8 @@ type Options struct {
 	Exact bool
 	// LibraryPath lists folders that are searched for libraries before all others.
 	LibraryPath []string
+	// CacheDir is a folder for what is compiled from CUDA C; empty keeps none.
+	CacheDir string
 }
 
 // maxLanes leaves room for the two copy streams among the eight queues a context

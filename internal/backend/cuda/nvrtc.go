@@ -13,6 +13,8 @@ type nvrtc struct {
 	once sync.Once
 	err  error
 
+	version string // of the library
+
 	errorString, create, compile, destroy        proc
 	logSize, log, cubinSize, cubin, ptxSize, ptx proc
 }
@@ -34,6 +36,13 @@ func (n *nvrtc) open(folders []string) error {
 		} {
 			if *b.to = lib.bind(b.name); b.to.addr == 0 {
 				n.err = fmt.Errorf("%s has no %s; install a newer one", lib.path, b.name)
+			}
+		}
+		if version := lib.bind("nvrtcVersion"); version.addr != 0 && n.err == nil {
+			f := getFrame()
+			defer f.free()
+			if n.err = n.do(f, &version, f.at(0), f.at(1)); n.err == nil {
+				n.version = fmt.Sprintf("%d.%d", f.i32(0), f.i32(1))
 			}
 		}
 	})
@@ -60,30 +69,41 @@ func (n *nvrtc) bytes(f *frame, size, get *proc, program uintptr) ([]byte, error
 	return b, n.do(f, get, program, f.bytes(b))
 }
 
-// images are compiled sources, shared by the devices of one architecture.
-type images struct {
-	mu sync.Mutex
-	by map[[32]byte]image
-}
-
-// image is a source compiled by NVRTC.
-type image struct {
-	code []byte // for the driver
-	ptx  []byte // the same as PTX, if NVRTC has it
-}
-
 // compile turns CUDA C into machine code for the device, once for all devices of
 // its architecture.
-func (d *device) compile(key [32]byte, source []byte) (made image, err error) {
+func (d *device) compile(key [32]byte, source []byte) (image, error) {
 	d.images.mu.Lock()
 	defer d.images.mu.Unlock()
 	if b, ok := d.images.by[key]; ok {
 		return b, nil
 	}
-	n := &d.nvrtc
-	if err := n.open(d.o.LibraryPath); err != nil {
-		return made, err
+	if err := d.nvrtc.open(d.o.LibraryPath); err != nil {
+		return image{}, err
 	}
+	file := d.imageFile(key)
+	made, ok := image{}, false
+	if file != "" {
+		made, ok = readImage(file, d.log)
+	}
+	if !ok {
+		var err error
+		if made, err = d.nvrtc.build(source, d.info.Arch); err != nil {
+			return image{}, err
+		}
+		d.images.compiled++
+		if file != "" {
+			made.keep(file, d.log)
+		}
+	}
+	if d.images.by == nil {
+		d.images.by = make(map[[32]byte]image)
+	}
+	d.images.by[key] = made
+	return made, nil
+}
+
+// build has NVRTC compile a source for an architecture.
+func (n *nvrtc) build(source []byte, arch string) (made image, err error) {
 	f := getFrame()
 	defer f.free()
 	if err := n.do(f, &n.create, f.at(0), f.string(string(source)), f.string("kernel.cu"), 0, 0, 0); err != nil {
@@ -91,8 +111,8 @@ func (d *device) compile(key [32]byte, source []byte) (made image, err error) {
 	}
 	program := uintptr(f.out[0])
 	defer func() { _ = n.do(f, &n.destroy, put(f, 0, program)) }()
-	arch := f.string("--gpu-architecture=" + d.info.Arch)
-	if err := n.do(f, &n.compile, program, 1, put(f, 2, arch)); err != nil {
+	option := f.string("--gpu-architecture=" + arch)
+	if err := n.do(f, &n.compile, program, 1, put(f, 2, option)); err != nil {
 		log, _ := n.bytes(f, &n.logSize, &n.log, program) // the first error says more
 		return made, fmt.Errorf("%w: %s", err, strings.Join(strings.Fields(strings.TrimRight(string(log), "\x00")), " "))
 	}
@@ -107,9 +127,5 @@ func (d *device) compile(key [32]byte, source []byte) (made image, err error) {
 			return made, err
 		}
 	}
-	if d.images.by == nil {
-		d.images.by = make(map[[32]byte]image)
-	}
-	d.images.by[key] = made
 	return made, nil
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/weft-run/weft/internal/safefile"
 )
 
-// cacheFile is where compiled pipelines are kept. Drivers check by themselves
-// that what they find there is theirs, and of their version.
+// cacheFile is where compiled pipelines are kept, one file for all devices of a model.
+// Drivers check by themselves that what they find there is theirs, and of their version.
 func (d *device) cacheFile() string {
-	key := sha256.Sum256([]byte(d.info.UUID + "\n" + d.info.Driver))
+	key := sha256.Sum256([]byte(d.info.Model + "\n" + d.info.Driver))
 	return filepath.Join(d.o.CacheDir, fmt.Sprintf("vulkan-%x.pipelines", key[:8]))
 }
 
