@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/numa"
 )
 
 // file is the anonymous file behind an arena.
@@ -23,7 +25,48 @@ func create(size int64) (*file, []byte, error) {
 		_ = unix.Close(fd)
 		return nil, nil, err
 	}
+	interleave(mem, memoryNodes(numa.Nodes()))
 	return &file{fd}, mem, nil
+}
+
+// memoryNodes are the numbers of the nodes that have memory.
+func memoryNodes(nodes []numa.Node) (ids []int) {
+	for _, n := range nodes {
+		if n.Memory {
+			ids = append(ids, n.ID)
+		}
+	}
+	return ids
+}
+
+// interleave has pages that are made from now on come from several memory nodes in turn.
+// An arena is read and written by devices at all nodes: pages where the program happened
+// to touch them first would all be behind one memory bus. With one node, or where that is
+// not allowed, pages are made as they always are.
+func interleave(mem []byte, nodes []int) {
+	if len(nodes) > 1 {
+		_ = bind(mem, nodes) // slower, and nothing else
+	}
+}
+
+// bind sets the nodes that pages come from in turn.
+func bind(mem []byte, nodes []int) error {
+	const inTurn = 3 // MPOL_INTERLEAVE
+	var mask [16]uint64
+	most := 64 * len(mask)
+	for _, n := range nodes {
+		if n >= most {
+			return unix.EINVAL
+		}
+		mask[n/64] |= 1 << (n % 64)
+	}
+	// The kernel takes one bit less than it is told.
+	_, _, errno := unix.Syscall6(unix.SYS_MBIND, uintptr(unsafe.Pointer(&mem[0])), uintptr(len(mem)), inTurn,
+		uintptr(unsafe.Pointer(&mask[0])), uintptr(most+1), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // Memfd makes an anonymous file of a size that no process can change: touching memory

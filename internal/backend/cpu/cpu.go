@@ -17,6 +17,7 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/numa"
 	"github.com/weft-run/weft/machine"
 )
 
@@ -65,6 +66,8 @@ func (d *cpuDriver) Open(_ context.Context, log *slog.Logger) ([]driver.Device, 
 	if parts > cores && log != nil {
 		log.Warn("more cpu devices than cores: they share them", "devices", parts, "cores", cores)
 	}
+	nodes := memoryNodes()
+	all := numa.Arrange(allowed(), nodes)
 	var out []driver.Device
 	for i := range parts {
 		lo, hi := i*cores/parts, (i+1)*cores/parts
@@ -72,16 +75,23 @@ func (d *cpuDriver) Open(_ context.Context, log *slog.Logger) ([]driver.Device, 
 			lo = i % cores
 			hi = lo + 1
 		}
-		out = append(out, newDevice(i, parts, lo, hi, d.o))
+		dev := newDevice(i, parts, hi-lo, d.o)
+		if hi <= len(all) {
+			dev.settle(all[lo:hi], nodes)
+		}
+		out = append(out, dev)
 	}
 	return out, nil
 }
+
+// memoryNodes are the memory nodes of the machine; tests have their own.
+var memoryNodes = numa.Nodes
 
 // device is some cores.
 type device struct {
 	info     machine.Device
 	o        Options
-	lo, hi   int // cores
+	cores    []int // that its threads are tied to; none leaves them free
 	board    *driver.Board
 	lanes    []*lane
 	byLane   map[driver.Lane]*lane
@@ -94,12 +104,12 @@ type device struct {
 	detached detached
 }
 
-func newDevice(i, parts, lo, hi int, o Options) *device {
-	d := &device{o: o, lo: lo, hi: hi, buffers: make(map[driver.Buffer][]byte)}
+func newDevice(i, parts, cores int, o Options) *device {
+	d := &device{o: o, buffers: make(map[driver.Buffer][]byte)}
 	d.info = machine.Device{
 		Name: deviceName(i), Model: modelName(), Kind: machine.CPU, Backend: backend,
 		Arch: runtime.GOARCH, UUID: fmt.Sprintf("cpu-%d-of-%d", i, parts), MemBytes: o.MemBytes, HostMemory: true,
-		ComputeUnits: hi - lo, SIMDLanes: simdLanes(), Lanes: min(hi-lo, maxLanes), Team: true,
+		ComputeUnits: cores, SIMDLanes: simdLanes(), Lanes: min(cores, maxLanes), Team: true,
 		Driver:    fmt.Sprintf("%s, %d threads%s", runtime.Version(), runtime.GOMAXPROCS(0), quota()),
 		Resources: []string{machine.HostMemory, machine.HostCores},
 	}
@@ -107,6 +117,44 @@ func newDevice(i, parts, lo, hi int, o Options) *device {
 		d.info.PartOf = deviceName(0)
 	}
 	return d
+}
+
+// settle says which cores a device has. Where the machine has several memory nodes and
+// all the cores are of one, threads stay in that node: what they allocate and touch first
+// is then in its memory. Threads that are pinned have the device's own cores alone.
+func (d *device) settle(cores []int, nodes []numa.Node) {
+	if d.o.Pin {
+		d.cores = cores
+	}
+	if len(nodes) < 2 {
+		return
+	}
+	home := numa.Homes(nodes)
+	d.info.NUMA = -1
+	for i, c := range cores {
+		id, ok := home[c]
+		if !ok || i > 0 && id != d.info.NUMA {
+			d.info.NUMA = -1
+			return
+		}
+		d.info.NUMA = id
+	}
+	if d.info.NUMA >= 0 && !d.o.Pin {
+		for _, c := range allowed() {
+			if id, ok := home[c]; ok && id == d.info.NUMA {
+				d.cores = append(d.cores, c)
+			}
+		}
+	}
+}
+
+// tie ties the calling goroutine's thread to the device's cores, if it is to be. The
+// thread is the goroutine's for good: one that is tied must not serve others.
+func (d *device) tie() {
+	if len(d.cores) > 0 {
+		runtime.LockOSThread()
+		pin(d.cores)
+	}
 }
 
 func (d *device) Info() machine.Device { return d.info }

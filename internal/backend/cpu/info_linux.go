@@ -8,22 +8,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pin ties the calling thread to cores [lo, hi). Where that is not allowed the
-// thread stays free, which costs speed and nothing else.
-func pin(lo, hi int) {
+// allowed are the cores that the process may use, ascending.
+func allowed() (cores []int) {
 	var set unix.CPUSet
-	var allowed unix.CPUSet
-	if unix.SchedGetaffinity(0, &allowed) != nil {
-		return
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
 	}
-	n := 0
-	for c := 0; c < len(allowed)*64; c++ {
-		if allowed.IsSet(c) {
-			if n >= lo && n < hi {
-				set.Set(c)
-			}
-			n++
+	for c := range len(set) * 64 {
+		if set.IsSet(c) {
+			cores = append(cores, c)
 		}
+	}
+	return cores
+}
+
+// pin ties the calling thread to cores. Where that is not allowed the thread stays free,
+// which costs speed and nothing else.
+func pin(cores []int) {
+	var set unix.CPUSet
+	for _, c := range cores {
+		set.Set(c)
 	}
 	_ = unix.SchedSetaffinity(0, &set)
 }

@@ -2,8 +2,11 @@
 
 package cpu
 
-// pin does nothing where threads cannot be tied to cores.
-func pin(lo, hi int) {}
+// allowed is not known where threads cannot be tied to cores.
+func allowed() []int { return nil }
+
+// pin does nothing there.
+func pin([]int) {}
 
 // quota is not known here.
 func quota() string { return "" }

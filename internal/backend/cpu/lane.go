@@ -193,10 +193,7 @@ func (l *lane) run() {
 			go l.run() // a kernel has ended the goroutine; another goes on after it
 		}
 	}()
-	if l.dev.o.Pin {
-		runtime.LockOSThread() // for good: a pinned thread must not serve others
-		pin(l.dev.lo, l.dev.hi)
-	}
+	l.dev.tie()
 	for {
 		at := l.dev.now()
 		for l.next < len(l.taken.ops) && !l.lost {
@@ -426,7 +423,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 			g := l.is.impl.Shape(s.Launch).Grid
 			items = int(g[0]) * int(g[1]) * int(g[2])
 		}
-		if d.hi-d.lo == 1 || items == 1 && l.is.short {
+		if d.info.ComputeUnits == 1 || items == 1 && l.is.short {
 			l.is.fn(c, 0, items)
 		} else if items == 1 {
 			team.enter()

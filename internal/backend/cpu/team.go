@@ -1,7 +1,6 @@
 package cpu
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,9 +45,9 @@ type job struct {
 const chunksPerCore = 8
 
 func newTeam(d *device) *team {
-	t := &team{dev: d, cores: int32(d.hi - d.lo)}
+	t := &team{dev: d, cores: int32(d.info.ComputeUnits)}
 	t.cond.L = &t.mu
-	for range d.hi - d.lo - 1 {
+	for range d.info.ComputeUnits - 1 {
 		t.ended.Add(1)
 		go t.help()
 	}
@@ -65,10 +64,7 @@ func (t *team) help() {
 			go t.help() // as in lane.run
 		}
 	}()
-	if t.dev.o.Pin {
-		runtime.LockOSThread() // for good: a pinned thread must not serve others
-		pin(t.dev.lo, t.dev.hi)
-	}
+	t.dev.tie()
 	for j := t.join(); j != nil; j = t.join() {
 		t.helpWith(j)
 	}
@@ -165,7 +161,7 @@ func (t *team) close() {
 }
 
 func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
-	cores := min(t.dev.hi-t.dev.lo, items)
+	cores := min(t.dev.info.ComputeUnits, items)
 	j := &job{device: t.dev.info.Name, fn: fn, call: c, items: items, chunk: max(items/(cores*chunksPerCore), 1), room: cores - 1}
 	t.offer(j)
 	func() {

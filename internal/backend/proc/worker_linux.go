@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/numa"
 )
 
 // worker is a child that runs one device. One goroutine serves the rings and is
@@ -530,30 +531,14 @@ func (w *worker) report() (bool, error) {
 // stayNear binds the process to the cores of a memory node, where the machine has
 // several. Threads made later inherit it.
 func stayNear(node int) {
-	const nodes = "/sys/devices/system/node/node"
-	if _, err := os.Stat(nodes + "1"); err != nil || node < 0 {
-		return
-	}
-	text, err := os.ReadFile(nodes + strconv.Itoa(node) + "/cpulist")
-	if err != nil {
+	nodes := numa.Nodes()
+	at := slices.IndexFunc(nodes, func(n numa.Node) bool { return n.ID == node })
+	if len(nodes) < 2 || at < 0 {
 		return
 	}
 	var set unix.CPUSet
-	for part := range strings.SplitSeq(strings.TrimSpace(string(text)), ",") {
-		first, last, ranged := strings.Cut(part, "-")
-		lo, err := strconv.Atoi(first)
-		if err != nil {
-			return
-		}
-		hi := lo
-		if ranged {
-			if hi, err = strconv.Atoi(last); err != nil {
-				return
-			}
-		}
-		for ; lo <= hi; lo++ {
-			set.Set(lo)
-		}
+	for _, c := range nodes[at].Cores {
+		set.Set(c)
 	}
 	var may unix.CPUSet
 	if unix.SchedGetaffinity(0, &may) != nil {
