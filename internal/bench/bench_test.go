@@ -165,8 +165,13 @@ a y
 a z
   on 4 devices: poor scaling efficiency - investigate bottlenecks
 `
-	if got := b.String(); !strings.HasSuffix(got, want) {
+	if got := b.String(); !strings.HasSuffix(got, want) || strings.Contains(got, "size") {
 		t.Errorf("%s\nwant at its end\n%s", got, want)
+	}
+	b.Reset()
+	writeScaling(&b, []scalingRow{{Workload: "x", Size: 50_000, Devices: 1, Limit: 0.5}})
+	if head, line := strings.Fields(b.String())[:10], strings.Fields(b.String())[10:13]; !slices.Equal(line, []string{"x", "50000", "1"}) || head[1] != "size" || head[6] != "limit" {
+		t.Errorf("with a size and a limit:\n%s", b.String())
 	}
 }
 

@@ -385,18 +385,22 @@ func (o *scaling) grow(m *meter, w catalog.Entry, rt *weft.Runtime, p *terminal.
 
 func writeScaling(w io.Writer, rows []scalingRow) {
 	limits := slices.ContainsFunc(rows, func(r scalingRow) bool { return r.Limit > 0 })
-	table := [][]any{{"workload", "devices", "median", "speed-up", "efficiency", "limit", "busy", "work", "predicted"}}
+	sizes := slices.ContainsFunc(rows, func(r scalingRow) bool { return r.Size > 0 })
+	table := [][]any{{"workload", "size", "devices", "median", "speed-up", "efficiency", "limit", "busy", "work", "predicted"}}
 	for _, r := range rows {
 		limit := ""
 		if r.Limit > 0 {
 			limit = terminal.Percent(r.Limit)
 		}
-		table = append(table, []any{r.Workload, r.Devices, terminal.Seconds(r.Seconds), fmt.Sprintf("%.2f", r.Speedup),
+		table = append(table, []any{r.Workload, r.Size, r.Devices, terminal.Seconds(r.Seconds), fmt.Sprintf("%.2f", r.Speedup),
 			terminal.Percent(r.Efficiency), limit, terminal.Percent(r.Busy), fmt.Sprintf("%.2f", r.Work), terminal.Seconds(r.Predicted)})
 	}
-	if !limits {
-		for i, line := range table {
-			table[i] = slices.Delete(line, 5, 6)
+	for i := range table {
+		if !limits {
+			table[i] = slices.Delete(table[i], 6, 7)
+		}
+		if !sizes {
+			table[i] = slices.Delete(table[i], 1, 2)
 		}
 	}
 	terminal.Table(w, table)
