@@ -36,10 +36,10 @@ func TestNodes(t *testing.T) {
 	if len(all) < 2 || runtime.NumCPU() != len(all) {
 		t.Skip("two cores are needed")
 	}
-	// Cores of two nodes alternate, as hyperthreads do on some machines.
+	// Cores of two nodes alternate, as on some machines, and the first is of the second.
 	two := []numa.Node{{ID: 0, Memory: true}, {ID: 3, Memory: true}}
 	for i, c := range all {
-		two[i%2].Cores = append(two[i%2].Cores, c)
+		two[1-i%2].Cores = append(two[1-i%2].Cores, c)
 	}
 	one := []numa.Node{{ID: 0, Cores: all, Memory: true}}
 	n := len(all)
