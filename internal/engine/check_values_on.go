@@ -75,28 +75,6 @@ func (c *recounter) gone(space spaceID) bool {
 	return (state == Lost || state == Broken) && !c.mem.spaces[space].away
 }
 
-// liveData lists the data handles of runs and of callers.
-func (c *recounter) liveData() []dataID {
-	var out []dataID
-	total := 0
-	c.eachRun(func(r *run) {
-		total += r.g.NumData()
-		for d, id := range r.dataOf {
-			if r.refs == nil || r.refs[d] < 0 {
-				out = append(out, id)
-			}
-		}
-	})
-	for i := range c.resident {
-		if c.resident[i].live {
-			total++
-			out = append(out, c.resident[i].data)
-		}
-	}
-	c.same(c.mem.data.live, total, "data handles in use")
-	return out
-}
-
 // copies checks that a value that is anchored is complete in host memory, and that one
 // that is being committed has a slot claimed there.
 func (c *recounter) copies() {
