@@ -2,6 +2,7 @@ package landscape
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/weft-run/weft/internal/philox"
@@ -56,6 +57,35 @@ func TestAxisEnergy(t *testing.T) {
 				got, within := r.energy(native, by)
 				if !(math.Abs(got-want) <= within) || within > 1e-8*(1+math.Abs(want)) {
 					t.Errorf("%d beads, row %d, turned by %v: %v ± %v, by the full potential %v", m.Beads(), i, by, got, within, want)
+				}
+			}
+		}
+	}
+}
+
+// Where the origin of the coordinates is makes no difference to how exact energies are: a
+// check accepts what kernels compute of a chain that is far from it, and of the end of a
+// long one.
+func TestCheckFarFromOrigin(t *testing.T) {
+	far := slices.Clone(crambin(t).native)
+	for i := range far {
+		far[i] += 1e5
+	}
+	for name, native := range map[string][]float64{"crambin at 1e5": far, "a helix of 300": helix(300)} {
+		m, err := NewModel(native)
+		if err != nil {
+			t.Fatal(err)
+		}
+		energy, turns, row := m.Energy(native), Turns(), make([]float64, Angles)
+		r := axis{model: m}
+		rows := RowCount(m.Beads())
+		for i := rows - 20; i < rows; i++ {
+			r.set(i)
+			Row(row, native, turns, energy, i)
+			for k, got := range row {
+				want, within := r.energy(energy, 2*math.Pi*float64(k)/Angles)
+				if !(math.Abs(got-want) <= within/2) {
+					t.Fatalf("%s, row %d, angle %d: energy %v, by the turned structure %v ± %v", name, i, k, got, want, within)
 				}
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // ErrStructure says that coordinates are not those of a chain of beads.
@@ -115,11 +116,17 @@ func (m *Model) Energy(x []float64) float64 {
 // Turned returns the native structure with the beads behind i+1 turned by an
 // angle about the axis from bead i to bead i+1.
 func (m *Model) Turned(i int, by float64) []float64 {
-	x := append([]float64(nil), m.native...)
+	x := slices.Clone(m.native)
+	turn(x, i, by)
+	return x
+}
+
+// turn turns the beads behind i+1 by an angle about the axis from bead i to bead i+1.
+func turn(x []float64, i int, by float64) {
 	p := bead(x, i+1)
 	u := unit(sub(p, bead(x, i)))
 	sin, cos := math.Sincos(by)
-	for j := i + 2; j < m.Beads(); j++ {
+	for j := i + 2; j < len(x)/3; j++ {
 		// Rodrigues' formula.
 		v := sub(bead(x, j), p)
 		w, along := cross(u, v), dot(u, v)
@@ -127,7 +134,6 @@ func (m *Model) Turned(i int, by float64) []float64 {
 		x[3*j+1] = p.y + v.y*cos + w.y*sin + u.y*along*(1-cos)
 		x[3*j+2] = p.z + v.z*cos + w.z*sin + u.z*along*(1-cos)
 	}
-	return x
 }
 
 // vector has its coordinates in registers, where an array's would be in memory.
