@@ -159,21 +159,25 @@ func samples(t *testing.T) []sample {
 	return append(out, sample{l, func() []byte { return workloadtest.Bytes(l.Result()) }})
 }
 
-// kernelsIn finds the kernels of all workloads that have code in a dialect. Workloads make
-// each of them once, so that what a test changes of one holds for every job.
-func kernelsIn(t *testing.T, d graph.Dialect) (kernels []*graph.Kernel) {
+// kernelsIn finds the kernels of all workloads, and of further jobs, that have code in a
+// dialect. Workloads make each of them once, so that what a test changes of one holds for
+// every job.
+func kernelsIn(t *testing.T, d graph.Dialect, more ...workload.Job) (kernels []*graph.Kernel) {
 	t.Helper()
 	gpu := &machine.Machine{Devices: []machine.Device{{Name: "gpu:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30}}}
 	gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
 	core := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})) // for jobs that keep something there
 	defer core.Close()
-	for _, j := range samples(t) {
-		if p, ok := j.Job.(workload.Placed); ok {
+	for _, s := range samples(t) {
+		more = append(more, s.Job)
+	}
+	for _, j := range more {
+		if p, ok := j.(workload.Placed); ok {
 			if err := p.Place(gpu); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if s, ok := j.Job.(workload.Stateful); ok {
+		if s, ok := j.(workload.Stateful); ok {
 			if err := s.Begin(t.Context(), core); err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +232,9 @@ func runInThirds(t *testing.T, rt *weft.Runtime, j workload.Job) {
 
 // testKernels runs every workload on the devices of a driver, one to a subtest. The check of
 // each must pass, class X must give the bytes that a CPU gives, and three tasks those of one.
-func testKernels(t *testing.T, d driver.Driver) {
+// So must workloads whose kernels have the operations of the Go kernels in their order, where
+// devices round each as CPUs do: they are named.
+func testKernels(t *testing.T, d driver.Driver, same ...string) {
 	core, rt := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})), openExact(t, d)
 	defer core.Close()
 	defer rt.Close()
@@ -236,16 +242,19 @@ func testKernels(t *testing.T, d driver.Driver) {
 	for i, j := range samples(t) {
 		name, _, _ := strings.Cut(j.Name(), " ")
 		t.Run(name, func(t *testing.T) {
-			if _, ok := j.Job.(workload.Stateful); ok {
-				workloadtest.Run(t, rt, j.Job) // the next run goes on from it
+			run := func(rt *weft.Runtime, j workload.Job) {
+				if _, ok := j.(workload.Stateful); ok {
+					workloadtest.Run(t, rt, j) // the next run goes on from it
+				}
+				workloadtest.Run(t, rt, j)
 			}
-			workloadtest.Run(t, rt, j.Job)
+			run(rt, j.Job)
 			if err := j.Check(); err != nil {
 				t.Errorf("%s: %v", j.Name(), err)
 			}
 			whole := bytes.Clone(j.result())
-			if j.Class() == workload.Exact {
-				workloadtest.Run(t, core, wanted[i].Job)
+			if j.Class() == workload.Exact || slices.Contains(same, name) {
+				run(core, wanted[i].Job)
 				if !bytes.Equal(whole, wanted[i].result()) {
 					t.Errorf("%s: a CPU gives other bytes", j.Name())
 				}

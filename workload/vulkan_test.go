@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft"
@@ -98,31 +99,21 @@ func TestVulkanLoss(t *testing.T) {
 	}
 }
 
-// lavapipe ends all loops of an invocation after 65,535 rounds in total. Kernels whose
-// loops grow with the problem are right beyond that, too.
-func TestVulkanRounds(t *testing.T) {
-	rt, err := weft.Open(t.Context(), weft.Options{
-		NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20})},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rt.Close()
-	run := func(j workload.Job, err error) {
+// longJobs are those whose loops take more rounds than lavapipe gives one invocation.
+func longJobs(t *testing.T) (jobs []workload.Job) {
+	t.Helper()
+	add := func(j workload.Job, err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
-		workloadtest.Run(t, rt, j)
-		if err := j.Check(); err != nil {
-			t.Errorf("%s: %v", j.Name(), err)
-		}
+		jobs = append(jobs, j)
 	}
 	products := func(c gemm.Config) {
 		g, err := gemm.New(c)
-		run(g, err)
+		add(g, err)
 		p, err := tropical.New(tropical.Config(c))
-		run(p, err)
+		add(p, err)
 	}
 	products(gemm.Config{M: 3, K: 1 << 16, N: 4, Seed: 1}) // in fours
 	products(gemm.Config{M: 3, K: 1 << 16, N: 5, Seed: 1}) // one by one
@@ -134,35 +125,54 @@ func TestVulkanRounds(t *testing.T) {
 	} {
 		c.Steps, c.Shards, c.Seed = 1, 1, 1
 		net, err := tropical.NewTraining(c)
-		run(net, err)
+		add(net, err)
 	}
 	f, err := fisher.New(fisher.Config{Points: 600_000, Features: 2, Shards: 1, Seed: 1})
-	run(f, err)
+	add(f, err)
 	for _, s := range []conv.Shape{
-		{C: 20_000, H: 2, W: 3, R: 2, S: 2},         // terms in fours
+		{C: 20_000, H: 2, W: 3, R: 2, S: 2, K: 17},  // terms in fours, and filters of two groups
 		{C: 20_001, H: 2, W: 3, R: 3, S: 3, Pad: 1}, // and not
 		{C: 1, H: 1, W: 1_200_000, R: 1, S: 3},      // columns
 		{C: 70_000, H: 1, W: 70, R: 1, S: 1},        // both
 	} {
-		s.N, s.K, s.Stride = 1, 1, 1
+		s.N, s.K, s.Stride = 1, max(s.K, 1), 1
 		for _, split := range []string{conv.Images, conv.Rows} {
 			c, err := conv.New(conv.Config{Shape: s, Split: split, Seed: 1})
-			run(c, err)
+			add(c, err)
 		}
 	}
-	// A landscape so large would take minutes, and a row of it a second.
-	core, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{cpu.New(cpu.Options{Funcs: funcs()})}})
-	if err != nil {
-		t.Fatal(err)
+	return jobs
+}
+
+// lavapipe ends all loops of an invocation after 65,535 rounds in total. Kernels whose
+// loops grow with the problem are right beyond that, too.
+func TestVulkanRounds(t *testing.T) {
+	if *spirvFolder != "" {
+		replaceShaders(t, *spirvFolder)
 	}
+	rt := openExact(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}))
+	defer rt.Close()
+	for _, j := range longJobs(t) {
+		name, _, _ := strings.Cut(j.Name(), " ")
+		t.Run(name, func(t *testing.T) {
+			workloadtest.Run(t, rt, j)
+			if err := j.Check(); err != nil {
+				t.Errorf("%s: %v", j.Name(), err)
+			}
+		})
+	}
+	t.Run("landscape", func(t *testing.T) { testLongRow(t, rt) })
+}
+
+// testLongRow compares a row of a landscape with a CPU's: all of one so large would take
+// minutes.
+func testLongRow(t *testing.T, rt *weft.Runtime) {
+	core := openExact(t, cpu.New(cpu.Options{Funcs: funcs()}))
 	defer core.Close()
-	const residues, row = 1400, 700
+	const row = 700
 	var rows [2][]float64
 	for i, rt := range []*weft.Runtime{core, rt} {
-		l, err := landscape.New(landscape.Config{Residues: residues})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := longLandscape(t)
 		task := l.Whole()
 		for i := range task.Steps {
 			s := &task.Steps[i]
@@ -196,6 +206,18 @@ func TestVulkanRounds(t *testing.T) {
 	}
 }
 
+const residues = 1400
+
+// longLandscape is one whose rows take a shader several launches.
+func longLandscape(t *testing.T) *landscape.Job {
+	t.Helper()
+	l, err := landscape.New(landscape.Config{Residues: residues})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 // Every call is right on one Vulkan device, and on several with the cores.
 func TestVulkanCalls(t *testing.T) {
 	one, all := vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}, vulkan.Options{MemBytes: 256 << 20}
@@ -221,19 +243,20 @@ func TestVulkanKernels(t *testing.T) {
 	if *spirvFolder != "" {
 		replaceShaders(t, *spirvFolder)
 	}
-	testKernels(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}))
+	// lavapipe divides as CPUs do, which Vulkan does not ask for.
+	testKernels(t, vulkan.New(vulkan.Options{Devices: []int{0}, MemBytes: 256 << 20}), "reservoir")
 }
 
 // replaceShaders takes the shaders of a folder for those that were compiled from the same
 // source here.
 func replaceShaders(t *testing.T, folder string) {
 	t.Helper()
-	kernels := kernelsIn(t, graph.SPIRV)
+	kernels := kernelsIn(t, graph.SPIRV, append(longJobs(t), longLandscape(t))...)
 	files, err := filepath.Glob(filepath.Join(folder, "*.spv"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no shaders in %s: %v", folder, err)
 	}
-	replaced := 0 // shaders for what is larger than any sample are no part of this
+	replaced := 0
 	for _, f := range files {
 		source, err := os.ReadFile(f)
 		if err != nil {

@@ -145,7 +145,8 @@ func (p *planted) goTest(root, names string, packages []string) ([]byte, error) 
 }
 
 // testShaders tests an error in a shader, in a copy of the project without it: the binary of
-// the tests, which is built once, takes changed shaders from a folder.
+// the tests, which is built once, takes changed shaders from a folder. What the kernels' test
+// misses may be in a shader for large problems, which another test runs.
 func (p *planted) testShaders(root string) (out []byte, err error) {
 	binary := filepath.Join(root, "workload.test")
 	if _, err := os.Stat(binary); err != nil {
@@ -171,9 +172,15 @@ func (p *planted) testShaders(root string) (out []byte, err error) {
 	if err != nil {
 		return []byte(err.Error() + " [setup failed]"), err
 	}
-	c := exec.Command(binary, "-test.timeout=10m", "-test.run=^TestVulkanKernels$/^"+p.workload()+"(#.*)?$", "-spirv="+folder)
-	c.Dir = filepath.Join(root, "workload")
-	return c.CombinedOutput()
+	for _, test := range []string{"TestVulkanKernels", "TestVulkanRounds"} {
+		c := exec.Command(binary, "-test.timeout=10m", "-test.run=^"+test+"$/^"+p.workload()+"(#.*)?$", "-spirv="+folder)
+		c.Dir = filepath.Join(root, "workload")
+		more, err := c.CombinedOutput()
+		if out = append(out, more...); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
 }
 
 // keep copies a compiled file to another place if the error changed it.

@@ -25,24 +25,29 @@ func run(t *testing.T, rt *weft.Runtime, c automata.Config) *automata.Job {
 // The same bits on any number of devices, with any number of steps between
 // exchanges.
 func TestJobOnDevices(t *testing.T) {
-	want := make(map[int][]uint64)
+	games := []automata.Config{
+		{Rows: 1, Cols: 704}, {Rows: 7, Cols: 704}, {Rows: 131, Cols: 704},
+		// Rows that do not fill words, one shorter than a word, and other rules.
+		{Rows: 131, Cols: 63}, {Rows: 67, Cols: 65}, {Rows: 40, Cols: 130, Rule: "B36/S23"}, {Rows: 41, Cols: 129, Rule: "B02/S8"},
+	}
+	want := make([][]uint64, len(games))
 	for parts := 1; parts <= 8; parts++ {
 		rt := workloadtest.Open(t, parts, automata.Funcs())
-		for _, rows := range []int{1, 7, 131} {
-			for _, k := range []int{0, 1, 3, 7, min(rows, 40)} {
-				if k > rows {
+		for i, c := range games {
+			for _, k := range []int{0, 1, 3, 7, min(c.Rows, 40)} {
+				if k > c.Rows {
 					continue
 				}
-				c := automata.Config{Rows: rows, Cols: 704, Steps: 40, K: k, Seed: 7}
+				c.Steps, c.K, c.Seed = 40, k, 7
 				j := run(t, rt, c)
-				if want[rows] == nil { // the others are compared with this one
+				if want[i] == nil { // the others are compared with this one
 					if err := j.Check(); err != nil {
 						t.Fatalf("%s: %v", j.Name(), err)
 					}
-					want[rows] = j.Result()
+					want[i] = j.Result()
 				}
-				if !slices.Equal(j.Result(), want[rows]) {
-					t.Errorf("%d devices, %d rows, exchange every %d steps: other bits than the first run", parts, rows, k)
+				if !slices.Equal(j.Result(), want[i]) {
+					t.Errorf("%s on %d devices: other bits than the first run", j.Name(), parts)
 				}
 			}
 		}
