@@ -22,7 +22,8 @@ import (
 
 // mix is a kernel whose result depends on everything it is given: which task it
 // is, every word it reads in order, and, where it updates, what was there.
-var mixKernel = &graph.Kernel{Name: "mix", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "mix"}}}
+// Scripted devices take it for PTX.
+var mixKernel = &graph.Kernel{Name: "mix", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "mix"}, {Dialect: graph.PTX, Entry: "mix"}}}
 
 func mix(task, at uint64, reads [][]uint64, out uint64) uint64 {
 	h := task*0x9e3779b97f4a7c15 + out
