@@ -30,6 +30,7 @@ func TestGrowth(t *testing.T) {
 		{"results made durable one by one", 100, vacateSlowly},
 		{"slices in host memory", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, true) }},
 		{"slices on devices", 200, func(t *testing.T, n int) *engine.Engine { return cutUp(t, n, false) }},
+		{"results that one task reads", 200, fanIn},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			small, large := c.visit(t, c.small).Visits(), c.visit(t, 2*c.small).Visits()
@@ -277,6 +278,23 @@ func cutUp(t *testing.T, n int, host bool) *engine.Engine {
 	}
 	add(0, whole, graph.Read)
 	x := alike(4, host, engine.Options{})
+	x.Submit(x.now, built(t, &b), engine.RunOptions{})
+	x.settle()
+	x.want(t, 1)
+	return x.Engine
+}
+
+// fanIn has n tasks write data of their own, and one read them all.
+func fanIn(t *testing.T, n int) *engine.Engine {
+	var b graph.Builder
+	var all []graph.Use
+	for range n {
+		d := b.Data(graph.Data{Bytes: 64})
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: abstract}}, Uses: []graph.Use{{Data: d, Access: graph.Write}}, Work: graph.Work{Ops: 1e6}})
+		all = append(all, graph.Use{Data: d, Access: graph.Read})
+	}
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: abstract}}, Uses: all, Work: graph.Work{Ops: 1e6}})
+	x := alike(4, false, engine.Options{})
 	x.Submit(x.now, built(t, &b), engine.RunOptions{})
 	x.settle()
 	x.want(t, 1)

@@ -17,9 +17,9 @@ func newJob(t *testing.T, c tropical.Config) *tropical.Job {
 }
 
 // The product is bitwise the same on any number of devices (class X), and right;
-// also with more rows than one item of a launch has.
+// also with more rows than one item of a launch has, and where the inner dimension is cut.
 func TestJobOnDevices(t *testing.T) {
-	for _, c := range []tropical.Config{{M: 301, K: 97, N: 203, Seed: 1}, {M: 2200, K: 31, N: 45, Seed: 2}, {M: 8, K: 1, N: 1}} {
+	for _, c := range []tropical.Config{{M: 301, K: 97, N: 203, Seed: 1}, {M: 2200, K: 31, N: 45, Seed: 2}, {M: 45, K: 530, N: 40, Seed: 3}, {M: 8, K: 1, N: 1}} {
 		workloadtest.Invariant(t, tropical.Funcs(),
 			func() (*tropical.Job, error) { return tropical.New(c) },
 			func(j *tropical.Job) []byte { return workloadtest.Bytes(j.Result()) })
