@@ -134,6 +134,25 @@ func TestNoHostMemoryEver(t *testing.T) {
 	r.mustRun(r.submit(chainOf(t, mb/4), engine.RunOptions{}))
 }
 
+// What can never be staged for lack of host memory is an error that names this memory, and
+// not that of the device it was to go to.
+func TestNoHostMemoryToStage(t *testing.T) {
+	m := gpus(2, 10*mb)
+	m.HostBytes = mb / 2
+	r := newRig(t, m, engine.Options{})
+	err := r.finish(r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb})
+		first, second := job("first", 1, writes(x)), job("second", 1, reads(x))
+		first.On.Only, second.On.Only = []string{"gpu:0"}, []string{"gpu:1"}
+		b.Add(first)
+		b.Add(second)
+	}), engine.RunOptions{}))
+	is(t, err, engine.ErrOutOfMemory)
+	if err == nil || !strings.Contains(err.Error(), "1MB more are needed in host memory, of whose 500kB 500kB are free") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // chainOf is two tasks that update data of some bytes, one after the other.
 func chainOf(t *testing.T, bytes int64) *graph.Graph {
 	return build(t, func(b *graph.Builder) {
