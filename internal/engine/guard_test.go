@@ -188,3 +188,55 @@ func TestQueuedTasksAreNotSuspected(t *testing.T) {
 	is(t, r.finish(guilty), engine.ErrDeviceLost)
 	r.mustRun(innocent)
 }
+
+// A replay that fails costs only the results that were lost: the other results of its task
+// keep the copies they have.
+func TestFailedReplayKeepsOtherResults(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{Retries: 1, Health: engine.Health{MaxFailures: 1000}})
+	x, y := r.e.NewData("x", mb, graph.Versioned), r.e.NewData("y", mb, graph.Versioned)
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb, Input: true})
+		y := b.Data(graph.Data{Name: "y", Bytes: mb, Input: true})
+		b.Add(only("gpu:0", job("both", 1, writes(x), writes(y))))
+	}), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: x}, {Data: 1, Ref: y}}}))
+	reader := func(ref engine.DataRef) error {
+		return r.finish(r.submit(build(t, func(b *graph.Builder) {
+			d := b.Data(graph.Data{Name: "d", Bytes: mb, Input: true})
+			b.Add(only("gpu:1", job("reader", 1, reads(d))))
+		}), engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}}))
+	}
+	if err := reader(x); err != nil { // which leaves a copy of x there, and none of y
+		t.Fatal(err)
+	}
+	r.fail["both"] = 1000
+	r.lose(0, false)
+	r.back(0, false)
+	if err := reader(y); err == nil {
+		t.Fatal("y was read, though nothing could make it again")
+	}
+	if err := reader(x); err != nil {
+		t.Errorf("x has a copy still: %v", err)
+	}
+}
+
+// When a task fails, the copies that were to be made of its result count no more, even before
+// they are heard of: who reads the result then is given new ones.
+func TestFailureEndsCopiesNotHeardOf(t *testing.T) {
+	r := newRig(t, gpus(2, 10*mb), engine.Options{Ahead: 1000 * ms, Backoff: 1})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: mb})
+		b.Add(only("gpu:0", job("first", 1, writes(x))))
+		b.Add(only("gpu:1", job("second", 1, reads(x))))
+	}), engine.RunOptions{})
+	r.step()
+	equalLists(t, "in flight", r.inFlight(), []string{"first@gpu:0", "x gpu:0>host", "x host>gpu:1", "second@gpu:1"})
+	first, second := r.ops[0], r.ops[3]
+	r.fail["first"] = 1
+	r.end(first, engine.OK)
+	r.end(second, engine.DepFailed)
+	r.now += ms
+	r.step()
+	equalLists(t, "in flight again", r.inFlight(), []string{"x gpu:0>host", "x host>gpu:1", "first@gpu:0", "x gpu:0>host", "x host>gpu:1", "second@gpu:1"})
+	r.mustRun(id)
+	equal(t, "launches of second", r.count("second"), 2)
+}
