@@ -263,7 +263,7 @@ func TestScopeProgress(t *testing.T) {
 	err := weft.Scope(ctx, func(ctx context.Context) error {
 		for range 3 {
 			weft.Do(ctx, func(ctx context.Context) error {
-				_, err := weft.Each(ctx, []int{1, 2, 3, 4, 5}, func(context.Context, int) (int, error) { return 0, nil })
+				_, err := weft.Map(ctx, []int{1, 2, 3, 4, 5}, func(context.Context, int) (int, error) { return 0, nil })
 				return err
 			})
 		}

@@ -27,7 +27,7 @@ func TestSleeperIsTold(t *testing.T) {
 			b.Sleep(up.Load)
 			close(woken)
 		}()
-		limit := time.Now().Add(30 * time.Second)
+		limit := time.Now().Add(2 * time.Minute)
 		before := head.moves.Load()
 		for head.asleep.Load() == 0 && time.Now().Before(limit) {
 			runtime.Gosched()

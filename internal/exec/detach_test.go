@@ -105,7 +105,7 @@ func TestDetachOfDropped(t *testing.T) {
 	out, stuck := run("stuck")
 	<-begun
 	_, failing := run("fail", "fail", "fail", "fail", "fail", "fail", "fail", "fail")
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		st, _ := x.Status()
 		if st[0].Losses > 0 {
 			break

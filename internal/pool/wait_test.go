@@ -353,7 +353,7 @@ func TestCycles(t *testing.T) {
 // until waits for a condition.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); runtime.Gosched() {
+	for end := time.Now().Add(2 * time.Minute); !ok(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("%s never came", what)
 		}

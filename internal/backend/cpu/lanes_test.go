@@ -96,7 +96,7 @@ func (l *lanes) launch(lane driver.Lane, entry string, items int, mem []byte) dr
 func (l *lanes) ends(op driver.Wait) {
 	l.t.Helper()
 	var c [2]driver.Completion
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); runtime.Gosched() {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); runtime.Gosched() {
 		if n := l.dev.Completions(c[:]); n > 0 {
 			if n != 1 || c[0].Lane != op.Lane || c[0].Seq != op.Seq || c[0].Err != nil {
 				l.t.Fatalf("%d completions: %v", n, c[:n])
@@ -145,7 +145,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 				before = runtime.NumGoroutine()
 			}
 		}
-		for end := time.Now().Add(30 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		for end := time.Now().Add(2 * time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() {
 			if time.Now().After(end) {
 				t.Fatalf("%d lanes: %d goroutines more than after the first", n, runtime.NumGoroutine()-before)
 			}
