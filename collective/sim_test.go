@@ -154,7 +154,8 @@ func lossCases() (out []lossCase) {
 	return out
 }
 
-// lossSample is how many of the cases run where not all are asked for.
+// lossSample is how many of the cases run where not all are asked for, an eighth in short
+// tests.
 const lossSample = 40
 
 // A participant is lost at every step of the way: whenever in the undisturbed run
@@ -169,6 +170,9 @@ func TestSimulatedLoss(t *testing.T) {
 		r := rand.New(rand.NewPCG(*seed, 1))
 		r.Shuffle(len(cases), func(i, j int) { cases[i], cases[j] = cases[j], cases[i] })
 		cases = cases[:lossSample]
+		if testing.Short() {
+			cases = cases[:lossSample/8]
+		}
 	}
 	moments, failed := 0, 0
 	for _, c := range cases {
@@ -257,7 +261,11 @@ func (c *lossCase) run(t *testing.T) (moments, failed int) {
 func TestBandwidthOfMachines(t *testing.T) {
 	var got strings.Builder
 	fmt.Fprintln(&got, "# simulated: all-reduce of f32 against the bound 2(n-1)/n bytes over the widest link")
-	for _, name := range []string{"2xh100", "4xh100", "8xh100", "16xh100", "4x5070-ring", "8x5070-hier"} {
+	machines := []string{"2xh100", "4xh100", "8xh100", "16xh100", "4x5070-ring", "8x5070-hier"}
+	if testing.Short() {
+		machines = machines[:2]
+	}
+	for _, name := range machines {
 		m, ok := machine.Named(name)
 		if !ok {
 			t.Fatalf("no machine %s", name)
@@ -287,7 +295,7 @@ func TestBandwidthOfMachines(t *testing.T) {
 		}
 	}
 	const file = "testdata/bandwidth.txt"
-	if *rewrite {
+	if *rewrite && !testing.Short() {
 		if err := os.WriteFile(file, []byte(got.String()), 0o666); err != nil {
 			t.Fatal(err)
 		}
@@ -296,7 +304,7 @@ func TestBandwidthOfMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.String() != string(want) {
+	if got.String() != string(want) && !(testing.Short() && strings.HasPrefix(string(want), got.String())) {
 		t.Errorf("got\n%s\nwant\n%s\n(-rewrite to accept)", got.String(), want)
 	}
 }

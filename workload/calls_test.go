@@ -36,6 +36,9 @@ func funcs() map[string]weft.Func {
 // Every call is right on one CPU device and on three.
 func TestCalls(t *testing.T) {
 	for _, parts := range []int{1, 3} {
+		if testing.Short() && parts == 1 {
+			continue // the same calls, one after another
+		}
 		t.Run(fmt.Sprintf("cpu/%d", parts), func(t *testing.T) { testCalls(t, workloadtest.Open(t, parts, funcs())) })
 	}
 }

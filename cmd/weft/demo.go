@@ -84,11 +84,13 @@ type (
 const (
 	demoMachine = "mixed"
 	demoWidth   = 96
-	demoLayers  = 20
 	demoSkew    = 50
 	// demoSimulations is the number of simulations, for the progress.
 	demoSimulations = 4
 )
+
+// demoLayers is the number of layers. Short tests take fewer.
+var demoLayers = 20
 
 // demo tells a short story in simulations.
 type demo struct {

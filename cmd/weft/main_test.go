@@ -40,6 +40,9 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	flag.Parse()
+	if testing.Short() {
+		demoLayers = 5
+	}
 	dir, err := os.MkdirTemp("", "weft-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -139,9 +139,12 @@ func (j *idler) Graph(ranges []sched.Range) (*graph.Graph, error) {
 
 // What is checked is the result of the last run, not what an earlier one left.
 func TestCheckLastRun(t *testing.T) {
-	for _, name := range []string{"gemm", "tropical", "conv", "reduce", "merkle", "automata", "landscape"} {
+	for name, sizes := range map[string]map[string]int{
+		"gemm": {"m": 256, "k": 256, "n": 256}, "tropical": {"m": 256, "k": 256, "n": 256}, "conv": {"batch": 1},
+		"reduce": {"n": 1 << 20}, "merkle": {"leaves": 1 << 12}, "automata": {"rows": 512, "cols": 512}, "landscape": {"residues": 40},
+	} {
 		w, _ := catalog.Find(name)
-		job, err := w.Sized(t.Context(), map[string]int{})
+		job, err := w.Sized(t.Context(), sizes)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,8 +54,13 @@ func TestSim(t *testing.T) {
 	for _, s := range scenarioNames() {
 		choices = append(choices, choice{s, sched.Default})
 	}
+	if testing.Short() {
+		choices = choices[:2]
+	}
 	for _, p := range sched.Names() {
-		choices = append(choices, choice{"mixed", p})
+		if !testing.Short() || p == sched.Default {
+			choices = append(choices, choice{"mixed", p})
+		}
 	}
 	for _, c := range choices {
 		got := simulated(t, "mixed", c.scenario, "--policy", c.policy)
@@ -170,7 +175,11 @@ func TestFixesAreSimulated(t *testing.T) {
 		changed.Devices[i].Rates.LaunchNS = 0
 	}
 	file := write(t, "launch.json", string(machine.Encode(&changed)))
-	for _, scenario := range []string{"skewed", "uniform", "rows"} {
+	scenarios := []string{"rows", "skewed", "uniform"}
+	if testing.Short() {
+		scenarios = scenarios[:1]
+	}
+	for _, scenario := range scenarios {
 		before, after := simulated(t, "mixed", scenario), simulated(t, file, scenario)
 		i := slices.IndexFunc(before.Fixes, func(f fixJSON) bool { return f.What == "no launch overhead" })
 		if i < 0 || before.Fixes[i].Makespan != after.Makespan {

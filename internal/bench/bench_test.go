@@ -106,6 +106,8 @@ func TestBenchOverhead(t *testing.T) {
 }
 
 func TestBenchScaling(t *testing.T) {
+	defer func(sizes map[string]int) { scalingFrom = sizes }(scalingFrom)
+	scalingFrom = map[string]int{"rows": 512, "cols": 512, "n": 1 << 16}
 	for _, weak := range []string{"--weak=false", "--weak"} {
 		got := rows[scalingRow](t, "scaling", "--only", "automata", "--at-least", "1us", "--repeat", "1", "--devices", "cpu/2", "--limit", weak)
 		if len(got) != 2 || got[0].Devices != 1 || got[1].Devices != 2 {
@@ -330,13 +332,13 @@ func TestBenchPipeline(t *testing.T) {
 
 func TestBenchReplica(t *testing.T) {
 	defer func(n int) { replicaBatches = n }(replicaBatches)
-	replicaBatches = 12
+	replicaBatches = 6
 	got := rows[replicaRow](t, "replica", "--devices", "cpu/2")
 	if len(got) != 6 || got[0].Strategy != "eager" || got[5].Strategy != "none" {
 		t.Fatalf("%+v", got)
 	}
 	eager, adaptive, none := got[0], got[2], got[5]
-	if eager.Merges != 12 || eager.Off != 0 || eager.Bytes != 12*2*3*4*500 {
+	if eager.Merges != 6 || eager.Off != 0 || eager.Bytes != 6*2*3*4*500 {
 		t.Errorf("eager: %+v", eager)
 	}
 	if none.Merges != 0 || none.Bytes != 0 || none.Off <= 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -357,11 +358,15 @@ func independentSpeedup(ctx context.Context, rts []*weft.Runtime, jobs []workloa
 	return sum / float64(len(jobs)), nil
 }
 
+// scalingFrom has the sizes to begin with where they are not a workload's defaults. Tests
+// begin with less.
+var scalingFrom = make(map[string]int)
+
 // grow finds sizes at which one device takes at least atLeast, or the largest that the
 // workload allows. A step grows the work 8 times at most, since the time of a small
 // size predicts that of a much larger one badly.
 func (o *scaling) grow(m *meter, w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (map[string]int, error) {
-	sizes := make(map[string]int)
+	sizes := maps.Clone(scalingFrom)
 	for {
 		job, err := w.Sized(m.ctx, sizes)
 		if err != nil {

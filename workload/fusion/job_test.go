@@ -109,7 +109,11 @@ func TestCheckFinds(t *testing.T) {
 		}
 		out, good := j.Result(), slices.Clone(j.Result())
 		r := rand.New(rand.NewPCG(1, 2))
-		for i := range 60 {
+		errs := 60
+		if testing.Short() {
+			errs = 12
+		}
+		for i := range errs {
 			at := r.IntN(len(out))
 			switch i % 4 {
 			case 0, 1:
