@@ -338,7 +338,7 @@ func TestLossOfMany(t *testing.T) {
 func TestDeadline(t *testing.T) {
 	for middle := time.Second; ; middle *= 2 {
 		drv := fakes(t, fmt.Sprintf("devices 2; memory 4194304; peer; take %v launches times 1", middle))
-		ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}})
+		ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}, CancelWait: 10 * time.Minute})
 		g := group(t, rt, live.Options{Algorithm: "chain"})
 		in, out := vectors(2, same(5000), x), vectors(2, same(5000), zero)
 		short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)

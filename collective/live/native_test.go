@@ -240,7 +240,7 @@ func TestNativeKeepsFailing(t *testing.T) {
 func TestNativeDeadline(t *testing.T) {
 	for patience := time.Second; ; patience *= 2 {
 		drv := joining(t, "on 1 hang kernel nccl.allreduce times 1")
-		ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}})
+		ctx, rt := open(t, weft.Options{Drivers: []driver.Driver{drv}, CancelWait: 10 * time.Minute})
 		g := group(t, rt, live.Options{})
 		in, out := vectors(3, same(1000), x), vectors(3, same(1000), zero)
 		short, cancel := context.WithTimeout(ctx, 30*time.Millisecond)

@@ -34,6 +34,7 @@ func start(t *testing.T, parts int, o engine.Options, funcs map[string]driver.Fu
 	}
 	x, err := exec.Open(context.Background(), exec.Config{
 		Drivers: []driver.Driver{cpu.New(cpu.Options{Cores: parts, Parts: parts, Funcs: funcs})}, Copier: copier[0], Engine: o,
+		CancelWait: 2 * time.Minute, // a busy machine takes its time
 	})
 	if err != nil {
 		t.Fatal(err)
