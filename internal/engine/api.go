@@ -181,12 +181,16 @@ const (
 	Slowed
 	// Cancel ends a run early.
 	Cancel
-	// HotSwap drains Device and moves its state and work to Spare, which
-	// until then accepted nothing.
+	// HotSwap drains Device and moves its state and work to Spare, which accepts work
+	// from then on. It is complete when Device is drained.
 	HotSwap
-	// Drain stops new work on Device; Undrain lets it in again.
+	// Drain stops new work on Device and moves what only its memory has to host memory
+	// once it is idle; it is complete then. Undrain lets work in again, also on a spare.
 	Drain
 	Undrain
+	// Revive starts the ladder of a broken device at once. It is complete when the device
+	// is back.
+	Revive
 	// GiveUp: the operations of a run that has failed or was cancelled are not waited
 	// for. Devices in processes of their own that run one of them are dropped.
 	GiveUp
@@ -233,6 +237,9 @@ type Event struct {
 	End    time.Duration
 	Err    error
 	Sample *Sample // Telemetry
+	// Answer, if set, is called once: with nil when the event is complete, or with why it
+	// cannot be. HotSwap, Drain, Undrain and Revive only.
+	Answer func(error)
 }
 
 // Sample is a device's condition at one time; negative fields are not known.

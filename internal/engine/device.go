@@ -49,13 +49,21 @@ type device struct {
 	load     int64
 	wideBusy time.Duration // lane-time of finished tasks beyond that in stats
 	health   deviceHealth
-	swapTo   machine.DeviceID // the device that takes its values over once it is idle, -1 for none
-	flight   int              // operations on its lanes; invariant: 0 unless it is healthy or draining
-	revisit  bool             // it is on revisits
-	limited  bool             // it is on limited
-	dirty    bool             // it is on view.Dirty: its state changed since the policy saw it
-	inUse    []usedPart       // parts of instances that calls of a dropped device may still use
-	cause    error            // why it was lost last
+	// role is the state it is meant to have and comes back to after a loss: Healthy, Spare,
+	// or Draining if a caller asked for that.
+	role DeviceState
+	// handsOver says that values only its memory has are copied away once it is idle: to
+	// swapTo, or to host memory if that is machine.Host. Invariant: only while it is draining.
+	handsOver bool
+	swapTo    machine.DeviceID
+	leavers   []func(error) // callers that wait for it to be drained
+	wakers    []func(error) // callers that wait for it to be back
+	flight    int           // operations on its lanes; invariant: 0 unless it is healthy or draining
+	revisit   bool          // it is on revisits
+	limited   bool          // it is on limited
+	dirty     bool          // it is on view.Dirty: its state changed since the policy saw it
+	inUse     []usedPart    // parts of instances that calls of a dropped device may still use
+	cause     error         // why it was lost last
 	// loadChanged says that it is on devices.loadChanged.
 	loadChanged bool
 	losses      int     // times it was lost
@@ -114,7 +122,10 @@ func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
 // DeviceStatus is the engine's knowledge of a device.
 type DeviceStatus struct {
 	State DeviceState
-	Stats machine.Stats
+	// Drained says of a draining device that it holds no work, and no value that is
+	// nowhere else unless that could not be copied away.
+	Drained bool
+	Stats   machine.Stats
 	// Busy is the time spent in finished tasks, as if the device ran one after another on
 	// all its lanes, and Taken the part of its lanes that tasks in flight take now.
 	Busy   time.Duration
@@ -137,7 +148,7 @@ const NoLimit = 1 << 62
 func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 	d, vd := &e.devs[dev], &e.view.Devices[dev]
 	st := DeviceStatus{
-		State: d.state, Stats: d.stats, Queued: int(vd.Queued), Util: d.util, Others: vd.Util, Slow: vd.Slow, Losses: d.losses,
+		State: d.state, Drained: d.state == Draining && d.role == Draining && !d.handsOver, Stats: d.stats, Queued: int(vd.Queued), Util: d.util, Others: vd.Util, Slow: vd.Slow, Losses: d.losses,
 		MemUsed: e.mem.spaces[d.space].used, MemBytes: vd.CapBytes,
 	}
 	st.Stats.Load = vd.Load

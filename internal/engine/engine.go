@@ -67,7 +67,7 @@ type Options struct {
 	// Begun says, by lane, how many operations the loop has given it before
 	// the engine's first; nil means none.
 	Begun []uint32
-	// Spares accept no work until a HotSwap puts them in another's place.
+	// Spares accept no work until a device is lost or a HotSwap puts them in its place.
 	Spares []machine.DeviceID
 	// Health and Rebalance hold the thresholds of the health rules and the balancer.
 	Health    Health
@@ -233,7 +233,7 @@ func (e *Engine) openDevices() {
 	next := Lane(1)
 	for i := range e.devs {
 		d, md := &e.devs[i], &e.m.Devices[i]
-		d.space, d.swapTo, d.queue.all = deviceSpace(machine.DeviceID(i)), -1, &e.queuedTasks
+		d.space, d.swapTo, d.queue.all = deviceSpace(machine.DeviceID(i)), machine.Host, &e.queuedTasks
 		d.shortfall.told = md.MemBytes
 		if i < len(e.o.Processes) && e.o.Processes[i].Own {
 			d.process, d.sharers, d.compiled = e.o.Processes[i], sharers(e.m, machine.DeviceID(i)), make(map[string]bool)
@@ -263,7 +263,7 @@ func (e *Engine) openDevices() {
 		}
 	}
 	for _, s := range e.o.Spares {
-		e.devs[s].state = Spare
+		e.devs[s].state, e.devs[s].role = Spare, Spare
 		e.view.Devices[s].Accepts = false
 	}
 }
@@ -349,11 +349,13 @@ func (e *Engine) handle(ev *Event) {
 			e.climb(ev.Device)
 		}
 	case HotSwap:
-		e.hotSwap(ev.Device, ev.Spare)
+		e.hotSwap(ev)
 	case Drain:
-		e.drain(ev.Device)
+		e.drainAsked(ev)
 	case Undrain:
-		e.undrain(ev.Device)
+		e.undrainAsked(ev)
+	case Revive:
+		e.reviveAsked(ev)
 	}
 }
 

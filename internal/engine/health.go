@@ -122,6 +122,7 @@ func (e *Engine) climb(dev machine.DeviceID) {
 			e.loseMemory(d.space)
 		}
 		e.tr.Record(trace.Event{Kind: trace.Fail, Device: dev, Task: -1, Start: e.now, End: e.now})
+		answerAll(&d.wakers, fmt.Errorf("it cannot be brought back at present: %w", d.cause))
 		return
 	}
 	h.deadline = e.now + e.o.Health.RungTimeout
@@ -146,12 +147,14 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 		h.rung = 0
 	}
 	h.upSince, h.failures, h.strained, h.drained = e.now, 0, 0, false
-	e.setState(dev, Healthy)
+	e.setState(dev, d.role)
+	d.handsOver = d.role == Draining // what its memory kept
 	e.listTimed()
 	vd := &e.view.Devices[dev]
-	vd.Accepts, vd.FreeAt = true, e.now
+	vd.Accepts, vd.FreeAt = d.role == Healthy, e.now
 	e.dirty(dev)
 	e.reoffer()
+	answerAll(&d.wakers, nil)
 	e.tr.Record(trace.Event{Kind: trace.Back, Device: dev, Task: -1, Start: e.now, End: e.now})
 }
 
@@ -212,7 +215,9 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		if h.drained {
 			h.drained = false
 			e.tellRule(dev, "takes work again: it is below every threshold")
-			e.undrain(dev)
+			if d.role == Healthy {
+				e.undrain(dev)
+			}
 		}
 	}
 	e.reslow(dev)

@@ -170,7 +170,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	d.losses++
 	e.view.Devices[dev].Accepts = false
 	e.dirty(dev)
-	d.swapTo = -1
+	e.stopHandOver(dev, lost)
 	if !blamed && e.suspect(dev, lost) {
 		d.health.rung = 0 // a task is the cause, and not the device
 	}

@@ -1,12 +1,129 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
 
 // Draining, spares and hot swap: a device stops taking work, another takes its place, and
 // values that only its memory has are copied over.
+
+// Why an event that asks for a change of a device is refused or called off.
+var (
+	ErrLastDevice = errors.New("it is the last device that takes work; swap it with a spare, or undrain another first")
+	errLetIn      = errors.New("called off: the device was let in again")
+	errAway       = errors.New("its memory is kept and cannot be read at present; it is handed over when the device is back")
+	errSameDevice = errors.New("a device cannot take its own place")
+	errNoLadder   = errors.New("recovery is off (fault_tolerance)")
+	errNever      = errors.New("it cannot be brought back: no rung of the ladder is for it")
+	errNoWay      = errors.New("no link leads away from its memory")
+)
+
+// answer tells who asked for an event how it ended.
+func (ev *Event) answer(err error) {
+	if ev.Answer != nil {
+		ev.Answer(err)
+	}
+}
+
+// answerAll tells callers that wait, and forgets them.
+func answerAll(list *[]func(error), err error) {
+	for _, answer := range *list {
+		answer(err)
+	}
+	*list = nil
+}
+
+// drainAsked takes a device out of service because a caller asked for it.
+func (e *Engine) drainAsked(ev *Event) {
+	if d := &e.devs[ev.Device]; d.state == Healthy && !e.others(ev.Device) {
+		ev.answer(ErrLastDevice)
+		return
+	}
+	e.takeOut(ev, machine.Host)
+}
+
+// takeOut drains a device, which then stays out of service, and has it hand its values over
+// to another device or to host memory.
+func (e *Engine) takeOut(ev *Event, to machine.DeviceID) {
+	dev := ev.Device
+	d := &e.devs[dev]
+	d.role = Draining
+	switch d.state {
+	case Lost, Broken: // it has no work, and hands over what its memory kept when it is back
+		if e.mem.spaces[d.space].away {
+			ev.answer(fmt.Errorf("%w: %w", d.cause, errAway))
+		} else {
+			ev.answer(nil)
+		}
+		return
+	case Spare:
+		e.setState(dev, Draining)
+	default:
+		e.drain(dev)
+	}
+	e.retryCopies()
+	d.handsOver, d.swapTo = true, to
+	if ev.Answer != nil {
+		d.leavers = append(d.leavers, ev.Answer)
+	}
+	e.listTimed()
+}
+
+// undrainAsked puts a drained device or a spare into service.
+func (e *Engine) undrainAsked(ev *Event) {
+	e.letIn(ev.Device)
+	ev.answer(nil)
+}
+
+// letIn puts a device into service: at once, or when it is back.
+func (e *Engine) letIn(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	d.role = Healthy
+	switch d.state {
+	case Spare:
+		e.engage(dev)
+	case Draining:
+		d.health.strained, d.health.drained = 0, false // it is judged anew
+		e.reslow(dev)
+		e.undrain(dev)
+	}
+}
+
+// reviveAsked starts the ladder of a broken device because a caller asked for it.
+func (e *Engine) reviveAsked(ev *Event) {
+	d := &e.devs[ev.Device]
+	switch {
+	case d.state != Lost && d.state != Broken:
+		ev.answer(nil)
+		return
+	case e.o.NoRecovery:
+		ev.answer(fmt.Errorf("%w: %w", errNoLadder, d.cause))
+		return
+	case d.health.never:
+		ev.answer(fmt.Errorf("%w: %w", errNever, d.cause))
+		return
+	}
+	if ev.Answer != nil {
+		d.wakers = append(d.wakers, ev.Answer)
+	}
+	if d.state == Broken {
+		d.health.rung = 0
+		e.setState(ev.Device, Lost)
+		e.climb(ev.Device)
+	}
+}
+
+// stopHandOver ends the hand-over of a device's values, for which callers get the error.
+func (e *Engine) stopHandOver(dev machine.DeviceID, err error) {
+	d := &e.devs[dev]
+	d.handsOver, d.swapTo = false, machine.Host
+	e.listTimed()
+	answerAll(&d.leavers, err)
+}
 
 // drain stops new work on a device; tasks in flight finish.
 func (e *Engine) drain(dev machine.DeviceID) {
@@ -28,8 +145,7 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 		return
 	}
 	e.setState(dev, Healthy)
-	d.swapTo = -1
-	e.listTimed()
+	e.stopHandOver(dev, errLetIn)
 	vd := &e.view.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
 	e.dirty(dev)
@@ -54,6 +170,7 @@ func (e *Engine) callSpare(dev machine.DeviceID) {
 
 // engage lets a spare take work.
 func (e *Engine) engage(spare machine.DeviceID) {
+	e.devs[spare].role = Healthy
 	e.setState(spare, Healthy)
 	vd := &e.view.Devices[spare]
 	vd.Accepts, vd.FreeAt = true, e.now
@@ -64,28 +181,30 @@ func (e *Engine) engage(spare machine.DeviceID) {
 
 // hotSwap replaces a device without stopping: new work goes to the spare at once, the
 // device finishes its tasks, then its values are copied over.
-func (e *Engine) hotSwap(dev, spare machine.DeviceID) {
-	if e.devs[spare].state == Spare {
-		e.engage(spare)
+func (e *Engine) hotSwap(ev *Event) {
+	to := &e.devs[ev.Spare]
+	switch {
+	case ev.Device == ev.Spare:
+		ev.answer(errSameDevice)
+		return
+	case to.state == Lost || to.state == Broken:
+		ev.answer(fmt.Errorf("%s cannot take its place: %w", e.m.Devices[ev.Spare].Name, to.cause))
+		return
 	}
-	if e.devs[dev].state == Healthy {
-		e.drain(dev)
-	}
-	if e.devs[dev].state == Draining {
-		e.devs[dev].swapTo = spare
-		e.listTimed()
-	}
+	e.letIn(ev.Spare)
+	e.takeOut(ev, ev.Spare)
 }
 
 // handOver copies the values that only a drained device has to its successor, or to host
-// memory if that does not work.
+// memory if there is none that takes work.
 func (e *Engine) handOver(dev machine.DeviceID) {
 	d := &e.devs[dev]
-	to := e.devs[d.swapTo].space
-	if !e.working(&e.devs[d.swapTo]) {
-		to = 0
+	to := hostSpace
+	if d.swapTo != machine.Host && e.devs[d.swapTo].state == Healthy {
+		to = e.devs[d.swapTo].space
 	}
-	left := 0
+	left := e.countDetached(dev)
+	var stays error
 	for i := Inst(0); int(i) < len(e.mem.insts); i++ {
 		in := &e.mem.insts[i]
 		if in.space != d.space || d.space == 0 || in.data < 0 || in.home {
@@ -99,28 +218,38 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 			e.evict(i)
 			continue
 		}
-		if e.handInst(i, to) {
+		moves, err := e.handInst(i, to)
+		if moves {
 			left++
 		}
+		if err != nil {
+			stays = err
+		}
 	}
-	if left == 0 {
-		d.swapTo = -1
-		e.listTimed()
+	if left > 0 {
+		return
 	}
+	if stays != nil {
+		stays = fmt.Errorf("some of its data could not be moved and is only there: %w", stays)
+	}
+	e.stopHandOver(dev, stays)
 }
 
-// handInst starts to copy the values that only an instance has, and reports whether any
-// copy is in flight or waits for room.
-func (e *Engine) handInst(i Inst, to spaceID) bool {
-	any := false
+// handInst starts to copy the values that only an instance has. It reports whether any copy
+// is in flight or waits for room, and why a value cannot be copied.
+func (e *Engine) handInst(i Inst, to spaceID) (moves bool, stays error) {
 	for k := range e.mem.insts[i].n {
 		s := e.mem.insts[i].slot + slotID(k)
 		v := e.mem.slots.at[s].val
-		if v < 0 || e.mem.elsewhere(v, s) || e.copyGivenUp(v) != nil {
+		if v < 0 || e.mem.elsewhere(v, s) {
+			continue
+		}
+		if err := e.copyGivenUp(v); err != nil {
+			stays = err
 			continue
 		}
 		if e.mem.copied(v) {
-			any = true
+			moves = true
 			continue
 		}
 		from, bytes, p := e.mem.insts[i].space, e.mem.vals.at[v].bytes, e.mem.insts[i].p0+k
@@ -130,15 +259,16 @@ func (e *Engine) handInst(i Inst, to spaceID) bool {
 			dst = 0
 		}
 		if e.source(v, dst) < 0 {
-			continue // no link leads away
+			stays = errNoWay
+			continue
 		}
-		any = true
+		moves = true
 		if dst == 0 && !e.mem.fits(0, bytes) {
-			return true // operations in flight may make room; until then the device stays drained
+			return true, stays // operations in flight may make room; until then the device stays drained
 		}
 		n := e.mem.alloc(e.mem.insts[i].data, dst, p, 1, e.pieceLo(e.mem.insts[i].data, p), bytes)
 		e.fill(n, p, 1, func(pieceID) valueID { return v }, forSwap)
 		e.ops = e.ops[:0]
 	}
-	return any
+	return moves, stays
 }

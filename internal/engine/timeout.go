@@ -41,7 +41,7 @@ func (e *Engine) runTimers() {
 				e.climb(dev)
 			}
 		}
-		if d.swapTo >= 0 && d.flight == 0 {
+		if d.handsOver && d.flight == 0 {
 			e.handOver(dev)
 		}
 		if d.shortfall.until > 0 && d.shortfall.until <= e.now {
@@ -292,7 +292,7 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 func (e *Engine) listTimed() {
 	e.timed = e.timed[:0]
 	for i := range e.devs {
-		if e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].swapTo >= 0 || e.devs[i].shortfall.until > 0 {
+		if e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].handsOver || e.devs[i].shortfall.until > 0 {
 			e.timed = append(e.timed, machine.DeviceID(i))
 		}
 	}
