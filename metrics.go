@@ -25,9 +25,17 @@ func (r *Runtime) Devices() []Device {
 	out := make([]Device, len(st))
 	for i, s := range st {
 		d := r.x.Machine.Devices[i]
-		out[i] = Device{Device: d, Score: machine.Score(&d), Speed: machine.Speed(&d), State: s.State.String(), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Queued: s.Queued}
+		out[i] = Device{Device: d, Score: machine.Score(&d), Speed: machine.Speed(&d), State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Queued: s.Queued}
 	}
 	return out
+}
+
+// stateOf is the state of a device in a word.
+func stateOf(s *engine.DeviceStatus) string {
+	if s.Drained {
+		return "drained"
+	}
+	return s.State.String()
 }
 
 // Metrics is what a runtime has done since it was opened, and what it is doing.
@@ -55,7 +63,7 @@ type RunMetrics struct {
 // DeviceMetrics is one device in Metrics.
 type DeviceMetrics struct {
 	Name   string
-	State  string        // "healthy", "draining", "lost", "broken" or "spare"
+	State  string        // "healthy", "draining", "drained", "lost", "broken" or "spare"
 	Tasks  int64         // executions of tasks that ended, well or not
 	Busy   time.Duration // spent in them
 	Util   float64       // at the last sample, 0 to 1
@@ -77,7 +85,7 @@ func (r *Runtime) Metrics() Metrics {
 	for i, s := range st {
 		m.Losses += int64(s.Losses)
 		m.Devices[i] = DeviceMetrics{
-			Name: r.names[i], State: s.State.String(), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Util: s.Util,
+			Name: r.names[i], State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Util: s.Util,
 			Queued: s.Queued, Losses: int64(s.Losses), MemUsed: s.MemUsed, MemBytes: s.MemBytes,
 		}
 		if s.MemBytes == engine.NoLimit {

@@ -32,6 +32,10 @@ type Options struct {
 	// kept: the fastest, if the cache has measurements of all that are found, else
 	// those with the highest score.
 	MaxDevices int
+	// Spares are devices, by name and joined by commas ("cuda:1"), that are opened and stand
+	// by: they take no work until another device is lost, or Swap or Undrain puts them into
+	// service. MaxDevices does not count them.
+	Spares string
 	// Policy names what places tasks (sched.Default), Partitioner what cuts work
 	// (sched.DefaultPartitioner). PlaceBy and CutBy bring the caller's own.
 	Policy      string

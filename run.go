@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
@@ -101,7 +102,56 @@ type Prepared struct {
 	slots []Binding // what Prepare bound, by port; no name where nothing
 	at    []int32   // port by data; -1 for none
 	index map[string]int
+	o     RunOptions
 	idle  chan *call // calls that have ended
+}
+
+// RunOptions say how the runs of a prepared graph share the devices with others. Zero fields
+// mean the defaults named.
+type RunOptions struct {
+	// Priority is added to that of every task of the graph (0). A step is a head start of
+	// 100 ms of service on runs with less, and no privilege: nothing starves.
+	Priority int
+	// Weight is the part of the devices a run gets relative to others at the same time (1).
+	Weight float64
+	// MaxInFlight is the largest number of its tasks that are given to devices and not
+	// ended; 0 means no limit.
+	MaxInFlight int
+	// Timeout bounds each execution of a task that names none, as Options.TaskTimeout, which
+	// it replaces; -1 means no bound.
+	Timeout time.Duration
+	// Retries is how often a task may fail before its run does, in place of Options.Retries;
+	// -1 means not at all.
+	Retries int
+}
+
+// check returns what is wrong with the options.
+func (o *RunOptions) check() error {
+	const most = 1_000_000 // a head start of more than a day
+	switch {
+	case o.Priority < -most || o.Priority > most:
+		return fmt.Errorf("priority %d; use -%d to %d", o.Priority, most, most)
+	case !(o.Weight >= 0) || o.Weight > most || o.Weight > 0 && o.Weight < 1.0/most:
+		return fmt.Errorf("weight %v; use a number from 1e-6 to 1e6, or 0 for 1", o.Weight)
+	case o.MaxInFlight < 0:
+		return fmt.Errorf("max in flight %d; use 1 or more, or 0 for no limit", o.MaxInFlight)
+	case o.Timeout < -1:
+		return fmt.Errorf("timeout %v; use a time, or -1 for no bound", o.Timeout)
+	case o.Retries < -1:
+		return fmt.Errorf("retries %d; use 0 or more, or -1 for none", o.Retries)
+	}
+	return nil
+}
+
+// With returns the prepared graph with options for its runs. The one it is called on stays as
+// it is.
+func (p *Prepared) With(o RunOptions) (*Prepared, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("%w: run: %w", ErrOptions, err)
+	}
+	out := *p
+	out.o, out.idle = o, make(chan *call, maxIdle)
+	return &out, nil
 }
 
 // port is data of a graph that the outside is bound to.
@@ -321,6 +371,7 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	default:
 		c = &call{p: p, slots: make([]Binding, len(p.ports)), claims: make([]claim, len(p.ports)), end: make(chan exec.End, 1)}
 		c.job.Graph, c.job.Memory, c.job.Check = p.g, c.memory, c.begin
+		c.job.Options = engine.RunOptions{Priority: p.o.Priority, Weight: p.o.Weight, MaxInFlight: p.o.MaxInFlight, Timeout: p.o.Timeout, Retries: p.o.Retries}
 		c.job.Free = func() { p.r.claims.release(c) }
 		c.job.Done = func(rep *engine.Report, err error) { p.r.tell(c.end, rep, err) }
 	}

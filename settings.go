@@ -91,6 +91,8 @@ var settings = []setting{
 		func(string) error { return nil }),
 	toggle("standby", "keep a second worker process warm for each GPU, to take over after a fault", false,
 		func(o *Options) *bool { return &o.Standby }),
+	word("spares", "devices that stand by, as in cuda:1, until another is lost or swapped out", "",
+		func(o *Options) *string { return &o.Spares }, checkNames),
 	word("worker_command", "program that starts worker processes, where this one cannot be one", "",
 		func(o *Options) *string { return &o.WorkerCommand },
 		func(string) error { return nil }),

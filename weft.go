@@ -152,7 +152,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
-		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact,
+		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Spares: listed(o.Spares),
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: explain,
@@ -229,8 +229,8 @@ func (o *Options) cacheDir() string {
 }
 
 // choose says which of the devices found to keep: those selected; of these, when
-// bits must not change, those of one backend; and of these the best. A selector
-// that names none of them is an error.
+// bits must not change, those of one backend; and of these the best, not counting
+// spares. A selector that names none of them is an error.
 func (o *Options) choose(m *machine.Machine, sel machine.Selection) ([]bool, error) {
 	found := m.Devices
 	if missing := sel.Missing(found); missing != "" {
@@ -262,10 +262,14 @@ func (o *Options) choose(m *machine.Machine, sel machine.Selection) ([]bool, err
 			keep[i] = keep[i] && found[i].Backend == one
 		}
 	}
+	spare, err := o.stands(found, keep)
+	if err != nil {
+		return nil, err
+	}
 	if o.MaxDevices > 0 {
 		left := o.MaxDevices
 		for _, i := range best(merits) {
-			if keep[i] {
+			if keep[i] && !spare[i] {
 				if keep[i] = left > 0; !keep[i] {
 					o.Log.Info("device left out: others are better", "device", found[i].Name, "by", by)
 				}

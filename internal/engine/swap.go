@@ -64,6 +64,7 @@ func (e *Engine) takeOut(ev *Event, to machine.DeviceID) {
 		e.setState(dev, Draining)
 	default:
 		e.drain(dev)
+		e.unparkFrom(dev)
 	}
 	e.retryCopies()
 	d.handsOver, d.swapTo = true, to
@@ -71,6 +72,27 @@ func (e *Engine) takeOut(ev *Event, to machine.DeviceID) {
 		d.leavers = append(d.leavers, ev.Answer)
 	}
 	e.listTimed()
+}
+
+// unparkFrom has the tasks that are parked on a device placed anew.
+func (e *Engine) unparkFrom(dev machine.DeviceID) {
+	for _, r := range e.runs {
+		if r == nil {
+			continue
+		}
+		for n := r.parked.len(); n > 0; n-- {
+			tid := r.parked.pop()
+			switch t := &e.tasks.at[tid]; {
+			case t.where != parked:
+			case t.dev != dev:
+				r.parked.push(tid)
+			case t.unissued == 0:
+				e.replace(tid)
+			default:
+				e.unplace(tid, waiting) // a predecessor failed after it was parked
+			}
+		}
+	}
 }
 
 // undrainAsked puts a drained device or a spare into service.

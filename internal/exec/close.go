@@ -202,6 +202,7 @@ func (x *Executor) unclosed() error {
 // shut closes the devices, after the last run. Callers are answered meanwhile: a
 // device that runs a Go kernel is closed when that returns.
 func (l *loop) shut() {
+	close(l.x.shutting)
 	for ref, waiting := range l.fetches {
 		for _, f := range waiting {
 			f.answer <- ErrClosed

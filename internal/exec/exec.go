@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,8 @@ type Config struct {
 	// Streams is how many kernels a device runs at a time; 0 leaves it to the
 	// device.
 	Streams int
+	// Spares are the names of devices that stand by: see engine.Options.
+	Spares []string
 	// Exact keeps devices from using a vendor's library routines.
 	Exact bool
 }
@@ -88,10 +91,12 @@ type Executor struct {
 	loaded  uint64 // what the history had observed when it was loaded
 	calls   chan func(*loop)
 	ended   chan struct{}
-	mu      sync.RWMutex // held to read while a call is handed over
-	closed  bool
-	last    []engine.DeviceStatus // when the loop ended
-	counts  Counts                // likewise
+	// shutting is closed when the loop takes no more requests about devices.
+	shutting chan struct{}
+	mu       sync.RWMutex // held to read while a call is handed over
+	closed   bool
+	last     []engine.DeviceStatus // when the loop ended
+	counts   Counts                // likewise
 	patience
 }
 
@@ -101,7 +106,7 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	x := &Executor{calls: make(chan func(*loop), 256), ended: make(chan struct{}), patience: newPatience(&c)}
+	x := &Executor{calls: make(chan func(*loop), 256), ended: make(chan struct{}), shutting: make(chan struct{}), patience: newPatience(&c)}
 	var devs []driver.Device
 	var causes, broken []error // why devices are missing; those of backends that are there and failed
 	fail := func(err error) (*Executor, error) {
@@ -163,6 +168,11 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		return fail(fmt.Errorf("open: %w", context.Cause(ctx)))
 	}
 	c.Engine.Processes = processes(devs)
+	for i := range x.Machine.Devices {
+		if slices.Contains(c.Spares, x.Machine.Devices[i].Name) {
+			c.Engine.Spares = append(c.Engine.Spares, machine.DeviceID(i))
+		}
+	}
 	c.Engine.Health.Again = cmp.Or(c.Engine.Health.Again, ladderAgain)
 	c.Engine.Changed = l.changed
 	l.engine = engine.New(c.Engine)

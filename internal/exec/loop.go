@@ -72,6 +72,7 @@ type loop struct {
 	forming *gang               // whose members are being launched
 
 	longAfter time.Duration
+	hang      time.Duration                // see Config.HangAfter
 	expected  map[*graph.Graph]expectation // what was predicted and not run yet
 	watchers  sync.WaitGroup               // goroutines that sample devices
 	unwatched chan struct{}                // closed when they are to end
@@ -102,6 +103,7 @@ type dev struct {
 	own     float64      // what it was used by tasks of ours, of late
 	memory  int64        // bytes that may be used, as last seen
 	said    engine.Op    // the last call that was said to take long
+	asking  sync.Mutex   // held while the device is asked for its condition
 	away    atomic.Bool  // the sampler must not ask it: it is lost
 	idle    atomic.Int64 // for the sampler: when it last had nothing to do
 	flight  int          // operations given and not completed

@@ -30,12 +30,12 @@ const (
 // reports its condition is sampled by a goroutine of its own, since the request may take
 // long or hang; the others are sampled together.
 func (l *loop) watch(c *Config) {
-	every, hang := c.HealthInterval, c.HangAfter
+	every := c.HealthInterval
 	if every == 0 {
 		every = sampleEvery
 	}
-	if hang == 0 {
-		hang = hangAfter
+	if l.hang = c.HangAfter; l.hang == 0 {
+		l.hang = hangAfter
 	}
 	if l.longAfter = c.longAfter; l.longAfter == 0 {
 		l.longAfter = longAfter
@@ -53,22 +53,22 @@ func (l *loop) watch(c *Config) {
 		_, telemeter := d.Device.(driver.Telemeter)
 		_, hanger := d.Device.(driver.Hanger)
 		if telemeter || hanger {
-			l.sampler(every, hang, d)
+			l.sampler(every, d)
 		} else {
 			silent = append(silent, d)
 		}
 	}
 	if len(silent) > 0 {
-		l.sampler(every, hang, silent...)
+		l.sampler(every, silent...)
 	}
 }
 
 // sampler starts the goroutine that samples some devices.
-func (l *loop) sampler(every, hang time.Duration, devs ...*dev) {
+func (l *loop) sampler(every time.Duration, devs ...*dev) {
 	l.regularly(every, func() func(*loop) {
 		samples := make([]engine.Sample, len(devs))
 		for i, d := range devs {
-			samples[i] = d.ask(hang)
+			samples[i] = d.ask(l.hang)
 		}
 		return func(l *loop) {
 			for i, d := range devs {
@@ -111,6 +111,8 @@ func (l *loop) regularly(every time.Duration, prepare func() func(*loop)) {
 // ask returns the condition that a device reports. -1 stands for what it does not report.
 func (d *dev) ask(hang time.Duration) engine.Sample {
 	s := engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1, Faults: -1}
+	d.asking.Lock()
+	defer d.asking.Unlock()
 	if d.away.Load() {
 		return s
 	}

@@ -1,0 +1,96 @@
+package exec
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// Requests of callers about one device. The engine answers them in the step that hears of
+// them, or when what was asked for is complete.
+
+// Drain takes a device out of service and waits until it holds no work and no data that is
+// nowhere else. When ctx ends first, the drain goes on.
+func (x *Executor) Drain(ctx context.Context, dev machine.DeviceID) error {
+	return x.ask(ctx, engine.Event{Kind: engine.Drain, Device: dev})
+}
+
+// Undrain puts a drained device, or a spare, into service.
+func (x *Executor) Undrain(ctx context.Context, dev machine.DeviceID) error {
+	return x.ask(ctx, engine.Event{Kind: engine.Undrain, Device: dev})
+}
+
+// Swap puts one device in another's place, and waits as Drain does.
+func (x *Executor) Swap(ctx context.Context, from, to machine.DeviceID) error {
+	return x.ask(ctx, engine.Event{Kind: engine.HotSwap, Device: from, Spare: to})
+}
+
+// Recover has a lost or broken device brought back, and waits for that.
+func (x *Executor) Recover(ctx context.Context, dev machine.DeviceID) error {
+	return x.ask(ctx, engine.Event{Kind: engine.Revive, Device: dev})
+}
+
+// ask hands an event to the engine and waits for the answer.
+func (x *Executor) ask(ctx context.Context, ev engine.Event) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	answer := make(chan error, 1)
+	ev.Answer = func(err error) { answer <- err }
+	ok := x.do(func(l *loop) {
+		if l.closing {
+			answer <- ErrClosed
+			return
+		}
+		l.evs = append(l.evs, ev)
+	})
+	if !ok {
+		return ErrClosed
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-x.shutting:
+		return ErrClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Probe samples the condition of a device at once. A device that does not answer keeps it
+// waiting until ctx ends.
+func (x *Executor) Probe(ctx context.Context, dev machine.DeviceID) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	taken := make(chan struct{})
+	ok := x.do(func(l *loop) {
+		d := l.devs[dev]
+		if l.closing || d.lost {
+			close(taken)
+			return
+		}
+		l.watchers.Go(func() {
+			s := d.ask(l.hang)
+			if !x.do(func(l *loop) {
+				l.sample(d, &s)
+				close(taken)
+			}) {
+				close(taken)
+			}
+		})
+	})
+	if !ok {
+		return ErrClosed
+	}
+	select {
+	case <-taken:
+		return nil
+	case <-x.shutting:
+		return ErrClosed
+	case <-ctx.Done():
+		return fmt.Errorf("it does not answer: %w", context.Cause(ctx))
+	}
+}
