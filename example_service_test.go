@@ -67,3 +67,23 @@ func ExamplePrepared_With() {
 	// [2 3 4]
 	// bad option: run: weight -1; use a number from 1e-6 to 1e6, or 0 for 1
 }
+
+// The condition of a device is sampled at once, and a device that was lost is brought back.
+func ExampleRuntime_Probe() {
+	ctx := context.Background()
+	rt := start(weft.Options{Devices: "cpu"})
+	defer rt.Close()
+	name := rt.Devices()[0].Name
+	m, err := rt.Probe(ctx, name)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if m.Health.TempC >= 0 { // CPU devices do not know theirs
+		fmt.Println(m.Health.TempC, "°C")
+	}
+	if m.State == "broken" {
+		err = rt.Recover(ctx, name)
+	}
+	fmt.Println(m.Name, m.State, err)
+	// Output: cpu:0 healthy <nil>
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
 )
 
 // Device is an open device and what it is doing.
@@ -32,8 +33,11 @@ func (r *Runtime) Devices() []Device {
 
 // stateOf is the state of a device in a word.
 func stateOf(s *engine.DeviceStatus) string {
-	if s.Drained {
+	switch {
+	case s.Drained:
 		return "drained"
+	case s.Silent:
+		return "unresponsive"
 	}
 	return s.State.String()
 }
@@ -63,7 +67,7 @@ type RunMetrics struct {
 // DeviceMetrics is one device in Metrics.
 type DeviceMetrics struct {
 	Name   string
-	State  string        // "healthy", "draining", "drained", "lost", "broken" or "spare"
+	State  string        // "healthy", "draining", "drained", "lost", "unresponsive", "broken" or "spare"
 	Tasks  int64         // executions of tasks that ended, well or not
 	Busy   time.Duration // spent in them
 	Util   float64       // at the last sample, 0 to 1
@@ -72,7 +76,19 @@ type DeviceMetrics struct {
 	// MemUsed and MemBytes are the memory data takes and may take; without a
 	// limit MemBytes is 0. Devices that use host memory share its numbers.
 	MemUsed, MemBytes int64
+	// Failed counts executions of tasks that failed, Failures those in a row up to now.
+	Failed   int64
+	Failures int
+	// LastSuccess is when a task last ended well, since the runtime was opened; 0 for never.
+	LastSuccess time.Duration
+	LastError   string // why a task last failed there, or the device was lost; "" for never
+	// Health is the device's condition when it was last sampled, of which devices report a
+	// part or nothing.
+	Health Health
 }
+
+// Health is the condition of a device when it was last sampled. Negative numbers are not known.
+type Health = trace.Health
 
 // Metrics returns the current metrics; after Close, those at its end.
 func (r *Runtime) Metrics() Metrics {
@@ -87,6 +103,14 @@ func (r *Runtime) Metrics() Metrics {
 		m.Devices[i] = DeviceMetrics{
 			Name: r.names[i], State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Util: s.Util,
 			Queued: s.Queued, Losses: int64(s.Losses), MemUsed: s.MemUsed, MemBytes: s.MemBytes,
+			Failed: s.Failed, Failures: s.Failures, LastSuccess: s.LastOK,
+			Health: Health{Util: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemUsed: -1, MemBytes: -1, MemErrors: -1},
+		}
+		if s.LastErr != nil {
+			m.Devices[i].LastError = s.LastErr.Error()
+		}
+		if s.Sampled != nil {
+			m.Devices[i].Health = *s.Sampled
 		}
 		if s.MemBytes == engine.NoLimit {
 			m.Devices[i].MemBytes = 0

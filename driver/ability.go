@@ -15,7 +15,8 @@ import (
 // Telemetry is a device's condition at one time; negative numbers are not known.
 type Telemetry struct {
 	Util      float64 // 0 to 1
-	MemUsed   float64 // fraction of its memory
+	MemUsed   float64 // fraction of its memory, other programs' included
+	MemBytes  int64   // of its memory in all
 	TempC     float64
 	PowerW    float64
 	ClockMHz  float64

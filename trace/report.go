@@ -40,8 +40,36 @@ func (r *Report) Elapsed() time.Duration { return r.Ended - r.Started }
 // DeviceReport is what one device did for a run.
 type DeviceReport struct {
 	Tasks     int
+	Failed    int // executions that failed there
 	Busy      time.Duration
 	Predicted time.Duration // of the same tasks, when they were placed
+	// EnergyJ is an estimate of the energy its tasks took, in joules: the power sampled while
+	// they ran, divided by the tasks that ran at a time. It is 0 where power is not known.
+	EnergyJ float64 `json:",omitempty"`
+	// Health is the condition of a device that reports it, as last sampled; nil of others.
+	Health *Health `json:",omitempty"`
+}
+
+// EnergyJ is an estimate of the energy the run took, in joules, on the devices whose power is
+// known; 0 where none is.
+func (r *Report) EnergyJ() (joules float64) {
+	for i := range r.Devices {
+		joules += r.Devices[i].EnergyJ
+	}
+	return joules
+}
+
+// Health is the condition of a device when it was last sampled. Negative numbers are not
+// known.
+type Health struct {
+	Sampled   time.Duration // when, by the clock of reports
+	Util      float64       // utilisation by all programs, 0 to 1
+	TempC     float64
+	PowerW    float64
+	ClockMHz  float64
+	MemUsed   int64 // bytes of its memory that all programs use
+	MemBytes  int64 // its memory in all
+	MemErrors int64 // uncorrectable, since boot
 }
 
 // TaskError says which task failed on which device. It unwraps to the cause.

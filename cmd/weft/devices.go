@@ -16,16 +16,19 @@ var deviceKeys = []string{"devices", "max_devices", "streams", "cache_dir"}
 
 func newDevices() *cobra.Command {
 	var s settings
-	var asJSON bool
+	var asJSON, health bool
 	c := &cobra.Command{
 		Use:   "devices",
 		Short: "Show the devices of this machine and the links between them",
 		Long: `Show the devices of this machine, the best first: what they are, what they were
 measured at, how fast that makes them beside the fastest (or how they score,
-unless all were measured), the links data travels by, and which way they run
-kernels fastest, as far as earlier runs found out. With --json the answer is a
-machine file, which weft sim takes.`,
+unless all were measured), their architecture, model and condition as far as
+they report it, the links data travels by, and which way they run kernels
+fastest, as far as earlier runs found out. With --json the answer is a machine
+file, which weft sim takes; with --health --json it is all that is known of
+their condition.`,
 		Example: `  weft devices
+  weft devices --health --json
   weft devices --devices cpu/4
   weft devices --json > here.json && weft sim here.json skewed`,
 		Args:              terminal.NoArgs,
@@ -40,8 +43,21 @@ machine file, which weft sim takes.`,
 				return err
 			}
 			defer rt.Close()
-			return terminal.Print(c, asJSON, machine.Encode(rt.Machine()), func(b *bytes.Buffer) error {
-				writeHere(b, rt.Machine())
+			rows := healthOf(c.Context(), rt)
+			out := machine.Encode(rt.Machine())
+			if health {
+				if out, err = encodeHealth(rows); err != nil {
+					return err
+				}
+			}
+			return terminal.Print(c, asJSON, out, func(b *bytes.Buffer) error {
+				if !health {
+					writeHere(b, rt.Machine())
+				}
+				writeHealth(b, byMerit(rows, rt.Machine()))
+				if health {
+					return nil
+				}
 				writeTuning(b, rt.Tuning())
 				return nil
 			})
@@ -49,7 +65,8 @@ machine file, which weft sim takes.`,
 	}
 	s.bind(c.Flags(), deviceKeys...)
 	s.complete(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "write a machine file")
+	c.Flags().BoolVar(&health, "health", false, "show nothing but the condition of the devices")
+	c.Flags().BoolVar(&asJSON, "json", false, "write a machine file, or with --health the condition")
 	return c
 }
 

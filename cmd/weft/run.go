@@ -406,6 +406,11 @@ type deviceRow struct {
 	Tasks int     `json:"tasks"`
 	Busy  float64 `json:"busy_seconds"`
 	Util  float64 `json:"utilisation"`
+	// Failed is the executions that failed there; EnergyJ an estimate, from sampled power, of the
+	// energy its tasks of the last run took, where power is known.
+	Failed    int        `json:"failed,omitempty"`
+	EnergyJ   float64    `json:"energy_joules,omitempty"`
+	Condition *condition `json:"condition,omitempty"` // at the end, of devices that report it
 }
 
 type runRow struct {
@@ -432,6 +437,11 @@ func (r *liveReport) fill(last *workload.Result) {
 		d := &last.Report.Devices[i]
 		r.Devices[i].Tasks, r.Devices[i].Busy = d.Tasks, d.Busy.Seconds()
 		r.Devices[i].Util = last.Report.Utilisation(i)
+		r.Devices[i].Failed, r.Devices[i].EnergyJ = d.Failed, d.EnergyJ
+		if d.Health != nil {
+			c := conditionOf(d.Health)
+			r.Devices[i].Condition = &c
+		}
 		r.Utilisation += r.Devices[i].Util / float64(len(r.Devices))
 	}
 	var errs []float64
@@ -486,6 +496,7 @@ func (r *liveReport) text(w io.Writer) {
 		return
 	}
 	fmt.Fprintf(w, "The last run was %s: devices ran tasks %s of the time, imbalance %s.\n", r.Bottleneck, terminal.Percent(r.Utilisation), terminal.Percent(r.Imbalance))
+	r.writeCondition(w)
 	for _, why := range r.LeftOut {
 		fmt.Fprintf(w, "Left out: %s.\n", why)
 	}

@@ -238,7 +238,7 @@ type Event struct {
 	Err    error
 	Sample *Sample // Telemetry
 	// Answer, if set, is called once: with nil when the event is complete, or with why it
-	// cannot be. HotSwap, Drain, Undrain and Revive only.
+	// cannot be. HotSwap, Drain, Undrain, Revive and Telemetry only.
 	Answer func(error)
 }
 
@@ -247,8 +247,10 @@ type Sample struct {
 	Util         float64 // 0 to 1
 	Own          float64 // the part of Util that is the engine's own work; never negative
 	MemUsed      float64 // fraction of memory
+	MemBytes     int64   // of memory in all
 	TempC        float64
 	PowerW       float64
+	ClockMHz     float64
 	MemErrors    int64 // uncorrectable, since boot
 	Faults       int64 // of the device itself, since it opened; negative where that is not known
 	Unresponsive bool

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -66,8 +67,13 @@ type device struct {
 	cause     error         // why it was lost last
 	// loadChanged says that it is on devices.loadChanged.
 	loadChanged bool
-	losses      int     // times it was lost
-	util        float64 // utilisation last sampled, 0 to 1, the engine's own work included
+	losses      int           // times it was lost
+	util        float64       // utilisation last sampled, 0 to 1, the engine's own work included
+	sampled     *Condition    // its condition as last sampled; never changed, since reports share it
+	failed      int64         // executions of tasks that failed
+	lastOK      time.Duration // when a task last ended well; 0 for never
+	lastErr     error         // why a task last failed or the device was lost
+	energy      energy
 
 	process    Process
 	least      time.Duration   // the shortest automatic timeout of a launch there, 0 if there is none
@@ -135,10 +141,16 @@ type DeviceStatus struct {
 	// the engine's own work.
 	Util     float64
 	Others   float64
-	Slow     float64 // how many times slower than its model it is taken to be
-	Losses   int     // times it was lost
-	MemUsed  int64   // bytes of its memory in use
-	MemBytes int64   // capacity in bytes, NoLimit for none
+	Slow     float64       // how many times slower than its model it is taken to be
+	Losses   int           // times it was lost
+	MemUsed  int64         // bytes of its memory in use
+	MemBytes int64         // capacity in bytes, NoLimit for none
+	Sampled  *Condition    // as last sampled, not to be changed; nil if it never was
+	Failed   int64         // executions of tasks that failed
+	Failures int           // those in a row, up to now
+	LastOK   time.Duration // when a task last ended well; 0 for never
+	LastErr  error         // why a task last failed or the device was lost
+	Silent   bool          // it is lost or broken because it did not respond
 }
 
 // NoLimit is the capacity of a memory that has no limit.
@@ -150,6 +162,8 @@ func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
 	st := DeviceStatus{
 		State: d.state, Drained: d.state == Draining && d.role == Draining && !d.handsOver, Stats: d.stats, Queued: int(vd.Queued), Util: d.util, Others: vd.Util, Slow: vd.Slow, Losses: d.losses,
 		MemUsed: e.mem.spaces[d.space].used, MemBytes: vd.CapBytes,
+		Sampled: d.sampled, Failed: d.failed, Failures: d.health.failures, LastOK: d.lastOK, LastErr: d.lastErr,
+		Silent: (d.state == Lost || d.state == Broken) && errors.Is(d.cause, errUnresponsive),
 	}
 	st.Stats.Load = vd.Load
 	st.Busy, st.Taken = (d.stats.Total+d.wideBusy)/time.Duration(d.lanes[1]-d.lanes[0]), 1

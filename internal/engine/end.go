@@ -173,6 +173,11 @@ func (e *Engine) end(r *run) {
 	if e.teams {
 		e.perTeam(rep.Devices)
 	}
+	for i := range rep.Devices {
+		if c := e.devs[i].sampled; c != nil && (c.TempC >= 0 || c.PowerW >= 0 || c.MemUsed >= 0) {
+			rep.Devices[i].Health = c
+		}
+	}
 	a := e.out.emit(Done)
 	a.Run, a.Err, a.Report = r.id, err, &rep
 	r.state = runEnded

@@ -330,6 +330,7 @@ func (e *Engine) handle(ev *Event) {
 		e.quieted(ev.Device)
 	case Telemetry:
 		e.telemetry(ev.Device, ev.Sample)
+		ev.answer(nil)
 	case Capacity:
 		e.setCapacity(ev.Device, ev.Bytes)
 	case Slowed:

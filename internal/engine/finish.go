@@ -223,7 +223,11 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	dr.Tasks++
 	dr.Busy += took
 	dr.Predicted += time.Duration(t.cost)
-	e.devs[dev].health.failures = 0
+	d := &e.devs[dev]
+	d.health.failures, d.lastOK = 0, e.now
+	if d.energy.n > 0 {
+		dr.EnergyJ += d.energy.between(start, end) / float64(e.together(d))
+	}
 	row := &r.f.Rows[gt]
 	sh := &r.shapes[row.Shape]
 	if e.isolated && sh.ran&ranBit(dev) == 0 && e.devs[dev].process.Own {

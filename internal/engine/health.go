@@ -167,6 +167,30 @@ func (e *Engine) countFailure(dev machine.DeviceID, err error) {
 	}
 }
 
+// Why telemetry has a device dropped.
+var (
+	errUnresponsive = errors.New("does not respond")
+	errMemory       = errors.New("uncorrectable memory errors")
+	errFault        = errors.New("its driver reports a fault of the device")
+)
+
+// condition returns a sample as reports show it.
+func (e *Engine) condition(dev machine.DeviceID, s *Sample) *Condition {
+	c := &Condition{
+		Sampled: e.now, Util: s.Util, TempC: s.TempC, PowerW: s.PowerW, ClockMHz: s.ClockMHz,
+		MemUsed: -1, MemBytes: s.MemBytes, MemErrors: s.MemErrors,
+	}
+	if c.MemBytes <= 0 {
+		if c.MemBytes = e.m.Devices[dev].MemBytes; c.MemBytes == 0 {
+			c.MemBytes = -1
+		}
+	}
+	if s.MemUsed >= 0 && c.MemBytes > 0 {
+		c.MemUsed = int64(s.MemUsed * float64(c.MemBytes))
+	}
+	return c
+}
+
 // telemetry takes in a sample of a device's condition.
 func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	d := &e.devs[dev]
@@ -177,23 +201,25 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		d.util, vd.Util = s.Util, max(s.Util-s.Own, 0)
 		vd.Load += loadAlpha * (s.Util - vd.Load)
 	}
+	d.sampled = e.condition(dev, s)
+	d.energy.sample(e.now, s.PowerW)
 	if !e.working(d) {
 		return
 	}
-	what := ""
+	var what error
 	switch {
 	case s.Unresponsive:
-		what = "does not respond"
+		what = errUnresponsive
 	case h.seen && s.MemErrors > h.errors:
-		what = "uncorrectable memory errors"
+		what = errMemory
 	case s.Faults > h.faults:
-		what = "its driver reports a fault of the device"
+		what = errFault
 	}
 	if s.Faults >= 0 { // a device that was opened again counts from 0
 		h.faults = s.Faults
 	}
-	if what != "" {
-		e.drop(dev, errors.New(what))
+	if what != nil {
+		e.drop(dev, what)
 		return
 	}
 	if s.MemErrors >= 0 {

@@ -107,6 +107,9 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 	if err == nil {
 		err = errNoReason
 	}
+	e.devs[dev].failed++
+	e.devs[dev].lastErr = err
+	r.report.Devices[dev].Failed++
 	if st == OutOfMemory {
 		err = fmt.Errorf("%w: %w", ErrOutOfMemory, err)
 		e.shrink(dev, e.largest(r, gt))
@@ -165,7 +168,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 		lost = fmt.Errorf("%w: %w", lost, cause)
 	}
 	wasSpare := d.state == Spare
-	d.cause = lost
+	d.cause, d.lastErr = lost, lost
 	e.setState(dev, Lost)
 	d.losses++
 	e.view.Devices[dev].Accepts = false

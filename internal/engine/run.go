@@ -38,6 +38,7 @@ type (
 	RunError     = trace.RunError
 	Quarantine   = trace.Quarantine
 	Loss         = trace.Loss
+	Condition    = trace.Health
 )
 
 // runTable holds the runs.

@@ -75,8 +75,11 @@ func (x *Executor) Probe(ctx context.Context, dev machine.DeviceID) error {
 		l.watchers.Go(func() {
 			s := d.ask(l.hang)
 			if !x.do(func(l *loop) {
-				l.sample(d, &s)
-				close(taken)
+				if l.sample(d, &s); d.lost {
+					close(taken)
+					return
+				}
+				l.evs[len(l.evs)-1].Answer = func(error) { close(taken) }
 			}) {
 				close(taken)
 			}

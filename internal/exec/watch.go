@@ -108,9 +108,12 @@ func (l *loop) regularly(every time.Duration, prepare func() func(*loop)) {
 	}()
 }
 
+// unknown is the condition of a device that reports nothing.
+var unknown = engine.Sample{Util: -1, MemUsed: -1, MemBytes: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemErrors: -1, Faults: -1}
+
 // ask returns the condition that a device reports. -1 stands for what it does not report.
 func (d *dev) ask(hang time.Duration) engine.Sample {
-	s := engine.Sample{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, MemErrors: -1, Faults: -1}
+	s := unknown
 	d.asking.Lock()
 	defer d.asking.Unlock()
 	if d.away.Load() {
@@ -119,7 +122,10 @@ func (d *dev) ask(hang time.Duration) engine.Sample {
 	if t, ok := d.Device.(driver.Telemeter); ok {
 		switch v, err := t.Telemetry(); {
 		case err == nil:
-			s = engine.Sample{Util: v.Util, MemUsed: v.MemUsed, TempC: v.TempC, PowerW: v.PowerW, MemErrors: v.MemErrors, Faults: v.Faults}
+			s = engine.Sample{
+				Util: v.Util, MemUsed: v.MemUsed, MemBytes: v.MemBytes, TempC: v.TempC, PowerW: v.PowerW, ClockMHz: v.ClockMHz,
+				MemErrors: v.MemErrors, Faults: v.Faults,
+			}
 		case errors.Is(err, driver.ErrDeviceLost):
 			s.Unresponsive = true
 		}

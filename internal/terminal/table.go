@@ -56,8 +56,8 @@ func Models(m *machine.Machine) string {
 	return strings.Join(models, ", ")
 }
 
-// ranked returns the positions of merits, the highest first; equals stay in their order.
-func ranked(merits []float64) []int {
+// Ranked returns the positions of merits, the highest first; equals stay in their order.
+func Ranked(merits []float64) []int {
 	order := make([]int, len(merits))
 	for i := range order {
 		order[i] = i
@@ -83,7 +83,7 @@ func Machine(w io.Writer, m *machine.Machine) {
 		last = "speed"
 	}
 	rows := [][]any{{"device", "kind", "cores", "memory", "fp32", "bandwidth", "launch", last}}
-	order := ranked(merits)
+	order := Ranked(merits)
 	for _, i := range order {
 		d := &m.Devices[i]
 		merit := fmt.Sprintf("%.0f", merits[i])

@@ -129,7 +129,7 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 func (g *gpu) telemetry() driver.Telemetry {
 	f := getFrame()
 	defer f.free()
-	t := driver.Telemetry{Util: -1, MemUsed: -1, PowerW: -1, MemErrors: -1}
+	t := driver.Telemetry{Util: -1, MemUsed: -1, MemBytes: -1, PowerW: -1, MemErrors: -1}
 	const sensorGPU, clockSM, uncorrected, sinceBoot = 0, 1, 1, 0
 	t.TempC, _ = g.number(f, &g.temperature, sensorGPU)
 	if mw, ok := g.number(f, &g.power); ok {
@@ -140,7 +140,7 @@ func (g *gpu) telemetry() driver.Telemetry {
 		t.Util = float64(f.i32(0)) / 100
 	}
 	if g.do(f, &g.mem, g.handle, f.at(0)) == nil && f.out[0] > 0 { // total, free, used
-		t.MemUsed = float64(f.out[2]) / float64(f.out[0])
+		t.MemUsed, t.MemBytes = float64(f.out[2])/float64(f.out[0]), int64(f.out[0])
 	}
 	if g.do(f, &g.ecc, g.handle, uncorrected, sinceBoot, f.at(0)) == nil {
 		t.MemErrors = int64(f.out[0])

@@ -270,6 +270,7 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 		return driver.Telemetry{}, fmt.Errorf("fake: telemetry of %s: %w", d.info.Name, driver.ErrDeviceLost)
 	}
 	t := d.gauges
+	t.MemBytes = d.info.MemBytes
 	if !d.scripted["memory"] {
 		t.MemUsed = float64(d.used) / float64(d.info.MemBytes)
 	}

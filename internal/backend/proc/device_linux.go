@@ -282,7 +282,7 @@ func (d *device) Telemetry() (driver.Telemetry, error) {
 	w := d.w
 	d.mu.Unlock()
 	if !d.tele || w == nil {
-		return driver.Telemetry{Util: -1, MemUsed: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemErrors: -1, Faults: -1}, nil
+		return driver.Telemetry{Util: -1, MemUsed: -1, MemBytes: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemErrors: -1, Faults: -1}, nil
 	}
 	m, err := w.call(d.life, &message{Kind: askTele}, -1)
 	if err != nil {
