@@ -34,8 +34,8 @@ func scripted(t *testing.T, script string, o weft.Options) (*weft.Runtime, *fake
 	return rt, d
 }
 
-// until reads events up to the first of a kind, which ends the stream.
-func until(t *testing.T, rt *weft.Runtime, kind weft.EventKind, act func()) (out []weft.Event) {
+// eventsUntil reads events up to the first of a kind, which ends the stream.
+func eventsUntil(t *testing.T, rt *weft.Runtime, kind weft.EventKind, act func()) (out []weft.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), long)
 	defer cancel()
@@ -56,7 +56,7 @@ func TestEvents(t *testing.T) {
 	rt, _ := scripted(t, "devices 2; on 0 fail kernel inc times 1", weft.Options{})
 	mem := make([]byte, 4)
 	var rep *weft.Report
-	got := until(t, rt, weft.EventRunEnded, func() {
+	got := eventsUntil(t, rt, weft.EventRunEnded, func() {
 		var err error
 		if rep, err = rt.Run(t.Context(), incs(t, 4, 3), weft.Bind("x", mem)); err != nil {
 			t.Fatal(err)

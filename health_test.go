@@ -3,8 +3,12 @@ package weft_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"math"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -90,5 +94,124 @@ func TestRecoverUnresponsive(t *testing.T) {
 	}
 	if m := rt.Metrics().Devices[0]; m.State != "healthy" || !strings.Contains(m.LastError, "lost") {
 		t.Errorf("after it was brought back: %+v", m)
+	}
+}
+
+// lines is a log that can be read while it is written.
+type lines struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// count returns how many lines hold all of some texts.
+func (l *lines) count(texts ...string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+next:
+	for line := range strings.Lines(l.b.String()) {
+		for _, s := range texts {
+			if !strings.Contains(line, s) {
+				continue next
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// Each rule slows and drains the device that breaks it, and lets it in again, with one line in
+// the log for each; a device within all limits is left alone.
+func TestHealthRules(t *testing.T) {
+	for _, c := range []struct {
+		key, value, rule string
+		breaks, keeps    string // what the fake device reports
+	}{
+		{"max_temperature", "60", "temperature", "set temp 61", "set temp 50"},
+		{"memory_margin", "0.5", "memory", "set memory 0.6", "set memory 0.4"},
+		{"power_budget", "100", "power", "set power 120", "set power 90"},
+		{"total_power", "250", `"power of all devices"`, "set power 220", "set power 90"},
+		{"max_utilisation", "0.5", `"use by other programs"`, "set util 0.9", "set util 0.1"},
+	} {
+		t.Run(c.key, func(t *testing.T) {
+			script, err := fake.Parse("devices 2; set power 80; set temp 40; set memory 0.1; set util 0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			drv, log := newFake(t, script), &lines{}
+			o := weft.Options{Drivers: []driver.Driver{drv}, HealthInterval: time.Millisecond, Log: slog.New(slog.NewTextHandler(log, nil))}
+			if err := o.Set(c.key, c.value); err != nil {
+				t.Fatal(err)
+			}
+			rt := open(t, o)
+			state := func() string { return rt.Devices()[1].State }
+			for round := range 2 {
+				if err := drv.Play("on 1 " + c.breaks); err != nil {
+					t.Fatal(err)
+				}
+				until(t, "a drain", func() bool { return state() == "draining" })
+				if n := log.count("a health rule acts", "device=fake:1", "rule="+c.rule, "celsius=", "watts="); n != round+1 {
+					t.Errorf("%d lines say that the rule acts, want %d", n, round+1)
+				}
+				if err := drv.Play("on 1 " + c.keeps); err != nil {
+					t.Fatal(err)
+				}
+				until(t, "the end of it", func() bool { return state() == "healthy" })
+				if n := log.count("ceases to act", "device=fake:1", "rule="+c.rule); n != round+1 {
+					t.Errorf("%d lines say that the rule ceases to act, want %d", n, round+1)
+				}
+			}
+			// What a drained device still draws counts: the total then has the next one slowed.
+			if n := log.count("health rule", "fake:0"); n > 0 && c.key != "total_power" {
+				t.Errorf("%d rules acted on a device within its limits", n)
+			}
+		})
+	}
+}
+
+// A lost device is brought back by the rungs that are set, and by none when the ladder is off.
+func TestLadder(t *testing.T) {
+	for ladder, want := range map[string]string{"reopen": "healthy", "off": "broken", "standby:50ms, restart": "broken"} {
+		script, err := fake.Parse("devices 2; revive standby fails; revive restart fails")
+		if err != nil {
+			t.Fatal(err)
+		}
+		drv := newFake(t, script)
+		rt := open(t, weft.Options{Drivers: []driver.Driver{drv}, Ladder: ladder})
+		if err := drv.Play("on 0 lose"); err != nil {
+			t.Fatal(err)
+		}
+		until(t, ladder+": a loss", func() bool { return rt.Metrics().Losses == 1 })
+		until(t, ladder+": "+want, func() bool { s := rt.Devices()[0].State; return s == want || want == "broken" && s == "unresponsive" })
+	}
+	for _, bad := range []string{"jump", "restart:0s", "restart:2h", "restart:x", "restart,", "off, restart"} {
+		var o weft.Options
+		if err := o.Set("ladder", bad); !errors.Is(err, weft.ErrOptions) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("ladder %q: %v", bad, err)
+		}
+	}
+}
+
+// Real-time threads are refused in one line, or compute as others do.
+func TestRealtime(t *testing.T) {
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu/1", Realtime: true, NoCalibrate: true, CacheDir: "off", Funcs: incFuncs})
+	if err != nil {
+		if !errors.Is(err, weft.ErrOptions) || !strings.Contains(err.Error(), "CAP_SYS_NICE") || strings.Contains(err.Error(), "\n") {
+			t.Error(err)
+		}
+		t.Skip(err)
+	}
+	if runtime.GOOS != "linux" {
+		t.Error("permitted where there is no such thing")
+	}
+	defer rt.Close()
+	x, y := make([]int64, 16), make([]int64, 16)
+	if _, err := rt.Run(t.Context(), small(t, 3), weft.Bind("x", x), weft.Bind("y", y)); err != nil || y[7] != 3 {
+		t.Error(fmt.Sprint(y), err)
 	}
 }

@@ -82,6 +82,27 @@ type Options struct {
 	// HealthInterval is how often the condition of devices is sampled (100 ms);
 	// -1 means never.
 	HealthInterval time.Duration
+	// MemoryMargin is the part of a device's memory that is to stay free (0.05),
+	// MaxTemperature how hot it may be in °C (85), PowerBudget and TotalPower what one device,
+	// and all together, may draw in watts (0: no budget), MaxUtilisation the part of a device
+	// that other programs may use (0: all). They hold where a device reports the figure. Beyond
+	// one of them a device is taken for twice as slow, and gets no work if that lasts for
+	// three samples, until it is clearly below; of several, the total power has the one drained
+	// that draws the most. The last device that takes work is never drained.
+	MemoryMargin   float64
+	MaxTemperature float64
+	PowerBudget    float64
+	TotalPower     float64
+	MaxUtilisation float64
+	// MaxFailures is how many executions in a row may fail on a device (3) before it is taken
+	// for lost, MaxLosses how many devices may be lost while a task runs (3) before the task
+	// is taken for the cause. With either, -1 means none.
+	MaxFailures int
+	MaxLosses   int
+	// Ladder is how a lost device is brought back: a list of standby, restart and reopen, each
+	// with how long it may take ("standby:2s, reopen:30s"; 5 s). Empty means all three, "off"
+	// none.
+	Ladder string
 	// NoFaultTolerance makes a lost device fail the runs it was part of. Its
 	// key is fault_tolerance, with the opposite sense.
 	NoFaultTolerance bool
@@ -94,6 +115,10 @@ type Options struct {
 	Validation bool
 	// Pin ties the threads of CPU devices to their cores.
 	Pin bool
+	// Realtime has the threads of CPU devices and of the runtime's loop go before all ordinary
+	// threads of the machine (SCHED_FIFO). Open errs where that is not permitted. Kernels
+	// that take every core then leave nothing for other programs.
+	Realtime bool
 	// Trace is the number of events of what ran where to keep; 0 keeps none. Its
 	// key is trace_events.
 	Trace int

@@ -74,6 +74,23 @@ var settings = []setting{
 		func(o *Options) *time.Duration { return &o.RebalanceInterval }),
 	duration("health_interval", "how often each device's condition is sampled; 0s is never", "100ms",
 		func(o *Options) *time.Duration { return &o.HealthInterval }),
+	portion("memory_margin", "part of each device's memory to keep free", "0.05",
+		func(o *Options) *float64 { return &o.MemoryMargin }),
+	amount("max_temperature", "°C from which a device gets less work, then none", "85", 1, 150,
+		func(o *Options) *float64 { return &o.MaxTemperature }),
+	amount("power_budget", "watts from which a device gets less work, then none", none, 1, 1e6,
+		func(o *Options) *float64 { return &o.PowerBudget }),
+	amount("total_power", "watts of all devices from which the hungriest gets less work", none, 1, 1e6,
+		func(o *Options) *float64 { return &o.TotalPower }),
+	portion("max_utilisation", "part of a device that other programs may use", none,
+		func(o *Options) *float64 { return &o.MaxUtilisation }),
+	count("max_failures", "failures in a row that a device may have", "3",
+		func(o *Options) *int { return &o.MaxFailures }),
+	count("max_losses", "devices that may be lost while a task runs", "3",
+		func(o *Options) *int { return &o.MaxLosses }),
+	word("ladder", "how a lost device is brought back, as in standby:2s, restart, reopen:30s; off for not at all", allRungs,
+		func(o *Options) *string { return &o.Ladder },
+		func(v string) error { _, err := parseLadder(v); return err }),
 	toggle("fault_tolerance", "finish elsewhere what a lost device had; off lets it fail its runs", true,
 		func(o *Options) *bool { return &o.NoFaultTolerance }),
 	toggle("exact", "same bits on any number of devices: one backend, no library routines, no TF32", false,
@@ -82,6 +99,8 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.Validation }),
 	toggle("pin", "tie the threads of CPU devices to their cores", false,
 		func(o *Options) *bool { return &o.Pin }),
+	toggle("realtime", "have the threads of CPU devices and of the loop go before all others (SCHED_FIFO)", false,
+		func(o *Options) *bool { return &o.Realtime }),
 	count("trace_events", "events kept of what ran where", none,
 		func(o *Options) *int { return &o.Trace }),
 	toggle("calibrate", "measure devices when they are opened, unless that is known; off goes by rough guesses", true,
@@ -222,6 +241,30 @@ func limit(name, doc string, at func(*Options) *time.Duration) setting {
 		}}
 }
 
+// portion is a number above 0 and below 1.
+func portion(name, doc, def string, at func(*Options) *float64) setting {
+	return number(name, doc, def, at, func(v string) (float64, error) {
+		x, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(x > 0 && x < 1) {
+			return 0, fmt.Errorf("%q is not a part; write a number above 0 and below 1", v)
+		}
+		return x, nil
+	}, formatFloat)
+}
+
+// amount is a number within bounds.
+func amount(name, doc, def string, least, most float64, at func(*Options) *float64) setting {
+	return number(name, doc, def, at, func(v string) (float64, error) {
+		x, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(x >= least && x <= most) {
+			return 0, fmt.Errorf("%q is not a number from %g to %g", v, least, most)
+		}
+		return x, nil
+	}, formatFloat)
+}
+
+func formatFloat(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
 // fraction is a number above 0 and up to 1.
 func fraction(name, doc, def string, at func(*Options) *float64) setting {
 	return number(name, doc, def, at, func(v string) (float64, error) {
@@ -230,7 +273,7 @@ func fraction(name, doc, def string, at func(*Options) *float64) setting {
 			return 0, fmt.Errorf("%q is not a fraction; write a number above 0 and up to 1", v)
 		}
 		return x, nil
-	}, func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) })
+	}, formatFloat)
 }
 
 // toggle is a switch. The field behind it is false by default, so a switch that

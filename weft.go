@@ -122,6 +122,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	enter, err := o.realtime()
+	if err != nil {
+		return nil, err
+	}
 	cache := o.cacheDir()
 	if cache != "" { // said once, not of every file
 		if err := os.MkdirAll(cache, 0o700); err != nil {
@@ -152,10 +156,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
-		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Spares: listed(o.Spares),
+		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Spares: listed(o.Spares), Enter: enter,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
-			NoRecovery: o.NoFaultTolerance, Explain: explain,
+			NoRecovery: o.NoFaultTolerance, Explain: explain, Health: o.health(),
 			Rebalance: sched.RebalanceOptions{Spread: o.RebalanceThreshold, MinInterval: o.RebalanceInterval},
 		},
 	})
@@ -194,7 +198,7 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 		r.registered = make(map[string]Func)
 	}
 	o := all.Options{
-		Select: sel, Pin: r.o.Pin, Funcs: r.registered, Late: r.applied.find, Standby: r.o.Standby,
+		Select: sel, Pin: r.o.Pin, Realtime: r.o.Realtime, Funcs: r.registered, Late: r.applied.find, Standby: r.o.Standby,
 		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
 	}
 	if o.Workers() {

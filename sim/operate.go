@@ -171,7 +171,7 @@ func (h *hardware) begin(slot int32) {
 	}
 	var work time.Duration
 	var uses []int32
-	var own, cores float64 // bytes per second when alone, and processor cores
+	var own, cores float64       // bytes per second when alone, and processor cores
 	lanes, width := int32(-1), 1 // what it shares with others on its device, and how much of it
 	if o.launch {
 		work, uses, own, cores = h.launch(slot)

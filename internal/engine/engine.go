@@ -76,6 +76,9 @@ type Options struct {
 	Explain func(sched.Explanation)
 	// Changed, when set, is called for every change of a device's state, once.
 	Changed func(StateChange)
+	// Ruled, when set, is called when a health rule begins to act on a device, and when it
+	// ceases to.
+	Ruled func(Ruling)
 }
 
 const (

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -22,7 +24,6 @@ const (
 	UseStandby Rung = iota // a warm worker takes over
 	Restart                // start the worker again
 	Reopen                 // open the device anew
-	rungs      = iota
 )
 
 var rungNames = [...]string{"standby", "restart", "reopen"}
@@ -36,8 +37,16 @@ type Health struct {
 	MaxTempC    float64 // slowed, then drained, from here on (85)
 	MaxMemUsed  float64 // likewise (0.95)
 	MaxPowerW   float64 // likewise; 0 means no budget
-	// RungTimeout is how long a rung may take before the next is tried (5 s),
-	// Trust how long a device must stay up for the ladder to start over (5 s).
+	// MaxTotalW is a budget for all devices: of those that take work, the one that draws the
+	// most is slowed, then drained; 0 means none. MaxOthers is the utilisation by other
+	// programs from which a device is slowed, then drained; 0 means no bound.
+	MaxTotalW float64
+	MaxOthers float64
+	// Ladder is the rungs to try, in order: by default all of them; none if it is empty and
+	// not nil.
+	Ladder []Step
+	// RungTimeout is how long a rung that names no timeout may take before the next is tried
+	// (5 s), Trust how long a device must stay up for the ladder to start over (5 s).
 	RungTimeout time.Duration
 	Trust       time.Duration
 	// MaxLosses is the number of device losses while a task runs (3) at which the task
@@ -49,8 +58,25 @@ type Health struct {
 	Again time.Duration
 }
 
+// Step is a rung of a ladder and how long it may take; 0 means Health.RungTimeout.
+type Step struct {
+	Rung    Rung
+	Timeout time.Duration
+}
+
+// ParseRung returns the rung with a name.
+func ParseRung(name string) (Rung, error) {
+	if i := slices.Index(rungNames[:], name); i >= 0 {
+		return Rung(i), nil
+	}
+	return 0, fmt.Errorf("unknown rung %q; there are %s", name, strings.Join(rungNames[:], ", "))
+}
+
 // defaults fills in the fields that are zero.
 func (h *Health) defaults() {
+	if h.Ladder == nil {
+		h.Ladder = []Step{{Rung: UseStandby}, {Rung: Restart}, {Rung: Reopen}}
+	}
 	h.MaxFailures, h.MaxLosses = cmp.Or(h.MaxFailures, 3), cmp.Or(h.MaxLosses, 3)
 	h.MaxTempC, h.MaxMemUsed = cmp.Or(h.MaxTempC, 85), cmp.Or(h.MaxMemUsed, 0.95)
 	h.RungTimeout, h.Trust = cmp.Or(h.RungTimeout, 5*time.Second), cmp.Or(h.Trust, 5*time.Second)
@@ -63,7 +89,7 @@ const (
 	// strainFactor is how many times slower than its model a strained device is taken to
 	// be: it gets about half as much work, which lets it cool.
 	strainFactor = 2.0
-	// coolMarginC (°C) and freeMargin (a fraction of memory, and of the power budget) are
+	// coolMarginC (°C) and freeMargin (a fraction of each other threshold) are
 	// how far below its thresholds a drained device must be to take work again, so that
 	// it does not swing around them.
 	coolMarginC = 5.0
@@ -80,12 +106,13 @@ const (
 type deviceHealth struct {
 	failures int           // executions that failed in a row
 	faulted  bool          // a launch failed there, and no loss was attributed to it
-	rung     Rung          // the rung being tried, or the next one if it is lost
+	rung     int           // which rung of the ladder is being tried, or the next one if it is lost
 	deadline time.Duration // of a lost device's rung; of a broken one when the ladder starts over, 0 for never
 	breaks   int           // times the ladder gave up since the device was last trusted
 	never    bool          // no rung can bring it back
 	upSince  time.Duration // when it last came back
 	strained int           // samples over a threshold in a row
+	rule     string        // whose threshold that was first, while strained
 	drained  bool          // telemetry drained it
 	errors   int64         // uncorrectable memory errors at the last sample that had them
 	faults   int64         // faults of the device at the last sample that had them
@@ -110,7 +137,7 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	defer e.listTimed()
 	d := &e.devs[dev]
 	h := &d.health
-	if h.rung >= rungs || h.never || e.o.NoRecovery {
+	if h.rung >= len(e.o.Health.Ladder) || h.never || e.o.NoRecovery {
 		h.deadline = 0
 		if e.o.Health.Again > 0 && !h.never && !e.o.NoRecovery {
 			h.deadline = e.now + e.o.Health.Again<<min(h.breaks, maxDoublings)
@@ -125,10 +152,11 @@ func (e *Engine) climb(dev machine.DeviceID) {
 		answerAll(&d.wakers, fmt.Errorf("it cannot be brought back at present: %w", d.cause))
 		return
 	}
-	h.deadline = e.now + e.o.Health.RungTimeout
+	step := &e.o.Health.Ladder[h.rung]
+	h.deadline = e.now + cmp.Or(step.Timeout, e.o.Health.RungTimeout)
 	a := e.out.emit(Recover)
-	a.Device, a.Rung = dev, h.rung
-	e.tellRule(dev, "to be brought back by "+h.rung.String())
+	a.Device, a.Rung = dev, step.Rung
+	e.tellRule(dev, "to be brought back by "+step.Rung.String())
 }
 
 // back returns a device to work, with the content of its memory if that was kept.
@@ -145,6 +173,9 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	h.rung++ // for a loss before it is trusted
 	if d.state == Broken {
 		h.rung = 0
+	}
+	if h.strained > 0 {
+		e.ruled(dev, false)
 	}
 	h.upSince, h.failures, h.strained, h.drained = e.now, 0, 0, false
 	e.setState(dev, d.role)
@@ -225,12 +256,13 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	if s.MemErrors >= 0 {
 		h.errors, h.seen = s.MemErrors, true
 	}
-	o := &e.o.Health
-	hot := s.TempC >= o.MaxTempC || s.MemUsed > o.MaxMemUsed || o.MaxPowerW > 0 && s.PowerW > o.MaxPowerW
-	cool := s.TempC < o.MaxTempC-coolMarginC && s.MemUsed < o.MaxMemUsed-freeMargin && (o.MaxPowerW == 0 || s.PowerW < o.MaxPowerW*(1-freeMargin))
+	rule, cool := e.judge(dev, s)
 	switch {
-	case hot:
-		h.strained++
+	case rule != "":
+		if h.strained++; h.strained == 1 {
+			h.rule = rule
+			e.ruled(dev, true)
+		}
 		if h.strained > drainAfter && !h.drained && e.others(dev) {
 			h.drained = true
 			e.tellRule(dev, "drained: it is over a threshold of heat, memory or power")
@@ -238,6 +270,7 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		}
 	case cool && h.strained > 0:
 		h.strained = 0
+		e.ruled(dev, false)
 		if h.drained {
 			h.drained = false
 			e.tellRule(dev, "takes work again: it is below every threshold")
@@ -248,6 +281,54 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	}
 	e.reslow(dev)
 	e.rebalance()
+}
+
+// judge returns which rule a sample breaks, "" for none, and whether it is clearly within all.
+func (e *Engine) judge(dev machine.DeviceID, s *Sample) (rule string, cool bool) {
+	o := &e.o.Health
+	others := s.Util - s.Own
+	total, most := max(s.PowerW, 0), true
+	for i := range e.devs {
+		if d := &e.devs[i]; machine.DeviceID(i) != dev && e.working(d) && d.sampled != nil {
+			total += max(d.sampled.PowerW, 0)
+			most = most && (d.state != Healthy || d.sampled.PowerW <= s.PowerW)
+		}
+	}
+	switch {
+	case s.TempC >= o.MaxTempC:
+		rule = "temperature"
+	case s.MemUsed > o.MaxMemUsed:
+		rule = "memory"
+	case o.MaxPowerW > 0 && s.PowerW > o.MaxPowerW:
+		rule = "power"
+	case o.MaxTotalW > 0 && s.PowerW > 0 && total > o.MaxTotalW && most:
+		rule = "power of all devices"
+	case o.MaxOthers > 0 && others > o.MaxOthers:
+		rule = "use by other programs"
+	}
+	under := func(x, limit float64) bool { return limit == 0 || x < limit*(1-freeMargin) }
+	cool = s.TempC < o.MaxTempC-coolMarginC && under(s.MemUsed, o.MaxMemUsed) && under(s.PowerW, o.MaxPowerW) &&
+		under(total, o.MaxTotalW) && under(others, o.MaxOthers)
+	return rule, cool
+}
+
+// Ruling tells that a health rule begins or ceases to act on a device.
+type Ruling struct {
+	Device machine.DeviceID
+	Rule   string // which, in words
+	Acts   bool
+	Health Condition
+}
+
+// ruled reports to Options.Ruled that the present rule acts on a device, or no longer does.
+func (e *Engine) ruled(dev machine.DeviceID, acts bool) {
+	d := &e.devs[dev]
+	if e.o.Ruled != nil && d.sampled != nil && d.health.rule != "" {
+		e.o.Ruled(Ruling{Device: dev, Rule: d.health.rule, Acts: acts, Health: *d.sampled})
+	}
+	if !acts {
+		d.health.rule = ""
+	}
 }
 
 // slowed takes in how slow the loop says a device is.

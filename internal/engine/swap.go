@@ -109,6 +109,9 @@ func (e *Engine) letIn(dev machine.DeviceID) {
 	case Spare:
 		e.engage(dev)
 	case Draining:
+		if d.health.strained > 0 {
+			e.ruled(dev, false)
+		}
 		d.health.strained, d.health.drained = 0, false // it is judged anew
 		e.reslow(dev)
 		e.undrain(dev)

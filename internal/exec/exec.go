@@ -73,6 +73,8 @@ type Config struct {
 	Streams int
 	// Spares are the names of devices that stand by: see engine.Options.
 	Spares []string
+	// Enter, when set, is called by the loop's goroutine, locked to its thread, before all else.
+	Enter func()
 	// Exact keeps devices from using a vendor's library routines.
 	Exact bool
 }
@@ -167,18 +169,30 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	if ctx.Err() != nil {
 		return fail(fmt.Errorf("open: %w", context.Cause(ctx)))
 	}
-	c.Engine.Processes = processes(devs)
-	for i := range x.Machine.Devices {
-		if slices.Contains(c.Spares, x.Machine.Devices[i].Name) {
+	l.start(&c)
+	return x, nil
+}
+
+// start makes the engine and lets the loop run.
+func (l *loop) start(c *Config) {
+	devs := l.x.Machine.Devices
+	c.Engine.Processes = processes(l.x.devs)
+	for i := range devs {
+		if slices.Contains(c.Spares, devs[i].Name) {
 			c.Engine.Spares = append(c.Engine.Spares, machine.DeviceID(i))
 		}
 	}
 	c.Engine.Health.Again = cmp.Or(c.Engine.Health.Again, ladderAgain)
-	c.Engine.Changed = l.changed
+	c.Engine.Changed, c.Engine.Ruled = l.changed, l.ruled
 	l.engine = engine.New(c.Engine)
-	l.watch(&c)
-	go l.run()
-	return x, nil
+	l.watch(c)
+	go func() {
+		if c.Enter != nil {
+			runtime.LockOSThread() // for good: the thread ends with the loop
+			c.Enter()
+		}
+		l.run()
+	}()
 }
 
 // choose closes the devices that are not wanted and returns the others; after an

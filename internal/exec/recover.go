@@ -75,6 +75,24 @@ func (l *loop) changed(c engine.StateChange) {
 	l.log.Log(context.Background(), level, "device state changed", attrs...)
 }
 
+// ruled logs that a health rule begins or ceases to act on a device, with its condition.
+func (l *loop) ruled(r engine.Ruling) {
+	level, what := slog.LevelInfo, "a health rule ceases to act: the device gets all its work"
+	if r.Acts {
+		level, what = slog.LevelWarn, "a health rule acts: the device gets less work, and none if this lasts"
+	}
+	attrs := []any{"device", l.x.Machine.Devices[r.Device].Name, "rule", r.Rule}
+	for _, a := range []struct {
+		name  string
+		value float64
+	}{{"celsius", r.Health.TempC}, {"watts", r.Health.PowerW}, {"memory_used", float64(r.Health.MemUsed)}, {"utilisation", r.Health.Util}} {
+		if a.value >= 0 {
+			attrs = append(attrs, a.name, a.value)
+		}
+	}
+	l.log.Log(context.Background(), level, what, attrs...)
+}
+
 // drop gives up on a device that hangs or keeps failing.
 func (l *loop) drop(d *dev) {
 	l.abandon(d)

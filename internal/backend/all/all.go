@@ -27,8 +27,8 @@ type Options struct {
 	CacheDir string
 	// Validate has drivers check how they are used, where they can.
 	Validate bool
-	// Pin ties the threads of CPU devices to their cores.
-	Pin bool
+	// Pin ties the threads of CPU devices to their cores, Realtime has them go before others.
+	Pin, Realtime bool
 	// Funcs are the Go kernels the program brings, by name.
 	Funcs map[string]driver.Func
 	// Late has those that it brings later.
@@ -47,7 +47,7 @@ type Options struct {
 // backends are all there are, in the order in which their devices are numbered.
 var backends = []backend{
 	{name: "cpu", open: func(o Options) driver.Driver {
-		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Funcs: o.Funcs, Late: o.Late})
+		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Realtime: o.Realtime, Funcs: o.Funcs, Late: o.Late})
 	}},
 	inWorkers("cuda", cuda.New, func(o Options) cuda.Options { return cuda.Options{CacheDir: o.CacheDir} },
 		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),

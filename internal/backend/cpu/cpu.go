@@ -32,6 +32,8 @@ type Options struct {
 	MemBytes int64
 	// Pin ties each device's threads to its cores.
 	Pin bool
+	// Realtime runs them by Realtime, where that is permitted.
+	Realtime bool
 	// Funcs are the kernels by name.
 	Funcs map[string]driver.Func
 	// Late, if it is not nil, has kernels that were brought after the devices were opened.
@@ -148,12 +150,19 @@ func (d *device) settle(cores []int, nodes []numa.Node) {
 	}
 }
 
-// tie ties the calling goroutine's thread to the device's cores, if it is to be. The
-// thread is the goroutine's for good: one that is tied must not serve others.
+// tie ties the calling goroutine's thread to the device's cores and has it go before
+// others, if it is to. The thread is the goroutine's for good: such a thread must not serve
+// others.
 func (d *device) tie() {
+	if len(d.cores) == 0 && !d.o.Realtime {
+		return
+	}
+	runtime.LockOSThread()
 	if len(d.cores) > 0 {
-		runtime.LockOSThread()
 		pin(d.cores)
+	}
+	if d.o.Realtime {
+		_ = Realtime() // who asked for it has tried that it is permitted
 	}
 }
 
