@@ -43,7 +43,7 @@ type Options struct {
 	// Concurrent limits tasks in flight over all devices; 0 means no limit.
 	Concurrent int
 	// Streams is how many kernels each device runs at a time; 0 leaves it to
-	// the device.
+	// the device. A GPU takes up to 6.
 	Streams int
 	// TaskTimeout bounds each execution of a task: what runs longer is ended with
 	// its device, which comes back, and the task is tried again. With 0 the bound is

@@ -29,6 +29,8 @@ type Options struct {
 	Validate bool
 	// Pin ties the threads of CPU devices to their cores, Realtime has them go before others.
 	Pin, Realtime bool
+	// Streams is how many kernels a device runs at a time; 0 leaves it to the device.
+	Streams int
 	// Funcs are the Go kernels the program brings, by name.
 	Funcs map[string]driver.Func
 	// Late has those that it brings later.
@@ -49,11 +51,11 @@ var backends = []backend{
 	{name: "cpu", open: func(o Options) driver.Driver {
 		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Realtime: o.Realtime, Funcs: o.Funcs, Late: o.Late})
 	}},
-	inWorkers("cuda", cuda.New, func(o Options) cuda.Options { return cuda.Options{CacheDir: o.CacheDir} },
+	inWorkers("cuda", cuda.New, func(o Options) cuda.Options { return cuda.Options{Lanes: o.Streams, CacheDir: o.CacheDir} },
 		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),
 	// Asked for by name, Vulkan also has the GPUs that another backend has.
 	inWorkers("vulkan", vulkan.New, func(o Options) vulkan.Options {
-		return vulkan.Options{NoDoubles: o.Select.All(), CacheDir: o.CacheDir, Validate: o.Validate}
+		return vulkan.Options{NoDoubles: o.Select.All(), Lanes: o.Streams, CacheDir: o.CacheDir, Validate: o.Validate}
 	}, func(o *vulkan.Options, n int) { o.Devices = []int{n} }, vulkan.SeesGPU),
 }
 

@@ -2,7 +2,9 @@ package all_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weft-run/weft/internal/backend/all"
@@ -50,5 +52,25 @@ func TestNames(t *testing.T) {
 			t.Errorf("name %q is empty or there twice", n)
 		}
 		seen[n] = true
+	}
+}
+
+// The number of streams reaches the backends that have a limit to it: beyond that they refuse.
+func TestStreams(t *testing.T) {
+	for name, most := range map[string]int{"cuda": 6, "vulkan": 16} {
+		sel, err := machine.ParseSelection(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, streams := range []int{most, most + 1} {
+			devs, err := all.Drivers(all.Options{Select: sel, Streams: streams})[0].Open(context.Background(), nil)
+			for _, d := range devs {
+				_ = d.Close()
+			}
+			refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("lanes is %d", streams))
+			if refused != (streams > most) {
+				t.Errorf("%s with %d streams: %v", name, streams, err)
+			}
+		}
 	}
 }
