@@ -18,9 +18,9 @@ type api struct {
 
 	enumerateVersion, createInstance, layers, instanceExts proc
 
-	destroyInstance, physicalDevices, properties, memoryProperties proc
-	queueFamilies, features, deviceExts, createDevice, deviceProc  proc
-	createMessenger, destroyMessenger                              proc
+	destroyInstance, physicalDevices, properties, memoryProperties, memoryProperties2 proc
+	queueFamilies, features, deviceExts, createDevice, deviceProc                     proc
+	createMessenger, destroyMessenger                                                 proc
 }
 
 // openLibrary opens the loader.
@@ -73,6 +73,7 @@ func (a *api) bindInstance(instance uintptr) {
 	a.bind([]binding{
 		{&a.destroyInstance, "vkDestroyInstance"}, {&a.physicalDevices, "vkEnumeratePhysicalDevices"},
 		{&a.properties, "vkGetPhysicalDeviceProperties2"}, {&a.memoryProperties, "vkGetPhysicalDeviceMemoryProperties"},
+		{&a.memoryProperties2, "vkGetPhysicalDeviceMemoryProperties2"},
 		{&a.queueFamilies, "vkGetPhysicalDeviceQueueFamilyProperties"}, {&a.features, "vkGetPhysicalDeviceFeatures2"},
 		{&a.deviceExts, "vkEnumerateDeviceExtensionProperties"}, {&a.createDevice, "vkCreateDevice"},
 		{&a.deviceProc, "vkGetDeviceProcAddr"},
@@ -228,6 +229,8 @@ const (
 	tImportHost        = 1000178000
 	tHostPointer       = 1000178001
 	tHostMemory        = 1000178002
+	tMemoryProperties2 = 1000059006
+	tMemoryBudget      = 1000237000
 	tDriverProperties  = 1000196000
 	tSemaphoreType     = 1000207002
 	tTimelineSubmit    = 1000207003
@@ -528,6 +531,14 @@ type (
 			size  uint64
 			flags uint32
 		}
+	}
+	memoryProperties2 struct {
+		head
+		memoryProperties
+	}
+	memoryBudget struct {
+		head
+		budget, usage [16]uint64 // by heap
 	}
 	queueFamily struct {
 		flags, count, timestampBits uint32

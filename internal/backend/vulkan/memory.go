@@ -18,6 +18,7 @@ type memory struct {
 	limit   int64
 	kind    uint32 // memory type
 	staging uint32 // memory type of staging buffers
+	heap    uint32 // which heap buffers are in
 
 	mu      sync.Mutex
 	space   *extent.Space
@@ -100,7 +101,8 @@ func (m *memory) open(d *device, f *frame) error {
 		return fmt.Errorf("no memory for buffers: %w", driver.ErrUnavailable)
 	}
 	m.direct = d.info.Kind != machine.Discrete && props.kind[m.kind].flags&shared == shared && !d.o.stage
-	heap := int64(min(props.heap[props.kind[m.kind].heap].size, 1<<62))
+	m.heap = props.kind[m.kind].heap
+	heap := int64(min(props.heap[m.heap].size, 1<<62))
 	m.limit = heap / 10 * 9
 	if d.o.MemBytes > 0 {
 		m.limit = min(d.o.MemBytes, heap)
