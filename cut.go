@@ -2,6 +2,7 @@ package weft
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -54,6 +55,11 @@ type Plan struct {
 // leaves the choice of one device or several to weft.
 func (o *Options) rules() (sched.Factory, sched.Partitioner, error) {
 	policy, err := sched.New(o.Policy)
+	if err == nil && o.PolicyBetween+o.PolicyWithin != "" {
+		if policy, err = sched.Hierarchical(o.PolicyBetween, o.PolicyWithin); err == nil && o.Policy != "hierarchical" {
+			err = errors.New("policy_between and policy_within are for policy = hierarchical")
+		}
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}

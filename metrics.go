@@ -56,6 +56,17 @@ type Metrics struct {
 	// Copies and CopyBytes count what was moved between memories.
 	Copies    int64
 	CopyBytes int64
+	// Rebalanced counts how often queued tasks were moved from a hot device to a cold one;
+	// Rebalances are the latest of these moves, oldest first.
+	Rebalanced int64
+	Rebalances []Rebalance
+}
+
+// Rebalance is a move of queued tasks from a hot device to a cold one.
+type Rebalance struct {
+	At       time.Duration // since the runtime was opened
+	From, To string        // devices
+	Tasks    int
 }
 
 // RunMetrics counts runs. Those submitted and not counted under another name are
@@ -96,7 +107,10 @@ func (r *Runtime) Metrics() Metrics {
 	m := Metrics{
 		Uptime: c.Uptime, Devices: make([]DeviceMetrics, len(st)),
 		Runs:    RunMetrics{Submitted: c.Submitted, Completed: c.Completed, Failed: c.Failed, Cancelled: c.Cancelled},
-		Retries: c.Retries, Copies: c.Copies, CopyBytes: c.CopyBytes,
+		Retries: c.Retries, Copies: c.Copies, CopyBytes: c.CopyBytes, Rebalanced: c.Rebalanced,
+	}
+	for _, b := range c.Rebalances {
+		m.Rebalances = append(m.Rebalances, Rebalance{At: b.At, From: r.names[b.From], To: r.names[b.To], Tasks: b.Tasks})
 	}
 	for i, s := range st {
 		m.Losses += int64(s.Losses)

@@ -40,6 +40,11 @@ type Options struct {
 	// (sched.DefaultPartitioner). PlaceBy and CutBy bring the caller's own.
 	Policy      string
 	Partitioner string
+	// PolicyBetween and PolicyWithin are how the policy "hierarchical" chooses a group of close
+	// devices, and a device of the group: "finish" (the default), "leastloaded", "capacity" or
+	// "roundrobin" (see sched.Hierarchical). They are for that policy alone.
+	PolicyBetween string
+	PolicyWithin  string
 	// Concurrent limits tasks in flight over all devices; 0 means no limit.
 	Concurrent int
 	// Streams is how many kernels each device runs at a time; 0 leaves it to

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -382,5 +383,57 @@ func TestDrainGoesOn(t *testing.T) {
 			return
 		case <-time.After(time.Millisecond):
 		}
+	}
+}
+
+// Runs keep to their options: how many tasks are in flight, and how often one may fail.
+func TestRunOptions(t *testing.T) {
+	var now, most, fails atomic.Int32
+	rt := open(t, weft.Options{Devices: "cpu/3", Funcs: map[string]weft.Func{
+		"square": func(c *weft.Call, _, _ int) {
+			for n, m := now.Add(1), most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+			}
+			time.Sleep(time.Millisecond)
+			now.Add(-1)
+			if fails.Add(-1) >= 0 {
+				c.Fail(errors.New("a bad day"))
+			}
+		},
+	}})
+	p, err := rt.Prepare(streamGraph(t, "square", graph.Read))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := make([]int64, streamWords*streamPieces), make([]int64, streamWords*streamPieces)
+	run := func(o weft.RunOptions, failing int32) error {
+		q, err := p.With(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most.Store(0)
+		fails.Store(failing)
+		_, err = q.Run(t.Context(), weft.Bind("x", x), weft.Bind("y", y))
+		return err
+	}
+	if err := run(weft.RunOptions{MaxInFlight: 1}, 0); err != nil || most.Load() != 1 {
+		t.Errorf("%d tasks ran at a time, want one: %v", most.Load(), err)
+	}
+	if err := run(weft.RunOptions{Retries: -1}, 1); err == nil || !strings.Contains(err.Error(), "a bad day") {
+		t.Errorf("a task that may not fail: %v", err)
+	}
+	if err := run(weft.RunOptions{Retries: 9, MaxInFlight: 1}, 9); err != nil {
+		t.Errorf("a task that may fail nine times: %v", err)
+	}
+	for _, bad := range []weft.RunOptions{{MaxInFlight: -1}, {Weight: math.NaN()}, {Weight: math.Inf(1)}, {Timeout: -2}, {Retries: -2}, {Priority: 1 << 40}} {
+		if _, err := p.With(bad); !errors.Is(err, weft.ErrOptions) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("options %+v: %v", bad, err)
+		}
+	}
+	if _, err := weft.Open(t.Context(), weft.Options{Devices: "cpu/1", PolicyWithin: "capacity"}); !errors.Is(err, weft.ErrOptions) {
+		t.Errorf("policy_within without its policy: %v", err)
+	}
+	grouped := open(t, weft.Options{Devices: "cpu/3", Policy: "hierarchical", PolicyBetween: "leastloaded", PolicyWithin: "roundrobin", Funcs: incFuncs})
+	if _, err := grouped.Run(t.Context(), small(t, 3), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16))); err != nil {
+		t.Error(err)
 	}
 }

@@ -51,6 +51,8 @@ var others = []struct {
 	{"devices", "cpu/2", func(o *Options) any { return o.Devices }, "cpu/2"},
 	{"max_devices", "3", func(o *Options) any { return o.MaxDevices }, 3},
 	{"policy", "steal", func(o *Options) any { return o.Policy }, "steal"},
+	{"policy_between", "capacity", func(o *Options) any { return o.PolicyBetween }, "capacity"},
+	{"policy_within", "roundrobin", func(o *Options) any { return o.PolicyWithin }, "roundrobin"},
 	{"partitioner", "equal", func(o *Options) any { return o.Partitioner }, "equal"},
 	{"concurrent", "7", func(o *Options) any { return o.Concurrent }, 7},
 	{"streams", "2", func(o *Options) any { return o.Streams }, 2},

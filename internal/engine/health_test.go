@@ -245,6 +245,15 @@ func TestRebalance(t *testing.T) {
 	if rep.Moves == 0 || rep.Moves > 10 {
 		t.Errorf("%d moves, want 1 to 10", rep.Moves)
 	}
+	listed := 0
+	latest, all := r.e.Rebalances()
+	for _, b := range latest {
+		if listed += b.Tasks; b.From != 0 || b.To != 1 || b.At < rep.Started || b.At > rep.Ended {
+			t.Errorf("listed: %+v", b)
+		}
+	}
+	equal(t, "moves listed", listed, rep.Moves)
+	equal(t, "rebalances", int(all), len(latest))
 	equal(t, "executions", len(r.ran), 40)
 }
 

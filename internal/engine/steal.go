@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -204,6 +205,41 @@ func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine
 // balanceState is the memory of the balancer.
 type balanceState struct {
 	last time.Duration // when it last moved tasks
+	log  []Rebalance   // the latest moves, oldest first
+	all  int64         // moves ever made, as entries of log
+}
+
+// Rebalance is a move of queued tasks from a hot device to a cold one.
+type Rebalance struct {
+	At       time.Duration
+	From, To machine.DeviceID
+	Tasks    int
+}
+
+// maxRebalances is how many moves are remembered: more than a minute of them at the usual
+// interval of a second.
+const maxRebalances = 64
+
+// Rebalances returns the latest moves of the balancer, oldest first, and how many there were
+// in all.
+func (e *Engine) Rebalances() (latest []Rebalance, all int64) {
+	return slices.Clone(e.balance.log), e.balance.all
+}
+
+// noteMove remembers that the balancer moved a task.
+func (e *Engine) noteMove(from, to machine.DeviceID) {
+	b := &e.balance
+	for i := len(b.log) - 1; i >= 0 && b.log[i].At == e.now; i-- {
+		if b.log[i].From == from && b.log[i].To == to {
+			b.log[i].Tasks++
+			return
+		}
+	}
+	if len(b.log) == maxRebalances {
+		b.log = slices.Delete(b.log, 0, 1)
+	}
+	b.log = append(b.log, Rebalance{At: e.now, From: from, To: to, Tasks: 1})
+	b.all++
 }
 
 // rebalance moves queued tasks from hot devices to cold ones.
@@ -250,4 +286,5 @@ func (e *Engine) migrate(m sched.Move) {
 	e.unplace(tid, queued)
 	e.requeueOn(tid, r, gt, m.From, m.To, cost)
 	e.tellMove(Rebalanced, r, gt, m.From, m.To)
+	e.noteMove(m.From, m.To)
 }

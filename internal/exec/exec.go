@@ -403,9 +403,11 @@ func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions,
 // Counts is what an executor has done since it was opened.
 type Counts struct {
 	Uptime                                  time.Duration
-	Submitted, Completed, Failed, Cancelled int64 // runs
-	Retries                                 int64 // of tasks, in runs that ended
-	Copies, CopyBytes                       int64 // begun
+	Submitted, Completed, Failed, Cancelled int64              // runs
+	Retries                                 int64              // of tasks, in runs that ended
+	Copies, CopyBytes                       int64              // begun
+	Rebalanced                              int64              // moves of queued tasks between two devices
+	Rebalances                              []engine.Rebalance // the latest of them, oldest first
 }
 
 // Status returns the state of every device and what was done so far; after

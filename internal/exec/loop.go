@@ -575,5 +575,6 @@ func (l *loop) status() ([]engine.DeviceStatus, Counts) {
 	}
 	c := l.counts
 	c.Uptime = l.now()
+	c.Rebalances, c.Rebalanced = l.engine.Rebalances()
 	return st, c
 }
