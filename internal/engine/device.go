@@ -73,7 +73,7 @@ type device struct {
 	failed      int64         // executions of tasks that failed
 	lastOK      time.Duration // when a task last ended well; 0 for never
 	lastErr     error         // why a task last failed or the device was lost
-	energy      energy
+	energy      *energy       // nil unless its power was ever sampled
 
 	process    Process
 	least      time.Duration   // the shortest automatic timeout of a launch there, 0 if there is none

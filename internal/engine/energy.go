@@ -17,11 +17,8 @@ type energy struct {
 	joules [powerSamples]float64 // from the first sample on to this one
 }
 
-// sample takes in the power at a time; less than 0 means that it is not known.
+// sample takes in the power at a time.
 func (p *energy) sample(at time.Duration, watts float64) {
-	if watts < 0 {
-		return
-	}
 	joules := 0.0
 	if p.n > 0 {
 		k := p.last()

@@ -18,17 +18,9 @@ func TestEnergy(t *testing.T) {
 		at := time.Duration(0)
 		for range rapid.IntRange(1, 3*powerSamples).Draw(t, "samples") {
 			at += time.Duration(rapid.IntRange(1, 200).Draw(t, "after")) * time.Millisecond
-			w := float64(rapid.IntRange(-1, 700).Draw(t, "watts"))
+			w := float64(rapid.IntRange(0, 700).Draw(t, "watts"))
 			p.sample(at, w)
-			if w >= 0 {
-				ats, watts = append(ats, at), append(watts, w)
-			}
-		}
-		if len(ats) == 0 {
-			if p.n != 0 {
-				t.Fatal("samples without power are kept")
-			}
-			return
+			ats, watts = append(ats, at), append(watts, w)
 		}
 		first := ats[max(0, len(ats)-powerSamples)]
 		power := func(x time.Duration) float64 { // within what is kept

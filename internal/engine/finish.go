@@ -225,7 +225,7 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	dr.Predicted += time.Duration(t.cost)
 	d := &e.devs[dev]
 	d.health.failures, d.lastOK = 0, e.now
-	if d.energy.n > 0 {
+	if d.energy != nil {
 		dr.EnergyJ += d.energy.between(start, end) / float64(e.together(d))
 	}
 	row := &r.f.Rows[gt]

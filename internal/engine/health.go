@@ -233,7 +233,12 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		vd.Load += loadAlpha * (s.Util - vd.Load)
 	}
 	d.sampled = e.condition(dev, s)
-	d.energy.sample(e.now, s.PowerW)
+	if s.PowerW >= 0 {
+		if d.energy == nil {
+			d.energy = new(energy)
+		}
+		d.energy.sample(e.now, s.PowerW)
+	}
 	if !e.working(d) {
 		return
 	}
