@@ -28,11 +28,12 @@ type devices struct {
 // task queued; its Queued is the tasks queued and parked there and in flight on its
 // lanes.
 type device struct {
-	space   spaceID // hostSpace if it uses host memory
-	lanes   [2]Lane // compute lanes [first, end)
-	team    int     // number of compute lanes that work together (machine.Device.TeamSize), 0 for none
-	recent  Lane    // the compute lane that was given a launch last
-	in, out Lane    // lanes for copies into and out of its memory
+	space   spaceID       // hostSpace if it uses host memory
+	lanes   [2]Lane       // compute lanes [first, end)
+	team    int           // number of compute lanes that work together (machine.Device.TeamSize), 0 for none
+	recent  Lane          // the compute lane that was given a launch last
+	visited time.Duration // when issueAll last looked at it
+	in, out Lane          // lanes for copies into and out of its memory
 	// queue holds the tasks placed here. Invariant, at the end of a step: empty unless no
 	// lane has credit, the device is blocked, or as many tasks are in flight as may be.
 	queue queue

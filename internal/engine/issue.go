@@ -32,6 +32,7 @@ func (e *Engine) issueAll() {
 		if d.blocked || !e.working(d) {
 			continue
 		}
+		d.visited = e.now
 		for {
 			none := d.queue.len() == 0
 			if none && (e.steal == nil || e.queuedTasks == 0 || d.flight > 0) {

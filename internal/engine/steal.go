@@ -106,7 +106,7 @@ func (e *Engine) remains(d *device) time.Duration {
 		if d.team > 0 {
 			ahead = ln.backlog
 		}
-		least = min(least, e.left(ln, ahead))
+		least = min(least, left(ln, ahead, e.now))
 	}
 	return least
 }
@@ -114,8 +114,8 @@ func (e *Engine) remains(d *device) time.Duration {
 // left predicts how long a lane needs for its launches in flight, which take some
 // nanoseconds by prediction. If these have passed, it is expected to take another quarter
 // of the time it has run.
-func (e *Engine) left(ln *lane, predicted int64) time.Duration {
-	since := e.now - ln.head
+func left(ln *lane, predicted int64, now time.Duration) time.Duration {
+	since := now - ln.head
 	return max(time.Duration(predicted)-since, since/4)
 }
 

@@ -94,19 +94,31 @@ func (e *Engine) issuedLoad(d *device) (sum int64) {
 	return sum
 }
 
-// packed is the predicted work in flight, in nanoseconds, up to which a lane of a team
-// gets further short tasks while others are idle. 20 µs is about what it takes to wake
-// another core and to hear from it.
-const packed = int64(20 * time.Microsecond)
+const (
+	// quick is the predicted duration, in nanoseconds, up to which tasks of a team stay on
+	// one lane. 500 ns is about what the engine and the loop need for a task: a second core
+	// would wait for them, and cost what it takes to wake it.
+	quick = int64(500 * time.Nanosecond)
+	// heldUp is how long ago the oldest launch of a lane may have become the oldest for the
+	// lane to be given quick tasks all the same: 1 ms is longer than all that may be in
+	// flight take by prediction.
+	heldUp = time.Millisecond
+)
 
 // teamLane returns the lane of a team for a task, and whether it may be issued.
 //
-// A task that waits for the launch a lane was given last goes behind it: elsewhere it
-// would keep a lane waiting. Other tasks go to the lane with the least work, which is an
-// idle one while there is any. Tasks that take several lanes run in turn: they go to an
+// Quick tasks go to the lane used last. A task that waits for the launch a lane was given
+// last goes behind it: elsewhere it would keep a lane waiting. Other tasks go to the lane
+// with the least work, which is an idle one while there is any. Tasks that take several lanes run in turn: they go to an
 // idle lane only while launches leave cores unused, and else behind others of their kind.
 func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 	r, gt := e.taskOf(tid)
+	t := &e.tasks.at[tid]
+	if t.cost < quick && t.flags&isWide == 0 && r.shapes[r.f.Rows[gt].Shape].samples > 0 {
+		if ln := &e.lanes[d.recent]; ln.issued == ln.done || d.visited-ln.head < heldUp {
+			return d.recent, e.mayTake(d, ln.issued-ln.done, ln.backlog)
+		}
+	}
 	for _, p := range r.f.Preds(gt) {
 		t := &e.tasks.at[r.task(graph.TaskID(p))]
 		if t.where != issued || t.flags&isDetached != 0 || t.lane < d.lanes[0] || t.lane >= d.lanes[1] {
@@ -118,10 +130,6 @@ func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 	}
 	if w := e.width(tid); w > 1 {
 		return e.wideLane(d, int(w))
-	}
-	if ln := &e.lanes[d.recent]; ln.issued > ln.done && ln.backlog < packed && ln.issued-ln.done < uint64(e.o.Depth) &&
-		int64(e.now-ln.head) < packed && r.shapes[r.f.Rows[gt].Shape].samples > 0 {
-		return d.recent, true
 	}
 	return e.leastLane(d, false)
 }
@@ -140,10 +148,10 @@ func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
 			return l, true
 		}
 		// A launch that is overdue counts as long: it may never end.
-		if !e.mayTake(d, ln.issued-ln.done, max(ln.backlog, int64(e.now-ln.head)/4)) {
+		if !e.mayTake(d, ln.issued-ln.done, max(ln.backlog, int64(d.visited-ln.head)/4)) {
 			continue
 		}
-		if left := e.left(ln, ln.backlog); left < least {
+		if left := left(ln, ln.backlog, d.visited); left < least {
 			best, least, ok = l, left, true
 		}
 	}
