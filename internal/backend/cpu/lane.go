@@ -58,7 +58,7 @@ type lane struct {
 	call   *driver.Call
 	seq    uint32   // of the launch that call is for
 	picked [][]byte // arguments of a step that has its own
-	core   *team    // the team that counts the lane's launch as one of a core, nil for none
+	core   *team    // the team that counts a core for the lane's launch, nil for none
 }
 
 // found is what a kernel was found to be.
@@ -275,6 +275,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 		case q.task != nil:
 			l.seq = q.seq
 			err = l.launch(q.task, args)
+			l.leaveCore()
 			switch { // what its kernel left may be half done
 			case l.gone.Load():
 				err = driver.ErrDeviceLost
@@ -423,15 +424,17 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 			g := l.is.impl.Shape(s.Launch).Grid
 			items = int(g[0]) * int(g[1]) * int(g[2])
 		}
-		if d.info.ComputeUnits == 1 || items == 1 && l.is.short {
+		if d.info.ComputeUnits == 1 || items == 1 {
+			if l.core == nil && !l.is.short && d.info.ComputeUnits > 1 {
+				team.enter()
+				l.core = team
+			}
 			l.is.fn(c, 0, items)
-		} else if items == 1 {
-			team.enter()
-			l.core = team
-			l.is.fn(c, 0, items)
+		} else {
 			l.leaveCore()
-		} else if err := team.run(l.is.fn, c, items); err != nil {
-			return err
+			if err := team.run(l.is.fn, c, items); err != nil {
+				return err
+			}
 		}
 		if err := c.Err(); err != nil {
 			return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
@@ -440,7 +443,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 	return nil
 }
 
-// leaveCore notes that a launch that took a core of its own has ended.
+// leaveCore ends the count of a core for the lane's launch.
 func (l *lane) leaveCore() {
 	if t := l.core; t != nil {
 		l.core = nil
