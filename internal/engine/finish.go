@@ -94,8 +94,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	d.backlog -= t.cost
 	d.load -= t.cost
 	if d.team > 0 {
-		d.load -= e.onTeam(op.Lane, tid, -1)
-		d.wideBusy += (end - start) * time.Duration(e.width(tid)-1)
+		e.offTeam(op.Lane, tid, end-start)
 	}
 	if !d.loadChanged {
 		d.loadChanged = true

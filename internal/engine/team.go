@@ -78,6 +78,14 @@ func (e *Engine) onTeam(l Lane, tid taskID, n int64) int64 {
 	return more
 }
 
+// offTeam takes a launch that has ended out of the counts of a lane of a team, and of its
+// device where they are beyond those of the lane.
+func (e *Engine) offTeam(l Lane, tid taskID, took time.Duration) {
+	d := &e.devs[e.lanes[l].info.Device]
+	d.load -= e.onTeam(l, tid, -1)
+	d.wideBusy += took * time.Duration(e.width(tid)-1)
+}
+
 // reportWide adds to a run's report of a device what a task took of lanes beyond its own.
 func (e *Engine) reportWide(tid taskID, r *run, dev machine.DeviceID, took time.Duration) {
 	more := time.Duration(e.width(tid) - 1)
