@@ -3,6 +3,8 @@ package cpu_test
 import (
 	"context"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,4 +170,72 @@ func TestDetachedReturnsLate(t *testing.T) {
 	if got := l.board.Count(0); got != hung.Seq+3*half {
 		t.Errorf("the lane went from operation %d to %d", hung.Seq+3*half, got)
 	}
+}
+
+// The helper of a grid leaves its core to a launch of another lane, and comes back when
+// that has ended.
+func TestHelpersLeave(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("a team needs two cores")
+	}
+	began, goOn := make(chan struct{}, 100), make(chan struct{})
+	var cores, twice atomic.Int32 // in the grid now, and how often one began beside another
+	single, hold := make(chan struct{}), make(chan struct{})
+	devs, err := cpu.New(cpu.Options{Cores: 2, Funcs: map[string]driver.Func{
+		"grid": func(*driver.Call, int, int) {
+			if cores.Add(1) > 1 {
+				twice.Add(1)
+			}
+			began <- struct{}{}
+			<-goOn
+			cores.Add(-1)
+		},
+		"single": func(*driver.Call, int, int) {
+			single <- struct{}{}
+			<-hold
+		},
+	}}).Open(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lanes{t: t, dev: devs[0], board: driver.NewBoard(2), last: make([]uint32, 2)}
+	l.dev.Attach(l.board, []driver.Lane{0, 1}, func() {})
+	defer l.dev.Close()
+	letGo := []func(){sync.OnceFunc(func() { close(hold) }), sync.OnceFunc(func() { close(goOn) })}
+	defer letGo[1]()
+	defer letGo[0]()
+	begins := func(what string) {
+		t.Helper()
+		select {
+		case <-began:
+		case <-time.After(time.Minute):
+			t.Fatalf("%s: no core began another part of the grid", what)
+		}
+	}
+	grid := l.launch(0, "grid", 16, nil) // as many parts
+	begins("alone")
+	begins("alone")
+	other := l.launch(1, "single", 1, nil)
+	<-single
+	goOn <- struct{}{}
+	goOn <- struct{}{}
+	begins("beside a launch")
+	for end := time.Now().Add(time.Minute); cores.Load() != 1; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("the helper goes on beside a launch that needs its core")
+		}
+	}
+	before := twice.Load()
+	for range 5 {
+		goOn <- struct{}{}
+		begins("beside a launch")
+	}
+	if n := twice.Load() - before; n > 0 {
+		t.Errorf("the helper took part %d times beside a launch that needs its core", n)
+	}
+	letGo[0]()
+	l.ends(other)
+	begins("after it")
+	letGo[1]()
+	l.ends(grid)
 }
