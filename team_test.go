@@ -19,9 +19,12 @@ type crossing struct {
 	most int
 	all  int           // how many have to meet; 0 for none
 	met  chan struct{} // closed when they have
+	end  time.Time     // when calls give up
 }
 
-func meet(n int) *crossing { return &crossing{all: n, met: make(chan struct{})} }
+func meet(n int) *crossing {
+	return &crossing{all: n, met: make(chan struct{}), end: time.Now().Add(time.Minute)}
+}
 
 func (m *crossing) call(c *weft.Call, _, _ int) {
 	m.mu.Lock()
@@ -34,7 +37,7 @@ func (m *crossing) call(c *weft.Call, _, _ int) {
 	if m.all > 0 {
 		select {
 		case <-m.met:
-		case <-time.After(time.Minute):
+		case <-time.After(time.Until(m.end)):
 			c.Fail(fmt.Errorf("%d of %d tasks met", m.most, m.all))
 		}
 	}
