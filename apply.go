@@ -81,11 +81,16 @@ func InOut[T any](xs []T) Arg { return arg(xs, graph.ReadWrite, false) }
 // a table.
 func Whole[T any](xs []T) Arg { return arg(xs, graph.Read, true) }
 
-// In, Out, InOut and Whole make resident data an argument of [Apply], as the functions of
-// these names do with slices: it stays on its device from call to call.
-func (d *Data[T]) In() Arg    { return d.arg(graph.Read, false) }
-func (d *Data[T]) Out() Arg   { return d.arg(graph.Write, false) }
+// In is resident data that the kernel reads. It stays on its device from call to call.
+func (d *Data[T]) In() Arg { return d.arg(graph.Read, false) }
+
+// Out is resident data that the kernel writes, all of it.
+func (d *Data[T]) Out() Arg { return d.arg(graph.Write, false) }
+
+// InOut is resident data that the kernel reads and writes.
 func (d *Data[T]) InOut() Arg { return d.arg(graph.ReadWrite, false) }
+
+// Whole is resident data that every item may read all of, as the function of that name says.
 func (d *Data[T]) Whole() Arg { return d.arg(graph.Read, true) }
 
 func (d *Data[T]) arg(access graph.Access, whole bool) Arg {

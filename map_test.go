@@ -203,6 +203,24 @@ func TestFirstErrorCancels(t *testing.T) {
 	}
 }
 
+// Elements before one that failed are still computed, with a context that is cancelled: here
+// the last fails first, and the second, which is begun after that, is told.
+func TestEarlierElements(t *testing.T) {
+	n := 8 * runtime.GOMAXPROCS(0) // two for each part
+	err := weft.Each(t.Context(), indices(n), func(ctx context.Context, x int) error {
+		switch x {
+		case 0:
+			<-ctx.Done()
+		case 1, n - 1:
+			return fmt.Errorf("%d fails, cancelled: %v", x, ctx.Err() != nil)
+		}
+		return nil
+	})
+	if want := "element 1: 1 fails, cancelled: true"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 func TestMapCancelled(t *testing.T) {
 	for name, o := range ways() {
 		why := errors.New("enough")
