@@ -413,8 +413,12 @@ func TestNilArguments(t *testing.T) {
 	ctx, xs := t.Context(), []int{1}
 	f := func(context.Context, int) (int, error) { return 0, nil }
 	var none context.Context
+	rt := open(t, weft.Options{Devices: "cpu/1", Funcs: incFuncs})
+	g := small(t, 1)
 	for want, call := range map[string]func(){
 		"weft: Go: the context is nil; use context.Background()":     func() { weft.Go(none, value(1)) },
+		"weft: Open: the context is nil; use context.Background()":   func() { weft.Open(none, weft.Options{}) },
+		"weft: Run: the context is nil; use context.Background()":    func() { rt.Run(none, g, weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16))) },
 		"weft: Go: the function is nil":                              func() { weft.Go[int](ctx, nil) },
 		"weft: Do: the function is nil":                              func() { weft.Do(ctx, nil) },
 		"weft: Scope: the function is nil":                           func() { weft.Scope(ctx, nil) },

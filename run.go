@@ -440,6 +440,7 @@ func (p *Prepared) recycle(c *call) {
 
 // Run runs the graph with new bindings and waits, as Runtime.Run does.
 func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
+	need("Run", ctx, true)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled)
 	}

@@ -105,6 +105,7 @@ type Runtime struct {
 // logged, named by Report.LeftOut and left out, unless Options.Devices names it or a device of it: Open errs when a device
 // asked for is not there, and when nothing opens.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
+	need("Open", ctx, true)
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
