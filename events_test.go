@@ -284,3 +284,31 @@ func TestScopeProgress(t *testing.T) {
 		}
 	}
 }
+
+// Runs at the same time are told apart.
+func TestProgressApart(t *testing.T) {
+	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs})
+	type end struct {
+		rep  *weft.Report
+		runs map[int64]int // tasks told, by run
+		err  error
+	}
+	ends := make(chan end)
+	for range 4 {
+		go func() {
+			e := end{runs: make(map[int64]int)}
+			ctx := weft.WithProgress(context.Background(), func(p weft.Progress) {
+				for _, x := range p.Ended {
+					e.runs[x.Run]++
+				}
+			})
+			e.rep, e.err = rt.Run(ctx, small(t, 500), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
+			ends <- e
+		}()
+	}
+	for range 4 {
+		if e := <-ends; e.err != nil || len(e.runs) != 1 || e.runs[e.rep.Run] != 500 {
+			t.Errorf("told of %v, %v", e.runs, e.err)
+		}
+	}
+}
