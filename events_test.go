@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,7 +21,9 @@ func scripted(t *testing.T, script string, o weft.Options) (*weft.Runtime, *fake
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Funcs = map[string]weft.Func{"inc": func(c *weft.Call, lo, hi int) { c.Args[0][0]++ }}
+	if f.Funcs = o.Funcs; f.Funcs == nil {
+		f.Funcs = map[string]weft.Func{"inc": func(c *weft.Call, lo, hi int) { c.Args[0][0]++ }}
+	}
 	d, err := fake.New(f)
 	if err != nil {
 		t.Fatal(err)
@@ -32,6 +35,16 @@ func scripted(t *testing.T, script string, o weft.Options) (*weft.Runtime, *fake
 	}
 	t.Cleanup(func() { rt.Close() })
 	return rt, d
+}
+
+// paused returns kernels of which the first call closes began and ends once release is closed.
+func paused() (funcs map[string]weft.Func, began, release chan struct{}) {
+	began, release = make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	return map[string]weft.Func{"inc": func(c *weft.Call, lo, hi int) {
+		once.Do(func() { close(began); <-release })
+		c.Args[0][0]++
+	}}, began, release
 }
 
 // eventsUntil reads events up to the first of a kind, which ends the stream.
@@ -224,24 +237,14 @@ func TestProgressOfFailure(t *testing.T) {
 
 // A run that was submitted is asked how far it is.
 func TestHandleProgress(t *testing.T) {
-	rt, d := scripted(t, "hang kernel inc times 1", weft.Options{})
+	funcs, began, release := paused()
+	rt := open(t, weft.Options{Devices: "cpu", Funcs: funcs})
 	h := rt.Submit(incs(t, 1, 4), nil, weft.Bind("x", make([]byte, 1)))
-	for deadline := time.Now().Add(long); ; {
-		p, ok := h.Progress()
-		if ok && p.Running > 0 {
-			if p.Tasks != 4 || p.Done != 0 || p.Left < 0 {
-				t.Errorf("%+v", p)
-			}
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%+v, %v", p, ok)
-		}
-		time.Sleep(time.Millisecond)
+	<-began
+	if p, ok := h.Progress(); !ok || p.Tasks != 4 || p.Done != 0 || p.Running == 0 || p.Left < 0 {
+		t.Errorf("%+v, %v", p, ok)
 	}
-	if err := d.Play("release"); err != nil {
-		t.Fatal(err)
-	}
+	close(release)
 	if _, err := h.Wait(); err != nil {
 		t.Error(err)
 	}

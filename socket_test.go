@@ -57,30 +57,34 @@ func folder(t *testing.T) string {
 // the socket goes with the runtime.
 func TestSocket(t *testing.T) {
 	path := filepath.Join(folder(t), "a.sock")
-	rt, d := scripted(t, "devices 2; on 0 hang kernel inc times 1; revive standby fails", weft.Options{Socket: path})
+	funcs, began, release := paused()
+	rt, d := scripted(t, "devices 2; revive standby fails", weft.Options{Socket: path, Funcs: funcs})
 	c := attach(t, path)
 	h := rt.Submit(incs(t, 1, 4), nil, weft.Bind("x", make([]byte, 1)))
+	<-began
 	f := shows(t, c, "the run", func(f *monitor.Frame) bool { return len(f.Runs) == 1 && len(f.Tasks) == 1 })
 	if r := f.Runs[0]; r.Run != 1 || r.Tasks != 4 || r.Done > 0 || r.Left < 0 {
 		t.Errorf("run %+v", r)
 	}
-	if k := f.Tasks[0]; k.Task != "task 0" || k.Device != "fake:0" || k.Run != 1 {
+	if k := f.Tasks[0]; k.Task != "task 0" || k.Run != 1 {
 		t.Errorf("task %+v", k)
 	}
 	if len(f.Devices) != 2 || f.Devices[1].Name != "fake:1" || f.Devices[1].State != "healthy" || f.PID != os.Getpid() {
 		t.Errorf("frame %+v", f)
 	}
-	if err := d.Play("on 0 lose"); err != nil {
+	lost := f.Tasks[0].Device
+	if err := d.Play("on " + strings.TrimPrefix(lost, "fake:") + " lose"); err != nil {
 		t.Fatal(err)
 	}
 	shows(t, c, "the loss", func(f *monitor.Frame) bool {
 		for _, e := range f.Events {
-			if e.Kind == "device" && strings.Contains(e.Text, "fake:0 was healthy and is lost") {
+			if e.Kind == "device" && strings.Contains(e.Text, lost+" was healthy and is lost") {
 				return true
 			}
 		}
 		return false
 	})
+	close(release)
 	if _, err := h.Wait(); err != nil {
 		t.Error(err)
 	}
