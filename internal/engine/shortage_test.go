@@ -260,3 +260,24 @@ func deliverBesideAPart(t *testing.T, hostBytes, kept int64) error {
 	equal(t, "bytes kept afterwards", r.e.Status(0).MemUsed, kept)
 	return err
 }
+
+// Data that was committed before it came home has two copies in host memory. The second is
+// ended when its room is wanted.
+func TestSecondCopiesGiveRoom(t *testing.T) {
+	m := gpus(1, mb)
+	m.HostBytes = 100
+	r := newRig(t, m, engine.Options{})
+	for _, name := range []string{"a", "b", "c"} {
+		ref := r.e.NewData(name, 60, graph.Versioned)
+		g := build(t, func(b *graph.Builder) {
+			b.Add(job("update", 1, updates(b.Data(graph.Data{Name: name, Bytes: 60, Input: true}))))
+		})
+		r.mustRun(r.submit(g, engine.RunOptions{Bind: []engine.Binding{{Data: 0, Ref: ref}}}))
+		r.e.Fetch(ref)
+		answers := len(r.fetched) + 1
+		r.until("fetched", func() bool { return len(r.fetched) == answers })
+		if r.fetchErr != nil {
+			t.Fatalf("data %s: %v", name, r.fetchErr)
+		}
+	}
+}

@@ -364,7 +364,7 @@ func (x *executor) noteEvent(e *engine.Event) {
 	if x.log == nil {
 		return
 	}
-	kinds := [...]string{"op-done", "lost", "back", "quiet", "recover-failed", "telemetry", "capacity", "slowed", "cancel", "hot-swap", "drain", "undrain", "give-up", "detached"}
+	kinds := [...]string{"op-done", "lost", "back", "quiet", "recover-failed", "telemetry", "capacity", "slowed", "cancel", "hot-swap", "drain", "undrain", "revive", "give-up", "detached"}
 	x.log(fmt.Sprintf("%10v   %-14s %v status %d dev %d spare %d run %d kept %v bytes %d err %v",
 		x.now, kinds[e.Kind], e.Op, e.Status, e.Device, e.Spare, e.Run, e.Kept, e.Bytes, e.Err))
 }

@@ -363,7 +363,9 @@ func (x *executor) fetched(a *engine.Action) {
 	d := x.resident(a.Ref)
 	if d.err = a.Err; a.Err != nil {
 		d.fetches--
-		if !x.mayLose(d) {
+		// Values kept for recovery may fill host memory, and have nowhere else to go.
+		full := x.traits.has(HostScarce) && errors.Is(a.Err, engine.ErrOutOfMemory)
+		if !full && !x.mayLose(d) {
 			x.bad("resident data %d cannot be fetched: %v", a.Ref, a.Err)
 		}
 		return
