@@ -192,7 +192,9 @@ func (o *collectives) one(m *meter, g *comm.Group, mpi *mpiPeer, op collective.O
 	}
 	row := collectiveRow{Op: op.String(), Algorithm: res.Algorithm, Devices: n, Bytes: size}
 	contenders := []contender{{row, ours}}
-	if o.explain {
+	if o.explain && res.Algorithm == collective.Inline {
+		contenders[0].row.Why = fmt.Sprintf("%v of %s over %s: inline, by the goroutine that asks for it\n", op, text.FormatSize(size), text.Count(n, "rank"))
+	} else if o.explain {
 		plan, err := g.Plan(collective.Spec{Op: op, Peer: v.spec.Peer, Count: v.spec.Count})
 		if err != nil {
 			return nil, err
