@@ -152,6 +152,9 @@ func checkStep(task *graph.Task, s *graph.Step) (names []string, err error) {
 		if task.Workspace > 0 {
 			want.pointers++
 		}
+		if s.Args != nil {
+			want.pointers = len(s.Args)
+		}
 		l := impl.Shape(s.Launch)
 		if got := int(l.Block[0] * l.Block[1] * l.Block[2]); got != e.threads {
 			return nil, fmt.Errorf("%s is launched with %d threads, made for %d", impl.Entry, got, e.threads)
