@@ -102,8 +102,8 @@ type Runtime struct {
 }
 
 // Open finds devices and opens them. Each that opened is logged. A backend that fails is
-// logged, named by Report.LeftOut and left out, unless Options.Devices names it or a device of it: Open errs when a device
-// asked for is not there, and when nothing opens.
+// logged, named by Report.LeftOut and left out, unless Options.Devices names it or a device
+// of it: Open errs when a device asked for is not there, and when nothing opens.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	need("Open", ctx, true)
 	if err := o.Validate(); err != nil {
@@ -171,24 +171,29 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		}
 		return nil, err
 	}
-	for _, err := range rt.x.LeftOut {
-		rt.leftOut = append(rt.leftOut, err.Error())
-	}
-	merits, measured := machine.Merits(rt.x.Machine.Devices)
-	for i := range rt.x.Machine.Devices {
-		d := &rt.x.Machine.Devices[i]
-		lanes := d.Lanes
-		if d.TeamSize() > 0 {
-			lanes = 1 // what is reported of a team is time of the whole device
-		}
-		rt.names, rt.lanes = append(rt.names, d.Name), append(rt.lanes, lanes)
-		o.Log.Info("device opened", "device", d.Name, "model", d.Model, "kind", d.Kind, "memory", text.FormatSize(d.MemBytes), "merit", merits[i], "measured", measured)
-	}
+	rt.opened()
 	if err := rt.listen(); err != nil {
 		_ = rt.Close() // the first error says more
 		return nil, err
 	}
 	return rt, nil
+}
+
+// opened notes which devices there are, and logs each.
+func (r *Runtime) opened() {
+	for _, err := range r.x.LeftOut {
+		r.leftOut = append(r.leftOut, err.Error())
+	}
+	merits, measured := machine.Merits(r.x.Machine.Devices)
+	for i := range r.x.Machine.Devices {
+		d := &r.x.Machine.Devices[i]
+		lanes := d.Lanes
+		if d.TeamSize() > 0 {
+			lanes = 1 // what is reported of a team is time of the whole device
+		}
+		r.names, r.lanes = append(r.names, d.Name), append(r.lanes, lanes)
+		r.o.Log.Info("device opened", "device", d.Name, "model", d.Model, "kind", d.Kind, "memory", text.FormatSize(d.MemBytes), "merit", merits[i], "measured", measured)
+	}
 }
 
 // drivers returns those of the backends, after it opened the memory that worker
