@@ -108,6 +108,8 @@ func figures(d *DeviceMetrics) []monitor.Value {
 		{Name: "tasks", V: float64(d.Tasks)},
 		{Name: "queue", V: float64(d.Queued)},
 		{Name: "memory", Unit: "B", V: float64(d.MemUsed), Of: float64(d.MemBytes)},
+		{Name: "temp", Unit: "°C", V: d.Health.TempC},
+		{Name: "power", Unit: "W", V: d.Health.PowerW},
 		{Name: "busy", Unit: "s", V: d.Busy.Seconds()},
 		{Name: "losses", V: float64(d.Losses)},
 	}
