@@ -60,9 +60,10 @@ type Progress struct {
 	At       time.Duration // of this account
 	Last     time.Duration // when a task of it last ended, Started if none has
 	// Work is the predicted duration of all its tasks, each on the device where it is
-	// shortest, and Left that of the tasks that are not done.
+	// shortest, and Left that of the tasks that are not done. A task that takes some lanes
+	// of a team counts for that part of its duration.
 	Work, Left time.Duration
-	Lanes      int // tasks that healthy devices run at a time
+	Lanes      int // tasks that healthy devices run at a time, a team counted as one
 }
 
 // priorPart is the part of a run's work for which the predicted speed counts as much as
@@ -168,7 +169,9 @@ func (e *Engine) progress(r *run) Progress {
 	p.Begun, p.Done, p.Started, p.Last = true, p.Tasks-r.left, r.report.Started, max(w.last, r.report.Started)
 	p.Work, p.Left = w.all, w.left
 	for i := range e.devs {
-		if d := &e.devs[i]; d.state == Healthy {
+		if d := &e.devs[i]; d.state == Healthy && d.team > 0 {
+			p.Lanes++
+		} else if d.state == Healthy {
 			p.Lanes += int(d.lanes[1] - d.lanes[0])
 		}
 	}
@@ -208,7 +211,8 @@ func (e *Engine) least(t *graph.Task) time.Duration {
 		if !can {
 			continue
 		}
-		if c := e.cost.Task(t, machine.DeviceID(d)).Median; least == 0 || c < least {
+		c := e.cost.Task(t, machine.DeviceID(d)).Median
+		if c = e.view.Devices[d].Takes(int32(e.m.Devices[d].Width(t)), c); least == 0 || c < least {
 			least = max(c, 1)
 		}
 	}

@@ -115,16 +115,19 @@ const (
 
 // teamLane returns the lane of a team for a task, and whether it may be issued.
 //
-// Quick tasks go to the lane used last. A task that waits for the launch a lane was given
-// last goes behind it: elsewhere it would keep a lane waiting. Other tasks go to the lane
-// with the least work, which is an idle one while there is any. Tasks that take several lanes run in turn: they go to an
-// idle lane only while launches leave cores unused, and else behind others of their kind.
+// Quick tasks go to the lane used last, if all it has in flight is quick. A task that waits
+// for the launch a lane was given last goes behind it: elsewhere it would keep a lane
+// waiting. Other tasks go to the lane with the least work, which is an idle one while there
+// is any. Tasks that take several lanes run in turn: they go to an idle lane only while
+// launches leave cores unused, and else behind others of their kind.
 func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 	r, gt := e.taskOf(tid)
 	t := &e.tasks.at[tid]
 	if t.cost < quick && t.flags&isWide == 0 && r.shapes[r.f.Rows[gt].Shape].samples > 0 {
-		if ln := &e.lanes[d.recent]; ln.issued == ln.done || d.visited-ln.head < heldUp {
-			return d.recent, e.mayTake(d, ln.issued-ln.done, ln.backlog)
+		ln := &e.lanes[d.recent]
+		n := ln.issued - ln.done
+		if n == 0 || d.visited-ln.head < heldUp && ln.extra == 0 && ln.backlog <= int64(n)*quick && e.mayTake(d, n, ln.backlog) {
+			return d.recent, true
 		}
 	}
 	for _, p := range r.f.Preds(gt) {

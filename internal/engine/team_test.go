@@ -188,3 +188,39 @@ func TestTeamPacks(t *testing.T) {
 	}
 	equal(t, "lanes for tasks of 0.4 µs", lanes(), 1)
 }
+
+// A quick task does not wait behind a long one while a lane is idle, nor what waits for it.
+func TestQuickBesideLong(t *testing.T) {
+	m := team(2)
+	r := newRig(t, m, engine.Options{Cost: machine.NewHistory(machine.NewRoofline(m), m)})
+	for range 40 { // until quick tasks are known to be quick
+		r.mustRun(r.submit(independent(t, 8, 0.0001), engine.RunOptions{}))
+	}
+	begin := r.now
+	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		b.Add(job("long", 25)) // by the whole team: 50 on a lane
+		b.Add(job("quick", 0.0001, writes(x)))
+		b.Add(job("long too", 25, reads(x)))
+	}), engine.RunOptions{}))
+	if took := r.now - begin; took > 60*ms {
+		t.Errorf("two tasks of 50 ms, one behind a quick one, took %v on two lanes", took)
+	}
+}
+
+// Of grids that each take all of a team it is expected that they run in turn.
+func TestRemainingOfGrids(t *testing.T) {
+	r := newRig(t, team(16), engine.Options{})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		for i := range 100 {
+			b.Add(grid(fmt.Sprint("grid ", i), 10, 16, 16))
+		}
+	}), engine.RunOptions{})
+	r.step()
+	p, ok := r.e.Progress(r.now, id)
+	left, told := p.Remaining()
+	if !ok || !told || left < 900*ms || left > 1100*ms {
+		t.Errorf("100 grids of 10 ms: %v left, %v, %v", left, ok, told)
+	}
+	r.mustRun(id)
+}
