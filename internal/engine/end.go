@@ -170,6 +170,7 @@ func (e *Engine) end(r *run) {
 	if len(e.byID) == 0 {
 		e.mem.freeIdle()
 	}
+	rep.Devices = slices.Clone(rep.Devices) // a revived run counts on in its own
 	if e.teams {
 		e.perTeam(rep.Devices)
 	}

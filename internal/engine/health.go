@@ -270,7 +270,7 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		}
 		if h.strained > drainAfter && !h.drained && e.others(dev) {
 			h.drained = true
-			e.tellRule(dev, "drained: it is over a threshold of heat, memory or power")
+			e.tellRule(dev, "drained: its "+h.rule+" is over the limit")
 			e.drain(dev)
 		}
 	case cool && h.strained > 0:
@@ -278,8 +278,8 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 		e.ruled(dev, false)
 		if h.drained {
 			h.drained = false
-			e.tellRule(dev, "takes work again: it is below every threshold")
 			if d.role == Healthy {
+				e.tellRule(dev, "takes work again: it is within every limit")
 				e.undrain(dev)
 			}
 		}

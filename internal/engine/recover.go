@@ -167,7 +167,6 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	if cause != nil {
 		lost = fmt.Errorf("%w: %w", lost, cause)
 	}
-	wasSpare := d.state == Spare
 	d.cause, d.lastErr = lost, lost
 	e.setState(dev, Lost)
 	d.losses++
@@ -203,7 +202,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.requeueAll(dev)
 	e.view.Devices[dev].FreeAt = e.now
 	e.offerAgain = true
-	if !wasSpare {
+	if d.role == Healthy { // one that was drained or stood by is not missed
 		e.callSpare(dev)
 	}
 	if h := &d.health; e.now-h.upSince > e.o.Health.Trust {
@@ -232,7 +231,7 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 		e.suspects[rec.task] = losses
 		if r, gt := e.taskOf(rec.task); len(losses) >= e.o.Health.MaxLosses && r.state == runActive {
 			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{Losses: slices.Clone(losses)}))
-			e.tellRule(dev, fmt.Sprintf("task %q is not tried again: %d devices were lost while it ran", r.g.TaskName(gt), len(losses)))
+			e.tellRule(dev, fmt.Sprintf("task %q is not tried again: a device was lost %d times while it ran", r.g.TaskName(gt), len(losses)))
 			found = true
 		}
 	}

@@ -258,6 +258,15 @@ func TestSpareIsCalled(t *testing.T) {
 	}
 }
 
+// A device that was drained is not missed when it is lost: no spare is called.
+func TestSpareStandsByForDrained(t *testing.T) {
+	r := newRig(t, gpus(3, 1<<20), engine.Options{Spares: []machine.DeviceID{2}})
+	r.step(engine.Event{Kind: engine.Drain, Device: 0})
+	r.lose(0, false)
+	r.mustRun(r.submit(independent(t, 20, 1), engine.RunOptions{}))
+	equal(t, "launches on the spare", r.launchedOn("gpu:2"), 0)
+}
+
 // Hot-swap: the device finishes what runs and takes nothing new, the spare
 // takes over at once, state moves without being computed again.
 func TestHotSwap(t *testing.T) {
