@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/terminal"
@@ -55,13 +56,20 @@ func conditionOf(h *weft.Health) condition {
 	}
 }
 
+// probeWait is how long a device may take to tell its condition: a library that hangs must
+// not keep the others from being shown.
+const probeWait = 2 * time.Second
+
 // healthOf samples the devices of a runtime and returns their condition.
 func healthOf(ctx context.Context, rt *weft.Runtime) []healthRow {
 	out := make([]healthRow, len(rt.Machine().Devices))
 	for i, d := range rt.Machine().Devices {
-		m, err := rt.Probe(ctx, d.Name)
+		within, cancel := context.WithTimeout(ctx, probeWait)
+		m, err := rt.Probe(within, d.Name)
+		cancel()
 		if err != nil {
 			m = rt.Metrics().Devices[i]
+			m.LastError = err.Error()
 		}
 		out[i] = healthRow{
 			Name: d.Name, Model: d.Model, Arch: d.Arch, State: m.State, condition: conditionOf(&m.Health),

@@ -211,6 +211,7 @@ func TestMistakes(t *testing.T) {
 		{"run gemm --exact", "weft: --exact needs on or off after it"},
 		{"run gemm --check=off", "weft: --check off: it must be true or false, as in --check=false"},
 		{"run gemm --devices cpu:0,cuda:7", `weft: bad option: devices: no device "cuda:7" here; there is cpu:0…`},
+		{"run gemm --trace " + filepath.Join(t.TempDir(), "trace") + " --devices cpu:7", `weft: bad option: devices: no device "cpu:7" here; there is cpu:0`},
 		{"run gemm --devices cpu/2,cpu:7", `weft: bad option: devices: no device "cpu:7" here; there is cpu:0, cpu:1`},
 		{"run gemm --devices cpu:1/2", `weft: bad option: devices: no device "cpu:1/2" here; there is cpu:0`},
 		{"run fisher --points 3", "weft: fisher: 8 shards of 3 points: bad fisher: there must be 1 to 3 shards, each with a point"},

@@ -115,10 +115,11 @@ func (l *live) open(c *cobra.Command) (rt *weft.Runtime, out *terminal.Output, d
 	done = func() {}
 	if l.trace != "" {
 		l.options.Trace = minEvents
-		if out, err = terminal.OpenOutput(c, l.trace); err != nil {
+		file, err := terminal.OpenOutput(c, l.trace)
+		if err != nil {
 			return nil, nil, done, err
 		}
-		done = func() { out.Close() }
+		out, done = file, func() { file.Close() }
 	}
 	if l.explain {
 		l.options.Explain = func(e sched.Explanation) { l.why = append(l.why, e) }

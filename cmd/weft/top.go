@@ -119,8 +119,15 @@ func (t *top) run(c *cobra.Command, path string) error {
 	out, file := c.OutOrStdout().(*os.File)
 	if !t.once && !t.asJSON && file {
 		if s := terminal.OpenScreen(os.Stdin, out); s != nil {
-			defer s.Close()
-			return t.watch(c.Context(), client, s)
+			err := func() error {
+				defer s.Close()
+				return t.watch(c.Context(), client, s)
+			}()
+			if errors.Is(err, io.EOF) {
+				fmt.Fprintln(c.ErrOrStderr(), "weft top: what it watched has ended")
+				return nil
+			}
+			return err
 		}
 	}
 	for {
@@ -201,9 +208,6 @@ func (t *top) watch(ctx context.Context, client *monitor.Client, s *terminal.Scr
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case err := <-ended:
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
 			return err
 		}
 		if last == nil {

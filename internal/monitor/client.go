@@ -15,6 +15,7 @@ import (
 type Client struct {
 	c    *net.UnixConn
 	r    *reader
+	wait time.Duration // for a frame
 	stop func() bool
 	ctx  context.Context
 }
@@ -28,7 +29,7 @@ func Dial(ctx context.Context, path string, every time.Duration) (*Client, error
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{c: conn, r: newReader(conn, maxFrame), ctx: ctx}
+	c := &Client{c: conn, r: newReader(conn, maxFrame), wait: min(every, mostEvery) + askWait, ctx: ctx}
 	if uid, err := peerOf(conn); err != nil || uid != os.Geteuid() {
 		_ = conn.Close() // nothing was sent
 		return nil, errors.Join(err, fmt.Errorf("%s: it belongs to user %d", path, uid))
@@ -48,7 +49,7 @@ func Dial(ctx context.Context, path string, every time.Duration) (*Client, error
 
 // Next waits for the next frame. It returns io.EOF when the runtime was closed.
 func (c *Client) Next() (*Frame, error) {
-	if err := c.c.SetReadDeadline(time.Now().Add(mostEvery + askWait)); err != nil && c.ctx.Err() == nil {
+	if err := c.c.SetReadDeadline(time.Now().Add(c.wait)); err != nil && c.ctx.Err() == nil {
 		return nil, err
 	}
 	f, err := c.r.frame()
