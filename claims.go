@@ -78,7 +78,7 @@ func (cs *claims) root(output bool) **claim {
 func (c *call) clash(port int, other *claim) error {
 	name, used := c.p.ports[port].name, other.call.p.ports[other.port].name
 	if other.call == c {
-		return fmt.Errorf("%w: data %q and data %q are bound to memory that overlaps, and one of them is an output", ErrBinding, used, name)
+		return fmt.Errorf("%w: data %q and data %q are bound to memory that overlaps, and one of them is an output; for memory that is read and written use one data (InOut)", ErrBinding, used, name)
 	}
 	return fmt.Errorf("%w: data %q is bound to memory that overlaps data %q of a run in progress, and one of them is an output; wait for that run, or bind other memory",
 		ErrBinding, name, used)

@@ -25,7 +25,7 @@ const (
 	EventTaskRetried  = EventKind(engine.TaskRetried)   // it is tried again after a pause
 	EventTaskReplayed = EventKind(engine.TaskReplayed)  // it runs again, because its result was lost with a device
 	EventTaskMoved    = EventKind(engine.TaskMoved)     // queued on From, it is on To now: stolen, begun in turn or rebalanced
-	EventDevice       = EventKind(engine.DeviceChanged) // the device was From and is To, states as in DeviceMetrics; Err says why
+	EventDevice       = EventKind(engine.DeviceChanged) // the device was From and is To: healthy, draining, lost, broken or spare; Err says why
 	EventRule         = EventKind(engine.RuleActed)     // a rule about the health of devices did What
 	// EventMissed says that the reader was too slow: Missed events before the next one
 	// are not told.

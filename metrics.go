@@ -26,7 +26,7 @@ func (r *Runtime) Devices() []Device {
 	out := make([]Device, len(st))
 	for i, s := range st {
 		d := r.x.Machine.Devices[i]
-		out[i] = Device{Device: d, Score: machine.Score(&d), Speed: machine.Speed(&d), State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Queued: s.Queued}
+		out[i] = Device{Device: d, Score: machine.Score(&d), Speed: machine.Speed(&d), State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Busy, Queued: s.Queued}
 	}
 	return out
 }
@@ -80,7 +80,7 @@ type DeviceMetrics struct {
 	Name   string
 	State  string        // "healthy", "draining", "drained", "lost", "unresponsive", "broken" or "spare"
 	Tasks  int64         // executions of tasks that ended, well or not
-	Busy   time.Duration // spent in them
+	Busy   time.Duration // spent in them; of the whole device, where it runs several at a time
 	Util   float64       // at the last sample, 0 to 1
 	Queued int           // tasks placed on it and not finished
 	Losses int64
@@ -115,7 +115,7 @@ func (r *Runtime) Metrics() Metrics {
 	for i, s := range st {
 		m.Losses += int64(s.Losses)
 		m.Devices[i] = DeviceMetrics{
-			Name: r.names[i], State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Stats.Total, Util: s.Util,
+			Name: r.names[i], State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Busy, Util: s.Util,
 			Queued: s.Queued, Losses: int64(s.Losses), MemUsed: s.MemUsed, MemBytes: s.MemBytes,
 			Failed: s.Failed, Failures: s.Failures, LastSuccess: s.LastOK,
 			Health: Health{Util: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemUsed: -1, MemBytes: -1, MemErrors: -1},

@@ -100,8 +100,8 @@ type Options struct {
 	TotalPower     float64
 	MaxUtilisation float64
 	// MaxFailures is how many executions in a row may fail on a device (3) before it is taken
-	// for lost, MaxLosses how many devices may be lost while a task runs (3) before the task
-	// is taken for the cause. With either, -1 means none.
+	// for lost, MaxLosses the loss of a device while a task runs (the third) from which on the
+	// task is taken for the cause. With either, -1 means the first.
 	MaxFailures int
 	MaxLosses   int
 	// Ladder is how a lost device is brought back: a list of standby, restart and reopen, each

@@ -36,8 +36,8 @@ const progressEvery = 50 * time.Millisecond
 type progressKey struct{}
 
 // WithProgress returns a context that has fn told how far runs are which are started with
-// it: by [Runtime.Run], [Prepared.Run], [Map], and by whatever is made of these, such as the
-// calls of the workloads. fn is called while tasks end, at most 20 times a second, and for
+// it: by [Runtime.Run], [Prepared.Run], [Apply], and by whatever is made of these, such as
+// the calls of the workloads. fn is called while tasks end, at most 20 times a second, and for
 // a last time before Run returns; Progress.Ended has every task in between. It has a
 // goroutine of its own for each run and holds up no task, but Run waits for it to return.
 //

@@ -92,7 +92,7 @@ var settings = []setting{
 		func(o *Options) *float64 { return &o.MaxUtilisation }),
 	count("max_failures", "failures in a row that a device may have", "3",
 		func(o *Options) *int { return &o.MaxFailures }),
-	count("max_losses", "devices that may be lost while a task runs", "3",
+	count("max_losses", "losses of devices while a task runs that blame it", "3",
 		func(o *Options) *int { return &o.MaxLosses }),
 	word("ladder", "how a lost device is brought back, as in standby:2s, restart, reopen:30s; off for not at all", allRungs,
 		func(o *Options) *string { return &o.Ladder },

@@ -32,7 +32,7 @@
 //
 // If all ranks are devices that have a library of their own for this, such as
 // NCCL, and Spec.Exact is not set, that library takes the operation as one task of
-// a gang (see Native). Operations of a few kilobytes on devices that use host memory
+// a gang (see Native). Operations of up to 64 KiB in all on devices that use host memory
 // are done by the calling goroutine (see Inline).
 //
 // # Order

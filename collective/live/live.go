@@ -384,8 +384,11 @@ func (g *Group) open(ctx context.Context) error {
 	case <-g.rt.Done():
 		return weft.ErrClosed
 	default:
-		return context.Cause(ctx)
 	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), weft.ErrCancelled)
+	}
+	return nil
 }
 
 // checkSlices makes sure that ranks bring and get as many elements as they should,

@@ -22,8 +22,8 @@
 //	before a task   resident.go (data that outlives runs), admit.go (which run starts),
 //	                turns.go (plans), place.go (policy, fairness), steal.go (moving
 //	                queued tasks)
-//	a task          issue.go (credits), prepare.go (buffers), launch.go, gang.go,
-//	                copy.go, finish.go
+//	a task          issue.go (credits), team.go (lanes of CPU devices), prepare.go
+//	                (buffers), launch.go, gang.go, copy.go, finish.go
 //	after a task    home.go (deliver, commit), lineage.go (recompute), vacate.go (give
 //	                the caller's memory back), end.go (end of a run), left.go (what
 //	                is kept)
@@ -31,7 +31,7 @@
 //	failure         recover.go (retries, losses), health.go (ladder, telemetry), swap.go
 //	                (drain, spares), timeout.go, limit.go (automatic timeouts), detach.go
 //	                (calls that do not end), giveup.go (runs that are not waited for)
-//	watching        notice.go (notices, the progress of runs)
+//	watching        notice.go (notices, the progress of runs), energy.go (of devices)
 //	checks          check.go, check_on.go, check_values_on.go (with -tags invariants),
 //	                check_off.go
 package engine

@@ -33,7 +33,7 @@ var ErrNoDevices = errors.New("no device could be opened")
 var errNotChosen = errors.New("none of those found was chosen")
 
 // ErrClosed is returned for work given to an executor that is closing.
-var ErrClosed = errors.New("closed")
+var ErrClosed = errors.New("the runtime is closed")
 
 // Config says what to run on.
 type Config struct {
