@@ -335,11 +335,11 @@ func TestServiceErrors(t *testing.T) {
 		{probe(rt, "x"), weft.ErrDevice, `unknown device "x"`},
 		{other.Drain(ctx, "cpu:0"), weft.ErrLastDevice, "drain cpu:0: it is the last device that takes work"},
 		{rt.Drain(over, "cpu:0"), context.Canceled, "drain cpu:0: context canceled"},
-		{closed.Drain(ctx, "cpu:0"), weft.ErrClosed, "drain cpu:0: closed"},
-		{closed.Undrain("cpu:0"), weft.ErrClosed, "undrain cpu:0: closed"},
-		{closed.Swap(ctx, "cpu:0", "cpu:1"), weft.ErrClosed, "swap cpu:0: closed"},
-		{closed.Recover(ctx, "cpu:0"), weft.ErrClosed, "recover cpu:0: closed"},
-		{probe(closed, "cpu:0"), weft.ErrClosed, "probe cpu:0: closed"},
+		{closed.Drain(ctx, "cpu:0"), weft.ErrClosed, "drain cpu:0: the runtime is closed"},
+		{closed.Undrain("cpu:0"), weft.ErrClosed, "undrain cpu:0: the runtime is closed"},
+		{closed.Swap(ctx, "cpu:0", "cpu:1"), weft.ErrClosed, "swap cpu:0: the runtime is closed"},
+		{closed.Recover(ctx, "cpu:0"), weft.ErrClosed, "recover cpu:0: the runtime is closed"},
+		{probe(closed, "cpu:0"), weft.ErrClosed, "probe cpu:0: the runtime is closed"},
 	} {
 		if !errors.Is(c.err, c.is) || !strings.Contains(fmt.Sprint(c.err), c.says) || strings.Contains(c.err.Error(), "\n") {
 			t.Errorf("got %v, want one line with %q", c.err, c.says)
