@@ -186,3 +186,14 @@ func FuzzUnpackImage(f *testing.F) {
 		}
 	})
 }
+
+// What a source includes may change while the source does not: it is compiled each time.
+func TestImagesThatInclude(t *testing.T) {
+	dir, k := t.TempDir(), cuSource(1)
+	k.Impls[0].Source = append([]byte("#include \"scale.cuh\"\n"), k.Impls[0].Source...)
+	for range 2 {
+		if n, _ := compiles(t, dir, k); n != 1 {
+			t.Errorf("compiled %d times, want once for each program", n)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -81,6 +82,9 @@ func (d *device) compile(key [32]byte, source []byte) (image, error) {
 		return image{}, err
 	}
 	file := d.imageFile(key)
+	if bytes.Contains(source, []byte("#include")) {
+		file = "" // what it includes is no part of the key and may change
+	}
 	made, ok := image{}, false
 	if file != "" {
 		made, ok = readImage(file, d.log)
