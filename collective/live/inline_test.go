@@ -131,3 +131,26 @@ func TestInlineRefused(t *testing.T) {
 		t.Errorf("after Close: %v", err)
 	}
 }
+
+// A device that was drained takes no part; the others do its part.
+func TestDrainedStandsAside(t *testing.T) {
+	ctx, rt := open(t, weft.Options{Devices: "cpu/3"})
+	g := group(t, rt, live.Options{})
+	if err := rt.Drain(ctx, "cpu:1"); err != nil {
+		t.Fatal(err)
+	}
+	const count = 100_000
+	in, out := vectors(3, same(count), x), vectors(3, same(count), zero)
+	res, err := live.AllReduce(ctx, g, collective.Sum, in, out)
+	if err != nil || !slices.Equal(res.Lost, []string{"cpu:1"}) {
+		t.Fatalf("done without %v, %v", res.Lost, err)
+	}
+	for i, got := range out[1] {
+		if want := total(3, int64(i)); got != want {
+			t.Fatalf("element %d is %v, want %v", i, got, want)
+		}
+	}
+	if _, err := live.Barrier(ctx, g); err != nil {
+		t.Error(err)
+	}
+}

@@ -228,7 +228,7 @@ func (g *Group) fill(s collective.Spec) collective.Spec {
 type Result struct {
 	Report    *weft.Report // of the run that succeeded; nil when there was none, as for collective.Inline
 	Algorithm string
-	Lost      []string // devices that were lost, and done without
+	Lost      []string // devices that were lost or take no work, and done without
 }
 
 // Element is what vectors are made of.
@@ -336,7 +336,8 @@ func do[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][
 
 // runUntilDone is do after the slices are checked.
 func runUntilDone[T Element](ctx context.Context, g *Group, s collective.Spec, in, out [][]T) (Result, error) {
-	if s.Count > 0 && g.o.Algorithm == "" && s.Inline(g.rt.Machine()) && !g.anyLost() {
+	// Only with Again is the result the same whichever devices are there.
+	if s.Count > 0 && g.o.Algorithm == "" && g.o.OnLoss == Again && s.Inline(g.rt.Machine()) {
 		if err := g.open(ctx); err != nil {
 			return Result{}, fmt.Errorf("%v: %w", s.Op, err)
 		}
@@ -506,8 +507,8 @@ func (g *Group) refresh() (changes int) {
 	defer g.mu.Unlock()
 	changed := false
 	for r, d := range g.devs {
-		state := status[d].State
-		lost := state == "lost" || state == "broken"
+		// One that takes no work would keep the others waiting as well.
+		lost := !slices.Contains([]string{"healthy", "unresponsive"}, status[d].State)
 		changed = changed || lost != g.lost[r]
 		g.lost[r] = lost
 	}
