@@ -82,7 +82,7 @@ func (b *bounds) add(g *graph.Graph) time.Duration {
 			if b.allows(task, int32(c)) {
 				est = b.cost.Task(task, d).Median
 			}
-			costs[c] = float64(est)
+			costs[c] = float64(est) * b.m.Devices[d].Part(task)
 			if est < 0 {
 				costs[c] = math.Inf(1)
 			} else {

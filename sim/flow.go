@@ -164,7 +164,9 @@ func (f *flows) rate(h *hardware, slot int32) {
 	fl.since, fl.speed = h.now, speed
 	fl.version++
 	if speed > 0 {
-		f.push(h, entry{at: h.now + time.Duration(math.Ceil(fl.left/speed)), slot: slot, version: fl.version})
+		// A flow that would take centuries ends with them: more would overflow.
+		takes := min(math.Ceil(fl.left/speed), float64(math.MaxInt64/2))
+		f.push(h, entry{at: h.now + min(time.Duration(takes), math.MaxInt64-h.now), slot: slot, version: fl.version})
 	}
 }
 

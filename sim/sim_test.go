@@ -274,6 +274,31 @@ func split(classes int, count []int, n []float64, cost func(k, c int) float64) f
 	return best
 }
 
+// On a team of four, tasks of one item run four at a time: the bound must not count them as
+// if each took the whole device.
+func TestLowerBoundOfTeam(t *testing.T) {
+	m := &machine.Machine{Devices: []machine.Device{{
+		Name: "cpu", Kind: machine.CPU, Backend: "cpu", HostMemory: true, ComputeUnits: 4, Lanes: 4, Team: true,
+	}}}
+	kernel := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Abstract}}}
+	for _, c := range []struct {
+		items uint32
+		want  time.Duration
+	}{{1, 2000}, {2, 4000}, {4, 8000}, {99, 8000}} {
+		var b graph.Builder
+		for range 8 {
+			b.Add(graph.Task{Steps: []graph.Step{{Kernel: kernel, Launch: graph.Grid(int64(c.items))}}})
+		}
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := LowerBound(m, table{"k": {1000}}, []Job{{Graph: g}}); got != c.want {
+			t.Errorf("8 tasks of %d items and 1000 ns: %d ns, want %d", c.items, got, c.want)
+		}
+	}
+}
+
 func TestLowerBoundCountsChainsAndSubmissions(t *testing.T) {
 	m := testMachine()
 	graphOf := func(line string) *graph.Graph {
