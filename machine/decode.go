@@ -13,6 +13,9 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
+// maxLanes is the greatest number of lanes of a device: traces have 8 bits for one.
+const maxLanes = 255
+
 // Decode reads a machine file. Every error is a *graph.SyntaxError, the first
 // one found. The format is JSON; every object may hold a "note", which is ignored:
 //
@@ -210,7 +213,7 @@ func (d *decoder) device(v *text.Value) {
 		"host_memory": func(v *text.Value) { dev.HostMemory = d.boolean(v) },
 		"cores":       func(v *text.Value) { dev.ComputeUnits = int(d.integer(v, 0, math.MaxInt32)) },
 		"simd_lanes":  func(v *text.Value) { dev.SIMDLanes = int(d.integer(v, 0, math.MaxInt32)) },
-		"lanes":       func(v *text.Value) { dev.Lanes = int(d.integer(v, 0, math.MaxInt32)) },
+		"lanes":       func(v *text.Value) { dev.Lanes = int(d.integer(v, 0, maxLanes)) },
 		"team":        func(v *text.Value) { dev.Team = d.boolean(v) },
 		"numa":        func(v *text.Value) { dev.NUMA = int(d.integer(v, -1, math.MaxInt32)) },
 		"power":       func(v *text.Value) { dev.PowerWatts = d.quantity(v, text.Watts) },

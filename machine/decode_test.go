@@ -87,6 +87,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"no devices", goodFile, "\n{}", 2, "no devices"},
 		{"unknown field", `"note"`, `"nota"`, 3, `unknown field of a machine "nota"; did you mean note?`},
 		{"unknown device field", `"cores"`, `"core"`, 11, `unknown field of a device "core"; did you mean cores?`},
+		{"too many lanes", `"lanes": 2`, `"lanes": 256`, 18, "expected a whole number from 0 to 255"},
 		{"unknown rate", `"int32"`, `"int8"`, 13, `unknown field of rates "int8"; there are fp16`},
 		{"unknown storage field", `"size": "2TB"`, `"memory": "2TB"`, 4, `unknown field of storage "memory"`},
 		{"unknown adapter field", `"rate": "125MB/s"`, `"speed": "125MB/s"`, 4, `unknown field of an adapter "speed"`},

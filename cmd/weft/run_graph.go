@@ -176,9 +176,9 @@ func (r *graphRun) openOutputs() error {
 		default:
 			return fmt.Errorf("--out %s=%s: the file must end in .npy, for NumPy's format, or in .bin, for the elements alone", p.Name, file)
 		}
-		o := &outputFile{port: p.Name, path: filepath.Clean(file), npy: filepath.Ext(file) == ".npy"}
-		if to, err := filepath.EvalSymlinks(file); err == nil { // what a link leads to is replaced, and not the link
-			o.path = to
+		o := &outputFile{port: p.Name, name: filepath.Clean(file), npy: filepath.Ext(file) == ".npy"}
+		if o.path, err = destination(file); err != nil {
+			return terminal.FileError(file, err)
 		}
 		if same := slices.IndexFunc(r.outputs, func(q *outputFile) bool { return q.path == o.path }); same >= 0 {
 			return fmt.Errorf("--out %s=%s: %s is written there already", p.Name, file, r.outputs[same].port)
@@ -189,6 +189,20 @@ func (r *graphRun) openOutputs() error {
 		r.outputs = append(r.outputs, o)
 	}
 	return nil
+}
+
+// destination returns the one name of a file that is to be written: absolute, and that of
+// what a link leads to, which is replaced rather than the link.
+func destination(file string) (string, error) {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return "", err
+	}
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		return to, nil
+	}
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	return filepath.Join(folder, filepath.Base(path)), err
 }
 
 // memory is what a run is given for a port.
@@ -260,9 +274,9 @@ func (r *graphRun) run(c *cobra.Command, file string) error {
 	if err == nil {
 		for _, o := range r.outputs {
 			if err := o.commit(mem[o.port].array); err != nil {
-				return terminal.FileError(o.path, err)
+				return terminal.FileError(o.name, err)
 			}
-			rep.Files = append(rep.Files, o.path)
+			rep.Files = append(rep.Files, o.name)
 		}
 	}
 	return r.report(c, rt, rep, last, out, namesOf(ready.Graph()), err)
@@ -336,8 +350,9 @@ func rate(ops float64, took time.Duration) string {
 // outputFile is a file that an output is written to. Until it is committed there is a
 // temporary file beside it, and what was in it stays.
 type outputFile struct {
-	port, path string
-	npy        bool
+	port, name string   // the name is as it was given
+	path       string   // see destination
+	npy        bool     // in NumPy's format
 	temp       *os.File // nil once it is committed or discarded
 }
 

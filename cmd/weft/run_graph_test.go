@@ -129,6 +129,9 @@ func TestRunGraphMistakes(t *testing.T) {
 	if err := os.Mkdir("folder.npy", 0o777); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(".", "link"); err != nil {
+		t.Fatal(err)
+	}
 	for name, text := range map[string]string{
 		"out.npy": "what was there", "broken.json": "{\"data\": [\n{\"name\": 3}]}", "none.json": "{}",
 		"gone.json":   strings.Replace(adding, "collective.sum.f32", "collective.sum.f23", 1),
@@ -151,6 +154,7 @@ func TestRunGraphMistakes(t *testing.T) {
 		both + " --out y=out.txt":                                 "--out y=out.txt: the file must end in .npy, for NumPy's format, or in .bin, for the elements alone",
 		both + " --out raw=raw.npy":                               "--out raw=raw.npy: the graph states no dtype of raw, which NumPy's format needs; state it, or write a .bin file",
 		both + " --out y=out.bin --out raw=./out.bin":             "--out raw=./out.bin: y is written there already",
+		both + " --out y=out.bin --out raw=link/out.bin":          "--out raw=link/out.bin: y is written there already",
 		both + " --out y=nowhere/out.npy":                         "nowhere/out.npy: no such file or directory",
 		both + " --out y=folder.npy":                              "folder.npy: is no regular file; outputs replace a file",
 		both + " --repeat 0":                                      "--repeat 0: run at least once",
