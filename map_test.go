@@ -421,6 +421,7 @@ func TestNilArguments(t *testing.T) {
 		"weft: Run: the context is nil; use context.Background()":    func() { rt.Run(none, g, weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16))) },
 		"weft: Go: the function is nil":                              func() { weft.Go[int](ctx, nil) },
 		"weft: Do: the function is nil":                              func() { weft.Do(ctx, nil) },
+		"weft: WithProgress: the function is nil":                    func() { weft.WithProgress(ctx, nil) },
 		"weft: Scope: the function is nil":                           func() { weft.Scope(ctx, nil) },
 		"weft: Scope: option 1 is nil":                               func() { weft.Scope(ctx, func(context.Context) error { return nil }, weft.KeepGoing(), nil) },
 		"weft: Map: the function is nil":                             func() { weft.Map[int, int](ctx, xs, nil) },

@@ -159,7 +159,8 @@ type Options struct {
 	CutBy sched.Partitioner
 	// Drivers replaces the drivers that would be used.
 	Drivers []driver.Driver
-	// Log receives warnings, and what is opened; nil discards them.
+	// Log receives warnings, and what is opened; nil discards them. Its handler must not use
+	// the runtime, which waits for it.
 	Log *slog.Logger
 	// Explain, when set, is told why each task went where it went, one task
 	// at a time and before the run it belongs to is known to have ended. It has

@@ -45,6 +45,7 @@ type progressKey struct{}
 // without Ended and with a Left that takes tasks to be alike and none to be added. What is
 // run within the scope is not told apart from it.
 func WithProgress(ctx context.Context, fn func(Progress)) context.Context {
+	need("WithProgress", ctx, fn != nil)
 	return context.WithValue(ctx, progressKey{}, fn)
 }
 

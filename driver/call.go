@@ -10,7 +10,8 @@ import (
 // Func is a kernel in Go: it computes items lo to hi of a launch's grid, as cut by its
 // implementation (graph.Impl.Per). Several calls of one launch run at the same time on
 // disjoint ranges. It must not keep what it is given, and assembly in it should return
-// to Go within about a millisecond, since the garbage collector has to wait for it.
+// to Go within about a millisecond, since the garbage collector has to wait for it. It must
+// not wait for a run of the same runtime, which may need the core that it is on.
 type Func func(c *Call, lo, hi int)
 
 // WithParams returns a kernel that reads its parameters as a P, a structure that
