@@ -147,9 +147,10 @@ func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 
 // leastLane returns the lane of a team that will be free first, of all or only of those
 // with wide launches in flight, and whether one may take a task. It is an idle one if there
-// is any.
+// is any. Where the oldest launch takes longer than all were predicted to, those behind it
+// are expected to take as long as it has: nothing may be known of any.
 func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
-	least := time.Duration(math.MaxInt64)
+	least, fewest := time.Duration(math.MaxInt64), uint64(0)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
 		if onlyWide && ln.wide == 0 {
@@ -162,8 +163,12 @@ func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
 		if !e.mayTake(d, ln.issued-ln.done, max(ln.backlog, int64(d.visited-ln.head)/4)) {
 			continue
 		}
-		if left := left(ln, ln.backlog, d.visited); left < least {
-			best, least, ok = l, left, true
+		n, left := ln.issued-ln.done, left(ln, ln.backlog, d.visited)
+		if since := d.visited - ln.head; since >= time.Duration(ln.backlog) {
+			left += since * time.Duration(n-1)
+		}
+		if left < least || left == least && n < fewest {
+			best, least, fewest, ok = l, left, n, true
 		}
 	}
 	return best, ok

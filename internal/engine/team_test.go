@@ -224,3 +224,31 @@ func TestRemainingOfGrids(t *testing.T) {
 	}
 	r.mustRun(id)
 }
+
+// Tasks of which nothing is known, and which take far longer than was predicted, are dealt
+// out to all lanes.
+func TestTeamDealsOutTheUnknown(t *testing.T) {
+	for name, c := range map[string]struct {
+		tasks, runs int
+	}{"one run": {40, 1}, "one run after another": {1, 40}} {
+		r := newRig(t, team(4), engine.Options{})
+		g := independent(t, c.tasks, 0) // by prediction they end at once
+		for range c.runs {
+			r.submit(g, engine.RunOptions{})
+			r.step()
+			r.now += 10 * time.Microsecond // and they do not
+		}
+		lanes := map[engine.Lane]int{}
+		for _, o := range r.ops {
+			lanes[o.a.Op.Lane]++
+		}
+		for l, n := range lanes {
+			if n < 8 || n > 12 {
+				t.Errorf("%s: lane %d was given %d of 40 tasks", name, l, n)
+			}
+		}
+		equal(t, "lanes in use, "+name, len(lanes), 4)
+		for r.advance() {
+		}
+	}
+}
