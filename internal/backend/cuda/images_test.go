@@ -112,8 +112,7 @@ func TestImagesKept(t *testing.T) {
 func TestImageFile(t *testing.T) {
 	r := openRig(t, Options{CacheDir: t.TempDir()})
 	d := r.dev.(*device)
-	k := cuSource(1)
-	if err := d.within(func(*frame) error { _, err := d.module(&k.Impls[0]); return err }); err != nil {
+	if err := d.nvrtc.open(d.o.LibraryPath); err != nil {
 		t.Fatal(err)
 	}
 	one := d.imageFile([32]byte{1})
