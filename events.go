@@ -13,7 +13,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// EventKind is what an [Event] tells.
+// EventKind names what happened; each kind says below which fields of an [Event] it sets.
 type EventKind uint8
 
 // What events tell. The first ones are notices of the engine.

@@ -32,7 +32,7 @@ func until(t *testing.T, what string, is func() bool) {
 func TestHealth(t *testing.T) {
 	var fails atomic.Int32
 	funcs := map[string]weft.Func{"up": func(c *weft.Call, lo, hi int) {
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // so that samples are taken while it runs
 		if fails.Add(-1) >= 0 {
 			c.Fail(errors.New("a bad day"))
 			return

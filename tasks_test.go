@@ -203,7 +203,7 @@ func TestScopeEnds(t *testing.T) {
 			close(began)
 			weft.Do(ctx, func(ctx context.Context) error { return nil })
 			<-ctx.Done()
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // a Scope that does not wait would return meanwhile
 			ended.Add(1)
 			return nil
 		})

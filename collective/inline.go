@@ -6,9 +6,8 @@ import "github.com/weft-run/weft/machine"
 // it, in the order of ranks, sooner than any device could be told to.
 const Inline = "inline"
 
-// inlineBytes is how many bytes an operation that is done inline may read and write: a
-// core moves them in about the 6 µs that giving work to a device and hearing of its end
-// takes.
+// inlineBytes limits the bytes that an inline operation reads and writes. A core moves 64 KiB
+// in about 6 µs, which is the time a device needs to receive a task and report its end.
 const inlineBytes = 64 << 10
 
 // Inline reports whether an operation is done inline: it is small, no algorithm is asked

@@ -154,8 +154,8 @@ func lossCases() (out []lossCase) {
 	return out
 }
 
-// lossSample is how many of the cases run where not all are asked for, an eighth in short
-// tests.
+// lossSample is the number of cases that are drawn unless all are asked for. Short tests draw
+// an eighth of them.
 const lossSample = 40
 
 // A participant is lost at every step of the way: whenever in the undisturbed run

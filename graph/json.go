@@ -89,9 +89,9 @@ func Decode(src []byte, kernels Resolver) (*Graph, error) {
 	return g, nil
 }
 
-// maxDecoded is the most pieces that the uses of a decoded graph may have together. A
-// task and a piece more for every 50 bytes of a file make their product grow with the
-// square of its length; so many take about 1 GB.
+// maxDecoded limits the pieces that all uses of a decoded graph have together. Their number can
+// grow with the square of the file's length, since 50 bytes can add both a task and a piece.
+// 2²⁵ pieces take about 1 GB.
 const maxDecoded = 1 << 25
 
 // decoder turns a tree into a graph. It keeps the first mistake and goes on with

@@ -29,7 +29,7 @@ type healthRow struct {
 	LastError   string   `json:"last_error"`
 }
 
-// condition is what a device reports of itself.
+// condition holds the figures that a device reports: temperature, power, memory.
 type condition struct {
 	Util      *float64 `json:"utilisation"`
 	TempC     *float64 `json:"temperature_celsius"`
@@ -56,8 +56,8 @@ func conditionOf(h *weft.Health) condition {
 	}
 }
 
-// probeWait is how long a device may take to tell its condition: a library that hangs must
-// not keep the others from being shown.
+// probeWait limits the wait for a sample of one device. The vendor's library may hang, and the
+// other devices are shown all the same.
 const probeWait = 2 * time.Second
 
 // healthOf samples the devices of a runtime and returns their condition.

@@ -205,7 +205,7 @@ func destination(file string) (string, error) {
 	return filepath.Join(folder, filepath.Base(path)), err
 }
 
-// memory is what a run is given for a port.
+// memory holds the bytes that a run reads or writes for one input or output.
 type memory struct {
 	array *model.Array
 	start []byte // the value of an output that is an input too, which a run replaces
@@ -282,7 +282,7 @@ func (r *graphRun) run(c *cobra.Command, file string) error {
 	return r.report(c, rt, rep, last, out, namesOf(ready.Graph()), err)
 }
 
-// namesOf is how a trace names the tasks and kernels of a graph; some events have no task.
+// namesOf returns the names of tasks and kernels for a trace. Events without a task have none.
 func namesOf(g *graph.Graph) trace.Names {
 	return trace.Names{
 		Task: func(_ int32, t graph.TaskID) string {

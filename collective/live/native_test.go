@@ -235,8 +235,8 @@ func TestNativeKeepsFailing(t *testing.T) {
 }
 
 // A deadline ends an operation whose rank does not come. The one that hangs is let go when
-// everybody has heard of the deadline, for which there is more and more time; the others
-// wait for nobody.
+// all ranks have heard of the deadline; each try allows twice the time for that. The others
+// need no other rank to end.
 func TestNativeDeadline(t *testing.T) {
 	for patience := time.Second; ; patience *= 2 {
 		drv := joining(t, "on 1 hang kernel nccl.allreduce times 1")

@@ -6,7 +6,7 @@ import (
 	"github.com/weft-run/weft/collective"
 )
 
-// Stats is what a group knows about its calls of one operation.
+// Stats counts a group's calls of one operation, with their bytes and times.
 type Stats struct {
 	Op     collective.Op
 	Calls  int64 // that succeeded

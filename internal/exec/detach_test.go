@@ -45,7 +45,7 @@ func (d *lateDevice) Completions(dst []driver.Completion) int {
 		}
 	}
 	if d.failures > 0 && n > 0 {
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) // longer than DetachAfter and several health intervals
 	}
 	return n
 }

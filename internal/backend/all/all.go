@@ -29,7 +29,8 @@ type Options struct {
 	Validate bool
 	// Pin ties the threads of CPU devices to their cores, Realtime has them go before others.
 	Pin, Realtime bool
-	// Streams is how many kernels a device runs at a time; 0 leaves it to the device.
+	// Streams is the number of kernels that a device runs at a time. With 0 the device
+	// decides.
 	Streams int
 	// Funcs are the Go kernels the program brings, by name.
 	Funcs map[string]driver.Func

@@ -38,8 +38,8 @@ const (
 	maxImages = 64
 )
 
-// imageMark is what a file of an image begins with. The SHA-256 sum of the rest follows,
-// and the rest is the length of the code in eight bytes, the code and the PTX.
+// imageMark begins the file of an image. After it come the SHA-256 sum of the remaining bytes,
+// the length of the code in eight bytes, the code and the PTX.
 const imageMark = "weft image 1\n"
 
 // errImage says that a file does not hold what was written to it.
