@@ -98,8 +98,9 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 	tr.Config = Config{
 		Machine: m, Policy: names[r.IntN(len(names))], Seed: seed, Noise: r.Float64() * 0.3,
 		// Whatever hangs is noticed, and no series of injected failures uses
-		// up a task's retries or a device's credit.
-		TaskTimeout: 50 * time.Millisecond, Retries: 100,
+		// up a task's retries or a device's credit. A task takes 20 ms at most on a lane
+		// of the slowest device, and 260 ms where that is slowed down, shared and noisy.
+		TaskTimeout: 500 * time.Millisecond, Retries: 100,
 		engine:  engine.Options{Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(40), Health: engine.Health{MaxLosses: 100}},
 		MaxTime: time.Hour, MaxSteps: 1_000_000, late: k&late != 0,
 		board: driver.NewBoard(len(engine.LanesOf(m))),

@@ -67,7 +67,7 @@ func TestSoakTrouble(t *testing.T) {
 		tr := trial{traits: cancelled | held | heldUnsafe | ganged | selective}
 		tr.Config = Config{
 			Machine: m, Policy: "finish", Seed: 1, Noise: 0.1,
-			TaskTimeout: 50 * time.Millisecond, Retries: 100,
+			TaskTimeout: 500 * time.Millisecond, Retries: 100,
 		}
 		tr.drawJobs(r)
 		tr.Faults = randomFaults(r, m, 10*time.Millisecond)

@@ -80,7 +80,7 @@ func TestMemoryChangeIsSaid(t *testing.T) {
 func TestUtilisationOfCores(t *testing.T) {
 	hold := make(chan struct{})
 	x := open(t, Config{
-		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: map[string]driver.Func{
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Cores: 2, Funcs: map[string]driver.Func{
 			"inc": func(*driver.Call, int, int) { <-hold },
 		}})},
 		HealthInterval: 5 * time.Millisecond,
