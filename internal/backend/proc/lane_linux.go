@@ -31,6 +31,20 @@ type lane struct {
 	last   class
 	broken bool // its operations ended with the device
 	passed int  // of fly from first on, how many said so since
+	// stager has staged all operations after number before; nil if the last one was given
+	// otherwise.
+	stager *stager
+	before uint32
+}
+
+// behind returns which operation of the lane the parts of a copy that comes as number seq
+// must follow. Parts of copies by one stager are in order by themselves: one copy is staged
+// while the one before it is on its way.
+func (l *lane) behind(s *stager, seq uint32) uint32 {
+	if l.stager == s {
+		return l.before
+	}
+	return seq - 1
 }
 
 // flight is an operation given to the worker and not completed.
@@ -56,7 +70,7 @@ type temporary struct {
 
 // push notes an operation as given.
 func (l *lane) push(seq uint32) *flight {
-	l.given = seq
+	l.given, l.stager = seq, nil
 	if l.first > 0 && l.first == len(l.fly) {
 		l.fly, l.first = l.fly[:0], 0
 	} else if l.first > 1024 && l.first > len(l.fly)/2 {

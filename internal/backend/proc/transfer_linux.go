@@ -41,11 +41,13 @@ func (d *device) staged(l *lane, op *driver.Op, s *stager, b driver.Buffer, off 
 		return
 	}
 	// Its own lane's order counts for its parts too.
-	j := &job{buf: b, off: off, host: host[:op.Bytes], after: driver.Wait{Lane: l.id, Seq: op.Seq - 1}}
+	before := l.behind(s, op.Seq)
+	j := &job{buf: b, off: off, host: host[:op.Bytes], after: driver.Wait{Lane: l.id, Seq: before}}
 	j.waits = append(j.waits, op.Waits...)
 	given := driver.Op{Kind: driver.Launch, Lane: op.Lane, Seq: op.Seq, Task: nothing}
 	given.Waits = append(append([]driver.Wait(nil), op.Waits...), s.add(j))
 	d.send(l, &given).job = j
+	l.stager, l.before = s, before
 }
 
 // oversized replaces a launch that does not fit into a record. It fails, because no device
