@@ -496,7 +496,7 @@ func (r *liveReport) text(w io.Writer) {
 		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, terminal.Count(r.Tasks, "task"))
 		return
 	}
-	fmt.Fprintf(w, "The last run was %s: devices ran tasks %s of the time, imbalance %s.\n", r.Bottleneck, terminal.Percent(r.Utilisation), terminal.Percent(r.Imbalance))
+	fmt.Fprintf(w, "Bottleneck of the last run: %s. Devices ran tasks %s of the time, imbalance %s.\n", r.Bottleneck, terminal.Percent(r.Utilisation), terminal.Percent(r.Imbalance))
 	r.writeCondition(w)
 	for _, why := range r.LeftOut {
 		fmt.Fprintf(w, "Left out: %s.\n", why)
