@@ -596,3 +596,30 @@ func TestBarrierInAGraph(t *testing.T) {
 		}
 	}
 }
+
+// A library's operation is one task of the devices that take part, and of no other; what it
+// moves through the memory of a device is what the largest of them reads and writes.
+func TestNativeMembers(t *testing.T) {
+	m := gpus(3)
+	for i := range m.Devices {
+		m.Devices[i].Joins = "nccl"
+	}
+	for _, c := range []struct {
+		s     collective.Spec
+		on    []string
+		bytes float64
+	}{
+		{collective.Spec{Op: collective.AllReduce, Count: 10, Type: collective.F64}, []string{m.Devices[0].Name, m.Devices[1].Name, m.Devices[2].Name}, 160},
+		{collective.Spec{Op: collective.Send, Count: 10, Root: 2, Peer: 0}, []string{m.Devices[0].Name, m.Devices[2].Name}, 40},
+		{collective.Spec{Op: collective.AllGather, Count: 10}, []string{m.Devices[0].Name, m.Devices[1].Name, m.Devices[2].Name}, 4 * (4 + 10)}, // a part of four elements
+	} {
+		c.s.Ranks, c.s.Algorithm, c.s.Communicator = ranks(3), collective.Native, 1
+		g, err := plan(t, m, c.s).Graph()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.Task(0); !slices.Equal(got.On.Only, c.on) || got.Gang != len(c.on) || got.Work.Bytes != c.bytes {
+			t.Errorf("%v: %d members on %v, %v bytes; want %v, %v bytes", c.s.Op, got.Gang, got.On.Only, got.Work.Bytes, c.on, c.bytes)
+		}
+	}
+}

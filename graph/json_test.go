@@ -2,6 +2,7 @@ package graph
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -468,4 +469,13 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("a poor error: %v", err)
 		}
 	})
+}
+
+// Dimensions beside one that is taken whole keep their numbers.
+func TestPerDims(t *testing.T) {
+	for want, d := range map[string][3]uint32{`["all",3,5]`: {All, 3, 5}, `[2,"all",5]`: {2, All, 5}, `[2,3,"all"]`: {2, 3, All}} {
+		if got, err := json.Marshal(perDims(d)); err != nil || string(got) != want {
+			t.Errorf("%v is written %s, %v; want %s", d, got, err, want)
+		}
+	}
 }
