@@ -488,3 +488,21 @@ func TestDroppedCallKeepsItsMemory(t *testing.T) {
 	r.step(engine.Event{Kind: engine.DeviceQuiet, Device: dev})
 	r.until("the end of its memory", func() bool { return r.e.Left() == "" })
 }
+
+// A report has the condition of a device that told any part of it, and of no other.
+func TestReportedCondition(t *testing.T) {
+	none := engine.Sample{Util: 0.5, MemUsed: -1, MemBytes: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemErrors: -1, Faults: -1}
+	temp, power, used := none, none, none
+	temp.TempC, power.PowerW, used.MemUsed = 0, 0, 0
+	r := newRig(t, gpus(5, 1<<30), engine.Options{})
+	for i, s := range []engine.Sample{none, temp, power, used} { // the last device is never sampled
+		r.sample(machine.DeviceID(i), s)
+	}
+	id := r.submit(chains(t, 2, 2), engine.RunOptions{})
+	r.mustRun(id)
+	for i, d := range r.ended[id].Report.Devices {
+		if told := i >= 1 && i <= 3; (d.Health != nil) != told {
+			t.Errorf("device %d: condition %+v, want one: %v", i, d.Health, told)
+		}
+	}
+}

@@ -149,10 +149,14 @@ func TestRemaining(t *testing.T) {
 
 // Rules about the health of devices say what they do.
 func TestRuleNotices(t *testing.T) {
-	r := newRig(t, gpus(2, 1<<30), engine.Options{})
+	var rulings []engine.Ruling
+	r := newRig(t, gpus(2, 1<<30), engine.Options{Ruled: func(x engine.Ruling) { rulings = append(rulings, x) }})
 	ns := watched(r)
-	for range 4 {
+	for i := range 4 {
 		r.sample(1, engine.Sample{Util: 1, MemUsed: -1, TempC: 99, PowerW: -1, MemErrors: -1, Faults: -1})
+		if len(rulings) != 1 || !rulings[0].Acts || rulings[0].Device != 1 {
+			t.Errorf("after %d samples over a limit: %+v", i+1, rulings)
+		}
 	}
 	var rules []string
 	for _, n := range *ns {
