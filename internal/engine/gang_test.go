@@ -168,6 +168,9 @@ func TestGangMemberLostAfterItEnded(t *testing.T) {
 			r.end(o, engine.OK)
 			r.lose(o.a.Device, kept)
 			r.mustRun(id)
+			if rank == 1 { // it made nothing
+				equal(t, "launches of members after the loss of one without results", r.count("gang"), 2)
+			}
 		}
 	}
 }

@@ -387,3 +387,60 @@ func (d cancelling) Open(ctx context.Context, _ *slog.Logger) ([]driver.Device, 
 	d.cancel(d.why)
 	return nil, ctx.Err()
 }
+
+// A caller that stops waiting for data leaves nothing behind that would keep runs from
+// writing it.
+func TestFetchLeft(t *testing.T) {
+	began, hold := make(chan struct{}, 3), make(chan struct{})
+	x := start(t, 1, engine.Options{}, map[string]driver.Func{"bump": func(c *driver.Call, _, _ int) {
+		began <- struct{}{}
+		<-hold
+		c.Args[0][0]++
+	}})
+	var b graph.Builder
+	d := b.Data(graph.Data{Name: "x", Bytes: 8, Input: true})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: kernel("bump"), Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: d, Access: graph.ReadWrite}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := make([]byte, 8)
+	ref, err := x.Put("x", home, graph.Versioned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	run := func() {
+		x.Start(&exec.Job{Graph: g, Options: engine.RunOptions{Bind: []engine.Binding{{Data: d, Ref: ref}}}, Done: func(_ *engine.Report, err error) { done <- err }})
+	}
+	run()
+	<-began
+	ctx, cancel := context.WithCancel(context.Background())
+	asked, left := make(chan struct{}), make(chan error, 1)
+	go func() {
+		left <- x.Fetch(ctx, ref, func() error { close(asked); return nil }, func() { t.Error("it read") })
+	}()
+	<-asked
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller that left got %v", err)
+	}
+	close(hold)
+	for i := range 3 { // the data is brought home before the second run or the third
+		if i > 0 {
+			run()
+		}
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a run waits for a reader that has left")
+		}
+	}
+	if err := x.Fetch(context.Background(), ref, func() error { return nil }, func() {}); err != nil || home[0] != 3 {
+		t.Errorf("after three runs: %d, %v", home[0], err)
+	}
+	x.Release(ref)
+}
