@@ -323,9 +323,10 @@ func (e *Engine) unplace(tid taskID, to where) {
 	if t.dev < 0 {
 		return
 	}
-	vd := &e.view.Devices[t.dev]
+	vd, w := &e.view.Devices[t.dev], e.width(tid)
 	vd.Queued--
-	e.takeLoad(t.dev, t.cost*e.width(tid))
+	vd.Extra -= int32(w - 1)
+	e.takeLoad(t.dev, t.cost*w)
 	t.dev = -1
 }
 

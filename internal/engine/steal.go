@@ -189,6 +189,7 @@ func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine
 	takes := vd.Takes(int32(width), cost)
 	vd.FreeAt = max(vd.FreeAt, e.now) + takes
 	vd.Queued++
+	vd.Extra += int32(width - 1)
 	e.view.Delay(to, takes)
 	e.devs[to].load += int64(cost) * width
 	t.dev, t.cost, t.eft = to, int64(cost), int64(vd.FreeAt)

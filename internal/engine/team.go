@@ -81,9 +81,11 @@ func (e *Engine) onTeam(l Lane, tid taskID, n int64) int64 {
 // offTeam takes a launch that has ended out of the counts of a lane of a team, and of its
 // device where they are beyond those of the lane.
 func (e *Engine) offTeam(l Lane, tid taskID, took time.Duration) {
-	d := &e.devs[e.lanes[l].info.Device]
+	dev, more := e.lanes[l].info.Device, e.width(tid)-1
+	d := &e.devs[dev]
 	d.load -= e.onTeam(l, tid, -1)
-	d.wideBusy += took * time.Duration(e.width(tid)-1)
+	d.wideBusy += took * time.Duration(more)
+	e.view.Devices[dev].Extra -= int32(more)
 }
 
 // reportWide adds to a run's report of a device what a task took of lanes beyond its own.
