@@ -102,7 +102,7 @@ func (e *Engine) shape(r *run, gt graph.TaskID) *shape {
 
 // fillCosts asks the cost model for the costs of a shape, once for each device class.
 func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
-	sh.epoch = e.epoch
+	sh.epoch, sh.guesses = e.epoch, 0
 	for c := range sh.costs {
 		sh.costs[c] = -1
 	}
@@ -121,6 +121,9 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 			est := e.cost.Task(task, machine.DeviceID(d))
 			sh.costs[c] = max(est.Median, 0)
 			known = min(known, est.Own)
+			if e.isGuessed(task, &est) {
+				sh.guesses |= classBit(c)
+			}
 			takes := sh.costs[c]
 			if e.teams {
 				takes = e.view.Devices[d].Takes(int32(sh.widths[c]), takes)
@@ -306,6 +309,9 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 		t.cost = int64(float64(t.cost) * vd.Slow)
 	}
 	t.eft = int64(finish)
+	if e.learn != nil {
+		e.noteGuess(t, &r.shapes[r.f.Rows[v.Task].Shape], vd.Class)
+	}
 	d := &e.devs[dev]
 	d.load += t.cost
 	if v.Width != nil {

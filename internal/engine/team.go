@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -124,11 +125,11 @@ const (
 // launches leave cores unused, and else behind others of their kind.
 func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 	r, gt := e.taskOf(tid)
-	t := &e.tasks.at[tid]
+	t, depth := &e.tasks.at[tid], e.depth(d, tid)
 	if t.cost < quick && t.flags&isWide == 0 && r.shapes[r.f.Rows[gt].Shape].samples > 0 {
 		ln := &e.lanes[d.recent]
 		n := ln.issued - ln.done
-		if n == 0 || d.visited-ln.head < heldUp && ln.extra == 0 && ln.backlog <= int64(n)*quick && e.mayTake(d, n, ln.backlog) {
+		if n == 0 || d.visited-ln.head < heldUp && ln.extra == 0 && ln.backlog <= int64(n)*quick && e.mayTake(d, depth, n, ln.backlog) {
 			return d.recent, true
 		}
 	}
@@ -137,21 +138,21 @@ func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 		if t.where != issued || t.flags&isDetached != 0 || t.lane < d.lanes[0] || t.lane >= d.lanes[1] {
 			continue
 		}
-		if ln := &e.lanes[t.lane]; uint32(ln.issued) == t.seq && ln.done < ln.issued && ln.issued-ln.done < uint64(e.o.Depth) {
+		if ln := &e.lanes[t.lane]; uint32(ln.issued) == t.seq && ln.done < ln.issued && ln.issued-ln.done < uint64(cmp.Or(depth, guessDepth)) {
 			return t.lane, true
 		}
 	}
 	if w := e.width(tid); w > 1 {
-		return e.wideLane(d, int(w))
+		return e.wideLane(d, depth, int(w))
 	}
-	return e.leastLane(d, false)
+	return e.leastLane(d, depth, false)
 }
 
 // leastLane returns the lane of a team that will be free first, of all or only of those
 // with wide launches in flight, and whether one may take a task. It is an idle one if there
 // is any. Where the oldest launch takes longer than all were predicted to, those behind it
 // are expected to take as long as it has: nothing may be known of any.
-func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
+func (e *Engine) leastLane(d *device, depth int, onlyWide bool) (best Lane, ok bool) {
 	least, fewest := time.Duration(math.MaxInt64), uint64(0)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
@@ -162,7 +163,7 @@ func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
 			return l, true
 		}
 		// A launch that is overdue counts as long: it may never end.
-		if !e.mayTake(d, ln.issued-ln.done, max(ln.backlog, int64(d.visited-ln.head)/4)) {
+		if !e.mayTake(d, depth, ln.issued-ln.done, max(ln.backlog, int64(d.visited-ln.head)/4)) {
 			continue
 		}
 		n, left := ln.issued-ln.done, left(ln, ln.backlog, d.visited)
@@ -178,7 +179,7 @@ func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
 
 // wideLane returns the lane of a team for a task that takes several lanes, and whether it
 // may be issued.
-func (e *Engine) wideLane(d *device, width int) (Lane, bool) {
+func (e *Engine) wideLane(d *device, depth, width int) (Lane, bool) {
 	taken, lanes, idle := 0, 0, Lane(-1)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
@@ -196,9 +197,9 @@ func (e *Engine) wideLane(d *device, width int) (Lane, bool) {
 	case taken < d.team && idle >= 0:
 		return idle, true
 	case lanes*width >= d.team:
-		return e.leastLane(d, true)
+		return e.leastLane(d, depth, true)
 	}
-	return e.leastLane(d, false)
+	return e.leastLane(d, depth, false)
 }
 
 // hadTeam reports whether no launch of another lane ran beside the one that a lane of a
