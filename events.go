@@ -27,12 +27,15 @@ const (
 	EventTaskMoved    = EventKind(engine.TaskMoved)     // queued on From, it is on To now: stolen, begun in turn or rebalanced
 	EventDevice       = EventKind(engine.DeviceChanged) // the device was From and is To: healthy, draining, lost, broken or spare; Err says why
 	EventRule         = EventKind(engine.RuleActed)     // a rule about the health of devices did What
+	// EventDrained says that a device which was to be drained or swapped out holds no work, nor
+	// data that is nowhere else, or that Err says of what could not be copied.
+	EventDrained = EventKind(engine.DeviceDrained)
 	// EventMissed says that the reader was too slow: Missed events before the next one
 	// are not told.
 	EventMissed = EventKind(engine.NoticeKinds)
 )
 
-var eventNames = [...]string{"run began", "run ended", "task done", "task failed", "task retried", "task replayed", "task moved", "device", "rule", "missed"}
+var eventNames = [...]string{"run began", "run ended", "task done", "task failed", "task retried", "task replayed", "task moved", "device", "rule", "drained", "missed"}
 
 // String returns the kind's name.
 func (k EventKind) String() string {
@@ -67,6 +70,8 @@ func (e Event) String() string {
 		add("%d events are not told: the reader was too slow", e.Missed)
 	case EventDevice:
 		add("device %s was %s and is %s", e.Device, e.From, e.To)
+	case EventDrained:
+		add("device %s is drained", e.Device)
 	case EventRule:
 		add("rule: %s %s", e.Device, e.What)
 	case EventRunBegan, EventRunEnded:

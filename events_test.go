@@ -181,6 +181,7 @@ func TestEventText(t *testing.T) {
 		{weft.Event{Kind: weft.EventRunEnded, Run: 3, Err: errors.Join(errors.New("x"), errors.New("y"))}, "run 3 ended: x; y"},
 		{weft.Event{Kind: weft.EventDevice, Device: "cpu", From: "healthy", To: "lost"}, "device cpu was healthy and is lost"},
 		{weft.Event{Kind: weft.EventMissed, Missed: 5}, "5 events are not told: the reader was too slow"},
+		{weft.Event{Kind: weft.EventDrained, Device: "cpu"}, "device cpu is drained"},
 		{weft.Event{Kind: weft.EventRule, Device: "cpu", What: "is slow"}, "rule: cpu is slow"},
 	} {
 		if got := c.e.String(); got != c.want {

@@ -44,6 +44,26 @@ func ExampleRuntime_Drain() {
 	// drain cpu:1: it is the last device that takes work; swap it with a spare, or undrain another first
 }
 
+// Who did not ask for a drain learns of its end by an event.
+func ExampleRuntime_Drain_event() {
+	ctx := context.Background()
+	rt := start(weft.Options{Devices: "cpu/2"})
+	defer rt.Close()
+	events := rt.Events(ctx, weft.EventDevice, weft.EventDrained)
+	if err := rt.Drain(ctx, "cpu:0"); err != nil {
+		log.Fatal(err)
+	}
+	for e := range events {
+		fmt.Println(e)
+		if e.Kind == weft.EventDrained {
+			break
+		}
+	}
+	// Output:
+	// device cpu:0 was healthy and is draining
+	// device cpu:0 is drained
+}
+
 // Runs of one graph give way to those of another.
 func ExamplePrepared_With() {
 	rt, g := counter(weft.Options{})

@@ -21,7 +21,8 @@ var ErrLastDevice = engine.ErrLastDevice
 
 // Drain takes a device, by its name, out of service while runs go on: it gets no new work,
 // finishes what it has, and what only its memory holds is copied to host memory. Drain returns
-// when the device holds no work, nor data that is nowhere else. It stays out of service until
+// when the device holds no work, nor data that is nowhere else, which an event of kind
+// [EventDrained] tells too. It stays out of service until
 // Undrain, also after a loss. ctx ends the wait and not the drain.
 //
 // The last device that takes work is refused (ErrLastDevice). Data that cannot be copied is

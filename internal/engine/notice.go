@@ -26,6 +26,7 @@ const (
 	TaskMoved                // it was queued on From, and is on Device now
 	DeviceChanged            // the state of a device; Change has both
 	RuleActed                // a rule about the health of devices did what Rule says
+	DeviceDrained            // a drain that was asked for is complete; Err says what could not be moved
 	NoticeKinds   = iota
 )
 
@@ -266,6 +267,13 @@ func (e *Engine) tellMove(rule string, r *run, gt graph.TaskID, from, to machine
 func (e *Engine) tellRule(dev machine.DeviceID, rule string) {
 	if e.watch != nil {
 		e.send(&Notice{Kind: RuleActed, Device: dev, Task: graph.NoTask, Rule: rule}, nil)
+	}
+}
+
+// tellDrained sends the notice that a device is drained; err says what stayed there.
+func (e *Engine) tellDrained(dev machine.DeviceID, err error) {
+	if e.watch != nil {
+		e.send(&Notice{Kind: DeviceDrained, Device: dev, Task: graph.NoTask, Err: err}, nil)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
 )
 
 // chains builds n chains of length tasks each; the i-th task of a chain has i+1 million
@@ -90,6 +91,34 @@ func TestNotices(t *testing.T) {
 	last := (*ns)[slices.IndexFunc(*ns, func(n engine.Notice) bool { return n.Kind == engine.RunEnded })]
 	if p := last.Run; p.Done != 24 || p.Tasks != 24 || p.Left != 0 || p.Work <= 0 {
 		t.Errorf("at the end %+v", p)
+	}
+}
+
+// The end of a drain is told once, when the device has ended its tasks and what only its
+// memory held is elsewhere; a drain that is called off has no end.
+func TestDrainedIsTold(t *testing.T) {
+	r := newRig(t, gpus(2, 1<<30), engine.Options{})
+	ns := watched(r)
+	id := r.submit(chain(t, 3, 5, graph.Versioned), engine.RunOptions{})
+	r.starts("c1")
+	dev := machine.DeviceID(0)
+	if r.launchedOn("gpu:1") > 0 {
+		dev = 1
+	}
+	drained := func() int { return kinds(*ns)[engine.DeviceDrained] }
+	r.step(engine.Event{Kind: engine.Drain, Device: dev})
+	equal(t, "ends of a drain told while a task runs", drained(), 0)
+	r.step(engine.Event{Kind: engine.Undrain, Device: dev})
+	equal(t, "ends of a drain told that was called off", drained(), 0)
+	answered := -1
+	r.step(engine.Event{Kind: engine.Drain, Device: dev, Answer: func(error) { answered = drained() }})
+	r.mustRun(id)
+	r.until("the end of the drain", func() bool { return drained() > 0 })
+	equal(t, "ends told", drained(), 1)
+	equal(t, "ends told when the caller was answered", answered, 0)
+	last := (*ns)[slices.IndexFunc(*ns, func(n engine.Notice) bool { return n.Kind == engine.DeviceDrained })]
+	if last.Device != dev || last.Err != nil {
+		t.Errorf("told of device %d, %v; want %d", last.Device, last.Err, dev)
 	}
 }
 

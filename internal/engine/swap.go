@@ -58,6 +58,7 @@ func (e *Engine) takeOut(ev *Event, to machine.DeviceID) {
 			ev.answer(fmt.Errorf("%w: %w", d.cause, errAway))
 		} else {
 			ev.answer(nil)
+			e.tellDrained(dev, nil)
 		}
 		return
 	case Spare:
@@ -258,6 +259,7 @@ func (e *Engine) handOver(dev machine.DeviceID) {
 		stays = fmt.Errorf("some of its data could not be moved and is only there: %w", stays)
 	}
 	e.stopHandOver(dev, stays)
+	e.tellDrained(dev, stays)
 }
 
 // handInst starts to copy the values that only an instance has. It reports whether any copy
