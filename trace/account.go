@@ -90,10 +90,10 @@ func (mo *model) segments(d int, list []int32, buf []edge, yield func(s state, f
 	return edges
 }
 
-// unionLanes returns how long the lanes of a device computed, all together;
-// executions that overlap on one lane count once.
-func (mo *model) unionLanes(list []int32) time.Duration {
-	var sum time.Duration
+// unionLanes returns how long the lanes of a device computed, all together. Executions
+// that overlap on one lane count once; one that takes several lanes counts for each, as
+// far as the device has so many: on a team, wide ones leave lanes to those beside them.
+func (mo *model) unionLanes(d int, list []int32) time.Duration {
 	var until [256]time.Duration
 	for k := range until {
 		until[k] = mo.begin
@@ -106,12 +106,24 @@ func (mo *model) unionLanes(list []int32) time.Duration {
 		}
 	}
 	slices.SortStableFunc(execs, func(a, b int32) int { return cmp.Compare(mo.evs[a].Start, mo.evs[b].Start) })
+	type change struct {
+		at    time.Duration
+		lanes int
+	}
+	changes := make([]change, 0, 2*len(execs))
 	for _, i := range execs {
 		e := &mo.evs[i]
 		if from := max(e.Start, until[e.Lane]); e.End > from {
-			sum += e.End - from
+			changes = append(changes, change{from, e.lanes()}, change{e.End, -e.lanes()})
 			until[e.Lane] = e.End
 		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Compare(a.at, b.at) })
+	var sum, at time.Duration
+	taken, all := 0, max(mo.mach.Devices[d].Lanes, 1)
+	for _, c := range changes {
+		sum += time.Duration(min(taken, all)) * (c.at - at)
+		at, taken = c.at, taken+c.lanes
 	}
 	return sum
 }

@@ -55,7 +55,7 @@ type DeviceUse struct {
 	// other: more than Transfer where copies were hidden behind computing.
 	CopyTime time.Duration
 	// LaneTime is what its lanes computed, added up; more than Compute where
-	// lanes overlapped. Launch and Wasted are parts of it: starting tasks, and
+	// lanes overlapped or an execution took several. Launch and Wasted are parts of it: starting tasks, and
 	// running those that failed or had to be repeated.
 	LaneTime, Launch, Wasted time.Duration
 	Lanes                    int
@@ -191,7 +191,7 @@ func (mo *model) account(a *Analysis) time.Duration {
 		})
 		u := DeviceUse{
 			Device: machine.DeviceID(d), Name: deviceName(mo.mach, machine.DeviceID(d)), Lanes: max(1, mo.mach.Devices[d].Lanes),
-			Available: mo.available(d, mo.makespan()), LaneTime: mo.unionLanes(list),
+			Available: mo.available(d, mo.makespan()), LaneTime: mo.unionLanes(d, list),
 			Compute: took[computing], Transfer: took[copying], Dispatch: took[dispatch], Sync: took[waiting], Idle: took[idle],
 		}
 		mo.tally(&u, list)
@@ -255,7 +255,7 @@ func (mo *model) tally(u *DeviceUse, list []int32) {
 				u.BytesOut += e.Bytes
 			}
 		case mo.wasted[i]:
-			u.Wasted += took
+			u.Wasted += took * time.Duration(e.lanes())
 		default:
 			u.Launch += min(took, mo.launch(int(i)))
 		}

@@ -170,6 +170,7 @@ func (c *chromeWriter) event(e *Event) {
 	c.field(`,"device":`, int64(e.Device))
 	c.field(`,"from":`, int64(e.From))
 	c.field(`,"lane":`, int64(e.Lane))
+	c.optional(`,"width":`, int64(e.Width))
 	c.optional(`,"ready_ns":`, int64(e.Ready))
 	c.optional(`,"issued_ns":`, int64(e.Issued))
 	c.optional(`,"inputs_ns":`, int64(e.InputsAt))

@@ -108,7 +108,7 @@ func TestChromeRoundTrip(t *testing.T) {
 	var evs []Event
 	for i := range 500 {
 		big := func() time.Duration { return time.Duration(rng.Int64N(1 << 50)) }
-		e := Event{Kind: Kind(i % len(kindNames)), Failed: i%7 == 0, Lane: uint8(rng.IntN(256)),
+		e := Event{Kind: Kind(i % len(kindNames)), Failed: i%7 == 0, Lane: uint8(rng.IntN(256)), Width: uint8(rng.IntN(256)),
 			Device: machine.DeviceID(rng.IntN(4) - 1), From: machine.DeviceID(rng.IntN(4) - 1),
 			Run: rng.Int32(), Task: graph.TaskID(i - 1), Ready: big(), Issued: big(), Start: big(),
 			InputsAt: big(), Predicted: big(), Bytes: rng.Int64()}

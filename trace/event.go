@@ -72,6 +72,7 @@ type Event struct {
 	Kind   Kind
 	Failed bool  // Exec and Copy: it did not succeed
 	Lane   uint8 // which of the device's queues
+	Width  uint8 // Exec: how many lanes of a team it took; 0 stands for 1
 	Device machine.DeviceID
 	From   machine.DeviceID // Copy: where from
 	Run    int32
@@ -89,6 +90,9 @@ type Event struct {
 	Predicted time.Duration
 	Bytes     int64
 }
+
+// lanes is how many lanes an execution took.
+func (e *Event) lanes() int { return max(int(e.Width), 1) }
 
 // at is the time an event is sorted by.
 func (e *Event) at() time.Duration {

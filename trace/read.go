@@ -43,6 +43,7 @@ type chromeEvent struct {
 		Device    machine.DeviceID `json:"device"`
 		From      machine.DeviceID `json:"from"`
 		Lane      uint8            `json:"lane"`
+		Width     uint8            `json:"width"`
 		Ready     time.Duration    `json:"ready_ns"`
 		Issued    time.Duration    `json:"issued_ns"`
 		InputsAt  time.Duration    `json:"inputs_ns"`
@@ -150,7 +151,7 @@ func (c *chromeEvent) event() (Event, error) {
 		return Event{}, errors.New("no args")
 	}
 	a := c.Args
-	e := Event{Kind: Kind(kind), Failed: a.Failed, Lane: a.Lane, Device: a.Device, From: a.From,
+	e := Event{Kind: Kind(kind), Failed: a.Failed, Lane: a.Lane, Width: a.Width, Device: a.Device, From: a.From,
 		Run: a.Run, Task: a.Task, Ready: a.Ready, Issued: a.Issued, InputsAt: a.InputsAt,
 		Predicted: a.Predicted, Bytes: a.Bytes, End: a.End}
 	if e.Kind.lasts() != (c.Ph == "X") {

@@ -90,6 +90,7 @@ type (
 		Wait        time.Duration `json:"wait_ns"`
 		Idle        time.Duration `json:"idle_ns"`
 		Utilisation float64       `json:"utilisation"`
+		Occupancy   float64       `json:"occupancy"` // of its lanes
 	}
 )
 
@@ -101,7 +102,7 @@ func traceOf(name string, simulated bool, events int, a *trace.Analysis) traceJS
 	}
 	for i := range a.Devices {
 		d := &a.Devices[i]
-		out.Devices = append(out.Devices, traceUseJSON{d.Name, d.Tasks, d.Compute, d.Transfer, d.Dispatch, d.Sync, d.Idle, d.Utilisation()})
+		out.Devices = append(out.Devices, traceUseJSON{d.Name, d.Tasks, d.Compute, d.Transfer, d.Dispatch, d.Sync, d.Idle, d.Utilisation(), d.Occupancy()})
 	}
 	for _, f := range a.Fixes {
 		out.Fixes = append(out.Fixes, fixJSON{f.What, f.Makespan, f.Gain})

@@ -168,7 +168,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 func (e *Engine) recordExec(op Op, rec *opRec, r *run, t *task, ok bool, start, end time.Duration) {
 	info, gt := &e.lanes[op.Lane].info, graph.TaskID(rec.task-r.tbase)
 	e.tr.Record(trace.Event{
-		Kind: trace.Exec, Failed: !ok, Lane: uint8(info.Index), Device: info.Device, From: info.Device,
+		Kind: trace.Exec, Failed: !ok, Lane: uint8(info.Index), Width: uint8(e.width(rec.task)), Device: info.Device, From: info.Device,
 		Run: int32(r.id), Task: gt, Ready: time.Duration(t.readyAt), Issued: rec.issued,
 		Start: start, End: end, InputsAt: min(e.inputsAt(rec, r, gt), start), Predicted: time.Duration(t.cost),
 	})

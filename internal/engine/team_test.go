@@ -10,6 +10,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
 )
 
 // team is a machine of one device of n cores that work together.
@@ -64,7 +65,8 @@ func TestTeam(t *testing.T) {
 		takes  time.Duration // for twelve
 		policy string
 	}{{1, 4, 15 * ms, ""}, {2, 2, 30 * ms, ""}, {4, 1, 60 * ms, ""}, {100, 1, 60 * ms, ""}, {3, 2, 30 * ms, ""}} {
-		r := newRig(t, team(4), engine.Options{})
+		tr := trace.NewRecorder(0)
+		r := newRig(t, team(4), engine.Options{Trace: tr})
 		id := r.submit(build(t, func(b *graph.Builder) {
 			for i := range 12 {
 				alone(b, grid(fmt.Sprint("t", i), 5, c.items, 4))
@@ -83,6 +85,8 @@ func TestTeam(t *testing.T) {
 		equal(t, what+"tasks at a time", most, c.most)
 		equal(t, what+"time", rep.Elapsed(), c.takes)
 		equal(t, what+"busy", rep.Devices[0].Busy, 12*5*ms*time.Duration(min(c.items, 4))/4)
+		use := trace.Analyze(r.m, tr.Events(), nil).Devices[0]
+		equal(t, what+"time of lanes by the trace", use.LaneTime, min(4*rep.Devices[0].Busy, 4*rep.Elapsed()))
 	}
 }
 
