@@ -99,9 +99,9 @@ type Options struct {
 	PowerBudget    float64
 	TotalPower     float64
 	MaxUtilisation float64
-	// MaxFailures is how many executions in a row may fail on a device (3) before it is taken
-	// for lost, MaxLosses the loss of a device while a task runs (the third) from which on the
-	// task is taken for the cause. With either, -1 means the first.
+	// MaxFailures is how many executions in a row may fail on a device (3): at the next the
+	// device is taken for lost. MaxLosses is how often a device may be lost while a task runs
+	// (2): at the next loss the task is taken for the cause. -1 stands for none of either.
 	MaxFailures int
 	MaxLosses   int
 	// Ladder is how a lost device is brought back: a list of standby, restart and reopen, each

@@ -33,7 +33,7 @@ func (r Rung) String() string { return rungNames[r] }
 // Health holds the thresholds of the health rules; zero fields take the
 // defaults named.
 type Health struct {
-	MaxFailures int     // consecutive failures a device may have (3)
+	MaxFailures int     // failures in a row a device may have (3): it is dropped at the next
 	MaxTempC    float64 // slowed, then drained, from here on (85)
 	MaxMemUsed  float64 // likewise (0.95)
 	MaxPowerW   float64 // likewise; 0 means no budget
@@ -49,9 +49,9 @@ type Health struct {
 	// (5 s), Trust how long a device must stay up for the ladder to start over (5 s).
 	RungTimeout time.Duration
 	Trust       time.Duration
-	// MaxLosses is the number of device losses while a task runs (3) at which the task
-	// is taken to be the cause and not tried again. The ladder has as many rungs, so
-	// that a device is not given up because of one task.
+	// MaxLosses is the number of times a device may be lost while a task runs (2): at the
+	// next the task is taken to be the cause and not tried again. The ladder has one rung
+	// more, so that a device is not given up because of one task.
 	MaxLosses int
 	// Again is the pause after which the ladder of a broken device starts over,
 	// doubled each time up to 64 times as long; 0 means never.
@@ -77,7 +77,7 @@ func (h *Health) defaults() {
 	if h.Ladder == nil {
 		h.Ladder = []Step{{Rung: UseStandby}, {Rung: Restart}, {Rung: Reopen}}
 	}
-	h.MaxFailures, h.MaxLosses = cmp.Or(h.MaxFailures, 3), cmp.Or(h.MaxLosses, 3)
+	h.MaxFailures, h.MaxLosses = cmp.Or(h.MaxFailures, 3), cmp.Or(h.MaxLosses, 2)
 	h.MaxTempC, h.MaxMemUsed = cmp.Or(h.MaxTempC, 85), cmp.Or(h.MaxMemUsed, 0.95)
 	h.RungTimeout, h.Trust = cmp.Or(h.RungTimeout, 5*time.Second), cmp.Or(h.Trust, 5*time.Second)
 }

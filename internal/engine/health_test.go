@@ -400,6 +400,50 @@ func TestQuarantine(t *testing.T) {
 	r.mustRun(r.submit(single(t, job("good", 1)), engine.RunOptions{}))
 }
 
+// MaxFailures and MaxLosses mean the same: as many are borne, and the next is not.
+func TestMaxIsBorne(t *testing.T) {
+	for _, most := range []int{-1, 1, 2, 4} {
+		borne := max(most, 0) // -1 stands for none
+		o := engine.Options{Retries: 100, Health: engine.Health{MaxFailures: most, MaxLosses: most, Trust: 1}}
+		r := newRig(t, gpus(2, 10*mb), o)
+		task := job("bad", 1)
+		task.On.Hint = "gpu:0"
+		r.fail["bad"] = borne
+		r.mustRun(r.submit(single(t, task), engine.RunOptions{}))
+		equal(t, "losses of devices that bore their failures", r.e.Status(0).Losses+r.e.Status(1).Losses, 0)
+
+		r = newRig(t, gpus(1, 10*mb), o)
+		id := r.submit(single(t, job("bad", 1)), engine.RunOptions{})
+		for range borne + 1 {
+			r.starts("bad")
+			r.now += ms / 2
+			r.lose(0, false)
+			r.back(0, false)
+		}
+		var q *engine.Quarantine
+		if err := r.finish(id); !errors.As(err, &q) || len(q.Losses) != borne+1 {
+			t.Errorf("with %d losses borne a task ended with %v", borne, err)
+		}
+
+		// Failures on one device alone: it is dropped at the one that is not borne.
+		r = newRig(t, gpus(2, 10*mb), o)
+		r.outcome = func(_, dev string) engine.Status {
+			if dev == "gpu:0" {
+				return engine.Failed
+			}
+			return engine.OK
+		}
+		failed := 0
+		for r.e.Status(0).Losses == 0 && failed < 100 {
+			task := job(fmt.Sprint("t", failed), 1)
+			task.On.Hint = "gpu:0"
+			r.mustRun(r.submit(single(t, task), engine.RunOptions{}))
+			failed++
+		}
+		equal(t, "failures in a row until a device was dropped", failed, borne+1)
+	}
+}
+
 // A task that has succeeded is not suspected any more of the losses before: computed
 // again, it may be lost with its device as often as any other.
 func TestSuccessClears(t *testing.T) {

@@ -212,8 +212,8 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 }
 
 // suspect counts the loss of a device against the tasks that were running there: the
-// oldest of each lane, if it waited for nothing. A task with Health.MaxLosses of them
-// fails its run. It reports whether there was one.
+// oldest of each lane, if it waited for nothing. A task with more than
+// Health.MaxLosses of them fails its run. It reports whether there was one.
 func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 	d := &e.devs[dev]
 	found := false
@@ -229,7 +229,7 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 		e.tasks.at[rec.task].flags |= suspected
 		losses := append(e.suspects[rec.task], Loss{Device: e.m.Devices[dev].Name, At: e.now, Err: lost})
 		e.suspects[rec.task] = losses
-		if r, gt := e.taskOf(rec.task); len(losses) >= e.o.Health.MaxLosses && r.state == runActive {
+		if r, gt := e.taskOf(rec.task); len(losses) > e.o.Health.MaxLosses && r.state == runActive {
 			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{Losses: slices.Clone(losses)}))
 			e.tellRule(dev, fmt.Sprintf("task %q is not tried again: a device was lost %d times while it ran", r.g.TaskName(gt), len(losses)))
 			found = true
