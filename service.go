@@ -59,7 +59,8 @@ func (r *Runtime) Swap(ctx context.Context, from, to string) error {
 }
 
 // Probe samples the condition of a device now, instead of at the next interval, and returns
-// it. A device that does not answer is an error when ctx ends.
+// it. Rules that count samples, as those about temperature, leave it out. A device that does
+// not answer is an error when ctx ends.
 func (r *Runtime) Probe(ctx context.Context, device string) (m DeviceMetrics, err error) {
 	err = r.about("probe", device, func(id machine.DeviceID) error {
 		if err := r.x.Probe(ctx, id); err != nil {

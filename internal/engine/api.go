@@ -254,6 +254,9 @@ type Sample struct {
 	MemErrors    int64 // uncorrectable, since boot
 	Faults       int64 // of the device itself, since it opened; negative where that is not known
 	Unresponsive bool
+	// Asked says that a caller wanted to know, besides the samples at an interval. What counts
+	// samples or averages over them leaves it out.
+	Asked bool
 }
 
 // Binding ties a graph's data to resident data.

@@ -230,7 +230,9 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	if s.Util >= 0 {
 		// The engine's own tasks show in queues; the view gets the part of others.
 		d.util, vd.Util = s.Util, max(s.Util-s.Own, 0)
-		vd.Load += loadAlpha * (s.Util - vd.Load)
+		if !s.Asked {
+			vd.Load += loadAlpha * (s.Util - vd.Load)
+		}
 	}
 	d.sampled = e.condition(dev, s)
 	if s.PowerW >= 0 {
@@ -260,6 +262,9 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	}
 	if s.MemErrors >= 0 {
 		h.errors, h.seen = s.MemErrors, true
+	}
+	if s.Asked {
+		return
 	}
 	rule, cool := e.judge(dev, s)
 	switch {

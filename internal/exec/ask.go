@@ -3,6 +3,7 @@ package exec
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
@@ -60,7 +61,8 @@ func (x *Executor) ask(ctx context.Context, ev engine.Event) error {
 }
 
 // Probe samples the condition of a device at once. A device that does not answer keeps it
-// waiting until ctx ends.
+// waiting until ctx ends; the request is made by the device's own sampler, of which there
+// is one however often it is asked.
 func (x *Executor) Probe(ctx context.Context, dev machine.DeviceID) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -72,18 +74,17 @@ func (x *Executor) Probe(ctx context.Context, dev machine.DeviceID) error {
 			close(taken)
 			return
 		}
-		l.watchers.Go(func() {
-			s := d.ask(l.hang)
-			if !x.do(func(l *loop) {
-				if l.sample(d, &s); d.lost {
-					close(taken)
-					return
-				}
-				l.evs[len(l.evs)-1].Answer = func(error) { close(taken) }
-			}) {
-				close(taken)
-			}
-		})
+		d.probes = append(d.probes, taken)
+		if d.nudge == nil {
+			s := unknown
+			s.Asked = true
+			l.sample(d, &s)
+			return
+		}
+		select {
+		case d.nudge <- struct{}{}:
+		default: // it is to be sampled already
+		}
 	})
 	if !ok {
 		return ErrClosed
@@ -94,6 +95,10 @@ func (x *Executor) Probe(ctx context.Context, dev machine.DeviceID) error {
 	case <-x.shutting:
 		return ErrClosed
 	case <-ctx.Done():
+		x.do(func(l *loop) {
+			d := l.devs[dev]
+			d.probes = slices.DeleteFunc(d.probes, func(c chan struct{}) bool { return c == taken })
+		})
 		return fmt.Errorf("it does not answer: %w", context.Cause(ctx))
 	}
 }

@@ -128,6 +128,7 @@ func TestCloseLeavesKernelBehind(t *testing.T) {
 func TestOthersGoOn(t *testing.T) {
 	t.Run("sampled", func(t *testing.T) { othersGoOn(t, time.Millisecond) })
 	t.Run("not sampled", func(t *testing.T) { othersGoOn(t, -1) })
+	t.Run("sampled rarely", func(t *testing.T) { othersGoOn(t, time.Hour) })
 }
 
 func othersGoOn(t *testing.T, sampled time.Duration) {

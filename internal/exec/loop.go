@@ -100,14 +100,15 @@ type dev struct {
 	sampled time.Duration
 	busy    time.Duration
 	tasks   int64
-	own     float64      // what it was used by tasks of ours, of late
-	memory  int64        // bytes that may be used, as last seen
-	said    engine.Op    // the last call that was said to take long
-	asking  sync.Mutex   // held while the device is asked for its condition
-	away    atomic.Bool  // the sampler must not ask it: it is lost
-	idle    atomic.Int64 // for the sampler: when it last had nothing to do
-	flight  int          // operations given and not completed
-	courier *courier     // of a device that is a driver.Partial
+	own     float64         // what it was used by tasks of ours, of late
+	memory  int64           // bytes that may be used, as last seen
+	said    engine.Op       // the last call that was said to take long
+	nudge   chan struct{}   // has the device's sampler sample it now; nil for a device that reports nothing
+	probes  []chan struct{} // closed when it is sampled next
+	away    atomic.Bool     // the sampler must not ask it: it is lost
+	idle    atomic.Int64    // for the sampler: when it last had nothing to do
+	flight  int             // operations given and not completed
+	courier *courier        // of a device that is a driver.Partial
 }
 
 // hostMem is the memory behind a host instance.

@@ -28,7 +28,9 @@ const (
 
 // watch starts the sampling of every device, until the loop shuts down. A device that
 // reports its condition is sampled by a goroutine of its own, since the request may take
-// long or hang; the others are sampled together.
+// long or hang, and which also samples it when asked to; the others are sampled together.
+// Calls in host memory are looked after at least every sampleEvery, since runs may wait for
+// that.
 func (l *loop) watch(c *Config) {
 	every := c.HealthInterval
 	if every == 0 {
@@ -40,35 +42,34 @@ func (l *loop) watch(c *Config) {
 	if l.longAfter = c.longAfter; l.longAfter == 0 {
 		l.longAfter = longAfter
 	}
-	if every < 0 {
-		if slices.ContainsFunc(l.devs, func(d *dev) bool { return d.host }) {
-			l.regularly(sampleEvery, func() func(*loop) {
-				return func(l *loop) { l.looks = append(l.looks, l.devs...) }
-			})
-		}
-		return
+	if (every < 0 || every > sampleEvery) && slices.ContainsFunc(l.devs, func(d *dev) bool { return d.host }) {
+		l.regularly(sampleEvery, nil, func(bool) func(*loop) {
+			return func(l *loop) { l.looks = append(l.looks, l.devs...) }
+		})
 	}
 	var silent []*dev
 	for _, d := range l.devs {
 		_, telemeter := d.Device.(driver.Telemeter)
 		_, hanger := d.Device.(driver.Hanger)
 		if telemeter || hanger {
-			l.sampler(every, d)
+			d.nudge = make(chan struct{}, 1)
+			l.sampler(every, d.nudge, d)
 		} else {
 			silent = append(silent, d)
 		}
 	}
-	if len(silent) > 0 {
-		l.sampler(every, silent...)
+	if len(silent) > 0 && every > 0 {
+		l.sampler(every, nil, silent...)
 	}
 }
 
 // sampler starts the goroutine that samples some devices.
-func (l *loop) sampler(every time.Duration, devs ...*dev) {
-	l.regularly(every, func() func(*loop) {
+func (l *loop) sampler(every time.Duration, nudge <-chan struct{}, devs ...*dev) {
+	l.regularly(every, nudge, func(asked bool) func(*loop) {
 		samples := make([]engine.Sample, len(devs))
 		for i, d := range devs {
 			samples[i] = d.ask(l.hang)
+			samples[i].Asked = asked
 		}
 		return func(l *loop) {
 			for i, d := range devs {
@@ -78,21 +79,29 @@ func (l *loop) sampler(every time.Duration, devs ...*dev) {
 	})
 }
 
-// regularly starts a goroutine that calls prepare at an interval and has the loop call
-// what it returns. Closing l.unwatched ends the goroutine.
-func (l *loop) regularly(every time.Duration, prepare func() func(*loop)) {
+// regularly starts a goroutine that calls prepare at an interval, unless that is negative,
+// and with true when it is nudged, and has the loop call what it returns. Closing
+// l.unwatched ends the goroutine.
+func (l *loop) regularly(every time.Duration, nudge <-chan struct{}, prepare func(nudged bool) func(*loop)) {
 	l.watchers.Add(1)
 	go func() {
 		defer l.watchers.Done()
-		tick := time.NewTicker(every)
-		defer tick.Stop()
+		var tick <-chan time.Time
+		if every > 0 {
+			t := time.NewTicker(every)
+			defer t.Stop()
+			tick = t.C
+		}
 		for {
+			nudged := false
 			select {
-			case <-tick.C:
+			case <-tick:
+			case <-nudge:
+				nudged = true
 			case <-l.unwatched:
 				return
 			}
-			fn, taken := prepare(), make(chan struct{})
+			fn, taken := prepare(nudged), make(chan struct{})
 			if !l.x.do(func(l *loop) {
 				fn(l)
 				close(taken)
@@ -114,8 +123,6 @@ var unknown = engine.Sample{Util: -1, MemUsed: -1, MemBytes: -1, TempC: -1, Powe
 // ask returns the condition that a device reports. -1 stands for what it does not report.
 func (d *dev) ask(hang time.Duration) engine.Sample {
 	s := unknown
-	d.asking.Lock()
-	defer d.asking.Unlock()
 	if d.away.Load() {
 		return s
 	}
@@ -143,13 +150,21 @@ func (d *dev) ask(hang time.Duration) engine.Sample {
 
 // sample hands a device's condition to the engine. The time its tasks took gives the
 // utilisation of a device that does not report one, and this process's share of the
-// utilisation of a device that does.
+// utilisation of a device that does. Callers of Probe are answered.
 func (l *loop) sample(d *dev, s *engine.Sample) {
 	d.away.Store(d.lost)
 	if d.flight == 0 {
 		d.idle.Store(time.Now().UnixNano())
 	}
+	probes := d.probes
+	d.probes = nil
+	answer := func(error) {
+		for _, taken := range probes {
+			close(taken)
+		}
+	}
 	if d.lost {
+		answer(nil)
 		return
 	}
 	now, st := l.now(), l.engine.Status(d.id)
@@ -161,18 +176,20 @@ func (l *loop) sample(d *dev, s *engine.Sample) {
 	case passed > 0:
 		own = min((st.Busy-d.busy).Seconds()/passed.Seconds(), 1)
 	}
-	d.own = max(own, d.own*ownFades)
+	ours := max(own, d.own*ownFades)
 	if s.Util < 0 {
 		s.Util, s.Own = own, own
 	} else {
-		s.Own = min(d.own, s.Util)
+		s.Own = min(ours, s.Util)
 	}
 	if known := d.memory; known != 0 && known != st.MemBytes {
 		l.log.Warn("memory of device that may be used changed", "device", d.Info().Name, "from", known, "to", st.MemBytes)
 	}
 	d.memory = st.MemBytes
-	d.sampled, d.tasks, d.busy = now, st.Stats.Tasks, st.Busy
-	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s})
+	if !s.Asked { // the interval goes on
+		d.own, d.sampled, d.tasks, d.busy = ours, now, st.Stats.Tasks, st.Busy
+	}
+	l.evs = append(l.evs, engine.Event{Kind: engine.Telemetry, Device: d.id, Sample: s, Answer: answer})
 }
 
 // lookAfter logs calls in host memory that take long, and detaches those that keep other
