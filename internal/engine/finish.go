@@ -123,27 +123,19 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	// A gang ends as a whole when its last member ends.
 	g := e.gang(tid)
 	if g != nil {
-		if !ok && (g.status == OK || g.status == DepFailed) { // the first failure of its own counts
-			g.status, g.err, g.failed = st, err, dev
+		if !ok {
+			g.memberFailed(st, err, dev, end)
 		}
-		if g.left == len(g.ops) || start > g.start {
-			g.start = start
-		}
-		g.left--
-		if g.left > 0 {
-			if !ok { // its part of the results is not made
-				e.voidOutputs(r, gt, []Op{op}, false)
-				if !g.withdrawn {
-					g.withdrawn, g.failedAt = true, e.now
-					e.withdrawn(tid, r)
-				}
-			}
+		if !e.lastMember(g, op, tid, ok, start) {
 			return
 		}
 		st, err, ok, start = g.status, g.err, g.status == OK, g.start
 		delete(e.gangs, tid)
 		if ok && g.lost && e.lostResult(r, gt) {
 			st, ok, g.failed = DepFailed, false, dev
+		}
+		if !ok {
+			op, dev = g.member(g.failed), g.failed
 		}
 	}
 	if e.records {
@@ -152,13 +144,13 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 	if !ok {
 		// In a first execution every copy of a result comes from it; in a replay, other
 		// results may have copies that are complete.
-		ops, failed := []Op{op}, dev
+		ops := []Op{op}
 		if g != nil {
-			ops, failed = g.ops, g.failed
+			ops = g.ops
 		}
 		e.voidOutputs(r, gt, ops, e.tasks.at[tid].flags&replayed == 0)
 		e.unissue(tid, r, g)
-		e.taskFailed(tid, r, gt, failed, st, err)
+		e.taskFailed(tid, r, gt, dev, st, err)
 		return
 	}
 	e.succeeded(tid, r, gt, dev, start, end)

@@ -16,9 +16,10 @@ type gang struct {
 	ops    []Op               // by rank, the launch of each member
 	devs   []machine.DeviceID // by rank
 	left   int                // members that have not ended
-	status Status             // OK, or how the first member failed
+	status Status             // OK, or how the member failed that was the first to
 	err    error
 	failed machine.DeviceID // the device of that member, unless status is OK
+	end    time.Duration    // when it failed, by its device
 	start  time.Duration    // when the last member began
 	// withdrawn says that a member failed, failedAt when: successors wait for another
 	// attempt.
@@ -27,6 +28,37 @@ type gang struct {
 	// lost says that a memory was lost that held, or was to hold, a result of a member.
 	lost bool
 }
+
+// memberFailed takes in that a member did not end well. What counts is the first failure
+// by the time it happened, in whatever order they are heard of: others often fail because
+// of it. The loss of a device is one; having waited for what failed is not.
+func (g *gang) memberFailed(st Status, err error, dev machine.DeviceID, end time.Duration) {
+	own := func(st Status, err error) bool { return st != DepFailed || err != nil }
+	was, is := own(g.status, g.err), own(st, err)
+	if g.status == OK || is && !was || is == was && end < g.end {
+		g.status, g.err, g.failed, g.end = st, err, dev, end
+	}
+}
+
+// lastMember takes in the end of a member of a gang, and reports whether it was the last.
+func (e *Engine) lastMember(g *gang, op Op, tid taskID, ok bool, start time.Duration) bool {
+	if g.left == len(g.ops) || start > g.start {
+		g.start = start
+	}
+	g.left--
+	if g.left > 0 && !ok { // its part of the results is not made
+		r, gt := e.taskOf(tid)
+		e.voidOutputs(r, gt, []Op{op}, false)
+		if !g.withdrawn {
+			g.withdrawn, g.failedAt = true, e.now
+			e.withdrawn(tid, r)
+		}
+	}
+	return g.left == 0
+}
+
+// member returns the launch of a gang on a device.
+func (g *gang) member(dev machine.DeviceID) Op { return g.ops[slices.Index(g.devs, dev)] }
 
 // gang returns the gang that a task is in flight as, nil for an ordinary task.
 func (e *Engine) gang(tid taskID) *gang {

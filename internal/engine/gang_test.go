@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
 )
 
 // pair is a task of two members.
@@ -316,6 +318,73 @@ func TestGangThatHangsFailsOnce(t *testing.T) {
 	equal(t, "time", r.now, 40*ms)
 	delete(r.hang, "gang")
 	r.mustRun(id)
+}
+
+// The error of a gang names the member that failed first, with its cause, in whatever order
+// failures are heard of; so do the notice and the trace.
+func TestGangNamesWhoFailedFirst(t *testing.T) {
+	follows := errors.New("left by others")
+	for _, first := range []int16{0, 1} { // the rank that failed first
+		for _, order := range [][]int16{{0, 1}, {1, 0}} { // in which they are heard of
+			tr := trace.NewRecorder(0)
+			r := newRig(t, gpus(2, 10*mb), engine.Options{Trace: tr})
+			ns := watched(r)
+			g := build(t, func(b *graph.Builder) {
+				once := pair("gang", 1)
+				once.Retries = -1
+				b.Add(once)
+			})
+			id := r.submit(g, engine.RunOptions{})
+			r.starts("gang")
+			r.now += 10 * ms
+			for _, rank := range order {
+				end, err := r.now-ms, follows
+				if rank == first {
+					end, err = r.now-5*ms, errBoom
+				}
+				o := r.member(rank)
+				r.ops = slices.DeleteFunc(r.ops, func(p *op) bool { return p == o })
+				r.step(engine.Event{Kind: engine.OpDone, Op: o.a.Op, Status: engine.Failed, Err: err, Start: o.start, End: end})
+			}
+			err := r.finish(id)
+			var te *engine.TaskError
+			if name := fmt.Sprint("gpu:", first); !errors.As(err, &te) || te.Device != name || !errors.Is(err, errBoom) || errors.Is(err, follows) {
+				t.Errorf("%s failed first, heard of in order %v: %v", name, order, err)
+			}
+			for _, n := range *ns {
+				if n.Kind == engine.TaskFailed && (n.Device != machine.DeviceID(first) || n.Err != errBoom) {
+					t.Errorf("member %d failed first, and device %d is told with %v", first, n.Device, n.Err)
+				}
+			}
+			for _, e := range tr.Events() {
+				if e.Kind == trace.Exec && e.Device != machine.DeviceID(first) {
+					t.Errorf("member %d failed first, and the trace names device %d", first, e.Device)
+				}
+			}
+		}
+	}
+}
+
+// A gang that loses a device fails for that, whatever the others say of it later, and is
+// tried again without being held against them.
+func TestGangMemberLost(t *testing.T) {
+	r := newRig(t, gpus(3, 10*mb), engine.Options{})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		once := pair("gang", 1)
+		once.Retries = -1
+		b.Add(once)
+	}), engine.RunOptions{})
+	r.starts("gang")
+	o := r.member(1)
+	r.held = o
+	r.lose(0, false)
+	r.now += ms
+	r.held = nil
+	r.ops = slices.DeleteFunc(r.ops, func(p *op) bool { return p == o })
+	r.last[o.a.Op.Lane] = o.a.Op.Seq
+	r.step(engine.Event{Kind: engine.OpDone, Op: o.a.Op, Status: engine.Failed, Err: errBoom, Start: o.start, End: r.now})
+	rep := r.mustRun(id)
+	equal(t, "executions held against devices", rep.Devices[1].Failed+rep.Devices[2].Failed, 0)
 }
 
 // A gang for which too few devices are left says why the others are not.
