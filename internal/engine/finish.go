@@ -138,7 +138,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 			op, dev = g.member(g.failed), g.failed
 		}
 	}
-	if e.records {
+	if e.records || r.work.unit != nil {
 		e.executed(op, rec, r, st, err, start, end)
 	}
 	if !ok {

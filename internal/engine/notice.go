@@ -11,7 +11,7 @@ import (
 )
 
 // Notices, which tell those who watch what happens, and the progress of runs. While nobody
-// watches, nothing here is computed or kept.
+// watches or asks, nothing here is computed or kept.
 
 // NoticeKind is what a notice tells.
 type NoticeKind uint8
@@ -101,9 +101,9 @@ func (p *Progress) Remaining() (time.Duration, bool) {
 	return time.Duration(max(expected, overdue, 0)), true
 }
 
-// tally is the predicted work of a run, kept up to date while somebody watches.
+// tally is the predicted work of a run, kept up to date from when it is first asked for.
 type tally struct {
-	unit []time.Duration // predicted duration of a task, by shape; nil while nobody watches
+	unit []time.Duration // predicted duration of a task, by shape; nil if nobody asked
 	all  time.Duration   // invariant: the sum of unit over all tasks
 	left time.Duration   // invariant: the sum of unit over tasks that are not done
 	last time.Duration   // when a task last ended
@@ -131,9 +131,6 @@ func (e *Engine) Progress(now time.Duration, id RunID) (Progress, bool) {
 	}
 	p := e.progress(e.runs[s])
 	p.At = max(now, e.now)
-	if e.watch == nil {
-		e.runs[s].work = tally{} // it is not kept up to date
-	}
 	return p, true
 }
 
@@ -220,14 +217,14 @@ func (e *Engine) least(t *graph.Task) time.Duration {
 	return max(least, 1)
 }
 
-// executed records the end of an execution in the trace and tells those who watch. It is
-// called before the task is taken for done.
+// executed records the end of an execution in the trace and the tally of its run, and tells
+// those who watch. It is called before the task is taken for done.
 func (e *Engine) executed(op Op, rec *opRec, r *run, st Status, err error, start, end time.Duration) {
 	ok, gt := st == OK, graph.TaskID(rec.task-r.tbase)
 	if e.tr != nil {
 		e.recordExec(op, rec, r, &e.tasks.at[rec.task], ok, start, end)
 	}
-	if e.watch == nil {
+	if e.watch == nil && r.work.unit == nil {
 		return
 	}
 	w := e.tallied(r)
@@ -236,6 +233,9 @@ func (e *Engine) executed(op Op, rec *opRec, r *run, st Status, err error, start
 		w.last = max(w.last, end)
 	} else if st == DepFailed {
 		return // what it waited for failed, or its device was lost, and that was told
+	}
+	if e.watch == nil {
+		return
 	}
 	n := Notice{Kind: TaskDone, Device: e.lanes[op.Lane].info.Device, Task: gt, Took: end - start}
 	if !ok {

@@ -152,6 +152,48 @@ func TestTally(t *testing.T) {
 	}
 }
 
+// Who asks again and again how far a run is, without watching, is told what a new count
+// finds, and the count is made once.
+func TestTallyOfPolls(t *testing.T) {
+	cost := &counting{Cost: machine.NewRoofline(gpus(2, 1<<30))}
+	r := newRig(t, gpus(2, 1<<30), engine.Options{Cost: cost})
+	r.fail["t2.3"] = 2
+	id := r.submit(chains(t, 4, 6), engine.RunOptions{})
+	seen := 0
+	r.step()
+	for r.advance() {
+		kept, ok := r.e.Progress(r.now, id)
+		if !ok {
+			break
+		}
+		asked := cost.asked
+		if again, _ := r.e.Progress(r.now, id); again != kept || cost.asked != asked {
+			t.Fatalf("asked again, %+v after %+v, with %d predictions", again, kept, cost.asked-asked)
+		}
+		r.e.Watch(nil) // forgets what was kept
+		if counted, _ := r.e.Progress(r.now, id); counted != kept {
+			t.Fatalf("kept %+v, counted %+v", kept, counted)
+		}
+		if seen++; seen == 20 {
+			r.lose(1, false)
+		}
+	}
+	if err := r.ended[id].Err; err != nil || seen < 20 {
+		t.Errorf("%d steps, %v", seen, err)
+	}
+}
+
+// counting is a cost model that counts predictions of tasks.
+type counting struct {
+	machine.Cost
+	asked int
+}
+
+func (c *counting) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
+	c.asked++
+	return c.Cost.Task(t, on)
+}
+
 // The time left is the work left at the speed so far, less what has passed since.
 func TestRemaining(t *testing.T) {
 	for _, c := range []struct {
