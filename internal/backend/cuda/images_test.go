@@ -129,6 +129,28 @@ func TestImageFile(t *testing.T) {
 	}
 }
 
+// An NVRTC that does not tell its version compiles all the same, and nothing is kept.
+func TestImagesWithoutVersion(t *testing.T) {
+	lib, err := open(libraryPath(t), nvrtcNames...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless := lib.bind("stubNVRTCNameless")
+	f := getFrame()
+	defer f.free()
+	f.call(&nameless, 1)
+	defer f.call(&nameless, 0)
+	dir := t.TempDir()
+	for range 2 {
+		if n, log := compiles(t, dir, cuSource(1)); n != 1 || log != "" {
+			t.Errorf("compiled %d times\n%s", n, log)
+		}
+	}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) > 0 {
+		t.Errorf("kept %q", files)
+	}
+}
+
 // A folder keeps the latest images, and nothing else is removed.
 func TestImagesPruned(t *testing.T) {
 	dir := t.TempDir()

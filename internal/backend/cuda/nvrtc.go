@@ -14,7 +14,7 @@ type nvrtc struct {
 	once sync.Once
 	err  error
 
-	version string // of the library
+	version string // of the library; empty if it does not tell, and then nothing is kept in files
 
 	errorString, create, compile, destroy        proc
 	logSize, log, cubinSize, cubin, ptxSize, ptx proc
@@ -42,7 +42,7 @@ func (n *nvrtc) open(folders []string) error {
 		if version := lib.bind("nvrtcVersion"); version.addr != 0 && n.err == nil {
 			f := getFrame()
 			defer f.free()
-			if n.err = n.do(f, &version, f.at(0), f.at(1)); n.err == nil {
+			if n.do(f, &version, f.at(0), f.at(1)) == nil {
 				n.version = fmt.Sprintf("%d.%d", f.i32(0), f.i32(1))
 			}
 		}
