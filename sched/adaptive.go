@@ -277,7 +277,7 @@ func (p *adaptive) trusts(t *Ready, r *row) bool {
 
 // Plan plans as finish does, unless devices were found to differ from what plans are
 // made by.
-func (p *adaptive) Plan(w *Work) Plan {
+func (p *adaptive) Plan(run *Run) Plan {
 	least, most := math.Inf(1), 0.0
 	for _, l := range p.device {
 		if l.n >= minOutcomes {
@@ -287,7 +287,7 @@ func (p *adaptive) Plan(w *Work) Plan {
 	if most > (1+doubt)*least {
 		return Plan{}
 	}
-	return p.finish.Plan(w)
+	return p.finish.Plan(run)
 }
 
 // doubt is how much sooner than the choice of finish a learned choice must be, as a

@@ -283,7 +283,7 @@ func TestAdaptivePlans(t *testing.T) {
 				p.Observe(Outcome{Kernel: kernels[0], Device: machine.DeviceID(d), Predicted: time.Millisecond, Took: took})
 			}
 		}
-		if got := p.Plan(workOf(m, f)); (got.Turns != nil) != c.plans {
+		if got := p.Plan(runOf(m, f)); (got.Turns != nil) != c.plans {
 			t.Errorf("device 0 was found %v times slower %d times: planned %v", c.slow, c.times, got.Turns != nil)
 		}
 	}

@@ -162,21 +162,21 @@ func (g *guard) Explain(v *View, i int) (ex Explanation) {
 }
 
 // Plan has a policy that is a Planner plan a graph; others have no plan.
-func (g *guard) Plan(w *Work) (made Plan) {
+func (g *guard) Plan(run *Run) (made Plan) {
 	p, ok := g.policy.(Planner)
 	if !ok {
 		return Plan{}
 	}
-	if err := safely("the policy's Plan", func() { made = p.Plan(w) }); err != nil {
+	if err := safely("the policy's Plan", func() { made = p.Plan(run) }); err != nil {
 		g.complain(err)
 		return Plan{}
 	}
-	n := len(w.Flow.Rows) - 1
+	n := len(run.Flow.Rows) - 1
 	seen := make([]bool, n)
 	for _, turn := range made.Turns {
 		if len(made.Turns) != n || turn < 0 || int(turn) >= n || seen[turn] {
 			g.complain(fmt.Errorf("the policy's plan has no turn of its own for each of %s", text.Count(n, "task")))
-			g.Forget(w.Run)
+			g.Forget(run.ID)
 			return Plan{}
 		}
 		seen[turn] = true

@@ -135,13 +135,13 @@ type planned struct {
 	forgot int
 }
 
-func (p *planned) Plan(*Work) Plan { return p.plan }
-func (p *planned) Forget(int32)    { p.forgot++ }
+func (p *planned) Plan(*Run) Plan { return p.plan }
+func (p *planned) Forget(int32)   { p.forgot++ }
 
 // A plan is passed on if every task has a turn of its own.
 func TestGuardPlan(t *testing.T) {
 	m, _ := planning("8xh100")
-	w := workOf(m, chainBeside(t, 1, 2, 67e9, 1<<10))
+	w := runOf(m, chainBeside(t, 1, 2, 67e9, 1<<10))
 	n := len(w.Flow.Rows) - 1
 	good := make([]int32, n)
 	for i := range good {

@@ -15,7 +15,7 @@ type Planner interface {
 	// Plan is called when a run begins that nothing binds: no other run is there,
 	// devices are idle and run one task at a time, and tasks may go anywhere and have
 	// no priorities.
-	Plan(w *Work) Plan
+	Plan(run *Run) Plan
 	// Forget is called when a run for which Plan answered something ends: its number
 	// may be used again.
 	Forget(run int32)
@@ -30,9 +30,9 @@ type Plan struct {
 	Ranks []time.Duration
 }
 
-// Work is a run that begins. It is valid during the call only.
-type Work struct {
-	Run  int32
+// Run is a run that begins. It is valid during the call only.
+type Run struct {
+	ID   int32 // its number, as Ready.Run has it
 	Now  time.Duration
 	Flow *graph.Flow
 	// Devices are those of a View.
@@ -50,9 +50,9 @@ type Work struct {
 }
 
 // dearest is what the task takes that takes longest on the device that is best for it.
-func (w *Work) dearest() time.Duration {
+func (run *Run) dearest() time.Duration {
 	most := time.Duration(0)
-	for _, costs := range w.Costs {
+	for _, costs := range run.Costs {
 		least := never
 		for _, c := range costs {
 			if c >= 0 {
@@ -127,10 +127,10 @@ const (
 )
 
 // Plan implements Planner for the policies that place by finish time.
-func (p *finish) Plan(w *Work) Plan {
-	made := p.plans.recall(w)
+func (p *finish) Plan(run *Run) Plan {
+	made := p.plans.recall(run)
 	if made == nil {
-		if made = p.plans.make(w, p.machine, p.cost); made == nil {
+		if made = p.plans.make(run, p.machine, p.cost); made == nil {
 			return Plan{}
 		}
 		p.plans.keep(made)
@@ -138,7 +138,7 @@ func (p *finish) Plan(w *Work) Plan {
 	if made.none {
 		return Plan{}
 	}
-	p.plans.adopt(w, made)
+	p.plans.adopt(run, made)
 	return Plan{Turns: made.turns, Ranks: made.ranks}
 }
 
@@ -175,14 +175,14 @@ func (p *planner) told(t *Ready) machine.DeviceID {
 // Nothing is taken from it then: the plan knows of copies, and a thief does not.
 func (p *planner) onTime(d *Device) bool { return p.active > 0 && d.FreeAt <= p.until }
 
-func (p *planner) adopt(w *Work, made *plan) {
-	for int(w.Run) >= len(p.byRun) {
+func (p *planner) adopt(run *Run, made *plan) {
+	for int(run.ID) >= len(p.byRun) {
 		p.byRun = append(p.byRun, nil)
 	}
-	p.byRun[w.Run] = made
+	p.byRun[run.ID] = made
 	p.active++
 	p.states = made.states
-	p.until = w.Now + made.took + made.took/32
+	p.until = run.Now + made.took + made.took/32
 }
 
 func (p *planner) keep(made *plan) {
@@ -196,12 +196,12 @@ func (p *planner) keep(made *plan) {
 
 // recall returns a plan that was made for the same graph in the same state, nil where
 // there is none. One that does not suit any more is taken out.
-func (p *planner) recall(w *Work) *plan {
+func (p *planner) recall(run *Run) *plan {
 	for i, k := range p.known {
-		if k.flow != w.Flow {
+		if k.flow != run.Flow {
 			continue
 		}
-		if k.suits(w) {
+		if k.suits(run) {
 			return k
 		}
 		p.known = slices.Delete(p.known, i, i+1)
@@ -212,9 +212,9 @@ func (p *planner) recall(w *Work) *plan {
 }
 
 // suits reports whether costs and devices are about what the plan supposes.
-func (k *plan) suits(w *Work) bool {
+func (k *plan) suits(run *Run) bool {
 	i := 0
-	for _, costs := range w.Costs {
+	for _, costs := range run.Costs {
 		for _, c := range costs {
 			was := k.costs[i]
 			if (c < 0) != (was < 0) || c >= 0 && math.Abs(float64(c-was)) > planDrift*float64(was) {
@@ -223,27 +223,27 @@ func (k *plan) suits(w *Work) bool {
 			i++
 		}
 	}
-	for d := range w.Devices {
-		if s := k.states[d]; s.accepts != w.Devices[d].Accepts || s.slow != w.Devices[d].Slow {
+	for d := range run.Devices {
+		if s := k.states[d]; s.accepts != run.Devices[d].Accepts || s.slow != run.Devices[d].Slow {
 			return false
 		}
 	}
-	return slices.Equal(k.at, w.At)
+	return slices.Equal(k.at, run.At)
 }
 
 // make returns the best plan found for a graph, nil where planning would not pay or
 // nothing fits.
-func (p *planner) make(w *Work, m *machine.Machine, cost machine.Cost) *plan {
-	n := len(w.Flow.Rows) - 1
+func (p *planner) make(run *Run, m *machine.Machine, cost machine.Cost) *plan {
+	n := len(run.Flow.Rows) - 1
 	if n < 2 || n > maxPlanned || len(m.Devices) < 2 {
 		return nil
 	}
 	least := time.Duration(float64(n) / planShare * float64(planTask+time.Duration(len(m.Devices))*planTry))
-	if time.Duration(n)*w.dearest() < least {
+	if time.Duration(n)*run.dearest() < least {
 		return nil // no closer look at graphs of short tasks, of which there may be many
 	}
 	r := &p.r
-	if r.survey(w); max(r.spread, r.longest()) < least || !r.prepare(m, cost) {
+	if r.survey(run); max(r.spread, r.longest()) < least || !r.prepare(m, cost) {
 		return nil
 	}
 	k := &plan{took: never, ranks: slices.Clone(r.rank), on: make([]machine.DeviceID, n), turns: make([]int32, n)}
@@ -254,7 +254,7 @@ func (p *planner) make(w *Work, m *machine.Machine, cost machine.Cost) *plan {
 		case !ok:
 			continue
 		case i == 0 && took <= enough:
-			return w.note(&plan{none: true})
+			return run.note(&plan{none: true})
 		}
 		k.took = took
 		for t := range r.tasks {
@@ -264,17 +264,17 @@ func (p *planner) make(w *Work, m *machine.Machine, cost machine.Cost) *plan {
 	if k.took == never {
 		return nil
 	}
-	return w.note(k)
+	return run.note(k)
 }
 
 // note has a plan remember what it is made for.
-func (w *Work) note(k *plan) *plan {
-	k.flow, k.at = w.Flow, slices.Clone(w.At)
-	for _, costs := range w.Costs {
+func (run *Run) note(k *plan) *plan {
+	k.flow, k.at = run.Flow, slices.Clone(run.At)
+	for _, costs := range run.Costs {
 		k.costs = append(k.costs, costs...)
 	}
-	for d := range w.Devices {
-		k.states = append(k.states, planState{w.Devices[d].Accepts, w.Devices[d].Slow})
+	for d := range run.Devices {
+		k.states = append(k.states, planState{run.Devices[d].Accepts, run.Devices[d].Slow})
 	}
 	return k
 }

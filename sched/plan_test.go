@@ -34,13 +34,13 @@ func chainBeside(tb testing.TB, chain, bulk int, ops float64, bytes int64) *grap
 
 var flows = make(map[*graph.Flow]*graph.Graph)
 
-// workOf is a run of a graph on idle devices.
-func workOf(m *machine.Machine, f *graph.Flow) *Work {
-	w := &Work{Flow: f, Depth: 64, Ahead: 2 * time.Millisecond}
+// runOf is a run of a graph on idle devices.
+func runOf(m *machine.Machine, f *graph.Flow) *Run {
+	run := &Run{Flow: f, Depth: 64, Ahead: 2 * time.Millisecond}
 	cost := machine.NewRoofline(m)
 	classes := m.Classes()
 	for i := range m.Devices {
-		w.Devices = append(w.Devices, Device{
+		run.Devices = append(run.Devices, Device{
 			Class: classes[i], Accepts: true, HostMemory: m.Devices[i].HostMemory, Slow: 1,
 			FreeBytes: m.Devices[i].MemBytes, CapBytes: m.Devices[i].MemBytes,
 		})
@@ -50,13 +50,13 @@ func workOf(m *machine.Machine, f *graph.Flow) *Work {
 		for d, c := range classes {
 			costs[c] = cost.Task(flows[f].Task(t), machine.DeviceID(d)).Median
 		}
-		w.Costs = append(w.Costs, costs)
+		run.Costs = append(run.Costs, costs)
 	}
-	w.At = make([]machine.DeviceID, f.NumInitial)
-	for i := range w.At {
-		w.At[i] = machine.Host
+	run.At = make([]machine.DeviceID, f.NumInitial)
+	for i := range run.At {
+		run.At[i] = machine.Host
 	}
-	return w
+	return run
 }
 
 func planning(name string) (*machine.Machine, *finish) {
@@ -70,8 +70,8 @@ func TestPlanKeepsChainsGoing(t *testing.T) {
 	m, p := planning("8xh100")
 	const chain, bulk = 100, 700
 	f := chainBeside(t, chain, bulk, 67e9, 1<<10)
-	w := workOf(m, f)
-	got := p.Plan(w)
+	run := runOf(m, f)
+	got := p.Plan(run)
 	if len(got.Turns) != chain+bulk || len(got.Ranks) != chain+bulk {
 		t.Fatalf("turns for %d and ranks for %d of %d tasks", len(got.Turns), len(got.Ranks), chain+bulk)
 	}
@@ -91,7 +91,7 @@ func TestPlanKeepsChainsGoing(t *testing.T) {
 	if took := p.plans.byRun[0].took; took > 104*time.Millisecond {
 		t.Errorf("planned to take %v, where 101 ms are possible", took)
 	}
-	v := &View{Devices: w.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: w.Costs[0], Near: -1, Hint: -1}}}
+	v := &View{Devices: run.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: run.Costs[0], Near: -1, Hint: -1}}}
 	if e := p.Explain(v, 0); e.Chosen != p.plans.byRun[0].on[bulk] {
 		t.Errorf("chose %d: %s", e.Chosen, e.Why)
 	}
@@ -120,7 +120,7 @@ func TestPlanOnlyWherePays(t *testing.T) {
 		{"too many tasks", 50, maxPlanned, 67e9, 1 << 10, false},
 	} {
 		p := newFinish(Problem{Machine: m, Cost: machine.NewRoofline(m)}).(*finish)
-		if got := p.Plan(workOf(m, chainBeside(t, c.chain, c.bulk, c.ops, c.bytes))); (got.Turns != nil) != c.plans {
+		if got := p.Plan(runOf(m, chainBeside(t, c.chain, c.bulk, c.ops, c.bytes))); (got.Turns != nil) != c.plans {
 			t.Errorf("%s: planned %v, want %v", c.name, got.Turns != nil, c.plans)
 		}
 	}
@@ -131,36 +131,36 @@ func TestPlanOnlyWherePays(t *testing.T) {
 func TestPlanAgain(t *testing.T) {
 	m, p := planning("8xh100")
 	f := chainBeside(t, 50, 400, 67e9, 1<<10)
-	again := func(change func(w *Work)) bool {
-		w := workOf(m, f)
-		change(w)
+	again := func(change func(run *Run)) bool {
+		run := runOf(m, f)
+		change(run)
 		var before *plan
 		if len(p.plans.known) > 0 {
 			before = p.plans.known[0]
 		}
-		p.Plan(w)
+		p.Plan(run)
 		p.Forget(0)
 		return before != nil && p.plans.known[0] == before
 	}
-	if again(func(*Work) {}) {
+	if again(func(*Run) {}) {
 		t.Error("the first plan was there before")
 	}
-	if !again(func(*Work) {}) || !again(func(w *Work) { w.Costs[0][0] = w.Costs[0][0] * 20 / 19 }) {
+	if !again(func(*Run) {}) || !again(func(run *Run) { run.Costs[0][0] = run.Costs[0][0] * 20 / 19 }) {
 		t.Error("the same graph is planned anew")
 	}
-	for name, change := range map[string]func(w *Work){
-		"another cost":      func(w *Work) { w.Costs[0][0] *= 2 },
-		"a device less":     func(w *Work) { w.Devices[3].Accepts = false },
-		"a slower device":   func(w *Work) { w.Devices[3].Slow = 2 },
-		"data that is near": func(w *Work) { w.At[0] = 3 },
+	for name, change := range map[string]func(run *Run){
+		"another cost":      func(run *Run) { run.Costs[0][0] *= 2 },
+		"a device less":     func(run *Run) { run.Devices[3].Accepts = false },
+		"a slower device":   func(run *Run) { run.Devices[3].Slow = 2 },
+		"data that is near": func(run *Run) { run.At[0] = 3 },
 	} {
 		if again(change) {
 			t.Errorf("the plan stays the same with %s", name)
 		}
-		again(func(*Work) {})
+		again(func(*Run) {})
 	}
 	for range 3 * keptPlans {
-		p.Plan(workOf(m, chainBeside(t, 50, 400, 67e9, 1<<10)))
+		p.Plan(runOf(m, chainBeside(t, 50, 400, 67e9, 1<<10)))
 		p.Forget(0)
 	}
 	if len(p.plans.known) > keptPlans {
@@ -175,9 +175,9 @@ func TestPlanAgainWhereSomeCannot(t *testing.T) {
 	f := chainBeside(t, 50, 400, 67e9, 1<<10)
 	var first *plan
 	for range 2 {
-		w := workOf(m, f)
-		w.Costs[0] = append(slices.Clone(w.Costs[0]), -1)
-		if p.Plan(w).Turns == nil {
+		run := runOf(m, f)
+		run.Costs[0] = append(slices.Clone(run.Costs[0]), -1)
+		if p.Plan(run).Turns == nil {
 			t.Fatal("there is no plan: the test needs one")
 		}
 		p.Forget(0)
@@ -195,7 +195,7 @@ func TestNoPlanAgain(t *testing.T) {
 	m, p := planning("8xh100")
 	f := chainBeside(t, 2, 800, 67e9, 1<<10)
 	for range 2 {
-		if got := p.Plan(workOf(m, f)); got.Turns != nil {
+		if got := p.Plan(runOf(m, f)); got.Turns != nil {
 			t.Fatalf("there is a plan of %d turns: the test needs a graph without", len(got.Turns))
 		}
 	}
@@ -209,9 +209,9 @@ func TestNoPlanAgain(t *testing.T) {
 func TestPlanDropped(t *testing.T) {
 	m, p := planning("8xh100")
 	const bulk = 400
-	w := workOf(m, chainBeside(t, 50, bulk, 67e9, 1<<10))
-	p.Plan(w)
-	v := &View{Devices: w.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: w.Costs[0], Near: -1, Hint: -1}}}
+	run := runOf(m, chainBeside(t, 50, bulk, 67e9, 1<<10))
+	p.Plan(run)
+	v := &View{Devices: run.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: run.Costs[0], Near: -1, Hint: -1}}}
 	p.Place(v, nil)
 	v.Devices[2].Queued, v.Devices[2].FreeAt = 9, 30*time.Millisecond
 	if from := p.Steal(v, 5); from >= 0 {
@@ -245,11 +245,11 @@ func BenchmarkPlan(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			m, p := planning(name)
 			f := chainBeside(b, 200, 100*len(m.Devices), 67e9, 1<<20)
-			w := workOf(m, f)
+			run := runOf(m, f)
 			n := len(f.Rows) - 1
 			for range b.N {
 				p.plans.known = nil
-				if p.Plan(w).Turns == nil {
+				if p.Plan(run).Turns == nil {
 					b.Fatal("no plan")
 				}
 				p.Forget(0)

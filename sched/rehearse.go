@@ -13,7 +13,7 @@ import (
 // noise, other runs, commits and evictions. On the graphs of TestSchedules it is within
 // 1 % of the simulator. Its memory is used again for the next pass.
 type rehearsal struct {
-	w       *Work
+	of      *Run
 	ways    *ways
 	devices int32
 	mem     []int32         // by device: its memory as ways has it
@@ -132,7 +132,7 @@ func (r *rehearsal) run(x rule, limit time.Duration) (time.Duration, bool) {
 
 // reset puts everything back to the beginning of the graph.
 func (r *rehearsal) reset() {
-	f := r.w.Flow
+	f := r.of.Flow
 	n := len(f.Rows) - 1
 	r.now, r.serial, r.issued, r.left, r.failed = 0, 0, 0, n, false
 	r.ops, r.edges, r.events = r.ops[:0], r.edges[:0], r.events[:0]
@@ -148,12 +148,12 @@ func (r *rehearsal) reset() {
 		r.shares[i] = share{bps, r.shares[i].users[:0]}
 	}
 	r.state = r.state[:0]
-	for d := range r.w.Devices {
+	for d := range r.of.Devices {
 		if d == len(r.queues) {
 			r.queues = append(r.queues, nil)
 		}
 		r.queues[d] = r.queues[d][:0]
-		r.state = append(r.state, rehearsedDevice{room: r.w.Devices[d].FreeBytes - 2*r.w.Workspace})
+		r.state = append(r.state, rehearsedDevice{room: r.of.Devices[d].FreeBytes - 2*r.of.Workspace})
 	}
 	r.values = r.values[:0]
 	for v := range f.Values {
@@ -203,7 +203,7 @@ const longAlone = 2 * time.Millisecond
 func (r *rehearsal) credit(d int32) bool {
 	s := &r.state[d]
 	switch {
-	case s.flight == 0, s.flight < int32(r.w.Depth) && s.backlog < r.w.Ahead:
+	case s.flight == 0, s.flight < int32(r.of.Depth) && s.backlog < r.of.Ahead:
 		return true
 	case r.mem[d] == hostMemory && s.backlog >= longAlone:
 		return false
@@ -234,13 +234,13 @@ func (r *rehearsal) put(t int32) {
 
 // runs is how long t takes on a device, negative where it cannot run.
 func (r *rehearsal) runs(t, d int32) time.Duration {
-	return r.cost[r.w.Flow.Rows[t].Shape*r.devices+d]
+	return r.cost[r.of.Flow.Rows[t].Shape*r.devices+d]
 }
 
 // inputsAt is when the predecessors of t are predicted to have ended.
 func (r *rehearsal) inputsAt(t int32) time.Duration {
 	at := r.now
-	for _, p := range r.w.Flow.Preds(graph.TaskID(t)) {
+	for _, p := range r.of.Flow.Preds(graph.TaskID(t)) {
 		if pt := &r.tasks[p]; pt.op >= 0 && !r.ops[pt.op].done {
 			at = max(at, pt.ends)
 		}
@@ -251,7 +251,7 @@ func (r *rehearsal) inputsAt(t int32) time.Duration {
 // transfer is how long copies of what t reads take to a memory one after another.
 func (r *rehearsal) transfer(t, mem int32) time.Duration {
 	var total time.Duration
-	f := r.w.Flow
+	f := r.of.Flow
 	uses := f.TaskUses(graph.TaskID(t))
 	for k := range uses {
 		for _, v := range f.Reads(&uses[k]) {
@@ -275,7 +275,7 @@ func (r *rehearsal) transfer(t, mem int32) time.Duration {
 // held is how many bytes t reads are in a memory, or on the way there.
 func (r *rehearsal) held(t, mem int32) int64 {
 	var total int64
-	f := r.w.Flow
+	f := r.of.Flow
 	uses := f.TaskUses(graph.TaskID(t))
 	for k := range uses {
 		for _, v := range f.Reads(&uses[k]) {
@@ -328,7 +328,7 @@ func (r *rehearsal) steal(d int32) bool {
 // launch issues a task with the copies it needs; false if it waits for the readers of
 // an older version of what it writes.
 func (r *rehearsal) launch(t, d int32) bool {
-	f := r.w.Flow
+	f := r.of.Flow
 	uses := f.TaskUses(graph.TaskID(t))
 	for k := range uses {
 		for _, v := range f.Writes(&uses[k]) {

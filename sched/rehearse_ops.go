@@ -109,7 +109,7 @@ func (r *rehearsal) complete(op int32) {
 
 // ended takes in the end of a task.
 func (r *rehearsal) ended(t int32) {
-	f := r.w.Flow
+	f := r.of.Flow
 	r.left--
 	d := r.tasks[t].on
 	s := &r.state[d]

@@ -26,16 +26,16 @@ func rehearsing(t *testing.T, access graph.Access, sizes []int64, at []machine.D
 		t.Fatal(err)
 	}
 	flows[g.Flow()] = g
-	w := workOf(m, g.Flow())
-	w.At = at
-	for d := range w.Devices {
-		w.Devices[d].Class = int32(d)
+	run := runOf(m, g.Flow())
+	run.At = at
+	for d := range run.Devices {
+		run.Devices[d].Class = int32(d)
 	}
-	for s := range w.Costs {
-		w.Costs[s] = slices.Clone(costs)
+	for s := range run.Costs {
+		run.Costs[s] = slices.Clone(costs)
 	}
 	r := &rehearsal{}
-	r.survey(w)
+	r.survey(run)
 	if !r.prepare(m, machine.NewRoofline(m)) {
 		t.Fatal("too many kinds of copies")
 	}
@@ -78,7 +78,7 @@ func TestRehearsalFrees(t *testing.T) {
 			room int64
 			fits bool
 		}{{2 * each, true}, {2*each - 1, false}} {
-			r.w.Devices[0].FreeBytes = c.room
+			r.of.Devices[0].FreeBytes = c.room
 			if _, ok := r.run(rule{on: make([]int32, len(sizes))}, never); ok != c.fits {
 				t.Errorf("access %v with room for %d bytes: done %v, want %v", access, c.room, ok, c.fits)
 			}
@@ -92,9 +92,9 @@ func TestRehearsalFrees(t *testing.T) {
 func TestRehearsalSurvey(t *testing.T) {
 	const ms = time.Millisecond
 	r := rehearsing(t, graph.Write, []int64{8, 8, 8}, nil, 3*ms, ms, -1, 3*ms)
-	r.w.Devices[1].Accepts = false
-	r.w.Devices[3].Slow = 2
-	r.survey(r.w)
+	r.of.Devices[1].Accepts = false
+	r.of.Devices[3].Slow = 2
+	r.survey(r.of)
 	for d, want := range []time.Duration{3 * ms, -1, -1, 6 * ms} {
 		if got := r.runs(0, int32(d)); got != want {
 			t.Errorf("on device %d a task takes %v, want %v", d, got, want)
@@ -173,7 +173,7 @@ func TestRehearsalCredit(t *testing.T) {
 		{hostMemory, 2, longAlone - 1, false},
 		{hostMemory, 2, ahead - 1, true},
 	} {
-		r := &rehearsal{w: &Work{Depth: depth, Ahead: ahead}, mem: []int32{c.mem}, state: []rehearsedDevice{{flight: c.flight, backlog: c.backlog}}}
+		r := &rehearsal{of: &Run{Depth: depth, Ahead: ahead}, mem: []int32{c.mem}, state: []rehearsedDevice{{flight: c.flight, backlog: c.backlog}}}
 		if got := r.credit(0); got != c.want {
 			t.Errorf("memory %d, %d tasks of %v in flight: %v, want %v", c.mem, c.flight, c.backlog, got, c.want)
 		}

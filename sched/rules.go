@@ -161,7 +161,7 @@ func gap(busy []span, from, runs time.Duration) (span, int) {
 // arrives returns the time at which the inputs of t are in a memory, given the devices and
 // ends of other tasks, if copies have their way to themselves.
 func (r *rehearsal) arrives(t, mem int32, on []int32, end []time.Duration) time.Duration {
-	f := r.w.Flow
+	f := r.of.Flow
 	at := time.Duration(0)
 	for _, p := range f.Preds(graph.TaskID(t)) {
 		at = max(at, end[p])
@@ -184,9 +184,9 @@ func (r *rehearsal) arrives(t, mem int32, on []int32, end []time.Duration) time.
 // rankTasks computes the upward ranks of tasks, the mean time from the beginning of
 // each to the end of the graph, and their order by them.
 func (r *rehearsal) rankTasks() {
-	f := r.w.Flow
+	f := r.of.Flow
 	n := len(f.Rows) - 1
-	mean := make([]time.Duration, len(r.w.Costs))
+	mean := make([]time.Duration, len(r.of.Costs))
 	for s := range mean {
 		can := time.Duration(0)
 		for _, c := range r.cost[s*int(r.devices) : (s+1)*int(r.devices)] {
@@ -226,31 +226,31 @@ func (r *rehearsal) rankTasks() {
 }
 
 // survey takes in costs and works out what the graph takes at least on all devices.
-func (r *rehearsal) survey(w *Work) {
-	r.w, r.devices = w, int32(len(w.Devices))
+func (r *rehearsal) survey(run *Run) {
+	r.of, r.devices = run, int32(len(run.Devices))
 	r.mem, r.cost = r.mem[:0], r.cost[:0]
-	for d := range w.Devices {
+	for d := range run.Devices {
 		m := int32(d) + 1
-		if w.Devices[d].HostMemory {
+		if run.Devices[d].HostMemory {
 			m = hostMemory
 		}
 		r.mem = append(r.mem, m)
 	}
-	rates := make([]float64, len(w.Costs)) // tasks in a nanosecond on all devices
-	for s := range w.Costs {
-		for d := range w.Devices {
-			dev := &w.Devices[d]
+	rates := make([]float64, len(run.Costs)) // tasks in a nanosecond on all devices
+	for s := range run.Costs {
+		for d := range run.Devices {
+			dev := &run.Devices[d]
 			c := time.Duration(-1)
-			if dev.Accepts && w.Costs[s][dev.Class] >= 0 {
-				c = slowed(w.Costs[s][dev.Class], dev.Slow)
+			if dev.Accepts && run.Costs[s][dev.Class] >= 0 {
+				c = slowed(run.Costs[s][dev.Class], dev.Slow)
 				rates[s] += 1 / float64(max(c, 1))
 			}
 			r.cost = append(r.cost, c)
 		}
 	}
 	total := 0.0
-	for t := range len(w.Flow.Rows) - 1 {
-		if rate := rates[w.Flow.Rows[t].Shape]; rate > 0 {
+	for t := range len(run.Flow.Rows) - 1 {
+		if rate := rates[run.Flow.Rows[t].Shape]; rate > 0 {
 			total += 1 / rate
 		}
 	}
@@ -260,8 +260,8 @@ func (r *rehearsal) survey(w *Work) {
 // longest returns the length of the longest chain with each task on the device that is
 // best for it.
 func (r *rehearsal) longest() time.Duration {
-	f := r.w.Flow
-	best := make([]time.Duration, len(r.w.Costs))
+	f := r.of.Flow
+	best := make([]time.Duration, len(r.of.Costs))
 	for s := range best {
 		best[s] = -1
 		for _, c := range r.cost[s*int(r.devices) : (s+1)*int(r.devices)] {
@@ -284,7 +284,7 @@ func (r *rehearsal) longest() time.Duration {
 
 // prepare works out copies and ranks; false where there are too many kinds of copies.
 func (r *rehearsal) prepare(m *machine.Machine, cost machine.Cost) bool {
-	f := r.w.Flow
+	f := r.of.Flow
 	r.ways = newWays(m, cost)
 	r.size = r.size[:0]
 	for v := range f.Values {
@@ -300,7 +300,7 @@ func (r *rehearsal) prepare(m *machine.Machine, cost machine.Cost) bool {
 
 // initial returns the memory an initial value is in.
 func (r *rehearsal) initial(v int32) int32 {
-	if at := r.w.At[v]; at >= 0 {
+	if at := r.of.At[v]; at >= 0 {
 		return r.mem[at]
 	}
 	return hostMemory

@@ -170,7 +170,7 @@ type scratch struct {
 	onlys   []machine.DeviceID
 	passed  []keyed
 	due     []machine.DeviceID
-	work    sched.Work
+	begins  sched.Run
 }
 
 // defaults fills in the fields that are zero.

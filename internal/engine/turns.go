@@ -22,8 +22,8 @@ func (e *Engine) plan(r *run) {
 	if e.planner == nil || r.g.NumTasks() < 2 || !e.unbound(r) {
 		return
 	}
-	w := &e.work
-	w.Run, w.Now, w.Flow, w.Devices = int32(r.slot), e.now, r.f, e.view.Devices
+	w := &e.begins
+	w.ID, w.Now, w.Flow, w.Devices = int32(r.slot), e.now, r.f, e.view.Devices
 	w.Depth, w.Ahead, w.Workspace = e.o.Depth, e.o.Ahead, 0
 	w.Costs, w.At = w.Costs[:0], w.At[:0]
 	for s := range r.shapes {

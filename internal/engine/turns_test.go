@@ -15,7 +15,7 @@ import (
 // the last.
 type reversed struct {
 	planned, forgotten []int32
-	work               sched.Work
+	work               sched.Run
 	ranks              []time.Duration // of tasks as they are offered
 	succs              int
 }
@@ -33,8 +33,8 @@ func (p *reversed) Place(v *sched.View, out []sched.Placement) []sched.Placement
 	return out
 }
 
-func (p *reversed) Plan(w *sched.Work) (plan sched.Plan) {
-	p.planned, p.work = append(p.planned, w.Run), *w
+func (p *reversed) Plan(w *sched.Run) (plan sched.Plan) {
+	p.planned, p.work = append(p.planned, w.ID), *w
 	n := len(w.Flow.Rows) - 1
 	for t := range n {
 		plan.Turns = append(plan.Turns, int32(n-1-t))
