@@ -368,12 +368,9 @@ func (b *Builder) checkLaunch(t *Task, step int) {
 }
 
 // checkUnlaunched reports a step without a launch in a task that uses a part of some data: it
-// would compute the first item of that part and nothing else. Routines of vendors and
-// kernels without code have no items.
+// would compute the first item of that part and nothing else.
 func (b *Builder) checkUnlaunched(t *Task, step int) {
-	if k := t.Steps[step].Kernel; k == nil || !slices.ContainsFunc(k.Impls, func(i Impl) bool {
-		return i.Entry != "" && i.Dialect != Library && i.Dialect != Abstract
-	}) {
+	if k := t.Steps[step].Kernel; k == nil || !k.counts() {
 		return
 	}
 	for _, u := range t.Uses {

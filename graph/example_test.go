@@ -52,7 +52,7 @@ func ExampleDecode() {
 	_, err := graph.Decode([]byte(`{
   "data": [{"name": "x", "bytes": "8MB", "input": true}],
   "tasks": [
-    {"name": "scale", "kernel": "scale", "uses": [{"data": "x", "access": "readwrite"}]},
+    {"name": "scale", "kernel": "scale", "grid": 1, "uses": [{"data": "x", "access": "readwrite"}]},
     {"name": "sum", "kernel": "sum", "uses": [{"data": "y", "access": "write"}]}
   ]
 }`), nil)

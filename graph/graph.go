@@ -11,6 +11,7 @@ package graph
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -197,6 +198,14 @@ func (i *Impl) Shape(l Launch) Launch {
 type Kernel struct {
 	Name  string
 	Impls []Impl
+}
+
+// counts reports whether the kernel computes the items of a grid. Routines of vendors and
+// kernels without code have none.
+func (k *Kernel) counts() bool {
+	return slices.ContainsFunc(k.Impls, func(i Impl) bool {
+		return i.Entry != "" && i.Dialect != Library && i.Dialect != Abstract
+	})
 }
 
 // Launch is the shape a step is started with; the function Grid makes one. Grid is the number

@@ -41,9 +41,9 @@ type Resolver func(name string) *Kernel
 //	    {"name": "add", "impls": [{"dialect": "go", "entry": "add"}]}
 //	  ],
 //	  "tasks": [
-//	    {"name": "lo", "kernel": "total", "ops": 1e6, "uses": [
+//	    {"name": "lo", "kernel": "total", "grid": 1, "ops": 1e6, "uses": [
 //	      {"data": "x", "bytes": "4MB"}, {"data": "sum", "access": "reduce"}]},
-//	    {"name": "hi", "kernel": "total", "ops": 1e6, "after": ["lo"], "uses": [
+//	    {"name": "hi", "kernel": "total", "grid": 1, "ops": 1e6, "after": ["lo"], "uses": [
 //	      {"data": "x", "offset": "4MB"}, {"data": "sum", "access": "reduce"}]}
 //	  ]
 //	}
@@ -58,7 +58,9 @@ type Resolver func(name string) *Kernel
 // work_bytes, unit, workspace, priority, timeout ("5ms" or "none"), hint, only, retries,
 // gang, and either steps or, for a single step, the step's fields themselves: kernel,
 // grid, block, cluster (a number or up to three), shared_bytes, cooperative, params, args
-// (numbers of uses). What is left out has the zero value of the Go type it stands for.
+// (numbers of uses). A step must state its grid, the number of items, but for kernels that
+// have none: those of dialect abstract or library. What else is left out has the zero value
+// of the Go type it stands for.
 //
 // The params of a step are base64, or a list of {"type": number} or {"type": [numbers]}
 // for the fields of a structure that Pack takes, as [{"int": [64, 48]}, {"float32": 0.5}].
@@ -464,8 +466,11 @@ func (d *decoder) step(n text.Value) Step {
 }
 
 func (d *decoder) checkStep(n text.Value, s Step) {
-	if s.Kernel == nil {
+	switch {
+	case s.Kernel == nil:
 		d.fail(n.Line, "a step needs a kernel")
+	case s.Launch.Grid[0] == 0 && s.Kernel.counts():
+		d.fail(n.Line, "kernel %q has no grid: say how many items it computes, as \"grid\": 1000, or \"grid\": 1 for one", s.Kernel.Name)
 	}
 }
 
@@ -477,7 +482,9 @@ func (d *decoder) stepField(f text.Field, s *Step) bool {
 	case "kernel":
 		s.Kernel = d.named(f)
 	case "grid":
-		s.Launch.Grid = d.dims(f)
+		if s.Launch.Grid = d.dims(f); slices.Contains(s.Launch.Grid[:], 0) {
+			d.fail(f.Line, "the grid has 0 items in a dimension: say how many the kernel computes, 1 at least")
+		}
 	case "block":
 		s.Launch.Block = d.dims(f)
 	case "cluster":

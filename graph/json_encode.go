@@ -268,7 +268,7 @@ func (e *encoder) task(t *Task) jsonTask {
 func (e *encoder) step(s *Step) jsonStep {
 	j := jsonStep{
 		Kernel:      e.kernelName(s.Kernel),
-		Grid:        dims(s.Launch.Grid),
+		Grid:        grid(s),
 		Block:       dims(s.Launch.Block),
 		Cluster:     dims(s.Launch.Cluster),
 		SharedBytes: s.Launch.SharedBytes,
@@ -279,6 +279,19 @@ func (e *encoder) step(s *Step) jsonStep {
 		j.Args = s.Args
 	}
 	return j
+}
+
+// grid is the grid of a step as the decoder takes it: a dimension of 0, which counts as 1, is
+// written as 1. A kernel without items may have none.
+func grid(s *Step) any {
+	g := s.Launch.Grid
+	if g == [3]uint32{} && !s.Kernel.counts() {
+		return nil
+	}
+	for d := range g {
+		g[d] = max(g[d], 1)
+	}
+	return dims(g)
 }
 
 // dims shortens what the decoder lengthens again.

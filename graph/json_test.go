@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,7 @@ const kitchenSink = `{
   "tasks": [
     {"name": "fill", "kernel": "fill", "grid": 64, "block": [32, 8], "cluster": [2, 1, 3], "shared_bytes": "1KiB",
      "cooperative": true, "params": "AQID", "args": [0], "uses": [{"data": "A", "access": "write"}, {"data": "W"}]},
-    {"name": "mix", "steps": [{"kernel": "scale", "grid": 6, "params": "AA=="}, {"kernel": "fill", "grid": [0, 1, 1]}],
+    {"name": "mix", "steps": [{"kernel": "scale", "grid": 6, "params": "AA=="}, {"kernel": "fill", "grid": [1, 1, 1]}],
      "uses": [{"data": "A", "offset": "1kB", "bytes": 24}, {"data": "B", "access": "readwrite", "rank": 1}],
      "after": ["fill", 0], "ops": 1.5e9, "work_bytes": "2MB", "unit": "tf32", "workspace": "1.5GiB",
      "priority": -3, "timeout": "5ms", "hint": "cuda:1", "only": ["cuda", "cpu"], "retries": -1, "gang": 2},
@@ -67,7 +68,7 @@ func TestDecode(t *testing.T) {
 	})
 	b.Add(Task{
 		Name:  "mix",
-		Steps: []Step{{Kernel: scale, Launch: Grid(6), Params: []byte{0}}, {Kernel: fill, Launch: Launch{Grid: [3]uint32{0, 1, 1}}}},
+		Steps: []Step{{Kernel: scale, Launch: Grid(6), Params: []byte{0}}, {Kernel: fill, Launch: Launch{Grid: [3]uint32{1, 1, 1}}}},
 		Uses:  []Use{{Data: a, Offset: 1000, Bytes: 24}, {Data: bb, Access: ReadWrite, Rank: 1}},
 		After: []TaskID{first, first},
 		Work:  Work{Ops: 1.5e9, Bytes: 2e6, Unit: TF32}, Workspace: 3 << 29, Priority: -3, Timeout: 5 * time.Millisecond,
@@ -115,7 +116,7 @@ func TestEncode(t *testing.T) {
   ],
   "tasks": [
     {"name":"fill","kernel":"fill","grid":64,"block":[32,8],"cluster":[2,1,3],"shared_bytes":1024,"cooperative":true,"params":"AQID","args":[0],"uses":[{"data":"A","access":"write"},{"data":"W"}]},
-    {"name":"mix","steps":[{"kernel":"scale","grid":6,"params":"AA=="},{"kernel":"fill","grid":0}],"uses":[{"data":"A","offset":1000,"bytes":24},{"data":"B","access":"readwrite","rank":1}],"after":["fill","fill"],"ops":1500000000,"work_bytes":2000000,"unit":"tf32","workspace":1610612736,"priority":-3,"timeout":"5ms","hint":"cuda:1","only":["cuda","cpu"],"retries":-1,"gang":2},
+    {"name":"mix","steps":[{"kernel":"scale","grid":6,"params":"AA=="},{"kernel":"fill","grid":1}],"uses":[{"data":"A","offset":1000,"bytes":24},{"data":"B","access":"readwrite","rank":1}],"after":["fill","fill"],"ops":1500000000,"work_bytes":2000000,"unit":"tf32","workspace":1610612736,"priority":-3,"timeout":"5ms","hint":"cuda:1","only":["cuda","cpu"],"retries":-1,"gang":2},
     {"kernel":"scale","grid":1,"params":"BwAAAAgAAAAAAAA/AAAAAJx1AIg85Df+////////////////AAAAAA==","uses":[{"data":"C part 0","access":"write"}],"work_bytes":0.5},
     {"name":"combine C","kernel":"add","grid":1,"block":1,"uses":[{"data":"C","access":"readwrite"},{"data":"C part 0"}],"ops":4000000,"work_bytes":24000000}
   ]
@@ -141,7 +142,7 @@ func TestDecodeResolvesKernels(t *testing.T) {
 		return nil
 	}
 	src := `{"kernels": [{"name": "own", "impls": [{"dialect": "go", "entry": "f"}]}],
-	         "tasks": [{"kernel": "gemm"}, {"kernel": "own"}, {"kernel": "gemm"}]}`
+	         "tasks": [{"kernel": "gemm"}, {"kernel": "own", "grid": 1}, {"kernel": "gemm"}]}`
 	g, err := Decode([]byte(src), resolve)
 	if err != nil {
 		t.Fatal(err)
@@ -156,7 +157,7 @@ func TestDecodeResolvesKernels(t *testing.T) {
 	if err == nil || err.Error() != `line 2: unknown kernel "gone": define it under "kernels"` {
 		t.Errorf("got %v", err)
 	}
-	g, err = Decode([]byte(`{"tasks": [{"kernel": "gone"}]}`), nil)
+	g, err = Decode([]byte(`{"tasks": [{"kernel": "gone", "grid": 1}]}`), nil)
 	if err != nil || !reflect.DeepEqual(g.Kernels()[0], goKernel("gone")) {
 		t.Errorf("got %v", err)
 	}
@@ -234,7 +235,7 @@ func TestDecodeMistakes(t *testing.T) {
 		{"dtype and bytes", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 7, \"dtype\": \"u2\"}]}", `data "a": bad size: 7 bytes are no whole number of uint16 elements`},
 		{"weights that come out", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\", \"output\": true}]}", `data "a": bad value: weights are an input and no output`},
 		{"weights without file", "{\"data\": [{\"name\": \"a\", \"bytes\": 1,\n§\"weights\": \"\"}]}", `weights is the name of a file, and it is empty`},
-		{"weights that change", "{\"data\": [{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\"}], \"tasks\": [\n§{\"kernel\": \"k\", \"uses\": [{\"data\": \"a\", \"access\": \"readwrite\"}]}]}",
+		{"weights that change", "{\"data\": [{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\"}], \"tasks\": [\n§{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"a\", \"access\": \"readwrite\"}]}]}",
 			`task 0: bad value: readwrite of data "a", which has weights: they stay as they are`},
 		{"file of no dialect", "{\"kernels\": [{\"name\": \"a\", \"impls\": [\n§{\"file\": \"a.c\"}]}]}",
 			`file "a.c" has no ending that weft knows: .cu is CUDA C, .ptx is PTX, .spv is SPIR-V, .comp is GLSL`},
@@ -260,34 +261,40 @@ func TestDecodeMistakes(t *testing.T) {
 		{"nameless kernel use", wrap("{\"kernel\":\n§\"\"}"), `unknown kernel "": define it under "kernels"`},
 		{"no kernel", wrap("\n§{\"name\": \"t\"}"), `task "t": missing implementation: no steps`},
 		{"launch without kernel", wrap("\n§{\"name\": \"t\", \"grid\": 3}"), `a step needs a kernel`},
-		{"step without kernel", wrap("{\"steps\": [{\"kernel\": \"k\"},\n§{\"grid\": 3}]}"), `a step needs a kernel`},
-		{"steps twice", wrap("\n§{\"kernel\": \"k\", \"steps\": [{\"kernel\": \"k\"}]}"),
+		{"step without kernel", wrap("{\"steps\": [{\"kernel\": \"k\", \"grid\": 1},\n§{\"grid\": 3}]}"), `a step needs a kernel`},
+		{"steps twice", wrap("\n§{\"kernel\": \"k\", \"grid\": 1, \"steps\": [{\"kernel\": \"k\", \"grid\": 1}]}"),
 			`a task has steps, or kernel and launch of its only step, not both`},
-		{"unknown data", wrap("{\"kernel\": \"k\", \"uses\": [{\"data\": \"x\"},\n{\n§\"data\": \"z\"}]}"), `unknown data "z": define it under "data"`},
-		{"use without data", wrap("{\"kernel\": \"k\", \"uses\": [\n§{\"bytes\": 3}]}"), `a use needs data`},
-		{"empty use", wrap("{\"kernel\": \"k\", \"uses\": [{\"data\": \"x\",\n§\"bytes\": 0}]}"),
+		{"unknown data", wrap("{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"x\"},\n{\n§\"data\": \"z\"}]}"), `unknown data "z": define it under "data"`},
+		{"use without data", wrap("{\"kernel\": \"k\", \"grid\": 1, \"uses\": [\n§{\"bytes\": 3}]}"), `a use needs data`},
+		{"empty use", wrap("{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"x\",\n§\"bytes\": 0}]}"),
 			`a use of 0 bytes; leave bytes out for the rest of the data`},
-		{"unknown task", wrap("{\"kernel\": \"k\", \"after\": [\n§\"z\"]}"), `after an unknown task "z"`},
-		{"unknown position", wrap("{\"kernel\": \"k\", \"after\": [\n§1]}"), `after an unknown task 1: there are 1, counting from 0`},
-		{"negative position", wrap("{\"kernel\": \"k\", \"after\": [\n§-1]}"), `after must be from 0 to 2147483647, not -1`},
-		{"after a list", wrap("{\"kernel\": \"k\", \"after\": [\n§[]]}"), `after must be the name or position of a task, not a list`},
-		{"after itself", wrap("{\"name\": \"t\", \"kernel\": \"k\", \"after\": [\n§\"t\"]}"), `after task "t", which is not further up; move it there`},
-		{"after a later task", wrap("{\"kernel\": \"k\", \"after\": [\n§\"t\"]}, {\"name\": \"t\", \"kernel\": \"k\"}"),
+		{"unknown task", wrap("{\"kernel\": \"k\", \"grid\": 1, \"after\": [\n§\"z\"]}"), `after an unknown task "z"`},
+		{"unknown position", wrap("{\"kernel\": \"k\", \"grid\": 1, \"after\": [\n§1]}"), `after an unknown task 1: there are 1, counting from 0`},
+		{"negative position", wrap("{\"kernel\": \"k\", \"grid\": 1, \"after\": [\n§-1]}"), `after must be from 0 to 2147483647, not -1`},
+		{"after a list", wrap("{\"kernel\": \"k\", \"grid\": 1, \"after\": [\n§[]]}"), `after must be the name or position of a task, not a list`},
+		{"after itself", wrap("{\"name\": \"t\", \"kernel\": \"k\", \"grid\": 1, \"after\": [\n§\"t\"]}"), `after task "t", which is not further up; move it there`},
+		{"after a later task", wrap("{\"kernel\": \"k\", \"grid\": 1, \"after\": [\n§\"t\"]}, {\"name\": \"t\", \"kernel\": \"k\", \"grid\": 1}"),
 			`after task "t", which is not further up; move it there`},
-		{"ambiguous task", wrap(`{"name": "t", "kernel": "k"}, {"name": "t", "kernel": "k"}, {"kernel": "k", "after": [` + "\n§\"t\"]}"),
+		{"ambiguous task", wrap(`{"name": "t", "kernel": "k", "grid": 1}, {"name": "t", "kernel": "k", "grid": 1}, {"kernel": "k", "grid": 1, "after": [` + "\n§\"t\"]}"),
 			`after task "t", a name several tasks have; give its position, counting from 0`},
+		{"no grid", wrap("\n§{\"name\": \"t\", \"kernel\": \"k\", \"uses\": [{\"data\": \"x\"}]}"),
+			`kernel "k" has no grid: say how many items it computes, as "grid": 1000, or "grid": 1 for one`},
+		{"step without grid", wrap("{\"steps\": [{\"kernel\": \"k\", \"grid\": 2},\n§{\"kernel\": \"k\", \"block\": 2}]}"),
+			`kernel "k" has no grid: say how many items it computes, as "grid": 1000, or "grid": 1 for one`},
+		{"grid of nothing", wrap("{\"kernel\": \"k\",\n§\"grid\": 0}"), `the grid has 0 items in a dimension: say how many the kernel computes, 1 at least`},
+		{"flat grid", wrap("{\"kernel\": \"k\",\n§\"grid\": [4, 0]}"), `the grid has 0 items in a dimension: say how many the kernel computes, 1 at least`},
 		// What the builder finds.
-		{"past the end", wrap("\n{\"kernel\": \"k\"},\n§{\"name\": \"t\", \"kernel\": \"k\", \"uses\": [\n{\"data\": \"x\", \"bytes\": 9}]}"),
+		{"past the end", wrap("\n{\"kernel\": \"k\", \"grid\": 1},\n§{\"name\": \"t\", \"kernel\": \"k\", \"grid\": 1, \"uses\": [\n{\"data\": \"x\", \"bytes\": 9}]}"),
 			`task "t": bad size: bytes 0 to 9 of data "x", which has 8`},
-		{"overlap", wrap("\n§{\"kernel\": \"k\", \"uses\": [{\"data\": \"x\"}, {\"data\": \"x\", \"access\": \"write\"}]}"),
+		{"overlap", wrap("\n§{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"x\"}, {\"data\": \"x\", \"access\": \"write\"}]}"),
 			`task 0: overlapping uses: read and write of data "x" share bytes; use one read-write`},
-		{"unwritten", wrap("\n{\"kernel\": \"k\"},\n§{\"name\": \"t\",\n\"kernel\": \"k\", \"uses\": [{\"data\": \"y\"}]}, {\"kernel\": \"k\", \"uses\": [{\"data\": \"y\"}]}"),
+		{"unwritten", wrap("\n{\"kernel\": \"k\", \"grid\": 1},\n§{\"name\": \"t\",\n\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"y\"}]}, {\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"y\"}]}"),
 			`task "t": read before anything was written: data "y" is no input and no earlier task writes it`},
 		{"unwritten output", "{\"data\": [\n§{\"name\": \"z\", \"bytes\": 1, \"output\": true}]}",
 			`data "z": read before anything was written: it is an output but nothing writes all of it`},
-		{"unwritten reduction", "{\"tasks\": [{\"kernel\": \"k\", \"uses\": [{\"data\": \"z\", \"access\": \"reduce\"}]}], \"data\": [\n§{\"name\": \"z\", \"bytes\": 1, \"combine\": \"k\"}]}",
+		{"unwritten reduction", "{\"tasks\": [{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"z\", \"access\": \"reduce\"}]}], \"data\": [\n§{\"name\": \"z\", \"bytes\": 1, \"combine\": \"k\"}]}",
 			`task "combine z": read before anything was written: data "z" is no input and no earlier task writes it`},
-		{"name of a part", "{\"tasks\": [{\"kernel\": \"k\", \"uses\": [{\"data\": \"z\", \"access\": \"reduce\"}]}], \"data\": [{\"name\": \"z\", \"bytes\": 1, \"input\": true, \"combine\": \"k\"},\n§{\"name\": \"z part 0\", \"bytes\": 1}]}",
+		{"name of a part", "{\"tasks\": [{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"z\", \"access\": \"reduce\"}]}], \"data\": [{\"name\": \"z\", \"bytes\": 1, \"input\": true, \"combine\": \"k\"},\n§{\"name\": \"z part 0\", \"bytes\": 1}]}",
 			`data "z part 0": name given twice: to data 1 and to a part of a reduction; rename it`},
 	}
 	for _, c := range cases {
@@ -411,8 +418,8 @@ func TestRoundTrip(t *testing.T) {
 				task.Steps = append(task.Steps, Step{Kernel: rapid.SampledFrom([]*Kernel{testKernel, testCombine}).Draw(t, "kernel"),
 					Launch: Launch{Grid: dims(1 << 20), Block: dims(1<<32 - 1), Cluster: dims(1<<32 - 1),
 						SharedBytes: rapid.IntRange(0, 1e6).Draw(t, "shared"), Cooperative: rapid.Bool().Draw(t, "cooperative")}})
-				if l := &task.Steps[len(task.Steps)-1].Launch; *l == (Launch{}) {
-					*l = Grid(1)
+				for d, n := range task.Steps[len(task.Steps)-1].Launch.Grid { // 0 counts as 1, which is written
+					task.Steps[len(task.Steps)-1].Launch.Grid[d] = max(n, 1)
 				}
 				if params := rapid.SliceOf(rapid.Byte()).Draw(t, "params"); len(params) > 0 {
 					task.Steps[len(task.Steps)-1].Params = params
@@ -453,10 +460,10 @@ func TestRoundTripOfNothing(t *testing.T) {
 // line, or that it accepts as a graph that does not survive a round trip.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(kitchenSink))
-	f.Add([]byte(`{"tasks": [{"kernel": "k", "after": []}, {"name": "a", "kernel": "k", "after": [0]}, {"kernel": "k", "after": ["a"]}]}`))
+	f.Add([]byte(`{"tasks": [{"kernel": "k", "grid": 1, "after": []}, {"name": "a", "kernel": "k", "after": [0], "grid": 2}, {"kernel": "k", "grid": [1, 2], "after": ["a"]}]}`))
 	f.Add([]byte(`{"data": [{"name": "s", "bytes": 9, "input": true, "combine": "c"}], "tasks": [
-		{"kernel": "k", "uses": [{"data": "s", "bytes": 4, "access": "reduce"}, {"data": "s", "offset": 4, "access": "reduce"}]},
-		{"kernel": "k", "uses": [{"data": "s", "offset": 2, "bytes": 5, "access": "reduce"}]}]}`))
+		{"kernel": "k", "grid": 4, "uses": [{"data": "s", "bytes": 4, "access": "reduce"}, {"data": "s", "offset": 4, "access": "reduce"}]},
+		{"kernel": "k", "grid": 5, "uses": [{"data": "s", "offset": 2, "bytes": 5, "access": "reduce"}]}]}`))
 	f.Add([]byte("{\"data\": [\n{\"name\": \"\\u00fc\", \"bytes\": \"1.5 kib\"}],\n\"kernels\": null}"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		g, err := Decode(src, nil)
@@ -476,6 +483,31 @@ func TestPerDims(t *testing.T) {
 	for want, d := range map[string][3]uint32{`["all",3,5]`: {All, 3, 5}, `[2,"all",5]`: {2, All, 5}, `[2,3,"all"]`: {2, 3, All}} {
 		if got, err := json.Marshal(perDims(d)); err != nil || string(got) != want {
 			t.Errorf("%v is written %s, %v; want %s", d, got, err, want)
+		}
+	}
+}
+
+// A step without a launch computes one item, and is written so: a file states its grid.
+func TestEncodeNoGrid(t *testing.T) {
+	var b Builder
+	b.Add(Task{Steps: []Step{{Kernel: goKernel("k")}, {Kernel: goKernel("k"), Launch: Launch{Grid: [3]uint32{3, 0, 2}}}}})
+	b.Add(Task{Steps: []Step{{Kernel: &Kernel{Name: "a", Impls: []Impl{{Dialect: Abstract}}}}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := Encode(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := Decode(src, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, src)
+	}
+	want := [][3]uint32{{1, 1, 1}, {3, 1, 2}, {}}
+	for i, s := range append(slices.Clone(back.Task(0).Steps), back.Task(1).Steps...) {
+		if s.Launch.Grid != want[i] {
+			t.Errorf("step %d has the grid %v, want %v", i, s.Launch.Grid, want[i])
 		}
 	}
 }

@@ -359,7 +359,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add(blur, npy(1, dict("'<f4'", "False", "(3, 3)"), make([]byte, 36)))
 	f.Add([]byte(strings.Replace(scaling, "scale.cu", "../scale.cu", 1)), []byte{})
 	f.Add([]byte(strings.Replace(scaling, "[2, 2]", "[4611686018427387904, 4]", 1)), []byte("\x93NUMPY\x03\x00\xff\xff\xff\xff"))
-	f.Add([]byte(`{"data": [{"name": "b", "bytes": 2, "dtype": "b1", "weights": "b.bin"}], "tasks": [{"kernel": "k", "uses": [{"data": "b"}]}]}`), []byte{0, 1})
+	f.Add([]byte(`{"data": [{"name": "b", "bytes": 2, "dtype": "b1", "weights": "b.bin"}], "tasks": [{"kernel": "k", "grid": 1, "uses": [{"data": "b"}]}]}`), []byte{0, 1})
 	f.Fuzz(func(t *testing.T, src, weights []byte) {
 		opened := &guardedFS{t: t, model: src, weights: weights}
 		m, err := Load(opened, "m.json", Limits{Text: 1 << 20, Sources: 1 << 10, Data: 1 << 30})

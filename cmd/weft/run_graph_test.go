@@ -22,9 +22,9 @@ const adding = `{
     {"name": "raw", "bytes": 16, "output": true}
   ],
   "tasks": [
-    {"name": "add", "kernel": "collective.sum.f32", "args": [0, 1, 1], "ops": 4,
+    {"name": "add", "kernel": "collective.sum.f32", "grid": 1, "args": [0, 1, 1], "ops": 4,
      "params": [{"int": [4, 2, 1, 0]}], "uses": [{"data": "x"}, {"data": "y", "access": "readwrite"}]},
-    {"name": "copy", "kernel": "collective.sum.f32",
+    {"name": "copy", "kernel": "collective.sum.f32", "grid": 1,
      "params": [{"int": [4, 1, 1, 0]}], "uses": [{"data": "y"}, {"data": "raw", "access": "write"}]}
   ]
 }`
