@@ -1,30 +1,64 @@
 package live
 
 import (
+	"fmt"
+
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/fold"
+	"github.com/weft-run/weft/internal/signature"
 )
 
 // Funcs are the Go kernels of collective operations, for weft.Options.Funcs.
 func Funcs() map[string]weft.Func {
-	out := map[string]weft.Func{collective.TokenName: weft.WithParams(token)}
-	for _, size := range []int{2, 4, 8} {
-		out[collective.CopyName(int64(size))] = folds(collective.Sum, size, 0)
+	return signature.Funcs(kernels)
+}
+
+var kernels = func() []signature.Kernel {
+	out := []signature.Kernel{signature.Of(signature.Kernel{
+		Name: collective.TokenName, Does: "what a barrier waits for", Args: []signature.Arg{signature.Out("token", graph.U1)},
+	}, func(*weft.Call, collective.Params) (signature.Need, error) { return signature.Need{Items: 1}, nil }, token)}
+	for size, elem := range map[int]graph.Elem{2: graph.U2, 4: graph.U4, 8: graph.U8} {
+		out = append(out, folds(collective.CopyName(int64(size)), fmt.Sprintf("copies of N elements of %d bytes", size), collective.Sum, 0, elem))
 	}
 	for o := range collective.Fold(collective.NumFolds) {
 		for t := range collective.Type(collective.NumTypes) {
-			f := folds(o, int(t.Size()), t)
-			out[collective.PairName(o, t)] = f
-			out[collective.ManyName(o, t)] = f
+			does := fmt.Sprintf("the %s of Ins arrays of N numbers, in all others", o)
+			out = append(out, folds(collective.PairName(o, t), does, o, t, elems[t]), folds(collective.ManyName(o, t), does, o, t, elems[t]))
 		}
 	}
 	return out
+}()
+
+// elems are the element types as graphs name them. Graphs have none for bfloat16, which is
+// as long as float16.
+var elems = [collective.NumTypes]graph.Elem{
+	collective.F32: graph.F4, collective.F64: graph.F8, collective.F16: graph.F2, collective.BF16: graph.F2,
+	collective.I32: graph.I4, collective.I64: graph.I8,
 }
 
 // folds is the kernel that folds arrays, a copy where it is one array.
-func folds(o collective.Fold, size int, t collective.Type) weft.Func {
-	return weft.WithParams(func(c *weft.Call, p collective.Params, lo, hi int) {
+func folds(name, does string, o collective.Fold, t collective.Type, elem graph.Elem) signature.Kernel {
+	size := int(elem.Size())
+	return signature.Of(signature.Kernel{
+		Name: name, Does: does, Per: []uint32{collective.ItemElements},
+		Args: []signature.Arg{{Name: "arrays", Elem: elem, Access: graph.Read, More: true}, {Name: "results", Elem: elem, Access: graph.Write, More: true}},
+	}, func(c *weft.Call, p collective.Params) (n signature.Need, err error) {
+		if err := signature.Positive([]string{"N", "Ins"}, p.N, p.Ins); err != nil {
+			return n, err
+		}
+		if p.Ins >= len(c.Args) {
+			return n, fmt.Errorf("%d arrays to read and at least one to write: given are %d", p.Ins, len(c.Args))
+		}
+		for i, a := range c.Args {
+			if len(a)/size < p.N {
+				return n, fmt.Errorf("%d elements of %s, and argument %d has %d", p.N, elem, i, len(a)/size)
+			}
+		}
+		n.Items = signature.Parts(p.N, collective.ItemElements)
+		return n, nil
+	}, func(c *weft.Call, p collective.Params, lo, hi int) {
 		from, to := lo*collective.ItemElements*size, min(hi*collective.ItemElements, p.N)*size
 		var few [16][]byte // most operations have no more arrays than this
 		arrays := few[:0]

@@ -24,6 +24,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/panel"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -48,6 +49,7 @@ type Kind struct {
 
 	pack, packed *graph.Kernel
 	inner        *panel.Kernel
+	kernels      []signature.Kernel
 }
 
 // Numbers are a product C of A and B, all row-major.
@@ -74,16 +76,32 @@ func New(kd Kind, inner *panel.Kernel, others ...graph.Impl) *Kind {
 	kd.Rows = workload.With(graph.GoKernel(kd.Name+".rows", rowsPer, graph.All), others...)
 	kd.packed = graph.GoKernel(kd.Name+".packed", packedPer, graph.All)
 	kd.pack = graph.GoKernel(kd.Name+".pack", packPer)
+	const f = graph.F4
+	kd.kernels = []signature.Kernel{
+		rows(signature.Kernel{
+			Name: kd.Rows.Name, Does: "the product of M × K and K × N matrices, " + kd.Name, Per: []uint32{rowsPer, graph.All},
+			Args: []signature.Arg{signature.In("a", f), signature.In("b", f), signature.Out("c", f)},
+		}, inner.Rows, rowsPer, panel.Scratch, func(k, n int) int64 { return signature.Product(k, n) }),
+		rows(signature.Kernel{
+			Name: kd.packed.Name, Does: "the same with the second packed by " + kd.pack.Name, Per: []uint32{packedPer, graph.All},
+			Args: []signature.Arg{signature.In("a", f), signature.In("packed b", f), signature.Out("c", f)},
+		}, inner.PackedRows, packedPer, panel.PackedScratch, packedSize),
+		signature.Of(signature.Kernel{
+			Name: kd.pack.Name, Does: "panels of a k × n matrix for " + kd.packed.Name, Per: []uint32{packPer},
+			Args: []signature.Arg{signature.In("b", f), signature.Out("packed b", f)},
+		}, packNeed, pack),
+	}
 	return &kd
+}
+
+// packedSize is how many floats a packed matrix has.
+func packedSize(k, n int) int64 {
+	return signature.Product(k, panel.Columns, int(signature.Parts(n, panel.Columns)))
 }
 
 // Funcs are the Go kernels of this kind of product.
 func (kd *Kind) Funcs() map[string]weft.Func {
-	return map[string]weft.Func{
-		kd.Rows.Name:   kd.rows(kd.inner.Rows, rowsPer, panel.Scratch),
-		kd.packed.Name: kd.rows(kd.inner.PackedRows, packedPer, panel.PackedScratch),
-		kd.pack.Name:   weft.WithParams(pack),
-	}
+	return signature.Funcs(kd.kernels)
 }
 
 // atOnce is how many terms are computed between two looks at whether anybody wants
@@ -93,10 +111,15 @@ const atOnce = 1 << 35
 // scratches is memory for packed blocks.
 var scratches workload.Scratch[float32]
 
-// rows makes a kernel whose arguments are rows of A, B as it is or packed, and
-// rows of C.
-func (kd *Kind) rows(compute func(c, a, b []float32, k, n, lo, hi int, scratch []float32), per, size int) weft.Func {
-	return weft.WithParams(func(c *weft.Call, p graph.MatMul, lo, hi int) {
+// rows makes a kernel whose arguments are rows of A, B as it is or packed, which has as many
+// floats as floatsB says, and rows of C.
+func rows(k signature.Kernel, compute func(c, a, b []float32, k, n, lo, hi int, scratch []float32), per, size int, floatsB func(k, n int) int64) signature.Kernel {
+	need := func(_ *weft.Call, p graph.MatMul) (n signature.Need, err error) {
+		n.Items = signature.Parts(p.M, per)
+		n.Elements[0], n.Elements[1], n.Elements[2] = signature.Product(p.M, p.K), floatsB(p.K, p.N), signature.Product(p.M, p.N)
+		return n, signature.Positive([]string{"M", "K", "N"}, p.M, p.K, p.N)
+	}
+	return signature.Of(k, need, func(c *weft.Call, p graph.MatMul, lo, hi int) {
 		m, k, n := p.M, p.K, p.N
 		a, b, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
 		s := scratches.Get(size)
@@ -112,6 +135,21 @@ func (kd *Kind) rows(compute func(c, a, b []float32, k, n, lo, hi int, scratch [
 type packParams struct {
 	k, n         int // rows and columns of B
 	first, count int // panels
+}
+
+func packNeed(_ *weft.Call, p packParams) (n signature.Need, err error) {
+	if err := signature.Positive([]string{"k", "n", "first", "count"}, p.k, p.n, p.first+1, p.count); err != nil {
+		return n, err
+	}
+	if panels := panel.Count(p.k, p.n); p.first+p.count > panels {
+		return n, fmt.Errorf("panels %d to %d of %d", p.first, p.first+p.count-1, panels)
+	}
+	n.Items = signature.Parts(p.count, packPer)
+	n.Elements[0] = signature.Product(p.k, p.n)
+	if packedSize(p.k, p.n) < math.MaxInt64 { // else the matrix is too large by itself
+		n.Elements[1] = int64(panel.Start(p.k, p.n, p.first+p.count) - panel.Start(p.k, p.n, p.first))
+	}
+	return n, nil
 }
 
 // pack packs panels; its arguments are B and the panels.

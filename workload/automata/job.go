@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -211,9 +212,39 @@ const bandRows = 128
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	f := weft.WithParams(func(c *weft.Call, p params, lo, hi int) { block(c, p, lo, hi, Advance) })
-	return map[string]weft.Func{"automata.block": f, "automata.deep": f, "automata.any": weft.WithParams(anyBlock)}
+	return signature.Funcs(kernels)
 }
+
+var kernels = []signature.Kernel{
+	signature.Of(life("automata.block", "k steps of Life of a block of rows"), blockNeed, lifeBlock),
+	signature.Of(life("automata.deep", "the same, for many steps"), blockNeed, lifeBlock),
+	signature.Of(life("automata.any", "the same by any rule and of any width"), func(c *weft.Call, p anyParams) (signature.Need, error) {
+		if int(signature.Parts(p.cols, 64)) != p.words {
+			return signature.Need{}, fmt.Errorf("%d words of 64 cells have not %d columns", p.words, p.cols)
+		}
+		return blockNeed(c, p.params)
+	}, anyBlock),
+}
+
+// life is the signature of all kernels, but for its parameters.
+func life(name, does string) signature.Kernel {
+	return signature.Kernel{
+		Name: name, Does: does, Per: []uint32{graph.All, bandRows},
+		Args: []signature.Arg{
+			signature.In("k rows above", graph.U8), signature.In("the rows", graph.U8), signature.In("k rows below", graph.U8), signature.Out("the rows after", graph.U8),
+		},
+	}
+}
+
+func blockNeed(_ *weft.Call, p params) (n signature.Need, err error) {
+	halo, block := signature.Product(p.k, p.words), signature.Product(p.rows, p.words)
+	n.Items = signature.Parts(p.rows, bandRows)
+	n.Elements[0], n.Elements[1], n.Elements[2], n.Elements[3] = halo, block, halo, block
+	return n, signature.Positive([]string{"words", "rows", "k"}, p.words, p.rows, p.k)
+}
+
+// lifeBlock is block for Life.
+func lifeBlock(c *weft.Call, p params, lo, hi int) { block(c, p, lo, hi, Advance) }
 
 // params are the parameters of the kernels for Life.
 type params struct {
@@ -241,6 +272,7 @@ var scratches workload.Scratch[uint64]
 func block(c *weft.Call, p params, lo, hi int, advance func(a, b []uint64, words, k int) []uint64) {
 	words, rows, k := p.words, p.rows, p.k
 	above, mid, below := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1]), weft.View[uint64](c.Args[2])
+	mid = mid[:rows*words] // those below follow it
 	out := weft.View[uint64](c.Args[3])
 	lo, hi = lo*bandRows, min(hi*bandRows, rows)
 	// Tiles of one height leave no small rest.

@@ -8,6 +8,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -115,7 +116,55 @@ const bandRows = 16
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"conv.images": weft.WithParams(images), "conv.rows": weft.WithParams(rows)}
+	return signature.Funcs(kernels)
+}
+
+var kernels = []signature.Kernel{
+	signature.Of(signature.Kernel{
+		Name: "conv.images", Does: "images convolved with filters, in NCHW order", Args: arguments, Per: []uint32{bandRows, graph.All},
+	}, imagesNeed, images),
+	signature.Of(signature.Kernel{
+		Name: "conv.rows", Does: "some rows of the result, in the order of rows", Args: arguments, Per: []uint32{bandRows, graph.All},
+	}, rowsNeed, rows),
+}
+
+var arguments = []signature.Arg{signature.In("images", graph.F4), signature.In("filters", graph.F4), signature.Out("results", graph.F4)}
+
+// Bounds of scratch memory: what any layer may have, and for larger ones how many floats for
+// each of the arguments. It grows with padding, which no argument has.
+const (
+	someScratch = 1 << 20
+	perFloat    = 32
+)
+
+// need is what a call for a number of rows of all images takes.
+func (s Shape) need(c *weft.Call, rows int) (n signature.Need, err error) {
+	if err := s.Validate(); err != nil {
+		return n, err
+	}
+	_, q := s.Out()
+	n.Items = signature.Product(s.N, int(signature.Parts(rows, bandRows)))
+	n.Elements[1] = signature.Product(s.K, s.C, s.R, s.S)
+	n.Elements[2] = signature.Product(s.N, s.K, rows, q)
+	given := 0
+	for _, a := range c.Args[:len(arguments)] {
+		given += len(a) / 4
+	}
+	if floats := newPlan(s).scratch(); floats > someScratch+perFloat*given {
+		return n, fmt.Errorf("conv %v: it needs %d floats beside %d of images, filters and results: pad less: %w", s, floats, given, ErrShape)
+	}
+	return n, nil
+}
+
+func imagesNeed(c *weft.Call, p graph.Conv2D) (signature.Need, error) {
+	s := Shape(p)
+	rows := 0
+	if s.Stride > 0 {
+		rows, _ = s.Out()
+	}
+	n, err := s.need(c, rows)
+	n.Elements[0] = signature.Product(s.N, s.C, s.H, s.W)
+	return n, err
 }
 
 // scratches is memory for slabs and filters.

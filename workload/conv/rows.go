@@ -6,6 +6,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -32,12 +33,30 @@ type moreRowsParams struct {
 	part
 }
 
+func rowsNeed(c *weft.Call, p rowsParams) (signature.Need, error) {
+	s := Shape(p.Conv2D)
+	n, err := s.need(c, p.rows)
+	if err != nil {
+		return n, err
+	}
+	if out, _ := s.Out(); p.rows < 1 || p.first+p.rows > out {
+		return n, fmt.Errorf("rows %d to %d of a result of %d: %w", p.first, p.first+p.rows-1, out, ErrShape)
+	}
+	top := max(p.first*s.Stride-s.Pad, 0)                  // first row of the images that is read
+	end := min((p.first+p.rows-1)*s.Stride-s.Pad+s.R, s.H) // behind the last
+	if end > top && p.topRow > top {
+		return n, fmt.Errorf("the images begin at row %d, and row %d is read: %w", p.topRow, top, ErrShape)
+	}
+	n.Elements[0] = signature.Product(max(end-p.topRow, 0), s.N, s.C, s.W)
+	return n, nil
+}
+
 // rows computes bands lo to hi of some rows, counted through all images.
 func rows(c *weft.Call, p rowsParams, lo, hi int) {
 	l := newPlan(Shape(p.Conv2D))
 	first, n, top := p.first, p.rows, p.topRow
 	l.from, l.to = byRow(l.N, l.C, l.W, top), byRow(l.N, l.K, l.q, first)
-	l.end = top + len(c.Args[0])/(4*l.from.row)
+	l.end = min(top+len(c.Args[0])/(4*l.from.row), l.H)
 	all := l.All()
 	all.P0, all.P1 = first, first+n
 	bands(c, l, all, lo, hi)

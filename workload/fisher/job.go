@@ -17,6 +17,7 @@ package fisher
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -141,8 +143,36 @@ var (
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
 	out := live.Funcs()
-	out["fisher.weights"], out["fisher.sums"] = weft.WithParams(weights), weft.WithParams(sums)
+	maps.Copy(out, signature.Funcs(kernels))
 	return out
+}
+
+var kernels = []signature.Kernel{
+	signature.Of(signature.Kernel{
+		Name: "fisher.weights", Does: "weights of points by a logistic model", Per: []uint32{pointsPerItem},
+		Args: []signature.Arg{signature.In("points", graph.F4), signature.In("model", graph.F4), signature.Out("weights", graph.F8)},
+	}, func(_ *weft.Call, p weightParams) (n signature.Need, err error) {
+		n.Items = signature.Parts(p.points, pointsPerItem)
+		n.Elements[0], n.Elements[1], n.Elements[2] = signature.Product(p.points, p.features), int64(p.features), int64(p.points)
+		return n, signature.Positive([]string{"points", "features", "all"}, p.points, p.features, p.all)
+	}, weights),
+	signature.Of(signature.Kernel{
+		Name: "fisher.sums", Does: "rows of the Fisher information, as many as the result has", Per: []uint32{rowsPerItem, graph.All},
+		Args: []signature.Arg{signature.In("points", graph.F4), signature.In("weights", graph.F8), signature.Out("rows", graph.F8)},
+	}, sumsNeed, sums),
+}
+
+func sumsNeed(c *weft.Call, p sumParams) (n signature.Need, err error) {
+	if err := signature.Positive([]string{"points", "features"}, p.points, p.features); err != nil {
+		return n, err
+	}
+	rows := len(c.Args[2]) / 8 / p.features
+	if rows < 1 || p.first+rows > p.features {
+		return n, fmt.Errorf("the result has room for %d rows of %d numbers, from row %d on, and there are %d rows", rows, p.features, p.first, p.features)
+	}
+	n.Items = signature.Parts(rows, rowsPerItem)
+	n.Elements[0], n.Elements[1] = signature.Product(p.points, p.features), int64(p.points)
+	return n, nil
 }
 
 // weightParams are the parameters of WeightsKernel.

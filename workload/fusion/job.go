@@ -8,6 +8,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/pipeline"
 	"github.com/weft-run/weft/sched"
@@ -113,7 +114,22 @@ func stageKernel(name string) *graph.Kernel {
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"fusion.t": over(stageT), "fusion.d": over(stageD), "fusion.c": over(stageC), "fusion.bind": weft.WithParams(bind)}
+	return signature.Funcs(kernels)
+}
+
+var kernels = []signature.Kernel{
+	over("t", "tropical", stageT), over("d", "dual", stageD), over("c", "Clifford", stageC),
+	signature.Of(signature.Kernel{
+		Name: "fusion.bind", Does: fmt.Sprintf("n pairs of records of %d floats bound into one each", Floats), Per: []uint32{perItem},
+		Args: []signature.Arg{signature.In("records", graph.F4), signature.In("others", graph.F4), signature.Out("bound records", graph.F4)},
+	}, func(_ *weft.Call, p params) (signature.Need, error) { return recordsNeed(p, p.n*Floats) }, bind),
+}
+
+// recordsNeed is what n records take beside an argument of a number of floats.
+func recordsNeed(p params, others int) (n signature.Need, err error) {
+	n.Items = signature.Parts(p.n, perItem)
+	n.Elements[0], n.Elements[1], n.Elements[2] = signature.Product(p.n, Floats), int64(others), signature.Product(p.n, Floats)
+	return n, signature.Positive([]string{"n"}, p.n)
 }
 
 // params are the parameters of all kernels.
@@ -131,8 +147,11 @@ func bind(c *weft.Call, p params, lo, hi int) {
 }
 
 // over applies a stage to the records of items.
-func over(stage func(out, in, weights []float32)) weft.Func {
-	return weft.WithParams(func(c *weft.Call, p params, lo, hi int) {
+func over(name, algebra string, stage func(out, in, weights []float32)) signature.Kernel {
+	return signature.Of(signature.Kernel{
+		Name: "fusion." + name, Does: fmt.Sprintf("the %s stage of n records of %d floats", algebra, Floats), Per: []uint32{perItem},
+		Args: []signature.Arg{signature.In("records", graph.F4), signature.In("weights", graph.F4), signature.Out("records after", graph.F4)},
+	}, func(_ *weft.Call, p params) (signature.Need, error) { return recordsNeed(p, weightFloats) }, func(c *weft.Call, p params, lo, hi int) {
 		in, weights, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])
 		end := min(hi*perItem, p.n)
 		for r := lo * perItem; r < end; r++ {

@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -144,8 +145,10 @@ var partsKernel = graph.GoKernel("landscape.parts", 1, graph.All)
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{Kernel.Name: pieces(1), partsKernel.Name: pieces(hostedParts)}
+	return signature.Funcs(kernels)
 }
+
+var kernels = []signature.Kernel{pieces(Kernel.Name, 1), pieces(partsKernel.Name, hostedParts)}
 
 // params are the parameters of all kernels.
 type params struct {
@@ -157,11 +160,29 @@ type params struct {
 
 // pieces returns a kernel for tasks that are made of pieces of rows, parts to a row. An
 // item is what a task has of one row.
-func pieces(parts int) weft.Func {
-	return weft.WithParams(func(c *weft.Call, p params, lo, hi int) {
+func pieces(name string, parts int) signature.Kernel {
+	does := "energies of a chain turned about its bonds"
+	if parts > 1 {
+		does += fmt.Sprintf(", in pieces of 1/%d of a row", parts)
+	}
+	angles := Angles / parts
+	return signature.Of(signature.Kernel{
+		Name: name, Does: does, Per: []uint32{1, graph.All},
+		Args: []signature.Arg{signature.In("beads", graph.F8), signature.In("turns", graph.F8), signature.Out("energies", graph.F8)},
+	}, func(_ *weft.Call, p params) (n signature.Need, err error) {
+		if err := signature.Positive([]string{"beads less 2", "rows"}, RowCount(p.beads), p.rows); err != nil {
+			return n, err
+		}
+		if all := RowCount(p.beads) * parts; p.first+p.rows > all {
+			return n, fmt.Errorf("rows %d to %d of %d", p.first, p.first+p.rows-1, all)
+		}
+		n.Items = int64((p.first+p.rows-1)/parts - p.first/parts + 1)
+		n.Elements[0], n.Elements[1], n.Elements[2] = signature.Product(p.beads, 3), 2*Angles, signature.Product(p.rows, angles)
+		return n, nil
+	}, func(c *weft.Call, p params, lo, hi int) {
 		first, count := p.first, p.rows
 		native, turns, out := weft.View[float64](c.Args[0]), weft.View[float64](c.Args[1]), weft.View[float64](c.Args[2])
-		angles := Angles / parts
+		native = native[:3*p.beads]
 		for i := first/parts + lo; i < first/parts+hi && !c.Stopped(); i++ {
 			from, to := max(i*parts, first), min((i+1)*parts, first+count)
 			rowPart(out[(from-first)*angles:(to-first)*angles], native, turns, p.energy, i, (from-i*parts)*angles)

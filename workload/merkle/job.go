@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -138,7 +139,37 @@ var (
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{"merkle.chunks": weft.WithParams(chunks), "merkle.root": weft.WithParams(root)}
+	return signature.Funcs(kernels)
+}
+
+var kernels = []signature.Kernel{
+	signature.Of(signature.Kernel{
+		Name: "merkle.chunks", Does: fmt.Sprintf("the node above each chunk of 2^height leaves of %d bytes", Size),
+		Args: []signature.Arg{signature.In("leaves", graph.U1), signature.Out("nodes", graph.U1)},
+	}, func(_ *weft.Call, p chunkParams) (n signature.Need, err error) {
+		if p.height > maxHeight {
+			return n, fmt.Errorf("height %d: %d is the most", p.height, maxHeight)
+		}
+		n.Items = signature.Parts(p.n, 1<<p.height)
+		n.Elements[0], n.Elements[1] = signature.Product(p.n, Size), signature.Product(int(n.Items), Size)
+		return n, treeNeed(p.mode, p.n)
+	}, chunks),
+	signature.Of(signature.Kernel{
+		Name: "merkle.root", Does: "the root above n nodes",
+		Args: []signature.Arg{signature.In("nodes", graph.U1), signature.Out("root", graph.U1), signature.Work("half of the nodes", graph.U1)},
+	}, func(_ *weft.Call, p rootParams) (n signature.Need, err error) {
+		n.Items = 1
+		n.Elements[0], n.Elements[1], n.Elements[2] = signature.Product(p.n, Size), Size, signature.Product((p.n+1)/2, Size)
+		return n, treeNeed(p.mode, p.n)
+	}, root),
+}
+
+// treeNeed errs for a tree that there is none of.
+func treeNeed(mode, n int) error {
+	if Mode(mode) != Dup && Mode(mode) != RFC6962 {
+		return fmt.Errorf("mode %d: it must be %d, %s, or %d, %s", mode, int(Dup), Dup, int(RFC6962), RFC6962)
+	}
+	return signature.Positive([]string{"n"}, n)
 }
 
 // chunkParams are the parameters of ChunkKernel.
@@ -159,7 +190,7 @@ var scratches workload.Scratch[byte]
 // chunks reduces the chunks lo to hi-1, an item each.
 func chunks(c *weft.Call, p chunkParams, lo, hi int) {
 	mode, h := Mode(p.mode), p.height
-	leaves, nodes := c.Args[0], c.Args[1]
+	leaves, nodes := c.Args[0][:p.n*Size], c.Args[1]
 	s := scratches.Get(Size << h)
 	defer scratches.Put(s)
 	for i := lo; i < hi && !c.Stopped(); i++ {

@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
 )
@@ -107,15 +108,17 @@ func New(c Config) (*Job, error) {
 
 // Funcs are the Go kernels of this workload.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{
-		"reduce.sum":          foldBlocks(SumBlocks[float32]),
-		"reduce.max":          foldBlocks(MaxBlocks[float32]),
-		"reduce.min":          foldBlocks(MinBlocks[float32]),
-		"reduce.fold.sum":     foldPartials(func(partial []float32, _ int) float32 { return Sum(partial) }),
-		"reduce.fold.average": foldPartials(Average[float32]),
-		"reduce.fold.max":     foldPartials(func(partial []float32, _ int) float32 { return Max(partial) }),
-		"reduce.fold.min":     foldPartials(func(partial []float32, _ int) float32 { return Min(partial) }),
-	}
+	return signature.Funcs(kernels)
+}
+
+var kernels = []signature.Kernel{
+	foldBlocks("sum", SumBlocks[float32]),
+	foldBlocks("max", MaxBlocks[float32]),
+	foldBlocks("min", MinBlocks[float32]),
+	foldPartials("sum", func(partial []float32, _ int) float32 { return Sum(partial) }),
+	foldPartials("average", Average[float32]),
+	foldPartials("max", func(partial []float32, _ int) float32 { return Max(partial) }),
+	foldPartials("min", func(partial []float32, _ int) float32 { return Min(partial) }),
 }
 
 // itemBlocks is how many blocks one item of the Go kernels is: half a mebibyte,
@@ -134,19 +137,34 @@ type foldParams struct {
 
 // foldBlocks makes a kernel whose arguments are elements and the partial results of
 // their blocks.
-func foldBlocks(kernel func(dst, src []float32, lo, hi int)) weft.Func {
-	return weft.WithParams(func(c *weft.Call, _ blockParams, lo, hi int) {
-		src, dst := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
-		kernel(dst, src, lo*itemBlocks, min(hi*itemBlocks, len(dst)))
+func foldBlocks(op string, kernel func(dst, src []float32, lo, hi int)) signature.Kernel {
+	return signature.Of(signature.Kernel{
+		Name: "reduce." + op, Does: fmt.Sprintf("the %s of each block of %d elements", op, Block), Per: []uint32{itemBlocks},
+		Args: []signature.Arg{signature.In("elements", graph.F4), signature.Out("partial results", graph.F4)},
+	}, func(_ *weft.Call, p blockParams) (n signature.Need, err error) {
+		blocks := signature.Parts(p.n, Block)
+		n.Items = signature.Parts(int(blocks), itemBlocks)
+		n.Elements[0], n.Elements[1] = int64(p.n), blocks
+		return n, signature.Positive([]string{"n"}, p.n)
+	}, func(c *weft.Call, p blockParams, lo, hi int) {
+		src, dst := weft.View[float32](c.Args[0])[:p.n], weft.View[float32](c.Args[1])
+		kernel(dst, src, lo*itemBlocks, min(hi*itemBlocks, Blocks(p.n)))
 	})
 }
 
 // foldPartials makes a kernel of one item. It folds a copy: folding overwrites,
 // and a task that is run again must find its input whole.
-func foldPartials(kernel func(partial []float32, n int) float32) weft.Func {
-	return weft.WithParams(func(c *weft.Call, p foldParams, _, _ int) {
-		work := weft.View[float32](c.Args[2])
-		work = work[:copy(work, weft.View[float32](c.Args[0]))]
+func foldPartials(op string, kernel func(partial []float32, n int) float32) signature.Kernel {
+	return signature.Of(signature.Kernel{
+		Name: "reduce.fold." + op, Does: fmt.Sprintf("the %s of n elements, from count partial results", op),
+		Args: []signature.Arg{signature.In("partial results", graph.F4), signature.Out("result", graph.F4), signature.Work("a copy of them", graph.F4)},
+	}, func(_ *weft.Call, p foldParams) (n signature.Need, err error) {
+		n.Items = 1
+		n.Elements[0], n.Elements[1], n.Elements[2] = int64(p.count), 1, int64(p.count)
+		return n, signature.Positive([]string{"count", "n"}, p.count, p.n)
+	}, func(c *weft.Call, p foldParams, _, _ int) {
+		work := weft.View[float32](c.Args[2])[:p.count]
+		copy(work, weft.View[float32](c.Args[0]))
 		weft.View[float32](c.Args[1])[0] = kernel(work, p.n)
 	})
 }

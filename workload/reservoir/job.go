@@ -1,13 +1,16 @@
 package reservoir
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -184,9 +187,39 @@ const perItem = tile
 // Funcs are the Go kernels of this workload, with those of collectives and streams.
 func Funcs() map[string]weft.Func {
 	out := live.Funcs()
-	out["reservoir.step"], out["reservoir.rows"] = weft.WithParams(step), weft.WithParams(rows)
-	out["reservoir.spread"], out["reservoir.carry"] = weft.WithParams(spread), weft.WithParams(carry)
+	maps.Copy(out, signature.Funcs(kernels))
 	return out
+}
+
+var kernels = []signature.Kernel{
+	signature.Of(updates("reservoir.step", "a step of all neurons of some patterns",
+		signature.In("states before the first step", graph.F4), signature.Out("states after the last", graph.F4),
+		signature.Out("their means", graph.F4), signature.Work("states between", graph.F4)), stepNeed, step),
+	signature.Of(updates("reservoir.rows", "a step of some neurons of all patterns",
+		signature.In("states of all neurons", graph.F4), signature.Out("states after the step", graph.F4), signature.InOut("their means", graph.F4)), rowsNeed, rows),
+	signature.Of(signature.Kernel{
+		Name: "reservoir.spread", Does: "a state for each of some patterns", Per: []uint32{perItem},
+		Args: []signature.Arg{signature.In("state", graph.F4), signature.Out("states of patterns", graph.F4)},
+	}, func(_ *weft.Call, p carryParams) (signature.Need, error) { return p.need(0, 1) }, spread),
+	signature.Of(signature.Kernel{
+		Name: "reservoir.carry", Does: "the mean of the states of patterns", Per: []uint32{perItem},
+		Args: []signature.Arg{signature.In("states of patterns", graph.F4), signature.Out("state", graph.F4)},
+	}, func(_ *weft.Call, p carryParams) (signature.Need, error) { return p.need(1, 0) }, carry),
+}
+
+// updates is the signature of a kernel that takes weights, inputs and states.
+func updates(name, does string, states ...signature.Arg) signature.Kernel {
+	k := signature.Kernel{Name: name, Does: does, Per: []uint32{perItem, perItem}}
+	for i, what := range weightNames {
+		elem := graph.F4
+		if i < 6 && i%3 < 2 {
+			elem = graph.I4
+		}
+		k.Args = append(k.Args, signature.In(what, elem))
+	}
+	k.Args = append(k.Args, signature.In("inputs", graph.F4))
+	k.Args = append(k.Args, states...)
+	return k
 }
 
 // call is the parameters of both kernels.
@@ -211,13 +244,72 @@ func (c call) weights(args [][]byte) *Weights {
 	}
 }
 
+// need is what both kernels take beside states. Which entries a matrix has is looked at by
+// update, for the neurons it is about.
+func (c call) need() (n signature.Need, err error) {
+	err = signature.Positive([]string{"size", "inputs", "neurons", "batch", "block", "steps"}, c.size, c.inputs, c.neurons, c.batch, c.block, c.steps)
+	switch {
+	case err != nil:
+		return n, err
+	case c.first+c.neurons > c.size:
+		return n, fmt.Errorf("neurons %d to %d of %d", c.first, c.first+c.neurons-1, c.size)
+	case c.step >= c.steps:
+		return n, fmt.Errorf("step %d of %d, counting from 0", c.step, c.steps)
+	}
+	n.Items = signature.Product(int(signature.Parts(c.neurons, perItem)), int(signature.Parts(c.batch, perItem)))
+	n.Elements[0], n.Elements[3] = int64(c.neurons+1), int64(c.neurons+1)
+	n.Elements[6] = int64(c.neurons)
+	n.Elements[7] = signature.Product(c.batch, c.inputs, c.steps)
+	return n, nil
+}
+
+func stepNeed(_ *weft.Call, c call) (n signature.Need, err error) {
+	if c.first != 0 || c.neurons != c.size {
+		return n, fmt.Errorf("neurons %d to %d of %d: a step has all", c.first, c.first+c.neurons-1, c.size)
+	}
+	n, err = c.need()
+	for i := 8; i < 12; i++ {
+		n.Elements[i] = signature.Product(c.batch, c.size)
+	}
+	return n, err
+}
+
+func rowsNeed(_ *weft.Call, c call) (n signature.Need, err error) {
+	n, err = c.need()
+	n.Elements[8] = signature.Product(c.batch, c.size)
+	n.Elements[9], n.Elements[10] = signature.Product(c.batch, c.neurons), signature.Product(c.batch, c.neurons)
+	return n, err
+}
+
+// check errs unless rows lo to hi of a matrix have columns below a number and lie in order:
+// the assembly looks at nothing.
+func (m *Matrix) check(lo, hi, columns int) error {
+	for row := lo; row < hi; row++ {
+		from, to := int(m.Start[row])-int(m.Start[0]), int(m.Start[row+1])-int(m.Start[0])
+		if from < 0 || to < from || to > min(len(m.Column), len(m.Value)) {
+			return fmt.Errorf("row %d of a matrix has the entries %d to %d of %d", row, from, to, len(m.Column))
+		}
+		over := uint32(0) // has its highest bit set once a column is out of range
+		for _, c := range m.Column[from:to] {
+			over |= uint32(c) | uint32(columns-1-int(c))
+		}
+		if over>>31 != 0 {
+			return fmt.Errorf("row %d of a matrix has an entry outside of its %d columns", row, columns)
+		}
+	}
+	return nil
+}
+
 // update takes the neurons and patterns of items lo to hi through a step. u, x
 // and mean have all patterns there are; next and mean the neurons there are.
-func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) {
+func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) error {
 	across := (c.neurons + perItem - 1) / perItem
 	for item := lo; item < hi; item++ {
 		from := item % across * perItem
 		neurons := Span{c.first + from, c.first + min(from+perItem, c.neurons)}
+		if err := errors.Join(w.Recurrent.check(from, neurons.Hi-c.first, c.size), w.Input.check(from, neurons.Hi-c.first, c.inputs)); err != nil {
+			return err
+		}
 		end := min((item/across+1)*perItem, c.batch)
 		for b := item / across * perItem; b < end; {
 			first := b / c.block * c.block // of the block
@@ -238,6 +330,7 @@ func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) {
 			b = first + patterns.Hi
 		}
 	}
+	return nil
 }
 
 // states returns from which states to which a step goes. They take turns in two
@@ -256,12 +349,16 @@ func (c call) states(start, end, between []float32) (x, next []float32) {
 func step(c *weft.Call, k call, lo, hi int) {
 	u, mean := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[10])
 	x, next := k.states(weft.View[float32](c.Args[8]), weft.View[float32](c.Args[9]), weft.View[float32](c.Args[11]))
-	k.update(k.weights(c.Args), next, x, u, mean, lo, hi)
+	if err := k.update(k.weights(c.Args), next, x, u, mean, lo, hi); err != nil {
+		c.Fail(err)
+	}
 }
 
 func rows(c *weft.Call, k call, lo, hi int) {
 	u, x := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[8])
-	k.update(k.weights(c.Args), weft.View[float32](c.Args[9]), x, u, weft.View[float32](c.Args[10]), lo, hi)
+	if err := k.update(k.weights(c.Args), weft.View[float32](c.Args[9]), x, u, weft.View[float32](c.Args[10]), lo, hi); err != nil {
+		c.Fail(err)
+	}
 }
 
 // Name says what runs.

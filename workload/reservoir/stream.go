@@ -7,6 +7,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/replica"
 	"github.com/weft-run/weft/workload"
 )
@@ -74,11 +75,18 @@ type carryParams struct {
 	size, patterns int
 }
 
+// need is what a state, in one argument, and those of the patterns, in another, take.
+func (p carryParams) need(state, patterns int) (n signature.Need, err error) {
+	n.Items = signature.Parts(p.size, perItem)
+	n.Elements[state], n.Elements[patterns] = int64(p.size), signature.Product(p.size, p.patterns)
+	return n, signature.Positive([]string{"size", "patterns"}, p.size, p.patterns)
+}
+
 // spread gives every pattern the replica's state.
 func spread(c *weft.Call, p carryParams, lo, hi int) {
 	x, start := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
 	n := p.patterns
-	for i := lo * perItem; i < min(hi*perItem, len(x)); i++ {
+	for i := lo * perItem; i < min(hi*perItem, p.size); i++ {
 		row := start[i*n : (i+1)*n]
 		for l := range row {
 			row[l] = x[i]
@@ -90,7 +98,7 @@ func spread(c *weft.Call, p carryParams, lo, hi int) {
 func carry(c *weft.Call, p carryParams, lo, hi int) {
 	end, x := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1])
 	n := p.patterns
-	for i := lo * perItem; i < min(hi*perItem, len(x)); i++ {
+	for i := lo * perItem; i < min(hi*perItem, p.size); i++ {
 		sum := float32(0)
 		for _, v := range end[i*n : (i+1)*n] {
 			sum += v

@@ -3,6 +3,7 @@ package tropical
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
@@ -212,8 +214,51 @@ var (
 // TrainFuncs are the Go kernels of training.
 func TrainFuncs() map[string]weft.Func {
 	out := live.Funcs()
-	out["tropical.paths"], out["tropical.gradient"], out["tropical.update"] = weft.WithParams(findPaths), weft.WithParams(gradient), weft.WithParams(update)
+	maps.Copy(out, signature.Funcs(trainKernels))
 	return out
+}
+
+var trainKernels = []signature.Kernel{
+	signature.Of(signature.Kernel{
+		Name: "tropical.paths", Does: "samples through a network of maxima of sums", Per: []uint32{samplesPerItem, graph.All},
+		Args: []signature.Arg{
+			signature.In("parameters", graph.F4), signature.In("samples", graph.F4), signature.In("targets", graph.F4),
+			signature.Out("where hidden units come from", graph.I4), signature.Out("where outputs come from", graph.I4), signature.Out("errors", graph.F4),
+		},
+	}, func(_ *weft.Call, p netParams) (n signature.Need, err error) {
+		n.Items = signature.Parts(p.samples, samplesPerItem)
+		outputs := signature.Product(p.samples, p.outputs)
+		n.Elements = [12]int64{int64(p.params()), signature.Product(p.samples, p.inputs), outputs, signature.Product(p.samples, p.hidden), outputs, outputs}
+		return n, p.check()
+	}, findPaths),
+	signature.Of(signature.Kernel{
+		Name: "tropical.gradient", Does: "the gradient of what tropical.paths found", Per: []uint32{rowsPerItem},
+		Args: []signature.Arg{
+			signature.In("where hidden units come from", graph.I4), signature.In("where outputs come from", graph.I4), signature.In("errors", graph.F4),
+			signature.Out("gradient", graph.F4),
+		},
+	}, func(_ *weft.Call, p netParams) (n signature.Need, err error) {
+		n.Items = signature.Parts(p.rows(), rowsPerItem)
+		outputs := signature.Product(p.samples, p.outputs)
+		n.Elements = [12]int64{signature.Product(p.samples, p.hidden), outputs, outputs, int64(p.params())}
+		return n, p.check()
+	}, gradient),
+	signature.Of(signature.Kernel{
+		Name: "tropical.update", Does: "n parameters less length times the gradient", Per: []uint32{paramsPerItem},
+		Args: []signature.Arg{signature.InOut("parameters", graph.F4), signature.In("gradient", graph.F4)},
+	}, func(_ *weft.Call, p updateParams) (n signature.Need, err error) {
+		n.Items = signature.Parts(p.n, paramsPerItem)
+		n.Elements[0], n.Elements[1] = int64(p.n), int64(p.n)
+		return n, signature.Positive([]string{"n"}, p.n)
+	}, update),
+}
+
+// check errs for sizes that no network has.
+func (p netParams) check() error {
+	if max(p.inputs, p.hidden, p.outputs) > maxUnits {
+		return fmt.Errorf("%d inputs, %d hidden units, %d outputs: %d are the most", p.inputs, p.hidden, p.outputs, maxUnits)
+	}
+	return signature.Positive([]string{"inputs", "hidden", "outputs", "samples"}, p.inputs, p.hidden, p.outputs, p.samples)
 }
 
 // netParams are the parameters of PathsKernel and GradientKernel.
@@ -255,7 +300,12 @@ func gradient(c *weft.Call, s netParams, lo, hi int) {
 			sum := row(g, s.outputRow(o), s.hidden)
 			clear(sum)
 			for b := range s.samples {
-				sum[outputFrom[b*s.outputs+o]] += errs[b*s.outputs+o]
+				from := outputFrom[b*s.outputs+o]
+				if uint32(from) >= uint32(len(sum)) {
+					c.Fail(fmt.Errorf("output %d of sample %d comes from unit %d of %d", o, b, from, s.hidden))
+					return
+				}
+				sum[from] += errs[b*s.outputs+o]
 			}
 			continue
 		}
@@ -264,7 +314,12 @@ func gradient(c *weft.Call, s netParams, lo, hi int) {
 		for b := range s.samples {
 			for o, from := range outputFrom[b*s.outputs : (b+1)*s.outputs] {
 				if int(from) == r {
-					sum[hiddenFrom[b*s.hidden+r]] += errs[b*s.outputs+o]
+					from := hiddenFrom[b*s.hidden+r]
+					if uint32(from) >= uint32(len(sum)) {
+						c.Fail(fmt.Errorf("hidden unit %d of sample %d comes from input %d of %d", r, b, from, s.inputs))
+						return
+					}
+					sum[from] += errs[b*s.outputs+o]
 				}
 			}
 		}
