@@ -124,7 +124,7 @@ var house = []room{
 		why: "how a command shows figures does not depend on who computed them"},
 	{pkg: "internal/host", imports: []string{"internal/terminal"},
 		why: "limits of the machine hold for any work"},
-	{pkg: "internal/catalog", imports: []string{".", "collective/live", "replica", "workload", "workload/*", "internal/product", "internal/host", "internal/terminal"}, modules: []string{"github.com/spf13/pflag"},
+	{pkg: "internal/catalog", imports: []string{".", "collective/live", "replica", "workload", "workload/*", "internal/product", "internal/host", "internal/signature", "internal/terminal"}, modules: []string{"github.com/spf13/pflag"},
 		why: "the list of workloads names them, as internal/backend/all names backends, without running any"},
 	{pkg: "internal/bench", imports: []string{".", "graph", "machine", "sched", "trace", "driver", "pipeline", "replica", "collective", "collective/live", "internal/backend/all", "internal/backend/fake", "workload", "workload/automata", "workload/reservoir", "internal/arena", "internal/catalog", "internal/host", "internal/probe", "internal/safefile", "internal/terminal", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "benchmarks measure weft from outside or a device alone, so they must not reach into the engine"},

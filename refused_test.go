@@ -100,8 +100,8 @@ func TestResidentBoundTwice(t *testing.T) {
 func TestUnknownFunction(t *testing.T) {
 	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs})
 	for _, c := range []struct{ entry, says string }{
-		{"icn", `kernel "k": weft.Options.Funcs has no Go function for it: "icn"; did you mean "inc"?`},
-		{"absent", `kernel "k": weft.Options.Funcs has no Go function for it: "absent"`},
+		{"icn", `kernel "k": no Go function is registered for it: "icn"; did you mean "inc"?`},
+		{"absent", `kernel "k": no Go function is registered for it: "absent"`},
 		{"inc", ""}, {"", ""},
 	} {
 		g := of(t, &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: c.entry}}})

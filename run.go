@@ -220,6 +220,9 @@ func (r *Runtime) unable(k *graph.Kernel) error {
 	if near, ok := text.Nearest(missing, slices.Collect(maps.Keys(r.o.Funcs))); ok {
 		return fmt.Errorf("kernel %q: %w: %q; did you mean %q?", k.Name, ErrNoFunc, missing, near)
 	}
+	if len(r.o.Funcs) == 0 {
+		return fmt.Errorf("kernel %q: %w: %q; Options.Funcs brings them, and it is empty", k.Name, ErrNoFunc, missing)
+	}
 	return fmt.Errorf("kernel %q: %w: %q", k.Name, ErrNoFunc, missing)
 }
 

@@ -35,7 +35,7 @@ var (
 	ErrKernel = errors.New("kernel cannot run")
 	// ErrNoFunc: a kernel's implementation in Go is not registered. Errors that wrap it
 	// wrap ErrKernel as well.
-	ErrNoFunc = errors.New("weft.Options.Funcs has no Go function for it")
+	ErrNoFunc = errors.New("no Go function is registered for it")
 	// ErrDependency: an operation this one waited for failed, so it never began.
 	ErrDependency = errors.New("what it waited for failed")
 	// ErrClosed: the device was closed before the operation began.

@@ -11,6 +11,7 @@
 //	weft trace FILE               read a saved trace
 //	weft machines [NAME]          show described machines
 //	weft partition                cut work among devices
+//	weft kernels [NAME]           show Go functions for graphs of the user's own
 //
 // Files: main.go (exit status, errors), options.go (flags of the runtime), input.go
 // (files and names that arguments give), then one for each subcommand; demo.go and
@@ -155,7 +156,7 @@ one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newTop(), newBench(), newSim(), newTrace(), newMachines(), newPartition())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newTop(), newBench(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

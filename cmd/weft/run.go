@@ -35,8 +35,9 @@ does on a machine with a fast GPU, a slow GPU and a CPU, one of which gets lost.
 
 A FILE is a graph of your own in JSON. Its kernels are files beside it (.cu is
 CUDA C, .ptx, .spv is SPIR-V, .comp is GLSL, which glslc compiles), or for CPU
-cores the Go functions of the workloads, by name. Inputs come from files and
-outputs go to files: .npy in NumPy's format, or .bin, the elements alone.`,
+cores the Go functions that "weft kernels" lists, by name. Inputs come from
+files and outputs go to files: .npy in NumPy's format, or .bin, the elements
+alone. The beginning of an output without a file is printed.`,
 		Example: `  weft run gemm
   weft run examples/blur/blur.json \
       --bind image=examples/blur/image.npy --out smooth=smooth.npy`,
@@ -319,6 +320,7 @@ type liveReport struct {
 	Way     string      `json:"way,omitempty"`    // that the last run took, where there were several
 	Result  string      `json:"result,omitempty"` // in a few words, where the job has them
 	Files   []string    `json:"files,omitempty"`  // with the outputs of a graph
+	outputs []string    // a line for each output of a graph that is in no file
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
 	Moves   int         `json:"moves"`
@@ -514,6 +516,12 @@ func (r *liveReport) text(w io.Writer) {
 	}
 	if r.Result != "" {
 		fmt.Fprintf(w, "Result: %s.\n", r.Result)
+	}
+	for _, line := range r.outputs {
+		fmt.Fprintf(w, "Output %s\n", line)
+	}
+	if len(r.outputs) > 0 {
+		fmt.Fprintln(w, "--out NAME=FILE writes an output to a file, as in --out y=y.npy.")
 	}
 	if len(r.Files) > 0 {
 		fmt.Fprintf(w, "Written: %s.\n", strings.Join(r.Files, ", "))

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/safefile"
@@ -253,6 +256,9 @@ func (r *graphRun) run(c *cobra.Command, file string) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", file, err)
 		if errors.Is(err, weft.ErrNoFunc) { // a mistake in the file
+			if !strings.HasSuffix(err.Error(), "?") { // it knows no similar one
+				err = fmt.Errorf("%w; weft kernels lists those there are", err)
+			}
 			return terminal.Usage(err)
 		}
 		return err
@@ -278,8 +284,63 @@ func (r *graphRun) run(c *cobra.Command, file string) error {
 			}
 			rep.Files = append(rep.Files, o.name)
 		}
+		rep.outputs = r.shown(mem)
 	}
 	return r.report(c, rt, rep, last, out, namesOf(ready.Graph()), err)
+}
+
+// shown returns a line for each output that is written to no file.
+func (r *graphRun) shown(mem map[string]memory) (lines []string) {
+	for _, p := range r.model.Ports() {
+		if p.Output && !slices.ContainsFunc(r.outputs, func(o *outputFile) bool { return o.port == p.Name }) {
+			lines = append(lines, fmt.Sprintf("%s: %s", p, firstValues(mem[p.Name].array)))
+		}
+	}
+	return lines
+}
+
+// firstValues writes the first elements of an array, or its first bytes where the graph does
+// not state what they are.
+func firstValues(a *model.Array) string {
+	const most = 8
+	size := int(max(a.Elem.Size(), 1))
+	n := len(a.Bytes) / size
+	var out []string
+	for i := range min(n, most) {
+		b := a.Bytes[i*size : (i+1)*size]
+		switch a.Elem {
+		case graph.F2:
+			out = append(out, fmt.Sprint(collective.Half(binary.LittleEndian.Uint16(b)).Float32()))
+		case graph.F4:
+			out = append(out, fmt.Sprint(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+		case graph.F8:
+			out = append(out, fmt.Sprint(math.Float64frombits(binary.LittleEndian.Uint64(b))))
+		case graph.I1:
+			out = append(out, fmt.Sprint(int8(b[0])))
+		case graph.I2:
+			out = append(out, fmt.Sprint(int16(binary.LittleEndian.Uint16(b))))
+		case graph.I4:
+			out = append(out, fmt.Sprint(int32(binary.LittleEndian.Uint32(b))))
+		case graph.I8:
+			out = append(out, fmt.Sprint(int64(binary.LittleEndian.Uint64(b))))
+		case graph.U1:
+			out = append(out, fmt.Sprint(b[0]))
+		case graph.U2:
+			out = append(out, fmt.Sprint(binary.LittleEndian.Uint16(b)))
+		case graph.U4:
+			out = append(out, fmt.Sprint(binary.LittleEndian.Uint32(b)))
+		case graph.U8:
+			out = append(out, fmt.Sprint(binary.LittleEndian.Uint64(b)))
+		case graph.B1:
+			out = append(out, fmt.Sprint(b[0] != 0))
+		default:
+			out = append(out, fmt.Sprintf("%02x", b[0]))
+		}
+	}
+	if n > most {
+		out = append(out, "…")
+	}
+	return strings.Join(out, " ")
 }
 
 // namesOf returns the names of tasks and kernels for a trace. Events without a task have none.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/model"
 )
 
@@ -241,6 +245,27 @@ func TestRunGraphBadParams(t *testing.T) {
 	}
 }
 
+// A message names the device, the kernel and the task once each, and speaks to who wrote the
+// file.
+func TestRunGraphWords(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for kernel, want := range map[string]string{
+		"gemm.rows":      `weft: g.json: task "task 0" on cpu:0: kernel "gemm.rows": kernel cannot run: the parameters need 10000 of float32 in a, argument 0, which has 4; 1 task unfinished: task 0` + "\n",
+		"quite.unlike":   `weft: g.json: prepare: no device can run it: kernel "quite.unlike": no Go function is registered for it: "quite.unlike"; weft kernels lists those there are` + "\n",
+		"tropical.packd": `weft: g.json: prepare: no device can run it: kernel "tropical.packd": no Go function is registered for it: "tropical.packd"; did you mean "tropical.packed"?` + "\n",
+	} {
+		src := `{"data": [{"name": "a", "bytes": 16, "input": true}, {"name": "b", "bytes": 16, "output": true}, {"name": "c", "bytes": 16, "output": true}],
+			"tasks": [{"kernel": "` + kernel + `", "grid": 4, "retries": -1, "params": [{"int": [100, 100, 100]}],
+			"uses": [{"data": "a"}, {"data": "b", "access": "write"}, {"data": "c", "access": "write"}]}]}`
+		if err := errors.Join(os.WriteFile("g.json", []byte(src), 0o666), os.WriteFile("a.bin", make([]byte, 16), 0o666)); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, stderr := runWeft(strings.Fields("run g.json --bind a=a.bin --devices cpu --calibrate off --cache-dir off")...); stderr != want {
+			t.Errorf("got:  %swant: %s", stderr, want)
+		}
+	}
+}
+
 // What a link leads to is replaced, and the link stays.
 func TestRunGraphLink(t *testing.T) {
 	addingFiles(t)
@@ -256,5 +281,89 @@ func TestRunGraphLink(t *testing.T) {
 	}
 	if y, _ := numbers(t, "link.npy"); !slices.Equal(y, []float32{1, 1, 1, 1}) {
 		t.Errorf("y is %v", y)
+	}
+}
+
+// What a graph computes is shown where it goes to no file, and nothing of it in JSON.
+func TestRunGraphShowsOutputs(t *testing.T) {
+	addingFiles(t)
+	const bind = "run add.json --bind x=x.npy --bind y=y.npy"
+	out := works(t, strings.Fields(bind+quick)...)
+	for _, want := range []string{
+		"Output y float32 [2 2]: 1 1 1 1\n", "Output raw 16 bytes: 00 00 80 3f 00 00 80 3f …\n", "--out NAME=FILE writes an output to a file",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+	out = works(t, strings.Fields(bind+" --out y=out.npy"+quick)...)
+	if strings.Contains(out, "Output y") || !strings.Contains(out, "Output raw") || !strings.Contains(out, "Written: out.npy.") {
+		t.Errorf("with one file:\n%s", out)
+	}
+	out = works(t, strings.Fields(bind+" --json"+quick)...)
+	if strings.Contains(out, "Output") || !json.Valid([]byte(out)) {
+		t.Errorf("in JSON:\n%s", out)
+	}
+}
+
+// The first elements of every type are written as numbers.
+func TestFirstValues(t *testing.T) {
+	for elem, want := range map[graph.Elem]string{
+		graph.F2: "1", graph.F4: "1.875", graph.F8: "1", graph.I1: "-1", graph.I2: "-2", graph.I4: "-3", graph.I8: "-4",
+		graph.U1: "255", graph.U2: "65534", graph.U4: "4294967293", graph.U8: "18446744073709551612", graph.B1: "true", "": "ff",
+	} {
+		bytes := map[graph.Elem][]byte{
+			graph.F2: {0, 0x3c}, graph.F4: {0, 0, 0xf0, 0x3f}, graph.F8: {0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, graph.I1: {0xff}, graph.I2: {0xfe, 0xff},
+			graph.I4: {0xfd, 0xff, 0xff, 0xff}, graph.I8: {0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			graph.U1: {0xff}, graph.U2: {0xfe, 0xff}, graph.U4: {0xfd, 0xff, 0xff, 0xff}, graph.U8: {0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
+			graph.B1: {1}, "": {0xff},
+		}[elem]
+		if got := firstValues(&model.Array{Elem: elem, Bytes: bytes}); got != want {
+			t.Errorf("%s: %q, want %q", elem, got, want)
+		}
+	}
+}
+
+// Every Go function for graphs can be looked up, and the task that is shown for one is one
+// that graphs take.
+func TestKernels(t *testing.T) {
+	list := works(t, "kernels")
+	for _, k := range catalog.Kernels() {
+		if !strings.Contains(list, k.Name+" ") {
+			t.Errorf("%s is not listed", k.Name)
+		}
+		one := works(t, "kernels", k.Name)
+		_, file, _ := strings.Cut(one, "field:\n")
+		params := make([]string, 0, 2*len(k.Params))
+		slices.SortStableFunc(k.Params, func(a, b signature.Param) int { return len(b.Name) - len(a.Name) })
+		for _, p := range k.Params {
+			params = append(params, p.Name, "1")
+		}
+		before, after, _ := strings.Cut(file, `"params"`)
+		numbers, after, _ := strings.Cut(after, `"uses"`)
+		numbers = strings.NewReplacer(params...).Replace(strings.NewReplacer(`"int"`, "§", `"float32"`, "¤", `"float64"`, "¶", `"uint32"`, "¢").Replace(numbers))
+		numbers = strings.NewReplacer("§", `"int"`, "¤", `"float32"`, "¶", `"float64"`, "¢", `"uint32"`).Replace(numbers)
+		head, grid, _ := strings.Cut(before, `"grid": [`)
+		_, grid, _ = strings.Cut(grid, "]")
+		src := `{"data": [` + "\n"
+		for i := range k.Args {
+			src += fmt.Sprintf(`{"name": "d%d", "bytes": 64, "input": true, "output": true},`, i)
+			after = strings.Replace(after, `"NAME"`, fmt.Sprintf(`"d%d"`, i), 1)
+		}
+		after = strings.ReplaceAll(after, `"write"`, `"readwrite"`)
+		src = strings.TrimSuffix(src, ",") + "],\n" + head + `"grid": [1]` + strings.ReplaceAll(grid, "BYTES", "64") + `"params"` + numbers + `"uses"` + after + "}"
+		g, err := graph.Decode([]byte(src), nil)
+		if err != nil {
+			t.Errorf("%s: %v in\n%s", k.Name, err, src)
+		} else if im := g.Kernels()[0].Impls[0]; im.Entry != k.Name || !slices.Equal(im.Per[:len(k.Per)], k.Per) {
+			t.Errorf("%s: the implementation is %+v", k.Name, im)
+		}
+		var row kernelRow
+		if err := json.Unmarshal([]byte(works(t, "kernels", k.Name, "--json")), &row); err != nil || row.Name != k.Name || len(row.Uses) != len(k.Args) {
+			t.Errorf("%s in JSON: %+v, %v", k.Name, row, err)
+		}
+	}
+	if code, _, stderr := runWeft("kernels", "conv.image"); code != exitUsage || !strings.Contains(stderr, "did you mean conv.images?") {
+		t.Errorf("status %d, %s", code, stderr)
 	}
 }

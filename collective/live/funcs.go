@@ -17,7 +17,7 @@ func Funcs() map[string]weft.Func {
 
 var kernels = func() []signature.Kernel {
 	out := []signature.Kernel{signature.Of(signature.Kernel{
-		Name: collective.TokenName, Does: "what a barrier waits for", Args: []signature.Arg{signature.Out("token", graph.U1)},
+		Name: collective.TokenName, Does: "what a barrier waits for", Grid: "1", Args: []signature.Arg{signature.Out("token", graph.U1)},
 	}, func(*weft.Call, collective.Params) (signature.Need, error) { return signature.Need{Items: 1}, nil }, token)}
 	for size, elem := range map[int]graph.Elem{2: graph.U2, 4: graph.U4, 8: graph.U8} {
 		out = append(out, folds(collective.CopyName(int64(size)), fmt.Sprintf("copies of N elements of %d bytes", size), collective.Sum, 0, elem))
@@ -42,7 +42,7 @@ var elems = [collective.NumTypes]graph.Elem{
 func folds(name, does string, o collective.Fold, t collective.Type, elem graph.Elem) signature.Kernel {
 	size := int(elem.Size())
 	return signature.Of(signature.Kernel{
-		Name: name, Does: does, Per: []uint32{collective.ItemElements},
+		Name: name, Does: does, Grid: "N", Per: []uint32{collective.ItemElements},
 		Args: []signature.Arg{{Name: "arrays", Elem: elem, Access: graph.Read, More: true}, {Name: "results", Elem: elem, Access: graph.Write, More: true}},
 	}, func(c *weft.Call, p collective.Params) (n signature.Need, err error) {
 		if err := signature.Positive([]string{"N", "Ins"}, p.N, p.Ins); err != nil {

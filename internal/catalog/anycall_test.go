@@ -19,7 +19,7 @@ func TestSignatures(t *testing.T) {
 	var names []string
 	for _, k := range signature.All() {
 		names = append(names, k.Name)
-		if k.Does == "" || len(k.Args) == 0 || len(k.Params) == 0 || k.Func == nil {
+		if k.Does == "" || k.Grid == "" || len(k.Args) == 0 || len(k.Params) == 0 || k.Func == nil {
 			t.Errorf("%q says too little: %+v", k.Name, k)
 		}
 	}

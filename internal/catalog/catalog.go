@@ -13,6 +13,7 @@ import (
 	"github.com/weft-run/weft"
 	comm "github.com/weft-run/weft/collective/live"
 	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/signature"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload"
 )
@@ -115,6 +116,12 @@ func Choose(only []string) (out []Entry, err error) {
 		}
 	}
 	return out, nil
+}
+
+// Kernels returns what the functions of Funcs take, by name.
+func Kernels() []signature.Kernel {
+	have := Funcs()
+	return slices.DeleteFunc(signature.All(), func(k signature.Kernel) bool { return have[k.Name] == nil })
 }
 
 // Funcs returns the Go kernels of all workloads and of collective operations.

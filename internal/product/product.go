@@ -79,15 +79,15 @@ func New(kd Kind, inner *panel.Kernel, others ...graph.Impl) *Kind {
 	const f = graph.F4
 	kd.kernels = []signature.Kernel{
 		rows(signature.Kernel{
-			Name: kd.Rows.Name, Does: "the product of M × K and K × N matrices, " + kd.Name, Per: []uint32{rowsPer, graph.All},
+			Name: kd.Rows.Name, Does: "the product of M × K and K × N matrices, " + kd.Name, Grid: "M, N", Per: []uint32{rowsPer, graph.All},
 			Args: []signature.Arg{signature.In("a", f), signature.In("b", f), signature.Out("c", f)},
 		}, inner.Rows, rowsPer, panel.Scratch, func(k, n int) int64 { return signature.Product(k, n) }),
 		rows(signature.Kernel{
-			Name: kd.packed.Name, Does: "the same with the second packed by " + kd.pack.Name, Per: []uint32{packedPer, graph.All},
+			Name: kd.packed.Name, Does: "the product of " + kd.Rows.Name + ", with the second matrix packed by " + kd.pack.Name, Grid: "M, N", Per: []uint32{packedPer, graph.All},
 			Args: []signature.Arg{signature.In("a", f), signature.In("packed b", f), signature.Out("c", f)},
 		}, inner.PackedRows, packedPer, panel.PackedScratch, packedSize),
 		signature.Of(signature.Kernel{
-			Name: kd.pack.Name, Does: "panels of a k × n matrix for " + kd.packed.Name, Per: []uint32{packPer},
+			Name: kd.pack.Name, Does: "panels of a k × n matrix for " + kd.packed.Name, Grid: "count", Per: []uint32{packPer},
 			Args: []signature.Arg{signature.In("b", f), signature.Out("packed b", f)},
 		}, packNeed, pack),
 	}

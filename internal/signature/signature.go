@@ -21,6 +21,8 @@ type Kernel struct {
 	Name string // by which graphs name it
 	Does string // what it computes, in a line
 	Args []Arg  // in the order of a task's uses
+	// Grid is what a step's grid has, in words for people.
+	Grid string
 	// Per is how many items of a step's grid one item of the function is, as graph.Impl.Per.
 	Per    []uint32
 	Params []Param

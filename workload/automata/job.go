@@ -217,8 +217,8 @@ func Funcs() map[string]weft.Func {
 
 var kernels = []signature.Kernel{
 	signature.Of(life("automata.block", "k steps of Life of a block of rows"), blockNeed, lifeBlock),
-	signature.Of(life("automata.deep", "the same, for many steps"), blockNeed, lifeBlock),
-	signature.Of(life("automata.any", "the same by any rule and of any width"), func(c *weft.Call, p anyParams) (signature.Need, error) {
+	signature.Of(life("automata.deep", "automata.block, which GPUs have for many steps"), blockNeed, lifeBlock),
+	signature.Of(life("automata.any", "automata.block by any rule and of any width"), func(c *weft.Call, p anyParams) (signature.Need, error) {
 		if int(signature.Parts(p.cols, 64)) != p.words {
 			return signature.Need{}, fmt.Errorf("%d words of 64 cells have not %d columns", p.words, p.cols)
 		}
@@ -229,7 +229,7 @@ var kernels = []signature.Kernel{
 // life is the signature of all kernels, but for its parameters.
 func life(name, does string) signature.Kernel {
 	return signature.Kernel{
-		Name: name, Does: does, Per: []uint32{graph.All, bandRows},
+		Name: name, Does: does, Grid: "words, rows", Per: []uint32{graph.All, bandRows},
 		Args: []signature.Arg{
 			signature.In("k rows above", graph.U8), signature.In("the rows", graph.U8), signature.In("k rows below", graph.U8), signature.Out("the rows after", graph.U8),
 		},

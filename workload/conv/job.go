@@ -121,10 +121,10 @@ func Funcs() map[string]weft.Func {
 
 var kernels = []signature.Kernel{
 	signature.Of(signature.Kernel{
-		Name: "conv.images", Does: "images convolved with filters, in NCHW order", Args: arguments, Per: []uint32{bandRows, graph.All},
+		Name: "conv.images", Does: "images convolved with filters, in NCHW order", Grid: "rows of a result, K, N", Args: arguments, Per: []uint32{bandRows, graph.All},
 	}, imagesNeed, images),
 	signature.Of(signature.Kernel{
-		Name: "conv.rows", Does: "some rows of the result, in the order of rows", Args: arguments, Per: []uint32{bandRows, graph.All},
+		Name: "conv.rows", Does: "some rows of the results of conv.images, row by row", Grid: "rows, K, N", Args: arguments, Per: []uint32{bandRows, graph.All},
 	}, rowsNeed, rows),
 }
 

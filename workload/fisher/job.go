@@ -149,7 +149,7 @@ func Funcs() map[string]weft.Func {
 
 var kernels = []signature.Kernel{
 	signature.Of(signature.Kernel{
-		Name: "fisher.weights", Does: "weights of points by a logistic model", Per: []uint32{pointsPerItem},
+		Name: "fisher.weights", Does: "weights of points by a logistic model", Grid: "points", Per: []uint32{pointsPerItem},
 		Args: []signature.Arg{signature.In("points", graph.F4), signature.In("model", graph.F4), signature.Out("weights", graph.F8)},
 	}, func(_ *weft.Call, p weightParams) (n signature.Need, err error) {
 		n.Items = signature.Parts(p.points, pointsPerItem)
@@ -157,7 +157,7 @@ var kernels = []signature.Kernel{
 		return n, signature.Positive([]string{"points", "features", "all"}, p.points, p.features, p.all)
 	}, weights),
 	signature.Of(signature.Kernel{
-		Name: "fisher.sums", Does: "rows of the Fisher information, as many as the result has", Per: []uint32{rowsPerItem, graph.All},
+		Name: "fisher.sums", Does: "rows of the Fisher information, as many as the result has", Grid: "rows, features", Per: []uint32{rowsPerItem, graph.All},
 		Args: []signature.Arg{signature.In("points", graph.F4), signature.In("weights", graph.F8), signature.Out("rows", graph.F8)},
 	}, sumsNeed, sums),
 }

@@ -120,7 +120,7 @@ func Funcs() map[string]weft.Func {
 var kernels = []signature.Kernel{
 	over("t", "tropical", stageT), over("d", "dual", stageD), over("c", "Clifford", stageC),
 	signature.Of(signature.Kernel{
-		Name: "fusion.bind", Does: fmt.Sprintf("n pairs of records of %d floats bound into one each", Floats), Per: []uint32{perItem},
+		Name: "fusion.bind", Does: fmt.Sprintf("n pairs of records of %d floats bound into one each", Floats), Grid: "n", Per: []uint32{perItem},
 		Args: []signature.Arg{signature.In("records", graph.F4), signature.In("others", graph.F4), signature.Out("bound records", graph.F4)},
 	}, func(_ *weft.Call, p params) (signature.Need, error) { return recordsNeed(p, p.n*Floats) }, bind),
 }
@@ -149,7 +149,7 @@ func bind(c *weft.Call, p params, lo, hi int) {
 // over applies a stage to the records of items.
 func over(name, algebra string, stage func(out, in, weights []float32)) signature.Kernel {
 	return signature.Of(signature.Kernel{
-		Name: "fusion." + name, Does: fmt.Sprintf("the %s stage of n records of %d floats", algebra, Floats), Per: []uint32{perItem},
+		Name: "fusion." + name, Does: fmt.Sprintf("the %s stage of n records of %d floats", algebra, Floats), Grid: "n", Per: []uint32{perItem},
 		Args: []signature.Arg{signature.In("records", graph.F4), signature.In("weights", graph.F4), signature.Out("records after", graph.F4)},
 	}, func(_ *weft.Call, p params) (signature.Need, error) { return recordsNeed(p, weightFloats) }, func(c *weft.Call, p params, lo, hi int) {
 		in, weights, out := weft.View[float32](c.Args[0]), weft.View[float32](c.Args[1]), weft.View[float32](c.Args[2])

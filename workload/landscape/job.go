@@ -167,7 +167,7 @@ func pieces(name string, parts int) signature.Kernel {
 	}
 	angles := Angles / parts
 	return signature.Of(signature.Kernel{
-		Name: name, Does: does, Per: []uint32{1, graph.All},
+		Name: name, Does: does, Grid: fmt.Sprintf("rows, %d", Angles), Per: []uint32{1, graph.All},
 		Args: []signature.Arg{signature.In("beads", graph.F8), signature.In("turns", graph.F8), signature.Out("energies", graph.F8)},
 	}, func(_ *weft.Call, p params) (n signature.Need, err error) {
 		if err := signature.Positive([]string{"beads less 2", "rows"}, RowCount(p.beads), p.rows); err != nil {

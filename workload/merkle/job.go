@@ -144,7 +144,7 @@ func Funcs() map[string]weft.Func {
 
 var kernels = []signature.Kernel{
 	signature.Of(signature.Kernel{
-		Name: "merkle.chunks", Does: fmt.Sprintf("the node above each chunk of 2^height leaves of %d bytes", Size),
+		Name: "merkle.chunks", Does: fmt.Sprintf("the node above each chunk of 2^height leaves of %d bytes", Size), Grid: "chunks",
 		Args: []signature.Arg{signature.In("leaves", graph.U1), signature.Out("nodes", graph.U1)},
 	}, func(_ *weft.Call, p chunkParams) (n signature.Need, err error) {
 		if p.height > maxHeight {
@@ -155,7 +155,7 @@ var kernels = []signature.Kernel{
 		return n, treeNeed(p.mode, p.n)
 	}, chunks),
 	signature.Of(signature.Kernel{
-		Name: "merkle.root", Does: "the root above n nodes",
+		Name: "merkle.root", Does: "the root above n nodes", Grid: "1",
 		Args: []signature.Arg{signature.In("nodes", graph.U1), signature.Out("root", graph.U1), signature.Work("half of the nodes", graph.U1)},
 	}, func(_ *weft.Call, p rootParams) (n signature.Need, err error) {
 		n.Items = 1

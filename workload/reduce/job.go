@@ -139,7 +139,7 @@ type foldParams struct {
 // their blocks.
 func foldBlocks(op string, kernel func(dst, src []float32, lo, hi int)) signature.Kernel {
 	return signature.Of(signature.Kernel{
-		Name: "reduce." + op, Does: fmt.Sprintf("the %s of each block of %d elements", op, Block), Per: []uint32{itemBlocks},
+		Name: "reduce." + op, Does: fmt.Sprintf("the %s of each block of %d elements", op, Block), Grid: "blocks", Per: []uint32{itemBlocks},
 		Args: []signature.Arg{signature.In("elements", graph.F4), signature.Out("partial results", graph.F4)},
 	}, func(_ *weft.Call, p blockParams) (n signature.Need, err error) {
 		blocks := signature.Parts(p.n, Block)
@@ -156,7 +156,7 @@ func foldBlocks(op string, kernel func(dst, src []float32, lo, hi int)) signatur
 // and a task that is run again must find its input whole.
 func foldPartials(op string, kernel func(partial []float32, n int) float32) signature.Kernel {
 	return signature.Of(signature.Kernel{
-		Name: "reduce.fold." + op, Does: fmt.Sprintf("the %s of n elements, from count partial results", op),
+		Name: "reduce.fold." + op, Does: fmt.Sprintf("the %s of n elements, from count partial results", op), Grid: "1",
 		Args: []signature.Arg{signature.In("partial results", graph.F4), signature.Out("result", graph.F4), signature.Work("a copy of them", graph.F4)},
 	}, func(_ *weft.Call, p foldParams) (n signature.Need, err error) {
 		n.Items = 1

@@ -198,18 +198,18 @@ var kernels = []signature.Kernel{
 	signature.Of(updates("reservoir.rows", "a step of some neurons of all patterns",
 		signature.In("states of all neurons", graph.F4), signature.Out("states after the step", graph.F4), signature.InOut("their means", graph.F4)), rowsNeed, rows),
 	signature.Of(signature.Kernel{
-		Name: "reservoir.spread", Does: "a state for each of some patterns", Per: []uint32{perItem},
+		Name: "reservoir.spread", Does: "a state for each of some patterns", Grid: "size", Per: []uint32{perItem},
 		Args: []signature.Arg{signature.In("state", graph.F4), signature.Out("states of patterns", graph.F4)},
 	}, func(_ *weft.Call, p carryParams) (signature.Need, error) { return p.need(0, 1) }, spread),
 	signature.Of(signature.Kernel{
-		Name: "reservoir.carry", Does: "the mean of the states of patterns", Per: []uint32{perItem},
+		Name: "reservoir.carry", Does: "the mean of the states of patterns", Grid: "size", Per: []uint32{perItem},
 		Args: []signature.Arg{signature.In("states of patterns", graph.F4), signature.Out("state", graph.F4)},
 	}, func(_ *weft.Call, p carryParams) (signature.Need, error) { return p.need(1, 0) }, carry),
 }
 
 // updates is the signature of a kernel that takes weights, inputs and states.
 func updates(name, does string, states ...signature.Arg) signature.Kernel {
-	k := signature.Kernel{Name: name, Does: does, Per: []uint32{perItem, perItem}}
+	k := signature.Kernel{Name: name, Does: does, Grid: "neurons, batch", Per: []uint32{perItem, perItem}}
 	for i, what := range weightNames {
 		elem := graph.F4
 		if i < 6 && i%3 < 2 {

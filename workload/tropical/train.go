@@ -220,7 +220,7 @@ func TrainFuncs() map[string]weft.Func {
 
 var trainKernels = []signature.Kernel{
 	signature.Of(signature.Kernel{
-		Name: "tropical.paths", Does: "samples through a network of maxima of sums", Per: []uint32{samplesPerItem, graph.All},
+		Name: "tropical.paths", Does: "samples through a network of maxima of sums", Grid: "samples, hidden", Per: []uint32{samplesPerItem, graph.All},
 		Args: []signature.Arg{
 			signature.In("parameters", graph.F4), signature.In("samples", graph.F4), signature.In("targets", graph.F4),
 			signature.Out("where hidden units come from", graph.I4), signature.Out("where outputs come from", graph.I4), signature.Out("errors", graph.F4),
@@ -232,7 +232,7 @@ var trainKernels = []signature.Kernel{
 		return n, p.check()
 	}, findPaths),
 	signature.Of(signature.Kernel{
-		Name: "tropical.gradient", Does: "the gradient of what tropical.paths found", Per: []uint32{rowsPerItem},
+		Name: "tropical.gradient", Does: "the gradient of what tropical.paths found", Grid: "hidden + outputs", Per: []uint32{rowsPerItem},
 		Args: []signature.Arg{
 			signature.In("where hidden units come from", graph.I4), signature.In("where outputs come from", graph.I4), signature.In("errors", graph.F4),
 			signature.Out("gradient", graph.F4),
@@ -244,7 +244,7 @@ var trainKernels = []signature.Kernel{
 		return n, p.check()
 	}, gradient),
 	signature.Of(signature.Kernel{
-		Name: "tropical.update", Does: "n parameters less length times the gradient", Per: []uint32{paramsPerItem},
+		Name: "tropical.update", Does: "n parameters less length times the gradient", Grid: "n", Per: []uint32{paramsPerItem},
 		Args: []signature.Arg{signature.InOut("parameters", graph.F4), signature.In("gradient", graph.F4)},
 	}, func(_ *weft.Call, p updateParams) (n signature.Need, err error) {
 		n.Items = signature.Parts(p.n, paramsPerItem)

@@ -350,7 +350,7 @@ func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 			return impl, fn, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("cpu: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrKernel, driver.ErrNoFunc)
+	return nil, nil, fmt.Errorf("kernel %q: %w: %w", k.Name, driver.ErrKernel, driver.ErrNoFunc)
 }
 
 // now is the board's clock.

@@ -253,7 +253,7 @@ func (l *lane) serve(at time.Duration) (free time.Duration) {
 		}
 		if p != nil {
 			l.leaveCore()
-			l.complete(b.ops[next].seq, free, panicked(l.dev.info.Name, p))
+			l.complete(b.ops[next].seq, free, panicked(p))
 			next, free = next+1, l.dev.now()
 		}
 		l.next = next
@@ -402,7 +402,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 		if s.Args != nil {
 			var err error
 			if l.picked, err = driver.StepArgs(s, args, l.picked[:0]); err != nil {
-				return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+				return fmt.Errorf("kernel %q: %w", s.Kernel.Name, err)
 			}
 			c.Args = l.picked
 		}
@@ -437,7 +437,7 @@ func (l *lane) launch(task *graph.Task, args [][]byte) error {
 			}
 		}
 		if err := c.Err(); err != nil {
-			return fmt.Errorf("cpu: kernel %q on %s: %w", s.Kernel.Name, d.info.Name, err)
+			return fmt.Errorf("kernel %q: %w", s.Kernel.Name, err)
 		}
 	}
 	return nil

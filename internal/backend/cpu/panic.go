@@ -12,6 +12,6 @@ const exited = "it called runtime.Goexit"
 
 // panicked makes an error of what recover returned. It is called by the deferred function
 // that recovered, while the stack still has the frames of the kernel.
-func panicked(device string, value any) error {
-	return fmt.Errorf("cpu: %s: kernel: %w", device, trace.Recovered("", value))
+func panicked(value any) error {
+	return fmt.Errorf("kernel: %w", trace.Recovered("", value))
 }

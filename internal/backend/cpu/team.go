@@ -28,7 +28,6 @@ type team struct {
 
 // job is one launch cut into chunks that the team takes one after another.
 type job struct {
-	device string
 	fn     driver.Func
 	call   *driver.Call
 	items  int
@@ -162,7 +161,7 @@ func (t *team) close() {
 
 func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 	cores := min(t.dev.info.ComputeUnits, items)
-	j := &job{device: t.dev.info.Name, fn: fn, call: c, items: items, chunk: max(items/(cores*chunksPerCore), 1), room: cores - 1}
+	j := &job{fn: fn, call: c, items: items, chunk: max(items/(cores*chunksPerCore), 1), room: cores - 1}
 	t.offer(j)
 	func() {
 		defer t.withdraw(j) // also when the kernel ends this goroutine: others use the call
@@ -184,7 +183,7 @@ func (j *job) work(t *team) (leaves bool) {
 			p = exited
 		}
 		if p != nil {
-			err := panicked(j.device, p)
+			err := panicked(p)
 			j.panic.CompareAndSwap(nil, &err)
 		}
 	}()

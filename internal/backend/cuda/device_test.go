@@ -918,7 +918,7 @@ func TestLibraryParams(t *testing.T) {
 			k := &graph.Kernel{Name: "routine", Impls: []graph.Impl{{Dialect: graph.Library, Entry: entry}}}
 			task := &graph.Task{Steps: []graph.Step{{Kernel: k, Params: make([]byte, given)}}}
 			end := r.wait(r.launch(0, task, args(400, b, b, b)))
-			want := fmt.Sprintf(`kernel "routine" on %s: kernel cannot run: wrong length of parameters: it takes %d bytes, given are %d`, r.dev.Info().Name, takes, given)
+			want := fmt.Sprintf(`kernel "routine": kernel cannot run: wrong length of parameters: it takes %d bytes, given are %d`, takes, given)
 			if !errors.Is(end.Err, driver.ErrKernel) || !strings.HasSuffix(end.Err.Error(), want) {
 				t.Errorf("%s: got  %v\nwant %s", entry, end.Err, want)
 			}

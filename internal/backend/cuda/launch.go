@@ -115,7 +115,7 @@ func (d *device) kernel(k *graph.Kernel) *kernel {
 		if len(reasons) == 0 {
 			reasons = append(reasons, errors.New("it has no implementation in PTX or CUDA C and names no library routine"))
 		}
-		found.err = fmt.Errorf("cuda: kernel %q on %s: %w: %w", k.Name, d.info.Name, driver.ErrKernel, errors.Join(reasons...))
+		found.err = fmt.Errorf("kernel %q: %w: %w", k.Name, driver.ErrKernel, errors.Join(reasons...))
 		return found
 	}
 	for _, err := range reasons {
@@ -430,7 +430,7 @@ func (d *device) startTask(o *op, s *stream) (began bool, err error) {
 		d.flush(s)
 		done, err := d.replays.run(d, o, s)
 		if err != nil {
-			return true, fmt.Errorf("cuda: %s on %s: %w", kernelNames(t), d.info.Name, err)
+			return true, fmt.Errorf("%s: %w", kernelNames(t), err)
 		}
 		if done {
 			return true, nil
@@ -450,7 +450,7 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 		}
 		ptrs, err := o.args(step)
 		if err != nil {
-			return began, fmt.Errorf("cuda: kernel %q on %s: %w", k.name, d.info.Name, err)
+			return began, fmt.Errorf("kernel %q: %w", k.name, err)
 		}
 		all := k.choices(&step.Launch)
 		v := all[0]
@@ -480,7 +480,7 @@ func (d *device) startSteps(o *op, s *stream) (began bool, err error) {
 			if d.dead.Load() == nil && !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrDependency) {
 				err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
 			}
-			return began || o.comm != nil, fmt.Errorf("cuda: kernel %q on %s: %w", k.name, d.info.Name, err)
+			return began || o.comm != nil, fmt.Errorf("kernel %q: %w", k.name, err)
 		}
 		began, o.launched = true, true
 	}

@@ -107,7 +107,7 @@ func (d *device) lose(err error) {
 	}
 	d.blamed = len(suspects) == 1
 	for _, o := range suspects {
-		o.err = fmt.Errorf("cuda: %s on %s: %w", kernelNames(o.task), d.info.Name, &Fault{Alone: len(suspects) == 1, Err: err})
+		o.err = fmt.Errorf("%s: %w", kernelNames(o.task), &Fault{Alone: len(suspects) == 1, Err: err})
 	}
 }
 

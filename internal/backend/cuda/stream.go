@@ -200,7 +200,7 @@ func (d *device) complete(s *stream, upTo uint32) {
 			d.probe.read(d, o)
 		}
 		if o.comm != nil && o.comm.left.Load() && o.err == nil {
-			o.err = fmt.Errorf("cuda: %s on %s: %w", kernelNames(o.task), d.info.Name, errLeft)
+			o.err = fmt.Errorf("%s: %w", kernelNames(o.task), errLeft)
 		}
 		o.state = ended
 	}

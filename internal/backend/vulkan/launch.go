@@ -95,7 +95,7 @@ func (d *device) kernelError(k *graph.Kernel, err error) error {
 	if !errors.Is(err, driver.ErrKernel) && !errors.Is(err, driver.ErrOutOfMemory) && !isLost(err) {
 		err = fmt.Errorf("%w: %w", driver.ErrKernel, err)
 	}
-	return fmt.Errorf("vulkan: kernel %q on %s: %w", k.Name, d.info.Name, err)
+	return fmt.Errorf("kernel %q: %w", k.Name, err)
 }
 
 // passing reports whether what an error tells of may be gone the next time: want of
@@ -367,7 +367,7 @@ func (l *lane) launch(o *op) (err error) {
 		}()
 		if len(steps) > 0 {
 			if fl.scratch, err = l.record(fl.slot, o, steps); err != nil {
-				return l.failed(fmt.Errorf("vulkan: %s on %s: %w", kernelNames(o.task), d.info.Name, err))
+				return l.failed(fmt.Errorf("%s: %w", kernelNames(o.task), err))
 			}
 		}
 		if fl.value, err = l.submit(fl.slot); err != nil {
