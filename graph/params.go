@@ -41,12 +41,16 @@ var paramBytes = map[reflect.Kind]int{
 }
 
 // kinds says in errors what a parameter can be.
-const kinds = "a parameter is an int, uint32, int32, float32, uint64, int64 or float64"
+const (
+	kinds  = "a parameter is " + types
+	fields = "use struct{ N int } or the like, each field " + types
+	types  = "an int, uint32, int32, float32, uint64, int64 or float64"
+)
 
 // paramsOf lays out the fields of a structure and returns how many bytes they take.
 func paramsOf(t reflect.Type) (params []param, bytes int, err error) {
 	if t.Kind() != reflect.Struct {
-		return nil, 0, fmt.Errorf("%w: parameters are a structure, not %v", ErrValue, t)
+		return nil, 0, fmt.Errorf("%w: parameters are a structure, not %v: %s", ErrValue, t, fields)
 	}
 	widest := 1
 	var add func(t reflect.Type, from uintptr) error
@@ -82,7 +86,7 @@ func aligned(at, n int) int { return (at + n - 1) &^ (n - 1) }
 func Pack(params any) ([]byte, error) {
 	v := reflect.ValueOf(params)
 	if v.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%w: parameters are a structure, not %T", ErrValue, params)
+		return nil, fmt.Errorf("%w: parameters are a structure, not %T: %s", ErrValue, params, fields)
 	}
 	var few [128]byte // most kernels have fewer
 	out, widest, err := appendParams(few[:0], v)

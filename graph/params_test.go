@@ -51,11 +51,11 @@ func TestPackRefuses(t *testing.T) {
 	type count struct{ n int }
 	type named struct{ s string }
 	for want, p := range map[string]any{
-		"graph.count.n is 5000000000":       count{5_000_000_000},
-		"graph.count.n is -1":               count{-1},
-		"graph.mixed.n is -7":               mixed{n: -7},
-		"graph.named.s is of type string":   named{"x"},
-		"are a structure, not int":          5,
+		"graph.count.n is 5000000000":     count{5_000_000_000},
+		"graph.count.n is -1":             count{-1},
+		"graph.mixed.n is -7":             mixed{n: -7},
+		"graph.named.s is of type string": named{"x"},
+		"are a structure, not int: use struct{ N int } or the like, each field an int, uint32, int32, float32, uint64, int64 or float64": 5,
 		"are a structure, not <nil>":        nil,
 		"are a structure, not *graph.count": &count{},
 	} {

@@ -24,6 +24,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -71,6 +72,9 @@ func (d dir) Open(name string) (fs.File, error) {
 	}
 	f, err := safefile.OpenWithin(d.path, name)
 	if err != nil { // or it would be an interface that is not nil
+		if info, gone := os.Stat(d.path); gone != nil || !info.IsDir() {
+			return nil, fmt.Errorf("there is no folder %s: %w", d.path, fs.ErrNotExist)
+		}
 		return nil, err
 	}
 	return f, nil

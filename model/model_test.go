@@ -308,6 +308,12 @@ func TestDir(t *testing.T) {
 	if _, err := Load(os.DirFS(filepath.Join(top, "m")), "m.json", Limits{}); err == nil || !strings.Contains(err.Error(), "scale.cu is no regular file") {
 		t.Errorf("over a link, by os.DirFS: %v", err)
 	}
+	gone := filepath.Join(top, "gone")
+	for _, folder := range []string{gone, filepath.Join(top, "m", "m.json")} { // nothing, and a file
+		if _, err := Load(Dir(folder), "m.json", Limits{}); !errors.Is(err, fs.ErrNotExist) || err.Error() != "m.json: there is no folder "+folder+": file does not exist" {
+			t.Errorf("folder %s: %v", folder, err)
+		}
+	}
 	if _, err := Load(Dir(filepath.Join(top, "m")), "../elsewhere.cu", Limits{}); err == nil || !strings.Contains(err.Error(), "no path below") {
 		t.Errorf("the graph from outside: %v", err)
 	}
