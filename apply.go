@@ -58,6 +58,7 @@ type Arg struct {
 	whole  bool
 	n      int   // elements
 	size   int64 // bytes of an element
+	err    error // why it is no argument
 }
 
 func arg[T any](xs []T, access graph.Access, whole bool) Arg {
@@ -94,6 +95,9 @@ func (d *Data[T]) InOut() Arg { return d.arg(graph.ReadWrite, false) }
 func (d *Data[T]) Whole() Arg { return d.arg(graph.Read, true) }
 
 func (d *Data[T]) arg(access graph.Access, whole bool) Arg {
+	if d == nil {
+		return Arg{err: errNoData}
+	}
 	a := arg(d.home, access, whole) // for its length; the memory is not looked at
 	a.bind = d.As
 	return a
@@ -207,6 +211,8 @@ func (a *application) count() error {
 	first := -1
 	for i, x := range a.args {
 		switch {
+		case x.err != nil:
+			return fmt.Errorf("%w: argument %d: %w", ErrBinding, i, x.err)
 		case x.bind == nil:
 			return fmt.Errorf("%w: argument %d is nothing: use In, Out, InOut or Whole", ErrBinding, i)
 		case x.size == 0:

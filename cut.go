@@ -83,6 +83,9 @@ func (o *Options) rules() (sched.Factory, sched.Partitioner, error) {
 
 // view is what is known now.
 func (r *Runtime) view() (*cut.View, error) {
+	if r == nil {
+		return nil, errNoRuntime
+	}
 	history, st := r.x.Snapshot()
 	if history == nil {
 		return nil, ErrClosed
@@ -118,6 +121,7 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 // the prediction of the graph, which knows every task, favours one device over the
 // several that Split chose, the work is cut for that one.
 func (r *Runtime) Plan(ctx context.Context, w Work) (*Plan, error) {
+	need("Plan", ctx, true)
 	v, err := r.view()
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
@@ -162,6 +166,7 @@ func residents(g *graph.Graph, b []Binding) (out []graph.DataID, err error) {
 // Other runs in progress are left out of account. Bindings are needed only for
 // resident data, which is taken to be where the graph would leave it.
 func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*Prediction, error) {
+	need("Predict", ctx, true)
 	v, err := r.view()
 	if err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
@@ -185,6 +190,7 @@ func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*P
 // every run; what a graph will really take Predict knows better. Data is taken to
 // be bound to host memory.
 func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.Duration, error) {
+	need("Compare", ctx, true)
 	v, err := r.view()
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)

@@ -163,6 +163,9 @@ func Alloc[T any](r *Runtime, name string, n int) (*Data[T], error) {
 
 // reside makes n elements resident, once fill has made them what they are.
 func reside[T any](r *Runtime, name string, n int, fill func(home []T)) (*Data[T], error) {
+	if r == nil {
+		return nil, errNoRuntime
+	}
 	var t T
 	bytes := int64(n) * int64(unsafe.Sizeof(t))
 	if n == 0 || unsafe.Sizeof(t) == 0 {
@@ -233,6 +236,9 @@ func NewBuffer[T any](r *Runtime, n int) (*Buffer[T], error) {
 	if n < 0 {
 		return nil, fmt.Errorf("buffer: %w: %d elements", ErrBinding, n)
 	}
+	if r == nil {
+		return nil, fmt.Errorf("buffer: %w", errNoRuntime)
+	}
 	var t T
 	if err := r.room(n, unsafe.Sizeof(t)); err != nil {
 		return nil, fmt.Errorf("buffer: %w", err)
@@ -248,11 +254,19 @@ func NewBuffer[T any](r *Runtime, n int) (*Buffer[T], error) {
 }
 
 // Slice is the memory, until it is released.
-func (b *Buffer[T]) Slice() []T { return b.xs }
+func (b *Buffer[T]) Slice() []T {
+	if b == nil {
+		return nil
+	}
+	return b.xs
+}
 
 // Release gives the memory back. No run may be using it, and the program must not use it
 // afterwards. Releasing it again does nothing.
 func (b *Buffer[T]) Release() {
+	if b == nil {
+		return
+	}
 	b.once.Do(func() {
 		if b.shared {
 			b.r.x.Shared().Put(bytesOf(b.xs))
@@ -265,11 +279,20 @@ func (b *Buffer[T]) Release() {
 // As binds the data to a graph's data of a name. It may be bound to several, which all
 // have its value at the beginning; at most one of them may be written, whose value at
 // the end it has after.
-func (d *Data[T]) As(name string) Binding { return Binding{Name: name, res: d.resident} }
+func (d *Data[T]) As(name string) Binding {
+	if d == nil {
+		return Binding{Name: name, err: errNoData}
+	}
+	return Binding{Name: name, res: d.resident}
+}
 
 // Get copies the data's current value out. It waits for the runs that write it,
 // at most for Options.SyncTimeout.
 func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
+	need("Get", ctx, true)
+	if d == nil {
+		return nil, errNoData
+	}
 	ctx, cancel := d.r.bound(ctx)
 	defer cancel()
 	if !d.r.hold() { // or the home could go while it is read
@@ -285,7 +308,7 @@ func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 
 // Release gives the data up once no run uses it. Releasing it again does nothing.
 func (d *Data[T]) Release() {
-	if !d.released.Swap(true) {
+	if d != nil && !d.released.Swap(true) {
 		d.r.x.Release(d.ref)
 	}
 }

@@ -100,7 +100,8 @@ func (e Event) String() string {
 // Up to 4096 events wait for the reader. One that is slower loses the oldest, and is told
 // how many by an event of kind [EventMissed]; it never holds up what runs.
 func (r *Runtime) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
-	f := r.x.Subscribe(noticesOf(kinds))
+	need("Events", ctx, true)
+	f := r.must("Events").x.Subscribe(noticesOf(kinds))
 	stop := context.AfterFunc(ctx, f.Close)
 	return func(yield func(Event) bool) {
 		defer f.Close()

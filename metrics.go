@@ -22,7 +22,7 @@ type Device struct {
 // Devices returns the open devices in the order of their IDs; after Close, as
 // they were then.
 func (r *Runtime) Devices() []Device {
-	st, _ := r.x.Status()
+	st, _ := r.must("Devices").x.Status()
 	out := make([]Device, len(st))
 	for i, s := range st {
 		d := r.x.Machine.Devices[i]
@@ -103,7 +103,7 @@ type Health = trace.Health
 
 // Metrics returns the current metrics; after Close, those at its end.
 func (r *Runtime) Metrics() Metrics {
-	st, c := r.x.Status()
+	st, c := r.must("Metrics").x.Status()
 	m := Metrics{
 		Uptime: c.Uptime, Devices: make([]DeviceMetrics, len(st)),
 		Runs:    RunMetrics{Submitted: c.Submitted, Completed: c.Completed, Failed: c.Failed, Cancelled: c.Cancelled},

@@ -155,7 +155,7 @@ const maxRuns = 1000
 // Those that wait for data others use are among them, with none of their tasks done.
 func (r *Runtime) Runs() []Progress {
 	var out []Progress
-	for _, e := range r.x.View(maxRuns).Runs {
+	for _, e := range r.must("Runs").x.View(maxRuns).Runs {
 		out = append(out, progressOf(&e))
 	}
 	return out
@@ -163,7 +163,7 @@ func (r *Runtime) Runs() []Progress {
 
 // Progress returns how far the run is; false if it has ended.
 func (h *Handle) Progress() (Progress, bool) {
-	if h.job == nil {
+	if h == nil || h.job == nil {
 		return Progress{}, false
 	}
 	e, ok := h.r.x.Progress(h.job)

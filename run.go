@@ -58,10 +58,18 @@ type Handle struct {
 }
 
 // Done returns a channel that is closed when the run has ended.
-func (h *Handle) Done() <-chan struct{} { return h.done }
+func (h *Handle) Done() <-chan struct{} {
+	if h == nil {
+		panic(fmt.Errorf("weft: Done: %w", errNoHandle))
+	}
+	return h.done
+}
 
 // Wait waits for the run's end.
 func (h *Handle) Wait() (*Report, error) {
+	if h == nil {
+		return nil, errNoHandle
+	}
 	<-h.done
 	return h.rep, h.err
 }
@@ -69,7 +77,7 @@ func (h *Handle) Wait() (*Report, error) {
 // Cancel ends the run early; Wait still returns, once what is in flight has ended or
 // Options.CancelWait is over.
 func (h *Handle) Cancel() {
-	if h.job != nil {
+	if h != nil && h.job != nil {
 		h.r.x.Cancel(h.job)
 	}
 }
@@ -86,6 +94,10 @@ func (h *Handle) end(rep *Report, err error, then func(*Report, error)) {
 // refused is the handle of a run that could not begin.
 func (r *Runtime) refused(then func(*Report, error), err error) *Handle {
 	h := &Handle{r: r, done: make(chan struct{})}
+	if r == nil && then != nil { // which no Close waits for
+		go then(nil, err)
+		then = nil
+	}
 	h.end(nil, err, then)
 	return h
 }
@@ -106,8 +118,8 @@ type Prepared struct {
 	idle  chan *call // calls that have ended
 }
 
-// RunOptions say how the runs of a prepared graph share the devices with others. Zero fields
-// mean the defaults named.
+// RunOptions say how the runs of a prepared graph share the devices with others. What no field
+// of [Prepared.With] said has the default named.
 type RunOptions struct {
 	// Priority is added to that of every task of the graph (0). A step is a head start of
 	// 100 ms of service on runs with less, and no privilege: nothing starves.
@@ -143,14 +155,21 @@ func (o *RunOptions) check() error {
 	return nil
 }
 
-// With returns the prepared graph with options for its runs. The one it is called on stays as
-// it is.
+// With returns the prepared graph with options for its runs, in addition to those that it has:
+// a field that is not zero replaces what an earlier With said, and one that is zero leaves it.
+// The prepared graph it is called on stays as it is.
 func (p *Prepared) With(o RunOptions) (*Prepared, error) {
+	if p == nil {
+		return nil, errNoPrepared
+	}
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("%w: run: %w", ErrOptions, err)
 	}
 	out := *p
-	out.o, out.idle = o, make(chan *call, maxIdle)
+	out.o, out.idle = RunOptions{
+		Priority: cmp.Or(o.Priority, p.o.Priority), Weight: cmp.Or(o.Weight, p.o.Weight), MaxInFlight: cmp.Or(o.MaxInFlight, p.o.MaxInFlight),
+		Timeout: cmp.Or(o.Timeout, p.o.Timeout), Retries: cmp.Or(o.Retries, p.o.Retries),
+	}, make(chan *call, maxIdle)
 	return &out, nil
 }
 
@@ -180,6 +199,9 @@ const maxIdle = 16
 // another become one task of several steps (see graph.Fuse), which costs less and
 // which CUDA replays as a graph; Prepared.Graph tells what came of it.
 func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {
+	if r == nil {
+		return nil, fmt.Errorf("prepare: %w", errNoRuntime)
+	}
 	if g == nil {
 		return nil, fmt.Errorf("prepare: %w", errNoGraph)
 	}
@@ -228,10 +250,18 @@ func (r *Runtime) unable(k *graph.Kernel) error {
 
 // Graph returns the graph as it is run. The tasks that errors, reports, traces and
 // explanations of its runs name are those of this graph.
-func (p *Prepared) Graph() *graph.Graph { return p.g }
+func (p *Prepared) Graph() *graph.Graph {
+	if p == nil {
+		panic(fmt.Errorf("weft: Graph: %w", errNoPrepared))
+	}
+	return p.g
+}
 
 // resolve finds a graph's ports and puts bindings to them.
 func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
+	if r == nil {
+		return nil, errNoRuntime
+	}
 	if g == nil {
 		return nil, errNoGraph
 	}
@@ -444,6 +474,9 @@ func (p *Prepared) recycle(c *call) {
 // Run runs the graph with new bindings and waits, as Runtime.Run does.
 func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 	need("Run", ctx, true)
+	if p == nil {
+		return nil, errNoPrepared
+	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled)
 	}
@@ -467,6 +500,9 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*Report, error) {
 // Submit starts the graph with new bindings and returns at once, as
 // Runtime.Submit does.
 func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
+	if p == nil {
+		return (*Runtime)(nil).refused(then, errNoPrepared)
+	}
 	c, err := p.newCall(b)
 	if err != nil {
 		return p.r.refused(then, err)

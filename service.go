@@ -30,6 +30,7 @@ var ErrLastDevice = engine.ErrLastDevice
 // that no other device can run wait until the device is back in service. A spare that is
 // drained does not stand by any more.
 func (r *Runtime) Drain(ctx context.Context, device string) error {
+	need("Drain", ctx, true)
 	return r.about("drain", device, func(id machine.DeviceID) error { return r.x.Drain(ctx, id) })
 }
 
@@ -46,6 +47,7 @@ func (r *Runtime) Undrain(device string) error {
 // Drain does. The second may be a spare, drained or in service already. ctx ends the wait and
 // not the swap.
 func (r *Runtime) Swap(ctx context.Context, from, to string) error {
+	need("Swap", ctx, true)
 	return r.about("swap", from, func(id machine.DeviceID) error {
 		other, err := r.find(to)
 		if err != nil {
@@ -62,6 +64,7 @@ func (r *Runtime) Swap(ctx context.Context, from, to string) error {
 // it. Rules that count samples, as those about temperature, leave it out. A device that does
 // not answer is an error when ctx ends.
 func (r *Runtime) Probe(ctx context.Context, device string) (m DeviceMetrics, err error) {
+	need("Probe", ctx, true)
 	err = r.about("probe", device, func(id machine.DeviceID) error {
 		if err := r.x.Probe(ctx, id); err != nil {
 			return err
@@ -77,6 +80,7 @@ func (r *Runtime) Probe(ctx context.Context, device string) (m DeviceMetrics, er
 // itself after a loss, and again after a pause when all rungs have failed. For a device that
 // is there it does nothing. ctx ends the wait and not the attempt.
 func (r *Runtime) Recover(ctx context.Context, device string) error {
+	need("Recover", ctx, true)
 	return r.about("recover", device, func(id machine.DeviceID) error { return r.x.Recover(ctx, id) })
 }
 
@@ -94,6 +98,9 @@ func (r *Runtime) about(what, device string, fn func(machine.DeviceID) error) er
 
 // find returns the open device of a name.
 func (r *Runtime) find(name string) (machine.DeviceID, error) {
+	if r == nil {
+		return 0, errNoRuntime
+	}
 	if i := slices.Index(r.names, name); i >= 0 {
 		return machine.DeviceID(i), nil
 	}

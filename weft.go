@@ -325,6 +325,9 @@ func best(merits []float64) []machine.DeviceID {
 // background. It may be called more than once, but not by a callback, which it would
 // wait for.
 func (r *Runtime) Close() error {
+	if r == nil {
+		return fmt.Errorf("close: %w", errNoRuntime)
+	}
 	ctx, cancel := r.bound(context.Background())
 	defer cancel()
 	if r.socket != nil {
@@ -345,7 +348,7 @@ func (r *Runtime) Close() error {
 }
 
 // Done is closed when all that Close ends has ended.
-func (r *Runtime) Done() <-chan struct{} { return r.x.Ended() }
+func (r *Runtime) Done() <-chan struct{} { return r.must("Done").x.Ended() }
 
 // hold counts a user of shared memory, unless there is none left.
 func (r *Runtime) hold() bool {
@@ -376,14 +379,14 @@ func (r *Runtime) bound(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // Machine describes the devices and links found.
-func (r *Runtime) Machine() *machine.Machine { return r.x.Machine }
+func (r *Runtime) Machine() *machine.Machine { return r.must("Machine").x.Machine }
 
 // Best returns the n best devices, best first: by their speed where they were
 // measured, by score otherwise (machine.Merits), times the part of them that is free,
 // as last sampled (DeviceMetrics.Util); devices that take no work come last. It returns
 // all where there are no more, none for less than one.
 func (r *Runtime) Best(n int) []machine.DeviceID {
-	merits, _ := machine.Merits(r.x.Machine.Devices)
+	merits, _ := machine.Merits(r.must("Best").x.Machine.Devices)
 	status, _ := r.x.Status()
 	for i := range status {
 		switch load := min(max(status[i].Util, 0), 1); {
@@ -408,7 +411,7 @@ type Tuned struct {
 // run in several ways, in this run or, with a CacheDir, in earlier ones.
 func (r *Runtime) Tuning() []Tuned {
 	var out []Tuned
-	for i, ts := range r.x.Tuning() {
+	for i, ts := range r.must("Tuning").x.Tuning() {
 		for _, t := range ts {
 			out = append(out, Tuned{r.x.Machine.Devices[i].Name, t})
 		}
@@ -421,11 +424,15 @@ func (r *Runtime) Tuning() []Tuned {
 // must have machine.Device.Joins, and each may be there once. It returns the number
 // by which tasks name the communicator; package collective/live does all of this.
 func (r *Runtime) Join(ctx context.Context, devices []machine.DeviceID) (uint64, error) {
+	need("Join", ctx, true)
+	if r == nil {
+		return 0, errNoRuntime
+	}
 	return r.x.Join(ctx, devices)
 }
 
 // Leave ends a communicator. What runs on it fails.
-func (r *Runtime) Leave(number uint64) { r.x.Leave(number) }
+func (r *Runtime) Leave(number uint64) { r.must("Leave").x.Leave(number) }
 
 // Trace returns the events recorded so far, when Options.Trace asked for them.
-func (r *Runtime) Trace() []trace.Event { return r.x.Events(r.trace) }
+func (r *Runtime) Trace() []trace.Event { return r.must("Trace").x.Events(r.trace) }

@@ -54,6 +54,43 @@ func Example() {
 	// 2 tasks; the edge of the square is 0.75 and its corner 0.5625
 }
 
+// A model that runs beside others can be given a smaller part of the devices, and be started
+// without waiting for it.
+func ExamplePrepared_With() {
+	ctx := context.Background()
+	m, err := model.Load(model.Dir("../examples/blur"), "blur.json", model.Limits{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu/2", NoCalibrate: true, Funcs: conv.Funcs()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	p, err := m.Prepare(rt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Release()
+	behind, err := p.With(weft.RunOptions{Weight: 0.1, MaxInFlight: 1})
+	if err != nil {
+		log.Fatal(err)
+	}
+	image, smooth := make([]float32, 2*24*32), make([]float32, 2*24*32)
+	image[5*32+5] = 1
+	run, err := behind.Submit(nil, model.Bind("image", image), model.Bind("smooth", smooth))
+	if err != nil {
+		log.Fatal(err)
+	}
+	report, err := run.Wait()
+	fmt.Println(report.Executed, "tasks,", smooth[5*32+5], err)
+	_, err = behind.Submit(nil, model.Bind("image", image[1:]))
+	fmt.Println(err)
+	// Output:
+	// 2 tasks, 0.25 <nil>
+	// bad binding: what is bound to data "image": it has 6140 bytes, and data "image" takes 6144
+}
+
 // The elements of an array are read as numbers of its type.
 func ExampleValues() {
 	src, err := os.ReadFile("../examples/blur/gauss.npy")

@@ -2,6 +2,7 @@ package model
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,9 @@ type Prepared struct {
 // Prepare makes a model ready to be run often on a runtime: it checks that devices take its
 // kernels, and puts its weights, which stay there until Release.
 func (m *Model) Prepare(rt *weft.Runtime) (*Prepared, error) {
+	if m == nil {
+		return nil, errNoModel
+	}
 	p := &Prepared{m: m, rt: rt}
 	var err error
 	// Before weights are read, which may be large.
@@ -67,6 +71,26 @@ func (m *Model) Prepare(rt *weft.Runtime) (*Prepared, error) {
 	}
 	return p, nil
 }
+
+// With returns the model with options for its runs, as [weft.Prepared.With] does. Both have the
+// same weights: Release of one gives up those of the other.
+func (p *Prepared) With(o weft.RunOptions) (*Prepared, error) {
+	if p == nil {
+		return nil, errNoPrepared
+	}
+	with, err := p.prepared.With(o)
+	if err != nil {
+		return nil, err
+	}
+	out := *p
+	out.prepared = with
+	return &out, nil
+}
+
+var (
+	errNoModel    = errors.New("the model is nil; Load returns one")
+	errNoPrepared = errors.New("the prepared model is nil; Prepare returns one")
+)
 
 // put reads weights and makes them resident.
 func (p *Prepared) put(w Port) error {
@@ -99,6 +123,9 @@ func (p *Prepared) put(w Port) error {
 
 // Release gives up the weights once no run uses them. Runs that begin afterwards fail.
 func (p *Prepared) Release() {
+	if p == nil {
+		return
+	}
 	for _, d := range p.weights {
 		d.Release()
 	}
@@ -115,6 +142,28 @@ func (p *Prepared) Predict(ctx context.Context) (*weft.Prediction, error) {
 // Run runs the model and waits, as [weft.Runtime.Run] does. Every input and output is
 // bound. What does not fit them is an error that wraps [weft.ErrBinding].
 func (p *Prepared) Run(ctx context.Context, b ...Binding) (*weft.Report, error) {
+	bound, err := p.bindings(b)
+	if err != nil {
+		return nil, err
+	}
+	return p.prepared.Run(ctx, bound...)
+}
+
+// Submit starts the model and returns at once, as [weft.Prepared.Submit] does. Bindings that do
+// not fit are an error that wraps [weft.ErrBinding]: nothing is started, and then is not called.
+func (p *Prepared) Submit(then func(*weft.Report, error), b ...Binding) (*weft.Handle, error) {
+	bound, err := p.bindings(b)
+	if err != nil {
+		return nil, err
+	}
+	return p.prepared.Submit(then, bound...), nil
+}
+
+// bindings checks bindings and returns them as the runtime takes them.
+func (p *Prepared) bindings(b []Binding) ([]weft.Binding, error) {
+	if p == nil {
+		return nil, errNoPrepared
+	}
 	if err := p.m.check(b); err != nil {
 		return nil, fmt.Errorf("%w: %w", weft.ErrBinding, err)
 	}
@@ -122,7 +171,7 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*weft.Report, error) 
 	for i := range b {
 		bound[i] = b[i].bind
 	}
-	return p.prepared.Run(ctx, bound...)
+	return bound, nil
 }
 
 // Port returns the input or output with a name. The error says which there are.

@@ -39,6 +39,9 @@ type Program[T any] struct {
 // another of the same step, or by itself when it is back; items of a step whose
 // devices are all gone for good fail with weft.ErrNoDevice.
 func OnDevices[T any](rt *weft.Runtime, p Program[T]) (Stage[T], error) {
+	if rt == nil {
+		return Stage[T]{}, fmt.Errorf("%w: program %q: the runtime is nil; weft.Open returns one", ErrStages, p.Name)
+	}
 	if p.Build == nil || p.Bind == nil {
 		return Stage[T]{}, fmt.Errorf("%w: program %q needs a graph and bindings", ErrStages, p.Name)
 	}

@@ -92,6 +92,9 @@ func New[T Element](rt *weft.Runtime, initial []T, o Options[T]) (*State[T], err
 	if err := o.Strategy.Validate(); err != nil {
 		return nil, err
 	}
+	if rt == nil {
+		return nil, fmt.Errorf("replicas: %w: the runtime is nil; weft.Open returns one", ErrOptions)
+	}
 	if len(initial) == 0 || o.Sample < 0 {
 		return nil, fmt.Errorf("replicas of %d elements, sample of %d: %w: there must be one at least, and a sample of 0 or more", len(initial), o.Sample, ErrOptions)
 	}

@@ -33,6 +33,9 @@ const (
 // that was opened without the Go kernels of that function's package names the option that
 // brings them.
 func Call(ctx context.Context, rt *weft.Runtime, j Job, pkg string) (*Result, error) {
+	if rt == nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), errNoRuntime)
+	}
 	w := j.Whole().Work
 	j = form(rt, j)
 	res, err := run(ctx, rt, j, nil, w.Ops <= smallOps && w.Bytes <= smallBytes)

@@ -15,6 +15,7 @@ package workload
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -219,6 +220,9 @@ type Fed interface {
 // copy from directly, where some have memory of their own. The job has them back
 // where they were after done, which is called before the runtime closes.
 func Feed(rt *weft.Runtime, j Job) (done func(), err error) {
+	if rt == nil {
+		return nil, errNoRuntime
+	}
 	var made []*weft.Buffer[byte]
 	release := func() {
 		for _, b := range made {
@@ -273,9 +277,14 @@ func Plan(ctx context.Context, rt *weft.Runtime, j Job) (*weft.Plan, error) {
 	return p, nil
 }
 
+var errNoRuntime = errors.New("the runtime is nil; weft.Open returns one")
+
 // Run plans, builds and runs a job. Just before it runs, it calls what else is given
 // with the job in the form that is run, its graph, and what that is expected to take.
 func Run(ctx context.Context, rt *weft.Runtime, j Job, before ...func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
+	if rt == nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), errNoRuntime)
+	}
 	j = form(rt, j)
 	res, err := run(ctx, rt, j, before, false)
 	if err != nil && res == nil {

@@ -116,6 +116,9 @@ const keptPlans = 256
 // New makes a group of devices of a runtime, which must have been opened with
 // Funcs among its kernels.
 func New(rt *weft.Runtime, o Options) (*Group, error) {
+	if rt == nil {
+		return nil, fmt.Errorf("collective group: %w: the runtime is nil; weft.Open returns one", collective.ErrSpec)
+	}
 	m := rt.Machine()
 	g := &Group{rt: rt, o: o, cost: machine.NewRoofline(m), plans: make(map[key]*ready)}
 	for _, name := range o.Devices {

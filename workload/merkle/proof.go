@@ -11,9 +11,14 @@ import (
 // that prove nothing.
 var ErrProof = errors.New("no proof")
 
+var errNoTree = errors.New("the tree is nil; TreeOf returns one")
+
 // Inclusion returns the proof that the tree has a leaf, from 0 on: the audit path of RFC
 // 6962, section 2.1.1.
 func (t *Tree) Inclusion(leaf int) ([][Size]byte, error) {
+	if t == nil {
+		return nil, fmt.Errorf("merkle: %w: %w", ErrProof, errNoTree)
+	}
 	if leaf < 0 || leaf >= t.n {
 		return nil, fmt.Errorf("merkle: leaf %d of %d: %w: number leaves from 0", leaf, t.n, ErrProof)
 	}
@@ -24,6 +29,9 @@ func (t *Tree) Inclusion(leaf int) ([][Size]byte, error) {
 // some size (RFC 6962, section 2.1.2). Where that is none or all of the leaves, there is
 // nothing to prove and no node in it.
 func (t *Tree) Consistency(old int) ([][Size]byte, error) {
+	if t == nil {
+		return nil, fmt.Errorf("merkle: %w: %w", ErrProof, errNoTree)
+	}
 	if old < 0 || old > t.n {
 		return nil, fmt.Errorf("merkle: %d leaves of %d: %w: an older tree has no more", old, t.n, ErrProof)
 	}

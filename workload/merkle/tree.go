@@ -124,11 +124,19 @@ func hashPair(l, r [Size]byte) [Size]byte {
 }
 
 // Len is the number of leaves.
-func (t *Tree) Len() int { return t.n }
+func (t *Tree) Len() int { return t.must("Len").n }
+
+// must panics with a line that says what is wrong if the tree is nil.
+func (t *Tree) must(call string) *Tree {
+	if t == nil {
+		panic(fmt.Errorf("merkle: %s: %w", call, errNoTree))
+	}
+	return t
+}
 
 // Root is the root. That of no leaves is the hash of nothing.
 func (t *Tree) Root() [Size]byte {
-	if t.n == 0 {
+	if t.must("Root").n == 0 {
 		return sha256.Sum256(nil)
 	}
 	return [Size]byte(t.top())

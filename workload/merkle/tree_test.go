@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/transparency-dev/merkle/proof"
@@ -279,5 +280,26 @@ func TestTreeErrors(t *testing.T) {
 		if _, err := merkle.New(c); !errors.Is(err, merkle.ErrConfig) {
 			t.Errorf("%d leaves hashed: %v", c.N, err)
 		}
+	}
+}
+
+// A tree that is nil is told by a line that says so.
+func TestNilTree(t *testing.T) {
+	var tree *merkle.Tree
+	if _, err := tree.Inclusion(0); !errors.Is(err, merkle.ErrProof) || !strings.Contains(err.Error(), "the tree is nil; ") {
+		t.Errorf("Inclusion: %v", err)
+	}
+	if _, err := tree.Consistency(0); !errors.Is(err, merkle.ErrProof) || !strings.Contains(err.Error(), "the tree is nil; ") {
+		t.Errorf("Consistency: %v", err)
+	}
+	for name, call := range map[string]func(){"Len": func() { tree.Len() }, "Root": func() { tree.Root() }} {
+		func() {
+			defer func() {
+				if err, _ := recover().(error); err == nil || err.Error() != "merkle: "+name+": the tree is nil; TreeOf returns one" {
+					t.Errorf("%s: %v", name, err)
+				}
+			}()
+			call()
+		}()
 	}
 }
