@@ -1,6 +1,7 @@
 package weft
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,8 @@ type Kernel[P any] struct {
 	// Elementwise says that item i uses element i of every argument that is not [Whole], and
 	// no other. The work is then divided among devices.
 	Elementwise bool
-	// Ops is about how many operations an item takes, for predictions; 0 means one.
+	// Ops is about how many operations an item takes, for predictions; 0 means one. It may be
+	// less than one, where an item does nothing more often than not.
 	Ops float64
 
 	once   sync.Once
@@ -116,7 +118,7 @@ func Apply[P any](ctx context.Context, rt *Runtime, k *Kernel[P], params P, args
 		panic(errors.New("weft: Apply: the runtime or the kernel is nil"))
 	}
 	k.once.Do(k.prepare)
-	a := &application{kernel: k.kernel, elementwise: k.Elementwise, args: args, ops: max(k.Ops, 1)}
+	a := &application{kernel: k.kernel, elementwise: k.Elementwise, args: args, ops: cmp.Or(k.Ops, 1)}
 	a.with = func(s graph.Step, n int64) graph.Step { return s.With(counted[P]{int(n), params}) }
 	err := k.err
 	if err == nil {
@@ -242,6 +244,9 @@ const smallBytes = 1 << 20
 
 // run cuts the work, builds its graph and runs it.
 func (a *application) run(ctx context.Context, rt *Runtime) (*Report, error) {
+	if why := rt.x.Machine.Unable(a.kernel); why != "" {
+		return nil, fmt.Errorf("%w: %s", ErrNoDevice, why)
+	}
 	var bind []Binding
 	for i, x := range a.args {
 		bind = append(bind, x.bind(argName(i)))
@@ -257,6 +262,9 @@ func (a *application) run(ctx context.Context, rt *Runtime) (*Report, error) {
 			w.Graph = a.graph
 		}
 		p, err := rt.Plan(ctx, w)
+		if errors.Is(err, sched.ErrNoShare) { // all that could run it are out of service
+			err = fmt.Errorf("%w: %w", ErrNoDevice, err)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -158,8 +158,10 @@ func TestApplyRefuses(t *testing.T) {
 			t.Errorf("%v\nwant %s", err, want)
 		}
 	}
-	if _, err := weft.Apply(ctx, rt, &weft.Kernel[none]{Name: "k", CUDA: "source"}, none{}, weft.Out(x)); !errors.Is(err, weft.ErrNoDevice) {
-		t.Errorf("on cores, without a Go function: %v", err)
+	for _, elementwise := range []bool{false, true} {
+		if _, err := weft.Apply(ctx, rt, &weft.Kernel[none]{Name: "k", CUDA: "source", Elementwise: elementwise}, none{}, weft.Out(x)); !errors.Is(err, weft.ErrNoDevice) {
+			t.Errorf("on cores, without a Go function, elementwise %v: %v", elementwise, err)
+		}
 	}
 	boom := &weft.Kernel[none]{Name: "boom", Go: func(*weft.Call, none, int, int) { panic("boom") }}
 	var p *weft.PanicError
