@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/weft-run/weft/trace"
 )
@@ -44,6 +46,9 @@ func (e *ElementError) Unwrap() error { return e.Err }
 // element is returned. If ctx ends before all is done, the error is its cause.
 func Map[T, U any](ctx context.Context, xs []T, f func(context.Context, T) (U, error), options ...TaskOption) ([]U, error) {
 	need("Map", ctx, f != nil)
+	if err := holds[U](len(xs)); err != nil {
+		return nil, err
+	}
 	out := make([]U, len(xs))
 	p := &pass{n: len(xs), pc: entry(f), do: func(ctx context.Context, i int, _ *int) (err error) {
 		out[i], err = f(ctx, xs[i])
@@ -66,6 +71,9 @@ func Each[T any](ctx context.Context, xs []T, f func(context.Context, T) error, 
 // calls its function.
 func Filter[T any](ctx context.Context, xs []T, keep func(context.Context, T) (bool, error), options ...TaskOption) ([]T, error) {
 	need("Filter", ctx, keep != nil)
+	if err := holds[bool](len(xs)); err != nil {
+		return nil, err
+	}
 	kept := make([]bool, len(xs))
 	p := &pass{n: len(xs), pc: entry(keep), do: func(ctx context.Context, i int, _ *int) (err error) {
 		kept[i], err = keep(ctx, xs[i])
@@ -81,6 +89,16 @@ func Filter[T any](ctx context.Context, xs []T, keep func(context.Context, T) (b
 		}
 	}
 	return out, nil
+}
+
+// holds errs for more elements than there are addresses for, of which make would panic. A
+// slice can have them if they have no size.
+func holds[T any](n int) error {
+	const most = 1 << 46
+	if size := unsafe.Sizeof(*new(T)); size > 0 && n > most/int(size) {
+		return fmt.Errorf("%w: %d elements of %d bytes", ErrOutOfMemory, n, size)
+	}
+	return nil
 }
 
 // fan is how many values a call of Reduce combines one after another, without options.
@@ -101,7 +119,7 @@ func Reduce[T any](ctx context.Context, xs []T, f func(ctx context.Context, a, b
 	level, width := xs, 1 // each value of a level stands for as many elements
 	for len(level) > 1 {
 		from, behind := level, width
-		next := make([]T, (len(level)+most-1)/most)
+		next := make([]T, (len(level)-1)/most+1)
 		p := &pass{n: len(next), pc: entry(f), do: func(ctx context.Context, i int, element *int) (err error) {
 			lo := i * most
 			var few [fan]T
@@ -141,6 +159,7 @@ type pass struct {
 	failed atomic.Int64
 	mu     sync.Mutex
 	err    *ElementError                   // of that item
+	own    bool                            // it was returned before its context ended
 	parts  map[int]context.CancelCauseFunc // those that run, by their first item
 }
 
@@ -169,11 +188,11 @@ func (p *pass) run(ctx context.Context, options []TaskOption) error {
 	g := tasks().NewGroup(ctx, true)
 	parts := min(p.n, partsEach*runtime.GOMAXPROCS(0))
 	for k := range parts {
-		p.start(g.Context(), k*p.n/parts, (k+1)*p.n/parts)
+		p.start(g.Context(), share(p.n, parts, k), share(p.n, parts, k+1))
 	}
 	err := g.Close(ctx)
 	switch cause := context.Cause(ctx); {
-	case p.err != nil && !(cause != nil && (errors.Is(p.err, cause) || errors.Is(p.err, ctx.Err()))):
+	case p.err != nil && (p.own || !(cause != nil && (errors.Is(p.err, cause) || errors.Is(p.err, ctx.Err())))):
 		return p.err
 	case p.done.Load() == int64(p.n):
 		return nil
@@ -183,6 +202,9 @@ func (p *pass) run(ctx context.Context, options []TaskOption) error {
 		return err
 	}
 }
+
+// share returns where part k of n items begins. The product of both may be too large.
+func share(n, parts, k int) int { return k*(n/parts) + min(k, n%parts) }
 
 // start starts a task for items lo to hi.
 func (p *pass) start(ctx context.Context, lo, hi int) {
@@ -199,9 +221,9 @@ func (p *pass) part(task context.Context, lo, hi int) {
 	at, element, returned := lo, lo, false
 	defer func() {
 		if v := recover(); v != nil {
-			p.fail(element, at, trace.Recovered("", v))
+			p.fail(element, at, trace.Recovered("", v), true)
 		} else if !returned {
-			p.fail(element, at, ErrGoexit)
+			p.fail(element, at, ErrGoexit, true)
 		}
 		p.done.Add(int64(at - lo))
 		p.end(lo)
@@ -214,7 +236,7 @@ func (p *pass) part(task context.Context, lo, hi int) {
 				return
 			}
 			element = at
-			if err := p.do(ctx, at, &element); err != nil && p.fail(element, at, err) {
+			if err := p.do(ctx, at, &element); err != nil && p.fail(element, at, err, ctx.Err() == nil) {
 				returned = true
 				return
 			}
@@ -252,15 +274,16 @@ func (p *pass) end(lo int) {
 }
 
 // fail notes the error of an item, unless it is an effect of another error, and reports
-// whether it did.
-func (p *pass) fail(element, item int, err error) bool {
+// whether it did. own says that the context of the call had not ended when it returned: it is
+// an effect of nothing, whatever it is.
+func (p *pass) fail(element, item int, err error, own bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err != nil && (int64(item) >= p.failed.Load() || effect(err, p.err)) {
+	if p.err != nil && (int64(item) >= p.failed.Load() || !own && effect(err, p.err)) {
 		return false
 	}
 	p.failed.Store(int64(item))
-	p.err = &ElementError{element, err}
+	p.err, p.own = &ElementError{element, err}, own
 	for _, cancel := range p.parts {
 		cancel(p.err)
 	}
@@ -272,37 +295,49 @@ func effect(err, cause error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, ErrScopeEnded) || errors.Is(err, cause)
 }
 
+// lastCall is what the last call for an item came to.
+type lastCall struct {
+	err     error // what it returned, ErrGoexit if it did not return
+	element int   // that it is about
+	cause   error // why its context had ended when it returned; nil if it had not
+}
+
+// own reports whether the call failed by itself.
+func (c *lastCall) own() bool { return c.err != nil && (c.cause == nil || !effect(c.err, c.cause)) }
+
 // apart computes each item in a task that has the options.
 func (p *pass) apart(ctx context.Context, options []TaskOption) error {
+	if err := holds[lastCall](p.n); err != nil {
+		return err
+	}
 	g := tasks().NewGroup(ctx, false)
-	// own is what the last call for each item returned, ErrGoexit if it did not return.
-	own, elements := make([]error, p.n), make([]int, p.n)
-	futures := make([]Future[struct{}], p.n)
+	calls, futures := make([]lastCall, p.n), make([]Future[struct{}], p.n)
 	for i := range futures {
 		futures[i] = start(g.Context(), func(ctx context.Context) (none struct{}, _ error) {
-			own[i], elements[i] = ErrGoexit, i
-			own[i] = p.do(ctx, i, &elements[i])
-			return none, own[i]
+			c := &calls[i]
+			c.err, c.element, c.cause = ErrGoexit, i, nil
+			c.err = p.do(ctx, i, &c.element)
+			c.cause = context.Cause(ctx)
+			return none, c.err
 		}, p.pc, options)
 	}
 	first := g.Close(ctx)
 	if first == nil {
 		return nil
 	}
-	if ctx.Err() != nil && (errors.Is(first, ctx.Err()) || errors.Is(first, context.Cause(ctx))) {
+	failed := slices.IndexFunc(calls, func(c lastCall) bool { return c.own() })
+	if failed < 0 && ctx.Err() != nil && (errors.Is(first, ctx.Err()) || errors.Is(first, context.Cause(ctx))) {
 		return context.Cause(ctx)
 	}
-	for _, cancelled := range []bool{false, true} { // the first that failed by itself, else any
-		for i, f := range futures {
-			if own[i] == nil || !cancelled && errors.Is(own[i], context.Canceled) {
-				continue
-			}
-			_, err := f.c.rec.Result() // with what a timeout or a panic adds
-			if own[i] != ErrGoexit && !errors.Is(err, own[i]) {
-				err = own[i] // it was to be tried again
-			}
-			return &ElementError{elements[i], err}
-		}
+	if failed < 0 { // none by itself
+		failed = slices.IndexFunc(calls, func(c lastCall) bool { return c.err != nil })
 	}
-	return first // no element was begun
+	if failed < 0 {
+		return first // no element was begun
+	}
+	_, err := futures[failed].c.rec.Result() // with what a timeout or a panic adds
+	if c := &calls[failed]; c.err != ErrGoexit && !errors.Is(err, c.err) {
+		err = c.err // it was to be tried again
+	}
+	return &ElementError{calls[failed].element, err}
 }

@@ -47,11 +47,25 @@ func Stream[T, U any](ctx context.Context, xs iter.Seq[T], f func(context.Contex
 		defer s.end(ctx)
 		pc := entry(f)
 		go feed(s, xs, func(x T) Future[U] {
-			return start(s.group.Context(), func(ctx context.Context) (U, error) { return f(ctx, x) }, pc, options)
+			return start(s.group.Context(), func(ctx context.Context) (U, error) {
+				value, err := f(ctx, x)
+				if err != nil && ctx.Err() == nil {
+					err = &ownError{err}
+				}
+				return value, err
+			}, pc, options)
 		})
 		s.results(ctx, yield)
 	}
 }
+
+// ownError is what the function of a stream returned while its context had not ended: it is
+// not an effect of that end, even if it is [context.Canceled].
+type ownError struct{ err error }
+
+func (e *ownError) Error() string { return e.err.Error() }
+
+func (e *ownError) Unwrap() error { return e.err }
 
 // stream is a loop over a Stream in progress.
 type stream[U any] struct {
@@ -107,7 +121,14 @@ func (s *stream[U]) results(ctx context.Context, yield func(U, error) bool) {
 			break
 		}
 		value, err := f.Wait(ctx)
+		own := (*ownError)(nil)
 		switch {
+		case errors.As(err, &own):
+			if err == error(own) { // nothing was added
+				err = own.err
+			}
+			yield(none, &ElementError{i, err})
+			return
 		case err != nil && ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
 			yield(none, context.Cause(ctx))
 			return

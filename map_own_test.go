@@ -1,0 +1,109 @@
+package weft_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft"
+)
+
+// An element that returns context.Canceled while nothing is cancelled has failed by itself,
+// whatever fails or ends after it.
+func TestOwnCanceled(t *testing.T) {
+	other := errors.New("another")
+	for name, o := range ways() {
+		// The second of two fails once the first has, in parallel, and the caller's context
+		// ends before all have returned.
+		for _, ends := range []bool{false, true} {
+			for _, call := range []string{"Map", "Each", "Filter", "Stream"} {
+				ctx, cancel := context.WithCancel(t.Context())
+				f := func(ctx context.Context, x int) error {
+					if x > 0 {
+						<-ctx.Done() // the first failed, which cancels this
+						if ends {
+							cancel()
+						}
+						return other
+					}
+					if ctx.Err() != nil {
+						t.Errorf("%s, %s: cancelled before anything failed", call, name)
+					}
+					return context.Canceled
+				}
+				xs := indices(1)
+				if len(o) == 0 || call == "Stream" {
+					xs = indices(2)
+				}
+				var err error
+				switch call {
+				case "Map":
+					_, err = weft.Map(ctx, xs, func(ctx context.Context, x int) (int, error) { return 0, f(ctx, x) }, o...)
+				case "Each":
+					err = weft.Each(ctx, xs, f, o...)
+				case "Filter":
+					_, err = weft.Filter(ctx, xs, func(ctx context.Context, x int) (bool, error) { return true, f(ctx, x) }, o...)
+				case "Stream":
+					for _, e := range weft.Stream(ctx, slices.Values(xs), func(ctx context.Context, x int) (int, error) { return 0, f(ctx, x) }, o...) {
+						err = e
+					}
+				}
+				cancel()
+				var element *weft.ElementError
+				if !errors.As(err, &element) || element.Index != 0 || !errors.Is(err, context.Canceled) {
+					t.Errorf("%s, %s, ends %v: %v, want element 0: context canceled", call, name, ends, err)
+				}
+			}
+		}
+	}
+}
+
+// An element that fails by itself with context.Canceled is told, and not a later one that
+// fails since that cancelled it, with an error of its own.
+func TestOwnCanceledFirst(t *testing.T) {
+	began := make(chan struct{})
+	err := weft.Each(t.Context(), []int{0, 1}, func(ctx context.Context, x int) error {
+		if x == 1 {
+			close(began)
+			<-ctx.Done()
+			return errors.New("interrupted")
+		}
+		<-began
+		return context.Canceled
+	}, weft.Within(weft.NewLimit(2)))
+	var element *weft.ElementError
+	if !errors.As(err, &element) || element.Index != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want element 0: context canceled", err)
+	}
+}
+
+// A slice of elements without a size can be longer than any product of its length.
+func TestManyEmptyElements(t *testing.T) {
+	stop := errors.New("enough")
+	xs := make([]struct{}, 1<<61)
+	var element *weft.ElementError
+	err := weft.Each(t.Context(), xs, func(context.Context, struct{}) error { return stop })
+	if !errors.As(err, &element) || element.Index != 0 || !errors.Is(err, stop) {
+		t.Errorf("Each: %v", err)
+	}
+	_, err = weft.Map(t.Context(), xs, func(context.Context, struct{}) (none struct{}, _ error) { return none, stop })
+	if !errors.As(err, &element) || element.Index != 0 {
+		t.Errorf("Map to nothing: %v", err)
+	}
+	for name, err := range map[string]error{
+		"Map": func() error {
+			_, err := weft.Map(t.Context(), xs, func(context.Context, struct{}) (int, error) { return 0, nil })
+			return err
+		}(),
+		"Filter": func() error {
+			_, err := weft.Filter(t.Context(), xs, func(context.Context, struct{}) (bool, error) { return true, nil })
+			return err
+		}(),
+		"a task each": weft.Each(t.Context(), xs, func(context.Context, struct{}) error { return nil }, weft.Priority(1)),
+	} {
+		if !errors.Is(err, weft.ErrOutOfMemory) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
