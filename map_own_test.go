@@ -19,8 +19,10 @@ func TestOwnCanceled(t *testing.T) {
 		for _, ends := range []bool{false, true} {
 			for _, call := range []string{"Map", "Each", "Filter", "Stream"} {
 				ctx, cancel := context.WithCancel(t.Context())
+				began := make(chan struct{})
 				f := func(ctx context.Context, x int) error {
 					if x > 0 {
+						close(began)
 						<-ctx.Done() // the first failed, which cancels this
 						if ends {
 							cancel()
@@ -30,12 +32,10 @@ func TestOwnCanceled(t *testing.T) {
 					if ctx.Err() != nil {
 						t.Errorf("%s, %s: cancelled before anything failed", call, name)
 					}
+					<-began
 					return context.Canceled
 				}
-				xs := indices(1)
-				if len(o) == 0 || call == "Stream" {
-					xs = indices(2)
-				}
+				xs := indices(2)
 				var err error
 				switch call {
 				case "Map":
@@ -105,5 +105,31 @@ func TestManyEmptyElements(t *testing.T) {
 		if !errors.Is(err, weft.ErrOutOfMemory) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// The same holds for a stream whose reader comes to the element after the context has ended.
+func TestOwnCanceledStream(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	third := make(chan struct{})
+	var last error
+	for x, err := range weft.Stream(ctx, slices.Values(indices(3)), func(_ context.Context, x int) (int, error) {
+		switch x {
+		case 1:
+			return 0, context.Canceled
+		case 2:
+			close(third) // one after another: the second task has ended
+		}
+		return x, nil
+	}, weft.Within(weft.NewLimit(1))) {
+		if last = err; err == nil && x == 0 {
+			<-third
+			cancel()
+		}
+	}
+	var element *weft.ElementError
+	if !errors.As(last, &element) || element.Index != 1 || !errors.Is(last, context.Canceled) {
+		t.Errorf("got %v, want element 1: context canceled", last)
 	}
 }
