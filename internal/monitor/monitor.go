@@ -14,7 +14,8 @@
 // The socket has mode 0600 in a folder that only its user can enter, and the server asks
 // the system whose process connects: it serves its own user alone. A client that does not
 // read for 2 s is dropped. The socket is removed when the runtime is closed; what processes
-// that were killed left behind is removed by the next one that listens there.
+// that were killed left behind is removed by the next one that listens there, but nothing that
+// somebody listens at.
 //
 // Files: monitor.go (the protocol), socket.go (where sockets are), server.go, client.go,
 // peer_*.go (who is at the other end).

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -261,6 +262,69 @@ func TestStale(t *testing.T) {
 		if _, err := Serve(path, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
+	}
+}
+
+// A socket that somebody listens at is left alone by whoever starts or ends beside it: one of
+// a process that cannot be seen from here, and one that has come to be in the place of another.
+func TestOthersSockets(t *testing.T) {
+	dir := private700(t)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	if err := os.Mkdir(Dir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("true")
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	unseen := filepath.Join(Dir(), fmt.Sprint(cmd.Process.Pid, suffix)) // its number is of no process
+	other, err := net.ListenUnix("unix", &net.UnixAddr{Name: unseen, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	s := serve(t, "", &fixed{})
+	if _, err := os.Lstat(unseen); err != nil {
+		t.Errorf("a socket in use was swept: %v", err)
+	}
+	// Somebody removes the socket, and another process listens at its name.
+	if err := os.Remove(s.Path()); err != nil {
+		t.Fatal(err)
+	}
+	heir, err := net.ListenUnix("unix", &net.UnixAddr{Name: s.Path(), Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer heir.Close()
+	s.Close()
+	if _, err := os.Lstat(s.Path()); err != nil {
+		t.Errorf("Close removed the socket of another: %v", err)
+	}
+}
+
+// Many that start and end at once in one folder do not take one another's sockets.
+func TestSocketsAtOnce(t *testing.T) {
+	dir := private700(t)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				s, err := Serve("", func() Source { return &fixed{} }, slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if abandoned(s.Path()) {
+					t.Errorf("nobody listens at %s", s.Path())
+				}
+				s.Close()
+			}
+		})
+	}
+	all.Wait()
+	if left, _ := filepath.Glob(filepath.Join(Dir(), "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
 	}
 }
 

@@ -29,7 +29,7 @@ type Source interface {
 
 // Server shows a runtime to clients.
 type Server struct {
-	l      *net.UnixListener
+	l      *socket
 	source func() Source
 	log    *slog.Logger
 	uid    int // who may attach
@@ -54,7 +54,7 @@ func Serve(path string, source func() Source, log *slog.Logger) (*Server, error)
 	return s, nil
 }
 
-func newServer(l *net.UnixListener, source func() Source, log *slog.Logger) *Server {
+func newServer(l *socket, source func() Source, log *slog.Logger) *Server {
 	return &Server{l: l, source: source, log: log, uid: os.Geteuid(), wait: writeWait, done: make(chan struct{}), conns: make(map[*net.UnixConn]bool)}
 }
 

@@ -33,8 +33,25 @@ func Dir() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("weft-%d", os.Geteuid()))
 }
 
+// socket is a listener with its file, by which it is known among others of its name.
+type socket struct {
+	*net.UnixListener
+	file fs.FileInfo
+}
+
+// Close ends the listener and removes its file, unless that has become another's.
+func (s *socket) Close() error {
+	path := s.Addr().String()
+	return errors.Join(s.UnixListener.Close(), locked(filepath.Dir(path), func() error {
+		if now, err := os.Lstat(path); err != nil || !os.SameFile(now, s.file) {
+			return nil // somebody removed it
+		}
+		return os.Remove(path)
+	}))
+}
+
 // listen makes a socket at a path, or with "" one of this process in Dir.
-func listen(path string) (*net.UnixListener, error) {
+func listen(path string) (s *socket, err error) {
 	if err := supported(); err != nil {
 		return nil, err
 	}
@@ -46,7 +63,11 @@ func listen(path string) (*net.UnixListener, error) {
 		if err := private(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
-		return bind(path)
+		err = locked(filepath.Dir(path), func() error {
+			s, err = bind(path)
+			return err
+		})
+		return s, err
 	}
 	dir := Dir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -55,24 +76,28 @@ func listen(path string) (*net.UnixListener, error) {
 	if err := private(dir); err != nil {
 		return nil, err
 	}
-	sweep(dir)
-	for i := range maxSockets {
-		name := strconv.Itoa(os.Getpid())
-		if i > 0 {
-			name += "-" + strconv.Itoa(i) // another runtime of this process
+	err = locked(dir, func() error {
+		sweep(dir)
+		for i := range maxSockets {
+			name := strconv.Itoa(os.Getpid())
+			if i > 0 {
+				name += "-" + strconv.Itoa(i) // another runtime of this process
+			}
+			s, err = bind(filepath.Join(dir, name+suffix))
+			if !errors.Is(err, errInUse) {
+				return err
+			}
 		}
-		l, err := bind(filepath.Join(dir, name+suffix))
-		if !errors.Is(err, errInUse) {
-			return l, err
-		}
-	}
-	return nil, fmt.Errorf("%s: %d sockets of this process are in use", dir, maxSockets)
+		return fmt.Errorf("%s: %d sockets of this process are in use", dir, maxSockets)
+	})
+	return s, err
 }
 
 var errInUse = errors.New("another runtime listens there; choose another path")
 
-// bind makes a socket at a path in a private folder. One that nobody listens at is replaced.
-func bind(path string) (*net.UnixListener, error) {
+// bind makes a socket at a path in a private folder, which is locked. One that nobody listens
+// at is replaced.
+func bind(path string) (*socket, error) {
 	if len(path) > maxPath {
 		return nil, fmt.Errorf("%s: the name of a socket has at most %d bytes; choose a shorter path", path, maxPath)
 	}
@@ -94,11 +119,14 @@ func bind(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	// Until here the folder alone keeps others out.
-	if err := os.Chmod(path, 0o600); err != nil {
+	err = os.Chmod(path, 0o600)
+	file, missing := os.Lstat(path)
+	if err = errors.Join(err, missing); err != nil {
 		_ = l.Close() // which removes it; the first error says more
 		return nil, err
 	}
-	return l, nil
+	l.SetUnlinkOnClose(false) // which goes by the name alone
+	return &socket{l, file}, nil
 }
 
 // private errs unless only this user can enter a folder, and no other can exchange it.
@@ -143,10 +171,12 @@ func Sockets() []Socket {
 	return out
 }
 
-// sweep removes the sockets of processes that have ended.
+// sweep removes the sockets in a folder, which is locked, of processes that have ended. Where
+// processes are numbered apart, as in containers that share the folder, one that is not found
+// may still listen.
 func sweep(dir string) {
 	for _, s := range entries(dir) {
-		if !alive(s.PID) {
+		if !alive(s.PID) && abandoned(s.Path) {
 			_ = os.Remove(s.Path) // another process may have done so
 		}
 	}
