@@ -50,7 +50,8 @@ const (
 // cores) share what is learned, so devices of one class keep costing the same.
 // Copies learn a correction to the model underneath, by path. Whole graphs learn a
 // correction to what simulating them says, by the kernels they are made of: what
-// handing work over, waking threads and being disturbed add up to.
+// handing work over, waking threads and being disturbed add up to. What the last runs of
+// some work took on some of the devices is kept as it was, to choose between devices.
 //
 // A History is bounded: shapes not seen for longest are dropped.
 type History struct {
@@ -70,6 +71,7 @@ type History struct {
 	copies    map[copyKey]*model
 	graphs    map[string]*model
 	models    []*model // all of them, in order of appearance
+	trials    []trial  // of works on devices, in order of appearance
 	shapes    int      // in all models
 	clock     uint64   // counts observations
 	epoch     uint64
@@ -292,6 +294,10 @@ func (h *History) Clone() *History {
 			n.shapes[i].recent = slices.Clone(n.shapes[i].recent)
 		}
 		c.keep(&n)
+	}
+	c.trials = slices.Clone(h.trials)
+	for i := range c.trials {
+		c.trials[i].took = slices.Clone(c.trials[i].took)
 	}
 	return &c
 }

@@ -21,6 +21,7 @@ const historyVersion = 2
 type savedHistory struct {
 	Version int          `json:"version"`
 	Models  []savedModel `json:"models"`
+	Trials  []savedTrial `json:"trials,omitempty"`
 }
 
 type savedModel struct {
@@ -39,7 +40,7 @@ type savedShape struct {
 
 // Save returns the history as JSON. Equal histories give equal bytes.
 func (h *History) Save() []byte {
-	out := savedHistory{Version: historyVersion, Models: []savedModel{}}
+	out := savedHistory{Version: historyVersion, Models: []savedModel{}, Trials: h.saveTrials()}
 	for _, m := range h.models {
 		s := savedModel{modelID: m.id, Fit: m.fit}
 		for i := range m.shapes {
@@ -92,6 +93,9 @@ func (h *History) Load(src []byte) error {
 		if loaded.shapes > maxShapes {
 			return fmt.Errorf("%w: more than %d shapes", ErrHistory, maxShapes)
 		}
+	}
+	if err := loaded.loadTrials(in.Trials); err != nil {
+		return fmt.Errorf("%w: %w", ErrHistory, err)
 	}
 	loaded.epoch++
 	*h = loaded

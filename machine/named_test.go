@@ -18,7 +18,7 @@ func named(t testing.TB, name string) *Machine {
 }
 
 func TestNamed(t *testing.T) {
-	want := []string{"16xh100", "2xcpu", "2xh100", "3x5070", "4x5070-ring", "4xh100", "8x5070-hier", "8xh100", "8xh100-server", "mixed", "rtx4060"}
+	want := []string{"16xh100", "2xcpu", "2xh100", "3x5070", "4x5070-ring", "4xh100", "8x5070-hier", "8xh100", "8xh100-server", "h200", "mixed", "rtx4060"}
 	if got := Names(); !slices.Equal(got, want) {
 		t.Fatalf("Names() = %v, want %v", got, want)
 	}
@@ -66,6 +66,8 @@ func TestNamedNumbers(t *testing.T) {
 		{"4x5070-ring", 5, 0, 8e9, 5120, 25e12, 448e9, 256e9},
 		{"4x5070-ring", 5, 4, 256e9, 40, 5.888e12, 358.4e9, 256e9},
 		{"8x5070-hier", 8, 7, 8e9, 5120, 25e12, 448e9, 256e9},
+		{"h200", 2, 0, 144.1e9, 16896, 60.4e12, 4120e9, 256e9},
+		{"h200", 2, 1, 256e9, 16, 1.94e12, 163.4e9, 256e9},
 		{"rtx4060", 2, 0, 8e9, 3072, 15.11e12, 272e9, 32e9},
 		{"rtx4060", 2, 1, 32e9, 6, 1.92e12, 89.6e9, 32e9},
 		{"2xh100", 2, 1, 80e9, 16896, 67e12, 3350e9, 468 << 30},
