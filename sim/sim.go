@@ -45,6 +45,9 @@ type Job struct {
 	Retries int
 	// Priority is added to the priority of every task.
 	Priority int
+	// Rather, when not empty, lists the devices the run was cut for, ascending. A task goes
+	// to another one only if none of these can take it at present.
+	Rather []machine.DeviceID
 }
 
 // Binding ties a graph's data to a position in Config.Resident.
@@ -367,7 +370,7 @@ func (l *loop) submit(now time.Duration) {
 	for len(l.jobs) > 0 && l.jobs[0].At <= now {
 		j := &l.jobs[0]
 		l.jobs = l.jobs[1:]
-		o := engine.RunOptions{Weight: j.Weight, MaxInFlight: j.MaxInFlight, Timeout: j.Timeout, Retries: j.Retries, Priority: j.Priority}
+		o := engine.RunOptions{Weight: j.Weight, MaxInFlight: j.MaxInFlight, Timeout: j.Timeout, Retries: j.Retries, Priority: j.Priority, Rather: j.Rather}
 		for _, b := range j.Bind {
 			o.Bind = append(o.Bind, engine.Binding{Data: b.Data, Ref: l.refs[b.Resident]})
 		}

@@ -248,23 +248,25 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 		}
 		v.Inputs = e.inputs[i0:len(e.inputs):len(e.inputs)]
 	}
-	if sh.constrained || t.avoid >= 0 {
-		v.Hint, v.Only = e.constrain(t, r.g.Task(gt), v.Cost)
+	if sh.constrained || t.avoid >= 0 || len(r.o.Rather) > 0 {
+		v.Hint, v.Only = e.constrain(t, r, gt)
 	}
 }
 
-// constrain turns a task's constraint, and the device it failed on, into a hint and a
-// list of devices. The device it failed on is left out if another can take the task.
-func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hint machine.DeviceID, only []machine.DeviceID) {
+// constrain turns a task's constraint, the devices its run would rather use and the device
+// it failed on into a hint and a list of devices. The device it failed on is left out if
+// another can take the task.
+func (e *Engine) constrain(t *task, r *run, gt graph.TaskID) (hint machine.DeviceID, only []machine.DeviceID) {
+	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	hint = -1
 	o0 := len(e.onlys)
-	others := false
+	others, stays := false, e.stays(t, r, gt)
 	for d := range e.m.Devices {
 		id := machine.DeviceID(d)
 		if task.On.Hint != "" && hint < 0 && Matches(&e.m.Devices[d], task.On.Hint) {
 			hint = id
 		}
-		if !e.allowed(task, id) {
+		if !e.allowed(task, id) || stays && !slices.Contains(r.o.Rather, id) {
 			continue
 		}
 		e.onlys = append(e.onlys, id)
@@ -282,6 +284,18 @@ func (e *Engine) constrain(t *task, task *graph.Task, costs []time.Duration) (hi
 		}
 	}
 	return hint, only
+}
+
+// stays reports whether one of the devices that a task's run would rather use can take it.
+func (e *Engine) stays(t *task, r *run, gt graph.TaskID) bool {
+	for _, d := range r.o.Rather {
+		vd := &e.view.Devices[d]
+		if d != t.avoid && vd.Accepts && e.shape(r, gt).costs[vd.Class] >= 0 &&
+			e.need(r, gt, e.devs[d].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), d) {
+			return true
+		}
+	}
+	return false
 }
 
 // Matches reports whether a selector ("cuda:1", "cuda", "cpu", "discrete") names a

@@ -28,6 +28,9 @@ type RunOptions struct {
 	Retries int
 	// Priority is added to the priority of every task.
 	Priority int
+	// Rather, when not empty, lists the devices the run was cut for, ascending. A task goes
+	// to another one only if none of these can take it at present.
+	Rather []machine.DeviceID
 }
 
 // What a run came to, in the words of package trace.

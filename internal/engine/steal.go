@@ -197,7 +197,8 @@ func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, o
 	vd := &e.view.Devices[to]
 	c := e.shape(r, gt).costs[vd.Class]
 	ok = c >= 0 && r.state == runActive && e.tasks.at[tid].avoid != to &&
-		e.need(r, gt, e.devs[to].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), to)
+		e.need(r, gt, e.devs[to].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), to) &&
+		(len(r.o.Rather) == 0 || slices.Contains(r.o.Rather, to) || !e.stays(&e.tasks.at[tid], r, gt))
 	return time.Duration(float64(c) * vd.Slow), ok
 }
 

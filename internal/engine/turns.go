@@ -58,7 +58,8 @@ func (e *Engine) plan(r *run) {
 // unbound reports whether a run that begins is the only one, on idle devices that run its
 // tasks one after another, and may have its tasks placed anywhere in any order.
 func (e *Engine) unbound(r *run) bool {
-	if len(e.byID) > 1 || e.mem.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised || e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 {
+	if len(e.byID) > 1 || e.mem.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised ||
+		e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 || len(r.o.Rather) > 0 {
 		return false
 	}
 	for s := range r.shapes {
