@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/cut"
+	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -34,9 +36,9 @@ type Work struct {
 	// Grain is the least number of items in a task; 0 means 1. Use it where every task
 	// does something anew that is only worth it for several items.
 	Grain int64
-	// Streamed says that copying the data takes about as long as using it, and that it
-	// is used once: a device with memory of its own gets several tasks, so that one is
-	// copied while another is computed.
+	// Streamed says that the tasks of ranges need nothing of one another. Where their data
+	// is in host memory, a device with memory of its own then gets as many tasks as are
+	// predicted to be done first: the data of one is copied while another is computed.
 	Streamed bool
 }
 
@@ -117,9 +119,12 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 	return part, nil
 }
 
-// Plan cuts work for the devices, builds its graph and predicts what that takes. Where
-// the prediction of the graph, which knows every task, favours one device over the
-// several that Split chose, the work is cut for that one.
+// Plan cuts work for the devices, builds its graph and predicts what that takes. Where Split
+// chose several devices, the work is cut for sets of them too and goes to the set that is
+// done first: by what runs on it took, once there were some, by the prediction of the graph,
+// which knows every task, until then. Sets of which little is known are tried now and then.
+// The next run of the graph uses the devices it was cut for as long as they can take its
+// tasks.
 func (r *Runtime) Plan(ctx context.Context, w Work) (*Plan, error) {
 	need("Plan", ctx, true)
 	v, err := r.view()
@@ -127,21 +132,29 @@ func (r *Runtime) Plan(ctx context.Context, w Work) (*Plan, error) {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	p, err := v.Plan(cut.Work{
-		Pieces: w.Pieces, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed,
+		Pieces: w.Pieces, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed && inHost(w.Bind),
 		Resident: func(g *graph.Graph) ([]graph.DataID, error) { return residents(g, w.Bind) },
 	}, func() bool { return ctx.Err() != nil })
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	r.expect(p.Graph, p.Expected)
+	if p.Graph != nil {
+		r.expect(p.Graph, p.Expected)
+	}
 	return &Plan{Partition: p.Partition, Ranges: p.Ranges, Graph: p.Graph, Prediction: p.Prediction}, context.Cause(ctx)
 }
 
-// expect has the next run of a graph teach how far off its prediction was.
+// expect has the next run of a graph use the devices it was cut for, and teach how far off
+// its prediction was.
 func (r *Runtime) expect(g *graph.Graph, e cut.Expected) {
-	if e.Made != "" {
-		r.x.Expect(g, e.Made, e.Size, e.Simulated)
+	if e.Made != "" || e.Rather != nil || e.Trial != "" {
+		r.x.Expect(g, exec.Expected(e))
 	}
+}
+
+// inHost reports whether some data is in host memory.
+func inHost(b []Binding) bool {
+	return len(b) == 0 || slices.ContainsFunc(b, func(x Binding) bool { return x.res == nil })
 }
 
 // residents returns the data of a graph that is bound to resident data.

@@ -14,9 +14,10 @@ type Choice struct {
 	// 0 for one that cannot; Copies is the part of it that is transfers, where
 	// that is known.
 	Alone, Copies []time.Duration
-	// Together is what all of them take side by side, and Overhead what it costs
-	// to start and await all but the best.
-	Together, Overhead time.Duration
+	// Together is what several of them take side by side, Overhead what it costs to start
+	// and await all but the best, and Doubt how uncertain Together is by the runs it was
+	// measured in: a gain must be larger than both.
+	Together, Overhead, Doubt time.Duration
 	// Crowded names the devices that were left out from the start, since they
 	// compute on the cores of others, which make more of them.
 	Crowded []string
@@ -34,23 +35,29 @@ func (c *Choice) Best() int {
 	return best
 }
 
+// Able returns how many shares can do the work alone.
+func (c *Choice) Able() (n int) {
+	for _, t := range c.Alone {
+		if t > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Gain is how much sooner the work is done on several devices than on the best.
 func (c *Choice) Gain() time.Duration { return c.Alone[c.Best()] - c.Together }
 
 // One reports whether one device is the better choice.
-func (c *Choice) One() bool { return c.Gain() <= c.Overhead }
+func (c *Choice) One() bool { return c.Gain() <= c.Overhead+c.Doubt }
 
 // String puts the choice into words.
 func (c *Choice) String() string {
 	best := c.Best()
-	alone, able := Round(c.Alone[best]), 0
+	alone := Round(c.Alone[best])
 	var others []string
 	for i, t := range c.Alone {
-		if t == 0 {
-			continue
-		}
-		able++
-		if i == best {
+		if t == 0 || i == best {
 			continue
 		}
 		note := ""
@@ -75,8 +82,11 @@ func (c *Choice) String() string {
 		alternatives = " (" + strings.Join(others, ", ") + ")"
 	}
 	what := fmt.Sprintf("%s alone takes %v%s", c.Names[best], alone, alternatives)
+	if c.Doubt > 0 {
+		crowd = fmt.Sprintf(", give or take %v", Round(c.Doubt)) + crowd
+	}
 	switch {
-	case able == 1:
+	case c.Able() == 1:
 		return fmt.Sprintf("%s is the only device that can run it, in %v", c.Names[best], alone)
 	case !c.One():
 		return fmt.Sprintf("several devices: %s; splitting gains %v and costs %v to start and await the others%s",

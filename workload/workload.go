@@ -200,9 +200,9 @@ type Stateful interface {
 	Release()
 }
 
-// Streamed marks a job whose data takes about as long to copy as to use, and is
-// used once: on a device with memory of its own, one range is copied while
-// another is computed, although no other device could help.
+// Streamed marks a job whose ranges need nothing of one another: on a device with memory of
+// its own the data of one is copied while another is computed, where that is predicted to
+// gain anything, although no other device could help.
 type Streamed interface {
 	// Streamed does nothing.
 	Streamed()

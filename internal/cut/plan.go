@@ -2,6 +2,7 @@ package cut
 
 import (
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
 
@@ -19,9 +20,9 @@ type Work struct {
 	Resident func(g *graph.Graph) ([]graph.DataID, error)
 	// Grain is the least number of items in a task; 0 means 1.
 	Grain int64
-	// Streamed says that copying the data takes about as long as using it, and that it
-	// is used once: a device with memory of its own gets several tasks, so that one is
-	// copied while another is computed.
+	// Streamed says that tasks need nothing of one another and use data in host memory: a
+	// device with memory of its own gets as many tasks as are predicted to be done first,
+	// since the data of one is copied while another is computed.
 	Streamed bool
 }
 
@@ -32,37 +33,67 @@ type Plan struct {
 	Graph      *graph.Graph
 	Prediction *sched.Prediction
 	Expected   Expected
+
+	resident []graph.DataID // data of the graph that is on devices before the run
 }
 
-// Plan cuts work, has its graph built and predicts that. If the prediction, which knows
-// every task, shows that one device alone is faster than several, the work is cut for
-// that device and predicted again. Predictions stop comparing devices once stop is true.
+// Plan cuts work, has its graph built and predicts that. Where it can go to one device or to
+// several it is cut for each set of them and goes to the one that choose picks. Predictions
+// stop comparing devices once stop is true.
 func (v *View) Plan(w Work, stop func() bool) (*Plan, error) {
 	part, err := v.Split(w.Pieces, w.Whole)
 	if err != nil {
 		return nil, err
 	}
-	for {
-		p := &Plan{Partition: part, Ranges: v.Tasks(w, part)}
-		if w.Graph == nil {
-			return p, nil
-		}
-		if p.Graph, err = w.Graph(p.Ranges); err != nil {
-			return nil, err
-		}
-		var resident []graph.DataID
-		if w.Resident != nil {
-			if resident, err = w.Resident(p.Graph); err != nil {
-				return nil, err
-			}
-		}
-		if p.Prediction, p.Expected, err = v.Predict(p.Graph, resident, stop); err != nil {
-			return nil, err
-		}
-		again := false
-		if p.Partition, again = v.settle(w.Pieces, part, p.Prediction); !again {
-			return p, nil
-		}
-		part = p.Partition // for one device, which settle does not change again
+	if w.Graph == nil {
+		return &Plan{Partition: part, Ranges: v.Tasks(w, part)}, nil
 	}
+	var on []machine.DeviceID // nil for any device
+	if c := part.Choice; c != nil && c.One() && c.Able() > 1 {
+		on = devicesOf(part)
+	}
+	p, err := v.build(w, part, on)
+	if err != nil || stop() {
+		return p, err
+	}
+	v.compare(p.Graph, p.resident, p.Prediction)
+	if part.Choice == nil || p.Prediction.Alone == nil {
+		return p, nil
+	}
+	ways, err := v.ways(w, p)
+	if err != nil {
+		return nil, err
+	}
+	best, pick := choose(ways)
+	return v.settle(ways, best, pick, workSize(w)), nil
+}
+
+// build cuts each device's range into tasks, has the graph of them built and predicts it
+// for the devices it is cut for; nil means any.
+func (v *View) build(w Work, part sched.Partition, on []machine.DeviceID) (*Plan, error) {
+	p := &Plan{Partition: part, Ranges: v.Tasks(w, part)}
+	var err error
+	if p.Graph, err = w.Graph(p.Ranges); err != nil {
+		return nil, err
+	}
+	if w.Resident != nil {
+		if p.resident, err = w.Resident(p.Graph); err != nil {
+			return nil, err
+		}
+	}
+	p.Prediction, p.Expected, err = v.predict(p.Graph, p.resident, on)
+	if err == nil {
+		p.Partition.Completion = p.Prediction.Median
+	}
+	return p, err
+}
+
+// devicesOf returns the devices that have a range, ascending.
+func devicesOf(part sched.Partition) (on []machine.DeviceID) {
+	for i, r := range part.Ranges {
+		if r.Len() > 0 {
+			on = append(on, machine.DeviceID(i))
+		}
+	}
+	return on
 }

@@ -17,11 +17,19 @@ import (
 // device alone: larger ones would take as long to predict as to run.
 const maxCompared = 10_000
 
-// Expected is what a graph was simulated to take, to be compared with what it takes.
+// Expected is how a graph is to be run and what it was simulated to take, to be compared
+// with what it takes.
 type Expected struct {
-	Made      string  // the kernels it is made of and on how many devices; empty if some kernel never ran
+	Made      string  // the kernels it is made of and the devices it uses; empty if some kernel never ran
 	Size      float64 // operations and bytes
 	Simulated time.Duration
+	// Rather lists the devices it was cut for, ascending; nil means any.
+	Rather []machine.DeviceID
+	// Trial is the work, of the size Work, on these devices, and Others the same work on
+	// the others it could have been run on. They are empty where there was no choice.
+	Trial  string
+	Others []string
+	Work   float64
 }
 
 // Predict simulates a graph on the devices as they are and corrects the result by how far
@@ -29,46 +37,50 @@ type Expected struct {
 // that is resident is taken to be where the graph would leave it. Devices are compared
 // with one another unless the graph is large or stop is true.
 func (v *View) Predict(g *graph.Graph, resident []graph.DataID, stop func() bool) (*sched.Prediction, Expected, error) {
-	rep, err := v.run(g, resident, v.out())
+	p, expected, err := v.predict(g, resident, nil)
+	if err == nil && !stop() {
+		v.compare(g, resident, p)
+	}
+	return p, expected, err
+}
+
+// predict is Predict for a graph that is cut for some devices, without comparing devices.
+func (v *View) predict(g *graph.Graph, resident []graph.DataID, rather []machine.DeviceID) (*sched.Prediction, Expected, error) {
+	rep, err := v.run(g, resident, v.out(), rather)
 	if err != nil {
 		return nil, Expected{}, err
 	}
-	p := v.prediction(g, rep)
-	off, expected := 1.0, Expected{}
+	p, expected := v.prediction(g, rep), Expected{Rather: rather}
 	if p.Samples > 0 {
-		used := 0
-		for _, d := range p.Devices {
+		var used []machine.DeviceID
+		for i, d := range p.Devices {
 			if d.Tasks > 0 {
-				used++
+				used = append(used, machine.DeviceID(i))
 			}
 		}
-		made, size := makeOf(g, used)
-		expected = Expected{Made: made, Size: size, Simulated: p.Median}
-		off, _ = v.Cost.Graph(made, size)
+		expected.Made, expected.Size, expected.Simulated = kernelsOf(g)+v.on(used), sizeOf(g), p.Median
+		off, _ := v.Cost.Graph(expected.Made, expected.Size)
 		p.Median, p.Low, p.High = stretch(p.Median, off), stretch(p.Low, off), stretch(p.High, off)
-	}
-	if g.NumTasks() <= maxCompared && !stop() {
-		v.compare(g, resident, p, off)
 	}
 	return p, expected, nil
 }
 
 // Takes simulates a graph and returns what it takes, uncorrected.
 func (v *View) Takes(g *graph.Graph) (time.Duration, error) {
-	rep, err := v.run(g, nil, v.out())
+	rep, err := v.run(g, nil, v.out(), nil)
 	if err != nil {
 		return 0, err
 	}
 	return v.median(rep), nil
 }
 
-// run simulates a graph on all devices but some.
-func (v *View) run(g *graph.Graph, resident []graph.DataID, without []machine.DeviceID) (*engine.Report, error) {
+// run simulates a graph that is cut for some devices, on all devices but others.
+func (v *View) run(g *graph.Graph, resident []graph.DataID, without, rather []machine.DeviceID) (*engine.Report, error) {
 	c := sim.Config{
 		Machine: v.alone(g), Cost: present{v}, Unchecked: true,
 		NewPolicy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without,
 	}
-	job := sim.Job{Graph: g}
+	job := sim.Job{Graph: g, Rather: rather}
 	for i, d := range resident {
 		c.Resident = append(c.Resident, *g.Data(d))
 		job.Bind = append(job.Bind, sim.Binding{Data: d, Resident: i})
@@ -155,24 +167,47 @@ func (v *View) prediction(g *graph.Graph, rep *engine.Report) *sched.Prediction 
 	return p
 }
 
-// makeOf says what a graph is made of and how large it is: its kernels in order
-// of appearance, and how many devices take part. Graphs of one make are off by
-// about the same factor.
-func makeOf(g *graph.Graph, devices int) (made string, size float64) {
+// kernelsOf names the kernels of a graph in order of appearance. Graphs of the same kernels
+// on the same devices are off by about the same factor.
+func kernelsOf(g *graph.Graph) string {
 	var names []string
-	f := g.Flow()
-	for _, t := range f.ShapeTask {
+	for _, t := range g.Flow().ShapeTask {
 		for _, s := range g.Task(t).Steps {
 			if !slices.Contains(names, s.Kernel.Name) {
 				names = append(names, s.Kernel.Name)
 			}
 		}
 	}
+	return strings.Join(names, ", ")
+}
+
+// sizeOf is how large a graph is: its operations and bytes.
+func sizeOf(g *graph.Graph) (size float64) {
 	for i := range g.NumTasks() {
 		w := g.Task(graph.TaskID(i)).Work
 		size += w.Ops + w.Bytes
 	}
-	return fmt.Sprintf("%s on %d", strings.Join(names, ", "), devices), size
+	return size
+}
+
+// on names some devices: how many of which there are.
+func (v *View) on(devices []machine.DeviceID) string {
+	var kinds []string
+	count := make(map[string]int)
+	for _, d := range devices {
+		id := v.Machine.Devices[d].Identity()
+		if count[id]++; count[id] == 1 {
+			kinds = append(kinds, id)
+		}
+	}
+	name := " on"
+	for i, id := range kinds {
+		if i > 0 {
+			name += " and"
+		}
+		name += fmt.Sprintf(" %d × %s", count[id], id)
+	}
+	return name
 }
 
 // typical is the estimate of a task on the device that runs it fastest.
@@ -189,10 +224,12 @@ func (v *View) typical(t *graph.Task) machine.Estimate {
 	return best
 }
 
-// compare adds what each device alone would take, which is off by as much as the
-// prediction itself: both come from the same model. Of equal devices one is
-// looked at.
-func (v *View) compare(g *graph.Graph, resident []graph.DataID, p *sched.Prediction, off float64) {
+// compare adds what each device alone would take, unless the graph is large. Of equal
+// devices one is looked at.
+func (v *View) compare(g *graph.Graph, resident []graph.DataID, p *sched.Prediction) {
+	if g.NumTasks() > maxCompared {
+		return
+	}
 	var used, others []string
 	only := -1
 	for i, d := range p.Devices {
@@ -221,7 +258,7 @@ func (v *View) compare(g *graph.Graph, resident []graph.DataID, p *sched.Predict
 		}
 		c := classes[i]
 		if _, ok := known[c]; !ok {
-			known[c] = v.takes(g, resident, i, off)
+			known[c] = v.takes(g, resident, i)
 		}
 		p.Alone[i] = known[c]
 		if !said[c] && known[c] > 0 {
@@ -236,16 +273,17 @@ func (v *View) compare(g *graph.Graph, resident []graph.DataID, p *sched.Predict
 }
 
 // takes returns what a device alone would take, 0 when it cannot.
-func (v *View) takes(g *graph.Graph, resident []graph.DataID, on int, off float64) time.Duration {
+func (v *View) takes(g *graph.Graph, resident []graph.DataID, on int) time.Duration {
 	var without []machine.DeviceID
 	for k := range v.Machine.Devices {
 		if k != on {
 			without = append(without, machine.DeviceID(k))
 		}
 	}
-	rep, err := v.run(g, resident, without)
+	rep, err := v.run(g, resident, without, nil)
 	if err != nil {
 		return 0
 	}
+	off, _ := v.Cost.Graph(kernelsOf(g)+v.on([]machine.DeviceID{machine.DeviceID(on)}), sizeOf(g))
 	return stretch(rep.Ended-rep.Started+time.Duration(v.Machine.Devices[on].Rates.ReplyNS), off)
 }

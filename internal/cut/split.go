@@ -25,25 +25,8 @@ func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) 
 	if len(whole.Steps) == 0 || slices.ContainsFunc(whole.Steps, func(s graph.Step) bool { return s.Kernel == nil }) {
 		return sched.Partition{}, fmt.Errorf("%w: the task has no kernel to run", graph.ErrKernel)
 	}
-	cut := v.Partitioner
-	if cut == nil {
-		cut = sched.Partitioners()[sched.DefaultPartitioner]
-	}
-	total, moved := cost(p, 0, p.Extent), int64(0)
-	if p.Bytes != nil {
-		in, back := p.Bytes(0, p.Extent)
-		moved = in + back
-	}
-	all := v.candidates(total, moved, &whole)
-	crowded := v.uncrowd(all)
-	shares := make([]sched.Share, len(all))
-	for i := range all {
-		shares[i] = all[i].share
-	}
-	part, err := cut(p, shares)
-	if err == nil {
-		err = sched.CheckPartition(p, shares, part)
-	}
+	all, crowded := v.lineUp(p, &whole)
+	part, err := v.divide(p, all, nil)
 	if err != nil || v.Partitioner != nil {
 		return part, err
 	}
@@ -54,13 +37,7 @@ func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) 
 		return part, nil
 	}
 	if c.One() {
-		for i := range shares {
-			if i != best {
-				shares[i].Rate = 0
-			}
-		}
-		shares[best].Rate = all[best].rate
-		if part, err = cut(p, shares); err != nil {
+		if part, err = v.divide(p, all, []machine.DeviceID{machine.DeviceID(best)}); err != nil {
 			return part, err
 		}
 	}
@@ -68,42 +45,40 @@ func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) 
 	return part, nil
 }
 
-// settle compares a partition with the prediction of the graph made from it, which knows
-// more than Split does: every task, and what runs beside it. The partition it returns
-// states what was predicted. If one device turns out to be faster, that partition is for
-// this one device, and again is true: the graph has to be built and predicted anew. A
-// partition without a choice stays as it is.
-func (v *View) settle(p sched.Pieces, part sched.Partition, pred *sched.Prediction) (settled sched.Partition, again bool) {
-	part.Completion = pred.Median
-	if part.Choice == nil || pred.Alone == nil {
-		return part, false
+// lineUp describes how every device would do some work, side by side with the others, and
+// names those that are left out because they compute on the cores of others.
+func (v *View) lineUp(p sched.Pieces, whole *graph.Task) (all []candidate, crowded []string) {
+	moved := int64(0)
+	if p.Bytes != nil {
+		in, back := p.Bytes(0, p.Extent)
+		moved = in + back
 	}
-	c := *part.Choice
-	was, gain := c.One(), c.Gain()
-	c.Alone, c.Copies = pred.Alone, make([]time.Duration, len(pred.Alone))
-	best := c.Best()
-	if best < 0 {
-		return part, false
+	all = v.candidates(cost(p, 0, p.Extent), moved, whole)
+	return all, v.uncrowd(all)
+}
+
+// divide gives each of some devices its range of the work; nil means all.
+func (v *View) divide(p sched.Pieces, all []candidate, among []machine.DeviceID) (sched.Partition, error) {
+	cut := v.Partitioner
+	if cut == nil {
+		cut = sched.Partitioners()[sched.DefaultPartitioner]
 	}
-	c.Together = pred.Median
-	if was { // what splitting would gain only Split can tell
-		c.Together = c.Alone[best] - gain
-	}
-	if again = c.One() && !was; again {
-		shares := make([]sched.Share, len(c.Alone))
-		shares[best] = sched.Share{Device: machine.DeviceID(best), Rate: 1}
-		if !v.Machine.Devices[best].HostMemory {
-			_, shares[best].LinkBPS, _ = v.Machine.Path(machine.Host, machine.DeviceID(best))
+	shares := make([]sched.Share, len(all))
+	for i := range all {
+		shares[i] = all[i].share
+		switch {
+		case among == nil:
+		case !slices.Contains(among, machine.DeviceID(i)):
+			shares[i].Rate = 0
+		case len(among) == 1:
+			shares[i].Rate = all[i].rate
 		}
-		one, err := sched.Proportional(p, shares)
-		if err != nil {
-			return part, false // it was cut before, so that it can be cut
-		}
-		part = one
-		part.Completion = c.Alone[best]
 	}
-	part.Choice, part.Why = &c, c.String()
-	return part, again
+	part, err := cut(p, shares)
+	if err == nil {
+		err = sched.CheckPartition(p, shares, part)
+	}
+	return part, err
 }
 
 // candidate is a device as Split sees it.

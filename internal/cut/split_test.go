@@ -2,7 +2,6 @@ package cut
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -57,44 +56,6 @@ func TestSplitDynamic(t *testing.T) {
 		got, err := v.Split(sched.Pieces{Extent: 1000}, work(1e6))
 		if err != nil || got.Ranges[0].Len() != c.want {
 			t.Errorf("%s: %v, %v; want %d of 1000", c.name, got.Ranges, err, c.want)
-		}
-	}
-}
-
-// What a split says of itself is what is predicted of the graph made from it, and
-// when that favours one device it is cut for one.
-func TestSettle(t *testing.T) {
-	const ms = time.Millisecond
-	v, p := cores(2, ms), sched.Pieces{Extent: 1000}
-	for _, c := range []struct {
-		name  string
-		ops   float64
-		pred  sched.Prediction
-		want  string
-		again bool
-		why   string
-	}{
-		{"several, and so it stays", 100e6, sched.Prediction{Median: 241 * ms, Alone: []time.Duration{479 * ms, 480 * ms}},
-			"500 500 241ms", false, "several devices: cpu:0 alone takes 479ms (cpu:1 takes 480ms); splitting gains 238ms and costs 1ms"},
-		{"several, but one is better", 100e6, sched.Prediction{Median: 99500 * time.Microsecond, Alone: []time.Duration{110 * ms, 100 * ms}},
-			"0 1000 100ms", true, "one device: cpu:1 alone takes 100ms (cpu:0 takes 110ms); splitting would gain 500µs and cost 1ms"},
-		{"one, and so it stays", 1e6, sched.Prediction{Median: 9 * ms, Alone: []time.Duration{9 * ms, 9 * ms}},
-			"1000 0 9ms", false, "one device: cpu:0 alone takes 9ms (cpu:1 takes 9ms); splitting would gain 500µs and cost 1ms"},
-		{"too large to look at", 100e6, sched.Prediction{Median: 9 * ms},
-			"500 500 9ms", false, "several devices: cpu:0 alone takes 101ms"},
-	} {
-		part, err := v.Split(p, work(c.ops))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, again := v.settle(p, part, &c.pred)
-		have := ""
-		for _, r := range got.Ranges {
-			have += strconv.FormatInt(r.Len(), 10) + " "
-		}
-		have += got.Completion.String()
-		if have != c.want || again != c.again || !strings.Contains(got.Why, c.why) {
-			t.Errorf("%s: %s, again %v, because %s; want %s, %v, because %s", c.name, have, again, got.Why, c.want, c.again, c.why)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -16,8 +17,7 @@ import (
 //
 // The least part depends on the device. With one core it is leastOneCore. Several cores
 // share each task and wait for the last of them at its end, so that they get fewer
-// tasks: leastTeamwork. Where data is copied it is leastCopied: computing starts with
-// the first copy, and little is left to compute after the last.
+// tasks: leastTeamwork. Where data is copied, overlapped decides.
 const (
 	taskOfRest    = 1. / 4
 	leastOneCore  = 1. / 64
@@ -35,19 +35,106 @@ func (v *View) Tasks(w Work, part sched.Partition) []sched.Range {
 		}
 	}
 	var out []sched.Range
+	copied := false
 	for i, r := range part.Ranges {
-		least, d := leastOneCore, &v.Machine.Devices[i]
+		d := &v.Machine.Devices[i]
+		if w.Streamed && !d.HostMemory && w.Pieces.Bytes != nil && r.Len() > 0 {
+			out = append(out, fit(w.Pieces, v.overlapped(w, machine.DeviceID(i), r, busy > 1), reach(v.Machine))...)
+			copied = true
+			continue
+		}
+		least := leastOneCore
 		switch {
-		case w.Streamed && !d.HostMemory:
-			least = leastCopied
-		case len(part.Ranges) == 1 || busy == 1 && d.HostMemory:
+		case busy == 1:
 			least = 1 // no other device could help, or would be worth starting
 		case d.ComputeUnits > 1:
 			least = leastTeamwork
 		}
 		out = append(out, fit(w.Pieces, shrinking(w.Pieces, r, least, max(w.Grain, 1)), reach(v.Machine))...)
 	}
-	startOrder(w.Pieces, out)
+	if !copied || busy > 1 {
+		startOrder(w.Pieces, out)
+	}
+	return out
+}
+
+// enoughGain is how much sooner, as a part of the time, a range must be done for it to be
+// cut into more tasks.
+const enoughGain = 0.01
+
+// overlapped divides a range of a device to which data is copied so that copies overlap
+// computing: the data of a task is copied while another is computed, and its results while
+// the next one is. Of several forms it takes the one predicted to be done first, and of those
+// that are about equal the one with the fewest tasks. Where several devices take part it is
+// one whose last tasks are small.
+func (v *View) overlapped(w Work, d machine.DeviceID, r sched.Range, several bool) []sched.Range {
+	grain := max(w.Grain, 1)
+	forms := [][]sched.Range{
+		shrinking(w.Pieces, r, leastTeamwork, grain), shrinking(w.Pieces, r, leastCopied, grain),
+	}
+	if !several {
+		forms = append(forms, []sched.Range{r})
+		for _, n := range []float64{2, 4, 8, 16, 32} {
+			// Equal tasks, and equal ones between two of half the size: little is copied
+			// before the first is computed, and little after the last.
+			forms = append(forms, parted(w.Pieces, r, 1/n, 1/n, grain), parted(w.Pieces, r, 1/n, 1/n/2, grain))
+		}
+	}
+	slices.SortStableFunc(forms, func(a, b []sched.Range) int { return cmp.Compare(len(a), len(b)) })
+	for len(forms) > 1 && !v.roomy(w.Pieces, d, forms[0]) {
+		forms = forms[1:]
+	}
+	best, least := 0, v.pipelined(w, d, forms[0])
+	for i, f := range forms[1:] {
+		if takes := v.pipelined(w, d, f); float64(takes) < (1-enoughGain)*float64(least) {
+			best, least = i+1, takes
+		}
+	}
+	return forms[best]
+}
+
+// roomy reports whether a device's memory has room for the data of two of some tasks at a
+// time, so that one can be copied while the other is computed, or for the data of all.
+func (v *View) roomy(p sched.Pieces, d machine.DeviceID, tasks []sched.Range) bool {
+	most := v.Machine.Devices[d].MemBytes
+	if most == 0 {
+		return true
+	}
+	in, out := p.Bytes(tasks[0].Lo, tasks[len(tasks)-1].Hi)
+	if in+out <= most {
+		return true
+	}
+	return !slices.ContainsFunc(tasks, func(t sched.Range) bool {
+		in, out := p.Bytes(t.Lo, t.Hi)
+		return 2*(in+out) > most
+	})
+}
+
+// pipelined predicts what consecutive tasks take on a device with memory of its own, to
+// which one lane copies data while another computes and a third copies results back. Data
+// that several tasks use is copied for the first of them.
+func (v *View) pipelined(w Work, d machine.DeviceID, tasks []sched.Range) time.Duration {
+	p := w.Pieces
+	all := cost(p, 0, p.Extent)
+	var in, computed, out time.Duration
+	there := int64(0) // bytes on the device
+	copies := func(bytes int64, from, to machine.DeviceID) time.Duration {
+		if bytes <= 0 {
+			return 0
+		}
+		return max(v.Cost.Copy(bytes, from, to).Median, 0)
+	}
+	for _, t := range tasks {
+		needs, _ := p.Bytes(tasks[0].Lo, t.Hi)
+		_, makes := p.Bytes(t.Lo, t.Hi)
+		in += copies(needs-there, machine.Host, d)
+		there = max(there, needs)
+		task, share := w.Whole, cost(p, t.Lo, t.Hi)/all
+		task.Work.Ops *= share
+		task.Work.Bytes *= share
+		computed = max(computed, in) + v.task(&task, d).Median
+		out = max(out, computed) + copies(makes, d, machine.Host)
+	}
 	return out
 }
 
@@ -69,11 +156,30 @@ func cost(p sched.Pieces, lo, hi int64) float64 {
 // shrinking divides a range on aligned boundaries into tasks that become smaller. least
 // is the smallest cost of a task, as a part of the range's; grain its fewest items.
 func shrinking(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Range {
+	least *= cost(p, r.Lo, r.Hi)
+	return divided(p, r, least/2, grain, func(rest float64) float64 { return max(rest*taskOfRest, least) })
+}
+
+// parted divides a range on aligned boundaries into tasks whose cost is a part each of the
+// range's, but for the first and last, which have another.
+func parted(p sched.Pieces, r sched.Range, each, ends float64, grain int64) []sched.Range {
+	all := cost(p, r.Lo, r.Hi)
+	return divided(p, r, ends*all/2, grain, func(rest float64) float64 {
+		if rest >= all || rest < (each+ends/2)*all { // the first, and what is left before the last
+			return min(ends*all, rest)
+		}
+		return min(each*all, rest-ends*all)
+	})
+}
+
+// divided divides a range on aligned boundaries into tasks. want says what a task should
+// cost, given the cost of what is left; a last one that costs less than least becomes part
+// of the one before. grain is the fewest items of a task.
+func divided(p sched.Pieces, r sched.Range, least float64, grain int64, want func(rest float64) float64) []sched.Range {
 	var out []sched.Range
 	align := max(p.Align, 1)
-	least *= cost(p, r.Lo, r.Hi)
 	for lo := r.Lo; lo < r.Hi; {
-		want := max(cost(p, lo, r.Hi)*taskOfRest, least)
+		want := want(cost(p, lo, r.Hi))
 		a, b := lo+1, r.Hi // the first boundary with enough before it
 		for a < b {
 			mid := a + (b-a)/2
@@ -84,7 +190,7 @@ func shrinking(p sched.Pieces, r sched.Range, least float64, grain int64) []sche
 			}
 		}
 		hi := min((max(a, lo+grain)+align-1)/align*align, r.Hi)
-		if r.Hi-hi < grain || cost(p, hi, r.Hi) < least/2 {
+		if r.Hi-hi < grain || cost(p, hi, r.Hi) < least {
 			hi = r.Hi // the rest would be too small
 		}
 		out = append(out, sched.Range{Lo: lo, Hi: hi})

@@ -337,7 +337,11 @@ func (j *Job) submit(l *loop) {
 			return
 		}
 	}
-	j.id = l.engine.Submit(l.now(), j.Graph, j.Options)
+	o := j.Options
+	if e, ok := l.expected[j.Graph]; ok && len(o.Rather) == 0 {
+		o.Rather = e.Rather
+	}
+	j.id = l.engine.Submit(l.now(), j.Graph, o)
 	l.runs[j.id] = j
 	if feed != nil {
 		feed.run = j.id
@@ -440,34 +444,50 @@ func (x *Executor) Look(fn func(cost machine.Cost, st []engine.DeviceStatus)) bo
 	return ok
 }
 
-// Expect tells what a graph was simulated to take, so that its next run teaches
-// how far off that is. made says what the graph is made of, size how large it is.
-func (x *Executor) Expect(g *graph.Graph, made string, size float64, simulated time.Duration) {
+// Expect tells how a graph is to be run and what it was simulated to take, so that its next
+// run uses the devices it was cut for and teaches how far off the simulation is.
+func (x *Executor) Expect(g *graph.Graph, e Expected) {
 	x.do(func(l *loop) {
 		if len(l.expected) == maxExpected {
 			clear(l.expected) // the caller predicts graphs that it does not run
 		}
-		l.expected[g] = expectation{made, size, simulated}
+		l.expected[g] = e
 	})
 }
 
-// expectation is what a run is compared with.
-type expectation struct {
-	made      string
-	size      float64
-	simulated time.Duration
+// Expected is what is decided of the next run of a graph, and what that is compared with.
+type Expected struct {
+	// Made says what the graph is made of, Size how large it is and Simulated what it was
+	// simulated to take; an empty Made says that this teaches nothing.
+	Made      string
+	Size      float64
+	Simulated time.Duration
+	// Rather lists the devices it was cut for, ascending; nil means any.
+	Rather []machine.DeviceID
+	// Trial is its work, of the size Work, on these devices, and Others the same work on
+	// others it could have been run on; an empty Trial says that there was no choice.
+	Trial  string
+	Others []string
+	Work   float64
 }
 
 // maxExpected is the most graphs that are remembered as predicted and not run.
 const maxExpected = 64
 
-// compare teaches the history how far off a prediction was. Runs that shared the
-// devices with others teach nothing.
+// compare teaches the history how far off a prediction was, and what work takes on the
+// devices it was run on. Runs that shared the devices with others teach nothing.
 func (l *loop) compare(g *graph.Graph, rep *engine.Report, err error) {
 	e, ok := l.expected[g]
 	delete(l.expected, g)
-	if ok && err == nil && len(l.runs) == 0 {
-		l.x.cost.ObserveGraph(e.made, e.size, e.simulated, rep.Ended-rep.Started)
+	if !ok || err != nil || len(l.runs) > 0 {
+		return
+	}
+	took := rep.Ended - rep.Started
+	if e.Made != "" {
+		l.x.cost.ObserveGraph(e.Made, e.Size, e.Simulated, took)
+	}
+	if e.Trial != "" {
+		l.x.cost.ObserveTrial(e.Trial, e.Work, took, e.Others...)
 	}
 }
 

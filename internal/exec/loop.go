@@ -72,10 +72,10 @@ type loop struct {
 	forming *gang               // whose members are being launched
 
 	longAfter time.Duration
-	hang      time.Duration                // see Config.HangAfter
-	expected  map[*graph.Graph]expectation // what was predicted and not run yet
-	watchers  sync.WaitGroup               // goroutines that sample devices
-	unwatched chan struct{}                // closed when they are to end
+	hang      time.Duration             // see Config.HangAfter
+	expected  map[*graph.Graph]Expected // what was predicted and not run yet
+	watchers  sync.WaitGroup            // goroutines that sample devices
+	unwatched chan struct{}             // closed when they are to end
 
 	timer *time.Timer
 }
@@ -124,7 +124,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
 	}
 	infos := engine.LanesOf(x.Machine)
-	l.expected = make(map[*graph.Graph]expectation)
+	l.expected = make(map[*graph.Graph]Expected)
 	l.gangs = make(map[engine.Op]*gang)
 	board, mem, own, err := share(devs, len(infos))
 	if err != nil {

@@ -287,6 +287,10 @@ func (j *Job) Grain() int64 {
 	return rowsPer / 2
 }
 
+// Streamed says that no row of C needs another: while rows are computed, those of A that come
+// next are copied to a GPU, and those of C before them back.
+func (j *Job) Streamed() {}
+
 // Whole is the product as one task.
 func (j *Job) Whole() graph.Task { return j.task(0, int64(j.n.M), int64(j.n.N)) }
 

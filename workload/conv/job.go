@@ -260,6 +260,9 @@ func (j *Job) shape(images, filters int) Shape {
 	return s
 }
 
+// Streamed says that no image or row of the results needs another.
+func (j *Job) Streamed() {}
+
 // Whole is the layer as one task.
 func (j *Job) Whole() graph.Task {
 	if j.c.Split == Rows {

@@ -217,6 +217,9 @@ func (j *Job) Pieces() sched.Pieces {
 	}
 }
 
+// Streamed says that no energy needs another.
+func (j *Job) Streamed() {}
+
 // taskPairs is how many pairs at the angles of a part take long, some 20 µs, beside
 // what a task costs.
 const taskPairs = 128

@@ -242,8 +242,8 @@ func (j *Job) Pieces() sched.Pieces {
 // reduced returns how many nodes a range of leaves is reduced to.
 func (j *Job) reduced(lo, hi int64) int64 { return (hi - lo + 1<<j.h - 1) >> j.h }
 
-// Streamed is here because hashing leaves takes a GPU half as long as copying
-// them there.
+// Streamed says that leaves are hashed wherever others are: copying them to a GPU takes twice
+// as long as hashing them there.
 func (j *Job) Streamed() {}
 
 // Feed moves the leaves.

@@ -185,6 +185,9 @@ func (j *Job) Pieces() sched.Pieces {
 	}
 }
 
+// Streamed says that blocks are folded wherever others are.
+func (j *Job) Streamed() {}
+
 // Whole folds all blocks in one task; folding their partial results is nothing
 // beside it.
 func (j *Job) Whole() graph.Task { return j.task(0, int64(j.c.N)) }
