@@ -12,18 +12,19 @@ const (
 	// maxTrials is the most works, each on some devices, that a History remembers runs of.
 	// Beyond it, the one that was not run for longest is dropped.
 	maxTrials = 1024
-	// trialDecay is the factor by which the weight of a run shrinks when the next ends:
-	// together they count as six runs. The first runs, on which tasks were cut by guesses,
-	// are soon forgotten, and a mean of six noisy runs is still good for a decision.
-	trialDecay = 0.7
+	// trialDecay is the factor by which the weight of a run shrinks when the next ends. Times
+	// of runs that disturb themselves have a long tail, so that many are needed for a mean.
+	trialDecay = 0.9
+	// trialSkip is the number of runs at first that are left out once there are others: they
+	// touch fresh memory and cold code, and are cut by guesses.
+	trialSkip = 2
 	// trialDoubt is the relative error of a mean of one run, of which nothing shows it.
 	trialDoubt = 0.3
 )
 
 // Trials is what runs of some work on some of the devices took lately.
 type Trials struct {
-	// Runs is how many are remembered. The very first is left out once there is another:
-	// it touches fresh memory and cold code.
+	// Runs is how many are remembered. The first two are left out once there are others.
 	Runs int
 	// Mean is what they took, the later the more, and Doubt how uncertain that is: its
 	// standard error.
@@ -79,7 +80,7 @@ func (h *History) ObserveTrial(name string, size float64, took time.Duration, ot
 		h.trials = append(h.trials, trial{name: name, size: size})
 		t = &h.trials[len(h.trials)-1]
 	}
-	if len(t.took) == maxRecent || t.seen == 1 {
+	if len(t.took) == maxRecent || t.seen > 0 && t.seen <= trialSkip {
 		t.took = t.took[:copy(t.took, t.took[1:])]
 	}
 	t.took = append(t.took, float64(took))

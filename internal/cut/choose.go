@@ -25,9 +25,10 @@ const (
 	// set that is not even tried. Predictions are off by less.
 	hopeless = 1.5
 	// retryAfter is the least number of runs on other sets after which one is tried again,
-	// and retryCost what that may cost, as a part of all time.
-	retryAfter = 64
-	retryCost  = 0.01
+	// and retryCost what that may cost, as a part of all time: a set that may still be the
+	// best (maybe), and one that is surely not, in case something has changed.
+	maybeAfter, retryAfter = 8, 64
+	maybeCost, retryCost   = 0.02, 0.01
 	// surely is how many standard errors below its mean a set may be in truth.
 	surely = 2
 )
@@ -92,11 +93,12 @@ func choose(ways []way) (best, pick int) {
 		if i == best || !w.known() {
 			continue
 		}
-		if w.trials.Runs < manyTrials && w.takes()-surely*w.trials.Doubt < least {
-			return best, i
-		}
-		excess := float64(w.takes()-least) / float64(max(least, 1))
-		if float64(w.trials.Since) >= max(retryAfter, excess/retryCost) {
+		excess, since := float64(w.takes()-least)/float64(max(least, 1)), float64(w.trials.Since)
+		maybe := w.takes()-surely*w.trials.Doubt < least
+		switch {
+		case maybe && w.trials.Runs < manyTrials,
+			maybe && since >= max(maybeAfter, excess/maybeCost),
+			since >= max(retryAfter, excess/retryCost):
 			return best, i
 		}
 	}
