@@ -1,9 +1,11 @@
 package cpu
 
 import (
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/weft-run/weft/driver"
 )
@@ -173,10 +175,16 @@ func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 	return nil
 }
 
+// yieldEvery is how long chunks are worked on before other goroutines get a chance. While all
+// processors compute, the executor's loop would otherwise get one when Go's scheduler
+// preempts a chunk, after 10 ms, and other devices would wait for it that long.
+const yieldEvery = 100 * time.Microsecond
+
 // work does chunks of a job until none is left. A helper gives its team, and leaves
 // earlier when lanes need its core.
 func (j *job) work(t *team) (leaves bool) {
 	ended := false
+	since := time.Now()
 	defer func() {
 		p := recover()
 		if p == nil && !ended {
@@ -197,6 +205,10 @@ func (j *job) work(t *team) (leaves bool) {
 		if t != nil && t.busy.Load() > t.cores {
 			ended = true
 			return true
+		}
+		if now := time.Now(); now.Sub(since) >= yieldEvery {
+			runtime.Gosched()
+			since = now
 		}
 	}
 }
