@@ -30,6 +30,7 @@ type Product interface {
 	Job
 	Hosted
 	Grained
+	Streamed
 	Inspected
 	// Operands are A and B in the job's own memory. Between runs a caller may set them to
 	// the numbers it wants multiplied.
