@@ -548,6 +548,7 @@ func FuzzLoad(f *testing.F) {
 	for range 4 {
 		h.Observe(ofSize("gemm", 1e6), 0, time.Millisecond)
 		h.ObserveCopy(1e6, Host, 0, time.Millisecond)
+		h.ObserveTrial("gemm", 1e6, time.Millisecond)
 	}
 	f.Add(h.Save())
 	f.Fuzz(func(t *testing.T, src []byte) {
@@ -559,6 +560,10 @@ func FuzzLoad(f *testing.F) {
 		for range 4 {
 			h.Observe(k, 0, time.Millisecond)
 			h.ObserveCopy(1e6, Host, 0, time.Millisecond)
+			h.ObserveTrial("gemm", 1e6, time.Millisecond)
+		}
+		if x := h.Trials("gemm", 1e6); x.Runs == 0 || x.Mean < 0 || x.Doubt < 0 || x.Since != 0 {
+			t.Fatalf("trials %+v", x)
 		}
 		if e := h.Task(k, 0); e.Median < 0 || e.Low > e.Median || e.High < e.Median {
 			t.Fatalf("estimate %+v", e)

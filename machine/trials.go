@@ -159,7 +159,7 @@ func (h *History) loadTrials(in []savedTrial) error {
 		s := &in[i]
 		outside := func(ns float64) bool { return !(ns >= 1 && ns < math.MaxInt64) }
 		switch n := len(s.Took); {
-		case badRate(s.Size) || s.Last == 0 || s.Since < 0:
+		case badRate(s.Size) || s.Last == 0 || s.Since < 0 || max(s.Since, s.Seen) > 1<<62:
 			return fmt.Errorf("trial %d: bad size or time", i)
 		case n == 0 || n > maxRecent || int64(n) > s.Seen || slices.ContainsFunc(s.Took, outside):
 			return fmt.Errorf("trial %d: bad samples", i)

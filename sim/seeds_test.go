@@ -51,16 +51,17 @@ const (
 	ganged                       // tasks over two devices
 	selective                    // tasks for some devices only
 	bare                         // tasks without data
+	cutFor                       // runs that would rather use some devices
 	traits     = iota
 )
 
 var traitNames = [traits]string{
 	"tight", "poisoned", "cancelled", "faulty", "late", "ample", "scarce", "weighted", "limited", "swapped",
-	"exhausted", "unstable", "held", "held-unsafe", "frugal", "ganged", "selective", "bare",
+	"exhausted", "unstable", "held", "held-unsafe", "frugal", "ganged", "selective", "bare", "cut-for",
 }
 
 // traitOdds is one in how many trials has a trait.
-var traitOdds = [traits]int{4, 6, 5, 1, 2, 6, 8, 3, 4, 4, 4, 3, 3, 6, 5, 3, 2, 4}
+var traitOdds = [traits]int{4, 6, 5, 1, 2, 6, 8, 3, 4, 4, 4, 3, 3, 6, 5, 3, 2, 4, 3}
 
 func (k trait) String() string {
 	var names []string
@@ -198,6 +199,13 @@ func (tr *trial) drawOptions(r *rand.Rand) {
 		o := &c.Jobs[i]
 		if k&weighted != 0 {
 			o.Weight, o.Priority = 0.1+10*r.Float64(), r.IntN(5)-2
+		}
+		if k&cutFor != 0 {
+			for d := range c.Machine.Devices {
+				if r.IntN(2) == 0 {
+					o.Rather = append(o.Rather, machine.DeviceID(d))
+				}
+			}
 		}
 		if k&limited != 0 && r.IntN(2) == 0 {
 			o.MaxInFlight = 1 + r.IntN(4)
