@@ -227,9 +227,9 @@ func hashes(bytes int64) Work {
 // faster by a fifth or more, both are used; where they are by less, most of that is gained.
 func TestMixedKeepsItsWord(t *testing.T) {
 	const bytes = 512 << 20
-	seeds := []uint64{0, 1, 17, 2, 4, 18}
+	seeds := []uint64{0, 1, 17, 18}
 	if testing.Short() {
-		seeds = seeds[:3]
+		seeds = seeds[:2]
 	}
 	gains := 0
 	for _, seed := range seeds {
