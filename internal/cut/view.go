@@ -5,9 +5,9 @@
 // All of it is computed on a View, which is a copy of what is known at one time, so that a
 // decision can be repeated and tested without devices. Plan is the whole path:
 //
-//	Pieces ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► settle ─► Plan
+//	Pieces ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► choose ─► settle ─► Plan
 //	                     ▲                                          │
-//	                     └──────── one device is faster ◄───────────┘
+//	                     └──────── for each set of devices ◄────────┘
 package cut
 
 import (
