@@ -170,3 +170,66 @@ func TestParted(t *testing.T) {
 		}
 	})
 }
+
+// uneconomic is a GPU whose kernels lose the more the fewer rows they have.
+type uneconomic struct {
+	machine.Cost
+	loss float64 // of a kernel of 512 rows of 4096, as a part of its time
+}
+
+// Task is what a task really takes.
+func (u uneconomic) Task(t *graph.Task, on machine.DeviceID) machine.Estimate {
+	e := u.Cost.Task(t, on)
+	e.Median = stretch(e.Median, 1+u.loss*(2*512*4096*4096)/t.Work.Ops)
+	return e
+}
+
+// What a kernel loses on few rows is not known before it ran. After some runs the cut is
+// about as good as the best there is.
+func TestOverlapLearns(t *testing.T) {
+	for _, loss := range []float64{0, 0.05, 0.2, 0.5, 2} {
+		v := shipped(t, "h200", 25e9, 1)
+		v.Machine.Devices[0].Rates.Ops[graph.FP32] = 25e12
+		v = v.Rates()
+		truth := uneconomic{machine.NewRoofline(v.Machine), loss}
+		w := matmul(4096, true)
+		takes := func(g *graph.Graph, learn bool) time.Duration {
+			rec := trace.NewRecorder(1 << 12)
+			res, err := sim.Run(sim.Config{Machine: v.Machine, Cost: present{v}, Truth: truth, Trace: rec, Jobs: []sim.Job{{Graph: g}}, Unchecked: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range rec.Events() {
+				if learn && e.Kind == trace.Exec {
+					v.Cost.Observe(g.Task(e.Task), e.Device, e.End-e.Start)
+				}
+			}
+			return res.Runs[0].Report.Ended - res.Runs[0].Report.Started
+		}
+		best := time.Hour
+		whole := sched.Range{Hi: 4096}
+		for _, n := range []float64{1, 2, 4, 8, 16} {
+			for _, ends := range []float64{1, 2} {
+				g, err := w.Graph(parted(w.Pieces, whole, 1/n, 1/n/ends, w.Grain))
+				if err != nil {
+					t.Fatal(err)
+				}
+				best = min(best, takes(g, false))
+			}
+		}
+		var took time.Duration
+		var tasks []int
+		for range 15 {
+			p, err := v.Plan(w, never)
+			if err != nil {
+				t.Fatal(err)
+			}
+			took = takes(p.Graph, true)
+			tasks = append(tasks, len(p.Ranges))
+		}
+		t.Logf("loss %.2f: best %v, after 15 runs %v; numbers of tasks %v", loss, best, took, tasks)
+		if float64(took) > 1.05*float64(best) {
+			t.Errorf("a loss of %.2f: %v after 15 runs, want about %v", loss, took, best)
+		}
+	}
+}
