@@ -100,3 +100,15 @@ func TestGuessBecomesKnown(t *testing.T) {
 		}
 	}
 }
+
+// Tasks that take no time by the clock of their device are known once they have run: many
+// are in flight at a time then.
+func TestNoTimeIsKnown(t *testing.T) {
+	r := unmeasured(t, cpus(2), 0, 0)
+	r.mustRun(r.submit(independent(t, 100, 0), engine.RunOptions{}))
+	r.peak = 0
+	r.mustRun(r.submit(independent(t, 100, 0), engine.RunOptions{}))
+	if r.peak <= 2 {
+		t.Errorf("%d launches in flight at once", r.peak)
+	}
+}
