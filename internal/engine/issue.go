@@ -94,7 +94,11 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 	if least == 0 || d.queue.len() == 0 {
 		return best, least == 0
 	}
-	return best, e.mayTake(d, e.depth(d, d.queue.next().task), least, d.perLane(d.backlog))
+	depth := e.o.Depth
+	if e.guessed {
+		depth = e.depth(d, d.queue.next().task)
+	}
+	return best, e.mayTake(d, depth, least, d.perLane(d.backlog))
 }
 
 // mayTake reports whether a lane of a device may take another task, given the depth for that
