@@ -1,7 +1,9 @@
 package exec
 
 import (
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weft-run/weft/internal/engine"
@@ -16,18 +18,35 @@ const feedLength = 4096
 const noticeBatch = 256
 
 // Feed is what one reader is told. It keeps the newest notices, and counts those it had to
-// drop: a reader that is slow, or does not read at all, never holds up the loop.
+// drop: a reader that is slow, or does not read at all, never holds up the loop. Feeds of the
+// same kinds share what they keep, so that the loop's work does not grow with the readers.
 type Feed struct {
 	x     *Executor
 	kinds uint32       // which it wants, a bit for each
 	run   engine.RunID // the run it is about, 0 for all; the loop's
 	wake  chan struct{}
 
-	mu     sync.Mutex // guards the fields below
-	ring   []engine.Notice
-	first  int // the oldest in ring, if that is full
-	missed uint64
-	ended  bool
+	mu    sync.Mutex // guards the fields below
+	kept  *kept      // nil until the loop has it
+	at    uint64     // number of the next notice to take
+	ended bool
+
+	asleep bool // it is in kept.sleep, whose locks guard this
+}
+
+// kept is the newest notices of some kinds, of all runs or of one, for the feeds that want
+// these. Notices are numbered from 0.
+type kept struct {
+	kinds uint32
+	one   bool           // of one run
+	feeds map[*Feed]bool // the loop's
+
+	mu    sync.RWMutex // guards the fields below; readers change what is theirs alone
+	ring  []engine.Notice
+	left  []atomic.Int32 // feeds that have not taken each of them; the last clears it
+	next  uint64         // number of the next notice
+	sleep []*Feed        // feeds that have taken all
+	awake sync.Mutex     // guards sleep among readers
 }
 
 // Kinds makes a set of kinds of notices.
@@ -65,12 +84,18 @@ func (x *Executor) Follow(j *Job) *Feed {
 	return j.feed
 }
 
-// Close ends the feed.
+// Close ends the feed. What came before can still be taken of one that Follow returned.
 func (f *Feed) Close() {
 	ran := make(chan struct{})
 	if f.x.do(func(l *loop) { l.unfeed(f); close(ran) }) {
 		<-ran
 	}
+	f.mu.Lock()
+	if f.kept != nil && !f.kept.one {
+		f.kept.leave(f)
+		f.kept = nil
+	}
+	f.mu.Unlock()
 	f.end()
 }
 
@@ -83,37 +108,74 @@ func (f *Feed) Ready() <-chan struct{} { return f.wake }
 func (f *Feed) Take(out []engine.Notice) (all []engine.Notice, missed uint64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	ok = !f.ended || len(f.ring) > 0 || f.missed > 0
-	out = append(out, f.ring[f.first:]...)
-	out = append(out, f.ring[:f.first]...)
-	missed = f.missed
-	clear(f.ring) // graphs and errors are not kept alive
-	f.ring, f.first, f.missed = f.ring[:0], 0, 0
-	return out, missed, ok
+	before := len(out)
+	if f.kept != nil {
+		out, missed = f.kept.take(f, out)
+	}
+	return out, missed, !f.ended || len(out) > before || missed > 0
 }
 
-// put adds notices, and drops the oldest where there is no room.
-func (f *Feed) put(ns []engine.Notice) {
-	f.mu.Lock()
-	put := false
-	for i := range ns {
-		n := &ns[i]
-		if f.kinds>>n.Kind&1 == 0 || f.run != 0 && n.Run.ID != f.run {
-			continue
-		}
-		put = true
-		if len(f.ring) < feedLength {
-			f.ring = append(f.ring, *n)
-			continue
-		}
-		f.ring[f.first] = *n
-		f.first = (f.first + 1) % feedLength
-		f.missed++
+// take appends what a feed has not taken.
+func (k *kept) take(f *Feed, out []engine.Notice) (all []engine.Notice, missed uint64) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if oldest := k.next - uint64(len(k.ring)); f.at < oldest {
+		missed, f.at = oldest-f.at, oldest
 	}
-	f.mu.Unlock()
-	if put {
+	for ; f.at < k.next; f.at++ {
+		i := f.at % feedLength
+		out = append(out, k.ring[i])
+		if k.left[i].Add(-1) == 0 {
+			k.ring[i] = engine.Notice{} // graphs and errors are not kept alive
+		}
+	}
+	k.awake.Lock()
+	defer k.awake.Unlock()
+	if !f.asleep {
+		f.asleep = true
+		k.sleep = append(k.sleep, f)
+	}
+	return out, missed
+}
+
+// leave is take for a feed that nobody reads any more.
+func (k *kept) leave(f *Feed) {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	for f.at = max(f.at, k.next-uint64(len(k.ring))); f.at < k.next; f.at++ {
+		if i := f.at % feedLength; k.left[i].Add(-1) == 0 {
+			k.ring[i] = engine.Notice{}
+		}
+	}
+}
+
+// put adds notices of the kinds that are wanted in the place of the oldest, and wakes the
+// feeds that had taken all.
+func (k *kept) put(ns []engine.Notice) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := k.next
+	for i := range ns {
+		if k.kinds>>ns[i].Kind&1 == 0 {
+			continue
+		}
+		if at := k.next % feedLength; len(k.ring) < feedLength {
+			k.ring, k.left = append(k.ring, ns[i]), append(k.left, atomic.Int32{})
+		} else {
+			k.ring[at] = ns[i]
+		}
+		k.left[k.next%feedLength].Store(int32(len(k.feeds)))
+		k.next++
+	}
+	if k.next == before {
+		return
+	}
+	for _, f := range k.sleep {
+		f.asleep = false
 		f.alert()
 	}
+	clear(k.sleep)
+	k.sleep = k.sleep[:0]
 }
 
 // alert wakes the reader, if it sleeps.
@@ -131,25 +193,87 @@ func (f *Feed) end() {
 	f.alert()
 }
 
+// feeds are the readers of an executor, by what they want.
+type feeds struct {
+	all   []*kept                // of all runs, each of other kinds
+	runs  map[engine.RunID]*kept // of one run each
+	count int                    // feeds
+	// looked counts the notices that were looked at for each kept: what readers cost the loop.
+	looked uint64
+}
+
+// find returns what is kept for a feed, nil for nothing.
+func (fs *feeds) find(f *Feed) *kept {
+	if f.run != 0 {
+		return fs.runs[f.run]
+	}
+	for _, k := range fs.all {
+		if k.kinds == f.kinds {
+			return k
+		}
+	}
+	return nil
+}
+
 // feed adds a reader.
 func (l *loop) feed(f *Feed) {
-	if l.feeds = append(l.feeds, f); len(l.feeds) == 1 {
+	if l.publish(); l.feeds.count == 0 {
 		l.engine.Watch(l.notice)
 	}
+	l.feeds.count++
+	k := l.feeds.find(f)
+	if k == nil {
+		k = &kept{kinds: f.kinds, one: f.run != 0, feeds: make(map[*Feed]bool)}
+		switch {
+		case f.run == 0:
+			l.feeds.all = append(l.feeds.all, k)
+		case l.feeds.runs == nil:
+			l.feeds.runs = make(map[engine.RunID]*kept)
+			fallthrough
+		default:
+			l.feeds.runs[f.run] = k
+		}
+	}
+	k.feeds[f] = true
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f.kept, f.at, f.asleep = k, k.next, true
+	k.sleep = append(k.sleep, f)
 }
 
 // unfeed removes a reader, if it is there.
 func (l *loop) unfeed(f *Feed) {
-	for i := range l.feeds {
-		if l.feeds[i] != f {
-			continue
-		}
-		l.publish()
-		l.feeds = append(l.feeds[:i:i], l.feeds[i+1:]...)
-		if len(l.feeds) == 0 {
-			l.engine.Watch(nil)
-		}
+	k := l.feeds.find(f)
+	if k == nil || !k.feeds[f] {
 		return
+	}
+	l.publish()
+	if delete(k.feeds, f); len(k.feeds) == 0 {
+		if f.run != 0 {
+			delete(l.feeds.runs, f.run)
+		}
+		l.feeds.all = slices.DeleteFunc(l.feeds.all, func(o *kept) bool { return o == k })
+	}
+	if l.feeds.count--; l.feeds.count == 0 {
+		l.engine.Watch(nil)
+	}
+}
+
+// endFeeds tells all readers that there will be no more.
+func (l *loop) endFeeds() {
+	for _, k := range l.feeds.all {
+		k.end()
+	}
+	for _, k := range l.feeds.runs {
+		k.end()
+	}
+}
+
+func (k *kept) end() {
+	for f := range k.feeds {
+		f.end()
 	}
 }
 
@@ -162,8 +286,20 @@ func (l *loop) notice(n *engine.Notice) {
 
 // publish hands what was collected to the feeds.
 func (l *loop) publish() {
-	for _, f := range l.feeds {
-		f.put(l.notices)
+	for _, k := range l.feeds.all {
+		l.feeds.looked += uint64(len(l.notices))
+		k.put(l.notices)
+	}
+	for lo := 0; lo < len(l.notices) && len(l.feeds.runs) > 0; {
+		hi, run := lo+1, l.notices[lo].Run.ID
+		for hi < len(l.notices) && l.notices[hi].Run.ID == run {
+			hi++
+		}
+		if k := l.feeds.runs[run]; k != nil {
+			l.feeds.looked += uint64(hi - lo)
+			k.put(l.notices[lo:hi])
+		}
+		lo = hi
 	}
 	clear(l.notices)
 	l.notices = l.notices[:0]

@@ -60,7 +60,7 @@ type loop struct {
 	got     []driver.Completion
 	counts  Counts
 	forgets forgetting
-	feeds   []*Feed
+	feeds   feeds
 	notices []engine.Notice // for the feeds, in this step
 	stepped time.Duration   // when the engine last stepped
 	spins   int
@@ -173,9 +173,7 @@ func (l *loop) run() {
 			l.shut()
 			l.refuse()
 			l.x.last, l.x.counts = l.status()
-			for _, f := range l.feeds {
-				f.end()
-			}
+			l.endFeeds()
 			return
 		}
 		l.stepped = l.now()
