@@ -194,7 +194,7 @@ func (mo *model) account(a *Analysis) time.Duration {
 			Available: mo.available(d, mo.makespan()), LaneTime: mo.unionLanes(d, list),
 			Compute: took[computing], Transfer: took[copying], Dispatch: took[dispatch], Sync: took[waiting], Idle: took[idle],
 		}
-		mo.tally(&u, list)
+		mo.addUp(&u, list)
 		a.Devices = append(a.Devices, u)
 		if len(mo.lost[d]) > 0 {
 			a.LostDevices++
@@ -240,8 +240,8 @@ func (mo *model) queues(a *Analysis) (edges []missedEdge) {
 	return edges
 }
 
-// tally adds up the executions and copies of a device, which are list.
-func (mo *model) tally(u *DeviceUse, list []int32) {
+// addUp adds up the executions and copies of a device, which are list.
+func (mo *model) addUp(u *DeviceUse, list []int32) {
 	for _, i := range list {
 		e := &mo.evs[i]
 		took := max(0, e.End-max(e.Start, mo.begin))

@@ -170,7 +170,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 		bound := sim.LowerBound(d.machine, machine.NewRoofline(d.machine), []sim.Job{{Graph: d.graph}})
 		told := wayJSON{way.name, int64(s.result.Makespan), float64(bound) / float64(s.result.Makespan), make(map[string]float64)}
 		row := []any{way.name, terminal.Short(s.result.Makespan), terminal.Percent(told.Efficiency)}
-		devs, total := s.tally()
+		devs, total := s.sums()
 		for i := range devs {
 			share := float64(devs[i].tasks) / float64(total)
 			told.Shares[d.machine.Devices[i].Name] = share

@@ -203,14 +203,14 @@ func (s *simulation) verdict() string {
 	return text
 }
 
-// tally is the sum of what one device did in all runs.
-type tally struct {
+// deviceSum is the sum of what one device did in all runs.
+type deviceSum struct {
 	tasks           int
 	busy, predicted time.Duration
 }
 
-func (s *simulation) tally() (devs []tally, tasks int) {
-	devs = make([]tally, len(s.machine.Devices))
+func (s *simulation) sums() (devs []deviceSum, tasks int) {
+	devs = make([]deviceSum, len(s.machine.Devices))
 	for _, r := range s.result.Runs {
 		if r.Report == nil {
 			continue
@@ -228,7 +228,7 @@ func (s *simulation) tally() (devs []tally, tasks int) {
 // writeDevices prints the table of devices. Utilisation is relative to the time that a
 // device was there, as in the timeline and the analysis.
 func (s *simulation) writeDevices(b *bytes.Buffer, a trace.Analysis) {
-	devs, total := s.tally()
+	devs, total := s.sums()
 	rows := [][]any{{"device", "tasks", "share", "busy", "predicted", "utilisation"}}
 	for d, t := range devs[:min(len(devs), terminal.MaxRows)] {
 		rows = append(rows, []any{s.machine.DeviceName(machine.DeviceID(d)), t.tasks,
@@ -334,7 +334,7 @@ func (s *simulation) json() simJSON {
 	if s.failed() == 0 {
 		out.Bound, out.Efficiency = r.Bound, r.Efficiency
 	}
-	devs, _ := s.tally()
+	devs, _ := s.sums()
 	for d, t := range devs {
 		out.Devices = append(out.Devices, deviceJSON{s.machine.DeviceName(machine.DeviceID(d)), t.tasks, t.busy, t.predicted, a.Devices[d].Utilisation()})
 	}
