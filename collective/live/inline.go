@@ -1,11 +1,64 @@
 package live
 
 import (
+	"fmt"
+	"slices"
+	"sync"
 	"unsafe"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
 	"github.com/weft-run/weft/internal/fold"
 )
+
+// uses is the memory of operations of a group that are done inline at the same time. The claims
+// of runs are the loop's, which to ask would take longer than the operation. It is not known
+// here what runs use.
+type uses struct {
+	mu    sync.Mutex
+	spans []span
+	calls uint64
+}
+
+// span is memory that a call reads, or writes.
+type span struct {
+	from, to uintptr // to is the first address after it
+	call     uint64
+	written  bool
+}
+
+// claim notes what a call uses, or errs if another writes any of it, or it would write what
+// another uses.
+func claim[T Element](u *uses, in, out [][]T) (call uint64, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	others := len(u.spans)
+	u.calls++
+	for i, xs := range [2][][]T{in, out} {
+		for rank, x := range xs {
+			if len(x) == 0 {
+				continue
+			}
+			from := uintptr(unsafe.Pointer(unsafe.SliceData(x)))
+			s := span{from, from + uintptr(len(x))*unsafe.Sizeof(*new(T)), u.calls, i == 1}
+			for _, o := range u.spans[:others] {
+				if s.from < o.to && o.from < s.to && (s.written || o.written) {
+					u.spans = u.spans[:others]
+					return 0, fmt.Errorf("%w: memory of rank %d is in use by an operation in progress, and one of them writes it; wait for that one", weft.ErrBinding, rank)
+				}
+			}
+			u.spans = append(u.spans, s)
+		}
+	}
+	return u.calls, nil
+}
+
+// release gives back what a call uses.
+func (u *uses) release(call uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.spans = slices.DeleteFunc(u.spans, func(s span) bool { return s.call == call })
+}
 
 // inline does an operation on the calling goroutine. in and out are of the lengths that
 // checkSlices wants.

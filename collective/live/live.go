@@ -86,6 +86,8 @@ type Group struct {
 	changes int    // of lost
 	stats   [collective.NumOps]Stats
 
+	uses uses // of operations done inline that are in progress
+
 	joining sync.Mutex // held while the devices join one another
 	comm    uint64     // the communicator all have joined, or 0
 	fails   int        // of native operations and of joining, in a row
@@ -344,6 +346,11 @@ func runUntilDone[T Element](ctx context.Context, g *Group, s collective.Spec, i
 		if err := g.open(ctx); err != nil {
 			return Result{}, fmt.Errorf("%v: %w", s.Op, err)
 		}
+		mine, err := claim(&g.uses, in, out)
+		if err != nil {
+			return Result{}, fmt.Errorf("%v: %w", s.Op, err)
+		}
+		defer g.uses.release(mine)
 		inline(&s, in, out)
 		return Result{Algorithm: collective.Inline}, nil
 	}
