@@ -40,11 +40,16 @@ type Arg struct {
 	More bool
 }
 
-// In, Out, InOut and Work are an argument that is read, one that is written, one that is both,
-// and a workspace.
-func In(name string, e graph.Elem) Arg    { return Arg{Name: name, Elem: e, Access: graph.Read} }
-func Out(name string, e graph.Elem) Arg   { return Arg{Name: name, Elem: e, Access: graph.Write} }
+// In is an argument that is read.
+func In(name string, e graph.Elem) Arg { return Arg{Name: name, Elem: e, Access: graph.Read} }
+
+// Out is an argument that is written.
+func Out(name string, e graph.Elem) Arg { return Arg{Name: name, Elem: e, Access: graph.Write} }
+
+// InOut is an argument that is read and written.
 func InOut(name string, e graph.Elem) Arg { return Arg{Name: name, Elem: e, Access: graph.ReadWrite} }
+
+// Work is a workspace.
 func Work(name string, e graph.Elem) Arg {
 	return Arg{Name: name, Elem: e, Access: graph.Write, Workspace: true}
 }
