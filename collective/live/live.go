@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/collective"
@@ -426,15 +425,6 @@ func checkSlices[T Element](s *collective.Spec, in, out [][]T) error {
 		}
 	}
 	return nil
-}
-
-func overlap[T any](a, b []T) bool {
-	if len(a) == 0 || len(b) == 0 {
-		return false
-	}
-	size := unsafe.Sizeof(a[0])
-	x, y := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
-	return x < y+uintptr(len(b))*size && y < x+uintptr(len(a))*size
 }
 
 // prepare returns the plan of an operation for the devices that are there; one

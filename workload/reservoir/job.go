@@ -244,62 +244,6 @@ func (c call) weights(args [][]byte) *Weights {
 	}
 }
 
-// need is what both kernels take beside states. Which entries a matrix has is looked at by
-// update, for the neurons it is about.
-func (c call) need() (n signature.Need, err error) {
-	err = signature.Positive([]string{"size", "inputs", "neurons", "batch", "block", "steps"}, c.size, c.inputs, c.neurons, c.batch, c.block, c.steps)
-	switch {
-	case err != nil:
-		return n, err
-	case c.first+c.neurons > c.size:
-		return n, fmt.Errorf("neurons %d to %d of %d", c.first, c.first+c.neurons-1, c.size)
-	case c.step >= c.steps:
-		return n, fmt.Errorf("step %d of %d, counting from 0", c.step, c.steps)
-	}
-	n.Items = signature.Product(int(signature.Parts(c.neurons, perItem)), int(signature.Parts(c.batch, perItem)))
-	n.Elements[0], n.Elements[3] = int64(c.neurons+1), int64(c.neurons+1)
-	n.Elements[6] = int64(c.neurons)
-	n.Elements[7] = signature.Product(c.batch, c.inputs, c.steps)
-	return n, nil
-}
-
-func stepNeed(_ *weft.Call, c call) (n signature.Need, err error) {
-	if c.first != 0 || c.neurons != c.size {
-		return n, fmt.Errorf("neurons %d to %d of %d: a step has all", c.first, c.first+c.neurons-1, c.size)
-	}
-	n, err = c.need()
-	for i := 8; i < 12; i++ {
-		n.Elements[i] = signature.Product(c.batch, c.size)
-	}
-	return n, err
-}
-
-func rowsNeed(_ *weft.Call, c call) (n signature.Need, err error) {
-	n, err = c.need()
-	n.Elements[8] = signature.Product(c.batch, c.size)
-	n.Elements[9], n.Elements[10] = signature.Product(c.batch, c.neurons), signature.Product(c.batch, c.neurons)
-	return n, err
-}
-
-// check errs unless rows lo to hi of a matrix have columns below a number and lie in order:
-// the assembly looks at nothing.
-func (m *Matrix) check(lo, hi, columns int) error {
-	for row := lo; row < hi; row++ {
-		from, to := int(m.Start[row])-int(m.Start[0]), int(m.Start[row+1])-int(m.Start[0])
-		if from < 0 || to < from || to > min(len(m.Column), len(m.Value)) {
-			return fmt.Errorf("row %d of a matrix has the entries %d to %d of %d", row, from, to, len(m.Column))
-		}
-		over := uint32(0) // has its highest bit set once a column is out of range
-		for _, c := range m.Column[from:to] {
-			over |= uint32(c) | uint32(columns-1-int(c))
-		}
-		if over>>31 != 0 {
-			return fmt.Errorf("row %d of a matrix has an entry outside of its %d columns", row, columns)
-		}
-	}
-	return nil
-}
-
 // update takes the neurons and patterns of items lo to hi through a step. u, x
 // and mean have all patterns there are; next and mean the neurons there are.
 func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) error {
