@@ -174,7 +174,7 @@ func TestRunGraphMistakes(t *testing.T) {
 		"add.json --bind y=y.npy --bind x=fortran.npy":            "fortran.npy: bad array: it is in Fortran order; save numpy.ascontiguousarray(x)",
 		"add.json --bind y=y.npy --bind x=big.npy":                `big.npy: bad array: it is big-endian; save x.astype("<f4")`,
 		"add.json --bind y=y.npy --bind x=pickle.npy":             "pickle.npy: bad array: it holds Python objects, pickled, which are not read; save numbers",
-		"nowhere/add.json":                                        "nowhere/add.json: no such file or directory",
+		"nowhere/add.json":                                        "nowhere: file does not exist",
 		"broken.json":                                             "broken.json:2: name must be text, not 3",
 		"none.json":                                               "none.json: the graph has no tasks: nothing to run",
 		"astray.json":                                             `astray.json: kernel "collective.sum.f32": "../k.spv" is no path below the model's folder; write it with slashes, without .. and a slash in front`,
