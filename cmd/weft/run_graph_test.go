@@ -250,9 +250,9 @@ func TestRunGraphBadParams(t *testing.T) {
 func TestRunGraphWords(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for kernel, want := range map[string]string{
-		"gemm.rows":      `weft: g.json: task "task 0" on cpu:0: kernel "gemm.rows": kernel cannot run: the parameters need 10000 of float32 in a, argument 0, which has 4; 1 task unfinished: task 0` + "\n",
-		"quite.unlike":   `weft: g.json: prepare: no device can run it: kernel "quite.unlike": no Go function is registered for it: "quite.unlike"; weft kernels lists those there are` + "\n",
-		"tropical.packd": `weft: g.json: prepare: no device can run it: kernel "tropical.packd": no Go function is registered for it: "tropical.packd"; did you mean "tropical.packed"?` + "\n",
+		"gemm.rows":        `weft: g.json: task "task 0" on cpu:0: kernel "gemm.rows": kernel cannot run: the parameters need 10000 of float32 in a, argument 0, which has 4; 1 task unfinished: task 0` + "\n",
+		"quite.unlike":     `weft: g.json: prepare: no device can run it: kernel "quite.unlike": no Go function is registered for it: "quite.unlike"; weft kernels lists those there are` + "\n",
+		"tropical.packedd": `weft: g.json: prepare: no device can run it: kernel "tropical.packedd": no Go function is registered for it: "tropical.packedd"; did you mean "tropical.packed"?` + "\n",
 	} {
 		src := `{"data": [{"name": "a", "bytes": 16, "input": true}, {"name": "b", "bytes": 16, "output": true}, {"name": "c", "bytes": 16, "output": true}],
 			"tasks": [{"kernel": "` + kernel + `", "grid": 4, "retries": -1, "params": [{"int": [100, 100, 100]}],
