@@ -1,8 +1,12 @@
 package weft_test
 
 import (
+	"context"
+	"errors"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
@@ -38,5 +42,40 @@ func TestSpoil(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
+	}
+}
+
+// A kernel that asks ends when its run is cancelled, also if the run reads resident data.
+func TestCancelWithResidentData(t *testing.T) {
+	begun := make(chan struct{})
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", CancelWait: time.Minute, Funcs: map[string]weft.Func{
+		"k": func(c *weft.Call, lo, hi int) {
+			close(begun)
+			for !c.Stopped() {
+				runtime.Gosched()
+			}
+		}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	d, err := weft.Put(rt, "w", make([]byte, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b graph.Builder
+	w := b.Data(graph.Data{Name: "w", Bytes: 64, Input: true})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("k")}}, Uses: []graph.Use{{Data: w}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-begun
+		cancel()
+	}()
+	if _, err := rt.Run(ctx, g, d.As("w")); !errors.Is(err, weft.ErrCancelled) || errors.Is(err, weft.ErrHeld) {
+		t.Error(err)
 	}
 }

@@ -415,3 +415,45 @@ func (g *guardedFS) Open(name string) (fs.File, error) {
 	}
 	return fstest.MapFS{"f": {Data: data}}.Open("f")
 }
+
+// A model that is tied to a device runs there, and gives the same.
+func TestOn(t *testing.T) {
+	rt := runtime(t, map[string]weft.Func{"scale": scale})
+	m, err := Load(scalingFiles(), "m.json", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, d := range rt.Devices() {
+		on, err := m.On(d.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := on.Prepare(rt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			y := make([]float32, 4)
+			report, err := p.Run(t.Context(), Bind("x", []float32{1, 2, 3, 4}), Bind("y", y))
+			if err != nil || !slices.Equal(y, []float32{1, 20, 300, 4000}) {
+				t.Fatalf("%v, %v", y, err)
+			}
+			if report.Devices[i].Tasks != 1 {
+				t.Errorf("the task did not run on %s: %v", d.Name, report.Devices)
+			}
+		}
+		p.Release()
+	}
+	nowhere, err := m.On("cuda:7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := nowhere.Prepare(rt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Release()
+	if _, err := p.Run(t.Context(), Bind("x", make([]float32, 4)), Bind("y", make([]float32, 4))); !errors.Is(err, weft.ErrNoDevice) {
+		t.Errorf("on a device that there is not: %v", err)
+	}
+}

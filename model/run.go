@@ -92,6 +92,31 @@ var (
 	errNoPrepared = errors.New("the prepared model is nil; Prepare returns one")
 )
 
+// On returns the model with all its tasks on one device, by its name, in place of those
+// that the model itself allows: weights that are put for it stay on that device. It errs
+// for a model with tasks that take several devices.
+func (m *Model) On(device string) (*Model, error) {
+	var b graph.Builder
+	for i := range m.graph.NumData() {
+		b.Data(*m.graph.Data(graph.DataID(i)))
+	}
+	for i := range m.graph.NumTasks() {
+		t := *m.graph.Task(graph.TaskID(i))
+		if t.Gang > 1 {
+			return nil, fmt.Errorf("task %s runs on %d devices together, and not on %s alone", m.graph.TaskName(graph.TaskID(i)), t.Gang, device)
+		}
+		t.On = graph.Constraint{Only: []string{device}}
+		b.Add(t)
+	}
+	g, err := b.Build()
+	if err != nil {
+		return nil, err
+	}
+	pinned := *m
+	pinned.graph = g
+	return &pinned, nil
+}
+
 // put reads weights and makes them resident.
 func (p *Prepared) put(w Port) error {
 	// Of the runtime, which knows how much memory there is.

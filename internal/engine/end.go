@@ -29,9 +29,8 @@ func (e *Engine) fail(r *run, err error) {
 		return
 	case r.revived:
 		r.reviveErr = err
-	case r.flight > 0 && r.refs == nil:
-		// Only runs without resident data are stopped: a task that updates resident data
-		// in place must not end halfway.
+	case r.flight > 0 && !r.updates():
+		// A task that updates resident data in place must not end halfway.
 		r.stopping = true
 		e.failed = append(e.failed, r.slot)
 	}

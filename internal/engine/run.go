@@ -202,6 +202,16 @@ func (r *run) writes(d graph.DataID) bool {
 	return false
 }
 
+// updates reports whether the run writes resident data.
+func (r *run) updates() bool {
+	for d, ref := range r.refs {
+		if ref >= 0 && r.writes(graph.DataID(d)) {
+			return true
+		}
+	}
+	return false
+}
+
 // samePieces reports whether resident data is cut as the run's graph cuts data d.
 func (r *run) samePieces(d int, res *residentData) bool {
 	p := r.f.Pieces[r.f.PieceOff[d]:r.f.PieceOff[d+1]]
