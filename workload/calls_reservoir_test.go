@@ -48,7 +48,7 @@ func testReservoir(t *testing.T, rt *weft.Runtime) {
 	for seed := range uint64(5) {
 		w, patterns := network(t, seed)
 		steps := []int{1, 2, 7, 20, 33}[seed]
-		got, err := reservoir.Of(t.Context(), rt, w, patterns, steps)
+		got, err := reservoir.Of(t.Context(), rt, w, reservoir.Sequence, patterns, steps)
 		if err != nil || len(got) != len(patterns) {
 			t.Fatalf("seed %d: %d echoes of %d patterns, %v", seed, len(got), len(patterns), err)
 		}
@@ -87,7 +87,7 @@ func testReservoir(t *testing.T, rt *weft.Runtime) {
 		}
 		// The order of patterns changes nothing but the order of echoes.
 		slices.Reverse(patterns)
-		again, err := reservoir.Of(t.Context(), rt, w, patterns, steps)
+		again, err := reservoir.Of(t.Context(), rt, w, reservoir.Sequence, patterns, steps)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func testReservoir(t *testing.T, rt *weft.Runtime) {
 		}
 	}
 	testReadout(t, rt)
-	if got, err := reservoir.Of(t.Context(), rt, &reservoir.Weights{}, nil, 0); got != nil || err != nil {
+	if got, err := reservoir.Of(t.Context(), rt, &reservoir.Weights{}, reservoir.Sequence, nil, 0); got != nil || err != nil {
 		t.Errorf("no patterns: %v, %v", got, err)
 	}
 }
@@ -118,7 +118,7 @@ func testReadout(t *testing.T, rt *weft.Runtime) {
 		}
 		patterns[i].Duration = 50
 	}
-	echoes, err := reservoir.Of(t.Context(), rt, w, patterns[:n/2], steps)
+	echoes, err := reservoir.Of(t.Context(), rt, w, reservoir.Sequence, patterns[:n/2], steps)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,8 @@ func testReadout(t *testing.T, rt *weft.Runtime) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outputs, err := reservoir.Outputs(t.Context(), rt, w, readout, patterns[n/2:], steps)
+	model := &reservoir.Model{Weights: w, Readout: readout, Steps: steps, Mode: reservoir.Sequence, Feature: reservoir.Mean}
+	outputs, err := reservoir.Outputs(t.Context(), rt, model, patterns[n/2:])
 	if err != nil || len(outputs) != n/2 {
 		t.Fatalf("%d outputs, %v", len(outputs), err)
 	}
@@ -172,11 +173,13 @@ func TestReservoirRefuses(t *testing.T) {
 		"a late spike":        {w, late, 3},
 		"an empty pattern":    {w, []reservoir.Pattern{{Duration: 1}}, 3},
 	} {
-		if _, err := reservoir.Of(t.Context(), nil, c.w, c.patterns, c.steps); !errors.Is(err, reservoir.ErrParams) {
+		if _, err := reservoir.Of(t.Context(), nil, c.w, reservoir.Sequence, c.patterns, c.steps); !errors.Is(err, reservoir.ErrParams) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := reservoir.Outputs(t.Context(), nil, w, &reservoir.Readout{Inputs: w.Size, Outputs: 3, Weights: make([]float64, 7)}, patterns, 3); !errors.Is(err, reservoir.ErrParams) {
+	short := &reservoir.Readout{Inputs: w.Size, Outputs: 3, Weights: make([]float64, 7)}
+	model := &reservoir.Model{Weights: w, Readout: short, Steps: 3, Mode: reservoir.Sequence, Feature: reservoir.Mean}
+	if _, err := reservoir.Outputs(t.Context(), nil, model, patterns); !errors.Is(err, reservoir.ErrParams) {
 		t.Errorf("a readout without weights: %v", err)
 	}
 }

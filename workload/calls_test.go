@@ -84,7 +84,7 @@ func TestCallsName(t *testing.T) {
 		"reduce":    func() error { _, err := reduce.Of(ctx, rt, "sum", make([]float32, 3)); return err },
 		"reservoir": func() error {
 			w, patterns := network(t, 0)
-			_, err := reservoir.Of(ctx, rt, w, patterns, 3)
+			_, err := reservoir.Of(ctx, rt, w, reservoir.Sequence, patterns, 3)
 			return err
 		},
 	} {

@@ -2,7 +2,8 @@
 //
 // A reservoir is a fixed random recurrent network of leaky tanh neurons
 // ([Weights]). Every pattern drives a state of its own, and only a linear
-// readout of the states is trained ([Train]). Many patterns run side by side:
+// readout of the states is trained ([Model.Train], [Train]). Weights and readout are a
+// [Model], which is saved in a file, and a [Predictor] answers with. Many patterns run side by side:
 // states are stored neuron by neuron, with the values of all patterns of a
 // batch next to each other.
 //

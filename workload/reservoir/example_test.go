@@ -48,7 +48,7 @@ func ExampleOf() {
 	}
 	early := reservoir.Pattern{Duration: 20, Spikes: []reservoir.Spike{{Channel: 0, Time: 1}, {Channel: 1, Time: 3}}}
 	late := reservoir.Pattern{Duration: 20, Spikes: []reservoir.Spike{{Channel: 0, Time: 17}, {Channel: 1, Time: 19}}}
-	echoes, err := reservoir.Of(ctx, rt, w, []reservoir.Pattern{early, late}, 10)
+	echoes, err := reservoir.Of(ctx, rt, w, reservoir.Sequence, []reservoir.Pattern{early, late}, 10)
 	if err != nil {
 		log.Fatal(err)
 	}

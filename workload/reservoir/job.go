@@ -14,6 +14,7 @@ import (
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/gemm"
 )
 
 // Modes of input, by name.
@@ -184,9 +185,10 @@ var (
 // is: work for some ten microseconds. Blocks divide it, or it is one block.
 const perItem = tile
 
-// Funcs are the Go kernels of this workload, with those of collectives and streams.
+// Funcs are the Go kernels of this workload, with those of collectives, streams and
+// training.
 func Funcs() map[string]weft.Func {
-	out := live.Funcs()
+	out := workload.Funcs(live.Funcs(), gemm.Funcs())
 	maps.Copy(out, signature.Funcs(kernels))
 	return out
 }
@@ -205,6 +207,13 @@ var kernels = []signature.Kernel{
 		Name: "reservoir.carry", Does: "the mean of the states of patterns", Grid: "size", Per: []uint32{perItem},
 		Args: []signature.Arg{signature.In("states of patterns", graph.F4), signature.Out("state", graph.F4)},
 	}, func(_ *weft.Call, p carryParams) (signature.Need, error) { return p.need(1, 0) }, carry),
+	signature.Of(signature.Kernel{
+		Name: "reservoir.kuramoto", Does: "sets of coupled oscillators, taken through time", Grid: "sets",
+		Args: []signature.Arg{
+			signature.In("frequencies", graph.F8), signature.InOut("phases", graph.F8),
+			signature.Out("spikes", graph.U8), signature.Work("sines and cosines", graph.F8),
+		},
+	}, kuramotoNeed, kuramoto),
 }
 
 // updates is the signature of a kernel that takes weights, inputs and states.
@@ -234,11 +243,11 @@ type call struct {
 }
 
 // weights puts the weights together that a kernel was given.
-func (c call) weights(args [][]byte) *Weights {
+func (c call) weights(args [][]byte) Weights {
 	matrix := func(i int) Matrix {
 		return Matrix{Start: weft.View[int32](args[i]), Column: weft.View[int32](args[i+1]), Value: weft.View[float32](args[i+2])}
 	}
-	return &Weights{
+	return Weights{
 		Params: Params{Size: c.size, Inputs: c.inputs, Leak: float64(c.leak), Noise: float64(c.noise), Seed: c.seed},
 		First:  c.first, Recurrent: matrix(0), Input: matrix(3), Bias: weft.View[float32](args[6]),
 	}
@@ -293,14 +302,16 @@ func (c call) states(start, end, between []float32) (x, next []float32) {
 func step(c *weft.Call, k call, lo, hi int) {
 	u, mean := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[10])
 	x, next := k.states(weft.View[float32](c.Args[8]), weft.View[float32](c.Args[9]), weft.View[float32](c.Args[11]))
-	if err := k.update(k.weights(c.Args), next, x, u, mean, lo, hi); err != nil {
+	w := k.weights(c.Args)
+	if err := k.update(&w, next, x, u, mean, lo, hi); err != nil {
 		c.Fail(err)
 	}
 }
 
 func rows(c *weft.Call, k call, lo, hi int) {
 	u, x := weft.View[float32](c.Args[7]), weft.View[float32](c.Args[8])
-	if err := k.update(k.weights(c.Args), weft.View[float32](c.Args[9]), x, u, weft.View[float32](c.Args[10]), lo, hi); err != nil {
+	w := k.weights(c.Args)
+	if err := k.update(&w, weft.View[float32](c.Args[9]), x, u, weft.View[float32](c.Args[10]), lo, hi); err != nil {
 		c.Fail(err)
 	}
 }
@@ -374,16 +385,23 @@ func (j *Job) call() call {
 	}
 }
 
+// patternsTask takes patterns through all steps.
 func (j *Job) patternsTask(lo, hi int) graph.Task {
-	n, c := hi-lo, j.call()
-	c.pattern, c.batch = lo, n
+	c := j.call()
+	c.pattern, c.batch = lo, hi-lo
+	t := j.w.stepsTask(c)
+	t.Name = fmt.Sprintf("patterns %d-%d", lo, hi)
+	return t
+}
+
+// stepsTask takes the patterns of a call through all steps.
+func (w *Weights) stepsTask(c call) graph.Task {
 	t := graph.Task{
-		Name:      fmt.Sprintf("patterns %d-%d", lo, hi),
-		Work:      graph.Work{Ops: j.w.Ops(n, j.c.Steps), Bytes: j.w.Bytes(n, j.c.Steps)},
-		Workspace: int64(4 * n * j.c.Size),
+		Work:      graph.Work{Ops: w.Ops(c.batch, c.steps), Bytes: w.Bytes(c.batch, c.steps)},
+		Workspace: int64(4 * c.batch * c.size),
 	}
-	for c.step = range j.c.Steps {
-		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(c.size), int64(n))}.With(c))
+	for c.step = range c.steps {
+		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(c.size), int64(c.batch))}.With(c))
 	}
 	return t
 }
@@ -507,6 +525,36 @@ func (w *Weights) uses(ids [7]graph.DataID, lo, hi int) []graph.Use {
 		}
 	}
 	return append(uses, part(ids[6], int32(lo), int32(hi), len(w.Bias)))
+}
+
+// reside makes padded weights resident on a runtime. It returns how they are bound, and
+// what releases those that are resident, even with an error.
+func (w *Weights) reside(rt *weft.Runtime) (bind []weft.Binding, release []func(), err error) {
+	for _, put := range []func() error{
+		func() error { return resident(rt, w.Recurrent.Start, &bind, &release) },
+		func() error { return resident(rt, w.Recurrent.Column, &bind, &release) },
+		func() error { return resident(rt, w.Recurrent.Value, &bind, &release) },
+		func() error { return resident(rt, w.Input.Start, &bind, &release) },
+		func() error { return resident(rt, w.Input.Column, &bind, &release) },
+		func() error { return resident(rt, w.Input.Value, &bind, &release) },
+		func() error { return resident(rt, w.Bias, &bind, &release) },
+	} {
+		if err := put(); err != nil {
+			return bind, release, err
+		}
+	}
+	return bind, release, nil
+}
+
+// resident makes the next array of the weights resident.
+func resident[T any](rt *weft.Runtime, xs []T, bind *[]weft.Binding, release *[]func()) error {
+	name := weightNames[len(*bind)]
+	d, err := weft.Put(rt, name, xs)
+	if err != nil {
+		return err
+	}
+	*bind, *release = append(*bind, d.As(name)), append(*release, d.Release)
+	return nil
 }
 
 // Bind ties weights, inputs and states to the job's memory.

@@ -29,7 +29,6 @@ const tile = 64
 // a sum are added in the order of the formula with the bias first, recurrent
 // before input weights, in the order of columns, each product rounded.
 func (w *Weights) Update(next, x, u []float32, t Tick, neurons, patterns Span) {
-	leak := float32(w.Leak)
 	var noise [4][tile]float32
 	for i := neurons.Lo; i < neurons.Hi; {
 		// A block of random words serves four neurons.
@@ -39,22 +38,24 @@ func (w *Weights) Update(next, x, u []float32, t Tick, neurons, patterns Span) {
 			if w.Noise > 0 {
 				w.drawNoise(&noise, t, i/4, b, n)
 			}
-			for r := i; r < group; r++ {
-				var sum [tile]float32
-				own := r - w.First
+			var sum [4][tile]float32
+			own := i - w.First
+			for r := range group - i {
 				for l := range n {
-					sum[l] = w.Bias[own]
+					sum[r][l] = w.Bias[own+r]
 				}
-				w.Recurrent.addRow(sum[:n], own, x[b:], t.Batch)
-				w.Input.addRow(sum[:n], own, u[b:], t.Batch)
-				if w.Noise > 0 {
+			}
+			w.Recurrent.addRows(sum[:group-i], own, x[b:], n, t.Batch)
+			w.Input.addRows(sum[:group-i], own, u[b:], n, t.Batch)
+			if w.Noise > 0 {
+				for r := i; r < group; r++ {
 					for l, v := range noise[r%4][:n] {
-						sum[l] += v
+						sum[r-i][l] += v
 					}
 				}
-				from, to := r*t.Batch+b, own*t.Batch+b
-				relax(next[to:to+n], x[from:from+n], sum[:n], leak)
 			}
+			from, to := i*t.Batch+b, own*t.Batch+b
+			w.relaxRows(next[to:], x[from:], sum[:group-i], n, t.Batch)
 		}
 		i = group
 	}
@@ -70,6 +71,56 @@ func (w *Weights) drawNoise(noise *[4][tile]float32, t Tick, group, b, n int) {
 		for k, word := range source.Block(t.First+uint64(b+l), t.Step, uint32(group)) {
 			noise[k][l] = amplitude * philox.Symmetric32(word)
 		}
+	}
+}
+
+// addRows adds the products of up to four rows of the matrix with n patterns of x, whose
+// rows are stride apart, to as many rows of sums.
+func (m *Matrix) addRows(sum [][tile]float32, row int, x []float32, n, stride int) {
+	if len(sum) == 4 && (n < tile || !wide) {
+		four := (*[4][tile]float32)(sum)
+		if addFourWide(four, n, m, row, x, stride) {
+			return
+		}
+		if n < 8 {
+			for l := range n {
+				m.addFour(four, l, row, x[l:], stride)
+			}
+			return
+		}
+	}
+	for r := range sum {
+		m.addRow(sum[r][:n], row+r, x, stride)
+	}
+}
+
+// addFour adds the products of four rows of the matrix with a pattern. One sum would
+// wait for each of its additions; four at a time do not.
+func (m *Matrix) addFour(sum *[4][tile]float32, l, row int, x []float32, stride int) {
+	var columns [4][]int32
+	var values [4][]float32
+	both := math.MaxInt
+	for r := range 4 {
+		lo, hi := m.Start[row+r]-m.Start[0], m.Start[row+r+1]-m.Start[0]
+		columns[r], values[r] = m.Column[lo:hi], m.Value[lo:hi]
+		both = min(both, len(columns[r]))
+	}
+	c0, c1, c2, c3 := columns[0][:both], columns[1][:both], columns[2][:both], columns[3][:both]
+	v0, v1, v2, v3 := values[0][:both], values[1][:both], values[2][:both], values[3][:both]
+	s0, s1, s2, s3 := sum[0][l], sum[1][l], sum[2][l], sum[3][l]
+	for e := range c0 {
+		s0 += float32(v0[e] * x[int(c0[e])*stride])
+		s1 += float32(v1[e] * x[int(c1[e])*stride])
+		s2 += float32(v2[e] * x[int(c2[e])*stride])
+		s3 += float32(v3[e] * x[int(c3[e])*stride])
+	}
+	sum[0][l], sum[1][l], sum[2][l], sum[3][l] = s0, s1, s2, s3
+	for r := range 4 {
+		s := sum[r][l]
+		for e := both; e < len(columns[r]); e++ {
+			s += float32(values[r][e] * x[int(columns[r][e])*stride])
+		}
+		sum[r][l] = s
 	}
 }
 
@@ -96,6 +147,24 @@ func (m *Matrix) addRow(sum []float32, row int, x []float32, stride int) {
 			sum[l] += float32(v * s)
 		}
 	}
+}
+
+// relaxRows moves n patterns of up to four neurons, whose rows are stride apart.
+func (w *Weights) relaxRows(next, x []float32, sum [][tile]float32, n, stride int) {
+	leak := float32(w.Leak)
+	if n != stride || len(sum)*n > tile {
+		for r := range sum {
+			relax(next[r*stride:r*stride+n], x[r*stride:r*stride+n], sum[r][:n], leak)
+		}
+		return
+	}
+	// The rows of few patterns lie together, and fill a vector together.
+	var all [tile]float32
+	for r := range sum {
+		copy(all[r*n:], sum[r][:n])
+	}
+	n *= len(sum)
+	relax(next[:n], x[:n], all[:n], leak)
 }
 
 // relax moves the states x towards the tanh of their sums.

@@ -16,10 +16,11 @@ type Echo struct{ Last, Mean []float32 }
 // Of takes a caller's patterns through a reservoir, on the devices of a runtime that was
 // opened with [Funcs] among its kernels, and returns an echo for each of them, in their
 // order. Every pattern starts from zeros and takes the given number of steps, into which
-// its own duration is divided (see [Pattern.Bins]). Noise is drawn by the number of a
-// pattern in the list. Patterns, weights or sizes that are not valid are an error that
-// wraps [ErrParams]; no patterns have no echoes.
-func Of(ctx context.Context, rt *weft.Runtime, w *Weights, patterns []Pattern, steps int) ([]Echo, error) {
+// its own duration is divided: in mode [Sequence] see [Pattern.Bins]; mode [Histogram] has
+// one step, see [Pattern.Histogram]. Noise is drawn by the number of a pattern in the
+// list. Patterns, weights or sizes that are not valid are an error that wraps
+// [ErrParams]; no patterns have no echoes.
+func Of(ctx context.Context, rt *weft.Runtime, w *Weights, mode string, patterns []Pattern, steps int) ([]Echo, error) {
 	if len(patterns) == 0 {
 		return nil, nil
 	}
@@ -31,7 +32,7 @@ func Of(ctx context.Context, rt *weft.Runtime, w *Weights, patterns []Pattern, s
 			return nil, fmt.Errorf("pattern %d: %w", i, err)
 		}
 	}
-	j, err := newJob(Config{Params: w.Params, Batch: len(patterns), Steps: steps}, w, patterns)
+	j, err := newJob(Config{Params: w.Params, Batch: len(patterns), Steps: steps, Mode: mode}, w, patterns)
 	if err != nil {
 		return nil, err
 	}
@@ -45,21 +46,24 @@ func Of(ctx context.Context, rt *weft.Runtime, w *Weights, patterns []Pattern, s
 	return echoes, nil
 }
 
-// Outputs is [Of] with a readout, which [Train] makes: it returns the outputs of the
-// readout for the mean state of each pattern.
-func Outputs(ctx context.Context, rt *weft.Runtime, w *Weights, r *Readout, patterns []Pattern, steps int) ([][]float64, error) {
-	if r.Inputs != w.Size || r.Outputs < 1 || len(r.Weights) != r.Outputs*(r.Inputs+1) {
-		return nil, fmt.Errorf("reservoir: a readout with %d weights, of %d values to %d outputs, for %d neurons: %w: train it on mean states of this reservoir",
-			len(r.Weights), r.Inputs, r.Outputs, w.Size, ErrParams)
+// Outputs returns what the readout of a model gives for each of a caller's patterns, in
+// their order, on the devices of a runtime as for [Of]. No noise is added: these are the
+// predictions of a [Predictor], which answers sooner where there are few patterns at a
+// time.
+func Outputs(ctx context.Context, rt *weft.Runtime, m *Model, patterns []Pattern) ([][]float64, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
 	}
-	echoes, err := Of(ctx, rt, w, patterns, steps)
+	w := *m.Weights
+	w.Noise = 0
+	echoes, err := Of(ctx, rt, &w, m.Mode, patterns, m.Steps)
 	if err != nil {
 		return nil, err
 	}
 	outputs := make([][]float64, len(echoes))
 	for i, e := range echoes {
-		outputs[i] = make([]float64, r.Outputs)
-		r.Read(outputs[i], e.Mean, 1, 0)
+		outputs[i] = make([]float64, m.Readout.Outputs)
+		m.Readout.Read(outputs[i], m.feature(e), 1, 0)
 	}
 	return outputs, nil
 }

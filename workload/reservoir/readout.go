@@ -41,15 +41,21 @@ func Train(states, targets []float64, values, outputs int, lambda float64) (*Rea
 			}
 		}
 	}
+	return ridge(gram, right, n, outputs, lambda)
+}
+
+// ridge solves the system of a readout, of which gram has the lower triangle. It changes
+// both sides.
+func ridge(gram, right []float64, n, outputs int, lambda float64) (*Readout, error) {
 	for i := range n {
 		gram[i*n+i] += lambda
 	}
 	if !cholesky(gram, n) {
-		return nil, fmt.Errorf("reservoir: train on %d states of %d values with lambda %v: the states do not determine the weights; raise lambda: %w",
-			len(states)/values, values, lambda, ErrParams)
+		return nil, fmt.Errorf("reservoir: train on states of %d values with lambda %v: the states do not determine the weights; raise lambda: %w",
+			n-1, lambda, ErrParams)
 	}
 	solve(gram, right, n, outputs)
-	r := &Readout{Outputs: outputs, Inputs: values, Weights: make([]float64, n*outputs)}
+	r := &Readout{Outputs: outputs, Inputs: n - 1, Weights: make([]float64, n*outputs)}
 	for i := range n {
 		for o := range outputs {
 			r.Weights[o*n+i] = right[i*outputs+o]
@@ -111,9 +117,34 @@ func (r *Readout) Read(dst []float64, state []float32, batch, column int) {
 		w := r.Weights[o*n : (o+1)*n]
 		sum := w[r.Inputs]
 		for i, v := range w[:r.Inputs] {
-			sum += v * float64(state[i*batch+column])
+			sum += float64(v * float64(state[i*batch+column]))
 		}
 		dst[o] = sum
+	}
+}
+
+// readBatch sets dst to the outputs for the first states of a batch of width patterns.
+// Every sum is taken in float64 in the order of neurons, so that it does not depend on
+// what lies beside it.
+func (r *Readout) readBatch(dst [][]float32, state []float32, width int) {
+	n := r.Inputs + 1
+	var sum [tile]float64
+	for o := range r.Outputs {
+		w := r.Weights[o*n : (o+1)*n]
+		for b := 0; b < len(dst); b += tile {
+			lanes := sum[:min(tile, len(dst)-b)]
+			for l := range lanes {
+				lanes[l] = w[r.Inputs]
+			}
+			for i, v := range w[:r.Inputs] {
+				for l, x := range state[i*width+b:][:len(lanes)] {
+					lanes[l] += float64(v * float64(x))
+				}
+			}
+			for l, v := range lanes {
+				dst[b+l][o] = float32(v)
+			}
+		}
 	}
 }
 

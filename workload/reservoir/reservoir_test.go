@@ -15,10 +15,52 @@ import (
 
 // everyKernel runs a test with each kernel this machine has.
 func everyKernel(t *testing.T, test func(t *testing.T)) {
-	had := wide
-	defer func() { wide = had }()
-	for _, wide = range []bool{false, had} {
-		t.Run(fmt.Sprintf("wide=%v", wide), test)
+	for name, choose := range loops() {
+		done := choose()
+		t.Run(name, test)
+		done()
+	}
+}
+
+// loops are the inner loops this machine has: for one pattern at a time, for eight, for
+// sixteen, and the choice between these. A function chooses one until what it returns is called.
+func loops() map[string]func() func() {
+	choose := func(w, h bool) func() func() {
+		return func() func() {
+			hadWide, hadHalf := wide, half
+			wide, half = w, h
+			return func() { wide, half = hadWide, hadHalf }
+		}
+	}
+	out := map[string]func() func(){"one": choose(false, false)}
+	if half {
+		out["eight"] = choose(false, true)
+	}
+	if wide {
+		out["sixteen"], out["either"] = choose(true, false), choose(true, half)
+	}
+	return out
+}
+
+// All kernels give the same bits, for any number of patterns.
+func TestKernelsAgree(t *testing.T) {
+	w := small(t)
+	for batch := 1; batch <= 70; batch++ {
+		var want []float32
+		for name, choose := range loops() {
+			done := choose()
+			s := w.NewState(batch, 3)
+			w.Run(s, inputs(w, batch, 3), 3)
+			done()
+			if want == nil {
+				want = s.X
+			}
+			for i := range want {
+				if math.Float32bits(s.X[i]) != math.Float32bits(want[i]) {
+					t.Fatalf("%d patterns, kernel for %s: state %d is %v, another has %v", batch, name, i, s.X[i], want[i])
+				}
+			}
+		}
 	}
 }
 
@@ -78,9 +120,10 @@ func TestTanh(t *testing.T) {
 // seed.
 func TestWeights(t *testing.T) {
 	p := Defaults()
+	p.Size = 500
 	w := mustNew(t, p)
 	share := float64(len(w.Recurrent.Value)) / float64(p.Size*(p.Size-1))
-	if math.Abs(share-p.Connectivity) > 5*math.Sqrt(0.09/1e6) {
+	if math.Abs(share-p.Connectivity) > 5*math.Sqrt(0.09/float64(p.Size*p.Size)) {
 		t.Errorf("share of recurrent weights %v, want %v", share, p.Connectivity)
 	}
 	for i := range p.Size {
@@ -98,38 +141,71 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// eigenvalues decomposes a matrix with gonum and returns its spectral radius.
+func eigenvalues(t *testing.T, m *Matrix) (radius float64) {
+	t.Helper()
+	n := len(m.Start) - 1
+	var eigen mat.Eigen
+	if !eigen.Factorize(mat.NewDense(n, n, m.dense(n)), mat.EigenNone) {
+		t.Fatal("gonum finds no eigenvalues")
+	}
+	for _, v := range eigen.Values(nil) {
+		radius = max(radius, cmplx.Abs(v))
+	}
+	return radius
+}
+
+// The radius that was asked for is that of the scaled matrix, to within a millionth, also
+// close to 1, beyond which a state would not fade.
 func TestSpectralRadius(t *testing.T) {
-	for seed := range uint32(6) {
-		p := Defaults()
-		p.Size, p.Seed, p.SpectralRadius = 200, seed, 0.9
-		m := mustNew(t, p).Recurrent
-		dense := mat.NewDense(p.Size, p.Size, nil)
-		for i := range p.Size {
-			for e := m.Start[i]; e < m.Start[i+1]; e++ {
-				dense.Set(i, int(m.Column[e]), float64(m.Value[e]))
+	sizes, large := []int{7, subspace, subspace + 1, 200}, 500
+	if !testing.Short() {
+		sizes, large = append(sizes, 30, 300, 500), 1000
+	}
+	for _, size := range sizes {
+		for seed := range uint32(3) {
+			p := Defaults()
+			p.Size, p.Seed, p.SpectralRadius = size, seed, 0.999
+			p.Connectivity = max(0.05, 3/float64(size))
+			radius := eigenvalues(t, &mustNew(t, p).Recurrent)
+			if math.Abs(radius/p.SpectralRadius-1) > 1e-6 {
+				t.Errorf("%d neurons, seed %d: spectral radius %v, want %v", size, seed, radius, p.SpectralRadius)
 			}
-		}
-		var eigen mat.Eigen
-		if !eigen.Factorize(dense, mat.EigenNone) {
-			t.Fatal("gonum finds no eigenvalues")
-		}
-		var radius float64
-		for _, v := range eigen.Values(nil) {
-			radius = max(radius, cmplx.Abs(v))
-		}
-		if math.Abs(radius/0.9-1) > 0.05 {
-			t.Errorf("seed %d: spectral radius %v, want 0.9 within 5 %%", seed, radius)
 		}
 	}
 	// The circular law gives the radius of a large random matrix.
-	m := draw(philox.Source{Seed: 1}, 1000, 1000, 0.1, true)
-	if got, want := m.SpectralRadius(1), math.Sqrt(0.1*1000/3); math.Abs(got/want-1) > 0.05 {
-		t.Errorf("radius of 1000 neurons %v, want %v within 5 %%", got, want)
+	m := draw(philox.Source{Seed: 1}, large, large, 0.1, true)
+	if got, want := m.SpectralRadius(), math.Sqrt(0.1*float64(large)/3); math.Abs(got/want-1) > 0.05 {
+		t.Errorf("radius of %d neurons %v, want %v within 5 %%", large, got, want)
 	}
 	// A matrix of which only one eigenvalue is not zero.
 	one := Matrix{Start: []int32{0, 1, 2}, Column: []int32{0, 0}, Value: []float32{-0.5, 3}}
-	if got := one.SpectralRadius(1); math.Abs(got-0.5) > 1e-6 {
+	if got := one.SpectralRadius(); math.Abs(got-0.5) > 1e-6 {
 		t.Errorf("radius %v, want 0.5", got)
+	}
+}
+
+// Matrices that are not random: a cycle, all of whose eigenvalues are as large, and a chain,
+// which has none but zero.
+func TestSpectralRadiusOfCycles(t *testing.T) {
+	for _, n := range []int{5, subspace, 3 * subspace} {
+		cycle, chain := Matrix{Start: []int32{0}}, Matrix{Start: []int32{0, 0}}
+		const want = 0.75
+		for i := range n {
+			const v = want
+			cycle.Column, cycle.Value = append(cycle.Column, int32((i+1)%n)), append(cycle.Value, v)
+			cycle.Start = append(cycle.Start, int32(i+1))
+			if i > 0 {
+				chain.Column, chain.Value = append(chain.Column, int32(i-1)), append(chain.Value, v)
+				chain.Start = append(chain.Start, int32(i))
+			}
+		}
+		if got := cycle.SpectralRadius(); math.Abs(got/want-1) > 1e-6 {
+			t.Errorf("cycle of %d: %v, want %v", n, got, want)
+		}
+		if got := chain.SpectralRadius(); got > 1e-6 {
+			t.Errorf("chain of %d: %v, want 0", n, got)
+		}
 	}
 }
 
@@ -290,6 +366,9 @@ func TestNARMA10(t *testing.T) {
 		size int
 		most float64
 	}{{200, 0.20}, {500, 0.14}} {
+		if testing.Short() && c.size > 200 {
+			continue
+		}
 		p := Params{Size: c.size, Inputs: 10, SpectralRadius: 0.9, Connectivity: 0.2, Leak: 1, InputScaling: 0.1, BiasScaling: 0.2}
 		w := mustNew(t, p)
 		// The state after input i-1 predicts output i.
@@ -327,10 +406,13 @@ func TestMemoryCapacity(t *testing.T) {
 			targets[i*delays+d] = in[i-d-1]
 		}
 	}
-	const seeds = 4
+	seeds := 10
+	if testing.Short() {
+		seeds = 4
+	}
 	var mean float64
-	for seed := range uint32(seeds) {
-		p := Params{Size: size, Inputs: 1, SpectralRadius: 0.95, Connectivity: 1, Leak: 1, InputScaling: 0.1, Seed: seed}
+	for seed := range seeds {
+		p := Params{Size: size, Inputs: 1, SpectralRadius: 0.95, Connectivity: 1, Leak: 1, InputScaling: 0.1, Seed: uint32(seed)}
 		got := fit(t, drive(mustNew(t, p), in), targets, size, delays, washout, split, 1e-8)
 		var capacity float64
 		for d := range delays {
@@ -346,7 +428,7 @@ func TestMemoryCapacity(t *testing.T) {
 		if capacity > size {
 			t.Errorf("seed %d: memory capacity %.1f of %d neurons", seed, capacity, size)
 		}
-		mean += capacity / seeds
+		mean += capacity / float64(seeds)
 	}
 	t.Logf("memory capacity %.1f", mean)
 	if mean < 27 || mean > 33 {
@@ -607,12 +689,11 @@ func TestUpdateDoesNotAllocate(t *testing.T) {
 // BenchmarkRun takes batches through ten steps of a reservoir with the default
 // sizes on one core, with and without noise.
 func BenchmarkRun(b *testing.B) {
-	had := wide
-	defer func() { wide = had }()
-	for _, wide = range []bool{false, had} {
-		for _, batch := range []int{1, 64, 256} {
+	for name, choose := range loops() {
+		done := choose()
+		for _, batch := range []int{1, 8, 64, 256} {
 			for _, noise := range []float64{0, 0.01} {
-				b.Run(fmt.Sprintf("wide=%v/batch=%d/noise=%v", wide, batch, noise), func(b *testing.B) {
+				b.Run(fmt.Sprintf("kernel=%s/batch=%d/noise=%v", name, batch, noise), func(b *testing.B) {
 					p := Defaults()
 					p.Noise = noise
 					w := mustNew(b, p)
@@ -628,5 +709,6 @@ func BenchmarkRun(b *testing.B) {
 				})
 			}
 		}
+		done()
 	}
 }

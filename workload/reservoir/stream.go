@@ -134,27 +134,13 @@ func newStream(rt *weft.Runtime, c StreamConfig, w *Weights) (s *Stream, err err
 		return nil, err
 	}
 	s.release = append(s.release, s.state.Release)
-	for i, err := range []error{
-		resident(s, 0, w.Recurrent.Start), resident(s, 1, w.Recurrent.Column), resident(s, 2, w.Recurrent.Value),
-		resident(s, 3, w.Input.Start), resident(s, 4, w.Input.Column), resident(s, 5, w.Input.Value), resident(s, 6, w.Bias),
-	} {
-		if err != nil {
-			s.Release()
-			return nil, fmt.Errorf("reservoir: %s: %w", weightNames[i], err)
-		}
+	weights, release, err := w.reside(rt)
+	s.weights, s.release = weights, append(s.release, release...)
+	if err != nil {
+		s.Release()
+		return nil, fmt.Errorf("reservoir: %w", err)
 	}
 	return s, nil
-}
-
-// resident makes an array of the weights resident.
-func resident[T any](s *Stream, i int, xs []T) error {
-	d, err := weft.Put(s.rt, weightNames[i], xs)
-	if err != nil {
-		return err
-	}
-	s.weights = append(s.weights, d.As(weightNames[i]))
-	s.release = append(s.release, d.Release)
-	return nil
 }
 
 // Release gives up what the stream holds on devices.

@@ -101,7 +101,7 @@ func New(p Params) (*Weights, error) {
 		w.Bias[i] = float32(p.BiasScaling * philox.Symmetric(bias.Uint32(uint64(i), 0, 0)))
 	}
 	w.Input.scale(p.InputScaling)
-	radius := w.Recurrent.SpectralRadius(p.Seed)
+	radius := w.Recurrent.SpectralRadius()
 	if radius < 1e-6 {
 		return nil, fmt.Errorf("reservoir: %d neurons with connectivity %v have no cycle: raise either: %w", p.Size, p.Connectivity, ErrParams)
 	}
@@ -141,43 +141,4 @@ func (m *Matrix) multiply(dst, x []float64) {
 		}
 		dst[i] = sum
 	}
-}
-
-// SpectralRadius estimates the largest magnitude of an eigenvalue of a square
-// matrix to within five percent, for matrices with random entries. It is the
-// rate at which |Wᵏv| grows for k from 200 to 400. Plain power iteration would
-// not do: the largest eigenvalues of a real random matrix are usually a complex
-// pair, along which the vector never settles, but the growth does.
-func (m *Matrix) SpectralRadius(seed uint32) float64 {
-	n := len(m.Start) - 1
-	source := philox.Source{Seed: seed, Stream: streamStart}
-	v, next := make([]float64, n), make([]float64, n)
-	for i := range v {
-		v[i] = philox.Symmetric(source.Uint32(uint64(i), 0, 0))
-	}
-	const from, to = 200, 400
-	// The slope of the logarithm of the norm over k by least squares, which
-	// averages over the turns of a complex pair.
-	var size, top, bottom float64
-	for k := 1; k <= to; k++ {
-		m.multiply(next, v)
-		var norm float64
-		for _, x := range next {
-			norm += x * x
-		}
-		norm = math.Sqrt(norm)
-		if norm == 0 {
-			return 0
-		}
-		for i, x := range next {
-			v[i] = x / norm
-		}
-		size += math.Log(norm)
-		if k >= from {
-			d := float64(k) - (from+to)/2.0
-			top += d * size
-			bottom += d * d
-		}
-	}
-	return math.Exp(top / bottom)
 }

@@ -77,12 +77,120 @@ entry:
 	VZEROUPPER
 	RET
 
-// func relax16(next, x, sum *float32, leak, keep float32, vectors int)
-TEXT ·relax16(SB), NOSPLIT, $0-40
+// LEAST sets to to the smaller of itself and the length of a row between two ends.
+#define LEAST(from, end, to) \
+	MOVQ    end, AX  \
+	SUBQ    from, AX \
+	CMPQ    AX, to   \
+	CMOVQLT AX, to
+
+// REST adds what is left of a row up to its end.
+#define REST(at, end, sum, loop, done) \
+loop: \
+	CMPQ         at, end               \
+	JGE          done                  \
+	MOVLQSX      (at), AX              \
+	IMULQ        DX, AX                \
+	VBROADCASTSS (at)(BX*1), Z4        \
+	VMULPS.Z     (SI)(AX*1), Z4, K1, Z4 \
+	VADDPS       Z4, sum, sum          \
+	ADDQ         $4, at                \
+	JMP          loop                  \
+done:
+
+// func addFour16(sum, x *float32, stride uintptr, columns *int32, values *float32, starts *int32, mask uint32)
+TEXT ·addFour16(SB), NOSPLIT, $0-52
+	MOVQ sum+0(FP), DI
+	MOVQ x+8(FP), SI
+	MOVQ stride+16(FP), DX
+	MOVQ columns+24(FP), R8
+	MOVQ values+32(FP), BX
+	MOVQ starts+40(FP), R13
+	MOVL mask+48(FP), AX
+	KMOVW AX, K1
+	SUBQ R8, BX // from a column to its value
+	MOVLQSX 0(R13), AX
+	MOVLQSX 4(R13), R9
+	MOVLQSX 8(R13), R10
+	MOVLQSX 12(R13), R11
+	MOVLQSX 16(R13), R12
+	SUBQ AX, R9
+	SUBQ AX, R10
+	SUBQ AX, R11
+	SUBQ AX, R12
+	MOVQ R9, CX // entries that all four rows have
+	LEAST(R9, R10, CX)
+	LEAST(R10, R11, CX)
+	LEAST(R11, R12, CX)
+	LEAQ (R8)(R9*4), R9
+	LEAQ (R8)(R10*4), R10
+	LEAQ (R8)(R11*4), R11
+	LEAQ (R8)(R12*4), R12
+	MOVQ CX, R13
+	SHLQ $2, R13
+	VMOVUPS 0(DI), Z0
+	VMOVUPS 256(DI), Z1 // rows of a tile of 64 patterns
+	VMOVUPS 512(DI), Z2
+	VMOVUPS 768(DI), Z3
+	TESTQ CX, CX
+	JZ    rest
+
+entry:
+	MOVLQSX      (R8), AX
+	IMULQ        DX, AX
+	VBROADCASTSS (R8)(BX*1), Z4
+	VMULPS.Z     (SI)(AX*1), Z4, K1, Z4
+	VADDPS       Z4, Z0, Z0
+	ADDQ         $4, R8
+	MOVLQSX      (R9), AX
+	IMULQ        DX, AX
+	VBROADCASTSS (R9)(BX*1), Z5
+	VMULPS.Z     (SI)(AX*1), Z5, K1, Z5
+	VADDPS       Z5, Z1, Z1
+	ADDQ         $4, R9
+	MOVLQSX      (R10), AX
+	IMULQ        DX, AX
+	VBROADCASTSS (R10)(BX*1), Z6
+	VMULPS.Z     (SI)(AX*1), Z6, K1, Z6
+	VADDPS       Z6, Z2, Z2
+	ADDQ         $4, R10
+	MOVLQSX      (R11), AX
+	IMULQ        DX, AX
+	VBROADCASTSS (R11)(BX*1), Z7
+	VMULPS.Z     (SI)(AX*1), Z7, K1, Z7
+	VADDPS       Z7, Z3, Z3
+	ADDQ         $4, R11
+	DECQ         CX
+	JNZ          entry
+
+rest:
+	MOVQ R9, CX
+	SUBQ R13, CX // where the next row began
+	REST(R8, CX, Z0, rest0, done0)
+	MOVQ R10, CX
+	SUBQ R13, CX
+	REST(R9, CX, Z1, rest1, done1)
+	MOVQ R11, CX
+	SUBQ R13, CX
+	REST(R10, CX, Z2, rest2, done2)
+	REST(R11, R12, Z3, rest3, done3)
+	VMOVUPS Z0, 0(DI)
+	VMOVUPS Z1, 256(DI)
+	VMOVUPS Z2, 512(DI)
+	VMOVUPS Z3, 768(DI)
+	VZEROUPPER
+	RET
+
+// func relax16(next, x, sum *float32, leak, keep float32, vectors int, last uint32)
+TEXT ·relax16(SB), NOSPLIT, $0-44
 	MOVQ next+0(FP), DI
 	MOVQ x+8(FP), SI
 	MOVQ sum+16(FP), DX
 	MOVQ vectors+32(FP), CX
+	MOVL $0xffff, AX
+	KMOVW AX, K1
+	MOVL last+40(FP), AX
+	KMOVW AX, K2
 	LEAQ constants<>(SB), AX
 	VBROADCASTSS leak+24(FP), Z16
 	VBROADCASTSS keep+28(FP), Z17
@@ -102,7 +210,13 @@ TEXT ·relax16(SB), NOSPLIT, $0-40
 	VBROADCASTSS 52(AX), Z31 // two
 
 vector:
-	VMAXPS  (DX), Z19, Z0
+	CMPQ    CX, $1
+	JNE     whole
+	KMOVW   K2, K1
+
+whole:
+	VMOVUPS.Z (DX), K1, Z0
+	VMAXPS  Z0, Z19, Z0
 	VMINPS  Z0, Z18, Z0
 	VADDPS  Z0, Z0, Z0   // y
 	VMULPS  Z20, Z0, Z1
@@ -133,9 +247,9 @@ vector:
 	VADDPS  Z31, Z5, Z6
 	VDIVPS  Z6, Z5, Z5   // tanh
 	VMULPS  Z16, Z5, Z5
-	VMULPS  (SI), Z17, Z7
+	VMULPS.Z (SI), Z17, K1, Z7
 	VADDPS  Z7, Z5, Z5
-	VMOVUPS Z5, (DI)
+	VMOVUPS Z5, K1, (DI)
 	ADDQ    $64, DX
 	ADDQ    $64, SI
 	ADDQ    $64, DI

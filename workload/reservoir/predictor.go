@@ -1,0 +1,281 @@
+package reservoir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+)
+
+// Predictor answers predictions of a model on the devices of a runtime. Weights stay
+// on the devices, the graph of each width of a batch is prepared once, and a call takes
+// its memory from one that has ended. It is safe for concurrent use: calls at the same
+// time share the devices.
+//
+// A prediction is a function of its input alone: every one starts from zeros, and no
+// noise is added, which is for training. So a batch gives the bits that its inputs give
+// one by one, on devices that compute with the same bits.
+type Predictor struct {
+	rt      *weft.Runtime
+	m       *Model
+	most    int     // inputs of a batch
+	widths  []width // ascending
+	release []func()
+
+	mu     sync.Mutex
+	closed bool
+	calls  int // in progress
+	idle   sync.Cond
+}
+
+// width is what batches of up to some number of inputs have in common.
+type width struct {
+	inputs   int
+	prepared *weft.Prepared
+	free     chan *memory
+}
+
+// memory is what a call needs: inputs by step, channel and input of the batch, states by
+// neuron and input of the batch.
+type memory struct {
+	u, state *weft.Buffer[float32]
+}
+
+// keptCalls is for how many calls at a time a width keeps memory.
+const keptCalls = 16
+
+// maxFloats is the most inputs or states of a batch, in numbers.
+const maxFloats = 1 << 30
+
+// NewPredictor makes the weights of a model resident on a runtime that was opened with
+// [Funcs] among its kernels, and prepares graphs for batches of up to maxBatch inputs.
+// Close gives up what it holds. The model must not be changed before.
+func NewPredictor(rt *weft.Runtime, m *Model, maxBatch int) (*Predictor, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	if maxBatch < 1 || float64(maxBatch)*float64(max(m.InputLen(), m.Weights.Size)) > maxFloats {
+		return nil, fmt.Errorf("reservoir: batches of up to %d inputs of %d values: %w: have at least 1, and at most 2³⁰ inputs and states", maxBatch, m.InputLen(), ErrParams)
+	}
+	p := &Predictor{rt: rt, m: m, most: maxBatch}
+	p.idle.L = &p.mu
+	if err := p.prepare(); err != nil {
+		p.free()
+		return nil, fmt.Errorf("reservoir: %w", err)
+	}
+	return p, nil
+}
+
+// prepare makes weights resident and prepares the graphs.
+func (p *Predictor) prepare() error {
+	w := *p.m.Weights
+	w.Noise = 0
+	w.pad()
+	bind, release, err := w.reside(p.rt)
+	p.release = release
+	if err != nil {
+		return err
+	}
+	start, err := weft.Alloc[float32](p.rt, "start", w.Size*p.most)
+	if err != nil {
+		return err
+	}
+	p.release = append(p.release, start.Release)
+	bind = append(bind, start.As("start"))
+	for n := 1; ; n = min(2*n, p.most) {
+		g, err := p.graph(&w, n)
+		if err != nil {
+			return err
+		}
+		prepared, err := p.rt.Prepare(g, bind...)
+		if err != nil {
+			return err
+		}
+		p.widths = append(p.widths, width{inputs: n, prepared: prepared, free: make(chan *memory, keptCalls)})
+		if n == p.most {
+			return nil
+		}
+	}
+}
+
+// graph is one task that takes a batch through all steps. Of the last and the mean
+// states, those that the readout reads are outputs.
+func (p *Predictor) graph(w *Weights, n int) (*graph.Graph, error) {
+	var b graph.Builder
+	weights := w.data(&b)
+	state := int64(4 * w.Size * n)
+	u := b.Data(graph.Data{Name: "inputs", Bytes: int64(4 * p.m.InputLen() * n), Input: true})
+	start := b.Data(graph.Data{Name: "start", Bytes: int64(4 * w.Size * p.most), Input: true})
+	last := b.Data(graph.Data{Name: Last, Bytes: state, Output: p.m.Feature == Last})
+	mean := b.Data(graph.Data{Name: Mean, Bytes: state, Output: p.m.Feature == Mean})
+	t := w.stepsTask(call{
+		size: w.Size, inputs: w.Inputs, neurons: w.Size, batch: n, block: n, steps: p.m.Steps,
+		seed: w.Seed, leak: float32(w.Leak),
+	})
+	t.Name = fmt.Sprintf("predict %d", n)
+	t.Uses = append(w.uses(weights, 0, w.Size),
+		graph.Use{Data: u, Access: graph.Read},
+		graph.Use{Data: start, Bytes: state, Access: graph.Read},
+		graph.Use{Data: last, Access: graph.Write},
+		graph.Use{Data: mean, Access: graph.Write})
+	b.Add(t)
+	return b.Build()
+}
+
+// Model is the model whose predictions these are.
+func (p *Predictor) Model() *Model { return p.m }
+
+// MaxBatch is the most inputs that Predict takes at once.
+func (p *Predictor) MaxBatch() int { return p.most }
+
+// Predict sets outputs to the values of the readout for each of the inputs. An input has
+// for each step a value of each channel, as [Pattern.Bins] or [Pattern.Histogram]
+// make them of one pattern; an output has room for the values
+// of the readout. Sizes that do not fit, and batches beyond the predictor's, are errors
+// that wrap [ErrParams].
+func (p *Predictor) Predict(ctx context.Context, inputs, outputs [][]float32) error {
+	if err := p.check(inputs, outputs); err != nil {
+		return err
+	}
+	if len(inputs) == 0 {
+		return nil
+	}
+	if err := p.enter(); err != nil {
+		return err
+	}
+	defer p.leave()
+	i := 0
+	for p.widths[i].inputs < len(inputs) {
+		i++
+	}
+	w := &p.widths[i]
+	m, err := p.take(w)
+	if err != nil {
+		return err
+	}
+	p.gather(m.u.Slice(), inputs, w.inputs)
+	_, err = w.prepared.Run(ctx, weft.Bind("inputs", m.u.Slice()), weft.Bind(p.m.Feature, m.state.Slice()))
+	if err != nil {
+		// A kernel that did not stop may still write the memory: it is not used again.
+		if !errors.Is(err, weft.ErrHeld) {
+			p.give(w, m)
+		}
+		return fmt.Errorf("reservoir: predict: %w", err)
+	}
+	p.m.Readout.readBatch(outputs, m.state.Slice(), w.inputs)
+	p.give(w, m)
+	return nil
+}
+
+// check returns ErrParams for sizes that do not fit the model.
+func (p *Predictor) check(inputs, outputs [][]float32) error {
+	if len(inputs) != len(outputs) || len(inputs) > p.most {
+		return fmt.Errorf("reservoir: predict %d inputs to %d outputs: %w: give one output for each input, at most %d at once", len(inputs), len(outputs), ErrParams, p.most)
+	}
+	for i, in := range inputs {
+		if len(in) != p.m.InputLen() || len(outputs[i]) != p.m.Readout.Outputs {
+			return fmt.Errorf("reservoir: predict: input %d has %d values and its output %d: %w: the model takes %d (%d steps of %d channels) and gives %d",
+				i, len(in), len(outputs[i]), ErrParams, p.m.InputLen(), p.m.Steps, p.m.Weights.Inputs, p.m.Readout.Outputs)
+		}
+	}
+	return nil
+}
+
+// gather puts the inputs of a batch side by side. Those that a batch is short of are zero.
+func (p *Predictor) gather(u []float32, inputs [][]float32, width int) {
+	if width == 1 {
+		copy(u, inputs[0])
+		return
+	}
+	for l, in := range inputs {
+		for i, v := range in {
+			u[i*width+l] = v
+		}
+	}
+	for l := len(inputs); l < width; l++ {
+		for i := l; i < len(u); i += width {
+			u[i] = 0
+		}
+	}
+}
+
+// take returns memory for a call, that of one which has ended if there is any.
+func (p *Predictor) take(w *width) (*memory, error) {
+	select {
+	case m := <-w.free:
+		return m, nil
+	default:
+	}
+	u, err := weft.NewBuffer[float32](p.rt, p.m.InputLen()*w.inputs)
+	if err != nil {
+		return nil, fmt.Errorf("reservoir: predict: %w", err)
+	}
+	state, err := weft.NewBuffer[float32](p.rt, p.m.Weights.Size*w.inputs)
+	if err != nil {
+		u.Release()
+		return nil, fmt.Errorf("reservoir: predict: %w", err)
+	}
+	return &memory{u, state}, nil
+}
+
+// give keeps the memory of a call for the next one, or gives it back.
+func (p *Predictor) give(w *width, m *memory) {
+	select {
+	case w.free <- m:
+	default:
+		m.release()
+	}
+}
+
+func (m *memory) release() {
+	m.u.Release()
+	m.state.Release()
+}
+
+// enter counts a call, unless the predictor is closed.
+func (p *Predictor) enter() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return fmt.Errorf("reservoir: predict: the predictor is closed: %w", weft.ErrClosed)
+	}
+	p.calls++
+	return nil
+}
+
+func (p *Predictor) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.calls--; p.calls == 0 {
+		p.idle.Broadcast()
+	}
+}
+
+// Close waits for the calls in progress and gives up what the predictor holds on devices.
+// Predictions are refused from then on with an error that wraps [weft.ErrClosed].
+// Closing it again does nothing.
+func (p *Predictor) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for p.calls > 0 {
+		p.idle.Wait()
+	}
+	p.free()
+}
+
+// free gives up memory and weights.
+func (p *Predictor) free() {
+	for _, w := range p.widths {
+		for len(w.free) > 0 {
+			(<-w.free).release()
+		}
+	}
+	for _, f := range p.release {
+		f()
+	}
+	p.release = nil
+}
