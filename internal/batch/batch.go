@@ -1,0 +1,456 @@
+// Package batch decides which requests are computed together, on which device and when,
+// and which are refused. It is a state machine: a call of Machine is an event with its
+// time, and the decisions it appends say what the loop around it (internal/infer) has to
+// do. It has no locks, clocks or goroutines, so that a list of events always has the same
+// answer.
+//
+// An item (a request) waits in the group of its model and key, in the line of its priority
+// and client. A group is ready when it has a full batch or has waited for long enough.
+// A device that is free takes a batch from the ready group whose turn it is. How long
+// groups wait, how many items a batch has and who is refused follow from deadlines and
+// from what batches have been measured to take.
+//
+// An event costs steps that grow with the logarithm of the number of items that wait, and
+// with the number of devices times that of models.
+package batch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Kind says what a decision asks for.
+type Kind uint8
+
+const (
+	// Start computes a batch.
+	Start Kind = iota
+	// Done answers an item with the result of its batch.
+	Done
+	// Fail answers an item with the error of its batch.
+	Fail
+	// Expire answers an item whose deadline has passed, or cannot be met any more.
+	Expire
+	// Refuse answers an item that was not taken; After says when to ask again.
+	Refuse
+)
+
+var kindNames = [...]string{"start", "done", "fail", "expire", "refuse"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// Decision is one thing the loop has to do. Every item added has exactly one answer,
+// unless it is cancelled.
+type Decision struct {
+	Kind  Kind
+	Batch *Batch        // of Start, Done and Fail
+	Item  *Item         // nil for Start
+	After time.Duration // of Refuse
+}
+
+// place is where an item is.
+type place uint8
+
+const (
+	fresh place = iota
+	waiting
+	running
+	over
+)
+
+// Item is a request. Its exported fields are set before Add.
+type Item struct {
+	Owner    any // the record of the loop
+	Key      string
+	Client   string
+	Priority int
+	Examples int // that it brings for the batch, at least 1
+	Length   int // of all of them together, in units of the model's choice
+	Deadline time.Duration
+	place    place
+	alone    bool // its batch failed: it is computed by itself
+	tries    int
+	model    *Model
+	group    *group
+	arrived  time.Duration
+	prev     *Item
+	next     *Item
+	inTime   int // place in the heap of deadlines
+}
+
+// Over reports whether the item has its answer.
+func (it *Item) Over() bool { return it.place == over }
+
+// Batch is items that are computed together.
+type Batch struct {
+	Owner   any // for the loop
+	Model   *Model
+	Device  *Device
+	Items   []*Item
+	at      *placement
+	load    load
+	started time.Duration
+	until   time.Duration // when it is predicted to end
+	stuck   bool          // its device does not wait for it any more
+	over    bool
+}
+
+// Examples is how many the items of the batch bring together.
+func (b *Batch) Examples() int { return b.load.examples }
+
+// Model is what items ask for. Its exported fields are set before AddModel.
+type Model struct {
+	Owner      any
+	MaxBatch   int           // examples
+	MaxWaiting int           // items
+	MaxWait    time.Duration // for more items while a device is free; 0 for no bound of its own
+	// Hang is how long a batch may run, if that is more than hangFactor times what was
+	// predicted, before others get its device; 0 means a second.
+	Hang    time.Duration
+	id      int
+	removed bool
+	on      []*placement
+	clients map[string]int // items that wait, by client
+	groups  map[string]*group
+	load    load
+	levels  [Levels]load
+	top     heap[*group] // those ready, by priority
+	old     heap[*group] // those ready, by when one was last taken from them
+	// served is the time its batches have been predicted to take, raised to that of the
+	// others when it begins to wait, so that it gets no more for having been idle.
+	served float64
+	taken  uint64 // number of its latest batch
+}
+
+// Waiting returns how many items wait for a batch.
+func (m *Model) Waiting() int { return m.load.items }
+
+// Device runs batches.
+type Device struct {
+	Owner   any
+	Slots   int // batches at a time, at least 1
+	up      bool
+	batches []*Batch // in progress, those that are stuck too
+	free    int
+	on      []*placement
+}
+
+// placement is a model on a device.
+type placement struct {
+	model  *Model
+	device *Device
+	cost   estimate
+	stuck  int // batches of the model that hang there: it gets no more until they end
+}
+
+func (p *placement) open() bool { return p.device.up && p.stuck == 0 }
+
+// hangFactor is how many times longer than predicted a batch may run before its device is
+// given to others.
+const hangFactor = 10
+
+// maxTries is how often an item is computed again, after the loss of a device or by itself.
+const maxTries = 3
+
+// maxGroups is how many groups without items a model keeps, for what is known of how often
+// items arrive.
+const maxGroups = 256
+
+// Machine is the state of all items, models and devices.
+type Machine struct {
+	// MaxWaiting is how many items may wait in all; 0 for no limit.
+	MaxWaiting int
+	now        time.Duration
+	devices    []*Device
+	models     []*Model
+	byTime     heap[*Item]  // all items without an answer, by deadline
+	byDue      heap[*group] // groups that wait for more items
+	waiting    int
+	batches    uint64
+	floor      float64 // Model.served of the latest batch's model
+	deferred   bool    // a batch waits for a device that is faster than the free one
+	ids        int
+	steps      uint64
+}
+
+// New returns a machine without models and devices.
+func New() *Machine {
+	m := &Machine{}
+	m.byTime = heap[*Item]{steps: &m.steps, at: func(it *Item) *int { return &it.inTime },
+		less: func(a, b *Item) bool { return a.Deadline < b.Deadline }}
+	m.byDue = heap[*group]{steps: &m.steps, at: func(g *group) *int { return &g.inDue },
+		less: func(a, b *group) bool { return a.due < b.due }}
+	return m
+}
+
+// AddDevice adds a device, which is in service.
+func (m *Machine) AddDevice(d *Device) {
+	d.Slots = max(d.Slots, 1)
+	d.free, d.up = d.Slots, true
+	m.devices = append(m.devices, d)
+}
+
+// AddModel adds a model that runs on devices, with a guess at what its batches cost.
+func (m *Machine) AddModel(mod *Model, prior Cost, on ...*Device) {
+	m.ids++
+	mod.id = m.ids
+	mod.MaxBatch = max(mod.MaxBatch, 1)
+	mod.groups, mod.clients = make(map[string]*group), make(map[string]int)
+	mod.top = heap[*group]{steps: &m.steps, at: func(g *group) *int { return &g.inTop },
+		less: func(a, b *group) bool {
+			if a.top() != b.top() {
+				return a.top() > b.top()
+			}
+			return a.taken < b.taken
+		}}
+	mod.old = heap[*group]{steps: &m.steps, at: func(g *group) *int { return &g.inOld },
+		less: func(a, b *group) bool { return a.taken < b.taken }}
+	mod.taken = m.batches
+	for _, d := range on {
+		p := &placement{model: mod, device: d, cost: newEstimate(prior)}
+		mod.on, d.on = append(mod.on, p), append(d.on, p)
+	}
+	m.models = append(m.models, mod)
+}
+
+// RemoveModel takes a model out. Items that wait for it fail; batches of it that run are
+// forgotten when they end.
+func (m *Machine) RemoveModel(now time.Duration, mod *Model, out []Decision) []Decision {
+	out = m.tick(now, out)
+	mod.removed = true
+	for _, key := range slices.Sorted(maps.Keys(mod.groups)) {
+		g := mod.groups[key]
+		for it := g.next(&m.steps); it != nil; it = g.next(&m.steps) {
+			m.unwait(it)
+			out = m.answer(Fail, it, nil, out)
+		}
+	}
+	for _, p := range mod.on {
+		p.device.on = without(p.device.on, p)
+	}
+	m.models = without(m.models, mod)
+	return m.dispatch(out)
+}
+
+func without[T comparable](xs []T, x T) []T {
+	for i := range xs {
+		if xs[i] == x {
+			return append(xs[:i:i], xs[i+1:]...)
+		}
+	}
+	return xs
+}
+
+// Add brings an item for a model. It is refused at once if its deadline will not be met.
+func (m *Machine) Add(now time.Duration, mod *Model, it *Item, out []Decision) []Decision {
+	out = m.tick(now, out)
+	if it.place != fresh {
+		panic(fmt.Sprintf("batch: an item of client %q is added twice", it.Client))
+	}
+	it.Examples, it.Length = max(it.Examples, 1), max(it.Length, 0)
+	it.model, it.arrived = mod, m.now
+	if after := m.refuse(mod, it); after > 0 {
+		it.place = over
+		return m.dispatch(append(out, Decision{Kind: Refuse, Item: it, After: after}))
+	}
+	m.byTime.put(it)
+	g := mod.group(it.Key)
+	if g.last > 0 {
+		gap := m.now - g.last
+		if g.gap == 0 {
+			g.gap = max(gap, 1)
+		}
+		g.gap += (gap - g.gap) / 8
+		g.gap = max(g.gap, 1)
+	}
+	g.last = max(m.now, 1)
+	m.wait(g, it)
+	return m.dispatch(out)
+}
+
+func (mod *Model) group(key string) *group {
+	g := mod.groups[key]
+	if g == nil {
+		g = &group{model: mod, key: key}
+		mod.groups[key] = g
+	}
+	return g
+}
+
+// Cancel takes back an item that nobody waits for any more. It has no answer.
+func (m *Machine) Cancel(now time.Duration, it *Item, out []Decision) []Decision {
+	out = m.tick(now, out)
+	switch it.place {
+	case waiting:
+		m.unwait(it)
+	case over:
+		return out
+	}
+	it.place = over
+	m.byTime.remove(it)
+	return m.dispatch(out)
+}
+
+// Ended says that a batch has ended. If it failed its items are computed one by one, so
+// that one bad item fails no other.
+func (m *Machine) Ended(now time.Duration, b *Batch, failed bool, out []Decision) []Decision {
+	// Its answers come before those of deadlines that passed meanwhile.
+	m.now = max(m.now, now)
+	if b.over {
+		return m.dispatch(m.tick(now, out))
+	}
+	m.end(b)
+	if !failed {
+		b.at.cost.measured(float64(b.load.examples), float64(b.load.length), (m.now - b.started).Seconds())
+	}
+	for _, it := range b.Items {
+		switch {
+		case it.place != running:
+		case !failed:
+			out = m.answer(Done, it, b, out)
+		case len(b.Items) == 1:
+			out = m.answer(Fail, it, b, out)
+		default:
+			it.alone = true
+			out = m.again(it, b, out)
+		}
+	}
+	return m.dispatch(m.tick(now, out))
+}
+
+// end frees the place of a batch.
+func (m *Machine) end(b *Batch) {
+	b.over = true
+	b.Device.batches = without(b.Device.batches, b)
+	if b.stuck {
+		b.at.stuck--
+	} else {
+		b.Device.free++
+	}
+}
+
+// again puts an item of a batch that came to nothing back among those that wait.
+func (m *Machine) again(it *Item, b *Batch, out []Decision) []Decision {
+	if it.tries++; it.tries > maxTries || it.model.removed {
+		return m.answer(Fail, it, b, out)
+	}
+	m.wait(it.model.group(it.Key), it)
+	return out
+}
+
+// Down says that a device takes no more batches. If it is lost, those it has are computed
+// elsewhere.
+func (m *Machine) Down(now time.Duration, d *Device, lost bool, out []Decision) []Decision {
+	out = m.tick(now, out)
+	d.up = false
+	for lost && len(d.batches) > 0 {
+		b := d.batches[0]
+		m.end(b)
+		for _, it := range b.Items {
+			if it.place == running {
+				out = m.again(it, b, out)
+			}
+		}
+	}
+	return m.dispatch(out)
+}
+
+// Up says that a device is back.
+func (m *Machine) Up(now time.Duration, d *Device, out []Decision) []Decision {
+	out = m.tick(now, out)
+	d.up = true
+	return m.dispatch(out)
+}
+
+// Measured says what a batch of a model took on a device that was computed for that
+// purpose alone.
+func (m *Machine) Measured(mod *Model, d *Device, examples, length int, took time.Duration) {
+	for _, p := range mod.on {
+		if p.device == d {
+			p.cost.measured(float64(examples), float64(length), took.Seconds())
+		}
+	}
+}
+
+// Tick says that the time that Next returned has come.
+func (m *Machine) Tick(now time.Duration, out []Decision) []Decision {
+	return m.dispatch(m.tick(now, out))
+}
+
+// Next returns when Tick has to be called unless another event comes first; false for never.
+func (m *Machine) Next() (at time.Duration, ok bool) {
+	sooner := func(t time.Duration) {
+		if !ok || t < at {
+			at, ok = t, true
+		}
+	}
+	if it, some := m.byTime.first(); some {
+		sooner(it.Deadline)
+	}
+	if g, some := m.byDue.first(); some {
+		sooner(g.due)
+	}
+	for _, d := range m.devices {
+		for _, b := range d.batches {
+			if !b.stuck {
+				sooner(b.hangs())
+			}
+			if m.deferred && b.until > m.now {
+				sooner(b.until)
+			}
+		}
+	}
+	return at, ok
+}
+
+// hangs returns from when on the device of a batch does not wait for it.
+func (b *Batch) hangs() time.Duration {
+	limit := b.Model.Hang
+	if limit <= 0 {
+		limit = time.Second
+	}
+	return b.started + max(limit, hangFactor*(b.until-b.started))
+}
+
+// tick does what has become due.
+func (m *Machine) tick(now time.Duration, out []Decision) []Decision {
+	m.now = max(m.now, now)
+	for {
+		it, ok := m.byTime.first()
+		if !ok || it.Deadline > m.now {
+			break
+		}
+		if it.place == waiting {
+			m.unwait(it)
+		}
+		out = m.answer(Expire, it, nil, out)
+	}
+	for {
+		g, ok := m.byDue.first()
+		if !ok || g.due > m.now {
+			break
+		}
+		m.byDue.remove(g)
+		g.ready = true
+		m.place(g)
+	}
+	for _, d := range m.devices {
+		for _, b := range d.batches {
+			if !b.stuck && b.hangs() <= m.now {
+				b.stuck = true
+				b.at.stuck++
+				d.free++
+			}
+		}
+	}
+	return out
+}
+
+// answer ends an item.
+func (m *Machine) answer(k Kind, it *Item, b *Batch, out []Decision) []Decision {
+	it.place = over
+	m.byTime.remove(it)
+	return append(out, Decision{Kind: k, Item: it, Batch: b})
+}
