@@ -41,6 +41,12 @@ func ReadNamed(path string, limit int64) ([]byte, error) {
 	return readChecked(path, true, limit, regular)
 }
 
+// ReadSecret returns the contents of a regular file of at most limit bytes that holds a
+// secret: it is this user's or root's, and no other may read or write it. It may be a link.
+func ReadSecret(path string, limit int64) ([]byte, error) {
+	return readChecked(path, true, limit, regular, secret)
+}
+
 // readChecked returns the contents of a file that passes all checks once it is open.
 // follow lets it be a link.
 func readChecked(path string, follow bool, limit int64, checks ...func(fs.FileInfo) error) ([]byte, error) {

@@ -45,6 +45,17 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
+// secret returns ErrUnsafe unless a file is this user's or root's and no other may read it.
+func secret(info fs.FileInfo) error {
+	if uid := int(info.Sys().(*syscall.Stat_t).Uid); uid != 0 && uid != os.Geteuid() {
+		return fmt.Errorf("%w: it belongs to user %d", ErrUnsafe, uid)
+	}
+	if m := info.Mode().Perm(); m&0o077 != 0 {
+		return fmt.Errorf("%w: others may read it (mode %04o); chmod 600 it", ErrUnsafe, m)
+	}
+	return nil
+}
+
 // maxLinks is how many links a path may lead over, as many as Linux follows.
 const maxLinks = 40
 
