@@ -1,0 +1,266 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/model"
+)
+
+// runner computes the batches of one model version.
+type runner interface {
+	// run computes calls together on a device and returns the outputs of each, in the
+	// order of the model. It may be called by several goroutines.
+	run(ctx context.Context, d *device, calls []*call) ([][]Tensor, error)
+	// release gives up what is on the devices. Nothing runs any more.
+	release()
+}
+
+// elems are the types of elements by the names that package graph has for them.
+var elems = map[graph.Elem]Type{
+	graph.F2: FP16, graph.F4: FP32, graph.F8: FP64, graph.I1: Int8, graph.I2: Int16, graph.I4: Int32,
+	graph.I8: Int64, graph.U1: Uint8, graph.U2: Uint16, graph.U4: Uint32, graph.U8: Uint64, graph.B1: Bool,
+}
+
+// graphRunner runs a model that is a graph. Its graph is tied to each device that holds
+// weights, so that batches run where internal/batch puts them.
+type graphRunner struct {
+	rt      *weft.Runtime
+	batch   int
+	ports   []graphPort
+	in, out []int // ports by input and output
+	on      map[*device]*model.Prepared
+	mu      sync.Mutex
+	free    [][]*weft.Buffer[byte] // memory of batches that have ended, one buffer for each port
+}
+
+// graphPort is a port with what an example of it is.
+type graphPort struct {
+	model.Port
+	spec Spec
+	each int64 // bytes of an example
+}
+
+// loadGraph reads a graph and what it takes and gives.
+func loadGraph(rt *weft.Runtime, files fs.FS, c *config) (*graphRunner, *model.Model, error) {
+	m, err := model.Load(files, c.File, model.Limits{})
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &graphRunner{rt: rt, batch: c.Batch, on: make(map[*device]*model.Prepared)}
+	for _, p := range m.Ports() {
+		g, err := newGraphPort(p, c)
+		if err != nil {
+			return nil, nil, err
+		}
+		if p.Input {
+			r.in = append(r.in, len(r.ports))
+		}
+		if p.Output {
+			r.out = append(r.out, len(r.ports))
+		}
+		r.ports = append(r.ports, g)
+	}
+	for _, said := range slices.Concat(c.Inputs, c.Outputs) {
+		if _, err := m.Port(said.Name); err != nil {
+			return nil, nil, inConfig(said.line, "%v", err)
+		}
+	}
+	if len(r.in) == 0 || len(r.out) == 0 {
+		return nil, nil, fmt.Errorf("%s: it has %d inputs and %d outputs that requests bind: a model that is served has at least one of each", c.File, len(r.in), len(r.out))
+	}
+	return r, m, nil
+}
+
+// inConfig is a mistake in model.yaml that shows beside the model's file.
+func inConfig(line int, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", configFile, mistake(line, format, args...))
+}
+
+// newGraphPort finds the type and shape of a port: what the graph says, or model.yaml where
+// that says nothing; where both do they must agree.
+func newGraphPort(p model.Port, c *config) (g graphPort, err error) {
+	g = graphPort{Port: p, spec: Spec{Name: p.Name, Type: elems[p.Elem], Shape: p.Shape}}
+	for _, list := range []struct {
+		ports []port
+		mine  bool
+		what  string
+	}{{c.Inputs, p.Input, "input"}, {c.Outputs, p.Output, "output"}} {
+		i := slices.IndexFunc(list.ports, func(said port) bool { return said.Name == p.Name })
+		if i < 0 {
+			continue
+		}
+		said := list.ports[i]
+		if !list.mine {
+			return g, inConfig(said.line, "%s is no %s of the graph", p.Name, list.what)
+		}
+		if g.spec.Type == "" {
+			g.spec.Type = said.Type
+		}
+		if g.spec.Shape == nil {
+			g.spec.Shape = said.Shape
+		}
+		if said.Type != "" && said.Type != g.spec.Type || said.Shape != nil && !slices.Equal(said.Shape, g.spec.Shape) {
+			return g, inConfig(said.line, "%s is %s %v here and %s in the graph", p.Name, said.Type, said.Shape, p)
+		}
+	}
+	if g.spec.Type == "" {
+		return g, fmt.Errorf("the type of %s is not known: say dtype in the graph, or type in %s", p.Name, configFile)
+	}
+	if g.spec.Shape == nil {
+		g.spec.Shape = []int64{p.Bytes / g.spec.Type.Size()}
+	}
+	if n, ok := count(g.spec.Shape); !ok || n*g.spec.Type.Size() != p.Bytes {
+		return g, fmt.Errorf("%s is %s %v by %s and has %d bytes in the graph", p.Name, g.spec.Type, g.spec.Shape, configFile, p.Bytes)
+	}
+	g.each = p.Bytes
+	if c.Batch > 1 {
+		if len(g.spec.Shape) == 0 || g.spec.Shape[0] != int64(c.Batch) {
+			return g, fmt.Errorf("%s has shape %v and batch is %d: the first dimension of all inputs and outputs is the batch", p.Name, g.spec.Shape, c.Batch)
+		}
+		g.each /= int64(c.Batch)
+		g.spec.Shape = append([]int64{-1}, g.spec.Shape[1:]...)
+	}
+	return g, nil
+}
+
+func (r *graphRunner) specs(of []int) (specs []Spec) {
+	for _, i := range of {
+		specs = append(specs, r.ports[i].spec)
+	}
+	return specs
+}
+
+// dataBytes is how much memory a device needs for all data of a graph.
+func dataBytes(g *graph.Graph) (n int64) {
+	for i := range g.NumData() {
+		n += g.Data(graph.DataID(i)).Bytes
+	}
+	return n
+}
+
+// movable says whether a graph may be tied to any device as a whole.
+func movable(g *graph.Graph) bool {
+	for i := range g.NumTasks() {
+		if t := g.Task(graph.TaskID(i)); t.Gang > 1 || len(t.On.Only) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// put makes the model ready on a device; on s.any the runtime chooses.
+func (r *graphRunner) put(m *model.Model, d *device, tied bool) (err error) {
+	if tied {
+		if m, err = m.On(d.name); err != nil {
+			return err
+		}
+	}
+	p, err := m.Prepare(r.rt)
+	if err == nil {
+		r.on[d] = p
+	}
+	return err
+}
+
+// take returns a buffer for each port.
+func (r *graphRunner) take() (mem []*weft.Buffer[byte], err error) {
+	r.mu.Lock()
+	if n := len(r.free); n > 0 {
+		mem, r.free = r.free[n-1], r.free[:n-1]
+	}
+	r.mu.Unlock()
+	if mem != nil {
+		return mem, nil
+	}
+	for _, p := range r.ports {
+		// At least 64 bytes, so that it is aligned for any element.
+		b, err := weft.NewBuffer[byte](r.rt, int(max(p.Bytes, 64)))
+		if err != nil {
+			releaseAll(mem)
+			return nil, err
+		}
+		mem = append(mem, b)
+	}
+	return mem, nil
+}
+
+func releaseAll(mem []*weft.Buffer[byte]) {
+	for _, b := range mem {
+		b.Release()
+	}
+}
+
+func (r *graphRunner) run(ctx context.Context, d *device, calls []*call) ([][]Tensor, error) {
+	mem, err := r.take()
+	if err != nil {
+		return nil, err
+	}
+	bound := make([]model.Binding, len(r.ports))
+	for i, p := range r.ports {
+		a, err := p.Array(mem[i].Slice()[:p.Bytes])
+		if err != nil {
+			releaseAll(mem)
+			return nil, err
+		}
+		bound[i] = a.As(p.Name)
+	}
+	for i, at := range r.in {
+		p, buf := r.ports[at], mem[at].Slice()
+		off := int64(0)
+		for _, c := range calls {
+			n := int64(c.examples) * p.each
+			c.copyInput(i, buf[off:off+n])
+			off += n
+		}
+		clear(buf[off:]) // what pads a batch is the same in every one
+	}
+	if _, err := r.on[d].Run(ctx, bound...); err != nil {
+		// A kernel that did not stop may still use the memory: it is not used again.
+		if !errors.Is(err, weft.ErrHeld) {
+			r.give(mem)
+		}
+		return nil, err
+	}
+	outputs := make([][]Tensor, len(calls))
+	first := int64(0)
+	for i, c := range calls {
+		for _, at := range r.out {
+			p := r.ports[at]
+			t := Tensor{Name: p.Name, Type: p.spec.Type, Shape: slices.Clone(p.spec.Shape)}
+			if r.batch > 1 {
+				t.Shape[0] = int64(c.examples)
+			}
+			t.Data = slices.Clone(mem[at].Slice()[first*p.each : (first+int64(c.examples))*p.each])
+			outputs[i] = append(outputs[i], t)
+		}
+		first += int64(c.examples)
+	}
+	r.give(mem)
+	return outputs, nil
+}
+
+// give keeps memory for another batch.
+func (r *graphRunner) give(mem []*weft.Buffer[byte]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free = append(r.free, mem)
+}
+
+func (r *graphRunner) release() {
+	for _, p := range r.on {
+		p.Release()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, mem := range r.free {
+		releaseAll(mem)
+	}
+	r.free = nil
+}

@@ -1,0 +1,393 @@
+package infer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/batch"
+)
+
+// Options configure a Service. The zero value serves one reservoir of default parameters.
+type Options struct {
+	// Folder has a folder for each model, with a model.yaml, or with folders for versions
+	// that are numbers and have one each. Empty means a reservoir that is made at the start.
+	Folder string
+	// Deadline is that of requests that have none, of models that state none (10 s).
+	Deadline time.Duration
+	// MaxWaiting is how many requests may wait for a batch in all (10,000).
+	MaxWaiting int
+	// MaxBatch bounds the examples of a batch of any model beside what the model says, and
+	// MaxWait how long requests wait for others while a device is idle, of models that say
+	// nothing of it. 0 is no bound.
+	MaxBatch int
+	MaxWait  time.Duration
+	// Depth is how many batches a device has at a time (1): more keep it busy while results
+	// are handed out.
+	Depth int
+	// Log receives what is loaded and what fails; nil discards it.
+	Log *slog.Logger
+}
+
+// Service answers requests for predictions. It is safe for concurrent use.
+//
+// Every request waits in its caller's goroutine. Events (a request, a batch that ended, a
+// time that has come) go to a [batch.Machine] under one lock, and each batch that it starts
+// has a goroutine until it ends.
+type Service struct {
+	rt    *weft.Runtime
+	o     Options
+	start time.Time
+	ctx   context.Context // of batches: ends when Close does not wait any longer
+	stop  context.CancelFunc
+	open  context.Context // of loads and of the watch on devices: ends when Close begins
+	shut  context.CancelFunc
+	ended chan struct{}  // closed when Close has ended all
+	work  sync.WaitGroup // goroutines of the service
+	loads chan struct{}  // has one token, which a load takes
+
+	mu      sync.Mutex
+	m       *batch.Machine
+	devices []*device
+	any     *device // where the runtime chooses; the only device if there is but one
+	models  map[string]map[string]*version
+	old     map[*version]bool // retired, with requests or batches under way
+	flights map[*batch.Batch]*flight
+	timer   *time.Timer
+	armed   time.Duration // when the timer fires; -1 for never
+	opening int           // models of the folder that have not been tried yet
+	closed  bool
+}
+
+// device is a device of the runtime as batches see it.
+type device struct {
+	name  string
+	d     *batch.Device
+	bytes int64 // of the models placed there
+}
+
+// flight is a batch under way.
+type flight struct {
+	cancel  context.CancelFunc
+	started time.Time
+	took    time.Duration
+	outputs [][]Tensor // by item
+	err     error
+}
+
+// New returns a service for a folder of models on a runtime, which must stay open until
+// Close has returned. Models are loaded in the background: Ready says when they are.
+func New(rt *weft.Runtime, o Options) (*Service, error) {
+	o.Deadline = cmp.Or(o.Deadline, defaultDeadline)
+	o.MaxWaiting = cmp.Or(o.MaxWaiting, 10000)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Depth = cmp.Or(o.Depth, 1)
+	if o.MaxBatch < 0 || o.MaxWait < 0 || o.Depth < 0 {
+		return nil, fmt.Errorf("infer: batches of %d, a wait of %v and a depth of %d: have none below zero", o.MaxBatch, o.MaxWait, o.Depth)
+	}
+	if o.Deadline < 0 || o.MaxWaiting < 0 {
+		return nil, fmt.Errorf("infer: a deadline of %v and %d waiting requests: have neither below zero", o.Deadline, o.MaxWaiting)
+	}
+	s := &Service{
+		rt: rt, o: o, start: time.Now(), m: batch.New(), armed: -1, loads: make(chan struct{}, 1), ended: make(chan struct{}),
+		models: make(map[string]map[string]*version), old: make(map[*version]bool), flights: make(map[*batch.Batch]*flight),
+	}
+	names, err := s.list()
+	if err != nil {
+		return nil, err
+	}
+	s.m.MaxWaiting = o.MaxWaiting
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.open, s.shut = context.WithCancel(s.ctx)
+	s.timer = time.AfterFunc(time.Hour, s.tick)
+	s.timer.Stop()
+	var all []string
+	for _, d := range rt.Devices() {
+		s.devices = append(s.devices, s.addDevice(d.Name, o.Depth))
+		all = append(all, d.Name)
+	}
+	s.any = s.devices[0]
+	if len(s.devices) > 1 {
+		s.any = s.addDevice(strings.Join(all, ","), o.Depth*len(s.devices))
+	}
+	// Events from before a device's state is looked at.
+	events := rt.Events(s.open, weft.EventDevice)
+	for i, d := range rt.Devices() {
+		s.deviceIs(s.devices[i].name, d.State)
+	}
+	s.work.Add(2)
+	go func() {
+		defer s.work.Done()
+		for e := range events {
+			s.deviceIs(e.Device, e.To)
+		}
+	}()
+	s.opening = len(names)
+	go func() {
+		defer s.work.Done()
+		for _, name := range names {
+			if err := s.Load(s.open, name); err != nil {
+				o.Log.Error("a model is not served", "model", name, "err", err)
+			}
+			s.mu.Lock()
+			s.opening--
+			s.mu.Unlock()
+		}
+	}()
+	return s, nil
+}
+
+func (s *Service) addDevice(name string, slots int) *device {
+	d := &device{name: name, d: &batch.Device{Slots: slots}}
+	d.d.Owner = d
+	s.m.AddDevice(d.d)
+	return d
+}
+
+// deviceIs tells the machine whether a device takes batches.
+func (s *Service) deviceIs(name, state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.devices, func(d *device) bool { return d.name == name })
+	// Where there is one device its losses are the runtime's to deal with.
+	if i < 0 || s.closed || len(s.devices) == 1 {
+		return
+	}
+	d := s.devices[i].d
+	switch state {
+	case "healthy":
+		s.perform(s.m.Up(s.now(), d, nil))
+	case "lost", "unresponsive", "broken":
+		for b, f := range s.flights {
+			if b.Device == d {
+				f.cancel()
+			}
+		}
+		s.perform(s.m.Down(s.now(), d, true, nil))
+	default: // it finishes what it has
+		s.perform(s.m.Down(s.now(), d, false, nil))
+	}
+}
+
+func (s *Service) now() time.Duration { return time.Since(s.start) }
+
+// tick is called by the timer.
+func (s *Service) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = -1
+	s.perform(s.m.Tick(s.now(), nil))
+}
+
+// perform does what the machine decided, and has the timer fire when it wants to be asked
+// again. s.mu is held.
+func (s *Service) perform(decisions []batch.Decision) {
+	for _, d := range decisions {
+		if d.Kind == batch.Start {
+			s.begin(d.Batch)
+			continue
+		}
+		c := d.Item.Owner.(*call)
+		n := c.v.counts
+		switch d.Kind {
+		case batch.Done:
+			f := s.flights[d.Batch]
+			i := slices.Index(d.Batch.Items, d.Item)
+			c.outputs, c.batch, c.started, c.took = f.outputs[i], d.Batch, f.started, f.took
+			n.Succeeded++
+			n.Queue.add(f.started.Sub(c.begun).Seconds())
+			n.Compute.add(f.took.Seconds())
+			n.Total.add(time.Since(c.begun).Seconds())
+		case batch.Fail:
+			c.err = fmt.Errorf("%w: model %s is being unloaded", ErrUnavailable, c.v.name)
+			if f := s.flights[d.Batch]; f != nil {
+				c.err = fmt.Errorf("model %s: %w", c.v.name, f.err)
+			}
+			n.Failed++
+		case batch.Expire:
+			c.err = fmt.Errorf("model %s: %w", c.v.name, ErrExpired)
+			n.Expired++
+		case batch.Refuse:
+			c.err = &BusyError{Model: c.v.name, RetryAfter: d.After}
+			n.Refused++
+		}
+		close(c.done)
+		s.release(c.v)
+	}
+	at, ok := s.m.Next()
+	switch {
+	case !ok:
+		s.armed = -1
+		s.timer.Stop()
+	case at != s.armed:
+		s.armed = at
+		s.timer.Reset(max(at-s.now(), 0))
+	}
+}
+
+// begin starts a batch. s.mu is held.
+func (s *Service) begin(b *batch.Batch) {
+	v := b.Model.Owner.(*version)
+	v.pending++
+	ctx, cancel := context.WithTimeout(s.ctx, v.config.Timeout)
+	f := &flight{cancel: cancel, started: time.Now()}
+	s.flights[b] = f
+	calls := make([]*call, len(b.Items))
+	for i, it := range b.Items {
+		calls[i] = it.Owner.(*call)
+	}
+	s.work.Add(1)
+	go func() {
+		defer s.work.Done()
+		defer cancel()
+		outputs, err := v.run(ctx, b.Device.Owner.(*device), calls)
+		if err != nil {
+			s.o.Log.Debug("a batch failed", "model", v.name, "version", v.number, "device", b.Device.Owner.(*device).name, "requests", len(calls), "err", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		f.outputs, f.err, f.took = outputs, err, time.Since(f.started)
+		if err == nil {
+			v.counts.Batches++
+			v.counts.Items += uint64(b.Examples())
+		}
+		s.perform(s.m.Ended(s.now(), b, err != nil, nil))
+		delete(s.flights, b)
+		s.release(v)
+	}()
+}
+
+// release counts a request or batch of a version that has ended. s.mu is held.
+func (s *Service) release(v *version) {
+	v.pending--
+	if v.retired && v.pending == 0 {
+		close(v.idle)
+	}
+}
+
+// Infer answers a request, or says why it cannot: errors wrap ErrNotFound, ErrInvalid,
+// ErrExpired or ErrUnavailable, are a [*BusyError], the cause of ctx, or what the batch
+// failed with.
+func (s *Service) Infer(ctx context.Context, r *Request) (*Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	begun := time.Now()
+	s.mu.Lock()
+	v, err := s.find(r.Model, r.Version)
+	if err != nil {
+		s.mu.Unlock()
+		return nil, err
+	}
+	v.counts.Requests++
+	v.pending++ // so that it stays until the request is over
+	s.mu.Unlock()
+
+	c := &call{v: v, begun: begun, done: make(chan struct{})}
+	c.inputs, c.examples, err = v.arrange(r)
+	deadline := r.Deadline
+	if deadline.IsZero() {
+		deadline = begun.Add(v.config.Deadline)
+	}
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	c.item = batch.Item{Owner: c, Client: r.Client, Priority: r.Priority, Examples: c.examples, Deadline: deadline.Sub(s.start)}
+	late := !deadline.After(time.Now())
+	s.mu.Lock()
+	if err == nil && late {
+		err = fmt.Errorf("model %s: %w", v.name, ErrExpired)
+	}
+	if err != nil {
+		if errors.Is(err, ErrExpired) {
+			v.counts.Expired++
+		} else {
+			v.counts.Failed++
+		}
+		s.release(v)
+		s.mu.Unlock()
+		return nil, err
+	}
+	s.perform(s.m.Add(s.now(), v.mod, &c.item, nil))
+	s.mu.Unlock()
+
+	defer c.leave()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if s.cancel(c, ctx) {
+			return nil, c.err
+		}
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.respond(r), nil
+}
+
+// cancel gives up the place of a call; false if it has its answer already.
+func (s *Service) cancel(c *call, ctx context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.item.Over() {
+		return false
+	}
+	c.err = context.Cause(ctx)
+	if errors.Is(c.err, context.DeadlineExceeded) {
+		c.err = fmt.Errorf("model %s: %w", c.v.name, ErrExpired)
+		c.v.counts.Expired++
+	} else {
+		c.v.counts.Cancelled++
+	}
+	s.perform(s.m.Cancel(s.now(), &c.item, nil))
+	s.release(c.v)
+	return true
+}
+
+// find returns the version of a model that a request means. s.mu is held.
+func (s *Service) find(name, number string) (*version, error) {
+	if s.closed {
+		return nil, fmt.Errorf("%w: the service is closing", ErrUnavailable)
+	}
+	v := s.pick(name, number)
+	switch {
+	case v == nil:
+		return nil, missing(name, number)
+	case v.state == Failed:
+		return nil, fmt.Errorf("%w: %s", ErrUnavailable, v.reason)
+	case v.state != Ready:
+		return nil, fmt.Errorf("%w: model %s is %s", ErrUnavailable, name, v.state)
+	}
+	return v, nil
+}
+
+// pick returns a version of a model: without a number the newest that is ready, or the
+// newest if none is. It is nil if there is none. s.mu is held.
+func (s *Service) pick(name, number string) (v *version) {
+	versions := s.models[name]
+	if number != "" {
+		return versions[number]
+	}
+	for _, w := range versions {
+		if v == nil || w.state == Ready && v.state != Ready || (w.state == Ready) == (v.state == Ready) && byNumber(w.number, v.number) > 0 {
+			v = w
+		}
+	}
+	return v
+}
+
+func missing(name, number string) error {
+	if number != "" {
+		return fmt.Errorf("%w: version %q of %q", ErrNotFound, number, name)
+	}
+	return fmt.Errorf("%w: %q", ErrNotFound, name)
+}
