@@ -1,0 +1,98 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/weft-run/weft/api"
+)
+
+// served stands in for weft serve, with one model that answers 2 and 4.
+func served() *httptest.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v2/models/double/infer", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"model_name":"double","model_version":"1","outputs":[{"name":"y","shape":[2],"datatype":"FP32","data":[2,4]}]}`)
+	})
+	job := func(state string) string {
+		return `{"id":"7","workload":"merkle","state":"` + state + `","progress":{"runs":1,"part":0}}`
+	}
+	mux.HandleFunc("POST /v1/jobs", func(w http.ResponseWriter, r *http.Request) {
+		var q api.JobRequest
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil || q.Workload != "merkle" {
+			http.Error(w, `{"error":"unknown workload"}`, http.StatusBadRequest)
+			return
+		}
+		io.WriteString(w, job(api.JobQueued))
+	})
+	mux.HandleFunc("GET /v1/jobs/7/events", func(w http.ResponseWriter, _ *http.Request) {
+		for _, state := range []string{api.JobRunning, api.JobSucceeded} {
+			fmt.Fprintf(w, "event: job\ndata: {\"kind\":\"job\",\"job\":%s}\n\n", job(state))
+		}
+	})
+	mux.HandleFunc("GET /v1/jobs/7/result", func(w http.ResponseWriter, _ *http.Request) {
+		io.Copy(w, strings.NewReader(`{"id":"7","job":"merkle 5000 leaves","class":"X","checked":true}`))
+	})
+	return httptest.NewServer(mux)
+}
+
+// A prediction is one call with slices of Go.
+func ExampleClient_Infer() {
+	server := served() // or weft serve
+	defer server.Close()
+	c, err := api.NewClient(server.URL, api.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	r, err := c.Infer(context.Background(), &api.InferRequest{
+		Model: "double", Inputs: []api.Tensor{api.NewTensor("x", []float32{1, 2})},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	y, err := api.Values[float32](r.Output("y"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(r.Model, y)
+	// Output: double [2 4]
+}
+
+// A job is submitted, watched to its end, and asked for its result.
+func ExampleClient_Submit() {
+	server := served()
+	defer server.Close()
+	c, err := api.NewClient(server.URL, api.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	ctx := context.Background()
+	job, err := c.Submit(ctx, api.JobRequest{Workload: "merkle", Parameters: map[string]any{"leaves": 5000}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for event, err := range c.Watch(ctx, job.ID) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(event.Job.State)
+	}
+	result, err := c.Result(ctx, job.ID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Job, result.Checked)
+	// Output:
+	// running
+	// succeeded
+	// merkle 5000 leaves true
+}

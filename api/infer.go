@@ -1,0 +1,164 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// HeaderLength is the header that says how many bytes of a body are JSON; the tensors
+// follow.
+const HeaderLength = "Inference-Header-Content-Length"
+
+// The objects of the protocol.
+type (
+	wireTensor struct {
+		Name       string          `json:"name"`
+		Shape      []int64         `json:"shape,omitempty"`
+		Datatype   string          `json:"datatype,omitempty"`
+		Parameters map[string]any  `json:"parameters,omitempty"`
+		Data       json.RawMessage `json:"data,omitempty"`
+	}
+	wireRequest struct {
+		ID         string         `json:"id,omitempty"`
+		Parameters map[string]any `json:"parameters,omitempty"`
+		Inputs     []wireTensor   `json:"inputs"`
+		Outputs    []wireTensor   `json:"outputs,omitempty"`
+	}
+	wireResponse struct {
+		Model      string                     `json:"model_name"`
+		Version    string                     `json:"model_version"`
+		ID         string                     `json:"id"`
+		Parameters map[string]json.RawMessage `json:"parameters"`
+		Outputs    []struct {
+			Name       string  `json:"name"`
+			Shape      []int64 `json:"shape"`
+			Datatype   string  `json:"datatype"`
+			Parameters struct {
+				Size *int64 `json:"binary_data_size"`
+			} `json:"parameters"`
+			Data json.RawMessage `json:"data"`
+		} `json:"outputs"`
+	}
+)
+
+// Infer asks for a prediction. A prediction changes nothing, so it is asked for again when
+// the server could not be reached or was too busy.
+func (c *Client) Infer(ctx context.Context, r *InferRequest) (*InferResponse, error) {
+	q, err := encodeInfer(r)
+	if err != nil {
+		return nil, fmt.Errorf("api: %w", err)
+	}
+	resp, err := c.do(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := readAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	out, err := decodeInfer(body, resp.Header.Get(HeaderLength))
+	if err != nil {
+		return nil, fmt.Errorf("api: the answer of the server: %w", err)
+	}
+	return out, nil
+}
+
+// encodeInfer makes the request of a prediction.
+func encodeInfer(r *InferRequest) (call, error) {
+	w := wireRequest{ID: r.ID, Parameters: map[string]any{}, Inputs: make([]wireTensor, len(r.Inputs))}
+	if r.Priority != 0 {
+		w.Parameters["priority"] = r.Priority
+	}
+	if r.Timeout > 0 {
+		w.Parameters["timeout"] = max(r.Timeout.Microseconds(), 1)
+	}
+	if !r.JSON {
+		w.Parameters["binary_data_output"] = true
+	}
+	var tail []byte
+	for i := range r.Inputs {
+		t := &r.Inputs[i]
+		if err := t.check(); err != nil {
+			return call{}, err
+		}
+		w.Inputs[i] = wireTensor{Name: t.Name, Shape: t.Shape, Datatype: t.Datatype}
+		if w.Inputs[i].Shape == nil {
+			w.Inputs[i].Shape = []int64{}
+		}
+		if !r.JSON {
+			w.Inputs[i].Parameters = map[string]any{"binary_data_size": len(t.Data)}
+			tail = append(tail, t.Data...)
+			continue
+		}
+		var err error
+		if w.Inputs[i].Data, err = t.AppendJSON(nil); err != nil {
+			return call{}, err
+		}
+	}
+	for _, name := range r.Outputs {
+		w.Outputs = append(w.Outputs, wireTensor{Name: name})
+	}
+	head, err := json.Marshal(w)
+	if err != nil {
+		return call{}, err
+	}
+	q := call{method: http.MethodPost, path: modelPath(r.Model, r.Version) + "/infer", header: http.Header{}, body: head, repeatable: true}
+	q.header.Set("Content-Type", "application/json")
+	if !r.JSON {
+		q.header.Set("Content-Type", "application/octet-stream")
+		q.header.Set(HeaderLength, strconv.Itoa(len(head)))
+		q.body = append(head, tail...)
+	}
+	return q, nil
+}
+
+// decodeInfer reads a prediction. length is the header that says where binary data begins,
+// "" if there is none.
+func decodeInfer(body []byte, length string) (*InferResponse, error) {
+	head, tail := body, []byte(nil)
+	if length != "" {
+		n, err := strconv.Atoi(length)
+		if err != nil || n < 0 || n > len(body) {
+			return nil, fmt.Errorf("%s is %q in an answer of %d bytes", HeaderLength, length, len(body))
+		}
+		head, tail = body[:n], body[n:]
+	}
+	var w wireResponse
+	if err := json.Unmarshal(head, &w); err != nil {
+		return nil, err
+	}
+	out := &InferResponse{Model: w.Model, Version: w.Version, ID: w.ID}
+	told := func(name string, to any) {
+		_ = json.Unmarshal(w.Parameters[name], to) // another server may mean something else by it
+	}
+	told("batch", &out.Batch)
+	told("device", &out.Device)
+	var queued, computed int64
+	told("queue_us", &queued)
+	told("compute_us", &computed)
+	out.Queued, out.Computed = time.Duration(queued)*time.Microsecond, time.Duration(computed)*time.Microsecond
+	for _, o := range w.Outputs {
+		t := Tensor{Name: o.Name, Datatype: o.Datatype, Shape: o.Shape}
+		if size := o.Parameters.Size; size != nil {
+			if *size < 0 || *size > int64(len(tail)) {
+				return nil, fmt.Errorf("output %q has %d bytes of data and %d are left", o.Name, *size, len(tail))
+			}
+			t.Data, tail = tail[:*size:*size], tail[*size:]
+		} else if err := t.parse(o.Data); err != nil {
+			return nil, fmt.Errorf("output %q: %w", o.Name, err)
+		}
+		if err := t.check(); err != nil {
+			return nil, err
+		}
+		out.Outputs = append(out.Outputs, t)
+	}
+	if len(tail) > 0 {
+		return nil, fmt.Errorf("%d bytes follow the last output", len(tail))
+	}
+	return out, nil
+}
