@@ -1,0 +1,383 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/otlp"
+	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/internal/text"
+)
+
+// Config is what a server is told by its file. DefaultConfig has what holds without one.
+// docs/SERVE.md describes every key.
+type Config struct {
+	Listen  string            `yaml:"listen"`
+	Profile string            `yaml:"profile"`
+	Models  string            `yaml:"models"` // folder; "" serves the built-in reservoir
+	TLS     TLS               `yaml:"tls"`
+	Tokens  string            `yaml:"tokens"` // file
+	Hosts   []string          `yaml:"hosts"`
+	Origins []string          `yaml:"origins"`
+	Devices string            `yaml:"devices"`
+	Runtime map[string]string `yaml:"runtime"` // keys of weft.Options
+	Batch   Batch             `yaml:"batch"`
+	Limits  Limits            `yaml:"limits"`
+	Jobs    Jobs              `yaml:"jobs"`
+	Prices  Prices            `yaml:"prices"`
+	Traces  Traces            `yaml:"traces"`
+	Pprof   bool              `yaml:"pprof"`
+}
+
+// TLS names the files of a certificate.
+type TLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// Batch is how requests are computed together. What a model says of itself goes before.
+type Batch struct {
+	Size     int      `yaml:"size"`     // most examples of a batch; 0 is what the model says
+	Wait     Duration `yaml:"wait"`     // longest that requests wait for others while a device is idle; 0s is as long as it pays
+	Deadline Duration `yaml:"deadline"` // of requests that name none
+	Depth    int      `yaml:"depth"`    // batches at a time on a device
+	Queue    int      `yaml:"queue"`    // requests that may wait, of all models
+}
+
+// Limits bound what clients can take.
+type Limits struct {
+	Body        Size     `yaml:"body"`   // bytes of a request
+	Bodies      Size     `yaml:"bodies"` // of all requests under way
+	Header      Size     `yaml:"header"`
+	ReadTime    Duration `yaml:"read_time"`  // for a request to arrive
+	WriteTime   Duration `yaml:"write_time"` // for an answer to be taken
+	IdleTime    Duration `yaml:"idle_time"`  // of a connection between requests
+	Connections int      `yaml:"connections"`
+	Concurrent  int      `yaml:"concurrent"` // requests of one client at a time
+	Rate        float64  `yaml:"rate"`       // requests of one client a second; 0 is no limit, -1 is by the address
+	Streams     int      `yaml:"streams"`    // of events
+	DrainTime   Duration `yaml:"drain_time"` // for requests under way to end
+	DrainDelay  Duration `yaml:"drain_delay"`
+}
+
+// Jobs bound the job API.
+type Jobs struct {
+	Concurrent int      `yaml:"concurrent"`
+	Queue      int      `yaml:"queue"`
+	Keep       int      `yaml:"keep"`     // jobs that are remembered after their end
+	KeepFor    Duration `yaml:"keep_for"` // and how long
+}
+
+// Prices are what metrics of cost are computed by, in one currency; 0 is not known.
+type Prices struct {
+	KWh        float64 `yaml:"kwh"`         // of a kilowatt-hour
+	DeviceHour float64 `yaml:"device_hour"` // of having a device for an hour
+	Prediction float64 `yaml:"prediction"`  // what a prediction is worth
+}
+
+// Traces says where traces of predictions go.
+type Traces struct {
+	Collector string  `yaml:"collector"` // address of a collector of OpenTelemetry; "" for none
+	Sample    float64 `yaml:"sample"`    // part of requests that are traced, of those whose sender does not say
+}
+
+// Duration is a time written as 500ms or 2s.
+type Duration time.Duration
+
+// UnmarshalYAML reads a duration.
+func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
+	x, err := text.ParseDuration(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*d = Duration(x)
+	return nil
+}
+
+// Size is a number of bytes written as 64MiB.
+type Size int64
+
+// UnmarshalYAML reads a size.
+func (s *Size) UnmarshalYAML(n *yaml.Node) error {
+	x, err := text.ParseSize(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*s = Size(x)
+	return nil
+}
+
+// ErrConfig is wrapped by every error about a configuration.
+var ErrConfig = errors.New("bad configuration")
+
+// byAddress is the rate that stands for: none on loopback, publicRate elsewhere.
+const (
+	byAddress  = -1
+	publicRate = 1000
+)
+
+// DefaultConfig is the configuration without a file.
+func DefaultConfig() Config {
+	return Config{
+		Listen: "127.0.0.1:8000",
+		Batch:  Batch{Deadline: Duration(10 * time.Second), Depth: 1, Queue: 10_000},
+		Limits: Limits{
+			Body: 64 << 20, Bodies: 1 << 30, Header: 32 << 10,
+			ReadTime: Duration(30 * time.Second), WriteTime: Duration(30 * time.Second), IdleTime: Duration(2 * time.Minute),
+			Connections: 20_000, Concurrent: 1024, Rate: byAddress, Streams: 64,
+			DrainTime: Duration(30 * time.Second),
+		},
+		Jobs:   Jobs{Concurrent: 1, Queue: 16, Keep: 100, KeepFor: Duration(time.Hour)},
+		Traces: Traces{Sample: 1},
+	}
+}
+
+// maxConfig is the most bytes that a configuration file may have.
+const maxConfig = 1 << 20
+
+// LoadConfig reads a configuration file; path "" is none. profile, if any, replaces the one
+// that the file names. What the file says goes before what the profile says, and that
+// before the defaults. Errors name the file and the line.
+func LoadConfig(path, profile string) (Config, error) {
+	var src []byte
+	if path != "" {
+		var err error
+		if src, err = safefile.ReadNamed(path, maxConfig); err != nil {
+			return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+	}
+	c, err := parseConfig(src, profile)
+	if err != nil {
+		if path != "" {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	for _, file := range []*string{&c.TLS.Cert, &c.TLS.Key, &c.Tokens, &c.Models} { // they are beside the file
+		if *file != "" && !filepath.IsAbs(*file) && path != "" {
+			*file = filepath.Join(filepath.Dir(path), *file)
+		}
+	}
+	return c, nil
+}
+
+// parseConfig reads a configuration's text.
+func parseConfig(src []byte, profile string) (Config, error) {
+	var named struct {
+		Profile string `yaml:"profile"`
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal(src, &tree); err != nil {
+		return Config{}, clean(err)
+	}
+	if err := shape(&tree, reflect.TypeFor[Config](), ""); err != nil {
+		return Config{}, err
+	}
+	if len(tree.Content) > 0 {
+		if err := tree.Decode(&named); err != nil {
+			return Config{}, clean(err)
+		}
+	}
+	if profile == "" {
+		profile = named.Profile
+	}
+	c := DefaultConfig()
+	if profile != "" {
+		if err := c.apply(profile); err != nil {
+			return Config{}, err
+		}
+	}
+	if len(tree.Content) > 0 {
+		// A map is added to, so that the profile's keys stay where the file has no others.
+		d := yaml.NewDecoder(bytes.NewReader(src))
+		d.KnownFields(true)
+		if err := d.Decode(&c); err != nil {
+			return Config{}, clean(err)
+		}
+	}
+	if c.Profile = profile; c.Listen == "" {
+		c.Listen = DefaultConfig().Listen
+	}
+	return c, c.Validate()
+}
+
+// clean makes one line of an error of package yaml.
+func clean(err error) error {
+	if t := (*yaml.TypeError)(nil); errors.As(err, &t) {
+		return errors.New(strings.Join(t.Errors, "; "))
+	}
+	return errors.New(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n", "; "))
+}
+
+// shape errs at the first key that a configuration does not have, with its line and the
+// name that may be meant, at keys that are there twice, and at aliases.
+func shape(n *yaml.Node, t reflect.Type, in string) error {
+	switch {
+	case n.Kind == yaml.DocumentNode:
+		return shape(n.Content[0], t, in)
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		return fmt.Errorf("line %d: write values out: anchors and aliases are not read", n.Line)
+	case n.Kind == 0 || t.Kind() != reflect.Struct:
+		return nil
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		return nil
+	case n.Kind != yaml.MappingNode:
+		return fmt.Errorf("line %d: expected keys and values%s", n.Line, in)
+	}
+	types, names := make(map[string]reflect.Type), []string(nil)
+	for f := range t.Fields() {
+		name := f.Tag.Get("yaml")
+		types[name], names = f.Type, append(names, name)
+	}
+	seen := make(map[string]int)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		to, ok := types[key.Value]
+		if !ok {
+			return fmt.Errorf("line %d: %w%s", key.Line, text.Unknown("key", key.Value, names), in)
+		}
+		if at, twice := seen[key.Value]; twice {
+			return fmt.Errorf("line %d: key %s was set in line %d", key.Line, key.Value, at)
+		}
+		seen[key.Value] = key.Line
+		if err := shape(n.Content[i+1], to, " under "+key.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Validate reports the first mistake in a configuration.
+func (c *Config) Validate() error {
+	network, address, err := c.address()
+	if err != nil {
+		return err
+	}
+	loopback := network == "unix" || isLoopback(address)
+	switch {
+	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
+		return errors.New("tls: cert and key go together")
+	case !loopback && c.TLS.Cert == "":
+		return fmt.Errorf("listen: %s can be reached from other machines, which needs tls with cert and key; 127.0.0.1:PORT and unix:/PATH do not", c.Listen)
+	case !loopback && c.Tokens == "":
+		return fmt.Errorf("listen: %s can be reached from other machines, which needs tokens, a file of them; 127.0.0.1:PORT and unix:/PATH do not", c.Listen)
+	case network == "unix" && c.TLS.Cert != "":
+		return errors.New("tls: a Unix socket has none; leave it out")
+	}
+	if _, err := c.Options(); err != nil {
+		return err
+	}
+	if c.Traces.Collector != "" {
+		if _, err := otlp.New(c.Traces.Collector, c.Traces.Sample, nil); err != nil {
+			return fmt.Errorf("traces: %w", err)
+		}
+	}
+	for _, n := range []struct {
+		name        string
+		value       float64
+		least, most float64
+	}{
+		{"batch.size", float64(c.Batch.Size), 0, 1 << 16},
+		{"batch.depth", float64(c.Batch.Depth), 1, 64},
+		{"batch.queue", float64(c.Batch.Queue), 1, 1 << 20},
+		{"limits.body", float64(c.Limits.Body), 1 << 10, 1 << 33},
+		{"limits.bodies", float64(c.Limits.Bodies), float64(c.Limits.Body), 1 << 43},
+		{"limits.header", float64(c.Limits.Header), 1 << 10, 1 << 20},
+		{"limits.connections", float64(c.Limits.Connections), 1, 1 << 20},
+		{"limits.concurrent", float64(c.Limits.Concurrent), 1, 1 << 20},
+		{"limits.streams", float64(c.Limits.Streams), 0, 1 << 16},
+		{"limits.rate", c.Limits.Rate, byAddress, 1e9},
+		{"jobs.concurrent", float64(c.Jobs.Concurrent), 0, 64},
+		{"jobs.queue", float64(c.Jobs.Queue), 0, 1 << 16},
+		{"jobs.keep", float64(c.Jobs.Keep), 0, 1 << 16},
+		{"prices.kwh", c.Prices.KWh, 0, 1e9},
+		{"prices.device_hour", c.Prices.DeviceHour, 0, 1e9},
+		{"prices.prediction", c.Prices.Prediction, 0, 1e9},
+	} {
+		if !(n.value >= n.least && n.value <= n.most) {
+			return fmt.Errorf("%s: %v is not from %v to %v", n.name, n.value, n.least, n.most)
+		}
+	}
+	for name, d := range map[string]Duration{
+		"batch.deadline": c.Batch.Deadline, "limits.read_time": c.Limits.ReadTime, "limits.write_time": c.Limits.WriteTime,
+		"limits.idle_time": c.Limits.IdleTime, "jobs.keep_for": c.Jobs.KeepFor,
+	} {
+		if d <= 0 {
+			return fmt.Errorf("%s: it must be longer than 0s", name)
+		}
+	}
+	return nil
+}
+
+// Options are the options of the runtime that the server runs on.
+func (c *Config) Options() (weft.Options, error) {
+	var o weft.Options
+	for _, k := range weft.Keys() { // in one order, so that errors do not depend on a map's
+		v, ok := c.Runtime[k.Name]
+		if !ok {
+			continue
+		}
+		if k.Name == "devices" {
+			return o, errors.New("runtime: devices is a key of its own: write it without runtime")
+		}
+		if err := o.Set(k.Name, v); err != nil {
+			return o, fmt.Errorf("runtime: %w", err)
+		}
+	}
+	for name := range c.Runtime {
+		if o.Get(name) == "" && !known(name) {
+			return o, fmt.Errorf("runtime: %w", o.Set(name, ""))
+		}
+	}
+	if err := o.Set("devices", c.Devices); err != nil {
+		return o, err
+	}
+	return o, o.Validate()
+}
+
+// known reports whether the runtime has a key.
+func known(name string) bool {
+	for _, k := range weft.Keys() {
+		if k.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// address is where to listen: the network (tcp or unix) and the address there.
+func (c *Config) address() (network, address string, err error) {
+	if path, ok := strings.CutPrefix(c.Listen, "unix:"); ok {
+		if path == "" {
+			return "", "", errors.New("listen: unix: needs a path, as in unix:/run/weft/weft.sock")
+		}
+		return "unix", path, nil
+	}
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
+		return "", "", fmt.Errorf("listen: %q is no address; write HOST:PORT, as in 127.0.0.1:8000, or unix:/PATH", c.Listen)
+	}
+	return "tcp", c.Listen, nil
+}
+
+// isLoopback reports whether only this machine can reach an address. A name counts if it is
+// localhost: another may resolve to anything.
+func isLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

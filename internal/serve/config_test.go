@@ -1,0 +1,242 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/weft-run/weft/api"
+)
+
+const fullConfig = `# everything
+listen: 127.0.0.1:9000
+profile: analytics
+models: models
+tokens: secret/tokens
+hosts: [weft.example.org]
+origins: ["https://tools.example.org"]
+devices: cpu
+runtime:
+  pin: on
+  max_devices: 2
+batch: {size: 16, wait: 500us, deadline: 20ms, depth: 3, queue: 100}
+limits:
+  body: 1MiB
+  bodies: 10MiB
+  header: 8KiB
+  read_time: 5s
+  write_time: 6s
+  idle_time: 1m
+  connections: 100
+  concurrent: 10
+  rate: 50
+  streams: 4
+  drain_time: 7s
+  drain_delay: 1s
+jobs: {concurrent: 2, queue: 3, keep: 4, keep_for: 5m}
+pprof: true
+`
+
+func TestConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "weft.yaml")
+	if err := os.WriteFile(path, []byte(fullConfig), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadConfig(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := c.Options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case c.Listen != "127.0.0.1:9000", c.Profile != "analytics", !c.Pprof, c.Limits.Rate != 50, c.Limits.Body != 1<<20,
+		c.Batch != Batch{16, Duration(500 * time.Microsecond), Duration(20 * time.Millisecond), 3, 100},
+		c.Jobs != Jobs{2, 3, 4, Duration(5 * time.Minute)}, c.Limits.DrainDelay != Duration(time.Second):
+		t.Errorf("%+v", c)
+	case c.Tokens != filepath.Join(filepath.Dir(path), "secret/tokens"), c.Models != filepath.Join(filepath.Dir(path), "models"):
+		t.Errorf("files are at %s and %s", c.Tokens, c.Models)
+	case !o.Pin, o.MaxDevices != 2, o.Policy != "hierarchical", o.Devices != "cpu": // the file, then the profile
+		t.Errorf("%+v", o)
+	}
+	// What is written on the command line goes before the file.
+	if c, err := LoadConfig(path, "hft"); err != nil || c.Profile != "hft" || c.Runtime["realtime"] != "on" || c.Batch.Size != 16 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	for _, src := range []string{"", "# nothing\n", "---\n", "{}"} {
+		if c, err := parseConfig([]byte(src), ""); err != nil || c.Listen != "127.0.0.1:8000" || c.Limits != DefaultConfig().Limits {
+			t.Errorf("%q: %+v, %v", src, c, err)
+		}
+	}
+}
+
+// The text in docs/SERVE.md is a configuration.
+func TestConfigDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/SERVE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(doc), "```yaml\n")
+	src, _, end := strings.Cut(rest, "```")
+	if !ok || !end {
+		t.Fatal("docs/SERVE.md has no configuration")
+	}
+	got, err := parseConfig([]byte(src), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It shows the defaults, so that it cannot become stale.
+	want := DefaultConfig()
+	got.Hosts, got.Origins = want.Hosts, want.Origins
+	a, _ := yaml.Marshal(got)
+	b, _ := yaml.Marshal(want)
+	if string(a) != string(b) {
+		t.Errorf("docs/SERVE.md shows\n%s\nand the defaults are\n%s", a, b)
+	}
+	for _, key := range strings.Fields("listen profile models tls tokens hosts origins devices runtime batch limits jobs pprof drain_delay keep_for") {
+		if !strings.Contains(src, key+":") {
+			t.Errorf("docs/SERVE.md shows no key %s", key)
+		}
+	}
+}
+
+func TestConfigMistakes(t *testing.T) {
+	for src, want := range map[string]string{
+		"lisen: x":                                    "line 1: unknown key \"lisen\"; did you mean listen?",
+		"listen: a:1\nlisten: b:1":                    "line 2",
+		"\nlimits:\n  bdy: 1":                         "line 3: unknown key \"bdy\"; did you mean body? under limits",
+		"limits: 3":                                   "line 1: expected keys and values",
+		"limits: {body: lots}":                        "line 1: bad size",
+		"limits: {body: 3}":                           "limits.body",
+		"limits: {bodies: 1MiB}":                      "limits.bodies",
+		"limits: {rate: .nan}":                        "limits.rate",
+		"limits: {read_time: 0s}":                     "limits.read_time",
+		"batch: {wait: soon}":                         "line 1: bad duration",
+		"batch: {size: -1}":                           "batch.size",
+		"jobs: {concurrent: many}":                    "line 1",
+		"listen: nowhere":                             "listen: \"nowhere\" is no address",
+		"listen: 'unix:'":                             "needs a path",
+		"listen: 0.0.0.0:80":                          "tls",
+		"listen: :8000":                               "tls",
+		"listen: example.org:8000":                    "tls",
+		"listen: '[::]:8000'\ntls: {cert: a, key: b}": "tokens",
+		"tls: {cert: a}":                              "cert and key",
+		"listen: unix:/x\ntls: {cert: a, key: b}":     "Unix socket",
+		"profile: fast":                               "unknown profile",
+		"runtime: {polcy: x}":                         "did you mean policy?",
+		"runtime: {policy: x}":                        "policy",
+		"runtime: {devices: cpu}":                     "a key of its own",
+		"devices: abacus":                             "abacus",
+		"a: [":                                        "line 1",
+		"- 1":                                         "line 1",
+		"batch: &a {size: 1}\njobs: *a":               "anchors",
+		"pprof: perhaps":                              "line 1",
+	} {
+		_, err := parseConfig([]byte(src), "")
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v; want %q", src, err, want)
+		}
+	}
+	if _, err := LoadConfig("testdata/none.yaml", ""); !errors.Is(err, ErrConfig) {
+		t.Errorf("%v", err)
+	}
+}
+
+// Profiles hold on any machine, and say what it lacks.
+func TestProfiles(t *testing.T) {
+	for _, name := range ProfileNames() {
+		c, err := parseConfig(nil, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Options(); err != nil {
+			t.Error(err)
+		}
+		n := profiles[name].devices
+		if c.Shortfall(n) != "" || !strings.Contains(c.Shortfall(1), name) {
+			t.Errorf("%s: %q, %q", name, c.Shortfall(n), c.Shortfall(1))
+		}
+	}
+	c, err := parseConfig(nil, "hft")
+	if err != nil || len(c.Wishes()) != 1 || c.Wishes()[0] != "realtime" || c.Batch.Deadline != Duration(2*time.Millisecond) {
+		t.Errorf("%v, %v", c.Wishes(), err)
+	}
+	none := DefaultConfig()
+	if none.Shortfall(0) != "" || none.Wishes() != nil {
+		t.Error("no profile wants something")
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	dir, err := os.MkdirTemp("", "w") // short enough for the name of a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	// One that nobody listens at any more is replaced.
+	old, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old.SetUnlinkOnClose(false)
+	old.Close()
+	s, _, address := start(t, func(o *Options) { o.Config.Listen = "unix:" + path })
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if _, err := listenUnix(path); err == nil {
+		t.Error("two servers listen at one socket")
+	}
+	c, err := api.NewClient(address, api.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if m, err := c.Server(t.Context()); err != nil || m.Name != "weft" {
+		t.Errorf("%+v, %v", m, err)
+	}
+	if err := s.Drain(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := listenUnix(filepath.Join(dir, strings.Repeat("x", 200))); err == nil {
+		t.Error("a long name is taken")
+	}
+}
+
+// Any text is a configuration or a mistake that is told in a line.
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte(fullConfig))
+	f.Add([]byte("limits: {body: 3"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Add([]byte("? {listen: x}\n: y"))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		c, err := parseConfig(src, "")
+		if err != nil {
+			if strings.ContainsAny(err.Error(), "\n") {
+				t.Errorf("%q is more than a line", err)
+			}
+			return
+		}
+		if err := c.Validate(); err != nil {
+			t.Errorf("taken and not valid: %v", err)
+		}
+	})
+}

@@ -1,0 +1,287 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/text"
+	"github.com/weft-run/weft/workload"
+)
+
+// ofFiles are parameters of workloads that name a file of the server, which clients may not
+// read.
+var ofFiles = map[string][]string{"landscape": {"pdb"}}
+
+const (
+	maxRepeat     = 10_000
+	maxParameters = 64
+)
+
+// readJob reads what a job is to do.
+func readJob(body []byte) (q api.JobRequest, err error) {
+	r := &reader{src: body}
+	q.Parameters = map[string]any{}
+	err = r.fields(map[string]func() error{
+		"workload": func() (err error) { q.Workload, err = r.name(); return err },
+		"devices":  func() (err error) { q.Devices, err = r.name(); return err },
+		"repeat": func() (err error) {
+			n, err := r.integer(1, maxRepeat)
+			q.Repeat = int(n)
+			return err
+		},
+		"check": func() (err error) {
+			b, err := r.boolean()
+			q.Check = &b
+			return err
+		},
+		"parameters": func() error {
+			return r.object(func(key string) (err error) {
+				if len(q.Parameters) == maxParameters {
+					return r.errorf("more than %d parameters", maxParameters)
+				}
+				q.Parameters[key], err = r.scalar()
+				return err
+			})
+		},
+	})
+	if err == nil {
+		err = r.end()
+	}
+	if err != nil {
+		return q, badRequest{err}
+	}
+	if q.Repeat == 0 {
+		q.Repeat = 1
+	}
+	if q.Check == nil {
+		yes := true
+		q.Check = &yes
+	}
+	return q, nil
+}
+
+// plan checks what a job asks for and returns what runs it.
+func (s *Server) plan(q *api.JobRequest) (task, error) {
+	w, ok := catalog.Find(q.Workload)
+	if !ok {
+		return nil, badf("%w", text.Unknown("workload", short(q.Workload), catalog.Names()))
+	}
+	flags := pflag.NewFlagSet(w.Name, pflag.ContinueOnError)
+	order := w.Flags(flags)
+	var names []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(ofFiles[w.Name], f.Name) {
+			names = append(names, f.Name)
+		}
+	})
+	for key, v := range q.Parameters {
+		if !slices.Contains(names, key) {
+			return nil, badf("%s: %w", w.Name, text.Unknown("parameter", short(key), names))
+		}
+		if err := flags.Set(key, fmt.Sprint(v)); err != nil {
+			return nil, badf("parameter %s: %s is not a %s", key, quoted(fmt.Sprint(v)), flags.Lookup(key).Value.Type())
+		}
+	}
+	if q.Devices != "" {
+		o := weft.Options{}
+		if err := o.Set("devices", q.Devices); err != nil {
+			return nil, badRequest{err}
+		}
+		if err := o.Validate(); err != nil {
+			return nil, badRequest{err}
+		}
+	}
+	if s.rt == nil {
+		return nil, failf(http.StatusServiceUnavailable, "this server has no devices for jobs")
+	}
+	asked := *q
+	return func(ctx context.Context, tell func(api.JobProgress)) (*api.JobResult, error) {
+		// Neither this nor the check of a result can be stopped; they count as running
+		// until they have ended, so that cancelled jobs do not add up.
+		job, err := order.Job(context.WithoutCancel(ctx))
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		rt := s.rt
+		if asked.Devices != "" {
+			if rt, err = s.open(ctx, asked.Devices); err != nil {
+				return nil, err
+			}
+			defer rt.Close()
+		}
+		return runJob(ctx, rt, job, asked, tell)
+	}, nil
+}
+
+// runJob runs a job as often as asked and checks the last result.
+func runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRequest, tell func(api.JobProgress)) (*api.JobResult, error) {
+	done, err := workload.Feed(rt, job)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if st, ok := job.(workload.Stateful); ok {
+		defer st.Release()
+	}
+	out := &api.JobResult{Job: job.Name(), Class: string(workload.ClassOn(job, rt.Machine().Devices)), Runs: []api.JobRun{}}
+	var last *workload.Result
+	for i := range q.Repeat {
+		within := weft.WithProgress(ctx, func(p weft.Progress) {
+			tell(api.JobProgress{Runs: i, Part: p.Part, Left: max(p.Left.Seconds(), 0)})
+		})
+		last, err = workload.Run(within, rt, job, func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
+			if *q.Check && i == q.Repeat-1 { // or the result of the run before might pass for its own
+				weft.Spoil(g, j.Bind()...)
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		took := last.Report.Elapsed()
+		out.Runs = append(out.Runs, api.JobRun{Seconds: took.Seconds(), Predicted: last.Predicted.Seconds(), Rate: job.Rate(took)})
+		tell(api.JobProgress{Runs: i + 1})
+	}
+	out.Tasks = last.Tasks
+	for i, d := range rt.Devices() {
+		r := &last.Report.Devices[i]
+		out.Devices = append(out.Devices, api.JobDevice{Name: d.Name, Tasks: r.Tasks, Busy: r.Busy.Seconds()})
+	}
+	if sum, ok := job.(workload.Summarised); ok {
+		out.Result = sum.Summary()
+	}
+	if !*q.Check {
+		return out, nil
+	}
+	if err := job.Check(); err != nil {
+		return nil, fmt.Errorf("the result is wrong: %w", err)
+	}
+	out.Checked = true
+	if in, ok := job.(workload.Inspected); ok {
+		for _, m := range in.Misses() {
+			out.Misses = append(out.Misses, api.JobMiss{What: m.What, Chance: m.Chance})
+		}
+	}
+	return out, nil
+}
+
+// maxKey is the longest Idempotency-Key, in bytes.
+const maxKey = 255
+
+func (s *Server) submitJob(w http.ResponseWriter, r *http.Request) error {
+	body, done, err := s.body(w, r, "application/json")
+	if err != nil {
+		return err
+	}
+	defer done()
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > maxKey {
+		return badf("Idempotency-Key has more than %d bytes", maxKey)
+	}
+	if key != "" {
+		key = clientOf(r) + "\n" + key
+	}
+	q, err := readJob(body)
+	if err != nil {
+		return err
+	}
+	if s.draining.Load() {
+		return busyf(http.StatusServiceUnavailable, 5*time.Second, "the server is ending")
+	}
+	run, err := s.plan(&q)
+	if err != nil {
+		return err
+	}
+	j, fresh, err := s.jobs.submit(q, run, key, body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/jobs/"+j.ID)
+	status := http.StatusOK
+	if fresh {
+		status = http.StatusCreated
+	}
+	s.answer(w, status, j)
+	return nil
+}
+
+func (s *Server) listJobs(w http.ResponseWriter, _ *http.Request) error {
+	s.answer(w, http.StatusOK, map[string][]api.Job{"jobs": s.jobs.list()})
+	return nil
+}
+
+func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := s.jobs.get(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	s.answer(w, http.StatusOK, j)
+	return nil
+}
+
+func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := s.jobs.stop(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	s.answer(w, http.StatusOK, j)
+	return nil
+}
+
+func (s *Server) jobResult(w http.ResponseWriter, r *http.Request) error {
+	res, err := s.jobs.resultOf(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	s.answer(w, http.StatusOK, res)
+	return nil
+}
+
+func (s *Server) jobEvents(w http.ResponseWriter, r *http.Request) error {
+	return s.stream(w, r, r.PathValue("id"))
+}
+
+func (s *Server) allEvents(w http.ResponseWriter, r *http.Request) error { return s.stream(w, r, "") }
+
+// workloads lists what jobs can run, with its parameters.
+func (s *Server) workloads(w http.ResponseWriter, _ *http.Request) error {
+	type parameter struct {
+		Name    string `json:"name"`
+		Type    string `json:"type"`
+		Default string `json:"default"`
+		Usage   string `json:"usage"`
+	}
+	type entry struct {
+		Name       string      `json:"name"`
+		Does       string      `json:"does"`
+		Parameters []parameter `json:"parameters"`
+	}
+	out := []entry{}
+	for _, c := range catalog.All() {
+		e := entry{Name: c.Name, Does: c.Short, Parameters: []parameter{}}
+		flags := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+		c.Flags(flags)
+		flags.VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains(ofFiles[c.Name], f.Name) {
+				e.Parameters = append(e.Parameters, parameter{f.Name, f.Value.Type(), f.DefValue, f.Usage})
+			}
+		})
+		out = append(out, e)
+	}
+	s.answer(w, http.StatusOK, map[string]any{"workloads": out})
+	return nil
+}
+
+var errNoOpen = errors.New("this server opens no other devices for jobs; leave devices out")

@@ -1,0 +1,287 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft/api"
+)
+
+// task makes and runs what a job asks for, and tells how far it is.
+type task func(ctx context.Context, tell func(api.JobProgress)) (*api.JobResult, error)
+
+// jobs are those the server has: queued, running, and for a while those that ended.
+type jobs struct {
+	limits Jobs
+	hub    *hub
+	log    *slog.Logger
+	now    func() time.Time
+
+	mu      sync.Mutex
+	all     []*job // oldest first
+	queue   []*job
+	running int
+	closed  bool
+	tasks   sync.WaitGroup
+}
+
+// job is one of them. Its fields are guarded by the lock of jobs.
+type job struct {
+	api.Job
+	run    task
+	cancel context.CancelFunc
+	wanted bool      // to be cancelled
+	told   time.Time // when its progress was told last
+	result *api.JobResult
+	key    string // of the client that submitted it, "" for none
+	hash   [sha256.Size]byte
+}
+
+// progressEvery is the least time between two events that tell how far a job is. Short runs
+// would crowd out all other events.
+const progressEvery = 200 * time.Millisecond
+
+// submit adds a job, or returns the one that was added by the same key. body is what the
+// client sent.
+func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte) (out api.Job, fresh bool, err error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.forget()
+	hash := sha256.Sum256(body)
+	if key != "" {
+		for _, j := range js.all {
+			if j.key != key {
+				continue
+			}
+			if j.hash != hash {
+				return out, false, failf(http.StatusConflict, "this Idempotency-Key came with another job before: use a new one")
+			}
+			return j.Job, false, nil
+		}
+	}
+	switch {
+	case js.closed:
+		return out, false, busyf(http.StatusServiceUnavailable, 5*time.Second, "the server is ending")
+	case js.limits.Concurrent == 0:
+		return out, false, failf(http.StatusForbidden, "this server runs no jobs: jobs.concurrent is 0 in its configuration")
+	case js.running >= js.limits.Concurrent && len(js.queue) >= js.limits.Queue:
+		return out, false, busyf(http.StatusServiceUnavailable, 5*time.Second, "%d jobs wait already, and no more may", len(js.queue))
+	}
+	j := &job{run: run, key: key, hash: hash}
+	j.Job = api.Job{ID: strings.ToLower(rand.Text()), JobRequest: q, State: api.JobQueued, Created: js.now().UTC()}
+	js.all = append(js.all, j)
+	js.queue = append(js.queue, j)
+	js.tell(j)
+	js.next()
+	return j.Job, true, nil
+}
+
+// next starts queued jobs as far as the limit goes, with the lock held.
+func (js *jobs) next() {
+	for js.running < js.limits.Concurrent && len(js.queue) > 0 && !js.closed {
+		j := js.queue[0]
+		js.queue = slices.Delete(js.queue, 0, 1)
+		ctx, cancel := context.WithCancel(context.Background())
+		at := js.now().UTC()
+		j.State, j.Started, j.cancel = api.JobRunning, &at, cancel
+		js.running++
+		js.tell(j)
+		js.tasks.Go(func() {
+			defer cancel()
+			result, err := js.perform(ctx, j)
+			js.end(j, result, err)
+		})
+	}
+}
+
+// perform runs a job. A panic is its failure.
+func (js *jobs) perform(ctx context.Context, j *job) (result *api.JobResult, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			js.log.Error("a job panicked", "job", j.ID, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the job panicked: %v", p)
+		}
+	}()
+	return j.run(ctx, func(p api.JobProgress) {
+		js.mu.Lock()
+		defer js.mu.Unlock()
+		j.Progress = p
+		if at := js.now(); at.Sub(j.told) >= progressEvery {
+			j.told = at
+			js.tell(j)
+		}
+	})
+}
+
+// end records how a job ended and starts the next.
+func (js *jobs) end(j *job, result *api.JobResult, err error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.running--
+	j.result = result
+	switch {
+	case err == nil:
+		j.result.ID = j.ID
+		js.over(j, api.JobSucceeded, "")
+	case j.wanted && errors.Is(err, context.Canceled):
+		js.over(j, api.JobCancelled, "")
+	default:
+		js.over(j, api.JobFailed, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	js.next()
+	js.forget()
+}
+
+// over gives a job its last state, with the lock held.
+func (js *jobs) over(j *job, state, why string) {
+	at := js.now().UTC()
+	j.State, j.Error, j.Ended, j.run = state, why, &at, nil
+	js.tell(j)
+}
+
+// tell tells those who watch how a job is, with the lock held.
+func (js *jobs) tell(j *job) {
+	copied := j.Job
+	js.hub.tell(api.Event{Kind: api.EventJob, Job: &copied})
+}
+
+// forget removes jobs that ended long ago or before many others, with the lock held.
+func (js *jobs) forget() {
+	ended := 0
+	for _, j := range js.all {
+		if j.Over() {
+			ended++
+		}
+	}
+	js.all = slices.DeleteFunc(js.all, func(j *job) bool {
+		if !j.Over() {
+			return false
+		}
+		gone := ended > js.limits.Keep || js.now().Sub(*j.Ended) > time.Duration(js.limits.KeepFor)
+		if gone {
+			ended--
+		}
+		return gone
+	})
+}
+
+// find returns a job, with the lock held.
+func (js *jobs) find(id string) (*job, error) {
+	js.forget()
+	for _, j := range js.all {
+		if j.ID == id {
+			return j, nil
+		}
+	}
+	return nil, failf(http.StatusNotFound, "no job %s; jobs are forgotten some time after their end", quoted(id))
+}
+
+func (js *jobs) get(id string) (api.Job, error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	j, err := js.find(id)
+	if err != nil {
+		return api.Job{}, err
+	}
+	return j.Job, nil
+}
+
+// list returns all jobs, the newest first.
+func (js *jobs) list() []api.Job {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.forget()
+	out := make([]api.Job, 0, len(js.all))
+	for _, j := range slices.Backward(js.all) {
+		out = append(out, j.Job)
+	}
+	return out
+}
+
+// stop cancels a job. One that runs ends as soon as it can.
+func (js *jobs) stop(id string) (api.Job, error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	j, err := js.find(id)
+	if err != nil {
+		return api.Job{}, err
+	}
+	js.halt(j)
+	return j.Job, nil
+}
+
+// halt cancels a job, with the lock held.
+func (js *jobs) halt(j *job) {
+	switch j.State {
+	case api.JobQueued:
+		js.queue = slices.DeleteFunc(js.queue, func(q *job) bool { return q == j })
+		js.over(j, api.JobCancelled, "")
+	case api.JobRunning:
+		j.wanted = true
+		j.cancel()
+	}
+}
+
+// resultOf returns what came out of a job.
+func (js *jobs) resultOf(id string) (*api.JobResult, error) {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	j, err := js.find(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case j.State == api.JobSucceeded:
+		return j.result, nil
+	case j.State == api.JobFailed:
+		return nil, failf(http.StatusConflict, "the job failed: %s", j.Error)
+	}
+	return nil, failf(http.StatusConflict, "the job is %s and has no result", j.State)
+}
+
+// stopWait is how long the end waits for jobs that were cancelled: a run ends 2 s after that.
+const stopWait = 3 * time.Second
+
+// close takes no more jobs, cancels those that wait, and waits for those that run; those
+// that run when ctx ends are cancelled. One that cannot be stopped, because its input is
+// being made or its result checked, is left behind after a while, which is an error.
+func (js *jobs) close(ctx context.Context, wait time.Duration) error {
+	js.mu.Lock()
+	js.closed = true
+	for _, j := range slices.Clone(js.queue) {
+		js.halt(j)
+	}
+	js.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		js.tasks.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+	}
+	js.mu.Lock()
+	for _, j := range js.all {
+		js.halt(j)
+	}
+	js.mu.Unlock()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ended:
+		return nil
+	case <-t.C:
+		return errors.New("a job could not be stopped in time")
+	}
+}

@@ -1,0 +1,281 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxDepth is how deep JSON may be nested: tensors have few dimensions.
+const maxDepth = 32
+
+// reader reads JSON in one pass, strictly: one value and nothing after it, no key twice,
+// no more than maxDepth levels, valid UTF-8. Its methods return what is wrong and where.
+// What it accepts encoding/json accepts too, with the same meaning.
+type reader struct {
+	src   []byte
+	at    int
+	depth int
+}
+
+// syntaxError says where in a body the JSON is wrong.
+type syntaxError struct {
+	at   int
+	what string
+}
+
+func (e *syntaxError) Error() string { return fmt.Sprintf("JSON, byte %d: %s", e.at, e.what) }
+
+func (r *reader) errorf(format string, args ...any) error {
+	return &syntaxError{r.at, fmt.Sprintf(format, args...)}
+}
+
+// peek skips white space and returns the next byte, 0 at the end.
+func (r *reader) peek() byte {
+	for r.at < len(r.src) {
+		switch c := r.src[r.at]; c {
+		case ' ', '\t', '\n', '\r':
+			r.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take skips white space and one byte, which must be c.
+func (r *reader) take(c byte) error {
+	if r.peek() != c || r.at == len(r.src) {
+		return r.errorf("expected %q, found %s", c, r.found())
+	}
+	r.at++
+	return nil
+}
+
+// found is the next byte for an error.
+func (r *reader) found() string {
+	if r.at >= len(r.src) {
+		return "the end"
+	}
+	return fmt.Sprintf("%q", rune(r.src[r.at]))
+}
+
+// end errs unless nothing but white space is left.
+func (r *reader) end() error {
+	if r.peek() != 0 || r.at < len(r.src) {
+		return r.errorf("expected the end, found %s", r.found())
+	}
+	return nil
+}
+
+// list reads what stands between two brackets, with commas between items.
+func (r *reader) list(open, end byte, item func() error) error {
+	if err := r.take(open); err != nil {
+		return err
+	}
+	if r.depth++; r.depth > maxDepth {
+		return r.errorf("nested more than %d deep", maxDepth)
+	}
+	defer func() { r.depth-- }()
+	if r.peek() == end {
+		r.at++
+		return nil
+	}
+	for {
+		if err := item(); err != nil {
+			return err
+		}
+		if r.peek() == end {
+			r.at++
+			return nil
+		}
+		if err := r.take(','); err != nil {
+			return err
+		}
+	}
+}
+
+// array calls item at every element, which must read it.
+func (r *reader) array(item func() error) error { return r.list('[', ']', item) }
+
+// maxKeys is the most keys that an object may have. Every key is compared with those
+// before it.
+const maxKeys = 256
+
+// object calls field at every value, which must read it.
+func (r *reader) object(field func(key string) error) error {
+	var few [8]string
+	seen := few[:0]
+	return r.list('{', '}', func() error {
+		r.peek()
+		at := r.at
+		key, err := r.string()
+		if err != nil {
+			return err
+		}
+		if slices.Contains(seen, key) {
+			r.at = at
+			return r.errorf("key %s is there twice", quoted(key))
+		}
+		if seen = append(seen, key); len(seen) > maxKeys {
+			return r.errorf("more than %d keys in an object", maxKeys)
+		}
+		if err := r.take(':'); err != nil {
+			return err
+		}
+		return field(key)
+	})
+}
+
+// fields reads an object with known keys, each by its function.
+func (r *reader) fields(known map[string]func() error) error {
+	return r.object(func(key string) error {
+		read, ok := known[key]
+		if !ok {
+			names := make([]string, 0, len(known))
+			for name := range known {
+				names = append(names, name)
+			}
+			slices.Sort(names)
+			return r.errorf("no key %s; there is %s", quoted(key), strings.Join(names, ", "))
+		}
+		return read()
+	})
+}
+
+// string reads a string.
+func (r *reader) string() (string, error) {
+	if err := r.take('"'); err != nil {
+		return "", err
+	}
+	start, plain := r.at, true
+	for ; r.at < len(r.src); r.at++ {
+		switch c := r.src[r.at]; {
+		case c == '"':
+			raw := r.src[start:r.at]
+			r.at++
+			if plain {
+				return string(raw), nil
+			}
+			if !utf8.Valid(raw) {
+				return "", r.errorf("a string is not UTF-8")
+			}
+			var s string
+			if err := json.Unmarshal(r.src[start-1:r.at], &s); err != nil {
+				return "", r.errorf("a string is not one of JSON")
+			}
+			return s, nil
+		case c == '\\':
+			plain = false
+			r.at++
+		case c < ' ':
+			return "", r.errorf("a control character in a string")
+		case c >= utf8.RuneSelf:
+			plain = false
+		}
+	}
+	r.at = len(r.src)
+	return "", r.errorf("a string does not end")
+}
+
+// number reads a number and returns its text.
+func (r *reader) number() ([]byte, error) {
+	r.peek()
+	start := r.at
+	digits := func() bool {
+		from := r.at
+		for r.at < len(r.src) && r.src[r.at]-'0' <= 9 {
+			r.at++
+		}
+		return r.at > from
+	}
+	skip := func(set string) bool {
+		if r.at < len(r.src) && strings.IndexByte(set, r.src[r.at]) >= 0 {
+			r.at++
+			return true
+		}
+		return false
+	}
+	skip("-")
+	ok := skip("0") || digits()
+	if ok && skip(".") {
+		ok = digits()
+	}
+	if ok && skip("eE") {
+		skip("+-")
+		ok = digits()
+	}
+	if !ok {
+		return nil, r.errorf("expected a number, found %s", r.found())
+	}
+	return r.src[start:r.at], nil
+}
+
+// word reads true, false or null.
+func (r *reader) word() (string, error) {
+	r.peek()
+	for _, w := range []string{"true", "false", "null"} {
+		if rest := r.src[r.at:]; len(rest) >= len(w) && string(rest[:len(w)]) == w {
+			r.at += len(w)
+			return w, nil
+		}
+	}
+	return "", r.errorf("expected a value, found %s", r.found())
+}
+
+// scalar reads a text, a number (as json.Number), true or false.
+func (r *reader) scalar() (any, error) {
+	switch c := r.peek(); {
+	case c == '"':
+		return r.string()
+	case c == '-' || c-'0' <= 9:
+		n, err := r.number()
+		return json.Number(n), err
+	case c == '{' || c == '[':
+		return nil, r.errorf("expected a text, a number, true or false")
+	}
+	w, err := r.word()
+	if err == nil && w == "null" {
+		return nil, r.errorf("expected a text, a number, true or false, found null")
+	}
+	return w == "true", err
+}
+
+// boolean reads true or false.
+func (r *reader) boolean() (bool, error) {
+	v, err := r.scalar()
+	b, ok := v.(bool)
+	if err == nil && !ok {
+		err = r.errorf("expected true or false")
+	}
+	return b, err
+}
+
+// maxSafe is the largest whole number that any reader of JSON keeps.
+const maxSafe = 1<<53 - 1
+
+// integer reads a whole number within bounds.
+func (r *reader) integer(least, most int64) (int64, error) {
+	raw, err := r.number()
+	if err != nil {
+		return 0, err
+	}
+	n, err := json.Number(raw).Int64()
+	if err != nil || n < least || n > most {
+		return 0, r.errorf("%s is not a whole number from %d to %d", short(raw), least, most)
+	}
+	return n, nil
+}
+
+// quoted and short make what a client wrote part of an error, of bounded length.
+func quoted(s string) string { return fmt.Sprintf("%q", short(s)) }
+
+func short[T string | []byte](s T) string {
+	const most = 64
+	if len(s) <= most {
+		return string(s)
+	}
+	return strings.ToValidUTF8(string(s[:most]), "") + "…"
+}

@@ -1,0 +1,330 @@
+// Package serve is the HTTP server of weft serve: predictions by the Open Inference
+// Protocol, version 2, jobs with their events, and the state of the server, behind limits
+// and checks that keep others out. What it serves is given to it: models by an
+// infer.Service, metrics and the dashboard as handlers. cmd/weft starts it.
+//
+// Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
+// tokens.go and rate.go (who may ask for how much), reader.go and tensor.go (bodies), v2.go
+// (models), jobs.go and jobrun.go (jobs), events.go, config.go and profile.go.
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/api"
+)
+
+// Options are what a server serves.
+type Options struct {
+	Config  Config
+	Service Service
+	// Runtime runs jobs and is watched for its health; nil in tests that have none.
+	Runtime *weft.Runtime
+	// Open opens devices for a job that names some.
+	Open      func(ctx context.Context, devices string) (*weft.Runtime, error)
+	Metrics   http.Handler // at /metrics
+	Dashboard http.Handler // at / and below, where nothing else is
+	Version   string
+	Log       *slog.Logger
+}
+
+// Server serves. It is made by New, and its life is Listen, Serve and, from another
+// goroutine, Drain.
+type Server struct {
+	config  Config
+	limits  Limits
+	network string // tcp or unix
+	version string
+	service Service
+	rt      *weft.Runtime
+	open    func(ctx context.Context, devices string) (*weft.Runtime, error)
+	log     *slog.Logger
+
+	tokens   atomic.Pointer[tokens] // nil if none are wanted
+	cert     atomic.Pointer[tls.Certificate]
+	clients  *clients
+	bodies   atomic.Int64 // bytes of bodies under way
+	streams  atomic.Int64
+	draining atomic.Bool
+	hub      *hub
+	jobs     *jobs
+
+	mux       *http.ServeMux
+	dashboard http.Handler
+	looking   context.Context // of requests to the dashboard, whose streams end by it alone
+	lookAway  context.CancelFunc
+	http      *http.Server
+	listener  net.Listener
+	relaying  sync.WaitGroup
+	stopRelay context.CancelFunc
+}
+
+// New makes a server, with its tokens and certificate read.
+func New(o Options) (*Server, error) {
+	if err := o.Config.Validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	c := o.Config
+	network, address, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	rate := c.Limits.Rate
+	if rate == byAddress {
+		if rate = publicRate; network == "unix" || isLoopback(address) {
+			rate = 0
+		}
+	}
+	s := &Server{
+		config: c, limits: c.Limits, network: network, version: o.Version, service: o.Service, rt: o.Runtime, open: o.Open, log: o.Log,
+		clients: newClients(rate, c.Limits.Concurrent), hub: newHub(), dashboard: o.Dashboard,
+	}
+	if s.open == nil {
+		s.open = func(context.Context, string) (*weft.Runtime, error) { return nil, errNoOpen }
+	}
+	s.jobs = &jobs{limits: c.Jobs, hub: s.hub, log: o.Log, now: time.Now}
+	if err := s.readSecrets(); err != nil {
+		return nil, err
+	}
+	s.mux = http.NewServeMux()
+	for _, r := range s.routes() {
+		s.mux.HandleFunc(r.method+" "+r.pattern, s.handle(r.handle))
+	}
+	if o.Metrics != nil {
+		s.mux.Handle("GET /metrics", o.Metrics)
+	}
+	if c.Pprof {
+		s.mux.HandleFunc("GET /debug/pprof/", unhurried(pprof.Index))
+		s.mux.HandleFunc("GET /debug/pprof/profile", unhurried(pprof.Profile))
+		s.mux.HandleFunc("GET /debug/pprof/trace", unhurried(pprof.Trace))
+	}
+	s.http = &http.Server{
+		Handler: s.Handler(), MaxHeaderBytes: int(c.Limits.Header),
+		ReadHeaderTimeout: time.Duration(c.Limits.ReadTime), IdleTimeout: time.Duration(c.Limits.IdleTime),
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: s.tlsConfig(),
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stopRelay = cancel
+	s.looking, s.lookAway = context.WithCancel(context.Background())
+	if s.rt != nil {
+		s.relaying.Go(func() { s.hub.relay(ctx, s.rt) })
+	}
+	return s, nil
+}
+
+// route is one thing that the server answers.
+type route struct {
+	method, pattern string
+	handle          handler
+}
+
+// routes are what the server answers, but for what it is given.
+func (s *Server) routes() []route {
+	const get, post = http.MethodGet, http.MethodPost
+	list := []route{
+		{get, "/healthz", s.probe(s.alive)},
+		{get, "/readyz", s.probe(s.ready)},
+		{get, "/v2", s.metadata},
+		{get, "/v2/{$}", s.metadata},
+		{get, "/v2/health/live", s.probe(s.alive)},
+		{get, "/v2/health/ready", s.probe(s.ready)},
+		{post, "/v2/repository/index", s.index},
+		{post, "/v2/repository/models/{model}/load", s.order(s.service.Load)},
+		{post, "/v2/repository/models/{model}/unload", s.order(s.service.Unload)},
+		{get, "/v1/workloads", s.workloads},
+		{post, "/v1/jobs", s.submitJob},
+		{get, "/v1/jobs", s.listJobs},
+		{get, "/v1/jobs/{id}", s.getJob},
+		{http.MethodDelete, "/v1/jobs/{id}", s.cancelJob},
+		{get, "/v1/jobs/{id}/result", s.jobResult},
+		{get, "/v1/jobs/{id}/events", s.jobEvents},
+		{get, "/v1/events", s.allEvents},
+	}
+	for _, at := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
+		list = append(list,
+			route{get, at, s.modelMetadata},
+			route{get, at + "/ready", s.modelReady},
+			route{post, at + "/infer", s.infer})
+	}
+	return list
+}
+
+// handle makes a handler whose error is the answer.
+func (s *Server) handle(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}
+}
+
+// unhurried lets a handler take its time for an answer.
+func unhurried(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // writers of tests have none
+		h(w, r)
+	}
+}
+
+// Handler answers requests, with all checks.
+func (s *Server) Handler() http.Handler {
+	return s.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if clean := path.Clean(r.URL.Path); clean != r.URL.Path && clean+"/" != r.URL.Path {
+			s.fail(w, r, failf(http.StatusNotFound, "nothing is at %s", quoted(r.URL.Path))) // package http would redirect
+			return
+		}
+		if _, pattern := s.mux.Handler(r); pattern != "" {
+			s.mux.ServeHTTP(w, r)
+			return
+		}
+		if s.dashboard != nil && !s.ours(r.URL.Path) {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(s.looking, cancel)()
+			s.dashboard.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		s.fail(w, r, s.missing(w, r))
+	}))
+}
+
+// ours reports whether a path is the server's own and not the dashboard's.
+func (s *Server) ours(at string) bool {
+	for _, p := range []string{"/v1", "/v2", "/healthz", "/readyz", "/metrics", "/debug"} {
+		if at == p || strings.HasPrefix(at, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// missing is why there is no answer: nothing is there, or another method is meant.
+func (s *Server) missing(w http.ResponseWriter, r *http.Request) error {
+	h, _ := s.mux.Handler(r)
+	said := refused{header: http.Header{}}
+	h.ServeHTTP(&said, r)
+	if said.status == http.StatusMethodNotAllowed {
+		allow := said.header.Get("Allow")
+		w.Header().Set("Allow", allow)
+		return failf(http.StatusMethodNotAllowed, "%s takes %s and not %s", short(r.URL.Path), allow, short(r.Method))
+	}
+	return failf(http.StatusNotFound, "nothing is at %s", short(r.URL.Path))
+}
+
+// refused takes what package http answers where there is no route.
+type refused struct {
+	header http.Header
+	status int
+}
+
+func (r *refused) Header() http.Header         { return r.header }
+func (r *refused) WriteHeader(status int)      { r.status = status }
+func (r *refused) Write(b []byte) (int, error) { return len(b), nil }
+
+// Jobs returns the jobs that the server has, the newest first, for a dashboard.
+func (s *Server) Jobs() []api.Job { return s.jobs.list() }
+
+// CancelJob ends a job, for a dashboard.
+func (s *Server) CancelJob(id string) error {
+	_, err := s.jobs.stop(id)
+	return err
+}
+
+// Serve answers until the server ends.
+func (s *Server) Serve() error {
+	err := error(nil)
+	if s.config.TLS.Cert != "" {
+		err = s.http.ServeTLS(s.listener, "", "")
+	} else {
+		err = s.http.Serve(s.listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Drain ends the server: it says that it is not ready, waits as long as drain_delay says
+// for others to see that, takes no more requests, and waits for those under way. What has
+// not ended when ctx ends is cut off, and that is an error. The service is closed too.
+func (s *Server) Drain(ctx context.Context) error {
+	s.draining.Store(true)
+	s.log.Info("ending: no more requests are taken")
+	if d := time.Duration(s.limits.DrainDelay); d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+	}
+	s.lookAway()
+	ended := make(chan error, 1)
+	go func() {
+		err := s.jobs.close(ctx, stopWait)
+		s.hub.close() // after the last event of the last job
+		ended <- err
+	}()
+	errs := []error{s.http.Shutdown(ctx), <-ended}
+	if errs[0] != nil {
+		errs[0] = fmt.Errorf("requests under way were cut off: %w", errs[0])
+	}
+	if err := s.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		errs = append(errs, err)
+	}
+	s.stopRelay()
+	s.relaying.Wait()
+	return errors.Join(append(errs, s.service.Close(ctx))...)
+}
+
+// Reload reads tokens and certificate again, and loads the models anew: those of the folder
+// as it is now, and none that have gone from it. What cannot be read stays as it was.
+func (s *Server) Reload(ctx context.Context) error {
+	errs := []error{s.readSecrets()}
+	names := make(map[string]bool)
+	for _, m := range s.service.Models() {
+		names[m.Name] = s.config.Models == "" // it stays
+	}
+	if s.config.Models != "" {
+		entries, err := os.ReadDir(s.config.Models)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for _, e := range entries {
+			info, err := os.Stat(filepath.Join(s.config.Models, e.Name()))
+			if err == nil && info.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+				names[e.Name()] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		change := s.service.Unload
+		if names[name] {
+			change = s.service.Load
+		}
+		if err := change(ctx, name); err != nil {
+			errs = append(errs, fmt.Errorf("model %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

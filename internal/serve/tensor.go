@@ -1,0 +1,413 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/infer"
+)
+
+// badRequest is a mistake of the client.
+type badRequest struct{ error }
+
+func (b badRequest) Unwrap() error { return b.error }
+
+func badf(format string, args ...any) error { return badRequest{fmt.Errorf(format, args...)} }
+
+// Limits of what one request may name.
+const (
+	maxTensors = 64
+	maxDims    = 8
+	maxName    = 256 // bytes
+)
+
+// inference is a request of the protocol.
+type inference struct {
+	infer.Request
+	timeout int64 // µs; 0 for the model's default
+	binary  bool  // all outputs are wanted as binary data
+	wanted  map[string]bool
+	sizes   []int64 // binary data of each input, in bytes; -1 where it came as JSON
+	model   string  // as the body has it, where it does
+	version string
+}
+
+// asBinary reports whether an output is wanted as binary data.
+func (q *inference) asBinary(output string) bool {
+	if b, ok := q.wanted[output]; ok {
+		return b
+	}
+	return q.binary
+}
+
+// parseInference reads the body of a request: JSON of header bytes, and after it the binary
+// data of inputs. header is -1 if all is JSON.
+func parseInference(body []byte, header int) (*inference, error) {
+	head, tail := body, []byte(nil)
+	if header >= 0 {
+		if header > len(body) {
+			return nil, badf("%s is %d in a body of %d bytes", api.HeaderLength, header, len(body))
+		}
+		head, tail = body[:header], body[header:]
+	}
+	q := &inference{wanted: make(map[string]bool)}
+	r := &reader{src: head}
+	if err := q.read(r); err != nil {
+		return nil, badRequest{err}
+	}
+	if err := r.end(); err != nil {
+		return nil, badRequest{err}
+	}
+	for i := range q.Inputs {
+		if q.sizes[i] < 0 {
+			continue
+		}
+		if q.sizes[i] > int64(len(tail)) {
+			return nil, badf("input %s has %d bytes of binary data and %d are left; %s says where they begin", quoted(q.Inputs[i].Name), q.sizes[i], len(tail), api.HeaderLength)
+		}
+		q.Inputs[i].Data, tail = tail[:q.sizes[i]:q.sizes[i]], tail[q.sizes[i]:]
+	}
+	if len(tail) > 0 {
+		return nil, badf("%d bytes follow the binary data of the last input", len(tail))
+	}
+	return q, q.check()
+}
+
+// read reads the object of a request.
+func (q *inference) read(r *reader) error {
+	inputs := false
+	err := r.fields(map[string]func() error{
+		"id":            func() (err error) { q.ID, err = r.name(); return err },
+		"model_name":    func() (err error) { q.model, err = r.name(); return err },
+		"model_version": func() (err error) { q.version, err = r.name(); return err },
+		"parameters":    func() error { return q.parameters(r) },
+		"inputs": func() error {
+			inputs = true
+			return r.array(func() error {
+				if len(q.Inputs) == maxTensors {
+					return r.errorf("more than %d inputs", maxTensors)
+				}
+				return q.input(r)
+			})
+		},
+		"outputs": func() error {
+			return r.array(func() error {
+				if len(q.Outputs) == maxTensors {
+					return r.errorf("more than %d outputs", maxTensors)
+				}
+				return q.output(r)
+			})
+		},
+	})
+	if err == nil && !inputs {
+		err = fmt.Errorf(`the request has no "inputs"`)
+	}
+	return err
+}
+
+// name reads a text of a bounded length.
+func (r *reader) name() (string, error) {
+	s, err := r.string()
+	if err == nil && len(s) > maxName {
+		err = r.errorf("a name of more than %d bytes", maxName)
+	}
+	return s, err
+}
+
+// Priorities of Triton's schedule policy extension: 1 goes first.
+const (
+	defaultPriority = 5
+	lastPriority    = 9
+)
+
+// parameters reads those of a request. Names that are not known have no meaning here, which
+// the protocol allows.
+func (q *inference) parameters(r *reader) error {
+	return r.object(func(key string) (err error) {
+		switch key {
+		case "priority":
+			var p int64
+			if p, err = r.integer(0, lastPriority); p > 0 {
+				q.Priority = defaultPriority - int(p)
+			}
+		case "timeout":
+			q.timeout, err = r.microseconds()
+		case "binary_data_output":
+			q.binary, err = r.boolean()
+		case "sequence_id", "sequence_start", "sequence_end":
+			err = r.errorf("%s: models keep no state between requests", key)
+		default:
+			_, err = r.scalar()
+		}
+		return err
+	})
+}
+
+// microseconds reads a time in microseconds, at most an hour. Some clients send numbers of
+// parameters as text.
+func (r *reader) microseconds() (int64, error) {
+	const most = 3600e6
+	if r.peek() != '"' {
+		return r.integer(0, most)
+	}
+	s, err := r.string()
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > most {
+		return 0, r.errorf("timeout %s is not a number of microseconds up to an hour", quoted(s))
+	}
+	return n, nil
+}
+
+// input reads one input.
+func (q *inference) input(r *reader) error {
+	var t infer.Tensor
+	size, data := int64(-1), -1 // where data begins
+	err := r.fields(map[string]func() error{
+		"name":     func() (err error) { t.Name, err = r.name(); return err },
+		"datatype": func() (err error) { s, err := r.name(); t.Type = infer.Type(s); return err },
+		"shape": func() error {
+			t.Shape = []int64{}
+			return r.array(func() error {
+				n, err := r.integer(0, maxSafe)
+				if t.Shape = append(t.Shape, n); err == nil && len(t.Shape) > maxDims {
+					err = r.errorf("more than %d dimensions", maxDims)
+				}
+				return err
+			})
+		},
+		"parameters": func() error {
+			return r.object(func(key string) (err error) {
+				switch key {
+				case "binary_data_size":
+					size, err = r.integer(0, maxSafe)
+				case "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
+					err = r.errorf("%s: shared memory is not supported; send binary data", key)
+				default:
+					_, err = r.scalar()
+				}
+				return err
+			})
+		},
+		"data": func() error {
+			r.peek()
+			data = r.at
+			if t.Type != "" && t.Shape != nil {
+				return q.data(r, &t)
+			}
+			return r.skip() // and read below, when its type is known
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if data >= 0 && t.Data == nil && size < 0 {
+		again := &reader{src: r.src, at: data, depth: r.depth}
+		if err := q.data(again, &t); err != nil {
+			return err
+		}
+	}
+	switch {
+	case data < 0 && size < 0:
+		return fmt.Errorf(`input %s has no "data", and no parameter "binary_data_size"`, quoted(t.Name))
+	case data >= 0 && size >= 0:
+		return fmt.Errorf(`input %s has both "data" and "binary_data_size"`, quoted(t.Name))
+	}
+	q.Inputs, q.sizes = append(q.Inputs, t), append(q.sizes, size)
+	return nil
+}
+
+// data reads the elements of a tensor whose type and shape are known, as a flat list or
+// nested by its dimensions.
+func (q *inference) data(r *reader, t *infer.Tensor) error {
+	size := t.Type.Size()
+	if size == 0 {
+		return fmt.Errorf("input %s: %w", quoted(t.Name), noType(t.Type))
+	}
+	n, err := api.Elements(t.Shape)
+	if err != nil {
+		return fmt.Errorf("input %s: %w", quoted(t.Name), err)
+	}
+	// An element takes two bytes of text at least, with its comma.
+	t.Data = make([]byte, 0, min(n, int64(len(r.src)-r.at)/2+1)*size)
+	err = r.elements(func() error {
+		var raw []byte
+		var err error
+		if c := r.peek(); c == 't' || c == 'f' {
+			var w string
+			if w, err = r.word(); err == nil {
+				raw = []byte(w)
+			}
+		} else {
+			raw, err = r.number()
+		}
+		if err != nil {
+			return err
+		}
+		if int64(len(t.Data)) == n*size {
+			return fmt.Errorf("input %s of shape %v has more than %d elements", quoted(t.Name), t.Shape, n)
+		}
+		if t.Data, err = api.AppendElement(t.Data, string(t.Type), raw); err != nil {
+			return fmt.Errorf("input %s, element %d: %s", quoted(t.Name), int64(len(t.Data))/size, short(err.Error()))
+		}
+		return nil
+	})
+	if err == nil && int64(len(t.Data)) != n*size {
+		err = fmt.Errorf("input %s of shape %v has %d elements, and takes %d", quoted(t.Name), t.Shape, int64(len(t.Data))/size, n)
+	}
+	return err
+}
+
+// elements reads a list of elements, nested or not.
+func (r *reader) elements(element func() error) error {
+	return r.array(func() error {
+		if r.peek() == '[' {
+			return r.elements(element)
+		}
+		return element()
+	})
+}
+
+// skip reads a list of elements and forgets it.
+func (r *reader) skip() error {
+	return r.elements(func() error { _, err := r.scalar(); return err })
+}
+
+func noType(t infer.Type) error {
+	if t == "BYTES" {
+		return fmt.Errorf("type BYTES is not supported; models take numbers")
+	}
+	return fmt.Errorf("no type %s; there is BOOL, UINT8 to UINT64, INT8 to INT64, FP16, FP32 and FP64", quoted(string(t)))
+}
+
+// output reads one wanted output.
+func (q *inference) output(r *reader) error {
+	name, binary, stated := "", false, false
+	err := r.fields(map[string]func() error{
+		"name": func() (err error) { name, err = r.name(); return err },
+		"parameters": func() error {
+			return r.object(func(key string) (err error) {
+				switch key {
+				case "binary_data":
+					stated = true
+					binary, err = r.boolean()
+				case "classification", "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
+					err = r.errorf("%s is not supported", key)
+				default:
+					_, err = r.scalar()
+				}
+				return err
+			})
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for _, o := range q.Outputs {
+		if o == name {
+			return fmt.Errorf("output %s is asked for twice", quoted(name))
+		}
+	}
+	if q.Outputs = append(q.Outputs, name); stated {
+		q.wanted[name] = binary
+	}
+	return nil
+}
+
+// check errs unless every input has the bytes that its type and shape say.
+func (q *inference) check() error {
+	names := make(map[string]bool)
+	for i := range q.Inputs {
+		t := &q.Inputs[i]
+		size := t.Type.Size()
+		if size == 0 {
+			return badf("input %s: %w", quoted(t.Name), noType(t.Type))
+		}
+		if t.Shape == nil {
+			return badf(`input %s has no "shape"`, quoted(t.Name))
+		}
+		n, err := api.Elements(t.Shape)
+		if err != nil {
+			return badf("input %s: %w", quoted(t.Name), err)
+		}
+		if int64(len(t.Data)) != n*size {
+			return badf("input %s of %s %v has %d bytes of data, and takes %d", quoted(t.Name), t.Type, t.Shape, len(t.Data), n*size)
+		}
+		if names[t.Name] {
+			return badf("input %s is there twice", quoted(t.Name))
+		}
+		names[t.Name] = true
+	}
+	return nil
+}
+
+// appendResponse appends the answer to a request: JSON, and the outputs that are wanted as
+// binary data. It returns where those begin, -1 if there are none.
+func appendResponse(dst []byte, q *inference, resp *infer.Response) (out []byte, header int, err error) {
+	header = -1
+	var tail []byte
+	dst = append(dst, `{"model_name":`...)
+	dst = appendText(dst, resp.Model)
+	dst = append(dst, `,"model_version":`...)
+	dst = appendText(dst, resp.Version)
+	if q.ID != "" {
+		dst = append(dst, `,"id":`...)
+		dst = appendText(dst, q.ID)
+	}
+	dst = append(dst, `,"parameters":{"queue_us":`...)
+	dst = strconv.AppendInt(dst, resp.Queued.Microseconds(), 10)
+	dst = append(dst, `,"compute_us":`...)
+	dst = strconv.AppendInt(dst, resp.Computed.Microseconds(), 10)
+	dst = append(dst, `,"batch":`...)
+	dst = strconv.AppendInt(dst, int64(resp.Batch), 10)
+	dst = append(dst, `,"device":`...)
+	dst = appendText(dst, resp.Device)
+	dst = append(dst, `},"outputs":[`...)
+	for i := range resp.Outputs {
+		t := &resp.Outputs[i]
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"name":`...)
+		dst = appendText(dst, t.Name)
+		dst = append(dst, `,"datatype":"`...)
+		dst = append(append(dst, t.Type...), `","shape":[`...)
+		for j, d := range t.Shape {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			dst = strconv.AppendInt(dst, d, 10)
+		}
+		dst = append(dst, ']')
+		if q.asBinary(t.Name) {
+			header, tail = 0, append(tail, t.Data...)
+			dst = append(dst, `,"parameters":{"binary_data_size":`...)
+			dst = strconv.AppendInt(dst, int64(len(t.Data)), 10)
+			dst = append(dst, '}', '}')
+			continue
+		}
+		dst = append(dst, `,"data":`...)
+		w := api.Tensor{Name: t.Name, Datatype: string(t.Type), Shape: t.Shape, Data: t.Data}
+		if dst, err = w.AppendJSON(dst); err != nil {
+			return nil, -1, err
+		}
+		dst = append(dst, '}')
+	}
+	if dst = append(dst, ']', '}'); header == 0 {
+		header = len(dst)
+	}
+	return append(dst, tail...), header, nil
+}
+
+// appendText appends a text as JSON.
+func appendText(dst []byte, s string) []byte {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic("serve: " + err.Error()) // every string can be marshalled
+	}
+	return append(dst, b...)
+}

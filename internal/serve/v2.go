@@ -1,0 +1,265 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/otlp"
+)
+
+// Service is what the server needs of an infer.Service.
+type Service interface {
+	Infer(ctx context.Context, r *infer.Request) (*infer.Response, error)
+	Models() []infer.Info
+	Model(name, version string) (infer.Info, error)
+	Load(ctx context.Context, name string) error
+	Unload(ctx context.Context, name string) error
+	Ready() error
+	Close(ctx context.Context) error
+}
+
+// extensions are those of the protocol that the server has.
+var extensions = []string{"binary_tensor_data", "model_repository", "schedule_policy"}
+
+func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) error {
+	s.answer(w, http.StatusOK, api.ServerMetadata{Name: "weft", Version: s.version, Extensions: extensions})
+	return nil
+}
+
+// modelName is how models and versions are called.
+var modelName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+
+// model returns the name and version that a path has.
+func model(r *http.Request) (name, version string, err error) {
+	name, version = r.PathValue("model"), r.PathValue("version")
+	if !modelName.MatchString(name) {
+		return "", "", fmt.Errorf("%w: %s", infer.ErrNotFound, quoted(name))
+	}
+	if version != "" && !modelName.MatchString(version) {
+		return "", "", fmt.Errorf("%w: version %s", infer.ErrNotFound, quoted(version))
+	}
+	return name, version, nil
+}
+
+func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
+	name, version, err := model(r)
+	if err != nil {
+		return err
+	}
+	info, err := s.service.Model(name, version)
+	if err != nil {
+		return err
+	}
+	out := api.ModelMetadata{Name: info.Name, Versions: []string{}, Platform: "weft_" + info.Kind, Inputs: specs(info.Inputs), Outputs: specs(info.Outputs)}
+	for _, m := range s.service.Models() {
+		if m.Name == name && m.State == infer.Ready {
+			out.Versions = append(out.Versions, m.Version)
+		}
+	}
+	s.answer(w, http.StatusOK, out)
+	return nil
+}
+
+func specs(list []infer.Spec) []api.TensorSpec {
+	out := make([]api.TensorSpec, len(list))
+	for i, t := range list {
+		out[i] = api.TensorSpec{Name: t.Name, Datatype: string(t.Type), Shape: append([]int64{}, t.Shape...)}
+	}
+	return out
+}
+
+func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) error {
+	name, version, err := model(r)
+	if err != nil {
+		return err
+	}
+	info, err := s.service.Model(name, version)
+	if err != nil {
+		return err
+	}
+	if info.State != infer.Ready {
+		return fmt.Errorf("model %s is %s: %w", name, info.State, infer.ErrUnavailable)
+	}
+	s.answer(w, http.StatusOK, map[string]any{"name": name, "ready": true})
+	return nil
+}
+
+// infer answers a request for a prediction.
+func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
+	arrived := time.Now()
+	name, version, err := model(r)
+	if err != nil {
+		return err
+	}
+	header := -1
+	if h := r.Header.Get(api.HeaderLength); h != "" {
+		if header, err = strconv.Atoi(h); err != nil || header < 0 {
+			return badf("%s is %s and not a number of bytes", api.HeaderLength, quoted(h))
+		}
+	}
+	body, done, err := s.body(w, r, "application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json")
+	if err != nil {
+		return err
+	}
+	defer done()
+	q, err := parseInference(body, header)
+	if err != nil {
+		return err
+	}
+	if q.model != "" && q.model != name || q.version != "" && version != "" && q.version != version {
+		return badf("the path names model %s and the body %s", name, quoted(q.model+" "+q.version))
+	}
+	q.Model, q.Version, q.Client = name, version, clientOf(r)
+	if q.timeout > 0 {
+		q.Deadline = arrived.Add(time.Duration(q.timeout) * time.Microsecond)
+	}
+	resp, err := s.service.Infer(otlp.WithCaller(r.Context(), r.Header.Get("Traceparent")), &q.Request)
+	if err != nil {
+		return err
+	}
+	out, at, err := appendResponse(nil, q, resp)
+	if errors.Is(err, api.ErrNotJSON) {
+		return failure{status: http.StatusNotAcceptable, error: err}
+	}
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	if at >= 0 {
+		h.Set("Content-Type", "application/octet-stream")
+		h.Set(api.HeaderLength, strconv.Itoa(at))
+	}
+	h.Set("Content-Length", strconv.Itoa(len(out)))
+	s.hurry(w)
+	_, _ = w.Write(out) // a client that has gone needs no answer
+	return nil
+}
+
+// states are those of the repository's index.
+var states = map[infer.State]string{infer.Loading: "LOADING", infer.Ready: "READY", infer.Unloading: "UNLOADING", infer.Failed: "UNAVAILABLE"}
+
+// index lists the models, or those that are ready.
+func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
+	ready := false
+	err := s.small(w, r, func(in *reader) error {
+		return in.fields(map[string]func() error{"ready": func() (err error) { ready, err = in.boolean(); return err }})
+	})
+	if err != nil {
+		return err
+	}
+	out := []api.ModelStatus{}
+	for _, m := range s.service.Models() {
+		if !ready || m.State == infer.Ready {
+			out = append(out, api.ModelStatus{Name: m.Name, Version: m.Version, State: states[m.State], Reason: m.Reason})
+		}
+	}
+	s.answer(w, http.StatusOK, out)
+	return nil
+}
+
+// small reads a body that is an object or empty.
+func (s *Server) small(w http.ResponseWriter, r *http.Request, read func(*reader) error) error {
+	body, done, err := s.body(w, r, "application/json")
+	if err != nil || len(body) == 0 {
+		if err == nil {
+			done()
+		}
+		return err
+	}
+	defer done()
+	in := &reader{src: body}
+	if err := read(in); err != nil {
+		return badRequest{err}
+	}
+	if err := in.end(); err != nil {
+		return badRequest{err}
+	}
+	return nil
+}
+
+// order is a change of the models that the server has.
+func (s *Server) order(change func(ctx context.Context, name string) error) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		name, _, err := model(r)
+		if err != nil {
+			return err
+		}
+		err = s.small(w, r, func(in *reader) error {
+			return in.fields(map[string]func() error{"parameters": func() error {
+				return in.object(func(key string) error {
+					if key != "unload_dependents" {
+						return in.errorf("no parameter %s: a model is configured by its folder", quoted(key))
+					}
+					_, err := in.boolean()
+					return err
+				})
+			}})
+		})
+		if err != nil {
+			return err
+		}
+		if err := change(r.Context(), name); err != nil {
+			if status, _ := statusOf(err); status == http.StatusInternalServerError {
+				err = badRequest{err} // what is wrong is in the model's folder
+			}
+			return err
+		}
+		s.answer(w, http.StatusOK, struct{}{})
+		return nil
+	}
+}
+
+// alive errs if the process can answer nothing any more, so that it is best started again.
+func (s *Server) alive() error {
+	if s.rt == nil {
+		return nil
+	}
+	select {
+	case <-s.rt.Done():
+		return busyf(http.StatusServiceUnavailable, time.Second, "the runtime has ended")
+	default:
+		return nil
+	}
+}
+
+// ready errs if requests should go elsewhere: the server ends, a model is not ready, or no
+// device takes work.
+func (s *Server) ready() error {
+	if err := s.alive(); err != nil {
+		return err
+	}
+	if s.draining.Load() {
+		return busyf(http.StatusServiceUnavailable, time.Second, "the server is ending")
+	}
+	if err := s.service.Ready(); err != nil {
+		return busyf(http.StatusServiceUnavailable, time.Second, "%w", err)
+	}
+	if s.rt == nil {
+		return nil
+	}
+	for _, d := range s.rt.Devices() {
+		if d.State == "healthy" {
+			return nil
+		}
+	}
+	return busyf(http.StatusServiceUnavailable, time.Second, "no device takes work")
+}
+
+// probe answers with whether a check succeeds.
+func (s *Server) probe(check func() error) handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		if err := check(); err != nil {
+			return err
+		}
+		s.answer(w, http.StatusOK, map[string]string{"status": "ok"})
+		return nil
+	}
+}
