@@ -1,0 +1,109 @@
+// Package load sends predictions to a server of the Open Inference Protocol v2 at a rate that
+// does not depend on its answers, and says how long they took. `weft load` calls it. It knows
+// nothing of weft's own server: any that speaks the protocol over HTTP/1.1 will do.
+//
+// The load is open: the time of each request is decided before the first one is sent
+// (arrivals.go), and its latency counts from that time, whether or not a connection was free
+// then. A server that stalls therefore has the stall in the latency of every request that
+// arrived meanwhile, as its users would.
+//
+// Files: target.go (addresses), model.go (what a model takes), tensor.go (inputs and requests),
+// conn.go (one connection), arrivals.go (when requests are sent), run.go (one load), wait_*.go (waiting
+// for a time), histogram.go and result.go (what it was like), print.go (in words).
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Options are what a load asks and of whom.
+type Options struct {
+	Target  Target
+	Model   string // "" for the only one the server has
+	Version string // "" for the one the server chooses
+	Inputs  []Tensor
+	Batch   int    // items in a request; 0 for 1, or for as many as the given inputs have
+	Seed    uint64 // of inputs that are not given
+	Binary  bool   // tensors as bytes behind the JSON, both ways
+	Token   string // of the header Authorization; "" for none
+
+	Connections int           // 0 for 64
+	Timeout     time.Duration // from sending a request to its answer; 0 for 10 s
+
+	dial func(ctx context.Context) (net.Conn, error) // nil for the network
+}
+
+// MaxConnections bounds Options.Connections: beyond it most systems have no ports or files left.
+const MaxConnections = 16384
+
+// Client is a server with the requests that it will be sent.
+type Client struct {
+	o        Options
+	model    model
+	requests [][]byte // whole, with their heads; sent in turn
+	batch    int
+	wait     func(ctx context.Context, until time.Time) error
+}
+
+// Open asks the server for the model's inputs, makes requests of them and sends one, so that
+// whatever is wrong with them is known before any load.
+func Open(ctx context.Context, o Options) (*Client, error) {
+	if o.Connections == 0 {
+		o.Connections = 64
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 10 * time.Second
+	}
+	switch {
+	case o.Connections < 1 || o.Connections > MaxConnections:
+		return nil, fmt.Errorf("%w: %d connections; it must be from 1 to %d", ErrOption, o.Connections, MaxConnections)
+	case o.Timeout < time.Millisecond || o.Timeout > time.Hour:
+		return nil, fmt.Errorf("%w: a timeout of %v; it must be from 1ms to 1h", ErrOption, o.Timeout)
+	case o.Batch < 0 || o.Batch > 1<<20:
+		return nil, fmt.Errorf("%w: a batch of %d; it must be from 1 to %d", ErrOption, o.Batch, 1<<20)
+	}
+	for _, r := range o.Token {
+		if r <= ' ' || r > '~' {
+			return nil, fmt.Errorf("%w: the token has a blank or a character that HTTP does not allow there", ErrOption)
+		}
+	}
+	if o.dial == nil {
+		o.dial = o.Target.dial
+	}
+	c := &Client{o: o, wait: waitUntil}
+	cn := &conn{client: c}
+	defer cn.close()
+	if err := c.ask(ctx, cn); err != nil {
+		return nil, err
+	}
+	if err := c.compose(); err != nil {
+		return nil, err
+	}
+	return c, c.try(ctx, cn)
+}
+
+// ErrOption is wrapped by errors about what was asked for, as against what the server did.
+var ErrOption = errors.New("bad load")
+
+// Batch returns the number of items in a request.
+func (c *Client) Batch() int { return c.batch }
+
+// Model returns the name of the model that is asked.
+func (c *Client) Model() string { return c.model.Name }
+
+// try sends one request, whose answer must be good.
+func (c *Client) try(ctx context.Context, cn *conn) error {
+	a, err := cn.exchange(ctx, c.requests[0], time.Now().Add(c.o.Timeout), true)
+	if err != nil {
+		return c.o.Target.failed(err)
+	}
+	if a.status != http.StatusOK {
+		return fmt.Errorf("%s: a first request to model %q was answered with %s", c.o.Target, c.model.Name, a.reason())
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// coarse is how long before its time the timers of Go may end a wait: they are those of
+// epoll, in milliseconds.
+const coarse = 2 * time.Millisecond
+
+// waitUntil waits for a time, to some 10 or 20 µs where a processor is free. Go's timers wait for
+// all but the last 2 ms, during which a context can end it; for the rest the thread sleeps in
+// the kernel, with no slack, so that no core is spent on waiting.
+func waitUntil(ctx context.Context, until time.Time) error {
+	if err := waitCoarsely(ctx, until.Add(-coarse)); err != nil {
+		return err
+	}
+	if !time.Now().Before(until) {
+		return ctx.Err()
+	}
+	runtime.LockOSThread() // slack is a thread's
+	defer runtime.UnlockOSThread()
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0) // at worst, waits are 50 µs too long
+	for left := time.Until(until); left > 0; left = time.Until(until) {
+		t := unix.NsecToTimespec(int64(left))
+		if err := unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &t, nil); err != nil && !errors.Is(err, unix.EINTR) {
+			return waitCoarsely(ctx, until)
+		}
+	}
+	return ctx.Err()
+}
