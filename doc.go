@@ -56,7 +56,8 @@
 // # Watching
 //
 // [WithProgress] has a callback told how far the runs of a context are, [Handle.Progress] and
-// [Runtime.Runs] tell it when asked. [Runtime.Events] is a stream of what happens: tasks that
+// [Runtime.Runs] tell it when asked, [Runtime.Running] which tasks devices run.
+// [Runtime.Events] is a stream of what happens: tasks that
 // end or fail, devices that are lost and come back. [Runtime.Metrics] counts. With
 // [Options].Socket the command weft top watches from outside.
 //

@@ -79,3 +79,31 @@ func ExampleRuntime_Events() {
 	// run 1: task retried
 	// run 1: run ended
 }
+
+func ExampleRuntime_Running() {
+	ctx := context.Background()
+	began, finish := make(chan struct{}), make(chan struct{})
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off",
+		Funcs: map[string]weft.Func{"square": func(*weft.Call, int, int) {
+			close(began)
+			<-finish
+		}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+
+	run := rt.Submit(squares(1), nil, weft.Bind("x", []float64{1}), weft.Bind("y", make([]float64, 1)))
+	<-began
+	for _, r := range rt.Running() {
+		fmt.Printf("run %d: %s on %s\n", r.Run, r.Task, r.Device)
+	}
+	close(finish)
+	if _, err := run.Wait(); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(rt.Running()), "left")
+	// Output:
+	// run 1: square 0 on cpu:0
+	// 0 left
+}

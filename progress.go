@@ -161,6 +161,33 @@ func (r *Runtime) Runs() []Progress {
 	return out
 }
 
+// Running is a task that a device runs.
+type Running struct {
+	Device    string
+	Run       int64         // its number, as in [Report]
+	Task      string        // its name
+	For       time.Duration // how long already
+	Predicted time.Duration // how long it was predicted to take, when it was placed
+}
+
+// Running returns the tasks that devices run now, device by device.
+func (r *Runtime) Running() []Running {
+	now := r.x.View(0)
+	return r.running(&now)
+}
+
+// running puts the engine's account of launches into the words of the library.
+func (r *Runtime) running(now *exec.View) []Running {
+	out := make([]Running, len(now.Launches))
+	for i, l := range now.Launches {
+		out[i] = Running{
+			Device: r.names[l.Device], Run: int64(l.Run), Task: l.Graph.TaskName(l.Task),
+			For: max(now.At-l.Since, 0), Predicted: l.Predicted,
+		}
+	}
+	return out
+}
+
 // Progress returns how far the run is; false if it has ended.
 func (h *Handle) Progress() (Progress, bool) {
 	if h == nil || h.job == nil {

@@ -65,11 +65,8 @@ func (v *view) Frame() *monitor.Frame {
 		})
 	}
 	f.MoreRun = now.Counts.Submitted - now.Counts.Completed - now.Counts.Failed - now.Counts.Cancelled - int64(len(f.Runs))
-	for _, l := range now.Launches {
-		f.Tasks = append(f.Tasks, monitor.Task{
-			Device: v.r.names[l.Device], Run: int64(l.Run), Task: l.Graph.TaskName(l.Task),
-			For: max(now.At-l.Since, 0).Seconds(), Predicted: l.Predicted.Seconds(),
-		})
+	for _, t := range v.r.running(&now) {
+		f.Tasks = append(f.Tasks, monitor.Task{Device: t.Device, Run: t.Run, Task: t.Task, For: t.For.Seconds(), Predicted: t.Predicted.Seconds()})
 	}
 	v.buf, f.Missed, _ = v.feed.Take(v.buf[:0])
 	told := slices.DeleteFunc(v.buf, func(n engine.Notice) bool { // stealing is routine, and would hide the rest
