@@ -1,0 +1,364 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+)
+
+// get asks a handler.
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
+}
+
+// Every answer has the headers that keep scripts of others out.
+func TestHeaders(t *testing.T) {
+	d := still(scene(1, 2, 2))
+	for _, path := range []string{"/", "/dashboard/state", "/dashboard/timeline", "/dashboard/static/app.js", "/dashboard/static/none.js", "/none"} {
+		h := get(d, path).Header()
+		if p := h.Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'none'") || strings.Contains(p, "unsafe") || !strings.Contains(p, "frame-ancestors 'none'") {
+			t.Errorf("%s: policy %q", path, p)
+		}
+		if h.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: the type may be guessed", path)
+		}
+	}
+}
+
+// The page has no script or style within it, and names nothing outside of the server.
+func TestSelfContained(t *testing.T) {
+	outside := regexp.MustCompile(`(?i)(https?:)?//[a-z0-9]+\.[a-z]|\son\w+=|<style|<script>|style="|javascript:|innerHTML|\beval\(|new Function`)
+	entries, err := fs.ReadDir(files, "static")
+	if err != nil || len(entries) < 10 {
+		t.Fatal(len(entries), err)
+	}
+	for _, e := range entries {
+		body, err := files.ReadFile("static/" + e.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.ReplaceAll(string(body), "http://www.w3.org/2000/svg", "") // a name, and not fetched
+		if m := outside.FindString(text); m != "" {
+			t.Errorf("%s has %q", e.Name(), m)
+		}
+		w := get(newDashboard(nil, Options{}), "/dashboard/static/"+e.Name())
+		if w.Code != http.StatusOK || w.Body.Len() != len(body) || strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain") {
+			t.Errorf("%s: %d, %d bytes as %s", e.Name(), w.Code, w.Body.Len(), w.Header().Get("Content-Type"))
+		}
+	}
+	for _, path := range []string{"/dashboard/static/..%2fdashboard.go", "/dashboard/static/../dashboard.go", "/dashboard/static/"} {
+		if w := get(newDashboard(nil, Options{}), path); w.Code == http.StatusOK {
+			t.Errorf("%s is served", path)
+		}
+	}
+}
+
+// What is shown is what the API tells.
+func TestStateIsTheAPI(t *testing.T) {
+	rt := openFake(t, "devices 3; lanes 2; set temp 61; set power 230", weft.Options{HealthInterval: time.Millisecond})
+	jobs := &fakeJobs{}
+	jobs.add(JobState{ID: "a", State: "running", Part: 0.25, Left: 3 * time.Second, Elapsed: time.Second})
+	jobs.add(JobState{ID: "b", State: "done", Part: 1, Left: -1})
+	var report *weft.Report
+	d := newDashboard(rt, Options{Name: "x", Jobs: jobs, Reports: func() []*weft.Report { return []*weft.Report{report} }})
+	g, x := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 50, 10)
+	var err error
+	if report, err = rt.Run(t.Context(), g, x); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a sample", func() bool { return rt.Metrics().Devices[2].Health.TempC == 61 })
+	var s State
+	if err := json.Unmarshal(get(d, "/dashboard/state").Body.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	m := rt.Metrics()
+	if s.Totals.Submitted != 1 || s.Totals.Completed != m.Runs.Completed || s.Totals.Copies != m.Copies || s.Totals.CopyBytes != m.CopyBytes || m.Copies == 0 {
+		t.Errorf("totals %+v, want those of %+v", s.Totals, m)
+	}
+	var tasks int64
+	for i, dev := range s.Devices {
+		w := m.Devices[i]
+		tasks += dev.Tasks
+		if dev.Name != w.Name || dev.State != w.State || dev.Tasks != w.Tasks || dev.MemUsed != w.MemUsed || dev.MemBytes != w.MemBytes || dev.Busy != w.Busy.Seconds() ||
+			dev.Temp == nil || *dev.Temp != 61 || dev.Power == nil || *dev.Power != 230 || dev.Queued != w.Queued {
+			t.Errorf("device %+v, want that of %+v", dev, w)
+		}
+	}
+	if tasks != 50 {
+		t.Errorf("%d tasks in all, want 50", tasks)
+	}
+	if len(s.Jobs) != 2 || s.Now.JobsOpen != 1 || s.Now.JobsEnded != 1 || s.Jobs[0].Left != 3 || s.Jobs[0].Part != 0.25 || s.Jobs[1].Left >= 0 {
+		t.Errorf("jobs %+v, %+v", s.Jobs, s.Now)
+	}
+	if len(s.Machine.Links) != len(rt.Machine().Links) || s.Machine.Links[0].Rate != rt.Machine().Links[0].BPS {
+		t.Errorf("links %+v, want %+v", s.Machine.Links, rt.Machine().Links)
+	}
+	if v := s.Verdicts; len(v) != 1 || v[0].Verdict != string(report.Bottleneck()) || !strings.Contains(v[0].Sentence, v[0].Verdict) || v[0].Took != report.Elapsed().Seconds() || v[0].Tasks != 50 {
+		t.Errorf("verdicts %+v of %+v", v, report)
+	}
+}
+
+// Rates are what was counted, divided by the time between samples.
+func TestRates(t *testing.T) {
+	rt := openFake(t, "devices 2", weft.Options{})
+	served := &fakeModels{}
+	d := newDashboard(rt, Options{Serving: served})
+	d.sampler.every = 0 // every look is kept
+	served.answers = 1000
+	g, x := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 30, 2)
+	if _, err := rt.Run(t.Context(), g, x); err != nil {
+		t.Fatal(err)
+	}
+	first := d.now()
+	if first.Now.TaskRate != nil || first.Models[0].Rate != nil {
+		t.Error("there is a rate after one sample")
+	}
+	if _, err := rt.Run(t.Context(), g, x); err != nil {
+		t.Fatal(err)
+	}
+	served.answers = 1060
+	second := d.now()
+	want := 30 / second.Window
+	if r := second.Now.TaskRate; r == nil || *r < want*0.999 || *r > want*1.001 || second.Window != second.Uptime-first.Uptime {
+		t.Errorf("rate %v in %v s, want %v", *second.Now.TaskRate, second.Window, want)
+	}
+	if r := second.Models[0].Rate; r == nil || *r < 2*want*0.999 || *r > 2*want*1.001 || *second.Now.Requests != *r {
+		t.Errorf("models %+v, want a rate of %v", second.Models, 2*want)
+	}
+	if p := second.Models[0].P50; p == nil || *p < 0.001 || *p > 0.01 {
+		t.Errorf("p50 %v, want within its bucket", p)
+	}
+}
+
+// fakeModels serves a model that answered some requests in 1 to 10 ms.
+type fakeModels struct{ answers uint64 }
+
+func (f *fakeModels) Models() []ModelState {
+	return []ModelState{{Name: "m", Version: "1", State: "ready", Succeeded: f.answers, Items: f.answers, Batches: f.answers / 2,
+		Total: Histogram{Bounds: []float64{0.001, 0.01}, Counts: []uint64{0, f.answers, 0}}}}
+}
+
+// act sends an action as the page does; change may spoil it.
+func act(h http.Handler, path, body string, change func(*http.Request)) (int, outcome) {
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
+	r.Header.Set(header, "1")
+	r.Header.Set("Origin", "http://"+r.Host)
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var o outcome
+	_ = json.NewDecoder(w.Body).Decode(&o)
+	return w.Code, o
+}
+
+// Devices are drained, returned, swapped and recovered, and mistakes are said in a line.
+func TestActions(t *testing.T) {
+	rt := openFake(t, "devices 3", weft.Options{})
+	jobs := &fakeJobs{}
+	jobs.add(JobState{ID: "j 1/2", State: "running"})
+	d := newDashboard(rt, Options{Jobs: jobs})
+	state := func(i int) string { return rt.Metrics().Devices[i].State }
+	for _, c := range []struct {
+		path, body string
+		code       int
+		says       string
+		device     int
+		state      string
+	}{
+		{"/dashboard/devices/fake:0/drain", "", 200, "fake:0 is drained", 0, "drained"},
+		{"/dashboard/devices/fake:0/undrain", "", 200, "back in service", 0, "healthy"},
+		{"/dashboard/devices/fake:0/swap", `{"to":"fake:1"}`, 200, "replaced by fake:1", 0, "drained"},
+		{"/dashboard/devices/fake:1/recover", "", 200, "is there", 1, "healthy"},
+		{"/dashboard/devices/fake:1/drain", "", 200, "is drained", 1, "drained"},
+		{"/dashboard/devices/fake:2/drain", "", 409, "drain fake:2", 2, "healthy"},
+		{"/dashboard/devices/fake:9/drain", "", 404, "fake:9", 2, "healthy"},
+		{"/dashboard/devices/fake:0/swap", "", 400, `{"to": "cuda:1"}`, 0, "drained"},
+		{"/dashboard/devices/fake:0/swap", `{"to":"fake:0"}`, 404, "own place", 0, "drained"},
+		{"/dashboard/devices/fake:0/explode", "", 404, "drain, undrain, recover or swap", 0, "drained"},
+		{"/dashboard/jobs/j%201%2F2/cancel", "", 200, "is cancelled", 0, "drained"},
+		{"/dashboard/jobs/none/cancel", "", 409, "no job", 0, "drained"},
+	} {
+		code, o := act(d, c.path, c.body, nil)
+		if code != c.code || !strings.Contains(o.Message, c.says) || strings.Contains(o.Message, "\n") || o.Done != (code == 200) {
+			t.Errorf("%s: %d %+v, want %d %q", c.path, code, o, c.code, c.says)
+		}
+		if got := state(c.device); got != c.state {
+			t.Errorf("%s: the device is %s, want %s", c.path, got, c.state)
+		}
+	}
+	if len(jobs.cancelled) != 1 || jobs.cancelled[0] != "j 1/2" {
+		t.Errorf("cancelled %q", jobs.cancelled)
+	}
+}
+
+// Nobody but the page itself acts, and only if the guard lets it.
+func TestGuard(t *testing.T) {
+	rt := openFake(t, "devices 2", weft.Options{})
+	jobs := &fakeJobs{}
+	jobs.add(JobState{ID: "j", State: "running"})
+	var says error
+	d := newDashboard(rt, Options{Jobs: jobs, Guard: func(*http.Request) error { return says }})
+	for _, path := range []string{"/dashboard/devices/fake:0/drain", "/dashboard/jobs/j/cancel"} {
+		for name, change := range map[string]func(*http.Request){
+			"no header":     func(r *http.Request) { r.Header.Del(header) },
+			"no origin":     func(r *http.Request) { r.Header.Del("Origin") },
+			"null origin":   func(r *http.Request) { r.Header.Set("Origin", "null") },
+			"other origin":  func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
+			"other port":    func(r *http.Request) { r.Header.Set("Origin", "http://"+r.Host+":81") },
+			"host in front": func(r *http.Request) { r.Header.Set("Origin", "http://"+r.Host+".evil.example") },
+			"other site":    func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+			"same site":     func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") },
+		} {
+			if code, o := act(d, path, "", change); code != http.StatusForbidden || o.Done {
+				t.Errorf("%s with %s: %d %+v", path, name, code, o)
+			}
+		}
+		says = errors.New("only on\nweekdays")
+		if code, o := act(d, path, "", nil); code != http.StatusForbidden || o.Message != "only on; weekdays" {
+			t.Errorf("guarded %s: %d %+v", path, code, o)
+		}
+		says = fmt.Errorf("%w: send it as a bearer token", ErrKey)
+		if code, _ := act(d, path, "", nil); code != http.StatusUnauthorized {
+			t.Errorf("without a key %s: %d", path, code)
+		}
+		if got := rt.Metrics().Devices[0].State; got != "healthy" || len(jobs.cancelled) != 0 {
+			t.Errorf("%s: a request that was refused acted: %s, %q", path, got, jobs.cancelled)
+		}
+		says = nil
+	}
+	if code, o := act(d, "/dashboard/devices/fake:0/drain", "", func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-origin") }); code != http.StatusOK {
+		t.Errorf("of the page itself: %d %+v", code, o)
+	}
+	for _, path := range []string{"/dashboard/devices/fake:0/drain", "/dashboard/jobs/j/cancel"} {
+		if w := get(d, path); w.Code != http.StatusMethodNotAllowed {
+			t.Errorf("GET %s: %d", path, w.Code)
+		}
+	}
+}
+
+// The timeline of a runtime has every task, on its device, and streams end when it is closed.
+func TestTimelineLive(t *testing.T) {
+	for name, records := range map[string]int{"events": 0, "trace": 10_000} {
+		t.Run(name, func(t *testing.T) {
+			rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: "off", Trace: records, Funcs: map[string]weft.Func{"spin": spin}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rt.Close()
+			d := newDashboard(rt, Options{})
+			d.sampler.every = time.Millisecond
+			s := serving(t, d)
+			r := watch(t, t.Context(), s.URL)
+			r.next(t)
+			eventually(t, "events to be collected", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.strip.strips) == 2 })
+			time.Sleep(5 * time.Millisecond) // the subscription follows
+			g, x := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 60, 20)
+			var ran int
+			eventually(t, "all tasks", func() bool {
+				if _, err := rt.Run(t.Context(), g, x); err != nil {
+					t.Fatal(err)
+				}
+				var got Timeline
+				if err := json.Unmarshal(get(d, "/dashboard/timeline").Body.Bytes(), &got); err != nil {
+					t.Fatal(err)
+				}
+				ran = 0
+				for i, strip := range got.Devices {
+					ends := map[int]float64{}
+					if strip.Name != fmt.Sprintf("cpu:%d", i) {
+						t.Errorf("strip %d is of %s", i, strip.Name)
+					}
+					for _, sp := range strip.Spans {
+						if sp.Start < ends[sp.Lane] || sp.End < sp.Start || sp.Busy > sp.End-sp.Start+1e-9 || sp.Lane >= strip.Lanes || sp.End > got.To+1 {
+							t.Errorf("span %+v after %v, until %v", sp, ends[sp.Lane], got.To)
+						}
+						ends[sp.Lane] = sp.End
+						if !sp.Copy {
+							ran += sp.Tasks
+						}
+					}
+				}
+				return ran >= 60 && got.Recorded == (records > 0)
+			})
+			if records > 0 { // and a verdict about the last seconds
+				eventually(t, "a verdict", func() bool { return len(d.now().Verdicts) > 0 })
+				if v := d.now().Verdicts[0]; v.Run != 0 || v.Tasks < 60 || !strings.Contains(v.Sentence, v.Verdict) || v.Took <= 0 {
+					t.Errorf("verdict %+v", v)
+				}
+			}
+			if err := rt.Close(); err != nil {
+				t.Error(err)
+			}
+			for err = nil; err == nil; {
+				_, _, err = r.read()
+			}
+			if !errors.Is(err, io.EOF) {
+				t.Errorf("the stream ended with %v", err)
+			}
+			quiet(t, d)
+		})
+	}
+	if w := get(still(scene(1, 1, 1)), "/dashboard/timeline?since=soon"); w.Code != http.StatusBadRequest {
+		t.Errorf("since=soon: %d", w.Code)
+	}
+}
+
+// A request that ends early does not call an action off.
+func TestActionOutlivesRequest(t *testing.T) {
+	began, finish := make(chan struct{}), make(chan struct{})
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: "off", Funcs: map[string]weft.Func{"spin": func(*weft.Call, int, int) {
+		close(began)
+		<-finish
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	g, x := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 1, 1)
+	run := rt.Submit(g, nil, x)
+	<-began
+	busy := rt.Running()[0].Device
+	ctx, cancel := context.WithCancel(t.Context())
+	d := newDashboard(rt, Options{})
+	ended := make(chan int)
+	go func() {
+		code, _ := act(d, "/dashboard/devices/"+busy+"/drain", "", func(r *http.Request) { *r = *r.WithContext(ctx) })
+		ended <- code
+	}()
+	drains := func() bool {
+		for _, m := range rt.Metrics().Devices {
+			if m.Name == busy {
+				return m.State == "draining" || m.State == "drained"
+			}
+		}
+		return false
+	}
+	eventually(t, "the drain to begin", drains)
+	cancel()
+	if code := <-ended; code == http.StatusOK {
+		t.Error("a drain that waits is said to be done")
+	}
+	close(finish)
+	if _, err := run.Wait(); err != nil {
+		t.Error(err)
+	}
+	if !drains() {
+		t.Error("the drain was called off with its request")
+	}
+}

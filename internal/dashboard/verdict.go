@@ -1,0 +1,128 @@
+package dashboard
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/trace"
+)
+
+// Verdict is what kept a run, or what was done lately, from being faster.
+type Verdict struct {
+	Run       int64    `json:"run"` // 0: of the last seconds, all runs together
+	Verdict   string   `json:"verdict"`
+	Sentence  string   `json:"sentence"`
+	Took      float64  `json:"took"`
+	Tasks     int      `json:"tasks"`
+	Util      float64  `json:"util"`
+	Imbalance float64  `json:"imbalance"`
+	Energy    *float64 `json:"energy"` // J, estimated
+	Fixes     []Fix    `json:"fixes"`
+}
+
+// Fix is what would help, and by which part of the time.
+type Fix struct {
+	What string  `json:"what"`
+	Gain float64 `json:"gain"`
+}
+
+const (
+	// shownReports is the greatest number of runs with a verdict.
+	shownReports = 5
+	// analyzeEvery is the least time between two analyses of the trace, and analyzedEvents the
+	// greatest number of events in one, which took 18 to 137 ms on two cores that were shared.
+	analyzeEvery   = 5 * time.Second
+	analyzedEvents = 20_000
+)
+
+// means says what a verdict means.
+var means = map[trace.Verdict]string{
+	trace.ComputeBound:    "devices computed nearly all the time: only more or faster devices help",
+	trace.TransferBound:   "work waited for copies",
+	trace.Imbalance:       "one device had more to do than the others",
+	trace.DependencyBound: "the longest chain of tasks left devices without work",
+	trace.OverheadBound:   "starting tasks took the time, not running them",
+	trace.Queueing:        "tasks queued at busy devices while others were free",
+	trace.Faults:          "failures and losses cost the time",
+	trace.Underused:       "there was nothing to do for most of the time",
+}
+
+// addVerdicts adds what there is: of the trace, if one is recorded, and of the latest reports.
+func (d *dashboard) addVerdicts(s *State) {
+	s.Verdicts = []Verdict{}
+	if v := d.reports.analyze(d.rt); v != nil {
+		s.Verdicts = append(s.Verdicts, *v)
+	}
+	if d.o.Reports == nil {
+		return
+	}
+	for i, r := range d.o.Reports() {
+		if i == shownReports {
+			break
+		}
+		s.Verdicts = append(s.Verdicts, verdictOf(r))
+	}
+}
+
+// verdictOf puts the verdict of a report into words.
+func verdictOf(r *weft.Report) Verdict {
+	v := Verdict{Run: r.Run, Verdict: string(r.Bottleneck()), Took: r.Elapsed().Seconds(), Tasks: r.Tasks,
+		Imbalance: finite(r.Imbalance()), Energy: positive(r.EnergyJ()), Fixes: []Fix{}}
+	for i := range r.Devices {
+		v.Util += finite(r.Utilisation(i)) / float64(len(r.Devices))
+	}
+	v.Sentence = fmt.Sprintf("%s: %s.", v.Verdict, means[trace.Verdict(v.Verdict)])
+	return v
+}
+
+// analyst reads the trace of a runtime, and not more often than is needed.
+type analyst struct {
+	mu       sync.Mutex
+	read     time.Time
+	events   []trace.Event
+	analyzed time.Time
+	verdict  *Verdict
+}
+
+// trace returns what the runtime recorded, nil if it records nothing. Readers share a copy.
+func (a *analyst) trace(rt *weft.Runtime) []trace.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.read) > sampleEvery/2 {
+		a.read, a.events = time.Now(), rt.Trace()
+	}
+	return a.events
+}
+
+// analyze returns the verdict about the last seconds of the trace, nil without one.
+func (a *analyst) analyze(rt *weft.Runtime) *Verdict {
+	evs := a.trace(rt)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(evs) == 0 || time.Since(a.analyzed) < analyzeEvery {
+		return a.verdict
+	}
+	a.analyzed, a.verdict = time.Now(), nil
+	from := evs[len(evs)-1].End - stripWindow
+	var late []trace.Event
+	for _, e := range evs[max(len(evs)-analyzedEvents, 0):] {
+		if cmp.Or(e.End, e.Start) >= from && e.Kind != trace.Missing {
+			late = append(late, e)
+		}
+	}
+	res := trace.Analyze(rt.Machine(), late, nil)
+	if res.Tasks == 0 {
+		return nil
+	}
+	a.verdict = &Verdict{Verdict: string(res.Bottleneck), Sentence: res.Sentence, Took: res.Makespan.Seconds(), Tasks: res.Tasks,
+		Util: finite(res.Mean), Imbalance: finite(res.Imbalance), Fixes: []Fix{}}
+	for _, f := range res.Fixes {
+		if f.Gain > 0 && len(a.verdict.Fixes) < 3 {
+			a.verdict.Fixes = append(a.verdict.Fixes, Fix{What: f.What, Gain: f.Gain})
+		}
+	}
+	return a.verdict
+}
