@@ -4,9 +4,12 @@
 //	weft run gemm                 run a workload here, check it, report
 //	weft run graph.json           run a graph of the user's own
 //	weft run demo                 a short guided tour, simulated
+//	weft train reservoir          train a model and save it
+//	weft serve                    answer predictions and jobs over HTTP
 //	weft devices, weft doctor     what this machine has
 //	weft top                      watch what another process runs
 //	weft bench overhead           what a task costs beside its work
+//	weft load URL                 measure a server of predictions
 //	weft sim MACHINE SCENARIO     simulate work on a machine
 //	weft trace FILE               read a saved trace
 //	weft machines [NAME]          show described machines
@@ -156,7 +159,7 @@ one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newTop(), newBench(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newTrain(), newServe(), newTop(), newBench(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

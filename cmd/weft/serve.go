@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/dashboard"
+	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/metrics"
+	"github.com/weft-run/weft/internal/otlp"
+	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/internal/terminal"
+)
+
+// serving is a call of `weft serve`.
+type serving struct {
+	listen, models, config, profile, devices string
+	check                                    bool
+	out                                      io.Writer
+	log                                      *slog.Logger
+}
+
+func newServe() *cobra.Command {
+	v := &serving{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve predictions of models, and jobs, over HTTP",
+		Long: `Serve predictions of models over HTTP, by the Open Inference Protocol v2, on all
+devices of this machine; and run workloads as jobs. Without a folder of models
+it serves a reservoir that is made at the start.
+
+It listens on this machine only. Any other address needs a certificate and
+tokens, which a configuration file names; docs/SERVE.md has all of its keys.
+SIGHUP loads models, tokens and the certificate anew. SIGTERM ends the server
+when the requests under way have their answers.`,
+		Example: `  weft serve
+  weft serve --models ./models --profile analytics
+  curl localhost:8000/v2/models/reservoir`,
+		Args:              terminal.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return v.run(c) },
+	}
+	f := c.Flags()
+	f.StringVar(&v.listen, "listen", "", "address, or unix:/PATH for a socket (127.0.0.1:8000)")
+	f.StringVar(&v.models, "models", "", "`folder` with a folder for each model")
+	f.StringVar(&v.config, "config", "", "read the configuration from a `file` in YAML")
+	f.StringVar(&v.profile, "profile", "", "settings that go together: hft or analytics")
+	f.StringVarP(&v.devices, "devices", "d", "", "devices to use, as in cuda or cpu/2 (all)")
+	f.BoolVar(&v.check, "check-config", false, "say whether the configuration is good, and end")
+	terminal.Complete(c, "profile", serve.ProfileNames)
+	terminal.Complete(c, "devices", deviceNames)
+	return c
+}
+
+// settle reads the configuration, in which flags go before the file.
+func (v *serving) settle() (serve.Config, error) {
+	c, err := serve.LoadConfig(v.config, v.profile)
+	if err != nil {
+		return c, terminal.Usage(err)
+	}
+	for _, f := range []struct {
+		from string
+		to   *string
+	}{{v.listen, &c.Listen}, {v.models, &c.Models}, {v.devices, &c.Devices}} {
+		if f.from != "" {
+			*f.to = f.from
+		}
+	}
+	if err := c.Validate(); err != nil {
+		return c, terminal.Usage(err)
+	}
+	return c, nil
+}
+
+func (v *serving) run(c *cobra.Command) error {
+	config, err := v.settle()
+	if err != nil {
+		return err
+	}
+	v.out = c.OutOrStdout()
+	v.log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+	if v.check {
+		// Files that it names are read too.
+		if _, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}}); err != nil {
+			return terminal.Usage(err)
+		}
+		fmt.Fprintln(v.out, "The configuration is good.")
+		return nil
+	}
+	rt, err := v.open(c.Context(), config)
+	if err != nil {
+		return err
+	}
+	defer rt.Close()
+	return v.serve(c.Context(), rt, config)
+}
+
+// open opens the devices. Where the system does not permit what a profile wishes for, it is
+// left out.
+func (v *serving) open(ctx context.Context, c serve.Config) (*weft.Runtime, error) {
+	o, err := c.Options()
+	if err != nil {
+		return nil, terminal.Usage(err)
+	}
+	rt, err := open(ctx, o, os.Stderr)
+	if wishes := c.Wishes(); err != nil && len(wishes) > 0 && ctx.Err() == nil {
+		for _, k := range wishes {
+			delete(c.Runtime, k)
+		}
+		without, again := c.Options()
+		if again != nil {
+			return nil, err
+		}
+		if rt, again = open(ctx, without, os.Stderr); again != nil {
+			return nil, err
+		}
+		fmt.Fprintf(v.out, "Profile %s goes without %s: %s.\n", c.Profile, strings.Join(wishes, ", "), terminal.OneLine(err.Error()))
+		err = nil
+	}
+	return rt, err
+}
+
+// serve serves until ctx ends, and then ends in good order.
+func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Config) error {
+	models, err := infer.New(rt, infer.Options{
+		Folder: config.Models, Deadline: time.Duration(config.Batch.Deadline), MaxWaiting: config.Batch.Queue,
+		MaxBatch: config.Batch.Size, MaxWait: time.Duration(config.Batch.Wait), Depth: config.Batch.Depth, Log: v.log,
+	})
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	figures, service, stop := v.observe(rt, models, config)
+	defer stop()
+	jobs := &shownJobs{}
+	s, err := serve.New(serve.Options{
+		Config: config, Service: service, Runtime: rt, Metrics: figures, Version: version(), Log: v.log,
+		Dashboard: dashboard.New(rt, dashboard.Options{Name: "weft serve", Serving: shownModels{models}, Jobs: jobs}),
+		Open: func(ctx context.Context, devices string) (*weft.Runtime, error) {
+			config := config
+			config.Devices = devices
+			o, err := config.Options()
+			if err != nil {
+				return nil, err
+			}
+			o.MaxDevices = 0
+			return open(ctx, o, os.Stderr)
+		},
+	})
+	if err == nil {
+		jobs.server = s
+		err = s.Listen()
+	}
+	if err != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		return errors.Join(terminal.Usage(err), models.Close(ended))
+	}
+	v.announce(rt, config, s.URL())
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve() }()
+	loaded := time.NewTicker(50 * time.Millisecond)
+	defer loaded.Stop()
+	for {
+		select {
+		case <-loaded.C:
+			if list := settled(models.Models(), models.Ready()); list != "" {
+				fmt.Fprintln(v.out, list)
+				loaded.Stop()
+			}
+		case <-hup:
+			v.log.Info("loading models, tokens and the certificate anew")
+			if err := s.Reload(ctx); err != nil {
+				v.log.Error("not all could be loaded anew", "err", terminal.OneLine(err.Error()))
+			}
+		case err := <-served: // it failed
+			return errors.Join(err, v.drain(s, config))
+		case <-ctx.Done():
+			err := v.drain(s, config)
+			return errors.Join(err, <-served)
+		}
+	}
+}
+
+// observe makes the figures of a service and, where the configuration names a collector, has its
+// predictions traced. The caller calls stop when the service has ended.
+func (v *serving) observe(rt *weft.Runtime, models *infer.Service, c serve.Config) (figures *metrics.Collector, service serve.Service, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	figures = metrics.New(metrics.Source{Runtime: rt.Metrics, Models: models.Stats, Prices: metrics.Prices(c.Prices)})
+	wg.Go(func() { figures.Run(ctx) })
+	service = models
+	if c.Traces.Collector != "" {
+		e, err := otlp.New(c.Traces.Collector, c.Traces.Sample, v.log)
+		if err != nil {
+			panic(err) // Validate has accepted it
+		}
+		wg.Go(func() { e.Run(ctx) })
+		service = otlp.Trace(models, e)
+	}
+	return figures, service, func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// drain ends the server within the time of its configuration.
+func (v *serving) drain(s *serve.Server, c serve.Config) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.Limits.DrainDelay+c.Limits.DrainTime))
+	defer cancel()
+	return s.Drain(ctx)
+}
+
+// announce says where the server listens and what on.
+func (v *serving) announce(rt *weft.Runtime, c serve.Config, at string) {
+	var names []string
+	for _, d := range rt.Devices() {
+		names = append(names, d.Name)
+	}
+	what := "a reservoir that is made now"
+	if c.Models != "" {
+		what = "the models of " + c.Models
+	}
+	fmt.Fprintf(v.out, "Listening on %s, to serve %s on %s (%s).\n", at, what, terminal.Count(len(names), "device"), strings.Join(names, ", "))
+	if s := c.Shortfall(len(names)); s != "" {
+		fmt.Fprintf(v.out, "Note: %s.\n", s)
+	}
+}
+
+// settled says which models there are once none is loading, "" before.
+func settled(models []infer.Info, ready error) string {
+	var rows []string
+	for _, m := range models {
+		if m.State == infer.Loading {
+			return ""
+		}
+		row := fmt.Sprintf("  %s version %s: %s", m.Name, m.Version, m.State)
+		if m.Reason != "" {
+			row += ", " + terminal.OneLine(m.Reason)
+		}
+		rows = append(rows, row)
+	}
+	switch {
+	case ready == nil:
+		return strings.Join(append([]string{"Ready:"}, rows...), "\n")
+	case len(rows) > 0 && !strings.Contains(ready.Error(), "load"):
+		return strings.Join(append([]string{"Not ready: " + terminal.OneLine(ready.Error())}, rows...), "\n")
+	}
+	return ""
+}

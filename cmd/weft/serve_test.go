@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/api"
+)
+
+// serveLines starts weft serve in a process of its own and returns it with its output.
+func serveLines(t *testing.T, args ...string) (*exec.Cmd, *bufio.Scanner) {
+	t.Helper()
+	c := exec.Command(os.Args[0], append([]string{"serve", "--devices", "cpu"}, args...)...)
+	c.Env = append(os.Environ(), "WEFT_TEST_MAIN=1")
+	c.Stderr = os.Stderr
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if c.ProcessState == nil {
+			_ = c.Process.Kill() // it failed before it was ended
+			_ = c.Wait()
+		}
+	})
+	return c, bufio.NewScanner(out)
+}
+
+var listening = regexp.MustCompile(`^Listening on (\S+), to serve`)
+
+// It says where it listens, answers predictions of the reservoir it makes, loads it anew on
+// SIGHUP, and ends well on SIGTERM.
+func TestServe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it makes a reservoir twice")
+	}
+	c, lines := serveLines(t, "--listen", "127.0.0.1:0", "--profile", "analytics")
+	address, ready, noted := "", false, false
+	for !ready && lines.Scan() {
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			address = m[1]
+		}
+		noted = noted || strings.Contains(lines.Text(), "made for 8 devices and this server has 1")
+		ready = lines.Text() == "Ready:"
+	}
+	if address == "" || !ready || !noted {
+		t.Fatalf("it listens on %q, ready %v, said what it lacks %v", address, ready, noted)
+	}
+	go func() {
+		for lines.Scan() { // so that it is not held up by its output
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	client, err := api.NewClient(address, api.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	infer := func() error {
+		// The profile's own deadline is short for a machine that tests run on.
+		r, err := client.Infer(ctx, &api.InferRequest{Model: "reservoir", Timeout: time.Minute, Inputs: []api.Tensor{api.NewTensor("input", make([]float32, 20*64), 1, 20, 64)}})
+		if err == nil && len(r.Outputs) != 1 {
+			err = fmt.Errorf("%d outputs", len(r.Outputs))
+		}
+		return err
+	}
+	if err := infer(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := infer(); err != nil { // while it loads
+		t.Error(err)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+	if _, err := http.Get(address + "/healthz"); err == nil {
+		t.Error("it still answers")
+	}
+}
+
+func TestServeCheckConfig(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	file("tokens", "ann 0123456789abcdef\n")
+	good := file("good.yaml", "profile: analytics\ntokens: tokens\n")
+	if out := works(t, "serve", "--check-config", "--config", good); out != "The configuration is good.\n" {
+		t.Errorf("%q", out)
+	}
+	works(t, "serve", "--check-config")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--config", file("a.yaml", "listen: 127.0.0.1:1\n\nlimit: {}\n")}, `a.yaml: line 3: unknown key "limit"; did you mean limits?`},
+		{[]string{"--config", file("b.yaml", "tokens: none\n")}, "none"},
+		{[]string{"--config", filepath.Join(dir, "absent.yaml")}, "absent.yaml"},
+		{[]string{"--listen", "0.0.0.0:80"}, "needs tls"},
+		{[]string{"--profile", "fast"}, "analytics"},
+		{[]string{"--devices", "abacus"}, "abacus"},
+	} {
+		code, _, errs := runWeft(append([]string{"serve", "--check-config"}, c.args...)...)
+		if code != exitUsage || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: status %d, %q", c.args, code, errs)
+		}
+	}
+	// A folder of models that is not there, and an address that is taken.
+	if code, _, errs := runWeft("serve", "--devices", "cpu", "--models", filepath.Join(dir, "models")); code != exitUsage || !strings.Contains(errs, "models") {
+		t.Errorf("status %d, %q", code, errs)
+	}
+}
+
+// The command lines in deploy are ones that the command takes.
+func TestDeploy(t *testing.T) {
+	found := 0
+	for _, name := range []string{"weft.service", "Containerfile"} {
+		text, err := os.ReadFile(filepath.Join("../../deploy", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		known := newServe().Flags()
+		for _, flag := range regexp.MustCompile(`(?m)^(?:Exec|CMD|ENTRYPOINT).*$`).FindAllString(string(text), -1) {
+			for _, m := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(flag, -1) {
+				if found++; known.Lookup(m[1]) == nil {
+					t.Errorf("%s: weft serve has no flag --%s", name, m[1])
+				}
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("%d flags were found", found)
+	}
+}
