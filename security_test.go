@@ -102,12 +102,31 @@ var talkers = map[string][]string{
 	"internal/monitor":      {"ErrClosed", "UnixConn", "UnixListener", "UnixAddr", "ListenUnix", "DialUnix"}, // see Options.Socket
 }
 
+// networked are the packages that are there for the network, with what they do on it. No
+// program has them do so without being asked to.
+var networked = map[string]string{
+	"api":              "connects to the server that a program names",
+	"internal/serve":   "listens where weft serve is told to",
+	"internal/load":    "connects to the server that weft load is given",
+	"internal/otlp":    "connects to the collector that a configuration names",
+	"internal/metrics": "writes the answer to a request that a server hands it",
+}
+
+// handlers are the packages that may import net/http, with the names they must not use of it:
+// they answer requests, and neither listen nor ask others.
+var handlers = map[string][]string{
+	"internal/dashboard": {"ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS", "Server", "Get", "Head", "Post", "PostForm", "Client", "DefaultClient", "Transport", "DefaultTransport", "NewRequest", "NewRequestWithContext"},
+}
+
 // sockets are the functions of golang.org/x/sys/unix and syscall that reach others. A
 // pair of sockets reaches nobody.
 var sockets = []string{"Socket", "Bind", "Listen", "Accept", "Accept4", "Connect"}
 
 // network returns what a file does to reach the network.
 func network(pkg, file string, src []byte) (found []string, err error) {
+	if networked[pkg] != "" {
+		return nil, nil
+	}
 	files := token.NewFileSet()
 	f, err := parser.ParseFile(files, file, src, parser.SkipObjectResolution)
 	if err != nil {
@@ -125,7 +144,9 @@ func network(pkg, file string, src []byte) (found []string, err error) {
 		}
 		local[name] = imported
 		_, may := talkers[pkg]
+		_, answers := handlers[pkg]
 		switch {
+		case imported == "net/http" && answers && name != ".":
 		case within(imported, "net") && (imported != "net" || !may || name == "."):
 			found = append(found, fmt.Sprintf("%s imports %s", files.Position(spec.Pos()), imported))
 		case (imported == "syscall" || strings.HasSuffix(imported, "x/sys/unix")) && name == ".":
@@ -143,6 +164,7 @@ func network(pkg, file string, src []byte) (found []string, err error) {
 		}
 		switch from := local[id.Name]; {
 		case from == "net" && !slices.Contains(talkers[pkg], sel.Sel.Name),
+			from == "net/http" && slices.Contains(handlers[pkg], sel.Sel.Name),
 			(from == "syscall" || strings.HasSuffix(from, "x/sys/unix")) && slices.Contains(sockets, sel.Sel.Name):
 			found = append(found, fmt.Sprintf("%s uses %s.%s", files.Position(sel.Pos()), id.Name, sel.Sel.Name))
 		}
@@ -151,7 +173,8 @@ func network(pkg, file string, src []byte) (found []string, err error) {
 	return found, nil
 }
 
-// weft listens nowhere and connects to nobody: no package of it has the means.
+// weft listens nowhere and connects to nobody unless it is asked to: no package has the means but
+// those that are networked.
 func TestNoNetwork(t *testing.T) {
 	sources(t, func(file string, src []byte) {
 		found, err := network(path.Dir(file), file, src)
@@ -192,6 +215,18 @@ func TestNoNetworkCatches(t *testing.T) {
 	} {
 		if found, err := network("internal/backend/proc", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
 			t.Errorf("internal/backend/proc: %s: found %q, %v; want %d", src, found, err, want)
+		}
+	}
+	for src, want := range map[string]int{
+		`import "net/http"; var _ http.Handler`:               0,
+		`import "net/http"; var _ = http.ListenAndServe`:      1,
+		`import h "net/http"; func f() { h.Get("http://x") }`: 1,
+		`import . "net/http"`:                                 1,
+		`import "net"`:                                        1,
+		`import "net/url"`:                                    1,
+	} {
+		if found, err := network("internal/dashboard", "f.go", []byte("package p\n"+src)); err != nil || len(found) != want {
+			t.Errorf("internal/dashboard: %s: found %q, %v; want %d", src, found, err, want)
 		}
 	}
 	for src, want := range map[string]int{
