@@ -218,7 +218,7 @@ func (r *row) worth(d machine.DeviceID, span, runs time.Duration) float64 {
 // foresee predicts t on d with what was learned. finish is the model's
 // prediction with the learned pace; felt is what the choice goes by.
 func (p *adaptive) foresee(v *View, t *Ready, r *row, d machine.DeviceID) (o offer, felt time.Duration) {
-	o = offer{device: d, transfer: p.transfer(v, t, d), queued: v.unforeseen(&v.Devices[d])}
+	o = offer{device: d, transfer: p.transfer(v, t, d)}
 	plain := runs(v, t, d)
 	o.runs = time.Duration(float64(plain) * p.pace(r, d))
 	o.finish = v.begins(t, d) + o.transfer + o.runs

@@ -36,8 +36,6 @@ type seat struct {
 	class int32
 	leaf  int32         // in its class's tree, 0 when it is kept apart
 	key   time.Duration // FreeAt, or never when it does not accept work
-	// queued is View.unforeseen, which decides between equal keys.
-	queued int64
 }
 
 const never = time.Duration(math.MaxInt64)
@@ -214,7 +212,7 @@ func (p *finish) weigh(v *View, t *Ready, d machine.DeviceID, runs time.Duration
 		return best // it would lose even without copies
 	}
 	transfer := p.transfer(v, t, d)
-	if o := (offer{d, finish + transfer, transfer, runs, v.unforeseen(&v.Devices[d])}); o.before(best) {
+	if o := (offer{d, finish + transfer, transfer, runs}); o.before(best) {
 		return o
 	}
 	return best
@@ -253,7 +251,7 @@ func (p *finish) build(v *View) {
 	members := make([][]machine.DeviceID, v.Classes)
 	for i := range v.Devices {
 		d, dev := machine.DeviceID(i), &v.Devices[i]
-		p.seats[d] = seat{class: dev.Class, key: key(dev), queued: v.unforeseen(dev)}
+		p.seats[d] = seat{class: dev.Class, key: key(dev)}
 		if isSlowed(dev) {
 			p.apart = append(p.apart, d)
 		} else {
@@ -297,7 +295,7 @@ func (p *finish) replay(v *View, d machine.DeviceID) {
 
 func (p *finish) replayOne(v *View, d machine.DeviceID) {
 	s := &p.seats[d]
-	s.key, s.queued = key(&v.Devices[d]), v.unforeseen(&v.Devices[d])
+	s.key = key(&v.Devices[d])
 	node := p.trees[s.class].node
 	for k := s.leaf / 2; k >= 1; k /= 2 {
 		w := p.winner(node[2*k], node[2*k+1])
@@ -308,20 +306,10 @@ func (p *finish) replayOne(v *View, d machine.DeviceID) {
 	}
 }
 
-// winner is the device with the smaller key, of equal ones that with the shorter queue,
-// then the lower one.
+// winner is the device with the smaller key, the lower one of two equal.
 func (p *finish) winner(a, b machine.DeviceID) machine.DeviceID {
-	sa, sb := &p.seats[a], &p.seats[b]
-	switch {
-	case sa.key != sb.key:
-		if sb.key < sa.key {
-			return b
-		}
-	case sa.queued != sb.queued:
-		if sb.queued < sa.queued {
-			return b
-		}
-	case b < a:
+	ka, kb := p.seats[a].key, p.seats[b].key
+	if kb < ka || kb == ka && b < a {
 		return b
 	}
 	return a

@@ -22,9 +22,9 @@ var rewrite = flag.Bool("rewrite", false, "write the expected output in testdata
 // that begin with # are comments. What a block defines holds for the rest of
 // the file, until a line "machine" begins anew.
 //
-//	device NAME class=0 score=95 util=0.8 load=0.5 free=1ms queued=2 team=8 extra=7 cap=8e9 slow=2 down host
+//	device NAME class=0 score=95 util=0.8 load=0.5 free=1ms queued=2 cap=8e9 slow=2 down host
 //	link NAME NAME [nvlink|switch]    copies always take 10µs and a second per 10 GB
-//	task NAME cost=1ms,2ms width=1,8 in=1e6@NAME,2e6@NAME+NAME hint=NAME only=NAME,NAME priority=1 need=1e9 at=1ms
+//	task NAME cost=1ms,2ms in=1e6@NAME,2e6@NAME+NAME hint=NAME only=NAME,NAME priority=1 need=1e9 at=1ms
 //	share NAME rate=95 free=8e9 margin=1e9 util=0.5 link=1e10 latency=10us
 //	pieces extent=10000 align=32 bytes=100 rows
 //	load NAME util=0.95 queued=10 weight=0.075
@@ -159,7 +159,7 @@ func (s *scenario) run(line string) string {
 	case "device":
 		s.m.Devices = append(s.m.Devices, machine.Device{Name: name})
 		d := Device{Class: int32(a.num("class", 0)), Accepts: a["down"] == "", HostMemory: a["host"] != "",
-			FreeAt: a.dur("free"), Queued: int32(a.num("queued", 0)), Team: int32(a.num("team", 0)), Extra: int32(a.num("extra", 0)), CapBytes: int64(a.num("cap", 8e9)),
+			FreeAt: a.dur("free"), Queued: int32(a.num("queued", 0)), CapBytes: int64(a.num("cap", 8e9)),
 			Util: a.num("util", 0), Load: a.num("load", 0), Slow: a.num("slow", 1), Score: a.num("score", 50)}
 		d.FreeBytes = int64(a.num("room", float64(d.CapBytes)))
 		s.view.Devices = append(s.view.Devices, d)
@@ -221,11 +221,6 @@ func (s *scenario) task(name string, a args) {
 			t.Cost = append(t.Cost, -1)
 		} else {
 			t.Cost = append(t.Cost, dur(c))
-		}
-	}
-	for _, w := range strings.Split(a["width"], ",") {
-		if n, err := strconv.Atoi(w); err == nil {
-			t.Width = append(t.Width, uint8(n))
 		}
 	}
 	if a["in"] != "" {

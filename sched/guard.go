@@ -61,7 +61,7 @@ func (g *guard) Place(v *View, out []Placement) []Placement {
 	*v = view // whatever it did to that
 	for d := range v.Devices {
 		was := g.before[d]
-		was.FreeAt, was.Queued, was.Extra = v.Devices[d].FreeAt, v.Devices[d].Queued, v.Devices[d].Extra
+		was.FreeAt, was.Queued = v.Devices[d].FreeAt, v.Devices[d].Queued
 		v.Devices[d] = was
 	}
 	if err != nil {
@@ -97,17 +97,14 @@ func (g *guard) Place(v *View, out []Placement) []Placement {
 // account has the devices of the view count what was placed, once: a policy may have
 // used View.Assign, or not.
 func (g *guard) account(v *View, good []Placement) {
-	counts, extra := make([]int32, len(v.Devices)), make([]int32, len(v.Devices))
+	counts := make([]int32, len(v.Devices))
 	for _, p := range good {
 		counts[p.Device]++
-		if dev := &v.Devices[p.Device]; dev.Team > 0 {
-			extra[p.Device] += v.Tasks[p.Task].width(dev) - 1
-		}
 	}
 	right := true
 	for d, was := range g.before {
 		now := &v.Devices[d]
-		right = right && now.Queued == was.Queued+counts[d] && now.Extra == was.Extra+extra[d] && now.FreeAt >= was.FreeAt
+		right = right && now.Queued == was.Queued+counts[d] && now.FreeAt >= was.FreeAt
 	}
 	if right {
 		return

@@ -25,7 +25,6 @@ func (v *View) assign(t *Ready, d machine.DeviceID, transfer, runs time.Duration
 		takes := dev.Takes(t.width(dev), runs)
 		dev.FreeAt = max(dev.FreeAt, v.Now) + takes
 		dev.Queued++
-		dev.Extra += t.width(dev) - 1
 		v.Delay(d, takes)
 		return finish
 	}
@@ -54,31 +53,13 @@ func (dev *Device) Takes(width int32, runs time.Duration) time.Duration {
 }
 
 // begins returns when d could begin t, its inputs at hand: once the work placed there
-// is done, or at once on a team that has lanes to spare. A task that takes one lane has a
-// core of its own beside wider ones (machine.TeamSpeed), so that tasks count there; wider
-// ones run in turn, so that lanes do.
+// is done, or at once on a team that has lanes to spare.
 func (v *View) begins(t *Ready, d machine.DeviceID) time.Duration {
 	dev := &v.Devices[d]
-	if dev.Team > 0 {
-		w, taken := t.width(dev), dev.Queued
-		if w > 1 {
-			taken += dev.Extra
-		}
-		if taken+w <= dev.Team {
-			return max(v.Now, t.InputsAt)
-		}
+	if dev.Team > 0 && dev.Queued+t.width(dev) <= dev.Team {
+		return max(v.Now, t.InputsAt)
 	}
 	return max(v.Now, t.InputsAt, dev.FreeAt)
-}
-
-// unforeseen is the number of tasks for each lane of a device, in 256ths, that is predicted
-// to have none left: nothing is known about them, or they take longer than predicted. It
-// decides between devices that would finish a task at the same time.
-func (v *View) unforeseen(dev *Device) int64 {
-	if dev.FreeAt > v.Now {
-		return 0
-	}
-	return int64(dev.Queued) << 8 / int64(max(dev.Team, 1))
 }
 
 // Delay accounts to the others of d's crowd, if it is in one, for work that d was
@@ -299,23 +280,19 @@ type offer struct {
 	finish   time.Duration
 	transfer time.Duration
 	runs     time.Duration
-	queued   int64 // View.unforeseen
 }
 
 // noOffer is the offer of no device, which no other ends after.
 var noOffer = offer{device: -1, finish: never}
 
-// before orders offers: the earlier finish, then less to copy, then the shorter queue,
-// then the lower device, so that the order in which devices are tried does not matter.
+// before orders offers: the earlier finish, then less to copy, then the lower
+// device, so that the order in which devices are tried does not matter.
 func (o offer) before(b offer) bool {
 	if b.device < 0 || o.finish != b.finish {
 		return b.device < 0 || o.finish < b.finish
 	}
 	if o.transfer != b.transfer {
 		return o.transfer < b.transfer
-	}
-	if o.queued != b.queued {
-		return o.queued < b.queued
 	}
 	return o.device < b.device
 }
@@ -324,7 +301,7 @@ func (o offer) before(b offer) bool {
 // full even where it would hide behind a backlog: links are shared, and what
 // need not be copied leaves them to others.
 func (m *model) offer(v *View, t *Ready, d machine.DeviceID) offer {
-	o := offer{device: d, runs: runs(v, t, d), transfer: m.transfer(v, t, d), queued: v.unforeseen(&v.Devices[d])}
+	o := offer{device: d, runs: runs(v, t, d), transfer: m.transfer(v, t, d)}
 	o.finish = v.begins(t, d) + o.transfer + o.runs
 	return o
 }

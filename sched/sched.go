@@ -145,8 +145,6 @@ type Device struct {
 	// see it.
 	FreeAt time.Duration
 	Queued int32 // tasks placed and not finished
-	// Extra is the number of lanes of a team that those tasks take beyond one each.
-	Extra int32
 	// Team is the number of its lanes that work on tasks together
 	// (machine.Device.TeamSize), 0 where tasks run one after another.
 	Team int32

@@ -278,20 +278,18 @@ func (c *recounter) backlogs() {
 // devices checks the counts that devices keep of their work, and that a device with tasks
 // queued has no credit or waits for memory that will come.
 func (c *recounter) devices() {
-	placed, extra := make([]int, len(c.devs)), make([]int, len(c.devs))
+	placed := make([]int, len(c.devs))
 	load := make([]int64, len(c.devs))
 	backlog := make([]int64, len(c.devs))
 	c.eachTask(func(r *run, gt graph.TaskID, tid taskID, t *task) {
 		if t.where == queued || t.where == parked && t.dev >= 0 {
 			placed[t.dev]++
-			extra[t.dev] += int(c.width(tid) - 1)
 			load[t.dev] += t.cost * c.width(tid)
 		}
 	})
 	c.eachInLane(func(ln *lane, rec *opRec) {
 		if rec.task >= 0 {
 			placed[ln.info.Device]++
-			extra[ln.info.Device] += int(c.width(rec.task) - 1)
 			load[ln.info.Device] += c.tasks.at[rec.task].cost * c.width(rec.task)
 			backlog[ln.info.Device] += c.tasks.at[rec.task].cost
 		}
@@ -301,7 +299,6 @@ func (c *recounter) devices() {
 	for k := range c.devs {
 		i, d := int32(k), &c.devs[k]
 		c.same(int(c.view.Devices[i].Queued), placed[i], "tasks on a device", int32(i))
-		c.same(int(c.view.Devices[i].Extra), extra[i], "lanes that tasks on a device take beyond one each", int32(i))
 		c.same(int(d.load), int(load[i]), "nanoseconds of work on a device", int32(i))
 		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", int32(i))
 		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", int32(i))

@@ -108,7 +108,6 @@ func (e *Engine) addLoad(s *detachedOp, n int64) {
 	d.load += n * cost
 	if d.team > 0 {
 		d.load += n * e.onTeam(s.op.Lane, s.rec.task, n)
-		e.view.Devices[dev].Extra += int32(n * (e.width(s.rec.task) - 1))
 	}
 	e.view.Devices[dev].Queued += int32(n)
 	e.dirty(dev)

@@ -26,7 +26,7 @@ type devices struct {
 // device is the engine's own record of a device; policies see view.Devices. Invariants:
 // the view accepts work exactly if state is Healthy; a device that is not healthy has no
 // task queued; its Queued is the tasks queued and parked there and in flight on its
-// lanes, its Extra the lanes they take beyond one each.
+// lanes.
 type device struct {
 	space   spaceID       // hostSpace if it uses host memory
 	lanes   [2]Lane       // compute lanes [first, end)

@@ -151,7 +151,6 @@ type Engine struct {
 	residentTable
 	tasks blocks[taskID, task]
 	taskLists
-	guesses
 	timers
 	shortage
 	failures
@@ -288,9 +287,6 @@ func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 		}
 	}
 	e.updateFreeAt()
-	if e.guessed {
-		e.learntAll()
-	}
 	e.runTimers()
 	if len(e.mem.deferred) > 0 {
 		e.mem.freeDeferred()

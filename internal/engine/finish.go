@@ -228,8 +228,7 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 		e.learnable++
 		if sh.samples < learnAll || (took > learnAlways || e.learnable%learnEvery == 0) && (t.flags&isWide == 0 || e.hadTeam(t.lane, start)) {
 			sh.samples++
-			// What took no time by the clock of its device took one nanosecond: it is known.
-			e.learn.Observe(r.g.Task(gt), dev, max(e.contention.Alone(dev, start, end), 1))
+			e.learn.Observe(r.g.Task(gt), dev, e.contention.Alone(dev, start, end))
 		}
 	}
 	if e.observer != nil && t.flags&isDetached == 0 {

@@ -364,33 +364,27 @@ func (e *Engine) reslow(dev machine.DeviceID) {
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
 		for s := ln.done + 1; s != ln.issued+1; s++ {
-			tid := ln.rec(s).task
-			if e.gang(tid) != nil {
+			t := &e.tasks.at[ln.rec(s).task]
+			more := int64(float64(t.cost)*slow/vd.Slow) - t.cost
+			if e.gang(ln.rec(s).task) != nil {
 				continue // its cost is that of its slowest member
 			}
-			cost := e.tasks.at[tid].cost
-			e.recost(ln, tid, int64(float64(cost)*slow/vd.Slow)-cost)
+			t.cost += more
+			t.eft += more
+			d.load += more
+			d.backlog += more
+			if d.team > 0 {
+				w := e.width(ln.rec(s).task)
+				d.load += more * (w - 1)
+				ln.backlog += more
+				ln.extra += more * (w - 1)
+			}
 		}
 	}
 	vd.Slow = slow
 	e.tellRule(dev, slowness(slow))
 	e.takeLoad(dev, 0)
 	e.requeueAll(dev)
-}
-
-// recost adds to the predicted duration of a task in flight on a lane.
-func (e *Engine) recost(ln *lane, tid taskID, more int64) {
-	t, d := &e.tasks.at[tid], &e.devs[ln.info.Device]
-	t.cost += more
-	t.eft += more
-	d.load += more
-	d.backlog += more
-	if d.team > 0 {
-		w := e.width(tid)
-		d.load += more * (w - 1)
-		ln.backlog += more
-		ln.extra += more * (w - 1)
-	}
 }
 
 // slowness says how slow a device is taken to be.

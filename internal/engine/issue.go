@@ -35,7 +35,7 @@ func (e *Engine) issueAll() {
 		d.visited = e.now
 		for {
 			none := d.queue.len() == 0
-			if none && (e.steal == nil || e.queuedTasks == 0 || d.flight > 0 && d.flight >= d.team) {
+			if none && (e.steal == nil || e.queuedTasks == 0 || d.flight > 0) {
 				break
 			}
 			if e.full() {
@@ -91,23 +91,16 @@ func (e *Engine) credit(d *device) (Lane, bool) {
 			best, least = l, n
 		}
 	}
-	if least == 0 || d.queue.len() == 0 {
-		return best, least == 0
-	}
-	depth := e.o.Depth
-	if e.guessed {
-		depth = e.depth(d, d.queue.next().task)
-	}
-	return best, e.mayTake(d, depth, least, d.perLane(d.backlog))
+	return best, e.mayTake(d, least, d.perLane(d.backlog))
 }
 
-// mayTake reports whether a lane of a device may take another task, given the depth for that
-// task, how many are in flight there and the nanoseconds they are predicted to take.
-func (e *Engine) mayTake(d *device, depth int, flight uint64, backlog int64) bool {
+// mayTake reports whether a lane of a device may take another task, given how many are in
+// flight there and the nanoseconds they are predicted to take.
+func (e *Engine) mayTake(d *device, flight uint64, backlog int64) bool {
 	switch {
-	case flight == 0, int(flight) < depth && backlog < int64(e.o.Ahead):
+	case flight == 0, int(flight) < e.o.Depth && backlog < int64(e.o.Ahead):
 		return true
-	case depth == 0, d.space == 0 && backlog >= longHaul && (len(e.devs) > 1 || len(e.byID) > 1 || d.team > 0):
+	case d.space == 0 && backlog >= longHaul && (len(e.devs) > 1 || len(e.byID) > 1 || d.team > 0):
 		return false
 	}
 	return flight == 1

@@ -102,7 +102,7 @@ func (e *Engine) shape(r *run, gt graph.TaskID) *shape {
 
 // fillCosts asks the cost model for the costs of a shape, once for each device class.
 func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
-	sh.epoch, sh.guesses = e.epoch, 0
+	sh.epoch = e.epoch
 	for c := range sh.costs {
 		sh.costs[c] = -1
 	}
@@ -121,9 +121,6 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 			est := e.cost.Task(task, machine.DeviceID(d))
 			sh.costs[c] = max(est.Median, 0)
 			known = min(known, est.Own)
-			if e.isGuessed(task, &est) {
-				sh.guesses |= classBit(c)
-			}
 			takes := sh.costs[c]
 			if e.teams {
 				takes = e.view.Devices[d].Takes(int32(sh.widths[c]), takes)
@@ -323,9 +320,6 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 		t.cost = int64(float64(t.cost) * vd.Slow)
 	}
 	t.eft = int64(finish)
-	if e.learn != nil {
-		e.noteGuess(t, &r.shapes[r.f.Rows[v.Task].Shape], vd.Class)
-	}
 	d := &e.devs[dev]
 	d.load += t.cost
 	if v.Width != nil {
@@ -343,10 +337,9 @@ func (e *Engine) unplace(tid taskID, to where) {
 	if t.dev < 0 {
 		return
 	}
-	vd, w := &e.view.Devices[t.dev], e.width(tid)
+	vd := &e.view.Devices[t.dev]
 	vd.Queued--
-	vd.Extra -= int32(w - 1)
-	e.takeLoad(t.dev, t.cost*w)
+	e.takeLoad(t.dev, t.cost*e.width(tid))
 	t.dev = -1
 }
 

@@ -130,7 +130,6 @@ type shape struct {
 	// samples is the number of executions the cost model knows, on the device class it
 	// knows least.
 	samples int
-	guesses uint64          // device classes, by classBit, on which costs is a guess
 	epoch   uint64          // the epoch of the cost model that costs are of
 	ran     uint64          // devices, by ranBit, whose process has run it
 	costs   []time.Duration // by device class, negative if it cannot run there

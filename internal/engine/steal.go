@@ -14,12 +14,11 @@ import (
 // Moving queued tasks between devices: to a device that has nothing left, to a core that
 // can begin a long task sooner, and from hot devices to cold ones.
 
-// stealFor lets a device with nothing left, or a team with an idle lane and nothing queued,
-// take a queued task from another, if the policy names a victim and the thief would finish
-// it sooner. It takes the next task, which is mostly the largest: small ones are left for
-// the end, when devices then differ by no more than a small task. If that one cannot begin,
-// mostly because it waits for a task of the victim, or the thief is slow, it takes the last
-// one.
+// stealFor lets a device with nothing left take a queued task from another, if the policy
+// names a victim and the thief would finish it sooner. It takes the next task, which is
+// mostly the largest: small ones are left for the end, when devices then differ by no
+// more than a small task. If that one cannot begin, mostly because it waits for a task of
+// the victim, or the thief is slow, it takes the last one.
 func (e *Engine) stealFor(thief machine.DeviceID) bool {
 	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
 		return false
@@ -157,37 +156,18 @@ func (e *Engine) delayOverdue() {
 }
 
 // moveTask moves a task that is off a device's queue to another device, if it can run
-// there and would end sooner than on the first; with atOnce, only if it can begin.
+// there and would end before the first device is free; with atOnce, only if it can begin.
 func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool {
 	r, gt := e.taskOf(k.task)
 	cost, ok := e.movable(k.task, to)
 	at, _ := e.awaited(r, gt)
-	if !ok || atOnce && !e.canBegin(k.task, to) || max(e.freeFor(k.task, to), at)+cost >= e.endsThere(k.task, from) {
+	if !ok || atOnce && !e.canBegin(k.task, to) || max(e.view.Devices[to].FreeAt, at)+cost >= e.view.Devices[from].FreeAt {
 		return false
 	}
 	e.unplace(k.task, queued)
 	e.requeueOn(k.task, r, gt, from, to, cost)
 	e.tellMove("stolen", r, gt, from, to)
 	return true
-}
-
-// freeFor predicts when a device that has nothing queued can begin a task: now on a team
-// with as many lanes idle as the task takes, and else once all its work is done.
-func (e *Engine) freeFor(tid taskID, dev machine.DeviceID) time.Duration {
-	d, vd := &e.devs[dev], &e.view.Devices[dev]
-	if d.team > 0 {
-		r, gt := e.taskOf(tid)
-		if d.flight+int(r.shapes[r.f.Rows[gt].Shape].widths[vd.Class]) <= d.team {
-			return e.now
-		}
-	}
-	return vd.FreeAt
-}
-
-// endsThere predicts when a task that is queued on a device would end there: not before
-// the device is free, nor sooner than if it began now.
-func (e *Engine) endsThere(tid taskID, from machine.DeviceID) time.Duration {
-	return max(e.view.Devices[from].FreeAt, e.now+time.Duration(e.tasks.at[tid].cost)+1)
 }
 
 // movable returns how long a task queued elsewhere would take on a device, and whether it
@@ -206,13 +186,10 @@ func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, o
 func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
 	t := &e.tasks.at[tid]
 	vd := &e.view.Devices[to]
-	sh := e.shape(r, gt)
-	e.noteGuess(t, sh, vd.Class)
-	width := e.setWidth(t, sh.widths, vd.Class)
+	width := e.setWidth(t, e.shape(r, gt).widths, vd.Class)
 	takes := vd.Takes(int32(width), cost)
 	vd.FreeAt = max(vd.FreeAt, e.now) + takes
 	vd.Queued++
-	vd.Extra += int32(width - 1)
 	e.view.Delay(to, takes)
 	e.devs[to].load += int64(cost) * width
 	t.dev, t.cost, t.eft = to, int64(cost), int64(vd.FreeAt)

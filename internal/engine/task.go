@@ -45,7 +45,6 @@ const (
 	suspected                         // devices were lost while it ran: it is among failures.suspects
 	isDetached                        // its launch is among flights.detached
 	isWide                            // it takes several lanes of the team it is placed on
-	isGuess                           // its cost is a guess
 )
 
 // taskLists are the lists a task may be on. Invariant, for a run that goes on: a task is

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -82,11 +81,9 @@ func (e *Engine) onTeam(l Lane, tid taskID, n int64) int64 {
 // offTeam takes a launch that has ended out of the counts of a lane of a team, and of its
 // device where they are beyond those of the lane.
 func (e *Engine) offTeam(l Lane, tid taskID, took time.Duration) {
-	dev, more := e.lanes[l].info.Device, e.width(tid)-1
-	d := &e.devs[dev]
+	d := &e.devs[e.lanes[l].info.Device]
 	d.load -= e.onTeam(l, tid, -1)
-	d.wideBusy += took * time.Duration(more)
-	e.view.Devices[dev].Extra -= int32(more)
+	d.wideBusy += took * time.Duration(e.width(tid)-1)
 }
 
 // reportWide adds to a run's report of a device what a task took of lanes beyond its own.
@@ -125,11 +122,11 @@ const (
 // launches leave cores unused, and else behind others of their kind.
 func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 	r, gt := e.taskOf(tid)
-	t, depth := &e.tasks.at[tid], e.depth(d, tid)
+	t := &e.tasks.at[tid]
 	if t.cost < quick && t.flags&isWide == 0 && r.shapes[r.f.Rows[gt].Shape].samples > 0 {
 		ln := &e.lanes[d.recent]
 		n := ln.issued - ln.done
-		if n == 0 || d.visited-ln.head < heldUp && ln.extra == 0 && ln.backlog <= int64(n)*quick && e.mayTake(d, depth, n, ln.backlog) {
+		if n == 0 || d.visited-ln.head < heldUp && ln.extra == 0 && ln.backlog <= int64(n)*quick && e.mayTake(d, n, ln.backlog) {
 			return d.recent, true
 		}
 	}
@@ -138,21 +135,21 @@ func (e *Engine) teamLane(d *device, tid taskID) (Lane, bool) {
 		if t.where != issued || t.flags&isDetached != 0 || t.lane < d.lanes[0] || t.lane >= d.lanes[1] {
 			continue
 		}
-		if ln := &e.lanes[t.lane]; uint32(ln.issued) == t.seq && ln.done < ln.issued && ln.issued-ln.done < uint64(cmp.Or(depth, guessDepth)) {
+		if ln := &e.lanes[t.lane]; uint32(ln.issued) == t.seq && ln.done < ln.issued && ln.issued-ln.done < uint64(e.o.Depth) {
 			return t.lane, true
 		}
 	}
 	if w := e.width(tid); w > 1 {
-		return e.wideLane(d, depth, int(w))
+		return e.wideLane(d, int(w))
 	}
-	return e.leastLane(d, depth, false)
+	return e.leastLane(d, false)
 }
 
 // leastLane returns the lane of a team that will be free first, of all or only of those
 // with wide launches in flight, and whether one may take a task. It is an idle one if there
 // is any. Where the oldest launch takes longer than all were predicted to, those behind it
 // are expected to take as long as it has: nothing may be known of any.
-func (e *Engine) leastLane(d *device, depth int, onlyWide bool) (best Lane, ok bool) {
+func (e *Engine) leastLane(d *device, onlyWide bool) (best Lane, ok bool) {
 	least, fewest := time.Duration(math.MaxInt64), uint64(0)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
@@ -163,7 +160,7 @@ func (e *Engine) leastLane(d *device, depth int, onlyWide bool) (best Lane, ok b
 			return l, true
 		}
 		// A launch that is overdue counts as long: it may never end.
-		if !e.mayTake(d, depth, ln.issued-ln.done, max(ln.backlog, int64(d.visited-ln.head)/4)) {
+		if !e.mayTake(d, ln.issued-ln.done, max(ln.backlog, int64(d.visited-ln.head)/4)) {
 			continue
 		}
 		n, left := ln.issued-ln.done, left(ln, ln.backlog, d.visited)
@@ -179,7 +176,7 @@ func (e *Engine) leastLane(d *device, depth int, onlyWide bool) (best Lane, ok b
 
 // wideLane returns the lane of a team for a task that takes several lanes, and whether it
 // may be issued.
-func (e *Engine) wideLane(d *device, depth, width int) (Lane, bool) {
+func (e *Engine) wideLane(d *device, width int) (Lane, bool) {
 	taken, lanes, idle := 0, 0, Lane(-1)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		ln := &e.lanes[l]
@@ -197,9 +194,9 @@ func (e *Engine) wideLane(d *device, depth, width int) (Lane, bool) {
 	case taken < d.team && idle >= 0:
 		return idle, true
 	case lanes*width >= d.team:
-		return e.leastLane(d, depth, true)
+		return e.leastLane(d, true)
 	}
-	return e.leastLane(d, depth, false)
+	return e.leastLane(d, false)
 }
 
 // hadTeam reports whether no launch of another lane ran beside the one that a lane of a
