@@ -172,7 +172,7 @@ type Running struct {
 
 // Running returns the tasks that devices run now, device by device.
 func (r *Runtime) Running() []Running {
-	now := r.x.View(0)
+	now := r.must("Running").x.View(0)
 	return r.running(&now)
 }
 
