@@ -83,8 +83,9 @@ type Device interface {
 	// Traits are further facts. It may be called at any time, and answers at once.
 	Traits() Traits
 	// Attach tells the device which lanes of the board are its own before the
-	// first Submit: compute lanes, then the lane for copies into its memory,
-	// then the one for copies out of it. The device calls wake after
+	// first Submit: compute lanes, as many as Info says or fewer, then the lane for copies into
+	// its memory, then the one for copies out of it; a worker has two of each, in turns. The
+	// device calls wake after
 	// operations completed; wake does not block. Lanes may have counted before,
 	// for a device that takes another's place: numbers go on from there. Copies
 	// and launches of tasks without steps, which only keep their place, may come

@@ -186,18 +186,21 @@ func (d *device) SetExact() { d.exact = true }
 // Attach starts the owner.
 func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.board, d.wake = b, wake
-	n := len(d.streams)
 	for i, id := range lanes {
-		l := &lane{id: id, dev: d, stream: d.streams[min(i, n-3)]}
-		switch i {
-		case len(lanes) - 2:
-			l.stream = d.streams[n-2]
-		case len(lanes) - 1:
-			l.stream = d.streams[n-1]
-		}
-		d.lanes = append(d.lanes, l)
+		d.lanes = append(d.lanes, &lane{id: id, dev: d, stream: d.streams[d.streamOf(i, len(lanes))]})
 	}
 	go d.run()
+}
+
+// streamOf returns the number of the stream for the i-th of some lanes. Lanes after those that
+// compute copy in and out in turns: a worker has two for copies in parts before the last two.
+// Copies are on streams of their own, so that they run beside kernels.
+func (d *device) streamOf(i, lanes int) int {
+	n, compute := len(d.streams), min(d.info.Lanes, lanes-2)
+	if i < compute {
+		return min(i, n-3)
+	}
+	return n - 2 + (i-compute)%2
 }
 
 // errLost is what everything but the culprit ends with.

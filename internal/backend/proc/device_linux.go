@@ -196,7 +196,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 		}
 	}
 	d.homeLane = lanes[n+2]
-	// To the inner device our own lanes are two more that compute.
+	// To the inner device our own lanes are two more that copy, in and out.
 	d.inner = append(d.inner, lanes[:n-2]...)
 	d.inner = append(d.inner, lanes[n], lanes[n+1], lanes[n-2], lanes[n-1])
 	d.in, d.out = newStager(d, d.lanes[n], false), newStager(d, d.lanes[n+1], true)

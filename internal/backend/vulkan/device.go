@@ -309,7 +309,7 @@ func (d *device) Attach(b *driver.Board, lanes []driver.Lane, wake func()) {
 	d.board, d.wake = b, wake
 	for i, id := range lanes {
 		q := d.compute
-		if i >= len(lanes)-2 && i > 0 {
+		if i > 0 && i >= min(d.info.Lanes, len(lanes)-2) {
 			q = d.transfer
 		}
 		l, err := newLane(d, id, q)
