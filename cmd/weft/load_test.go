@@ -143,9 +143,6 @@ func TestLoadInterrupted(t *testing.T) {
 
 // A load of weft's own server, whose figures count what was sent, and whose traces have it all.
 func TestLoadServe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it makes a reservoir")
-	}
 	var spans atomic.Int64
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)

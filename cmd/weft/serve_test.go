@@ -44,9 +44,6 @@ var listening = regexp.MustCompile(`^Listening on (\S+), to serve`)
 // It says where it listens, answers predictions of the reservoir it makes, loads it anew on
 // SIGHUP, and ends well on SIGTERM.
 func TestServe(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it makes a reservoir twice")
-	}
 	c, lines := serveLines(t, "--listen", "127.0.0.1:0", "--profile", "analytics")
 	address, ready, noted := "", false, false
 	for !ready && lines.Scan() {

@@ -1,7 +1,10 @@
 package cut
 
 import (
+	"slices"
+
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
 )
@@ -65,7 +68,15 @@ func (v *View) Plan(w Work, stop func() bool) (*Plan, error) {
 		return nil, err
 	}
 	best, pick := choose(ways)
+	if v.busy() {
+		pick = best // nothing can be learned among other runs
+	}
 	return v.settle(ways, best, pick, workSize(w)), nil
+}
+
+// busy reports whether devices have work of other runs.
+func (v *View) busy() bool {
+	return slices.ContainsFunc(v.Devices, func(d engine.DeviceStatus) bool { return d.Queued > 0 || d.Taken > 0 })
 }
 
 // build cuts each device's range into tasks, has the graph of them built and predicts it

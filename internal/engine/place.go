@@ -288,7 +288,7 @@ func (e *Engine) stays(t *task, r *run, gt graph.TaskID) bool {
 	for _, d := range r.o.Rather {
 		vd := &e.view.Devices[d]
 		if d != t.avoid && vd.Accepts && e.shape(r, gt).costs[vd.Class] >= 0 &&
-			e.need(r, gt, e.devs[d].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), d) {
+			e.need(r, gt, e.devs[d].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), d) && e.reaches(r, gt, e.devs[d].space) {
 			return true
 		}
 	}

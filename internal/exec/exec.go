@@ -307,6 +307,8 @@ type Job struct {
 	id    engine.RunID // 0 unless it runs; the loop's
 	begin func(*loop)
 	feed  *Feed // of the next run; see Follow
+	alone bool  // no other ran when it began
+	nth   int64 // of the jobs submitted
 }
 
 // Start hands a job over.
@@ -338,7 +340,9 @@ func (j *Job) submit(l *loop) {
 		}
 	}
 	o := j.Options
-	if e, ok := l.expected[j.Graph]; ok && len(o.Rather) == 0 {
+	// Among others a run goes wherever there is room: what it was cut for may be busy.
+	j.alone, j.nth = len(l.runs) == 0, l.counts.Submitted
+	if e, ok := l.expected[j.Graph]; ok && len(o.Rather) == 0 && j.alone {
 		o.Rather = e.Rather
 	}
 	j.id = l.engine.Submit(l.now(), j.Graph, o)
@@ -471,18 +475,25 @@ type Expected struct {
 	Work   float64
 }
 
+// failedTrial is what a run that failed counts as having taken, so that its devices are not
+// tried again and again.
+const failedTrial = time.Hour
+
 // maxExpected is the most graphs that are remembered as predicted and not run.
 const maxExpected = 64
 
 // compare teaches the history how far off a prediction was, and what work takes on the
 // devices it was run on. Runs that shared the devices with others teach nothing.
-func (l *loop) compare(g *graph.Graph, rep *engine.Report, err error) {
-	e, ok := l.expected[g]
-	delete(l.expected, g)
-	if !ok || err != nil || len(l.runs) > 0 {
+func (l *loop) compare(j *Job, rep *engine.Report, err error) {
+	e, ok := l.expected[j.Graph]
+	delete(l.expected, j.Graph)
+	if !ok || !j.alone || l.counts.Submitted != j.nth || errors.Is(err, engine.ErrCancelled) {
 		return
 	}
 	took := rep.Ended - rep.Started
+	if err != nil {
+		e.Made, took = "", failedTrial // another set of devices is better
+	}
 	if e.Made != "" {
 		l.x.cost.ObserveGraph(e.Made, e.Size, e.Simulated, took)
 	}

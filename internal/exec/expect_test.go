@@ -2,10 +2,12 @@ package exec_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
@@ -42,5 +44,52 @@ func TestExpect(t *testing.T) {
 	}
 	if f, n := h.Graph("inc", 1); n == 0 || f >= 1 {
 		t.Errorf("a second was simulated, and it takes %v of it by %d runs", f, n)
+	}
+}
+
+// A run among others goes anywhere and teaches nothing; one that fails counts against the
+// devices it was tried on.
+func TestExpectAmongOthers(t *testing.T) {
+	began, hold := make(chan struct{}, 1), make(chan struct{})
+	x := start(t, 2, engine.Options{}, map[string]driver.Func{
+		"inc": inc, "hold": func(*driver.Call, int, int) { began <- struct{}{}; <-hold },
+		"fail": func(c *driver.Call, _, _ int) { c.Fail(errors.New("as it must")) },
+	})
+	single := func(name string) *graph.Graph {
+		var b graph.Builder
+		b.Add(graph.Task{Steps: []graph.Step{{Kernel: kernel(name), Launch: graph.Grid(1)}}, Retries: -1})
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	trials := func(name string) machine.Trials {
+		h, _ := x.Snapshot()
+		return h.Trials(name, 1)
+	}
+	done := make(chan error, 1)
+	x.Start(&exec.Job{Graph: single("hold"), Done: func(_ *engine.Report, err error) { done <- err }})
+	<-began
+	in, out := make([]byte, 10_000), make([]byte, 10_000)
+	g := add(t, int64(len(in)), 16)
+	x.Expect(g, exec.Expected{Rather: []machine.DeviceID{0}, Trial: "among others", Work: 1})
+	if _, err := x.Run(context.Background(), g, engine.RunOptions{}, memory(in, out)); err != nil {
+		t.Fatal(err)
+	}
+	close(hold)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if got := trials("among others"); got.Runs != 0 {
+		t.Errorf("a run among others is remembered: %+v", got)
+	}
+	bad := single("fail")
+	x.Expect(bad, exec.Expected{Rather: []machine.DeviceID{0}, Trial: "fails", Work: 1})
+	if _, err := x.Run(context.Background(), bad, engine.RunOptions{}, nil); err == nil {
+		t.Fatal("it did not fail")
+	}
+	if got := trials("fails"); got.Runs != 1 || got.Mean < time.Minute {
+		t.Errorf("a run that failed is remembered as %+v", got)
 	}
 }

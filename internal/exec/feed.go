@@ -32,6 +32,10 @@ type Feed struct {
 	ended bool
 
 	asleep bool // it is in kept.sleep, whose locks guard this
+	// left says that the loop has taken it out of kept.feeds, and until which number it had
+	// been counted for; kept.mu guards both.
+	left  bool
+	until uint64
 }
 
 // kept is the newest notices of some kinds, of all runs or of one, for the feeds that want
@@ -115,6 +119,14 @@ func (f *Feed) Take(out []engine.Notice) (all []engine.Notice, missed uint64, ok
 	return out, missed, !f.ended || len(out) > before || missed > 0
 }
 
+// forFeed returns the number of the first notice that is not for a feed; mu is held.
+func (k *kept) forFeed(f *Feed) uint64 {
+	if f.left {
+		return min(f.until, k.next)
+	}
+	return k.next
+}
+
 // take appends what a feed has not taken.
 func (k *kept) take(f *Feed, out []engine.Notice) (all []engine.Notice, missed uint64) {
 	k.mu.RLock()
@@ -122,7 +134,7 @@ func (k *kept) take(f *Feed, out []engine.Notice) (all []engine.Notice, missed u
 	if oldest := k.next - uint64(len(k.ring)); f.at < oldest {
 		missed, f.at = oldest-f.at, oldest
 	}
-	for ; f.at < k.next; f.at++ {
+	for ; f.at < k.forFeed(f); f.at++ {
 		i := f.at % feedLength
 		out = append(out, k.ring[i])
 		if k.left[i].Add(-1) == 0 {
@@ -142,7 +154,7 @@ func (k *kept) take(f *Feed, out []engine.Notice) (all []engine.Notice, missed u
 func (k *kept) leave(f *Feed) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	for f.at = max(f.at, k.next-uint64(len(k.ring))); f.at < k.next; f.at++ {
+	for f.at = max(f.at, k.next-uint64(len(k.ring))); f.at < k.forFeed(f); f.at++ {
 		if i := f.at % feedLength; k.left[i].Add(-1) == 0 {
 			k.ring[i] = engine.Notice{}
 		}
@@ -250,6 +262,9 @@ func (l *loop) unfeed(f *Feed) {
 		return
 	}
 	l.publish()
+	k.mu.Lock()
+	f.left, f.until = true, k.next
+	k.mu.Unlock()
 	if delete(k.feeds, f); len(k.feeds) == 0 {
 		if f.run != 0 {
 			delete(l.feeds.runs, f.run)

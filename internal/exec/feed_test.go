@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -134,6 +135,22 @@ func TestFeedLetsGo(t *testing.T) {
 	if l.unfeed(b); len(l.feeds.all) != 0 || l.feeds.count != 0 {
 		t.Error("what is kept outlives its readers")
 	}
+}
+
+// A reader that leaves takes nothing of what comes after it from the others, whether it is
+// taken out of the loop's list before its last look or after.
+func TestFeedLeavesTheRest(t *testing.T) {
+	x, l := byHand(t)
+	a, b := add(x, l, AllKinds, 0), add(x, l, AllKinds, 0)
+	l.unfeed(b)
+	l.notice(&engine.Notice{Kind: engine.TaskFailed, Err: errors.New("told to one")})
+	l.publish()
+	b.Take(nil)
+	l.feeds.all[0].leave(b)
+	if ns, _, _ := a.Take(nil); len(ns) != 1 || ns[0].Err == nil {
+		t.Errorf("the other reader takes %+v", ns)
+	}
+	l.unfeed(a)
 }
 
 // Readers and the loop at the same time: every reader hears of every notice or of its loss, and

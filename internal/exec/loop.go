@@ -557,7 +557,7 @@ func (l *loop) done(a *engine.Action) {
 	j := l.runs[a.Run]
 	delete(l.runs, a.Run)
 	if len(l.expected) > 0 {
-		l.compare(j.Graph, a.Report, a.Err)
+		l.compare(j, a.Report, a.Err)
 	}
 	j.id = 0
 	if j.Free != nil {

@@ -39,9 +39,9 @@ type lane struct {
 
 // behind returns which operation of the lane the parts of a copy that comes as number seq
 // must follow. Parts of copies by one stager are in order by themselves: one copy is staged
-// while the one before it is on its way.
+// while the one before it is on its way. A board tells numbers apart up to 2³¹ back.
 func (l *lane) behind(s *stager, seq uint32) uint32 {
-	if l.stager == s {
+	if l.stager == s && seq-l.before < 1<<30 {
 		return l.before
 	}
 	return seq - 1
