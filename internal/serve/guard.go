@@ -75,7 +75,7 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, after := statusOf(err)
 	if r.Context().Err() != nil && status >= 500 {
-		return // the client has gone
+		panic(http.ErrAbortHandler) // the client has gone, and must not take nothing for success
 	}
 	if status == http.StatusInternalServerError {
 		s.log.Error("a request failed", "method", r.Method, "path", short(r.URL.Path), "err", err)
@@ -126,6 +126,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}()
 		h := w.Header()
 		s.hurry(w) // a deadline of the request before may still hold
+		if r.ContentLength != 0 {
+			// Whoever answers without reading the body has package http read the rest.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(s.limits.ReadTime)))
+		}
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		h.Set("Referrer-Policy", "no-referrer")
@@ -264,10 +268,14 @@ func certified(leaf *x509.Certificate, name string) bool {
 	return leaf != nil && leaf.VerifyHostname(name) == nil
 }
 
+// orderBytes is the most bytes of a body that orders something and has no tensors. What is
+// ordered is remembered.
+const orderBytes = 1 << 20
+
 // body reads the body of a request, of one of some types, within limits of size and time.
 // The caller calls done when it needs the bytes no more.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, types ...string) (b []byte, done func(), err error) {
-	limit := int64(s.limits.Body)
+func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types ...string) (b []byte, done func(), err error) {
+	limit = min(limit, int64(s.limits.Body))
 	if r.ContentLength > limit {
 		return nil, nil, failf(http.StatusRequestEntityTooLarge, "the body has %d bytes, and %d are the most", r.ContentLength, limit)
 	}

@@ -299,6 +299,8 @@ func TestSlowClient(t *testing.T) {
 	var all sync.WaitGroup
 	for text, status := range map[string]string{
 		"POST /v2/models/double/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{": "408",
+		"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n":                                                      "200",
+		"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n":                                                     "404",
 		"GET /v2 HTTP/1.1\r\nHost: loc": "",
 		"":                              "",
 	} {

@@ -181,7 +181,7 @@ func runJob(ctx context.Context, rt *weft.Runtime, job workload.Job, q api.JobRe
 const maxKey = 255
 
 func (s *Server) submitJob(w http.ResponseWriter, r *http.Request) error {
-	body, done, err := s.body(w, r, "application/json")
+	body, done, err := s.body(w, r, orderBytes, "application/json")
 	if err != nil {
 		return err
 	}

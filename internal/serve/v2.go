@@ -104,7 +104,7 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 			return badf("%s is %s and not a number of bytes", api.HeaderLength, quoted(h))
 		}
 	}
-	body, done, err := s.body(w, r, "application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json")
+	body, done, err := s.body(w, r, int64(s.limits.Body), "application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json")
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 
 // small reads a body that is an object or empty.
 func (s *Server) small(w http.ResponseWriter, r *http.Request, read func(*reader) error) error {
-	body, done, err := s.body(w, r, "application/json")
+	body, done, err := s.body(w, r, orderBytes, "application/json")
 	if err != nil || len(body) == 0 {
 		if err == nil {
 			done()
@@ -206,7 +206,8 @@ func (s *Server) order(change func(ctx context.Context, name string) error) hand
 		if err != nil {
 			return err
 		}
-		if err := change(r.Context(), name); err != nil {
+		// A client that hangs up leaves no model half loaded.
+		if err := change(context.WithoutCancel(r.Context()), name); err != nil {
 			if status, _ := statusOf(err); status == http.StatusInternalServerError {
 				err = badRequest{err} // what is wrong is in the model's folder
 			}
