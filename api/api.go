@@ -117,14 +117,14 @@ type Job struct {
 // Over reports whether the job has ended.
 func (j *Job) Over() bool { return j.State != JobQueued && j.State != JobRunning }
 
-// JobProgress is how far a job is.
+// JobProgress counts what a job has done.
 type JobProgress struct {
 	Runs int     `json:"runs"` // that have ended
 	Part float64 `json:"part"` // of the run in progress, from 0 to 1
 	Left float64 `json:"left_seconds,omitempty"`
 }
 
-// JobResult is what came out of a job.
+// JobResult has the result of a job and the times of its runs.
 type JobResult struct {
 	ID      string      `json:"id"`
 	Job     string      `json:"job"`   // the workload with its sizes
@@ -137,7 +137,7 @@ type JobResult struct {
 	Misses  []JobMiss   `json:"misses,omitempty"`
 }
 
-// JobDevice is what a device did in the last run of a job.
+// JobDevice has the figures of one device in the last run of a job.
 type JobDevice struct {
 	Name  string  `json:"name"`
 	Tasks int     `json:"tasks"`

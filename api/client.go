@@ -22,8 +22,8 @@ type Options struct {
 	// HTTP makes the requests; nil is a client of its own. Give one for certificates that
 	// the system does not know. It is not used for Unix sockets.
 	HTTP *http.Client
-	// Attempts is how often a request is made that may be made again (4): one that found no
-	// server, or one that is too busy. -1 is once.
+	// Attempts limits how often a request is sent (4). It is sent again only if no server
+	// answered, or one that was too busy; -1 sends it once.
 	Attempts int
 }
 
@@ -250,7 +250,7 @@ func (c *Client) Unload(ctx context.Context, name string) error {
 	return c.json(ctx, http.MethodPost, "/v2/repository/models/"+url.PathEscape(name)+"/unload", nil, struct{}{}, nil)
 }
 
-// modelPath is where a model is.
+// modelPath returns the path of a model, or of one version of it.
 func modelPath(name, version string) string {
 	p := "/v2/models/" + url.PathEscape(name)
 	if version != "" {

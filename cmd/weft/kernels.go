@@ -108,7 +108,8 @@ func kernelRows(all []signature.Kernel) []kernelRow {
 	return out
 }
 
-// per is what an item of the function is of the grid, as a graph file says it.
+// per returns how many items of the grid one call item of the function covers in each
+// dimension, in the form of a graph file.
 func per(k *signature.Kernel) (out []any) {
 	for _, n := range k.Per {
 		if n == graph.All {

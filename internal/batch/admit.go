@@ -10,7 +10,8 @@ import (
 const (
 	// leastAfter is the least time after which a client is told to ask again.
 	leastAfter = time.Millisecond
-	// downAfter is what it is told while no device takes the model's batches.
+	// downAfter is the time after which a client is told to ask again while no device takes
+	// the model's batches.
 	downAfter = time.Second
 )
 

@@ -50,7 +50,7 @@ type Decision struct {
 	After time.Duration // of Refuse
 }
 
-// place is where an item is.
+// place is the state of an item in the machine.
 type place uint8
 
 const (
@@ -97,17 +97,17 @@ type Batch struct {
 	over    bool
 }
 
-// Examples is how many the items of the batch bring together.
+// Examples returns the number of examples of all items of the batch.
 func (b *Batch) Examples() int { return b.load.examples }
 
-// Model is what items ask for. Its exported fields are set before AddModel.
+// Model describes a model that items are for. Its exported fields are set before AddModel.
 type Model struct {
 	Owner      any
 	MaxBatch   int           // examples
 	MaxWaiting int           // items
 	MaxWait    time.Duration // for more items while a device is free; 0 for no bound of its own
-	// Hang is how long a batch may run, if that is more than hangFactor times what was
-	// predicted, before others get its device; 0 means a second.
+	// Hang is the least time that a batch may run before its device is given to others; 0
+	// means a second. A batch that is predicted to run long has hangFactor times that.
 	Hang    time.Duration
 	id      int
 	removed bool

@@ -267,7 +267,6 @@ func TestTimelineLive(t *testing.T) {
 			r := watch(t, t.Context(), s.URL)
 			r.next(t)
 			eventually(t, "events to be collected", func() bool { d.mu.Lock(); defer d.mu.Unlock(); return len(d.strip.strips) == 2 })
-			time.Sleep(5 * time.Millisecond) // the subscription follows
 			g, x := randomGraph(t, rand.New(rand.NewPCG(1, 1)), 60, 20)
 			var ran int
 			eventually(t, "all tasks", func() bool {

@@ -175,7 +175,7 @@ func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 	return nil
 }
 
-// yieldEvery is how long chunks are worked on before other goroutines get a chance. While all
+// yieldEvery is the time after which a helper yields between two chunks. While all
 // processors compute, the executor's loop would otherwise get one when Go's scheduler
 // preempts a chunk, after 10 ms, and other devices would wait for it that long.
 const yieldEvery = 100 * time.Microsecond
