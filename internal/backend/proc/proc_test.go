@@ -340,6 +340,13 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Copies of more parts than there is room for at a time.
+func TestLongCopies(t *testing.T) {
+	r := start(t, proc.Options{}, engine.Options{})
+	g, in, want := chain(t, 37<<20+3, 2, 1)
+	r.mustRun(t, g, in, want)
+}
+
 // A run with a CPU device of this process beside workers: both wait for each
 // other's operations on the shared board.
 func TestMixed(t *testing.T) {
@@ -353,12 +360,18 @@ func TestMixed(t *testing.T) {
 // Workers are killed at any moment, again and again: the results are those of a
 // sequential run.
 func TestKillAnyTime(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed, c := range []struct {
+		bytes int64
+		pause time.Duration // a kill comes after 10 to 70 of it
+	}{
+		{40_000, time.Millisecond}, {40_000, time.Millisecond},
+		{18<<20 + 3, 5 * time.Millisecond}, // copies of several parts
+	} {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			o := proc.Options{Config: []byte("devices 2\ntake 1ms launches"), Standby: seed%2 == 1}
 			r := start(t, o, engine.Options{Health: engine.Health{Trust: time.Nanosecond, MaxLosses: 1000}, Retries: 50},
 				cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
-			rnd := rand.New(rand.NewPCG(seed, 7))
+			rnd := rand.New(rand.NewPCG(uint64(seed), 7))
 			stop, ended := make(chan struct{}), make(chan int)
 			go func() {
 				kills := 0
@@ -367,7 +380,7 @@ func TestKillAnyTime(t *testing.T) {
 					case <-stop:
 						ended <- kills
 						return
-					case <-time.After(time.Duration(10+rnd.IntN(60)) * time.Millisecond):
+					case <-time.After(time.Duration(10+rnd.IntN(60)) * c.pause):
 					}
 					if ws := pids("worker"); len(ws) > 0 {
 						_ = syscall.Kill(ws[rnd.IntN(len(ws))], syscall.SIGKILL)
@@ -384,8 +397,8 @@ func TestKillAnyTime(t *testing.T) {
 				}
 			}()
 			until := time.Now().Add(time.Second)
-			for n := 0; n < 3 || time.Now().Before(until); n++ {
-				g, in, want := chain(t, 40_000, 16, 5)
+			for runs := 0; runs < 3 || time.Now().Before(until); runs++ {
+				g, in, want := chain(t, c.bytes, 8, 4)
 				r.mustRun(t, g, in, want)
 			}
 		})

@@ -22,6 +22,13 @@ const (
 	// a copy begins and ends with.
 	partBytes = 4 << 20
 	parts     = 8 // in the arena at a time, each way
+	// window is the number of parts that cores copy at a time. The others are on their way
+	// between the arena and the device.
+	window = parts / 2
+	// pieceBytes is what one core copies of a part at a time. Go's memmove writes past the
+	// caches from 1 MiB on, which saves reading the destination.
+	pieceBytes = 2 << 20
+	maxCopiers = 8 // cores that copy for one job
 	// inline is up to which size a copy in is staged on the spot.
 	inline = 64 << 10
 )
@@ -53,8 +60,8 @@ type stager struct {
 	cond  sync.Cond // with the device's lock
 	queue []*job
 	ended chan struct{}
-	// copying is held while memory outside the arena is touched.
-	copying sync.Mutex
+	// copying is held for reading while memory outside the arena is touched.
+	copying sync.RWMutex
 }
 
 // slot is memory for one part, and the part that used it last.
@@ -197,13 +204,13 @@ func (s *stager) give(j *job, i int, staged []byte, waits []driver.Wait) (over b
 	return false
 }
 
-// move copies a part between the arena and memory outside it, unless the job was lost
-// with its worker: its memory may then be in use for something else.
-func (s *stager) move(j *job, dst, src []byte) {
-	s.copying.Lock()
-	defer s.copying.Unlock()
+// touch has memory outside the arena copied, unless the job was lost with its worker: its
+// memory may then be in use for something else.
+func (s *stager) touch(j *job, copying func()) {
+	s.copying.RLock()
+	defer s.copying.RUnlock()
 	if s.d.epoch.Load() == j.epoch {
-		arena.Copy(dst, src)
+		copying()
 	}
 }
 
@@ -213,6 +220,65 @@ func (s *stager) rest() {
 	defer s.copying.Unlock()
 }
 
+// copiers copy the parts of one job with several cores. They start once for a job, because
+// waking cores for every part takes as long as copying it.
+type copiers struct {
+	s      *stager
+	j      *job
+	pieces chan piece
+	left   [parts]sync.WaitGroup // pieces of a part that are not copied yet
+}
+
+type piece struct {
+	dst, src []byte
+	left     *sync.WaitGroup
+}
+
+// copiers returns those of a job. The caller ends them.
+func (s *stager) copiers(j *job) *copiers {
+	c := &copiers{s: s, j: j, pieces: make(chan piece, window*partBytes/pieceBytes)}
+	if j.n > 1 {
+		for range min(maxCopiers, runtime.GOMAXPROCS(0), len(j.host)/pieceBytes) {
+			go c.run()
+		}
+	}
+	return c
+}
+
+func (c *copiers) run() {
+	for p := range c.pieces {
+		c.s.touch(c.j, func() { copy(p.dst, p.src) })
+		p.left.Done()
+	}
+}
+
+// add has part i copied. A job of one part is copied at once.
+func (c *copiers) add(i int, dst, src []byte) {
+	if c.j.n == 1 {
+		c.s.touch(c.j, func() { arena.Copy(dst, src) })
+		return
+	}
+	left := &c.left[i%parts]
+	for at := 0; at < len(src); at += pieceBytes {
+		end := min(at+pieceBytes, len(src))
+		left.Add(1)
+		c.pieces <- piece{dst[at:end], src[at:end], left}
+	}
+}
+
+// wait returns when part i, or the one before it in its place, is copied.
+func (c *copiers) wait(i int) { c.left[i%parts].Wait() }
+
+// end returns when nothing of the job is being copied: its parts of the arena may then be used
+// for something else.
+func (c *copiers) end() {
+	close(c.pieces)
+	for i := range c.left {
+		c.wait(i)
+	}
+}
+
+// copyIn copies window parts ahead of the one that it gives to the device.
 func (s *stager) copyIn(j *job) {
 	if _, over := s.await(j, j.after); over {
 		return
@@ -225,22 +291,29 @@ func (s *stager) copyIn(j *job) {
 		}
 		fails = fails || !ok
 	}
+	c := s.copiers(j)
+	defer c.end()
+	var staged [parts][]byte
+	ahead := 0
 	for i := range j.n {
-		var staged []byte
-		if !fails {
-			var over bool
-			if staged, over = s.room(j, i); over {
+		// If one of the waits failed, the worker sees that and fails the part.
+		for ; !fails && ahead < min(j.n, i+window); ahead++ {
+			mem, over := s.room(j, ahead)
+			if over {
 				return
 			}
-			s.move(j, staged, j.part(i)[:len(staged)])
+			staged[ahead%parts] = mem
+			c.add(ahead, mem, j.part(ahead)[:len(mem)])
 		}
-		// If one of the waits failed, the worker sees that and fails the part.
-		if s.give(j, i, staged, j.waits) {
+		c.wait(i)
+		if s.give(j, i, staged[i%parts], j.waits) {
 			return
 		}
 	}
 }
 
+// copyOut asks for parts ahead of the one that comes home, and has it copied while the next
+// one comes.
 func (s *stager) copyOut(j *job) {
 	if _, over := s.await(j, j.after); over {
 		return
@@ -260,11 +333,14 @@ func (s *stager) copyOut(j *job) {
 		}
 		return
 	}
+	c := s.copiers(j)
+	defer c.end()
 	var staged [parts][]byte
 	fails := false
 	ahead := 0
 	for i := range j.n {
-		for ; ahead < min(j.n, i+parts); ahead++ {
+		for ; ahead < min(j.n, i+window); ahead++ {
+			c.wait(ahead)
 			mem, over := s.room(j, ahead)
 			if over || s.give(j, ahead, mem, j.waits) {
 				return
@@ -276,8 +352,11 @@ func (s *stager) copyOut(j *job) {
 			return
 		}
 		if fails = fails || !ok; !fails {
-			s.move(j, j.part(i), staged[i%parts])
+			c.add(i, j.part(i), staged[i%parts])
 		}
+	}
+	for i := range parts {
+		c.wait(i)
 	}
 	s.cameHome(j, !fails)
 }
