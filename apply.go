@@ -254,9 +254,9 @@ func (a *application) run(ctx context.Context, rt *Runtime) (*Report, error) {
 	ranges := []sched.Range{{Lo: 0, Hi: a.n}}
 	var g *graph.Graph
 	if a.elementwise {
-		w := Work{
-			Pieces: sched.Pieces{Extent: a.n, Align: 256, Bytes: func(lo, hi int64) (in, out int64) { return a.bytes(hi - lo) }},
-			Whole:  a.task(ranges[0]), Bind: bind, Streamed: true,
+		w := Divisible{
+			Items: sched.Items{Extent: a.n, Align: 256, Bytes: func(lo, hi int64) (in, out int64) { return a.bytes(hi - lo) }},
+			Whole: a.task(ranges[0]), Bind: bind, Streamed: true,
 		}
 		if in, out := a.bytes(a.n); in+out > smallBytes {
 			w.Graph = a.graph

@@ -20,10 +20,10 @@ type Prediction = sched.Prediction
 // DevicePrediction is a device's part of a prediction.
 type DevicePrediction = sched.DevicePrediction
 
-// Work is work that can be cut into ranges, each of which becomes a task.
-type Work struct {
-	// Pieces is the work to cut: how many items there are and what ranges cost.
-	Pieces sched.Pieces
+// Divisible is work that can be cut into ranges, each of which becomes a task.
+type Divisible struct {
+	// Items are what is cut: how many there are and what ranges of them cost.
+	Items sched.Items
 	// Whole is the task that would do all of it: its kernel and work estimate say how
 	// fast each device is.
 	Whole graph.Task
@@ -83,8 +83,8 @@ func (o *Options) rules() (sched.Factory, sched.Partitioner, error) {
 	return policy, cut, nil
 }
 
-// view is what is known now.
-func (r *Runtime) view() (*cut.View, error) {
+// knowledge returns what is known of the devices now.
+func (r *Runtime) knowledge() (*cut.Knowledge, error) {
 	if r == nil {
 		return nil, errNoRuntime
 	}
@@ -92,7 +92,7 @@ func (r *Runtime) view() (*cut.View, error) {
 	if history == nil {
 		return nil, ErrClosed
 	}
-	return &cut.View{
+	return &cut.Knowledge{
 		Machine: r.x.Machine, Cost: history, Devices: st,
 		Policy: r.policy, Partitioner: r.partitioner, MaxInFlight: r.o.Concurrent,
 	}, nil
@@ -107,8 +107,8 @@ func (r *Runtime) view() (*cut.View, error) {
 // to the one that is done first otherwise; Partition.Why says so with the
 // numbers. Of devices that compute on the same cores only those take part that
 // make the most of them.
-func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
-	v, err := r.view()
+func (r *Runtime) Split(p sched.Items, whole graph.Task) (sched.Partition, error) {
+	v, err := r.knowledge()
 	if err != nil {
 		return sched.Partition{}, fmt.Errorf("split: %w", err)
 	}
@@ -125,14 +125,14 @@ func (r *Runtime) Split(p sched.Pieces, whole graph.Task) (sched.Partition, erro
 // which knows every task, until then. Sets of which little is known are tried now and then.
 // The next run of the graph uses the devices it was cut for as long as they can take its
 // tasks.
-func (r *Runtime) Plan(ctx context.Context, w Work) (*Plan, error) {
+func (r *Runtime) Plan(ctx context.Context, w Divisible) (*Plan, error) {
 	need("Plan", ctx, true)
-	v, err := r.view()
+	v, err := r.knowledge()
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
-	p, err := v.Plan(cut.Work{
-		Pieces: w.Pieces, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed && inHost(w.Bind),
+	p, err := v.Plan(cut.Divisible{
+		Items: w.Items, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed && inHost(w.Bind),
 		Resident: func(g *graph.Graph) ([]graph.DataID, error) { return residents(g, w.Bind) },
 	}, func() bool { return ctx.Err() != nil })
 	if err != nil {
@@ -180,7 +180,7 @@ func residents(g *graph.Graph, b []Binding) (out []graph.DataID, err error) {
 // resident data, which is taken to be where the graph would leave it.
 func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*Prediction, error) {
 	need("Predict", ctx, true)
-	v, err := r.view()
+	v, err := r.knowledge()
 	if err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
@@ -197,14 +197,14 @@ func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*P
 }
 
 // Compare says what running each of several graphs alone would take by the rates
-// of devices and links: it is for choosing between ways to do the same. What was
+// of devices and links: it is for choosing between graphs that do the same. What was
 // learned of kernels is left out, since it is known of some graphs and not of
 // others and scatters by more than they differ, so that the choice is the same in
 // every run; what a graph will really take Predict knows better. Data is taken to
 // be bound to host memory.
 func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.Duration, error) {
 	need("Compare", ctx, true)
-	v, err := r.view()
+	v, err := r.knowledge()
 	if err != nil {
 		return nil, fmt.Errorf("compare: %w", err)
 	}
@@ -227,7 +227,7 @@ func (r *Runtime) Compare(ctx context.Context, graphs ...*graph.Graph) ([]time.D
 // fuse makes short tasks that follow one another a task, by what is known of the
 // devices now.
 func (r *Runtime) fuse(g *graph.Graph) *graph.Graph {
-	v, err := r.view()
+	v, err := r.knowledge()
 	if err != nil {
 		return g // nothing runs any more
 	}

@@ -295,7 +295,7 @@ func ExampleReport_Bottleneck() {
 func ExampleRuntime_Split() {
 	rt, g := counter(weft.Options{Devices: "cpu/2", Partitioner: "equal"})
 	defer rt.Close()
-	cut, err := rt.Split(sched.Pieces{Extent: 1001}, *g.Task(0))
+	cut, err := rt.Split(sched.Items{Extent: 1001}, *g.Task(0))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -311,8 +311,8 @@ func ExampleRuntime_Split() {
 func ExampleRuntime_Plan() {
 	rt, g := counter(weft.Options{Devices: "cpu"})
 	defer rt.Close()
-	p, err := rt.Plan(context.Background(), weft.Work{
-		Pieces: sched.Pieces{Extent: 3}, Whole: *g.Task(0),
+	p, err := rt.Plan(context.Background(), weft.Divisible{
+		Items: sched.Items{Extent: 3}, Whole: *g.Task(0),
 		Graph: func(ranges []sched.Range) (*graph.Graph, error) {
 			fmt.Println("tasks:", ranges)
 			return g, nil

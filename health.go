@@ -16,8 +16,8 @@ import (
 const allRungs = "standby, restart, reopen"
 
 // parseLadder reads a list of rungs with their timeouts.
-func parseLadder(list string) ([]engine.Step, error) {
-	out := []engine.Step{}
+func parseLadder(list string) ([]engine.TimedRung, error) {
+	out := []engine.TimedRung{}
 	if list == off {
 		return out, nil
 	}
@@ -27,7 +27,7 @@ func parseLadder(list string) ([]engine.Step, error) {
 		if err != nil {
 			return nil, err
 		}
-		step := engine.Step{Rung: rung}
+		step := engine.TimedRung{Rung: rung}
 		if timed {
 			if step.Timeout, err = text.ParseDuration(strings.TrimSpace(limit)); err != nil {
 				return nil, fmt.Errorf("%s: %w", rung, err)
@@ -46,9 +46,9 @@ func parseLadder(list string) ([]engine.Step, error) {
 }
 
 // health returns the thresholds of the health rules. The options are valid.
-func (o *Options) health() engine.Health {
+func (o *Options) health() engine.HealthRules {
 	ladder, _ := parseLadder(o.Ladder)
-	return engine.Health{
+	return engine.HealthRules{
 		MaxFailures: o.MaxFailures, MaxLosses: o.MaxLosses, MaxTempC: o.MaxTemperature, MaxMemUsed: 1 - cmp.Or(o.MemoryMargin, 0.05),
 		MaxPowerW: o.PowerBudget, MaxTotalW: o.TotalPower, MaxOthers: o.MaxUtilisation, Ladder: ladder,
 	}

@@ -13,7 +13,7 @@ import (
 // whatever fails or ends after it.
 func TestOwnCanceled(t *testing.T) {
 	other := errors.New("another")
-	for name, o := range ways() {
+	for name, o := range optionSets() {
 		// The second of two fails once the first has, in parallel, and the caller's context
 		// ends before all have returned.
 		for _, ends := range []bool{false, true} {

@@ -18,8 +18,8 @@ import (
 	"github.com/weft-run/weft"
 )
 
-// ways are the options that calls of the family are tested with.
-func ways() map[string][]weft.TaskOption {
+// optionSets are the options that calls of the family are tested with.
+func optionSets() map[string][]weft.TaskOption {
 	return map[string][]weft.TaskOption{
 		"plain": nil, "limit": {weft.Within(weft.NewLimit(3))}, "urgent": {weft.Priority(1)}, "idle": {weft.Priority(-1)},
 	}
@@ -37,7 +37,7 @@ func inTask(t *testing.T, o []weft.TaskOption, f func(ctx context.Context) error
 }
 
 func TestMap(t *testing.T) {
-	for name, o := range ways() {
+	for name, o := range optionSets() {
 		for _, n := range []int{0, 1, 2, 7, 1000, 30_000} {
 			inTask(t, o, func(ctx context.Context) error {
 				got, err := weft.Map(ctx, indices(n), func(_ context.Context, x int) (string, error) { return strconv.Itoa(x), nil }, o...)
@@ -222,7 +222,7 @@ func TestEarlierElements(t *testing.T) {
 }
 
 func TestMapCancelled(t *testing.T) {
-	for name, o := range ways() {
+	for name, o := range optionSets() {
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		got, err := weft.Map(ctx, indices(100_000), func(ctx context.Context, x int) (int, error) {
@@ -313,7 +313,7 @@ func TestMapUsesCores(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for name, o := range ways() {
+	for name, o := range optionSets() {
 		for _, n := range []int{0, 1, 5, 3000} {
 			xs := make([]int, n)
 			for i := range xs {
@@ -347,7 +347,7 @@ func tree[T any](xs []T, f func(a, b T) T) T {
 func TestReduce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	join := func(a, b string) string { return "(" + a + " " + b + ")" }
-	for name, o := range ways() {
+	for name, o := range optionSets() {
 		for n := range 140 {
 			xs := make([]string, n)
 			for i := range xs {

@@ -155,7 +155,7 @@ const maxRuns = 1000
 // Those that wait for data others use are among them, with none of their tasks done.
 func (r *Runtime) Runs() []Progress {
 	var out []Progress
-	for _, e := range r.must("Runs").x.View(maxRuns).Runs {
+	for _, e := range r.must("Runs").x.Activity(maxRuns).Runs {
 		out = append(out, progressOf(&e))
 	}
 	return out
@@ -172,12 +172,12 @@ type Running struct {
 
 // Running returns the tasks that devices run now, device by device.
 func (r *Runtime) Running() []Running {
-	now := r.must("Running").x.View(0)
+	now := r.must("Running").x.Activity(0)
 	return r.running(&now)
 }
 
 // running puts the engine's account of launches into the words of the library.
-func (r *Runtime) running(now *exec.View) []Running {
+func (r *Runtime) running(now *exec.Activity) []Running {
 	out := make([]Running, len(now.Launches))
 	for i, l := range now.Launches {
 		out[i] = Running{

@@ -171,8 +171,8 @@ func TestKernelPanic(t *testing.T) {
 func TestNilGraph(t *testing.T) {
 	rt := open(t, weft.Options{Devices: "cpu/2", Funcs: incFuncs})
 	ctx := t.Context()
-	work := weft.Work{
-		Pieces: sched.Pieces{Extent: 10}, Whole: *small(t, 1).Task(0),
+	work := weft.Divisible{
+		Items: sched.Items{Extent: 10}, Whole: *small(t, 1).Task(0),
 		Graph: func([]sched.Range) (*graph.Graph, error) { return nil, nil },
 	}
 	for name, call := range map[string]func() error{

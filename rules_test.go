@@ -18,7 +18,7 @@ import (
 // last places every task on the last device there is.
 type last struct{ placed *atomic.Int64 }
 
-func (l last) Place(v *sched.View, out []sched.Placement) []sched.Placement {
+func (l last) Place(v *sched.Situation, out []sched.Placement) []sched.Placement {
 	for i := range v.Tasks {
 		l.placed.Add(1)
 		out = append(out, sched.Placement{Task: int32(i), Device: 1})
@@ -78,14 +78,14 @@ func TestPlaceByWrong(t *testing.T) {
 
 type broken struct{}
 
-func (broken) Place(*sched.View, []sched.Placement) []sched.Placement { panic("broken") }
+func (broken) Place(*sched.Situation, []sched.Placement) []sched.Placement { panic("broken") }
 
 // A partitioner of the caller's cuts work; what it leaves out is an error.
 func TestCutBy(t *testing.T) {
 	end := int64(100)
 	rt, err := weft.Open(context.Background(), weft.Options{
 		Devices: "cpu/2", NoCalibrate: true, CacheDir: "off",
-		CutBy: func(p sched.Pieces, shares []sched.Share) (sched.Partition, error) {
+		CutBy: func(p sched.Items, shares []sched.Share) (sched.Partition, error) {
 			return sched.Partition{Ranges: []sched.Range{{Lo: 0, Hi: 10}, {Lo: 10, Hi: end}}}, nil
 		},
 	})
@@ -94,11 +94,11 @@ func TestCutBy(t *testing.T) {
 	}
 	defer rt.Close()
 	task := *incs(t, 1, 1).Task(0)
-	if got, err := rt.Split(sched.Pieces{Extent: 100}, task); err != nil || fmt.Sprint(got.Ranges) != "[{0 10} {10 100}]" {
+	if got, err := rt.Split(sched.Items{Extent: 100}, task); err != nil || fmt.Sprint(got.Ranges) != "[{0 10} {10 100}]" {
 		t.Errorf("%v, %v", got.Ranges, err)
 	}
 	end = 99
-	if _, err := rt.Split(sched.Pieces{Extent: 100}, task); !errors.Is(err, sched.ErrPieces) {
+	if _, err := rt.Split(sched.Items{Extent: 100}, task); !errors.Is(err, sched.ErrItems) {
 		t.Errorf("an item left out: %v", err)
 	}
 }

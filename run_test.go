@@ -444,13 +444,13 @@ func TestCloseWaitsForCallbacks(t *testing.T) {
 func TestSplitOddities(t *testing.T) {
 	rt := open(t, weft.Options{Devices: "cpu/2"})
 	for _, task := range []graph.Task{{}, {Steps: []graph.Step{{}}}} {
-		if _, err := rt.Split(sched.Pieces{Extent: 10}, task); !errors.Is(err, graph.ErrKernel) {
+		if _, err := rt.Split(sched.Items{Extent: 10}, task); !errors.Is(err, graph.ErrKernel) {
 			t.Errorf("a task without a kernel was split: %v", err)
 		}
 	}
 	// The caller's functions may use the runtime.
 	looks := 0
-	if _, err := rt.Split(sched.Pieces{Extent: 10, Cost: func(lo, hi int64) float64 {
+	if _, err := rt.Split(sched.Items{Extent: 10, Cost: func(lo, hi int64) float64 {
 		looks += len(rt.Devices())
 		return float64(hi - lo)
 	}}, graph.Task{Steps: []graph.Step{{Kernel: mixKernel}}}); looks == 0 {

@@ -27,31 +27,31 @@ func (r *Runtime) listen() (err error) {
 	case "on":
 		path = ""
 	}
-	if r.socket, err = monitor.Serve(path, func() monitor.Source { return r.newView() }, r.o.Log); err != nil {
+	if r.socket, err = monitor.Serve(path, func() monitor.Source { return r.newSocketSource() }, r.o.Log); err != nil {
 		return fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	r.o.Log.Info("weft top can watch", "socket", r.socket.Path())
 	return nil
 }
 
-// view is what a client of the socket sees of the runtime.
-type view struct {
+// socketSource is what one client of the socket is shown of the runtime.
+type socketSource struct {
 	r    *Runtime
 	feed *exec.Feed
 	buf  []engine.Notice
 }
 
-func (r *Runtime) newView() *view {
+func (r *Runtime) newSocketSource() *socketSource {
 	// Tasks that end well are too many to be read; they show in the progress of runs.
-	return &view{r: r, feed: r.x.Subscribe(exec.AllKinds &^ exec.Kinds(engine.TaskDone))}
+	return &socketSource{r: r, feed: r.x.Subscribe(exec.AllKinds &^ exec.Kinds(engine.TaskDone))}
 }
 
-// Close ends the view.
-func (v *view) Close() { v.feed.Close() }
+// Close ends the subscription of the client.
+func (v *socketSource) Close() { v.feed.Close() }
 
 // Frame returns what the runtime does now, with the events since the last call.
-func (v *view) Frame() *monitor.Frame {
-	m, now := v.r.Metrics(), v.r.x.View(shownRuns)
+func (v *socketSource) Frame() *monitor.Frame {
+	m, now := v.r.Metrics(), v.r.x.Activity(shownRuns)
 	f := &monitor.Frame{PID: os.Getpid(), Program: strings.Join(os.Args, " "), Uptime: m.Uptime.Seconds(), Totals: totals(&m)}
 	for i := range m.Devices {
 		d := &m.Devices[i]

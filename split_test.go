@@ -99,7 +99,7 @@ func TestSplitRule(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go, Entry: "k"}, {Dialect: graph.PTX, Entry: "k"}}}
-		p := sched.Pieces{Extent: 1000, Bytes: func(lo, hi int64) (in, out int64) { return (hi - lo) * c.bytes / 1000, 0 }}
+		p := sched.Items{Extent: 1000, Bytes: func(lo, hi int64) (in, out int64) { return (hi - lo) * c.bytes / 1000, 0 }}
 		got, err := rt.Split(p, graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: c.ops}})
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
@@ -129,7 +129,7 @@ func TestSplitClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := &graph.Kernel{Name: "k", Impls: []graph.Impl{{Dialect: graph.Go}}}
-		_, err = rt.Split(sched.Pieces{Extent: 100}, graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: 1}})
+		_, err = rt.Split(sched.Items{Extent: 100}, graph.Task{Steps: []graph.Step{{Kernel: k}}, Work: graph.Work{Ops: 1}})
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("split after Close: %v", err)
 		}

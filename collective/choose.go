@@ -21,7 +21,7 @@ func (s *Spec) candidates() ([]*algorithm, error) {
 	ordered := s.Exact && s.Op.Folds() && !s.Fold.Exact(s.Type)
 	for i := range algorithms {
 		a := &algorithms[i]
-		// What goes from one rank to another by itself has no better way.
+		// A plain transfer from one rank to another has only one algorithm.
 		if (s.Op == AllToAll || s.Op == Send) && i > 0 || ordered && !a.ordered {
 			continue
 		}
@@ -33,7 +33,7 @@ func (s *Spec) candidates() ([]*algorithm, error) {
 	if len(out) == 0 {
 		what := "unknown algorithm"
 		if slices.Contains(Algorithms(), s.Algorithm) {
-			what = "no way to do it by algorithm"
+			what = "it cannot be done by algorithm"
 			if ordered {
 				what = "not in the order of ranks, as exact asks for, is algorithm"
 			}
@@ -64,7 +64,7 @@ func choose(m *machine.Machine, cost machine.Cost, s Spec, candidates []*algorit
 	var best *Plan
 	var told strings.Builder
 	t := newTopology(m, s.Ranks)
-	w := newWays(m, cost, s.Ranks)
+	w := newCostTable(m, cost, s.Ranks)
 	for _, a := range candidates {
 		var own *Plan // the best of this algorithm
 		for _, pieces := range s.tries() {

@@ -242,7 +242,7 @@ func (p *planner) aligned(lo, hi int64, n, k int) (int64, int64) {
 	return at(k), at(k + 1)
 }
 
-// route is the way of one piece of a slice.
+// route is the order of ranks that one piece of a slice passes.
 type route struct {
 	lo, hi int64 // elements of the whole vector
 	owner  int

@@ -10,7 +10,7 @@ import (
 // Bound is a time no algorithm can beat: the bytes that must enter one rank's
 // memory over the widest link it has to another and, for an allreduce, the
 // vectors that must enter and leave a group of close devices through what all
-// ways out of it share. It is 0 where ranks share a memory or the operation has
+// routes out of it share. It is 0 where ranks share a memory or the operation has
 // no such bound.
 func (p *Plan) Bound() time.Duration {
 	s := &p.Spec
@@ -43,8 +43,8 @@ func (p *Plan) Bound() time.Duration {
 }
 
 // narrowest is the least rate at which everything can leave and enter a group of
-// close devices: that of what all ways out share, or of what each device's ways
-// out share, together; infinite without such a limit.
+// close devices: the rate of the resource that all routes out share, or the sum of those
+// that each device's routes out share; infinite without such a limit.
 func (p *Plan) narrowest() float64 {
 	s := &p.Spec
 	t := newTopology(p.m, s.Ranks)
@@ -52,11 +52,11 @@ func (p *Plan) narrowest() float64 {
 	for _, r := range p.m.Resources {
 		rate[r.Name] = r.BPS
 	}
-	// shared is the least rate among resources that all of some ways use.
-	shared := func(uses map[string]int, ways int) float64 {
+	// shared is the least rate among resources that all of some routes use.
+	shared := func(uses map[string]int, routes int) float64 {
 		least := math.Inf(1)
 		for name, n := range uses {
-			if n == ways && rate[name] > 0 {
+			if n == routes && rate[name] > 0 {
 				least = math.Min(least, rate[name])
 			}
 		}
@@ -64,8 +64,8 @@ func (p *Plan) narrowest() float64 {
 	}
 	least := math.Inf(1)
 	for g, members := range t.groups {
-		ways, each := 0, 0.0
-		uses := make(map[string]int) // ways out that use a resource
+		routes, each := 0, 0.0
+		uses := make(map[string]int) // routes out that use a resource
 		for _, a := range members {
 			own := make(map[string]int)
 			out := 0
@@ -84,18 +84,19 @@ func (p *Plan) narrowest() float64 {
 			for name, n := range own {
 				uses[name] += n
 			}
-			ways += out
+			routes += out
 			each += shared(own, out)
 		}
-		if ways > 0 {
-			least = math.Min(least, math.Min(each, shared(uses, ways)))
+		if routes > 0 {
+			least = math.Min(least, math.Min(each, shared(uses, routes)))
 		}
 	}
 	return least
 }
 
-// ways are what copies and tasks between and on ranks take, looked up once.
-type ways struct {
+// costTable holds the predicted durations of copies between ranks and of tasks on ranks. Each
+// is looked up once.
+type costTable struct {
 	m     *machine.Machine
 	cost  machine.Cost
 	ranks []machine.DeviceID
@@ -114,8 +115,8 @@ type taskKey struct {
 	ins, outs, divisor int
 }
 
-func newWays(m *machine.Machine, cost machine.Cost, ranks []machine.DeviceID) *ways {
-	w := &ways{m: m, cost: cost, ranks: ranks, far: m.Far(), links: make(map[[2]machine.DeviceID][]int), computes: make(map[machine.DeviceID][]int), takes: make(map[taskKey]time.Duration)}
+func newCostTable(m *machine.Machine, cost machine.Cost, ranks []machine.DeviceID) *costTable {
+	w := &costTable{m: m, cost: cost, ranks: ranks, far: m.Far(), links: make(map[[2]machine.DeviceID][]int), computes: make(map[machine.DeviceID][]int), takes: make(map[taskKey]time.Duration)}
 	number := make(map[string]int)
 	for i, r := range m.Resources {
 		number[r.Name] = i
@@ -134,7 +135,7 @@ func numbers(of map[string]int, names []string) (out []int) {
 }
 
 // through are the shared things between two devices.
-func (w *ways) through(from, to machine.DeviceID) []int {
+func (w *costTable) through(from, to machine.DeviceID) []int {
 	key := [2]machine.DeviceID{from, to}
 	out, ok := w.links[key]
 	if !ok {
@@ -155,7 +156,7 @@ func (w *ways) through(from, to machine.DeviceID) []int {
 // device, for copies into, out of and over a network from each, and for everything
 // shared: a list schedule. What it leaves out is that shared things are divided and
 // not taken in turns, which comes to the same in the end.
-func (w *ways) predict(p *Plan) time.Duration {
+func (w *costTable) predict(p *Plan) time.Duration {
 	n := len(w.m.Devices)
 	compute, in, out, sent := make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n), make([]time.Duration, n)
 	busy := make([]time.Duration, len(w.m.Resources))
@@ -206,7 +207,7 @@ func (w *ways) predict(p *Plan) time.Duration {
 				start := max(m.at, *into, *from)
 				takes := w.cost.Copy(bytes, m.on, dev).Median
 				if takes < 0 {
-					return math.MaxInt64 // no way there
+					return math.MaxInt64 // no path there
 				}
 				arrives = occupy(w.through(m.on, dev), start, float64(bytes), 0, takes)
 				*into, *from = arrives, arrives

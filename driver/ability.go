@@ -52,9 +52,8 @@ type Reviver interface {
 // device may name the other as From.
 type PeerCopier interface {
 	CanCopyFrom(other Device) bool
-	// LinkTo describes the direct way to the other device. Its rate is what the link is
-	// built for; ends are filled in by the caller. ErrUnavailable stands for no direct
-	// way, or none that is known.
+	// LinkTo describes the direct link to the other device, with its nominal rate; the
+	// caller fills in its ends. It returns ErrUnavailable if no direct link is known.
 	LinkTo(other Device) (machine.Link, error)
 }
 

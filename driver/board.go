@@ -27,7 +27,7 @@ type Wait struct {
 // A board can lie in memory that several processes map (see ShareBoard). What the
 // process that made the board decides is in memory that the others only read.
 type Board struct {
-	lanes  []lane
+	lanes  []laneRecord
 	far    []record // of lanes whose device is in another process; nil within one process
 	begin  time.Time
 	offset time.Duration // what the board's clock showed at begin
@@ -39,9 +39,9 @@ type Board struct {
 	rule     sync.Mutex // held to write what is ruled
 }
 
-// lane is what the process that made the board tells of a lane. It holds no
+// laneRecord is what the process that made the board tells of a lane. It holds no
 // pointers, since processes share it.
-type lane struct {
+type laneRecord struct {
 	own record // what its device did, where that is in the same process
 	// ruled is what was decided instead of the device, which may have been lost: all
 	// up to ruled.done is over, and failed is what was not complete then.
@@ -50,7 +50,7 @@ type lane struct {
 
 // NewBoard returns a board of n lanes.
 func NewBoard(n int) *Board {
-	b := &Board{lanes: make([]lane, n), begin: time.Now()}
+	b := &Board{lanes: make([]laneRecord, n), begin: time.Now()}
 	b.cond.L = &b.mu
 	return b
 }

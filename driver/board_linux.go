@@ -49,7 +49,7 @@ type shared struct {
 // BoardBytes is the memory a shared board of n lanes takes: what only its maker
 // writes, and what all members do.
 func BoardBytes(n int) (own, far int64) {
-	own = int64(unsafe.Sizeof(boardHead{})) + int64(n)*int64(unsafe.Sizeof(lane{}))
+	own = int64(unsafe.Sizeof(boardHead{})) + int64(n)*int64(unsafe.Sizeof(laneRecord{}))
 	far = int64(unsafe.Sizeof(farHead{})) + int64(n)*int64(unsafe.Sizeof(record{}))
 	return own, far
 }
@@ -81,7 +81,7 @@ func boardOn(own, far []byte, member int) *Board {
 	h, f := (*boardHead)(unsafe.Pointer(&own[0])), (*farHead)(unsafe.Pointer(&far[0]))
 	begin, clock := sameMoment()
 	b := &Board{begin: begin, offset: clock - time.Duration(h.begin), shared: &shared{head: f, member: 1 << member}}
-	b.lanes = unsafe.Slice((*lane)(unsafe.Pointer(&own[unsafe.Sizeof(*h)])), h.lanes)
+	b.lanes = unsafe.Slice((*laneRecord)(unsafe.Pointer(&own[unsafe.Sizeof(*h)])), h.lanes)
 	b.far = unsafe.Slice((*record)(unsafe.Pointer(&far[unsafe.Sizeof(*f)])), h.lanes)
 	b.cond.L = &b.mu
 	return b

@@ -105,7 +105,7 @@ type fuser struct {
 // none, and marks them as taken.
 func (f *fuser) from(first TaskID) []TaskID {
 	flow := &f.g.flow
-	var u unit
+	var u fusedTask
 	if !f.add(&u, first) {
 		return nil
 	}
@@ -157,8 +157,8 @@ func (f *fuser) alike(a, b TaskID) bool {
 		(x.Timeout > 0) == (y.Timeout > 0) && x.Timeout >= 0 && y.Timeout >= 0 && x.On.Hint == y.On.Hint && slices.Equal(x.On.Only, y.On.Only)
 }
 
-// unit is what a run of tasks needs together.
-type unit struct {
+// fusedTask is what consecutive tasks need together.
+type fusedTask struct {
 	uses          []Use
 	steps, params int
 	bytes         int64
@@ -166,9 +166,9 @@ type unit struct {
 	takes         time.Duration
 }
 
-// add takes a task into a unit and reports whether it may be in it. The unit is of
+// add takes a task into u and reports whether it may be in it. The fused task is of
 // no use when it may not.
-func (f *fuser) add(u *unit, id TaskID) bool {
+func (f *fuser) add(u *fusedTask, id TaskID) bool {
 	t := &f.g.tasks[id]
 	takes := f.how.Takes(id)
 	u.steps += len(t.Steps)

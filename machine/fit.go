@@ -47,9 +47,9 @@ type fit struct {
 	HY   float64 `json:"hy,omitempty"`
 }
 
-// line is a fit made ready for predictions, which are asked for far more often
+// fittedLine is a fit made ready for predictions, which are asked for far more often
 // than the fit changes.
-type line struct {
+type fittedLine struct {
 	mx, my, slope float64
 	evidence      float64 // how far the samples decided the slope, and not the prior: 0 to 1
 	variance      float64 // of one sample about the line
@@ -63,7 +63,7 @@ type line struct {
 // decides alone while all samples have one size. What the samples say of the
 // slope counts by how precisely they say it (the posterior mean for a normal
 // prior): the noisier they are, the further apart sizes must be.
-func (f *fit) line(prior float64) line {
+func (f *fit) line(prior float64) fittedLine {
 	n := f.W * f.W / f.W2 // samples of equal weight that would say as much
 	cxx, cxy, cyy := f.CXX*n/f.W, f.CXY*n/f.W, f.CYY*n/f.W
 	df := math.Max(n-2, 0) + 1
@@ -75,7 +75,7 @@ func (f *fit) line(prior float64) line {
 	b := (cxy + weight*prior) / (cxx + weight)
 	b = min(max(b, prior-fitSlopeMost), prior+fitSlopeMost)
 	sse := math.Max(0, cyy-2*b*cxy+b*b*cxx)
-	return line{
+	return fittedLine{
 		mx: f.MX, my: f.MY, slope: b, evidence: cxx / (cxx + weight),
 		variance: (sse + fitSpread*fitSpread) / df,
 		fixed:    1 + 1/n, lever: 1 / (cxx + weight),
@@ -84,10 +84,10 @@ func (f *fit) line(prior float64) line {
 }
 
 // at returns the line's value at x.
-func (l *line) at(x float64) float64 { return l.my + l.slope*(x-l.mx) }
+func (l *fittedLine) at(x float64) float64 { return l.my + l.slope*(x-l.mx) }
 
 // spread returns the standard deviation of a new sample at x.
-func (l *line) spread(x float64) float64 {
+func (l *fittedLine) spread(x float64) float64 {
 	dx := x - l.mx
 	variance := l.variance * (l.fixed + dx*dx*l.lever)
 	if out := max(l.lo-x, x-l.hi); out > 0 {
@@ -98,7 +98,7 @@ func (l *line) spread(x float64) float64 {
 
 // estimate turns the prediction at x, plus an offset in log time, into
 // durations.
-func (l *line) estimate(x, offset float64) Estimate {
+func (l *fittedLine) estimate(x, offset float64) Estimate {
 	median, factor := math.Exp(l.at(x)+offset), math.Exp(l.quantile*l.spread(x))
 	return Estimate{
 		Median: nanoseconds(median), Low: nanoseconds(median / factor), High: nanoseconds(median * factor),
@@ -123,18 +123,18 @@ func (f *fit) add(x, y float64) {
 	f.CYY = f.CYY*fitDecay + dy*(y-f.MY)
 }
 
-// verdict is what observe made of a sample.
-type verdict uint8
+// sampleOutcome is what observe made of a sample.
+type sampleOutcome uint8
 
 const (
-	accepted verdict = iota
-	held             // suspect; not counted until the next agrees
-	shifted          // the second of two suspects: the fit began anew from both
+	accepted sampleOutcome = iota
+	held                   // suspect; not counted until the next agrees
+	shifted                // the second of two suspects: the fit began anew from both
 )
 
 // observe takes a sample in unless it is far off. Two in a row that are far off
 // on the same side mean that the device changed, and the fit starts over.
-func (f *fit) observe(x, y, prior float64) verdict {
+func (f *fit) observe(x, y, prior float64) sampleOutcome {
 	if f.W == 0 {
 		f.add(x, y)
 		return accepted

@@ -67,13 +67,13 @@ type History struct {
 	// The last run is part of the task's key instead, so that a task of one
 	// kernel is found in one step.
 	sequences map[sequence]int32
-	tasks     map[taskKey]*model
-	copies    map[copyKey]*model
-	graphs    map[string]*model
-	models    []*model // all of them, in order of appearance
-	trials    []trial  // of works on devices, in order of appearance
-	shapes    int      // in all models
-	clock     uint64   // counts observations
+	tasks     map[taskKey]*keyModel
+	copies    map[copyKey]*keyModel
+	graphs    map[string]*keyModel
+	models    []*keyModel // all of them, in order of appearance
+	trials    []trial     // of works on devices, in order of appearance
+	shapes    int         // in all models
+	clock     uint64      // counts observations
 	epoch     uint64
 	changed   bool
 }
@@ -113,9 +113,9 @@ func NewHistory(base Cost, m *Machine) *History {
 
 func (h *History) reset() {
 	h.sequences = make(map[sequence]int32)
-	h.tasks = make(map[taskKey]*model)
-	h.copies = make(map[copyKey]*model)
-	h.graphs = make(map[string]*model)
+	h.tasks = make(map[taskKey]*keyModel)
+	h.copies = make(map[copyKey]*keyModel)
+	h.graphs = make(map[string]*keyModel)
 	h.models, h.shapes = nil, 0
 }
 
@@ -156,7 +156,7 @@ func (h *History) Task(t *graph.Task, on DeviceID) Estimate {
 // much longer it takes the line says as far as samples of different sizes stand
 // behind its slope, and the model underneath as far as not. That model also says
 // what is too short to be true, since another limit takes over sooner or later.
-func (h *History) beyond(m *model, t *graph.Task, on DeviceID) Estimate {
+func (h *History) beyond(m *keyModel, t *graph.Task, on DeviceID) Estimate {
 	x := taskSize(t.Work.Ops, t.Work.Bytes)
 	at, _ := m.find(t.Work.Ops, t.Work.Bytes)
 	s := &m.shapes[min(at, len(m.shapes)-1)]
@@ -312,7 +312,7 @@ func (h *History) Changed() bool { return h.changed }
 
 // learn takes a sample y at some work into a model; before is what callers were
 // told about that work, in the same terms.
-func (h *History) learn(m *model, ops, bytes, y, before float64) {
+func (h *History) learn(m *keyModel, ops, bytes, y, before float64) {
 	h.clock++
 	x := taskSize(ops, bytes)
 	i, known := m.find(ops, bytes)
@@ -355,7 +355,7 @@ func (h *History) learn(m *model, ops, bytes, y, before float64) {
 
 // tell moves the epoch when the answer for shape i, or the line anywhere in the
 // range it has seen, is not what callers were told.
-func (h *History) tell(m *model, i int) {
+func (h *History) tell(m *keyModel, i int) {
 	moved := false
 	s := &m.shapes[i]
 	if y, ok := m.says(s); ok && farFrom(y, s.told) {
@@ -400,7 +400,7 @@ func (h *History) drop() {
 
 // keep enters a model under the key its words stand for. It reports false when
 // there is one already.
-func (h *History) keep(m *model) bool {
+func (h *History) keep(m *keyModel) bool {
 	id := &m.id
 	if id.Graph != "" {
 		if h.graphs[id.Graph] != nil {
@@ -440,7 +440,7 @@ func unitOf(name string) (graph.Unit, bool) {
 func gangOf(t *graph.Task) int16 { return int16(max(t.Gang, 1)) }
 
 // taskModel returns the model for a task on a device, nil when there is none.
-func (h *History) taskModel(t *graph.Task, on DeviceID) *model {
+func (h *History) taskModel(t *graph.Task, on DeviceID) *keyModel {
 	var last sequence
 	for i := 0; i < len(t.Steps); {
 		if i > 0 {
@@ -471,7 +471,7 @@ func (h *History) memoryKind(d DeviceID) int32 {
 }
 
 // sequence returns the key of a sequence of kernels, numbering what leads to it.
-func (h *History) sequence(kernels []run) (last sequence) {
+func (h *History) sequence(kernels []kernelRun) (last sequence) {
 	for i, k := range kernels {
 		if i > 0 {
 			n, ok := h.sequences[last]

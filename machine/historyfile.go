@@ -103,7 +103,7 @@ func (h *History) Load(src []byte) error {
 }
 
 // model checks a saved model and turns it into a live one.
-func (s *savedModel) model() (*model, error) {
+func (s *savedModel) model() (*keyModel, error) {
 	_, isUnit := unitOf(s.Unit)
 	isCopy, isGraph := s.To != "", s.Graph != ""
 	switch {

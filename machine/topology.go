@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// hop is a way between two memories. The zero value is none.
+// hop is a direct link between two memories. The zero value is none.
 type hop struct {
 	link      int // index into Machine.Links
 	bps       float64

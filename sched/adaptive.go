@@ -94,7 +94,7 @@ const (
 
 func newAdaptive(p Problem) Policy {
 	return &adaptive{
-		finish: finish{model: newModel(p)},
+		finish: finish{estimator: newModel(p)},
 		rng:    rand.New(rand.NewPCG(p.Seed, 0x77656674)),
 		rows:   make(map[rowKey]*row),
 		device: make([]learned, len(p.Machine.Devices)),
@@ -217,7 +217,7 @@ func (r *row) worth(d machine.DeviceID, span, runs time.Duration) float64 {
 
 // foresee predicts t on d with what was learned. finish is the model's
 // prediction with the learned pace; felt is what the choice goes by.
-func (p *adaptive) foresee(v *View, t *Ready, r *row, d machine.DeviceID) (o offer, felt time.Duration) {
+func (p *adaptive) foresee(v *Situation, t *Ready, r *row, d machine.DeviceID) (o offer, felt time.Duration) {
 	o = offer{device: d, transfer: p.transfer(v, t, d)}
 	plain := runs(v, t, d)
 	o.runs = time.Duration(float64(plain) * p.pace(r, d))
@@ -227,7 +227,7 @@ func (p *adaptive) foresee(v *View, t *Ready, r *row, d machine.DeviceID) (o off
 
 // choose returns the offer taken, what it feels like, and the row it was
 // judged by, nil where there is too little evidence and finish decides.
-func (p *adaptive) choose(v *View, t *Ready) (offer, time.Duration, *row) {
+func (p *adaptive) choose(v *Situation, t *Ready) (offer, time.Duration, *row) {
 	var r *row
 	if t.Kernel != nil {
 		r = p.rows[keyOf(t.Kernel.Name, t.Ops, t.Bytes)]
@@ -296,7 +296,7 @@ const doubt = 0.25
 
 // curious returns another device to try instead of best: among those not much
 // later the one with the least evidence.
-func (p *adaptive) curious(v *View, t *Ready, r *row, best offer) offer {
+func (p *adaptive) curious(v *Situation, t *Ready, r *row, best offer) offer {
 	span := float64(best.finish - v.Now)
 	least, taken := r.paces[best.device].n, best
 	for k := range v.Devices {
@@ -315,7 +315,7 @@ func (p *adaptive) curious(v *View, t *Ready, r *row, best offer) offer {
 	return taken
 }
 
-func (p *adaptive) Place(v *View, out []Placement) []Placement {
+func (p *adaptive) Place(v *Situation, out []Placement) []Placement {
 	p.update(v)
 	p.seen.add(v)
 	for i := range v.Tasks {
@@ -338,7 +338,7 @@ func (p *adaptive) Place(v *View, out []Placement) []Placement {
 }
 
 // Steal is as in the policy steal, with the learned pace of the thief.
-func (p *adaptive) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
+func (p *adaptive) Steal(v *Situation, thief machine.DeviceID) machine.DeviceID {
 	pace := 1.0
 	if p.device[thief].n > 0 {
 		pace = p.device[thief].ratio
@@ -350,7 +350,7 @@ func (p *adaptive) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
 	return victim
 }
 
-func (p *adaptive) Explain(v *View, i int) Explanation {
+func (p *adaptive) Explain(v *Situation, i int) Explanation {
 	p.update(v)
 	t := &v.Tasks[i]
 	o, felt, r := p.choose(v, t)

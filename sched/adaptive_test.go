@@ -44,7 +44,7 @@ func (b *bench) run(p Policy, seed uint64) (makespan time.Duration) {
 	todo := b.make(r)
 	n := len(b.classes)
 	queues, ends := make([][]job, n), make([]time.Duration, n)
-	v := &View{Classes: slices.Max(b.classes) + 1, Devices: make([]Device, n)}
+	v := &Situation{Classes: slices.Max(b.classes) + 1, Devices: make([]Device, n)}
 	for d := range v.Devices {
 		v.Devices[d] = Device{Class: b.classes[d], Accepts: true, Slow: 1, CapBytes: 1 << 40, FreeBytes: 1 << 40, Score: 80 / float64(1+b.classes[d])}
 		v.Dirty = append(v.Dirty, machine.DeviceID(d))
@@ -309,7 +309,7 @@ func TestAdaptiveCurious(t *testing.T) {
 	} {
 		p := newAdaptive(Problem{Machine: bare(3), Cost: uniform()}).(*adaptive)
 		r := &row{paces: make([]learned, 3), values: make([]learned, 3*loadBuckets)}
-		v := &View{Classes: 1, Tasks: []Ready{{Cost: []time.Duration{ms}, Hint: -1, Near: -1}}}
+		v := &Situation{Classes: 1, Tasks: []Ready{{Cost: []time.Duration{ms}, Hint: -1, Near: -1}}}
 		for d := range c.free {
 			v.Devices = append(v.Devices, Device{Accepts: true, Slow: 1, FreeAt: c.free[d]})
 			r.paces[d] = learned{1, c.seen[d]}

@@ -10,14 +10,14 @@ import (
 // score × (1 − utilisation), shared among the tasks already queued there, since
 // a sample of utilisation is older than they are. Use it when utilisation is
 // sampled and other programs use the devices too.
-type capacity struct{ model }
+type capacity struct{ estimator }
 
 func newCapacity(p Problem) Policy { return &capacity{newModel(p)} }
 
 // spare is a device's unused capacity.
 func spare(d *Device) float64 { return d.Score * (1 - min(max(d.Util, 0), 1)) }
 
-func (p *capacity) choose(v *View, i int) machine.DeviceID {
+func (p *capacity) choose(v *Situation, i int) machine.DeviceID {
 	return lowest(v, &v.Tasks[i], func(d machine.DeviceID) [2]float64 {
 		dev := &v.Devices[d]
 		// When nothing is to spare anywhere the shortest queue decides.
@@ -25,9 +25,9 @@ func (p *capacity) choose(v *View, i int) machine.DeviceID {
 	})
 }
 
-func (p *capacity) Place(v *View, out []Placement) []Placement { return p.each(v, out, p.choose) }
+func (p *capacity) Place(v *Situation, out []Placement) []Placement { return p.each(v, out, p.choose) }
 
-func (p *capacity) Explain(v *View, i int) Explanation {
+func (p *capacity) Explain(v *Situation, i int) Explanation {
 	e := p.explain(v, i, "capacity", p.choose(v, i), func(d machine.DeviceID) string {
 		dev := &v.Devices[d]
 		return fmt.Sprintf("capacity %.4g = %.4g × (1 − %.2f), %d queued", spare(dev), dev.Score, dev.Util, dev.Queued)

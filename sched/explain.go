@@ -12,7 +12,7 @@ import (
 // explain fills an Explanation with a row for every device. note, when not
 // nil, adds a policy's own numbers to the rows of devices that fit. The caller
 // sets Why when something was chosen.
-func (m *model) explain(v *View, i int, policy string, chosen machine.DeviceID, note func(d machine.DeviceID) string) Explanation {
+func (m *estimator) explain(v *Situation, i int, policy string, chosen machine.DeviceID, note func(d machine.DeviceID) string) Explanation {
 	m.begin()
 	t := &v.Tasks[i]
 	e := Explanation{
@@ -46,8 +46,8 @@ func (m *model) explain(v *View, i int, policy string, chosen machine.DeviceID, 
 	return e
 }
 
-// reason puts a verdict into words.
-func (j verdict) reason(v *View, t *Ready, d machine.DeviceID) string {
+// reason puts an eligibility into words.
+func (j eligibility) reason(v *Situation, t *Ready, d machine.DeviceID) string {
 	switch j {
 	case notAccepting:
 		return "takes no work now"
@@ -61,7 +61,7 @@ func (j verdict) reason(v *View, t *Ready, d machine.DeviceID) string {
 	return ""
 }
 
-func (m *model) name(d machine.DeviceID) string { return deviceName(m.machine, d) }
+func (m *estimator) name(d machine.DeviceID) string { return deviceName(m.machine, d) }
 
 func deviceName(m *machine.Machine, d machine.DeviceID) string {
 	switch {

@@ -22,13 +22,13 @@ import (
 // Deciding task by task is short-sighted: a long chain waits behind work that could
 // wait, and copies compete for links that no prediction included. So a graph that has
 // the devices to itself, and tasks long enough to pay for it, is rehearsed as a whole
-// before it begins (planner), and tasks go where the best of those schedules has them.
+// before it begins (planMaker), and tasks go where the best of those schedules has them.
 type finish struct {
-	model
+	estimator
 	trees []tree
 	seats []seat
 	apart []machine.DeviceID // slowed devices, in no tree, ascending
-	plans planner            // what is decided for whole graphs
+	plans planMaker          // what is decided for whole graphs
 }
 
 // seat is where a device stands in the trees.
@@ -53,9 +53,9 @@ const hintMargin = 0.1
 // the same one: about a wake-up between two threads, and no less on a GPU.
 const handOver = 2 * time.Microsecond
 
-func newFinish(p Problem) Policy { return &finish{model: newModel(p)} }
+func newFinish(p Problem) Policy { return &finish{estimator: newModel(p)} }
 
-func (p *finish) Place(v *View, out []Placement) []Placement {
+func (p *finish) Place(v *Situation, out []Placement) []Placement {
 	p.update(v)
 	alike := len(p.trees) == 1 && len(p.apart) == 0 && p.plans.active == 0
 	for i := range v.Tasks {
@@ -77,7 +77,7 @@ func (p *finish) Place(v *View, out []Placement) []Placement {
 // constraint where all devices are alike, the commonest case by far: it goes to
 // the device that is free first, or behind its last input. It returns -1,
 // having done nothing, when that one cannot take it.
-func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
+func (p *finish) first(v *Situation, t *Ready) (machine.DeviceID, time.Duration) {
 	d := p.trees[0].node[1]
 	dev, cost := &v.Devices[d], t.Cost[0]
 	if cost < 0 || !dev.Accepts || t.need(dev) > min(dev.CapBytes, dev.FreeBytes) {
@@ -106,21 +106,21 @@ func (p *finish) first(v *View, t *Ready) (machine.DeviceID, time.Duration) {
 }
 
 // firstTeam gives a task to a team that first has chosen.
-func (p *finish) firstTeam(v *View, t *Ready, d machine.DeviceID) (machine.DeviceID, time.Duration) {
+func (p *finish) firstTeam(v *Situation, t *Ready, d machine.DeviceID) (machine.DeviceID, time.Duration) {
 	finish := v.assign(t, d, 0, t.Cost[0])
 	p.replay(v, d)
 	return d, finish
 }
 
 // take accepts an offer for v.Tasks[i] and records it.
-func (p *finish) take(v *View, i int, o offer, out []Placement) []Placement {
+func (p *finish) take(v *Situation, i int, o offer, out []Placement) []Placement {
 	finish := v.Assign(i, o.device, o.transfer, o.runs)
 	p.replay(v, o.device)
 	return append(out, Placement{Task: int32(i), Device: o.device, Finish: finish})
 }
 
 // choose returns the offer taken, and the best one if the hint was left out.
-func (p *finish) choose(v *View, t *Ready) (taken, first offer) {
+func (p *finish) choose(v *Situation, t *Ready) (taken, first offer) {
 	best := noOffer
 	if d := p.plans.told(t); d >= 0 && judge(v, t, d) == fits {
 		o := p.offer(v, t, d)
@@ -164,7 +164,7 @@ func hinted(hint, best offer) bool {
 }
 
 // tryClass tries the device of a class that is free first.
-func (p *finish) tryClass(v *View, t *Ready, c int, best offer) offer {
+func (p *finish) tryClass(v *Situation, t *Ready, c int, best offer) offer {
 	nodes := p.trees[c].node
 	if len(nodes) == 0 || c >= len(t.Cost) || t.Cost[c] < 0 {
 		return best
@@ -198,7 +198,7 @@ func (p *finish) tryClass(v *View, t *Ready, c int, best offer) offer {
 }
 
 // try returns the better of best and what d offers, if it fits.
-func (p *finish) try(v *View, t *Ready, d machine.DeviceID, best offer) offer {
+func (p *finish) try(v *Situation, t *Ready, d machine.DeviceID, best offer) offer {
 	if d == best.device || judge(v, t, d) != fits {
 		return best
 	}
@@ -206,7 +206,7 @@ func (p *finish) try(v *View, t *Ready, d machine.DeviceID, best offer) offer {
 }
 
 // weigh returns the better of best and d, which would run t for runs.
-func (p *finish) weigh(v *View, t *Ready, d machine.DeviceID, runs time.Duration, best offer) offer {
+func (p *finish) weigh(v *Situation, t *Ready, d machine.DeviceID, runs time.Duration, best offer) offer {
 	finish := v.begins(t, d) + runs
 	if finish > best.finish {
 		return best // it would lose even without copies
@@ -218,8 +218,8 @@ func (p *finish) weigh(v *View, t *Ready, d machine.DeviceID, runs time.Duration
 	return best
 }
 
-// update brings the trees up to the view.
-func (p *finish) update(v *View) {
+// update brings the trees up to the situation.
+func (p *finish) update(v *Situation) {
 	p.begin()
 	for _, d := range v.Dirty {
 		if p.plans.active == 0 {
@@ -244,7 +244,7 @@ func (p *finish) update(v *View) {
 func isSlowed(d *Device) bool { return d.Slow != 1 && d.Slow > 0 }
 
 // build makes the trees anew.
-func (p *finish) build(v *View) {
+func (p *finish) build(v *Situation) {
 	p.seats = make([]seat, len(v.Devices))
 	p.trees = make([]tree, v.Classes)
 	p.apart = nil
@@ -284,7 +284,7 @@ func key(d *Device) time.Duration {
 
 // replay plays the matches of d, and of those that compute on the same cores,
 // again after their keys changed.
-func (p *finish) replay(v *View, d machine.DeviceID) {
+func (p *finish) replay(v *Situation, d machine.DeviceID) {
 	p.replayOne(v, d)
 	if k := v.Devices[d].Crowd; k > 0 {
 		for _, o := range v.Crowds[k-1].Devices {
@@ -293,7 +293,7 @@ func (p *finish) replay(v *View, d machine.DeviceID) {
 	}
 }
 
-func (p *finish) replayOne(v *View, d machine.DeviceID) {
+func (p *finish) replayOne(v *Situation, d machine.DeviceID) {
 	s := &p.seats[d]
 	s.key = key(&v.Devices[d])
 	node := p.trees[s.class].node
@@ -315,7 +315,7 @@ func (p *finish) winner(a, b machine.DeviceID) machine.DeviceID {
 	return a
 }
 
-func (p *finish) Explain(v *View, i int) Explanation {
+func (p *finish) Explain(v *Situation, i int) Explanation {
 	p.update(v)
 	t := &v.Tasks[i]
 	taken, first := p.choose(v, t)
@@ -331,7 +331,7 @@ func (p *finish) Explain(v *View, i int) Explanation {
 }
 
 // why puts a choice by finish time into words.
-func (p *model) why(v *View, t *Ready, e *Explanation, taken, first offer) string {
+func (p *estimator) why(v *Situation, t *Ready, e *Explanation, taken, first offer) string {
 	in := taken.finish - v.Now
 	at := Round(in)
 	switch {
@@ -359,7 +359,7 @@ func (p *model) why(v *View, t *Ready, e *Explanation, taken, first offer) strin
 
 // Steal lets a device with nothing left help the one that is predicted to be
 // done last: predictions are never exact, and this is where the difference shows.
-func (p *finish) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
+func (p *finish) Steal(v *Situation, thief machine.DeviceID) machine.DeviceID {
 	victim := machine.DeviceID(-1)
 	for i := range v.Devices {
 		d := machine.DeviceID(i)

@@ -13,7 +13,7 @@ import (
 
 // bestFinish is the earliest finish of t over all devices, by trying each.
 // It shares no code with the policy.
-func bestFinish(v *View, t *Ready, cost machine.Cost) (finish time.Duration, ok bool) {
+func bestFinish(v *Situation, t *Ready, cost machine.Cost) (finish time.Duration, ok bool) {
 	for i, dev := range v.Devices {
 		d := machine.DeviceID(i)
 		if !may(v, t, d) {
@@ -27,7 +27,7 @@ func bestFinish(v *View, t *Ready, cost machine.Cost) (finish time.Duration, ok 
 	return finish, ok
 }
 
-func finishOn(v *View, t *Ready, cost machine.Cost, d machine.DeviceID, dev Device) time.Duration {
+func finishOn(v *Situation, t *Ready, cost machine.Cost, d machine.DeviceID, dev Device) time.Duration {
 	in := func(d machine.DeviceID) machine.DeviceID {
 		if d >= 0 && v.Devices[d].HostMemory {
 			return machine.Host
@@ -125,7 +125,7 @@ func TestHint(t *testing.T) {
 		freeAt time.Duration
 		want   machine.DeviceID
 	}{{0, 1}, {100 * time.Microsecond, 1}, {101 * time.Microsecond, 0}} {
-		v := &View{Classes: 1, Devices: []Device{{Accepts: true, Slow: 1}, {Accepts: true, Slow: 1, FreeAt: c.freeAt}},
+		v := &Situation{Classes: 1, Devices: []Device{{Accepts: true, Slow: 1}, {Accepts: true, Slow: 1, FreeAt: c.freeAt}},
 			Tasks: []Ready{{Cost: []time.Duration{time.Millisecond}, Hint: 1, Near: -1}}}
 		got := newFinish(Problem{Machine: bare(2), Cost: uniform()}).Place(v, nil)
 		if got[0].Device != c.want {
@@ -150,9 +150,9 @@ func TestManyCopies(t *testing.T) {
 }
 
 // wide is a machine of two classes with tasks that read two values each.
-func wide(devices, tasks int) (*View, *links) {
+func wide(devices, tasks int) (*Situation, *links) {
 	r := rand.New(rand.NewPCG(1, 1))
-	v := &View{Classes: 2}
+	v := &Situation{Classes: 2}
 	for d := range devices {
 		v.Devices = append(v.Devices, Device{Class: int32(d % 2), Accepts: true, Slow: 1, CapBytes: 8 << 30, FreeBytes: 8 << 30, Score: 80})
 	}
@@ -225,7 +225,7 @@ func TestFinishStaysNear(t *testing.T) {
 		{"later than that", 5*time.Millisecond + handOver + 1, 0},
 	} {
 		m := &machine.Machine{Devices: make([]machine.Device, 2)}
-		v := &View{Classes: 1, Devices: []Device{{Accepts: true, Slow: 1, CapBytes: 1}, {Accepts: true, Slow: 1, CapBytes: 1, FreeAt: c.free}}}
+		v := &Situation{Classes: 1, Devices: []Device{{Accepts: true, Slow: 1, CapBytes: 1}, {Accepts: true, Slow: 1, CapBytes: 1, FreeAt: c.free}}}
 		v.Tasks = []Ready{{Cost: []time.Duration{time.Millisecond}, InputsAt: 5 * time.Millisecond, Near: 1, Hint: -1}}
 		p := newFinish(Problem{Machine: m, Cost: machine.NewRoofline(m)})
 		got := p.Place(v, nil)
@@ -241,7 +241,7 @@ func TestEvictionByTheByte(t *testing.T) {
 	const free = 1 << 30
 	m := newModel(Problem{Machine: bare(1), Cost: &links{perNS: 1}})
 	m.begin()
-	v := &View{Devices: []Device{{FreeBytes: free}}}
+	v := &Situation{Devices: []Device{{FreeBytes: free}}}
 	for _, short := range []int64{-1, 0, 1, 2, 1000} {
 		task := &Ready{Need: free + short}
 		if got, want := m.transfer(v, task, 0), time.Duration(2*max(short, 0)); got != want {
@@ -274,7 +274,7 @@ func TestFinishCountsEviction(t *testing.T) {
 		{"what it needs is there", [3]int64{gib, 4 * gib, 4 * gib}, [3]time.Duration{0, 5e6, 5e6}, []Input{{Bytes: gib, At: 0}}, 0},
 	} {
 		p := newFinish(Problem{Machine: m, Cost: machine.NewRoofline(m)}).(*finish)
-		v := &View{Classes: 1}
+		v := &Situation{Classes: 1}
 		for d := range 3 {
 			v.Devices = append(v.Devices, Device{Accepts: true, Slow: 1, FreeBytes: c.free[d], CapBytes: 8 * gib, FreeAt: c.busy[d]})
 		}

@@ -53,8 +53,8 @@ var kernels = []*graph.Kernel{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 
 // randomView makes devices of a few classes in assorted states and tasks with
 // assorted needs. All it makes is determined by r.
-func randomView(r *rand.Rand, devices, tasks int) *View {
-	v := &View{Now: time.Duration(r.IntN(1000)) * time.Microsecond, Classes: int32(1 + r.IntN(3))}
+func randomView(r *rand.Rand, devices, tasks int) *Situation {
+	v := &Situation{Now: time.Duration(r.IntN(1000)) * time.Microsecond, Classes: int32(1 + r.IntN(3))}
 	for range devices {
 		d := Device{
 			Accepts: r.IntN(10) > 0,
@@ -81,7 +81,7 @@ func randomView(r *rand.Rand, devices, tasks int) *View {
 // devices of a class are equal in that too.
 func (d *Device) setClass(c int32) { d.Class, d.HostMemory = c, c == 2 }
 
-func randomTask(r *rand.Rand, v *View, i int) Ready {
+func randomTask(r *rand.Rand, v *Situation, i int) Ready {
 	n := len(v.Devices)
 	t := Ready{
 		Task: graph.TaskID(i), Kernel: kernels[r.IntN(len(kernels))], Ops: float64(uint64(1) << r.IntN(30)),
@@ -118,7 +118,7 @@ func randomTask(r *rand.Rand, v *View, i int) Ready {
 
 // crowd puts some devices into crowds on four cores, each of which takes two to four of
 // them.
-func (v *View) crowd(r *rand.Rand) {
+func (v *Situation) crowd(r *rand.Rand) {
 	for range r.IntN(3) {
 		c := machine.Crowd{Cores: 4}
 		for d := range v.Devices {
@@ -132,7 +132,7 @@ func (v *View) crowd(r *rand.Rand) {
 	}
 }
 
-func (v *View) clone() *View {
+func (v *Situation) clone() *Situation {
 	c := *v
 	c.Devices = append([]Device(nil), v.Devices...)
 	c.Tasks = append([]Ready(nil), v.Tasks...)

@@ -26,7 +26,7 @@ var rewrite = flag.Bool("rewrite", false, "write the expected output in testdata
 //	link NAME NAME [nvlink|switch]    copies always take 10µs and a second per 10 GB
 //	task NAME cost=1ms,2ms in=1e6@NAME,2e6@NAME+NAME hint=NAME only=NAME,NAME priority=1 need=1e9 at=1ms
 //	share NAME rate=95 free=8e9 margin=1e9 util=0.5 link=1e10 latency=10us
-//	pieces extent=10000 align=32 bytes=100 rows
+//	items extent=10000 align=32 bytes=100 rows
 //	load NAME util=0.95 queued=10 weight=0.075
 //	place POLICY · explain POLICY TASK · steal POLICY THIEF · learn POLICY NAME ratio=2 n=10
 //	partition NAME · rebalance now=1s last=0 max=10
@@ -77,14 +77,14 @@ func TestGolden(t *testing.T) {
 
 // scenario is the state of a file being run.
 type scenario struct {
-	m        *machine.Machine
-	view     View
-	names    []string // of tasks
-	shares   []Share
-	labels   []string // of shares
-	pieces   Pieces
-	loads    []Load
-	policies map[string]Policy // survive between lines, so that they can learn
+	m         *machine.Machine
+	situation Situation
+	names     []string // of tasks
+	shares    []Share
+	labels    []string // of shares
+	items     Items
+	loads     []Load
+	policies  map[string]Policy // survive between lines, so that they can learn
 }
 
 // args are the key=value words of a line; other words are keys of "true".
@@ -162,8 +162,8 @@ func (s *scenario) run(line string) string {
 			FreeAt: a.dur("free"), Queued: int32(a.num("queued", 0)), CapBytes: int64(a.num("cap", 8e9)),
 			Util: a.num("util", 0), Load: a.num("load", 0), Slow: a.num("slow", 1), Score: a.num("score", 50)}
 		d.FreeBytes = int64(a.num("room", float64(d.CapBytes)))
-		s.view.Devices = append(s.view.Devices, d)
-		s.view.Classes = max(s.view.Classes, d.Class+1)
+		s.situation.Devices = append(s.situation.Devices, d)
+		s.situation.Classes = max(s.situation.Classes, d.Class+1)
 		s.m.Devices[len(s.m.Devices)-1].HostMemory = d.HostMemory
 	case "link":
 		kind := machine.PCIe
@@ -177,13 +177,13 @@ func (s *scenario) run(line string) string {
 		s.labels = append(s.labels, name)
 		s.shares = append(s.shares, Share{Rate: a.num("rate", 1), FreeBytes: int64(a.num("free", 8e9)), MarginBytes: int64(a.num("margin", 0)),
 			Util: a.num("util", 0), LinkBPS: a.num("link", 0), Latency: a.dur("latency")})
-	case "pieces":
-		s.pieces = Pieces{Extent: int64(a.num("extent", 0)), Align: int64(a.num("align", 0))}
+	case "items":
+		s.items = Items{Extent: int64(a.num("extent", 0)), Align: int64(a.num("align", 0))}
 		if a["rows"] != "" {
-			s.pieces = landscape(s.pieces.Extent + 2)
+			s.items = landscape(s.items.Extent + 2)
 		}
 		each := int64(a.num("bytes", 0))
-		s.pieces.Bytes = func(lo, hi int64) (int64, int64) { return each * (hi - lo), 0 }
+		s.items.Bytes = func(lo, hi int64) (int64, int64) { return each * (hi - lo), 0 }
 	case "load":
 		l := Load{Device: machine.DeviceID(len(s.loads)), Util: a.num("util", 0)}
 		for k := range int(a.num("queued", 0)) {
@@ -192,7 +192,7 @@ func (s *scenario) run(line string) string {
 		s.loads = append(s.loads, l)
 		s.m.Devices = append(s.m.Devices, machine.Device{Name: name})
 	case "tasks": // forget them
-		s.view.Tasks, s.names = nil, nil
+		s.situation.Tasks, s.names = nil, nil
 	case "place", "explain", "steal", "learn":
 		return s.decide(words[0], name, words, a)
 	case "partition":
@@ -214,7 +214,7 @@ func (s *scenario) run(line string) string {
 }
 
 func (s *scenario) task(name string, a args) {
-	t := Ready{Task: graph.TaskID(len(s.view.Tasks)), Run: 1, Kernel: &graph.Kernel{Name: name}, Ops: 1e6, Priority: int(a.num("priority", 0)),
+	t := Ready{Task: graph.TaskID(len(s.situation.Tasks)), Run: 1, Kernel: &graph.Kernel{Name: name}, Ops: 1e6, Priority: int(a.num("priority", 0)),
 		InputsAt: a.dur("at"), Need: int64(a.num("need", 0)), HostNeed: int64(a.num("need", 0)), Hint: s.device(a["hint"]), Near: -1}
 	for _, c := range strings.Split(a["cost"], ",") {
 		if c == "-" {
@@ -241,7 +241,7 @@ func (s *scenario) task(name string, a args) {
 		}
 		slices.Sort(t.Only)
 	}
-	s.view.Tasks = append(s.view.Tasks, t)
+	s.situation.Tasks = append(s.situation.Tasks, t)
 	s.names = append(s.names, name)
 }
 
@@ -250,7 +250,7 @@ func (s *scenario) decide(verb, name string, words []string, a args) string {
 	if err != nil {
 		return err.Error() + "\n"
 	}
-	v := s.view.clone() // every line sees the state as defined
+	v := s.situation.clone() // every line sees the state as defined
 	for d := range v.Devices {
 		v.Dirty = append(v.Dirty, machine.DeviceID(d))
 	}
@@ -293,13 +293,13 @@ func (s *scenario) partition(name string) string {
 	if err != nil {
 		return err.Error() + "\n"
 	}
-	got, err := part(s.pieces, s.shares)
+	got, err := part(s.items, s.shares)
 	if err != nil {
 		return err.Error() + "\n"
 	}
 	out := ""
 	for k, r := range got.Ranges {
-		out += fmt.Sprintf("%s [%d, %d) %d items, %.1f %%\n", s.labels[k], r.Lo, r.Hi, r.Len(), 100*float64(r.Len())/float64(s.pieces.Extent))
+		out += fmt.Sprintf("%s [%d, %d) %d items, %.1f %%\n", s.labels[k], r.Lo, r.Hi, r.Len(), 100*float64(r.Len())/float64(s.items.Extent))
 	}
 	return out + fmt.Sprintf("done in %v, balance %.3f, %d bytes moved\n", got.Completion, got.Balance, got.BytesMoved)
 }

@@ -36,8 +36,8 @@ type guard struct {
 	instead Policy
 	warn    func(error)
 	warned  bool
-	before  []Device // scratch: the view's devices as they were
-	placed  []bool   // scratch: by task of the view
+	before  []Device // scratch: the situation's devices as they were
+	placed  []bool   // scratch: by task of the situation
 	rest    []int32
 	tasks   []Ready
 	more    []Placement
@@ -52,13 +52,13 @@ func (g *guard) complain(err error) {
 }
 
 // Place has the policy place tasks and keeps what is right of it.
-func (g *guard) Place(v *View, out []Placement) []Placement {
+func (g *guard) Place(v *Situation, out []Placement) []Placement {
 	n := len(v.Tasks)
 	kept := len(out)
 	g.before = append(g.before[:0], v.Devices...)
-	view := *v
+	given := *v
 	err := safely("the policy's Place", func() { out = g.policy.Place(v, out) })
-	*v = view // whatever it did to that
+	*v = given // the policy may have changed it
 	for d := range v.Devices {
 		was := g.before[d]
 		was.FreeAt, was.Queued = v.Devices[d].FreeAt, v.Devices[d].Queued
@@ -94,9 +94,9 @@ func (g *guard) Place(v *View, out []Placement) []Placement {
 	return g.placeRest(v, good)
 }
 
-// account has the devices of the view count what was placed, once: a policy may have
-// used View.Assign, or not.
-func (g *guard) account(v *View, good []Placement) {
+// account makes the devices of the situation count what was placed, once: a policy may have
+// used Situation.Assign, or not.
+func (g *guard) account(v *Situation, good []Placement) {
 	counts := make([]int32, len(v.Devices))
 	for _, p := range good {
 		counts[p.Device]++
@@ -117,7 +117,7 @@ func (g *guard) account(v *View, good []Placement) {
 }
 
 // placeRest has the default policy place the tasks named by rest.
-func (g *guard) placeRest(v *View, out []Placement) []Placement {
+func (g *guard) placeRest(v *Situation, out []Placement) []Placement {
 	if len(g.rest) == 0 {
 		return out
 	}
@@ -148,7 +148,7 @@ func (g *guard) Observe(o Outcome) {
 }
 
 // Explain passes on why a task goes where it goes.
-func (g *guard) Explain(v *View, i int) (ex Explanation) {
+func (g *guard) Explain(v *Situation, i int) (ex Explanation) {
 	ex = Explanation{Chosen: -1, Why: "the policy does not explain itself"}
 	if x, ok := g.policy.(Explainer); ok {
 		if err := safely("the policy's Explain", func() { ex = x.Explain(v, i) }); err != nil {
@@ -201,7 +201,7 @@ type guardedStealer struct {
 }
 
 // Steal has the policy choose whom a device takes tasks from.
-func (g *guardedStealer) Steal(v *View, thief machine.DeviceID) (from machine.DeviceID) {
+func (g *guardedStealer) Steal(v *Situation, thief machine.DeviceID) (from machine.DeviceID) {
 	if err := safely("the policy's Steal", func() { from = g.stealer.Steal(v, thief) }); err != nil {
 		g.complain(err)
 		return -1

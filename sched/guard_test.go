@@ -12,23 +12,23 @@ import (
 
 // scripted is a policy that does as a test says.
 type scripted struct {
-	place func(v *View, out []Placement) []Placement
+	place func(v *Situation, out []Placement) []Placement
 	steal func() machine.DeviceID
 }
 
-func (s *scripted) Place(v *View, out []Placement) []Placement { return s.place(v, out) }
-func (s *scripted) Observe(Outcome)                            { panic("observed") }
-func (s *scripted) Explain(*View, int) Explanation             { panic("explained") }
+func (s *scripted) Place(v *Situation, out []Placement) []Placement { return s.place(v, out) }
+func (s *scripted) Observe(Outcome)                                 { panic("observed") }
+func (s *scripted) Explain(*Situation, int) Explanation             { panic("explained") }
 
 // thief also steals.
 type thief struct{ scripted }
 
-func (t *thief) Steal(*View, machine.DeviceID) machine.DeviceID { return t.steal() }
+func (t *thief) Steal(*Situation, machine.DeviceID) machine.DeviceID { return t.steal() }
 
-// three is a view of three tasks for two devices, of which the first takes no work.
-func three() (*View, Problem) {
+// three is a situation of three tasks for two devices, of which the first takes no work.
+func three() (*Situation, Problem) {
 	m := &machine.Machine{Name: "two", Devices: []machine.Device{{Name: "cpu:0", HostMemory: true}, {Name: "cpu:1", HostMemory: true}}}
-	v := &View{Classes: 1, Devices: []Device{
+	v := &Situation{Classes: 1, Devices: []Device{
 		{HostMemory: true, CapBytes: 1 << 40, Slow: 1}, {Accepts: true, HostMemory: true, CapBytes: 1 << 40, Slow: 1},
 	}}
 	for i := range 3 {
@@ -42,32 +42,32 @@ func three() (*View, Problem) {
 func TestGuard(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		place func(v *View, out []Placement) []Placement
+		place func(v *Situation, out []Placement) []Placement
 		want  string // devices of the tasks, "-" for one left out
 		warns string
 	}{
-		{"right", func(v *View, out []Placement) []Placement {
+		{"right", func(v *Situation, out []Placement) []Placement {
 			return append(out, Placement{Task: 2, Device: 1}, Placement{Task: 0, Device: 1})
 		}, "1 - 1", ""},
-		{"right, and counted", func(v *View, out []Placement) []Placement {
+		{"right, and counted", func(v *Situation, out []Placement) []Placement {
 			return append(out, Placement{Task: 2, Device: 1, Finish: v.Assign(2, 1, 0, time.Millisecond)})
 		}, "- - 1", ""},
-		{"devices changed", func(v *View, out []Placement) []Placement {
+		{"devices changed", func(v *Situation, out []Placement) []Placement {
 			v.Devices[0] = Device{Accepts: true, CapBytes: 1, Queued: 7}
 			v.Tasks = nil
 			return append(out, Placement{Task: 2, Device: 0})
 		}, "- - 1", "device 0 of 2"},
-		{"a panic", func(*View, []Placement) []Placement { panic("ouch") }, "1 1 1", "panicked: ouch"},
-		{"a task that is not there", func(v *View, out []Placement) []Placement {
+		{"a panic", func(*Situation, []Placement) []Placement { panic("ouch") }, "1 1 1", "panicked: ouch"},
+		{"a task that is not there", func(v *Situation, out []Placement) []Placement {
 			return append(out, Placement{Task: 3, Device: 1}, Placement{Task: -1, Device: 1}, Placement{Task: 1, Device: 1})
 		}, "- 1 -", "task 3 of 3"},
-		{"a task twice", func(v *View, out []Placement) []Placement {
+		{"a task twice", func(v *Situation, out []Placement) []Placement {
 			return append(out, Placement{Task: 1, Device: 1}, Placement{Task: 1, Device: 1})
 		}, "- 1 -", "placed already"},
-		{"devices that take no work or are not there", func(v *View, out []Placement) []Placement {
+		{"devices that take no work or are not there", func(v *Situation, out []Placement) []Placement {
 			return append(out, Placement{Task: 0, Device: 0}, Placement{Task: 1, Device: 7}, Placement{Task: 2, Device: -1})
 		}, "1 1 1", "device 0 of 2"},
-		{"what was there before", func(*View, []Placement) []Placement { return nil }, "- - -", ""},
+		{"what was there before", func(*Situation, []Placement) []Placement { return nil }, "- - -", ""},
 	} {
 		v, p := three()
 		var told []string
@@ -167,7 +167,7 @@ func TestGuardPlan(t *testing.T) {
 // A partition that leaves items out, repeats them or passes boundaries is refused.
 func TestCheckPartition(t *testing.T) {
 	shares := []Share{{Rate: 1}, {Device: 1, Rate: 1}}
-	p := Pieces{Extent: 100, Align: 8}
+	p := Items{Extent: 100, Align: 8}
 	for _, c := range []struct {
 		ranges []Range
 		ok     bool
@@ -177,7 +177,7 @@ func TestCheckPartition(t *testing.T) {
 		{[]Range{{0, 56}, {48, 100}}, false}, {[]Range{{0, 48}, {48, 96}}, false}, {[]Range{{0, 48}, {48, 104}}, false},
 		{[]Range{{8, 0}, {0, 100}}, false}, {[]Range{{48, 100}, {0, 48}}, false},
 	} {
-		if err := CheckPartition(p, shares, Partition{Ranges: c.ranges}); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrPieces) {
+		if err := CheckPartition(p, shares, Partition{Ranges: c.ranges}); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrItems) {
 			t.Errorf("%v: %v", c.ranges, err)
 		}
 	}

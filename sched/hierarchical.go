@@ -17,7 +17,7 @@ import (
 // with several switches or nodes, where work and its data should stay within a
 // group, and where there are too many devices to look at each.
 type hierarchical struct {
-	model
+	estimator
 	groups []group
 	home   []int32 // group of each device
 	// between and within are the strategies by which a group and a device of it are chosen.
@@ -38,8 +38,8 @@ type group struct {
 	turn    int  // within by turns: which of its devices is next
 }
 
-// strategies are the ways in which hierarchical chooses a group, and a device of a group. They
-// are called like the policies that choose among all devices in the same way.
+// strategies are the rules by which hierarchical chooses a group, and a device of a group. Each
+// has the name of the policy that chooses among all devices by the same rule.
 var strategies = []string{"capacity", "finish", "leastloaded", "roundrobin"}
 
 // Hierarchical returns the policy "hierarchical" with strategies: between says how a group of
@@ -61,7 +61,7 @@ func Hierarchical(between, within string) (Factory, error) {
 }
 
 func newHierarchical(p Problem) Policy {
-	h := &hierarchical{model: newModel(p), home: make([]int32, len(p.Machine.Devices)), between: Default, within: Default}
+	h := &hierarchical{estimator: newModel(p), home: make([]int32, len(p.Machine.Devices)), between: Default, within: Default}
 	for g, devices := range p.Machine.Groups() {
 		h.groups = append(h.groups, group{devices: devices})
 		for _, d := range devices {
@@ -72,7 +72,7 @@ func newHierarchical(p Problem) Policy {
 }
 
 // survey takes in the state of the devices at the start of a round.
-func (p *hierarchical) survey(v *View) {
+func (p *hierarchical) survey(v *Situation) {
 	p.begin()
 	for k := range p.groups {
 		g := &p.groups[k]
@@ -96,7 +96,7 @@ func (p *hierarchical) survey(v *View) {
 
 // reach predicts how soon a group would have a task done, were its backlog
 // spread evenly; ok is false when no device of it can run the task.
-func (p *hierarchical) reach(v *View, t *Ready, g *group) (soon time.Duration, ok bool) {
+func (p *hierarchical) reach(v *Situation, t *Ready, g *group) (soon time.Duration, ok bool) {
 	best := time.Duration(-1)
 	for _, c := range g.classes {
 		if int(c) < len(t.Cost) && t.Cost[c] >= 0 && (best < 0 || t.Cost[c] < best) {
@@ -111,7 +111,7 @@ func (p *hierarchical) reach(v *View, t *Ready, g *group) (soon time.Duration, o
 
 // groupKey ranks a group for a task, the lowest first; ok is false when no device of it can
 // run the task.
-func (p *hierarchical) groupKey(v *View, t *Ready, k int) (key float64, ok bool) {
+func (p *hierarchical) groupKey(v *Situation, t *Ready, k int) (key float64, ok bool) {
 	g := &p.groups[k]
 	soon, ok := p.reach(v, t, g)
 	if !ok {
@@ -139,7 +139,7 @@ func (p *hierarchical) groupKey(v *View, t *Ready, k int) (key float64, ok bool)
 
 // deviceKey ranks the n-th device of a group for an offer, the lowest first. Offers with equal
 // keys are compared by their finish.
-func (p *hierarchical) deviceKey(v *View, g *group, n int, o *offer) float64 {
+func (p *hierarchical) deviceKey(v *Situation, g *group, n int, o *offer) float64 {
 	dev := &v.Devices[o.device]
 	switch p.within {
 	case "leastloaded":
@@ -153,7 +153,7 @@ func (p *hierarchical) deviceKey(v *View, g *group, n int, o *offer) float64 {
 }
 
 // choose returns the offer taken and its group, after survey.
-func (p *hierarchical) choose(v *View, t *Ready) (offer, int) {
+func (p *hierarchical) choose(v *Situation, t *Ready) (offer, int) {
 	for k := range p.groups {
 		p.groups[k].tried = false
 	}
@@ -187,7 +187,7 @@ func (p *hierarchical) choose(v *View, t *Ready) (offer, int) {
 	}
 }
 
-func (p *hierarchical) Place(v *View, out []Placement) []Placement {
+func (p *hierarchical) Place(v *Situation, out []Placement) []Placement {
 	p.survey(v)
 	for i := range v.Tasks {
 		o, k := p.choose(v, &v.Tasks[i])
@@ -204,7 +204,7 @@ func (p *hierarchical) Place(v *View, out []Placement) []Placement {
 	return out
 }
 
-func (p *hierarchical) Explain(v *View, i int) Explanation {
+func (p *hierarchical) Explain(v *Situation, i int) Explanation {
 	p.survey(v)
 	t := &v.Tasks[i]
 	taken, k := p.choose(v, t)

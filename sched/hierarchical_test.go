@@ -67,7 +67,7 @@ func TestHierarchicalStrategies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &View{Classes: 1, Devices: []Device{}}
+		v := &Situation{Classes: 1, Devices: []Device{}}
 		for i := range 6 {
 			d := Device{Accepts: true, Slow: 1, Score: 10, CapBytes: 1 << 40, FreeBytes: 1 << 40}
 			if c.between == "leastloaded" && i == 0 {

@@ -20,17 +20,18 @@ var (
 	ErrNoShare = errors.New("no device to share the work")
 	// ErrTooBig is returned when the work does not fit the devices' memory.
 	ErrTooBig = errors.New("work does not fit in device memory")
-	// ErrPieces is returned for pieces that make no sense.
-	ErrPieces = errors.New("bad pieces")
+	// ErrItems is returned for Items that contradict themselves, and for a partition that
+	// does not cover them.
+	ErrItems = errors.New("bad items")
 )
 
 // Partitioner cuts work into one contiguous range for each share, in the order
 // of the shares. Adapting to history is the caller's business: the rates of
 // the shares are an input.
-type Partitioner func(p Pieces, shares []Share) (Partition, error)
+type Partitioner func(p Items, shares []Share) (Partition, error)
 
-// Pieces is work that can be cut anywhere, or at multiples of Align.
-type Pieces struct {
+// Items is work that can be cut anywhere, or at multiples of Align.
+type Items struct {
 	// Extent is the number of items: ranges cover [0, Extent).
 	Extent int64
 	// Align is what every boundary but the last must be a multiple of; 0
@@ -48,7 +49,7 @@ type Pieces struct {
 // Share is a device as a partitioner sees it.
 type Share struct {
 	Device machine.DeviceID
-	// Rate is work per second in the unit of Pieces.Cost, or a score when only
+	// Rate is work per second in the unit of Items.Cost, or a score when only
 	// proportions matter. A share without a rate gets nothing.
 	Rate float64
 	// FreeBytes is memory not in use, MarginBytes what must stay free of it.
@@ -118,14 +119,14 @@ func NewPartitioner(name string) (Partitioner, error) {
 }
 
 // check reports what makes a partition impossible.
-func check(p Pieces, shares []Share) error {
+func check(p Items, shares []Share) error {
 	if p.Extent < 0 || p.Align < 0 {
-		return fmt.Errorf("%w: extent %d, align %d; neither may be negative", ErrPieces, p.Extent, p.Align)
+		return fmt.Errorf("%w: extent %d, align %d; neither may be negative", ErrItems, p.Extent, p.Align)
 	}
 	usable := false
 	for k, s := range shares {
 		if math.IsNaN(s.Rate) || math.IsInf(s.Rate, 0) {
-			return fmt.Errorf("%w: share %d has rate %v; rates must be finite", ErrPieces, k, s.Rate)
+			return fmt.Errorf("%w: share %d has rate %v; rates must be finite", ErrItems, k, s.Rate)
 		}
 		usable = usable || s.Rate > 0
 	}
@@ -135,12 +136,12 @@ func check(p Pieces, shares []Share) error {
 	return nil
 }
 
-// CheckPartition reports what is wrong with how a partitioner cut pieces: there must be a
+// CheckPartition reports what is wrong with how a partitioner cut items: there must be a
 // range for each share, and together they must cover the extent in order, on aligned
 // boundaries.
-func CheckPartition(p Pieces, shares []Share, part Partition) error {
+func CheckPartition(p Items, shares []Share, part Partition) error {
 	if len(part.Ranges) != len(shares) {
-		return fmt.Errorf("%w: the partitioner made %s for %s", ErrPieces, text.Count(len(part.Ranges), "range"), text.Count(len(shares), "device"))
+		return fmt.Errorf("%w: the partitioner made %s for %s", ErrItems, text.Count(len(part.Ranges), "range"), text.Count(len(shares), "device"))
 	}
 	at := int64(0)
 	for i, r := range part.Ranges {
@@ -149,18 +150,18 @@ func CheckPartition(p Pieces, shares []Share, part Partition) error {
 		}
 		if r.Lo != at || r.Hi < r.Lo || r.Hi > p.Extent || r.Hi < p.Extent && r.Hi%max(p.Align, 1) != 0 {
 			return fmt.Errorf("%w: the partitioner gave device %d items %d to %d, want a range that begins at %d and ends at a multiple of %d or at %d",
-				ErrPieces, shares[i].Device, r.Lo, r.Hi, at, max(p.Align, 1), p.Extent)
+				ErrItems, shares[i].Device, r.Lo, r.Hi, at, max(p.Align, 1), p.Extent)
 		}
 		at = r.Hi
 	}
 	if at != p.Extent {
-		return fmt.Errorf("%w: the partitioner left items from %d to %d out", ErrPieces, at, p.Extent)
+		return fmt.Errorf("%w: the partitioner left items from %d to %d out", ErrItems, at, p.Extent)
 	}
 	return nil
 }
 
-// blocks returns how many pieces of Align there are, the last perhaps shorter.
-func (p Pieces) blocks() int64 {
+// blocks returns how many blocks of Align items there are, the last perhaps shorter.
+func (p Items) blocks() int64 {
 	if p.Align <= 1 {
 		return p.Extent
 	}
@@ -168,9 +169,9 @@ func (p Pieces) blocks() int64 {
 }
 
 // at returns the item a block begins at.
-func (p Pieces) at(block int64) int64 { return min(block*max(p.Align, 1), p.Extent) }
+func (p Items) at(block int64) int64 { return min(block*max(p.Align, 1), p.Extent) }
 
-func (p Pieces) cost(lo, hi int64) float64 {
+func (p Items) cost(lo, hi int64) float64 {
 	switch {
 	case lo >= hi:
 		return 0
@@ -180,7 +181,7 @@ func (p Pieces) cost(lo, hi int64) float64 {
 	return p.Cost(lo, hi)
 }
 
-func (p Pieces) bytes(lo, hi int64) (in, out int64) {
+func (p Items) bytes(lo, hi int64) (in, out int64) {
 	if p.Bytes == nil || lo >= hi {
 		return 0, 0
 	}
@@ -188,7 +189,7 @@ func (p Pieces) bytes(lo, hi int64) (in, out int64) {
 }
 
 // computes returns the seconds s computes on a range.
-func (s *Share) computes(p Pieces, lo, hi int64) float64 {
+func (s *Share) computes(p Items, lo, hi int64) float64 {
 	c := p.cost(lo, hi)
 	if c == 0 {
 		return 0
@@ -198,7 +199,7 @@ func (s *Share) computes(p Pieces, lo, hi int64) float64 {
 
 // ends returns the seconds until s is done with a range: latency, inputs,
 // computation and results one after the other.
-func (s *Share) ends(p Pieces, lo, hi int64) float64 {
+func (s *Share) ends(p Items, lo, hi int64) float64 {
 	if lo >= hi {
 		return 0
 	}
@@ -211,7 +212,7 @@ func (s *Share) ends(p Pieces, lo, hi int64) float64 {
 }
 
 // measured fills in what is predicted of ranges.
-func measured(p Pieces, shares []Share, ranges []Range) Partition {
+func measured(p Items, shares []Share, ranges []Range) Partition {
 	out := Partition{Ranges: ranges, Balance: 1}
 	longest, sum, n := 0.0, 0.0, 0
 	for k := range shares {
@@ -283,7 +284,7 @@ func apportion(n int64, weights []float64) []int64 {
 }
 
 // laid turns counts of blocks into ranges one after the other.
-func laid(p Pieces, counts []int64) []Range {
+func laid(p Items, counts []int64) []Range {
 	ranges := make([]Range, len(counts))
 	block := int64(0)
 	for k, c := range counts {
@@ -298,7 +299,7 @@ func laid(p Pieces, counts []int64) []Range {
 // within it. For contiguous ranges in share order and times that grow with the
 // range this is the optimum. limit, when not nil, says whether a share may
 // hold a range at all. ok is false when no time is long enough.
-func fill(p Pieces, shares []Share, time func(s *Share, lo, hi int64) float64, limit func(s *Share, lo, hi int64) bool) (ranges []Range, ok bool) {
+func fill(p Items, shares []Share, time func(s *Share, lo, hi int64) float64, limit func(s *Share, lo, hi int64) bool) (ranges []Range, ok bool) {
 	n := p.blocks()
 	ranges = make([]Range, len(shares))
 	within := func(bound float64) bool {

@@ -8,7 +8,7 @@ const leastSpare = 0.05
 // (1 − utilisation), and for one that is fully used a twentieth of its rate. Use
 // it when other work runs on the same devices. When all are fully used it shares
 // by rate.
-func Dynamic(p Pieces, shares []Share) (Partition, error) {
+func Dynamic(p Items, shares []Share) (Partition, error) {
 	weights := make([]float64, len(shares))
 	spare := false
 	for k := range shares {

@@ -4,7 +4,7 @@ package sched
 // and the transfer of inputs and results counted. Use it when data must travel
 // to the devices: a fast device behind a slow link gets less than its rate
 // promises, and a device whose latency alone is too long gets nothing.
-func Latency(p Pieces, shares []Share) (Partition, error) {
+func Latency(p Items, shares []Share) (Partition, error) {
 	if err := check(p, shares); err != nil {
 		return Partition{}, err
 	}

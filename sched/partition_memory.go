@@ -6,7 +6,7 @@ import "fmt"
 // bytes less its margin; what one cannot hold goes to the others. Use it when
 // the work is large for the memory of the devices. It fails with ErrTooBig
 // when all of them together cannot hold it.
-func Memory(p Pieces, shares []Share) (Partition, error) {
+func Memory(p Items, shares []Share) (Partition, error) {
 	if err := check(p, shares); err != nil {
 		return Partition{}, err
 	}

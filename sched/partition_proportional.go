@@ -7,7 +7,7 @@ import "slices"
 // by largest remainders: 10,000 at 95 to 80 are 5,429 and 4,571. Where cost
 // varies it is the cost, not the number of items, that follows the rates, with
 // the longest time as short as contiguous ranges allow.
-func Proportional(p Pieces, shares []Share) (Partition, error) {
+func Proportional(p Items, shares []Share) (Partition, error) {
 	rates := make([]float64, len(shares))
 	for k := range shares {
 		rates[k] = max(shares[k].Rate, 0)
@@ -17,7 +17,7 @@ func Proportional(p Pieces, shares []Share) (Partition, error) {
 
 // byWeight shares work by weights, one for each share, which count as the
 // rates in all predictions.
-func byWeight(p Pieces, shares []Share, weights []float64) (Partition, error) {
+func byWeight(p Items, shares []Share, weights []float64) (Partition, error) {
 	if err := check(p, shares); err != nil {
 		return Partition{}, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // drawPieces makes work with uneven cost and bytes by drawing both for every
 // item, so that sums over a range can be checked item by item.
-func drawPieces(t *rapid.T) (p Pieces, cost []float64, bytes []int64) {
+func drawPieces(t *rapid.T) (p Items, cost []float64, bytes []int64) {
 	n := rapid.IntRange(0, 300).Draw(t, "extent")
 	p.Extent = int64(n)
 	p.Align = int64(rapid.IntRange(0, 9).Draw(t, "align"))
@@ -173,7 +173,7 @@ func TestProportionalQuota(t *testing.T) {
 		shares := drawShares(t)
 		shares[0].Rate++
 		n := rapid.Int64Range(0, 1e12).Draw(t, "n")
-		got, err := Proportional(Pieces{Extent: n}, shares)
+		got, err := Proportional(Items{Extent: n}, shares)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,12 +191,12 @@ func TestProportionalQuota(t *testing.T) {
 
 // landscape is the cost of rows that hold a pair with every later column:
 // row i costs (i+2)(n−i−2), for i from 0 to n−3.
-func landscape(n int64) Pieces {
+func landscape(n int64) Items {
 	prefix := []float64{0}
 	for i := range n - 2 {
 		prefix = append(prefix, prefix[i]+float64((i+2)*(n-i-2)))
 	}
-	return Pieces{Extent: n - 2, Cost: func(lo, hi int64) float64 { return prefix[hi] - prefix[lo] }}
+	return Items{Extent: n - 2, Cost: func(lo, hi int64) float64 { return prefix[hi] - prefix[lo] }}
 }
 
 func TestLandscapeRows(t *testing.T) {
@@ -251,13 +251,13 @@ func TestLandscapeSmall(t *testing.T) {
 
 func TestPartitionErrors(t *testing.T) {
 	for name, part := range Partitioners() {
-		if _, err := part(Pieces{Extent: 10}, nil); !errors.Is(err, ErrNoShare) {
+		if _, err := part(Items{Extent: 10}, nil); !errors.Is(err, ErrNoShare) {
 			t.Errorf("%s of no shares: %v", name, err)
 		}
-		if _, err := part(Pieces{Extent: -1}, []Share{{Rate: 1}}); !errors.Is(err, ErrPieces) {
+		if _, err := part(Items{Extent: -1}, []Share{{Rate: 1}}); !errors.Is(err, ErrItems) {
 			t.Errorf("%s of a negative extent: %v", name, err)
 		}
-		if _, err := part(Pieces{Extent: 1}, []Share{{Rate: math.NaN()}}); !errors.Is(err, ErrPieces) {
+		if _, err := part(Items{Extent: 1}, []Share{{Rate: math.NaN()}}); !errors.Is(err, ErrItems) {
 			t.Errorf("%s of a rate that is no number: %v", name, err)
 		}
 	}

@@ -26,7 +26,7 @@ type Plan struct {
 	// Turns has a place for every task: device queues hand out tasks of the run in
 	// this order, and not in the order they became ready.
 	Turns []int32
-	// Ranks are upward ranks, to be shown in View.Graphs.
+	// Ranks are upward ranks, to be shown in Situation.Graphs.
 	Ranks []time.Duration
 }
 
@@ -35,7 +35,7 @@ type Run struct {
 	ID   int32 // its number, as Ready.Run has it
 	Now  time.Duration
 	Flow *graph.Flow
-	// Devices are those of a View.
+	// Devices are those of a Situation.
 	Devices []Device
 	// Costs are by shape and device class, negative where a task cannot run.
 	Costs [][]time.Duration
@@ -66,22 +66,22 @@ func (run *Run) dearest() time.Duration {
 	return most
 }
 
-// planner makes plans for whole graphs by rehearsing them under several rules and
+// planMaker makes plans for whole graphs by rehearsing them under several rules and
 // keeping the best. A plan binds each task to a device; where that device cannot take
 // the task any more, the policy decides as it does without a plan.
-type planner struct {
+type planMaker struct {
 	r      rehearsal
-	byRun  []*plan // nil where a run has none
+	byRun  []*schedule // nil where a run has none
 	active int
-	known  []*plan       // made last, to be used again
+	known  []*schedule   // made last, to be used again
 	next   int           // the one of known to be replaced
 	states []planState   // of devices, as the plan adopted last supposes them
 	until  time.Duration // when it has all done, and a little more
 }
 
-// plan is the best schedule found for a graph, or that placing tasks as they come is as
+// schedule is the best one found for a graph. With none set, placing tasks as they come is as
 // good.
-type plan struct {
+type schedule struct {
 	none   bool
 	flow   *graph.Flow
 	costs  []time.Duration // what it was made for
@@ -118,7 +118,7 @@ const (
 	planEnough = 1.02
 	// maxWays is the most entries of the table of copies, which are sizes times
 	// pairs of memories.
-	maxWays = 1 << 16
+	maxCopyCosts = 1 << 16
 	// keptPlans is the number of plans that are kept for graphs that run again.
 	keptPlans = 16
 	// planDrift is the largest relative difference of costs from those a plan was
@@ -145,7 +145,7 @@ func (p *finish) Plan(run *Run) Plan {
 // Forget implements Planner.
 func (p *finish) Forget(run int32) { p.plans.drop(int(run)) }
 
-func (p *planner) drop(run int) {
+func (p *planMaker) drop(run int) {
 	if run < len(p.byRun) && p.byRun[run] != nil {
 		p.byRun[run] = nil
 		p.active--
@@ -154,7 +154,7 @@ func (p *planner) drop(run int) {
 
 // look drops all plans where a device is not as they suppose any more. What is left of
 // a run is then placed as it comes, which suits whatever the devices have become.
-func (p *planner) look(d machine.DeviceID, dev *Device) {
+func (p *planMaker) look(d machine.DeviceID, dev *Device) {
 	if p.states[d] == (planState{dev.Accepts, dev.Slow}) {
 		return
 	}
@@ -164,7 +164,7 @@ func (p *planner) look(d machine.DeviceID, dev *Device) {
 }
 
 // told returns where the plan, if there is one, has a task: -1 for nowhere.
-func (p *planner) told(t *Ready) machine.DeviceID {
+func (p *planMaker) told(t *Ready) machine.DeviceID {
 	if p.active == 0 || int(t.Run) >= len(p.byRun) || p.byRun[t.Run] == nil {
 		return -1
 	}
@@ -173,9 +173,9 @@ func (p *planner) told(t *Ready) machine.DeviceID {
 
 // onTime reports whether a device is predicted to be done when the plan has all done.
 // Nothing is taken from it then: the plan knows of copies, and a thief does not.
-func (p *planner) onTime(d *Device) bool { return p.active > 0 && d.FreeAt <= p.until }
+func (p *planMaker) onTime(d *Device) bool { return p.active > 0 && d.FreeAt <= p.until }
 
-func (p *planner) adopt(run *Run, made *plan) {
+func (p *planMaker) adopt(run *Run, made *schedule) {
 	for int(run.ID) >= len(p.byRun) {
 		p.byRun = append(p.byRun, nil)
 	}
@@ -185,7 +185,7 @@ func (p *planner) adopt(run *Run, made *plan) {
 	p.until = run.Now + made.took + made.took/32
 }
 
-func (p *planner) keep(made *plan) {
+func (p *planMaker) keep(made *schedule) {
 	if len(p.known) < keptPlans {
 		p.known = append(p.known, made)
 		return
@@ -196,7 +196,7 @@ func (p *planner) keep(made *plan) {
 
 // recall returns a plan that was made for the same graph in the same state, nil where
 // there is none. One that does not suit any more is taken out.
-func (p *planner) recall(run *Run) *plan {
+func (p *planMaker) recall(run *Run) *schedule {
 	for i, k := range p.known {
 		if k.flow != run.Flow {
 			continue
@@ -212,7 +212,7 @@ func (p *planner) recall(run *Run) *plan {
 }
 
 // suits reports whether costs and devices are about what the plan supposes.
-func (k *plan) suits(run *Run) bool {
+func (k *schedule) suits(run *Run) bool {
 	i := 0
 	for _, costs := range run.Costs {
 		for _, c := range costs {
@@ -233,7 +233,7 @@ func (k *plan) suits(run *Run) bool {
 
 // make returns the best plan found for a graph, nil where planning would not pay or
 // nothing fits.
-func (p *planner) make(run *Run, m *machine.Machine, cost machine.Cost) *plan {
+func (p *planMaker) make(run *Run, m *machine.Machine, cost machine.Cost) *schedule {
 	n := len(run.Flow.Rows) - 1
 	if n < 2 || n > maxPlanned || len(m.Devices) < 2 {
 		return nil
@@ -246,7 +246,7 @@ func (p *planner) make(run *Run, m *machine.Machine, cost machine.Cost) *plan {
 	if r.survey(run); max(r.spread, r.longest()) < least || !r.prepare(m, cost) {
 		return nil
 	}
-	k := &plan{took: never, ranks: slices.Clone(r.rank), on: make([]machine.DeviceID, n), turns: make([]int32, n)}
+	k := &schedule{took: never, ranks: slices.Clone(r.rank), on: make([]machine.DeviceID, n), turns: make([]int32, n)}
 	enough := time.Duration(planEnough * float64(max(r.spread, r.chain)))
 	for i := 0; i < numRules && k.took > enough; i++ {
 		took, ok := r.run(r.ruleFor(i), k.took)
@@ -254,7 +254,7 @@ func (p *planner) make(run *Run, m *machine.Machine, cost machine.Cost) *plan {
 		case !ok:
 			continue
 		case i == 0 && took <= enough:
-			return run.note(&plan{none: true})
+			return run.note(&schedule{none: true})
 		}
 		k.took = took
 		for t := range r.tasks {
@@ -268,7 +268,7 @@ func (p *planner) make(run *Run, m *machine.Machine, cost machine.Cost) *plan {
 }
 
 // note has a plan remember what it is made for.
-func (run *Run) note(k *plan) *plan {
+func (run *Run) note(k *schedule) *schedule {
 	k.flow, k.at = run.Flow, slices.Clone(run.At)
 	for _, costs := range run.Costs {
 		k.costs = append(k.costs, costs...)

@@ -91,7 +91,7 @@ func TestPlanKeepsChainsGoing(t *testing.T) {
 	if took := p.plans.byRun[0].took; took > 104*time.Millisecond {
 		t.Errorf("planned to take %v, where 101 ms are possible", took)
 	}
-	v := &View{Devices: run.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: run.Costs[0], Near: -1, Hint: -1}}}
+	v := &Situation{Devices: run.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: run.Costs[0], Near: -1, Hint: -1}}}
 	if e := p.Explain(v, 0); e.Chosen != p.plans.byRun[0].on[bulk] {
 		t.Errorf("chose %d: %s", e.Chosen, e.Why)
 	}
@@ -134,7 +134,7 @@ func TestPlanAgain(t *testing.T) {
 	again := func(change func(run *Run)) bool {
 		run := runOf(m, f)
 		change(run)
-		var before *plan
+		var before *schedule
 		if len(p.plans.known) > 0 {
 			before = p.plans.known[0]
 		}
@@ -173,7 +173,7 @@ func TestPlanAgain(t *testing.T) {
 func TestPlanAgainWhereSomeCannot(t *testing.T) {
 	m, p := planning("8xh100")
 	f := chainBeside(t, 50, 400, 67e9, 1<<10)
-	var first *plan
+	var first *schedule
 	for range 2 {
 		run := runOf(m, f)
 		run.Costs[0] = append(slices.Clone(run.Costs[0]), -1)
@@ -211,7 +211,7 @@ func TestPlanDropped(t *testing.T) {
 	const bulk = 400
 	run := runOf(m, chainBeside(t, 50, bulk, 67e9, 1<<10))
 	p.Plan(run)
-	v := &View{Devices: run.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: run.Costs[0], Near: -1, Hint: -1}}}
+	v := &Situation{Devices: run.Devices, Classes: 1, Tasks: []Ready{{Task: bulk, Cost: run.Costs[0], Near: -1, Hint: -1}}}
 	p.Place(v, nil)
 	v.Devices[2].Queued, v.Devices[2].FreeAt = 9, 30*time.Millisecond
 	if from := p.Steal(v, 5); from >= 0 {

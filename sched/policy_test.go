@@ -14,16 +14,16 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// may says where a task may go, from the words of the View's documentation
+// may says where a task may go, from the words of Situation's documentation
 // alone.
-func may(v *View, t *Ready, d machine.DeviceID) bool {
+func may(v *Situation, t *Ready, d machine.DeviceID) bool {
 	dev := v.Devices[d]
 	return dev.Accepts && t.Cost[dev.Class] >= 0 && t.need(&dev) <= dev.CapBytes &&
 		(t.Only == nil || slices.Contains(t.Only, d))
 }
 
 // outcomes makes up how placements turned out, for policies that learn.
-func outcomes(r *rand.Rand, v *View, ps []Placement) []Outcome {
+func outcomes(r *rand.Rand, v *Situation, ps []Placement) []Outcome {
 	var out []Outcome
 	for _, p := range ps {
 		t := &v.Tasks[p.Task]
@@ -84,7 +84,7 @@ func TestPlaceAllowed(t *testing.T) {
 	}
 }
 
-func checkRound(t *rapid.T, before, after *View, placed []Placement) {
+func checkRound(t *rapid.T, before, after *Situation, placed []Placement) {
 	got := make(map[int32]bool)
 	queued := make([]int32, len(before.Devices))
 	for _, p := range placed {
@@ -136,7 +136,7 @@ func TestExplainAgrees(t *testing.T) {
 					before := v.clone()
 					e := p.(Explainer).Explain(v, 0)
 					if !reflect.DeepEqual(before, v.clone()) {
-						t.Fatal("Explain changed the view")
+						t.Fatal("Explain changed the situation")
 					}
 					if e.Why == "" || e.Policy != name || len(e.Rows) != n {
 						t.Fatalf("incomplete: %+v", e)

@@ -22,9 +22,9 @@ type priority struct {
 // fairEvery is how often a placement ignores priority: one in four.
 const fairEvery = 4
 
-func newPriority(p Problem) Policy { return &priority{finish: finish{model: newModel(p)}} }
+func newPriority(p Problem) Policy { return &priority{finish: finish{estimator: newModel(p)}} }
 
-func (p *priority) Place(v *View, out []Placement) []Placement {
+func (p *priority) Place(v *Situation, out []Placement) []Placement {
 	p.update(v)
 	n := len(v.Tasks)
 	p.order = p.order[:0]
@@ -58,7 +58,7 @@ func (p *priority) Place(v *View, out []Placement) []Placement {
 // choose returns the offer taken and the earliest one. Only urgent tasks,
 // those of positive priority, wait for the most capable device. Of each class
 // the device that is free first stands for all.
-func (p *priority) choose(v *View, i int) (taken, first offer) {
+func (p *priority) choose(v *Situation, i int) (taken, first offer) {
 	t := &v.Tasks[i]
 	taken, first = p.finish.choose(v, t)
 	if t.Priority <= 0 || first.device < 0 {
@@ -85,7 +85,7 @@ func (p *priority) choose(v *View, i int) (taken, first offer) {
 	return taken, first
 }
 
-func (p *priority) Explain(v *View, i int) Explanation {
+func (p *priority) Explain(v *Situation, i int) Explanation {
 	p.update(v)
 	taken, first := p.choose(v, i)
 	e := p.explain(v, i, "priority", taken.device, nil)

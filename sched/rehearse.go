@@ -14,11 +14,11 @@ import (
 // 1 % of the simulator. Its memory is used again for the next pass.
 type rehearsal struct {
 	of      *Run
-	ways    *ways
+	copies  *copyTable
 	devices int32
-	mem     []int32         // by device: its memory as ways has it
+	mem     []int32         // by device: the number of its memory in copies
 	cost    []time.Duration // by shape and device, negative where it cannot run
-	size    []int32         // by value: the row of its size in ways
+	size    []int32         // by value: the row of its size in copies
 	rank    []time.Duration // by task: the mean time from its beginning to the end
 	order   []int32         // tasks by falling rank
 	place   []int32         // and the place of each in it
@@ -32,7 +32,7 @@ type rehearsal struct {
 	lanes   []rehearsedLane // of device d: computing 3d, copies in 3d+1, copies out 3d+2; then one within host memory
 	events  []ending        // a heap
 	serial  int32
-	shares  []share // by resource
+	shares  []sharedResource // by resource
 	tasks   []rehearsedTask
 	values  []rehearsedValue
 	holders []holder
@@ -99,7 +99,8 @@ type ending struct {
 	order, op, ver int32
 }
 
-type share struct {
+// sharedResource is a resource with the operations that divide its rate.
+type sharedResource struct {
 	bps   float64
 	users []int32
 }
@@ -141,11 +142,11 @@ func (r *rehearsal) reset() {
 	for range 3*r.devices + 1 {
 		r.lanes = append(r.lanes, rehearsedLane{head: -1})
 	}
-	for i, bps := range r.ways.bps {
+	for i, bps := range r.copies.bps {
 		if i == len(r.shares) {
-			r.shares = append(r.shares, share{})
+			r.shares = append(r.shares, sharedResource{})
 		}
-		r.shares[i] = share{bps, r.shares[i].users[:0]}
+		r.shares[i] = sharedResource{bps, r.shares[i].users[:0]}
 	}
 	r.state = r.state[:0]
 	for d := range r.of.Devices {
@@ -259,7 +260,7 @@ func (r *rehearsal) transfer(t, mem int32) time.Duration {
 			for h := r.values[v].holder; h >= 0 && least != 0; h = r.holders[h].next {
 				if m := r.holders[h].mem; m == mem {
 					least = 0
-				} else if c := r.ways.at(r.size[v], m, mem).took; c >= 0 && (least < 0 || c < least) {
+				} else if c := r.copies.at(r.size[v], m, mem).took; c >= 0 && (least < 0 || c < least) {
 					least = c
 				}
 			}
@@ -281,7 +282,7 @@ func (r *rehearsal) held(t, mem int32) int64 {
 		for _, v := range f.Reads(&uses[k]) {
 			for h := r.values[v].holder; h >= 0; h = r.holders[h].next {
 				if r.holders[h].mem == mem {
-					total += r.ways.sizes[r.size[v]]
+					total += r.copies.sizes[r.size[v]]
 					break
 				}
 			}
@@ -400,7 +401,7 @@ func (r *rehearsal) fetch(v, mem, op int32, updates bool) {
 	}
 	h := r.holders[from]
 	size := r.size[v]
-	c := r.ways.at(size, h.mem, mem)
+	c := r.copies.at(size, h.mem, mem)
 	if c.via {
 		h.op = r.copy(size, h, hostMemory)
 		h.mem = hostMemory
@@ -418,7 +419,7 @@ func (r *rehearsal) source(v, mem int32) int32 {
 	best, least := int32(-1), time.Duration(0)
 	for h := r.values[v].holder; h >= 0; h = r.holders[h].next {
 		x := &r.holders[h]
-		c := r.ways.at(r.size[v], x.mem, mem).took
+		c := r.copies.at(r.size[v], x.mem, mem).took
 		if c < 0 {
 			continue
 		}
@@ -439,16 +440,16 @@ func (r *rehearsal) source(v, mem int32) int32 {
 func (r *rehearsal) copy(size int32, from holder, to int32) int32 {
 	lane := 3 * r.devices
 	switch {
-	case to != hostMemory && !r.ways.far[from.mem*r.ways.n+to]:
+	case to != hostMemory && !r.copies.far[from.mem*r.copies.n+to]:
 		lane = 3*(to-1) + 1
 	case from.mem != hostMemory:
 		lane = 3*(from.mem-1) + 2
 	}
-	c := r.ways.at(size, from.mem, to)
+	c := r.copies.at(size, from.mem, to)
 	op := r.newOp(-1, lane, float64(c.took))
 	o := &r.ops[op]
-	o.uses = r.ways.route(from.mem, to)
-	o.own = float64(r.ways.sizes[size]) / max(c.took.Seconds(), 1e-9)
+	o.uses = r.copies.route(from.mem, to)
+	o.own = float64(r.copies.sizes[size]) / max(c.took.Seconds(), 1e-9)
 	r.await(op, from.op)
 	r.start(op)
 	return op
@@ -457,7 +458,7 @@ func (r *rehearsal) copy(size int32, from holder, to int32) int32 {
 func (r *rehearsal) hold(v, mem, op int32) {
 	if mem != hostMemory {
 		s := &r.state[mem-1]
-		s.room -= r.ways.sizes[r.size[v]]
+		s.room -= r.copies.sizes[r.size[v]]
 		r.failed = r.failed || s.room < 0
 	}
 	r.holders = append(r.holders, holder{mem, op, r.values[v].holder})

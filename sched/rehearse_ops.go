@@ -142,7 +142,7 @@ func (r *rehearsal) ended(t int32) {
 func (r *rehearsal) drop(v int32) {
 	for h := r.values[v].holder; h >= 0; h = r.holders[h].next {
 		if m := r.holders[h].mem; m != hostMemory {
-			r.state[m-1].room += r.ways.sizes[r.size[v]]
+			r.state[m-1].room += r.copies.sizes[r.size[v]]
 		}
 	}
 }

@@ -142,7 +142,7 @@ func TestRehearsalSteals(t *testing.T) {
 		{cost, 1, 2 * cost}, {3*cost - 1, 1, 3*cost - 1}, {3 * cost, 0, 3 * cost}, {4 * cost, 0, 3 * cost}, {-1, 0, 3 * cost},
 	} {
 		r := rehearsing(t, graph.Read, []int64{8, 8, 8}, []machine.DeviceID{0, 0, 0}, cost, c.thief)
-		r.ways.took = make([]way, len(r.ways.took)) // copies take no time
+		r.copies.took = make([]copyCost, len(r.copies.took)) // copies take no time
 		took, ok := r.run(rule{on: []int32{0, 0, 0}, holding: true}, never)
 		if on := r.tasks[2].on; !ok || on != c.on || took != c.took {
 			t.Errorf("a task takes %v on the thief: it runs on %d and all in %v (%v), want %d and %v", c.thief, on, took, ok, c.on, c.took)

@@ -10,14 +10,14 @@ import (
 // equal tasks, or as the baseline other policies must beat: it looks at
 // neither cost nor data.
 type roundRobin struct {
-	model
+	estimator
 	next machine.DeviceID
 }
 
-func newRoundRobin(p Problem) Policy { return &roundRobin{model: newModel(p)} }
+func newRoundRobin(p Problem) Policy { return &roundRobin{estimator: newModel(p)} }
 
 // choose returns the first device from next on that fits, or -1.
-func (p *roundRobin) choose(v *View, i int) machine.DeviceID {
+func (p *roundRobin) choose(v *Situation, i int) machine.DeviceID {
 	n := len(v.Devices)
 	for k := range n {
 		d := machine.DeviceID((int(p.next) + k) % n)
@@ -28,7 +28,7 @@ func (p *roundRobin) choose(v *View, i int) machine.DeviceID {
 	return -1
 }
 
-func (p *roundRobin) Place(v *View, out []Placement) []Placement {
+func (p *roundRobin) Place(v *Situation, out []Placement) []Placement {
 	p.begin()
 	for i := range v.Tasks {
 		if d := p.choose(v, i); d >= 0 {
@@ -39,7 +39,7 @@ func (p *roundRobin) Place(v *View, out []Placement) []Placement {
 	return out
 }
 
-func (p *roundRobin) Explain(v *View, i int) Explanation {
+func (p *roundRobin) Explain(v *Situation, i int) Explanation {
 	e := p.explain(v, i, "roundrobin", p.choose(v, i), nil)
 	if e.Chosen >= 0 {
 		turn := machine.DeviceID(int(p.next) % len(v.Devices))

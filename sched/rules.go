@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// rule is a way to schedule a whole graph, to be rehearsed.
+// rule is a method of scheduling a whole graph, to be rehearsed.
 type rule struct {
 	// on has the device of each task; nil chooses when a task is ready.
 	on []int32
@@ -159,7 +159,7 @@ func gap(busy []span, from, runs time.Duration) (span, int) {
 }
 
 // arrives returns the time at which the inputs of t are in a memory, given the devices and
-// ends of other tasks, if copies have their way to themselves.
+// ends of other tasks, if no two copies share a link.
 func (r *rehearsal) arrives(t, mem int32, on []int32, end []time.Duration) time.Duration {
 	f := r.of.Flow
 	at := time.Duration(0)
@@ -175,7 +175,7 @@ func (r *rehearsal) arrives(t, mem int32, on []int32, end []time.Duration) time.
 			} else {
 				from = r.initial(v)
 			}
-			at = max(at, made+max(r.ways.at(r.size[v], from, mem).took, 0))
+			at = max(at, made+max(r.copies.at(r.size[v], from, mem).took, 0))
 		}
 	}
 	return at
@@ -197,7 +197,7 @@ func (r *rehearsal) rankTasks() {
 		}
 		mean[s] /= max(can, 1)
 	}
-	copies := r.ways.means(r.mem)
+	copies := r.copies.means(r.mem)
 	r.rank = append(r.rank[:0], make([]time.Duration, n)...)
 	for t := n - 1; t >= 0; t-- { // successors have larger numbers
 		r.rank[t] += mean[f.Rows[t].Shape]
@@ -285,12 +285,12 @@ func (r *rehearsal) longest() time.Duration {
 // prepare works out copies and ranks; false where there are too many kinds of copies.
 func (r *rehearsal) prepare(m *machine.Machine, cost machine.Cost) bool {
 	f := r.of.Flow
-	r.ways = newWays(m, cost)
+	r.copies = newCopyTable(m, cost)
 	r.size = r.size[:0]
 	for v := range f.Values {
 		p := &f.Pieces[f.Values[v].Piece]
-		r.size = append(r.size, r.ways.row(p.Hi-p.Lo))
-		if len(r.ways.took) > maxWays {
+		r.size = append(r.size, r.copies.row(p.Hi-p.Lo))
+		if len(r.copies.took) > maxCopyCosts {
 			return false
 		}
 	}

@@ -3,7 +3,7 @@
 // tasks should move. All of it is pure: the same problem and the same sequence
 // of calls give the same answers, with no clock, lock or map order in between.
 //
-//	ready tasks ──► View (snapshot) ──► Policy.Place ──► Placements ──► engine queues
+//	ready tasks ──► Situation ──► Policy.Place ──► Placements ──► engine queues
 //
 // One file per policy and per partitioner; each begins with when to use it.
 package sched
@@ -29,7 +29,7 @@ type Factory func(Problem) Policy
 // Policy places ready tasks. It may keep state between calls, and must place
 // deterministically. Tasks it leaves out stay ready and are offered again.
 type Policy interface {
-	Place(v *View, out []Placement) []Placement
+	Place(v *Situation, out []Placement) []Placement
 }
 
 // Observer is the optional ability to learn from how placements turned out.
@@ -42,26 +42,27 @@ type Observer interface {
 // to issue, which returns the device to take from, or -1; and devices that use host
 // memory begin long tasks in their turn, whichever of them they are queued on.
 type Stealer interface {
-	Steal(v *View, thief machine.DeviceID) machine.DeviceID
+	Steal(v *Situation, thief machine.DeviceID) machine.DeviceID
 }
 
 // Explainer is the optional ability to say why a task went where it went.
 type Explainer interface {
 	// Explain describes the choice for v.Tasks[i] with its numbers, as Place
 	// would make it now if that task came first, without making it.
-	Explain(v *View, i int) Explanation
+	Explain(v *Situation, i int) Explanation
 }
 
 // Placement puts v.Tasks[Task] on a device.
 type Placement struct {
-	Task   int32 // index into View.Tasks
+	Task   int32 // index into Situation.Tasks
 	Device machine.DeviceID
 	// Finish is when the task is predicted to be done there.
 	Finish time.Duration
 }
 
-// View is a snapshot for one placement round. It is valid during the call only.
-type View struct {
+// Situation is what a policy decides on in one placement round: the ready tasks and the state
+// of every device at that time. It is valid during the call only.
+type Situation struct {
 	Now time.Duration
 	// Tasks are the ready tasks in the order they should be considered.
 	Tasks []Ready
@@ -71,7 +72,7 @@ type View struct {
 	// the last call, other than by this policy's own placements.
 	Dirty []machine.DeviceID
 	// Graphs has the graph of every run, by Ready.Run.
-	Graphs []Graph
+	Graphs []RunGraph
 	// HostUsed is how much of host memory is in use, the caller's own not counted.
 	HostUsed int64
 	// Classes is one more than the largest Device.Class. Devices of a class
@@ -82,10 +83,10 @@ type View struct {
 	Crowds []machine.Crowd
 }
 
-// Graph is the graph of a run: Flow.Succs are the successors of a task. Ranks are
-// upward ranks of its tasks, how long it is from the beginning of each to the end of
-// the graph, where the policy planned the run (Planner); else nil.
-type Graph struct {
+// RunGraph is the graph of a run: Flow.Succs are the successors of a task. Ranks are
+// upward ranks of its tasks, the time from the start of each to the end of the graph, if
+// the policy planned the run (Planner); else nil.
+type RunGraph struct {
 	Flow  *graph.Flow
 	Ranks []time.Duration
 }
@@ -130,10 +131,10 @@ type Input struct {
 	At machine.DeviceID
 }
 
-// Device is the state of a device at the time of a View.
+// Device is the state of a device at the time of a Situation.
 type Device struct {
 	Class int32
-	// Crowd is the number of its crowd in View.Crowds, from 1; 0 for none.
+	// Crowd is the number of its crowd in Situation.Crowds, from 1; 0 for none.
 	Crowd int32
 	// Accepts is false for a device that is lost, draining or failing.
 	Accepts bool
@@ -141,7 +142,7 @@ type Device struct {
 	HostMemory bool
 	// FreeAt is when all work placed on it is predicted to be done, or for a
 	// device in a crowd as much of the crowd's work as takes all its cores.
-	// Place must update it (View.Assign does) so that later tasks of the round
+	// Place must update it (Situation.Assign does) so that later tasks of the round
 	// see it.
 	FreeAt time.Duration
 	Queued int32 // tasks placed and not finished
@@ -150,7 +151,7 @@ type Device struct {
 	Team int32
 	// CapBytes is how much of its memory may be used. FreeBytes is what of that is free
 	// now, negative in a memory that shrank; of a HostMemory device it is all, since
-	// host memory is shared (View.Free).
+	// host memory is shared (Situation.Free).
 	FreeBytes, CapBytes int64
 	// Util is what others than this engine used of it when last sampled, 0 to
 	// 1; Load is a moving average of all that was used.
@@ -184,7 +185,7 @@ type Explanation struct {
 }
 
 // ExplainRow is one device's numbers in an Explanation, counted from the
-// View's Now.
+// Situation's Now.
 type ExplainRow struct {
 	Device   machine.DeviceID
 	Out      bool          // it could not take the task; Note says why

@@ -14,7 +14,7 @@ import (
 // run times cannot be predicted or vary from task to task: a task in a queue that is
 // too long goes to an idle device.
 type steal struct {
-	model
+	estimator
 	seen seen
 	held []int64
 }
@@ -25,11 +25,11 @@ type seen []struct {
 	tasks int64
 }
 
-func newSteal(p Problem) Policy { return &steal{model: newModel(p)} }
+func newSteal(p Problem) Policy { return &steal{estimator: newModel(p)} }
 
 // holdings returns the bytes of t's inputs each device holds, in scratch
 // memory that is valid until the next call.
-func (p *steal) holdings(v *View, t *Ready) []int64 {
+func (p *steal) holdings(v *Situation, t *Ready) []int64 {
 	p.held = append(p.held[:0], make([]int64, len(v.Devices))...)
 	for _, in := range t.Inputs {
 		if in.At >= 0 {
@@ -39,7 +39,7 @@ func (p *steal) holdings(v *View, t *Ready) []int64 {
 	return p.held
 }
 
-func (p *steal) choose(v *View, i int) machine.DeviceID {
+func (p *steal) choose(v *Situation, i int) machine.DeviceID {
 	t := &v.Tasks[i]
 	held := p.holdings(v, t)
 	return lowest(v, t, func(d machine.DeviceID) [2]float64 {
@@ -48,18 +48,18 @@ func (p *steal) choose(v *View, i int) machine.DeviceID {
 }
 
 // queue is how long d would take for its queue and t were all like t.
-func queue(v *View, t *Ready, d machine.DeviceID) time.Duration {
+func queue(v *Situation, t *Ready, d machine.DeviceID) time.Duration {
 	dev := &v.Devices[d]
 	return time.Duration(dev.Queued+1) * dev.Takes(t.width(dev), runs(v, t, d))
 }
 
-func (p *steal) Place(v *View, out []Placement) []Placement {
+func (p *steal) Place(v *Situation, out []Placement) []Placement {
 	p.seen.add(v)
 	return p.each(v, out, p.choose)
 }
 
 // add takes in the tasks of a round.
-func (s *seen) add(v *View) {
+func (s *seen) add(v *Situation) {
 	if n := int(v.Classes) - len(*s); n > 0 {
 		*s = append(*s, make(seen, n)...)
 	}
@@ -75,14 +75,14 @@ func (s *seen) add(v *View) {
 
 // Steal returns the device with the longest queue, or -1 when none is worth
 // taking from.
-func (p *steal) Steal(v *View, thief machine.DeviceID) machine.DeviceID {
+func (p *steal) Steal(v *Situation, thief machine.DeviceID) machine.DeviceID {
 	return p.seen.victim(v, thief, 1)
 }
 
 // victim returns the device with the longest queue whose last task the thief,
 // running pace times slower than predicted, would end before its owner does. The
 // first task of a queue is running and cannot be taken.
-func (s seen) victim(v *View, thief machine.DeviceID, pace float64) machine.DeviceID {
+func (s seen) victim(v *Situation, thief machine.DeviceID, pace float64) machine.DeviceID {
 	if !v.Devices[thief].Accepts {
 		return -1
 	}
@@ -102,7 +102,7 @@ func (s seen) victim(v *View, thief machine.DeviceID, pace float64) machine.Devi
 
 // pays reports whether an average task would end sooner on the thief than at
 // the end of the victim's queue.
-func (s seen) pays(v *View, thief, victim machine.DeviceID, pace float64) bool {
+func (s seen) pays(v *Situation, thief, victim machine.DeviceID, pace float64) bool {
 	ends := max(v.Now, v.Devices[thief].FreeAt)
 	if c := int(v.Devices[thief].Class); c < len(s) && s[c].tasks > 0 {
 		ends += slowed(s[c].total/time.Duration(s[c].tasks), v.Devices[thief].Slow*pace)
@@ -110,7 +110,7 @@ func (s seen) pays(v *View, thief, victim machine.DeviceID, pace float64) bool {
 	return ends < v.Devices[victim].FreeAt
 }
 
-func (p *steal) Explain(v *View, i int) Explanation {
+func (p *steal) Explain(v *Situation, i int) Explanation {
 	held := p.holdings(v, &v.Tasks[i])
 	e := p.explain(v, i, "steal", p.choose(v, i), func(d machine.DeviceID) string {
 		return fmt.Sprintf("holds %s, %d queued", text.Count(held[d], "byte"), v.Devices[d].Queued)

@@ -10,7 +10,7 @@ import (
 // weighted is the form of capacity that weighs three things, each from 0 to 1:
 // 0.4 × free memory + 0.3 × compute + 0.3 × load. Use it when tasks are large
 // for the memory of the devices and predictions are coarse.
-type weighted struct{ model }
+type weighted struct{ estimator }
 
 func newWeighted(p Problem) Policy { return &weighted{newModel(p)} }
 
@@ -30,7 +30,7 @@ type scale struct {
 	runs  time.Duration
 }
 
-func (p *weighted) scale(v *View, t *Ready) scale {
+func (p *weighted) scale(v *Situation, t *Ready) scale {
 	s := scale{bytes: 1, runs: -1}
 	for i := range v.Devices {
 		d := machine.DeviceID(i)
@@ -45,7 +45,7 @@ func (p *weighted) scale(v *View, t *Ready) scale {
 	return s
 }
 
-func (s scale) merits(v *View, t *Ready, d machine.DeviceID) merits {
+func (s scale) merits(v *Situation, t *Ready, d machine.DeviceID) merits {
 	dev := &v.Devices[d]
 	return merits{
 		memory: min(max(float64(v.Free(dev))/float64(s.bytes), 0), 1),
@@ -55,7 +55,7 @@ func (s scale) merits(v *View, t *Ready, d machine.DeviceID) merits {
 	}
 }
 
-func (p *weighted) choose(v *View, i int) machine.DeviceID {
+func (p *weighted) choose(v *Situation, i int) machine.DeviceID {
 	t := &v.Tasks[i]
 	s := p.scale(v, t)
 	return lowest(v, t, func(d machine.DeviceID) [2]float64 {
@@ -63,9 +63,9 @@ func (p *weighted) choose(v *View, i int) machine.DeviceID {
 	})
 }
 
-func (p *weighted) Place(v *View, out []Placement) []Placement { return p.each(v, out, p.choose) }
+func (p *weighted) Place(v *Situation, out []Placement) []Placement { return p.each(v, out, p.choose) }
 
-func (p *weighted) Explain(v *View, i int) Explanation {
+func (p *weighted) Explain(v *Situation, i int) Explanation {
 	t := &v.Tasks[i]
 	s := p.scale(v, t)
 	e := p.explain(v, i, "capacity-weighted", p.choose(v, i), func(d machine.DeviceID) string {

@@ -158,7 +158,7 @@ func (h *heft) place(order []int) []machine.DeviceID {
 // asTold is a policy that puts every task where it was told to.
 type asTold []machine.DeviceID
 
-func (on asTold) Place(v *sched.View, out []sched.Placement) []sched.Placement {
+func (on asTold) Place(v *sched.Situation, out []sched.Placement) []sched.Placement {
 	for i := range v.Tasks {
 		t := &v.Tasks[i]
 		d := on[t.Task]

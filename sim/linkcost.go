@@ -9,17 +9,17 @@ import (
 )
 
 // linkCost is a cost model for a machine whose links can break. Work costs what
-// the model below says; a copy that can no longer go the way it went when all
-// links worked costs what the best way left does, and is impossible (a negative
-// median) when there is none. Its epoch changes with every break and mend.
+// the model below says; a copy whose path in the whole machine is broken costs what
+// the best remaining path does, and is impossible (a negative median) when there is
+// none. Its epoch changes with every break and mend.
 type linkCost struct {
 	machine.Cost
-	whole   *machine.Machine
-	now     *machine.Machine // less the broken links
-	model   machine.Cost     // of now
-	broken  [][2]machine.DeviceID
-	changes uint64
-	ways    map[[2]machine.DeviceID]bool // whether a way is as it was
+	whole     *machine.Machine
+	now       *machine.Machine // less the broken links
+	model     machine.Cost     // of now
+	broken    [][2]machine.DeviceID
+	changes   uint64
+	unchanged map[[2]machine.DeviceID]bool // whether the path between two memories is that of whole
 }
 
 // newLinkCost returns a cost model that answers like base until a link breaks.
@@ -94,26 +94,26 @@ func (c *linkCost) rebuild() {
 		c.now = c.now.WithoutLink(p[0], p[1])
 	}
 	c.model = machine.NewRoofline(c.now)
-	c.ways = make(map[[2]machine.DeviceID]bool)
+	c.unchanged = make(map[[2]machine.DeviceID]bool)
 	c.changes++
 }
 
-// asBefore reports whether the way between two memories leads over the same
+// asBefore reports whether the path between two memories leads over the same
 // links as in the whole machine, so that what was learnt of it still holds.
 func (c *linkCost) asBefore(from, to machine.DeviceID) bool {
 	key := [2]machine.DeviceID{from, to}
-	same, ok := c.ways[key]
+	same, ok := c.unchanged[key]
 	if !ok {
-		same = slices.EqualFunc(way(c.whole, from, to), way(c.now, from, to), func(a, b *machine.Link) bool {
+		same = slices.EqualFunc(linksBetween(c.whole, from, to), linksBetween(c.now, from, to), func(a, b *machine.Link) bool {
 			return a.A == b.A && a.B == b.B
 		})
-		c.ways[key] = same
+		c.unchanged[key] = same
 	}
 	return same
 }
 
-// way returns the links a copy uses.
-func way(m *machine.Machine, from, to machine.DeviceID) []*machine.Link {
+// linksBetween returns the links that a copy uses.
+func linksBetween(m *machine.Machine, from, to machine.DeviceID) []*machine.Link {
 	hops, _, _ := m.Path(from, to)
 	links := make([]*machine.Link, len(hops))
 	for i, l := range hops {

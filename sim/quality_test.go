@@ -95,7 +95,7 @@ func TestRowsByCost(t *testing.T) {
 	for i := range n - 2 {
 		prefix = append(prefix, prefix[i]+float64((i+2)*(n-i-2)))
 	}
-	pieces := sched.Pieces{Extent: n - 2, Cost: func(lo, hi int64) float64 { return prefix[hi] - prefix[lo] }}
+	items := sched.Items{Extent: n - 2, Cost: func(lo, hi int64) float64 { return prefix[hi] - prefix[lo] }}
 	total := prefix[n-2]
 	for _, c := range []struct {
 		devices int
@@ -111,7 +111,7 @@ func TestRowsByCost(t *testing.T) {
 			for k := range shares {
 				shares[k].Rate = 1e9
 			}
-			p, err := partition(pieces, shares)
+			p, err := partition(items, shares)
 			if err != nil {
 				t.Fatal(err)
 			}

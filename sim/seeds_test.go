@@ -102,7 +102,7 @@ func newTrial(r *rand.Rand, seed uint64, allowed trait) trial {
 		// up a task's retries or a device's credit. A task takes 20 ms at most on a lane
 		// of the slowest device, and 260 ms where that is slowed down, shared and noisy.
 		TaskTimeout: 500 * time.Millisecond, Retries: 100,
-		engine:  engine.Options{Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(40), Health: engine.Health{MaxLosses: 100}},
+		engine:  engine.Options{Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(40), Health: engine.HealthRules{MaxLosses: 100}},
 		MaxTime: time.Hour, MaxSteps: 1_000_000, late: k&late != 0,
 		board: driver.NewBoard(len(engine.LanesOf(m))),
 	}

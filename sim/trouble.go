@@ -213,7 +213,7 @@ func (h *hardware) launches(id machine.DeviceID, do func(slot int32)) {
 func (h *hardware) breakLink(a, b machine.DeviceID) {
 	var hit []int32
 	h.copies(func(slot int32, o *op) {
-		if o.running && slices.ContainsFunc(way(h.cost.Machine(), o.from, o.device), func(l *machine.Link) bool { return joins(l, a, b) }) {
+		if o.running && slices.ContainsFunc(linksBetween(h.cost.Machine(), o.from, o.device), func(l *machine.Link) bool { return joins(l, a, b) }) {
 			hit = append(hit, slot)
 		}
 	})
@@ -244,7 +244,7 @@ func (h *hardware) route(from, to machine.DeviceID) []int32 {
 	key := [2]machine.DeviceID{from, to}
 	uses, ok := h.routes[key]
 	if !ok {
-		for _, l := range way(h.cost.Machine(), from, to) {
+		for _, l := range linksBetween(h.cost.Machine(), from, to) {
 			for _, r := range h.flows.named(l.Resources) {
 				if !slices.Contains(uses, r) {
 					uses = append(uses, r)

@@ -29,7 +29,7 @@ type edge struct {
 }
 
 // byDevice returns the indices of the events that concern each device.
-func (mo *model) byDevice() [][]int32 {
+func (mo *causeGraph) byDevice() [][]int32 {
 	lists := make([][]int32, len(mo.mach.Devices))
 	for i := range mo.evs {
 		e := &mo.evs[i]
@@ -45,7 +45,7 @@ func (mo *model) byDevice() [][]int32 {
 
 // segments cuts the window into stretches of one state of device d, whose
 // events are list, and calls yield for each in order. It returns buf for reuse.
-func (mo *model) segments(d int, list []int32, buf []edge, yield func(s state, from, to time.Duration)) []edge {
+func (mo *causeGraph) segments(d int, list []int32, buf []edge, yield func(s state, from, to time.Duration)) []edge {
 	edges := buf[:0]
 	span := func(s state, from, to time.Duration) {
 		from, to = max(from, mo.begin), min(to, mo.end)
@@ -93,7 +93,7 @@ func (mo *model) segments(d int, list []int32, buf []edge, yield func(s state, f
 // unionLanes returns how long the lanes of a device computed, all together. Executions
 // that overlap on one lane count once; one that takes several lanes counts for each, as
 // far as the device has so many: on a team, wide ones leave lanes to those beside them.
-func (mo *model) unionLanes(d int, list []int32) time.Duration {
+func (mo *causeGraph) unionLanes(d int, list []int32) time.Duration {
 	var until [256]time.Duration
 	for k := range until {
 		until[k] = mo.begin

@@ -157,7 +157,7 @@ func (n Names) kernel(run int32, t graph.TaskID) string {
 // path follows the graph; without, an event's causes are the events that ended
 // exactly when its inputs were there. Events may come in any order.
 func Analyze(m *machine.Machine, evs []Event, deps Deps) Analysis {
-	mo := newModel(m, evs, deps)
+	mo := newCauseGraph(m, evs, deps)
 	a := Analysis{Machine: m, Begin: mo.begin, Makespan: mo.makespan(), Missing: mo.missing}
 	queues := mo.account(&a)
 	a.spread()
@@ -175,7 +175,7 @@ func Analyze(m *machine.Machine, evs []Event, deps Deps) Analysis {
 // account fills the counts, the devices' times and the shares, and returns how
 // long, on average over the devices' capacity, a device was free while tasks
 // queued at others.
-func (mo *model) account(a *Analysis) time.Duration {
+func (mo *causeGraph) account(a *Analysis) time.Duration {
 	mo.count(a)
 	missed := mo.queues(a)
 	weights, total := mo.weights()
@@ -205,7 +205,7 @@ func (mo *model) account(a *Analysis) time.Duration {
 }
 
 // count fills the numbers of executions and copies.
-func (mo *model) count(a *Analysis) {
+func (mo *causeGraph) count(a *Analysis) {
 	for i := range mo.evs {
 		switch e := &mo.evs[i]; {
 		case e.Kind == Copy:
@@ -223,7 +223,7 @@ func (mo *model) count(a *Analysis) {
 }
 
 // queues fills the share of queueing and returns when each task queued.
-func (mo *model) queues(a *Analysis) (edges []missedEdge) {
+func (mo *causeGraph) queues(a *Analysis) (edges []missedEdge) {
 	var queued, turnaround time.Duration
 	for i := range mo.evs {
 		if mo.evs[i].Kind != Exec {
@@ -241,7 +241,7 @@ func (mo *model) queues(a *Analysis) (edges []missedEdge) {
 }
 
 // addUp adds up the executions and copies of a device, which are list.
-func (mo *model) addUp(u *DeviceUse, list []int32) {
+func (mo *causeGraph) addUp(u *DeviceUse, list []int32) {
 	for _, i := range list {
 		e := &mo.evs[i]
 		took := max(0, e.End-max(e.Start, mo.begin))
@@ -327,7 +327,7 @@ func missedTime(edges []missedEdge, total int64) time.Duration {
 // weights returns the devices' speeds relative to one another as integers, and
 // their sum: by measured arithmetic where every device has a measurement, equal
 // otherwise.
-func (mo *model) weights() ([]int64, int64) {
+func (mo *causeGraph) weights() ([]int64, int64) {
 	devs := mo.mach.Devices
 	w := make([]int64, len(devs))
 	fastest, slowest := 0.0, math.Inf(1)
@@ -374,7 +374,7 @@ func (a *Analysis) spread() {
 
 // balanced returns the shortest span in which the devices, as they were
 // available, could have done all the computing.
-func (mo *model) balanced(uses []DeviceUse) time.Duration {
+func (mo *causeGraph) balanced(uses []DeviceUse) time.Duration {
 	weights, _ := mo.weights()
 	work := 0.0
 	for d := range uses {
@@ -397,7 +397,7 @@ func (mo *model) balanced(uses []DeviceUse) time.Duration {
 }
 
 // fixes predicts what each change would have saved.
-func (a *Analysis) fixes(mo *model, missed time.Duration) {
+func (a *Analysis) fixes(mo *causeGraph, missed time.Duration) {
 	if a.Makespan <= 0 || len(mo.evs) == 0 {
 		return
 	}

@@ -131,7 +131,7 @@ func TestReplayedTasksAreWaste(t *testing.T) {
 func TestRetryWaitsForItsFailure(t *testing.T) {
 	failed := exec(0, 1, 0, 2*ms, 0)
 	failed.Failed = true
-	mo := newModel(devices(2), []Event{failed, exec(0, 0, 5*ms, 7*ms, 0)}, nil)
+	mo := newCauseGraph(devices(2), []Event{failed, exec(0, 0, 5*ms, 7*ms, 0)}, nil)
 	if got := mo.replay(without{faults: true}); got != 2*ms {
 		t.Errorf("without the fault it takes %v, want 2ms", got)
 	}
@@ -140,7 +140,7 @@ func TestRetryWaitsForItsFailure(t *testing.T) {
 	}
 	// Members of a gang run the same task at the same time; that one fails
 	// does not make the other a retry.
-	mo = newModel(devices(2), []Event{failed, exec(0, 0, 0, 5*ms, 0)}, nil)
+	mo = newCauseGraph(devices(2), []Event{failed, exec(0, 0, 0, 5*ms, 0)}, nil)
 	if slices.Contains(mo.retried, true) {
 		t.Error("a gang's member counts as a retry")
 	}
@@ -299,14 +299,14 @@ func TestReplayPredictsTheRun(t *testing.T) {
 	for seed := range uint64(300) {
 		x := make1(seed)
 		evs := x.run(without{})
-		mo := newModel(x.m, evs, x.deps)
+		mo := newCauseGraph(x.m, evs, x.deps)
 		for _, w := range []without{{}, {copies: true}, {launches: true}, {delays: true},
 			{copies: true, launches: true, delays: true}} {
 			if got, want := mo.replay(w), span(x.run(w)); got != want {
 				t.Errorf("seed %d: replay of %+v takes %v, want %v", seed, w, got, want)
 			}
 		}
-		if got := newModel(x.m, evs, nil).replay(without{}); got != span(evs) {
+		if got := newCauseGraph(x.m, evs, nil).replay(without{}); got != span(evs) {
 			t.Errorf("seed %d: replay by times alone takes %v, want %v", seed, got, span(evs))
 		}
 		for _, copies := range []bool{false, true} {

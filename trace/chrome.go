@@ -59,7 +59,7 @@ func WriteChrome(w io.Writer, m *machine.Machine, evs []Event, names Names) erro
 	if err != nil {
 		return fmt.Errorf("trace: write machine %q: %w", m.Name, err)
 	}
-	mo := newModel(m, evs, nil)
+	mo := newCauseGraph(m, evs, nil)
 	c := &chromeWriter{w: bufio.NewWriterSize(w, 1<<16), m: m, names: names}
 	fmt.Fprintf(c.w, `{"displayTimeUnit":"ns","otherData":%s,"traceEvents":[`, head)
 	c.metadata(mo)
@@ -118,7 +118,7 @@ func (c *chromeWriter) close(tail string) {
 }
 
 // metadata names processes and threads, the latter where something ran.
-func (c *chromeWriter) metadata(mo *model) {
+func (c *chromeWriter) metadata(mo *causeGraph) {
 	named := func(what string, pid, tid int, title string) {
 		c.open(what, "", "M", pid, tid, 0)
 		c.b = appendText(append(c.b, `,"args":{"name":`...), title)
@@ -191,7 +191,7 @@ func (c *chromeWriter) event(e *Event) {
 
 // flows draws an arrow from each cause to its effect where a copy or another
 // device is involved; order within a lane needs none.
-func (c *chromeWriter) flows(mo *model) {
+func (c *chromeWriter) flows(mo *causeGraph) {
 	id := int64(0)
 	for i := range mo.evs {
 		to := &mo.evs[i]
@@ -215,7 +215,7 @@ func (c *chromeWriter) flows(mo *model) {
 
 // queues writes, for every device, how many tasks had all they needed but their
 // turn.
-func (c *chromeWriter) queues(mo *model) {
+func (c *chromeWriter) queues(mo *causeGraph) {
 	type change struct {
 		at    time.Duration
 		delta int64

@@ -265,7 +265,7 @@ func FuzzReadChrome(f *testing.F) {
 		if err := WriteTimeline(io.Discard, s.Machine, s.Events, 80); err != nil {
 			t.Fatal(err)
 		}
-		if got := newModel(s.Machine, s.Events, nil); got.replay(without{}) != got.makespan() {
+		if got := newCauseGraph(s.Machine, s.Events, nil); got.replay(without{}) != got.makespan() {
 			t.Fatalf("replayed unchanged it takes %v, not %v", got.replay(without{}), got.makespan())
 		}
 		again, err := ReadChrome(bytes.NewReader(written(t, s.Machine, s.Events, s.Names)))

@@ -29,7 +29,7 @@ var stateChars = [numStates]byte{idle: '.', waiting: '-', dispatch: ',', copying
 // and a line about the rest. Each column shows what the device did most of that
 // column's time.
 func WriteTimeline(w io.Writer, m *machine.Machine, evs []Event, width int) error {
-	mo := newModel(m, evs, nil)
+	mo := newCauseGraph(m, evs, nil)
 	width = max(width, 40)
 	shown := min(len(m.Devices), timelineRows)
 	names := 0
@@ -88,7 +88,7 @@ func WriteTimeline(w io.Writer, m *machine.Machine, evs []Event, width int) erro
 }
 
 // paint adds a stretch of time to the columns it covers, in parts of a column.
-func (mo *model) paint(cells [][numStates]float64, s state, from, to time.Duration) {
+func (mo *causeGraph) paint(cells [][numStates]float64, s state, from, to time.Duration) {
 	per := float64(mo.makespan()) / float64(len(cells))
 	lo, hi := float64(from-mo.begin)/per, float64(to-mo.begin)/per
 	for c := int(lo); c < len(cells) && float64(c) < hi; c++ {

@@ -90,7 +90,7 @@ func TestPlanOverlapsCopies(t *testing.T) {
 	}
 	for name, j := range independent(t) {
 		// A rate at which computing takes as long as copying does.
-		in, out := j.Pieces().Bytes(0, j.Pieces().Extent)
+		in, out := j.Items().Bytes(0, j.Items().Extent)
 		rate := j.Whole().Work.Ops / (float64(in+out) / 10e9)
 		if n := ranges(weft.Options{Drivers: []driver.Driver{described{rate}}}, j); n < 2 {
 			t.Errorf("%s on a GPU: %d ranges", name, n)
@@ -116,7 +116,7 @@ func TestAnyNumberOfTasks(t *testing.T) {
 	rt := workloadtest.Open(t, 1, funcs())
 	for name, j := range independent(t) {
 		var want []byte
-		p := j.Pieces()
+		p := j.Items()
 		for _, n := range []int64{1, 2, 3, 8, 16} {
 			var ranges []sched.Range
 			align := max(p.Align, 1)

@@ -87,7 +87,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		g, err := j.Graph([]sched.Range{{Hi: j.Pieces().Extent}})
+		g, err := j.Graph([]sched.Range{{Hi: j.Items().Extent}})
 		if err != nil {
 			t.Fatal(err)
 		}

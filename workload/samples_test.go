@@ -183,7 +183,7 @@ func kernelsIn(t *testing.T, d graph.Dialect, more ...workload.Job) (kernels []*
 			}
 			defer s.Release()
 		}
-		g, err := j.Graph([]sched.Range{{Hi: j.Pieces().Extent}})
+		g, err := j.Graph([]sched.Range{{Hi: j.Items().Extent}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func openExact(t *testing.T, d driver.Driver) *weft.Runtime {
 // things. What keeps state stays as it is.
 func runInThirds(t *testing.T, rt *weft.Runtime, j workload.Job) {
 	t.Helper()
-	p := j.Pieces()
+	p := j.Items()
 	align := max(p.Align, 1)
 	third := p.Extent / 3 / align * align
 	_, stateful := j.(workload.Stateful)

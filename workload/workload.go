@@ -43,8 +43,8 @@ type Job interface {
 	// Name says what it is with its sizes, for reports.
 	Name() string
 	Class() Class
-	// Pieces is the work to cut.
-	Pieces() sched.Pieces
+	// Items are what is cut into ranges.
+	Items() sched.Items
 	// Whole is the task that would do all of it.
 	Whole() graph.Task
 	// Graph builds the work as one task for each range.
@@ -106,13 +106,13 @@ type Result struct {
 	// Predicted its median. Small calls (see Call) are not predicted: it is nil.
 	Prediction *weft.Prediction
 	Predicted  time.Duration
-	// Ways are those there were to do it, where the job is Varied.
-	Ways []Way
+	// Variants are those that were compared, where the job is Varied.
+	Variants []Variant
 }
 
-// Hosted is the optional ability of a job to do the same work in another way
+// Hosted is the optional ability of a job to do the same work by another graph
 // when all devices are CPUs, which share their memory: what each of them would
-// prepare for itself is then prepared once for all, or pieces are smaller than
+// prepare for itself is then prepared once for all, or items are smaller than
 // others would want them.
 type Hosted interface {
 	// Hosted returns the job in that form, over the same memory.
@@ -149,20 +149,20 @@ func Able(m *machine.Machine, kernels ...*graph.Kernel) ([]machine.DeviceID, err
 	return out, nil
 }
 
-// Varied is the optional ability of a job to be done in several ways with the same
+// Varied is the optional ability of a job to be done in several variants with the same
 // result, such as with many exchanges of little or few of much.
 type Varied interface {
-	// Vary takes the way predicted to be done first and returns all there were,
+	// Vary takes the variant predicted to be done first and returns all there were,
 	// or none when there is nothing to choose. It is called before every run.
-	Vary(price Pricer) ([]Way, error)
+	Vary(price Pricer) ([]Variant, error)
 }
 
 // Pricer predicts what samples of a job, such as its first few rounds, would take
 // if they were cut as all of it is.
 type Pricer func(all Job, samples ...Job) ([]time.Duration, error)
 
-// Way is one way to do a Varied job.
-type Way struct {
+// Variant is one variant of a Varied job.
+type Variant struct {
 	Name      string
 	Predicted time.Duration
 	Taken     bool
@@ -258,8 +258,8 @@ type Grained interface {
 }
 
 // workOf is a job as the runtime cuts it.
-func workOf(j Job) weft.Work {
-	w := weft.Work{Pieces: j.Pieces(), Whole: j.Whole(), Graph: j.Graph, Bind: j.Bind()}
+func workOf(j Job) weft.Divisible {
+	w := weft.Divisible{Items: j.Items(), Whole: j.Whole(), Graph: j.Graph, Bind: j.Bind()}
 	if g, ok := j.(Grained); ok {
 		w.Grain = g.Grain()
 	}
@@ -293,7 +293,7 @@ func Run(ctx context.Context, rt *weft.Runtime, j Job, before ...func(Job, *grap
 	return res, err
 }
 
-// run runs a job as it is; quick means without comparing ways and predicting.
+// run runs a job as it is; quick means without comparing variants and predicting.
 func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph.Graph, *weft.Prediction), quick bool) (*Result, error) {
 	if p, ok := j.(Placed); ok {
 		if err := p.Place(rt.Machine()); err != nil {
@@ -303,7 +303,7 @@ func run(ctx context.Context, rt *weft.Runtime, j Job, before []func(Job, *graph
 	var res Result
 	if v, ok := j.(Varied); ok && !quick {
 		var err error
-		if res.Ways, err = v.Vary(pricer(ctx, rt)); err != nil {
+		if res.Variants, err = v.Vary(pricer(ctx, rt)); err != nil {
 			return nil, err
 		}
 	}

@@ -56,14 +56,14 @@ func newDemo() *cobra.Command {
 // The JSON of weft run demo. Times are virtual nanoseconds.
 type (
 	demoJSON struct {
-		Simulated bool      `json:"simulated"` // always true
-		Machine   string    `json:"machine"`
-		Tasks     int       `json:"tasks"`
-		Bound     int64     `json:"bound_ns"` // no schedule can beat it
-		Ways      []wayJSON `json:"placements"`
-		Loss      *lossJSON `json:"loss"`
+		Simulated  bool            `json:"simulated"` // always true
+		Machine    string          `json:"machine"`
+		Tasks      int             `json:"tasks"`
+		Bound      int64           `json:"bound_ns"` // no schedule can beat it
+		Placements []placementJSON `json:"placements"`
+		Loss       *lossJSON       `json:"loss"`
 	}
-	wayJSON struct {
+	placementJSON struct {
 		Name       string             `json:"name"`
 		Makespan   int64              `json:"makespan_ns"`
 		Efficiency float64            `json:"efficiency"`
@@ -142,7 +142,7 @@ Try next:
 	return nil
 }
 
-// compare places the same work in three ways and returns the best.
+// compare simulates the same work under three placements and returns the best.
 func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 	split, err := d.equalSplit()
 	if err != nil {
@@ -154,7 +154,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 		head = append(head, "on "+d.machine.Devices[i].Name)
 	}
 	rows := [][]any{head}
-	for _, way := range []struct {
+	for _, placement := range []struct {
 		name, policy string
 		graph        *graph.Graph
 	}{
@@ -162,14 +162,14 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 		{"roundrobin", "roundrobin", d.graph},
 		{"finish", "finish", d.graph},
 	} {
-		s, err := d.simulate(way.name, way.policy, way.graph, nil)
+		s, err := d.simulate(placement.name, placement.policy, placement.graph, nil)
 		if err != nil {
 			return nil, err
 		}
 		// The bound is that of tasks which may run anywhere.
 		bound := sim.LowerBound(d.machine, machine.NewRoofline(d.machine), []sim.Job{{Graph: d.graph}})
-		told := wayJSON{way.name, int64(s.result.Makespan), float64(bound) / float64(s.result.Makespan), make(map[string]float64)}
-		row := []any{way.name, terminal.Short(s.result.Makespan), terminal.Percent(told.Efficiency)}
+		told := placementJSON{placement.name, int64(s.result.Makespan), float64(bound) / float64(s.result.Makespan), make(map[string]float64)}
+		row := []any{placement.name, terminal.Short(s.result.Makespan), terminal.Percent(told.Efficiency)}
 		devs, total := s.sums()
 		for i := range devs {
 			share := float64(devs[i].tasks) / float64(total)
@@ -177,7 +177,7 @@ func (d *demo) compare(b *bytes.Buffer) (*simulation, error) {
 			row = append(row, fmt.Sprintf("%.0f %%", 100*share))
 		}
 		rows = append(rows, row)
-		d.told.Ways, d.told.Bound = append(d.told.Ways, told), int64(bound)
+		d.told.Placements, d.told.Bound = append(d.told.Placements, told), int64(bound)
 		sims = append(sims, s)
 	}
 	fmt.Fprintln(b, "1. Who gets what: an equal part of every layer for each device, tasks in turn\n   (roundrobin), or where each is predicted to end first (finish, the default).")
@@ -252,7 +252,7 @@ func (d *demo) equalSplit() (*graph.Graph, error) {
 	for i := range shares {
 		shares[i] = sched.Share{Device: machine.DeviceID(i), Rate: 1}
 	}
-	cut, err := sched.Equal(sched.Pieces{Extent: demoWidth}, shares)
+	cut, err := sched.Equal(sched.Items{Extent: demoWidth}, shares)
 	if err != nil {
 		return nil, err
 	}

@@ -432,11 +432,11 @@ func TestJSON(t *testing.T) {
 	}
 	var told demoJSON
 	read(&told, "run", "demo")
-	if !told.Simulated || len(told.Ways) != 3 || told.Loss == nil || told.Loss.Makespan <= told.Ways[2].Makespan || told.Bound > told.Ways[2].Makespan {
+	if !told.Simulated || len(told.Placements) != 3 || told.Loss == nil || told.Loss.Makespan <= told.Placements[2].Makespan || told.Bound > told.Placements[2].Makespan {
 		t.Errorf("%+v", told)
 	}
 	sum := 0.0
-	for _, share := range told.Ways[1].Shares {
+	for _, share := range told.Placements[1].Shares {
 		sum += share
 	}
 	if math.Abs(sum-1) > 1e-9 {

@@ -45,7 +45,7 @@ func newPartition() *cobra.Command {
 					shares[i].Util = utils[i]
 				}
 			}
-			p, err := cut(sched.Pieces{Extent: items}, shares)
+			p, err := cut(sched.Items{Extent: items}, shares)
 			if err != nil {
 				return terminal.Usage(err)
 			}

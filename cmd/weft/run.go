@@ -279,10 +279,10 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result) 
 		fmt.Fprintf(b, "  %s gets %s\n", rt.Machine().Devices[i].Name, what)
 	}
 	fmt.Fprintf(b, "Predicted: %s.\n", res.Prediction.Why)
-	if len(res.Ways) > 0 {
-		fmt.Fprint(b, "Ways to do it, compared by the rates of devices and links:\n")
+	if len(res.Variants) > 0 {
+		fmt.Fprint(b, "Variants of the job, compared by the rates of devices and links:\n")
 	}
-	for _, w := range res.Ways {
+	for _, w := range res.Variants {
 		taken := ""
 		if w.Taken {
 			taken = ", taken"
@@ -295,7 +295,7 @@ func (l *live) reasons(b *bytes.Buffer, rt *weft.Runtime, res *workload.Result) 
 	writeTuning(b, rt.Tuning())
 }
 
-// writeTuning writes how devices run kernels that can be run in several ways.
+// writeTuning writes how devices run kernels that have several variants.
 func writeTuning(b *bytes.Buffer, tuned []weft.Tuned) {
 	if len(tuned) == 0 {
 		return
@@ -316,10 +316,10 @@ type liveReport struct {
 	Job     string      `json:"job"`
 	Class   string      `json:"class,omitempty"` // of a workload
 	Devices []deviceRow `json:"devices"`
-	Runs    []runRow    `json:"runs"`             // not nil, so that JSON always has a list
-	Way     string      `json:"way,omitempty"`    // that the last run took, where there were several
-	Result  string      `json:"result,omitempty"` // in a few words, where the job has them
-	Files   []string    `json:"files,omitempty"`  // with the outputs of a graph
+	Runs    []runRow    `json:"runs"`              // not nil, so that JSON always has a list
+	Variant string      `json:"variant,omitempty"` // that the last run took, where there were several
+	Result  string      `json:"result,omitempty"`  // in a few words, where the job has them
+	Files   []string    `json:"files,omitempty"`   // with the outputs of a graph
 	outputs []string    // a line for each output of a graph that is in no file
 	Tasks   int         `json:"tasks"`
 	Retries int         `json:"retries"`
@@ -343,13 +343,13 @@ type liveReport struct {
 type explanation struct {
 	Split      string         `json:"split,omitempty"`
 	Prediction string         `json:"prediction"`
-	Ways       []wayRow       `json:"ways,omitempty"` // that were compared
+	Variants   []variantRow   `json:"variants,omitempty"` // that were compared
 	Shares     []shareRow     `json:"shares"`
 	Tasks      []placementRow `json:"tasks"`
-	Tuned      []weft.Tuned   `json:"tuned,omitempty"` // how devices run kernels that can be run in several ways
+	Tuned      []weft.Tuned   `json:"tuned,omitempty"` // how devices run kernels that have several variants
 }
 
-type wayRow struct {
+type variantRow struct {
 	Name      string  `json:"name"`
 	Predicted float64 `json:"predicted_seconds"`
 	Taken     bool    `json:"taken"`
@@ -381,8 +381,8 @@ type optionRow struct {
 func reasonsOf(rt *weft.Runtime, res *workload.Result, why []sched.Explanation) *explanation {
 	m := rt.Machine()
 	e := &explanation{Split: res.Partition.Why, Prediction: res.Prediction.Why, Tuned: rt.Tuning()}
-	for _, w := range res.Ways {
-		e.Ways = append(e.Ways, wayRow{w.Name, w.Predicted.Seconds(), w.Taken})
+	for _, w := range res.Variants {
+		e.Variants = append(e.Variants, variantRow{w.Name, w.Predicted.Seconds(), w.Taken})
 	}
 	for i, r := range res.Partition.Ranges {
 		e.Shares = append(e.Shares, shareRow{m.Devices[i].Name, r.Lo, r.Hi})
@@ -431,9 +431,9 @@ func (r *runRow) off() float64 {
 func (r *liveReport) fill(last *workload.Result) {
 	r.Tasks, r.Retries, r.Moves = last.Tasks, last.Report.Retries, last.Report.Moves
 	r.Imbalance, r.Bottleneck, r.LeftOut = last.Report.Imbalance(), last.Report.Bottleneck(), last.Report.LeftOut
-	for _, w := range last.Ways {
+	for _, w := range last.Variants {
 		if w.Taken {
-			r.Way = w.Name
+			r.Variant = w.Name
 		}
 	}
 	for i := range r.Devices {
@@ -508,8 +508,8 @@ func (r *liveReport) text(w io.Writer) {
 	} else {
 		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
 	}
-	if r.Way != "" {
-		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be as fast as any; --explain compares.\n", r.Way)
+	if r.Variant != "" {
+		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be as fast as any; --explain compares.\n", r.Variant)
 	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", terminal.Count(r.Retries, "execution"))

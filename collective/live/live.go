@@ -223,7 +223,7 @@ func (g *Group) Failure() error {
 func (g *Group) fill(s collective.Spec) collective.Spec {
 	s.Exact, s.Algorithm = g.o.Exact, g.o.Algorithm
 	if s.Op == collective.AllToAll || s.Op == collective.Send {
-		s.Algorithm = "" // there is only one way
+		s.Algorithm = "" // there is only one algorithm
 	}
 	return s
 }

@@ -198,7 +198,7 @@ func deviation(xs []float64) (low, high, mean, worst float64) {
 
 // runFixed runs a job with one part for each device and no other task to move.
 func runFixed(ctx context.Context, rt *weft.Runtime, job workload.Job) (*weft.Report, error) {
-	part, err := rt.Split(job.Pieces(), job.Whole())
+	part, err := rt.Split(job.Items(), job.Whole())
 	if err != nil {
 		return nil, err
 	}
@@ -289,8 +289,8 @@ func (t *triangle) cost(lo, hi int64) float64 {
 	return (float64(hi)*float64(hi-1) - float64(lo)*float64(lo-1)) / 2
 }
 
-func (t *triangle) Pieces() sched.Pieces {
-	return sched.Pieces{Extent: int64(t.rows), Cost: t.cost}
+func (t *triangle) Items() sched.Items {
+	return sched.Items{Extent: int64(t.rows), Cost: t.cost}
 }
 
 func (t *triangle) Whole() graph.Task { return t.task(0, int64(t.rows)) }

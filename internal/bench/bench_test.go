@@ -244,7 +244,7 @@ func TestBalance(t *testing.T) {
 			t.Fatal(err)
 		}
 		job := newTriangle(256, 10)
-		part, err := rt.Split(job.Pieces(), job.Whole())
+		part, err := rt.Split(job.Items(), job.Whole())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +270,7 @@ func TestBalance(t *testing.T) {
 	if err := job.Check(); err == nil {
 		t.Error("a triangle nobody computed passed")
 	}
-	if p := job.Pieces(); p.Cost(2, 5) != 2+3+4 {
+	if p := job.Items(); p.Cost(2, 5) != 2+3+4 {
 		t.Errorf("rows 2 to 4 cost %v", p.Cost(2, 5))
 	}
 }

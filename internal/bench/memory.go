@@ -17,7 +17,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// memoryRow is the rate of one way to move bytes.
+// memoryRow is the rate of one kind of transfer.
 type memoryRow struct {
 	Device string `json:"device"`
 	// Case is how: "in" and "out" between host and device ("mapped" where the
@@ -83,13 +83,13 @@ func (o *memory) measure(m *meter) (rows []memoryRow, err error) {
 	if err != nil {
 		return nil, err
 	}
-	var trials []trial
+	var transfers []transfer
 	for i := range b.devs {
-		trials = append(trials, b.trials(mach, i)...)
+		transfers = append(transfers, b.transfers(mach, i)...)
 	}
-	p := m.progress("case", len(trials)*len(sizes))
+	p := m.progress("case", len(transfers)*len(sizes))
 	defer p.Finish()
-	for _, t := range trials {
+	for _, t := range transfers {
 		for _, n := range sizes {
 			p.At("%s %s, %s", t.row.Device, t.row.Case, terminal.SI(float64(n), "B"))
 			row, err := b.measure(m, t, n)
@@ -153,8 +153,8 @@ func memoryFuncs() map[string]weft.Func {
 // the delay until completion is seen counts a quarter for each.
 const inARow = 4
 
-// trial is one way to move bytes.
-type trial struct {
+// transfer is one kind of transfer: between which memories, and by what means.
+type transfer struct {
 	row    memoryRow
 	device int
 	peer   int     // the other device, -1 for none
@@ -194,15 +194,15 @@ func linkBPS(m *machine.Machine, a, b machine.DeviceID) float64 {
 	return 0
 }
 
-// trials lists the ways in which device i can move bytes.
-func (b *bare) trials(m *machine.Machine, i int) []trial {
+// transfers lists the kinds of transfer of device i.
+func (b *bare) transfers(m *machine.Machine, i int) []transfer {
 	info := b.devs[i].Info()
 	id, _ := m.Lookup(info.Name)
 	memory := sharedBPS(m, id)
-	one := func(kind string, opened, times float64, op func(bytes int64, host []byte) driver.Op) trial {
-		return trial{row: memoryRow{Device: info.Name, Case: kind, OpenBPS: opened}, device: i, peer: -1, times: times, op: op}
+	one := func(kind string, opened, times float64, op func(bytes int64, host []byte) driver.Op) transfer {
+		return transfer{row: memoryRow{Device: info.Name, Case: kind, OpenBPS: opened}, device: i, peer: -1, times: times, op: op}
 	}
-	out := []trial{one("within", memory, 2, func(n int64, _ []byte) driver.Op {
+	out := []transfer{one("within", memory, 2, func(n int64, _ []byte) driver.Op {
 		return driver.Op{Kind: driver.Copy, Bytes: n, Src: bufA, Dst: bufB}
 	})}
 	if !info.HostMemory && info.CanRun(streamProbe().Kernel) {
@@ -215,7 +215,7 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 			out[k].row.PeakBPS = b.devs[i].Traits().MemoryPeak
 		}
 	}
-	var kernels []trial
+	var kernels []transfer
 	for k, name := range []string{"read", "write", "copy", "triad"} {
 		args := max(k, 1) // buffers, each of which crosses the memory once
 		kernel := graph.GoKernel("bench." + name)
@@ -230,7 +230,7 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 			return op
 		}))
 	}
-	for _, ts := range [][]trial{out, kernels} {
+	for _, ts := range [][]transfer{out, kernels} {
 		for k := range ts {
 			ts[k].cached = true
 		}
@@ -239,7 +239,7 @@ func (b *bare) trials(m *machine.Machine, i int) []trial {
 }
 
 // copies lists the copies between device i, the host and other devices.
-func (b *bare) copies(m *machine.Machine, i int, one func(string, float64, float64, func(int64, []byte) driver.Op) trial) (out []trial) {
+func (b *bare) copies(m *machine.Machine, i int, one func(string, float64, float64, func(int64, []byte) driver.Op) transfer) (out []transfer) {
 	dev := b.devs[i]
 	id, _ := m.Lookup(dev.Info().Name)
 	if !dev.Info().HostMemory {
@@ -253,7 +253,7 @@ func (b *bare) copies(m *machine.Machine, i int, one func(string, float64, float
 		in.row.PeakBPS, away.row.PeakBPS = dev.Traits().HostLink.BPS, dev.Traits().HostLink.BPS
 		out = append(out, in, away)
 		_, maps := dev.(driver.HostMapper)
-		for _, t := range []trial{in, away} {
+		for _, t := range []transfer{in, away} {
 			switch {
 			case dev.Traits().Shared != nil:
 				t.shared, t.row.Case = true, t.row.Case+", shared"
@@ -279,8 +279,8 @@ func (b *bare) copies(m *machine.Machine, i int, one func(string, float64, float
 	return out
 }
 
-// measure runs a trial with buffers of size bytes.
-func (b *bare) measure(m *meter, t trial, size int64) (row memoryRow, err error) {
+// measure runs a transfer with buffers of size bytes.
+func (b *bare) measure(m *meter, t transfer, size int64) (row memoryRow, err error) {
 	users := []int{t.device}
 	if t.peer >= 0 {
 		users = append(users, t.peer)

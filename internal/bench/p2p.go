@@ -148,13 +148,13 @@ func (b *bare) pair(m *meter, mach *machine.Machine, i, j int, host []byte) (row
 }
 
 func writeP2P(w io.Writer, rows []p2pRow) {
-	table := [][]any{{"from", "to", "link", "way", "rate", "latency"}}
+	table := [][]any{{"from", "to", "link", "route", "rate", "latency"}}
 	for _, r := range rows {
-		way := "direct"
+		route := "direct"
 		if !r.Direct {
-			way = "through host memory"
+			route = "through host memory"
 		}
-		table = append(table, []any{r.From, r.To, r.Link, way, terminal.SI(r.BPS, "B/s"), fmt.Sprintf("%.1f µs", r.LatencyUS)})
+		table = append(table, []any{r.From, r.To, r.Link, route, terminal.SI(r.BPS, "B/s"), fmt.Sprintf("%.1f µs", r.LatencyUS)})
 	}
 	terminal.Table(w, table)
 }

@@ -76,13 +76,13 @@ func rankSum(a, b []float64) (u, ties float64, equal bool) {
 }
 
 // exactU returns the chance that U of samples of n and m is at most u, or as far from the
-// mean on the other side. ways[i][k] counts the orders of i values of the one and j of the
+// mean on the other side. counts[i][k] counts the orders of i values of the one and j of the
 // other in which U is k; j grows with each round.
 func exactU(n, m, u int) float64 {
-	ways := make([][]float64, n+1)
-	for i := range ways {
-		ways[i] = make([]float64, u+1)
-		ways[i][0] = 1
+	counts := make([][]float64, n+1)
+	for i := range counts {
+		counts[i] = make([]float64, u+1)
+		counts[i][0] = 1
 	}
 	for j := 1; j <= m; j++ {
 		for i := 1; i <= n; i++ {
@@ -90,13 +90,13 @@ func exactU(n, m, u int) float64 {
 			// other.
 			for k := u; k >= 0; k-- {
 				if k >= j {
-					ways[i][k] += ways[i-1][k-j]
+					counts[i][k] += counts[i-1][k-j]
 				}
 			}
 		}
 	}
 	sum := 0.0
-	for _, w := range ways[n] {
+	for _, w := range counts[n] {
 		sum += w
 	}
 	orders := 1.0 // (n+m)! / (n! m!)

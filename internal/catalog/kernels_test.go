@@ -143,7 +143,7 @@ func graphOf(t *testing.T, j workload.Job, m *machine.Machine) *graph.Graph {
 		}
 		defer s.Release()
 	}
-	n, align := j.Pieces().Extent, max(j.Pieces().Align, 1)
+	n, align := j.Items().Extent, max(j.Items().Align, 1)
 	half := (n/2 + align - 1) / align * align
 	ranges := []sched.Range{{Hi: half}, {Lo: half, Hi: n}}
 	if half == 0 || half >= n {

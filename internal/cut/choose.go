@@ -12,84 +12,86 @@ import (
 
 // The rule that chooses the devices of some work, among sets of them.
 //
-// What runs on a set took counts over what is predicted of it: that tasks of the CPU and
-// copies to a GPU disturb one another, and by how much that varies, no prediction knows. A
-// larger set is used where it gains more than is uncertain about it. A set that was hardly
-// ever used is tried while it may be the best; one that was found to be worse is tried again
-// so rarely that it costs next to nothing.
+// Measured durations of runs on a set count over its prediction, because no prediction knows
+// how much tasks of the CPU and copies to a GPU disturb one another. A larger set is used
+// where it gains more than the uncertainty of the comparison. A set with few runs is tried
+// while it may be the best; one that was measured to be slower is tried again so rarely that
+// it costs about 1 % of the time (retryCost).
 const (
 	// fewTrials is the number of runs on a set from which their mean counts, and
 	// manyTrials the number up to which a set that may still be the best is tried.
 	fewTrials, manyTrials = 3, 5
-	// hopeless is how many times longer than on the best set work is predicted to take on a
-	// set that is not even tried. Predictions are off by less.
+	// hopeless is the ratio of predicted to best measured duration from which a set is never
+	// tried. Predictions are off by less than this factor.
 	hopeless = 1.5
-	// retryAfter is the least number of runs on other sets after which one is tried again,
-	// and retryCost what that may cost, as a part of all time: a set that may still be the
-	// best (maybe), and one that is surely not, in case something has changed.
+	// maybeAfter and retryAfter are the least numbers of runs on other sets after which a set
+	// is tried again; maybeCost and retryCost are the parts of all time that such trials may
+	// cost. The first of each holds for a set that may still be the best, the second for one
+	// that is surely not, which is tried in case the machine has changed.
 	maybeAfter, retryAfter = 8, 64
 	maybeCost, retryCost   = 0.02, 0.01
-	// surely is how many standard errors below its mean a set may be in truth.
+	// surely is the number of standard errors by which the true mean of a set may lie below
+	// the measured one.
 	surely = 2
 )
 
-// way is some work cut for a set of devices.
-type way struct {
+// setPlan is the plan of some work for one set of devices.
+type setPlan struct {
 	on        []machine.DeviceID
 	name      string // of the work and the devices
 	plan      *Plan
 	predicted time.Duration
-	overhead  time.Duration // what starting and awaiting all devices but one costs
+	overhead  time.Duration // of starting and awaiting all devices but one
 	trials    machine.Trials
 }
 
-// known reports whether the way's runs say what it takes.
-func (w *way) known() bool { return w.trials.Runs >= fewTrials }
+// known reports whether enough runs were measured on the set for their mean to count.
+func (w *setPlan) known() bool { return w.trials.Runs >= fewTrials }
 
-// takes is what work takes this way: measured if it is known, predicted if not.
-func (w *way) takes() time.Duration {
+// takes returns the duration of the work on the set: measured if it is known, else predicted.
+func (w *setPlan) takes() time.Duration {
 	if w.known() {
 		return w.trials.Mean
 	}
 	return w.predicted
 }
 
-// doubt is by how much the way must be better than one with fewer devices beyond overhead.
-// The way that was used last stays until it is measured to be worse.
-func (w *way) doubt() time.Duration {
+// doubt returns by how much the set must be faster than one with fewer devices, beyond its
+// overhead. It is 0 for the set used last, which stays until it is measured to be slower.
+func (w *setPlan) doubt() time.Duration {
 	if w.known() && w.trials.Since > 0 {
 		return w.trials.Doubt
 	}
 	return 0
 }
 
-// costs is what a way counts with against one with fewer devices.
-func (w *way) costs() time.Duration {
+// costs returns the duration that is compared with that of a set with fewer devices.
+func (w *setPlan) costs() time.Duration {
 	if w.known() {
 		return w.takes() + w.doubt()
 	}
 	return w.takes() + w.overhead
 }
 
-// choose returns the best of some ways, of which those with fewer devices come first, and
-// the one to use now: that one, or one to learn about.
-func choose(ways []way) (best, pick int) {
-	for i := range ways {
-		if i > 0 && ways[i].costs() < ways[best].takes() {
+// choose returns the best of some plans, which are ordered by their number of devices, and
+// the one to use now: the best, or one whose duration is to be measured.
+func choose(plans []setPlan) (best, pick int) {
+	for i := range plans {
+		if i > 0 && plans[i].costs() < plans[best].takes() {
 			best = i
 		}
 	}
-	if !ways[best].known() {
+	if !plans[best].known() {
 		return best, best
 	}
-	least := ways[best].takes()
-	for i := range ways {
-		if w := &ways[i]; !w.known() && float64(w.predicted) < hopeless*float64(least) {
+	least := plans[best].takes()
+	for i := range plans {
+		if w := &plans[i]; !w.known() && float64(w.predicted) < hopeless*float64(least) {
 			return best, i
 		}
 	}
-	for i := range ways {
-		w := &ways[i]
+	for i := range plans {
+		w := &plans[i]
 		if i == best || !w.known() {
 			continue
 		}
@@ -105,23 +107,23 @@ func choose(ways []way) (best, pick int) {
 	return best, best
 }
 
-// ways cuts work for sets of devices: the one that is done first alone, more and more kinds
-// of devices in the order of how fast they are alone, and those that p is cut for.
-func (v *View) ways(w Work, p *Plan) ([]way, error) {
-	all, _ := v.lineUp(w.Pieces, &w.Whole)
-	var ways []way
+// setPlans cuts work for sets of devices: the single fastest device, then more and more kinds
+// of devices in the order of their speed alone, and last the devices that p is cut for.
+func (v *Knowledge) setPlans(w Divisible, p *Plan) ([]setPlan, error) {
+	all, _ := v.lineUp(w.Items, &w.Whole)
+	var plans []setPlan
 	add := func(set []machine.DeviceID, p *Plan) {
-		x := way{on: set, plan: p, predicted: p.Prediction.Median, name: workName(w, p) + v.on(set)}
+		x := setPlan{on: set, plan: p, predicted: p.Prediction.Median, name: workName(w, p) + v.on(set)}
 		x.trials = v.Cost.Trials(x.name, workSize(w))
 		for _, d := range set {
 			x.overhead += all[d].reply
 		}
 		x.overhead -= all[fastest(p.Prediction.Alone, all, set)].reply
-		ways = append(ways, x)
+		plans = append(plans, x)
 	}
 	widest := devicesOf(p.Partition)
 	for _, set := range v.sets(p.Prediction.Alone, widest) {
-		part, err := v.divide(w.Pieces, all, set)
+		part, err := v.divide(w.Items, all, set)
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +135,7 @@ func (v *View) ways(w Work, p *Plan) ([]way, error) {
 		add(set, one)
 	}
 	add(widest, p)
-	return ways, nil
+	return plans, nil
 }
 
 // fastest returns the device of a set that is done first alone.
@@ -150,7 +152,7 @@ func fastest(alone []time.Duration, all []candidate, set []machine.DeviceID) mac
 // sets returns the sets of devices smaller than the widest that work is cut for, smaller
 // ones first: of each kind that is not hopeless one device alone, then all devices of the
 // fastest kind, of the two fastest kinds and so on.
-func (v *View) sets(alone []time.Duration, widest []machine.DeviceID) (sets [][]machine.DeviceID) {
+func (v *Knowledge) sets(alone []time.Duration, widest []machine.DeviceID) (sets [][]machine.DeviceID) {
 	classes := v.Machine.Classes()
 	order := slices.DeleteFunc(slices.Clone(widest), func(d machine.DeviceID) bool { return alone[d] == 0 })
 	slices.SortStableFunc(order, func(a, b machine.DeviceID) int {
@@ -176,7 +178,7 @@ func (v *View) sets(alone []time.Duration, widest []machine.DeviceID) (sets [][]
 
 // workName names work in what is remembered of it: its kernels, and how much of its data is
 // on devices already.
-func workName(w Work, p *Plan) string {
+func workName(w Divisible, p *Plan) string {
 	var names []string
 	for _, s := range w.Whole.Steps {
 		if !slices.Contains(names, s.Kernel.Name) {
@@ -191,13 +193,13 @@ func workName(w Work, p *Plan) string {
 }
 
 // workSize is how large work is, however it is cut.
-func workSize(w Work) float64 { return w.Whole.Work.Ops + w.Whole.Work.Bytes }
+func workSize(w Divisible) float64 { return w.Whole.Work.Ops + w.Whole.Work.Bytes }
 
-// settle returns the plan of the way that is used. Its partition states what is known of the
-// best way and of the best device alone, and which way is used if it is another.
-func (v *View) settle(ways []way, best, pick int, size float64) *Plan {
-	p := ways[pick].plan
-	widest := ways[len(ways)-1].plan
+// settle returns the plan for the set that is used. Its partition states the durations of the
+// best set and of the best device alone, and which set is used if that is another.
+func (v *Knowledge) settle(plans []setPlan, best, pick int, size float64) *Plan {
+	p := plans[pick].plan
+	widest := plans[len(plans)-1].plan
 	c := *widest.Partition.Choice
 	was, gain, classes := c.One(), c.Gain(), v.Machine.Classes()
 	c.Alone, c.Copies = slices.Clone(widest.Prediction.Alone), make([]time.Duration, len(widest.Prediction.Alone))
@@ -205,11 +207,11 @@ func (v *View) settle(ways []way, best, pick int, size float64) *Plan {
 		return p
 	}
 	switch several := -1; {
-	case len(ways) > 1:
-		for i := range ways {
-			switch w := &ways[i]; {
+	case len(plans) > 1:
+		for i := range plans {
+			switch w := &plans[i]; {
 			case len(w.on) > 1:
-				if several < 0 || w.costs() < ways[several].takes() {
+				if several < 0 || w.costs() < plans[several].takes() {
 					several = i
 				}
 			default: // devices of a kind take the same
@@ -220,11 +222,11 @@ func (v *View) settle(ways []way, best, pick int, size float64) *Plan {
 				}
 			}
 		}
-		c.Together, c.Overhead, c.Doubt = ways[several].takes(), ways[several].overhead, ways[several].doubt()
-		if ways[several].known() {
+		c.Together, c.Overhead, c.Doubt = plans[several].takes(), plans[several].overhead, plans[several].doubt()
+		if plans[several].known() {
 			c.Overhead = 0
 		}
-	case was: // what splitting would gain only Split can tell
+	case was: // only Split knows the gain of several devices
 		c.Together = c.Alone[c.Best()] - gain
 	default:
 		c.Together = widest.Prediction.Median
@@ -232,16 +234,16 @@ func (v *View) settle(ways []way, best, pick int, size float64) *Plan {
 	p.Partition.Choice, p.Partition.Why = &c, c.String()
 	if pick != best {
 		var names []string
-		for _, d := range ways[pick].on {
+		for _, d := range plans[pick].on {
 			names = append(names, v.Machine.Devices[d].Name)
 		}
 		p.Partition.Why += "; now on " + strings.Join(names, " and ") + ", to learn what that takes"
 	}
-	if len(ways) > 1 {
-		p.Expected.Trial, p.Expected.Work = ways[pick].name, size
-		for i := range ways {
+	if len(plans) > 1 {
+		p.Expected.Trial, p.Expected.Work = plans[pick].name, size
+		for i := range plans {
 			if i != pick {
-				p.Expected.Others = append(p.Expected.Others, ways[i].name)
+				p.Expected.Others = append(p.Expected.Others, plans[i].name)
 			}
 		}
 	}

@@ -18,34 +18,36 @@ import (
 // The rule, case by case.
 func TestChoose(t *testing.T) {
 	const ms = time.Millisecond
-	unknown := func(predicted, overhead time.Duration) way { return way{predicted: predicted, overhead: overhead} }
-	known := func(mean, doubt time.Duration, runs, since int) way {
-		return way{predicted: 1 * ms, trials: machine.Trials{Runs: runs, Mean: mean, Doubt: doubt, Since: since}}
+	unknown := func(predicted, overhead time.Duration) setPlan {
+		return setPlan{predicted: predicted, overhead: overhead}
+	}
+	known := func(mean, doubt time.Duration, runs, since int) setPlan {
+		return setPlan{predicted: 1 * ms, trials: machine.Trials{Runs: runs, Mean: mean, Doubt: doubt, Since: since}}
 	}
 	for _, c := range []struct {
 		name       string
-		ways       []way // one device, several
+		plans       []setPlan // one device, several
 		best, pick int
 	}{
-		{"several are predicted to gain", []way{unknown(10*ms, 0), unknown(8*ms, ms)}, 1, 1},
-		{"several gain less than starting them costs", []way{unknown(10*ms, 0), unknown(9*ms, ms)}, 0, 0},
-		{"one is known and several may be better", []way{known(10*ms, 0, 9, 0), unknown(14*ms, ms)}, 0, 1},
-		{"one is known and several are hopeless", []way{known(10*ms, 0, 9, 0), unknown(15*ms, ms)}, 0, 0},
-		{"several are known and one may be better", []way{unknown(11*ms, 0), known(10*ms, 0, 3, 0)}, 1, 0},
-		{"what was measured counts over what is predicted", []way{known(10*ms, 0, 9, 0), known(11*ms, 0, 9, 9)}, 0, 0},
-		{"several are better by less than is uncertain", []way{known(10*ms, 0, 9, 0), known(9*ms, 2*ms, 9, 7)}, 0, 0},
-		{"and then they are tried again", []way{known(10*ms, 0, 9, 0), known(9*ms, 2*ms, 9, 8)}, 0, 1},
-		{"several may be better, and trying costs much", []way{known(10*ms, 0, 9, 0), known(12*ms, 2*ms, 9, 9)}, 0, 0},
-		{"several are better by more than is uncertain", []way{known(10*ms, 0, 9, 1), known(9*ms, ms/2, 9, 9)}, 1, 1},
-		{"several stay while they are better", []way{known(10*ms, 0, 9, 9), known(9*ms, 2*ms, 9, 0)}, 1, 1},
-		{"after few runs several may yet be better", []way{known(10*ms, 0, 9, 0), known(12*ms, 2*ms, 4, 9)}, 0, 1},
-		{"after few runs several are surely worse", []way{known(10*ms, 0, 9, 0), known(15*ms, 2*ms, 4, 9)}, 0, 0},
-		{"they are tried again after many", []way{known(10*ms, 0, 9, 0), known(11*ms, 0, 9, 64)}, 0, 1},
-		{"they are tried again after more if that costs more", []way{known(10*ms, 0, 9, 0), known(20*ms, 0, 9, 99)}, 0, 0},
-		{"and then", []way{known(10*ms, 0, 9, 0), known(20*ms, 0, 9, 100)}, 0, 1},
-		{"one is tried again, too", []way{known(10*ms, 0, 9, 64), known(9*ms, 0, 9, 0)}, 1, 0},
+		{"several are predicted to gain", []setPlan{unknown(10*ms, 0), unknown(8*ms, ms)}, 1, 1},
+		{"several gain less than starting them costs", []setPlan{unknown(10*ms, 0), unknown(9*ms, ms)}, 0, 0},
+		{"one is known and several may be better", []setPlan{known(10*ms, 0, 9, 0), unknown(14*ms, ms)}, 0, 1},
+		{"one is known and several are hopeless", []setPlan{known(10*ms, 0, 9, 0), unknown(15*ms, ms)}, 0, 0},
+		{"several are known and one may be better", []setPlan{unknown(11*ms, 0), known(10*ms, 0, 3, 0)}, 1, 0},
+		{"what was measured counts over what is predicted", []setPlan{known(10*ms, 0, 9, 0), known(11*ms, 0, 9, 9)}, 0, 0},
+		{"several are better by less than is uncertain", []setPlan{known(10*ms, 0, 9, 0), known(9*ms, 2*ms, 9, 7)}, 0, 0},
+		{"and then they are tried again", []setPlan{known(10*ms, 0, 9, 0), known(9*ms, 2*ms, 9, 8)}, 0, 1},
+		{"several may be better, and trying costs much", []setPlan{known(10*ms, 0, 9, 0), known(12*ms, 2*ms, 9, 9)}, 0, 0},
+		{"several are better by more than is uncertain", []setPlan{known(10*ms, 0, 9, 1), known(9*ms, ms/2, 9, 9)}, 1, 1},
+		{"several stay while they are better", []setPlan{known(10*ms, 0, 9, 9), known(9*ms, 2*ms, 9, 0)}, 1, 1},
+		{"after few runs several may yet be better", []setPlan{known(10*ms, 0, 9, 0), known(12*ms, 2*ms, 4, 9)}, 0, 1},
+		{"after few runs several are surely worse", []setPlan{known(10*ms, 0, 9, 0), known(15*ms, 2*ms, 4, 9)}, 0, 0},
+		{"they are tried again after many", []setPlan{known(10*ms, 0, 9, 0), known(11*ms, 0, 9, 64)}, 0, 1},
+		{"they are tried again after more if that costs more", []setPlan{known(10*ms, 0, 9, 0), known(20*ms, 0, 9, 99)}, 0, 0},
+		{"and then", []setPlan{known(10*ms, 0, 9, 0), known(20*ms, 0, 9, 100)}, 0, 1},
+		{"one is tried again, too", []setPlan{known(10*ms, 0, 9, 64), known(9*ms, 0, 9, 0)}, 1, 0},
 	} {
-		if best, pick := choose(c.ways); best != c.best || pick != c.pick {
+		if best, pick := choose(c.plans); best != c.best || pick != c.pick {
 			t.Errorf("%s: best is %d and %d is used, want %d and %d", c.name, best, pick, c.best, c.pick)
 		}
 	}
@@ -66,7 +68,7 @@ func TestSets(t *testing.T) {
 		{"mixed", []time.Duration{10, 0, 100}, "[[0]]"},
 	} {
 		m, _ := machine.Named(c.machine)
-		v := &View{Machine: m}
+		v := &Knowledge{Machine: m}
 		var all []machine.DeviceID
 		for i := range m.Devices {
 			all = append(all, machine.DeviceID(i))
@@ -82,7 +84,7 @@ func TestSets(t *testing.T) {
 		all = append(all, machine.DeviceID(i))
 		alone = append(alone, 10+time.Duration(90*(i/8)))
 	}
-	if got, want := fmt.Sprint((&View{Machine: m}).sets(alone, all)), "[[0] [0 1 2 3 4 5 6 7]]"; got != want {
+	if got, want := fmt.Sprint((&Knowledge{Machine: m}).sets(alone, all)), "[[0] [0 1 2 3 4 5 6 7]]"; got != want {
 		t.Errorf("eight GPUs and CPUs: %s, want %s", got, want)
 	}
 }
@@ -90,9 +92,9 @@ func TestSets(t *testing.T) {
 // world is a GPU and a CPU whose tasks take another time in every run, and which disturb each
 // other: while the CPU computes, copies are slower, and now and then they stall.
 type world struct {
-	v      *View
+	v      *Knowledge
 	rates  machine.Cost // what things take on the average, undisturbed
-	w      Work
+	w      Divisible
 	seed   uint64
 	run    uint64
 	spread float64 // of the CPU's times: the standard deviation of their logarithm
@@ -139,10 +141,10 @@ func (x *world) factor(what string, spread float64) float64 {
 	return math.Exp(spread*x.random(what).NormFloat64() - spread*spread/2)
 }
 
-// once runs the work in the way that pick chooses and learns from it.
-func (x *world) once(t *testing.T, pick func(ways []way) (best, pick int)) (took time.Duration, on int) {
+// once runs the work on the set of devices that pick chooses and learns from it.
+func (x *world) once(t *testing.T, pick func(plans []setPlan) (best, pick int)) (took time.Duration, on int) {
 	x.run++
-	part, err := x.v.Split(x.w.Pieces, x.w.Whole)
+	part, err := x.v.Split(x.w.Items, x.w.Whole)
 	if err != nil || part.Choice.One() {
 		t.Fatalf("the test needs work that is worth splitting: %s, %v", part.Why, err)
 	}
@@ -151,13 +153,13 @@ func (x *world) once(t *testing.T, pick func(ways []way) (best, pick int)) (took
 		t.Fatal(err)
 	}
 	x.v.compare(wide.Graph, nil, wide.Prediction)
-	ways, err := x.v.ways(x.w, wide)
+	plans, err := x.v.setPlans(x.w, wide)
 	if err != nil {
 		t.Fatal(err)
 	}
-	best, picked := pick(ways)
-	p := x.v.settle(ways, best, picked, workSize(x.w))
-	on = len(ways[picked].on)
+	best, picked := pick(plans)
+	p := x.v.settle(plans, best, picked, workSize(x.w))
+	on = len(plans[picked].on)
 	x.mixed = on > 1
 	rec := trace.NewRecorder(1 << 12)
 	res, err := sim.Run(sim.Config{
@@ -182,7 +184,7 @@ func (x *world) once(t *testing.T, pick func(ways []way) (best, pick int)) (took
 
 // mean is what a run takes and how many devices it uses, on the average of many after some
 // to learn from.
-func (x *world) mean(t *testing.T, pick func(ways []way) (best, pick int)) (seconds, devices float64) {
+func (x *world) mean(t *testing.T, pick func(plans []setPlan) (best, pick int)) (seconds, devices float64) {
 	const learn, count = 30, 60
 	for range learn {
 		x.once(t, pick)
@@ -195,15 +197,15 @@ func (x *world) mean(t *testing.T, pick func(ways []way) (best, pick int)) (seco
 }
 
 // hashes is work on an array in host memory that a GPU does in 5.4 ms and a CPU in some time.
-func hashes(bytes int64) Work {
+func hashes(bytes int64) Divisible {
 	const items = 1024
 	each := bytes / items
 	task := func(n int64) graph.Task {
 		return graph.Task{Steps: []graph.Step{{Kernel: anyKernel}}, Work: graph.Work{Ops: float64(n * each)}}
 	}
-	return Work{
+	return Divisible{
 		Streamed: true, Whole: task(items),
-		Pieces: sched.Pieces{Extent: items, Bytes: func(lo, hi int64) (in, out int64) { return each * (hi - lo), (hi - lo) }},
+		Items: sched.Items{Extent: items, Bytes: func(lo, hi int64) (in, out int64) { return each * (hi - lo), (hi - lo) }},
 		Graph: func(ranges []sched.Range) (*graph.Graph, error) {
 			var b graph.Builder
 			in := b.Data(graph.Data{Name: "in", Bytes: bytes, Input: true})
@@ -249,8 +251,8 @@ func TestMixedKeepsItsWord(t *testing.T) {
 			v.Machine.Devices[1].Rates.MemoryBPS = 1e15
 			return &world{v: v.Rates(), rates: machine.NewRoofline(v.Machine), w: hashes(bytes), seed: seed, spread: spread, slower: slower, stalls: stalls}
 		}
-		always := func(nth int) func([]way) (int, int) {
-			return func(ways []way) (int, int) { w := min(nth, len(ways)-1); return w, w }
+		always := func(nth int) func([]setPlan) (int, int) {
+			return func(plans []setPlan) (int, int) { w := min(nth, len(plans)-1); return w, w }
 		}
 		one, _ := make().mean(t, always(0))
 		both, _ := make().mean(t, always(9))

@@ -27,7 +27,7 @@ const (
 
 // Fuse makes short tasks that follow one another one task of several steps. timeout is
 // that of tasks which name none.
-func (v *View) Fuse(g *graph.Graph, timeout time.Duration) *graph.Graph {
+func (v *Knowledge) Fuse(g *graph.Graph, timeout time.Duration) *graph.Graph {
 	if g.NumTasks() < 2 {
 		return g
 	}
@@ -59,7 +59,7 @@ func (v *View) Fuse(g *graph.Graph, timeout time.Duration) *graph.Graph {
 
 // fastest predicts a task on the fastest of the devices that can run it, and says
 // which can, a byte for each.
-func (v *View) fastest(t *graph.Task) (best time.Duration, can string) {
+func (v *Knowledge) fastest(t *graph.Task) (best time.Duration, can string) {
 	which := make([]byte, len(v.Machine.Devices))
 	best = 1<<63 - 1
 	for i := range v.Machine.Devices {

@@ -14,8 +14,8 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// shipped is a view of devices of a shipped machine, whose link has a rate.
-func shipped(t testing.TB, name string, link float64, devices int) *View {
+// shipped is a Knowledge of devices of a shipped machine, whose link has a rate.
+func shipped(t testing.TB, name string, link float64, devices int) *Knowledge {
 	m, ok := machine.Named(name)
 	if !ok {
 		t.Fatal("no machine ", name)
@@ -24,7 +24,7 @@ func shipped(t testing.TB, name string, link float64, devices int) *View {
 	for i := range m.Links {
 		m.Links[i].BPS = link
 	}
-	v := &View{Machine: m, Devices: make([]engine.DeviceStatus, devices)}
+	v := &Knowledge{Machine: m, Devices: make([]engine.DeviceStatus, devices)}
 	for i := range v.Devices {
 		v.Devices[i].State = engine.Healthy
 	}
@@ -32,16 +32,16 @@ func shipped(t testing.TB, name string, link float64, devices int) *View {
 }
 
 // matmul is the product of two square matrices in host memory, cut by rows.
-func matmul(n int64, streamed bool) Work {
+func matmul(n int64, streamed bool) Divisible {
 	task := func(rows int64) graph.Task {
 		return graph.Task{
 			Steps: []graph.Step{{Kernel: anyKernel}},
 			Work:  graph.Work{Ops: 2 * float64(rows*n*n), Bytes: 4 * float64(2*rows*n+n*n)},
 		}
 	}
-	return Work{
+	return Divisible{
 		Streamed: streamed, Grain: 240, Whole: task(n),
-		Pieces: sched.Pieces{
+		Items: sched.Items{
 			Extent: n,
 			Cost:   func(lo, hi int64) float64 { return 2 * float64(n*n) * float64(hi-lo) },
 			Bytes: func(lo, hi int64) (in, out int64) {
@@ -150,7 +150,7 @@ func TestOverlapNeeded(t *testing.T) {
 func TestParted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(1, 5000).Draw(t, "n")
-		p := sched.Pieces{Extent: n, Align: rapid.Int64Range(0, 70).Draw(t, "align")}
+		p := sched.Items{Extent: n, Align: rapid.Int64Range(0, 70).Draw(t, "align")}
 		if rapid.Bool().Draw(t, "uneven") {
 			p.Cost = func(lo, hi int64) float64 { return float64(hi*hi - lo*lo) }
 		}
@@ -210,7 +210,7 @@ func TestOverlapLearns(t *testing.T) {
 		whole := sched.Range{Hi: 4096}
 		for _, n := range []float64{1, 2, 4, 8, 16} {
 			for _, ends := range []float64{1, 2} {
-				g, err := w.Graph(parted(w.Pieces, whole, 1/n, 1/n/ends, w.Grain))
+				g, err := w.Graph(parted(w.Items, whole, 1/n, 1/n/ends, w.Grain))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -9,9 +9,9 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Work is work that can be cut into ranges, each of which becomes a task.
-type Work struct {
-	Pieces sched.Pieces
+// Divisible is work that can be cut into ranges, each of which becomes a task.
+type Divisible struct {
+	Items sched.Items
 	// Whole is the task that would do all of it: its kernel and its work estimate say
 	// how fast each device is.
 	Whole graph.Task
@@ -43,8 +43,8 @@ type Plan struct {
 // Plan cuts work, has its graph built and predicts that. Where it can go to one device or to
 // several it is cut for each set of them and goes to the one that choose picks. Predictions
 // stop comparing devices once stop is true.
-func (v *View) Plan(w Work, stop func() bool) (*Plan, error) {
-	part, err := v.Split(w.Pieces, w.Whole)
+func (v *Knowledge) Plan(w Divisible, stop func() bool) (*Plan, error) {
+	part, err := v.Split(w.Items, w.Whole)
 	if err != nil {
 		return nil, err
 	}
@@ -63,25 +63,25 @@ func (v *View) Plan(w Work, stop func() bool) (*Plan, error) {
 	if part.Choice == nil || p.Prediction.Alone == nil {
 		return p, nil
 	}
-	ways, err := v.ways(w, p)
+	plans, err := v.setPlans(w, p)
 	if err != nil {
 		return nil, err
 	}
-	best, pick := choose(ways)
+	best, pick := choose(plans)
 	if v.busy() {
 		pick = best // nothing can be learned among other runs
 	}
-	return v.settle(ways, best, pick, workSize(w)), nil
+	return v.settle(plans, best, pick, workSize(w)), nil
 }
 
 // busy reports whether devices have work of other runs.
-func (v *View) busy() bool {
+func (v *Knowledge) busy() bool {
 	return slices.ContainsFunc(v.Devices, func(d engine.DeviceStatus) bool { return d.Queued > 0 || d.Taken > 0 })
 }
 
 // build cuts each device's range into tasks, has the graph of them built and predicts it
 // for the devices it is cut for; nil means any.
-func (v *View) build(w Work, part sched.Partition, on []machine.DeviceID) (*Plan, error) {
+func (v *Knowledge) build(w Divisible, part sched.Partition, on []machine.DeviceID) (*Plan, error) {
 	p := &Plan{Partition: part, Ranges: v.Tasks(w, part)}
 	var err error
 	if p.Graph, err = w.Graph(p.Ranges); err != nil {

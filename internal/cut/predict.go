@@ -36,7 +36,7 @@ type Expected struct {
 // off such predictions were before. Other runs in progress are left out of account. data
 // that is resident is taken to be where the graph would leave it. Devices are compared
 // with one another unless the graph is large or stop is true.
-func (v *View) Predict(g *graph.Graph, resident []graph.DataID, stop func() bool) (*sched.Prediction, Expected, error) {
+func (v *Knowledge) Predict(g *graph.Graph, resident []graph.DataID, stop func() bool) (*sched.Prediction, Expected, error) {
 	p, expected, err := v.predict(g, resident, nil)
 	if err == nil && !stop() {
 		v.compare(g, resident, p)
@@ -45,7 +45,7 @@ func (v *View) Predict(g *graph.Graph, resident []graph.DataID, stop func() bool
 }
 
 // predict is Predict for a graph that is cut for some devices, without comparing devices.
-func (v *View) predict(g *graph.Graph, resident []graph.DataID, rather []machine.DeviceID) (*sched.Prediction, Expected, error) {
+func (v *Knowledge) predict(g *graph.Graph, resident []graph.DataID, rather []machine.DeviceID) (*sched.Prediction, Expected, error) {
 	rep, err := v.run(g, resident, v.out(), rather)
 	if err != nil {
 		return nil, Expected{}, err
@@ -66,7 +66,7 @@ func (v *View) predict(g *graph.Graph, resident []graph.DataID, rather []machine
 }
 
 // Takes simulates a graph and returns what it takes, uncorrected.
-func (v *View) Takes(g *graph.Graph) (time.Duration, error) {
+func (v *Knowledge) Takes(g *graph.Graph) (time.Duration, error) {
 	rep, err := v.run(g, nil, v.out(), nil)
 	if err != nil {
 		return 0, err
@@ -75,7 +75,7 @@ func (v *View) Takes(g *graph.Graph) (time.Duration, error) {
 }
 
 // run simulates a graph that is cut for some devices, on all devices but others.
-func (v *View) run(g *graph.Graph, resident []graph.DataID, without, rather []machine.DeviceID) (*engine.Report, error) {
+func (v *Knowledge) run(g *graph.Graph, resident []graph.DataID, without, rather []machine.DeviceID) (*engine.Report, error) {
 	c := sim.Config{
 		Machine: v.alone(g), Cost: present{v}, Unchecked: true,
 		NewPolicy: v.Policy, MaxInFlight: v.MaxInFlight, Spares: without,
@@ -104,7 +104,7 @@ func (v *View) run(g *graph.Graph, resident []graph.DataID, without, rather []ma
 // alone returns the machine. Where all times of the graph's tasks were measured,
 // while others ran beside them, it shares nothing but cores: what sharing the rest
 // costs is in them.
-func (v *View) alone(g *graph.Graph) *machine.Machine {
+func (v *Knowledge) alone(g *graph.Graph) *machine.Machine {
 	for _, t := range g.Flow().ShapeTask {
 		for d := range v.Machine.Devices {
 			if v.task(g.Task(t), machine.DeviceID(d)).Bound != machine.ByHistory {
@@ -123,7 +123,7 @@ func (v *View) alone(g *graph.Graph) *machine.Machine {
 }
 
 // median is what a simulated run takes, with hearing of its end.
-func (v *View) median(rep *engine.Report) time.Duration {
+func (v *Knowledge) median(rep *engine.Report) time.Duration {
 	reply := 0.0
 	for i := range rep.Devices {
 		if rep.Devices[i].Tasks > 0 {
@@ -134,7 +134,7 @@ func (v *View) median(rep *engine.Report) time.Duration {
 }
 
 // prediction turns a simulated run into a prediction.
-func (v *View) prediction(g *graph.Graph, rep *engine.Report) *sched.Prediction {
+func (v *Knowledge) prediction(g *graph.Graph, rep *engine.Report) *sched.Prediction {
 	p := &sched.Prediction{Median: v.median(rep)}
 	busy := time.Duration(0)
 	for i := range rep.Devices {
@@ -191,7 +191,7 @@ func sizeOf(g *graph.Graph) (size float64) {
 }
 
 // on names some devices: how many of which there are.
-func (v *View) on(devices []machine.DeviceID) string {
+func (v *Knowledge) on(devices []machine.DeviceID) string {
 	var kinds []string
 	count := make(map[string]int)
 	for _, d := range devices {
@@ -211,7 +211,7 @@ func (v *View) on(devices []machine.DeviceID) string {
 }
 
 // typical is the estimate of a task on the device that runs it fastest.
-func (v *View) typical(t *graph.Task) machine.Estimate {
+func (v *Knowledge) typical(t *graph.Task) machine.Estimate {
 	best := machine.Estimate{Median: -1}
 	for d := range v.Machine.Devices {
 		if len(t.Steps) > 0 && !v.Machine.Devices[d].CanRun(t.Steps[0].Kernel) {
@@ -226,7 +226,7 @@ func (v *View) typical(t *graph.Task) machine.Estimate {
 
 // compare adds what each device alone would take, unless the graph is large. Of equal
 // devices one is looked at.
-func (v *View) compare(g *graph.Graph, resident []graph.DataID, p *sched.Prediction) {
+func (v *Knowledge) compare(g *graph.Graph, resident []graph.DataID, p *sched.Prediction) {
 	if g.NumTasks() > maxCompared {
 		return
 	}
@@ -273,7 +273,7 @@ func (v *View) compare(g *graph.Graph, resident []graph.DataID, p *sched.Predict
 }
 
 // takes returns what a device alone would take, 0 when it cannot.
-func (v *View) takes(g *graph.Graph, resident []graph.DataID, on int) time.Duration {
+func (v *Knowledge) takes(g *graph.Graph, resident []graph.DataID, on int) time.Duration {
 	var without []machine.DeviceID
 	for k := range v.Machine.Devices {
 		if k != on {

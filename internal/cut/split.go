@@ -15,13 +15,13 @@ import (
 // Split gives every device its range of some work. whole is the task that would do all
 // of it.
 //
-// The view's partitioner is obeyed. Otherwise the work goes to several devices
+// A partitioner of the caller's is obeyed. Otherwise the work goes to several devices
 // if that is predicted to gain more than starting and awaiting them costs, and to the
 // fastest one if not; Partition.Why says so with the numbers. Of devices that compute on
 // the same cores only those take part that make the most of them. No constant decides:
 // rates, latencies and links are measured, and kernels that have run before count by how
 // long they took.
-func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) {
+func (v *Knowledge) Split(p sched.Items, whole graph.Task) (sched.Partition, error) {
 	if len(whole.Steps) == 0 || slices.ContainsFunc(whole.Steps, func(s graph.Step) bool { return s.Kernel == nil }) {
 		return sched.Partition{}, fmt.Errorf("%w: the task has no kernel to run", graph.ErrKernel)
 	}
@@ -47,7 +47,7 @@ func (v *View) Split(p sched.Pieces, whole graph.Task) (sched.Partition, error) 
 
 // lineUp describes how every device would do some work, side by side with the others, and
 // names those that are left out because they compute on the cores of others.
-func (v *View) lineUp(p sched.Pieces, whole *graph.Task) (all []candidate, crowded []string) {
+func (v *Knowledge) lineUp(p sched.Items, whole *graph.Task) (all []candidate, crowded []string) {
 	moved := int64(0)
 	if p.Bytes != nil {
 		in, back := p.Bytes(0, p.Extent)
@@ -58,7 +58,7 @@ func (v *View) lineUp(p sched.Pieces, whole *graph.Task) (all []candidate, crowd
 }
 
 // divide gives each of some devices its range of the work; nil means all.
-func (v *View) divide(p sched.Pieces, all []candidate, among []machine.DeviceID) (sched.Partition, error) {
+func (v *Knowledge) divide(p sched.Items, all []candidate, among []machine.DeviceID) (sched.Partition, error) {
 	cut := v.Partitioner
 	if cut == nil {
 		cut = sched.Partitioners()[sched.DefaultPartitioner]
@@ -88,13 +88,13 @@ type candidate struct {
 	alone time.Duration // to do all of the work, transfers included
 	rate  float64       // while doing so
 	moves time.Duration // of which transfers
-	reply time.Duration // what starting it and hearing of its end costs
+	reply time.Duration // from starting it idle to hearing of its end
 }
 
 // candidates describes how every device would do the work, whose cost is total and
 // which moves a number of bytes to a device and back. Devices that cannot take part
 // have no rate.
-func (v *View) candidates(total float64, moved int64, whole *graph.Task) []candidate {
+func (v *Knowledge) candidates(total float64, moved int64, whole *graph.Task) []candidate {
 	m, st := v.Machine, v.Devices
 	part := *whole
 	part.Work.Ops /= float64(len(st))
@@ -115,8 +115,8 @@ func (v *View) candidates(total float64, moved int64, whole *graph.Task) []candi
 		c.rate = total / seconds(whole)
 		c.share.Rate = total / float64(len(st)) / seconds(&part)
 		c.share.Latency = c.reply
-		// What this runtime did before does not stand in the way of this
-		// work; runs in progress do.
+		// Use by this runtime's ended runs does not delay this work; runs in
+		// progress do.
 		c.share.FreeBytes, c.share.Util = s.MemBytes-s.MemUsed, s.Others
 		if s.Queued > 0 {
 			c.share.Util = s.Util
@@ -136,7 +136,7 @@ func (v *View) candidates(total float64, moved int64, whole *graph.Task) []candi
 // uncrowd makes the rates of devices that compute on the same cores what they are
 // side by side. Where the caller chose no partitioner, those whose part would make
 // all of them slower together get none; their names are returned.
-func (v *View) uncrowd(all []candidate) (left []string) {
+func (v *Knowledge) uncrowd(all []candidate) (left []string) {
 	for _, c := range v.Machine.Crowds() {
 		var able []machine.DeviceID
 		for _, d := range c.Devices {

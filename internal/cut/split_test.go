@@ -11,15 +11,15 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// cores is a view of CPU devices that do 10⁹ operations a second and answer after a time.
-func cores(n int, reply time.Duration) *View {
+// cores is a Knowledge of CPU devices that do 10⁹ operations a second and answer after a time.
+func cores(n int, reply time.Duration) *Knowledge {
 	m := &machine.Machine{HostBPS: 1e12}
 	for i := range n {
 		d := machine.Device{Name: "cpu:" + strconv.Itoa(i), Kind: machine.CPU, Backend: "cpu", HostMemory: true, ComputeUnits: 1}
 		d.Rates.Ops[graph.FP32], d.Rates.MemoryBPS, d.Rates.ReplyNS = 1e9, 1e12, float64(reply)
 		m.Devices = append(m.Devices, d)
 	}
-	v := &View{Machine: m, Devices: make([]engine.DeviceStatus, n)}
+	v := &Knowledge{Machine: m, Devices: make([]engine.DeviceStatus, n)}
 	for i := range v.Devices {
 		v.Devices[i].State = engine.Healthy
 	}
@@ -53,7 +53,7 @@ func TestSplitDynamic(t *testing.T) {
 			c.first.State = engine.Healthy
 		}
 		v.Devices[0] = c.first
-		got, err := v.Split(sched.Pieces{Extent: 1000}, work(1e6))
+		got, err := v.Split(sched.Items{Extent: 1000}, work(1e6))
 		if err != nil || got.Ranges[0].Len() != c.want {
 			t.Errorf("%s: %v, %v; want %d of 1000", c.name, got.Ranges, err, c.want)
 		}
@@ -65,7 +65,7 @@ func TestSplitDynamic(t *testing.T) {
 func TestPlanForOne(t *testing.T) {
 	v := cores(2, time.Microsecond)
 	built := 0
-	w := Work{Pieces: sched.Pieces{Extent: 1000}, Whole: work(100e6), Graph: func(ranges []sched.Range) (*graph.Graph, error) {
+	w := Divisible{Items: sched.Items{Extent: 1000}, Whole: work(100e6), Graph: func(ranges []sched.Range) (*graph.Graph, error) {
 		built++
 		var b graph.Builder
 		x := b.Data(graph.Data{Name: "x", Bytes: 8, Input: true})
@@ -76,7 +76,7 @@ func TestPlanForOne(t *testing.T) {
 		}
 		return b.Build()
 	}}
-	split, err := v.Split(w.Pieces, w.Whole)
+	split, err := v.Split(w.Items, w.Whole)
 	if err != nil || split.Ranges[0].Len() != 500 {
 		t.Fatalf("split %v, %v: the test needs a split that is not worth it", split.Ranges, err)
 	}

@@ -27,7 +27,7 @@ const (
 
 // Tasks cuts what each device gets into tasks and returns their ranges in the order to
 // start them.
-func (v *View) Tasks(w Work, part sched.Partition) []sched.Range {
+func (v *Knowledge) Tasks(w Divisible, part sched.Partition) []sched.Range {
 	busy := 0
 	for _, r := range part.Ranges {
 		if r.Len() > 0 {
@@ -38,8 +38,8 @@ func (v *View) Tasks(w Work, part sched.Partition) []sched.Range {
 	copied := false
 	for i, r := range part.Ranges {
 		d := &v.Machine.Devices[i]
-		if w.Streamed && !d.HostMemory && w.Pieces.Bytes != nil && r.Len() > 0 {
-			out = append(out, fit(w.Pieces, v.overlapped(w, machine.DeviceID(i), r, busy > 1), reach(v.Machine))...)
+		if w.Streamed && !d.HostMemory && w.Items.Bytes != nil && r.Len() > 0 {
+			out = append(out, fit(w.Items, v.overlapped(w, machine.DeviceID(i), r, busy > 1), reach(v.Machine))...)
 			copied = true
 			continue
 		}
@@ -50,10 +50,10 @@ func (v *View) Tasks(w Work, part sched.Partition) []sched.Range {
 		case d.ComputeUnits > 1:
 			least = leastTeamwork
 		}
-		out = append(out, fit(w.Pieces, shrinking(w.Pieces, r, least, max(w.Grain, 1)), reach(v.Machine))...)
+		out = append(out, fit(w.Items, shrinking(w.Items, r, least, max(w.Grain, 1)), reach(v.Machine))...)
 	}
 	if !copied || busy > 1 {
-		startOrder(w.Pieces, out)
+		startOrder(w.Items, out)
 	}
 	return out
 }
@@ -67,21 +67,21 @@ const enoughGain = 0.01
 // the next one is. Of several forms it takes the one predicted to be done first, and of those
 // that are about equal the one with the fewest tasks. Where several devices take part it is
 // one whose last tasks are small.
-func (v *View) overlapped(w Work, d machine.DeviceID, r sched.Range, several bool) []sched.Range {
+func (v *Knowledge) overlapped(w Divisible, d machine.DeviceID, r sched.Range, several bool) []sched.Range {
 	grain := max(w.Grain, 1)
 	forms := [][]sched.Range{
-		shrinking(w.Pieces, r, leastTeamwork, grain), shrinking(w.Pieces, r, leastCopied, grain),
+		shrinking(w.Items, r, leastTeamwork, grain), shrinking(w.Items, r, leastCopied, grain),
 	}
 	if !several {
 		forms = append(forms, []sched.Range{r})
 		for _, n := range []float64{2, 4, 8, 16, 32} {
 			// Equal tasks, and equal ones between two of half the size: little is copied
 			// before the first is computed, and little after the last.
-			forms = append(forms, parted(w.Pieces, r, 1/n, 1/n, grain), parted(w.Pieces, r, 1/n, 1/n/2, grain))
+			forms = append(forms, parted(w.Items, r, 1/n, 1/n, grain), parted(w.Items, r, 1/n, 1/n/2, grain))
 		}
 	}
 	slices.SortStableFunc(forms, func(a, b []sched.Range) int { return cmp.Compare(len(a), len(b)) })
-	for len(forms) > 1 && !v.roomy(w.Pieces, d, forms[0]) {
+	for len(forms) > 1 && !v.roomy(w.Items, d, forms[0]) {
 		forms = forms[1:]
 	}
 	best, least := 0, v.pipelined(w, d, forms[0])
@@ -95,7 +95,7 @@ func (v *View) overlapped(w Work, d machine.DeviceID, r sched.Range, several boo
 
 // roomy reports whether a device's memory has room for the data of two of some tasks at a
 // time, so that one can be copied while the other is computed, or for the data of all.
-func (v *View) roomy(p sched.Pieces, d machine.DeviceID, tasks []sched.Range) bool {
+func (v *Knowledge) roomy(p sched.Items, d machine.DeviceID, tasks []sched.Range) bool {
 	most := v.Machine.Devices[d].MemBytes
 	if most == 0 {
 		return true
@@ -113,8 +113,8 @@ func (v *View) roomy(p sched.Pieces, d machine.DeviceID, tasks []sched.Range) bo
 // pipelined predicts what consecutive tasks take on a device with memory of its own, to
 // which one lane copies data while another computes and a third copies results back. Data
 // that several tasks use is copied for the first of them.
-func (v *View) pipelined(w Work, d machine.DeviceID, tasks []sched.Range) time.Duration {
-	p := w.Pieces
+func (v *Knowledge) pipelined(w Divisible, d machine.DeviceID, tasks []sched.Range) time.Duration {
+	p := w.Items
 	all := cost(p, 0, p.Extent)
 	var in, computed, out time.Duration
 	there := int64(0) // bytes on the device
@@ -139,14 +139,14 @@ func (v *View) pipelined(w Work, d machine.DeviceID, tasks []sched.Range) time.D
 }
 
 // startOrder sorts ranges as they are to be started: what ends last should be small.
-func startOrder(p sched.Pieces, ranges []sched.Range) {
+func startOrder(p sched.Items, ranges []sched.Range) {
 	slices.SortStableFunc(ranges, func(a, b sched.Range) int {
 		return cmp.Compare(cost(p, b.Lo, b.Hi), cost(p, a.Lo, a.Hi))
 	})
 }
 
-// cost is what a range costs, in units of the pieces' own.
-func cost(p sched.Pieces, lo, hi int64) float64 {
+// cost returns the cost of a range in the unit of Items.Cost.
+func cost(p sched.Items, lo, hi int64) float64 {
 	if p.Cost == nil {
 		return float64(hi - lo)
 	}
@@ -155,14 +155,14 @@ func cost(p sched.Pieces, lo, hi int64) float64 {
 
 // shrinking divides a range on aligned boundaries into tasks that become smaller. least
 // is the smallest cost of a task, as a part of the range's; grain its fewest items.
-func shrinking(p sched.Pieces, r sched.Range, least float64, grain int64) []sched.Range {
+func shrinking(p sched.Items, r sched.Range, least float64, grain int64) []sched.Range {
 	least *= cost(p, r.Lo, r.Hi)
 	return divided(p, r, least/2, grain, func(rest float64) float64 { return max(rest*taskOfRest, least) })
 }
 
 // parted divides a range on aligned boundaries into tasks whose cost is a part each of the
 // range's, but for the first and last, which have another.
-func parted(p sched.Pieces, r sched.Range, each, ends float64, grain int64) []sched.Range {
+func parted(p sched.Items, r sched.Range, each, ends float64, grain int64) []sched.Range {
 	all := cost(p, r.Lo, r.Hi)
 	return divided(p, r, ends*all/2, grain, func(rest float64) float64 {
 		if rest >= all || rest < (each+ends/2)*all { // the first, and what is left before the last
@@ -175,7 +175,7 @@ func parted(p sched.Pieces, r sched.Range, each, ends float64, grain int64) []sc
 // divided divides a range on aligned boundaries into tasks. want says what a task should
 // cost, given the cost of what is left; a last one that costs less than least becomes part
 // of the one before. grain is the fewest items of a task.
-func divided(p sched.Pieces, r sched.Range, least float64, grain int64, want func(rest float64) float64) []sched.Range {
+func divided(p sched.Items, r sched.Range, least float64, grain int64, want func(rest float64) float64) []sched.Range {
 	var out []sched.Range
 	align := max(p.Align, 1)
 	for lo := r.Lo; lo < r.Hi; {
@@ -212,7 +212,7 @@ func reach(m *machine.Machine) int64 {
 
 // fit halves ranges, on aligned boundaries, whose data may be more than a kernel
 // can be given in one buffer. Data that every range has whole stays as it is.
-func fit(p sched.Pieces, ranges []sched.Range, most int64) []sched.Range {
+func fit(p sched.Items, ranges []sched.Range, most int64) []sched.Range {
 	if p.Bytes == nil {
 		return ranges
 	}

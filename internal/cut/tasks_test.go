@@ -13,7 +13,7 @@ import (
 func TestShrinking(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64Range(0, 5000).Draw(t, "n")
-		p := sched.Pieces{Extent: n, Align: rapid.Int64Range(0, 70).Draw(t, "align")}
+		p := sched.Items{Extent: n, Align: rapid.Int64Range(0, 70).Draw(t, "align")}
 		if rapid.Bool().Draw(t, "uneven") {
 			p.Cost = func(lo, hi int64) float64 { return float64(hi*hi - lo*lo) }
 		}
@@ -43,7 +43,7 @@ func TestShrinking(t *testing.T) {
 
 // Even work becomes tasks that shrink from a quarter to the least.
 func TestShrinkingSizes(t *testing.T) {
-	tasks := shrinking(sched.Pieces{Extent: 6400}, sched.Range{Hi: 6400}, leastOneCore, 1)
+	tasks := shrinking(sched.Items{Extent: 6400}, sched.Range{Hi: 6400}, leastOneCore, 1)
 	if first := tasks[0].Len(); first != 1600 {
 		t.Errorf("the first task has %d of 6400 items", first)
 	}
@@ -60,7 +60,7 @@ func TestShrinkingSizes(t *testing.T) {
 // What is more than a kernel can be given is halved until it is not; what every
 // range has whole cannot be, and stays.
 func TestFit(t *testing.T) {
-	p := sched.Pieces{Extent: 1000, Align: 8, Bytes: func(lo, hi int64) (in, out int64) { return 100 + 10*(hi-lo), hi - lo }}
+	p := sched.Items{Extent: 1000, Align: 8, Bytes: func(lo, hi int64) (in, out int64) { return 100 + 10*(hi-lo), hi - lo }}
 	whole := []sched.Range{{Lo: 0, Hi: 1000}}
 	for most, want := range map[int64]int{1 << 40: 1, 10_100: 1, 10_099: 2, 2_700: 4, 180: 1000 / 8, 179: 1} {
 		got := fit(p, whole, most)

@@ -29,12 +29,12 @@ func TestUnevenCores(t *testing.T) {
 			reached := 0.0
 			for seed := range uint64(seeds) {
 				u := newUneven(cores, spell, 4*millis*time.Millisecond, seed)
-				pieces := sched.Pieces{Extent: cores * c.items}
+				items := sched.Items{Extent: cores * c.items}
 				var ranges []sched.Range
 				for i := range int64(cores) {
-					ranges = append(ranges, shrinking(pieces, sched.Range{Lo: i * c.items, Hi: (i + 1) * c.items}, leastOneCore, c.grain)...)
+					ranges = append(ranges, shrinking(items, sched.Range{Lo: i * c.items, Hi: (i + 1) * c.items}, leastOneCore, c.grain)...)
 				}
-				startOrder(pieces, ranges)
+				startOrder(items, ranges)
 				var b graph.Builder
 				each := float64(millis) * 1e6 / float64(c.items)
 				for _, r := range ranges {

@@ -42,7 +42,7 @@ func (e *Engine) setCapacity(dev machine.DeviceID, bytes int64) {
 // resize changes how much of a device's memory is used, evicts down to that and has its
 // tasks placed anew.
 func (e *Engine) resize(dev machine.DeviceID, bytes int64) {
-	d, vd := &e.devs[dev], &e.view.Devices[dev]
+	d, vd := &e.devs[dev], &e.situation.Devices[dev]
 	if vd.CapBytes = bytes; bytes == 0 {
 		vd.CapBytes = NoLimit
 	}
@@ -88,5 +88,5 @@ func (e *Engine) regrow(dev machine.DeviceID) {
 // gets back after a shortfall.
 func (e *Engine) mayHold(dev machine.DeviceID, bytes int64) bool {
 	l := &e.devs[dev].shortfall
-	return bytes <= e.view.Devices[dev].CapBytes || l.until > 0 && (l.told == 0 || bytes <= l.told)
+	return bytes <= e.situation.Devices[dev].CapBytes || l.until > 0 && (l.told == 0 || bytes <= l.told)
 }

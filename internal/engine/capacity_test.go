@@ -40,7 +40,7 @@ func TestCapacityIsAskedAgain(t *testing.T) {
 // The pauses grow while it fails again and again, which uses up the task's retries;
 // later they start over.
 func TestCapacityPauses(t *testing.T) {
-	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: 4, Health: engine.Health{MaxFailures: 100}})
+	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: 4, Health: engine.HealthRules{MaxFailures: 100}})
 	r.outcome = func(string, string) engine.Status { return engine.OutOfMemory }
 	pauses := func() []time.Duration {
 		var out []time.Duration

@@ -298,10 +298,10 @@ func (c *recounter) devices() {
 	absent := 0
 	for k := range c.devs {
 		i, d := int32(k), &c.devs[k]
-		c.same(int(c.view.Devices[i].Queued), placed[i], "tasks on a device", int32(i))
+		c.same(int(c.situation.Devices[i].Queued), placed[i], "tasks on a device", int32(i))
 		c.same(int(d.load), int(load[i]), "nanoseconds of work on a device", int32(i))
 		c.same(int(d.backlog), int(backlog[i]), "nanoseconds in flight on a device", int32(i))
-		c.must(c.view.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", int32(i))
+		c.must(c.situation.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", int32(i))
 		c.must(!d.handsOver || d.state == Draining, "a device hands over what it has and is not draining", int32(i))
 		c.must(len(d.leavers) == 0 || d.handsOver, "a caller waits for a device that hands nothing over", int32(i))
 		c.must(len(d.wakers) == 0 || d.state == Lost, "a caller waits for a device that is not on its way back", int32(i))

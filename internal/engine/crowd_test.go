@@ -17,7 +17,7 @@ type viewed struct {
 	freeAt *[]time.Duration
 }
 
-func (p viewed) Place(v *sched.View, out []sched.Placement) []sched.Placement {
+func (p viewed) Place(v *sched.Situation, out []sched.Placement) []sched.Placement {
 	*p.freeAt = nil
 	for i := range v.Devices {
 		*p.freeAt = append(*p.freeAt, v.Devices[i].FreeAt)

@@ -109,7 +109,7 @@ func (e *Engine) addLoad(s *detachedOp, n int64) {
 	if d.team > 0 {
 		d.load += n * e.onTeam(s.op.Lane, s.rec.task, n)
 	}
-	e.view.Devices[dev].Queued += int32(n)
+	e.situation.Devices[dev].Queued += int32(n)
 	e.dirty(dev)
 }
 

@@ -14,7 +14,7 @@ import (
 // devices are the records of devices, and which of them this step has to look at.
 type devices struct {
 	devs        []device
-	view        sched.View             // the snapshot policies decide on
+	situation   sched.Situation        // the snapshot policies decide on
 	batch       int                    // tasks the policy is asked about in one call
 	revisits    []machine.DeviceID     // devices for issueAll to look at: those with revisit set
 	loadChanged []machine.DeviceID     // devices whose load changed since FreeAt was computed
@@ -23,8 +23,8 @@ type devices struct {
 	balance     balanceState
 }
 
-// device is the engine's own record of a device; policies see view.Devices. Invariants:
-// the view accepts work exactly if state is Healthy; a device that is not healthy has no
+// device is the engine's own record of a device; policies see situation.Devices. Invariants:
+// Accepts is set there exactly if state is Healthy; a device that is not healthy has no
 // task queued; its Queued is the tasks queued and parked there and in flight on its
 // lanes.
 type device struct {
@@ -63,7 +63,7 @@ type device struct {
 	flight    int           // operations on its lanes; invariant: 0 unless it is healthy or draining
 	revisit   bool          // it is on revisits
 	limited   bool          // it is on limited
-	dirty     bool          // it is on view.Dirty: its state changed since the policy saw it
+	dirty     bool          // it is on situation.Dirty: its state changed since the policy saw it
 	inUse     []usedPart    // parts of instances that calls of a dropped device may still use
 	cause     error         // why it was lost last
 	// loadChanged says that it is on devices.loadChanged.
@@ -159,7 +159,7 @@ const NoLimit = 1 << 62
 
 // Status returns the state of a device.
 func (e *Engine) Status(dev machine.DeviceID) DeviceStatus {
-	d, vd := &e.devs[dev], &e.view.Devices[dev]
+	d, vd := &e.devs[dev], &e.situation.Devices[dev]
 	st := DeviceStatus{
 		State: d.state, Drained: d.state == Draining && d.role == Draining && !d.handsOver, Stats: d.stats, Queued: int(vd.Queued), Util: d.util, Others: vd.Util, Slow: vd.Slow, Losses: d.losses,
 		MemUsed: e.mem.spaces[d.space].used, MemBytes: vd.CapBytes,

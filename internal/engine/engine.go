@@ -70,7 +70,7 @@ type Options struct {
 	// Spares accept no work until a device is lost or a HotSwap puts them in its place.
 	Spares []machine.DeviceID
 	// Health and Rebalance hold the thresholds of the health rules and the balancer.
-	Health    Health
+	Health    HealthRules
 	Rebalance sched.RebalanceOptions
 	// Explain, when set, is called for every placement.
 	Explain func(sched.Explanation)
@@ -114,7 +114,7 @@ const (
 	// urgent one. It makes priority a head start and not a privilege: nothing starves.
 	agingPerPriority = int64(100 * time.Millisecond)
 	// placeBatch is the number of tasks a policy is asked about in one call. It spreads
-	// the cost of a call and bounds the size of the view.
+	// the cost of a call and bounds the size of a sched.Situation.
 	placeBatch = 1024
 )
 
@@ -218,7 +218,7 @@ func New(o Options) *Engine {
 	free := make([]*int64, len(e.devs))
 	for i := range free {
 		if !e.m.Devices[i].HostMemory {
-			free[i] = &e.view.Devices[i].FreeBytes
+			free[i] = &e.situation.Devices[i].FreeBytes
 		}
 	}
 	e.mem.open(e.m, e.lanes, &e.out, e, free)
@@ -228,7 +228,7 @@ func New(o Options) *Engine {
 // openDevices makes the records of the machine's devices.
 func (e *Engine) openDevices() {
 	n := len(e.m.Devices)
-	e.devs, e.view.Devices = make([]device, n), make([]sched.Device, n)
+	e.devs, e.situation.Devices = make([]device, n), make([]sched.Device, n)
 	e.contention = machine.NewContention(e.m)
 	e.far = e.m.Far()
 	e.hostOnly = true
@@ -253,21 +253,21 @@ func (e *Engine) openDevices() {
 		e.teams = e.teams || d.team > 0
 		d.in, d.out = d.lanes[1], d.lanes[1]+1
 		next = d.out + 1
-		e.view.Classes = max(e.view.Classes, classes[i]+1)
-		e.view.Devices[i] = sched.Device{
+		e.situation.Classes = max(e.situation.Classes, classes[i]+1)
+		e.situation.Devices[i] = sched.Device{
 			Class: classes[i], Accepts: true, HostMemory: md.HostMemory, Team: int32(d.team),
 			FreeBytes: capBytes, CapBytes: capBytes, Slow: 1, Score: machine.Score(md),
 		}
 	}
-	e.view.Crowds = e.m.Crowds()
-	for k, c := range e.view.Crowds {
+	e.situation.Crowds = e.m.Crowds()
+	for k, c := range e.situation.Crowds {
 		for _, d := range c.Devices {
-			e.view.Devices[d].Crowd = int32(k + 1)
+			e.situation.Devices[d].Crowd = int32(k + 1)
 		}
 	}
 	for _, s := range e.o.Spares {
 		e.devs[s].state, e.devs[s].role = Spare, Spare
-		e.view.Devices[s].Accepts = false
+		e.situation.Devices[s].Accepts = false
 	}
 }
 
@@ -276,7 +276,7 @@ func (e *Engine) openDevices() {
 func (e *Engine) Step(now time.Duration, evs []Event, out []Action) []Action {
 	e.now, e.out.list = now, out
 	e.waits, e.args = e.waits[:0], e.args[:0]
-	e.view.Now = now
+	e.situation.Now = now
 	e.asked = false
 	e.epoch = e.cost.Epoch() + 1 // 0 stands for costs not computed
 	for i := range evs {

@@ -93,7 +93,7 @@ func TestDependentsAreNotBlamed(t *testing.T) {
 // A hung task costs its device, which is dropped; the ladder is climbed rung by
 // rung while the work runs elsewhere, and at its end the device is given up.
 func TestHungDevice(t *testing.T) {
-	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 10 * ms, Health: engine.Health{RungTimeout: 50 * ms}})
+	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 10 * ms, Health: engine.HealthRules{RungTimeout: 50 * ms}})
 	r.hang["t0"] = true
 	id := r.submit(independent(t, 1, 1), engine.RunOptions{})
 	r.until("dropped", func() bool { return len(r.drops) > 0 })
@@ -705,7 +705,7 @@ func TestBufferGivenUpTwice(t *testing.T) {
 // Copies for a task that fail now and then are no failure in a row, though the task
 // came back each time between for what it waits for.
 func TestCopiesThatFailNowAndThen(t *testing.T) {
-	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: 100, Health: engine.Health{MaxFailures: 100}})
+	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: 100, Health: engine.HealthRules{MaxFailures: 100}})
 	r.fail["first"] = 30
 	n := 0
 	r.failCopy = func(c copied) bool { n++; return c.data == "x" && n%2 == 0 }

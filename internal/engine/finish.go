@@ -101,7 +101,7 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		e.loadChanged = append(e.loadChanged, dev)
 		e.dirty(dev)
 	}
-	e.view.Devices[dev].Queued--
+	e.situation.Devices[dev].Queued--
 	ok := st == OK
 	if st == Failed || st == Refused {
 		d.health.faulted = true

@@ -14,7 +14,7 @@ import (
 // of its memory was free.
 type watcher struct{ free []int64 }
 
-func (p *watcher) Place(v *sched.View, out []sched.Placement) []sched.Placement {
+func (p *watcher) Place(v *sched.Situation, out []sched.Placement) []sched.Placement {
 	p.free = append(p.free, v.Devices[0].FreeBytes)
 	for i := range v.Tasks {
 		out = append(out, sched.Placement{Task: int32(i), Finish: v.Assign(i, 0, 0, v.Tasks[i].Cost[0])})

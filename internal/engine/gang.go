@@ -95,7 +95,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		return
 	}
 	slices.SortStableFunc(devs, func(a, b machine.DeviceID) int {
-		return int(min(max(e.view.Devices[a].FreeAt-e.view.Devices[b].FreeAt, -1), 1))
+		return int(min(max(e.situation.Devices[a].FreeAt-e.situation.Devices[b].FreeAt, -1), 1))
 	})
 	devs = devs[:size]
 	slices.Sort(devs)
@@ -104,7 +104,7 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 	e.buffers = e.buffers[:0]
 	taken := make(map[spaceID]int64)
 	for rank, dev := range devs {
-		vd := &e.view.Devices[dev]
+		vd := &e.situation.Devices[dev]
 		cost = max(cost, time.Duration(float64(costs[vd.Class])*vd.Slow))
 		space := e.devs[dev].space
 		v, need := e.prepare(tid, r, gt, dev, int16(rank), room{taken[space], taken[0]})
@@ -128,11 +128,11 @@ func (e *Engine) placeGang(tid taskID, r *run, gt graph.TaskID) {
 		op := e.launch(tid, r, gt, dev, l, int16(rank), plans[rank*n:rank*n+n])
 		g.ops = append(g.ops, op)
 		e.tasks.at[tid].lane, e.tasks.at[tid].seq = l, op.Seq
-		vd := &e.view.Devices[dev]
+		vd := &e.situation.Devices[dev]
 		takes := vd.Takes(1, cost) // a member counts as one lane, however many it uses
 		vd.FreeAt = max(vd.FreeAt, e.now) + takes
 		vd.Queued++
-		e.view.Delay(dev, takes)
+		e.situation.Delay(dev, takes)
 		e.devs[dev].load += int64(cost)
 		at = max(at, vd.FreeAt, e.now+cost)
 		if e.devs[dev].team > 0 { // the next task there may follow it on its lane
@@ -151,7 +151,7 @@ func (e *Engine) gangDevices(r *run, gt graph.TaskID) (devs []machine.DeviceID, 
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	why = ErrNoDevice
 	for d := range e.devs {
-		vd := &e.view.Devices[d]
+		vd := &e.situation.Devices[d]
 		switch {
 		case costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)):
 		case e.devs[d].state == Broken:

@@ -192,7 +192,7 @@ func TestQueuedTasksAreNotSuspected(t *testing.T) {
 // A replay that fails costs only the results that were lost: the other results of its task
 // keep the copies they have.
 func TestFailedReplayKeepsOtherResults(t *testing.T) {
-	r := newRig(t, gpus(2, 10*mb), engine.Options{Retries: 1, Health: engine.Health{MaxFailures: 1000}})
+	r := newRig(t, gpus(2, 10*mb), engine.Options{Retries: 1, Health: engine.HealthRules{MaxFailures: 1000}})
 	x, y := r.e.NewData("x", mb, graph.Versioned), r.e.NewData("y", mb, graph.Versioned)
 	r.mustRun(r.submit(build(t, func(b *graph.Builder) {
 		x := b.Data(graph.Data{Name: "x", Bytes: mb, Input: true})

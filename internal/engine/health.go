@@ -30,9 +30,9 @@ var rungNames = [...]string{"standby", "restart", "reopen"}
 
 func (r Rung) String() string { return rungNames[r] }
 
-// Health holds the thresholds of the health rules; zero fields take the
+// HealthRules holds the thresholds of the health rules; zero fields take the
 // defaults named.
-type Health struct {
+type HealthRules struct {
 	MaxFailures int     // failures in a row a device may have (3): it is dropped at the next
 	MaxTempC    float64 // slowed, then drained, from here on (85)
 	MaxMemUsed  float64 // likewise (0.95)
@@ -44,7 +44,7 @@ type Health struct {
 	MaxOthers float64
 	// Ladder is the rungs to try, in order: by default all of them; none if it is empty and
 	// not nil.
-	Ladder []Step
+	Ladder []TimedRung
 	// RungTimeout is how long a rung that names no timeout may take before the next is tried
 	// (5 s), Trust how long a device must stay up for the ladder to start over (5 s).
 	RungTimeout time.Duration
@@ -58,8 +58,8 @@ type Health struct {
 	Again time.Duration
 }
 
-// Step is a rung of a ladder and how long it may take; 0 means Health.RungTimeout.
-type Step struct {
+// TimedRung is a rung of a ladder and its timeout; 0 means HealthRules.RungTimeout.
+type TimedRung struct {
 	Rung    Rung
 	Timeout time.Duration
 }
@@ -73,9 +73,9 @@ func ParseRung(name string) (Rung, error) {
 }
 
 // defaults fills in the fields that are zero.
-func (h *Health) defaults() {
+func (h *HealthRules) defaults() {
 	if h.Ladder == nil {
-		h.Ladder = []Step{{Rung: UseStandby}, {Rung: Restart}, {Rung: Reopen}}
+		h.Ladder = []TimedRung{{Rung: UseStandby}, {Rung: Restart}, {Rung: Reopen}}
 	}
 	h.MaxFailures, h.MaxLosses = cmp.Or(h.MaxFailures, 3), cmp.Or(h.MaxLosses, 2)
 	h.MaxTempC, h.MaxMemUsed = cmp.Or(h.MaxTempC, 85), cmp.Or(h.MaxMemUsed, 0.95)
@@ -181,7 +181,7 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	e.setState(dev, d.role)
 	d.handsOver = d.role == Draining // what its memory kept
 	e.listTimed()
-	vd := &e.view.Devices[dev]
+	vd := &e.situation.Devices[dev]
 	vd.Accepts, vd.FreeAt = d.role == Healthy, e.now
 	e.dirty(dev)
 	e.reoffer()
@@ -226,9 +226,9 @@ func (e *Engine) condition(dev machine.DeviceID, s *Sample) *Condition {
 func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 	d := &e.devs[dev]
 	h := &d.health
-	vd := &e.view.Devices[dev]
+	vd := &e.situation.Devices[dev]
 	if s.Util >= 0 {
-		// The engine's own tasks show in queues; the view gets the part of others.
+		// The engine's own tasks show in queues; policies are told the part of other programs.
 		d.util, vd.Util = s.Util, max(s.Util-s.Own, 0)
 		if !s.Asked {
 			vd.Load += loadAlpha * (s.Util - vd.Load)
@@ -356,7 +356,7 @@ func (e *Engine) reslow(dev machine.DeviceID) {
 	if h.strained > 0 {
 		slow *= strainFactor
 	}
-	vd := &e.view.Devices[dev]
+	vd := &e.situation.Devices[dev]
 	if vd.Slow == slow {
 		return
 	}

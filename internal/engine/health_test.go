@@ -68,7 +68,7 @@ func TestOtherStrain(t *testing.T) {
 	full, hungry := unknown, unknown
 	full.MemUsed, hungry.PowerW = 0.96, 310
 	for name, s := range map[string]engine.Sample{"memory": full, "power": hungry} {
-		r := newRig(t, cpus(2), engine.Options{Health: engine.Health{MaxPowerW: 300}})
+		r := newRig(t, cpus(2), engine.Options{Health: engine.HealthRules{MaxPowerW: 300}})
 		for range 3 {
 			r.sample(0, s)
 		}
@@ -157,7 +157,7 @@ func TestUnresponsive(t *testing.T) {
 // A device that comes back from a rung works; lost again before it is trusted
 // it goes on with the next rung, and from the first once it was up long enough.
 func TestLadderGoesOn(t *testing.T) {
-	r := newRig(t, cpus(2), engine.Options{Health: engine.Health{Trust: 100 * ms}})
+	r := newRig(t, cpus(2), engine.Options{Health: engine.HealthRules{Trust: 100 * ms}})
 	for range 2 {
 		r.lose(0, false)
 		r.now += ms
@@ -286,7 +286,7 @@ func TestDeviceStats(t *testing.T) {
 
 // A wake that is asked for is one at which something happens.
 func TestNextWake(t *testing.T) {
-	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 50 * ms, Health: engine.Health{RungTimeout: 30 * ms}})
+	r := newRig(t, cpus(2), engine.Options{TaskTimeout: 50 * ms, Health: engine.HealthRules{RungTimeout: 30 * ms}})
 	if at, ok := r.e.NextWake(); ok {
 		t.Errorf("an idle engine wants to be woken at %v", at)
 	}
@@ -404,7 +404,7 @@ func TestQuarantine(t *testing.T) {
 func TestMaxIsBorne(t *testing.T) {
 	for _, most := range []int{-1, 1, 2, 4} {
 		borne := max(most, 0) // -1 stands for none
-		o := engine.Options{Retries: 100, Health: engine.Health{MaxFailures: most, MaxLosses: most, Trust: 1}}
+		o := engine.Options{Retries: 100, Health: engine.HealthRules{MaxFailures: most, MaxLosses: most, Trust: 1}}
 		r := newRig(t, gpus(2, 10*mb), o)
 		task := job("bad", 1)
 		task.On.Hint = "gpu:0"
@@ -447,7 +447,7 @@ func TestMaxIsBorne(t *testing.T) {
 // A task that has succeeded is not suspected any more of the losses before: computed
 // again, it may be lost with its device as often as any other.
 func TestSuccessClears(t *testing.T) {
-	r := newRig(t, gpus(1, 10*mb), engine.Options{Health: engine.Health{Trust: 1}})
+	r := newRig(t, gpus(1, 10*mb), engine.Options{Health: engine.HealthRules{Trust: 1}})
 	id := r.submit(build(t, func(b *graph.Builder) {
 		x := b.Data(graph.Data{Name: "x", Bytes: 8})
 		y := b.Data(graph.Data{Name: "y", Bytes: 8, Output: true})
@@ -471,7 +471,7 @@ func TestSuccessClears(t *testing.T) {
 // change of state is told once.
 func TestLadderStartsOver(t *testing.T) {
 	var changes []string
-	o := engine.Options{Health: engine.Health{RungTimeout: ms, Again: time.Second, Trust: time.Minute}}
+	o := engine.Options{Health: engine.HealthRules{RungTimeout: ms, Again: time.Second, Trust: time.Minute}}
 	o.Changed = func(c engine.StateChange) { changes = append(changes, fmt.Sprint(c.Device, " ", c.From, " ", c.To)) }
 	r := newRig(t, gpus(1, mb), o)
 	r.lose(0, false)

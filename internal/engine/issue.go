@@ -13,13 +13,13 @@ import (
 // that a task that waits for memory holds none. How many tasks are issued ahead is a
 // matter of credits.
 
-// verdict is the outcome of an attempt to issue a task.
-type verdict uint8
+// issueOutcome is the outcome of an attempt to issue a task.
+type issueOutcome uint8
 
 const (
-	issuedOK verdict = iota
-	setAside         // it waits for something else and is off the queue
-	noMemory         // it stays at the head of the queue until there is room
+	issuedOK issueOutcome = iota
+	setAside              // it waits for something else and is off the queue
+	noMemory              // it stays at the head of the queue until there is room
 )
 
 // issueAll issues from the queues of devices that changed, as far as credits and memory
@@ -121,7 +121,7 @@ func (d *device) perLane(ns int64) int64 {
 }
 
 // tryIssue issues a placed task on a lane of its device.
-func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) verdict {
+func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) issueOutcome {
 	r, gt := e.taskOf(tid)
 	if r.state != runActive {
 		e.unplace(tid, waiting)
@@ -187,7 +187,7 @@ func (e *Engine) goElsewhere(tid taskID, r *run, gt graph.TaskID, dev machine.De
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	ever := false
 	for d := range e.devs {
-		vd := &e.view.Devices[d]
+		vd := &e.situation.Devices[d]
 		if costs[vd.Class] < 0 || e.devs[d].state == Broken || !e.allowed(task, machine.DeviceID(d)) || !e.reaches(r, gt, e.devs[d].space) {
 			continue
 		}

@@ -309,7 +309,7 @@ func TestCopiesFailForEver(t *testing.T) {
 func TestCopiesFromALostDevice(t *testing.T) {
 	m := gpus(2, 10*mb)
 	m.Links = append(m.Links, machine.Link{A: 0, B: 1, BPS: 1e9})
-	r := newRig(t, m, engine.Options{Health: engine.Health{Trust: 1}})
+	r := newRig(t, m, engine.Options{Health: engine.HealthRules{Trust: 1}})
 	id := r.submit(build(t, func(b *graph.Builder) {
 		x := b.Data(graph.Data{Name: "x", Bytes: mb})
 		first, second := job("make", 1, writes(x)), job("use", 1, reads(x))

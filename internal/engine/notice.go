@@ -210,7 +210,7 @@ func (e *Engine) least(t *graph.Task) time.Duration {
 			continue
 		}
 		c := e.cost.Task(t, machine.DeviceID(d)).Median
-		if c = e.view.Devices[d].Takes(int32(e.m.Devices[d].Width(t)), c); least == 0 || c < least {
+		if c = e.situation.Devices[d].Takes(int32(e.m.Devices[d].Width(t)), c); least == 0 || c < least {
 			least = max(c, 1)
 		}
 	}

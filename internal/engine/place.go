@@ -14,7 +14,7 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Placement: keys that divide devices fairly among runs, the view that policies decide
+// Placement: keys that divide devices fairly among runs, the situation that policies decide
 // on, and the queues of devices.
 
 // makeReady lets a task be placed. Its key is that of start-time fair queueing over runs
@@ -109,7 +109,7 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 	least := time.Duration(-1)
 	known := math.MaxInt
 	for d := range e.m.Devices {
-		c := e.view.Devices[d].Class
+		c := e.situation.Devices[d].Class
 		if sh.costs[c] >= 0 {
 			continue
 		}
@@ -123,7 +123,7 @@ func (e *Engine) fillCosts(r *run, task *graph.Task, sh *shape) {
 			known = min(known, est.Own)
 			takes := sh.costs[c]
 			if e.teams {
-				takes = e.view.Devices[d].Takes(int32(sh.widths[c]), takes)
+				takes = e.situation.Devices[d].Takes(int32(sh.widths[c]), takes)
 			}
 			if least < 0 || takes < least {
 				least = takes
@@ -145,8 +145,8 @@ func (e *Engine) place() {
 		e.leftOuts = e.leftOuts[:0]
 	}
 	for e.ready.len() > 0 {
-		e.view.Tasks, e.inputs, e.onlys = e.view.Tasks[:0], e.inputs[:0], e.onlys[:0]
-		for e.ready.len() > 0 && len(e.view.Tasks) < e.batch {
+		e.situation.Tasks, e.inputs, e.onlys = e.situation.Tasks[:0], e.inputs[:0], e.onlys[:0]
+		for e.ready.len() > 0 && len(e.situation.Tasks) < e.batch {
 			tid := e.ready.pop()
 			t := &e.tasks.at[tid]
 			r, gt := e.taskOf(tid)
@@ -168,24 +168,24 @@ func (e *Engine) place() {
 			}
 			e.offer(t, r, gt, sh)
 		}
-		if len(e.view.Tasks) == 0 {
+		if len(e.situation.Tasks) == 0 {
 			continue
 		}
 		if e.o.Explain != nil {
 			e.explain()
 		}
-		e.view.HostUsed = e.mem.spaces[0].used
-		e.places = e.policy.Place(&e.view, e.places[:0])
-		for _, d := range e.view.Dirty {
+		e.situation.HostUsed = e.mem.spaces[0].used
+		e.places = e.policy.Place(&e.situation, e.places[:0])
+		for _, d := range e.situation.Dirty {
 			e.devs[d].dirty = false
 		}
-		e.view.Dirty = e.view.Dirty[:0]
+		e.situation.Dirty = e.situation.Dirty[:0]
 		for _, p := range e.places {
-			e.enqueue(&e.view.Tasks[p.Task], p.Device, p.Finish)
+			e.enqueue(&e.situation.Tasks[p.Task], p.Device, p.Finish)
 		}
-		if len(e.places) < len(e.view.Tasks) {
-			for i := range e.view.Tasks {
-				v := &e.view.Tasks[i]
+		if len(e.places) < len(e.situation.Tasks) {
+			for i := range e.situation.Tasks {
+				v := &e.situation.Tasks[i]
 				tid := e.runs[v.Run].task(v.Task)
 				if e.tasks.at[tid].where == ready {
 					e.unplaceable(tid)
@@ -202,7 +202,7 @@ func (e *Engine) passOn(r *run) {
 	e.nextGang()
 }
 
-// offer adds a task to the view.
+// offer adds a task to the situation.
 func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 	f := r.f
 	at, near := e.now, machine.DeviceID(-1)
@@ -212,12 +212,12 @@ func (e *Engine) offer(t *task, r *run, gt graph.TaskID, sh *shape) {
 			at, near = time.Duration(pt.eft), pt.dev
 		}
 	}
-	n := len(e.view.Tasks)
-	if n == cap(e.view.Tasks) {
-		e.view.Tasks = slices.Grow(e.view.Tasks, placeBatch)
+	n := len(e.situation.Tasks)
+	if n == cap(e.situation.Tasks) {
+		e.situation.Tasks = slices.Grow(e.situation.Tasks, placeBatch)
 	}
-	e.view.Tasks = e.view.Tasks[:n+1]
-	v := &e.view.Tasks[n]
+	e.situation.Tasks = e.situation.Tasks[:n+1]
+	v := &e.situation.Tasks[n]
 	v.Run, v.Task, v.Kernel, v.Ops, v.Bytes = int32(r.slot), gt, sh.kernel, sh.ops, sh.bytes
 	v.Priority, v.InputsAt, v.Cost = e.priority(r, gt), at, sh.costs
 	v.Need, v.HostNeed, v.Inputs, v.Hint, v.Only = 0, 0, nil, -1, nil
@@ -267,7 +267,7 @@ func (e *Engine) constrain(t *task, r *run, gt graph.TaskID) (hint machine.Devic
 			continue
 		}
 		e.onlys = append(e.onlys, id)
-		if vd := &e.view.Devices[d]; machine.DeviceID(d) != t.avoid && vd.Accepts && costs[vd.Class] >= 0 {
+		if vd := &e.situation.Devices[d]; machine.DeviceID(d) != t.avoid && vd.Accepts && costs[vd.Class] >= 0 {
 			others = true
 		}
 	}
@@ -286,7 +286,7 @@ func (e *Engine) constrain(t *task, r *run, gt graph.TaskID) (hint machine.Devic
 // stays reports whether one of the devices that a task's run would rather use can take it.
 func (e *Engine) stays(t *task, r *run, gt graph.TaskID) bool {
 	for _, d := range r.o.Rather {
-		vd := &e.view.Devices[d]
+		vd := &e.situation.Devices[d]
 		if d != t.avoid && vd.Accepts && e.shape(r, gt).costs[vd.Class] >= 0 &&
 			e.need(r, gt, e.devs[d].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), d) && e.reaches(r, gt, e.devs[d].space) {
 			return true
@@ -312,7 +312,7 @@ func (e *Engine) enqueue(v *sched.Ready, dev machine.DeviceID, finish time.Durat
 	r := e.runs[v.Run]
 	tid := r.task(graph.TaskID(v.Task))
 	t := &e.tasks.at[tid]
-	vd := &e.view.Devices[dev]
+	vd := &e.situation.Devices[dev]
 	t.move(queued)
 	t.dev = dev
 	t.cost = int64(v.Cost[vd.Class])
@@ -337,7 +337,7 @@ func (e *Engine) unplace(tid taskID, to where) {
 	if t.dev < 0 {
 		return
 	}
-	vd := &e.view.Devices[t.dev]
+	vd := &e.situation.Devices[t.dev]
 	vd.Queued--
 	e.takeLoad(t.dev, t.cost*e.width(tid))
 	t.dev = -1
@@ -380,7 +380,7 @@ func (e *Engine) unplaceable(tid taskID) {
 	task, costs := r.g.Task(gt), e.shape(r, gt).costs
 	err := e.noDevice(task)
 	for d := range e.devs {
-		vd := &e.view.Devices[d]
+		vd := &e.situation.Devices[d]
 		if costs[vd.Class] < 0 || !e.allowed(task, machine.DeviceID(d)) {
 			continue
 		}
@@ -430,18 +430,18 @@ func (e *Engine) takeLoad(dev machine.DeviceID, ns int64) {
 // freeAt predicts when a device, and the devices of its crowd, will have finished their
 // work.
 func (e *Engine) freeAt(dev machine.DeviceID) {
-	vd := &e.view.Devices[dev]
+	vd := &e.situation.Devices[dev]
 	vd.FreeAt = e.now + e.devs[dev].left()
 	if vd.Crowd == 0 {
 		return
 	}
-	c := &e.view.Crowds[vd.Crowd-1]
+	c := &e.situation.Crowds[vd.Crowd-1]
 	all := time.Duration(0)
 	for _, o := range c.Devices {
 		all += time.Duration(float64(e.devs[o].left()) * c.Share(o))
 	}
 	for _, o := range c.Devices {
-		e.view.Devices[o].FreeAt = e.now + max(e.devs[o].left(), all)
+		e.situation.Devices[o].FreeAt = e.now + max(e.devs[o].left(), all)
 		e.dirty(o)
 	}
 }
@@ -463,7 +463,7 @@ func (e *Engine) updateFreeAt() {
 func (e *Engine) dirty(dev machine.DeviceID) {
 	if d := &e.devs[dev]; !d.dirty {
 		d.dirty = true
-		e.view.Dirty = append(e.view.Dirty, dev)
+		e.situation.Dirty = append(e.situation.Dirty, dev)
 	}
 }
 
@@ -473,10 +473,10 @@ func (e *Engine) explain() {
 	if !ok {
 		return
 	}
-	for i := range e.view.Tasks {
-		ex := x.Explain(&e.view, i)
-		r := e.runs[e.view.Tasks[i].Run]
-		ex.Task = r.g.TaskName(e.view.Tasks[i].Task)
+	for i := range e.situation.Tasks {
+		ex := x.Explain(&e.situation, i)
+		r := e.runs[e.situation.Tasks[i].Run]
+		ex.Task = r.g.TaskName(e.situation.Tasks[i].Task)
 		e.o.Explain(ex)
 	}
 }

@@ -485,7 +485,7 @@ func TestGangs(t *testing.T) {
 func TestGangNeedsEnoughDevices(t *testing.T) {
 	three := job("three", 1)
 	three.Gang = 3
-	r := newRig(t, cpus(3), engine.Options{Health: engine.Health{RungTimeout: 1000 * ms}})
+	r := newRig(t, cpus(3), engine.Options{Health: engine.HealthRules{RungTimeout: 1000 * ms}})
 	r.lose(2, false)
 	id := r.submit(single(t, three), engine.RunOptions{})
 	r.step()
@@ -573,7 +573,7 @@ func TestImpossible(t *testing.T) {
 
 // A task that could run only on a device that is away waits for it.
 func TestWaitsForItsDevice(t *testing.T) {
-	r := newRig(t, cpus(2), engine.Options{Health: engine.Health{RungTimeout: 1000 * ms}})
+	r := newRig(t, cpus(2), engine.Options{Health: engine.HealthRules{RungTimeout: 1000 * ms}})
 	r.lose(1, false)
 	k := job("k", 1)
 	k.On.Only = []string{"cpu:1"}

@@ -23,7 +23,7 @@ type room struct{ here, host int64 }
 // prepare checks the inputs of one rank of a task, chooses its buffers, which it appends
 // to e.buffers, and makes room for them in addition to what is taken. It returns the room
 // needed; inputs that are staged through host memory need room there.
-func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (verdict, room) {
+func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, rank int16, taken room) (issueOutcome, room) {
 	staging, ok := e.checkInputs(tid, r, gt, dev, rank)
 	if !ok || e.tooManyVersions(tid, r, gt) {
 		return setAside, room{}

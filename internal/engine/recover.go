@@ -170,7 +170,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	d.cause, d.lastErr = lost, lost
 	e.setState(dev, Lost)
 	d.losses++
-	e.view.Devices[dev].Accepts = false
+	e.situation.Devices[dev].Accepts = false
 	e.dirty(dev)
 	e.stopHandOver(dev, lost)
 	if !blamed && e.suspect(dev, lost) {
@@ -200,7 +200,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 		}
 	}
 	e.requeueAll(dev)
-	e.view.Devices[dev].FreeAt = e.now
+	e.situation.Devices[dev].FreeAt = e.now
 	e.offerAgain = true
 	if d.role == Healthy { // one that was drained or stood by is not missed
 		e.callSpare(dev)

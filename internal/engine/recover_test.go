@@ -231,7 +231,7 @@ func TestKeptMemoryTurnsOutEmpty(t *testing.T) {
 // What no task makes and only a memory that was kept holds is waited for; here
 // volatile resident data that was updated in place.
 func TestOnlyCopyIsWaitedFor(t *testing.T) {
-	r := newRig(t, gpus(1, 1<<20), engine.Options{Health: engine.Health{RungTimeout: 1000 * ms}})
+	r := newRig(t, gpus(1, 1<<20), engine.Options{Health: engine.HealthRules{RungTimeout: 1000 * ms}})
 	id := r.submit(chain(t, 2, 1, graph.Volatile), engine.RunOptions{})
 	r.starts("c1")
 	r.lose(0, true)

@@ -29,7 +29,7 @@ func (r *rig) ranOn(task string) machine.DeviceID {
 
 // patient retries once and takes no device for broken.
 func patient() engine.Options {
-	return engine.Options{Retries: 1, Health: engine.Health{MaxFailures: 1000}}
+	return engine.Options{Retries: 1, Health: engine.HealthRules{MaxFailures: 1000}}
 }
 
 // stages is a graph of two tasks that make resident v (data 1) from w (data 0).

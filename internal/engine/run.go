@@ -240,7 +240,7 @@ func (e *Engine) start(r *run) {
 		r.priority = r.g.Task(0).Priority + r.o.Priority
 	}
 	r.timeout = cmp.Or(r.o.Timeout, e.o.TaskTimeout)
-	classes := int(e.view.Classes)
+	classes := int(e.situation.Classes)
 	r.costs = slices.Grow(r.costs[:0], len(f.ShapeTask)*classes)[:len(f.ShapeTask)*classes]
 	for i, gt := range f.ShapeTask {
 		t := r.g.Task(gt)

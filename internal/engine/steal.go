@@ -20,11 +20,11 @@ import (
 // more than a small task. If that one cannot begin, mostly because it waits for a task of
 // the victim, or the thief is slow, it takes the last one.
 func (e *Engine) stealFor(thief machine.DeviceID) bool {
-	if e.devs[thief].state != Healthy || !e.view.Devices[thief].Accepts {
+	if e.devs[thief].state != Healthy || !e.situation.Devices[thief].Accepts {
 		return false
 	}
 	e.delayOverdue()
-	from := e.steal.Steal(&e.view, thief)
+	from := e.steal.Steal(&e.situation, thief)
 	if from < 0 || from == thief {
 		return false
 	}
@@ -60,7 +60,7 @@ func (e *Engine) inTurn(dev machine.DeviceID) {
 	if e.steal == nil || d.space != 0 || e.queuedTasks == d.queue.len() || e.tasks.at[first.task].cost < longTurn {
 		return
 	}
-	if d.state != Healthy || !e.view.Devices[dev].Accepts {
+	if d.state != Healthy || !e.situation.Devices[dev].Accepts {
 		return
 	}
 	begins := e.remains(d)
@@ -147,7 +147,7 @@ func (e *Engine) awaited(r *run, gt graph.TaskID) (at time.Duration, waits bool)
 // tasks end no earlier than if the running ones ended now.
 func (e *Engine) delayOverdue() {
 	for i := range e.devs {
-		d, vd := &e.devs[i], &e.view.Devices[i]
+		d, vd := &e.devs[i], &e.situation.Devices[i]
 		if at := e.now + time.Duration(d.perLane(d.load-e.issuedLoad(d))) + 1; d.queue.len() > 0 && at > vd.FreeAt {
 			vd.FreeAt = at
 			e.dirty(machine.DeviceID(i))
@@ -161,7 +161,7 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 	r, gt := e.taskOf(k.task)
 	cost, ok := e.movable(k.task, to)
 	at, _ := e.awaited(r, gt)
-	if !ok || atOnce && !e.canBegin(k.task, to) || max(e.view.Devices[to].FreeAt, at)+cost >= e.view.Devices[from].FreeAt {
+	if !ok || atOnce && !e.canBegin(k.task, to) || max(e.situation.Devices[to].FreeAt, at)+cost >= e.situation.Devices[from].FreeAt {
 		return false
 	}
 	e.unplace(k.task, queued)
@@ -174,7 +174,7 @@ func (e *Engine) moveTask(k keyed, from, to machine.DeviceID, atOnce bool) bool 
 // can run there. It cannot on a device where it failed.
 func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, ok bool) {
 	r, gt := e.taskOf(tid)
-	vd := &e.view.Devices[to]
+	vd := &e.situation.Devices[to]
 	c := e.shape(r, gt).costs[vd.Class]
 	ok = c >= 0 && r.state == runActive && e.tasks.at[tid].avoid != to &&
 		e.need(r, gt, e.devs[to].space) <= vd.CapBytes && e.allowed(r.g.Task(gt), to) &&
@@ -185,12 +185,12 @@ func (e *Engine) movable(tid taskID, to machine.DeviceID) (cost time.Duration, o
 // requeueOn puts a task that is off one device's queue into another's.
 func (e *Engine) requeueOn(tid taskID, r *run, gt graph.TaskID, from, to machine.DeviceID, cost time.Duration) {
 	t := &e.tasks.at[tid]
-	vd := &e.view.Devices[to]
+	vd := &e.situation.Devices[to]
 	width := e.setWidth(t, e.shape(r, gt).widths, vd.Class)
 	takes := vd.Takes(int32(width), cost)
 	vd.FreeAt = max(vd.FreeAt, e.now) + takes
 	vd.Queued++
-	e.view.Delay(to, takes)
+	e.situation.Delay(to, takes)
 	e.devs[to].load += int64(cost) * width
 	t.dev, t.cost, t.eft = to, int64(cost), int64(vd.FreeAt)
 	if e.devs[from].team > 0 { // the next task there may fit another lane
@@ -259,7 +259,7 @@ func (e *Engine) rebalance() {
 	for i := range loads {
 		l := &loads[i]
 		q := &e.devs[l.Device].queue
-		w := l.Util / float64(e.view.Devices[l.Device].Queued) // not used if none is queued
+		w := l.Util / float64(e.situation.Devices[l.Device].Queued) // not used if none is queued
 		l.Queued = make([]sched.QueuedTask, 0, q.len())
 		q.each(func(tid taskID) { l.Queued = append(l.Queued, sched.QueuedTask{Task: int32(tid), Weight: w}) })
 	}
@@ -276,8 +276,8 @@ func (e *Engine) rebalance() {
 func (e *Engine) migrate(m sched.Move) {
 	tid := taskID(m.Task)
 	r, gt := e.taskOf(tid)
-	vd := &e.view.Devices[m.To]
-	if vd.Crowd > 0 && vd.Crowd == e.view.Devices[m.From].Crowd {
+	vd := &e.situation.Devices[m.To]
+	if vd.Crowd > 0 && vd.Crowd == e.situation.Devices[m.From].Crowd {
 		return // it computes on the same cores: no task would end sooner
 	}
 	cost, ok := e.movable(tid, m.To)

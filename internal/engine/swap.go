@@ -19,7 +19,7 @@ var (
 	errSameDevice = errors.New("a device cannot take its own place")
 	errNoLadder   = errors.New("recovery is off (fault_tolerance)")
 	errNever      = errors.New("it cannot be brought back: no rung of the ladder is for it")
-	errNoWay      = errors.New("no link leads away from its memory")
+	errNoLink     = errors.New("no link leads away from its memory")
 )
 
 // answer tells who asked for an event how it ended.
@@ -158,7 +158,7 @@ func (e *Engine) drain(dev machine.DeviceID) {
 		return
 	}
 	e.setState(dev, Draining)
-	e.view.Devices[dev].Accepts = false
+	e.situation.Devices[dev].Accepts = false
 	e.dirty(dev)
 	e.tr.Record(trace.Event{Kind: trace.Drain, Device: dev, Task: -1, Start: e.now, End: e.now})
 	e.requeueAll(dev)
@@ -172,7 +172,7 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 	}
 	e.setState(dev, Healthy)
 	e.stopHandOver(dev, errLetIn)
-	vd := &e.view.Devices[dev]
+	vd := &e.situation.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
 	e.dirty(dev)
 	e.reoffer()
@@ -181,7 +181,7 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 // callSpare puts a spare in a lost device's place, one of the same class if there is one.
 func (e *Engine) callSpare(dev machine.DeviceID) {
 	for i := range e.devs {
-		if e.devs[i].state == Spare && e.view.Devices[i].Class == e.view.Devices[dev].Class {
+		if e.devs[i].state == Spare && e.situation.Devices[i].Class == e.situation.Devices[dev].Class {
 			e.engage(machine.DeviceID(i))
 			return
 		}
@@ -198,7 +198,7 @@ func (e *Engine) callSpare(dev machine.DeviceID) {
 func (e *Engine) engage(spare machine.DeviceID) {
 	e.devs[spare].role = Healthy
 	e.setState(spare, Healthy)
-	vd := &e.view.Devices[spare]
+	vd := &e.situation.Devices[spare]
 	vd.Accepts, vd.FreeAt = true, e.now
 	e.dirty(spare)
 	e.reoffer()
@@ -286,7 +286,7 @@ func (e *Engine) handInst(i Inst, to spaceID) (moves bool, stays error) {
 			dst = 0
 		}
 		if e.source(v, dst) < 0 {
-			stays = errNoWay
+			stays = errNoLink
 			continue
 		}
 		moves = true

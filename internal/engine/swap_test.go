@@ -115,7 +115,7 @@ func TestDrainAndLoss(t *testing.T) {
 
 // The ladder of a broken device starts when a caller asks for it.
 func TestReviveAsked(t *testing.T) {
-	r := newRig(t, gpus(2, 1<<20), engine.Options{Health: engine.Health{RungTimeout: time.Second}})
+	r := newRig(t, gpus(2, 1<<20), engine.Options{Health: engine.HealthRules{RungTimeout: time.Second}})
 	r.ask(engine.Revive, 0, 0).answered(t, "a device that works", nil)
 	r.lose(0, false)
 	a := r.ask(engine.Revive, 0, 0)

@@ -20,14 +20,14 @@ func (e *Engine) measure(r *run) {
 	if !e.teams {
 		return
 	}
-	classes := int(e.view.Classes)
+	classes := int(e.situation.Classes)
 	r.widths = slices.Grow(r.widths[:0], len(r.shapes)*classes)[:len(r.shapes)*classes]
 	clear(r.widths)
 	for s := range r.shapes {
 		sh, t := &r.shapes[s], r.g.Task(r.f.ShapeTask[s])
 		sh.widths = r.widths[s*classes : (s+1)*classes]
 		for d := range e.m.Devices {
-			w := &sh.widths[e.view.Devices[d].Class]
+			w := &sh.widths[e.situation.Devices[d].Class]
 			switch {
 			case *w > 0: // another device of the class
 			case sh.gang > 1:
@@ -61,7 +61,7 @@ func (e *Engine) width(tid taskID) int64 {
 		return 1
 	}
 	r, gt := e.taskOf(tid)
-	return int64(r.shapes[r.f.Rows[gt].Shape].widths[e.view.Devices[t.dev].Class])
+	return int64(r.shapes[r.f.Rows[gt].Shape].widths[e.situation.Devices[t.dev].Class])
 }
 
 // onTeam counts a launch n times on a lane of a team, and returns the lane-nanoseconds it

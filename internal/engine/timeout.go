@@ -13,8 +13,8 @@ type timers struct {
 	// timed lists the devices with a timer. Invariant: those that are lost, broken with a
 	// ladder that starts over, handing over, or short of capacity.
 	timed    []machine.DeviceID
-	timedOps int     // operations in flight with a timeout; invariant: the sum of timed over lanes
-	bounds   []bound // by lane, a time before which it is not overdue; a heap by time
+	timedOps int         // operations in flight with a timeout; invariant: the sum of timed over lanes
+	bounds   []laneBound // by lane, a time before which it is not overdue; a heap by time
 }
 
 // runTimers does what is due: retries, rungs, the hand-over of an idle drained device,
@@ -133,14 +133,14 @@ func (e *Engine) awaits(rec *opRec) (Lane, bool) {
 	return 0, false
 }
 
-// bound is a time before which a lane cannot be overdue. A lane is looked at when its
+// laneBound is a time before which a lane cannot be overdue. A lane is looked at when its
 // bound has passed, so that a timeout costs nothing while tasks end in time.
-type bound struct {
+type laneBound struct {
 	at   time.Duration
 	lane Lane
 }
 
-func (a bound) less(b bound) bool { return a.at < b.at || a.at == b.at && a.lane < b.lane }
+func (a laneBound) less(b laneBound) bool { return a.at < b.at || a.at == b.at && a.lane < b.lane }
 
 // setTimeout bounds an operation that was just issued.
 func (e *Engine) setTimeout(op Op, rec *opRec, timeout time.Duration) {
@@ -182,7 +182,7 @@ func (e *Engine) lookAt(l Lane, at time.Duration) {
 		return
 	}
 	ln.bound = at
-	h := append(e.bounds, bound{at, l})
+	h := append(e.bounds, laneBound{at, l})
 	for i := len(h) - 1; i > 0 && h[i].less(h[(i-1)/2]); i = (i - 1) / 2 {
 		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
 	}

@@ -14,16 +14,16 @@ import (
 // Turns become keys: the key of a task is the service of all tasks before it. The run is
 // then served as any other of its weight, in the order of the plan.
 func (e *Engine) plan(r *run) {
-	for int(r.slot) >= len(e.view.Graphs) {
-		e.view.Graphs = append(e.view.Graphs, sched.Graph{})
+	for int(r.slot) >= len(e.situation.Graphs) {
+		e.situation.Graphs = append(e.situation.Graphs, sched.RunGraph{})
 	}
-	g := &e.view.Graphs[r.slot]
+	g := &e.situation.Graphs[r.slot]
 	g.Flow, g.Ranks = r.f, nil
 	if e.planner == nil || r.g.NumTasks() < 2 || !e.unbound(r) {
 		return
 	}
 	w := &e.begins
-	w.ID, w.Now, w.Flow, w.Devices = int32(r.slot), e.now, r.f, e.view.Devices
+	w.ID, w.Now, w.Flow, w.Devices = int32(r.slot), e.now, r.f, e.situation.Devices
 	w.Depth, w.Ahead, w.Workspace = e.o.Depth, e.o.Ahead, 0
 	w.Costs, w.At = w.Costs[:0], w.At[:0]
 	for s := range r.shapes {
@@ -58,7 +58,7 @@ func (e *Engine) plan(r *run) {
 // unbound reports whether a run that begins is the only one, on idle devices that run its
 // tasks one after another, and may have its tasks placed anywhere in any order.
 func (e *Engine) unbound(r *run) bool {
-	if len(e.byID) > 1 || e.mem.away > 0 || len(e.view.Crowds) > 0 || r.f.Prioritised ||
+	if len(e.byID) > 1 || e.mem.away > 0 || len(e.situation.Crowds) > 0 || r.f.Prioritised ||
 		e.o.MaxInFlight > 0 || r.o.MaxInFlight > 0 || len(r.o.Rather) > 0 {
 		return false
 	}
@@ -68,7 +68,7 @@ func (e *Engine) unbound(r *run) bool {
 		}
 	}
 	for d := range e.devs {
-		if e.view.Devices[d].Queued > 0 || e.devs[d].lanes[1]-e.devs[d].lanes[0] > 1 && !e.inTurns(r, machine.DeviceID(d)) {
+		if e.situation.Devices[d].Queued > 0 || e.devs[d].lanes[1]-e.devs[d].lanes[0] > 1 && !e.inTurns(r, machine.DeviceID(d)) {
 			return false
 		}
 	}
@@ -78,7 +78,7 @@ func (e *Engine) unbound(r *run) bool {
 // inTurns reports whether every task of a run takes all lanes of a device or cannot run
 // there.
 func (e *Engine) inTurns(r *run, dev machine.DeviceID) bool {
-	team, c := e.devs[dev].team, e.view.Devices[dev].Class
+	team, c := e.devs[dev].team, e.situation.Devices[dev].Class
 	for s := range r.shapes {
 		if e.shape(r, r.f.ShapeTask[s]).costs[c] >= 0 && (team == 0 || int(r.shapes[s].widths[c]) < team) {
 			return false
@@ -94,5 +94,5 @@ func (e *Engine) unplan(r *run) {
 		e.planner.Forget(int32(r.slot))
 	}
 	r.keys = r.keys[:0]
-	e.view.Graphs[r.slot] = sched.Graph{}
+	e.situation.Graphs[r.slot] = sched.RunGraph{}
 }

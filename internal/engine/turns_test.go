@@ -20,7 +20,7 @@ type reversed struct {
 	succs              int
 }
 
-func (p *reversed) Place(v *sched.View, out []sched.Placement) []sched.Placement {
+func (p *reversed) Place(v *sched.Situation, out []sched.Placement) []sched.Placement {
 	for i := range v.Tasks {
 		t := &v.Tasks[i]
 		g := &v.Graphs[t.Run]

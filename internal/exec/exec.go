@@ -283,8 +283,8 @@ func (x *Executor) do(fn func(*loop)) bool {
 	return true
 }
 
-// Memory resolves a graph's data to the caller's bytes.
-type Memory func(graph.DataID) []byte
+// CallerMemory returns the caller's bytes that data of a graph is bound to.
+type CallerMemory func(graph.DataID) []byte
 
 // Job is one run of a graph. Its fields are the caller's to set before Start; a
 // job whose Done was called may be changed and started again, which then
@@ -292,7 +292,7 @@ type Memory func(graph.DataID) []byte
 type Job struct {
 	Graph   *graph.Graph
 	Options engine.RunOptions
-	Memory  Memory
+	Memory  CallerMemory
 	// Check, when set, is asked on the loop's goroutine before the job begins;
 	// an error ends it.
 	Check func() error
@@ -400,7 +400,7 @@ func (x *Executor) Wait(ctx context.Context, j *Job, end <-chan End) (e End, can
 }
 
 // Run runs a graph and waits.
-func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions, mem Memory) (*engine.Report, error) {
+func (x *Executor) Run(ctx context.Context, g *graph.Graph, o engine.RunOptions, mem CallerMemory) (*engine.Report, error) {
 	end := make(chan End, 1)
 	j := &Job{Graph: g, Options: o, Memory: mem, Done: func(r *engine.Report, err error) { end <- End{r, err} }}
 	x.Start(j)

@@ -70,7 +70,7 @@ func inc(c *driver.Call, lo, hi int) {
 	}
 }
 
-func memory(in, out []byte) exec.Memory {
+func memory(in, out []byte) exec.CallerMemory {
 	return func(d graph.DataID) []byte { return [][]byte{in, out}[d] }
 }
 

@@ -320,8 +320,8 @@ func (l *loop) publish() {
 	l.notices = l.notices[:0]
 }
 
-// View is what an executor does at one time.
-type View struct {
+// Activity is what an executor does at one time.
+type Activity struct {
 	At       time.Duration
 	Devices  []engine.DeviceStatus
 	Counts   Counts
@@ -329,9 +329,8 @@ type View struct {
 	Launches []engine.Running  // that devices run
 }
 
-// View returns what the executor does, with at most runs runs; after Close, that it does
-// nothing.
-func (x *Executor) View(runs int) (v View) {
+// Activity returns what the executor does, with at most runs runs; after Close it is empty.
+func (x *Executor) Activity(runs int) (v Activity) {
 	ran := make(chan struct{})
 	if !x.do(func(l *loop) {
 		defer close(ran)

@@ -52,7 +52,7 @@ type loop struct {
 	homes   map[engine.DataRef][]byte
 	fetches map[engine.DataRef][]*fetch
 	mem     []hostMem // host instances by number
-	pool    pool
+	pool    hostPool
 	evs     []engine.Event
 	acts    []engine.Action
 	stops   []stop // launches to end early
@@ -121,7 +121,7 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 	l := &loop{
 		x: x, log: c.Log, wakeup: make(chan struct{}, 1),
 		runs: make(map[engine.RunID]*Job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]*fetch),
-		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: pool{limit: c.PoolBytes},
+		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: hostPool{limit: c.PoolBytes},
 	}
 	infos := engine.LanesOf(x.Machine)
 	l.expected = make(map[*graph.Graph]Expected)

@@ -7,11 +7,11 @@ import (
 	"github.com/weft-run/weft/driver"
 )
 
-// pool recycles host buffers by power-of-two size class. It keeps a bounded
+// hostPool recycles host buffers by power-of-two size class. It keeps a bounded
 // number of bytes; the rest goes back to the garbage collector. Large buffers
 // are made to measure, and serve who needs as much or somewhat less: a graph
 // that is run again finds those of its last run.
-type pool struct {
+type hostPool struct {
 	free  [64][][]byte
 	held  int64
 	limit int64 // bytes kept; 0 means maxHeld, less than 0 none
@@ -27,7 +27,7 @@ const maxRounded = 1 << 20
 // maxHeld is the most bytes of free buffers that a pool without a limit keeps.
 const maxHeld = 256 << 20
 
-func (p *pool) get(n int64) []byte {
+func (p *hostPool) get(n int64) []byte {
 	c := bits.Len64(uint64(n - 1))
 	f := p.free[c]
 	for i := len(f) - 1; i >= 0; i-- {
@@ -49,7 +49,7 @@ func (p *pool) get(n int64) []byte {
 	return make([]byte, n, size)
 }
 
-func (p *pool) put(b []byte) {
+func (p *hostPool) put(b []byte) {
 	n, limit := cap(b), p.limit
 	if limit == 0 {
 		limit = maxHeld

@@ -5,7 +5,7 @@ import "testing"
 // A large buffer of any size is used again for a request of the same size or a little
 // less, and never for a larger one.
 func TestPoolKeepsLargeBuffers(t *testing.T) {
-	var p pool
+	var p hostPool
 	const n = 3 << 20 // no power of two
 	b := p.get(n)
 	p.put(b)

@@ -242,7 +242,7 @@ func (j *Job) columns(lo, hi int64) int64 {
 	return min(hi*int64(j.width), int64(j.n.N)) - lo*int64(j.width)
 }
 
-// before returns how many elements of C the pieces before one have.
+// before returns how many elements of C the items before one have.
 func (j *Job) before(piece int64) int64 {
 	m := int64(j.n.M)
 	block := piece / m
@@ -252,8 +252,8 @@ func (j *Job) before(piece int64) int64 {
 	return block*m*int64(j.width) + piece%m*j.columns(block, block+1)
 }
 
-// Pieces are the rows of C in every block of columns, block after block.
-func (j *Job) Pieces() sched.Pieces {
+// Items are the rows of C in every block of columns, block after block.
+func (j *Job) Items() sched.Items {
 	m, k := int64(j.n.M), int64(j.n.K)
 	align := int64(1)
 	if j.whole {
@@ -261,7 +261,7 @@ func (j *Job) Pieces() sched.Pieces {
 	} else if j.packed && m >= manyRows {
 		align = panel.MaxMR // rows that are no whole tile take as long as one
 	}
-	return sched.Pieces{
+	return sched.Items{
 		Extent: m * j.blocks(),
 		Align:  align,
 		Cost:   func(lo, hi int64) float64 { return 2 * float64(k) * float64(j.before(hi)-j.before(lo)) },
@@ -275,7 +275,7 @@ func (j *Job) Pieces() sched.Pieces {
 	}
 }
 
-// Grain is how many pieces make what every task does anew cheap: packing a block of
+// Grain is how many items make what every task does anew cheap: packing a block of
 // B, or reading all of it packed.
 func (j *Job) Grain() int64 {
 	switch {

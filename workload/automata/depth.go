@@ -43,7 +43,7 @@ func (j *Job) K() int { return j.k }
 // their own. On other devices than before rounds are chosen anew.
 func (j *Job) Place(m *machine.Machine) error {
 	if j.on != m {
-		j.on, j.ways = m, nil
+		j.on, j.variants = m, nil
 		j.gpus = slices.ContainsFunc(m.Devices, func(d machine.Device) bool { return d.Kind != machine.CPU })
 	}
 	return nil
@@ -56,8 +56,8 @@ const (
 	moreRounds = 5
 )
 
-// indistinct is how much longer than the best a way may be predicted to take and
-// still count as good: predictions are no better than that. Of such ways the one
+// indistinct is the ratio to the best predicted duration up to which a variant counts
+// as equally good: predictions are no more accurate than that. Of such variants the one
 // with most rounds is taken, whose many tasks can go to whichever device is free.
 const indistinct = 1.01
 
@@ -67,24 +67,24 @@ const hopeless = 1.1
 
 // Vary takes the number of steps that is predicted to be done first, once for the
 // devices at hand.
-func (j *Job) Vary(price workload.Pricer) ([]workload.Way, error) {
-	if j.c.K > 0 || j.ways != nil {
-		return j.ways, nil
+func (j *Job) Vary(price workload.Pricer) ([]workload.Variant, error) {
+	if j.c.K > 0 || j.variants != nil {
+		return j.variants, nil
 	}
 	most := 1
 	for 2*most <= min(j.c.Rows, j.c.Steps, deepest) {
 		most *= 2
 	}
-	var ways []workload.Way
+	var variants []workload.Variant
 	best, at, least := most, 0, time.Duration(math.MaxInt64)
 	for k := most; k >= 1; k /= 2 {
 		takes, err := j.price(k, price)
 		if err != nil {
 			return nil, err
 		}
-		ways = append(ways, workload.Way{Name: fmt.Sprintf("k %d", k), Predicted: takes})
+		variants = append(variants, workload.Variant{Name: fmt.Sprintf("k %d", k), Predicted: takes})
 		if float64(takes) <= indistinct*float64(least) {
-			best, at = k, len(ways)-1
+			best, at = k, len(variants)-1
 		}
 		least = min(least, takes)
 		if k <= shallow && float64(takes) > hopeless*float64(least) {
@@ -92,10 +92,10 @@ func (j *Job) Vary(price workload.Pricer) ([]workload.Way, error) {
 		}
 	}
 	j.every(best)
-	ways[at].Taken = true
-	slices.Reverse(ways)
-	j.ways = ways
-	return ways, nil
+	variants[at].Taken = true
+	slices.Reverse(variants)
+	j.variants = variants
+	return variants, nil
 }
 
 // price predicts the game with rounds of k steps.

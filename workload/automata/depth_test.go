@@ -39,7 +39,7 @@ func simulated(t *testing.T, m *machine.Machine, g *graph.Graph) time.Duration {
 
 // equally cuts a job into a range for each device.
 func equally(m *machine.Machine, j workload.Job) (out []sched.Range) {
-	n, items := int64(len(m.Devices)), j.Pieces().Extent
+	n, items := int64(len(m.Devices)), j.Items().Extent
 	for i := range n {
 		if r := (sched.Range{Lo: i * items / n, Hi: (i + 1) * items / n}); r.Len() > 0 {
 			out = append(out, r)
@@ -112,12 +112,12 @@ func TestDepthFollowsLinks(t *testing.T) {
 		{"16xh100", named("16xh100"), 0},
 	} {
 		j := game(0, c.m)
-		ways, err := j.Vary(onMachine(t, c.m))
+		variants, err := j.Vary(onMachine(t, c.m))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i := slices.IndexFunc(ways, func(w workload.Way) bool { return w.Taken }); i < 0 || ways[i].Name != fmt.Sprint("k ", j.K()) {
-			t.Errorf("%s: rounds have %d steps, chosen from %v", c.name, j.K(), ways)
+		if i := slices.IndexFunc(variants, func(w workload.Variant) bool { return w.Taken }); i < 0 || variants[i].Name != fmt.Sprint("k ", j.K()) {
+			t.Errorf("%s: rounds have %d steps, chosen from %v", c.name, j.K(), variants)
 		}
 		least, took := time.Duration(math.MaxInt64), time.Duration(0)
 		for k := 1; k <= 64; k *= 2 {
@@ -132,7 +132,7 @@ func TestDepthFollowsLinks(t *testing.T) {
 			}
 		}
 		if c.want > 0 && j.K() != c.want {
-			t.Errorf("%s: rounds of %d steps, want %d: %v", c.name, j.K(), c.want, ways)
+			t.Errorf("%s: rounds of %d steps, want %d: %v", c.name, j.K(), c.want, variants)
 		}
 		if float64(took) > 1.05*float64(least) {
 			t.Errorf("%s: with %d steps between exchanges the game takes %v, with another number %v", c.name, j.K(), took, least)
@@ -158,9 +158,9 @@ func TestDepthIsChosenOnce(t *testing.T) {
 		if err := j.Place(step.on); err != nil {
 			t.Fatal(err)
 		}
-		ways, err := j.Vary(price)
-		if err != nil || len(ways) != 4 || asked != step.want {
-			t.Errorf("run %d: %d ways, %d prices asked for, error %v; want 4 ways (1, 2, 4, 8), %d prices", i, len(ways), asked, err, step.want)
+		variants, err := j.Vary(price)
+		if err != nil || len(variants) != 4 || asked != step.want {
+			t.Errorf("run %d: %d variants, %d prices asked for, error %v; want 4 variants (1, 2, 4, 8), %d prices", i, len(variants), asked, err, step.want)
 		}
 		if j.K() != 1 { // all cost the same
 			t.Errorf("run %d: rounds of %d steps", i, j.K())
@@ -168,8 +168,8 @@ func TestDepthIsChosenOnce(t *testing.T) {
 	}
 	c.K = 3
 	j = workloadtest.New[*automata.Job](t)(automata.New(c))
-	if ways, err := j.Vary(price); ways != nil || err != nil || j.K() != 3 || asked != 8 {
-		t.Errorf("rounds of 3 steps became %d: %v, %v", j.K(), ways, err)
+	if variants, err := j.Vary(price); variants != nil || err != nil || j.K() != 3 || asked != 8 {
+		t.Errorf("rounds of 3 steps became %d: %v, %v", j.K(), variants, err)
 	}
 }
 
@@ -182,11 +182,11 @@ func TestDepthOfRun(t *testing.T) {
 		if err := j.Check(); err != nil {
 			t.Error(err)
 		}
-		if n := len(res.Ways); n < 3 || res.Ways[n-1].Name != "k 32" {
-			t.Errorf("ways %v, want some up to k 32", res.Ways)
+		if n := len(res.Variants); n < 3 || res.Variants[n-1].Name != "k 32" {
+			t.Errorf("variants %v, want some up to k 32", res.Variants)
 		}
-		if i := slices.IndexFunc(res.Ways, func(w workload.Way) bool { return w.Taken }); i < 0 || res.Ways[i].Name != fmt.Sprint("k ", j.K()) || res.Ways[i].Predicted <= 0 {
-			t.Errorf("ways %v, with rounds of %d steps", res.Ways, j.K())
+		if i := slices.IndexFunc(res.Variants, func(w workload.Variant) bool { return w.Taken }); i < 0 || res.Variants[i].Name != fmt.Sprint("k ", j.K()) || res.Variants[i].Predicted <= 0 {
+			t.Errorf("variants %v, with rounds of %d steps", res.Variants, j.K())
 		}
 	}
 }

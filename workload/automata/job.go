@@ -119,9 +119,9 @@ type Job struct {
 	groups     []int
 	start, end []uint64
 
-	on   *machine.Machine // where it runs
-	gpus bool             // devices other than CPUs take part
-	ways []workload.Way   // k was chosen from, nil before that
+	on       *machine.Machine   // where it runs
+	gpus     bool               // devices other than CPUs take part
+	variants []workload.Variant // k was chosen from, nil before that
 
 	missedCell, missedRow float64 // chances that the last Check missed one
 }
@@ -316,9 +316,9 @@ func (j *Job) Name() string {
 // Class is X: cells do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.Exact }
 
-// Pieces are groups of rows.
-func (j *Job) Pieces() sched.Pieces {
-	return sched.Pieces{
+// Items are groups of rows.
+func (j *Job) Items() sched.Items {
+	return sched.Items{
 		Extent: int64(len(j.groups) - 1),
 		Cost:   func(lo, hi int64) float64 { return Ops(j.words, j.groups[hi]-j.groups[lo], j.c.Steps) },
 		Bytes: func(lo, hi int64) (in, out int64) {

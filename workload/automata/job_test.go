@@ -67,7 +67,7 @@ func TestJobBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		groups := j.Pieces().Extent
+		groups := j.Items().Extent
 		each := make([]sched.Range, groups)
 		for i := range each {
 			each[i] = sched.Range{Lo: int64(i), Hi: int64(i + 1)}

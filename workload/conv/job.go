@@ -219,14 +219,14 @@ func (j *Job) Name() string {
 // Class is R: images and rows do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the images, or the rows of the results.
-func (j *Job) Pieces() sched.Pieces {
+// Items are the images, or the rows of the results.
+func (j *Job) Items() sched.Items {
 	if j.c.Split == Rows {
-		return j.rowPieces()
+		return j.rowItems()
 	}
 	in, filter, out := j.bytes()
 	n, each := int64(j.c.N), Ops(j.shape(1, 1))
-	return sched.Pieces{
+	return sched.Items{
 		Extent: n * int64(len(j.cuts)-1),
 		Cost:   func(lo, hi int64) float64 { return each * float64(j.before(hi)-j.before(lo)) },
 		Bytes: func(lo, hi int64) (int64, int64) {
@@ -239,7 +239,7 @@ func (j *Job) Pieces() sched.Pieces {
 	}
 }
 
-// before returns how many channels of results the pieces before one have: pieces are the
+// before returns how many channels of results the items before one have: items are the
 // images of every block, block after block.
 func (j *Job) before(piece int64) int64 {
 	n := int64(j.c.N)

@@ -80,10 +80,10 @@ func (j *Job) window(g collective.Halo, lo, hi int64) collective.Block {
 }
 
 // rowPieces are the rows of the results.
-func (j *Job) rowPieces() sched.Pieces {
+func (j *Job) rowItems() sched.Items {
 	p, q := j.c.Out()
 	g := j.grid()
-	return sched.Pieces{
+	return sched.Items{
 		Extent: int64(p),
 		Cost:   func(lo, hi int64) float64 { return Ops(j.c.Shape) / float64(p) * float64(hi-lo) },
 		Bytes: func(lo, hi int64) (int64, int64) {

@@ -234,10 +234,10 @@ func (j *Job) Name() string {
 // Class is R: shards are the same on any number of devices.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the points.
-func (j *Job) Pieces() sched.Pieces {
+// Items are the points.
+func (j *Job) Items() sched.Items {
 	d := int64(j.c.Features)
-	return sched.Pieces{Extent: int64(j.c.Points), Bytes: func(lo, hi int64) (in, out int64) { return 4 * d * (hi - lo), 8 * d * d }}
+	return sched.Items{Extent: int64(j.c.Points), Bytes: func(lo, hi int64) (in, out int64) { return 4 * d * (hi - lo), 8 * d * d }}
 }
 
 // Whole is all points as one task.

@@ -178,9 +178,9 @@ func (j *Job) batches() int { return (j.c.Records + j.c.Micro - 1) / j.c.Micro }
 // Class is R: a record does not depend on others.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the records.
-func (j *Job) Pieces() sched.Pieces {
-	return sched.Pieces{
+// Items are the records.
+func (j *Job) Items() sched.Items {
+	return sched.Items{
 		Extent: int64(j.c.Records),
 		Bytes:  func(lo, hi int64) (in, out int64) { return 4 * Floats * (hi - lo), 4 * Floats * (hi - lo) },
 	}

@@ -196,16 +196,16 @@ func (j *Job) Name() string { return fmt.Sprintf("landscape %s, %d residues", j.
 // Class is R: rows do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Hosted is the job in its form for CPUs alone, whose pieces are parts of rows.
+// Hosted is the job in its form for CPUs alone, whose items are parts of rows.
 func (j *Job) Hosted() workload.Job {
 	hosted := *j
 	hosted.parts = hostedParts
 	return &hosted
 }
 
-// Pieces are the rows or their parts. Those in the middle of the chain cost most.
-func (j *Job) Pieces() sched.Pieces {
-	return sched.Pieces{
+// Items are the rows or their parts. Those in the middle of the chain cost most.
+func (j *Job) Items() sched.Items {
+	return sched.Items{
 		Extent: j.extent(),
 		Cost:   func(lo, hi int64) float64 { return float64(j.costBefore(hi) - j.costBefore(lo)) },
 		Bytes: func(lo, hi int64) (in, out int64) {
@@ -224,7 +224,7 @@ func (j *Job) Streamed() {}
 // what a task costs.
 const taskPairs = 128
 
-// Grain is how many pieces make a task: of short chains the parts of a row.
+// Grain is how many items make a task: of short chains the parts of a row.
 func (j *Job) Grain() int64 {
 	n := j.model.Beads()
 	return min(1+taskPairs/Cost(n, n/2-2), int64(j.parts)) // by the row in the middle
@@ -232,7 +232,7 @@ func (j *Job) Grain() int64 {
 
 func (j *Job) extent() int64 { return int64(RowCount(j.model.Beads()) * j.parts) }
 
-// costBefore returns what the pieces before one cost: the pairs of each at its
+// costBefore returns what the items before one cost: the pairs of each at its
 // angles, in units of the angles of a piece.
 func (j *Job) costBefore(piece int64) int64 {
 	n, parts := j.model.Beads(), int64(j.parts)

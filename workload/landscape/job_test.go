@@ -103,14 +103,14 @@ func TestJobBalances(t *testing.T) {
 		if c.hosted {
 			j = rows.Hosted()
 		}
-		part, err := rt.Split(j.Pieces(), j.Whole())
+		part, err := rt.Split(j.Items(), j.Whole())
 		if err != nil {
 			t.Fatal(err)
 		}
-		pieces := j.Pieces()
-		mean := pieces.Cost(0, pieces.Extent) / float64(c.devices)
+		items := j.Items()
+		mean := items.Cost(0, items.Extent) / float64(c.devices)
 		for d, r := range part.Ranges {
-			if cost := pieces.Cost(r.Lo, r.Hi); math.Abs(cost-mean) > 0.03*mean {
+			if cost := items.Cost(r.Lo, r.Hi); math.Abs(cost-mean) > 0.03*mean {
 				t.Errorf("%+v: device %d has a cost of %v, more than 3 %% from the mean %v", c, d, cost, mean)
 			}
 		}

@@ -129,12 +129,12 @@ func TestPartsCost(t *testing.T) {
 				t.Fatalf("%d beads: parts before row %d cost %d, the rows %d of %d angles each", n, row, sum, rows.costBefore(row), Angles)
 			}
 			cost := Cost(n, int(p/hostedParts))
-			if got := parts.Pieces().Cost(p, p+1); got != float64(cost) {
+			if got := parts.Items().Cost(p, p+1); got != float64(cost) {
 				t.Fatalf("%d beads: part %d costs %v, want %d", n, p, got, cost)
 			}
 			sum += cost
 		}
-		if got := parts.Pieces().Cost(0, parts.extent()); got != float64(sum) || sum != hostedParts*CostBefore(n, RowCount(n)) {
+		if got := parts.Items().Cost(0, parts.extent()); got != float64(sum) || sum != hostedParts*CostBefore(n, RowCount(n)) {
 			t.Errorf("%d beads: all parts cost %v, want %d, %d times the rows' %d", n, got, sum, hostedParts, CostBefore(n, RowCount(n)))
 		}
 		for lo := range rows.extent() {

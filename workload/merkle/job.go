@@ -230,9 +230,9 @@ func (j *Job) Name() string { return fmt.Sprintf("merkle %s, %d leaves", j.mode,
 // Class is X: hashes do not depend on how they are dealt out.
 func (j *Job) Class() workload.Class { return workload.Exact }
 
-// Pieces are the leaves, cut between chunks.
-func (j *Job) Pieces() sched.Pieces {
-	return sched.Pieces{
+// Items are the leaves, cut between chunks.
+func (j *Job) Items() sched.Items {
+	return sched.Items{
 		Extent: int64(j.n),
 		Align:  1 << j.h,
 		Bytes:  func(lo, hi int64) (in, out int64) { return Size * (hi - lo), Size * j.reduced(lo, hi) },

@@ -175,9 +175,9 @@ func (j *Job) Name() string { return fmt.Sprintf("reduce %s of %d", j.c.Op, j.c.
 // Class is X: the tree is fixed, and ranges begin and end at blocks.
 func (j *Job) Class() workload.Class { return workload.Exact }
 
-// Pieces are the elements, cut at blocks.
-func (j *Job) Pieces() sched.Pieces {
-	return sched.Pieces{
+// Items are the elements, cut at blocks.
+func (j *Job) Items() sched.Items {
+	return sched.Items{
 		Extent: int64(j.c.N),
 		Align:  Block,
 		Cost:   func(lo, hi int64) float64 { return Ops(int(hi - lo)) },

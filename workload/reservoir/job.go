@@ -325,11 +325,11 @@ func (j *Job) Name() string {
 // Class is R: a state does not depend on what runs beside it.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the patterns, or the neurons with the entries of their rows.
-func (j *Job) Pieces() sched.Pieces {
+// Items are the patterns, or the neurons with the entries of their rows.
+func (j *Job) Items() sched.Items {
 	batch, size := int64(j.c.Batch), int64(j.c.Size)
 	if j.byNeuron() {
-		return sched.Pieces{
+		return sched.Items{
 			Extent: size,
 			Align:  4, // neurons draw their noise by fours
 			Cost:   func(lo, hi int64) float64 { return j.rowsWork(int(lo), int(hi)).Ops },
@@ -338,7 +338,7 @@ func (j *Job) Pieces() sched.Pieces {
 			},
 		}
 	}
-	return sched.Pieces{
+	return sched.Items{
 		Extent: batch,
 		Align:  int64(j.block),
 		Cost:   func(lo, hi int64) float64 { return j.w.Ops(int(hi-lo), j.c.Steps) },

@@ -30,7 +30,7 @@ func (j *Job) shares(cost machine.Cost) ([]sched.Range, error) {
 		}
 		shares = append(shares, s)
 	}
-	part, err := sched.Proportional(j.Pieces(), shares)
+	part, err := sched.Proportional(j.Items(), shares)
 	return part.Ranges, err
 }
 

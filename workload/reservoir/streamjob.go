@@ -50,9 +50,9 @@ func (j *StreamJob) Name() string {
 // Class is R: which device has a replica cannot be seen.
 func (j *StreamJob) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the replicas.
-func (j *StreamJob) Pieces() sched.Pieces {
-	return sched.Pieces{
+// Items are the replicas.
+func (j *StreamJob) Items() sched.Items {
+	return sched.Items{
 		Extent: int64(max(j.c.Replicas, 1)),
 		Cost:   func(lo, hi int64) float64 { return float64(hi-lo) * j.w.Ops(j.c.Patterns, j.c.Steps) },
 	}

@@ -342,9 +342,9 @@ func (j *TrainJob) Name() string {
 // Class is R: shards are the same on any number of devices.
 func (j *TrainJob) Class() workload.Class { return workload.RowExact }
 
-// Pieces are the samples.
-func (j *TrainJob) Pieces() sched.Pieces {
-	return sched.Pieces{Extent: int64(j.c.Batch), Bytes: func(lo, hi int64) (in, out int64) {
+// Items are the samples.
+func (j *TrainJob) Items() sched.Items {
+	return sched.Items{Extent: int64(j.c.Batch), Bytes: func(lo, hi int64) (in, out int64) {
 		return 4 * (hi - lo) * int64(j.c.Inputs+j.c.Outputs), int64(4 * len(j.final))
 	}}
 }

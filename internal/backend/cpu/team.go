@@ -14,22 +14,22 @@ import (
 // goroutine takes part, so a team of n cores has n-1 helpers. A launch waits for no helper
 // that is busy: that one may be in a call of another lane that does not return. Helpers
 // use the cores that lanes leave free: each launch has a core of its own, and a helper ends
-// its part in a job when a lane begins a launch and no core is left for both.
+// its part in a launch when a lane begins a launch and no core is left for both.
 type team struct {
-	dev   *device
-	cores int32
-	mu    sync.Mutex
-	cond  sync.Cond
-	jobs  []*job // that have room for a helper, oldest first
-	over  bool   // helpers end when they find nothing to do
+	dev      *device
+	cores    int32
+	mu       sync.Mutex
+	cond     sync.Cond
+	launches []*teamLaunch // that have room for a helper, oldest first
+	over     bool          // helpers end when they find nothing to do
 	// busy is the number of launches that lanes run, except single items of short kernels,
 	// and of helpers at work. It changes with the lock held.
 	busy  atomic.Int32
 	ended sync.WaitGroup
 }
 
-// job is one launch cut into chunks that the team takes one after another.
-type job struct {
+// teamLaunch is one launch cut into chunks that the team takes one after another.
+type teamLaunch struct {
 	fn     driver.Func
 	call   *driver.Call
 	items  int
@@ -55,7 +55,7 @@ func newTeam(d *device) *team {
 	return t
 }
 
-// help takes part in jobs until the team is closed.
+// help takes part in launches until the team is closed.
 func (t *team) help() {
 	over := false
 	defer func() {
@@ -72,28 +72,28 @@ func (t *team) help() {
 	over = true
 }
 
-// join waits for a job and a core and takes part in the job from then on; nil if the team
+// join waits for a launch and a core and takes part in the launch from then on; nil if the team
 // is over.
-func (t *team) join() *job {
+func (t *team) join() *teamLaunch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for len(t.jobs) == 0 || t.busy.Load() >= t.cores {
+	for len(t.launches) == 0 || t.busy.Load() >= t.cores {
 		if t.over {
 			return nil
 		}
 		t.cond.Wait()
 	}
 	t.busy.Add(1)
-	j := t.jobs[0]
+	j := t.launches[0]
 	j.left.Add(1)
 	if j.room--; j.room == 0 {
-		t.jobs = slices.Delete(t.jobs, 0, 1)
+		t.launches = slices.Delete(t.launches, 0, 1)
 	}
 	return j
 }
 
-// helpWith works on a job until nothing is left of it, or until lanes need the core.
-func (t *team) helpWith(j *job) {
+// helpWith works on a launch until nothing is left of it, or until lanes need the core.
+func (t *team) helpWith(j *teamLaunch) {
 	defer j.left.Done()
 	leaves := false
 	defer func() {
@@ -101,7 +101,7 @@ func (t *team) helpWith(j *job) {
 		t.busy.Add(-1)
 		if leaves && !j.closed { // another helper goes on once there is a core for it
 			if j.room++; j.room == 1 {
-				t.jobs = slices.Insert(t.jobs, 0, j)
+				t.launches = slices.Insert(t.launches, 0, j)
 			}
 		}
 		t.mu.Unlock()
@@ -119,7 +119,7 @@ func (t *team) enter() {
 func (t *team) leave() {
 	t.mu.Lock()
 	t.busy.Add(-1)
-	wake := len(t.jobs) > 0
+	wake := len(t.launches) > 0
 	t.mu.Unlock()
 	if wake {
 		t.cond.Signal()
@@ -127,24 +127,24 @@ func (t *team) leave() {
 }
 
 // offer notes that a lane begins a launch and lets helpers take part in it.
-func (t *team) offer(j *job) {
+func (t *team) offer(j *teamLaunch) {
 	n := j.room
 	t.mu.Lock()
 	t.busy.Add(1)
-	t.jobs = append(t.jobs, j)
+	t.launches = append(t.launches, j)
 	t.mu.Unlock()
 	for range n {
 		t.cond.Signal()
 	}
 }
 
-// withdraw lets no other helper take part in a job, waits for those that do, and notes
+// withdraw lets no other helper take part in a launch, waits for those that do, and notes
 // that the launch has ended.
-func (t *team) withdraw(j *job) {
+func (t *team) withdraw(j *teamLaunch) {
 	t.mu.Lock()
 	j.closed = true
-	if i := slices.Index(t.jobs, j); i >= 0 {
-		t.jobs = slices.Delete(t.jobs, i, i+1)
+	if i := slices.Index(t.launches, j); i >= 0 {
+		t.launches = slices.Delete(t.launches, i, i+1)
 	}
 	t.mu.Unlock()
 	j.left.Wait()
@@ -163,7 +163,7 @@ func (t *team) close() {
 
 func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 	cores := min(t.dev.info.ComputeUnits, items)
-	j := &job{fn: fn, call: c, items: items, chunk: max(items/(cores*chunksPerCore), 1), room: cores - 1}
+	j := &teamLaunch{fn: fn, call: c, items: items, chunk: max(items/(cores*chunksPerCore), 1), room: cores - 1}
 	t.offer(j)
 	func() {
 		defer t.withdraw(j) // also when the kernel ends this goroutine: others use the call
@@ -180,9 +180,9 @@ func (t *team) run(fn driver.Func, c *driver.Call, items int) error {
 // preempts a chunk, after 10 ms, and other devices would wait for it that long.
 const yieldEvery = 100 * time.Microsecond
 
-// work does chunks of a job until none is left. A helper gives its team, and leaves
+// work does chunks of a launch until none is left. A helper gives its team, and leaves
 // earlier when lanes need its core.
-func (j *job) work(t *team) (leaves bool) {
+func (j *teamLaunch) work(t *team) (leaves bool) {
 	ended := false
 	since := time.Now()
 	defer func() {

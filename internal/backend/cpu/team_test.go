@@ -15,7 +15,7 @@ func TestWorkYields(t *testing.T) {
 	const chunks = 10
 	var done, seen atomic.Int32
 	seen.Store(chunks)
-	j := &job{call: &driver.Call{}, items: chunks, chunk: 1, fn: func(*driver.Call, int, int) {
+	j := &teamLaunch{call: &driver.Call{}, items: chunks, chunk: 1, fn: func(*driver.Call, int, int) {
 		for start := time.Now(); time.Since(start) < 2*yieldEvery; {
 		}
 		done.Add(1)

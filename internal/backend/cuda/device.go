@@ -273,7 +273,7 @@ func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
 		return errors.New("a size must not be negative")
 	}
 	if in.Dst == driver.NoBuffer {
-		o.host, o.way = in.HostDst, out
+		o.host, o.direction = in.HostDst, out
 	} else if o.dst, err = d.memory.at(in.Dst, in.DstOff, in.Bytes); err != nil {
 		return err
 	}
@@ -282,27 +282,27 @@ func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
 		if in.Dst == driver.NoBuffer {
 			return errors.New("both ends are host memory")
 		}
-		o.host, o.way = in.HostSrc, into
+		o.host, o.direction = in.HostSrc, into
 	case in.From != nil && in.From != driver.Device(d):
 		other, ok := in.From.(*device)
 		if !ok {
 			return errors.New("the other device is not one of this backend")
 		}
 		// What it waits for may be what makes the buffer: it is looked up then.
-		o.from, o.srcBuf, o.srcOff, o.way = other, in.Src, in.SrcOff, peer
+		o.from, o.srcBuf, o.srcOff, o.direction = other, in.Src, in.SrcOff, peer
 		if in.Dst == driver.NoBuffer {
 			return errors.New("from another device to host memory: that is the other's to do")
 		}
 	default:
 		o.src, err = d.memory.at(in.Src, in.SrcOff, in.Bytes)
 		if in.Dst != driver.NoBuffer {
-			o.way = inside
+			o.direction = inside
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if o.way == into || o.way == out {
+	if o.direction == into || o.direction == out {
 		if int64(len(o.host)) < in.Bytes {
 			return fmt.Errorf("host memory has %d bytes", len(o.host))
 		}

@@ -31,11 +31,11 @@ const (
 	checkEvery = 50
 )
 
-// way is where a copy goes.
-type way uint8
+// direction is from which memory to which a copy goes.
+type direction uint8
 
 const (
-	into way = iota + 1 // host to device
+	into direction = iota + 1 // host to device
 	out
 	inside
 	peer
@@ -52,22 +52,22 @@ const (
 
 // op is an operation as the owner knows it.
 type op struct {
-	lane     driver.Lane
-	seq      uint32
-	waits    []driver.Wait
-	bytes    int64
-	src, dst uintptr
-	from     *device // for way peer: whose buffer is copied
-	srcBuf   driver.Buffer
-	srcOff   int64
-	host     []byte
-	way      way // 0 for a launch
-	pageable bool
-	cuts     []int64 // where in host one mapping ends and the next begins
-	task     *graph.Task
-	ptrs     []uintptr // arguments
-	picked   []uintptr // those of steps that have their own, one after the other
-	err      error
+	lane      driver.Lane
+	seq       uint32
+	waits     []driver.Wait
+	bytes     int64
+	src, dst  uintptr
+	from      *device // for direction peer: whose buffer is copied
+	srcBuf    driver.Buffer
+	srcOff    int64
+	host      []byte
+	direction direction // 0 for a launch
+	pageable  bool
+	cuts      []int64 // where in host one mapping ends and the next begins
+	task      *graph.Task
+	ptrs      []uintptr // arguments
+	picked    []uintptr // those of steps that have their own, one after the other
+	err       error
 
 	state  state
 	stream *stream

@@ -277,7 +277,7 @@ func class(l *graph.Launch) int {
 
 // estimate fills in what an operation is expected to take.
 func (d *device) estimate(o *op) {
-	if o.way != 0 {
+	if o.direction != 0 {
 		o.est = 3000 + float64(o.bytes)/25
 		if o.bytes > shortBytes {
 			o.est = max(o.est, shortNS+1)
@@ -302,7 +302,7 @@ func (d *device) estimate(o *op) {
 // there, even when an error follows.
 func (d *device) start(o *op, s *stream) (began bool, err error) {
 	a := d.api
-	switch o.way {
+	switch o.direction {
 	case 0:
 		return d.startTask(o, s)
 	case into:
@@ -361,7 +361,7 @@ func (d *device) copyHost(o *op, s *stream) error {
 			end = o.cuts[i]
 		}
 		var err error
-		if n := uintptr(end - at); o.way == into {
+		if n := uintptr(end - at); o.direction == into {
 			err = d.called(&a.copyIn, a.code(d.f, &a.copyIn, o.dst+uintptr(at), host+uintptr(at), n, s.handle))
 		} else {
 			err = d.called(&a.copyOut, a.code(d.f, &a.copyOut, host+uintptr(at), o.src+uintptr(at), n, s.handle))

@@ -86,7 +86,7 @@ func (d *device) lose(err error) {
 		front := true
 		for i := 0; i < s.ops.len() && front; i++ {
 			o := s.ops.at(i)
-			if o.way == 0 {
+			if o.direction == 0 {
 				suspects = append(suspects, o)
 			}
 			front = !o.last

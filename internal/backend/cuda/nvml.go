@@ -187,7 +187,7 @@ type pciInfo struct {
 	busID                       [32]byte
 }
 
-// hostLink describes the way between the GPU's memory and the host's; without a rate
+// hostLink describes the link between the GPU's memory and the host's; without a rate
 // where NVML does not say.
 func (g *gpu) hostLink() machine.Link {
 	f := getFrame()
@@ -200,7 +200,7 @@ func (g *gpu) hostLink() machine.Link {
 	return machine.Link{A: machine.Host, Kind: machine.PCIe, BPS: pcieBPS(int(gen), int(width)), LatencyNS: 8000}
 }
 
-// LinkTo describes the direct way between two GPUs, if there is one.
+// LinkTo describes the direct link between two GPUs, if there is one.
 func (d *device) LinkTo(other driver.Device) (machine.Link, error) {
 	o, ok := other.(*device)
 	if !ok || d.gpu == nil || o.gpu == nil {

@@ -2,7 +2,7 @@ package cuda
 
 import "sync"
 
-// GPUs of one process that have a way to each other's memory, by NVLink or a PCIe
+// GPUs of one process that have a link to each other's memory, by NVLink or a PCIe
 // switch, copy over it directly. Memory here is mapped page by page, so the right
 // to it is given with each mapping (cuMemSetAccess), and not once for a context
 // (cuCtxEnablePeerAccess), which is for memory taken by cuMemAlloc. In workers the

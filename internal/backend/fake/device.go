@@ -333,7 +333,7 @@ func (d *device) Drop(error) {
 	d.lose()
 }
 
-// LinkTo knows of no way.
+// LinkTo knows of no link.
 func (d *device) LinkTo(driver.Device) (machine.Link, error) {
 	return machine.Link{}, fmt.Errorf("fake: links of %s: %w", d.info.Name, driver.ErrUnavailable)
 }

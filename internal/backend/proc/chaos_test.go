@@ -200,7 +200,7 @@ func (m *mayhem) open(c chaotic) (*rig, error) {
 	go func() {
 		x, err := exec.Open(context.Background(), exec.Config{
 			Drivers: []driver.Driver{proc.New(o)}, Copier: copier[0], Log: slog.New(slog.NewTextHandler(book, nil)),
-			Engine: engine.Options{Retries: 100, Health: engine.Health{Trust: time.Nanosecond, MaxLosses: 1000, RungTimeout: 10 * *chaosWait}},
+			Engine: engine.Options{Retries: 100, Health: engine.HealthRules{Trust: time.Nanosecond, MaxLosses: 1000, RungTimeout: 10 * *chaosWait}},
 		})
 		done <- opened{x, err}
 	}()

@@ -49,17 +49,17 @@ func (l *lane) behind(s *stager, seq uint32) uint32 {
 
 // flight is an operation given to the worker and not completed.
 type flight struct {
-	seq   uint32
-	kind  driver.Kind
-	task  *graph.Task
-	waits []driver.Wait
-	temp  []byte      // of the arena, given back at the end
-	until driver.Wait // but not before this, which writes to it; Seq 0 for none
-	from  *device     // whose worker that is
-	epoch int64       // and which of its workers
-	host  []byte      // of the arena, written by the worker
-	job   *job        // it is a staged copy, or a part of one
-	late  bool        // given when a suspect that ran alone had failed: if that cost the device, this never ran
+	seq    uint32
+	kind   driver.Kind
+	task   *graph.Task
+	waits  []driver.Wait
+	temp   []byte      // of the arena, given back at the end
+	until  driver.Wait // but not before this, which writes to it; Seq 0 for none
+	from   *device     // whose worker that is
+	epoch  int64       // and which of its workers
+	host   []byte      // of the arena, written by the worker
+	staged *stagedCopy // it is a staged copy, or a part of one
+	late   bool        // given when a suspect that ran alone had failed: if that cost the device, this never ran
 }
 
 // temporary is memory of the arena that is free once an operation is complete.
@@ -123,7 +123,7 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 		d.alone.Lane = driver.NoLane
 	}
 	c := driver.Completion{Lane: l.id, Seq: f.seq, Start: start, End: end, Err: err}
-	if j := f.job; j != nil {
+	if j := f.staged; j != nil {
 		if j.start == 0 {
 			j.start = start
 		}
@@ -139,7 +139,7 @@ func (d *device) settle(l *lane, start, end time.Duration, err error) (driver.Co
 	if classOf(err) == dependency {
 		c.Err = d.own(f, err)
 	}
-	f.task, f.host, f.job, f.from = nil, nil, nil, nil
+	f.task, f.host, f.staged, f.from = nil, nil, nil, nil
 	return c, true
 }
 
@@ -152,7 +152,7 @@ var (
 // copy, or of the half of a copy on the other device: if the operation failed because one
 // of those did, own returns the error of that instead.
 func (d *device) own(f *flight, err error) error {
-	if f.job == nil && f.from == nil {
+	if f.staged == nil && f.from == nil {
 		return err
 	}
 	// The last wait is ours.
@@ -166,8 +166,8 @@ func (d *device) own(f *flight, err error) error {
 		return errPeer
 	case f.from != nil:
 		return err // the other device was lost: no fault of this one
-	case f.job.err != nil:
-		return f.job.err
+	case f.staged.err != nil:
+		return f.staged.err
 	}
 	return errStaging
 }

@@ -369,7 +369,7 @@ func TestKillAnyTime(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			o := proc.Options{Config: []byte("devices 2\ntake 1ms launches"), Standby: seed%2 == 1}
-			r := start(t, o, engine.Options{Health: engine.Health{Trust: time.Nanosecond, MaxLosses: 1000}, Retries: 50},
+			r := start(t, o, engine.Options{Health: engine.HealthRules{Trust: time.Nanosecond, MaxLosses: 1000}, Retries: 50},
 				cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
 			rnd := rand.New(rand.NewPCG(uint64(seed), 7))
 			stop, ended := make(chan struct{}), make(chan int)
@@ -534,7 +534,7 @@ func usage(t *testing.T) (fds, rss int) {
 
 // Garbage in the memory a worker shares ends that worker and nothing else.
 func TestGarbage(t *testing.T) {
-	r := start(t, proc.Options{}, engine.Options{Health: engine.Health{Trust: time.Nanosecond}})
+	r := start(t, proc.Options{}, engine.Options{Health: engine.HealthRules{Trust: time.Nanosecond}})
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 3 {
 		pid := pids("worker")[0]

@@ -28,13 +28,13 @@ const (
 	// pieceBytes is what one core copies of a part at a time. Go's memmove writes past the
 	// caches from 1 MiB on, which saves reading the destination.
 	pieceBytes = 2 << 20
-	maxCopiers = 8 // cores that copy for one job
+	maxCopiers = 8 // cores that share one copy
 	// inline is up to which size a copy in is staged on the spot.
 	inline = 64 << 10
 )
 
-// job is one staged copy. The device's lock guards start and err.
-type job struct {
+// stagedCopy is a copy through the arena in parts. The device's lock guards start and err.
+type stagedCopy struct {
 	epoch int64 // of the device when it was given
 	waits []driver.Wait
 	after driver.Wait // must be complete first, however it ended
@@ -56,9 +56,9 @@ type stager struct {
 	lane  *lane
 	out   bool
 	slots [parts]slot
-	used  int       // parts staged, over all jobs
+	used  int       // parts staged, over all copies
 	cond  sync.Cond // with the device's lock
-	queue []*job
+	queue []*stagedCopy
 	ended chan struct{}
 	// copying is held for reading while memory outside the arena is touched.
 	copying sync.RWMutex
@@ -79,7 +79,7 @@ func newStager(d *device, l *lane, out bool) *stager {
 
 // add takes a copy over; the device's lock is held. It returns what the copy's own
 // operation must wait for.
-func (s *stager) add(j *job) driver.Wait {
+func (s *stager) add(j *stagedCopy) driver.Wait {
 	j.epoch = s.d.epoch.Load()
 	if j.n = (len(j.host) + partBytes - 1) / partBytes; j.direct {
 		j.n = 1
@@ -127,11 +127,13 @@ func (s *stager) run() {
 }
 
 // part is the memory of part i outside the arena.
-func (j *job) part(i int) []byte { return j.host[i*partBytes : min((i+1)*partBytes, len(j.host))] }
+func (j *stagedCopy) part(i int) []byte {
+	return j.host[i*partBytes : min((i+1)*partBytes, len(j.host))]
+}
 
 // room returns memory in the arena for part i, once what used it before is
 // through.
-func (s *stager) room(j *job, i int) (staged []byte, over bool) {
+func (s *stager) room(j *stagedCopy, i int) (staged []byte, over bool) {
 	x := &s.slots[s.used%parts]
 	if x.mem != nil && x.epoch != j.epoch {
 		// A worker that is lost may still write to it, until it is gone: such
@@ -156,8 +158,8 @@ func (s *stager) room(j *job, i int) (staged []byte, over bool) {
 	return x.mem[:len(j.part(i))], false
 }
 
-// await waits for an operation; over says that the job is off.
-func (s *stager) await(j *job, w driver.Wait) (ok, over bool) {
+// await waits for an operation; over says that the copy was given up.
+func (s *stager) await(j *stagedCopy, w driver.Wait) (ok, over bool) {
 	d := s.d
 	ready := func() bool {
 		done, good := d.board.State(w)
@@ -180,7 +182,7 @@ func (s *stager) await(j *job, w driver.Wait) (ok, over bool) {
 var refused = &graph.Task{Steps: []graph.Step{{Kernel: &graph.Kernel{Name: "a copy that cannot be staged"}}}}
 
 // give submits part i: a copy, or without memory something that fails.
-func (s *stager) give(j *job, i int, staged []byte, waits []driver.Wait) (over bool) {
+func (s *stager) give(j *stagedCopy, i int, staged []byte, waits []driver.Wait) (over bool) {
 	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,15 +200,15 @@ func (s *stager) give(j *job, i int, staged []byte, waits []driver.Wait) (over b
 		op.Dst, op.DstOff, op.HostSrc = j.buf, off, staged
 	}
 	promised := s.lane.given
-	d.send(s.lane, &op).job = j
+	d.send(s.lane, &op).staged = j
 	s.lane.given = promised
 	d.flush()
 	return false
 }
 
-// touch has memory outside the arena copied, unless the job was lost with its worker: its
+// touch has memory outside the arena copied, unless the copy was lost with its worker: its
 // memory may then be in use for something else.
-func (s *stager) touch(j *job, copying func()) {
+func (s *stager) touch(j *stagedCopy, copying func()) {
 	s.copying.RLock()
 	defer s.copying.RUnlock()
 	if s.d.epoch.Load() == j.epoch {
@@ -214,17 +216,17 @@ func (s *stager) touch(j *job, copying func()) {
 	}
 }
 
-// rest returns when no part of a job that is off is being copied.
+// rest returns when no part of a copy that was given up is being copied.
 func (s *stager) rest() {
 	s.copying.Lock()
 	defer s.copying.Unlock()
 }
 
-// copiers copy the parts of one job with several cores. They start once for a job, because
+// copiers copy the parts of one copy with several cores. They start once for it, because
 // waking cores for every part takes as long as copying it.
 type copiers struct {
 	s      *stager
-	j      *job
+	j      *stagedCopy
 	pieces chan piece
 	left   [parts]sync.WaitGroup // pieces of a part that are not copied yet
 }
@@ -234,8 +236,8 @@ type piece struct {
 	left     *sync.WaitGroup
 }
 
-// copiers returns those of a job. The caller ends them.
-func (s *stager) copiers(j *job) *copiers {
+// copiers returns those of a copy. The caller ends them.
+func (s *stager) copiers(j *stagedCopy) *copiers {
 	c := &copiers{s: s, j: j, pieces: make(chan piece, window*partBytes/pieceBytes)}
 	if j.n > 1 {
 		for range min(maxCopiers, runtime.GOMAXPROCS(0), len(j.host)/pieceBytes) {
@@ -252,7 +254,7 @@ func (c *copiers) run() {
 	}
 }
 
-// add has part i copied. A job of one part is copied at once.
+// add has part i copied. One of one part is copied at once.
 func (c *copiers) add(i int, dst, src []byte) {
 	if c.j.n == 1 {
 		c.s.touch(c.j, func() { arena.Copy(dst, src) })
@@ -269,7 +271,7 @@ func (c *copiers) add(i int, dst, src []byte) {
 // wait returns when part i, or the one before it in its place, is copied.
 func (c *copiers) wait(i int) { c.left[i%parts].Wait() }
 
-// end returns when nothing of the job is being copied: its parts of the arena may then be used
+// end returns when nothing of it is being copied: its parts of the arena may then be used
 // for something else.
 func (c *copiers) end() {
 	close(c.pieces)
@@ -279,7 +281,7 @@ func (c *copiers) end() {
 }
 
 // copyIn copies window parts ahead of the one that it gives to the device.
-func (s *stager) copyIn(j *job) {
+func (s *stager) copyIn(j *stagedCopy) {
 	if _, over := s.await(j, j.after); over {
 		return
 	}
@@ -314,7 +316,7 @@ func (s *stager) copyIn(j *job) {
 
 // copyOut asks for parts ahead of the one that comes home, and has it copied while the next
 // one comes.
-func (s *stager) copyOut(j *job) {
+func (s *stager) copyOut(j *stagedCopy) {
 	if _, over := s.await(j, j.after); over {
 		return
 	}
@@ -362,7 +364,7 @@ func (s *stager) copyOut(j *job) {
 }
 
 // cameHome notes on the board, which all processes read, that a copy out is complete.
-func (s *stager) cameHome(j *job, ok bool) {
+func (s *stager) cameHome(j *stagedCopy, ok bool) {
 	d := s.d
 	d.mu.Lock()
 	defer d.mu.Unlock()

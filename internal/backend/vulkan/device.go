@@ -436,18 +436,18 @@ func (d *device) take(in *driver.Op) *op {
 }
 
 func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
-	o.way = inside
+	o.direction = inside
 	switch {
 	case in.Bytes < 0:
 		return errors.New("a size must not be negative")
 	case in.Src == driver.NoBuffer && in.Dst == driver.NoBuffer:
 		return errors.New("both ends are host memory")
 	case in.Src == driver.NoBuffer:
-		o.host, o.way = in.HostSrc, into
+		o.host, o.direction = in.HostSrc, into
 	case in.Dst == driver.NoBuffer:
-		o.host, o.way = in.HostDst, out
+		o.host, o.direction = in.HostDst, out
 	}
-	if o.way != inside {
+	if o.direction != inside {
 		if int64(len(o.host)) < in.Bytes {
 			return fmt.Errorf("host memory has %d bytes", len(o.host))
 		}
@@ -462,18 +462,18 @@ func (d *device) takeCopy(o *op, in *driver.Op) (err error) {
 	case in.Src == driver.NoBuffer:
 	case in.From != nil && in.From != driver.Device(d):
 		other, ok := in.From.(*device)
-		if !ok || !d.CanCopyFrom(other) || o.way != inside {
+		if !ok || !d.CanCopyFrom(other) || o.direction != inside {
 			return errors.New("it cannot be copied from the other device")
 		}
 		// What it waits for may be what makes the buffer: it is looked up then.
-		o.from, o.srcBuf, o.srcOff, o.way = other, in.Src, in.SrcOff, peer
+		o.from, o.srcBuf, o.srcOff, o.direction = other, in.Src, in.SrcOff, peer
 	default:
 		o.src, err = d.memory.at(in.Src, in.SrcOff, in.Bytes)
 	}
 	return err
 }
 
-// LinkTo knows of no way.
+// LinkTo knows of no link.
 func (d *device) LinkTo(driver.Device) (machine.Link, error) {
 	return machine.Link{}, fmt.Errorf("vulkan: links of %s: %w", d.info.Name, driver.ErrUnavailable)
 }

@@ -22,11 +22,11 @@ const (
 	patience = 20_000_000
 )
 
-// way is where a copy goes.
-type way uint8
+// direction is from which memory to which a copy goes.
+type direction uint8
 
 const (
-	into way = iota + 1 // host to device
+	into direction = iota + 1 // host to device
 	out
 	inside
 	peer
@@ -34,31 +34,31 @@ const (
 
 // op is an operation as its lane knows it.
 type op struct {
-	seq      uint32
-	waits    []driver.Wait
-	task     *graph.Task // nil for a copy
-	args     []place
-	way      way // 0 for a launch
-	bytes    int64
-	src, dst place
-	host     []byte
-	from     *device // for way peer: whose buffer is copied
-	srcBuf   driver.Buffer
-	srcOff   int64
-	err      error
+	seq       uint32
+	waits     []driver.Wait
+	task      *graph.Task // nil for a copy
+	args      []place
+	direction direction // 0 for a launch
+	bytes     int64
+	src, dst  place
+	host      []byte
+	from      *device // for direction peer: whose buffer is copied
+	srcBuf    driver.Buffer
+	srcOff    int64
+	err       error
 }
 
 // flight is an operation, or a part of one, on its way to completion.
 type flight struct {
-	op      *op    // nil for all parts but the last
-	value   uint64 // of the lane's semaphore when it is done; 0 for what the GPU has no part in
-	err     error
-	start   time.Duration
-	slot    *slot
-	scratch []buffer
-	to      []byte // where to copy what the slot staged
-	trial   *trial // what its time decides, nil for nothing
-	steps   int
+	op       *op    // nil for all parts but the last
+	value    uint64 // of the lane's semaphore when it is done; 0 for what the GPU has no part in
+	err      error
+	start    time.Duration
+	slot     *slot
+	scratch  []buffer
+	to       []byte       // where to copy what the slot staged
+	measures *measurement // what its time decides, nil for nothing
+	steps    int
 }
 
 // slot is what one submission takes.
@@ -195,9 +195,9 @@ func (l *lane) stopped() error {
 // serve begins one operation, or ends it.
 func (l *lane) serve(o *op) {
 	d := l.dev
-	launch := o.way == 0 && len(o.task.Steps) > 0
+	launch := o.direction == 0 && len(o.task.Steps) > 0
 	start := d.board.Now()
-	err := l.await(o, launch || o.way == out && !d.memory.direct)
+	err := l.await(o, launch || o.direction == out && !d.memory.direct)
 	if err == nil {
 		err = l.stopped()
 	}
@@ -211,7 +211,7 @@ func (l *lane) serve(o *op) {
 		if err == nil {
 			return
 		}
-	case o.way == 0 || o.bytes == 0:
+	case o.direction == 0 || o.bytes == 0:
 	case d.memory.direct:
 		start = d.board.Now()
 		err = d.copyDirect(o)
@@ -226,7 +226,7 @@ func (l *lane) serve(o *op) {
 
 // copyDirect copies with the CPU.
 func (d *device) copyDirect(o *op) (err error) {
-	switch o.way {
+	switch o.direction {
 	case into:
 		copy(o.dst.mem(), o.host)
 	case out:
@@ -407,7 +407,7 @@ func (l *lane) copyStaged(o *op) (err error) {
 	start := d.board.Now()
 	// What was copied in may be read by the CPU no later than now.
 	far, seen := place{}, false
-	if o.way != inside {
+	if o.direction != inside {
 		far, seen = d.imported(o.host)
 	}
 	for at := int64(0); at < o.bytes; {
@@ -419,11 +419,11 @@ func (l *lane) copyStaged(o *op) (err error) {
 		fl := flight{slot: s, start: start}
 		from, to := o.src, o.dst
 		switch {
-		case o.way == into && seen:
+		case o.direction == into && seen:
 			from = far
-		case o.way == out && seen:
+		case o.direction == out && seen:
 			to = far
-		case o.way != inside:
+		case o.direction != inside:
 			if n = min(n, stageBytes); s.stage == nil {
 				if s.stage, err = d.makeChunk(stageBytes, d.memory.staging, true); err != nil {
 					s.stage = nil
@@ -432,7 +432,7 @@ func (l *lane) copyStaged(o *op) (err error) {
 				}
 			}
 			stage := place{s.stage, -at, n} // its start stands for where the part does
-			if o.way == into {
+			if o.direction == into {
 				copy(place{s.stage, 0, n}.mem(), o.host[at:at+n])
 				from = stage
 			} else {
@@ -478,8 +478,8 @@ func (l *lane) reap() {
 			if ns := l.took(f, fl.slot); ns > 0 {
 				start = max(start, d.board.Now()-ns)
 			}
-			if fl.trial != nil && err == nil {
-				d.measured(fl.trial, (d.board.Now()-start)/time.Duration(fl.steps))
+			if fl.measures != nil && err == nil {
+				d.measured(fl.measures, (d.board.Now()-start)/time.Duration(fl.steps))
 			}
 			d.memory.unscratch(d, fl.scratch)
 			l.free <- fl.slot

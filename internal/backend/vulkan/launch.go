@@ -237,7 +237,7 @@ type prepared struct {
 	params   []byte
 	step     *graph.Step
 	layout   *layout
-	trial    *trial // nil when there is nothing to find out
+	measures *measurement // nil when there is nothing to find out
 }
 
 // prepare finds the pipelines of a task's steps and checks what they are given.
@@ -306,7 +306,7 @@ func (d *device) prepareStep(k *kernel, s *graph.Step, arguments int) (p prepare
 		i := t.pick()
 		if p, err = d.prepareVariant(&k.variants[i], s, arguments); err == nil {
 			if !t.decided {
-				p.trial = &trial{k, class, i}
+				p.measures = &measurement{k, class, i}
 			}
 			return p, nil
 		}
@@ -354,7 +354,7 @@ func (l *lane) launch(o *op) (err error) {
 		return l.failed(err)
 	}
 	fl := flight{op: o, start: d.board.Now()}
-	fl.trial, fl.steps = trialOf(steps), len(steps)
+	fl.measures, fl.steps = measurementOf(steps), len(steps)
 	if len(steps) > 0 || len(l.waits) > 0 {
 		if fl.slot, err = l.take(); err != nil {
 			return err

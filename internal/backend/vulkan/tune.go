@@ -9,7 +9,7 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// variant is one way to run a kernel.
+// variant is one implementation and launch shape of a kernel.
 type variant struct {
 	impl   *graph.Impl
 	module *module
@@ -35,12 +35,12 @@ func (v *variant) threads() int {
 // device has them.
 var groups = []uint32{64, 128, 256, 32}
 
-// trials is how often each variant of a kernel is measured for a size class before
+// measureRuns is how often each variant of a kernel is measured for a size class before
 // the fastest is kept. One that takes hopeless times as long as another is out
 // after the first time.
 const (
-	trials   = 3
-	hopeless = 1.5
+	measureRuns = 3
+	hopeless    = 1.5
 )
 
 // timing is what is known of a kernel's variants for steps of one size class. The
@@ -52,23 +52,23 @@ type timing struct {
 	fastest []time.Duration
 }
 
-// trial is a launch that is measured.
-type trial struct {
+// measurement is a launch whose duration is measured.
+type measurement struct {
 	kernel  *kernel
 	class   int
 	variant int
 }
 
-// trialOf returns what the time of a launch decides: nothing unless all its steps
+// measurementOf returns what the time of a launch decides: nothing unless all its steps
 // are run by one variant at one size, because only the time of all steps together is
 // measured.
-func trialOf(steps []prepared) *trial {
+func measurementOf(steps []prepared) *measurement {
 	if len(steps) == 0 {
 		return nil
 	}
-	first := steps[0].trial
+	first := steps[0].measures
 	for _, p := range steps[1:] {
-		if first == nil || p.trial == nil || *p.trial != *first {
+		if first == nil || p.measures == nil || *p.measures != *first {
 			return nil
 		}
 	}
@@ -116,7 +116,7 @@ func (t *timing) pick() int {
 // earlier run had decided for it: the others are measured then.
 func (t *timing) without(variant int) {
 	t.decided = false
-	t.runs[variant], t.fastest[variant] = trials, 1<<62
+	t.runs[variant], t.fastest[variant] = measureRuns, 1<<62
 	t.decide()
 }
 
@@ -134,16 +134,16 @@ func (t *timing) decide() {
 	left := 0
 	for i, took := range t.fastest {
 		if float64(took) > hopeless*float64(t.fastest[t.best]) {
-			t.runs[i] = trials
+			t.runs[i] = measureRuns
 		} else {
 			left++
 		}
 	}
-	t.decided = left == 1 || slices.Min(t.runs) >= trials
+	t.decided = left == 1 || slices.Min(t.runs) >= measureRuns
 }
 
 // measured takes the time of a launch that ended well.
-func (d *device) measured(tr *trial, took time.Duration) {
+func (d *device) measured(tr *measurement, took time.Duration) {
 	d.build.Lock()
 	defer d.build.Unlock()
 	t := tr.kernel.timings[tr.class]
@@ -177,7 +177,7 @@ func (d *device) Tune(ts []driver.Tuned) {
 	d.tuned.Take(ts...)
 }
 
-// variants lists the ways to run an implementation whose shader was loaded.
+// variants lists the launch shapes of an implementation whose shader was loaded.
 func (d *device) variants(impl *graph.Impl, m *module) (out []variant) {
 	if !m.open[0] || impl.Block[0] != 0 || impl.Per[0] != 0 {
 		return []variant{{impl, m, 0}}

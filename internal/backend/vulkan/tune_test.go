@@ -37,7 +37,7 @@ func TestTiming(t *testing.T) {
 		total := 0
 		for ; !tm.decided && total < 100; total++ {
 			i := tm.pick()
-			d.measured(&trial{k, 3, i}, c.takes[i][runs[i]])
+			d.measured(&measurement{k, 3, i}, c.takes[i][runs[i]])
 			runs[i]++
 		}
 		if tm.pick() != c.best || total != c.runs {
@@ -71,7 +71,9 @@ func TestForbiddenDecision(t *testing.T) {
 // A task of several steps decides something when they are all alike.
 func TestTrialOfSteps(t *testing.T) {
 	k, l := &kernel{}, &kernel{}
-	at := func(k *kernel, class, variant int) prepared { return prepared{trial: &trial{k, class, variant}} }
+	at := func(k *kernel, class, variant int) prepared {
+		return prepared{measures: &measurement{k, class, variant}}
+	}
 	for name, c := range map[string]struct {
 		steps []prepared
 		want  bool
@@ -87,7 +89,7 @@ func TestTrialOfSteps(t *testing.T) {
 		"first decided":   {[]prepared{{}, at(k, 1, 2)}, false},
 		"both of decided": {[]prepared{{}, {}}, false},
 	} {
-		if got := trialOf(c.steps); (got != nil) != c.want {
+		if got := measurementOf(c.steps); (got != nil) != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -121,7 +123,7 @@ void main() { uint i = gl_GlobalInvocationID.x; if (i < n) x[i]++; }`
 		}
 	}
 	r, x := open()
-	for i := range trials * len(groups) {
+	for i := range measureRuns * len(groups) {
 		launch(r, x, uint32(i+1))
 	}
 	first := r.Tuning()

@@ -128,7 +128,7 @@ func (x *executor) drawOptions(seed uint64, spares []machine.DeviceID) {
 	x.options = engine.Options{
 		Machine: x.machine, Cost: machine.NewRoofline(x.machine), Seed: seed, Spares: spares,
 		Retries: 100, TaskTimeout: 20 * time.Millisecond, Depth: 1 << r.IntN(7), ReplayDepth: 1 + r.IntN(20),
-		Backoff: time.Duration(1 + r.IntN(1_000_000)), Health: engine.Health{MaxFailures: maxSafeFailures + r.IntN(50), MaxLosses: 100},
+		Backoff: time.Duration(1 + r.IntN(1_000_000)), Health: engine.HealthRules{MaxFailures: maxSafeFailures + r.IntN(50), MaxLosses: 100},
 		NoRecovery: x.traits.has(NoRecovery),
 	}
 	x.drawProcesses()

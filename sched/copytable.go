@@ -6,28 +6,29 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// ways are the times of copies by size and by both ends, and the resources they
-// share. Memories are numbered here: 0 is the host's, 1 + d that of device d.
-type ways struct {
+// copyTable holds the predicted durations of copies by size and by both ends, and the
+// resources they share. Memories are numbered here: 0 is the host's, 1 + d that of device d.
+type copyTable struct {
 	n      int32           // memories
 	sizes  []int64         // bytes of each row
-	rows   map[int64]int32 // and the other way round
-	took   []way           // by row, source and destination
+	rows   map[int64]int32 // the row of each size
+	took   []copyCost      // by row, source and destination
 	routes [][]int32       // resources by source and destination
 	far    []bool          // by source and destination: over a network, on the lane of the source
 	bps    []float64       // by resource, 0 where users divide what they take
 	cost   machine.Cost
 }
 
-type way struct {
-	took time.Duration // negative where none leads there
+// copyCost is the duration of a copy of one size from one memory to another.
+type copyCost struct {
+	took time.Duration // negative where no path leads there
 	via  bool          // through the host's memory, as two copies
 }
 
 const hostMemory = 0
 
-func newWays(m *machine.Machine, cost machine.Cost) *ways {
-	w := &ways{n: int32(len(m.Devices)) + 1, rows: make(map[int64]int32), cost: cost}
+func newCopyTable(m *machine.Machine, cost machine.Cost) *copyTable {
+	w := &copyTable{n: int32(len(m.Devices)) + 1, rows: make(map[int64]int32), cost: cost}
 	w.routes = make([][]int32, w.n*w.n)
 	w.far = make([]bool, w.n*w.n)
 	for pair := range m.Far() {
@@ -58,7 +59,7 @@ func newWays(m *machine.Machine, cost machine.Cost) *ways {
 }
 
 // row returns the number of a size, a new one for a size not seen before.
-func (w *ways) row(bytes int64) int32 {
+func (w *copyTable) row(bytes int64) int32 {
 	if k, ok := w.rows[bytes]; ok {
 		return k
 	}
@@ -68,23 +69,23 @@ func (w *ways) row(bytes int64) int32 {
 	for a := range w.n {
 		for b := range w.n {
 			if a == b {
-				w.took = append(w.took, way{})
+				w.took = append(w.took, copyCost{})
 				continue
 			}
 			est := w.cost.Copy(bytes, machine.DeviceID(a)-1, machine.DeviceID(b)-1)
-			w.took = append(w.took, way{est.Median, est.Via})
+			w.took = append(w.took, copyCost{est.Median, est.Via})
 		}
 	}
 	return k
 }
 
-func (w *ways) at(row, from, to int32) way { return w.took[(row*w.n+from)*w.n+to] }
+func (w *copyTable) at(row, from, to int32) copyCost { return w.took[(row*w.n+from)*w.n+to] }
 
-func (w *ways) route(from, to int32) []int32 { return w.routes[from*w.n+to] }
+func (w *copyTable) route(from, to int32) []int32 { return w.routes[from*w.n+to] }
 
 // means returns the mean time of a copy of each size over all pairs of devices, whose
 // memories are given.
-func (w *ways) means(mem []int32) []time.Duration {
+func (w *copyTable) means(mem []int32) []time.Duration {
 	out := make([]time.Duration, len(w.sizes))
 	for s := range out {
 		for _, a := range mem {

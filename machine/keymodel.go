@@ -7,32 +7,33 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// model is what is known about one key.
-type model struct {
+// keyModel is the cost model of one key: of equal sequences of kernels on a class of devices,
+// or of copies on a path.
+type keyModel struct {
 	id     modelID
 	prior  float64 // slope before evidence
 	fit    fit
-	line   line    // of fit
-	shapes []shape // ascending by work
+	line   fittedLine // of fit
+	shapes []shape    // ascending by work
 	// told is the line as callers last knew it; its samples are 0 before that.
-	told line
+	told fittedLine
 }
 
-// modelID says in words what a model is about; it is what files hold.
+// modelID says in words what a keyModel is about. Files of the history hold it.
 type modelID struct {
-	Kernels []run  `json:"kernels,omitempty"` // tasks
-	Unit    string `json:"unit,omitempty"`
-	Gang    int32  `json:"gang,omitempty"`
-	Device  string `json:"device"`          // of a task, or where a copy comes from
-	Graph   string `json:"graph,omitempty"` // what a graph is made of
+	Kernels []kernelRun `json:"kernels,omitempty"` // tasks
+	Unit    string      `json:"unit,omitempty"`
+	Gang    int32       `json:"gang,omitempty"`
+	Device  string      `json:"device"`          // of a task, or where a copy comes from
+	Graph   string      `json:"graph,omitempty"` // what a graph is made of
 	// To, BPS and LatencyNS are where a copy goes and by what path; 0 for others.
 	To        string  `json:"to,omitempty"`
 	BPS       float64 `json:"bps,omitempty"`
 	LatencyNS float64 `json:"latency_ns,omitempty"`
 }
 
-// run is a kernel and how many steps in a row are made of it.
-type run struct {
+// kernelRun is a kernel and the number of consecutive steps that start it.
+type kernelRun struct {
 	Name  string `json:"name"`
 	Times int32  `json:"times"`
 }
@@ -48,8 +49,8 @@ type shape struct {
 	told       float64   // log time (ratio, for copies) callers were last told
 }
 
-// refresh recomputes what follows from the fits of a model and one of its shapes.
-func (m *model) refresh(s *shape) {
+// refresh recomputes what follows from the fits of a keyModel and one of its shapes.
+func (m *keyModel) refresh(s *shape) {
 	m.line = m.fit.line(m.prior)
 	own := m.own(s)
 	s.answer = own.estimate(taskSize(s.ops, s.bytes), 0)
@@ -57,14 +58,14 @@ func (m *model) refresh(s *shape) {
 }
 
 // own is the line of a shape's runs, through what is usual for them.
-func (m *model) own(s *shape) line {
+func (m *keyModel) own(s *shape) fittedLine {
 	l := s.fit.line(m.prior)
 	l.my = s.usual
 	return l
 }
 
 // near is the line moved to pass by the shapes around a size, the closer the more.
-func (m *model) near(x, ops, bytes float64) line {
+func (m *keyModel) near(x, ops, bytes float64) fittedLine {
 	l := m.line
 	at, _ := m.find(ops, bytes)
 	weight, off := 0.0, 0.0
@@ -124,7 +125,7 @@ func (s *shape) settle() {
 
 // says returns the prediction for a shape in log time (log ratio for copies),
 // or false while the model underneath answers.
-func (m *model) says(s *shape) (y float64, ok bool) {
+func (m *keyModel) says(s *shape) (y float64, ok bool) {
 	l := &m.line
 	if s.fit.Seen >= enough {
 		own := m.own(s)
@@ -133,8 +134,8 @@ func (m *model) says(s *shape) (y float64, ok bool) {
 	return l.at(taskSize(s.ops, s.bytes)), l.samples >= enough
 }
 
-func newModel(id modelID) *model {
-	m := &model{id: id}
+func newModel(id modelID) *keyModel {
+	m := &keyModel{id: id}
 	if id.To == "" && id.Graph == "" {
 		m.prior = 1 // twice the work takes twice the time
 	}
@@ -142,20 +143,20 @@ func newModel(id modelID) *model {
 }
 
 // runs describes steps as kernels with repetition.
-func runs(steps []graph.Step) []run {
-	var out []run
+func runs(steps []graph.Step) []kernelRun {
+	var out []kernelRun
 	for _, s := range steps {
 		if n := len(out); n > 0 && out[n-1].Name == s.Kernel.Name {
 			out[n-1].Times++
 		} else {
-			out = append(out, run{s.Kernel.Name, 1})
+			out = append(out, kernelRun{s.Kernel.Name, 1})
 		}
 	}
 	return out
 }
 
 // find returns where the shape with this work is, or would be.
-func (m *model) find(ops, bytes float64) (int, bool) {
+func (m *keyModel) find(ops, bytes float64) (int, bool) {
 	lo, hi := 0, len(m.shapes)
 	for lo < hi { // written out: the comparison through a function costs 20 ns
 		mid := (lo + hi) / 2

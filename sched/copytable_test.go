@@ -12,7 +12,7 @@ func TestWaysFar(t *testing.T) {
 	if !ok {
 		t.Fatal("no such machine")
 	}
-	w, far := newWays(m, machine.NewRoofline(m)), m.Far()
+	w, far := newCopyTable(m, machine.NewRoofline(m)), m.Far()
 	if len(far) == 0 {
 		t.Fatal("no device is far from another")
 	}

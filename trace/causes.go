@@ -14,11 +14,11 @@ import (
 // A nil Deps means they are not known; causes are then found by time alone.
 type Deps func(run int32, t graph.TaskID) []int32
 
-// model is a trace as a graph of causes: every execution and copy with what had
+// causeGraph is a trace as a graph of causes: every execution and copy with what had
 // to end before it could start. Replaying it with some durations set to zero
 // answers what a fix would have gained; replayed unchanged it gives the times
 // that were recorded.
-type model struct {
+type causeGraph struct {
 	mach       *machine.Machine
 	begin, end time.Duration
 	missing    int64
@@ -46,9 +46,9 @@ type taskKey struct {
 	task graph.TaskID
 }
 
-// newModel builds the model of a trace. Events about devices the machine does
+// newCauseGraph builds the cause graph of a trace. Events about devices the machine does
 // not have are left out.
-func newModel(m *machine.Machine, evs []Event, deps Deps) *model {
+func newCauseGraph(m *machine.Machine, evs []Event, deps Deps) *causeGraph {
 	mo := collect(m, evs)
 	// A cause ends no later than its effect starts, so this order has causes
 	// first; link checks it for events without duration.
@@ -70,8 +70,8 @@ func newModel(m *machine.Machine, evs []Event, deps Deps) *model {
 }
 
 // collect picks the executions and copies and finds the time they cover.
-func collect(m *machine.Machine, evs []Event) *model {
-	mo := &model{mach: m, evs: make([]Event, 0, len(evs))}
+func collect(m *machine.Machine, evs []Event) *causeGraph {
+	mo := &causeGraph{mach: m, evs: make([]Event, 0, len(evs))}
 	known := func(d machine.DeviceID) bool { return d >= 0 && int(d) < len(m.Devices) }
 	for _, e := range evs {
 		if e.Kind == Exec && known(e.Device) ||
@@ -85,7 +85,7 @@ func collect(m *machine.Machine, evs []Event) *model {
 }
 
 // window finds the time the trace covers.
-func (mo *model) window(evs []Event) {
+func (mo *causeGraph) window(evs []Event) {
 	first := true
 	cover := func(from, to time.Duration) {
 		if first || from < mo.begin {
@@ -114,7 +114,7 @@ func (mo *model) window(evs []Event) {
 
 // outages finds when devices were not available: from Lost or Fail to Back. A
 // draining device still finishes its work and counts as available.
-func (mo *model) outages(evs []Event) {
+func (mo *causeGraph) outages(evs []Event) {
 	n := len(mo.mach.Devices)
 	mo.lost = make([][]interval, n)
 	var changes []Event
@@ -146,7 +146,7 @@ func (mo *model) outages(evs []Event) {
 
 // available returns how long a device was available in the first span of the
 // window.
-func (mo *model) available(d int, span time.Duration) time.Duration {
+func (mo *causeGraph) available(d int, span time.Duration) time.Duration {
 	until := mo.begin + span
 	for _, l := range mo.lost[d] {
 		span -= min(l.to, until) - min(l.from, until)
@@ -182,14 +182,14 @@ func (e *Event) laneKey() laneKey {
 }
 
 // link finds what every event waited for.
-func (mo *model) link(deps Deps, replayed map[taskKey]time.Duration) {
+func (mo *causeGraph) link(deps Deps, replayed map[taskKey]time.Duration) {
 	n := len(mo.evs)
 	mo.lane = make([]int32, n)
 	mo.causeOff = make([]int32, 1, n+1)
 	mo.release = make([]time.Duration, n)
 	mo.wasted = make([]bool, n)
 	mo.retried = make([]bool, n)
-	l := &linker{model: mo, deps: deps, ends: newEndIndex(mo.evs), execs: make(map[taskKey]int32), copies: make(map[taskKey]int32),
+	l := &linker{causeGraph: mo, deps: deps, ends: newEndIndex(mo.evs), execs: make(map[taskKey]int32), copies: make(map[taskKey]int32),
 		same: make([]int32, n), added: make([]int32, n)}
 	lanes := make(map[laneKey][]int32)
 	for i := range mo.evs {
@@ -216,9 +216,9 @@ func (mo *model) link(deps Deps, replayed map[taskKey]time.Duration) {
 	}
 }
 
-// linker adds the causes of one event after another to a model.
+// linker adds the causes of one event after another to a cause graph.
 type linker struct {
-	*model
+	*causeGraph
 	deps Deps
 	ends *endIndex
 	// execs and copies have the newest execution of a task and the newest copy for
@@ -393,12 +393,12 @@ func (x *endIndex) find(list []int32, end time.Duration, order func(*Event) int)
 	return list[k]
 }
 
-func (mo *model) causesOf(i int) []int32 { return mo.causes[mo.causeOff[i]:mo.causeOff[i+1]] }
+func (mo *causeGraph) causesOf(i int) []int32 { return mo.causes[mo.causeOff[i]:mo.causeOff[i+1]] }
 
-func (mo *model) makespan() time.Duration { return mo.end - mo.begin }
+func (mo *causeGraph) makespan() time.Duration { return mo.end - mo.begin }
 
 // ready returns when everything i waited for but its lane was there.
-func (mo *model) ready(i int) time.Duration {
+func (mo *causeGraph) ready(i int) time.Duration {
 	e := &mo.evs[i]
 	at := max(mo.release[i], e.Ready, e.InputsAt)
 	for _, c := range mo.causesOf(i) {
@@ -408,7 +408,7 @@ func (mo *model) ready(i int) time.Duration {
 }
 
 // laneFree returns when i's lane was free for it.
-func (mo *model) laneFree(i int) time.Duration {
+func (mo *causeGraph) laneFree(i int) time.Duration {
 	if l := mo.lane[i]; l >= 0 {
 		return mo.evs[l].End
 	}
@@ -417,7 +417,7 @@ func (mo *model) laneFree(i int) time.Duration {
 
 // launch is the part of an execution that starting it took, by the device's
 // measured launch cost.
-func (mo *model) launch(i int) time.Duration {
+func (mo *causeGraph) launch(i int) time.Duration {
 	e := &mo.evs[i]
 	if e.Kind != Exec {
 		return 0
@@ -438,7 +438,7 @@ type without struct{ copies, launches, delays, faults bool }
 // replay computes the makespan with every event in its place and its order, but
 // without what w names. The delay between an event's last cause and its start
 // is kept unless w says otherwise.
-func (mo *model) replay(w without) time.Duration {
+func (mo *causeGraph) replay(w without) time.Duration {
 	ends := make([]time.Duration, len(mo.evs))
 	last, lastWas := mo.begin, mo.begin
 	for i := range mo.evs {
@@ -469,7 +469,7 @@ func (mo *model) replay(w without) time.Duration {
 // criticalPath returns the longest chain of causes, with or without the time of
 // copies, and its length: no number of devices finishes sooner. Wasted events
 // weigh nothing.
-func (mo *model) criticalPath(copies bool) ([]int32, time.Duration) {
+func (mo *causeGraph) criticalPath(copies bool) ([]int32, time.Duration) {
 	length := make([]time.Duration, len(mo.evs))
 	via := make([]int32, len(mo.evs))
 	last := int32(-1)
@@ -501,7 +501,7 @@ func (mo *model) criticalPath(copies bool) ([]int32, time.Duration) {
 	return path, length[last]
 }
 
-func (mo *model) weight(i int, copies bool) time.Duration {
+func (mo *causeGraph) weight(i int, copies bool) time.Duration {
 	e := &mo.evs[i]
 	if mo.wasted[i] || e.Kind == Copy && !copies {
 		return 0

@@ -2,12 +2,12 @@
 // a range becomes, which short tasks become one, and what the graph made from that is
 // predicted to take.
 //
-// All of it is computed on a View, which is a copy of what is known at one time, so that a
-// decision can be repeated and tested without devices. Plan is the whole path:
+// All of it is computed from a Knowledge, a copy of what is known of the machine at one time,
+// so that a decision can be repeated and tested without devices. Plan is the whole path:
 //
-//	Pieces ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► choose ─► settle ─► Plan
-//	                     ▲                                          │
-//	                     └──────── for each set of devices ◄────────┘
+//	Items ─► Split ─► Tasks ─► the caller's graph ─► Predict ─► choose ─► settle ─► Plan
+//	                    ▲                                          │
+//	                    └──────── for each set of devices ◄────────┘
 package cut
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// View is a machine and what is known about it at one time. Its methods change nothing
+// Knowledge is a machine and what is known about it at one time. Its methods change nothing
 // that outlives it.
-type View struct {
+type Knowledge struct {
 	Machine *machine.Machine
 	Cost    *machine.History
 	Devices []engine.DeviceStatus // the condition of each device, in the order of their IDs
@@ -35,19 +35,19 @@ type View struct {
 	MaxInFlight int
 }
 
-// Rates returns the view without what was learned of kernels and copies: predictions
+// Rates returns a Knowledge without what was learned of kernels and copies: its predictions
 // follow from the rates of devices and links alone.
-func (v *View) Rates() *View {
+func (v *Knowledge) Rates() *Knowledge {
 	out := *v
 	out.Cost = machine.NewHistory(machine.NewRoofline(v.Machine), v.Machine)
 	return &out
 }
 
 // slow is how many times slower than its model a device runs.
-func (v *View) slow(d machine.DeviceID) float64 { return max(v.Devices[d].Slow, 1) }
+func (v *Knowledge) slow(d machine.DeviceID) float64 { return max(v.Devices[d].Slow, 1) }
 
 // out returns the devices that take no work.
-func (v *View) out() (out []machine.DeviceID) {
+func (v *Knowledge) out() (out []machine.DeviceID) {
 	for i := range v.Devices {
 		if v.Devices[i].State != engine.Healthy {
 			out = append(out, machine.DeviceID(i))
@@ -57,7 +57,7 @@ func (v *View) out() (out []machine.DeviceID) {
 }
 
 // task predicts a task on a device in its present condition.
-func (v *View) task(t *graph.Task, on machine.DeviceID) machine.Estimate {
+func (v *Knowledge) task(t *graph.Task, on machine.DeviceID) machine.Estimate {
 	e := v.Cost.Task(t, on)
 	if f := v.slow(on); f > 1 {
 		e.Median, e.Low, e.High = stretch(e.Median, f), stretch(e.Low, f), stretch(e.High, f)
@@ -65,8 +65,8 @@ func (v *View) task(t *graph.Task, on machine.DeviceID) machine.Estimate {
 	return e
 }
 
-// present is a view as the simulator's cost model.
-type present struct{ *View }
+// present makes a Knowledge the simulator's cost model.
+type present struct{ *Knowledge }
 
 // Task predicts a task on a device.
 func (p present) Task(t *graph.Task, on machine.DeviceID) machine.Estimate { return p.task(t, on) }

@@ -13,11 +13,11 @@ import (
 // it outlasts the backlog; but the copies of a device wait for each other, so
 // no task takes less than its own transfer. It returns when the task is
 // predicted to be done. On a team it takes only its part of the device.
-func (v *View) Assign(i int, d machine.DeviceID, transfer, runs time.Duration) (finish time.Duration) {
+func (v *Situation) Assign(i int, d machine.DeviceID, transfer, runs time.Duration) (finish time.Duration) {
 	return v.assign(&v.Tasks[i], d, transfer, runs)
 }
 
-func (v *View) assign(t *Ready, d machine.DeviceID, transfer, runs time.Duration) (finish time.Duration) {
+func (v *Situation) assign(t *Ready, d machine.DeviceID, transfer, runs time.Duration) (finish time.Duration) {
 	dev := &v.Devices[d]
 	base := max(v.Now, t.InputsAt)
 	if dev.Team > 0 {
@@ -54,7 +54,7 @@ func (dev *Device) Takes(width int32, runs time.Duration) time.Duration {
 
 // begins returns when d could begin t, its inputs at hand: once the work placed there
 // is done, or at once on a team that has lanes to spare.
-func (v *View) begins(t *Ready, d machine.DeviceID) time.Duration {
+func (v *Situation) begins(t *Ready, d machine.DeviceID) time.Duration {
 	dev := &v.Devices[d]
 	if dev.Team > 0 && dev.Queued+t.width(dev) <= dev.Team {
 		return max(v.Now, t.InputsAt)
@@ -65,13 +65,13 @@ func (v *View) begins(t *Ready, d machine.DeviceID) time.Duration {
 // Delay accounts to the others of d's crowd, if it is in one, for work that d was
 // given: they are free later by the part of their cores it takes. That counts what
 // runs side by side as if it ran in turns, which ends at the same time.
-func (v *View) Delay(d machine.DeviceID, runs time.Duration) {
+func (v *Situation) Delay(d machine.DeviceID, runs time.Duration) {
 	if k := v.Devices[d].Crowd; k > 0 {
 		v.delay(&v.Crowds[k-1], d, runs)
 	}
 }
 
-func (v *View) delay(c *machine.Crowd, d machine.DeviceID, runs time.Duration) {
+func (v *Situation) delay(c *machine.Crowd, d machine.DeviceID, runs time.Duration) {
 	by := time.Duration(float64(runs) * c.Share(d))
 	for _, o := range c.Devices {
 		if o != d {
@@ -80,11 +80,11 @@ func (v *View) delay(c *machine.Crowd, d machine.DeviceID, runs time.Duration) {
 	}
 }
 
-// verdict says whether a device may take a task, and why not.
-type verdict uint8
+// eligibility says whether a device may take a task, and why not.
+type eligibility uint8
 
 const (
-	fits verdict = iota
+	fits eligibility = iota
 	notAccepting
 	cannotRun
 	notAllowed
@@ -100,7 +100,7 @@ func (t *Ready) need(dev *Device) int64 {
 }
 
 // Free returns how much of the memory a device computes in is free.
-func (v *View) Free(dev *Device) int64 {
+func (v *Situation) Free(dev *Device) int64 {
 	if dev.HostMemory {
 		return dev.FreeBytes - v.HostUsed
 	}
@@ -108,7 +108,7 @@ func (v *View) Free(dev *Device) int64 {
 }
 
 // judge says whether device d may take t.
-func judge(v *View, t *Ready, d machine.DeviceID) verdict {
+func judge(v *Situation, t *Ready, d machine.DeviceID) eligibility {
 	if d < 0 || int(d) >= len(v.Devices) {
 		return notAllowed
 	}
@@ -129,7 +129,7 @@ func judge(v *View, t *Ready, d machine.DeviceID) verdict {
 }
 
 // runs predicts the execution of t on d, which must be able to run it.
-func runs(v *View, t *Ready, d machine.DeviceID) time.Duration {
+func runs(v *Situation, t *Ready, d machine.DeviceID) time.Duration {
 	dev := &v.Devices[d]
 	return slowed(t.Cost[dev.Class], dev.Slow)
 }
@@ -151,10 +151,10 @@ const unreachable = time.Hour
 // everywhere, so the devices that are tried anyway have them too.
 const maxCopies = 16
 
-// model answers what a placement would cost; every policy holds one. Copy
+// estimator predicts what a placement would cost; every policy holds one. Copy
 // times are cached by both ends and size, since the tasks of a round mostly
 // repeat a few sizes between a few memories.
-type model struct {
+type estimator struct {
 	machine *machine.Machine
 	cost    machine.Cost
 	epoch   uint64
@@ -172,18 +172,18 @@ type copyTime struct {
 // core's second-level cache.
 const copySlots = 1 << 12
 
-func newModel(p Problem) model {
-	return model{machine: p.Machine, cost: p.Cost, copies: make([]copyTime, copySlots)}
+func newModel(p Problem) estimator {
+	return estimator{machine: p.Machine, cost: p.Cost, copies: make([]copyTime, copySlots)}
 }
 
 // begin starts a round: copy times of another epoch no longer count.
-func (m *model) begin() {
+func (m *estimator) begin() {
 	// Entries start at epoch 0, so cached epochs are kept one higher.
 	m.epoch = m.cost.Epoch() + 1
 }
 
 // copy returns the predicted time of a copy between two memories.
-func (m *model) copy(bytes int64, from, to machine.DeviceID) time.Duration {
+func (m *estimator) copy(bytes int64, from, to machine.DeviceID) time.Duration {
 	h := uint64(bytes)*0x9e3779b97f4a7c15 ^ uint64(uint32(from))*0xd6e8feb86659fd93 ^ uint64(uint32(to))*0xc2b2ae3d27d4eb4f
 	e := &m.copies[h>>(64-12)]
 	if e.epoch == m.epoch && e.bytes == bytes && e.from == from && e.to == to {
@@ -198,7 +198,7 @@ func (m *model) copy(bytes int64, from, to machine.DeviceID) time.Duration {
 }
 
 // memory returns whose memory device d computes in.
-func memory(v *View, d machine.DeviceID) machine.DeviceID {
+func memory(v *Situation, d machine.DeviceID) machine.DeviceID {
 	if d >= 0 && v.Devices[d].HostMemory {
 		return machine.Host
 	}
@@ -207,7 +207,7 @@ func memory(v *View, d machine.DeviceID) machine.DeviceID {
 
 // transfer returns the time to bring to d what t reads and d does not hold: the
 // sum over values of the cheapest copy, and what making room for t takes.
-func (m *model) transfer(v *View, t *Ready, d machine.DeviceID) time.Duration {
+func (m *estimator) transfer(v *Situation, t *Ready, d machine.DeviceID) time.Duration {
 	var total time.Duration
 	if dev := &v.Devices[d]; t.Need > dev.FreeBytes && !dev.HostMemory {
 		total = m.evicts(t, d, t.Need-dev.FreeBytes)
@@ -236,7 +236,7 @@ func (m *model) transfer(v *View, t *Ready, d machine.DeviceID) time.Duration {
 // evicts returns the time to make room for t on d, where it lacks short bytes. What t
 // does not find there is copied to host memory and, since only values that will be
 // read are kept, copied back.
-func (m *model) evicts(t *Ready, d machine.DeviceID, short int64) time.Duration {
+func (m *estimator) evicts(t *Ready, d machine.DeviceID, short int64) time.Duration {
 	last := int32(-1) // a value may have two copies in one memory
 	for k := range t.Inputs {
 		if in := &t.Inputs[k]; in.At == d && in.Value != last {
@@ -257,14 +257,14 @@ func (m *model) evicts(t *Ready, d machine.DeviceID, short int64) time.Duration 
 const evictUnit = 1 << 24
 
 // put assigns v.Tasks[i] to d and records it.
-func (m *model) put(v *View, i int, d machine.DeviceID, out []Placement) []Placement {
+func (m *estimator) put(v *Situation, i int, d machine.DeviceID, out []Placement) []Placement {
 	t := &v.Tasks[i]
 	finish := v.Assign(i, d, m.transfer(v, t, d), runs(v, t, d))
 	return append(out, Placement{Task: int32(i), Device: d, Finish: finish})
 }
 
 // each puts every task on the device that choose returns for it, in order; -1 leaves it out.
-func (m *model) each(v *View, out []Placement, choose func(v *View, i int) machine.DeviceID) []Placement {
+func (m *estimator) each(v *Situation, out []Placement, choose func(v *Situation, i int) machine.DeviceID) []Placement {
 	m.begin()
 	for i := range v.Tasks {
 		if d := choose(v, i); d >= 0 {
@@ -300,7 +300,7 @@ func (o offer) before(b offer) bool {
 // offer predicts t on d, which must fit. For the choice a transfer counts in
 // full even where it would hide behind a backlog: links are shared, and what
 // need not be copied leaves them to others.
-func (m *model) offer(v *View, t *Ready, d machine.DeviceID) offer {
+func (m *estimator) offer(v *Situation, t *Ready, d machine.DeviceID) offer {
 	o := offer{device: d, runs: runs(v, t, d), transfer: m.transfer(v, t, d)}
 	o.finish = v.begins(t, d) + o.transfer + o.runs
 	return o
@@ -308,7 +308,7 @@ func (m *model) offer(v *View, t *Ready, d machine.DeviceID) offer {
 
 // lowest returns the device that fits with the lowest key, compared in order;
 // equal keys go to the lower device. It returns -1 when nothing fits.
-func lowest(v *View, t *Ready, key func(d machine.DeviceID) [2]float64) machine.DeviceID {
+func lowest(v *Situation, t *Ready, key func(d machine.DeviceID) [2]float64) machine.DeviceID {
 	best, bestKey := machine.DeviceID(-1), [2]float64{}
 	for i := range v.Devices {
 		d := machine.DeviceID(i)
