@@ -106,7 +106,7 @@ func (t *claim) before(o *claim) bool {
 	return t.from < o.from || t.from == o.from && t.number < o.number
 }
 
-// sum works out what a node knows of those below it.
+// sum recomputes the fields of a node that summarise the nodes below it.
 func (t *claim) sum() *claim {
 	t.highest = t.to
 	if t.left != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Prediction is what a run is expected to take and where it would go.
+// Prediction is the expected duration of a run and the part of each device in it.
 type Prediction = sched.Prediction
 
 // DevicePrediction is a device's part of a prediction.
@@ -99,14 +99,14 @@ func (r *Runtime) knowledge() (*cut.Knowledge, error) {
 }
 
 // Split cuts work for the devices by the partitioner of the options. whole is
-// the task that would do all of it: its kernel and work estimate tell what each
-// device makes of it.
+// the task that would do all of it: its kernel and work estimate tell how fast each
+// device is.
 //
 // Without a partitioner of the caller's choice the work goes to several devices
 // when that is predicted to gain more than starting and awaiting them costs, and
 // to the one that is done first otherwise; Partition.Why says so with the
-// numbers. Of devices that compute on the same cores only those take part that
-// make the most of them.
+// numbers. Of devices that compute on the same cores only those take part that are
+// fastest together.
 func (r *Runtime) Split(p sched.Items, whole graph.Task) (sched.Partition, error) {
 	v, err := r.knowledge()
 	if err != nil {
@@ -119,10 +119,10 @@ func (r *Runtime) Split(p sched.Items, whole graph.Task) (sched.Partition, error
 	return part, nil
 }
 
-// Plan cuts work for the devices, builds its graph and predicts what that takes. Where Split
-// chose several devices, the work is cut for sets of them too and goes to the set that is
-// done first: by what runs on it took, once there were some, by the prediction of the graph,
-// which knows every task, until then. Sets of which little is known are tried now and then.
+// Plan cuts work for the devices, builds its graph and predicts its duration. Where Split
+// chose several devices, the work is cut for sets of them too and goes to the fastest set:
+// by the measured durations of runs on it once there are some, until then by the prediction
+// of the graph, which includes every task. Sets with few runs are tried now and then.
 // The next run of the graph uses the devices it was cut for as long as they can take its
 // tasks.
 func (r *Runtime) Plan(ctx context.Context, w Divisible) (*Plan, error) {
@@ -174,9 +174,9 @@ func residents(g *graph.Graph, b []Binding) (out []graph.DataID, err error) {
 	return out, nil
 }
 
-// Predict says what running a graph now would take, without running it: it
-// simulates the run on the devices as they are, with what is known about them.
-// Other runs in progress are left out of account. Bindings are needed only for
+// Predict predicts the duration of running a graph now, without running it: it
+// simulates the run on the devices in their present state, with what was learned about
+// them. It ignores other runs in progress. Bindings are needed only for
 // resident data, which is taken to be where the graph would leave it.
 func (r *Runtime) Predict(ctx context.Context, g *graph.Graph, b ...Binding) (*Prediction, error) {
 	need("Predict", ctx, true)

@@ -105,7 +105,7 @@ func View[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(t)))
 }
 
-// resident is what runs need to know of resident data.
+// resident is the record of resident data that runs use.
 type resident struct {
 	r        *Runtime
 	name     string

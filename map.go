@@ -17,9 +17,9 @@ import (
 // ErrPanic is wrapped by the error of a function or Go kernel that panicked.
 var ErrPanic = trace.ErrPanic
 
-// ElementError is how [Map], [Each], [Filter], [Reduce] and [Stream] fail: it says for which
-// element the function erred, with what it returned, a *[PanicError] if it panicked, or
-// [ErrGoexit]. For Reduce that is the first element behind b.
+// ElementError is the error of [Map], [Each], [Filter], [Reduce] and [Stream]: Index is the
+// element for which the function failed, and Err what it returned, a *[PanicError] if it
+// panicked, or [ErrGoexit]. For Reduce it is the first element behind b.
 type ElementError struct {
 	Index int
 	Err   error
@@ -101,7 +101,7 @@ func holds[T any](n int) error {
 	return nil
 }
 
-// fan is how many values a call of Reduce combines one after another, without options.
+// fan is the number of values that a call of Reduce without options combines in sequence.
 const fan = 8
 
 // Reduce combines all elements into one by f, which must be associative: neighbours are
@@ -164,14 +164,14 @@ type pass struct {
 }
 
 const (
-	// partTime is the time after which a part is divided: long beside what a task costs
-	// (below a microsecond), short beside what people notice.
+	// partTime is the duration after which a part is divided: 200 times the cost of a task
+	// (below 1 µs), and too short to be noticed where one part takes longer than the others.
 	partTime = 200 * time.Microsecond
-	// partsEach is how many parts each processor gets in the beginning, so that few have
-	// to be divided.
+	// partsEach is the number of parts per processor at the beginning, so that few have to
+	// be divided.
 	partsEach = 4
-	// maxStride is the most items between two looks at the clock, which takes about as
-	// long as some of the shortest.
+	// maxStride is the largest number of items between two readings of the clock. A reading
+	// takes about as long as a few of the shortest items.
 	maxStride = 64
 )
 
@@ -295,7 +295,7 @@ func effect(err, cause error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, ErrScopeEnded) || errors.Is(err, cause)
 }
 
-// lastCall is what the last call for an item came to.
+// lastCall is the result of the last call for an item.
 type lastCall struct {
 	err     error // what it returned, ErrGoexit if it did not return
 	element int   // that it is about

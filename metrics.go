@@ -42,7 +42,7 @@ func stateOf(s *engine.DeviceStatus) string {
 	return s.State.String()
 }
 
-// Metrics is what a runtime has done since it was opened, and what it is doing.
+// Metrics counts what a runtime has done since it was opened and shows what it is doing.
 // All counts only grow.
 type Metrics struct {
 	Uptime  time.Duration

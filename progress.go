@@ -29,8 +29,8 @@ type Progress struct {
 	Missed uint64
 }
 
-// progressEvery is the least time between two calls of a callback: often enough for a
-// display, and too seldom to cost anything.
+// progressEvery is the least time between two calls of a callback: 20 calls a second are
+// enough for a display, and few enough for their cost not to matter.
 const progressEvery = 50 * time.Millisecond
 
 type progressKey struct{}

@@ -185,11 +185,11 @@ type port struct {
 	written bool
 }
 
-// fewPorts is up to how many ports a look at each beats an index.
+// fewPorts is the number of ports up to which a linear search is faster than an index.
 const fewPorts = 8
 
-// maxIdle is how many calls a Prepared keeps for reuse: about as many as run at
-// a time.
+// maxIdle is the number of calls that a Prepared keeps for reuse. More rarely run at the
+// same time.
 const maxIdle = 16
 
 // Prepare makes a graph ready to be run often. It checks that devices take the code

@@ -60,7 +60,7 @@ func need(call string, ctx context.Context, function bool) {
 	}
 }
 
-// entry is where the code of a function begins, which tells its name.
+// entry returns the address of a function's code, from which its name is found.
 func entry(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
 // start is Go for a task that errors call by the function at pc, of which f may be a wrapper.

@@ -63,8 +63,8 @@ var (
 // TaskError says which Task failed on which Device; it unwraps to the cause, Err.
 type TaskError = trace.TaskError
 
-// Quarantine is why a task was not tried again under which worker processes were lost
-// again and again: Losses tells when, where and how. A TaskError unwraps to it.
+// Quarantine is the error of a task that is not tried again because worker processes were
+// lost repeatedly while it ran: Losses tells when, where and how. A TaskError unwraps to it.
 type Quarantine = trace.Quarantine
 
 // PanicError is the error of a Go function or Go kernel that panicked: with what (Value),
@@ -72,7 +72,7 @@ type Quarantine = trace.Quarantine
 // error. A TaskError or ElementError around it unwraps to it.
 type PanicError = trace.PanicError
 
-// RunError is how a failed run ends: the cause, Err, and the Names of all tasks that
+// RunError is the error of a failed run: the cause, Err, and the Names of all tasks that
 // did not finish.
 type RunError = trace.RunError
 
@@ -400,15 +400,15 @@ func (r *Runtime) Best(n int) []machine.DeviceID {
 	return ids[:max(0, min(n, len(ids)))]
 }
 
-// Tuned is which of several ways to run a kernel a device found fastest for steps
-// of a size.
+// Tuned is the implementation and launch shape of a kernel that a device measured to be the
+// fastest for steps of a size.
 type Tuned struct {
 	Device string `json:"device"`
 	driver.Tuned
 }
 
-// Tuning returns what devices have found by measurement about kernels that can be
-// run in several ways, in this run or, with a CacheDir, in earlier ones.
+// Tuning returns the decisions of devices about kernels with several implementations or
+// launch shapes, measured in this run or, with a CacheDir, in earlier ones.
 func (r *Runtime) Tuning() []Tuned {
 	var out []Tuned
 	for i, ts := range r.must("Tuning").x.Tuning() {

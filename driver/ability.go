@@ -140,8 +140,8 @@ type Detacher interface {
 	Detach(op Wait, upto uint32) bool
 }
 
-// Tuned is which of several implementations of a kernel, and of several shapes to
-// launch it in, was fastest on a device for steps of one size class.
+// Tuned is the decision of a device about a kernel: the implementation and the launch shape
+// that were fastest for steps of one size class.
 type Tuned struct {
 	Kernel string  `json:"kernel"`
 	Hash   string  `json:"hash"`  // of the implementations: for others it does not hold

@@ -43,8 +43,8 @@ type Board struct {
 // pointers, since processes share it.
 type laneRecord struct {
 	own record // what its device did, where that is in the same process
-	// ruled is what was decided instead of the device, which may have been lost: all
-	// up to ruled.done is over, and failed is what was not complete then.
+	// ruled is written in place of the device's own record when it may be lost: operations
+	// up to ruled.done have ended, and those that were not complete then count as failed.
 	ruled record
 }
 
@@ -136,9 +136,9 @@ func (b *Board) Complete(n Lane, seq uint32, failed bool) bool {
 	return true
 }
 
-// TakeOver takes a lane away from whoever runs its operation running: that and all up
-// to upto count as failed, and the next to complete on the lane is the one after. It
-// returns false, having changed nothing, if that operation is complete or not the next.
+// TakeOver ends the operations running to upto of a lane on behalf of the device that does
+// not: they count as failed, and the next to complete on the lane is the one after upto. It
+// returns false and changes nothing if running is complete or is not the oldest operation.
 func (b *Board) TakeOver(n Lane, running, upto uint32) bool {
 	p, count, near := b.told(n)
 	at := nearest(near, running)

@@ -10,7 +10,8 @@ import (
 	"github.com/weft-run/weft/internal/futex"
 )
 
-// Members is how many processes can use one board.
+// Members is the largest number of processes that can share a board: farHead.asleep has one
+// bit for each.
 const Members = 64
 
 // boardHead begins the memory of a shared board that only its maker writes.
@@ -27,7 +28,7 @@ type farHead struct {
 	_      [112]byte
 }
 
-// shared is what a process knows of a board it shares.
+// shared is the state of one process for a board that it shares with others.
 //
 // Goroutines that sleep wait for Board.cond as on any board. While there are some, one
 // more goroutine of their process sleeps on the shared word and wakes them when that
@@ -126,9 +127,9 @@ func (b *Board) Reclaim(n Lane) {
 	p.done.Store(0)
 }
 
-// sameMoment reads Go's clock and the one all processes read alike at once. A thread
-// can be interrupted between the two, and what came between would set the clocks of
-// processes apart for good: so of several tries it takes the quickest.
+// sameMoment reads Go's clock and the clock that all processes share at nearly the same
+// time. A thread can be interrupted between the two readings, and the processes' clocks
+// would differ by that time from then on, so it takes the quickest of ten tries.
 func sameMoment() (begin time.Time, clock time.Duration) {
 	best := time.Duration(1<<63 - 1)
 	for range 10 {
@@ -162,7 +163,8 @@ func (s *shared) moved() {
 	}
 }
 
-// enter sees to it that sleepers of this process hear of the others.
+// enter makes sure that a watcher wakes the sleepers of this process when another process
+// changes the board.
 func (s *shared) enter(b *Board) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +181,8 @@ func (s *shared) leave() {
 	s.mu.Unlock()
 }
 
-// linger is how long the watcher stays after the last sleeper: sleeps come in
-// bursts.
+// linger is the time that the watcher stays after the last sleeper. Sleeps come in bursts,
+// and the watcher is then not started anew for each.
 const linger = 10 * time.Millisecond
 
 // watch wakes sleepers of this process when another process changes the board.

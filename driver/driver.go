@@ -149,7 +149,8 @@ type Op struct {
 	Args []Arg
 }
 
-// NoLane is where a device completes what was no operation: its own loss.
+// NoLane is the lane of a completion that reports the loss of the device and belongs to no
+// operation.
 const NoLane Lane = -1
 
 // NoBuffer stands for the absence of a device buffer.

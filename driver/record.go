@@ -2,8 +2,8 @@ package driver
 
 import "sync/atomic"
 
-// record is how far a lane is as one writer tells it. It sits on cache lines of its
-// own, since its writer must not slow down others.
+// record is the progress of a lane, written by one process. It has cache lines of its
+// own, so that its writer does not slow down the writers of others.
 //
 // Failures are stretches of numbers in ascending order, from is the first of them
 // and next the one after the last, both counted without end. The writer alone changes
@@ -26,15 +26,14 @@ type record struct {
 // stretch is operations that failed, its ends included.
 type stretch struct{ lo, hi atomic.Uint64 }
 
-// stretches is how many separate stretches of failed operations a record has room
-// for: 8 KiB. Who remembers more takes what lies between the last two for failed as
-// well, which costs a waiter another attempt and never a wrong result. They are
-// forgotten when what was in flight as they came has ended, so that more than a few
-// need hundreds of failures behind one slow kernel.
+// stretches is the number of separate stretches of failed operations that a record holds:
+// 8 KiB. If there are more, the operations between the last two count as failed as well,
+// which costs a waiter another attempt and never a wrong result. A stretch is forgotten
+// once all operations have ended that were in flight when it was recorded, so that only
+// hundreds of failures behind one slow kernel can fill it.
 const stretches = 512
 
-// fail adds operations to those that failed; forgot is up to where they need not be
-// remembered.
+// fail records that operations lo to hi failed. Stretches up to forgot are removed.
 func (p *record) fail(lo, hi, forgot uint64) {
 	from, next := p.from.Load(), p.next.Load()
 	if next-from > stretches { // another process wrote here: all count as failed
@@ -64,8 +63,9 @@ func (p *record) fail(lo, hi, forgot uint64) {
 // clean reports that no failure is remembered.
 func (p *record) clean() bool { return p.from.Load() == p.next.Load() }
 
-// looks is how often a reader begins again when a writer was in its way, which is
-// about once for each failure. Only a writer that breaks the rules takes longer.
+// looks is the number of times a reader starts over because a writer changed the record
+// meanwhile. A correct writer causes about one restart for each failure; 64 bounds the time
+// lost to one that breaks the rules.
 const looks = 64
 
 // has reports whether an operation failed. A record that fail cannot have written counts

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Decisions is what a Tuner remembers, for those who are one. It is not safe for
-// concurrent use.
+// Decisions is the memory of a Tuner, for devices to use. It is not safe for concurrent
+// use.
 type Decisions map[tunedFor]Tuned
 
 type tunedFor struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/weft-run/weft/graph"
 )
 
-// keyModel is the cost model of one key: of equal sequences of kernels on a class of devices,
-// or of copies on a path.
+// keyModel is the cost model of one key: of tasks with the same sequence of kernels on a kind
+// of device, of copies on a path, or of graphs of the same make.
 type keyModel struct {
 	id     modelID
 	prior  float64 // slope before evidence

@@ -22,18 +22,18 @@ const (
 	trialDoubt = 0.3
 )
 
-// Trials is what runs of some work on some of the devices took lately.
+// Trials summarises the durations of the last runs of some work on a set of devices.
 type Trials struct {
 	// Runs is how many are remembered. The first two are left out once there are others.
 	Runs int
-	// Mean is what they took, the later the more, and Doubt how uncertain that is: its
-	// standard error.
+	// Mean is their mean duration, in which later runs weigh more, and Doubt its standard
+	// error.
 	Mean, Doubt time.Duration
-	// Since is how many runs of the same work there were on other devices after them.
+	// Since is the number of runs of the same work on other sets of devices after them.
 	Since int
 }
 
-// trial is the memory behind Trials.
+// trial is the record from which Trials are computed.
 type trial struct {
 	name  string
 	size  float64

@@ -83,9 +83,8 @@ const (
 	// are exploreHalf of them.
 	explore     = 0.05
 	exploreHalf = 64
-	// exploreWithin is how many times later than the best a device may be
-	// predicted to finish and still be explored; exploreOnce the same for a
-	// device never tried in this row.
+	// exploreWithin is the largest ratio of a device's predicted finish to the best one at
+	// which it is explored; exploreOnce is the same for a device never tried in this row.
 	exploreWithin = 1.5
 	exploreOnce   = 8
 	// maxRows is the most rows that are kept.
@@ -94,7 +93,7 @@ const (
 
 func newAdaptive(p Problem) Policy {
 	return &adaptive{
-		finish: finish{estimator: newModel(p)},
+		finish: finish{estimator: newEstimator(p)},
 		rng:    rand.New(rand.NewPCG(p.Seed, 0x77656674)),
 		rows:   make(map[rowKey]*row),
 		device: make([]learned, len(p.Machine.Devices)),
@@ -215,8 +214,8 @@ func (r *row) worth(d machine.DeviceID, span, runs time.Duration) float64 {
 	return min(ratio, maxValue)
 }
 
-// foresee predicts t on d with what was learned. finish is the model's
-// prediction with the learned pace; felt is what the choice goes by.
+// foresee predicts t on d with what was learned. o.finish is the cost model's prediction
+// at the learned pace; felt is that duration times the learned worth, which decides.
 func (p *adaptive) foresee(v *Situation, t *Ready, r *row, d machine.DeviceID) (o offer, felt time.Duration) {
 	o = offer{device: d, transfer: p.transfer(v, t, d)}
 	plain := runs(v, t, d)
@@ -290,8 +289,8 @@ func (p *adaptive) Plan(run *Run) Plan {
 	return p.finish.Plan(run)
 }
 
-// doubt is how much sooner than the choice of finish a learned choice must be, as a
-// fraction of the task's run time on the former, to be followed.
+// doubt is the gain over the choice of finish, as a fraction of the task's duration there,
+// from which a learned choice is followed.
 const doubt = 0.25
 
 // curious returns another device to try instead of best: among those not much

@@ -12,7 +12,7 @@ import (
 // sampled and other programs use the devices too.
 type capacity struct{ estimator }
 
-func newCapacity(p Problem) Policy { return &capacity{newModel(p)} }
+func newCapacity(p Problem) Policy { return &capacity{newEstimator(p)} }
 
 // spare is a device's unused capacity.
 func spare(d *Device) float64 { return d.Score * (1 - min(max(d.Util, 0), 1)) }

@@ -10,16 +10,15 @@ import (
 // is right when it gains more than starting and awaiting the others costs.
 type Choice struct {
 	Names []string // of the shares
-	// Alone is what each share would take to do all of it, transfers included,
-	// 0 for one that cannot; Copies is the part of it that is transfers, where
-	// that is known.
+	// Alone is the duration of all the work on each share alone, transfers included, 0 for
+	// one that cannot do it; Copies is the part of it that is transfers, if known.
 	Alone, Copies []time.Duration
-	// Together is what several of them take side by side, Overhead what it costs to start
-	// and await all but the best, and Doubt how uncertain Together is by the runs it was
-	// measured in: a gain must be larger than both.
+	// Together is the duration on several shares side by side, Overhead the time to start
+	// and await all but the best, and Doubt the standard error of Together if it was
+	// measured: the gain must be larger than the sum of both.
 	Together, Overhead, Doubt time.Duration
-	// Crowded names the devices that were left out from the start, since they
-	// compute on the cores of others, which make more of them.
+	// Crowded names the devices that were left out from the start because they compute on
+	// the cores of other devices, which are faster with them.
 	Crowded []string
 }
 
@@ -45,7 +44,7 @@ func (c *Choice) Able() (n int) {
 	return n
 }
 
-// Gain is how much sooner the work is done on several devices than on the best.
+// Gain returns the time saved by several devices compared with the best one alone.
 func (c *Choice) Gain() time.Duration { return c.Alone[c.Best()] - c.Together }
 
 // One reports whether one device is the better choice.

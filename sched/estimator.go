@@ -172,7 +172,7 @@ type copyTime struct {
 // core's second-level cache.
 const copySlots = 1 << 12
 
-func newModel(p Problem) estimator {
+func newEstimator(p Problem) estimator {
 	return estimator{machine: p.Machine, cost: p.Cost, copies: make([]copyTime, copySlots)}
 }
 
@@ -251,9 +251,9 @@ func (m *estimator) evicts(t *Ready, d machine.DeviceID, short int64) time.Durat
 	return time.Duration(float64(both) * (float64(short) / evictUnit))
 }
 
-// evictUnit is the size in bytes of the copy whose predicted rate evictions are taken
-// to have: 16 MiB, large enough that latency hardly counts. One size for all keeps its
-// time in the cache of copies.
+// evictUnit is the size in bytes of the copy from whose predicted rate the duration of
+// evictions is computed: at 16 MiB the latency is a small part. One size for all evictions
+// keeps its duration in the cache of copies.
 const evictUnit = 1 << 24
 
 // put assigns v.Tasks[i] to d and records it.
@@ -274,7 +274,7 @@ func (m *estimator) each(v *Situation, out []Placement, choose func(v *Situation
 	return out
 }
 
-// offer is what a device promises for a task.
+// offer is the prediction for a task on one device.
 type offer struct {
 	device   machine.DeviceID // -1 for none
 	finish   time.Duration

@@ -31,7 +31,7 @@ type finish struct {
 	plans planMaker          // what is decided for whole graphs
 }
 
-// seat is where a device stands in the trees.
+// seat is the position of a device in the trees.
 type seat struct {
 	class int32
 	leaf  int32         // in its class's tree, 0 when it is kept apart
@@ -45,15 +45,15 @@ const never = time.Duration(math.MaxInt64)
 // upper half are the devices themselves.
 type tree struct{ node []machine.DeviceID }
 
-// hintMargin is how much earlier than on the hinted device, as a fraction of
-// the task's own run time there, a task must finish for the hint to lose.
+// hintMargin is the gain over the hinted device, as a fraction of the task's duration
+// there, above which another device is chosen in spite of the hint.
 const hintMargin = 0.1
 
 // handOver is the extra cost of waiting for the result of another device rather than
 // the same one: about a wake-up between two threads, and no less on a GPU.
 const handOver = 2 * time.Microsecond
 
-func newFinish(p Problem) Policy { return &finish{estimator: newModel(p)} }
+func newFinish(p Problem) Policy { return &finish{estimator: newEstimator(p)} }
 
 func (p *finish) Place(v *Situation, out []Placement) []Placement {
 	p.update(v)
@@ -357,8 +357,8 @@ func (p *estimator) why(v *Situation, t *Ready, e *Explanation, taken, first off
 		p.name(e.Rows[next].Device), Round(e.Rows[next].Finishes))
 }
 
-// Steal lets a device with nothing left help the one that is predicted to be
-// done last: predictions are never exact, and this is where the difference shows.
+// Steal lets a device with nothing left take from the one that is predicted to be done
+// last, which corrects errors of the predictions that placed its tasks.
 func (p *finish) Steal(v *Situation, thief machine.DeviceID) machine.DeviceID {
 	victim := machine.DeviceID(-1)
 	for i := range v.Devices {

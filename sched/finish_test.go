@@ -239,7 +239,7 @@ func TestFinishStaysNear(t *testing.T) {
 // on a link of a byte per nanosecond.
 func TestEvictionByTheByte(t *testing.T) {
 	const free = 1 << 30
-	m := newModel(Problem{Machine: bare(1), Cost: &links{perNS: 1}})
+	m := newEstimator(Problem{Machine: bare(1), Cost: &links{perNS: 1}})
 	m.begin()
 	v := &Situation{Devices: []Device{{FreeBytes: free}}}
 	for _, short := range []int64{-1, 0, 1, 2, 1000} {

@@ -61,7 +61,7 @@ func Hierarchical(between, within string) (Factory, error) {
 }
 
 func newHierarchical(p Problem) Policy {
-	h := &hierarchical{estimator: newModel(p), home: make([]int32, len(p.Machine.Devices)), between: Default, within: Default}
+	h := &hierarchical{estimator: newEstimator(p), home: make([]int32, len(p.Machine.Devices)), between: Default, within: Default}
 	for g, devices := range p.Machine.Groups() {
 		h.groups = append(h.groups, group{devices: devices})
 		for _, d := range devices {

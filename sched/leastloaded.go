@@ -12,7 +12,7 @@ import (
 // similar tasks whose run times cannot be predicted.
 type leastLoaded struct{ estimator }
 
-func newLeastLoaded(p Problem) Policy { return &leastLoaded{newModel(p)} }
+func newLeastLoaded(p Problem) Policy { return &leastLoaded{newEstimator(p)} }
 
 // weightedLoad is the load of a device for its score. Devices without a score
 // weigh as little as the smallest score does.

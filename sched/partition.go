@@ -30,11 +30,12 @@ var (
 // the shares are an input.
 type Partitioner func(p Items, shares []Share) (Partition, error)
 
-// Items is work that can be cut anywhere, or at multiples of Align.
+// Items describes the items of some work, which can be cut between any two of them, or at
+// multiples of Align.
 type Items struct {
 	// Extent is the number of items: ranges cover [0, Extent).
 	Extent int64
-	// Align is what every boundary but the last must be a multiple of; 0
+	// Align is the number of which every boundary but the last must be a multiple; 0
 	// means 1.
 	Align int64
 	// Cost returns the work in a range, in any unit that does not depend on
@@ -54,12 +55,12 @@ type Share struct {
 	Rate float64
 	// FreeBytes is memory not in use, MarginBytes what must stay free of it.
 	FreeBytes, MarginBytes int64
-	// Util is how much of it is used by what will still run beside this work,
-	// 0 to 1.
+	// Util is the part of the device, 0 to 1, that other work will use meanwhile.
 	Util float64
-	// LinkBPS is how fast inputs and results travel; 0 means they need not.
+	// LinkBPS is the rate of copies of inputs and results in bytes per second; 0 means that
+	// none are needed.
 	LinkBPS float64
-	// Latency is what a range costs before anything runs: launch and link.
+	// Latency is the time from handing over a range to its first item: launch and link.
 	Latency time.Duration
 }
 

@@ -21,7 +21,7 @@ type Planner interface {
 	Forget(run int32)
 }
 
-// Plan is what a policy made of a whole graph. Both fields may be nil.
+// Plan is the decision of a policy for a whole graph. Both fields may be nil.
 type Plan struct {
 	// Turns has a place for every task: device queues hand out tasks of the run in
 	// this order, and not in the order they became ready.
@@ -49,7 +49,7 @@ type Run struct {
 	Ahead time.Duration
 }
 
-// dearest is what the task takes that takes longest on the device that is best for it.
+// dearest returns the longest duration of any task, each on its fastest device.
 func (run *Run) dearest() time.Duration {
 	most := time.Duration(0)
 	for _, costs := range run.Costs {
@@ -107,17 +107,17 @@ const (
 	// the graph takes. It excludes graphs whose tasks, spread over all devices, take
 	// less than 16·(2 + 0.7·devices) µs each.
 	planShare = 1.0 / 16
-	// planTask and planTry are what planning costs for a task, and for each device it
-	// is tried on: all rules, twice what BenchmarkPlan measures on a core of 2.5 GHz,
-	// whose graph needs two of them to the end.
+	// planTask and planTry are the costs of planning per task, and per task and device it
+	// is tried on, under all rules: twice what BenchmarkPlan measures on a core of 2.5 GHz,
+	// because its graph carries only two of the rules to the end.
 	planTask = 2 * time.Microsecond
 	planTry  = 700 * time.Nanosecond
 	// planEnough is the factor of the lower bound of all schedules at which a plan is
 	// accepted without trying others. No plan is made where placing tasks as they
 	// become ready reaches it.
 	planEnough = 1.02
-	// maxWays is the most entries of the table of copies, which are sizes times
-	// pairs of memories.
+	// maxCopyCosts is the largest number of entries of a copyTable: distinct sizes times
+	// pairs of memories. A graph that needs more is not planned.
 	maxCopyCosts = 1 << 16
 	// keptPlans is the number of plans that are kept for graphs that run again.
 	keptPlans = 16
@@ -171,8 +171,8 @@ func (p *planMaker) told(t *Ready) machine.DeviceID {
 	return p.byRun[t.Run].on[t.Task]
 }
 
-// onTime reports whether a device is predicted to be done when the plan has all done.
-// Nothing is taken from it then: the plan knows of copies, and a thief does not.
+// onTime reports whether a device is predicted to end no later than the plan. No task is
+// stolen from it then: the plan includes the time of copies, and a thief's estimate does not.
 func (p *planMaker) onTime(d *Device) bool { return p.active > 0 && d.FreeAt <= p.until }
 
 func (p *planMaker) adopt(run *Run, made *schedule) {
@@ -267,7 +267,7 @@ func (p *planMaker) make(run *Run, m *machine.Machine, cost machine.Cost) *sched
 	return run.note(k)
 }
 
-// note has a plan remember what it is made for.
+// note records in a schedule the costs and states it was made for.
 func (run *Run) note(k *schedule) *schedule {
 	k.flow, k.at = run.Flow, slices.Clone(run.At)
 	for _, costs := range run.Costs {

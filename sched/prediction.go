@@ -2,7 +2,7 @@ package sched
 
 import "time"
 
-// Prediction is what a run is expected to take and where it would go.
+// Prediction is the expected duration of a run and the part of each device in it.
 type Prediction struct {
 	// Median is the time expected; nine runs of ten take from Low to High.
 	Median, Low, High time.Duration
@@ -11,7 +11,7 @@ type Prediction struct {
 	Samples int
 	// Devices has what each device would do, in the order of their IDs.
 	Devices []DevicePrediction
-	// Alone is what each device would take if it ran the graph by itself, in the
+	// Alone is the duration of the graph on each device alone, in the
 	// order of their IDs: 0 for one that cannot, nil for a graph too large to
 	// look at so often.
 	Alone []time.Duration

@@ -19,10 +19,11 @@ type priority struct {
 	placed []bool  // scratch: by index of v.Tasks
 }
 
-// fairEvery is how often a placement ignores priority: one in four.
+// fairEvery is the interval, in placements, at which one ignores priority, so that no task
+// starves.
 const fairEvery = 4
 
-func newPriority(p Problem) Policy { return &priority{finish: finish{estimator: newModel(p)}} }
+func newPriority(p Problem) Policy { return &priority{finish: finish{estimator: newEstimator(p)}} }
 
 func (p *priority) Place(v *Situation, out []Placement) []Placement {
 	p.update(v)

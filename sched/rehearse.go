@@ -9,8 +9,8 @@ import (
 
 // rehearsal goes through a graph as the engine and the devices would, on the cost
 // model: tasks are issued ahead, copies go over lanes in their order, and those under
-// way at the same time divide the resources of their links. What takes no part in it:
-// noise, other runs, commits and evictions. On the graphs of TestSchedules it is within
+// way at the same time divide the resources of their links. It ignores noise, other
+// runs, commits and evictions. On the graphs of TestSchedules it is within
 // 1 % of the simulator. Its memory is used again for the next pass.
 type rehearsal struct {
 	of      *Run
@@ -249,7 +249,7 @@ func (r *rehearsal) inputsAt(t int32) time.Duration {
 	return at
 }
 
-// transfer is how long copies of what t reads take to a memory one after another.
+// transfer returns the sum of the durations of copying what t reads to a memory.
 func (r *rehearsal) transfer(t, mem int32) time.Duration {
 	var total time.Duration
 	f := r.of.Flow
@@ -273,7 +273,7 @@ func (r *rehearsal) transfer(t, mem int32) time.Duration {
 	return total
 }
 
-// held is how many bytes t reads are in a memory, or on the way there.
+// held returns how many bytes of what t reads are in a memory, or being copied there.
 func (r *rehearsal) held(t, mem int32) int64 {
 	var total int64
 	f := r.of.Flow

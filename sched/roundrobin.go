@@ -14,7 +14,7 @@ type roundRobin struct {
 	next machine.DeviceID
 }
 
-func newRoundRobin(p Problem) Policy { return &roundRobin{estimator: newModel(p)} }
+func newRoundRobin(p Problem) Policy { return &roundRobin{estimator: newEstimator(p)} }
 
 // choose returns the first device from next on that fits, or -1.
 func (p *roundRobin) choose(v *Situation, i int) machine.DeviceID {

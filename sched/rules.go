@@ -11,23 +11,23 @@ import (
 
 // rule is a method of scheduling a whole graph, to be rehearsed.
 type rule struct {
-	// on has the device of each task; nil chooses when a task is ready.
+	// on is the device of each task; if it is nil, a device is chosen when a task is ready.
 	on []int32
-	// ranked has tasks taken by falling upward rank, and not in the order they
-	// become ready.
+	// ranked takes tasks by falling upward rank instead of in the order they become
+	// ready.
 	ranked bool
 	// holding chooses the device that holds most of what a task reads, of equal ones
 	// that with the shortest queue, and lets idle devices take from the longest; else
 	// a task goes where it ends first.
 	holding bool
-	// copies is how many times the copies of its inputs count against a device. More
-	// than once stands for what their links are then kept from doing.
+	// copies is the weight of the duration of input copies in the choice of a device. A
+	// weight above 1 accounts for the other copies that their links delay meanwhile.
 	copies float64
 }
 
-// numRules is how many rules are tried for a graph. No rule is good for all graphs,
-// and without any one of these some row of TestSchedules, or of the same graphs twice
-// as large on seven machines, falls more than 5 % behind the best policy.
+// numRules is the number of rules tried for a graph. No rule is good for all graphs: without
+// any one of these some row of TestSchedules, or of the same graphs twice as large on seven
+// machines, falls more than 5 % behind the best policy.
 const numRules = 6
 
 func (r *rehearsal) ruleFor(i int) rule {

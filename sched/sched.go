@@ -153,7 +153,7 @@ type Device struct {
 	// now, negative in a memory that shrank; of a HostMemory device it is all, since
 	// host memory is shared (Situation.Free).
 	FreeBytes, CapBytes int64
-	// Util is what others than this engine used of it when last sampled, 0 to
+	// Util is the part of it that others than this engine used when last sampled, 0 to
 	// 1; Load is a moving average of all that was used.
 	Util, Load float64
 	// Slow is how many times slower than its model the device runs, 1 normally.

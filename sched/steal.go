@@ -25,7 +25,7 @@ type seen []struct {
 	tasks int64
 }
 
-func newSteal(p Problem) Policy { return &steal{estimator: newModel(p)} }
+func newSteal(p Problem) Policy { return &steal{estimator: newEstimator(p)} }
 
 // holdings returns the bytes of t's inputs each device holds, in scratch
 // memory that is valid until the next call.
@@ -47,7 +47,7 @@ func (p *steal) choose(v *Situation, i int) machine.DeviceID {
 	})
 }
 
-// queue is how long d would take for its queue and t were all like t.
+// queue returns how long d would take for its queue and t if all queued tasks were like t.
 func queue(v *Situation, t *Ready, d machine.DeviceID) time.Duration {
 	dev := &v.Devices[d]
 	return time.Duration(dev.Queued+1) * dev.Takes(t.width(dev), runs(v, t, d))

@@ -12,7 +12,7 @@ import (
 // for the memory of the devices and predictions are coarse.
 type weighted struct{ estimator }
 
-func newWeighted(p Problem) Policy { return &weighted{newModel(p)} }
+func newWeighted(p Problem) Policy { return &weighted{newEstimator(p)} }
 
 // merits are the three terms for one device and task.
 type merits struct{ memory, compute, load float64 }
@@ -23,8 +23,8 @@ func (m merits) total() float64 {
 	return float64(0.4*m.memory) + float64(0.3*m.compute) + float64(0.3*m.load)
 }
 
-// scale is what the merits of a task are relative to: the largest memory of a
-// device that fits, and the shortest run time on one.
+// scale holds the units of a task's merits: the largest memory among devices that fit, and
+// the shortest duration on one.
 type scale struct {
 	bytes int64
 	runs  time.Duration

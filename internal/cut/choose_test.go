@@ -26,7 +26,7 @@ func TestChoose(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name       string
-		plans       []setPlan // one device, several
+		plans      []setPlan // one device, several
 		best, pick int
 	}{
 		{"several are predicted to gain", []setPlan{unknown(10*ms, 0), unknown(8*ms, ms)}, 1, 1},

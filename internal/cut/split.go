@@ -18,7 +18,7 @@ import (
 // A partitioner of the caller's is obeyed. Otherwise the work goes to several devices
 // if that is predicted to gain more than starting and awaiting them costs, and to the
 // fastest one if not; Partition.Why says so with the numbers. Of devices that compute on
-// the same cores only those take part that make the most of them. No constant decides:
+// the same cores only those take part that are fastest together. No constant decides:
 // rates, latencies and links are measured, and kernels that have run before count by how
 // long they took.
 func (v *Knowledge) Split(p sched.Items, whole graph.Task) (sched.Partition, error) {

@@ -11,12 +11,12 @@ import (
 // Detaching. A Go kernel that does not return cannot be ended and keeps its device. If it
 // keeps other runs waiting, the loop lets the device go on without it: the launch leaves
 // its lane and is detached. Its task stays in flight with everything it uses, its
-// successors wait to be issued, and what was behind it on the lane is placed again.
+// successors wait to be issued, and the launches behind it on the lane are placed again.
 
 const (
 	// defaultDetachAfter is how long a launch in host memory may keep its device from other
-	// runs. 2 s is above the time of tasks that are cut well, and below the time after
-	// which people take the other runs for stuck.
+	// runs. 2 s is above the duration of tasks that are cut well, and short enough that
+	// the other runs do not seem to hang.
 	defaultDetachAfter = 2 * time.Second
 	// maxDetached is the greatest number of detached launches of a device: each has
 	// goroutines of its own for all cores of the device.

@@ -125,13 +125,13 @@ type Engine struct {
 	m    *machine.Machine
 	cost machine.Cost
 	tr   *trace.Recorder // nil records nothing
-	// watch is told what happens; nil for nobody. records says that it or tr is there.
+	// watch gets all notices; nil without a watcher. records says that watch or tr is set.
 	watch   func(*Notice)
 	records bool
 
 	policy   sched.Policy
 	learn    machine.Learner // the cost model, if it learns; else nil
-	observer sched.Observer  // the policy, if it wants to hear of outcomes; else nil
+	observer sched.Observer  // the policy, if it learns from outcomes; else nil
 	steal    sched.Stealer   // the policy, if it lets queued tasks be taken; else nil
 	planner  sched.Planner   // the policy, if it plans whole graphs; else nil
 

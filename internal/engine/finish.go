@@ -22,8 +22,9 @@ const (
 	// learnAll is the number of executions of a shape that are all learnt from: enough
 	// for a mean.
 	learnAll = 32
-	// learnEvery is the distance between samples of the rest: at 1 in 127 learning costs
-	// next to nothing. It is a prime, so that samples do not fall into step with a graph.
+	// learnEvery is the distance between samples of the rest: at 1 in 127 the cost of
+	// learning is negligible. It is a prime, so that samples do not fall into step with a
+	// graph.
 	learnEvery = 127
 	// learnAlways is the duration above which every execution is learnt from: one that
 	// long pays for the call to the cost model.

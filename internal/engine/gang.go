@@ -31,7 +31,7 @@ type gang struct {
 
 // memberFailed takes in that a member did not end well. What counts is the first failure
 // by the time it happened, in whatever order they are heard of: others often fail because
-// of it. The loss of a device is one; having waited for what failed is not.
+// of it. The loss of a device is one; having waited for a failed operation is not.
 func (g *gang) memberFailed(st Status, err error, dev machine.DeviceID, end time.Duration) {
 	own := func(st Status, err error) bool { return st != DepFailed || err != nil }
 	was, is := own(g.status, g.err), own(st, err)

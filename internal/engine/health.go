@@ -86,8 +86,8 @@ const (
 	// drainAfter is the number of samples in a row over a threshold for which a device
 	// is only slowed; it is drained at the next, so that one outlier drains nothing.
 	drainAfter = 2
-	// strainFactor is how many times slower than its model a strained device is taken to
-	// be: it gets about half as much work, which lets it cool.
+	// strainFactor is the factor by which predictions for a strained device are
+	// lengthened: at 2 it gets about half as much work, which lets it cool.
 	strainFactor = 2.0
 	// coolMarginC (°C) and freeMargin (a fraction of each other threshold) are
 	// how far below its thresholds a drained device must be to take work again, so that
@@ -98,7 +98,7 @@ const (
 	// samples, 1 s at the usual 100 ms, move it by two thirds.
 	loadAlpha = 0.1
 	// maxDoublings bounds the pause before the ladder starts over: 10 s become 11
-	// minutes, at which a device that is gone for good costs next to nothing.
+	// minutes, so that a device that never returns costs one attempt in that time.
 	maxDoublings = 6
 )
 

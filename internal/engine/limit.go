@@ -24,11 +24,11 @@ type Process struct {
 // is too long costs only time.
 type Limits struct {
 	// Least is the shortest limit (10 s): far above the delay of a short kernel by other
-	// users of the device, and still shorter than people wait.
+	// users of the device, and short enough to wait for.
 	Least time.Duration
-	// Times is how many times its predicted duration a task may take (20) for each
-	// launch that may share its device: nine of ten samples are within twice the
-	// prediction, and the rest allows for clocks and other programs.
+	// Times is the limit as a multiple of the predicted duration (20), for each launch that
+	// may share the device. Nine of ten samples are within twice the prediction; the other
+	// factor of 10 allows for lower clocks and other programs.
 	Times int
 	// Unknown is the limit if the prediction rests on no measurement, and while a kernel
 	// may still be compiled (2 min): a large one takes about a minute.

@@ -10,8 +10,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Notices, which tell those who watch what happens, and the progress of runs. While nobody
-// watches or asks, nothing here is computed or kept.
+// Notices tell watchers what happens; Progress tells how far a run is. Without a watcher or a
+// request, nothing here is computed or kept.
 
 // NoticeKind is what a notice tells.
 type NoticeKind uint8
@@ -67,8 +67,9 @@ type Progress struct {
 	Lanes      int // tasks that healthy devices run at a time, a team counted as one
 }
 
-// priorPart is the part of a run's work for which the predicted speed counts as much as
-// the measured one: what ends first in a run is often not like the rest.
+// priorPart is the part of a run's work at which the predicted and the measured speed weigh
+// the same. The first tasks of a run that end are often not like the rest, so that little
+// finished work says little about the speed.
 const priorPart = 0.05
 
 // Remaining estimates how much longer the run takes: the predicted work that is left at
@@ -103,7 +104,7 @@ func (p *Progress) Remaining() (time.Duration, bool) {
 
 // tally is the predicted work of a run, kept up to date from when it is first asked for.
 type tally struct {
-	unit []time.Duration // predicted duration of a task, by shape; nil if nobody asked
+	unit []time.Duration // predicted duration of a task, by shape; nil before the first request
 	all  time.Duration   // invariant: the sum of unit over all tasks
 	left time.Duration   // invariant: the sum of unit over tasks that are not done
 	last time.Duration   // when a task last ended

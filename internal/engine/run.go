@@ -135,8 +135,8 @@ type shape struct {
 	costs   []time.Duration // by device class, negative if it cannot run there
 	// widths is, by device class, how many lanes a task takes; nil if no device is a team.
 	widths []uint8
-	// charge is what a task costs its run: the least time it takes of a device divided by
-	// the run's weight.
+	// charge is the cost of a task to its run in fair queueing, in nanoseconds: its duration
+	// on the fastest device divided by the run's weight.
 	charge int64
 }
 

@@ -111,9 +111,9 @@ func (e *Engine) remains(d *device) time.Duration {
 	return least
 }
 
-// left predicts how long a lane needs for its launches in flight, which take some
-// nanoseconds by prediction. If these have passed, it is expected to take another quarter
-// of the time it has run.
+// left predicts how much longer a lane needs for its launches in flight, whose predicted
+// duration is given in nanoseconds. If they have run longer than that, they are expected to
+// take another quarter of the time they have run.
 func left(ln *lane, predicted int64, now time.Duration) time.Duration {
 	since := now - ln.head
 	return max(time.Duration(predicted)-since, since/4)
@@ -217,8 +217,8 @@ type Rebalance struct {
 	Tasks    int
 }
 
-// maxRebalances is how many moves are remembered: more than a minute of them at the usual
-// interval of a second.
+// maxRebalances is the number of moves that are remembered: at the default interval of 1 s
+// they cover a minute.
 const maxRebalances = 64
 
 // Rebalances returns the latest moves of the balancer, oldest first, and how many there were

@@ -222,8 +222,8 @@ const (
 // idleClass returns the list for buffers of a size. Sizes a factor of 256 apart share one.
 func idleClass(bytes int64) int { return bits.Len64(uint64(bytes)) % 8 }
 
-// take returns an idle buffer of exactly this size, or -1. It looks at the last of the
-// list alone, which takes constant time and mostly has the size.
+// take returns an idle buffer of exactly this size, or -1. It looks only at the last of the
+// list, which takes constant time; most often that one has the size.
 func (x *idle) take(insts []inst, bytes int64) Inst {
 	list := &x.insts[idleClass(bytes)]
 	k := len(*list) - 1

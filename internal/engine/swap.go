@@ -53,7 +53,7 @@ func (e *Engine) takeOut(ev *Event, to machine.DeviceID) {
 	d := &e.devs[dev]
 	d.role = Draining
 	switch d.state {
-	case Lost, Broken: // it has no work, and hands over what its memory kept when it is back
+	case Lost, Broken: // it has no work; what its memory kept is copied away once it is back
 		if e.mem.spaces[d.space].away {
 			ev.answer(fmt.Errorf("%w: %w", d.cause, errAway))
 		} else {

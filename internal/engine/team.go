@@ -104,12 +104,12 @@ func (e *Engine) issuedLoad(d *device) (sum int64) {
 
 const (
 	// quick is the predicted duration, in nanoseconds, up to which tasks of a team stay on
-	// one lane. 500 ns is about what the engine and the loop need for a task: a second core
-	// would wait for them, and cost what it takes to wake it.
+	// one lane. 500 ns is about the time that the engine and the loop need for a task: a
+	// second core would wait for them, and would have to be woken.
 	quick = int64(500 * time.Nanosecond)
-	// heldUp is how long ago the oldest launch of a lane may have become the oldest for the
-	// lane to be given quick tasks all the same: 1 ms is longer than all that may be in
-	// flight take by prediction.
+	// heldUp is the time since the oldest launch of a lane became the oldest above which the
+	// lane gets no further quick tasks. 1 ms is longer than the predicted duration of all
+	// that may be in flight on it.
 	heldUp = time.Millisecond
 )
 

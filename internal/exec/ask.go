@@ -9,8 +9,8 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// Requests of callers about one device. The engine answers them in the step that hears of
-// them, or when what was asked for is complete.
+// Requests of callers about one device. The engine answers a request in the step that gets
+// it, or in the step in which it is complete.
 
 // Drain takes a device out of service and waits until it holds no work and no data that is
 // nowhere else. When ctx ends first, the drain goes on.

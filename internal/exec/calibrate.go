@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// probeBudget is the longest that all devices are measured. A device without
-	// progress for probeHang, unless the configuration says otherwise, counts
-	// as hung, the last one left only after probePatience.
+	// probeBudget is the longest time that measuring all devices may take. A device
+	// without progress for probeHang (or Config.HangAfter) counts as hung; the last one
+	// left only after probePatience.
 	probeBudget   = time.Second
 	probeHang     = 2 * time.Second
 	probePatience = 30 * time.Second
-	// probeSamples is how often a probe is repeated at a size that takes probeTakes
-	// or more: so long that starting it hardly counts, so short that the probes of a
-	// device stay within the budget.
+	// probeSamples is the number of repetitions of a probe, at a size that takes
+	// probeTakes or more: starting it is a small part of 3 ms, and all probes of a device
+	// stay within probeBudget.
 	probeSamples = 4
 	probeTakes   = 3 * time.Millisecond
-	// idleBefore is how long a device is idle before its reply is timed. Its threads
-	// sleep by then, as they do between runs.
+	// idleBefore is the idle time before the reply of a device is timed. After 1 ms its
+	// threads sleep, as they do between runs.
 	idleBefore = time.Millisecond
 	// warmLeast is how long a device with a memory of its own computes before it is
 	// measured, because such devices lower their clocks when they are idle. While it
@@ -69,9 +69,9 @@ func calibrate(ctx context.Context, m *machine.Machine, devs []*dev, host *dev, 
 	for i, d := range devs {
 		meters[i] = newMeter(ctx, d, m.Devices[i], board, begun, hang, left)
 	}
-	// Arithmetic on all devices at once, which is how they will be used, but for
-	// those that would get only a part of their cores then: what each makes of all
-	// of them is what the model starts from.
+	// Arithmetic is measured on all devices at once, because they will be used that way.
+	// Devices that share cores are measured in turns: the cost model starts from the rate
+	// of each with all of its cores.
 	turns, like := turnsOf(m)
 	for n, turn := range turns {
 		phase(0.5 * float64(n+1) / float64(len(turns)))
@@ -243,9 +243,9 @@ func measurePeers(m *machine.Machine, meters []*meter) {
 	}
 }
 
-// agree gives devices that are alike the same figures, the median of theirs:
-// measurements are never equal, and devices that cost the same are what makes
-// placement cheap. One that really is slower is found by how it performs.
+// agree gives devices that are alike the same figures, the median of theirs. Measurements
+// are never equal, and placement is cheaper the fewer classes of devices there are. A device
+// that really is slower is found by the durations of its tasks.
 func agree(m *machine.Machine) {
 	alike := make(map[string][]int)
 	for i := range m.Devices {

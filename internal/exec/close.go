@@ -19,14 +19,14 @@ import (
 var ErrHeld = errors.New("memory is still in use")
 
 const (
-	// cancelWait is how long a cancelled run may take to end: longer than most tasks,
-	// and not so long that people take the program for dead.
+	// cancelWait is the longest time that a cancelled run takes to end: 2 s is longer than
+	// most tasks, and short enough that the program does not seem to hang.
 	cancelWait = 2 * time.Second
-	// closeWait is how long Close may take. A worker that is to be killed first has
-	// 2 s to end by itself, its keeper one.
+	// closeWait is the longest time that Close takes. It covers the 2 s that a worker has to
+	// end before it is killed, and the 1 s of its keeper.
 	closeWait = 5 * time.Second
-	// settleWait is how long closing waits for what is asked of a device at the time:
-	// its condition, or to come back.
+	// settleWait is the longest time that closing waits for a request to a device that is
+	// under way: for its condition, or to revive it.
 	settleWait = time.Second
 )
 
@@ -39,7 +39,7 @@ type patience struct {
 	open  []string // devices being closed
 }
 
-// leftBehind is a run that was told to have ended although something of it had not.
+// leftBehind is a run that was reported as ended while some of its calls still ran.
 type leftBehind struct {
 	what []string // calls that use its memory
 	free func()   // Job.Free

@@ -10,11 +10,11 @@ import (
 
 // Some operations on a device in another process need an answer from there before
 // the next can be given: memory that has to be made first, or mapped. The other
-// process may be stopped, so the loop does not wait for it: what it cannot hand over
-// at once, and all that comes after it for that device, goes by a courier.
+// process may be stopped, so the loop does not wait for it: a courier hands over such
+// operations, and all later ones for that device until it has delivered them.
 
-// courier hands a device operations in the order they were posted. Its goroutine
-// lives as long as there are some.
+// courier hands operations to a device in the order they were posted. Its goroutine ends
+// when none are left.
 type courier struct {
 	x   *Executor
 	dev *dev

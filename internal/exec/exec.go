@@ -49,7 +49,7 @@ type Config struct {
 	Engine engine.Options
 	// Calibrate has devices measured; without it they are what Info says.
 	Calibrate bool
-	// CacheDir is where what is learned about devices is kept; "" keeps nothing.
+	// CacheDir is the folder that keeps what was learned about devices; "" keeps nothing.
 	CacheDir string
 	// HealthInterval is how often the condition of devices is sampled: 0 means
 	// 100 ms, less than 0 never. Go kernels that do not return are looked after all
@@ -57,11 +57,11 @@ type Config struct {
 	// and show no life; 0 means 3 s, and 2 s for any device while it is measured.
 	HealthInterval, HangAfter time.Duration
 	longAfter                 time.Duration // for tests; 0 means a minute
-	// CancelWait is how long after it was cancelled a run may take to end (2 s). It
-	// ends then without what still runs, with ErrHeld where that uses the caller's
-	// memory. KillWait is after what time workers that run something of it are killed
-	// (half of CancelWait). CloseWait is how long Close may take (5 s). Less than 0
-	// means no time at all.
+	// CancelWait is the longest time a cancelled run takes to end (2 s). Then it ends
+	// without the calls that still run, with ErrHeld if those use the caller's memory.
+	// KillWait is the time after which workers that run tasks of it are killed (half of
+	// CancelWait). CloseWait is the longest time Close takes (5 s). A negative duration
+	// means no time.
 	CancelWait, KillWait, CloseWait time.Duration
 	// HostBytes limits the host memory used for data; 0 means no limit.
 	HostBytes int64
@@ -354,7 +354,7 @@ func (j *Job) submit(l *loop) {
 }
 
 // Cancel ends a job early; its Done is still called. A job that is cancelled
-// must not be started again, since it may have ended before the loop hears of it.
+// must not be started again, since it may have ended before the loop reads the request.
 func (x *Executor) Cancel(j *Job) {
 	x.do(func(l *loop) {
 		if j.id != 0 {
@@ -459,23 +459,24 @@ func (x *Executor) Expect(g *graph.Graph, e Expected) {
 	})
 }
 
-// Expected is what is decided of the next run of a graph, and what that is compared with.
+// Expected holds the decisions for the next run of a graph and the predictions that the run
+// is compared with.
 type Expected struct {
-	// Made says what the graph is made of, Size how large it is and Simulated what it was
-	// simulated to take; an empty Made says that this teaches nothing.
+	// Made names the kernels and devices of the graph, Size is its operations and bytes, and
+	// Simulated its simulated duration. With an empty Made nothing is learned from the run.
 	Made      string
 	Size      float64
 	Simulated time.Duration
 	// Rather lists the devices it was cut for, ascending; nil means any.
 	Rather []machine.DeviceID
-	// Trial is its work, of the size Work, on these devices, and Others the same work on
-	// others it could have been run on; an empty Trial says that there was no choice.
+	// Trial names its work, of the size Work, on these devices, and Others the same work on
+	// the other sets of devices it was cut for. It is empty if there was no choice.
 	Trial  string
 	Others []string
 	Work   float64
 }
 
-// failedTrial is what a run that failed counts as having taken, so that its devices are not
+// failedTrial is the duration that a failed run counts with, so that its set of devices is not
 // tried again and again.
 const failedTrial = time.Hour
 

@@ -150,7 +150,7 @@ func (k *kept) take(f *Feed, out []engine.Notice) (all []engine.Notice, missed u
 	return out, missed
 }
 
-// leave is take for a feed that nobody reads any more.
+// leave is take for a feed whose reader is gone: it drops the notices.
 func (k *kept) leave(f *Feed) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()

@@ -10,16 +10,16 @@ import (
 // issued. So a failure the engine has heard of can be forgotten once everything has
 // ended that was issued by then.
 
-// forgetting is what is to be forgotten next, and when.
+// forgetting is the state of the next removal of failures from the board.
 type forgetting struct {
 	due    bool     // something failed since the failures to forget were taken down
 	open   bool     // there is something to forget
-	past   int      // lanes before this one are through with what was issued
+	past   int      // lanes before this one have ended all that was issued
 	issued []uint32 // by lane, when failures were taken down
 	ended  []uint32 // and up to where they were
 }
 
-// lanes is what a forgetting asks of the engine.
+// lanes are the methods of the engine that a forgetting needs.
 type lanes interface {
 	Issued(engine.Lane) uint32
 	Ended(engine.Lane) uint32

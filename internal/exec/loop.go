@@ -15,16 +15,16 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// spins is how often the loop looks for completions before it sleeps, yielding each
-// time. farSpins is the same with devices in other processes, where a round trip takes
-// some tens of microseconds, if there are idle cores: about a millisecond. There it
-// yields once in farYield looks: with processors to spare the scheduler answers by
-// moving the loop to another thread, which takes longer than a kernel.
+// spins is the number of times the loop looks for completions before it sleeps, yielding
+// after each. farSpins replaces it if devices are in other processes, where a round trip
+// takes tens of microseconds, and cores are idle: it makes about 1 ms. There the loop yields
+// once in farYield looks, because on a machine with idle processors a yield moves the loop
+// to another thread, which takes longer than a kernel.
 const (
 	spins    = 200
 	farSpins = 1 << 19
 	farYield = 1 << 14
-	// waitSpins is how often a caller looks for the end of its run, likewise.
+	// waitSpins is the number of times a caller looks for the end of its run, likewise.
 	waitSpins = 1 << 19
 	// soon is longer than the loop looks for completions, which is some milliseconds at
 	// most. Nothing that is due later needs the clock before the loop sleeps: automatic
@@ -180,7 +180,7 @@ func (l *loop) run() {
 		l.acts = l.engine.Step(l.stepped, l.evs, l.acts[:0])
 		l.evs = l.evs[:0]
 		if len(l.notices) > 0 {
-			l.publish() // before who waits for a run hears of its end
+			l.publish() // before the callers that wait for runs are told of their ends
 		}
 		if l.forgets.due || l.forgets.open {
 			l.forgets.forget(l.board, l.engine, len(l.lanes))

@@ -15,7 +15,7 @@ import (
 	"github.com/weft-run/weft/machine"
 )
 
-// errHung is what a measurement ends with when the device no longer answers.
+// errHung is the error of a measurement whose device no longer answers.
 var errHung = errors.New("does not answer")
 
 // meter measures one device. One goroutine at a time uses it.

@@ -61,9 +61,8 @@ func (l *loop) lose(d *dev, err error) {
 	})
 }
 
-// ladderAgain is the pause before the ladder of a broken device starts over: some time
-// after what three rungs may take, for a fault that passes, as of a driver being
-// restarted.
+// ladderAgain is the pause before the ladder of a broken device starts over. 10 s let a fault
+// pass that is temporary, such as a restart of the driver.
 const ladderAgain = 10 * time.Second
 
 // changed logs a change of a device's state.
@@ -151,9 +150,9 @@ func (l *loop) revive(d *dev, rung engine.Rung) {
 		if before != nil {
 			<-before
 		}
-		d.courier.settle() // what was on its way to the old one is refused
-		// What the device had in flight ends before it is asked back; the loop
-		// hears of that in the order it happens.
+		d.courier.settle() // parcels for the lost device are refused
+		// The device's operations in flight end before it is revived, and the loop gets
+		// their completions in that order.
 		kept, err := false, context.Cause(ctx)
 		if err == nil {
 			kept, err = r.Revive(ctx, driver.Rung(rung))

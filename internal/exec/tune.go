@@ -10,11 +10,11 @@ import (
 	"github.com/weft-run/weft/driver"
 )
 
-// Devices that choose among several ways to run a kernel measure them. What they
-// found is kept with the other things learned about them, under the same key, so
-// that another driver or power limit has them measured again.
+// Devices that have several implementations or launch shapes of a kernel measure them. The
+// decisions are kept with the calibration of the devices, under the same key, so that the
+// kernels are measured again with another driver version or power limit.
 
-// errTuning is wrapped by what is wrong with a file of decisions.
+// errTuning is wrapped by errors in a file of decisions.
 var errTuning = errors.New("bad tuning file")
 
 // tuningVersion is raised when saved decisions change their meaning.
