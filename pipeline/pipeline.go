@@ -121,8 +121,8 @@ func New[T any](o Options, stages ...Stage[T]) (*Pipeline[T], error) {
 	return p, nil
 }
 
-// flow is a run in progress.
-type flow[T any] struct {
+// pipelineRun is a run in progress.
+type pipelineRun[T any] struct {
 	*Pipeline[T]
 	begin  time.Time
 	queues []chan *Item[T] // before each stage, and before the hand-over
@@ -147,7 +147,7 @@ func (p *Pipeline[T]) Run(ctx context.Context, source iter.Seq[T], done func(Ite
 		return nil, fmt.Errorf("%w: Run needs a source of items and a function to hand them over to", ErrStages)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
-	f := &flow[T]{Pipeline: p, begin: time.Now(), tokens: make(chan struct{}, p.o.InFlight)}
+	f := &pipelineRun[T]{Pipeline: p, begin: time.Now(), tokens: make(chan struct{}, p.o.InFlight)}
 	var uses []*use
 	for i := range p.stages {
 		s := &p.stages[i]
@@ -177,7 +177,7 @@ func (p *Pipeline[T]) Run(ctx context.Context, source iter.Seq[T], done func(Ite
 }
 
 // feed puts the source's items into the first queue.
-func (f *flow[T]) feed(ctx context.Context, source iter.Seq[T], stop context.CancelCauseFunc) {
+func (f *pipelineRun[T]) feed(ctx context.Context, source iter.Seq[T], stop context.CancelCauseFunc) {
 	defer close(f.queues[0])
 	returned := false
 	defer func() {
@@ -192,7 +192,7 @@ func (f *flow[T]) feed(ctx context.Context, source iter.Seq[T], stop context.Can
 }
 
 // pull takes items from the source until it or the context has ended.
-func (f *flow[T]) pull(ctx context.Context, source iter.Seq[T]) {
+func (f *pipelineRun[T]) pull(ctx context.Context, source iter.Seq[T]) {
 	index := 0
 	for v := range source {
 		select {
@@ -211,7 +211,7 @@ func (f *flow[T]) pull(ctx context.Context, source iter.Seq[T]) {
 // start starts a stage's workers. When the queue before it has been closed and
 // they are done, the one after it is closed. A worker whose goroutine the stage ended
 // stops the run, and another takes its place: it empties the queue.
-func (f *flow[T]) start(ctx context.Context, stage int, stop context.CancelCauseFunc) {
+func (f *pipelineRun[T]) start(ctx context.Context, stage int, stop context.CancelCauseFunc) {
 	var workers sync.WaitGroup
 	var work func(worker int)
 	work = func(worker int) {
@@ -236,7 +236,7 @@ func (f *flow[T]) start(ctx context.Context, stage int, stop context.CancelCause
 
 // work is one worker of a stage. Items that failed pass through, so that those
 // who wait for their turn learn of them.
-func (f *flow[T]) work(ctx context.Context, stage, worker int) {
+func (f *pipelineRun[T]) work(ctx context.Context, stage, worker int) {
 	s, out := &f.stages[stage], f.queues[stage+1]
 	take := StageReport{}
 	free := time.Now() // when it had nothing to do
@@ -298,7 +298,7 @@ func attempt[T any](ctx context.Context, s *Stage[T], it *Item[T]) (err error) {
 }
 
 // span keeps a span of work and what it says about the whole.
-func (f *flow[T]) span(s Span) {
+func (f *pipelineRun[T]) span(s Span) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.taken.seen(s)
@@ -308,7 +308,7 @@ func (f *flow[T]) span(s Span) {
 }
 
 // handOver gives items to the caller until the last queue is closed.
-func (f *flow[T]) handOver(ctx context.Context, done func(Item[T]) error, stop context.CancelCauseFunc) {
+func (f *pipelineRun[T]) handOver(ctx context.Context, done func(Item[T]) error, stop context.CancelCauseFunc) {
 	give := func(it *Item[T]) {
 		if ctx.Err() == nil {
 			f.count(it.Err != nil)
@@ -329,7 +329,7 @@ func (f *flow[T]) handOver(ctx context.Context, done func(Item[T]) error, stop c
 }
 
 // count counts an item handed over.
-func (f *flow[T]) count(failed bool) {
+func (f *pipelineRun[T]) count(failed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.taken.Items++

@@ -7,21 +7,21 @@ import (
 	"github.com/weft-run/weft/internal/probe"
 )
 
-// loop does rounds of arithmetic on registers and writes 16 bytes of the result.
-type loop struct {
+// probeLoop does rounds of arithmetic on registers and writes 16 bytes of the result.
+type probeLoop struct {
 	run func(out *byte, rounds int)
 	ops int // of a round
 }
 
 // loops are the arithmetic of the compute probes.
-type loops struct{ fp32, fp64, int32 loop }
+type probeLoops struct{ fp32, fp64, int32 probeLoop }
 
 // plain are the loops in Go, which the compiler does not vectorise: what the Go
 // kernels of workloads reach without assembly as well.
-var plain = loops{
-	fp32:  loop{sumProducts[float32], 16},
-	fp64:  loop{sumProducts[float64], 16},
-	int32: loop{mixIntegers, 16},
+var plain = probeLoops{
+	fp32:  probeLoop{sumProducts[float32], 16},
+	fp64:  probeLoop{sumProducts[float64], 16},
+	int32: probeLoop{mixIntegers, 16},
 }
 
 // sumProducts keeps eight chains of multiply and add going.
@@ -62,7 +62,7 @@ func Probes() map[string]driver.Func {
 }
 
 // probe runs the loop once for each item.
-func (l loop) probe(c *driver.Call, _ probe.Params, lo, hi int) {
+func (l probeLoop) probe(c *driver.Call, _ probe.Params, lo, hi int) {
 	for i := lo; i < hi; i++ {
 		l.run(&c.Args[0][i*probe.ItemBytes], probe.ItemOps/l.ops)
 	}

@@ -24,12 +24,12 @@ func fp64x256(out *byte, rounds int)
 func int32x256(out *byte, rounds int)
 
 // arithmetic returns the widest loops this processor has.
-func arithmetic() loops {
+func arithmetic() probeLoops {
 	switch {
 	case cpu.X86.HasAVX512F:
-		return loops{loop{fp32x512, 256}, loop{fp64x512, 128}, loop{int32x512, 256}}
+		return probeLoops{probeLoop{fp32x512, 256}, probeLoop{fp64x512, 128}, probeLoop{int32x512, 256}}
 	case cpu.X86.HasAVX2 && cpu.X86.HasFMA:
-		return loops{loop{fp32x256, 128}, loop{fp64x256, 64}, loop{int32x256, 128}}
+		return probeLoops{probeLoop{fp32x256, 128}, probeLoop{fp64x256, 64}, probeLoop{int32x256, 128}}
 	}
 	return plain
 }

@@ -2,4 +2,4 @@
 
 package cpu
 
-func arithmetic() loops { return plain }
+func arithmetic() probeLoops { return plain }

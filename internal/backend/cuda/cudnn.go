@@ -18,7 +18,7 @@ type cudnn struct {
 	newTensor, newFilter, newConv, setTensor, setFilter, setConv proc
 	mathType, findAlgorithm, forward                             proc
 	handles                                                      map[*stream]uintptr
-	plans                                                        map[plan]*planned
+	plans                                                        map[dnnConvolution]*planned
 	work                                                         map[*stream]workspace
 }
 
@@ -28,8 +28,8 @@ type workspace struct {
 	bytes uint64
 }
 
-// plan is a convolution that cuDNN has chosen an algorithm for.
-type plan struct {
+// dnnConvolution is a convolution that cuDNN has chosen an algorithm for.
+type dnnConvolution struct {
 	graph.Conv2D
 	tf32 bool // the tensor cores may round to TF32
 }
@@ -71,7 +71,7 @@ func (c *cudnn) open(folders []string) error {
 		}
 	}
 	c.lib = lib
-	c.handles, c.plans, c.work = make(map[*stream]uintptr), make(map[plan]*planned), make(map[*stream]workspace)
+	c.handles, c.plans, c.work = make(map[*stream]uintptr), make(map[dnnConvolution]*planned), make(map[*stream]workspace)
 	return nil
 }
 
@@ -153,11 +153,11 @@ func conv2d(tf32 bool) routine {
 		if len(ptrs) < 3 {
 			return fmt.Errorf("%w: a convolution takes x, w and y, given are %d buffers", driver.ErrKernel, len(ptrs))
 		}
-		return d.dnn.convolve(d, s, plan{p, tf32}, ptrs)
+		return d.dnn.convolve(d, s, dnnConvolution{p, tf32}, ptrs)
 	}
 }
 
-func (c *cudnn) convolve(d *device, s *stream, p plan, ptrs []uintptr) error {
+func (c *cudnn) convolve(d *device, s *stream, p dnnConvolution, ptrs []uintptr) error {
 	f := d.f
 	h, err := c.handle(f, s)
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *cudnn) convolve(d *device, s *stream, p plan, ptrs []uintptr) error {
 
 // plan describes a convolution to cuDNN and lets it measure its algorithms on
 // the very buffers: y is about to be written anyway.
-func (c *cudnn) plan(d *device, s *stream, h uintptr, p plan, ptrs []uintptr) (*planned, error) {
+func (c *cudnn) plan(d *device, s *stream, h uintptr, p dnnConvolution, ptrs []uintptr) (*planned, error) {
 	f := d.f
 	if p.Stride == 0 || p.H+2*p.Pad < p.R || p.W+2*p.Pad < p.S {
 		return nil, fmt.Errorf("%w: a convolution of %d×%d by %d×%d with stride %d and padding %d", driver.ErrKernel, p.H, p.W, p.R, p.S, p.Stride, p.Pad)

@@ -55,7 +55,7 @@ type stager struct {
 	d     *device
 	lane  *lane
 	out   bool
-	slots [parts]slot
+	slots [parts]partMemory
 	used  int       // parts staged, over all copies
 	cond  sync.Cond // with the device's lock
 	queue []*stagedCopy
@@ -64,8 +64,8 @@ type stager struct {
 	copying sync.RWMutex
 }
 
-// slot is memory for one part, and the part that used it last.
-type slot struct {
+// partMemory is memory for one part, and the part that used it last.
+type partMemory struct {
 	mem   []byte
 	seq   uint32
 	epoch int64 // of the device then
