@@ -113,7 +113,7 @@ func TestTensors(t *testing.T) {
 // A busy server is asked again when it says, and no oftener than wanted.
 func TestRetries(t *testing.T) {
 	var asked atomic.Int32
-	status, after := http.StatusServiceUnavailable, ""
+	status, after, precise := http.StatusServiceUnavailable, "", ""
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			t.Errorf("Authorization %q", r.Header.Get("Authorization"))
@@ -121,6 +121,9 @@ func TestRetries(t *testing.T) {
 		if asked.Add(1) < 3 {
 			if after != "" {
 				w.Header().Set("Retry-After", after)
+			}
+			if precise != "" {
+				w.Header().Set(HeaderRetry, precise)
 			}
 			http.Error(w, `{"error":"busy"}`, status)
 			return
@@ -144,9 +147,24 @@ func TestRetries(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	}
+	// And not longer, where it says that precisely: the context leaves no time for the seconds.
+	for _, precise = range []string{"0.5", "1"} {
+		asked.Store(0)
+		after = "3000"
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if _, err := c.Server(ctx); err != nil || asked.Load() != 3 {
+			t.Errorf("%s ms: %v, %d requests", precise, err, asked.Load())
+		}
+		cancel()
+	}
+	for ms, want := range map[string]time.Duration{"0.25": 250 * time.Microsecond, "1500": 1500 * time.Millisecond, "soon": 2 * time.Second, "": 2 * time.Second, "-1": 0, "NaN": 0, "1e300": 0} {
+		if e := refusal(&http.Response{Header: http.Header{HeaderRetry: {ms}, "Retry-After": {"2"}}, Body: http.NoBody}); e.RetryAfter != want {
+			t.Errorf("%q is %v", ms, e.RetryAfter)
+		}
+	}
 	// Not if the context does not leave time for it.
 	asked.Store(0)
-	after = "3000"
+	after, precise = "3000", ""
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	refused := (*Error)(nil)

@@ -116,14 +116,15 @@ func (c *Client) do(ctx context.Context, q call) (*http.Response, error) {
 }
 
 // pause waits before a request is made again: as long as the server asks, or 50 ms and
-// twice that each time, with up to half as much by chance so that clients do not come back
-// together. It reports whether the context leaves time for it.
+// twice that each time. By chance it waits up to half as long beside, and up to twice that
+// each time, so that clients that were refused together do not come back together. It
+// reports whether the context leaves time for it.
 func pause(ctx context.Context, attempt int, refused *Error) bool {
 	wait := 50 * time.Millisecond << min(attempt-1, 6)
 	if refused != nil && refused.RetryAfter > 0 {
 		wait = refused.RetryAfter
 	}
-	wait += rand.N(wait/2 + 1)
+	wait += rand.N(wait/2<<min(attempt-1, 6) + 1)
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
 		return false
 	}
@@ -163,8 +164,13 @@ func (c *Client) once(ctx context.Context, q call) (*http.Response, error) {
 // refusal makes an error of an answer.
 func refusal(resp *http.Response) *Error {
 	e := &Error{Status: resp.StatusCode, Message: http.StatusText(resp.StatusCode)}
-	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 && s < 3600 {
-		e.RetryAfter = time.Duration(s) * time.Second
+	// The precise time if there is one, and at most an hour.
+	ms, err := strconv.ParseFloat(resp.Header.Get(HeaderRetry), 64)
+	if s, noTime := strconv.Atoi(resp.Header.Get("Retry-After")); err != nil && noTime == nil {
+		ms = 1e3 * float64(s)
+	}
+	if ms > 0 && ms < 3600e3 {
+		e.RetryAfter = time.Duration(ms * float64(time.Millisecond))
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil {

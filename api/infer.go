@@ -13,6 +13,10 @@ import (
 // follow.
 const HeaderLength = "Inference-Header-Content-Length"
 
+// HeaderRetry is the header by which weft serve says after how many milliseconds a request that it
+// refused is best made again, as "0.25". Retry-After has the same in whole seconds.
+const HeaderRetry = "Retry-After-Ms"
+
 // The objects of the protocol.
 type (
 	wireTensor struct {
