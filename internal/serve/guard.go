@@ -2,23 +2,23 @@ package serve
 
 import (
 	"context"
-	"crypto/x509"
+	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"mime"
 	"net"
 	"net/http"
-	"net/url"
+	"net/netip"
 	"os"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/weft-run/weft/api"
 	"github.com/weft-run/weft/internal/infer"
 )
 
@@ -37,7 +37,7 @@ func failf(status int, format string, args ...any) error {
 
 // busyf refuses what may be asked for again after a while.
 func busyf(status int, after time.Duration, format string, args ...any) error {
-	return failure{status, max(after, time.Millisecond), fmt.Errorf(format, args...)}
+	return failure{status, max(after, time.Microsecond), fmt.Errorf(format, args...)}
 }
 
 // statusOf returns the status of an error, and how long to wait before asking again.
@@ -55,7 +55,7 @@ func statusOf(err error) (status int, after time.Duration) {
 	case errors.Is(err, infer.ErrExpired):
 		return http.StatusGatewayTimeout, 0
 	case errors.As(err, &busy):
-		return http.StatusServiceUnavailable, max(busy.RetryAfter, time.Millisecond)
+		return http.StatusServiceUnavailable, max(busy.RetryAfter, time.Microsecond)
 	case errors.Is(err, infer.ErrUnavailable):
 		return http.StatusServiceUnavailable, time.Second
 	case errors.As(err, &large):
@@ -81,12 +81,25 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		s.log.Error("a request failed", "method", r.Method, "path", short(r.URL.Path), "err", err)
 	}
 	if after > 0 {
+		// Whole seconds are all that HTTP has, and too long by far for most who are refused.
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+		w.Header().Set(api.HeaderRetry, strconv.FormatFloat(float64((after+time.Microsecond-1)/time.Microsecond)/1e3, 'f', -1, 64))
 	}
 	if status == http.StatusRequestTimeout || status == http.StatusRequestEntityTooLarge {
 		w.Header().Set("Connection", "close") // what follows is not read
 	}
-	s.answer(w, status, map[string]string{"error": strings.ReplaceAll(err.Error(), "\n", "; ")})
+	s.answer(w, status, map[string]string{"error": strings.ReplaceAll(err.Error(), "\n", "; ") + remedy(err)})
+}
+
+// remedy is what to do about an error of the service that does not say it.
+func remedy(err error) string {
+	switch {
+	case errors.Is(err, infer.ErrNotFound):
+		return "; POST /v2/repository/index lists the models there are"
+	case errors.Is(err, infer.ErrExpired):
+		return "; send a longer timeout among the parameters, in microseconds, or none"
+	}
+	return ""
 }
 
 // answer writes a value as JSON.
@@ -130,45 +143,92 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			// Whoever answers without reading the body has package http read the rest.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(s.limits.ReadTime)))
 		}
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		for name, value := range always {
+			h[name] = value
+		}
+		question := s.shareWith(h, r)
 		if err := s.local(r); err != nil {
 			s.fail(w, r, err)
 			return
 		}
-		name, err := s.identify(r)
-		if err != nil {
-			h.Set("WWW-Authenticate", `Basic realm="weft", charset="UTF-8"`)
-			h.Add("WWW-Authenticate", `Bearer realm="weft"`)
-			// Whoever guesses tokens has the rate of one client.
-			if who, wait := s.clients.enter("address " + address(r)); wait > 0 {
-				err = busyf(http.StatusTooManyRequests, wait, "too many requests without a token that is known")
-			} else {
-				s.clients.leave(who)
-			}
-			s.fail(w, r, err)
+		if question { // which comes without a token
+			w.WriteHeader(http.StatusNoContent)
 			return
 		}
+		name, err := s.identify(r)
+		if err != nil {
+			s.fail(w, r, s.stranger(h, r, err))
+			return
+		}
+		ask := &asked{Context: r.Context(), name: name}
 		if !isProbe(r) {
 			who, wait := s.clients.enter(name)
 			if wait > 0 {
-				s.fail(w, r, busyf(http.StatusTooManyRequests, wait, "too many requests of %s: try again in %v", name, wait.Round(time.Millisecond)))
+				s.fail(w, r, busyf(http.StatusTooManyRequests, wait, "too many requests of %s: try again in %v", name, wait.Round(time.Microsecond)))
 				return
 			}
 			defer s.clients.leave(who)
+			ask.who = who
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), clientKey{}, name)))
+		next.ServeHTTP(w, r.WithContext(ask))
 	})
 }
 
-type clientKey struct{}
+// always are headers of all answers. Their values are shared, and never changed in place.
+var always = http.Header{
+	"X-Content-Type-Options":       {"nosniff"},
+	"X-Frame-Options":              {"DENY"},
+	"Referrer-Policy":              {"no-referrer"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+}
+
+// stranger is the answer to who has no token that is known. Those who send none have the
+// rate of one client for each address.
+func (s *Server) stranger(h http.Header, r *http.Request, err error) error {
+	if status, _ := statusOf(err); status != http.StatusUnauthorized {
+		return err
+	}
+	who, wait := s.clients.enter("address " + address(r))
+	if wait > 0 {
+		return busyf(http.StatusTooManyRequests, wait, "too many requests without a token that is known")
+	}
+	s.clients.leave(who)
+	h.Set("WWW-Authenticate", `Basic realm="weft", charset="UTF-8"`)
+	h.Add("WWW-Authenticate", `Bearer realm="weft"`)
+	return err
+}
+
+// asked is the context of a request, with who made it.
+type asked struct {
+	context.Context
+	name string
+	who  *client // nil for a probe
+}
+
+type askedKey struct{}
+
+// Value has the context itself under its key.
+func (a *asked) Value(key any) any {
+	if key == (askedKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
+}
 
 // clientOf is who makes a request.
 func clientOf(r *http.Request) string {
-	name, _ := r.Context().Value(clientKey{}).(string)
-	return name
+	if a, ok := r.Context().Value(askedKey{}).(*asked); ok {
+		return a.name
+	}
+	return ""
+}
+
+// recordOf is what the client of a request takes, nil for a probe.
+func recordOf(r *http.Request) *client {
+	if a, ok := r.Context().Value(askedKey{}).(*asked); ok {
+		return a.who
+	}
+	return nil
 }
 
 // isProbe reports whether a request asks how the server is, which anybody may.
@@ -189,148 +249,89 @@ func address(r *http.Request) string {
 	return host
 }
 
+// anonymous is the name of whoever asks for health without a token that is known, where tokens
+// are wanted.
+const anonymous = ""
+
+// guessRate is how many wrong tokens an address may send a second, and guessBurst how many
+// at once: more than a mistaken client needs, and far too few to find a token.
+const (
+	guessRate  = 10
+	guessBurst = 100
+)
+
 // identify returns the name of a client: that of its token, or its address.
+//
+// An address that has sent too many wrong tokens has none looked at for a while, right or
+// wrong, for else guessing would go on at any speed. That does not hold for a token that its
+// connection has shown before: who has it does not guess.
 func (s *Server) identify(r *http.Request) (string, error) {
 	ts := s.tokens.Load()
 	if ts == nil {
 		return address(r), nil
 	}
-	if isProbe(r) {
-		return "probe", nil
+	name, err := s.lookUp(*ts, r)
+	if err != nil && isProbe(r) {
+		return anonymous, nil
 	}
+	return name, err
+}
+
+// lookUp returns the name that belongs to the token of a request.
+func (s *Server) lookUp(ts tokens, r *http.Request) (string, error) {
 	token := bearer(r)
 	if token == "" {
 		return "", failf(http.StatusUnauthorized, "this server wants a token: send Authorization: Bearer TOKEN")
 	}
-	name, ok := ts.who(token)
+	hash := sha256.Sum256([]byte(token))
+	shown, _ := r.Context().Value(shownKey{}).(*shown)
+	allowance := (*client)(nil) // nil for a token that is no guess
+	if !shown.has(&hash) {
+		who, wait := s.guesses.enter(neighbours(address(r)))
+		if wait > 0 {
+			return "", busyf(http.StatusTooManyRequests, wait, "too many wrong tokens came from your address: try again in %v", wait.Round(time.Microsecond))
+		}
+		defer s.guesses.leave(who)
+		allowance = who
+	}
+	name, ok := ts.who(&hash)
 	if !ok {
 		return "", failf(http.StatusUnauthorized, "the token is not one that this server knows")
+	}
+	if allowance != nil {
+		s.guesses.forgive(allowance)
+		shown.keep(&hash)
 	}
 	return name, nil
 }
 
-// local errs for a request that a foreign web page may have made. A page is foreign by its
-// Origin; and a page whose own name was made to resolve to this machine (DNS rebinding) is
-// known by the Host, which is then that name. Addresses cannot be rebound.
-func (s *Server) local(r *http.Request) error {
-	if s.network == "unix" {
-		return nil // no browser gets here
-	}
-	if !s.hostAllowed(r.Host) {
-		return failf(http.StatusForbidden, "this server does not answer to the host %s; name it under hosts in the configuration", quoted(r.Host))
-	}
-	if origin := r.Header.Get("Origin"); origin != "" {
-		u, err := url.Parse(origin)
-		same := err == nil && strings.EqualFold(u.Host, r.Host) && u.Scheme == s.scheme()
-		if !same && !slices.Contains(s.config.Origins, origin) {
-			return failf(http.StatusForbidden, "pages of %s may not use this server; name it under origins in the configuration", quoted(origin))
+// neighbours is an address, or of IPv6 the network that one customer has.
+func neighbours(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
+		if p, err := ip.Prefix(64); err == nil {
+			return p.String()
 		}
-		return nil
 	}
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none":
-		return nil
-	}
-	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet {
-		return nil // a link that somebody followed
-	}
-	return failf(http.StatusForbidden, "pages of other sites may not use this server")
+	return address
 }
 
-func (s *Server) scheme() string {
-	if s.config.TLS.Cert != "" {
-		return "https"
-	}
-	return "http"
+// shown is the token that a connection has shown, by its hash. It is nil for none.
+type shown struct {
+	hash atomic.Pointer[[sha256.Size]byte]
 }
 
-// hostAllowed reports whether the server answers to a host.
-func (s *Server) hostAllowed(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
+type shownKey struct{}
+
+func (s *shown) has(hash *[sha256.Size]byte) bool {
+	if s == nil {
+		return false
 	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
-	if name == "localhost" || net.ParseIP(name) != nil {
-		return true
-	}
-	for _, h := range s.config.Hosts {
-		if strings.EqualFold(h, name) {
-			return true
-		}
-	}
-	cert := s.cert.Load()
-	return cert != nil && name != "" && certified(cert.Leaf, name)
+	h := s.hash.Load()
+	return h != nil && subtle.ConstantTimeCompare(h[:], hash[:]) == 1
 }
 
-// certified reports whether a certificate is for a name.
-func certified(leaf *x509.Certificate, name string) bool {
-	return leaf != nil && leaf.VerifyHostname(name) == nil
-}
-
-// orderBytes is the most bytes of a body that orders something and has no tensors. What is
-// ordered is remembered.
-const orderBytes = 1 << 20
-
-// body reads the body of a request, of one of some types, within limits of size and time.
-// The caller calls done when it needs the bytes no more.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types ...string) (b []byte, done func(), err error) {
-	limit = min(limit, int64(s.limits.Body))
-	if r.ContentLength > limit {
-		return nil, nil, failf(http.StatusRequestEntityTooLarge, "the body has %d bytes, and %d are the most", r.ContentLength, limit)
-	}
-	if r.Header.Get("Content-Type") != "" { // a browser always says it
-		kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-		if err != nil || !slices.Contains(types, kind) {
-			return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Type %s: send %s", quoted(r.Header.Get("Content-Type")), strings.Join(types, " or "))
-		}
-	}
-	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
-		return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
-	}
-	take := r.ContentLength
-	if take < 0 {
-		take = limit // it says no length
-	}
-	if s.bodies.Add(take) > int64(s.limits.Bodies) {
-		s.bodies.Add(-take)
-		return nil, nil, busyf(http.StatusServiceUnavailable, time.Second, "too many large requests are under way")
-	}
-	done = func() { s.bodies.Add(-take) }
-	control := http.NewResponseController(w)
-	// Writers of tests have no deadline.
-	_ = control.SetReadDeadline(time.Now().Add(time.Duration(s.limits.ReadTime)))
-	if r.ContentLength > 0 {
-		b = make([]byte, 0, min(r.ContentLength, 1<<20)+1)
-	}
-	b, err = readInto(b, http.MaxBytesReader(w, r.Body, limit))
-	if err != nil {
-		done()
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, nil, badf("the body ended early: %w", err)
-		}
-		if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
-			return nil, nil, failf(http.StatusRequestTimeout, "the body did not arrive within %v", time.Duration(s.limits.ReadTime))
-		}
-		return nil, nil, err
-	}
-	_ = control.SetReadDeadline(time.Time{})
-	return b, done, nil
-}
-
-// readInto reads all of r behind what b has.
-func readInto(b []byte, r io.Reader) ([]byte, error) {
-	for {
-		if len(b) == cap(b) {
-			b = slices.Grow(b, max(len(b), 512))
-		}
-		n, err := r.Read(b[len(b):cap(b)])
-		b = b[:len(b)+n]
-		if err == io.EOF {
-			return b, nil
-		}
-		if err != nil {
-			return b, err
-		}
+func (s *shown) keep(hash *[sha256.Size]byte) {
+	if s != nil {
+		s.hash.Store(hash)
 	}
 }

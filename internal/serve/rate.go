@@ -2,6 +2,7 @@ package serve
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,6 +26,8 @@ type client struct {
 	left  float64 // requests it may make at once
 	at    time.Time
 	under int // requests under way
+
+	held atomic.Int64 // bytes of the bodies of its requests under way
 }
 
 func newClients(rate float64, concurrent int) *clients {
@@ -79,4 +82,11 @@ func (c *clients) leave(who *client) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	who.under--
+}
+
+// forgive gives back what a request took of its client's allowance.
+func (c *clients) forgive(who *client) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	who.left = min(c.burst, who.left+1)
 }

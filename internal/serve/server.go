@@ -4,8 +4,8 @@
 // infer.Service, metrics and the dashboard as handlers. cmd/weft starts it.
 //
 // Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
-// tokens.go and rate.go (who may ask for how much), reader.go and tensor.go (bodies), v2.go
-// (models), jobs.go and jobrun.go (jobs), events.go, config.go and profile.go.
+// origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
+// tensor.go (bodies), v2.go (models), jobs.go and jobrun.go (jobs), events.go, config.go and profile.go.
 package serve
 
 import (
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -60,6 +61,7 @@ type Server struct {
 	tokens   atomic.Pointer[tokens] // nil if none are wanted
 	cert     atomic.Pointer[tls.Certificate]
 	clients  *clients
+	guesses  *clients     // wrong tokens of each address
 	bodies   atomic.Int64 // bytes of bodies under way
 	streams  atomic.Int64
 	draining atomic.Bool
@@ -106,6 +108,8 @@ func New(o Options) (*Server, error) {
 	if err := s.readSecrets(); err != nil {
 		return nil, err
 	}
+	s.guesses = newClients(guessRate, math.MaxInt)
+	s.guesses.burst = guessBurst
 	s.mux = http.NewServeMux()
 	for _, r := range s.routes() {
 		s.mux.HandleFunc(r.method+" "+r.pattern, s.handle(r.handle))
@@ -122,6 +126,9 @@ func New(o Options) (*Server, error) {
 		Handler: s.Handler(), MaxHeaderBytes: int(c.Limits.Header),
 		ReadHeaderTimeout: time.Duration(c.Limits.ReadTime), IdleTimeout: time.Duration(c.Limits.IdleTime),
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug), TLSConfig: s.tlsConfig(),
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, shownKey{}, &shown{})
+		},
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stopRelay = cancel

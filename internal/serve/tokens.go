@@ -73,10 +73,10 @@ func parseTokens(src []byte) (out tokens, err error) {
 	return out, nil
 }
 
-// who returns the name that belongs to a token. It takes as long whether the token is
-// one or not, and whichever it is.
-func (ts tokens) who(token string) (name string, ok bool) {
-	hash, at := sha256.Sum256([]byte(token)), -1
+// who returns the name that belongs to a token, of which the hash is given. It takes as long
+// whether the token is one or not, and whichever it is.
+func (ts tokens) who(hash *[sha256.Size]byte) (name string, ok bool) {
+	at := -1
 	for i := range ts {
 		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], ts[i].hash[:]), i, at)
 	}

@@ -254,10 +254,13 @@ func (s *Server) ready() error {
 	return busyf(http.StatusServiceUnavailable, time.Second, "no device takes work")
 }
 
-// probe answers with whether a check succeeds.
+// probe answers with whether a check succeeds, and to those who may know with why not.
 func (s *Server) probe(check func() error) handler {
-	return func(w http.ResponseWriter, _ *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := check(); err != nil {
+			if clientOf(r) == anonymous {
+				err = busyf(http.StatusServiceUnavailable, time.Second, "not ready; ask with a token for the reason")
+			}
 			return err
 		}
 		s.answer(w, http.StatusOK, map[string]string{"status": "ok"})

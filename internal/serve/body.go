@@ -1,0 +1,142 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// orderBytes is the most bytes of a body that orders something and has no tensors. What is
+// ordered is remembered.
+const orderBytes = 1 << 20
+
+// firstBytes is what is reserved for a body before any of it has arrived. From then on a
+// body has at most twice as much as has arrived, so that clients that announce much
+// and send little take little from others.
+const firstBytes = 16 << 10
+
+// buffers are those of bodies that fit into what is reserved first, with room for a byte
+// more. The service has no use for inputs once it has answered.
+var buffers = sync.Pool{New: func() any { return new([firstBytes + 1]byte) }}
+
+// hold is the memory that a body has, of that for the bodies of all requests under way.
+type hold struct {
+	s     *Server
+	who   *client // nil for a probe, which has no share
+	bytes int64
+	first *[firstBytes + 1]byte // of buffers; nil if there is none
+}
+
+// take reserves more memory.
+func (h *hold) take(n int64) error {
+	h.bytes += n
+	all, mine := h.s.bodies.Add(n), int64(0)
+	if h.who != nil {
+		mine = h.who.held.Add(n)
+	}
+	switch {
+	case all > int64(h.s.limits.Bodies):
+		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of requests under way take all of the memory for them: try again, or raise limits.bodies")
+	case mine > h.s.share():
+		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of your requests under way take more than %d bytes: send fewer at a time, or raise limits.bodies", h.s.share())
+	}
+	return nil
+}
+
+// release gives it all back.
+func (h *hold) release() {
+	if h.first != nil {
+		buffers.Put(h.first)
+	}
+	h.s.bodies.Add(-h.bytes)
+	if h.who != nil {
+		h.who.held.Add(-h.bytes)
+	}
+}
+
+// share is the most memory that bodies of one client have: half of all, and one body.
+func (s *Server) share() int64 { return max(int64(s.limits.Bodies)/2, int64(s.limits.Body)) }
+
+// body reads the body of a request, of one of some types, within limits of size and time.
+// The caller calls done when it needs the bytes no more.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types ...string) (b []byte, done func(), err error) {
+	limit = min(limit, int64(s.limits.Body))
+	if r.ContentLength > limit {
+		return nil, nil, tooLarge(limit)
+	}
+	// Without a type it is taken: a page that sends none still has an Origin.
+	if kind := r.Header.Get("Content-Type"); kind != "" && !slices.Contains(types, kind) {
+		kind, _, err := mime.ParseMediaType(kind)
+		if err != nil || !slices.Contains(types, kind) {
+			return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Type %s: send %s", quoted(r.Header.Get("Content-Type")), strings.Join(types, " or "))
+		}
+	}
+	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
+		return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
+	}
+	h := &hold{s: s, who: recordOf(r)}
+	if b, err = h.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit); err != nil {
+		h.release()
+		return nil, nil, s.unread(err, limit)
+	}
+	// The guard has set it. Writers of tests have none.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	return b, h.release, nil
+}
+
+// read reads a body of a length, -1 if that is not known, and reserves memory as it comes.
+func (h *hold) read(from io.Reader, length, limit int64) ([]byte, error) {
+	if length < 0 {
+		length = limit // at most
+	}
+	room := min(length, firstBytes)
+	if err := h.take(room); err != nil {
+		return nil, err
+	}
+	h.first = buffers.Get().(*[firstBytes + 1]byte)
+	b := h.first[: 0 : room+1] // a byte more, for its end to be seen
+	for {
+		if len(b) == cap(b) {
+			more := min(2*room, length)
+			if err := h.take(more - room); err != nil {
+				return nil, err
+			}
+			room, b = more, append(make([]byte, 0, more+1), b...)
+		}
+		n, err := from.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			return b, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// unread says why a body was not read.
+func (s *Server) unread(err error, limit int64) error {
+	var f failure
+	timeout := net.Error(nil)
+	switch large := (*http.MaxBytesError)(nil); {
+	case errors.As(err, &f):
+		return f
+	case errors.As(err, &large):
+		return tooLarge(limit)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return failf(http.StatusRequestTimeout, "the body did not arrive within %v: send it faster, or raise limits.read_time", time.Duration(s.limits.ReadTime))
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return badf("the body ended early: send as many bytes as Content-Length says, or a last chunk")
+	}
+	return badf("the body could not be read: %w", err)
+}
+
+func tooLarge(limit int64) error {
+	return failf(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: send less in one request, or raise limits.body", limit)
+}
