@@ -80,7 +80,10 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
 	}
-	h := &hold{s: s, who: recordOf(r)}
+	h := &hold{s: s}
+	if a, ok := r.Context().Value(askedKey{}).(*asked); ok {
+		h.who = a.who
+	}
 	if b, err = h.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit); err != nil {
 		h.release()
 		return nil, nil, s.unread(err, limit)

@@ -273,17 +273,17 @@ func (c *Config) Validate() error {
 	case network == "unix" && c.TLS.Cert != "":
 		return errors.New("tls: a Unix socket has none; leave it out")
 	}
-	for _, o := range c.Origins {
-		if err := checkOrigin(o); err != nil {
-			return fmt.Errorf("origins: %w", err)
-		}
-	}
 	if _, err := c.Options(); err != nil {
 		return err
 	}
 	if c.Traces.Collector != "" {
 		if _, err := otlp.New(c.Traces.Collector, c.Traces.Sample, nil); err != nil {
 			return fmt.Errorf("traces: %w", err)
+		}
+	}
+	for _, o := range c.Origins {
+		if err := checkOrigin(o); err != nil {
+			return fmt.Errorf("origins: %w", err)
 		}
 	}
 	for _, n := range []struct {

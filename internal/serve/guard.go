@@ -3,7 +3,7 @@ package serve
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/weft-run/weft/api"
@@ -155,21 +155,16 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		name, err := s.identify(r)
+		ask, err := s.admit(r.Context(), address(r.RemoteAddr), r.Header.Get("Authorization"), isProbe(r))
 		if err != nil {
-			s.fail(w, r, s.stranger(h, r, err))
+			if status, _ := statusOf(err); status == http.StatusUnauthorized {
+				h.Set("WWW-Authenticate", `Basic realm="weft", charset="UTF-8"`)
+				h.Add("WWW-Authenticate", `Bearer realm="weft"`)
+			}
+			s.fail(w, r, err)
 			return
 		}
-		ask := &asked{Context: r.Context(), name: name}
-		if !isProbe(r) {
-			who, wait := s.clients.enter(name)
-			if wait > 0 {
-				s.fail(w, r, busyf(http.StatusTooManyRequests, wait, "too many requests of %s: try again in %v", name, wait.Round(time.Microsecond)))
-				return
-			}
-			defer s.clients.leave(who)
-			ask.who = who
-		}
+		defer s.dismiss(ask)
 		next.ServeHTTP(w, r.WithContext(ask))
 	})
 }
@@ -180,22 +175,6 @@ var always = http.Header{
 	"X-Frame-Options":              {"DENY"},
 	"Referrer-Policy":              {"no-referrer"},
 	"Cross-Origin-Resource-Policy": {"same-origin"},
-}
-
-// stranger is the answer to who has no token that is known. Those who send none have the
-// rate of one client for each address.
-func (s *Server) stranger(h http.Header, r *http.Request, err error) error {
-	if status, _ := statusOf(err); status != http.StatusUnauthorized {
-		return err
-	}
-	who, wait := s.clients.enter("address " + address(r))
-	if wait > 0 {
-		return busyf(http.StatusTooManyRequests, wait, "too many requests without a token that is known")
-	}
-	s.clients.leave(who)
-	h.Set("WWW-Authenticate", `Basic realm="weft", charset="UTF-8"`)
-	h.Add("WWW-Authenticate", `Bearer realm="weft"`)
-	return err
 }
 
 // asked is the context of a request, with who made it.
@@ -216,19 +195,11 @@ func (a *asked) Value(key any) any {
 }
 
 // clientOf is who makes a request.
-func clientOf(r *http.Request) string {
-	if a, ok := r.Context().Value(askedKey{}).(*asked); ok {
+func clientOf(ctx context.Context) string {
+	if a, ok := ctx.Value(askedKey{}).(*asked); ok {
 		return a.name
 	}
 	return ""
-}
-
-// recordOf is what the client of a request takes, nil for a probe.
-func recordOf(r *http.Request) *client {
-	if a, ok := r.Context().Value(askedKey{}).(*asked); ok {
-		return a.who
-	}
-	return nil
 }
 
 // isProbe reports whether a request asks how the server is, which anybody may.
@@ -240,13 +211,49 @@ func isProbe(r *http.Request) bool {
 	return false
 }
 
-// address is where a request comes from.
-func address(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+// address is the machine of where a request comes from.
+func address(remote string) string {
+	host, _, err := net.SplitHostPort(remote)
 	if err != nil {
 		return "local" // a Unix socket's
 	}
 	return host
+}
+
+// admit lets a request in from a machine, with what it has as Authorization, and returns its
+// context with who makes it. The caller dismisses it when the request has ended. Anybody may
+// probe.
+func (s *Server) admit(ctx context.Context, from, authorization string, probe bool) (*asked, error) {
+	name, err := s.identify(ctx, from, authorization)
+	if probe {
+		if err != nil {
+			name = anonymous
+		}
+		return &asked{Context: ctx, name: name}, nil
+	}
+	if status, _ := statusOf(err); err != nil && status == http.StatusUnauthorized {
+		// Those who have no token have the rate of one client.
+		who, wait := s.clients.enter("address " + from)
+		if wait > 0 {
+			return nil, busyf(http.StatusTooManyRequests, wait, "too many requests without a token that is known")
+		}
+		s.clients.leave(who)
+	}
+	if err != nil {
+		return nil, err
+	}
+	who, wait := s.clients.enter(name)
+	if wait > 0 {
+		return nil, busyf(http.StatusTooManyRequests, wait, "too many requests of %s: try again in %v", name, wait.Round(time.Microsecond))
+	}
+	return &asked{Context: ctx, name: name, who: who}, nil
+}
+
+// dismiss counts a request out that was let in.
+func (s *Server) dismiss(ask *asked) {
+	if ask.who != nil {
+		s.clients.leave(ask.who)
+	}
 }
 
 // anonymous is the name of whoever asks for health without a token that is known, where tokens
@@ -265,29 +272,20 @@ const (
 // An address that has sent too many wrong tokens has none looked at for a while, right or
 // wrong, for else guessing would go on at any speed. That does not hold for a token that its
 // connection has shown before: who has it does not guess.
-func (s *Server) identify(r *http.Request) (string, error) {
+func (s *Server) identify(ctx context.Context, from, authorization string) (string, error) {
 	ts := s.tokens.Load()
 	if ts == nil {
-		return address(r), nil
+		return from, nil
 	}
-	name, err := s.lookUp(*ts, r)
-	if err != nil && isProbe(r) {
-		return anonymous, nil
-	}
-	return name, err
-}
-
-// lookUp returns the name that belongs to the token of a request.
-func (s *Server) lookUp(ts tokens, r *http.Request) (string, error) {
-	token := bearer(r)
+	token := bearer(authorization)
 	if token == "" {
 		return "", failf(http.StatusUnauthorized, "this server wants a token: send Authorization: Bearer TOKEN")
 	}
 	hash := sha256.Sum256([]byte(token))
-	shown, _ := r.Context().Value(shownKey{}).(*shown)
+	shown, _ := ctx.Value(shownKey{}).(*shown)
 	allowance := (*client)(nil) // nil for a token that is no guess
 	if !shown.has(&hash) {
-		who, wait := s.guesses.enter(neighbours(address(r)))
+		who, wait := s.guesses.enter(neighbours(from))
 		if wait > 0 {
 			return "", busyf(http.StatusTooManyRequests, wait, "too many wrong tokens came from your address: try again in %v", wait.Round(time.Microsecond))
 		}
@@ -305,33 +303,67 @@ func (s *Server) lookUp(ts tokens, r *http.Request) (string, error) {
 	return name, nil
 }
 
-// neighbours is an address, or of IPv6 the network that one customer has.
-func neighbours(address string) string {
-	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
-		if p, err := ip.Prefix(64); err == nil {
-			return p.String()
+// local errs for a request that a foreign web page may have made. A page is foreign by its
+// Origin; and a page whose own name was made to resolve to this machine (DNS rebinding) is
+// known by the Host, which is then that name. Addresses cannot be rebound.
+func (s *Server) local(r *http.Request) error {
+	if s.network == "unix" {
+		return nil // no browser gets here
+	}
+	if !s.hostAllowed(r.Host) {
+		return failf(http.StatusForbidden, "this server does not answer to the host %s; name it under hosts in the configuration", quoted(r.Host))
+	}
+	if origin := r.Header.Get("Origin"); origin != "" {
+		u, err := url.Parse(origin)
+		same := err == nil && strings.EqualFold(u.Host, r.Host) && u.Scheme == s.scheme()
+		if !same && !s.listed(origin) {
+			return failf(http.StatusForbidden, "pages of %s may not use this server; name it under origins in the configuration", quoted(origin))
+		}
+		return nil
+	}
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "", "same-origin", "none":
+		return nil
+	}
+	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet {
+		return nil // a link that somebody followed
+	}
+	return failf(http.StatusForbidden, "pages of other sites may not use this server")
+}
+
+func (s *Server) scheme() string {
+	if s.config.TLS.Cert != "" {
+		return "https"
+	}
+	return "http"
+}
+
+// hostAllowed reports whether the server answers to a host.
+func (s *Server) hostAllowed(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
+	if name == "localhost" || isAddress(name) {
+		return true
+	}
+	for _, h := range s.config.Hosts {
+		if strings.EqualFold(h, name) {
+			return true
 		}
 	}
-	return address
+	cert := s.cert.Load()
+	return cert != nil && name != "" && certified(cert.Leaf, name)
 }
 
-// shown is the token that a connection has shown, by its hash. It is nil for none.
-type shown struct {
-	hash atomic.Pointer[[sha256.Size]byte]
+// isAddress reports whether a host is an address and no name.
+func isAddress(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
 }
 
-type shownKey struct{}
-
-func (s *shown) has(hash *[sha256.Size]byte) bool {
-	if s == nil {
-		return false
-	}
-	h := s.hash.Load()
-	return h != nil && subtle.ConstantTimeCompare(h[:], hash[:]) == 1
-}
-
-func (s *shown) keep(hash *[sha256.Size]byte) {
-	if s != nil {
-		s.hash.Store(hash)
-	}
+// certified reports whether a certificate is for a name.
+func certified(leaf *x509.Certificate, name string) bool {
+	return leaf != nil && leaf.VerifyHostname(name) == nil
 }

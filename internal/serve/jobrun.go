@@ -191,7 +191,7 @@ func (s *Server) submitJob(w http.ResponseWriter, r *http.Request) error {
 		return badf("Idempotency-Key has more than %d bytes", maxKey)
 	}
 	if key != "" {
-		key = clientOf(r) + "\n" + key
+		key = clientOf(r.Context()) + "\n" + key
 	}
 	q, err := readJob(body)
 	if err != nil {

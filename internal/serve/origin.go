@@ -1,44 +1,14 @@
 package serve
 
 import (
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/weft-run/weft/api"
 )
-
-// local errs for a request that a foreign web page may have made. A page is foreign by its
-// Origin; and a page whose own name was made to resolve to this machine (DNS rebinding) is
-// known by the Host, which is then that name. Addresses cannot be rebound.
-func (s *Server) local(r *http.Request) error {
-	if s.network == "unix" {
-		return nil // no browser gets here
-	}
-	if !s.hostAllowed(r.Host) {
-		return failf(http.StatusForbidden, "this server does not answer to the host %s; name it under hosts in the configuration", quoted(r.Host))
-	}
-	if origin := r.Header.Get("Origin"); origin != "" {
-		u, err := url.Parse(origin)
-		same := err == nil && strings.EqualFold(u.Host, r.Host) && u.Scheme == s.scheme()
-		if !same && !s.listed(origin) {
-			return failf(http.StatusForbidden, "pages of %s may not use this server; name it under origins in the configuration", quoted(origin))
-		}
-		return nil
-	}
-	switch r.Header.Get("Sec-Fetch-Site") {
-	case "", "same-origin", "none":
-		return nil
-	}
-	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Method == http.MethodGet {
-		return nil // a link that somebody followed
-	}
-	return failf(http.StatusForbidden, "pages of other sites may not use this server")
-}
 
 // listed reports whether the configuration names the origin of a page.
 func (s *Server) listed(origin string) bool {
@@ -97,35 +67,4 @@ func checkOrigin(origin string) error {
 		return errors.New("browsers send names in ASCII, as xn--…; so must you")
 	}
 	return nil
-}
-
-func (s *Server) scheme() string {
-	if s.config.TLS.Cert != "" {
-		return "https"
-	}
-	return "http"
-}
-
-// hostAllowed reports whether the server answers to a host.
-func (s *Server) hostAllowed(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.ToLower(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
-	if name == "localhost" || net.ParseIP(name) != nil {
-		return true
-	}
-	for _, h := range s.config.Hosts {
-		if strings.EqualFold(h, name) {
-			return true
-		}
-	}
-	cert := s.cert.Load()
-	return cert != nil && name != "" && certified(cert.Leaf, name)
-}
-
-// certified reports whether a certificate is for a name.
-func certified(leaf *x509.Certificate, name string) bool {
-	return leaf != nil && leaf.VerifyHostname(name) == nil
 }

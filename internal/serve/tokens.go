@@ -7,8 +7,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net/http"
+	"net/netip"
 	"strings"
+	"sync/atomic"
 
 	"github.com/weft-run/weft/internal/safefile"
 )
@@ -86,9 +87,8 @@ func (ts tokens) who(hash *[sha256.Size]byte) (name string, ok bool) {
 	return ts[at].name, true
 }
 
-// bearer returns the token of a request: a bearer's, or the password of a browser.
-func bearer(r *http.Request) string {
-	h := r.Header.Get("Authorization")
+// bearer returns the token of an Authorization: a bearer's, or the password of a browser.
+func bearer(h string) string {
 	kind, rest, ok := strings.Cut(h, " ")
 	if !ok || len(h) > longestHead {
 		return ""
@@ -103,4 +103,35 @@ func bearer(r *http.Request) string {
 		}
 	}
 	return ""
+}
+
+// neighbours is an address, or of IPv6 the network that one customer has.
+func neighbours(address string) string {
+	if ip, err := netip.ParseAddr(address); err == nil && ip.Is6() && !ip.Is4In6() {
+		if p, err := ip.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return address
+}
+
+// shown is the token that a connection has shown, by its hash. It is nil for none.
+type shown struct {
+	hash atomic.Pointer[[sha256.Size]byte]
+}
+
+type shownKey struct{}
+
+func (s *shown) has(hash *[sha256.Size]byte) bool {
+	if s == nil {
+		return false
+	}
+	h := s.hash.Load()
+	return h != nil && subtle.ConstantTimeCompare(h[:], hash[:]) == 1
+}
+
+func (s *shown) keep(hash *[sha256.Size]byte) {
+	if s != nil {
+		s.hash.Store(hash)
+	}
 }

@@ -116,7 +116,7 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 	if q.model != "" && q.model != name || q.version != "" && version != "" && q.version != version {
 		return badf("the path names model %s and the body %s", name, quoted(q.model+" "+q.version))
 	}
-	q.Model, q.Version, q.Client = name, version, clientOf(r)
+	q.Model, q.Version, q.Client = name, version, clientOf(r.Context())
 	if q.timeout > 0 {
 		q.Deadline = arrived.Add(time.Duration(q.timeout) * time.Microsecond)
 	}
@@ -258,7 +258,7 @@ func (s *Server) ready() error {
 func (s *Server) probe(check func() error) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := check(); err != nil {
-			if clientOf(r) == anonymous {
+			if clientOf(r.Context()) == anonymous {
 				err = busyf(http.StatusServiceUnavailable, time.Second, "not ready; ask with a token for the reason")
 			}
 			return err
