@@ -23,15 +23,21 @@ type Tensor struct {
 	Data     []byte // elements in C order, little-endian
 }
 
-// sizes are the bytes of an element of each type.
-var sizes = map[string]int64{
-	"BOOL": 1, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8,
-	"INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "FP16": 2, "FP32": 4, "FP64": 8,
-}
-
 // ElementSize returns the bytes of an element of a type, 0 if it is none of those that
 // tensors have.
-func ElementSize(datatype string) int64 { return sizes[datatype] }
+func ElementSize(datatype string) int64 {
+	switch datatype {
+	case "BOOL", "UINT8", "INT8":
+		return 1
+	case "UINT16", "INT16", "FP16":
+		return 2
+	case "UINT32", "INT32", "FP32":
+		return 4
+	case "UINT64", "INT64", "FP64":
+		return 8
+	}
+	return 0
+}
 
 // Elements returns the number of elements of a shape. A negative dimension, or a number of
 // bytes that does not fit an int64, is an error.

@@ -143,9 +143,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			// Whoever answers without reading the body has package http read the rest.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(s.limits.ReadTime)))
 		}
-		for name, value := range always {
-			h[name] = value
-		}
+		h["X-Content-Type-Options"] = noSniff
+		h["X-Frame-Options"] = noFrame
+		h["Referrer-Policy"] = noReferrer
+		h["Cross-Origin-Resource-Policy"] = sameOrigin
 		question := s.shareWith(h, r)
 		if err := s.local(r); err != nil {
 			s.fail(w, r, err)
@@ -169,13 +170,15 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// always are headers of all answers. Their values are shared, and never changed in place.
-var always = http.Header{
-	"X-Content-Type-Options":       {"nosniff"},
-	"X-Frame-Options":              {"DENY"},
-	"Referrer-Policy":              {"no-referrer"},
-	"Cross-Origin-Resource-Policy": {"same-origin"},
-}
+// Values of headers that many answers have, which are never changed in place.
+var (
+	noSniff    = []string{"nosniff"}
+	noFrame    = []string{"DENY"}
+	noReferrer = []string{"no-referrer"}
+	sameOrigin = []string{"same-origin"}
+	asJSON     = []string{"application/json"}
+	asBytes    = []string{"application/octet-stream"}
+)
 
 // asked is the context of a request, with who made it.
 type asked struct {
@@ -231,15 +234,15 @@ func (s *Server) admit(ctx context.Context, from, authorization string, probe bo
 		}
 		return &asked{Context: ctx, name: name}, nil
 	}
-	if status, _ := statusOf(err); err != nil && status == http.StatusUnauthorized {
-		// Those who have no token have the rate of one client.
-		who, wait := s.clients.enter("address " + from)
-		if wait > 0 {
-			return nil, busyf(http.StatusTooManyRequests, wait, "too many requests without a token that is known")
-		}
-		s.clients.leave(who)
-	}
 	if err != nil {
+		if status, _ := statusOf(err); status == http.StatusUnauthorized {
+			// Those who have no token have the rate of one client.
+			who, wait := s.clients.enter("address " + from)
+			if wait > 0 {
+				return nil, busyf(http.StatusTooManyRequests, wait, "too many requests without a token that is known")
+			}
+			s.clients.leave(who)
+		}
 		return nil, err
 	}
 	who, wait := s.clients.enter(name)

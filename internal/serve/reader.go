@@ -3,6 +3,7 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -70,35 +71,43 @@ func (r *reader) end() error {
 	return nil
 }
 
-// list reads what stands between two brackets, with commas between items.
-func (r *reader) list(open, end byte, item func() error) error {
+// enter reads an opening bracket, and reports whether anything stands before the closing one,
+// which it reads too.
+func (r *reader) enter(open, end byte) (more bool, err error) {
 	if err := r.take(open); err != nil {
-		return err
+		return false, err
 	}
 	if r.depth++; r.depth > maxDepth {
-		return r.errorf("nested more than %d deep", maxDepth)
+		return false, r.errorf("nested more than %d deep", maxDepth)
 	}
-	defer func() { r.depth-- }()
+	return r.peek() != end || r.leave(), nil
+}
+
+// leave reads a closing bracket that is there, and reports that nothing more stands before it.
+func (r *reader) leave() (more bool) {
+	r.at++
+	r.depth--
+	return false
+}
+
+// next reads a comma, or the closing bracket, and reports which: whether more stands before it.
+func (r *reader) next(end byte) (more bool, err error) {
 	if r.peek() == end {
-		r.at++
-		return nil
+		return r.leave(), nil
 	}
-	for {
-		if err := item(); err != nil {
-			return err
-		}
-		if r.peek() == end {
-			r.at++
-			return nil
-		}
-		if err := r.take(','); err != nil {
-			return err
-		}
-	}
+	return true, r.take(',')
 }
 
 // array calls item at every element, which must read it.
-func (r *reader) array(item func() error) error { return r.list('[', ']', item) }
+func (r *reader) array(item func() error) error {
+	more, err := r.enter('[', ']')
+	for more && err == nil {
+		if err = item(); err == nil {
+			more, err = r.next(']')
+		}
+	}
+	return err
+}
 
 // maxKeys is the most keys that an object may have. Every key is compared with those
 // before it.
@@ -108,7 +117,8 @@ const maxKeys = 256
 func (r *reader) object(field func(key string) error) error {
 	var few [8]string
 	seen := few[:0]
-	return r.list('{', '}', func() error {
+	more, err := r.enter('{', '}')
+	for more && err == nil {
 		r.peek()
 		at := r.at
 		key, err := r.string()
@@ -125,8 +135,14 @@ func (r *reader) object(field func(key string) error) error {
 		if err := r.take(':'); err != nil {
 			return err
 		}
-		return field(key)
-	})
+		if err := field(key); err != nil {
+			return err
+		}
+		if more, err = r.next('}'); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // fields reads an object with known keys, each by its function.
@@ -134,15 +150,16 @@ func (r *reader) fields(known map[string]func() error) error {
 	return r.object(func(key string) error {
 		read, ok := known[key]
 		if !ok {
-			names := make([]string, 0, len(known))
-			for name := range known {
-				names = append(names, name)
-			}
-			slices.Sort(names)
-			return r.errorf("no key %s; there is %s", quoted(key), strings.Join(names, ", "))
+			return r.unknown(key, slices.Collect(maps.Keys(known))...)
 		}
 		return read()
 	})
+}
+
+// unknown is the error about a key that an object does not have.
+func (r *reader) unknown(key string, known ...string) error {
+	slices.Sort(known)
+	return r.errorf("no key %s; there is %s", quoted(key), strings.Join(known, ", "))
 }
 
 // string reads a string.
@@ -157,7 +174,7 @@ func (r *reader) string() (string, error) {
 			raw := r.src[start:r.at]
 			r.at++
 			if plain {
-				return string(raw), nil
+				return textOf(raw), nil
 			}
 			if !utf8.Valid(raw) {
 				return "", r.errorf("a string is not UTF-8")
@@ -180,37 +197,83 @@ func (r *reader) string() (string, error) {
 	return "", r.errorf("a string does not end")
 }
 
+// textOf is a text, without taking memory for those that most requests have.
+func textOf(raw []byte) string {
+	switch string(raw) {
+	case "id":
+		return "id"
+	case "name":
+		return "name"
+	case "shape":
+		return "shape"
+	case "datatype":
+		return "datatype"
+	case "data":
+		return "data"
+	case "inputs":
+		return "inputs"
+	case "outputs":
+		return "outputs"
+	case "parameters":
+		return "parameters"
+	case "binary_data":
+		return "binary_data"
+	case "binary_data_size":
+		return "binary_data_size"
+	case "binary_data_output":
+		return "binary_data_output"
+	case "timeout":
+		return "timeout"
+	case "priority":
+		return "priority"
+	case "input":
+		return "input"
+	case "output":
+		return "output"
+	case "FP16":
+		return "FP16"
+	case "FP32":
+		return "FP32"
+	case "FP64":
+		return "FP64"
+	}
+	return string(raw)
+}
+
 // number reads a number and returns its text.
 func (r *reader) number() ([]byte, error) {
 	r.peek()
 	start := r.at
-	digits := func() bool {
-		from := r.at
-		for r.at < len(r.src) && r.src[r.at]-'0' <= 9 {
-			r.at++
+	at := start
+	if at < len(r.src) && r.src[at] == '-' {
+		at++
+	}
+	ok := false
+	if at < len(r.src) && r.src[at] == '0' {
+		at, ok = at+1, true
+	} else {
+		at, ok = digits(r.src, at)
+	}
+	if ok && at < len(r.src) && r.src[at] == '.' {
+		at, ok = digits(r.src, at+1)
+	}
+	if ok && at < len(r.src) && r.src[at]|0x20 == 'e' {
+		if at++; at < len(r.src) && (r.src[at] == '+' || r.src[at] == '-') {
+			at++
 		}
-		return r.at > from
+		at, ok = digits(r.src, at)
 	}
-	skip := func(set string) bool {
-		if r.at < len(r.src) && strings.IndexByte(set, r.src[r.at]) >= 0 {
-			r.at++
-			return true
-		}
-		return false
-	}
-	skip("-")
-	ok := skip("0") || digits()
-	if ok && skip(".") {
-		ok = digits()
-	}
-	if ok && skip("eE") {
-		skip("+-")
-		ok = digits()
-	}
-	if !ok {
+	if r.at = at; !ok {
 		return nil, r.errorf("expected a number, found %s", r.found())
 	}
-	return r.src[start:r.at], nil
+	return r.src[start:at], nil
+}
+
+// digits returns where digits end that stand at a place, and whether there are any.
+func digits(src []byte, at int) (end int, any bool) {
+	for end = at; end < len(src) && src[end]-'0' <= 9; end++ {
+	}
+	return end, end > at
 }
 
 // word reads true, false or null.

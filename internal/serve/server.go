@@ -69,6 +69,7 @@ type Server struct {
 	jobs     *jobs
 
 	mux       *http.ServeMux
+	own       *http.ServeMux // the same without what answers all other paths
 	dashboard http.Handler
 	looking   context.Context // of requests to the dashboard, whose streams end by it alone
 	lookAway  context.CancelFunc
@@ -110,18 +111,8 @@ func New(o Options) (*Server, error) {
 	}
 	s.guesses = newClients(guessRate, math.MaxInt)
 	s.guesses.burst = guessBurst
-	s.mux = http.NewServeMux()
-	for _, r := range s.routes() {
-		s.mux.HandleFunc(r.method+" "+r.pattern, s.handle(r.handle))
-	}
-	if o.Metrics != nil {
-		s.mux.Handle("GET /metrics", o.Metrics)
-	}
-	if c.Pprof {
-		s.mux.HandleFunc("GET /debug/pprof/", unhurried(pprof.Index))
-		s.mux.HandleFunc("GET /debug/pprof/profile", unhurried(pprof.Profile))
-		s.mux.HandleFunc("GET /debug/pprof/trace", unhurried(pprof.Trace))
-	}
+	s.own, s.mux = s.newMux(o.Metrics), s.newMux(o.Metrics)
+	s.mux.HandleFunc("/", s.elsewhere)
 	s.http = &http.Server{
 		Handler: s.Handler(), MaxHeaderBytes: int(c.Limits.Header),
 		ReadHeaderTimeout: time.Duration(c.Limits.ReadTime), IdleTimeout: time.Duration(c.Limits.IdleTime),
@@ -137,6 +128,23 @@ func New(o Options) (*Server, error) {
 		s.relaying.Go(func() { s.hub.relay(ctx, s.rt) })
 	}
 	return s, nil
+}
+
+// newMux finds the handler of a request that the server answers itself.
+func (s *Server) newMux(metrics http.Handler) *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, r := range s.routes() {
+		mux.HandleFunc(r.method+" "+r.pattern, s.handle(r.handle))
+	}
+	if metrics != nil {
+		mux.Handle("GET /metrics", metrics)
+	}
+	if s.config.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", unhurried(pprof.Index))
+		mux.HandleFunc("GET /debug/pprof/profile", unhurried(pprof.Profile))
+		mux.HandleFunc("GET /debug/pprof/trace", unhurried(pprof.Trace))
+	}
+	return mux
 }
 
 // route is one thing that the server answers.
@@ -200,19 +208,21 @@ func (s *Server) Handler() http.Handler {
 			s.fail(w, r, failf(http.StatusNotFound, "nothing is at %s", quoted(r.URL.Path))) // package http would redirect
 			return
 		}
-		if _, pattern := s.mux.Handler(r); pattern != "" {
-			s.mux.ServeHTTP(w, r)
-			return
-		}
-		if s.dashboard != nil && !s.ours(r.URL.Path) {
-			ctx, cancel := context.WithCancel(r.Context())
-			defer cancel()
-			defer context.AfterFunc(s.looking, cancel)()
-			s.dashboard.ServeHTTP(w, r.WithContext(ctx))
-			return
-		}
-		s.fail(w, r, s.missing(w, r))
+		s.mux.ServeHTTP(w, r)
 	}))
+}
+
+// elsewhere answers what is at no path of the server's own: by the dashboard, or that nothing
+// is there.
+func (s *Server) elsewhere(w http.ResponseWriter, r *http.Request) {
+	if s.dashboard == nil || s.ours(r.URL.Path) {
+		s.fail(w, r, s.missing(w, r))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.looking, cancel)()
+	s.dashboard.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // ours reports whether a path is the server's own and not the dashboard's.
@@ -227,7 +237,7 @@ func (s *Server) ours(at string) bool {
 
 // missing is why there is no answer: nothing is there, or another method is meant.
 func (s *Server) missing(w http.ResponseWriter, r *http.Request) error {
-	h, _ := s.mux.Handler(r)
+	h, _ := s.own.Handler(r)
 	said := refused{header: http.Header{}}
 	h.ServeHTTP(&said, r)
 	if said.status == http.StatusMethodNotAllowed {

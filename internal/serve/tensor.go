@@ -1,8 +1,11 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/weft-run/weft/api"
@@ -32,6 +35,11 @@ type inference struct {
 	sizes   []int64 // binary data of each input, in bytes; -1 where it came as JSON
 	model   string  // as the body has it, where it does
 	version string
+	given   bool // inputs were there
+
+	// Memory of a request with few inputs.
+	fewInputs [2]infer.Tensor
+	fewSizes  [2]int64
 }
 
 // asBinary reports whether an output is wanted as binary data.
@@ -52,7 +60,8 @@ func parseInference(body []byte, header int) (*inference, error) {
 		}
 		head, tail = body[:header], body[header:]
 	}
-	q := &inference{wanted: make(map[string]bool)}
+	q := &inference{}
+	q.Inputs, q.sizes = q.fewInputs[:0], q.fewSizes[:0]
 	r := &reader{src: head}
 	if err := q.read(r); err != nil {
 		return nil, badRequest{err}
@@ -77,32 +86,38 @@ func parseInference(body []byte, header int) (*inference, error) {
 
 // read reads the object of a request.
 func (q *inference) read(r *reader) error {
-	inputs := false
-	err := r.fields(map[string]func() error{
-		"id":            func() (err error) { q.ID, err = r.name(); return err },
-		"model_name":    func() (err error) { q.model, err = r.name(); return err },
-		"model_version": func() (err error) { q.version, err = r.name(); return err },
-		"parameters":    func() error { return q.parameters(r) },
-		"inputs": func() error {
-			inputs = true
-			return r.array(func() error {
+	err := r.object(func(key string) (err error) {
+		switch key {
+		case "id":
+			q.ID, err = r.name()
+		case "model_name":
+			q.model, err = r.name()
+		case "model_version":
+			q.version, err = r.name()
+		case "parameters":
+			err = q.parameters(r)
+		case "inputs":
+			q.given = true
+			err = r.array(func() error {
 				if len(q.Inputs) == maxTensors {
 					return r.errorf("more than %d inputs", maxTensors)
 				}
 				return q.input(r)
 			})
-		},
-		"outputs": func() error {
-			return r.array(func() error {
+		case "outputs":
+			err = r.array(func() error {
 				if len(q.Outputs) == maxTensors {
 					return r.errorf("more than %d outputs", maxTensors)
 				}
 				return q.output(r)
 			})
-		},
+		default:
+			err = r.unknown(key, "id", "model_name", "model_version", "parameters", "inputs", "outputs")
+		}
+		return err
 	})
-	if err == nil && !inputs {
-		err = fmt.Errorf(`the request has no "inputs"`)
+	if err == nil && !q.given {
+		err = errors.New(`the request has no "inputs"`)
 	}
 	return err
 }
@@ -167,47 +182,36 @@ func (r *reader) microseconds() (int64, error) {
 func (q *inference) input(r *reader) error {
 	var t infer.Tensor
 	size, data := int64(-1), -1 // where data begins
-	err := r.fields(map[string]func() error{
-		"name":     func() (err error) { t.Name, err = r.name(); return err },
-		"datatype": func() (err error) { s, err := r.name(); t.Type = infer.Type(s); return err },
-		"shape": func() error {
-			t.Shape = []int64{}
-			return r.array(func() error {
-				n, err := r.integer(0, maxSafe)
-				if t.Shape = append(t.Shape, n); err == nil && len(t.Shape) > maxDims {
-					err = r.errorf("more than %d dimensions", maxDims)
-				}
-				return err
-			})
-		},
-		"parameters": func() error {
-			return r.object(func(key string) (err error) {
-				switch key {
-				case "binary_data_size":
-					size, err = r.integer(0, maxSafe)
-				case "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
-					err = r.errorf("%s: shared memory is not supported; send binary data", key)
-				default:
-					_, err = r.scalar()
-				}
-				return err
-			})
-		},
-		"data": func() error {
+	err := r.object(func(key string) (err error) {
+		switch key {
+		case "name":
+			t.Name, err = r.name()
+		case "datatype":
+			var s string
+			s, err = r.name()
+			t.Type = infer.Type(s)
+		case "shape":
+			t.Shape, err = r.shape()
+		case "parameters":
+			size, err = r.inputParameters()
+		case "data":
 			r.peek()
 			data = r.at
 			if t.Type != "" && t.Shape != nil {
-				return q.data(r, &t)
+				return r.data(&t)
 			}
 			return r.skip() // and read below, when its type is known
-		},
+		default:
+			err = r.unknown(key, "name", "datatype", "shape", "parameters", "data")
+		}
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	if data >= 0 && t.Data == nil && size < 0 {
 		again := &reader{src: r.src, at: data, depth: r.depth}
-		if err := q.data(again, &t); err != nil {
+		if err := again.data(&t); err != nil {
 			return err
 		}
 	}
@@ -221,9 +225,40 @@ func (q *inference) input(r *reader) error {
 	return nil
 }
 
+// shape reads the dimensions of a tensor.
+func (r *reader) shape() ([]int64, error) {
+	shape := make([]int64, 0, 4)
+	err := r.array(func() error {
+		n, err := r.integer(0, maxSafe)
+		if shape = append(shape, n); err == nil && len(shape) > maxDims {
+			err = r.errorf("more than %d dimensions", maxDims)
+		}
+		return err
+	})
+	return shape, err
+}
+
+// inputParameters reads those of an input, and returns the bytes of its binary data, -1 for
+// none.
+func (r *reader) inputParameters() (size int64, err error) {
+	size = -1
+	err = r.object(func(key string) (err error) {
+		switch key {
+		case "binary_data_size":
+			size, err = r.integer(0, maxSafe)
+		case "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
+			err = r.errorf("%s: shared memory is not supported; send binary data", key)
+		default:
+			_, err = r.scalar()
+		}
+		return err
+	})
+	return size, err
+}
+
 // data reads the elements of a tensor whose type and shape are known, as a flat list or
 // nested by its dimensions.
-func (q *inference) data(r *reader, t *infer.Tensor) error {
+func (r *reader) data(t *infer.Tensor) error {
 	size := t.Type.Size()
 	if size == 0 {
 		return fmt.Errorf("input %s: %w", quoted(t.Name), noType(t.Type))
@@ -235,16 +270,7 @@ func (q *inference) data(r *reader, t *infer.Tensor) error {
 	// An element takes two bytes of text at least, with its comma.
 	t.Data = make([]byte, 0, min(n, int64(len(r.src)-r.at)/2+1)*size)
 	err = r.elements(func() error {
-		var raw []byte
-		var err error
-		if c := r.peek(); c == 't' || c == 'f' {
-			var w string
-			if w, err = r.word(); err == nil {
-				raw = []byte(w)
-			}
-		} else {
-			raw, err = r.number()
-		}
+		raw, err := r.element()
 		if err != nil {
 			return err
 		}
@@ -262,14 +288,40 @@ func (q *inference) data(r *reader, t *infer.Tensor) error {
 	return err
 }
 
+// element reads an element of a tensor and returns its text.
+func (r *reader) element() ([]byte, error) {
+	c := r.peek()
+	if c == 't' || c == 'f' {
+		start := r.at
+		if _, err := r.word(); err != nil {
+			return nil, err
+		}
+		return r.src[start:r.at], nil
+	}
+	raw, err := r.number()
+	if err != nil {
+		rest := bytes.ToLower(r.src[r.at:min(len(r.src), r.at+3)])
+		if string(rest) == "nan" || string(rest) == "inf" {
+			err = r.errorf("expected a number, and JSON has no NaN and no infinity; send them as binary data")
+		}
+	}
+	return raw, err
+}
+
 // elements reads a list of elements, nested or not.
 func (r *reader) elements(element func() error) error {
-	return r.array(func() error {
+	more, err := r.enter('[', ']')
+	for more && err == nil {
 		if r.peek() == '[' {
-			return r.elements(element)
+			err = r.elements(element)
+		} else {
+			err = element()
 		}
-		return element()
-	})
+		if err == nil {
+			more, err = r.next(']')
+		}
+	}
+	return err
 }
 
 // skip reads a list of elements and forgets it.
@@ -287,10 +339,12 @@ func noType(t infer.Type) error {
 // output reads one wanted output.
 func (q *inference) output(r *reader) error {
 	name, binary, stated := "", false, false
-	err := r.fields(map[string]func() error{
-		"name": func() (err error) { name, err = r.name(); return err },
-		"parameters": func() error {
-			return r.object(func(key string) (err error) {
+	err := r.object(func(key string) (err error) {
+		switch key {
+		case "name":
+			name, err = r.name()
+		case "parameters":
+			err = r.object(func(key string) (err error) {
 				switch key {
 				case "binary_data":
 					stated = true
@@ -302,7 +356,10 @@ func (q *inference) output(r *reader) error {
 				}
 				return err
 			})
-		},
+		default:
+			err = r.unknown(key, "name", "parameters")
+		}
+		return err
 	})
 	if err != nil {
 		return err
@@ -313,6 +370,9 @@ func (q *inference) output(r *reader) error {
 		}
 	}
 	if q.Outputs = append(q.Outputs, name); stated {
+		if q.wanted == nil {
+			q.wanted = make(map[string]bool)
+		}
 		q.wanted[name] = binary
 	}
 	return nil
@@ -320,7 +380,6 @@ func (q *inference) output(r *reader) error {
 
 // check errs unless every input has the bytes that its type and shape say.
 func (q *inference) check() error {
-	names := make(map[string]bool)
 	for i := range q.Inputs {
 		t := &q.Inputs[i]
 		size := t.Type.Size()
@@ -337,10 +396,11 @@ func (q *inference) check() error {
 		if int64(len(t.Data)) != n*size {
 			return badf("input %s of %s %v has %d bytes of data, and takes %d", quoted(t.Name), t.Type, t.Shape, len(t.Data), n*size)
 		}
-		if names[t.Name] {
-			return badf("input %s is there twice", quoted(t.Name))
+		for j := range i { // there are few
+			if q.Inputs[j].Name == t.Name {
+				return badf("input %s is there twice", quoted(t.Name))
+			}
 		}
-		names[t.Name] = true
 	}
 	return nil
 }
@@ -349,8 +409,13 @@ func (q *inference) check() error {
 // binary data. It returns where those begin, -1 if there are none.
 func appendResponse(dst []byte, q *inference, resp *infer.Response) (out []byte, header int, err error) {
 	header = -1
-	var tail []byte
-	dst = append(dst, `{"model_name":`...)
+	size := 256 // and what outputs take: numbers have about 10 digits
+	for i := range resp.Outputs {
+		if size += 128 + len(resp.Outputs[i].Data); !q.asBinary(resp.Outputs[i].Name) {
+			size += 2 * len(resp.Outputs[i].Data)
+		}
+	}
+	dst = append(slices.Grow(dst, size), `{"model_name":`...)
 	dst = appendText(dst, resp.Model)
 	dst = append(dst, `,"model_version":`...)
 	dst = appendText(dst, resp.Version)
@@ -384,7 +449,7 @@ func appendResponse(dst []byte, q *inference, resp *infer.Response) (out []byte,
 		}
 		dst = append(dst, ']')
 		if q.asBinary(t.Name) {
-			header, tail = 0, append(tail, t.Data...)
+			header = 0
 			dst = append(dst, `,"parameters":{"binary_data_size":`...)
 			dst = strconv.AppendInt(dst, int64(len(t.Data)), 10)
 			dst = append(dst, '}', '}')
@@ -397,14 +462,28 @@ func appendResponse(dst []byte, q *inference, resp *infer.Response) (out []byte,
 		}
 		dst = append(dst, '}')
 	}
-	if dst = append(dst, ']', '}'); header == 0 {
-		header = len(dst)
+	if dst = append(dst, ']', '}'); header < 0 {
+		return dst, -1, nil
 	}
-	return append(dst, tail...), header, nil
+	header = len(dst)
+	for i := range resp.Outputs {
+		if t := &resp.Outputs[i]; q.asBinary(t.Name) {
+			dst = append(dst, t.Data...)
+		}
+	}
+	return dst, header, nil
 }
 
 // appendText appends a text as JSON.
 func appendText(dst []byte, s string) []byte {
+	plain := true
+	for i := range len(s) {
+		c := s[i]
+		plain = plain && c >= ' ' && c <= '~' && c != '"' && c != '\\' && c != '<' && c != '>' && c != '&'
+	}
+	if plain {
+		return append(append(append(dst, '"'), s...), '"')
+	}
 	b, err := json.Marshal(s)
 	if err != nil {
 		panic("serve: " + err.Error()) // every string can be marshalled

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/weft-run/weft/api"
@@ -33,16 +33,28 @@ func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// modelName is how models and versions are called.
-var modelName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+// isName reports whether a model or a version can be called so: by 1 to 128 letters, digits,
+// dots, dashes and underscores, of which the first is no dot and no dash.
+func isName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9', c == '_':
+		case i > 0 && (c == '.' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= 128
+}
 
 // model returns the name and version that a path has.
 func model(r *http.Request) (name, version string, err error) {
 	name, version = r.PathValue("model"), r.PathValue("version")
-	if !modelName.MatchString(name) {
+	if !isName(name) {
 		return "", "", fmt.Errorf("%w: %s", infer.ErrNotFound, quoted(name))
 	}
-	if version != "" && !modelName.MatchString(version) {
+	if version != "" && !isName(version) {
 		return "", "", fmt.Errorf("%w: version %s", infer.ErrNotFound, quoted(version))
 	}
 	return name, version, nil
@@ -91,6 +103,12 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// answers has the memory of answers that were sent, up to firstBytes each.
+var answers = sync.Pool{New: func() any { return new([]byte) }}
+
+// inferTypes are those that the body of a request for a prediction may have.
+var inferTypes = []string{"application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json"}
+
 // infer answers a request for a prediction.
 func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 	arrived := time.Now()
@@ -104,7 +122,7 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 			return badf("%s is %s and not a number of bytes", api.HeaderLength, quoted(h))
 		}
 	}
-	body, done, err := s.body(w, r, int64(s.limits.Body), "application/json", "application/octet-stream", "application/vnd.sagemaker-triton.binary+json")
+	body, done, err := s.body(w, r, int64(s.limits.Body), inferTypes...)
 	if err != nil {
 		return err
 	}
@@ -124,17 +142,22 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out, at, err := appendResponse(nil, q, resp)
+	memory := answers.Get().(*[]byte)
+	defer answers.Put(memory)
+	out, at, err := appendResponse((*memory)[:0], q, resp)
 	if errors.Is(err, api.ErrNotJSON) {
 		return failure{status: http.StatusNotAcceptable, error: err}
 	}
 	if err != nil {
 		return err
 	}
+	if cap(out) <= firstBytes {
+		*memory = out
+	}
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h["Content-Type"] = asJSON
 	if at >= 0 {
-		h.Set("Content-Type", "application/octet-stream")
+		h["Content-Type"] = asBytes
 		h.Set(api.HeaderLength, strconv.Itoa(at))
 	}
 	h.Set("Content-Length", strconv.Itoa(len(out)))
