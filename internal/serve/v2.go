@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,12 +128,15 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer done()
+	if len(body) == 0 {
+		return badf(`the body is empty: send {"inputs": [{"name": …, "shape": …, "datatype": …, "data": …}]}`)
+	}
 	q, err := parseInference(body, header)
 	if err != nil {
 		return err
 	}
 	if q.model != "" && q.model != name || q.version != "" && version != "" && q.version != version {
-		return badf("the path names model %s and the body %s", name, quoted(q.model+" "+q.version))
+		return badf("the path names model %s and the body %s: leave them out of the body", quoted(strings.TrimSpace(name+" "+version)), quoted(strings.TrimSpace(q.model+" "+q.version)))
 	}
 	q.Model, q.Version, q.Client = name, version, clientOf(r.Context())
 	if q.timeout > 0 {

@@ -161,7 +161,7 @@ func TestInferRefused(t *testing.T) {
 	h, f, _ := handlerOf(t, nil)
 	input := func(fields string) string { return `{"inputs":[{` + fields + `}]}` }
 	for _, c := range []struct{ body, want string }{
-		{``, "expected '{', found the end"},
+		{``, "the body is empty"},
 		{`[]`, "expected '{'"},
 		{`{}`, `no "inputs"`},
 		{doubled + "x", "expected the end"},
@@ -193,7 +193,7 @@ func TestInferRefused(t *testing.T) {
 		{`{"parameters":{"timeout":-1},` + doubled[1:], "from 0"},
 		{`{"parameters":{"a":{}},` + doubled[1:], "expected a text"},
 		{`{"outputs":[{"name":"y"},{"name":"y"}],` + doubled[1:], "twice"},
-		{`{"model_name":"other",` + doubled[1:], "the path names model double"},
+		{`{"model_name":"other",` + doubled[1:], `the path names model "double"`},
 		{"{\"id\":\"\xff\"," + doubled[1:], "UTF-8"},
 		{strings.Replace(doubled, "FP32", "FP64", 1), "takes x of FP32"},
 	} {
