@@ -178,6 +178,9 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 	for {
 		select {
 		case <-loaded.C:
+			if models.Opening() {
+				continue
+			}
 			if list := settled(models.Models(), models.Ready()); list != "" {
 				fmt.Fprintln(v.out, list)
 				loaded.Stop()
@@ -243,7 +246,10 @@ func (v *serving) announce(rt *weft.Runtime, c serve.Config, at string) {
 
 // settled says which models there are once none is loading, "" before.
 func settled(models []infer.Info, ready error) string {
-	var rows []string
+	rows := []string{"Ready:"}
+	if ready != nil {
+		rows[0] = "Not ready: " + terminal.OneLine(ready.Error())
+	}
 	for _, m := range models {
 		if m.State == infer.Loading {
 			return ""
@@ -254,11 +260,5 @@ func settled(models []infer.Info, ready error) string {
 		}
 		rows = append(rows, row)
 	}
-	switch {
-	case ready == nil:
-		return strings.Join(append([]string{"Ready:"}, rows...), "\n")
-	case len(rows) > 0 && !strings.Contains(ready.Error(), "load"):
-		return strings.Join(append([]string{"Not ready: " + terminal.OneLine(ready.Error())}, rows...), "\n")
-	}
-	return ""
+	return strings.Join(rows, "\n")
 }

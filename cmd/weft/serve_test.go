@@ -95,6 +95,36 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// Models that do not load are told of once all were tried, whatever the reason says.
+func TestServeNotReady(t *testing.T) {
+	models := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		if err := os.Mkdir(filepath.Join(models, name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(models, name, "model.yaml"), []byte("kind: graph\nfile: load.json\n"), 0o666); err != nil { // which is not there
+			t.Fatal(err)
+		}
+	}
+	c, lines := serveLines(t, "--listen", "127.0.0.1:0", "--models", models)
+	defer time.AfterFunc(time.Minute, func() { _ = c.Process.Kill() }).Stop() // so that its output ends
+	var told []string
+	for len(told) < 3 && lines.Scan() {
+		if s := lines.Text(); len(told) > 0 || strings.HasPrefix(s, "Not ready: ") {
+			told = append(told, s)
+		}
+	}
+	if len(told) < 3 || !strings.Contains(told[0], "load.json") || !strings.Contains(told[1], "a version 1: failed") || !strings.Contains(told[2], "b version 1: failed") {
+		t.Errorf("%q", told)
+	}
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+}
+
 func TestServeCheckConfig(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
