@@ -4,10 +4,10 @@
 // do. It has no locks, clocks or goroutines, so that a list of events always has the same
 // answer.
 //
-// An item (a request) waits in the group of its model and key, in the line of its priority
-// and client. A group is ready when it has a full batch or has waited for long enough.
-// A device that is free takes a batch from the ready group whose turn it is. How long
-// groups wait, how many items a batch has and who is refused follow from deadlines and
+// An item (a request) waits in the queue of its model, in the line of its priority and
+// client. A model is ready when its queue has a full batch or has waited for long enough.
+// A device that is free takes a batch of the ready model whose turn it is. How long
+// queues wait, how many items a batch has and who is refused follow from deadlines and
 // from what batches have been measured to take.
 //
 // An event costs steps that grow with the logarithm of the number of items that wait, and
@@ -16,8 +16,6 @@ package batch
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -33,7 +31,8 @@ const (
 	Fail
 	// Expire answers an item whose deadline has passed, or cannot be met any more.
 	Expire
-	// Refuse answers an item that was not taken; After says when to ask again.
+	// Refuse answers an item that is not taken, or gives up its place to another; After says
+	// when to ask again.
 	Refuse
 )
 
@@ -63,18 +62,14 @@ const (
 // Item is a request. Its exported fields are set before Add.
 type Item struct {
 	Owner    any // the record of the loop
-	Key      string
 	Client   string
 	Priority int
 	Examples int // that it brings for the batch, at least 1
-	Length   int // of all of them together, in units of the model's choice
 	Deadline time.Duration
 	place    place
 	alone    bool // its batch failed: it is computed by itself
 	tries    int
 	model    *Model
-	group    *group
-	arrived  time.Duration
 	prev     *Item
 	next     *Item
 	inTime   int // place in the heap of deadlines
@@ -106,18 +101,12 @@ type Model struct {
 	MaxBatch   int           // examples
 	MaxWaiting int           // items
 	MaxWait    time.Duration // for more items while a device is free; 0 for no bound of its own
-	// Hang is the least time that a batch may run before its device is given to others; 0
-	// means a second. A batch that is predicted to run long has hangFactor times that.
-	Hang    time.Duration
-	id      int
-	removed bool
-	on      []*placement
-	clients map[string]int // items that wait, by client
-	groups  map[string]*group
-	load    load
-	levels  [Levels]load
-	top     heap[*group] // those ready, by priority
-	old     heap[*group] // those ready, by when one was last taken from them
+	id         int
+	removed    bool
+	expected   bool // a device for it is on its way
+	on         []*placement
+	clients    tally
+	queue
 	// served is the time its batches have been predicted to take, raised to that of the
 	// others when it begins to wait, so that it gets no more for having been idle.
 	served float64
@@ -147,16 +136,15 @@ type placement struct {
 
 func (p *placement) open() bool { return p.device.up && p.stuck == 0 }
 
-// hangFactor is how many times longer than predicted a batch may run before its device is
-// given to others.
-const hangFactor = 10
+// A batch may run for hangFactor times what was predicted, and at least for leastHang, before
+// its device is given to others.
+const (
+	hangFactor = 10
+	leastHang  = time.Second
+)
 
 // maxTries is how often an item is computed again, after the loss of a device or by itself.
 const maxTries = 3
-
-// maxGroups is how many groups without items a model keeps, for what is known of how often
-// items arrive.
-const maxGroups = 256
 
 // Machine is the state of all items, models and devices.
 type Machine struct {
@@ -166,8 +154,10 @@ type Machine struct {
 	devices    []*Device
 	models     []*Model
 	byTime     heap[*Item]  // all items without an answer, by deadline
-	byDue      heap[*group] // groups that wait for more items
+	byDue      heap[*Model] // those that wait for more items
 	waiting    int
+	clients    tally         // of all models together
+	hang       time.Duration // leastHang, but in tests
 	batches    uint64
 	floor      float64 // Model.served of the latest batch's model
 	deferred   bool    // a batch waits for a device that is faster than the free one
@@ -177,11 +167,12 @@ type Machine struct {
 
 // New returns a machine without models and devices.
 func New() *Machine {
-	m := &Machine{}
+	m := &Machine{hang: leastHang}
 	m.byTime = heap[*Item]{steps: &m.steps, at: func(it *Item) *int { return &it.inTime },
 		less: func(a, b *Item) bool { return a.Deadline < b.Deadline }}
-	m.byDue = heap[*group]{steps: &m.steps, at: func(g *group) *int { return &g.inDue },
-		less: func(a, b *group) bool { return a.due < b.due }}
+	m.byDue = heap[*Model]{steps: &m.steps, at: func(mod *Model) *int { return &mod.inDue },
+		less: func(a, b *Model) bool { return a.due < b.due }}
+	m.clients = newTally(&m.steps)
 	return m
 }
 
@@ -192,40 +183,63 @@ func (m *Machine) AddDevice(d *Device) {
 	m.devices = append(m.devices, d)
 }
 
+// SetSlots changes how many batches a device has at a time. Those that it has go on.
+func (m *Machine) SetSlots(now time.Duration, d *Device, slots int, out []Decision) []Decision {
+	out = m.tick(now, out)
+	slots = max(slots, 1)
+	d.free += slots - d.Slots
+	d.Slots = slots
+	return m.dispatch(out)
+}
+
 // AddModel adds a model that runs on devices, with a guess at what its batches cost.
 func (m *Machine) AddModel(mod *Model, prior Cost, on ...*Device) {
 	m.ids++
 	mod.id = m.ids
 	mod.MaxBatch = max(mod.MaxBatch, 1)
-	mod.groups, mod.clients = make(map[string]*group), make(map[string]int)
-	mod.top = heap[*group]{steps: &m.steps, at: func(g *group) *int { return &g.inTop },
-		less: func(a, b *group) bool {
-			if a.top() != b.top() {
-				return a.top() > b.top()
-			}
-			return a.taken < b.taken
-		}}
-	mod.old = heap[*group]{steps: &m.steps, at: func(g *group) *int { return &g.inOld },
-		less: func(a, b *group) bool { return a.taken < b.taken }}
+	mod.clients = newTally(&m.steps)
 	mod.taken = m.batches
 	for _, d := range on {
-		p := &placement{model: mod, device: d, cost: newEstimate(prior)}
-		mod.on, d.on = append(mod.on, p), append(d.on, p)
+		m.Place(mod, d, prior)
 	}
 	m.models = append(m.models, mod)
 }
+
+// Place has a model run on one more device. The next event has batches begin there.
+func (m *Machine) Place(mod *Model, d *Device, prior Cost) {
+	p := &placement{model: mod, device: d, cost: newEstimate(prior)}
+	for _, b := range d.batches {
+		if b.Model == mod { // from before it was taken away
+			if b.at = p; b.stuck {
+				p.stuck++
+			}
+		}
+	}
+	mod.on, d.on = append(mod.on, p), append(d.on, p)
+}
+
+// Unplace has a model not run on a device any more. Batches that it has there go on.
+func (m *Machine) Unplace(mod *Model, d *Device) {
+	for _, p := range mod.on {
+		if p.device == d {
+			mod.on, d.on = without(mod.on, p), without(d.on, p)
+			return
+		}
+	}
+}
+
+// Expect says whether a device for the model is on its way: until it comes items wait, by
+// their deadlines, instead of being refused where no device takes them.
+func (m *Machine) Expect(mod *Model, expected bool) { mod.expected = expected }
 
 // RemoveModel takes a model out. Items that wait for it fail; batches of it that run are
 // forgotten when they end.
 func (m *Machine) RemoveModel(now time.Duration, mod *Model, out []Decision) []Decision {
 	out = m.tick(now, out)
 	mod.removed = true
-	for _, key := range slices.Sorted(maps.Keys(mod.groups)) {
-		g := mod.groups[key]
-		for it := g.next(&m.steps); it != nil; it = g.next(&m.steps) {
-			m.unwait(it)
-			out = m.answer(Fail, it, nil, out)
-		}
+	for it := mod.next(&m.steps); it != nil; it = mod.next(&m.steps) {
+		m.unwait(it)
+		out = m.answer(Fail, it, nil, out)
 	}
 	for _, p := range mod.on {
 		p.device.on = without(p.device.on, p)
@@ -249,34 +263,17 @@ func (m *Machine) Add(now time.Duration, mod *Model, it *Item, out []Decision) [
 	if it.place != fresh {
 		panic(fmt.Sprintf("batch: an item of client %q is added twice", it.Client))
 	}
-	it.Examples, it.Length = max(it.Examples, 1), max(it.Length, 0)
-	it.model, it.arrived = mod, m.now
-	if after := m.refuse(mod, it); after > 0 {
+	it.Examples, it.model = max(it.Examples, 1), mod
+	out, after := m.admit(mod, it, out)
+	if after > 0 {
 		it.place = over
 		return m.dispatch(append(out, Decision{Kind: Refuse, Item: it, After: after}))
 	}
 	m.byTime.put(it)
-	g := mod.group(it.Key)
-	if g.last > 0 {
-		gap := m.now - g.last
-		if g.gap == 0 {
-			g.gap = max(gap, 1)
-		}
-		g.gap += (gap - g.gap) / 8
-		g.gap = max(g.gap, 1)
-	}
-	g.last = max(m.now, 1)
-	m.wait(g, it)
+	mod.arrivals.at(m.now)
+	mod.levels[levelOf(it.Priority)].arrivals.at(m.now)
+	m.wait(it)
 	return m.dispatch(out)
-}
-
-func (mod *Model) group(key string) *group {
-	g := mod.groups[key]
-	if g == nil {
-		g = &group{model: mod, key: key}
-		mod.groups[key] = g
-	}
-	return g
 }
 
 // Cancel takes back an item that nobody waits for any more. It has no answer.
@@ -303,7 +300,7 @@ func (m *Machine) Ended(now time.Duration, b *Batch, failed bool, out []Decision
 	}
 	m.end(b)
 	if !failed {
-		b.at.cost.measured(float64(b.load.examples), float64(b.load.length), (m.now - b.started).Seconds())
+		b.at.cost.measured(float64(b.load.examples), (m.now - b.started).Seconds())
 	}
 	for _, it := range b.Items {
 		switch {
@@ -336,7 +333,7 @@ func (m *Machine) again(it *Item, b *Batch, out []Decision) []Decision {
 	if it.tries++; it.tries > maxTries || it.model.removed {
 		return m.answer(Fail, it, b, out)
 	}
-	m.wait(it.model.group(it.Key), it)
+	m.wait(it)
 	return out
 }
 
@@ -366,10 +363,10 @@ func (m *Machine) Up(now time.Duration, d *Device, out []Decision) []Decision {
 
 // Measured says what a batch of a model took on a device that was computed for that
 // purpose alone.
-func (m *Machine) Measured(mod *Model, d *Device, examples, length int, took time.Duration) {
+func (m *Machine) Measured(mod *Model, d *Device, examples int, took time.Duration) {
 	for _, p := range mod.on {
 		if p.device == d {
-			p.cost.measured(float64(examples), float64(length), took.Seconds())
+			p.cost.measured(float64(examples), took.Seconds())
 		}
 	}
 }
@@ -389,13 +386,13 @@ func (m *Machine) Next() (at time.Duration, ok bool) {
 	if it, some := m.byTime.first(); some {
 		sooner(it.Deadline)
 	}
-	if g, some := m.byDue.first(); some {
-		sooner(g.due)
+	if mod, some := m.byDue.first(); some {
+		sooner(mod.due)
 	}
 	for _, d := range m.devices {
 		for _, b := range d.batches {
 			if !b.stuck {
-				sooner(b.hangs())
+				sooner(m.hangs(b))
 			}
 			if m.deferred && b.until > m.now {
 				sooner(b.until)
@@ -406,12 +403,8 @@ func (m *Machine) Next() (at time.Duration, ok bool) {
 }
 
 // hangs returns from when on the device of a batch does not wait for it.
-func (b *Batch) hangs() time.Duration {
-	limit := b.Model.Hang
-	if limit <= 0 {
-		limit = time.Second
-	}
-	return b.started + max(limit, hangFactor*(b.until-b.started))
+func (m *Machine) hangs(b *Batch) time.Duration {
+	return b.started + max(m.hang, hangFactor*(b.until-b.started))
 }
 
 // tick does what has become due.
@@ -428,17 +421,16 @@ func (m *Machine) tick(now time.Duration, out []Decision) []Decision {
 		out = m.answer(Expire, it, nil, out)
 	}
 	for {
-		g, ok := m.byDue.first()
-		if !ok || g.due > m.now {
+		mod, ok := m.byDue.first()
+		if !ok || mod.due > m.now {
 			break
 		}
-		m.byDue.remove(g)
-		g.ready = true
-		m.place(g)
+		m.byDue.remove(mod)
+		mod.ready = true
 	}
 	for _, d := range m.devices {
 		for _, b := range d.batches {
-			if !b.stuck && b.hangs() <= m.now {
+			if !b.stuck && m.hangs(b) <= m.now {
 				b.stuck = true
 				b.at.stuck++
 				d.free++

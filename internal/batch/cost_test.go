@@ -10,21 +10,20 @@ import (
 // The estimate finds the cost that batches have, from any prior, and follows it.
 func TestEstimate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	for _, prior := range []Cost{{}, {Fixed: time.Second}, {Fixed: ms, Example: ms, Unit: ms}} {
+	for _, prior := range []Cost{{}, {Fixed: time.Second}, {Fixed: ms, Example: ms}} {
 		e := newEstimate(prior)
-		for _, c := range [][3]float64{{1e-3, 1e-4, 1e-6}, {3e-3, 2e-4, 0}, {1e-4, 0, 5e-6}} {
+		for _, c := range [][2]float64{{1e-3, 1e-4}, {3e-3, 2e-4}, {1e-2, 0}, {0, 5e-4}} {
 			for range 400 {
 				n := 1 + float64(r.IntN(32))
-				length := n * float64(1+r.IntN(500))
-				e.measured(n, length, (c[0]+c[1]*n+c[2]*length)*(0.95+0.1*r.Float64()))
+				e.measured(n, (c[0]+c[1]*n)*(0.95+0.1*r.Float64()))
 			}
-			for _, x := range [][2]float64{{1, 250}, {8, 100}, {32, 16000}} {
-				got, want := e.of(x[0], x[1]), c[0]+c[1]*x[0]+c[2]*x[1]
+			for _, n := range []float64{1, 8, 32} {
+				got, want := e.of(n), c[0]+c[1]*n
 				if math.Abs(got-want) > 0.1*want {
-					t.Errorf("prior %v, cost %v: %v examples of length %v are predicted to take %.3g s, not %.3g", prior, c, x[0], x[1], got, want)
+					t.Errorf("prior %v, cost %v: %v examples are predicted to take %.3g s, not %.3g", prior, c, n, got, want)
 				}
 			}
-			if e.w[0] < 0 || e.w[1] < 0 || e.w[2] < 0 {
+			if e.w[0] < 0 || e.w[1] < 0 {
 				t.Errorf("a coefficient of %v is negative", e.w)
 			}
 		}
@@ -35,9 +34,9 @@ func TestEstimate(t *testing.T) {
 func TestEstimateOfOneSize(t *testing.T) {
 	e := newEstimate(Cost{Fixed: 100 * ms})
 	for range 100 {
-		e.measured(1, 1, 2e-3)
+		e.measured(1, 2e-3)
 	}
-	if got := e.of(1, 1); math.Abs(got-2e-3) > 2e-4 {
+	if got := e.of(1); math.Abs(got-2e-3) > 2e-4 {
 		t.Errorf("predicted %v", got)
 	}
 	for _, w := range e.w {
@@ -65,7 +64,7 @@ func TestPessimismEnds(t *testing.T) {
 		if i == 200 {
 			refused = 0
 		}
-		w.add(mod, &Item{Examples: 1, Length: 1, Deadline: w.now + 10*ms}, false)
+		w.add(mod, &Item{Examples: 1, Deadline: w.now + 10*ms}, false)
 		w.until(w.now + ms)
 	}
 	if refused > 0 {

@@ -2,174 +2,143 @@ package batch
 
 import "time"
 
-// wait puts an item into a group and decides how long that waits for more.
-func (m *Machine) wait(g *group, it *Item) {
-	if g.empty() {
-		g.since, g.urgent, g.ready = m.now, it.Deadline, false
+// wait puts an item into the queue of its model and decides how long that waits for more.
+func (m *Machine) wait(it *Item) {
+	mod := it.model
+	if mod.empty() {
+		mod.since, mod.urgent, mod.ready = m.now, it.Deadline, false
+		mod.served = max(mod.served, m.floor)
+		mod.taken = max(mod.taken, m.batches)
 	}
-	if g.model.load.items == 0 {
-		g.model.served = max(g.model.served, m.floor)
-		g.model.taken = max(g.model.taken, m.batches)
-	}
-	it.place, it.group = waiting, g
-	g.urgent = min(g.urgent, it.Deadline)
-	g.add(it)
-	g.model.load.add(it)
-	g.model.levels[levelOf(it.Priority)].add(it)
-	g.model.clients[it.Client]++
+	it.place = waiting
+	mod.urgent = min(mod.urgent, it.Deadline)
+	mod.add(it)
+	mod.clients.add(it.Client, 1)
+	m.clients.add(it.Client, 1)
 	m.waiting++
-	g.due = m.due(g)
-	m.place(g)
+	mod.due = m.dueOf(mod)
+	m.mark(mod)
 }
 
-// unwait takes an item out of its group.
+// unwait takes an item out of the queue of its model.
 func (m *Machine) unwait(it *Item) {
-	it.group.remove(it)
+	it.model.remove(it)
 	m.removed(it)
 }
 
-// removed brings what is known of an item's group up to date after it was taken out.
+// removed brings what is known of an item's model up to date after it was taken out.
 func (m *Machine) removed(it *Item) {
-	g := it.group
-	g.model.load.remove(it)
-	g.model.levels[levelOf(it.Priority)].remove(it)
-	if g.model.clients[it.Client]--; g.model.clients[it.Client] == 0 {
-		delete(g.model.clients, it.Client)
-	}
+	it.model.clients.add(it.Client, -1)
+	m.clients.add(it.Client, -1)
 	m.waiting--
-	it.group = nil
-	m.place(g)
+	m.mark(it.model)
 }
 
-// due returns until when a group waits for more items while a device is free. Waiting for
+// dueOf returns until when a model waits for more items while a device is free. Waiting for
 // the next arrival, 1/λ away, delays the n examples that are there and saves the newcomer
 // the fixed cost a of a batch of its own: it is worth it while n < λ·a. The wait is
 // therefore a-n/λ, never more than a, and leaves the most urgent item the time to be
 // computed and as much again as predictions are off.
-func (m *Machine) due(g *group) time.Duration {
-	p := g.model.best()
-	if p == nil || g.gap == 0 || g.load.examples >= g.model.MaxBatch || g.again.head != nil {
+func (m *Machine) dueOf(mod *Model) time.Duration {
+	p := mod.best()
+	if p == nil || mod.arrivals.gap == 0 || mod.load.examples >= mod.MaxBatch || mod.agains > 0 {
 		return m.now
 	}
 	a := seconds(p.cost.w[0])
-	if g.model.MaxWait > 0 {
-		a = min(a, g.model.MaxWait)
+	if mod.MaxWait > 0 {
+		a = min(a, mod.MaxWait)
 	}
-	wait := a - time.Duration(g.load.examples)*g.gap
-	n := float64(g.load.examples)
-	latest := g.urgent - 2*seconds(p.cost.of(n, float64(g.load.length))+2*p.cost.err)
-	return max(min(m.now+wait, g.since+a, latest), m.now)
+	wait := a - time.Duration(mod.load.examples)*mod.arrivals.gap
+	latest := mod.urgent - 2*seconds(p.cost.of(float64(mod.load.examples))+2*p.cost.err)
+	return max(min(m.now+wait, mod.since+a, latest), m.now)
 }
 
 // best returns where a batch of the model costs the least to begin, nil for nowhere.
 func (mod *Model) best() (best *placement) {
 	for _, p := range mod.on {
-		if p.open() && (best == nil || p.cost.of(1, 1) < best.cost.of(1, 1)) {
+		if p.open() && (best == nil || p.cost.of(1) < best.cost.of(1)) {
 			best = p
 		}
 	}
 	return best
 }
 
-// place puts a group into the heaps where it belongs.
-func (m *Machine) place(g *group) {
-	if g.empty() {
-		m.byDue.remove(g)
-		g.model.top.remove(g)
-		g.model.old.remove(g)
-		if len(g.model.groups) > maxGroups {
-			delete(g.model.groups, g.key)
-		}
+// mark notes whether a model is ready or waits for more items.
+func (m *Machine) mark(mod *Model) {
+	mod.ready = !mod.empty() && (mod.ready || mod.due <= m.now)
+	if mod.empty() || mod.ready {
+		m.byDue.remove(mod)
 		return
 	}
-	if g.ready = g.ready || g.due <= m.now; g.ready {
-		m.byDue.remove(g)
-		g.model.top.put(g)
-		g.model.old.put(g)
-		return
-	}
-	m.byDue.put(g)
+	m.byDue.put(mod)
 }
 
 // dispatch gives batches to free devices until none is free or nothing is ready.
 func (m *Machine) dispatch(out []Decision) []Decision {
 	for {
-		p, g := m.choose()
+		p := m.choose()
 		if p == nil {
 			return out
 		}
-		out = m.start(p, g, out)
+		out = m.start(p, out)
 	}
 }
 
-// choose returns the next batch's group and where it runs. The model goes first whose ready
-// group has the highest priority, of these the one that was served the least; every eighth
+// choose returns the next batch's model and where it runs. The ready model goes first whose
+// items have the highest priority, of these the one that was served the least; every eighth
 // time the one whose latest batch is the longest ago.
-func (m *Machine) choose() (*placement, *group) {
+func (m *Machine) choose() (best *placement) {
 	old := (m.batches+1)%turns == 0
 	m.deferred = false
-	var best *placement
-	var from *group
 	for _, mod := range m.models {
 		m.steps++
-		queue := &mod.top
-		if old {
-			queue = &mod.old
-		}
-		g, ok := queue.first()
-		if !ok {
+		if !mod.ready || best != nil && !before(mod, best.model, old) {
 			continue
 		}
-		if best != nil && !before(g, from, old) {
-			continue
-		}
-		if p := m.where(g); p != nil {
-			best, from = p, g
+		if p := m.where(mod); p != nil {
+			best = p
 		}
 	}
-	return best, from
+	return best
 }
 
-// before says whether group a goes before b of another model.
-func before(a, b *group, old bool) bool {
+// before says whether model a goes before b.
+func before(a, b *Model, old bool) bool {
 	if old {
-		return a.model.taken < b.model.taken
+		return a.taken < b.taken
 	}
 	if a.top() != b.top() {
 		return a.top() > b.top()
 	}
-	if a.model.served != b.model.served {
-		return a.model.served < b.model.served
+	if a.served != b.served {
+		return a.served < b.served
 	}
-	return a.model.id < b.model.id
+	return a.id < b.id
 }
 
 // slower is how much later a batch must end on a free device than on one that is busy still
 // for it to wait for that one. Less than that is noise in what was measured.
 const slower = 1.5
 
-// where returns the free device on which a batch of the group ends the earliest, nil if
-// there is none, or if all that waits in the group would be done earlier by waiting for one
+// where returns the free device on which a batch of the model ends the earliest, nil if
+// there is none, or if all that waits for the model would be done earlier by waiting for one
 // that is busy.
-func (m *Machine) where(g *group) (best *placement) {
-	n, length := float64(min(g.load.examples, g.model.MaxBatch)), float64(g.load.length)
-	if g.load.examples > g.model.MaxBatch {
-		length *= n / float64(g.load.examples)
-	}
+func (m *Machine) where(mod *Model) (best *placement) {
+	n := float64(min(mod.load.examples, mod.MaxBatch))
 	var least float64
-	for _, p := range g.model.on {
+	for _, p := range mod.on {
 		m.steps++
-		if !p.open() || p.device.free == 0 {
+		if !p.open() || p.device.free <= 0 {
 			continue
 		}
-		if c := p.cost.of(n, length); best == nil || c < least {
+		if c := p.cost.of(n); best == nil || c < least {
 			best, least = p, c
 		}
 	}
 	if best == nil {
 		return nil
 	}
-	for _, p := range g.model.on {
+	for _, p := range mod.on {
 		if !p.open() || p.device.free > 0 {
 			continue
 		}
@@ -178,8 +147,8 @@ func (m *Machine) where(g *group) (best *placement) {
 		if left <= 0 {
 			continue
 		}
-		batches := float64((g.load.examples + g.model.MaxBatch - 1) / g.model.MaxBatch)
-		if least > slower*(left.Seconds()+batches*p.cost.of(n, length)) {
+		batches := float64((mod.load.examples + mod.MaxBatch - 1) / mod.MaxBatch)
+		if least > slower*(left.Seconds()+batches*p.cost.of(n)) {
 			m.deferred = true
 			return nil
 		}
@@ -205,37 +174,43 @@ func (d *Device) left(now time.Duration) (left time.Duration) {
 	return max(left, 0)
 }
 
-// start takes a batch from a group. It has as many items as fit and as can all be computed
-// by their deadlines. While there is a full batch or more, an item that a full batch is too
-// slow for is answered at once instead of making the batch smaller, which would make all
-// others wait longer; so is one that would be too late by itself. The last item there is
-// stays in any case, or nothing would be measured any more.
-func (m *Machine) start(p *placement, g *group, out []Decision) []Decision {
-	mod := g.model
+// start takes a batch from the queue of a model. Priority decides which items it has: as
+// many as fit and as can all be computed by their deadlines, so that those of a lower
+// priority fill up a batch as far as it makes none late that goes before them. While items
+// of its own priority and above fill a batch, an item that a full batch is too slow for is
+// answered at once instead of making the batch smaller, which would make all others wait
+// longer; so is one that would be too late by itself. The last item there is stays in any
+// case, or nothing would be measured any more.
+func (m *Machine) start(p *placement, out []Decision) []Decision {
+	mod := p.model
 	b := &Batch{Model: mod, Device: p.device, at: p, started: m.now}
 	urgent := time.Duration(1<<63 - 1)
-	full := g.load.examples >= mod.MaxBatch
-	each := g.load.length / g.load.examples
-	for it := g.next(&m.steps); it != nil; it = g.next(&m.steps) {
-		if len(b.Items) > 0 && (it.alone || b.load.examples+it.Examples > mod.MaxBatch) {
+	fills := mod.fills()
+	for it := mod.next(&m.steps); it != nil; it = mod.next(&m.steps) {
+		n := b.load.examples + it.Examples
+		if len(b.Items) > 0 && (it.alone || n > mod.MaxBatch) {
 			break
 		}
-		with := b.load
-		with.add(it)
-		if full {
-			with.examples, with.length = mod.MaxBatch, max(with.length, each*mod.MaxBatch)
+		if p.cost.n > 0 {
+			end := m.now + seconds(p.cost.of(float64(n)))
+			if len(b.Items) > 0 && end > urgent {
+				break
+			}
+			full := levelOf(it.Priority) <= fills
+			if full {
+				end = m.now + seconds(p.cost.of(float64(max(n, mod.MaxBatch))))
+			}
+			late := end > it.Deadline
+			if late && !full && len(b.Items) > 0 {
+				break // it may be the first of another batch
+			}
+			if late && len(b.Items)+mod.load.items > 1 {
+				m.unwait(it)
+				out = m.answer(Expire, it, nil, out)
+				continue
+			}
 		}
-		end := m.now + seconds(p.cost.of(float64(with.examples), float64(with.length)))
-		if len(b.Items) > 0 && p.cost.n > 0 && !full && end > min(urgent, it.Deadline) {
-			break
-		}
-		if p.cost.n > 0 && (full || len(b.Items) == 0) && end > it.Deadline && len(b.Items)+g.load.items > 1 {
-			g.remove(it)
-			m.removed(it)
-			out = m.answer(Expire, it, nil, out)
-			continue
-		}
-		g.take(it)
+		mod.take(it)
 		m.removed(it)
 		it.place = running
 		b.Items = append(b.Items, it)
@@ -245,18 +220,27 @@ func (m *Machine) start(p *placement, g *group, out []Decision) []Decision {
 			break
 		}
 	}
-	cost := p.cost.of(float64(b.load.examples), float64(b.load.length))
+	cost := p.cost.of(float64(b.load.examples))
 	b.until = m.now + seconds(cost)
 	p.device.batches = append(p.device.batches, b)
 	p.device.free--
 	m.floor = max(m.floor, mod.served)
 	mod.served += cost
 	m.batches++
-	mod.taken, g.taken = m.batches, m.batches
-	if !g.empty() {
-		m.place(g)
-	}
+	mod.taken = m.batches
 	return append(out, Decision{Kind: Start, Batch: b})
+}
+
+// fills returns the highest level that fills a batch together with those above it, -1 if
+// all that waits does not.
+func (mod *Model) fills() int {
+	n := 0
+	for i := Levels - 1; i >= 0; i-- {
+		if n += mod.levels[i].load.examples; n >= mod.MaxBatch {
+			return i
+		}
+	}
+	return -1
 }
 
 // seconds is a duration of at most a year.

@@ -35,7 +35,7 @@ func TestFairBetweenClients(t *testing.T) {
 		clients := []string{"a", "b", "c", "flood", "flood", "flood", "flood", "flood", "flood", "flood"}
 		left := map[string]int{}
 		w, _ := flood(t, seed, clients, 200, func(c string) *Item {
-			it := &Item{Client: c, Examples: 1 + r.IntN(largest), Length: 1, Deadline: time.Hour}
+			it := &Item{Client: c, Examples: 1 + r.IntN(largest), Deadline: time.Hour}
 			if c == "flood" {
 				it.Examples = largest
 			}
@@ -75,7 +75,7 @@ func TestNoPriorityStarves(t *testing.T) {
 	priority := 0
 	w, _ := flood(t, 1, []string{"a", "b"}, 2000, func(c string) *Item {
 		priority = (priority + 1) % levels
-		return &Item{Client: c, Priority: priority, Examples: 1, Length: 1, Deadline: time.Hour}
+		return &Item{Client: c, Priority: priority, Examples: 1, Deadline: time.Hour}
 	})
 	var taken []int
 	w.onStart = func(b *Batch) {
@@ -140,28 +140,57 @@ func TestFairBetweenModels(t *testing.T) {
 	}
 }
 
-// One client's flood leaves places in a full queue to others, whichever shapes it asks for.
-func TestQueueLeavesRoom(t *testing.T) {
-	w := newWorld(t, 1)
-	w.cost = func(*Batch) time.Duration { return -1 }
-	d := &Device{}
-	w.m.AddDevice(d)
-	mod := &Model{MaxBatch: 4, MaxWaiting: 100}
-	w.m.AddModel(mod, Cost{}, d)
-	for i := range 500 {
-		w.add(mod, &Item{Key: fmt.Sprint(i % 50), Client: "flood", Deadline: time.Hour}, false)
-	}
-	if n := mod.Waiting(); n < 40 || n > 60 {
-		t.Errorf("a client alone has %d of 100 places", n)
-	}
-	if e := w.add(mod, &Item{Client: "other", Deadline: time.Hour}, false); e.answered {
-		t.Error("another client is refused")
-	}
-	for i := range 1000 {
-		w.add(mod, &Item{Client: fmt.Sprint(i), Deadline: time.Hour}, false)
-	}
-	if n := mod.Waiting(); n != 100 {
-		t.Errorf("%d items wait, 100 may", n)
+// One client alone has all places of a queue. When others come it gives up places until all
+// have as many, those that came last and have the lowest priority.
+func TestQueueIsShared(t *testing.T) {
+	for name, limit := range map[string]func(*Machine, *Model){
+		"of the model": func(_ *Machine, mod *Model) { mod.MaxWaiting = 100 },
+		"of all":       func(m *Machine, _ *Model) { m.MaxWaiting = 100 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1)
+			w.cost = func(*Batch) time.Duration { return -1 }
+			d := &Device{}
+			w.m.AddDevice(d)
+			mod, other := &Model{MaxBatch: 4}, &Model{MaxBatch: 4}
+			limit(w.m, mod)
+			w.m.AddModel(mod, Cost{}, d)
+			w.m.AddModel(other, Cost{}, d)
+			for range 500 {
+				w.add(mod, &Item{Client: "flood", Priority: 1, Deadline: time.Hour}, false)
+			}
+			if n := mod.Waiting(); n != 100 {
+				t.Errorf("a client alone has %d of 100 places", n)
+			}
+			// What is urgent takes the place of what is not.
+			urgent := w.add(mod, &Item{Client: "flood", Priority: 2, Deadline: time.Hour}, false)
+			if urgent.answered || mod.Waiting() != 100 {
+				t.Error("an urgent item is refused while others of its client wait")
+			}
+			to := mod
+			if w.m.MaxWaiting > 0 {
+				to = other
+			}
+			for _, client := range []string{"a", "b", "c"} {
+				for range 50 {
+					w.add(to, &Item{Client: client, Deadline: time.Hour}, false)
+				}
+			}
+			for _, client := range []string{"flood", "a", "b", "c"} {
+				if n := w.m.clients.held(client); n < 24 || n > 26 {
+					t.Errorf("%s has %d of 100 places", client, n)
+				}
+			}
+			if urgent.answered || w.m.waiting != 100 {
+				t.Errorf("the urgent item was answered %v; %d wait", urgent.kind, w.m.waiting)
+			}
+			for i := range 1000 {
+				w.add(to, &Item{Client: fmt.Sprint(i), Deadline: time.Hour}, false)
+			}
+			if n := w.m.waiting; n != 100 {
+				t.Errorf("%d items wait, 100 may", n)
+			}
+		})
 	}
 }
 
@@ -169,7 +198,8 @@ func TestQueueLeavesRoom(t *testing.T) {
 func TestHangStopsNoOther(t *testing.T) {
 	w := newWorld(t, 1)
 	devices := []*Device{{}, {}}
-	bad, good := &Model{MaxBatch: 4, Hang: 20 * ms}, &Model{MaxBatch: 4}
+	w.m.hang = 20 * ms
+	bad, good := &Model{MaxBatch: 4}, &Model{MaxBatch: 4}
 	for _, d := range devices {
 		w.m.AddDevice(d)
 	}
@@ -236,9 +266,9 @@ func TestSteps(t *testing.T) {
 			worst = max(worst, (w.m.steps-before)/(1+16*(w.m.batches-made)))
 		}
 		entries := make([]*entry, 0, n)
-		for i := range n {
-			it := &Item{Key: fmt.Sprint(r.IntN(2) * r.IntN(1+i/4)), Client: fmt.Sprint(r.IntN(1000)), Priority: r.IntN(16) - 8,
-				Examples: 16, Length: 1, Deadline: time.Hour + time.Duration(r.IntN(1e9))}
+		for range n {
+			it := &Item{Client: fmt.Sprint(r.IntN(1000)), Priority: r.IntN(16) - 8,
+				Examples: 16, Deadline: time.Hour + time.Duration(r.IntN(1e9))}
 			count(func() { entries = append(entries, w.add(models[r.IntN(3)], it, false)) })
 		}
 		if w.m.waiting < n-100 {
@@ -257,6 +287,56 @@ func TestSteps(t *testing.T) {
 		t.Logf("%d items: at most %d steps", n, got)
 		if got > limit {
 			t.Errorf("with %d items waiting an event took %d steps, more than %d", n, got, limit)
+		}
+	}
+}
+
+// Urgent items fill the next batch whatever else waits: none is left behind by a batch of
+// bulk, refused or late, though a full batch would miss their deadlines and bulk items fill
+// every batch.
+func TestUrgentBeforeBulk(t *testing.T) {
+	for seed := range uint64(12) {
+		devices := make([]Cost, 1+seed%3)
+		for i := range devices {
+			devices[i] = Cost{Fixed: ms, Example: ms / 2} // a full batch takes 17 ms
+		}
+		w, mod, _ := one(t, 32, devices...)
+		w.rand = rand.New(rand.NewPCG(seed, 3))
+		const deadline = 22 * ms
+		waits := map[*Item]bool{}
+		urgent, bulk := 0, 0
+		w.onStart = func(b *Batch) {
+			for _, it := range b.Items {
+				delete(waits, it)
+				if it.Priority == 0 {
+					bulk++
+				}
+			}
+			if len(waits) > 0 {
+				w.fatal("seed %d: a batch of %d begins without %d urgent items that wait", seed, len(b.Items), len(waits))
+			}
+		}
+		w.onAnswer = func(e *entry, k Kind) {
+			if e.it.Priority > 0 && k != Done {
+				w.fatal("seed %d: an urgent item of %v is answered %v", seed, e.added, k)
+			}
+		}
+		next := 50 * ms
+		for w.now < 3*time.Second {
+			for mod.Waiting() < 200 {
+				w.add(mod, &Item{Client: fmt.Sprint(w.rand.IntN(3)), Examples: 1 + w.rand.IntN(3), Deadline: w.now + time.Hour}, false)
+			}
+			w.until(w.now + ms)
+			if w.now >= next {
+				next += time.Duration(w.rand.ExpFloat64() * float64(40*ms))
+				it := &Item{Client: "u", Priority: 1 + w.rand.IntN(7), Examples: 1, Deadline: w.now + deadline}
+				waits[it] = true
+				w.add(mod, it, false)
+				urgent++
+			}
+		}
+		if urgent < 30 || bulk < 1000 {
+			t.Errorf("%d urgent items and %d of bulk", urgent, bulk)
 		}
 	}
 }

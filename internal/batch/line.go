@@ -12,7 +12,7 @@ const (
 	// MinPriority is the lowest priority.
 	MinPriority = -8
 	// turns is how often the one that has gone longest without comes first, whatever its
-	// priority: every eighth time. Of the requests taken from a group, a level that has
+	// priority: every eighth time. Of the requests taken from a queue, a level that has
 	// waiting ones therefore gets at least one in turns times the number of such levels,
 	// and of the batches a model that could have run one in turns times that of such models.
 	turns = 8
@@ -20,50 +20,63 @@ const (
 
 // load is an amount of work.
 type load struct {
-	items, examples, length int
+	items, examples int
 }
 
-func (l *load) add(it *Item)    { l.items++; l.examples += it.Examples; l.length += it.Length }
-func (l *load) remove(it *Item) { l.items--; l.examples -= it.Examples; l.length -= it.Length }
+func (l *load) add(it *Item)    { l.items++; l.examples += it.Examples }
+func (l *load) remove(it *Item) { l.items--; l.examples -= it.Examples }
 
-// group is the waiting items of a model that may be computed together.
-type group struct {
-	model *Model
-	key   string
-	load  load
-	// again are items whose batch failed or was lost. They go before all others.
-	again list
+// arrivals is how often something arrives.
+type arrivals struct {
+	gap, last time.Duration // the mean time between two, 0 before the second; when the latest did
+}
+
+// at counts an arrival.
+func (a *arrivals) at(now time.Duration) {
+	if a.last > 0 {
+		gap := max(now-a.last, 1)
+		if a.gap == 0 {
+			a.gap = gap
+		}
+		a.gap = max(a.gap+(gap-a.gap)/8, 1)
+	}
+	a.last = max(now, 1)
+}
+
+// queue is the waiting items of a model.
+type queue struct {
+	load load
 	// levels are by priority; mask has a bit for each that has items.
 	levels [Levels]level
 	mask   uint32
+	agains int // items of level.again
 	// picks counts items taken while more than one level had some.
 	picks uint64
 	// largest is the most examples an item has had: what a client may take in its turn.
 	largest int
-	// since is when the group last became other than empty, and urgent the earliest
+	// since is when the queue last became other than empty, and urgent the earliest
 	// deadline that was there since.
 	since, urgent time.Duration
 	// due is until when it waits for more items; ready says that it does not wait any more.
-	due   time.Duration
-	ready bool
-	// gap is the mean time between arrivals, last that of the latest; gap is 0 before
-	// the second.
-	gap, last time.Duration
-	taken     uint64 // number of the latest batch taken from it
-	// places in the heaps of the machine and the model
-	inDue, inTop, inOld int
+	due      time.Duration
+	ready    bool
+	arrivals arrivals
+	inDue    int // place in the heap of the machine
 }
 
-// level is the items of a group that have one priority, by client.
+// level is the items of a queue that have one priority, by client.
 type level struct {
-	lines  map[string]*line
-	turn   *line // whose turn it is, in a ring of lines that have items
-	load   load
-	picked uint64 // group.picks when it was last picked from, or became other than empty
+	// again are items whose batch failed or was lost. They go before the others.
+	again    list
+	lines    map[string]*line
+	turn     *line // whose turn it is, in a ring of lines that have items
+	load     load
+	picked   uint64 // queue.picks when it was last picked from, or became other than empty
+	arrivals arrivals
 }
 
 // line is the items of a client, the oldest first. Clients take turns by deficit round
-// robin: in its turn a client gets group.largest examples of credit, and has as many items
+// robin: in its turn a client gets queue.largest examples of credit, and has as many items
 // taken as its credit pays for.
 type line struct {
 	client     string
@@ -107,18 +120,20 @@ func levelOf(priority int) int {
 }
 
 // add puts an item at the end of its line, or of those to be computed again.
-func (g *group) add(it *Item) {
-	g.load.add(it)
-	g.largest = max(g.largest, it.Examples)
-	if it.tries > 0 {
-		g.again.push(it)
-		return
-	}
+func (q *queue) add(it *Item) {
+	q.load.add(it)
+	q.largest = max(q.largest, it.Examples)
 	n := levelOf(it.Priority)
-	l := &g.levels[n]
-	if g.mask&(1<<n) == 0 {
-		g.mask |= 1 << n
-		l.picked = g.picks
+	l := &q.levels[n]
+	if q.mask&(1<<n) == 0 {
+		q.mask |= 1 << n
+		l.picked = q.picks
+	}
+	l.load.add(it)
+	if it.tries > 0 {
+		l.again.push(it)
+		q.agains++
+		return
 	}
 	if l.lines == nil {
 		l.lines = make(map[string]*line)
@@ -136,70 +151,65 @@ func (g *group) add(it *Item) {
 	}
 	ln.items.push(it)
 	ln.load.add(it)
-	l.load.add(it)
 }
 
 // remove takes an item out.
-func (g *group) remove(it *Item) {
-	g.load.remove(it)
+func (q *queue) remove(it *Item) {
+	q.load.remove(it)
+	n := levelOf(it.Priority)
+	l := &q.levels[n]
+	if l.load.remove(it); l.load.items == 0 {
+		q.mask &^= 1 << n
+	}
 	if it.tries > 0 {
-		g.again.remove(it)
+		l.again.remove(it)
+		q.agains--
 		return
 	}
-	n := levelOf(it.Priority)
-	l := &g.levels[n]
 	ln := l.lines[it.Client]
 	ln.items.remove(it)
 	ln.load.remove(it)
-	l.load.remove(it)
 	if ln.items.head != nil {
 		return
 	}
 	delete(l.lines, it.Client)
-	switch {
-	case ln.next == ln:
+	if ln.next == ln {
 		l.turn = nil
-		g.mask &^= 1 << n
-	default:
-		ln.prev.next, ln.next.prev = ln.next, ln.prev
-		if l.turn == ln {
-			l.turn = ln.next
-		}
+		return
+	}
+	ln.prev.next, ln.next.prev = ln.next, ln.prev
+	if l.turn == ln {
+		l.turn = ln.next
 	}
 }
 
 // top is the highest level that has items.
-func (g *group) top() int {
-	if g.again.head != nil {
-		return Levels
-	}
-	return bits.Len32(g.mask) - 1
-}
+func (q *queue) top() int { return bits.Len32(q.mask) - 1 }
 
 // next returns the item to be taken next, nil if there is none. Asked again it returns the
 // same, until something is added or removed.
-func (g *group) next(steps *uint64) *Item {
-	if g.again.head != nil {
-		return g.again.head
-	}
-	if g.mask == 0 {
+func (q *queue) next(steps *uint64) *Item {
+	if q.mask == 0 {
 		return nil
 	}
-	n := g.top()
-	if g.mask&(g.mask-1) != 0 && (g.picks+1)%turns == 0 {
-		for i := range g.levels {
-			if g.mask&(1<<i) != 0 && g.levels[i].picked < g.levels[n].picked {
+	n := q.top()
+	if q.mask&(q.mask-1) != 0 && (q.picks+1)%turns == 0 {
+		for i := range q.levels {
+			if q.mask&(1<<i) != 0 && q.levels[i].picked < q.levels[n].picked {
 				n = i
 			}
 		}
 	}
-	l := &g.levels[n]
+	l := &q.levels[n]
+	if l.again.head != nil {
+		return l.again.head
+	}
 	for {
 		*steps++
 		ln := l.turn
 		if !ln.inTurn {
 			ln.inTurn = true
-			ln.credit += g.largest
+			ln.credit += q.largest
 		}
 		if ln.credit >= ln.items.head.Examples {
 			return ln.items.head
@@ -210,17 +220,68 @@ func (g *group) next(steps *uint64) *Item {
 }
 
 // take removes what next returned and has its client pay for it.
-func (g *group) take(it *Item) {
+func (q *queue) take(it *Item) {
+	l := &q.levels[levelOf(it.Priority)]
+	if q.mask&(q.mask-1) != 0 {
+		q.picks++
+	}
+	l.picked = q.picks
 	if it.tries == 0 {
-		l := &g.levels[levelOf(it.Priority)]
-		if g.mask&(g.mask-1) != 0 {
-			g.picks++
-		}
-		l.picked = g.picks
 		l.lines[it.Client].credit -= it.Examples
 	}
-	g.remove(it)
+	q.remove(it)
 }
 
-// empty says whether the group has no items.
-func (g *group) empty() bool { return g.load.items == 0 }
+// empty says whether the queue has no items.
+func (q *queue) empty() bool { return q.load.items == 0 }
+
+// newest returns the item of a client that came last, of its lowest priority; nil if it has
+// none that waits for the first time.
+func (q *queue) newest(client string) *Item {
+	for i := range q.levels {
+		if ln := q.levels[i].lines[client]; ln != nil {
+			return ln.items.tail
+		}
+	}
+	return nil
+}
+
+// tally is how many items of each client wait.
+type tally struct {
+	of   map[string]*count
+	most heap[*count]
+}
+
+type count struct {
+	client string
+	items  int
+	inMost int
+}
+
+func newTally(steps *uint64) tally {
+	return tally{of: make(map[string]*count), most: heap[*count]{steps: steps, at: func(c *count) *int { return &c.inMost },
+		less: func(a, b *count) bool { return a.items > b.items }}}
+}
+
+// add counts n items more of a client.
+func (t *tally) add(client string, n int) {
+	c := t.of[client]
+	if c == nil {
+		c = &count{client: client}
+		t.of[client] = c
+	}
+	if c.items += n; c.items == 0 {
+		t.most.remove(c)
+		delete(t.of, client)
+		return
+	}
+	t.most.put(c)
+}
+
+// held returns how many items a client has.
+func (t *tally) held(client string) int {
+	if c := t.of[client]; c != nil {
+		return c.items
+	}
+	return 0
+}

@@ -68,7 +68,7 @@ func (tr traffic) run(t testing.TB, seed uint64) (res result) {
 	}
 	for w.now < end {
 		w.until(w.now + time.Duration(w.rand.ExpFloat64()/tr.rate*float64(time.Second)))
-		w.add(mod, &Item{Client: fmt.Sprint(w.rand.IntN(tr.clients)), Examples: 1, Length: 1, Deadline: w.now + tr.deadline}, false)
+		w.add(mod, &Item{Client: fmt.Sprint(w.rand.IntN(tr.clients)), Examples: 1, Deadline: w.now + tr.deadline}, false)
 		if len(w.list) > 1000 {
 			w.list = w.list[:0] // nobody looks at it here
 		}

@@ -49,10 +49,11 @@ func (w *world) random() {
 		devices[i] = &Device{Slots: 1 + r.IntN(2)}
 		w.m.AddDevice(devices[i])
 	}
+	w.m.hang = 5 * ms
 	w.maxWait = time.Duration(1+r.IntN(4)) * ms
 	models := make([]*Model, 1+r.IntN(4))
 	for i := range models {
-		models[i] = &Model{MaxBatch: 1 + r.IntN(16), MaxWaiting: r.IntN(80), MaxWait: w.maxWait, Hang: 5 * ms}
+		models[i] = &Model{MaxBatch: 1 + r.IntN(16), MaxWaiting: r.IntN(80), MaxWait: w.maxWait}
 		on := devices[r.IntN(len(devices)):]
 		w.m.AddModel(models[i], Cost{Fixed: time.Duration(r.IntN(5)) * ms, Example: 100 * time.Microsecond}, on...)
 	}
@@ -72,8 +73,7 @@ func (w *world) random() {
 		switch n := r.IntN(100); {
 		case n < 80:
 			mod := models[r.IntN(len(models))]
-			e := &Item{Key: fmt.Sprint(r.IntN(3)), Client: fmt.Sprint(r.IntN(4)), Priority: r.IntN(30) - 15,
-				Examples: 1 + r.IntN(mod.MaxBatch), Length: r.IntN(100),
+			e := &Item{Client: fmt.Sprint(r.IntN(4)), Priority: r.IntN(30) - 15, Examples: 1 + r.IntN(mod.MaxBatch),
 				Deadline: w.now + time.Duration(1+r.IntN(60))*ms}
 			if r.IntN(3) > 0 {
 				e.Examples = 1
@@ -87,6 +87,14 @@ func (w *world) random() {
 			if len(w.list) > 0 {
 				w.cancel(w.list[r.IntN(len(w.list))])
 			}
+		case n < 91: // a model goes to another set of devices
+			mod, d := models[r.IntN(len(models))], devices[r.IntN(len(devices))]
+			w.m.Unplace(mod, d)
+			if r.IntN(3) > 0 {
+				w.m.Place(mod, d, Cost{Fixed: ms})
+			}
+			w.m.Expect(mod, r.IntN(2) == 0)
+			w.obey(w.m.SetSlots(w.now, d, 1+r.IntN(3), nil))
 		case n < 92:
 			w.drop(devices[r.IntN(len(devices))], r.IntN(2) == 0)
 		case n < 97:

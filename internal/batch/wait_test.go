@@ -45,8 +45,8 @@ func TestWaits(t *testing.T) {
 	}
 	// A last one, with nothing else to wake the machine.
 	at := w.now
-	mod.group("").gap = ms
-	mod.group("").last = 0
+	mod.arrivals.gap = ms
+	mod.arrivals.last = 0
 	w.add(mod, &Item{Examples: 1, Deadline: w.now + time.Minute}, false)
 	n := len(begun)
 	w.until(w.now + 30*time.Second)

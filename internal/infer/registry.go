@@ -208,7 +208,7 @@ func (s *Service) loadVersion(ctx context.Context, name, number, folder string) 
 	}
 	s.m.AddModel(v.mod, prior, on...)
 	for _, w := range v.warm {
-		s.m.Measured(v.mod, w.on.d, w.examples, 0, w.took)
+		s.m.Measured(v.mod, w.on.d, w.examples, w.took)
 	}
 	if old != nil && old.state == Ready {
 		s.retire(old)
