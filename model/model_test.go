@@ -423,12 +423,13 @@ func TestOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all, err := m.Prepare(rt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Release()
 	for i, d := range rt.Devices() {
-		on, err := m.On(d.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := on.Prepare(rt)
+		p, err := all.On(d.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -442,18 +443,12 @@ func TestOn(t *testing.T) {
 				t.Errorf("the task did not run on %s: %v", d.Name, report.Devices)
 			}
 		}
-		p.Release()
 	}
-	nowhere, err := m.On("cuda:7")
+	nowhere, err := all.On("cuda:7")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := nowhere.Prepare(rt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Release()
-	if _, err := p.Run(t.Context(), Bind("x", make([]float32, 4)), Bind("y", make([]float32, 4))); !errors.Is(err, weft.ErrNoDevice) {
+	if _, err := nowhere.Run(t.Context(), Bind("x", make([]float32, 4)), Bind("y", make([]float32, 4))); !errors.Is(err, weft.ErrNoDevice) {
 		t.Errorf("on a device that there is not: %v", err)
 	}
 }

@@ -92,18 +92,23 @@ var (
 	errNoPrepared = errors.New("the prepared model is nil; Prepare returns one")
 )
 
-// On returns the model with all its tasks on one device, by its name, in place of those
-// that the model itself allows: weights that are put for it stay on that device. It errs
-// for a model with tasks that take several devices.
-func (m *Model) On(device string) (*Model, error) {
-	var b graph.Builder
-	for i := range m.graph.NumData() {
-		b.Data(*m.graph.Data(graph.DataID(i)))
+// On returns the model with all its tasks on one device, by its name, in place of those that
+// the model itself allows. Both have the same weights, of which the device gets a copy with its
+// first run: Release of one gives up those of the other. It errs for a model with tasks that
+// take several devices.
+func (p *Prepared) On(device string) (*Prepared, error) {
+	if p == nil {
+		return nil, errNoPrepared
 	}
-	for i := range m.graph.NumTasks() {
-		t := *m.graph.Task(graph.TaskID(i))
+	from := p.m.graph
+	var b graph.Builder
+	for i := range from.NumData() {
+		b.Data(*from.Data(graph.DataID(i)))
+	}
+	for i := range from.NumTasks() {
+		t := *from.Task(graph.TaskID(i))
 		if t.Gang > 1 {
-			return nil, fmt.Errorf("task %s runs on %d devices together, and not on %s alone", m.graph.TaskName(graph.TaskID(i)), t.Gang, device)
+			return nil, fmt.Errorf("task %s runs on %d devices together, and not on %s alone", from.TaskName(graph.TaskID(i)), t.Gang, device)
 		}
 		t.On = graph.Constraint{Only: []string{device}}
 		b.Add(t)
@@ -112,9 +117,12 @@ func (m *Model) On(device string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	pinned := *m
-	pinned.graph = g
-	return &pinned, nil
+	m, out := *p.m, *p
+	m.graph, out.m = g, &m
+	if out.prepared, err = p.rt.Prepare(g, p.bound...); err != nil {
+		return nil, err
+	}
+	return &out, nil
 }
 
 // put reads weights and makes them resident.

@@ -40,6 +40,7 @@ type config struct {
 	MaxWait  time.Duration // for more requests while a device is idle
 	Waiting  int           // requests that may wait
 	Copies   int           // devices that hold the weights; 0 for all that can
+	Memory   int64         // most bytes that a batch takes, beside the weights
 	Finite   bool          // refuse numbers that are not finite
 	Inputs   []port
 	Outputs  []port
@@ -57,8 +58,9 @@ const (
 	defaultTimeout  = time.Minute
 	defaultWaiting  = 1000
 	defaultBatch    = 32 // of a reservoir
-	// maxBatch bounds the memory that a mistake in a file can ask for.
-	maxBatch = 1 << 16
+	maxBatch        = 1 << 16
+	// defaultMemory bounds the memory that a mistake in a file can ask for.
+	defaultMemory = 1 << 30
 )
 
 // parseConfig reads a model.yaml. A mistake is a [*graph.SyntaxError].
@@ -67,7 +69,7 @@ func parseConfig(src []byte) (*config, error) {
 	if err := yaml.Unmarshal(src, &doc); err != nil {
 		return nil, yamlError(err)
 	}
-	c := &config{Batch: -1, Warmup: 1, Timeout: defaultTimeout, Waiting: defaultWaiting}
+	c := &config{Batch: -1, Warmup: 1, Timeout: defaultTimeout, Waiting: defaultWaiting, Memory: defaultMemory}
 	if len(doc.Content) == 0 {
 		return nil, mistake(1, "it is empty: say at least kind and file")
 	}
@@ -83,6 +85,7 @@ func parseConfig(src []byte) (*config, error) {
 		"max_wait": func(n *yaml.Node) error { return duration(n, &c.MaxWait) },
 		"waiting":  func(n *yaml.Node) error { return number(n, &c.Waiting, 1, 1<<24) },
 		"copies":   func(n *yaml.Node) error { return number(n, &c.Copies, 1, 1<<16) },
+		"memory":   func(n *yaml.Node) error { return size(n, &c.Memory) },
 		"finite":   func(n *yaml.Node) error { return boolean(n, &c.Finite) },
 		"inputs":   func(n *yaml.Node) error { return ports(n, &c.Inputs) },
 		"outputs":  func(n *yaml.Node) error { return ports(n, &c.Outputs) },
@@ -218,6 +221,23 @@ func duration(n *yaml.Node, to *time.Duration) error {
 	}
 	*to = d
 	return nil
+}
+
+func size(n *yaml.Node, to *int64) error {
+	v, err := text.ParseSize(n.Value)
+	if n.Kind != yaml.ScalarNode || err != nil || v <= 0 {
+		return fmt.Errorf("%s is no size above zero, as 512MiB or 4GiB", shown(n))
+	}
+	*to = v
+	return nil
+}
+
+// room errs if a batch takes more memory than it may.
+func (c *config) room(bytes int64) error {
+	if bytes <= c.Memory {
+		return nil
+	}
+	return fmt.Errorf("a batch of %d takes %s of memory and may take %s: set a smaller batch, or a greater memory, in %s", c.Batch, text.FormatSize(bytes), text.FormatSize(c.Memory), configFile)
 }
 
 // ports reads a list of inputs or outputs.

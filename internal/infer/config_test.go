@@ -22,6 +22,7 @@ timeout: 2s
 max_wait: 1ms
 waiting: 7
 copies: 2
+memory: 3MiB
 finite: true
 inputs:
   - name: x
@@ -33,15 +34,15 @@ outputs: [{name: y}]
 		t.Fatal(err)
 	}
 	want := &config{Name: "m", Kind: "graph", File: "sub/m.json", Batch: 8, Warmup: 3, Deadline: 50 * time.Millisecond, Timeout: 2 * time.Second,
-		MaxWait: time.Millisecond, Waiting: 7, Copies: 2, Finite: true,
-		Inputs:  []port{{Spec{"x", FP32, []int64{8, 3}}, 14}},
-		Outputs: []port{{Spec{Name: "y"}, 17}}}
+		MaxWait: time.Millisecond, Waiting: 7, Copies: 2, Memory: 3 << 20, Finite: true,
+		Inputs:  []port{{Spec{"x", FP32, []int64{8, 3}}, 15}},
+		Outputs: []port{{Spec{Name: "y"}, 18}}}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
 	}
 	for kind, batch := range map[string]int{"graph": 1, "reservoir": 32} {
 		c, err := parseConfig([]byte("kind: " + kind + "\nfile: f"))
-		if err != nil || c.Batch != batch || c.Warmup != 1 || c.Timeout != time.Minute || c.Waiting != 1000 || c.Deadline != 0 {
+		if err != nil || c.Batch != batch || c.Warmup != 1 || c.Timeout != time.Minute || c.Waiting != 1000 || c.Memory != 1<<30 || c.Deadline != 0 {
 			t.Errorf("%s: %+v, %v", kind, c, err)
 		}
 	}
@@ -66,6 +67,8 @@ func TestConfigMistakes(t *testing.T) {
 		"file: f\nkind: graph\nbatch: 1e3\n":              `line 3: batch: "1e3" is not`,
 		"file: f\nkind: graph\nbatch: [1]\n":              `line 3: batch: a list is not`,
 		"file: f\nkind: graph\ndeadline: 5\n":             `line 3: deadline: "5" is no duration`,
+		"file: f\nkind: graph\nmemory: much\n":           `line 3: memory: "much" is no size above zero`,
+		"file: f\nkind: graph\nmemory: 0\n":              `line 3: memory: "0" is no size above zero`,
 		"file: f\nkind: graph\ndeadline: -5s\n":           `line 3: deadline: "-5s" is no duration`,
 		"file: f\nkind: graph\nfinite: yes\n":             `line 3: finite: "yes" is neither true nor false`,
 		"file: f\nkind: graph\ninputs: {}\n":              `line 3: inputs: a mapping is no list`,

@@ -101,11 +101,13 @@ type Info struct {
 
 // Stats are the counts of a model version. All but Waiting only grow.
 type Stats struct {
-	Model, Version                                           string
-	Requests, Succeeded, Failed, Refused, Expired, Cancelled uint64
-	Items, Batches                                           uint64 // computed; Items counts examples
-	Waiting                                                  int    // requests not in a batch yet
-	Queue, Compute, Total                                    Histogram
+	Model, Version string
+	Requests       uint64
+	// How requests ended: Invalid ones did not fit the model, Failed ones are the server's fault.
+	Succeeded, Invalid, Failed, Refused, Expired, Cancelled uint64
+	Items, Batches                                          uint64 // computed; Items counts examples
+	Waiting                                                 int    // requests not in a batch yet
+	Queue, Compute, Total                                   Histogram
 }
 
 // Errors of a service, for errors.Is.

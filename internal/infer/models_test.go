@@ -362,6 +362,7 @@ func TestBounds(t *testing.T) {
 	folder := t.TempDir()
 	g := &gate{open: make(chan struct{})}
 	put(t, filepath.Join(folder, "m"), "held", 8, "warmup: 0\n")
+	put(t, filepath.Join(folder, "large"), "mul", 1024, "memory: 10KiB\n")
 	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu", NoCalibrate: true, CacheDir: "off", Funcs: funcs(g)})
 	if err != nil {
 		t.Fatal(err)
@@ -377,12 +378,24 @@ func TestBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close(t.Context())
-	until(t, "it is ready", func() bool { return s.Ready() == nil })
+	until(t, "models are loaded", func() bool {
+		i, err := s.Model("m", "")
+		return err == nil && i.State == Ready
+	})
+	if i, err := s.Model("m", ""); err != nil || i.MaxBatch != 3 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	if _, err := s.Infer(t.Context(), ask("m", make([]float32, 12)...)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "at most 3") {
+		t.Errorf("a request of four examples: %v", err)
+	}
+	if i, err := s.Model("large", ""); err != nil || i.State != Failed || !strings.Contains(i.Reason, "a batch of 1024 takes 24KiB of memory and may take 10KiB") || !strings.Contains(i.Reason, "model.yaml") {
+		t.Errorf("a model that takes more memory than it may: %+v, %v", i, err)
+	}
 	var all sync.WaitGroup
 	var most atomic.Int64
 	for i := range 20 {
 		all.Go(func() {
-			r := ask("m", make([]float32, 3*(1+i%2*4))...) // one example, or five
+			r := ask("m", make([]float32, 3*(1+i%2*2))...) // one example, or three
 			res, err := s.Infer(t.Context(), r)
 			if err != nil {
 				t.Error(err)
@@ -417,11 +430,12 @@ func TestFits(t *testing.T) {
 	}{
 		{weft.DeviceMetrics{State: "healthy"}, ""}, // without a limit
 		{weft.DeviceMetrics{State: "healthy", MemBytes: 100, MemUsed: 90}, ""},
-		{weft.DeviceMetrics{State: "healthy", MemBytes: 100, MemUsed: 91}, "room for 9 bytes"},
+		{weft.DeviceMetrics{State: "healthy", MemBytes: 100, MemUsed: 91}, "room for 9, and the model takes 10"},
 		{weft.DeviceMetrics{State: "spare", MemBytes: 100}, "is spare"},
 		{weft.DeviceMetrics{State: "lost"}, "is lost"},
 	} {
-		if err := fits(x.d, 10); (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
+		full := weft.DeviceMetrics{Name: "full", State: "healthy", MemBytes: 1}
+		if err := fits([]weft.DeviceMetrics{full, x.d}, "", 10); (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%+v: %v, not %q", x.d, err, x.want)
 		}
 	}

@@ -13,27 +13,30 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/batch"
 	"github.com/weft-run/weft/model"
+	"github.com/weft-run/weft/workload/reservoir"
 )
 
-// version is a version of a model. Its state, reason, pending, retired and what counts
-// points to are guarded by Service.mu; the rest does not change once it is served.
+// version is a version of a model. Its state, reason, devices, expected, pending, retired and
+// what counts points to are guarded by Service.mu; the rest does not change once it is served.
 type version struct {
 	runner
 	name, number    string
 	config          *config
 	inputs, outputs []Spec
 	batched         bool // the first dimension is the batch
+	most            int  // examples of a batch
+	spreads         bool // it is put on each device; otherwise the runtime chooses where it runs
 	devices         []*device
+	expected        bool // it is on no device and will be put on one: requests wait
+	homeless        bool // it failed for want of a device
 	mod             *batch.Model
 	state           State
 	reason          string
 	bytes           int64
-	warm            []warm
 	pending         int // requests and batches under way
 	retired         bool
 	idle            chan struct{} // closed when it is retired and nothing is under way
@@ -41,24 +44,18 @@ type version struct {
 	counts          *Stats        // goes on when the version is replaced
 }
 
-// warm is what a batch took before requests were taken.
-type warm struct {
-	on       *device
-	examples int
-	took     time.Duration
-}
-
-// list returns the names of the models in the folder.
-func (s *Service) list() (names []string, err error) {
-	if s.o.Folder == "" {
+// Names returns the names of the models in a folder, or of the one that is made where there
+// is none.
+func Names(folder string) (names []string, err error) {
+	if folder == "" {
 		return []string{builtinName}, nil
 	}
-	entries, err := os.ReadDir(s.o.Folder)
+	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("models: %w", err)
 	}
 	for _, e := range entries {
-		info, err := os.Stat(filepath.Join(s.o.Folder, e.Name()))
+		info, err := os.Stat(filepath.Join(folder, e.Name()))
 		if err == nil && info.IsDir() && !strings.HasPrefix(e.Name(), ".") {
 			names = append(names, e.Name())
 		}
@@ -177,7 +174,7 @@ func (s *Service) loadVersion(ctx context.Context, name, number, folder string) 
 		return fmt.Errorf("%w: the service is closing", ErrUnavailable)
 	}
 	if v := s.models[name][number]; v == nil || v.state == Failed {
-		s.place(&version{name: name, number: number, state: Loading, config: &config{}})
+		s.add(&version{name: name, number: number, state: Loading, config: &config{}})
 	}
 	s.mu.Unlock()
 
@@ -186,7 +183,7 @@ func (s *Service) loadVersion(ctx context.Context, name, number, folder string) 
 	defer s.mu.Unlock()
 	if err == nil && s.closed {
 		err = fmt.Errorf("%w: the service is closing", ErrUnavailable)
-		v.release()
+		s.undo(v)
 	}
 	if err != nil {
 		err = fmt.Errorf("model %s: %w", name, err)
@@ -194,33 +191,18 @@ func (s *Service) loadVersion(ctx context.Context, name, number, folder string) 
 		return err
 	}
 	old := s.models[name][number]
-	if v.counts = newCounts(name, number); old != nil && old.counts != nil {
-		v.counts = old.counts
-	}
-	on := make([]*batch.Device, len(v.devices))
-	for i, d := range v.devices {
-		on[i] = d.d
-		d.bytes += v.bytes
-	}
-	prior := batch.Cost{Fixed: time.Millisecond}
-	if len(v.warm) > 0 {
-		prior.Fixed = v.warm[0].took
-	}
-	s.m.AddModel(v.mod, prior, on...)
-	for _, w := range v.warm {
-		s.m.Measured(v.mod, w.on.d, w.examples, w.took)
-	}
+	v.counts = s.countsOf(name, number)
 	if old != nil && old.state == Ready {
 		s.retire(old)
 	}
 	v.state = Ready
-	s.place(v)
+	s.add(v)
 	s.o.Log.Info("a model is ready", "model", name, "version", number, "devices", deviceNames(v.devices))
 	return nil
 }
 
-// place makes a version the one of its number. s.mu is held.
-func (s *Service) place(v *version) {
+// add makes a version the one of its number. s.mu is held.
+func (s *Service) add(v *version) {
 	if s.models[v.name] == nil {
 		s.models[v.name] = make(map[string]*version)
 	}
@@ -232,52 +214,108 @@ func (s *Service) failed(name, number string, err error) {
 	if v := s.models[name][number]; v != nil && v.state == Ready {
 		return
 	}
-	s.place(&version{name: name, number: number, state: Failed, reason: err.Error(), config: &config{}})
-}
-
-func deviceNames(devices []*device) (names []string) {
-	for _, d := range devices {
-		names = append(names, d.name)
-	}
-	return names
+	s.add(&version{name: name, number: number, state: Failed, reason: err.Error(), homeless: errors.Is(err, errHomeless), config: &config{}})
 }
 
 // make reads a version, puts its weights on devices and warms it up.
 func (s *Service) make(ctx context.Context, name, number, folder string) (v *version, err error) {
 	v = &version{name: name, number: number, idle: make(chan struct{}), gone: make(chan struct{})}
-	if folder == "" {
-		v.config = &config{Name: name, Kind: kindReservoir, Batch: defaultBatch, Warmup: 1, Deadline: s.o.Deadline, Timeout: defaultTimeout, Waiting: defaultWaiting}
-		m, err := builtin(ctx, s.rt)
-		if err != nil {
-			return nil, err
-		}
-		if err := v.reservoir(newReservoir(s.rt, m, v.config)); err != nil {
-			return nil, err
-		}
-		return v, s.warm(ctx, v, []*device{s.any})
-	}
-	files := model.Dir(folder)
-	if v.config, err = readConfig(files, folder, name); err != nil {
+	if err := s.read(ctx, v, folder); err != nil {
 		return nil, err
+	}
+	v.mod = &batch.Model{Owner: v, MaxBatch: v.most, MaxWaiting: v.config.Waiting, MaxWait: cmp.Or(v.config.MaxWait, s.o.MaxWait)}
+	s.mu.Lock()
+	s.m.AddModel(v.mod, batch.Cost{})
+	s.mu.Unlock()
+	if v.spreads {
+		err = s.spread(ctx, v)
+	} else {
+		err = s.settle(ctx, v, s.any)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(v.devices) > 0:
+		if err != nil {
+			s.o.Log.Warn("a device does not serve a model", "model", v.name, "err", err)
+		}
+		return v, nil
+	case v.spreads && err != nil:
+		err = fmt.Errorf("%w: %w", errHomeless, err)
+	case err == nil:
+		err = errHomeless
+	}
+	s.undo(v)
+	return nil, err
+}
+
+// undo gives up a version that is not served. s.mu is held.
+func (s *Service) undo(v *version) {
+	s.perform(s.m.RemoveModel(s.now(), v.mod, s.decided()))
+	for _, d := range v.devices {
+		d.bytes -= v.bytes
+	}
+	v.release()
+}
+
+// read reads a version, and makes ready what does not depend on a device.
+func (s *Service) read(ctx context.Context, v *version, folder string) (err error) {
+	files := model.Dir(folder)
+	var m *reservoir.Model
+	switch {
+	case folder == "":
+		v.config = &config{Name: v.name, Kind: kindReservoir, Batch: defaultBatch, Warmup: 1, Timeout: defaultTimeout, Waiting: defaultWaiting, Memory: defaultMemory}
+		m, err = builtin(ctx, s.rt)
+	default:
+		if v.config, err = readConfig(files, folder, v.name); err == nil && v.config.Kind == kindReservoir {
+			m, err = loadReservoir(files, v.config.File)
+		}
+	}
+	if err != nil {
+		return err
 	}
 	v.config.Deadline = cmp.Or(v.config.Deadline, s.o.Deadline)
-	if v.config.Kind == kindReservoir {
-		m, err := loadReservoir(files, v.config.File)
-		if err != nil {
-			return nil, err
-		}
-		if err := v.reservoir(newReservoir(s.rt, m, v.config)); err != nil {
-			return nil, err
-		}
-		return v, s.warm(ctx, v, []*device{s.any})
+	if v.most = v.config.Batch; s.o.MaxBatch > 0 {
+		v.most = min(v.most, s.o.MaxBatch)
 	}
+	if m == nil {
+		return s.readGraph(v, files)
+	}
+	v.config.Batch = v.most
+	weights, work := reservoirBytes(m, v.most)
+	if err := v.config.room(work); err != nil {
+		return err
+	}
+	if v.bytes = weights + work; slices.ContainsFunc(s.rt.Devices(), func(d weft.Device) bool { return d.State == "healthy" }) {
+		if err := fits(s.rt.Metrics().Devices, "", v.bytes); err != nil {
+			return err
+		}
+	}
+	r, err := newReservoir(s.rt, m, v.config)
+	if err != nil {
+		return err
+	}
+	v.runner, v.batched = r, true
+	v.inputs, v.outputs = []Spec{r.in}, []Spec{r.out}
+	return nil
+}
+
+// readGraph is read for a graph.
+func (s *Service) readGraph(v *version, files fs.FS) error {
 	r, m, err := loadGraph(s.rt, files, v.config)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v.runner, v.batched, v.bytes = r, v.config.Batch > 1, dataBytes(m.Graph())
-	v.inputs, v.outputs = r.specs(r.in), r.specs(r.out)
-	return v, s.spread(ctx, v, r, m)
+	weights, work := graphBytes(m.Graph())
+	if err := v.config.room(work); err != nil {
+		return err
+	}
+	v.spreads, v.batched, v.bytes = movable(m.Graph()), v.config.Batch > 1, weights+work
+	v.runner, v.inputs, v.outputs = r, r.specs(r.in), r.specs(r.out)
+	if r.all, err = m.Prepare(s.rt); errors.Is(err, weft.ErrNoDevice) {
+		err = fmt.Errorf("%w: %w", errHomeless, err)
+	}
+	return err
 }
 
 // readConfig reads model.yaml, which may give the name of its folder or none.
@@ -305,131 +343,6 @@ func readConfig(files fs.FS, folder, name string) (*config, error) {
 	return c, nil
 }
 
-// reservoir sets what a version with a reservoir takes and gives.
-func (v *version) reservoir(r *reservoirRunner, err error) error {
-	if err != nil {
-		return err
-	}
-	v.runner, v.batched = r, true
-	v.inputs, v.outputs = []Spec{r.in}, []Spec{r.out}
-	return nil
-}
-
-// spread puts a graph on the devices that have the memory for it and can run it, those that
-// hold the least first, up to as many as model.yaml allows. A graph that says itself where
-// it runs, or on several devices at once, is left to the runtime.
-func (s *Service) spread(ctx context.Context, v *version, r *graphRunner, m *model.Model) error {
-	if !movable(m.Graph()) {
-		if err := r.put(m, s.any, false); err != nil {
-			return err
-		}
-		return s.warm(ctx, v, []*device{s.any})
-	}
-	metrics := s.rt.Metrics()
-	s.mu.Lock()
-	devices := slices.Clone(s.devices)
-	slices.SortStableFunc(devices, func(a, b *device) int { return cmp.Compare(a.bytes, b.bytes) })
-	s.mu.Unlock()
-	var errs []error
-	for _, d := range devices {
-		if v.config.Copies > 0 && len(v.devices) == v.config.Copies {
-			break
-		}
-		i := slices.IndexFunc(metrics.Devices, func(m weft.DeviceMetrics) bool { return m.Name == d.name })
-		if err := fits(metrics.Devices[i], v.bytes); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		err := r.put(m, d, true)
-		if err == nil {
-			if err = s.warmOn(ctx, v, d); err == nil {
-				v.devices = append(v.devices, d)
-				continue
-			}
-			r.on[d].Release()
-			delete(r.on, d)
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", d.name, err))
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	if len(v.devices) == 0 {
-		v.release()
-		return inOneLine(errs)
-	}
-	for _, err := range errs {
-		s.o.Log.Warn("a device does not serve a model", "model", v.name, "err", err)
-	}
-	v.ready(&s.o)
-	return nil
-}
-
-// fits errs unless a device is in service and has room for some bytes.
-func fits(d weft.DeviceMetrics, bytes int64) error {
-	switch {
-	case d.State != "healthy":
-		return fmt.Errorf("%s is %s", d.Name, d.State)
-	case d.MemBytes > 0 && d.MemUsed+bytes > d.MemBytes:
-		return fmt.Errorf("%s has room for %d bytes, and the model takes %d", d.Name, d.MemBytes-d.MemUsed, bytes)
-	}
-	return nil
-}
-
-// ready makes the version known to what decides on batches.
-func (v *version) ready(o *Options) {
-	v.mod = &batch.Model{Owner: v, MaxBatch: v.config.Batch, MaxWaiting: v.config.Waiting, MaxWait: cmp.Or(v.config.MaxWait, o.MaxWait)}
-	if o.MaxBatch > 0 {
-		v.mod.MaxBatch = min(v.mod.MaxBatch, o.MaxBatch)
-	}
-}
-
-// warm is warmOn for all devices of a version, which must all do.
-func (s *Service) warm(ctx context.Context, v *version, on []*device) error {
-	v.devices = on
-	for _, d := range on {
-		if err := s.warmOn(ctx, v, d); err != nil {
-			v.release()
-			return err
-		}
-	}
-	v.ready(&s.o)
-	return nil
-}
-
-// warmOn runs batches of zeros on a device, so that what is compiled or copied at the first
-// run is before the first request, and notes what the last of each size took.
-func (s *Service) warmOn(ctx context.Context, v *version, d *device) error {
-	sizes := []int{1}
-	if v.config.Batch > 1 {
-		sizes = append(sizes, v.config.Batch)
-	}
-	for i := range v.config.Warmup {
-		for _, n := range sizes {
-			c := &call{examples: n}
-			for _, spec := range v.inputs {
-				shape := slices.Clone(spec.Shape)
-				if v.batched {
-					shape[0] = int64(n)
-				}
-				elements, _ := count(shape)
-				c.inputs = append(c.inputs, Tensor{Name: spec.Name, Type: spec.Type, Shape: shape, Data: make([]byte, elements*spec.Type.Size())})
-			}
-			run, cancel := context.WithTimeout(ctx, v.config.Timeout)
-			begun := time.Now()
-			_, err := v.run(run, d, []*call{c})
-			cancel()
-			if err != nil {
-				return fmt.Errorf("warm-up: %w", err)
-			}
-			if i == v.config.Warmup-1 {
-				v.warm = append(v.warm, warm{d, n, time.Since(begun)})
-			}
-		}
-	}
-	return nil
-}
-
 // retire takes a version out of service: it ends what is under way and gives up its memory.
 // s.mu is held.
 func (s *Service) retire(v *version) {
@@ -452,10 +365,11 @@ func (s *Service) retire(v *version) {
 		defer s.work.Done()
 		<-v.idle
 		s.mu.Lock()
-		s.perform(s.m.RemoveModel(s.now(), v.mod, nil))
+		s.perform(s.m.RemoveModel(s.now(), v.mod, s.decided()))
 		for _, d := range v.devices {
 			d.bytes -= v.bytes
 		}
+		v.devices = nil
 		s.mu.Unlock()
 		v.release()
 		s.mu.Lock()
@@ -536,7 +450,7 @@ func (s *Service) Close(ctx context.Context) error {
 	if err != nil {
 		s.mu.Lock()
 		for _, v := range wait {
-			s.perform(s.m.RemoveModel(s.now(), v.mod, nil))
+			s.perform(s.m.RemoveModel(s.now(), v.mod, s.decided()))
 		}
 		s.mu.Unlock()
 	}

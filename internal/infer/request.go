@@ -27,7 +27,8 @@ type call struct {
 	outputs []Tensor // in the order of the model
 	started time.Time
 	took    time.Duration
-	batch   *batch.Batch
+	batch   int // requests of its batch
+	device  string
 	err     error
 	done    chan struct{} // closed with the answer
 }
@@ -91,8 +92,8 @@ func (v *version) arrange(r *Request) (inputs []Tensor, examples int, err error)
 			return nil, 0, invalid("input %s has %d examples and input %s %d: all have as many", inputs[0].Name, n, t.Name, t.Shape[0])
 		}
 	}
-	if n > int64(v.config.Batch) {
-		return nil, 0, invalid("%d examples in one request: model %s takes at most %d", n, v.name, v.config.Batch)
+	if n > int64(v.most) {
+		return nil, 0, invalid("%d examples in one request: model %s takes at most %d", n, v.name, v.most)
 	}
 	return inputs, int(n), nil
 }
@@ -164,7 +165,7 @@ func (c *call) respond(r *Request) *Response {
 	res := &Response{
 		Model: c.v.name, Version: c.v.number, ID: r.ID,
 		Queued: c.started.Sub(c.begun), Computed: c.took,
-		Batch: len(c.batch.Items), Device: c.batch.Device.Owner.(*device).name,
+		Batch: c.batch, Device: c.device,
 	}
 	if r.Outputs == nil {
 		res.Outputs = c.outputs

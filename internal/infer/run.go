@@ -18,6 +18,9 @@ type runner interface {
 	// run computes calls together on a device and returns the outputs of each, in the
 	// order of the model. It may be called by several goroutines.
 	run(ctx context.Context, d *device, calls []*call) ([][]Tensor, error)
+	// prepare makes it ready to run on a device; where it is not tied to that, the runtime
+	// chooses.
+	prepare(d *device, tied bool) error
 	// release gives up what is on the devices. Nothing runs any more.
 	release()
 }
@@ -34,9 +37,10 @@ type graphRunner struct {
 	rt      *weft.Runtime
 	batch   int
 	ports   []graphPort
-	in, out []int // ports by input and output
+	in, out []int           // ports by input and output
+	all     *model.Prepared // with the weights, which all devices have in common
+	mu      sync.Mutex      // guards what follows
 	on      map[*device]*model.Prepared
-	mu      sync.Mutex
 	free    [][]*weft.Buffer[byte] // memory of batches that have ended, one buffer for each port
 }
 
@@ -137,12 +141,21 @@ func (r *graphRunner) specs(of []int) (specs []Spec) {
 	return specs
 }
 
-// dataBytes is how much memory a device needs for all data of a graph.
-func dataBytes(g *graph.Graph) (n int64) {
+// graphBytes is how much memory a device needs for the weights of a graph, and for the rest
+// that a run of it takes.
+func graphBytes(g *graph.Graph) (weights, work int64) {
 	for i := range g.NumData() {
-		n += g.Data(graph.DataID(i)).Bytes
+		if d := g.Data(graph.DataID(i)); d.Weights != "" {
+			weights += d.Bytes
+		} else {
+			work += d.Bytes
+		}
 	}
-	return n
+	largest := int64(0) // workspaces are used again by one task after another
+	for i := range g.NumTasks() {
+		largest = max(largest, g.Task(graph.TaskID(i)).Workspace)
+	}
+	return weights, work + largest
 }
 
 // movable says whether a graph may be tied to any device as a whole.
@@ -155,18 +168,17 @@ func movable(g *graph.Graph) bool {
 	return true
 }
 
-// put makes the model ready on a device; on s.any the runtime chooses.
-func (r *graphRunner) put(m *model.Model, d *device, tied bool) (err error) {
+func (r *graphRunner) prepare(d *device, tied bool) (err error) {
+	p := r.all
 	if tied {
-		if m, err = m.On(d.name); err != nil {
+		if p, err = r.all.On(d.name); err != nil {
 			return err
 		}
 	}
-	p, err := m.Prepare(r.rt)
-	if err == nil {
-		r.on[d] = p
-	}
-	return err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.on[d] = p
+	return nil
 }
 
 // take returns a buffer for each port.
@@ -221,7 +233,10 @@ func (r *graphRunner) run(ctx context.Context, d *device, calls []*call) ([][]Te
 		}
 		clear(buf[off:]) // what pads a batch is the same in every one
 	}
-	if _, err := r.on[d].Run(ctx, bound...); err != nil {
+	r.mu.Lock()
+	on := r.on[d]
+	r.mu.Unlock()
+	if _, err := on.Run(ctx, bound...); err != nil {
 		// A kernel that did not stop may still use the memory: it is not used again.
 		if !errors.Is(err, weft.ErrHeld) {
 			r.give(mem)
@@ -254,9 +269,7 @@ func (r *graphRunner) give(mem []*weft.Buffer[byte]) {
 }
 
 func (r *graphRunner) release() {
-	for _, p := range r.on {
-		p.Release()
-	}
+	r.all.Release()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, mem := range r.free {

@@ -63,19 +63,15 @@ type Service struct {
 	timer   *time.Timer
 	armed   time.Duration // when the timer fires; -1 for never
 	opening int           // models of the folder that have not been tried yet
+	changed chan struct{} // has a token when models may have to be put on devices
+	out     []batch.Decision
 	closed  bool
-}
-
-// device is a device of the runtime as batches see it.
-type device struct {
-	name  string
-	d     *batch.Device
-	bytes int64 // of the models placed there
 }
 
 // flight is a batch under way.
 type flight struct {
 	cancel  context.CancelFunc
+	device  string
 	started time.Time
 	took    time.Duration
 	outputs [][]Tensor // by item
@@ -98,10 +94,10 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 		return nil, fmt.Errorf("infer: a deadline of %v and %d waiting requests: have neither below zero", o.Deadline, o.MaxWaiting)
 	}
 	s := &Service{
-		rt: rt, o: o, start: time.Now(), m: batch.New(), armed: -1, loads: make(chan struct{}, 1), ended: make(chan struct{}),
+		rt: rt, o: o, start: time.Now(), m: batch.New(), armed: -1, loads: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}, 1),
 		models: make(map[string]map[string]*version), old: make(map[*version]bool), flights: make(map[*batch.Batch]*flight),
 	}
-	names, err := s.list()
+	names, err := Names(o.Folder)
 	if err != nil {
 		return nil, err
 	}
@@ -119,18 +115,8 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 	if len(s.devices) > 1 {
 		s.any = s.addDevice(strings.Join(all, ","), o.Depth*len(s.devices))
 	}
-	// Events from before a device's state is looked at.
-	events := rt.Events(s.open, weft.EventDevice)
-	for i, d := range rt.Devices() {
-		s.deviceIs(s.devices[i].name, d.State)
-	}
-	s.work.Add(2)
-	go func() {
-		defer s.work.Done()
-		for e := range events {
-			s.deviceIs(e.Device, e.To)
-		}
-	}()
+	s.follow()
+	s.work.Add(1)
 	s.opening = len(names)
 	go func() {
 		defer s.work.Done()
@@ -146,38 +132,6 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 	return s, nil
 }
 
-func (s *Service) addDevice(name string, slots int) *device {
-	d := &device{name: name, d: &batch.Device{Slots: slots}}
-	d.d.Owner = d
-	s.m.AddDevice(d.d)
-	return d
-}
-
-// deviceIs tells the machine whether a device takes batches.
-func (s *Service) deviceIs(name, state string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.IndexFunc(s.devices, func(d *device) bool { return d.name == name })
-	// Where there is one device its losses are the runtime's to deal with.
-	if i < 0 || s.closed || len(s.devices) == 1 {
-		return
-	}
-	d := s.devices[i].d
-	switch state {
-	case "healthy":
-		s.perform(s.m.Up(s.now(), d, nil))
-	case "lost", "unresponsive", "broken":
-		for b, f := range s.flights {
-			if b.Device == d {
-				f.cancel()
-			}
-		}
-		s.perform(s.m.Down(s.now(), d, true, nil))
-	default: // it finishes what it has
-		s.perform(s.m.Down(s.now(), d, false, nil))
-	}
-}
-
 func (s *Service) now() time.Duration { return time.Since(s.start) }
 
 // tick is called by the timer.
@@ -185,7 +139,14 @@ func (s *Service) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed = -1
-	s.perform(s.m.Tick(s.now(), nil))
+	s.perform(s.m.Tick(s.now(), s.decided()))
+}
+
+// decided is room for decisions of the machine, until they are performed. s.mu is held.
+func (s *Service) decided() []batch.Decision {
+	out := s.out[:0]
+	s.out = nil
+	return out
 }
 
 // perform does what the machine decided, and has the timer fire when it wants to be asked
@@ -202,7 +163,7 @@ func (s *Service) perform(decisions []batch.Decision) {
 		case batch.Done:
 			f := s.flights[d.Batch]
 			i := slices.Index(d.Batch.Items, d.Item)
-			c.outputs, c.batch, c.started, c.took = f.outputs[i], d.Batch, f.started, f.took
+			c.outputs, c.batch, c.device, c.started, c.took = f.outputs[i], len(d.Batch.Items), f.device, f.started, f.took
 			n.Succeeded++
 			n.Queue.add(f.started.Sub(c.begun).Seconds())
 			n.Compute.add(f.took.Seconds())
@@ -223,6 +184,8 @@ func (s *Service) perform(decisions []batch.Decision) {
 		close(c.done)
 		s.release(c.v)
 	}
+	clear(decisions)
+	s.out = decisions
 	at, ok := s.m.Next()
 	switch {
 	case !ok:
@@ -239,7 +202,8 @@ func (s *Service) begin(b *batch.Batch) {
 	v := b.Model.Owner.(*version)
 	v.pending++
 	ctx, cancel := context.WithTimeout(s.ctx, v.config.Timeout)
-	f := &flight{cancel: cancel, started: time.Now()}
+	on := b.Device.Owner.(*device)
+	f := &flight{cancel: cancel, device: on.name, started: time.Now()}
 	s.flights[b] = f
 	calls := make([]*call, len(b.Items))
 	for i, it := range b.Items {
@@ -249,9 +213,9 @@ func (s *Service) begin(b *batch.Batch) {
 	go func() {
 		defer s.work.Done()
 		defer cancel()
-		outputs, err := v.run(ctx, b.Device.Owner.(*device), calls)
+		outputs, err := v.run(ctx, on, calls)
 		if err != nil {
-			s.o.Log.Debug("a batch failed", "model", v.name, "version", v.number, "device", b.Device.Owner.(*device).name, "requests", len(calls), "err", err)
+			s.o.Log.Debug("a batch failed", "model", v.name, "version", v.number, "device", f.device, "requests", len(calls), "err", err)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -260,7 +224,7 @@ func (s *Service) begin(b *batch.Batch) {
 			v.counts.Batches++
 			v.counts.Items += uint64(b.Examples())
 		}
-		s.perform(s.m.Ended(s.now(), b, err != nil, nil))
+		s.perform(s.m.Ended(s.now(), b, err != nil, s.decided()))
 		delete(s.flights, b)
 		s.release(v)
 	}()
@@ -311,13 +275,13 @@ func (s *Service) Infer(ctx context.Context, r *Request) (*Response, error) {
 		if errors.Is(err, ErrExpired) {
 			v.counts.Expired++
 		} else {
-			v.counts.Failed++
+			v.counts.Invalid++
 		}
 		s.release(v)
 		s.mu.Unlock()
 		return nil, err
 	}
-	s.perform(s.m.Add(s.now(), v.mod, &c.item, nil))
+	s.perform(s.m.Add(s.now(), v.mod, &c.item, s.decided()))
 	s.mu.Unlock()
 
 	defer c.leave()
@@ -348,7 +312,7 @@ func (s *Service) cancel(c *call, ctx context.Context) bool {
 	} else {
 		c.v.counts.Cancelled++
 	}
-	s.perform(s.m.Cancel(s.now(), &c.item, nil))
+	s.perform(s.m.Cancel(s.now(), &c.item, s.decided()))
 	s.release(c.v)
 	return true
 }
@@ -359,15 +323,35 @@ func (s *Service) find(name, number string) (*version, error) {
 		return nil, fmt.Errorf("%w: the service is closing", ErrUnavailable)
 	}
 	v := s.pick(name, number)
-	switch {
-	case v == nil:
+	if v == nil {
 		return nil, missing(name, number)
-	case v.state == Failed:
-		return nil, fmt.Errorf("%w: %s", ErrUnavailable, v.reason)
-	case v.state != Ready:
-		return nil, fmt.Errorf("%w: model %s is %s", ErrUnavailable, name, v.state)
 	}
-	return v, nil
+	if v.expected {
+		return v, nil // it waits for the device
+	}
+	return v, v.missing()
+}
+
+// missing says why a version does not take requests, nil if it does. s.mu is held.
+func (v *version) missing() error {
+	switch state, reason := v.now(); {
+	case state == Failed:
+		return fmt.Errorf("%w: %s", ErrUnavailable, reason)
+	case reason != "":
+		return fmt.Errorf("%w: model %s is %s: %s", ErrUnavailable, v.name, state, reason)
+	case state != Ready:
+		return fmt.Errorf("%w: model %s is %s", ErrUnavailable, v.name, state)
+	}
+	return nil
+}
+
+// now returns how far a version is: one whose devices all take no work is loading again. s.mu
+// is held.
+func (v *version) now() (State, string) {
+	if v.state == Ready && !slices.ContainsFunc(v.devices, func(d *device) bool { return d.up }) {
+		return Loading, errHomeless.Error()
+	}
+	return v.state, v.reason
 }
 
 // pick returns a version of a model: without a number the newest that is ready, or the
@@ -377,9 +361,11 @@ func (s *Service) pick(name, number string) (v *version) {
 	if number != "" {
 		return versions[number]
 	}
+	ready := false
 	for _, w := range versions {
-		if v == nil || w.state == Ready && v.state != Ready || (w.state == Ready) == (v.state == Ready) && byNumber(w.number, v.number) > 0 {
-			v = w
+		state, _ := w.now()
+		if is := state == Ready; v == nil || is && !ready || is == ready && byNumber(w.number, v.number) > 0 {
+			v, ready = w, is
 		}
 	}
 	return v

@@ -373,7 +373,11 @@ func TestReplace(t *testing.T) {
 	if st := s.Stats(); len(st) != 1 || st[0].Succeeded != uint64(asked.Load()) || st[0].Failed+st[0].Refused+st[0].Expired > 0 {
 		t.Errorf("after %d requests: %+v", asked.Load(), st)
 	}
-	until(t, "old versions are gone", func() bool { return len(s.Models()) == 1 })
+	until(t, "old versions are gone", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.old) == 0
+	})
 	for _, d := range s.devices {
 		if one := s.models["m"]["1"].bytes; one == 0 || d.bytes != one {
 			t.Errorf("%s holds %d bytes of a model that has %d", d.name, d.bytes, one)

@@ -11,6 +11,17 @@ func newCounts(name, number string) *Stats {
 	return &Stats{Model: name, Version: number, Queue: newHistogram(), Compute: newHistogram(), Total: newHistogram()}
 }
 
+// countsOf returns the counts of a version: those of one that was there before and has not gone
+// yet, or new ones. s.mu is held.
+func (s *Service) countsOf(name, number string) *Stats {
+	for _, v := range s.all() {
+		if v.name == name && v.number == number && v.counts != nil {
+			return v.counts
+		}
+	}
+	return newCounts(name, number)
+}
+
 // byNumber orders versions.
 func byNumber(a, b string) int {
 	x, _ := strconv.ParseUint(a, 10, 64)
@@ -36,14 +47,16 @@ func (s *Service) all() (list []*version) {
 	return list
 }
 
-// Models describes all versions of all models, by name and number. A version that was
-// replaced is listed while requests under way end on it.
+// Models describes all versions of all models, by name and number. Where a version replaces
+// another, it is the one that is served.
 func (s *Service) Models() []Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	infos := []Info{}
 	for _, v := range s.all() {
-		infos = append(infos, v.info())
+		if n := len(infos); n == 0 || infos[n-1].Name != v.name || infos[n-1].Version != v.number {
+			infos = append(infos, v.info())
+		}
 	}
 	return infos
 }
@@ -60,9 +73,10 @@ func (s *Service) Model(name, version string) (Info, error) {
 }
 
 func (v *version) info() Info {
+	state, reason := v.now()
 	return Info{
-		Name: v.name, Version: v.number, Kind: v.config.Kind, State: v.state, Reason: v.reason,
-		Inputs: v.inputs, Outputs: v.outputs, MaxBatch: v.config.Batch, Devices: deviceNames(v.devices),
+		Name: v.name, Version: v.number, Kind: v.config.Kind, State: state, Reason: reason,
+		Inputs: v.inputs, Outputs: v.outputs, MaxBatch: v.most, Devices: deviceNames(v.devices),
 	}
 }
 
@@ -89,7 +103,8 @@ func (s *Service) Stats() []Stats {
 	return stats
 }
 
-// Ready returns nil when every model of the folder is ready, and else what is missing.
+// Ready returns nil when every model of the folder is on a device that takes work, and else what
+// is missing.
 func (s *Service) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,11 +112,8 @@ func (s *Service) Ready() error {
 		return fmt.Errorf("%w: the service is closing", ErrUnavailable)
 	}
 	for _, v := range s.all() {
-		switch {
-		case v.state == Failed:
-			return fmt.Errorf("%w: %s", ErrUnavailable, v.reason)
-		case v.state == Loading:
-			return fmt.Errorf("%w: model %s is loading", ErrUnavailable, v.name)
+		if err := v.missing(); err != nil && !v.retired {
+			return err
 		}
 	}
 	if s.opening > 0 {

@@ -19,9 +19,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +28,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/infer"
 )
 
 // Options are what a server serves.
@@ -323,15 +322,12 @@ func (s *Server) Reload(ctx context.Context) error {
 		names[m.Name] = s.config.Models == "" // it stays
 	}
 	if s.config.Models != "" {
-		entries, err := os.ReadDir(s.config.Models)
+		found, err := infer.Names(s.config.Models)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		for _, e := range entries {
-			info, err := os.Stat(filepath.Join(s.config.Models, e.Name()))
-			if err == nil && info.IsDir() && !strings.HasPrefix(e.Name(), ".") {
-				names[e.Name()] = true
-			}
+		for _, name := range found {
+			names[name] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {

@@ -1,0 +1,347 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/batch"
+	"github.com/weft-run/weft/internal/text"
+)
+
+// device is a device of the runtime as batches see it. Its fields but d are guarded by
+// Service.mu; the name changes of Service.any alone.
+type device struct {
+	name    string
+	d       *batch.Device
+	up      bool               // it takes work
+	serving context.Context    // ends when it takes work no more
+	leave   context.CancelFunc // ends serving
+	bytes   int64              // of the models placed there
+}
+
+func (s *Service) addDevice(name string, slots int) *device {
+	d := &device{name: name, d: &batch.Device{Slots: slots}, up: true}
+	d.serving, d.leave = context.WithCancel(s.open)
+	d.d.Owner = d
+	s.m.AddDevice(d.d)
+	return d
+}
+
+// follow has the service follow the devices of the runtime: events tell who takes work, and
+// place puts models on those that come.
+func (s *Service) follow() {
+	// Events from before a device's state is looked at.
+	events := s.rt.Events(s.open, weft.EventDevice, weft.EventDrained)
+	look := func() {
+		for _, d := range s.rt.Devices() {
+			s.deviceIs(d.Name, d.State)
+		}
+	}
+	look()
+	s.work.Add(2)
+	go func() {
+		defer s.work.Done()
+		for e := range events {
+			switch e.Kind {
+			case weft.EventMissed:
+				look()
+			case weft.EventDrained:
+				s.deviceIs(e.Device, "drained")
+			default:
+				s.deviceIs(e.Device, e.To)
+			}
+		}
+	}()
+	go func() {
+		defer s.work.Done()
+		for {
+			select {
+			case <-s.changed:
+				s.place()
+			case <-s.open.Done():
+				return
+			}
+		}
+	}()
+}
+
+// deviceIs notes the state of a device. One that takes no more work is forgotten as a place of
+// models: batches that it has end there while it is drained, and are computed elsewhere if it is
+// lost.
+func (s *Service) deviceIs(name, state string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.devices, func(d *device) bool { return d.name == name })
+	if i < 0 || s.closed {
+		return
+	}
+	d := s.devices[i]
+	switch was := d.up; {
+	case state == "healthy":
+		if !was {
+			d.up = true
+			d.serving, d.leave = context.WithCancel(s.open)
+			s.perform(s.m.Up(s.now(), d.d, s.decided()))
+		}
+	default:
+		d.up = false
+		d.leave()
+		for _, v := range s.all() {
+			if v.spreads && slices.Contains(v.devices, d) {
+				s.forget(v, d)
+			}
+		}
+		// A batch that was given to it while it began to be drained waits there in vain.
+		lost := state != "draining"
+		if lost {
+			for b, f := range s.flights {
+				if b.Device == d.d {
+					f.cancel()
+				}
+			}
+		}
+		s.perform(s.m.Down(s.now(), d.d, lost, s.decided()))
+	}
+	s.countDevices()
+	s.expect()
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+// countDevices brings what stands for all devices together up to date. s.mu is held.
+func (s *Service) countDevices() {
+	if len(s.devices) == 1 {
+		return
+	}
+	var names []string
+	for _, d := range s.devices {
+		if d.up {
+			names = append(names, d.name)
+		}
+	}
+	was := s.any.up
+	s.any.up = len(names) > 0
+	if s.any.up {
+		s.any.name = strings.Join(names, ",")
+		s.perform(s.m.SetSlots(s.now(), s.any.d, s.o.Depth*len(names), s.decided()))
+	}
+	switch {
+	case s.any.up && !was:
+		s.any.serving, s.any.leave = context.WithCancel(s.open)
+		s.perform(s.m.Up(s.now(), s.any.d, s.decided()))
+	case was && !s.any.up: // what runs is the runtime's to deal with
+		s.any.leave()
+		s.perform(s.m.Down(s.now(), s.any.d, false, s.decided()))
+	}
+}
+
+// expect has requests wait for versions that are on no device and will be put on one. s.mu is
+// held.
+func (s *Service) expect() {
+	up := slices.ContainsFunc(s.devices, func(d *device) bool { return d.up })
+	for _, v := range s.all() {
+		if v.spreads && v.state == Ready && len(v.devices) == 0 {
+			v.expected = up
+			s.m.Expect(v.mod, up)
+		}
+	}
+}
+
+// forget has a version not be on a device any more. s.mu is held.
+func (s *Service) forget(v *version, d *device) {
+	s.m.Unplace(v.mod, d.d)
+	v.devices = slices.DeleteFunc(slices.Clone(v.devices), func(o *device) bool { return o == d })
+	d.bytes -= v.bytes
+}
+
+// place puts models on devices that have come: those that are served, and those that were not
+// for want of a device.
+func (s *Service) place() {
+	if s.take(s.open) != nil {
+		return
+	}
+	defer func() { <-s.loads }()
+	var list []*version
+	s.mu.Lock()
+	if slices.ContainsFunc(s.devices, func(d *device) bool { return d.up }) {
+		list = s.all()
+	}
+	s.mu.Unlock()
+	for _, v := range list {
+		s.mu.Lock()
+		state := v.state
+		if state == Ready {
+			v.pending++ // so that it stays
+		}
+		s.mu.Unlock()
+		switch {
+		case state == Ready:
+			if err := s.spread(s.open, v); err != nil && s.open.Err() == nil {
+				s.o.Log.Warn("a device does not serve a model", "model", v.name, "version", v.number, "err", err)
+			}
+			s.mu.Lock()
+			s.release(v)
+			s.mu.Unlock()
+		case state == Failed && v.homeless:
+			if folders, err := s.folders(v.name); err == nil {
+				if err := s.loadVersion(s.open, v.name, v.number, folders[v.number]); err != nil && s.open.Err() == nil {
+					s.o.Log.Error("a model is not served", "model", v.name, "err", err)
+				}
+			}
+		}
+	}
+}
+
+// errHomeless says that no device in service takes a model, or that the one that was to has gone.
+var errHomeless = errors.New("no device that takes work has it")
+
+// spread puts a version on the devices that take work, have the memory for it and can run it,
+// those that hold the least first, up to as many as model.yaml allows. What it is on already
+// stays. It returns why others do not serve it.
+func (s *Service) spread(ctx context.Context, v *version) error {
+	var errs []error
+	tried := make(map[*device]bool)
+	for ctx.Err() == nil {
+		d := s.nextDevice(v, tried)
+		if d == nil {
+			return inOneLine(errs)
+		}
+		tried[d] = true
+		if err := s.settle(ctx, v, d); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", d.name, err))
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// nextDevice returns where a version is to be put next, nil for nowhere.
+func (s *Service) nextDevice(v *version, tried map[*device]bool) (best *device) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v.spreads && (v.config.Copies == 0 || len(v.devices) < v.config.Copies) {
+		for _, d := range s.devices {
+			if d.up && !tried[d] && !slices.Contains(v.devices, d) && (best == nil || d.bytes < best.bytes) {
+				best = d
+			}
+		}
+	}
+	if best == nil {
+		v.expected = false
+		s.m.Expect(v.mod, false)
+	}
+	return best
+}
+
+// settle makes a version ready on a device, on Service.any where the runtime chooses, and has
+// batches go there.
+func (s *Service) settle(ctx context.Context, v *version, d *device) error {
+	s.mu.Lock()
+	serving := d.serving
+	s.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(serving, cancel)()
+	if v.spreads {
+		if err := fits(s.rt.Metrics().Devices, d.name, v.bytes); err != nil {
+			return err
+		}
+	}
+	if err := v.prepare(d, v.spreads); err != nil {
+		return err
+	}
+	took, err := s.warmUp(ctx, v, d)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !d.up || serving.Err() != nil:
+		return errHomeless
+	case err != nil:
+		return err
+	case v.retired:
+		return fmt.Errorf("%w: model %s is unloading", ErrUnavailable, v.name)
+	}
+	v.devices = append(slices.Clone(v.devices), d)
+	d.bytes += v.bytes
+	prior := batch.Cost{Fixed: time.Millisecond}
+	if len(took) > 0 {
+		prior.Fixed = took[0].time
+	}
+	s.m.Place(v.mod, d.d, prior)
+	for _, w := range took {
+		s.m.Measured(v.mod, d.d, w.examples, w.time)
+	}
+	s.perform(s.m.Tick(s.now(), s.decided()))
+	return nil
+}
+
+// fits errs unless a device, or with no name one at least, takes work and has room for some
+// bytes.
+func fits(devices []weft.DeviceMetrics, name string, bytes int64) (err error) {
+	for _, d := range devices {
+		switch {
+		case name != "" && d.Name != name:
+			continue
+		case d.State != "healthy":
+			err = fmt.Errorf("%s is %s", d.Name, d.State)
+		case d.MemBytes > 0 && d.MemUsed+bytes > d.MemBytes:
+			err = fmt.Errorf("%s has room for %s, and the model takes %s: a smaller batch takes less", d.Name, text.FormatSize(max(d.MemBytes-d.MemUsed, 0)), text.FormatSize(bytes))
+		default:
+			return nil
+		}
+	}
+	return err
+}
+
+// warm is what a batch took before requests were taken.
+type warm struct {
+	examples int
+	time     time.Duration
+}
+
+// warmUp runs batches of zeros on a device, so that what is compiled or copied at the first
+// run is before the first request, and returns what the last of each size took.
+func (s *Service) warmUp(ctx context.Context, v *version, d *device) (took []warm, err error) {
+	sizes := []int{1}
+	if v.config.Batch > 1 {
+		sizes = append(sizes, v.config.Batch)
+	}
+	for i := range v.config.Warmup {
+		for _, n := range sizes {
+			c := &call{examples: n}
+			for _, spec := range v.inputs {
+				shape := slices.Clone(spec.Shape)
+				if v.batched {
+					shape[0] = int64(n)
+				}
+				elements, _ := count(shape)
+				c.inputs = append(c.inputs, Tensor{Name: spec.Name, Type: spec.Type, Shape: shape, Data: make([]byte, elements*spec.Type.Size())})
+			}
+			run, cancel := context.WithTimeout(ctx, v.config.Timeout)
+			begun := time.Now()
+			_, err := v.run(run, d, []*call{c})
+			cancel()
+			if err != nil {
+				return nil, fmt.Errorf("warm-up: %w", err)
+			}
+			if i == v.config.Warmup-1 {
+				took = append(took, warm{n, time.Since(begun)})
+			}
+		}
+	}
+	return took, nil
+}
+
+// deviceNames are the devices that a version is on, those of Service.any by their own names.
+func deviceNames(devices []*device) (names []string) {
+	for _, d := range devices {
+		names = append(names, strings.Split(d.name, ",")...)
+	}
+	return names
+}

@@ -1,0 +1,224 @@
+package infer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload/reservoir"
+)
+
+// openWith is open for a runtime of the caller's.
+func openWith(t *testing.T, folder string, o weft.Options) *Service {
+	t.Helper()
+	o.NoCalibrate, o.CacheDir = true, "off"
+	rt, err := weft.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(rt, Options{Folder: folder, Deadline: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(s.Close(context.Background()), rt.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	until(t, "models are loaded", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.opening == 0
+	})
+	return s
+}
+
+// on returns where a model is.
+func on(t *testing.T, s *Service, name string) []string {
+	t.Helper()
+	i, err := s.Model(name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i.Devices
+}
+
+// A spare that takes the place of the only device with a model has the model, and no request
+// is refused meanwhile. It has the weights that were loaded, whatever became of the file.
+func TestSwappedDevice(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "m"), "mul", 4, "")
+	s := openWith(t, folder, weft.Options{Devices: "cpu/2", Spares: "cpu:1", Funcs: funcs(nil)})
+	names := []string{s.devices[0].name, s.devices[1].name}
+	if got := on(t, s, "m"); !slices.Equal(got, names[:1]) {
+		t.Fatalf("before the swap the model is on %v", got)
+	}
+	os.WriteFile(filepath.Join(folder, "m", "w.bin"), floats(7, 7, 7), 0o644)
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	var asked [2]atomic.Int64
+	for range 4 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				r, err := s.Infer(t.Context(), ask("m", 1, 2, 3))
+				if err != nil || !bytes.Equal(r.Outputs[0].Data, want(ten, 1, 2, 3)) {
+					t.Errorf("while devices are swapped: %v", err)
+					return
+				}
+				asked[slices.Index(names, r.Device)].Add(1)
+			}
+		})
+	}
+	for i, swap := range [][2]int{{0, 1}, {1, 0}, {0, 1}} {
+		before := asked[swap[0]].Load()
+		until(t, "the first device answers", func() bool { return asked[swap[0]].Load() > before || t.Failed() })
+		if err := s.rt.Swap(t.Context(), names[swap[0]], names[swap[1]]); err != nil {
+			t.Fatalf("swap %d: %v", i, err)
+		}
+	}
+	before := asked[1].Load()
+	until(t, "the second device answers", func() bool { return asked[1].Load() > before || t.Failed() })
+	close(stop)
+	all.Wait()
+	if err := s.Ready(); err != nil || !slices.Equal(on(t, s, "m"), names[1:]) {
+		t.Errorf("after the swap the model is on %v: %v", on(t, s, "m"), err)
+	}
+}
+
+// A device that is put into service after a model was loaded gets it, with as many copies as
+// model.yaml allows.
+func TestDeviceComes(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "all"), "mul", 1, "")
+	put(t, filepath.Join(folder, "one"), "mul", 1, "copies: 1\n")
+	s := openWith(t, folder, weft.Options{Devices: "cpu/2", Spares: "cpu:0", Funcs: funcs(nil)})
+	first, second := s.devices[0].name, s.devices[1].name
+	if err := s.rt.Undrain(first); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the model is on both", func() bool { return len(on(t, s, "all")) == 2 })
+	if got := on(t, s, "one"); !slices.Equal(got, []string{second}) {
+		t.Errorf("the model of one copy is on %v", got)
+	}
+	if err := s.rt.Drain(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"all", "one"} {
+		until(t, "it is on the one that is left", func() bool { return slices.Equal(on(t, s, name), []string{first}) && s.Ready() == nil })
+		if r, err := s.Infer(t.Context(), ask(name, 1, 2, 3)); err != nil || r.Device != first {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	if err := s.rt.Undrain(second); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the model is on both again", func() bool { return len(on(t, s, "all")) == 2 })
+	if got := on(t, s, "one"); !slices.Equal(got, []string{first}) {
+		t.Errorf("the model of one copy is on %v", got)
+	}
+	for _, d := range s.devices {
+		if n := map[string]int64{first: 2, second: 1}[d.name] * s.models["all"]["1"].bytes; d.bytes != n {
+			t.Errorf("%s holds %d bytes, not %d", d.name, d.bytes, n)
+		}
+	}
+}
+
+// Where no device takes work, requests are refused and nothing is ready, until one does; that
+// holds for a model that the runtime places too, and for one that is loaded meanwhile.
+func TestNoDevice(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "m"), "mul", 1, "")
+	writeReservoir(t, filepath.Join(folder, "r"), "batch: 4\n")
+	for _, devices := range []string{"cpu", "cpu/2"} {
+		t.Run(devices, func(t *testing.T) {
+			s := openWith(t, folder, weft.Options{Devices: devices, Funcs: funcs(nil)})
+			if err := s.Ready(); err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range s.devices {
+				s.deviceIs(d.name, "lost")
+			}
+			late := filepath.Join(folder, "late")
+			put(t, late, "mul", 1, "")
+			defer os.RemoveAll(late)
+			if err := s.Load(t.Context(), "late"); err == nil {
+				t.Error("a model is loaded without a device")
+			}
+			for _, name := range []string{"m", "r", "late"} {
+				if _, err := s.Infer(t.Context(), ask(name, 1, 2, 3)); !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s without a device: %v", name, err)
+				}
+				if i, err := s.Model(name, ""); err != nil || i.State == Ready || !strings.Contains(i.Reason, "no device") {
+					t.Errorf("%s without a device: %+v, %v", name, i, err)
+				}
+			}
+			if err := s.Ready(); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no device") {
+				t.Errorf("ready without a device: %v", err)
+			}
+			s.deviceIs(s.devices[0].name, "healthy")
+			until(t, "models are served again", func() bool { return s.Ready() == nil })
+			for _, name := range []string{"m", "late"} {
+				if r, err := s.Infer(t.Context(), ask(name, 1, 2, 3)); err != nil || r.Device != s.devices[0].name {
+					t.Errorf("%+v, %v", r, err)
+				}
+			}
+			r, err := s.Infer(t.Context(), &Request{Model: "r", Inputs: []Tensor{{Name: "input", Type: FP32, Shape: []int64{1, 5, 4}, Data: make([]byte, 80)}}})
+			if err != nil || r.Device != s.devices[0].name || !slices.Equal(on(t, s, "r"), []string{r.Device}) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// writeReservoir writes a reservoir of 50 neurons that takes 5 steps of 4 channels.
+func writeReservoir(t *testing.T, folder, more string) {
+	t.Helper()
+	p := reservoir.Defaults()
+	p.Size, p.Inputs = 50, 4
+	w, err := reservoir.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &reservoir.Model{Weights: w, Steps: 5, Mode: reservoir.Sequence, Feature: reservoir.Last,
+		Readout: &reservoir.Readout{Outputs: 2, Inputs: 50, Weights: make([]float64, 2*51)}}
+	for i := range m.Readout.Weights {
+		m.Readout.Weights[i] = float64(i%7) - 3
+	}
+	var file bytes.Buffer
+	if _, err := m.WriteTo(&file); err != nil {
+		t.Fatal(err)
+	}
+	os.Mkdir(folder, 0o755)
+	os.WriteFile(filepath.Join(folder, "r.safetensors"), file.Bytes(), 0o644)
+	os.WriteFile(filepath.Join(folder, "model.yaml"), []byte("kind: reservoir\nfile: r.safetensors\n"+more), 0o644)
+}
+
+// A reservoir of a few kilobytes does not get gigabytes for its batches, whatever it asks for.
+func TestReservoirMemory(t *testing.T) {
+	folder := t.TempDir()
+	writeReservoir(t, filepath.Join(folder, "r"), "batch: 1000\nmemory: 600KiB\n") // 80 + 3·200 bytes each
+	writeReservoir(t, filepath.Join(folder, "fits"), "batch: 1000\nmemory: 700KiB\n")
+	s := openWith(t, folder, weft.Options{Devices: "cpu", Funcs: funcs(nil)})
+	if i, _ := s.Model("r", ""); i.State != Failed || !strings.Contains(i.Reason, "a batch of 1000 takes") || !strings.Contains(i.Reason, "greater memory, in model.yaml") {
+		t.Errorf("%+v", i)
+	}
+	if i, _ := s.Model("fits", ""); i.State != Ready {
+		t.Errorf("%+v", i)
+	}
+	if _, work := reservoirBytes(&reservoir.Model{Weights: &reservoir.Weights{Params: reservoir.Params{Inputs: 1 << 30, Size: 1 << 30}}, Steps: 1 << 30}, 1<<16); work < 1<<60 {
+		t.Errorf("a batch beyond all bounds takes %d bytes", work)
+	}
+}
