@@ -56,6 +56,9 @@ func TestInvalid(t *testing.T) {
 			t.Errorf("%v, not %s", err, want)
 		}
 	}
+	if st := s.Stats()[0]; st.Invalid != 14 || st.Requests != 14 || st.Failed != 0 {
+		t.Errorf("of 14 requests that do not fit, %d are invalid and %d failed", st.Invalid, st.Failed)
+	}
 	// Without "finite" anything goes, also where the model has no batches.
 	nan := ask("one", 1, float32(math.NaN()), 3)
 	if r, err := s.Infer(t.Context(), nan); err != nil || fmt.Sprint(r.Outputs[0].Shape) != "[1 3]" || !math.IsNaN(float64(math.Float32frombits(binary.LittleEndian.Uint32(r.Outputs[0].Data[4:])))) {

@@ -20,12 +20,17 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
 func TestMain(m *testing.M) {
-	weft.Worker()
+	proc.Main(map[string]proc.Maker{"test": func([]byte, int) (driver.Driver, error) {
+		return cpu.New(cpu.Options{Cores: 1, Funcs: funcs(&gate{open: make(chan struct{})})}), nil
+	}})
 	goleak.VerifyTestMain(m)
 }
 
@@ -55,6 +60,12 @@ func funcs(g *gate) map[string]weft.Func {
 					return
 				}
 			}
+			mul(c, 0, len(c.Args[2])/4)
+		},
+		"deaf": func(c *weft.Call, lo, hi int) { // does not stop when it is asked to
+			g.inside.Add(1)
+			defer g.inside.Add(-1)
+			<-g.open
 			mul(c, 0, len(c.Args[2])/4)
 		},
 		"held": func(c *weft.Call, lo, hi int) {
@@ -388,9 +399,15 @@ func TestReplace(t *testing.T) {
 // A model whose kernel hangs gets its requests answered by their deadlines and stops no
 // other model.
 func TestHang(t *testing.T) {
+	for _, kernel := range []string{"held", "deaf"} {
+		t.Run(kernel, func(t *testing.T) { testHang(t, kernel) })
+	}
+}
+
+func testHang(t *testing.T, kernel string) {
 	folder := t.TempDir()
 	g := &gate{open: make(chan struct{})}
-	put(t, filepath.Join(folder, "bad"), "held", 1, "warmup: 0\ntimeout: 60s\n")
+	put(t, filepath.Join(folder, "bad"), kernel, 1, "warmup: 0\ntimeout: 60s\n")
 	put(t, filepath.Join(folder, "good"), "mul", 2, "")
 	s := ready(t, folder, g)
 	r := ask("bad", 1, 2, 3)
@@ -485,6 +502,46 @@ func TestRefuse(t *testing.T) {
 	all.Wait()
 	if st := s.Stats()[0]; st.Refused != uint64(busy.Load()) || done.Load() != 50-busy.Load() || done.Load() != 12 {
 		t.Errorf("%d refused, %d done: %+v", busy.Load(), done.Load(), st)
+	}
+}
+
+// A model that is loaded again while requests end on the one that was unloaded is one model,
+// whose counts go on.
+func TestUnloadAndLoad(t *testing.T) {
+	folder := t.TempDir()
+	g := &gate{open: make(chan struct{})}
+	put(t, filepath.Join(folder, "m"), "held", 1, "warmup: 0\n")
+	s := ready(t, folder, g)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if _, err := s.Infer(t.Context(), ask("m", 1, 2, 3)); err != nil {
+				t.Errorf("a request under way: %v", err)
+			}
+		})
+		until(t, "it is under way", func() bool { return g.inside.Load() == 1 })
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		if err := s.Unload(short, "m"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("unload while a kernel runs: %v", err)
+		}
+		cancel()
+		if err := s.Load(t.Context(), "m"); err != nil {
+			t.Fatal(err)
+		}
+		if st, in := s.Stats(), s.Models(); len(st) != 1 || len(in) != 1 || in[0].State != Ready {
+			t.Errorf("%d models have %d counts: %+v", len(in), len(st), in)
+		}
+		if t.Failed() {
+			break
+		}
+		close(g.open)
+		all.Wait()
+		g.open = make(chan struct{})
+	}
+	close(g.open)
+	all.Wait()
+	if st := s.Stats(); len(st) != 1 || st[0].Succeeded == 0 {
+		t.Errorf("%+v", st)
 	}
 }
 
