@@ -204,8 +204,7 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 func (v *serving) observe(rt *weft.Runtime, models *infer.Service, c serve.Config) (figures *metrics.Collector, service serve.Service, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	figures = metrics.New(metrics.Source{Runtime: rt.Metrics, Models: models.Stats, Prices: metrics.Prices(c.Prices)})
-	wg.Go(func() { figures.Run(ctx) })
+	source := metrics.Source{Runtime: rt.Metrics, Models: models.Stats, Prices: metrics.Prices(c.Prices)}
 	service = models
 	if c.Traces.Collector != "" {
 		e, err := otlp.New(c.Traces.Collector, c.Traces.Sample, v.log)
@@ -214,7 +213,13 @@ func (v *serving) observe(rt *weft.Runtime, models *infer.Service, c serve.Confi
 		}
 		wg.Go(func() { e.Run(ctx) })
 		service = otlp.Trace(models, e)
+		source.Spans = func() (s metrics.Spans) {
+			s.Sent, s.Dropped = e.Counts()
+			return s
+		}
 	}
+	figures = metrics.New(source)
+	wg.Go(func() { figures.Run(ctx) })
 	return figures, service, func() {
 		cancel()
 		wg.Wait()

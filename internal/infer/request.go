@@ -58,23 +58,21 @@ func invalid(format string, args ...any) error {
 // order, with how many examples they bring.
 func (v *version) arrange(r *Request) (inputs []Tensor, examples int, err error) {
 	inputs = make([]Tensor, len(v.inputs))
-	found := make([]bool, len(v.inputs))
 	for _, t := range r.Inputs {
 		i := slices.IndexFunc(v.inputs, func(s Spec) bool { return s.Name == t.Name })
 		if i < 0 {
 			return nil, 0, invalid("%v", text.Unknown("input", t.Name, names(v.inputs)))
 		}
-		if found[i] {
+		if inputs[i].Type != "" {
 			return nil, 0, invalid("input %s is there twice", t.Name)
 		}
-		found[i] = true
 		if err := v.inputs[i].check(&t, v.config.Finite); err != nil {
 			return nil, 0, err
 		}
 		inputs[i] = t
 	}
-	for i, ok := range found {
-		if !ok {
+	for i := range inputs {
+		if inputs[i].Type == "" {
 			return nil, 0, invalid("input %s is missing", v.inputs[i].Name)
 		}
 	}

@@ -30,6 +30,11 @@ func (v *view) write(p *page) {
 		v.latencies(p)
 		v.throughput(p)
 	}
+	if v.source.Spans != nil {
+		p.one("weft_trace_spans_sent_total", "counter", "Spans of traces that the collector took.", float64(v.now.spans.Sent))
+		p.one("weft_trace_spans_dropped_total", "counter", "Spans of traces that were dropped because the collector is slow or away.", float64(v.now.spans.Dropped))
+	}
+	p.one("weft_recent_seconds", "gauge", "Time that figures called recent are of.", v.now.at.Sub(v.oldest.at).Seconds())
 	v.economy(p)
 	v.machine(p)
 	v.process(p)
@@ -155,7 +160,7 @@ func (v *view) requests(p *page) {
 		for _, r := range []struct {
 			result string
 			n      uint64
-		}{{"succeeded", m.Succeeded}, {"failed", m.Failed}, {"refused", m.Refused}, {"expired", m.Expired}, {"cancelled", m.Cancelled}} {
+		}{{"succeeded", m.Succeeded}, {"invalid", m.Invalid}, {"failed", m.Failed}, {"refused", m.Refused}, {"expired", m.Expired}, {"cancelled", m.Cancelled}} {
 			p.add(float64(r.n), "model", m.Model, "version", m.Version, "result", r.result)
 		}
 	}
@@ -191,19 +196,15 @@ func (v *view) latencies(p *page) {
 	}
 	p.family("weft_recent_request_seconds", "summary", "Quantiles of the time from arrival to answer, over the last minute.")
 	for _, m := range v.now.models {
-		was := modelOf(v.oldest, m.Model, m.Version)
+		recent := m.Total.Since(modelOf(v.oldest, m.Model, m.Version).Total)
 		l := []string{"model", m.Model, "version", m.Version}
 		for _, q := range []float64{0.5, 0.95, 0.99} {
-			if x, ok := quantile(q, was.Total, m.Total); ok {
+			if x, ok := recent.Quantile(q); ok {
 				p.line("", x, append(l[:4:4], "quantile", strconv.FormatFloat(q, 'g', -1, 64)))
 			}
 		}
-		n := uint64(0)
-		for _, c := range m.Total.Counts {
-			n += c
-		}
 		p.line("_sum", m.Total.Sum, l)
-		p.line("_count", float64(n), l)
+		p.line("_count", float64(m.Total.Count()), l)
 	}
 }
 

@@ -145,34 +145,6 @@ func faultTolerance(m *weft.Metrics) float64 {
 	return overcome / all
 }
 
-// quantile is a duration that a part q of those counted between two states of a histogram does not
-// exceed, interpolated within its bucket; false if there is none.
-func quantile(q float64, before, now infer.Histogram) (float64, bool) {
-	count := func(i int) float64 {
-		if len(before.Counts) != len(now.Counts) {
-			return float64(now.Counts[i])
-		}
-		return grown(before.Counts[i], now.Counts[i])
-	}
-	n := 0.0
-	for i := range now.Counts {
-		n += count(i)
-	}
-	if n == 0 {
-		return 0, false
-	}
-	rank, seen, low := q*n, 0.0, 0.0
-	for i, bound := range now.Bounds {
-		if c := count(i); c > 0 && seen+c >= rank {
-			return low + (bound-low)*max(rank-seen, 0)/c, true
-		} else {
-			seen += c
-		}
-		low = bound
-	}
-	return low, true // above all bounds
-}
-
 // joulesPerKWh is how many joules a kilowatt-hour has.
 const joulesPerKWh = 3.6e6
 

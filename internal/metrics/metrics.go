@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,8 +23,12 @@ import (
 type Source struct {
 	Runtime func() weft.Metrics  // nil if there is none
 	Models  func() []infer.Stats // nil if nothing is served
+	Spans   func() Spans         // nil if nothing is traced
 	Prices  Prices
 }
+
+// Spans counts the spans of traces since the start.
+type Spans struct{ Sent, Dropped uint64 }
 
 // Prices turn energy, devices and predictions into money, of any one currency. A price of 0 is
 // not known.
@@ -45,7 +50,7 @@ func (p Prices) Check() error {
 
 const (
 	every  = time.Second // from one sample to the next
-	window = 60          // samples that "recent" reaches back
+	window = time.Minute // that "recent" reaches back, and up to a sample more
 )
 
 // sample is all that is known at one time.
@@ -53,10 +58,11 @@ type sample struct {
 	at      time.Time
 	runtime weft.Metrics
 	models  []infer.Stats
+	spans   Spans
 	host    host
 }
 
-// Collector keeps the samples of the last minute and what adds up over all of them. Its methods
+// Collector keeps the samples of the window and what adds up over all of them. Its methods
 // may be called at the same time.
 type Collector struct {
 	source Source
@@ -115,6 +121,9 @@ func (c *Collector) read() sample {
 	if c.source.Models != nil {
 		s.models = c.source.Models()
 	}
+	if c.source.Spans != nil {
+		s.spans = c.source.Spans()
+	}
 	return s
 }
 
@@ -128,9 +137,18 @@ func (c *Collector) keep(s sample) {
 		c.totals = c.totals.with(&c.samples[n-1], &s)
 	}
 	c.samples = append(c.samples, s)
-	if len(c.samples) > window+1 {
-		c.samples = append(c.samples[:0], c.samples[1:]...)
+	if n := c.outside(s.at); n > 0 {
+		c.samples = slices.Delete(c.samples, 0, n)
 	}
+}
+
+// outside returns how many of the oldest samples are not needed for the window that ends at a
+// time: it begins with the latest sample that is not younger than it is long, or with the first.
+func (c *Collector) outside(now time.Time) (n int) {
+	for n+1 < len(c.samples) && now.Sub(c.samples[n+1].at) >= window {
+		n++
+	}
+	return n
 }
 
 // ServeHTTP answers with the text.
@@ -160,7 +178,7 @@ func (c *Collector) Text() []byte {
 	if now.at.Sub(c.samples[last].at) < every/2 {
 		before = max(last-1, 0)
 	}
-	v := view{source: &c.source, totals: &t, now: &now, before: &c.samples[before], oldest: &c.samples[0]}
+	v := view{source: &c.source, totals: &t, now: &now, before: &c.samples[before], oldest: &c.samples[c.outside(now.at)]}
 	p := &page{}
 	v.write(p)
 	return p.text

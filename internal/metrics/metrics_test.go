@@ -51,7 +51,7 @@ func newBench(t *testing.T, p Prices) *bench {
 		},
 	}
 	h := infer.Histogram{Bounds: []float64{0.001, 0.002, 0.004, 0.008, 0.016}, Counts: make([]uint64, 6)}
-	b.models = []infer.Stats{{Model: "a \"quoted\\name\"\n", Version: "1", Requests: 20, Succeeded: 15, Failed: 1, Refused: 2, Expired: 1, Cancelled: 1,
+	b.models = []infer.Stats{{Model: "a \"quoted\\name\"\n", Version: "1", Requests: 20, Succeeded: 14, Invalid: 1, Failed: 1, Refused: 2, Expired: 1, Cancelled: 1,
 		Items: 60, Batches: 10, Waiting: 4, Queue: h, Compute: h, Total: h}}
 	b.machine(t, 1000, 4000, 1_000_000, 500_000)
 	c := &Collector{now: func() time.Time { return b.clock }, root: b.root, totals: totals{joules: make(map[string]float64)}}
@@ -68,6 +68,7 @@ func newBench(t *testing.T, p Prices) *bench {
 			}
 			return out
 		},
+		Spans:  func() Spans { return Spans{Sent: 70, Dropped: 3} },
 		Prices: p,
 	}
 	b.Collector = c
@@ -223,7 +224,11 @@ func TestFigures(t *testing.T) {
 		{"weft_requests_total", model, 20},
 		{"weft_requests_ended_total", append(model, "result", "refused"), 2},
 		{"weft_requests_ended_total", append(model, "result", "expired"), 1},
-		{"weft_requests_ended_total", append(model, "result", "succeeded"), 15},
+		{"weft_requests_ended_total", append(model, "result", "succeeded"), 14},
+		{"weft_requests_ended_total", append(model, "result", "invalid"), 1},
+		{"weft_trace_spans_sent_total", nil, 70},
+		{"weft_trace_spans_dropped_total", nil, 3},
+		{"weft_recent_seconds", nil, 3},
 		{"weft_predictions_total", model, 120},
 		{"weft_batches_total", model, 15},
 		{"weft_waiting_requests", model, 4},
@@ -356,23 +361,35 @@ func TestReloaded(t *testing.T) {
 	}
 }
 
-// Recent reaches back a minute and no further, and peaks stay.
+// Recent reaches back a minute and no further than one sample more, however often figures are
+// asked for, and peaks stay.
 func TestWindow(t *testing.T) {
-	b := newBench(t, Prices{})
-	b.after(t, time.Second)
-	b.models[0].Items += 1000
-	b.sample()
-	for range 200 {
+	for _, gap := range []time.Duration{500 * time.Millisecond, 700 * time.Millisecond, time.Second} {
+		b := newBench(t, Prices{})
 		b.after(t, time.Second)
-		b.models[0].Items += 10
+		b.models[0].Items += 1000
 		b.sample()
-	}
-	fs := parsed(t, b.Text())
-	if r, p := figure(t, fs, "weft_recent_predictions_per_second"), figure(t, fs, "weft_peak_predictions_per_second"); r != 10 || p != 1000 {
-		t.Errorf("recent %v, peak %v", r, p)
-	}
-	if len(b.samples) != window+1 {
-		t.Errorf("%d samples", len(b.samples))
+		for i := range 300 {
+			b.after(t, gap)
+			b.models[0].Items += 10
+			b.models[0].Total.Counts[1]++
+			text := b.Text()
+			if i%20 > 0 {
+				continue
+			}
+			fs := parsed(t, text)
+			since := b.clock.Sub(time.Unix(1_000_000, 0)).Seconds()
+			if got := figure(t, fs, "weft_recent_seconds"); got > 60+gap.Seconds() || got < min(60, since) {
+				t.Fatalf("after %v s recent is %v s", since, got)
+			}
+		}
+		fs := parsed(t, b.Text())
+		if r, p := figure(t, fs, "weft_recent_predictions_per_second"), figure(t, fs, "weft_peak_predictions_per_second"); math.Abs(r-10/gap.Seconds()) > 1e-9 || p != 1000 {
+			t.Errorf("recent %v, peak %v", r, p)
+		}
+		if n := len(b.samples); n > int(window/gap)+2 {
+			t.Errorf("%d samples of a minute, one each %v", n, gap)
+		}
 	}
 }
 

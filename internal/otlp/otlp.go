@@ -18,9 +18,9 @@ import (
 
 // Bounds of an exporter.
 const (
-	maxQueued = 4096            // spans that wait; more are dropped and counted
-	maxSent   = 512             // spans in a message
-	every     = time.Second     // from one message to the next
+	maxQueued = 16384           // spans that wait; more are dropped and counted
+	maxSent   = 512             // spans in a message, which is sent at once when it is full
+	every     = time.Second     // that a message waits to be full
 	patience  = 5 * time.Second // for the collector to answer
 )
 
@@ -31,10 +31,13 @@ type Exporter struct {
 	sample   float64
 	log      *slog.Logger
 	client   *http.Client
+	full     chan struct{} // has a token when there is a full message
+	every    time.Duration
 
-	mu      sync.Mutex // guards the fields below
-	queue   []Span
-	dropped uint64
+	mu    sync.Mutex // guards the fields below
+	queue []Span
+	// sent and dropped count spans; told is how many of those dropped the log has.
+	sent, dropped, told uint64
 }
 
 // New makes an exporter to the collector at an address such as http://localhost:4318. sample is the part
@@ -50,7 +53,7 @@ func New(address string, sample float64, log *slog.Logger) (*Exporter, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Exporter{endpoint: u.JoinPath("v1", "traces").String(), sample: sample, log: log, client: &http.Client{Timeout: patience, Transport: &http.Transport{}}}, nil
+	return &Exporter{endpoint: u.JoinPath("v1", "traces").String(), sample: sample, log: log, client: &http.Client{Timeout: patience, Transport: &http.Transport{}}, full: make(chan struct{}, 1), every: every}, nil
 }
 
 // Record queues spans to be sent.
@@ -61,13 +64,26 @@ func (e *Exporter) Record(spans ...Span) {
 		e.dropped += uint64(len(spans))
 		return
 	}
-	e.queue = append(e.queue, spans...)
+	if e.queue = append(e.queue, spans...); len(e.queue) >= maxSent {
+		select {
+		case e.full <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Counts returns how many spans the collector took and how many were dropped.
+func (e *Exporter) Counts() (sent, dropped uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.sent, e.dropped
 }
 
 // Run sends what is recorded until ctx ends, and then what is left, once.
 func (e *Exporter) Run(ctx context.Context) {
-	t := time.NewTicker(every)
+	t := time.NewTicker(e.every)
 	defer t.Stop()
+	defer e.left()
 	defer e.client.CloseIdleConnections()
 	failing := false
 	for {
@@ -75,16 +91,29 @@ func (e *Exporter) Run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 			defer cancel()
-			e.told(e.flush(last), &failing)
+			e.say(e.flush(last, 1), &failing)
 			return
 		case <-t.C:
-			e.told(e.flush(ctx), &failing)
+			e.say(e.flush(ctx, 1), &failing)
+		case <-e.full:
+			// While the collector does not answer, it is tried once in a while.
+			if !failing {
+				e.say(e.flush(ctx, maxSent), &failing)
+			}
 		}
 	}
 }
 
-// told logs that the collector does not take spans, and that it does again, once each.
-func (e *Exporter) told(err error, failing *bool) {
+// left counts what is still queued as dropped.
+func (e *Exporter) left() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.dropped += uint64(len(e.queue))
+	e.queue = nil
+}
+
+// say logs that the collector does not take spans, and that it does again, once each.
+func (e *Exporter) say(err error, failing *bool) {
 	switch {
 	case err != nil && !*failing:
 		e.log.Warn("traces are not sent", "err", err)
@@ -94,23 +123,39 @@ func (e *Exporter) told(err error, failing *bool) {
 	*failing = err != nil
 }
 
-// flush sends all that is queued.
-func (e *Exporter) flush(ctx context.Context) error {
+// flush sends messages while there are spans for one of at least that many.
+func (e *Exporter) flush(ctx context.Context, least int) error {
 	for {
 		e.mu.Lock()
 		n := min(len(e.queue), maxSent)
+		if n < least {
+			n = 0
+		}
 		spans := append([]Span(nil), e.queue[:n]...)
 		e.queue = append(e.queue[:0], e.queue[n:]...)
-		dropped := e.dropped
-		e.dropped = 0
+		dropped := e.dropped - e.told
+		if least == 1 { // once in a while
+			e.told = e.dropped
+		}
 		e.mu.Unlock()
-		if dropped > 0 {
-			e.log.Warn("spans were dropped: the collector is too slow", "spans", dropped)
+		if dropped > 0 && least == 1 {
+			e.log.Warn("spans were dropped: the collector is too slow, or away", "spans", dropped)
 		}
 		if n == 0 {
 			return nil
 		}
-		if err := e.send(ctx, spans); err != nil {
+		err := e.send(ctx, spans)
+		e.mu.Lock()
+		switch {
+		case err == nil:
+			e.sent += uint64(n)
+		case ctx.Err() != nil && len(e.queue)+n <= maxQueued: // it was not waited for
+			e.queue = append(spans, e.queue...)
+		default:
+			e.dropped += uint64(n)
+		}
+		e.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}

@@ -188,6 +188,42 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// A message that is full is sent at once, so that the rate of spans is bounded by the collector
+// alone; what does not fill one goes with the next, or at the end.
+func TestFullMessages(t *testing.T) {
+	var ok atomic.Int64
+	address, spans := collector(t, &ok)
+	e, err := New(address, 1, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.every = time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { e.Run(ctx) })
+	const bursts, each = 10, 4*maxSent + 1
+	for i := range bursts {
+		for range each {
+			e.Record(Span{})
+		}
+		full := uint64((i + 1) * each / maxSent * maxSent)
+		for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+			if sent, _ := e.Counts(); sent >= full {
+				break
+			}
+			if time.Since(begun) > time.Minute {
+				sent, dropped := e.Counts()
+				t.Fatalf("of %d spans %d were sent and %d dropped", (i+1)*each, sent, dropped)
+			}
+		}
+	}
+	cancel()
+	wg.Wait()
+	if sent, dropped := e.Counts(); sent != bursts*each || dropped != 0 || len(spans()) != bursts*each {
+		t.Errorf("of %d spans %d were sent, %d dropped and %d came", bursts*each, sent, dropped, len(spans()))
+	}
+}
+
 // A collector that refuses, or is away, holds up nobody and takes no memory.
 func TestAway(t *testing.T) {
 	e, err := New("http://127.0.0.1:1", 1, nil)
@@ -200,8 +236,11 @@ func TestAway(t *testing.T) {
 	if len(e.queue) != maxQueued || e.dropped != maxQueued {
 		t.Errorf("%d wait, %d dropped", len(e.queue), e.dropped)
 	}
-	if err := e.flush(t.Context()); err == nil {
+	if err := e.flush(t.Context(), 1); err == nil {
 		t.Error("nobody took them")
+	}
+	if sent, dropped := e.Counts(); sent != 0 || dropped != maxQueued+maxSent {
+		t.Errorf("%d were sent and %d dropped", sent, dropped)
 	}
 	var status atomic.Int64
 	status.Store(500)
@@ -211,7 +250,7 @@ func TestAway(t *testing.T) {
 	}
 	defer e.client.CloseIdleConnections()
 	e.Record(Span{})
-	if err := e.flush(t.Context()); err == nil || !strings.Contains(err.Error(), "500") {
+	if err := e.flush(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "500") {
 		t.Errorf("error %v", err)
 	}
 	for _, bad := range []string{"", "localhost:4318", "ftp://x", "http://"} {
