@@ -29,7 +29,7 @@ func (m shownModels) Models() []dashboard.ModelState {
 			Devices: i.Devices, MaxBatch: i.MaxBatch,
 			Succeeded: s.Succeeded, Failed: s.Failed, Refused: s.Refused, Expired: s.Expired,
 			Items: s.Items, Batches: s.Batches, Waiting: s.Waiting,
-			Total: dashboard.Histogram{Bounds: s.Total.Bounds, Counts: s.Total.Counts},
+			Total: s.Total,
 		})
 	}
 	return out

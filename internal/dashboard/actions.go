@@ -35,13 +35,7 @@ func (d *dashboard) refused(r *http.Request) (status int, err error) {
 	case host == "" || host != r.Host, site != "" && site != "same-origin":
 		return http.StatusForbidden, errors.New("the request comes from another page: only the dashboard's own may act")
 	}
-	if d.o.Guard == nil {
-		return 0, nil
-	}
-	if err = d.o.Guard(r); errors.Is(err, ErrKey) {
-		return http.StatusUnauthorized, err
-	}
-	return http.StatusForbidden, err
+	return 0, nil
 }
 
 // serveDevice does something with a device.
@@ -60,8 +54,11 @@ func (d *dashboard) serveDevice(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	// The server's time for taking an answer begins with the answer. Where no deadline can be
+	// set, there is none.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d.wait + writeWait))
 	// The request may end before the action: a browser that leaves calls nothing off.
-	ctx, cancel := context.WithTimeout(r.Context(), actionWait)
+	ctx, cancel := context.WithTimeout(r.Context(), d.wait)
 	defer cancel()
 	var err error
 	said := ""
@@ -82,7 +79,7 @@ func (d *dashboard) serveDevice(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		reply(w, http.StatusOK, outcome{Done: true, Message: name + " " + said})
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-		reply(w, http.StatusAccepted, outcome{Message: fmt.Sprintf("%s of %s goes on: it takes longer than %v", action, name, actionWait)})
+		reply(w, http.StatusAccepted, outcome{Message: fmt.Sprintf("%s of %s goes on: it takes longer than %v", action, name, d.wait)})
 	case errors.Is(err, weft.ErrDevice):
 		reply(w, http.StatusNotFound, outcome{Message: oneLine(err)})
 	default:

@@ -19,7 +19,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"path"
@@ -28,6 +27,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/infer"
 )
 
 // Serving tells of the models that are served.
@@ -52,14 +52,7 @@ type ModelState struct {
 	Succeeded, Failed, Refused, Expired uint64 // requests
 	Items, Batches                      uint64
 	Waiting                             int
-	Total                               Histogram // of the time from request to answer
-}
-
-// Histogram counts durations in seconds: Counts[i] of those up to Bounds[i], the last one of
-// those above all bounds.
-type Histogram struct {
-	Bounds []float64
-	Counts []uint64
+	Total                               infer.Histogram // of the time from request to answer
 }
 
 // JobState is a job.
@@ -77,18 +70,10 @@ type JobState struct {
 
 // Options say what is shown beside the runtime.
 type Options struct {
-	Name    string                // of the machine or service, in the title
-	Serving Serving               // may be nil
-	Jobs    Jobs                  // may be nil
-	Reports func() []*weft.Report // of runs that ended lately, the latest first; may be nil
-	// Guard returns why a request must not act on devices and jobs, nil if it may. Without a
-	// guard any page of the same origin may. An error that wraps ErrKey has the page ask for a
-	// key and send it as a bearer token.
-	Guard func(*http.Request) error
+	Name    string  // of the machine or service, in the title
+	Serving Serving // may be nil
+	Jobs    Jobs    // may be nil
 }
-
-// ErrKey is wrapped by the errors of guards that want a key.
-var ErrKey = errors.New("a key is needed")
 
 //go:embed static
 var files embed.FS
@@ -105,6 +90,7 @@ type dashboard struct {
 	mux     http.ServeMux
 	started int64 // ms since 1970
 	sampler sampler
+	wait    time.Duration           // for an action, before its answer says that it goes on
 	look    func() *State           // what is there now, and
 	ran     func(float64) *Timeline // what was run since then; tests give their own
 	reports analyst
@@ -120,7 +106,7 @@ type dashboard struct {
 func New(rt *weft.Runtime, o Options) http.Handler { return newDashboard(rt, o) }
 
 func newDashboard(rt *weft.Runtime, o Options) *dashboard {
-	d := &dashboard{rt: rt, o: o, started: time.Now().UnixMilli()}
+	d := &dashboard{rt: rt, o: o, started: time.Now().UnixMilli(), wait: actionWait}
 	d.look, d.ran = d.now, d.timeline
 	d.sampler.init(d)
 	d.mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, "index.html") })

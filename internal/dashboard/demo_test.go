@@ -57,8 +57,6 @@ func liveDemo(t *testing.T, ctx context.Context, work *sync.WaitGroup) http.Hand
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = rt.Close() })
-	var mu sync.Mutex
-	var reports []*weft.Report
 	jobs := &fakeJobs{}
 	for w := range 2 {
 		work.Go(func() {
@@ -67,9 +65,6 @@ func liveDemo(t *testing.T, ctx context.Context, work *sync.WaitGroup) http.Hand
 				g, x := randomGraph(t, r, 40+r.IntN(60), 60_000)
 				report, err := rt.Run(ctx, g, x)
 				if err == nil {
-					mu.Lock()
-					reports = append([]*weft.Report{report}, reports[:min(len(reports), 4)]...)
-					mu.Unlock()
 					jobs.add(JobState{ID: fmt.Sprintf("%d-%d", w, n), Name: "spin", State: "done", Part: 1, Left: -1, Elapsed: report.Elapsed()})
 				}
 				select {
@@ -79,9 +74,5 @@ func liveDemo(t *testing.T, ctx context.Context, work *sync.WaitGroup) http.Hand
 			}
 		})
 	}
-	return New(rt, Options{Name: "demo", Jobs: jobs, Reports: func() []*weft.Report {
-		mu.Lock()
-		defer mu.Unlock()
-		return append([]*weft.Report(nil), reports...)
-	}})
+	return New(rt, Options{Name: "demo", Jobs: jobs})
 }

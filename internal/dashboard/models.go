@@ -45,44 +45,11 @@ func modelOf(m *ModelState, before *point, seconds float64) Model {
 	if n := m.Batches - then.Batches; n > 0 {
 		out.Batch = known(float64(m.Items-then.Items) / float64(n))
 	}
-	counts := since(m.Total.Counts, then.Total.Counts)
-	out.P50, out.P95, out.P99 = quantile(m.Total.Bounds, counts, 0.50), quantile(m.Total.Bounds, counts, 0.95), quantile(m.Total.Bounds, counts, 0.99)
-	return out
-}
-
-// since returns what was counted between two times.
-func since(now, then []uint64) []uint64 {
-	out := make([]uint64, len(now))
-	for i := range now {
-		out[i] = now[i]
-		if len(then) == len(now) && then[i] <= now[i] {
-			out[i] -= then[i]
+	lately := m.Total.Since(then.Total)
+	for q, to := range map[float64]**float64{0.50: &out.P50, 0.95: &out.P95, 0.99: &out.P99} {
+		if x, ok := lately.Quantile(q); ok {
+			*to = known(x)
 		}
 	}
 	return out
-}
-
-// quantile returns the value that a part p of what was counted does not exceed: between the
-// bounds of its bucket, in proportion to the counts. Of what is above all bounds nothing is
-// known but that, so it is the last bound. It is nil if nothing was counted.
-func quantile(bounds []float64, counts []uint64, p float64) *float64 {
-	total := uint64(0)
-	for _, n := range counts {
-		total += n
-	}
-	if total == 0 || len(counts) != len(bounds)+1 || len(bounds) == 0 {
-		return nil
-	}
-	rank, below := p*float64(total), 0.0
-	for i, n := range counts[:len(bounds)] {
-		if n > 0 && below+float64(n) >= rank {
-			low := 0.0
-			if i > 0 {
-				low = bounds[i-1]
-			}
-			return known(low + (bounds[i]-low)*(rank-below)/float64(n))
-		}
-		below += float64(n)
-	}
-	return known(bounds[len(bounds)-1])
 }

@@ -2,66 +2,19 @@ package dashboard
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/infer"
 )
-
-// A quantile is in the bucket that the same quantile of the durations themselves is in.
-func TestQuantile(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 3))
-	for range 2000 {
-		var bounds []float64
-		for at := 0.0; len(bounds) < 1+r.IntN(12); {
-			at += 0.001 + r.Float64()
-			bounds = append(bounds, at)
-		}
-		counts := make([]uint64, len(bounds)+1)
-		var all []float64
-		for range 1 + r.IntN(300) {
-			x := r.ExpFloat64() * bounds[len(bounds)-1] / 3
-			all = append(all, x)
-			i, _ := slices.BinarySearch(bounds, x)
-			counts[i]++
-		}
-		slices.Sort(all)
-		last := 0.0
-		for _, p := range []float64{0.01, 0.5, 0.95, 0.99, 1} {
-			got := quantile(bounds, counts, p)
-			want := all[int(math.Ceil(p*float64(len(all))))-1]
-			i, _ := slices.BinarySearch(bounds, want)
-			low, high := 0.0, bounds[min(i, len(bounds)-1)]
-			if i > 0 {
-				low = bounds[i-1]
-			}
-			if got == nil || *got < low-1e-9 || *got > high+1e-9 || *got < last {
-				t.Fatalf("p %v of %v in %v is %v; it is %v, between %v and %v", p, counts, bounds, *got, want, low, high)
-			}
-			last = *got
-		}
-	}
-	for _, c := range []struct {
-		bounds []float64
-		counts []uint64
-	}{{nil, nil}, {[]float64{1}, []uint64{0, 0}}, {[]float64{1}, []uint64{5}}, {nil, []uint64{5}}} {
-		if got := quantile(c.bounds, c.counts, 0.5); got != nil {
-			t.Errorf("of %v in %v: %v, want none", c.counts, c.bounds, *got)
-		}
-	}
-	if got := quantile([]float64{1, 2}, []uint64{0, 0, 9}, 0.5); got == nil || *got != 2 {
-		t.Errorf("above all bounds: %v, want the last", got)
-	}
-}
 
 // Latencies are of the time between two samples, and none of a model that was loaded anew.
 func TestModelSince(t *testing.T) {
 	at := func(n uint64, counts ...uint64) ModelState {
-		return ModelState{Name: "m", Version: "1", Succeeded: n, Items: 4 * n, Batches: n, Total: Histogram{Bounds: []float64{0.001, 0.01}, Counts: counts}}
+		return ModelState{Name: "m", Version: "1", Succeeded: n, Items: 4 * n, Batches: n, Total: infer.Histogram{Bounds: []float64{0.001, 0.01}, Counts: counts}}
 	}
 	then := at(100, 100, 0, 0)
 	before := &point{models: map[modelKey]ModelState{{"m", "1"}: then}}

@@ -115,7 +115,6 @@ func sceneWork(s *State, r *rand.Rand, jobs int) {
 	s.Verdicts = []Verdict{
 		{Verdict: "transfer-bound", Sentence: "transfer-bound: copies held up tasks for 21.4 % of the devices' time; links twice as fast would save 17.9 %", Took: 29.98, Tasks: 18_231, Util: 0.714, Imbalance: 0.183,
 			Fixes: []Fix{{What: "links twice as fast", Gain: 0.179}, {What: "work spread by speed", Gain: 0.062}}},
-		{Run: 184_099, Verdict: "compute-bound", Sentence: "compute-bound: devices computed nearly all the time: only more or faster devices help.", Took: 12.41, Tasks: 5_000, Util: 0.981, Imbalance: 0.012, Energy: ptr(61_234), Fixes: []Fix{}},
 	}
 	for i := range 60 {
 		e := Event{N: uint64(i + 1), At: s.Uptime - float64(600-10*i) + 0.25, Kind: "run ended", Text: fmt.Sprintf("run %d ended", 184_000+i)}

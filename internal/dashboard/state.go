@@ -161,8 +161,8 @@ type point struct {
 }
 
 const (
-	// rateWindow is the time that rates and latencies are of: short enough to be called now,
-	// long enough for some requests.
+	// rateWindow is the time that rates and latencies are of, and up to a sample more: short
+	// enough to be called now, long enough for some requests.
 	rateWindow = 10 * time.Second
 	// historyWindow is the time that charts show.
 	historyWindow = 120 * time.Second
@@ -248,7 +248,7 @@ func (d *dashboard) addRates(s *State, m *weft.Metrics, models []ModelState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.past = slices.DeleteFunc(d.past, func(q point) bool { return p.at.Sub(q.at) > historyWindow })
-	first := slices.IndexFunc(d.past, func(q point) bool { return p.at.Sub(q.at) <= rateWindow+rateWindow/4 })
+	first := slices.IndexFunc(d.past, func(q point) bool { return p.at.Sub(q.at) <= rateWindow+d.sampler.every })
 	var before *point
 	if first >= 0 && p.uptime > d.past[first].uptime {
 		before = &d.past[first]

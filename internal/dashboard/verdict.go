@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"cmp"
-	"fmt"
 	"sync"
 	"time"
 
@@ -10,17 +9,15 @@ import (
 	"github.com/weft-run/weft/trace"
 )
 
-// Verdict is what kept a run, or what was done lately, from being faster.
+// Verdict is what kept the runs of the last seconds from being faster.
 type Verdict struct {
-	Run       int64    `json:"run"` // 0: of the last seconds, all runs together
-	Verdict   string   `json:"verdict"`
-	Sentence  string   `json:"sentence"`
-	Took      float64  `json:"took"`
-	Tasks     int      `json:"tasks"`
-	Util      float64  `json:"util"`
-	Imbalance float64  `json:"imbalance"`
-	Energy    *float64 `json:"energy"` // J, estimated
-	Fixes     []Fix    `json:"fixes"`
+	Verdict   string  `json:"verdict"`
+	Sentence  string  `json:"sentence"`
+	Took      float64 `json:"took"`
+	Tasks     int     `json:"tasks"`
+	Util      float64 `json:"util"`
+	Imbalance float64 `json:"imbalance"`
+	Fixes     []Fix   `json:"fixes"`
 }
 
 // Fix is what would help, and by which part of the time.
@@ -30,52 +27,18 @@ type Fix struct {
 }
 
 const (
-	// shownReports is the greatest number of runs with a verdict.
-	shownReports = 5
 	// analyzeEvery is the least time between two analyses of the trace, and analyzedEvents the
 	// greatest number of events in one, which took 18 to 137 ms on two cores that were shared.
 	analyzeEvery   = 5 * time.Second
 	analyzedEvents = 20_000
 )
 
-// means says what a verdict means.
-var means = map[trace.Verdict]string{
-	trace.ComputeBound:    "devices computed nearly all the time: only more or faster devices help",
-	trace.TransferBound:   "work waited for copies",
-	trace.Imbalance:       "one device had more to do than the others",
-	trace.DependencyBound: "the longest chain of tasks left devices without work",
-	trace.OverheadBound:   "starting tasks took the time, not running them",
-	trace.Queueing:        "tasks queued at busy devices while others were free",
-	trace.Faults:          "failures and losses cost the time",
-	trace.Underused:       "there was nothing to do for most of the time",
-}
-
-// addVerdicts adds what there is: of the trace, if one is recorded, and of the latest reports.
+// addVerdicts adds what the trace says, if one is recorded.
 func (d *dashboard) addVerdicts(s *State) {
 	s.Verdicts = []Verdict{}
 	if v := d.reports.analyze(d.rt); v != nil {
 		s.Verdicts = append(s.Verdicts, *v)
 	}
-	if d.o.Reports == nil {
-		return
-	}
-	for i, r := range d.o.Reports() {
-		if i == shownReports {
-			break
-		}
-		s.Verdicts = append(s.Verdicts, verdictOf(r))
-	}
-}
-
-// verdictOf puts the verdict of a report into words.
-func verdictOf(r *weft.Report) Verdict {
-	v := Verdict{Run: r.Run, Verdict: string(r.Bottleneck()), Took: r.Elapsed().Seconds(), Tasks: r.Tasks,
-		Imbalance: finite(r.Imbalance()), Energy: positive(r.EnergyJ()), Fixes: []Fix{}}
-	for i := range r.Devices {
-		v.Util += finite(r.Utilisation(i)) / float64(len(r.Devices))
-	}
-	v.Sentence = fmt.Sprintf("%s: %s.", v.Verdict, means[trace.Verdict(v.Verdict)])
-	return v
 }
 
 // analyst reads the trace of a runtime, and not more often than is needed.

@@ -90,20 +90,18 @@ function updateRow(el, d) {
 
 export function showVerdicts(root, s) {
   if (!s.verdicts.length && !root.empty) {
-    root.append((root.empty = h('p', { class: 'empty' }, 'No run has been reported yet. A trace (trace_events) or a run that ends tells what held it up.')));
+    root.append((root.empty = h('p', { class: 'empty' }, 'A trace (trace_events) tells what holds runs up.')));
   }
   if (root.empty) root.empty.hidden = s.verdicts.length > 0;
   root.box = root.box || root.appendChild(h('div'));
-  keyed(root.box, s.verdicts.map((v, i) => ({ ...v, i })), (v) => `${v.i}:${v.run}:${v.fixes.length}`, (v) => {
+  keyed(root.box, s.verdicts.map((v, i) => ({ ...v, i })), (v) => `${v.i}:${v.fixes.length}`, (v) => {
     const p = `verdicts/${v.i}`;
     return h('div', { class: 'verdict' },
-      h('p', {}, h('strong', {}, v.run ? h('span', {}, 'Run ', figure(`${p}/run`)) : 'Lately'), ' ', figure(`${p}/sentence`)),
-      h('p', { class: 'muted' }, figure(`${p}/tasks`), ' tasks in ', figure(`${p}/took`), ' · devices busy ', figure(`${p}/util`), ' · imbalance ', figure(`${p}/imbalance`),
-        ...(v.energy === null ? [] : [' · about ', figure(`${p}/energy`)])),
+      h('p', {}, h('strong', {}, 'Lately'), ' ', figure(`${p}/sentence`)),
+      h('p', { class: 'muted' }, figure(`${p}/tasks`), ' tasks in ', figure(`${p}/took`), ' · devices busy ', figure(`${p}/util`), ' · imbalance ', figure(`${p}/imbalance`)),
       ...(v.fixes.length ? [h('ul', {}, ...v.fixes.map((_, j) => h('li', {}, figure(`${p}/fixes/${j}/what`), ' would save ', figure(`${p}/fixes/${j}/gain`))))] : []));
   }, (el, v) => {
-    const values = [...(v.run ? [f.count(v.run)] : []), v.sentence, f.count(v.tasks), f.seconds(v.took), f.percent(v.util), f.percent(v.imbalance),
-      ...(v.energy === null ? [] : [f.joules(v.energy)]), ...v.fixes.flatMap((x) => [x.what, f.percent(x.gain)])];
+    const values = [v.sentence, f.count(v.tasks), f.seconds(v.took), f.percent(v.util), f.percent(v.imbalance), ...v.fixes.flatMap((x) => [x.what, f.percent(x.gain)])];
     el.querySelectorAll('.figure').forEach((x, i) => text(x, values[i]));
   });
 }
