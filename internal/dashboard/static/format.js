@@ -20,7 +20,6 @@ export const bytesPerSecond = (x) => (missing(x) ? unknown : scaled(x, 1000, ['B
 export const perSecond = (x) => (missing(x) ? unknown : x >= 999.5 ? short(x, '/s') : `${x === 0 ? 0 : digits(x)}\u00a0/s`);
 export const celsius = (x) => (missing(x) ? unknown : `${x.toFixed(0)}\u00a0°C`);
 export const watts = (x) => (missing(x) ? unknown : x >= 999.5 ? scaled(x / 1000, 1000, ['kW', 'MW', 'GW']) : `${x >= 9.95 ? x.toFixed(0) : x.toFixed(1)}\u00a0W`);
-export const joules = (x) => (missing(x) ? unknown : scaled(x, 1000, ['J', 'kJ', 'MJ', 'GJ']));
 export const decimal = (x) => (missing(x) ? unknown : digits(x));
 
 export function seconds(x) {
