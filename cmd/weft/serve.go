@@ -26,20 +26,20 @@ import (
 
 // serving is a call of `weft serve`.
 type serving struct {
-	listen, models, config, profile, devices string
-	check                                    bool
-	out                                      io.Writer
-	log                                      *slog.Logger
+	listen, grpc, models, config, profile, devices string
+	check                                          bool
+	out                                            io.Writer
+	log                                            *slog.Logger
 }
 
 func newServe() *cobra.Command {
 	v := &serving{}
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve predictions of models, and jobs, over HTTP",
-		Long: `Serve predictions of models over HTTP, by the Open Inference Protocol v2, on all
-devices of this machine; and run workloads as jobs. Without a folder of models
-it serves a reservoir that is made at the start.
+		Short: "Serve predictions of models, and jobs, over HTTP and gRPC",
+		Long: `Serve predictions of models over HTTP and gRPC, by the Open Inference Protocol
+v2, on all devices of this machine; and run workloads as jobs, over HTTP.
+Without a folder of models it serves a reservoir that is made at the start.
 
 It listens on this machine only. Any other address needs a certificate and
 tokens, which a configuration file names; docs/SERVE.md has all of its keys.
@@ -47,13 +47,15 @@ SIGHUP loads models, tokens and the certificate anew. SIGTERM ends the server
 when the requests under way have their answers.`,
 		Example: `  weft serve
   weft serve --models ./models --profile analytics
-  curl localhost:8000/v2/models/reservoir`,
+  curl localhost:8000/v2/models/reservoir
+  grpcurl -plaintext localhost:8001 list`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, _ []string) error { return v.run(c) },
 	}
 	f := c.Flags()
 	f.StringVar(&v.listen, "listen", "", "address, or unix:/PATH for a socket (127.0.0.1:8000)")
+	f.StringVar(&v.grpc, "grpc", "", "address of gRPC, unix:/PATH or none (127.0.0.1:8001)")
 	f.StringVar(&v.models, "models", "", "`folder` with a folder for each model")
 	f.StringVar(&v.config, "config", "", "read the configuration from a `file` in YAML")
 	f.StringVar(&v.profile, "profile", "", "settings that go together: hft or analytics")
@@ -73,7 +75,7 @@ func (v *serving) settle() (serve.Config, error) {
 	for _, f := range []struct {
 		from string
 		to   *string
-	}{{v.listen, &c.Listen}, {v.models, &c.Models}, {v.devices, &c.Devices}} {
+	}{{v.listen, &c.Listen}, {v.grpc, &c.GRPC}, {v.models, &c.Models}, {v.devices, &c.Devices}} {
 		if f.from != "" {
 			*f.to = f.from
 		}
@@ -167,7 +169,7 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 		cancel()
 		return errors.Join(terminal.Usage(err), models.Close(ended))
 	}
-	v.announce(rt, config, s.URL())
+	v.announce(rt, config, s)
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -234,7 +236,7 @@ func (v *serving) drain(s *serve.Server, c serve.Config) error {
 }
 
 // announce says where the server listens and what on.
-func (v *serving) announce(rt *weft.Runtime, c serve.Config, at string) {
+func (v *serving) announce(rt *weft.Runtime, c serve.Config, s *serve.Server) {
 	var names []string
 	for _, d := range rt.Devices() {
 		names = append(names, d.Name)
@@ -243,7 +245,10 @@ func (v *serving) announce(rt *weft.Runtime, c serve.Config, at string) {
 	if c.Models != "" {
 		what = "the models of " + c.Models
 	}
-	fmt.Fprintf(v.out, "Listening on %s, to serve %s on %s (%s).\n", at, what, terminal.Count(len(names), "device"), strings.Join(names, ", "))
+	fmt.Fprintf(v.out, "Listening on %s, to serve %s on %s (%s).\n", s.URL(), what, terminal.Count(len(names), "device"), strings.Join(names, ", "))
+	if at := s.GRPC(); at != "" {
+		fmt.Fprintf(v.out, "gRPC is on %s.\n", at)
+	}
 	if s := c.Shortfall(len(names)); s != "" {
 		fmt.Fprintf(v.out, "Note: %s.\n", s)
 	}

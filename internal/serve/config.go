@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 // docs/SERVE.md describes every key.
 type Config struct {
 	Listen  string            `yaml:"listen"`
+	GRPC    string            `yaml:"grpc"` // "" is by Listen, see grpcAddress
 	Profile string            `yaml:"profile"`
 	Models  string            `yaml:"models"` // folder; "" serves the built-in reservoir
 	TLS     TLS               `yaml:"tls"`
@@ -258,20 +260,8 @@ func shape(n *yaml.Node, t reflect.Type, in string) error {
 
 // Validate reports the first mistake in a configuration.
 func (c *Config) Validate() error {
-	network, address, err := c.address()
-	if err != nil {
+	if err := c.reachable(); err != nil {
 		return err
-	}
-	loopback := network == "unix" || isLoopback(address)
-	switch {
-	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
-		return errors.New("tls: cert and key go together")
-	case !loopback && c.TLS.Cert == "":
-		return fmt.Errorf("listen: %s can be reached from other machines, which needs tls with cert and key; 127.0.0.1:PORT and unix:/PATH do not", c.Listen)
-	case !loopback && c.Tokens == "":
-		return fmt.Errorf("listen: %s can be reached from other machines, which needs tokens, a file of them; 127.0.0.1:PORT and unix:/PATH do not", c.Listen)
-	case network == "unix" && c.TLS.Cert != "":
-		return errors.New("tls: a Unix socket has none; leave it out")
 	}
 	if _, err := c.Options(); err != nil {
 		return err
@@ -323,6 +313,37 @@ func (c *Config) Validate() error {
 	return nil
 }
 
+// reachable errs unless who can reach the server has to prove who it is.
+func (c *Config) reachable() error {
+	network, address, err := c.address()
+	if err != nil {
+		return err
+	}
+	rpcNetwork, rpcAddress, err := c.grpcAddress()
+	if err != nil {
+		return err
+	}
+	if (c.TLS.Cert == "") != (c.TLS.Key == "") {
+		return errors.New("tls: cert and key go together")
+	}
+	for _, at := range []struct{ key, network, address string }{{"listen", network, address}, {"grpc", rpcNetwork, rpcAddress}} {
+		switch {
+		case local(at.network, at.address):
+		case c.TLS.Cert == "":
+			return fmt.Errorf("%s: %s can be reached from other machines, which needs tls with cert and key; 127.0.0.1:PORT and unix:/PATH do not", at.key, at.address)
+		case c.Tokens == "":
+			return fmt.Errorf("%s: %s can be reached from other machines, which needs tokens, a file of them; 127.0.0.1:PORT and unix:/PATH do not", at.key, at.address)
+		}
+	}
+	switch {
+	case network != "tcp" && rpcNetwork != "tcp" && c.TLS.Cert != "":
+		return errors.New("tls: a Unix socket has none; leave it out")
+	case rpcNetwork == network && rpcAddress == address && !strings.HasSuffix(address, ":0"):
+		return fmt.Errorf("grpc: %s is where listen is; choose another address, or none", c.GRPC)
+	}
+	return nil
+}
+
 // Options are the options of the runtime that the server runs on.
 func (c *Config) Options() (weft.Options, error) {
 	var o weft.Options
@@ -361,17 +382,46 @@ func known(name string) bool {
 
 // address is where to listen: the network (tcp or unix) and the address there.
 func (c *Config) address() (network, address string, err error) {
-	if path, ok := strings.CutPrefix(c.Listen, "unix:"); ok {
+	return parseAddress("listen", c.Listen)
+}
+
+// grpcAddress is where to listen for gRPC; network is "" for nowhere. Unless the
+// configuration says, it is the port after that of HTTP, and nowhere if that is no port of
+// this machine alone: what others can reach is stated.
+func (c *Config) grpcAddress() (network, address string, err error) {
+	switch c.GRPC {
+	case "none":
+		return "", "", nil
+	case "":
+		host, port, err := net.SplitHostPort(c.Listen)
+		n, bad := strconv.Atoi(port)
+		if err != nil || bad != nil || n >= 1<<16-1 || !isLoopback(c.Listen) {
+			return "", "", nil
+		}
+		if n > 0 { // 0 is any port that is free
+			n++
+		}
+		return "tcp", net.JoinHostPort(host, strconv.Itoa(n)), nil
+	}
+	return parseAddress("grpc", c.GRPC)
+}
+
+// parseAddress reads an address of a key: the network (tcp or unix) and the address there.
+func parseAddress(key, s string) (network, address string, err error) {
+	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		if path == "" {
-			return "", "", errors.New("listen: unix: needs a path, as in unix:/run/weft/weft.sock")
+			return "", "", fmt.Errorf("%s: unix: needs a path, as in unix:/run/weft/weft.sock", key)
 		}
 		return "unix", path, nil
 	}
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
-		return "", "", fmt.Errorf("listen: %q is no address; write HOST:PORT, as in 127.0.0.1:8000, or unix:/PATH", c.Listen)
+	if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
+		return "", "", fmt.Errorf("%s: %q is no address; write HOST:PORT, as in 127.0.0.1:8000, or unix:/PATH", key, s)
 	}
-	return "tcp", c.Listen, nil
+	return "tcp", s, nil
 }
+
+// local reports whether only this machine can reach an address, or nobody.
+func local(network, address string) bool { return network != "tcp" || isLoopback(address) }
 
 // isLoopback reports whether only this machine can reach an address. A name counts if it is
 // localhost: another may resolve to anything.

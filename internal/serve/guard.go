@@ -335,7 +335,7 @@ func (s *Server) local(r *http.Request) error {
 }
 
 func (s *Server) scheme() string {
-	if s.config.TLS.Cert != "" {
+	if s.secure(s.network) {
 		return "https"
 	}
 	return "http"

@@ -54,23 +54,40 @@ func (s *Server) tlsConfig() *tls.Config {
 	}
 }
 
-// Listen takes the address. Connections wait from then on, until Serve.
+// secure reports whether connections of a network have TLS. A Unix socket has none.
+func (s *Server) secure(network string) bool { return network == "tcp" && s.config.TLS.Cert != "" }
+
+// Listen takes the addresses. Connections wait from then on, until Serve.
 func (s *Server) Listen() error {
 	network, address, err := s.config.address()
 	if err != nil {
 		return err
 	}
-	var l net.Listener
+	l, err := s.listen(network, address)
+	if err != nil {
+		return err
+	}
+	if s.grpc != nil {
+		if err := s.listenGRPC(); err != nil {
+			_ = l.Close() // the first error says more
+			return err
+		}
+	}
+	s.listener = l
+	return nil
+}
+
+// listen takes an address, for as many connections as are allowed.
+func (s *Server) listen(network, address string) (l net.Listener, err error) {
 	if network == "unix" {
 		l, err = listenUnix(address)
 	} else {
 		l, err = net.Listen(network, address)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.listener = &limited{Listener: l, most: int64(s.limits.Connections)}
-	return nil
+	return &limited{Listener: l, most: int64(s.limits.Connections)}, nil
 }
 
 // URL is where the server is, after Listen.

@@ -1,11 +1,12 @@
-// Package serve is the HTTP server of weft serve: predictions by the Open Inference
-// Protocol, version 2, jobs with their events, and the state of the server, behind limits
-// and checks that keep others out. What it serves is given to it: models by an
+// Package serve is the server of weft serve: predictions by the Open Inference Protocol,
+// version 2, over HTTP and gRPC, jobs with their events, and the state of the server, behind
+// limits and checks that keep others out. What it serves is given to it: models by an
 // infer.Service, metrics and the dashboard as handlers. cmd/weft starts it.
 //
 // Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
-// tensor.go (bodies), v2.go (models), jobs.go and jobrun.go (jobs), events.go, config.go and profile.go.
+// tensor.go (bodies), v2.go (models), grpc.go, grpcguard.go, grpcv2.go and grpctensor.go (models
+// by gRPC), jobs.go and jobrun.go (jobs), events.go, config.go and profile.go.
 package serve
 
 import (
@@ -25,6 +26,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"google.golang.org/grpc"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
@@ -74,6 +77,9 @@ type Server struct {
 	lookAway  context.CancelFunc
 	http      *http.Server
 	listener  net.Listener
+	grpc      *grpc.Server // nil without gRPC
+	grpcAt    *rpcListener
+	reading   chan struct{} // has room for messages of gRPC that are read at a time
 	relaying  sync.WaitGroup
 	stopRelay context.CancelFunc
 }
@@ -91,9 +97,13 @@ func New(o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	rpcNetwork, rpcAddress, err := c.grpcAddress()
+	if err != nil {
+		return nil, err
+	}
 	rate := c.Limits.Rate
 	if rate == byAddress {
-		if rate = publicRate; network == "unix" || isLoopback(address) {
+		if rate = publicRate; local(network, address) && local(rpcNetwork, rpcAddress) {
 			rate = 0
 		}
 	}
@@ -119,6 +129,9 @@ func New(o Options) (*Server, error) {
 		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 			return context.WithValue(ctx, shownKey{}, &shown{})
 		},
+	}
+	if rpcNetwork != "" {
+		s.grpc = s.newGRPC(rpcNetwork)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stopRelay = cancel
@@ -268,8 +281,23 @@ func (s *Server) CancelJob(id string) error {
 
 // Serve answers until the server ends.
 func (s *Server) Serve() error {
+	served, n := make(chan error, 2), 1
+	go func() { served <- s.serveHTTP() }()
+	if s.grpc != nil {
+		n++
+		go func() { served <- s.grpc.Serve(s.grpcAt) }()
+	}
+	for ; n > 0; n-- {
+		if err := <-served; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) serveHTTP() error {
 	err := error(nil)
-	if s.config.TLS.Cert != "" {
+	if s.secure(s.network) {
 		err = s.http.ServeTLS(s.listener, "", "")
 	} else {
 		err = s.http.Serve(s.listener)
@@ -301,7 +329,9 @@ func (s *Server) Drain(ctx context.Context) error {
 		s.hub.close() // after the last event of the last job
 		ended <- err
 	}()
-	errs := []error{s.http.Shutdown(ctx), <-ended}
+	called := make(chan error, 1)
+	go func() { called <- s.stopGRPC(ctx) }()
+	errs := []error{s.http.Shutdown(ctx), <-ended, <-called}
 	if errs[0] != nil {
 		errs[0] = fmt.Errorf("requests under way were cut off: %w", errs[0])
 	}

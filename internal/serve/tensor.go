@@ -131,6 +131,9 @@ func (r *reader) name() (string, error) {
 	return s, err
 }
 
+// longestTimeout is the most that a request may name, in microseconds.
+const longestTimeout = 3600e6
+
 // Priorities of Triton's schedule policy extension: 1 goes first.
 const (
 	defaultPriority = 5
@@ -163,16 +166,15 @@ func (q *inference) parameters(r *reader) error {
 // microseconds reads a time in microseconds, at most an hour. Some clients send numbers of
 // parameters as text.
 func (r *reader) microseconds() (int64, error) {
-	const most = 3600e6
 	if r.peek() != '"' {
-		return r.integer(0, most)
+		return r.integer(0, longestTimeout)
 	}
 	s, err := r.string()
 	if err != nil {
 		return 0, err
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > most {
+	if err != nil || n < 0 || n > longestTimeout {
 		return 0, r.errorf("timeout %s is not a number of microseconds up to an hour", quoted(s))
 	}
 	return n, nil

@@ -52,13 +52,18 @@ func isName(s string) bool {
 // model returns the name and version that a path has.
 func model(r *http.Request) (name, version string, err error) {
 	name, version = r.PathValue("model"), r.PathValue("version")
+	return name, version, named(name, version)
+}
+
+// named errs for a name or a version that no model can have.
+func named(name, version string) error {
 	if !isName(name) {
-		return "", "", fmt.Errorf("%w: %s", infer.ErrNotFound, quoted(name))
+		return fmt.Errorf("%w: %s", infer.ErrNotFound, quoted(name))
 	}
 	if version != "" && !isName(version) {
-		return "", "", fmt.Errorf("%w: version %s", infer.ErrNotFound, quoted(version))
+		return fmt.Errorf("%w: version %s", infer.ErrNotFound, quoted(version))
 	}
-	return name, version, nil
+	return nil
 }
 
 func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
@@ -66,9 +71,19 @@ func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	info, err := s.service.Model(name, version)
+	out, err := s.describe(name, version)
 	if err != nil {
 		return err
+	}
+	s.answer(w, http.StatusOK, out)
+	return nil
+}
+
+// describe is what there is to know of a model.
+func (s *Server) describe(name, version string) (api.ModelMetadata, error) {
+	info, err := s.service.Model(name, version)
+	if err != nil {
+		return api.ModelMetadata{}, err
 	}
 	out := api.ModelMetadata{Name: info.Name, Versions: []string{}, Platform: "weft_" + info.Kind, Inputs: specs(info.Inputs), Outputs: specs(info.Outputs)}
 	for _, m := range s.service.Models() {
@@ -76,8 +91,7 @@ func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
 			out.Versions = append(out.Versions, m.Version)
 		}
 	}
-	s.answer(w, http.StatusOK, out)
-	return nil
+	return out, nil
 }
 
 func specs(list []infer.Spec) []api.TensorSpec {
@@ -138,11 +152,8 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 	if q.model != "" && q.model != name || q.version != "" && version != "" && q.version != version {
 		return badf("the path names model %s and the body %s: leave them out of the body", quoted(strings.TrimSpace(name+" "+version)), quoted(strings.TrimSpace(q.model+" "+q.version)))
 	}
-	q.Model, q.Version, q.Client = name, version, clientOf(r.Context())
-	if q.timeout > 0 {
-		q.Deadline = arrived.Add(time.Duration(q.timeout) * time.Microsecond)
-	}
-	resp, err := s.service.Infer(otlp.WithCaller(r.Context(), r.Header.Get("Traceparent")), &q.Request)
+	q.Model, q.Version = name, version
+	resp, err := s.predict(r.Context(), q, arrived, r.Header.Get("Traceparent"))
 	if err != nil {
 		return err
 	}
@@ -168,6 +179,19 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 	s.hurry(w)
 	_, _ = w.Write(out) // a client that has gone needs no answer
 	return nil
+}
+
+// predict computes a prediction for the client of a request, which is done by the end of ctx
+// or by the time that the request names, within the trace of its caller.
+func (s *Server) predict(ctx context.Context, q *inference, arrived time.Time, caller string) (*infer.Response, error) {
+	q.Client = clientOf(ctx)
+	if q.timeout > 0 {
+		q.Deadline = arrived.Add(time.Duration(q.timeout) * time.Microsecond)
+	}
+	if d, ok := ctx.Deadline(); ok && (q.Deadline.IsZero() || d.Before(q.Deadline)) {
+		q.Deadline = d
+	}
+	return s.service.Infer(otlp.WithCaller(ctx, caller), &q.Request)
 }
 
 // states are those of the repository's index.
@@ -233,16 +257,21 @@ func (s *Server) order(change func(ctx context.Context, name string) error) hand
 		if err != nil {
 			return err
 		}
-		// A client that hangs up leaves no model half loaded.
-		if err := change(context.WithoutCancel(r.Context()), name); err != nil {
-			if status, _ := statusOf(err); status == http.StatusInternalServerError {
-				err = badRequest{err} // what is wrong is in the model's folder
-			}
+		if err := perform(r.Context(), change, name); err != nil {
 			return err
 		}
 		s.answer(w, http.StatusOK, struct{}{})
 		return nil
 	}
+}
+
+// perform changes a model. A client that hangs up leaves none half loaded.
+func perform(ctx context.Context, change func(ctx context.Context, name string) error, name string) error {
+	err := change(context.WithoutCancel(ctx), name)
+	if status, _ := statusOf(err); err != nil && status == http.StatusInternalServerError {
+		return badRequest{err} // what is wrong is in the model's folder
+	}
+	return err
 }
 
 // alive errs if the process can answer nothing any more, so that it is best started again.

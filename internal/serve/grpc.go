@@ -1,0 +1,205 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/weft-run/weft/internal/oip"
+)
+
+// Bounds of connections of gRPC that no configuration has.
+const (
+	leastPing  = 10 * time.Second // between pings of a client
+	longestAge = time.Hour        // of a connection; its client opens another
+	window     = 64 << 10         // bytes of a message that are taken before somebody reads it
+	mostReads  = 1 << 16          // messages that are read at a time
+)
+
+// newGRPC makes the server of gRPC, for connections of a network.
+func (s *Server) newGRPC(network string) *grpc.Server {
+	l := s.limits
+	// A message does not say its size before it is read, so each that is read is taken for
+	// the largest there may be.
+	s.reading = make(chan struct{}, min(max(int64(l.Bodies/l.Body), 1), mostReads))
+	options := []grpc.ServerOption{
+		grpc.InTapHandle(cancellable), grpc.StreamInterceptor(s.guardGRPC),
+		grpc.MaxRecvMsgSize(int(l.Body)), grpc.MaxHeaderListSize(uint32(l.Header)), grpc.MaxConcurrentStreams(uint32(l.Concurrent)),
+		grpc.ConnectionTimeout(time.Duration(l.ReadTime)), grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(16 * window),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: time.Duration(l.IdleTime), MaxConnectionAge: longestAge, MaxConnectionAgeGrace: time.Duration(l.DrainTime),
+			Time: time.Duration(l.IdleTime), Timeout: time.Duration(l.WriteTime),
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
+		grpc.SharedWriteBuffer(true), grpc.StatsHandler(connections{}),
+	}
+	if s.secure(network) {
+		options = append(options, grpc.Creds(credentials.NewTLS(s.tlsConfig())))
+	}
+	g := grpc.NewServer(options...)
+	g.RegisterService(s.guarded(oip.GRPCInferenceService_ServiceDesc), &models{s: s})
+	g.RegisterService(s.guarded(healthpb.Health_ServiceDesc), &health{s: s})
+	reflection.Register(g)
+	return g
+}
+
+// guarded is a service whose methods of one message are called before that is read, so that
+// the guard stands before it. To clients it is the same.
+func (s *Server) guarded(d grpc.ServiceDesc) *grpc.ServiceDesc {
+	d.Streams = slices.Clone(d.Streams)
+	for _, m := range d.Methods {
+		next := func(service any, stream grpc.ServerStream) error {
+			answer, err := m.Handler(service, stream.Context(), stream.RecvMsg, nil)
+			if err != nil {
+				return err
+			}
+			return stream.SendMsg(answer)
+		}
+		// Package grpc has an interceptor for streams of several messages alone.
+		info := &grpc.StreamServerInfo{FullMethod: "/" + d.ServiceName + "/" + m.MethodName}
+		d.Streams = append(d.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: func(service any, stream grpc.ServerStream) error {
+			return s.guardGRPC(service, stream, info, next)
+		}})
+	}
+	d.Methods = nil
+	return &d
+}
+
+// listenGRPC takes the address of gRPC.
+func (s *Server) listenGRPC() error {
+	network, address, err := s.config.grpcAddress()
+	if err != nil {
+		return err
+	}
+	l, err := s.listen(network, address)
+	if err != nil {
+		return fmt.Errorf("gRPC: %w; choose another address by --grpc or the key grpc, or none for no gRPC", err)
+	}
+	s.grpcAt = &rpcListener{Listener: l, patience: time.Duration(s.limits.WriteTime), begun: make(map[*rpcConn]bool)}
+	return nil
+}
+
+// GRPC is where the server answers gRPC, after Listen; "" if nowhere.
+func (s *Server) GRPC() string {
+	if s.grpcAt == nil {
+		return ""
+	}
+	at := s.grpcAt.Addr()
+	switch {
+	case at.Network() == "unix":
+		return s.config.GRPC
+	case s.secure("tcp"):
+		return "grpcs://" + at.String()
+	}
+	return "grpc://" + at.String()
+}
+
+// stopGRPC ends the server of gRPC when the calls under way have ended, or ctx has.
+func (s *Server) stopGRPC(ctx context.Context) error {
+	if s.grpc == nil {
+		return nil
+	}
+	if s.grpcAt != nil {
+		s.grpcAt.end()
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.grpc.GracefulStop()
+	}()
+	err := error(nil)
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		s.grpc.Stop()
+		err = fmt.Errorf("gRPC calls under way were cut off: %w", ctx.Err())
+	}
+	if s.grpcAt == nil {
+		return err
+	}
+	if shut := s.grpcAt.Close(); !errors.Is(shut, net.ErrClosed) { // where nobody served
+		err = errors.Join(err, shut)
+	}
+	return err
+}
+
+// rpcListener has connections whose answers must be taken within a time. Connections that
+// have not begun to speak do not keep the server from ending.
+type rpcListener struct {
+	net.Listener
+	patience time.Duration
+
+	mu    sync.Mutex
+	begun map[*rpcConn]bool // connections that have not begun to speak
+	ended bool
+}
+
+func (l *rpcListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	x := &rpcConn{Conn: c, from: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		_ = c.Close() // it is not begun, and its client tries again elsewhere
+		return x, nil
+	}
+	l.begun[x] = true
+	return x, nil
+}
+
+// end closes connections that have not begun to speak, and those that come.
+func (l *rpcListener) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	for c := range l.begun {
+		_ = c.Conn.Close() // its client tries again elsewhere
+	}
+}
+
+// forget has a connection end as those do that speak.
+func (l *rpcListener) forget(c *rpcConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.begun, c)
+}
+
+// rpcConn is a connection of gRPC.
+type rpcConn struct {
+	net.Conn
+	from *rpcListener
+}
+
+// SetDeadline is called by package grpc before it waits for a client to begin, and with no
+// time when it has.
+func (c *rpcConn) SetDeadline(t time.Time) error {
+	if t.IsZero() {
+		c.from.forget(c)
+	}
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *rpcConn) Write(b []byte) (int, error) {
+	if err := c.Conn.SetWriteDeadline(time.Now().Add(c.from.patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *rpcConn) Close() error {
+	c.from.forget(c)
+	return c.Conn.Close()
+}
