@@ -17,6 +17,7 @@ import (
 
 const fullConfig = `# everything
 listen: 127.0.0.1:9000
+grpc: 127.0.0.1:9100
 profile: analytics
 models: models
 tokens: secret/tokens
@@ -101,7 +102,7 @@ func TestConfigDocumented(t *testing.T) {
 	if string(a) != string(b) {
 		t.Errorf("docs/SERVE.md shows\n%s\nand the defaults are\n%s", a, b)
 	}
-	for _, key := range strings.Fields("listen profile models tls tokens hosts origins devices runtime batch limits jobs pprof drain_delay keep_for") {
+	for _, key := range strings.Fields("listen grpc profile models tls tokens hosts origins devices runtime batch limits jobs pprof drain_delay keep_for") {
 		if !strings.Contains(src, key+":") {
 			t.Errorf("docs/SERVE.md shows no key %s", key)
 		}
@@ -130,6 +131,11 @@ func TestConfigMistakes(t *testing.T) {
 		"listen: '[::]:8000'\ntls: {cert: a, key: b}": "tokens",
 		"tls: {cert: a}":                              "cert and key",
 		"listen: unix:/x\ntls: {cert: a, key: b}":     "Unix socket",
+		"grpc: somewhere":                             "grpc: \"somewhere\" is no address",
+		"grpc: 'unix:'":                               "grpc: unix: needs a path",
+		"grpc: 0.0.0.0:81":                            "grpc: 0.0.0.0:81 can be reached",
+		"grpc: 0.0.0.0:81\ntls: {cert: a, key: b}":    "grpc: 0.0.0.0:81 can be reached from other machines, which needs tokens",
+		"grpc: 127.0.0.1:8000":                        "grpc: 127.0.0.1:8000 is where listen is",
 		"profile: fast":                               "unknown profile",
 		"runtime: {polcy: x}":                         "did you mean policy?",
 		"runtime: {policy: x}":                        "policy",

@@ -41,7 +41,7 @@ func (s *Server) newGRPC(network string) *grpc.Server {
 			Time: time.Duration(l.IdleTime), Timeout: time.Duration(l.WriteTime),
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
-		grpc.SharedWriteBuffer(true), grpc.StatsHandler(connections{}),
+		grpc.StatsHandler(connections{}),
 	}
 	if s.secure(network) {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.tlsConfig())))

@@ -28,7 +28,19 @@ type cancelKey struct{}
 // while a message is awaited, which nothing else ends.
 func cancellable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx) // which ends with the call's own
-	return context.WithValue(ctx, cancelKey{}, cancel), nil
+	return timed{context.WithValue(ctx, cancelKey{}, cancel)}, nil
+}
+
+// timed is a context that ends as by a deadline if a message was late, which package grpc
+// tells the client.
+type timed struct{ context.Context }
+
+func (t timed) Err() error {
+	err := t.Context.Err()
+	if err != nil && context.Cause(t.Context) == errSlow {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 // connections gives each connection of gRPC room for the token that it shows, as HTTP's have.
