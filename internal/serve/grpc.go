@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -33,7 +33,7 @@ func (s *Server) newGRPC(network string) *grpc.Server {
 	// the largest there may be.
 	s.reading = make(chan struct{}, min(max(int64(l.Bodies/l.Body), 1), mostReads))
 	options := []grpc.ServerOption{
-		grpc.InTapHandle(cancellable), grpc.StreamInterceptor(s.guardGRPC),
+		grpc.InTapHandle(cancellable), grpc.StreamInterceptor(s.guardGRPC), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.MaxRecvMsgSize(int(l.Body)), grpc.MaxHeaderListSize(uint32(l.Header)), grpc.MaxConcurrentStreams(uint32(l.Concurrent)),
 		grpc.ConnectionTimeout(time.Duration(l.ReadTime)), grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(16 * window),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
@@ -41,7 +41,6 @@ func (s *Server) newGRPC(network string) *grpc.Server {
 			Time: time.Duration(l.IdleTime), Timeout: time.Duration(l.WriteTime),
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
-		grpc.StatsHandler(connections{}),
 	}
 	if s.secure(network) {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.tlsConfig())))
@@ -131,75 +130,4 @@ func (s *Server) stopGRPC(ctx context.Context) error {
 		err = errors.Join(err, shut)
 	}
 	return err
-}
-
-// rpcListener has connections whose answers must be taken within a time. Connections that
-// have not begun to speak do not keep the server from ending.
-type rpcListener struct {
-	net.Listener
-	patience time.Duration
-
-	mu    sync.Mutex
-	begun map[*rpcConn]bool // connections that have not begun to speak
-	ended bool
-}
-
-func (l *rpcListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	x := &rpcConn{Conn: c, from: l}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ended {
-		_ = c.Close() // it is not begun, and its client tries again elsewhere
-		return x, nil
-	}
-	l.begun[x] = true
-	return x, nil
-}
-
-// end closes connections that have not begun to speak, and those that come.
-func (l *rpcListener) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended = true
-	for c := range l.begun {
-		_ = c.Conn.Close() // its client tries again elsewhere
-	}
-}
-
-// forget has a connection end as those do that speak.
-func (l *rpcListener) forget(c *rpcConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.begun, c)
-}
-
-// rpcConn is a connection of gRPC.
-type rpcConn struct {
-	net.Conn
-	from *rpcListener
-}
-
-// SetDeadline is called by package grpc before it waits for a client to begin, and with no
-// time when it has.
-func (c *rpcConn) SetDeadline(t time.Time) error {
-	if t.IsZero() {
-		c.from.forget(c)
-	}
-	return c.Conn.SetDeadline(t)
-}
-
-func (c *rpcConn) Write(b []byte) (int, error) {
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(c.from.patience)); err != nil {
-		return 0, err
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *rpcConn) Close() error {
-	c.from.forget(c)
-	return c.Conn.Close()
 }

@@ -563,3 +563,48 @@ func TestGRPCAddress(t *testing.T) {
 		}
 	}
 }
+
+// An answer that is not taken counts as under way, and ends its connection after the time for it,
+// also if the client takes what comes and opens no window for more.
+func TestGRPCSlowReader(t *testing.T) {
+	for _, patient := range []bool{false, true} {
+		s, _, _ := start(t, func(o *Options) {
+			if o.Config.Limits.WriteTime = Duration(time.Hour); !patient {
+				o.Config.Limits.WriteTime = Duration(100 * time.Millisecond)
+			}
+		})
+		ctx, conn := dial(t, s)
+		x, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/inference.GRPCInferenceService/ModelInfer")
+		if err == nil {
+			err = x.SendMsg(input("double", make([]float32, 1<<18)...))
+		}
+		if err == nil {
+			err = x.CloseSend()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		until := func(what string, is func(n int64) bool) {
+			t.Helper()
+			for ; !is(s.bodies.Load()); time.Sleep(time.Millisecond) {
+				if ctx.Err() != nil {
+					t.Fatalf("%s: %d bytes are under way", what, s.bodies.Load())
+				}
+			}
+		}
+		const size = 1 << 20
+		if patient {
+			until("an answer that waits", func(n int64) bool { return n > size && n < size+1000 }) // without the request's
+			if err := x.RecvMsg(&oip.ModelInferResponse{}); err != nil {
+				t.Errorf("a patient server: %v", err)
+			}
+			until("an answer that was taken", func(n int64) bool { return n == 0 })
+			continue
+		}
+		// The client has acknowledged the window that it began with, and no more.
+		until("an answer that nobody took", func(n int64) bool { return n == 0 && s.grpcAt.Listener.(*limited).open.Load() == 0 })
+		if err := x.RecvMsg(&oip.ModelInferResponse{}); status.Code(err) != codes.Unavailable {
+			t.Errorf("a server that waits no longer: %v", err)
+		}
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
@@ -43,16 +42,6 @@ func (t timed) Err() error {
 	return err
 }
 
-// connections gives each connection of gRPC room for the token that it shows, as HTTP's have.
-type connections struct{}
-
-func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context {
-	return context.WithValue(ctx, shownKey{}, &shown{})
-}
-func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-func (connections) HandleConn(context.Context, stats.ConnStats)                     {}
-func (connections) HandleRPC(context.Context, stats.RPCStats)                       {}
-
 // rpcProbes are the methods that ask how the server is, which anybody may.
 var rpcProbes = map[string]bool{
 	"/inference.GRPCInferenceService/ServerLive":  true,
@@ -76,18 +65,17 @@ func (s *Server) guardGRPC(service any, stream grpc.ServerStream, info *grpc.Str
 			return failf(http.StatusForbidden, "web pages may not use gRPC; they have HTTP")
 		}
 	}
-	from := "local"
-	if p, ok := peer.FromContext(ctx); ok {
-		from = address(p.Addr.String())
-	}
+	p, _ := peer.FromContext(ctx) // every call has one
+	at := p.Addr.(rpcAddr)
+	from := address(at.String())
 	probe := rpcProbes[info.FullMethod]
-	ask, err := s.admit(ctx, from, first(head, "authorization"), probe)
+	ask, err := s.admit(context.WithValue(ctx, shownKey{}, &at.conn.shown), from, first(head, "authorization"), probe)
 	if err != nil {
 		return err
 	}
 	defer s.dismiss(ask)
 	c := &call{
-		ServerStream: stream, s: s, ctx: ask,
+		ServerStream: stream, s: s, conn: at.conn, ctx: ask,
 		cancel: ctx.Value(cancelKey{}).(context.CancelCauseFunc), unread: probe && s.tokens.Load() != nil,
 	}
 	if !info.IsClientStream && !info.IsServerStream {
@@ -123,6 +111,7 @@ func (w *watch) Context() context.Context { return w.ctx }
 type call struct {
 	grpc.ServerStream
 	s      *Server
+	conn   *rpcConn
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	unread bool  // whoever calls is not known, and what it sends is not read
@@ -162,6 +151,11 @@ func (c *call) RecvMsg(m any) error {
 		return busyf(http.StatusTooManyRequests, time.Second, "too many large requests are under way")
 	}
 	return nil
+}
+
+// SendMsg sends the answer, within limits of size and time.
+func (c *call) SendMsg(m any) error {
+	return c.ServerStream.SendMsg(&reply{message: m, s: c.s, conn: c.conn})
 }
 
 // done ends the call.
