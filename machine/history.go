@@ -218,7 +218,7 @@ func (h *History) Observe(t *graph.Task, on DeviceID, took time.Duration) {
 	before := h.Task(t, on).Median
 	m := h.taskModel(t, on)
 	if m == nil {
-		m = newModel(modelID{
+		m = newKeyModel(modelID{
 			Kernels: runs(t.Steps), Unit: t.Work.Unit.String(), Gang: int32(gangOf(t)), Device: h.idents[h.kind[on]],
 		})
 		h.keep(m)
@@ -241,7 +241,7 @@ func (h *History) ObserveCopy(bytes int64, from, to DeviceID, took time.Duration
 	before := h.Copy(bytes, from, to).Median
 	m := h.copies[key]
 	if m == nil {
-		m = newModel(modelID{Device: h.idents[key.from], To: h.idents[key.to], BPS: key.bps, LatencyNS: key.latencyNS})
+		m = newKeyModel(modelID{Device: h.idents[key.from], To: h.idents[key.to], BPS: key.bps, LatencyNS: key.latencyNS})
 		h.keep(m)
 	}
 	h.learn(m, 0, float64(bytes), math.Log(float64(took)/float64(base)), math.Log(float64(before)/float64(base)))
@@ -276,7 +276,7 @@ func (h *History) ObserveGraph(made string, size float64, simulated, took time.D
 	}
 	m := h.graphs[made]
 	if m == nil {
-		m = newModel(modelID{Graph: made, Device: anyDevice})
+		m = newKeyModel(modelID{Graph: made, Device: anyDevice})
 		h.keep(m)
 	}
 	h.learn(m, size, 0, math.Log(float64(took)/float64(simulated)), 0)

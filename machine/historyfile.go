@@ -128,7 +128,7 @@ func (s *savedModel) model() (*keyModel, error) {
 	if err := s.Fit.check(); err != nil {
 		return nil, err
 	}
-	m := newModel(s.modelID)
+	m := newKeyModel(s.modelID)
 	m.fit = s.Fit
 	for i := range s.Shapes {
 		x := &s.Shapes[i]

@@ -134,7 +134,7 @@ func (m *keyModel) says(s *shape) (y float64, ok bool) {
 	return l.at(taskSize(s.ops, s.bytes)), l.samples >= enough
 }
 
-func newModel(id modelID) *keyModel {
+func newKeyModel(id modelID) *keyModel {
 	m := &keyModel{id: id}
 	if id.To == "" && id.Graph == "" {
 		m.prior = 1 // twice the work takes twice the time

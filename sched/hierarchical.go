@@ -13,7 +13,7 @@ import (
 // hierarchical decides twice: first which group of close devices takes a task,
 // then which device of the group. By default that is the group which is predicted to have
 // it done soonest, by its mean backlog, its best run time and what must be copied
-// there, and the device that finishes it first; see Hierarchical for other ways. Use it on machines
+// there, and the device that finishes it first; see Hierarchical for other strategies. Use it on machines
 // with several switches or nodes, where work and its data should stay within a
 // group, and where there are too many devices to look at each.
 type hierarchical struct {

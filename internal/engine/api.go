@@ -106,7 +106,7 @@ const (
 	// operations that wait for them with DepFailed.
 	Drop
 	// Recover asks the loop to bring Device back by Rung of the ladder. The answer
-	// is an event DeviceBack or RecoverFailed; no answer within Health.RungTimeout
+	// is an event DeviceBack or RecoverFailed; no answer within HealthRules.RungTimeout
 	// counts as RecoverFailed.
 	Recover
 	// Done ends a run: Err is nil or says what failed and which tasks did not

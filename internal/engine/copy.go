@@ -95,7 +95,7 @@ func (e *Engine) fill(dst Inst, p0, n pieceID, val func(k pieceID) valueID, why 
 }
 
 // staged reports whether a copy of v between two memories goes through host memory,
-// because no link joins their devices or that way is faster.
+// because no link joins their devices or that path is faster.
 func (e *Engine) staged(v valueID, from, to spaceID) bool {
 	return from != 0 && to != 0 && from != to && e.cost.Copy(e.mem.vals.at[v].bytes, e.mem.spaces[from].dev, e.mem.spaces[to].dev).Via
 }
