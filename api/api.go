@@ -100,6 +100,8 @@ const (
 	JobSucceeded = "succeeded"
 	JobFailed    = "failed"
 	JobCancelled = "cancelled"
+	// JobInterrupted is a job that ran when the server ended. It is not run again by itself.
+	JobInterrupted = "interrupted"
 )
 
 // Job is a job of the server.
@@ -107,7 +109,7 @@ type Job struct {
 	ID string `json:"id"`
 	JobRequest
 	State    string      `json:"state"`
-	Error    string      `json:"error,omitempty"` // why it failed
+	Error    string      `json:"error,omitempty"` // why it failed or was interrupted
 	Created  time.Time   `json:"created"`
 	Started  *time.Time  `json:"started,omitempty"`
 	Ended    *time.Time  `json:"ended,omitempty"`

@@ -26,6 +26,8 @@ var (
 	ErrKind = errors.New("not a regular file")
 	// ErrSize says that a file is larger than its reader allows.
 	ErrSize = errors.New("too large")
+	// ErrLocked says that another process holds a lock.
+	ErrLocked = errors.New("another process holds it")
 )
 
 // ReadOwn returns the contents of a file that this user alone can have written: a
@@ -209,7 +211,13 @@ const staleAfter = time.Hour
 //
 // The temporary file is called by the stem of the file's name, up to the first hyphen,
 // a number and .tmp.
-func Write(path string, data []byte) error {
+func Write(path string, data []byte) error { return write(path, data, false) }
+
+// WriteDurable is Write for what must outlast a loss of power: when it returns nil, the file and its
+// name are on the disk.
+func WriteDurable(path string, data []byte) error { return write(path, data, true) }
+
+func write(path string, data []byte, durable bool) error {
 	dir, stem := filepath.Dir(path), stemOf(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -220,6 +228,9 @@ func Write(path string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
+	if err == nil && durable {
+		err = f.Sync()
+	}
 	if e := f.Close(); err == nil {
 		err = e
 	}
@@ -228,8 +239,12 @@ func Write(path string, data []byte) error {
 	}
 	if err != nil {
 		_ = os.Remove(f.Name()) // the first error says more
+		return err
 	}
-	return err
+	if durable {
+		return syncFolder(dir)
+	}
+	return nil
 }
 
 // stemOf is the beginning of a file's name up to and with the first hyphen.

@@ -3,6 +3,7 @@
 package safefile
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 )
@@ -21,4 +22,12 @@ func secret(fs.FileInfo) error { return nil }
 func Trusted(path string) error {
 	_, err := os.Lstat(path)
 	return err
+}
+
+// syncFolder has nothing to do here: names go to the disk by themselves.
+func syncFolder(string) error { return nil }
+
+// Lock is not there.
+func Lock(path string) (*os.File, error) {
+	return nil, &fs.PathError{Op: "lock", Path: path, Err: errors.ErrUnsupported}
 }

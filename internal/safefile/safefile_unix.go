@@ -56,6 +56,37 @@ func secret(info fs.FileInfo) error {
 	return nil
 }
 
+// syncFolder puts the names in a folder on the disk.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// Lock makes a file that no other process can lock until it is closed or this process ends, however
+// it ends. A file that is locked is ErrLocked.
+func Lock(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		err = ErrLocked
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, &fs.PathError{Op: "lock", Path: path, Err: err}
+	}
+	return f, nil
+}
+
 // maxLinks is how many links a path may lead over, as many as Linux follows.
 const maxLinks = 40
 

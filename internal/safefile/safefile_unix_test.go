@@ -259,3 +259,37 @@ func TestOpenWithin(t *testing.T) {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }
+
+// What is locked stays so for others until it is closed, and no link is followed.
+func TestLock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	f, err := Lock(path)
+	must(t, err)
+	if _, err := Lock(path); !errors.Is(err, ErrLocked) {
+		t.Errorf("locked twice: %v", err)
+	}
+	must(t, f.Close())
+	f, err = Lock(path)
+	must(t, err)
+	must(t, f.Close())
+	must(t, os.Symlink(path, path+"2"))
+	if f, err := Lock(path + "2"); err == nil {
+		f.Close()
+		t.Error("a link was followed")
+	}
+}
+
+// A durable file is as a file that is written, with nothing beside it.
+func TestWriteDurable(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "job-1")
+	for _, text := range []string{"one", "three"} {
+		must(t, WriteDurable(path, []byte(text)))
+		if b, err := ReadOwn(path, 5); err != nil || string(b) != text {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+}
