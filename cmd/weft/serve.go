@@ -26,10 +26,10 @@ import (
 
 // serving is a call of `weft serve`.
 type serving struct {
-	listen, grpc, models, config, profile, devices string
-	check                                          bool
-	out                                            io.Writer
-	log                                            *slog.Logger
+	listen, grpc, models, state, config, profile, devices string
+	check                                                 bool
+	out                                                   io.Writer
+	log                                                   *slog.Logger
 }
 
 func newServe() *cobra.Command {
@@ -57,6 +57,7 @@ when the requests under way have their answers.`,
 	f.StringVar(&v.listen, "listen", "", "address, or unix:/PATH for a socket (127.0.0.1:8000)")
 	f.StringVar(&v.grpc, "grpc", "", "address of gRPC, unix:/PATH or none (127.0.0.1:8001)")
 	f.StringVar(&v.models, "models", "", "`folder` with a folder for each model")
+	f.StringVar(&v.state, "state", "", "`folder` that keeps jobs over a restart (memory)")
 	f.StringVar(&v.config, "config", "", "read the configuration from a `file` in YAML")
 	f.StringVar(&v.profile, "profile", "", "settings that go together: hft or analytics")
 	f.StringVarP(&v.devices, "devices", "d", "", "devices to use, as in cuda or cpu/2 (all)")
@@ -75,7 +76,7 @@ func (v *serving) settle() (serve.Config, error) {
 	for _, f := range []struct {
 		from string
 		to   *string
-	}{{v.listen, &c.Listen}, {v.grpc, &c.GRPC}, {v.models, &c.Models}, {v.devices, &c.Devices}} {
+	}{{v.listen, &c.Listen}, {v.grpc, &c.GRPC}, {v.models, &c.Models}, {v.state, &c.State}, {v.devices, &c.Devices}} {
 		if f.from != "" {
 			*f.to = f.from
 		}
@@ -248,6 +249,9 @@ func (v *serving) announce(rt *weft.Runtime, c serve.Config, s *serve.Server) {
 	fmt.Fprintf(v.out, "Listening on %s, to serve %s on %s (%s).\n", s.URL(), what, terminal.Count(len(names), "device"), strings.Join(names, ", "))
 	if at := s.GRPC(); at != "" {
 		fmt.Fprintf(v.out, "gRPC is on %s.\n", at)
+	}
+	if c.State == "" {
+		fmt.Fprintln(v.out, "Jobs are kept in memory until the server ends; --state FOLDER keeps them.")
 	}
 	if s := c.Shortfall(len(names)); s != "" {
 		fmt.Fprintf(v.out, "Note: %s.\n", s)

@@ -38,6 +38,7 @@ func (m shownModels) Models() []dashboard.ModelState {
 // states are the dashboard's words for the states of jobs.
 var states = map[string]string{
 	api.JobQueued: "queued", api.JobRunning: "running", api.JobSucceeded: "done", api.JobFailed: "failed", api.JobCancelled: "cancelled",
+	api.JobInterrupted: "failed", // its reason says that the server ended
 }
 
 // shownJobs are the jobs of a server, which is set before it listens.

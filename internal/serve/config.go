@@ -27,6 +27,7 @@ type Config struct {
 	Profile string            `yaml:"profile"`
 	Models  string            `yaml:"models"` // folder; "" serves the built-in reservoir
 	TLS     TLS               `yaml:"tls"`
+	State   string            `yaml:"state"`  // folder that jobs are kept in; "" keeps them in memory
 	Tokens  string            `yaml:"tokens"` // file
 	Hosts   []string          `yaml:"hosts"`
 	Origins []string          `yaml:"origins"`
@@ -76,7 +77,8 @@ type Jobs struct {
 	Concurrent int      `yaml:"concurrent"`
 	Queue      int      `yaml:"queue"`
 	Keep       int      `yaml:"keep"`     // jobs that are remembered after their end
-	KeepFor    Duration `yaml:"keep_for"` // and how long
+	KeepFor    Duration `yaml:"keep_for"` // how long
+	KeepBytes  Size     `yaml:"keep_bytes"`
 }
 
 // Prices are what metrics of cost are computed by, in one currency; 0 is not known.
@@ -138,7 +140,7 @@ func DefaultConfig() Config {
 			Connections: 20_000, Concurrent: 1024, Rate: byAddress, Streams: 64,
 			DrainTime: Duration(30 * time.Second),
 		},
-		Jobs:   Jobs{Concurrent: 1, Queue: 16, Keep: 100, KeepFor: Duration(time.Hour)},
+		Jobs:   Jobs{Concurrent: 1, Queue: 16, Keep: 100, KeepFor: Duration(time.Hour), KeepBytes: 64 << 20},
 		Traces: Traces{Sample: 1},
 	}
 }
@@ -164,7 +166,7 @@ func LoadConfig(path, profile string) (Config, error) {
 		}
 		return Config{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	for _, file := range []*string{&c.TLS.Cert, &c.TLS.Key, &c.Tokens, &c.Models} { // they are beside the file
+	for _, file := range []*string{&c.TLS.Cert, &c.TLS.Key, &c.Tokens, &c.Models, &c.State} { // they are beside the file
 		if *file != "" && !filepath.IsAbs(*file) && path != "" {
 			*file = filepath.Join(filepath.Dir(path), *file)
 		}
@@ -294,6 +296,7 @@ func (c *Config) Validate() error {
 		{"jobs.concurrent", float64(c.Jobs.Concurrent), 0, 64},
 		{"jobs.queue", float64(c.Jobs.Queue), 0, 1 << 16},
 		{"jobs.keep", float64(c.Jobs.Keep), 0, 1 << 16},
+		{"jobs.keep_bytes", float64(c.Jobs.KeepBytes), 0, 1 << 40},
 		{"prices.kwh", c.Prices.KWh, 0, 1e9},
 		{"prices.device_hour", c.Prices.DeviceHour, 0, 1e9},
 		{"prices.prediction", c.Prices.Prediction, 0, 1e9},

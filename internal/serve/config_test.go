@@ -41,7 +41,8 @@ limits:
   streams: 4
   drain_time: 7s
   drain_delay: 1s
-jobs: {concurrent: 2, queue: 3, keep: 4, keep_for: 5m}
+jobs: {concurrent: 2, queue: 3, keep: 4, keep_for: 5m, keep_bytes: 6KiB}
+state: kept
 pprof: true
 `
 
@@ -61,9 +62,9 @@ func TestConfig(t *testing.T) {
 	switch {
 	case c.Listen != "127.0.0.1:9000", c.Profile != "analytics", !c.Pprof, c.Limits.Rate != 50, c.Limits.Body != 1<<20,
 		c.Batch != Batch{16, Duration(500 * time.Microsecond), Duration(20 * time.Millisecond), 3, 100},
-		c.Jobs != Jobs{2, 3, 4, Duration(5 * time.Minute)}, c.Limits.DrainDelay != Duration(time.Second):
+		c.Jobs != Jobs{2, 3, 4, Duration(5 * time.Minute), 6 << 10}, c.Limits.DrainDelay != Duration(time.Second):
 		t.Errorf("%+v", c)
-	case c.Tokens != filepath.Join(filepath.Dir(path), "secret/tokens"), c.Models != filepath.Join(filepath.Dir(path), "models"):
+	case c.Tokens != filepath.Join(filepath.Dir(path), "secret/tokens"), c.State != filepath.Join(filepath.Dir(path), "kept"), c.Models != filepath.Join(filepath.Dir(path), "models"):
 		t.Errorf("files are at %s and %s", c.Tokens, c.Models)
 	case !o.Pin, o.MaxDevices != 2, o.Policy != "hierarchical", o.Devices != "cpu": // the file, then the profile
 		t.Errorf("%+v", o)
@@ -102,7 +103,7 @@ func TestConfigDocumented(t *testing.T) {
 	if string(a) != string(b) {
 		t.Errorf("docs/SERVE.md shows\n%s\nand the defaults are\n%s", a, b)
 	}
-	for _, key := range strings.Fields("listen grpc profile models tls tokens hosts origins devices runtime batch limits jobs pprof drain_delay keep_for") {
+	for _, key := range strings.Fields("listen grpc profile models state tls tokens hosts origins devices runtime batch limits jobs pprof drain_delay keep_for keep_bytes") {
 		if !strings.Contains(src, key+":") {
 			t.Errorf("docs/SERVE.md shows no key %s", key)
 		}

@@ -12,6 +12,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,9 @@ import (
 
 func TestMain(m *testing.M) {
 	weft.Worker()
+	if dir := os.Getenv(servedState); dir != "" {
+		serveState(dir) // see TestStateKilled
+	}
 	goleak.VerifyTestMain(m)
 }
 

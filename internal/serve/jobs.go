@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,8 +31,10 @@ type jobs struct {
 	mu      sync.Mutex
 	all     []*job // oldest first
 	queue   []*job
+	number  uint64 // of the newest
 	running int
 	closed  bool
+	state   *state // where they are kept; nil for memory alone
 	tasks   sync.WaitGroup
 }
 
@@ -41,10 +44,13 @@ type job struct {
 	run    task
 	cancel context.CancelFunc
 	wanted bool      // to be cancelled
+	cut    bool      // because the server ends
 	told   time.Time // when its progress was told last
-	result *api.JobResult
+	result json.RawMessage
 	key    string // of the client that submitted it, "" for none
 	hash   [sha256.Size]byte
+	number uint64 // later ones have higher ones
+	size   int64  // bytes of its record
 }
 
 // progressEvery is the least time between two events that tell how far a job is. Short runs
@@ -77,8 +83,14 @@ func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte) (out
 	case js.running >= js.limits.Concurrent && len(js.queue) >= js.limits.Queue:
 		return out, false, busyf(http.StatusServiceUnavailable, 5*time.Second, "%d jobs wait already, and no more may", len(js.queue))
 	}
-	j := &job{run: run, key: key, hash: hash}
+	js.number++
+	j := &job{run: run, key: key, hash: hash, number: js.number}
 	j.Job = api.Job{ID: strings.ToLower(rand.Text()), JobRequest: q, State: api.JobQueued, Created: js.now().UTC()}
+	if err := js.keep(j); err != nil {
+		js.drop(j) // its name may be there although it is not known to last
+		js.log.Error("a job could not be written to the state folder", "err", err)
+		return out, false, busyf(http.StatusServiceUnavailable, 5*time.Second, "the server cannot write to its state folder, and takes no jobs")
+	}
 	js.all = append(js.all, j)
 	js.queue = append(js.queue, j)
 	js.tell(j)
@@ -94,6 +106,11 @@ func (js *jobs) next() {
 		ctx, cancel := context.WithCancel(context.Background())
 		at := js.now().UTC()
 		j.State, j.Started, j.cancel = api.JobRunning, &at, cancel
+		if err := js.keep(j); err != nil { // or it might run a second time
+			cancel()
+			js.over(j, api.JobFailed, "it was not begun, because the state folder could not be written: "+err.Error())
+			continue
+		}
 		js.running++
 		js.tell(j)
 		js.tasks.Go(func() {
@@ -128,15 +145,19 @@ func (js *jobs) end(j *job, result *api.JobResult, err error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	js.running--
-	j.result = result
+	if err == nil {
+		result.ID = j.ID
+		j.result, err = json.Marshal(result) // once, so that whoever asks gets the same bytes
+	}
 	switch {
 	case err == nil:
-		j.result.ID = j.ID
 		js.over(j, api.JobSucceeded, "")
 	case j.wanted && errors.Is(err, context.Canceled):
 		js.over(j, api.JobCancelled, "")
+	case j.cut && errors.Is(err, context.Canceled):
+		js.over(j, api.JobInterrupted, leftOff)
 	default:
-		js.over(j, api.JobFailed, strings.ReplaceAll(err.Error(), "\n", "; "))
+		js.over(j, api.JobFailed, err.Error())
 	}
 	js.next()
 	js.forget()
@@ -145,7 +166,10 @@ func (js *jobs) end(j *job, result *api.JobResult, err error) {
 // over gives a job its last state, with the lock held.
 func (js *jobs) over(j *job, state, why string) {
 	at := js.now().UTC()
-	j.State, j.Error, j.Ended, j.run = state, why, &at, nil
+	j.State, j.Error, j.Ended, j.run = state, strings.ReplaceAll(why, "\n", "; "), &at, nil
+	if err := js.keep(j); err != nil {
+		js.log.Error("the end of a job could not be written to the state folder", "job", j.ID, "err", err)
+	}
 	js.tell(j)
 }
 
@@ -155,21 +179,25 @@ func (js *jobs) tell(j *job) {
 	js.hub.tell(api.Event{Kind: api.EventJob, Job: &copied})
 }
 
-// forget removes jobs that ended long ago or before many others, with the lock held.
+// forget removes jobs that ended long ago or before many others, or before others that are large,
+// with the lock held.
 func (js *jobs) forget() {
-	ended := 0
+	ended, size := 0, int64(0)
 	for _, j := range js.all {
 		if j.Over() {
 			ended++
+			size += j.size
 		}
 	}
 	js.all = slices.DeleteFunc(js.all, func(j *job) bool {
 		if !j.Over() {
 			return false
 		}
-		gone := ended > js.limits.Keep || js.now().Sub(*j.Ended) > time.Duration(js.limits.KeepFor)
+		gone := ended > js.limits.Keep || size > int64(js.limits.KeepBytes) || js.now().Sub(*j.Ended) > time.Duration(js.limits.KeepFor)
 		if gone {
 			ended--
+			size -= j.size
+			js.drop(j)
 		}
 		return gone
 	})
@@ -233,7 +261,7 @@ func (js *jobs) halt(j *job) {
 }
 
 // resultOf returns what came out of a job.
-func (js *jobs) resultOf(id string) (*api.JobResult, error) {
+func (js *jobs) resultOf(id string) (json.RawMessage, error) {
 	js.mu.Lock()
 	defer js.mu.Unlock()
 	j, err := js.find(id)
@@ -242,8 +270,8 @@ func (js *jobs) resultOf(id string) (*api.JobResult, error) {
 		return nil, err
 	case j.State == api.JobSucceeded:
 		return j.result, nil
-	case j.State == api.JobFailed:
-		return nil, failf(http.StatusConflict, "the job failed: %s", j.Error)
+	case j.Error != "":
+		return nil, failf(http.StatusConflict, "the job is %s: %s", j.State, j.Error)
 	}
 	return nil, failf(http.StatusConflict, "the job is %s and has no result", j.State)
 }
@@ -251,16 +279,25 @@ func (js *jobs) resultOf(id string) (*api.JobResult, error) {
 // stopWait is how long the end waits for jobs that were cancelled: a run ends 2 s after that.
 const stopWait = 3 * time.Second
 
-// close takes no more jobs, cancels those that wait, and waits for those that run; those
-// that run when ctx ends are cancelled. One that cannot be stopped, because its input is
-// being made or its result checked, is left behind after a while, which is an error.
+// close takes no more jobs and waits for those that run; those that run when ctx ends are
+// interrupted. Those that wait stay in the state folder, and without one are cancelled. One that
+// cannot be stopped, because its input is being made or its result checked, is left behind after a
+// while, which is an error.
 func (js *jobs) close(ctx context.Context, wait time.Duration) error {
 	js.mu.Lock()
 	js.closed = true
-	for _, j := range slices.Clone(js.queue) {
-		js.halt(j)
+	if js.state == nil {
+		for _, j := range slices.Clone(js.queue) {
+			js.halt(j)
+		}
 	}
 	js.mu.Unlock()
+	err := js.wait(ctx, wait)
+	return errors.Join(err, js.release())
+}
+
+// wait waits for jobs that run.
+func (js *jobs) wait(ctx context.Context, wait time.Duration) error {
 	ended := make(chan struct{})
 	go func() {
 		js.tasks.Wait()
@@ -273,7 +310,10 @@ func (js *jobs) close(ctx context.Context, wait time.Duration) error {
 	}
 	js.mu.Lock()
 	for _, j := range js.all {
-		js.halt(j)
+		if j.State == api.JobRunning {
+			j.cut = true
+			j.cancel()
+		}
 	}
 	js.mu.Unlock()
 	t := time.NewTimer(wait)

@@ -22,6 +22,9 @@ import (
 // table returns jobs with limits, and a clock to set.
 func table(limits Jobs) (*jobs, *time.Time) {
 	at := time.Unix(1000, 0)
+	if limits.KeepBytes == 0 {
+		limits.KeepBytes = 1 << 20
+	}
 	return &jobs{limits: limits, hub: newHub(), log: slog.New(slog.DiscardHandler), now: func() time.Time { return at }}, &at
 }
 
@@ -136,10 +139,10 @@ func TestJobCancel(t *testing.T) {
 	if _, err := js.stop("none"); err == nil {
 		t.Error("a job that is not there was cancelled")
 	}
-	// The end cancels what is left once its time is over.
+	// The end interrupts what is left once its time is over.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := js.close(ctx, patience); err != nil || state(2) != api.JobCancelled {
+	if err := js.close(ctx, patience); err != nil || state(2) != api.JobInterrupted {
 		t.Errorf("after the end it is %s, %v", state(2), err)
 	}
 }

@@ -57,8 +57,22 @@ func (s *Server) tlsConfig() *tls.Config {
 // secure reports whether connections of a network have TLS. A Unix socket has none.
 func (s *Server) secure(network string) bool { return network == "tcp" && s.config.TLS.Cert != "" }
 
-// Listen takes the addresses. Connections wait from then on, until Serve.
+// Listen takes the state folder and the addresses. Connections wait from then on, until Serve.
 func (s *Server) Listen() error {
+	if s.config.State != "" {
+		if err := s.jobs.restore(s.config.State, s.plan); err != nil {
+			return err
+		}
+	}
+	if err := s.bind(); err != nil {
+		return errors.Join(err, s.jobs.release())
+	}
+	s.jobs.resume()
+	return nil
+}
+
+// bind takes the addresses.
+func (s *Server) bind() error {
 	network, address, err := s.config.address()
 	if err != nil {
 		return err

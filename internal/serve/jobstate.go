@@ -1,0 +1,301 @@
+package serve
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/safefile"
+)
+
+// Jobs on disk. Each has a file of its own in the state folder, job-ID: a line with a magic word and
+// the SHA-256 of what follows, and a record in JSON. A file is replaced as a whole, before anybody is
+// told of the change; so whatever moment the server ends at, every job is there as it was told last,
+// or one step further. A job is marked as running before it starts, and one that is so marked is never
+// started again: a job that brings the server down does it once.
+
+// maxRecord is the most bytes of a job's file: a request has at most orderBytes, a result the times of
+// at most maxRepeat runs.
+const maxRecord = 16 << 20
+
+// maxRemembered is the most files that are read.
+const maxRemembered = 1 << 18
+
+// recordMagic begins the file of a job.
+const recordMagic = "weft-job-1 "
+
+// jobID is how jobs are called, and the part of a file's name after "job-".
+var jobID = regexp.MustCompile(`^[a-z2-7]{26}$`)
+
+// record is a job as its file has it.
+type record struct {
+	ID       string          `json:"id"`
+	Number   uint64          `json:"number"`
+	State    string          `json:"state"`
+	Error    string          `json:"error,omitempty"`
+	Created  time.Time       `json:"created"`
+	Started  *time.Time      `json:"started,omitempty"`
+	Ended    *time.Time      `json:"ended,omitempty"`
+	Progress api.JobProgress `json:"progress"`
+	Key      []byte          `json:"key,omitempty"` // of any bytes, as Hash
+	Hash     []byte          `json:"hash"`
+	Request  json.RawMessage `json:"request"`
+	Result   json.RawMessage `json:"result,omitempty"`
+}
+
+// encodeJob makes the file of a job.
+func encodeJob(j *job) ([]byte, error) {
+	request, err := json.Marshal(j.JobRequest)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(record{
+		ID: j.ID, Number: j.number, State: j.State, Error: j.Error, Created: j.Created, Started: j.Started, Ended: j.Ended,
+		Progress: j.Progress, Key: []byte(j.key), Hash: j.hash[:], Request: request, Result: j.result,
+	})
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(body)
+	out := append(append([]byte(recordMagic), hex.EncodeToString(sum[:])...), '\n')
+	if out = append(out, body...); len(out) > maxRecord {
+		return nil, fmt.Errorf("the record of the job has %d bytes, and %d are the most", len(out), maxRecord)
+	}
+	return out, nil
+}
+
+// decodeJob reads the file of a job that is called id. Anybody may have written it: what it returns
+// is a job that the server could have had.
+func decodeJob(id string, file []byte) (*job, error) {
+	head, body, ok := bytes.Cut(file, []byte("\n"))
+	sum, magic := bytes.CutPrefix(head, []byte(recordMagic))
+	if !ok || !magic {
+		return nil, errors.New("it is not the file of a job")
+	}
+	if want := sha256.Sum256(body); hex.EncodeToString(want[:]) != string(sum) {
+		return nil, errors.New("its checksum is wrong: it is damaged, or not all there")
+	}
+	var r record
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, errors.New("something follows the record")
+	}
+	q, err := readJob(r.Request)
+	if err != nil {
+		return nil, fmt.Errorf("its request: %w", err)
+	}
+	if len(r.Hash) != sha256.Size {
+		return nil, errors.New("its hash is none")
+	}
+	j := &job{key: string(r.Key), hash: [sha256.Size]byte(r.Hash), number: r.Number, result: r.Result, size: int64(len(file))}
+	j.Job = api.Job{ID: r.ID, JobRequest: q, State: r.State, Error: r.Error, Created: r.Created, Started: r.Started, Ended: r.Ended, Progress: r.Progress}
+	return j, possible(j, id)
+}
+
+// possible errs at a job that the server cannot have written.
+func possible(j *job, id string) error {
+	var may [2]bool // be so without having started, and with
+	switch j.State {
+	case api.JobQueued:
+		may[0] = true
+	case api.JobRunning, api.JobSucceeded, api.JobInterrupted:
+		may[1] = true
+	case api.JobFailed, api.JobCancelled:
+		may = [2]bool{true, true}
+	}
+	begun := 0
+	if j.Started != nil {
+		begun = 1
+	}
+	switch {
+	case j.ID != id || !jobID.MatchString(id):
+		return fmt.Errorf("it is of job %s", quoted(j.ID))
+	case may == [2]bool{}:
+		return fmt.Errorf("no job is %s", quoted(j.State))
+	case !may[begun] || j.Over() != (j.Ended != nil):
+		return fmt.Errorf("its times are not those of a job that is %s", j.State)
+	case (j.State == api.JobSucceeded) != (j.result != nil):
+		return fmt.Errorf("a job that is %s with a result, or one that succeeded without", j.State)
+	case j.number > math.MaxInt64:
+		return errors.New("its number is too large")
+	}
+	if j.result == nil {
+		return nil
+	}
+	var res api.JobResult
+	d := json.NewDecoder(bytes.NewReader(j.result))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&res); err != nil {
+		return fmt.Errorf("its result: %w", err)
+	}
+	if res.ID != j.ID {
+		return fmt.Errorf("its result is of job %s", quoted(res.ID))
+	}
+	return nil
+}
+
+// state is the folder that jobs are kept in.
+type state struct {
+	dir  string
+	lock *os.File
+}
+
+// openState takes a folder for this server alone, and makes it if there is none.
+func openState(dir string) (*state, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if err := safefile.Trusted(dir); err != nil {
+		return nil, fmt.Errorf("state: %w; choose a folder that nobody else can write to", err)
+	}
+	lock, err := safefile.Lock(filepath.Join(dir, "lock"))
+	if errors.Is(err, safefile.ErrLocked) {
+		return nil, fmt.Errorf("state: %s belongs to another server that runs; choose another folder, or end that one", dir)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	return &state{dir, lock}, nil
+}
+
+func (s *state) path(id string) string { return filepath.Join(s.dir, "job-"+id) }
+
+// close lets others have the folder.
+func (s *state) close() error { return s.lock.Close() }
+
+// load returns the jobs in the folder, the oldest first. Files that are no jobs are left alone and
+// logged; those that a write left behind go.
+func (s *state) load(log *slog.Logger) ([]*job, error) {
+	f, err := os.Open(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	entries, err := f.ReadDir(maxRemembered)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	var out []*job
+	for _, e := range entries {
+		id, ok := strings.CutPrefix(e.Name(), "job-")
+		switch {
+		case e.Name() == "lock":
+			continue
+		case ok && strings.HasSuffix(id, ".tmp") && e.Type().IsRegular():
+			_ = os.Remove(filepath.Join(s.dir, e.Name())) // a server was killed while it wrote it
+			continue
+		case !ok || !jobID.MatchString(id):
+			log.Warn("a file of the state folder is skipped", "file", short(e.Name()), "err", "its name is not that of a job's file")
+			continue
+		}
+		b, err := safefile.ReadOwn(s.path(id), maxRecord)
+		var j *job
+		if err == nil {
+			j, err = decodeJob(id, b)
+		}
+		if err != nil {
+			log.Warn("a file of the state folder is skipped", "file", e.Name(), "err", err)
+			continue
+		}
+		out = append(out, j)
+	}
+	slices.SortFunc(out, func(a, b *job) int { return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.ID, b.ID)) })
+	return out, nil
+}
+
+// leftOff is why a job that ran has no result.
+const leftOff = "the server ended while the job ran; submit it again"
+
+// restore takes a state folder and the jobs in it: those that have ended are as they were, those that
+// waited wait again, and those that ran are interrupted. plan makes what runs one. None is started
+// before resume.
+func (js *jobs) restore(dir string, plan func(*api.JobRequest) (task, error)) error {
+	st, err := openState(dir)
+	if err != nil {
+		return err
+	}
+	found, err := st.load(js.log)
+	if err != nil {
+		return errors.Join(fmt.Errorf("state: %w", err), st.close())
+	}
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.state, js.closed = st, true
+	for _, j := range found {
+		js.all, js.number = append(js.all, j), max(js.number, j.number)
+		switch j.State {
+		case api.JobRunning:
+			js.over(j, api.JobInterrupted, leftOff)
+		case api.JobQueued:
+			if j.run, err = plan(&j.JobRequest); err != nil {
+				js.over(j, api.JobFailed, "after the server was started again: "+err.Error())
+				continue
+			}
+			js.queue = append(js.queue, j)
+		}
+	}
+	js.forget()
+	if len(js.all) > 0 {
+		js.log.Info("jobs of before are here again", "jobs", len(js.all), "waiting", len(js.queue))
+	}
+	return nil
+}
+
+// resume starts jobs that were restored.
+func (js *jobs) resume() {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	js.closed = false
+	js.next()
+}
+
+// release lets others have the state folder. Nothing is written after it.
+func (js *jobs) release() error {
+	js.mu.Lock()
+	defer js.mu.Unlock()
+	st := js.state
+	if js.state = nil; st == nil {
+		return nil
+	}
+	return st.close()
+}
+
+// keep writes a job to its file as it is now, with the lock held.
+func (js *jobs) keep(j *job) error {
+	b, err := encodeJob(j)
+	if err != nil {
+		return err
+	}
+	if j.size = int64(len(b)); js.state == nil {
+		return nil
+	}
+	return safefile.WriteDurable(js.state.path(j.ID), b)
+}
+
+// drop removes the file of a job, with the lock held.
+func (js *jobs) drop(j *job) {
+	if js.state == nil {
+		return
+	}
+	if err := os.Remove(js.state.path(j.ID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		js.log.Error("the file of a job that is forgotten could not be removed", "job", j.ID, "err", err)
+	}
+}
