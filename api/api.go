@@ -15,6 +15,9 @@ type InferRequest struct {
 	ID      string // given back with the answer
 	Inputs  []Tensor
 	Outputs []string // wanted; nil for all
+	// Into is room in shared memory for outputs, by their names; those are wanted too where Outputs
+	// names any. See [Region].
+	Into []Tensor
 	// Priority is a level of Triton's schedule policy extension: 1 is the most urgent and 0
 	// the server's default.
 	Priority int

@@ -248,8 +248,9 @@ func TestDecodeInferRefuses(t *testing.T) {
 		`{"outputs":[]} `:   "99",
 		`{"outputs":[]}   `: "-1",
 		`no`:                "",
+		`{"outputs":[{"name":"y","shape":[1],"datatype":"FP32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}}]}`: "",
 	} {
-		if r, err := decodeInfer([]byte(body), length); err == nil {
+		if r, err := decodeInfer([]byte(body), length, nil); err == nil {
 			t.Errorf("%s: %+v", body, r)
 		}
 	}
@@ -259,8 +260,9 @@ func TestDecodeInferRefuses(t *testing.T) {
 func FuzzDecodeInfer(f *testing.F) {
 	f.Add([]byte(`{"model_name":"m","outputs":[{"name":"y","shape":[1,2],"datatype":"FP32","data":[[1,2]]}],"parameters":{"batch":1}}`), "")
 	f.Add([]byte(`{"outputs":[{"name":"y","shape":[1],"datatype":"INT8","parameters":{"binary_data_size":1}}]}x`), "91")
+	f.Add([]byte(`{"outputs":[{"name":"y","shape":[1],"datatype":"FP32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}}]}`), "")
 	f.Fuzz(func(t *testing.T, body []byte, length string) {
-		r, err := decodeInfer(body, length)
+		r, err := decodeInfer(body, length, []Tensor{NewTensor("y", []float32{1})})
 		if err != nil {
 			return
 		}

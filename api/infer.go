@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -42,7 +43,9 @@ type (
 			Shape      []int64 `json:"shape"`
 			Datatype   string  `json:"datatype"`
 			Parameters struct {
-				Size *int64 `json:"binary_data_size"`
+				Size   *int64 `json:"binary_data_size"`
+				Region string `json:"shared_memory_region"`
+				Shared int64  `json:"shared_memory_byte_size"`
 			} `json:"parameters"`
 			Data json.RawMessage `json:"data"`
 		} `json:"outputs"`
@@ -65,7 +68,7 @@ func (c *Client) Infer(ctx context.Context, r *InferRequest) (*InferResponse, er
 	if err != nil {
 		return nil, err
 	}
-	out, err := decodeInfer(body, resp.Header.Get(HeaderLength))
+	out, err := decodeInfer(body, resp.Header.Get(HeaderLength), r.Into)
 	if err != nil {
 		return nil, fmt.Errorf("api: the answer of the server: %w", err)
 	}
@@ -94,6 +97,10 @@ func encodeInfer(r *InferRequest) (call, error) {
 		if w.Inputs[i].Shape == nil {
 			w.Inputs[i].Shape = []int64{}
 		}
+		if p := t.shared(); p != nil {
+			w.Inputs[i].Parameters = p
+			continue
+		}
 		if !r.JSON {
 			w.Inputs[i].Parameters = map[string]any{"binary_data_size": len(t.Data)}
 			tail = append(tail, t.Data...)
@@ -105,7 +112,16 @@ func encodeInfer(r *InferRequest) (call, error) {
 		}
 	}
 	for _, name := range r.Outputs {
-		w.Outputs = append(w.Outputs, wireTensor{Name: name})
+		if !slices.ContainsFunc(r.Into, func(t Tensor) bool { return t.Name == name }) {
+			w.Outputs = append(w.Outputs, wireTensor{Name: name})
+		}
+	}
+	for i := range r.Into {
+		p := r.Into[i].shared()
+		if p == nil {
+			return call{}, fmt.Errorf("output %q is not in a region; Region.Tensor makes such a tensor", r.Into[i].Name)
+		}
+		w.Outputs = append(w.Outputs, wireTensor{Name: r.Into[i].Name, Parameters: p})
 	}
 	head, err := json.Marshal(w)
 	if err != nil {
@@ -122,8 +138,8 @@ func encodeInfer(r *InferRequest) (call, error) {
 }
 
 // decodeInfer reads a prediction. length is the header that says where binary data begins,
-// "" if there is none.
-func decodeInfer(body []byte, length string) (*InferResponse, error) {
+// "" if there is none, and into the room that the request gave for outputs.
+func decodeInfer(body []byte, length string, into []Tensor) (*InferResponse, error) {
 	head, tail := body, []byte(nil)
 	if length != "" {
 		n, err := strconv.Atoi(length)
@@ -148,7 +164,13 @@ func decodeInfer(body []byte, length string) (*InferResponse, error) {
 	out.Queued, out.Computed = time.Duration(queued)*time.Microsecond, time.Duration(computed)*time.Microsecond
 	for _, o := range w.Outputs {
 		t := Tensor{Name: o.Name, Datatype: o.Datatype, Shape: o.Shape}
-		if size := o.Parameters.Size; size != nil {
+		if o.Parameters.Region != "" {
+			at := slices.IndexFunc(into, func(t Tensor) bool { return t.Name == o.Name })
+			if n := o.Parameters.Shared; at < 0 || n < 0 || n > int64(len(into[at].Data)) {
+				return nil, fmt.Errorf("output %q has %d bytes in shared memory, where there is no such room", o.Name, n)
+			}
+			t.Data, t.region, t.offset = into[at].Data[:o.Parameters.Shared], into[at].region, into[at].offset
+		} else if size := o.Parameters.Size; size != nil {
 			if *size < 0 || *size > int64(len(tail)) {
 				return nil, fmt.Errorf("output %q has %d bytes of data and %d are left", o.Name, *size, len(tail))
 			}

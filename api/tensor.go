@@ -21,6 +21,9 @@ type Tensor struct {
 	Datatype string // BOOL, UINT8 to UINT64, INT8 to INT64, FP16, FP32 or FP64
 	Shape    []int64
 	Data     []byte // elements in C order, little-endian
+
+	region *Region // that Data is in, from offset on; nil for none
+	offset int64
 }
 
 // ElementSize returns the bytes of an element of a type, 0 if it is none of those that

@@ -37,6 +37,28 @@ func ReadOwn(path string, limit int64) ([]byte, error) {
 	return readChecked(path, false, limit, regular, own)
 }
 
+// OpenOwn opens a file for reading and writing that this user alone can have written: a regular file
+// and no link, of this user, not writable by others.
+func OpenOwn(path string) (*os.File, error) {
+	f, err := openFile(path, os.O_RDWR, false)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	for _, check := range []func(fs.FileInfo) error{regular, own} {
+		if err == nil {
+			if err = check(info); err != nil {
+				err = about(path, err)
+			}
+		}
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return f, nil
+}
+
 // ReadNamed returns the contents of a regular file of at most limit bytes, which the
 // user named: it may be a link, and another user's.
 func ReadNamed(path string, limit int64) ([]byte, error) {
@@ -52,7 +74,7 @@ func ReadSecret(path string, limit int64) ([]byte, error) {
 // readChecked returns the contents of a file that passes all checks once it is open.
 // follow lets it be a link.
 func readChecked(path string, follow bool, limit int64, checks ...func(fs.FileInfo) error) ([]byte, error) {
-	f, err := openFile(path, follow)
+	f, err := openFile(path, os.O_RDONLY, follow)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +109,7 @@ func ReadInput(path string, limit int64) ([]byte, error) {
 
 // OpenInput opens what ReadInput reads, for inputs too large to be held in memory.
 func OpenInput(path string) (*os.File, error) {
-	f, err := openFile(path, true)
+	f, err := openFile(path, os.O_RDONLY, true)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,9 @@ import (
 // noWait is the flag with which a pipe is opened at once.
 const noWait = syscall.O_NONBLOCK
 
-// openFile opens a file for reading and returns at once whatever it is.
-func openFile(path string, follow bool) (*os.File, error) {
-	flags := os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_CLOEXEC
+// openFile opens a file, for reading or as access says, and returns at once whatever it is.
+func openFile(path string, access int, follow bool) (*os.File, error) {
+	flags := access | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 	if !follow {
 		flags |= syscall.O_NOFOLLOW
 	}

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"io"
 	"mime"
@@ -31,6 +32,15 @@ type hold struct {
 	who   *client // nil for a probe, which has no share
 	bytes int64
 	first *[firstBytes + 1]byte // of buffers; nil if there is none
+}
+
+// hold returns one for a request, without memory yet.
+func (s *Server) hold(ctx context.Context) *hold {
+	h := &hold{s: s}
+	if a, ok := ctx.Value(askedKey{}).(*asked); ok {
+		h.who = a.who
+	}
+	return h
 }
 
 // take reserves more memory.
@@ -80,10 +90,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
 	}
-	h := &hold{s: s}
-	if a, ok := r.Context().Value(askedKey{}).(*asked); ok {
-		h.who = a.who
-	}
+	h := s.hold(r.Context())
 	if b, err = h.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit); err != nil {
 		h.release()
 		return nil, nil, s.unread(err, limit)

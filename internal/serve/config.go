@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -35,10 +36,12 @@ type Config struct {
 	Runtime map[string]string `yaml:"runtime"` // keys of weft.Options
 	Batch   Batch             `yaml:"batch"`
 	Limits  Limits            `yaml:"limits"`
-	Jobs    Jobs              `yaml:"jobs"`
-	Prices  Prices            `yaml:"prices"`
-	Traces  Traces            `yaml:"traces"`
-	Pprof   bool              `yaml:"pprof"`
+	// SharedMemory lets requests refer to tensors in files of /dev/shm.
+	SharedMemory bool   `yaml:"shared_memory"`
+	Jobs         Jobs   `yaml:"jobs"`
+	Prices       Prices `yaml:"prices"`
+	Traces       Traces `yaml:"traces"`
+	Pprof        bool   `yaml:"pprof"`
 }
 
 // TLS names the files of a certificate.
@@ -343,6 +346,12 @@ func (c *Config) reachable() error {
 		return errors.New("tls: a Unix socket has none; leave it out")
 	case rpcNetwork == network && rpcAddress == address && !strings.HasSuffix(address, ":0"):
 		return fmt.Errorf("grpc: %s is where listen is; choose another address, or none", c.GRPC)
+	case c.SharedMemory && runtime.GOOS != "linux":
+		return errors.New("shared_memory: it is there on Linux alone; leave it out")
+	case c.SharedMemory && !local(network, address):
+		return fmt.Errorf("shared_memory: %s can be reached from other machines, which share no memory; listen on unix:/PATH", c.Listen)
+	case c.SharedMemory && network != "unix" && c.Tokens == "":
+		return errors.New("shared_memory: every user of this machine can reach the address, and would reach this user's memory; listen on unix:/PATH, or name tokens")
 	}
 	return nil
 }

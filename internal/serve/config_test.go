@@ -146,6 +146,8 @@ func TestConfigMistakes(t *testing.T) {
 		"- 1":                                         "line 1",
 		"batch: &a {size: 1}\njobs: *a":               "anchors",
 		"pprof: perhaps":                              "line 1",
+		"shared_memory: true":                         "shared_memory",
+		"shared_memory: true\nlisten: 0.0.0.0:1\ntls: {cert: a, key: b}\ntokens: a": "other machines",
 	} {
 		_, err := parseConfig([]byte(src), "")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {

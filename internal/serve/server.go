@@ -5,9 +5,9 @@
 //
 // Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
-// tensor.go (bodies), v2.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcv2.go and
-// grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), events.go, config.go
-// and profile.go.
+// tensor.go (bodies), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcv2.go
+// and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), events.go,
+// config.go and profile.go.
 package serve
 
 import (
@@ -70,6 +70,7 @@ type Server struct {
 	draining atomic.Bool
 	hub      *hub
 	jobs     *jobs
+	regions  regions
 
 	mux       *http.ServeMux
 	own       *http.ServeMux // the same without what answers all other paths
@@ -116,6 +117,9 @@ func New(o Options) (*Server, error) {
 		s.open = func(context.Context, string) (*weft.Runtime, error) { return nil, errNoOpen }
 	}
 	s.jobs = &jobs{limits: c.Jobs, hub: s.hub, log: o.Log, now: time.Now}
+	if c.SharedMemory {
+		s.regions.dir = sharedFolder
+	}
 	if err := s.readSecrets(); err != nil {
 		return nil, err
 	}
@@ -179,6 +183,11 @@ func (s *Server) routes() []route {
 		{post, "/v2/repository/index", s.index},
 		{post, "/v2/repository/models/{model}/load", s.order(s.service.Load)},
 		{post, "/v2/repository/models/{model}/unload", s.order(s.service.Unload)},
+		{get, "/v2/systemsharedmemory/status", s.regionStatus},
+		{get, "/v2/systemsharedmemory/region/{region}/status", s.regionStatus},
+		{post, "/v2/systemsharedmemory/region/{region}/register", s.registerRegion},
+		{post, "/v2/systemsharedmemory/region/{region}/unregister", s.unregisterRegion},
+		{post, "/v2/systemsharedmemory/unregister", s.unregisterRegion},
 		{get, "/v1/workloads", s.workloads},
 		{post, "/v1/jobs", s.submitJob},
 		{get, "/v1/jobs", s.listJobs},
@@ -341,6 +350,9 @@ func (s *Server) Drain(ctx context.Context) error {
 	}
 	s.stopRelay()
 	s.relaying.Wait()
+	if s.config.SharedMemory {
+		errs = append(errs, s.regions.unregister(""))
+	}
 	return errors.Join(append(errs, s.service.Close(ctx))...)
 }
 

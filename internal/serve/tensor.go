@@ -32,8 +32,10 @@ type inference struct {
 	timeout int64 // µs; 0 for the model's default
 	binary  bool  // all outputs are wanted as binary data
 	wanted  map[string]bool
-	sizes   []int64 // binary data of each input, in bytes; -1 where it came as JSON
-	model   string  // as the body has it, where it does
+	sizes   []int64           // binary data of each input, in bytes; -1 where it came otherwise
+	from    []placed          // where each input is; in no region where it came with the request; none over gRPC
+	into    map[string]placed // where outputs go that do not come with the answer
+	model   string            // as the body has it, where it does
 	version string
 	given   bool // inputs were there
 
@@ -44,6 +46,9 @@ type inference struct {
 
 // asBinary reports whether an output is wanted as binary data.
 func (q *inference) asBinary(output string) bool {
+	if _, ok := q.into[output]; ok {
+		return false
+	}
 	if b, ok := q.wanted[output]; ok {
 		return b
 	}
@@ -183,6 +188,7 @@ func (r *reader) microseconds() (int64, error) {
 // input reads one input.
 func (q *inference) input(r *reader) error {
 	var t infer.Tensor
+	from := placed{size: -1}
 	size, data := int64(-1), -1 // where data begins
 	err := r.object(func(key string) (err error) {
 		switch key {
@@ -195,7 +201,7 @@ func (q *inference) input(r *reader) error {
 		case "shape":
 			t.Shape, err = r.shape()
 		case "parameters":
-			size, err = r.inputParameters()
+			size, err = r.inputParameters(&from)
 		case "data":
 			r.peek()
 			data = r.at
@@ -217,13 +223,22 @@ func (q *inference) input(r *reader) error {
 			return err
 		}
 	}
-	switch {
-	case data < 0 && size < 0:
-		return fmt.Errorf(`input %s has no "data", and no parameter "binary_data_size"`, quoted(t.Name))
-	case data >= 0 && size >= 0:
-		return fmt.Errorf(`input %s has both "data" and "binary_data_size"`, quoted(t.Name))
+	if err := from.check(); err != nil {
+		return fmt.Errorf("input %s: %w", quoted(t.Name), err)
 	}
-	q.Inputs, q.sizes = append(q.Inputs, t), append(q.sizes, size)
+	sources := 0
+	for _, has := range []bool{data >= 0, size >= 0, from.region != ""} {
+		if has {
+			sources++
+		}
+	}
+	switch sources {
+	case 0:
+		return fmt.Errorf(`input %s has no "data", and no parameter "binary_data_size" or "shared_memory_region"`, quoted(t.Name))
+	case 2, 3:
+		return fmt.Errorf(`input %s has more than one of "data", "binary_data_size" and "shared_memory_region"`, quoted(t.Name))
+	}
+	q.Inputs, q.sizes, q.from = append(q.Inputs, t), append(q.sizes, size), append(q.from, from)
 	return nil
 }
 
@@ -240,17 +255,17 @@ func (r *reader) shape() ([]int64, error) {
 	return shape, err
 }
 
-// inputParameters reads those of an input, and returns the bytes of its binary data, -1 for
-// none.
-func (r *reader) inputParameters() (size int64, err error) {
+// inputParameters reads those of an input: where it is in shared memory, and the bytes of its
+// binary data, -1 for none.
+func (r *reader) inputParameters(from *placed) (size int64, err error) {
 	size = -1
 	err = r.object(func(key string) (err error) {
-		switch key {
-		case "binary_data_size":
+		if ours, err := from.parameter(r, key); ours {
+			return err
+		}
+		if key == "binary_data_size" {
 			size, err = r.integer(0, maxSafe)
-		case "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
-			err = r.errorf("%s: shared memory is not supported; send binary data", key)
-		default:
+		} else {
 			_, err = r.scalar()
 		}
 		return err
@@ -341,17 +356,21 @@ func noType(t infer.Type) error {
 // output reads one wanted output.
 func (q *inference) output(r *reader) error {
 	name, binary, stated := "", false, false
+	into := placed{size: -1}
 	err := r.object(func(key string) (err error) {
 		switch key {
 		case "name":
 			name, err = r.name()
 		case "parameters":
 			err = r.object(func(key string) (err error) {
+				if ours, err := into.parameter(r, key); ours {
+					return err
+				}
 				switch key {
 				case "binary_data":
 					stated = true
 					binary, err = r.boolean()
-				case "classification", "shared_memory_region", "shared_memory_offset", "shared_memory_byte_size":
+				case "classification":
 					err = r.errorf("%s is not supported", key)
 				default:
 					_, err = r.scalar()
@@ -363,8 +382,17 @@ func (q *inference) output(r *reader) error {
 		}
 		return err
 	})
+	if err == nil {
+		err = into.check()
+	}
 	if err != nil {
 		return err
+	}
+	if into.region != "" {
+		if q.into == nil {
+			q.into = make(map[string]placed)
+		}
+		q.into[name] = into
 	}
 	for _, o := range q.Outputs {
 		if o == name {
@@ -395,8 +423,12 @@ func (q *inference) check() error {
 		if err != nil {
 			return badf("input %s: %w", quoted(t.Name), err)
 		}
-		if int64(len(t.Data)) != n*size {
-			return badf("input %s of %s %v has %d bytes of data, and takes %d", quoted(t.Name), t.Type, t.Shape, len(t.Data), n*size)
+		has := int64(len(t.Data))
+		if i < len(q.from) && q.from[i].region != "" {
+			has = q.from[i].size
+		}
+		if has != n*size {
+			return badf("input %s of %s %v has %d bytes of data, and takes %d", quoted(t.Name), t.Type, t.Shape, has, n*size)
 		}
 		for j := range i { // there are few
 			if q.Inputs[j].Name == t.Name {
@@ -450,6 +482,16 @@ func appendResponse(dst []byte, q *inference, resp *infer.Response) (out []byte,
 			dst = strconv.AppendInt(dst, d, 10)
 		}
 		dst = append(dst, ']')
+		if p, ok := q.into[t.Name]; ok { // it is there already
+			dst = append(dst, `,"parameters":{"shared_memory_region":`...)
+			dst = appendText(dst, p.region)
+			dst = append(dst, `,"shared_memory_offset":`...)
+			dst = strconv.AppendInt(dst, p.offset, 10)
+			dst = append(dst, `,"shared_memory_byte_size":`...)
+			dst = strconv.AppendInt(dst, int64(len(t.Data)), 10)
+			dst = append(dst, '}', '}')
+			continue
+		}
 		if q.asBinary(t.Name) {
 			header = 0
 			dst = append(dst, `,"parameters":{"binary_data_size":`...)

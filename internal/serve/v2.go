@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,10 +27,14 @@ type Service interface {
 	Close(ctx context.Context) error
 }
 
-// extensions are those of the protocol that the server has.
+// extensions are those of the protocol that both HTTP and gRPC have.
 var extensions = []string{"binary_tensor_data", "model_repository", "schedule_policy"}
 
 func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) error {
+	extensions := slices.Clip(extensions)
+	if s.config.SharedMemory {
+		extensions = append(extensions, "system_shared_memory")
+	}
 	s.answer(w, http.StatusOK, api.ServerMetadata{Name: "weft", Version: s.version, Extensions: extensions})
 	return nil
 }
@@ -152,9 +157,17 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 	if q.model != "" && q.model != name || q.version != "" && version != "" && q.version != version {
 		return badf("the path names model %s and the body %s: leave them out of the body", quoted(strings.TrimSpace(name+" "+version)), quoted(strings.TrimSpace(q.model+" "+q.version)))
 	}
+	fetched, err := s.fetch(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	defer fetched()
 	q.Model, q.Version = name, version
 	resp, err := s.predict(r.Context(), q, arrived, r.Header.Get("Traceparent"))
 	if err != nil {
+		return err
+	}
+	if err := s.deposit(q, resp.Outputs); err != nil {
 		return err
 	}
 	memory := answers.Get().(*[]byte)
