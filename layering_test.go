@@ -142,7 +142,7 @@ var house = []room{
 		why: "the list of workloads names them, as internal/backend/all names backends, without running any"},
 	{pkg: "internal/learn", imports: []string{".", "workload/reservoir", "internal/philox"},
 		why: "a task is data and a score; how it is shown or saved is the command's"},
-	{pkg: "internal/bench", imports: []string{".", "graph", "machine", "sched", "trace", "driver", "pipeline", "replica", "collective", "collective/live", "internal/backend/all", "internal/backend/fake", "workload", "workload/automata", "workload/reservoir", "internal/arena", "internal/catalog", "internal/host", "internal/probe", "internal/safefile", "internal/terminal", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	{pkg: "internal/bench", imports: []string{".", "graph", "machine", "sched", "sim", "trace", "driver", "pipeline", "replica", "collective", "collective/live", "internal/backend/all", "internal/backend/fake", "workload", "workload/automata", "workload/reservoir", "internal/arena", "internal/batch", "internal/catalog", "internal/host", "internal/infer", "internal/load", "internal/probe", "internal/safefile", "internal/serve", "internal/terminal", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "benchmarks measure weft from outside or a device alone, so they must not reach into the engine"},
 	{pkg: "api",
 		why: "a program that asks a server for predictions needs none of the runtime"},

@@ -86,7 +86,7 @@ func (p *Predictor) prepare() error {
 	p.release = append(p.release, start.Release)
 	bind = append(bind, start.As("start"))
 	for n := 1; ; n = min(2*n, p.most) {
-		g, err := p.graph(&w, n)
+		g, err := p.m.batchGraph(&w, n, p.most)
 		if err != nil {
 			return err
 		}
@@ -101,18 +101,28 @@ func (p *Predictor) prepare() error {
 	}
 }
 
-// graph is one task that takes a batch through all steps. Of the last and the mean
-// states, those that the readout reads are outputs.
-func (p *Predictor) graph(w *Weights, n int) (*graph.Graph, error) {
+// BatchGraph returns the graph that a predictor of the model runs for a batch of n inputs, to
+// predict or simulate it: one task. Its inputs are the batch, which is called "inputs", and what stays
+// on the devices.
+func (m *Model) BatchGraph(n int) (*graph.Graph, error) {
+	w := *m.Weights
+	w.Noise = 0
+	w.pad()
+	return m.batchGraph(&w, n, n)
+}
+
+// batchGraph is one task that takes a batch of n inputs, of most at the most, through all steps. Of
+// the last and the mean states, those that the readout reads are outputs.
+func (m *Model) batchGraph(w *Weights, n, most int) (*graph.Graph, error) {
 	var b graph.Builder
 	weights := w.data(&b)
 	state := int64(4 * w.Size * n)
-	u := b.Data(graph.Data{Name: "inputs", Bytes: int64(4 * p.m.InputLen() * n), Input: true})
-	start := b.Data(graph.Data{Name: "start", Bytes: int64(4 * w.Size * p.most), Input: true})
-	last := b.Data(graph.Data{Name: Last, Bytes: state, Output: p.m.Feature == Last})
-	mean := b.Data(graph.Data{Name: Mean, Bytes: state, Output: p.m.Feature == Mean})
+	u := b.Data(graph.Data{Name: "inputs", Bytes: int64(4 * m.InputLen() * n), Input: true})
+	start := b.Data(graph.Data{Name: "start", Bytes: int64(4 * w.Size * most), Input: true})
+	last := b.Data(graph.Data{Name: Last, Bytes: state, Output: m.Feature == Last})
+	mean := b.Data(graph.Data{Name: Mean, Bytes: state, Output: m.Feature == Mean})
 	t := w.stepsTask(call{
-		size: w.Size, inputs: w.Inputs, neurons: w.Size, batch: n, block: n, steps: p.m.Steps,
+		size: w.Size, inputs: w.Inputs, neurons: w.Size, batch: n, block: n, steps: m.Steps,
 		seed: w.Seed, leak: float32(w.Leak),
 	})
 	t.Name = fmt.Sprintf("predict %d", n)
