@@ -1,0 +1,112 @@
+// Package checkpoint is the format of checkpoints: how the state of a computation is
+// written to a folder so that it survives the loss of the process and of the machine, and
+// how it is read back. The root package calls it. It decides what is written in which
+// order; a file system does so, and tests replace that by one that crashes.
+//
+// A folder has two kinds of files. A data file, data-N, has blocks of data. A manifest,
+// checkpoint-N, says which blocks of which data files are the state, with a checksum of
+// each, and whose state it is. Blocks that did not change are not written again: a manifest
+// refers to data files of earlier checkpoints.
+//
+// A checkpoint is written in this order: the data file, its sync, the manifest under a
+// temporary name, its sync, the sync of the folder, the manifest's name, the sync of the
+// folder. It exists once its manifest has its name. Only then files go that neither it nor
+// the checkpoint before it needs, so that at every moment two checkpoints are whole, once
+// there were two.
+//
+// Files are not trusted: everything in them is checked before it is used, nothing is
+// allocated by their word but the manifest itself, and what is wrong with one is an error
+// that says so.
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// BlockBytes is the unit in which data is compared, written and checked. At 1 MiB a
+// checksum adds nothing to the time, and the manifest of 1 GiB has some 30 kB.
+const BlockBytes = 1 << 20
+
+// AlignBytes is what the place and length of writes to data files are multiples of, as
+// writing past the page cache demands.
+const AlignBytes = 4096
+
+var (
+	// ErrNone says that a folder has no checkpoint that can be used.
+	ErrNone = errors.New("no checkpoint")
+	// ErrDamaged says that a file is not what was written.
+	ErrDamaged = errors.New("damaged")
+	// ErrVersion says that another version of weft wrote a file.
+	ErrVersion = errors.New("another version")
+)
+
+// FS is a folder.
+type FS interface {
+	// Create makes a file that must not exist yet. size is how much is going to be
+	// written, in multiples of AlignBytes; 0 says that it is little and not aligned.
+	Create(name string, size int64) (File, error)
+	// Open opens a regular file for reading and returns its size.
+	Open(name string) (Reader, int64, error)
+	Rename(from, to string) error
+	Remove(name string) error
+	// List returns the names of all files.
+	List() ([]string, error)
+	// Sync makes names that were made, changed or removed durable.
+	Sync() error
+}
+
+// File is a file that is written from its beginning on.
+type File interface {
+	io.Writer
+	// Sync makes what was written durable.
+	Sync() error
+	Close() error
+}
+
+// Reader is a file that is read.
+type Reader interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// castagnoli is the polynomial that processors have an instruction for.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Sum returns the checksum of a block.
+func Sum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// The names of files.
+const (
+	manifestPrefix = "checkpoint-"
+	dataPrefix     = "data-"
+	tempPrefix     = "temporary-" // of manifests that are being written
+	digits         = 12
+)
+
+func manifestName(n uint64) string { return fmt.Sprintf("%s%0*d", manifestPrefix, digits, n) }
+func tempName(n uint64) string     { return fmt.Sprintf("%s%0*d", tempPrefix, digits, n) }
+func dataName(n uint64) string     { return fmt.Sprintf("%s%0*d", dataPrefix, digits, n) }
+
+// numberOf returns the number in the name of a file, false if it is no such name.
+func numberOf(name, prefix string) (uint64, bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(rest, 10, 62)
+	return n, err == nil && n > 0 && name == fmt.Sprintf("%s%0*d", prefix, digits, n)
+}
+
+// Refused is a checkpoint that could not be used, and why.
+type Refused struct {
+	File string
+	Err  error
+}
+
+func (r *Refused) Error() string { return r.File + ": " + r.Err.Error() }
+func (r *Refused) Unwrap() error { return r.Err }

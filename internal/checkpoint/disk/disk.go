@@ -1,0 +1,168 @@
+// Package disk is the folder on a disk that checkpoints are written to. It writes large
+// files past the page cache where the file system lets it, so that a gigabyte of
+// checkpoint neither costs a copy nor fills the cache with pages that others then wait
+// for, and reserves their room before it writes. It knows nothing of what is in the files.
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"unsafe"
+
+	"github.com/weft-run/weft/internal/checkpoint"
+)
+
+// ErrLocked says that another process uses the folder.
+var ErrLocked = errors.New("in use")
+
+// Folder is a folder of checkpoints.
+type Folder struct {
+	root *os.Root
+	path string
+}
+
+// Open opens a folder, or makes it where create says so, for this user alone.
+func Open(path string, create bool) (*Folder, error) {
+	if create {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{root, path}, nil
+}
+
+// Close closes the folder.
+func (f *Folder) Close() error { return f.root.Close() }
+
+// Create makes a file; see [checkpoint.FS].
+func (f *Folder) Create(name string, size int64) (checkpoint.File, error) {
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if size == 0 {
+		return f.root.OpenFile(name, flags, 0o600)
+	}
+	out, err := f.root.OpenFile(name, flags|directFlag, 0o600)
+	direct := err == nil && directFlag != 0
+	if err != nil && directFlag != 0 && refusesDirect(err) {
+		// Linux makes the file before it refuses to open it so.
+		_ = f.root.Remove(name) // the next line says what matters
+		out, err = f.root.OpenFile(name, flags, 0o600)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := reserve(out, size); err != nil {
+		_ = out.Close()
+		_ = f.root.Remove(name) // the first error says more
+		return nil, fmt.Errorf("no room for %d bytes: %w", size, err)
+	}
+	return &file{File: out, direct: direct}, nil
+}
+
+// bounceBytes is how much is written at a time of memory that is not aligned, and after how
+// much a file in the page cache is made durable: what is there at once is what other writers
+// may have to wait for.
+const bounceBytes = 8 << 20
+
+// file is a large file.
+type file struct {
+	*os.File
+	direct bool
+	bounce []byte // aligned
+	dirty  int    // bytes in the page cache
+}
+
+// Write writes p. Its length is a multiple of AlignBytes.
+func (f *file) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		part := p[n:min(len(p), n+bounceBytes)]
+		if f.direct && uintptr(unsafe.Pointer(&part[0]))%checkpoint.AlignBytes != 0 {
+			if f.bounce == nil {
+				f.bounce = Aligned(bounceBytes)
+			}
+			part = f.bounce[:copy(f.bounce, part)]
+		}
+		var k int
+		k, err = f.File.Write(part)
+		n += k
+		if f.dirty += k; err == nil && !f.direct && f.dirty >= bounceBytes {
+			f.dirty = 0
+			err = flush(f.File)
+		}
+	}
+	return n, err
+}
+
+// Aligned returns memory of a length that begins at a multiple of AlignBytes.
+func Aligned(n int64) []byte {
+	b := make([]byte, n+checkpoint.AlignBytes)
+	at := -int64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) & (checkpoint.AlignBytes - 1)
+	return b[at : at+n : at+n]
+}
+
+// Open opens a regular file for reading.
+func (f *Folder) Open(name string) (checkpoint.Reader, int64, error) {
+	in, err := f.root.OpenFile(name, os.O_RDONLY|readFlags, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := in.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("is no regular file")
+	}
+	if err != nil {
+		_ = in.Close() // nothing was written
+		return nil, 0, err
+	}
+	return in, info.Size(), nil
+}
+
+// Rename gives a file another name.
+func (f *Folder) Rename(from, to string) error { return f.root.Rename(from, to) }
+
+// Remove removes a file.
+func (f *Folder) Remove(name string) error { return f.root.Remove(name) }
+
+// List returns the names of all files.
+func (f *Folder) List() ([]string, error) {
+	d, err := f.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
+
+// Sync makes the names of the folder durable.
+func (f *Folder) Sync() error { return syncFolder(f.root) }
+
+// Folders returns the names of the folders in a folder, sorted.
+func Folders(path string) (names []string, err error) {
+	entries, err := os.ReadDir(path)
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// Lock makes the folder this process's until unlock is called or the process ends. If
+// another has it, the error wraps ErrLocked.
+func Lock(path string) (unlock func(), err error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	return lock(filepath.Join(path, "lock"))
+}
+
+func locked(path string) error {
+	return fmt.Errorf("%s: %w by another process", filepath.Dir(path), ErrLocked)
+}

@@ -1,0 +1,222 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Version is the format's number, which the first line of every file has.
+const Version = 1
+
+// maxManifest is the most bytes of a manifest: that of 8 TiB of data.
+const maxManifest = 1 << 28
+
+// Param is something the state depends on, as text: a checkpoint with another value is not
+// one of the same computation.
+type Param struct{ Key, Value string }
+
+// Meta says whose state a checkpoint is and how far it is.
+type Meta struct {
+	Name     string  // of the computation, within the folder
+	Params   []Param // sorted by key
+	Done     int64   // steps that are done
+	Total    int64   // steps there are
+	Finished bool    // nothing is left to do
+	Unix     int64   // when it was made, in nanoseconds
+}
+
+// Manifest is a checkpoint without the bytes of its data.
+type Manifest struct {
+	Meta
+	Seq    uint64 // its number; later ones are higher
+	Folder string // of the folder, so that data files of another one are told apart
+	Data   []Data
+}
+
+// Data is one part of the state, in blocks.
+type Data struct {
+	Name   string
+	Bytes  int64
+	Blocks []Block
+}
+
+// Block says where a block is: at which byte of which data file. File 0 says that nothing
+// needs it.
+type Block struct {
+	File uint64
+	At   int64
+	Sum  uint32
+}
+
+// NumBlocks is how many blocks some bytes take.
+func NumBlocks(bytes int64) int { return int((bytes + BlockBytes - 1) / BlockBytes) }
+
+// BlockSize is the length of a block of data of some bytes: the last may be short.
+func BlockSize(bytes int64, block int) int64 {
+	return min(BlockBytes, bytes-int64(block)*BlockBytes)
+}
+
+// Live is how many bytes the blocks have together.
+func (m *Manifest) Live() (bytes int64) {
+	for i := range m.Data {
+		for b := range m.Data[i].Blocks {
+			if m.Data[i].Blocks[b].File > 0 {
+				bytes += BlockSize(m.Data[i].Bytes, b)
+			}
+		}
+	}
+	return bytes
+}
+
+// files returns the data files that the manifest needs.
+func (m *Manifest) files() map[uint64]bool {
+	out := make(map[uint64]bool)
+	for i := range m.Data {
+		for _, b := range m.Data[i].Blocks {
+			if b.File > 0 {
+				out[b.File] = true
+			}
+		}
+	}
+	return out
+}
+
+// The form of a manifest in JSON.
+type (
+	jsonManifest struct {
+		Seq      uint64      `json:"seq"`
+		Folder   string      `json:"folder"`
+		Name     string      `json:"name"`
+		Params   [][2]string `json:"params"`
+		Done     int64       `json:"done"`
+		Total    int64       `json:"total"`
+		Finished bool        `json:"finished"`
+		Unix     int64       `json:"unix_ns"`
+		Data     []jsonData  `json:"data"`
+	}
+	jsonData struct {
+		Name   string   `json:"name"`
+		Bytes  int64    `json:"bytes"`
+		Blocks []uint64 `json:"blocks"` // file, place in units of AlignBytes and checksum of each
+	}
+)
+
+// Encode returns the content of a manifest's file: a line with the version and the
+// checksum and length of what follows, which is JSON.
+func (m *Manifest) Encode() ([]byte, error) {
+	j := jsonManifest{m.Seq, m.Folder, m.Name, [][2]string{}, m.Done, m.Total, m.Finished, m.Unix, []jsonData{}}
+	for _, p := range m.Params {
+		j.Params = append(j.Params, [2]string{p.Key, p.Value})
+	}
+	for _, d := range m.Data {
+		blocks := make([]uint64, 0, 3*len(d.Blocks))
+		for _, b := range d.Blocks {
+			blocks = append(blocks, b.File, uint64(b.At/AlignBytes), uint64(b.Sum))
+		}
+		j.Data = append(j.Data, jsonData{d.Name, d.Bytes, blocks})
+	}
+	body, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
+	return append(fmt.Appendf(nil, "weft checkpoint %d %08x %d\n", Version, Sum(body), len(body)), body...), nil
+}
+
+// Decode reads the content of a manifest's file. What it returns is consistent in itself;
+// whether its data files are there is another question.
+func Decode(src []byte) (*Manifest, error) {
+	line, body, ok := bytes.Cut(src, []byte("\n"))
+	words := bytes.Fields(line[:min(len(line), 100)])
+	if !ok || len(words) != 5 || string(words[0]) != "weft" || string(words[1]) != "checkpoint" {
+		if len(words) >= 3 && string(words[0]) == "weft" && string(words[1]) == "checkpoint" && string(words[2]) != strconv.Itoa(Version) {
+			return nil, otherVersion(words[2])
+		}
+		return nil, fmt.Errorf("%w: it does not begin as a checkpoint of weft does", ErrDamaged)
+	}
+	if string(words[2]) != strconv.Itoa(Version) {
+		return nil, otherVersion(words[2])
+	}
+	if n, err := strconv.Atoi(string(words[4])); err != nil || n != len(body) {
+		return nil, fmt.Errorf("%w: it has %d bytes after its first line, which says %.20q", ErrDamaged, len(body), words[4])
+	}
+	if sum := fmt.Sprintf("%08x", Sum(body)); sum != string(words[3]) {
+		return nil, fmt.Errorf("%w: its checksum is %s, and it should be %.20q", ErrDamaged, sum, words[3])
+	}
+	var j jsonManifest
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&j); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil, fmt.Errorf("%w: something follows its end", ErrDamaged)
+	}
+	return j.manifest()
+}
+
+func otherVersion(word []byte) error {
+	return fmt.Errorf("%w: its format is %.20q, and this weft reads %d", ErrVersion, word, Version)
+}
+
+// manifest checks what was read.
+func (j *jsonManifest) manifest() (*Manifest, error) {
+	m := &Manifest{Meta: Meta{j.Name, nil, j.Done, j.Total, j.Finished, j.Unix}, Seq: j.Seq, Folder: j.Folder}
+	if j.Seq == 0 || j.Seq >= 1<<62 || j.Done < 0 || j.Total < j.Done || !utf8.ValidString(j.Name) {
+		return nil, fmt.Errorf("%w: number %d, %d of %d steps", ErrDamaged, j.Seq, j.Done, j.Total)
+	}
+	for _, p := range j.Params {
+		m.Params = append(m.Params, Param{p[0], p[1]})
+	}
+	names := make(map[string]bool)
+	for _, d := range j.Data {
+		if d.Bytes < 0 || names[d.Name] || int64(len(d.Blocks)) != 3*((d.Bytes-1)/BlockBytes+1) || d.Bytes == 0 {
+			return nil, fmt.Errorf("%w: data %q has %d bytes and %d numbers for its blocks", ErrDamaged, d.Name, d.Bytes, len(d.Blocks))
+		}
+		names[d.Name] = true
+		out := Data{d.Name, d.Bytes, make([]Block, 0, len(d.Blocks)/3)}
+		for b := range slices.Chunk(d.Blocks, 3) {
+			if b[0] > j.Seq || b[1] >= 1<<50 || b[2] >= 1<<32 || b[0] > 0 && b[1] == 0 {
+				return nil, fmt.Errorf("%w: data %q has a block at %d of file %d", ErrDamaged, d.Name, b[1], b[0])
+			}
+			out.Blocks = append(out.Blocks, Block{b[0], int64(b[1]) * AlignBytes, uint32(b[2])})
+		}
+		m.Data = append(m.Data, out)
+	}
+	return m, nil
+}
+
+// Differ says in which parameter two computations differ, "" if they are the same. have is
+// what the checkpoint says.
+func Differ(have, want Meta) string {
+	if have.Name != want.Name {
+		return fmt.Sprintf("it is of %q, and this is %q", have.Name, want.Name)
+	}
+	values := make(map[string]string, len(want.Params))
+	for _, p := range want.Params {
+		values[p.Key] = p.Value
+	}
+	for _, p := range have.Params {
+		v, ok := values[p.Key]
+		if !ok {
+			return fmt.Sprintf("%s is %s there, and nothing here", p.Key, p.Value)
+		}
+		if v != p.Value {
+			return fmt.Sprintf("%s is %s there and %s here", p.Key, p.Value, v)
+		}
+		delete(values, p.Key)
+	}
+	for _, p := range want.Params {
+		if _, ok := values[p.Key]; ok {
+			return fmt.Sprintf("%s is nothing there and %s here", p.Key, p.Value)
+		}
+	}
+	if have.Total != want.Total {
+		return fmt.Sprintf("it has %d steps, and this has %d", have.Total, want.Total)
+	}
+	return ""
+}

@@ -1,0 +1,365 @@
+package checkpoint
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// Source is data as it is to be written: its bytes, and for each block whether anything
+// needs it (Live) and whether it differs from what the last checkpoint has (Dirty). Write
+// clears Dirty when it has succeeded.
+type Source struct {
+	Name        string
+	Mem         []byte
+	Live, Dirty []bool
+}
+
+// Store is the checkpoints of one folder. It has one owner at a time.
+type Store struct {
+	fs     FS
+	folder string // see Manifest.Folder
+	next   uint64
+	kept   *Manifest // the newest that was written or restored; nil for none
+	full   bool      // the next checkpoint writes all blocks
+	pad    []byte
+}
+
+// Open opens a folder. folder names it if it has no checkpoint yet.
+func Open(fs FS, folder string) (*Store, error) {
+	names, err := fs.List()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{fs: fs, folder: folder, next: 1, pad: make([]byte, AlignBytes)}
+	for _, name := range names {
+		for _, prefix := range []string{manifestPrefix, dataPrefix, tempPrefix} {
+			if n, ok := numberOf(name, prefix); ok {
+				s.next = max(s.next, n+1) // never a name that was used
+			}
+		}
+	}
+	return s, nil
+}
+
+// Manifests reads all manifests of a folder, the newest first, and tells of those that
+// cannot be read.
+func Manifests(fs FS) (found []*Manifest, refused []*Refused, err error) {
+	names, err := fs.List()
+	if err != nil {
+		return nil, nil, err
+	}
+	var seqs []uint64
+	for _, name := range names {
+		if n, ok := numberOf(name, manifestPrefix); ok {
+			seqs = append(seqs, n)
+		}
+	}
+	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
+	for _, n := range seqs {
+		m, err := readManifest(fs, n)
+		if err != nil {
+			refused = append(refused, &Refused{manifestName(n), err})
+			continue
+		}
+		found = append(found, m)
+	}
+	return found, refused, nil
+}
+
+func readManifest(fs FS, n uint64) (*Manifest, error) {
+	f, size, err := fs.Open(manifestName(n))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if size > maxManifest {
+		return nil, fmt.Errorf("%w: it has %d bytes, and %d are the most", ErrDamaged, size, maxManifest)
+	}
+	src := make([]byte, size)
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, size), src); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	m, err := Decode(src)
+	if err == nil && m.Seq != n {
+		err = fmt.Errorf("%w: it says that it is checkpoint %d", ErrDamaged, m.Seq)
+	}
+	return m, err
+}
+
+// header is the first AlignBytes bytes of a data file.
+func header(folder string, seq uint64) []byte {
+	b := make([]byte, AlignBytes)
+	copy(b, fmt.Sprintf("weft data %d %s %d\n", Version, folder, seq))
+	return b
+}
+
+// Load reads the blocks of a checkpoint and checks them. into returns the memory for data,
+// of its size; where it returns nil, blocks are checked and forgotten.
+func Load(fs FS, m *Manifest, into func(d *Data) []byte) error {
+	open := make(map[uint64]Reader)
+	defer func() {
+		for _, f := range open {
+			_ = f.Close() // nothing was written
+		}
+	}()
+	scratch := make([]byte, BlockBytes)
+	for i := range m.Data {
+		d := &m.Data[i]
+		mem := into(d)
+		for k, b := range d.Blocks {
+			if b.File == 0 {
+				continue
+			}
+			f := open[b.File]
+			if f == nil {
+				var err error
+				if f, err = openData(fs, m.Folder, b.File); err != nil {
+					return fmt.Errorf("%s: %w", dataName(b.File), err)
+				}
+				open[b.File] = f
+			}
+			dst := scratch[:BlockSize(d.Bytes, k)]
+			if mem != nil {
+				dst = mem[int64(k)*BlockBytes:][:len(dst)]
+			}
+			if _, err := f.ReadAt(dst, b.At); err != nil {
+				return fmt.Errorf("%s: %w: %d bytes of data %q at %d: %w", dataName(b.File), ErrDamaged, len(dst), d.Name, b.At, err)
+			}
+			if got := Sum(dst); got != b.Sum {
+				return fmt.Errorf("%s: %w: the checksum of data %q at byte %d is %08x, and it should be %08x",
+					dataName(b.File), ErrDamaged, d.Name, int64(k)*BlockBytes, got, b.Sum)
+			}
+		}
+	}
+	return nil
+}
+
+// openData opens a data file and looks whose it is.
+func openData(fs FS, folder string, n uint64) (Reader, error) {
+	f, _, err := fs.Open(dataName(n))
+	if err != nil {
+		return nil, err
+	}
+	head := make([]byte, AlignBytes)
+	if _, err = f.ReadAt(head, 0); err != nil {
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	} else if !bytes.Equal(head, header(folder, n)) {
+		err = fmt.Errorf("%w: it is no data file of this folder", ErrDamaged)
+	}
+	if err != nil {
+		_ = f.Close() // the first error says more
+		return nil, err
+	}
+	return f, nil
+}
+
+// Restore loads the newest checkpoint that is whole. accept says where its data goes; an
+// error of accept ends the search, for it says that the checkpoint is not of this
+// computation. Checkpoints that are damaged are passed over and returned. With none left
+// the error wraps ErrNone and all reasons.
+func (s *Store) Restore(accept func(m *Manifest) (into func(d *Data) []byte, err error)) (*Manifest, []*Refused, error) {
+	found, refused, err := Manifests(s.fs)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, m := range found {
+		into, err := accept(m)
+		if err != nil {
+			return nil, refused, err
+		}
+		if err := Load(s.fs, m, into); err != nil {
+			refused = append(refused, &Refused{manifestName(m.Seq), err})
+			continue
+		}
+		s.kept, s.folder = m, m.Folder
+		return m, refused, nil
+	}
+	errs := []error{ErrNone}
+	for _, r := range refused {
+		errs = append(errs, r)
+	}
+	return nil, refused, errors.Join(errs...)
+}
+
+// Written is what a checkpoint cost.
+type Written struct {
+	Seq   uint64
+	Bytes int64 // written to files
+	Live  int64 // bytes of the state, written now or before
+}
+
+// Write writes a checkpoint: the blocks that are live and dirty, or live and not in the
+// checkpoint before. If it fails the checkpoint before stays as it was, and what was written
+// is removed as far as that can be done.
+func (s *Store) Write(meta Meta, data []Source) (w Written, err error) {
+	m := &Manifest{Meta: meta, Seq: s.next, Folder: s.folder}
+	s.next++
+	bytes, at := s.lay(m, data)
+	w = Written{Seq: m.Seq}
+	made := []string{}
+	defer func() {
+		for _, name := range slices.Backward(made) { // a manifest before what it needs
+			if err != nil {
+				_ = s.fs.Remove(name) // the first error says more
+			}
+		}
+	}()
+	if bytes > AlignBytes {
+		made = append(made, dataName(m.Seq))
+		if err := s.writeData(m, data, at, bytes); err != nil {
+			return w, err
+		}
+		w.Bytes = bytes
+	}
+	src, err := m.Encode()
+	if err != nil {
+		return w, err
+	}
+	temp := tempName(m.Seq)
+	made = append(made, temp)
+	if err := s.writeFile(temp, 0, func(f File) error { _, err := f.Write(src); return err }); err != nil {
+		return w, err
+	}
+	if err := s.fs.Sync(); err != nil {
+		return w, err
+	}
+	if err := s.fs.Rename(temp, manifestName(m.Seq)); err != nil {
+		return w, err
+	}
+	made = append(made[:len(made)-1], manifestName(m.Seq))
+	if err := s.fs.Sync(); err != nil {
+		return w, err
+	}
+	w.Bytes += int64(len(src))
+	w.Live = m.Live()
+	for i := range data {
+		clear(data[i].Dirty)
+	}
+	old := s.kept
+	s.kept = m
+	s.sweep(m, old)
+	return w, nil
+}
+
+// lay gives blocks their places. at has, by data, the blocks to write. The size of the
+// data file is in bytes.
+func (s *Store) lay(m *Manifest, data []Source) (bytes int64, at [][]int) {
+	before := make(map[string][]Block)
+	if s.kept != nil && !s.full {
+		for _, d := range s.kept.Data {
+			before[d.Name] = d.Blocks
+		}
+	}
+	bytes = AlignBytes // the header
+	for i := range data {
+		src := &data[i]
+		size := int64(len(src.Mem))
+		d := Data{src.Name, size, make([]Block, NumBlocks(size))}
+		old := before[src.Name]
+		at = append(at, nil)
+		for b := range d.Blocks {
+			switch {
+			case !src.Live[b]:
+			case !src.Dirty[b] && len(old) == len(d.Blocks) && old[b].File > 0:
+				d.Blocks[b] = old[b]
+			default:
+				d.Blocks[b] = Block{File: m.Seq, At: bytes}
+				bytes += (BlockSize(size, b) + AlignBytes - 1) / AlignBytes * AlignBytes
+				at[i] = append(at[i], b)
+			}
+		}
+		m.Data = append(m.Data, d)
+	}
+	return bytes, at
+}
+
+// writeData writes the data file of a manifest and fills in the checksums.
+func (s *Store) writeData(m *Manifest, data []Source, at [][]int, bytes int64) error {
+	return s.writeFile(dataName(m.Seq), bytes, func(f File) error {
+		if _, err := f.Write(header(s.folder, m.Seq)); err != nil {
+			return err
+		}
+		for i, blocks := range at {
+			for _, b := range blocks {
+				block := data[i].Mem[int64(b)*BlockBytes:][:BlockSize(int64(len(data[i].Mem)), b)]
+				m.Data[i].Blocks[b].Sum = Sum(block)
+				whole := len(block) / AlignBytes * AlignBytes
+				if whole > 0 {
+					if _, err := f.Write(block[:whole]); err != nil {
+						return err
+					}
+				}
+				if rest := block[whole:]; len(rest) > 0 {
+					clear(s.pad)
+					copy(s.pad, rest)
+					if _, err := f.Write(s.pad); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// writeFile makes a file and what is in it durable.
+func (s *Store) writeFile(name string, size int64, write func(f File) error) error {
+	f, err := s.fs.Create(name, size)
+	if err != nil {
+		return err
+	}
+	if err = write(f); err == nil {
+		err = f.Sync()
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// wasteBytes is how much of the data files may be blocks that no checkpoint needs, besides
+// as much again as it needs, before all blocks are written anew.
+const wasteBytes = 64 << 20
+
+// sweep removes files that neither of two checkpoints needs. What cannot be removed is
+// tried again after the next one. It has the next checkpoint write all blocks if too much
+// of the data files is not needed.
+func (s *Store) sweep(m, old *Manifest) {
+	names, err := s.fs.List()
+	if err != nil {
+		return
+	}
+	need := m.files()
+	own := len(need)
+	if old != nil {
+		for n := range old.files() {
+			need[n] = true
+		}
+	}
+	for _, name := range names {
+		if n, ok := numberOf(name, manifestPrefix); ok && n != m.Seq && (old == nil || n != old.Seq) {
+			_ = s.fs.Remove(name)
+		}
+		if n, ok := numberOf(name, dataPrefix); ok && !need[n] {
+			_ = s.fs.Remove(name)
+		}
+		if _, ok := numberOf(name, tempPrefix); ok {
+			_ = s.fs.Remove(name) // of a process that was killed
+		}
+	}
+	s.full = false
+	if own > 1 {
+		total := int64(0)
+		for n := range m.files() {
+			if f, size, err := s.fs.Open(dataName(n)); err == nil {
+				_ = f.Close() // nothing was written
+				total += size
+			}
+		}
+		s.full = total > 2*m.Live()+wasteBytes
+	}
+}

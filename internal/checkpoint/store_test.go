@@ -1,0 +1,434 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// state is what the process of a test computes: some data, of which each step changes a
+// part.
+type state struct {
+	step int64
+	data []Source
+}
+
+func newState() *state {
+	s := &state{}
+	for i, size := range []int64{3*BlockBytes + 5000, 17, BlockBytes} {
+		n := NumBlocks(size)
+		src := Source{fmt.Sprint("d", i), make([]byte, size), make([]bool, n), make([]bool, n)}
+		for b := range n {
+			src.Live[b] = true
+		}
+		s.data = append(s.data, src)
+	}
+	return s
+}
+
+// advance makes the next step's state from its number alone. All blocks carry the step at
+// which they last changed.
+func (s *state) advance() {
+	s.step++
+	r := rand.New(rand.NewPCG(uint64(s.step), 7))
+	for i := range s.data {
+		d := &s.data[i]
+		for b := range d.Live {
+			if r.IntN(2) == 0 {
+				block := d.Mem[int64(b)*BlockBytes:][:BlockSize(int64(len(d.Mem)), b)]
+				for k := 0; k < len(block); k += 997 {
+					block[k] = byte(r.Uint32())
+				}
+				d.Dirty[b] = true
+			}
+		}
+	}
+}
+
+// at is the state after some steps.
+func at(step int64) *state {
+	s := newState()
+	for range step {
+		s.advance()
+	}
+	return s
+}
+
+func (s *state) meta() Meta {
+	return Meta{Name: "test", Params: []Param{{"a", "1"}}, Done: s.step, Total: 1000, Unix: 5}
+}
+
+// restore returns the state in a folder and a store to go on with.
+func restore(fs FS) (*state, *Store, []*Refused, error) {
+	st, err := Open(fs, "folder")
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	s := newState()
+	m, refused, err := st.Restore(func(*Manifest) (func(d *Data) []byte, error) {
+		return func(d *Data) []byte {
+			i := slices.IndexFunc(s.data, func(src Source) bool { return src.Name == d.Name })
+			return s.data[i].Mem
+		}, nil
+	})
+	if err != nil {
+		return nil, st, refused, err
+	}
+	s.step = m.Done
+	return s, st, refused, nil
+}
+
+func (s *state) equal(t *testing.T, want *state) {
+	t.Helper()
+	for i := range s.data {
+		if !bytes.Equal(s.data[i].Mem, want.data[i].Mem) {
+			t.Fatalf("data %d of step %d is not what was computed", i, s.step)
+		}
+	}
+}
+
+// A crash at any operation leaves a folder from which the newest checkpoint that was
+// complete, or the one that was being written, is read back; and so on over many crashes.
+func TestCrash(t *testing.T) {
+	seeds := uint64(12)
+	if testing.Short() {
+		seeds = 4
+	}
+	states := make([]*state, 40)
+	for i := range states {
+		states[i] = at(int64(i))
+	}
+	for seed := range seeds {
+		r := rand.New(rand.NewPCG(seed, 3))
+		d := newDisk(seed)
+		last := int64(0) // the last step whose checkpoint was complete
+		for life := 0; last < 30 && life < 200; life++ {
+			s, st, _, err := restore(d)
+			switch {
+			case err != nil && (last > 0 || !errors.Is(err, ErrNone)):
+				t.Fatalf("seed %d, life %d: step %d was saved: %v", seed, life, last, err)
+			case err != nil:
+				s = newState()
+			case s.step != last && s.step != last+1:
+				t.Fatalf("seed %d, life %d: step %d was read, and %d was saved", seed, life, s.step, last)
+			default:
+				s.equal(t, states[s.step])
+				last = s.step
+			}
+			d.ops, d.crashAt = 0, r.IntN(40)
+			if r.IntN(4) == 0 {
+				d.failAt = r.IntN(30)
+			}
+			for !d.dead && last < 30 {
+				s.advance()
+				_, err := st.Write(s.meta(), s.data)
+				switch {
+				case err == nil:
+					last = s.step
+				case errors.Is(err, errFull):
+					if !d.dead {
+						if again, _, _, err := restore(d); last > 0 && (err != nil || again.step != last) {
+							t.Fatalf("seed %d: after a full disk: %v; want step %d", seed, err, last)
+						}
+					}
+				case !errors.Is(err, errCrashed):
+					t.Fatal(err)
+				}
+				if err != nil {
+					break
+				}
+			}
+			d = d.restart()
+		}
+		if last < 30 {
+			t.Errorf("seed %d: only step %d was reached", seed, last)
+		}
+	}
+}
+
+// After every operation of one checkpoint, each in its own world, the folder has that
+// checkpoint or the one before.
+func TestEveryCrash(t *testing.T) {
+	for k := 0; ; k++ {
+		for seed := range uint64(4) {
+			d := newDisk(seed)
+			st, err := Open(d, "folder")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newState()
+			for range 3 {
+				s.advance()
+				if _, err := st.Write(s.meta(), s.data); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.advance()
+			d.ops, d.crashAt = 0, k
+			_, err = st.Write(s.meta(), s.data)
+			if !d.dead {
+				if k < 8 {
+					t.Fatalf("a checkpoint took %d operations", k)
+				}
+				return
+			}
+			got, _, refused, rerr := restore(d.restart())
+			switch {
+			case rerr != nil || len(refused) > 0: // a manifest that has its name is whole
+				t.Fatalf("crash at %d, seed %d: %v; refused %v", k, seed, rerr, refused)
+			case err == nil && got.step != 4, got.step != 3 && got.step != 4:
+				t.Fatalf("crash at %d, seed %d: step %d, Write said %v", k, seed, got.step, err)
+			}
+			got.equal(t, at(got.step))
+		}
+	}
+}
+
+// A write that fails leaves the checkpoint before and no files of its own, and what it did
+// not write is written by the next one.
+func TestFull(t *testing.T) {
+	for k := 0; ; k++ {
+		d := newDisk(1)
+		st, err := Open(d, "folder")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newState()
+		s.advance()
+		if _, err := st.Write(s.meta(), s.data); err != nil {
+			t.Fatal(err)
+		}
+		s.advance()
+		d.ops, d.failAt = 0, k
+		_, err = st.Write(s.meta(), s.data)
+		if err == nil && d.ops <= k {
+			return
+		}
+		if err != nil {
+			if names, _ := d.List(); len(names) != 2 {
+				t.Errorf("failure at %d left %q", k, names)
+			}
+			if got, _, _, err := restore(d); err != nil || got.step != 1 {
+				t.Fatalf("failure at %d: %v", k, err)
+			}
+		}
+		s.step++ // changes nothing, so that only what was left is dirty
+		if _, err := st.Write(s.meta(), s.data); err != nil {
+			t.Fatal(err)
+		}
+		got, _, _, err := restore(d)
+		if err != nil || got.step != 3 {
+			t.Fatalf("failure at %d: %v", k, err)
+		}
+		got.equal(t, at(2))
+	}
+}
+
+// Only blocks that changed are written, old files go, and little room is wasted.
+func TestIncremental(t *testing.T) {
+	d := newDisk(1)
+	st, err := Open(d, "folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const blocks, hot = 40, 20 // the hot ones change every time, of the others one does
+	src := Source{"x", make([]byte, blocks*BlockBytes), make([]bool, blocks), make([]bool, blocks)}
+	for b := range blocks {
+		src.Live[b], src.Dirty[b] = true, true
+	}
+	for i := range 100 {
+		w, err := st.Write(Meta{Name: "n", Done: int64(i), Total: 500}, []Source{src})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 && w.Bytes < blocks*BlockBytes || i == 1 && w.Bytes > (hot+1)*BlockBytes+AlignBytes+1<<16 {
+			t.Errorf("checkpoint %d wrote %d bytes", i, w.Bytes)
+		}
+		total := 0
+		for _, n := range d.names {
+			total += len(n.content)
+		}
+		if total > 4*blocks*BlockBytes+wasteBytes {
+			t.Fatalf("after checkpoint %d the folder has %d MiB", i, total>>20)
+		}
+		src.Dirty[hot+i%(blocks-hot)] = true
+		for b := range hot {
+			src.Dirty[b] = true
+		}
+	}
+	names, _ := d.List()
+	if n := len(slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, manifestPrefix) })); n != 2 {
+		t.Errorf("%d manifests are kept, want 2", n)
+	}
+}
+
+// Whatever byte of whatever file is changed, or wherever a file ends too early, the newest
+// checkpoint is refused with a reason and the one before is used.
+func TestDamage(t *testing.T) {
+	whole := func() (*disk, []string) {
+		d := newDisk(1)
+		st, _ := Open(d, "folder")
+		s := newState()
+		for range 2 {
+			s.advance()
+			for i := range s.data { // so that both have files of their own
+				for b := range s.data[i].Dirty {
+					s.data[i].Dirty[b] = true
+				}
+			}
+			if _, err := st.Write(s.meta(), s.data); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return d, []string{manifestName(2), dataName(2)}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	_, files := whole()
+	for _, name := range files {
+		for i := range 60 {
+			d, _ := whole()
+			n := d.names[name]
+			what := ""
+			switch k := r.IntN(len(n.content)); {
+			case i == 0:
+				delete(d.names, name)
+				what = "was removed"
+			case i == 1:
+				n.content, what = nil, "was emptied"
+			case i%3 == 0:
+				n.content, what = n.content[:k], fmt.Sprintf("was cut at %d", k)
+			default:
+				if name == dataName(2) && i%3 == 1 {
+					k = r.IntN(100) // its first line
+				}
+				n.content[k] ^= 1 << r.IntN(8)
+				what = fmt.Sprintf("had byte %d changed", k)
+			}
+			s, _, refused, err := restore(d)
+			if err != nil {
+				t.Fatalf("%s %s: %v", name, what, err)
+			}
+			if s.step == 2 && i > 1 && strings.Contains(what, "byte") && name == dataName(2) {
+				s.equal(t, at(2)) // in what pads a block
+				continue
+			}
+			if s.step != 1 || (len(refused) != 1) != (i == 0 && name == manifestName(2)) {
+				t.Fatalf("%s %s: step %d, refused %v", name, what, s.step, refused)
+			}
+			s.equal(t, at(1))
+		}
+	}
+}
+
+// Files of another version, of another folder and of nothing at all are told apart.
+func TestReasons(t *testing.T) {
+	make1 := func(folder string) *disk {
+		d := newDisk(1)
+		st, _ := Open(d, folder)
+		s := newState()
+		s.advance()
+		for i := range s.data {
+			for b := range s.data[i].Dirty {
+				s.data[i].Dirty[b] = true
+			}
+		}
+		if _, err := st.Write(s.meta(), s.data); err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := make1("a")
+	d.names[dataName(1)] = make1("b").names[dataName(1)]
+	if _, _, _, err := restore(d); !errors.Is(err, ErrNone) || !strings.Contains(err.Error(), "no data file of this folder") {
+		t.Errorf("a foreign data file: %v", err)
+	}
+	d = make1("a")
+	n := d.names[manifestName(1)]
+	n.content = bytes.Replace(n.content, []byte("checkpoint 1 "), []byte("checkpoint 2 "), 1)
+	if _, _, _, err := restore(d); !errors.Is(err, ErrVersion) {
+		t.Errorf("another version: %v", err)
+	}
+	d = make1("a")
+	d.names[manifestName(1)].content = []byte("hello")
+	if _, _, _, err := restore(d); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "does not begin") {
+		t.Errorf("a foreign manifest: %v", err)
+	}
+	d = make1("a")
+	d.names[manifestName(9)] = d.names[manifestName(1)]
+	delete(d.names, manifestName(1))
+	if _, _, _, err := restore(d); !errors.Is(err, ErrDamaged) {
+		t.Errorf("a manifest under another name: %v", err)
+	}
+	if _, _, _, err := restore(newDisk(1)); !errors.Is(err, ErrNone) {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+func TestDiffer(t *testing.T) {
+	a := Meta{Name: "n", Params: []Param{{"k", "1"}, {"l", "2"}}, Total: 3}
+	for want, b := range map[string]Meta{
+		"":                               {Name: "n", Params: []Param{{"l", "2"}, {"k", "1"}}, Total: 3},
+		`it is of "n", and this is "m"`:  {Name: "m"},
+		"l is 2 there and 5 here":        {Name: "n", Params: []Param{{"k", "1"}, {"l", "5"}}, Total: 3},
+		"l is 2 there, and nothing here": {Name: "n", Params: []Param{{"k", "1"}}, Total: 3},
+		"m is nothing there and 0 here":  {Name: "n", Params: []Param{{"k", "1"}, {"l", "2"}, {"m", "0"}}, Total: 3},
+		"it has 3 steps, and this has 4": {Name: "n", Params: a.Params, Total: 4},
+	} {
+		if got := Differ(a, b); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
+
+// FuzzDecode reads any bytes as a manifest, and what it takes is written back as it was
+// understood.
+func FuzzDecode(f *testing.F) {
+	s := at(2)
+	m := &Manifest{Meta: s.meta(), Seq: 3, Folder: "f", Data: []Data{{"x", 17, []Block{{1, AlignBytes, 5}}}, {"y", BlockBytes + 1, []Block{{}, {3, 2 * AlignBytes, 1 << 31}}}}}
+	src, err := m.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(src)
+	body := func(s string) []byte {
+		return append(fmt.Appendf(nil, "weft checkpoint 1 %08x %d\n", Sum([]byte(s)), len(s)), s...)
+	}
+	f.Add(body(`{}`))
+	f.Add(body(`{"seq":1,"data":[{"name":"x","bytes":-1,"blocks":[]}]}`))
+	f.Add(body(`{"seq":1,"data":[{"name":"x","bytes":9223372036854775807,"blocks":[]}]}`))
+	f.Add(body(`{"seq":1,"total":1,"data":[{"name":"x","bytes":5,"blocks":[2,1,1]}]}`))
+	f.Fuzz(func(t *testing.T, src []byte) {
+		for _, src := range [][]byte{src, body(string(src))} {
+			m, err := Decode(src)
+			if err != nil {
+				if !errors.Is(err, ErrDamaged) && !errors.Is(err, ErrVersion) {
+					t.Fatalf("%v", err)
+				}
+				continue
+			}
+			again, err := m.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			back, err := Decode(again)
+			if err != nil || fmt.Sprint(back) != fmt.Sprint(m) {
+				t.Fatalf("%v became %v, %v", m, back, err)
+			}
+			d := newDisk(1)
+			_ = Load(d, m, func(*Data) []byte { return nil }) // there are no files: it must not panic
+			_ = m.Live()
+		}
+	})
+}
+
+func BenchmarkSum(b *testing.B) {
+	block := make([]byte, BlockBytes)
+	b.SetBytes(BlockBytes)
+	for b.Loop() {
+		Sum(block)
+	}
+}

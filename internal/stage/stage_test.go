@@ -1,0 +1,170 @@
+package stage
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+)
+
+// interpret runs the tasks of a graph one after another on numbers: a task adds up what it
+// reads, byte by byte, and writes a function of that and its name. missing is called for a
+// read of what has no value.
+func interpret(g *graph.Graph, mem map[string][]uint64, missing func(task, data string)) {
+	for i := range g.NumTasks() {
+		t := g.Task(graph.TaskID(i))
+		sum := uint64(len(t.Name))
+		for _, c := range t.Name {
+			sum = sum*31 + uint64(c)
+		}
+		for _, u := range t.Uses {
+			if u.Access.Reads() {
+				for _, x := range mem[g.Data(u.Data).Name][u.Offset : u.Offset+u.Bytes] {
+					if x == unknown {
+						missing(t.Name, g.Data(u.Data).Name)
+					}
+					sum = sum*1_000_003 + x
+				}
+			}
+		}
+		for k, u := range t.Uses {
+			if u.Access.Writes() {
+				for at := u.Offset; at < u.Offset+u.Bytes; at++ {
+					mem[g.Data(u.Data).Name][at] = sum + uint64(k)*7 + uint64(at)
+				}
+			}
+		}
+	}
+}
+
+// unknown stands for a byte without a value.
+const unknown = 0xdeadbeefdeadbeef
+
+// random makes a graph of random tasks.
+func random(r *rand.Rand) *graph.Graph {
+	for {
+		var b graph.Builder
+		n := 2 + r.IntN(6)
+		for d := range n {
+			b.Data(graph.Data{Name: fmt.Sprint("d", d), Bytes: 8, Input: d == 0 || r.IntN(3) == 0, Output: r.IntN(3) == 0})
+		}
+		tasks := 1 + r.IntN(30)
+		for i := range tasks {
+			t := graph.Task{Name: fmt.Sprint("t", i), Steps: []graph.Step{{Kernel: graph.GoKernel("k"), Launch: graph.Grid(1)}}}
+			for range 1 + r.IntN(3) {
+				d := graph.DataID(r.IntN(n))
+				if slices.ContainsFunc(t.Uses, func(u graph.Use) bool { return u.Data == d }) {
+					continue
+				}
+				u := graph.Use{Data: d, Bytes: 8, Access: graph.Access(r.IntN(3))}
+				if r.IntN(2) == 0 {
+					u.Offset, u.Bytes = int64(r.IntN(2))*4, 4
+				}
+				t.Uses = append(t.Uses, u)
+			}
+			if i > 0 && r.IntN(5) == 0 {
+				t.After = append(t.After, graph.TaskID(r.IntN(i)))
+			}
+			b.Add(t)
+		}
+		if g, err := b.Build(); err == nil {
+			return g
+		}
+	}
+}
+
+// Stages cut anywhere give what the graph gives, and so they do if between two of them
+// everything is forgotten but what is live.
+func TestStages(t *testing.T) {
+	for seed := range uint64(500) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		g := random(r)
+		start := func() map[string][]uint64 {
+			mem := make(map[string][]uint64)
+			for d := range g.NumData() {
+				h := g.Data(graph.DataID(d))
+				mem[h.Name] = make([]uint64, h.Bytes)
+				for i := range mem[h.Name] {
+					mem[h.Name][i] = unknown
+					if h.Input {
+						mem[h.Name][i] = uint64(d*100 + i)
+					}
+				}
+			}
+			return mem
+		}
+		missing := func(task, data string) { t.Fatalf("seed %d: %s reads %s, which was forgotten", seed, task, data) }
+		want := start()
+		interpret(g, want, missing)
+		s, got := Of(g), start()
+		for lo := 0; lo < s.Levels(); {
+			hi := lo + 1 + r.IntN(min(3, s.Levels()-lo))
+			part, err := s.Graph(lo, hi)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			local := make(map[string][]uint64)
+			for d := range part.NumData() {
+				h := part.Data(graph.DataID(d))
+				id, _ := g.Lookup(h.Name)
+				local[h.Name] = got[h.Name]
+				if !s.Across(id, lo, hi) {
+					local[h.Name] = slices.Repeat([]uint64{unknown}, int(h.Bytes))
+				}
+			}
+			interpret(part, local, missing)
+			lo = hi
+			got = forget(g, s, got, start(), lo)
+		}
+		for d := range g.NumData() {
+			if h := g.Data(graph.DataID(d)); h.Output && !slices.Equal(got[h.Name], want[h.Name]) {
+				t.Fatalf("seed %d: %s is %v, want %v", seed, h.Name, got[h.Name], want[h.Name])
+			}
+		}
+	}
+}
+
+// forget returns what a process that resumes has: inputs, and what was live.
+func forget(g *graph.Graph, s *Stages, have, fresh map[string][]uint64, at int) map[string][]uint64 {
+	for d := range g.NumData() {
+		name := g.Data(graph.DataID(d)).Name
+		for _, l := range s.Live(graph.DataID(d), at) {
+			copy(fresh[name][l.Lo:l.Hi], have[name][l.Lo:l.Hi])
+		}
+	}
+	return fresh
+}
+
+// Of two grids that are written in turn only one is live.
+func TestLiveHalf(t *testing.T) {
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "in", Bytes: 8, Input: true})
+	x, y := b.Data(graph.Data{Name: "x", Bytes: 8, Output: true}), b.Data(graph.Data{Name: "y", Bytes: 8})
+	from := in
+	for i := range 5 {
+		to := []graph.DataID{x, y}[i%2]
+		b.Add(graph.Task{
+			Steps: []graph.Step{{Kernel: graph.GoKernel("k")}},
+			Uses:  []graph.Use{{Data: from, Access: graph.Read}, {Data: to, Access: graph.Write}},
+		})
+		from = to
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Of(g)
+	for at, want := range []string{"", "x", "y", "x", "y", "x"} {
+		got := ""
+		for _, d := range []graph.DataID{in, x, y} {
+			if len(s.Live(d, at)) > 0 {
+				got += g.Data(d).Name
+			}
+		}
+		if got != want {
+			t.Errorf("after %d levels %q is live, want %q", at, got, want)
+		}
+	}
+}
