@@ -100,7 +100,7 @@ func (d *Data[T]) arg(access graph.Access, whole bool) Arg {
 	if d == nil {
 		return Arg{err: errNoData}
 	}
-	a := arg(d.home, access, whole) // for its length; the memory is not looked at
+	a := arg(View[T](d.home), access, whole) // for its length; the memory is not looked at
 	a.bind = d.As
 	return a
 }

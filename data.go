@@ -110,6 +110,7 @@ type resident struct {
 	r        *Runtime
 	name     string
 	ref      engine.DataRef
+	home     []byte
 	bytes    int64
 	released atomic.Bool
 	writer   int32 // port of the call that begins which writes it, -1 for none; the loop's
@@ -127,10 +128,7 @@ func (r *resident) check() error {
 // Data is resident data: it stays where runs leave it, on a device or in host
 // memory, until it is released. It is safe for concurrent use; runs that write it
 // take turns.
-type Data[T any] struct {
-	*resident
-	home []T
-}
+type Data[T any] struct{ *resident }
 
 // Put makes a copy of xs resident, which devices copy from and to without a
 // detour. Runs use it through As. The name is for
@@ -189,7 +187,7 @@ func reside[T any](r *Runtime, name string, n int, fill func(home []T)) (*Data[T
 		}
 		return nil, err
 	}
-	return &Data[T]{&resident{r: r, name: name, ref: ref, bytes: bytes}, home}, nil
+	return &Data[T]{&resident{r: r, name: name, ref: ref, home: bytesOf(home), bytes: bytes}}, nil
 }
 
 // room errs when n elements of a size are more than there is memory for: making
@@ -295,15 +293,34 @@ func (d *Data[T]) Get(ctx context.Context) ([]T, error) {
 	}
 	ctx, cancel := d.r.bound(ctx)
 	defer cancel()
-	if !d.r.hold() { // or the home could go while it is read
-		return nil, fmt.Errorf("get %q: %w", d.name, ErrClosed)
-	}
-	defer d.r.forget()
 	var out []T
-	if err := d.r.x.Fetch(ctx, d.ref, d.check, func() { out = slices.Clone(d.home) }); err != nil {
+	if err := d.read(ctx, func(home []byte) { out = slices.Clone(View[T](home)) }); err != nil {
 		return nil, fmt.Errorf("get %q: %w", d.name, err)
 	}
 	return out, nil
+}
+
+// read brings the data's current value to its home and calls fn with it.
+func (r *resident) read(ctx context.Context, fn func(home []byte)) error {
+	if !r.r.hold() { // or the home could go while it is read
+		return ErrClosed
+	}
+	defer r.r.forget()
+	return r.r.x.Fetch(ctx, r.ref, r.check, func() { fn(r.home) })
+}
+
+// replace gives the data another value, in a home of its own. No run may be using it.
+func (r *resident) replace(value []byte) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	next, err := reside(r.r, r.name, len(value), func(home []byte) { arena.Copy(home, value) })
+	if err != nil {
+		return err
+	}
+	r.r.x.Release(r.ref)
+	r.ref, r.home = next.ref, next.home
+	return nil
 }
 
 // Release gives the data up once no run uses it. Releasing it again does nothing.

@@ -146,6 +146,9 @@ type Options struct {
 	// makes none.
 	Socket string
 
+	// Checkpoint says where [Runtime.Steps] and [Runtime.RunStages] keep what they have
+	// computed, so that it outlives the process. Without a folder they keep nothing.
+	Checkpoint Checkpoint
 	// Funcs are the Go kernels the program brings, by name. Those of a workload are what its
 	// function Funcs returns; workload.Funcs puts those of several together.
 	Funcs map[string]Func

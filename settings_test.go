@@ -14,7 +14,7 @@ import (
 // Every key is documented, has a default that is what the zero value says, and
 // takes what it gives.
 func TestKeys(t *testing.T) {
-	fields := reflect.TypeFor[Options]().NumField() - 6 // Funcs, PlaceBy, CutBy, Drivers, Log, Explain
+	fields := reflect.TypeFor[Options]().NumField() - 7 // Checkpoint, Funcs, PlaceBy, CutBy, Drivers, Log, Explain
 	if got := len(Keys()); got != fields {
 		t.Errorf("%d keys for %d fields of Options", got, fields)
 	}

@@ -99,6 +99,7 @@ type Runtime struct {
 	users  atomic.Int64
 	closed sync.Once
 	socket *monitor.Server // nil without one
+	keeps  *keeps          // nil without a folder for checkpoints
 }
 
 // Open finds devices and opens them. Each that opened is logged. A backend that fails is
@@ -119,6 +120,20 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: devices: %w", ErrOptions, err)
 	}
+	keeps, err := openKeeps(o.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
+	rt, err := openRuntime(ctx, o, sel, keeps)
+	if err != nil {
+		keeps.close()
+		return nil, err
+	}
+	return rt, nil
+}
+
+// openRuntime is Open once options have been looked at.
+func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *keeps) (*Runtime, error) {
 	policy, partitioner, err := o.rules()
 	if err != nil {
 		return nil, err
@@ -134,7 +149,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 			cache = ""
 		}
 	}
-	rt := &Runtime{o: o, policy: policy, partitioner: partitioner, most: arena.Memory()}
+	rt := &Runtime{o: o, policy: policy, partitioner: partitioner, most: arena.Memory(), keeps: keeps}
 	rt.users.Store(1)
 	drivers := o.Drivers
 	if drivers == nil {
@@ -333,6 +348,7 @@ func (r *Runtime) Close() error {
 	if r.socket != nil {
 		r.socket.Close()
 	}
+	defer r.keeps.close()
 	if err := r.x.Close(ctx); err != nil {
 		go func() { // memory goes when nothing uses it any more
 			<-r.x.Ended()

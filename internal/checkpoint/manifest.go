@@ -73,6 +73,9 @@ func (m *Manifest) Live() (bytes int64) {
 	return bytes
 }
 
+// File is the name of the manifest in its folder.
+func (m *Manifest) File() string { return manifestName(m.Seq) }
+
 // files returns the data files that the manifest needs.
 func (m *Manifest) files() map[uint64]bool {
 	out := make(map[uint64]bool)

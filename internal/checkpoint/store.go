@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -178,11 +177,15 @@ func (s *Store) Restore(accept func(m *Manifest) (into func(d *Data) []byte, err
 		s.kept, s.folder = m, m.Folder
 		return m, refused, nil
 	}
-	errs := []error{ErrNone}
-	for _, r := range refused {
-		errs = append(errs, r)
+	err = ErrNone
+	for i, r := range refused {
+		sep := "; "
+		if i == 0 {
+			sep = " can be used: "
+		}
+		err = fmt.Errorf("%w%s%w", err, sep, r)
 	}
-	return nil, refused, errors.Join(errs...)
+	return nil, refused, err
 }
 
 // Written is what a checkpoint cost.

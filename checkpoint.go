@@ -1,0 +1,369 @@
+package weft
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weft-run/weft/internal/checkpoint"
+	"github.com/weft-run/weft/internal/checkpoint/disk"
+)
+
+// Errors about checkpoints, for errors.Is.
+var (
+	// ErrCheckpoint is wrapped by every error about checkpoints.
+	ErrCheckpoint = errors.New("checkpoint")
+	// ErrNoCheckpoint says that there is nothing to resume.
+	ErrNoCheckpoint = errors.New("nothing to resume")
+	// ErrOtherCheckpoint says that a checkpoint is of another computation than the one
+	// that would resume it.
+	ErrOtherCheckpoint = errors.New("the checkpoint is of another computation")
+)
+
+// Checkpoint says where and how often the state of long computations is kept: that of
+// [Runtime.Steps], and of a graph that [Runtime.RunStages] runs. A process that is killed at
+// any moment leaves whole checkpoints, and one that resumes gives the result of one that was
+// never killed.
+//
+// A checkpoint is taken between two steps or stages, when Every has passed or
+// [Runtime.Checkpoint] asked for it. The computation waits while the state is copied in
+// memory, which takes as much memory again; it goes on while that is written. Of the state
+// the parts are written that changed since the checkpoint before. A checkpoint that cannot
+// be written, as on a full disk, is logged and told to Saved; the one before stays, the
+// computation goes on, and it is tried again when Every has passed.
+//
+// The folder holds the last two checkpoints of each computation, by its name, and while one
+// is written a third. One process uses a folder at a time: Open errs in another.
+type Checkpoint struct {
+	// Dir is the folder, which is made if there is none. Empty keeps nothing.
+	Dir string
+	// Every is the least time between two checkpoints (10 s); -1 takes them only when
+	// [Runtime.Checkpoint] asks and at the end.
+	Every time.Duration
+	// Resume goes on from the checkpoints in Dir, and Open errs if there are none. Without
+	// it Dir must hold none, so that a computation of hours is not overwritten by mistake.
+	// A computation that is not among them begins at its start: a program with several goes
+	// on with the one it was killed in. One that is damaged is logged, with the reason, and
+	// the one before is used.
+	Resume bool
+	// Saved, when set, is told of every checkpoint that was written or could not be, and of
+	// those that were resumed. It must not use the runtime, which may wait for it.
+	Saved func(Saved)
+}
+
+// Saved tells of a checkpoint.
+type Saved struct {
+	Name        string // of the computation
+	Done, Total int    // steps, or levels of a graph
+	Finished    bool   // nothing is left to do
+	Resumed     bool   // it was read and not written
+	State       int64  // bytes of the state
+	Bytes       int64  // written for it
+	// Held is how long the computation waited while its state was copied, and Took how long
+	// it was until the checkpoint was on the disk.
+	Held, Took time.Duration
+	// Err is why it was not written, and Refused why others before it were not read.
+	Err     error
+	Refused []error
+}
+
+// Keep names a computation whose state is kept.
+type Keep struct {
+	// Name is what it is called in the folder: letters, digits, '.', '-' and '_'. Each
+	// computation of a runtime has its own.
+	Name string
+	// Params is what the result depends on besides the state. A checkpoint with other
+	// parameters is not resumed: the error says which differ.
+	Params map[string]string
+}
+
+// everyDefault is the time between checkpoints when none is stated.
+const everyDefault = 10 * time.Second
+
+// keeps is the folder of checkpoints of a runtime.
+type keeps struct {
+	o      Checkpoint
+	unlock func()
+
+	mu     sync.Mutex // guards the fields below
+	used   map[string]bool
+	active []*saver
+	closed bool
+}
+
+// openKeeps takes the folder for this process. It returns nil if there is none to take.
+func openKeeps(o Checkpoint) (*keeps, error) {
+	if o.Dir == "" {
+		if o.Resume || o.Every != 0 {
+			return nil, fmt.Errorf("%w: Checkpoint: no folder is named; set Dir", ErrOptions)
+		}
+		return nil, nil
+	}
+	if o.Every < -1 {
+		return nil, fmt.Errorf("%w: Checkpoint: every %v; use a time, or -1 for checkpoints on demand only", ErrOptions, o.Every)
+	}
+	o.Every = cmp.Or(o.Every, everyDefault)
+	unlock, err := disk.Lock(o.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	k := &keeps{o: o, unlock: unlock, used: make(map[string]bool)}
+	if err := k.look(); err != nil {
+		unlock()
+		return nil, fmt.Errorf("%w: %s: %w", ErrCheckpoint, o.Dir, err)
+	}
+	return k, nil
+}
+
+// look errs unless the folder has checkpoints exactly if they are to be resumed.
+func (k *keeps) look() error {
+	names, err := disk.Folders(k.o.Dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		f, err := disk.Open(filepath.Join(k.o.Dir, name), false)
+		if err != nil {
+			return err
+		}
+		found, refused, err := checkpoint.Manifests(f)
+		_ = f.Close() // nothing was written
+		switch {
+		case err != nil:
+			return err
+		case k.o.Resume && len(found)+len(refused) > 0:
+			return nil
+		case len(found) > 0:
+			return fmt.Errorf("it has a checkpoint of %q, %d of %d steps; resume it, or remove it or name another folder to begin anew", found[0].Name, found[0].Done, found[0].Total)
+		case len(refused) > 0:
+			return fmt.Errorf("it has checkpoints of %q; remove them or name another folder", name)
+		}
+	}
+	if k.o.Resume {
+		return ErrNoCheckpoint
+	}
+	return nil
+}
+
+// close gives the folder back, once nothing is kept there any more.
+func (k *keeps) close() {
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.closed && len(k.active) == 0 {
+		k.unlock()
+	}
+	k.closed = true
+}
+
+// begin takes a name for a computation and opens its folder.
+func (k *keeps) begin(name string) (*disk.Folder, error) {
+	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != "" || strings.Trim(name, ".") == "" || len(name) > 100 {
+		return nil, fmt.Errorf("%w: the name %q of a computation; use letters, digits, '.', '-' and '_'", ErrCheckpoint, name)
+	}
+	k.mu.Lock()
+	used := k.used[name]
+	k.used[name] = true
+	k.mu.Unlock()
+	if used {
+		return nil, fmt.Errorf("%w: %q is kept twice by this runtime; give each computation its own name", ErrCheckpoint, name)
+	}
+	f, err := disk.Open(filepath.Join(k.o.Dir, name), true)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	return f, nil
+}
+
+// enter and leave note which savers are active.
+func (k *keeps) enter(s *saver) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.closed {
+		return ErrClosed
+	}
+	k.active = append(k.active, s)
+	return nil
+}
+
+func (k *keeps) leave(s *saver) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.active = slices.DeleteFunc(k.active, func(o *saver) bool { return o == s })
+	if k.closed && len(k.active) == 0 {
+		k.unlock()
+	}
+}
+
+// Checkpoint has every computation that is kept take a checkpoint when its step or stage
+// under way has ended, and waits until these are on the disk. It errs if nothing is kept at
+// the time, and returns why a checkpoint could not be written.
+func (r *Runtime) Checkpoint(ctx context.Context) error {
+	need("Checkpoint", ctx, true)
+	if r == nil {
+		return errNoRuntime
+	}
+	var answers []chan error
+	if r.keeps != nil {
+		r.keeps.mu.Lock()
+		for _, s := range r.keeps.active {
+			answers = append(answers, s.ask())
+		}
+		r.keeps.mu.Unlock()
+	}
+	if len(answers) == 0 {
+		return fmt.Errorf("%w: no computation is kept now; Options.Checkpoint, Steps and RunStages keep one", ErrCheckpoint)
+	}
+	var errs []error
+	for _, a := range answers {
+		select {
+		case err := <-a:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Kept returns all parameters of the newest checkpoint of a computation that is to be
+// resumed, false if there is none: those that were given and those that RunStages adds. A
+// program that chooses something by chance or by measurement, such as how work is cut, keeps
+// it there and takes it from there. It errs if a parameter that is given is another one in
+// the checkpoint.
+func (r *Runtime) Kept(keep Keep) (params map[string]string, ok bool, err error) {
+	if r == nil {
+		return nil, false, errNoRuntime
+	}
+	if r.keeps == nil || !r.keeps.o.Resume {
+		return nil, false, nil
+	}
+	f, err := disk.Open(filepath.Join(r.keeps.o.Dir, keep.Name), false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	defer f.Close()
+	found, _, err := checkpoint.Manifests(f)
+	if err != nil || len(found) == 0 {
+		return nil, false, err // what was refused is told when it is resumed
+	}
+	params = make(map[string]string)
+	for _, p := range found[0].Params {
+		params[p.Key] = p.Value
+	}
+	for _, key := range slices.Sorted(maps.Keys(keep.Params)) {
+		if have, want := params[key], keep.Params[key]; have != want {
+			return nil, false, fmt.Errorf("%w: %w: %s is %s there and %s here", ErrCheckpoint, ErrOtherCheckpoint, key, orNothing(have), orNothing(want))
+		}
+	}
+	return params, true, nil
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+// paramsOf sorts parameters.
+func paramsOf(m map[string]string) (out []checkpoint.Param) {
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, checkpoint.Param{Key: key, Value: m[key]})
+	}
+	return out
+}
+
+// folderName returns a name that no other folder has.
+func folderName() string {
+	b := make([]byte, 12)
+	_, _ = rand.Read(b) // which does not fail
+	return hex.EncodeToString(b)
+}
+
+// CheckpointInfo is what a folder has of one computation.
+type CheckpointInfo struct {
+	Name        string            `json:"name"`
+	File        string            `json:"file"`
+	Params      map[string]string `json:"params,omitempty"`
+	Done        int               `json:"done"`
+	Total       int               `json:"total"`
+	Finished    bool              `json:"finished"`
+	Time        time.Time         `json:"time"`
+	State       int64             `json:"state_bytes"`
+	Data        map[string]int64  `json:"data,omitempty"` // bytes of each, by name
+	Damaged     string            `json:"damaged,omitempty"`
+	damagedWith error
+}
+
+// Err is why the checkpoint cannot be used, nil if it can.
+func (c *CheckpointInfo) Err() error { return c.damagedWith }
+
+// ReadCheckpoints tells what checkpoints a folder has, the newest of each computation
+// first, and reads all of their data to see whether it is whole. Another process may be
+// using the folder: a checkpoint that it replaces meanwhile is told as damaged.
+func ReadCheckpoints(dir string) ([]CheckpointInfo, error) {
+	names, err := disk.Folders(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+	}
+	var out []CheckpointInfo
+	for _, name := range names {
+		f, err := disk.Open(filepath.Join(dir, name), false)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
+		}
+		infos, err := readFolder(f, name)
+		_ = f.Close() // nothing was written
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: %w", ErrCheckpoint, name, err)
+		}
+		out = append(out, infos...)
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("%w: %s: %w", ErrCheckpoint, dir, ErrNoCheckpoint)
+	}
+	return out, nil
+}
+
+func readFolder(f *disk.Folder, name string) (out []CheckpointInfo, err error) {
+	found, refused, err := checkpoint.Manifests(f)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range found {
+		c := CheckpointInfo{
+			Name: m.Name, File: filepath.Join(name, m.File()), Params: make(map[string]string), Done: int(m.Done), Total: int(m.Total), Finished: m.Finished,
+			Time: time.Unix(0, m.Unix), State: m.Live(), Data: make(map[string]int64),
+		}
+		for _, p := range m.Params {
+			c.Params[p.Key] = p.Value
+		}
+		for _, d := range m.Data {
+			c.Data[d.Name] = d.Bytes
+		}
+		if err := checkpoint.Load(f, m, func(*checkpoint.Data) []byte { return nil }); err != nil {
+			c.Damaged, c.damagedWith = err.Error(), err
+		}
+		out = append(out, c)
+	}
+	for _, r := range refused {
+		out = append(out, CheckpointInfo{Name: name, File: filepath.Join(name, r.File), Damaged: r.Err.Error(), damagedWith: r.Err})
+	}
+	return out, nil
+}

@@ -1,0 +1,440 @@
+package weft_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+)
+
+// hashKernel adds up all it reads and writes a function of that to each element.
+func hashKernel(c *weft.Call, lo, hi int) {
+	out := weft.View[uint64](c.Args[len(c.Args)-1])
+	sum := uint64(14695981039346656037)
+	for _, a := range c.Args[:len(c.Args)-1] {
+		for _, x := range weft.View[uint64](a) {
+			sum = (sum ^ x) * 1099511628211
+		}
+	}
+	for i := range out {
+		out[i] = sum + uint64(i)
+	}
+}
+
+// keeping opens a runtime that keeps checkpoints in dir. calls counts launches of the kernel
+// mix, and stop, when not nil, is called by each with its number.
+func keeping(t *testing.T, c weft.Checkpoint, stop func(n int64)) (*weft.Runtime, error) {
+	t.Helper()
+	var calls atomic.Int64
+	return weft.Open(t.Context(), weft.Options{
+		Devices: "cpu/2", NoCalibrate: true, CacheDir: "off", Checkpoint: c,
+		Funcs: map[string]weft.Func{"mix": func(call *weft.Call, lo, hi int) {
+			if n := calls.Add(1); stop != nil {
+				stop(n)
+			}
+			hashKernel(call, lo, hi)
+		}},
+	})
+}
+
+func mustKeep(t *testing.T, c weft.Checkpoint, stop func(n int64)) *weft.Runtime {
+	t.Helper()
+	rt, err := keeping(t, c, stop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rt
+}
+
+// Steps that are ended at random places and resumed give the state of steps that were not:
+// that in the caller's memory, and resident data.
+func TestSteps(t *testing.T) {
+	const total = 40
+	const words = 300_000 // more than two blocks
+	var b graph.Builder
+	x, y := b.Data(graph.Data{Name: "x", Bytes: 8 * words, Input: true}), b.Data(graph.Data{Name: "y", Bytes: 8 * words})
+	task := graph.Task{Steps: []graph.Step{{Kernel: graph.GoKernel("mix")}}}
+	task.Uses = []graph.Use{{Data: x, Access: graph.Read}, {Data: y, Access: graph.Write}}
+	b.Add(task)
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// life runs steps from a fresh start of the program until one of them errs.
+	life := func(c weft.Checkpoint, until int) (res []uint64, mem []uint64, first int, err error) {
+		rt := mustKeep(t, c, nil)
+		defer rt.Close()
+		start := make([]uint64, words)
+		a, err := weft.Put(rt, "a", start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Release()
+		mem, first = make([]uint64, 3), -1
+		err = rt.Steps(t.Context(), weft.Keep{Name: "loop", Params: map[string]string{"words": fmt.Sprint(words)}}, total,
+			[]weft.Binding{a.As("a"), weft.Bind("mem", mem)},
+			func(ctx context.Context, i int) error {
+				if first < 0 {
+					first = i
+				}
+				if i == until {
+					return errStop
+				}
+				mem[i%3] += uint64(i)
+				if i%2 == 0 {
+					return nil // a stays as it is
+				}
+				_, err := rt.Run(ctx, g, a.As("x"), a.As("y"))
+				return err
+			})
+		if err == nil {
+			if res, err = a.Get(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return res, mem, first, err
+	}
+	wantRes, wantMem, _, err := life(weft.Checkpoint{}, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(3) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		c := weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: time.Nanosecond}
+		for until := 0; ; {
+			until += 1 + r.IntN(12)
+			res, mem, first, err := life(c, until)
+			if err == nil {
+				if !slices.Equal(res, wantRes) || !slices.Equal(mem, wantMem) {
+					t.Fatalf("seed %d: not the state of steps that were not ended", seed)
+				}
+				break
+			}
+			if !errors.Is(err, errStop) || c.Resume && first == 0 && until > 5 {
+				t.Fatalf("seed %d: began at %d: %v", seed, first, err)
+			}
+			c.Resume = true
+		}
+		// What is finished is there at once.
+		res, mem, first, err := life(c, -1)
+		if err != nil || first >= 0 || !slices.Equal(res, wantRes) || !slices.Equal(mem, wantMem) {
+			t.Errorf("seed %d: finished steps were resumed at %d: %v", seed, first, err)
+		}
+	}
+}
+
+var errStop = errors.New("stopped by the test")
+
+// layered is a graph of some levels, each of which reads what the one before wrote, with two
+// grids that are written in turn, an output that one task writes early, and data that is
+// updated.
+func layered(t *testing.T, levels, words int, extra ...string) *graph.Graph {
+	t.Helper()
+	bytes := int64(8 * words)
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "in", Bytes: bytes, Input: true})
+	grids := []graph.DataID{b.Data(graph.Data{Name: "even", Bytes: bytes, Output: true}), b.Data(graph.Data{Name: "odd", Bytes: bytes})}
+	early := b.Data(graph.Data{Name: "early", Bytes: bytes, Output: true})
+	count := b.Data(graph.Data{Name: "count", Bytes: 64, Input: true, Output: true})
+	add := func(name string, uses ...graph.Use) {
+		b.Add(graph.Task{Name: name + strings.Join(extra, ""), Steps: []graph.Step{{Kernel: graph.GoKernel("mix"), Launch: graph.Grid(1)}}, Uses: uses, Work: graph.Work{Ops: 1000}})
+	}
+	from := in
+	for l := range levels {
+		to := grids[l%2]
+		half := bytes / 2
+		for k := range int64(2) {
+			add(fmt.Sprint(l, "/", k), graph.Use{Data: from}, graph.Use{Data: to, Offset: k * half, Bytes: half, Access: graph.Write})
+		}
+		if l == 2 {
+			add("early", graph.Use{Data: from}, graph.Use{Data: early, Access: graph.Write})
+		}
+		add("count", graph.Use{Data: from}, graph.Use{Data: count, Access: graph.ReadWrite})
+		from = to
+	}
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// outputsOf runs the graph in stages with memory of its own.
+func outputsOf(ctx context.Context, rt *weft.Runtime, g *graph.Graph, words int, in uint64) (out []uint64, err error) {
+	input, even, early, count := slices.Repeat([]uint64{in}, words), make([]uint64, words), make([]uint64, words), make([]uint64, 8)
+	_, err = rt.RunStages(ctx, weft.Keep{Name: "g"}, g, weft.Bind("in", input), weft.Bind("even", even), weft.Bind("early", early), weft.Bind("count", count))
+	return slices.Concat(even, early, count), err
+}
+
+// A graph that is run in stages, ended at random launches and resumed gives what one run of
+// it gives.
+func TestRunStages(t *testing.T) {
+	const words = 200_000
+	g := layered(t, 31, words)
+	rt := mustKeep(t, weft.Checkpoint{}, nil)
+	want, err := outputsOf(t.Context(), rt, g, words, 3)
+	rt.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(3) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		c := weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: time.Nanosecond}
+		for lives := 1; ; lives++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			at := 5 + r.Int64N(40)
+			saved := 0
+			c.Saved = func(s weft.Saved) {
+				if s.Err == nil && !s.Resumed {
+					saved++
+				}
+			}
+			rt := mustKeep(t, c, func(n int64) {
+				if n == at {
+					cancel()
+				}
+			})
+			got, err := outputsOf(ctx, rt, g, words, 3)
+			rt.Close()
+			cancel()
+			if err == nil {
+				if !slices.Equal(got, want) {
+					t.Fatalf("seed %d, after %d lives: not the outputs of one run", seed, lives)
+				}
+				if lives < 2 {
+					t.Errorf("seed %d: it was never ended", seed)
+				}
+				break
+			}
+			if !errors.Is(err, context.Canceled) || lives > 100 {
+				t.Fatal(err)
+			}
+			c.Resume = c.Resume || saved > 0
+			if !c.Resume {
+				os.RemoveAll(c.Dir)
+			}
+		}
+		// Nothing is computed again.
+		rt := mustKeep(t, c, func(int64) { t.Error("a finished graph was computed") })
+		if got, err := outputsOf(t.Context(), rt, g, words, 3); err != nil || !slices.Equal(got, want) {
+			t.Errorf("a finished graph: %v", err)
+		}
+		rt.Close()
+	}
+}
+
+// deep is more levels than are done before there are three checkpoints.
+const deep = 2000
+
+// kept makes a folder with two checkpoints of a graph that was ended.
+func kept(t *testing.T, g *graph.Graph, words int) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "c")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var written atomic.Int64
+	rt := mustKeep(t, weft.Checkpoint{Dir: dir, Every: time.Nanosecond, Saved: func(s weft.Saved) {
+		if s.Err != nil {
+			t.Error(s.Err)
+		}
+		if written.Add(1) == 3 {
+			cancel()
+		}
+	}}, func(int64) { time.Sleep(5 * time.Millisecond) }) // all levels take 15 s, which leaves time for three
+	defer rt.Close()
+	if _, err := outputsOf(ctx, rt, g, words, 3); !errors.Is(err, context.Canceled) {
+		t.Fatalf("it was not ended: %v", err)
+	}
+	return dir
+}
+
+// What cannot be resumed is refused in a line that says why.
+func TestCheckpointRefuses(t *testing.T) {
+	const words = 10_000
+	g := layered(t, deep, words)
+	dir := kept(t, g, words)
+	resume := weft.Checkpoint{Dir: dir, Resume: true}
+	says := func(what string, err error, is error, parts ...string) {
+		t.Helper()
+		if !errors.Is(err, is) || !errors.Is(err, weft.ErrCheckpoint) && !errors.Is(err, weft.ErrOptions) {
+			t.Errorf("%s: %v", what, err)
+			return
+		}
+		for _, p := range parts {
+			if !strings.Contains(err.Error(), p) {
+				t.Errorf("%s: %v; want %q in it", what, err, p)
+			}
+		}
+	}
+	_, err := keeping(t, weft.Checkpoint{Dir: dir}, nil)
+	says("a folder in use", err, weft.ErrCheckpoint, "resume it", "of 2000 steps")
+	_, err = keeping(t, weft.Checkpoint{Dir: t.TempDir(), Resume: true}, nil)
+	says("nothing", err, weft.ErrNoCheckpoint, "nothing to resume")
+	_, err = keeping(t, weft.Checkpoint{Resume: true}, nil)
+	says("no folder", err, weft.ErrOptions, "set Dir")
+	_, err = keeping(t, weft.Checkpoint{Dir: dir, Every: -5, Resume: true}, nil)
+	says("a negative time", err, weft.ErrOptions)
+
+	rt := mustKeep(t, resume, nil)
+	_, err = keeping(t, resume, nil)
+	says("a second process", err, weft.ErrCheckpoint, "in use by another process")
+	_, err = outputsOf(t.Context(), rt, layered(t, deep, words, "other"), words, 3)
+	says("another graph", err, weft.ErrOtherCheckpoint, "graph is sha256")
+	_, err = outputsOf(t.Context(), rt, g, words, 3)
+	says("a name used twice", err, weft.ErrCheckpoint, "twice")
+	rt.Close()
+	rt = mustKeep(t, resume, nil)
+	_, err = outputsOf(t.Context(), rt, g, words, 4)
+	says("another input", err, weft.ErrOtherCheckpoint, "input in is crc32c")
+	rt.Close()
+	rt = mustKeep(t, resume, nil)
+	step := func(context.Context, int) error { t.Error("a step was called"); return nil }
+	says("a bad name", rt.Steps(t.Context(), weft.Keep{Name: "a/b"}, 1, nil, step), weft.ErrCheckpoint, "letters")
+	if err := rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, []weft.Binding{weft.Bind("x", []int{})}, step); !errors.Is(err, weft.ErrBinding) {
+		t.Errorf("no state: %v", err)
+	}
+	says("nothing kept", rt.Checkpoint(t.Context()), weft.ErrCheckpoint, "no computation")
+	_, _, err = rt.Kept(weft.Keep{Name: "g", Params: map[string]string{"k": "2"}})
+	says("another parameter", err, weft.ErrOtherCheckpoint, "k is nothing there and 2 here")
+	if params, ok, err := rt.Kept(weft.Keep{Name: "g"}); err != nil || !ok || !strings.HasPrefix(params["graph"], "sha256 ") {
+		t.Errorf("kept parameters: %v, %v, %v", params, ok, err)
+	}
+	rt.Close()
+}
+
+// A damaged checkpoint is told with its reason and the one before is used; with all of them
+// damaged, the run errs.
+func TestCheckpointDamaged(t *testing.T) {
+	const words = 10_000
+	g := layered(t, deep, words)
+	rt := mustKeep(t, weft.Checkpoint{}, nil)
+	want, err := outputsOf(t.Context(), rt, g, words, 3)
+	rt.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damage := range map[string]func([]byte) []byte{
+		"its checksum":  func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
+		"after its":     func(b []byte) []byte { return b[:len(b)/2] },
+		"its format is": func(b []byte) []byte { return []byte(strings.Replace(string(b), "checkpoint 1", "checkpoint 7", 1)) },
+		"not begin as":  func([]byte) []byte { return []byte("something else") },
+	} {
+		dir := kept(t, g, words)
+		files, _ := filepath.Glob(filepath.Join(dir, "g", "checkpoint-*"))
+		if len(files) != 2 {
+			t.Fatalf("%d checkpoints", len(files))
+		}
+		slices.Sort(files)
+		for i, file := range []string{files[1], files[0]} {
+			src, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, damage(src), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			infos, err := weft.ReadCheckpoints(dir)
+			if err != nil || len(infos) != 2 || (infos[0].Err() == nil) != (i == 0) || infos[1].Err() == nil {
+				t.Errorf("%s: %+v, %v", name, infos, err)
+			}
+			if i == 1 {
+				break
+			}
+			// In a copy, for going on writes new ones.
+			again := filepath.Join(t.TempDir(), "again")
+			if err := os.CopyFS(again, os.DirFS(dir)); err != nil {
+				t.Fatal(err)
+			}
+			var told []weft.Saved
+			rt := mustKeep(t, weft.Checkpoint{Dir: again, Resume: true, Every: -1, Saved: func(s weft.Saved) { told = append(told, s) }}, nil)
+			got, err := outputsOf(t.Context(), rt, g, words, 3)
+			rt.Close()
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if len(told) != 2 || !told[0].Resumed || len(told[0].Refused) != 1 || !strings.Contains(told[0].Refused[0].Error(), name) {
+				t.Errorf("%s: told %+v", name, told)
+			}
+		}
+		rt := mustKeep(t, weft.Checkpoint{Dir: dir, Resume: true}, nil)
+		if _, err := outputsOf(t.Context(), rt, g, words, 3); !errors.Is(err, weft.ErrCheckpoint) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: all damaged: %v", name, err)
+		}
+		rt.Close()
+	}
+}
+
+// A checkpoint that cannot be written is told, and the computation goes on to its result.
+func TestCheckpointUnwritable(t *testing.T) {
+	const words = 10_000
+	g := layered(t, deep, words)
+	dir := filepath.Join(t.TempDir(), "c")
+	failed, gone := 0, false // the runtime tells one after another
+	rt := mustKeep(t, weft.Checkpoint{Dir: dir, Every: time.Nanosecond, Saved: func(s weft.Saved) {
+		if !gone { // the folder goes after the first one
+			gone = true
+			if err := os.RemoveAll(filepath.Join(dir, "g")); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if failed++; s.Err == nil || !errors.Is(s.Err, fs.ErrNotExist) {
+			t.Errorf("%+v", s)
+		}
+	}}, nil)
+	defer rt.Close()
+	if _, err := outputsOf(t.Context(), rt, g, words, 3); err != nil || failed == 0 {
+		t.Errorf("%d checkpoints failed: %v", failed, err)
+	}
+}
+
+// A checkpoint on demand is on the disk when the call returns, and only what changed is
+// written.
+func TestCheckpointDemand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "c")
+	var told []weft.Saved
+	rt := mustKeep(t, weft.Checkpoint{Dir: dir, Every: -1, Saved: func(s weft.Saved) { told = append(told, s) }}, nil)
+	defer rt.Close()
+	large, small := make([]byte, 16<<20), make([]int64, 1)
+	answers, asked := make(chan error, 1), 0
+	ask := func() {
+		asked++
+		go func() { answers <- rt.Checkpoint(t.Context()) }()
+	}
+	err := rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1<<40, []weft.Binding{weft.Bind("large", large), weft.Bind("small", small)}, func(_ context.Context, i int) error {
+		small[0]++
+		if i == 10 {
+			ask()
+		}
+		select {
+		case err := <-answers:
+			if err != nil || asked == 2 {
+				return errors.Join(errStop, err)
+			}
+			ask()
+		case <-time.After(time.Millisecond):
+		}
+		return nil
+	})
+	if err == nil || err.Error() != errStop.Error() {
+		t.Fatal(err)
+	}
+	if len(told) != 2 || told[0].Bytes < 16<<20 || told[1].Bytes > 2<<20 || told[1].State < 16<<20 || told[0].Done < 11 || told[1].Finished {
+		t.Errorf("told %+v", told)
+	}
+	infos, err := weft.ReadCheckpoints(dir)
+	if err != nil || len(infos) != 2 || infos[0].Done != told[1].Done || infos[0].Err() != nil || infos[0].Data["large"] != 16<<20 {
+		t.Errorf("%+v, %v", infos, err)
+	}
+}

@@ -1,0 +1,415 @@
+package weft
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft/internal/checkpoint"
+	"github.com/weft-run/weft/internal/checkpoint/disk"
+	"github.com/weft-run/weft/internal/stage"
+	"github.com/weft-run/weft/internal/text"
+)
+
+// saver takes the checkpoints of one computation. Its caller, which computes, calls it
+// between two steps; the state is copied there and then, and written by a goroutine of the
+// saver while the caller goes on. The copies stay, so that the next time only what differs
+// is copied and written.
+type saver struct {
+	r      *Runtime
+	meta   checkpoint.Meta
+	store  *checkpoint.Store
+	folder *disk.Folder
+	copies map[string]*shadow
+	last   time.Time     // when the last checkpoint was begun
+	busy   chan struct{} // closed when what is being written is; nil before the first
+	loaded bool          // a checkpoint was resumed, and is in copies
+
+	mu      sync.Mutex // guards the fields below
+	waiting []chan error
+}
+
+// part is one part of the state.
+type part struct {
+	name string
+	mem  []byte        // the caller's memory
+	res  *resident     // in place of mem
+	live []stage.Range // what matters of it; nil for all
+}
+
+func (p *part) bytes() int64 {
+	if p.res != nil {
+		return p.res.bytes
+	}
+	return int64(len(p.mem))
+}
+
+// read calls fn with the current value.
+func (p *part) read(ctx context.Context, fn func(mem []byte)) error {
+	if p.res != nil {
+		return p.res.read(ctx, fn)
+	}
+	fn(p.mem)
+	return nil
+}
+
+// shadow is the value that a part had when the last checkpoint was taken.
+type shadow struct{ checkpoint.Source }
+
+func newShadow(name string, bytes int64) *shadow {
+	n := checkpoint.NumBlocks(bytes)
+	return &shadow{checkpoint.Source{Name: name, Mem: disk.Aligned(bytes), Live: make([]bool, n), Dirty: make([]bool, n)}}
+}
+
+// mark notes which blocks have something in them that matters.
+func (s *shadow) mark(live []stage.Range) {
+	clear(s.Live)
+	if live == nil {
+		live = []stage.Range{{Lo: 0, Hi: int64(len(s.Mem))}}
+	}
+	for _, r := range live {
+		for b := r.Lo / checkpoint.BlockBytes; b*checkpoint.BlockBytes < r.Hi; b++ {
+			s.Live[b] = true
+		}
+	}
+}
+
+// has reports whether all that matters is in live blocks.
+func (s *shadow) has(live []stage.Range) bool {
+	all := shadow{checkpoint.Source{Mem: s.Mem, Live: make([]bool, len(s.Live))}}
+	all.mark(live)
+	for b, need := range all.Live {
+		if need && !s.Live[b] {
+			return false
+		}
+	}
+	return true
+}
+
+// update copies the live blocks that differ, with several cores.
+func (s *shadow) update(mem []byte) {
+	next := atomic.Int64{}
+	work := func() {
+		for {
+			b := int(next.Add(1) - 1)
+			if b >= len(s.Live) {
+				return
+			}
+			if !s.Live[b] {
+				continue
+			}
+			lo := int64(b) * checkpoint.BlockBytes
+			hi := lo + checkpoint.BlockSize(int64(len(s.Mem)), b)
+			if !bytes.Equal(s.Mem[lo:hi], mem[lo:hi]) {
+				copy(s.Mem[lo:hi], mem[lo:hi])
+				s.Dirty[b] = true
+			}
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(len(s.Live), runtime.GOMAXPROCS(0), maxCopiers) - 1 {
+		wg.Go(work)
+	}
+	work()
+	wg.Wait()
+}
+
+// maxCopiers is how many cores copy the state: more than a few do not go faster.
+const maxCopiers = 8
+
+// newSaver begins to keep a computation. Where it is resumed, done is how many of its steps
+// the checkpoint has, and s.restore gives its state.
+func (r *Runtime) newSaver(meta checkpoint.Meta, sizes map[string]int64) (s *saver, done int64, err error) {
+	folder, err := r.keeps.begin(meta.Name)
+	if err != nil {
+		return nil, 0, err
+	}
+	s = &saver{r: r, meta: meta, folder: folder, copies: make(map[string]*shadow), last: time.Now()}
+	defer func() {
+		if err != nil {
+			_ = folder.Close() // nothing was written
+			err = fmt.Errorf("%w: %s: %w", ErrCheckpoint, meta.Name, err)
+		}
+	}()
+	if s.store, err = checkpoint.Open(folder, folderName()); err != nil {
+		return nil, 0, err
+	}
+	if r.keeps.o.Resume {
+		if done, err = s.resume(sizes); err != nil {
+			return nil, 0, err
+		}
+	}
+	return s, done, r.keeps.enter(s)
+}
+
+// resume reads the newest checkpoint that is whole, if there is any. sizes are those of all
+// data there may be.
+func (s *saver) resume(sizes map[string]int64) (int64, error) {
+	m, refused, err := s.store.Restore(func(m *checkpoint.Manifest) (func(d *checkpoint.Data) []byte, error) {
+		if why := checkpoint.Differ(m.Meta, s.meta); why != "" {
+			return nil, fmt.Errorf("%w: %s", ErrOtherCheckpoint, why)
+		}
+		clear(s.copies)
+		for _, d := range m.Data {
+			if size, ok := sizes[d.Name]; !ok || size != d.Bytes {
+				return nil, fmt.Errorf("%w: it has %s of %q, and there are %d here", ErrOtherCheckpoint, text.Count(d.Bytes, "byte"), d.Name, size)
+			}
+			c := newShadow(d.Name, d.Bytes)
+			for b, at := range d.Blocks {
+				c.Live[b] = at.File > 0
+			}
+			s.copies[d.Name] = c
+		}
+		return func(d *checkpoint.Data) []byte { return s.copies[d.Name].Mem }, nil
+	})
+	told := Saved{Name: s.meta.Name, Total: int(s.meta.Total), Resumed: true}
+	for _, r := range refused {
+		s.r.o.Log.Warn("a checkpoint cannot be used; the one before is taken", "name", s.meta.Name, "err", r)
+		told.Refused = append(told.Refused, r)
+	}
+	if errors.Is(err, checkpoint.ErrNone) && len(refused) == 0 {
+		return 0, nil // killed before it had one
+	}
+	if err != nil {
+		return 0, err
+	}
+	s.loaded = true
+	told.Done, told.Finished, told.State = int(m.Done), m.Finished, m.Live()
+	s.tell(told)
+	return m.Done, nil
+}
+
+// restore gives a part the value that was resumed.
+func (s *saver) restore(ctx context.Context, p part) error {
+	if !s.loaded {
+		return nil
+	}
+	c := s.copies[p.name]
+	if c == nil || !c.has(p.live) {
+		return fmt.Errorf("%w: it lacks this part of the state", ErrOtherCheckpoint)
+	}
+	put := func(dst []byte) {
+		if p.live == nil {
+			copy(dst, c.Mem)
+		}
+		for _, r := range p.live {
+			copy(dst[r.Lo:r.Hi], c.Mem[r.Lo:r.Hi])
+		}
+	}
+	if p.res == nil {
+		put(p.mem)
+		return nil
+	}
+	var value []byte
+	if err := p.res.read(ctx, func(mem []byte) { value = bytes.Clone(mem) }); err != nil {
+		return err
+	}
+	put(value)
+	return p.res.replace(value)
+}
+
+// due reports whether it is time for a checkpoint: somebody asked for it, or it is time and
+// the one before is written.
+func (s *saver) due() bool {
+	s.mu.Lock()
+	asked := len(s.waiting) > 0
+	s.mu.Unlock()
+	if asked || s.r.keeps.o.Every < 0 {
+		return asked
+	}
+	if s.busy != nil {
+		select {
+		case <-s.busy:
+		default:
+			return false
+		}
+	}
+	return time.Since(s.last) >= s.r.keeps.o.Every
+}
+
+// ask has the next checkpoint taken as soon as may be. The answer comes when it is written.
+func (s *saver) ask() chan error {
+	answer := make(chan error, 1)
+	s.mu.Lock()
+	s.waiting = append(s.waiting, answer)
+	s.mu.Unlock()
+	return answer
+}
+
+// save takes a checkpoint: it copies the state and has it written. Only a context that has
+// ended is an error; what else goes wrong is logged and told.
+func (s *saver) save(ctx context.Context, done int64, finished bool, state []part) error {
+	if s.busy != nil {
+		<-s.busy
+	}
+	s.mu.Lock()
+	answers := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	s.last = time.Now()
+	meta := s.meta
+	meta.Done, meta.Finished, meta.Unix = done, finished, s.last.UnixNano()
+	told := Saved{Name: meta.Name, Done: int(done), Total: int(meta.Total), Finished: finished}
+	var sources []checkpoint.Source
+	for i := range state {
+		p := &state[i]
+		c := s.copies[p.name]
+		if c == nil {
+			c = newShadow(p.name, p.bytes())
+			s.copies[p.name] = c
+		}
+		c.mark(p.live)
+		if err := p.read(ctx, c.update); err != nil {
+			told.Err = fmt.Errorf("%q: %w", p.name, err)
+			s.ended(told, answers)
+			if ctx.Err() != nil {
+				return err
+			}
+			return nil
+		}
+		sources = append(sources, c.Source)
+	}
+	told.Held = time.Since(s.last)
+	began, busy := s.last, make(chan struct{})
+	s.busy = busy
+	go func() {
+		defer close(busy)
+		w, err := s.store.Write(meta, sources)
+		told.Bytes, told.State, told.Took, told.Err = w.Bytes, w.Live, time.Since(began), err
+		s.ended(told, answers)
+	}()
+	return nil
+}
+
+// ended tells everybody how a checkpoint went.
+func (s *saver) ended(told Saved, answers []chan error) {
+	if told.Err != nil {
+		told.Err = fmt.Errorf("%w: %s: %w", ErrCheckpoint, told.Name, told.Err)
+		s.r.o.Log.Warn("a checkpoint was not written; the one before stays", "name", told.Name, "done", told.Done, "err", told.Err)
+	} else {
+		s.r.o.Log.Info("checkpoint written", "name", told.Name, "done", told.Done, "total", told.Total, "bytes", told.Bytes, "held", told.Held, "dur", told.Took)
+	}
+	s.tell(told)
+	for _, a := range answers {
+		a <- told.Err
+	}
+}
+
+func (s *saver) tell(told Saved) {
+	if s.r.keeps.o.Saved != nil {
+		s.r.keeps.o.Saved(told)
+	}
+}
+
+// close waits for what is being written and ends the saver.
+func (s *saver) close() {
+	if s == nil {
+		return
+	}
+	if s.busy != nil {
+		<-s.busy
+	}
+	s.r.keeps.leave(s)
+	s.mu.Lock()
+	for _, a := range s.waiting {
+		a <- fmt.Errorf("%w: %s ended meanwhile", ErrCheckpoint, s.meta.Name)
+	}
+	s.waiting = nil
+	s.mu.Unlock()
+	_ = s.folder.Close() // its files are closed
+}
+
+// Steps calls step for 0 to total-1, one after another, and keeps the state in between as
+// Options.Checkpoint says; without a folder it only calls step. State is the memory
+// ([Bind]) and resident data ([Data.As]) that steps change, each with a name of its own; its
+// first value is what it holds when Steps is called. Resumed, it holds what it held after
+// the last step that was kept, and step is called from the next one on; after a computation
+// that was finished it is not called at all.
+//
+// What can be resumed is data and a number: a function cannot. A step must therefore depend
+// on nothing that changes from step to step but the state and its number, and change nothing
+// else: variables that it captures, random numbers without a seed made of its number, and files
+// that it appends to are not in a checkpoint. It must have ended what it began, and not use
+// the state after it has returned. The resumed result is then the same bytes, if what a step
+// runs gives the same bytes each time.
+//
+// Nothing but step may use the state until Steps returns. An error of step ends it; the last
+// checkpoint stays. That no checkpoint could be written is no error: see [Checkpoint].
+func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Binding, step func(ctx context.Context, i int) error) error {
+	need("Steps", ctx, step != nil)
+	if r == nil {
+		return errNoRuntime
+	}
+	parts, sizes, err := r.parts(state)
+	if err != nil {
+		return err
+	}
+	if r.keeps == nil {
+		for i := range total {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if err := step(ctx, i); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if total < 0 {
+		return fmt.Errorf("%w: %d steps", ErrCheckpoint, total)
+	}
+	s, done, err := r.newSaver(checkpoint.Meta{Name: keep.Name, Params: paramsOf(keep.Params), Total: int64(total)}, sizes)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for _, p := range parts {
+		if err := s.restore(ctx, p); err != nil {
+			return fmt.Errorf("%w: %s: %q: %w", ErrCheckpoint, keep.Name, p.name, err)
+		}
+	}
+	if s.loaded && int(done) == total {
+		return nil
+	}
+	for i := int(done); i < total; i++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := step(ctx, i); err != nil {
+			return err
+		}
+		if i+1 < total && s.due() {
+			if err := s.save(ctx, int64(i+1), false, parts); err != nil {
+				return err
+			}
+		}
+	}
+	return s.save(ctx, int64(total), true, parts)
+}
+
+// parts makes parts of bindings.
+func (r *Runtime) parts(state []Binding) (out []part, sizes map[string]int64, err error) {
+	sizes = make(map[string]int64)
+	for _, b := range state {
+		p := part{name: b.Name, mem: b.mem, res: b.res}
+		_, twice := sizes[b.Name]
+		switch {
+		case b.err != nil:
+			return nil, nil, fmt.Errorf("%w: state %q: %w", ErrBinding, b.Name, b.err)
+		case b.Name == "" || twice:
+			return nil, nil, fmt.Errorf("%w: state %q: each needs a name of its own", ErrBinding, b.Name)
+		case b.res != nil && b.res.r != r:
+			return nil, nil, fmt.Errorf("%w: state %q: %q belongs to another runtime", ErrBinding, b.Name, b.res.name)
+		case p.bytes() == 0:
+			return nil, nil, fmt.Errorf("%w: state %q is empty", ErrBinding, b.Name)
+		}
+		sizes[b.Name] = p.bytes()
+		out = append(out, p)
+	}
+	return out, sizes, nil
+}
