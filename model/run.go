@@ -182,6 +182,16 @@ func (p *Prepared) Run(ctx context.Context, b ...Binding) (*weft.Report, error) 
 	return p.prepared.Run(ctx, bound...)
 }
 
+// RunStages runs the model in stages with checkpoints in between, as
+// [weft.Runtime.RunStages] does. Tasks are those of the model, and none is made of several.
+func (p *Prepared) RunStages(ctx context.Context, keep weft.Keep, b ...Binding) (*weft.Report, error) {
+	bound, err := p.bindings(b)
+	if err != nil {
+		return nil, err
+	}
+	return p.rt.RunStages(ctx, keep, p.m.graph, append(bound, p.bound...)...)
+}
+
 // Submit starts the model and returns at once, as [weft.Prepared.Submit] does. Bindings that do
 // not fit are an error that wraps [weft.ErrBinding]: nothing is started, and then is not called.
 func (p *Prepared) Submit(then func(*weft.Report, error), b ...Binding) (*weft.Handle, error) {

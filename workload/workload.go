@@ -155,6 +155,9 @@ type Varied interface {
 	// Vary takes the variant predicted to be done first and returns all there were,
 	// or none when there is nothing to choose. It is called before every run.
 	Vary(price Pricer) ([]Variant, error)
+	// Take takes a variant by the name that Vary gave it, "" for what there is without a
+	// choice, so that a job can be gone on with as another process began it.
+	Take(variant string) error
 }
 
 // Pricer predicts what samples of a job, such as its first few rounds, would take

@@ -4,6 +4,7 @@
 //	weft run gemm                 run a workload here, check it, report
 //	weft run graph.json           run a graph of the user's own
 //	weft run demo                 a short guided tour, simulated
+//	weft checkpoint show DIR      what the checkpoints of a run hold
 //	weft train reservoir          train a model and save it
 //	weft serve                    answer predictions and jobs over HTTP
 //	weft devices, weft doctor     what this machine has
@@ -159,7 +160,7 @@ one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newTrain(), newServe(), newTop(), newBench(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

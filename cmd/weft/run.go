@@ -62,6 +62,7 @@ type live struct {
 	explain  bool
 	trace    string
 	why      []sched.Explanation // of the last run
+	keeping  keeping
 }
 
 // newWorkload makes the command that runs a workload.
@@ -74,6 +75,7 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	order := w.Flags(c.Flags())
+	l.keeping.params = workloadParams(w.Name, c.Flags())
 	l.flags(c.Flags(), 4)
 	c.Flags().BoolVar(&l.check, "check", true, "compare the result, or samples of a large one, with an independent reference")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -93,12 +95,27 @@ func newWorkload(w catalog.Entry, s *settings) *cobra.Command {
 	return c
 }
 
+// workloadParams returns what tells the job of a workload from others: its name and the
+// values of its own flags, which are those that are there now.
+func workloadParams(name string, f *pflag.FlagSet) func() map[string]string {
+	var own []*pflag.Flag
+	f.VisitAll(func(flag *pflag.Flag) { own = append(own, flag) })
+	return func() map[string]string {
+		params := map[string]string{"workload": name}
+		for _, flag := range own {
+			params[flag.Name] = flag.Value.String()
+		}
+		return params
+	}
+}
+
 // flags adds the flags that workloads and graphs have.
 func (l *live) flags(f *pflag.FlagSet, repeat int) {
 	f.IntVarP(&l.repeat, "repeat", "r", repeat, "how often to run; predictions need about three runs to settle")
 	f.BoolVar(&l.asJSON, "json", false, "write the report as JSON")
 	f.BoolVar(&l.explain, "explain", false, "say why the work was cut and placed as it was")
 	f.StringVar(&l.trace, "trace", "", "write a trace of all runs to a `file`, for ui.perfetto.dev and weft trace; - is standard output")
+	l.keeping.bind(f)
 }
 
 // settle makes options of the flags.
@@ -106,7 +123,10 @@ func (l *live) settle() (err error) {
 	if l.repeat < 1 {
 		return terminal.Usagef("--repeat %d: run at least once", l.repeat)
 	}
-	l.options, err = l.settings.options()
+	if l.options, err = l.settings.options(); err != nil {
+		return err
+	}
+	l.repeat, err = l.keeping.settle(&l.options, l.repeat)
 	return err
 }
 
@@ -126,7 +146,7 @@ func (l *live) open(c *cobra.Command) (rt *weft.Runtime, out *terminal.Output, d
 		l.options.Explain = func(e sched.Explanation) { l.why = append(l.why, e) }
 	}
 	if rt, err = open(c.Context(), l.options, c.ErrOrStderr()); err != nil {
-		return nil, nil, done, err
+		return nil, nil, done, checkpointError(err)
 	}
 	closeOutput := done
 	return rt, out, func() {
@@ -153,6 +173,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 	}
 	p := terminal.StartProgress(c.ErrOrStderr(), l.asJSON, "run", l.repeat)
 	defer p.Finish()
+	l.keeping.show(p, job.Name())
 	rep, last, err := l.runs(c.Context(), rt, job, p)
 	if err == nil {
 		err = l.judge(c.Context(), job, rep, p)
@@ -172,6 +193,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 func (l *live) report(c *cobra.Command, rt *weft.Runtime, rep *liveReport, last *workload.Result, out *terminal.Output, names trace.Names, interrupted error) error {
 	rep.fill(last)
 	rep.Interrupted = interrupted != nil
+	rep.Kept = l.keeping.report()
 	if out != nil {
 		if err := out.Replace(func(w io.Writer) error { return trace.WriteChrome(w, rt.Machine(), rt.Trace(), names) }); err != nil {
 			return err
@@ -209,7 +231,7 @@ func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *
 	for i := range l.repeat {
 		p.At("%s", job.Name())
 		l.why = l.why[:0]
-		res, err := workload.Run(ctx, rt, job, func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
+		res, err := l.once(ctx, rt, job, func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
 			if l.check && i == l.repeat-1 { // or the result of the run before might pass for its own
 				weft.Spoil(g, j.Bind()...)
 			}
@@ -224,11 +246,23 @@ func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *
 			return rep, last, err
 		}
 		took := res.Report.Elapsed()
-		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)})
+		rep.Runs = append(rep.Runs, l.keeping.row(runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)}))
 		last = res
 		p.Add()
 	}
 	return rep, last, nil
+}
+
+// once runs the job, with checkpoints where they are asked for.
+func (l *live) once(ctx context.Context, rt *weft.Runtime, job workload.Job, before func(workload.Job, *graph.Graph, *weft.Prediction)) (*workload.Result, error) {
+	if !l.keeping.asked() {
+		return workload.Run(ctx, rt, job, before)
+	}
+	res, err := workload.RunStages(ctx, rt, job, l.keeping.keep(), before)
+	if errors.Is(err, workload.ErrKept) {
+		err = terminal.Usage(fmt.Errorf("--checkpoint: %w", err))
+	}
+	return res, checkpointError(err)
 }
 
 // newReport returns the report of no runs yet.
@@ -336,6 +370,7 @@ type liveReport struct {
 	// Misses is the errors that the check may not have seen, with the chance of each.
 	Misses      []workload.Miss `json:"misses,omitempty"`
 	Interrupted bool            `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked
+	Kept        *keptReport     `json:"checkpoints,omitempty"`
 	// Explain says why the work of the last run was cut and placed as it was.
 	Explain *explanation `json:"explain,omitempty"`
 }
@@ -421,6 +456,7 @@ type runRow struct {
 	Predicted float64 `json:"predicted_seconds"`
 	Samples   int     `json:"samples"` // fewest measurements behind any of its tasks
 	Rate      string  `json:"rate"`
+	Resumed   bool    `json:"resumed,omitempty"` // it is the rest of a run
 }
 
 // off is the relative error of the prediction.
@@ -473,11 +509,14 @@ func (r *liveReport) text(w io.Writer) {
 	first := max(len(r.Runs)-terminal.MaxRows, 0) // the last ones
 	for i := first; i < len(r.Runs); i++ {
 		run := r.Runs[i]
-		off := "learning"
-		if r.learned(i) {
+		off, predicted := "learning", terminal.Seconds(run.Predicted)
+		switch {
+		case run.Resumed:
+			off, predicted = "resumed", "-"
+		case r.learned(i):
 			off = terminal.Percent(run.off())
 		}
-		rows = append(rows, []any{i + 1, terminal.Seconds(run.Seconds), terminal.Seconds(run.Predicted), off, run.Rate})
+		rows = append(rows, []any{i + 1, terminal.Seconds(run.Seconds), predicted, off, run.Rate})
 	}
 	if len(r.Runs) > 0 {
 		terminal.Table(w, rows)
@@ -496,6 +535,9 @@ func (r *liveReport) text(w io.Writer) {
 	fmt.Fprintln(w)
 	if len(r.Runs) == 0 {
 		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, terminal.Count(r.Tasks, "task"))
+		if r.Kept != nil {
+			r.Kept.text(w)
+		}
 		return
 	}
 	fmt.Fprintf(w, "Bottleneck of the last run: %s. Devices ran tasks %s of the time, imbalance %s.\n", r.Bottleneck, terminal.Percent(r.Utilisation), terminal.Percent(r.Imbalance))
@@ -505,11 +547,14 @@ func (r *liveReport) text(w io.Writer) {
 	}
 	if r.learned(len(r.Runs) - 1) {
 		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", terminal.Percent(r.PredictionError))
-	} else {
+	} else if r.Kept == nil {
 		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
 	}
 	if r.Variant != "" {
 		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be as fast as any; --explain compares.\n", r.Variant)
+	}
+	if r.Kept != nil {
+		r.Kept.text(w)
 	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", terminal.Count(r.Retries, "execution"))

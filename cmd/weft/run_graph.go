@@ -272,6 +272,7 @@ func (r *graphRun) run(c *cobra.Command, file string) error {
 	p := terminal.StartProgress(c.ErrOrStderr(), r.asJSON, "run", r.repeat)
 	defer p.Finish()
 	rep := newReport(rt, file)
+	r.keeping.show(p, file)
 	last, err := r.runs(c.Context(), ready, rep, mem, p)
 	if err != nil && (last == nil || !errors.Is(err, context.Canceled)) {
 		return fmt.Errorf("%s: %w", file, err)
@@ -384,7 +385,7 @@ func (r *graphRun) runs(ctx context.Context, ready *model.Prepared, rep *liveRep
 		if err != nil {
 			return last, err
 		}
-		report, err := ready.Run(ctx, bindings...)
+		report, err := r.once(ctx, ready, bindings)
 		res := &workload.Result{Report: report, Tasks: g.NumTasks(), Prediction: expected, Predicted: expected.Median}
 		if err != nil {
 			if last == nil && report != nil {
@@ -393,11 +394,20 @@ func (r *graphRun) runs(ctx context.Context, ready *model.Prepared, rep *liveRep
 			return last, err
 		}
 		took := report.Elapsed()
-		rep.Runs = append(rep.Runs, runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: expected.Samples, Rate: rate(ops, took)})
+		rep.Runs = append(rep.Runs, r.keeping.row(runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: expected.Samples, Rate: rate(ops, took)}))
 		last = res
 		p.Add()
 	}
 	return last, nil
+}
+
+// once runs the graph, with checkpoints where they are asked for.
+func (r *graphRun) once(ctx context.Context, ready *model.Prepared, bindings []model.Binding) (*weft.Report, error) {
+	if !r.keeping.asked() {
+		return ready.Run(ctx, bindings...)
+	}
+	report, err := ready.RunStages(ctx, r.keeping.keep(), bindings...)
+	return report, checkpointError(err)
 }
 
 // rate puts the speed of a run into words, if its tasks state their work.

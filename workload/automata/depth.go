@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weft-run/weft/graph"
@@ -96,6 +98,21 @@ func (j *Job) Vary(price workload.Pricer) ([]workload.Variant, error) {
 	slices.Reverse(variants)
 	j.variants = variants
 	return variants, nil
+}
+
+// Take takes a number of steps that Vary called by its name.
+func (j *Job) Take(variant string) error {
+	if variant == "" && j.c.K > 0 {
+		return nil
+	}
+	number, ok := strings.CutPrefix(variant, "k ")
+	k, err := strconv.Atoi(number)
+	if !ok || err != nil || k < 1 || k > min(j.c.Rows, deepest) || j.c.K > 0 {
+		return fmt.Errorf("automata: %q: %w: no variant to step this game", variant, ErrConfig)
+	}
+	j.every(k)
+	j.variants = []workload.Variant{{Name: variant, Taken: true}}
+	return nil
 }
 
 // price predicts the game with rounds of k steps.

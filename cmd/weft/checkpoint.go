@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
+)
+
+// keeping is the flags of a run that is kept in checkpoints, and what came of it.
+type keeping struct {
+	dir    string
+	every  time.Duration
+	resume bool
+	params func() map[string]string // what the result depends on
+	flags  *pflag.FlagSet
+
+	mu       sync.Mutex // guards the fields below: checkpoints are told by a goroutine of the runtime
+	progress *terminal.Progress
+	name     string // of what is run
+	did      keptReport
+}
+
+// keptReport is what a report says about checkpoints.
+type keptReport struct {
+	Dir     string `json:"dir"`
+	Written int    `json:"written"`
+	Failed  int    `json:"failed,omitempty"` // that were not written
+	Why     string `json:"why,omitempty"`    // of the last of them
+	Bytes   int64  `json:"bytes"`
+	State   int64  `json:"state_bytes"` // of the last one
+	// Held is how long the run waited while its state was copied.
+	Held    float64 `json:"held_seconds"`
+	Resumed bool    `json:"resumed"`
+	From    int     `json:"from,omitempty"`  // levels that were done when it was resumed
+	Total   int     `json:"total,omitempty"` // levels there are
+	// Refused says why checkpoints were passed over.
+	Refused []string `json:"refused,omitempty"`
+}
+
+// keptName is what the computation is called in the folder.
+const keptName = "run"
+
+func (k *keeping) bind(f *pflag.FlagSet) {
+	k.flags = f
+	f.StringVar(&k.dir, "checkpoint", "", "keep what has been computed in a `folder`, from which --resume goes on")
+	f.DurationVar(&k.every, "every", 10*time.Second, "least time between two checkpoints")
+	f.BoolVar(&k.resume, "resume", false, "go on from the checkpoint in the folder, and end as the run would have")
+}
+
+// settle checks the flags and returns how often to run. A checkpoint is of one run.
+func (k *keeping) settle(o *weft.Options, repeat int) (int, error) {
+	switch {
+	case k.dir == "" && (k.resume || k.flags.Changed("every")):
+		return 0, terminal.Usagef("--resume and --every go with --checkpoint DIR")
+	case k.dir == "":
+		return repeat, nil
+	case k.every <= 0:
+		return 0, terminal.Usagef("--every %v: give a time, as in --every 30s", k.every)
+	case repeat != 1 && k.flags.Changed("repeat"):
+		return 0, terminal.Usagef("--repeat %d: a checkpoint is of one run; leave it out", repeat)
+	}
+	k.did.Dir = k.dir
+	o.Checkpoint = weft.Checkpoint{Dir: k.dir, Every: k.every, Resume: k.resume, Saved: k.saved}
+	return 1, nil
+}
+
+// asked reports whether the run is kept.
+func (k *keeping) asked() bool { return k.dir != "" }
+
+// keep names the computation.
+func (k *keeping) keep() weft.Keep {
+	params := make(map[string]string)
+	if k.params != nil {
+		params = k.params()
+	}
+	return weft.Keep{Name: keptName, Params: params}
+}
+
+// show has the progress line tell of checkpoints.
+func (k *keeping) show(p *terminal.Progress, name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.progress, k.name = p, name
+}
+
+// saved counts a checkpoint and tells of it on the progress line.
+func (k *keeping) saved(s weft.Saved) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := &k.did
+	d.Total = s.Total
+	switch {
+	case s.Resumed:
+		d.Resumed, d.From = true, s.Done
+		for _, err := range s.Refused {
+			d.Refused = append(d.Refused, err.Error())
+		}
+		k.progress.At("%s, resumed at %d of %d", k.name, s.Done, s.Total)
+	case s.Err != nil:
+		d.Failed++
+		d.Why = s.Err.Error()
+		k.progress.At("%s, no checkpoint: %v", k.name, s.Err)
+	default:
+		d.Written++
+		d.Bytes += s.Bytes
+		d.State = s.State
+		d.Held += s.Held.Seconds()
+		k.progress.At("%s, kept %d of %d", k.name, s.Done, s.Total)
+	}
+}
+
+// report returns what a report says, nil for a run that was not kept.
+func (k *keeping) report() *keptReport {
+	if !k.asked() {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := k.did
+	return &out
+}
+
+// row makes the row of a run that was resumed one of the rest of it, which no prediction and no
+// rate is of.
+func (k *keeping) row(r runRow) runRow {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.did.Resumed {
+		r.Predicted, r.Samples, r.Rate, r.Resumed = 0, 0, "-", true
+	}
+	return r
+}
+
+// text writes the lines of a report.
+func (r *keptReport) text(w io.Writer) {
+	if r.Resumed {
+		fmt.Fprintf(w, "Resumed after %d of %s of tasks.\n", r.From, terminal.Count(r.Total, "level"))
+	}
+	for _, why := range r.Refused {
+		fmt.Fprintf(w, "A checkpoint could not be used, and the one before was: %s.\n", why)
+	}
+	if r.Written > 0 {
+		fmt.Fprintf(w, "%s in %s: %s written, the run waited %s for them.\n",
+			terminal.Count(r.Written, "checkpoint"), r.Dir, text.FormatSize(r.Bytes), terminal.Seconds(r.Held))
+	}
+	if r.Failed > 0 {
+		fmt.Fprintf(w, "%s could not be written: %s.\n", terminal.Count(r.Failed, "checkpoint"), r.Why)
+	}
+}
+
+// checkpointError makes mistakes about checkpoints those of the user.
+func checkpointError(err error) error {
+	if errors.Is(err, weft.ErrCheckpoint) && (errors.Is(err, weft.ErrNoCheckpoint) || errors.Is(err, weft.ErrOtherCheckpoint)) {
+		return terminal.Usage(err)
+	}
+	return err
+}
+
+func newCheckpoint() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "checkpoint WHAT",
+		Short: "Show what checkpoints hold",
+		Args:  terminal.OneOf("action"),
+		RunE:  func(*cobra.Command, []string) error { return nil },
+	}
+	var asJSON bool
+	show := &cobra.Command{
+		Use:   "show DIR",
+		Short: "Show what the checkpoints in a folder hold, and verify them",
+		Long: `Show what the checkpoints in a folder hold: whose they are, how far it was and
+which data they have. All of it is read, and compared with its checksums. The
+exit status is 1 if one of them is damaged.`,
+		Example: "  weft checkpoint show /var/tmp/life",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("checkpoint show takes one folder")
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			infos, err := weft.ReadCheckpoints(args[0])
+			if err != nil {
+				return checkpointError(err)
+			}
+			if err := terminal.Print(c, asJSON, infos, func(b *bytes.Buffer) error {
+				writeCheckpoints(b, infos)
+				return nil
+			}); err != nil {
+				return err
+			}
+			for i := range infos {
+				if err := infos[i].Err(); err != nil {
+					return fmt.Errorf("%s: %w", infos[i].File, err)
+				}
+			}
+			return nil
+		},
+	}
+	show.Flags().BoolVar(&asJSON, "json", false, "write it as JSON")
+	c.AddCommand(show)
+	return c
+}
+
+// writeCheckpoints writes a paragraph for each checkpoint.
+func writeCheckpoints(b *bytes.Buffer, infos []weft.CheckpointInfo) {
+	for i := range infos {
+		c := &infos[i]
+		if i > 0 {
+			fmt.Fprintln(b)
+		}
+		if c.Data == nil { // it could not be read at all
+			fmt.Fprintf(b, "%s is no checkpoint that can be used: %s.\n", c.File, c.Damaged)
+			continue
+		}
+		state := "whole"
+		if c.Err() != nil {
+			state = "damaged: " + c.Damaged
+		}
+		fmt.Fprintf(b, "%s, %s\n", c.File, state)
+		done := fmt.Sprintf("%d of %d", c.Done, c.Total)
+		if c.Finished {
+			done += ", finished"
+		}
+		rows := [][]any{{"of", c.Name}, {"done", done}, {"taken", c.Time.UTC().Format(time.RFC3339)}, {"state", text.FormatSize(c.State)}}
+		for _, name := range slices.Sorted(maps.Keys(c.Data)) {
+			rows = append(rows, []any{"data " + name, text.FormatSize(c.Data[name])})
+		}
+		for _, key := range slices.Sorted(maps.Keys(c.Params)) {
+			value := c.Params[key]
+			if len(value) > maxShown {
+				value = value[:maxShown] + "…"
+			}
+			rows = append(rows, []any{key, value})
+		}
+		for _, r := range rows {
+			fmt.Fprintf(b, "  %-14s %v\n", r[0], r[1])
+		}
+	}
+}
+
+// maxShown is the most characters of a parameter that a person is shown.
+const maxShown = 50

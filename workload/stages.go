@@ -1,0 +1,144 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+)
+
+// ErrKept is returned by RunStages for jobs that cannot be resumed.
+var ErrKept = errors.New("this work cannot be kept in checkpoints")
+
+// The parameters of a checkpoint by which a job's graph is built again as it was. How work is
+// cut follows from what was measured, which the next process may measure differently.
+const (
+	variantParam    = "variant"
+	rangesParam = "ranges"
+)
+
+// RunStages runs a job as Run does, in stages with checkpoints in between: see
+// [weft.Runtime.RunStages]. Resumed, the work is cut as it was, whatever the devices are now.
+// The parameters of keep are what the job was made from. A job that keeps state on devices
+// from run to run (Stateful) cannot be resumed.
+func RunStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, before ...func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
+	if rt == nil {
+		return nil, fmt.Errorf("%s: %w", j.Name(), errNoRuntime)
+	}
+	j = form(rt, j)
+	res, err := runStages(ctx, rt, j, keep, before)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", j.Name(), err)
+	}
+	return res, err
+}
+
+func runStages(ctx context.Context, rt *weft.Runtime, j Job, keep weft.Keep, before []func(Job, *graph.Graph, *weft.Prediction)) (*Result, error) {
+	if _, ok := j.(Stateful); ok {
+		return nil, fmt.Errorf("%w: its state is on devices from run to run", ErrKept)
+	}
+	old, resumed, err := rt.Kept(keep)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := j.(Placed); ok {
+		if err := p.Place(rt.Machine()); err != nil {
+			return nil, err
+		}
+	}
+	var res Result
+	variant := ""
+	if v, ok := j.(Varied); ok {
+		if resumed {
+			variant, err = old[variantParam], v.Take(old[variantParam])
+		} else if res.Variants, err = v.Vary(pricer(ctx, rt)); err == nil {
+			if i := slices.IndexFunc(res.Variants, func(w Variant) bool { return w.Taken }); i >= 0 {
+				variant = res.Variants[i].Name
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	var ranges []sched.Range
+	if resumed {
+		if ranges, err = parseRanges(old[rangesParam], j.Items().Extent); err != nil {
+			return nil, fmt.Errorf("%w: %w", weft.ErrCheckpoint, err)
+		}
+	} else {
+		work := workOf(j)
+		work.Graph = nil // the ranges are enough
+		p, err := rt.Plan(ctx, work)
+		if err != nil {
+			return nil, err
+		}
+		res.Partition, ranges = p.Partition, p.Ranges
+	}
+	g, err := j.Graph(ranges)
+	if err != nil {
+		return nil, err
+	}
+	if res.Prediction, err = rt.Predict(ctx, g, j.Bind()...); err != nil {
+		return nil, err
+	}
+	res.Tasks, res.Predicted = g.NumTasks(), res.Prediction.Median
+	for _, f := range before {
+		f(j, g, res.Prediction)
+	}
+	keep.Params = maps.Clone(keep.Params)
+	if keep.Params == nil {
+		keep.Params = make(map[string]string)
+	}
+	keep.Params[rangesParam] = formatRanges(ranges)
+	if variant != "" {
+		keep.Params[variantParam] = variant
+	}
+	res.Report, err = rt.RunStages(ctx, keep, g, j.Bind()...)
+	return &res, err
+}
+
+// formatRanges writes ranges as text, as in "0-512 512-1024".
+func formatRanges(ranges []sched.Range) string {
+	words := make([]string, len(ranges))
+	for i, r := range ranges {
+		words[i] = fmt.Sprintf("%d-%d", r.Lo, r.Hi)
+	}
+	return strings.Join(words, " ")
+}
+
+// parseRanges reads ranges and sees that they are all of the items, each once.
+func parseRanges(text string, items int64) ([]sched.Range, error) {
+	var out []sched.Range
+	for word := range strings.FieldsSeq(text) {
+		lo, hi, _ := strings.Cut(word, "-")
+		r := sched.Range{}
+		var err1, err2 error
+		r.Lo, err1 = strconv.ParseInt(lo, 10, 64)
+		r.Hi, err2 = strconv.ParseInt(hi, 10, 64)
+		if err1 != nil || err2 != nil || r.Lo < 0 || r.Hi < r.Lo || r.Hi > items {
+			return nil, fmt.Errorf("%q is no range of %d items", word, items)
+		}
+		out = append(out, r)
+	}
+	next := int64(0)
+	for _, r := range slices.SortedFunc(slices.Values(out), func(a, b sched.Range) int { return int(min(max(a.Lo-b.Lo, -1), 1)) }) {
+		if r.Hi == r.Lo {
+			continue
+		}
+		if r.Lo != next {
+			return nil, fmt.Errorf("its ranges leave out or repeat item %d", min(r.Lo, next))
+		}
+		next = r.Hi
+	}
+	if next != items {
+		return nil, fmt.Errorf("its ranges end at %d of %d items", next, items)
+	}
+	return out, nil
+}
