@@ -64,7 +64,7 @@ type Checkpoint struct {
 // Saved tells of a checkpoint.
 type Saved struct {
 	Name        string // of the computation
-	Done, Total int    // steps, or levels of a graph
+	Done, Total int    // steps, or tasks of a graph
 	Finished    bool   // nothing is left to do
 	Resumed     bool   // it was read and not written
 	State       int64  // bytes of the state

@@ -18,11 +18,11 @@ import (
 // says; without a folder it is Run. Resumed, it goes on from the last checkpoint and gives
 // the bytes of a run that was never ended, for tasks that give the same bytes each time.
 //
-// The graph is run in stages: levels of tasks that wait only for levels before them, as many
-// at a time as take about a quarter of the time between two checkpoints. A checkpoint has
-// what later levels still read and the outputs written so far. So a task must end for what
-// it did to be kept, a graph of one level is kept when it is done, and between two stages
-// devices that have nothing left to do wait for the others.
+// The graph is run in stages: tasks that wait only for one another and for those of stages
+// before, as many at a time as take about a quarter of the time between two checkpoints. A
+// checkpoint has what later tasks still read and the outputs written so far. So a task must
+// end for what it did to be kept, and between two stages devices that have nothing left to
+// do wait for the others.
 //
 // A checkpoint is of one graph with its inputs. It is resumed by the same graph, with the
 // kernels it had, and inputs of the same bytes, on any devices that can run it; another one
@@ -86,28 +86,29 @@ func (s *staged) run(ctx context.Context, keep Keep) (*Report, error) {
 	if err := s.restore(ctx, int(done)); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrCheckpoint, keep.Name, err)
 	}
-	s.began, s.first = time.Now(), s.stages.Tasks(0, int(done))
+	s.began, s.first = time.Now(), int(done)
 	s.rep.Devices = make([]trace.DeviceReport, len(s.r.names))
-	finished := s.saver.loaded && int(done) == s.stages.Levels()
-	levels := 1
-	for lo := int(done); lo < s.stages.Levels(); {
-		hi := min(lo+levels, s.stages.Levels())
+	total := s.stages.Tasks()
+	finished := s.saver.loaded && int(done) == total
+	tasks := s.least()
+	for lo := int(done); lo < total; {
+		hi := s.stages.End(lo, tasks)
 		rep, err := s.stage(ctx, lo, hi)
 		s.add(rep)
 		if err != nil {
 			return s.report(), err
 		}
-		levels = s.next(hi-lo, rep.Elapsed())
+		tasks = s.next(hi-lo, rep.Elapsed())
 		lo = hi
 		s.release(lo)
-		if lo < s.stages.Levels() && s.saver.due() {
+		if lo < total && s.saver.due() {
 			if err := s.saver.save(ctx, int64(lo), false, s.state(lo)); err != nil {
 				return s.report(), err
 			}
 		}
 	}
 	if !finished {
-		if err := s.saver.save(ctx, int64(s.stages.Levels()), true, s.state(s.stages.Levels())); err != nil {
+		if err := s.saver.save(ctx, int64(total), true, s.state(total)); err != nil {
 			return s.report(), err
 		}
 	}
@@ -118,23 +119,32 @@ func (s *staged) run(ctx context.Context, keep Keep) (*Report, error) {
 // 100 µs.
 const minStage = 10 * time.Millisecond
 
-// next is how many levels the next stage has: as many as are to take a quarter of the time
+// least is the fewest tasks of a stage: two for each that devices run at a time, so that all
+// of them have work for about as long.
+func (s *staged) least() (n int) {
+	for _, lanes := range s.r.lanes {
+		n += 2 * max(lanes, 1)
+	}
+	return n
+}
+
+// next is how many tasks the next stage has: as many as are to take a quarter of the time
 // between checkpoints, at most four times as many as before.
-func (s *staged) next(levels int, took time.Duration) int {
+func (s *staged) next(tasks int, took time.Duration) int {
 	target := max(s.r.keeps.o.Every/4, minStage)
 	if s.r.keeps.o.Every < 0 {
 		target = everyDefault / 4
 	}
 	if took <= target/(4*4) {
-		return 4 * levels
+		return 4 * tasks
 	}
-	return max(1, min(4*levels, int(float64(levels)*float64(target)/float64(took))))
+	return max(s.least(), min(4*tasks, int(float64(tasks)*float64(target)/float64(took))))
 }
 
 // identity is what a checkpoint must agree on: what the caller says, what the inputs hold,
 // and the graph.
 func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta, sizes map[string]int64, err error) {
-	meta = checkpoint.Meta{Name: keep.Name, Params: paramsOf(keep.Params), Total: int64(s.stages.Levels())}
+	meta = checkpoint.Meta{Name: keep.Name, Params: paramsOf(keep.Params), Total: int64(s.stages.Tasks())}
 	for i := range s.p.ports {
 		port, slot := &s.p.ports[i], &s.slots[i]
 		if !s.p.g.Data(port.data).Input {
@@ -196,7 +206,7 @@ func (s *staged) resident(d graph.DataID) (*resident, error) {
 	return s.made[d].resident, nil
 }
 
-// state is what has to be kept after the levels below at. All of it is resident.
+// state is what has to be kept after the tasks before at. All of it is resident.
 func (s *staged) state(at int) (out []part) {
 	for i := range s.p.g.NumData() {
 		d := graph.DataID(i)
@@ -208,7 +218,7 @@ func (s *staged) state(at int) (out []part) {
 	return out
 }
 
-// restore gives data the value it had after the levels below at.
+// restore gives data the value it had after the tasks before at.
 func (s *staged) restore(ctx context.Context, at int) error {
 	if !s.saver.loaded {
 		return nil
@@ -231,7 +241,7 @@ func (s *staged) restore(ctx context.Context, at int) error {
 	return nil
 }
 
-// stage runs the levels lo to hi-1.
+// stage runs the tasks lo to hi-1.
 func (s *staged) stage(ctx context.Context, lo, hi int) (*Report, error) {
 	g, err := s.stages.Graph(lo, hi)
 	if err != nil {
@@ -261,12 +271,12 @@ func (s *staged) stage(ctx context.Context, lo, hi int) (*Report, error) {
 
 // progress makes of the progress of a stage that of the whole graph.
 func (s *staged) progress(fn func(Progress), lo, hi int) func(Progress) {
-	before, total := s.stages.Tasks(0, lo), s.stages.Tasks(0, s.stages.Levels())
-	part := float64(s.stages.Tasks(lo, hi)) / float64(total)
-	began := float64(before) / float64(total)
+	total := s.stages.Tasks()
+	part := float64(hi-lo) / float64(total)
+	began := float64(lo) / float64(total)
 	first := float64(s.first) / float64(total)
 	return func(p Progress) {
-		p.Tasks, p.Done = total, p.Done+before
+		p.Tasks, p.Done = total, p.Done+lo
 		p.Part = began + p.Part*part
 		p.Elapsed, p.Left = time.Since(s.began), -1
 		if now := p.Part - first; now > 0 {
@@ -276,7 +286,7 @@ func (s *staged) progress(fn func(Progress), lo, hi int) func(Progress) {
 	}
 }
 
-// release gives up data that no task of level at or above uses, but for outputs.
+// release gives up data that no task from at on uses, but for outputs.
 func (s *staged) release(at int) {
 	for d, made := range s.made {
 		if s.stages.Done(d, at) && !s.p.g.Data(d).Output {

@@ -43,8 +43,8 @@ type keptReport struct {
 	// Held is how long the run waited while its state was copied.
 	Held    float64 `json:"held_seconds"`
 	Resumed bool    `json:"resumed"`
-	From    int     `json:"from,omitempty"`  // levels that were done when it was resumed
-	Total   int     `json:"total,omitempty"` // levels there are
+	From    int     `json:"from,omitempty"`  // tasks that were done when it was resumed
+	Total   int     `json:"total,omitempty"` // tasks there are
 	// Refused says why checkpoints were passed over.
 	Refused []string `json:"refused,omitempty"`
 }
@@ -146,14 +146,14 @@ func (k *keeping) row(r runRow) runRow {
 // text writes the lines of a report.
 func (r *keptReport) text(w io.Writer) {
 	if r.Resumed {
-		fmt.Fprintf(w, "Resumed after %d of %s of tasks.\n", r.From, terminal.Count(r.Total, "level"))
+		fmt.Fprintf(w, "Resumed after %d of %s.\n", r.From, terminal.Count(r.Total, "task"))
 	}
 	for _, why := range r.Refused {
 		fmt.Fprintf(w, "A checkpoint could not be used, and the one before was: %s.\n", why)
 	}
 	if r.Written > 0 {
 		fmt.Fprintf(w, "%s in %s: %s written, the run waited %s for them.\n",
-			terminal.Count(r.Written, "checkpoint"), r.Dir, text.FormatSize(r.Bytes), terminal.Seconds(r.Held))
+			terminal.Count(r.Written, "checkpoint"), r.Dir, terminal.SI(float64(r.Bytes), "B"), terminal.Seconds(r.Held))
 	}
 	if r.Failed > 0 {
 		fmt.Fprintf(w, "%s could not be written: %s.\n", terminal.Count(r.Failed, "checkpoint"), r.Why)

@@ -99,8 +99,13 @@ func TestStages(t *testing.T) {
 		want := start()
 		interpret(g, want, missing)
 		s, got := Of(g), start()
-		for lo := 0; lo < s.Levels(); {
-			hi := lo + 1 + r.IntN(min(3, s.Levels()-lo))
+		for lo := 0; lo < s.Tasks(); {
+			hi := lo + 1 + r.IntN(min(8, s.Tasks()-lo))
+			if r.IntN(2) == 0 {
+				if hi = s.End(lo, hi-lo); hi <= lo || hi > s.Tasks() {
+					t.Fatalf("seed %d: a stage from %d to %d", seed, lo, hi)
+				}
+			}
 			part, err := s.Graph(lo, hi)
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
@@ -164,7 +169,20 @@ func TestLiveHalf(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("after %d levels %q is live, want %q", at, got, want)
+			t.Errorf("after %d tasks %q is live, want %q", at, got, want)
+		}
+	}
+}
+
+// Stages end with levels where that is about as long.
+func TestEnd(t *testing.T) {
+	s := &Stages{tasks: make([]graph.TaskID, 1000), ends: []int{1, 2, 3, 4, 5, 100, 900, 1000}}
+	for _, c := range []struct{ lo, n, want int }{
+		{0, 1, 1}, {0, 3, 3}, {4, 1, 5}, {4, 10, 14}, {4, 60, 100}, {5, 48, 100}, {5, 5, 10}, {5, 190, 100}, {5, 191, 196}, {100, 500, 900}, {100, 300, 400},
+		{850, 100, 1000}, {840, 70, 900}, {990, 50, 1000}, {0, 0, 1},
+	} {
+		if got := s.End(c.lo, c.n); got != c.want {
+			t.Errorf("from %d with %d tasks to %d, want %d", c.lo, c.n, got, c.want)
 		}
 	}
 }

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft/internal/checkpoint"
+	"github.com/weft-run/weft/internal/checkpoint/disk"
+)
+
+var (
+	kills    = flag.Int("kills", 10, "how often TestKill kills a process")
+	killSeed = flag.Uint64("kill-seed", 1, "what TestKill draws the moments from")
+)
+
+// killed are workloads that take about a second, with the data their results are in.
+var killed = []struct {
+	out  string
+	args []string
+}{
+	{"end", []string{"automata", "--rows", "1024", "--cols", "1024", "--steps", "4000", "--k", "4"}},                                   // class X
+	{"end", []string{"reservoir", "--neurons", "200", "--channels", "16", "--steps", "200", "--batch", "128", "--split", "neurons"}}, // class R
+}
+
+// keptBytes reads data of the newest checkpoint in a folder, which must be of a finished run.
+func keptBytes(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	f, err := disk.Open(filepath.Join(dir, keptName), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	found, refused, err := checkpoint.Manifests(f)
+	if err != nil || len(refused) > 0 || len(found) == 0 || !found[0].Finished {
+		t.Fatalf("no finished checkpoint: %v, %v", refused, err)
+	}
+	var out []byte
+	var names []string
+	if err := checkpoint.Load(f, found[0], func(d *checkpoint.Data) []byte {
+		names = append(names, d.Name)
+		if d.Name != name {
+			return nil
+		}
+		out = make([]byte, d.Bytes)
+		return out
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if out == nil {
+		t.Fatalf("the result has no %q, but %q", name, names)
+	}
+	return out
+}
+
+// A process that is killed at random moments and resumed gives the bytes of one that was
+// not. The moments follow from the seed and from how fast the machine is.
+//
+//	go test ./cmd/weft -run TestKill -kills 500 -kill-seed 7
+func TestKill(t *testing.T) {
+	r := rand.New(rand.NewPCG(*killSeed, 1))
+	for i, w := range killed {
+		start := func(dir string, more ...string) (*exec.Cmd, *bytes.Buffer) {
+			args := append([]string{"run"}, w.args...)
+			args = append(args, "--devices", "cpu/2", "--calibrate", "off", "--cache-dir", "off", "--check=false", "--checkpoint", dir, "--every", "20ms")
+			c := exec.CommandContext(t.Context(), os.Args[0], append(args, more...)...)
+			c.Env = append(os.Environ(), "WEFT_TEST_MAIN=1")
+			out := &bytes.Buffer{}
+			c.Stdout, c.Stderr = out, out
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return c, out
+		}
+		whole := filepath.Join(t.TempDir(), "whole")
+		c, out := start(whole)
+		began := time.Now()
+		if err := c.Wait(); err != nil {
+			t.Fatalf("%s: %v: %s", w.args[0], err, out)
+		}
+		took := time.Since(began)
+		want := keptBytes(t, whole, w.out)
+		dir, lives, resumed := filepath.Join(t.TempDir(), "killed"), 0, 0
+		for left := (*kills + i) / len(killed); ; {
+			var more []string
+			if found, _ := filepath.Glob(filepath.Join(dir, keptName, "checkpoint-*")); len(found) > 0 {
+				more = append(more, "--resume")
+				resumed++
+			}
+			c, out := start(dir, more...)
+			lives++
+			ended := make(chan error, 1)
+			go func() { ended <- c.Wait() }()
+			var kill <-chan time.Time
+			if left > 0 {
+				kill = time.After(time.Duration(r.Float64() * 0.7 * float64(took)))
+			}
+			var err error
+			select {
+			case err = <-ended:
+			case <-kill:
+				left--
+				_ = c.Process.Kill() // it may have ended
+				if err = <-ended; err != nil && c.ProcessState.ExitCode() < 0 {
+					continue
+				}
+			}
+			if err != nil {
+				t.Fatalf("%s, life %d: %v: %s", w.args[0], lives, err, out)
+			}
+			if !bytes.Equal(keptBytes(t, dir, w.out), want) {
+				t.Fatalf("%s, seed %d: after %d lives the result is another", w.args[0], *killSeed, lives)
+			}
+			if left == 0 {
+				break
+			}
+			dir = filepath.Join(t.TempDir(), "again")
+		}
+		t.Logf("%s, undisturbed in %v: %d lives, %d of them resumed", w.args[0], took.Round(time.Millisecond), lives, resumed)
+	}
+}
+
+// Mistakes about checkpoints are told in one line with status 2, and damage with status 1.
+func TestCheckpointCommand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "c")
+	base := []string{"run", "automata", "--rows", "64", "--cols", "64", "--steps", "40", "--devices", "cpu", "--calibrate", "off", "--cache-dir", "off"}
+	with := func(more ...string) []string { return append(slices.Clone(base), more...) }
+	if out := works(t, with("--checkpoint", dir)...); !strings.Contains(out, "1 checkpoint in "+dir) {
+		t.Errorf("%s", out)
+	}
+	if out := works(t, with("--checkpoint", dir, "--resume")...); !strings.Contains(out, "Resumed after") {
+		t.Errorf("%s", out)
+	}
+	if out := works(t, with("--checkpoint", dir, "--resume", "--json")...); !strings.Contains(out, `"resumed": true`) {
+		t.Errorf("%s", out)
+	}
+	for _, c := range []struct {
+		status int
+		says   string
+		args   []string
+	}{
+		{2, "go with --checkpoint", with("--resume")},
+		{2, "go with --checkpoint", with("--every", "5s")},
+		{2, "--every 0s", with("--checkpoint", dir, "--every", "0s")},
+		{2, "one run", with("--checkpoint", dir, "--repeat", "3")},
+		{2, "nothing to resume", with("--checkpoint", filepath.Join(t.TempDir(), "none"), "--resume")},
+		{2, "seed is 1 there and 2 here", with("--checkpoint", dir, "--resume", "--seed", "2")},
+		{1, "resume it", with("--checkpoint", dir)},
+		{2, "cannot be kept", []string{"run", "reservoir", "--strategy", "eager", "--devices", "cpu", "--calibrate", "off", "--neurons", "10", "--batch", "4", "--steps", "2", "--checkpoint", filepath.Join(t.TempDir(), "s")}},
+		{2, "takes one folder", []string{"checkpoint", "show"}},
+		{2, "nothing to resume", []string{"checkpoint", "show", t.TempDir()}},
+		{1, "no such file", []string{"checkpoint", "show", filepath.Join(t.TempDir(), "gone")}},
+	} {
+		code, _, stderr := runWeft(c.args...)
+		if code != c.status || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: status %d, %q; want %d and %q", c.args, code, stderr, c.status, c.says)
+		}
+	}
+	out := works(t, "checkpoint", "show", dir)
+	for _, want := range []string{"whole", "finished", "data end", "workload       automata"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is not in %s", want, out)
+		}
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, keptName, "data-*"))
+	src, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	src[4100] ^= 1
+	if err := os.WriteFile(files[0], src, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, stderr := runWeft("checkpoint", "show", dir); code != 1 || !strings.Contains(out, "damaged") || !strings.Contains(stderr, "checksum") {
+		t.Errorf("damaged: status %d, %s, %s", code, out, stderr)
+	}
+	if code, _, stderr := runWeft(with("--checkpoint", dir, "--resume")...); code != 1 || !strings.Contains(stderr, "checksum") {
+		t.Errorf("damaged: status %d, %s", code, stderr)
+	}
+}
+
+// A graph of the user's that was interrupted goes on with --resume and writes its outputs.
+func TestCheckpointGraph(t *testing.T) {
+	dir, out := filepath.Join(t.TempDir(), "c"), filepath.Join(t.TempDir(), "smooth.npy")
+	blur := []string{"run", "../../examples/blur/blur.json", "--bind", "image=../../examples/blur/image.npy", "--devices", "cpu", "--calibrate", "off", "--cache-dir", "off"}
+	plain := filepath.Join(t.TempDir(), "plain.npy")
+	works(t, append(slices.Clone(blur), "--out", "smooth="+plain)...)
+	works(t, append(slices.Clone(blur), "--checkpoint", dir)...)
+	works(t, append(slices.Clone(blur), "--checkpoint", dir, "--resume", "--out", "smooth="+out)...)
+	a, err1 := os.ReadFile(plain)
+	b, err2 := os.ReadFile(out)
+	if err := errors.Join(err1, err2); err != nil || !bytes.Equal(a, b) {
+		t.Errorf("not the output of a run without checkpoints: %v", err)
+	}
+}
