@@ -113,7 +113,10 @@ func openKeeps(o Checkpoint) (*keeps, error) {
 		return nil, fmt.Errorf("%w: Checkpoint: every %v; use a time, or -1 for checkpoints on demand only", ErrOptions, o.Every)
 	}
 	o.Every = cmp.Or(o.Every, everyDefault)
-	unlock, err := disk.Lock(o.Dir)
+	unlock, err := disk.Lock(o.Dir, !o.Resume)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s: %w: there is no such folder", ErrCheckpoint, o.Dir, ErrNoCheckpoint)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}

@@ -213,6 +213,29 @@ func (s *saver) restore(ctx context.Context, p part) error {
 	return p.res.replace(value)
 }
 
+// prepare makes memory for the copies of parts, and has the system provide it meanwhile, so
+// that the first checkpoint need not wait for that.
+func (s *saver) prepare(state []part) {
+	var fresh []*shadow
+	for i := range state {
+		if p := &state[i]; s.copies[p.name] == nil {
+			c := newShadow(p.name, p.bytes())
+			s.copies[p.name] = c
+			fresh = append(fresh, c)
+		}
+	}
+	busy := make(chan struct{})
+	s.busy = busy
+	go func() {
+		defer close(busy)
+		for _, c := range fresh {
+			for i := 0; i < len(c.Mem); i += checkpoint.AlignBytes {
+				c.Mem[i] = 0
+			}
+		}
+	}()
+}
+
 // due reports whether it is time for a checkpoint: somebody asked for it, or it is time and
 // the one before is written.
 func (s *saver) due() bool {
@@ -376,6 +399,7 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 	if s.loaded && int(done) == total {
 		return nil
 	}
+	s.prepare(parts)
 	for i := int(done); i < total; i++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -39,13 +39,13 @@ type Setup struct {
 func Commands(s Setup) []*cobra.Command {
 	return []*cobra.Command{
 		newOverhead(s), newScaling(s), newBalance(s), newMemory(s), newSync(s), newCollective(s), newP2P(s),
-		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newServing(s), newSuite(s), newCompare(),
+		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newCheckpoint(s), newServing(s), newSuite(s), newCompare(),
 	}
 }
 
 // Funcs returns the Go kernels of the benchmarks.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits)}
+	return map[string]weft.Func{triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits), evolveKernel: evolve}
 }
 
 // learning is the number of runs before those that count: in them the cost model

@@ -154,11 +154,13 @@ func Folders(path string) (names []string, err error) {
 	return names, err
 }
 
-// Lock makes the folder this process's until unlock is called or the process ends. If
-// another has it, the error wraps ErrLocked.
-func Lock(path string) (unlock func(), err error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, err
+// Lock makes the folder this process's until unlock is called or the process ends. It makes
+// the folder where create says so. If another process has it, the error wraps ErrLocked.
+func Lock(path string, create bool) (unlock func(), err error) {
+	if create {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	return lock(filepath.Join(path, "lock"))
 }

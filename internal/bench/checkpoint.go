@@ -1,0 +1,238 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/internal/text"
+)
+
+// checkpointRow is what checkpoints cost a computation whose whole state changes.
+type checkpointRow struct {
+	State   int64   `json:"state_bytes"`
+	Every   float64 `json:"every_seconds"`
+	Steps   int     `json:"steps"`
+	Pairs   int     `json:"pairs"`
+	Plain   float64 `json:"plain_seconds"` // without checkpoints, median
+	Kept    float64 `json:"kept_seconds"`  // with them, median
+	Over    float64 `json:"overhead"`      // median of Kept ÷ Plain − 1 over pairs
+	Written float64 `json:"checkpoints"`   // a run, the one at its end included
+	Bytes   float64 `json:"written_bytes"` // a run
+	// Held is how long a checkpoint held up the computation while it copied the state, and
+	// Took how long it was until it was on the disk; means, without the one at the end of a
+	// run, which is waited for.
+	Held float64 `json:"held_seconds"`
+	Took float64 `json:"took_seconds"`
+}
+
+// keep is the benchmark of checkpoints.
+type keep struct {
+	size, dir string
+	every     time.Duration
+	length    time.Duration
+}
+
+func newCheckpoint(s Setup) *cobra.Command {
+	var o keep
+	c := benchmark[checkpointRow]{
+		use:   "checkpoint",
+		short: "What checkpoints cost a long computation",
+		long: `Run steps that each change all of some resident data, with checkpoints and
+without, in turn, and compare the times. Both must end with the same bytes. The
+last checkpoint, at the end of a run, is waited for and counts.`,
+		repeat: 5, measure: o.measure, text: writeCheckpoint,
+	}.command(s)
+	c.Flags().StringVar(&o.size, "size", "1GiB", "`size` of the state")
+	c.Flags().DurationVar(&o.every, "every", 10*time.Second, "least time between two checkpoints")
+	c.Flags().DurationVar(&o.length, "length", time.Minute, "about how long a run takes")
+	c.Flags().StringVar(&o.dir, "dir", "", "`folder` in which checkpoints are written and removed again (one for temporary files)")
+	return c
+}
+
+// evolveKernel is the Go kernel of a step.
+const evolveKernel = "bench.evolve"
+
+// evolveRounds makes a step compute rather than move memory, as programs do that are worth
+// a checkpoint.
+const evolveRounds = 16
+
+// evolve makes the next state of words.
+func evolve(c *weft.Call, lo, hi int) {
+	in, out := weft.View[uint64](c.Args[0]), weft.View[uint64](c.Args[1])
+	for i := lo * evolveWords; i < min(hi*evolveWords, len(out)); i++ {
+		x := in[i]
+		for range evolveRounds {
+			x ^= x >> 29
+			x = x*0xbf58476d1ce4e5b9 + uint64(i)
+		}
+		out[i] = x
+	}
+}
+
+// evolveWords is how many words are an item.
+const evolveWords = 1 << 16
+
+// evolveGraph is one step: each task reads and writes its part of the state.
+func evolveGraph(bytes int64, tasks int) (*graph.Graph, error) {
+	var b graph.Builder
+	from, to := b.Data(graph.Data{Name: "from", Bytes: bytes, Input: true}), b.Data(graph.Data{Name: "to", Bytes: bytes})
+	kernel := graph.GoKernel(evolveKernel)
+	for i := range int64(tasks) {
+		lo, hi := bytes/8*i/int64(tasks)*8, bytes/8*(i+1)/int64(tasks)*8
+		words := (hi - lo) / 8
+		b.Add(graph.Task{
+			Steps: []graph.Step{{Kernel: kernel, Launch: graph.Grid((words + evolveWords - 1) / evolveWords)}},
+			Uses:  []graph.Use{{Data: from, Offset: lo, Bytes: hi - lo}, {Data: to, Offset: lo, Bytes: hi - lo, Access: graph.Write}},
+			Work:  graph.Work{Ops: 4 * evolveRounds * float64(words), Bytes: float64(2 * (hi - lo)), Unit: graph.Int32},
+		})
+	}
+	return b.Build()
+}
+
+func (o *keep) measure(m *meter) (rows []checkpointRow, err error) {
+	bytes, err := text.ParseSize(o.size)
+	if err != nil || bytes < 1<<16 {
+		return nil, terminal.Usagef("--size %s: a size is written such as 1GiB and is at least 64KiB", o.size)
+	}
+	if o.every <= 0 || o.length <= 0 {
+		return nil, terminal.Usagef("--every %v --length %v: both must be more than nothing", o.every, o.length)
+	}
+	bytes = bytes / 8 * 8
+	if err := host.Enough("bench checkpoint", 5*bytes); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(o.dir, "weft-bench-")
+	if err != nil {
+		return nil, terminal.Usage(err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	p := m.progress("run", 2*m.repeat+1)
+	defer p.Finish()
+	p.At("how long a step takes")
+	t := &keepTrial{m: m, bytes: bytes}
+	const few = 3
+	took, _, err := t.run(few, weft.Checkpoint{})
+	if err != nil {
+		return nil, err
+	}
+	p.Add()
+	steps := max(few, int(o.length/(took/few))+1)
+	row := checkpointRow{State: bytes, Every: o.every.Seconds(), Steps: steps}
+	var plain, kept, over []float64
+	for i := range m.repeat {
+		p.At("without checkpoints")
+		without, want, err := t.run(steps, weft.Checkpoint{})
+		if err != nil {
+			return rows, err
+		}
+		p.Add()
+		p.At("with checkpoints")
+		folder := filepath.Join(dir, fmt.Sprint(i))
+		with, got, err := t.run(steps, weft.Checkpoint{Dir: folder, Every: o.every, Saved: t.saved})
+		if err != nil {
+			return rows, err
+		}
+		p.Add()
+		if err := errors.Join(t.failed, os.RemoveAll(folder)); err != nil {
+			return rows, err
+		}
+		if got != want {
+			return rows, fmt.Errorf("with checkpoints the state is another: %08x and not %08x", got, want)
+		}
+		plain, kept, over = append(plain, without.Seconds()), append(kept, with.Seconds()), append(over, with.Seconds()/without.Seconds()-1)
+		n := float64(i + 1)
+		row.Pairs, row.Plain, row.Kept, row.Over = i+1, median(plain), median(kept), median(over)
+		row.Written, row.Bytes = float64(t.written)/n, float64(t.wrote)/n
+		if t.between > 0 {
+			row.Held, row.Took = t.held.Seconds()/float64(t.between), t.took.Seconds()/float64(t.between)
+		}
+		rows = []checkpointRow{row}
+	}
+	return rows, nil
+}
+
+// keepTrial runs the steps.
+type keepTrial struct {
+	m     *meter
+	bytes int64
+
+	written, between int // checkpoints, and those of them that were not at the end
+	wrote            int64
+	held, took       time.Duration
+	failed           error
+}
+
+// saved counts a checkpoint.
+func (t *keepTrial) saved(s weft.Saved) {
+	if s.Err != nil {
+		t.failed = s.Err
+		return
+	}
+	t.written++
+	t.wrote += s.Bytes
+	if !s.Finished {
+		t.between++
+		t.held += s.Held
+		t.took += s.Took
+	}
+}
+
+// run runs some steps and returns how long that took and the checksum of the state.
+func (t *keepTrial) run(steps int, c weft.Checkpoint) (took time.Duration, sum uint32, err error) {
+	rt, err := t.m.open(func(o *weft.Options) { o.Checkpoint = c })
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, rt.Close()) }()
+	g, err := evolveGraph(t.bytes, 8*len(rt.Devices()))
+	if err != nil {
+		return 0, 0, err
+	}
+	state, err := weft.Alloc[byte](rt, "state", int(t.bytes))
+	if err != nil {
+		return 0, 0, err
+	}
+	defer state.Release()
+	ready, err := rt.Prepare(g, state.As("from"), state.As("to"))
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, err := ready.Run(t.m.ctx); err != nil { // makes its buffers
+		return 0, 0, err
+	}
+	began := time.Now()
+	if err := rt.Steps(t.m.ctx, weft.Keep{Name: "bench"}, steps, []weft.Binding{state.As("state")}, func(ctx context.Context, _ int) error {
+		_, err := ready.Run(ctx)
+		return err
+	}); err != nil {
+		return 0, 0, err
+	}
+	took = time.Since(began)
+	all, err := state.Get(t.m.ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return took, crc32.Checksum(all, crc32.MakeTable(crc32.Castagnoli)), nil
+}
+
+func writeCheckpoint(w io.Writer, rows []checkpointRow) {
+	out := [][]any{{"state", "every", "steps", "pairs", "without", "with", "overhead", "checkpoints", "written", "held", "on disk after"}}
+	for _, r := range rows {
+		out = append(out, []any{text.FormatSize(r.State), terminal.Seconds(r.Every), r.Steps, r.Pairs, terminal.Seconds(r.Plain), terminal.Seconds(r.Kept), terminal.Percent(r.Over),
+			fmt.Sprintf("%.1f", r.Written), terminal.SI(r.Bytes, "B"), terminal.Seconds(r.Held), terminal.Seconds(r.Took)})
+	}
+	terminal.Table(w, out)
+	fmt.Fprintln(w, "\nOf a run: checkpoints and bytes written. Of a checkpoint: how long the steps\nwere held up, and when it was on the disk.")
+}
