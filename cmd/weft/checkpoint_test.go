@@ -28,7 +28,7 @@ var killed = []struct {
 	args []string
 }{
 	{"end", []string{"automata", "--rows", "1024", "--cols", "1024", "--steps", "12000", "--k", "4"}},                                 // class X
-	{"end", []string{"reservoir", "--neurons", "200", "--channels", "16", "--steps", "1500", "--batch", "128", "--split", "neurons"}}, // class R
+	{"end", []string{"reservoir", "--neurons", "200", "--channels", "16", "--steps", "6000", "--batch", "128", "--split", "neurons"}}, // class R
 }
 
 // keptBytes reads data of the newest checkpoint in a folder, which must be of a finished run.
