@@ -27,6 +27,7 @@ type saver struct {
 	folder *disk.Folder
 	copies map[string]*shadow
 	last   time.Time     // when the last checkpoint was begun
+	at     int64         // steps that it has, or that were resumed
 	busy   chan struct{} // closed when what is being written is; nil before the first
 	loaded bool          // a checkpoint was resumed, and is in copies
 
@@ -178,7 +179,7 @@ func (s *saver) resume(sizes map[string]int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.loaded = true
+	s.loaded, s.at = true, m.Done
 	told.Done, told.Finished, told.State = int(m.Done), m.Finished, m.Live()
 	s.tell(told)
 	return m.Done, nil
@@ -274,7 +275,7 @@ func (s *saver) save(ctx context.Context, done int64, finished bool, state []par
 	answers := s.waiting
 	s.waiting = nil
 	s.mu.Unlock()
-	s.last = time.Now()
+	s.last, s.at = time.Now(), done
 	meta := s.meta
 	meta.Done, meta.Finished, meta.Unix = done, finished, s.last.UnixNano()
 	told := Saved{Name: meta.Name, Done: int(done), Total: int(meta.Total), Finished: finished}
@@ -307,6 +308,14 @@ func (s *saver) save(ctx context.Context, done int64, finished bool, state []par
 		s.ended(told, answers)
 	}()
 	return nil
+}
+
+// leave keeps the state of a computation whose context has ended, if it went on since the
+// last checkpoint.
+func (s *saver) leave(ctx context.Context, done int64, state []part) {
+	if done > s.at {
+		_ = s.save(context.WithoutCancel(ctx), done, false, state) // what goes wrong is told
+	}
 }
 
 // ended tells everybody how a checkpoint went.
@@ -362,7 +371,7 @@ func (s *saver) close() {
 // runs gives the same bytes each time.
 //
 // Nothing but step may use the state until Steps returns. An error of step ends it; the last
-// checkpoint stays. That no checkpoint could be written is no error: see [Checkpoint].
+// checkpoint stays. A context that ends between two steps has a last one taken. That no checkpoint could be written is no error: see [Checkpoint].
 func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Binding, step func(ctx context.Context, i int) error) error {
 	need("Steps", ctx, step != nil)
 	if r == nil {
@@ -402,6 +411,7 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 	s.prepare(parts)
 	for i := int(done); i < total; i++ {
 		if ctx.Err() != nil {
+			s.leave(ctx, int64(i), parts)
 			return context.Cause(ctx)
 		}
 		if err := step(ctx, i); err != nil {

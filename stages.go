@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 // before, as many at a time as take about a quarter of the time between two checkpoints. A
 // checkpoint has what later tasks still read and the outputs written so far. So a task must
 // end for what it did to be kept, and between two stages devices that have nothing left to
-// do wait for the others.
+// do wait for the others. When the context ends, what the stages before have computed is kept.
 //
 // A checkpoint is of one graph with its inputs. It is resumed by the same graph, with the
 // kernels it had, and inputs of the same bytes, on any devices that can run it; another one
@@ -96,6 +97,10 @@ func (s *staged) run(ctx context.Context, keep Keep) (*Report, error) {
 		rep, err := s.stage(ctx, lo, hi)
 		s.add(rep)
 		if err != nil {
+			if ctx.Err() != nil && !errors.Is(err, ErrHeld) {
+				// A run that failed leaves resident data as it was.
+				s.saver.leave(ctx, int64(lo), s.state(lo))
+			}
 			return s.report(), err
 		}
 		tasks = s.next(hi-lo, rep.Elapsed())
