@@ -203,7 +203,7 @@ func (c *Client) json(ctx context.Context, method, path string, header http.Head
 		return err
 	}
 	defer resp.Body.Close()
-	text, err := readAll(resp.Body)
+	text, err := readAll(resp)
 	if err != nil || out == nil {
 		return err
 	}
@@ -213,13 +213,15 @@ func (c *Client) json(ctx context.Context, method, path string, header http.Head
 	return nil
 }
 
-// readAll reads an answer.
-func readAll(r io.Reader) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxAnswer+1))
-	if err == nil && len(b) > maxAnswer {
+// readAll reads an answer. Of what the server says of its length the first megabyte is believed.
+func readAll(resp *http.Response) ([]byte, error) {
+	var b bytes.Buffer
+	b.Grow(int(min(max(resp.ContentLength, 0), 1<<20)) + bytes.MinRead)
+	_, err := b.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && b.Len() > maxAnswer {
 		err = fmt.Errorf("api: the answer has more than %d bytes", maxAnswer)
 	}
-	return b, err
+	return b.Bytes(), err
 }
 
 // Server says what the server is.

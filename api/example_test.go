@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -95,4 +96,27 @@ func ExampleClient_Submit() {
 	// running
 	// succeeded
 	// merkle 5000 leaves true
+}
+
+// A server that is too busy says when to ask again. A client does so by itself, as often as Attempts
+// allows; what it could not get is told with the time.
+func ExampleError() {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set(api.HeaderRetry, "2.5") // milliseconds
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, `{"error": "model double has more requests than it can compute in time"}`)
+	}))
+	defer server.Close()
+	c, err := api.NewClient(server.URL, api.Options{Attempts: 2})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	_, err = c.Infer(context.Background(), &api.InferRequest{Model: "double"})
+	if busy := (*api.Error)(nil); errors.As(err, &busy) {
+		fmt.Println(busy.Status, busy.RetryAfter)
+	}
+	// Output: 503 2.5ms
 }

@@ -64,7 +64,7 @@ func (c *Client) Infer(ctx context.Context, r *InferRequest) (*InferResponse, er
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := readAll(resp.Body)
+	body, err := readAll(resp)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func encodeInfer(r *InferRequest) (call, error) {
 	if !r.JSON {
 		w.Parameters["binary_data_output"] = true
 	}
-	var tail []byte
+	size := 0 // of binary data
 	for i := range r.Inputs {
 		t := &r.Inputs[i]
 		if err := t.check(); err != nil {
@@ -103,7 +103,7 @@ func encodeInfer(r *InferRequest) (call, error) {
 		}
 		if !r.JSON {
 			w.Inputs[i].Parameters = map[string]any{"binary_data_size": len(t.Data)}
-			tail = append(tail, t.Data...)
+			size += len(t.Data)
 			continue
 		}
 		var err error
@@ -132,7 +132,10 @@ func encodeInfer(r *InferRequest) (call, error) {
 	if !r.JSON {
 		q.header.Set("Content-Type", "application/octet-stream")
 		q.header.Set(HeaderLength, strconv.Itoa(len(head)))
-		q.body = append(head, tail...)
+		q.body = slices.Grow(head, size)
+		for i := range r.Inputs {
+			q.body = append(q.body, r.Inputs[i].Data...)
+		}
 	}
 	return q, nil
 }
