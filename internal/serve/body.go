@@ -53,8 +53,8 @@ func (h *hold) take(n int64) error {
 	switch {
 	case all > int64(h.s.limits.Bodies):
 		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of requests under way take all of the memory for them: try again, or raise limits.bodies")
-	case mine > h.s.share():
-		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of your requests under way take more than %d bytes: send fewer at a time, or raise limits.bodies", h.s.share())
+	case mine > h.s.mostOfOne():
+		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of your requests under way take more than %d bytes: send fewer at a time, or raise limits.bodies", h.s.mostOfOne())
 	}
 	return nil
 }
@@ -70,8 +70,8 @@ func (h *hold) release() {
 	}
 }
 
-// share is the most memory that bodies of one client have: half of all, and one body.
-func (s *Server) share() int64 { return max(int64(s.limits.Bodies)/2, int64(s.limits.Body)) }
+// mostOfOne is the most memory that bodies of one client have: half of all, and one body.
+func (s *Server) mostOfOne() int64 { return max(int64(s.limits.Bodies)/2, int64(s.limits.Body)) }
 
 // body reads the body of a request, of one of some types, within limits of size and time.
 // The caller calls done when it needs the bytes no more.
