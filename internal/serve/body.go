@@ -26,7 +26,8 @@ const firstBytes = 16 << 10
 // more. The service has no use for inputs once it has answered.
 var buffers = sync.Pool{New: func() any { return new([firstBytes + 1]byte) }}
 
-// hold is the memory that a body has, of that for the bodies of all requests under way.
+// hold is the memory that a body has, with the tensors that are made of it, of that for the
+// bodies of all requests under way.
 type hold struct {
 	s     *Server
 	who   *client // nil for a probe, which has no share
@@ -51,6 +52,8 @@ func (h *hold) take(n int64) error {
 		mine = h.who.held.Add(n)
 	}
 	switch {
+	case h.bytes > h.s.mostOfOne():
+		return failf(http.StatusRequestEntityTooLarge, "the request takes more than %d bytes of memory with its tensors: send binary data, or less in one request, or raise limits.bodies", h.s.mostOfOne())
 	case all > int64(h.s.limits.Bodies):
 		return busyf(http.StatusServiceUnavailable, time.Second, "the bodies of requests under way take all of the memory for them: try again, or raise limits.bodies")
 	case mine > h.s.mostOfOne():
@@ -76,6 +79,15 @@ func (s *Server) mostOfOne() int64 { return max(int64(s.limits.Bodies)/2, int64(
 // body reads the body of a request, of one of some types, within limits of size and time.
 // The caller calls done when it needs the bytes no more.
 func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types ...string) (b []byte, done func(), err error) {
+	b, h, err := s.heldBody(w, r, limit, types)
+	if err != nil {
+		return nil, nil, err
+	}
+	return b, h.release, nil
+}
+
+// heldBody is body with what it holds, for what is made of it. The caller releases that.
+func (s *Server) heldBody(w http.ResponseWriter, r *http.Request, limit int64, types []string) ([]byte, *hold, error) {
 	limit = min(limit, int64(s.limits.Body))
 	if r.ContentLength > limit {
 		return nil, nil, tooLarge(limit)
@@ -91,13 +103,14 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, limit int64, types
 		return nil, nil, failf(http.StatusUnsupportedMediaType, "Content-Encoding %s: send the body as it is", quoted(enc))
 	}
 	h := s.hold(r.Context())
-	if b, err = h.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit); err != nil {
+	b, err := h.read(http.MaxBytesReader(w, r.Body, limit), r.ContentLength, limit)
+	if err != nil {
 		h.release()
 		return nil, nil, s.unread(err, limit)
 	}
 	// The guard has set it. Writers of tests have none.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	return b, h.release, nil
+	return b, h, nil
 }
 
 // read reads a body of a length, -1 if that is not known, and reserves memory as it comes.

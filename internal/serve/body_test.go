@@ -87,3 +87,25 @@ func TestBodiesOfOne(t *testing.T) {
 		t.Errorf("status %d, %d bytes under way", w.Code, s.bodies.Load())
 	}
 }
+
+// Numbers take more memory than their text may have, and count too.
+func TestTensorsHeld(t *testing.T) {
+	h, f, s := handlerOf(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 4000, 12000 })
+	ones := strings.TrimSuffix(strings.Repeat("1,", 900), ",")
+	for kind, want := range map[string]int{"FP32": 200, "FP64": 413} { // of 1800 bytes of text: 3600, and 7200
+		f.before = func(_ context.Context, r *infer.Request) error {
+			if got := s.bodies.Load(); got < int64(len(r.Inputs[0].Data))+1800 || got > 5600 {
+				t.Errorf("%s: %d bytes are held for %d of a tensor", kind, got, len(r.Inputs[0].Data))
+			}
+			return nil
+		}
+		for _, body := range []string{
+			`{"inputs":[{"name":"x","shape":[900],"datatype":"` + kind + `","data":[` + ones + `]}]}`,
+			`{"inputs":[{"data":[` + ones + `],"name":"x","shape":[900],"datatype":"` + kind + `"}]}`,
+		} {
+			if w := ask(h, "POST", "/v2/models/double/infer", body); w.Code != want || s.bodies.Load() != 0 {
+				t.Errorf("%s: status %d, %d bytes under way: %.80s", kind, w.Code, s.bodies.Load(), w.Body)
+			}
+		}
+	}
+}

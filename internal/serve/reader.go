@@ -19,6 +19,7 @@ type reader struct {
 	src   []byte
 	at    int
 	depth int
+	hold  *hold // for tensors; nil for any
 }
 
 // syntaxError says where in a body the JSON is wrong.

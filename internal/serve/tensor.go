@@ -58,6 +58,11 @@ func (q *inference) asBinary(output string) bool {
 // parseInference reads the body of a request: JSON of header bytes, and after it the binary
 // data of inputs. header is -1 if all is JSON.
 func parseInference(body []byte, header int) (*inference, error) {
+	return parseHeld(body, header, nil)
+}
+
+// parseHeld reserves memory for tensors that came as JSON. Binary data is where it was read.
+func parseHeld(body []byte, header int, h *hold) (*inference, error) {
 	head, tail := body, []byte(nil)
 	if header >= 0 {
 		if header > len(body) {
@@ -67,7 +72,7 @@ func parseInference(body []byte, header int) (*inference, error) {
 	}
 	q := &inference{}
 	q.Inputs, q.sizes = q.fewInputs[:0], q.fewSizes[:0]
-	r := &reader{src: head}
+	r := &reader{src: head, hold: h}
 	if err := q.read(r); err != nil {
 		return nil, badRequest{err}
 	}
@@ -218,7 +223,7 @@ func (q *inference) input(r *reader) error {
 		return err
 	}
 	if data >= 0 && t.Data == nil && size < 0 {
-		again := &reader{src: r.src, at: data, depth: r.depth}
+		again := &reader{src: r.src, at: data, depth: r.depth, hold: r.hold}
 		if err := again.data(&t); err != nil {
 			return err
 		}
@@ -285,7 +290,13 @@ func (r *reader) data(t *infer.Tensor) error {
 		return fmt.Errorf("input %s: %w", quoted(t.Name), err)
 	}
 	// An element takes two bytes of text at least, with its comma.
-	t.Data = make([]byte, 0, min(n, int64(len(r.src)-r.at)/2+1)*size)
+	room := min(n, int64(len(r.src)-r.at)/2+1) * size
+	if r.hold != nil {
+		if err := r.hold.take(room); err != nil {
+			return err
+		}
+	}
+	t.Data = make([]byte, 0, room)
 	err = r.elements(func() error {
 		raw, err := r.element()
 		if err != nil {

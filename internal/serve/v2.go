@@ -142,15 +142,15 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request) error {
 			return badf("%s is %s and not a number of bytes", api.HeaderLength, quoted(h))
 		}
 	}
-	body, done, err := s.body(w, r, int64(s.limits.Body), inferTypes...)
+	body, held, err := s.heldBody(w, r, int64(s.limits.Body), inferTypes)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer held.release()
 	if len(body) == 0 {
 		return badf(`the body is empty: send {"inputs": [{"name": …, "shape": …, "datatype": …, "data": …}]}`)
 	}
-	q, err := parseInference(body, header)
+	q, err := parseHeld(body, header, held)
 	if err != nil {
 		return err
 	}
