@@ -80,7 +80,6 @@ func (it *Item) Over() bool { return it.place == over }
 
 // Batch is items that are computed together.
 type Batch struct {
-	Owner   any // for the loop
 	Model   *Model
 	Device  *Device
 	Items   []*Item

@@ -183,7 +183,7 @@ func (d *Device) left(now time.Duration) (left time.Duration) {
 // case, or nothing would be measured any more.
 func (m *Machine) start(p *placement, out []Decision) []Decision {
 	mod := p.model
-	b := &Batch{Model: mod, Device: p.device, at: p, started: m.now}
+	b := &Batch{Model: mod, Device: p.device, Items: make([]*Item, 0, min(mod.load.items, mod.MaxBatch)), at: p, started: m.now}
 	urgent := time.Duration(1<<63 - 1)
 	fills := mod.fills()
 	for it := mod.next(&m.steps); it != nil; it = mod.next(&m.steps) {

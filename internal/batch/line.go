@@ -70,6 +70,7 @@ type level struct {
 	again    list
 	lines    map[string]*line
 	turn     *line // whose turn it is, in a ring of lines that have items
+	spare    *line // one that has none any more, for the next client that has
 	load     load
 	picked   uint64 // queue.picks when it was last picked from, or became other than empty
 	arrivals arrivals
@@ -140,7 +141,10 @@ func (q *queue) add(it *Item) {
 	}
 	ln := l.lines[it.Client]
 	if ln == nil {
-		ln = &line{client: it.Client}
+		if ln = l.spare; ln == nil {
+			ln = &line{}
+		}
+		l.spare, *ln = nil, line{client: it.Client}
 		l.lines[it.Client] = ln
 		if l.turn == nil {
 			ln.prev, ln.next, l.turn = ln, ln, ln
@@ -173,6 +177,7 @@ func (q *queue) remove(it *Item) {
 		return
 	}
 	delete(l.lines, it.Client)
+	l.spare = ln
 	if ln.next == ln {
 		l.turn = nil
 		return
@@ -248,8 +253,9 @@ func (q *queue) newest(client string) *Item {
 
 // tally is how many items of each client wait.
 type tally struct {
-	of   map[string]*count
-	most heap[*count]
+	of    map[string]*count
+	most  heap[*count]
+	spare *count // of a client that has none any more, for the next that has
 }
 
 type count struct {
@@ -267,12 +273,16 @@ func newTally(steps *uint64) tally {
 func (t *tally) add(client string, n int) {
 	c := t.of[client]
 	if c == nil {
-		c = &count{client: client}
+		if c = t.spare; c == nil {
+			c = &count{}
+		}
+		t.spare, c.client = nil, client
 		t.of[client] = c
 	}
 	if c.items += n; c.items == 0 {
 		t.most.remove(c)
 		delete(t.of, client)
+		t.spare = c
 		return
 	}
 	t.most.put(c)

@@ -22,7 +22,8 @@ type call struct {
 	// mu guards inputs: a batch copies them, and the caller takes them back when it
 	// leaves. It is held for as long as a copy takes.
 	mu     sync.Mutex
-	inputs []Tensor // in the order of the model; nil once the caller has left
+	inputs []Tensor  // in the order of the model; nil once the caller has left
+	first  [1]Tensor // room for them where there is one
 
 	outputs []Tensor // in the order of the model
 	started time.Time
@@ -55,9 +56,11 @@ func invalid(format string, args ...any) error {
 }
 
 // arrange checks the inputs of a request against those of a model and returns them in its
-// order, with how many examples they bring.
-func (v *version) arrange(r *Request) (inputs []Tensor, examples int, err error) {
-	inputs = make([]Tensor, len(v.inputs))
+// order, in the room that is given if it suffices, with how many examples they bring.
+func (v *version) arrange(r *Request, room []Tensor) (inputs []Tensor, examples int, err error) {
+	if inputs = room; len(room) != len(v.inputs) {
+		inputs = make([]Tensor, len(v.inputs))
+	}
 	for _, t := range r.Inputs {
 		i := slices.IndexFunc(v.inputs, func(s Spec) bool { return s.Name == t.Name })
 		if i < 0 {

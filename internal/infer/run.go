@@ -41,7 +41,7 @@ type graphRunner struct {
 	all     *model.Prepared // with the weights, which all devices have in common
 	mu      sync.Mutex      // guards what follows
 	on      map[*device]*model.Prepared
-	free    [][]*weft.Buffer[byte] // memory of batches that have ended, one buffer for each port
+	free    []*memory // of batches that have ended
 }
 
 // graphPort is a port with what an example of it is.
@@ -181,32 +181,52 @@ func (r *graphRunner) prepare(d *device, tied bool) (err error) {
 	return nil
 }
 
-// take returns a buffer for each port.
-func (r *graphRunner) take() (mem []*weft.Buffer[byte], err error) {
+// memory is what a batch is computed in: a buffer for each port, and how runs are given them.
+type memory struct {
+	buffers []*weft.Buffer[byte]
+	bound   []model.Binding
+}
+
+func (m *memory) release() {
+	for _, b := range m.buffers {
+		b.Release()
+	}
+}
+
+// take returns memory for a batch.
+func (r *graphRunner) take() (*memory, error) {
 	r.mu.Lock()
 	if n := len(r.free); n > 0 {
-		mem, r.free = r.free[n-1], r.free[:n-1]
+		m := r.free[n-1]
+		r.free = r.free[:n-1]
+		r.mu.Unlock()
+		return m, nil
 	}
 	r.mu.Unlock()
-	if mem != nil {
-		return mem, nil
-	}
+	m := &memory{}
 	for _, p := range r.ports {
 		// At least 64 bytes, so that it is aligned for any element.
 		b, err := weft.NewBuffer[byte](r.rt, int(max(p.Bytes, 64)))
 		if err != nil {
-			releaseAll(mem)
+			m.release()
 			return nil, err
 		}
-		mem = append(mem, b)
+		m.buffers = append(m.buffers, b)
+		a, err := p.Array(b.Slice()[:p.Bytes])
+		if err != nil {
+			m.release()
+			return nil, err
+		}
+		m.bound = append(m.bound, a.As(p.Name))
 	}
-	return mem, nil
+	return m, nil
 }
 
-func releaseAll(mem []*weft.Buffer[byte]) {
-	for _, b := range mem {
-		b.Release()
-	}
+// give keeps memory for another batch.
+func (r *graphRunner) give(m *memory) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.free = append(r.free, m)
 }
 
 func (r *graphRunner) run(ctx context.Context, d *device, calls []*call) ([][]Tensor, error) {
@@ -214,17 +234,8 @@ func (r *graphRunner) run(ctx context.Context, d *device, calls []*call) ([][]Te
 	if err != nil {
 		return nil, err
 	}
-	bound := make([]model.Binding, len(r.ports))
-	for i, p := range r.ports {
-		a, err := p.Array(mem[i].Slice()[:p.Bytes])
-		if err != nil {
-			releaseAll(mem)
-			return nil, err
-		}
-		bound[i] = a.As(p.Name)
-	}
 	for i, at := range r.in {
-		p, buf := r.ports[at], mem[at].Slice()
+		p, buf := &r.ports[at], mem.buffers[at].Slice()
 		off := int64(0)
 		for _, c := range calls {
 			n := int64(c.examples) * p.each
@@ -236,44 +247,54 @@ func (r *graphRunner) run(ctx context.Context, d *device, calls []*call) ([][]Te
 	r.mu.Lock()
 	on := r.on[d]
 	r.mu.Unlock()
-	if _, err := on.Run(ctx, bound...); err != nil {
+	if _, err := on.Run(ctx, mem.bound...); err != nil {
 		// A kernel that did not stop may still use the memory: it is not used again.
 		if !errors.Is(err, weft.ErrHeld) {
 			r.give(mem)
 		}
 		return nil, err
 	}
-	outputs := make([][]Tensor, len(calls))
-	first := int64(0)
-	for i, c := range calls {
-		for _, at := range r.out {
-			p := r.ports[at]
-			t := Tensor{Name: p.Name, Type: p.spec.Type, Shape: slices.Clone(p.spec.Shape)}
-			if r.batch > 1 {
-				t.Shape[0] = int64(c.examples)
-			}
-			t.Data = slices.Clone(mem[at].Slice()[first*p.each : (first+int64(c.examples))*p.each])
-			outputs[i] = append(outputs[i], t)
-		}
-		first += int64(c.examples)
-	}
+	outputs := r.outputs(mem, calls)
 	r.give(mem)
 	return outputs, nil
 }
 
-// give keeps memory for another batch.
-func (r *graphRunner) give(mem []*weft.Buffer[byte]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.free = append(r.free, mem)
+// outputs copies the results of each call out of the memory of a batch: those of a port at
+// once, of which each call has its part.
+func (r *graphRunner) outputs(mem *memory, calls []*call) [][]Tensor {
+	examples := int64(0)
+	for _, c := range calls {
+		examples += int64(c.examples)
+	}
+	outputs, all := make([][]Tensor, len(calls)), make([]Tensor, len(calls)*len(r.out))
+	for i := range calls {
+		outputs[i] = all[i*len(r.out) : (i+1)*len(r.out) : (i+1)*len(r.out)]
+	}
+	for k, at := range r.out {
+		p := &r.ports[at]
+		data := slices.Clone(mem.buffers[at].Slice()[:examples*p.each])
+		rank := len(p.spec.Shape)
+		shapes := make([]int64, 0, rank*len(calls))
+		for i, c := range calls {
+			shapes = append(shapes, p.spec.Shape...)
+			shape := shapes[i*rank : (i+1)*rank : (i+1)*rank]
+			if r.batch > 1 {
+				shape[0] = int64(c.examples)
+			}
+			n := int64(c.examples) * p.each
+			outputs[i][k] = Tensor{Name: p.Name, Type: p.spec.Type, Shape: shape, Data: data[:n:n]}
+			data = data[n:]
+		}
+	}
+	return outputs
 }
 
 func (r *graphRunner) release() {
 	r.all.Release()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, mem := range r.free {
-		releaseAll(mem)
+	for _, m := range r.free {
+		m.release()
 	}
 	r.free = nil
 }

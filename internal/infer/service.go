@@ -257,7 +257,7 @@ func (s *Service) Infer(ctx context.Context, r *Request) (*Response, error) {
 	s.mu.Unlock()
 
 	c := &call{v: v, begun: begun, done: make(chan struct{})}
-	c.inputs, c.examples, err = v.arrange(r)
+	c.inputs, c.examples, err = v.arrange(r, c.first[:])
 	deadline := r.Deadline
 	if deadline.IsZero() {
 		deadline = begun.Add(v.config.Deadline)
