@@ -91,6 +91,40 @@ func ExamplePrepared_With() {
 	// bad binding: what is bound to data "image": it has 6140 bytes, and data "image" takes 6144
 }
 
+// A model is tied to each device in turn, with weights that all of them have in common.
+func ExamplePrepared_On() {
+	ctx := context.Background()
+	m, err := model.Load(model.Dir("../examples/blur"), "blur.json", model.Limits{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	rt, err := weft.Open(ctx, weft.Options{Devices: "cpu/2", NoCalibrate: true, Funcs: conv.Funcs()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer rt.Close()
+	p, err := m.Prepare(rt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer p.Release()
+	image, smooth := make([]float32, 2*24*32), make([]float32, 2*24*32)
+	for i, d := range rt.Devices() {
+		on, err := p.On(d.Name)
+		if err != nil {
+			log.Fatal(err)
+		}
+		report, err := on.Run(ctx, model.Bind("image", image), model.Bind("smooth", smooth))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(report.Devices[i].Tasks, "of", report.Executed, "tasks on", d.Name)
+	}
+	// Output:
+	// 2 of 2 tasks on cpu:0
+	// 2 of 2 tasks on cpu:1
+}
+
 // The elements of an array are read as numbers of its type.
 func ExampleValues() {
 	src, err := os.ReadFile("../examples/blur/gauss.npy")

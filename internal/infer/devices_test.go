@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
@@ -220,5 +223,56 @@ func TestReservoirMemory(t *testing.T) {
 	}
 	if _, work := reservoirBytes(&reservoir.Model{Weights: &reservoir.Weights{Params: reservoir.Params{Inputs: 1 << 30, Size: 1 << 30}}, Steps: 1 << 30}, 1<<16); work < 1<<60 {
 		t.Errorf("a batch beyond all bounds takes %d bytes", work)
+	}
+}
+
+// A device that is lost with its memory and brought back has the models again. Where there is
+// another one no request notices; where there is none, requests are refused at worst.
+func TestLostAndBack(t *testing.T) {
+	for devices := 1; devices <= 2; devices++ {
+		t.Run(fmt.Sprint(devices), func(t *testing.T) {
+			folder := t.TempDir()
+			put(t, filepath.Join(folder, "m"), "mul", 4, "")
+			drv, err := fake.New(fake.Options{Devices: devices, MemBytes: 1 << 20, Funcs: funcs(nil)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := openWith(t, folder, weft.Options{Drivers: []driver.Driver{drv}})
+			stop := make(chan struct{})
+			var all sync.WaitGroup
+			var answered atomic.Int64
+			for range 3 {
+				all.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						r, err := s.Infer(t.Context(), ask("m", 1, 2, 3))
+						switch {
+						case err == nil && bytes.Equal(r.Outputs[0].Data, want(ten, 1, 2, 3)):
+							answered.Add(1)
+						case devices > 1 || !errors.Is(err, ErrUnavailable) && !errors.As(err, new(*BusyError)):
+							t.Errorf("while a device is lost: %v", err)
+							return
+						}
+					}
+				})
+			}
+			for i := range int64(3) {
+				before := answered.Load()
+				until(t, "requests are answered", func() bool { return answered.Load() > before+10 || t.Failed() })
+				if err := drv.Play("on 0 lose"); err != nil {
+					t.Fatal(err)
+				}
+				until(t, "it is lost", func() bool { return s.rt.Metrics().Devices[0].Losses > i })
+				until(t, "it is back with the model", func() bool { return len(on(t, s, "m")) == devices && s.Ready() == nil || t.Failed() })
+			}
+			before := answered.Load()
+			until(t, "requests are answered", func() bool { return answered.Load() > before+10 || t.Failed() })
+			close(stop)
+			all.Wait()
+		})
 	}
 }
