@@ -221,6 +221,14 @@ func TestReservoirMemory(t *testing.T) {
 	if i, _ := s.Model("fits", ""); i.State != Ready {
 		t.Errorf("%+v", i)
 	}
+	drv, err := fake.New(fake.Options{MemBytes: 500 << 10, Funcs: funcs(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := openWith(t, folder, weft.Options{Drivers: []driver.Driver{drv}})
+	if i, _ := small.Model("fits", ""); i.State != Failed || !strings.Contains(i.Reason, "fake:0 has room for 5") || !strings.Contains(i.Reason, "a smaller batch takes less") {
+		t.Errorf("on a device without the memory: %+v", i)
+	}
 	if _, work := reservoirBytes(&reservoir.Model{Weights: &reservoir.Weights{Params: reservoir.Params{Inputs: 1 << 30, Size: 1 << 30}}, Steps: 1 << 30}, 1<<16); work < 1<<60 {
 		t.Errorf("a batch beyond all bounds takes %d bytes", work)
 	}
