@@ -107,7 +107,7 @@ var tests = map[string]string{
 	"merkle":    "TestVectors|TestCutsDoNotChangeRoot",
 	"automata":  "TestAgainstRule|TestBlocksWithHalos",
 	"landscape": "TestAgainstFullEnergy|TestPartsEqualRows",
-	"reservoir": "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*",
+	"reservoir": "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*|TestRunKernel.*",
 	"fusion":    "TestBind|TestModesAgree|TestProduct",
 	"fisher":    "TestBlocksAgree|TestClosedForm",
 }

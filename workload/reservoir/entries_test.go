@@ -39,13 +39,20 @@ func TestEntriesOutside(t *testing.T) {
 		args := [][]byte{
 			viewed(c.start...), viewed(c.column...), make([]byte, 4*len(c.column)),
 			viewed(none...), make([]byte, 4), make([]byte, 4), make([]byte, 4*size),
-			make([]byte, 4*batch), state(), state(), state(),
+			make([]byte, 4*batch), state(), state(), state(), state(),
 		}
 		step := graph.Step{}.With(call{size: size, inputs: 1, neurons: size, batch: batch, block: batch, steps: 1})
-		k := &weft.Call{Args: args, Params: step.Params, Launch: graph.Grid(size, batch)}
-		Funcs()["reservoir.rows"](k, 0, 1)
-		if err := k.Err(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("starts %v, columns %v: %v, want %q", c.start, c.column, err, c.want)
+		for _, name := range []string{"reservoir.rows", "reservoir.step", "reservoir.run"} {
+			everyKernel(t, func(t *testing.T) {
+				k := &weft.Call{Args: args, Params: step.Params, Launch: graph.Grid(size, batch)}
+				if name == "reservoir.rows" {
+					k.Args = args[:11]
+				}
+				Funcs()[name](k, 0, 1)
+				if err := k.Err(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: starts %v, columns %v: %v, want %q", name, c.start, c.column, err, c.want)
+				}
+			})
 		}
 	}
 }

@@ -32,6 +32,7 @@ func TestUpdateStaysWithin(t *testing.T) {
 		for batch := 1; batch <= 70; batch++ {
 			next, x, u := guarded(t, p.Size*batch), guarded(t, p.Size*batch), guarded(t, p.Inputs*batch)
 			w.Update(next, x, u, Tick{Batch: batch}, Span{0, p.Size}, Span{0, batch})
+			runAll(t, w, callOf(w, batch, batch, 1), u, x, func(n int) []float32 { return guarded(t, n) })
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package reservoir
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -194,10 +193,13 @@ func Funcs() map[string]weft.Func {
 }
 
 var kernels = []signature.Kernel{
-	signature.Of(updates("reservoir.step", "a step of all neurons of some patterns",
+	signature.Of(updates("reservoir.step", "a step of all neurons of some patterns", "neurons, batch", []uint32{perItem, perItem},
 		signature.In("states before the first step", graph.F4), signature.Out("states after the last", graph.F4),
 		signature.Out("their means", graph.F4), signature.Work("states between", graph.F4)), stepNeed, step),
-	signature.Of(updates("reservoir.rows", "a step of some neurons of all patterns",
+	signature.Of(updates("reservoir.run", "all steps of some patterns", "batch", []uint32{perRun},
+		signature.In("states before the first step", graph.F4), signature.Out("states after the last", graph.F4),
+		signature.Out("their means", graph.F4), signature.Work("states between", graph.F4)), runNeed, run),
+	signature.Of(updates("reservoir.rows", "a step of some neurons of all patterns", "neurons, batch", []uint32{perItem, perItem},
 		signature.In("states of all neurons", graph.F4), signature.Out("states after the step", graph.F4), signature.InOut("their means", graph.F4)), rowsNeed, rows),
 	signature.Of(signature.Kernel{
 		Name: "reservoir.spread", Does: "a state for each of some patterns", Grid: "size", Per: []uint32{perItem},
@@ -217,8 +219,8 @@ var kernels = []signature.Kernel{
 }
 
 // updates is the signature of a kernel that takes weights, inputs and states.
-func updates(name, does string, states ...signature.Arg) signature.Kernel {
-	k := signature.Kernel{Name: name, Does: does, Grid: "neurons, batch", Per: []uint32{perItem, perItem}}
+func updates(name, does, grid string, per []uint32, states ...signature.Arg) signature.Kernel {
+	k := signature.Kernel{Name: name, Does: does, Grid: grid, Per: per}
 	for i, what := range weightNames {
 		elem := graph.F4
 		if i < 6 && i%3 < 2 {
@@ -260,9 +262,6 @@ func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) error {
 	for item := lo; item < hi; item++ {
 		from := item % across * perItem
 		neurons := Span{c.first + from, c.first + min(from+perItem, c.neurons)}
-		if err := errors.Join(w.Recurrent.check(from, neurons.Hi-c.first, c.size), w.Input.check(from, neurons.Hi-c.first, c.inputs)); err != nil {
-			return err
-		}
 		end := min((item/across+1)*perItem, c.batch)
 		for b := item / across * perItem; b < end; {
 			first := b / c.block * c.block // of the block
@@ -270,18 +269,27 @@ func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) error {
 			patterns := Span{b - first, min(end-first, width)}
 			t := Tick{Batch: width, First: uint64(c.pattern + first), Step: uint32(c.step)}
 			next, mean := next[first*c.neurons:], mean[first*c.neurons:]
-			w.Update(next, x[first*c.size:], u[first*c.inputs*c.steps+c.step*c.inputs*width:], t, neurons, patterns)
-			for i := neurons.Lo - c.first; i < neurons.Hi-c.first; i++ {
-				sum := mean[i*width+patterns.Lo : i*width+patterns.Hi]
-				if c.step == 0 {
-					clear(sum)
-				}
-				for l, v := range next[i*width+patterns.Lo : i*width+patterns.Hi] {
-					sum[l] += v / float32(c.steps)
-				}
+			if err := c.move(w, next, x[first*c.size:], u[first*c.inputs*c.steps+c.step*c.inputs*width:], mean, t, neurons, patterns); err != nil {
+				return err
 			}
 			b = first + patterns.Hi
 		}
+	}
+	return nil
+}
+
+// move takes neurons and patterns of a block through a step, and adds a part of their states
+// to the means.
+func (c call) move(w *Weights, next, x, u, mean []float32, t Tick, neurons, patterns Span) error {
+	if err := w.update(next, x, u, t, neurons, patterns); err != nil {
+		return err
+	}
+	for i := neurons.Lo - c.first; i < neurons.Hi-c.first; i++ {
+		sum := mean[i*t.Batch+patterns.Lo : i*t.Batch+patterns.Hi]
+		if c.step == 0 {
+			clear(sum)
+		}
+		addMean(sum, next[i*t.Batch+patterns.Lo:i*t.Batch+patterns.Hi], float32(c.steps))
 	}
 	return nil
 }

@@ -1,7 +1,9 @@
 package reservoir
 
 import (
+	"fmt"
 	"math"
+	"sync"
 
 	"github.com/weft-run/weft/internal/philox"
 )
@@ -19,6 +21,14 @@ type Tick struct {
 // tile is the number of patterns that are summed up at once.
 const tile = 64
 
+// scratch is what an update keeps on the way, for four neurons at a time.
+type scratch struct {
+	sum, noise [4][tile]float32
+	offsets    []uint32 // of entries, see addWide
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
 // Update computes the next state of some neurons for some patterns:
 //
 //	next = (1-leak)·x + leak·tanh(Win·u + W·x + bias + noise)
@@ -27,38 +37,52 @@ const tile = 64
 // from neuron w.First on; next must not overlap x, and is changed only where both
 // spans say so. The neurons must be some whose weights w holds. The terms of
 // a sum are added in the order of the formula with the bias first, recurrent
-// before input weights, in the order of columns, each product rounded.
+// before input weights, in the order of columns, each product rounded. It panics
+// if a row of the weights has entries outside of it.
 func (w *Weights) Update(next, x, u []float32, t Tick, neurons, patterns Span) {
-	var noise [4][tile]float32
+	if err := w.update(next, x, u, t, neurons, patterns); err != nil {
+		panic(err)
+	}
+}
+
+// update is Update with an error for entries that lie outside.
+func (w *Weights) update(next, x, u []float32, t Tick, neurons, patterns Span) error {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
 	for i := neurons.Lo; i < neurons.Hi; {
 		// A block of random words serves four neurons.
 		group := min(i/4*4+4, neurons.Hi)
 		for b := patterns.Lo; b < patterns.Hi; b += tile {
 			n := min(tile, patterns.Hi-b)
 			if w.Noise > 0 {
-				w.drawNoise(&noise, t, i/4, b, n)
+				w.drawNoise(&s.noise, t, i/4, b, n)
 			}
-			var sum [4][tile]float32
-			own := i - w.First
-			for r := range group - i {
-				for l := range n {
-					sum[r][l] = w.Bias[own+r]
+			own, sum := i-w.First, s.sum[:group-i]
+			for r := range sum {
+				bias := w.Bias[own+r]
+				for l := range sum[r][:n] {
+					sum[r][l] = bias
 				}
 			}
-			w.Recurrent.addRows(sum[:group-i], own, x[b:], n, t.Batch)
-			w.Input.addRows(sum[:group-i], own, u[b:], n, t.Batch)
+			if err := w.Recurrent.addRows(s, len(sum), own, x[b:], n, t.Batch, w.Size); err != nil {
+				return err
+			}
+			if err := w.Input.addRows(s, len(sum), own, u[b:], n, t.Batch, w.Inputs); err != nil {
+				return err
+			}
 			if w.Noise > 0 {
 				for r := i; r < group; r++ {
-					for l, v := range noise[r%4][:n] {
+					for l, v := range s.noise[r%4][:n] {
 						sum[r-i][l] += v
 					}
 				}
 			}
 			from, to := i*t.Batch+b, own*t.Batch+b
-			w.relaxRows(next[to:], x[from:], sum[:group-i], n, t.Batch)
+			w.relaxRows(next[to:], x[from:], sum, n, t.Batch)
 		}
 		i = group
 	}
+	return nil
 }
 
 // drawNoise fills in the noise of a group of four neurons for n patterns from b
@@ -74,24 +98,57 @@ func (w *Weights) drawNoise(noise *[4][tile]float32, t Tick, group, b, n int) {
 	}
 }
 
-// addRows adds the products of up to four rows of the matrix with n patterns of x, whose
-// rows are stride apart, to as many rows of sums.
-func (m *Matrix) addRows(sum [][tile]float32, row int, x []float32, n, stride int) {
-	if len(sum) == 4 && (n < tile || !wide) {
-		four := (*[4][tile]float32)(sum)
-		if addFourWide(four, n, m, row, x, stride) {
-			return
+// addRows adds the products of up to four rows of the matrix, which has so many columns, with
+// n patterns of x, whose rows are stride apart, to as many rows of sums. A row whose entries
+// lie outside is an error.
+func (m *Matrix) addRows(s *scratch, rows, row int, x []float32, n, stride, columns int) error {
+	lo, hi, err := m.entries(row, row+rows)
+	if err != nil || lo == hi {
+		return err
+	}
+	if (wide || half) && int64(columns)*int64(stride) <= math.MaxUint32 {
+		if highest := m.addWide(s, rows, row, x, n, stride, columns); int(highest) >= columns {
+			return m.outside(highest, columns)
 		}
-		if n < 8 {
-			for l := range n {
-				m.addFour(four, l, row, x[l:], stride)
-			}
-			return
+		return nil
+	}
+	for _, c := range m.Column[lo:hi] {
+		if uint(c) >= uint(columns) {
+			return m.outside(uint32(c), columns)
 		}
 	}
-	for r := range sum {
-		m.addRow(sum[r][:n], row+r, x, stride)
+	if rows == 4 && n < 8 {
+		for l := range n {
+			m.addFour(&s.sum, l, row, x[l:], stride)
+		}
+		return nil
 	}
+	for r := range rows {
+		m.addRow(s.sum[r][:n], row+r, x, stride)
+	}
+	return nil
+}
+
+// entries returns which entries rows lo to hi have. They must lie in order.
+func (m *Matrix) entries(lo, hi int) (from, to int, err error) {
+	base := int(m.Start[0])
+	from, to = int(m.Start[lo])-base, int(m.Start[hi])-base
+	last := from
+	for _, start := range m.Start[lo+1 : hi+1] {
+		if int(start)-base < last {
+			to = -1
+		}
+		last = int(start) - base
+	}
+	if from < 0 || to < from || to > min(len(m.Column), len(m.Value)) {
+		return 0, 0, fmt.Errorf("a row of %d to %d of a matrix has the entries from one of %v to before the next, of %d", lo, hi-1, m.Start[lo:hi+1], len(m.Column))
+	}
+	return from, to, nil
+}
+
+// outside is the error of an entry.
+func (m *Matrix) outside(column uint32, columns int) error {
+	return fmt.Errorf("a matrix has an entry in column %d, outside of its %d columns", int32(column), columns)
 }
 
 // addFour adds the products of four rows of the matrix with a pattern. One sum would
@@ -129,12 +186,10 @@ func (m *Matrix) addFour(sum *[4][tile]float32, l, row int, x []float32, stride 
 func (m *Matrix) addRow(sum []float32, row int, x []float32, stride int) {
 	lo, hi := m.Start[row]-m.Start[0], m.Start[row+1]-m.Start[0]
 	columns, values := m.Column[lo:hi], m.Value[lo:hi]
-	done := addRowWide(sum, x, stride, columns, values)
-	sum = sum[done:]
 	if len(sum) < 8 { // few enough to wait for one sum after the other
 		for l, s := range sum {
 			for e, c := range columns {
-				s += float32(values[e] * x[int(c)*stride+done+l])
+				s += float32(values[e] * x[int(c)*stride+l])
 			}
 			sum[l] = s
 		}
@@ -142,7 +197,7 @@ func (m *Matrix) addRow(sum []float32, row int, x []float32, stride int) {
 	}
 	for e, c := range columns {
 		v := values[e]
-		from := int(c)*stride + done
+		from := int(c) * stride
 		for l, s := range x[from : from+len(sum)] {
 			sum[l] += float32(v * s)
 		}
@@ -173,6 +228,13 @@ func relax(next, x, sum []float32, leak float32) {
 	keep := 1 - leak
 	for l := done; l < len(sum); l++ {
 		next[l] = float32(keep*x[l]) + float32(leak*tanh(sum[l]))
+	}
+}
+
+// addMean adds a part of each of some states to their means.
+func addMean(mean, x []float32, parts float32) {
+	for l := addMeanWide(mean, x, parts); l < len(x); l++ {
+		mean[l] += x[l] / parts
 	}
 }
 
@@ -225,9 +287,7 @@ func (w *Weights) Run(s *State, u []float32, steps int) {
 	for k := range steps {
 		s.X, s.Last = s.Last, s.X
 		w.Update(s.X, s.Last, u[k*input:(k+1)*input], s.Tick, Span{0, w.Size}, Span{0, s.Batch})
-		for i, v := range s.X {
-			s.Mean[i] += v / float32(steps)
-		}
+		addMean(s.Mean, s.X, float32(steps))
 		s.Step++
 	}
 }

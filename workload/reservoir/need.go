@@ -8,7 +8,7 @@ import (
 )
 
 // need is what both kernels take beside states. Which entries a matrix has is looked at by
-// update, for the neurons it is about.
+// addRows, for the neurons it is about.
 func (c call) need() (n signature.Need, err error) {
 	err = signature.Positive([]string{"size", "inputs", "neurons", "batch", "block", "steps"}, c.size, c.inputs, c.neurons, c.batch, c.block, c.steps)
 	switch {
@@ -42,23 +42,4 @@ func rowsNeed(_ *weft.Call, c call) (n signature.Need, err error) {
 	n.Elements[8] = signature.Product(c.batch, c.size)
 	n.Elements[9], n.Elements[10] = signature.Product(c.batch, c.neurons), signature.Product(c.batch, c.neurons)
 	return n, err
-}
-
-// check errs unless rows lo to hi of a matrix have columns below a number and lie in order:
-// the assembly looks at nothing.
-func (m *Matrix) check(lo, hi, columns int) error {
-	for row := lo; row < hi; row++ {
-		from, to := int(m.Start[row])-int(m.Start[0]), int(m.Start[row+1])-int(m.Start[0])
-		if from < 0 || to < from || to > min(len(m.Column), len(m.Value)) {
-			return fmt.Errorf("row %d of a matrix has the entries %d to %d of %d", row, from, to, len(m.Column))
-		}
-		over := uint32(0) // has its highest bit set once a column is out of range
-		for _, c := range m.Column[from:to] {
-			over |= uint32(c) | uint32(columns-1-int(c))
-		}
-		if over>>31 != 0 {
-			return fmt.Errorf("row %d of a matrix has an entry outside of its %d columns", row, columns)
-		}
-	}
-	return nil
 }

@@ -22,6 +22,7 @@ type Predictor struct {
 	rt      *weft.Runtime
 	m       *Model
 	most    int     // inputs of a batch
+	whole   bool    // all devices have a kernel for all steps
 	widths  []width // ascending
 	release []func()
 
@@ -60,7 +61,10 @@ func NewPredictor(rt *weft.Runtime, m *Model, maxBatch int) (*Predictor, error) 
 	if maxBatch < 1 || float64(maxBatch)*float64(max(m.InputLen(), m.Weights.Size)) > maxFloats {
 		return nil, fmt.Errorf("reservoir: batches of up to %d inputs of %d values: %w: have at least 1, and at most 2³⁰ inputs and states", maxBatch, m.InputLen(), ErrParams)
 	}
-	p := &Predictor{rt: rt, m: m, most: maxBatch}
+	p := &Predictor{rt: rt, m: m, most: maxBatch, whole: true}
+	for _, d := range rt.Devices() {
+		p.whole = p.whole && d.CanRun(RunKernel)
+	}
 	p.idle.L = &p.mu
 	if err := p.prepare(); err != nil {
 		p.free()
@@ -86,7 +90,7 @@ func (p *Predictor) prepare() error {
 	p.release = append(p.release, start.Release)
 	bind = append(bind, start.As("start"))
 	for n := 1; ; n = min(2*n, p.most) {
-		g, err := p.m.batchGraph(&w, n, p.most)
+		g, err := p.m.batchGraph(&w, n, p.most, p.whole)
 		if err != nil {
 			return err
 		}
@@ -108,12 +112,13 @@ func (m *Model) BatchGraph(n int) (*graph.Graph, error) {
 	w := *m.Weights
 	w.Noise = 0
 	w.pad()
-	return m.batchGraph(&w, n, n)
+	return m.batchGraph(&w, n, n, false)
 }
 
 // batchGraph is one task that takes a batch of n inputs, of most at the most, through all steps. Of
-// the last and the mean states, those that the readout reads are outputs.
-func (m *Model) batchGraph(w *Weights, n, most int) (*graph.Graph, error) {
+// the last and the mean states, those that the readout reads are outputs. whole says that all
+// devices have a kernel for all steps.
+func (m *Model) batchGraph(w *Weights, n, most int, whole bool) (*graph.Graph, error) {
 	var b graph.Builder
 	weights := w.data(&b)
 	state := int64(4 * w.Size * n)
@@ -121,7 +126,11 @@ func (m *Model) batchGraph(w *Weights, n, most int) (*graph.Graph, error) {
 	start := b.Data(graph.Data{Name: "start", Bytes: int64(4 * w.Size * most), Input: true})
 	last := b.Data(graph.Data{Name: Last, Bytes: state, Output: m.Feature == Last})
 	mean := b.Data(graph.Data{Name: Mean, Bytes: state, Output: m.Feature == Mean})
-	t := w.stepsTask(call{
+	task := w.stepsTask
+	if whole {
+		task = w.runTask
+	}
+	t := task(call{
 		size: w.Size, inputs: w.Inputs, neurons: w.Size, batch: n, block: n, steps: m.Steps,
 		seed: w.Seed, leak: float32(w.Leak),
 	})

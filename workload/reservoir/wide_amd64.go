@@ -16,24 +16,34 @@ var wide = cpu.X86.HasAVX512F
 // Tests clear it likewise.
 var half = cpu.X86.HasAVX2
 
-// addRow64 and addRow16 add a number of entries of a row, times 64 or 16 patterns
-// of x, to sum. Rows of x are stride bytes apart. They round products, as the
-// Go code does.
+// entries is a row of a matrix: where in x the rows of its columns begin, its values, the sums
+// that their products with these are added to, and how many there are.
+type entries struct {
+	offsets *uint32
+	values  *float32
+	sum     *float32
+	n       int
+}
+
+// offsets8 sets dst to where in x the rows of columns begin that are stride numbers apart, and
+// returns the highest of the columns, which it takes as unsigned. Of those beyond most it takes
+// that one, so that nothing outside of x is read whatever the columns are.
 //
 //go:noescape
-func addRow64(sum, x *float32, stride uintptr, columns *int32, values *float32, entries int)
+func offsets8(dst *uint32, columns *int32, entries int, stride, most uint32) (highest uint32)
 
-//go:noescape
-func addRow16(sum, x *float32, stride uintptr, columns *int32, values *float32, entries int)
-
-// addFour16 adds the entries of four successive rows, times the patterns of x that the
-// mask selects of sixteen, to four rows of sums that are a tile apart. columns and values
-// are those of the first row, and starts says where each row and the next one begin.
-// Four sums at a time hide the latency of an addition, which is all that a row on its own
-// waits for.
+// addRow64 adds the products of a row with 64 patterns of x. Products are rounded, as the Go
+// code does.
 //
 //go:noescape
-func addFour16(sum, x *float32, stride uintptr, columns *int32, values *float32, starts *int32, mask uint32)
+func addRow64(row *entries, x *float32)
+
+// addFour16 adds the products of four rows, in the order of their lengths with the longest
+// first, with the patterns of x that the mask selects of sixteen. Four sums at a time hide the
+// latency of an addition, which is all that a row on its own waits for.
+//
+//go:noescape
+func addFour16(rows *[4]entries, x *float32, mask uint32)
 
 // relax16 does the work of relax for a number of vectors of sixteen patterns, the last of
 // which has those that a mask selects.
@@ -45,7 +55,7 @@ func relax16(next, x, sum *float32, leak, keep float32, vectors int, last uint32
 // words.
 //
 //go:noescape
-func addFour8(sum, x *float32, stride uintptr, columns *int32, values *float32, starts *int32, mask *int32)
+func addFour8(rows *[4]entries, x *float32, mask *int32)
 
 //go:noescape
 func relax8(next, x, sum *float32, leak, keep float32, vectors int, last *int32)
@@ -53,51 +63,61 @@ func relax8(next, x, sum *float32, leak, keep float32, vectors int, last *int32)
 // eighths has the masks of up to eight patterns: that of n begins at 8-n.
 var eighths = [16]int32{-1, -1, -1, -1, -1, -1, -1, -1}
 
-// addRowWide does the work of addRow for 64 patterns or as many sixteens as
-// there are, and returns for how many.
-func addRowWide(sum, x []float32, stride int, columns []int32, values []float32) int {
-	if !wide || len(columns) == 0 {
-		return 0
+// addWide does the work of addRows, of rows that have entries, and returns the highest column.
+func (m *Matrix) addWide(s *scratch, rows, row int, x []float32, n, stride, columns int) (highest uint32) {
+	base, first := m.Start[0], m.Start[row]
+	column, value := m.Column[first-base:m.Start[row+rows]-base], m.Value[first-base:m.Start[row+rows]-base]
+	if len(s.offsets) < len(column) {
+		s.offsets = make([]uint32, max(2*len(column), 1024))
 	}
-	// The last value that is read must exist: the assembly does not check, and
-	// columns ascend.
-	_ = x[int(columns[len(columns)-1])*stride+len(sum)-1]
-	if len(sum) == tile {
-		addRow64(&sum[0], &x[0], 4*uintptr(stride), &columns[0], &values[0], len(columns))
-		return tile
+	_ = x[(columns-1)*stride+n-1] // the last that is read
+	highest = offsets8(&s.offsets[0], &column[0], len(column), uint32(stride), uint32(columns-1))
+	var keys [4]int
+	for r := range rows {
+		keys[r] = int(m.Start[row+r+1]-m.Start[row+r])<<2 | r
 	}
-	done := 0
-	for ; done+16 <= len(sum); done += 16 {
-		addRow16(&sum[done], &x[done], 4*uintptr(stride), &columns[0], &values[0], len(columns))
+	for r := rows; r < 4; r++ {
+		keys[r] = r
 	}
-	return done
+	descend(&keys)
+	var list [4]entries
+	for i, k := range keys {
+		r, at := k&3, 0
+		if k>>2 > 0 {
+			at = int(m.Start[row+r] - first)
+		}
+		list[i] = entries{&s.offsets[at], &value[at], &s.sum[r][0], k >> 2}
+	}
+	if n == tile && wide {
+		for r := range list {
+			addRow64(&list[r], &x[0])
+		}
+		return highest
+	}
+	step := 16
+	if !wide || half && n <= 8 { // loads of half a vector cost less
+		step = 8
+	}
+	for done := 0; done < n; done += step {
+		if step == 8 {
+			addFour8(&list, &x[done], &eighths[8-min(n-done, 8)])
+		} else {
+			addFour16(&list, &x[done], some(n-done))
+		}
+		for i, k := range keys {
+			list[i].sum = &s.sum[k&3][min(done+step, tile-1)]
+		}
+	}
+	return highest
 }
 
-// addFourWide does the work of addFour, and reports whether it did.
-func addFourWide(sum *[4][tile]float32, n int, m *Matrix, row int, x []float32, stride int) bool {
-	if !wide && !half || n == 0 {
-		return false
-	}
-	lo, hi := m.Start[row]-m.Start[0], m.Start[row+4]-m.Start[0]
-	if lo == hi {
-		return true
-	}
-	columns, values := m.Column[lo:hi], m.Value[lo:hi]
-	for r := row; r < row+4; r++ { // see addRowWide; starts must ascend
-		if from, to := m.Start[r]-m.Start[row], m.Start[r+1]-m.Start[row]; from < to {
-			_ = x[int(columns[from:to][to-from-1])*stride+n-1]
-		}
-	}
-	if !wide || half && n <= 8 { // loads of half a vector cost less
-		for done := 0; done < n; done += 8 {
-			addFour8(&sum[0][done], &x[done], 4*uintptr(stride), &columns[0], &values[0], &m.Start[row], &eighths[8-min(n-done, 8)])
-		}
-		return true
-	}
-	for done := 0; done < n; done += 16 {
-		addFour16(&sum[0][done], &x[done], 4*uintptr(stride), &columns[0], &values[0], &m.Start[row], some(n-done))
-	}
-	return true
+// descend puts numbers in descending order, without a branch that would be guessed wrong.
+func descend(k *[4]int) {
+	k[0], k[1] = max(k[0], k[1]), min(k[0], k[1])
+	k[2], k[3] = max(k[2], k[3]), min(k[2], k[3])
+	k[0], k[2] = max(k[0], k[2]), min(k[0], k[2])
+	k[1], k[3] = max(k[1], k[3]), min(k[1], k[3])
+	k[1], k[2] = max(k[1], k[2]), min(k[1], k[2])
 }
 
 // some is the mask of the first n patterns of sixteen.
@@ -118,6 +138,23 @@ func relaxWide(next, x, sum []float32, leak float32) int {
 	vectors := (n + 15) / 16
 	relax16(&next[0], &x[0], &sum[0], leak, 1-leak, vectors, some(n-16*(vectors-1)))
 	return n
+}
+
+// addMean8 adds a part of each of a number of eights of states to their means.
+//
+//go:noescape
+func addMean8(mean, x *float32, parts float32, eights int)
+
+// addMeanWide does the work of addMean for as many eights as there are, and returns for how
+// many states.
+func addMeanWide(mean, x []float32, parts float32) int {
+	n := len(x) / 8
+	if !wide && !half || n == 0 {
+		return 0
+	}
+	_ = mean[8*n-1]
+	addMean8(&mean[0], &x[0], parts, n)
+	return 8 * n
 }
 
 // noise16 fills in the noise of four neurons for sixteen patterns, the first of

@@ -17,169 +17,186 @@ DATA constants<>+48(SB)/4, $0x3f800000 // one
 DATA constants<>+52(SB)/4, $0x40000000 // two
 GLOBL constants<>(SB), RODATA|NOPTR, $56
 
-// func addRow64(sum, x *float32, stride uintptr, columns *int32, values *float32, entries int)
-TEXT ·addRow64(SB), NOSPLIT, $0-48
-	MOVQ sum+0(FP), DI
+// func addRow64(row *entries, x *float32)
+TEXT ·addRow64(SB), NOSPLIT, $0-16
+	MOVQ row+0(FP), DI
 	MOVQ x+8(FP), SI
-	MOVQ stride+16(FP), DX
-	MOVQ columns+24(FP), R8
-	MOVQ values+32(FP), R9
-	MOVQ entries+40(FP), CX
+	MOVQ 0(DI), R8  // offsets
+	MOVQ 8(DI), R9  // values
+	MOVQ 24(DI), DX // entries
+	MOVQ 16(DI), DI // sum
+	TESTQ DX, DX
+	JZ    none
 	VMOVUPS 0(DI), Z0
 	VMOVUPS 64(DI), Z1
 	VMOVUPS 128(DI), Z2
 	VMOVUPS 192(DI), Z3
+	XORL CX, CX
 
 entry:
-	MOVLQSX      (R8), AX
-	IMULQ        DX, AX
-	VBROADCASTSS (R9), Z4
-	VMULPS       0(SI)(AX*1), Z4, Z5
-	VMULPS       64(SI)(AX*1), Z4, Z6
-	VMULPS       128(SI)(AX*1), Z4, Z7
-	VMULPS       192(SI)(AX*1), Z4, Z8
+	MOVL         (R8)(CX*4), AX
+	VBROADCASTSS (R9)(CX*4), Z4
+	VMULPS       0(SI)(AX*4), Z4, Z5
+	VMULPS       64(SI)(AX*4), Z4, Z6
+	VMULPS       128(SI)(AX*4), Z4, Z7
+	VMULPS       192(SI)(AX*4), Z4, Z8
 	VADDPS       Z5, Z0, Z0
 	VADDPS       Z6, Z1, Z1
 	VADDPS       Z7, Z2, Z2
 	VADDPS       Z8, Z3, Z3
-	ADDQ         $4, R8
-	ADDQ         $4, R9
-	DECQ         CX
-	JNZ          entry
+	INCQ         CX
+	CMPQ         CX, DX
+	JLT          entry
 	VMOVUPS Z0, 0(DI)
 	VMOVUPS Z1, 64(DI)
 	VMOVUPS Z2, 128(DI)
 	VMOVUPS Z3, 192(DI)
 	VZEROUPPER
+
+none:
 	RET
 
-// func addRow16(sum, x *float32, stride uintptr, columns *int32, values *float32, entries int)
-TEXT ·addRow16(SB), NOSPLIT, $0-48
-	MOVQ sum+0(FP), DI
+// ENTRY adds an entry of a row.
+#define ENTRY(offsets, values, sum, product) \
+	MOVL         (offsets)(CX*4), AX    \
+	VBROADCASTSS (values)(CX*4), product \
+	VMULPS.Z     (SI)(AX*4), product, K1, product \
+	VADDPS       product, sum, sum
+
+// func addFour16(rows *[4]entries, x *float32, mask uint32)
+TEXT ·addFour16(SB), NOSPLIT, $0-20
+	MOVQ rows+0(FP), DI
 	MOVQ x+8(FP), SI
-	MOVQ stride+16(FP), DX
-	MOVQ columns+24(FP), R8
-	MOVQ values+32(FP), R9
-	MOVQ entries+40(FP), CX
-	VMOVUPS 0(DI), Z0
-
-entry:
-	MOVLQSX      (R8), AX
-	IMULQ        DX, AX
-	VBROADCASTSS (R9), Z4
-	VMULPS       0(SI)(AX*1), Z4, Z5
-	VADDPS       Z5, Z0, Z0
-	ADDQ         $4, R8
-	ADDQ         $4, R9
-	DECQ         CX
-	JNZ          entry
-	VMOVUPS Z0, 0(DI)
-	VZEROUPPER
-	RET
-
-// LEAST sets to to the smaller of itself and the length of a row between two ends.
-#define LEAST(from, end, to) \
-	MOVQ    end, AX  \
-	SUBQ    from, AX \
-	CMPQ    AX, to   \
-	CMOVQLT AX, to
-
-// REST adds what is left of a row up to its end.
-#define REST(at, end, sum, loop, done) \
-loop: \
-	CMPQ         at, end               \
-	JGE          done                  \
-	MOVLQSX      (at), AX              \
-	IMULQ        DX, AX                \
-	VBROADCASTSS (at)(BX*1), Z4        \
-	VMULPS.Z     (SI)(AX*1), Z4, K1, Z4 \
-	VADDPS       Z4, sum, sum          \
-	ADDQ         $4, at                \
-	JMP          loop                  \
-done:
-
-// func addFour16(sum, x *float32, stride uintptr, columns *int32, values *float32, starts *int32, mask uint32)
-TEXT ·addFour16(SB), NOSPLIT, $0-52
-	MOVQ sum+0(FP), DI
-	MOVQ x+8(FP), SI
-	MOVQ stride+16(FP), DX
-	MOVQ columns+24(FP), R8
-	MOVQ values+32(FP), BX
-	MOVQ starts+40(FP), R13
-	MOVL mask+48(FP), AX
+	MOVL mask+16(FP), AX
 	KMOVW AX, K1
-	SUBQ R8, BX // from a column to its value
-	MOVLQSX 0(R13), AX
-	MOVLQSX 4(R13), R9
-	MOVLQSX 8(R13), R10
-	MOVLQSX 12(R13), R11
-	MOVLQSX 16(R13), R12
-	SUBQ AX, R9
-	SUBQ AX, R10
-	SUBQ AX, R11
-	SUBQ AX, R12
-	MOVQ R9, CX // entries that all four rows have
-	LEAST(R9, R10, CX)
-	LEAST(R10, R11, CX)
-	LEAST(R11, R12, CX)
-	LEAQ (R8)(R9*4), R9
-	LEAQ (R8)(R10*4), R10
-	LEAQ (R8)(R11*4), R11
-	LEAQ (R8)(R12*4), R12
-	MOVQ CX, R13
-	SHLQ $2, R13
-	VMOVUPS 0(DI), Z0
-	VMOVUPS 256(DI), Z1 // rows of a tile of 64 patterns
-	VMOVUPS 512(DI), Z2
-	VMOVUPS 768(DI), Z3
-	TESTQ CX, CX
-	JZ    rest
+	MOVQ 0(DI), R8
+	MOVQ 32(DI), R9
+	MOVQ 64(DI), R10
+	MOVQ 96(DI), R11
+	MOVQ 8(DI), R12
+	MOVQ 40(DI), R13
+	MOVQ 72(DI), R14
+	MOVQ 104(DI), R15
+	MOVQ 16(DI), AX
+	VMOVUPS (AX), Z0
+	MOVQ 48(DI), AX
+	VMOVUPS (AX), Z1
+	MOVQ 80(DI), AX
+	VMOVUPS (AX), Z2
+	MOVQ 112(DI), AX
+	VMOVUPS (AX), Z3
+	XORL CX, CX
+	MOVQ 120(DI), DX
+	CMPQ CX, DX
+	JGE  three
 
-entry:
-	MOVLQSX      (R8), AX
-	IMULQ        DX, AX
-	VBROADCASTSS (R8)(BX*1), Z4
-	VMULPS.Z     (SI)(AX*1), Z4, K1, Z4
-	VADDPS       Z4, Z0, Z0
-	ADDQ         $4, R8
-	MOVLQSX      (R9), AX
-	IMULQ        DX, AX
-	VBROADCASTSS (R9)(BX*1), Z5
-	VMULPS.Z     (SI)(AX*1), Z5, K1, Z5
-	VADDPS       Z5, Z1, Z1
-	ADDQ         $4, R9
-	MOVLQSX      (R10), AX
-	IMULQ        DX, AX
-	VBROADCASTSS (R10)(BX*1), Z6
-	VMULPS.Z     (SI)(AX*1), Z6, K1, Z6
-	VADDPS       Z6, Z2, Z2
-	ADDQ         $4, R10
-	MOVLQSX      (R11), AX
-	IMULQ        DX, AX
-	VBROADCASTSS (R11)(BX*1), Z7
-	VMULPS.Z     (SI)(AX*1), Z7, K1, Z7
-	VADDPS       Z7, Z3, Z3
-	ADDQ         $4, R11
-	DECQ         CX
-	JNZ          entry
+entry4:
+	ENTRY(R8, R12, Z0, Z4)
+	ENTRY(R9, R13, Z1, Z5)
+	ENTRY(R10, R14, Z2, Z6)
+	ENTRY(R11, R15, Z3, Z7)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry4
 
-rest:
-	MOVQ R9, CX
-	SUBQ R13, CX // where the next row began
-	REST(R8, CX, Z0, rest0, done0)
-	MOVQ R10, CX
-	SUBQ R13, CX
-	REST(R9, CX, Z1, rest1, done1)
-	MOVQ R11, CX
-	SUBQ R13, CX
-	REST(R10, CX, Z2, rest2, done2)
-	REST(R11, R12, Z3, rest3, done3)
-	VMOVUPS Z0, 0(DI)
-	VMOVUPS Z1, 256(DI)
-	VMOVUPS Z2, 512(DI)
-	VMOVUPS Z3, 768(DI)
+three:
+	MOVQ 88(DI), DX
+	CMPQ CX, DX
+	JGE  two
+
+entry3:
+	ENTRY(R8, R12, Z0, Z4)
+	ENTRY(R9, R13, Z1, Z5)
+	ENTRY(R10, R14, Z2, Z6)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry3
+
+two:
+	MOVQ 56(DI), DX
+	CMPQ CX, DX
+	JGE  one
+
+entry2:
+	ENTRY(R8, R12, Z0, Z4)
+	ENTRY(R9, R13, Z1, Z5)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry2
+
+one:
+	MOVQ 24(DI), DX
+	CMPQ CX, DX
+	JGE  store
+
+entry1:
+	ENTRY(R8, R12, Z0, Z4)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry1
+
+store:
+	MOVQ 16(DI), AX
+	VMOVUPS Z0, (AX)
+	MOVQ 48(DI), AX
+	VMOVUPS Z1, (AX)
+	MOVQ 80(DI), AX
+	VMOVUPS Z2, (AX)
+	MOVQ 112(DI), AX
+	VMOVUPS Z3, (AX)
 	VZEROUPPER
 	RET
+
+// TANH16 sets p to the tanh of y, which it changes with m, n and a. CONSTANTS has set Z18 to Z31.
+#define TANH16(y, m, n, a, p) \
+	VMAXPS y, Z19, y \
+	VMINPS y, Z18, y \
+	VADDPS y, y, y   \
+	VMULPS Z20, y, m \
+	VADDPS Z21, m, m \
+	VSUBPS Z21, m, n \
+	VMULPS Z22, n, a \
+	VMULPS Z23, n, p \
+	VSUBPS a, y, y   \
+	VSUBPS p, y, y   \
+	VMULPS Z24, y, p \
+	VADDPS Z25, p, p \
+	VMULPS y, p, p   \
+	VADDPS Z26, p, p \
+	VMULPS y, p, p   \
+	VADDPS Z27, p, p \
+	VMULPS y, p, p   \
+	VADDPS Z28, p, p \
+	VMULPS y, p, p   \
+	VADDPS Z29, p, p \
+	VMULPS y, y, a   \
+	VMULPS a, p, p   \
+	VADDPS y, p, p   \
+	VPSLLD $23, m, m \
+	VPADDD Z30, m, m \
+	VMULPS m, p, p   \
+	VSUBPS Z30, m, m \
+	VADDPS m, p, p   \
+	VADDPS Z31, p, a \
+	VDIVPS a, p, p
+
+// CONSTANTS sets Z18 to Z31 to the constants of tanh.
+#define CONSTANTS(at) \
+	LEAQ constants<>(SB), at \
+	VBROADCASTSS 0(at), Z18 \
+	VBROADCASTSS 4(at), Z19 \
+	VBROADCASTSS 8(at), Z20 \
+	VBROADCASTSS 12(at), Z21 \
+	VBROADCASTSS 16(at), Z22 \
+	VBROADCASTSS 20(at), Z23 \
+	VBROADCASTSS 24(at), Z24 \
+	VBROADCASTSS 28(at), Z25 \
+	VBROADCASTSS 32(at), Z26 \
+	VBROADCASTSS 36(at), Z27 \
+	VBROADCASTSS 40(at), Z28 \
+	VBROADCASTSS 44(at), Z29 \
+	VBROADCASTSS 48(at), Z30 \
+	VBROADCASTSS 52(at), Z31
 
 // func relax16(next, x, sum *float32, leak, keep float32, vectors int, last uint32)
 TEXT ·relax16(SB), NOSPLIT, $0-44
@@ -191,23 +208,9 @@ TEXT ·relax16(SB), NOSPLIT, $0-44
 	KMOVW AX, K1
 	MOVL last+40(FP), AX
 	KMOVW AX, K2
-	LEAQ constants<>(SB), AX
+	CONSTANTS(AX)
 	VBROADCASTSS leak+24(FP), Z16
 	VBROADCASTSS keep+28(FP), Z17
-	VBROADCASTSS 0(AX), Z18  // most
-	VBROADCASTSS 4(AX), Z19  // least
-	VBROADCASTSS 8(AX), Z20  // log2e
-	VBROADCASTSS 12(AX), Z21 // shift
-	VBROADCASTSS 16(AX), Z22 // high
-	VBROADCASTSS 20(AX), Z23 // low
-	VBROADCASTSS 24(AX), Z24 // c7
-	VBROADCASTSS 28(AX), Z25 // c6
-	VBROADCASTSS 32(AX), Z26 // c5
-	VBROADCASTSS 36(AX), Z27 // c4
-	VBROADCASTSS 40(AX), Z28 // c3
-	VBROADCASTSS 44(AX), Z29 // c2
-	VBROADCASTSS 48(AX), Z30 // one
-	VBROADCASTSS 52(AX), Z31 // two
 
 vector:
 	CMPQ    CX, $1
@@ -216,36 +219,7 @@ vector:
 
 whole:
 	VMOVUPS.Z (DX), K1, Z0
-	VMAXPS  Z0, Z19, Z0
-	VMINPS  Z0, Z18, Z0
-	VADDPS  Z0, Z0, Z0   // y
-	VMULPS  Z20, Z0, Z1
-	VADDPS  Z21, Z1, Z1  // m
-	VSUBPS  Z21, Z1, Z2  // n
-	VMULPS  Z22, Z2, Z3
-	VMULPS  Z23, Z2, Z4
-	VSUBPS  Z3, Z0, Z0
-	VSUBPS  Z4, Z0, Z0   // r
-	VMULPS  Z24, Z0, Z5
-	VADDPS  Z25, Z5, Z5
-	VMULPS  Z0, Z5, Z5
-	VADDPS  Z26, Z5, Z5
-	VMULPS  Z0, Z5, Z5
-	VADDPS  Z27, Z5, Z5
-	VMULPS  Z0, Z5, Z5
-	VADDPS  Z28, Z5, Z5
-	VMULPS  Z0, Z5, Z5
-	VADDPS  Z29, Z5, Z5
-	VMULPS  Z0, Z0, Z6
-	VMULPS  Z6, Z5, Z5
-	VADDPS  Z0, Z5, Z5   // p
-	VPSLLD  $23, Z1, Z1
-	VPADDD  Z30, Z1, Z1  // s: the bits of one are the exponent's offset
-	VMULPS  Z1, Z5, Z5
-	VSUBPS  Z30, Z1, Z1
-	VADDPS  Z1, Z5, Z5   // e
-	VADDPS  Z31, Z5, Z6
-	VDIVPS  Z6, Z5, Z5   // tanh
+	TANH16(Z0, Z1, Z2, Z3, Z5)
 	VMULPS  Z16, Z5, Z5
 	VMULPS.Z (SI), Z17, K1, Z7
 	VADDPS  Z7, Z5, Z5
@@ -255,6 +229,113 @@ whole:
 	ADDQ    $64, DI
 	DECQ    CX
 	JNZ     vector
+	VZEROUPPER
+	RET
+
+// PAIR16 adds an entry of a row.
+#define PAIR16(row, sum, product) \
+	MOVL         (row)(CX*8), AX          \
+	VBROADCASTSS 4(row)(CX*8), product    \
+	VMULPS       (SI)(AX*1), product, product \
+	VADDPS       product, sum, sum
+
+// MOVE16 sets the next state of a neuron, and adds its part to the mean.
+#define MOVE16(sum, at) \
+	TANH16(sum, Z4, Z5, Z6, Z7)        \
+	MOVL    at(R13), AX                \
+	VMULPS  Z15, Z7, Z7                \
+	VMULPS  (SI)(AX*1), Z16, Z4        \
+	VADDPS  Z4, Z7, Z7                 \
+	VMOVUPS Z7, (BX)(AX*1)             \
+	VDIVPS  Z17, Z7, Z7                \
+	VADDPS  (R14)(AX*1), Z7, Z7        \
+	VMOVUPS Z7, (R14)(AX*1)
+
+// func step16(w *walk)
+TEXT ·step16(SB), NOSPLIT, $0-8
+	MOVQ w+0(FP), DX
+	MOVQ 0(DX), R12
+	MOVQ 8(DX), R13
+	MOVQ 16(DX), R15
+	MOVQ 24(DX), SI
+	MOVQ 32(DX), BX
+	MOVQ 40(DX), R14
+	VBROADCASTSS 48(DX), Z15 // leak
+	VBROADCASTSS 52(DX), Z16 // keep
+	VBROADCASTSS 56(DX), Z17 // parts
+	CONSTANTS(AX)
+
+four:
+	MOVL 0(R13), R8
+	MOVL 16(R13), R9
+	MOVL 32(R13), R10
+	MOVL 48(R13), R11
+	LEAQ (R12)(R8*8), R8
+	LEAQ (R12)(R9*8), R9
+	LEAQ (R12)(R10*8), R10
+	LEAQ (R12)(R11*8), R11
+	VBROADCASTSS 12(R13), Z0
+	VBROADCASTSS 28(R13), Z1
+	VBROADCASTSS 44(R13), Z2
+	VBROADCASTSS 60(R13), Z3
+	XORL CX, CX
+	MOVL 52(R13), DX
+	CMPQ CX, DX
+	JGE  three
+
+entry4:
+	PAIR16(R8, Z0, Z4)
+	PAIR16(R9, Z1, Z5)
+	PAIR16(R10, Z2, Z6)
+	PAIR16(R11, Z3, Z7)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry4
+
+three:
+	MOVL 36(R13), DX
+	CMPQ CX, DX
+	JGE  two
+
+entry3:
+	PAIR16(R8, Z0, Z4)
+	PAIR16(R9, Z1, Z5)
+	PAIR16(R10, Z2, Z6)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry3
+
+two:
+	MOVL 20(R13), DX
+	CMPQ CX, DX
+	JGE  one
+
+entry2:
+	PAIR16(R8, Z0, Z4)
+	PAIR16(R9, Z1, Z5)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry2
+
+one:
+	MOVL 4(R13), DX
+	CMPQ CX, DX
+	JGE  move
+
+entry1:
+	PAIR16(R8, Z0, Z4)
+	INCQ CX
+	CMPQ CX, DX
+	JLT  entry1
+
+move:
+	MOVE16(Z0, 8)
+	MOVE16(Z1, 24)
+	MOVE16(Z2, 40)
+	MOVE16(Z3, 56)
+	ADDQ $64, R13
+	DECQ R15
+	JNZ  four
 	VZEROUPPER
 	RET
 

@@ -9,11 +9,15 @@ var wide, half = false, false
 
 // The wide functions do nothing: the calling functions do all the work.
 
-func addRowWide(sum, x []float32, stride int, columns []int32, values []float32) int { return 0 }
-
-func addFourWide(sum *[4][tile]float32, n int, m *Matrix, row int, x []float32, stride int) bool {
-	return false
+func (m *Matrix) addWide(s *scratch, rows, row int, x []float32, n, stride, columns int) (highest uint32) {
+	return 0
 }
+
+func (c call) runWide(w *Weights, b *block, patterns Span, stopped func() bool) (bool, error) {
+	return false, nil
+}
+
+func addMeanWide(mean, x []float32, parts float32) int { return 0 }
 
 func relaxWide(next, x, sum []float32, leak float32) int { return 0 }
 

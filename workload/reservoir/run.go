@@ -1,0 +1,82 @@
+package reservoir
+
+import (
+	"fmt"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/signature"
+)
+
+// RunKernel takes some blocks of patterns through all steps. Its arguments are those of
+// [StepKernel], and its parameters those of a first step. Its grid is the patterns. Patterns need nothing of
+// each other, so that cores do not wait for one another, and the weights are looked
+// at and put in order once for all steps. It has no implementation but Go's: a device with
+// more cores than there are patterns is better at one step after another.
+var RunKernel = graph.GoKernel("reservoir.run", perRun)
+
+// perRun is how many patterns one item of RunKernel is.
+const perRun = 16
+
+func runNeed(call *weft.Call, c call) (n signature.Need, err error) {
+	if c.step != 0 {
+		return n, fmt.Errorf("step %d: it begins at 0 and takes all", c.step)
+	}
+	n, err = stepNeed(call, c)
+	n.Items = signature.Parts(c.batch, perRun)
+	return n, err
+}
+
+// runTask takes the patterns of a call through all steps by one kernel.
+func (w *Weights) runTask(c call) graph.Task {
+	t := w.stepsTask(c)
+	t.Steps = []graph.Step{graph.Step{Kernel: RunKernel, Launch: graph.Grid(int64(c.batch))}.With(c)}
+	return t
+}
+
+// block is the memory of a block of patterns, side by side in rows.
+type block struct {
+	width                        int
+	u, start, end, mean, between []float32
+}
+
+func run(c *weft.Call, k call, lo, hi int) {
+	w := k.weights(c.Args)
+	for item := lo; item < hi; item++ {
+		end := min((item+1)*perRun, k.batch)
+		for b := item * perRun; b < end; {
+			first := b / k.block * k.block // of the block
+			width := min(k.block, k.batch-first)
+			state := func(i int) []float32 { return weft.View[float32](c.Args[i])[first*k.size:][:width*k.size] }
+			m := block{
+				width: width,
+				u:     weft.View[float32](c.Args[7])[first*k.inputs*k.steps:][:width*k.inputs*k.steps],
+				start: state(8), end: state(9), mean: state(10), between: state(11),
+			}
+			patterns := Span{b - first, min(end-first, width)}
+			if err := k.runBlock(c, &w, &m, uint64(k.pattern+first), patterns); err != nil {
+				c.Fail(err)
+				return
+			}
+			b = first + patterns.Hi
+		}
+	}
+}
+
+// runBlock takes some patterns of a block, the first of which has a number, through all steps.
+func (c call) runBlock(call *weft.Call, w *Weights, b *block, first uint64, patterns Span) error {
+	if done, err := c.runWide(w, b, patterns, call.Stopped); done {
+		return err
+	}
+	for c.step = range c.steps {
+		if call.Stopped() {
+			return nil
+		}
+		x, next := c.states(b.start, b.end, b.between)
+		t := Tick{Batch: b.width, First: first, Step: uint32(c.step)}
+		if err := c.move(w, next, x, b.u[c.step*c.inputs*b.width:], b.mean, t, Span{0, c.size}, patterns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
