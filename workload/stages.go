@@ -20,8 +20,8 @@ var ErrKept = errors.New("this work cannot be kept in checkpoints")
 // The parameters of a checkpoint by which a job's graph is built again as it was. How work is
 // cut follows from what was measured, which the next process may measure differently.
 const (
-	variantParam    = "variant"
-	rangesParam = "ranges"
+	variantParam = "variant"
+	rangesParam  = "ranges"
 )
 
 // RunStages runs a job as Run does, in stages with checkpoints in between: see

@@ -38,10 +38,11 @@ func (m *Machine) removed(it *Item) {
 // the next arrival, 1/λ away, delays the n examples that are there and saves the newcomer
 // the fixed cost a of a batch of its own: it is worth it while n < λ·a. The wait is
 // therefore a-n/λ, never more than a, and leaves the most urgent item the time to be
-// computed and as much again as predictions are off.
+// computed and as much again as predictions are off. Where the device has a place for the
+// newcomer as well, nothing waits.
 func (m *Machine) dueOf(mod *Model) time.Duration {
 	p := mod.best()
-	if p == nil || mod.arrivals.gap == 0 || mod.load.examples >= mod.MaxBatch || mod.agains > 0 {
+	if p == nil || p.device.free > 1 || mod.arrivals.gap == 0 || mod.load.examples >= mod.MaxBatch || mod.agains > 0 {
 		return m.now
 	}
 	a := seconds(p.cost.w[0])

@@ -29,6 +29,34 @@ func one(t *testing.T, maxBatch int, costs ...Cost) (*world, *Model, []*Device) 
 	return w, mod, devices
 }
 
+// Nothing waits for more items while its device has a place for those as well; the last place is
+// waited with.
+func TestWaitsWithLastPlace(t *testing.T) {
+	w := newWorld(t, 1)
+	mod, d := &Model{MaxBatch: 100}, &Device{Slots: 2}
+	w.m.AddDevice(d)
+	cost := Cost{Fixed: 10 * ms}
+	w.m.AddModel(mod, cost, d)
+	mod.on[0].cost = newEstimate(cost)
+	mod.on[0].cost.n = 1
+	w.cost = func(*Batch) time.Duration { return 100 * ms }
+	var begun []time.Duration
+	w.onStart = func(*Batch) { begun = append(begun, w.now) }
+	at := w.now
+	for range 3 {
+		mod.arrivals.gap, mod.arrivals.last = ms, 0
+		w.add(mod, &Item{Examples: 1, Deadline: w.now + time.Minute}, false)
+	}
+	if len(begun) != 1 {
+		t.Errorf("%d batches began at once, want one in the first of two places", len(begun))
+	}
+	w.until(w.now + 20*ms)
+	if len(begun) != 2 || begun[1] == at {
+		t.Errorf("batches began at %v, want another after a while in the second place", begun)
+	}
+	w.until(w.now + time.Second)
+}
+
 // A group waits for more items where they come often enough, for no longer than the fixed
 // cost of a batch, and the machine asks to be woken when that is over.
 func TestWaits(t *testing.T) {

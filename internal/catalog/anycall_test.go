@@ -143,13 +143,14 @@ func TestAnyCall(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range kernels {
 		took := 0
-		for range calls {
+		// Few calls fit a kernel of many parameters.
+		for n := 0; n < calls || took == 0 && n < 50*calls; n++ {
 			if callAny(t, &kernels[i], r) {
 				took++
 			}
 		}
 		if took == 0 && !testing.Short() {
-			t.Errorf("%s took none of %d calls: this test does not reach it", kernels[i].Name, calls)
+			t.Errorf("%s took none of %d calls: this test does not reach it", kernels[i].Name, 50*calls)
 		}
 	}
 }

@@ -29,8 +29,9 @@ type Options struct {
 	// nothing of it. 0 is no bound.
 	MaxBatch int
 	MaxWait  time.Duration
-	// Depth is how many batches a device has at a time (1): more keep it busy while results
-	// are handed out.
+	// Depth is how many batches a device has at a time: more keep it busy while results
+	// are handed out, and are computed side by side where a batch does not need all cores. 0
+	// is one, and where there are only processor cores one for each, up to four.
 	Depth int
 	// Log receives what is loaded and what fails; nil discards it.
 	Log *slog.Logger
@@ -86,7 +87,7 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Depth = cmp.Or(o.Depth, 1)
+	o.Depth = cmp.Or(o.Depth, depth(rt.Devices()))
 	if o.MaxBatch < 0 || o.MaxWait < 0 || o.Depth < 0 {
 		return nil, fmt.Errorf("infer: batches of %d, a wait of %v and a depth of %d: have none below zero", o.MaxBatch, o.MaxWait, o.Depth)
 	}
@@ -130,6 +131,18 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 		}
 	}()
 	return s, nil
+}
+
+// depth is how many batches each of some devices has at a time, where nothing is said.
+func depth(devices []weft.Device) int {
+	n := 4
+	for _, d := range devices {
+		if d.Backend != "cpu" {
+			return 1
+		}
+		n = min(n, d.ComputeUnits)
+	}
+	return max(n, 1)
 }
 
 func (s *Service) now() time.Duration { return time.Since(s.start) }

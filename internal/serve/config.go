@@ -55,7 +55,7 @@ type Batch struct {
 	Size     int      `yaml:"size"`     // most examples of a batch; 0 is what the model says
 	Wait     Duration `yaml:"wait"`     // longest that requests wait for others while a device is idle; 0s is as long as it pays
 	Deadline Duration `yaml:"deadline"` // of requests that name none
-	Depth    int      `yaml:"depth"`    // batches at a time on a device
+	Depth    int      `yaml:"depth"`    // batches at a time on a device; 0 is infer's choice
 	Queue    int      `yaml:"queue"`    // requests that may wait, of all models
 }
 
@@ -136,7 +136,7 @@ const (
 func DefaultConfig() Config {
 	return Config{
 		Listen: "127.0.0.1:8000",
-		Batch:  Batch{Deadline: Duration(10 * time.Second), Depth: 1, Queue: 10_000},
+		Batch:  Batch{Deadline: Duration(10 * time.Second), Queue: 10_000},
 		Limits: Limits{
 			Body: 64 << 20, Bodies: 1 << 30, Header: 32 << 10,
 			ReadTime: Duration(30 * time.Second), WriteTime: Duration(30 * time.Second), IdleTime: Duration(2 * time.Minute),
@@ -287,7 +287,7 @@ func (c *Config) Validate() error {
 		least, most float64
 	}{
 		{"batch.size", float64(c.Batch.Size), 0, 1 << 16},
-		{"batch.depth", float64(c.Batch.Depth), 1, 64},
+		{"batch.depth", float64(c.Batch.Depth), 0, 64},
 		{"batch.queue", float64(c.Batch.Queue), 1, 1 << 20},
 		{"limits.body", float64(c.Limits.Body), 1 << 10, 1 << 33},
 		{"limits.bodies", float64(c.Limits.Bodies), float64(c.Limits.Body), 1 << 43},
