@@ -31,7 +31,8 @@ type Options struct {
 	MaxWait  time.Duration
 	// Depth is how many batches a device has at a time: more keep it busy while results
 	// are handed out, and are computed side by side where a batch does not need all cores. 0
-	// is one, and where there are only processor cores one for each, up to four.
+	// is one, and where there are only processor cores one for each but one, which requests
+	// and answers need, up to four.
 	Depth int
 	// Log receives what is loaded and what fails; nil discards it.
 	Log *slog.Logger
@@ -140,7 +141,7 @@ func depth(devices []weft.Device) int {
 		if d.Backend != "cpu" {
 			return 1
 		}
-		n = min(n, d.ComputeUnits)
+		n = min(n, d.ComputeUnits-1)
 	}
 	return max(n, 1)
 }
