@@ -99,9 +99,9 @@ if ((minutes == 0)); then
 	exit
 fi
 
-# sample notes what the server holds, every twelfth part of a minute, until it is killed.
+# sample notes what the server holds, sixty times a minute, until it is killed.
 sample() {
-	while sleep "$(awk -v s="$minute" 'BEGIN {print s / 12}')"; do
+	while sleep "$(awk -v s="$minute" 'BEGIN {print s / 60}')"; do
 		get /metrics >"$scratch/metrics" || return
 		echo "$(figure process_resident_memory_bytes) $(figure go_heap_objects_bytes) $(figure go_goroutines) $(figure process_open_fds)"
 	done

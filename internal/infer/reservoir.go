@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
+	"sync"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/workload/reservoir"
@@ -16,6 +17,7 @@ import (
 type reservoirRunner struct {
 	p       *reservoir.Predictor
 	in, out Spec
+	memory  sync.Pool // of the inputs of batches
 }
 
 // loadReservoir reads a reservoir from its file.
@@ -55,8 +57,9 @@ func reservoirBytes(m *reservoir.Model, batch int) (weights, work int64) {
 func newReservoir(rt *weft.Runtime, m *reservoir.Model, c *config) (*reservoirRunner, error) {
 	channels := int64(m.Weights.Inputs)
 	r := &reservoirRunner{
-		in:  Spec{Name: "input", Type: FP32, Shape: []int64{-1, int64(m.InputLen()) / channels, channels}},
-		out: Spec{Name: "output", Type: FP32, Shape: []int64{-1, int64(m.Readout.Outputs)}},
+		memory: sync.Pool{New: func() any { return new([]byte) }},
+		in:     Spec{Name: "input", Type: FP32, Shape: []int64{-1, int64(m.InputLen()) / channels, channels}},
+		out:    Spec{Name: "output", Type: FP32, Shape: []int64{-1, int64(m.Readout.Outputs)}},
 	}
 	for _, said := range []struct {
 		ports []port
@@ -86,7 +89,10 @@ func (r *reservoirRunner) run(ctx context.Context, _ *device, calls []*call) ([]
 	for _, c := range calls {
 		n += c.examples
 	}
-	raw := make([]byte, max(4*n*each, 64)) // aligned for float32
+	m := r.memory.Get().(*[]byte)
+	defer r.memory.Put(m)
+	*m = slices.Grow((*m)[:0], max(4*n*each, 64)) // aligned for float32
+	raw := (*m)[:4*n*each]
 	off := 0
 	for _, c := range calls {
 		c.copyInput(0, raw[off:off+4*c.examples*each])
