@@ -16,6 +16,7 @@
 // The kernels of this package agree with each other on amd64. An input that is not a
 // number makes every state that depends on it none, on all backends.
 //
-// The kernels run on the calling goroutine, allocate nothing, and keep to Go
-// code that can be preempted, or to assembly that returns within microseconds.
+// The kernels run on the calling goroutine, use memory again that another call has left, and
+// keep to Go code that can be preempted, or to assembly that returns within some tens of
+// microseconds.
 package reservoir

@@ -278,22 +278,6 @@ func (c call) update(w *Weights, next, x, u, mean []float32, lo, hi int) error {
 	return nil
 }
 
-// move takes neurons and patterns of a block through a step, and adds a part of their states
-// to the means.
-func (c call) move(w *Weights, next, x, u, mean []float32, t Tick, neurons, patterns Span) error {
-	if err := w.update(next, x, u, t, neurons, patterns); err != nil {
-		return err
-	}
-	for i := neurons.Lo - c.first; i < neurons.Hi-c.first; i++ {
-		sum := mean[i*t.Batch+patterns.Lo : i*t.Batch+patterns.Hi]
-		if c.step == 0 {
-			clear(sum)
-		}
-		addMean(sum, next[i*t.Batch+patterns.Lo:i*t.Batch+patterns.Hi], float32(c.steps))
-	}
-	return nil
-}
-
 // states returns from which states to which a step goes. They take turns in two
 // buffers, so that the last step writes the result.
 func (c call) states(start, end, between []float32) (x, next []float32) {

@@ -9,10 +9,10 @@ import (
 )
 
 // RunKernel takes some blocks of patterns through all steps. Its arguments are those of
-// [StepKernel], and its parameters those of a first step. Its grid is the patterns. Patterns need nothing of
-// each other, so that cores do not wait for one another, and the weights are looked
-// at and put in order once for all steps. It has no implementation but Go's: a device with
-// more cores than there are patterns is better at one step after another.
+// [StepKernel], and its parameters those of a first step. Its grid is the patterns. Patterns
+// need nothing of each other, so that cores do not wait for one another, and the weights are
+// looked at and put in order once for all steps. It has no implementation but Go's: a device
+// with more cores than there are patterns is better at one step after another.
 var RunKernel = graph.GoKernel("reservoir.run", perRun)
 
 // perRun is how many patterns one item of RunKernel is.
@@ -77,6 +77,22 @@ func (c call) runBlock(call *weft.Call, w *Weights, b *block, first uint64, patt
 		if err := c.move(w, next, x, b.u[c.step*c.inputs*b.width:], b.mean, t, Span{0, c.size}, patterns); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// move takes neurons and patterns of a block through a step, and adds a part of their states
+// to the means.
+func (c call) move(w *Weights, next, x, u, mean []float32, t Tick, neurons, patterns Span) error {
+	if err := w.update(next, x, u, t, neurons, patterns); err != nil {
+		return err
+	}
+	for i := neurons.Lo - c.first; i < neurons.Hi-c.first; i++ {
+		sum := mean[i*t.Batch+patterns.Lo : i*t.Batch+patterns.Hi]
+		if c.step == 0 {
+			clear(sum)
+		}
+		addMean(sum, next[i*t.Batch+patterns.Lo:i*t.Batch+patterns.Hi], float32(c.steps))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package reservoir
 import (
 	"math"
 	"sync"
-	"unsafe"
 )
 
 // walk is what a step of all neurons works on: entries and rows as pack puts them, rows in
@@ -163,22 +162,27 @@ func (p *packed) walk(w *Weights, b *block, patterns Span, steps int, stopped fu
 	}
 	leak := float32(w.Leak)
 	a := walk{
-		entries: unsafe.SliceData(p.entries), rows: &p.rows[0], fours: len(p.rows) / 4, mean: &p.mean[0],
+		entries: &p.entries[0], mean: &p.mean[0],
 		leak: leak, keep: 1 - leak, parts: float32(steps),
 	}
+	// Assembly cannot be preempted: it returns within some tens of microseconds.
+	fours := max(1<<16/(4*max(int(p.rows[0].entries), 1)), 1)
 	for k := range steps {
-		if stopped() {
-			return
-		}
 		u := b.u[k*w.Inputs*b.width:]
 		for i := range w.Inputs {
 			copy(p.x[(w.Size+i)*lanes:][:n], u[i*b.width+patterns.Lo:][:n])
 		}
 		a.x, a.next = &p.x[0], &p.next[0]
-		if lanes == 8 {
-			step8(&a)
-		} else {
-			step16(&a)
+		for rest := p.rows; len(rest) > 0; rest = rest[4*a.fours:] {
+			if stopped() {
+				return
+			}
+			a.rows, a.fours = &rest[0], min(fours, len(rest)/4)
+			if lanes == 8 {
+				step8(&a)
+			} else {
+				step16(&a)
+			}
 		}
 		p.x, p.next = p.next, p.x
 	}
