@@ -36,10 +36,10 @@ func (m *Machine) removed(it *Item) {
 
 // dueOf returns until when a model waits for more items while a device is free. Waiting for
 // the next arrival, 1/λ away, delays the n examples that are there and saves the newcomer
-// the fixed cost a of a batch of its own: it is worth it while n < λ·a. The wait is
-// therefore a-n/λ, never more than a, and leaves the most urgent item the time to be
-// computed and as much again as predictions are off. Where the device has a place for the
-// newcomer as well, nothing waits.
+// what would be left by then of their batch, whose fixed cost is a: it is worth it while
+// n/λ < a-1/λ. The wait is therefore a-(n+1)/λ, never more than a, and leaves the most urgent
+// item the time to be computed and as much again as predictions are off. Where the device has
+// a place for the newcomer as well, nothing waits.
 func (m *Machine) dueOf(mod *Model) time.Duration {
 	p := mod.best()
 	if p == nil || p.device.free > 1 || mod.arrivals.gap == 0 || mod.load.examples >= mod.MaxBatch || mod.agains > 0 {
@@ -49,7 +49,7 @@ func (m *Machine) dueOf(mod *Model) time.Duration {
 	if mod.MaxWait > 0 {
 		a = min(a, mod.MaxWait)
 	}
-	wait := a - time.Duration(mod.load.examples)*mod.arrivals.gap
+	wait := a - time.Duration(mod.load.examples+1)*mod.arrivals.gap
 	latest := mod.urgent - 2*seconds(p.cost.of(float64(mod.load.examples))+2*p.cost.err)
 	return max(min(m.now+wait, mod.since+a, latest), m.now)
 }

@@ -57,6 +57,24 @@ func TestWaitsWithLastPlace(t *testing.T) {
 	w.until(w.now + time.Second)
 }
 
+// An item is not kept waiting for another that gains less by it than the first one loses.
+func TestWaitsOnlyWhereItPays(t *testing.T) {
+	for _, c := range []struct {
+		gap   time.Duration
+		waits bool
+	}{{4 * ms, true}, {6 * ms, false}} {
+		w, mod, _ := one(t, 100, Cost{Fixed: 10 * ms})
+		begun := false
+		w.onStart = func(*Batch) { begun = true }
+		mod.group("").gap, mod.group("").last = c.gap, 0
+		w.add(mod, &Item{Examples: 1, Deadline: w.now + time.Minute}, false)
+		if begun == c.waits {
+			t.Errorf("with an arrival each %v and batches of 10 ms, an item begins at once: %v", c.gap, begun)
+		}
+		w.until(w.now + time.Second)
+	}
+}
+
 // A group waits for more items where they come often enough, for no longer than the fixed
 // cost of a batch, and the machine asks to be woken when that is over.
 func TestWaits(t *testing.T) {
