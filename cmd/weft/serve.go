@@ -39,7 +39,9 @@ func newServe() *cobra.Command {
 		Short: "Serve predictions of models, and jobs, over HTTP and gRPC",
 		Long: `Serve predictions of models over HTTP and gRPC, by the Open Inference Protocol
 v2, on all devices of this machine; and run workloads as jobs, over HTTP.
-Without a folder of models it serves a reservoir that is made at the start.
+Without a folder of models it serves a reservoir that is made at the start. Jobs
+and their results are gone when the server ends, unless --state names a folder
+to keep them in.
 
 It listens on this machine only. Any other address needs a certificate and
 tokens, which a configuration file names; docs/SERVE.md has all of its keys.

@@ -66,7 +66,7 @@ func TestWaitsOnlyWhereItPays(t *testing.T) {
 		w, mod, _ := one(t, 100, Cost{Fixed: 10 * ms})
 		begun := false
 		w.onStart = func(*Batch) { begun = true }
-		mod.group("").gap, mod.group("").last = c.gap, 0
+		mod.arrivals.gap, mod.arrivals.last = c.gap, 0
 		w.add(mod, &Item{Examples: 1, Deadline: w.now + time.Minute}, false)
 		if begun == c.waits {
 			t.Errorf("with an arrival each %v and batches of 10 ms, an item begins at once: %v", c.gap, begun)
