@@ -335,16 +335,24 @@ func TestStateUnwritable(t *testing.T) {
 
 // Whatever a file holds, with a right checksum, it is refused or a job that survives being written.
 func FuzzJobFile(f *testing.F) {
-	_, id, file := filled(f)
-	_, body, _ := bytes.Cut(file, []byte("\n"))
-	f.Add(body)
+	const id = "abcdefghijklmnopqrstuvwxyz"
+	hash := strings.Repeat("A", 43) + "="
+	body := `{"id":"` + id + `","number":3,"state":"succeeded","created":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:01Z","ended":"2026-01-01T00:00:02Z",` +
+		`"progress":{"runs":1,"part":0},"key":"a2V5","hash":"` + hash + `","request":{"workload":"w","parameters":{"a":"b","n":1e3},"repeat":1,"check":true},"result":{"id":"` + id + `","job":"w","runs":[]}}`
+	f.Add([]byte(body))
 	for _, state := range []string{"queued", "running", "cancelled", "interrupted", "failed"} {
-		f.Add(bytes.Replace(body, []byte("succeeded"), []byte(state), 1))
+		f.Add([]byte(strings.Replace(body, "succeeded", state, 1)))
 	}
-	f.Add([]byte(`{"id":"` + id + `","state":"queued","created":"2026-01-01T00:00:00Z","hash":"` + strings.Repeat("A", 43) + `=","request":{"workload":"w"},"progress":{}}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
+	f.Add([]byte(`{"id":"` + id + `","state":"queued","created":"2026-01-01T00:00:00Z","hash":"` + hash + `","request":{"workload":"w"},"progress":{}}`))
+	decode := func(body []byte) (*job, error) {
 		sum := sha256.Sum256(body)
-		j, err := decodeJob(id, []byte(recordMagic+hex.EncodeToString(sum[:])+"\n"+string(body)))
+		return decodeJob(id, []byte(recordMagic+hex.EncodeToString(sum[:])+"\n"+string(body)))
+	}
+	if _, err := decode([]byte(body)); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		j, err := decode(body)
 		if err != nil {
 			return
 		}
