@@ -140,7 +140,7 @@ var house = []room{
 		why: "a trace is of predictions as they are computed, whoever asks for them"},
 	{pkg: "internal/metrics", imports: []string{".", "internal/infer"},
 		why: "figures are derived from what a runtime and a service tell; they change neither"},
-	{pkg: "internal/load", imports: []string{"internal/terminal"}, modules: []string{"golang.org/x/sys"},
+	{pkg: "internal/load", imports: []string{"internal/oip", "internal/terminal"}, modules: []string{"golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc"},
 		why: "a server is measured by its protocol alone: the same requests must do for any other server"},
 	{pkg: "internal/host", imports: []string{"internal/terminal"},
 		why: "limits of the machine hold for any work"},

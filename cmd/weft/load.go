@@ -41,8 +41,8 @@ func newLoad() *cobra.Command {
 		Use:   "load URL",
 		Short: "Send predictions to a server at a rate, and measure it",
 		Long: `Send predictions to a server of the Open Inference Protocol v2 (weft serve,
-Triton, KServe and others) at a rate that does not depend on its answers, and
-print how long they took.
+Triton, KServe and others), over HTTP or gRPC, at a rate that does not depend on
+its answers, and print how long they took.
 
 When each request is sent is decided beforehand, and its latency counts from
 then, also if all connections were busy: a server that stalls has the stall in
@@ -52,14 +52,15 @@ the server states, or come from files of NumPy's format. A file with more items
 than a batch is sent part by part.
 
 The exit status is 1 if requests failed. That the server refused some with 429
-or 503 is no failure.`,
+or 503, or by gRPC until later, is no failure.`,
 		Example: `  weft load http://localhost:8000 --rate 1000 --arrivals poisson
   weft load http://localhost:8000 --model m --rate 500,1000,2000 --duration 30s
+  weft load grpc://localhost:8001/reservoir --rate 1000
   weft load unix:/run/weft.sock --input x=digits.npy --batch 8 --binary
   weft load https://host --token-file token --ca-file ca.pem --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return errors.New("load needs the address of one server, such as http://localhost:8000 or unix:/PATH")
+				return errors.New("load needs the address of one server, such as http://localhost:8000, grpc://localhost:8001/MODEL or unix:/PATH")
 			}
 			return nil
 		},
@@ -82,9 +83,9 @@ or 503 is no failure.`,
 	f.IntVar(&l.options.Batch, "batch", 0, "items in a request; 0 for one, or for all that --input has")
 	f.StringArrayVar(&l.inputs, "input", nil, "`[NAME=]FILE.npy` of an input; once for each")
 	f.Uint64Var(&l.options.Seed, "seed", 1, "seed of random inputs and poisson arrivals")
-	f.BoolVar(&l.options.Binary, "binary", false, "send and receive tensors as bytes, not as JSON")
+	f.BoolVar(&l.options.Binary, "binary", false, "send and receive tensors as bytes, as gRPC always does")
 	f.StringVar(&l.tokenFile, "token-file", "", "`FILE` with the bearer token that the server asks for")
-	f.StringVar(&l.trustedBy, "ca-file", "", "`FILE` with the certificates that an https server is trusted by")
+	f.StringVar(&l.trustedBy, "ca-file", "", "`FILE` with certificates that a server with TLS is trusted by")
 	f.BoolVar(&l.asJSON, "json", false, "print JSON instead of text")
 	terminal.Complete(c, "arrivals", func() []string { return []string{string(load.Constant), string(load.Poisson)} })
 	return c
@@ -120,7 +121,7 @@ func (l *loading) settle(address string) (err error) {
 	}
 	if l.trustedBy != "" {
 		if !l.options.Target.Secure() {
-			return fmt.Errorf("--ca-file is for servers by https, and the address is %s", address)
+			return fmt.Errorf("--ca-file is for servers by https or grpcs, and the address is %s", address)
 		}
 		text, err := safefile.ReadInput(l.trustedBy, maxTokenFile<<4)
 		if err == nil {

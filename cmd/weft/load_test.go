@@ -154,18 +154,21 @@ func TestLoadServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, lines := serveLines(t, "--listen", "127.0.0.1:0", "--config", config)
-	address := ""
+	address, rpc := "", ""
 	for lines.Scan() && lines.Text() != "Ready:" {
 		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
 			address = m[1]
+		}
+		if at, ok := strings.CutPrefix(lines.Text(), "gRPC is on "); ok {
+			rpc = strings.TrimSuffix(at, ".") + "/reservoir"
 		}
 	}
 	go func() {
 		for lines.Scan() { // so that it is not held up by its output
 		}
 	}()
-	for _, how := range []string{"--binary=false", "--binary"} {
-		text := works(t, "load", address, "--rate", "20", "--duration", "500ms", "--warm-up", "0s", "--batch", "2", "--timeout", "1m", how)
+	for _, how := range [][]string{{address, "--binary=false"}, {address, "--binary"}, {rpc}} {
+		text := works(t, append([]string{"load", "--rate", "20", "--duration", "500ms", "--warm-up", "0s", "--batch", "2", "--timeout", "1m"}, how...)...)
 		if !strings.Contains(text, "model reservoir: 20 requests a second") || !regexp.MustCompile(`(?m)^answered +10 `).MatchString(text) {
 			t.Errorf("%s: printed\n%s", how, text)
 		}
@@ -179,9 +182,9 @@ func TestLoadServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Twice ten requests, and one each to try the model, with two items each.
-	for _, want := range []string{`weft_requests_total{model="reservoir",version="1"} 22`, `weft_predictions_total{model="reservoir",version="1"} 44`,
-		`weft_requests_ended_total{model="reservoir",version="1",result="succeeded"} 22`, `weft_device_in_service{device="cpu:0"} 1`, `weft_cost_total{part="devices"} `} {
+	// Three times ten requests, and one each to try the model, with two items each.
+	for _, want := range []string{`weft_requests_total{model="reservoir",version="1"} 33`, `weft_predictions_total{model="reservoir",version="1"} 66`,
+		`weft_requests_ended_total{model="reservoir",version="1",result="succeeded"} 33`, `weft_device_in_service{device="cpu:0"} 1`, `weft_cost_total{part="devices"} `} {
 		if !strings.Contains(string(page), "\n"+want) {
 			t.Errorf("no %s in\n%s", want, page)
 		}
@@ -192,8 +195,8 @@ func TestLoadServe(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Error(err)
 	}
-	if n := spans.Load(); n != 3*22 {
-		t.Errorf("%d spans of 22 requests", n)
+	if n := spans.Load(); n != 3*33 {
+		t.Errorf("%d spans of 33 requests", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -26,11 +27,13 @@ type conn struct {
 	stop   func() bool // ends the watch over the context
 	used   bool        // has carried an answer: the server may have closed it since
 	again  uint64      // how often it was made again
+	rpc    *rpcConn    // in place of c, by gRPC
 }
 
 // answer is what came back.
 type answer struct {
 	status int
+	code   string // of gRPC, in place of the words for the status
 	body   []byte // where it was asked for
 }
 
@@ -61,6 +64,9 @@ const maxBody = 4 << 20
 // is dropped unless keep is set. A connection that the server has closed since the last answer
 // is made again, once; a server may close those that are idle.
 func (c *conn) exchange(ctx context.Context, request []byte, deadline time.Time, keep bool) (answer, error) {
+	if c.client.o.Target.grpc {
+		return c.call(ctx, request, deadline)
+	}
 	for {
 		stale := c.used
 		a, began, err := c.once(ctx, request, deadline, keep)
@@ -126,7 +132,7 @@ func (c *conn) once(ctx context.Context, request []byte, deadline time.Time, kee
 
 // open connects unless there is a connection.
 func (c *conn) open(ctx context.Context, deadline time.Time) error {
-	if c.c != nil {
+	if c.c != nil || c.rpc != nil {
 		return nil
 	}
 	dialing, cancel := context.WithDeadline(ctx, deadline)
@@ -134,6 +140,9 @@ func (c *conn) open(ctx context.Context, deadline time.Time) error {
 	made, err := c.client.o.dial(dialing)
 	if err != nil {
 		return err
+	}
+	if c.client.o.Target.grpc {
+		return c.openRPC(dialing, made)
 	}
 	c.c, c.used = made, false
 	c.m = meter{Conn: made, left: maxHead}
@@ -148,6 +157,9 @@ func (c *conn) open(ctx context.Context, deadline time.Time) error {
 
 // close ends the connection, if there is one.
 func (c *conn) close() {
+	if c.rpc != nil {
+		c.closeRPC()
+	}
 	if c.c == nil {
 		return
 	}
@@ -156,12 +168,17 @@ func (c *conn) close() {
 	c.c, c.used = nil, false
 }
 
+// name is the kind of an answer in words.
+func (a answer) name() string {
+	if a.code != "" {
+		return a.code
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)))
+}
+
 // reason is a bad answer in words, with what the server says about it.
 func (a answer) reason() string {
-	text := fmt.Sprint(a.status)
-	if name := http.StatusText(a.status); name != "" {
-		text += " " + name
-	}
+	text := a.name()
 	var said struct {
 		Error string `json:"error"`
 	}

@@ -1,6 +1,6 @@
 // Package load sends predictions to a server of the Open Inference Protocol v2 at a rate that
 // does not depend on its answers, and says how long they took. `weft load` calls it. It knows
-// nothing of weft's own server: any that speaks the protocol over HTTP/1.1 will do.
+// nothing of weft's own server: any that speaks the protocol over HTTP/1.1 or gRPC will do.
 //
 // The load is open: the time of each request is decided before the first one is sent
 // (arrivals.go), and its latency counts from that time, whether or not a connection was free
@@ -8,7 +8,7 @@
 // arrived meanwhile, as its users would.
 //
 // Files: target.go (addresses), model.go (what a model takes), tensor.go (inputs and requests),
-// conn.go (one connection), arrivals.go (when requests are sent), run.go (one load), wait_*.go (waiting
+// conn.go (one connection), grpc.go (one by gRPC), arrivals.go (when requests are sent), run.go (one load), wait_*.go (waiting
 // for a time), histogram.go and result.go (what it was like), print.go (in words).
 package load
 
@@ -29,7 +29,7 @@ type Options struct {
 	Inputs  []Tensor
 	Batch   int    // items in a request; 0 for 1, or for as many as the given inputs have
 	Seed    uint64 // of inputs that are not given
-	Binary  bool   // tensors as bytes behind the JSON, both ways
+	Binary  bool   // tensors as bytes behind the JSON, both ways; by gRPC they always are bytes
 	Token   string // of the header Authorization; "" for none
 
 	Connections int           // 0 for 64

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,14 +28,22 @@ type spec struct {
 
 // ask finds out which model is meant and what it takes.
 func (c *Client) ask(ctx context.Context, cn *conn) error {
-	name := c.o.Model
-	if name == "" {
+	name := cmp.Or(c.o.Model, c.o.Target.model)
+	switch {
+	case c.o.Target.model != "" && name != c.o.Target.model:
+		return fmt.Errorf("%w: the address names model %q, and --model %q", ErrOption, c.o.Target.model, name)
+	case name == "" && c.o.Target.grpc:
+		return fmt.Errorf("%w: a server does not list its models by gRPC; name one, as in grpc://HOST:PORT/MODEL", ErrOption)
+	case name == "":
 		var err error
 		if name, err = c.only(ctx, cn); err != nil {
 			return err
 		}
 	}
 	c.model.Name = name
+	if c.o.Target.grpc {
+		return c.askRPC(ctx, cn)
+	}
 	a, err := cn.exchange(ctx, c.request("GET", c.path(""), nil), time.Now().Add(c.o.Timeout), true)
 	switch {
 	case err != nil:
@@ -110,28 +119,33 @@ func parseModel(body []byte) (model, error) {
 	if err := json.Unmarshal(body, &m); err != nil {
 		return m, fmt.Errorf("not what the protocol says: %w", err)
 	}
+	return m, m.check()
+}
+
+// check errs for what a server says and no model can be.
+func (m *model) check() error {
 	if len(m.Inputs) == 0 {
-		return m, errors.New("it names no inputs")
+		return errors.New("it names no inputs")
 	}
 	if len(m.Inputs) > maxInputs {
-		return m, fmt.Errorf("%d inputs; %d are the most", len(m.Inputs), maxInputs)
+		return fmt.Errorf("%d inputs; %d are the most", len(m.Inputs), maxInputs)
 	}
 	seen := make(map[string]bool)
 	for _, in := range m.Inputs {
 		switch {
 		case in.Name == "" || seen[in.Name]:
-			return m, fmt.Errorf("input %q has no name or that of another", in.Name)
+			return fmt.Errorf("input %q has no name or that of another", in.Name)
 		case in.Type.size() == 0 && in.Type != bytesType:
-			return m, fmt.Errorf("input %q has the type %q, which the protocol does not know", in.Name, in.Type)
+			return fmt.Errorf("input %q has the type %q, which the protocol does not know", in.Name, in.Type)
 		}
 		seen[in.Name] = true
 		for _, d := range in.Shape {
 			if d < -1 || d == 0 {
-				return m, fmt.Errorf("input %q has a dimension of %d", in.Name, d)
+				return fmt.Errorf("input %q has a dimension of %d", in.Name, d)
 			}
 		}
 	}
-	return m, nil
+	return nil
 }
 
 // request makes a request with its head. A body is JSON unless a header says otherwise.

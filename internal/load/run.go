@@ -58,7 +58,7 @@ func (c *Client) Run(ctx context.Context, p Pace) (*Result, error) {
 	}
 	wg.Wait()
 	for _, cn := range conns {
-		r.result.Reconnected += cn.again
+		r.result.Reconnected += cn.remade()
 	}
 	return r.end(ctx)
 }
@@ -169,7 +169,7 @@ func (s *Result) add(a answer, err error, latency, late, own time.Duration) {
 	case err == nil && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable):
 		s.Refused++
 	case err == nil:
-		s.fail(fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)), a.reason())
+		s.fail(a.name(), a.reason())
 	case err == errInterrupted:
 		s.Unfinished++
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):

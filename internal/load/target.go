@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"unicode"
@@ -23,13 +24,16 @@ type Target struct {
 	host    string // of the header Host
 	prefix  string // of the paths of the protocol
 	tls     *tls.Config
+	grpc    bool
+	model   string // that an address of gRPC names
 }
 
 // ParseTarget reads the address of a server: http://HOST:PORT, https://HOST:PORT, either with a
-// path that those of the protocol follow, or unix:/PATH of a socket.
+// path that those of the protocol follow, unix:/PATH of a socket, or grpc://HOST:PORT/MODEL,
+// grpcs:// with TLS.
 func ParseTarget(s string) (Target, error) {
 	bad := func(format string, args ...any) (Target, error) {
-		return Target{}, fmt.Errorf("%w: address %q: %s; write http://HOST:PORT, https://HOST:PORT or unix:/PATH", ErrOption, s, fmt.Sprintf(format, args...))
+		return Target{}, fmt.Errorf("%w: address %q: %s; write http://HOST:PORT, https://HOST:PORT, unix:/PATH or grpc://HOST:PORT/MODEL", ErrOption, s, fmt.Sprintf(format, args...))
 	}
 	if path, ok := strings.CutPrefix(s, "unix:"); ok {
 		path = strings.TrimPrefix(path, "//") // unix:///path is how others write it
@@ -46,7 +50,7 @@ func ParseTarget(s string) (Target, error) {
 			err = u.Err
 		}
 		return bad("%v", err)
-	case err != nil || u.Scheme != "http" && u.Scheme != "https":
+	case err != nil || !slices.Contains([]string{"http", "https", "grpc", "grpcs"}, u.Scheme):
 		return bad("neither http nor https")
 	case u.Hostname() == "":
 		return bad("no host")
@@ -57,6 +61,18 @@ func ParseTarget(s string) (Target, error) {
 	}
 	t := Target{text: s, network: "tcp", host: u.Host, prefix: strings.TrimRight(u.EscapedPath(), "/")}
 	port := u.Port()
+	if t.grpc = strings.HasPrefix(u.Scheme, "grpc"); t.grpc {
+		t.prefix, t.model = "", strings.Trim(u.Path, "/")
+		switch {
+		case port == "":
+			return bad("no port")
+		case strings.Contains(t.model, "/"):
+			return bad("a path that is no name of a model")
+		}
+	}
+	if u.Scheme == "grpcs" {
+		t.tls = &tls.Config{ServerName: u.Hostname()} // package grpc adds its protocol
+	}
 	if u.Scheme == "https" {
 		t.tls = &tls.Config{ServerName: u.Hostname(), NextProtos: []string{"http/1.1"}}
 	}
@@ -73,7 +89,7 @@ func ParseTarget(s string) (Target, error) {
 // String returns the address as it was written.
 func (t Target) String() string { return t.text }
 
-// Secure reports whether the server is reached by https.
+// Secure reports whether the server is reached by https, or gRPC with TLS.
 func (t Target) Secure() bool { return t.tls != nil }
 
 // Trust makes t accept certificates that were signed by those in pem alone.
@@ -91,7 +107,7 @@ func (t *Target) Trust(pem []byte) error {
 func (t Target) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, t.network, t.address)
-	if err != nil || t.tls == nil {
+	if err != nil || t.tls == nil || t.grpc { // whose own library encrypts
 		return c, err
 	}
 	s := tls.Client(c, t.tls)

@@ -281,6 +281,9 @@ type jsonTensor struct {
 
 // infer makes the request of an inference.
 func (c *Client) infer(tensors []Tensor) ([]byte, error) {
+	if c.o.Target.grpc {
+		return c.inferRPC(tensors)
+	}
 	var body struct {
 		Parameters map[string]any `json:"parameters,omitempty"`
 		Inputs     []jsonTensor   `json:"inputs"`
