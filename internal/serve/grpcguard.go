@@ -188,8 +188,8 @@ func (s *Server) status(ctx context.Context, method string, err error) error {
 	if said, ok := status.FromError(err); ok {
 		return said.Err() // of package grpc itself
 	}
-	http5, after := statusOf(err)
-	code, ok := rpcCodes[http5]
+	kind, after := statusOf(err)
+	code, ok := rpcCodes[kind]
 	busy := (*infer.BusyError)(nil)
 	switch {
 	case errors.As(err, &busy):
