@@ -281,7 +281,7 @@ func FuzzModel(f *testing.F) {
 }
 
 func FuzzTarget(f *testing.F) {
-	for _, s := range []string{"http://a:1/b", "unix:/x", "https://[::1]:9"} {
+	for _, s := range []string{"http://a:1/b", "unix:/x", "https://[::1]:9", "grpc://a:1/m", "grpcs://a:1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
