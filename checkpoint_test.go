@@ -266,7 +266,7 @@ func kept(t *testing.T, g *graph.Graph, words int) (dir string) {
 
 // What cannot be resumed is refused in a line that says why.
 func TestCheckpointRefuses(t *testing.T) {
-	const words = 10_000
+	const words = 1_000
 	g := layered(t, deep, words)
 	dir := kept(t, g, words)
 	resume := weft.Checkpoint{Dir: dir, Resume: true}
@@ -321,7 +321,7 @@ func TestCheckpointRefuses(t *testing.T) {
 // A damaged checkpoint is told with its reason and the one before is used; with all of them
 // damaged, the run errs.
 func TestCheckpointDamaged(t *testing.T) {
-	const words = 10_000
+	const words = 1_000
 	g := layered(t, deep, words)
 	rt := mustKeep(t, weft.Checkpoint{}, nil)
 	want, err := outputsOf(t.Context(), rt, g, words, 3)
@@ -382,7 +382,7 @@ func TestCheckpointDamaged(t *testing.T) {
 
 // A checkpoint that cannot be written is told, and the computation goes on to its result.
 func TestCheckpointUnwritable(t *testing.T) {
-	const words = 10_000
+	const words = 1_000
 	g := layered(t, deep, words)
 	dir := filepath.Join(t.TempDir(), "c")
 	failed, gone := 0, false // the runtime tells one after another

@@ -499,12 +499,8 @@ func (r *liveReport) fill(last *workload.Result) {
 // process or of others by the cache.
 func (r *liveReport) learned(i int) bool { return r.Runs[i].Samples > 0 }
 
-func (r *liveReport) text(w io.Writer) {
-	fmt.Fprintf(w, "%s on %s", r.Job, terminal.Count(len(r.Devices), "device"))
-	if r.Class != "" {
-		fmt.Fprintf(w, ", class %s", r.Class)
-	}
-	fmt.Fprint(w, "\n\n")
+// runTable writes a row for each of the last runs.
+func (r *liveReport) runTable(w io.Writer) {
 	rows := [][]any{{"run", "took", "predicted", "off", "rate"}}
 	first := max(len(r.Runs)-terminal.MaxRows, 0) // the last ones
 	for i := first; i < len(r.Runs); i++ {
@@ -525,7 +521,16 @@ func (r *liveReport) text(w io.Writer) {
 		}
 		fmt.Fprintln(w)
 	}
-	rows = [][]any{{"device", "cores", "tasks", "busy", "used"}}
+}
+
+func (r *liveReport) text(w io.Writer) {
+	fmt.Fprintf(w, "%s on %s", r.Job, terminal.Count(len(r.Devices), "device"))
+	if r.Class != "" {
+		fmt.Fprintf(w, ", class %s", r.Class)
+	}
+	fmt.Fprint(w, "\n\n")
+	r.runTable(w)
+	rows := [][]any{{"device", "cores", "tasks", "busy", "used"}}
 	done := 0
 	for _, d := range r.Devices {
 		done += d.Tasks
