@@ -373,7 +373,7 @@ func (s *saver) close() {
 // Nothing but step may use the state until Steps returns. An error of step ends it; the last
 // checkpoint stays. A context that ends between two steps has a last one taken. That no checkpoint could be written is no error: see [Checkpoint].
 func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Binding, step func(ctx context.Context, i int) error) error {
-	need("Steps", ctx, step != nil)
+	need("Steps", ctx, r == nil || step != nil)
 	if r == nil {
 		return errNoRuntime
 	}
