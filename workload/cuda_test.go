@@ -17,9 +17,9 @@ import (
 var ptxFile = flag.String("ptx", "", "take kernels from this PTX `file` in place of those of the same names in the binary")
 
 // Every workload's kernels are right on one GPU, one workload to a subtest; where there are
-// two kernels for a step, each of them.
+// two kernels for a step, each of them; and those that are not exact.
 func TestCUDAKernels(t *testing.T) {
-	kernels := kernelsIn(t, graph.PTX)
+	kernels := kernelsIn(t, graph.PTX, denseJobs(t)...)
 	if *ptxFile != "" {
 		source, err := os.ReadFile(*ptxFile)
 		if err != nil {
@@ -56,6 +56,7 @@ func TestCUDAKernels(t *testing.T) {
 	for i, k := range kernels {
 		k.Impls = all[i]
 	}
+	t.Run("reservoir", testDense)
 }
 
 // Every call is right on one GPU.

@@ -35,10 +35,18 @@ func SPIRV(files embed.FS, name string, invocations uint32, per ...uint32) graph
 	return i
 }
 
-// Shader is a kernel for Vulkan alone, for what a shader leaves undone in a step
-// before that other devices do whole: they have nothing to do.
-func Shader(name string, impl graph.Impl) *graph.Kernel {
-	return &graph.Kernel{Name: name, Impls: []graph.Impl{{Dialect: graph.Go}, {Dialect: graph.PTX}, impl}}
+// Only is a kernel with an implementation for one kind of device, for what other devices
+// do whole in another step: they have nothing to do.
+func Only(name string, impl graph.Impl) *graph.Kernel {
+	k := &graph.Kernel{Name: name}
+	for _, d := range []graph.Dialect{graph.Go, graph.PTX, graph.SPIRV} {
+		if d == impl.Dialect {
+			k.Impls = append(k.Impls, impl)
+		} else {
+			k.Impls = append(k.Impls, graph.Impl{Dialect: d})
+		}
+	}
+	return k
 }
 
 // With adds implementations to a kernel and returns it.

@@ -3,6 +3,7 @@ package workload_test
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -77,11 +78,19 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 	for _, op := range reduce.Operations() {
 		jobs = append(jobs, make(reduce.New(reduce.Config{Op: op, N: 5000})))
 	}
-	// A machine that runs nothing but PTX.
-	gpu := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30}}}
-	gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
-	seen := map[string]bool{}
-	for _, j := range jobs {
+	for _, c := range []struct{ size, inputs, batch int }{
+		{50, 100, 8}, {50, 100, 15}, {50, 100, 29}, {50, 64, 57}, {1000, 64, 1024}, {1025, 3, 1}, {1025, 3, 64},
+	} {
+		p := reservoir.Defaults()
+		p.Size, p.Inputs, p.Connectivity = c.size, c.inputs, 0.6
+		jobs = append(jobs, make(reservoir.NewJob(reservoir.Config{Params: p, Batch: c.batch, Steps: 2})))
+	}
+	seen, looked := map[string]bool{}, map[workload.Job]bool{}
+	for _, j := range slices.Concat(jobs, jobs) {
+		// A machine that runs nothing but PTX, at first exactly.
+		gpu := &machine.Machine{Devices: []machine.Device{{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30, Exact: !looked[j]}}}
+		gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
+		looked[j] = true
 		if p, ok := j.(workload.Placed); ok {
 			if err := p.Place(gpu); err != nil {
 				t.Fatal(err)
@@ -107,7 +116,7 @@ func TestPTXTakesWhatStepsGive(t *testing.T) {
 			}
 		}
 	}
-	if want := 30; len(seen) != want {
+	if want := 38; len(seen) != want {
 		t.Errorf("%d PTX kernels were looked at, want %d", len(seen), want)
 	}
 }

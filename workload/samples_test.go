@@ -160,37 +160,39 @@ func samples(t *testing.T) []sample {
 }
 
 // kernelsIn finds the kernels of all workloads, and of further jobs, that have code in a
-// dialect. Workloads make each of them once, so that what a test changes of one holds for
-// every job.
+// dialect, be it exact or not. Workloads make each of them once, so that what a test changes
+// of one holds for every job.
 func kernelsIn(t *testing.T, d graph.Dialect, more ...workload.Job) (kernels []*graph.Kernel) {
 	t.Helper()
-	gpu := &machine.Machine{Devices: []machine.Device{{Name: "gpu:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30}}}
-	gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
 	core := openExact(t, cpu.New(cpu.Options{Funcs: funcs()})) // for jobs that keep something there
 	defer core.Close()
 	for _, s := range samples(t) {
 		more = append(more, s.Job)
 	}
 	for _, j := range more {
-		if p, ok := j.(workload.Placed); ok {
-			if err := p.Place(gpu); err != nil {
-				t.Fatal(err)
-			}
-		}
 		if s, ok := j.(workload.Stateful); ok {
 			if err := s.Begin(t.Context(), core); err != nil {
 				t.Fatal(err)
 			}
 			defer s.Release()
 		}
-		g, err := j.Graph([]sched.Range{{Hi: j.Items().Extent}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, k := range g.Kernels() {
-			has := slices.ContainsFunc(k.Impls, func(i graph.Impl) bool { return i.Dialect == d && i.Entry != "" })
-			if has && !slices.Contains(kernels, k) {
-				kernels = append(kernels, k)
+		for _, exact := range []bool{true, false} {
+			gpu := &machine.Machine{Devices: []machine.Device{{Name: "gpu:0", Backend: "cuda", Arch: "sm_90", Kind: machine.Discrete, MemBytes: 1 << 30, Exact: exact}}}
+			gpu.Links = []machine.Link{{A: machine.Host, B: 0, BPS: 1e9}}
+			if p, ok := j.(workload.Placed); ok {
+				if err := p.Place(gpu); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g, err := j.Graph([]sched.Range{{Hi: j.Items().Extent}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, k := range g.Kernels() {
+				has := slices.ContainsFunc(k.Impls, func(i graph.Impl) bool { return i.Dialect == d && i.Entry != "" })
+				if has && !slices.Contains(kernels, k) {
+					kernels = append(kernels, k)
+				}
 			}
 		}
 	}

@@ -63,12 +63,22 @@ type Summarised interface {
 	Summary() string
 }
 
+// Classed is the optional ability of a job to say what its own kernels keep on some devices,
+// where it has other kernels for them.
+type Classed interface {
+	ClassOn(on []machine.Device) Class
+}
+
 // ClassOn is what a job's results keep on some devices. What a job claims for its own
 // kernels becomes a tolerance where a device may use a vendor's routine instead, and
 // class R also where devices of different backends share the work, or Vulkan devices
 // of different models: their kernels round differently, and which device does what
 // differs from run to run.
 func ClassOn(j Job, on []machine.Device) Class {
+	class := j.Class()
+	if c, ok := j.(Classed); ok {
+		class = c.ClassOn(on)
+	}
 	steps := j.Whole().Steps
 	able := func(d machine.Device) bool {
 		return !slices.ContainsFunc(steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) })
@@ -91,10 +101,10 @@ func ClassOn(j Job, on []machine.Device) Class {
 			}
 		}
 	}
-	if j.Class() == RowExact && len(kinds) > 1 {
+	if class == RowExact && len(kinds) > 1 {
 		return Tolerance
 	}
-	return j.Class()
+	return class
 }
 
 // Result is how a run of a job went.

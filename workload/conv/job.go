@@ -108,7 +108,7 @@ var Kernel = workload.With(graph.GoKernel("conv.images", bandRows, graph.All),
 	workload.PTX(ptx, "conv_images", 256, 1, 64, 2), workload.Library("cudnn.conv2d"),
 	workload.SPIRV(spirv, "conv_images", 64, 4, 16))
 
-var moreKernel = workload.Shader("conv.images.more", workload.SPIRV(spirv, "conv_images_more", 64, 4, 16))
+var moreKernel = workload.Only("conv.images.more", workload.SPIRV(spirv, "conv_images_more", 64, 4, 16))
 
 // bandRows is how many rows of an image's results one item of the Go kernel is:
 // beside them the rows that neighbouring items both read are nothing.

@@ -18,7 +18,7 @@ import (
 var RowsKernel = workload.With(graph.GoKernel("conv.rows", bandRows, graph.All),
 	workload.PTX(ptx, "conv_rows", 64, 1, 16), workload.SPIRV(spirv, "conv_rows", 64, 1, 16))
 
-var moreRowsKernel = workload.Shader("conv.rows.more", workload.SPIRV(spirv, "conv_rows_more", 64, 1, 16))
+var moreRowsKernel = workload.Only("conv.rows.more", workload.SPIRV(spirv, "conv_rows_more", 64, 1, 16))
 
 // rowsParams are the parameters of RowsKernel.
 type rowsParams struct {

@@ -137,7 +137,7 @@ var (
 	// many from a point on.
 	SumsKernel = workload.With(graph.GoKernel("fisher.sums", rowsPerItem, graph.All),
 		workload.PTX(ptx, "fisher_sums", 128, 1, graph.All), workload.SPIRV(spirv, "fisher_sums", 64, 1, 64))
-	moreSumsKernel = workload.Shader("fisher.sums.more", workload.SPIRV(spirv, "fisher_sums_more", 64, 1, 64))
+	moreSumsKernel = workload.Only("fisher.sums.more", workload.SPIRV(spirv, "fisher_sums_more", 64, 1, 64))
 )
 
 // Funcs are the Go kernels of this workload.

@@ -126,8 +126,8 @@ var Kernel = workload.With(graph.GoKernel("landscape.rows", 1, graph.All),
 var (
 	part         = workload.SPIRV(spirv, "landscape_part", 128, 1, 125)
 	longKernel   = &graph.Kernel{Name: "landscape.long", Impls: append(Kernel.Impls[:2:2], part)}
-	moreKernel   = workload.Shader("landscape.more", part)
-	finishKernel = workload.Shader("landscape.finish", workload.SPIRV(spirv, "landscape_finish", 128, 1, graph.All))
+	moreKernel   = workload.Only("landscape.more", part)
+	finishKernel = workload.Only("landscape.finish", workload.SPIRV(spirv, "landscape_finish", 128, 1, graph.All))
 )
 
 // shaderPairs is how many pairs of a row a shader adds up in one launch.

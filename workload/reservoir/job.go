@@ -69,9 +69,9 @@ func (c Config) Validate() error {
 
 // Bytes is the host memory that the job takes: inputs; states at the start, between
 // steps, at the end and in the mean; and the weights with their columns, counted twice
-// because they grow while they are drawn.
+// because they grow while they are drawn, and with their zeros, which some GPUs have.
 func (c Config) Bytes() float64 {
-	return float64(c.Batch)*c.patternBytes(c.Steps) + 2*c.weightBytes()
+	return float64(c.Batch)*c.patternBytes(c.Steps) + 2*c.weightBytes() + float64(c.denseBytes())
 }
 
 // patternBytes is what a pattern takes: its inputs and four states.
@@ -96,7 +96,8 @@ type Job struct {
 	x, mean []float32 // after a run
 	start   []float32 // zeros
 	m       *machine.Machine
-	checked int // patterns of the last Check
+	dense   []float32 // weights with their zeros, if devices are to have them: see Place
+	checked int       // patterns of the last Check
 }
 
 // byNeuron reports whether neurons are dealt out, not patterns.
@@ -317,6 +318,15 @@ func (j *Job) Name() string {
 // Class is R: a state does not depend on what runs beside it.
 func (j *Job) Class() workload.Class { return workload.RowExact }
 
+// ClassOn is T where a batch is computed with dense weights by one kernel, and parts of it
+// may be by another.
+func (j *Job) ClassOn(on []machine.Device) workload.Class {
+	if !j.byNeuron() && !j.c.takes(j.c.Batch) && j.w.dense(&machine.Machine{Devices: on}) {
+		return workload.Tolerance
+	}
+	return workload.RowExact
+}
+
 // Items are the patterns, or the neurons with the entries of their rows.
 func (j *Job) Items() sched.Items {
 	batch, size := int64(j.c.Batch), int64(j.c.Size)
@@ -381,16 +391,21 @@ func (j *Job) call() call {
 func (j *Job) patternsTask(lo, hi int) graph.Task {
 	c := j.call()
 	c.pattern, c.batch = lo, hi-lo
-	t := j.w.stepsTask(c)
+	t := j.w.stepsTask(c, j.dense != nil)
 	t.Name = fmt.Sprintf("patterns %d-%d", lo, hi)
 	return t
 }
 
-// stepsTask takes the patterns of a call through all steps.
-func (w *Weights) stepsTask(c call) graph.Task {
+// stepsTask takes the patterns of a call through all steps. With dense weights they are
+// among its uses, after the states.
+func (w *Weights) stepsTask(c call, dense bool) graph.Task {
 	t := graph.Task{
 		Work:      graph.Work{Ops: w.Ops(c.batch, c.steps), Bytes: w.Bytes(c.batch, c.steps)},
 		Workspace: int64(4 * c.batch * c.size),
+	}
+	if dense {
+		t.Steps = w.denseSteps(c)
+		return t
 	}
 	for c.step = range c.steps {
 		t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(c.size), int64(c.batch))}.With(c))
@@ -409,8 +424,12 @@ func (j *Job) rowsTask(lo, hi, step int) graph.Task {
 }
 
 // cachedPatterns is how many patterns a task has at most, so that their states
-// stay in a core's cache from step to step. More would only make it slower.
-const cachedPatterns = 2 * tile
+// stay in a core's cache from step to step. More would only make it slower. Tensor cores
+// need densePatterns to be busy.
+const (
+	cachedPatterns = 2 * tile
+	densePatterns  = 1 << 13
+)
 
 // Graph has a task for each range of patterns, or several if it is long, or one
 // for each step of each range of neurons, which are the devices' own for Rows.
@@ -437,9 +456,15 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 		return b.Build()
 	}
 	state, input := int64(4*j.c.Size), int64(4*j.c.Steps*j.c.Inputs)
+	most := int64(cachedPatterns)
+	var dense []graph.Use
+	if j.dense != nil {
+		most = densePatterns
+		dense = append(dense, j.w.denseUse(&b))
+	}
 	for _, r := range ranges {
-		for lo := r.Lo; lo < r.Hi; lo += cachedPatterns {
-			hi := min(lo+cachedPatterns, r.Hi)
+		for lo := r.Lo; lo < r.Hi; lo += most {
+			hi := min(lo+most, r.Hi)
 			n := hi - lo
 			t := j.patternsTask(int(lo), int(hi))
 			t.Uses = append(j.w.uses(weights, 0, j.c.Size),
@@ -447,6 +472,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 				graph.Use{Data: start, Offset: lo * state, Bytes: n * state, Access: graph.Read},
 				graph.Use{Data: end, Offset: lo * state, Bytes: n * state, Access: graph.Write},
 				graph.Use{Data: mean, Offset: lo * state, Bytes: n * state, Access: graph.Write})
+			t.Uses = append(t.Uses, dense...)
 			b.Add(t)
 		}
 	}
@@ -476,88 +502,19 @@ func (j *Job) addRows(b *graph.Builder, ranges []sched.Range, weights [7]graph.D
 	}
 }
 
-// weightNames are the names of the weights' arrays, in the order of arguments.
-var weightNames = [7]string{
-	"recurrent starts", "recurrent columns", "recurrent values", "input starts", "input columns", "input values", "bias",
-}
-
-// pad gives matrices without an entry one that is not used: data needs a size.
-func (w *Weights) pad() {
-	for _, m := range []*Matrix{&w.Recurrent, &w.Input} {
-		if len(m.Column) == 0 {
-			m.Column, m.Value = make([]int32, 1), make([]float32, 1)
-		}
-	}
-}
-
-// data adds the weights to a graph, by weightNames.
-func (w *Weights) data(b *graph.Builder) (ids [7]graph.DataID) {
-	r, in := &w.Recurrent, &w.Input
-	for i, n := range [7]int{len(r.Start), len(r.Column), len(r.Value), len(in.Start), len(in.Column), len(in.Value), len(w.Bias)} {
-		ids[i] = b.Data(graph.Data{Name: weightNames[i], Bytes: int64(4 * n), Input: true})
-	}
-	return ids
-}
-
-// uses are the uses of some neurons' weights: of both matrices where their
-// rows start, the columns and the values, then the bias.
-func (w *Weights) uses(ids [7]graph.DataID, lo, hi int) []graph.Use {
-	part := func(d graph.DataID, lo, hi int32, most int) graph.Use {
-		if lo == hi { // no entry, and a use has at least one
-			lo = min(lo, int32(most)-1)
-			hi = lo + 1
-		}
-		return graph.Use{Data: d, Offset: int64(4 * lo), Bytes: int64(4 * (hi - lo)), Access: graph.Read}
-	}
-	var uses []graph.Use
-	for i, m := range []*Matrix{&w.Recurrent, &w.Input} {
-		uses = append(uses, part(ids[3*i], int32(lo), int32(hi+1), len(m.Start)))
-		for k := 1; k <= 2; k++ {
-			uses = append(uses, part(ids[3*i+k], m.Start[lo], m.Start[hi], len(m.Column)))
-		}
-	}
-	return append(uses, part(ids[6], int32(lo), int32(hi), len(w.Bias)))
-}
-
-// reside makes padded weights resident on a runtime. It returns how they are bound, and
-// what releases those that are resident, even with an error.
-func (w *Weights) reside(rt *weft.Runtime) (bind []weft.Binding, release []func(), err error) {
-	for _, put := range []func() error{
-		func() error { return resident(rt, w.Recurrent.Start, &bind, &release) },
-		func() error { return resident(rt, w.Recurrent.Column, &bind, &release) },
-		func() error { return resident(rt, w.Recurrent.Value, &bind, &release) },
-		func() error { return resident(rt, w.Input.Start, &bind, &release) },
-		func() error { return resident(rt, w.Input.Column, &bind, &release) },
-		func() error { return resident(rt, w.Input.Value, &bind, &release) },
-		func() error { return resident(rt, w.Bias, &bind, &release) },
-	} {
-		if err := put(); err != nil {
-			return bind, release, err
-		}
-	}
-	return bind, release, nil
-}
-
-// resident makes the next array of the weights resident.
-func resident[T any](rt *weft.Runtime, xs []T, bind *[]weft.Binding, release *[]func()) error {
-	name := weightNames[len(*bind)]
-	d, err := weft.Put(rt, name, xs)
-	if err != nil {
-		return err
-	}
-	*bind, *release = append(*bind, d.As(name)), append(*release, d.Release)
-	return nil
-}
-
 // Bind ties weights, inputs and states to the job's memory.
 func (j *Job) Bind() []weft.Binding {
 	r, in := &j.w.Recurrent, &j.w.Input
-	return []weft.Binding{
+	bind := []weft.Binding{
 		weft.Bind(weightNames[0], r.Start), weft.Bind(weightNames[1], r.Column), weft.Bind(weightNames[2], r.Value),
 		weft.Bind(weightNames[3], in.Start), weft.Bind(weightNames[4], in.Column), weft.Bind(weightNames[5], in.Value),
 		weft.Bind(weightNames[6], j.w.Bias),
 		weft.Bind("inputs", j.u), weft.Bind("start", j.start), weft.Bind("end", j.x), weft.Bind("mean", j.mean),
 	}
+	if j.dense != nil {
+		bind = append(bind, weft.Bind(denseName, j.dense))
+	}
+	return bind
 }
 
 // State returns the last and the mean state of a pattern after a run.

@@ -8,3 +8,9 @@ import _ "embed" // for the kernels
 //go:generate ../ptx.sh reservoir/reservoir.cu
 //go:embed reservoir.ptx
 var ptx []byte
+
+// densePTX are those for weights with their zeros, from Hopper on.
+//
+//go:generate ../ptx.sh reservoir/dense.cu
+//go:embed dense.ptx
+var densePTX []byte

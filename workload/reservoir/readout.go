@@ -148,6 +148,37 @@ func (r *Readout) readBatch(dst [][]float32, state []float32, width int) {
 	}
 }
 
+// readEach is readBatch for states that lie one after the other: four of them are read at a
+// time, each in the same order.
+func (r *Readout) readEach(dst [][]float32, state []float32) {
+	n := r.Inputs + 1
+	for b := 0; b < len(dst); b += 4 {
+		// Where there are no four, the last is read again.
+		var x [4][]float32
+		for l := range x {
+			at := min(b+l, len(dst)-1)
+			x[l] = state[at*r.Inputs : (at+1)*r.Inputs]
+		}
+		x0, x1, x2, x3 := x[0], x[1], x[2], x[3]
+		for o := range r.Outputs {
+			w := r.Weights[o*n : (o+1)*n]
+			s0 := w[r.Inputs]
+			s1, s2, s3 := s0, s0, s0
+			for i, v := range w[:r.Inputs] {
+				s0 += float64(v * float64(x0[i]))
+				s1 += float64(v * float64(x1[i]))
+				s2 += float64(v * float64(x2[i]))
+				s3 += float64(v * float64(x3[i]))
+			}
+			for l, v := range [4]float64{s0, s1, s2, s3} {
+				if b+l < len(dst) {
+					dst[b+l][o] = float32(v)
+				}
+			}
+		}
+	}
+}
+
 // Direction is what a readout with three outputs predicts.
 type Direction uint8
 

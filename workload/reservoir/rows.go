@@ -9,9 +9,16 @@ import (
 	"github.com/weft-run/weft/sched"
 )
 
-// Place remembers the machine, by which Rows deals neurons out.
+// Place remembers the machine, by which Rows deals neurons out, and makes dense weights for
+// GPUs that compute with them.
 func (j *Job) Place(m *machine.Machine) error {
 	j.m = m
+	switch dense := !j.byNeuron() && j.w.dense(m); {
+	case !dense:
+		j.dense = nil
+	case j.dense == nil:
+		j.dense = j.w.spreadOut()
+	}
 	return nil
 }
 

@@ -29,7 +29,7 @@ func runNeed(call *weft.Call, c call) (n signature.Need, err error) {
 
 // runTask takes the patterns of a call through all steps by one kernel.
 func (w *Weights) runTask(c call) graph.Task {
-	t := w.stepsTask(c)
+	t := w.stepsTask(c, false)
 	t.Steps = []graph.Step{graph.Step{Kernel: RunKernel, Launch: graph.Grid(int64(c.batch))}.With(c)}
 	return t
 }

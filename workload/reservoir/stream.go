@@ -41,7 +41,7 @@ func (c StreamConfig) Validate() error {
 // [Config.Bytes], with the copy of them that stays with the runtime.
 func (c StreamConfig) Bytes() float64 {
 	replica := float64(c.Patterns)*c.patternBytes(c.Steps) + 4*float64(c.Size)
-	return float64(max(c.Replicas, 1))*replica + 3*c.weightBytes()
+	return float64(max(c.Replicas, 1))*replica + 3*c.weightBytes() + 2*float64(c.denseBytes())
 }
 
 // Stream is a reservoir whose state goes on from batch to batch, in a replica on
@@ -56,7 +56,8 @@ type Stream struct {
 	state   *replica.State[float32]
 	weights []weft.Binding
 	release []func()
-	batch   int // how many there were
+	dense   bool // weights are there with their zeros as well
+	batch   int  // how many there were
 	u       []float32
 	merged  []bool // by batch
 }
@@ -134,7 +135,8 @@ func newStream(rt *weft.Runtime, c StreamConfig, w *Weights) (s *Stream, err err
 		return nil, err
 	}
 	s.release = append(s.release, s.state.Release)
-	weights, release, err := w.reside(rt)
+	s.dense = w.dense(rt.Machine())
+	weights, release, err := w.reside(rt, s.dense)
 	s.weights, s.release = weights, append(s.release, release...)
 	if err != nil {
 		s.Release()
@@ -231,6 +233,10 @@ func (s *Stream) graph() (*graph.Graph, error) {
 		size: c.Size, inputs: c.Inputs, neurons: c.Size, batch: c.Patterns, block: c.Patterns, steps: c.Steps,
 		seed: c.Seed, leak: float32(c.Leak), noise: float32(c.Noise),
 	}
+	var dense graph.Use
+	if s.dense {
+		dense = w.denseUse(&b)
+	}
 	for r := range c.Replicas {
 		data := func(what string) graph.DataID {
 			return b.Data(graph.Data{Name: fmt.Sprint(what, " ", r), Bytes: size})
@@ -244,16 +250,14 @@ func (s *Stream) graph() (*graph.Graph, error) {
 			Steps: []graph.Step{graph.Step{Kernel: spreadKernel, Launch: graph.Grid(int64(c.Size))}.With(carryParams{c.Size, c.Patterns})},
 			Uses:  []graph.Use{{Data: x, Access: graph.Read}, {Data: start, Access: graph.Write}},
 		})
-		t := graph.Task{
-			Name: fmt.Sprintf("replica %d, batch %d", r, s.batch), On: on, Workspace: size,
-			Work: graph.Work{Ops: w.Ops(c.Patterns, c.Steps), Bytes: w.Bytes(c.Patterns, c.Steps)},
-			Uses: append(w.uses(weights, 0, c.Size),
-				graph.Use{Data: u, Offset: int64(r) * input, Bytes: input, Access: graph.Read},
-				graph.Use{Data: start, Access: graph.Read}, graph.Use{Data: end, Access: graph.Write}, graph.Use{Data: mean, Access: graph.Write}),
-		}
 		k.pattern = c.first(s.batch, r)
-		for k.step = range c.Steps {
-			t.Steps = append(t.Steps, graph.Step{Kernel: StepKernel, Launch: graph.Grid(int64(c.Size), int64(c.Patterns))}.With(k))
+		t := w.stepsTask(k, s.dense)
+		t.Name, t.On = fmt.Sprintf("replica %d, batch %d", r, s.batch), on
+		t.Uses = append(w.uses(weights, 0, c.Size),
+			graph.Use{Data: u, Offset: int64(r) * input, Bytes: input, Access: graph.Read},
+			graph.Use{Data: start, Access: graph.Read}, graph.Use{Data: end, Access: graph.Write}, graph.Use{Data: mean, Access: graph.Write})
+		if s.dense {
+			t.Uses = append(t.Uses, dense)
 		}
 		b.Add(t)
 		b.Add(graph.Task{

@@ -198,13 +198,13 @@ var (
 	// and hidden units. Shaders do the hidden units only, and the outputs in outputsKernel.
 	PathsKernel = workload.With(graph.GoKernel("tropical.paths", samplesPerItem, graph.All),
 		workload.PTX(trainPTX, "tropical_paths", 128, 128, graph.All), workload.SPIRV(spirv, "tropical_hidden", 64, 64))
-	outputsKernel = workload.Shader("tropical.outputs", workload.SPIRV(spirv, "tropical_outputs", 64, 64))
+	outputsKernel = workload.Only("tropical.outputs", workload.SPIRV(spirv, "tropical_outputs", 64, 64))
 	// GradientKernel adds up the gradient, a row for each hidden unit and output.
 	// Its arguments are what PathsKernel wrote and the gradient. Shaders add up
 	// gradientTerms errors, and in moreGradientKernel as many from a sample on.
 	GradientKernel = workload.With(graph.GoKernel("tropical.gradient", rowsPerItem), workload.PTX(trainPTX, "tropical_gradient", 32, 32),
 		workload.SPIRV(spirv, "tropical_gradient", 64, 64))
-	moreGradientKernel = workload.Shader("tropical.gradient.more", workload.SPIRV(spirv, "tropical_gradient_more", 64, 64))
+	moreGradientKernel = workload.Only("tropical.gradient.more", workload.SPIRV(spirv, "tropical_gradient_more", 64, 64))
 	// UpdateKernel takes a step down the gradient. Its arguments are the
 	// parameters and the gradient.
 	UpdateKernel = workload.With(graph.GoKernel("tropical.update", paramsPerItem), workload.PTX(trainPTX, "tropical_update", 256, 256),
