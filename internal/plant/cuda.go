@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	_ "embed" // for the script
 	"errors"
 	"fmt"
@@ -42,7 +43,9 @@ func buildAll(all []planted, folder string) error {
 		file := filepath.Join(folder, stem(i)+".ptx")
 		err := p.with(root, func(was map[string][]byte) (err error) {
 			for f := range was {
-				err = errors.Join(err, keep(f, was[f], file))
+				if has, failed := declares(f, p.kernel); has || failed != nil {
+					err = errors.Join(err, failed, keep(f, was[f], file))
+				}
 			}
 			return err
 		})
@@ -61,6 +64,12 @@ func buildAll(all []planted, folder string) error {
 	}
 	return errors.Join(os.WriteFile(filepath.Join(folder, "rows.txt"), []byte(list.String()), 0o600),
 		os.WriteFile(filepath.Join(folder, "run.sh"), []byte(script), 0o700))
+}
+
+// declares reports whether a file is the PTX of a kernel.
+func declares(file, kernel string) (bool, error) {
+	text, err := os.ReadFile(file)
+	return bytes.Contains(text, []byte(".entry "+strings.ReplaceAll(kernel, ".", "_")+"(")), err
 }
 
 // readAll says from the logs of the script who found each error.
