@@ -13,8 +13,13 @@
 // ranges of patterns (each device has all weights) or of neurons (each device
 // has some rows, and the states are exchanged after every step) gives the same
 // bits with the same kernel, and so does running patterns one by one: class R.
-// The kernels of this package agree with each other on amd64. An input that is not a
-// number makes every state that depends on it none, on all backends.
+// The kernels of this package agree with each other on amd64, but for those that NVIDIA
+// GPUs from Hopper on have for weights stored with their zeros: these add in another order,
+// and are left out where [weft.Options].Exact is set. Up to 255 patterns, of up to 1024 neurons
+// and 128 channels, have the same bits together and one by one there as well; beyond, they
+// agree within rounding. An input that is not a number makes every state that depends on it
+// none, on all backends; with stored zeros a state depends on all inputs of its pattern, and
+// an infinite one is no number there.
 //
 // The kernels run on the calling goroutine, use memory again that another call has left, and
 // keep to Go code that can be preempted, or to assembly that returns within some tens of
