@@ -66,6 +66,21 @@ func testDense(t *testing.T) {
 			t.Errorf("%s: three tasks give other bytes than one", j.Name())
 		}
 	}
+	for _, patterns := range []int{5, 300} { // with clusters and without, from states that are not zero
+		p := reservoir.Defaults()
+		p.Size, p.Inputs = 203, 17
+		j, err := reservoir.NewStreamJob(reservoir.StreamConfig{Params: p, Replicas: 2, Patterns: patterns, Steps: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			workloadtest.Run(t, rt, j)
+		}
+		if err := j.Check(); err != nil {
+			t.Errorf("%s: %v", j.Name(), err)
+		}
+		j.Release()
+	}
 	testPredictions(t, rt)
 }
 
