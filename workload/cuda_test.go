@@ -19,7 +19,8 @@ var ptxFile = flag.String("ptx", "", "take kernels from this PTX `file` in place
 // Every workload's kernels are right on one GPU, one workload to a subtest; where there are
 // two kernels for a step, each of them; and those that are not exact.
 func TestCUDAKernels(t *testing.T) {
-	kernels := kernelsIn(t, graph.PTX, denseJobs(t)...)
+	dense := denseJobs(t)
+	kernels := kernelsIn(t, graph.PTX, dense...)
 	if *ptxFile != "" {
 		source, err := os.ReadFile(*ptxFile)
 		if err != nil {
@@ -56,7 +57,7 @@ func TestCUDAKernels(t *testing.T) {
 	for i, k := range kernels {
 		k.Impls = all[i]
 	}
-	t.Run("reservoir", testDense)
+	t.Run("reservoir", func(t *testing.T) { testDense(t, dense) })
 }
 
 // Every call is right on one GPU.

@@ -44,14 +44,14 @@ func denseJobs(t *testing.T) (jobs []workload.Job) {
 	return jobs
 }
 
-// testDense runs them where devices need not give the bits of others.
-func testDense(t *testing.T) {
+// testDense runs such jobs where devices need not give the bits of others.
+func testDense(t *testing.T, jobs []workload.Job) {
 	rt, err := weft.Open(t.Context(), weft.Options{NoCalibrate: true, CacheDir: "off", Drivers: []driver.Driver{cuda.New(cuda.Options{Devices: []int{0}})}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rt.Close()
-	for _, j := range denseJobs(t) {
+	for _, j := range jobs {
 		states := func() []byte { return bytes.Clone(workloadtest.Bytes(j.(*reservoir.Job).States())) }
 		workloadtest.Run(t, rt, j)
 		if err := j.Check(); err != nil {
