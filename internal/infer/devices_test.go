@@ -186,6 +186,26 @@ func TestNoDevice(t *testing.T) {
 	}
 }
 
+// While the newest version goes from one device to another, an older one does not answer in
+// its place; where no device takes it, the older one does.
+func TestNewestMoves(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "m", "1"), "mul", 1, "")
+	put(t, filepath.Join(folder, "m", "2"), "mul", 1, "")
+	s := openWith(t, folder, weft.Options{Devices: "cpu", Funcs: funcs(nil)})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	newest := s.models["m"]["2"]
+	devices := newest.devices
+	for _, expected := range []bool{true, false} {
+		newest.devices, newest.expected = nil, expected
+		if v := s.pick("m", ""); (v == newest) != expected {
+			t.Errorf("expected %v: version %s answers", expected, v.number)
+		}
+	}
+	newest.devices = devices
+}
+
 // writeReservoir writes a reservoir of 50 neurons that takes 5 steps of 4 channels.
 func writeReservoir(t *testing.T, folder, more string) {
 	t.Helper()

@@ -368,8 +368,9 @@ func (v *version) now() (State, string) {
 	return v.state, v.reason
 }
 
-// pick returns a version of a model: without a number the newest that is ready, or the
-// newest if none is. It is nil if there is none. s.mu is held.
+// pick returns a version of a model: without a number the newest that is ready, or will be as
+// soon as it is on another device, or the newest if none is. It is nil if there is none. s.mu
+// is held.
 func (s *Service) pick(name, number string) (v *version) {
 	versions := s.models[name]
 	if number != "" {
@@ -378,7 +379,7 @@ func (s *Service) pick(name, number string) (v *version) {
 	ready := false
 	for _, w := range versions {
 		state, _ := w.now()
-		if is := state == Ready; v == nil || is && !ready || is == ready && byNumber(w.number, v.number) > 0 {
+		if is := state == Ready || w.expected; v == nil || is && !ready || is == ready && byNumber(w.number, v.number) > 0 {
 			v, ready = w, is
 		}
 	}
