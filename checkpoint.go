@@ -39,8 +39,8 @@ var (
 // [Runtime.Checkpoint] asked for it. The computation waits while the state is copied in
 // memory, which takes as much memory again; it goes on while that is written. Of the state
 // the parts are written that changed since the checkpoint before. A checkpoint that cannot
-// be written, as on a full disk, is logged and told to Saved; the one before stays, the
-// computation goes on, and it is tried again when Every has passed.
+// be written, as on a full disk, is logged and told to Saved; the newest that there is stays,
+// the computation goes on, and it is tried again when Every has passed.
 //
 // The folder holds the last two checkpoints of each computation, by its name, and while one
 // is written a third. One process uses a folder at a time: Open errs in another.

@@ -12,7 +12,7 @@
 // temporary name, its sync, the sync of the folder, the manifest's name, the sync of the
 // folder. It exists once its manifest has its name. Only then files go that neither it nor
 // the checkpoint before it needs, so that at every moment two checkpoints are whole, once
-// there were two.
+// there were two. Where there is no room for a third, the older one goes first.
 //
 // Files are not trusted: everything in them is checked before it is used, nothing is
 // allocated by their word but the manifest itself, and what is wrong with one is an error
@@ -41,6 +41,8 @@ var (
 	ErrNone = errors.New("no checkpoint")
 	// ErrDamaged says that a file is not what was written.
 	ErrDamaged = errors.New("damaged")
+	// ErrFull says that there is no room for a file.
+	ErrFull = errors.New("no room")
 	// ErrVersion says that another version of weft wrote a file.
 	ErrVersion = errors.New("another version")
 )
@@ -48,7 +50,8 @@ var (
 // FS is a folder.
 type FS interface {
 	// Create makes a file that must not exist yet. size is how much is going to be
-	// written, in multiples of AlignBytes; 0 says that it is little and not aligned.
+	// written, in multiples of AlignBytes; 0 says that it is little and not aligned. An
+	// error wraps ErrFull if there is no room for that, and so do those of the file.
 	Create(name string, size int64) (File, error)
 	// Open opens a regular file for reading and returns its size.
 	Open(name string) (Reader, int64, error)

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -10,7 +11,7 @@ import (
 
 var (
 	errCrashed = errors.New("crashed")
-	errFull    = errors.New("no space left on device")
+	errFull    = fmt.Errorf("%w: no space left on device", ErrFull)
 )
 
 // disk is a folder on a machine that crashes. What was not synced may be lost after a crash,
@@ -23,6 +24,7 @@ type disk struct {
 	ops     int                             // operations so far
 	crashAt int                             // the operation that crashes; -1 for none
 	failAt  int                             // the operation that fails for lack of room; -1 for none
+	room    int                             // bytes that all files may have; 0 for any number
 	dead    bool
 	tear    *rand.Rand
 }
@@ -160,7 +162,16 @@ func (f *diskFile) Write(p []byte) (int, error) {
 	if f.aligned && (len(p)%AlignBytes != 0 || len(p) == 0) {
 		return 0, errors.New("a write that is not aligned")
 	}
-	if err := f.d.step(); err != nil {
+	err := f.d.step()
+	if used := len(p); err == nil && f.d.room > 0 {
+		for _, n := range f.d.names {
+			used += len(n.content)
+		}
+		if used > f.d.room {
+			err = errFull
+		}
+	}
+	if err != nil {
 		half := p[:len(p)/2] // some of it gets there
 		f.n.content = append(f.n.content, half...)
 		return len(half), err

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,6 +24,7 @@ type Store struct {
 	folder string // see Manifest.Folder
 	next   uint64
 	kept   *Manifest // the newest that was written or restored; nil for none
+	older  bool      // the one before it is there too
 	full   bool      // the next checkpoint writes all blocks
 	pad    []byte
 }
@@ -174,7 +176,7 @@ func (s *Store) Restore(accept func(m *Manifest) (into func(d *Data) []byte, err
 			refused = append(refused, &Refused{manifestName(m.Seq), err})
 			continue
 		}
-		s.kept, s.folder = m, m.Folder
+		s.kept, s.folder, s.older = m, m.Folder, true // if it is not there, nothing is given up
 		return m, refused, nil
 	}
 	err = ErrNone
@@ -196,9 +198,20 @@ type Written struct {
 }
 
 // Write writes a checkpoint: the blocks that are live and dirty, or live and not in the
-// checkpoint before. If it fails the checkpoint before stays as it was, and what was written
+// checkpoint before. Where it finds no room it gives up the older of two checkpoints and tries
+// again. If it fails the checkpoint before stays as it was, and what was written
 // is removed as far as that can be done.
-func (s *Store) Write(meta Meta, data []Source) (w Written, err error) {
+func (s *Store) Write(meta Meta, data []Source) (Written, error) {
+	w, err := s.write(meta, data)
+	if errors.Is(err, ErrFull) && s.older {
+		s.sweep(s.kept, nil)
+		s.older = false
+		w, err = s.write(meta, data)
+	}
+	return w, err
+}
+
+func (s *Store) write(meta Meta, data []Source) (w Written, err error) {
 	m := &Manifest{Meta: meta, Seq: s.next, Folder: s.folder}
 	s.next++
 	bytes, at := s.lay(m, data)
@@ -245,6 +258,7 @@ func (s *Store) Write(meta Meta, data []Source) (w Written, err error) {
 	old := s.kept
 	s.kept = m
 	s.sweep(m, old)
+	s.older = old != nil
 	return w, nil
 }
 

@@ -432,3 +432,43 @@ func BenchmarkSum(b *testing.B) {
 		Sum(block)
 	}
 }
+
+// With room for two checkpoints and no third, the older one goes, and all are written.
+func TestLittleRoom(t *testing.T) {
+	d := newDisk(1)
+	st, err := Open(d, "folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newState()
+	whole := 0
+	for i := range 6 {
+		s.advance()
+		for k := range s.data {
+			for b := range s.data[k].Dirty {
+				s.data[k].Dirty[b] = true
+			}
+		}
+		w, err := st.Write(s.meta(), s.data)
+		if err != nil {
+			t.Fatalf("checkpoint %d: %v", i, err)
+		}
+		if i == 0 {
+			whole = int(w.Bytes)
+			d.room = 2*whole + whole/2
+		}
+		got, _, _, err := restore(d)
+		if err != nil || got.step != s.step {
+			t.Fatalf("checkpoint %d: %v", i, err)
+		}
+	}
+	d.room = whole + whole/2 // and with room for one, the last stays
+	s.advance()
+	s.data[0].Dirty[0], s.data[0].Dirty[1], s.data[0].Dirty[2] = true, true, true
+	if _, err := st.Write(s.meta(), s.data); !errors.Is(err, ErrFull) {
+		t.Fatal(err)
+	}
+	if got, _, _, err := restore(d); err != nil || got.step != 6 {
+		t.Fatalf("after a full disk: %v", err)
+	}
+}

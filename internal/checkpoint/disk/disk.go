@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"unsafe"
 
 	"github.com/weft-run/weft/internal/checkpoint"
@@ -45,7 +46,11 @@ func (f *Folder) Close() error { return f.root.Close() }
 func (f *Folder) Create(name string, size int64) (checkpoint.File, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if size == 0 {
-		return f.root.OpenFile(name, flags, 0o600)
+		out, err := f.root.OpenFile(name, flags, 0o600)
+		if err != nil {
+			return nil, room(err)
+		}
+		return &file{File: out}, nil
 	}
 	out, err := f.root.OpenFile(name, flags|directFlag, 0o600)
 	direct := err == nil && directFlag != 0
@@ -55,12 +60,12 @@ func (f *Folder) Create(name string, size int64) (checkpoint.File, error) {
 		out, err = f.root.OpenFile(name, flags, 0o600)
 	}
 	if err != nil {
-		return nil, err
+		return nil, room(err)
 	}
 	if err := reserve(out, size); err != nil {
 		_ = out.Close()
 		_ = f.root.Remove(name) // the first error says more
-		return nil, fmt.Errorf("no room for %d bytes: %w", size, err)
+		return nil, room(err)
 	}
 	return &file{File: out, direct: direct}, nil
 }
@@ -70,7 +75,7 @@ func (f *Folder) Create(name string, size int64) (checkpoint.File, error) {
 // may have to wait for.
 const bounceBytes = 8 << 20
 
-// file is a large file.
+// file is a file that is written.
 type file struct {
 	*os.File
 	direct bool
@@ -78,7 +83,7 @@ type file struct {
 	dirty  int    // bytes in the page cache
 }
 
-// Write writes p. Its length is a multiple of AlignBytes.
+// Write writes p, whose length is a multiple of AlignBytes if the file is large.
 func (f *file) Write(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		part := p[n:min(len(p), n+bounceBytes)]
@@ -96,7 +101,18 @@ func (f *file) Write(p []byte) (n int, err error) {
 			err = flush(f.File)
 		}
 	}
-	return n, err
+	return n, room(err)
+}
+
+// Sync makes what was written durable.
+func (f *file) Sync() error { return room(f.File.Sync()) }
+
+// room makes the errors of a disk or a quota that is full ErrFull.
+func room(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: %w", checkpoint.ErrFull, err)
+	}
+	return err
 }
 
 // Aligned returns memory of a length that begins at a multiple of AlignBytes.
