@@ -1,6 +1,7 @@
 package automata_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -188,5 +189,27 @@ func TestDepthOfRun(t *testing.T) {
 		if i := slices.IndexFunc(res.Variants, func(w workload.Variant) bool { return w.Taken }); i < 0 || res.Variants[i].Name != fmt.Sprint("k ", j.K()) || res.Variants[i].Predicted <= 0 {
 			t.Errorf("variants %v, with rounds of %d steps", res.Variants, j.K())
 		}
+	}
+}
+
+// A way is taken by its name, and what is no way is refused.
+func TestTake(t *testing.T) {
+	c := automata.Config{Rows: 300, Cols: 256, Steps: 40, Seed: 5}
+	j := workloadtest.New[*automata.Job](t)(automata.New(c))
+	if err := j.Take("k 16"); err != nil || j.K() != 16 {
+		t.Errorf("rounds of %d steps, %v; want 16", j.K(), err)
+	}
+	for _, way := range []string{"", "k", "k 0", "k -1", "k 65", "k 9999999999999999999", "16"} {
+		if err := j.Take(way); !errors.Is(err, automata.ErrConfig) || j.K() != 16 {
+			t.Errorf("%q: %v", way, err)
+		}
+	}
+	c.K = 3
+	j = workloadtest.New[*automata.Job](t)(automata.New(c))
+	if err := j.Take(""); err != nil || j.K() != 3 {
+		t.Errorf("rounds of %d steps, %v; want 3", j.K(), err)
+	}
+	if err := j.Take("k 4"); !errors.Is(err, automata.ErrConfig) {
+		t.Errorf("a way where there is no choice: %v", err)
 	}
 }
