@@ -47,6 +47,12 @@
 // [Alloc] and bound with [Data.As]: it stays where it was used last, and
 // [Data.Get] fetches it when it is wanted.
 //
+// # Computations that outlive their process
+//
+// [Runtime.Steps] calls a function step by step and keeps the state, which is resident data or
+// memory, in checkpoints; [Runtime.RunStages] runs a graph so. [Options].Checkpoint says where,
+// how often, and whether to resume what another process began.
+//
 // # Cutting work
 //
 // A graph may have many more tasks than there are devices; placing them evens out.

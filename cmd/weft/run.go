@@ -37,7 +37,11 @@ A FILE is a graph of your own in JSON. Its kernels are files beside it (.cu is
 CUDA C, .ptx, .spv is SPIR-V, .comp is GLSL, which glslc compiles), or for CPU
 cores the Go functions that "weft kernels" lists, by name. Inputs come from
 files and outputs go to files: .npy in NumPy's format, or .bin, the elements
-alone. The beginning of an output without a file is printed.`,
+alone. The beginning of an output without a file is printed.
+
+With --checkpoint DIR what has been computed is kept in a folder. A run that was
+killed or interrupted goes on with the same command and --resume, and ends with
+the same bytes (results of class X and R). weft checkpoint show DIR verifies it.`,
 		Example: `  weft run gemm
   weft run examples/blur/blur.json \
       --bind image=examples/blur/image.npy --out smooth=smooth.npy`,
