@@ -42,6 +42,8 @@ var (
 // be written, as on a full disk, is logged and told to Saved; the newest that there is stays,
 // the computation goes on, and it is tried again when Every has passed.
 //
+// The last checkpoint of a computation is written after it has returned; Close waits for it.
+//
 // The folder holds the last two checkpoints of each computation, by its name, and while one
 // is written a third. One process uses a folder at a time: Open errs in another.
 type Checkpoint struct {
@@ -97,7 +99,7 @@ type keeps struct {
 
 	mu     sync.Mutex // guards the fields below
 	used   map[string]bool
-	active []*saver
+	active []*saver // of computations that have not ended or whose last checkpoint is not written
 	closed bool
 }
 
@@ -158,7 +160,8 @@ func (k *keeps) look() error {
 	return nil
 }
 
-// close gives the folder back, once nothing is kept there any more.
+// close waits for the last checkpoints of computations that have ended and gives the folder
+// back, once nothing is kept there any more.
 func (k *keeps) close() {
 	if k == nil {
 		return
@@ -169,6 +172,17 @@ func (k *keeps) close() {
 		k.unlock()
 	}
 	k.closed = true
+	var over []chan struct{}
+	for _, s := range k.active {
+		if s.ending {
+			over = append(over, s.over)
+		}
+	}
+	k.mu.Unlock()
+	for _, o := range over {
+		<-o
+	}
+	k.mu.Lock()
 }
 
 // begin takes a name for a computation and opens its folder.
@@ -211,8 +225,8 @@ func (k *keeps) leave(s *saver) {
 }
 
 // Checkpoint has every computation that is kept take a checkpoint when its step or stage
-// under way has ended, and waits until these are on the disk. It errs if nothing is kept at
-// the time, and returns why a checkpoint could not be written.
+// under way has ended, and waits until these, and the last ones of computations that have
+// ended, are on the disk. It errs if nothing is kept at the time, and returns why a checkpoint could not be written.
 func (r *Runtime) Checkpoint(ctx context.Context) error {
 	need("Checkpoint", ctx, true)
 	if r == nil {
@@ -222,6 +236,15 @@ func (r *Runtime) Checkpoint(ctx context.Context) error {
 	if r.keeps != nil {
 		r.keeps.mu.Lock()
 		for _, s := range r.keeps.active {
+			if s.ending {
+				answer := make(chan error, 1)
+				answers = append(answers, answer)
+				go func() {
+					<-s.over
+					answer <- s.failed
+				}()
+				continue
+			}
 			answers = append(answers, s.ask())
 		}
 		r.keeps.mu.Unlock()

@@ -398,8 +398,9 @@ func TestCheckpointUnwritable(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 	}}, nil)
-	defer rt.Close()
-	if _, err := outputsOf(t.Context(), rt, g, words, 3); err != nil || failed == 0 {
+	_, err := outputsOf(t.Context(), rt, g, words, 3)
+	rt.Close() // after which all is told
+	if err != nil || failed == 0 {
 		t.Errorf("%d checkpoints failed: %v", failed, err)
 	}
 }

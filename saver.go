@@ -30,6 +30,9 @@ type saver struct {
 	at     int64         // steps that it has, or that were resumed
 	busy   chan struct{} // closed when what is being written is; nil before the first
 	loaded bool          // a checkpoint was resumed, and is in copies
+	failed error         // why the last checkpoint was not written
+	ending bool          // the computation has ended; guarded by keeps.mu
+	over   chan struct{} // closed when its last checkpoint is written too
 
 	mu      sync.Mutex // guards the fields below
 	waiting []chan error
@@ -130,7 +133,7 @@ func (r *Runtime) newSaver(meta checkpoint.Meta, sizes map[string]int64) (s *sav
 	if err != nil {
 		return nil, 0, err
 	}
-	s = &saver{r: r, meta: meta, folder: folder, copies: make(map[string]*shadow), last: time.Now()}
+	s = &saver{r: r, meta: meta, folder: folder, copies: make(map[string]*shadow), last: time.Now(), over: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			_ = folder.Close() // nothing was written
@@ -326,6 +329,7 @@ func (s *saver) ended(told Saved, answers []chan error) {
 	} else {
 		s.r.o.Log.Info("checkpoint written", "name", told.Name, "done", told.Done, "total", told.Total, "bytes", told.Bytes, "held", told.Held, "dur", told.Took)
 	}
+	s.failed = told.Err
 	s.tell(told)
 	for _, a := range answers {
 		a <- told.Err
@@ -338,22 +342,33 @@ func (s *saver) tell(told Saved) {
 	}
 }
 
-// close waits for what is being written and ends the saver.
+// close ends the saver, once what is being written is.
 func (s *saver) close() {
 	if s == nil {
 		return
 	}
-	if s.busy != nil {
-		<-s.busy
-	}
-	s.r.keeps.leave(s)
+	s.r.keeps.mu.Lock()
+	s.ending = true // from here on nobody asks
+	s.r.keeps.mu.Unlock()
 	s.mu.Lock()
 	for _, a := range s.waiting {
 		a <- fmt.Errorf("%w: %s ended meanwhile", ErrCheckpoint, s.meta.Name)
 	}
 	s.waiting = nil
 	s.mu.Unlock()
-	_ = s.folder.Close() // its files are closed
+	end := func() {
+		_ = s.folder.Close() // its files are closed
+		s.r.keeps.leave(s)
+		close(s.over)
+	}
+	if s.busy == nil {
+		end()
+		return
+	}
+	go func() {
+		<-s.busy
+		end()
+	}()
 }
 
 // Steps calls step for 0 to total-1, one after another, and keeps the state in between as

@@ -333,8 +333,8 @@ func best(merits []float64) []machine.DeviceID {
 	return ids
 }
 
-// Close cancels what runs, waits for what is in flight and for callbacks under
-// way, and closes the devices. When the devices take longer than Options.CloseWait,
+// Close cancels what runs, waits for what is in flight, for callbacks under way and for
+// checkpoints that are being written, and closes the devices. When the devices take longer than Options.CloseWait,
 // or all of it longer than Options.SyncTimeout, it returns an error that wraps
 // ErrTimeout, or ErrHeld where a Go kernel does not return, and goes on in the
 // background. It may be called more than once, but not by a callback, which it would

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -121,11 +122,13 @@ func (k *keeping) saved(s weft.Saved) {
 	}
 }
 
-// report returns what a report says, nil for a run that was not kept.
-func (k *keeping) report() *keptReport {
+// report returns what a report says, nil for a run that was not kept. It waits for the last
+// checkpoint.
+func (k *keeping) report(rt *weft.Runtime) *keptReport {
 	if !k.asked() {
 		return nil
 	}
+	_ = rt.Checkpoint(context.Background()) // what went wrong was told
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := k.did

@@ -197,7 +197,7 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 func (l *live) report(c *cobra.Command, rt *weft.Runtime, rep *liveReport, last *workload.Result, out *terminal.Output, names trace.Names, interrupted error) error {
 	rep.fill(last)
 	rep.Interrupted = interrupted != nil
-	rep.Kept = l.keeping.report()
+	rep.Kept = l.keeping.report(rt)
 	if out != nil {
 		if err := out.Replace(func(w io.Writer) error { return trace.WriteChrome(w, rt.Machine(), rt.Trace(), names) }); err != nil {
 			return err
