@@ -134,7 +134,9 @@ func encodeInfer(r *InferRequest) (call, error) {
 		q.header.Set(HeaderLength, strconv.Itoa(len(head)))
 		q.body = slices.Grow(head, size)
 		for i := range r.Inputs {
-			q.body = append(q.body, r.Inputs[i].Data...)
+			if r.Inputs[i].shared() == nil {
+				q.body = append(q.body, r.Inputs[i].Data...)
+			}
 		}
 	}
 	return q, nil

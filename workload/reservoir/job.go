@@ -69,9 +69,14 @@ func (c Config) Validate() error {
 
 // Bytes is the host memory that the job takes: inputs; states at the start, between
 // steps, at the end and in the mean; and the weights with their columns, counted twice
-// because they grow while they are drawn, and with their zeros, which some GPUs have.
+// because they grow while they are drawn, and with their zeros, which some GPUs have where
+// patterns are dealt out.
 func (c Config) Bytes() float64 {
-	return float64(c.Batch)*c.patternBytes(c.Steps) + 2*c.weightBytes() + float64(c.denseBytes())
+	sum := float64(c.Batch)*c.patternBytes(c.Steps) + 2*c.weightBytes()
+	if !c.byNeuron() {
+		sum += float64(c.denseBytes())
+	}
+	return sum
 }
 
 // patternBytes is what a pattern takes: its inputs and four states.
@@ -101,7 +106,7 @@ type Job struct {
 }
 
 // byNeuron reports whether neurons are dealt out, not patterns.
-func (j *Job) byNeuron() bool { return j.c.Split == Neurons || j.c.Split == Rows }
+func (c *Config) byNeuron() bool { return c.Split == Neurons || c.Split == Rows }
 
 // NewJob draws weights and patterns, by logical index, so that they do not
 // depend on who computes.
@@ -141,7 +146,7 @@ func newJob(c Config, w *Weights, patterns []Pattern) (*Job, error) {
 	for j.block > 16 && c.Batch/j.block < 8 {
 		j.block /= 2
 	}
-	if j.byNeuron() {
+	if j.c.byNeuron() {
 		j.block = c.Batch
 	}
 	size := c.Batch * c.Size
@@ -321,7 +326,7 @@ func (j *Job) Class() workload.Class { return workload.RowExact }
 // ClassOn is T where a batch is computed with dense weights by one kernel, and parts of it
 // may be by another.
 func (j *Job) ClassOn(on []machine.Device) workload.Class {
-	if !j.byNeuron() && !j.c.takes(j.c.Batch) && j.w.dense(&machine.Machine{Devices: on}) {
+	if !j.c.byNeuron() && !j.c.takes(j.c.Batch) && j.w.dense(&machine.Machine{Devices: on}) {
 		return workload.Tolerance
 	}
 	return workload.RowExact
@@ -330,7 +335,7 @@ func (j *Job) ClassOn(on []machine.Device) workload.Class {
 // Items are the patterns, or the neurons with the entries of their rows.
 func (j *Job) Items() sched.Items {
 	batch, size := int64(j.c.Batch), int64(j.c.Size)
-	if j.byNeuron() {
+	if j.c.byNeuron() {
 		return sched.Items{
 			Extent: size,
 			Align:  4, // neurons draw their noise by fours
@@ -353,7 +358,7 @@ func (j *Job) Items() sched.Items {
 // Grain is how many patterns or neurons a task should have. Every step of the
 // neurons ends with an exchange of all states, beside which a task must be much.
 func (j *Job) Grain() int64 {
-	if j.byNeuron() {
+	if j.c.byNeuron() {
 		return 2 * perItem
 	}
 	return int64(j.block)
@@ -372,7 +377,7 @@ func (j *Job) rowsWork(lo, hi int) graph.Work {
 
 // Whole is all patterns, or a step of all neurons, as one task.
 func (j *Job) Whole() graph.Task {
-	if j.byNeuron() {
+	if j.c.byNeuron() {
 		return j.rowsTask(0, j.c.Size, 0)
 	}
 	return j.patternsTask(0, j.c.Batch)

@@ -13,7 +13,7 @@ import (
 // GPUs that compute with them.
 func (j *Job) Place(m *machine.Machine) error {
 	j.m = m
-	switch dense := !j.byNeuron() && j.w.dense(m); {
+	switch dense := !j.c.byNeuron() && j.w.dense(m); {
 	case !dense:
 		j.dense = nil
 	case j.dense == nil:

@@ -26,8 +26,9 @@ const (
 	// between the arena and the device.
 	window = parts / 2
 	// pieceBytes is what one core copies of a part at a time. Go's memmove writes past the
-	// caches from 1 MiB on, which saves reading the destination.
-	pieceBytes = 2 << 20
+	// caches from 1 MiB on, which saves reading the destination; more would make the first
+	// part, which the device waits for, later.
+	pieceBytes = 1 << 20
 	maxCopiers = 8 // cores that share one copy
 	// inline is up to which size a copy in is staged on the spot.
 	inline = 64 << 10
