@@ -141,6 +141,11 @@ type algorithmPerf struct {
 	_            [5]int32 // whether it is deterministic; the mathematics used
 }
 
+// sums reports whether the algorithm adds up products of inputs and weights, so that its rounding
+// is that of such a sum. Those by Fourier transforms (4, 5) and by Winograd (6, 7) round
+// intermediate values that are larger.
+func (a *algorithmPerf) sums() bool { return a.algo < 4 }
+
 var convolution = graph.Unpacker[graph.Conv2D]()
 
 // conv2d is the routine that convolves x (N×C×H×W) with w (K×C×R×S) into y.
@@ -217,7 +222,7 @@ func (c *cudnn) plan(d *device, s *stream, h uintptr, p dnnConvolution, ptrs []u
 			return nil, err
 		}
 	}
-	const asked = 4
+	const asked = 8 // all that there are
 	work, err := c.scratch(d, s, maxWorkspace)
 	if err != nil {
 		return nil, err
@@ -227,7 +232,7 @@ func (c *cudnn) plan(d *device, s *stream, h uintptr, p dnnConvolution, ptrs []u
 	}
 	found := (*[asked]algorithmPerf)(unsafe.Pointer(&f.out[8]))
 	for i := range min(int(f.i32(0)), asked) {
-		if a := &found[i]; a.status == 0 && a.memory <= maxWorkspace {
+		if a := &found[i]; a.status == 0 && a.memory <= maxWorkspace && (p.tf32 || a.sums()) {
 			l.algo, l.work = uintptr(a.algo), a.memory
 			return l, nil
 		}
