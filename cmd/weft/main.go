@@ -36,7 +36,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/terminal"
 )
 
@@ -50,7 +51,7 @@ const (
 )
 
 func main() {
-	weft.Worker()
+	proc.Main(chaos.Makers(kernels))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -20,10 +20,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/sched"
@@ -35,7 +36,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the files under testdata")
 // TestMain keeps what is measured in a folder of its own: the commands of a test
 // measure once, and never see what the user's have measured.
 func TestMain(m *testing.M) {
-	weft.Worker()
+	proc.Main(chaos.Makers(kernels))
 	if os.Getenv("WEFT_TEST_MAIN") != "" {
 		main()
 	}

@@ -136,11 +136,17 @@ func deviceNames() []string {
 	return out
 }
 
+// kernels returns all Go kernels.
+func kernels() map[string]weft.Func {
+	out := catalog.Funcs()
+	maps.Copy(out, bench.Funcs())
+	return out
+}
+
 // open opens devices with all Go kernels. Warnings go to stderr. Options that cannot
 // be followed are a usage error.
 func open(ctx context.Context, o weft.Options, stderr io.Writer) (*weft.Runtime, error) {
-	o.Funcs = catalog.Funcs()
-	maps.Copy(o.Funcs, bench.Funcs())
+	o.Funcs = kernels()
 	o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}

@@ -39,13 +39,16 @@ type Setup struct {
 func Commands(s Setup) []*cobra.Command {
 	return []*cobra.Command{
 		newOverhead(s), newScaling(s), newBalance(s), newMemory(s), newSync(s), newCollective(s), newP2P(s),
-		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newCheckpoint(s), newServing(s), newSuite(s), newCompare(),
+		newPipelineBench(s), newReplicaBench(s), newProduct(s), newFaults(s), newFailover(s), newCheckpoint(s), newServing(s), newSuite(s), newCompare(),
 	}
 }
 
 // Funcs returns the Go kernels of the benchmarks.
 func Funcs() map[string]weft.Func {
-	return map[string]weft.Func{triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits), evolveKernel: evolve}
+	return map[string]weft.Func{
+		triangleKernel: weft.WithParams(triangleRows), spinKernel: weft.WithParams(spinUnits), evolveKernel: evolve,
+		failoverKernel: weft.WithParams(failoverStep),
+	}
 }
 
 // learning is the number of runs before those that count: in them the cost model

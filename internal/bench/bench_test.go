@@ -19,7 +19,9 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/backend/cuda/cudatest"
+	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/trace"
 )
@@ -27,7 +29,7 @@ import (
 // TestMain keeps measurements in a folder of its own: the benchmarks of a test measure
 // devices once, and never read the user's cache.
 func TestMain(m *testing.M) {
-	weft.Worker()
+	proc.Main(chaos.Makers(Funcs))
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "weft-test-")
 	if err != nil {

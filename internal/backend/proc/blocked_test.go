@@ -34,7 +34,7 @@ func alone(t *testing.T, on string) *graph.Graph {
 func TestStoppedKeeper(t *testing.T) {
 	r := start(t, proc.Options{}, engine.Options{}, cpu.New(cpu.Options{Cores: 1, Funcs: funcs}))
 	far, near := r.Machine.Devices[0].Name, r.Machine.Devices[1].Name
-	keeper := pids("keeper")[0]
+	keeper := proc.Pids("keeper")[0]
 	if err := syscall.Kill(keeper, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestStoppedKeeper(t *testing.T) {
 		t.Errorf("the run that needs the keeper has ended: %v", err)
 	default:
 	}
-	if !slices.Contains(pids("keeper"), keeper) {
+	if !slices.Contains(proc.Pids("keeper"), keeper) {
 		t.Error("the keeper was given up on before the other device's tasks had ended")
 	}
 	_ = syscall.Kill(keeper, syscall.SIGCONT) // or it was killed

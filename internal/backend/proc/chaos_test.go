@@ -167,7 +167,7 @@ func (m *mayhem) strike(within time.Duration) bool {
 	role := []string{"worker", "worker", "keeper"}[m.rnd.IntN(3)] // a standby is a worker
 	deed := deeds[m.rnd.IntN(len(deeds))]
 	time.Sleep(time.Duration(m.rnd.Int64N(int64(within))))
-	all := pids(role)
+	all := proc.Pids(role)
 	if len(all) == 0 {
 		return false
 	}

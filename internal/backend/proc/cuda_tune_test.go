@@ -84,11 +84,11 @@ func TestCUDATuning(t *testing.T) {
 	if found[0].Kernel != "add_one" || found[0].Block == 0 || found[0].Class != 13 {
 		t.Errorf("found is %+v", found)
 	}
-	if err := syscall.Kill(pids("worker")[0], syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(proc.Pids("worker")[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	run() // by another
-	eventually(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(pids("worker")) == 1 })
+	eventually(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(proc.Pids("worker")) == 1 })
 	if again := r.Tuning()[0]; !slices.Equal(again, found) {
 		t.Errorf("the next worker knows %+v, want %+v", again, found)
 	}

@@ -168,7 +168,7 @@ func TestTuneMuch(t *testing.T) {
 func TestTruncate(t *testing.T) {
 	r := start(t, proc.Options{}, engine.Options{})
 	for fd, what := range map[int]string{4: "the rings", 5: "the arena"} {
-		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", pids("worker")[0], fd), os.O_RDWR, 0)
+		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", proc.Pids("worker")[0], fd), os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

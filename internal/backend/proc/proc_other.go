@@ -17,3 +17,6 @@ func (d *procDriver) Open(context.Context, *slog.Logger) ([]driver.Device, error
 
 // Main does nothing: no process is a worker here.
 func Main(map[string]Maker) {}
+
+// Pids returns nothing: there are no workers here.
+func Pids(string) []int { return nil }

@@ -179,33 +179,7 @@ func (l *logBook) String() string {
 	return l.b.String()
 }
 
-// pids returns the processes this one started that still run, by their role.
-func pids(role string) []int {
-	var out []int
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		panic(err)
-	}
-	for _, e := range tasks {
-		text, err := os.ReadFile("/proc/self/task/" + e.Name() + "/children")
-		if err != nil {
-			continue // the thread ended
-		}
-		for _, f := range strings.Fields(string(text)) {
-			pid, err := strconv.Atoi(f)
-			if err != nil {
-				panic(err)
-			}
-			env, err := os.ReadFile("/proc/" + f + "/environ")
-			if err == nil && bytes.Contains(env, []byte("WEFT_WORKER="+role)) {
-				out = append(out, pid)
-			}
-		}
-	}
-	return out
-}
-
-func children() int { return len(pids("")) }
+func children() int { return len(proc.Pids("")) }
 
 // chain builds rounds of "step" over a block, cut into parts that depend on one
 // another only through their own data, and the result by plain Go.
@@ -382,7 +356,7 @@ func TestKillAnyTime(t *testing.T) {
 						return
 					case <-time.After(time.Duration(10+rnd.IntN(60)) * c.pause):
 					}
-					if ws := pids("worker"); len(ws) > 0 {
+					if ws := proc.Pids("worker"); len(ws) > 0 {
 						_ = syscall.Kill(ws[rnd.IntN(len(ws))], syscall.SIGKILL)
 						kills++
 					}
@@ -537,12 +511,12 @@ func TestGarbage(t *testing.T) {
 	r := start(t, proc.Options{}, engine.Options{Health: engine.HealthRules{Trust: time.Nanosecond}})
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for range 3 {
-		pid := pids("worker")[0]
+		pid := proc.Pids("worker")[0]
 		scribble(t, pid, rnd)
 		g, in, want := chain(t, 10_000, 4, 3)
 		r.mustRun(t, g, in, want)
-		eventually(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(pids("worker")) == 1 })
-		if pids("worker")[0] == pid {
+		eventually(t, "another worker", func() bool { return r.state(0) == engine.Healthy && len(proc.Pids("worker")) == 1 })
+		if proc.Pids("worker")[0] == pid {
 			// What was overwritten was read already: nothing was wrong with it.
 			t.Log("the worker was not replaced")
 		}
@@ -609,7 +583,7 @@ func TestMemoryIsKept(t *testing.T) {
 			complete(t, d, driver.Op{Kind: driver.Alloc, Buf: 5, Bytes: int64(len(host))},
 				driver.Op{Kind: driver.Copy, Lane: 2, Seq: 1, Bytes: int64(len(host)), Src: driver.NoBuffer, HostSrc: host, Dst: 5})
 			for _, role := range strings.Fields(victim) {
-				if err := syscall.Kill(pids(role)[0], syscall.SIGKILL); err != nil {
+				if err := syscall.Kill(proc.Pids(role)[0], syscall.SIGKILL); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -801,7 +775,7 @@ func parent(as string) {
 			panic(err)
 		}
 	}
-	all := pids("")
+	all := proc.Pids("")
 	for _, pid := range all {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", pid))
 		if err != nil {

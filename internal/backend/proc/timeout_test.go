@@ -110,7 +110,7 @@ func TestCloseKillsWorker(t *testing.T) {
 func TestCloseKillsStopped(t *testing.T) {
 	r := startWith(t, exec.Config{CloseWait: 2 * time.Minute}, proc.Options{Standby: true, End: 100 * time.Millisecond})
 	eventually(t, "there is a standby", func() bool { return strings.Contains(r.log.String(), "stands by") })
-	for _, pid := range pids("") {
+	for _, pid := range proc.Pids("") {
 		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,515 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/chaos"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/trace"
+)
+
+// failoverRow says what became of tasks whose workers were struck.
+type failoverRow struct {
+	Case    string `json:"case"` // kill, hang
+	Backend string `json:"backend"`
+	Devices int    `json:"devices"`
+	Seed    uint64 `json:"seed"`
+	Kills   int    `json:"kills"` // or stops, of case hang
+	// Requeued is how many of them hit a device that had a task: the others say nothing
+	// about failover.
+	Requeued int `json:"requeued"`
+	// DetectMS is the time from the signal until the parent knows that the device is lost,
+	// FailoverMS that from then until the first task that was requeued starts, AddedMS how
+	// much longer the run of such a task took than the median of undisturbed ones, BackMS
+	// the time from the loss until the device takes work again.
+	DetectMS   spread `json:"detect_ms"`
+	FailoverMS spread `json:"failover_ms"`
+	AddedMS    spread `json:"added_ms"`
+	BackMS     spread `json:"device_back_ms"`
+	// TimeoutMS is how long a worker may be silent; 0 for case kill, where nothing waits for it.
+	TimeoutMS float64 `json:"timeout_ms"`
+	// Of Tasks that ran, Lost ended with an error and the results of Duplicated were
+	// delivered more than once. A wrong result is an error of the benchmark.
+	Tasks      int    `json:"tasks"`
+	Lost       int    `json:"lost"`
+	Duplicated int    `json:"duplicated"`
+	Error      string `json:"error,omitempty"` // of the first task that was lost
+}
+
+// spread is the distribution of a figure.
+type spread struct {
+	N   int     `json:"n"`
+	P50 float64 `json:"p50"`
+	P99 float64 `json:"p99"`
+	Max float64 `json:"max"`
+}
+
+// spreadOf returns the distribution of some figures: quantiles are the smallest figure that
+// as many are not above.
+func spreadOf(xs []float64) spread {
+	if len(xs) == 0 {
+		return spread{}
+	}
+	xs = slices.Sorted(slices.Values(xs))
+	at := func(q int) float64 { return xs[(len(xs)*q+99)/100-1] }
+	return spread{len(xs), at(50), at(99), xs[len(xs)-1]}
+}
+
+// Limits that docs/TESTING.md sets for failover, in milliseconds.
+const (
+	detectBar   = 5.0   // a dead worker
+	hungBar     = 100.0 // a hung one, beyond its timeout
+	failoverBar = 10.0
+)
+
+// failover is the benchmark of that name.
+type failover struct {
+	kills, hangs int
+	hang         time.Duration
+	seed         uint64
+}
+
+func newFailover(s Setup) *cobra.Command {
+	var o failover
+	c := benchmark[failoverRow]{
+		use:   "failover",
+		short: "How fast work goes on when a worker process is killed",
+		long: `Kill worker processes at random moments while they run a stream of tasks, and see
+how fast the work goes on elsewhere. One device fewer is kept busy than there
+are, so that one is idle to take over. detect_ms is the time from the signal
+until weft knows, failover_ms that from then until the first task that was
+requeued starts, added_ms what the loss cost the run of that task. Every result
+is compared with what it should be; lost are tasks that ended with an error,
+duplicated those whose result came more than once.
+
+With --hang, workers are also stopped (SIGSTOP): such a one is given up on when
+it was silent for --hang-timeout.
+
+The devices are cores (cpu/2) or scripted devices (fake/2), each in a worker
+process of its own. Needs Linux.`,
+		repeat: 1, measure: o.measure, text: writeFailover,
+	}.command(s)
+	c.Flags().IntVar(&o.kills, "kills", 200, "workers to kill")
+	c.Flags().IntVar(&o.hangs, "hang", 0, "workers to stop")
+	c.Flags().DurationVar(&o.hang, "hang-timeout", 2*time.Second, "how long a worker may be silent, with --hang")
+	c.Flags().Uint64Var(&o.seed, "seed", 1, "decides which worker is struck, and when")
+	return c
+}
+
+func (o *failover) measure(m *meter) (rows []failoverRow, err error) {
+	switch {
+	case o.kills < 0 || o.hangs < 0:
+		return nil, terminal.Usagef("--kills %d --hang %d: neither can be less than 0", o.kills, o.hangs)
+	case o.hang < 200*time.Millisecond:
+		return nil, terminal.Usagef("--hang-timeout %v: give a worker 200ms at least, or a busy machine passes for a hung worker", o.hang)
+	}
+	if m.options.Devices == "" {
+		m.options.Devices = "cpu/2"
+	}
+	p := m.progress("strike", (o.kills+o.hangs)*m.repeat)
+	defer p.Finish()
+	for range m.repeat {
+		for _, c := range []*failoverTrial{{strike: chaos.Kill, count: o.kills}, {strike: chaos.Stop, count: o.hangs, hang: o.hang}} {
+			if c.count == 0 {
+				continue
+			}
+			c.m, c.p, c.rnd = m, p, rand.New(rand.NewPCG(o.seed, uint64(c.strike)))
+			c.row.Seed = o.seed
+			p.At("%s", c.strike)
+			if err := c.run(); err != nil {
+				return rows, err
+			}
+			rows = append(rows, c.row)
+		}
+	}
+	return rows, nil
+}
+
+// failoverKernel takes as long as its parameter says, without using a core, and makes of each
+// byte x at i the byte 3x + i.
+const failoverKernel = "bench.failover"
+
+type failoverParams struct{ Nanos int64 }
+
+func failoverStep(c *weft.Call, p failoverParams, lo, hi int) {
+	time.Sleep(time.Duration(p.Nanos))
+	for i := lo; i < hi; i++ {
+		c.Args[1][i] = c.Args[0][i]*3 + byte(i)
+	}
+}
+
+const (
+	failoverBytes = 4096
+	failoverTask  = 5 * time.Millisecond // far longer than starting a task on a worker
+	// failoverQuiet is how many undisturbed tasks of each stream are measured first.
+	failoverQuiet = 50
+	// failoverWait is how long anything may take before the benchmark gives up.
+	failoverWait = 2 * time.Minute
+	// failoverEvents is how many events the trace keeps: those of a strike are read soon after.
+	failoverEvents = 1 << 12
+)
+
+// failoverTrial strikes workers in one way, again and again.
+type failoverTrial struct {
+	m      *meter
+	p      *terminal.Progress
+	rnd    *rand.Rand
+	strike chaos.Strike
+	count  int
+	hang   time.Duration
+	row    failoverRow
+
+	rig     *chaos.Rig
+	changes chan change
+	usual   float64 // what an undisturbed run takes, in milliseconds
+	detect  []float64
+	over    []float64
+	added   []float64
+	back    []float64
+
+	mu     sync.Mutex
+	runs   []int             // by stream, how many have ended
+	took   map[int64]float64 // by run, since the last strike
+	done   map[int64]int     // by run, how often its task was done, replays not counted
+	wrong  error
+	missed uint64
+}
+
+// change is a change of a device's state, and when it became known here.
+type change struct {
+	weft.Event
+	known time.Time
+}
+
+func (t *failoverTrial) run() (err error) {
+	o := t.m.options
+	o.Trace = failoverEvents
+	t.rig, err = chaos.Open(t.m.ctx, o, chaos.Workers{Hang: t.hang})
+	if err != nil {
+		if errors.Is(err, chaos.ErrDevices) || errors.Is(err, weft.ErrOptions) {
+			err = terminal.Usage(err)
+		}
+		return err
+	}
+	defer func() { err = errors.Join(err, t.rig.Close()) }()
+	devs := t.rig.Devices()
+	if len(devs) < 2 {
+		return terminal.Usagef("--devices %s: failover needs two devices at least, as in cpu/2", o.Devices)
+	}
+	t.row.Case, t.row.Backend, t.row.Devices, t.row.TimeoutMS = t.strike.String(), devs[0].Backend, len(devs), t.hang.Seconds()*1e3
+	t.runs, t.took, t.done = make([]int, len(devs)-1), make(map[int64]float64), make(map[int64]int)
+	t.changes = make(chan change, 4*len(devs))
+
+	ctx, cancel := context.WithCancel(t.m.ctx)
+	var watcher, streams sync.WaitGroup
+	events := t.rig.Events(ctx, weft.EventDevice, weft.EventTaskDone, weft.EventTaskReplayed)
+	watcher.Go(func() { t.watch(ctx, events) })
+	enough := make(chan struct{})
+	for i := range t.runs {
+		streams.Go(func() { t.stream(ctx, i, enough) })
+	}
+	err = t.strikes(ctx)
+	close(enough)
+	streams.Wait()
+	cancel()
+	watcher.Wait()
+	if err == nil {
+		err = t.settle()
+	}
+	return err
+}
+
+// settle computes the row.
+func (t *failoverTrial) settle() error {
+	if t.wrong != nil {
+		return t.wrong
+	}
+	if t.missed > 0 {
+		return fmt.Errorf("%d events were missed, so that results delivered twice cannot be counted; use a machine that is less busy", t.missed)
+	}
+	for _, n := range t.runs {
+		t.row.Tasks += n
+	}
+	for _, n := range t.done {
+		if n > 1 {
+			t.row.Duplicated++
+		}
+	}
+	t.row.Kills, t.row.Requeued = len(t.detect), len(t.over)
+	t.row.DetectMS, t.row.FailoverMS, t.row.AddedMS, t.row.BackMS = spreadOf(t.detect), spreadOf(t.over), spreadOf(t.added), spreadOf(t.back)
+	return nil
+}
+
+// watch counts results as they are delivered and passes changes of devices on.
+func (t *failoverTrial) watch(ctx context.Context, events func(func(weft.Event) bool)) {
+	for e := range events {
+		switch e.Kind {
+		case weft.EventDevice:
+			select {
+			case t.changes <- change{e, time.Now()}:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		t.mu.Lock()
+		switch e.Kind {
+		case weft.EventTaskDone:
+			t.done[e.Run]++
+		case weft.EventTaskReplayed:
+			t.done[e.Run]--
+		case weft.EventMissed:
+			t.missed += e.Missed
+		}
+		t.mu.Unlock()
+	}
+}
+
+// stream runs one task after another until there are enough, each with other bytes.
+func (t *failoverTrial) stream(ctx context.Context, number int, enough <-chan struct{}) {
+	var b graph.Builder
+	from := b.Data(graph.Data{Name: "from", Bytes: failoverBytes, Input: true})
+	to := b.Data(graph.Data{Name: "to", Bytes: failoverBytes, Output: true})
+	step := graph.Step{Kernel: graph.GoKernel(failoverKernel), Launch: graph.Launch{Grid: [3]uint32{failoverBytes, 1, 1}}}
+	b.Add(graph.Task{Name: "step", Steps: []graph.Step{step.With(failoverParams{failoverTask.Nanoseconds()})},
+		Uses: []graph.Use{{Data: from, Access: graph.Read}, {Data: to, Access: graph.Write}}})
+	g, err := b.Build()
+	for n := 0; err == nil; n++ {
+		select {
+		case <-enough:
+			return
+		case <-ctx.Done():
+			return
+		default:
+		}
+		in, out := noisy(failoverBytes, n*31+number), make([]byte, failoverBytes)
+		for i := range out {
+			out[i] = ^(in[i]*3 + byte(i)) // none of them right
+		}
+		began := time.Now()
+		rep, failed := t.rig.Run(ctx, g, weft.Bind("from", in), weft.Bind("to", out))
+		took := time.Since(began)
+		if failed != nil && ctx.Err() != nil {
+			return
+		}
+		t.mu.Lock()
+		t.runs[number]++
+		if failed != nil {
+			t.row.Lost++
+			if t.row.Error == "" {
+				t.row.Error = failed.Error()
+			}
+		} else {
+			t.took[rep.Run] = took.Seconds() * 1e3
+			for i, x := range out {
+				if x != in[i]*3+byte(i) {
+					err = fmt.Errorf("task %d of stream %d: byte %d of its result is %d and should be %d", n, number, i, x, in[i]*3+byte(i))
+					break
+				}
+			}
+		}
+		t.mu.Unlock()
+	}
+	t.mu.Lock()
+	t.wrong = errors.Join(t.wrong, err)
+	t.mu.Unlock()
+}
+
+// strikes measures undisturbed tasks, then strikes.
+func (t *failoverTrial) strikes(ctx context.Context) error {
+	if err := t.ended(ctx, failoverQuiet); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	var quiet []float64
+	for _, x := range t.took {
+		quiet = append(quiet, x)
+	}
+	t.mu.Unlock()
+	if len(quiet) == 0 {
+		return fmt.Errorf("no task runs even undisturbed: %s", t.row.Error)
+	}
+	t.usual = median(quiet)
+	for range t.count {
+		if err := t.once(ctx); err != nil {
+			return err
+		}
+		t.p.Add()
+	}
+	return nil
+}
+
+// ended waits until each stream has run n more tasks.
+func (t *failoverTrial) ended(ctx context.Context, n int) error {
+	t.mu.Lock()
+	want := slices.Clone(t.runs)
+	t.mu.Unlock()
+	for limit := time.Now().Add(failoverWait); ; {
+		t.mu.Lock()
+		all, wrong := true, t.wrong
+		for i := range want {
+			all = all && t.runs[i] >= want[i]+n
+		}
+		t.mu.Unlock()
+		switch {
+		case all || wrong != nil:
+			return wrong
+		case time.Now().After(limit):
+			return fmt.Errorf("tasks have not gone on within %v", failoverWait)
+		}
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, or returns why ctx ended.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// once strikes a worker and measures what follows, until all is as before.
+func (t *failoverTrial) once(ctx context.Context) error {
+	t.mu.Lock()
+	clear(t.took)
+	t.mu.Unlock()
+	if err := pause(ctx, time.Duration(t.rnd.Int64N(int64(4*failoverTask)))); err != nil {
+		return err
+	}
+	struck := time.Now()
+	if err := chaos.Any(t.rnd, t.strike); err != nil {
+		return err
+	}
+	lost, err := t.next(ctx, "lost")
+	if err != nil {
+		return err
+	}
+	back, err := t.next(ctx, "healthy")
+	if err != nil {
+		return err
+	}
+	if err := t.ended(ctx, 2); err != nil { // those under way, and another
+		return err
+	}
+	t.detect = append(t.detect, lost.known.Sub(struck).Seconds()*1e3)
+	t.back = append(t.back, back.known.Sub(lost.known).Seconds()*1e3)
+	first, runs := requeued(t.rig.Trace(), slices.IndexFunc(t.rig.Devices(), func(d weft.Device) bool { return d.Name == lost.Device }))
+	if len(runs) == 0 {
+		return nil
+	}
+	t.over = append(t.over, first.Seconds()*1e3)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range runs {
+		if took, ok := t.took[r]; ok {
+			t.added = append(t.added, took-t.usual)
+		}
+	}
+	return nil
+}
+
+// next waits for a device to become what is said; one that is given up is brought back.
+func (t *failoverTrial) next(ctx context.Context, state string) (change, error) {
+	late := time.NewTimer(failoverWait)
+	defer late.Stop()
+	for {
+		select {
+		case c := <-t.changes:
+			if c.To == state {
+				return c, nil
+			}
+			if c.To == "broken" {
+				if err := t.rig.Recover(ctx, c.Device); err != nil {
+					return c, err
+				}
+			}
+		case <-ctx.Done():
+			return change{}, context.Cause(ctx)
+		case <-late.C:
+			return change{}, fmt.Errorf("a device has not become %s within %v of a strike", state, failoverWait)
+		}
+	}
+}
+
+// requeued returns the runs whose tasks a device had when it was last lost, and the time from
+// the loss until the first of these started again.
+func requeued(events []trace.Event, device int) (first time.Duration, runs []int64) {
+	at := time.Duration(-1)
+	for _, e := range events {
+		if e.Kind == trace.Lost && int(e.Device) == device {
+			at = e.Start
+		}
+	}
+	for _, e := range events {
+		if at >= 0 && e.Kind == trace.Exec && e.Failed && int(e.Device) == device && e.End == at {
+			runs = append(runs, int64(e.Run))
+		}
+	}
+	first = -1
+	for _, e := range events {
+		if e.Kind == trace.Exec && !e.Failed && e.Start >= at && slices.Contains(runs, int64(e.Run)) && (first < 0 || e.Start-at < first) {
+			first = e.Start - at
+		}
+	}
+	if first < 0 {
+		return 0, nil
+	}
+	return first, runs
+}
+
+func writeFailover(w io.Writer, rows []failoverRow) {
+	table := [][]any{{"case", "devices", "time of", "count", "p50", "p99", "max", "bar"}}
+	ms := func(x float64) string { return fmt.Sprintf("%.2f ms", x) }
+	for _, r := range rows {
+		detect, bar := r.DetectMS.Max, detectBar
+		if r.TimeoutMS > 0 {
+			bar = r.TimeoutMS + hungBar
+		}
+		held := func(x, bar float64, what string) string {
+			if x < bar {
+				return fmt.Sprintf("%s < %g ms: held", what, bar)
+			}
+			return fmt.Sprintf("%s < %g ms: MISSED", what, bar)
+		}
+		for i, f := range []struct {
+			name string
+			s    spread
+			bar  string
+		}{
+			{"detection", r.DetectMS, held(detect, bar, "max")},
+			{"failover", r.FailoverMS, held(r.FailoverMS.P99, failoverBar, "p99")},
+			{"run, added", r.AddedMS, ""},
+			{"device back", r.BackMS, ""},
+		} {
+			name, devices := "", ""
+			if i == 0 {
+				name, devices = r.Case, fmt.Sprintf("%s/%d", r.Backend, r.Devices)
+			}
+			table = append(table, []any{name, devices, f.name, f.s.N, ms(f.s.P50), ms(f.s.P99), ms(f.s.Max), f.bar})
+		}
+	}
+	terminal.Table(w, table)
+	fmt.Fprintln(w)
+	for _, r := range rows {
+		fmt.Fprintf(w, "%s: of %s, lost %d, duplicated %d; every result was compared.\n", r.Case, terminal.Count(r.Tasks, "task"), r.Lost, r.Duplicated)
+		if r.Error != "" {
+			fmt.Fprintf(w, "  first error: %s\n", r.Error)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+// Package chaos runs devices in worker processes and strikes the workers, to see what becomes
+// of the work: faults are real, by signals and by what is written to a worker's memory.
+//
+// Cores and scripted devices, which a program has in its own process, are put into workers
+// here, so that they can be struck as a GPU's worker can. A program that uses this package
+// calls proc.Main with Makers first in main.
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/arena"
+	"github.com/weft-run/weft/internal/backend/all"
+	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/machine"
+)
+
+// The backends whose devices Open puts into workers.
+const (
+	cores    = "cpu"
+	scripted = "fake"
+)
+
+// Makers returns the drivers that run in worker processes: those of every program, cores (one
+// for each worker) and scripted devices. funcs returns the Go kernels that the latter two run.
+func Makers(funcs func() map[string]driver.Func) map[string]proc.Maker {
+	out := all.Makers()
+	out[cores] = func(config []byte, _ int) (driver.Driver, error) {
+		n, err := strconv.Atoi(string(config))
+		if err != nil {
+			return nil, fmt.Errorf("chaos: options of a worker: %w", err)
+		}
+		return cpu.New(cpu.Options{Parts: n, Cores: n, Funcs: funcs()}), nil
+	}
+	out[scripted] = func(config []byte, _ int) (driver.Driver, error) {
+		o, err := fake.Parse(string(config))
+		if err != nil {
+			return nil, err
+		}
+		o.Funcs = funcs()
+		return fake.New(o)
+	}
+	return out
+}
+
+// Workers says how the workers of a rig are run.
+type Workers struct {
+	// Hang is how long a worker may be silent before it is given up on; 0 is the default of
+	// package proc.
+	Hang time.Duration
+	// MemBytes limits the memory of each device; 0 means no limit but the device's.
+	MemBytes int64
+	// Script is followed by scripted devices (see fake.Script).
+	Script string
+}
+
+// Rig is a runtime whose devices are all in worker processes.
+type Rig struct {
+	*weft.Runtime
+	memory *arena.Arena
+}
+
+// ladder brings a worker back as often as it is struck: a device that is lost again within
+// seconds would else be given up after three times.
+var ladder = strings.TrimSuffix(strings.Repeat("restart:1m,", 16), ",")
+
+// ErrDevices is wrapped by errors of Open about Options.Devices.
+var ErrDevices = errors.New("bad devices")
+
+// Open opens the devices that o.Devices names, each in a worker of its own: cpu/3 is three
+// cores, fake/3 three scripted devices. Nothing is measured and nothing is kept.
+func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
+	sel, err := machine.ParseSelection(o.Devices)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDevices, err)
+	}
+	counts := make(map[string]int)
+	for _, name := range sel.Backends() {
+		if name != cores && name != scripted {
+			return nil, fmt.Errorf("%w %q: only cpu and fake devices run in workers that are struck; write cpu/2 or fake/2", ErrDevices, o.Devices)
+		}
+		counts[name] = sel.Parts(&machine.Device{Name: name + ":0", Backend: name})
+		if counts[name] == 0 {
+			return nil, fmt.Errorf("%w %q: write how many there are to be, as in %s/2", ErrDevices, o.Devices, name)
+		}
+	}
+	if len(counts) == 0 {
+		return nil, fmt.Errorf("%w: none are named; write cpu/2 or fake/2", ErrDevices)
+	}
+	r := &Rig{}
+	if r.memory, err = arena.Open(0); err != nil {
+		return nil, err
+	}
+	o.Drivers = nil
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		config := strconv.Itoa(counts[name])
+		if name == scripted {
+			config = fmt.Sprintf("devices %d\n%s", counts[name], w.Script)
+		}
+		o.Drivers = append(o.Drivers, proc.New(proc.Options{
+			Driver: name, Config: []byte(config), Memory: r.memory, Hang: w.Hang, MemBytes: w.MemBytes,
+			Standby: o.Standby, Command: strings.Fields(o.WorkerCommand),
+		}))
+	}
+	o.Devices, o.NoCalibrate, o.CacheDir = "", true, "off"
+	o.Ladder = cmp.Or(o.Ladder, ladder)
+	if r.Runtime, err = weft.Open(ctx, o); err != nil {
+		_ = r.memory.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close closes the runtime, and gives up the memory its workers shared.
+func (r *Rig) Close() error { return errors.Join(r.Runtime.Close(), r.memory.Close()) }

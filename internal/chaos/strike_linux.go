@@ -1,0 +1,89 @@
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/weft-run/weft/internal/backend/proc"
+)
+
+var errNone = errors.New("no worker process is there to be struck")
+
+// Any strikes a worker of this process, which rnd chooses. A worker that ends by itself
+// meanwhile is no error.
+func Any(rnd *rand.Rand, s Strike) error {
+	all := proc.Pids("worker")
+	if len(all) == 0 {
+		return errNone
+	}
+	slices.Sort(all)
+	return s.at(all[rnd.IntN(len(all))], rnd)
+}
+
+// at strikes a worker.
+func (s Strike) at(pid int, rnd *rand.Rand) error {
+	switch s {
+	case Kill:
+		return signal(pid, syscall.SIGKILL)
+	case Stop:
+		return signal(pid, syscall.SIGSTOP)
+	case Slow:
+		return slow(pid, rnd)
+	case Corrupt:
+		return corrupt(pid, rnd)
+	}
+	return fmt.Errorf("no such strike: %v", s)
+}
+
+// signal sends a signal; a process that has ended is no error.
+func signal(pid int, sig syscall.Signal) error {
+	if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("signal %v to worker %d: %w", sig, pid, err)
+	}
+	return nil
+}
+
+// slow stops a worker nine tenths of the time for a fifth of a second.
+func slow(pid int, rnd *rand.Rand) error {
+	for range 10 {
+		if err := signal(pid, syscall.SIGSTOP); err != nil {
+			return err
+		}
+		time.Sleep(18 * time.Millisecond)
+		if err := signal(pid, syscall.SIGCONT); err != nil {
+			return err
+		}
+		time.Sleep(time.Duration(1+rnd.IntN(3)) * time.Millisecond)
+	}
+	return nil
+}
+
+// ringFD is the descriptor under which a worker has the memory it shares with its parent.
+const ringFD = 4
+
+// corrupt overwrites that memory with noise.
+func corrupt(pid int, rnd *rand.Rand) error {
+	f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", pid, ringFD), os.O_RDWR, 0)
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			return nil // it has ended
+		}
+		return fmt.Errorf("memory of worker %d: %w", pid, err)
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	noise := make([]byte, st.Size())
+	for i := range noise {
+		noise[i] = byte(rnd.Uint32())
+	}
+	_, err = f.WriteAt(noise, 0)
+	return err
+}
