@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -29,7 +30,7 @@ type failoverRow struct {
 	// Requeued is how many of them hit a device that had a task: the others say nothing
 	// about failover.
 	Requeued int `json:"requeued"`
-	// DetectMS is the time from the signal until the parent knows that the device is lost,
+	// DetectMS is the time from the signal until the runtime knows that the device is lost,
 	// FailoverMS that from then until the first task that was requeued starts, AddedMS how
 	// much longer the run of such a task took than the median of undisturbed ones, BackMS
 	// the time from the loss until the device takes work again.
@@ -171,8 +172,9 @@ type failoverTrial struct {
 	row    failoverRow
 
 	rig     *chaos.Rig
-	changes chan change
-	usual   float64 // what an undisturbed run takes, in milliseconds
+	changes chan weft.Event
+	opened  time.Time // what events count from
+	usual   float64   // what an undisturbed run takes, in milliseconds
 	detect  []float64
 	over    []float64
 	added   []float64
@@ -184,12 +186,6 @@ type failoverTrial struct {
 	done   map[int64]int     // by run, how often its task was done, replays not counted
 	wrong  error
 	missed uint64
-}
-
-// change is a change of a device's state, and when it became known here.
-type change struct {
-	weft.Event
-	known time.Time
 }
 
 func (t *failoverTrial) run() (err error) {
@@ -209,7 +205,7 @@ func (t *failoverTrial) run() (err error) {
 	}
 	t.row.Case, t.row.Backend, t.row.Devices, t.row.TimeoutMS = t.strike.String(), devs[0].Backend, len(devs), t.hang.Seconds()*1e3
 	t.runs, t.took, t.done = make([]int, len(devs)-1), make(map[int64]float64), make(map[int64]int)
-	t.changes = make(chan change, 4*len(devs))
+	t.changes = make(chan weft.Event, 4*len(devs))
 
 	ctx, cancel := context.WithCancel(t.m.ctx)
 	var watcher, streams sync.WaitGroup
@@ -257,7 +253,7 @@ func (t *failoverTrial) watch(ctx context.Context, events func(func(weft.Event) 
 		switch e.Kind {
 		case weft.EventDevice:
 			select {
-			case t.changes <- change{e, time.Now()}:
+			case t.changes <- e:
 			case <-ctx.Done():
 				return
 			}
@@ -341,6 +337,7 @@ func (t *failoverTrial) strikes(ctx context.Context) error {
 		return fmt.Errorf("no task runs even undisturbed: %s", t.row.Error)
 	}
 	t.usual = median(quiet)
+	t.opened = since(t.rig.Runtime)
 	for range t.count {
 		if err := t.once(ctx); err != nil {
 			return err
@@ -348,6 +345,20 @@ func (t *failoverTrial) strikes(ctx context.Context) error {
 		t.p.Add()
 	}
 	return nil
+}
+
+// since returns when a runtime was opened by the clock of this process, as exactly as one of
+// many questions tells.
+func since(rt *weft.Runtime) (opened time.Time) {
+	least := time.Duration(math.MaxInt64)
+	for range 200 {
+		asked := time.Now()
+		up := rt.Metrics().Uptime
+		if took := time.Since(asked); took < least {
+			least, opened = took, asked.Add(took/2-up)
+		}
+	}
+	return opened
 }
 
 // ended waits until each stream has run n more tasks.
@@ -392,8 +403,8 @@ func (t *failoverTrial) once(ctx context.Context) error {
 	if err := pause(ctx, time.Duration(t.rnd.Int64N(int64(4*failoverTask)))); err != nil {
 		return err
 	}
-	struck := time.Now()
-	if err := chaos.Any(t.rnd, t.strike); err != nil {
+	struck, err := chaos.Any(t.rnd, t.strike)
+	if err != nil {
 		return err
 	}
 	lost, err := t.next(ctx, "lost")
@@ -407,8 +418,8 @@ func (t *failoverTrial) once(ctx context.Context) error {
 	if err := t.ended(ctx, 2); err != nil { // those under way, and another
 		return err
 	}
-	t.detect = append(t.detect, lost.known.Sub(struck).Seconds()*1e3)
-	t.back = append(t.back, back.known.Sub(lost.known).Seconds()*1e3)
+	t.detect = append(t.detect, t.opened.Add(lost.At).Sub(struck).Seconds()*1e3)
+	t.back = append(t.back, (back.At-lost.At).Seconds()*1e3)
 	first, runs := requeued(t.rig.Trace(), slices.IndexFunc(t.rig.Devices(), func(d weft.Device) bool { return d.Name == lost.Device }))
 	if len(runs) == 0 {
 		return nil
@@ -425,7 +436,7 @@ func (t *failoverTrial) once(ctx context.Context) error {
 }
 
 // next waits for a device to become what is said; one that is given up is brought back.
-func (t *failoverTrial) next(ctx context.Context, state string) (change, error) {
+func (t *failoverTrial) next(ctx context.Context, state string) (weft.Event, error) {
 	late := time.NewTimer(failoverWait)
 	defer late.Stop()
 	for {
@@ -440,9 +451,9 @@ func (t *failoverTrial) next(ctx context.Context, state string) (change, error) 
 				}
 			}
 		case <-ctx.Done():
-			return change{}, context.Cause(ctx)
+			return weft.Event{}, context.Cause(ctx)
 		case <-late.C:
-			return change{}, fmt.Errorf("a device has not become %s within %v of a strike", state, failoverWait)
+			return weft.Event{}, fmt.Errorf("a device has not become %s within %v of a strike", state, failoverWait)
 		}
 	}
 }

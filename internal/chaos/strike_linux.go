@@ -14,15 +14,17 @@ import (
 
 var errNone = errors.New("no worker process is there to be struck")
 
-// Any strikes a worker of this process, which rnd chooses. A worker that ends by itself
-// meanwhile is no error.
-func Any(rnd *rand.Rand, s Strike) error {
+// Any strikes a worker of this process, which rnd chooses, and returns when it began to. A
+// worker that ends by itself meanwhile is no error.
+func Any(rnd *rand.Rand, s Strike) (began time.Time, err error) {
 	all := proc.Pids("worker")
 	if len(all) == 0 {
-		return errNone
+		return began, errNone
 	}
 	slices.Sort(all)
-	return s.at(all[rnd.IntN(len(all))], rnd)
+	pid := all[rnd.IntN(len(all))]
+	began = time.Now()
+	return began, s.at(pid, rnd)
 }
 
 // at strikes a worker.
