@@ -22,8 +22,13 @@ func (d *device) mind(w *child) {
 	d.background.Go(func() { d.awaitEnd(w, watched) })
 }
 
-// watchTick is how often a worker's pulse is felt.
-const watchTick = 100 * time.Millisecond
+// watchTick is how often a worker's pulse is felt, and stoppedTicks how many of these a sleep
+// takes at least if this process was stopped meanwhile. A worker that hangs is found within a
+// tick after its time is up: the last beat may be seen that late.
+const (
+	watchTick    = 50 * time.Millisecond
+	stoppedTicks = 20
+)
 
 // watch tells the executor of completions, and kills the worker if it falls
 // silent.
@@ -50,11 +55,15 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 		}
 		// Having slept in vain it sleeps again: only a completion has it look for long.
 		slept := time.Now()
-		w.completions.sleep(watchTick, func() bool { return h.tail.Load() != rung })
+		tick := watchTick
+		if left := d.drv.o.Hang - slept.Sub(seen); left > 0 {
+			tick = min(tick, left+time.Millisecond) // so that it is not found a tick later
+		}
+		w.completions.sleep(tick, func() bool { return h.tail.Load() != rung })
 		now := time.Now()
 		if b := w.commands.h.beat.Load(); b != beat {
 			beat, seen = b, now
-		} else if gone := now.Sub(slept); gone > 10*watchTick {
+		} else if gone := now.Sub(slept); gone > stoppedTicks*watchTick {
 			seen = seen.Add(gone) // this process was stopped, and the worker with it perhaps
 		}
 		limit := d.drv.o.Hang
