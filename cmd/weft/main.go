@@ -10,6 +10,7 @@
 //	weft devices, weft doctor     what this machine has
 //	weft top                      watch what another process runs
 //	weft bench overhead           what a task costs beside its work
+//	weft chaos gemm               strike worker processes while a workload runs
 //	weft load URL                 measure a server of predictions
 //	weft sim MACHINE SCENARIO     simulate work on a machine
 //	weft trace FILE               read a saved trace
@@ -161,7 +162,7 @@ one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/host"
 	"github.com/weft-run/weft/internal/probe"
 	"github.com/weft-run/weft/internal/terminal"
@@ -294,11 +292,13 @@ func (t *faultTrial) breakOften() error {
 			return fmt.Errorf("fault %d: a task beside or after it gave something else", i)
 		}
 		if i == t.count/10 {
-			t.row.RSSBefore, t.row.FDsBefore = usage()
+			use := chaos.Usage()
+			t.row.RSSBefore, t.row.FDsBefore = use.RSS, use.Descriptors
 		}
 		t.p.Add()
 	}
-	t.row.RSSAfter, t.row.FDsAfter = usage()
+	use := chaos.Usage()
+	t.row.RSSAfter, t.row.FDsAfter = use.RSS, use.Descriptors
 	t.row.ReportedMS, t.row.BackMS, t.row.BackMaxMS = median(reported), median(back), slices.Max(back)
 	return nil
 }
@@ -310,22 +310,6 @@ func noisy(n, seed int) []byte {
 		out[i] = byte((i + seed) * 131)
 	}
 	return out
-}
-
-// usage is the resident memory in bytes and the open descriptors of this process; 0
-// where there is no /proc.
-func usage() (rss int64, fds int) {
-	debug.FreeOSMemory() // garbage counts as growth until it is given back
-	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
-		if f := strings.Fields(string(text)); len(f) > 1 {
-			pages, _ := strconv.ParseInt(f[1], 10, 64) // 0 when it is not a number
-			rss = pages * int64(os.Getpagesize())
-		}
-	}
-	if list, err := os.ReadDir("/proc/self/fd"); err == nil {
-		fds = len(list)
-	}
-	return rss, fds
 }
 
 func writeFaults(w io.Writer, rows []faultsRow) {
