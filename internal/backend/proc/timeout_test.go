@@ -3,6 +3,7 @@
 package proc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -117,5 +118,36 @@ func TestCloseKillsStopped(t *testing.T) {
 	}
 	if err := r.Close(context.Background()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A worker that hangs is found by its pulse while the parent waits for its answer, which it
+// would do for an hour here.
+func TestHungWhileAsked(t *testing.T) {
+	r := start(t, proc.Options{Config: []byte("devices 2"), Hang: time.Second, Answer: time.Hour}, engine.Options{})
+	for _, pid := range proc.Pids("worker") {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, in, want := chain(t, 1<<20, 4, 2) // its buffers are in slabs that the workers are told of
+	done := make(chan error, 1)
+	out := make([]byte, len(want))
+	go func() {
+		_, err := r.Run(context.Background(), g, engine.RunOptions{}, func(d graph.DataID) []byte {
+			if g.Data(d).Input {
+				return in
+			}
+			return out
+		})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil || !bytes.Equal(out, want) {
+			t.Errorf("the result is wrong, or there is an error: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("stopped workers were not found in a minute")
 	}
 }

@@ -73,11 +73,14 @@ func (d *device) watch(w *child, ended chan<- struct{}) {
 		if now.Sub(seen) > limit {
 			w.kill(fmt.Errorf("%w for %v", errHung, now.Sub(seen).Round(time.Millisecond)))
 		}
-		d.mu.Lock()
-		if d.w == w && len(d.backlog) > 0 {
-			d.flush()
+		// Who has the lock for long waits for an answer of this worker perhaps, and must
+		// not keep the watcher from finding that it hangs.
+		if d.lockSoon() {
+			if d.w == w && len(d.backlog) > 0 {
+				d.flush()
+			}
+			d.mu.Unlock()
 		}
-		d.mu.Unlock()
 	}
 }
 

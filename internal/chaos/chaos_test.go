@@ -1,0 +1,169 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/proc"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/reduce"
+)
+
+// wrongVar has workers compute something else.
+const wrongVar = "WEFT_TEST_WRONG"
+
+func TestMain(m *testing.M) {
+	proc.Main(Makers(funcs))
+	os.Exit(m.Run())
+}
+
+func funcs() map[string]driver.Func {
+	out := reduce.Funcs()
+	if os.Getenv(wrongVar) != "" {
+		for name, fn := range out {
+			out[name] = func(c *driver.Call, lo, hi int) {
+				fn(c, lo, hi)
+				last := c.Args[len(c.Args)-1]
+				last[len(last)-1] ^= 0x10
+			}
+		}
+	}
+	return out
+}
+
+func sums(context.Context) (workload.Job, error) {
+	return reduce.New(reduce.Config{Op: "sum", N: 1 << 18, Seed: 3})
+}
+
+func TestTrial(t *testing.T) {
+	for _, devices := range []string{"cpu/2", "fake/3"} {
+		told := 0
+		trial := &Trial{Job: sums, Options: weft.Options{Devices: devices}, For: 3 * time.Second, Seed: 5, Hang: time.Second, Told: func(*Account) { told++ }}
+		a, err := trial.Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Wrong > 0 || a.Left > 0 || a.Right == 0 || a.Right+a.Errors != a.Rounds || told != a.Rounds || a.Sessions == 0 {
+			t.Errorf("%s: %+v, told %d times", devices, *a, told)
+		}
+		if n := len(proc.Pids("")); n > 0 {
+			t.Errorf("%s: %d processes are left", devices, n)
+		}
+	}
+}
+
+func TestWrongIsFound(t *testing.T) {
+	t.Setenv(wrongVar, "1")
+	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2"}, For: time.Second, Seed: 1, Hang: time.Minute}
+	a, err := trial.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Right > 0 || a.Wrong == 0 || a.FirstWrong == "" {
+		t.Errorf("every result is wrong: %+v", *a)
+	}
+}
+
+// A strike costs a device, but for one that only slows it, and the device comes back.
+func TestStrikes(t *testing.T) {
+	rig, err := Open(t.Context(), weft.Options{Devices: "cpu"}, Workers{Hang: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := rig.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	events := make(chan weft.Event, 64)
+	all := rig.Events(ctx, weft.EventDevice)
+	go func() {
+		for e := range all {
+			events <- e
+		}
+	}()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, s := range []Strike{Slow, Kill, Stop, Corrupt} {
+		began, err := Any(rnd, s)
+		if err != nil || began.IsZero() {
+			t.Fatalf("%v: %v", s, err)
+		}
+		if s == Slow {
+			select {
+			case e := <-events:
+				t.Errorf("%v: %v", s, e)
+			default:
+			}
+			continue
+		}
+		for _, want := range []string{"lost", "healthy"} {
+			select {
+			case e := <-events:
+				if e.To != want {
+					t.Fatalf("%v: %v, want %s", s, e, want)
+				}
+			case <-ctx.Done():
+				t.Fatalf("%v: the device is not %s", s, want)
+			}
+		}
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for devices, want := range map[string]string{"": "none are named", "cuda": "only cpu and fake", "cpu:5": "how many", "cpu/0": "cpu/0"} {
+		rig, err := Open(t.Context(), weft.Options{Devices: devices}, Workers{})
+		if err == nil {
+			_ = rig.Close()
+		}
+		if !errors.Is(err, ErrDevices) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", devices, err, want)
+		}
+	}
+}
+
+func TestMore(t *testing.T) {
+	before := Use{RSS: 1, Goroutines: 5, Descriptors: 7, Processes: 0}
+	for u, want := range map[Use]bool{
+		before:                           false,
+		{1 << 30, 5, 7, 0}:               false,
+		{1, 4, 6, 0}:                     false,
+		{1, 6, 7, 0}:                     true,
+		{1, 5, 8, 0}:                     true,
+		{1, 5, 7, 1}:                     true,
+		{RSS: 1, Goroutines: 1 << 10}:    true,
+		{RSS: 0, Descriptors: 7}:         false,
+		{Goroutines: 5, Descriptors: 70}: true,
+	} {
+		if got := u.more(before); (got != "") != want {
+			t.Errorf("%+v: %q", u, got)
+		}
+	}
+}
+
+func TestFootprint(t *testing.T) {
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: 1000, Input: true})
+	y := b.Data(graph.Data{Name: "y", Bytes: 500, Output: true})
+	k := graph.GoKernel("k")
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Uses: []graph.Use{{Data: x, Offset: 100, Access: graph.Read}, {Data: y, Bytes: 200, Access: graph.Write}}})
+	b.Add(graph.Task{Steps: []graph.Step{{Kernel: k, Launch: graph.Grid(1)}}, Workspace: 50, Uses: []graph.Use{{Data: y, Offset: 200, Bytes: 300, Access: graph.Write}}})
+	g, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := footprintOf(g), (footprint{all: 1500, task: 1100}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
