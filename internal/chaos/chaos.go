@@ -66,6 +66,15 @@ type Workers struct {
 	Script string
 }
 
+// answer is how long a worker may take to answer: longer than Hang, and time enough to open a
+// device on a busy machine. A standby that hangs is found by it alone.
+func (w *Workers) answer() time.Duration {
+	if w.Hang == 0 {
+		return 0 // the default of package proc
+	}
+	return max(2*w.Hang, 5*time.Second)
+}
+
 // Rig is a runtime whose devices are all in worker processes.
 type Rig struct {
 	*weft.Runtime
@@ -110,7 +119,7 @@ func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
 			config = fmt.Sprintf("devices %d\n%s", counts[name], w.Script)
 		}
 		o.Drivers = append(o.Drivers, proc.New(proc.Options{
-			Driver: name, Config: []byte(config), Memory: r.memory, Hang: w.Hang, MemBytes: w.MemBytes,
+			Driver: name, Config: []byte(config), Memory: r.memory, Hang: w.Hang, Answer: w.answer(), MemBytes: w.MemBytes,
 			Standby: o.Standby, Command: strings.Fields(o.WorkerCommand),
 		}))
 	}
