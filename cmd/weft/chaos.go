@@ -72,6 +72,7 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		seed.Usage += ", and which worker is struck, when and how"
 	}
 	c.Flags().DurationVar(&t.Hang, "hang-timeout", time.Second, "how long a worker may be silent before it is given up on")
+	c.Flags().StringSliceVar(&t.Faults, "faults", chaos.Faults(), "which faults may happen")
 	c.Flags().BoolVar(&asJSON, "json", false, "write the account as JSON")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if t.Options, err = s.options(); err != nil {
@@ -82,6 +83,11 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 			return terminal.Usagef("--for %v: it must be more than 0, as in 60s", t.For)
 		case t.Hang < 200*time.Millisecond:
 			return terminal.Usagef("--hang-timeout %v: give a worker 200ms at least, or a busy machine passes for a hung worker", t.Hang)
+		}
+		for _, f := range t.Faults {
+			if err := terminal.MustName("fault", f, chaos.Faults()); err != nil {
+				return err
+			}
 		}
 		if seed != nil {
 			if t.Seed, err = strconv.ParseUint(seed.Value.String(), 0, 64); err != nil {

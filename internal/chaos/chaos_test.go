@@ -48,7 +48,7 @@ func sums(context.Context) (workload.Job, error) {
 func TestTrial(t *testing.T) {
 	for _, devices := range []string{"cpu/2", "fake/3"} {
 		told := 0
-		trial := &Trial{Job: sums, Options: weft.Options{Devices: devices}, For: 3 * time.Second, Seed: 5, Hang: time.Second, Told: func(*Account) { told++ }}
+		trial := &Trial{Job: sums, Options: weft.Options{Devices: devices}, For: 3 * time.Second, Seed: 5, Hang: time.Second, Faults: Faults(), Told: func(*Account) { told++ }}
 		a, err := trial.Run(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTrial(t *testing.T) {
 
 func TestWrongIsFound(t *testing.T) {
 	t.Setenv(wrongVar, "1")
-	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2"}, For: time.Second, Seed: 1, Hang: time.Minute}
+	trial := &Trial{Job: sums, Options: weft.Options{Devices: "cpu/2"}, For: time.Second, Seed: 1, Hang: time.Minute, Faults: []string{"kill"}}
 	a, err := trial.Run(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -12,8 +12,8 @@ const (
 	Corrupt               // the memory by which it talks with the parent is overwritten with noise
 )
 
-// Strikes are all of them.
-var Strikes = []Strike{Kill, Stop, Slow, Corrupt}
+// strikes are all of them.
+var strikes = []Strike{Kill, Stop, Slow, Corrupt}
 
 var strikeNames = [...]string{"kill", "hang", "slow", "corrupt"}
 

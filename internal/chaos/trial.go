@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type Trial struct {
 	For     time.Duration // no session begins after it, and no round
 	Seed    uint64        // decides which worker is struck, when and how
 	Hang    time.Duration // how long a worker may be silent
+	Faults  []string      // those that may happen, of Faults
 	// Told, if it is not nil, is called after every round with the account so far.
 	Told func(*Account)
 }
@@ -57,6 +59,14 @@ type Account struct {
 	FirstWrong string `json:"first_wrong,omitempty"`
 	FirstError string `json:"first_error,omitempty"`
 	LastLeft   string `json:"last_left,omitempty"`
+}
+
+// Faults are the names of all faults.
+func Faults() (all []string) {
+	for _, s := range strikes {
+		all = append(all, s.String())
+	}
+	return append(all, starve, fail, dawdle)
 }
 
 // The faults that are no strikes.
@@ -118,12 +128,14 @@ func (t *Trial) session(ctx context.Context, a *Account, rnd *rand.Rand, foot *f
 	if o.Retries == 0 {
 		o.Retries = 100
 	}
-	if rnd.IntN(3) == 0 && foot.all > 0 {
+	if rnd.IntN(3) == 0 && foot.all > 0 && t.may(starve) {
 		// A task needs room for its data, and for what is copied meanwhile for the next.
 		w.MemBytes = 2*foot.task + 64<<10 + rnd.Int64N(foot.all/8+1)
 		a.Faults[starve]++
 	}
-	w.Script = a.script(rnd, o.Devices)
+	if strings.Contains(o.Devices, scripted) {
+		w.Script = t.script(rnd, a)
+	}
 	rig, err := Open(ctx, o, w)
 	if err != nil {
 		return err
@@ -159,7 +171,7 @@ func (t *Trial) session(ctx context.Context, a *Account, rnd *rand.Rand, foot *f
 	}()
 	usual := 50 * time.Millisecond // until a round has told
 	for n := 1 + rnd.IntN(maxRounds); n > 0 && time.Since(began) < t.For && ctx.Err() == nil; n-- {
-		took := a.round(ctx, rig, job, rnd, usual, foot)
+		took := t.round(ctx, a, rig, job, rnd, usual, foot)
 		usual = min(max(took, time.Millisecond), time.Second)
 		a.Seconds = time.Since(began).Seconds()
 		if t.Told != nil && ctx.Err() == nil {
@@ -169,17 +181,17 @@ func (t *Trial) session(ctx context.Context, a *Account, rnd *rand.Rand, foot *f
 	return nil
 }
 
-// script draws what happens to scripted devices in a session, none if there are none.
-func (a *Account) script(rnd *rand.Rand, devices string) string {
-	if !strings.Contains(devices, scripted) {
-		return ""
-	}
+// may reports whether a fault may happen.
+func (t *Trial) may(fault string) bool { return slices.Contains(t.Faults, fault) }
+
+// script draws what happens to scripted devices in a session.
+func (t *Trial) script(rnd *rand.Rand, a *Account) string {
 	var b strings.Builder
-	for range rnd.IntN(4) {
+	for n := rnd.IntN(4); n > 0 && t.may(fail); n-- {
 		fmt.Fprintf(&b, "fail op %d\n", 1+rnd.IntN(40))
 		a.Faults[fail]++
 	}
-	for range rnd.IntN(4) {
+	for n := rnd.IntN(4); n > 0 && t.may(dawdle); n-- {
 		fmt.Fprintf(&b, "take %dms op %d\n", 1+rnd.IntN(50), 1+rnd.IntN(40))
 		a.Faults[dawdle]++
 	}
@@ -188,7 +200,7 @@ func (a *Account) script(rnd *rand.Rand, devices string) string {
 
 // round runs the job once, strikes meanwhile and checks the result. usual is about how long
 // a run takes; round returns how long this one took.
-func (a *Account) round(ctx context.Context, rig *Rig, job workload.Job, rnd *rand.Rand, usual time.Duration, foot *footprint) time.Duration {
+func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, rnd *rand.Rand, usual time.Duration, foot *footprint) time.Duration {
 	type ended struct {
 		res *workload.Result
 		err error
@@ -203,7 +215,10 @@ func (a *Account) round(ctx context.Context, rig *Rig, job workload.Job, rnd *ra
 		over <- ended{res, err}
 	}()
 	for range rnd.IntN(maxStrikes + 1) {
-		s := Strikes[rnd.IntN(len(Strikes))]
+		s := strikes[rnd.IntN(len(strikes))]
+		if !t.may(s.String()) {
+			continue
+		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Duration(rnd.Int64N(int64(usual)))):
