@@ -881,3 +881,33 @@ func TestTooManyArguments(t *testing.T) {
 		t.Errorf("the worker was lost:\n%s", book)
 	}
 }
+
+// A copy that goes through the arena in parts fails if one of them does, whichever it is, and
+// is made again: the result is right.
+func TestPartOfACopyFails(t *testing.T) {
+	fails := func(n int64, op int) {
+		g, in, want := chain(t, n, 1, 1)
+		t.Run(fmt.Sprintf("%d of %d bytes", op, n), func(t *testing.T) {
+			r := start(t, proc.Options{Config: fmt.Appendf(nil, "fail op %d", op)}, engine.Options{})
+			out := make([]byte, len(want))
+			_, err := r.Run(context.Background(), g, engine.RunOptions{}, func(d graph.DataID) []byte {
+				if g.Data(d).Input {
+					return in
+				}
+				return out
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(out, want) {
+				t.Error("the result is wrong")
+			}
+		})
+	}
+	for op := 1; op <= 9; op++ { // three parts in, a launch, three parts out, and the copies, which wait for their parts
+		fails(9<<20, op)
+	}
+	for _, op := range []int{1, 2, 3, 6, 10, 11} { // of eleven parts, which is more than fit at a time
+		fails(41<<20, op)
+	}
+}

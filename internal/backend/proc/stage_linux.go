@@ -2,6 +2,7 @@ package proc
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -305,14 +306,39 @@ func (s *stager) copyIn(j *stagedCopy) {
 			if over {
 				return
 			}
+			// The part that had the memory before has ended. Nothing is copied for one that failed,
+			// and the parts after it are given without memory, which fails the copy.
+			if fails = ahead >= parts && !s.good(j, ahead-parts); fails {
+				break
+			}
 			staged[ahead%parts] = mem
 			c.add(ahead, mem, j.part(ahead)[:len(mem)])
 		}
 		c.wait(i)
-		if s.give(j, i, staged[i%parts], j.waits) {
+		if s.give(j, i, staged[i%parts], s.partWaits(j, i)) {
 			return
 		}
+		staged[i%parts] = nil
 	}
+}
+
+// good reports whether a part has succeeded.
+func (s *stager) good(j *stagedCopy, i int) bool {
+	_, ok := s.d.board.State(driver.Wait{Lane: s.lane.id, Seq: j.first + uint32(i)})
+	return ok
+}
+
+// partWaits are what part i of a copy in waits for. The copy ends as its last part does, so that
+// one waits for those before it that nothing else has asked for how they ended.
+func (s *stager) partWaits(j *stagedCopy, i int) []driver.Wait {
+	waits := j.waits
+	if i == j.n-1 {
+		waits = slices.Clip(waits)
+		for k := max(0, j.n-parts); k < i; k++ {
+			waits = append(waits, driver.Wait{Lane: s.lane.id, Seq: j.first + uint32(k)})
+		}
+	}
+	return waits
 }
 
 // copyOut asks for parts ahead of the one that comes home, and has it copied while the next
