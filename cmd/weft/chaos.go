@@ -22,9 +22,9 @@ func newChaos() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
 		Use:   "chaos WORKLOAD",
-		Short: "Strike worker processes while a workload runs, and check the results",
-		Long: `Run a workload again and again in worker processes that are struck meanwhile, and
-check every result. At random, from a seed, a worker is
+		Short: "Strike worker processes while a workload runs, and check it",
+		Long: `Run a workload again and again in worker processes that are struck meanwhile,
+and check every result. At random, from a seed, a worker is
 
   killed      SIGKILL
   hung        SIGSTOP, until it is given up on after --hang-timeout

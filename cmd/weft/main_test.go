@@ -160,7 +160,7 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"smi", `weft: unknown command "smi"; did you mean sim?`},
 		{"demo", `weft: unknown command "demo"; did you mean run demo?`},
-		{"frobnicate", `weft: unknown command "frobnicate"; there are bench, checkpoint, completion, devices, doctor, kernels, load, machines, partition, run, serve, sim, top, trace, train`},
+		{"frobnicate", `weft: unknown command "frobnicate"; there are bench, chaos, checkpoint, completion, devices, doctor, kernels, load, machines, partition, run, serve, sim, top, trace, train`},
 		{"help frobnicate", `weft: unknown command "frobnicate"; there are …trace`},
 		{"--frob", "weft: unknown flag: --frob; weft --help lists the flags"},
 		{"sim --frob", "weft: unknown flag: --frob; weft sim --help lists the flags"},
@@ -230,7 +230,7 @@ func TestMistakes(t *testing.T) {
 		{"run gemm --config gone.conf", "weft: bad option: configuration: …gone.conf"},
 		{"run gemm --config " + badConfig, "weft: bad option: " + badConfig + ":2: …policy"},
 		{"devices --policy steal", "weft: unknown flag: --policy; …"},
-		{"bench", "weft: bench needs a benchmark: balance, checkpoint, collective, compare, faults, …"},
+		{"bench", "weft: bench needs a benchmark: balance, checkpoint, collective, compare, failover, …"},
 		{"bench scalling", `weft: unknown benchmark "scalling"; did you mean scaling?`},
 		{"bench overhead --tasks 0", "weft: --tasks 0: it must be from 1 to 10000000"},
 		{"bench memory --sizes x", "weft: --sizes x: a size is written such as 16MiB and is at least 64"},

@@ -86,13 +86,13 @@ func newFailover(s Setup) *cobra.Command {
 	c := benchmark[failoverRow]{
 		use:   "failover",
 		short: "How fast work goes on when a worker process is killed",
-		long: `Kill worker processes at random moments while they run a stream of tasks, and see
-how fast the work goes on elsewhere. One device fewer is kept busy than there
-are, so that one is idle to take over. detect_ms is the time from the signal
-until weft knows, failover_ms that from then until the first task that was
-requeued starts, added_ms what the loss cost the run of that task. Every result
-is compared with what it should be; lost are tasks that ended with an error,
-duplicated those whose result came more than once.
+		long: `Kill worker processes at random moments while they run a stream of tasks, and
+see how fast the work goes on elsewhere. One device fewer is kept busy than
+there are, so that one is idle to take over. detect_ms is the time from the
+signal until weft knows, failover_ms that from then until the first task that
+was requeued starts, added_ms what the loss cost the run of that task. Every
+result is compared with what it should be; lost are tasks that ended with an
+error, duplicated those whose result came more than once.
 
 With --hang, workers are also stopped (SIGSTOP): such a one is given up on when
 it was silent for --hang-timeout.

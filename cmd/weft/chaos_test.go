@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/chaos"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/reduce"
+)
+
+func TestChaos(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("worker processes need Linux")
+	}
+	for _, devices := range []string{"cpu/2", "fake/2"} {
+		var out, stderr bytes.Buffer
+		args := []string{"chaos", "reduce", "--n", "262144", "--for", "2s", "--seed", "3", "--json", "--devices", devices}
+		if code := run(t.Context(), args, &out, &stderr); code != exitOK {
+			t.Fatalf("%s: status %d: %s", devices, code, &stderr)
+		}
+		var a chaos.Account
+		if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+			t.Fatalf("%s: %v: %s", devices, err, &out)
+		}
+		if a.Right == 0 || a.Wrong > 0 || a.Left > 0 || a.Seed != 3 || a.Right+a.Errors != a.Rounds {
+			t.Errorf("%s: %s", devices, &out)
+		}
+	}
+}
+
+// wrongJob is a job whose results do not pass.
+type wrongJob struct{ workload.Job }
+
+func (wrongJob) Check() error { return errors.New("planted") }
+
+func TestChaosFails(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("worker processes need Linux")
+	}
+	c := &cobra.Command{}
+	var out bytes.Buffer
+	c.SetOut(&out)
+	c.SetErr(&out)
+	c.SetContext(t.Context())
+	err := runChaos(c, &chaos.Trial{
+		Job: func(context.Context) (workload.Job, error) {
+			j, err := reduce.New(reduce.Config{Op: "sum", N: 1 << 16})
+			return wrongJob{j}, err
+		},
+		Options: weft.Options{Devices: "cpu/2"}, For: 500 * time.Millisecond, Hang: time.Minute,
+	}, false)
+	if err == nil || !strings.Contains(err.Error(), "wrong result") || !strings.Contains(out.String(), "First wrong result: round 1: planted") {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
+
+func TestChaosRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"chaos":                             "chaos needs a workload",
+		"chaos nothing":                     "nothing",
+		"chaos reduce --for 0s":             "more than 0",
+		"chaos reduce --for 1s --faults x":  "unknown fault",
+		"chaos reduce --hang-timeout 1ms":   "200ms at least",
+		"chaos reduce --devices cuda:0":     "only cpu and fake devices",
+		"chaos reduce --calibrate off":      "unknown flag",
+		"chaos reduce --seed -1":            "--seed",
+		"chaos merkle --seed x --for 1s":    "--seed",
+		"chaos merkle --seed -3 --for 1s":   "--seed",
+		"chaos reduce --for 1s --devices z": "only cpu and fake devices",
+	} {
+		var out, stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code != exitUsage || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: status %d: %s, want %q", args, code, &stderr, want)
+		}
+	}
+}
