@@ -1,6 +1,7 @@
 package cut
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func (v *Knowledge) Predict(g *graph.Graph, resident []graph.DataID, stop func()
 
 // predict is Predict for a graph that is cut for some devices, without comparing devices.
 func (v *Knowledge) predict(g *graph.Graph, resident []graph.DataID, rather []machine.DeviceID) (*sched.Prediction, Expected, error) {
-	rep, err := v.run(g, resident, v.out(), rather)
+	rep, err := v.now(g, resident, rather)
 	if err != nil {
 		return nil, Expected{}, err
 	}
@@ -67,11 +68,22 @@ func (v *Knowledge) predict(g *graph.Graph, resident []graph.DataID, rather []ma
 
 // Takes simulates a graph and returns what it takes, uncorrected.
 func (v *Knowledge) Takes(g *graph.Graph) (time.Duration, error) {
-	rep, err := v.run(g, nil, v.out(), nil)
+	rep, err := v.now(g, nil, nil)
 	if err != nil {
 		return 0, err
 	}
 	return v.median(rep), nil
+}
+
+// now simulates a graph on the devices that take work. Where tasks can only run on another,
+// they will wait for it to be back: the graph is then simulated as if all were there.
+func (v *Knowledge) now(g *graph.Graph, resident []graph.DataID, rather []machine.DeviceID) (*engine.Report, error) {
+	out := v.out()
+	rep, err := v.run(g, resident, out, rather)
+	if errors.Is(err, sim.ErrStuck) && len(out) > 0 {
+		return v.run(g, resident, nil, rather)
+	}
+	return rep, err
 }
 
 // run simulates a graph that is cut for some devices, on all devices but others.
