@@ -488,9 +488,9 @@ func writeFailover(w io.Writer, rows []failoverRow) {
 	table := [][]any{{"case", "devices", "time of", "count", "p50", "p99", "max", "bar"}}
 	ms := func(x float64) string { return fmt.Sprintf("%.2f ms", x) }
 	for _, r := range rows {
-		detect, bar := r.DetectMS.Max, detectBar
+		detect, bar, of := r.DetectMS.P99, detectBar, "p99"
 		if r.TimeoutMS > 0 {
-			bar = r.TimeoutMS + hungBar
+			detect, bar, of = r.DetectMS.Max, r.TimeoutMS+hungBar, "max"
 		}
 		held := func(x, bar float64, what string) string {
 			if x < bar {
@@ -503,7 +503,7 @@ func writeFailover(w io.Writer, rows []failoverRow) {
 			s    spread
 			bar  string
 		}{
-			{"detection", r.DetectMS, held(detect, bar, "max")},
+			{"detection", r.DetectMS, held(detect, bar, of)},
 			{"failover", r.FailoverMS, held(r.FailoverMS.P99, failoverBar, "p99")},
 			{"run, added", r.AddedMS, ""},
 			{"device back", r.BackMS, ""},

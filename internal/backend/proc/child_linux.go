@@ -224,7 +224,7 @@ func (c *child) relay(m *message) {
 // is dropped.
 func (c *child) echo(out *os.File) {
 	defer c.readers.Done()
-	lines := bufio.NewReaderSize(out, 4096)
+	lines := bufio.NewReaderSize(&output{f: out}, 4096)
 	for {
 		line, err := lines.ReadSlice('\n')
 		if text := strings.TrimSpace(string(line)); text != "" {
@@ -241,6 +241,35 @@ func (c *child) echo(out *os.File) {
 			return
 		}
 	}
+}
+
+// output is what a child prints. Once a deadline has passed, for the child has ended, it is
+// read without waiting and ends where the pipe is empty.
+type output struct {
+	f    *os.File
+	over bool
+}
+
+func (o *output) Read(b []byte) (n int, err error) {
+	if !o.over {
+		if n, err = o.f.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		o.over = true
+		_ = o.f.SetReadDeadline(time.Time{})
+	}
+	raw, err := o.f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	failed := raw.Read(func(fd uintptr) bool {
+		n, err = unix.Read(int(fd), b)
+		return true
+	})
+	if failed != nil || err != nil || n <= 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 // isCause reports whether a line is the one with which a process says why it ends:
@@ -280,9 +309,9 @@ func (c *child) live(out *os.File, started chan<- error) {
 	}
 	_ = c.cmd.Wait() // how it ended is in ProcessState
 	c.conn.close()
-	// What it printed is there already, to be read in time even on a busy machine;
-	// its own children may hold the pipe.
-	_ = out.SetReadDeadline(time.Now().Add(time.Second))
+	// What it printed is there already. Its own children may hold the pipe, and that it ends
+	// is told late by the Go runtime where all its threads are busy: echo is not to wait.
+	_ = out.SetReadDeadline(time.Unix(1, 0))
 	c.readers.Wait()
 	_ = out.Close()
 	close(c.exited)

@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"io"
+	"os"
 	"testing"
 	"time"
 )
@@ -38,5 +40,41 @@ func TestAllowance(t *testing.T) {
 	say(100_000)
 	if bytes != talkBurst {
 		t.Errorf("%d bytes are logged after an hour of silence; want %d", bytes, talkBurst)
+	}
+}
+
+// What a child printed is read to its end once the deadline has passed, though the pipe is
+// held open by another process.
+func TestOutputEnds(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	read := make(chan string)
+	go func() {
+		all, err := io.ReadAll(&output{f: r})
+		if err != nil {
+			t.Error(err)
+		}
+		read <- string(all)
+	}()
+	if _, err := w.WriteString("panic: one\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.WriteString("two\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-read:
+		if got != "panic: one\ntwo\n" {
+			t.Errorf("read %q", got)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for the pipe to be closed")
 	}
 }
