@@ -114,8 +114,8 @@ func runChaos(c *cobra.Command, t *chaos.Trial, asJSON bool) error {
 		if m := int(a.Seconds / 60); m > minutes && t.For > time.Minute {
 			minutes = m
 			use := a.After
-			fmt.Fprintf(c.ErrOrStderr(), "%d min: %s, %d right, %d wrong, %d errors, %s; %s, %s, %s between sessions\n", m, terminal.Count(a.Rounds, "round"), a.Right, a.Wrong, a.Errors,
-				terminal.Count(a.Losses, "loss"), terminal.SI(float64(use.RSS), "B"), terminal.Count(use.Goroutines, "goroutine"), terminal.Count(use.Descriptors, "descriptor"))
+			fmt.Fprintf(c.ErrOrStderr(), "%d min: %s, %d right, %d wrong, %d errors, %d losses; %s, %s, %s between sessions\n", m, terminal.Count(a.Rounds, "round"), a.Right, a.Wrong, a.Errors,
+				a.Losses, terminal.SI(float64(use.RSS), "B"), terminal.Count(use.Goroutines, "goroutine"), terminal.Count(use.Descriptors, "descriptor"))
 		}
 	}
 	a, err := t.Run(c.Context())

@@ -193,10 +193,7 @@ func (t *failoverTrial) run() (err error) {
 	o.Trace = failoverEvents
 	t.rig, err = chaos.Open(t.m.ctx, o, chaos.Workers{Hang: t.hang})
 	if err != nil {
-		if errors.Is(err, chaos.ErrDevices) || errors.Is(err, weft.ErrOptions) {
-			err = terminal.Usage(err)
-		}
-		return err
+		return terminal.Usage(err)
 	}
 	defer func() { err = errors.Join(err, t.rig.Close()) }()
 	devs := t.rig.Devices()

@@ -43,6 +43,7 @@ type suiteReport struct {
 	Replica     []replicaRow    `json:"replica"`
 	Product     []productRow    `json:"product"`
 	Faults      []faultsRow     `json:"faults"`
+	Failover    []failoverRow   `json:"failover"`
 	// Parts says of each benchmark how it went, as far as the suite came.
 	Parts []partRow `json:"parts"`
 
