@@ -42,7 +42,8 @@ var (
 // be written, as on a full disk, is logged and told to Saved; the newest that there is stays,
 // the computation goes on, and it is tried again when Every has passed.
 //
-// The last checkpoint of a computation is written after it has returned; Close waits for it.
+// The last checkpoint of a computation that was finished is written after it has returned, and
+// Close waits for it. One whose context ended returns when its last checkpoint is written.
 //
 // The folder holds the last two checkpoints of each computation, by its name, and while one
 // is written a third. One process uses a folder at a time: Open errs in another.
@@ -71,8 +72,8 @@ type Saved struct {
 	Resumed     bool   // it was read and not written
 	State       int64  // bytes of the state
 	Bytes       int64  // written for it
-	// Held is how long the computation waited while its state was copied, and Took how long
-	// it was until the checkpoint was on the disk.
+	// Held is how long the computation waited while its state was copied, since the checkpoint
+	// before, and Took how long it was until this one was on the disk.
 	Held, Took time.Duration
 	// Err is why it was not written, and Refused why others before it were not read.
 	Err     error
@@ -226,7 +227,8 @@ func (k *keeps) leave(s *saver) {
 
 // Checkpoint has every computation that is kept take a checkpoint when its step or stage
 // under way has ended, and waits until these, and the last ones of computations that have
-// ended, are on the disk. It errs if nothing is kept at the time, and returns why a checkpoint could not be written.
+// ended, are on the disk. It errs if nothing is kept at the time, and returns why a
+// checkpoint could not be written.
 func (r *Runtime) Checkpoint(ctx context.Context) error {
 	need("Checkpoint", ctx, true)
 	if r == nil {

@@ -113,7 +113,8 @@ type resident struct {
 	home     []byte
 	bytes    int64
 	released atomic.Bool
-	writer   int32 // port of the call that begins which writes it, -1 for none; the loop's
+	writer   int32        // port of the call that begins which writes it, -1 for none; the loop's
+	writes   atomic.Int64 // runs that gave it another value
 }
 
 // check errs when the data was released. It holds only on the loop of the

@@ -406,7 +406,10 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 		c.job.Graph, c.job.Memory, c.job.Check = p.g, c.memory, c.begin
 		c.job.Options = engine.RunOptions{Priority: p.o.Priority, Weight: p.o.Weight, MaxInFlight: p.o.MaxInFlight, Timeout: p.o.Timeout, Retries: p.o.Retries}
 		c.job.Free = func() { p.r.claims.release(c) }
-		c.job.Done = func(rep *engine.Report, err error) { p.r.tell(c.end, rep, err) }
+		c.job.Done = func(rep *engine.Report, err error) {
+			c.wrote(err)
+			p.r.tell(c.end, rep, err)
+		}
 	}
 	copy(c.slots, p.slots)
 	if err := p.fill(c.slots, bs); err != nil {
@@ -448,6 +451,15 @@ func (c *call) begin() error {
 		res.writer = int32(i)
 	}
 	return c.p.r.claims.claim(c)
+}
+
+// wrote counts the run for the resident data that it gave another value: none if it failed.
+func (c *call) wrote(err error) {
+	for i := range c.slots {
+		if res := c.slots[i].res; err == nil && res != nil && c.p.ports[i].written {
+			res.writes.Add(1)
+		}
+	}
 }
 
 // tell says that a run has ended, after all that Options.Explain is told of it.
@@ -510,6 +522,7 @@ func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
 	// The handle outlives the run, and may cancel it: this call is not reused.
 	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
 	c.job.Done = func(rep *engine.Report, err error) {
+		c.wrote(err)
 		if p.r.o.Explain == nil {
 			h.end(p.r.named(rep), err, then)
 			return

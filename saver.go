@@ -26,8 +26,12 @@ type saver struct {
 	store  *checkpoint.Store
 	folder *disk.Folder
 	copies map[string]*shadow
+	held   int64         // steps that copies have; -1 while they are of no moment
+	copied time.Time     // when the state was last copied; zero for never
+	took   time.Duration // by that
+	waited time.Duration // by copying since the last checkpoint
 	last   time.Time     // when the last checkpoint was begun
-	at     int64         // steps that it has, or that were resumed
+	at     int64         // steps that the last one written has, or the one resumed; set while busy
 	busy   chan struct{} // closed when what is being written is; nil before the first
 	loaded bool          // a checkpoint was resumed, and is in copies
 	failed error         // why the last checkpoint was not written
@@ -133,7 +137,7 @@ func (r *Runtime) newSaver(meta checkpoint.Meta, sizes map[string]int64) (s *sav
 	if err != nil {
 		return nil, 0, err
 	}
-	s = &saver{r: r, meta: meta, folder: folder, copies: make(map[string]*shadow), last: time.Now(), over: make(chan struct{})}
+	s = &saver{r: r, meta: meta, folder: folder, copies: make(map[string]*shadow), held: -1, last: time.Now(), over: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			_ = folder.Close() // nothing was written
@@ -182,7 +186,7 @@ func (s *saver) resume(sizes map[string]int64) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.loaded, s.at = true, m.Done
+	s.loaded, s.at, s.held = true, m.Done, m.Done
 	told.Done, told.Finished, told.State = int(m.Done), m.Finished, m.Live()
 	s.tell(told)
 	return m.Done, nil
@@ -249,14 +253,24 @@ func (s *saver) due() bool {
 	if asked || s.r.keeps.o.Every < 0 {
 		return asked
 	}
-	if s.busy != nil {
-		select {
-		case <-s.busy:
-		default:
-			return false
-		}
+	return s.idle() && time.Since(s.last) >= s.r.keeps.o.Every
+}
+
+// idle reports whether nothing is being written.
+func (s *saver) idle() bool {
+	select {
+	case <-s.busy:
+		return true
+	default:
+		return s.busy == nil
 	}
-	return time.Since(s.last) >= s.r.keeps.o.Every
+}
+
+// wait waits until nothing is being written.
+func (s *saver) wait() {
+	if s.busy != nil {
+		<-s.busy
+	}
 }
 
 // ask has the next checkpoint taken as soon as may be. The answer comes when it is written.
@@ -268,21 +282,25 @@ func (s *saver) ask() chan error {
 	return answer
 }
 
-// save takes a checkpoint: it copies the state and has it written. Only a context that has
-// ended is an error; what else goes wrong is logged and told.
-func (s *saver) save(ctx context.Context, done int64, finished bool, state []part) error {
-	if s.busy != nil {
-		<-s.busy
-	}
-	s.mu.Lock()
-	answers := s.waiting
-	s.waiting = nil
-	s.mu.Unlock()
-	s.last, s.at = time.Now(), done
-	meta := s.meta
-	meta.Done, meta.Finished, meta.Unix = done, finished, s.last.UnixNano()
-	told := Saved{Name: meta.Name, Done: int(done), Total: int(meta.Total), Finished: finished}
-	var sources []checkpoint.Source
+// save takes a checkpoint: it copies the state and has it written, also when the context has
+// ended. What goes wrong is logged and told.
+func (s *saver) save(ctx context.Context, done int64, finished bool, state []part) {
+	err := s.copy(ctx, done, state)
+	s.write(done, finished, state, err)
+}
+
+// copy copies the state after some steps, once what is being written is.
+func (s *saver) copy(ctx context.Context, done int64, state []part) error {
+	s.wait()
+	ctx, cancel := s.r.bound(context.WithoutCancel(ctx))
+	defer cancel()
+	began := time.Now()
+	defer func() {
+		s.copied = time.Now()
+		s.took = s.copied.Sub(began)
+		s.waited += s.took
+	}()
+	s.held = -1
 	for i := range state {
 		p := &state[i]
 		c := s.copies[p.name]
@@ -292,33 +310,69 @@ func (s *saver) save(ctx context.Context, done int64, finished bool, state []par
 		}
 		c.mark(p.live)
 		if err := p.read(ctx, c.update); err != nil {
-			told.Err = fmt.Errorf("%q: %w", p.name, err)
-			s.ended(told, answers)
-			if ctx.Err() != nil {
-				return err
-			}
-			return nil
+			return fmt.Errorf("%q: %w", p.name, err)
 		}
-		sources = append(sources, c.Source)
 	}
-	told.Held = time.Since(s.last)
-	began, busy := s.last, make(chan struct{})
+	s.held = done
+	return nil
+}
+
+// holdPart is the part of the time that hold may take: a hundredth.
+const holdPart = 100
+
+// hold copies the state after a step, for the case that the next one is ended amid its work:
+// after the first step, and then as often as takes little of the time.
+func (s *saver) hold(ctx context.Context, done int64, state []part) {
+	if s.copied.IsZero() || s.idle() && time.Since(s.copied) >= holdPart*s.took {
+		_ = s.copy(ctx, done, state) // what goes wrong is told by the next checkpoint
+	}
+}
+
+// write has the copies of the state written, while nothing else is. failed is why there are
+// none.
+func (s *saver) write(done int64, finished bool, state []part, failed error) {
+	s.mu.Lock()
+	answers := s.waiting
+	s.waiting = nil
+	s.mu.Unlock()
+	s.last = time.Now()
+	meta := s.meta
+	meta.Done, meta.Finished, meta.Unix = done, finished, s.last.UnixNano()
+	told := Saved{Name: meta.Name, Done: int(done), Total: int(meta.Total), Finished: finished, Held: s.waited, Err: failed}
+	s.waited = 0
+	if failed != nil {
+		s.ended(told, answers)
+		return
+	}
+	var sources []checkpoint.Source
+	for i := range state {
+		sources = append(sources, s.copies[state[i].name].Source)
+	}
+	began, busy := s.last.Add(-s.took), make(chan struct{})
 	s.busy = busy
 	go func() {
 		defer close(busy)
 		w, err := s.store.Write(meta, sources)
 		told.Bytes, told.State, told.Took, told.Err = w.Bytes, w.Live, time.Since(began), err
+		if err == nil {
+			s.at = done
+		}
 		s.ended(told, answers)
 	}()
-	return nil
 }
 
-// leave keeps the state of a computation whose context has ended, if it went on since the
-// last checkpoint.
-func (s *saver) leave(ctx context.Context, done int64, state []part) {
-	if done > s.at {
-		_ = s.save(context.WithoutCancel(ctx), done, false, state) // what goes wrong is told
+// leave writes the state of a computation whose context has ended, if it went on since the
+// last checkpoint, and waits for that: the program may be about to end. Where the state is not
+// whole, for a step was ended amid its work, it is what was copied last.
+func (s *saver) leave(ctx context.Context, done int64, whole bool, state []part) {
+	s.wait()
+	switch {
+	case whole && done > s.at:
+		s.save(ctx, done, false, state)
+	case !whole && s.held > s.at:
+		s.write(s.held, false, state, nil)
 	}
+	s.wait()
 }
 
 // ended tells everybody how a checkpoint went.
@@ -366,7 +420,7 @@ func (s *saver) close() {
 		return
 	}
 	go func() {
-		<-s.busy
+		s.wait()
 		end()
 	}()
 }
@@ -386,7 +440,14 @@ func (s *saver) close() {
 // runs gives the same bytes each time.
 //
 // Nothing but step may use the state until Steps returns. An error of step ends it; the last
-// checkpoint stays. A context that ends between two steps has a last one taken. That no checkpoint could be written is no error: see [Checkpoint].
+// checkpoint stays. That no checkpoint could be written is no error: see [Checkpoint].
+//
+// When the context ends, a last checkpoint is on the disk when Steps returns. Between two steps,
+// or if all of the state is resident and the step that it ended had changed none of it, as with
+// one run that was cancelled, it is of all steps that were done. A step that changed memory may
+// have left half of its work there, which is in no checkpoint: of such state Steps keeps a copy
+// after the first step, and then as often as takes at most a hundredth of the time, and the
+// last of these is written.
 func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Binding, step func(ctx context.Context, i int) error) error {
 	need("Steps", ctx, r == nil || step != nil)
 	if r == nil {
@@ -399,9 +460,12 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 	if r.keeps == nil {
 		for i := range total {
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				return endedAfter(keep, i, total, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled))
 			}
 			if err := step(ctx, i); err != nil {
+				if ctx.Err() != nil {
+					err = endedAfter(keep, i, total, err)
+				}
 				return err
 			}
 		}
@@ -426,19 +490,47 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 	s.prepare(parts)
 	for i := int(done); i < total; i++ {
 		if ctx.Err() != nil {
-			s.leave(ctx, int64(i), parts)
-			return context.Cause(ctx)
+			s.leave(ctx, int64(i), true, parts)
+			return endedAfter(keep, i, total, fmt.Errorf("%w: %w", context.Cause(ctx), ErrCancelled))
 		}
+		before, _ := writes(parts)
 		if err := step(ctx, i); err != nil {
+			if ctx.Err() != nil {
+				after, all := writes(parts)
+				s.leave(ctx, int64(i), all && after == before && !errors.Is(err, ErrHeld), parts)
+				err = endedAfter(keep, i, total, err)
+			}
 			return err
 		}
-		if i+1 < total && s.due() {
-			if err := s.save(ctx, int64(i+1), false, parts); err != nil {
-				return err
-			}
+		switch {
+		case i+1 == total:
+		case s.due():
+			s.save(ctx, int64(i+1), false, parts)
+		default:
+			s.hold(ctx, int64(i+1), parts)
 		}
 	}
-	return s.save(ctx, int64(total), true, parts)
+	s.save(ctx, int64(total), true, parts)
+	return nil
+}
+
+// endedAfter says how far a computation was when its context ended.
+func endedAfter(keep Keep, done, total int, err error) error {
+	return fmt.Errorf("%s: ended after %d of %s: %w", keep.Name, done, text.Count(total, "step"), err)
+}
+
+// writes counts the runs that changed the state. It knows of none that changed memory, and
+// says whether all of the state is resident.
+func writes(state []part) (n int64, all bool) {
+	all = true
+	for i := range state {
+		if res := state[i].res; res != nil {
+			n += res.writes.Load()
+		} else {
+			all = false
+		}
+	}
+	return n, all
 }
 
 // parts makes parts of bindings.

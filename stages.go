@@ -23,7 +23,8 @@ import (
 // before, as many at a time as take about a quarter of the time between two checkpoints. A
 // checkpoint has what later tasks still read and the outputs written so far. So a task must
 // end for what it did to be kept, and between two stages devices that have nothing left to
-// do wait for the others. When the context ends, what the stages before have computed is kept.
+// do wait for the others. When the context ends, what the stages before have computed is on the
+// disk when RunStages returns, but for a kernel that does not return (ErrHeld).
 //
 // A checkpoint is of one graph with its inputs. It is resumed by the same graph, with the
 // kernels it had, and inputs of the same bytes, on any devices that can run it; another one
@@ -99,7 +100,7 @@ func (s *staged) run(ctx context.Context, keep Keep) (*Report, error) {
 		if err != nil {
 			if ctx.Err() != nil && !errors.Is(err, ErrHeld) {
 				// A run that failed leaves resident data as it was.
-				s.saver.leave(ctx, int64(lo), s.state(lo))
+				s.saver.leave(ctx, int64(lo), true, s.state(lo))
 			}
 			return s.report(), err
 		}
@@ -107,15 +108,11 @@ func (s *staged) run(ctx context.Context, keep Keep) (*Report, error) {
 		lo = hi
 		s.release(lo)
 		if lo < total && s.saver.due() {
-			if err := s.saver.save(ctx, int64(lo), false, s.state(lo)); err != nil {
-				return s.report(), err
-			}
+			s.saver.save(ctx, int64(lo), false, s.state(lo))
 		}
 	}
 	if !finished {
-		if err := s.saver.save(ctx, int64(total), true, s.state(total)); err != nil {
-			return s.report(), err
-		}
+		s.saver.save(ctx, int64(total), true, s.state(total))
 	}
 	return s.report(), s.deliver(ctx)
 }

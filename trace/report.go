@@ -99,13 +99,14 @@ type RunError struct {
 func (r *RunError) Error() string {
 	const show = 8
 	cause := strings.ReplaceAll(r.Err.Error(), "\n", "; ") // where several were joined
-	s := fmt.Sprintf("%s; %s unfinished", cause, count(len(r.Names), "task"))
-	if n := len(r.Names); n > show {
-		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
-	} else if n > 0 {
-		return s + ": " + strings.Join(r.Names, ", ")
+	if len(r.Names) == 0 {                                 // it ended while results were brought home
+		return cause
 	}
-	return s
+	s := fmt.Sprintf("%s; %s unfinished", cause, count(len(r.Names), "task"))
+	if len(r.Names) > show {
+		return s + ": " + strings.Join(r.Names[:show], ", ") + ", …"
+	}
+	return s + ": " + strings.Join(r.Names, ", ")
 }
 
 func (r *RunError) Unwrap() error { return r.Err }
