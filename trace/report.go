@@ -99,8 +99,8 @@ type RunError struct {
 func (r *RunError) Error() string {
 	const show = 8
 	cause := strings.ReplaceAll(r.Err.Error(), "\n", "; ") // where several were joined
-	if len(r.Names) == 0 {                                 // it ended while results were brought home
-		return cause
+	if len(r.Names) == 0 {
+		return cause // it ended while results were brought home
 	}
 	s := fmt.Sprintf("%s; %s unfinished", cause, count(len(r.Names), "task"))
 	if len(r.Names) > show {
