@@ -110,3 +110,39 @@ func TestStepsCancelled(t *testing.T) {
 		}
 	}
 }
+
+// ResumeIfAny begins in a folder that is missing or empty and goes on in one that has a
+// checkpoint. Without a folder nothing is kept, whatever else is said.
+func TestResumeIfAny(t *testing.T) {
+	for _, dir := range []string{"", t.TempDir(), filepath.Join(t.TempDir(), "missing")} {
+		c := weft.Checkpoint{Dir: dir, Every: time.Hour, ResumeIfAny: true, Saved: func(weft.Saved) {}}
+		count := make([]int, 1)
+		for life := range 2 {
+			rt := mustKeep(t, c, nil)
+			if _, ok, err := rt.Kept(weft.Keep{Name: "count"}); err != nil || ok != (life > 0 && dir != "") {
+				t.Errorf("folder %q, life %d: kept %v, %v", dir, life, ok, err)
+			}
+			calls := 0
+			count[0] = 0
+			err := rt.Steps(t.Context(), weft.Keep{Name: "count"}, 5, []weft.Binding{weft.Bind("count", count)}, func(context.Context, int) error {
+				calls++
+				count[0]++
+				return nil
+			})
+			rt.Close()
+			want := 5
+			if life > 0 && dir != "" {
+				want = 0 // it was finished
+			}
+			if err != nil || count[0] != 5 || calls != want {
+				t.Errorf("folder %q, life %d: %d calls, counted to %d: %v", dir, life, calls, count[0], err)
+			}
+		}
+		if dir == "" {
+			continue
+		}
+		if _, err := keeping(t, weft.Checkpoint{Dir: dir}, nil); !errors.Is(err, weft.ErrHasCheckpoint) || !strings.Contains(err.Error(), "5 of 5 steps") {
+			t.Errorf("not to be resumed: %v", err)
+		}
+	}
+}

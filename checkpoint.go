@@ -17,6 +17,7 @@ import (
 
 	"github.com/weft-run/weft/internal/checkpoint"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
+	"github.com/weft-run/weft/internal/text"
 )
 
 // Errors about checkpoints, for errors.Is.
@@ -25,6 +26,8 @@ var (
 	ErrCheckpoint = errors.New("checkpoint")
 	// ErrNoCheckpoint says that there is nothing to resume.
 	ErrNoCheckpoint = errors.New("nothing to resume")
+	// ErrHasCheckpoint says that a folder has a checkpoint, which was not to be resumed.
+	ErrHasCheckpoint = errors.New("it has a checkpoint")
 	// ErrOtherCheckpoint says that a checkpoint is of another computation than the one
 	// that would resume it.
 	ErrOtherCheckpoint = errors.New("the checkpoint is of another computation")
@@ -59,6 +62,9 @@ type Checkpoint struct {
 	// on with the one it was killed in. One that is damaged is logged, with the reason, and
 	// the one before is used.
 	Resume bool
+	// ResumeIfAny resumes what there is and begins where there is nothing: for a program that
+	// is started by the same command each time, as by a service manager.
+	ResumeIfAny bool
 	// Saved, when set, is told of every checkpoint that was written or could not be, and of
 	// those that were resumed. It must not use the runtime, which may wait for it.
 	Saved func(Saved)
@@ -107,7 +113,7 @@ type keeps struct {
 // openKeeps takes the folder for this process. It returns nil if there is none to take.
 func openKeeps(o Checkpoint) (*keeps, error) {
 	if o.Dir == "" {
-		if o.Resume || o.Every != 0 {
+		if o.Resume {
 			return nil, fmt.Errorf("%w: Checkpoint: no folder is named; set Dir", ErrOptions)
 		}
 		return nil, nil
@@ -118,7 +124,7 @@ func openKeeps(o Checkpoint) (*keeps, error) {
 	o.Every = cmp.Or(o.Every, everyDefault)
 	unlock, err := disk.Lock(o.Dir, !o.Resume)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s: %w: there is no such folder", ErrCheckpoint, o.Dir, ErrNoCheckpoint)
+		return nil, errNoFolder(o.Dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
@@ -131,7 +137,22 @@ func openKeeps(o Checkpoint) (*keeps, error) {
 	return k, nil
 }
 
-// look errs unless the folder has checkpoints exactly if they are to be resumed.
+func errNoFolder(dir string) error {
+	return fmt.Errorf("%w: %s: %w: there is no such folder", ErrCheckpoint, dir, ErrNoCheckpoint)
+}
+
+// resumes reports whether checkpoints that are there are resumed.
+func (k *keeps) resumes() bool { return k.o.Resume || k.o.ResumeIfAny }
+
+// unitOf is what a checkpoint counts: the tasks of a graph, or steps.
+func unitOf(m *checkpoint.Manifest) string {
+	if slices.ContainsFunc(m.Params, func(p checkpoint.Param) bool { return p.Key == graphParam }) {
+		return "task"
+	}
+	return "step"
+}
+
+// look errs if the folder has checkpoints that are not to be resumed, or none to be resumed.
 func (k *keeps) look() error {
 	names, err := disk.Folders(k.o.Dir)
 	if err != nil {
@@ -147,12 +168,13 @@ func (k *keeps) look() error {
 		switch {
 		case err != nil:
 			return err
-		case k.o.Resume && len(found)+len(refused) > 0:
+		case k.resumes() && len(found)+len(refused) > 0:
 			return nil
 		case len(found) > 0:
-			return fmt.Errorf("it has a checkpoint of %q, %d of %d steps; resume it, or remove it or name another folder to begin anew", found[0].Name, found[0].Done, found[0].Total)
+			m := found[0]
+			return fmt.Errorf("%w of %q, %d of %s; remove it or name another folder to begin anew, or resume it", ErrHasCheckpoint, m.Name, m.Done, text.Count(m.Total, unitOf(m)))
 		case len(refused) > 0:
-			return fmt.Errorf("it has checkpoints of %q; remove them or name another folder", name)
+			return fmt.Errorf("it has checkpoints of %q that cannot be read: %w; remove them or name another folder", name, refused[0])
 		}
 	}
 	if k.o.Resume {
@@ -275,7 +297,7 @@ func (r *Runtime) Kept(keep Keep) (params map[string]string, ok bool, err error)
 	if r == nil {
 		return nil, false, errNoRuntime
 	}
-	if r.keeps == nil || !r.keeps.o.Resume {
+	if r.keeps == nil || !r.keeps.resumes() {
 		return nil, false, nil
 	}
 	f, err := disk.Open(filepath.Join(r.keeps.o.Dir, keep.Name), false)
@@ -347,6 +369,9 @@ func (c *CheckpointInfo) Err() error { return c.damagedWith }
 // using the folder: a checkpoint that it replaces meanwhile is told as damaged.
 func ReadCheckpoints(dir string) ([]CheckpointInfo, error) {
 	names, err := disk.Folders(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoFolder(dir)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}

@@ -283,7 +283,7 @@ func TestCheckpointRefuses(t *testing.T) {
 		}
 	}
 	_, err := keeping(t, weft.Checkpoint{Dir: dir}, nil)
-	says("a folder in use", err, weft.ErrCheckpoint, "resume it", "of 6001 steps")
+	says("a folder in use", err, weft.ErrHasCheckpoint, "resume it", "of 6001 tasks")
 	_, err = keeping(t, weft.Checkpoint{Dir: t.TempDir(), Resume: true}, nil)
 	says("nothing", err, weft.ErrNoCheckpoint, "nothing to resume")
 	_, err = keeping(t, weft.Checkpoint{Resume: true}, nil)

@@ -147,7 +147,7 @@ func (r *Runtime) newSaver(meta checkpoint.Meta, sizes map[string]int64) (s *sav
 	if s.store, err = checkpoint.Open(folder, folderName()); err != nil {
 		return nil, 0, err
 	}
-	if r.keeps.o.Resume {
+	if r.keeps.resumes() {
 		if done, err = s.resume(sizes); err != nil {
 			return nil, 0, err
 		}

@@ -143,6 +143,9 @@ func (s *staged) next(tasks int, took time.Duration) int {
 	return max(s.least(), min(4*tasks, int(float64(tasks)*float64(target)/float64(took))))
 }
 
+// graphParam is the parameter that says which graph a checkpoint is of.
+const graphParam = "graph"
+
 // identity is what a checkpoint must agree on: what the caller says, what the inputs hold,
 // and the graph.
 func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta, sizes map[string]int64, err error) {
@@ -164,7 +167,7 @@ func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta,
 		return meta, nil, fmt.Errorf("%w: the graph cannot be recognised again: %w", ErrCheckpoint, err)
 	}
 	hash := sha256.Sum256(src)
-	meta.Params = append(meta.Params, checkpoint.Param{Key: "graph", Value: "sha256 " + hex.EncodeToString(hash[:])})
+	meta.Params = append(meta.Params, checkpoint.Param{Key: graphParam, Value: "sha256 " + hex.EncodeToString(hash[:])})
 	sizes = make(map[string]int64)
 	for d := range s.p.g.NumData() {
 		if h := s.p.g.Data(graph.DataID(d)); s.stages.Written(graph.DataID(d)) {
