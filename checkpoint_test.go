@@ -239,27 +239,28 @@ func TestRunStages(t *testing.T) {
 	}
 }
 
-// deep is more levels than are done before there are three checkpoints.
+// deep is levels of which two lives of kept do a part.
 const deep = 2000
 
-// kept makes a folder with two checkpoints of a graph that was ended.
+// kept makes a folder with two checkpoints of a graph that was ended twice: each time the
+// stages before are kept.
 func kept(t *testing.T, g *graph.Graph, words int) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "c")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var written atomic.Int64
-	rt := mustKeep(t, weft.Checkpoint{Dir: dir, Every: time.Nanosecond, Saved: func(s weft.Saved) {
-		if s.Err != nil {
-			t.Error(s.Err)
+	for life := range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		var told []weft.Saved
+		rt := mustKeep(t, weft.Checkpoint{Dir: dir, Every: -1, Resume: life > 0, Saved: func(s weft.Saved) { told = append(told, s) }}, func(n int64) {
+			if n == deep/2 {
+				cancel()
+			}
+		})
+		_, err := outputsOf(ctx, rt, g, words, 3)
+		if !errors.Is(err, context.Canceled) || len(told) != life+1 || told[life].Err != nil || told[life].Finished { // on the disk before Close
+			t.Errorf("life %d: it was not ended, or not kept: %+v, %v", life, told, err)
 		}
-		if written.Add(1) == 3 {
-			cancel()
-		}
-	}}, func(int64) { time.Sleep(5 * time.Millisecond) }) // all levels take 15 s, which leaves time for three
-	defer rt.Close()
-	if _, err := outputsOf(ctx, rt, g, words, 3); !errors.Is(err, context.Canceled) {
-		t.Fatalf("it was not ended: %v", err)
+		rt.Close()
+		cancel()
 	}
 	return dir
 }

@@ -24,6 +24,7 @@ type keeping struct {
 	dir    string
 	every  time.Duration
 	resume bool
+	ifAny  bool                     // resume if there is a checkpoint
 	params func() map[string]string // what the result depends on
 	flags  *pflag.FlagSet
 
@@ -45,6 +46,7 @@ type keptReport struct {
 	Held    float64 `json:"held_seconds"`
 	Resumed bool    `json:"resumed"`
 	From    int     `json:"from,omitempty"`  // tasks that were done when it was resumed
+	Done    int     `json:"done"`            // tasks that the last one has
 	Total   int     `json:"total,omitempty"` // tasks there are
 	// Refused says why checkpoints were passed over.
 	Refused []string `json:"refused,omitempty"`
@@ -58,13 +60,14 @@ func (k *keeping) bind(f *pflag.FlagSet) {
 	f.StringVar(&k.dir, "checkpoint", "", "keep what has been computed in a `folder`, from which --resume goes on")
 	f.DurationVar(&k.every, "every", 10*time.Second, "least time between two checkpoints")
 	f.BoolVar(&k.resume, "resume", false, "go on from the checkpoint in the folder, and end as the run would have")
+	f.BoolVar(&k.ifAny, "resume-if-any", false, "like --resume, but begin where there is no checkpoint")
 }
 
 // settle checks the flags and returns how often to run. A checkpoint is of one run.
 func (k *keeping) settle(o *weft.Options, repeat int) (int, error) {
 	switch {
-	case k.dir == "" && (k.resume || k.flags.Changed("every")):
-		return 0, terminal.Usagef("--resume and --every go with --checkpoint DIR")
+	case k.dir == "" && (k.resume || k.ifAny || k.flags.Changed("every")):
+		return 0, terminal.Usagef("--resume, --resume-if-any and --every go with --checkpoint DIR")
 	case k.dir == "":
 		return repeat, nil
 	case k.every <= 0:
@@ -73,7 +76,7 @@ func (k *keeping) settle(o *weft.Options, repeat int) (int, error) {
 		return 0, terminal.Usagef("--repeat %d: a checkpoint is of one run; leave it out", repeat)
 	}
 	k.did.Dir = k.dir
-	o.Checkpoint = weft.Checkpoint{Dir: k.dir, Every: k.every, Resume: k.resume, Saved: k.saved}
+	o.Checkpoint = weft.Checkpoint{Dir: k.dir, Every: k.every, Resume: k.resume, ResumeIfAny: k.ifAny, Saved: k.saved}
 	return 1, nil
 }
 
@@ -104,7 +107,7 @@ func (k *keeping) saved(s weft.Saved) {
 	d.Total = s.Total
 	switch {
 	case s.Resumed:
-		d.Resumed, d.From = true, s.Done
+		d.Resumed, d.From, d.Done = true, s.Done, s.Done
 		for _, err := range s.Refused {
 			d.Refused = append(d.Refused, err.Error())
 		}
@@ -115,6 +118,7 @@ func (k *keeping) saved(s weft.Saved) {
 		k.progress.At("%s, no checkpoint: %v", k.name, s.Err)
 	default:
 		d.Written++
+		d.Done = s.Done
 		d.Bytes += s.Bytes
 		d.State = s.State
 		d.Held += s.Held.Seconds()
@@ -146,26 +150,46 @@ func (k *keeping) row(r runRow) runRow {
 	return r
 }
 
-// text writes the lines of a report.
-func (r *keptReport) text(w io.Writer) {
-	if r.Resumed {
+// finished reports whether the run had been finished before, so that nothing was computed.
+func (r *keptReport) finished() bool { return r != nil && r.Resumed && r.From == r.Total }
+
+// text writes the lines of a report, of a run that was interrupted or not.
+func (r *keptReport) text(w io.Writer, interrupted bool) {
+	switch {
+	case r.finished():
+		fmt.Fprintf(w, "Nothing was left to compute: the run in %s had finished.\n", r.Dir)
+	case r.Resumed:
 		fmt.Fprintf(w, "Resumed after %d of %s.\n", r.From, terminal.Count(r.Total, "task"))
 	}
 	for _, why := range r.Refused {
 		fmt.Fprintf(w, "A checkpoint could not be used, and the one before was: %s.\n", why)
 	}
 	if r.Written > 0 {
-		fmt.Fprintf(w, "%s in %s: %s written, the run waited %s for them.\n",
-			terminal.Count(r.Written, "checkpoint"), r.Dir, terminal.SI(float64(r.Bytes), "B"), terminal.Seconds(r.Held))
+		them := "them"
+		if r.Written == 1 {
+			them = "it"
+		}
+		fmt.Fprintf(w, "%s in %s: %s written, the run waited %s for %s.\n",
+			terminal.Count(r.Written, "checkpoint"), r.Dir, terminal.SI(float64(r.Bytes), "B"), terminal.Seconds(r.Held), them)
 	}
 	if r.Failed > 0 {
 		fmt.Fprintf(w, "%s could not be written: %s.\n", terminal.Count(r.Failed, "checkpoint"), r.Why)
+	}
+	switch {
+	case !interrupted:
+	case r.Written > 0 || r.Resumed:
+		fmt.Fprintf(w, "Kept: %d of %s; the same command with --resume goes on from there.\n", r.Done, terminal.Count(r.Total, "task"))
+	default:
+		fmt.Fprintln(w, "No task is kept yet; the same command begins anew.")
 	}
 }
 
 // checkpointError makes mistakes about checkpoints those of the user.
 func checkpointError(err error) error {
-	if errors.Is(err, weft.ErrCheckpoint) && (errors.Is(err, weft.ErrNoCheckpoint) || errors.Is(err, weft.ErrOtherCheckpoint)) {
+	switch {
+	case errors.Is(err, weft.ErrHasCheckpoint):
+		return terminal.Usage(fmt.Errorf("%w with --resume", err)) // after "or resume it"
+	case errors.Is(err, weft.ErrNoCheckpoint), errors.Is(err, weft.ErrOtherCheckpoint):
 		return terminal.Usage(err)
 	}
 	return err
@@ -241,11 +265,11 @@ func writeCheckpoints(b *bytes.Buffer, infos []weft.CheckpointInfo) {
 			rows = append(rows, []any{"data " + name, text.FormatSize(c.Data[name])})
 		}
 		for _, key := range slices.Sorted(maps.Keys(c.Params)) {
-			value := c.Params[key]
+			value := []rune(c.Params[key])
 			if len(value) > maxShown {
-				value = value[:maxShown] + "…"
+				value = append(value[:maxShown], '…')
 			}
-			rows = append(rows, []any{key, value})
+			rows = append(rows, []any{key, string(value)})
 		}
 		for _, r := range rows {
 			fmt.Fprintf(b, "  %-14s %v\n", r[0], r[1])

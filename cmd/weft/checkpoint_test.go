@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/checkpoint"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
 )
@@ -124,6 +126,9 @@ func TestKill(t *testing.T) {
 			}
 			dir = filepath.Join(t.TempDir(), "again")
 		}
+		if resumed == 0 && *kills >= 2*len(killed) {
+			t.Errorf("%s: none of %d lives was resumed: kill later, or see why nothing was kept", w.args[0], lives)
+		}
 		t.Logf("%s, undisturbed in %v: %d lives, %d of them resumed", w.args[0], took.Round(time.Millisecond), lives, resumed)
 	}
 }
@@ -133,11 +138,14 @@ func TestCheckpointCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "c")
 	base := []string{"run", "automata", "--rows", "64", "--cols", "64", "--steps", "40", "--devices", "cpu", "--calibrate", "off", "--cache-dir", "off"}
 	with := func(more ...string) []string { return append(slices.Clone(base), more...) }
-	if out := works(t, with("--checkpoint", dir)...); !strings.Contains(out, "1 checkpoint in "+dir) {
+	if out := works(t, with("--checkpoint", dir, "--resume-if-any")...); !strings.Contains(out, "1 checkpoint in "+dir) || !strings.Contains(out, " for it.\n") {
 		t.Errorf("%s", out)
 	}
-	if out := works(t, with("--checkpoint", dir, "--resume")...); !strings.Contains(out, "Resumed after") {
-		t.Errorf("%s", out)
+	for _, flag := range []string{"--resume", "--resume-if-any"} {
+		out := works(t, with("--checkpoint", dir, flag)...)
+		if !strings.Contains(out, "Nothing was left to compute") || !strings.Contains(out, "The result agrees") || strings.Contains(out, "Bottleneck") || strings.Contains(out, "took") {
+			t.Errorf("%s: %s", flag, out)
+		}
 	}
 	if out := works(t, with("--checkpoint", dir, "--resume", "--json")...); !strings.Contains(out, `"resumed": true`) {
 		t.Errorf("%s", out)
@@ -153,11 +161,12 @@ func TestCheckpointCommand(t *testing.T) {
 		{2, "one run", with("--checkpoint", dir, "--repeat", "3")},
 		{2, "nothing to resume", with("--checkpoint", filepath.Join(t.TempDir(), "none"), "--resume")},
 		{2, "seed is 1 there and 2 here", with("--checkpoint", dir, "--resume", "--seed", "2")},
-		{1, "resume it", with("--checkpoint", dir)},
+		{2, "go with --checkpoint", with("--resume-if-any")},
+		{2, "tasks; remove it or name another folder to begin anew, or resume it with --resume\n", with("--checkpoint", dir)},
 		{2, "cannot be kept", []string{"run", "reservoir", "--strategy", "eager", "--devices", "cpu", "--calibrate", "off", "--neurons", "10", "--batch", "4", "--steps", "2", "--checkpoint", filepath.Join(t.TempDir(), "s")}},
 		{2, "takes one folder", []string{"checkpoint", "show"}},
 		{2, "nothing to resume", []string{"checkpoint", "show", t.TempDir()}},
-		{1, "no such file", []string{"checkpoint", "show", filepath.Join(t.TempDir(), "gone")}},
+		{2, "no such folder", []string{"checkpoint", "show", filepath.Join(t.TempDir(), "gone")}},
 	} {
 		code, _, stderr := runWeft(c.args...)
 		if code != c.status || !strings.Contains(stderr, c.says) || strings.Count(stderr, "\n") != 1 {
@@ -199,5 +208,32 @@ func TestCheckpointGraph(t *testing.T) {
 	b, err2 := os.ReadFile(out)
 	if err := errors.Join(err1, err2); err != nil || !bytes.Equal(a, b) {
 		t.Errorf("not the output of a run without checkpoints: %v", err)
+	}
+}
+
+// After an interrupt the report says what is kept and how to go on.
+func TestInterruptedReport(t *testing.T) {
+	for want, r := range map[string]keptReport{
+		"Kept: 3 of 9 tasks; the same command with --resume": {Written: 2, Done: 3, Total: 9},
+		"Kept: 4 of 9 tasks; the same command with --resume": {Resumed: true, From: 4, Done: 4, Total: 9},
+		"No task is kept yet":                                {Failed: 1, Why: "no room", Total: 9},
+	} {
+		var b bytes.Buffer
+		if r.text(&b, true); !strings.Contains(b.String(), want) {
+			t.Errorf("%q is not in %q", want, &b)
+		}
+		b.Reset()
+		if r.text(&b, false); strings.Contains(b.String(), want) {
+			t.Errorf("not interrupted: %q", &b)
+		}
+	}
+}
+
+// Long parameters are cut between two characters.
+func TestLongParameter(t *testing.T) {
+	var b bytes.Buffer
+	writeCheckpoints(&b, []weft.CheckpointInfo{{Data: map[string]int64{}, Params: map[string]string{"k": "x" + strings.Repeat("ü", 60), "m": strings.Repeat("ü", maxShown)}}})
+	if out := b.String(); !utf8.Valid(b.Bytes()) || !strings.Contains(out, "x"+strings.Repeat("ü", maxShown-1)+"…\n") || !strings.Contains(out, strings.Repeat("ü", maxShown)+"\n") {
+		t.Errorf("%s", out)
 	}
 }

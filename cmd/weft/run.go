@@ -41,7 +41,8 @@ alone. The beginning of an output without a file is printed.
 
 With --checkpoint DIR what has been computed is kept in a folder. A run that was
 killed or interrupted goes on with the same command and --resume, and ends with
-the same bytes (results of class X and R). weft checkpoint show DIR verifies it.`,
+the same bytes (results of class X and R). weft checkpoint show DIR verifies it.
+--resume-if-any begins or goes on, for a command that is started by itself.`,
 		Example: `  weft run gemm
   weft run examples/blur/blur.json \
       --bind image=examples/blur/image.npy --out smooth=smooth.npy`,
@@ -197,7 +198,9 @@ func (l *live) run(c *cobra.Command, job workload.Job) (err error) {
 func (l *live) report(c *cobra.Command, rt *weft.Runtime, rep *liveReport, last *workload.Result, out *terminal.Output, names trace.Names, interrupted error) error {
 	rep.fill(last)
 	rep.Interrupted = interrupted != nil
-	rep.Kept = l.keeping.report(rt)
+	if rep.Kept = l.keeping.report(rt); rep.Kept.finished() {
+		rep.Bottleneck = "" // of nothing
+	}
 	if out != nil {
 		if err := out.Replace(func(w io.Writer) error { return trace.WriteChrome(w, rt.Machine(), rt.Trace(), names) }); err != nil {
 			return err
@@ -533,6 +536,16 @@ func (r *liveReport) text(w io.Writer) {
 		fmt.Fprintf(w, ", class %s", r.Class)
 	}
 	fmt.Fprint(w, "\n\n")
+	if !r.Kept.finished() {
+		if r.account(w); len(r.Runs) == 0 {
+			return
+		}
+	}
+	r.outcome(w)
+}
+
+// account writes what the runs took.
+func (r *liveReport) account(w io.Writer) {
 	r.runTable(w)
 	rows := [][]any{{"device", "cores", "tasks", "busy", "used"}}
 	done := 0
@@ -545,7 +558,7 @@ func (r *liveReport) text(w io.Writer) {
 	if len(r.Runs) == 0 {
 		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, terminal.Count(r.Tasks, "task"))
 		if r.Kept != nil {
-			r.Kept.text(w)
+			r.Kept.text(w, r.Interrupted)
 		}
 		return
 	}
@@ -562,8 +575,12 @@ func (r *liveReport) text(w io.Writer) {
 	if r.Variant != "" {
 		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be as fast as any; --explain compares.\n", r.Variant)
 	}
+}
+
+// outcome writes what came of the runs.
+func (r *liveReport) outcome(w io.Writer) {
 	if r.Kept != nil {
-		r.Kept.text(w)
+		r.Kept.text(w, r.Interrupted)
 	}
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", terminal.Count(r.Retries, "execution"))
