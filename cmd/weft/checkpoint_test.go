@@ -63,6 +63,12 @@ func keptBytes(t *testing.T, dir, name string) []byte {
 	return out
 }
 
+// hasCheckpoint reports whether a folder has a checkpoint.
+func hasCheckpoint(dir string) bool {
+	found, _ := filepath.Glob(filepath.Join(dir, keptName, "checkpoint-*"))
+	return len(found) > 0
+}
+
 // A process that is killed at random moments and resumed gives the bytes of one that was
 // not. The moments follow from the seed and from how fast the machine is.
 //
@@ -93,7 +99,7 @@ func TestKill(t *testing.T) {
 		dir, lives, resumed := filepath.Join(t.TempDir(), "killed"), 0, 0
 		for left := (*kills + i) / len(killed); ; {
 			var more []string
-			if found, _ := filepath.Glob(filepath.Join(dir, keptName, "checkpoint-*")); len(found) > 0 {
+			if hasCheckpoint(dir) {
 				more = append(more, "--resume")
 				resumed++
 			}
@@ -104,6 +110,9 @@ func TestKill(t *testing.T) {
 			var kill <-chan time.Time
 			if left > 0 {
 				kill = time.After(time.Duration(r.Float64() * 0.7 * float64(took)))
+			}
+			for kill != nil && resumed == 0 && !hasCheckpoint(dir) && len(ended) == 0 {
+				time.Sleep(time.Millisecond) // until there is something to resume, at least once
 			}
 			var err error
 			select {
@@ -126,8 +135,8 @@ func TestKill(t *testing.T) {
 			}
 			dir = filepath.Join(t.TempDir(), "again")
 		}
-		if resumed == 0 && *kills >= 2*len(killed) {
-			t.Errorf("%s: none of %d lives was resumed: kill later, or see why nothing was kept", w.args[0], lives)
+		if resumed == 0 && *kills >= len(killed) {
+			t.Errorf("%s: none of %d lives was resumed", w.args[0], lives)
 		}
 		t.Logf("%s, undisturbed in %v: %d lives, %d of them resumed", w.args[0], took.Round(time.Millisecond), lives, resumed)
 	}
