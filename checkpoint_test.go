@@ -294,7 +294,7 @@ func TestCheckpointRefuses(t *testing.T) {
 
 	rt := mustKeep(t, resume, nil)
 	_, err = keeping(t, resume, nil)
-	says("a second process", err, weft.ErrCheckpoint, "in use by another process")
+	says("a second process", err, weft.ErrCheckpoint, "is in use: ", "another process")
 	_, err = outputsOf(t.Context(), rt, layered(t, deep, words, "other"), words, 3)
 	says("another graph", err, weft.ErrOtherCheckpoint, "graph is sha256")
 	_, err = outputsOf(t.Context(), rt, g, words, 3)

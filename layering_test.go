@@ -89,7 +89,7 @@ var house = []room{
 		why: "the live loop sees devices through the contract, so that any backend will do"},
 	{pkg: "internal/checkpoint", pure: true,
 		why: "the order in which a checkpoint is written is tried on folders that crash, so it must not know a real one"},
-	{pkg: "internal/checkpoint/disk", imports: []string{"internal/checkpoint"},
+	{pkg: "internal/checkpoint/disk", imports: []string{"internal/checkpoint", "internal/safefile"},
 		why: "a folder is written the same whatever is in its files"},
 	{pkg: "internal/stage", pure: true, imports: []string{"graph"},
 		why: "where a graph can be cut follows from the graph alone"},

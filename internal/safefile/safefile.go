@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -241,7 +242,7 @@ func WriteDurable(path string, data []byte) error { return write(path, data, tru
 
 func write(path string, data []byte, durable bool) error {
 	dir, stem := filepath.Dir(path), stemOf(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := MakeFolder(dir); err != nil {
 		return err
 	}
 	sweep(dir, stem, time.Now().Add(-staleAfter))
@@ -267,6 +268,43 @@ func write(path string, data []byte, durable bool) error {
 		return syncFolder(dir)
 	}
 	return nil
+}
+
+// MakeFolder makes a folder, and those that it is in, for this user alone, where there is none.
+// The names of those it makes are on the disk when it returns nil, but for one in a folder that
+// this user may not read.
+func MakeFolder(path string) error { return makeFolder(path, syncFolder) }
+
+func makeFolder(path string, sync func(dir string) error) error {
+	var parents []string // of folders that are not there, the innermost first
+	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
+			break
+		}
+		parents = append(parents, filepath.Dir(at))
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	for _, dir := range slices.Backward(parents) {
+		if err := sync(dir); err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncFolder puts the names in a folder on the disk.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = SyncFolder(f)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	return err
 }
 
 // stemOf is the beginning of a file's name up to and with the first hyphen.

@@ -4,6 +4,8 @@ package safefile
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 )
@@ -26,10 +28,28 @@ func Trusted(path string) error {
 	return err
 }
 
-// syncFolder has nothing to do here: names go to the disk by themselves.
-func syncFolder(string) error { return nil }
+// SyncFolder has nothing to do here: names go to the disk by themselves.
+func SyncFolder(*os.File) error { return nil }
 
-// Lock is not there.
-func Lock(path string) (*os.File, error) {
-	return nil, &fs.PathError{Op: "lock", Path: path, Err: errors.ErrUnsupported}
+// Lock makes a file that must not be there, and removes it when it is closed. A process that is
+// killed leaves it.
+func Lock(path string) (io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, &fs.PathError{Op: "lock", Path: path, Err: fmt.Errorf("%w; if none is running, remove it", ErrLocked)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lockFile{f}, nil
+}
+
+type lockFile struct{ *os.File }
+
+func (l lockFile) Close() error {
+	err := l.File.Close()
+	if e := os.Remove(l.Name()); err == nil {
+		err = e
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +98,50 @@ func TestSweep(t *testing.T) {
 	}
 	if got, want := strings.Join(left, " "), "kind-.tmp kind-1.json kind-12.tmp.json kind-7.tmp kind-x1.tmp other-1.tmp"; got != want {
 		t.Errorf("left %s\nwant %s", got, want)
+	}
+}
+
+// The folder of every folder that is made goes to the disk, the outermost first, and none where
+// nothing is made.
+func TestMakeFolder(t *testing.T) {
+	dir := t.TempDir()
+	deep := filepath.Join(dir, "a", "b", "c")
+	var synced []string
+	sync := func(dir string) error {
+		synced = append(synced, dir)
+		return nil
+	}
+	if err := makeFolder(deep+"/", sync); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{dir, filepath.Join(dir, "a"), filepath.Join(dir, "a", "b")}; !slices.Equal(synced, want) {
+		t.Errorf("%q, want %q", synced, want)
+	}
+	if info, err := os.Stat(deep); err != nil || info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		t.Errorf("%v, %v", info, err)
+	}
+	synced = nil
+	if err := makeFolder(deep, sync); err != nil || len(synced) > 0 {
+		t.Errorf("%q, %v", synced, err)
+	}
+	t.Chdir(dir)
+	if err := makeFolder("x", sync); err != nil || !slices.Equal(synced, []string{"."}) {
+		t.Errorf("%q, %v", synced, err)
+	}
+	if err := makeFolder("y", func(string) error { return fs.ErrPermission }); err != nil {
+		t.Errorf("a folder that may not be read: %v", err)
+	}
+	full := errors.New("input/output error")
+	if err := makeFolder("z", func(string) error { return full }); !errors.Is(err, full) {
+		t.Errorf("%v", err)
+	}
+	if err := os.WriteFile("file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := MakeFolder("file/w"); err == nil {
+		t.Error("a folder was made in a file")
+	}
+	if err := MakeFolder("u/v"); err != nil {
+		t.Error(err)
 	}
 }

@@ -155,12 +155,12 @@ func possible(j *job, id string) error {
 // state is the folder that jobs are kept in.
 type state struct {
 	dir  string
-	lock *os.File
+	lock io.Closer
 }
 
 // openState takes a folder for this server alone, and makes it if there is none.
 func openState(dir string) (*state, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := safefile.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
 	if err := safefile.Trusted(dir); err != nil {

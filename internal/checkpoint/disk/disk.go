@@ -14,10 +14,8 @@ import (
 	"unsafe"
 
 	"github.com/weft-run/weft/internal/checkpoint"
+	"github.com/weft-run/weft/internal/safefile"
 )
-
-// ErrLocked says that another process uses the folder.
-var ErrLocked = errors.New("in use")
 
 // Folder is a folder of checkpoints.
 type Folder struct {
@@ -28,7 +26,7 @@ type Folder struct {
 // Open opens a folder, or makes it where create says so, for this user alone.
 func Open(path string, create bool) (*Folder, error) {
 	if create {
-		if err := os.MkdirAll(path, 0o700); err != nil {
+		if err := safefile.MakeFolder(path); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +154,17 @@ func (f *Folder) List() ([]string, error) {
 }
 
 // Sync makes the names of the folder durable.
-func (f *Folder) Sync() error { return syncFolder(f.root) }
+func (f *Folder) Sync() error {
+	d, err := f.root.Open(".")
+	if err != nil {
+		return err
+	}
+	err = safefile.SyncFolder(d)
+	if e := d.Close(); err == nil {
+		err = e
+	}
+	return err
+}
 
 // Folders returns the names of the folders in a folder, sorted.
 func Folders(path string) (names []string, err error) {
@@ -171,16 +179,20 @@ func Folders(path string) (names []string, err error) {
 }
 
 // Lock makes the folder this process's until unlock is called or the process ends. It makes
-// the folder where create says so. If another process has it, the error wraps ErrLocked.
+// the folder where create says so. If another process has it, the error wraps
+// [safefile.ErrLocked].
 func Lock(path string, create bool) (unlock func(), err error) {
 	if create {
-		if err := os.MkdirAll(path, 0o700); err != nil {
+		if err := safefile.MakeFolder(path); err != nil {
 			return nil, err
 		}
 	}
-	return lock(filepath.Join(path, "lock"))
-}
-
-func locked(path string) error {
-	return fmt.Errorf("%s: %w by another process", filepath.Dir(path), ErrLocked)
+	lock, err := safefile.Lock(filepath.Join(path, "lock"))
+	if errors.Is(err, safefile.ErrLocked) {
+		return nil, fmt.Errorf("%s is in use: %w", path, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func() { _ = lock.Close() }, nil // or the next one says so
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft/internal/checkpoint"
+	"github.com/weft-run/weft/internal/safefile"
 )
 
 // folders are where the tests write: a temporary folder and, where there is one, a folder in
@@ -97,7 +98,7 @@ func TestLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Lock(dir, true); !errors.Is(err, ErrLocked) {
+	if _, err := Lock(dir, true); !errors.Is(err, safefile.ErrLocked) {
 		t.Errorf("a second lock: %v", err)
 	}
 	unlock()
