@@ -117,13 +117,20 @@ func (m *Model) Waiting() int { return m.load.items }
 
 // Device runs batches.
 type Device struct {
-	Owner   any
-	Slots   int // batches at a time, at least 1
-	up      bool
-	batches []*Batch // in progress, those that are stuck too
-	free    int
-	on      []*placement
+	Owner any
+	Slots int // batches at a time, at least 1
+	// Parallel is how many of them it computes side by side, at no cost to one another, as
+	// cores do; at least 1. Places beyond that keep it busy from the end of one batch to the
+	// next.
+	Parallel int
+	up       bool
+	batches  []*Batch // in progress, those that are stuck too
+	free     int
+	on       []*placement
 }
+
+// idle returns how many batches more it would compute at no cost to those that it has.
+func (d *Device) idle() int { return d.Parallel - (d.Slots - d.free) }
 
 // placement is a model on a device.
 type placement struct {
@@ -177,17 +184,18 @@ func New() *Machine {
 
 // AddDevice adds a device, which is in service.
 func (m *Machine) AddDevice(d *Device) {
-	d.Slots = max(d.Slots, 1)
+	d.Slots, d.Parallel = max(d.Slots, 1), max(d.Parallel, 1)
 	d.free, d.up = d.Slots, true
 	m.devices = append(m.devices, d)
 }
 
-// SetSlots changes how many batches a device has at a time. Those that it has go on.
-func (m *Machine) SetSlots(now time.Duration, d *Device, slots int, out []Decision) []Decision {
+// SetSlots changes how many batches a device has at a time and how many of them it computes
+// side by side. Those that it has go on.
+func (m *Machine) SetSlots(now time.Duration, d *Device, slots, parallel int, out []Decision) []Decision {
 	out = m.tick(now, out)
 	slots = max(slots, 1)
 	d.free += slots - d.Slots
-	d.Slots = slots
+	d.Slots, d.Parallel = slots, max(parallel, 1)
 	return m.dispatch(out)
 }
 

@@ -38,11 +38,11 @@ func (m *Machine) removed(it *Item) {
 // the next arrival, 1/λ away, delays the n examples that are there and saves the newcomer
 // what would be left by then of their batch, whose fixed cost is a: it is worth it while
 // n/λ < a-1/λ. The wait is therefore a-(n+1)/λ, never more than a, and leaves the most urgent
-// item the time to be computed and as much again as predictions are off. Where the device has
-// a place for the newcomer as well, nothing waits.
+// item the time to be computed and as much again as predictions are off. Where the device would
+// compute a batch of the newcomer beside theirs, nothing waits.
 func (m *Machine) dueOf(mod *Model) time.Duration {
 	p := mod.best()
-	if p == nil || p.device.free > 1 || mod.arrivals.gap == 0 || mod.load.examples >= mod.MaxBatch || mod.agains > 0 {
+	if p == nil || p.device.idle() > 1 || mod.arrivals.gap == 0 || mod.load.examples >= mod.MaxBatch || mod.agains > 0 {
 		return m.now
 	}
 	a := seconds(p.cost.w[0])

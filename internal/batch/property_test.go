@@ -36,7 +36,7 @@ func TestProperties(t *testing.T) {
 			t.Errorf("%d items were answered %v: the test does not try it", n, Kind(k))
 		}
 	}
-	if shared*4 < starts {
+	if shared*5 < starts {
 		t.Errorf("%d of %d batches had more than one item", shared, starts)
 	}
 }
@@ -46,7 +46,7 @@ func (w *world) random() {
 	r := w.rand
 	devices := make([]*Device, 1+r.IntN(4))
 	for i := range devices {
-		devices[i] = &Device{Slots: 1 + r.IntN(2)}
+		devices[i] = &Device{Slots: 1 + r.IntN(2), Parallel: r.IntN(3)}
 		w.m.AddDevice(devices[i])
 	}
 	w.m.hang = 5 * ms
@@ -94,7 +94,7 @@ func (w *world) random() {
 				w.m.Place(mod, d, Cost{Fixed: ms})
 			}
 			w.m.Expect(mod, r.IntN(2) == 0)
-			w.obey(w.m.SetSlots(w.now, d, 1+r.IntN(3), nil))
+			w.obey(w.m.SetSlots(w.now, d, 1+r.IntN(3), r.IntN(4), nil))
 		case n < 92:
 			w.drop(devices[r.IntN(len(devices))], r.IntN(2) == 0)
 		case n < 97:

@@ -29,32 +29,59 @@ func one(t *testing.T, maxBatch int, costs ...Cost) (*world, *Model, []*Device) 
 	return w, mod, devices
 }
 
-// Nothing waits for more items while its device has a place for those as well; the last place is
-// waited with.
-func TestWaitsWithLastPlace(t *testing.T) {
-	w := newWorld(t, 1)
-	mod, d := &Model{MaxBatch: 100}, &Device{Slots: 2}
+// places returns a world with a model on one device, whose cost it knows, and notes when batches
+// begin.
+func places(t *testing.T, d *Device, cost Cost) (w *world, mod *Model, begun *[]time.Duration) {
+	w = newWorld(t, 1)
+	mod = &Model{MaxBatch: 100}
 	w.m.AddDevice(d)
-	cost := Cost{Fixed: 10 * ms}
 	w.m.AddModel(mod, cost, d)
 	mod.on[0].cost = newEstimate(cost)
 	mod.on[0].cost.n = 1
+	begun = new([]time.Duration)
+	w.onStart = func(*Batch) { *begun = append(*begun, w.now) }
+	return w, mod, begun
+}
+
+// Nothing waits for more items while its device would compute those beside it; the last place is
+// waited with.
+func TestWaitsWithLastPlace(t *testing.T) {
+	w, mod, begun := places(t, &Device{Slots: 2, Parallel: 2}, Cost{Fixed: 10 * ms})
 	w.cost = func(*Batch) time.Duration { return 100 * ms }
-	var begun []time.Duration
-	w.onStart = func(*Batch) { begun = append(begun, w.now) }
 	at := w.now
 	for range 3 {
 		mod.arrivals.gap, mod.arrivals.last = ms, 0
 		w.add(mod, &Item{Examples: 1, Deadline: w.now + time.Minute}, false)
 	}
-	if len(begun) != 1 {
-		t.Errorf("%d batches began at once, want one in the first of two places", len(begun))
+	if len(*begun) != 1 {
+		t.Errorf("%d batches began at once, want one in the first of two places", len(*begun))
 	}
 	w.until(w.now + 20*ms)
-	if len(begun) != 2 || begun[1] == at {
-		t.Errorf("batches began at %v, want another after a while in the second place", begun)
+	if len(*begun) != 2 || (*begun)[1] == at {
+		t.Errorf("batches began at %v, want another after a while in the second place", *begun)
 	}
 	w.until(w.now + time.Second)
+}
+
+// Places that only keep devices busy between batches are no reason not to wait: three devices in
+// one, with four places each, fill their batches.
+func TestPipelineFillsBatches(t *testing.T) {
+	cost := Cost{Fixed: 10 * ms, Example: ms / 100}
+	w, mod, begun := places(t, &Device{Slots: 3 * 4}, cost)
+	var free [3]time.Duration
+	w.cost = func(b *Batch) time.Duration {
+		slices.Sort(free[:])
+		free[0] = max(free[0], w.now) + cost.Fixed + time.Duration(b.Examples())*cost.Example
+		return free[0] - w.now
+	}
+	for range 400 { // one each ms
+		w.add(mod, &Item{Examples: 1, Deadline: w.now + time.Second}, false)
+		w.until(w.now + ms)
+	}
+	w.until(w.now + 10*time.Second)
+	if n := len(*begun); n > 400/5 {
+		t.Errorf("400 items went in %d batches, want them filled", n)
+	}
 }
 
 // An item is not kept waiting for another that gains less by it than the first one loses.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/batch"
+	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/load"
 	"github.com/weft-run/weft/internal/serve"
 	"github.com/weft-run/weft/machine"
@@ -141,7 +142,8 @@ func newVirtual(c serve.Config, m *machine.Machine, model *reservoir.Model) (*vi
 	last := len(v.widths) - 1
 	slices.SortStableFunc(v.devices, func(a, b virtualDevice) int { return cmp.Compare(a.cost[last].whole, b.cost[last].whole) })
 	v.devices = v.devices[:min(len(v.devices), made)]
-	any := &batch.Device{Slots: c.Batch.Depth * len(v.devices)}
+	any := &batch.Device{}
+	any.Slots, any.Parallel = infer.Places(m, c.Batch.Depth, len(v.devices))
 	v.m.AddDevice(any)
 	v.m.MaxWaiting = c.Batch.Queue
 	v.model = &batch.Model{MaxBatch: c.Batch.Size, MaxWaiting: c.Batch.Queue, MaxWait: time.Duration(c.Batch.Wait)}

@@ -24,8 +24,10 @@ type device struct {
 	bytes   int64              // of the models placed there
 }
 
-func (s *Service) addDevice(name string, slots int) *device {
-	d := &device{name: name, d: &batch.Device{Slots: slots}, up: true}
+// addDevice adds what stands for so many devices of the runtime.
+func (s *Service) addDevice(name string, devices int) *device {
+	d := &device{name: name, d: &batch.Device{}, up: true}
+	d.d.Slots, d.d.Parallel = Places(s.rt.Machine(), s.o.Depth, devices)
 	d.serving, d.leave = context.WithCancel(s.open)
 	d.d.Owner = d
 	s.m.AddDevice(d.d)
@@ -130,7 +132,8 @@ func (s *Service) countDevices() {
 	s.any.up = len(names) > 0
 	if s.any.up {
 		s.any.name = strings.Join(names, ",")
-		s.perform(s.m.SetSlots(s.now(), s.any.d, s.o.Depth*len(names), s.decided()))
+		slots, parallel := Places(s.rt.Machine(), s.o.Depth, len(names))
+		s.perform(s.m.SetSlots(s.now(), s.any.d, slots, parallel, s.decided()))
 	}
 	switch {
 	case s.any.up && !was:

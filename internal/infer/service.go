@@ -88,7 +88,6 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	o.Depth = cmp.Or(o.Depth, depth(rt.Devices()))
 	if o.MaxBatch < 0 || o.MaxWait < 0 || o.Depth < 0 {
 		return nil, fmt.Errorf("infer: batches of %d, a wait of %v and a depth of %d: have none below zero", o.MaxBatch, o.MaxWait, o.Depth)
 	}
@@ -110,12 +109,12 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 	s.timer.Stop()
 	var all []string
 	for _, d := range rt.Devices() {
-		s.devices = append(s.devices, s.addDevice(d.Name, o.Depth))
+		s.devices = append(s.devices, s.addDevice(d.Name, 1))
 		all = append(all, d.Name)
 	}
 	s.any = s.devices[0]
 	if len(s.devices) > 1 {
-		s.any = s.addDevice(strings.Join(all, ","), o.Depth*len(s.devices))
+		s.any = s.addDevice(strings.Join(all, ","), len(s.devices))
 	}
 	s.follow()
 	s.work.Add(1)
@@ -132,18 +131,6 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 		}
 	}()
 	return s, nil
-}
-
-// depth is how many batches each of some devices has at a time, where nothing is said.
-func depth(devices []weft.Device) int {
-	n := 4
-	for _, d := range devices {
-		if d.Backend != "cpu" {
-			return 1
-		}
-		n = min(n, d.ComputeUnits-1)
-	}
-	return max(n, 1)
 }
 
 func (s *Service) now() time.Duration { return time.Since(s.start) }
