@@ -25,7 +25,7 @@ type batchCost struct{ whole, busy time.Duration }
 
 // predictBatch simulates a batch of n inputs on a device that has the weights.
 func predictBatch(m *machine.Machine, on machine.DeviceID, model *reservoir.Model, n int) (batchCost, error) {
-	g, err := model.BatchGraph(n)
+	g, err := model.BatchGraph(m, n)
 	if err != nil {
 		return batchCost{}, err
 	}

@@ -112,7 +112,8 @@ func (w *Weights) dense(m *machine.Machine) bool {
 			continue
 		}
 		arch, err := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
-		// A part of a GPU may have no 16 multiprocessors that form a cluster.
+		// Compute units are a multiprocessor's 128 lanes. A part of a GPU with fewer than 64
+		// multiprocessors may have no 16 that form a cluster.
 		const fewest = 64 * 128
 		if err != nil || arch < 90 || d.Exact || d.ComputeUnits > 0 && d.ComputeUnits < fewest {
 			return false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 )
 
 // Predictor answers predictions of a model on the devices of a runtime. Weights stay
@@ -69,16 +70,32 @@ func NewPredictor(rt *weft.Runtime, m *Model, maxBatch int) (*Predictor, error) 
 
 // newPredictor makes a predictor of a valid model, with dense weights as well or without.
 func newPredictor(rt *weft.Runtime, m *Model, maxBatch int, dense bool) (*Predictor, error) {
-	p := &Predictor{rt: rt, m: m, most: maxBatch, whole: true}
-	for _, d := range rt.Devices() {
-		p.whole = p.whole && d.CanRun(RunKernel)
-	}
+	p := &Predictor{rt: rt, m: m, most: maxBatch, whole: whollyRun(rt.Machine())}
 	p.idle.L = &p.mu
 	if err := p.prepare(dense); err != nil {
 		p.free()
 		return nil, fmt.Errorf("reservoir: %w", err)
 	}
 	return p, nil
+}
+
+// whollyRun reports whether all devices of a machine have a kernel for all steps, as cores have.
+func whollyRun(on *machine.Machine) bool {
+	for i := range on.Devices {
+		if !on.Devices[i].CanRun(RunKernel) {
+			return false
+		}
+	}
+	return true
+}
+
+// blockOf is how many of a batch's inputs are side by side in memory: all, or one where a cluster
+// takes them, whose kernel is as fast with either, so that inputs are copied as they come.
+func (w *Weights) blockOf(n int, dense bool) int {
+	if dense && w.takes(n) {
+		return 1
+	}
+	return n
 }
 
 // prepare makes weights resident and prepares the graphs.
@@ -98,10 +115,7 @@ func (p *Predictor) prepare(dense bool) error {
 	p.release = append(p.release, start.Release)
 	bind = append(bind, start.As("start"))
 	for n := 1; ; n = min(2*n, p.most) {
-		block := n
-		if dense && w.takes(n) {
-			block = 1 // the kernel that takes them likes both, and so they need not be turned
-		}
+		block := w.blockOf(n, dense)
 		g, err := p.m.batchGraph(&w, n, p.most, block, p.whole, dense)
 		if err != nil {
 			return err
@@ -117,14 +131,15 @@ func (p *Predictor) prepare(dense bool) error {
 	}
 }
 
-// BatchGraph returns the graph that a predictor of the model runs for a batch of n inputs, to
-// predict or simulate it: one task. Its inputs are the batch, which is called "inputs", and what stays
-// on the devices.
-func (m *Model) BatchGraph(n int) (*graph.Graph, error) {
+// BatchGraph returns the graph that a predictor of the model, for batches of up to n inputs, runs
+// for n of them on a machine, to predict or simulate it: one task. Its inputs are the batch, which is
+// called "inputs", and what stays on the devices.
+func (m *Model) BatchGraph(on *machine.Machine, n int) (*graph.Graph, error) {
 	w := *m.Weights
 	w.Noise = 0
 	w.pad()
-	return m.batchGraph(&w, n, n, n, false, false)
+	dense := w.dense(on)
+	return m.batchGraph(&w, n, n, w.blockOf(n, dense), whollyRun(on), dense)
 }
 
 // batchGraph is one task that takes a batch of n inputs, of most at the most, through all steps,

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/machine"
 )
 
 func openCPU(t testing.TB, devices string) *weft.Runtime {
@@ -237,5 +239,40 @@ func BenchmarkPredict(b *testing.B) {
 			}
 			b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "predictions/s")
 		})
+	}
+}
+
+// The graph of a batch is the one that a predictor has on such a machine: one step on cores, one of a
+// cluster on GPUs that have room for all weights, and one for each step elsewhere.
+func TestBatchGraph(t *testing.T) {
+	p := Defaults()
+	p.Size, p.Inputs = 40, 3
+	w, err := New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Model{Weights: w, Steps: 5, Mode: Sequence, Feature: Mean}
+	for _, c := range []struct {
+		on     string
+		kernel string
+		steps  int
+		dense  bool
+	}{{"2xcpu", RunKernel.Name, 1, false}, {"h200", wholes[0].kernel.Name, 1, true}, {"3x5070", StepKernel.Name, 5, false}} {
+		on, ok := machine.Named(c.on)
+		if !ok {
+			t.Fatal(c.on)
+		}
+		g, err := m.BatchGraph(on, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := g.Task(0)
+		found := false
+		for i := range task.Steps {
+			found = found || task.Steps[i].Kernel.Name == c.kernel
+		}
+		if dense := len(task.Uses) > len(w.uses(w.data(&graph.Builder{}), 0, w.Size))+4; !found || dense != c.dense || g.NumTasks() != 1 || !c.dense && len(task.Steps) != c.steps {
+			t.Errorf("on %s: %d steps, the first %s, dense weights: %v", c.on, len(task.Steps), task.Steps[0].Kernel.Name, dense)
+		}
 	}
 }
