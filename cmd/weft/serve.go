@@ -104,45 +104,20 @@ func (v *serving) run(c *cobra.Command) error {
 		fmt.Fprintln(v.out, "The configuration is good.")
 		return nil
 	}
-	rt, err := v.open(c.Context(), config)
+	rt, note, err := config.Open(c.Context(), func(ctx context.Context, o weft.Options) (*weft.Runtime, error) { return open(ctx, o, os.Stderr) })
 	if err != nil {
 		return err
+	}
+	if note != "" {
+		fmt.Fprintln(v.out, terminal.OneLine(note))
 	}
 	defer rt.Close()
 	return v.serve(c.Context(), rt, config)
 }
 
-// open opens the devices. Where the system does not permit what a profile wishes for, it is
-// left out.
-func (v *serving) open(ctx context.Context, c serve.Config) (*weft.Runtime, error) {
-	o, err := c.Options()
-	if err != nil {
-		return nil, terminal.Usage(err)
-	}
-	rt, err := open(ctx, o, os.Stderr)
-	if wishes := c.Wishes(); err != nil && len(wishes) > 0 && ctx.Err() == nil {
-		for _, k := range wishes {
-			delete(c.Runtime, k)
-		}
-		without, again := c.Options()
-		if again != nil {
-			return nil, err
-		}
-		if rt, again = open(ctx, without, os.Stderr); again != nil {
-			return nil, err
-		}
-		fmt.Fprintf(v.out, "Profile %s goes without %s: %s.\n", c.Profile, strings.Join(wishes, ", "), terminal.OneLine(err.Error()))
-		err = nil
-	}
-	return rt, err
-}
-
 // serve serves until ctx ends, and then ends in good order.
 func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Config) error {
-	models, err := infer.New(rt, infer.Options{
-		Folder: config.Models, Deadline: time.Duration(config.Batch.Deadline), MaxWaiting: config.Batch.Queue,
-		MaxBatch: config.Batch.Size, MaxWait: time.Duration(config.Batch.Wait), Depth: config.Batch.Depth, Log: v.log,
-	})
+	models, err := infer.New(rt, config.Infer(v.log))
 	if err != nil {
 		return terminal.Usage(err)
 	}

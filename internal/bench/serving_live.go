@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/load"
 	"github.com/weft-run/weft/internal/serve"
+	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
@@ -32,10 +34,8 @@ func (v *serving) measure(ctx context.Context, c serve.Config, m *reservoir.Mode
 	if err := putModel(filepath.Join(dir, "reservoir"), m); err != nil {
 		return row, err
 	}
-	models, err := infer.New(rt, infer.Options{
-		Folder: dir, Deadline: time.Duration(c.Batch.Deadline), MaxWaiting: c.Batch.Queue,
-		MaxBatch: c.Batch.Size, MaxWait: time.Duration(c.Batch.Wait), Depth: c.Batch.Depth,
-	})
+	c.Models = dir
+	models, err := infer.New(rt, c.Infer(nil))
 	if err != nil {
 		return row, err
 	}
@@ -105,7 +105,7 @@ func (v *serving) loadOn(ctx context.Context, c serve.Config, rt *weft.Runtime, 
 		Bottleneck:  r.Bottleneck,
 	}
 	for _, f := range r.Failures {
-		if strings.Contains(f.Why, "504") {
+		if f.Status == http.StatusGatewayTimeout {
 			row.Expired += f.Count
 		}
 	}
@@ -136,21 +136,9 @@ func (v *serving) open(ctx context.Context, c *serve.Config) (*weft.Runtime, err
 		return nil, err
 	}
 	c.Devices = own.Devices
-	o, err := c.Options()
-	if err != nil {
-		return nil, err
-	}
-	rt, err := v.Open(ctx, o, v.stderr)
-	if wishes := c.Wishes(); err != nil && len(wishes) > 0 && ctx.Err() == nil {
-		for _, k := range wishes {
-			delete(c.Runtime, k)
-		}
-		if o, again := c.Options(); again == nil {
-			if rt, again := v.Open(ctx, o, v.stderr); again == nil {
-				fmt.Fprintf(v.stderr, "Profile %s goes without %s here.\n", c.Profile, strings.Join(wishes, ", "))
-				return rt, nil
-			}
-		}
+	rt, note, err := c.Open(ctx, func(ctx context.Context, o weft.Options) (*weft.Runtime, error) { return v.Open(ctx, o, v.stderr) })
+	if note != "" {
+		fmt.Fprintln(v.stderr, terminal.OneLine(note))
 	}
 	return rt, err
 }

@@ -262,7 +262,7 @@ func TestStatuses(t *testing.T) {
 		if s.Refused == 0 || s.TimedOut == 0 || s.Failed == 0 || s.Reconnected == 0 {
 			t.Errorf("%+v", s)
 		}
-		if len(s.Failures) == 0 || s.Failures[0].Why != "500 Internal Server Error" || s.Failures[0].Said != "500 Internal Server Error: out of luck" {
+		if len(s.Failures) == 0 || s.Failures[0].Status != 500 || s.Failures[0].Why != "500 Internal Server Error" || s.Failures[0].Said != "500 Internal Server Error: out of luck" {
 			t.Errorf("failures %+v", s.Failures)
 		}
 	})

@@ -51,9 +51,10 @@ type Result struct {
 
 // Failure is why some requests failed.
 type Failure struct {
-	Why   string `json:"why"` // a status of HTTP, or what happened to the connection
-	Count uint64 `json:"count"`
-	Said  string `json:"said,omitempty"` // by the server, to the first of them
+	Why    string `json:"why"`              // an answer's status, or what happened to the connection
+	Status int    `json:"status,omitempty"` // of HTTP; over gRPC the one that says the same
+	Count  uint64 `json:"count"`
+	Said   string `json:"said,omitempty"` // by the server, to the first of them
 }
 
 // Quantiles are those of a histogram, in seconds.
@@ -83,15 +84,15 @@ func newResult(c *Client, p Pace) *Result {
 // maxFailures is the most kinds of failures that are told apart.
 const maxFailures = 20
 
-// fail counts a failure.
-func (s *Result) fail(why, said string) {
+// fail counts a failure; status is 0 where there is no answer.
+func (s *Result) fail(why string, status int, said string) {
 	s.Failed++
 	if s.failures[why] == nil {
 		if len(s.failures) >= maxFailures {
-			why, said = "others", ""
+			why, status, said = "others", 0, ""
 		}
 		if s.failures[why] == nil {
-			s.failures[why] = &Failure{Why: why, Said: said}
+			s.failures[why] = &Failure{Why: why, Status: status, Said: said}
 		}
 	}
 	s.failures[why].Count++

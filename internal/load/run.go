@@ -169,13 +169,13 @@ func (s *Result) add(a answer, err error, latency, late, own time.Duration) {
 	case err == nil && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable):
 		s.Refused++
 	case err == nil:
-		s.fail(a.name(), a.reason())
+		s.fail(a.name(), a.status, a.reason())
 	case err == errInterrupted:
 		s.Unfinished++
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		s.TimedOut++
 	default:
-		s.fail(cause(err), "")
+		s.fail(cause(err), 0, "")
 	}
 }
 

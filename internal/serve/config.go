@@ -2,8 +2,11 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
 	"path/filepath"
 	"reflect"
@@ -15,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/infer"
 	"github.com/weft-run/weft/internal/otlp"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/text"
@@ -380,6 +384,40 @@ func (c *Config) Options() (weft.Options, error) {
 		return o, err
 	}
 	return o, o.Validate()
+}
+
+// Open opens the runtime that the server runs on, with open. Where the system does not permit
+// what a profile wishes for, it is left out of the configuration too, and note says so.
+func (c *Config) Open(ctx context.Context, open func(context.Context, weft.Options) (*weft.Runtime, error)) (rt *weft.Runtime, note string, err error) {
+	o, err := c.Options()
+	if err != nil {
+		return nil, "", err
+	}
+	rt, err = open(ctx, o)
+	wishes := c.wishes()
+	if err == nil || len(wishes) == 0 || ctx.Err() != nil {
+		return rt, "", err
+	}
+	without := *c
+	without.Runtime = maps.Clone(c.Runtime)
+	for _, k := range wishes {
+		delete(without.Runtime, k)
+	}
+	if o, again := without.Options(); again == nil {
+		if rt, again := open(ctx, o); again == nil {
+			c.Runtime = without.Runtime
+			return rt, fmt.Sprintf("Profile %s goes without %s: %v.", c.Profile, strings.Join(wishes, ", "), err), nil
+		}
+	}
+	return nil, "", err
+}
+
+// Infer are the options of the service that answers the server's predictions.
+func (c *Config) Infer(log *slog.Logger) infer.Options {
+	return infer.Options{
+		Folder: c.Models, Deadline: time.Duration(c.Batch.Deadline), MaxWaiting: c.Batch.Queue,
+		MaxBatch: c.Batch.Size, MaxWait: time.Duration(c.Batch.Wait), Depth: c.Batch.Depth, Log: log,
+	}
 }
 
 // known reports whether the runtime has a key.

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
 )
 
@@ -175,11 +176,11 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 	c, err := parseConfig(nil, "hft")
-	if err != nil || len(c.Wishes()) != 1 || c.Wishes()[0] != "realtime" || c.Batch.Deadline != Duration(2*time.Millisecond) {
-		t.Errorf("%v, %v", c.Wishes(), err)
+	if err != nil || len(c.wishes()) != 1 || c.wishes()[0] != "realtime" || c.Batch.Deadline != Duration(2*time.Millisecond) {
+		t.Errorf("%v, %v", c.wishes(), err)
 	}
 	none := DefaultConfig()
-	if none.Shortfall(0) != "" || none.Wishes() != nil {
+	if none.Shortfall(0) != "" || none.wishes() != nil {
 		t.Error("no profile wants something")
 	}
 }
@@ -248,4 +249,26 @@ func FuzzConfig(f *testing.F) {
 			t.Errorf("taken and not valid: %v", err)
 		}
 	})
+}
+
+// What a profile wishes for and the system does not permit is left out; another error stays.
+func TestOpenWithoutWishes(t *testing.T) {
+	refused := errors.New("not permitted")
+	for _, permitted := range []bool{true, false} {
+		c, err := LoadConfig("", "hft")
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls := 0
+		_, note, err := c.Open(t.Context(), func(_ context.Context, o weft.Options) (*weft.Runtime, error) {
+			if calls++; o.Realtime || !permitted {
+				return nil, refused
+			}
+			return &weft.Runtime{}, nil
+		})
+		_, wishes := c.Runtime["realtime"]
+		if calls != 2 || wishes == permitted || (note == "Profile hft goes without realtime: not permitted.") != permitted || errors.Is(err, refused) == permitted {
+			t.Errorf("permitted without: %v. After %d calls: %q, %v, %v", permitted, calls, note, err, c.Runtime)
+		}
+	}
 }

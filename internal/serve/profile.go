@@ -48,9 +48,9 @@ func (c *Config) apply(name string) error {
 	return nil
 }
 
-// Wishes are the keys of the runtime that may be left out where the system does not permit
+// wishes are the keys of the runtime that may be left out where the system does not permit
 // them, because the profile set them and not the user.
-func (c *Config) Wishes() (out []string) {
+func (c *Config) wishes() (out []string) {
 	p := profiles[c.Profile]
 	for _, k := range p.wish {
 		if c.Runtime[k] == p.runtime[k] {
