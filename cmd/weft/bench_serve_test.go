@@ -28,7 +28,7 @@ func TestBenchServe(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	for _, args := range [][]string{{"--machine", "abacus"}, {"--profile", "fast"}, {"--rate", "-1"}, {"--bins", "0"}, {"--arrivals", "never"}, {"--connections", "0"}, {"--rate", "1e6", "--duration", "24h"}} {
+	for _, args := range [][]string{{"--machine", "abacus"}, {"--profile", "fast"}, {"--rate", "-1"}, {"--bins", "0"}, {"--arrivals", "never"}, {"--connections", "0"}, {"--machine", "3x5070", "--devices", "cuda"}, {"--machine", "3x5070", "--connections", "9"}, {"--rate", "1e6", "--duration", "24h"}} {
 		if code, _, errs := runWeft(append([]string{"bench", "serve"}, args...)...); code != exitUsage || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: status %d, %q", args, code, errs)
 		}

@@ -50,12 +50,28 @@ from one that is close.`,
 			}
 			return terminal.Print(c, asJSON, machine.Encode(m), func(b *bytes.Buffer) error {
 				terminal.Machine(b, m)
+				fmt.Fprintf(b, "\n%s\n", origin(args[0]))
 				return nil
 			})
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON instead of text")
 	return c
+}
+
+// measuredMachine is the shipped machine whose figures were measured; those of the others are from
+// datasheets.
+const measuredMachine = "h200"
+
+// origin says where the figures of a machine are from, by its name or file.
+func origin(name string) string {
+	switch _, shipped := machine.Named(name); {
+	case name == measuredMachine:
+		return "Figures are as weft measured them on such a machine."
+	case shipped:
+		return "Figures are from datasheets, none was measured."
+	}
+	return "Figures are those of the file."
 }
 
 func writeMachines(b *bytes.Buffer) error {

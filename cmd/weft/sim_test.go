@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -213,5 +214,19 @@ func TestSimPower(t *testing.T) {
 	}
 	if got, want := line("machines", file), "(devices 600 W, the rest 200 W); that is 100 W more than the budget of 700 W "; !strings.Contains(got, want) {
 		t.Errorf("no %q in\n%s", want, got)
+	}
+}
+
+// Every shipped machine says whether its figures were measured, as the note in its file does.
+func TestMachinesOrigin(t *testing.T) {
+	for _, name := range machine.Names() {
+		src, err := os.ReadFile(filepath.Join("..", "..", "machine", "machines", name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := works(t, "machines", name)
+		if measured := bytes.Contains(src, []byte("as weft measured them")); strings.Contains(out, "as weft measured them") != measured || strings.Contains(out, "datasheets") == measured {
+			t.Errorf("%s, measured %v: %s", name, measured, out)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft/internal/load"
 	"github.com/weft-run/weft/internal/safefile"
@@ -78,7 +79,8 @@ network. Without, a server is started here, on the devices there are, and is
 sent requests over loopback, with binary tensors, by this process.
 
 Latencies are those of requests that were answered. Refused are those that the
-server would have answered too late, expired those that it did.`,
+server would have answered too late, expired those that it did. Devices are
+those that served, of as many as the profile uses at most.`,
 		Example: `  weft bench serve --machine 3x5070,4x5070-ring,8x5070-hier
   weft bench serve --profile hft --rate 2500 --devices cuda`,
 		Args: terminal.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
@@ -123,11 +125,29 @@ func (v *serving) check() error {
 	return nil
 }
 
+// alone refuses settings of what is measured beside a machine that is simulated.
+func (v *serving) alone(c *cobra.Command) (err error) {
+	if len(v.machines) == 0 {
+		return nil
+	}
+	refuse := func(f *pflag.Flag) {
+		if f.Changed && err == nil {
+			err = fmt.Errorf("--%s is for what runs here, and --machine simulates: leave out one of them", f.Name)
+		}
+	}
+	c.InheritedFlags().VisitAll(refuse)
+	refuse(c.Flags().Lookup("connections"))
+	return err
+}
+
 // maxArrivals bounds the requests of a row.
 const maxArrivals = 100_000_000
 
 func (v *serving) run(c *cobra.Command) error {
 	if err := v.check(); err != nil {
+		return terminal.Usage(err)
+	}
+	if err := v.alone(c); err != nil {
 		return terminal.Usage(err)
 	}
 	v.stderr = c.ErrOrStderr()

@@ -121,9 +121,9 @@ func (s *Result) verdict() (out []string) {
 	case s.Sent == 0:
 		return []string{"No request was sent."}
 	case s.Bottleneck:
-		out = append(out, own+": it was a bottleneck, and latencies include its delays. Use a lower rate, or a machine of its own.")
+		out = append(out, own+": more than 1 ms and than a tenth of the latency there, so it was a bottleneck beside the server, and latencies include its delays. Use a lower rate, or a machine of its own.")
 	default:
-		out = append(out, own+": it was not the bottleneck.")
+		out = append(out, own+": no more than 1 ms or than a tenth of the latency there, so it was not the bottleneck.")
 	}
 	waited := s.Waited + s.Unsent
 	if float64(waited) > 0.001*float64(s.Arrived) {
