@@ -22,8 +22,8 @@ type rehearsal struct {
 	rank    []time.Duration // by task: the mean time from its beginning to the end
 	order   []int32         // tasks by falling rank
 	place   []int32         // and the place of each in it
-	spread  time.Duration   // the graph takes as long at least on all devices
-	chain   time.Duration   // and as long for its longest chain
+	spread  time.Duration   // a lower bound: all tasks divided over all devices without waiting
+	chain   time.Duration   // another: the longest chain with each task on its best device
 	rule    rule
 
 	now     time.Duration
@@ -84,7 +84,8 @@ type rehearsed struct {
 	done       bool
 	uses       []int32 // resources
 	left       float64 // nanoseconds at full speed, as of since
-	speed, own float64 // bytes per second when alone
+	speed      float64 // share of full speed, at most 1
+	own        float64 // bytes per second when alone
 	since      time.Duration
 }
 

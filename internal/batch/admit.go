@@ -159,9 +159,9 @@ func (mod *Model) own(ahead load, more float64) load {
 type share struct{ before, batch float64 }
 
 // last returns when the last of some batches ends, if each goes to the device that is done
-// with it first. All devices have done what they can of n-len(shares) batches at the time
-// at which they would be done with n together if batches could be divided; the rest is
-// dealt out one by one.
+// with it first. If batches could be divided, all n would end at time end. By then each device
+// has finished whole batches, and at most one for each device is left; those are dealt out one
+// by one.
 func last(shares []share, n int) (end float64) {
 	var speed, work float64
 	slices.SortFunc(shares, func(a, b share) int { return cmp.Compare(a.before, b.before) })

@@ -98,8 +98,8 @@ func (e *Engine) detach(op Op) {
 }
 
 // addLoad adds a launch n times to the load and the flight of its device; -1 takes it
-// out. A detached launch must not keep the device from other tasks, nor let runs wait for
-// memory that it may never free.
+// out. It is taken out when it is detached, so that the device takes other tasks and no run
+// waits for memory the launch may never free; and put back just before it ends.
 func (e *Engine) addLoad(s *detachedOp, n int64) {
 	dev := e.lanes[s.op.Lane].info.Device
 	d, cost := &e.devs[dev], e.tasks.at[s.rec.task].cost
@@ -141,8 +141,9 @@ func (e *Engine) endDetached(ev *Event) {
 }
 
 // madeDetached reports whether a detached launch is making a value. Its lane is past the
-// launch, so that no operation can wait for it: a task of another run that reads the value
-// is left out until the launch ends. Those of its own run wait to be issued.
+// launch, so that no operation can wait for it. Tasks of other runs that read the value are
+// left out until the launch ends. Tasks of the same run are its successors, which are not
+// issued before then.
 func (e *Engine) madeDetached(v valueID) bool {
 	p := e.producer(v)
 	return p >= 0 && e.tasks.at[p].flags&isDetached != 0

@@ -30,7 +30,7 @@ type courier struct {
 // parcel is operations of one batch.
 type parcel struct {
 	ops   []driver.Op
-	after *courier // which must have delivered upto parcels before; nil for none
+	after *courier // a courier to wait for until it has delivered its first upto parcels; nil for none
 	upto  uint64
 }
 

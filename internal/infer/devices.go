@@ -98,7 +98,8 @@ func (s *Service) deviceIs(name, state string) {
 				s.forget(v, d)
 			}
 		}
-		// A batch that was given to it while it began to be drained waits there in vain.
+		// Batches that it has when it is drained or lost do not end there, such as one that
+		// came as the draining began: they are cancelled and computed elsewhere.
 		lost := state != "draining"
 		if lost {
 			for b, f := range s.flights {

@@ -21,6 +21,8 @@ struct MaxPlus {
 	}
 };
 
+// The kernels: rows_product is in internal/panel/tile.cuh.
+
 KERNEL(256, 2) tropical_rows(const float *__restrict a, const float *__restrict b, float *__restrict c, Sizes size) {
 	rows_product<MaxPlus, 128>(c, a, b, size);
 }
