@@ -73,7 +73,8 @@ func (h *hold) release() {
 	}
 }
 
-// mostOfOne is the most memory that bodies of one client have: half of all, and one body.
+// mostOfOne is the most memory that bodies of one client have: half of what all have, and at least
+// one body of the longest.
 func (s *Server) mostOfOne() int64 { return max(int64(s.limits.Bodies)/2, int64(s.limits.Body)) }
 
 // body reads the body of a request, of one of some types, within limits of size and time.

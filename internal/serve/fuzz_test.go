@@ -13,6 +13,12 @@ import (
 	"github.com/weft-run/weft/internal/infer"
 )
 
+// parseInference reads the body of a request: JSON of header bytes, and after it the binary
+// data of inputs. header is -1 if all is JSON.
+func parseInference(body []byte, header int) (*inference, error) {
+	return parseHeld(body, header, nil)
+}
+
 var inferSeeds = []string{
 	doubled,
 	`{"id":"a","parameters":{"priority":3,"timeout":"10","binary_data_output":false},"inputs":[{"name":"x","shape":[2,1],"datatype":"UINT8","data":[[1],[255]]}],"outputs":[{"name":"y","parameters":{"binary_data":true}}]}`,

@@ -84,7 +84,7 @@ func (s *Server) listenGRPC() error {
 	if err != nil {
 		return fmt.Errorf("gRPC: %w; choose another address by --grpc or the key grpc, or none for no gRPC", err)
 	}
-	s.grpcAt = &rpcListener{Listener: l, patience: time.Duration(s.limits.WriteTime), begun: make(map[*rpcConn]bool)}
+	s.grpcAt = &rpcListener{Listener: l, patience: time.Duration(s.limits.WriteTime), silent: make(map[*rpcConn]bool)}
 	return nil
 }
 

@@ -323,7 +323,7 @@ func TestGRPCDrain(t *testing.T) {
 	defer silent.Close()
 	for waiting := 0; waiting == 0; time.Sleep(time.Millisecond) { // until the server has it
 		s.grpcAt.mu.Lock()
-		waiting = len(s.grpcAt.begun)
+		waiting = len(s.grpcAt.silent)
 		s.grpcAt.mu.Unlock()
 		if ctx.Err() != nil {
 			t.Fatal("the connection was not taken")

@@ -16,9 +16,9 @@ type rpcListener struct {
 	net.Listener
 	patience time.Duration
 
-	mu    sync.Mutex
-	begun map[*rpcConn]bool // connections that have not begun to speak
-	ended bool
+	mu     sync.Mutex
+	silent map[*rpcConn]bool // connections that have not begun to speak
+	ended  bool
 }
 
 func (l *rpcListener) Accept() (net.Conn, error) {
@@ -33,7 +33,7 @@ func (l *rpcListener) Accept() (net.Conn, error) {
 		_ = c.Close() // it is not begun, and its client tries again elsewhere
 		return x, nil
 	}
-	l.begun[x] = true
+	l.silent[x] = true
 	return x, nil
 }
 
@@ -42,7 +42,7 @@ func (l *rpcListener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
-	for c := range l.begun {
+	for c := range l.silent {
 		_ = c.Conn.Close() // its client tries again elsewhere
 	}
 }
@@ -51,7 +51,7 @@ func (l *rpcListener) end() {
 func (l *rpcListener) forget(c *rpcConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.begun, c)
+	delete(l.silent, c)
 }
 
 // rpcConn is a connection of gRPC.

@@ -93,31 +93,22 @@ func parseInput(in *oip.ModelInferRequest_InferInputTensor) (infer.Tensor, error
 
 // parameter reads a parameter of a request, as parameters does from JSON.
 func (q *inference) parameter(key string, p *oip.InferParameter) error {
-	switch key {
-	case "priority":
-		n, ok := whole(p)
-		if !ok || n < 0 || n > lastPriority {
-			return badf("priority: it is a number from 0 to %d", lastPriority)
-		}
-		if n > 0 {
-			q.Priority = defaultPriority - int(n)
-		}
-	case "timeout":
-		n, ok := whole(p)
-		if !ok || n < 0 || n > longestTimeout {
-			return badf("timeout: it is a number of microseconds up to an hour")
-		}
-		q.timeout = n
-	case "binary_data_output":
+	if key == "binary_data_output" {
 		b, ok := p.GetParameterChoice().(*oip.InferParameter_BoolParam)
 		if !ok {
 			return badf("binary_data_output: it is true or false")
 		}
 		q.binary = q.binary || b.BoolParam
-	case "sequence_id", "sequence_start", "sequence_end":
-		return badf("%s: models keep no state between requests", key)
+		return nil
 	}
-	return nil
+	_, err := q.set(key, func(key string, most int64) (int64, error) {
+		n, ok := whole(p)
+		if !ok || n < 0 || n > most {
+			return 0, badf("%s: it is a whole number from 0 to %d", key, most)
+		}
+		return n, nil
+	})
+	return err
 }
 
 // tritonUint64 is the number of a field that Triton's clients have for parameters, and KServe's

@@ -174,13 +174,13 @@ func TestGRPCMistakes(t *testing.T) {
 		"classification is not": func(r *oip.ModelInferRequest) {
 			r.Outputs = []*oip.ModelInferRequest_InferRequestedOutputTensor{{Parameters: param("classification")}}
 		},
-		"a name of more":           func(r *oip.ModelInferRequest) { r.Inputs[0].Name = long },
-		"an id of more":            func(r *oip.ModelInferRequest) { r.Id = long },
-		"priority: it is a number": func(r *oip.ModelInferRequest) { r.Parameters = param("priority") },
-		"timeout: it is a number":  func(r *oip.ModelInferRequest) { r.Parameters = param("timeout") },
-		"binary_data_output: it":   func(r *oip.ModelInferRequest) { r.Parameters = param("binary_data_output") },
-		"keep no state":            func(r *oip.ModelInferRequest) { r.Parameters = param("sequence_id") },
-		"shared memory":            func(r *oip.ModelInferRequest) { r.Inputs[0].Parameters = param("shared_memory_region") },
+		"a name of more":                 func(r *oip.ModelInferRequest) { r.Inputs[0].Name = long },
+		"an id of more":                  func(r *oip.ModelInferRequest) { r.Id = long },
+		"priority: it is a whole number": func(r *oip.ModelInferRequest) { r.Parameters = param("priority") },
+		"timeout: it is a whole number":  func(r *oip.ModelInferRequest) { r.Parameters = param("timeout") },
+		"binary_data_output: it":         func(r *oip.ModelInferRequest) { r.Parameters = param("binary_data_output") },
+		"keep no state":                  func(r *oip.ModelInferRequest) { r.Parameters = param("sequence_id") },
+		"shared memory":                  func(r *oip.ModelInferRequest) { r.Inputs[0].Parameters = param("shared_memory_region") },
 		"does not fit INT8": func(r *oip.ModelInferRequest) {
 			r.Inputs[0].Datatype, r.Inputs[0].Contents = "INT8", &oip.InferTensorContents{IntContents: []int32{128}}
 		},

@@ -55,13 +55,9 @@ func (q *inference) asBinary(output string) bool {
 	return q.binary
 }
 
-// parseInference reads the body of a request: JSON of header bytes, and after it the binary
-// data of inputs. header is -1 if all is JSON.
-func parseInference(body []byte, header int) (*inference, error) {
-	return parseHeld(body, header, nil)
-}
-
-// parseHeld reserves memory for tensors that came as JSON. Binary data is where it was read.
+// parseHeld reads the body of a request: JSON of header bytes, and after it the binary data of
+// inputs. header is -1 if all is JSON. It reserves memory for tensors that came as JSON. Binary
+// data is where it was read.
 func parseHeld(body []byte, header int, h *hold) (*inference, error) {
 	head, tail := body, []byte(nil)
 	if header >= 0 {
@@ -154,38 +150,50 @@ const (
 // the protocol allows.
 func (q *inference) parameters(r *reader) error {
 	return r.object(func(key string) (err error) {
-		switch key {
-		case "priority":
-			var p int64
-			if p, err = r.integer(0, lastPriority); p > 0 {
-				q.Priority = defaultPriority - int(p)
-			}
-		case "timeout":
-			q.timeout, err = r.microseconds()
-		case "binary_data_output":
+		if key == "binary_data_output" {
 			q.binary, err = r.boolean()
-		case "sequence_id", "sequence_start", "sequence_end":
-			err = r.errorf("%s: models keep no state between requests", key)
-		default:
+			return err
+		}
+		known, err := q.set(key, r.whole)
+		if !known {
 			_, err = r.scalar()
 		}
 		return err
 	})
 }
 
-// microseconds reads a time in microseconds, at most an hour. Some clients send numbers of
-// parameters as text.
-func (r *reader) microseconds() (int64, error) {
+// set sets what a parameter says that is the same over HTTP and gRPC, and reports whether it is one
+// of those. whole reads its value, a whole number from 0 to most.
+func (q *inference) set(key string, whole func(key string, most int64) (int64, error)) (known bool, err error) {
+	switch key {
+	case "priority":
+		var n int64
+		if n, err = whole(key, lastPriority); err == nil && n > 0 {
+			q.Priority = defaultPriority - int(n)
+		}
+	case "timeout":
+		q.timeout, err = whole(key, longestTimeout)
+	case "sequence_id", "sequence_start", "sequence_end":
+		err = badf("%s: models keep no state between requests", key)
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// whole reads the value of a parameter that is a whole number from 0 to most. Some clients
+// send numbers of parameters as text.
+func (r *reader) whole(key string, most int64) (int64, error) {
 	if r.peek() != '"' {
-		return r.integer(0, longestTimeout)
+		return r.integer(0, most)
 	}
 	s, err := r.string()
 	if err != nil {
 		return 0, err
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
-	if err != nil || n < 0 || n > longestTimeout {
-		return 0, r.errorf("timeout %s is not a number of microseconds up to an hour", quoted(s))
+	if err != nil || n < 0 || n > most {
+		return 0, r.errorf("%s %s is not a whole number from 0 to %d", key, quoted(s), most)
 	}
 	return n, nil
 }

@@ -124,6 +124,11 @@ func TestInferJSON(t *testing.T) {
 	if r.Priority != 4 || time.Until(r.Deadline) > time.Minute || time.Until(r.Deadline) < 0 || r.Client != "127.0.0.1" {
 		t.Errorf("the service was asked %+v", r)
 	}
+	// Some clients send them as text.
+	w = ask(h, "POST", "/v2/models/double/infer", `{"parameters":{"priority":"2","timeout":"60000000"},`+doubled[1:])
+	if r := f.seen[len(f.seen)-1]; w.Code != 200 || r.Priority != 3 || r.Deadline.IsZero() {
+		t.Errorf("status %d, and the service was asked %+v", w.Code, r)
+	}
 	if r := f.seen[0]; r.Priority != 0 || !r.Deadline.IsZero() {
 		t.Errorf("without parameters the service was asked %+v", r)
 	}
@@ -193,7 +198,10 @@ func TestInferRefused(t *testing.T) {
 		{input(`"name":"x","shape":[1],"datatype":"FP32","data":[1],"parameters":{"shared_memory_region":"r","shared_memory_byte_size":4}`), "more than one"},
 		{input(`"name":"x","shape":[1],"datatype":"FP32","parameters":{"shared_memory_region":"r","shared_memory_byte_size":8}`), "takes 4"},
 		{`{"parameters":{"priority":10},` + doubled[1:], "from 0 to 9"},
+		{`{"parameters":{"priority":"10"},` + doubled[1:], "from 0 to 9"},
 		{`{"parameters":{"timeout":-1},` + doubled[1:], "from 0"},
+		{`{"parameters":{"timeout":"1s"},` + doubled[1:], "timeout \"1s\" is not a whole number"},
+		{`{"parameters":{"sequence_id":1},` + doubled[1:], "keep no state"},
 		{`{"parameters":{"a":{}},` + doubled[1:], "expected a text"},
 		{`{"outputs":[{"name":"y"},{"name":"y"}],` + doubled[1:], "twice"},
 		{`{"model_name":"other",` + doubled[1:], `the path names model "double"`},
