@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -105,7 +104,7 @@ func (v *serving) loadOn(ctx context.Context, c serve.Config, rt *weft.Runtime, 
 		Bottleneck:  r.Bottleneck,
 	}
 	for _, f := range r.Failures {
-		if f.Status == http.StatusGatewayTimeout {
+		if f.Expired() {
 			row.Expired += f.Count
 		}
 	}

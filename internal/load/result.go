@@ -3,6 +3,7 @@ package load
 import (
 	"cmp"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -56,6 +57,9 @@ type Failure struct {
 	Count  uint64 `json:"count"`
 	Said   string `json:"said,omitempty"` // by the server, to the first of them
 }
+
+// Expired reports whether the server answered that the deadline had passed.
+func (f Failure) Expired() bool { return f.Status == http.StatusGatewayTimeout }
 
 // Quantiles are those of a histogram, in seconds.
 type Quantiles struct {
