@@ -85,6 +85,9 @@ func TestServingProfiles(t *testing.T) {
 			if r.Refused+r.Expired > 0 || r.Devices > r.Made {
 				t.Errorf("at the rate of the profile: %+v", r)
 			}
+			if profile == "analytics" && (r.Batch < 2 || r.Utilisation > 0.75) {
+				t.Errorf("batches are not filled: %+v", r)
+			}
 			// Twice what the devices can do with the largest batches.
 			described, _ := machine.Named(on)
 			size := map[string]int{"hft": 4, "analytics": 64}[profile]
