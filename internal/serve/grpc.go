@@ -30,8 +30,9 @@ const (
 func (s *Server) newGRPC(network string) *grpc.Server {
 	l := s.limits
 	// A message does not say its size before it is read, so each that is read is taken for
-	// the largest there may be.
+	// the largest there may be. One client has half of the places, and one.
 	s.reading = make(chan struct{}, min(max(int64(l.Bodies/l.Body), 1), mostReads))
+	s.clients.reads = max(cap(s.reading)/2, 1)
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(cancellable), grpc.StreamInterceptor(s.guardGRPC), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.MaxRecvMsgSize(int(l.Body)), grpc.MaxHeaderListSize(uint32(l.Header)), grpc.MaxConcurrentStreams(uint32(l.Concurrent)),

@@ -146,7 +146,8 @@ func (a *reply) Get(size int) *[]byte {
 	return &b
 }
 
-// codec writes messages as package grpc does, and knows when answers are sent.
+// codec reads and writes messages as package grpc does, and knows how large they become and when
+// answers are sent.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {

@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weft-run/weft/internal/infer"
@@ -77,9 +76,10 @@ func (s *Server) guardGRPC(service any, stream grpc.ServerStream, info *grpc.Str
 	c := &call{
 		ServerStream: stream, s: s, conn: at.conn, ctx: ask,
 		cancel: ctx.Value(cancelKey{}).(context.CancelCauseFunc), unread: probe && s.tokens.Load() != nil,
+		hold: s.hold(ask),
 	}
 	if !info.IsClientStream && !info.IsServerStream {
-		defer c.done()
+		defer c.hold.release()
 		return next(service, c)
 	}
 	if s.streams.Add(1) > int64(s.limits.Streams) {
@@ -114,8 +114,8 @@ type call struct {
 	conn   *rpcConn
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	unread bool  // whoever calls is not known, and what it sends is not read
-	size   int64 // of its message
+	unread bool // whoever calls is not known, and what it sends is not read
+	hold   *hold
 }
 
 func (c *call) Context() context.Context { return c.ctx }
@@ -126,40 +126,10 @@ var (
 	errSlow   = failf(http.StatusRequestTimeout, "the message did not arrive in time")
 )
 
-// RecvMsg reads the message, within limits of size and time.
-func (c *call) RecvMsg(m any) error {
-	if c.unread {
-		return nil
-	}
-	late := time.AfterFunc(time.Duration(c.s.limits.ReadTime), func() { c.cancel(errSlow) })
-	defer late.Stop()
-	select {
-	case c.s.reading <- struct{}{}:
-	case <-c.ctx.Done():
-		if context.Cause(c.ctx) == errSlow {
-			return busyf(http.StatusTooManyRequests, time.Second, "too many messages are being read")
-		}
-		return c.ctx.Err()
-	}
-	err := c.ServerStream.RecvMsg(m)
-	<-c.s.reading
-	if err != nil {
-		return err
-	}
-	c.size = int64(proto.Size(m.(proto.Message)))
-	if c.s.bodies.Add(c.size) > int64(c.s.limits.Bodies) {
-		return busyf(http.StatusTooManyRequests, time.Second, "too many large requests are under way")
-	}
-	return nil
-}
-
 // SendMsg sends the answer, within limits of size and time.
 func (c *call) SendMsg(m any) error {
 	return c.ServerStream.SendMsg(&reply{message: m, s: c.s, conn: c.conn})
 }
-
-// done ends the call.
-func (c *call) done() { c.s.bodies.Add(-c.size) }
 
 // rpcCodes are the codes of gRPC for those of HTTP.
 var rpcCodes = map[int]codes.Code{

@@ -75,19 +75,19 @@ func TestGRPCRate(t *testing.T) {
 }
 
 func TestGRPCTooLarge(t *testing.T) {
-	s, _, _ := start(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 4096, 4096 })
+	s, _, _ := start(t, func(o *Options) { o.Config.Limits.Body, o.Config.Limits.Bodies = 4096, 20000 })
 	ctx, conn := dial(t, s)
 	c := oip.NewGRPCInferenceServiceClient(conn)
 	if _, err := c.ModelInfer(ctx, input("double", make([]float32, 1100)...)); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%v", err)
 	}
 	// What others have under way counts.
-	s.bodies.Add(4000)
+	s.bodies.Add(19000)
 	_, err := c.ModelInfer(ctx, input("double", make([]float32, 100)...))
 	if code, after := refusal(t, err); code != codes.ResourceExhausted || after == 0 {
 		t.Errorf("%v", err)
 	}
-	s.bodies.Add(-4000)
+	s.bodies.Add(-19000)
 	if _, err := c.ModelInfer(ctx, input("double", make([]float32, 1000)...)); err != nil || s.bodies.Load() != 0 {
 		t.Errorf("%v, %d bytes under way", err, s.bodies.Load())
 	}

@@ -212,8 +212,15 @@ func FuzzGRPCRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		r := &oip.ModelInferRequest{}
+		reserved, sized := decodedBytes(src, r.ProtoReflect().Descriptor())
 		if proto.Unmarshal(src, r) != nil {
-			return // package grpc refuses it
+			return // it is refused
+		}
+		if many := len(r.Inputs) > maxTensors || len(r.Outputs) > maxTensors; (sized != nil) != many {
+			t.Fatalf("%d inputs and %d outputs: %v", len(r.Inputs), len(r.Outputs), sized)
+		}
+		if sized == nil && reserved < int64(proto.Size(r)) {
+			t.Fatalf("%d bytes are reserved for %d", reserved, proto.Size(r))
 		}
 		q, err := parseMessage(r)
 		if err != nil {

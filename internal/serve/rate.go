@@ -15,6 +15,7 @@ type clients struct {
 	rate       float64 // a second; 0 is no limit
 	burst      float64
 	concurrent int
+	reads      int // messages of gRPC of one client that are read at a time
 	now        func() time.Time
 
 	mu  sync.Mutex
@@ -27,7 +28,8 @@ type client struct {
 	at    time.Time
 	under int // requests under way
 
-	held atomic.Int64 // bytes of the bodies of its requests under way
+	held    atomic.Int64  // bytes of the bodies of its requests under way
+	reading chan struct{} // has room for its messages of gRPC that are read at a time
 }
 
 func newClients(rate float64, concurrent int) *clients {
@@ -55,6 +57,13 @@ func (c *clients) enter(name string) (who *client, wait time.Duration) {
 	return x, 0
 }
 
+// known returns the record of a client, of which no request is counted.
+func (c *clients) known(name string) *client {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.find(name, c.now())
+}
+
 // find returns the record of a client.
 func (c *clients) find(name string, now time.Time) *client {
 	if x := c.all[name]; x != nil {
@@ -72,7 +81,7 @@ func (c *clients) find(name string, now time.Time) *client {
 			return c.all[name]
 		}
 	}
-	x := &client{left: c.burst, at: now}
+	x := &client{left: c.burst, at: now, reading: make(chan struct{}, c.reads)}
 	c.all[name] = x
 	return x
 }

@@ -5,8 +5,8 @@
 //
 // Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
-// tensor.go (bodies), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcv2.go
-// and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), events.go,
+// tensor.go (bodies), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
+// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), events.go,
 // config.go and profile.go.
 package serve
 
