@@ -96,6 +96,9 @@ func TestTensors(t *testing.T) {
 	if _, err := x.AppendJSON(nil); !errors.Is(err, ErrNotJSON) {
 		t.Errorf("NaN: %v", err)
 	}
+	if _, err := Values[float64]((&InferResponse{}).Output("y")); err == nil || !strings.Contains(err.Error(), "no output") {
+		t.Errorf("no tensor: %v", err)
+	}
 	if _, err := Values[float64](&x); err == nil {
 		t.Error("FP32 was read as FP64")
 	}

@@ -77,8 +77,12 @@ func NewTensor[T Element](name string, values []T, shape ...int64) Tensor {
 	return Tensor{Name: name, Datatype: datatypeOf[T](), Shape: shape, Data: data}
 }
 
-// Values returns a tensor's elements. T must be the type of Go for the tensor's.
+// Values returns a tensor's elements. T must be the type of Go for the tensor's. Without a tensor,
+// as for an output that an answer does not have, it is an error.
 func Values[T Element](t *Tensor) ([]T, error) {
+	if t == nil {
+		return nil, fmt.Errorf("there is no tensor to take %s from: the answer has no output of the name that was asked for", datatypeOf[T]())
+	}
 	if want := datatypeOf[T](); t.Datatype != want && !(t.Datatype == "FP16" && want == "UINT16") {
 		return nil, fmt.Errorf("tensor %q is %s and not %s", t.Name, t.Datatype, want)
 	}

@@ -185,22 +185,30 @@ func notZero(f *pflag.FlagSet, names ...string) error {
 	return nil
 }
 
+// allSizes is a flag that sets all sizes of a product.
+type allSizes struct{ c *product.Config }
+
+func (a allSizes) Set(v string) error {
+	x, err := strconv.Atoi(v)
+	if errors.Is(err, strconv.ErrRange) {
+		return err
+	} else if err != nil {
+		return errors.New("it must be a whole number")
+	}
+	a.c.M, a.c.K, a.c.N = x, x, x
+	return nil
+}
+
+func (a allSizes) String() string { return "" } // the flags of each say what it is
+func (a allSizes) Type() string   { return "int" }
+
 // matrixFlags adds the flags of a product of matrices. --size sets all three sizes.
 func matrixFlags(f *pflag.FlagSet, size int) *product.Config {
 	c := &product.Config{}
 	f.IntVar(&c.M, "m", size, "rows of A and C")
 	f.IntVar(&c.K, "k", size, "columns of A, rows of B")
 	f.IntVar(&c.N, "n", size, "columns of B and C")
-	f.FuncP("size", "s", "rows and columns of all matrices", func(v string) error {
-		x, err := strconv.Atoi(v)
-		if errors.Is(err, strconv.ErrRange) {
-			return err
-		} else if err != nil {
-			return errors.New("it must be a whole number")
-		}
-		c.M, c.K, c.N = x, x, x
-		return nil
-	})
+	f.VarP(allSizes{c}, "size", "s", "rows and columns of all matrices")
 	f.Uint64Var(&c.Seed, "seed", 1, "what the entries are drawn from")
 	return c
 }

@@ -89,7 +89,7 @@ func (s *Server) plan(q *api.JobRequest) (task, error) {
 			return nil, badf("%s: %w", w.Name, text.Unknown("parameter", short(key), names))
 		}
 		if err := flags.Set(key, fmt.Sprint(v)); err != nil {
-			return nil, badf("parameter %s: %s is not a %s", key, quoted(fmt.Sprint(v)), flags.Lookup(key).Value.Type())
+			return nil, badf("parameter %s: %s is not of type %s", key, quoted(fmt.Sprint(v)), flags.Lookup(key).Value.Type())
 		}
 	}
 	if q.Devices != "" {

@@ -330,8 +330,12 @@ func TestJobFiles(t *testing.T) {
 	h, _, _ := handlerOf(t, nil)
 	w := ask(h, "GET", "/v1/workloads", "")
 	var out struct{ Workloads []struct{ Name string } }
-	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || len(out.Workloads) != len(catalog.All()) || strings.Contains(w.Body.String(), `"pdb"`) {
+	if err := json.Unmarshal(w.Body.Bytes(), &out); err != nil || len(out.Workloads) != len(catalog.All()) || strings.Contains(w.Body.String(), `"pdb"`) || strings.Contains(w.Body.String(), `"type":"func"`) {
 		t.Errorf("%v: %s", err, w.Body)
+	}
+	w = ask(h, "POST", "/v1/jobs", `{"workload":"gemm","parameters":{"size":"abc"}}`)
+	if said := saidError(t, w); w.Code != 400 || !strings.Contains(said, "is not of type int") {
+		t.Errorf("status %d: %s", w.Code, said)
 	}
 }
 
