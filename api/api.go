@@ -112,7 +112,7 @@ type Job struct {
 	ID string `json:"id"`
 	JobRequest
 	State    string      `json:"state"`
-	Error    string      `json:"error,omitempty"` // why it failed or was interrupted
+	Error    string      `json:"error,omitempty"` // why it failed or was interrupted, or its end is not kept
 	Created  time.Time   `json:"created"`
 	Started  *time.Time  `json:"started,omitempty"`
 	Ended    *time.Time  `json:"ended,omitempty"`

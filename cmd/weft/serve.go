@@ -143,9 +143,7 @@ func (v *serving) serve(ctx context.Context, rt *weft.Runtime, config serve.Conf
 		err = s.Listen()
 	}
 	if err != nil {
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		return errors.Join(terminal.Usage(err), models.Close(ended))
+		return errors.Join(terminal.Usage(err), models.Close(context.Background())) // no requests are under way
 	}
 	v.announce(rt, config, s)
 	hup := make(chan os.Signal, 1)

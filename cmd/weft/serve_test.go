@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -158,6 +159,14 @@ func TestServeCheckConfig(t *testing.T) {
 	}
 	// A folder of models that is not there, and an address that is taken.
 	if code, _, errs := runWeft("serve", "--devices", "cpu", "--models", filepath.Join(dir, "models")); code != exitUsage || !strings.Contains(errs, "models") {
+		t.Errorf("status %d, %q", code, errs)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if code, _, errs := runWeft("serve", "--devices", "cpu", "--listen", l.Addr().String()); code != exitUsage || !strings.Contains(errs, "in use") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("status %d, %q", code, errs)
 	}
 }

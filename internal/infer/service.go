@@ -122,7 +122,7 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 	go func() {
 		defer s.work.Done()
 		for _, name := range names {
-			if err := s.Load(s.open, name); err != nil {
+			if err := s.Load(s.open, name); err != nil && s.open.Err() == nil {
 				o.Log.Error("a model is not served", "model", name, "err", err)
 			}
 			s.mu.Lock()

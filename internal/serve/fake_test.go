@@ -40,6 +40,7 @@ type fake struct {
 	mu       sync.Mutex
 	models   map[string]infer.State
 	notReady error
+	reason   string // of models that failed
 	seen     []infer.Request
 	before   func(ctx context.Context, r *infer.Request) error // nil for nothing
 	closed   bool
@@ -80,7 +81,11 @@ func (f *fake) Models() (out []infer.Info) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for name, state := range f.models {
-		out = append(out, infer.Info{Name: name, Version: "1", Kind: "graph", State: state, MaxBatch: 8,
+		reason := ""
+		if state == infer.Failed {
+			reason = f.reason
+		}
+		out = append(out, infer.Info{Name: name, Version: "1", Kind: "graph", State: state, Reason: reason, MaxBatch: 8,
 			Inputs:  []infer.Spec{{Name: "x", Type: infer.FP32, Shape: []int64{-1, 3}}},
 			Outputs: []infer.Spec{{Name: "y", Type: infer.FP32, Shape: []int64{-1, 3}}}})
 	}
@@ -194,7 +199,7 @@ func handlerOf(t testing.TB, change func(o *Options)) (http.Handler, *fake, *Ser
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.stopRelay(); s.relaying.Wait() })
+	t.Cleanup(s.endRelay)
 	return s.Handler(), f, s
 }
 

@@ -98,7 +98,7 @@ func (m *models) change(ctx context.Context, change func(ctx context.Context, na
 	if err := named(name, ""); err != nil {
 		return err
 	}
-	return perform(ctx, change, name)
+	return m.s.perform(ctx, change, name)
 }
 
 // health answers the standard calls that ask how a server is. It knows the server as a whole,

@@ -168,6 +168,10 @@ func (js *jobs) over(j *job, state, why string) {
 	at := js.now().UTC()
 	j.State, j.Error, j.Ended, j.run = state, strings.ReplaceAll(why, "\n", "; "), &at, nil
 	if err := js.keep(j); err != nil {
+		if j.Error != "" {
+			j.Error += "; "
+		}
+		j.Error += "its end could not be written to the state folder, and is forgotten when the server ends: " + strings.ReplaceAll(err.Error(), "\n", "; ")
 		js.log.Error("the end of a job could not be written to the state folder", "job", j.ID, "err", err)
 	}
 	js.tell(j)

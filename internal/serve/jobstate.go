@@ -26,7 +26,9 @@ import (
 // the SHA-256 of what follows, and a record in JSON. A file is replaced as a whole, before anybody is
 // told of the change; so whatever moment the server ends at, every job is there as it was told last,
 // or one step further. A job is marked as running before it starts, and one that is so marked is never
-// started again: a job that brings the server down does it once.
+// started again: a job that brings the server down does it once. Where the end of a job cannot be
+// written, as on a full disk, its error says so and the log does: until the server ends it is as it was
+// told, and the next one, which finds it marked as running, has it interrupted.
 
 // maxRecord is the most bytes of a job's file: a request has at most orderBytes, a result the times of
 // at most maxRepeat runs.

@@ -308,7 +308,8 @@ func TestStateUnwritable(t *testing.T) {
 		j, _, err := js.submit(api.JobRequest{Workload: "w"}, gated(release), "", nil)
 		return j, err
 	}
-	if _, err := add(); err != nil {
+	runs, err := add()
+	if err != nil {
 		t.Fatal(err)
 	}
 	waits, err := add()
@@ -327,6 +328,9 @@ func TestStateUnwritable(t *testing.T) {
 	until(t, "the other is not begun", func() bool { j, err := js.get(waits.ID); return err == nil && j.State != api.JobQueued })
 	if j, err := js.get(waits.ID); err != nil || j.State != api.JobFailed || !strings.Contains(j.Error, "not begun") {
 		t.Errorf("%+v, %v", j, err)
+	}
+	if j, err := js.get(runs.ID); err != nil || j.State != api.JobSucceeded || !strings.Contains(j.Error, "forgotten when the server ends") {
+		t.Errorf("a job whose end is not kept: %+v, %v", j, err)
 	}
 	if !strings.Contains(log.String(), "could not be written") {
 		t.Error(log)

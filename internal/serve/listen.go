@@ -59,13 +59,18 @@ func (s *Server) secure(network string) bool { return network == "tcp" && s.conf
 
 // Listen takes the state folder and the addresses. Connections wait from then on, until Serve.
 func (s *Server) Listen() error {
+	err := error(nil)
 	if s.config.State != "" {
-		if err := s.jobs.restore(s.config.State, s.plan); err != nil {
-			return err
+		err = s.jobs.restore(s.config.State, s.plan)
+	}
+	if err == nil {
+		if err = s.bind(); err != nil {
+			err = errors.Join(err, s.jobs.release())
 		}
 	}
-	if err := s.bind(); err != nil {
-		return errors.Join(err, s.jobs.release())
+	if err != nil {
+		s.endRelay()
+		return err
 	}
 	s.jobs.resume()
 	return nil

@@ -295,7 +295,13 @@ func (s *Server) Serve() error {
 	go func() { served <- s.serveHTTP() }()
 	if s.grpc != nil {
 		n++
-		go func() { served <- s.grpc.Serve(s.grpcAt) }()
+		go func() {
+			err := s.grpc.Serve(s.grpcAt)
+			if errors.Is(err, grpc.ErrServerStopped) { // before it began
+				err = nil
+			}
+			served <- err
+		}()
 	}
 	for ; n > 0; n-- {
 		if err := <-served; err != nil {
@@ -348,12 +354,17 @@ func (s *Server) Drain(ctx context.Context) error {
 	if err := s.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		errs = append(errs, err)
 	}
-	s.stopRelay()
-	s.relaying.Wait()
+	s.endRelay()
 	if s.config.SharedMemory {
 		errs = append(errs, s.regions.unregister(""))
 	}
 	return errors.Join(append(errs, s.service.Close(ctx))...)
+}
+
+// endRelay ends what New began.
+func (s *Server) endRelay() {
+	s.stopRelay()
+	s.relaying.Wait()
 }
 
 // Reload reads tokens and certificate again, and loads the models anew: those of the folder

@@ -90,6 +90,9 @@ func (s *Server) describe(name, version string) (api.ModelMetadata, error) {
 	if err != nil {
 		return api.ModelMetadata{}, err
 	}
+	if info.State == infer.Failed { // nothing is known of it
+		return api.ModelMetadata{}, notReady(info)
+	}
 	out := api.ModelMetadata{Name: info.Name, Versions: []string{}, Platform: "weft_" + info.Kind, Inputs: specs(info.Inputs), Outputs: specs(info.Outputs)}
 	for _, m := range s.service.Models() {
 		if m.Name == name && m.State == infer.Ready {
@@ -117,10 +120,19 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if info.State != infer.Ready {
-		return fmt.Errorf("model %s is %s: %w", name, info.State, infer.ErrUnavailable)
+		return notReady(info)
 	}
 	s.answer(w, http.StatusOK, map[string]any{"name": name, "ready": true})
 	return nil
+}
+
+// notReady says why a model does not answer.
+func notReady(m infer.Info) error {
+	err := fmt.Errorf("model %s is %s: %w", m.Name, m.State, infer.ErrUnavailable)
+	if m.Reason != "" {
+		err = fmt.Errorf("%w: %s", err, m.Reason)
+	}
+	return err
 }
 
 // answers has the memory of answers that were sent, up to firstBytes each.
@@ -270,7 +282,7 @@ func (s *Server) order(change func(ctx context.Context, name string) error) hand
 		if err != nil {
 			return err
 		}
-		if err := perform(r.Context(), change, name); err != nil {
+		if err := s.perform(r.Context(), change, name); err != nil {
 			return err
 		}
 		s.answer(w, http.StatusOK, struct{}{})
@@ -279,8 +291,11 @@ func (s *Server) order(change func(ctx context.Context, name string) error) hand
 }
 
 // perform changes a model. A client that hangs up leaves none half loaded.
-func perform(ctx context.Context, change func(ctx context.Context, name string) error, name string) error {
+func (s *Server) perform(ctx context.Context, change func(ctx context.Context, name string) error, name string) error {
 	err := change(context.WithoutCancel(ctx), name)
+	if err != nil && !errors.Is(err, infer.ErrNotFound) {
+		s.log.Error("a model could not be loaded or unloaded as a client asked", "client", clientOf(ctx), "model", name, "err", err)
+	}
 	if status, _ := statusOf(err); err != nil && status == http.StatusInternalServerError {
 		return badRequest{err} // what is wrong is in the model's folder
 	}
