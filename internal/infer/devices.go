@@ -93,7 +93,11 @@ func (s *Service) deviceIs(name, state string) {
 	default:
 		d.up = false
 		d.leave()
-		for _, v := range s.all() {
+		list := s.all()
+		if s.making != nil {
+			list = append(list, s.making)
+		}
+		for _, v := range list {
 			if v.spreads && slices.Contains(v.devices, d) {
 				s.forget(v, d)
 			}
@@ -104,6 +108,7 @@ func (s *Service) deviceIs(name, state string) {
 		if lost {
 			for b, f := range s.flights {
 				if b.Device == d.d {
+					f.err = fmt.Errorf("%w: device %s is %s", ErrUnavailable, d.name, state)
 					f.cancel()
 				}
 			}
@@ -193,9 +198,10 @@ func (s *Service) place() {
 			s.mu.Lock()
 			s.release(v)
 			s.mu.Unlock()
-		case state == Failed && v.homeless:
-			if folders, err := s.folders(v.name); err == nil {
-				if err := s.loadVersion(s.open, v.name, v.number, folders[v.number]); err != nil && s.open.Err() == nil {
+		case state == Failed && v.noPlace:
+			folders, err := s.folders(v.name)
+			if folder, ok := folders[v.number]; err == nil && ok { // it has not gone
+				if err := s.loadVersion(s.open, v.name, v.number, folder); err != nil && s.open.Err() == nil {
 					s.o.Log.Error("a model is not served", "model", v.name, "err", err)
 				}
 			}
@@ -203,8 +209,9 @@ func (s *Service) place() {
 	}
 }
 
-// errHomeless says that no device in service takes a model, or that the one that was to has gone.
-var errHomeless = errors.New("no device that takes work has it")
+// errNoPlace says that a device was missing for a model, which one that comes may be: none takes work,
+// the one that was to have it has gone, or those that were tried could not and others are away.
+var errNoPlace = errors.New("no device that takes work has it")
 
 // spread puts a version on the devices that take work, have the memory for it and can run it,
 // those that hold the least first, up to as many as model.yaml allows. What it is on already
@@ -252,20 +259,22 @@ func (s *Service) settle(ctx context.Context, v *version, d *device) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(serving, cancel)()
+	var took []warm
+	err := error(nil)
 	if v.spreads {
-		if err := fits(s.rt.Metrics().Devices, d.name, v.bytes); err != nil {
-			return err
-		}
+		err = fits(s.rt.Metrics().Devices, d.name, v.bytes)
 	}
-	if err := v.prepare(d, v.spreads); err != nil {
-		return err
+	if err == nil {
+		err = v.prepare(d, v.spreads)
 	}
-	took, err := s.warmUp(ctx, v, d)
+	if err == nil {
+		took, err = s.warmUp(ctx, v, d)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case !d.up || serving.Err() != nil:
-		return errHomeless
+		return errNoPlace
 	case err != nil:
 		return err
 	case v.retired:
@@ -293,7 +302,7 @@ func fits(devices []weft.DeviceMetrics, name string, bytes int64) (err error) {
 		case name != "" && d.Name != name:
 			continue
 		case d.State != "healthy":
-			err = fmt.Errorf("%s is %s", d.Name, d.State)
+			err = fmt.Errorf("%w: %s is %s", errNoPlace, d.Name, d.State)
 		case d.MemBytes > 0 && d.MemUsed+bytes > d.MemBytes:
 			err = fmt.Errorf("%s has room for %s, and the model takes %s: a smaller batch takes less", d.Name, text.FormatSize(max(d.MemBytes-d.MemUsed, 0)), text.FormatSize(bytes))
 		default:

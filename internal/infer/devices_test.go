@@ -304,3 +304,119 @@ func TestLostAndBack(t *testing.T) {
 		})
 	}
 }
+
+// A version that failed for want of a device and whose folder has gone stays as it is when one comes.
+func TestFolderGone(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "m"), "mul", 1, "")
+	s := openWith(t, folder, weft.Options{Devices: "cpu", Funcs: funcs(nil)})
+	s.deviceIs(s.devices[0].name, "lost")
+	late := filepath.Join(folder, "late")
+	put(t, filepath.Join(late, "1"), "mul", 1, "")
+	if err := s.Load(t.Context(), "late"); !errors.Is(err, errNoPlace) {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(late, "2"), "mul", 1, "")
+	if err := os.RemoveAll(filepath.Join(late, "1")); err != nil {
+		t.Fatal(err)
+	}
+	s.deviceIs(s.devices[0].name, "healthy")
+	s.place()
+	if i, err := s.Model("late", "1"); err != nil || i.State != Failed {
+		t.Errorf("a version without a folder: %+v, %v", i, err)
+	}
+}
+
+// A device that is lost while a model is put on others is none of the model's.
+func TestLostWhileLoading(t *testing.T) {
+	folder, open := t.TempDir(), make(chan struct{})
+	var s *Service
+	var inside atomic.Int64
+	second := func(c *weft.Call, lo, hi int) { // waits on all devices but the first
+		s.mu.Lock()
+		wait := s.making != nil && len(s.making.devices) > 0
+		s.mu.Unlock()
+		if inside.Add(1); wait {
+			<-open
+		}
+	}
+	list := funcs(nil)
+	list["second"] = second
+	s = openWith(t, folder, weft.Options{Devices: "cpu/2", Funcs: list})
+	put(t, filepath.Join(folder, "m"), "second", 1, "warmup: 1\n")
+	loaded := make(chan error, 1)
+	go func() { loaded <- s.Load(t.Context(), "m") }()
+	until(t, "it is on the first device", func() bool { return inside.Load() == 2 })
+	s.mu.Lock()
+	first := s.making.devices[0]
+	s.mu.Unlock()
+	s.deviceIs(first.name, "lost")
+	close(open)
+	if err := <-loaded; err != nil {
+		t.Fatal(err)
+	}
+	if got := on(t, s, "m"); len(got) != 1 || got[0] == first.name || first.bytes != 0 {
+		t.Errorf("after the loss of %s, which holds %d bytes, it is on %v", first.name, first.bytes, got)
+	}
+	s.deviceIs(first.name, "healthy")
+	until(t, "it is on both", func() bool { return len(on(t, s, "m")) == 2 })
+}
+
+// A model that fails on all devices failed by itself, and is not tried again when a device comes; one
+// that fails while a device is away is.
+func TestFailsItself(t *testing.T) {
+	folder := t.TempDir()
+	list := funcs(nil)
+	var well atomic.Bool
+	list["ill"] = func(c *weft.Call, lo, hi int) {
+		if !well.Load() {
+			c.Fail(errors.New("it is ill"))
+		}
+	}
+	put(t, filepath.Join(folder, "m"), "ill", 1, "warmup: 1\n")
+	s := openWith(t, folder, weft.Options{Devices: "cpu/2", Funcs: list})
+	i, err := s.Model("m", "")
+	if err != nil || i.State != Failed || strings.Contains(i.Reason, errNoPlace.Error()) || !strings.Contains(i.Reason, "it is ill") {
+		t.Errorf("%+v, %v", i, err)
+	}
+	s.deviceIs(s.devices[1].name, "lost")
+	if err := s.Load(t.Context(), "m"); !errors.Is(err, errNoPlace) || !strings.Contains(err.Error(), "it is ill") {
+		t.Errorf("while a device is away: %v", err)
+	}
+	well.Store(true)
+	s.deviceIs(s.devices[1].name, "healthy")
+	until(t, "it is served", func() bool { return s.Ready() == nil })
+}
+
+// A request whose devices are lost again and again fails, and says why.
+func TestLostTooOften(t *testing.T) {
+	folder, g := t.TempDir(), &gate{open: make(chan struct{})}
+	put(t, filepath.Join(folder, "m"), "held", 1, "warmup: 0\n")
+	s := openWith(t, folder, weft.Options{Devices: "cpu", Funcs: funcs(g)})
+	answered := make(chan error, 1)
+	go func() {
+		_, err := s.Infer(t.Context(), ask("m", 1, 2, 3))
+		answered <- err
+	}()
+	for {
+		var err error
+		over := false
+		until(t, "it is computed or has failed", func() bool {
+			select {
+			case err = <-answered:
+				over = true
+			default:
+			}
+			return over || g.inside.Load() > 0
+		})
+		if over {
+			if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "%!") || !strings.Contains(err.Error(), "is lost") {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		s.deviceIs(s.devices[0].name, "lost")
+		until(t, "the kernel has stopped", func() bool { return g.inside.Load() == 0 })
+		s.deviceIs(s.devices[0].name, "healthy")
+	}
+}

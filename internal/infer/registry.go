@@ -32,7 +32,7 @@ type version struct {
 	spreads         bool // it is put on each device; otherwise the runtime chooses where it runs
 	devices         []*device
 	expected        bool // it is on no device and will be put on one: requests wait
-	homeless        bool // it failed for want of a device
+	noPlace         bool // it failed for want of a device
 	mod             *batch.Model
 	state           State
 	reason          string
@@ -181,6 +181,7 @@ func (s *Service) loadVersion(ctx context.Context, name, number, folder string) 
 	v, err := s.make(ctx, name, number, folder)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.making = nil
 	if err == nil && s.closed {
 		err = fmt.Errorf("%w: the service is closing", ErrUnavailable)
 		s.undo(v)
@@ -197,6 +198,7 @@ func (s *Service) loadVersion(ctx context.Context, name, number, folder string) 
 	}
 	v.state = Ready
 	s.add(v)
+	s.expect() // where its devices have gone meanwhile
 	s.o.Log.Info("a model is ready", "model", name, "version", number, "devices", deviceNames(v.devices))
 	return nil
 }
@@ -214,7 +216,7 @@ func (s *Service) failed(name, number string, err error) {
 	if v := s.models[name][number]; v != nil && v.state == Ready {
 		return
 	}
-	s.add(&version{name: name, number: number, state: Failed, reason: err.Error(), homeless: errors.Is(err, errHomeless), config: &config{}})
+	s.add(&version{name: name, number: number, state: Failed, reason: err.Error(), noPlace: errors.Is(err, errNoPlace), config: &config{}})
 }
 
 // make reads a version, puts its weights on devices and warms it up.
@@ -226,6 +228,7 @@ func (s *Service) make(ctx context.Context, name, number, folder string) (v *ver
 	v.mod = &batch.Model{Owner: v, MaxBatch: v.most, MaxWaiting: v.config.Waiting, MaxWait: cmp.Or(v.config.MaxWait, s.o.MaxWait)}
 	s.mu.Lock()
 	s.m.AddModel(v.mod, batch.Cost{})
+	s.making = v
 	s.mu.Unlock()
 	if v.spreads {
 		err = s.spread(ctx, v)
@@ -240,10 +243,10 @@ func (s *Service) make(ctx context.Context, name, number, folder string) (v *ver
 			s.o.Log.Warn("a device does not serve a model", "model", v.name, "err", err)
 		}
 		return v, nil
-	case v.spreads && err != nil:
-		err = fmt.Errorf("%w: %w", errHomeless, err)
-	case err == nil:
-		err = errHomeless
+	case err == nil: // none was tried, or those it was on have gone
+		err = errNoPlace
+	case v.spreads && slices.ContainsFunc(s.devices, func(d *device) bool { return !d.up }): // which was not tried
+		err = fmt.Errorf("%w: %w", errNoPlace, err)
 	}
 	s.undo(v)
 	return nil, err
@@ -313,7 +316,7 @@ func (s *Service) readGraph(v *version, files fs.FS) error {
 	v.spreads, v.batched, v.bytes = movable(m.Graph()), v.config.Batch > 1, weights+work
 	v.runner, v.inputs, v.outputs = r, r.specs(r.in), r.specs(r.out)
 	if r.all, err = m.Prepare(s.rt); errors.Is(err, weft.ErrNoDevice) {
-		err = fmt.Errorf("%w: %w", errHomeless, err)
+		err = fmt.Errorf("%w: %w", errNoPlace, err)
 	}
 	return err
 }

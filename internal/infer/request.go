@@ -18,6 +18,7 @@ type call struct {
 	v        *version
 	examples int
 	begun    time.Time
+	at       int // in the items of its batch; guarded by Service.mu
 
 	// mu guards inputs: a batch copies them, and the caller takes them back when it
 	// leaves. It is held for as long as a copy takes.
@@ -130,8 +131,10 @@ func (s *Spec) check(t *Tensor, finite bool) error {
 			}
 		}
 	}
-	if i := notFinite(t); finite && i >= 0 {
-		return invalid("element %d of input %s is not finite: the model takes finite numbers only", i, s.Name)
+	if finite {
+		if i := notFinite(t); i >= 0 {
+			return invalid("element %d of input %s is not finite: the model takes finite numbers only", i, s.Name)
+		}
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ type Service struct {
 	any     *device // where the runtime chooses; the only device if there is but one
 	models  map[string]map[string]*version
 	old     map[*version]bool // retired, with requests or batches under way
+	making  *version          // that is put on devices and is not served yet; nil for none
 	flights map[*batch.Batch]*flight
 	timer   *time.Timer
 	armed   time.Duration // when the timer fires; -1 for never
@@ -163,15 +164,14 @@ func (s *Service) perform(decisions []batch.Decision) {
 		switch d.Kind {
 		case batch.Done:
 			f := s.flights[d.Batch]
-			i := slices.Index(d.Batch.Items, d.Item)
-			c.outputs, c.batch, c.device, c.started, c.took = f.outputs[i], len(d.Batch.Items), f.device, f.started, f.took
+			c.outputs, c.batch, c.device, c.started, c.took = f.outputs[c.at], len(d.Batch.Items), f.device, f.started, f.took
 			n.Succeeded++
 			n.Queue.add(f.started.Sub(c.begun).Seconds())
 			n.Compute.add(f.took.Seconds())
 			n.Total.add(time.Since(c.begun).Seconds())
 		case batch.Fail:
 			c.err = fmt.Errorf("%w: model %s is being unloaded", ErrUnavailable, c.v.name)
-			if f := s.flights[d.Batch]; f != nil {
+			if f := s.flights[d.Batch]; f != nil && f.err != nil {
 				c.err = fmt.Errorf("model %s: %w", c.v.name, f.err)
 			}
 			n.Failed++
@@ -209,6 +209,7 @@ func (s *Service) begin(b *batch.Batch) {
 	calls := make([]*call, len(b.Items))
 	for i, it := range b.Items {
 		calls[i] = it.Owner.(*call)
+		calls[i].at = i
 	}
 	s.work.Add(1)
 	go func() {
@@ -350,7 +351,7 @@ func (v *version) missing() error {
 // is held.
 func (v *version) now() (State, string) {
 	if v.state == Ready && !slices.ContainsFunc(v.devices, func(d *device) bool { return d.up }) {
-		return Loading, errHomeless.Error()
+		return Loading, errNoPlace.Error()
 	}
 	return v.state, v.reason
 }
