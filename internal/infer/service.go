@@ -304,6 +304,9 @@ func (s *Service) Infer(ctx context.Context, r *Request) (*Response, error) {
 func (s *Service) cancel(c *call, ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Its deadline may have passed as well, which the machine finds out by itself.
+	now := s.now()
+	s.perform(s.m.Tick(now, s.decided()))
 	if c.item.Over() {
 		return false
 	}
@@ -314,7 +317,7 @@ func (s *Service) cancel(c *call, ctx context.Context) bool {
 	} else {
 		c.v.counts.Cancelled++
 	}
-	s.perform(s.m.Cancel(s.now(), &c.item, s.decided()))
+	s.perform(s.m.Cancel(now, &c.item, s.decided()))
 	s.release(c.v)
 	return true
 }
