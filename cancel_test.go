@@ -93,7 +93,7 @@ func TestStepsCancelled(t *testing.T) {
 			for place := range 4 {
 				for _, at := range []int{1, 6, total - 1} {
 					c := weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: every}
-					res, mem, _, err := life(c, memory, at, place)
+					_, _, _, err := life(c, memory, at, place)
 					if at == total-1 && place == 3 { // all was done
 						if err != nil {
 							t.Errorf("after the last step: %v", err)
@@ -102,7 +102,8 @@ func TestStepsCancelled(t *testing.T) {
 						t.Errorf("cancelled at %d of step %d: %v", place, at, err)
 					}
 					c.Resume = true
-					if res, mem, _, err = life(c, memory, -1, 0); err != nil || !slices.Equal(res, wantRes) || !slices.Equal(mem, wantMem) && memory {
+					res, mem, _, err := life(c, memory, -1, 0)
+					if err != nil || !slices.Equal(res, wantRes) || !slices.Equal(mem, wantMem) && memory {
 						t.Errorf("cancelled at %d of step %d, every %v, memory %v: not the result of steps that were not: %v", place, at, every, memory, err)
 					}
 				}

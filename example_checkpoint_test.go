@@ -36,11 +36,11 @@ func ExampleRuntime_Steps() {
 	}
 
 	// program is what main would do. The machine fails in step fails.
-	program := func(dir string, resume bool, fails int) error {
+	program := func(dir string, fails int) error {
 		ctx := context.Background()
 		rt, err := weft.Open(ctx, weft.Options{
 			Devices: "cpu", Funcs: map[string]weft.Func{"increment": increment},
-			Checkpoint: weft.Checkpoint{Dir: dir, Every: time.Nanosecond, Resume: resume}, // usually 10 s
+			Checkpoint: weft.Checkpoint{Dir: dir, Every: time.Nanosecond, ResumeIfAny: true}, // usually 10 s
 		})
 		if err != nil {
 			return err
@@ -74,8 +74,8 @@ func ExampleRuntime_Steps() {
 	}
 	defer os.RemoveAll(folder)
 	dir := filepath.Join(folder, "checkpoints")
-	fmt.Println(program(dir, false, 7))
-	fmt.Println(program(dir, true, -1))
+	fmt.Println(program(dir, 7))
+	fmt.Println(program(dir, -1))
 	// Output:
 	// the machine failed
 	// each of 1000 was counted to 10
