@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/weft-run/weft/internal/terminal"
+)
+
+// runTable writes a row for each of the last runs.
+func (r *liveReport) runTable(w io.Writer) {
+	rows := [][]any{{"run", "took", "predicted", "off", "rate"}}
+	first := max(len(r.Runs)-terminal.MaxRows, 0) // the last ones
+	for i := first; i < len(r.Runs); i++ {
+		run := r.Runs[i]
+		off, predicted := "learning", terminal.Seconds(run.Predicted)
+		switch {
+		case run.Resumed:
+			off, predicted = "resumed", "-"
+		case r.learned(i):
+			off = terminal.Percent(run.off())
+		}
+		rows = append(rows, []any{i + 1, terminal.Seconds(run.Seconds), predicted, off, run.Rate})
+	}
+	if len(r.Runs) > 0 {
+		terminal.Table(w, rows)
+		if first > 0 {
+			fmt.Fprintf(w, "and %d before; --json has all\n", first)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+func (r *liveReport) text(w io.Writer) {
+	fmt.Fprintf(w, "%s on %s", r.Job, terminal.Count(len(r.Devices), "device"))
+	if r.Class != "" {
+		fmt.Fprintf(w, ", class %s", r.Class)
+	}
+	fmt.Fprint(w, "\n\n")
+	if !r.Kept.finished() {
+		if r.account(w); len(r.Runs) == 0 {
+			return
+		}
+	}
+	r.outcome(w)
+}
+
+// account writes what the runs took.
+func (r *liveReport) account(w io.Writer) {
+	r.runTable(w)
+	rows := [][]any{{"device", "cores", "tasks", "busy", "used"}}
+	done := 0
+	for _, d := range r.Devices {
+		done += d.Tasks
+		rows = append(rows, []any{d.Name, d.Cores, d.Tasks, terminal.Seconds(d.Busy), terminal.Percent(d.Util)})
+	}
+	terminal.Table(w, rows)
+	fmt.Fprintln(w)
+	if len(r.Runs) == 0 {
+		fmt.Fprintf(w, "Interrupted in the first run, after %d of %s.\n", done, terminal.Count(r.Tasks, "task"))
+		if r.Kept != nil {
+			r.Kept.text(w, r.Interrupted)
+		}
+		return
+	}
+	fmt.Fprintf(w, "Bottleneck of the last run: %s. Devices ran tasks %s of the time, imbalance %s.\n", r.Bottleneck, terminal.Percent(r.Utilisation), terminal.Percent(r.Imbalance))
+	r.writeCondition(w)
+	for _, why := range r.LeftOut {
+		fmt.Fprintf(w, "Left out: %s.\n", why)
+	}
+	if r.learned(len(r.Runs) - 1) {
+		fmt.Fprintf(w, "Predictions were off by %s in the median.\n", terminal.Percent(r.PredictionError))
+	} else if r.Kept == nil {
+		fmt.Fprintln(w, "The cost model is still learning; --repeat gives it more runs.")
+	}
+	if r.Variant != "" {
+		fmt.Fprintf(w, "The last run was done with %s, which was predicted to be as fast as any; --explain compares.\n", r.Variant)
+	}
+}
+
+// outcome writes what came of the runs.
+func (r *liveReport) outcome(w io.Writer) {
+	if r.Kept != nil {
+		r.Kept.text(w, r.Interrupted)
+	}
+	if r.Retries > 0 {
+		fmt.Fprintf(w, "%s failed and was tried again.\n", terminal.Count(r.Retries, "execution"))
+	}
+	if r.Result != "" {
+		fmt.Fprintf(w, "Result: %s.\n", r.Result)
+	}
+	for _, line := range r.outputs {
+		fmt.Fprintf(w, "Output %s\n", line)
+	}
+	if len(r.outputs) > 0 {
+		fmt.Fprintln(w, "--out NAME=FILE writes an output to a file, as in --out y=y.npy.")
+	}
+	if len(r.Files) > 0 {
+		fmt.Fprintf(w, "Written: %s.\n", strings.Join(r.Files, ", "))
+	}
+	switch {
+	case r.Checked:
+		fmt.Fprintln(w, "The result agrees with an independent reference.")
+		for _, m := range r.Misses {
+			fmt.Fprintf(w, "  The chance that %s goes unseen is %s.\n", m.What, terminal.Chance(m.Chance))
+		}
+	case r.Interrupted:
+		left := "no output was written" // of a graph
+		if r.Class != "" {
+			left = "the result was not checked"
+		}
+		fmt.Fprintf(w, "Interrupted after %s; %s.\n", terminal.Count(len(r.Runs), "run"), left)
+	}
+}
