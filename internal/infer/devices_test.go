@@ -232,8 +232,8 @@ func writeReservoir(t *testing.T, folder, more string) {
 // A reservoir of a few kilobytes does not get gigabytes for its batches, whatever it asks for.
 func TestReservoirMemory(t *testing.T) {
 	folder := t.TempDir()
-	writeReservoir(t, filepath.Join(folder, "r"), "batch: 1000\nmemory: 600KiB\n") // 80 + 3·200 bytes each
-	writeReservoir(t, filepath.Join(folder, "fits"), "batch: 1000\nmemory: 700KiB\n")
+	writeReservoir(t, filepath.Join(folder, "r"), "batch: 1000\nmemory: 800KiB\n") // 80 + 4·200 bytes each
+	writeReservoir(t, filepath.Join(folder, "fits"), "batch: 1000\nmemory: 900KiB\n")
 	s := openWith(t, folder, weft.Options{Devices: "cpu", Funcs: funcs(nil)})
 	if i, _ := s.Model("r", ""); i.State != Failed || !strings.Contains(i.Reason, "a batch of 1000 takes") || !strings.Contains(i.Reason, "greater memory, in model.yaml") {
 		t.Errorf("%+v", i)
@@ -248,9 +248,6 @@ func TestReservoirMemory(t *testing.T) {
 	small := openWith(t, folder, weft.Options{Drivers: []driver.Driver{drv}})
 	if i, _ := small.Model("fits", ""); i.State != Failed || !strings.Contains(i.Reason, "fake:0 has room for 5") || !strings.Contains(i.Reason, "a smaller batch takes less") {
 		t.Errorf("on a device without the memory: %+v", i)
-	}
-	if _, work := reservoirBytes(&reservoir.Model{Weights: &reservoir.Weights{Params: reservoir.Params{Inputs: 1 << 30, Size: 1 << 30}}, Steps: 1 << 30}, 1<<16); work < 1<<60 {
-		t.Errorf("a batch beyond all bounds takes %d bytes", work)
 	}
 }
 

@@ -285,7 +285,7 @@ func (s *Service) read(ctx context.Context, v *version, folder string) (err erro
 		return s.readGraph(v, files)
 	}
 	v.config.Batch = v.most
-	weights, work := reservoirBytes(m, v.most)
+	weights, work := m.PredictorBytes(s.rt.Machine(), v.most)
 	if err := v.config.room(work); err != nil {
 		return err
 	}

@@ -42,17 +42,6 @@ func loadReservoir(files fs.FS, file string) (*reservoir.Model, error) {
 	return m, nil
 }
 
-// reservoirBytes is how much memory a device needs for the weights of a reservoir, and for a
-// batch: its inputs, and the states at the beginning, at the end and their mean.
-func reservoirBytes(m *reservoir.Model, batch int) (weights, work int64) {
-	w := m.Weights
-	for _, n := range []int{len(w.Recurrent.Start), 2 * len(w.Recurrent.Column), len(w.Input.Start), 2 * len(w.Input.Column), len(w.Bias)} {
-		weights += 4 * int64(n)
-	}
-	each := 4 * (float64(m.InputLen()) + 3*float64(w.Size))
-	return weights, int64(min(each*float64(batch), 1<<62))
-}
-
 // newReservoir makes a reservoir ready. An input is a value of each channel at each step.
 func newReservoir(rt *weft.Runtime, m *reservoir.Model, c *config) (*reservoirRunner, error) {
 	channels := int64(m.Weights.Inputs)

@@ -218,3 +218,43 @@ func TestReadEach(t *testing.T) {
 		}
 	}
 }
+
+// A predictor needs the memory of all data of its graph, and of its workspace.
+func TestPredictorBytes(t *testing.T) {
+	p := Defaults()
+	p.Size, p.Inputs = 70, 40
+	w, err := New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Model{Weights: w, Steps: 5, Mode: Sequence, Feature: Last}
+	cpu := machine.Device{Name: "cpu:0", Backend: "cpu"}
+	hopper := machine.Device{Name: "cuda:0", Backend: "cuda", Arch: "sm_90", ComputeUnits: 132 * 128}
+	ampere := machine.Device{Name: "cuda:0", Backend: "cuda", Arch: "sm_80", ComputeUnits: 108 * 128}
+	for _, c := range []struct {
+		on           []machine.Device
+		whole, dense bool
+	}{
+		{[]machine.Device{cpu}, true, false},
+		{[]machine.Device{cpu, hopper}, false, true},
+		{[]machine.Device{cpu, ampere}, false, false},
+	} {
+		const batch = 9
+		g, err := m.batchGraph(w, batch, batch, batch, c.whole, c.dense)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := g.Task(0).Workspace
+		for i := range g.NumData() {
+			want += g.Data(graph.DataID(i)).Bytes
+		}
+		weights, work := m.PredictorBytes(&machine.Machine{Devices: c.on}, batch)
+		if weights+work != want || (weights > w.denseBytes()) != c.dense {
+			t.Errorf("%v: %d bytes of weights and %d for a batch; the graph has %d", c.on, weights, work, want)
+		}
+	}
+	large := &Model{Weights: &Weights{Params: Params{Inputs: 1 << 30, Size: 1 << 30}}, Steps: 1 << 30}
+	if _, work := large.PredictorBytes(&machine.Machine{}, 1<<16); work < 1<<60 {
+		t.Errorf("a batch beyond all bounds takes %d bytes", work)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/workload/reservoir"
 )
 
@@ -94,4 +95,18 @@ func ExampleKuramoto_Couple() {
 	// Output:
 	// coupling 0: 16 spikes, 0.72 apart
 	// coupling 0.1: 16 spikes, 0.20 apart
+}
+
+// The memory that a device needs for batches of 100 inputs, before a predictor is made.
+func ExampleModel_PredictorBytes() {
+	params := reservoir.Defaults()
+	params.Size, params.Inputs = 50, 2
+	w, err := reservoir.New(params)
+	if err != nil {
+		log.Fatal(err)
+	}
+	m := &reservoir.Model{Weights: w, Steps: 20, Mode: reservoir.Sequence}
+	_, work := m.PredictorBytes(&machine.Machine{Devices: []machine.Device{{Name: "cpu:0", Backend: "cpu"}}}, 100)
+	fmt.Println(work, "bytes beside the weights")
+	// Output: 96000 bytes beside the weights
 }

@@ -68,6 +68,21 @@ func NewPredictor(rt *weft.Runtime, m *Model, maxBatch int) (*Predictor, error) 
 	return newPredictor(rt, m, maxBatch, m.Weights.dense(rt.Machine()))
 }
 
+// PredictorBytes is the memory that a device of a machine needs for a predictor of the model: for the
+// weights, with their zeros as well where the GPUs are to have them, and for a batch: its inputs, and
+// the states at the beginning, between two steps, at the end and their mean.
+func (m *Model) PredictorBytes(on *machine.Machine, batch int) (weights, work int64) {
+	w := m.Weights
+	for _, n := range []int{len(w.Recurrent.Start), 2 * len(w.Recurrent.Column), len(w.Input.Start), 2 * len(w.Input.Column), len(w.Bias)} {
+		weights += 4 * int64(n)
+	}
+	if w.dense(on) {
+		weights += w.denseBytes()
+	}
+	each := 4 * (float64(m.InputLen()) + 4*float64(w.Size))
+	return weights, int64(min(each*float64(batch), 1<<62))
+}
+
 // newPredictor makes a predictor of a valid model, with dense weights as well or without.
 func newPredictor(rt *weft.Runtime, m *Model, maxBatch int, dense bool) (*Predictor, error) {
 	p := &Predictor{rt: rt, m: m, most: maxBatch, whole: whollyRun(rt.Machine())}
