@@ -101,33 +101,31 @@ func (c *rpcConn) Close() error {
 	return c.Conn.Close()
 }
 
-// reply is an answer that its client has not taken yet. It counts as a body under way, and
+// reply is an answer that its client has not taken yet. It counts as a body of its client's, and
 // ends its connection after the time for being taken: a client may read all that comes, and
 // yet open no window for it.
 type reply struct {
 	message any
-	s       *Server
+	held    *hold
 	conn    *rpcConn
-	size    int64
 	late    *time.Timer
 }
 
-// hold counts an answer of some bytes in, until release counts it out.
-func (a *reply) hold(size int) {
-	a.size = int64(size)
+// enter counts an answer of some bytes in, until release counts it out.
+func (a *reply) enter(size int) {
 	a.conn.mu.Lock()
 	defer a.conn.mu.Unlock()
 	if a.conn.untaken == nil {
 		return
 	}
 	a.conn.untaken[a] = true
-	a.s.bodies.Add(a.size)
+	_ = a.held.take(int64(size))                                                 // it is there already: what its client asks for next is refused
 	a.late = time.AfterFunc(a.conn.from.patience, func() { _ = a.conn.Close() }) // its client is told by that
 }
 
 func (a *reply) release() {
 	a.late.Stop()
-	a.s.bodies.Add(-a.size)
+	a.held.release()
 }
 
 // Put is called by package grpc when the answer is sent or will not be.
@@ -162,6 +160,6 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	if mem.IsBelowBufferPoolingThreshold(len(b)) { // for such no pool is told
 		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
 	}
-	a.hold(len(b))
+	a.enter(len(b))
 	return mem.BufferSlice{mem.NewBuffer(&b, a)}, nil
 }

@@ -128,7 +128,7 @@ var (
 
 // SendMsg sends the answer, within limits of size and time.
 func (c *call) SendMsg(m any) error {
-	return c.ServerStream.SendMsg(&reply{message: m, s: c.s, conn: c.conn})
+	return c.ServerStream.SendMsg(&reply{message: m, held: c.s.hold(c.ctx), conn: c.conn})
 }
 
 // rpcCodes are the codes of gRPC for those of HTTP.

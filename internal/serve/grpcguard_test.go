@@ -155,6 +155,9 @@ func TestGRPCSlowReader(t *testing.T) {
 		const size = 1 << 20
 		if patient {
 			until("an answer that waits", func(n int64) bool { return n > size && n < size+1000 }) // without the request's
+			if held := s.clients.known("127.0.0.1").held.Load(); held != s.bodies.Load() {
+				t.Errorf("%d bytes of %d are its client's", held, s.bodies.Load())
+			}
 			if err := x.RecvMsg(&oip.ModelInferResponse{}); err != nil {
 				t.Errorf("a patient server: %v", err)
 			}
