@@ -159,7 +159,7 @@ func (k *keeps) look() error {
 		return err
 	}
 	for _, name := range names {
-		f, err := disk.Open(filepath.Join(k.o.Dir, name), false)
+		f, err := disk.Open(k.o.Dir, name, false)
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (k *keeps) begin(name string) (*disk.Folder, error) {
 	if used {
 		return nil, fmt.Errorf("%w: %q is kept twice by this runtime; give each computation its own name", ErrCheckpoint, name)
 	}
-	f, err := disk.Open(filepath.Join(k.o.Dir, name), true)
+	f, err := disk.Open(k.o.Dir, name, true)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
@@ -300,7 +300,7 @@ func (r *Runtime) Kept(keep Keep) (params map[string]string, ok bool, err error)
 	if r.keeps == nil || !r.keeps.resumes() {
 		return nil, false, nil
 	}
-	f, err := disk.Open(filepath.Join(r.keeps.o.Dir, keep.Name), false)
+	f, err := disk.Open(r.keeps.o.Dir, keep.Name, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
@@ -377,7 +377,7 @@ func ReadCheckpoints(dir string) ([]CheckpointInfo, error) {
 	}
 	var out []CheckpointInfo
 	for _, name := range names {
-		f, err := disk.Open(filepath.Join(dir, name), false)
+		f, err := disk.Open(dir, name, false)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 		}

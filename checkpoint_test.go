@@ -445,3 +445,44 @@ func TestCheckpointDemand(t *testing.T) {
 		t.Errorf("%+v, %v", infos, err)
 	}
 }
+
+// A link in place of a computation's folder is refused, and what is where it leads stays.
+func TestCheckpointLink(t *testing.T) {
+	steps := func(c weft.Checkpoint) error {
+		rt := mustKeep(t, c, nil)
+		defer rt.Close()
+		mem := make([]uint64, 8)
+		return rt.Steps(t.Context(), weft.Keep{Name: "sim"}, 3, []weft.Binding{weft.Bind("mem", mem)}, func(context.Context, int) error {
+			mem[0]++
+			return nil
+		})
+	}
+	good, evil := t.TempDir(), t.TempDir()
+	if err := steps(weft.Checkpoint{Dir: good}); err != nil {
+		t.Fatal(err)
+	}
+	files := func() []string {
+		names, err := filepath.Glob(filepath.Join(good, "sim", "*"))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%q, %v", names, err)
+		}
+		return names
+	}
+	before := files()
+	if err := os.Symlink(filepath.Join(good, "sim"), filepath.Join(evil, "sim")); err != nil {
+		t.Skip(err)
+	}
+	if err := steps(weft.Checkpoint{Dir: evil}); !errors.Is(err, weft.ErrCheckpoint) || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("a link was followed: %v", err)
+	}
+	if after := files(); !slices.Equal(before, after) {
+		t.Errorf("%q became %q", before, after)
+	}
+	rt := mustKeep(t, weft.Checkpoint{Dir: evil, ResumeIfAny: true}, nil)
+	defer rt.Close()
+	for _, name := range []string{"sim", "../" + filepath.Base(good) + "/sim"} {
+		if _, ok, err := rt.Kept(weft.Keep{Name: name}); ok || err == nil {
+			t.Errorf("Kept read %s: %v", name, err)
+		}
+	}
+}

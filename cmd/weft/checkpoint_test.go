@@ -36,7 +36,7 @@ var killed = []struct {
 // keptBytes reads data of the newest checkpoint in a folder, which must be of a finished run.
 func keptBytes(t *testing.T, dir, name string) []byte {
 	t.Helper()
-	f, err := disk.Open(filepath.Join(dir, keptName), false)
+	f, err := disk.Open(dir, keptName, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@
 package disk
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,23 +20,49 @@ import (
 )
 
 // Folder is a folder of checkpoints.
-type Folder struct {
-	root *os.Root
-	path string
-}
+type Folder struct{ root *os.Root }
 
-// Open opens a folder, or makes it where create says so, for this user alone.
-func Open(path string, create bool) (*Folder, error) {
+// ErrLink says that there is a link where a folder should be: nothing is read, written or
+// removed where it leads.
+var ErrLink = errors.New("is a link or no folder; remove it, or name another folder")
+
+// Open opens the folder of that name in dir, or makes it where create says so, for this user
+// alone. It must be a folder and no link; dir may be a link.
+func Open(dir, name string, create bool) (*Folder, error) {
 	if create {
-		if err := safefile.MakeFolder(path); err != nil {
+		if err := safefile.MakeFolder(dir); err != nil {
 			return nil, err
 		}
 	}
-	root, err := os.OpenRoot(path)
+	parent, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	return &Folder{root, path}, nil
+	defer parent.Close()
+	if create {
+		if err = parent.Mkdir(name, 0o700); err == nil {
+			err = (&Folder{parent}).Sync() // so that its name is on the disk
+		}
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	info, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s %w", filepath.Join(dir, name), ErrLink)
+	}
+	root, err := parent.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := root.Stat("."); err != nil || !os.SameFile(info, now) {
+		_ = root.Close() // nothing was written
+		return nil, fmt.Errorf("%s %w", filepath.Join(dir, name), cmp.Or(err, ErrLink))
+	}
+	return &Folder{root}, nil
 }
 
 // Close closes the folder.

@@ -29,7 +29,7 @@ func folders(t *testing.T) (out []string) {
 // What a store writes is read back, from memory that is aligned and from memory that is not.
 func TestFolder(t *testing.T) {
 	for _, dir := range folders(t) {
-		f, err := Open(filepath.Join(dir, "a", "b"), true)
+		f, err := Open(filepath.Join(dir, "a"), "b", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,13 +68,50 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// A link is not followed, wherever it leads, and neither is a name that leads elsewhere.
+func TestLink(t *testing.T) {
+	dir, other := filepath.Join(t.TempDir(), "dir"), t.TempDir()
+	f, err := Open(dir, "real", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	for name, to := range map[string]string{"out": other, "in": "real", "nowhere": "gone"} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Skip(err)
+		}
+		for _, create := range []bool{false, true} {
+			if _, err := Open(dir, name, create); !errors.Is(err, ErrLink) {
+				t.Errorf("a link to %s: %v", to, err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, "file", true); !errors.Is(err, ErrLink) {
+		t.Errorf("a file: %v", err)
+	}
+	if _, err := Open(dir, "../dir/real", true); err == nil {
+		t.Error("a folder was opened by a name that leads outside")
+	}
+	link := filepath.Join(other, "link") // the folder that the user names may be a link
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if f, err = Open(link, "real", false); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
 // A file that there is no room for is not made.
 func TestNoRoom(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("room is reserved on Linux only")
 	}
 	for _, dir := range folders(t) {
-		f, err := Open(dir, false)
+		f, err := Open(dir, "f", true)
 		if err != nil {
 			t.Fatal(err)
 		}
