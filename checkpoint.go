@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weft-run/weft/internal/checkpoint"
 	"github.com/weft-run/weft/internal/checkpoint/disk"
@@ -91,8 +92,9 @@ type Keep struct {
 	// Name is what it is called in the folder: letters, digits, '.', '-' and '_'. Each
 	// computation of a runtime has its own.
 	Name string
-	// Params is what the result depends on besides the state. A checkpoint with other
-	// parameters is not resumed: the error says which differ.
+	// Params is what the result depends on besides the state, as UTF-8. A checkpoint with other
+	// parameters is not resumed: the error says which differ. RunStages adds "graph" and, for
+	// each input, "input" with a space and its name.
 	Params map[string]string
 }
 
@@ -222,9 +224,17 @@ func (k *keeps) begin(name string) (*disk.Folder, error) {
 	}
 	f, err := disk.Open(k.o.Dir, name, true)
 	if err != nil {
+		k.free(name)
 		return nil, fmt.Errorf("%w: %w", ErrCheckpoint, err)
 	}
 	return f, nil
+}
+
+// free gives back the name of a computation that was refused before it began.
+func (k *keeps) free(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.used, name)
 }
 
 // enter and leave note which savers are active.
@@ -337,6 +347,26 @@ func paramsOf(m map[string]string) (out []checkpoint.Param) {
 		out = append(out, checkpoint.Param{Key: key, Value: m[key]})
 	}
 	return out
+}
+
+// recognisable errs if what a checkpoint must agree on would not be read back as it is.
+func recognisable(meta checkpoint.Meta, sizes map[string]int64) error {
+	keys := make(map[string]bool)
+	for _, p := range meta.Params {
+		if !utf8.ValidString(p.Key) || !utf8.ValidString(p.Value) {
+			return fmt.Errorf("%w: parameter %q is %q, which is not UTF-8; write its bytes as text, such as %x", ErrCheckpoint, p.Key, p.Value, p.Value)
+		}
+		if keys[p.Key] {
+			return fmt.Errorf("%w: parameter %q is one that RunStages adds itself; give yours another name", ErrCheckpoint, p.Key)
+		}
+		keys[p.Key] = true
+	}
+	for name := range sizes {
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("%w: the name %q of data is not UTF-8; give it another", ErrCheckpoint, name)
+		}
+	}
+	return nil
 }
 
 // folderName returns a name that no other folder has.

@@ -297,20 +297,29 @@ func TestCheckpointRefuses(t *testing.T) {
 	says("a second process", err, weft.ErrCheckpoint, "is in use: ", "another process")
 	_, err = outputsOf(t.Context(), rt, layered(t, deep, words, "other"), words, 3)
 	says("another graph", err, weft.ErrOtherCheckpoint, "graph is sha256")
-	_, err = outputsOf(t.Context(), rt, g, words, 3)
-	says("a name used twice", err, weft.ErrCheckpoint, "twice")
-	rt.Close()
-	rt = mustKeep(t, resume, nil)
-	_, err = outputsOf(t.Context(), rt, g, words, 4)
+	_, err = outputsOf(t.Context(), rt, g, words, 4) // the name is free: that one was refused
 	says("another input", err, weft.ErrOtherCheckpoint, "input in is crc32c")
 	rt.Close()
 	rt = mustKeep(t, resume, nil)
 	step := func(context.Context, int) error { t.Error("a step was called"); return nil }
 	says("a bad name", rt.Steps(t.Context(), weft.Keep{Name: "a/b"}, 1, nil, step), weft.ErrCheckpoint, "letters")
+	says("nothing kept", rt.Checkpoint(t.Context()), weft.ErrCheckpoint, "no computation")
+	state := []weft.Binding{weft.Bind("x", []int{1})}
+	if err := rt.Steps(t.Context(), weft.Keep{Name: "used"}, 1, state, func(context.Context, int) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	says("a name used twice", rt.Steps(t.Context(), weft.Keep{Name: "used"}, 1, state, step), weft.ErrCheckpoint, "twice")
+	says("a parameter of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"path": "a\xffb"}}, 1, state, step), weft.ErrCheckpoint, `"path" is "a\xffb"`, "UTF-8")
+	says("a key of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n", Params: map[string]string{"\xff": ""}}, 1, state, step), weft.ErrCheckpoint, "UTF-8")
+	says("a name of bytes", rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, []weft.Binding{weft.Bind("x\xff", []int{1})}, step), weft.ErrCheckpoint, "UTF-8")
+	for _, key := range []string{"graph", "input in"} {
+		bs := []weft.Binding{weft.Bind("in", make([]uint64, words)), weft.Bind("even", make([]uint64, words)), weft.Bind("early", make([]uint64, words)), weft.Bind("count", make([]uint64, 8))}
+		_, err := rt.RunStages(t.Context(), weft.Keep{Name: "r", Params: map[string]string{key: "x"}}, g, bs...)
+		says("a parameter that is added", err, weft.ErrCheckpoint, fmt.Sprintf("%q", key), "another name")
+	}
 	if err := rt.Steps(t.Context(), weft.Keep{Name: "n"}, 1, []weft.Binding{weft.Bind("x", []int{})}, step); !errors.Is(err, weft.ErrBinding) {
 		t.Errorf("no state: %v", err)
 	}
-	says("nothing kept", rt.Checkpoint(t.Context()), weft.ErrCheckpoint, "no computation")
 	_, _, err = rt.Kept(weft.Keep{Name: "g", Params: map[string]string{"k": "2"}})
 	says("another parameter", err, weft.ErrOtherCheckpoint, "k is nothing there and 2 here")
 	if params, ok, err := rt.Kept(weft.Keep{Name: "g"}); err != nil || !ok || !strings.HasPrefix(params["graph"], "sha256 ") {

@@ -34,6 +34,7 @@ type saver struct {
 	at     int64         // steps that the last one written has, or the one resumed; set while busy
 	busy   chan struct{} // closed when what is being written is; nil before the first
 	loaded bool          // a checkpoint was resumed, and is in copies
+	began  bool          // what was resumed was accepted: from here on its name is used
 	failed error         // why the last checkpoint was not written
 	ending bool          // the computation has ended; guarded by keeps.mu
 	over   chan struct{} // closed when its last checkpoint is written too
@@ -133,6 +134,9 @@ const maxCopiers = 8
 // newSaver begins to keep a computation. Where it is resumed, done is how many of its steps
 // the checkpoint has, and s.restore gives its state.
 func (r *Runtime) newSaver(meta checkpoint.Meta, sizes map[string]int64) (s *saver, done int64, err error) {
+	if err := recognisable(meta, sizes); err != nil {
+		return nil, 0, err
+	}
 	folder, err := r.keeps.begin(meta.Name)
 	if err != nil {
 		return nil, 0, err
@@ -141,6 +145,7 @@ func (r *Runtime) newSaver(meta checkpoint.Meta, sizes map[string]int64) (s *sav
 	defer func() {
 		if err != nil {
 			_ = folder.Close() // nothing was written
+			r.keeps.free(meta.Name)
 			err = fmt.Errorf("%w: %s: %w", ErrCheckpoint, meta.Name, err)
 		}
 	}()
@@ -412,6 +417,9 @@ func (s *saver) close() {
 	s.mu.Unlock()
 	end := func() {
 		_ = s.folder.Close() // its files are closed
+		if !s.began {
+			s.r.keeps.free(s.meta.Name)
+		}
 		s.r.keeps.leave(s)
 		close(s.over)
 	}
@@ -484,6 +492,7 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 			return fmt.Errorf("%w: %s: %q: %w", ErrCheckpoint, keep.Name, p.name, err)
 		}
 	}
+	s.began = true
 	if s.loaded && int(done) == total {
 		return nil
 	}

@@ -88,6 +88,7 @@ func (s *staged) run(ctx context.Context, keep Keep) (*Report, error) {
 	if err := s.restore(ctx, int(done)); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrCheckpoint, keep.Name, err)
 	}
+	s.saver.began = true
 	s.began, s.first = time.Now(), int(done)
 	s.rep.Devices = make([]trace.DeviceReport, len(s.r.names))
 	total := s.stages.Tasks()
