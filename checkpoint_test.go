@@ -2,9 +2,12 @@ package weft_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
+	"math/bits"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -298,7 +301,7 @@ func TestCheckpointRefuses(t *testing.T) {
 	_, err = outputsOf(t.Context(), rt, layered(t, deep, words, "other"), words, 3)
 	says("another graph", err, weft.ErrOtherCheckpoint, "graph is sha256")
 	_, err = outputsOf(t.Context(), rt, g, words, 4) // the name is free: that one was refused
-	says("another input", err, weft.ErrOtherCheckpoint, "input in is crc32c")
+	says("another input", err, weft.ErrOtherCheckpoint, "input in is sha256")
 	rt.Close()
 	rt = mustKeep(t, resume, nil)
 	step := func(context.Context, int) error { t.Error("a step was called"); return nil }
@@ -493,5 +496,91 @@ func TestCheckpointLink(t *testing.T) {
 		if _, ok, err := rt.Kept(weft.Keep{Name: name}); ok || err == nil {
 			t.Errorf("Kept read %s: %v", name, err)
 		}
+	}
+}
+
+// A checkpoint that is asked for while the last one is written is that one: of steps that were
+// finished, and of some whose context ended.
+func TestCheckpointAskedAtEnd(t *testing.T) {
+	for _, end := range []bool{false, true} {
+		for range 100 {
+			ctx, cancel := context.WithCancel(t.Context())
+			got := make(chan error, 1)
+			var rt *weft.Runtime
+			ask := func() { go func() { got <- rt.Checkpoint(t.Context()) }() }
+			rt = mustKeep(t, weft.Checkpoint{Dir: filepath.Join(t.TempDir(), "c"), Every: -1, Saved: func(weft.Saved) {
+				if end {
+					ask()
+					time.Sleep(time.Millisecond) // which lets it ask; what it is told does not depend on that
+				}
+			}}, nil)
+			mem := make([]uint64, 1<<16)
+			err := rt.Steps(ctx, weft.Keep{Name: "a"}, 2, []weft.Binding{weft.Bind("mem", mem)}, func(_ context.Context, i int) error {
+				mem[0]++
+				switch {
+				case end && i == 0:
+					cancel()
+				case !end && i == 1:
+					ask()
+				}
+				return nil
+			})
+			if (err != nil) != end {
+				t.Fatal(err)
+			}
+			if err := <-got; err != nil && !strings.Contains(err.Error(), "no computation is kept now") {
+				t.Errorf("ended by its context %v: %v", end, err)
+			}
+			rt.Close()
+			cancel()
+		}
+	}
+}
+
+// Another input is refused even if its checksum is the same.
+func TestCheckpointSameChecksum(t *testing.T) {
+	const words = 1_000
+	table := crc32.MakeTable(crc32.Castagnoli)
+	sum := func(words []uint64) uint32 {
+		var b []byte
+		for _, w := range words {
+			b = binary.LittleEndian.AppendUint64(b, w)
+		}
+		return crc32.Checksum(b, table)
+	}
+	a := slices.Repeat([]uint64{3}, words)
+	b := slices.Clone(a)
+	b[0] = 1e9
+	// The checksum is linear: of which of the last 32 bits must change, each that is tried tells.
+	b[words-1] = 0
+	zero := sum(b)
+	var rows, made [32]uint32 // by the highest bit that changing made[i] changes
+	for i := range 32 {
+		b[words-1] = 1 << i
+		change, by := sum(b)^zero, uint32(1)<<i
+		for change != 0 {
+			top := bits.Len32(change) - 1
+			if rows[top] == 0 {
+				rows[top], made[top] = change, by
+				break
+			}
+			change, by = change^rows[top], by^made[top]
+		}
+	}
+	last := uint32(0)
+	for need := sum(a) ^ zero; need != 0; {
+		top := bits.Len32(need) - 1
+		need, last = need^rows[top], last^made[top]
+	}
+	b[words-1] = uint64(last)
+	if sum(a) != sum(b) || slices.Equal(a, b) {
+		t.Fatal("the inputs do not have one checksum")
+	}
+	g := layered(t, deep, words)
+	rt := mustKeep(t, weft.Checkpoint{Dir: kept(t, g, words), Resume: true}, nil)
+	defer rt.Close()
+	_, err := rt.RunStages(t.Context(), weft.Keep{Name: "g"}, g, weft.Bind("in", b), weft.Bind("even", make([]uint64, words)), weft.Bind("early", make([]uint64, words)), weft.Bind("count", make([]uint64, 8)))
+	if !errors.Is(err, weft.ErrOtherCheckpoint) || !strings.Contains(err.Error(), "input in is") {
+		t.Errorf("%v", err)
 	}
 }

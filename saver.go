@@ -36,8 +36,10 @@ type saver struct {
 	loaded bool          // a checkpoint was resumed, and is in copies
 	began  bool          // what was resumed was accepted: from here on its name is used
 	failed error         // why the last checkpoint was not written
-	ending bool          // the computation has ended; guarded by keeps.mu
-	over   chan struct{} // closed when its last checkpoint is written too
+	// settled says that the last checkpoint, which may be being written, has all that is kept.
+	settled bool
+	ending  bool          // the computation has ended; guarded by keeps.mu
+	over    chan struct{} // closed when its last checkpoint is written too
 
 	mu      sync.Mutex // guards the fields below
 	waiting []chan error
@@ -291,6 +293,7 @@ func (s *saver) ask() chan error {
 // ended. What goes wrong is logged and told.
 func (s *saver) save(ctx context.Context, done int64, finished bool, state []part) {
 	err := s.copy(ctx, done, state)
+	s.settled = finished
 	s.write(done, finished, state, err)
 }
 
@@ -377,6 +380,7 @@ func (s *saver) leave(ctx context.Context, done int64, whole bool, state []part)
 	case !whole && s.held > s.at:
 		s.write(s.held, false, state, nil)
 	}
+	s.settled = true
 	s.wait()
 }
 
@@ -410,9 +414,7 @@ func (s *saver) close() {
 	s.ending = true // from here on nobody asks
 	s.r.keeps.mu.Unlock()
 	s.mu.Lock()
-	for _, a := range s.waiting {
-		a <- fmt.Errorf("%w: %s ended meanwhile", ErrCheckpoint, s.meta.Name)
-	}
+	late := s.waiting // since the last checkpoint was begun
 	s.waiting = nil
 	s.mu.Unlock()
 	end := func() {
@@ -422,6 +424,13 @@ func (s *saver) close() {
 		}
 		s.r.keeps.leave(s)
 		close(s.over)
+		for _, a := range late {
+			if s.settled {
+				a <- s.failed
+			} else {
+				a <- fmt.Errorf("%w: %s ended meanwhile", ErrCheckpoint, s.meta.Name)
+			}
+		}
 	}
 	if s.busy == nil {
 		end()
@@ -493,7 +502,7 @@ func (r *Runtime) Steps(ctx context.Context, keep Keep, total int, state []Bindi
 		}
 	}
 	s.began = true
-	if s.loaded && int(done) == total {
+	if s.settled = s.loaded && int(done) == total; s.settled {
 		return nil
 	}
 	s.prepare(parts)

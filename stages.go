@@ -93,6 +93,7 @@ func (s *staged) run(ctx context.Context, keep Keep) (*Report, error) {
 	s.rep.Devices = make([]trace.DeviceReport, len(s.r.names))
 	total := s.stages.Tasks()
 	finished := s.saver.loaded && int(done) == total
+	s.saver.settled = finished
 	tasks := s.least()
 	for lo := int(done); lo < total; {
 		hi := s.stages.End(lo, tasks)
@@ -156,12 +157,12 @@ func (s *staged) identity(ctx context.Context, keep Keep) (meta checkpoint.Meta,
 		if !s.p.g.Data(port.data).Input {
 			continue
 		}
-		sum := uint32(0)
+		var sum [sha256.Size]byte // a checksum would let inputs be made that it does not tell apart
 		in := part{mem: slot.mem, res: slot.res}
-		if err := in.read(ctx, func(mem []byte) { sum = checkpoint.Sum(mem) }); err != nil {
+		if err := in.read(ctx, func(mem []byte) { sum = sha256.Sum256(mem) }); err != nil {
 			return meta, nil, fmt.Errorf("input %q: %w", port.name, err)
 		}
-		meta.Params = append(meta.Params, checkpoint.Param{Key: "input " + port.name, Value: fmt.Sprintf("crc32c %08x", sum)})
+		meta.Params = append(meta.Params, checkpoint.Param{Key: "input " + port.name, Value: "sha256 " + hex.EncodeToString(sum[:])})
 	}
 	src, err := graph.Encode(s.p.g)
 	if err != nil {
