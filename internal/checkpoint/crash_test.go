@@ -26,6 +26,8 @@ type disk struct {
 	failAt  int                             // the operation that fails for lack of room; -1 for none
 	room    int                             // bytes that all files may have; 0 for any number
 	dead    bool
+	open    int // files that are read
+	most    int // of them at a time
 	tear    *rand.Rand
 }
 
@@ -71,7 +73,9 @@ func (d *disk) Open(name string) (Reader, int64, error) {
 	if n == nil {
 		return nil, 0, fs.ErrNotExist
 	}
-	return diskReader{n.content}, int64(len(n.content)), nil
+	d.open++
+	d.most = max(d.most, d.open)
+	return diskReader{n.content, d}, int64(len(n.content)), nil
 }
 
 func (d *disk) Rename(from, to string) error {
@@ -190,7 +194,10 @@ func (f *diskFile) Sync() error {
 
 func (f *diskFile) Close() error { return nil }
 
-type diskReader struct{ b []byte }
+type diskReader struct {
+	b []byte
+	d *disk
+}
 
 func (r diskReader) ReadAt(p []byte, at int64) (int, error) {
 	if at < 0 || at >= int64(len(r.b)) {
@@ -203,4 +210,4 @@ func (r diskReader) ReadAt(p []byte, at int64) (int, error) {
 	return n, nil
 }
 
-func (r diskReader) Close() error { return nil }
+func (r diskReader) Close() error { r.d.open--; return nil }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 )
 
@@ -98,43 +99,56 @@ func header(folder string, seq uint64) []byte {
 	return b
 }
 
-// Load reads the blocks of a checkpoint and checks them. into returns the memory for data,
-// of its size; where it returns nil, blocks are checked and forgotten.
+// Load reads the blocks of a checkpoint and checks them, one data file after another. into
+// returns the memory for data, of its size; where it returns nil, blocks are checked and
+// forgotten.
 func Load(fs FS, m *Manifest, into func(d *Data) []byte) error {
-	open := make(map[uint64]Reader)
-	defer func() {
-		for _, f := range open {
-			_ = f.Close() // nothing was written
-		}
-	}()
-	scratch := make([]byte, BlockBytes)
+	type place struct{ data, block int }
+	places := make(map[uint64][]place) // by file
+	mems := make([][]byte, len(m.Data))
 	for i := range m.Data {
-		d := &m.Data[i]
-		mem := into(d)
-		for k, b := range d.Blocks {
-			if b.File == 0 {
-				continue
-			}
-			f := open[b.File]
-			if f == nil {
-				var err error
-				if f, err = openData(fs, m.Folder, b.File); err != nil {
-					return fmt.Errorf("%s: %w", dataName(b.File), err)
-				}
-				open[b.File] = f
-			}
-			dst := scratch[:BlockSize(d.Bytes, k)]
-			if mem != nil {
-				dst = mem[int64(k)*BlockBytes:][:len(dst)]
-			}
-			if _, err := f.ReadAt(dst, b.At); err != nil {
-				return fmt.Errorf("%s: %w: %d bytes of data %q at %d: %w", dataName(b.File), ErrDamaged, len(dst), d.Name, b.At, err)
-			}
-			if got := Sum(dst); got != b.Sum {
-				return fmt.Errorf("%s: %w: the checksum of data %q at byte %d is %08x, and it should be %08x",
-					dataName(b.File), ErrDamaged, d.Name, int64(k)*BlockBytes, got, b.Sum)
+		mems[i] = into(&m.Data[i])
+		for k, b := range m.Data[i].Blocks {
+			if b.File > 0 {
+				places[b.File] = append(places[b.File], place{i, k})
 			}
 		}
+	}
+	scratch := make([]byte, BlockBytes)
+	load := func(n uint64) error {
+		f, err := openData(fs, m.Folder, n)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		for _, p := range places[n] {
+			d := &m.Data[p.data]
+			at := int64(p.block) * BlockBytes
+			dst := scratch[:BlockSize(d.Bytes, p.block)]
+			if mem := mems[p.data]; mem != nil {
+				dst = mem[at:][:len(dst)]
+			}
+			if err := d.Blocks[p.block].read(f, dst); err != nil {
+				return fmt.Errorf("data %q at byte %d: %w", d.Name, at, err)
+			}
+		}
+		return nil
+	}
+	for _, n := range slices.Sorted(maps.Keys(places)) {
+		if err := load(n); err != nil {
+			return fmt.Errorf("%s: %w", dataName(n), err)
+		}
+	}
+	return nil
+}
+
+// read reads a block from its file and checks it.
+func (b *Block) read(f Reader, dst []byte) error {
+	if _, err := f.ReadAt(dst, b.At); err != nil {
+		return fmt.Errorf("%w: %d bytes at %d of the file: %w", ErrDamaged, len(dst), b.At, err)
+	}
+	if got := Sum(dst); got != b.Sum {
+		return fmt.Errorf("%w: its checksum is %08x, and it should be %08x", ErrDamaged, got, b.Sum)
 	}
 	return nil
 }
@@ -342,9 +356,13 @@ func (s *Store) writeFile(name string, size int64, write func(f File) error) err
 // as much again as it needs, before all blocks are written anew.
 const wasteBytes = 64 << 20
 
+// maxFiles is how many data files a checkpoint may refer to before all blocks are written anew,
+// so that a folder has hundreds of files and not as many as there are blocks.
+const maxFiles = 200
+
 // sweep removes files that neither of two checkpoints needs. What cannot be removed is
 // tried again after the next one. It has the next checkpoint write all blocks if too much
-// of the data files is not needed.
+// of the data files is not needed, or they are too many.
 func (s *Store) sweep(m, old *Manifest) {
 	names, err := s.fs.List()
 	if err != nil {
@@ -368,8 +386,8 @@ func (s *Store) sweep(m, old *Manifest) {
 			_ = s.fs.Remove(name) // of a process that was killed
 		}
 	}
-	s.full = false
-	if own > 1 {
+	s.full = own > maxFiles
+	if own > 1 && !s.full {
 		total := int64(0)
 		for n := range m.files() {
 			if f, size, err := s.fs.Open(dataName(n)); err == nil {

@@ -266,6 +266,47 @@ func TestIncremental(t *testing.T) {
 	}
 }
 
+// Checkpoints that each change another block stay in few files, of which one is open at a time
+// when they are read.
+func TestFiles(t *testing.T) {
+	d := newDisk(1)
+	st, err := Open(d, "folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const blocks = maxFiles + 100
+	var data []Source // each of one block, which is short
+	for i := range blocks {
+		data = append(data, Source{fmt.Sprint("d", i), make([]byte, 100), []bool{true}, []bool{false}})
+	}
+	for i := range blocks {
+		data[i].Mem[7], data[i].Dirty[0] = byte(i+1), true
+		if _, err := st.Write(Meta{Name: "n", Total: blocks}, data); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(d.names); n > maxFiles+4 { // one more makes it begin anew, and two are kept
+			t.Fatalf("%d files after %d checkpoints", n, i+1)
+		}
+	}
+	var got [blocks][100]byte
+	_, refused, err := st.Restore(func(*Manifest) (func(*Data) []byte, error) {
+		return func(m *Data) []byte {
+			return got[slices.IndexFunc(data, func(s Source) bool { return s.Name == m.Name })][:]
+		}, nil
+	})
+	if err != nil || len(refused) > 0 {
+		t.Errorf("refused %v, %v", refused, err)
+	}
+	for i := range got {
+		if !bytes.Equal(got[i][:], data[i].Mem) {
+			t.Fatalf("data %d is not what was written", i)
+		}
+	}
+	if d.most != 1 {
+		t.Errorf("%d files were open at a time", d.most)
+	}
+}
+
 // Whatever byte of whatever file is changed, or wherever a file ends too early, the newest
 // checkpoint is refused with a reason and the one before is used.
 func TestDamage(t *testing.T) {
