@@ -328,7 +328,7 @@ func (r *Runtime) Kept(keep Keep) (params map[string]string, ok bool, err error)
 	}
 	for _, key := range slices.Sorted(maps.Keys(keep.Params)) {
 		if have, want := params[key], keep.Params[key]; have != want {
-			return nil, false, fmt.Errorf("%w: %w: %s is %s there and %s here", ErrCheckpoint, ErrOtherCheckpoint, key, orNothing(have), orNothing(want))
+			return nil, false, fmt.Errorf("%w: %w: %s is %s there and %s here", ErrCheckpoint, ErrOtherCheckpoint, checkpoint.Shown(key), orNothing(have), orNothing(want))
 		}
 	}
 	return params, true, nil
@@ -338,7 +338,7 @@ func orNothing(s string) string {
 	if s == "" {
 		return "nothing"
 	}
-	return s
+	return checkpoint.Shown(s)
 }
 
 // paramsOf sorts parameters.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/checkpoint"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
 )
@@ -229,7 +230,7 @@ exit status is 1 if one of them is damaged.`,
 			}
 			for i := range infos {
 				if err := infos[i].Err(); err != nil {
-					return fmt.Errorf("%s: %w", infos[i].File, err)
+					return fmt.Errorf("%s: %w", checkpoint.Shown(infos[i].File), err)
 				}
 			}
 			return nil
@@ -248,28 +249,28 @@ func writeCheckpoints(b *bytes.Buffer, infos []weft.CheckpointInfo) {
 			fmt.Fprintln(b)
 		}
 		if c.Data == nil { // it could not be read at all
-			fmt.Fprintf(b, "%s is no checkpoint that can be used: %s.\n", c.File, c.Damaged)
+			fmt.Fprintf(b, "%s is no checkpoint that can be used: %s.\n", checkpoint.Shown(c.File), checkpoint.Shown(c.Damaged))
 			continue
 		}
 		state := "whole"
 		if c.Err() != nil {
-			state = "damaged: " + c.Damaged
+			state = "damaged: " + checkpoint.Shown(c.Damaged)
 		}
-		fmt.Fprintf(b, "%s, %s\n", c.File, state)
+		fmt.Fprintf(b, "%s, %s\n", checkpoint.Shown(c.File), state)
 		done := fmt.Sprintf("%d of %d", c.Done, c.Total)
 		if c.Finished {
 			done += ", finished"
 		}
-		rows := [][]any{{"of", c.Name}, {"done", done}, {"taken", c.Time.UTC().Format(time.RFC3339)}, {"state", text.FormatSize(c.State)}}
+		rows := [][]any{{"of", checkpoint.Shown(c.Name)}, {"done", done}, {"taken", c.Time.UTC().Format(time.RFC3339)}, {"state", text.FormatSize(c.State)}}
 		for _, name := range slices.Sorted(maps.Keys(c.Data)) {
-			rows = append(rows, []any{"data " + name, text.FormatSize(c.Data[name])})
+			rows = append(rows, []any{"data " + checkpoint.Shown(name), text.FormatSize(c.Data[name])})
 		}
 		for _, key := range slices.Sorted(maps.Keys(c.Params)) {
 			value := []rune(c.Params[key])
 			if len(value) > maxShown {
 				value = append(value[:maxShown], '…')
 			}
-			rows = append(rows, []any{key, string(value)})
+			rows = append(rows, []any{checkpoint.Shown(key), checkpoint.Shown(string(value))})
 		}
 		for _, r := range rows {
 			fmt.Fprintf(b, "  %-14s %v\n", r[0], r[1])

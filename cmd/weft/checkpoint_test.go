@@ -246,3 +246,33 @@ func TestLongParameter(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 }
+
+// What a manifest says does not move the cursor of a terminal.
+func TestShowQuotes(t *testing.T) {
+	const evil = "x\x1b[2J\n"
+	dir := t.TempDir()
+	f, err := disk.Open(dir, evil, true)
+	if err != nil {
+		t.Skip(err) // a file system without such names
+	}
+	defer f.Close()
+	s, err := checkpoint.Open(f, "folder")
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := []checkpoint.Source{{Name: evil, Mem: []byte{1}, Live: []bool{true}, Dirty: []bool{true}}}
+	if _, err := s.Write(checkpoint.Meta{Name: evil, Params: []checkpoint.Param{{Key: evil, Value: evil}}}, data); err != nil {
+		t.Fatal(err)
+	}
+	if out := works(t, "checkpoint", "show", dir); strings.Contains(out, "\x1b") || strings.Count(out, `x\x1b[2J\n`) != 5 || strings.Count(out, "\n") != 7 {
+		t.Errorf("%q", out)
+	}
+	for _, file := range []string{"data-000000000001", "checkpoint-000000000001"} {
+		if err := os.WriteFile(filepath.Join(dir, evil, file), []byte(evil), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, out, stderr := runWeft("checkpoint", "show", dir); code != 1 || strings.Contains(out+stderr, "\x1b") {
+			t.Errorf("%s is damaged: status %d, %q, %q", file, code, out, stderr)
+		}
+	}
+}

@@ -26,8 +26,9 @@ type disk struct {
 	failAt  int                             // the operation that fails for lack of room; -1 for none
 	room    int                             // bytes that all files may have; 0 for any number
 	dead    bool
-	open    int // files that are read
-	most    int // of them at a time
+	opened  int // files that were read
+	open    int // of them now
+	most    int // at a time
 	tear    *rand.Rand
 }
 
@@ -73,6 +74,7 @@ func (d *disk) Open(name string) (Reader, int64, error) {
 	if n == nil {
 		return nil, 0, fs.ErrNotExist
 	}
+	d.opened++
 	d.open++
 	d.most = max(d.most, d.open)
 	return diskReader{n.content, d}, int64(len(n.content)), nil

@@ -7,14 +7,20 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
 // Version is the format's number, which the first line of every file has.
 const Version = 1
 
-// maxManifest is the most bytes of a manifest: that of 8 TiB of data.
-const maxManifest = 1 << 28
+// maxManifest is the most bytes of a manifest, which takes some ten times as many when it is
+// read: that of about 500 GiB of data.
+const maxManifest = 16 << 20
+
+// maxParams is the most parameters of a manifest.
+const maxParams = 1 << 16
 
 // Param is something the state depends on, as text: a checkpoint with another value is not
 // one of the same computation.
@@ -127,7 +133,11 @@ func (m *Manifest) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(fmt.Appendf(nil, "weft checkpoint %d %08x %d\n", Version, Sum(body), len(body)), body...), nil
+	src := append(fmt.Appendf(nil, "weft checkpoint %d %08x %d\n", Version, Sum(body), len(body)), body...)
+	if len(src) > maxManifest || len(m.Params) > maxParams {
+		return nil, fmt.Errorf("the state has too many parts to be kept: its manifest has %d bytes and %d parameters, and %d and %d are the most", len(src), len(m.Params), maxManifest, maxParams)
+	}
+	return src, nil
 }
 
 // Decode reads the content of a manifest's file. What it returns is consistent in itself;
@@ -172,6 +182,9 @@ func (j *jsonManifest) manifest() (*Manifest, error) {
 	if j.Seq == 0 || j.Seq >= 1<<62 || j.Done < 0 || j.Total < j.Done || !utf8.ValidString(j.Name) {
 		return nil, fmt.Errorf("%w: number %d, %d of %d steps", ErrDamaged, j.Seq, j.Done, j.Total)
 	}
+	if len(j.Params) > maxParams {
+		return nil, fmt.Errorf("%w: it has %d parameters, and %d are the most", ErrDamaged, len(j.Params), maxParams)
+	}
 	for _, p := range j.Params {
 		m.Params = append(m.Params, Param{p[0], p[1]})
 	}
@@ -193,6 +206,15 @@ func (j *jsonManifest) manifest() (*Manifest, error) {
 	return m, nil
 }
 
+// Shown is text of a manifest as a person is shown it: quoted where a terminal might take it
+// for something else.
+func Shown(s string) string {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
 // Differ says in which parameter two computations differ, "" if they are the same. have is
 // what the checkpoint says.
 func Differ(have, want Meta) string {
@@ -206,16 +228,16 @@ func Differ(have, want Meta) string {
 	for _, p := range have.Params {
 		v, ok := values[p.Key]
 		if !ok {
-			return fmt.Sprintf("%s is %s there, and nothing here", p.Key, p.Value)
+			return fmt.Sprintf("%s is %s there, and nothing here", Shown(p.Key), Shown(p.Value))
 		}
 		if v != p.Value {
-			return fmt.Sprintf("%s is %s there and %s here", p.Key, p.Value, v)
+			return fmt.Sprintf("%s is %s there and %s here", Shown(p.Key), Shown(p.Value), Shown(v))
 		}
 		delete(values, p.Key)
 	}
 	for _, p := range want.Params {
 		if _, ok := values[p.Key]; ok {
-			return fmt.Sprintf("%s is nothing there and %s here", p.Key, p.Value)
+			return fmt.Sprintf("%s is nothing there and %s here", Shown(p.Key), Shown(p.Value))
 		}
 	}
 	if have.Total != want.Total {

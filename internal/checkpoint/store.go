@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -47,7 +48,11 @@ func Open(fs FS, folder string) (*Store, error) {
 	return s, nil
 }
 
-// Manifests reads all manifests of a folder, the newest first, and tells of those that
+// maxManifests is how many manifests of a folder are read. Two are kept, and while one is
+// written three.
+const maxManifests = 4
+
+// Manifests reads the newest manifests of a folder, the newest first, and tells of those that
 // cannot be read.
 func Manifests(fs FS) (found []*Manifest, refused []*Refused, err error) {
 	names, err := fs.List()
@@ -61,7 +66,13 @@ func Manifests(fs FS) (found []*Manifest, refused []*Refused, err error) {
 		}
 	}
 	slices.SortFunc(seqs, func(a, b uint64) int { return cmp.Compare(b, a) })
-	for _, n := range seqs {
+	for i, n := range seqs {
+		if i == maxManifests {
+			if len(found) == 0 {
+				refused = append(refused, &Refused{manifestName(n), fmt.Errorf("the %d newest cannot be read, and older ones are not looked at; remove what is damaged to use them", maxManifests)})
+			}
+			break
+		}
 		m, err := readManifest(fs, n)
 		if err != nil {
 			refused = append(refused, &Refused{manifestName(n), err})
@@ -229,6 +240,9 @@ func (s *Store) write(meta Meta, data []Source) (w Written, err error) {
 	m := &Manifest{Meta: meta, Seq: s.next, Folder: s.folder}
 	s.next++
 	bytes, at := s.lay(m, data)
+	if _, err := m.Encode(); err != nil {
+		return Written{}, err // before all of its data is written
+	}
 	w = Written{Seq: m.Seq}
 	made := []string{}
 	defer func() {
@@ -298,7 +312,7 @@ func (s *Store) lay(m *Manifest, data []Source) (bytes int64, at [][]int) {
 			case !src.Dirty[b] && len(old) == len(d.Blocks) && old[b].File > 0:
 				d.Blocks[b] = old[b]
 			default:
-				d.Blocks[b] = Block{File: m.Seq, At: bytes}
+				d.Blocks[b] = Block{File: m.Seq, At: bytes, Sum: math.MaxUint32} // as long as any, until it is known
 				bytes += (BlockSize(size, b) + AlignBytes - 1) / AlignBytes * AlignBytes
 				at[i] = append(at[i], b)
 			}

@@ -409,6 +409,61 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// A folder of many manifests, or of large ones, has few read; and none is written that would
+// not be.
+func TestManifestLimits(t *testing.T) {
+	whole := func(n uint64, params int) []byte {
+		body := fmt.Sprintf(`{"seq":%d,"folder":"f","name":"a","params":[%s["k",""]],"done":0,"total":1,"finished":false,"unix_ns":0,"data":[]}`, n, strings.Repeat("[],", params))
+		return append(fmt.Appendf(nil, "weft checkpoint 1 %08x %d\n", Sum([]byte(body)), len(body)), body...)
+	}
+	d := newDisk(1)
+	for n := uint64(1); n <= 50; n++ {
+		d.names[manifestName(n)] = &inode{content: whole(n, 0)}
+	}
+	found, refused, err := Manifests(d)
+	if err != nil || len(found) != maxManifests || len(refused) > 0 || found[0].Seq != 50 || d.opened != maxManifests {
+		t.Errorf("of 50 manifests %d were opened: %v, %v, %v", d.opened, found, refused, err)
+	}
+	for n := uint64(1); n <= 50; n++ {
+		d.names[manifestName(n)].content = []byte("damaged")
+	}
+	if _, refused, err = Manifests(d); err != nil || len(refused) != maxManifests+1 || !strings.Contains(refused[maxManifests].Error(), "older ones are not looked at") {
+		t.Errorf("of 50 damaged manifests: %v, %v", refused, err)
+	}
+	d = newDisk(1)
+	d.names[manifestName(1)] = &inode{content: whole(1, maxManifest/3)}
+	d.names[manifestName(2)] = &inode{content: whole(2, maxParams)}
+	if _, refused, err = Manifests(d); err != nil || len(refused) != 2 || !strings.Contains(refused[0].Error(), "parameters") || !strings.Contains(refused[1].Error(), "are the most") {
+		t.Errorf("large manifests: %v, %v", refused, err)
+	}
+	d = newDisk(1)
+	st, err := Open(d, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Write(Meta{Name: "n", Params: []Param{{"k", strings.Repeat("x", maxManifest)}}}, newState().data); err == nil || !strings.Contains(err.Error(), "too many parts") {
+		t.Errorf("a manifest that could not be read was written: %v", err)
+	}
+	if len(d.names) > 0 || d.ops > 0 {
+		t.Errorf("%d files are left after %d operations", len(d.names), d.ops)
+	}
+}
+
+// Text that would move the cursor is shown quoted.
+func TestShown(t *testing.T) {
+	for s, want := range map[string]string{"": "", "a b": "a b", "größe": "größe", "\x1b[31m": `"\x1b[31m"`, "a\nb": `"a\nb"`, "\xff": `"\xff"`, "\u202e": `"\u202e"`, "\u009b1m": `"\u009b1m"`} {
+		if got := Shown(s); got != want {
+			t.Errorf("%q is shown as %s, want %s", s, got, want)
+		}
+	}
+	have, want := Meta{Params: []Param{{"\x1b[1m", "\a"}, {"k", "v"}}}, Meta{Params: []Param{{"\x1b[1m", "\b"}, {"k", "v"}}}
+	for _, why := range []string{Differ(have, want), Differ(have, Meta{}), Differ(Meta{}, want)} {
+		if Shown(why) != why {
+			t.Errorf("%q", why)
+		}
+	}
+}
+
 func TestDiffer(t *testing.T) {
 	a := Meta{Name: "n", Params: []Param{{"k", "1"}, {"l", "2"}}, Total: 3}
 	for want, b := range map[string]Meta{
