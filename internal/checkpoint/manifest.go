@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,12 +16,11 @@ import (
 // Version is the format's number, which the first line of every file has.
 const Version = 1
 
-// maxManifest is the most bytes of a manifest, which takes some ten times as many when it is
-// read: that of about 500 GiB of data.
+// maxManifest is the most bytes of a manifest: that of about 500 GiB of data.
 const maxManifest = 16 << 20
 
-// maxParams is the most parameters of a manifest.
-const maxParams = 1 << 16
+// maxParts is the most parameters of a manifest, and the most data.
+const maxParts = 1 << 19
 
 // Param is something the state depends on, as text: a checkpoint with another value is not
 // one of the same computation.
@@ -98,15 +98,15 @@ func (m *Manifest) files() map[uint64]bool {
 // The form of a manifest in JSON.
 type (
 	jsonManifest struct {
-		Seq      uint64      `json:"seq"`
-		Folder   string      `json:"folder"`
-		Name     string      `json:"name"`
-		Params   [][2]string `json:"params"`
-		Done     int64       `json:"done"`
-		Total    int64       `json:"total"`
-		Finished bool        `json:"finished"`
-		Unix     int64       `json:"unix_ns"`
-		Data     []jsonData  `json:"data"`
+		Seq      uint64             `json:"seq"`
+		Folder   string             `json:"folder"`
+		Name     string             `json:"name"`
+		Params   bounded[[2]string] `json:"params"`
+		Done     int64              `json:"done"`
+		Total    int64              `json:"total"`
+		Finished bool               `json:"finished"`
+		Unix     int64              `json:"unix_ns"`
+		Data     bounded[jsonData]  `json:"data"`
 	}
 	jsonData struct {
 		Name   string   `json:"name"`
@@ -114,6 +114,30 @@ type (
 		Blocks []uint64 `json:"blocks"` // file, place in units of AlignBytes and checksum of each
 	}
 )
+
+// bounded is a list of at most maxParts: three bytes of JSON would make 56 of memory.
+type bounded[T any] []T
+
+// UnmarshalJSON reads one after another, so that nothing is made of those that are too many.
+func (l *bounded[T]) UnmarshalJSON(src []byte) error {
+	*l = nil
+	d := json.NewDecoder(bytes.NewReader(src))
+	d.DisallowUnknownFields()
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return errors.Join(errors.New("no list where one should be"), err)
+	}
+	for d.More() {
+		if len(*l) == maxParts {
+			return fmt.Errorf("a list of more than %d, which are the most", maxParts)
+		}
+		var x T
+		if err := d.Decode(&x); err != nil {
+			return err
+		}
+		*l = append(*l, x)
+	}
+	return nil
+}
 
 // Encode returns the content of a manifest's file: a line with the version and the
 // checksum and length of what follows, which is JSON.
@@ -134,8 +158,8 @@ func (m *Manifest) Encode() ([]byte, error) {
 		return nil, err
 	}
 	src := append(fmt.Appendf(nil, "weft checkpoint %d %08x %d\n", Version, Sum(body), len(body)), body...)
-	if len(src) > maxManifest || len(m.Params) > maxParams {
-		return nil, fmt.Errorf("the state has too many parts to be kept: its manifest has %d bytes and %d parameters, and %d and %d are the most", len(src), len(m.Params), maxManifest, maxParams)
+	if parts := max(len(m.Params), len(m.Data)); len(src) > maxManifest || parts > maxParts {
+		return nil, fmt.Errorf("the state has too many parts to be kept: its manifest has %d bytes and %d parameters or data, and %d and %d are the most", len(src), parts, maxManifest, maxParts)
 	}
 	return src, nil
 }
@@ -181,9 +205,6 @@ func (j *jsonManifest) manifest() (*Manifest, error) {
 	m := &Manifest{Meta: Meta{j.Name, nil, j.Done, j.Total, j.Finished, j.Unix}, Seq: j.Seq, Folder: j.Folder}
 	if j.Seq == 0 || j.Seq >= 1<<62 || j.Done < 0 || j.Total < j.Done || !utf8.ValidString(j.Name) {
 		return nil, fmt.Errorf("%w: number %d, %d of %d steps", ErrDamaged, j.Seq, j.Done, j.Total)
-	}
-	if len(j.Params) > maxParams {
-		return nil, fmt.Errorf("%w: it has %d parameters, and %d are the most", ErrDamaged, len(j.Params), maxParams)
 	}
 	for _, p := range j.Params {
 		m.Params = append(m.Params, Param{p[0], p[1]})

@@ -432,8 +432,8 @@ func TestManifestLimits(t *testing.T) {
 	}
 	d = newDisk(1)
 	d.names[manifestName(1)] = &inode{content: whole(1, maxManifest/3)}
-	d.names[manifestName(2)] = &inode{content: whole(2, maxParams)}
-	if _, refused, err = Manifests(d); err != nil || len(refused) != 2 || !strings.Contains(refused[0].Error(), "parameters") || !strings.Contains(refused[1].Error(), "are the most") {
+	d.names[manifestName(2)] = &inode{content: whole(2, maxParts)}
+	if _, refused, err = Manifests(d); err != nil || len(refused) != 2 || !strings.Contains(refused[0].Error(), "a list of more than") || !strings.Contains(refused[1].Error(), "are the most") {
 		t.Errorf("large manifests: %v, %v", refused, err)
 	}
 	d = newDisk(1)
