@@ -13,9 +13,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -234,13 +236,7 @@ const staleAfter = time.Hour
 //
 // The temporary file is called by the stem of the file's name, up to the first hyphen,
 // a number and .tmp.
-func Write(path string, data []byte) error { return write(path, data, false) }
-
-// WriteDurable is Write for what must outlast a loss of power: when it returns nil, the file and its
-// name are on the disk.
-func WriteDurable(path string, data []byte) error { return write(path, data, true) }
-
-func write(path string, data []byte, durable bool) error {
+func Write(path string, data []byte) error {
 	dir, stem := filepath.Dir(path), stemOf(path)
 	if err := MakeFolder(dir); err != nil {
 		return err
@@ -250,7 +246,36 @@ func write(path string, data []byte, durable bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
+	return replace(f, data, false, func() error { return os.Rename(f.Name(), path) }, func() error { return os.Remove(f.Name()) })
+}
+
+// WriteDurable replaces a file of a folder by data, whole or not at all, for this user's eyes only, so
+// that it outlasts a loss of power: when it returns nil, the file and its name are on the disk. A
+// folder that was removed is not made again, which is an error. The temporary file is called as that
+// of Write; one that a process leaves that is killed stays.
+func WriteDurable(dir *os.Root, name string, data []byte) error {
+	temporary := stemOf(name) + strconv.FormatUint(rand.Uint64(), 10) + ".tmp"
+	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := replace(f, data, true, func() error { return dir.Rename(temporary, name) }, func() error { return dir.Remove(temporary) }); err != nil {
+		return err
+	}
+	folder, err := dir.Open(".")
+	if err != nil {
+		return err
+	}
+	err = SyncFolder(folder)
+	if e := folder.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// replace writes a new file and gives it its name, or removes it.
+func replace(f *os.File, data []byte, durable bool, rename, remove func() error) error {
+	_, err := f.Write(data)
 	if err == nil && durable {
 		err = f.Sync()
 	}
@@ -258,16 +283,12 @@ func write(path string, data []byte, durable bool) error {
 		err = e
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = rename()
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // the first error says more
-		return err
+		_ = remove() // the first error says more
 	}
-	if durable {
-		return syncFolder(dir)
-	}
-	return nil
+	return err
 }
 
 // MakeFolder makes a folder, and those that it is in, for this user alone, where there is none.

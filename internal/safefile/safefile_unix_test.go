@@ -281,15 +281,32 @@ func TestLock(t *testing.T) {
 
 // A durable file is as a file that is written, with nothing beside it.
 func TestWriteDurable(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "d")
+	must(t, os.Mkdir(dir, 0o700))
+	root, err := os.OpenRoot(dir)
+	must(t, err)
+	defer root.Close()
 	path := filepath.Join(dir, "job-1")
 	for _, text := range []string{"one", "three"} {
-		must(t, WriteDurable(path, []byte(text)))
+		must(t, WriteDurable(root, "job-1", []byte(text)))
 		if b, err := ReadOwn(path, 5); err != nil || string(b) != text {
 			t.Errorf("%q, %v", b, err)
 		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	// A folder that has moved is written where it is, and one that has gone is not made again.
+	must(t, os.Rename(dir, dir+"2"))
+	must(t, WriteDurable(root, "job-2", nil))
+	if _, err := os.Stat(filepath.Join(dir+"2", "job-2")); err != nil {
+		t.Error(err)
+	}
+	must(t, os.RemoveAll(dir+"2"))
+	if err := WriteDurable(root, "job-3", nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("into a folder that has gone: %v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 0 {
 		t.Errorf("%v, %v", entries, err)
 	}
 }

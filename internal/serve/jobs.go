@@ -28,14 +28,17 @@ type jobs struct {
 	log    *slog.Logger
 	now    func() time.Time
 
-	mu      sync.Mutex
-	all     []*job // oldest first
-	queue   []*job
-	number  uint64 // of the newest
-	running int
-	closed  bool
-	state   *state // where they are kept; nil for memory alone
-	tasks   sync.WaitGroup
+	mu       sync.Mutex
+	all      []*job // oldest first
+	queue    []*job
+	number   uint64 // of the newest
+	running  int
+	closed   bool
+	state    *state      // where they are kept; nil for memory alone
+	later    *time.Timer // tries to begin jobs again; nil if none is held up
+	held     bool        // a job could not be begun, which was logged
+	released bool        // and the folder is not this server's any more
+	tasks    sync.WaitGroup
 }
 
 // job is one of them. Its fields are guarded by the lock of jobs.
@@ -98,19 +101,23 @@ func (js *jobs) submit(q api.JobRequest, run task, key string, body []byte) (out
 	return j.Job, true, nil
 }
 
-// next starts queued jobs as far as the limit goes, with the lock held.
+// tryAgain is after how long jobs are tried again that could not be marked as running.
+const tryAgain = time.Second
+
+// next starts queued jobs as far as the limit goes, with the lock held. One that cannot be marked as
+// running in the state folder waits, and those behind it, until it can: else it might run twice.
 func (js *jobs) next() {
 	for js.running < js.limits.Concurrent && len(js.queue) > 0 && !js.closed {
 		j := js.queue[0]
+		at := js.now().UTC()
+		if err := js.turn(j, func(j *job) { j.State, j.Started = api.JobRunning, &at }); err != nil {
+			js.hold(err)
+			return
+		}
+		js.held = false
 		js.queue = slices.Delete(js.queue, 0, 1)
 		ctx, cancel := context.WithCancel(context.Background())
-		at := js.now().UTC()
-		j.State, j.Started, j.cancel = api.JobRunning, &at, cancel
-		if err := js.keep(j); err != nil { // or it might run a second time
-			cancel()
-			js.over(j, api.JobFailed, "it was not begun, because the state folder could not be written: "+err.Error())
-			continue
-		}
+		j.cancel = cancel
 		js.running++
 		js.tell(j)
 		js.tasks.Go(func() {
@@ -119,6 +126,35 @@ func (js *jobs) next() {
 			js.end(j, result, err)
 		})
 	}
+}
+
+// hold has jobs wait for a while that could not be begun, with the lock held.
+func (js *jobs) hold(err error) {
+	if !js.held {
+		js.held = true
+		js.log.Error("no job can be begun, because the state folder cannot be written; it is tried again every "+tryAgain.String(), "err", err)
+	}
+	if js.later != nil {
+		return
+	}
+	js.later = time.AfterFunc(tryAgain, func() {
+		js.mu.Lock()
+		defer js.mu.Unlock()
+		js.later = nil
+		js.next()
+	})
+}
+
+// turn changes a job once its file has the change, with the lock held. Where that cannot be written
+// the job stays as it was.
+func (js *jobs) turn(j *job, change func(*job)) error {
+	as := *j
+	change(&as)
+	if err := js.keep(&as); err != nil {
+		return err
+	}
+	*j = as
+	return nil
 }
 
 // perform runs a job. A panic is its failure.
@@ -151,29 +187,44 @@ func (js *jobs) end(j *job, result *api.JobResult, err error) {
 	}
 	switch {
 	case err == nil:
-		js.over(j, api.JobSucceeded, "")
+		js.ran(j, api.JobSucceeded, "")
 	case j.wanted && errors.Is(err, context.Canceled):
-		js.over(j, api.JobCancelled, "")
+		js.ran(j, api.JobCancelled, "")
 	case j.cut && errors.Is(err, context.Canceled):
-		js.over(j, api.JobInterrupted, leftOff)
+		js.ran(j, api.JobInterrupted, leftOff)
 	default:
-		js.over(j, api.JobFailed, err.Error())
+		js.ran(j, api.JobFailed, err.Error())
 	}
 	js.next()
 	js.forget()
 }
 
-// over gives a job its last state, with the lock held.
-func (js *jobs) over(j *job, state, why string) {
+// over gives a job its last state, with the lock held. One whose state is not written stays as it was.
+func (js *jobs) over(j *job, state, why string) error {
 	at := js.now().UTC()
-	j.State, j.Error, j.Ended, j.run = state, strings.ReplaceAll(why, "\n", "; "), &at, nil
-	if err := js.keep(j); err != nil {
-		if j.Error != "" {
-			j.Error += "; "
-		}
-		j.Error += "its end could not be written to the state folder, and is forgotten when the server ends: " + strings.ReplaceAll(err.Error(), "\n", "; ")
-		js.log.Error("the end of a job could not be written to the state folder", "job", j.ID, "err", err)
+	err := js.turn(j, func(j *job) { j.finish(state, why, at) })
+	if err == nil {
+		js.tell(j)
 	}
+	return err
+}
+
+func (j *job) finish(state, why string, at time.Time) {
+	j.State, j.Error, j.Ended, j.run = state, strings.ReplaceAll(why, "\n", "; "), &at, nil
+}
+
+// ran gives a job its last state that was marked as running, with the lock held. It has ended, whether
+// that can be written or not: if not, its error says so.
+func (js *jobs) ran(j *job, state, why string) {
+	err := js.over(j, state, why)
+	if err == nil {
+		return
+	}
+	js.log.Error("the end of a job could not be written to the state folder", "job", j.ID, "err", err)
+	if why != "" {
+		why += "; "
+	}
+	j.finish(state, why+"its end could not be written to the state folder, and once the server is started again the job is interrupted: "+err.Error(), js.now().UTC())
 	js.tell(j)
 }
 
@@ -248,20 +299,26 @@ func (js *jobs) stop(id string) (api.Job, error) {
 	if err != nil {
 		return api.Job{}, err
 	}
-	js.halt(j)
+	if err := js.halt(j); err != nil {
+		js.log.Error("a job could not be cancelled", "job", j.ID, "err", err)
+		return api.Job{}, busyf(http.StatusServiceUnavailable, 5*time.Second, "the server cannot write to its state folder, and the job waits still: cancel it again later")
+	}
 	return j.Job, nil
 }
 
-// halt cancels a job, with the lock held.
-func (js *jobs) halt(j *job) {
+// halt cancels a job, with the lock held. One that waits does so still where that cannot be written.
+func (js *jobs) halt(j *job) error {
 	switch j.State {
 	case api.JobQueued:
+		if err := js.over(j, api.JobCancelled, ""); err != nil {
+			return err
+		}
 		js.queue = slices.DeleteFunc(js.queue, func(q *job) bool { return q == j })
-		js.over(j, api.JobCancelled, "")
 	case api.JobRunning:
 		j.wanted = true
 		j.cancel()
 	}
+	return nil
 }
 
 // resultOf returns what came out of a job.
@@ -290,14 +347,17 @@ const stopWait = 3 * time.Second
 func (js *jobs) close(ctx context.Context, wait time.Duration) error {
 	js.mu.Lock()
 	js.closed = true
+	if js.later != nil {
+		js.later.Stop()
+	}
+	var err error
 	if js.state == nil {
 		for _, j := range slices.Clone(js.queue) {
-			js.halt(j)
+			err = errors.Join(err, js.halt(j))
 		}
 	}
 	js.mu.Unlock()
-	err := js.wait(ctx, wait)
-	return errors.Join(err, js.release())
+	return errors.Join(err, js.wait(ctx, wait), js.release())
 }
 
 // wait waits for jobs that run.

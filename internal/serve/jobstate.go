@@ -3,12 +3,14 @@ package serve
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"math"
 	"os"
@@ -26,9 +28,16 @@ import (
 // the SHA-256 of what follows, and a record in JSON. A file is replaced as a whole, before anybody is
 // told of the change; so whatever moment the server ends at, every job is there as it was told last,
 // or one step further. A job is marked as running before it starts, and one that is so marked is never
-// started again: a job that brings the server down does it once. Where the end of a job cannot be
-// written, as on a full disk, its error says so and the log does: until the server ends it is as it was
-// told, and the next one, which finds it marked as running, has it interrupted.
+// started again: a job that brings the server down does it once.
+//
+// Where a file cannot be written, as on a full disk, the change does not happen: no job is taken, one
+// that waits cannot be cancelled, and none begins until it can be marked. The end of a job that runs
+// happens all the same, and is the one thing that is told and may not be kept: its error says so and
+// the log does. Until the server ends the job is as it was told, and the next one, which finds it marked
+// as running, has it interrupted.
+//
+// Files are written in the folder that was opened, wherever it is meanwhile, and while the lock in it is
+// this server's. A folder that was removed is not made again, for another server might take it.
 
 // maxRecord is the most bytes of a job's file: a request has at most orderBytes, a result the times of
 // at most maxRepeat runs.
@@ -156,8 +165,9 @@ func possible(j *job, id string) error {
 
 // state is the folder that jobs are kept in.
 type state struct {
-	dir  string
+	dir  *os.Root
 	lock io.Closer
+	held fs.FileInfo // the file of the lock
 }
 
 // openState takes a folder for this server alone, and makes it if there is none.
@@ -168,25 +178,68 @@ func openState(dir string) (*state, error) {
 	if err := safefile.Trusted(dir); err != nil {
 		return nil, fmt.Errorf("state: %w; choose a folder that nobody else can write to", err)
 	}
-	lock, err := safefile.Lock(filepath.Join(dir, "lock"))
-	if errors.Is(err, safefile.ErrLocked) {
-		return nil, fmt.Errorf("state: %s belongs to another server that runs; choose another folder, or end that one", dir)
-	}
+	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	return &state{dir, lock}, nil
+	lock, err := safefile.Lock(filepath.Join(dir, lockFile))
+	if errors.Is(err, safefile.ErrLocked) {
+		err = fmt.Errorf("%s belongs to another server that runs; choose another folder, or end that one", dir)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("state: %w", err), root.Close())
+	}
+	s := &state{dir: root, lock: lock}
+	if s.held, err = root.Lstat(lockFile); err != nil {
+		return nil, errors.Join(fmt.Errorf("state: %w", err), s.close())
+	}
+	return s, nil
 }
 
-func (s *state) path(id string) string { return filepath.Join(s.dir, "job-"+id) }
+// lockFile is the name of the file in the folder that the server holds.
+const lockFile = "lock"
 
-// close lets others have the folder.
-func (s *state) close() error { return s.lock.Close() }
+// fileOf is the name of a job's file.
+func fileOf(id string) string { return "job-" + id }
+
+// mine errs if the folder is this server's no more.
+func (s *state) mine() error {
+	now, err := s.dir.Lstat(lockFile)
+	if err != nil {
+		return fmt.Errorf("the lock of the state folder %s: %w", s.dir.Name(), err)
+	}
+	if !os.SameFile(now, s.held) {
+		return fmt.Errorf("the lock of the state folder %s was exchanged, and another server may have it", s.dir.Name())
+	}
+	return nil
+}
+
+// write puts the file of a job on the disk.
+func (s *state) write(id string, b []byte) error {
+	if err := s.mine(); err != nil {
+		return err
+	}
+	return safefile.WriteDurable(s.dir, fileOf(id), b)
+}
+
+// remove removes the file of a job, where there is one.
+func (s *state) remove(id string) error {
+	if err := s.mine(); err != nil {
+		return err
+	}
+	if err := s.dir.Remove(fileOf(id)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// close lets others have the folder. Nothing is written after it.
+func (s *state) close() error { return errors.Join(s.dir.Close(), s.lock.Close()) }
 
 // load returns the jobs in the folder, the oldest first. Files that are no jobs are left alone and
 // logged; those that a write left behind go.
 func (s *state) load(log *slog.Logger) ([]*job, error) {
-	f, err := os.Open(s.dir)
+	f, err := s.dir.Open(".")
 	if err != nil {
 		return nil, err
 	}
@@ -199,16 +252,16 @@ func (s *state) load(log *slog.Logger) ([]*job, error) {
 	for _, e := range entries {
 		id, ok := strings.CutPrefix(e.Name(), "job-")
 		switch {
-		case e.Name() == "lock":
+		case e.Name() == lockFile:
 			continue
 		case ok && strings.HasSuffix(id, ".tmp") && e.Type().IsRegular():
-			_ = os.Remove(filepath.Join(s.dir, e.Name())) // a server was killed while it wrote it
+			_ = s.dir.Remove(e.Name()) // a server was killed while it wrote it
 			continue
 		case !ok || !jobID.MatchString(id):
 			log.Warn("a file of the state folder is skipped", "file", short(e.Name()), "err", "its name is not that of a job's file")
 			continue
 		}
-		b, err := safefile.ReadOwn(s.path(id), maxRecord)
+		b, err := safefile.ReadOwn(filepath.Join(s.dir.Name(), e.Name()), maxRecord)
 		var j *job
 		if err == nil {
 			j, err = decodeJob(id, b)
@@ -245,11 +298,14 @@ func (js *jobs) restore(dir string, plan func(*api.JobRequest) (task, error)) er
 		js.all, js.number = append(js.all, j), max(js.number, j.number)
 		switch j.State {
 		case api.JobRunning:
-			js.over(j, api.JobInterrupted, leftOff)
+			js.ran(j, api.JobInterrupted, leftOff)
 		case api.JobQueued:
 			if j.run, err = plan(&j.JobRequest); err != nil {
-				js.over(j, api.JobFailed, "after the server was started again: "+err.Error())
-				continue
+				err = fmt.Errorf("after the server was started again: %w", err)
+				if js.over(j, api.JobFailed, err.Error()) == nil {
+					continue
+				}
+				j.run = func(context.Context, func(api.JobProgress)) (*api.JobResult, error) { return nil, err } // once it can be written
 			}
 			js.queue = append(js.queue, j)
 		}
@@ -269,15 +325,17 @@ func (js *jobs) resume() {
 	js.next()
 }
 
-// release lets others have the state folder. Nothing is written after it.
+// release begins no more jobs and lets others have the state folder. Nothing is written after it, so
+// that nothing is told of jobs that wait there either.
 func (js *jobs) release() error {
 	js.mu.Lock()
 	defer js.mu.Unlock()
-	st := js.state
-	if js.state = nil; st == nil {
+	js.closed = true
+	if js.state == nil || js.released {
 		return nil
 	}
-	return st.close()
+	js.released = true
+	return js.state.close()
 }
 
 // keep writes a job to its file as it is now, with the lock held.
@@ -289,7 +347,7 @@ func (js *jobs) keep(j *job) error {
 	if j.size = int64(len(b)); js.state == nil {
 		return nil
 	}
-	return safefile.WriteDurable(js.state.path(j.ID), b)
+	return js.state.write(j.ID, b)
 }
 
 // drop removes the file of a job, with the lock held.
@@ -297,7 +355,7 @@ func (js *jobs) drop(j *job) {
 	if js.state == nil {
 		return
 	}
-	if err := os.Remove(js.state.path(j.ID)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := js.state.remove(j.ID); err != nil {
 		js.log.Error("the file of a job that is forgotten could not be removed", "job", j.ID, "err", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -298,42 +299,156 @@ func TestStateRetention(t *testing.T) {
 	}
 }
 
-// A server that cannot write takes no jobs, and begins none that it could not mark.
+// unwritable makes a state folder one that its server cannot write to, until the function is called
+// that it returns.
+func unwritable(t *testing.T, dir string) (heal func()) {
+	t.Helper()
+	lock := filepath.Join(dir, lockFile)
+	if err := os.Rename(lock, dir+"-lock"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := os.Rename(dir+"-lock", lock); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A server that cannot write takes no jobs, cancels none that waits and begins none; and does when it can.
+// The end of one that ran is told, with that it is not kept. Whatever was told holds after a restart.
 func TestStateUnwritable(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	js, _, log := kept(t, dir, roomy, nil)
-	js.resume()
-	release := make(chan error)
-	add := func() (api.Job, error) {
-		j, _, err := js.submit(api.JobRequest{Workload: "w"}, gated(release), "", nil)
-		return j, err
+	for _, restart := range []bool{false, true} {
+		dir := filepath.Join(t.TempDir(), "state")
+		js, _, log := kept(t, dir, roomy, nil)
+		js.resume()
+		release := make(chan error)
+		var ids []string
+		add := func(n int) error {
+			j, _, err := js.submit(api.JobRequest{Workload: strconv.Itoa(n)}, gated(release), "", nil)
+			ids = append(ids, j.ID)
+			return err
+		}
+		for n := range 4 {
+			if err := add(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if j, err := js.stop(ids[1]); err != nil || j.State != api.JobCancelled {
+			t.Fatalf("%+v, %v", j, err)
+		}
+		heal := unwritable(t, dir)
+		err := add(4)
+		if status, after := statusOf(err); status != 503 || after == 0 || len(js.list()) != 4 {
+			t.Errorf("%v, %d jobs", err, len(js.list()))
+		}
+		_, err = js.stop(ids[2])
+		if status, after := statusOf(err); status != 503 || after == 0 {
+			t.Errorf("a job that waits is cancelled: %v", err)
+		}
+		release <- nil
+		until(t, "the first ends", func() bool { j, err := js.get(ids[0]); return err == nil && j.Over() })
+		until(t, "it is tried again", func() bool {
+			js.mu.Lock()
+			defer js.mu.Unlock()
+			return js.later != nil
+		})
+		js.mu.Lock()
+		js.next() // as when it is tried again
+		said := log.String()
+		js.mu.Unlock()
+		if strings.Count(said, "no job can be begun") != 1 || !strings.Contains(said, "the end of a job could not be written") {
+			t.Error(said)
+		}
+		if j, err := js.get(ids[0]); err != nil || j.State != api.JobSucceeded || !strings.Contains(j.Error, "started again the job is interrupted") {
+			t.Errorf("a job whose end is not kept: %+v, %v", j, err)
+		}
+		for _, id := range ids[2:4] {
+			if j, err := js.get(id); err != nil || j.State != api.JobQueued || j.Started != nil || j.Error != "" {
+				t.Errorf("a job that waits: %+v, %v", j, err)
+			}
+		}
+		heal()
+		first := api.JobSucceeded
+		if restart {
+			js.release()
+			js, _, _ = kept(t, dir, roomy, func(*api.JobRequest) (task, error) { return gated(release), nil })
+			js.resume()
+			first = api.JobInterrupted
+		}
+		release <- nil // the third runs, and the fourth
+		release <- nil
+		js.tasks.Wait()
+		for i, want := range []string{first, api.JobCancelled, api.JobSucceeded, api.JobSucceeded} {
+			if j, err := js.get(ids[i]); err != nil || j.State != want {
+				t.Errorf("restart %v, job %d: %s, %v; want %s", restart, i, j.State, err, want)
+			}
+		}
 	}
-	runs, err := add()
+}
+
+// A job that cannot be planned after a restart is told as failed once that is kept, and not before.
+func TestStateUnplanned(t *testing.T) {
+	dir := t.TempDir()
+	js, _, _ := kept(t, dir, roomy, nil)
+	js.closed, js.running = false, 1 // so that it waits
+	j, _, err := js.submit(api.JobRequest{Workload: "w"}, gated(nil), "", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	waits, err := add()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.Rename(dir, dir+"2"), os.WriteFile(dir, nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	_, err = add()
-	if status, after := statusOf(err); status != 503 || after == 0 || len(js.list()) != 2 {
-		t.Errorf("%v, %d jobs", err, len(js.list()))
-	}
-	release <- nil
-	defer close(release)
-	until(t, "the other is not begun", func() bool { j, err := js.get(waits.ID); return err == nil && j.State != api.JobQueued })
-	if j, err := js.get(waits.ID); err != nil || j.State != api.JobFailed || !strings.Contains(j.Error, "not begun") {
+	js.release()
+	var heal func()
+	again, _, _ := kept(t, dir, roomy, func(*api.JobRequest) (task, error) {
+		heal = unwritable(t, dir)
+		return nil, errors.New("planted")
+	})
+	if j, err := again.get(j.ID); err != nil || j.State != api.JobQueued {
 		t.Errorf("%+v, %v", j, err)
 	}
-	if j, err := js.get(runs.ID); err != nil || j.State != api.JobSucceeded || !strings.Contains(j.Error, "forgotten when the server ends") {
-		t.Errorf("a job whose end is not kept: %+v, %v", j, err)
-	}
-	if !strings.Contains(log.String(), "could not be written") {
-		t.Error(log)
+	again.resume()
+	heal()
+	until(t, "it fails", func() bool {
+		j, err := again.get(j.ID)
+		return err == nil && j.State == api.JobFailed && strings.Contains(j.Error, "planted")
+	})
+	again.tasks.Wait()
+}
+
+// A state folder that is removed under a server is not made again, and another server that makes one
+// there has it for itself.
+func TestStateRemoved(t *testing.T) {
+	for what, take := range map[string]func(dir string) error{
+		"the folder":      os.RemoveAll,
+		"what is in it":   func(dir string) error { return os.Remove(filepath.Join(dir, lockFile)) },
+		"it is elsewhere": func(dir string) error { return os.Rename(dir, dir+"2") },
+	} {
+		dir := filepath.Join(t.TempDir(), "state")
+		js, _, _ := kept(t, dir, roomy, nil)
+		js.resume()
+		if err := take(dir); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := js.submit(api.JobRequest{Workload: "first"}, gated(nil), "", nil)
+		if status, _ := statusOf(err); what != "it is elsewhere" && status != 503 {
+			t.Errorf("%s: %v", what, err)
+		}
+		other, _, _ := kept(t, dir, roomy, nil)
+		if n := len(other.list()); n != 0 {
+			t.Errorf("%s: another server has %d of its jobs", what, n)
+		}
+		if what != "it is elsewhere" {
+			if _, _, err = js.submit(api.JobRequest{Workload: "first"}, gated(nil), "", nil); err == nil {
+				t.Errorf("%s: a job was taken although another server has the folder", what)
+			}
+		}
+		if files, err := filepath.Glob(filepath.Join(dir, "job-*")); err != nil || len(files) > 0 {
+			t.Errorf("%s: %v, %v", what, files, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := js.close(ctx, patience); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 
