@@ -76,6 +76,10 @@ func (c *conn) remade() uint64 {
 	return c.again + max(c.rpc.made.Load(), 1) - 1
 }
 
+// maxMetadata is the most bytes of what a server says of a model, which takes many times as much
+// memory.
+const maxMetadata = 1 << 20
+
 // askRPC finds out what a model takes.
 func (c *Client) askRPC(ctx context.Context, cn *conn) error {
 	deadline := time.Now().Add(c.o.Timeout)
@@ -84,7 +88,8 @@ func (c *Client) askRPC(ctx context.Context, cn *conn) error {
 	}
 	calling, cancel := context.WithDeadline(c.authorized(ctx), deadline)
 	defer cancel()
-	said, err := oip.NewGRPCInferenceServiceClient(cn.rpc).ModelMetadata(calling, &oip.ModelMetadataRequest{Name: c.model.Name, Version: c.o.Version})
+	said, err := oip.NewGRPCInferenceServiceClient(cn.rpc).ModelMetadata(calling, &oip.ModelMetadataRequest{Name: c.model.Name, Version: c.o.Version},
+		grpc.MaxCallRecvMsgSize(maxMetadata))
 	a, err := answered(ctx, err)
 	switch {
 	case err != nil:

@@ -139,6 +139,7 @@ func TestGRPCRefuses(t *testing.T) {
 		{spec("", "FP32", 1), "/m", "has no name", Options{}},
 		{spec("x", "FP33", 1), "/m", "does not know", Options{}},
 		{spec("x", "FP32", -2), "/m", "a dimension of -2", Options{}},
+		{spec(strings.Repeat("x", maxMetadata), "FP32", 1), "/m", "larger than max", Options{}},
 		{&rpcServer{infer: func(context.Context, uint64, *oip.ModelInferRequest) error { return errors.New("no") }}, "/m", "was answered with Unknown: no", Options{}},
 	} {
 		if _, err := serveRPC(t, k.s, k.model, k.o); err == nil || !strings.Contains(err.Error(), k.want) {
