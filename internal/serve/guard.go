@@ -237,7 +237,7 @@ func (s *Server) admit(ctx context.Context, from, authorization string, probe bo
 	if err != nil {
 		if status, _ := statusOf(err); status == http.StatusUnauthorized {
 			// Those who have no token have the rate of one client.
-			who, wait := s.clients.enter("address " + from)
+			who, wait := s.clients.enter("address " + neighbours(from))
 			if wait > 0 {
 				return nil, busyf(http.StatusTooManyRequests, wait, "too many requests without a token that is known")
 			}
@@ -270,7 +270,7 @@ const (
 	guessBurst = 100
 )
 
-// identify returns the name of a client: that of its token, or its address.
+// identify returns the name of a client: that of its token, or its address, of IPv6 the network.
 //
 // An address that has sent too many wrong tokens has none looked at for a while, right or
 // wrong, for else guessing would go on at any speed. That does not hold for a token that its
@@ -278,7 +278,7 @@ const (
 func (s *Server) identify(ctx context.Context, from, authorization string) (string, error) {
 	ts := s.tokens.Load()
 	if ts == nil {
-		return from, nil
+		return neighbours(from), nil
 	}
 	token := bearer(authorization)
 	if token == "" {

@@ -364,7 +364,7 @@ func TestRate(t *testing.T) {
 	s.clients.now = func() time.Time { return at }
 	from := func(ip string) int {
 		r := ask(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			r.RemoteAddr = ip + ":1"
+			r.RemoteAddr = net.JoinHostPort(ip, "1")
 			h.ServeHTTP(w, r)
 		}), "GET", "/v2", "")
 		if r.Code == 429 && r.Header().Get("Retry-After") != "1" {
@@ -379,6 +379,14 @@ func TestRate(t *testing.T) {
 	}
 	if got := from("10.0.0.2"); got != 200 {
 		t.Errorf("another client: status %d", got)
+	}
+	for i := range 6 { // addresses that one customer of IPv6 has
+		if got := from(fmt.Sprintf("2001:db8::%x", i+1)); (got == 200) != (i < 4) {
+			t.Errorf("request %d of a network of IPv6: status %d", i, got)
+		}
+	}
+	if got := from("2001:db8:0:1::1"); got != 200 {
+		t.Errorf("another network: status %d", got)
 	}
 	at = at.Add(time.Second)
 	for i := range 3 {

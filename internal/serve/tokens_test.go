@@ -64,6 +64,13 @@ func TestGuessing(t *testing.T) {
 	if w := from("2001:db8:0:1::1", "/v2", secretToken); w.Code != 200 {
 		t.Errorf("of another network: status %d", w.Code)
 	}
+	// Those who have no token at all share the rate of one client.
+	s.clients.rate, s.clients.burst, s.clients.now = 1, 2, s.guesses.now
+	for i := range 4 {
+		if w := from(fmt.Sprintf("2001:db8:0:2::%x", i+1), "/v2", ""); (w.Code == 401) != (i < 2) {
+			t.Errorf("request %d without a token: status %d", i, w.Code)
+		}
+	}
 }
 
 // A connection that has shown its token goes on although others at its address guess, and is no
