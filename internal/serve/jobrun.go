@@ -25,12 +25,16 @@ var ofFiles = map[string][]string{"landscape": {"pdb"}}
 const (
 	maxRepeat     = 10_000
 	maxParameters = 64
+	// parameterBytes is the most bytes of the parameters of a job, which lists of jobs and events have
+	// as often as they are asked for.
+	parameterBytes = 4 << 10
 )
 
 // readJob reads what a job is to do.
 func readJob(body []byte) (q api.JobRequest, err error) {
 	r := &reader{src: body}
 	q.Parameters = map[string]any{}
+	size := 0
 	err = r.fields(map[string]func() error{
 		"workload": func() (err error) { q.Workload, err = r.name(); return err },
 		"devices":  func() (err error) { q.Devices, err = r.name(); return err },
@@ -49,7 +53,11 @@ func readJob(body []byte) (q api.JobRequest, err error) {
 				if len(q.Parameters) == maxParameters {
 					return r.errorf("more than %d parameters", maxParameters)
 				}
-				q.Parameters[key], err = r.scalar()
+				v, err := r.scalar()
+				if size += len(key) + len(fmt.Sprint(v)); err == nil && size > parameterBytes {
+					err = r.errorf("the parameters have more than %d bytes, names and values together: write shorter ones", parameterBytes)
+				}
+				q.Parameters[key] = v
 				return err
 			})
 		},

@@ -283,6 +283,30 @@ func TestJob(t *testing.T) {
 	}
 }
 
+// The parameters of a job have so many bytes in all, however they are written, and no more.
+func TestJobParameters(t *testing.T) {
+	long := strings.Repeat("0", parameterBytes)
+	for parameters, fits := range map[string]bool{
+		`"connectivity":0.` + long[:parameterBytes-14]:                    true,
+		`"connectivity":0.` + long[:parameterBytes-13]:                    false,
+		`"a":"` + long[:parameterBytes-1] + `"`:                           true,
+		`"a":"` + long + `"`:                                              false,
+		`"` + long + `":true`:                                             false,
+		`"a":"` + long[:parameterBytes/2] + `","b":"` + long[2050:] + `"`: true,
+		`"a":"` + long[:parameterBytes/2] + `","b":"` + long[2040:] + `"`: false,
+		`"a":"` + strings.Repeat(`\u0030`, parameterBytes-1) + `"`:        true,
+		`"a":"` + strings.Repeat(`<`, orderBytes-100) + `"`:               false,
+	} {
+		q, err := readJob([]byte(`{"workload":"reservoir","parameters":{` + parameters + `}}`))
+		if status, _ := statusOf(err); !fits && (status != 400 || !strings.Contains(err.Error(), "write shorter ones")) || fits && err != nil {
+			t.Errorf("%.40s, %d bytes: %.200v", parameters, len(parameters), err)
+		}
+		if b, err := encodeJob(&job{Job: api.Job{JobRequest: q}}); fits && (err != nil || len(b) > 7*parameterBytes) {
+			t.Errorf("%.40s: a record of %d bytes, %v", parameters, len(b), err)
+		}
+	}
+}
+
 func TestJobRefused(t *testing.T) {
 	rt := devices(t, "cpu")
 	h, _, _ := handlerOf(t, func(o *Options) { o.Runtime = rt })

@@ -39,8 +39,8 @@ import (
 // Files are written in the folder that was opened, wherever it is meanwhile, and while the lock in it is
 // this server's. A folder that was removed is not made again, for another server might take it.
 
-// maxRecord is the most bytes of a job's file: a request has at most orderBytes, a result the times of
-// at most maxRepeat runs.
+// maxRecord is the most bytes of a job's file: a request has its parameters, of at most parameterBytes,
+// and a result the times of at most maxRepeat runs.
 const maxRecord = 16 << 20
 
 // maxRemembered is the most files that are read.
