@@ -49,14 +49,32 @@ func (s *Server) newGRPC(network string) *grpc.Server {
 	g := grpc.NewServer(options...)
 	g.RegisterService(s.guarded(oip.GRPCInferenceService_ServiceDesc), &models{s: s})
 	g.RegisterService(s.guarded(healthpb.Health_ServiceDesc), &health{s: s})
-	reflection.Register(g)
+	reflection.Register(registrar{g, s})
 	return g
 }
 
+// registrar registers services as guarded ones.
+type registrar struct {
+	*grpc.Server
+	s *Server
+}
+
+func (r registrar) RegisterService(d *grpc.ServiceDesc, service any) {
+	r.Server.RegisterService(r.s.guarded(*d), service)
+}
+
 // guarded is a service whose methods of one message are called before that is read, so that
-// the guard stands before it. To clients it is the same.
+// the guard stands before it, and whose streams read as asking does. To clients it is the same.
 func (s *Server) guarded(d grpc.ServiceDesc) *grpc.ServiceDesc {
 	d.Streams = slices.Clone(d.Streams)
+	for i := range d.Streams {
+		next := d.Streams[i].Handler
+		d.Streams[i].Handler = func(service any, stream grpc.ServerStream) error {
+			a := s.asking(stream)
+			defer func() { a.call.hold.release() }()
+			return next(service, a)
+		}
+	}
 	for _, m := range d.Methods {
 		next := func(service any, stream grpc.ServerStream) error {
 			answer, err := m.Handler(service, stream.Context(), stream.RecvMsg, nil)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -12,7 +13,10 @@ import (
 )
 
 // RecvMsg reads the message, within limits of size and time.
-func (c *call) RecvMsg(m any) error {
+func (c *call) RecvMsg(m any) error { return c.read(m, int(c.s.limits.Body)) }
+
+// read reads a message of some bytes at most.
+func (c *call) read(m any, most int) error {
 	if c.unread {
 		return nil
 	}
@@ -30,7 +34,7 @@ func (c *call) RecvMsg(m any) error {
 			return c.ctx.Err()
 		}
 	}
-	a := &arrival{message: m.(proto.Message), hold: c.hold}
+	a := &arrival{message: m.(proto.Message), hold: c.hold, most: most}
 	if err := c.ServerStream.RecvMsg(a); err != nil {
 		return err
 	}
@@ -45,15 +49,42 @@ func (c *call) places() chan struct{} {
 	return c.s.clients.known(clientOf(c.ctx)).reading
 }
 
+// streamBytes is the most bytes of a message of a stream: each has a name in it, or not even that.
+const streamBytes = 64 << 10
+
+// asking is a stream whose messages are read as those of calls are: within limits of size and time,
+// and counted, each until the next.
+type asking struct {
+	grpc.ServerStream
+	call *call
+}
+
+// asking makes one of a stream that was let in. The caller releases what it holds.
+func (s *Server) asking(stream grpc.ServerStream) *asking {
+	ctx := stream.Context()
+	c := &call{ServerStream: stream, s: s, ctx: ctx, cancel: ctx.Value(cancelKey{}).(context.CancelCauseFunc), hold: s.hold(ctx)}
+	return &asking{stream, c}
+}
+
+func (a *asking) RecvMsg(m any) error {
+	a.call.hold.release()
+	a.call.hold = a.call.s.hold(a.call.ctx)
+	return a.call.read(m, streamBytes)
+}
+
 // arrival is a message that arrives. The memory that it takes is reserved before it is decoded.
 type arrival struct {
 	message proto.Message
 	hold    *hold
+	most    int   // bytes that it may have
 	refused error // why it was not decoded
 }
 
 // decode decodes the message from bytes, or says why not.
 func (a *arrival) decode(src []byte) error {
+	if len(src) > a.most {
+		return failf(http.StatusRequestEntityTooLarge, "the message has %d bytes, and %d are the most here", len(src), a.most)
+	}
 	bytes, err := decodedBytes(src, a.message.ProtoReflect().Descriptor())
 	if err != nil {
 		return err

@@ -10,7 +10,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -202,4 +204,65 @@ func TestDecodedBytes(t *testing.T) {
 	if _, err := decodedBytes([]byte{0x0a, 0xff}, d); err == nil {
 		t.Error("a message that is cut off has a size")
 	}
+}
+
+// Messages of streams are short, counted while they are held, and arrive in time.
+func TestGRPCStreamMessages(t *testing.T) {
+	s, _, _ := start(t, nil)
+	ctx, conn := dial(t, s)
+	watch := func(bytes int) (context.CancelFunc, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		w, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{Service: strings.Repeat("x", bytes)})
+		if err == nil {
+			_, err = w.Recv()
+		}
+		return cancel, err
+	}
+	const fits = streamBytes - 4 // beside the tag and the length
+	for range 3 {
+		cancel, err := watch(fits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cancel()
+	}
+	if n := s.bodies.Load(); n < 3*fits {
+		t.Errorf("3 streams that hold %d bytes each count as %d", fits, n)
+	}
+	for _, n := range []int{fits + 1, 16 << 20} {
+		cancel, err := watch(n)
+		if cancel(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "65536 are the most") {
+			t.Errorf("a name of %d bytes: %v", n, err)
+		}
+	}
+	reflect, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{strings.Repeat("x", fits-3000), "y", strings.Repeat("z", fits+1)} {
+		if err := reflect.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: name}}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := reflect.Recv()
+		if long := len(name) > fits; long != (status.Code(err) == codes.ResourceExhausted) || !long && err != nil {
+			t.Errorf("reflection, a name of %d bytes: %v", len(name), err)
+		}
+		if n := s.bodies.Load(); n > 4*fits+4*1024 {
+			t.Errorf("%d bytes are held, of messages that were answered too", n)
+		}
+	}
+}
+
+// A stream that sends nothing is ended, and leaves its place and its memory.
+func TestGRPCStreamLate(t *testing.T) {
+	s, _, _ := start(t, func(o *Options) { o.Config.Limits.ReadTime = Duration(50 * time.Millisecond) })
+	ctx, conn := dial(t, s)
+	r, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Recv(); status.Code(err) != codes.DeadlineExceeded {
+		t.Errorf("a stream that says nothing: %v", err)
+	}
+	until(t, "nothing is held", func() bool { return len(s.reading) == 0 && s.bodies.Load() == 0 && s.streams.Load() == 0 })
 }
