@@ -323,6 +323,14 @@ func TestStateUnwritable(t *testing.T) {
 		js, _, log := kept(t, dir, roomy, nil)
 		js.resume()
 		release := make(chan error)
+		end := func() {
+			t.Helper()
+			select {
+			case release <- nil:
+			case <-time.After(patience):
+				t.Fatalf("no job runs, restart %v", restart)
+			}
+		}
 		var ids []string
 		add := func(n int) error {
 			j, _, err := js.submit(api.JobRequest{Workload: strconv.Itoa(n)}, gated(release), "", nil)
@@ -346,7 +354,7 @@ func TestStateUnwritable(t *testing.T) {
 		if status, after := statusOf(err); status != 503 || after == 0 {
 			t.Errorf("a job that waits is cancelled: %v", err)
 		}
-		release <- nil
+		end()
 		until(t, "the first ends", func() bool { j, err := js.get(ids[0]); return err == nil && j.Over() })
 		until(t, "it is tried again", func() bool {
 			js.mu.Lock()
@@ -376,8 +384,8 @@ func TestStateUnwritable(t *testing.T) {
 			js.resume()
 			first = api.JobInterrupted
 		}
-		release <- nil // the third runs, and the fourth
-		release <- nil
+		end() // the third runs, and the fourth
+		end()
 		js.tasks.Wait()
 		for i, want := range []string{first, api.JobCancelled, api.JobSucceeded, api.JobSucceeded} {
 			if j, err := js.get(ids[i]); err != nil || j.State != want {
