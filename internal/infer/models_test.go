@@ -158,10 +158,16 @@ func TestVersions(t *testing.T) {
 	if err := s.Unload(t.Context(), "m"); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
-	for _, name := range []string{"", "..", "a/b", `a\b`, ".hidden", "none"} {
+	if err := os.WriteFile(filepath.Join(folder, "README.md"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"", "..", "a/b", `a\b`, ".hidden", "none", "README.md"} {
 		if err := s.Load(t.Context(), name); !errors.Is(err, ErrNotFound) {
 			t.Errorf("load %q: %v", name, err)
 		}
+	}
+	if err := s.Ready(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/internal/batch"
@@ -76,7 +77,7 @@ func (s *Service) folders(name string) (map[string]string, error) {
 	}
 	folder := filepath.Join(s.o.Folder, name)
 	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, fmt.Errorf("%w: %q has no folder", ErrNotFound, name)
 	}
 	if err != nil {
