@@ -84,12 +84,12 @@ func (s *Service) deviceIs(name, state string) {
 	}
 	d := s.devices[i]
 	switch was := d.up; {
+	case state == "healthy" && was: // told again, as at the start: nothing has come
+		return
 	case state == "healthy":
-		if !was {
-			d.up = true
-			d.serving, d.leave = context.WithCancel(s.open)
-			s.perform(s.m.Up(s.now(), d.d, s.decided()))
-		}
+		d.up = true
+		d.serving, d.leave = context.WithCancel(s.open)
+		s.perform(s.m.Up(s.now(), d.d, s.decided()))
 	default:
 		d.up = false
 		d.leave()
