@@ -114,9 +114,9 @@ func TestClients(t *testing.T) {
 	want := predicted(t, web, x)
 	sent := 1
 	tensor := map[string]any{"name": "input", "datatype": "FP32", "shape": x.Shape}
-	raw := text(t, map[string]any{"model_name": "reservoir", "id": "r", "inputs": []any{tensor}, "raw_input_contents": []string{base64.StdEncoding.EncodeToString(x.Data)}})
+	raw := textOf(t, map[string]any{"model_name": "reservoir", "id": "r", "inputs": []any{tensor}, "raw_input_contents": []string{base64.StdEncoding.EncodeToString(x.Data)}})
 	tensor["contents"] = map[string]any{"fp32_contents": reservoirInput()}
-	typed := text(t, map[string]any{"model_name": "reservoir", "id": "r", "inputs": []any{tensor}})
+	typed := textOf(t, map[string]any{"model_name": "reservoir", "id": "r", "inputs": []any{tensor}})
 
 	t.Run("grpcurl", func(t *testing.T) {
 		list := strings.Fields(output(t, 0, grpcurl, "-plaintext", rpc, "list"))
@@ -180,7 +180,7 @@ func TestClients(t *testing.T) {
 	})
 	t.Run("hey", func(t *testing.T) {
 		const n = 200
-		body := text(t, map[string]any{"inputs": []any{map[string]any{"name": "input", "datatype": "FP32", "shape": x.Shape, "data": reservoirInput()}}})
+		body := textOf(t, map[string]any{"inputs": []any{map[string]any{"name": "input", "datatype": "FP32", "shape": x.Shape, "data": reservoirInput()}}})
 		report := output(t, 0, hey, "-n", fmt.Sprint(n), "-c", "8", "-t", "0", "-m", "POST", "-T", "application/json", "-D", write(t, "request.json", body), "-o", "csv", web+"/v2/models/reservoir/infer")
 		rows, err := csv.NewReader(strings.NewReader(report)).ReadAll()
 		if err != nil || len(rows) != n+1 {
@@ -224,14 +224,14 @@ func TestClientsToken(t *testing.T) {
 		t.Error(got)
 	}
 	report := output(t, 0, ghz, "--insecure", "--proto", filepath.Join(protoFolder, "grpc_predict_v2.proto"), "--call", strings.Replace(method, "/", ".", 1),
-		"-m", text(t, map[string]string{"authorization": "Bearer " + token}), "-n", "20", "-c", "2", "-O", "json", rpc)
+		"-m", textOf(t, map[string]string{"authorization": "Bearer " + token}), "-n", "20", "-c", "2", "-O", "json", rpc)
 	if !strings.Contains(strings.Join(strings.Fields(report), ""), `"statusCodeDistribution":{"OK":20}`) {
 		t.Error(report)
 	}
 }
 
-// text is a value as JSON.
-func text(t *testing.T, v any) string {
+// textOf is a value as JSON.
+func textOf(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
 	if err != nil {
