@@ -91,6 +91,9 @@ func TestDenseWhere(t *testing.T) {
 		{[]machine.Device{gpu("sm_90", 132*128, false)}, 1025, 0.1, false},
 		{[]machine.Device{gpu("sm_90", 132*128, false)}, 1025, 0.6, true},
 	} {
+		if testing.Short() && c.size > 1000 {
+			continue // it takes the race detector half a minute
+		}
 		p := Defaults()
 		p.Size, p.Inputs, p.Connectivity = c.size, 5, c.connectivity
 		j, err := NewJob(Config{Params: p, Batch: 3, Steps: 2})

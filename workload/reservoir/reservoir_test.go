@@ -678,14 +678,6 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-func TestUpdateDoesNotAllocate(t *testing.T) {
-	w := small(t)
-	s, u := w.NewState(70, 0), inputs(w, 70, 2)
-	if n := testing.AllocsPerRun(5, func() { w.Run(s, u, 2) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // BenchmarkRun takes batches through ten steps of a reservoir with the default
 // sizes on one core, with and without noise.
 func BenchmarkRun(b *testing.B) {
