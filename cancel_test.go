@@ -27,8 +27,8 @@ func TestStepsCancelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// life is what a program does that is interrupted at a place of step at: 0 is before all
-	// it does, 3 after. The steps change a twice and, if memory is set, some of that.
+	// life runs a program and cancels it in step at: at place 0 before the step has done anything,
+	// at place 3 when it has done all. A step changes a twice and, if memory is set, memory too.
 	life := func(c weft.Checkpoint, memory bool, at, place int) (res, mem []uint64, first int, err error) {
 		rt := mustKeep(t, c, nil)
 		defer rt.Close()

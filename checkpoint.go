@@ -79,8 +79,8 @@ type Saved struct {
 	Resumed     bool   // it was read and not written
 	State       int64  // bytes of the state
 	Bytes       int64  // written for it
-	// Held is how long the computation waited while its state was copied, since the checkpoint
-	// before, and Took how long it was until this one was on the disk.
+	// Held is the time that the computation waited for copies of its state since the previous
+	// checkpoint. Took is the time from the beginning of this one until it was on the disk.
 	Held, Took time.Duration
 	// Err is why it was not written, and Refused why others before it were not read.
 	Err     error
@@ -89,11 +89,11 @@ type Saved struct {
 
 // Keep names a computation whose state is kept.
 type Keep struct {
-	// Name is what it is called in the folder: letters, digits, '.', '-' and '_'. Each
-	// computation of a runtime has its own.
+	// Name identifies the computation in the folder. It has letters, digits, '.', '-' and '_', and
+	// no two computations of a runtime have the same.
 	Name string
-	// Params is what the result depends on besides the state, as UTF-8. A checkpoint with other
-	// parameters is not resumed: the error says which differ. RunStages adds "graph" and, for
+	// Params are the settings that the result depends on besides the state, as UTF-8. A checkpoint
+	// with other parameters is not resumed: the error says which differ. RunStages adds "graph" and, for
 	// each input, "input" with a space and its name.
 	Params map[string]string
 }
@@ -146,7 +146,7 @@ func errNoFolder(dir string) error {
 // resumes reports whether checkpoints that are there are resumed.
 func (k *keeps) resumes() bool { return k.o.Resume || k.o.ResumeIfAny }
 
-// unitOf is what a checkpoint counts: the tasks of a graph, or steps.
+// unitOf returns what a checkpoint counts: "task" for a graph, otherwise "step".
 func unitOf(m *checkpoint.Manifest) string {
 	if slices.ContainsFunc(m.Params, func(p checkpoint.Param) bool { return p.Key == graphParam }) {
 		return "task"
@@ -376,7 +376,7 @@ func folderName() string {
 	return hex.EncodeToString(b)
 }
 
-// CheckpointInfo is what a folder has of one computation.
+// CheckpointInfo describes a checkpoint of one computation in a folder.
 type CheckpointInfo struct {
 	Name        string            `json:"name"`
 	File        string            `json:"file"`

@@ -35,7 +35,7 @@ type keeping struct {
 	did      keptReport
 }
 
-// keptReport is what a report says about checkpoints.
+// keptReport is the part of a report about checkpoints.
 type keptReport struct {
 	Dir     string `json:"dir"`
 	Written int    `json:"written"`
@@ -43,7 +43,7 @@ type keptReport struct {
 	Why     string `json:"why,omitempty"`    // of the last of them
 	Bytes   int64  `json:"bytes"`
 	State   int64  `json:"state_bytes"` // of the last one
-	// Held is how long the run waited while its state was copied.
+	// Held is the time that the run waited for copies of its state.
 	Held    float64 `json:"held_seconds"`
 	Resumed bool    `json:"resumed"`
 	From    int     `json:"from,omitempty"`  // tasks that were done when it was resumed
@@ -53,7 +53,7 @@ type keptReport struct {
 	Refused []string `json:"refused,omitempty"`
 }
 
-// keptName is what the computation is called in the folder.
+// keptName identifies the computation of a run in the folder.
 const keptName = "run"
 
 func (k *keeping) bind(f *pflag.FlagSet) {

@@ -28,8 +28,8 @@ import (
 // protoFolder has KServe's published description of the protocol.
 const protoFolder = "../../internal/serve/testdata/kserve"
 
-// client is a command that nobody here wrote, which must be there: those of internal/clients
-// in the folder that WEFT_CLIENTS names.
+// client returns the path of a client by others and fails if it is not installed. Those of
+// internal/clients are in the folder that WEFT_CLIENTS names.
 func client(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("WEFT_CLIENTS"), name)
@@ -103,8 +103,8 @@ func reservoirInput() []float32 {
 	return x
 }
 
-// Clients that nobody here wrote have from the server what its own has, and its figures count
-// what they sent.
+// Clients by others get the answers that weft's own client gets, and the server's figures count
+// their requests.
 func TestClients(t *testing.T) {
 	grpcurl, ghz, hey := client(t, "grpcurl"), client(t, "ghz"), client(t, "hey")
 	web, rpc, end := served(t, "batch: {deadline: 5m}\n")
@@ -240,7 +240,7 @@ func textOf(t *testing.T, v any) string {
 	return string(b)
 }
 
-// predicted is what weft's own client has from a server.
+// predicted returns the answer that weft's own client gets from a server.
 func predicted(t *testing.T, address string, x api.Tensor) []float32 {
 	t.Helper()
 	c, err := api.NewClient(address, api.Options{})

@@ -137,16 +137,20 @@ func (o *failover) measure(m *meter) (rows []failoverRow, err error) {
 	return rows, nil
 }
 
-// failoverKernel takes as long as its parameter says, without using a core, and makes of each
-// byte x at i the byte 3x + i.
+// failoverKernel makes of each byte x at i the byte 3x + i, again and again for as long as its
+// parameter says, so that a worker dies while it computes.
 const failoverKernel = "bench.failover"
 
 type failoverParams struct{ Nanos int64 }
 
 func failoverStep(c *weft.Call, p failoverParams, lo, hi int) {
-	time.Sleep(time.Duration(p.Nanos))
-	for i := lo; i < hi; i++ {
-		c.Args[1][i] = c.Args[0][i]*3 + byte(i)
+	for end := time.Now().Add(time.Duration(p.Nanos)); ; {
+		for i := lo; i < hi; i++ {
+			c.Args[1][i] = c.Args[0][i]*3 + byte(i)
+		}
+		if c.Stopped() || !time.Now().Before(end) {
+			return
+		}
 	}
 }
 

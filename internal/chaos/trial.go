@@ -50,8 +50,8 @@ type Account struct {
 	Retries    int `json:"retries"`
 	Replays    int `json:"replays"`
 	Evictions  int `json:"evictions"`
-	// Before and After are what the process used when the first session had ended, and the
-	// last one.
+	// Before is the memory, goroutines, descriptors and children of the process after its first
+	// runtime was closed, After those after the last.
 	Before Use `json:"before"`
 	After  Use `json:"after"`
 	// Left are sessions after which a process, goroutine or descriptor was left.
@@ -102,7 +102,7 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 		}
 		a.Sessions++
 		if a.Sessions == 1 {
-			a.Before = steady() // what is kept for good is there from the first session on
+			a.Before = steady() // the first runtime allocates what every later one uses again
 			a.After = a.Before
 		} else if a.After = settled(before); a.After.more(before) != "" {
 			a.Left++
