@@ -54,7 +54,7 @@ func variantsOf(t *testing.T, w Entry) []string {
 }
 
 // calledOnly are kernels that no job runs: they serve calls, on CPUs alone.
-var calledOnly = []string{"reservoir.kuramoto", "reservoir.run"}
+var calledOnly = []string{"reservoir.few", "reservoir.kuramoto", "reservoir.run"}
 
 // Every kernel that a workload runs, with any of its flags, can run on Vulkan, and
 // every kernel it has is among those looked at, unless it serves CPUs alone.

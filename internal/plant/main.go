@@ -107,7 +107,7 @@ var tests = map[string]string{
 	"merkle":    "TestVectors|TestCutsDoNotChangeRoot",
 	"automata":  "TestAgainstRule|TestBlocksWithHalos",
 	"landscape": "TestAgainstFullEnergy|TestPartsEqualRows",
-	"reservoir": "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*|TestRunKernel.*",
+	"reservoir": "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*|TestRunKernel.*|TestFewKernel.*",
 	"fusion":    "TestBind|TestModesAgree|TestProduct",
 	"fisher":    "TestBlocksAgree|TestClosedForm",
 }

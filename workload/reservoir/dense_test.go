@@ -251,6 +251,11 @@ func TestPredictorBytes(t *testing.T) {
 		for i := range g.NumData() {
 			want += g.Data(graph.DataID(i)).Bytes
 		}
+		if c.whole && w.fewer() { // and for few inputs
+			for _, n := range w.slice().bytes() {
+				want += n
+			}
+		}
 		weights, work := m.PredictorBytes(&machine.Machine{Devices: c.on}, batch)
 		if weights+work != want || (weights > w.denseBytes()) != c.dense {
 			t.Errorf("%v: %d bytes of weights and %d for a batch; the graph has %d", c.on, weights, work, want)

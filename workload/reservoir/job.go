@@ -205,6 +205,7 @@ var kernels = []signature.Kernel{
 	signature.Of(updates("reservoir.run", "all steps of some patterns", "batch", []uint32{perRun},
 		signature.In("states before the first step", graph.F4), signature.Out("states after the last", graph.F4),
 		signature.Out("their means", graph.F4), signature.Work("states between", graph.F4)), runNeed, run),
+	fewSignature,
 	signature.Of(updates("reservoir.rows", "a step of some neurons of all patterns", "neurons, batch", []uint32{perItem, perItem},
 		signature.In("states of all neurons", graph.F4), signature.Out("states after the step", graph.F4), signature.InOut("their means", graph.F4)), rowsNeed, rows),
 	signature.Of(signature.Kernel{

@@ -79,6 +79,11 @@ func (m *Model) PredictorBytes(on *machine.Machine, batch int) (weights, work in
 	if w.dense(on) {
 		weights += w.denseBytes()
 	}
+	if whollyRun(on) && w.fewer() {
+		for _, n := range w.slice().bytes() {
+			weights += n
+		}
+	}
 	each := 4 * (float64(m.InputLen()) + 4*float64(w.Size))
 	return weights, int64(min(each*float64(batch), 1<<62))
 }
@@ -129,9 +134,23 @@ func (p *Predictor) prepare(dense bool) error {
 	}
 	p.release = append(p.release, start.Release)
 	bind = append(bind, start.As("start"))
+	var s *sliced
+	slicedBind := []weft.Binding{start.As("start")}
+	if p.whole && w.fewer() {
+		s = w.slice()
+		if err := s.reside(p.rt, &slicedBind, &p.release); err != nil {
+			return err
+		}
+	}
 	for n := 1; ; n = min(2*n, p.most) {
-		block := w.blockOf(n, dense)
-		g, err := p.m.batchGraph(&w, n, p.most, block, p.whole, dense)
+		block, bind := w.blockOf(n, dense), bind
+		var g *graph.Graph
+		if s != nil && n <= few {
+			bind = slicedBind
+			g, err = p.m.fewGraph(&w, s, n, p.most)
+		} else {
+			g, err = p.m.batchGraph(&w, n, p.most, block, p.whole, dense)
+		}
 		if err != nil {
 			return err
 		}
@@ -163,31 +182,49 @@ func (m *Model) BatchGraph(on *machine.Machine, n int) (*graph.Graph, error) {
 // there as a dense matrix as well.
 func (m *Model) batchGraph(w *Weights, n, most, block int, whole, dense bool) (*graph.Graph, error) {
 	var b graph.Builder
-	weights := w.data(&b)
-	state := int64(4 * w.Size * n)
-	u := b.Data(graph.Data{Name: "inputs", Bytes: int64(4 * m.InputLen() * n), Input: true})
-	start := b.Data(graph.Data{Name: "start", Bytes: int64(4 * w.Size * most), Input: true})
-	last := b.Data(graph.Data{Name: Last, Bytes: state, Output: m.Feature == Last})
-	mean := b.Data(graph.Data{Name: Mean, Bytes: state, Output: m.Feature == Mean})
+	uses := w.uses(w.data(&b), 0, w.Size)
 	task := func(c call) graph.Task { return w.stepsTask(c, dense) }
 	if whole {
 		task = w.runTask
 	}
-	t := task(call{
-		size: w.Size, inputs: w.Inputs, neurons: w.Size, batch: n, block: block, steps: m.Steps,
-		seed: w.Seed, leak: float32(w.Leak),
-	})
-	t.Name = fmt.Sprintf("predict %d", n)
-	t.Uses = append(w.uses(weights, 0, w.Size),
-		graph.Use{Data: u, Access: graph.Read},
-		graph.Use{Data: start, Bytes: state, Access: graph.Read},
-		graph.Use{Data: last, Access: graph.Write},
-		graph.Use{Data: mean, Access: graph.Write})
+	t := task(m.call(w, n, block))
+	t.Uses = append(uses, m.states(&b, w, n, most)...)
 	if dense {
 		t.Uses = append(t.Uses, w.denseUse(&b))
 	}
+	t.Name = fmt.Sprintf("predict %d", n)
 	b.Add(t)
 	return b.Build()
+}
+
+// fewGraph is batchGraph for FewKernel.
+func (m *Model) fewGraph(w *Weights, s *sliced, n, most int) (*graph.Graph, error) {
+	var b graph.Builder
+	uses := s.data(&b)
+	t := w.fewTask(m.call(w, n, n))
+	t.Uses = append(uses, m.states(&b, w, n, most)...)
+	t.Name = fmt.Sprintf("predict %d", n)
+	b.Add(t)
+	return b.Build()
+}
+
+// call is the parameters of a task for a batch of n inputs, with block of them side by side.
+func (m *Model) call(w *Weights, n, block int) call {
+	return call{
+		size: w.Size, inputs: w.Inputs, neurons: w.Size, batch: n, block: block, steps: m.Steps,
+		seed: w.Seed, leak: float32(w.Leak),
+	}
+}
+
+// states adds the inputs and states of a batch to a graph, and returns how a task uses them.
+func (m *Model) states(b *graph.Builder, w *Weights, n, most int) []graph.Use {
+	state := int64(4 * w.Size * n)
+	return []graph.Use{
+		{Data: b.Data(graph.Data{Name: "inputs", Bytes: int64(4 * m.InputLen() * n), Input: true}), Access: graph.Read},
+		{Data: b.Data(graph.Data{Name: "start", Bytes: int64(4 * w.Size * most), Input: true}), Bytes: state, Access: graph.Read},
+		{Data: b.Data(graph.Data{Name: Last, Bytes: state, Output: m.Feature == Last}), Access: graph.Write},
+		{Data: b.Data(graph.Data{Name: Mean, Bytes: state, Output: m.Feature == Mean}), Access: graph.Write},
+	}
 }
 
 // Model is the model whose predictions these are.

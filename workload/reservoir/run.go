@@ -96,3 +96,11 @@ func (c call) move(w *Weights, next, x, u, mean []float32, t Tick, neurons, patt
 	}
 	return nil
 }
+
+// resize returns a slice of a length, which is xs if that has room.
+func resize[T any](xs []T, n int) []T {
+	if cap(xs) < n {
+		return make([]T, n)
+	}
+	return xs[:n]
+}

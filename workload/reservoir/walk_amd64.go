@@ -73,14 +73,6 @@ func (c call) runWide(w *Weights, b *block, patterns Span, stopped func() bool) 
 	return true, nil
 }
 
-// resize returns a slice of a length, which is xs if that has room.
-func resize[T any](xs []T, n int) []T {
-	if cap(xs) < n {
-		return make([]T, n)
-	}
-	return xs[:n]
-}
-
 // pack puts weights as steps read them: the rows in the order of their length, so that four
 // that are added up together end together.
 func (p *packed) pack(w *Weights) error {
