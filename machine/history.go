@@ -29,6 +29,12 @@ const (
 	// count for it: a factor of two. maxNear is the most that count on either side.
 	nearReach = math.Ln2
 	maxNear   = 16
+	// copyReach is the distance of two sizes, as a logarithm, over which the weight of a
+	// copy of the one for the other falls to 1/e: a factor of four. maxAlike is the number of
+	// last copies within it that count, and maxLast that of all copies kept of a path.
+	copyReach = math.Ln2 * 2
+	maxAlike  = 24
+	maxLast   = 4 * maxAlike
 	// graphPrior is the weight of the simulated time of a graph, as a number of
 	// runs that took exactly that.
 	graphPrior = 0.3
@@ -48,7 +54,8 @@ const (
 //
 // Devices that are alike (equal kind, backend, model, architecture, memory and
 // cores) share what is learned, so devices of one class keep costing the same.
-// Copies learn a correction to the model underneath, by path. Whole graphs learn a
+// Copies learn a correction to the model underneath, by path: what is usual for the last
+// ones of about their size. Whole graphs learn a
 // correction to what simulating them says, by the kernels they are made of: what
 // handing work over, waking threads and being disturbed add up to. What the last runs of
 // some work took on some of the devices is kept as it was, to choose between devices.
@@ -190,17 +197,11 @@ func (h *History) Copy(bytes int64, from, to DeviceID) Estimate {
 		return base
 	}
 	m := h.copies[h.copyKey(from, to)]
-	if m == nil {
+	if m == nil || len(m.last) < enough {
 		return base
 	}
-	l := m.line
-	if i, ok := m.find(0, float64(bytes)); ok && m.shapes[i].fit.Seen >= enough {
-		l = m.own(&m.shapes[i])
-	}
-	if l.samples < enough {
-		return base
-	}
-	est := l.estimate(taskSize(0, float64(bytes)), math.Log(float64(base.Median)))
+	x := taskSize(0, float64(bytes))
+	est := m.line.estimate(x, math.Log(float64(base.Median))+m.usualCopy(float64(bytes))-m.line.at(x))
 	est.Via = base.Via
 	return est
 }
@@ -244,7 +245,7 @@ func (h *History) ObserveCopy(bytes int64, from, to DeviceID, took time.Duration
 		m = newKeyModel(modelID{Device: h.idents[key.from], To: h.idents[key.to], BPS: key.bps, LatencyNS: key.latencyNS})
 		h.keep(m)
 	}
-	h.learn(m, 0, float64(bytes), math.Log(float64(took)/float64(base)), math.Log(float64(before)/float64(base)))
+	h.learnCopy(m, float64(bytes), math.Log(float64(took)/float64(base)), math.Log(float64(before)/float64(base)))
 }
 
 // Graph returns how many times longer than simulated graphs of a make take, by
@@ -293,6 +294,7 @@ func (h *History) Clone() *History {
 		for i := range n.shapes {
 			n.shapes[i].recent = slices.Clone(n.shapes[i].recent)
 		}
+		n.last = slices.Clone(m.last)
 		c.keep(&n)
 	}
 	c.trials = slices.Clone(h.trials)
@@ -343,6 +345,33 @@ func (h *History) learn(m *keyModel, ops, bytes, y, before float64) {
 		}
 		m.shapes[i].fit.add(x, y)
 	}
+	h.noted(m, i, y)
+}
+
+// learnCopy takes a sample of a copy into the model of its path. Some copies take many times
+// longer than others, several in a row, and say nothing about the next ones. So no two of
+// them make the model begin anew, and each moves its line by no more than wild.
+func (h *History) learnCopy(m *keyModel, bytes, y, before float64) {
+	h.clock++
+	x := taskSize(0, bytes)
+	near := y
+	if len(m.last) >= enough {
+		usual := m.usualCopy(bytes)
+		near = min(max(y, usual-wild), usual+wild)
+	}
+	m.keepCopy(copyTime{x, y})
+	i, known := m.find(0, bytes)
+	if !known {
+		m.shapes = slices.Insert(m.shapes, i, shape{bytes: bytes, told: before})
+		h.shapes++
+	}
+	m.fit.add(x, near)
+	m.shapes[i].fit.add(x, near)
+	h.noted(m, i, y)
+}
+
+// noted takes note of a sample y of shape i, of which the fits know.
+func (h *History) noted(m *keyModel, i int, y float64) {
 	s := &m.shapes[i]
 	s.last = h.clock
 	s.note(y)

@@ -28,6 +28,7 @@ type savedModel struct {
 	modelID
 	Fit    fit          `json:"fit"`
 	Shapes []savedShape `json:"shapes"`
+	Copies []copyTime   `json:"copies,omitempty"`
 }
 
 type savedShape struct {
@@ -42,7 +43,7 @@ type savedShape struct {
 func (h *History) Save() []byte {
 	out := savedHistory{Version: historyVersion, Models: []savedModel{}, Trials: h.saveTrials()}
 	for _, m := range h.models {
-		s := savedModel{modelID: m.id, Fit: m.fit}
+		s := savedModel{modelID: m.id, Fit: m.fit, Copies: m.last}
 		for i := range m.shapes {
 			x := &m.shapes[i]
 			s.Shapes = append(s.Shapes, savedShape{x.ops, x.bytes, x.last, x.fit, x.recent})
@@ -128,8 +129,13 @@ func (s *savedModel) model() (*keyModel, error) {
 	if err := s.Fit.check(); err != nil {
 		return nil, err
 	}
+	outside := func(y float64) bool { return !(math.Abs(y) <= 1e3) }
+	if !isCopy && len(s.Copies) > 0 || len(s.Copies) > maxLast ||
+		slices.ContainsFunc(s.Copies, func(c copyTime) bool { return outside(c.X) || outside(c.Y) }) {
+		return nil, errors.New("bad last copies")
+	}
 	m := newKeyModel(s.modelID)
-	m.fit = s.Fit
+	m.fit, m.last = s.Fit, s.Copies
 	for i := range s.Shapes {
 		x := &s.Shapes[i]
 		if badRate(x.Ops) || badRate(x.Bytes) || x.Last == 0 {
@@ -138,7 +144,6 @@ func (s *savedModel) model() (*keyModel, error) {
 		if err := x.Fit.check(); err != nil {
 			return nil, fmt.Errorf("shape %d: %w", i, err)
 		}
-		outside := func(y float64) bool { return !(math.Abs(y) <= 1e3) }
 		if n := len(x.Recent); n == 0 || n > maxRecent || slices.ContainsFunc(x.Recent, outside) {
 			return nil, fmt.Errorf("shape %d: bad samples", i)
 		}

@@ -15,6 +15,7 @@ type keyModel struct {
 	fit    fit
 	line   fittedLine // of fit
 	shapes []shape    // ascending by work
+	last   []copyTime // on a path, oldest first
 	// told is the line as callers last knew it; its samples are 0 before that.
 	told fittedLine
 }
@@ -30,6 +31,13 @@ type modelID struct {
 	To        string  `json:"to,omitempty"`
 	BPS       float64 `json:"bps,omitempty"`
 	LatencyNS float64 `json:"latency_ns,omitempty"`
+}
+
+// copyTime is what a copy took: the logarithms of its size, and of how many times longer than
+// the model underneath says.
+type copyTime struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
 }
 
 // kernelRun is a kernel and the number of consecutive steps that start it.
@@ -91,6 +99,57 @@ func (m *keyModel) near(x, ops, bytes float64) fittedLine {
 	return l
 }
 
+// keepCopy keeps a copy among the last, and the last of other sizes beside it.
+func (m *keyModel) keepCopy(c copyTime) {
+	alike, oldest := 0, 0
+	for i := len(m.last) - 1; i >= 0; i-- {
+		if math.Abs(m.last[i].X-c.X) <= copyReach {
+			alike, oldest = alike+1, i
+		}
+	}
+	switch {
+	case alike >= maxAlike:
+		m.last = slices.Delete(m.last, oldest, oldest+1)
+	case len(m.last) == maxLast:
+		m.last = slices.Delete(m.last, 0, 1)
+	}
+	m.last = append(m.last, c)
+}
+
+// usualCopy is the logarithm of how many times longer than the model underneath says copies of
+// a size take on a path: the median of its last copies, those of about the size counting
+// most, since the rate of a path hardly depends on it. So one that touches memory for the first
+// time, which takes many times longer than the next, does not count for copies of its
+// size, even where there were no others of it.
+func (m *keyModel) usualCopy(bytes float64) float64 {
+	x := taskSize(0, bytes)
+	closest := math.Inf(1)
+	for _, c := range m.last {
+		closest = min(closest, math.Abs(c.X-x))
+	}
+	var near [maxLast]struct{ y, weight float64 } // ascending
+	n, sum := 0, 0.0
+	for _, c := range m.last {
+		// The closest count even where all are far away.
+		d := (math.Abs(c.X-x) - closest) / copyReach
+		if d > 2 {
+			continue
+		}
+		w := math.Exp(-d * d)
+		k := n
+		for ; k > 0 && near[k-1].y > c.Y; k-- {
+			near[k] = near[k-1]
+		}
+		near[k].y, near[k].weight = c.Y, w
+		n, sum = n+1, sum+w
+	}
+	k := 0
+	for sum -= 2 * near[0].weight; sum > 0 && k+1 < n; sum -= 2 * near[k].weight {
+		k++
+	}
+	return near[k].y
+}
+
 // note keeps a sample among the last. The very first goes when there are two
 // others.
 func (s *shape) note(y float64) {
@@ -126,6 +185,9 @@ func (s *shape) settle() {
 // says returns the prediction for a shape in log time (log ratio for copies),
 // or false while the model underneath answers.
 func (m *keyModel) says(s *shape) (y float64, ok bool) {
+	if m.id.To != "" {
+		return m.usualCopy(s.bytes), len(m.last) >= enough
+	}
 	l := &m.line
 	if s.fit.Seen >= enough {
 		own := m.own(s)
