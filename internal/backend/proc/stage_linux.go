@@ -27,9 +27,11 @@ const (
 	// between the arena and the device.
 	window = parts / 2
 	// pieceBytes is what one core copies of a part at a time. Go's memmove writes past the
-	// caches from 1 MiB on, which saves reading the destination; more would make the first
-	// part, which the device waits for, later.
+	// caches from 1 MiB on, which saves reading the destination. edgeBytes is that of the first
+	// and the last part of a copy, which the device and the program wait for: all cores share
+	// them.
 	pieceBytes = 1 << 20
+	edgeBytes  = 256 << 10
 	maxCopiers = 8 // cores that share one copy
 	// inline is up to which size a copy in is staged on the spot.
 	inline = 64 << 10
@@ -240,7 +242,7 @@ type piece struct {
 
 // copiers returns those of a copy. The caller ends them.
 func (s *stager) copiers(j *stagedCopy) *copiers {
-	c := &copiers{s: s, j: j, pieces: make(chan piece, window*partBytes/pieceBytes)}
+	c := &copiers{s: s, j: j, pieces: make(chan piece, partBytes/edgeBytes+window*partBytes/pieceBytes)}
 	if j.n > 1 {
 		for range min(maxCopiers, runtime.GOMAXPROCS(0), len(j.host)/pieceBytes) {
 			go c.run()
@@ -262,9 +264,12 @@ func (c *copiers) add(i int, dst, src []byte) {
 		c.s.touch(c.j, func() { arena.Copy(dst, src) })
 		return
 	}
-	left := &c.left[i%parts]
-	for at := 0; at < len(src); at += pieceBytes {
-		end := min(at+pieceBytes, len(src))
+	left, size := &c.left[i%parts], pieceBytes
+	if i == 0 || i == c.j.n-1 {
+		size = edgeBytes
+	}
+	for at := 0; at < len(src); at += size {
+		end := min(at+size, len(src))
 		left.Add(1)
 		c.pieces <- piece{dst[at:end], src[at:end], left}
 	}
