@@ -166,20 +166,36 @@ func smallRadius(a []float64, n int) float64 {
 		}
 		log += share * math.Log(norm)
 		share /= 2
-		clear(b)
-		for i := range n {
-			row := b[i*n : (i+1)*n]
-			for k := range n {
-				f := a[i*n+k] / norm
-				if f == 0 {
-					continue
-				}
-				for j, x := range a[k*n : (k+1)*n] {
-					row[j] += f * (x / norm)
-				}
-			}
+		for i, x := range a {
+			a[i] = x / norm
 		}
+		square(b, a, n)
 		a, b = b, a
 	}
 	return math.Exp(log)
+}
+
+// square sets b to the square of an n×n matrix. Every sum is in the order of its terms, four of
+// which are taken at a time.
+func square(b, a []float64, n int) {
+	clear(b)
+	for i := range n {
+		row, f := b[i*n:(i+1)*n], a[i*n:(i+1)*n]
+		k := 0
+		for ; k+4 <= n; k += 4 {
+			f0, f1, f2, f3 := f[k], f[k+1], f[k+2], f[k+3]
+			r0, r1, r2, r3 := a[k*n:][:n], a[(k+1)*n:][:n], a[(k+2)*n:][:n], a[(k+3)*n:][:n]
+			for j, sum := range row {
+				sum += f0 * r0[j]
+				sum += f1 * r1[j]
+				sum += f2 * r2[j]
+				row[j] = sum + f3*r3[j]
+			}
+		}
+		for ; k < n; k++ {
+			for j, x := range a[k*n:][:n] {
+				row[j] += f[k] * x
+			}
+		}
+	}
 }

@@ -75,16 +75,21 @@ func sameBits(got, want []float32) error {
 // number of patterns and width of blocks, with noise, and with numbers that are not finite: what a
 // pattern has is no other's.
 func TestRunKernel(t *testing.T) {
+	p := tinyParams()
+	p.Size, p.BiasScaling = 23, 0.5
+	sparse := mustNew(t, p)
+	p.Size, p.Connectivity = 300, 1
+	dense := mustNew(t, p)
 	everyKernel(t, func(t *testing.T) {
 		for _, noise := range []float64{0, 0.01} {
 			for _, shape := range [][3]int{{1, 1, 1}, {2, 2, 3}, {5, 5, 4}, {8, 8, 2}, {9, 9, 3}, {16, 16, 2}, {17, 17, 2}, {23, 7, 3}, {33, 32, 2}, {70, 64, 2}, {3, 3, 2}} {
 				batch, block, steps := shape[0], shape[1], shape[2]
-				p := tinyParams()
-				p.Size, p.Connectivity, p.Noise, p.BiasScaling = 23, 0.4, noise, 0.5
+				own := *sparse
 				if batch == 3 { // more entries than a call of assembly takes
-					p.Size, p.Connectivity = 300, 1
+					own = *dense
 				}
-				w := mustNew(t, p)
+				own.Noise = noise
+				w := &own
 				c := callOf(w, batch, block, steps)
 				r := rand.New(rand.NewPCG(1, uint64(batch)))
 				u, start := make([]float32, batch*steps*w.Inputs), make([]float32, batch*w.Size)

@@ -136,8 +136,10 @@ func (m *Matrix) scale(by float64) {
 func (m *Matrix) multiply(dst, x []float64) {
 	for i := range dst {
 		var sum float64
-		for e := m.Start[i]; e < m.Start[i+1]; e++ {
-			sum += float64(m.Value[e]) * x[m.Column[e]]
+		lo, hi := m.Start[i], m.Start[i+1]
+		columns := m.Column[lo:hi]
+		for e, v := range m.Value[lo:hi] {
+			sum += float64(v) * x[columns[e]]
 		}
 		dst[i] = sum
 	}
