@@ -408,7 +408,7 @@ func TestMemoryCapacity(t *testing.T) {
 	}
 	seeds := 10
 	if testing.Short() {
-		seeds = 4
+		seeds = 1
 	}
 	var mean float64
 	for seed := range seeds {
