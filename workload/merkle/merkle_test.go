@@ -252,6 +252,14 @@ func BenchmarkTree(b *testing.B) {
 }
 
 // A tree of nothing has the root that RFC 6962 gives it, the hash of nothing, or zeros.
+// The definition allocates nothing however often it is computed: see rootRFC6962.
+func TestRootAllocates(t *testing.T) {
+	leaves := make([]byte, 1000*Size)
+	if n := testing.AllocsPerRun(10, func() { Root(RFC6962, leaves) }); n > 0 {
+		t.Errorf("%v allocations for a root", n)
+	}
+}
+
 func TestRootOfNothing(t *testing.T) {
 	if got, want := Root(RFC6962, nil), sha256.Sum256(nil); got != want {
 		t.Errorf("rfc6962: %x, want %x", got, want)
