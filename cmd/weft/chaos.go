@@ -16,6 +16,7 @@ import (
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/sched"
 )
 
 func newChaos() *cobra.Command {
@@ -35,13 +36,20 @@ and devices are starved: they have little more memory than one task needs. The
 devices are cores (cpu/3) or scripted devices (fake/3, which also fail and
 dawdle), each in a worker process of its own. They are opened anew every few
 rounds; what is left of them then is counted. Every minute a line says what was
-done and what memory, goroutines and descriptors weft uses.
+done and what memory, goroutines and descriptors weft uses; a table at the end
+has them all.
+
+With --simulate N the first N sessions of the same seed are simulated instead:
+the same faults at the same parts of a round, in virtual time, on devices that
+compute nothing. There a result is right if it is what running the tasks one
+after another would leave, byte range by byte range.
 
 A round ends with the right result or with an error that says what happened. The
 exit status is 1 if a result was wrong, no result was right or something was
 left. Needs Linux.`,
 		Example: `  weft chaos gemm --for 60s --devices cpu/3 --seed 7
-  weft chaos merkle --for 24h --devices fake/4`,
+  weft chaos merkle --for 24h --devices fake/4
+  weft chaos automata --simulate 1000 --devices cpu/3 --seed 7`,
 		Args: terminal.OneOf("workload"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -53,10 +61,14 @@ left. Needs Linux.`,
 	return c
 }
 
+// liveFlags are those that mean nothing to a simulation.
+var liveFlags = []string{"for", "partitioner", "host-bytes", "max-failures", "max-losses", "ladder"}
+
 // newChaosOf makes the command that strikes while a workload runs.
 func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 	t := &chaos.Trial{}
 	var asJSON bool
+	var sessions int
 	c := &cobra.Command{
 		Use:               w.Name,
 		Short:             strings.ToUpper(w.Short[:1]) + w.Short[1:],
@@ -73,6 +85,7 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 	}
 	c.Flags().DurationVar(&t.Hang, "hang-timeout", time.Second, "how long a worker may be silent before it is given up on")
 	c.Flags().StringSliceVar(&t.Faults, "faults", chaos.Faults(), "which faults may happen")
+	c.Flags().IntVar(&sessions, "simulate", 0, "simulate `this many` sessions in place of running any")
 	c.Flags().BoolVar(&asJSON, "json", false, "write the account as JSON")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if t.Options, err = s.options(); err != nil {
@@ -81,8 +94,15 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 		switch {
 		case t.For <= 0:
 			return terminal.Usagef("--for %v: it must be more than 0, as in 60s", t.For)
+		case sessions < 0:
+			return terminal.Usagef("--simulate %d: give a number of sessions, as in 1000", sessions)
 		case t.Hang < 200*time.Millisecond:
 			return terminal.Usagef("--hang-timeout %v: give a worker 200ms at least, or a busy machine passes for a hung worker", t.Hang)
+		}
+		for _, name := range liveFlags {
+			if sessions > 0 && c.Flags().Changed(name) {
+				return terminal.Usagef("--%s: it says how live devices are used, which --simulate has none of; leave one of them out", name)
+			}
 		}
 		for _, f := range t.Faults {
 			if err := terminal.MustName("fault", f, chaos.Faults()); err != nil {
@@ -98,18 +118,23 @@ func newChaosOf(w catalog.Entry, s *settings) *cobra.Command {
 			t.Options.Devices = "cpu/3"
 		}
 		t.Job = order.Job
-		return runChaos(c, t, asJSON)
+		return runChaos(c, t, sessions, asJSON)
 	}
 	return c
 }
 
-// runChaos runs a trial, prints its account and errs if that is bad.
-func runChaos(c *cobra.Command, t *chaos.Trial, asJSON bool) error {
+// runChaos runs a trial, or simulates some sessions of it, prints its account and errs if that is bad.
+func runChaos(c *cobra.Command, t *chaos.Trial, sessions int, asJSON bool) error {
 	p := terminal.StartProgress(c.ErrOrStderr(), asJSON, "trial", 1)
 	defer p.Finish()
 	minutes := 0
 	t.Told = func(a *chaos.Account) {
 		p.At("%s: %s, %d right, %d wrong, %d errors", a.Name, terminal.Count(a.Rounds, "round"), a.Right, a.Wrong, a.Errors)
+		if a.Simulated {
+			part := float64(a.Sessions) / float64(sessions)
+			p.Within(part, time.Duration(a.Seconds*(1-part)/part*1e9))
+			return
+		}
 		p.Within(min(a.Seconds/t.For.Seconds(), 1), max(t.For-time.Duration(a.Seconds*1e9), 0))
 		if m := int(a.Seconds / 60); m > minutes && t.For > time.Minute {
 			minutes = m
@@ -118,9 +143,15 @@ func runChaos(c *cobra.Command, t *chaos.Trial, asJSON bool) error {
 				a.Losses, terminal.SI(float64(use.RSS), "B"), terminal.Count(use.Goroutines, "goroutine"), terminal.Count(use.Descriptors, "descriptor"))
 		}
 	}
-	a, err := t.Run(c.Context())
+	var a *chaos.Account
+	var err error
+	if sessions > 0 {
+		a, err = t.Simulate(c.Context(), sessions)
+	} else {
+		a, err = t.Run(c.Context())
+	}
 	p.Finish()
-	if errors.Is(err, chaos.ErrDevices) || errors.Is(err, weft.ErrOptions) {
+	if errors.Is(err, chaos.ErrDevices) || errors.Is(err, weft.ErrOptions) || errors.Is(err, chaos.ErrSimulate) || errors.Is(err, sched.ErrUnknown) {
 		return terminal.Usage(err)
 	}
 	if err != nil && a.Rounds == 0 {
@@ -146,7 +177,12 @@ func runChaos(c *cobra.Command, t *chaos.Trial, asJSON bool) error {
 
 // writeAccount writes the account of a trial.
 func writeAccount(b *bytes.Buffer, t *chaos.Trial, a *chaos.Account) {
-	fmt.Fprintf(b, "%s on %s, seed %d, %.0f s\n\n", a.Name, t.Options.Devices, a.Seed, a.Seconds)
+	fmt.Fprintf(b, "%s on %s, seed %d, ", a.Name, t.Options.Devices, a.Seed)
+	if a.Simulated {
+		fmt.Fprintf(b, "%s simulated in %.1f s\n\n", terminal.Count(a.Sessions, "session"), a.Seconds)
+	} else {
+		fmt.Fprintf(b, "%.0f s\n\n", a.Seconds)
+	}
 	table := [][]any{{"faults", "count"}}
 	for _, name := range slices.Sorted(maps.Keys(a.Faults)) {
 		table = append(table, []any{name, a.Faults[name]})
@@ -157,17 +193,34 @@ func writeAccount(b *bytes.Buffer, t *chaos.Trial, a *chaos.Account) {
 		{"rounds", "right", "wrong", "errors", "losses", "recoveries", "retries", "replays", "evictions"},
 		{a.Rounds, a.Right, a.Wrong, a.Errors, a.Losses, a.Recoveries, a.Retries, a.Replays, a.Evictions},
 	})
-	fmt.Fprintln(b)
-	row := func(name string, u chaos.Use) []any {
-		return []any{name, terminal.SI(float64(u.RSS), "B"), u.Goroutines, u.Descriptors, u.Processes}
+	if !a.Simulated {
+		writeUse(b, a)
 	}
-	terminal.Table(b, [][]any{
-		{"between sessions", "memory", "goroutines", "descriptors", "processes"},
-		row("after the first", a.Before), row(fmt.Sprintf("after %d", a.Sessions), a.After),
-	})
 	for _, l := range []struct{ what, text string }{{"First wrong result", a.FirstWrong}, {"First error", a.FirstError}, {"Left", a.LastLeft}} {
 		if l.text != "" {
 			fmt.Fprintf(b, "\n%s: %s\n", l.what, terminal.OneLine(l.text))
 		}
 	}
+}
+
+// maxUse is how many rows the table of what was used between sessions has at most.
+const maxUse = 32
+
+// writeUse writes what the process used between sessions, after the first, then each minute, or
+// as many of these as are a table that can be read, and after the last.
+func writeUse(b *bytes.Buffer, a *chaos.Account) {
+	table := [][]any{{"between sessions", "rounds", "memory", "its own", "heap", "goroutines", "descriptors", "processes"}}
+	add := func(name string, rounds any, u chaos.Use) {
+		table = append(table, []any{name, rounds, terminal.SI(float64(u.RSS), "B"), terminal.SI(float64(u.Own), "B"), terminal.SI(float64(u.Heap), "B"), u.Goroutines, u.Descriptors, u.Processes})
+	}
+	add("after the first", "", a.Before)
+	each := (len(a.Minutes) + maxUse - 1) / maxUse
+	for i, m := range a.Minutes {
+		if (i+1)%each == 0 {
+			add(fmt.Sprintf("after %d min", m.Minute), m.Rounds, m.Use)
+		}
+	}
+	add(fmt.Sprintf("after %d", a.Sessions), a.Rounds, a.After)
+	fmt.Fprintln(b)
+	terminal.Table(b, table)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -38,6 +39,43 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+// Simulated sessions are told as such, and the same command gives the same account.
+func TestChaosSimulated(t *testing.T) {
+	var accounts [2]chaos.Account
+	for i := range accounts {
+		var out, stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields("chaos automata --rows 96 --cols 64 --steps 32 --simulate 40 --seed 3 --json --devices fake/3"), &out, &stderr); code != exitOK {
+			t.Fatalf("status %d: %s", code, &stderr)
+		}
+		if err := json.Unmarshal(out.Bytes(), &accounts[i]); err != nil {
+			t.Fatalf("%v: %s", err, &out)
+		}
+		accounts[i].Seconds = 0
+	}
+	if a := accounts[0]; !a.Simulated || a.Sessions != 40 || a.Right == 0 || a.Right != a.Rounds || a.Faults["kill"] == 0 || a.Faults["starve"] == 0 || a.Retries == 0 {
+		t.Errorf("%+v", a)
+	}
+	if !reflect.DeepEqual(accounts[0], accounts[1]) {
+		t.Errorf("%+v differs from %+v", accounts[0], accounts[1])
+	}
+	if out := works(t, strings.Fields("chaos reduce --n 65536 --simulate 5 --devices cpu/2")...); !strings.Contains(out, "5 sessions simulated in") || strings.Contains(out, "between sessions") {
+		t.Errorf("%s", out)
+	}
+}
+
+// Of many minutes the table has some, at equal distances.
+func TestWriteUse(t *testing.T) {
+	a := &chaos.Account{Sessions: 9}
+	for m := range 100 {
+		a.Minutes = append(a.Minutes, chaos.Minute{Minute: m + 1, Rounds: 10 * m})
+	}
+	var b bytes.Buffer
+	writeUse(&b, a)
+	if out := b.String(); strings.Count(out, " min ") != 25 || !strings.Contains(out, "after 4 min ") || !strings.Contains(out, "after 100 min") {
+		t.Errorf("%s", out)
+	}
+}
+
 // wrongJob is a job whose results do not pass.
 type wrongJob struct{ workload.Job }
 
@@ -58,7 +96,7 @@ func TestChaosFails(t *testing.T) {
 			return wrongJob{j}, err
 		},
 		Options: weft.Options{Devices: "cpu/2"}, For: 500 * time.Millisecond, Hang: time.Minute,
-	}, false)
+	}, 0, false)
 	if err == nil || !strings.Contains(err.Error(), "wrong result") || !strings.Contains(out.String(), "First wrong result: round 1: planted") {
 		t.Errorf("%v: %s", err, &out)
 	}
@@ -66,17 +104,22 @@ func TestChaosFails(t *testing.T) {
 
 func TestChaosRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"chaos":                             "chaos needs a workload",
-		"chaos nothing":                     "nothing",
-		"chaos reduce --for 0s":             "more than 0",
-		"chaos reduce --for 1s --faults x":  "unknown fault",
-		"chaos reduce --hang-timeout 1ms":   "200ms at least",
-		"chaos reduce --devices cuda:0":     "only cpu and fake devices",
-		"chaos reduce --calibrate off":      "unknown flag",
-		"chaos reduce --seed -1":            "--seed",
-		"chaos merkle --seed x --for 1s":    "--seed",
-		"chaos merkle --seed -3 --for 1s":   "--seed",
-		"chaos reduce --for 1s --devices z": "only cpu and fake devices",
+		"chaos":                                    "chaos needs a workload",
+		"chaos nothing":                            "nothing",
+		"chaos reduce --for 0s":                    "more than 0",
+		"chaos reduce --for 1s --faults x":         "unknown fault",
+		"chaos reduce --hang-timeout 1ms":          "200ms at least",
+		"chaos reduce --devices cuda:0":            "only cpu and fake devices",
+		"chaos reduce --calibrate off":             "unknown flag",
+		"chaos reduce --simulate -1":               "number of sessions",
+		"chaos reduce --simulate 1 --for 1s":       "leave one of them out",
+		"chaos reduce --simulate 1 --devices cuda": "only cpu and fake devices",
+		"chaos reduce --simulate 1 --ladder off":   "--ladder",
+		"chaos reduce --simulate 1 --policy x":     "policy",
+		"chaos reduce --seed -1":                   "--seed",
+		"chaos merkle --seed x --for 1s":           "--seed",
+		"chaos merkle --seed -3 --for 1s":          "--seed",
+		"chaos reduce --for 1s --devices z":        "only cpu and fake devices",
 	} {
 		var out, stderr bytes.Buffer
 		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code != exitUsage || !strings.Contains(stderr.String(), want) {

@@ -85,28 +85,19 @@ type Rig struct {
 // seconds would else be given up after three times.
 var ladder = strings.TrimSuffix(strings.Repeat("restart:1m,", 16), ",")
 
-// ErrDevices is wrapped by errors of Open about Options.Devices.
-var ErrDevices = errors.New("bad devices")
+var (
+	// ErrDevices is wrapped by errors about Options.Devices.
+	ErrDevices = errors.New("bad devices")
+	// ErrSimulate says that a job cannot be simulated.
+	ErrSimulate = errors.New("it cannot be simulated")
+)
 
 // Open opens the devices that o.Devices names, each in a worker of its own: cpu/3 is three
 // cores, fake/3 three scripted devices. Nothing is measured and nothing is kept.
 func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
-	sel, err := machine.ParseSelection(o.Devices)
+	counts, err := count(o.Devices)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDevices, err)
-	}
-	counts := make(map[string]int)
-	for _, name := range sel.Backends() {
-		if name != cores && name != scripted {
-			return nil, fmt.Errorf("%w %q: only cpu and fake devices run in workers that are struck; write cpu/2 or fake/2", ErrDevices, o.Devices)
-		}
-		counts[name] = sel.Parts(&machine.Device{Name: name + ":0", Backend: name})
-		if counts[name] == 0 {
-			return nil, fmt.Errorf("%w %q: write how many there are to be, as in %s/2", ErrDevices, o.Devices, name)
-		}
-	}
-	if len(counts) == 0 {
-		return nil, fmt.Errorf("%w: none are named; write cpu/2 or fake/2", ErrDevices)
+		return nil, err
 	}
 	r := &Rig{}
 	if r.memory, err = arena.Open(0); err != nil {
@@ -130,6 +121,28 @@ func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// count returns how many devices of each backend a list names.
+func count(devices string) (map[string]int, error) {
+	sel, err := machine.ParseSelection(devices)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDevices, err)
+	}
+	counts := make(map[string]int)
+	for _, name := range sel.Backends() {
+		if name != cores && name != scripted {
+			return nil, fmt.Errorf("%w %q: only cpu and fake devices run in workers that are struck; write cpu/2 or fake/2", ErrDevices, devices)
+		}
+		counts[name] = sel.Parts(&machine.Device{Name: name + ":0", Backend: name})
+		if counts[name] == 0 {
+			return nil, fmt.Errorf("%w %q: write how many there are to be, as in %s/2", ErrDevices, devices, name)
+		}
+	}
+	if len(counts) == 0 {
+		return nil, fmt.Errorf("%w: none are named; write cpu/2 or fake/2", ErrDevices)
+	}
+	return counts, nil
 }
 
 // Close closes the runtime, and gives up the memory its workers shared.

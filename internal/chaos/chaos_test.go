@@ -136,15 +136,15 @@ func TestOpenRefuses(t *testing.T) {
 func TestMore(t *testing.T) {
 	before := Use{RSS: 1, Goroutines: 5, Descriptors: 7, Processes: 0}
 	for u, want := range map[Use]bool{
-		before:                           false,
-		{1 << 30, 5, 7, 0}:               false,
-		{1, 4, 6, 0}:                     false,
-		{1, 6, 7, 0}:                     true,
-		{1, 5, 8, 0}:                     true,
-		{1, 5, 7, 1}:                     true,
-		{RSS: 1, Goroutines: 1 << 10}:    true,
-		{RSS: 0, Descriptors: 7}:         false,
-		{Goroutines: 5, Descriptors: 70}: true,
+		before:                               false,
+		{1 << 30, 1 << 30, 1 << 30, 5, 7, 0}: false,
+		{1, 0, 0, 4, 6, 0}:                   false,
+		{1, 0, 0, 6, 7, 0}:                   true,
+		{1, 0, 0, 5, 8, 0}:                   true,
+		{1, 0, 0, 5, 7, 1}:                   true,
+		{RSS: 1, Goroutines: 1 << 10}:        true,
+		{RSS: 0, Descriptors: 7}:             false,
+		{Goroutines: 5, Descriptors: 70}:     true,
 	} {
 		if got := u.more(before); (got != "") != want {
 			t.Errorf("%+v: %q", u, got)

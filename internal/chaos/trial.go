@@ -1,11 +1,10 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,7 +21,7 @@ type Trial struct {
 	Job     func(context.Context) (workload.Job, error) // makes the job of a session
 	Options weft.Options
 	For     time.Duration // no session begins after it, and no round
-	Seed    uint64        // decides which worker is struck, when and how
+	Seed    uint64        // decides which worker is struck, when and how: see plan
 	Hang    time.Duration // how long a worker may be silent
 	Faults  []string      // those that may happen, of Faults
 	// Told, if it is not nil, is called after every round with the account so far.
@@ -54,6 +53,10 @@ type Account struct {
 	// runtime was closed, After those after the last.
 	Before Use `json:"before"`
 	After  Use `json:"after"`
+	// Minutes has what was used between sessions, once a minute.
+	Minutes []Minute `json:"minutes,omitempty"`
+	// Simulated says that sessions were simulated: nothing was used, and nothing left.
+	Simulated bool `json:"simulated,omitempty"`
 	// Left are sessions after which a process, goroutine or descriptor was left.
 	Left       int    `json:"left"`
 	FirstWrong string `json:"first_wrong,omitempty"`
@@ -61,42 +64,48 @@ type Account struct {
 	LastLeft   string `json:"last_left,omitempty"`
 }
 
-// Faults are the names of all faults.
-func Faults() (all []string) {
-	for _, s := range strikes {
-		all = append(all, s.String())
-	}
-	return append(all, starve, fail, dawdle)
+// Minute is how far a trial was after some minutes, and what the process used then.
+type Minute struct {
+	Minute int `json:"minute"`
+	Rounds int `json:"rounds"`
+	Losses int `json:"losses"`
+	Use
 }
 
-// The faults that are no strikes.
-const (
-	starve = "starve" // a session whose devices have little memory
-	fail   = "fail"   // an operation of a scripted device that is to fail
-	dawdle = "dawdle" // one that is to take long
-)
+// scripted counts what scripted devices do in a session.
+func (a *Account) scripted(p *plan) {
+	for range p.fails {
+		a.Faults[fail]++
+	}
+	for range p.dawdles {
+		a.Faults[dawdle]++
+	}
+}
 
 const (
-	maxRounds = 6 // of a session
-	// maxStrikes is the greatest number of strikes in a round; a third of the rounds has none
-	// if each number is as likely.
-	maxStrikes = 2
-	leftWait   = time.Minute // for what a session started to end
+	leftWait    = time.Minute // for what a session started to end
+	manyRetries = 100         // of a task, where none are said
 )
 
 // footprint is the memory that a job uses.
 type footprint struct{ all, task int64 } // of all data, and of its largest task
 
+// little is the memory of a starved device: a task needs room for its data, and for what is
+// copied meanwhile for the next. more, of 0 to 1, is how much of an eighth of all data it has
+// besides.
+func (f footprint) little(more float64) int64 {
+	return 2*f.task + 64<<10 + int64(more*float64(f.all/8))
+}
+
 // Run runs the trial until its time is over or ctx ends, which is no error: the account is of
 // what was done until then.
 func (t *Trial) Run(ctx context.Context) (*Account, error) {
 	a := &Account{Seed: t.Seed, Faults: make(map[string]int)}
-	rnd := rand.New(rand.NewPCG(t.Seed, 0))
 	began := time.Now()
 	var foot footprint
 	for time.Since(began) < t.For && ctx.Err() == nil {
 		before := a.After
-		err := t.session(ctx, a, rnd, &foot, began)
+		err := t.session(ctx, a, &foot, began)
 		if err != nil && ctx.Err() == nil {
 			return a, err
 		}
@@ -109,32 +118,34 @@ func (t *Trial) Run(ctx context.Context) (*Account, error) {
 			a.LastLeft = a.After.more(before)
 		}
 		a.Seconds = time.Since(began).Seconds()
+		if m := int(a.Seconds / 60); m > 0 && (len(a.Minutes) == 0 || m > a.Minutes[len(a.Minutes)-1].Minute) {
+			a.Minutes = append(a.Minutes, Minute{m, a.Rounds, a.Losses, a.After})
+		}
 	}
 	return a, nil
 }
 
 // session opens devices, runs some rounds and closes the devices.
-func (t *Trial) session(ctx context.Context, a *Account, rnd *rand.Rand, foot *footprint, began time.Time) (err error) {
+func (t *Trial) session(ctx context.Context, a *Account, foot *footprint, began time.Time) (err error) {
 	job, err := t.Job(ctx)
 	if err != nil {
 		return err
 	}
 	o, w := t.Options, Workers{Hang: t.Hang}
+	p := t.plan(uint64(a.Sessions))
 	a.Name = job.Name()
-	o.Standby = rnd.IntN(2) == 0
+	o.Standby = p.standby
 	if o.MaxLosses == 0 {
 		o.MaxLosses = 1000 // it is not the tasks that cost devices here
 	}
-	if o.Retries == 0 {
-		o.Retries = 100
-	}
-	if rnd.IntN(3) == 0 && foot.all > 0 && t.may(starve) {
-		// A task needs room for its data, and for what is copied meanwhile for the next.
-		w.MemBytes = 2*foot.task + 64<<10 + rnd.Int64N(foot.all/8+1)
+	o.Retries = cmp.Or(o.Retries, manyRetries)
+	if p.starved >= 0 && foot.all > 0 {
+		w.MemBytes = foot.little(p.starved)
 		a.Faults[starve]++
 	}
 	if strings.Contains(o.Devices, scripted) {
-		w.Script = t.script(rnd, a)
+		w.Script = p.script()
+		a.scripted(p)
 	}
 	rig, err := Open(ctx, o, w)
 	if err != nil {
@@ -170,8 +181,11 @@ func (t *Trial) session(ctx context.Context, a *Account, rnd *rand.Rand, foot *f
 		a.Recoveries += recoveries
 	}()
 	usual := 50 * time.Millisecond // until a round has told
-	for n := 1 + rnd.IntN(maxRounds); n > 0 && time.Since(began) < t.For && ctx.Err() == nil; n-- {
-		took := t.round(ctx, a, rig, job, rnd, usual, foot)
+	for _, hits := range p.rounds {
+		if time.Since(began) >= t.For || ctx.Err() != nil {
+			break
+		}
+		took := t.round(ctx, a, rig, job, hits, usual, foot)
 		usual = min(max(took, time.Millisecond), time.Second)
 		a.Seconds = time.Since(began).Seconds()
 		if t.Told != nil && ctx.Err() == nil {
@@ -181,26 +195,9 @@ func (t *Trial) session(ctx context.Context, a *Account, rnd *rand.Rand, foot *f
 	return nil
 }
 
-// may reports whether a fault may happen.
-func (t *Trial) may(fault string) bool { return slices.Contains(t.Faults, fault) }
-
-// script draws what happens to scripted devices in a session.
-func (t *Trial) script(rnd *rand.Rand, a *Account) string {
-	var b strings.Builder
-	for n := rnd.IntN(4); n > 0 && t.may(fail); n-- {
-		fmt.Fprintf(&b, "fail op %d\n", 1+rnd.IntN(40))
-		a.Faults[fail]++
-	}
-	for n := rnd.IntN(4); n > 0 && t.may(dawdle); n-- {
-		fmt.Fprintf(&b, "take %dms op %d\n", 1+rnd.IntN(50), 1+rnd.IntN(40))
-		a.Faults[dawdle]++
-	}
-	return b.String()
-}
-
 // round runs the job once, strikes meanwhile and checks the result. usual is about how long
 // a run takes; round returns how long this one took.
-func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, rnd *rand.Rand, usual time.Duration, foot *footprint) time.Duration {
+func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Job, hits []hit, usual time.Duration, foot *footprint) time.Duration {
 	type ended struct {
 		res *workload.Result
 		err error
@@ -214,16 +211,12 @@ func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Jo
 		})
 		over <- ended{res, err}
 	}()
-	for range rnd.IntN(maxStrikes + 1) {
-		s := strikes[rnd.IntN(len(strikes))]
-		if !t.may(s.String()) {
-			continue
-		}
+	for _, h := range hits {
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Duration(rnd.Int64N(int64(usual)))):
-			if _, err := Any(rnd, s); err == nil {
-				a.Faults[s.String()]++
+		case <-time.After(time.Duration(h.after * float64(usual))):
+			if _, err := Any(h.rand(), h.strike); err == nil {
+				a.Faults[h.strike.String()]++
 			}
 		}
 	}

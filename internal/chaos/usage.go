@@ -12,9 +12,11 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 )
 
-// Use is what this process uses. Memory and descriptors are 0 where there is no /proc.
+// Use is what this process uses. Resident memory and descriptors are 0 where there is no /proc.
 type Use struct {
-	RSS         int64 `json:"rss_bytes"` // resident memory
+	RSS         int64 `json:"rss_bytes"`  // resident memory: the process's own, and pages of files
+	Own         int64 `json:"own_bytes"`  // of it what is no file's: a program that runs longer has touched more of its code
+	Heap        int64 `json:"heap_bytes"` // objects that the garbage collector keeps
 	Goroutines  int   `json:"goroutines"`
 	Descriptors int   `json:"descriptors"`
 	Processes   int   `json:"processes"` // that it started
@@ -25,10 +27,14 @@ type Use struct {
 func Usage() Use {
 	debug.FreeOSMemory()
 	u := counts()
+	var ms runtime.MemStats
+	runtime.ReadMemStats(&ms)
+	u.Heap = int64(ms.HeapAlloc)
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
-		if f := strings.Fields(string(text)); len(f) > 1 {
-			pages, _ := strconv.ParseInt(f[1], 10, 64) // 0 when it is not a number
-			u.RSS = pages * int64(os.Getpagesize())
+		if f := strings.Fields(string(text)); len(f) > 2 {
+			all, _ := strconv.ParseInt(f[1], 10, 64) // 0 when it is not a number
+			files, _ := strconv.ParseInt(f[2], 10, 64)
+			u.RSS, u.Own = all*int64(os.Getpagesize()), (all-files)*int64(os.Getpagesize())
 		}
 	}
 	return u

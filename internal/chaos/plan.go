@@ -1,0 +1,106 @@
+package chaos
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Faults are the names of all faults.
+func Faults() (all []string) {
+	for _, s := range strikes {
+		all = append(all, s.String())
+	}
+	return append(all, starve, fail, dawdle)
+}
+
+// The faults that are no strikes.
+const (
+	starve = "starve" // a session whose devices have little memory
+	fail   = "fail"   // an operation of a scripted device that is to fail
+	dawdle = "dawdle" // one that is to take long
+)
+
+const (
+	maxRounds = 6 // of a session
+	// maxStrikes is the greatest number of strikes in a round; a third of the rounds has none
+	// if each number is as likely.
+	maxStrikes = 2
+	maxScript  = 3  // operations of a session that fail, and as many that dawdle
+	scriptOps  = 40 // of the first so many
+)
+
+// plan is what happens to the devices of a session. It follows from the seed of the trial and
+// the number of the session alone, so that a simulation meets what live devices do.
+type plan struct {
+	standby bool
+	starved float64 // more memory than a task needs, as in footprint.little; -1 for enough
+	fails   []int   // operations of each scripted device, from 1
+	dawdles []dawdled
+	rounds  [][]hit
+}
+
+// dawdled is an operation that takes longer.
+type dawdled struct {
+	op    int
+	extra time.Duration
+}
+
+// hit is a strike in a round.
+type hit struct {
+	strike Strike
+	after  float64 // the strike before or the round's beginning, in parts of what a round usually takes
+	seed   uint64  // of which worker it is, and of noise
+}
+
+// rand returns what decides which worker is struck, by its first number, and the rest.
+func (h hit) rand() *rand.Rand { return rand.New(rand.NewPCG(h.seed, 0)) }
+
+// plan draws a session. Faults that may not happen are drawn and left out: the others are
+// the same then.
+func (t *Trial) plan(session uint64) *plan {
+	rnd := rand.New(rand.NewPCG(t.Seed, session))
+	p := &plan{standby: rnd.IntN(2) == 0, starved: -1}
+	starved, more := rnd.IntN(3) == 0, rnd.Float64()
+	if starved && t.may(starve) {
+		p.starved = more
+	}
+	for range rnd.IntN(maxScript + 1) {
+		if op := 1 + rnd.IntN(scriptOps); t.may(fail) {
+			p.fails = append(p.fails, op)
+		}
+	}
+	for range rnd.IntN(maxScript + 1) {
+		d := dawdled{1 + rnd.IntN(scriptOps), time.Duration(1+rnd.IntN(50)) * time.Millisecond}
+		if t.may(dawdle) {
+			p.dawdles = append(p.dawdles, d)
+		}
+	}
+	for range 1 + rnd.IntN(maxRounds) {
+		var hits []hit
+		for range rnd.IntN(maxStrikes + 1) {
+			if h := (hit{strikes[rnd.IntN(len(strikes))], rnd.Float64(), rnd.Uint64()}); t.may(h.strike.String()) {
+				hits = append(hits, h)
+			}
+		}
+		p.rounds = append(p.rounds, hits)
+	}
+	return p
+}
+
+// may reports whether a fault may happen.
+func (t *Trial) may(fault string) bool { return slices.Contains(t.Faults, fault) }
+
+// script is what happens to scripted devices, as fake.Script reads it.
+func (p *plan) script() string {
+	var b strings.Builder
+	for _, op := range p.fails {
+		fmt.Fprintf(&b, "fail op %d\n", op)
+	}
+	for _, d := range p.dawdles {
+		fmt.Fprintf(&b, "take %v op %d\n", d.extra, d.op)
+	}
+	return b.String()
+}
