@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Uint64("seeds", 100, "how many seeds TestSimulated runs")
+	seedsFlag = flag.Uint64("seeds", 60, "how many seeds TestSimulated runs")
 	firstFlag = flag.Uint64("first", 1, "the first of them")
 )
 
@@ -42,13 +42,17 @@ func made[C any, J workload.Job](make func(C) (J, error), c C) func(context.Cont
 func TestSimulated(t *testing.T) {
 	devices := []string{"cpu/2", "fake/3", "cpu/2,fake/2"}
 	sum := make(map[string]int)
+	seeds := *seedsFlag
+	if testing.Short() {
+		seeds = min(seeds, 10)
+	}
 	for name, make := range jobs {
 		j, err := make(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		job := func(context.Context) (workload.Job, error) { return j, nil } // a simulation leaves it as it is
-		for seed := *firstFlag; seed < *firstFlag+*seedsFlag; seed++ {
+		for seed := *firstFlag; seed < *firstFlag+seeds; seed++ {
 			trial := &Trial{Job: job, Options: weft.Options{Devices: devices[seed%3]}, Seed: seed, Hang: time.Second, Faults: Faults()}
 			a, err := trial.Simulate(t.Context(), 1)
 			if err != nil || a.Errors > 0 || a.Right == 0 || a.Right != a.Rounds {
@@ -63,7 +67,7 @@ func TestSimulated(t *testing.T) {
 		}
 	}
 	t.Log(sum)
-	if *seedsFlag < 50 {
+	if seeds < 50 {
 		return
 	}
 	for _, what := range append(Faults(), "retries", "replays", "evictions") {

@@ -16,8 +16,8 @@
 //	      ▼
 //	     verdict: outputs, errors that nothing explains, memory left over
 //
-// Files: program.go (tasks on bytes and their sequential meaning), traits.go
-// (what a trial is made of), executor.go (actions), operation.go (what runs),
+// Files: program.go (tasks on bytes and their sequential meaning), work.go
+// (a graph that is given), traits.go (what a trial is made of), executor.go (actions), operation.go (what runs),
 // trouble.go (losses and other events), verdict.go (what must hold).
 package bytevm
 
@@ -57,9 +57,23 @@ type violation struct{ error }
 // allowed. It returns what the trial was made of and went through, and an error
 // if something did not hold. log, when not nil, is told every action and event.
 func Run(seed uint64, allowed Trait, log func(string)) (drawn Trait, sum Summary, err error) {
+	return run(seed, allowed, log, nil)
+}
+
+// RunWork is Run with the runs of a trial all of one graph, which is given.
+func RunWork(seed uint64, allowed Trait, w *Work) (drawn Trait, sum Summary, err error) {
+	p, err := w.program()
+	if err != nil {
+		return 0, Summary{}, err
+	}
+	return run(seed, allowed, nil, p)
+}
+
+// run does a trial, of random programs unless one is given.
+func run(seed uint64, allowed Trait, log func(string), given *program) (drawn Trait, sum Summary, err error) {
 	r := rand.New(rand.NewPCG(seed, 0xb17e5))
 	drawn = drawTraits(r) & allowed
-	x := &executor{r: r, traits: drawn, log: log, jobs: make(map[engine.RunID]*job)}
+	x := &executor{r: r, traits: drawn, log: log, given: given, jobs: make(map[engine.RunID]*job)}
 	defer func() {
 		sum = x.sum
 		switch p := recover().(type) {

@@ -76,6 +76,7 @@ type executor struct {
 	r      *rand.Rand
 	traits Trait
 	log    func(string)
+	given  *program // that all runs are of; nil for random ones
 	sum    Summary
 
 	machine   *machine.Machine

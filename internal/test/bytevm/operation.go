@@ -422,9 +422,12 @@ func (x *executor) startLaunch(o *operation) {
 		}
 		paint(args[want-1], patternTorn)
 	}
-	if t.Steps[0].Kernel == combining {
+	switch w := x.jobs[a.Run].program.work; {
+	case w != nil:
+		o.writes = w.compute(t, args)
+	case t.Steps[0].Kernel == combining:
 		o.writes = combine(args[:len(uses)])
-	} else {
+	default:
 		o.writes = mix(binary.LittleEndian.Uint64(t.Steps[0].Params), uses, args)
 	}
 	o.reads = make([][]byte, len(uses))

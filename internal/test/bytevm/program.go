@@ -21,6 +21,7 @@ type program struct {
 	need, total int64
 	volatile    bool
 	poison      string // a task that never succeeds, "" for none
+	work        *Work  // what tasks compute, nil for a random graph
 }
 
 var (
@@ -184,6 +185,10 @@ func taskNeed(t *graph.Task) int64 {
 
 // reference runs the tasks as added, one after another, on what the handles hold.
 func (p *program) reference(mem [][]byte) {
+	if p.work != nil {
+		p.work.reference(mem)
+		return
+	}
 	for id := range p.tasks {
 		t := &p.tasks[id]
 		type result struct {

@@ -27,11 +27,9 @@ func (x *executor) prepare(seed uint64) {
 			x.residents = append(x.residents, d)
 		}
 	}
-	var programs []*program
+	programs := x.drawPrograms()
 	var need, total int64
-	for range 1 + r.IntN(3) {
-		p := drawProgram(r, x.traits, x.residents)
-		programs = append(programs, p)
+	for _, p := range programs {
 		need = max(need, p.need)
 	}
 	for range 1 + r.IntN(5) {
@@ -41,6 +39,9 @@ func (x *executor) prepare(seed uint64) {
 	slices.SortStableFunc(x.queue, func(a, b *job) int { return int(min(max(a.submit-b.submit, -1), 1)) })
 	var spares []machine.DeviceID
 	x.machine, spares = drawMachine(r, x.traits, need, total)
+	if x.given != nil {
+		rates(x.machine)
+	}
 	x.drawOptions(seed, spares)
 	x.engine = engine.New(x.options)
 	infos := x.engine.Lanes()
@@ -76,6 +77,17 @@ func (x *executor) prepare(seed uint64) {
 	x.drawScript()
 }
 
+// drawPrograms draws what runs are of, unless that is given.
+func (x *executor) drawPrograms() (out []*program) {
+	if x.given != nil {
+		return []*program{x.given}
+	}
+	for range 1 + x.r.IntN(3) {
+		out = append(out, drawProgram(x.r, x.traits, x.residents))
+	}
+	return out
+}
+
 func randomBytes(intn func(int) int, b []byte) {
 	for i := range b {
 		b[i] = byte(intn(256))
@@ -103,10 +115,13 @@ func (x *executor) drawJob(p *program) *job {
 	if x.traits.has(Hangs) && r.IntN(3) == 0 {
 		j.options.Timeout = time.Duration(10+r.IntN(50)) * time.Millisecond
 	}
-	for _, d := range p.data {
+	for i, d := range p.data {
 		b := make([]byte, d.Bytes)
 		paint(b, patternNew)
-		if d.Input {
+		switch {
+		case d.Input && p.work != nil:
+			copy(b, p.work.Inputs[i])
+		case d.Input:
 			randomBytes(r.IntN, b)
 		}
 		j.mem, j.first = append(j.mem, b), append(j.first, slices.Clone(b))
