@@ -404,6 +404,9 @@ func (t *failoverTrial) once(ctx context.Context) error {
 	if err := pause(ctx, time.Duration(t.rnd.Int64N(int64(4*failoverTask)))); err != nil {
 		return err
 	}
+	if err := t.settled(ctx); err != nil {
+		return err
+	}
 	struck, err := chaos.Any(t.rnd, t.strike)
 	if err != nil {
 		return err
@@ -436,6 +439,29 @@ func (t *failoverTrial) once(ctx context.Context) error {
 	return nil
 }
 
+// settled lets pass what became of devices before a strike: on a busy machine one may be lost by
+// itself.
+func (t *failoverTrial) settled(ctx context.Context) error {
+	for {
+		select {
+		case c := <-t.changes:
+			if err := t.revive(ctx, c); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// revive brings a device back that was given up.
+func (t *failoverTrial) revive(ctx context.Context, c weft.Event) error {
+	if c.To != "broken" {
+		return nil
+	}
+	return t.rig.Recover(ctx, c.Device)
+}
+
 // next waits for a device to become what is said; one that is given up is brought back.
 func (t *failoverTrial) next(ctx context.Context, state string) (weft.Event, error) {
 	late := time.NewTimer(failoverWait)
@@ -446,15 +472,13 @@ func (t *failoverTrial) next(ctx context.Context, state string) (weft.Event, err
 			if c.To == state {
 				return c, nil
 			}
-			if c.To == "broken" {
-				if err := t.rig.Recover(ctx, c.Device); err != nil {
-					return c, err
-				}
+			if err := t.revive(ctx, c); err != nil {
+				return c, err
 			}
 		case <-ctx.Done():
 			return weft.Event{}, context.Cause(ctx)
 		case <-late.C:
-			return weft.Event{}, fmt.Errorf("a device has not become %s within %v of a strike", state, failoverWait)
+			return weft.Event{}, fmt.Errorf("a device has not become %s within %v of %s %d; %s left for %d devices", state, failoverWait, t.strike, len(t.detect)+1, terminal.Count(chaos.Usage().Processes, "process"), len(t.rig.Devices()))
 		}
 	}
 }

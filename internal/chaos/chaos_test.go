@@ -7,7 +7,9 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,6 +120,31 @@ func TestStrikes(t *testing.T) {
 				t.Fatalf("%v: the device is not %s", s, want)
 			}
 		}
+	}
+}
+
+// A process that was killed is dying until it is gone, and one that is stopped is not.
+func TestDying(t *testing.T) {
+	c := exec.Command("sleep", "600")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Wait() }() // it was killed
+	for _, sig := range []syscall.Signal{0, syscall.SIGSTOP, syscall.SIGCONT} {
+		if err := c.Process.Signal(sig); err != nil || dying(c.Process.Pid) {
+			t.Errorf("after signal %d it is taken for dying, %v", sig, err)
+		}
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); !dying(c.Process.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) { // nobody has waited for it: it is a zombie at the latest
+			t.Fatal("it was killed and is not dying")
+		}
+	}
+	if !dying(1 << 30) {
+		t.Error("a process that is not there is not dying")
 	}
 }
 

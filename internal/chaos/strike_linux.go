@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,7 +19,7 @@ var errNone = errors.New("no worker process is there to be struck")
 // Any strikes a worker of this process, which rnd chooses, and returns when it began to. A
 // worker that ends by itself meanwhile is no error.
 func Any(rnd *rand.Rand, s Strike) (began time.Time, err error) {
-	all := proc.Pids("worker")
+	all := slices.DeleteFunc(proc.Pids("worker"), dying)
 	if len(all) == 0 {
 		return began, errNone
 	}
@@ -25,6 +27,29 @@ func Any(rnd *rand.Rand, s Strike) (began time.Time, err error) {
 	pid := all[rnd.IntN(len(all))]
 	began = time.Now()
 	return began, s.at(pid, rnd)
+}
+
+// dying reports whether a process was killed and only has not ended yet, as on a busy machine: a
+// strike there is none.
+func dying(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		switch value = strings.TrimSpace(value); name {
+		case "State":
+			if strings.HasPrefix(value, "Z") || strings.HasPrefix(value, "X") {
+				return true
+			}
+		case "SigPnd", "ShdPnd":
+			if set, err := strconv.ParseUint(value, 16, 64); err != nil || set&(1<<(syscall.SIGKILL-1)) != 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // at strikes a worker.

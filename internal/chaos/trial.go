@@ -208,7 +208,7 @@ func (t *Trial) round(ctx context.Context, a *Account, rig *Rig, job workload.Jo
 		res, err := workload.Run(ctx, rig.Runtime, job, func(j workload.Job, g *graph.Graph, _ *weft.Prediction) {
 			now := footprintOf(g)
 			*foot = footprint{max(foot.all, now.all), max(foot.task, now.task)} // the next may be cut like any before
-			weft.Spoil(g, j.Bind()...) // or the result of the round before might pass for this one's
+			weft.Spoil(g, j.Bind()...)                                          // or the result of the round before might pass for this one's
 		})
 		over <- ended{res, err}
 	}()
