@@ -37,6 +37,9 @@ type checkpointRow struct {
 	Took float64 `json:"took_seconds"`
 	// Last is how long the program waits, when the steps are done, for the last checkpoint.
 	Last float64 `json:"last_seconds"`
+	// CPU is the processor time, of user and system, that checkpoints took for each GiB written, the
+	// median over pairs; 0 where that is not known. Other programs disturb it less than they do Over.
+	CPU float64 `json:"cpu_seconds_per_gib"`
 }
 
 // keep is the benchmark of checkpoints.
@@ -54,7 +57,8 @@ func newCheckpoint(s Setup) *cobra.Command {
 		long: `Run steps that each change all of some resident data, with checkpoints and
 without, in turn, and compare the times. Both must end with the same bytes. The
 time that the program waits for the last checkpoint, at the end of a run, is
-beside that: it is there once, however long the run.`,
+beside that: it is there once, however long the run. The processor time that
+checkpoints took is told for each GiB written.`,
 		repeat: 5, measure: o.measure, text: writeCheckpoint,
 	}.command(s)
 	c.Flags().StringVar(&o.size, "size", "1GiB", "`size` of the state")
@@ -126,24 +130,25 @@ func (o *keep) measure(m *meter) (rows []checkpointRow, err error) {
 	p.At("how long a step takes")
 	t := &keepTrial{m: m, bytes: bytes}
 	const few = 3
-	took, _, err := t.run(few, weft.Checkpoint{})
+	first, err := t.run(few, weft.Checkpoint{})
 	if err != nil {
 		return nil, err
 	}
 	p.Add()
-	steps := max(few, int(o.length/(took/few))+1)
+	steps := max(few, int(o.length/(first.took/few))+1)
 	row := checkpointRow{State: bytes, Every: o.every.Seconds(), Steps: steps}
-	var plain, kept, over []float64
+	var plain, kept, over, cpu []float64
 	for i := range m.repeat {
 		p.At("without checkpoints")
-		without, want, err := t.run(steps, weft.Checkpoint{})
+		without, err := t.run(steps, weft.Checkpoint{})
 		if err != nil {
 			return rows, err
 		}
 		p.Add()
 		p.At("with checkpoints")
 		folder := filepath.Join(dir, fmt.Sprint(i))
-		with, got, err := t.run(steps, weft.Checkpoint{Dir: folder, Every: o.every, Saved: t.saved})
+		before := t.wrote
+		with, err := t.run(steps, weft.Checkpoint{Dir: folder, Every: o.every, Saved: t.saved})
 		if err != nil {
 			return rows, err
 		}
@@ -151,12 +156,13 @@ func (o *keep) measure(m *meter) (rows []checkpointRow, err error) {
 		if err := errors.Join(t.failed, os.RemoveAll(folder)); err != nil {
 			return rows, err
 		}
-		if got != want {
-			return rows, fmt.Errorf("with checkpoints the state is another: %08x and not %08x", got, want)
+		if with.sum != without.sum {
+			return rows, fmt.Errorf("with checkpoints the state is another: %08x and not %08x", with.sum, without.sum)
 		}
-		plain, kept, over = append(plain, without.Seconds()), append(kept, with.Seconds()), append(over, with.Seconds()/without.Seconds()-1)
+		plain, kept, over = append(plain, without.took.Seconds()), append(kept, with.took.Seconds()), append(over, with.took.Seconds()/without.took.Seconds()-1)
+		cpu = append(cpu, (with.cpu-without.cpu).Seconds()/(float64(t.wrote-before)/(1<<30)))
 		n := float64(i + 1)
-		row.Pairs, row.Plain, row.Kept, row.Over = i+1, median(plain), median(kept), median(over)
+		row.Pairs, row.Plain, row.Kept, row.Over, row.CPU = i+1, median(plain), median(kept), median(over), median(cpu)
 		row.Written, row.Bytes, row.Last = float64(t.written)/n, float64(t.wrote)/n, t.last.Seconds()/n
 		if t.between > 0 {
 			row.Held, row.Took = t.held.Seconds()/float64(t.between), t.took.Seconds()/float64(t.between)
@@ -192,54 +198,63 @@ func (t *keepTrial) saved(s weft.Saved) {
 	}
 }
 
-// run runs some steps and returns how long that took and the checksum of the state.
-func (t *keepTrial) run(steps int, c weft.Checkpoint) (took time.Duration, sum uint32, err error) {
+// keepRun is what some steps took, with the last checkpoint in cpu alone, and the checksum of the
+// state they left.
+type keepRun struct {
+	took, cpu time.Duration
+	sum       uint32
+}
+
+// run runs some steps.
+func (t *keepTrial) run(steps int, c weft.Checkpoint) (r keepRun, err error) {
 	rt, err := t.m.open(func(o *weft.Options) { o.Checkpoint = c })
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
 	defer func() { err = errors.Join(err, rt.Close()) }()
 	g, err := evolveGraph(t.bytes, 8*len(rt.Devices()))
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
 	state, err := weft.Alloc[byte](rt, "state", int(t.bytes))
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
 	defer state.Release()
 	ready, err := rt.Prepare(g, state.As("from"), state.As("to"))
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
 	if _, err := ready.Run(t.m.ctx); err != nil { // makes its buffers
-		return 0, 0, err
+		return r, err
 	}
-	began := time.Now()
+	began, used := time.Now(), cpuTime()
 	if err := rt.Steps(t.m.ctx, weft.Keep{Name: "bench"}, steps, []weft.Binding{state.As("state")}, func(ctx context.Context, _ int) error {
 		_, err := ready.Run(ctx)
 		return err
 	}); err != nil {
-		return 0, 0, err
+		return r, err
 	}
-	took = time.Since(began)
+	r.took = time.Since(began)
 	if c.Dir != "" {
 		_ = rt.Checkpoint(t.m.ctx) // it may be written already, and what goes wrong is told
-		t.last += time.Since(began) - took
+		t.last += time.Since(began) - r.took
 	}
+	r.cpu = cpuTime() - used
 	all, err := state.Get(t.m.ctx)
 	if err != nil {
-		return 0, 0, err
+		return r, err
 	}
-	return took, crc32.Checksum(all, crc32.MakeTable(crc32.Castagnoli)), nil
+	r.sum = crc32.Checksum(all, crc32.MakeTable(crc32.Castagnoli))
+	return r, nil
 }
 
 func writeCheckpoint(w io.Writer, rows []checkpointRow) {
-	out := [][]any{{"state", "every", "steps", "pairs", "without", "with", "overhead", "checkpoints", "written", "held", "on disk after", "last"}}
+	out := [][]any{{"state", "every", "steps", "pairs", "without", "with", "overhead", "checkpoints", "written", "held", "on disk after", "last", "CPU/GiB"}}
 	for _, r := range rows {
 		out = append(out, []any{text.FormatSize(r.State), terminal.Seconds(r.Every), r.Steps, r.Pairs, terminal.Seconds(r.Plain), terminal.Seconds(r.Kept), terminal.Percent(r.Over),
-			fmt.Sprintf("%.1f", r.Written), terminal.SI(r.Bytes, "B"), terminal.Seconds(r.Held), terminal.Seconds(r.Took), terminal.Seconds(r.Last)})
+			fmt.Sprintf("%.1f", r.Written), terminal.SI(r.Bytes, "B"), terminal.Seconds(r.Held), terminal.Seconds(r.Took), terminal.Seconds(r.Last), terminal.Seconds(r.CPU)})
 	}
 	terminal.Table(w, out)
-	fmt.Fprintln(w, "\nOf a run: checkpoints and bytes written. Of a checkpoint: how long the steps\nwere held up, and when it was on the disk. Last: what is waited for the last one.")
+	fmt.Fprintln(w, "\nOf a run: checkpoints and bytes written. Of a checkpoint: how long the steps\nwere held up, and when it was on the disk. Last: what is waited for the last one.\nCPU/GiB: processor time of checkpoints, of user and system, for each GiB written.")
 }

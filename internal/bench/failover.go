@@ -478,7 +478,7 @@ func (t *failoverTrial) next(ctx context.Context, state string) (weft.Event, err
 		case <-ctx.Done():
 			return weft.Event{}, context.Cause(ctx)
 		case <-late.C:
-			return weft.Event{}, fmt.Errorf("a device has not become %s within %v of %s %d; %s left for %d devices", state, failoverWait, t.strike, len(t.detect)+1, terminal.Count(chaos.Usage().Processes, "process"), len(t.rig.Devices()))
+			return weft.Event{}, fmt.Errorf("a device has not become %s within %v of %s %d; %d processes are left for %d devices", state, failoverWait, t.strike, len(t.detect)+1, chaos.Usage().Processes, len(t.rig.Devices()))
 		}
 	}
 }
