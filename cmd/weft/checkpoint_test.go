@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 10, "how often TestKill kills a process")
+	kills    = flag.Int("kills", 12, "how often TestKill kills a process")
 	killSeed = flag.Uint64("kill-seed", 1, "what TestKill draws the moments from")
 )
 
@@ -31,6 +31,8 @@ var killed = []struct {
 }{
 	{"end", []string{"automata", "--rows", "1024", "--cols", "1024", "--steps", "12000", "--k", "4"}},                                 // class X
 	{"end", []string{"reservoir", "--neurons", "200", "--channels", "16", "--steps", "6000", "--batch", "128", "--split", "neurons"}}, // class R
+	{"root", []string{"merkle", "--leaves", "2097152"}},
+	{"C", []string{"tropical", "--m", "2048", "--k", "4096", "--n", "1024"}},
 }
 
 // keptBytes reads data of the newest checkpoint in a folder, which must be of a finished run.
@@ -75,6 +77,10 @@ func hasCheckpoint(dir string) bool {
 //	go test ./cmd/weft -run TestKill -kills 500 -kill-seed 7
 func TestKill(t *testing.T) {
 	r := rand.New(rand.NewPCG(*killSeed, 1))
+	killed := killed
+	if testing.Short() {
+		killed = killed[:2]
+	}
 	for i, w := range killed {
 		start := func(dir string, more ...string) (*exec.Cmd, *bytes.Buffer) {
 			args := append([]string{"run"}, w.args...)
