@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -30,21 +31,29 @@ func Any(rnd *rand.Rand, s Strike) (began time.Time, err error) {
 }
 
 // dying reports whether a process was killed and only has not ended yet, as on a busy machine: a
-// strike there is none.
+// strike there is none. Its first thread is told so (a pending SIGKILL), then ends, and is a zombie
+// while others have not.
 func dying(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	const exiting = 0x4 // PF_EXITING of the kernel
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(text[max(0, bytes.LastIndexByte(text, ')')):]), ") ")
+	f := strings.Fields(rest)
+	if len(f) < 7 || f[0] == "Z" || f[0] == "X" {
+		return true
+	}
+	if flags, err := strconv.ParseUint(f[6], 10, 64); err != nil || flags&exiting != 0 {
+		return true
+	}
+	text, err = os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return true
 	}
 	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		switch value = strings.TrimSpace(value); name {
-		case "State":
-			if strings.HasPrefix(value, "Z") || strings.HasPrefix(value, "X") {
-				return true
-			}
-		case "SigPnd", "ShdPnd":
-			if set, err := strconv.ParseUint(value, 16, 64); err != nil || set&(1<<(syscall.SIGKILL-1)) != 0 {
+		if name, value, _ := strings.Cut(line, ":"); name == "SigPnd" || name == "ShdPnd" {
+			if set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64); err != nil || set&(1<<(syscall.SIGKILL-1)) != 0 {
 				return true
 			}
 		}
