@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"regexp"
 	"sync"
-	"sync/atomic"
 
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/sched"
@@ -131,7 +130,11 @@ func Apply[P any](ctx context.Context, rt *Runtime, k *Kernel[P], params P, args
 		return new(Report), nil
 	}
 	if k.fn != nil {
-		rt.applied.LoadOrStore(k.kernel.Impls[0].Entry, k.fn)
+		name := k.kernel.Impls[0].Entry
+		if err := rt.mustKnow(name); err != nil {
+			return nil, fmt.Errorf("apply %s: %w", k.Name, err)
+		}
+		rt.applied.LoadOrStore(name, k.fn)
 	}
 	rep, err := a.run(ctx, rt)
 	if err != nil {
@@ -156,8 +159,36 @@ func (g *goForms) find(entry string) Func {
 	return nil
 }
 
-// kernels counts those that were prepared: Go functions of two may have one name.
-var kernels atomic.Int64
+// entries names the Go functions of kernels: the first of a name by that, others with a
+// number, so that a worker process, which is the same program, comes to the same names.
+var entries struct {
+	sync.Mutex
+	used map[string]int // by name of a kernel, how many there were
+}
+
+// goEntry returns the next entry for a kernel of a name.
+func goEntry(name string) string {
+	entries.Lock()
+	defer entries.Unlock()
+	if entries.used == nil {
+		entries.used = make(map[string]int)
+	}
+	entries.used[name]++
+	if n := entries.used[name]; n > 1 {
+		return fmt.Sprintf("weft.apply %d %s", n, name)
+	}
+	return "weft.apply " + name
+}
+
+// Funcs returns the Go function of the kernel under the name by which weft knows it, for
+// [Worker]; nothing if it has none.
+func (k *Kernel[P]) Funcs() map[string]Func {
+	k.once.Do(k.prepare)
+	if k.fn == nil {
+		return nil
+	}
+	return map[string]Func{k.kernel.Impls[0].Entry: k.fn}
+}
 
 // target finds the architecture that PTX is for.
 var target = regexp.MustCompile(`(?m)^\s*\.target\s+(sm_\w+)`)
@@ -173,7 +204,7 @@ func (k *Kernel[P]) prepare() {
 	add := func(i graph.Impl) { k.kernel.Impls = append(k.kernel.Impls, i) }
 	if k.Go != nil {
 		k.fn = WithParams(func(c *Call, p counted[P], lo, hi int) { k.Go(c, p.P, lo, hi) })
-		add(graph.Impl{Dialect: graph.Go, Entry: fmt.Sprintf("weft.apply %d %s", kernels.Add(1), k.Name)})
+		add(graph.Impl{Dialect: graph.Go, Entry: goEntry(k.Name)})
 	}
 	if k.CUDA != "" {
 		add(graph.Impl{Dialect: graph.CUDAC, Entry: k.Name, Source: []byte(declared + "\n#line 1\n" + k.CUDA)})

@@ -83,7 +83,7 @@ var house = []room{
 		why: "the list of drivers names backends and does nothing with them"},
 	{pkg: "internal/arena", imports: []string{"driver", "internal/extent", "internal/numa"}, modules: []string{"golang.org/x/sys"},
 		why: "shared memory is handed out without knowing who computes in it"},
-	{pkg: "internal/backend/proc", imports: []string{"graph", "machine", "driver", "internal/arena", "internal/extent", "internal/futex", "internal/numa"}, modules: []string{"golang.org/x/sys"},
+	{pkg: "internal/backend/proc", imports: []string{"graph", "machine", "driver", "trace", "internal/arena", "internal/extent", "internal/futex", "internal/numa"}, modules: []string{"golang.org/x/sys"},
 		why: "any driver runs in a child by its contract, so this must not know one"},
 	{pkg: "internal/exec", imports: []string{"graph", "machine", "trace", "driver", "internal/engine", "internal/probe", "internal/safefile"},
 		why: "the live loop sees devices through the contract, so that any backend will do"},

@@ -134,9 +134,28 @@ type Options struct {
 	// CacheDir is where measurements are kept between runs: empty for a folder
 	// in the user's cache directory, "off" for nowhere.
 	CacheDir string
-	// Standby keeps a second worker process warm for each GPU, which takes over
-	// at once after a fault.
+	// Standby keeps a second worker process warm for each device that is in one, which
+	// takes over at once after a fault.
 	Standby bool
+	// Isolate has CPU devices run in worker processes, as GPUs do (Linux): a Go kernel that
+	// overflows its stack, calls os.Exit, crashes or never returns costs a worker, which is
+	// replaced, and not the program. Its task is tried again, and after MaxLosses its run
+	// fails with a [Quarantine] that tells what happened each time. Worker is given the
+	// kernels. Data is copied to workers and back. What [Go] and [Map] run stays in
+	// this process.
+	Isolate bool
+	// Confine has these workers lose the right to start programs, to use the network, and to
+	// signal or look into other processes. Open errs where the system cannot do that.
+	Confine bool
+	// WorkerBytes is the memory that each of these workers may take, half of it for data of
+	// tasks (half of what the machine or its control group has). A kernel that allocates more
+	// ends its worker.
+	WorkerBytes int64
+	// MemoryReserve is how much memory of the machine, or of its control group, is to stay
+	// free (5 %); -1 means that nobody watches. When less is left, the worker of these
+	// that has the newest large task is ended, before the system ends the program. The
+	// task is tried again, as after other losses.
+	MemoryReserve int64
 	// WorkerCommand starts worker processes, for programs whose main does not
 	// call Worker: a command whose main does, and its arguments.
 	WorkerCommand string

@@ -60,7 +60,7 @@ var settings = []setting{
 		func(o *Options) *int { return &o.Concurrent }),
 	count("streams", "kernels in flight at a time on each device; auto leaves it to the device", "auto",
 		func(o *Options) *int { return &o.Streams }),
-	limit("task_timeout", "end a task that runs this long, and restart its device; auto: 20 times what was predicted, at least 10s, in worker processes; off: never",
+	orOff(duration, "task_timeout", "end a task that runs this long, and restart its device; auto: 20 times what was predicted, at least 10s, in worker processes; off: never",
 		func(o *Options) *time.Duration { return &o.TaskTimeout }),
 	duration("sync_timeout", "longest wait for data to arrive (Get) or for devices to close", none,
 		func(o *Options) *time.Duration { return &o.SyncTimeout }),
@@ -114,8 +114,16 @@ var settings = []setting{
 	word("cache_dir", "where measurements are kept between runs; off keeps none, empty is the user's cache", "",
 		func(o *Options) *string { return &o.CacheDir },
 		func(string) error { return nil }),
-	toggle("standby", "keep a second worker process warm for each GPU, to take over after a fault", false,
+	toggle("standby", "keep a second worker process warm for each device in one, to take over after a fault", false,
 		func(o *Options) *bool { return &o.Standby }),
+	toggle("isolate", "run Go kernels in worker processes: a crash, an endless loop or endless allocation costs a worker (Linux)", false,
+		func(o *Options) *bool { return &o.Isolate }),
+	toggle("confine", "with isolate: no new programs, no network and no signals for Go kernels", false,
+		func(o *Options) *bool { return &o.Confine }),
+	size("worker_bytes", "with isolate: memory of each worker; auto is half of the machine's or control group's", auto,
+		func(o *Options) *int64 { return &o.WorkerBytes }),
+	orOff(size, "memory_reserve", "with isolate: memory to keep free; when less is left, the worker with the newest large task is ended; auto: 5 %; off: nobody watches",
+		func(o *Options) *int64 { return &o.MemoryReserve }),
 	word("spares", "devices that stand by, as in cuda:1, until another is lost or swapped out", "",
 		func(o *Options) *string { return &o.Spares }, checkNames),
 	word("worker_command", "program that starts worker processes, where this one cannot be one", "",
@@ -225,9 +233,9 @@ const (
 	off  = "off"
 )
 
-// limit is a span of time that may be auto, which is 0, or off, which is -1.
-func limit(name, doc string, at func(*Options) *time.Duration) setting {
-	s := duration(name, doc, auto, at)
+// orOff is a setting of a kind that may be auto, which is 0, or off, which is -1.
+func orOff[T int64 | time.Duration](kind func(name, doc, def string, at func(*Options) *T) setting, name, doc string, at func(*Options) *T) setting {
+	s := kind(name, doc, auto, at)
 	return setting{name: name, doc: doc,
 		set: func(o *Options, v string) error {
 			if v == off || v == none || v == "-1" {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -222,12 +223,24 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 		Select: sel, Pin: r.o.Pin, Realtime: r.o.Realtime, Streams: r.o.Streams, Funcs: r.registered, Late: r.applied.find, Standby: r.o.Standby,
 		WorkerCommand: strings.Fields(r.o.WorkerCommand), CacheDir: cache, Validate: r.o.Validation,
 	}
+	if r.o.Isolate {
+		o.Isolate, o.Confined, o.MaxData, o.Reserve = true, r.o.Confine, r.o.WorkerBytes, max(r.o.MemoryReserve, 0)
+		if o.MaxData <= 0 {
+			o.MaxData = max(r.most, 1<<30) / 2
+		}
+		if r.o.MemoryReserve == 0 {
+			o.Reserve = r.most / 20
+		}
+		if runtime.GOOS != "linux" {
+			return nil, fmt.Errorf("%w: isolate: worker processes need Linux", ErrOptions)
+		}
+	}
 	if o.Workers() {
 		// HostBytes limits what the engine allocates in it, which is not all that
 		// lies there: what is put, and parts of copies on their way, need room too.
 		var err error
 		if r.memory, err = arena.Open(0); err != nil {
-			if !sel.All() {
+			if !sel.All() || r.o.Isolate {
 				return nil, err
 			}
 			r.o.Log.Warn("devices in worker processes are left out", "err", err)
@@ -236,6 +249,18 @@ func (r *Runtime) drivers(sel machine.Selection, cache string) ([]driver.Driver,
 		o.Memory, o.NoWorkers = r.memory, r.memory == nil
 	}
 	return all.Drivers(o), nil
+}
+
+// mustKnow errs if workers of an isolated runtime do not have a Go kernel. Those of another
+// program may have any.
+func (r *Runtime) mustKnow(name string) error {
+	if !r.o.Isolate || r.registered == nil || r.o.WorkerCommand != "" {
+		return nil
+	}
+	if known := workerFuncs.Load(); known != nil && (*known)[name] != nil {
+		return nil
+	}
+	return fmt.Errorf("%w in worker processes; give weft.Worker the kernel too, as in weft.Worker(kernel.Funcs())", ErrNoFunc)
 }
 
 // cacheDir is the folder measurements are kept in, "" for none.

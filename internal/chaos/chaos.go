@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/all"
-	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/machine"
@@ -33,17 +31,10 @@ const (
 	scripted = "fake"
 )
 
-// Makers returns the drivers that run in worker processes: those of every program, cores (one
-// for each worker) and scripted devices. funcs returns the Go kernels that the latter two run.
+// Makers returns the drivers that run in worker processes: those of every program, and scripted
+// devices. funcs returns the Go kernels that cores and scripted devices run.
 func Makers(funcs func() map[string]driver.Func) map[string]proc.Maker {
-	out := all.Makers()
-	out[cores] = func(config []byte, _ int) (driver.Driver, error) {
-		n, err := strconv.Atoi(string(config))
-		if err != nil {
-			return nil, fmt.Errorf("chaos: options of a worker: %w", err)
-		}
-		return cpu.New(cpu.Options{Parts: n, Cores: n, Funcs: funcs()}), nil
-	}
+	out := all.Makers(funcs)
 	out[scripted] = func(config []byte, _ int) (driver.Driver, error) {
 		o, err := fake.Parse(string(config))
 		if err != nil {
@@ -105,12 +96,12 @@ func Open(ctx context.Context, o weft.Options, w Workers) (_ *Rig, err error) {
 	}
 	o.Drivers = nil
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		config := strconv.Itoa(counts[name])
+		config := all.Cores{Parts: counts[name], Cores: counts[name]}.Config()
 		if name == scripted {
-			config = fmt.Sprintf("devices %d\n%s", counts[name], w.Script)
+			config = fmt.Appendf(nil, "devices %d\n%s", counts[name], w.Script)
 		}
 		o.Drivers = append(o.Drivers, proc.New(proc.Options{
-			Driver: name, Config: []byte(config), Memory: r.memory, Hang: w.Hang, Answer: w.answer(), MemBytes: w.MemBytes,
+			Driver: name, Config: config, Memory: r.memory, Hang: w.Hang, Answer: w.answer(), MemBytes: w.MemBytes,
 			Standby: o.Standby, Command: strings.Fields(o.WorkerCommand),
 		}))
 	}

@@ -5,6 +5,7 @@ package all
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -39,6 +40,11 @@ type Options struct {
 	// Memory is host memory to share with worker processes. Without it GPUs run
 	// in this process, and a fault of one is the end of them all.
 	Memory *arena.Arena
+	// Isolate has CPU devices run in worker processes too. Late is not asked then.
+	Isolate bool
+	// Confined, MaxData and Reserve are what proc.Options says of such workers.
+	Confined         bool
+	MaxData, Reserve int64
 	// NoWorkers leaves out what would run in worker processes.
 	NoWorkers bool
 	// Standby keeps a second worker warm for each GPU.
@@ -49,29 +55,76 @@ type Options struct {
 
 // backends are all there are, in the order in which their devices are numbered.
 var backends = []backend{
-	{name: "cpu", open: func(o Options) driver.Driver {
-		return cpu.New(cpu.Options{Parts: o.Select.Parts(cpu.Whole()), Pin: o.Pin, Realtime: o.Realtime, Funcs: o.Funcs, Late: o.Late})
-	}},
-	inWorkers("cuda", cuda.New, func(o Options) cuda.Options { return cuda.Options{Lanes: o.Streams, CacheDir: o.CacheDir} },
+	{name: "cpu", open: openCPU, apart: func(o *Options) bool { return o.Isolate }},
+	inWorkers("cuda", []string{"CUDA", "NV", "NCCL_", "__NV", "__GL"}, cuda.New, func(o Options) cuda.Options { return cuda.Options{Lanes: o.Streams, CacheDir: o.CacheDir} },
 		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),
 	// Asked for by name, Vulkan also has the GPUs that another backend has.
-	inWorkers("vulkan", vulkan.New, func(o Options) vulkan.Options {
+	inWorkers("vulkan", []string{"VK_", "NV", "__NV", "__GL", "__EGL", "MESA", "LIBGL_", "DRI_", "GALLIUM_", "LP_", "RADV_", "AMD", "ANV_", "INTEL_", "NVK_", "TU_", "DISPLAY=", "WAYLAND_"}, vulkan.New, func(o Options) vulkan.Options {
 		return vulkan.Options{NoDoubles: o.Select.All(), Lanes: o.Streams, CacheDir: o.CacheDir, Validate: o.Validate}
 	}, func(o *vulkan.Options, n int) { o.Devices = []int{n} }, vulkan.SeesGPU),
 }
 
-// backend is a row of the list. maker and seen are nil for one whose devices are part
-// of the program's own process.
+// backend is a row of the list.
 type backend struct {
 	name  string
 	open  func(Options) driver.Driver
-	maker proc.Maker
-	seen  func() bool // whether the machine seems to have such devices
+	apart func(*Options) bool // whether its devices run in worker processes, if there are any
+	maker proc.Maker          // nil for cores: see Makers
+}
+
+// Cores is what a worker is told of the CPU devices it is to run one of, as JSON.
+type Cores struct {
+	Parts, Cores  int
+	MemBytes      int64
+	Pin, Realtime bool
+	Funcs         []string // names of Go kernels that the worker must have
+}
+
+// Config is the text for proc.Options.Config.
+func (c Cores) Config() []byte {
+	b, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // numbers and names
+	}
+	return b
+}
+
+// openCPU returns the driver of the cores, in this process or in workers.
+func openCPU(o Options) driver.Driver {
+	parts := o.Select.Parts(cpu.Whole())
+	if !o.Isolate || o.Memory == nil {
+		return cpu.New(cpu.Options{Parts: parts, Pin: o.Pin, Realtime: o.Realtime, Funcs: o.Funcs, Late: o.Late})
+	}
+	// Half of what a worker may take is for buffers, the rest for what its kernels allocate.
+	c := Cores{Parts: parts, MemBytes: o.MaxData / 2, Pin: o.Pin, Realtime: o.Realtime, Funcs: slices.Sorted(maps.Keys(o.Funcs))}
+	return proc.New(proc.Options{
+		Driver: "cpu", Config: c.Config(), Memory: o.Memory, Standby: o.Standby, Command: o.WorkerCommand,
+		Env: []string{}, Confined: o.Confined, MaxData: o.MaxData, Reserve: o.Reserve,
+	})
+}
+
+// coreMaker returns the maker of CPU devices that have the Go kernels of funcs.
+func coreMaker(funcs func() map[string]driver.Func) proc.Maker {
+	return func(config []byte, _ int) (driver.Driver, error) {
+		var c Cores
+		if err := json.Unmarshal(config, &c); err != nil {
+			return nil, fmt.Errorf("cpu: options of a worker: %w", err)
+		}
+		known := funcs()
+		for _, name := range c.Funcs {
+			if known[name] == nil {
+				return nil, fmt.Errorf("cpu: %w in worker processes: %q; give weft.Worker the functions too, as in weft.Worker(funcs)", driver.ErrNoFunc, name)
+			}
+		}
+		return cpu.New(cpu.Options{Parts: c.Parts, Cores: c.Cores, MemBytes: c.MemBytes, Pin: c.Pin, Realtime: c.Realtime, Funcs: known}), nil
+	}
 }
 
 // inWorkers returns a backend whose devices run in worker processes, where there can be
-// any. A worker gets the options as JSON, limited by only to its device.
-func inWorkers[T any](name string, open func(T) driver.Driver, config func(Options) T, only func(o *T, n int), seen func() bool) backend {
+// any. A worker gets the options as JSON, limited by only to its device, and of the
+// environment what begins as env says. seen reports whether the machine seems to have such
+// devices.
+func inWorkers[T any](name string, env []string, open func(T) driver.Driver, config func(Options) T, only func(o *T, n int), seen func() bool) backend {
 	return backend{
 		name: name,
 		open: func(o Options) driver.Driver {
@@ -83,9 +136,12 @@ func inWorkers[T any](name string, open func(T) driver.Driver, config func(Optio
 				panic(err) // options are numbers and names
 			}
 			return proc.New(proc.Options{
-				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Command: o.WorkerCommand,
+				Driver: name, Config: b, Memory: o.Memory, Parts: func(d machine.Device) int { return o.Select.Parts(&d) }, Standby: o.Standby, Command: o.WorkerCommand, Env: env,
 			})
 		},
+		// A backend that is asked for by name is opened in any case: a GPU need not have a file in
+		// /dev, as within WSL, nor be one at all, as for Vulkan.
+		apart: func(o *Options) bool { return o.Select.Names(name) || seen() },
 		maker: func(config []byte, device int) (driver.Driver, error) {
 			var o T
 			if err := json.Unmarshal(config, &o); err != nil {
@@ -96,7 +152,6 @@ func inWorkers[T any](name string, open func(T) driver.Driver, config func(Optio
 			}
 			return open(o), nil
 		},
-		seen: seen,
 	}
 }
 
@@ -110,7 +165,7 @@ func seesNVIDIA() bool {
 // their devices are numbered.
 func Drivers(o Options) (list []driver.Driver) {
 	for _, b := range backends {
-		if (b.maker == nil || !o.NoWorkers) && (o.Select.All() || o.Select.Names(b.name)) {
+		if (b.maker == nil && !o.Isolate || !o.NoWorkers) && (o.Select.All() || o.Select.Names(b.name)) {
 			list = append(list, b.open(o))
 		}
 	}
@@ -124,19 +179,19 @@ func (o *Options) Workers() bool {
 	if runtime.GOOS != "linux" {
 		return false
 	}
-	// A backend that is asked for by name is opened in any case: a GPU need not have a file in
-	// /dev, as within WSL, nor be one at all, as for Vulkan.
 	return slices.ContainsFunc(backends, func(b backend) bool {
-		return b.maker != nil && (o.Select.Names(b.name) || o.Select.All() && b.seen())
+		return (o.Select.Names(b.name) || o.Select.All()) && b.apart(o)
 	})
 }
 
-// Makers are the drivers that run in worker processes.
-func Makers() map[string]proc.Maker {
+// Makers are the drivers that can run in worker processes. funcs returns the Go kernels
+// that CPU devices have there.
+func Makers(funcs func() map[string]driver.Func) map[string]proc.Maker {
 	out := make(map[string]proc.Maker)
 	for _, b := range backends {
-		if b.maker != nil {
-			out[b.name] = b.maker
+		out[b.name] = b.maker
+		if b.maker == nil {
+			out[b.name] = coreMaker(funcs)
 		}
 	}
 	return out

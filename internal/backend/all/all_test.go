@@ -20,10 +20,11 @@ func TestDrivers(t *testing.T) {
 	if len(drivers) != 1 || drivers[0].Name() != "cpu" {
 		t.Errorf("%d drivers for cpu/3", len(drivers))
 	}
-	for _, d := range all.Drivers(all.Options{NoWorkers: true}) {
-		if all.Makers()[d.Name()] != nil {
-			t.Errorf("%s is there without workers, and runs in them", d.Name())
-		}
+	if found := all.Drivers(all.Options{NoWorkers: true}); len(found) != 1 || found[0].Name() != "cpu" {
+		t.Errorf("%d drivers without workers", len(found))
+	}
+	if found := all.Drivers(all.Options{NoWorkers: true, Isolate: true}); len(found) != 0 {
+		t.Errorf("%d drivers without workers though all are to be in workers", len(found))
 	}
 	for _, d := range drivers {
 		devs, err := d.Open(context.Background(), nil)

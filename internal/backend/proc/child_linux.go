@@ -95,7 +95,7 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 	}
 	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
-	c.cmd.Env = append(c.cmd.Environ(), roleVar+"="+role)
+	c.cmd.Env = append(cleaned(c.cmd.Environ(), o.Env), roleVar+"="+role)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var theirs []*os.File
 	defer func() {
@@ -342,6 +342,15 @@ func (c *child) why() error {
 		return fmt.Errorf("%s process %d: %s", c.role, c.pid(), how)
 	}
 	return fmt.Errorf("%s process %d: %w", c.role, c.pid(), c.cause)
+}
+
+// fell reports whether the child ended by itself, as by a crash of what it ran, and was not
+// killed. It is called after exited.
+func (c *child) fell() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	how, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && (c.cause == nil || errors.Is(c.cause, errStopped)) && !(how.Signaled() && how.Signal() == syscall.SIGKILL)
 }
 
 // alive reports whether the child has not been reaped.

@@ -27,6 +27,9 @@ type message struct {
 	Device int    `json:"device,omitempty"`
 	NUMA   int    `json:"numa,omitempty"`
 	Arena  int64  `json:"arena,omitempty"` // its size
+	// What the child is to give up once it has opened its device: see giveUp.
+	Confined bool  `json:"confined,omitempty"`
+	MaxData  int64 `json:"maxdata,omitempty"` // bytes of private memory; 0 means no limit
 	// attach
 	Lanes  []driver.Lane `json:"lanes,omitempty"`
 	Board  int64         `json:"board,omitempty"` // offset in the arena
@@ -71,7 +74,8 @@ type found struct {
 	Info  machine.Device `json:"info"`
 	Slabs bool           `json:"slabs,omitempty"`
 	Tele  bool           `json:"tele,omitempty"`
-	Peak  float64        `json:"peak,omitempty"` // of its memory, bytes per second
+	Stops bool           `json:"stops,omitempty"` // it can stop operations
+	Peak  float64        `json:"peak,omitempty"`  // of its memory, bytes per second
 	// Host and Peers are how it is connected, so far as that is known: to the
 	// host, and to other devices by their number.
 	Host  *machine.Link        `json:"host,omitempty"`

@@ -92,6 +92,7 @@ func newDevice(v *opened, g *origin, f found, part, parts int) *device {
 	// The worker has memory of its own, whatever its device computes in.
 	if d.info.HostMemory {
 		d.info.HostMemory = false
+		d.info.UUID += "-worker" // it is not as fast as in this process
 		if d.info.MemBytes == 0 {
 			d.info.MemBytes = maxHost
 		}
@@ -134,7 +135,7 @@ func (d *device) start(ctx context.Context) (*child, error) {
 	}
 	m, err := w.call(ctx, &message{
 		Kind: askOpen, Driver: d.drv.o.Driver, Config: d.drv.o.Config, Device: d.origin.index,
-		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(),
+		NUMA: d.info.NUMA, Arena: d.drv.o.Memory.Size(), Confined: d.drv.o.Confined, MaxData: d.drv.o.MaxData,
 	}, -1)
 	if err == nil && len(m.Found) != 1 {
 		err = fmt.Errorf("%w: %d devices for one worker", errGarbage, len(m.Found))

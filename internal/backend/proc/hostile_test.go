@@ -167,8 +167,11 @@ func TestTuneMuch(t *testing.T) {
 // beyond the end of a file would end the program.
 func TestTruncate(t *testing.T) {
 	r := start(t, proc.Options{}, engine.Options{})
-	for fd, what := range map[int]string{4: "the rings", 5: "the arena"} {
-		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/%d", proc.Pids("worker")[0], fd), os.O_RDWR, 0)
+	for path, what := range map[string]string{
+		fmt.Sprintf("/proc/%d/fd/4", proc.Pids("worker")[0]): "the rings",
+		fmt.Sprintf("/proc/self/fd/%d", r.mem.FD()):          "the arena", // as workers are given it
+	} {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,7 +59,7 @@ func (k *keeper) ensure(ctx context.Context) (*child, error) {
 	c, err := spawn(k.o, asKeeper, -1, k.log)
 	if err == nil {
 		var m *message
-		if m, err = c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1}, -1); err == nil {
+		if m, err = c.call(ctx, &message{Kind: askOpen, Driver: k.o.Driver, Config: k.o.Config, Device: -1, Confined: k.o.Confined}, -1); err == nil {
 			k.c, k.found = c, m.Found
 			return c, nil
 		}
@@ -160,6 +160,7 @@ func keep(makers map[string]Maker) error {
 				f.connect(d, devs)
 				out.Found = append(out.Found, f)
 			}
+			err = m.shed(devs, log)
 		case askMake:
 			k := key{m.Device, m.Slab}
 			var s driver.SlabMaker
@@ -234,7 +235,8 @@ func openInner(makers map[string]Maker, m *message, log *slog.Logger) ([]driver.
 func describe(d driver.Device) found {
 	_, slabs := d.(driver.SlabMaker)
 	_, tele := d.(driver.Telemeter)
-	f := found{Info: d.Info(), Slabs: slabs, Tele: tele, Peak: d.Traits().MemoryPeak}
+	_, stops := d.(driver.Stopper)
+	f := found{Info: d.Info(), Slabs: slabs, Tele: tele, Stops: stops, Peak: d.Traits().MemoryPeak}
 	if host := d.Traits().HostLink; host.BPS > 0 {
 		f.Host = &host
 	}

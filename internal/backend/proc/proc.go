@@ -80,6 +80,22 @@ type Options struct {
 	// Command starts a child instead of the program itself, for programs whose
 	// main does not call Main.
 	Command []string
+	// Env are beginnings of the names of environment variables that children keep beside
+	// those that every program looks at ("CUDA_"). With nil they keep all.
+	Env []string
+	// Confined has children lose the right to start programs, to use the network, and to
+	// signal or look into other processes. Without it they lose only what neither a driver nor
+	// a kernel needs; see docs/RATIONALE.md.
+	Confined bool
+	// MaxData is how much private memory a worker may take beyond what it has when its device
+	// is open, if its kernels are functions of the worker itself; 0 means no limit.
+	MaxData int64
+	// Reserve is how much memory of the machine is to stay free, in bytes. When less is
+	// left, the worker with the newest large task is ended, if its kernels are functions
+	// of the worker itself. 0 means that nobody watches.
+	Reserve int64
+	// Available says how much is left, for tests; nil asks the system.
+	Available func() int64
 	// Hang is how long a worker may be silent before it is given up on (10 s).
 	Hang time.Duration
 	// Answer is how long a child may take to answer a request before it is killed

@@ -158,6 +158,24 @@ func (d *device) sendFrom(l *lane, op *driver.Op, from uint32) *flight {
 	return f
 }
 
+// Stop tells the worker to end an operation early, if its device can. One that cannot be
+// told, because another goroutine waits for the worker with the lock held, is ended with the
+// worker later where it does not end by itself.
+func (d *device) Stop(op driver.Wait) {
+	if !d.origin.found.Stops || !d.lockSoon() {
+		return
+	}
+	defer d.mu.Unlock()
+	if d.w == nil || d.state != up {
+		return
+	}
+	d.rec.begin(doStop)
+	d.rec.u32(uint32(op.Lane))
+	d.rec.u32(op.Seq)
+	d.tell()
+	d.flush()
+}
+
 // offset returns the offset of memory in the arena, after it has told the worker of the
 // segment.
 func (d *device) offset(mem []byte, b driver.Buffer) int64 {

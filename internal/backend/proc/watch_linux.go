@@ -198,20 +198,14 @@ func (d *device) verdict(w *child) error {
 		cause := errHung
 		if !w.alive() {
 			cause = w.why()
+			if running := d.running(); d.origin.found.Info.HostMemory && w.fell() && len(running) > 1 {
+				d.suspect(running)
+			}
 		}
 		return fmt.Errorf("proc: %s: %w: %w", d.info.Name, driver.ErrDeviceLost, cause)
 	}
-	blamed := errors.Is(d.fault, driver.ErrKernel)
-	var running []*lane
-	for _, l := range d.lanes {
-		if l.kind != computes {
-			continue
-		}
-		blamed = blamed || l.last == brokenKernel
-		if f := l.oldest(); f != nil && f.kind == driver.Launch && !f.late && d.begun(f) {
-			running = append(running, l)
-		}
-	}
+	running := d.running()
+	blamed := errors.Is(d.fault, driver.ErrKernel) || slices.ContainsFunc(d.lanes, func(l *lane) bool { return l.kind == computes && l.last == brokenKernel })
 	if !blamed && len(running) == 1 {
 		l := running[0]
 		f := l.oldest()
@@ -224,15 +218,30 @@ func (d *device) verdict(w *child) error {
 		blamed = true
 	}
 	if !blamed {
-		// Any of them may be it: each runs alone next time.
-		for _, l := range running {
-			d.suspects[l.oldest().task] = true
-		}
+		d.suspect(running)
 	}
 	if blamed {
 		return &remoteError{fmt.Sprintf("proc: %s: device lost to a kernel: %v", d.info.Name, d.fault), classes[lostByKernel]}
 	}
 	return &remoteError{fmt.Sprintf("proc: %s: %v", d.info.Name, d.fault), classes[lost]}
+}
+
+// running returns the lanes with a launch that was running.
+func (d *device) running() (out []*lane) {
+	for _, l := range d.lanes {
+		if f := l.oldest(); l.kind == computes && f != nil && f.kind == driver.Launch && !f.late && d.begun(f) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// suspect has the launches of some lanes run alone next time: any of them may have ended
+// the worker.
+func (d *device) suspect(running []*lane) {
+	for _, l := range running {
+		d.suspects[l.oldest().task] = true
+	}
 }
 
 // begun reports whether everything an operation waits for succeeded.

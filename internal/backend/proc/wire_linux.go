@@ -9,6 +9,7 @@ import (
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/trace"
 )
 
 // Records in the rings. All numbers are little-endian and of fixed size; what
@@ -25,6 +26,7 @@ const (
 	doKernel                  // a kernel's definition, in parts
 	doSegment                 // a segment of the arena there is
 	doUnslab                  // give up a slab
+	doStop                    // end an operation early
 	doClose                   // end
 	hasEnded                  // an operation's end; the only record the other way
 )
@@ -172,13 +174,15 @@ const (
 	dependency
 	closed
 	unavailable
+	stopped
+	panicked
 )
 
 // classes pairs classes with what the error wraps.
 var classes = [...][]error{
 	other: nil, outOfMemory: {driver.ErrOutOfMemory}, lost: {driver.ErrDeviceLost}, brokenKernel: {driver.ErrKernel},
 	lostByKernel: {driver.ErrDeviceLost, driver.ErrKernel}, dependency: {driver.ErrDependency}, closed: {driver.ErrClosed},
-	unavailable: {driver.ErrUnavailable},
+	unavailable: {driver.ErrUnavailable}, stopped: {driver.ErrStopped}, panicked: {trace.ErrPanic},
 }
 
 func classOf(err error) class {
@@ -199,6 +203,10 @@ func classOf(err error) class {
 		return outOfMemory
 	case errors.Is(err, driver.ErrClosed):
 		return closed
+	case errors.Is(err, driver.ErrStopped):
+		return stopped
+	case errors.Is(err, trace.ErrPanic):
+		return panicked
 	}
 	return other
 }

@@ -144,13 +144,14 @@ func (w *worker) ask(m *message, fd int) (err error) {
 		if w.mem, err = arena.Map(arenaFD, m.Arena); err != nil {
 			return fmt.Errorf("map the arena: %w", err)
 		}
+		_ = unix.Close(arenaFD) // a kernel that writes to any descriptor is not to reach it
 		devs, err := openInner(w.makers, m, w.log)
 		if err != nil {
 			return err
 		}
 		w.dev = devs[0]
 		m.Found = []found{describe(w.dev)}
-		return nil
+		return m.shed(devs, w.log)
 	case askExact:
 		if e, ok := w.dev.(driver.Exacter); ok {
 			e.SetExact()
@@ -343,6 +344,15 @@ func (w *worker) command(rec []byte) error {
 		return w.addSegment(&r)
 	case doUnslab:
 		return w.unmapSlab(&r)
+	case doStop:
+		op := driver.Wait{Lane: driver.Lane(r.u32()), Seq: r.u32()}
+		s, ok := w.dev.(driver.Stopper)
+		if !r.end() || !ok {
+			return fmt.Errorf("%w: stopping an operation", errGarbage)
+		}
+		w.submit()
+		s.Stop(op)
+		return nil
 	case doClose:
 		w.submit()
 		w.commands.h.busy.Store(1)

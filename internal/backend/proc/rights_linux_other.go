@@ -1,0 +1,7 @@
+//go:build linux && !amd64 && !arm64
+
+package proc
+
+const auditArch = 0 // no filter
+
+var neverHere []uint32
