@@ -53,33 +53,107 @@ func addressSpace() int64 {
 
 // cgroupLimit is the least that the control groups around this process allow, those
 // of every level: a group may say nothing where one around it does.
-func cgroupLimit(read func(name string) ([]byte, error)) int64 {
+func cgroupLimit(read readFile) int64 {
 	limit := int64(math.MaxInt64)
+	eachGroup(read, func(dir string, names *groupFiles) {
+		limit = min(limit, readLimit(read, path.Join(dir, names.limit)))
+	})
+	return limit
+}
+
+// readFile is os.ReadFile, or a test's own.
+type readFile func(name string) ([]byte, error)
+
+// eachGroup calls fn with the folder of every control group around this process that may
+// limit memory, and what the files in it are called.
+func eachGroup(read readFile, fn func(dir string, names *groupFiles)) {
 	groups, _ := read("/proc/self/cgroup")
 	mounts, _ := read("/proc/self/mountinfo")
 	for _, m := range cgroupMounts(string(mounts)) {
 		for dir := m.path(string(groups)); ; dir = path.Dir(dir) {
-			if text, err := read(path.Join(m.at, dir, m.file)); err == nil {
-				// Version 2 says "max" and version 1 some 2⁶³ where there is no limit.
-				if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 {
-					limit = min(limit, n)
-				}
-			}
+			fn(path.Join(m.at, dir), m.names)
 			if dir == "/" {
 				break
 			}
 		}
 	}
-	return limit
+}
+
+// readLimit reads a group's limit. Version 2 says "max" and version 1 some 2⁶³ where there is
+// none.
+func readLimit(read readFile, name string) int64 {
+	text, err := read(name)
+	if err != nil {
+		return math.MaxInt64
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil || n <= 0 {
+		return math.MaxInt64
+	}
+	return n
+}
+
+// Available is how much memory is left before the system ends processes: the least of what
+// the machine has available and what every control group around this process still allows,
+// counting what the kernel can take back from the cache of files.
+func Available() int64 { return available(os.ReadFile) }
+
+func available(read readFile) int64 {
+	left := int64(math.MaxInt64)
+	if text, err := read("/proc/meminfo"); err == nil {
+		if kib, ok := field(string(text), "MemAvailable:"); ok {
+			left = kib << 10
+		}
+	}
+	eachGroup(read, func(dir string, names *groupFiles) {
+		limit := readLimit(read, path.Join(dir, names.limit))
+		if limit == math.MaxInt64 {
+			return
+		}
+		text, err := read(path.Join(dir, names.usage))
+		if err != nil {
+			return
+		}
+		used, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return
+		}
+		if stat, err := read(path.Join(dir, "memory.stat")); err == nil {
+			cached, _ := field(string(stat), names.cached)
+			used -= min(cached, used)
+		}
+		left = min(left, max(limit-used, 0))
+	})
+	return left
+}
+
+// field returns the number behind a word that begins a line.
+func field(text, word string) (int64, bool) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == word {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
 }
 
 // cgroupMount is where a hierarchy of control groups that limits memory is seen.
 type cgroupMount struct {
-	at   string // the folder it is mounted on
-	root string // the group that this folder is
-	v2   bool
-	file string // what holds a group's limit
+	at    string // the folder it is mounted on
+	root  string // the group that this folder is
+	v2    bool
+	names *groupFiles
 }
+
+// groupFiles are the names of files that hold a group's limit and how much it uses, and of
+// the line of memory.stat that says how much of that are files not used lately.
+type groupFiles struct{ limit, usage, cached string }
+
+var (
+	version1 = &groupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
+	version2 = &groupFiles{"memory.max", "memory.current", "inactive_file"}
+)
 
 // cgroupMounts finds the hierarchies that limit memory in the text of mountinfo.
 func cgroupMounts(mountinfo string) []cgroupMount {
@@ -93,9 +167,9 @@ func cgroupMounts(mountinfo string) []cgroupMount {
 		}
 		switch {
 		case b[0] == "cgroup2":
-			out = append(out, cgroupMount{at: f[4], root: f[3], v2: true, file: "memory.max"})
+			out = append(out, cgroupMount{at: f[4], root: f[3], v2: true, names: version2})
 		case b[0] == "cgroup" && listed(b[2], "memory"):
-			out = append(out, cgroupMount{at: f[4], root: f[3], file: "memory.limit_in_bytes"})
+			out = append(out, cgroupMount{at: f[4], root: f[3], names: version1})
 		}
 	}
 	return out

@@ -61,3 +61,45 @@ func TestCgroupLimit(t *testing.T) {
 		}
 	}
 }
+
+// What is left is the least of what the machine has and what every group still allows.
+func TestAvailable(t *testing.T) {
+	const (
+		v2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+		v1 = "33 23 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	)
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  int64
+	}{
+		"nothing known": {nil, math.MaxInt64},
+		"the machine":   {map[string]string{"/proc/meminfo": "MemTotal:  9 kB\nMemAvailable:    1000 kB\n"}, 1000 << 10},
+		"a group has less": {map[string]string{
+			"/proc/meminfo": "MemAvailable: 1000 kB\n", "/proc/self/mountinfo": v2, "/proc/self/cgroup": "0::/a/b\n",
+			"/sys/fs/cgroup/a/memory.max": "500000\n", "/sys/fs/cgroup/a/memory.current": "450000\n", "/sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 30000\n",
+			"/sys/fs/cgroup/a/b/memory.max": "max\n", "/sys/fs/cgroup/a/b/memory.current": "440000\n",
+		}, 80000},
+		"a group has more": {map[string]string{
+			"/proc/meminfo": "MemAvailable: 10 kB\n", "/proc/self/mountinfo": v2, "/proc/self/cgroup": "0::/\n",
+			"/sys/fs/cgroup/memory.max": "500000\n", "/sys/fs/cgroup/memory.current": "1000\n",
+		}, 10 << 10},
+		"beyond its limit": {map[string]string{
+			"/proc/self/mountinfo": v1, "/proc/self/cgroup": "4:memory:/\n",
+			"/sys/fs/cgroup/memory/memory.limit_in_bytes": "1000\n", "/sys/fs/cgroup/memory/memory.usage_in_bytes": "1500\n",
+			"/sys/fs/cgroup/memory/memory.stat": "inactive_file 900\ntotal_inactive_file 100\n",
+		}, 0},
+	} {
+		got := available(func(file string) ([]byte, error) {
+			if text, ok := c.files[file]; ok {
+				return []byte(text), nil
+			}
+			return nil, fs.ErrNotExist
+		})
+		if got != c.want {
+			t.Errorf("%s: %d bytes, want %d", name, got, c.want)
+		}
+	}
+	if n := Available(); n <= 0 || n > Memory() {
+		t.Errorf("%d bytes are available of %d", n, Memory())
+	}
+}

@@ -29,6 +29,7 @@ type opened struct {
 	log    *slog.Logger
 	keeper *keeper
 	all    []*device // that were found
+	guard  *guard    // nil without one
 	mu     sync.Mutex
 	users  int // devices that are not closed
 }
@@ -114,6 +115,9 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		}
 		return nil, fmt.Errorf("%s: %w: what is there, %s, was not asked for", d.o.Driver, driver.ErrUnavailable, strings.Join(names, ", "))
 	}
+	if len(out) > 0 {
+		v.guard = watchMemory(&v.o, devs)
+	}
 	return out, errors.Join(errs...)
 }
 
@@ -124,6 +128,9 @@ func (v *opened) release() {
 	last := v.users == 0
 	v.mu.Unlock()
 	if last {
+		if v.guard != nil {
+			v.guard.end()
+		}
 		v.keeper.renew()
 	}
 }

@@ -35,6 +35,8 @@
 //	registry  numbers for kernels
 //	join      ranks of native collectives
 //	tune      decisions about kernels that outlive a worker
+//	rights    what a child may not do
+//	guard     memory that is to stay free
 //	retry     repeated attempts to open a device
 //	backoff   pauses before a child is replaced
 //	talk      limits on what a child may log

@@ -51,8 +51,10 @@ var makers = map[string]proc.Maker{"fake": makeFake, "cpu": makeCPU, "stuck": ma
 
 func makeStuck([]byte, int) (driver.Driver, error) { return stuck{}, nil }
 
-func makeCPU([]byte, int) (driver.Driver, error) {
-	return cpu.New(cpu.Options{Cores: 1, Funcs: funcs}), nil
+// makeCPU makes as many CPU devices as the configuration says, of a core each.
+func makeCPU(config []byte, _ int) (driver.Driver, error) {
+	n, _ := strconv.Atoi(string(config))
+	return cpu.New(cpu.Options{Cores: 1, Parts: n, Funcs: funcs}), nil
 }
 
 func makeFake(config []byte, _ int) (driver.Driver, error) {
