@@ -54,8 +54,8 @@ var isolated = map[string]weft.Func{
 }
 
 var (
-	hoarded  [][]byte
-	spins atomic.Int64
+	hoarded [][]byte
+	spins   atomic.Int64
 )
 
 // deeper calls itself until the stack is full.

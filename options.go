@@ -115,6 +115,12 @@ type Options struct {
 	// one backend are used, the best as for MaxDevices, and no vendor's library
 	// routines.
 	Exact bool
+	// Checksums has data in host memory checked: what the program binds or puts, and what
+	// devices write there, gets a checksum, which is compared when a device or the program
+	// has read the data. A run that read data which had changed by itself fails with
+	// ErrChecksum, and so does Get. Devices then exchange data by way of host memory. It
+	// costs about 0.1 ms for each MiB that is written or read.
+	Checksums bool
 	// Validation has drivers check how they are used, where they can, and logs
 	// what they find; it is slow. Vulkan has a layer for it, which must be there.
 	Validation bool

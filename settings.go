@@ -101,6 +101,8 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.NoFaultTolerance }),
 	toggle("exact", "same bits on any number of devices: one backend, no library routines, no TF32", false,
 		func(o *Options) *bool { return &o.Exact }),
+	toggle("checksums", "compare checksums of data in host memory when it is read; a run that read data which changed fails", false,
+		func(o *Options) *bool { return &o.Checksums }),
 	toggle("validation", "have drivers check how they are used and log what they find: Vulkan's validation layer", false,
 		func(o *Options) *bool { return &o.Validation }),
 	toggle("pin", "tie the threads of CPU devices to their cores", false,

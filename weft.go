@@ -49,6 +49,9 @@ var (
 	ErrOutOfMemory = engine.ErrOutOfMemory
 	ErrTimeout     = engine.ErrTimeout
 	ErrDataLost    = engine.ErrDataLost
+	// ErrChecksum is wrapped by the error of a run, and of Get, that read data in host memory
+	// which was not as it had been written (Options.Checksums).
+	ErrChecksum = exec.ErrChecksum
 	// ErrNoFunc is wrapped by the error of a run, or of Prepare, that needs a Go kernel
 	// which Options.Funcs does not have.
 	ErrNoFunc = driver.ErrNoFunc
@@ -173,7 +176,7 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
-		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Spares: listed(o.Spares), Enter: enter,
+		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Checksums: o.Checksums, Spares: listed(o.Spares), Enter: enter,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: explain, Health: o.health(),

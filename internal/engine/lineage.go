@@ -293,8 +293,22 @@ func (e *Engine) recutsAny(r *run, gone func(v valueID) bool) bool {
 }
 
 // describe names the data a value belongs to.
-func (e *Engine) describe(v valueID) string {
-	d := e.mem.vals.at[v].data
+func (e *Engine) describe(v valueID) string { return e.describeData(e.mem.vals.at[v].data) }
+
+// Owner returns the run whose data an instance holds, 0 if that is resident or of nobody, and
+// the data in words.
+func (e *Engine) Owner(i Inst) (RunID, string) {
+	d := e.mem.insts[i].data
+	if d < 0 {
+		return 0, "data"
+	}
+	if rs := e.mem.data.at[d].run; rs >= 0 && e.runs[rs] != nil {
+		return e.runs[rs].id, e.describeData(d)
+	}
+	return 0, e.describeData(d)
+}
+
+func (e *Engine) describeData(d dataID) string {
 	rs := e.mem.data.at[d].run
 	if rs < 0 {
 		return fmt.Sprintf("data %q", e.resident[-1-rs].name)

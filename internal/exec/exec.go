@@ -68,6 +68,8 @@ type Config struct {
 	// PoolBytes is how much host memory is kept for reuse: 0 means 256 MiB,
 	// less than 0 none.
 	PoolBytes int64
+	// Checksums has data in host memory checked when it is read.
+	Checksums bool
 	// Streams is how many kernels a device runs at a time; 0 leaves it to the
 	// device.
 	Streams int

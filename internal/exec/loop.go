@@ -59,6 +59,7 @@ type loop struct {
 	looks   []*dev // devices whose calls are to be looked after
 	got     []driver.Completion
 	counts  Counts
+	sums    *sums // nil unless asked for
 	forgets forgetting
 	feeds   feeds
 	notices []engine.Notice // for the feeds, in this step
@@ -123,9 +124,15 @@ func newLoop(x *Executor, devs []driver.Device, c Config) (*loop, error) {
 		runs: make(map[engine.RunID]*Job), homes: make(map[engine.DataRef][]byte), fetches: make(map[engine.DataRef][]*fetch),
 		got: make([]driver.Completion, 1024), timer: time.NewTimer(time.Hour), pool: hostPool{limit: c.PoolBytes},
 	}
+	if c.Checksums { // which are of host memory
+		x.Machine.Links = slices.DeleteFunc(x.Machine.Links, func(k machine.Link) bool { return k.A != machine.Host && k.B != machine.Host })
+	}
 	infos := engine.LanesOf(x.Machine)
 	l.expected = make(map[*graph.Graph]Expected)
 	l.gangs = make(map[engine.Op]*gang)
+	if c.Checksums {
+		l.sums = newSums()
+	}
 	board, mem, own, err := share(devs, len(infos))
 	if err != nil {
 		return nil, err
@@ -244,6 +251,9 @@ func (l *loop) collectFrom(d *dev) {
 			if lost != nil && slices.Contains(over, c.Lane) {
 				continue
 			}
+			if l.sums != nil {
+				l.sumEnded(engine.Op{Lane: engine.Lane(c.Lane), Seq: c.Seq}, c.Err == nil)
+			}
 			l.evs = append(l.evs, engine.Event{})
 			ev := &l.evs[len(l.evs)-1] // field by field, as in launch
 			ev.Kind, ev.Op.Lane, ev.Op.Seq, ev.Device = engine.OpDone, engine.Lane(c.Lane), c.Seq, d.id
@@ -350,11 +360,17 @@ func (l *loop) perform() {
 					l.pool.put(m.b)
 				}
 				l.mem[a.Inst] = hostMem{}
+				if l.sums != nil {
+					l.sumFree(a.Inst)
+				}
 			} else if d := l.devs[a.Device]; !d.closed {
 				d.batch = append(d.batch, driver.Op{Kind: driver.Free, Buf: driver.Buffer(a.Inst)})
 			}
 		case engine.Home:
 			l.home(a)
+			if l.sums != nil {
+				l.sumHome(a)
+			}
 		case engine.Done:
 			l.done(a)
 		case engine.Drop:
@@ -463,6 +479,9 @@ func (l *loop) launch(a *engine.Action) {
 	args := d.args[at:len(d.args):len(d.args)]
 	op.Args = args
 	mem, host := l.mem, d.host
+	if host && l.sums != nil {
+		l.sumLaunch(a, op.Task)
+	}
 	for i := range from {
 		// Field by field: a literal is written twice, and the second time waits
 		// for the first.
@@ -491,6 +510,9 @@ func (l *loop) copy(a *engine.Action) {
 		// it has to do for others, in an order in which nothing waits for what is
 		// behind it.
 		l.send(l.devs[a.From], nil)
+	}
+	if l.sums != nil {
+		l.sumCopy(a)
 	}
 	op := d.next(driver.Copy, a.Op, a.Waits)
 	op.Bytes = a.Bytes
@@ -534,12 +556,20 @@ func (l *loop) done(a *engine.Action) {
 		if len(waiting) == 1 {
 			delete(l.fetches, a.Ref)
 		}
-		if waiting[0].left && a.Err == nil {
+		err := a.Err
+		if err == nil && l.sums != nil {
+			err = l.sumFetched(a.Ref)
+		}
+		if a.Err == nil && (waiting[0].left || err != nil) {
 			l.engine.EndFetch(a.Ref)
-		} else {
-			waiting[0].answer <- a.Err
+		}
+		if !waiting[0].left || a.Err != nil {
+			waiting[0].answer <- err
 		}
 		return
+	}
+	if l.sums != nil {
+		a.Err = l.sumDone(a.Run, a.Err)
 	}
 	if l.runs[a.Run] == nil {
 		l.caughtUp(a.Run) // it was told of before: see leaveBehind

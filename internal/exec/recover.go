@@ -101,6 +101,9 @@ func (l *loop) drop(d *dev) {
 
 // abandon lets those go on who wait for what a device was given.
 func (l *loop) abandon(d *dev) {
+	if l.sums != nil {
+		l.sumLost(d)
+	}
 	l.forgets.due = true
 	for _, n := range d.lanes {
 		l.board.Abandon(n, l.engine.Issued(engine.Lane(n)))
