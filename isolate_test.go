@@ -219,3 +219,56 @@ func TestIsolatedUnknown(t *testing.T) {
 		t.Errorf("a kernel that workers do not have: %v", err)
 	}
 }
+
+// What it costs to run Go kernels in worker processes: a run of one task on 128 bytes, one of
+// 256 such tasks, and one on 64 MiB.
+func BenchmarkIsolated(b *testing.B) {
+	for _, where := range []string{"here", "worker"} {
+		for _, c := range []struct {
+			name         string
+			tasks, bytes int64
+		}{{"one", 1, 128}, {"256", 256, 128}, {"64MiB", 2, 32 << 20}} {
+			b.Run(where+"/"+c.name, func(b *testing.B) {
+				o := weft.Options{Devices: "cpu/2", Isolate: where == "worker", Funcs: isolated}
+				if o.Isolate && runtime.GOOS != "linux" {
+					b.Skip("worker processes need Linux")
+				}
+				rt := open(b, o)
+				g := manyTasks(b, c.tasks, c.bytes)
+				p, err := rt.Prepare(g)
+				if err != nil {
+					b.Fatal(err)
+				}
+				x, y := make([]int64, c.tasks*c.bytes/8), make([]int64, c.tasks*c.bytes/8)
+				b.SetBytes(c.tasks * c.bytes)
+				for b.Loop() {
+					if _, err := p.Run(context.Background(), weft.Bind("x", x), weft.Bind("y", y)); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(c.tasks)*float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
+			})
+		}
+	}
+}
+
+// manyTasks is a graph of tasks that each square a part of x.
+func manyTasks(tb testing.TB, tasks, bytes int64) *graph.Graph {
+	tb.Helper()
+	var b graph.Builder
+	x := b.Data(graph.Data{Name: "x", Bytes: tasks * bytes, Input: true})
+	y := b.Data(graph.Data{Name: "y", Bytes: tasks * bytes, Output: true})
+	for i := range tasks {
+		b.Add(graph.Task{
+			Steps: []graph.Step{{Kernel: graph.GoKernel("isolated.square"), Launch: graph.Grid(bytes / 8)}},
+			Uses: []graph.Use{
+				{Data: x, Offset: i * bytes, Bytes: bytes, Access: graph.Read}, {Data: y, Offset: i * bytes, Bytes: bytes, Access: graph.Write},
+			},
+		})
+	}
+	g, err := b.Build()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return g
+}

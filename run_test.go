@@ -139,12 +139,18 @@ func bindAll(mem [][]uint64) []weft.Binding {
 	return out
 }
 
-// Any graph on any number of devices, by any way of running it, gives what its
+// mixed are the kernels of random graphs, also in worker processes.
+var mixed = map[string]weft.Func{"mix": mixFunc}
+
+// Any graph on any number of devices, in worker processes too, by any way of running it, gives what its
 // tasks give one after another.
 func TestRunsEqualSequential(t *testing.T) {
 	var rts []*weft.Runtime
 	for n := 1; n <= 4; n++ {
-		rts = append(rts, open(t, weft.Options{Devices: fmt.Sprintf("cpu/%d", n), Funcs: map[string]weft.Func{"mix": mixFunc}}))
+		rts = append(rts, open(t, weft.Options{Devices: fmt.Sprintf("cpu/%d", n), Funcs: mixed, Checksums: n%2 == 0}))
+	}
+	if runtime.GOOS == "linux" {
+		rts = append(rts, open(t, weft.Options{Devices: "cpu/2", Funcs: mixed, Isolate: true, Checksums: true}))
 	}
 	rapid.Check(t, func(rt *rapid.T) {
 		g, mem, want := randomGraph(rt)
@@ -169,11 +175,11 @@ func TestRunsEqualSequential(t *testing.T) {
 					copy(mem[d], start[d])
 				}
 				if err := way.run(); err != nil {
-					rt.Fatalf("%s on cpu/%d: %v", way.name, n+1, err)
+					rt.Fatalf("%s on runtime %d: %v", way.name, n, err)
 				}
 				for d := range mem {
 					if !slices.Equal(mem[d], want[d]) {
-						rt.Fatalf("%s on cpu/%d: d%d is\n%x\nand one task after another gives\n%x", way.name, n+1, d, mem[d], want[d])
+						rt.Fatalf("%s on runtime %d: d%d is\n%x\nand one task after another gives\n%x", way.name, n, d, mem[d], want[d])
 					}
 				}
 			}

@@ -114,7 +114,7 @@ func sabotaged(t *testing.T, rnd *rand.Rand, do func(*weft.Runtime, *rand.Rand))
 	if err != nil {
 		t.Fatal(err)
 	}
-	rt, err := weft.Open(t.Context(), weft.Options{
+	rt, err := weft.Open(t.Context(), weft.Options{Checksums: rnd.IntN(2) == 0,
 		NoCalibrate: true, CacheDir: "off", Retries: 50, Concurrent: rnd.IntN(3) * 2, Policy: "roundrobin",
 		Drivers: []driver.Driver{cpu.New(cpu.Options{Parts: 2, Funcs: funcs}), drv},
 	})
