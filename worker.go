@@ -20,6 +20,9 @@ import (
 // Where main does not call it, Options.WorkerCommand names a program that does.
 func Worker(funcs ...map[string]Func) {
 	known := make(map[string]Func)
+	if before := workerFuncs.Load(); before != nil {
+		maps.Copy(known, *before)
+	}
 	for _, m := range funcs {
 		maps.Copy(known, m)
 	}
