@@ -531,24 +531,6 @@ func (l *loop) copy(a *engine.Action) {
 	}
 }
 
-func (l *loop) setMem(i engine.Inst, m hostMem) {
-	for int(i) >= len(l.mem) {
-		l.mem = append(l.mem, hostMem{})
-	}
-	l.mem[i] = m
-}
-
-// home puts the caller's memory behind an instance.
-func (l *loop) home(a *engine.Action) {
-	if a.Run == 0 {
-		mem := l.homes[a.Ref]
-		l.setMem(a.Inst, hostMem{mem, l.pool.shared != nil && l.pool.shared.Owns(mem)})
-		delete(l.homes, a.Ref) // the instance has it now, until no run uses the data
-		return
-	}
-	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].Memory(a.Data)})
-}
-
 func (l *loop) done(a *engine.Action) {
 	if a.Run == 0 {
 		waiting := l.fetches[a.Ref]

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/engine"
 )
 
 // hostPool recycles host buffers by power-of-two size class. It keeps a bounded
@@ -63,4 +64,22 @@ func (p *hostPool) put(b []byte) {
 	c := bits.Len64(uint64(n - 1))
 	p.free[c] = append(p.free[c], b[:n:n])
 	p.held += int64(n)
+}
+
+func (l *loop) setMem(i engine.Inst, m hostMem) {
+	for int(i) >= len(l.mem) {
+		l.mem = append(l.mem, hostMem{})
+	}
+	l.mem[i] = m
+}
+
+// home puts the caller's memory behind an instance.
+func (l *loop) home(a *engine.Action) {
+	if a.Run == 0 {
+		mem := l.homes[a.Ref]
+		l.setMem(a.Inst, hostMem{mem, l.pool.shared != nil && l.pool.shared.Owns(mem)})
+		delete(l.homes, a.Ref) // the instance has it now, until no run uses the data
+		return
+	}
+	l.setMem(a.Inst, hostMem{b: l.runs[a.Run].Memory(a.Data)})
 }
