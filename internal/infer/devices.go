@@ -19,6 +19,7 @@ type device struct {
 	name    string
 	d       *batch.Device
 	up      bool               // it takes work
+	returns bool               // it was lost and is being brought back
 	serving context.Context    // ends when it takes work no more
 	leave   context.CancelFunc // ends serving
 	bytes   int64              // of the models placed there
@@ -83,6 +84,7 @@ func (s *Service) deviceIs(name, state string) {
 		return
 	}
 	d := s.devices[i]
+	d.returns = state == "lost"
 	switch was := d.up; {
 	case state == "healthy" && was: // told again, as at the start: nothing has come
 		return
@@ -151,16 +153,27 @@ func (s *Service) countDevices() {
 	}
 }
 
-// expect has requests wait for versions that are on no device and will be put on one. s.mu is
-// held.
+// expect has requests wait for versions that no device in service has and that one will have:
+// it is put on another that is up, or the device that had it is being brought back, which takes
+// less time than the client would need to ask again. s.mu is held.
 func (s *Service) expect() {
 	up := slices.ContainsFunc(s.devices, func(d *device) bool { return d.up })
 	for _, v := range s.all() {
-		if v.spreads && v.state == Ready && len(v.devices) == 0 {
-			v.expected = up
-			s.m.Expect(v.mod, up)
+		switch {
+		case v.state != Ready || v.spreads && len(v.devices) > 0:
+			continue
+		case v.spreads:
+			v.expected = up || s.returns()
+		default:
+			v.expected = !up && s.returns()
 		}
+		s.m.Expect(v.mod, v.expected)
 	}
+}
+
+// returns reports whether a device is being brought back. s.mu is held.
+func (s *Service) returns() bool {
+	return slices.ContainsFunc(s.devices, func(d *device) bool { return d.returns })
 }
 
 // forget has a version not be on a device any more. s.mu is held.
@@ -244,8 +257,8 @@ func (s *Service) nextDevice(v *version, tried map[*device]bool) (best *device) 
 		}
 	}
 	if best == nil {
-		v.expected = false
-		s.m.Expect(v.mod, false)
+		v.expected = len(v.devices) == 0 && s.returns()
+		s.m.Expect(v.mod, v.expected)
 	}
 	return best
 }

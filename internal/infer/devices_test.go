@@ -152,7 +152,7 @@ func TestNoDevice(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, d := range s.devices {
-				s.deviceIs(d.name, "lost")
+				s.deviceIs(d.name, "broken")
 			}
 			late := filepath.Join(folder, "late")
 			put(t, late, "mul", 1, "")
@@ -181,6 +181,56 @@ func TestNoDevice(t *testing.T) {
 			r, err := s.Infer(t.Context(), &Request{Model: "r", Inputs: []Tensor{{Name: "input", Type: FP32, Shape: []int64{1, 5, 4}, Data: make([]byte, 80)}}})
 			if err != nil || r.Device != s.devices[0].name || !slices.Equal(on(t, s, "r"), []string{r.Device}) {
 				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}
+
+// While a device that was lost is brought back and none other takes work, requests wait for it:
+// of a model that is put on devices, and of one that the runtime places. If it cannot be brought
+// back those that come are refused.
+func TestReturning(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "m"), "mul", 1, "")
+	writeReservoir(t, filepath.Join(folder, "r"), "batch: 4\n")
+	questions := []*Request{ask("m", 1, 2, 3), {Model: "r", Inputs: []Tensor{{Name: "input", Type: FP32, Shape: []int64{1, 5, 4}, Data: make([]byte, 80)}}}}
+	for _, devices := range []string{"cpu", "cpu/2"} {
+		t.Run(devices, func(t *testing.T) {
+			s := openWith(t, folder, weft.Options{Devices: devices, Funcs: funcs(nil)})
+			all := func(state string) {
+				for _, d := range s.devices {
+					s.deviceIs(d.name, state)
+				}
+			}
+			all("lost")
+			answers := make(chan error, len(questions))
+			for _, r := range questions {
+				go func() {
+					_, err := s.Infer(t.Context(), r)
+					answers <- err
+				}()
+			}
+			until(t, "requests wait", func() bool {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.models["m"]["1"].mod.Waiting()+s.models["r"]["1"].mod.Waiting() == len(questions) || len(answers) > 0
+			})
+			if err := s.Ready(); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("ready while no device takes work: %v", err)
+			}
+			s.deviceIs(s.devices[0].name, "healthy")
+			for range questions {
+				if err := <-answers; err != nil {
+					t.Errorf("a request that waited: %v", err)
+				}
+			}
+			until(t, "models are served again", func() bool { return s.Ready() == nil })
+			all("lost")
+			all("broken")
+			for _, r := range questions {
+				if _, err := s.Infer(t.Context(), r); !errors.Is(err, ErrUnavailable) {
+					t.Errorf("a request when no device comes back: %v", err)
+				}
 			}
 		})
 	}

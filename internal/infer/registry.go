@@ -32,7 +32,7 @@ type version struct {
 	most            int  // examples of a batch
 	spreads         bool // it is put on each device; otherwise the runtime chooses where it runs
 	devices         []*device
-	expected        bool // it is on no device and will be put on one: requests wait
+	expected        bool // no device in service has it and one will: requests wait
 	noPlace         bool // it failed for want of a device
 	mod             *batch.Model
 	state           State

@@ -332,7 +332,7 @@ func (s *Service) find(name, number string) (*version, error) {
 		return nil, missing(name, number)
 	}
 	if v.expected {
-		return v, nil // it waits for the device
+		return v, nil // the request waits for the device
 	}
 	return v, v.missing()
 }
