@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,9 +21,11 @@ import (
 // Options configure a client. The zero value is useful.
 type Options struct {
 	Token string // sent with every request; "" for none
-	// HTTP makes the requests; nil is a client of its own. Give one for certificates that
-	// the system does not know. It is not used for Unix sockets.
+	// HTTP makes the requests; nil is a client of its own. It is not used for Unix sockets.
 	HTTP *http.Client
+	// Trusted has certificates, in PEM, that a server by https is trusted by in place of those
+	// that the system knows. It is not used with HTTP.
+	Trusted []byte
 	// Attempts limits how often a request is sent (4). It is sent again only if no server
 	// answered, or one that was too busy; -1 sends it once.
 	Attempts int
@@ -50,6 +54,12 @@ func NewClient(address string, o Options) (*Client, error) {
 	if c.http == nil || socket {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = 64
+		if len(o.Trusted) > 0 {
+			t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
+			if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(o.Trusted) {
+				return nil, errors.New("api: no certificates in what the server is to be trusted by; give them as PEM")
+			}
+		}
 		if socket {
 			c.base = "http://localhost"
 			t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

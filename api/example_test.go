@@ -39,6 +39,9 @@ func served() *httptest.Server {
 	mux.HandleFunc("GET /v1/jobs/7/result", func(w http.ResponseWriter, _ *http.Request) {
 		io.Copy(w, strings.NewReader(`{"id":"7","job":"merkle 5000 leaves","class":"X","checked":true}`))
 	})
+	mux.HandleFunc("POST /v1/devices/cuda:0/swap", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"name":"cuda:0","state":"drained"}`)
+	})
 	return httptest.NewServer(mux)
 }
 
@@ -119,4 +122,22 @@ func ExampleError() {
 		fmt.Println(busy.Status, busy.RetryAfter)
 	}
 	// Output: 503 2.5ms
+}
+
+// A device is replaced while the server answers.
+func ExampleClient_Swap() {
+	server := served() // or weft serve, with spares: cuda:1
+	defer server.Close()
+	c, err := api.NewClient(server.URL, api.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	d, err := c.Swap(context.Background(), "cuda:0", "cuda:1")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(d.Name, "is", d.State)
+	// Output: cuda:0 is drained
 }

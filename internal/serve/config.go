@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -383,8 +384,14 @@ func (c *Config) Options() (weft.Options, error) {
 	if err := o.Set("devices", c.Devices); err != nil {
 		return o, err
 	}
+	o.Ladder = cmp.Or(o.Ladder, ladder)
 	return o, o.Validate()
 }
+
+// ladder is how a service brings a device back whose worker ends, unless its configuration says
+// otherwise: again and again, because requests wait meanwhile, and a device that is given up
+// after three losses within seconds is missed for longer than it takes to start a worker.
+var ladder = strings.Repeat("standby, restart, ", 7) + "reopen"
 
 // Open opens the runtime that the server runs on, with open. Where the system does not permit
 // what a profile wishes for, it is left out of the configuration too, and note says so.

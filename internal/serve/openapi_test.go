@@ -59,7 +59,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 	id := ""
 	check := func(method, pattern, body string, want int) []byte {
 		t.Helper()
-		path := strings.Replace(pattern, "{id}", id, 1)
+		path := strings.NewReplacer("{id}", id, "{device}", id).Replace(pattern)
 		r, err := http.NewRequest(method, address+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func TestOpenAPIAnswers(t *testing.T) {
 			t.Fatalf("%s %s: status %d, %v: %s", method, path, resp.StatusCode, err, got)
 		}
 		r.Body = io.NopCloser(strings.NewReader(body))
-		if err := conforms(doc, pattern, map[string]string{"id": id}, r, resp.StatusCode, resp.Header, got); err != nil {
+		if err := conforms(doc, pattern, map[string]string{"id": id, "device": id}, r, resp.StatusCode, resp.Header, got); err != nil {
 			t.Errorf("%s %s: %v\n%s", method, path, err, got)
 		}
 		return got
@@ -112,6 +112,14 @@ func TestOpenAPIAnswers(t *testing.T) {
 	check("DELETE", "/v1/jobs/{id}", "", 200)
 	id = "none"
 	check("GET", "/v1/jobs/{id}", "", 404)
+	check("GET", "/v1/devices", "", 200)
+	id = rt.Devices()[0].Name
+	check("GET", "/v1/devices/{device}", "", 200)
+	check("POST", "/v1/devices/{device}/probe", "", 200)
+	check("POST", "/v1/devices/{device}/recover", "{}", 200)
+	check("POST", "/v1/devices/{device}/undrain", "", 200)
+	check("POST", "/v1/devices/{device}/drain", "", 409)
+	check("POST", "/v1/devices/{device}/swap", `{"to":"none"}`, 404)
 	s.draining.Store(true)
 	check("GET", "/readyz", "", 503)
 	s.draining.Store(false)

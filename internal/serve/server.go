@@ -6,7 +6,7 @@
 // Files: server.go (its life and routes), listen.go (addresses, certificates), guard.go,
 // origin.go, tokens.go and rate.go (who may ask for how much), body.go, reader.go and
 // tensor.go (bodies), v2.go and memory.go (models), grpc.go, grpcconn.go, grpcguard.go, grpcread.go,
-// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), events.go,
+// grpcv2.go and grpctensor.go (models by gRPC), jobs.go, jobrun.go and jobstate.go (jobs), devices.go, events.go, local.go,
 // config.go and profile.go.
 package serve
 
@@ -71,6 +71,8 @@ type Server struct {
 	hub      *hub
 	jobs     *jobs
 	regions  regions
+	// actionWait is actionWait, but in tests.
+	actionWait time.Duration
 
 	mux       *http.ServeMux
 	own       *http.ServeMux // the same without what answers all other paths
@@ -111,7 +113,7 @@ func New(o Options) (*Server, error) {
 	}
 	s := &Server{
 		config: c, limits: c.Limits, network: network, version: o.Version, service: o.Service, rt: o.Runtime, open: o.Open, log: o.Log,
-		clients: newClients(rate, c.Limits.Concurrent), hub: newHub(), dashboard: o.Dashboard,
+		clients: newClients(rate, c.Limits.Concurrent), hub: newHub(), dashboard: o.Dashboard, actionWait: actionWait,
 	}
 	if s.open == nil {
 		s.open = func(context.Context, string) (*weft.Runtime, error) { return nil, errNoOpen }
@@ -197,6 +199,7 @@ func (s *Server) routes() []route {
 		{get, "/v1/jobs/{id}/events", s.jobEvents},
 		{get, "/v1/events", s.allEvents},
 	}
+	list = append(list, s.deviceRoutes()...)
 	for _, at := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		list = append(list,
 			route{get, at, s.modelMetadata},
