@@ -150,6 +150,8 @@ var house = []room{
 		why: "a task is data and a score; how it is shown or saved is the command's"},
 	{pkg: "internal/chaos", imports: []string{".", "driver", "graph", "machine", "sched", "sim", "workload", "internal/arena", "internal/backend/*"},
 		why: "faults come from outside: what is struck is run through the public face of the runtime, in processes"},
+	{pkg: "internal/chaos/siege", imports: []string{".", "api", "internal/chaos", "internal/load", "internal/serve"},
+		why: "a service is struck as it is served, and asked as anybody would ask it"},
 	{pkg: "internal/bench", imports: []string{".", "graph", "machine", "sched", "sim", "trace", "driver", "pipeline", "replica", "collective", "collective/live", "internal/backend/all", "internal/backend/fake", "workload", "workload/automata", "workload/reservoir", "internal/arena", "internal/batch", "internal/catalog", "internal/chaos", "internal/host", "internal/infer", "internal/load", "internal/probe", "internal/safefile", "internal/serve", "internal/terminal", "internal/text"}, modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		why: "benchmarks measure weft from outside or a device alone, so they must not reach into the engine"},
 	{pkg: "api",

@@ -22,7 +22,7 @@ import (
 func newChaos() *cobra.Command {
 	var s settings
 	c := &cobra.Command{
-		Use:   "chaos WORKLOAD",
+		Use:   "chaos WORKLOAD|serve",
 		Short: "Strike worker processes while a workload runs, and check it",
 		Long: `Run a workload again and again in worker processes that are struck meanwhile,
 and check every result. At random, from a seed, a worker is
@@ -46,10 +46,13 @@ after another would leave, byte range by byte range.
 
 A round ends with the right result or with an error that says what happened. The
 exit status is 1 if a result was wrong, no result was right or something was
-left. Needs Linux.`,
+left. Needs Linux.
+
+weft chaos serve kills the workers of a service that is under load.`,
 		Example: `  weft chaos gemm --for 60s --devices cpu/3 --seed 7
   weft chaos merkle --for 24h --devices fake/4
-  weft chaos automata --simulate 1000 --devices cpu/3 --seed 7`,
+  weft chaos automata --simulate 1000 --devices cpu/3 --seed 7
+  weft chaos serve --rate 500 --every 3s --devices cpu/2`,
 		Args: terminal.OneOf("workload"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
@@ -58,6 +61,7 @@ left. Needs Linux.`,
 	for _, w := range catalog.All() {
 		c.AddCommand(newChaosOf(w, &s))
 	}
+	c.AddCommand(newChaosServe(&s))
 	return c
 }
 

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +70,7 @@ func (w *Workers) answer() time.Duration {
 // Rig is a runtime whose devices are all in worker processes.
 type Rig struct {
 	*weft.Runtime
-	memory *arena.Arena
+	memory *arena.Arena // nil for GPUs, which have their own
 }
 
 // ladder brings a worker back as often as it is struck: a device that is lost again within
@@ -136,5 +137,25 @@ func count(devices string) (map[string]int, error) {
 	return counts, nil
 }
 
+// Opened returns when the runtime was opened by the clock of this process, which its events
+// count from, as exactly as one of many questions tells.
+func (r *Rig) Opened() (opened time.Time) {
+	least := time.Duration(math.MaxInt64)
+	for range 200 {
+		asked := time.Now()
+		up := r.Metrics().Uptime
+		if took := time.Since(asked); took < least {
+			least, opened = took, asked.Add(took/2-up)
+		}
+	}
+	return opened
+}
+
 // Close closes the runtime, and gives up the memory its workers shared.
-func (r *Rig) Close() error { return errors.Join(r.Runtime.Close(), r.memory.Close()) }
+func (r *Rig) Close() error {
+	err := r.Runtime.Close()
+	if r.memory != nil {
+		err = errors.Join(err, r.memory.Close())
+	}
+	return err
+}

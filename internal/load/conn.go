@@ -37,6 +37,9 @@ type answer struct {
 	body   []byte // where it was asked for
 }
 
+// good reports whether it is the prediction that was asked for.
+func (a *answer) good() bool { return a.status >= 200 && a.status < 300 }
+
 // meter reads from a connection, up to a number of bytes.
 type meter struct {
 	net.Conn

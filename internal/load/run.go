@@ -118,6 +118,9 @@ func (r *run) work(ctx context.Context, cn *conn) {
 		r.count(measured, func(s *Result) { s.add(a, err, end.Sub(due), start.Sub(due), start.Sub(later(due, freed))) })
 		if measured && ctx.Err() == nil {
 			r.ended(end)
+			if r.c.o.Each != nil {
+				r.c.o.Each(due, end, err == nil && a.good())
+			}
 		}
 		freed = end
 	}
@@ -163,7 +166,7 @@ func (s *Result) add(a answer, err error, latency, late, own time.Duration) {
 		s.Waited++
 	}
 	switch {
-	case err == nil && a.status >= 200 && a.status < 300:
+	case err == nil && a.good():
 		s.Answered++
 		s.latency.Add(latency)
 	case err == nil && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable):
