@@ -16,6 +16,7 @@ var deviceKeys = []string{"devices", "max_devices", "streams", "cache_dir"}
 
 func newDevices() *cobra.Command {
 	var s settings
+	var r remote
 	var asJSON, health bool
 	c := &cobra.Command{
 		Use:   "devices",
@@ -26,14 +27,29 @@ unless all were measured), their architecture, model and condition as far as
 they report it, the links data travels by, and which way they run kernels
 fastest, as far as earlier runs found out. With --json the answer is a machine
 file, which weft sim takes; with --health --json it is all that is known of
-their condition.`,
+their condition.
+
+With --server the devices are those of a running weft serve, which the commands
+below take out of service, put back and swap while it answers.`,
 		Example: `  weft devices
   weft devices --health --json
   weft devices --devices cpu/4
-  weft devices --json > here.json && weft sim here.json skewed`,
+  weft devices --json > here.json && weft sim here.json skewed
+  weft devices --server http://127.0.0.1:8000
+  weft devices swap cuda:0 cuda:1 --server http://127.0.0.1:8000`,
 		Args:              terminal.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if r.server != "" {
+				if err := r.alone(c); err != nil {
+					return err
+				}
+				r.asJSON = asJSON
+				return r.list(c)
+			}
+			if r.tokenFile != "" || r.trustedBy != "" {
+				return terminal.Usagef("--token-file and --ca-file are for a service; name it by --server")
+			}
 			o, err := s.options()
 			if err != nil {
 				return err
@@ -65,6 +81,8 @@ their condition.`,
 	}
 	s.bind(c.Flags(), deviceKeys...)
 	s.complete(c)
+	r.bind(c.Flags(), "")
+	c.AddCommand(newRemoteActions()...)
 	c.Flags().BoolVar(&health, "health", false, "show nothing but the condition of the devices")
 	c.Flags().BoolVar(&asJSON, "json", false, "write a machine file, or with --health the condition")
 	return c

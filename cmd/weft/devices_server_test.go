@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/api"
+	"github.com/weft-run/weft/internal/infer"
+	"github.com/weft-run/weft/internal/serve"
+)
+
+// served starts a server of two devices that wants a token, and returns its address and the file
+// of the token.
+func servedDevices(t *testing.T) (address, token string) {
+	t.Helper()
+	rt, err := weft.Open(t.Context(), weft.Options{Devices: "cpu/2", NoCalibrate: true, CacheDir: "off"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { rt.Close() })
+	config := serve.DefaultConfig()
+	dir := t.TempDir()
+	token, config.Tokens = filepath.Join(dir, "token"), filepath.Join(dir, "tokens")
+	const secret = "0123456789abcdef0123456789abcdef"
+	for file, text := range map[string]string{token: secret + "\n", config.Tokens: "tester " + secret + "\n"} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := serve.New(serve.Options{Config: config, Service: &infer.Service{}, Runtime: rt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := httptest.NewServer(s.Handler())
+	t.Cleanup(h.Close)
+	return h.URL, token
+}
+
+// The devices of a running service are shown, drained, returned, swapped, probed and recovered.
+func TestDevicesOfServer(t *testing.T) {
+	address, token := servedDevices(t)
+	call := func(args ...string) (string, string, int) {
+		var out, stderr bytes.Buffer
+		code := run(t.Context(), append(append([]string{"devices"}, args...), "--server", address, "--token-file", token), &out, &stderr)
+		return out.String(), stderr.String(), code
+	}
+	for _, c := range []struct{ args, state string }{
+		{"drain cpu:0", "drained"}, {"undrain cpu:0", "healthy"}, {"swap cpu:0 cpu:1", "drained"}, {"swap cpu:1 cpu:0", "drained"},
+		{"probe cpu:0", "healthy"}, {"recover cpu:0", "healthy"},
+	} {
+		out, stderr, code := call(append(strings.Fields(c.args), "--json")...)
+		var d api.Device
+		if err := json.Unmarshal([]byte(out), &d); err != nil || code != exitOK || d.State != c.state || d.Name != strings.Fields(c.args)[1] {
+			t.Errorf("%s: status %d: %s%s", c.args, code, out, stderr)
+		}
+	}
+	if out, stderr, code := call(); code != exitOK || !strings.Contains(out, "drained") || !strings.Contains(out, "healthy") {
+		t.Errorf("list: status %d: %s%s", code, out, stderr)
+	}
+	for args, want := range map[string]string{
+		"drain cpu:0":             "it is the last device that takes work",
+		"drain cpu:7":             "no device \"cpu:7\"",
+		"swap cpu:0":              "the names of two devices",
+		"drain":                   "the name of a device",
+		"--health":                "leave out one of them",
+		"--devices cpu/2":         "leave out one of them",
+		"probe --ca-file x cpu:0": "servers by https",
+	} {
+		if out, stderr, code := call(strings.Fields(args)...); code == exitOK || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {
+			t.Errorf("%s: status %d: %s%s", args, code, out, stderr)
+		}
+	}
+	for args, want := range map[string]string{
+		"devices --server " + address:                              "wants a token",
+		"devices drain cpu:0 --server nowhere":                     "write http://HOST:PORT",
+		"devices --token-file " + token:                            "name it by --server",
+		"devices drain cpu:0 --server http://127.0.0.1:1":          "connection refused",
+		"devices probe cpu:0 --token-file /no --server " + address: "/no",
+	} {
+		var out, stderr bytes.Buffer
+		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code == exitOK || !strings.Contains(stderr.String(), want) {
+			t.Errorf("%s: status %d: %s%s", args, code, &out, &stderr)
+		}
+	}
+}
