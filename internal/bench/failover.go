@@ -2,10 +2,10 @@ package bench
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -34,10 +34,10 @@ type failoverRow struct {
 	// FailoverMS that from then until the first task that was requeued starts, AddedMS how
 	// much longer the run of such a task took than the median of undisturbed ones, BackMS
 	// the time from the loss until the device takes work again.
-	DetectMS   spread `json:"detect_ms"`
-	FailoverMS spread `json:"failover_ms"`
-	AddedMS    spread `json:"added_ms"`
-	BackMS     spread `json:"device_back_ms"`
+	DetectMS   chaos.Spread `json:"detect_ms"`
+	FailoverMS chaos.Spread `json:"failover_ms"`
+	AddedMS    chaos.Spread `json:"added_ms"`
+	BackMS     chaos.Spread `json:"device_back_ms"`
 	// TimeoutMS is how long a worker may be silent; 0 for case kill, where nothing waits for it.
 	TimeoutMS float64 `json:"timeout_ms"`
 	// Of Tasks that ran, Lost ended with an error and the results of Duplicated were
@@ -46,25 +46,6 @@ type failoverRow struct {
 	Lost       int    `json:"lost"`
 	Duplicated int    `json:"duplicated"`
 	Error      string `json:"error,omitempty"` // of the first task that was lost
-}
-
-// spread is the distribution of a figure.
-type spread struct {
-	N   int     `json:"n"`
-	P50 float64 `json:"p50"`
-	P99 float64 `json:"p99"`
-	Max float64 `json:"max"`
-}
-
-// spreadOf returns the distribution of some figures: quantiles are the smallest figure that
-// as many are not above.
-func spreadOf(xs []float64) spread {
-	if len(xs) == 0 {
-		return spread{}
-	}
-	xs = slices.Sorted(slices.Values(xs))
-	at := func(q int) float64 { return xs[(len(xs)*q+99)/100-1] }
-	return spread{len(xs), at(50), at(99), xs[len(xs)-1]}
 }
 
 // Limits that docs/TESTING.md sets for failover, in milliseconds.
@@ -97,8 +78,9 @@ error, duplicated those whose result came more than once.
 With --hang, workers are also stopped (SIGSTOP): such a one is given up on when
 it was silent for --hang-timeout.
 
-The devices are cores (cpu/2) or scripted devices (fake/2), each in a worker
-process of its own. Needs Linux.`,
+The devices are cores (cpu/2), scripted devices (fake/2) or, without --hang, a
+GPU of NVIDIA (cuda:0/4), each in a worker process of its own. Needs Linux. What
+becomes of requests to a service is measured by weft chaos serve.`,
 		repeat: 1, measure: o.measure, text: writeFailover,
 	}.command(s)
 	c.Flags().IntVar(&o.kills, "kills", 200, "workers to kill")
@@ -142,6 +124,15 @@ func (o *failover) measure(m *meter) (rows []failoverRow, err error) {
 const failoverKernel = "bench.failover"
 
 type failoverParams struct{ Nanos int64 }
+
+//go:embed failover.ptx
+var failoverPTX []byte
+
+// failoverStepKernel is that kernel for cores and for GPUs of NVIDIA.
+var failoverStepKernel = &graph.Kernel{Name: failoverKernel, Impls: []graph.Impl{
+	{Dialect: graph.Go, Entry: failoverKernel},
+	{Dialect: graph.PTX, Arch: "sm_75", Entry: "failover", Source: failoverPTX, Per: [3]uint32{256}, Block: [3]uint32{256}},
+}}
 
 func failoverStep(c *weft.Call, p failoverParams, lo, hi int) {
 	for end := time.Now().Add(time.Duration(p.Nanos)); ; {
@@ -195,7 +186,7 @@ type failoverTrial struct {
 func (t *failoverTrial) run() (err error) {
 	o := t.m.options
 	o.Trace = failoverEvents
-	t.rig, err = chaos.Open(t.m.ctx, o, chaos.Workers{Hang: t.hang})
+	t.rig, err = chaos.OpenAny(t.m.ctx, o, chaos.Workers{Hang: t.hang})
 	if err != nil {
 		return terminal.Usage(err)
 	}
@@ -244,7 +235,7 @@ func (t *failoverTrial) settle() error {
 		}
 	}
 	t.row.Kills, t.row.Requeued = len(t.detect), len(t.over)
-	t.row.DetectMS, t.row.FailoverMS, t.row.AddedMS, t.row.BackMS = spreadOf(t.detect), spreadOf(t.over), spreadOf(t.added), spreadOf(t.back)
+	t.row.DetectMS, t.row.FailoverMS, t.row.AddedMS, t.row.BackMS = chaos.SpreadOf(t.detect), chaos.SpreadOf(t.over), chaos.SpreadOf(t.added), chaos.SpreadOf(t.back)
 	return nil
 }
 
@@ -278,7 +269,7 @@ func (t *failoverTrial) stream(ctx context.Context, number int, enough <-chan st
 	var b graph.Builder
 	from := b.Data(graph.Data{Name: "from", Bytes: failoverBytes, Input: true})
 	to := b.Data(graph.Data{Name: "to", Bytes: failoverBytes, Output: true})
-	step := graph.Step{Kernel: graph.GoKernel(failoverKernel), Launch: graph.Launch{Grid: [3]uint32{failoverBytes, 1, 1}}}
+	step := graph.Step{Kernel: failoverStepKernel, Launch: graph.Launch{Grid: [3]uint32{failoverBytes, 1, 1}}}
 	b.Add(graph.Task{Name: "step", Steps: []graph.Step{step.With(failoverParams{failoverTask.Nanoseconds()})},
 		Uses: []graph.Use{{Data: from, Access: graph.Read}, {Data: to, Access: graph.Write}}})
 	g, err := b.Build()
@@ -338,7 +329,7 @@ func (t *failoverTrial) strikes(ctx context.Context) error {
 		return fmt.Errorf("no task runs even undisturbed: %s", t.row.Error)
 	}
 	t.usual = median(quiet)
-	t.opened = since(t.rig.Runtime)
+	t.opened = t.rig.Opened()
 	for range t.count {
 		if err := t.once(ctx); err != nil {
 			return err
@@ -346,20 +337,6 @@ func (t *failoverTrial) strikes(ctx context.Context) error {
 		t.p.Add()
 	}
 	return nil
-}
-
-// since returns when a runtime was opened by the clock of this process, as exactly as one of
-// many questions tells.
-func since(rt *weft.Runtime) (opened time.Time) {
-	least := time.Duration(math.MaxInt64)
-	for range 200 {
-		asked := time.Now()
-		up := rt.Metrics().Uptime
-		if took := time.Since(asked); took < least {
-			least, opened = took, asked.Add(took/2-up)
-		}
-	}
-	return opened
 }
 
 // ended waits until each stream has run n more tasks.
@@ -525,7 +502,7 @@ func writeFailover(w io.Writer, rows []failoverRow) {
 		}
 		for i, f := range []struct {
 			name string
-			s    spread
+			s    chaos.Spread
 			bar  string
 		}{
 			{"detection", r.DetectMS, held(detect, bar, of)},

@@ -40,7 +40,7 @@ func TestFailoverRefuses(t *testing.T) {
 		"--kills -1":                          "neither can be less than 0",
 		"--hang-timeout 1ms":                  "200ms at least",
 		"--kills 1 --devices cpu":             "two devices at least",
-		"--kills 1 --devices cuda:0":          "only cpu and fake devices",
+		"--kills 0 --hang 1 --devices cuda:0": "cpu and fake devices alone",
 		"--kills 1 --devices cpu/2,vulkan/2":  "only cpu and fake devices",
 		"--kills 1 --devices fake:3":          "write how many there are to be",
 		"--kills 1 --devices cpu/2 --resi 10": "unknown flag",
@@ -81,21 +81,5 @@ func TestRequeued(t *testing.T) {
 	}
 	if _, runs := requeued(events, 0); len(runs) > 0 {
 		t.Errorf("a device that was not lost: runs %v", runs)
-	}
-}
-
-func TestSpread(t *testing.T) {
-	var xs []float64
-	for i := range 200 {
-		xs = append(xs, float64(200-i))
-	}
-	if got, want := spreadOf(xs), (spread{200, 100, 198, 200}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	if got, want := spreadOf([]float64{7}), (spread{1, 7, 7, 7}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-	if got := spreadOf(nil); got != (spread{}) {
-		t.Errorf("%+v of nothing", got)
 	}
 }

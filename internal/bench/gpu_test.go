@@ -78,3 +78,11 @@ func TestGPUFaults(t *testing.T) {
 	refused(t, "512MiB", "faults", "--faults", "1", "--resident", "1GiB")
 	refused(t, "cuda:0", "faults", "--devices", "cpu")
 }
+
+func TestGPUFailover(t *testing.T) {
+	withGPUs(t)
+	got := rows[failoverRow](t, "failover", "--kills", "3", "--devices", "cuda:0/2")
+	if len(got) != 1 || got[0].Kills != 3 || got[0].Backend != "cuda" || got[0].Devices != 2 || got[0].Lost != 0 || got[0].Duplicated != 0 || got[0].BackMS.N != 3 {
+		t.Errorf("%+v", got)
+	}
+}

@@ -34,38 +34,12 @@ func (v *serving) measure(ctx context.Context, c serve.Config, m *reservoir.Mode
 		return row, err
 	}
 	c.Models = dir
-	models, err := infer.New(rt, c.Infer(nil))
+	l, err := serve.Start(ctx, c, rt)
 	if err != nil {
 		return row, err
 	}
-	c.Listen = "127.0.0.1:0"
-	s, err := serve.New(serve.Options{Config: c, Service: models, Runtime: rt})
-	if err == nil {
-		err = s.Listen()
-	}
-	if err != nil {
-		return row, errors.Join(err, models.Close(ctx))
-	}
-	served := make(chan error, 1)
-	go func() { served <- s.Serve() }()
-	defer func() {
-		ended, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Duration(c.Limits.DrainTime))
-		defer cancel()
-		err = errors.Join(err, s.Drain(ended), <-served)
-	}()
-	for models.Ready() != nil {
-		for _, i := range models.Models() {
-			if i.State == infer.Failed {
-				return row, errors.New(i.Reason)
-			}
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			return row, context.Cause(ctx)
-		}
-	}
-	return v.loadOn(ctx, c, rt, models, s.URL(), pace)
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return v.loadOn(ctx, c, rt, l.Models, l.URL(), pace)
 }
 
 // loadOn sends the load and makes a row of it.

@@ -546,6 +546,15 @@ static void k_stream(struct job *j) {
 	u32 n = (u32)j->w[2];
 	if (!illegal((void *)j->w[0], 16ull * n) && !illegal((void *)j->w[1], 16ull * n)) memcpy((void *)j->w[1], (void *)j->w[0], 16ull * n);
 }
+// The kernel of weft bench failover.
+static void k_failover(struct job *j) {
+	uint8_t *from = (uint8_t *)j->w[0], *to = (uint8_t *)j->w[1];
+	u64 n = items(j), begin = now_ns();
+	if (illegal(from, n) || illegal(to, n)) return;
+	do
+		for (u64 i = 0; i < n; i++) to[i] = 3 * from[i] + i;
+	while (now_ns() - begin < j->w[2]);
+}
 static struct kernel { const char *name; void (*run)(struct job *); int n; int sizes[4]; u32 shared; } kernels[] = {
 	{"empty", k_empty, 0, {0}, 0}, {"add_one", k_add_one, 2, {8, 4}, 0}, {"add_two", k_add_two, 2, {8, 4}, 0},
 	{"saxpy", k_saxpy, 3, {8, 8, 8}, 0}, {"through", k_through, 4, {8, 8, 8, 4}, 0}, {"spin", k_spin, 2, {8, 8}, 0},
@@ -558,7 +567,7 @@ static struct kernel { const char *name; void (*run)(struct job *); int n; int s
 	{"weft_copy", k_copy, 3, {8, 8, 8}, 0},
 	{"probe_empty", k_empty, 0, {0}, 0}, {"probe_fp32", k_probe, 2, {8, 4}, 0}, {"probe_fp64", k_probe, 2, {8, 4}, 0},
 	{"probe_int32", k_probe, 2, {8, 4}, 0}, {"probe_stream", k_stream, 3, {8, 8, 4}, 0},
-	{"probe_crash", k_crash, 1, {8}, 0},
+	{"probe_crash", k_crash, 1, {8}, 0}, {"failover", k_failover, 3, {8, 8, 8}, 0},
 };
 
 struct module { u32 magic; char *text; };
