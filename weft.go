@@ -64,8 +64,12 @@ var (
 	ErrBinding = errors.New("bad binding")
 )
 
-// TaskError says which Task failed on which Device; it unwraps to the cause, Err.
+// TaskError says which Task failed on which Device; it unwraps to the cause, Err. Attempts is
+// its history: each execution that failed, with where, when and why.
 type TaskError = trace.TaskError
+
+// Attempt is an execution of a task that came to nothing; see [TaskError] and [Quarantine].
+type Attempt = trace.Attempt
 
 // Quarantine is the error of a task that is not tried again because worker processes were
 // lost repeatedly while it ran: Losses tells when, where and how. A TaskError unwraps to it.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -77,13 +78,37 @@ type TaskError struct {
 	Task   string
 	Device string // "" when it was on none
 	Err    error
+	// Attempts are the executions of the task that came to nothing, oldest first, with the last;
+	// of very many, the latest.
+	Attempts []Attempt
 }
 
+// Error names the cause in a line and, where there were several attempts, each of them.
 func (t *TaskError) Error() string {
-	if t.Device == "" {
-		return fmt.Sprintf("task %q: %v", t.Task, t.Err)
+	var b strings.Builder
+	fmt.Fprintf(&b, "task %q", t.Task)
+	if t.Device != "" {
+		fmt.Fprintf(&b, " on %s", t.Device)
 	}
-	return fmt.Sprintf("task %q on %s: %v", t.Task, t.Device, t.Err)
+	fmt.Fprintf(&b, ": %v", t.Err)
+	var q *Quarantine
+	if n := len(t.Attempts); n > 1 && !(errors.As(t.Err, &q) && len(q.Losses) == n) { // which names them all
+		fmt.Fprintf(&b, " (%d attempts", n)
+		listAttempts(&b, t.Attempts)
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// listAttempts names attempts, the first after a colon.
+func listAttempts(b *strings.Builder, list []Attempt) {
+	for i, a := range list {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(b, "%s%s at %v (%v)", sep, a.Device, a.At.Round(time.Millisecond), a.Err)
+	}
 }
 
 func (t *TaskError) Unwrap() error { return t.Err }
@@ -111,30 +136,25 @@ func (r *RunError) Error() string {
 
 func (r *RunError) Unwrap() error { return r.Err }
 
-// Loss is a device lost while a task ran on it.
-type Loss struct {
+// Attempt is an execution of a task that came to nothing: where, when and why.
+type Attempt struct {
 	Device string
-	At     time.Duration // by the clock of reports
+	At     time.Duration // when it ended, by the clock of reports
 	Err    error
+	Lost   bool // the device was lost while the task ran there
 }
 
 // Quarantine is why a task is not tried again: several devices, or one several times,
 // were lost while it ran.
 type Quarantine struct {
-	Losses []Loss
+	Losses []Attempt
 }
 
 // Error names every loss.
 func (q *Quarantine) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "quarantined, since %s lost while it ran", plural(len(q.Losses), "device was", "devices were"))
-	for i, l := range q.Losses {
-		sep := ", "
-		if i == 0 {
-			sep = ": "
-		}
-		fmt.Fprintf(&b, "%s%s at %v (%v)", sep, l.Device, l.At.Round(time.Millisecond), l.Err)
-	}
+	listAttempts(&b, q.Losses)
 	return b.String()
 }
 

@@ -223,7 +223,7 @@ type Event struct {
 	Kept   bool   // DeviceLost, DeviceBack
 	// Blamed says of a lost device that a launch which failed before caused the
 	// loss: the ladder starts from its first rung, and no task that was running is
-	// suspected. The engine believes it once for each launch that failed there;
+	// implicated. The engine believes it once for each launch that failed there;
 	// otherwise a device that always claims it would be brought back without end.
 	Blamed bool
 	Never  bool // RecoverFailed: no rung can bring the device back

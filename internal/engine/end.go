@@ -353,10 +353,10 @@ func (e *Engine) retire(r *run) {
 				e.mem.closeData(id)
 			}
 		}
-		if len(e.taskCopies)+len(e.suspects)+len(e.valueCopies) > 0 {
+		if len(e.taskCopies)+len(e.attempts)+len(e.valueCopies) > 0 {
 			mine := func(tid taskID) bool { return tid >= r.tbase && tid < r.tbase+taskID(r.g.NumTasks()) }
 			maps.DeleteFunc(e.taskCopies, func(tid taskID, _ copyFailure) bool { return mine(tid) })
-			maps.DeleteFunc(e.suspects, func(tid taskID, _ []Loss) bool { return mine(tid) })
+			maps.DeleteFunc(e.attempts, func(tid taskID, _ []Attempt) bool { return mine(tid) })
 			maps.DeleteFunc(e.valueCopies, func(v valueID, _ copyFailure) bool { return e.mem.vals.at[v].run == r.slot })
 		}
 		n := len(r.f.Values) - int(r.f.NumInitial)

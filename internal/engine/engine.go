@@ -199,7 +199,7 @@ func New(o Options) *Engine {
 	e.byID, e.latest = make(map[RunID]runSlot), make(map[*graph.Graph]*run)
 	e.gangs, e.behindReaders = make(map[taskID]*gang), make(map[valueID][]taskID)
 	e.taskCopies, e.valueCopies = make(map[taskID]copyFailure), make(map[valueID]copyFailure)
-	e.suspects = make(map[taskID][]Loss)
+	e.attempts = make(map[taskID][]Attempt)
 	if e.batch = placeBatch; o.Explain != nil {
 		e.batch = 1 // an explanation shows the tasks before it as placed
 	}

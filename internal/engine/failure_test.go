@@ -375,7 +375,7 @@ func TestBystanderIsNotBlamed(t *testing.T) {
 }
 
 // A device that says a failed launch cost it, where none failed, is not believed:
-// the task that ran is suspected as of any loss, and the ladder goes on, so that
+// the task that ran is implicated as by any loss, and the ladder goes on, so that
 // there is an end to it.
 func TestBlameNeedsAFailure(t *testing.T) {
 	r := newRig(t, cpus(1), engine.Options{Retries: 1})
@@ -740,4 +740,46 @@ func TestCopiesHeardOfLast(t *testing.T) {
 			engine.Event{Kind: engine.OpDone, Op: copying.Op, Status: engine.Failed, Err: errBoom})
 	}
 	is(t, r.ended[id].Err, errBoom)
+}
+
+// A task that fails for good has the history of its attempts, in order: where, when and why,
+// whether it failed, was overdue or lost its device.
+func TestHistoryOfAttempts(t *testing.T) {
+	r := newRig(t, cpus(3), engine.Options{Retries: 2, Health: engine.HealthRules{MaxFailures: 100}})
+	r.answer = func(dev machine.DeviceID, _ engine.Rung) (engine.Event, bool) {
+		return engine.Event{Kind: engine.DeviceBack, Device: dev}, true
+	}
+	bad := job("bad", 1)
+	bad.Timeout = 50 * ms
+	id := r.submit(single(t, bad), engine.RunOptions{})
+	on := func() string {
+		r.starts("bad")
+		return strings.TrimPrefix(r.launched[len(r.launched)-1], "bad@")
+	}
+	r.fail["bad"] = 1
+	want := []string{on() + " boom"}
+	r.until("a failure", func() bool { return len(r.launched) == 2 })
+	want = append(want, on()+" lost")
+	r.lose(machine.DeviceID(slices.IndexFunc(r.m.Devices, func(d machine.Device) bool { return d.Name == strings.Fields(want[1])[0] })), false)
+	r.hang["bad"] = true
+	err := error(nil)
+	for range 2 {
+		n := len(r.launched)
+		want = append(want, on()+" timed out")
+		r.until("a timeout", func() bool { err = r.ended[id].Err; return len(r.launched) > n || err != nil })
+	}
+	is(t, err, engine.ErrTimeout)
+	var te *engine.TaskError
+	if !errors.As(err, &te) || len(te.Attempts) != len(want) {
+		t.Fatalf("%v: want %v", err, want)
+	}
+	for i, a := range te.Attempts {
+		device, why, _ := strings.Cut(want[i], " ")
+		if a.Device != device || !strings.Contains(a.Err.Error(), why) || a.Lost != (why == "lost") || i > 0 && a.At < te.Attempts[i-1].At {
+			t.Errorf("attempt %d: %+v, want %s", i, a, want[i])
+		}
+		if !strings.Contains(err.Error(), a.Device+" at ") {
+			t.Errorf("%v: names no attempt on %s", err, a.Device)
+		}
+	}
 }

@@ -201,11 +201,11 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	took := end - start
 	t := &e.tasks.at[tid]
 	t.move(done)
-	if t.flags&(inputFailed|suspected|isWide) != 0 {
+	if t.flags&(inputFailed|tried|isWide) != 0 {
 		e.reportWide(tid, r, dev, took)
-		t.flags &^= inputFailed | suspected
+		t.flags &^= inputFailed | tried
 		delete(e.taskCopies, tid)
-		delete(e.suspects, tid)
+		delete(e.attempts, tid)
 	}
 	expected := t.eft - t.readyAt
 	t.eft = int64(end)

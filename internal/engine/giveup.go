@@ -101,7 +101,7 @@ func (e *Engine) begun(rec *opRec, dev machine.DeviceID) bool {
 }
 
 // giveUp drops the devices in processes of their own that run an operation of a failed
-// run. Tasks of other runs on them are placed anew, and no task is suspected.
+// run. Tasks of other runs on them are placed anew, and no task is implicated.
 func (e *Engine) giveUp(id RunID) {
 	s, ok := e.byID[id]
 	if !ok || e.runs[s].state != runFailing {

@@ -8,7 +8,7 @@ import (
 )
 
 // A device in a process of its own that runs an operation of a run that was given up is
-// dropped; tasks of other runs there run again, and none is suspected.
+// dropped; tasks of other runs there run again, and none is implicated.
 func TestGiveUp(t *testing.T) {
 	for _, here := range []bool{false, true} {
 		o := engine.Options{Retries: -1}

@@ -444,7 +444,7 @@ func TestMaxIsBorne(t *testing.T) {
 	}
 }
 
-// A task that has succeeded is not suspected any more of the losses before: computed
+// A task that has succeeded is not implicated any more by the losses before: computed
 // again, it may be lost with its device as often as any other.
 func TestSuccessClears(t *testing.T) {
 	r := newRig(t, gpus(1, 10*mb), engine.Options{Health: engine.HealthRules{Trust: 1}})

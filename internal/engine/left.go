@@ -56,7 +56,7 @@ func (e *Engine) Left() string {
 		{"values", e.mem.vals.live}, {"data", e.mem.data.live}, {"lists of instances", e.mem.heads.live},
 		{"instances", insts}, {"pieces of instances", slots}, {"bytes", int(spaces)}, {"instances that end later", len(e.mem.deferred)},
 		{"instances of dropped devices", inUse}, {"those that wait for room", waiters}, {"copies to make again", len(e.homeward)},
-		{"failed copies", len(e.taskCopies) + len(e.valueCopies)}, {"suspects", len(e.suspects)},
+		{"failed copies", len(e.taskCopies) + len(e.valueCopies)}, {"tasks tried before", len(e.attempts)},
 	} {
 		if k.n != 0 {
 			left = append(left, fmt.Sprintf("%d %s", k.n, k.what))

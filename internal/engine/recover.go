@@ -17,7 +17,7 @@ import (
 
 // taskErr returns a TaskError; dev is -1 for none.
 func (e *Engine) taskErr(r *run, gt graph.TaskID, dev machine.DeviceID, err error) error {
-	te := &TaskError{Task: r.g.TaskName(gt), Err: err}
+	te := &TaskError{Task: r.g.TaskName(gt), Err: err, Attempts: slices.Clone(e.attempts[r.task(gt)])}
 	if dev >= 0 {
 		te.Device = e.m.Devices[dev].Name
 	}
@@ -82,7 +82,23 @@ func (e *Engine) popDelayed() taskID {
 type failures struct {
 	taskCopies  map[taskID]copyFailure  // by task, failures in a row of copies made for it
 	valueCopies map[valueID]copyFailure // by value, those of copies that no task waits for
-	suspects    map[taskID][]Loss       // by task, the devices that were lost while it ran
+	attempts    map[taskID][]Attempt    // by task, executions that came to nothing; those with tried
+}
+
+// maxAttempts is the number of attempts of a task above which the oldest that did not lose a
+// device is forgotten: more than anybody reads, and little memory.
+const maxAttempts = 32
+
+// attempted notes an execution of a task that came to nothing.
+func (e *Engine) attempted(tid taskID, dev machine.DeviceID, err error, lost bool) {
+	e.tasks.at[tid].flags |= tried
+	list := e.attempts[tid]
+	if len(list) >= maxAttempts {
+		if i := slices.IndexFunc(list, func(a Attempt) bool { return !a.Lost }); i >= 0 {
+			list = slices.Delete(list, i, i+1)
+		}
+	}
+	e.attempts[tid] = append(list, Attempt{Device: e.m.Devices[dev].Name, At: e.now, Err: err, Lost: lost})
 }
 
 // taskFailed decides what happens to a task whose execution failed. With DepFailed the
@@ -117,6 +133,7 @@ func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.Dev
 			return
 		}
 	}
+	e.attempted(tid, dev, err, false)
 	if !e.mayRetry(t, r, gt) {
 		e.fail(r, e.taskErr(r, gt, dev, err))
 		return
@@ -173,7 +190,7 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.situation.Devices[dev].Accepts = false
 	e.dirty(dev)
 	e.stopHandOver(dev, lost)
-	if !blamed && e.suspect(dev, lost) {
+	if !blamed && e.implicate(dev, lost) {
 		d.health.rung = 0 // a task is the cause, and not the device
 	}
 	// End its operations, those of each lane in order, as the loop would report them.
@@ -211,10 +228,10 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.climb(dev)
 }
 
-// suspect counts the loss of a device against the tasks that were running there: the
+// implicate counts the loss of a device against the tasks that were running there: the
 // oldest of each lane, if it waited for nothing. A task with more than
 // Health.MaxLosses of them fails its run. It reports whether there was one.
-func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
+func (e *Engine) implicate(dev machine.DeviceID, lost error) bool {
 	d := &e.devs[dev]
 	found := false
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
@@ -226,11 +243,15 @@ func (e *Engine) suspect(dev machine.DeviceID, lost error) bool {
 		if rec.task < 0 || !e.begun(rec, dev) {
 			continue
 		}
-		e.tasks.at[rec.task].flags |= suspected
-		losses := append(e.suspects[rec.task], Loss{Device: e.m.Devices[dev].Name, At: e.now, Err: lost})
-		e.suspects[rec.task] = losses
+		e.attempted(rec.task, dev, lost, true)
+		var losses []Attempt
+		for _, a := range e.attempts[rec.task] {
+			if a.Lost {
+				losses = append(losses, a)
+			}
+		}
 		if r, gt := e.taskOf(rec.task); len(losses) > e.o.Health.MaxLosses && r.state == runActive {
-			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{Losses: slices.Clone(losses)}))
+			e.fail(r, e.taskErr(r, gt, dev, &Quarantine{Losses: losses}))
 			e.tellRule(dev, fmt.Sprintf("task %q is not tried again: a device was lost %d times while it ran", r.g.TaskName(gt), len(losses)))
 			found = true
 		}

@@ -40,7 +40,7 @@ type (
 	TaskError    = trace.TaskError
 	RunError     = trace.RunError
 	Quarantine   = trace.Quarantine
-	Loss         = trace.Loss
+	Attempt      = trace.Attempt
 	Condition    = trace.Health
 )
 

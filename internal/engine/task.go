@@ -42,7 +42,7 @@ const (
 	replayed                          // it was done before, and runs or ran again
 	charged                           // it has a key, and its run was charged for it
 	inputFailed                       // copies made for it failed; it has an entry in taskCopies
-	suspected                         // devices were lost while it ran: it is among failures.suspects
+	tried                             // an execution of it came to nothing: it is among failures.attempts
 	isDetached                        // its launch is among flights.detached
 	isWide                            // it takes several lanes of the team it is placed on
 )

@@ -236,7 +236,7 @@ func (e *Engine) timeouts() {
 
 // timedOut gives up on a device whose task ran too long: a kernel that hangs cannot be
 // ended, only left behind. The task is the cause: the ladder begins at its first rung,
-// and no other task there is suspected.
+// and no other task there is implicated.
 func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	ln := &e.lanes[l]
 	rec := ln.rec(ln.done + 1)
@@ -251,6 +251,7 @@ func (e *Engine) timedOut(dev machine.DeviceID, l Lane) {
 	}
 	// The loss put the task back without counting a failure; a timeout counts as one.
 	t := &e.tasks.at[tid]
+	e.attempted(tid, dev, err, false)
 	if !e.mayRetry(t, r, gt) {
 		e.fail(r, e.taskErr(r, gt, dev, err))
 		return
