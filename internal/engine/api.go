@@ -28,8 +28,8 @@
 //	                the caller's memory back), end.go (end of a run), left.go (what
 //	                is kept)
 //	memory          evict.go (make room), shortage.go (wait for room), capacity.go
-//	failure         recover.go (retries, losses), health.go (ladder, telemetry), swap.go
-//	                (drain, spares), timeout.go, limit.go (automatic timeouts), detach.go
+//	failure         recover.go (retries, losses), health.go (ladder, telemetry),
+//	                standing.go, suspect.go (probes), swap.go (drain, spares), timeout.go, limit.go (automatic timeouts), detach.go
 //	                (calls that do not end), giveup.go (runs that are not waited for)
 //	watching        notice.go (notices, the progress of runs), energy.go (of devices)
 //	checks          check.go, check_on.go, check_values_on.go (with -tags invariants),
@@ -109,6 +109,9 @@ const (
 	// is an event DeviceBack or RecoverFailed; no answer within HealthRules.RungTimeout
 	// counts as RecoverFailed.
 	Recover
+	// Probe asks the loop to probe Device: to submit a run with RunOptions.Probe there. The
+	// answer is an event Probed.
+	Probe
 	// Done ends a run: Err is nil or says what failed and which tasks did not
 	// finish. Report holds the run's account.
 	Done
@@ -135,7 +138,7 @@ type Action struct {
 	Rung Rung  // Recover
 	Op   Op    // Copy, Launch, Stop
 	// Device whose memory (Home, Alloc, Free), lane (Launch, Stop), destination
-	// (Copy) or fate (Drop, Recover) this is about; machine.Host for the host.
+	// (Copy) or fate (Drop, Recover, Probe) this is about; machine.Host for the host.
 	Device machine.DeviceID
 	From   machine.DeviceID // Copy: whose memory Src is in
 	Task   graph.TaskID     // Launch
@@ -173,6 +176,8 @@ const (
 	DeviceQuiet
 	// RecoverFailed: the rung of the ladder last asked for did not help.
 	RecoverFailed
+	// Probed: the probe of Device that was asked for has ended, well or with Err.
+	Probed
 	// Telemetry carries a sample of the device's condition.
 	Telemetry
 	// Capacity sets the device's memory capacity to Bytes.

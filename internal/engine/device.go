@@ -25,7 +25,7 @@ type devices struct {
 
 // device is the engine's own record of a device; policies see situation.Devices. Invariants:
 // Accepts is set there exactly if state is Healthy; a device that is not healthy has no
-// task queued; its Queued is the tasks queued and parked there and in flight on its
+// task queued, but for a probe if it is suspect; its Queued is the tasks queued and parked there and in flight on its
 // lanes.
 type device struct {
 	space   spaceID       // hostSpace if it uses host memory
@@ -60,12 +60,13 @@ type device struct {
 	swapTo    machine.DeviceID
 	leavers   []func(error) // callers that wait for it to be drained
 	wakers    []func(error) // callers that wait for it to be back
-	flight    int           // operations on its lanes; invariant: 0 unless it is healthy or draining
+	flight    int           // operations on its lanes; invariant: 0 unless it is healthy, draining or suspect
 	revisit   bool          // it is on revisits
 	limited   bool          // it is on limited
 	dirty     bool          // it is on situation.Dirty: its state changed since the policy saw it
 	inUse     []usedPart    // parts of instances that calls of a dropped device may still use
 	cause     error         // why it was lost last
+	doubt     error         // why it was suspect last; nil for a device that came back
 	// loadChanged says that it is on devices.loadChanged.
 	loadChanged bool
 	losses      int           // times it was lost
@@ -93,9 +94,10 @@ const (
 	Lost                        // gone; the ladder tries to bring it back
 	Broken                      // the ladder gave up
 	Spare                       // takes no work until it replaces another device
+	Suspect                     // runs what it has, and nothing new but probes until these are good
 )
 
-var stateNames = [...]string{"healthy", "draining", "lost", "broken", "spare"}
+var stateNames = [...]string{"healthy", "draining", "lost", "broken", "spare", "suspect"}
 
 func (s DeviceState) String() string { return stateNames[s] }
 
@@ -103,7 +105,7 @@ func (s DeviceState) String() string { return stateNames[s] }
 type StateChange struct {
 	Device   machine.DeviceID
 	From, To DeviceState
-	Cause    error // of a device that is lost or broken
+	Cause    error // of a device that is lost, broken or suspect
 }
 
 // setState changes a device's state and reports it to Options.Changed.
@@ -115,8 +117,11 @@ func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
 		return
 	}
 	c := StateChange{Device: dev, From: from, To: to}
-	if to == Lost || to == Broken {
+	switch to {
+	case Lost, Broken:
 		c.Cause = d.cause
+	case Suspect:
+		c.Cause = d.doubt
 	}
 	if e.o.Changed != nil {
 		e.o.Changed(c)

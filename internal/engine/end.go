@@ -148,7 +148,7 @@ func (e *Engine) end(r *run) {
 	err := r.err(e)
 	r.report.Ended = e.now
 	rep := r.report
-	e.tr.Record(trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
+	e.traceRun(r, trace.Event{Kind: trace.RunEnd, Failed: err != nil, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	e.tell(RunEnded, r, graph.NoTask, machine.Host, err)
 	delete(e.byID, r.id)
 	if len(e.devs) == 1 && len(e.byID) == 1 {

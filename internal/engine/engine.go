@@ -269,6 +269,9 @@ func (e *Engine) openDevices() {
 		e.devs[s].state, e.devs[s].role = Spare, Spare
 		e.situation.Devices[s].Accepts = false
 	}
+	for i := range e.devs {
+		e.probeAgain(machine.DeviceID(i))
+	}
 }
 
 // Step tells the engine what happened up to now and appends the actions to out. The loop
@@ -331,6 +334,8 @@ func (e *Engine) handle(ev *Event) {
 		e.back(ev.Device, ev.Kept)
 	case DeviceQuiet:
 		e.quieted(ev.Device)
+	case Probed:
+		e.probed(ev.Device, ev.Err)
 	case Telemetry:
 		e.telemetry(ev.Device, ev.Sample)
 		ev.answer(nil)

@@ -114,7 +114,11 @@ func (e *Engine) launchDone(op Op, rec *opRec, st Status, err error, start, end 
 		if e.contention != nil {
 			e.contention.Ran(dev, start, end, e.computing(dev))
 		}
-		d.stats.Observe(end - start)
+		if r.o.Probe { // it is no task of anybody
+			d.stats.Active--
+		} else {
+			d.stats.Observe(end - start)
+		}
 	} else {
 		if e.contention != nil {
 			e.contention.Ran(dev, e.now, e.now, e.computing(dev))
@@ -216,7 +220,9 @@ func (e *Engine) succeeded(tid taskID, r *run, gt graph.TaskID, dev machine.Devi
 	dr.Busy += took
 	dr.Predicted += time.Duration(t.cost)
 	d := &e.devs[dev]
-	d.health.failures, d.lastOK = 0, e.now
+	if !r.o.Probe {
+		d.health.failures, d.lastOK = 0, e.now
+	}
 	if d.energy != nil {
 		dr.EnergyJ += d.energy.between(start, end) / float64(e.together(d))
 	}

@@ -53,6 +53,12 @@ type HealthRules struct {
 	// next the task is taken to be the cause and not tried again. The ladder has one rung
 	// more, so that a device is not given up because of one task.
 	MaxLosses int
+	// Probe has devices probed after they came back and while they are suspect, and if
+	// ProbeEvery is not 0 also at this interval while they are healthy. ProbePause is the
+	// pause between probes of a suspect device (100 ms), ProbeLate how long a probe may take on
+	// a device that has nothing else to do (1 s).
+	Probe                             bool
+	ProbeEvery, ProbePause, ProbeLate time.Duration
 	// Again is the pause after which the ladder of a broken device starts over,
 	// doubled each time up to 64 times as long; 0 means never.
 	Again time.Duration
@@ -80,6 +86,7 @@ func (h *HealthRules) defaults() {
 	h.MaxFailures, h.MaxLosses = cmp.Or(h.MaxFailures, 3), cmp.Or(h.MaxLosses, 2)
 	h.MaxTempC, h.MaxMemUsed = cmp.Or(h.MaxTempC, 85), cmp.Or(h.MaxMemUsed, 0.95)
 	h.RungTimeout, h.Trust = cmp.Or(h.RungTimeout, 5*time.Second), cmp.Or(h.Trust, 5*time.Second)
+	h.ProbePause, h.ProbeLate = cmp.Or(h.ProbePause, 100*time.Millisecond), cmp.Or(h.ProbeLate, time.Second)
 }
 
 const (
@@ -118,6 +125,8 @@ type deviceHealth struct {
 	faults   int64         // faults of the device at the last sample that had them
 	seen     bool          // errors is known
 	factor   float64       // slowness reported by the loop; 0 means 1
+	probe    probing
+	unproven bool // it came back and has not been probed since; invariant: only while it is suspect
 }
 
 // retries returns how often a task may be tried again: its own number, its run's or the
@@ -159,7 +168,8 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	e.tellRule(dev, "to be brought back by "+step.Rung.String())
 }
 
-// back returns a device to work, with the content of its memory if that was kept.
+// back takes in that a device is back, with the content of its memory if that was kept. It gets
+// work once a probe was good, if there are probes.
 func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	d := &e.devs[dev]
 	e.quieted(dev)
@@ -177,7 +187,26 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	if h.strained > 0 {
 		e.ruled(dev, false)
 	}
-	h.upSince, h.failures, h.strained, h.drained = e.now, 0, 0, false
+	h.failures, h.strained, h.drained = 0, 0, false
+	if e.o.Health.Probe {
+		h.probe.verify()
+		h.unproven, d.doubt = true, nil
+		e.setState(dev, Suspect)
+		e.dirty(dev)
+		e.probeIn(dev, 0)
+		return
+	}
+	e.rejoin(dev)
+}
+
+// rejoin returns a device that is back, or was suspect, to what it is meant to be.
+func (e *Engine) rejoin(dev machine.DeviceID) {
+	d := &e.devs[dev]
+	h := &d.health
+	if d.state != Suspect || h.unproven {
+		h.upSince, h.unproven = e.now, false
+		e.tr.Record(trace.Event{Kind: trace.Back, Device: dev, Task: -1, Start: e.now, End: e.now})
+	}
 	e.setState(dev, d.role)
 	d.handsOver = d.role == Draining // what its memory kept
 	e.listTimed()
@@ -185,16 +214,22 @@ func (e *Engine) back(dev machine.DeviceID, kept bool) {
 	vd.Accepts, vd.FreeAt = d.role == Healthy, e.now
 	e.dirty(dev)
 	e.reoffer()
+	e.probeAgain(dev)
 	answerAll(&d.wakers, nil)
-	e.tr.Record(trace.Event{Kind: trace.Back, Device: dev, Task: -1, Start: e.now, End: e.now})
 }
 
-// countFailure counts a failure against a device and drops it after too many in a row.
+// countFailure counts a failure against a device: after too many in a row it is dropped, and
+// suspect after half as many.
 func (e *Engine) countFailure(dev machine.DeviceID, err error) {
 	d := &e.devs[dev]
 	d.health.failures++
-	if d.health.failures > e.o.Health.MaxFailures && e.working(d) && e.others(dev) {
-		e.drop(dev, fmt.Errorf("%d failures in a row, the last: %v", d.health.failures, err))
+	n := d.health.failures
+	switch most := e.o.Health.MaxFailures; {
+	case !e.working(d) || !e.others(dev):
+	case n > most:
+		e.drop(dev, fmt.Errorf("%d failures in a row, the last: %v", n, err))
+	case e.o.Health.Probe && 2*n > most && d.state == Healthy && d.health.probe.doubt(0):
+		e.suspect(dev, fmt.Errorf("%d failures in a row, the last: %v", n, err))
 	}
 }
 
@@ -273,7 +308,7 @@ func (e *Engine) telemetry(dev machine.DeviceID, s *Sample) {
 			h.rule = rule
 			e.ruled(dev, true)
 		}
-		if h.strained > drainAfter && !h.drained && e.others(dev) {
+		if h.strained > drainAfter && !h.drained && d.state == Healthy && e.others(dev) {
 			h.drained = true
 			e.tellRule(dev, "drained: its "+h.rule+" is over the limit")
 			e.drain(dev)

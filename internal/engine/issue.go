@@ -77,8 +77,10 @@ func (e *Engine) resume() bool {
 	return false
 }
 
-// working reports whether a device takes operations: it is healthy or draining.
-func (e *Engine) working(d *device) bool { return d.state == Healthy || d.state == Draining }
+// working reports whether a device takes operations: it is healthy, draining or suspect.
+func (e *Engine) working(d *device) bool {
+	return d.state == Healthy || d.state == Draining || d.state == Suspect
+}
 
 // credit returns a lane of a device that may take another task, and whether there is one.
 func (e *Engine) credit(d *device) (Lane, bool) {

@@ -135,9 +135,11 @@ func (e *Engine) Progress(now time.Duration, id RunID) (Progress, bool) {
 	return p, true
 }
 
-// Runs returns how far the oldest runs that have not ended are, at most n of them.
+// Runs returns how far the oldest runs that have not ended are, at most n of them; probes are
+// left out.
 func (e *Engine) Runs(now time.Duration, n int) []Progress {
 	ids := slices.Sorted(maps.Keys(e.byID))
+	ids = slices.DeleteFunc(ids, func(id RunID) bool { return e.runs[e.byID[id]].o.Probe })
 	out := make([]Progress, 0, min(n, len(ids)))
 	for _, id := range ids[:min(n, len(ids))] {
 		p, _ := e.Progress(now, id)
@@ -221,6 +223,9 @@ func (e *Engine) least(t *graph.Task) time.Duration {
 // executed records the end of an execution in the trace and the tally of its run, and tells
 // those who watch. It is called before the task is taken for done.
 func (e *Engine) executed(op Op, rec *opRec, r *run, st Status, err error, start, end time.Duration) {
+	if r.o.Probe {
+		return
+	}
 	ok, gt := st == OK, graph.TaskID(rec.task-r.tbase)
 	if e.tr != nil {
 		e.recordExec(op, rec, r, &e.tasks.at[rec.task], ok, start, end)
@@ -252,7 +257,7 @@ func (e *Engine) executed(op Op, rec *opRec, r *run, st Status, err error, start
 
 // tell sends a notice about a task of a run, or with graph.NoTask about the run.
 func (e *Engine) tell(k NoticeKind, r *run, gt graph.TaskID, dev machine.DeviceID, err error) {
-	if e.watch != nil {
+	if e.watch != nil && !r.o.Probe {
 		e.send(&Notice{Kind: k, Device: dev, Task: gt, Run: e.progress(r), Err: err}, r)
 	}
 }

@@ -160,6 +160,10 @@ func (e *Engine) place() {
 				continue
 			}
 			sh := e.shape(r, gt)
+			if r.o.Probe {
+				e.placeProbe(t, r, gt, sh)
+				continue
+			}
 			if sh.gang > 1 {
 				if e.placeGang(tid, r, gt); e.tasks.at[tid].where != issued {
 					e.passOn(r)

@@ -106,6 +106,12 @@ func (e *Engine) attempted(tid taskID, dev machine.DeviceID, err error, lost boo
 // another device if possible, until its retries are used up.
 func (e *Engine) taskFailed(tid taskID, r *run, gt graph.TaskID, dev machine.DeviceID, st Status, err error) {
 	t := &e.tasks.at[tid]
+	if r.o.Probe && r.state == runActive {
+		if st != DepFailed {
+			e.fail(r, e.taskErr(r, gt, dev, err))
+			return
+		}
+	}
 	if r.state != runActive {
 		if r.quiet() {
 			e.endLater(r)
@@ -219,12 +225,15 @@ func (e *Engine) lose(dev machine.DeviceID, kept, blamed bool, cause error) {
 	e.requeueAll(dev)
 	e.situation.Devices[dev].FreeAt = e.now
 	e.offerAgain = true
-	if d.role == Healthy { // one that was drained or stood by is not missed
+	h := &d.health
+	h.probe = probing{out: h.probe.out, stale: h.probe.out}
+	if d.role == Healthy && !h.unproven { // one that was drained, stood by or was gone before is not missed
 		e.callSpare(dev)
 	}
-	if h := &d.health; e.now-h.upSince > e.o.Health.Trust {
+	if !h.unproven && e.now-h.upSince > e.o.Health.Trust {
 		h.rung, h.breaks = 0, 0
 	}
+	h.unproven = false
 	e.climb(dev)
 }
 

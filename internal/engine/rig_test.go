@@ -31,17 +31,23 @@ type rig struct {
 	// What a test wants to happen to tasks, by name.
 	hang map[string]bool
 	held *op            // an operation that does not end before it is told to
+	hold func(*op) bool // likewise all of them for which it is true
 	mute bool           // a device that is dropped does not become quiet by itself
 	fail map[string]int // how many times
 	// outcome, when set, says how a launch ends that nothing else lets fail.
 	outcome func(task, dev string) engine.Status
 	// failCopy, when set, says whether a copy fails.
 	failCopy func(c copied) bool
+	// onLaunch, when set, is told of every launch at the end of its step.
+	onLaunch func(*op)
 	// answer, when set, is what a Recover action leads to.
 	answer func(dev machine.DeviceID, rung engine.Rung) (engine.Event, bool)
+	// probe says what is wrong with the answer of a probe that ended; nil for nothing ever.
+	probe func(dev machine.DeviceID) error
 
-	ops       []*op // in flight
-	afterDrop []*op // on dropped devices that are not quiet
+	probes    map[engine.RunID]machine.DeviceID // under way
+	ops       []*op                             // in flight
+	afterDrop []*op                             // on dropped devices that are not quiet
 	failed    map[engine.Op]bool
 	last      map[engine.Lane]uint32 // completed or given up
 	events    []engine.Event         // for the next step
@@ -90,7 +96,7 @@ func newRig(t *testing.T, m *machine.Machine, o engine.Options) *rig {
 		hang: make(map[string]bool), fail: make(map[string]int),
 		failed: make(map[engine.Op]bool), last: make(map[engine.Lane]uint32),
 		insts: map[engine.Inst]string{}, host: map[engine.Inst]int64{}, names: map[engine.RunID]*graph.Graph{},
-		ended: map[engine.RunID]engine.Action{},
+		ended: map[engine.RunID]engine.Action{}, probes: map[engine.RunID]machine.DeviceID{},
 	}
 }
 
@@ -244,6 +250,9 @@ func (r *rig) take(a engine.Action) {
 		}
 		r.launched = append(r.launched, name+"@"+dev)
 		r.ops = append(r.ops, &op{a: a, what: name + "@" + dev})
+		if r.onLaunch != nil {
+			r.onLaunch(r.ops[len(r.ops)-1])
+		}
 	case engine.Drop:
 		r.drops = append(r.drops, dev)
 		before := r.ops
@@ -271,7 +280,17 @@ func (r *rig) take(a engine.Action) {
 				r.events = append(r.events, ev)
 			}
 		}
+	case engine.Probe:
+		r.startProbe(a.Device)
 	case engine.Done:
+		if dev, ok := r.probes[a.Run]; ok {
+			delete(r.probes, a.Run)
+			if a.Err == nil && r.probe != nil {
+				a.Err = r.probe(dev)
+			}
+			r.events = append(r.events, engine.Event{Kind: engine.Probed, Device: dev, Err: a.Err})
+			return
+		}
 		if a.Run == 0 {
 			r.fetched, r.fetchErr = append(r.fetched, a.Ref), a.Err
 			if a.Err == nil {
@@ -284,6 +303,16 @@ func (r *rig) take(a engine.Action) {
 		}
 		r.ended[a.Run] = a
 	}
+}
+
+// startProbe submits the run that probes a device.
+func (r *rig) startProbe(dev machine.DeviceID) {
+	g := build(r.t, func(b *graph.Builder) {
+		t := job("probe", 0.1, writes(b.Data(graph.Data{Name: "answer", Bytes: 8, Output: true})))
+		t.On.Only = []string{r.m.Devices[dev].Name}
+		b.Add(t)
+	})
+	r.probes[r.submit(g, engine.RunOptions{Probe: true, Retries: -1})] = dev
 }
 
 // withinHost checks that no more of host memory is allocated than there is.
@@ -362,7 +391,7 @@ func (r *rig) advance() bool {
 }
 
 func (r *rig) hung(o *op) bool {
-	return o == r.held || o.a.Kind == engine.Launch && r.hang[o.a.Graph.TaskName(o.a.Task)]
+	return o == r.held || r.hold != nil && r.hold(o) || o.a.Kind == engine.Launch && r.hang[o.a.Graph.TaskName(o.a.Task)]
 }
 
 func (r *rig) takes(o *op) time.Duration {

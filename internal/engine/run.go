@@ -31,6 +31,10 @@ type RunOptions struct {
 	// Rather, when not empty, lists the devices the run was cut for, ascending. A task goes
 	// to another one only if none of these can take it at present.
 	Rather []machine.DeviceID
+	// Probe says that it is a probe, of the one device that its tasks may run on: it runs there
+	// also while that is suspect, it fails at once instead of being tried again, and neither
+	// counts nor notices tell of it.
+	Probe bool
 }
 
 // What a run came to, in the words of package trace.
@@ -225,6 +229,13 @@ func (r *run) samePieces(d int, res *residentData) bool {
 	return true
 }
 
+// traceRun records an event about a run, unless that is a probe.
+func (e *Engine) traceRun(r *run, ev trace.Event) {
+	if !r.o.Probe {
+		e.tr.Record(ev)
+	}
+}
+
 // start makes a run's tasks and values and readies the tasks without predecessors.
 func (e *Engine) start(r *run) {
 	f, n := r.f, r.g.NumTasks()
@@ -233,7 +244,7 @@ func (e *Engine) start(r *run) {
 	r.vtime = e.vnow
 	e.follow(r)
 	e.weigh(r.o.Weight)
-	e.tr.Record(trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
+	e.traceRun(r, trace.Event{Kind: trace.RunBegin, Device: machine.Host, Run: int32(r.id), Task: -1, Start: e.now, End: e.now})
 	e.startData(r)
 	e.startValues(r)
 	if n > 0 {

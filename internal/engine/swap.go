@@ -154,9 +154,11 @@ func (e *Engine) stopHandOver(dev machine.DeviceID, err error) {
 // drain stops new work on a device; tasks in flight finish.
 func (e *Engine) drain(dev machine.DeviceID) {
 	d := &e.devs[dev]
-	if d.state != Healthy {
+	if d.state != Healthy && d.state != Suspect {
 		return
 	}
+	d.health.unproven = false
+	answerAll(&d.wakers, nil)
 	e.setState(dev, Draining)
 	e.situation.Devices[dev].Accepts = false
 	e.dirty(dev)
@@ -164,14 +166,21 @@ func (e *Engine) drain(dev machine.DeviceID) {
 	e.requeueAll(dev)
 }
 
-// undrain lets work in again and ends a hot swap under way.
+// undrain lets work in again and ends a hot swap under way. A device that was suspect before
+// is that again.
 func (e *Engine) undrain(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	if d.state != Draining {
 		return
 	}
-	e.setState(dev, Healthy)
 	e.stopHandOver(dev, errLetIn)
+	if d.health.probe.suspected {
+		e.setState(dev, Suspect)
+		e.probeAgain(dev)
+		return
+	}
+	e.setState(dev, Healthy)
+	e.probeAgain(dev)
 	vd := &e.situation.Devices[dev]
 	vd.Accepts, vd.FreeAt = true, max(vd.FreeAt, e.now)
 	e.dirty(dev)
@@ -198,6 +207,7 @@ func (e *Engine) callSpare(dev machine.DeviceID) {
 func (e *Engine) engage(spare machine.DeviceID) {
 	e.devs[spare].role = Healthy
 	e.setState(spare, Healthy)
+	e.probeAgain(spare)
 	vd := &e.situation.Devices[spare]
 	vd.Accepts, vd.FreeAt = true, e.now
 	e.dirty(spare)

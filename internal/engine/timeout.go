@@ -11,7 +11,7 @@ import (
 // timers are the things that happen at a time.
 type timers struct {
 	// timed lists the devices with a timer. Invariant: those that are lost, broken with a
-	// ladder that starts over, handing over, or short of capacity.
+	// ladder that starts over, handing over, short of capacity, or to be probed.
 	timed    []machine.DeviceID
 	timedOps int         // operations in flight with a timeout; invariant: the sum of timed over lanes
 	bounds   []laneBound // by lane, a time before which it is not overdue; a heap by time
@@ -46,6 +46,9 @@ func (e *Engine) runTimers() {
 		}
 		if d.shortfall.until > 0 && d.shortfall.until <= e.now {
 			e.regrow(dev)
+		}
+		if d.health.probe.timed() {
+			e.probeTimer(dev)
 		}
 	}
 	e.timeouts()
@@ -282,6 +285,11 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 		if d := &e.devs[dev]; d.shortfall.until > 0 {
 			sooner(d.shortfall.until)
 		}
+		if p := &e.devs[dev].health.probe; p.next > 0 {
+			sooner(p.next)
+		} else if p.late > 0 {
+			sooner(p.late)
+		}
 	}
 	if e.timedOps > 0 && len(e.bounds) > 0 {
 		sooner(e.bounds[0].at)
@@ -293,7 +301,7 @@ func (e *Engine) NextWake() (time.Duration, bool) {
 func (e *Engine) listTimed() {
 	e.timed = e.timed[:0]
 	for i := range e.devs {
-		if e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].handsOver || e.devs[i].shortfall.until > 0 {
+		if e.devs[i].health.probe.timed() || e.devs[i].state == Lost || e.devs[i].state == Broken && e.devs[i].health.deadline > 0 || e.devs[i].handsOver || e.devs[i].shortfall.until > 0 {
 			e.timed = append(e.timed, machine.DeviceID(i))
 		}
 	}
