@@ -25,7 +25,7 @@ const (
 	EventTaskRetried  = EventKind(engine.TaskRetried)   // it is tried again after a pause
 	EventTaskReplayed = EventKind(engine.TaskReplayed)  // it runs again, because its result was lost with a device
 	EventTaskMoved    = EventKind(engine.TaskMoved)     // queued on From, it is on To now: stolen, begun in turn or rebalanced
-	EventDevice       = EventKind(engine.DeviceChanged) // the device was From and is To: healthy, draining, lost, broken or spare; Err says why
+	EventDevice       = EventKind(engine.DeviceChanged) // the device was From and is To: healthy, suspect, draining, lost, broken or spare; Err says why
 	EventRule         = EventKind(engine.RuleActed)     // a rule about the health of devices did What
 	// EventDrained says that a device which was to be drained or swapped out holds no work, nor
 	// data that is nowhere else, or that Err says of what could not be copied.

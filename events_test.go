@@ -118,7 +118,7 @@ func TestEventsOfDevices(t *testing.T) {
 			break
 		}
 	}
-	if !slices.Equal(states, []string{"fake:1 lost", "fake:1 healthy"}) || rules < 2 {
+	if !slices.Equal(states, []string{"fake:1 lost", "fake:1 suspect", "fake:1 healthy"}) || rules < 2 {
 		t.Errorf("%q, %d rules", states, rules)
 	}
 }

@@ -2,8 +2,11 @@ package weft
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,19 +18,28 @@ import (
 // allRungs is the ladder when none is set.
 const allRungs = "standby, restart, reopen"
 
-// parseLadder reads a list of rungs with their timeouts.
-func parseLadder(list string) ([]engine.TimedRung, error) {
+// Rung is a step of the recovery ladder that a program brings, by a name in Options.Rungs: a
+// reset of the machine's own, or word to somebody who can help. It is called with the name of a
+// lost device, on a goroutine of its own, and ctx ends when its time is over. After nil the
+// device is opened anew and probed; after an error the next rung is tried.
+type Rung func(ctx context.Context, device string) error
+
+// parseLadder reads a list of rungs with their timeouts; own are those of the program.
+func parseLadder(list string, own map[string]Rung) ([]engine.TimedRung, error) {
 	out := []engine.TimedRung{}
 	if list == off {
 		return out, nil
 	}
 	for _, item := range listed(cmp.Or(list, allRungs)) {
 		name, limit, timed := strings.Cut(item, ":")
-		rung, err := engine.ParseRung(strings.TrimSpace(name))
+		step, err := engine.ParseRung(strings.TrimSpace(name), slices.Sorted(maps.Keys(own))...)
 		if err != nil {
 			return nil, err
 		}
-		step := engine.TimedRung{Rung: rung}
+		rung := step.String()
+		if n := len(out); n > 0 && out[n-1].Rung == engine.GiveUpDevice {
+			return nil, fmt.Errorf("%s follows %s, after which nothing is tried", rung, out[n-1].Rung)
+		}
 		if timed {
 			if step.Timeout, err = text.ParseDuration(strings.TrimSpace(limit)); err != nil {
 				return nil, fmt.Errorf("%s: %w", rung, err)
@@ -47,11 +59,35 @@ func parseLadder(list string) ([]engine.TimedRung, error) {
 
 // health returns the thresholds of the health rules. The options are valid.
 func (o *Options) health() engine.HealthRules {
-	ladder, _ := parseLadder(o.Ladder)
+	ladder, _ := parseLadder(o.Ladder, o.Rungs)
 	return engine.HealthRules{
 		MaxFailures: o.MaxFailures, MaxLosses: o.MaxLosses, MaxTempC: o.MaxTemperature, MaxMemUsed: 1 - cmp.Or(o.MemoryMargin, 0.05),
 		MaxPowerW: o.PowerBudget, MaxTotalW: o.TotalPower, MaxOthers: o.MaxUtilisation, Ladder: ladder,
+		Probe: o.ProbeInterval >= 0, ProbeEvery: max(o.ProbeInterval, 0),
 	}
+}
+
+// ownRungs are the rungs of the program as the executor takes them.
+func (o *Options) ownRungs() map[string]func(context.Context, string) error {
+	out := make(map[string]func(context.Context, string) error)
+	for name, rung := range o.Rungs {
+		out[name] = rung
+	}
+	return out
+}
+
+// checkRungs errs for rungs that cannot be called, or whose names a ladder cannot have.
+func (o *Options) checkRungs() (errs []error) {
+	for _, name := range slices.Sorted(maps.Keys(o.Rungs)) {
+		_, taken := engine.ParseRung(name)
+		switch {
+		case o.Rungs[name] == nil:
+			errs = append(errs, fmt.Errorf("%w: Rungs: %q is nil", ErrOptions, name))
+		case taken == nil || name == "" || name == off || strings.ContainsAny(name, ",: "):
+			errs = append(errs, fmt.Errorf("%w: Rungs: %q cannot be the name of a rung; take a word that is none of the ladder's", ErrOptions, name))
+		}
+	}
+	return errs
 }
 
 // realtime returns what the loop's thread does first, nil for nothing. It errs where the

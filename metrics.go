@@ -78,7 +78,7 @@ type RunMetrics struct {
 // DeviceMetrics is one device in Metrics.
 type DeviceMetrics struct {
 	Name   string
-	State  string        // "healthy", "draining", "drained", "lost", "unresponsive", "broken" or "spare"
+	State  string        // "healthy", "suspect", "draining", "drained", "lost", "unresponsive", "broken" or "spare"
 	Tasks  int64         // executions of tasks that ended, well or not
 	Busy   time.Duration // spent in them; of the whole device, where it runs several at a time
 	Util   float64       // at the last sample, 0 to 1

@@ -104,10 +104,18 @@ type Options struct {
 	// (2): at the next loss the task is taken for the cause. -1 stands for none of either.
 	MaxFailures int
 	MaxLosses   int
-	// Ladder is how a lost device is brought back: a list of standby, restart and reopen, each
-	// with how long it may take ("standby:2s, reopen:30s"; 5 s). Empty means all three, "off"
-	// none.
+	// Ladder is how a lost device is brought back: a list of standby, restart, reopen and names
+	// of Rungs, each with how long it may take ("standby:2s, reopen:30s"; 5 s). When all have
+	// failed the device is broken, and they are tried again after a pause, unless the last
+	// is fail, which leaves it at that until Recover. Empty means standby, restart and reopen,
+	// "off" none.
 	Ladder string
+	// ProbeInterval is how often each device is probed: by a small kernel with a known answer,
+	// which takes some 50 µs. A device whose probe fails, gives something else or is late is
+	// suspect: it gets no work until three probes in a row were good, and is taken for lost
+	// after three bad ones. With 0 only devices that have come back are probed, before they
+	// get work, and those where tasks fail in a row; -1 means never.
+	ProbeInterval time.Duration
 	// NoFaultTolerance makes a lost device fail the runs it was part of. Its
 	// key is fault_tolerance, with the opposite sense.
 	NoFaultTolerance bool
@@ -177,6 +185,9 @@ type Options struct {
 	// Funcs are the Go kernels the program brings, by name. Those of a workload are what its
 	// function Funcs returns; workload.Funcs puts those of several together.
 	Funcs map[string]Func
+	// Rungs are rungs of the recovery ladder that the program brings, by the names that Ladder
+	// has for them.
+	Rungs map[string]Rung
 	// PlaceBy, when set, makes the policy that places tasks, in place of the one that
 	// Policy names. The runtime's loop calls it, so it must not block. What it does
 	// wrong is logged once, and the default policy places the tasks concerned (see

@@ -94,9 +94,8 @@ var settings = []setting{
 		func(o *Options) *int { return &o.MaxFailures }),
 	count("max_losses", "losses of a device a task may run into; at the next its run fails", "2",
 		func(o *Options) *int { return &o.MaxLosses }),
-	word("ladder", "how a lost device is brought back, as in standby:2s, restart, reopen:30s; off for not at all", allRungs,
-		func(o *Options) *string { return &o.Ladder },
-		func(v string) error { _, err := parseLadder(v); return err }),
+	ladder("ladder", "how a lost device is brought back, as in standby:2s, restart, reopen:30s, fail; off for not at all"),
+	probeInterval("probe_interval", "how often each device is probed by a kernel with a known answer; auto: after a loss and failures, and every second by weft serve; off: never"),
 	toggle("fault_tolerance", "finish elsewhere what a lost device had; off lets it fail its runs", true,
 		func(o *Options) *bool { return &o.NoFaultTolerance }),
 	toggle("exact", "same bits on any number of devices: one backend, no library routines, no TF32", false,
@@ -142,6 +141,40 @@ func checkSocket(v string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is neither on nor off nor a path; write a path with a slash, as in ./weft.sock", v)
+}
+
+// ladder is the setting of Options.Ladder, which may name rungs of Options.Rungs.
+func ladder(name, doc string) setting {
+	s := word(name, doc, allRungs, func(o *Options) *string { return &o.Ladder }, func(string) error { return nil })
+	plain := s.set
+	s.set = func(o *Options, v string) error {
+		if _, err := parseLadder(v, o.Rungs); err != nil {
+			return err
+		}
+		return plain(o, v)
+	}
+	return s
+}
+
+// leastProbe is the shortest interval of probes: what they take is then still below 2 % of a core.
+const leastProbe = 10 * time.Millisecond
+
+// probeInterval is the setting of Options.ProbeInterval.
+func probeInterval(name, doc string) setting {
+	s := orOff(duration, name, doc, func(o *Options) *time.Duration { return &o.ProbeInterval })
+	plain := s.set
+	s.set = func(o *Options, v string) error {
+		var try Options
+		if err := plain(&try, v); err != nil {
+			return err
+		}
+		if d := try.ProbeInterval; d > 0 && d < leastProbe {
+			return fmt.Errorf("%v is too short; write %v or more, or %s", d, leastProbe, off)
+		}
+		o.ProbeInterval = try.ProbeInterval
+		return nil
+	}
+	return s
 }
 
 // none is the value of a limit that is not there.
@@ -515,7 +548,7 @@ func (o *Options) UnmarshalJSON(src []byte) error {
 func (o *Options) Validate() error {
 	var errs []error
 	for _, s := range settings {
-		var scratch Options
+		scratch := Options{Rungs: o.Rungs}
 		if err := s.set(&scratch, s.get(o)); err != nil {
 			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrOptions, s.name, err))
 		}
@@ -528,5 +561,5 @@ func (o *Options) Validate() error {
 			errs = append(errs, fmt.Errorf("%w: Funcs: %q is nil", ErrOptions, name))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.checkRungs()...)...)
 }

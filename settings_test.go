@@ -14,7 +14,7 @@ import (
 // Every key is documented, has a default that is what the zero value says, and
 // takes what it gives.
 func TestKeys(t *testing.T) {
-	fields := reflect.TypeFor[Options]().NumField() - 7 // Checkpoint, Funcs, PlaceBy, CutBy, Drivers, Log, Explain
+	fields := reflect.TypeFor[Options]().NumField() - 8 // Checkpoint, Funcs, Rungs, PlaceBy, CutBy, Drivers, Log, Explain
 	if got := len(Keys()); got != fields {
 		t.Errorf("%d keys for %d fields of Options", got, fields)
 	}
@@ -74,6 +74,7 @@ var others = []struct {
 	{"max_failures", "0", func(o *Options) any { return o.MaxFailures }, -1},
 	{"max_losses", "5", func(o *Options) any { return o.MaxLosses }, 5},
 	{"ladder", "restart:2s, reopen", func(o *Options) any { return o.Ladder }, "restart:2s, reopen"},
+	{"probe_interval", "250ms", func(o *Options) any { return o.ProbeInterval }, 250 * time.Millisecond},
 	{"fault_tolerance", "off", func(o *Options) any { return o.NoFaultTolerance }, true},
 	{"exact", "on", func(o *Options) any { return o.Exact }, true},
 	{"validation", "on", func(o *Options) any { return o.Validation }, true},

@@ -134,7 +134,7 @@ type Arg struct {
 type Action struct {
 	Kind ActionKind
 	Gang bool  // Launch: of a gang
-	Rank int16 // Launch: which member of a gang
+	Rank int16 // Launch: which member of a gang; Recover: which rung of the ladder, from 0
 	Rung Rung  // Recover
 	Op   Op    // Copy, Launch, Stop
 	// Device whose memory (Home, Alloc, Free), lane (Launch, Stop), destination

@@ -21,12 +21,14 @@ import (
 type Rung uint8
 
 const (
-	UseStandby Rung = iota // a warm worker takes over
-	Restart                // start the worker again
-	Reopen                 // open the device anew
+	UseStandby   Rung = iota // a warm worker takes over
+	Restart                  // start the worker again
+	Reopen                   // open the device anew
+	GiveUpDevice             // no rung after it, nor the ladder again by itself
+	OwnRung                  // what the caller brings, by the name of the TimedRung
 )
 
-var rungNames = [...]string{"standby", "restart", "reopen"}
+var rungNames = [...]string{"standby", "restart", "reopen", "fail", "own"}
 
 func (r Rung) String() string { return rungNames[r] }
 
@@ -68,14 +70,22 @@ type HealthRules struct {
 type TimedRung struct {
 	Rung    Rung
 	Timeout time.Duration
+	Name    string // of an OwnRung
 }
 
-// ParseRung returns the rung with a name.
-func ParseRung(name string) (Rung, error) {
-	if i := slices.Index(rungNames[:], name); i >= 0 {
-		return Rung(i), nil
+// String returns the rung's name.
+func (r *TimedRung) String() string { return cmp.Or(r.Name, r.Rung.String()) }
+
+// ParseRung returns the rung with a name: one of own, or one of the engine's.
+func ParseRung(name string, own ...string) (TimedRung, error) {
+	known := rungNames[:OwnRung]
+	if i := slices.Index(known, name); i >= 0 {
+		return TimedRung{Rung: Rung(i)}, nil
 	}
-	return 0, fmt.Errorf("unknown rung %q; there are %s", name, strings.Join(rungNames[:], ", "))
+	if slices.Contains(own, name) {
+		return TimedRung{Rung: OwnRung, Name: name}, nil
+	}
+	return TimedRung{}, fmt.Errorf("unknown rung %q; there are %s", name, strings.Join(slices.Concat(known, own), ", "))
 }
 
 // defaults fills in the fields that are zero.
@@ -146,9 +156,11 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	defer e.listTimed()
 	d := &e.devs[dev]
 	h := &d.health
-	if h.rung >= len(e.o.Health.Ladder) || h.never || e.o.NoRecovery {
+	over := h.rung >= len(e.o.Health.Ladder)
+	failed := !over && e.o.Health.Ladder[h.rung].Rung == GiveUpDevice
+	if over || failed || h.never || e.o.NoRecovery {
 		h.deadline = 0
-		if e.o.Health.Again > 0 && !h.never && !e.o.NoRecovery {
+		if e.o.Health.Again > 0 && !failed && !h.never && !e.o.NoRecovery {
 			h.deadline = e.now + e.o.Health.Again<<min(h.breaks, maxDoublings)
 			h.breaks++
 		}
@@ -164,8 +176,8 @@ func (e *Engine) climb(dev machine.DeviceID) {
 	step := &e.o.Health.Ladder[h.rung]
 	h.deadline = e.now + cmp.Or(step.Timeout, e.o.Health.RungTimeout)
 	a := e.out.emit(Recover)
-	a.Device, a.Rung = dev, step.Rung
-	e.tellRule(dev, "to be brought back by "+step.Rung.String())
+	a.Device, a.Rung, a.Rank = dev, step.Rung, int16(h.rung)
+	e.tellRule(dev, "to be brought back by "+step.String())
 }
 
 // back takes in that a device is back, with the content of its memory if that was kept. It gets

@@ -110,7 +110,7 @@ func TestVerifiedBeforeWork(t *testing.T) {
 	equal(t, "state", r.state(0), "broken")
 
 	good = 1
-	var asked error = errBoom
+	asked := errBoom
 	r.step(engine.Event{Kind: engine.Revive, Answer: func(err error) { asked = err }})
 	r.until("an answer", func() bool {
 		if s := r.state(0); (asked == nil) != (s == "healthy") {

@@ -93,7 +93,9 @@ func (l *loop) leaveBehind() {
 		l.x.held[id] = leftBehind{what, j.Free}
 		l.x.waits.Unlock()
 		delete(l.runs, id)
-		l.counts.Cancelled++
+		if !j.probe {
+			l.counts.Cancelled++
+		}
 		j.id = 0
 		j.Done(nil, err)
 	}

@@ -73,6 +73,9 @@ type Config struct {
 	// Streams is how many kernels a device runs at a time; 0 leaves it to the
 	// device.
 	Streams int
+	// Rungs are the rungs of Engine.Health.Ladder that the caller brings, by name: called with
+	// the name of a device that is lost, which is then opened anew unless they err.
+	Rungs map[string]func(ctx context.Context, device string) error
 	// Spares are the names of devices that stand by: see engine.Options.
 	Spares []string
 	// Enter, when set, is called by the loop's goroutine, locked to its thread, before all else.
@@ -186,6 +189,7 @@ func (l *loop) start(c *Config) {
 	}
 	c.Engine.Health.Again = cmp.Or(c.Engine.Health.Again, ladderAgain)
 	c.Engine.Changed, c.Engine.Ruled = l.changed, l.ruled
+	l.ladder, l.rungs = c.Engine.Health.Ladder, c.Rungs
 	l.engine = engine.New(c.Engine)
 	l.watch(c)
 	go func() {
@@ -309,6 +313,7 @@ type Job struct {
 	id    engine.RunID // 0 unless it runs; the loop's
 	begin func(*loop)
 	feed  *Feed // of the next run; see Follow
+	probe bool  // see probe
 	alone bool  // no other ran when it began
 	nth   int64 // of the jobs submitted
 }
@@ -343,7 +348,7 @@ func (j *Job) submit(l *loop) {
 	}
 	o := j.Options
 	// Among others a run goes wherever there is room: what it was cut for may be busy.
-	j.alone, j.nth = len(l.runs) == 0, l.counts.Submitted
+	j.alone, j.nth = len(l.runs) == l.probing, l.counts.Submitted
 	if e, ok := l.expected[j.Graph]; ok && len(o.Rather) == 0 && j.alone {
 		o.Rather = e.Rather
 	}

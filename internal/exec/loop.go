@@ -1,6 +1,7 @@
 package exec
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -69,6 +70,11 @@ type loop struct {
 	stirred bool // something began or ended since it last slept
 	closing bool
 
+	ladder  []engine.TimedRung // as the engine climbs it; nil for its default
+	rungs   map[string]func(ctx context.Context, device string) error
+	probing int    // probes under way
+	seed    uint64 // of the next probe
+
 	gangs   map[engine.Op]*gang // native collectives in flight, by the launches of their members
 	forming *gang               // whose members are being launched
 
@@ -109,6 +115,8 @@ type dev struct {
 	away    atomic.Bool     // the sampler must not ask it: it is lost
 	idle    atomic.Int64    // for the sampler: when it last had nothing to do
 	flight  int             // operations given and not completed
+	check   *graph.Graph    // of its probes; nil before the first
+	mute    bool            // it has no kernel for them
 	courier *courier        // of a device that is a driver.Partial
 }
 
@@ -376,7 +384,9 @@ func (l *loop) perform() {
 		case engine.Drop:
 			l.drop(l.devs[a.Device])
 		case engine.Recover:
-			l.revive(l.devs[a.Device], a.Rung)
+			l.revive(l.devs[a.Device], a)
+		case engine.Probe:
+			l.probe(l.devs[a.Device])
 		case engine.Stop:
 			l.stops = append(l.stops, stop{l.devs[a.Device], driver.Wait{Lane: driver.Lane(a.Op.Lane), Seq: a.Op.Seq}})
 		}
@@ -558,6 +568,7 @@ func (l *loop) done(a *engine.Action) {
 		return
 	}
 	switch {
+	case l.runs[a.Run].probe:
 	case a.Err == nil:
 		l.counts.Completed++
 	case errors.Is(a.Err, engine.ErrCancelled):

@@ -68,7 +68,7 @@ const ladderAgain = 10 * time.Second
 // changed logs a change of a device's state.
 func (l *loop) changed(c engine.StateChange) {
 	level, attrs := slog.LevelInfo, []any{"device", l.x.Machine.Devices[c.Device].Name, "from", c.From.String(), "to", c.To.String()}
-	if c.To == engine.Lost || c.To == engine.Broken {
+	if c.To == engine.Lost || c.To == engine.Broken || c.Cause != nil {
 		level, attrs = slog.LevelWarn, append(attrs, "cause", c.Cause)
 	}
 	l.log.Log(context.Background(), level, "device state changed", attrs...)
@@ -133,13 +133,20 @@ var (
 
 // revive tries to bring a device back and tells the engine how that ended. An
 // attempt that is still under way is called off first.
-func (l *loop) revive(d *dev, rung engine.Rung) {
+func (l *loop) revive(d *dev, a *engine.Action) {
+	rung, how := driver.Rung(a.Rung), a.Rung.String()
+	prepare := func(context.Context) error { return nil }
+	if a.Rung == engine.OwnRung {
+		how = l.ladder[a.Rank].Name
+		own, name := l.rungs[how], d.Info().Name
+		rung, prepare = driver.Reopen, func(ctx context.Context) error { return own(ctx, name) }
+	}
 	r, ok := d.Device.(driver.Reviver)
 	if !ok || d.closed {
 		l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Never: true, Err: errNoRevival})
 		return
 	}
-	l.log.Debug("bringing a device back", "device", d.Info().Name, "rung", rung.String())
+	l.log.Debug("bringing a device back", "device", d.Info().Name, "rung", how)
 	if d.calloff != nil {
 		d.calloff()
 	}
@@ -158,12 +165,15 @@ func (l *loop) revive(d *dev, rung engine.Rung) {
 		// their completions in that order.
 		kept, err := false, context.Cause(ctx)
 		if err == nil {
-			kept, err = r.Revive(ctx, driver.Rung(rung))
+			err = prepare(ctx)
+		}
+		if err == nil {
+			kept, err = r.Revive(ctx, rung)
 		}
 		superseded := ctx.Err() != nil
 		l.x.do(func(l *loop) {
 			if err != nil {
-				l.log.Debug("device not back", "device", d.Info().Name, "rung", rung.String(), "err", err)
+				l.log.Debug("device not back", "device", d.Info().Name, "rung", how, "err", err)
 				if !superseded {
 					l.evs = append(l.evs, engine.Event{Kind: engine.RecoverFailed, Device: d.id, Err: err})
 				}
@@ -173,7 +183,7 @@ func (l *loop) revive(d *dev, rung engine.Rung) {
 			d.lost = false
 			d.away.Store(false)
 			l.evs = append(l.evs, engine.Event{Kind: engine.DeviceBack, Device: d.id, Kept: kept})
-			l.log.Debug("device brought back", "device", d.Info().Name, "rung", rung.String(), "kept", kept)
+			l.log.Debug("device brought back", "device", d.Info().Name, "rung", how, "kept", kept)
 		})
 	}()
 }

@@ -1,5 +1,5 @@
 // Package probe lists the kernels that measure a device: what each computes and
-// how much work one item of it is. The list is data, so that a backend joins by
+// how much work one item of it is. One of them also checks that a device works (Graph). The list is data, so that a backend joins by
 // adding its implementation to a kernel; who runs the kernels and what becomes
 // of the times is internal/exec's business.
 package probe
@@ -7,6 +7,7 @@ package probe
 import (
 	"crypto/sha256"
 	"embed"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 
@@ -102,6 +103,57 @@ func Crash() *graph.Kernel {
 	return &graph.Kernel{Name: "weft.probe.crash", Impls: []graph.Impl{
 		{Dialect: graph.PTX, Arch: "sm_75", Entry: "probe_crash", Source: ptx, Block: [3]uint32{1}},
 	}}
+}
+
+// A check sees whether a device computes at all: the kernel of the stream probe copies Bytes
+// that Fill made, from In to Out. It finds a device that does not answer, fails, or gives back
+// other bytes than it was given; arithmetic is not tried.
+const (
+	checkItems = 256
+	// Bytes is how much a check copies: little, so that it takes microseconds.
+	Bytes = checkItems * ItemBytes
+	// In and Out are its data.
+	In, Out graph.DataID = 0, 1
+)
+
+// Graph returns the graph of a check, one task, on the device with a name.
+func Graph(device string) (*graph.Graph, error) {
+	list := List()
+	stream := list[len(list)-1]
+	var b graph.Builder
+	in := b.Data(graph.Data{Name: "weft.probe.in", Bytes: Bytes, Input: true})
+	out := b.Data(graph.Data{Name: "weft.probe.out", Bytes: Bytes, Output: true})
+	b.Add(graph.Task{
+		Name: "weft.probe", Steps: []graph.Step{stream.Step(checkItems)}, Work: graph.Work{Bytes: 2 * Bytes},
+		Uses: []graph.Use{{Data: in, Access: graph.Read}, {Data: out, Access: graph.Write}},
+		On:   graph.Constraint{Only: []string{device}},
+	})
+	return b.Build()
+}
+
+// Fill writes what a check copies: bytes that are as good as random and those of a seed.
+func Fill(in []byte, seed uint64) {
+	x := seed*0x9e3779b97f4a7c15 + 1
+	for i := 0; i+8 <= len(in); i += 8 {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		binary.LittleEndian.PutUint64(in[i:], x)
+	}
+}
+
+// Check errs unless a check copied all bytes.
+func Check(in, out []byte) error {
+	wrong := 0
+	for i := range in {
+		if in[i] != out[i] {
+			wrong++
+		}
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d bytes are wrong", wrong, len(in))
+	}
+	return nil
 }
 
 // Hash changes whenever a kernel or its work does: figures made by other

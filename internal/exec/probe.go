@@ -1,0 +1,65 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/probe"
+)
+
+// probe runs a small graph with a known answer on a device and tells the engine how that ended.
+// Its input is another each time, so that an answer left in memory from before is found out. A
+// device that has no kernel for it passes.
+func (l *loop) probe(d *dev) {
+	if l.closing {
+		return
+	}
+	ended := func(l *loop, err error) {
+		l.evs = append(l.evs, engine.Event{Kind: engine.Probed, Device: d.id, Err: err})
+	}
+	if d.check == nil && !d.mute {
+		info := &l.x.Machine.Devices[d.id]
+		g, err := probe.Graph(info.Name)
+		if d.check, d.mute = g, err != nil || !info.CanRun(g.Task(0).Steps[0].Kernel); d.mute {
+			l.log.Debug("a device is not probed: it has no kernel for that", "device", info.Name, "err", err)
+		}
+	}
+	if d.mute {
+		ended(l, nil)
+		return
+	}
+	in, out := l.pool.get(probe.Bytes), l.pool.get(probe.Bytes)
+	l.seed++
+	probe.Fill(in, l.seed)
+	clear(out)
+	j := &Job{Graph: d.check, probe: true, Memory: func(id graph.DataID) []byte {
+		if id == probe.In {
+			return in
+		}
+		return out
+	}}
+	j.Done = func(_ *engine.Report, err error) {
+		l.probing--
+		switch {
+		case errors.Is(err, ErrHeld):
+			ended(l, err)
+			return // what it was given is in use
+		case err == nil:
+			if bad := probe.Check(in, out); bad != nil {
+				err = fmt.Errorf("%w: %w", engine.ErrWrongAnswer, bad)
+			}
+		case errors.Is(err, driver.ErrNoFunc), errors.Is(err, engine.ErrOutOfMemory):
+			// It has no such function, or no room: it answers all the same.
+			d.mute, err = errors.Is(err, driver.ErrNoFunc), nil
+		}
+		l.pool.put(in)
+		l.pool.put(out)
+		ended(l, err)
+	}
+	l.probing++
+	j.id = l.engine.Submit(l.now(), d.check, engine.RunOptions{Probe: true, Retries: -1})
+	l.runs[j.id] = j
+}
