@@ -110,7 +110,7 @@ func TestStrikes(t *testing.T) {
 			}
 			continue
 		}
-		for _, want := range []string{"lost", "healthy"} {
+		for _, want := range []string{"lost", "suspect", "healthy"} {
 			select {
 			case e := <-events:
 				if e.To != want {

@@ -308,7 +308,8 @@ func (r *rig) take(a engine.Action) {
 // startProbe submits the run that probes a device.
 func (r *rig) startProbe(dev machine.DeviceID) {
 	g := build(r.t, func(b *graph.Builder) {
-		t := job("probe", 0.1, writes(b.Data(graph.Data{Name: "answer", Bytes: 8, Output: true})))
+		question := b.Data(graph.Data{Name: "question", Bytes: 8, Input: true})
+		t := job("probe", 0.1, reads(question), writes(b.Data(graph.Data{Name: "answer", Bytes: 8, Output: true})))
 		t.On.Only = []string{r.m.Devices[dev].Name}
 		b.Add(t)
 	})

@@ -86,7 +86,11 @@ func (e *Engine) probeLate(dev machine.DeviceID) {
 	d := &e.devs[dev]
 	p := &d.health.probe
 	p.late = e.now + e.o.Health.ProbeLate
-	if d.flight != 1 || d.queue.len() > 0 || !e.others(dev) || d.state != Healthy && d.state != Suspect {
+	launches := uint64(0)
+	for l := d.lanes[0]; l < d.lanes[1]; l++ {
+		launches += e.lanes[l].issued - e.lanes[l].done
+	}
+	if launches != 1 || d.queue.len() > 0 || !e.others(dev) || d.state != Healthy && d.state != Suspect {
 		return
 	}
 	p.tardy = true

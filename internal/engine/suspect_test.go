@@ -123,11 +123,11 @@ func TestVerifiedBeforeWork(t *testing.T) {
 
 // A probe that hangs makes its device suspect, then lost; that of the only device does not.
 func TestLateProbe(t *testing.T) {
-	for _, n := range []int{1, 2} {
-		r := newRig(t, cpus(n), engine.Options{Health: probeRules(50 * ms)})
+	for _, m := range []*machine.Machine{cpus(1), cpus(2), gpus(1, 1<<20), gpus(2, 1<<20)} {
+		r := newRig(t, m, engine.Options{Health: probeRules(50 * ms)})
 		r.pass(120 * ms) // the first are not judged: kernels may be compiled
-		r.hold = func(o *op) bool { return o.what == "probe@cpu:0" }
-		if n == 1 {
+		r.hold = func(o *op) bool { return strings.HasSuffix(o.what, m.Devices[0].Name) } // or what it reads is on its way
+		if len(m.Devices) == 1 {
 			r.pass(time.Second)
 			equal(t, "state of the only device", r.state(0), "healthy")
 			continue

@@ -19,7 +19,8 @@ type device struct {
 	name    string
 	d       *batch.Device
 	up      bool               // it takes work
-	returns bool               // it was lost and is being brought back
+	returns bool               // it was lost and is being brought back, or is suspect
+	state   string             // as the runtime last told it
 	serving context.Context    // ends when it takes work no more
 	leave   context.CancelFunc // ends serving
 	bytes   int64              // of the models placed there
@@ -84,7 +85,8 @@ func (s *Service) deviceIs(name, state string) {
 		return
 	}
 	d := s.devices[i]
-	d.returns = state == "lost"
+	d.returns = state == "lost" || state == "suspect"
+	d.state = state
 	switch was := d.up; {
 	case state == "healthy" && was: // told again, as at the start: nothing has come
 		return
@@ -106,7 +108,8 @@ func (s *Service) deviceIs(name, state string) {
 		}
 		// Batches that it has when it is drained or lost do not end there, such as one that
 		// came as the draining began: they are cancelled and computed elsewhere.
-		lost := state != "draining"
+		// A suspect device ends what it has, unless it turns out to be lost.
+		lost := state != "draining" && state != "suspect"
 		if lost {
 			for b, f := range s.flights {
 				if b.Device == d.d {
@@ -340,20 +343,8 @@ func (s *Service) warmUp(ctx context.Context, v *version, d *device) (took []war
 	}
 	for i := range v.config.Warmup {
 		for _, n := range sizes {
-			c := &call{examples: n}
-			for _, spec := range v.inputs {
-				shape := slices.Clone(spec.Shape)
-				if v.batched {
-					shape[0] = int64(n)
-				}
-				elements, _ := count(shape)
-				c.inputs = append(c.inputs, Tensor{Name: spec.Name, Type: spec.Type, Shape: shape, Data: make([]byte, elements*spec.Type.Size())})
-			}
-			run, cancel := context.WithTimeout(ctx, v.config.Timeout)
 			begun := time.Now()
-			_, err := v.run(run, d, []*call{c})
-			cancel()
-			if err != nil {
+			if err := s.runZeros(ctx, v, d, n); err != nil {
 				return nil, fmt.Errorf("warm-up: %w", err)
 			}
 			if i == v.config.Warmup-1 {
@@ -362,6 +353,23 @@ func (s *Service) warmUp(ctx context.Context, v *version, d *device) (took []war
 		}
 	}
 	return took, nil
+}
+
+// runZeros runs a batch of so many examples that are zeros on a device.
+func (s *Service) runZeros(ctx context.Context, v *version, d *device, examples int) error {
+	c := &call{examples: examples}
+	for _, spec := range v.inputs {
+		shape := slices.Clone(spec.Shape)
+		if v.batched {
+			shape[0] = int64(examples)
+		}
+		elements, _ := count(shape)
+		c.inputs = append(c.inputs, Tensor{Name: spec.Name, Type: spec.Type, Shape: shape, Data: make([]byte, elements*spec.Type.Size())})
+	}
+	run, cancel := context.WithTimeout(ctx, v.config.Timeout)
+	defer cancel()
+	_, err := v.run(run, d, []*call{c})
+	return err
 }
 
 // deviceNames are the devices that a version is on, those of Service.any by their own names.

@@ -87,6 +87,7 @@ const (
 	Ready     State = "ready"
 	Unloading State = "unloading"
 	Failed    State = "failed"
+	Failing   State = "failing" // it fails on every device; requests are tried all the same
 )
 
 // Info describes a model version.

@@ -43,6 +43,9 @@ type version struct {
 	idle            chan struct{} // closed when it is retired and nothing is under way
 	gone            chan struct{} // closed when its memory is given up
 	counts          *Stats        // goes on when the version is replaced
+	fails           int           // batches that failed and requests that expired since its last answer
+	failing         string        // why it is failing; "" if it is not
+	trying          bool          // it is tried on its devices
 }
 
 // Names returns the names of the models in a folder, or of the one that is made where there

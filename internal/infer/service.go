@@ -178,6 +178,7 @@ func (s *Service) perform(decisions []batch.Decision) {
 		case batch.Expire:
 			c.err = fmt.Errorf("model %s: %w", c.v.name, ErrExpired)
 			n.Expired++
+			s.doubt(c.v)
 		case batch.Refuse:
 			c.err = &BusyError{Model: c.v.name, RetryAfter: d.After}
 			n.Refused++
@@ -226,6 +227,7 @@ func (s *Service) begin(b *batch.Batch) {
 			v.counts.Batches++
 			v.counts.Items += uint64(b.Examples())
 		}
+		s.batchEnded(ctx, v, err)
 		s.perform(s.m.Ended(s.now(), b, err != nil, s.decided()))
 		delete(s.flights, b)
 		s.release(v)

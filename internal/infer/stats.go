@@ -73,7 +73,7 @@ func (s *Service) Model(name, version string) (Info, error) {
 }
 
 func (v *version) info() Info {
-	state, reason := v.now()
+	state, reason := v.shown()
 	return Info{
 		Name: v.name, Version: v.number, Kind: v.config.Kind, State: state, Reason: reason,
 		Inputs: v.inputs, Outputs: v.outputs, MaxBatch: v.most, Devices: deviceNames(v.devices),
@@ -103,8 +103,8 @@ func (s *Service) Stats() []Stats {
 	return stats
 }
 
-// Ready returns nil when every model of the folder is on a device that takes work, and else what
-// is missing.
+// Ready returns nil when every model of the folder is on a device that takes work and does not
+// fail on all of them, and else what is missing.
 func (s *Service) Ready() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +112,17 @@ func (s *Service) Ready() error {
 		return fmt.Errorf("%w: the service is closing", ErrUnavailable)
 	}
 	for _, v := range s.all() {
-		if err := v.missing(); err != nil && !v.retired {
+		if v.retired {
+			continue
+		}
+		if err := v.missing(); err != nil {
+			if away := s.whereabouts(); away != "" {
+				err = fmt.Errorf("%w (%s)", err, away)
+			}
 			return err
+		}
+		if state, reason := v.shown(); state != Ready {
+			return fmt.Errorf("%w: model %s is %s: %s", ErrUnavailable, v.name, state, reason)
 		}
 	}
 	if s.opening > 0 {

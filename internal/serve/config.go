@@ -361,6 +361,10 @@ func (c *Config) reachable() error {
 	return nil
 }
 
+// probeInterval is how often the server has devices probed unless it is told otherwise: a device
+// that hangs while it is idle is found before most requests would, for 0.1 % of a core.
+const probeInterval = time.Second
+
 // Options are the options of the runtime that the server runs on.
 func (c *Config) Options() (weft.Options, error) {
 	var o weft.Options
@@ -385,6 +389,9 @@ func (c *Config) Options() (weft.Options, error) {
 		return o, err
 	}
 	o.Ladder = cmp.Or(o.Ladder, ladder)
+	if o.ProbeInterval == 0 { // readiness rests on it
+		o.ProbeInterval = probeInterval
+	}
 	return o, o.Validate()
 }
 

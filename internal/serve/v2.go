@@ -220,7 +220,7 @@ func (s *Server) predict(ctx context.Context, q *inference, arrived time.Time, c
 }
 
 // states are those of the repository's index.
-var states = map[infer.State]string{infer.Loading: "LOADING", infer.Ready: "READY", infer.Unloading: "UNLOADING", infer.Failed: "UNAVAILABLE"}
+var states = map[infer.State]string{infer.Loading: "LOADING", infer.Ready: "READY", infer.Unloading: "UNLOADING", infer.Failed: "UNAVAILABLE", infer.Failing: "UNAVAILABLE"}
 
 // index lists the models, or those that are ready.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
@@ -330,12 +330,14 @@ func (s *Server) ready() error {
 	if s.rt == nil {
 		return nil
 	}
+	var states []string
 	for _, d := range s.rt.Devices() {
 		if d.State == "healthy" {
 			return nil
 		}
+		states = append(states, d.Name+" is "+d.State)
 	}
-	return busyf(http.StatusServiceUnavailable, time.Second, "no device takes work")
+	return busyf(http.StatusServiceUnavailable, time.Second, "no device takes work: %s", strings.Join(states, ", "))
 }
 
 // probe answers with whether a check succeeds, and to those who may know with why not.

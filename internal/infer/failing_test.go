@@ -1,0 +1,82 @@
+package infer
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
+)
+
+// A model that hangs on every device makes the service not ready, which says so, and is served
+// and ready again once it computes; requests that a kernel does not like change nothing.
+func TestFailing(t *testing.T) {
+	folder := t.TempDir()
+	g := &gate{open: make(chan struct{})}
+	put(t, filepath.Join(folder, "bad"), "held", 1, "warmup: 0\ntimeout: 60s\ndeadline: 300ms\n")
+	put(t, filepath.Join(folder, "picky"), "picky", 1, "")
+	s := ready(t, folder, g)
+	for range 2 * doubtAfter {
+		if _, err := s.Infer(t.Context(), ask("picky", 666, 1, 1)); err == nil {
+			t.Error("666 is answered")
+		}
+	}
+	until(t, "the picky model was tried", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		v := s.pick("picky", "")
+		return !v.trying
+	})
+	if err := s.Ready(); err != nil {
+		t.Errorf("not ready because of what was asked: %v", err)
+	}
+	until(t, "not ready", func() bool {
+		r := ask("bad", 1, 2, 3)
+		r.Deadline = time.Now().Add(20 * time.Millisecond)
+		if _, err := s.Infer(t.Context(), r); err == nil {
+			t.Error("a model that hangs answers")
+		}
+		return s.Ready() != nil
+	})
+	info, err := s.Model("bad", "")
+	if e := s.Ready(); err != nil || info.State != Failing || !errors.Is(e, ErrUnavailable) || !strings.Contains(e.Error(), "model bad is failing: it fails on every device: ") || strings.Contains(e.Error(), "\n") {
+		t.Errorf("%+v, %v: %v", info, err, e)
+	}
+	close(g.open)
+	until(t, "ready", func() bool { return s.Ready() == nil })
+}
+
+// A service whose devices are all suspect is not ready, and says what they are.
+func TestSuspectDevices(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "m"), "mul", 1, "")
+	o, err := fake.Parse("devices 1; memory 1048576")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Funcs = funcs(nil)
+	held := make(chan struct{})
+	o.Funcs["weft.probe.stream"] = func(c *driver.Call, _, _ int) { // the probe that verifies it
+		<-held
+		copy(c.Args[1], c.Args[0])
+	}
+	drv, err := fake.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openWith(t, folder, weft.Options{Drivers: []driver.Driver{drv}})
+	until(t, "ready", func() bool { return s.Ready() == nil })
+	if err := drv.Play("on 0 lose"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "not ready: suspect", func() bool {
+		err := s.Ready()
+		return err != nil && strings.Contains(err.Error(), "fake:0 is suspect")
+	})
+	close(held)
+	until(t, "ready again", func() bool { return s.Ready() == nil })
+}
