@@ -173,7 +173,7 @@ func TestStealsOnlyWhatFits(t *testing.T) {
 
 // A device that is lost is held against the task that ran there, and not against those
 // that were behind it.
-func TestQueuedTasksAreNotSuspected(t *testing.T) {
+func TestQueuedTasksAreNotImplicated(t *testing.T) {
 	r := newRig(t, gpus(1, 10*mb), engine.Options{Retries: -1})
 	bad := job("bad", 1)
 	bad.Priority = 100

@@ -125,7 +125,7 @@ func TestVerifiedBeforeWork(t *testing.T) {
 func TestLateProbe(t *testing.T) {
 	for _, m := range []*machine.Machine{cpus(1), cpus(2), gpus(1, 1<<20), gpus(2, 1<<20)} {
 		r := newRig(t, m, engine.Options{Health: probeRules(50 * ms)})
-		r.pass(120 * ms) // the first are not judged: kernels may be compiled
+		r.pass(120 * ms)                                                                  // the first are not judged: kernels may be compiled
 		r.hold = func(o *op) bool { return strings.HasSuffix(o.what, m.Devices[0].Name) } // or what it reads is on its way
 		if len(m.Devices) == 1 {
 			r.pass(time.Second)

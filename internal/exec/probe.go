@@ -3,12 +3,17 @@ package exec
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/engine"
 	"github.com/weft-run/weft/internal/probe"
 )
+
+// probeTimeout is how long a probe may run before its device is taken for lost, whatever bounds
+// tasks: a million times what it takes, and less than anybody waits for a device that hangs.
+const probeTimeout = 30 * time.Second
 
 // probe runs a small graph with a known answer on a device and tells the engine how that ended.
 // Its input is another each time, so that an answer left in memory from before is found out. A
@@ -60,6 +65,6 @@ func (l *loop) probe(d *dev) {
 		ended(l, err)
 	}
 	l.probing++
-	j.id = l.engine.Submit(l.now(), d.check, engine.RunOptions{Probe: true, Retries: -1})
+	j.id = l.engine.Submit(l.now(), d.check, engine.RunOptions{Probe: true, Retries: -1, Timeout: probeTimeout})
 	l.runs[j.id] = j
 }

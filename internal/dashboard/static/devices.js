@@ -106,7 +106,7 @@ const labels = { drain: 'Drain', undrain: 'Return', swap: 'Swap', recover: 'Reco
 // actionsOf says what makes sense for a device in its state.
 function actionsOf(d) {
   switch (d.state) {
-    case 'healthy': return ['drain', 'swap'];
+    case 'healthy': case 'suspect': return ['drain', 'swap'];
     case 'draining': case 'drained': return ['undrain'];
     case 'spare': return ['undrain', 'drain'];
     default: return ['recover', 'drain'];

@@ -62,8 +62,8 @@ export function panel(title, ...children) {
 
 // badge shows a state in a word and a colour.
 const tones = {
-  healthy: 'good', ready: 'good', done: 'good', running: 'busy', loading: 'busy', draining: 'warn', unloading: 'warn',
-  queued: 'calm', drained: 'calm', spare: 'calm', cancelled: 'calm', unresponsive: 'bad', lost: 'bad', broken: 'bad', failed: 'bad',
+  healthy: 'good', ready: 'good', done: 'good', running: 'busy', loading: 'busy', draining: 'warn', suspect: 'warn', unloading: 'warn',
+  queued: 'calm', drained: 'calm', spare: 'calm', cancelled: 'calm', unresponsive: 'bad', lost: 'bad', broken: 'bad', failed: 'bad', failing: 'bad',
 };
 export function badge(el, state) {
   text(el, state);
