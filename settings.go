@@ -156,7 +156,7 @@ func ladder(name, doc string) setting {
 	return s
 }
 
-// leastProbe is the shortest interval of probes: what they take is then still below 2 % of a core.
+// leastProbe is the shortest interval of probes, at which they take 1.5 % of a core for each device.
 const leastProbe = 10 * time.Millisecond
 
 // probeInterval is the setting of Options.ProbeInterval.

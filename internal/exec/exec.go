@@ -73,8 +73,7 @@ type Config struct {
 	// Streams is how many kernels a device runs at a time; 0 leaves it to the
 	// device.
 	Streams int
-	// Rungs are the rungs of Engine.Health.Ladder that the caller brings, by name: called with
-	// the name of a device that is lost, which is then opened anew unless they err.
+	// Rungs are those of Engine.Health.Ladder that the caller brings; see weft.Rung.
 	Rungs map[string]func(ctx context.Context, device string) error
 	// Spares are the names of devices that stand by: see engine.Options.
 	Spares []string

@@ -356,7 +356,7 @@ func (x *executor) note(a *engine.Action) {
 	if a.Graph != nil {
 		name = a.Graph.TaskName(a.Task)
 	}
-	kinds := [...]string{"home", "alloc", "free", "copy", "launch", "drop", "recover", "done", "stop"}
+	kinds := [...]string{"home", "alloc", "free", "copy", "launch", "drop", "recover", "probe", "done", "stop"}
 	x.log(fmt.Sprintf("%10v %-7s %v dev %d from %d run %d %s rank %d inst %d bytes %d src %d+%d dst %d+%d waits %v args %v err %v",
 		x.now, kinds[a.Kind], a.Op, a.Device, a.From, a.Run, name, a.Rank, a.Inst, a.Bytes, a.Src, a.SrcOff, a.Dst, a.DstOff, a.Waits, a.Args, a.Err))
 }
@@ -365,7 +365,7 @@ func (x *executor) noteEvent(e *engine.Event) {
 	if x.log == nil {
 		return
 	}
-	kinds := [...]string{"op-done", "lost", "back", "quiet", "recover-failed", "telemetry", "capacity", "slowed", "cancel", "hot-swap", "drain", "undrain", "revive", "give-up", "detached"}
+	kinds := [...]string{"op-done", "lost", "back", "quiet", "recover-failed", "probed", "telemetry", "capacity", "slowed", "cancel", "hot-swap", "drain", "undrain", "revive", "give-up", "detached"}
 	x.log(fmt.Sprintf("%10v   %-14s %v status %d dev %d spare %d run %d kept %v bytes %d err %v",
 		x.now, kinds[e.Kind], e.Op, e.Status, e.Device, e.Spare, e.Run, e.Kept, e.Bytes, e.Err))
 }
