@@ -117,6 +117,7 @@ type dev struct {
 	flight  int             // operations given and not completed
 	check   *graph.Graph    // of its probes; nil before the first
 	mute    bool            // it has no kernel for them
+	passed  bool            // it has passed one
 	courier *courier        // of a device that is a driver.Partial
 }
 

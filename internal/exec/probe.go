@@ -56,9 +56,12 @@ func (l *loop) probe(d *dev) {
 			if bad := probe.Check(in, out); bad != nil {
 				err = fmt.Errorf("%w: %w", engine.ErrWrongAnswer, bad)
 			}
-		case errors.Is(err, driver.ErrNoFunc), errors.Is(err, engine.ErrOutOfMemory):
-			// It has no such function, or no room: it answers all the same.
-			d.mute, err = errors.Is(err, driver.ErrNoFunc), nil
+			d.passed = d.passed || err == nil
+		case errors.Is(err, engine.ErrOutOfMemory):
+			err = nil // it has no room, and answers
+		case errors.Is(err, driver.ErrKernel) && !d.passed:
+			l.log.Debug("a device is not probed: it cannot run the kernel for that", "device", d.Info().Name, "err", err)
+			d.mute, err = true, nil
 		}
 		l.pool.put(in)
 		l.pool.put(out)
