@@ -29,8 +29,10 @@
 //	                is kept)
 //	memory          evict.go (make room), shortage.go (wait for room), capacity.go
 //	failure         recover.go (retries, losses), health.go (ladder, telemetry),
-//	                standing.go, suspect.go (probes), swap.go (drain, spares), timeout.go, limit.go (automatic timeouts), detach.go
-//	                (calls that do not end), giveup.go (runs that are not waited for)
+//	                standing.go, suspect.go (probes), swap.go (drain, spares), timeout.go,
+//	                limit.go (automatic timeouts), detach.go (calls that do not end),
+//	                giveup.go (runs that are not waited for), patient.go (tasks that wait
+//	                for other runs)
 //	watching        notice.go (notices, the progress of runs), energy.go (of devices)
 //	checks          check.go, check_on.go, check_values_on.go (with -tags invariants),
 //	                check_off.go
@@ -190,7 +192,7 @@ const (
 	// from then on. It is complete when Device is drained.
 	HotSwap
 	// Drain stops new work on Device and moves what only its memory has to host memory
-	// once it is idle; it is complete then. Undrain lets work in again, also on a spare.
+	// once it is idle; it is complete then. With Err, that is what the device did wrong. Undrain lets work in again, also on a spare.
 	Drain
 	Undrain
 	// Revive starts the ladder of a broken device at once. It is complete when the device

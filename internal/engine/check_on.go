@@ -186,7 +186,7 @@ func (c *recounter) waitingTasks() {
 	for _, tid := range c.gangLine.buf[c.gangLine.head:] {
 		in(gangLined, tid)
 	}
-	c.must(c.gangLine.len() == 0 || c.inFlight >= c.o.MaxInFlight, "a gang waits for a limit that is not reached")
+	c.must(c.gangLine.len() == 0 || c.full(), "a gang waits for a limit that is not reached")
 	for v, ts := range c.behindReaders {
 		c.mustOf(v, c.mem.vals.at[v].reads > 0 || !c.mem.vals.at[v].has(produced), "was made and read, and tasks still await that")
 		for _, tid := range ts {

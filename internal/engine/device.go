@@ -67,6 +67,7 @@ type device struct {
 	inUse     []usedPart    // parts of instances that calls of a dropped device may still use
 	cause     error         // why it was lost last
 	doubt     error         // why it was suspect last; nil for a device that came back
+	accused   error         // the error it is drained for; nil for none
 	// loadChanged says that it is on devices.loadChanged.
 	loadChanged bool
 	losses      int           // times it was lost
@@ -74,9 +75,10 @@ type device struct {
 	sampled     *Condition    // its condition as last sampled; never changed, since reports share it
 	failed      int64         // executions of tasks that failed
 	lastOK      time.Duration // when a task last ended well; 0 for never
-	lastErr     error         // why a task last failed or the device was lost
+	lastErr     error         // why a task last failed, or the device was lost or is drained
 	energy      *energy       // nil unless its power was ever sampled
 
+	patient    bool // its tasks wait for other runs
 	process    Process
 	least      time.Duration   // the shortest automatic timeout of a launch there, 0 if there is none
 	sharers    int             // launches that may run at a time on the resources it computes with
@@ -105,7 +107,7 @@ func (s DeviceState) String() string { return stateNames[s] }
 type StateChange struct {
 	Device   machine.DeviceID
 	From, To DeviceState
-	Cause    error // of a device that is lost, broken or suspect
+	Cause    error // of a device that is lost, broken or suspect, or drained for an error
 }
 
 // setState changes a device's state and reports it to Options.Changed.
@@ -122,6 +124,8 @@ func (e *Engine) setState(dev machine.DeviceID, to DeviceState) {
 		c.Cause = d.cause
 	case Suspect:
 		c.Cause = d.doubt
+	case Draining:
+		c.Cause = d.accused
 	}
 	if e.o.Changed != nil {
 		e.o.Changed(c)
@@ -271,10 +275,10 @@ func (e *Engine) abandonDevice(dev machine.DeviceID, cause error) {
 	e.lose(dev, d.process.Keeps, true, cause)
 }
 
-// others reports whether another device is healthy.
+// others reports whether another device that computes is healthy.
 func (e *Engine) others(dev machine.DeviceID) bool {
 	for i := range e.devs {
-		if machine.DeviceID(i) != dev && e.devs[i].state == Healthy {
+		if machine.DeviceID(i) != dev && e.devs[i].state == Healthy && !e.devs[i].patient {
 			return true
 		}
 	}

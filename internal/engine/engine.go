@@ -69,6 +69,8 @@ type Options struct {
 	Begun []uint32
 	// Spares accept no work until a device is lost or a HotSwap puts them in its place.
 	Spares []machine.DeviceID
+	// Patient are devices whose tasks wait for other runs (see patient.go).
+	Patient []machine.DeviceID
 	// Health and Rebalance hold the thresholds of the health rules and the balancer.
 	Health    HealthRules
 	Rebalance sched.RebalanceOptions
@@ -264,6 +266,9 @@ func (e *Engine) openDevices() {
 		for _, d := range c.Devices {
 			e.situation.Devices[d].Crowd = int32(k + 1)
 		}
+	}
+	for _, p := range e.o.Patient {
+		e.devs[p].patient = true
 	}
 	for _, s := range e.o.Spares {
 		e.devs[s].state, e.devs[s].role = Spare, Spare

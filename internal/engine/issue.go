@@ -84,6 +84,9 @@ func (e *Engine) working(d *device) bool {
 
 // credit returns a lane of a device that may take another task, and whether there is one.
 func (e *Engine) credit(d *device) (Lane, bool) {
+	if d.patient {
+		return e.patientLane(d)
+	}
 	if d.team > 0 && d.queue.len() > 0 {
 		return e.teamLane(d, d.queue.next().task)
 	}
@@ -151,6 +154,10 @@ func (e *Engine) tryIssue(tid taskID, dev machine.DeviceID, l Lane) issueOutcome
 	t := &e.tasks.at[tid]
 	t.lane, t.seq = op.Lane, op.Seq
 	e.markIssued(tid, r, dev)
+	if e.devs[dev].patient {
+		e.detach(op)
+		return issuedOK
+	}
 	if d := &e.devs[dev]; d.space != 0 && r.owed > 0 && d.perLane(d.backlog) <= shortHaul {
 		e.followHome(r, gt)
 	}

@@ -39,10 +39,16 @@ func answerAll(list *[]func(error), err error) {
 
 // drainAsked takes a device out of service because a caller asked for it.
 func (e *Engine) drainAsked(ev *Event) {
-	if d := &e.devs[ev.Device]; d.state == Healthy && !e.others(ev.Device) {
+	d := &e.devs[ev.Device]
+	if ev.Err != nil {
+		d.lastErr = ev.Err
+		e.tellRule(ev.Device, "is to be drained: "+ev.Err.Error())
+	}
+	if d.state == Healthy && !e.others(ev.Device) {
 		ev.answer(ErrLastDevice)
 		return
 	}
+	d.accused = ev.Err
 	e.takeOut(ev, machine.Host)
 }
 
@@ -105,7 +111,7 @@ func (e *Engine) undrainAsked(ev *Event) {
 // letIn puts a device into service: at once, or when it is back.
 func (e *Engine) letIn(dev machine.DeviceID) {
 	d := &e.devs[dev]
-	d.role = Healthy
+	d.role, d.accused = Healthy, nil
 	switch d.state {
 	case Spare:
 		e.engage(dev)

@@ -159,7 +159,9 @@ func (e *Engine) unpark(r *run) {
 func (r *run) full() bool { return r.o.MaxInFlight > 0 && r.flight >= r.o.MaxInFlight }
 
 // full reports whether the greatest number of tasks over all devices is in flight.
-func (e *Engine) full() bool { return e.o.MaxInFlight > 0 && e.inFlight >= e.o.MaxInFlight }
+func (e *Engine) full() bool {
+	return e.o.MaxInFlight > 0 && e.inFlight-e.waitingLaunches() >= e.o.MaxInFlight
+}
 
 // withdrawn tells the successors of a task that it has ceased to be issued. Successors in
 // flight fail with DepFailed and return; those ready or queued go back to waiting when

@@ -77,6 +77,9 @@ type Config struct {
 	Rungs map[string]func(ctx context.Context, device string) error
 	// Spares are the names of devices that stand by: see engine.Options.
 	Spares []string
+	// Patient, when set, is a device beside those of Drivers, the last one, whose tasks wait
+	// for other runs: see engine.Options. Open closes it if it fails.
+	Patient driver.Device
 	// Enter, when set, is called by the loop's goroutine, locked to its thread, before all else.
 	Enter func()
 	// Exact keeps devices from using a vendor's library routines.
@@ -119,6 +122,9 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 		for _, d := range append(devs, c.Copier) {
 			_ = d.Close() // nothing waits for it
 		}
+		if c.Patient != nil && !slices.Contains(devs, c.Patient) {
+			_ = c.Patient.Close()
+		}
 		return nil, err
 	}
 	for _, d := range c.Drivers {
@@ -158,6 +164,10 @@ func Open(ctx context.Context, c Config) (*Executor, error) {
 	}
 	if devs = kept; len(devs) == 0 {
 		return fail(fmt.Errorf("%w: %w", ErrNoDevices, errNotChosen))
+	}
+	if c.Patient != nil {
+		c.Engine.Patient = []machine.DeviceID{machine.DeviceID(len(devs))}
+		devs = append(devs, c.Patient)
 	}
 	for _, d := range devs {
 		if e, ok := d.(driver.Exacter); ok && c.Exact {

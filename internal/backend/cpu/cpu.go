@@ -7,6 +7,7 @@
 package cpu
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,10 @@ type Options struct {
 	Funcs map[string]driver.Func
 	// Late, if it is not nil, has kernels that were brought after the devices were opened.
 	Late func(name string) driver.Func
+	// Apart, if it is not empty, makes one device of this name that runs kernels of this
+	// dialect alone, as many at a time as Lanes says.
+	Apart graph.Dialect
+	Lanes int
 }
 
 // New returns the driver.
@@ -114,6 +119,10 @@ func newDevice(i, parts, cores int, o Options) *device {
 		ComputeUnits: cores, SIMDLanes: simdLanes(), Lanes: min(cores, maxLanes), Team: true,
 		Driver:    fmt.Sprintf("%s, %d threads%s", runtime.Version(), runtime.GOMAXPROCS(0), quota()),
 		Resources: []string{machine.HostMemory, machine.HostCores},
+	}
+	if o.Apart != "" {
+		d.info.Name, d.info.Backend, d.info.UUID = string(o.Apart), string(o.Apart), string(o.Apart)
+		d.info.Dialects, d.info.Lanes, d.info.Team, d.info.Resources = []graph.Dialect{o.Apart}, o.Lanes, false, nil
 	}
 	if parts > 1 {
 		d.info.PartOf = deviceName(0)
@@ -336,7 +345,7 @@ func (d *device) Traits() driver.Traits { return driver.Traits{Keeps: true} }
 func (d *device) find(k *graph.Kernel) (*graph.Impl, driver.Func, error) {
 	for i := range k.Impls {
 		impl := &k.Impls[i]
-		if impl.Dialect != graph.Go {
+		if impl.Dialect != cmp.Or(d.o.Apart, graph.Go) {
 			continue
 		}
 		fn := d.o.Funcs[impl.Entry]

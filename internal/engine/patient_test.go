@@ -1,0 +1,105 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+)
+
+// on restricts a task to a device.
+func on(device string, t graph.Task) graph.Task {
+	t.On.Only = []string{device}
+	return t
+}
+
+// A task on a patient device waits for a run that needs the lane its successor would be
+// issued to. The limit of tasks in flight is the other run's to use, too.
+func TestPatient(t *testing.T) {
+	for _, limit := range []int{0, 1} {
+		r := newRig(t, cpus(2), engine.Options{Patient: []machine.DeviceID{1}, MaxInFlight: limit})
+		outer := r.submit(build(t, func(b *graph.Builder) {
+			x := b.Data(graph.Data{Name: "x", Bytes: 8})
+			y := b.Data(graph.Data{Name: "y", Bytes: 8, Output: true})
+			b.Add(on("cpu:1", job("asks", 1, writes(x))))
+			b.Add(on("cpu:0", job("reads", 1, reads(x), writes(y))))
+		}), engine.RunOptions{})
+		r.hang["asks"] = true
+		r.starts("asks")
+		equal(t, "launches of the successor", r.count("reads"), 0)
+		inner := r.submit(build(t, func(b *graph.Builder) {
+			b.Add(on("cpu:0", job("inner", 1, writes(b.Data(graph.Data{Name: "z", Bytes: 8})))))
+		}), engine.RunOptions{})
+		r.mustRun(inner)
+		r.hang["asks"] = false
+		r.mustRun(outer)
+		equalLists(t, "order", r.ran, []string{"inner@cpu:0", "asks@cpu:1", "reads@cpu:0"})
+	}
+}
+
+// A patient device takes two launches for each of its lanes, and the next when one has ended.
+func TestPatientLimit(t *testing.T) {
+	m := cpus(2)
+	m.Devices[1].Lanes = 2
+	r := newRig(t, m, engine.Options{Patient: []machine.DeviceID{1}})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		for range 9 {
+			b.Add(on("cpu:1", job("t", 1, writes(b.Data(graph.Data{Bytes: 8})))))
+		}
+	}), engine.RunOptions{})
+	r.step()
+	equal(t, "launches at first", r.launchedOn("cpu:1"), 4)
+	r.until("one has ended", func() bool { return len(r.ran) == 1 })
+	equal(t, "launches then", r.launchedOn("cpu:1"), 5)
+	r.mustRun(id)
+}
+
+// A task on a patient device that fails is tried again, and its successors wait for that.
+func TestPatientFails(t *testing.T) {
+	r := newRig(t, cpus(2), engine.Options{Patient: []machine.DeviceID{1}})
+	id := r.submit(build(t, func(b *graph.Builder) {
+		x := b.Data(graph.Data{Name: "x", Bytes: 8})
+		b.Add(on("cpu:1", job("asks", 1, writes(x))))
+		b.Add(on("cpu:0", job("reads", 1, reads(x), writes(b.Data(graph.Data{Name: "y", Bytes: 8, Output: true})))))
+	}), engine.RunOptions{})
+	r.fail["asks"] = 2
+	r.mustRun(id)
+	equalLists(t, "order", r.ran, []string{"asks@cpu:1", "reads@cpu:0"})
+	equal(t, "attempts", r.count("asks"), 3)
+}
+
+// A device that is drained for an error says so in its state, its notices and its status. A
+// patient device is no reason to take the last one that computes out of service.
+func TestDrainedForAnError(t *testing.T) {
+	var causes []error
+	r := newRig(t, cpus(3), engine.Options{
+		Patient: []machine.DeviceID{2},
+		Changed: func(c engine.StateChange) { causes = append(causes, c.Cause) },
+	})
+	wrong := errors.New("its results are wrong")
+	var answers []error
+	drain := func(dev machine.DeviceID, err error) {
+		r.step(engine.Event{Kind: engine.Drain, Device: dev, Err: err, Answer: func(err error) { answers = append(answers, err) }})
+	}
+	drain(0, wrong)
+	drain(1, wrong)
+	if !slices.Equal(causes, []error{wrong}) {
+		t.Errorf("causes are %v", causes)
+	}
+	if len(answers) != 2 || answers[0] != nil || !errors.Is(answers[1], engine.ErrLastDevice) {
+		t.Errorf("answers are %v", answers)
+	}
+	for dev := range machine.DeviceID(2) {
+		if err := r.e.Status(dev).LastErr; !errors.Is(err, wrong) {
+			t.Errorf("the last error of device %d is %v", dev, err)
+		}
+	}
+	r.step(engine.Event{Kind: engine.Undrain, Device: 0})
+	drain(0, nil)
+	if last := causes[len(causes)-1]; last != nil {
+		t.Errorf("drained without an error, for %v", last)
+	}
+}
