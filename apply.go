@@ -275,7 +275,7 @@ const smallBytes = 1 << 20
 
 // run cuts the work, builds its graph and runs it.
 func (a *application) run(ctx context.Context, rt *Runtime) (*Report, error) {
-	if why := rt.x.Machine.Unable(a.kernel); why != "" {
+	if why := rt.machine.Unable(a.kernel); why != "" {
 		return nil, fmt.Errorf("%w: %s", ErrNoDevice, why)
 	}
 	var bind []Binding

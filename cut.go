@@ -93,7 +93,7 @@ func (r *Runtime) knowledge() (*cut.Knowledge, error) {
 		return nil, ErrClosed
 	}
 	return &cut.Knowledge{
-		Machine: r.x.Machine, Cost: history, Devices: st,
+		Machine: r.machine, Cost: history, Devices: st[:len(r.names)],
 		Policy: r.policy, Partitioner: r.partitioner, MaxInFlight: r.o.Concurrent,
 	}, nil
 }

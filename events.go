@@ -149,7 +149,7 @@ func (r *Runtime) event(n *engine.Notice) Event {
 		e.Task = n.Graph.TaskName(n.Task)
 	}
 	if n.Device != machine.Host {
-		e.Device = r.names[n.Device]
+		e.Device = r.x.Machine.DeviceName(n.Device)
 	}
 	switch n.Kind {
 	case engine.TaskMoved:

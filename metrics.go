@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
 )
@@ -22,13 +23,19 @@ type Device struct {
 // Devices returns the open devices in the order of their IDs; after Close, as
 // they were then.
 func (r *Runtime) Devices() []Device {
-	st, _ := r.must("Devices").x.Status()
+	st, _ := r.must("Devices").status()
 	out := make([]Device, len(st))
 	for i, s := range st {
-		d := r.x.Machine.Devices[i]
+		d := r.machine.Devices[i]
 		out[i] = Device{Device: d, Score: machine.Score(&d), Speed: machine.Speed(&d), State: stateOf(&s), Tasks: s.Stats.Tasks, Busy: s.Busy, Queued: s.Queued}
 	}
 	return out
+}
+
+// status returns what the engine knows of the caller's devices, and counts.
+func (r *Runtime) status() ([]engine.DeviceStatus, exec.Counts) {
+	st, c := r.x.Status()
+	return st[:len(r.names)], c
 }
 
 // stateOf is the state of a device in a word.
@@ -60,6 +67,9 @@ type Metrics struct {
 	// Rebalances are the latest of these moves, oldest first.
 	Rebalanced int64
 	Rebalances []Rebalance
+	// Verified counts tasks whose results two devices agreed on, Unverified those picked that
+	// no second device could execute, and Wrong results that were replaced (Options.Verify).
+	Verified, Unverified, Wrong int64
 }
 
 // Rebalance is a move of queued tasks from a hot device to a cold one.
@@ -103,11 +113,14 @@ type Health = trace.Health
 
 // Metrics returns the current metrics; after Close, those at its end.
 func (r *Runtime) Metrics() Metrics {
-	st, c := r.must("Metrics").x.Status()
+	st, c := r.must("Metrics").status()
 	m := Metrics{
 		Uptime: c.Uptime, Devices: make([]DeviceMetrics, len(st)),
 		Runs:    RunMetrics{Submitted: c.Submitted, Completed: c.Completed, Failed: c.Failed, Cancelled: c.Cancelled},
 		Retries: c.Retries, Copies: c.Copies, CopyBytes: c.CopyBytes, Rebalanced: c.Rebalanced,
+	}
+	if v := r.verify; v != nil {
+		m.Verified, m.Unverified, m.Wrong = v.verified.Load(), v.unverified.Load(), v.wrong.Load()
 	}
 	for _, b := range c.Rebalances {
 		m.Rebalances = append(m.Rebalances, Rebalance{At: b.At, From: r.names[b.From], To: r.names[b.To], Tasks: b.Tasks})

@@ -129,6 +129,14 @@ type Options struct {
 	// ErrChecksum, and so does Get. Devices then exchange data by way of host memory. It
 	// costs about 0.1 ms for each MiB that is written or read.
 	Checksums bool
+	// Verify has results checked: one task in this many (1: every task) is executed on two
+	// devices, and its readers wait until the results were compared. When they differ, another
+	// device decides, or the task's Go functions in this process. The right result is used;
+	// the device with the wrong one is drained, and named by Report.Wrong, events and the log. The run
+	// fails where nothing can decide. Which tasks are picked is a hash of their number and of
+	// the number of the run. It needs two devices. Those of one kind must give the same
+	// bytes; for others see graph.Data.Tolerance. Gangs are not checked. 0 checks nothing.
+	Verify int
 	// Validation has drivers check how they are used, where they can, and logs
 	// what they find; it is slow. Vulkan has a layer for it, which must be there.
 	Validation bool

@@ -181,7 +181,7 @@ func (r *Runtime) running(now *exec.Activity) []Running {
 	out := make([]Running, len(now.Launches))
 	for i, l := range now.Launches {
 		out[i] = Running{
-			Device: r.names[l.Device], Run: int64(l.Run), Task: l.Graph.TaskName(l.Task),
+			Device: r.x.Machine.DeviceName(l.Device), Run: int64(l.Run), Task: l.Graph.TaskName(l.Task),
 			For: max(now.At-l.Since, 0), Predicted: l.Predicted,
 		}
 	}

@@ -116,6 +116,7 @@ type Prepared struct {
 	index map[string]int
 	o     RunOptions
 	idle  chan *call // calls that have ended
+	inner bool       // it executes a task of a run that is checked, on memory of that run
 }
 
 // RunOptions say how the runs of a prepared graph share the devices with others. What no field
@@ -221,7 +222,7 @@ func (r *Runtime) Prepare(g *graph.Graph, b ...Binding) (*Prepared, error) {
 // unable says why no device can run a kernel, nil if one can. Which Go functions there are
 // is known where the program brings no drivers of its own.
 func (r *Runtime) unable(k *graph.Kernel) error {
-	if why := r.x.Machine.Unable(k); why != "" {
+	if why := r.machine.Unable(k); why != "" {
 		return errors.New(why)
 	}
 	if r.registered == nil {
@@ -236,7 +237,7 @@ func (r *Runtime) unable(k *graph.Kernel) error {
 		}
 		rest.Impls = append(rest.Impls, impl)
 	}
-	if missing == "" || r.x.Machine.Unable(&rest) == "" {
+	if missing == "" || r.machine.Unable(&rest) == "" {
 		return nil
 	}
 	if near, ok := text.Nearest(missing, slices.Collect(maps.Keys(r.o.Funcs))); ok {
@@ -300,7 +301,7 @@ func (r *Runtime) resolve(g *graph.Graph, bs []Binding) (*Prepared, error) {
 func (r *Runtime) possible(p *Prepared) error {
 	most := r.most
 	tooLarge := func(id graph.DataID, bytes int64) bool { return p.at[id] < 0 && bytes > most }
-	if most == 0 || slices.ContainsFunc(r.x.Machine.Devices, func(d machine.Device) bool { return !d.HostMemory }) {
+	if most == 0 || slices.ContainsFunc(r.machine.Devices, func(d machine.Device) bool { return !d.HostMemory }) {
 		return nil
 	}
 	large := false // hardly ever: tasks need not be looked at
@@ -393,6 +394,7 @@ type call struct {
 	job    exec.Job
 	slots  []Binding // by port
 	claims []claim   // by port; of no call unless the run is in progress
+	checks *checks   // nil if nothing of the run is checked
 	end    chan exec.End
 }
 
@@ -403,14 +405,15 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 	case c = <-p.idle:
 	default:
 		c = &call{p: p, slots: make([]Binding, len(p.ports)), claims: make([]claim, len(p.ports)), end: make(chan exec.End, 1)}
-		c.job.Graph, c.job.Memory, c.job.Check = p.g, c.memory, c.begin
+		c.job.Memory, c.job.Check = c.memory, c.begin
 		c.job.Options = engine.RunOptions{Priority: p.o.Priority, Weight: p.o.Weight, MaxInFlight: p.o.MaxInFlight, Timeout: p.o.Timeout, Retries: p.o.Retries}
 		c.job.Free = func() { p.r.claims.release(c) }
 		c.job.Done = func(rep *engine.Report, err error) {
-			c.wrote(err)
+			c.ended(rep, err)
 			p.r.tell(c.end, rep, err)
 		}
 	}
+	c.job.Graph, c.checks = p.g, nil
 	copy(c.slots, p.slots)
 	if err := p.fill(c.slots, bs); err != nil {
 		return nil, err
@@ -424,6 +427,9 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 		case s.Name == "" && !p.ports[i].inner:
 			return nil, fmt.Errorf("%w: nothing is bound to data %q", ErrBinding, p.ports[i].name)
 		}
+	}
+	if !p.inner {
+		c.job.Graph, c.checks = p.r.verify.begin(p.g)
 	}
 	return c, nil
 }
@@ -450,11 +456,16 @@ func (c *call) begin() error {
 		}
 		res.writer = int32(i)
 	}
+	if c.p.inner {
+		return nil
+	}
 	return c.p.r.claims.claim(c)
 }
 
-// wrote counts the run for the resident data that it gave another value: none if it failed.
-func (c *call) wrote(err error) {
+// ended puts what was checked into the report, and counts the run for the resident data that it
+// gave another value: none if it failed.
+func (c *call) ended(rep *Report, err error) {
+	c.p.r.verify.end(c.checks, rep)
 	for i := range c.slots {
 		if res := c.slots[i].res; err == nil && res != nil && c.p.ports[i].written {
 			res.writes.Add(1)
@@ -522,7 +533,7 @@ func (p *Prepared) Submit(then func(*Report, error), b ...Binding) *Handle {
 	// The handle outlives the run, and may cancel it: this call is not reused.
 	h := &Handle{r: p.r, job: &c.job, done: make(chan struct{})}
 	c.job.Done = func(rep *engine.Report, err error) {
-		c.wrote(err)
+		c.ended(rep, err)
 		if p.r.o.Explain == nil {
 			h.end(p.r.named(rep), err, then)
 			return

@@ -102,6 +102,8 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.Exact }),
 	toggle("checksums", "compare checksums of data in host memory when it is read; a run that read data which changed fails", false,
 		func(o *Options) *bool { return &o.Checksums }),
+	count("verify", "execute one task in this many on two devices, compare results, and drain a device whose results are wrong; 1 checks all tasks", none,
+		func(o *Options) *int { return &o.Verify }),
 	toggle("validation", "have drivers check how they are used and log what they find: Vulkan's validation layer", false,
 		func(o *Options) *bool { return &o.Validation }),
 	toggle("pin", "tie the threads of CPU devices to their cores", false,

@@ -339,15 +339,13 @@ func (s *staged) add(rep *Report) {
 	t.CopyTime += rep.CopyTime
 	t.Evictions += rep.Evictions
 	t.Commits += rep.Commits
+	t.Verified += rep.Verified
+	t.Unverified += rep.Unverified
+	t.Wrong = append(t.Wrong, rep.Wrong...)
 	t.LongestReplay = max(t.LongestReplay, rep.LongestReplay)
 	for i := range rep.Devices {
-		from, to := &rep.Devices[i], &t.Devices[i]
-		to.Tasks += from.Tasks
-		to.Failed += from.Failed
-		to.Busy += from.Busy
-		to.Predicted += from.Predicted
-		to.EnergyJ += from.EnergyJ
-		to.Health = from.Health
+		addDevice(&t.Devices[i], &rep.Devices[i])
+		t.Devices[i].Health = rep.Devices[i].Health
 	}
 }
 

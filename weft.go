@@ -93,11 +93,13 @@ type Runtime struct {
 	// between one device and several.
 	policy      sched.Factory
 	partitioner sched.Partitioner
-	names       []string        // of the devices
-	lanes       []int           // by device
-	leftOut     []string        // see Report.LeftOut
-	registered  map[string]Func // Go kernels; nil if Options.Drivers bring their own
-	applied     goForms         // those of kernels given to Apply
+	machine     *machine.Machine // the devices, without the one that checks results
+	names       []string         // of these
+	verify      *verifier        // nil if no results are checked
+	lanes       []int            // by device
+	leftOut     []string         // see Report.LeftOut
+	registered  map[string]Func  // Go kernels; nil if Options.Drivers bring their own
+	applied     goForms          // those of kernels given to Apply
 	calls       callbacks
 	claims      claims // what runs in progress have bound; the loop's
 	most        int64  // host memory there is, in bytes; 0 if that is not known
@@ -165,6 +167,14 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 			return nil, err
 		}
 	}
+	var patient driver.Device
+	if o.Verify > 0 {
+		rt.verify = &verifier{r: rt, every: o.Verify, of: make(map[uint64]*checks)}
+		if patient, err = rt.verify.open(ctx); err != nil {
+			rt.forget()
+			return nil, err
+		}
+	}
 	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
 	if err != nil {
 		rt.forget()
@@ -180,7 +190,7 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 	rt.x, err = exec.Open(ctx, exec.Config{
 		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
-		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Checksums: o.Checksums, Spares: listed(o.Spares), Rungs: o.ownRungs(), Enter: enter,
+		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Checksums: o.Checksums, Spares: listed(o.Spares), Rungs: o.ownRungs(), Patient: patient, Enter: enter,
 		Engine: engine.Options{
 			Policy: policy, Trace: rt.trace, MaxInFlight: o.Concurrent, TaskTimeout: o.TaskTimeout, Retries: o.Retries,
 			NoRecovery: o.NoFaultTolerance, Explain: explain, Health: o.health(),
@@ -195,7 +205,11 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 		return nil, err
 	}
 	rt.opened()
-	if err := rt.listen(); err != nil {
+	err = rt.verify.enough()
+	if err == nil {
+		err = rt.listen()
+	}
+	if err != nil {
 		_ = rt.Close() // the first error says more
 		return nil, err
 	}
@@ -207,9 +221,15 @@ func (r *Runtime) opened() {
 	for _, err := range r.x.LeftOut {
 		r.leftOut = append(r.leftOut, err.Error())
 	}
-	merits, measured := machine.Merits(r.x.Machine.Devices)
-	for i := range r.x.Machine.Devices {
-		d := &r.x.Machine.Devices[i]
+	r.machine = r.x.Machine
+	if r.verify != nil { // the last device is no concern of the caller's
+		m := *r.x.Machine
+		m.Devices = m.Devices[: len(m.Devices)-1 : len(m.Devices)-1]
+		r.machine = &m
+	}
+	merits, measured := machine.Merits(r.machine.Devices)
+	for i := range r.machine.Devices {
+		d := &r.machine.Devices[i]
 		lanes := d.Lanes
 		if d.TeamSize() > 0 {
 			lanes = 1 // what is reported of a team is time of the whole device
@@ -427,15 +447,15 @@ func (r *Runtime) bound(ctx context.Context) (context.Context, context.CancelFun
 }
 
 // Machine describes the devices and links found.
-func (r *Runtime) Machine() *machine.Machine { return r.must("Machine").x.Machine }
+func (r *Runtime) Machine() *machine.Machine { return r.must("Machine").machine }
 
 // Best returns the n best devices, best first: by their speed where they were
 // measured, by score otherwise (machine.Merits), times the part of them that is free,
 // as last sampled (DeviceMetrics.Util); devices that take no work come last. It returns
 // all where there are no more, none for less than one.
 func (r *Runtime) Best(n int) []machine.DeviceID {
-	merits, _ := machine.Merits(r.must("Best").x.Machine.Devices)
-	status, _ := r.x.Status()
+	merits, _ := machine.Merits(r.must("Best").machine.Devices)
+	status, _ := r.status()
 	for i := range status {
 		switch load := min(max(status[i].Util, 0), 1); {
 		case status[i].State != engine.Healthy:
@@ -459,9 +479,9 @@ type Tuned struct {
 // launch shapes, measured in this run or, with a CacheDir, in earlier ones.
 func (r *Runtime) Tuning() []Tuned {
 	var out []Tuned
-	for i, ts := range r.must("Tuning").x.Tuning() {
+	for i, ts := range r.must("Tuning").x.Tuning()[:len(r.names)] {
 		for _, t := range ts {
-			out = append(out, Tuned{r.x.Machine.Devices[i].Name, t})
+			out = append(out, Tuned{r.machine.Devices[i].Name, t})
 		}
 	}
 	return out

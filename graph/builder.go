@@ -119,6 +119,12 @@ func (b *Builder) checkElems(d *Data) {
 	case d.Elem != "" && d.Bytes%size != 0:
 		b.fail(fmt.Errorf("data %q: %w: %s are no whole number of %s elements", d.Name, ErrSize, text.Count(d.Bytes, "byte"), d.Elem))
 	}
+	switch t := d.Tolerance; {
+	case t != SameBytes && !(t >= 0 && t <= 1):
+		b.fail(fmt.Errorf("data %q: %w: a tolerance of %v; use a number from 0 to 1, or SameBytes", d.Name, ErrValue, t))
+	case t > 0 && d.Elem != F2 && d.Elem != F4 && d.Elem != F8:
+		b.fail(fmt.Errorf("data %q: %w: a tolerance needs elements that are floating-point numbers; say which, or that results are SameBytes", d.Name, ErrValue))
+	}
 	if d.Weights != "" && (!d.Input || d.Output) {
 		b.fail(fmt.Errorf("data %q: %w: weights are an input and no output", d.Name, ErrValue))
 	}
@@ -174,7 +180,11 @@ func (b *Builder) contribute(u Use) Use {
 		b.reduced[u.Data] = r
 	}
 	name := fmt.Sprintf("%s part %d", b.data[u.Data].Name, r.made)
-	temp := b.Data(Data{Name: name, Bytes: u.Bytes, Durability: Versioned})
+	part := Data{Name: name, Bytes: u.Bytes, Durability: Versioned}
+	if d := &b.data[u.Data]; d.Tolerance != 0 && (d.Elem == "" || u.Bytes%max(d.Elem.Size(), 1) == 0) {
+		part.Elem, part.Tolerance = d.Elem, d.Tolerance
+	}
+	temp := b.Data(part)
 	b.parts = append(b.parts, temp)
 	at, end := r.shared(u)
 	if at == end {

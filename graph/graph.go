@@ -99,6 +99,13 @@ func name(names []string, i int) string {
 	return fmt.Sprintf("unknown(%d)", i)
 }
 
+// SameBytes is the Tolerance of data of which every device computes the same bytes; where the
+// elements are floating-point numbers, the bits of one that is not a number may differ.
+const SameBytes = -1.0
+
+// sameBytes stands for it in JSON.
+const sameBytes = "same bytes"
+
 // Data is a handle to bytes that tasks use.
 type Data struct {
 	Name       string
@@ -119,6 +126,11 @@ type Data struct {
 	// 0 for what they take. An empty Shape that is not nil is one element.
 	Elem  Elem
 	Shape []int64
+	// Tolerance says how results compare that devices of different kinds compute of the same
+	// task, for runs that check results (weft.Options.Verify): SameBytes, or, for elements
+	// that are floating-point numbers, how far two may be apart in parts of the largest magnitude. With
+	// 0 such results are not compared. Devices of one kind must always give the same bytes.
+	Tolerance float64
 	// Weights names the file with the value of an input that no task writes, so that
 	// package model puts it on devices once for all runs.
 	Weights string

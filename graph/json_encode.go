@@ -20,6 +20,7 @@ type (
 		Input      bool   `json:"input,omitempty"`
 		Output     bool   `json:"output,omitempty"`
 		Combine    string `json:"combine,omitempty"`
+		Tolerance  any    `json:"tolerance,omitempty"`
 		Weights    string `json:"weights,omitempty"`
 	}
 	jsonKernel struct {
@@ -162,6 +163,13 @@ func (e *encoder) data(d *Data) jsonData {
 	}
 	if d.Durability != Versioned {
 		j.Durability = d.Durability.String()
+	}
+	switch d.Tolerance {
+	case 0:
+	case SameBytes:
+		j.Tolerance = sameBytes
+	default:
+		j.Tolerance = d.Tolerance
 	}
 	if d.Combine != nil {
 		j.Combine = e.kernelName(d.Combine)

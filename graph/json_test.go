@@ -29,8 +29,8 @@ const kitchenSink = `{
   ],
   "data": [
     {"name": "A", "bytes": "8MB", "durability": "volatile"},
-    {"name": "B", "bytes": 7, "input": true, "output": true, "durability": "mirrored"},
-    {"name": "C", "bytes": 8e6, "dtype": "f4", "input": true, "combine": "add"},
+    {"name": "B", "bytes": 7, "input": true, "output": true, "durability": "mirrored", "tolerance": "same bytes"},
+    {"name": "C", "bytes": 8e6, "dtype": "f4", "input": true, "combine": "add", "tolerance": 0.25},
     {"name": "W", "dtype": "float16", "shape": [3, 5], "weights": "w/3x5.npy"},
     {"name": "S", "bytes": 8, "dtype": "i8", "shape": [], "input": true}
   ],
@@ -55,8 +55,8 @@ func TestDecode(t *testing.T) {
 		{Dialect: Go, Entry: "scale", Per: [3]uint32{All, 1, 1}},
 	}}
 	a := b.Data(Data{Name: "A", Bytes: 8_000_000, Durability: Volatile})
-	bb := b.Data(Data{Name: "B", Bytes: 7, Input: true, Output: true, Durability: Mirrored})
-	c := b.Data(Data{Name: "C", Bytes: 8_000_000, Input: true, Combine: add, Elem: F4})
+	bb := b.Data(Data{Name: "B", Bytes: 7, Input: true, Output: true, Durability: Mirrored, Tolerance: SameBytes})
+	c := b.Data(Data{Name: "C", Bytes: 8_000_000, Input: true, Combine: add, Elem: F4, Tolerance: 0.25})
 	w := b.Data(Data{Name: "W", Bytes: 30, Input: true, Elem: F2, Shape: []int64{3, 5}, Weights: "w/3x5.npy"})
 	b.Data(Data{Name: "S", Bytes: 8, Input: true, Elem: I8, Shape: []int64{}})
 	first := b.Add(Task{
@@ -103,11 +103,11 @@ func TestEncode(t *testing.T) {
 	const want = `{
   "data": [
     {"name":"A","bytes":8000000,"durability":"volatile"},
-    {"name":"B","bytes":7,"durability":"mirrored","input":true,"output":true},
-    {"name":"C","bytes":8000000,"dtype":"float32","input":true,"combine":"add"},
+    {"name":"B","bytes":7,"durability":"mirrored","input":true,"output":true,"tolerance":"same bytes"},
+    {"name":"C","bytes":8000000,"dtype":"float32","input":true,"combine":"add","tolerance":0.25},
     {"name":"W","bytes":30,"dtype":"float16","shape":[3,5],"input":true,"weights":"w/3x5.npy"},
     {"name":"S","bytes":8,"dtype":"int64","shape":[],"input":true},
-    {"name":"C part 0","bytes":8000000}
+    {"name":"C part 0","bytes":8000000,"dtype":"float32","tolerance":0.25}
   ],
   "kernels": [
     {"name":"add","impls":[{"dialect":"go","entry":"add"}]},
@@ -190,7 +190,7 @@ func TestDecodeMistakes(t *testing.T) {
 		{"null", "{\"data\":\n§null}", `data must be a list, not null`},
 		{"entry of another type", "{\"data\": [\n§3]}", `data must be an object, not 3`},
 		{"data field", "{\"data\": [{\"name\": \"a\",\n§\"bites\": 3}]}",
-			`unknown field "bites" of data; known: name, bytes, dtype, shape, durability, input, output, combine, weights`},
+			`unknown field "bites" of data; known: name, bytes, dtype, shape, durability, input, output, combine, tolerance, weights`},
 		{"kernel field", "{\"kernels\": [{\"name\": \"a\",\n§\"ptx\": 3}]}", `unknown field "ptx" of a kernel; known: name, impls`},
 		{"impl field", "{\"kernels\": [{\"name\": \"a\", \"impls\": [{\n§\"ptx\": 3}]}]}",
 			`unknown field "ptx" of an impl; known: dialect, arch, entry, source, source_base64, file, per, block, shared_bytes`},
@@ -233,6 +233,9 @@ func TestDecodeMistakes(t *testing.T) {
 		{"shape and bytes", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 25, \"dtype\": \"f4\", \"shape\": [2, 3]}]}",
 			`data "a": bad size: it has 25 bytes, and float32 elements in the shape [2 3] take 24`},
 		{"dtype and bytes", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 7, \"dtype\": \"u2\"}]}", `data "a": bad size: 7 bytes are no whole number of uint16 elements`},
+		{"tolerance of bytes", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 1, \"tolerance\": 0.5}]}", `data "a": bad value: a tolerance needs elements that are floating-point numbers; say which, or that results are SameBytes`},
+		{"tolerance below 0", "{\"data\": [{\"name\": \"a\", \"bytes\": 1,\n§\"tolerance\": -1}]}", `a tolerance is a number from 0 to 1, or "same bytes"`},
+		{"tolerance above 1", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 4, \"dtype\": \"f4\", \"tolerance\": 2}]}", `data "a": bad value: a tolerance of 2; use a number from 0 to 1, or SameBytes`},
 		{"weights that come out", "{\"data\": [\n§{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\", \"output\": true}]}", `data "a": bad value: weights are an input and no output`},
 		{"weights without file", "{\"data\": [{\"name\": \"a\", \"bytes\": 1,\n§\"weights\": \"\"}]}", `weights is the name of a file, and it is empty`},
 		{"weights that change", "{\"data\": [{\"name\": \"a\", \"bytes\": 1, \"weights\": \"w\"}], \"tasks\": [\n§{\"kernel\": \"k\", \"grid\": 1, \"uses\": [{\"data\": \"a\", \"access\": \"readwrite\"}]}]}",

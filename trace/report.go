@@ -30,6 +30,13 @@ type Report struct {
 	// Lanes is, by device, how many tasks count for Busy at the same time: 1 for the cores
 	// of a processor, whose Busy is of all of them together. Shared; nil for 1 of each.
 	Lanes []int
+	// Verified is how many of its tasks were executed twice, on different devices, and their
+	// results compared; Unverified how many could not be, because only one device took them
+	// at the time or no other's results are comparable. Wrong are the results that another
+	// device had right, and that were replaced.
+	Verified   int           `json:",omitempty"`
+	Unverified int           `json:",omitempty"`
+	Wrong      []WrongResult `json:",omitempty"`
 	// LeftOut says which devices or backends of the machine could not be opened, and why:
 	// GPUs, where main does not call weft.Worker. Shared, not to be changed.
 	LeftOut []string

@@ -18,6 +18,16 @@ func (x *Executor) Drain(ctx context.Context, dev machine.DeviceID) error {
 	return x.ask(ctx, engine.Event{Kind: engine.Drain, Device: dev})
 }
 
+// Accuse drains a device for an error and does not wait. answer is called on the loop's
+// goroutine, as Event.Answer is, unless the executor closes.
+func (x *Executor) Accuse(dev machine.DeviceID, err error, answer func(error)) {
+	x.do(func(l *loop) {
+		if !l.closing {
+			l.evs = append(l.evs, engine.Event{Kind: engine.Drain, Device: dev, Err: err, Answer: answer})
+		}
+	})
+}
+
 // Undrain puts a drained device, or a spare, into service.
 func (x *Executor) Undrain(ctx context.Context, dev machine.DeviceID) error {
 	return x.ask(ctx, engine.Event{Kind: engine.Undrain, Device: dev})

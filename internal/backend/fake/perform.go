@@ -90,6 +90,7 @@ func (d *device) await(o *op) error {
 type fate struct {
 	take             time.Duration
 	fail, hang, lose bool
+	corrupt          bool
 	released         chan struct{}
 }
 
@@ -112,6 +113,8 @@ func (d *device) fate(o *op) fate {
 			f.hang = true
 		case Lose:
 			f.lose = true
+		case Corrupt:
+			f.corrupt = true
 		}
 		if d.spend(i) {
 			i--
@@ -185,10 +188,35 @@ func (d *device) perform(o *op) error {
 	if f.fail {
 		return fmt.Errorf("fake: operation %d on %s: %w", o.n, d.info.Name, errScripted)
 	}
+	do := d.launch
 	if o.Kind == driver.Copy {
-		return d.copy(o)
+		do = d.copy
 	}
-	return d.launch(o)
+	err := do(o)
+	if err == nil && f.corrupt {
+		err = d.corrupt(o)
+	}
+	return err
+}
+
+// corrupt changes the last byte of what an operation has written.
+func (d *device) corrupt(o *op) error {
+	var written []byte
+	var err error
+	if o.Kind == driver.Copy {
+		written, err = d.bytes(o.Dst, o.HostDst, o.DstOff, o.Bytes)
+	} else {
+		for i, u := range o.Task.Uses {
+			if u.Access.Writes() && i < len(o.Args) && err == nil {
+				a := &o.Args[i]
+				written, err = d.bytes(a.Buf, a.Host, a.Off, a.Bytes)
+			}
+		}
+	}
+	if n := len(written); n > 0 {
+		written[n-1]++
+	}
+	return err
 }
 
 func (d *device) isGone() bool {

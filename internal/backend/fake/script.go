@@ -27,6 +27,7 @@ var ErrScript = errors.New("bad script")
 //	take 5ms kernel saxpy        what matches takes at least so long
 //	fail op 7                    fails
 //	hang launches times 1        never ends, unless released, lost or closed
+//	corrupt kernel saxpy         ends well, with a wrong byte in what it writes
 //	lose copies                  the device is lost when it would begin
 //	lose                         the device is lost now
 //	release                      what hangs now goes on
@@ -47,7 +48,7 @@ type Rule struct {
 	// Device is the one the rule is for, from 0, or AllDevices.
 	Device int
 	Do     Deed
-	At     Match         // Take, Fail, Hang, Lose
+	At     Match         // Take, Fail, Hang, Lose, Corrupt
 	Times  int           // how often it applies at most; 0 means always
 	For    time.Duration // Take
 	Bytes  int64         // Limit
@@ -72,6 +73,7 @@ const (
 	Limit               // the device provides no more than Bytes
 	Set                 // telemetry shows Value for Name
 	Revive              // an attempt by Rung ends as End says
+	Corrupt             // operations end well, and a byte of what they write is wrong
 )
 
 // MatchKind is how a rule's operations are chosen.
@@ -102,7 +104,7 @@ const (
 )
 
 var (
-	deeds    = []string{"take", "fail", "hang", "lose", "release", "limit", "set", "revive"}
+	deeds    = []string{"take", "fail", "hang", "lose", "release", "limit", "set", "revive", "corrupt"}
 	rungs    = []string{"standby", "restart", "reopen"}
 	outcomes = []string{"empty", "kept", "fails"}
 	gauges   = []string{"util", "memory", "temp", "power", "clock", "errors", "faults"}
@@ -124,7 +126,7 @@ func (r *Rule) validate(devices int) error {
 	// What a rule has no use for must not be set: its text would not say it.
 	plain := Rule{Device: r.Device, Do: r.Do}
 	switch r.Do {
-	case Take, Fail, Hang, Lose:
+	case Take, Fail, Hang, Lose, Corrupt:
 		if err := r.At.validate(r.Do); err != nil {
 			return err
 		}
@@ -351,7 +353,7 @@ func (o *Options) add(words []string) error {
 	case Take:
 		r.For = p.duration()
 		r.At = p.match()
-	case Fail, Hang:
+	case Fail, Hang, Corrupt:
 		r.At = p.match()
 	case Lose:
 		if len(p.words) > 0 {

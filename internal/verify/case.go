@@ -1,0 +1,130 @@
+package verify
+
+import (
+	"slices"
+
+	"github.com/weft-run/weft/machine"
+)
+
+// Case is one task that is checked: its executions so far, and what is to be done next. The
+// zero Case has none.
+type Case struct {
+	ran []execution
+}
+
+// execution is one of the executions: where it was, and with which of those before it agrees.
+type execution struct {
+	device machine.DeviceID
+	agrees []bool
+}
+
+// Do is what comes next in a case.
+type Do uint8
+
+const (
+	Execute   Do = iota // the task, on one of Only, or any device if that is empty
+	Reference           // its Go functions in this process: it counts as a device
+	Settle              // Right has the result, and all of Wrong have wrong ones
+	Pass                // no other device can execute it at present: Right has the only result
+	GiveUp              // no two agree, and nothing is left that could decide
+)
+
+// Next is what comes next.
+type Next struct {
+	Do    Do
+	Only  []machine.DeviceID
+	Right int   // of the executions, by number
+	Wrong []int // likewise
+}
+
+// World is what a case depends on at present.
+type World struct {
+	// Able are the devices that take work and can execute the task.
+	Able []machine.DeviceID
+	// Comparable and Alike are the functions of these names for two devices. Reference says
+	// that Go functions of this process can execute the task, which compares as a device
+	// machine.Host does.
+	Comparable, Alike func(a, b machine.DeviceID) bool
+	Reference         bool
+}
+
+// Next decides by the rule that two executions on different devices which agree are right. The
+// second one is on a device of the same kind where there is one. When no two agree, another
+// device decides, and the process itself when there is none.
+func (c *Case) Next(w World) Next {
+	if len(c.ran) == 0 {
+		return Next{Do: Execute, Only: w.Able}
+	}
+	if right, ok := c.agreed(); ok {
+		return Next{Do: Settle, Right: right, Wrong: c.wrong(right)}
+	}
+	var others []machine.DeviceID
+	for _, d := range w.Able {
+		if c.compares(w, d) {
+			others = append(others, d)
+		}
+	}
+	alike := slices.DeleteFunc(slices.Clone(others), func(d machine.DeviceID) bool { return !w.Alike(c.ran[0].device, d) })
+	switch {
+	case len(alike) > 0:
+		return Next{Do: Execute, Only: alike}
+	case len(others) > 0:
+		return Next{Do: Execute, Only: others}
+	case len(c.ran) == 1:
+		return Next{Do: Pass}
+	case w.Reference && c.compares(w, machine.Host):
+		return Next{Do: Reference}
+	}
+	return Next{Do: GiveUp}
+}
+
+// compares reports whether a device that has not executed the task could be compared with one
+// that has.
+func (c *Case) compares(w World, d machine.DeviceID) bool {
+	with := false
+	for i := range c.ran {
+		if c.ran[i].device == d {
+			return false
+		}
+		with = with || w.Comparable(c.ran[i].device, d)
+	}
+	return with
+}
+
+// Ran takes in an execution, its number being that of those before it. agrees says for each of
+// these whether their results are comparable and agree.
+func (c *Case) Ran(on machine.DeviceID, agrees []bool) {
+	c.ran = append(c.ran, execution{on, agrees})
+}
+
+// agreed returns the first execution that another agrees with.
+func (c *Case) agreed() (int, bool) {
+	for i := range c.ran {
+		for _, e := range c.ran[i+1:] {
+			if e.agrees[i] {
+				return i, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// wrong returns the executions that agree neither with the one that is right nor with one that
+// agrees with it.
+func (c *Case) wrong(right int) (out []int) {
+	agree := func(i, j int) bool { return i == j || c.ran[max(i, j)].agrees[min(i, j)] }
+	for k := range c.ran {
+		if !slices.ContainsFunc(c.indices(), func(i int) bool { return agree(right, i) && agree(i, k) }) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func (c *Case) indices() []int {
+	out := make([]int, len(c.ran))
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}

@@ -1,0 +1,467 @@
+package weft
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/verify"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/trace"
+)
+
+// Results that are checked. A task that verify.Pick picks runs on a device of its own in this
+// process, "verify", with what it uses in host memory. There it is executed as a run of one task
+// on one device and then on another, each with results of its own, and verify.Case says which
+// result is right. That one is copied to where the task's readers find it.
+
+// WrongResult is a result of a task that differs from what other devices computed from the same
+// inputs. It is the error a device is drained for, and of a run in which no two devices agree.
+type WrongResult = trace.WrongResult
+
+// verifier checks results, for a runtime. A nil one checks none.
+type verifier struct {
+	r     *Runtime
+	every int
+	runs  atomic.Int64
+	mu    sync.Mutex
+	of    map[uint64]*checks // of runs in progress
+	next  uint64
+	// What was found since the runtime was opened.
+	verified, unverified, wrong atomic.Int64
+}
+
+// checks is what is checked of one run.
+type checks struct {
+	key        uint64
+	g          *graph.Graph // before tasks were rewritten
+	mu         sync.Mutex
+	verified   int
+	unverified int
+	wrong      []WrongResult
+	devices    []trace.DeviceReport // of the executions
+}
+
+// verifyLanes is how many tasks are checked at a time. Each has its results in host memory once
+// for every execution; 16 keep as many devices busy.
+const verifyLanes = 16
+
+// open returns the device on which tasks are checked.
+func (v *verifier) open(ctx context.Context) (driver.Device, error) {
+	devs, err := cpu.New(cpu.Options{
+		Cores: 1, Apart: verify.Dialect, Lanes: verifyLanes,
+		Funcs: map[string]driver.Func{verify.Kernel.Impls[0].Entry: v.check},
+	}).Open(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return devs[0], nil
+}
+
+// enough errs where there is nothing that results could be compared with.
+func (v *verifier) enough() error {
+	if v == nil || len(v.r.names) > 1 {
+		return nil
+	}
+	return fmt.Errorf("%w: verify: a result is compared with that of another device, and there is only %s; use several, as cpu/2, or leave verify off", ErrOptions, strings.Join(v.r.names, ""))
+}
+
+// begin picks tasks of a run. It returns the graph to run, and nil where none was picked.
+func (v *verifier) begin(g *graph.Graph) (*graph.Graph, *checks) {
+	if v == nil {
+		return g, nil
+	}
+	run := v.runs.Add(1)
+	var picked []graph.TaskID
+	for i := range g.NumTasks() {
+		if id := graph.TaskID(i); verify.Pick(0, run, id, v.every) && verify.Checkable(g.Task(id)) {
+			picked = append(picked, id)
+		}
+	}
+	if len(picked) == 0 {
+		return g, nil
+	}
+	c := &checks{g: g, devices: make([]trace.DeviceReport, len(v.r.names))}
+	v.mu.Lock()
+	v.next++
+	c.key = v.next
+	v.of[c.key] = c
+	v.mu.Unlock()
+	return verify.Rewrite(g, picked, func(id graph.TaskID) []byte {
+		return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, c.key), uint32(id))
+	}), c
+}
+
+// end puts what was checked of a run into its report.
+func (v *verifier) end(c *checks, rep *Report) {
+	if v == nil {
+		return
+	}
+	if rep != nil {
+		rep.Devices = rep.Devices[:len(v.r.names)]
+	}
+	if c == nil {
+		return
+	}
+	v.mu.Lock()
+	delete(v.of, c.key)
+	v.mu.Unlock()
+	if rep == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rep.Verified, rep.Unverified, rep.Wrong = c.verified, c.unverified, slices.Clone(c.wrong)
+	for i := range c.devices {
+		addDevice(&rep.Devices[i], &c.devices[i])
+	}
+}
+
+// addDevice adds what a device did for another run.
+func addDevice(to, from *trace.DeviceReport) {
+	to.Tasks += from.Tasks
+	to.Failed += from.Failed
+	to.Busy += from.Busy
+	to.Predicted += from.Predicted
+	to.EnergyJ += from.EnergyJ
+}
+
+// check is the kernel of a task that is checked.
+func (v *verifier) check(c *Call, _, _ int) {
+	v.mu.Lock()
+	of := v.of[binary.LittleEndian.Uint64(c.Params)]
+	v.mu.Unlock()
+	if of == nil {
+		c.Fail(ErrCancelled) // its run has ended without it
+		return
+	}
+	k := &checked{v: v, call: c, of: of, id: graph.TaskID(binary.LittleEndian.Uint32(c.Params[8:]))}
+	if err := k.settle(); err != nil {
+		c.Fail(err)
+	}
+}
+
+// checked is a task that is being checked.
+type checked struct {
+	v    *verifier
+	call *Call
+	of   *checks
+	id   graph.TaskID
+	// Of each execution: where it was, and its results by use, nil where the task only reads.
+	devices []machine.DeviceID
+	results [][][]byte
+}
+
+// errNoneLeft says that no device an execution may be on takes work any more.
+var errNoneLeft = errors.New("none of the devices takes work")
+
+// settle executes the task until verify.Case says what its result is, and puts that where its
+// readers find it.
+func (k *checked) settle() error {
+	var at verify.Case
+	for {
+		next := at.Next(k.world())
+		switch next.Do {
+		case verify.Execute:
+			on, result, err := k.execute(next.Only)
+			if err == errNoneLeft {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			at.Ran(on, k.add(on, result))
+		case verify.Reference:
+			result, err := k.reference()
+			if err != nil {
+				return err
+			}
+			at.Ran(machine.Host, k.add(machine.Host, result))
+		case verify.Pass:
+			k.v.unverified.Add(1)
+			k.of.note(func(c *checks) { c.unverified++ })
+			k.deliver(next.Right)
+			return nil
+		case verify.Settle:
+			for _, i := range next.Wrong {
+				k.blame(i, next)
+			}
+			k.v.verified.Add(1)
+			k.of.note(func(c *checks) { c.verified++ })
+			k.deliver(next.Right)
+			return nil
+		default:
+			w := k.difference(len(k.devices)-1, []int{0})
+			w.Undecided = true
+			return w
+		}
+	}
+}
+
+func (c *checks) note(fn func(*checks)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn(c)
+}
+
+// world is what the case depends on now.
+func (k *checked) world() verify.World {
+	g, r := k.of.g, k.v.r
+	return verify.World{
+		Able: k.able(),
+		Comparable: func(a, b machine.DeviceID) bool {
+			return verify.Comparable(g, k.id, k.device(a), k.device(b))
+		},
+		Alike:     func(a, b machine.DeviceID) bool { return verify.Alike(g.Task(k.id), k.device(a), k.device(b)) },
+		Reference: !slices.ContainsFunc(g.Task(k.id).Steps, func(s graph.Step) bool { _, fn := r.goForm(s.Kernel); return fn == nil }),
+	}
+}
+
+// able returns the devices that take work and can execute the task.
+func (k *checked) able() []machine.DeviceID {
+	t := k.of.g.Task(k.id)
+	st, _ := k.v.r.status()
+	var out []machine.DeviceID
+	for i := range st {
+		d := &k.v.r.machine.Devices[i]
+		if st[i].State == engine.Healthy && engine.Allows(t, d) &&
+			!slices.ContainsFunc(t.Steps, func(s graph.Step) bool { return !d.CanRun(s.Kernel) }) {
+			out = append(out, machine.DeviceID(i))
+		}
+	}
+	return out
+}
+
+// device describes a device; machine.Host is this process, which computes as CPU devices do.
+func (k *checked) device(id machine.DeviceID) *machine.Device {
+	if id == machine.Host {
+		return &machine.Device{Backend: cpu.Whole().Backend, Arch: runtime.GOARCH}
+	}
+	return &k.v.r.machine.Devices[id]
+}
+
+func (k *checked) name(i int) string {
+	if k.devices[i] == machine.Host {
+		return "the host"
+	}
+	return k.v.r.names[k.devices[i]]
+}
+
+// room returns memory for the results of an execution, with what it updates, and the arguments.
+func (k *checked) room() (results, args [][]byte) {
+	uses := k.of.g.Task(k.id).Uses
+	results, args = make([][]byte, len(uses)), slices.Clone(k.call.Args)
+	for i, u := range uses {
+		if !u.Access.Writes() {
+			continue
+		}
+		results[i] = make([]byte, u.Bytes)
+		if u.Access.Reads() {
+			copy(results[i], args[i])
+		}
+		args[i] = results[i]
+	}
+	return results, args
+}
+
+// patience is how often an execution that takes long is looked after.
+const patience = 50 * time.Millisecond
+
+// execute runs the task once on one of some devices, any if there are none, and returns where it
+// was and what came out.
+func (k *checked) execute(only []machine.DeviceID) (machine.DeviceID, [][]byte, error) {
+	var names []string
+	for _, d := range only {
+		names = append(names, k.v.r.names[d])
+	}
+	g, err := verify.Alone(k.of.g, k.id, names)
+	if err != nil {
+		return 0, nil, err
+	}
+	for {
+		results, args := k.room()
+		bs := make([]Binding, len(args))
+		for i := range args {
+			bs[i] = Bind(verify.Port(i), args[i])
+		}
+		p, err := k.v.r.resolve(g, bs)
+		if err != nil {
+			return 0, nil, err
+		}
+		p.inner = true
+		rep, err := k.wait(p.Submit(nil), only)
+		if rep != nil {
+			k.of.note(func(c *checks) {
+				for i := range c.devices {
+					addDevice(&c.devices[i], &rep.Devices[i])
+				}
+			})
+		}
+		if err != nil {
+			return 0, nil, err
+		}
+		ran := machine.DeviceID(-1)
+		for i := range rep.Devices {
+			if rep.Devices[i].Tasks > 0 && ran >= 0 {
+				ran = -1 // a device was lost with some results: they may be of two devices
+				break
+			} else if rep.Devices[i].Tasks > 0 {
+				ran = machine.DeviceID(i)
+			}
+		}
+		if ran >= 0 {
+			return ran, results, nil
+		}
+	}
+}
+
+// wait waits for an execution. It ends it if the task's run has ended, or none of the devices that it
+// may be on takes work.
+func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
+	look := time.NewTicker(patience)
+	defer look.Stop()
+	for {
+		select {
+		case <-h.Done():
+			return h.Wait()
+		case <-look.C:
+		}
+		able := k.able()
+		none := len(only) > 0 && !slices.ContainsFunc(only, func(d machine.DeviceID) bool { return slices.Contains(able, d) })
+		if !none && !k.call.Stopped() {
+			continue
+		}
+		h.Cancel()
+		rep, err := h.Wait()
+		if none && errors.Is(err, ErrCancelled) {
+			err = errNoneLeft
+		}
+		return rep, err
+	}
+}
+
+// reference executes the task by its Go functions, in this process.
+func (k *checked) reference() (results [][]byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the reference panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	t := k.of.g.Task(k.id)
+	results, args := k.room()
+	if t.Workspace > 0 {
+		args = append(args, make([]byte, t.Workspace))
+	}
+	for i := range t.Steps {
+		s := &t.Steps[i]
+		mine, err := driver.StepArgs(s, args, nil)
+		if err != nil {
+			return nil, err
+		}
+		impl, fn := k.v.r.goForm(s.Kernel)
+		items := impl.Shape(s.Launch).Grid
+		c := driver.NewCall(k.call.Stopped)
+		c.Args, c.Params, c.Launch = mine, s.Params, s.Launch
+		fn(c, 0, int(items[0])*int(items[1])*int(items[2]))
+		if err := c.Err(); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// goForm returns the Go function of a kernel, nil for none.
+func (r *Runtime) goForm(kernel *graph.Kernel) (*graph.Impl, Func) {
+	for i := range kernel.Impls {
+		impl := &kernel.Impls[i]
+		if impl.Dialect != graph.Go || impl.Entry == "" {
+			continue
+		}
+		if fn := r.registered[impl.Entry]; fn != nil {
+			return impl, fn
+		}
+		if fn := r.applied.find(impl.Entry); fn != nil {
+			return impl, fn
+		}
+	}
+	return nil, nil
+}
+
+// add notes an execution and says with which of those before it agrees.
+func (k *checked) add(on machine.DeviceID, result [][]byte) []bool {
+	agrees := make([]bool, len(k.devices))
+	k.devices, k.results = append(k.devices, on), append(k.results, result)
+	for i := range agrees {
+		agrees[i] = verify.Comparable(k.of.g, k.id, k.device(k.devices[i]), k.device(on)) && k.difference(len(agrees), []int{i}) == nil
+	}
+	return agrees
+}
+
+// difference describes the first difference between the results of an execution and of the first
+// of others; nil if there is none.
+func (k *checked) difference(i int, others []int) *WrongResult {
+	g := k.of.g
+	alike := verify.Alike(g.Task(k.id), k.device(k.devices[i]), k.device(k.devices[others[0]]))
+	for n, u := range g.Task(k.id).Uses {
+		if !u.Access.Writes() {
+			continue
+		}
+		d := verify.Compare(g.Data(u.Data), alike, k.results[i][n], k.results[others[0]][n])
+		if d == nil {
+			continue
+		}
+		w := &WrongResult{Task: g.TaskName(k.id), Device: k.name(i), Data: g.Data(u.Data).Name, Byte: u.Offset + d.Byte, Got: d.A, Want: d.B}
+		for _, o := range others {
+			w.Against = append(w.Against, k.name(o))
+		}
+		return w
+	}
+	return nil
+}
+
+// deliver puts the results of an execution where the task's readers find them.
+func (k *checked) deliver(i int) {
+	for n, b := range k.results[i] {
+		if b != nil {
+			copy(k.call.Args[n], b)
+		}
+	}
+}
+
+// blame reports that an execution had a wrong result, and has its device drained.
+func (k *checked) blame(i int, next verify.Next) {
+	others := []int{next.Right}
+	for n := range k.devices {
+		if n != next.Right && !slices.Contains(next.Wrong, n) {
+			others = append(others, n)
+		}
+	}
+	w := k.difference(i, others)
+	if w == nil { // it was not compared with this one
+		return
+	}
+	r := k.v.r
+	r.o.Log.Warn("wrong result: the device is drained", "device", w.Device, "task", w.Task, "err", w)
+	k.v.wrong.Add(1)
+	k.of.note(func(c *checks) { c.wrong = append(c.wrong, *w) })
+	if k.devices[i] == machine.Host {
+		return
+	}
+	r.x.Accuse(k.devices[i], w, func(err error) {
+		if err != nil {
+			r.o.Log.Warn("a device with wrong results is not drained", "device", w.Device, "err", err)
+		}
+	})
+}
