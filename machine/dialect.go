@@ -19,11 +19,11 @@ var dialects = map[string][]graph.Dialect{
 
 // CanRun reports whether a kernel has an implementation for the device; library
 // routines are none for one that must be exact. An abstract kernel, which only
-// simulations have, runs anywhere.
+// simulations have, runs on any device that does not say what it runs.
 func (d *Device) CanRun(k *graph.Kernel) bool {
 	runs := d.runs()
 	for i := range k.Impls {
-		if dialect := k.Impls[i].Dialect; dialect == graph.Abstract || slices.Contains(runs, dialect) {
+		if dialect := k.Impls[i].Dialect; dialect == graph.Abstract && d.Dialects == nil || slices.Contains(runs, dialect) {
 			return true
 		}
 	}

@@ -85,6 +85,11 @@ type hardware struct {
 	inFlight  int
 
 	flows flows
+
+	corrupt []float64             // by device, the part of launches with a wrong result
+	wrong   map[engine.RunID]bool // runs that have such a result
+	patient machine.DeviceID      // its launches end when complete is called; Host for none
+	asked   []ticket              // those that began
 }
 
 type lane struct {
@@ -216,6 +221,8 @@ func newHardware(o hardwareOptions) *hardware {
 		gangs:     make(map[gangKey]*gang),
 		freeEdges: -1,
 		board:     o.Board,
+		wrong:     make(map[engine.RunID]bool),
+		patient:   machine.Host,
 	}
 	if o.Late {
 		h.late = rand.New(rand.NewPCG(o.Seed, 0x1a7e))
@@ -309,7 +316,7 @@ func (h *hardware) stop(op engine.Op) {
 	switch o := &h.ops[slot]; {
 	case o.gang != nil:
 		h.violation("%s: a member of a gang is to stop", h.describe(o))
-	case o.running && !o.flow.hung:
+	case o.running && (!o.flow.hung || o.device == h.patient):
 		h.complete(slot, engine.DepFailed, nil)
 	case !o.running:
 		o.depFailed = true

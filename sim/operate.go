@@ -258,6 +258,10 @@ func (h *hardware) launch(slot int32) (work time.Duration, uses []int32, own, co
 			fate = engine.Failed
 		}
 	}
+	if o.device == h.patient {
+		hung = true
+		h.asked = append(h.asked, ticket{slot, o.serial})
+	}
 	o.fate, o.flow.hung = fate, hung
 	return work, uses, own, cores
 }
@@ -303,6 +307,9 @@ func (h *hardware) endGang(g *gang, status engine.Status, err error) {
 // complete ends the operation at the head of its lane and tells the engine.
 func (h *hardware) complete(slot int32, status engine.Status, err error) {
 	o := &h.ops[slot]
+	if o.launch && status == engine.OK {
+		h.corrupts(o)
+	}
 	if h.check && status == engine.OK {
 		h.commit(o)
 		if h.err != nil {

@@ -93,6 +93,11 @@ type Config struct {
 	// Spares accept no work until a fault swaps them in. Those that Faults names
 	// need not be listed.
 	Spares []machine.DeviceID
+	// Verify has one task in this many executed on two devices and compared; 0 has none. Seed
+	// says which. Corrupt is, by device, the part of executions there that end well with a
+	// wrong result.
+	Verify  int
+	Corrupt []float64
 	// Unchecked turns the oracle off, for speed.
 	Unchecked bool
 	// MaxTime and MaxSteps end a simulation that goes on for ever.
@@ -139,6 +144,10 @@ type RunResult struct {
 	Ended     time.Duration
 	Err       error
 	Report    *trace.Report
+	// Verified, Unverified and Wrong are as in trace.Report, Wrong being a count. Spoilt says
+	// that the results of the run are wrong.
+	Verified, Unverified, Wrong int
+	Spoilt                      bool
 }
 
 // Run simulates. The error is nil when every run ended, well or not; it wraps
@@ -173,6 +182,9 @@ type loop struct {
 	stepNow bool // the engine was asked for something: step at once
 	steps   int
 	idle    int
+	verify  *verifier
+	tell    []engine.Event  // for the next step
+	done    []engine.Action // executions that ended in this one
 }
 
 func newLoop(c Config) (*loop, error) {
@@ -183,6 +195,12 @@ func newLoop(c Config) (*loop, error) {
 		if c.Jobs[i].Graph == nil {
 			return nil, fmt.Errorf("sim: job %d (%q): %w: the graph is nil", i, c.Jobs[i].Name, graph.ErrValue)
 		}
+	}
+	if c.Verify > 0 {
+		if c.Cost != nil || c.Truth != nil {
+			return nil, fmt.Errorf("sim: verify: cost models of the machine's own devices do not know the one that checks")
+		}
+		c.Machine = withVerifier(c.Machine)
 	}
 	if c.Cost == nil {
 		c.Cost = machine.NewRoofline(c.Machine)
@@ -197,6 +215,12 @@ func newLoop(c Config) (*loop, error) {
 		c.MaxSteps = DefaultMaxSteps
 	}
 	l := &loop{c: c, byID: make(map[engine.RunID]int)}
+	if c.Verify > 0 {
+		l.verify = &verifier{
+			device: machine.DeviceID(len(c.Machine.Devices) - 1), every: c.Verify,
+			outer: make(map[engine.RunID]*checkedRun), inner: make(map[engine.RunID]*checkedTask),
+		}
+	}
 	l.jobs = slices.Clone(c.Jobs)
 	slices.SortStableFunc(l.jobs, func(a, b Job) int { return int(min(max(a.At-b.At, -1), 1)) })
 	l.faults = slices.Clone(c.Faults)
@@ -208,6 +232,10 @@ func newLoop(c Config) (*loop, error) {
 		Machine: c.Machine, Lanes: l.engine.Lanes(), Begun: c.engine.Begun, Cost: newLinkCost(c.Machine, c.Truth),
 		Noise: c.Noise, Seed: c.Seed, Check: !c.Unchecked, Late: c.late, Board: c.board,
 	})
+	l.hw.corrupt = c.Corrupt
+	if l.verify != nil {
+		l.hw.patient = l.verify.device
+	}
 	for _, d := range c.Resident {
 		ref := l.engine.NewData(d.Name, d.Bytes, d.Durability)
 		l.refs = append(l.refs, ref)
@@ -239,6 +267,9 @@ func (l *loop) makeEngine() error {
 			}
 		}
 	}
+	if l.verify != nil {
+		o.Patient = []machine.DeviceID{l.verify.device}
+	}
 	l.engine = engine.New(o)
 	return nil
 }
@@ -263,7 +294,8 @@ func (l *loop) run() error {
 		if l.steps++; l.steps > l.c.MaxSteps {
 			return l.stuck(fmt.Sprintf("it took more than %d steps", l.c.MaxSteps))
 		}
-		evs = l.inject(now, evs[:0])
+		evs = append(l.inject(now, evs[:0]), l.tell...)
+		l.tell = l.tell[:0]
 		var err error
 		if evs, err = l.hw.Advance(now, evs); err != nil {
 			return err
@@ -280,6 +312,7 @@ func (l *loop) run() error {
 		if err := l.hw.Apply(now, acts); err != nil {
 			return err
 		}
+		l.checkResults(now)
 	}
 }
 
@@ -324,6 +357,9 @@ func (l *loop) next() (now time.Duration, waking, ok bool) {
 	}
 	if len(l.faults) > 0 {
 		take(l.faults[0].At)
+	}
+	if len(l.tell) > 0 {
+		take(l.hw.now)
 	}
 	if len(l.jobs) > 0 {
 		take(l.jobs[0].At)
@@ -374,8 +410,12 @@ func (l *loop) submit(now time.Duration) {
 		for _, b := range j.Bind {
 			o.Bind = append(o.Bind, engine.Binding{Data: b.Data, Ref: l.refs[b.Resident]})
 		}
-		id := l.engine.Submit(now, j.Graph, o)
-		l.hw.Begin(id, j.Graph, o.Bind)
+		g := l.pick(j.Graph, len(l.runs))
+		id := l.engine.Submit(now, g, o)
+		l.hw.Begin(id, g, o.Bind)
+		if l.verify != nil {
+			l.verify.outer[id] = &checkedRun{result: len(l.runs), graph: j.Graph}
+		}
 		l.byID[id] = len(l.runs)
 		l.runs = append(l.runs, RunResult{Name: j.Name, Run: int64(id), Submitted: now})
 		l.open++
@@ -396,8 +436,13 @@ func (l *loop) note(now time.Duration, acts []engine.Action) {
 			}
 			continue
 		}
+		if l.verify != nil && l.verify.inner[a.Run] != nil {
+			l.done = append(l.done, *a)
+			continue
+		}
 		if k, ok := l.byID[a.Run]; ok {
 			r := &l.runs[k]
+			r.Spoilt = r.Spoilt || l.hw.wrong[a.Run]
 			r.Ended, r.Err, r.Report = now, a.Err, a.Report
 			delete(l.byID, a.Run)
 			l.open--
