@@ -39,6 +39,7 @@ type verifier struct {
 	mu    sync.Mutex
 	of    map[uint64]*checks // of runs in progress
 	next  uint64
+	tasks map[int64]graph.TaskID // by run of an execution, if there is a trace: the task of the graph
 	// What was found since the runtime was opened.
 	verified, unverified, wrong atomic.Int64
 }
@@ -136,6 +137,37 @@ func addDevice(to, from *trace.DeviceReport) {
 	to.Busy += from.Busy
 	to.Predicted += from.Predicted
 	to.EnergyJ += from.EnergyJ
+}
+
+// ran notes which task a run executed.
+func (v *verifier) ran(run int64, id graph.TaskID) {
+	if v.r.trace == nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.tasks) >= v.r.o.Trace { // the trace has forgotten about most of them
+		clear(v.tasks)
+	}
+	v.tasks[run] = id
+}
+
+// traced returns events with executions as those of the tasks they are of, and without the device
+// that checks.
+func (v *verifier) traced(evs []trace.Event) []trace.Event {
+	if v == nil {
+		return evs
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := machine.DeviceID(len(v.r.names))
+	evs = slices.DeleteFunc(evs, func(e trace.Event) bool { return e.Device >= n || e.From >= n })
+	for i := range evs {
+		if id, ok := v.tasks[int64(evs[i].Run)]; ok && evs[i].Task >= 0 {
+			evs[i].Task = id
+		}
+	}
+	return evs
 }
 
 // check is the kernel of a task that is checked.
@@ -303,6 +335,7 @@ func (k *checked) execute(only []machine.DeviceID) (machine.DeviceID, [][]byte, 
 		p.inner = true
 		rep, err := k.wait(p.Submit(nil), only)
 		if rep != nil {
+			k.v.ran(rep.Run, k.id)
 			k.of.note(func(c *checks) {
 				for i := range c.devices {
 					addDevice(&c.devices[i], &rep.Devices[i])

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/arena"
 	"github.com/weft-run/weft/internal/backend/all"
 	"github.com/weft-run/weft/internal/backend/cpu"
@@ -169,7 +170,7 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 	}
 	var patient driver.Device
 	if o.Verify > 0 {
-		rt.verify = &verifier{r: rt, every: o.Verify, of: make(map[uint64]*checks)}
+		rt.verify = &verifier{r: rt, every: o.Verify, of: make(map[uint64]*checks), tasks: make(map[int64]graph.TaskID)}
 		if patient, err = rt.verify.open(ctx); err != nil {
 			rt.forget()
 			return nil, err
@@ -503,4 +504,4 @@ func (r *Runtime) Join(ctx context.Context, devices []machine.DeviceID) (uint64,
 func (r *Runtime) Leave(number uint64) { r.must("Leave").x.Leave(number) }
 
 // Trace returns the events recorded so far, when Options.Trace asked for them.
-func (r *Runtime) Trace() []trace.Event { return r.must("Trace").x.Events(r.trace) }
+func (r *Runtime) Trace() []trace.Event { return r.verify.traced(r.must("Trace").x.Events(r.trace)) }

@@ -56,7 +56,7 @@ weft chaos serve kills the workers of a service that is under load.`,
 		Args: terminal.OneOf("workload"),
 		RunE: func(*cobra.Command, []string) error { return nil },
 	}
-	s.bind(c.PersistentFlags(), "devices", "policy", "partitioner", "concurrent", "task_timeout", "retries", "host_bytes", "max_failures", "max_losses", "ladder")
+	s.bind(c.PersistentFlags(), "devices", "policy", "partitioner", "concurrent", "task_timeout", "retries", "host_bytes", "max_failures", "max_losses", "ladder", "verify")
 	s.complete(c)
 	for _, w := range catalog.All() {
 		c.AddCommand(newChaosOf(w, &s))

@@ -254,6 +254,7 @@ func (l *live) runs(ctx context.Context, rt *weft.Runtime, job workload.Job, p *
 		}
 		took := res.Report.Elapsed()
 		rep.Runs = append(rep.Runs, l.keeping.row(runRow{Seconds: took.Seconds(), Predicted: res.Predicted.Seconds(), Samples: res.Prediction.Samples, Rate: job.Rate(took)}))
+		rep.verify(res.Report)
 		last = res
 		p.Add()
 	}
@@ -374,6 +375,8 @@ type liveReport struct {
 	// whose tasks had all been measured before.
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
+	// Verified is what was checked with --verify.
+	Verified *verified `json:"verified,omitempty"`
 	// Misses is the errors that the check may not have seen, with the chance of each.
 	Misses      []workload.Miss `json:"misses,omitempty"`
 	Interrupted bool            `json:"interrupted,omitempty"` // fewer runs than asked for, or not checked

@@ -84,6 +84,7 @@ func (r *liveReport) outcome(w io.Writer) {
 	if r.Kept != nil {
 		r.Kept.text(w, r.Interrupted)
 	}
+	r.Verified.text(w)
 	if r.Retries > 0 {
 		fmt.Fprintf(w, "%s failed and was tried again.\n", terminal.Count(r.Retries, "execution"))
 	}

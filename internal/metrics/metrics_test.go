@@ -42,7 +42,7 @@ func newBench(t *testing.T, p Prices) *bench {
 	unknown := weft.Health{Util: -1, TempC: -1, PowerW: -1, ClockMHz: -1, MemUsed: -1, MemBytes: -1, MemErrors: -1}
 	b.runtime = weft.Metrics{
 		Uptime: 90 * time.Second, Runs: weft.RunMetrics{Submitted: 10, Completed: 7, Failed: 1, Cancelled: 1}, Retries: 2, Losses: 1,
-		Copies: 3, CopyBytes: 4096, Rebalanced: 1,
+		Copies: 3, CopyBytes: 4096, Rebalanced: 1, Verified: 11, Unverified: 12, Wrong: 13,
 		Devices: []weft.DeviceMetrics{
 			{Name: "cuda:0", State: "healthy", Tasks: 100, Busy: 10 * time.Second, Util: 0.5, Queued: 3, Losses: 1, MemUsed: 1 << 20, MemBytes: 1 << 30, Failed: 2,
 				Health: weft.Health{Util: 0.7, TempC: 61, PowerW: 200, ClockMHz: 1980, MemUsed: 2 << 20, MemBytes: 1 << 31, MemErrors: 0}},
@@ -197,6 +197,9 @@ func TestFigures(t *testing.T) {
 		{"weft_copies_total", nil, 3},
 		{"weft_copied_bytes_total", nil, 4096},
 		{"weft_rebalances_total", nil, 1},
+		{"weft_verified_tasks_total", nil, 11},
+		{"weft_unverified_tasks_total", nil, 12},
+		{"weft_wrong_results_total", nil, 13},
 		{"weft_device_in_service", cuda, 1},
 		{"weft_device_in_service", []string{"device", "cpu:1"}, 0},
 		{"weft_device_state", []string{"device", "cpu:1", "state", "drained"}, 1},

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/terminal"
+)
+
+// verified is what was checked of all runs with --verify.
+type verified struct {
+	Tasks      int                `json:"tasks"`
+	Unverified int                `json:"unverified"`
+	Wrong      []weft.WrongResult `json:"wrong"` // not nil, so that JSON always has a list
+}
+
+// verify adds what was checked of a run.
+func (r *liveReport) verify(rep *weft.Report) {
+	if rep.Verified+rep.Unverified+len(rep.Wrong) == 0 {
+		return
+	}
+	if r.Verified == nil {
+		r.Verified = &verified{Wrong: []weft.WrongResult{}}
+	}
+	v := r.Verified
+	v.Tasks += rep.Verified
+	v.Unverified += rep.Unverified
+	v.Wrong = append(v.Wrong, rep.Wrong...)
+}
+
+// text writes it: a line for each device that was wrong, with its first wrong result.
+func (v *verified) text(w io.Writer) {
+	if v == nil {
+		return
+	}
+	fmt.Fprintf(w, "Verified: two devices agreed on the results of %s.\n", terminal.Count(v.Tasks, "task"))
+	if v.Unverified > 0 {
+		fmt.Fprintf(w, "Not verified: %s, since no second device could execute them and be compared.\n", terminal.Count(v.Unverified, "task"))
+	}
+	count := make(map[string]int)
+	for _, x := range v.Wrong {
+		count[x.Device]++
+	}
+	for _, x := range v.Wrong {
+		if n := count[x.Device]; n > 0 {
+			fmt.Fprintf(w, "Wrong: %s of %s, replaced by right ones; the device was drained. The first: %s.\n", terminal.Count(n, "result"), x.Device, x.Error())
+			count[x.Device] = 0
+		}
+	}
+}
