@@ -34,7 +34,8 @@ and check every result. At random, from a seed, a worker is
 
 and devices are starved: they have little more memory than one task needs. The
 devices are cores (cpu/3) or scripted devices (fake/3, which also fail and
-dawdle), each in a worker process of its own. They are opened anew every few
+dawdle, and with --verify 1 one of them has wrong results, which must be
+replaced), each in a worker process of its own. They are opened anew every few
 rounds; what is left of them then is counted. Every minute a line says what was
 done and what memory, goroutines and descriptors weft uses; a table at the end
 has them all.
@@ -197,6 +198,9 @@ func writeAccount(b *bytes.Buffer, t *chaos.Trial, a *chaos.Account) {
 		{"rounds", "right", "wrong", "errors", "losses", "recoveries", "retries", "replays", "evictions"},
 		{a.Rounds, a.Right, a.Wrong, a.Errors, a.Losses, a.Recoveries, a.Retries, a.Replays, a.Evictions},
 	})
+	if a.Verified > 0 {
+		fmt.Fprintf(b, "\nVerified: %s; %s replaced by right ones.\n", terminal.Count(a.Verified, "task"), terminal.Count(a.Replaced, "wrong result"))
+	}
 	if !a.Simulated {
 		writeUse(b, a)
 	}

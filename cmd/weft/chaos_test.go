@@ -76,6 +76,25 @@ func TestWriteUse(t *testing.T) {
 	}
 }
 
+// A device whose results are wrong spoils none while all are verified.
+func TestChaosVerified(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("worker processes need Linux")
+	}
+	var out, stderr bytes.Buffer
+	args := []string{"chaos", "merkle", "--leaves", "4096", "--for", "1s", "--faults", "lie", "--json", "--devices", "fake/3", "--verify", "1"}
+	if code := run(t.Context(), args, &out, &stderr); code != exitOK {
+		t.Fatalf("status %d: %s", code, &stderr)
+	}
+	var a chaos.Account
+	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
+		t.Fatalf("%v: %s", err, &out)
+	}
+	if a.Right == 0 || a.Wrong > 0 || a.Errors > 0 || a.Verified == 0 || a.Replaced == 0 || a.Faults["lie"] != a.Sessions {
+		t.Errorf("the account is %s", &out)
+	}
+}
+
 // wrongJob is a job whose results do not pass.
 type wrongJob struct{ workload.Job }
 

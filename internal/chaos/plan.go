@@ -13,7 +13,7 @@ func Faults() (all []string) {
 	for _, s := range strikes {
 		all = append(all, s.String())
 	}
-	return append(all, starve, fail, dawdle)
+	return append(all, starve, fail, dawdle, lie)
 }
 
 // The faults that are no strikes.
@@ -21,6 +21,7 @@ const (
 	starve = "starve" // a session whose devices have little memory
 	fail   = "fail"   // an operation of a scripted device that is to fail
 	dawdle = "dawdle" // one that is to take long
+	lie    = "lie"    // a session in which a scripted device has wrong results, where all are verified
 )
 
 const (
@@ -39,6 +40,7 @@ type plan struct {
 	starved float64 // more memory than a task needs, as in footprint.little; -1 for enough
 	fails   []int   // operations of each scripted device, from 1
 	dawdles []dawdled
+	lies    bool // the first scripted device has wrong results
 	rounds  [][]hit
 }
 
@@ -62,7 +64,7 @@ func (h hit) rand() *rand.Rand { return rand.New(rand.NewPCG(h.seed, 0)) }
 // the same then.
 func (t *Trial) plan(session uint64) *plan {
 	rnd := rand.New(rand.NewPCG(t.Seed, session))
-	p := &plan{standby: rnd.IntN(2) == 0, starved: -1}
+	p := &plan{standby: rnd.IntN(2) == 0, starved: -1, lies: t.Options.Verify == 1 && t.may(lie)}
 	starved, more := rnd.IntN(3) == 0, rnd.Float64()
 	if starved && t.may(starve) {
 		p.starved = more
@@ -101,6 +103,9 @@ func (p *plan) script() string {
 	}
 	for _, d := range p.dawdles {
 		fmt.Fprintf(&b, "take %v op %d\n", d.extra, d.op)
+	}
+	if p.lies {
+		b.WriteString("on 0 corrupt launches\n")
 	}
 	return b.String()
 }

@@ -49,6 +49,10 @@ type Account struct {
 	Retries    int `json:"retries"`
 	Replays    int `json:"replays"`
 	Evictions  int `json:"evictions"`
+	// Verified counts tasks whose results two devices agreed on, Replaced wrong results of
+	// devices.
+	Verified int `json:"verified,omitempty"`
+	Replaced int `json:"replaced,omitempty"`
 	// Before is the memory, goroutines, descriptors and children of the process after its first
 	// runtime was closed, After those after the last.
 	Before Use `json:"before"`
@@ -79,6 +83,9 @@ func (a *Account) scripted(p *plan) {
 	}
 	for range p.dawdles {
 		a.Faults[dawdle]++
+	}
+	if p.lies {
+		a.Faults[lie]++
 	}
 }
 
@@ -151,7 +158,12 @@ func (t *Trial) session(ctx context.Context, a *Account, foot *footprint, began 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, rig.Close()) }()
+	defer func() {
+		m := rig.Metrics()
+		a.Verified += int(m.Verified)
+		a.Replaced += int(m.Wrong)
+		err = errors.Join(err, rig.Close())
+	}()
 	done, err := workload.Feed(rig.Runtime, job)
 	if err != nil {
 		return err

@@ -199,16 +199,17 @@ func (d *device) perform(o *op) error {
 	return err
 }
 
-// corrupt changes the last byte of what an operation has written.
+// corrupt changes the last byte of what an operation has written: of the last argument where the
+// device is in a worker, which is not told what a task writes.
 func (d *device) corrupt(o *op) error {
 	var written []byte
 	var err error
 	if o.Kind == driver.Copy {
 		written, err = d.bytes(o.Dst, o.HostDst, o.DstOff, o.Bytes)
 	} else {
-		for i, u := range o.Task.Uses {
-			if u.Access.Writes() && i < len(o.Args) && err == nil {
-				a := &o.Args[i]
+		for i := range o.Args {
+			a := &o.Args[i]
+			if (len(o.Task.Uses) == 0 || i < len(o.Task.Uses) && o.Task.Uses[i].Access.Writes()) && err == nil {
 				written, err = d.bytes(a.Buf, a.Host, a.Off, a.Bytes)
 			}
 		}
