@@ -370,8 +370,8 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	rounds := j.Rounds()
 	var b graph.Builder
 	start := b.Data(graph.Data{Name: "start", Bytes: size, Input: true})
-	end := b.Data(graph.Data{Name: "end", Bytes: size, Output: true})
-	between := b.Data(graph.Data{Name: "between", Bytes: size})
+	end := b.Data(graph.Data{Name: "end", Bytes: size, Output: true, Tolerance: graph.SameBytes})
+	between := b.Data(graph.Data{Name: "between", Bytes: size, Tolerance: graph.SameBytes})
 	depths := make([]int64, rounds)
 	for i := range depths {
 		depths[i] = int64(j.k)

@@ -280,8 +280,8 @@ func (j *Job) task(lo, hi int64) graph.Task {
 func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	leaves := b.Data(graph.Data{Name: "leaves", Bytes: int64(len(j.leaves)), Input: true})
-	nodes := b.Data(graph.Data{Name: "nodes", Bytes: int64(j.chunks) * Size, Output: j.nodes != nil})
-	top := b.Data(graph.Data{Name: "root", Bytes: Size, Output: true})
+	nodes := b.Data(graph.Data{Name: "nodes", Bytes: int64(j.chunks) * Size, Output: j.nodes != nil, Tolerance: graph.SameBytes})
+	top := b.Data(graph.Data{Name: "root", Bytes: Size, Output: true, Tolerance: graph.SameBytes})
 	for _, r := range ranges {
 		t := j.task(r.Lo, r.Hi)
 		t.Uses = []graph.Use{
@@ -294,7 +294,7 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	// One block of a GPU would take long over many nodes, and so would one core.
 	for count > manyChunks {
 		high := (count + 1<<minHeight - 1) >> minHeight
-		above := b.Data(graph.Data{Name: "nodes above", Bytes: int64(high) * Size})
+		above := b.Data(graph.Data{Name: "nodes above", Bytes: int64(high) * Size, Tolerance: graph.SameBytes})
 		b.Add(graph.Task{
 			Name: "nodes above",
 			Steps: []graph.Step{
