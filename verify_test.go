@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/driver"
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/backend/fake"
 )
 
@@ -340,5 +341,31 @@ func TestVerifySteps(t *testing.T) {
 	rep, err := rt.Run(t.Context(), g, weft.Bind("in", x), weft.Bind("out", y))
 	if err != nil || y[0] != 105 || y[1] != 1 || len(rep.Wrong) != 1 {
 		t.Errorf("out is %v, the report %+v, %v", y, rep, err)
+	}
+}
+
+// Results of devices of different kinds are compared as the graph says of their data, and not
+// at all where it says nothing.
+func TestVerifyKinds(t *testing.T) {
+	funcs := map[string]weft.Func{"add": add3}
+	rt := open(t, weft.Options{
+		Drivers: []driver.Driver{cpu.New(cpu.Options{Funcs: funcs}), follows(t, "devices 1", funcs)}, Verify: 1,
+	})
+	for tolerance, verified := range map[float64]int{0: 0, graph.SameBytes: 1} {
+		var b graph.Builder
+		x := b.Data(graph.Data{Name: "x", Bytes: 64, Input: true, Output: true, Tolerance: tolerance})
+		b.Add(graph.Task{
+			Steps: []graph.Step{{Kernel: graph.GoKernel("add"), Launch: graph.Grid(8)}},
+			Uses:  []graph.Use{{Data: x, Access: graph.ReadWrite}},
+		})
+		g, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := make([]int64, 8)
+		rep, err := rt.Run(t.Context(), g, weft.Bind("x", y))
+		if err != nil || !all(y, 3) || rep.Verified != verified || rep.Unverified != 1-verified {
+			t.Errorf("tolerance %v: x is %v, the report %+v, %v", tolerance, y, rep, err)
+		}
 	}
 }
