@@ -19,7 +19,7 @@ func Unknown(what, name string, names []string) error {
 func Nearest(written string, names []string) (string, bool) {
 	best, fewest := "", max(len(written)/3, 1)+1
 	for _, name := range names {
-		if n := distance(strings.ToLower(written), name); n < fewest {
+		if n := distance(strings.ToLower(written), strings.ToLower(name)); n < fewest {
 			best, fewest = name, n
 		}
 	}
