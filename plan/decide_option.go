@@ -1,0 +1,389 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/weft-run/weft/sched"
+)
+
+// Kinds of options.
+const (
+	Local  = "local"  // on devices of this machine
+	Cloud  = "cloud"  // on a rented one
+	Hybrid = "hybrid" // on both, each with its share of the parts
+)
+
+// Option is one way to do a job.
+type Option struct {
+	Name  string `json:"name"`
+	Kind  string `json:"kind"`
+	Here  string `json:"here,omitempty"`  // devices of this machine that take part
+	Offer *Offer `json:"offer,omitempty"` // nil if nothing is rented
+	GPU   GPU    `json:"gpu"`             // of the rented machine, or else of this one
+	GPUs  int    `json:"gpus"`            // of them that are used
+	// Share is the part of the work that the rented machine does, Parts how many parts
+	// of the job that is.
+	Share float64 `json:"share"`
+	Parts int     `json:"parts,omitempty"`
+	// Estimate is of computing alone: of the whole job where that runs in one place.
+	Estimate Estimate `json:"estimate"`
+	Spot     *Spot    `json:"spot,omitempty"`
+	// Seconds is the median until the result is here, Seconds90 the time that is kept
+	// with the asked confidence.
+	Seconds   float64 `json:"seconds"`
+	Seconds90 float64 `json:"seconds90"`
+	Cost      float64 `json:"cost"` // expected, in US dollars
+	Cost90    float64 `json:"cost90"`
+	// InTime and InBudget are the probabilities of keeping the limits, 1 without one.
+	InTime   float64 `json:"in_time"`
+	InBudget float64 `json:"in_budget"`
+	Kept     bool    `json:"kept"` // both are at least the asked confidence
+	// Start, Upload and Download are seconds of the rented machine beside computing.
+	Start    float64 `json:"start_s,omitempty"`
+	Upload   float64 `json:"upload_s,omitempty"`
+	Download float64 `json:"download_s,omitempty"`
+	Egress   float64 `json:"egress,omitempty"` // part of the cost
+	Energy   float64 `json:"energy,omitempty"` // part of the cost
+	Stale    bool    `json:"stale,omitempty"`
+	// Policy, Memory and Communication are how weft would run it.
+	Policy        string `json:"policy"`
+	Memory        string `json:"memory"`
+	Communication string `json:"communication"`
+}
+
+// end is one of the machines of an option: its time is a fixed part and a random one, and
+// its cost grows with the time.
+type end struct {
+	fixed   float64 // seconds
+	x       spread  // seconds
+	rate    float64 // US dollars a second
+	once    float64 // US dollars
+	billing float64 // seconds that the time is rounded up to for the bill; 0 for none
+}
+
+func (e *end) quantile(p float64) float64     { return e.fixed + e.x.quantile(p) }
+func (e *end) within(seconds float64) float64 { return e.x.within(seconds - e.fixed) }
+func (e *end) cost(seconds float64) float64 {
+	if e.billing > 0 {
+		seconds = math.Ceil(seconds/e.billing) * e.billing
+	}
+	return e.once + e.rate*seconds
+}
+
+// affords returns the seconds that can be paid for.
+func (e *end) affords(usd float64) float64 {
+	if e.rate == 0 {
+		if usd >= e.once {
+			return math.Inf(1)
+		}
+		return 0
+	}
+	s := (usd - e.once) / e.rate
+	if e.billing > 0 {
+		s = math.Floor(s/e.billing*(1+1e-12)) * e.billing
+	}
+	return s
+}
+
+// weigh fills in times, costs and probabilities from the ends of an option.
+func (w *weighing) weigh(o *Option, ends ...end) {
+	conf := w.Assume.Confidence
+	for i := range ends {
+		o.Cost += ends[i].cost(ends[i].fixed + ends[i].x.mean())
+	}
+	o.Cost90 = max(bill(ends, conf), o.Cost)
+	if len(ends) == 1 {
+		o.Seconds, o.Seconds90 = ends[0].quantile(0.5), ends[0].quantile(conf)
+	} else {
+		o.Seconds, o.Seconds90 = latest(ends, 0.5), latest(ends, conf)
+	}
+	o.InTime, o.InBudget = w.inTime(ends), w.inBudget(ends)
+	o.Kept = o.InTime >= conf && o.InBudget >= conf
+}
+
+// bill is the cost that is kept with probability p if both ends are late together, as
+// they are where one prediction errs for both.
+func bill(ends []end, p float64) (usd float64) {
+	for i := range ends {
+		usd += ends[i].cost(ends[i].quantile(p))
+	}
+	return usd
+}
+
+// inTime is the probability of keeping the deadline.
+func (w *weighing) inTime(ends []end) float64 {
+	p := 1.0
+	if d := w.Deadline.Seconds(); d > 0 {
+		for i := range ends {
+			p *= ends[i].within(d)
+		}
+	}
+	return p
+}
+
+// inBudget is the probability of keeping the budget, of two ends to a thousandth.
+func (w *weighing) inBudget(ends []end) float64 {
+	switch {
+	case w.Budget == 0:
+		return 1
+	case len(ends) == 1:
+		return ends[0].within(ends[0].affords(w.Budget))
+	}
+	return float64(sort.Search(1000, func(i int) bool { return bill(ends, (float64(i)+0.5)/1000) > w.Budget })) / 1000
+}
+
+// latest returns the time by which all ends are done with probability p. They are taken
+// for independent, which is the less favourable view.
+func latest(ends []end, p float64) float64 {
+	lo, hi := 0.0, 0.0
+	each := math.Pow(p, 1/float64(len(ends)))
+	for i := range ends {
+		lo = max(lo, ends[i].quantile(p))
+		hi = max(hi, ends[i].quantile(each))
+	}
+	for range 40 {
+		if hi-lo <= 1e-6*hi {
+			break
+		}
+		mid, all := (lo+hi)/2, 1.0
+		for i := range ends {
+			all *= ends[i].within(mid)
+		}
+		if all >= p {
+			hi = mid
+		} else {
+			lo = mid
+		}
+	}
+	return hi
+}
+
+// local adds the options of this machine.
+func (w *weighing) local() {
+	for _, h := range w.Request.Here {
+		e := w.here(h)
+		if !w.fits(h.Name+" here", e) {
+			continue
+		}
+		o := Option{Name: "here on " + h.Name, Kind: Local, Here: h.Name, GPU: h.GPU, GPUs: h.Count, Estimate: e}
+		o.describe(h.Count, "", w.Need.PeakBytes)
+		at := w.hereEnd(h, e, 1)
+		w.weigh(&o, at)
+		o.Energy = o.Cost
+		w.options = append(w.options, &o)
+	}
+}
+
+func (w *weighing) here(h Here) Estimate {
+	if h.Estimate != nil {
+		return *h.Estimate
+	}
+	return w.predict(h.GPU, h.Count)
+}
+
+// hereEnd is this machine with a share of the work.
+func (w *weighing) hereEnd(h Here, e Estimate, share float64) end {
+	watts := h.Watts
+	if watts == 0 {
+		watts = w.Assume.GPUWatts*float64(h.Count) + w.Assume.HostWatts
+	}
+	return end{x: e.spread().times(share, 0), rate: watts / 1000 / 3600 * w.Assume.EnergyPrice}
+}
+
+// machineKey is what offers of equal machines have in common.
+type machineKey struct {
+	gpu    string
+	gpus   int
+	onSpot bool
+}
+
+// cheapest returns the offers, without those of an equal machine for more: they would be
+// as fast and dearer, alone or together with this machine.
+func (w *weighing) cheapest(c *Catalogue) []Offer {
+	best := make(map[machineKey]int) // position in kept
+	var kept []Offer
+	for i := range c.Instances {
+		n := &c.Instances[i]
+		if w.Need.HostBytes > 0 && n.MemoryBytes > 0 && n.MemoryBytes < w.Need.HostBytes {
+			w.fits(n.Cloud+" "+n.Type, Estimate{Why: fmt.Sprintf("it needs %d bytes of host memory of %d", w.Need.HostBytes, n.MemoryBytes)})
+			continue
+		}
+		for _, onSpot := range [2]bool{false, true} {
+			if onSpot && n.Spot == 0 {
+				continue
+			}
+			w.offers++
+			key := machineKey{n.GPU, n.GPUs, onSpot}
+			at, ok := best[key]
+			o := Offer{Instance: *n, OnSpot: onSpot}
+			switch {
+			case !ok:
+				best[key] = len(kept)
+				kept = append(kept, o)
+			case o.Price() < kept[at].Price():
+				kept[at] = o
+				w.pruned++
+			default:
+				w.pruned++
+			}
+		}
+	}
+	return kept
+}
+
+// rented adds the options of rented machines, alone and together with this one.
+func (w *weighing) rented(c *Catalogue) error {
+	var fastest *Here // of this machine
+	var hereTakes Estimate
+	for i := range w.Request.Here {
+		h := &w.Request.Here[i]
+		if e := w.here(*h); e.Fits && e.valid() && (fastest == nil || e.Median < hereTakes.Median) {
+			fastest, hereTakes = h, e
+		}
+	}
+	for _, offer := range w.cheapest(c) {
+		gpu, err := c.GPU(offer.GPU)
+		if err != nil {
+			return fmt.Errorf("%w: %s %s: %w", ErrRequest, offer.Cloud, offer.Type, err)
+		}
+		e, count := w.best(gpu, offer.GPUs)
+		if !w.fits(offer.Cloud+" "+offer.Type, e) {
+			continue
+		}
+		w.cloud(&offer, gpu, e, count, nil, Estimate{}, 0)
+		if fastest != nil && w.Need.Parts > 1 {
+			w.hybrids(&offer, gpu, e, count, fastest, hereTakes)
+		}
+	}
+	return nil
+}
+
+// best returns the number of an instance's GPUs on which the job is done first: more of
+// them may take longer where they exchange much.
+func (w *weighing) best(g GPU, most int) (Estimate, int) {
+	best, count := w.predict(g, most), most
+	for n := most / 2; n > 0; n /= 2 {
+		if e := w.predict(g, n); e.Fits && (!best.Fits || e.Median < best.Median) {
+			best, count = e, n
+		}
+	}
+	return best, count
+}
+
+// cloud returns the option of a rented machine, which does parts of the job if this
+// machine takes part, and appends it to the options.
+func (w *weighing) cloud(offer *Offer, g GPU, e Estimate, count int, h *Here, there Estimate, parts int) {
+	o, ends, ok := w.combine(offer, g, e, count, h, there, parts)
+	if !ok {
+		return
+	}
+	w.weigh(&o, ends...)
+	kept := *offer
+	o.Offer = &kept
+	o.Name = fmt.Sprintf("%s %s (%d × %s", offer.Cloud, offer.Type, count, g.Name)
+	if offer.OnSpot {
+		o.Name += ", spot"
+	}
+	o.Name += ")"
+	if h != nil {
+		o.Name = "here and " + o.Name
+	}
+	o.describe(count, offer.Link, w.Need.PeakBytes)
+	w.options = append(w.options, &o)
+}
+
+// combine makes an option, still without a name, and its ends.
+func (w *weighing) combine(offer *Offer, g GPU, e Estimate, count int, h *Here, there Estimate, parts int) (Option, []end, bool) {
+	a := &w.Assume
+	o := Option{Kind: Cloud, GPU: g, GPUs: count, Share: 1, Estimate: e, Start: a.Start,
+		Stale: offer.stale(w.At, a.Stale)}
+	if h != nil {
+		o.Kind, o.Here, o.Parts = Hybrid, h.Name, parts
+		o.Share = float64(parts) / float64(w.Need.Parts)
+	}
+	o.Upload = w.Need.Upload / a.Uplink
+	o.Download = w.Need.Download * o.Share / a.Downlink
+	o.Egress = w.Need.Download * o.Share / 1e9 * a.Egress
+	x := e.spread().times(o.Share, 0)
+	if offer.OnSpot {
+		save := float64(w.Need.State) / a.Checkpoint
+		s := onSpot(x.median, a.Spot/3600, a.Start+save, save)
+		if !(s.Factor < 1e3) { // also where it is not a number
+			w.fits(offer.Cloud+" "+offer.Type+" spot", Estimate{Why: "without checkpoints it would hardly ever get to its end between interruptions"})
+			return o, nil, false
+		}
+		o.Spot = &s
+		x = x.times(s.Factor, s.Spread)
+	}
+	ends := []end{{fixed: o.Start + o.Upload + o.Download, x: x, rate: offer.Price() / 3600, once: o.Egress, billing: a.Billing}}
+	if h != nil {
+		here := w.hereEnd(*h, there, 1-o.Share)
+		o.Energy = here.cost(here.x.mean())
+		ends = append(ends, here)
+	}
+	return o, ends, true
+}
+
+// hybrids adds the splits between this machine and a rented one that can matter: the one
+// where both are done at the same time, half of that, the smallest with which the deadline
+// is kept, and the largest that the budget allows.
+func (w *weighing) hybrids(offer *Offer, g GPU, e Estimate, count int, h *Here, there Estimate) {
+	all := w.Need.Parts
+	takes := func(parts int) (rented, here float64) {
+		_, ends, ok := w.combine(offer, g, e, count, h, there, parts)
+		if !ok {
+			return math.Inf(1), 0
+		}
+		return ends[0].quantile(0.5), ends[1].quantile(0.5)
+	}
+	// The first number of parts with which the rented machine is not done first.
+	even := 1 + sort.Search(all-2, func(i int) bool { rented, here := takes(i + 1); return rented >= here })
+	if r, h := takes(even); even > 1 {
+		if r1, h1 := takes(even - 1); max(r1, h1) < max(r, h) {
+			even--
+		}
+	}
+	tries := []int{even, (even + 1) / 2}
+	keeps := func(parts int, odds func([]end) float64) bool {
+		_, ends, ok := w.combine(offer, g, e, count, h, there, parts)
+		return ok && odds(ends) >= w.Assume.Confidence
+	}
+	if w.Deadline > 0 {
+		tries = append(tries, 1+sort.Search(even-1, func(i int) bool { return keeps(i+1, w.inTime) }))
+	}
+	if w.Budget > 0 {
+		tries = append(tries, max(sort.Search(even, func(i int) bool { return !keeps(i+1, w.inBudget) }), 1))
+	}
+	slices.SortFunc(tries, func(a, b int) int { return cmp.Compare(b, a) })
+	for _, parts := range slices.Compact(tries) {
+		w.cloud(offer, g, e, count, h, there, parts)
+	}
+}
+
+// describe says how weft would run an option on a number of GPUs.
+func (o *Option) describe(count int, link string, peak int64) {
+	o.Policy = sched.Default
+	o.Memory = "all of it on each device"
+	switch {
+	case count == 1:
+		o.Memory = "all of it on one device"
+	case peak > o.GPU.MemoryBytes:
+		o.Memory = fmt.Sprintf("split among %d devices", count)
+	}
+	switch {
+	case o.Kind == Hybrid && count == 1:
+		o.Communication = "none but upload and download"
+	case count == 1:
+		o.Communication = "none"
+	case link != "":
+		o.Communication = "peer to peer by " + link
+	case o.GPU.LinkBPS > 0:
+		o.Communication = "peer to peer by the GPUs' links"
+	default:
+		o.Communication = "by PCIe through host memory"
+	}
+}
