@@ -254,9 +254,11 @@ func (w *weighing) rented(c *Catalogue) error {
 		if !w.fits(offer.Cloud+" "+offer.Type, e) {
 			continue
 		}
-		w.cloud(&offer, gpu, e, count, nil, Estimate{}, 0)
+		r := rental{offer: &offer, gpu: gpu, takes: e, count: count}
+		w.add(&r, w.Need.Parts)
 		if fastest != nil && w.Need.Parts > 1 {
-			w.hybrids(&offer, gpu, e, count, fastest, hereTakes)
+			r.here, r.atHome = fastest, hereTakes
+			w.addSplits(&r)
 		}
 	}
 	return nil
@@ -274,83 +276,102 @@ func (w *weighing) best(g GPU, most int) (Estimate, int) {
 	return best, count
 }
 
-// cloud returns the option of a rented machine, which does parts of the job if this
-// machine takes part, and appends it to the options.
-func (w *weighing) cloud(offer *Offer, g GPU, e Estimate, count int, h *Here, there Estimate, parts int) {
-	o, ends, ok := w.combine(offer, g, e, count, h, there, parts)
-	if !ok {
+// rental is a rented machine that does the job, alone or together with this one.
+type rental struct {
+	offer  *Offer
+	gpu    GPU
+	takes  Estimate // there
+	count  int      // GPUs that are used
+	here   *Here    // nil if this machine takes no part
+	atHome Estimate // here
+}
+
+// split is a number of parts done by a rental, with what follows from it.
+type split struct {
+	share                    float64
+	upload, download, egress float64
+	spot                     Spot
+	both                     [2]end // there and here
+	ends                     []end  // those that take part
+}
+
+// split computes what it takes to do some parts on the rented machine. It returns false
+// if that would never end.
+func (w *weighing) split(r *rental, parts int, s *split) bool {
+	a := &w.Assume
+	*s = split{share: 1}
+	if r.here != nil {
+		s.share = float64(parts) / float64(w.Need.Parts)
+	}
+	s.upload = w.Need.Upload / a.Uplink
+	s.download = w.Need.Download * s.share / a.Downlink
+	s.egress = w.Need.Download * s.share / 1e9 * a.Egress
+	x := r.takes.spread().times(s.share, 0)
+	if r.offer.OnSpot {
+		save := float64(w.Need.State) / a.Checkpoint
+		s.spot = onSpot(x.median, a.Spot/3600, a.Start+save, save)
+		if !(s.spot.Factor < 1e3) { // also where it is not a number
+			return false
+		}
+		x = x.times(s.spot.Factor, s.spot.Spread)
+	}
+	s.both[0] = end{fixed: a.Start + s.upload + s.download, x: x, rate: r.offer.Price() / 3600, once: s.egress, billing: a.Billing}
+	s.ends = s.both[:1]
+	if r.here != nil {
+		s.both[1] = w.hereEnd(*r.here, r.atHome, 1-s.share)
+		s.ends = s.both[:2]
+	}
+	return true
+}
+
+// add adds the option in which a rental does some parts.
+func (w *weighing) add(r *rental, parts int) {
+	var s split
+	if !w.split(r, parts, &s) {
+		w.fits(r.offer.Cloud+" "+r.offer.Type+" spot", Estimate{Why: "without checkpoints it would hardly ever get to its end between interruptions"})
 		return
 	}
-	w.weigh(&o, ends...)
-	kept := *offer
-	o.Offer = &kept
-	o.Name = fmt.Sprintf("%s %s (%d × %s", offer.Cloud, offer.Type, count, g.Name)
+	offer := *r.offer
+	o := &Option{Kind: Cloud, Offer: &offer, GPU: r.gpu, GPUs: r.count, Share: s.share, Estimate: r.takes,
+		Start: w.Assume.Start, Upload: s.upload, Download: s.download, Egress: s.egress,
+		Stale: offer.stale(w.At, w.Assume.Stale)}
+	o.Name = fmt.Sprintf("%s %s (%d × %s", offer.Cloud, offer.Type, r.count, r.gpu.Name)
 	if offer.OnSpot {
 		o.Name += ", spot"
+		o.Spot = &s.spot
 	}
 	o.Name += ")"
-	if h != nil {
-		o.Name = "here and " + o.Name
+	if r.here != nil {
+		o.Kind, o.Here, o.Parts, o.Name = Hybrid, r.here.Name, parts, "here and "+o.Name
+		o.Energy = s.both[1].cost(s.both[1].x.mean())
 	}
-	o.describe(count, offer.Link, w.Need.PeakBytes)
-	w.options = append(w.options, &o)
+	w.weigh(o, s.ends...)
+	o.describe(r.count, offer.Link, w.Need.PeakBytes)
+	w.options = append(w.options, o)
 }
 
-// combine makes an option, still without a name, and its ends.
-func (w *weighing) combine(offer *Offer, g GPU, e Estimate, count int, h *Here, there Estimate, parts int) (Option, []end, bool) {
-	a := &w.Assume
-	o := Option{Kind: Cloud, GPU: g, GPUs: count, Share: 1, Estimate: e, Start: a.Start,
-		Stale: offer.stale(w.At, a.Stale)}
-	if h != nil {
-		o.Kind, o.Here, o.Parts = Hybrid, h.Name, parts
-		o.Share = float64(parts) / float64(w.Need.Parts)
-	}
-	o.Upload = w.Need.Upload / a.Uplink
-	o.Download = w.Need.Download * o.Share / a.Downlink
-	o.Egress = w.Need.Download * o.Share / 1e9 * a.Egress
-	x := e.spread().times(o.Share, 0)
-	if offer.OnSpot {
-		save := float64(w.Need.State) / a.Checkpoint
-		s := onSpot(x.median, a.Spot/3600, a.Start+save, save)
-		if !(s.Factor < 1e3) { // also where it is not a number
-			w.fits(offer.Cloud+" "+offer.Type+" spot", Estimate{Why: "without checkpoints it would hardly ever get to its end between interruptions"})
-			return o, nil, false
-		}
-		o.Spot = &s
-		x = x.times(s.Factor, s.Spread)
-	}
-	ends := []end{{fixed: o.Start + o.Upload + o.Download, x: x, rate: offer.Price() / 3600, once: o.Egress, billing: a.Billing}}
-	if h != nil {
-		here := w.hereEnd(*h, there, 1-o.Share)
-		o.Energy = here.cost(here.x.mean())
-		ends = append(ends, here)
-	}
-	return o, ends, true
-}
-
-// hybrids adds the splits between this machine and a rented one that can matter: the one
-// where both are done at the same time, half of that, the smallest with which the deadline
-// is kept, and the largest that the budget allows.
-func (w *weighing) hybrids(offer *Offer, g GPU, e Estimate, count int, h *Here, there Estimate) {
+// addSplits adds the splits between this machine and a rented one that can matter: the
+// one where both are done at the same time, half of that, the smallest with which the
+// deadline is kept, and the largest that the budget allows.
+func (w *weighing) addSplits(r *rental) {
 	all := w.Need.Parts
-	takes := func(parts int) (rented, here float64) {
-		_, ends, ok := w.combine(offer, g, e, count, h, there, parts)
-		if !ok {
+	var s split
+	takes := func(parts int) (there, here float64) {
+		if !w.split(r, parts, &s) {
 			return math.Inf(1), 0
 		}
-		return ends[0].quantile(0.5), ends[1].quantile(0.5)
+		return s.both[0].fixed + s.both[0].x.median, s.both[1].x.median
 	}
 	// The first number of parts with which the rented machine is not done first.
-	even := 1 + sort.Search(all-2, func(i int) bool { rented, here := takes(i + 1); return rented >= here })
-	if r, h := takes(even); even > 1 {
-		if r1, h1 := takes(even - 1); max(r1, h1) < max(r, h) {
+	even := 1 + sort.Search(all-2, func(i int) bool { there, here := takes(i + 1); return there >= here })
+	if t, h := takes(even); even > 1 {
+		if t1, h1 := takes(even - 1); max(t1, h1) < max(t, h) {
 			even--
 		}
 	}
 	tries := []int{even, (even + 1) / 2}
 	keeps := func(parts int, odds func([]end) float64) bool {
-		_, ends, ok := w.combine(offer, g, e, count, h, there, parts)
-		return ok && odds(ends) >= w.Assume.Confidence
+		return w.split(r, parts, &s) && odds(s.ends) >= w.Assume.Confidence
 	}
 	if w.Deadline > 0 {
 		tries = append(tries, 1+sort.Search(even-1, func(i int) bool { return keeps(i+1, w.inTime) }))
@@ -360,7 +381,7 @@ func (w *weighing) hybrids(offer *Offer, g GPU, e Estimate, count int, h *Here, 
 	}
 	slices.SortFunc(tries, func(a, b int) int { return cmp.Compare(b, a) })
 	for _, parts := range slices.Compact(tries) {
-		w.cloud(offer, g, e, count, h, there, parts)
+		w.add(r, parts)
 	}
 }
 
