@@ -44,7 +44,7 @@ func (c *Roofline) Task(t *graph.Task, on DeviceID) Estimate {
 	part := c.m.Devices[on].Part(t)
 	compute, memory := 0.0, 0.0
 	if t.Work.Ops > 0 {
-		compute = t.Work.Ops / (rates.ops(t.Work.Unit) * part) * 1e9
+		compute = t.Work.Ops / (rates.For(t.Work.Unit) * part) * 1e9
 	}
 	if t.Work.Bytes > 0 {
 		memory = t.Work.Bytes / (orElse(rates.MemoryBPS, unmeasuredBPS) * part) * 1e9
@@ -80,8 +80,9 @@ func (c *Roofline) Copy(bytes int64, from, to DeviceID) Estimate {
 	}
 }
 
-// ops returns the rate for a unit, from a related one where it was not measured.
-func (r *Rates) ops(u graph.Unit) float64 {
+// For returns the operations per second of a unit, from a related one where it was not
+// measured.
+func (r *Rates) For(u graph.Unit) float64 {
 	if r.Ops[u] > 0 {
 		return r.Ops[u]
 	}

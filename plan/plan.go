@@ -7,7 +7,11 @@
 // is pure: it reads no clock, no file and no network; prices and dates are given to it.
 package plan
 
-import "time"
+import (
+	"time"
+
+	"github.com/weft-run/weft/graph"
+)
 
 // Need is what a job asks of a machine.
 type Need struct {
@@ -23,6 +27,16 @@ type Need struct {
 	// Parts is the number of equal, independent parts that may run on different machines;
 	// 0 and 1 mean that the job stays together.
 	Parts int
+
+	// Workload names the workload whose recorded runs say something about the job; empty
+	// if there is none.
+	Workload string
+	// Unit is the arithmetic that most of Flops are of.
+	Unit     graph.Unit
+	Launches float64 // kernels that are started one after another
+	// LeastBytes is the device memory without which no device can run the job, whatever
+	// stays in host memory meanwhile; 0 means PeakBytes.
+	LeastBytes int64
 }
 
 // Estimate is a predicted time in seconds with a 90 % interval.

@@ -1,0 +1,78 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/cut"
+	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/sched"
+)
+
+// Work is a job that can be cut for the devices of a machine and simulated there.
+type Work struct {
+	// Items are what is cut into ranges, and Whole is the task that would do all of it.
+	Items sched.Items
+	Whole graph.Task
+	// Graph builds the work as one task for each range, in the order to start them.
+	Graph func(ranges []sched.Range) (*graph.Graph, error)
+	// Grain is the least number of items in a task; 0 means 1. Streamed says that tasks
+	// need nothing of one another.
+	Grain    int64
+	Streamed bool
+}
+
+// Simulate cuts work for a machine and returns how long its graph takes there in virtual
+// time, by the rates of the machine.
+func Simulate(w Work, on *machine.Machine) (*sched.Prediction, error) {
+	p, err := cutFor(w, on)
+	if err != nil {
+		return nil, err
+	}
+	return p.Prediction, nil
+}
+
+// GraphFor cuts work for a machine and returns its graph.
+func GraphFor(w Work, on *machine.Machine) (*graph.Graph, error) {
+	p, err := cutFor(w, on)
+	if err != nil {
+		return nil, err
+	}
+	return p.Graph, nil
+}
+
+func cutFor(w Work, on *machine.Machine) (*cut.Plan, error) {
+	v := cut.Knowledge{
+		Machine: on, Cost: machine.NewHistory(machine.NewRoofline(on), on), Devices: make([]engine.DeviceStatus, len(on.Devices)),
+	}
+	p, err := v.Plan(cut.Divisible{
+		Items: w.Items, Whole: w.Whole, Graph: w.Graph, Grain: w.Grain, Streamed: w.Streamed,
+	}, func() bool { return true })
+	if err != nil {
+		return nil, fmt.Errorf("plan: simulate on %s: %w", on.Name, err)
+	}
+	return p, nil
+}
+
+// together returns what part of the time on one device a job takes on all: by simulation
+// where its work is known, and else as if it could be divided without loss.
+func (m *Model) together(n *Need, on, one *machine.Machine) (ratio float64, how string) {
+	w, ok := m.works[n.Name]
+	if ok {
+		all, err := Simulate(w, on)
+		if err == nil {
+			var alone *sched.Prediction
+			if alone, err = Simulate(w, one); err == nil && all.Median > 0 && alone.Median > 0 {
+				ratio = all.Median.Seconds() / alone.Median.Seconds()
+				return ratio, fmt.Sprintf("simulated on %d devices: %.3g times as fast as one", len(on.Devices), 1/ratio)
+			}
+		}
+		if err != nil {
+			how = "cannot be simulated (" + err.Error() + "), "
+		}
+	}
+	ratio = max(partsOf(n, on).total(), 1e-12) / max(partsOf(n, one).total(), 1e-12)
+	return math.Min(ratio, 1), how + "taken to divide without loss"
+}
