@@ -105,6 +105,7 @@ type sharing struct {
 	cost     [][]float64
 	fixed    []float64 // what starting a machine of a kind costs
 	units    []int     // machines of a kind, no more than jobs
+	dearest  float64   // price of an hour of the dearest kind
 }
 
 func newSharing(jobs []Job, machines []Machines) *sharing {
@@ -120,6 +121,7 @@ func newSharing(jobs []Job, machines []Machines) *sharing {
 	}
 	slices.SortStableFunc(s.order, func(a, b int) int { return cmp.Compare(due(a), due(b)) })
 	for _, m := range machines {
+		s.dearest = max(s.dearest, m.Hourly)
 		s.fixed = append(s.fixed, m.Hourly*m.Start/3600)
 		s.units = append(s.units, min(m.Count, len(jobs)))
 	}

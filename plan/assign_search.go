@@ -7,13 +7,17 @@ import (
 )
 
 const (
-	// roundsPerJob is how often the search removes jobs and puts them back, for each
-	// job: 60 jobs take about half a second. Of random instances with 60 jobs the worst
-	// was then within 2 % of the optimum (TestAssignCBC).
-	roundsPerJob = 400
+	// searches is how often the search begins anew, every second time with a price on
+	// time: some instances are solved well with one, some without.
+	searches = 4
+	// roundsPerJob is how often a search removes jobs and puts them back, for each job.
+	roundsPerJob = 500
 	// mostRemoved is how many jobs are put back at once: more take longer by their square
 	// and rarely find better places.
 	mostRemoved = 12
+	// Of the mean cost of a job, the excess cost that is accepted now and then at the
+	// beginning of a search, and what is left of it at the end.
+	firstHeat, lastHeat = 0.3, 0.003
 )
 
 // search returns the best packing that it finds.
@@ -25,29 +29,37 @@ func (s *sharing) search(rng *rand.Rand) *packing {
 	for j := range s.order {
 		empty.left = append(empty.left, j)
 	}
-	now := empty.clone()
-	s.fill(&now, s.seen(nil))
-	best := now.clone()
-	rounds := roundsPerJob * len(s.order)
-	for i := range rounds {
-		next := now.clone()
-		s.ruin(&next, rng)
-		s.fill(&next, s.seen(rng))
-		// At first a tenth of a job's cost more is accepted now and then, at the end nothing.
-		heat := 0.3 * now.cost / float64(len(s.order)) * (1 - float64(i)/float64(rounds))
-		worse := next.cost - now.cost
-		if len(next.left) < len(now.left) || len(next.left) == len(now.left) && (worse <= 0 || rng.Float64() < math.Exp(-worse/max(heat, 1e-300))) {
-			now = next
-		}
-		if now.better(&best) {
-			best = now.clone()
-		}
+	s.fill(&empty, s.seen(nil, false))
+	best := empty.clone()
+	for i := range searches {
+		s.anneal(empty.clone(), &best, rng, i%2 == 1)
 	}
 	return &best
 }
 
-// ruin takes some jobs from their machines: all of one machine, or a few of any.
-func (s *sharing) ruin(p *packing, rng *rand.Rand) {
+// anneal changes a packing step by step and keeps the best one.
+func (s *sharing) anneal(now packing, best *packing, rng *rand.Rand, priced bool) {
+	rounds := roundsPerJob * len(s.order)
+	for i := range rounds {
+		next := now.clone()
+		shut := s.ruin(&next, rng)
+		v := s.seen(rng, priced)
+		v.shut = shut
+		s.fill(&next, v)
+		heat := now.cost / float64(len(s.order)) * firstHeat * math.Pow(lastHeat/firstHeat, float64(i)/float64(rounds))
+		worse := next.cost - now.cost
+		if len(next.left) < len(now.left) || len(next.left) == len(now.left) && (worse <= 0 || rng.Float64() < math.Exp(-worse/max(heat, 1e-300))) {
+			now = next
+		}
+		if now.better(best) {
+			*best = now.clone()
+		}
+	}
+}
+
+// ruin takes some jobs from their machines: all of one machine, or a few of any. It
+// returns the kind of a machine that is to stay empty if possible, or -1.
+func (s *sharing) ruin(p *packing, rng *rand.Rand) (shut int) {
 	type unit struct{ k, u int }
 	var used []unit
 	for k, units := range p.units {
@@ -57,16 +69,19 @@ func (s *sharing) ruin(p *packing, rng *rand.Rand) {
 			}
 		}
 	}
+	shut = -1
 	if len(used) == 0 {
-		return
+		return shut
 	}
 	most := 1 + rng.IntN(mostRemoved)
-	if rng.IntN(3) == 0 { // one machine, and a few jobs more
+	if rng.IntN(3) == 0 {
 		x := used[rng.IntN(len(used))]
-		for n := len(p.units[x.k][x.u]); n > 0 && most > 0; n, most = n-1, most-1 {
-			p.left = append(p.left, s.take(p, x.k, x.u, rng.IntN(n)))
+		for n := len(p.units[x.k][x.u]); n > 0; n-- {
+			p.left = append(p.left, s.take(p, x.k, x.u, n-1))
 		}
-		most = min(most, 3)
+		if rng.IntN(2) == 0 {
+			shut = x.k
+		}
 	}
 	for ; most > 0; most-- {
 		x := used[rng.IntN(len(used))]
@@ -74,24 +89,32 @@ func (s *sharing) ruin(p *packing, rng *rand.Rand) {
 			p.left = append(p.left, s.take(p, x.k, x.u, rng.IntN(n)))
 		}
 	}
+	return shut
 }
 
 // view is how costs are seen while jobs are put back: a little wrong, so that the same
 // jobs do not always come back to the same places.
 type view struct {
 	noise []float64  // factor of costs by kind
+	price []float64  // of a second, beside its cost, by kind
 	fixed []float64  // part of the fixed cost that is seen, by kind
+	shut  int        // a kind of which no other machine is started, or -1
 	rng   *rand.Rand // nil for a view that is right
 }
 
-// seen draws a view. That a machine must be started is overlooked now and then: it may be
+// seen draws a view. If it is priced, time on some kinds of machines gets a price, as it
+// has where many jobs want the same cheap machine: those go there that save most by the
+// second. That a machine must be started is overlooked now and then: it may be
 // worth it for several jobs where it is not for the first.
-func (s *sharing) seen(rng *rand.Rand) view {
-	v := view{noise: make([]float64, len(s.machines)), fixed: make([]float64, len(s.machines)), rng: rng}
+func (s *sharing) seen(rng *rand.Rand, priced bool) view {
+	v := view{noise: make([]float64, len(s.machines)), price: make([]float64, len(s.machines)), fixed: make([]float64, len(s.machines)), shut: -1, rng: rng}
 	for k := range v.noise {
 		v.noise[k], v.fixed[k] = 1, 1
 		if rng != nil {
 			v.noise[k] += 0.15 * (rng.Float64() - 0.5)
+			if priced && rng.IntN(2) == 0 {
+				v.price[k] = s.dearest / 3600 * rng.Float64() * rng.Float64()
+			}
 			v.fixed[k] = []float64{1, 1, 0.3, 0}[rng.IntN(4)]
 		}
 	}
@@ -115,7 +138,7 @@ func (s *sharing) fill(p *packing, v view) {
 		}
 		if pick < 0 {
 			if v.rng != nil { // perhaps it was overlooked
-				v.rng = nil
+				v.rng, v.shut = nil, -1
 				continue
 			}
 			stuck = append(stuck, p.left...)
@@ -138,9 +161,9 @@ func (s *sharing) place(p *packing, j int, v view) (k, u int, regret float64) {
 		}
 		fresh := false // an empty machine of this kind was looked at; others are the same
 		for unit, jobs := range units {
-			c := s.cost[j][kind] * v.noise[kind]
+			c := s.cost[j][kind]*v.noise[kind] + v.price[kind]*s.seconds[j][kind]
 			if len(jobs) == 0 {
-				if fresh {
+				if fresh || kind == v.shut {
 					continue
 				}
 				fresh = true
