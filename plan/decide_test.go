@@ -1,8 +1,11 @@
 package plan
 
 import (
+	"bytes"
+	"encoding/xml"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -27,7 +30,7 @@ func job() Request {
 
 func mustDecide(t *testing.T, r Request, c *Catalogue) *Decision {
 	t.Helper()
-	d, err := Decide(r, c, Roofline{})
+	d, err := Decide(r, c, sheet{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +102,7 @@ func TestNothingFits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := job()
 			c.change(&r)
-			_, err := Decide(r, Shipped(), Roofline{})
+			_, err := Decide(r, Shipped(), sheet{})
 			e := (*NothingFitsError)(nil)
 			if !errors.As(err, &e) || e.Binding != c.binding || len(e.Instead) != c.instead || !strings.Contains(e.Reason, c.want) {
 				t.Fatalf("%v: %+v", err, e)
@@ -112,7 +115,7 @@ func TestNothingFits(t *testing.T) {
 				if r.Budget > 0 {
 					again.Budget = o.Cost90 * 1.001
 				}
-				if _, err := Decide(again, Shipped(), Roofline{}); err != nil {
+				if _, err := Decide(again, Shipped(), sheet{}); err != nil {
 					t.Errorf("instead %s: %v", o.Name, err)
 				}
 			}
@@ -131,13 +134,13 @@ func TestBadRequests(t *testing.T) {
 	} {
 		r := job()
 		change(&r)
-		if _, err := Decide(r, Shipped(), Roofline{}); !errors.Is(err, ErrRequest) {
+		if _, err := Decide(r, Shipped(), sheet{}); !errors.Is(err, ErrRequest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	c := Shipped()
 	c.Instances = append(c.Instances, Instance{Cloud: "a", Type: "b", GPU: "nothing", GPUs: 1, OnDemand: 1})
-	if _, err := Decide(job(), c, Roofline{}); !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), "unknown GPU") {
+	if _, err := Decide(job(), c, sheet{}); !errors.Is(err, ErrRequest) || !strings.Contains(err.Error(), "unknown GPU") {
 		t.Errorf("unknown GPU: %v", err)
 	}
 }
@@ -173,7 +176,7 @@ func TestPruning(t *testing.T) {
 		case 1:
 			r.Budget = 5 + 50*rng.Float64()
 		}
-		all, err := Decide(r, c, Roofline{})
+		all, err := Decide(r, c, sheet{})
 		if err != nil && !errors.As(err, new(*NothingFitsError)) {
 			t.Fatal(err)
 		}
@@ -181,7 +184,7 @@ func TestPruning(t *testing.T) {
 		for _, n := range c.Instances {
 			alone := *c
 			alone.Instances = []Instance{n}
-			d, err := Decide(r, &alone, Roofline{})
+			d, err := Decide(r, &alone, sheet{})
 			if err != nil {
 				continue
 			}
@@ -469,7 +472,7 @@ func BenchmarkDecide(b *testing.B) {
 				var took []time.Duration
 				for b.Loop() {
 					began := time.Now()
-					if _, err := Decide(r, c, Roofline{}); err != nil {
+					if _, err := Decide(r, c, sheet{}); err != nil {
 						b.Fatal(err)
 					}
 					took = append(took, time.Since(began))
@@ -492,4 +495,33 @@ func keepBusy() (stop func()) {
 		})
 	}
 	return func() { stopped.Store(true); all.Wait() }
+}
+
+// The drawing is well-formed, whatever names are in it, and shows what was chosen.
+func TestSVG(t *testing.T) {
+	r := job()
+	r.Need.Name = `<a & "b">`
+	r.Deadline = 2 * time.Hour
+	d := mustDecide(t, r, Shipped())
+	svg := d.SVG()
+	x := xml.NewDecoder(bytes.NewReader(svg))
+	circles := 0
+	for {
+		tok, err := x.Token()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, ok := tok.(xml.StartElement); ok && e.Name.Local == "circle" {
+			circles++
+		}
+	}
+	if want := 1 + len(d.Lost) + len(d.Front); circles != want || bytes.Contains(svg, []byte("NaN")) || bytes.Contains(svg, []byte("Inf")) {
+		t.Errorf("%d circles, want %d", circles, want)
+	}
+	if !bytes.Contains(svg, []byte(escaped(d.Best.Name))) {
+		t.Error("the best is not named")
+	}
 }

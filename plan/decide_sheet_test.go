@@ -6,26 +6,15 @@ import (
 	"github.com/weft-run/weft/internal/text"
 )
 
-// Roofline predicts from the data sheet alone: a job takes at least as long as its
-// operations at the peak rate and as its bytes at the peak bandwidth. It is the predictor
-// for GPUs that were never measured, and says so by a wide interval.
-type Roofline struct {
-	// Efficiency is the part of the peak that the median reaches, Worst that of the slow
-	// end of the interval; 0 means 0.5 and 0.15. The fast end is the peak itself.
-	Efficiency, Worst float64
-}
+// sheet predicts from the data sheet alone: the operations at the peak rate and the bytes
+// at the peak bandwidth are the fast end of a wide interval.
+type sheet struct{}
 
 // Predict returns the bound, widened. Parts of a job run on all GPUs, each a whole number
 // of them; a job of one part uses one GPU.
-func (r Roofline) Predict(need Need, g GPU, count int) Estimate {
-	efficiency, worst := r.Efficiency, r.Worst
-	if efficiency == 0 {
-		efficiency = 0.5
-	}
-	if worst == 0 {
-		worst = 0.15
-	}
-	share := 1.0 // of the work on the GPU that has most
+func (sheet) Predict(need Need, g GPU, count int) Estimate {
+	const efficiency, worst = 0.5, 0.15 // of the peak, in the median and at the slow end
+	share := 1.0                        // of the work on the GPU that has most
 	if need.Parts > 1 {
 		share = float64((need.Parts+count-1)/count) / float64(need.Parts)
 	}
