@@ -374,7 +374,10 @@ func (w *weighing) addSplits(r *rental) {
 		return w.split(r, parts, &s) && odds(s.ends) >= w.Assume.Confidence
 	}
 	if w.Deadline > 0 {
-		tries = append(tries, 1+sort.Search(even-1, func(i int) bool { return keeps(i+1, w.inTime) }))
+		least := 1 + sort.Search(even-1, func(i int) bool { return keeps(i+1, w.inTime) })
+		if least > 1 { // else this machine hardly needs help
+			tries = append(tries, least)
+		}
 	}
 	if w.Budget > 0 {
 		tries = append(tries, max(sort.Search(even, func(i int) bool { return !keeps(i+1, w.inBudget) }), 1))

@@ -16,6 +16,7 @@
 //	weft trace FILE               read a saved trace
 //	weft machines [NAME]          show described machines
 //	weft partition                cut work among devices
+//	weft plan gemm                what a job would take and cost, here or rented
 //	weft kernels [NAME]           show Go functions for graphs of the user's own
 //
 // Files: main.go (exit status, errors), options.go (flags of the runtime), input.go
@@ -40,6 +41,7 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 	"github.com/weft-run/weft/internal/chaos"
 	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/plan"
 )
 
 // Exit statuses. After a signal it is 128 and the signal's number, as shells have it.
@@ -47,6 +49,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1
 	exitUsage       = 2
+	exitNothingFits = 3   // weft plan: no machine, or none within the limits
 	exitInterrupted = 130 // SIGINT
 	exitTerminated  = 143 // SIGTERM
 )
@@ -126,6 +129,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if !started || errors.As(err, &usage) {
 			return exitUsage
 		}
+		if nothing := (*plan.NothingFitsError)(nil); errors.As(err, &nothing) {
+			return exitNothingFits
+		}
 		return exitFailure
 	}
 }
@@ -144,9 +150,9 @@ that are only described, with the same engine. Begin with:
   weft sim --list
 
 The exit status is 0 when all went well, 1 when something failed, 2 for a
-mistake on the command line or in a file it names, and 130 after Ctrl-C (143
-after SIGTERM), which ends what runs and prints what was done so far; a second
-one ends weft at once.`,
+mistake on the command line or in a file it names, 3 when weft plan finds no way
+within the limits, and 130 after Ctrl-C (143 after SIGTERM), which ends what
+runs and prints what was done so far; a second one ends weft at once.`,
 		Version:                    version(),
 		SilenceErrors:              true,
 		SilenceUsage:               true,
@@ -162,7 +168,7 @@ one ends weft at once.`,
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.SetFlagErrorFunc(terminal.FlagError)
 	root.SetUsageTemplate(terminal.UsageTemplate)
-	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newKernels())
+	root.AddCommand(newDevices(), newDoctor(), newRun(), newCheckpoint(), newTrain(), newServe(), newTop(), newBench(), newChaos(), newLoad(), newSim(), newTrace(), newMachines(), newPartition(), newPlan(), newKernels())
 	root.SetHelpCommand(newHelp(root))
 	return root
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weft-run/weft/plan"
+)
+
+// planned runs weft plan for a small product on a described machine, at a fixed day.
+func planned(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	args = append([]string{"plan", "gemm", "--n", "512", "--here", "rtx4060", "--date", "2026-11-18"}, args...)
+	status = run(t.Context(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+func TestPlan(t *testing.T) {
+	svg := filepath.Join(t.TempDir(), "front.svg")
+	status, out, errs := planned(t, "--runs", "50000000", "--deadline", "3h", "--svg", svg, "--explain")
+	if status != exitOK {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	for _, want := range []string{"cheapest within 3 h", "why the others lost", "in time", "assumptions (--assume", "stale prices", "considered of"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing:\n%s", want, out)
+		}
+	}
+	for line := range strings.Lines(out) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if b, err := os.ReadFile(svg); err != nil || !bytes.HasPrefix(b, []byte("<svg")) {
+		t.Errorf("%.20s, %v", b, err)
+	}
+	status, out, errs = planned(t, "--runs", "50000000", "--budget", "20", "--json")
+	var d plan.Decision
+	if status != exitOK || json.Unmarshal([]byte(out), &d) != nil || d.Objective != plan.Fastest || d.Best.InBudget < 0.9 || len(d.Lost) != 5 {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+}
+
+func TestPlanRefuses(t *testing.T) {
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken.csv")
+	if err := os.WriteFile(broken, []byte("cloud,instance_type,gpu,gpu_count,usd_per_hour_ondemand,price_date\nours,rack,H100-SXM,12,3,2026-11-01\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"--runs", "1000000000", "--deadline", "1m"}, exitNothingFits, "the deadline of 1m00s is too early"},
+		{[]string{"--runs", "1000000000", "--budget", "0.001"}, exitNothingFits, "the budget of $0.001 is too small"},
+		{[]string{"--here", "none", "--local"}, exitNothingFits, "nothing to rent"},
+		{[]string{"--deadline", "soon"}, exitUsage, "--deadline soon"},
+		{[]string{"--deadline", "0s"}, exitUsage, "later than now"},
+		{[]string{"--budget", "-1"}, exitUsage, "must not be negative"},
+		{[]string{"--runs", "0"}, exitUsage, "run at least once"},
+		{[]string{"--objective", "fast"}, exitUsage, "objective"},
+		{[]string{"--date", "today"}, exitUsage, "expected a day"},
+		{[]string{"--assume", "energy"}, exitUsage, "expected a name and a value"},
+		{[]string{"--assume", "uplnk=1GB/s"}, exitUsage, "did you mean uplink?"},
+		{[]string{"--offers", filepath.Join(dir, "none.csv")}, exitUsage, "no such file of offers"},
+		{[]string{"--offers", broken}, exitUsage, "broken.csv:2: gpu_count: no machine has 12 H100-SXM; expected 1, 2, 4, 8 or 16"},
+	}
+	for _, c := range cases {
+		status, _, errs := planned(t, c.args...)
+		if status != c.status || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: status %d: %s", c.args, status, errs)
+		}
+	}
+}
+
+// A user's own prices are planned with.
+func TestPlanOffers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ours.csv")
+	if err := os.WriteFile(file, []byte("cloud,instance_type,gpu,gpu_count,usd_per_hour_ondemand,price_date\nours,rack,H200-SXM,8,0.01,2026-11-01\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, out, errs := planned(t, "--runs", "50000000", "--deadline", "3h", "--offers", file)
+	if status != exitOK || !strings.Contains(out, "ours rack") {
+		t.Errorf("status %d: %s%s", status, out, errs)
+	}
+}
