@@ -12,20 +12,21 @@ import (
 // writePlan prints a plan for people.
 func writePlan(b *bytes.Buffer, d *plan.Decision, explain bool) {
 	n := d.Need
-	fmt.Fprintf(b, "%s", n.Name)
+	job := n.Name
 	if n.Parts > 1 {
-		fmt.Fprintf(b, ", %d runs", n.Parts)
+		job += fmt.Sprintf(", %d runs", n.Parts)
 	}
-	fmt.Fprintf(b, ": %s, %s of memory traffic, %s on a device\n",
+	job += fmt.Sprintf(": %s, %s of memory traffic, %s on a device",
 		terminal.SI(n.Flops, "operations"), terminal.SI(n.Bytes, "B"), terminal.SI(float64(n.PeakBytes), "B"))
-	fmt.Fprintf(b, "%s", d.Objective)
+	fmt.Fprintln(b, terminal.Wrap(job, terminal.Width))
+	wanted := string(d.Objective)
 	if d.Deadline > 0 {
-		fmt.Fprintf(b, " within %s", terminal.Seconds(d.Deadline))
+		wanted += " within " + terminal.Seconds(d.Deadline)
 	}
 	if d.Budget > 0 {
-		fmt.Fprintf(b, " for at most $%.2f", d.Budget)
+		wanted += fmt.Sprintf(" for at most $%.2f", d.Budget)
 	}
-	fmt.Fprintf(b, ": %s\n\n", d.Best.Name)
+	fmt.Fprintf(b, "%s\n\n", terminal.Wrap(wanted+": "+d.Best.Name, terminal.Width))
 	writeOptions(b, d)
 	writeBest(b, d)
 	if len(d.Lost) > 0 {
