@@ -31,6 +31,7 @@ type planning struct {
 	asJSON    bool
 	explain   bool
 	svg       string
+	records   string
 }
 
 func newPlan() *cobra.Command {
@@ -58,6 +59,7 @@ what would be possible instead.`,
 	for _, w := range catalog.All() {
 		c.AddCommand(newPlanOf(w))
 	}
+	c.AddCommand(newPlanDone())
 	return c
 }
 
@@ -101,6 +103,7 @@ func (p *planning) flags(c *cobra.Command) {
 	f.StringArrayVar(&p.assume, "assume", nil, "set an assumption, as energy=0.30 or uplink=1GB/s")
 	f.StringVar(&p.date, "date", "", "the `day` of the plan, by which prices are stale (default today)")
 	f.StringVar(&p.svg, "svg", "", "draw time and cost of the best options to a `file`; - is standard output")
+	f.StringVar(&p.records, "plans", "", "keep the plan in a `file`, and correct it by what happened to those there")
 	f.BoolVar(&p.explain, "explain", false, "say what every figure of the plan is made of")
 	f.BoolVar(&p.asJSON, "json", false, "write the plan as JSON")
 	terminal.Complete(c, "objective", func() []string { return []string{string(plan.Cheapest), string(plan.Fastest)} })
@@ -186,13 +189,25 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 	}
 	r.Need = plan.NeedOf(job.Name(), g, float64(p.runs))
 	r.Need.Workload, r.Need.Parts = name, p.runs
-	model := plan.Learn(nil, map[string]plan.Work{job.Name(): work})
-	if on != nil {
-		r.Here = []plan.Here{hereOf(on, model.OnMachine(r.Need, on), known)}
-	}
-	d, err := plan.Decide(r, known, model)
+	records, err := loadRecords(p.records)
 	if err != nil {
 		return err
+	}
+	model := plan.Learn(nil, map[string]plan.Work{job.Name(): work})
+	refined := plan.Refine(model, records)
+	if on != nil {
+		h := hereOf(on, model.OnMachine(r.Need, on), known)
+		*h.Estimate = refined.Correct(h.GPU.Name, *h.Estimate)
+		r.Here = []plan.Here{h}
+	}
+	d, err := plan.Decide(r, known, refined)
+	if err != nil {
+		return err
+	}
+	if p.records != "" {
+		if err := saveRecords(p.records, append(records, plan.Record{Decision: *d})); err != nil {
+			return err
+		}
 	}
 	if out != nil {
 		if err := out.Replace(func(w io.Writer) error { _, err := w.Write(d.SVG()); return err }); err != nil {

@@ -89,3 +89,46 @@ func TestPlanOffers(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, out, errs)
 	}
 }
+
+// A plan is kept, what happened is told, and the next plan is corrected by it.
+func TestPlanRecords(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "plans.jsonl")
+	plans := func() plan.Decision {
+		t.Helper()
+		status, out, errs := planned(t, "--runs", "1000", "--local", "--plans", file, "--json")
+		var d plan.Decision
+		if status != exitOK || json.Unmarshal([]byte(out), &d) != nil {
+			t.Fatalf("status %d: %s%s", status, out, errs)
+		}
+		return d
+	}
+	tell := func(args ...string) (int, string) {
+		var out, errs bytes.Buffer
+		status := run(t.Context(), append([]string{"plan", "done"}, args...), &out, &errs)
+		return status, out.String() + errs.String()
+	}
+	first := plans()
+	if status, out := tell(file, "--took", "1h"); status != exitOK || !strings.Contains(out, "0 of 1 plan ") {
+		t.Fatalf("status %d: %s", status, out)
+	}
+	if second := plans(); second.Best.Seconds < 2*first.Best.Seconds || !strings.Contains(second.Best.Estimate.Why, "corrected by") {
+		t.Errorf("predicted %v s, then after an hour %v s: %s", first.Best.Seconds, second.Best.Seconds, second.Best.Estimate.Why)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{file}, "expected how long it took"},
+		{[]string{file, "--took", "x"}, "expected how long it took"},
+		{[]string{file + "x", "--took", "1h"}, "no such file"},
+		{nil, "needs the file of records"},
+	} {
+		if status, out := tell(c.args...); status != exitUsage || !strings.Contains(out, c.want) {
+			t.Errorf("%v: status %d: %s", c.args, status, out)
+		}
+	}
+	tell(file, "--took", "1h")
+	if status, out := tell(file, "--took", "1h"); status != exitUsage || !strings.Contains(out, "of every plan in it is said") {
+		t.Errorf("status %d: %s", status, out)
+	}
+}
