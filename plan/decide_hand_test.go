@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exactly predicts what it is told for each GPU, within ten percent.
+type exactly map[string]float64
+
+func (x exactly) Predict(_ Need, g GPU, count int) Estimate {
+	s := x[g.Name] / float64(count)
+	return Estimate{Median: s, Low: s / 1.1, High: s * 1.1, Fits: s > 0}
+}
+
+// A rented machine's time and cost, computed by hand: start, upload, computing and
+// download are paid for in whole minutes, and then egress.
+func TestRentByHand(t *testing.T) {
+	r := Request{Need: Need{Upload: 2.5e9, Download: 1.25e9}, Rent: true, Assume: DefaultAssumptions(), At: today}
+	c := Shipped()
+	c.Instances = []Instance{{Cloud: "c", Type: "one", GPU: "L4", GPUs: 1, OnDemand: 3.60, PriceDate: today}}
+	d, err := Decide(r, c, exactly{"L4": 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := d.Best
+	if want := 180.0 + 200 + 1000 + 100; math.Abs(o.Seconds-want) > 1e-6 {
+		t.Errorf("%v s, want %v", o.Seconds, want)
+	}
+	// 1481.7 s on average are 25 minutes, at a tenth of a cent a second; 1.25 GB leave.
+	if want := 25*60*0.001 + 1.25*0.09; math.Abs(o.Cost-want) > 1e-6 {
+		t.Errorf("$%v, want $%v", o.Cost, want)
+	}
+}
+
+// The probability that both ends keep a deadline is that of draws.
+func TestBothInTime(t *testing.T) {
+	r := job()
+	r.Need.Upload, r.Need.Download = 0, 0
+	c := Shipped()
+	c.Instances = []Instance{{Cloud: "c", Type: "one", GPU: "L4", GPUs: 1, OnDemand: 1, PriceDate: today}}
+	r.Objective = Fastest
+	times := exactly{"L4": 10000, "RTX-4060": 10000}
+	d, err := Decide(r, c, times)
+	if err != nil || d.Best.Kind != Hybrid {
+		t.Fatalf("%v: %+v", err, d)
+	}
+	r.Deadline = time.Duration(d.Best.Seconds90 * 1e9)
+	again, err := Decide(r, c, times)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := again.Best
+	rng := rand.New(rand.NewPCG(1, 1))
+	sigma := math.Log(1.1) / z90
+	in := 0
+	const draws = 20000
+	for range draws {
+		here := 10000 * (1 - o.Share) * math.Exp(sigma*rng.NormFloat64())
+		there := 180 + 10000*o.Share*math.Exp(sigma*rng.NormFloat64())
+		if max(here, there) <= r.Deadline.Seconds() {
+			in++
+		}
+	}
+	if got := float64(in) / draws; math.Abs(got-o.InTime) > 0.015 || math.Abs(o.InTime-0.9) > 0.015 {
+		t.Errorf("in time with %v, drawn %v", o.InTime, got)
+	}
+}
+
+// An option that misses the deadline lost for that, and the confidence is how probable
+// it is to miss it.
+func TestLossNamesTheLimit(t *testing.T) {
+	r := job()
+	r.Need.Parts = 1
+	r.Deadline = 3 * time.Hour
+	c := Shipped()
+	c.Instances = []Instance{
+		{Cloud: "c", Type: "fast", GPU: "H100-SXM", GPUs: 1, OnDemand: 9, PriceDate: today},
+		{Cloud: "c", Type: "dear", GPU: "H200-SXM", GPUs: 1, OnDemand: 90, PriceDate: today},
+	}
+	d, err := Decide(r, c, exactly{"RTX-4060": 20000, "H100-SXM": 4000, "H200-SXM": 3000})
+	if err != nil || d.Best.Offer.Type != "fast" || len(d.Lost) != 2 {
+		t.Fatalf("%v: %+v", err, d)
+	}
+	dear, here := d.Lost[0], d.Lost[1]
+	if !strings.Contains(here.Reason, "keeps the deadline with probability 0.00 only") || here.Confidence < 0.99 {
+		t.Errorf("%+v", here)
+	}
+	want := (dear.Option.Cost - d.Best.Cost) / ((d.Best.Seconds90 - dear.Option.Seconds90) / 3600)
+	if !strings.Contains(dear.Reason, "times as much; each hour saved would cost $") || math.Abs(dear.CostBenefit-want) > 1e-9*want || dear.Confidence < 0.99 {
+		t.Errorf("%+v", dear)
+	}
+}
