@@ -47,7 +47,7 @@ var house = []room{
 		why: "the engine is driven by its loops and must not know which one"},
 	{pkg: "sim", pure: true, imports: []string{"graph", "machine", "sched", "trace", "driver", "internal/engine", "internal/text", "internal/verify"},
 		why: "the simulator replaces devices and clock, so it must not reach the real ones; of the contract it knows the board"},
-	{pkg: "plan", pure: true, imports: []string{"graph", "machine", "sched", "internal/cut", "internal/engine", "internal/text"},
+	{pkg: "plan", pure: true, imports: []string{"graph", "machine", "sched", "sim", "internal/cut", "internal/engine", "internal/text"},
 		why: "what a machine would take and cost is computed from descriptions, so that it can be asked of machines nobody has"},
 	{pkg: "internal/test/bytevm", pure: true, imports: []string{"graph", "machine", "sched", "driver", "internal/engine"},
 		why: "the second oracle shares no line with the first, or both would overlook the same"},

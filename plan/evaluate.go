@@ -21,15 +21,16 @@ type Judged struct {
 type Held string
 
 const (
-	// HeldSize leaves one size out that has smaller and larger ones beside it, HeldEnd the
-	// smallest or largest, and HeldHalf every other size of a workload at once.
+	// HeldSize leaves out one size that has smaller and larger ones beside it.
 	HeldSize Held = "size between others"
-	HeldEnd  Held = "smallest or largest size"
+	// HeldEnd leaves out the smallest or largest size.
+	HeldEnd Held = "smallest or largest size"
+	// HeldHalf leaves out every other size of a workload at once.
 	HeldHalf Held = "every other size"
-	// HeldWorkload leaves all runs of a workload out, on every machine, and HeldMachine all
-	// runs of a machine.
+	// HeldWorkload leaves out all runs of a workload, on every machine.
 	HeldWorkload Held = "workload"
-	HeldMachine  Held = "machine"
+	// HeldMachine leaves out all runs of a machine.
+	HeldMachine Held = "machine"
 )
 
 // Off is by which part of the real time the prediction was off.

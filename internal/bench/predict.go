@@ -40,9 +40,9 @@ func newPredict(s Setup) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "predict [FILE...]",
 		Short: "How well recorded runs are predicted by others",
-		Long: `Predict recorded runs without knowing them, and compare: sizes of a workload that
-are left out, from the others; a workload that is left out, from the other ones;
-a machine that is left out, from the others. A table says how many predictions
+		Long: `Predict recorded runs without knowing them, and compare: sizes of a workload
+that are left out, from the others; a workload that is left out, from the other
+ones; a machine that is left out, from the others. A table says how many predictions
 are within 10 %, how many real times the 90 % intervals hold, and how wide these
 are. Only stable points count, which are medians of 5 runs of 50 ms or more
 whose standard deviation is below 5 %; the others are counted.
