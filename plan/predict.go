@@ -119,7 +119,7 @@ func (m *Model) Predict(need Need, gpu GPU, count int) Estimate {
 	on, notes := MachineOf(gpu, count)
 	e := m.OnMachine(need, on)
 	if e.Fits && !e.Measured {
-		e.Why += "; assumed of a " + gpu.Name + ": " + strings.Join(notes, ", ")
+		e.Why += "; assumed of " + gpu.Name + ": " + strings.Join(notes, ", ")
 	}
 	return e
 }
