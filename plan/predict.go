@@ -41,11 +41,12 @@ type recorded struct {
 	efficiency map[string]float64
 }
 
-// Learn makes a model of recordings, of which only stable points count. works are jobs that
+// Learn makes a model of recordings, of which only stable points count. Recordings of one
+// label and the same devices are one. works are jobs that
 // can be simulated, by the names of their needs.
 func Learn(recordings []*Recording, works map[string]Work) *Model {
 	m := &Model{works: works}
-	for _, r := range recordings {
+	for _, r := range merged(recordings) {
 		m.recordings = append(m.recordings, learned(r))
 	}
 	for _, r := range m.recordings {
@@ -67,6 +68,21 @@ func Learn(recordings []*Recording, works map[string]Work) *Model {
 		}
 	}
 	return m
+}
+
+// merged takes recordings of one label and the same devices together.
+func merged(recordings []*Recording) (out []*Recording) {
+	for _, r := range recordings {
+		at := slices.IndexFunc(out, func(o *Recording) bool { return o.Label == r.Label && o.Devices == r.Devices })
+		if at < 0 {
+			out = append(out, r)
+			continue
+		}
+		all := *out[at]
+		all.Points = slices.Concat(all.Points, r.Points)
+		out[at] = &all
+	}
+	return out
 }
 
 // learned makes curves of a recording.

@@ -50,8 +50,9 @@ whose standard deviation is below 5 %; the others are counted.
 --record FILE runs the workloads at --sizes sizes each on the devices there are
 and writes what they took, for this and for weft plan. A job shorter than 50 ms
 is repeated within a run. A point that is not stable is measured again, --tries
-times in all. FILE is written after each workload, so that a limit by --timeout
-keeps what was measured; it then ends with status 0.`,
+times in all. FILE is written after each workload. --timeout gives each workload
+its share; what is measured by then is kept. Recordings of one label are taken
+together, so that workloads can be recorded one by one.`,
 		Example: `  weft bench predict --record here.json --devices cpu --timeout 20m
   weft bench predict bench/predict/*.json`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
@@ -109,7 +110,7 @@ func (o *predictions) run(c *cobra.Command, files []string) (err error) {
 		}
 		all = append(all, r)
 	}
-	judged := plan.Evaluate(all)
+	judged := append([]plan.Judged{}, plan.Evaluate(all)...) // none is an empty list in JSON
 	return terminal.Print(c, o.asJSON, judged, func(b *bytes.Buffer) error {
 		writePredictions(b, all, judged, o.each)
 		return nil
@@ -143,30 +144,46 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 	}
 	p := m.progress("point", len(jobs)*o.sizes)
 	defer p.Finish()
-	for _, w := range jobs {
+	whole, cut := m.ctx, 0
+	for i, w := range jobs {
+		var done context.CancelFunc
+		m.ctx, done = share(whole, len(jobs)-i)
 		points, err := o.workload(w, rt, p)
-		r.Points = append(r.Points, points...)
-		if len(points) > 0 {
+		late := m.ctx.Err() != nil && c.Context().Err() == nil
+		done()
+		if r.Points = append(r.Points, points...); len(points) > 0 {
 			if err := o.save(r); err != nil {
 				return nil, err
 			}
 		}
-		late := m.ctx.Err() != nil && c.Context().Err() == nil
 		switch {
-		case late && len(r.Points) > 0:
-			p.Finish()
-			fmt.Fprintf(m.stderr, "weft: %s at %s; %s has what was measured\n", endedEarly(o.timeout), w.Name, o.record)
-			return r, nil
+		case late:
+			cut++
 		case errors.Is(err, errUnable):
 			fmt.Fprintf(m.stderr, "weft: %s is left out: %v\n", w.Name, err)
 		case err != nil:
 			return nil, err
 		}
 	}
-	if len(r.Points) == 0 {
+	switch {
+	case len(r.Points) == 0 && cut > 0:
+		return nil, fmt.Errorf("bench predict: %s before a point was complete", endedEarly(o.timeout))
+	case len(r.Points) == 0:
 		return nil, errors.New("bench predict: no workload could be recorded on these devices")
+	case cut > 0:
+		p.Finish()
+		fmt.Fprintf(m.stderr, "weft: %s were cut short by --timeout %v; %s has what was measured\n", terminal.Count(cut, "workload"), o.timeout, o.record)
 	}
 	return r, nil
+}
+
+// share limits a workload to its share of the time that is left for some.
+func share(ctx context.Context, of int) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, time.Until(end)/time.Duration(of), errTimeout)
 }
 
 func (o *predictions) save(r *plan.Recording) error {
