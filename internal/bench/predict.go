@@ -362,7 +362,7 @@ func writePredictions(w io.Writer, all []*plan.Recording, judged []plan.Judged, 
 		}
 		return out
 	}
-	rows := [][]any{{"held out", "predictions", "within 10 %", "intervals hold", "half width", "median off", "worst"}}
+	rows := [][]any{{"held out", "count", "in 10 %", "covered", "half width", "median", "worst"}}
 	row := func(name string, some []plan.Judged) {
 		if s := plan.Summarise(some); s.Predictions > 0 {
 			rows = append(rows, []any{name, s.Predictions, terminal.Percent(s.Within), terminal.Percent(s.Covered),
@@ -379,7 +379,7 @@ func writePredictions(w io.Writer, all []*plan.Recording, judged []plan.Judged, 
 	}
 	fmt.Fprintln(w)
 	terminal.Table(w, rows)
-	rows = [][]any{{"one size of", "predictions", "within 10 %", "intervals hold", "half width", "median off", "worst"}}
+	rows = [][]any{{"one size of", "count", "in 10 %", "covered", "half width", "median", "worst"}}
 	for _, r := range all {
 		row(r.Label, slices.DeleteFunc(slices.Clone(sizes), func(j plan.Judged) bool { return j.Label != r.Label }))
 	}
@@ -391,7 +391,7 @@ func writePredictions(w io.Writer, all []*plan.Recording, judged []plan.Judged, 
 	if each {
 		writeEach(w, sizes)
 	}
-	fmt.Fprintf(w, "\n%s\n", terminal.Wrap(unvalidated(all), terminal.Width))
+	fmt.Fprintf(w, "\n%s\n", terminal.Wrap("(Covered: the part of real times that the 90 % intervals hold. Half width is the median of these, relative to the prediction; median and worst are how far predictions are off. "+unvalidated(all)+")", terminal.Width))
 }
 
 // writeEach lists predictions.
