@@ -103,8 +103,11 @@ func bends(s *series, x float64, _ [4]float64) float64 {
 	if xx == 0 {
 		return my + x - mx // one size only: twice the work takes twice the time
 	}
-	return my + xy/xx*(x-mx)
+	return my + min(max(xy/xx, 0), mostSlope)*(x-mx)
 }
+
+// mostSlope is how fast time grows with the work at most, as a power of it.
+const mostSlope = 1.5
 
 // chord interpolates between the neighbours of x. Beyond the ends it goes on in a straight
 // line, or with the last value.
@@ -120,7 +123,12 @@ func chord(xs, ys []float64, x float64, on bool) float64 {
 	case (at == 0 || at == n) && !on:
 		return ys[max(at-1, 0)]
 	}
-	at = min(max(at, 1), n-1)
+	if at == 0 || at == n { // of two near points the slope is mostly noise
+		end := max(at-1, 0)
+		next := max(min(end, n-2), 1)
+		slope := (ys[next] - ys[end]) / (xs[next] - xs[end])
+		return ys[end] + min(max(slope, 0), mostSlope)*(x-xs[end])
+	}
 	return ys[at-1] + (ys[at]-ys[at-1])*(x-xs[at-1])/(xs[at]-xs[at-1])
 }
 

@@ -201,84 +201,85 @@ func (o *predictions) save(r *plan.Recording) error {
 var errUnable = errors.New("it cannot run here")
 
 // workload measures one workload at sizes between those that take shortest and longest, each
-// by the same factor longer than the one before. How long a size will take is known from
-// the one before it.
+// by the same factor larger than the one before.
 func (o *predictions) workload(w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (points []plan.Point, err error) {
-	sizes, took, err := o.first(w, rt, p)
+	least, err := o.find(w, rt, p, 0, o.shortest)
 	if err != nil {
 		return nil, err
 	}
-	first := w.Growth.Flags[0]
+	most, err := o.find(w, rt, p, least, o.longest)
+	if err != nil {
+		return nil, err
+	}
 	last := 0
 	for k := range o.sizes {
 		part := 0.0
 		if o.sizes > 1 {
 			part = float64(k) / float64(o.sizes-1)
 		}
-		want := o.shortest.Seconds() * math.Pow(o.longest.Seconds()/o.shortest.Seconds(), part)
-		sizes = w.Growth.Times(sizes, want/took)
-		if sizes[first] > w.Growth.Most {
-			if sizes, err = w.SizedAt(w.Growth.Most); err != nil {
-				return points, err
-			}
-		}
-		if sizes[first] <= last { // sizes are whole numbers, and may have to grow in steps
-			p.Add()
-			if last >= w.Growth.Most {
-				continue
-			}
-			if sizes, err = w.SizedAt(last + 1); err != nil || sizes[first] <= last {
-				return points, err
-			}
-		}
-		last = sizes[first]
-		point, err := o.point(w, sizes, rt, p)
+		sizes, err := w.SizedAt(int(float64(least)*math.Pow(float64(most)/float64(least), part) + 0.5))
 		if err != nil {
 			return points, err
 		}
-		points = append(points, *point)
-		took = point.Median()
+		// Sizes are whole numbers, some of them multiples of 64: too near ones say nothing new.
+		if size := sizes[w.Growth.Flags[0]]; float64(size) >= 1.02*float64(last) {
+			point, err := o.point(w, sizes, rt, p)
+			if err != nil {
+				return points, err
+			}
+			points, last = append(points, *point), size
+		}
 		p.Add()
 	}
 	return points, nil
 }
 
-// first returns a size that takes about the shortest time, and what it takes.
-func (o *predictions) first(w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (sizes map[string]int, took float64, err error) {
-	sizes = make(map[string]int)
-	if _, err := w.Sized(o.m.ctx, sizes); err != nil { // its defaults
-		return nil, 0, err
+// find returns the size of a workload that takes about so long, from a size that takes less
+// on, or where that is 0 from a small one; at most the largest that the workload allows.
+func (o *predictions) find(w catalog.Entry, rt *weft.Runtime, p *terminal.Progress, from int, long time.Duration) (size int, err error) {
+	sizes := make(map[string]int)
+	first := w.Growth.Flags[0]
+	if from > 0 {
+		if sizes, err = w.SizedAt(from); err != nil {
+			return 0, err
+		}
+	} else {
+		if _, err := w.Sized(o.m.ctx, sizes); err != nil { // its defaults
+			return 0, err
+		}
+		sizes = w.Growth.Times(sizes, 1./256)
 	}
-	sizes = w.Growth.Times(sizes, 1./256)
 	for range 12 {
 		job, err := w.Sized(o.m.ctx, sizes)
 		if err != nil {
-			return nil, 0, err
+			return 0, err
 		}
 		p.At("looking for a size: %s", job.Name())
-		took = math.Inf(1)
+		took := math.Inf(1)
 		for range learning {
 			res, err := workload.Run(o.m.ctx, rt, job)
 			if err != nil {
 				if o.m.ctx.Err() != nil {
-					return nil, 0, err
+					return 0, err
 				}
-				return nil, 0, fmt.Errorf("%w: %w", errUnable, err)
+				return 0, fmt.Errorf("%w: %w", errUnable, err)
 			}
 			took = min(took, res.Report.Elapsed().Seconds())
 		}
-		off := o.shortest.Seconds() / took
-		was := sizes[w.Growth.Flags[0]]
-		if off < 1.5 && off > 1/1.5 || off <= 1 && was <= 1 {
+		// A step changes the work 16 times at most: a small size predicts a large one badly.
+		off, was := long.Seconds()/took, sizes[first]
+		if off > 0.8 && off < 1.25 {
 			break
 		}
-		next := w.Growth.Times(sizes, min(max(off, 1./16), 16))
-		if n := next[w.Growth.Flags[0]]; n == was || n > w.Growth.Most {
+		next, err := w.SizedAt(min(w.Growth.Times(sizes, min(max(off, 1./16), 16))[first], w.Growth.Most))
+		if err != nil {
+			return 0, err
+		}
+		if sizes = next; sizes[first] == was {
 			break
 		}
-		sizes = next
 	}
-	return sizes, took, nil
+	return max(sizes[first], from), nil
 }
 
 // point measures a workload at one size, again while it is not stable, and returns the
