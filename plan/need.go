@@ -34,7 +34,7 @@ func NeedOf(name string, g *graph.Graph, times float64) Need {
 			n.Unit = graph.Unit(u)
 		}
 	}
-	n.Flops, n.Bytes, n.Launches = n.Flops*times, n.Bytes*times, n.Launches*times
+	n.Flops, n.Bytes, n.Launches, n.Runs = n.Flops*times, n.Bytes*times, n.Launches*times, times
 	for d := range graph.DataID(g.NumData()) {
 		data := g.Data(d)
 		if data.Input {

@@ -32,7 +32,7 @@ func chain(t *testing.T, n int) *graph.Graph {
 func TestNeedOfChain(t *testing.T) {
 	n := NeedOf("x", chain(t, 6), 3)
 	want := Need{
-		Name: "x", Flops: 90, Bytes: 126, Unit: graph.FP64, Launches: 18, Upload: 110, Download: 10, HostBytes: 120,
+		Name: "x", Flops: 90, Bytes: 126, Unit: graph.FP64, Launches: 18, Runs: 3, Upload: 110, Download: 10, HostBytes: 120,
 		PeakBytes: 123, LeastBytes: 123, State: 20,
 	}
 	if n != want {

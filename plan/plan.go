@@ -34,6 +34,9 @@ type Need struct {
 	// Unit is the arithmetic that most of Flops are of.
 	Unit     graph.Unit
 	Launches float64 // kernels that are started one after another
+	// Runs is how often the job's graph is run. Flops, Bytes and Launches are those of all
+	// runs, and the data goes to devices and back in each; 0 means 1.
+	Runs float64
 	// LeastBytes is the device memory without which no device can run the job, whatever
 	// stays in host memory meanwhile; 0 means PeakBytes.
 	LeastBytes int64

@@ -155,6 +155,12 @@ func (m *Model) OnMachine(need Need, on *machine.Machine) Estimate {
 	if why := tooLarge(&need, on); why != "" {
 		return Estimate{Why: why}
 	}
+	if runs := need.Runs; runs > 1 { // what was recorded is one
+		need.Flops, need.Bytes, need.Launches, need.Runs = need.Flops/runs, need.Bytes/runs, need.Launches/runs, 1
+		e := m.OnMachine(need, on)
+		e.Median, e.Low, e.High = e.Median*runs, e.Low*runs, e.High*runs
+		return e
+	}
 	p := partsOf(&need, on)
 	e := Estimate{Fits: true, Bottleneck: p.bottleneck()}
 	if r := m.same(on); r != nil && r.curves[need.Workload] != nil {

@@ -174,6 +174,11 @@ func TestModelKinds(t *testing.T) {
 	if !e.Measured || math.Abs(e.Median/took-1) > 0.1 || !(e.Low < e.Median && e.Median < e.High) {
 		t.Errorf("measured: %+v, took %v", e, took)
 	}
+	many := n
+	many.Flops, many.Bytes, many.Launches, many.Runs = 1000*n.Flops, 1000*n.Bytes, 1000*n.Launches, 1000
+	if x := m.OnMachine(many, a.Machine); !x.Measured || math.Abs(x.Median/(1000*e.Median)-1) > 1e-9 || math.Abs(x.High/(1000*e.High)-1) > 1e-9 {
+		t.Errorf("a thousand runs: %+v, and one %+v", x, e)
+	}
 	other := *a.Machine
 	other.Devices = []machine.Device{a.Machine.Devices[0]}
 	other.Devices[0].Model = "never seen"

@@ -192,6 +192,7 @@ func (p Protein) Dynamics() (Need, Work, error) {
 		return Need{}, Work{}, err
 	}
 	need := NeedOf("dynamics of "+p.Name, g, float64(p.Steps)/float64(swap)/rounds)
+	need.Runs = 1 // replicas stay on their devices from exchange to exchange
 	need.Parts = p.Replicas
 	need.State = int64(p.Replicas) * 48 * int64(p.Residues) // positions and velocities
 	need.LeastBytes = each                                  // a device can take one replica at a time
