@@ -111,10 +111,12 @@ func TestNamedEquipment(t *testing.T) {
 		{"3x5070", 3*200 + 200, true, 1000, nil, nil},
 		{"4x5070-ring", 4*200 + 270 + 200, true, 0,
 			[]Storage{{Name: "nvme", Model: "NVMe SSDs as RAID 0"}}, []Adapter{{"ib", "InfiniBand, 100 Gbit/s", 100e9 / 8}}},
-		{"rtx4060", 115 + 65, false, 0,
+		{"rtx4060", 115 + 65 + 100, true, 0,
 			[]Storage{{Name: "nvme", Model: "NVMe SSD"}}, []Adapter{{"eth", "Gigabit Ethernet", 1e9 / 8}}},
 		{"8xh100-server", 8 * 700, false, 0,
 			[]Storage{{Name: "nvme", Model: "NVMe SSDs", Bytes: 24e12}}, []Adapter{{"net", "eight adapters of 400 Gbit/s", 3.2e12 / 8}}},
+		{"8xh100", 10200, true, 0,
+			[]Storage{{Name: "ssd", Model: "16 local SSDs of 375 GB", Bytes: 6e12}}, []Adapter{{"net", "1 Tbit/s", 1e12 / 8}}},
 		{"2xcpu", 0, false, 0, nil, nil},
 	} {
 		m := named(t, c.machine)

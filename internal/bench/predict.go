@@ -42,9 +42,9 @@ func newPredict(s Setup) *cobra.Command {
 		Short: "How well recorded runs are predicted by others",
 		Long: `Predict recorded runs without knowing them, and compare: sizes of a workload
 that are left out, from the others; a workload that is left out, from the other
-ones; a machine that is left out, from the others. A table says how many predictions
-are within 10 %, how many real times the 90 % intervals hold, and how wide these
-are. Only stable points count, which are medians of 5 runs of 50 ms or more
+ones; a machine that is left out, from the others. A table says how many
+predictions are within 10 %, how many real times the 90 % intervals hold, and
+how wide these are. Only stable points count, which are medians of 5 runs of 50 ms or more
 whose standard deviation is below 5 %; the others are counted.
 
 --record FILE runs the workloads at --sizes sizes each on the devices there are
@@ -128,16 +128,16 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 		return nil, err
 	}
 	m.ctx, m.stderr, m.quiet = c.Context(), c.ErrOrStderr(), o.asJSON
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		m.ctx, cancel = context.WithTimeoutCause(m.ctx, o.timeout, errTimeout)
-		defer cancel()
-	}
 	rt, err := m.open(nil)
 	if err != nil {
 		return nil, err
 	}
 	defer rt.Close()
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		m.ctx, cancel = context.WithTimeoutCause(m.ctx, o.timeout, errTimeout)
+		defer cancel()
+	}
 	r := &plan.Recording{Version: plan.RecordingVersion, Label: o.label, Commit: commit(), Devices: m.options.Devices, Machine: rt.Machine()}
 	if r.Label == "" {
 		r.Label = terminal.Models(r.Machine)
