@@ -44,8 +44,8 @@ func newPredict(s Setup) *cobra.Command {
 that are left out, from the others; a workload that is left out, from the other
 ones; a machine that is left out, from the others. A table says how many
 predictions are within 10 %, how many real times the 90 % intervals hold, and
-how wide these are. Only stable points count, which are medians of 5 runs of 50 ms or more
-whose standard deviation is below 5 %; the others are counted.
+how wide these are. Only stable points count, which are medians of 5 runs of 50
+ms or more whose standard deviation is below 5 %; the others are counted.
 
 --record FILE runs the workloads at --sizes sizes each on the devices there are
 and writes what they took, for this and for weft plan. A job shorter than 50 ms
