@@ -73,7 +73,11 @@ func Learn(recordings []*Recording, works map[string]Work) *Model {
 // merged takes recordings of one label and the same devices together.
 func merged(recordings []*Recording) (out []*Recording) {
 	for _, r := range recordings {
-		at := slices.IndexFunc(out, func(o *Recording) bool { return o.Label == r.Label && o.Devices == r.Devices })
+		at := slices.IndexFunc(out, func(o *Recording) bool {
+			return o.Label == r.Label && slices.EqualFunc(o.Machine.Devices, r.Machine.Devices, func(a, b machine.Device) bool {
+				return a.Model == b.Model && a.ComputeUnits == b.ComputeUnits
+			})
+		})
 		if at < 0 {
 			out = append(out, r)
 			continue

@@ -356,3 +356,14 @@ func TestStable(t *testing.T) {
 		}
 	}
 }
+
+// Recordings of one machine are one, and of another with the same label are not.
+func TestMerged(t *testing.T) {
+	a, b, c := synthetic("a", 1, 1), synthetic("a", 1, 1), synthetic("a", 1, 1)
+	a.Points, b.Points = a.Points[:50], b.Points[50:]
+	c.Machine.Devices[0].ComputeUnits = 16
+	got := merged([]*Recording{a, b, c})
+	if len(got) != 2 || len(got[0].Points) != 140 || got[1] != c || len(a.Points) != 50 {
+		t.Errorf("%d recordings, the first of %d points", len(got), len(got[0].Points))
+	}
+}

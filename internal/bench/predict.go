@@ -140,7 +140,7 @@ func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
 	}
 	r := &plan.Recording{Version: plan.RecordingVersion, Label: o.label, Commit: commit(), Devices: m.options.Devices, Machine: rt.Machine()}
 	if r.Label == "" {
-		r.Label = terminal.Models(r.Machine)
+		r.Label = fmt.Sprintf("%s, %s", terminal.Models(r.Machine), terminal.Count(r.Machine.Devices[0].ComputeUnits, "core"))
 	}
 	p := m.progress("point", len(jobs)*o.sizes)
 	defer p.Finish()
