@@ -100,7 +100,7 @@ func goesOn(tb testing.TB, rt *weft.Runtime) {
 	for i := range x {
 		x[i] = int64(i)
 	}
-	if _, err := rt.Run(context.Background(), oneTask(tb, "isolated.square", 16), weft.Bind("x", x), weft.Bind("y", y)); err != nil {
+	if _, err := rt.Run(context.Background(), isolatedTask(tb, "isolated.square", 16), weft.Bind("x", x), weft.Bind("y", y)); err != nil {
 		tb.Error(err)
 		return
 	}
@@ -111,8 +111,8 @@ func goesOn(tb testing.TB, rt *weft.Runtime) {
 	}
 }
 
-// oneTask returns a graph with one task.
-func oneTask(tb testing.TB, kernel string, items uint32) *graph.Graph {
+// isolatedTask returns a graph with one task.
+func isolatedTask(tb testing.TB, kernel string, items uint32) *graph.Graph {
 	tb.Helper()
 	var b graph.Builder
 	x := b.Data(graph.Data{Name: "x", Bytes: 128, Input: true})
@@ -145,7 +145,7 @@ func TestIsolated(t *testing.T) {
 		t.Run(c.kernel, func(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
-				_, err := rt.Run(context.Background(), oneTask(t, c.kernel, 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
+				_, err := rt.Run(context.Background(), isolatedTask(t, c.kernel, 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
 				ended <- err
 			}()
 			goesOn(t, rt) // beside it
@@ -162,7 +162,7 @@ func TestIsolated(t *testing.T) {
 			goesOn(t, rt) // after it
 		})
 	}
-	_, err := rt.Run(context.Background(), oneTask(t, "isolated.panic", 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
+	_, err := rt.Run(context.Background(), isolatedTask(t, "isolated.panic", 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
 	if !errors.Is(err, weft.ErrPanic) || !strings.Contains(err.Error(), "on purpose") {
 		t.Errorf("a kernel that panics ends with %v", err)
 	}
@@ -172,7 +172,7 @@ func TestIsolated(t *testing.T) {
 func pid(tb testing.TB, rt *weft.Runtime) int64 {
 	tb.Helper()
 	y := make([]int64, 16)
-	if _, err := rt.Run(context.Background(), oneTask(tb, "isolated.pid", 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", y)); err != nil {
+	if _, err := rt.Run(context.Background(), isolatedTask(tb, "isolated.pid", 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", y)); err != nil {
 		tb.Fatal(err)
 	}
 	return y[0]
@@ -189,7 +189,7 @@ func TestIsolatedCancel(t *testing.T) {
 		before := pid(t, rt)
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(100*time.Millisecond, cancel)
-		_, err := rt.Run(ctx, oneTask(t, c.kernel, 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
+		_, err := rt.Run(ctx, isolatedTask(t, c.kernel, 1), weft.Bind("x", make([]int64, 16)), weft.Bind("y", make([]int64, 16)))
 		if !errors.Is(err, weft.ErrCancelled) && !errors.Is(err, context.Canceled) || errors.Is(err, weft.ErrHeld) {
 			t.Errorf("%s: the cancelled run ended with %v", c.kernel, err)
 		}
