@@ -88,6 +88,7 @@ var others = []struct {
 	{"confine", "on", func(o *Options) any { return o.Confine }, true},
 	{"worker_bytes", "2GiB", func(o *Options) any { return o.WorkerBytes }, int64(2 << 30)},
 	{"memory_reserve", "off", func(o *Options) any { return o.MemoryReserve }, int64(-1)},
+	{"verify", "10", func(o *Options) any { return o.Verify }, 10},
 	{"checksums", "on", func(o *Options) any { return o.Checksums }, true},
 	{"spares", "cuda:1,cpu:0", func(o *Options) any { return o.Spares }, "cuda:1,cpu:0"},
 	{"worker_command", "weft x", func(o *Options) any { return o.WorkerCommand }, "weft x"},

@@ -111,7 +111,7 @@ func writeBest(b *bytes.Buffer, d *plan.Decision) {
 		if s.Every > 0 {
 			every = "a checkpoint every " + terminal.Seconds(s.Every)
 		}
-		fmt.Fprintf(b, "spot: %s, %.2g interruptions expected, %.3g times the time without\n", every, s.Interruptions, s.Factor)
+		fmt.Fprintf(b, "spot: %s, %.2g interruptions, %.3g × the time\n", every, s.Interruptions, s.Factor)
 	}
 }
 

