@@ -73,7 +73,7 @@ func (v *verifier) open(ctx context.Context) (driver.Device, error) {
 
 // enough errs where there is nothing that results could be compared with.
 func (v *verifier) enough() error {
-	if v == nil || len(v.r.names) > 1 {
+	if v == nil || len(v.r.names)-len(listed(v.r.o.Spares)) > 1 {
 		return nil
 	}
 	return fmt.Errorf("%w: verify: a result is compared with that of another device, and there is only %s; use several, as cpu/2, or leave verify off", ErrOptions, strings.Join(v.r.names, ""))

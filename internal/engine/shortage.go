@@ -125,7 +125,7 @@ func (e *Engine) relieve() bool {
 	waits := e.gangWaits || e.refused > 0 && len(e.served)+len(e.recuts) > 0 || e.owes()
 	for i := range e.devs {
 		d := &e.devs[i]
-		if d.state == Lost && d.health.deadline > 0 || d.shortfall.until > 0 {
+		if d.state == Lost && d.health.deadline > 0 || d.state == Suspect && d.process.Own && !d.blocked || d.shortfall.until > 0 {
 			return false // it may come back, or get its capacity back
 		}
 		waits = waits || d.blocked

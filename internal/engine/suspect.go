@@ -31,6 +31,7 @@ var (
 	// ErrWrongAnswer is the cause of a device that is given up because its probe gave something
 	// else than it should. The content of its memory is not trusted either.
 	ErrWrongAnswer = errors.New("its probe gave a wrong answer")
+	errSuspect     = errors.New("it is suspect, and takes no work before its probes are good")
 	errLate        = errors.New("its probe is late, with nothing else to do")
 )
 
@@ -89,6 +90,9 @@ func (e *Engine) probeLate(dev machine.DeviceID) {
 	launches := uint64(0)
 	for l := d.lanes[0]; l < d.lanes[1]; l++ {
 		launches += e.lanes[l].issued - e.lanes[l].done
+	}
+	if d.space == hostSpace && !d.process.Own && d.state == Suspect {
+		return // what runs in the caller's process cannot be ended: it is waited for
 	}
 	if launches != 1 || d.queue.len() > 0 || !e.others(dev) || d.state != Healthy && d.state != Suspect {
 		return

@@ -121,7 +121,8 @@ func TestVerifiedBeforeWork(t *testing.T) {
 	r.mustRun(r.submit(independent(t, 1, 10), engine.RunOptions{}))
 }
 
-// A probe that hangs makes its device suspect, then lost; that of the only device does not.
+// A probe that hangs makes its device suspect, then lost, unless it is in this process; that of the
+// only device does not.
 func TestLateProbe(t *testing.T) {
 	for _, m := range []*machine.Machine{cpus(1), cpus(2), gpus(1, 1<<20), gpus(2, 1<<20)} {
 		r := newRig(t, m, engine.Options{Health: probeRules(50 * ms)})
@@ -133,9 +134,15 @@ func TestLateProbe(t *testing.T) {
 			continue
 		}
 		r.until("suspect", func() bool { return r.state(0) == "suspect" })
-		r.until("lost", func() bool { return r.state(0) == "lost" })
-		r.hold = nil
-		r.back(0, false)
+		if m.Devices[0].Name == "cpu:0" { // in this process, where it cannot be opened anew
+			r.pass(time.Second)
+			equal(t, "state of a device that is waited for", r.state(0), "suspect")
+			r.hold = nil
+		} else {
+			r.until("lost", func() bool { return r.state(0) == "lost" })
+			r.hold = nil
+			r.back(0, false)
+		}
 		r.until("healthy", func() bool { return r.state(0) == "healthy" })
 	}
 }

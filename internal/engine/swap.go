@@ -44,7 +44,7 @@ func (e *Engine) drainAsked(ev *Event) {
 		d.lastErr = ev.Err
 		e.tellRule(ev.Device, "is to be drained: "+ev.Err.Error())
 	}
-	if d.state == Healthy && !e.others(ev.Device) {
+	if (d.state == Healthy || d.state == Suspect) && !e.others(ev.Device) {
 		ev.answer(ErrLastDevice)
 		return
 	}
@@ -231,6 +231,9 @@ func (e *Engine) hotSwap(ev *Event) {
 		return
 	case to.state == Lost || to.state == Broken:
 		ev.answer(fmt.Errorf("%s cannot take its place: %w", e.m.Devices[ev.Spare].Name, to.cause))
+		return
+	case to.state == Suspect:
+		ev.answer(fmt.Errorf("%s cannot take its place: %w", e.m.Devices[ev.Spare].Name, errSuspect))
 		return
 	}
 	e.letIn(ev.Spare)

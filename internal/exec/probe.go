@@ -57,7 +57,7 @@ func (l *loop) probe(d *dev) {
 				err = fmt.Errorf("%w: %w", engine.ErrWrongAnswer, bad)
 			}
 			d.passed = d.passed || err == nil
-		case errors.Is(err, engine.ErrOutOfMemory):
+		case errors.Is(err, engine.ErrOutOfMemory) || errors.Is(err, driver.ErrOutOfMemory):
 			err = nil // it has no room, and answers
 		case errors.Is(err, driver.ErrKernel) && !d.passed:
 			l.log.Debug("a device is not probed: it cannot run the kernel for that", "device", d.Info().Name, "err", err)

@@ -173,7 +173,7 @@ func (l *loop) verify(u span) {
 	err := fmt.Errorf("%w: %s, bytes %d to %d", ErrChecksum, name, p.off, p.off+p.n-1)
 	l.log.Error("checksum", "err", err)
 	for id := range l.runs {
-		if (run == 0 || run == id) && l.sums.bad[id] == nil {
+		if (run == id || run == 0 && !l.runs[id].probe) && l.sums.bad[id] == nil {
 			l.sums.bad[id] = err
 			l.evs = append(l.evs, engine.Event{Kind: engine.Cancel, Run: id})
 		}

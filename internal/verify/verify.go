@@ -63,7 +63,7 @@ func Checkable(t *graph.Task) bool {
 	return writes
 }
 
-// Rewrite returns a graph in which some tasks run Kernel with the parameters given instead of
+// Rewrite returns a graph in which some tasks, in ascending order, run Kernel with the parameters given instead of
 // their own steps, on what they use. Tasks and data keep their numbers and names.
 func Rewrite(g *graph.Graph, picked []graph.TaskID, params func(graph.TaskID) []byte) *graph.Graph {
 	var b graph.Builder
@@ -73,7 +73,8 @@ func Rewrite(g *graph.Graph, picked []graph.TaskID, params func(graph.TaskID) []
 	for i := range g.NumTasks() {
 		id := graph.TaskID(i)
 		t := *g.Task(id)
-		if slices.Contains(picked, id) {
+		if len(picked) > 0 && picked[0] == id {
+			picked = picked[1:]
 			t.Name = g.TaskName(id)
 			t.Steps = []graph.Step{{Kernel: Kernel, Launch: graph.Grid(1), Params: params(id)}}
 			t.Work, t.Workspace, t.On = graph.Work{}, 0, graph.Constraint{}
