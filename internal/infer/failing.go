@@ -60,9 +60,13 @@ func (s *Service) tryUntilGood(v *version) {
 	for pause := triedAgain; ; pause = min(2*pause, triedMost) {
 		s.mu.Lock()
 		devices := slices.DeleteFunc(slices.Clone(v.devices), func(d *device) bool { return !d.up })
+		names := make([]string, len(devices))
+		for i, d := range devices {
+			names[i] = d.name
+		}
 		s.mu.Unlock()
 		var errs []error
-		for _, d := range devices {
+		for i, d := range devices {
 			within, cancel := context.WithTimeout(s.open, v.config.Deadline)
 			err := s.runZeros(within, v, d, 1)
 			cancel()
@@ -72,7 +76,7 @@ func (s *Service) tryUntilGood(v *version) {
 				s.mu.Unlock()
 				return
 			}
-			errs = append(errs, fmt.Errorf("%s: %w", d.name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", names[i], err))
 		}
 		s.mu.Lock()
 		over := v.fails == 0 || v.retired || s.closed
