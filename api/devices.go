@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 )
 
@@ -11,8 +13,8 @@ import (
 type Device struct {
 	Name  string `json:"name"`
 	Model string `json:"model"`
-	// State is healthy, draining, drained, lost, unresponsive, broken or spare. Those that are
-	// healthy take work.
+	// State is healthy, suspect, draining, drained, lost, unresponsive, broken or spare. Those
+	// that are healthy take work.
 	State     string `json:"state"`
 	Tasks     int64  `json:"tasks"`  // that ended there, well or not
 	Failed    int64  `json:"failed"` // of these
@@ -50,37 +52,41 @@ func (c *Client) Device(ctx context.Context, name string) (out Device, err error
 // what it has, and hands over what only its memory holds. Drain returns when it holds nothing.
 // ctx ends the wait and not the drain. The last device that takes work is refused.
 func (c *Client) Drain(ctx context.Context, device string) (Device, error) {
-	return c.act(ctx, device, "drain", "draining", nil)
+	return c.act(ctx, device, "drain", nil, "draining")
 }
 
 // Undrain puts a device into service that was drained, swapped out or a spare.
 func (c *Client) Undrain(ctx context.Context, device string) (Device, error) {
-	return c.act(ctx, device, "undrain", "", nil)
+	return c.act(ctx, device, "undrain", nil)
 }
 
 // Swap puts one device in another's place while the server answers: new work goes to the second
 // at once, and the first is drained. It returns the first when that holds nothing. ctx ends the
 // wait and not the swap.
 func (c *Client) Swap(ctx context.Context, from, to string) (Device, error) {
-	return c.act(ctx, from, "swap", "draining", SwapRequest{To: to})
+	return c.act(ctx, from, "swap", SwapRequest{To: to}, "draining")
 }
 
 // Recover has a device that is lost or broken brought back, and returns when it is. ctx ends the
 // wait and not the attempt.
 func (c *Client) Recover(ctx context.Context, device string) (Device, error) {
-	return c.act(ctx, device, "recover", "lost", nil)
+	d, err := c.act(ctx, device, "recover", nil, "lost", "suspect", "unresponsive")
+	if err == nil && d.State == "broken" {
+		err = fmt.Errorf("%s could not be brought back: %s", device, d.LastError)
+	}
+	return d, err
 }
 
 // Probe samples the condition of a device now, and returns it.
 func (c *Client) Probe(ctx context.Context, device string) (Device, error) {
-	return c.act(ctx, device, "probe", "", nil)
+	return c.act(ctx, device, "probe", nil)
 }
 
 // act has the server do something with a device. Where that takes longer than an answer may, the
-// server says so with the device, in the state during, and is asked until that is over.
-func (c *Client) act(ctx context.Context, device, action, during string, in any) (out Device, err error) {
+// server says so with the device, in one of the states during, and is asked until that is over.
+func (c *Client) act(ctx context.Context, device, action string, in any, during ...string) (out Device, err error) {
 	err = c.json(ctx, http.MethodPost, devicePath(device)+"/"+action, nil, in, &out)
-	for err == nil && during != "" && out.State == during {
+	for err == nil && slices.Contains(during, out.State) {
 		select {
 		case <-time.After(lookAgain):
 			out, err = c.Device(ctx, device)
