@@ -47,7 +47,9 @@ func TestAssignCBC(t *testing.T) {
 			unproven++
 			a, err := Assign(jobs, machines)
 			if err != nil {
-				t.Errorf("seed %d: %v, cbc has a solution of %v", seed, err, least)
+				if !math.IsInf(least, 1) {
+					t.Errorf("seed %d: %v, cbc has a solution of %v", seed, err, least)
+				}
 				continue
 			}
 			t.Logf("seed %d, %d jobs: no proof in %d s; cost %.4f, cbc %.4f, its bound %.4f (%.2f %%)", seed, n, *allows, a.Cost, least, bound, 100*(a.Cost/bound-1))

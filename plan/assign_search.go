@@ -197,7 +197,7 @@ func (s *sharing) bound() float64 {
 		last = max(last, d)
 	}
 	for k := range horizon {
-		horizon[k] = last - s.machines[k].Start
+		horizon[k] = max(last-s.machines[k].Start, 0)
 	}
 	room := make([]float64, kinds)
 	for k := range room {

@@ -16,6 +16,7 @@ import (
 type Fleet struct {
 	rules  FleetRules
 	kinds  []Machines
+	here   int // of them are one's own, and not for rent
 	units  []*unit
 	jobs   map[int]*running
 	queue  []int // jobs that wait, the earliest deadline first
@@ -107,7 +108,7 @@ type avoided struct {
 // NewFleet returns a fleet. The first here kinds are machines of one's own, which are
 // there from the beginning; the others can be rented, up to their Count.
 func NewFleet(kinds []Machines, here int, rules FleetRules) *Fleet {
-	f := &Fleet{rules: rules, kinds: kinds, jobs: make(map[int]*running), avoid: make([]avoided, len(kinds))}
+	f := &Fleet{rules: rules, kinds: kinds, here: here, jobs: make(map[int]*running), avoid: make([]avoided, len(kinds))}
 	for k := range kinds[:here] {
 		for range kinds[k].Count {
 			f.units = append(f.units, &unit{id: f.nextID, kind: k, started: true, job: -1})
@@ -318,8 +319,8 @@ func (f *Fleet) rent(now float64, out []FleetAction) []FleetAction {
 func (f *Fleet) kindFor(now float64, j *running) int {
 	best, inTime := -1, false
 	there := slices.ContainsFunc(f.units, func(u *unit) bool { return j.Seconds[u.kind] > 0 })
-	for k, m := range f.kinds {
-		have := 0
+	for k := f.here; k < len(f.kinds); k++ {
+		m, have := f.kinds[k], 0
 		for _, u := range f.units {
 			if u.kind == k {
 				have++

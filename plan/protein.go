@@ -74,9 +74,12 @@ func (p Protein) Conformation() int64 {
 	return int64(24*atomsPerResidue*n + 16*n*n + contacts + 8*anglesPerRow*n)
 }
 
+// maxSwap is the most steps between two exchanges: a task has a launch for each.
+const maxSwap = 100_000
+
 func (p Protein) check() error {
-	if p.Residues < 4 || p.Residues > 1<<20 || p.Replicas < 1 || p.Replicas > 1<<16 || p.Steps < 1 || p.Swap < 0 {
-		return fmt.Errorf("plan: a protein of %d residues in %d replicas of %d steps; use 4 residues, one replica and one step at least", p.Residues, p.Replicas, p.Steps)
+	if p.Residues < 4 || p.Residues > 1<<20 || p.Replicas < 1 || p.Replicas > 1<<16 || p.Steps < 1 || p.Swap < 0 || p.Swap > maxSwap {
+		return fmt.Errorf("plan: a protein of %d residues in %d replicas of %d steps with an exchange every %d; use 4 residues, one replica and one step at least, and %d steps between exchanges at most", p.Residues, p.Replicas, p.Steps, p.Swap, maxSwap)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -15,6 +16,8 @@ type Record struct {
 	Decision Decision `json:"decision"`
 	Took     float64  `json:"took_s,omitempty"` // until the result was here; 0 as long as it is not known
 	Spent    float64  `json:"spent,omitempty"`  // US dollars; 0 if it is not known
+	// Corrected is by how much predictions had been corrected ([Refined.Factor]); 0 for not.
+	Corrected float64 `json:"corrected,omitempty"`
 }
 
 // DecodeRecords reads records, one in each line. Every error is a *graph.SyntaxError.
@@ -29,7 +32,7 @@ func DecodeRecords(src []byte) (records []Record, err error) {
 		if err := json.Unmarshal(text, &r); err != nil {
 			return nil, &graph.SyntaxError{Line: line, Reason: "not a record of a plan: " + err.Error()}
 		}
-		if r.Decision.Best.Name == "" || !(r.Took >= 0) || !(r.Spent >= 0) {
+		if r.Decision.Best.Name == "" || !(r.Took >= 0) || !(r.Spent >= 0) || !(r.Corrected >= 0) {
 			return nil, &graph.SyntaxError{Line: line, Reason: "not a record of a plan: expected a decision, and a time and a cost that are not negative"}
 		}
 		records = append(records, r)
@@ -57,7 +60,7 @@ func (r *Record) off() float64 {
 	if r.Took <= fixed || o.Kind == Hybrid || o.Seconds <= fixed {
 		return 0
 	}
-	return (r.Took - fixed) / (o.Seconds - fixed)
+	return (r.Took - fixed) / (o.Seconds - fixed) * cmp.Or(r.Corrected, 1)
 }
 
 // Outcome says how a record's plan did.
@@ -110,15 +113,24 @@ func (r *Refined) Correct(gpu string, e Estimate) Estimate {
 	if len(seen) == 0 || !e.Fits || !e.valid() {
 		return e
 	}
-	sum := 0.0
-	for _, x := range seen {
-		sum += x
-	}
-	mean := sum / float64(len(seen)+1)
+	mean := r.mean(gpu)
 	below, above := e.Median/e.Low, e.High/e.Median
 	e.Median *= math.Exp(mean)
 	e.Low = e.Median / max(below, math.Exp(mean-slices.Min(seen)))
 	e.High = e.Median * max(above, math.Exp(slices.Max(seen)-mean))
 	e.Why += fmt.Sprintf("; corrected by %.3g after %d plans on a %s", math.Exp(mean), len(seen), gpu)
 	return e
+}
+
+// Factor is by how much estimates of a GPU are corrected. A record of a plan that was made with it
+// is to have it as Corrected.
+func (r *Refined) Factor(gpu string) float64 { return math.Exp(r.mean(gpu)) }
+
+// mean is the logarithm of that.
+func (r *Refined) mean(gpu string) float64 {
+	sum := 0.0
+	for _, x := range r.off[gpu] {
+		sum += x
+	}
+	return sum / float64(len(r.off[gpu])+1)
 }

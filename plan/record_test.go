@@ -84,3 +84,21 @@ func FuzzDecodeRecords(f *testing.F) {
 		}
 	})
 }
+
+// A machine that is always slower by the same factor is planned so in the end: what was corrected
+// already is no reason to believe that the correction was too large.
+func TestRefineConverges(t *testing.T) {
+	const slower = 4
+	at := func(r *Refined) float64 {
+		return r.Correct("x", Estimate{Median: 100, Low: 90, High: 110, Fits: true}).Median
+	}
+	var records []Record
+	for range 40 {
+		r := Refine(nil, records)
+		d := Decision{Best: Option{Kind: Cloud, Name: "x", GPU: GPU{Name: "x"}, Seconds: at(r)}}
+		records = append(records, Record{Decision: d, Took: 100 * slower, Corrected: r.Factor("x")})
+	}
+	if got := at(Refine(nil, records)); got < 380 || got > 400 {
+		t.Errorf("after 40 plans that took 400 s it is predicted as %v", got)
+	}
+}

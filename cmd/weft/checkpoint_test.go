@@ -81,6 +81,7 @@ func TestKill(t *testing.T) {
 	if testing.Short() {
 		killed = killed[:2]
 	}
+	ever := 0
 	for i, w := range killed {
 		start := func(dir string, more ...string) (*exec.Cmd, *bytes.Buffer) {
 			args := append([]string{"run"}, w.args...)
@@ -141,10 +142,12 @@ func TestKill(t *testing.T) {
 			}
 			dir = filepath.Join(t.TempDir(), "again")
 		}
-		if resumed == 0 && *kills >= len(killed) {
-			t.Errorf("%s: none of %d lives was resumed", w.args[0], lives)
-		}
+		ever += resumed
 		t.Logf("%s, undisturbed in %v: %d lives, %d of them resumed", w.args[0], took.Round(time.Millisecond), lives, resumed)
+	}
+	// A run that is short may end before it is killed.
+	if ever == 0 && *kills >= len(killed) {
+		t.Errorf("no life was resumed")
 	}
 }
 

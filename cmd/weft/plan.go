@@ -32,6 +32,7 @@ type planning struct {
 	explain   bool
 	svg       string
 	records   string
+	recorded  []string
 }
 
 func newPlan() *cobra.Command {
@@ -104,6 +105,7 @@ func (p *planning) flags(c *cobra.Command) {
 	f.StringVar(&p.date, "date", "", "the `day` of the plan, by which prices are stale (default today)")
 	f.StringVar(&p.svg, "svg", "", "draw time and cost of the best options to a `file`; - is standard output")
 	f.StringVar(&p.records, "plans", "", "keep the plan in a `file`, and correct it by what happened to those there")
+	f.StringArrayVar(&p.recorded, "recordings", nil, "predict from a `file` that weft bench predict --record wrote")
 	f.BoolVar(&p.explain, "explain", false, "say what every figure of the plan is made of")
 	f.BoolVar(&p.asJSON, "json", false, "write the plan as JSON")
 	terminal.Complete(c, "objective", func() []string { return []string{string(plan.Cheapest), string(plan.Fastest)} })
@@ -193,7 +195,11 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 	if err != nil {
 		return err
 	}
-	model := plan.Learn(nil, map[string]plan.Work{job.Name(): work})
+	recordings, err := loadRecordings(p.recorded)
+	if err != nil {
+		return err
+	}
+	model := plan.Learn(recordings, map[string]plan.Work{job.Name(): work})
 	refined := plan.Refine(model, records)
 	if on != nil {
 		h := hereOf(on, model.OnMachine(r.Need, on), known)
@@ -205,7 +211,7 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 		return err
 	}
 	if p.records != "" {
-		if err := saveRecords(p.records, append(records, plan.Record{Decision: *d})); err != nil {
+		if err := saveRecords(p.records, append(records, plan.Record{Decision: *d, Corrected: refined.Factor(d.Best.GPU.Name)})); err != nil {
 			return err
 		}
 	}

@@ -114,12 +114,27 @@ func saveRecords(file string, records []plan.Record) error {
 	if err != nil {
 		return err
 	}
-	fresh := file + ".new"
-	if err := os.WriteFile(fresh, src, 0o600); err != nil {
-		return terminal.FileError(file, err)
-	}
-	if err := os.Rename(fresh, file); err != nil {
+	if err := safefile.Write(file, src); err != nil {
 		return terminal.FileError(file, err)
 	}
 	return nil
+}
+
+// maxRecording bounds a file of recorded runs.
+const maxRecording = 1 << 26
+
+// loadRecordings reads files of recorded runs.
+func loadRecordings(files []string) (out []*plan.Recording, err error) {
+	for _, file := range files {
+		src, err := safefile.ReadInput(file, maxRecording)
+		if err != nil {
+			return nil, terminal.Usage(terminal.FileError(file, err))
+		}
+		r, err := plan.DecodeRecording(src)
+		if err != nil {
+			return nil, terminal.Usagef("%s: %w", file, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
