@@ -56,10 +56,10 @@ type Options struct {
 // backends are all there are, in the order in which their devices are numbered.
 var backends = []backend{
 	{name: "cpu", open: openCPU, apart: func(o *Options) bool { return o.Isolate }},
-	inWorkers("cuda", []string{"CUDA", "NV", "NCCL_", "__NV", "__GL"}, cuda.New, func(o Options) cuda.Options { return cuda.Options{Lanes: o.Streams, CacheDir: o.CacheDir} },
+	inWorkers("cuda", []string{"CUDA_", "NVIDIA_VISIBLE_", "NVIDIA_DRIVER_", "NCCL_", "__NV", "__GL"}, cuda.New, func(o Options) cuda.Options { return cuda.Options{Lanes: o.Streams, CacheDir: o.CacheDir} },
 		func(o *cuda.Options, n int) { o.Devices = []int{n} }, seesNVIDIA),
 	// Asked for by name, Vulkan also has the GPUs that another backend has.
-	inWorkers("vulkan", []string{"VK_", "NV", "__NV", "__GL", "__EGL", "MESA", "LIBGL_", "DRI_", "GALLIUM_", "LP_", "RADV_", "AMD", "ANV_", "INTEL_", "NVK_", "TU_", "DISPLAY=", "WAYLAND_"}, vulkan.New, func(o Options) vulkan.Options {
+	inWorkers("vulkan", []string{"VK_", "NVIDIA_VISIBLE_", "NVIDIA_DRIVER_", "__NV", "__GL", "__EGL", "MESA", "LIBGL_", "DRI_", "GALLIUM_", "LP_", "RADV_", "AMD_DEBUG=", "AMD_VULKAN_ICD=", "ANV_", "INTEL_DEBUG=", "NVK_", "TU_", "DISPLAY=", "WAYLAND_"}, vulkan.New, func(o Options) vulkan.Options {
 		return vulkan.Options{NoDoubles: o.Select.All(), Lanes: o.Streams, CacheDir: o.CacheDir, Validate: o.Validate}
 	}, func(o *vulkan.Options, n int) { o.Devices = []int{n} }, vulkan.SeesGPU),
 }

@@ -22,7 +22,7 @@ import (
 
 // keptEnv are beginnings of the names of variables that every child keeps: what programs,
 // the Go runtime and weft's own tests look at.
-var keptEnv = []string{"PATH=", "HOME=", "USER=", "LOGNAME=", "TMPDIR=", "TZ=", "LANG=", "LC_", "LD_LIBRARY_PATH=", "XDG_", "GO", "WEFT_"}
+var keptEnv = []string{"PATH=", "HOME=", "USER=", "LOGNAME=", "TMPDIR=", "TZ=", "LANG=", "LC_", "LD_LIBRARY_PATH=", "XDG_", "GOMAXPROCS=", "GODEBUG=", "GOGC=", "GOMEMLIMIT=", "GOTRACEBACK=", "GORACE=", "GOCOVERDIR=", "WEFT_"}
 
 // cleaned returns the variables of an environment that a child keeps; extra are further
 // beginnings of names. With nil it keeps all.
