@@ -166,8 +166,9 @@ type Options struct {
 	// kernels. Data is copied to workers and back. What [Go] and [Map] run stays in
 	// this process.
 	Isolate bool
-	// Confine has these workers lose the right to start programs, to use the network, and to
-	// signal or look into other processes. Open errs where the system cannot do that.
+	// Confine has these workers lose the right to start programs, to make sockets, and to
+	// signal or trace other processes by system calls for that. It takes no files from them:
+	// what the user may read, such as /proc, they may. Open errs where the system cannot do that.
 	Confine bool
 	// WorkerBytes is the memory that each of these workers may take, half of it for data of
 	// tasks (half of what the machine or its control group has). A kernel that allocates more

@@ -54,7 +54,7 @@ times in all. FILE is written after each workload. --timeout gives each workload
 its share; what is measured by then is kept. Recordings of one label are taken
 together, so that workloads can be recorded one by one.`,
 		Example: `  weft bench predict --record here.json --devices cpu --timeout 20m
-  weft bench predict bench/predict/*.json`,
+  weft bench predict here.json there.json`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
 	f := c.Flags()
@@ -78,7 +78,7 @@ const maxRecording = 1 << 26
 func (o *predictions) run(c *cobra.Command, files []string) (err error) {
 	switch {
 	case o.record == "" && len(files) == 0:
-		return terminal.Usagef("name recordings, as bench/predict/*.json, or make one with --record FILE")
+		return terminal.Usagef("name recordings, or make one with --record FILE")
 	case o.record != "" && len(files) > 0:
 		return terminal.Usagef("--record makes a recording, and %s is one: do one after the other", files[0])
 	case o.sizes < 1 || o.sizes > 1000:

@@ -1,6 +1,9 @@
 package chaos
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Strike is a way to harm a worker process.
 type Strike uint8
@@ -23,3 +26,6 @@ func (s Strike) String() string {
 	}
 	return fmt.Sprintf("unknown(%d)", uint8(s))
 }
+
+// ErrNone says that no worker is there to be struck.
+var ErrNone = errors.New("no worker process is there to be struck")

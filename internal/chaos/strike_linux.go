@@ -15,14 +15,12 @@ import (
 	"github.com/weft-run/weft/internal/backend/proc"
 )
 
-var errNone = errors.New("no worker process is there to be struck")
-
 // Any strikes a worker of this process, which rnd chooses, and returns when it began to. A
 // worker that ends by itself meanwhile is no error.
 func Any(rnd *rand.Rand, s Strike) (began time.Time, err error) {
 	all := slices.DeleteFunc(proc.Pids("worker"), dying)
 	if len(all) == 0 {
-		return began, errNone
+		return began, ErrNone
 	}
 	slices.Sort(all)
 	pid := all[rnd.IntN(len(all))]

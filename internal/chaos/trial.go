@@ -194,7 +194,7 @@ func (t *Trial) session(ctx context.Context, a *Account, foot *footprint, began 
 	}()
 	usual := 50 * time.Millisecond // until a round has told
 	for _, hits := range p.rounds {
-		if time.Since(began) >= t.For || ctx.Err() != nil {
+		if time.Since(began) >= t.For && a.Rounds > 0 || ctx.Err() != nil {
 			break
 		}
 		took := t.round(ctx, a, rig, job, hits, usual, foot)

@@ -141,7 +141,7 @@ func TestSlowDrain(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	s, _, address := start(t, func(o *Options) { o.Runtime = rt })
-	s.actionWait = time.Millisecond
+	s.actionWait = 50 * time.Millisecond
 	w := ask(s.Handler(), "POST", "/v1/devices/"+name+"/drain", "")
 	var d api.Device
 	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || w.Code != http.StatusAccepted || d.State != "draining" {

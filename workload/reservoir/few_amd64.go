@@ -4,7 +4,7 @@ import "golang.org/x/sys/cpu"
 
 // gathers selects the kernels that have sixteen neurons for elements. Tests clear it to run the
 // others.
-var gathers = cpu.X86.HasAVX512F
+var gathers = cpu.X86.HasAVX512F && cpu.X86.HasAVX512VL
 
 // slot is what the sums of a slice are made of: places and values by slot and neuron, states by
 // place and pattern, the sums, how many weights each neuron has and the bias, and the last place

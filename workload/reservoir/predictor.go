@@ -69,7 +69,7 @@ func NewPredictor(rt *weft.Runtime, m *Model, maxBatch int) (*Predictor, error) 
 }
 
 // PredictorBytes is the memory that a device of a machine needs for a predictor of the model: for the
-// weights, with their zeros as well where the GPUs are to have them, and for a batch: its inputs, and
+// weights, with their zeros as well where the GPUs are to have them and in slices where cores do, and for a batch: its inputs, and
 // the states at the beginning, between two steps, at the end and their mean.
 func (m *Model) PredictorBytes(on *machine.Machine, batch int) (weights, work int64) {
 	w := m.Weights

@@ -211,7 +211,12 @@ func (f *field) strikes(ctx context.Context, from time.Time) {
 		struck, err := chaos.Any(rnd, chaos.Kill)
 		f.mu.Lock()
 		f.kills[n-1].at = struck
-		if err != nil {
+		switch {
+		case errors.Is(err, chaos.ErrNone): // the last has just died
+			f.kills, err = f.kills[:n-1], nil
+			f.mu.Unlock()
+			continue
+		case err != nil:
 			f.kills, f.failed = f.kills[:n-1], err
 		}
 		f.mu.Unlock()

@@ -108,7 +108,7 @@ func TestWrongIsFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Wrong != a.Checked || a.Kills != 0 {
+	if a.Checked == 0 || a.Wrong != a.Checked || a.Kills != 0 {
 		t.Errorf("every answer differs: %+v", *a)
 	}
 }
