@@ -97,7 +97,7 @@ func (c *Client) act(ctx context.Context, device, action string, in any, during 
 	return out, err
 }
 
-// lookAgain is how often the server is asked how far it is with a device.
+// lookAgain is the time between two questions about a device that the server is still changing.
 const lookAgain = 200 * time.Millisecond
 
 func devicePath(name string) string { return "/v1/devices/" + url.PathEscape(name) }

@@ -211,7 +211,7 @@ func writeAccount(b *bytes.Buffer, t *chaos.Trial, a *chaos.Account) {
 	}
 }
 
-// maxUse is how many rows the table of what was used between sessions has at most.
+// maxUse is the most rows of the table of memory, goroutines and descriptors.
 const maxUse = 32
 
 // writeUse writes what the process used between sessions, after the first, then each minute, or

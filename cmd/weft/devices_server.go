@@ -22,7 +22,7 @@ type remote struct {
 	asJSON                       bool
 }
 
-// defaultServer is where weft serve listens unless it is told otherwise.
+// defaultServer is the address at which weft serve listens by default.
 const defaultServer = "http://127.0.0.1:8000"
 
 // bind adds the flags that say which service, and how it is reached.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weft-run/weft/internal/bench"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/internal/text"
@@ -195,7 +196,7 @@ func (p *planning) run(c *cobra.Command, name string, job workload.Job, r plan.R
 	if err != nil {
 		return err
 	}
-	recordings, err := loadRecordings(p.recorded)
+	recordings, err := bench.LoadRecordings(p.recorded)
 	if err != nil {
 		return err
 	}

@@ -119,22 +119,3 @@ func saveRecords(file string, records []plan.Record) error {
 	}
 	return nil
 }
-
-// maxRecording bounds a file of recorded runs.
-const maxRecording = 1 << 26
-
-// loadRecordings reads files of recorded runs.
-func loadRecordings(files []string) (out []*plan.Recording, err error) {
-	for _, file := range files {
-		src, err := safefile.ReadInput(file, maxRecording)
-		if err != nil {
-			return nil, terminal.Usage(terminal.FileError(file, err))
-		}
-		r, err := plan.DecodeRecording(src)
-		if err != nil {
-			return nil, terminal.Usagef("%s: %w", file, err)
-		}
-		out = append(out, r)
-	}
-	return out, nil
-}

@@ -375,7 +375,7 @@ type liveReport struct {
 	// whose tasks had all been measured before.
 	PredictionError float64 `json:"prediction_error,omitempty"`
 	Checked         bool    `json:"checked"`
-	// Verified is what was checked with --verify.
+	// Verified counts the tasks that --verify had executed on two devices.
 	Verified *verified `json:"verified,omitempty"`
 	// Misses is the errors that the check may not have seen, with the chance of each.
 	Misses      []workload.Miss `json:"misses,omitempty"`

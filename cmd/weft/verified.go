@@ -8,7 +8,7 @@ import (
 	"github.com/weft-run/weft/internal/terminal"
 )
 
-// verified is what was checked of all runs with --verify.
+// verified counts the tasks of all runs that --verify had executed on two devices.
 type verified struct {
 	Tasks      int                `json:"tasks"`
 	Unverified int                `json:"unverified"`

@@ -24,7 +24,7 @@ func fill([]byte) {}
 
 func memoryLimit() int64 { return 0 }
 
-// Available is how much memory is left; it is not known here.
+// Available reports that the free memory of this system is not known.
 func Available() int64 { return math.MaxInt64 }
 
 func sizeLimit() int64 { return math.MaxInt64 }

@@ -93,7 +93,7 @@ func readLimit(read readFile, name string) int64 {
 	return n
 }
 
-// Available is how much memory is left before the system ends processes: the least of what
+// Available returns the memory that is left before the system ends processes: the least of what
 // the machine has available and what every control group around this process still allows,
 // counting what the kernel can take back from the cache of files.
 func Available() int64 { return available(os.ReadFile) }

@@ -99,22 +99,32 @@ func (o *predictions) run(c *cobra.Command, files []string) (err error) {
 		}
 		all = []*plan.Recording{r}
 	}
-	for _, file := range files {
-		src, err := safefile.ReadInput(file, maxRecording)
-		if err != nil {
-			return terminal.Usage(terminal.FileError(file, err))
-		}
-		r, err := plan.DecodeRecording(src)
-		if err != nil {
-			return terminal.Usagef("%s: %w", file, err)
-		}
-		all = append(all, r)
+	read, err := LoadRecordings(files)
+	if err != nil {
+		return err
 	}
+	all = append(all, read...)
 	judged := append([]plan.Judged{}, plan.Evaluate(all)...) // none is an empty list in JSON
 	return terminal.Print(c, o.asJSON, judged, func(b *bytes.Buffer) error {
 		writePredictions(b, all, judged, o.each)
 		return nil
 	})
+}
+
+// LoadRecordings reads files that weft bench predict --record wrote.
+func LoadRecordings(files []string) (out []*plan.Recording, err error) {
+	for _, file := range files {
+		src, err := safefile.ReadInput(file, maxRecording)
+		if err != nil {
+			return nil, terminal.Usage(terminal.FileError(file, err))
+		}
+		r, err := plan.DecodeRecording(src)
+		if err != nil {
+			return nil, terminal.Usagef("%s: %w", file, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
 }
 
 // measure records the workloads on the devices there are.

@@ -27,7 +27,7 @@ const (
 	simNoise   = 0.2 // of durations
 )
 
-// Simulate does the first sessions of the trial in virtual time: the engine of a live trial, the
+// Simulate does the beginning of the trial in virtual time: the engine of a live trial, the
 // graph of the job, the plans of the same seed. Nothing is computed. A round is right if every
 // task read and every output holds what it would after running the tasks one after another, byte
 // range by byte range; the first one that is not ends the trial with an error. Where tasks give

@@ -36,7 +36,7 @@ func made[C any, J workload.Job](make func(C) (J, error), c C) func(context.Cont
 	return func(context.Context) (workload.Job, error) { return make(c) }
 }
 
-// TestSimulated does the first sessions of many seeds in virtual time.
+// TestSimulated does the beginning of the trials of many seeds in virtual time.
 //
 //	go test ./internal/chaos -run '^TestSimulated$' -seeds 1000
 func TestSimulated(t *testing.T) {

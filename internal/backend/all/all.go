@@ -72,7 +72,7 @@ type backend struct {
 	maker proc.Maker          // nil for cores: see Makers
 }
 
-// Cores is what a worker is told of the CPU devices it is to run one of, as JSON.
+// Cores describes, as JSON, the CPU devices of the program, of which a worker runs one.
 type Cores struct {
 	Parts, Cores  int
 	MemBytes      int64

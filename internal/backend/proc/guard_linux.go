@@ -86,7 +86,7 @@ type holder struct {
 	began time.Time // when the newest of its tasks did
 }
 
-// victim returns which worker is to be ended when so many bytes are left, -1 for none: of
+// victim returns the worker to end when left bytes of memory are free, -1 for none: of
 // those that have at least half as much as the largest, the one whose task is the newest,
 // and of equal ones the largest. An old task has done more that would be lost, and to end a
 // small one would free little.

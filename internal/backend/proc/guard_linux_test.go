@@ -39,7 +39,7 @@ func init() {
 	}
 }
 
-// touched returns so many MiB that are really there.
+// touched returns memory of so many MiB whose pages have been written, so that they take room.
 func touched(mib int) []byte {
 	b := make([]byte, mib<<20)
 	for i := 0; i < len(b); i += 4096 {
@@ -48,7 +48,7 @@ func touched(mib int) []byte {
 	return b
 }
 
-// taken is how much memory the workers of this process have, in bytes.
+// taken returns the memory of all workers of this process, in bytes.
 func taken() (n int64) {
 	for _, pid := range proc.Pids("worker") {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid)) // it may have ended

@@ -89,7 +89,7 @@ type Options struct {
 	// signal or look into other processes. Without it they lose only what neither a driver nor
 	// a kernel needs; see docs/RATIONALE.md.
 	Confined bool
-	// MaxData is how much private memory a worker may take beyond what it has when its device
+	// MaxData is the private memory that a worker may take beyond what it has when its device
 	// is open, if its kernels are functions of the worker itself; 0 means no limit.
 	MaxData int64
 	// Reserve is how much memory of the machine is to stay free, in bytes. When less is
