@@ -414,7 +414,7 @@ func (l *loop) submit(now time.Duration) {
 		id := l.engine.Submit(now, g, o)
 		l.hw.Begin(id, g, o.Bind)
 		if l.verify != nil {
-			l.verify.outer[id] = &checkedRun{result: len(l.runs), graph: j.Graph}
+			l.verify.outer[id] = &checkedRun{run: id, result: len(l.runs), graph: j.Graph}
 		}
 		l.byID[id] = len(l.runs)
 		l.runs = append(l.runs, RunResult{Name: j.Name, Run: int64(id), Submitted: now})

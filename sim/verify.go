@@ -31,6 +31,7 @@ type verifier struct {
 
 // checkedRun is a run of which tasks are checked.
 type checkedRun struct {
+	run    engine.RunID
 	result int          // of loop.runs
 	graph  *graph.Graph // before tasks were rewritten
 }
@@ -169,7 +170,7 @@ func (l *loop) execute(now time.Duration, k *checkedTask, only []machine.DeviceI
 		l.hw.violation("a task alone makes no graph: %v", err)
 		return
 	}
-	k.run, k.only = l.engine.Submit(now, g, engine.RunOptions{}), only
+	k.run, k.only = l.engine.Submit(now, g, engine.RunOptions{Of: k.of.run, OfTask: k.task}), only
 	if len(only) == 0 {
 		k.only = l.all()
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/machine"
 )
 
 // The recount: tasks, runs, lines and devices. Values and operations are in
@@ -304,9 +305,9 @@ func (c *recounter) devices() {
 		c.must(c.situation.Devices[i].Accepts == (d.state == Healthy), "a device accepts work and is not healthy, or the other way round", int32(i))
 		c.must(!d.handsOver || d.state == Draining, "a device hands over what it has and is not draining", int32(i))
 		c.must(len(d.leavers) == 0 || d.handsOver, "a caller waits for a device that hands nothing over", int32(i))
-		c.must(len(d.wakers) == 0 || d.state == Lost || d.health.unproven, "a caller waits for a device that is not on its way back", int32(i))
+		c.must(len(d.wakers) == 0 || d.state == Lost || d.state == Suspect, "a caller waits for a device that is not on its way back", int32(i))
 		c.must(d.state == Healthy || d.state == Suspect || d.queue.len() == 0, "a device that takes no work has tasks queued", int32(i))
-		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.timed) > 0, "a device waits for memory that nothing will free", int32(i))
+		c.must(!d.blocked || c.flying > 0 || len(c.delayed) > 0 || len(c.timed) > 0 || c.patientWorks() || d.patient && c.countDetached(machine.DeviceID(k)) > 0, "a device waits for memory that nothing will free", int32(i))
 		waits := (!d.blocked || d.space == 0 || d.waits&onOwn != 0) && (!d.blocked || c.mem.spaces[0].cap == 0 || d.waits&onHost != 0)
 		c.must(waits, "a device waits for memory and stands on no list of it", int32(i))
 		if d.queue.len() > 0 && !d.blocked && !c.full() {

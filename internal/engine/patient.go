@@ -1,5 +1,7 @@
 package engine
 
+import "slices"
+
 // Patient devices. A task on such a device waits for other runs, which need the devices
 // that its successors would be issued to: a successor in flight behind it would hold a lane
 // that those runs need, and none of them would go on. Its launch is therefore detached as soon
@@ -19,6 +21,33 @@ func (e *Engine) patientLane(d *device) (Lane, bool) {
 		}
 	}
 	return best, e.countDetached(e.lanes[best].info.Device) < patientLaunches*int(d.lanes[1]-d.lanes[0])
+}
+
+// patientWorks reports whether a launch on a patient device is at work without the engine: no
+// run that it waits for is placed. It will end, or go on by another run, and what it uses is
+// freed in the end. Launches run one after another on each lane, so that only the first of a
+// lane is at work.
+func (e *Engine) patientWorks() bool {
+	for i := range e.detached {
+		s := &e.detached[i]
+		behind := slices.ContainsFunc(e.detached[:i], func(o detachedOp) bool { return o.op.Lane == s.op.Lane })
+		if !behind && e.devs[e.lanes[s.op.Lane].info.Device].patient && !e.waitsForRun(s.rec.task) {
+			return true
+		}
+	}
+	return false
+}
+
+// waitsForRun reports whether a task waits for a run that has not ended, and of which no task
+// is left out. Who submitted that looks after one that is.
+func (e *Engine) waitsForRun(tid taskID) bool {
+	of, gt := e.taskOf(tid)
+	for _, r := range e.runs {
+		if r != nil && r.state != runEnded && r.o.Of == of.id && r.o.OfTask == gt {
+			return !slices.ContainsFunc(e.leftOuts, func(t taskID) bool { return e.tasks.at[t].run == r.slot })
+		}
+	}
+	return false
 }
 
 // waitingLaunches returns the number of launches in flight on patient devices. They do not count

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -101,5 +102,107 @@ func TestDrainedForAnError(t *testing.T) {
 	drain(0, nil)
 	if last := causes[len(causes)-1]; last != nil {
 		t.Errorf("drained without an error, for %v", last)
+	}
+}
+
+// asking is a graph of n tasks on cpu:1, named asks0 and on, each with a result of its own.
+func asking(t *testing.T, n int, bytes int64) *graph.Graph {
+	return build(t, func(b *graph.Builder) {
+		for i := range n {
+			b.Add(on("cpu:1", job(fmt.Sprint("asks", i), 1, writes(b.Data(graph.Data{Name: fmt.Sprint("x", i), Bytes: bytes})))))
+		}
+	})
+}
+
+// A task that has no room beside those on a patient device waits until they have ended, on that
+// device and on another, also while nothing is in flight.
+func TestPatientHoldsMemory(t *testing.T) {
+	m := cpus(2)
+	m.HostBytes = 100
+	r := newRig(t, m, engine.Options{Patient: []machine.DeviceID{1}})
+	r.hang["asks0"] = true
+	outer := r.submit(asking(t, 3, 60), engine.RunOptions{})
+	r.starts("asks0")
+	other := r.submit(single(t, on("cpu:0", job("other", 1))), engine.RunOptions{})
+	r.mustRun(other) // which needs none
+	large := r.submit(build(t, func(b *graph.Builder) {
+		b.Add(on("cpu:0", job("large", 1, writes(b.Data(graph.Data{Name: "z", Bytes: 60})))))
+	}), engine.RunOptions{})
+	r.step()
+	equal(t, "launches without room", r.count("large")+r.count("asks1"), 0)
+	if len(r.ended) != 1 {
+		t.Errorf("runs that only had to wait have ended: %v", r.ended)
+	}
+	r.hang["asks0"] = false
+	r.mustRun(large)
+	r.mustRun(outer)
+}
+
+// A run that a task on a patient device waits for fails if there is no room for it but that of
+// the task: neither would end.
+func TestPatientNeedsMemory(t *testing.T) {
+	m := cpus(2)
+	m.HostBytes = 100
+	r := newRig(t, m, engine.Options{Patient: []machine.DeviceID{1}})
+	r.hang["asks0"] = true
+	outer := r.submit(asking(t, 2, 60), engine.RunOptions{})
+	r.starts("asks0")
+	inner := r.submit(build(t, func(b *graph.Builder) {
+		b.Add(on("cpu:0", job("inner", 1, writes(b.Data(graph.Data{Name: "z", Bytes: 60})))))
+	}), engine.RunOptions{Of: outer, OfTask: 0})
+	is(t, r.finish(inner), engine.ErrOutOfMemory)
+	equal(t, "launches behind it", r.count("asks1"), 0)
+	r.hang["asks0"] = false
+	r.mustRun(outer)
+}
+
+// A run that a task on a patient device waits for finds no device. Who submitted it will go on
+// without it, so that another run without room waits.
+func TestPatientRunLeftOut(t *testing.T) {
+	m := cpus(3)
+	m.HostBytes = 100
+	r := newRig(t, m, engine.Options{Patient: []machine.DeviceID{1}})
+	r.hang["asks0"] = true
+	outer := r.submit(asking(t, 2, 60), engine.RunOptions{})
+	r.starts("asks0")
+	r.step(engine.Event{Kind: engine.Drain, Device: 0})
+	inner := r.submit(single(t, on("cpu:0", job("inner", 1))), engine.RunOptions{Of: outer, OfTask: 0})
+	large := r.submit(build(t, func(b *graph.Builder) {
+		b.Add(on("cpu:2", job("large", 1, writes(b.Data(graph.Data{Name: "z", Bytes: 60})))))
+	}), engine.RunOptions{})
+	r.step()
+	if len(r.ended) > 0 {
+		t.Errorf("runs that only had to wait have ended: %v", r.ended)
+	}
+	r.step(engine.Event{Kind: engine.Cancel, Run: inner})
+	r.hang["asks0"] = false
+	r.mustRun(large)
+	r.mustRun(outer)
+}
+
+// A spare takes the place of a device that is drained for an error, once, also where that is the
+// last one; one that a caller drains has none called.
+func TestSpareForWrongResults(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		spare := machine.DeviceID(n - 1)
+		r := newRig(t, cpus(n+1), engine.Options{Spares: []machine.DeviceID{spare, spare + 1}})
+		var answers []error
+		drain := func(dev machine.DeviceID, err error) {
+			r.step(engine.Event{Kind: engine.Drain, Device: dev, Err: err, Answer: func(err error) { answers = append(answers, err) }})
+		}
+		if n == 3 {
+			drain(1, nil)
+			equal(t, "state of a spare after a drain", r.state(spare), "spare")
+		}
+		drain(0, errBoom)
+		drain(0, errBoom) // for another result
+		equal(t, "state of the spare", r.state(spare), "healthy")
+		equal(t, "state of the other spare", r.state(spare+1), "spare")
+		equal(t, "state of the device", r.state(0), "draining")
+		r.mustRun(r.submit(single(t, job("t", 1)), engine.RunOptions{}))
+		equalLists(t, "ran", r.ran, []string{"t@" + r.m.DeviceName(spare)})
+		if len(answers) != n || slices.ContainsFunc(answers, func(err error) bool { return err != nil }) {
+			t.Errorf("answers are %v", answers)
+		}
 	}
 }

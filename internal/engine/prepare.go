@@ -55,7 +55,7 @@ func (e *Engine) prepare(tid taskID, r *run, gt graph.TaskID, dev machine.Device
 	if e.flying == 0 {
 		e.squeeze(short) // then its copies are in flight
 	}
-	if !e.lastResort() {
+	if !e.lastResort() || e.devs[dev].patient && e.countDetached(dev) > 0 { // which end if what they wait for fails
 		return noMemory, room{}
 	}
 	e.effort = usual

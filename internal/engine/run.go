@@ -35,6 +35,9 @@ type RunOptions struct {
 	// also while that is suspect, it fails at once instead of being tried again, and neither
 	// counts nor notices tell of it.
 	Probe bool
+	// Of, when not 0, is a run of which a task, OfTask, waits for this one on a patient device.
+	Of     RunID
+	OfTask graph.TaskID
 }
 
 // What a run came to, in the words of package trace.

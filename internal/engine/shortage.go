@@ -120,7 +120,8 @@ func (e *Engine) owes() bool {
 
 // relieve is called when nothing is in flight and nothing was issued, so that no
 // operation will make room. It lets everything that waits for memory try again with more
-// effort, and reports whether the step goes on.
+// effort, and reports whether the step goes on. A launch that a patient device is at work on
+// is waited for first.
 func (e *Engine) relieve() bool {
 	waits := e.gangWaits || e.refused > 0 && len(e.served)+len(e.recuts) > 0 || e.owes()
 	for i := range e.devs {
@@ -130,7 +131,7 @@ func (e *Engine) relieve() bool {
 		}
 		waits = waits || d.blocked
 	}
-	if !waits || len(e.delayed) > 0 || e.effort == failRun {
+	if !waits || len(e.delayed) > 0 || e.effort == failRun || e.patientWorks() {
 		e.effort = usual
 		return false
 	}

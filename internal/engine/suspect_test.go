@@ -274,3 +274,37 @@ func suspectSeed(t *testing.T, seed uint64) {
 		return true
 	})
 }
+
+// Who asks for a suspect device to be recovered is answered when it is trusted again: after good
+// probes, or after it was given up and the ladder has brought it back, or has not.
+func TestRecoverSuspect(t *testing.T) {
+	for _, sickFor := range []int{1, 3, 1000} {
+		r := newRig(t, cpus(2), engine.Options{Health: probeRules(50 * ms)})
+		r.answer = func(dev machine.DeviceID, _ engine.Rung) (engine.Event, bool) {
+			return engine.Event{Kind: engine.DeviceBack, Device: dev}, true
+		}
+		bad := 0
+		r.probe = func(dev machine.DeviceID) error {
+			if dev == 0 && bad < sickFor {
+				bad++
+				return errSick
+			}
+			return nil
+		}
+		r.until("suspect", func() bool { return r.state(0) == "suspect" })
+		var answers []error
+		r.step(engine.Event{Kind: engine.Revive, Answer: func(err error) { answers = append(answers, err) }})
+		if len(answers) > 0 {
+			t.Fatalf("sick for %d probes: answered at once with %v while it is %s", sickFor, answers, r.state(0))
+		}
+		r.until("an answer", func() bool { return len(answers) > 0 })
+		want := "healthy"
+		if sickFor == 1000 {
+			want = "broken"
+			is(t, answers[0], errSick)
+		} else if answers[0] != nil {
+			t.Errorf("sick for %d probes: %v", sickFor, answers[0])
+		}
+		equal(t, "state when it was answered", r.state(0), want)
+	}
+}

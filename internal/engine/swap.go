@@ -44,9 +44,14 @@ func (e *Engine) drainAsked(ev *Event) {
 		d.lastErr = ev.Err
 		e.tellRule(ev.Device, "is to be drained: "+ev.Err.Error())
 	}
-	if (d.state == Healthy || d.state == Suspect) && !e.others(ev.Device) {
-		ev.answer(ErrLastDevice)
-		return
+	if d.state == Healthy || d.state == Suspect {
+		if ev.Err != nil && !d.health.unproven { // it is missed as one that is lost
+			e.callSpare(ev.Device)
+		}
+		if !e.others(ev.Device) {
+			ev.answer(ErrLastDevice)
+			return
+		}
 	}
 	d.accused = ev.Err
 	e.takeOut(ev, machine.Host)
@@ -125,10 +130,12 @@ func (e *Engine) letIn(dev machine.DeviceID) {
 	}
 }
 
-// reviveAsked starts the ladder of a broken device because a caller asked for it.
+// reviveAsked starts the ladder of a broken device because a caller asked for it. Who asks for a
+// suspect device is answered when its probes have cleared it, or the ladder has given up.
 func (e *Engine) reviveAsked(ev *Event) {
 	d := &e.devs[ev.Device]
 	switch {
+	case d.state == Suspect:
 	case d.state != Lost && d.state != Broken:
 		ev.answer(nil)
 		return
@@ -193,7 +200,7 @@ func (e *Engine) undrain(dev machine.DeviceID) {
 	e.reoffer()
 }
 
-// callSpare puts a spare in a lost device's place, one of the same class if there is one.
+// callSpare puts a spare in the place of a device that is lost or drained for an error, one of the same class if there is one.
 func (e *Engine) callSpare(dev machine.DeviceID) {
 	for i := range e.devs {
 		if e.devs[i].state == Spare && e.situation.Devices[i].Class == e.situation.Devices[dev].Class {
