@@ -51,12 +51,20 @@ var isolated = map[string]weft.Func{
 			runtime.Gosched()
 		}
 	},
-	"isolated.pid": func(c *weft.Call, _, _ int) { weft.View[int64](c.Args[1])[0] = int64(os.Getpid()) },
+	"isolated.pid": func(c *weft.Call, _, _ int) {
+		here.Add(1)
+		weft.View[int64](c.Args[1])[0] = int64(os.Getpid())
+	},
+	"isolated.nap": func(c *weft.Call, _, _ int) {
+		time.Sleep(300 * time.Millisecond)
+		copy(c.Args[1], c.Args[0])
+	},
 }
 
 var (
 	hoarded [][]byte
 	spins   atomic.Int64
+	here    atomic.Int64 // calls of isolated.pid in this process
 )
 
 // deeper calls itself until the stack is full.

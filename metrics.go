@@ -68,7 +68,7 @@ type Metrics struct {
 	Rebalanced int64
 	Rebalances []Rebalance
 	// Verified counts tasks whose results two devices agreed on, Unverified those picked that
-	// no second device could execute, and Wrong results that were replaced (Options.Verify).
+	// no second device executed, and Wrong results that were replaced (Options.Verify).
 	Verified, Unverified, Wrong int64
 }
 

@@ -116,7 +116,7 @@ type Prepared struct {
 	index map[string]int
 	o     RunOptions
 	idle  chan *call // calls that have ended
-	inner bool       // it executes a task of a run that is checked, on memory of that run
+	of    *checked   // the task it executes of a run that is checked, on memory of that run; nil for none
 }
 
 // RunOptions say how the runs of a prepared graph share the devices with others. What no field
@@ -428,8 +428,12 @@ func (p *Prepared) newCall(bs []Binding) (*call, error) {
 			return nil, fmt.Errorf("%w: nothing is bound to data %q", ErrBinding, p.ports[i].name)
 		}
 	}
-	if !p.inner {
-		c.job.Graph, c.checks = p.r.verify.begin(p.g)
+	if p.of != nil {
+		c.job.For, o.OfTask = p.of.of.job, p.of.id
+		return c, nil
+	}
+	if c.job.Graph, c.checks = p.r.verify.begin(p.g, p.o); c.checks != nil {
+		c.checks.job = &c.job
 	}
 	return c, nil
 }
@@ -456,7 +460,7 @@ func (c *call) begin() error {
 		}
 		res.writer = int32(i)
 	}
-	if c.p.inner {
+	if c.p.of != nil {
 		return nil
 	}
 	return c.p.r.claims.claim(c)

@@ -1,7 +1,6 @@
 package weft
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/backend/cpu"
 	"github.com/weft-run/weft/internal/engine"
+	"github.com/weft-run/weft/internal/exec"
 	"github.com/weft-run/weft/internal/verify"
 	"github.com/weft-run/weft/machine"
 	"github.com/weft-run/weft/trace"
@@ -48,10 +48,13 @@ type verifier struct {
 type checks struct {
 	key        uint64
 	g          *graph.Graph // before tasks were rewritten
+	o          RunOptions   // of the run, which its executions have too
+	job        *exec.Job
 	mu         sync.Mutex
 	verified   int
 	unverified int
 	wrong      []WrongResult
+	errs       []string             // of executions after the first
 	devices    []trace.DeviceReport // of the executions
 }
 
@@ -59,16 +62,16 @@ type checks struct {
 // for every execution; 16 keep as many devices busy.
 const verifyLanes = 16
 
-// open returns the device on which tasks are checked.
-func (v *verifier) open(ctx context.Context) (driver.Device, error) {
-	devs, err := cpu.New(cpu.Options{
+// maxVerifyErrors is the number of errors of executions that a report has: enough to see what
+// is wrong, however many tasks are checked.
+const maxVerifyErrors = 8
+
+// driver returns the driver of the device on which tasks are checked.
+func (v *verifier) driver() driver.Driver {
+	return cpu.New(cpu.Options{
 		Cores: 1, Apart: verify.Dialect, Lanes: verifyLanes,
 		Funcs: map[string]driver.Func{verify.Kernel.Impls[0].Entry: v.check},
-	}).Open(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	return devs[0], nil
+	})
 }
 
 // enough errs where there is nothing that results could be compared with.
@@ -80,7 +83,7 @@ func (v *verifier) enough() error {
 }
 
 // begin picks tasks of a run. It returns the graph to run, and nil where none was picked.
-func (v *verifier) begin(g *graph.Graph) (*graph.Graph, *checks) {
+func (v *verifier) begin(g *graph.Graph, o RunOptions) (*graph.Graph, *checks) {
 	if v == nil {
 		return g, nil
 	}
@@ -94,7 +97,8 @@ func (v *verifier) begin(g *graph.Graph) (*graph.Graph, *checks) {
 	if len(picked) == 0 {
 		return g, nil
 	}
-	c := &checks{g: g, devices: make([]trace.DeviceReport, len(v.r.names))}
+	o.MaxInFlight = 0 // which bounds the tasks of the run, and each execution has one
+	c := &checks{g: g, o: o, devices: make([]trace.DeviceReport, len(v.r.names))}
 	v.mu.Lock()
 	v.next++
 	c.key = v.next
@@ -124,7 +128,7 @@ func (v *verifier) end(c *checks, rep *Report) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rep.Verified, rep.Unverified, rep.Wrong = c.verified, c.unverified, slices.Clone(c.wrong)
+	rep.Verified, rep.Unverified, rep.Wrong, rep.VerifyErrors = c.verified, c.unverified, slices.Clone(c.wrong), slices.Clone(c.errs)
 	for i := range c.devices {
 		addDevice(&rep.Devices[i], &c.devices[i])
 	}
@@ -208,19 +212,26 @@ func (k *checked) settle() error {
 		switch next.Do {
 		case verify.Execute:
 			on, result, err := k.execute(next.Only)
-			if err == errNoneLeft {
-				continue
-			}
-			if err != nil {
+			switch {
+			case err == errNoneLeft:
+			case err == nil:
+				at.Ran(on, k.add(on, result))
+			case len(k.devices) == 0 || errors.Is(err, ErrCancelled) || errors.Is(err, ErrClosed):
 				return err
+			default:
+				at.Failed(k.failed(next.Only, err)...)
 			}
-			at.Ran(on, k.add(on, result))
 		case verify.Reference:
 			result, err := k.reference()
-			if err != nil {
+			switch {
+			case err == nil:
+				at.Ran(machine.Host, k.add(machine.Host, result))
+			case k.call.Stopped():
 				return err
+			default:
+				at.Failed(machine.Host)
+				k.unable("the host", err)
 			}
-			at.Ran(machine.Host, k.add(machine.Host, result))
 		case verify.Pass:
 			k.v.unverified.Add(1)
 			k.of.note(func(c *checks) { c.unverified++ })
@@ -248,6 +259,37 @@ func (c *checks) note(fn func(*checks)) {
 	fn(c)
 }
 
+// failed notes that an execution after the first failed, and returns the devices that tried.
+func (k *checked) failed(only []machine.DeviceID, err error) (on []machine.DeviceID) {
+	var te *trace.TaskError
+	if errors.As(err, &te) {
+		for _, a := range te.Attempts {
+			if d := machine.DeviceID(slices.Index(k.v.r.names, a.Device)); slices.Contains(only, d) && !slices.Contains(on, d) {
+				on = append(on, d)
+			}
+		}
+	}
+	if len(on) == 0 { // none had it
+		on = only
+	}
+	var names []string
+	for _, d := range on {
+		names = append(names, k.v.r.names[d])
+	}
+	k.unable(strings.Join(names, ", "), err)
+	return on
+}
+
+// unable reports that a result could not be checked by a device.
+func (k *checked) unable(device string, err error) {
+	k.v.r.o.Log.Warn("a result was not checked: the second execution failed", "task", k.of.g.TaskName(k.id), "device", device, "err", err)
+	k.of.note(func(c *checks) {
+		if len(c.errs) < maxVerifyErrors {
+			c.errs = append(c.errs, fmt.Sprintf("second execution on %s: %v", device, err))
+		}
+	})
+}
+
 // world is what the case depends on now.
 func (k *checked) world() verify.World {
 	g, r := k.of.g, k.v.r
@@ -257,7 +299,8 @@ func (k *checked) world() verify.World {
 			return verify.Comparable(g, k.id, k.device(a), k.device(b))
 		},
 		Alike:     func(a, b machine.DeviceID) bool { return verify.Alike(g.Task(k.id), k.device(a), k.device(b)) },
-		Reference: !slices.ContainsFunc(g.Task(k.id).Steps, func(s graph.Step) bool { _, fn := r.goForm(s.Kernel); return fn == nil }),
+		// A kernel that may only run in a worker does not run here.
+		Reference: !r.o.Isolate && !slices.ContainsFunc(g.Task(k.id).Steps, func(s graph.Step) bool { _, fn := r.goForm(s.Kernel); return fn == nil }),
 	}
 }
 
@@ -332,7 +375,7 @@ func (k *checked) execute(only []machine.DeviceID) (machine.DeviceID, [][]byte, 
 		if err != nil {
 			return 0, nil, err
 		}
-		p.inner = true
+		p.of, p.o = k, k.of.o
 		rep, err := k.wait(p.Submit(nil), only)
 		if rep != nil {
 			k.v.ran(rep.Run, k.id)
@@ -360,8 +403,9 @@ func (k *checked) execute(only []machine.DeviceID) (machine.DeviceID, [][]byte, 
 	}
 }
 
-// wait waits for an execution. It ends it if the task's run has ended, or none of the devices that it
-// may be on takes work.
+// wait waits for an execution. It ends it if the task's run has ended, or if the task is not in
+// flight and none of the devices that it may be on takes work: a device that is drained or
+// suspect finishes what it has.
 func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
 	look := time.NewTicker(patience)
 	defer look.Stop()
@@ -373,6 +417,10 @@ func (k *checked) wait(h *Handle, only []machine.DeviceID) (*Report, error) {
 		}
 		able := k.able()
 		none := len(only) > 0 && !slices.ContainsFunc(only, func(d machine.DeviceID) bool { return slices.Contains(able, d) })
+		if none {
+			now, going := h.Progress()
+			none = going && now.Running == 0 && now.Done == 0
+		}
 		if !none && !k.call.Stopped() {
 			continue
 		}

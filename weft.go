@@ -168,18 +168,19 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 			return nil, err
 		}
 	}
-	var patient driver.Device
+	own := []driver.Driver{cpu.New(cpu.Options{Cores: 1})} // copies within host memory
 	if o.Verify > 0 {
 		rt.verify = &verifier{r: rt, every: o.Verify, of: make(map[uint64]*checks), tasks: make(map[int64]graph.TaskID)}
-		if patient, err = rt.verify.open(ctx); err != nil {
-			rt.forget()
-			return nil, err
-		}
+		own = append(own, rt.verify.driver())
 	}
-	copier, err := cpu.New(cpu.Options{Cores: 1}).Open(ctx, nil)
+	beside, err := openEach(ctx, own)
 	if err != nil {
 		rt.forget()
 		return nil, err
+	}
+	var patient driver.Device
+	if rt.verify != nil {
+		patient = beside[1]
 	}
 	if o.Trace > 0 {
 		rt.trace = trace.NewRecorder(o.Trace)
@@ -189,7 +190,7 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 		explain = func(e sched.Explanation) { rt.calls.inOrder(func() { o.Explain(e) }) }
 	}
 	rt.x, err = exec.Open(ctx, exec.Config{
-		Drivers: drivers, Copier: copier[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
+		Drivers: drivers, Copier: beside[0], Log: o.Log, Choose: func(m *machine.Machine) ([]bool, error) { return o.choose(m, sel) },
 		Calibrate: !o.NoCalibrate, CacheDir: cache, HealthInterval: o.HealthInterval,
 		CancelWait: o.CancelWait, CloseWait: o.CloseWait, HostBytes: o.HostBytes, PoolBytes: o.PoolBytes, Streams: o.Streams, Exact: o.Exact, Checksums: o.Checksums, Spares: listed(o.Spares), Rungs: o.ownRungs(), Patient: patient, Enter: enter,
 		Engine: engine.Options{
@@ -215,6 +216,21 @@ func openRuntime(ctx context.Context, o Options, sel machine.Selection, keeps *k
 		return nil, err
 	}
 	return rt, nil
+}
+
+// openEach opens the one device of each driver, or none.
+func openEach(ctx context.Context, drivers []driver.Driver) (devs []driver.Device, err error) {
+	for _, d := range drivers {
+		found, err := d.Open(ctx, nil)
+		devs = append(devs, found...)
+		if err != nil {
+			for _, d := range devs {
+				_ = d.Close() // it did nothing yet
+			}
+			return nil, err
+		}
+	}
+	return devs, nil
 }
 
 // opened notes which devices there are, and logs each.

@@ -101,7 +101,7 @@ func (l *loop) checkResults(now time.Duration) {
 	v.tasks = slices.DeleteFunc(v.tasks, func(k *checkedTask) bool { return k.ended })
 	for _, k := range v.tasks {
 		gone := l.hw.ops[k.slot].serial != k.nth
-		if gone || !slices.ContainsFunc(k.only, l.takesWork) {
+		if gone || !slices.ContainsFunc(k.only, l.takesWork) && !l.inFlight(now, k.run) {
 			k.ended = gone
 			l.tell = append(l.tell, engine.Event{Kind: engine.Cancel, Run: k.run})
 			k.only = l.all() // once
@@ -114,6 +114,13 @@ func (l *loop) all() (out []machine.DeviceID) {
 		out = append(out, d)
 	}
 	return out
+}
+
+// inFlight reports whether the task of an execution was given to a device: one that is drained
+// or suspect finishes it.
+func (l *loop) inFlight(now time.Duration, run engine.RunID) bool {
+	p, ok := l.engine.Progress(now, run)
+	return !ok || p.InFlight+p.Done > 0
 }
 
 func (l *loop) takesWork(d machine.DeviceID) bool { return l.engine.Status(d).State == engine.Healthy }
@@ -185,6 +192,11 @@ func (l *loop) executed(now time.Duration, k *checkedTask, a *engine.Action) {
 	wrong := l.hw.wrong[a.Run]
 	delete(l.hw.wrong, a.Run)
 	if k.ended {
+		return
+	}
+	if a.Err != nil && !errors.Is(a.Err, engine.ErrCancelled) && len(k.on) > 0 {
+		k.at.Failed(k.only...)
+		l.goOn(now, k)
 		return
 	}
 	if a.Err != nil && !errors.Is(a.Err, engine.ErrCancelled) {

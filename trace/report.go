@@ -32,11 +32,14 @@ type Report struct {
 	Lanes []int
 	// Verified is how many of its tasks were executed twice, on different devices, and their
 	// results compared; Unverified how many could not be, because only one device took them
-	// at the time or no other's results are comparable. Wrong are the results that another
+	// at the time, no other's results are comparable, or the second execution failed.
+	// VerifyErrors says why second executions failed, of many the first. Wrong are the results that another
 	// device had right, and that were replaced.
 	Verified   int           `json:",omitempty"`
 	Unverified int           `json:",omitempty"`
 	Wrong      []WrongResult `json:",omitempty"`
+
+	VerifyErrors []string `json:",omitempty"`
 	// LeftOut says which devices or backends of the machine could not be opened, and why:
 	// GPUs, where main does not call weft.Worker. Shared, not to be changed.
 	LeftOut []string

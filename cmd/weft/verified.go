@@ -12,7 +12,8 @@ import (
 type verified struct {
 	Tasks      int                `json:"tasks"`
 	Unverified int                `json:"unverified"`
-	Wrong      []weft.WrongResult `json:"wrong"` // not nil, so that JSON always has a list
+	Errors     []string           `json:"errors,omitempty"` // of second executions
+	Wrong      []weft.WrongResult `json:"wrong"`            // not nil, so that JSON always has a list
 }
 
 // verify adds what was checked of a run.
@@ -26,6 +27,7 @@ func (r *liveReport) verify(rep *weft.Report) {
 	v := r.Verified
 	v.Tasks += rep.Verified
 	v.Unverified += rep.Unverified
+	v.Errors = append(v.Errors, rep.VerifyErrors...)
 	v.Wrong = append(v.Wrong, rep.Wrong...)
 }
 
@@ -37,6 +39,9 @@ func (v *verified) text(w io.Writer) {
 	fmt.Fprintf(w, "Verified: two devices agreed on the results of %s.\n", terminal.Count(v.Tasks, "task"))
 	if v.Unverified > 0 {
 		fmt.Fprintf(w, "Not verified: %s, since no second device could execute them and be compared.\n", terminal.Count(v.Unverified, "task"))
+	}
+	if len(v.Errors) > 0 {
+		fmt.Fprintf(w, "Second executions failed, which left the first results as they are. The first: %s.\n", v.Errors[0])
 	}
 	count := make(map[string]int)
 	for _, x := range v.Wrong {

@@ -318,6 +318,9 @@ type Job struct {
 	// passed Check uses its memory any more: before Done, or after it where that told of
 	// ErrHeld.
 	Free func()
+	// For, when set, is the job in progress of which a task, Options.OfTask, waits for this
+	// one on the patient device.
+	For *Job
 
 	id    engine.RunID // 0 unless it runs; the loop's
 	begin func(*loop)
@@ -356,6 +359,9 @@ func (j *Job) submit(l *loop) {
 		}
 	}
 	o := j.Options
+	if j.For != nil {
+		o.Of = j.For.id // 0 if it is not waited for
+	}
 	// Among others a run goes wherever there is room: what it was cut for may be busy.
 	j.alone, j.nth = len(l.runs) == l.probing, l.counts.Submitted
 	if e, ok := l.expected[j.Graph]; ok && len(o.Rather) == 0 && j.alone {

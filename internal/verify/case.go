@@ -9,7 +9,8 @@ import (
 // Case is one task that is checked: its executions so far, and what is to be done next. The
 // zero Case has none.
 type Case struct {
-	ran []execution
+	ran    []execution
+	failed []machine.DeviceID
 }
 
 // execution is one of the executions: where it was, and with which of those before it agrees.
@@ -25,7 +26,7 @@ const (
 	Execute   Do = iota // the task, on one of Only, or any device if that is empty
 	Reference           // its Go functions in this process: it counts as a device
 	Settle              // Right has the result, and all of Wrong have wrong ones
-	Pass                // no other device can execute it at present: Right has the only result
+	Pass                // no other device can execute it: Right has the only result
 	GiveUp              // no two agree, and nothing is left that could decide
 )
 
@@ -50,7 +51,8 @@ type World struct {
 
 // Next decides by the rule that two executions on different devices which agree are right. The
 // second one is on a device of the same kind where there is one. When no two agree, another
-// device decides, and the process itself when there is none.
+// device decides, and the process itself when there is none. A device on which an execution
+// failed after the first does not decide.
 func (c *Case) Next(w World) Next {
 	if len(c.ran) == 0 {
 		return Next{Do: Execute, Only: w.Able}
@@ -78,9 +80,12 @@ func (c *Case) Next(w World) Next {
 	return Next{Do: GiveUp}
 }
 
-// compares reports whether a device that has not executed the task could be compared with one
-// that has.
+// compares reports whether a device that has not tried to execute the task could be compared
+// with one that has executed it.
 func (c *Case) compares(w World, d machine.DeviceID) bool {
+	if slices.Contains(c.failed, d) {
+		return false
+	}
 	with := false
 	for i := range c.ran {
 		if c.ran[i].device == d {
@@ -96,6 +101,10 @@ func (c *Case) compares(w World, d machine.DeviceID) bool {
 func (c *Case) Ran(on machine.DeviceID, agrees []bool) {
 	c.ran = append(c.ran, execution{on, agrees})
 }
+
+// Failed takes in that an execution after the first failed, on some devices: the task has a
+// result, and these have nothing to say about it.
+func (c *Case) Failed(on ...machine.DeviceID) { c.failed = append(c.failed, on...) }
 
 // agreed returns the first execution that another agrees with.
 func (c *Case) agreed() (int, bool) {

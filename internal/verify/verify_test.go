@@ -155,17 +155,30 @@ func TestCaseAsks(t *testing.T) {
 		{"the process", world("aa", true, true), []machine.DeviceID{0, 1}, Reference, nil, nil},
 		{"not a process of another kind", world("aa", false, true), []machine.DeviceID{0, 1}, GiveUp, nil, nil},
 		{"no process without functions", world("hh", false, false), []machine.DeviceID{0, 1}, GiveUp, nil, nil},
+		{"the process for a third", world("hhh", false, true), []machine.DeviceID{0, 1}, Reference, nil, []machine.DeviceID{2}},
+		{"one of another kind for one of the same", world("aab", true, true), []machine.DeviceID{0}, Execute, []machine.DeviceID{2}, []machine.DeviceID{1}},
 		{"the process once", world("hh", false, true), []machine.DeviceID{0, 1, machine.Host}, GiveUp, nil, nil},
 	} {
 		var at Case
 		for i, d := range c.ran {
 			at.Ran(d, make([]bool, i))
 		}
+		failed := Case{ran: at.ran}
+		failed.Failed(c.unable...) // which is as if they were out of service
+		fails := failed.Next(c.w)
 		c.w.Able = slices.DeleteFunc(c.w.Able, func(d machine.DeviceID) bool { return slices.Contains(c.unable, d) })
-		next := at.Next(c.w)
-		if next.Do != c.do || !slices.Equal(next.Only, c.only) {
-			t.Errorf("%s: does %d on %v, want %d on %v", c.name, next.Do, next.Only, c.do, c.only)
+		for how, next := range map[string]Next{"out of service": at.Next(c.w), "failed": fails} {
+			if next.Do != c.do || !slices.Equal(next.Only, c.only) {
+				t.Errorf("%s, with %v %s: does %d on %v, want %d on %v", c.name, c.unable, how, next.Do, next.Only, c.do, c.only)
+			}
 		}
+	}
+	var at Case
+	at.Ran(0, nil)
+	at.Ran(1, []bool{false})
+	at.Failed(machine.Host)
+	if next := at.Next(world("hh", false, true)); next.Do != GiveUp {
+		t.Errorf("after the process has failed it does %d", next.Do)
 	}
 }
 
