@@ -121,3 +121,39 @@ func dataBytes(t *testing.T, j workload.Job, arch string) (bound, all float64) {
 	}
 	return bound, all
 }
+
+// A job whose results are the same bytes on every backend says so of all that its tasks write, so
+// that runs which check results compare them between devices of any kind. No other job does, but
+// of what it only copies.
+func TestExactData(t *testing.T) {
+	exact := 0
+	for _, w := range list {
+		for _, args := range variantsOf(t, w) {
+			_, j := ordered(t, w, args)
+			jobs := []workload.Job{j}
+			if h, ok := j.(workload.Hosted); ok {
+				jobs = append(jobs, h.Hosted())
+			}
+			for _, j := range jobs {
+				g := graphOf(t, j, twoGPUs())
+				for id := range g.NumTasks() {
+					for _, u := range g.Task(graph.TaskID(id)).Uses {
+						d := g.Data(u.Data)
+						if !u.Access.Writes() {
+							continue
+						}
+						if j.Class() == workload.Exact {
+							exact++
+						}
+						if same := d.Tolerance == graph.SameBytes; same != (j.Class() == workload.Exact) && d.Name != "packed B" {
+							t.Fatalf("%s %s is of class %s, and data %q has tolerance %v", w.Name, args, j.Class(), d.Name, d.Tolerance)
+						}
+					}
+				}
+			}
+		}
+	}
+	if exact == 0 {
+		t.Error("no job is of class X")
+	}
+}

@@ -314,7 +314,11 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	var b graph.Builder
 	da := b.Data(graph.Data{Name: "A", Bytes: int64(4 * len(j.n.A)), Input: true})
 	db := b.Data(graph.Data{Name: "B", Bytes: int64(4 * len(j.n.B)), Input: true})
-	dc := b.Data(graph.Data{Name: "C", Bytes: int64(4 * len(j.n.C)), Output: true})
+	c := graph.Data{Name: "C", Bytes: int64(4 * len(j.n.C)), Output: true, Elem: graph.F4}
+	if j.kind.Class == workload.Exact {
+		c.Tolerance = graph.SameBytes
+	}
+	dc := b.Data(c)
 	if j.packed {
 		db = j.addPacking(&b, db, len(ranges))
 	}
@@ -347,7 +351,7 @@ func (j *Job) addPacking(b *graph.Builder, from graph.DataID, tasks int) graph.D
 	start := func(p int) int64 { return 4 * int64(panel.Start(j.n.K, j.n.N, p)) }
 	// An output, so that its tasks write into one piece of memory and nobody has
 	// to gather it; and memory of the job's is made once.
-	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels), Output: true})
+	to := b.Data(graph.Data{Name: "packed B", Bytes: start(panels), Output: true, Elem: graph.F4, Tolerance: graph.SameBytes})
 	for i := range tasks {
 		lo, hi := i*panels/tasks, (i+1)*panels/tasks
 		if lo == hi {

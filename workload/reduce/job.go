@@ -208,8 +208,8 @@ func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
 	n, partials := int64(j.c.N), Blocks(j.c.N)
 	var b graph.Builder
 	dx := b.Data(graph.Data{Name: "elements", Bytes: 4 * n, Input: true})
-	dp := b.Data(graph.Data{Name: "partials", Bytes: int64(4 * partials)})
-	dr := b.Data(graph.Data{Name: "result", Bytes: 4, Output: true})
+	dp := b.Data(graph.Data{Name: "partials", Bytes: int64(4 * partials), Elem: graph.F4, Tolerance: graph.SameBytes})
+	dr := b.Data(graph.Data{Name: "result", Bytes: 4, Output: true, Elem: graph.F4, Tolerance: graph.SameBytes})
 	for _, r := range ranges {
 		if r.Lo%Block != 0 || r.Hi%Block != 0 && r.Hi != n {
 			return nil, fmt.Errorf("reduce: range %d-%d cuts a block: begin and end at multiples of %d", r.Lo, r.Hi, Block)
