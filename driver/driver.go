@@ -66,6 +66,9 @@ type Traits struct {
 	// Keeps says of a device that can be lost that its buffers may outlive that, so
 	// that work can wait for them. Revive tells whether they did.
 	Keeps bool
+	// InProcess says that operations are done by threads of the process that has the device, and
+	// by nothing else: when these have ended, so has whatever it did.
+	InProcess bool
 	// Shared is set for a device in another process: the board it is attached to, and
 	// host memory it is to copy without staging, come from it. Devices of one executor
 	// share one memory.

@@ -338,7 +338,7 @@ func (d *device) Revive(ctx context.Context, _ driver.Rung) (kept bool, err erro
 }
 
 // Traits say that a dropped device's memory outlives that.
-func (d *device) Traits() driver.Traits { return driver.Traits{Keeps: true} }
+func (d *device) Traits() driver.Traits { return driver.Traits{Keeps: true, InProcess: true} }
 
 // find returns the function of a kernel and the implementation that names it;
 // no function means nothing to do.

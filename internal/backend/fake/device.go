@@ -323,7 +323,7 @@ func (d *device) Revive(ctx context.Context, rung driver.Rung) (kept bool, err e
 func (d *device) Traits() driver.Traits {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return driver.Traits{Keeps: slices.ContainsFunc(d.rules, func(r Rule) bool { return r.Do == Revive && r.End == Kept })}
+	return driver.Traits{InProcess: true, Keeps: slices.ContainsFunc(d.rules, func(r Rule) bool { return r.Do == Revive && r.End == Kept })}
 }
 
 // Drop loses the device.

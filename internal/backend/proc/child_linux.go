@@ -332,9 +332,13 @@ func (c *child) kill(cause error) {
 
 // why says how the child ended. It is called after exited.
 func (c *child) why() error {
+	return c.because(c.cmd.ProcessState.String())
+}
+
+// because says how the child ends, and why if it was killed for a reason.
+func (c *child) because(how string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	how := c.cmd.ProcessState.String()
 	if c.last != "" {
 		how += ": " + c.last
 	}

@@ -75,7 +75,9 @@ type found struct {
 	Slabs bool           `json:"slabs,omitempty"`
 	Tele  bool           `json:"tele,omitempty"`
 	Stops bool           `json:"stops,omitempty"` // it can stop operations
-	Peak  float64        `json:"peak,omitempty"`  // of its memory, bytes per second
+	// InProcess says that it runs nothing but threads of its process.
+	InProcess bool    `json:"inprocess,omitempty"`
+	Peak      float64 `json:"peak,omitempty"` // of its memory, bytes per second
 	// Host and Peers are how it is connected, so far as that is known: to the
 	// host, and to other devices by their number.
 	Host  *machine.Link        `json:"host,omitempty"`

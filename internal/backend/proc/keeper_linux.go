@@ -236,8 +236,9 @@ func describe(d driver.Device) found {
 	_, slabs := d.(driver.SlabMaker)
 	_, tele := d.(driver.Telemeter)
 	_, stops := d.(driver.Stopper)
-	f := found{Info: d.Info(), Slabs: slabs, Tele: tele, Stops: stops, Peak: d.Traits().MemoryPeak}
-	if host := d.Traits().HostLink; host.BPS > 0 {
+	t := d.Traits()
+	f := found{Info: d.Info(), Slabs: slabs, Tele: tele, Stops: stops, InProcess: t.InProcess, Peak: t.MemoryPeak}
+	if host := t.HostLink; host.BPS > 0 {
 		f.Host = &host
 	}
 	return f

@@ -31,19 +31,27 @@ const (
 // ringHead begins a ring's memory. Every word that is written in a hurry has a
 // cache line of its own.
 type ringHead struct {
-	magic  uint32
-	size   uint32
-	_      [56]byte
-	tail   atomic.Uint32 // bytes ever written
-	_      [60]byte
-	head   atomic.Uint32 // bytes ever read
-	_      [60]byte
-	asleep atomic.Uint32 // 1 while the reader sleeps, or is about to
-	_      [60]byte
-	beat   atomic.Uint32 // counts while the reader or writer lives
-	busy   atomic.Uint32 // 1 while that may rightly be silent for long
-	_      [56]byte
+	magic uint32
+	size  uint32
+	_     [56]byte
+	tail  atomic.Uint32 // bytes ever written
+	_     [60]byte
+	head  atomic.Uint32 // bytes ever read
+	_     [60]byte
+	// awake has the bit sleeps while the reader sleeps, or is about to, and lives always: the
+	// kernel clears all of that of completions, and wakes the reader, when the worker ends.
+	awake atomic.Uint32
+	_     [60]byte
+	beat  atomic.Uint32 // counts while the reader or writer lives
+	busy  atomic.Uint32 // 1 while that may rightly be silent for long
+	_     [56]byte
 }
+
+// Bits of ringHead.awake.
+const (
+	sleeps = 1 << iota
+	lives
+)
 
 // ring is one side's view.
 type ring struct {
@@ -76,6 +84,7 @@ func mapRings(fd int, create bool) (mem []byte, commands, completions *ring, err
 	for _, r := range []*ring{commands, completions} {
 		if create {
 			r.h.magic, r.h.size = ringMagic, ringBytes
+			r.h.awake.Store(lives)
 		}
 		if r.h.magic != ringMagic || r.h.size != ringBytes {
 			_ = unix.Munmap(mem)
@@ -145,8 +154,8 @@ func (r *ring) ring() {
 
 // wake wakes the reader if it sleeps, which others than the writer may do.
 func (r *ring) wake() {
-	if r.h.asleep.Load() != 0 && r.h.asleep.Swap(0) != 0 {
-		futex.Wake(&r.h.asleep)
+	if r.h.awake.Load()&sleeps != 0 && r.h.awake.And(^uint32(sleeps))&sleeps != 0 {
+		futex.Wake(&r.h.awake)
 	}
 }
 
@@ -196,12 +205,15 @@ func (r *ring) next(n uint32) {
 // empty reports whether there is nothing to read.
 func (r *ring) empty() bool { return r.h.tail.Load() == r.at }
 
-// sleep blocks until the ring is rung or d has passed; ready is looked at once
-// more after the other side knows.
+// sleep blocks until the ring is rung, the other side ends or d has passed; ready is looked
+// at once more after the other side knows.
 func (r *ring) sleep(d time.Duration, ready func() bool) {
-	r.h.asleep.Store(1)
-	if !ready() {
-		futex.Wait(&r.h.asleep, 1, d)
+	word := r.h.awake.Or(sleeps) | sleeps
+	if word&lives != 0 && !ready() {
+		futex.Wait(&r.h.awake, word, d)
 	}
-	r.h.asleep.Store(0)
+	r.h.awake.And(^uint32(sleeps))
 }
+
+// deserted reports whether the kernel has begun to end the process that writes completions.
+func (r *ring) deserted() bool { return r.h.awake.Load()&^sleeps == 0 }

@@ -31,15 +31,20 @@ const (
 )
 
 // watch tells the executor of completions, and kills the worker if it falls
-// silent.
+// silent. It returns when the worker has ended or is about to.
 func (d *device) watch(w *child, ended chan<- struct{}) {
 	defer close(ended)
 	h := w.completions.h
+	defer func() {
+		if w.alive() && d.harmless(w) {
+			d.lose(w, true)
+		}
+	}()
 	// A worker may have completed something before this goroutine first runs: the
 	// executor hears of everything since the ring was empty.
 	beat, seen, rung := w.commands.h.beat.Load(), time.Now(), uint32(0)
 	quiet := 0
-	for w.alive() {
+	for w.alive() && !w.completions.deserted() {
 		if t := h.tail.Load(); t != rung {
 			rung, quiet = t, 0
 			d.wake()
@@ -110,7 +115,11 @@ const (
 func (d *device) awaitEnd(w *child, watched <-chan struct{}) {
 	select {
 	case <-w.exited:
+	case <-watched:
+		w.kill(errStopped) // it is about to end, or says so wrongly
 	case <-w.doom:
+	}
+	if w.alive() {
 		wait := reapWait
 		d.mu.Lock()
 		if d.w == w && d.fault != nil {
@@ -196,7 +205,11 @@ func (d *device) verdict(w *child) error {
 	}
 	if d.fault == nil {
 		cause := errHung
-		if !w.alive() {
+		if w.alive() {
+			if killed(w.pid()) {
+				cause = w.because(killedText)
+			}
+		} else {
 			cause = w.why()
 			if running := d.running(); d.origin.found.Info.HostMemory && w.fell() && len(running) > 1 {
 				d.suspect(running)

@@ -78,6 +78,7 @@ func work(makers map[string]Maker) error {
 	if err != nil {
 		return err
 	}
+	completions.showEnd()
 	w := &worker{
 		makers: makers, conn: c, log: slog.New(&sender{c: c}), commands: commands, completions: completions,
 		asks: make(chan func(), 16), kernels: make(map[uint32]*graph.Kernel), tasks: make(map[string]*graph.Task),
