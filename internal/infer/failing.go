@@ -17,9 +17,9 @@ const (
 	// doubtAfter is the number of failed batches and expired requests, without an answer
 	// between them, after which a model is tried.
 	doubtAfter = 3
-	// triedAgain is the pause before a model that failed on every device is tried again, doubled
+	// triedFirst is the pause before a model that failed on every device is tried again, doubled
 	// each time up to triedMost: each attempt may cost a worker process.
-	triedAgain = time.Second
+	triedFirst = time.Second
 	triedMost  = time.Minute
 )
 
@@ -38,26 +38,29 @@ func (s *Service) batchEnded(ctx context.Context, v *version, err error) {
 // held.
 func (s *Service) doubt(v *version) {
 	v.fails++
-	if v.fails < doubtAfter || v.trying || v.retired || s.closed {
+	if v.fails < doubtAfter || v.stopTrying != nil || v.retired || s.closed {
 		return
 	}
-	v.trying = true
+	ctx, cancel := context.WithCancel(s.open)
+	v.stopTrying = cancel
 	v.pending++ // so that it stays
 	s.work.Add(1)
 	go func() {
 		defer s.work.Done()
-		s.tryUntilGood(v)
+		defer cancel()
+		s.tryUntilGood(ctx, v)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		v.trying = false
+		v.stopTrying = nil
 		s.release(v)
 	}()
 }
 
 // tryUntilGood tries a version on its devices until one computes it, a request is answered, or
-// it is retired. While it fails on all of them, it is failing.
-func (s *Service) tryUntilGood(v *version) {
-	for pause := triedAgain; ; pause = min(2*pause, triedMost) {
+// ctx ends, as it does when the version is retired or the service closes. While it fails on all of
+// them, it is failing.
+func (s *Service) tryUntilGood(ctx context.Context, v *version) {
+	for pause := s.triedAgain; ; pause = min(2*pause, triedMost) {
 		s.mu.Lock()
 		devices := slices.DeleteFunc(slices.Clone(v.devices), func(d *device) bool { return !d.up })
 		names := make([]string, len(devices))
@@ -67,7 +70,7 @@ func (s *Service) tryUntilGood(v *version) {
 		s.mu.Unlock()
 		var errs []error
 		for i, d := range devices {
-			within, cancel := context.WithTimeout(s.open, v.config.Deadline)
+			within, cancel := context.WithTimeout(ctx, v.config.Deadline)
 			err := s.runZeros(within, v, d, 1)
 			cancel()
 			if err == nil {
@@ -79,7 +82,7 @@ func (s *Service) tryUntilGood(v *version) {
 			errs = append(errs, fmt.Errorf("%s: %w", names[i], err))
 		}
 		s.mu.Lock()
-		over := v.fails == 0 || v.retired || s.closed
+		over := v.fails == 0 || ctx.Err() != nil
 		if !over && len(errs) > 0 {
 			if v.failing == "" {
 				s.o.Log.Error("a model computes nothing on any of its devices", "model", v.name, "version", v.number, "err", inOneLine(errs))
@@ -92,7 +95,7 @@ func (s *Service) tryUntilGood(v *version) {
 		}
 		select {
 		case <-time.After(pause):
-		case <-s.open.Done():
+		case <-ctx.Done():
 			return
 		}
 	}

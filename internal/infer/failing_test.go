@@ -1,6 +1,7 @@
 package infer
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func TestFailing(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		v := s.pick("picky", "")
-		return !v.trying
+		return v.stopTrying == nil
 	})
 	if err := s.Ready(); err != nil {
 		t.Errorf("not ready because of what was asked: %v", err)
@@ -48,6 +49,34 @@ func TestFailing(t *testing.T) {
 	}
 	close(g.open)
 	until(t, "ready", func() bool { return s.Ready() == nil })
+}
+
+// Unloading a model that fails does not wait for the next attempt to compute it, nor for the end
+// of one that is under way.
+func TestUnloadFailing(t *testing.T) {
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "pausing"), "broken", 1, "warmup: 0\n")
+	put(t, filepath.Join(folder, "hanging"), "sleepy", 1, "warmup: 0\ntimeout: 1h\ndeadline: 1h\n")
+	s := ready(t, folder, nil)
+	s.triedAgain = time.Hour
+	for name, state := range map[string]State{"pausing": Failing, "hanging": Ready} {
+		for range doubtAfter {
+			if _, err := s.Infer(t.Context(), ask(name, 1, 2, 3)); err == nil {
+				t.Errorf("%s answers", name)
+			}
+		}
+		until(t, name+" is tried", func() bool {
+			info, err := s.Model(name, "")
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return err == nil && info.State == state && s.pick(name, "").stopTrying != nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		if err := s.Unload(ctx, name); err != nil {
+			t.Errorf("unload %s: %v", name, err)
+		}
+		cancel()
+	}
 }
 
 // A service whose devices are all suspect is not ready, and says what they are.

@@ -45,7 +45,7 @@ type version struct {
 	counts          *Stats        // goes on when the version is replaced
 	fails           int           // batches that failed and requests that expired since its last answer
 	failing         string        // why it is failing; "" if it is not
-	trying          bool          // it is tried on its devices
+	stopTrying      func()        // ends the attempts to compute it on its devices; nil if there are none
 }
 
 // Names returns the names of the models in a folder, or of the one that is made where there
@@ -364,6 +364,9 @@ func (s *Service) retire(v *version) {
 	}
 	v.state, v.retired = Unloading, true
 	s.old[v] = true
+	if v.stopTrying != nil {
+		v.stopTrying()
+	}
 	if v.pending == 0 {
 		close(v.idle)
 	}

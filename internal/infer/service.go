@@ -54,6 +54,8 @@ type Service struct {
 	ended chan struct{}  // closed when Close has ended all
 	work  sync.WaitGroup // goroutines of the service
 	loads chan struct{}  // has one token, which a load takes
+	// triedAgain is the first pause before a model that fails is tried again. Tests change it.
+	triedAgain time.Duration
 
 	mu      sync.Mutex
 	m       *batch.Machine
@@ -96,7 +98,7 @@ func New(rt *weft.Runtime, o Options) (*Service, error) {
 		return nil, fmt.Errorf("infer: a deadline of %v and %d waiting requests: have neither below zero", o.Deadline, o.MaxWaiting)
 	}
 	s := &Service{
-		rt: rt, o: o, start: time.Now(), m: batch.New(), armed: -1, loads: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}, 1),
+		rt: rt, o: o, start: time.Now(), triedAgain: triedFirst, m: batch.New(), armed: -1, loads: make(chan struct{}, 1), ended: make(chan struct{}), changed: make(chan struct{}, 1),
 		models: make(map[string]map[string]*version), old: make(map[*version]bool), flights: make(map[*batch.Batch]*flight),
 	}
 	names, err := Names(o.Folder)

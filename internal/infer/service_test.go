@@ -68,6 +68,13 @@ func funcs(g *gate) map[string]weft.Func {
 			<-g.open
 			mul(c, 0, len(c.Args[2])/4)
 		},
+		"broken": func(c *weft.Call, lo, hi int) { c.Fail(errors.New("it computes nothing")) },
+		"sleepy": func(c *weft.Call, lo, hi int) { // fails, and hangs for zeros
+			for weft.View[float32](c.Args[0])[0] == 0 && !c.Stopped() {
+				time.Sleep(time.Millisecond)
+			}
+			c.Fail(errors.New("it computes nothing"))
+		},
 		"held": func(c *weft.Call, lo, hi int) {
 			g.inside.Add(1)
 			defer g.inside.Add(-1)
