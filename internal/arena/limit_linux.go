@@ -95,7 +95,8 @@ func readLimit(read readFile, name string) int64 {
 
 // Available returns the memory that is left before the system ends processes: the least of what
 // the machine has available and what every control group around this process still allows,
-// counting what the kernel can take back from the cache of files.
+// counting what the kernel can take back from the cache of files, those used lately among them:
+// it takes them all back before it ends a process.
 func Available() int64 { return available(os.ReadFile) }
 
 func available(read readFile) int64 {
@@ -119,8 +120,10 @@ func available(read readFile) int64 {
 			return
 		}
 		if stat, err := read(path.Join(dir, "memory.stat")); err == nil {
-			cached, _ := field(string(stat), names.cached)
-			used -= min(cached, used)
+			for _, line := range names.cached {
+				n, _ := field(string(stat), line)
+				used -= min(max(n, 0), used)
+			}
 		}
 		left = min(left, max(limit-used, 0))
 	})
@@ -147,12 +150,16 @@ type cgroupMount struct {
 }
 
 // groupFiles are the names of files that hold a group's limit and how much it uses, and of
-// the line of memory.stat that says how much of that are files not used lately.
-type groupFiles struct{ limit, usage, cached string }
+// the lines of memory.stat that say how much of that is cache of files. Memory that processes
+// share, which only swapping frees, is not in these lines.
+type groupFiles struct {
+	limit, usage string
+	cached       []string
+}
 
 var (
-	version1 = &groupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"}
-	version2 = &groupFiles{"memory.max", "memory.current", "inactive_file"}
+	version1 = &groupFiles{"memory.limit_in_bytes", "memory.usage_in_bytes", []string{"total_inactive_file", "total_active_file"}}
+	version2 = &groupFiles{"memory.max", "memory.current", []string{"inactive_file", "active_file"}}
 )
 
 // cgroupMounts finds the hierarchies that limit memory in the text of mountinfo.

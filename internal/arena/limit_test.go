@@ -76,17 +76,22 @@ func TestAvailable(t *testing.T) {
 		"the machine":   {map[string]string{"/proc/meminfo": "MemTotal:  9 kB\nMemAvailable:    1000 kB\n"}, 1000 << 10},
 		"a group has less": {map[string]string{
 			"/proc/meminfo": "MemAvailable: 1000 kB\n", "/proc/self/mountinfo": v2, "/proc/self/cgroup": "0::/a/b\n",
-			"/sys/fs/cgroup/a/memory.max": "500000\n", "/sys/fs/cgroup/a/memory.current": "450000\n", "/sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 30000\n",
+			"/sys/fs/cgroup/a/memory.max": "500000\n", "/sys/fs/cgroup/a/memory.current": "450000\n", "/sys/fs/cgroup/a/memory.stat": "anon 1\ninactive_file 30000\nactive_file 7000\nshmem 900\n",
 			"/sys/fs/cgroup/a/b/memory.max": "max\n", "/sys/fs/cgroup/a/b/memory.current": "440000\n",
-		}, 80000},
+		}, 87000},
 		"a group has more": {map[string]string{
 			"/proc/meminfo": "MemAvailable: 10 kB\n", "/proc/self/mountinfo": v2, "/proc/self/cgroup": "0::/\n",
 			"/sys/fs/cgroup/memory.max": "500000\n", "/sys/fs/cgroup/memory.current": "1000\n",
 		}, 10 << 10},
+		"cache of version 1": {map[string]string{
+			"/proc/self/mountinfo": v1, "/proc/self/cgroup": "4:memory:/\n",
+			"/sys/fs/cgroup/memory/memory.limit_in_bytes": "2000\n", "/sys/fs/cgroup/memory/memory.usage_in_bytes": "1500\n",
+			"/sys/fs/cgroup/memory/memory.stat": "inactive_file 900\nactive_file 900\ntotal_inactive_file 100\ntotal_active_file 300\n",
+		}, 900},
 		"beyond its limit": {map[string]string{
 			"/proc/self/mountinfo": v1, "/proc/self/cgroup": "4:memory:/\n",
 			"/sys/fs/cgroup/memory/memory.limit_in_bytes": "1000\n", "/sys/fs/cgroup/memory/memory.usage_in_bytes": "1500\n",
-			"/sys/fs/cgroup/memory/memory.stat": "inactive_file 900\ntotal_inactive_file 100\n",
+			"/sys/fs/cgroup/memory/memory.stat": "inactive_file 900\nactive_file 900\ntotal_inactive_file 100\ntotal_active_file 300\n",
 		}, 0},
 	} {
 		got := available(func(file string) ([]byte, error) {

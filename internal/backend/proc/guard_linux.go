@@ -2,6 +2,7 @@ package proc
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -13,9 +14,11 @@ import (
 
 // guard watches how much memory is left, and ends the worker with the newest large task
 // before the kernel's OOM killer ends a process of its own choice. It looks at workers whose
-// kernels are functions of the worker itself.
+// kernels are functions of the worker itself. Where other programs hold the memory it ends
+// nothing, and says so.
 type guard struct {
 	o     *Options
+	log   *slog.Logger
 	devs  []*device
 	began map[driver.Wait]time.Time // launches that were running at the last look, since when
 	stop  chan struct{}
@@ -29,12 +32,19 @@ const (
 	guardOften  = 10 * time.Millisecond
 )
 
+// Memory that is short is reported once it has been so for shortFor, since a task that ends may
+// relieve it, and again after shortAgain.
+const (
+	shortFor   = time.Second
+	shortAgain = time.Minute
+)
+
 // watchMemory starts the guard of a driver's devices; nil if none is wanted.
-func watchMemory(o *Options, all []*device) *guard {
+func watchMemory(o *Options, all []*device, log *slog.Logger) *guard {
 	if o.Reserve <= 0 {
 		return nil
 	}
-	g := &guard{o: o, began: make(map[driver.Wait]time.Time), stop: make(chan struct{}), ended: make(chan struct{})}
+	g := &guard{o: o, log: log, began: make(map[driver.Wait]time.Time), stop: make(chan struct{}), ended: make(chan struct{})}
 	for _, d := range all {
 		if d.origin.found.Info.HostMemory {
 			g.devs = append(g.devs, d)
@@ -55,14 +65,21 @@ func (g *guard) run() {
 	if left == nil {
 		left = arena.Available
 	}
+	short := shortage{}
 	for {
 		n := left()
 		every := guardSeldom
 		if n/4 < g.o.Reserve {
 			every = guardOften
 		}
-		all, of := g.look(time.Now())
-		if i := victim(n, g.o.Reserve, all); i >= 0 {
+		now := time.Now()
+		all, of := g.look(now)
+		i, reason := victim(n, g.o.Reserve, all)
+		if short.due(now, reason != "") {
+			g.log.Warn("memory is short, and no worker is ended for it",
+				"left_mib", n>>20, "reserve_mib", g.o.Reserve>>20, "reason", reason)
+		}
+		if i >= 0 {
 			w := of[i]
 			w.kill(fmt.Errorf("ended to keep memory free: %d MiB were left, less than the %d MiB to keep; it had %d MiB and the newest large task",
 				n>>20, g.o.Reserve>>20, all[i].bytes>>20))
@@ -80,34 +97,73 @@ func (g *guard) run() {
 	}
 }
 
+// shortage says when to report that memory is short.
+type shortage struct {
+	since, told time.Time // since when it is, and when that was last reported
+}
+
+// due takes in whether memory is short and no worker can relieve it, and reports whether that is
+// to be reported.
+func (s *shortage) due(now time.Time, short bool) bool {
+	switch {
+	case !short:
+		s.since = time.Time{}
+	case s.since.IsZero():
+		s.since = now
+	case now.Sub(s.since) >= shortFor && (s.told.IsZero() || now.Sub(s.told) >= shortAgain):
+		s.told = now
+		return true
+	}
+	return false
+}
+
 // holder is a worker that runs a task.
 type holder struct {
 	bytes int64     // of private memory that it has
 	began time.Time // when the newest of its tasks did
 }
 
-// victim returns the worker to end when left bytes of memory are free, -1 for none: of
-// those that have at least half as much as the largest, the one whose task is the newest,
-// and of equal ones the largest. An old task has done more that would be lost, and to end a
-// small one would free little.
-func victim(left, reserve int64, all []holder) int {
+// largeShare is the part of the reserve that a worker must have to be large: one fourth. The
+// reserve is 5 % of the machine by default, so that a worker which has less holds at most 1/80 of
+// the memory, and is not why it runs out.
+const largeShare = 4
+
+// victim returns the worker to end when left bytes of memory are free, or -1 with the reason if
+// less than the reserve is left and to end one would not help.
+//
+// A worker is large if it has at least a fourth of the reserve and half as much as the largest.
+// If all large ones together have what is missing from the reserve, the one whose task is the
+// newest is ended, and of equal ones the largest: an old task has done more that would be lost.
+// If they have not, other programs hold the memory, and the system would run out of it all the
+// same.
+func victim(left, reserve int64, all []holder) (best int, reason string) {
 	if left >= reserve {
-		return -1
+		return -1, ""
 	}
-	most := int64(0)
+	if len(all) == 0 {
+		return -1, "no worker runs a task: others hold the memory"
+	}
+	most, large := int64(0), int64(0)
 	for _, h := range all {
 		most = max(most, h.bytes)
 	}
-	best := -1
+	best = -1
 	for i, h := range all {
-		if h.bytes <= 0 || h.bytes < most/2 {
+		if h.bytes <= 0 || h.bytes < most/2 || h.bytes < reserve/largeShare {
 			continue
 		}
+		large += h.bytes
 		if best < 0 || h.began.After(all[best].began) || h.began.Equal(all[best].began) && h.bytes > all[best].bytes {
 			best = i
 		}
 	}
-	return best
+	switch short := reserve - left; {
+	case best < 0:
+		return -1, fmt.Sprintf("the largest worker has %d MiB, less than a fourth of the reserve: others hold the memory", most>>20)
+	case large < short:
+		return -1, fmt.Sprintf("large workers have %d MiB in all, and %d MiB are missing: others hold the memory", large>>20, short>>20)
+	}
+	return best, ""
 }
 
 // look returns the workers that run something. A launch counts as begun when it is first seen.

@@ -118,3 +118,30 @@ func TestGuard(t *testing.T) {
 		t.Error("the older task does not end")
 	}
 }
+
+// Where others hold the memory no worker is ended, and the log says why.
+func TestGuardOthers(t *testing.T) {
+	var left atomic.Int64
+	left.Store(1 << 50)
+	r := start(t, proc.Options{
+		Driver: "cpu", Config: []byte("1"), Reserve: 1 << 40, Available: left.Load,
+	}, engine.Options{})
+	there := filepath.Join(t.TempDir(), "there")
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := r.run(t, onDevice(t, "steady", there, "cpu:0"), nil)
+		ended <- err
+	}()
+	eventually(t, "the task", func() bool { _, err := os.Stat(there); return err == nil })
+	left.Store(1 << 39)
+	eventually(t, "a report", func() bool {
+		text := r.log.String()
+		return strings.Contains(text, "memory is short, and no worker is ended for it") && strings.Contains(text, "others hold the memory")
+	})
+	if err := os.Remove(there); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the task: %v", err)
+	}
+}

@@ -116,7 +116,7 @@ func (d *procDriver) Open(ctx context.Context, log *slog.Logger) ([]driver.Devic
 		return nil, fmt.Errorf("%s: %w: what is there, %s, was not asked for", d.o.Driver, driver.ErrUnavailable, strings.Join(names, ", "))
 	}
 	if len(out) > 0 {
-		v.guard = watchMemory(&v.o, devs)
+		v.guard = watchMemory(&v.o, devs, log)
 	}
 	return out, errors.Join(errs...)
 }
