@@ -193,7 +193,7 @@ func TestIsolatedCancel(t *testing.T) {
 		wait   time.Duration
 		forced bool
 	}{{"isolated.asks", time.Minute, false}, {"isolated.spin", 6 * time.Second, true}} {
-		rt := inWorkers(t, weft.Options{Devices: "cpu", CancelWait: c.wait, TaskTimeout: -1})
+		rt := inWorkers(t, weft.Options{Devices: "cpu", CancelWait: c.wait, TaskTimeout: -1, Confine: c.forced})
 		before := pid(t, rt)
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(100*time.Millisecond, cancel)

@@ -166,9 +166,12 @@ type Options struct {
 	// kernels. Data is copied to workers and back. What [Go] and [Map] run stays in
 	// this process.
 	Isolate bool
-	// Confine has these workers lose the right to start programs, to make sockets, and to
-	// signal or trace other processes by system calls for that. It takes no files from them:
-	// what the user may read, such as /proc, they may. Open errs where the system cannot do that.
+	// Confine has these workers lose the right to start programs and processes, to make
+	// sockets, and to signal or trace other processes by system calls for that; Open errs where
+	// the system cannot do that. Where the kernel has Landlock (Linux 5.13), they open no files
+	// but those of programs and libraries, to read, and cannot look into other processes by
+	// /proc: what a kernel needs is data of its task. Where it has not, this process
+	// leaves no core file and is closed to debuggers, so that they cannot read its memory.
 	Confine bool
 	// WorkerBytes is the memory that each of these workers may take, half of it for data of
 	// tasks (half of what the machine or its control group has). A kernel that allocates more
@@ -177,7 +180,8 @@ type Options struct {
 	// MemoryReserve is how much memory of the machine, or of its control group, is to stay
 	// free (5 %); -1 means that nobody watches. When less is left, the worker of these
 	// that has the newest large task is ended, before the system ends the program. The
-	// task is tried again, as after other losses.
+	// task is tried again, as after other losses. Where other programs hold the memory
+	// nothing is ended, and the log says so.
 	MemoryReserve int64
 	// WorkerCommand starts worker processes, for programs whose main does not
 	// call Worker: a command whose main does, and its arguments.

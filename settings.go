@@ -121,7 +121,7 @@ var settings = []setting{
 		func(o *Options) *bool { return &o.Standby }),
 	toggle("isolate", "run Go kernels in worker processes: a crash, an endless loop or endless allocation costs a worker (Linux)", false,
 		func(o *Options) *bool { return &o.Isolate }),
-	toggle("confine", "with isolate: no new programs, no network and no signals for Go kernels", false,
+	toggle("confine", "with isolate: no new programs, no network, no signals and no files of the user for Go kernels", false,
 		func(o *Options) *bool { return &o.Confine }),
 	size("worker_bytes", "with isolate: memory of each worker; auto is half of the machine's or control group's", auto,
 		func(o *Options) *int64 { return &o.WorkerBytes }),

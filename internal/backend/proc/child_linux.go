@@ -96,6 +96,9 @@ func spawn(o *Options, role string, memory int, log *slog.Logger) (_ *child, err
 	c := &child{role: role, log: log, answer: o.Answer, end: o.End / 2, calls: make(map[int]chan reply), exited: make(chan struct{}), doom: make(chan struct{}), lost: make(chan struct{})}
 	c.cmd = exec.Command(argv[0], argv[1:]...)
 	c.cmd.Env = append(cleaned(c.cmd.Environ(), o.Env), roleVar+"="+role)
+	if o.Confined {
+		c.cmd.Env = append(c.cmd.Env, shutVar+"=on")
+	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var theirs []*os.File
 	defer func() {
@@ -494,8 +497,14 @@ func Main(makers map[string]Maker) {
 	if role == "" {
 		return
 	}
+	var err error
+	if os.Getenv(shutVar) != "" {
+		err = startShut()
+	}
 	_ = os.Unsetenv(roleVar) // not for processes this one may start
-	err := endWith(controlFD)
+	if err == nil {
+		err = endWith(controlFD)
+	}
 	switch {
 	case err != nil:
 	case role == asWorker:

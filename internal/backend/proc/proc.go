@@ -36,6 +36,7 @@
 //	join      ranks of native collectives
 //	tune      decisions about kernels that outlive a worker
 //	rights    what a child may not do
+//	files     which files a confined child may open
 //	guard     memory that is to stay free
 //	retry     repeated attempts to open a device
 //	backoff   pauses before a child is replaced
@@ -85,9 +86,10 @@ type Options struct {
 	// Env are beginnings of the names of environment variables that children keep beside
 	// those that every program looks at ("CUDA_"). With nil they keep all.
 	Env []string
-	// Confined has children lose the right to start programs, to use the network, and to
-	// signal or look into other processes. Without it they lose only what neither a driver nor
-	// a kernel needs; see docs/RATIONALE.md.
+	// Confined has children lose the right to start programs, to use the network, to
+	// signal or look into other processes, and to open files beyond those of programs and
+	// libraries. Without it they lose only what neither a driver nor a kernel needs; see
+	// docs/RATIONALE.md.
 	Confined bool
 	// MaxData is the private memory that a worker may take beyond what it has when its device
 	// is open, if its kernels are functions of the worker itself; 0 means no limit.

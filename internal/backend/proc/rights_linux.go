@@ -51,7 +51,7 @@ func (m *message) giveUp(hostKernels bool) (warning, err error) {
 	none := &unix.Rlimit{}
 	warning = unix.Setrlimit(unix.RLIMIT_CORE, none) // a core would hold all of the arena
 	if hostKernels {
-		warning = errors.Join(warning, os.WriteFile("/proc/self/oom_score_adj", []byte(oomScore), 0), lower(unix.RLIMIT_NOFILE, maxFiles))
+		warning = errors.Join(warning, dieFirst(), lower(unix.RLIMIT_NOFILE, maxFiles))
 		if m.MaxData > 0 {
 			if err := limitData(m.MaxData); err != nil {
 				return warning, fmt.Errorf("limit the memory of the process: %w", err)
@@ -65,6 +65,16 @@ func (m *message) giveUp(hostKernels bool) (warning, err error) {
 		warning = errors.Join(warning, err)
 	}
 	return warning, nil
+}
+
+// dieFirst makes this process the first choice of the kernel's OOM killer.
+func dieFirst() error {
+	f, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(oomScore)
+	return errors.Join(err, f.Close())
 }
 
 // shed is giveUp for a child with these devices. Warnings are logged.
@@ -119,27 +129,49 @@ var never = append([]uint32{
 }, neverHere...)
 
 // confined are those that a process loses besides when it is confined: to start programs, to
-// make connections, to reach into other processes or signal them.
-var confined = []uint32{
+// make connections, to reach into other processes or signal them, to raise its limits.
+var confined = append([]uint32{
 	unix.SYS_EXECVE, unix.SYS_EXECVEAT, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_CONNECT, unix.SYS_ACCEPT, unix.SYS_ACCEPT4,
 	unix.SYS_PROCESS_VM_READV, unix.SYS_PIDFD_OPEN, unix.SYS_PIDFD_GETFD, unix.SYS_PIDFD_SEND_SIGNAL, unix.SYS_KILL, unix.SYS_TKILL,
-	unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_IO_URING_SETUP, unix.SYS_PERF_EVENT_OPEN, unix.SYS_PRLIMIT64,
+	unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_IO_URING_SETUP, unix.SYS_PERF_EVENT_OPEN,
+}, confinedHere...)
+
+// namespaces are the flags of clone that make namespaces.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// Offsets in struct seccomp_data. Of an argument, these are of its lower half.
+const (
+	dataCall = 0
+	dataArch = 4
+	dataArgs = 16
+)
+
+func load(at uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
+}
+
+// equal and hasAny go on yes or no instructions after the next, as what was loaded is k, or has
+// a bit of k.
+func equal(k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: yes, Jf: no, K: k}
+}
+
+func hasAny(k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jt: yes, Jf: no, K: k}
+}
+
+func verdict(k uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: k}
 }
 
 // filter returns the program by which the kernel judges the calls of this process: a refused
-// one fails with EPERM. In a confined process tgkill, by which the Go runtime interrupts its
-// threads, reaches those of the process itself only.
+// one fails with EPERM. clone makes no namespaces, and clone3, whose flags a filter cannot see, is
+// said to be missing, which has callers use clone. In a confined process clone makes threads
+// only, tgkill, by which the Go runtime interrupts its threads, reaches those of the process itself
+// only, and prlimit64 reads its own limits only.
 func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
-	const nr, archAt, firstArg = 0, 4, 16 // offsets in struct seccomp_data
-	load := func(at uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
-	}
-	equal := func(k uint32, yes, no uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: yes, Jf: no, K: k}
-	}
-	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
-	deny := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
-	p := []unix.SockFilter{load(archAt), equal(arch, 1, 0), deny, load(nr)}
+	allow, deny := verdict(unix.SECCOMP_RET_ALLOW), verdict(unix.SECCOMP_RET_ERRNO|uint32(unix.EPERM))
+	p := []unix.SockFilter{load(dataArch), equal(arch, 1, 0), deny, load(dataCall)}
 	// Numbers from here on are those of another way to call (x32), which nothing uses.
 	p = append(p, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, Jf: 1, K: 0x40000000}, deny)
 	refused := never
@@ -149,8 +181,19 @@ func filter(arch uint32, strict bool, pid uint32) []unix.SockFilter {
 	for _, call := range refused {
 		p = append(p, equal(call, 0, 1), deny)
 	}
+	// judge has what follows decide on a call.
+	judge := func(call uint32, by ...unix.SockFilter) {
+		p = append(append(p, equal(call, 0, uint8(len(by)))), by...)
+	}
+	judge(unix.SYS_CLONE3, verdict(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
 	if strict {
-		p = append(p, equal(unix.SYS_TGKILL, 0, 3), load(firstArg), equal(pid, 1, 0), deny)
+		judge(unix.SYS_CLONE, load(dataArgs), hasAny(namespaces, 1, 0), hasAny(unix.CLONE_THREAD, 1, 0), deny, allow)
+		judge(unix.SYS_TGKILL, load(dataArgs), equal(pid, 1, 0), deny, allow)
+		newLimit := uint32(dataArgs + 2*8)
+		judge(unix.SYS_PRLIMIT64, load(dataArgs), equal(0, 1, 0), equal(pid, 0, 4),
+			load(newLimit), equal(0, 0, 2), load(newLimit+4), equal(0, 1, 0), deny, allow)
+	} else {
+		judge(unix.SYS_CLONE, load(dataArgs), hasAny(namespaces, 0, 1), deny, allow)
 	}
 	return append(p, allow)
 }

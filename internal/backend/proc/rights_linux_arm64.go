@@ -4,5 +4,8 @@ import "golang.org/x/sys/unix"
 
 const auditArch = unix.AUDIT_ARCH_AARCH64
 
-// neverHere are calls that some architectures do not have.
-var neverHere = []uint32{unix.SYS_KEXEC_FILE_LOAD}
+// neverHere and confinedHere are calls that not every architecture has.
+var (
+	neverHere    = []uint32{unix.SYS_KEXEC_FILE_LOAD}
+	confinedHere = []uint32{unix.SYS_SETRLIMIT}
+)

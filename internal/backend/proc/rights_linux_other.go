@@ -4,4 +4,4 @@ package proc
 
 const auditArch = 0 // no filter
 
-var neverHere []uint32
+var neverHere, confinedHere []uint32

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -29,6 +30,19 @@ func init() {
 		_, _, keyctl := unix.Syscall(unix.SYS_KEYCTL, 0xffff, 0, 0)
 		try("keyctl", keyctl)
 		try("unshare", unix.Unshare(0))
+		try("setns", unix.Setns(-1, 0))
+		clone := func(flags uintptr) error { // with flags that go together
+			if _, _, errno := unix.RawSyscall(unix.SYS_CLONE, flags, 0, 0); errno != 0 {
+				return errno
+			}
+			panic("clone takes flags that do not go together")
+		}
+		try("clone user namespace", clone(unix.CLONE_NEWUSER|unix.CLONE_FS))
+		try("clone mount namespace", clone(unix.CLONE_NEWNS|unix.CLONE_FS))
+		_, _, clone3 := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0)
+		fmt.Fprintf(&b, "clone3 %v\n", clone3 != unix.ENOSYS)
+		try("clone process", clone(unix.CLONE_SIGHAND))
+		try("clone thread", clone(unix.CLONE_THREAD))
 		try("exec", unix.Exec("/nonexistent", []string{"nonexistent"}, nil))
 		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err == nil {
@@ -40,6 +54,25 @@ func init() {
 		try("tgkill parent", other)
 		_, _, self := unix.Syscall(unix.SYS_TGKILL, uintptr(os.Getpid()), uintptr(os.Getpid()), 0)
 		try("tgkill self", self)
+		var l unix.Rlimit
+		try("limits", unix.Prlimit(0, unix.RLIMIT_CORE, nil, &l))
+		try("limits by number", unix.Prlimit(os.Getpid(), unix.RLIMIT_CORE, nil, &l))
+		try("set limits", unix.Prlimit(0, unix.RLIMIT_CORE, &l, nil))
+		try("limits of parent", unix.Prlimit(os.Getppid(), unix.RLIMIT_CORE, nil, &l))
+		for _, name := range []string{"environ", "mem", "maps", "cmdline"} {
+			f, err := os.Open(fmt.Sprintf("/proc/%d/%s", os.Getppid(), name))
+			if err == nil {
+				_ = f.Close()
+			}
+			fmt.Fprintf(&b, "%s of parent %v\n", name, err == nil)
+		}
+		secret := os.Getenv("WEFT_TEST_FILE")
+		_, err = os.ReadFile(secret)
+		fmt.Fprintf(&b, "read a file %v\n", err == nil)
+		_, err = os.ReadDir(filepath.Dir(secret))
+		fmt.Fprintf(&b, "read a folder %v\n", err == nil)
+		fmt.Fprintf(&b, "write a file %v\n", os.WriteFile(secret, []byte("x"), 0o600) == nil)
+		fmt.Fprintf(&b, "make a folder %v\n", os.Mkdir(fmt.Sprintf("%s%d", secret, os.Getpid()), 0o700) == nil)
 		status, _ := os.ReadFile("/proc/thread-self/status")
 		for line := range strings.Lines(string(status)) {
 			if strings.HasPrefix(line, "NoNewPrivs") || strings.HasPrefix(line, "Seccomp:") {
@@ -47,7 +80,7 @@ func init() {
 			}
 		}
 		var core, files unix.Rlimit
-		_, _ = unix.Getrlimit(unix.RLIMIT_CORE, &core), unix.Getrlimit(unix.RLIMIT_NOFILE, &files)
+		try("getrlimit", errors.Join(unix.Getrlimit(unix.RLIMIT_CORE, &core), unix.Getrlimit(unix.RLIMIT_NOFILE, &files)))
 		fmt.Fprintf(&b, "core %d files %d\n", core.Max, files.Max)
 		score, _ := os.ReadFile("/proc/self/oom_score_adj")
 		fmt.Fprintf(&b, "oom %s", score)
@@ -83,23 +116,50 @@ func said(t *testing.T, r *rig, kernelName string) string {
 func TestRights(t *testing.T) {
 	t.Setenv("SECRET_TOKEN", "hidden")
 	t.Setenv("CUDA_X", "seen")
+	file := filepath.Join(t.TempDir(), "file")
+	t.Setenv("WEFT_TEST_FILE", file)
+	version, _, _ := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	landlock := int(version) > 0
+	t.Logf("the kernel has Landlock: %v", landlock)
 	for _, confined := range []bool{false, true} {
+		if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 		r := start(t, proc.Options{Driver: "cpu", Env: []string{"CUDA_"}, Confined: confined, MaxData: 1 << 30}, engine.Options{})
 		want := fmt.Sprintf(`ptrace false
 keyctl false
 unshare false
+setns false
+clone user namespace false
+clone mount namespace false
+clone3 false
+clone process %[1]v
+clone thread true
 exec %[1]v
 socket %[1]v
 kill parent %[1]v
 tgkill parent %[1]v
 tgkill self true
+limits true
+limits by number true
+set limits %[1]v
+limits of parent %[1]v
+environ of parent %[2]v
+mem of parent %[2]v
+maps of parent %[2]v
+cmdline of parent %[2]v
+read a file %[2]v
+read a folder %[2]v
+write a file %[2]v
+make a folder %[2]v
 NoNewPrivs: 1
 Seccomp: 2
+getrlimit true
 core 0 files 1024
 oom 600
 secret "" cuda "seen"
 arena open false
-`, !confined)
+`, !confined, !confined || !landlock)
 		if got := said(t, r, "rights"); got != want {
 			t.Errorf("confined %v:\n%s", confined, got)
 		}
