@@ -234,7 +234,7 @@ func (s *sharing) take(p *packing, k, u, at int) int {
 
 // assignment writes a packing as what it means for the jobs.
 func (s *sharing) assignment(p *packing) *Assignment {
-	a := &Assignment{Runs: make([]Run, len(s.jobs)), Bound: s.bound()}
+	a := &Assignment{Runs: make([]Run, len(s.jobs))}
 	for k, units := range p.units {
 		unit := 0
 		for _, jobs := range units {
@@ -253,7 +253,7 @@ func (s *sharing) assignment(p *packing) *Assignment {
 			}
 		}
 	}
-	a.Bound = min(a.Bound, a.Cost) // but for rounding it is
+	a.Bound = min(s.bound(a.Cost), a.Cost) // but for rounding it is
 	if a.Bound > 0 {
 		a.Gap = a.Cost/a.Bound - 1
 	}

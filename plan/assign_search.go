@@ -187,67 +187,80 @@ func (s *sharing) place(p *packing, j int, v view) (k, u int, regret float64) {
 
 // bound returns a cost that no assignment is below, by Lagrangian relaxation: time on the
 // machines of a kind gets a price, every job takes what is cheapest for it alone, and the
-// prices of time are moved by subgradients. A started machine's fixed cost is spread over
-// the longest time it can be used, which is less than it is for any assignment.
-func (s *sharing) bound() float64 {
+// prices of time are moved by subgradients, in Polyak's steps towards the cost of an
+// assignment that is known. A started machine's fixed cost is spread over the longest time it
+// can be used, which is less than it is for any assignment.
+func (s *sharing) bound(known float64) float64 {
 	kinds := len(s.machines)
-	horizon := make([]float64, kinds) // longest use of one machine
+	horizon, room := make([]float64, kinds), make([]float64, kinds) // longest use of one machine, and of all of a kind
 	last := 0.0
 	for _, d := range s.deadline {
 		last = max(last, d)
 	}
-	for k := range horizon {
-		horizon[k] = max(last-s.machines[k].Start, 0)
-	}
-	room := make([]float64, kinds)
-	for k := range room {
-		room[k] = horizon[k] * float64(s.machines[k].Count)
+	for k, m := range s.machines {
+		horizon[k] = max(last-m.Start, 0)
+		room[k] = horizon[k] * float64(m.Count)
 	}
 	price := make([]float64, kinds)
-	best := 0.0
-	step := 1.0
-	for range 200 {
-		value := 0.0
-		used := make([]float64, kinds)
-		for j := range s.order {
-			at, least := -1, math.Inf(1)
-			for k, t := range s.seconds[j] {
-				if math.IsInf(t, 1) {
-					continue
-				}
-				c := s.cost[j][k] + price[k]*t
-				if horizon[k] > 0 && !math.IsInf(horizon[k], 1) {
-					c += s.fixed[k] * t / horizon[k]
-				}
-				if c < least {
-					at, least = k, c
-				}
-			}
-			value += least
-			used[at] += s.seconds[j][at]
-		}
+	best, step, since := 0.0, 1.0, 0
+	for range boundRounds {
+		value, used := s.relaxed(price, horizon)
 		norm := 0.0
 		for k := range price {
-			if !math.IsInf(room[k], 1) && price[k] > 0 {
-				value -= price[k] * room[k]
+			if math.IsInf(horizon[k], 1) {
+				continue // there is room for everything, and time has no price
 			}
-			if over := used[k] - room[k]; !math.IsInf(over, -1) && (over > 0 || price[k] > 0) {
+			value -= price[k] * room[k]
+			if over := used[k] - room[k]; over > 0 || price[k] > 0 {
 				norm += over * over
 			}
 		}
-		if value > best {
-			best = value
-		} else {
-			step *= 0.95
+		if since++; value > best {
+			best, since = value, 0
 		}
-		if norm == 0 {
-			break
+		if since == boundPatience {
+			step, since = step/2, 0
+		}
+		if norm == 0 || known <= value {
+			break // no prices are better
 		}
 		for k := range price {
-			if !math.IsInf(room[k], 1) {
-				price[k] = max(price[k]+step*0.1*max(value, 1e-9)*(used[k]-room[k])/norm, 0)
+			if !math.IsInf(horizon[k], 1) {
+				price[k] = max(price[k]+step*(known-value)/norm*(used[k]-room[k]), 0)
 			}
 		}
 	}
 	return best
+}
+
+const (
+	// boundRounds is how often prices are moved. Ten times as many made the mean of the bounds of
+	// TestBoundBelow greater by less than a tenth of a percent.
+	boundRounds = 400
+	// boundPatience is after how many rounds without a better bound the steps are halved.
+	boundPatience = 10
+)
+
+// relaxed is the cost if every job takes the machine that is cheapest for it alone, with a
+// price on time, and the time that is used of each kind.
+func (s *sharing) relaxed(price, horizon []float64) (value float64, used []float64) {
+	used = make([]float64, len(price))
+	for j := range s.order {
+		at, least := -1, math.Inf(1)
+		for k, t := range s.seconds[j] {
+			if math.IsInf(t, 1) {
+				continue
+			}
+			c := s.cost[j][k] + price[k]*t
+			if horizon[k] > 0 && !math.IsInf(horizon[k], 1) {
+				c += s.fixed[k] * t / horizon[k]
+			}
+			if c < least {
+				at, least = k, c
+			}
+		}
+		value += least
+		used[at] += s.seconds[j][at]
+	}
+	return value, used
 }

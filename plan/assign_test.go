@@ -180,6 +180,12 @@ func gapTo(t *testing.T, seed int, jobs []Job, machines []Machines, least float6
 		}
 		t.Fatalf("seed %d: %v, possible is %v", seed, err, least)
 	}
+	return gapOf(t, seed, jobs, machines, a, least)
+}
+
+// gapOf returns how far the cost of an assignment, which it checks, is above the least one.
+func gapOf(t *testing.T, seed int, jobs []Job, machines []Machines, a *Assignment, least float64) float64 {
+	t.Helper()
 	usd, err := price(jobs, machines, a.Runs)
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
@@ -194,6 +200,66 @@ func gapTo(t *testing.T, seed int, jobs []Job, machines []Machines, least float6
 		t.Fatalf("seed %d: the bound %v is above the least %v", seed, a.Bound, least)
 	}
 	return usd/least - 1
+}
+
+// The bound before it is cut off at the cost is at most the least cost, with few and many
+// machines, deadlines that bind, and jobs without one.
+func TestBoundBelow(t *testing.T) {
+	tight, sum := 0, 0.0
+	for seed := range 300 {
+		rng := rand.New(rand.NewPCG(uint64(seed), 4))
+		jobs, machines := shared(rng, 1+rng.IntN(6), 1+rng.IntN(2), 1+rng.IntN(2), 2)
+		for k := range machines { // so that time here is scarce, and worth much
+			machines[k].Hourly *= []float64{1, 1, 20}[rng.IntN(3)]
+		}
+		least := exhaustive(jobs, machines)
+		if math.IsInf(least, 1) {
+			continue
+		}
+		bound := newSharing(jobs, machines).bound(least)
+		if bound > least*(1+1e-9) {
+			t.Errorf("seed %d: bound %v, least %v", seed, bound, least)
+		}
+		if sum += bound / least; bound > 0.8*least {
+			tight++
+		}
+	}
+	t.Logf("%d of 300 bounds are within 20 %%, mean %.3f", tight, sum/300)
+	if tight < 100 {
+		t.Errorf("%d of 300 bounds are within 20 %%", tight)
+	}
+}
+
+// Where the cheap machine has room for some of the jobs only, the bound is what it costs to
+// have the rest of their time elsewhere.
+func TestBoundCapacity(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		count int
+		due   float64
+		want  float64
+	}{
+		{"room for all", 2, 1000, 0},
+		{"room for 1000 of 1200 s", 1, 1000, 0.2},
+		{"room for 600 of 1200 s", 1, 600, 0.6},
+		{"no deadline", 1, 0, 0},
+	} {
+		// A second there costs a tenth of a cent, and one here nothing.
+		machines := []Machines{{Name: "here", Count: c.count}, {Name: "there", Count: 2, Hourly: 3.6}}
+		jobs := []Job{
+			{Name: "a", Deadline: c.due, Seconds: []float64{600, 600}},
+			{Name: "b", Deadline: c.due, Seconds: []float64{600, 600}},
+		}
+		if got := newSharing(jobs, machines).bound(1.2); math.Abs(got-c.want) > 0.02 {
+			t.Errorf("%s: bound %v, want %v", c.name, got, c.want)
+		}
+	}
+	// Starting a machine costs at least the part of its time that is used.
+	machines := []Machines{{Name: "there", Count: 1, Hourly: 3.6, Start: 100}}
+	jobs := []Job{{Name: "a", Deadline: 1100, Seconds: []float64{500}}}
+	if got, want := newSharing(jobs, machines).bound(1.2), 0.5+0.1*0.5; math.Abs(got-want) > 1e-9 {
+		t.Errorf("with a start: bound %v, want %v", got, want)
+	}
 }
 
 func TestAssignErrors(t *testing.T) {

@@ -415,6 +415,53 @@ func TestSpread(t *testing.T) {
 	}
 }
 
+// A quantity that is known exactly on one side has no probability there, and all of it at
+// the median.
+func TestSpreadDegenerate(t *testing.T) {
+	for _, c := range []struct {
+		x    spread
+		v, p float64
+	}{
+		{spread{median: 10}, 9.999, 0}, {spread{median: 10}, 10, 1}, {spread{median: 10}, 10.001, 1},
+		{spread{median: 10}, 0, 0}, {spread{median: 10}, -1, 0}, {spread{10, 0.5, 0.5}, 0, 0},
+		{spread{10, 0.5, 0}, 10, 1}, {spread{10, 0.5, 0}, 9.999999, 0.5}, {spread{10, 0.5, 0}, 11, 1},
+		{spread{10, 0, 0.5}, 9.999, 0}, {spread{10, 0, 0.5}, 10, 0.5}, {spread{10, 0, 0.5}, 10 * math.Exp(0.5*z90), 0.95},
+	} {
+		if got := c.x.within(c.v); math.Abs(got-c.p) > 1e-6 {
+			t.Errorf("%+v: within %v is %v, want %v", c.x, c.v, got, c.p)
+		}
+	}
+	exact := spread{median: 10}
+	if exact.quantile(0.01) != 10 || exact.quantile(0.99) != 10 || exact.mean() != 10 {
+		t.Errorf("quantiles %v and %v, mean %v", exact.quantile(0.01), exact.quantile(0.99), exact.mean())
+	}
+}
+
+// Checkpoints are counted as a job writes them: one after each interval, and none at its end.
+func TestSpotCheckpoints(t *testing.T) {
+	const rate, save = 1.0 / 3600, 20.0
+	every := checkpointEvery(save, 1/rate)
+	for _, seconds := range []float64{every / 2, every, 1.01 * every, 2 * every, 2.5 * every, 10.7 * every} {
+		s := onSpot(seconds, rate, 300, save)
+		count := 0.0
+		for at := every; at < seconds*(1-1e-12); at += every {
+			count++
+		}
+		if s.Checkpoints != count || (s.Every == 0) != (count == 0) {
+			t.Errorf("%v s: %v checkpoints every %v s, want %v every %v s", seconds, s.Checkpoints, s.Every, count, every)
+		}
+		// Equal segments, of which all but the last write a checkpoint.
+		n := count + 1
+		segment := (seconds + count*save) / n
+		if want := n * math.Expm1(rate*segment); math.Abs(s.Interruptions-want) > 1e-9*want {
+			t.Errorf("%v s: %v interruptions, want %v", seconds, s.Interruptions, want)
+		}
+	}
+	if s := onSpot(5000, rate, 300, 0); s.Checkpoints != 0 || s.Every != 0 {
+		t.Errorf("a job that cannot be continued writes checkpoints: %+v", s)
+	}
+}
+
 func TestStaleIsNamed(t *testing.T) {
 	r := job()
 	r.Deadline = 2 * time.Hour
