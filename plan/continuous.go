@@ -10,16 +10,19 @@ import (
 // arrive. It is a state machine: Step takes the time and what happened, and returns what
 // to do. Whoever drives it rents, starts, moves and gives back, and tells what came of it.
 //
-// A job waits as long as it can still be done in time by a machine that is there. Only
-// then a machine is rented, and it is given back when it has been idle for a while: so
-// a queue that comes and goes does not make machines come and go.
+// A job that arrives is promised to a machine that does it in time, after those that were
+// promised to it before. Only if there is none a machine is rented, and it is given back
+// when it has been idle for a while: so a queue that comes and goes does not make machines
+// come and go. A promise is kept as long as machines do what was predicted: a later job comes
+// before an earlier one only where both are in time. If the machine is late itself, the job
+// waits for it until the last moment at which a rented one would be in time.
 type Fleet struct {
 	rules  FleetRules
 	kinds  []Machines
 	here   int // of them are one's own, and not for rent
 	units  []*unit
 	jobs   map[int]*running
-	queue  []int // jobs that wait, the earliest deadline first
+	queue  []int // jobs that no machine is promised to, the earliest deadline first
 	avoid  []avoided
 	nextID int
 }
@@ -86,16 +89,18 @@ type unit struct {
 	ready    float64 // when it is expected to take work, at the latest
 	started  bool
 	rented   bool
-	job      int     // that runs or is reserved, -1 for none
+	job      int     // that runs, -1 for none
 	end      float64 // when its job is expected to be done
 	idle     float64 // since when it has none
+	next     []int   // jobs that it is promised to, in the order in which they run: by their deadlines
 }
 
 type running struct {
 	FleetJob
 	left   float64 // part to be done at begun
 	begun  float64 // when it was launched; meaningless while it waits
-	unit   *unit
+	unit   *unit   // nil while it waits
+	late   bool    // no machine does it in time: it runs as if it had no deadline
 	wasted float64
 }
 
@@ -126,15 +131,16 @@ func (f *Fleet) Step(now float64, events ...FleetEvent) (out []FleetAction) {
 	for _, e := range events {
 		f.take(now, e)
 	}
+	f.recall(now)
+	out = f.promise(now, out)
 	out = f.launch(now, out)
-	out = f.rent(now, out)
 	out = f.move(now, out)
 	return f.release(now, out)
 }
 
 // Next returns when Step has something to do even if nothing happens: a machine has been
-// idle for long, a kind may be asked for again, or a job can wait no longer. It is
-// infinite if there is nothing.
+// idle for long, a kind may be asked for again, a machine that a job waits for is late, or a
+// job can wait no longer. It is infinite if there is nothing.
 func (f *Fleet) Next(now float64) float64 {
 	next := math.Inf(1)
 	soon := func(t float64) {
@@ -146,13 +152,44 @@ func (f *Fleet) Next(now float64) float64 {
 		if u.rented && u.started && u.job < 0 {
 			soon(u.idle + f.rules.Idle)
 		}
+		if len(u.next) > 0 {
+			soon(u.due())
+		}
 	}
-	if len(f.queue) > 0 {
+	waiting := f.waiting()
+	for _, j := range waiting {
+		for k := f.here; k < len(f.kinds); k++ {
+			if j.Seconds[k] > 0 {
+				soon(j.due() - f.kinds[k].Start - j.rest(k) - reaction)
+			}
+		}
+	}
+	if len(waiting) > 0 {
 		for _, a := range f.avoid {
 			soon(a.until)
 		}
 	}
 	return next
+}
+
+// reaction is the time, in seconds, that is left for a Step after the moment that Next named:
+// a machine that must be rented at the last moment is rented so much before it.
+const reaction = 5
+
+// rounding is the time, in seconds, by which sums of the same times may differ.
+const rounding = 1e-7
+
+// waiting returns the jobs that do not run.
+func (f *Fleet) waiting() (out []*running) {
+	for _, id := range f.queue {
+		out = append(out, f.jobs[id])
+	}
+	for _, u := range f.units {
+		for _, id := range u.next {
+			out = append(out, f.jobs[id])
+		}
+	}
+	return out
 }
 
 func (f *Fleet) unit(id int) *unit {
@@ -187,7 +224,10 @@ func (f *Fleet) take(now float64, e FleetEvent) {
 			a.times = a.times*math.Exp2(-(now-a.last)/f.rules.Forget) + 1
 			a.last, a.until = now, now+f.rules.Avoid*math.Exp2(min(a.times-1, 20))
 		}
-		if j != nil && j.unit == u { // else it still waits
+		for _, id := range u.next {
+			f.enqueue(id)
+		}
+		if j != nil {
 			// What no checkpoint kept is done again.
 			done := min(max(now-j.begun, 0)/j.Seconds[u.kind], j.left)
 			kept := min(max(e.Kept, 1-j.left), 1)
@@ -198,15 +238,18 @@ func (f *Fleet) take(now float64, e FleetEvent) {
 	}
 }
 
+// enqueue lets a job wait without a machine.
 func (f *Fleet) enqueue(id int) {
+	f.jobs[id].late = false
 	f.queue = append(f.queue, id)
 	slices.SortStableFunc(f.queue, func(a, b int) int {
 		return cmp.Or(cmp.Compare(f.jobs[a].due(), f.jobs[b].due()), cmp.Compare(a, b))
 	})
 }
 
+// due is when a job must be done; a late one need not be by any time.
 func (j *running) due() float64 {
-	if j.Deadline == 0 {
+	if j.Deadline == 0 || j.late {
 		return math.Inf(1)
 	}
 	return j.Deadline
@@ -215,47 +258,176 @@ func (j *running) due() float64 {
 // rest is how long what is left of a job takes on a kind, 0 where it does not fit.
 func (j *running) rest(kind int) float64 { return j.left * j.Seconds[kind] }
 
-// launch gives waiting jobs to idle machines, the cheapest on which each is done in time,
-// or else the one on which it is done first.
-func (f *Fleet) launch(now float64, out []FleetAction) []FleetAction {
-	waiting := f.queue[:0:0]
+// due is when a machine is expected to take the next job.
+func (u *unit) due() float64 {
+	if u.job >= 0 {
+		return u.end
+	}
+	return u.ready
+}
+
+// overdue reports whether a machine is not free although that was expected by now.
+func (u *unit) overdue(now float64) bool { return now >= u.due() && (u.job >= 0 || !u.started) }
+
+// recall takes back promises that cannot be kept: of jobs that would be late, because their
+// machine is, and of those that can wait for it no longer. Late jobs are tried anew.
+func (f *Fleet) recall(now float64) {
+	for _, u := range f.units {
+		at := max(now, u.due())
+		u.next = slices.DeleteFunc(u.next, func(id int) bool {
+			j := f.jobs[id]
+			if !j.late && at+j.rest(u.kind) <= j.due()+rounding && f.trusts(now, u, j) {
+				at += j.rest(u.kind)
+				return false
+			}
+			f.enqueue(id)
+			return true
+		})
+	}
+}
+
+// trusts reports whether a job can be promised to a machine: not to one that is overdue when
+// it is the last moment for a rented one to be in time.
+func (f *Fleet) trusts(now float64, u *unit, j *running) bool {
+	if !u.overdue(now) {
+		return true
+	}
+	last := math.Inf(-1)
+	for k := f.here; k < len(f.kinds); k++ {
+		if f.rentable(now, k, j) {
+			if t := j.due() - f.kinds[k].Start - j.rest(k); now <= t {
+				last = max(last, t)
+			}
+		}
+	}
+	return math.IsInf(last, -1) || now < last-reaction
+}
+
+// ends returns when a machine would be done with a job beside those that it is promised to;
+// false if one of them would be late.
+func (f *Fleet) ends(now float64, u *unit, j *running) (end float64, ok bool) {
+	if j.Seconds[u.kind] == 0 || !f.trusts(now, u, j) {
+		return 0, false
+	}
+	at, placed := max(now, u.due()), false
+	put := func(x *running) bool {
+		at += x.rest(u.kind)
+		return at <= x.due()
+	}
+	for _, id := range u.next {
+		x := f.jobs[id]
+		if !placed && j.due() < x.due() {
+			if placed = true; !put(j) {
+				return 0, false
+			}
+			end = at
+		}
+		if !put(x) {
+			return 0, false
+		}
+	}
+	if !placed {
+		ok = put(j)
+		return at, ok
+	}
+	return end, true
+}
+
+// promise gives machines to the jobs that have none: of those that do it in time the cheapest
+// that is idle, or else the one that is done first. If there is none, one is rented; if that
+// would be late too, the job waits for whichever is done first.
+func (f *Fleet) promise(now float64, out []FleetAction) []FleetAction {
+	var stuck []int
 	for _, id := range f.queue {
 		j := f.jobs[id]
-		var best *unit
-		late := func(u *unit) bool { return now+j.rest(u.kind) > j.due() }
-		for _, u := range f.units {
-			if !u.started || u.job >= 0 && u.job != id || j.Seconds[u.kind] == 0 {
-				continue
-			}
-			switch {
-			case best == nil, late(best) && !late(u):
-				best = u
-			case late(best) == late(u):
-				if late(u) && j.rest(u.kind) < j.rest(best.kind) || !late(u) && f.cost(j, u.kind) < f.cost(j, best.kind) {
-					best = u
+		u := f.place(now, j)
+		if u == nil {
+			if k := f.kindFor(now, j); k >= 0 {
+				u = &unit{id: f.nextID, kind: k, rented: true, ready: now + f.kinds[k].Start, job: -1}
+				f.nextID++
+				f.units = append(f.units, u)
+				out = append(out, FleetAction{Verb: Rent, Kind: k, Unit: u.id, Job: id, Left: j.left})
+				j.late = u.ready+j.rest(k) > j.due()
+			} else {
+				j.late = true
+				if u = f.place(now, j); u == nil {
+					j.late = false
+					stuck = append(stuck, id)
+					continue
 				}
 			}
 		}
-		if best == nil || late(best) && f.better(now, j) {
-			waiting = append(waiting, id)
-			continue
+		at := len(u.next)
+		for at > 0 && j.due() < f.jobs[u.next[at-1]].due() {
+			at--
 		}
-		f.unreserve(id)
-		out = append(out, f.put(now, j, best, Launch, 0))
+		u.next = slices.Insert(u.next, at, id)
 	}
-	f.queue = waiting
+	f.queue = stuck
 	return out
 }
 
-// better reports whether a late job would be in time on a machine that is starting or
-// could be rented.
-func (f *Fleet) better(now float64, j *running) bool {
+// place returns the machine that a job is promised to, nil if none is in time.
+func (f *Fleet) place(now float64, j *running) (best *unit) {
+	var bestEnd float64
+	idle := false
 	for _, u := range f.units {
-		if !u.started && (u.job < 0 || u.job == j.ID) && j.Seconds[u.kind] > 0 && max(u.ready, now)+j.rest(u.kind) <= j.due() {
-			return true
+		end, ok := f.ends(now, u, j)
+		if !ok {
+			continue
+		}
+		now := u.started && u.job < 0 && len(u.next) == 0
+		switch {
+		case best == nil, now && !idle,
+			now && idle && f.cost(j, u.kind) < f.cost(j, best.kind),
+			!now && !idle && end < bestEnd:
+			best, bestEnd, idle = u, end, now
 		}
 	}
-	return f.kindFor(now, j) >= 0
+	return best
+}
+
+// launch starts the first job of every machine that is free. One that has none takes the
+// most urgent of another that it does earlier.
+func (f *Fleet) launch(now float64, out []FleetAction) []FleetAction {
+	for _, u := range f.units {
+		if !u.started || u.job >= 0 {
+			continue
+		}
+		if len(u.next) == 0 {
+			f.steal(now, u)
+		}
+		if len(u.next) > 0 {
+			id := u.next[0]
+			u.next = slices.Delete(u.next, 0, 1)
+			out = append(out, f.put(now, f.jobs[id], u, Launch, 0))
+		}
+	}
+	return out
+}
+
+// steal lets an idle machine have the most urgent job of another that it would do earlier.
+func (f *Fleet) steal(now float64, idle *unit) {
+	var from *unit
+	var most *running
+	for _, u := range f.units {
+		at := max(now, u.due())
+		if u.started && u.job < 0 {
+			continue // it begins its jobs now
+		}
+		for _, id := range u.next {
+			j := f.jobs[id]
+			at += j.rest(u.kind)
+			end := now + j.rest(idle.kind)
+			if j.Seconds[idle.kind] > 0 && end < at && (most == nil || j.due() < most.due()) {
+				from, most = u, j
+			}
+		}
+	}
+	if most != nil {
+		from.next = slices.DeleteFunc(from.next, func(id int) bool { return id == most.ID })
+		idle.next = append(idle.next, most.ID)
+	}
 }
 
 // put lets a job run on a machine.
@@ -265,53 +437,17 @@ func (f *Fleet) put(now float64, j *running, u *unit, verb FleetVerb, delay floa
 	return FleetAction{Verb: verb, Kind: u.kind, Unit: u.id, Job: j.ID, Left: j.left, Wasted: j.wasted}
 }
 
-// unreserve frees the machine that was rented for a job and has not begun it.
-func (f *Fleet) unreserve(id int) {
-	for _, u := range f.units {
-		if u.job == id && f.jobs[id].unit != u {
-			u.job = -1
-		}
-	}
-}
-
 func (f *Fleet) cost(j *running, kind int) float64 { return j.rest(kind) * f.kinds[kind].Hourly }
 
-// rent asks for machines for jobs that no machine of the fleet can do in time, counting
-// those that are starting and those that will be free.
-func (f *Fleet) rent(now float64, out []FleetAction) []FleetAction {
-	free := make(map[*unit]float64) // when a machine has done what it is promised to
+// rentable reports whether one more machine of a kind can be asked for, for a job.
+func (f *Fleet) rentable(now float64, kind int, j *running) bool {
+	have := 0
 	for _, u := range f.units {
-		free[u] = max(now, u.ready)
-		if j := f.jobs[u.job]; j != nil && j.unit == u {
-			free[u] = max(now, u.end)
+		if u.kind == kind {
+			have++
 		}
 	}
-	for _, id := range f.queue {
-		j := f.jobs[id]
-		var best *unit
-		for _, u := range f.units {
-			if j.Seconds[u.kind] > 0 && (best == nil || free[u]+j.rest(u.kind) < free[best]+j.rest(best.kind)) {
-				best = u
-			}
-		}
-		if best != nil && free[best]+j.rest(best.kind) <= j.due() {
-			free[best] += j.rest(best.kind)
-			continue
-		}
-		kind := f.kindFor(now, j)
-		if kind < 0 {
-			if best != nil { // late, but nothing is earlier
-				free[best] += j.rest(best.kind)
-			}
-			continue
-		}
-		u := &unit{id: f.nextID, kind: kind, rented: true, ready: now + f.kinds[kind].Start, job: id}
-		f.nextID++
-		f.units = append(f.units, u)
-		free[u] = u.ready + j.rest(kind)
-		out = append(out, FleetAction{Verb: Rent, Kind: kind, Unit: u.id, Job: id, Left: j.left})
-	}
-	return out
+	return have < f.kinds[kind].Count && j.Seconds[kind] > 0 && now >= f.avoid[kind].until
 }
 
 // kindFor returns the cheapest kind that can be rented and does a job in time, or the
@@ -320,15 +456,10 @@ func (f *Fleet) kindFor(now float64, j *running) int {
 	best, inTime := -1, false
 	there := slices.ContainsFunc(f.units, func(u *unit) bool { return j.Seconds[u.kind] > 0 })
 	for k := f.here; k < len(f.kinds); k++ {
-		m, have := f.kinds[k], 0
-		for _, u := range f.units {
-			if u.kind == k {
-				have++
-			}
-		}
-		if have >= m.Count || j.Seconds[k] == 0 || now < f.avoid[k].until {
+		if !f.rentable(now, k, j) {
 			continue
 		}
+		m := f.kinds[k]
 		takes := m.Start + j.rest(k)
 		ok := now+takes <= j.due()
 		cost := takes * m.Hourly
@@ -346,7 +477,7 @@ func (f *Fleet) kindFor(now float64, j *running) int {
 // move takes jobs from rented machines to idle ones where the rest is so much cheaper
 // that it is worth the move, and still in time. One move at a time for each machine.
 func (f *Fleet) move(now float64, out []FleetAction) []FleetAction {
-	if len(f.queue) > 0 {
+	if len(f.waiting()) > 0 {
 		return out // idle machines are for those
 	}
 	for _, to := range f.units {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,6 +26,11 @@ type world struct {
 	cost    float64
 	wasted  float64
 	refused []float64
+	slow    map[int]float64 // by job, times as long as predicted; 1 where it is not said
+	watch   func()          // called after every step
+	acts    func(a FleetAction)
+	ended   func(unit int) // called when a job of a machine is done
+	refuse  func(kind int) // called when a machine is refused
 }
 
 type simUnit struct {
@@ -89,7 +95,13 @@ func (w *world) run() {
 			actions = w.f.Step(w.now)
 		}
 		for _, a := range actions {
+			if w.acts != nil {
+				w.acts(a)
+			}
 			w.do(a)
+		}
+		if w.watch != nil {
+			w.watch()
 		}
 	}
 }
@@ -108,6 +120,9 @@ func (w *world) happens(d dueEvent) bool {
 			w.t.Fatalf("job %d is done twice", u.job)
 		}
 		w.done[u.job] = w.now
+		if w.ended != nil {
+			w.ended(e.Unit)
+		}
 		delete(w.runs, u.job)
 		u.job = -1
 		u.epoch++
@@ -115,6 +130,9 @@ func (w *world) happens(d dueEvent) bool {
 		u.ready = true
 	case e.Refused:
 		w.refused = append(w.refused, w.now)
+		if w.refuse != nil {
+			w.refuse(u.kind)
+		}
 		delete(w.units, e.Unit)
 	case e.Lost:
 		w.cost += (w.now - u.rented) * w.kinds[u.kind].Hourly / 3600
@@ -172,7 +190,7 @@ func (w *world) do(a FleetAction) {
 		u.job = a.Job
 		u.epoch++
 		w.runs[a.Job] = a.Unit
-		takes := delay + a.Left*w.jobs[a.Job].Seconds[u.kind]
+		takes := delay + a.Left*w.jobs[a.Job].Seconds[u.kind]*cmp.Or(w.slow[a.Job], 1)
 		w.due = append(w.due, dueEvent{at: w.now + takes, event: FleetEvent{Done: true, Unit: a.Unit}, epoch: u.epoch})
 	}
 }
