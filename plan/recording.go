@@ -78,7 +78,7 @@ func (p *Point) Spread() float64 {
 
 // Stable reports whether the point counts.
 func (p *Point) Stable() bool {
-	return len(p.Seconds) >= LeastRuns && p.Spread() < MostSpread && p.Median()*float64(p.Repeats) >= 0.9*LeastRun
+	return len(p.Seconds) >= LeastRuns && p.Spread() < MostSpread && slices.Min(p.Seconds)*float64(p.Repeats) >= LeastRun
 }
 
 // need is the point as a need.

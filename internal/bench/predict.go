@@ -2,24 +2,18 @@ package bench
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weft-run/weft"
-	"github.com/weft-run/weft/graph"
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/safefile"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/plan"
-	"github.com/weft-run/weft/workload"
 )
 
 // predictions is the benchmark predict: it records runs, or says how well recorded ones
@@ -49,11 +43,11 @@ ms or more whose standard deviation is below 5 %; the others are counted.
 
 --record FILE runs the workloads at --sizes sizes each on the devices there are
 and writes what they took, for this and for weft plan. A job shorter than 50 ms
-is repeated within a run. A point that is not stable is measured again, --tries
-times in all. FILE is written after each workload. --timeout gives each workload
-its share; what is measured by then is kept. Recordings of one label are taken
-together, so that workloads can be recorded one by one.`,
-		Example: `  weft bench predict --record here.json --devices cpu --timeout 20m
+is repeated within a run. Every workload is measured at one size, then every one
+at the next, and at last the points that are not stable again, up to --tries
+times. FILE is written after each point and keeps what --timeout leaves; a
+recording that is there already is gone on with.`,
+		Example: `  weft bench predict --record here.json --devices cpu --timeout 5m
   weft bench predict here.json there.json`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
 	}
@@ -61,9 +55,9 @@ together, so that workloads can be recorded one by one.`,
 	f.StringVar(&o.record, "record", "", "measure here and write a recording to `FILE`")
 	f.StringVar(&o.label, "label", "", "name of the machine in the recording (its devices)")
 	f.StringSliceVar(&o.only, "only", nil, "`workloads` to record (all)")
-	f.IntVar(&o.sizes, "sizes", 14, "sizes of each workload")
-	f.DurationVar(&o.shortest, "shortest", 4*time.Millisecond, "how long the smallest size is to take")
-	f.DurationVar(&o.longest, "longest", time.Second, "how long the largest size is to take")
+	f.IntVar(&o.sizes, "sizes", 15, "sizes of each workload")
+	f.DurationVar(&o.shortest, "shortest", 2*time.Millisecond, "how long the smallest size is to take")
+	f.DurationVar(&o.longest, "longest", 110*time.Millisecond, "how long the largest size is to take")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time to record")
 	f.IntVar(&o.tries, "tries", 3, "how often a point that is not stable is measured")
 	f.BoolVar(&o.each, "each", false, "also list every prediction of a size")
@@ -125,223 +119,6 @@ func LoadRecordings(files []string) (out []*plan.Recording, err error) {
 		out = append(out, r)
 	}
 	return out, nil
-}
-
-// measure records the workloads on the devices there are.
-func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
-	jobs, err := catalog.Choose(o.only)
-	if err != nil {
-		return nil, err
-	}
-	m := &o.m
-	if m.options, err = m.Options(); err != nil {
-		return nil, err
-	}
-	m.ctx, m.stderr, m.quiet = c.Context(), c.ErrOrStderr(), o.asJSON
-	rt, err := m.open(nil)
-	if err != nil {
-		return nil, err
-	}
-	defer rt.Close()
-	if o.timeout > 0 {
-		var cancel context.CancelFunc
-		m.ctx, cancel = context.WithTimeoutCause(m.ctx, o.timeout, errTimeout)
-		defer cancel()
-	}
-	r := &plan.Recording{Version: plan.RecordingVersion, Label: o.label, Commit: commit(), Devices: m.options.Devices, Machine: rt.Machine()}
-	if r.Label == "" {
-		r.Label = fmt.Sprintf("%s, %s", terminal.Models(r.Machine), terminal.Count(r.Machine.Devices[0].ComputeUnits, "core"))
-	}
-	p := m.progress("point", len(jobs)*o.sizes)
-	defer p.Finish()
-	whole, cut := m.ctx, 0
-	for i, w := range jobs {
-		var done context.CancelFunc
-		m.ctx, done = share(whole, len(jobs)-i)
-		points, err := o.workload(w, rt, p)
-		late := m.ctx.Err() != nil && c.Context().Err() == nil
-		done()
-		if r.Points = append(r.Points, points...); len(points) > 0 {
-			if err := o.save(r); err != nil {
-				return nil, err
-			}
-		}
-		switch {
-		case late:
-			cut++
-		case errors.Is(err, errUnable):
-			fmt.Fprintf(m.stderr, "weft: %s is left out: %v\n", w.Name, err)
-		case err != nil:
-			return nil, err
-		}
-	}
-	switch {
-	case len(r.Points) == 0 && cut > 0:
-		return nil, fmt.Errorf("bench predict: %s before a point was complete", endedEarly(o.timeout))
-	case len(r.Points) == 0:
-		return nil, errors.New("bench predict: no workload could be recorded on these devices")
-	case cut > 0:
-		p.Finish()
-		fmt.Fprintf(m.stderr, "weft: %s were cut short by --timeout %v; %s has what was measured\n", terminal.Count(cut, "workload"), o.timeout, o.record)
-	}
-	return r, nil
-}
-
-// share limits a workload to its share of the time that is left for some.
-func share(ctx context.Context, of int) (context.Context, context.CancelFunc) {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeoutCause(ctx, time.Until(end)/time.Duration(of), errTimeout)
-}
-
-func (o *predictions) save(r *plan.Recording) error {
-	src, err := r.Encode()
-	if err != nil {
-		return err
-	}
-	if err := safefile.Write(o.record, src); err != nil {
-		return terminal.FileError(o.record, err)
-	}
-	return nil
-}
-
-// errUnable says that a workload cannot run on the devices there are.
-var errUnable = errors.New("it cannot run here")
-
-// workload measures one workload at sizes between those that take shortest and longest, each
-// by the same factor larger than the one before.
-func (o *predictions) workload(w catalog.Entry, rt *weft.Runtime, p *terminal.Progress) (points []plan.Point, err error) {
-	least, err := o.find(w, rt, p, 0, o.shortest)
-	if err != nil {
-		return nil, err
-	}
-	most, err := o.find(w, rt, p, least, o.longest)
-	if err != nil {
-		return nil, err
-	}
-	last := 0
-	for k := range o.sizes {
-		part := 0.0
-		if o.sizes > 1 {
-			part = float64(k) / float64(o.sizes-1)
-		}
-		sizes, err := w.SizedAt(int(float64(least)*math.Pow(float64(most)/float64(least), part) + 0.5))
-		if err != nil {
-			return points, err
-		}
-		// Sizes are whole numbers, some of them multiples of 64: too near ones say nothing new.
-		if size := sizes[w.Growth.Flags[0]]; float64(size) >= 1.02*float64(last) {
-			point, err := o.point(w, sizes, rt, p)
-			if err != nil {
-				return points, err
-			}
-			points, last = append(points, *point), size
-		}
-		p.Add()
-	}
-	return points, nil
-}
-
-// find returns the size of a workload that takes about so long, from a size that takes less
-// on, or where that is 0 from a small one; at most the largest that the workload allows.
-func (o *predictions) find(w catalog.Entry, rt *weft.Runtime, p *terminal.Progress, from int, long time.Duration) (size int, err error) {
-	sizes := make(map[string]int)
-	first := w.Growth.Flags[0]
-	if from > 0 {
-		if sizes, err = w.SizedAt(from); err != nil {
-			return 0, err
-		}
-	} else {
-		if _, err := w.Sized(o.m.ctx, sizes); err != nil { // its defaults
-			return 0, err
-		}
-		sizes = w.Growth.Times(sizes, 1./256)
-	}
-	for range 12 {
-		job, err := w.Sized(o.m.ctx, sizes)
-		if err != nil {
-			return 0, err
-		}
-		p.At("looking for a size: %s", job.Name())
-		took := math.Inf(1)
-		for range learning {
-			res, err := workload.Run(o.m.ctx, rt, job)
-			if err != nil {
-				if o.m.ctx.Err() != nil {
-					return 0, err
-				}
-				return 0, fmt.Errorf("%w: %w", errUnable, err)
-			}
-			took = min(took, res.Report.Elapsed().Seconds())
-		}
-		// A step changes the work 16 times at most: a small size predicts a large one badly.
-		off, was := long.Seconds()/took, sizes[first]
-		if off > 0.8 && off < 1.25 {
-			break
-		}
-		next, err := w.SizedAt(min(w.Growth.Times(sizes, min(max(off, 1./16), 16))[first], w.Growth.Most))
-		if err != nil {
-			return 0, err
-		}
-		if sizes = next; sizes[first] == was {
-			break
-		}
-	}
-	return max(sizes[first], from), nil
-}
-
-// point measures a workload at one size, again while it is not stable, and returns the
-// most stable measurement.
-func (o *predictions) point(w catalog.Entry, sizes map[string]int, rt *weft.Runtime, p *terminal.Progress) (best *plan.Point, err error) {
-	job, err := w.Sized(o.m.ctx, sizes)
-	if err != nil {
-		return nil, err
-	}
-	var need plan.Need
-	once := func() (float64, error) {
-		res, err := workload.Run(o.m.ctx, rt, job, func(_ workload.Job, g *graph.Graph, _ *weft.Prediction) {
-			need = plan.NeedOf(job.Name(), g, 1)
-		})
-		if err != nil {
-			return 0, err
-		}
-		return res.Report.Elapsed().Seconds(), nil
-	}
-	took := math.Inf(1)
-	for range learning {
-		s, err := once()
-		if err != nil {
-			return nil, err
-		}
-		took = min(took, s)
-	}
-	repeats := max(int(math.Ceil(1.05*plan.LeastRun/took)), 1)
-	for try := range o.tries {
-		p.At("%s, %d runs of %d, try %d", job.Name(), plan.LeastRuns, repeats, try+1)
-		var seconds []float64
-		for range plan.LeastRuns {
-			sum := 0.0
-			for range repeats {
-				s, err := once()
-				if err != nil {
-					return nil, err
-				}
-				sum += s
-			}
-			seconds = append(seconds, sum/float64(repeats))
-		}
-		need.Workload = w.Name
-		now := plan.PointOf(need, sizes[w.Growth.Flags[0]], repeats, seconds)
-		if best == nil || now.Spread() < best.Spread() {
-			best = &now
-		}
-		if best.Stable() {
-			break
-		}
-	}
-	return best, nil
 }
 
 // writePredictions prints what was recorded, and how well it is predicted.

@@ -33,13 +33,13 @@ func (g Growth) Times(sizes map[string]int, more float64) map[string]int {
 	return g.to(sizes, float64(sizes[g.Flags[0]])*math.Pow(more, 1/g.Power))
 }
 
-// to returns sizes with the first flag at first and the others in proportion. Sizes
-// that are multiples of 64 stay so, as automata needs them.
+// to returns sizes with the first flag at first and the others in proportion. Sides of
+// matrices and of a torus that are multiples of 64 stay so, as automata needs them.
 func (g Growth) to(sizes map[string]int, first float64) map[string]int {
 	out := maps.Clone(sizes)
 	for _, name := range g.Flags {
 		n := int(math.Ceil(float64(sizes[name]) * first / float64(sizes[g.Flags[0]])))
-		if sizes[name]%64 == 0 {
+		if g.Power > 1 && sizes[name]%64 == 0 {
 			n = (n + 63) / 64 * 64
 		}
 		out[name] = n
@@ -57,11 +57,18 @@ func (w Entry) Sized(ctx context.Context, sizes map[string]int) (workload.Job, e
 	return o.Job(ctx)
 }
 
+// Defaults returns the flags of growth at their defaults.
+func (w Entry) Defaults() (map[string]int, error) {
+	sizes := make(map[string]int)
+	_, err := w.order(sizes)
+	return sizes, err
+}
+
 // SizedAt returns the sizes of a job whose first flag of growth has a value, with the
 // others in proportion to their defaults.
 func (w Entry) SizedAt(first int) (map[string]int, error) {
-	sizes := make(map[string]int)
-	if _, err := w.order(sizes); err != nil {
+	sizes, err := w.Defaults()
+	if err != nil {
 		return nil, err
 	}
 	return w.Growth.to(sizes, float64(first)), nil

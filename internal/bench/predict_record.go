@@ -1,0 +1,371 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/catalog"
+	"github.com/weft-run/weft/internal/safefile"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/machine"
+	"github.com/weft-run/weft/plan"
+	"github.com/weft-run/weft/workload"
+)
+
+// recorder makes a recording, point by point.
+type recorder struct {
+	o   *predictions
+	ctx context.Context // ends with --timeout
+	rt  *weft.Runtime
+	log io.Writer
+	r   *plan.Recording
+}
+
+// ladder is a workload and the sizes that it is measured at, in this order.
+type ladder struct {
+	w     catalog.Entry
+	sizes []int
+}
+
+// measure records the workloads on the devices there are.
+func (o *predictions) measure(c *cobra.Command) (*plan.Recording, error) {
+	jobs, err := catalog.Choose(o.only)
+	if err != nil {
+		return nil, err
+	}
+	m := &o.m
+	if m.options, err = m.Options(); err != nil {
+		return nil, err
+	}
+	m.ctx, m.stderr = c.Context(), c.ErrOrStderr()
+	if o.timeout > 0 {
+		var cancel context.CancelFunc
+		m.ctx, cancel = context.WithTimeoutCause(m.ctx, o.timeout, errTimeout)
+		defer cancel()
+	}
+	rt, err := m.open(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer rt.Close()
+	rec := &recorder{o: o, ctx: m.ctx, rt: rt, log: m.stderr}
+	if o.asJSON {
+		rec.log = io.Discard
+	}
+	if rec.r, err = o.begin(rt.Machine()); err != nil {
+		return nil, err
+	}
+	err = rec.all(jobs)
+	late := m.ctx.Err() != nil && c.Context().Err() == nil
+	switch {
+	case err != nil && !late:
+		return nil, err
+	case len(rec.r.Points) == 0 && late:
+		return nil, fmt.Errorf("bench predict: %s before a point was complete", endedEarly(o.timeout))
+	case len(rec.r.Points) == 0:
+		return nil, errors.New("bench predict: no workload could be recorded on these devices")
+	case late:
+		fmt.Fprintf(m.stderr, "weft: recording %s; %s has what was measured, and the same command goes on with it\n", endedEarly(o.timeout), o.record)
+	}
+	return rec.r, nil
+}
+
+// begin returns the recording that is in the file already, or an empty one.
+func (o *predictions) begin(m *machine.Machine) (*plan.Recording, error) {
+	r := &plan.Recording{Version: plan.RecordingVersion, Label: o.label, Commit: commit(), Devices: o.m.options.Devices, Machine: m}
+	if r.Label == "" {
+		r.Label = fmt.Sprintf("%s, %s", terminal.Models(m), terminal.Count(m.Devices[0].ComputeUnits, "core"))
+	}
+	there, err := LoadRecordings([]string{o.record})
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	} else if err != nil {
+		return nil, err
+	}
+	was := there[0]
+	same := slices.EqualFunc(was.Machine.Devices, m.Devices, func(a, b machine.Device) bool {
+		return a.Model == b.Model && a.ComputeUnits == b.ComputeUnits
+	})
+	if was.Label != r.Label || !same {
+		return nil, terminal.Usagef("%s is a recording of %s, and this is %s: record to another file", o.record, was.Label, r.Label)
+	}
+	was.Commit = r.Commit
+	return was, nil
+}
+
+// all measures every workload at its sizes, one size of each after the other, and then what
+// was not stable again.
+func (rec *recorder) all(jobs []catalog.Entry) error {
+	var ladders []ladder
+	for _, w := range jobs {
+		sizes, err := rec.sizes(w)
+		switch {
+		case rec.ctx.Err() != nil:
+			return rec.ctx.Err()
+		case err != nil:
+			fmt.Fprintf(rec.log, "%-12s left out: %v\n", w.Name, err)
+			continue
+		}
+		ladders = append(ladders, ladder{w, sizes})
+	}
+	most := 0
+	for _, l := range ladders {
+		most = max(most, len(l.sizes))
+	}
+	for try := range rec.o.tries {
+		for k := range most {
+			for _, l := range ladders {
+				if k >= len(l.sizes) {
+					continue
+				}
+				if was := rec.find(l.w.Name, l.sizes[k]); was != nil && (was.Stable() || try == 0) {
+					continue
+				}
+				began := time.Now()
+				now, err := rec.point(l.w, l.sizes[k])
+				switch {
+				case rec.ctx.Err() != nil:
+					return rec.ctx.Err()
+				case err != nil: // one size may be too much for a device
+					fmt.Fprintf(rec.log, "%-12s %-24s left out: %v\n", l.w.Name, sizeText(l.w, l.sizes[k]), err)
+					continue
+				}
+				if err := rec.keep(now, time.Since(began)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// find returns the point of a workload at a size, nil if it was not measured.
+func (rec *recorder) find(name string, size int) *plan.Point {
+	at := slices.IndexFunc(rec.r.Points, func(p plan.Point) bool { return p.Workload == name && p.Size == size })
+	if at < 0 {
+		return nil
+	}
+	return &rec.r.Points[at]
+}
+
+// sizes returns those at which a workload is measured: the smallest and largest, and then
+// what halves the steps between.
+func (rec *recorder) sizes(w catalog.Entry) ([]int, error) {
+	least, most := math.MaxInt, 0
+	for i := range rec.r.Points {
+		if p := &rec.r.Points[i]; p.Workload == w.Name {
+			least, most = min(least, p.Size), max(most, p.Size)
+		}
+	}
+	if least >= most { // not even both ends were measured
+		var err error
+		if least, most, err = rec.ends(w); err != nil {
+			return nil, err
+		}
+	}
+	// Sizes are whole numbers, some of them multiples of 64, and too near ones say nothing
+	// new: steps are made smaller until there are enough.
+	var all []int
+	for n := rec.o.sizes; n <= 4*rec.o.sizes && len(all) < rec.o.sizes; n++ {
+		all = all[:0]
+		for k := range n {
+			part := float64(k) / float64(max(n-1, 1))
+			sizes, err := w.SizedAt(int(float64(least)*math.Pow(float64(most)/float64(least), part) + 0.5))
+			if err != nil {
+				return nil, err
+			}
+			if size := sizes[w.Growth.Flags[0]]; len(all) == 0 || float64(size) >= 1.02*float64(all[len(all)-1]) {
+				all = append(all, size)
+			}
+		}
+	}
+	return halving(all), nil
+}
+
+// halving returns numbers in another order: the first, the last, the middle, and then the
+// middles of what is between those that came before.
+func halving(xs []int) []int {
+	if len(xs) < 3 {
+		return xs
+	}
+	type gap struct{ lo, hi int }
+	out, gaps := []int{xs[0], xs[len(xs)-1]}, []gap{{0, len(xs) - 1}}
+	for len(gaps) > 0 {
+		g := gaps[0]
+		gaps = gaps[1:]
+		if mid := (g.lo + g.hi) / 2; mid > g.lo {
+			out, gaps = append(out, xs[mid]), append(gaps, gap{g.lo, mid}, gap{mid, g.hi})
+		}
+	}
+	return out
+}
+
+// longestSetup is how long it may take to make the inputs of a job that is measured.
+const longestSetup = 300 * time.Millisecond
+
+// ends returns sizes of a workload that take about shortest and longest. It tries larger and
+// larger ones, up to the largest that the workload allows or that is made in longestSetup.
+func (rec *recorder) ends(w catalog.Entry) (least, most int, err error) {
+	first := w.Growth.Flags[0]
+	sizes, err := w.Defaults()
+	if err != nil {
+		return 0, 0, err
+	}
+	usual := sizes[first]
+	sizes = w.Growth.Times(sizes, 1./256)
+	shortest, longest := rec.o.shortest.Seconds(), rec.o.longest.Seconds()
+	wasSize, was := 0, 0.0
+	for {
+		size, began := sizes[first], time.Now()
+		job, err := w.Sized(rec.ctx, sizes)
+		if err != nil && rec.ctx.Err() == nil && was == 0 && size < usual { // too small for its other flags
+			sizes = w.Growth.Times(sizes, 2)
+			continue
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+		setup := time.Since(began)
+		took, err := rec.took(job)
+		if err != nil {
+			return 0, 0, err
+		}
+		fmt.Fprintf(rec.log, "%-12s %-24s %10s, set up in %s\n", w.Name, sizeText(w, size), terminal.Seconds(took), terminal.Short(setup))
+		switch {
+		case least == 0 || took < shortest:
+			least = size
+		case was < shortest && took > was: // between
+			least = int(float64(wasSize) * math.Pow(float64(size)/float64(wasSize), math.Log(shortest/was)/math.Log(took/was)))
+		}
+		// A step is 16 times the work at most: a small size predicts a large one badly.
+		target := longest
+		if took < 0.7*shortest {
+			target = shortest
+		}
+		more := min(target/took, 16)
+		if setup > longestSetup {
+			return least, max(w.Growth.Times(sizes, longestSetup.Seconds()/setup.Seconds())[first], least), nil
+		}
+		larger, err := w.SizedAt(min(w.Growth.Times(sizes, more)[first], w.Growth.Most))
+		if err != nil {
+			return 0, 0, err
+		}
+		if target == longest && more < 1.25 || larger[first] <= size {
+			return least, larger[first], nil
+		}
+		wasSize, was, sizes = size, took, larger
+	}
+}
+
+// sizeText names a size of a workload by its flag.
+func sizeText(w catalog.Entry, size int) string {
+	return fmt.Sprintf("--%s %d", w.Growth.Flags[0], size)
+}
+
+// took runs a job twice and returns the shorter time: the first run loads kernels.
+func (rec *recorder) took(job workload.Job) (seconds float64, err error) {
+	seconds = math.Inf(1)
+	for range 2 {
+		res, err := workload.Run(rec.ctx, rec.rt, job)
+		switch {
+		case rec.ctx.Err() != nil:
+			return 0, rec.ctx.Err()
+		case err != nil:
+			return 0, fmt.Errorf("it cannot run here: %w", err)
+		}
+		seconds = min(seconds, res.Report.Elapsed().Seconds())
+	}
+	return seconds, nil
+}
+
+// point measures a workload at one size.
+func (rec *recorder) point(w catalog.Entry, size int) (p plan.Point, err error) {
+	sizes, err := w.SizedAt(size)
+	if err != nil {
+		return p, err
+	}
+	job, err := w.Sized(rec.ctx, sizes)
+	if err != nil {
+		return p, err
+	}
+	runtime.GC() // not while it is measured
+	var need plan.Need
+	once := func(before ...func(workload.Job, *graph.Graph, *weft.Prediction)) (float64, error) {
+		res, err := workload.Run(rec.ctx, rec.rt, job, before...)
+		if err != nil {
+			return 0, err
+		}
+		return res.Report.Elapsed().Seconds(), nil
+	}
+	took, err := once(func(_ workload.Job, g *graph.Graph, _ *weft.Prediction) {
+		need = plan.NeedOf(job.Name(), g, 1)
+	})
+	for i := 1; i < learning && err == nil; i++ {
+		var again float64
+		again, err = once()
+		took = min(took, again)
+	}
+	if err != nil {
+		return p, err
+	}
+	// A little more than needed: times may fall further.
+	repeats := max(int(math.Ceil(1.2*plan.LeastRun/took)), 1)
+	var seconds []float64
+	for range plan.LeastRuns {
+		sum := 0.0
+		for range repeats {
+			s, err := once()
+			if err != nil {
+				return p, err
+			}
+			sum += s
+		}
+		seconds = append(seconds, sum/float64(repeats))
+	}
+	need.Workload = w.Name
+	return plan.PointOf(need, size, repeats, seconds), nil
+}
+
+// keep adds a point to the recording, of two of the same size the more stable one, and says
+// how long it took in all.
+func (rec *recorder) keep(now plan.Point, all time.Duration) error {
+	if was := rec.find(now.Workload, now.Size); was == nil {
+		rec.r.Points = append(rec.r.Points, now)
+	} else if now.Stable() || !was.Stable() && now.Spread() < was.Spread() {
+		*was = now
+	}
+	stable, state := 0, ""
+	for i := range rec.r.Points {
+		if rec.r.Points[i].Stable() {
+			stable++
+		}
+	}
+	if !now.Stable() {
+		state = ", not stable"
+	}
+	fmt.Fprintf(rec.log, "%3d of %3d stable  %s: %s ± %.1f %%, %d × %d runs, %s in all%s\n", stable, len(rec.r.Points), now.Job,
+		terminal.Seconds(now.Median()), 100*now.Spread(), plan.LeastRuns, now.Repeats, terminal.Short(all), state)
+	return rec.save()
+}
+
+func (rec *recorder) save() error {
+	src, err := rec.r.Encode()
+	if err != nil {
+		return err
+	}
+	if err := safefile.Write(rec.o.record, src); err != nil {
+		return terminal.FileError(rec.o.record, err)
+	}
+	return nil
+}
