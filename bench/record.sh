@@ -43,6 +43,6 @@ for devices; do
 	[[ -n $name ]] && label=(--label "$name, $devices")
 	echo "# $devices, ${limit} s, to $file; load $(cut -d' ' -f1-3 /proc/loadavg)"
 	timeout -k 5 $((limit + 10)) "$weft" bench predict --record "$file" --devices "$devices" "${label[@]}" --sizes "$sizes" \
-		--tries 4 --timeout "${limit}s" --cache-dir off || failed=$?
+		--tries 9 --timeout "${limit}s" --cache-dir off || failed=$?
 done
 exit $failed

@@ -44,9 +44,10 @@ ms or more whose standard deviation is below 5 %; the others are counted.
 --record FILE runs the workloads at --sizes sizes each on the devices there are
 and writes what they took, for this and for weft plan. A job shorter than 50 ms
 is repeated within a run. Every workload is measured at one size, then every one
-at the next, and at last the points that are not stable again, up to --tries
-times. FILE is written after each point and keeps what --timeout leaves; a
-recording that is there already is gone on with.`,
+at the next. After that points that are not stable are measured again, or all if
+there are none, --tries times in all; of stable ones the fastest is kept, since
+what else a machine does only adds time. FILE is written after each point and
+keeps what --timeout leaves; a recording that is there already is gone on with.`,
 		Example: `  weft bench predict --record here.json --devices cpu --timeout 5m
   weft bench predict here.json there.json`,
 		RunE: func(c *cobra.Command, args []string) error { return o.run(c, args) },
@@ -59,7 +60,7 @@ recording that is there already is gone on with.`,
 	f.DurationVar(&o.shortest, "shortest", 2*time.Millisecond, "how long the smallest size is to take")
 	f.DurationVar(&o.longest, "longest", 110*time.Millisecond, "how long the largest size is to take")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time to record")
-	f.IntVar(&o.tries, "tries", 3, "how often a point that is not stable is measured")
+	f.IntVar(&o.tries, "tries", 3, "how often points are measured")
 	f.BoolVar(&o.each, "each", false, "also list every prediction of a size")
 	f.BoolVar(&o.asJSON, "json", false, "write predictions as JSON")
 	terminal.Complete(c, "only", catalog.Names)

@@ -104,8 +104,8 @@ func (o *predictions) begin(m *machine.Machine) (*plan.Recording, error) {
 	return was, nil
 }
 
-// all measures every workload at its sizes, one size of each after the other, and then what
-// was not stable again.
+// all measures every workload at its sizes, one size of each after the other, and then
+// again: what was not stable, or else everything.
 func (rec *recorder) all(jobs []catalog.Entry) error {
 	var ladders []ladder
 	for _, w := range jobs {
@@ -123,31 +123,66 @@ func (rec *recorder) all(jobs []catalog.Entry) error {
 	for _, l := range ladders {
 		most = max(most, len(l.sizes))
 	}
-	for try := range rec.o.tries {
+	// What is missing comes first, then what is not stable, then all of them.
+	var missing []func() error
+	for k := range most {
+		for _, l := range ladders {
+			if k < len(l.sizes) && rec.find(l.w.Name, l.sizes[k]) == nil {
+				missing = append(missing, func() error { return rec.step(l.w, l.sizes[k]) })
+			}
+		}
+	}
+	if err := each(missing); err != nil {
+		return err
+	}
+	for range rec.o.tries - 1 {
+		var shaky, stable []func() error
 		for k := range most {
 			for _, l := range ladders {
 				if k >= len(l.sizes) {
 					continue
 				}
-				if was := rec.find(l.w.Name, l.sizes[k]); was != nil && (was.Stable() || try == 0) {
-					continue
-				}
-				began := time.Now()
-				now, err := rec.point(l.w, l.sizes[k])
-				switch {
-				case rec.ctx.Err() != nil:
-					return rec.ctx.Err()
-				case err != nil: // one size may be too much for a device
-					fmt.Fprintf(rec.log, "%-12s %-24s left out: %v\n", l.w.Name, sizeText(l.w, l.sizes[k]), err)
-					continue
-				}
-				if err := rec.keep(now, time.Since(began)); err != nil {
-					return err
+				again := func() error { return rec.step(l.w, l.sizes[k]) }
+				if was := rec.find(l.w.Name, l.sizes[k]); was == nil || !was.Stable() {
+					shaky = append(shaky, again)
+				} else {
+					stable = append(stable, again)
 				}
 			}
 		}
+		if len(shaky) == 0 {
+			shaky = stable
+		}
+		if err := each(shaky); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// each calls functions until one fails.
+func each(fs []func() error) error {
+	for _, f := range fs {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step measures a workload at one size and keeps the point. It fails only if the recording
+// cannot go on: one size may be too much for a device.
+func (rec *recorder) step(w catalog.Entry, size int) error {
+	began := time.Now()
+	now, err := rec.point(w, size)
+	switch {
+	case rec.ctx.Err() != nil:
+		return rec.ctx.Err()
+	case err != nil:
+		fmt.Fprintf(rec.log, "%-12s %-24s left out: %v\n", w.Name, sizeText(w, size), err)
+		return nil
+	}
+	return rec.keep(now, time.Since(began))
 }
 
 // find returns the point of a workload at a size, nil if it was not measured.
@@ -337,12 +372,13 @@ func (rec *recorder) point(w catalog.Entry, size int) (p plan.Point, err error) 
 	return plan.PointOf(need, size, repeats, seconds), nil
 }
 
-// keep adds a point to the recording, of two of the same size the more stable one, and says
-// how long it took in all.
+// keep adds a point to the recording and says how long it took in all. Of two points of the
+// same size a stable one is kept, of two stable ones the faster: what else a machine does
+// only adds time.
 func (rec *recorder) keep(now plan.Point, all time.Duration) error {
 	if was := rec.find(now.Workload, now.Size); was == nil {
 		rec.r.Points = append(rec.r.Points, now)
-	} else if now.Stable() || !was.Stable() && now.Spread() < was.Spread() {
+	} else if now.Stable() && (!was.Stable() || now.Median() < was.Median()) || !now.Stable() && !was.Stable() && now.Spread() < was.Spread() {
 		*was = now
 	}
 	stable, state := 0, ""
