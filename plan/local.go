@@ -115,10 +115,14 @@ func (r *Reservations) offer(d Demand, on machine.DeviceID, now float64, c Condi
 	for _, x := range r.held {
 		watts += x.Watts
 		if x.Device == on {
-			bytes, part = bytes+x.Bytes, part+x.Part
+			part += x.Part
+		}
+		if x.Device == on || dev.HostMemory && r.m.Devices[x.Device].HostMemory {
+			bytes += x.Bytes
 		}
 	}
-	room := int64(float64(dev.MemBytes) * (1 - r.limits.Margin))
+	whole := roomOf(r.m, on)
+	room := int64(float64(whole) * (1 - r.limits.Margin))
 	more := dev.PowerWatts * d.Utilisation
 	const rounding = 1e-9
 	switch seconds := d.Seconds[on]; {
@@ -128,8 +132,8 @@ func (r *Reservations) offer(d Demand, on machine.DeviceID, now float64, c Condi
 		return Reservation{}, errors.New("it cannot run the job")
 	case r.limits.Celsius > 0 && c.Celsius >= r.limits.Celsius:
 		return Reservation{}, fmt.Errorf("it has %.0f °C, and the limit is %.0f", c.Celsius, r.limits.Celsius)
-	case bytes+d.Bytes > room:
-		return Reservation{}, fmt.Errorf("the job needs %s and %s of %s are free", sizeText(d.Bytes), sizeText(max(room-bytes, 0)), sizeText(dev.MemBytes))
+	case whole > 0 && d.Bytes > room-bytes:
+		return Reservation{}, fmt.Errorf("the job needs %s and %s of %s are free", sizeText(d.Bytes), sizeText(max(room-bytes, 0)), sizeText(whole))
 	case part+d.Utilisation > r.limits.Utilisation+rounding:
 		return Reservation{}, fmt.Errorf("jobs have %.0f %% of it, this one wants %.0f %%, and the limit is %.0f %%", 100*part, 100*d.Utilisation, 100*r.limits.Utilisation)
 	case r.limits.Watts > 0 && watts+more > r.limits.Watts+rounding:
@@ -139,6 +143,15 @@ func (r *Reservations) offer(d Demand, on machine.DeviceID, now float64, c Condi
 		// much slower as they have of it.
 		return Reservation{Job: d.Name, Device: on, Bytes: d.Bytes, Part: d.Utilisation, Watts: more, Until: now + seconds*(1+part)}, nil
 	}
+}
+
+// roomOf is the memory of a device, which for one that works in host memory is the host's and
+// shared; 0 means unknown.
+func roomOf(m *machine.Machine, id machine.DeviceID) int64 {
+	if d := &m.Devices[id]; !d.HostMemory {
+		return d.MemBytes
+	}
+	return m.HostBytes
 }
 
 // DemandOf returns what a job asks of each device of a machine by itself, as a model predicts
@@ -181,11 +194,7 @@ func (m *Model) LargestBatch(need func(items int) Need, on *machine.Machine, mos
 		b := Batch{Items: items, Need: n, Estimate: m.OnMachine(n, on)}
 		if e := &b.Estimate; e.Fits {
 			b.Rate = float64(items) / e.Median
-			// The interval holds nine of ten times; between, times are taken to be normal on
-			// logarithms.
-			const sigmas = 1.6448536269514722
-			sigma := max(math.Log(e.High/e.Median)/sigmas, 1e-9)
-			b.Confidence = 0.5 * math.Erfc(-math.Log(latency/e.Median)/sigma/math.Sqrt2)
+			b.Confidence = e.within(latency)
 		}
 		return b
 	}

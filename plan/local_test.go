@@ -20,6 +20,10 @@ func TestReserveLimits(t *testing.T) {
 		for i := range 1 + r.IntN(4) {
 			m.Devices = append(m.Devices, machine.Device{Name: fmt.Sprint("gpu:", i), MemBytes: int64(50 + r.IntN(100)), PowerWatts: float64(100 * (1 + r.IntN(3)))})
 		}
+		for i := range r.IntN(3) { // they share the host's memory
+			m.Devices = append(m.Devices, machine.Device{Name: fmt.Sprint("cpu:", i), HostMemory: true, PowerWatts: 50})
+			m.HostBytes = int64(50 + r.IntN(100))
+		}
 		l := Limits{Utilisation: 0.5 + r.Float64()/2, Margin: r.Float64() / 3, Celsius: 80, Watts: 100 + 600*r.Float64()}
 		res, err := NewReservations(m, l)
 		if err != nil {
@@ -31,10 +35,17 @@ func TestReserveLimits(t *testing.T) {
 			for _, x := range res.Held() {
 				watts += m.Devices[x.Device].PowerWatts * x.Part
 				if x.Device == on {
-					bytes, part = bytes+x.Bytes, part+x.Part
+					part += x.Part
+				}
+				if x.Device == on || m.Devices[on].HostMemory && m.Devices[x.Device].HostMemory {
+					bytes += x.Bytes
 				}
 			}
-			return watts > l.Watts+1e-6 || part > l.Utilisation+1e-6 || bytes > int64(float64(m.Devices[on].MemBytes)*(1-l.Margin))
+			room := m.Devices[on].MemBytes
+			if m.Devices[on].HostMemory {
+				room = m.HostBytes
+			}
+			return watts > l.Watts+1e-6 || part > l.Utilisation+1e-6 || bytes > int64(float64(room)*(1-l.Margin))
 		}
 		for now := range 40 {
 			if held := res.Held(); len(held) > 0 && r.IntN(3) == 0 {

@@ -34,7 +34,7 @@ func synthetic(label string, speed float64, seed uint64) *Recording {
 			for range 5 {
 				runs = append(runs, t*math.Exp(0.015*r.NormFloat64()))
 			}
-			out.Points = append(out.Points, PointOf(n, k, max(int(0.06/t), 1), runs))
+			out.Points = append(out.Points, PointOf(n, k, int(math.Ceil(0.06/t)), runs))
 		}
 	}
 	return out
