@@ -26,7 +26,6 @@ type predictions struct {
 	shortest, longest time.Duration
 	timeout           time.Duration
 	tries             int
-	steady            float64
 	asJSON, each      bool
 }
 
@@ -62,7 +61,6 @@ keeps what --timeout leaves; a recording that is there already is gone on with.`
 	f.DurationVar(&o.longest, "longest", 110*time.Millisecond, "how long the largest size is to take")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest time to record")
 	f.IntVar(&o.tries, "tries", 3, "how often points are measured")
-	f.Float64Var(&o.steady, "steady", 0, "measure only while a reference takes at most this `part` longer than its best, as 0.05 (0, always)")
 	f.BoolVar(&o.each, "each", false, "also list every prediction of a size")
 	f.BoolVar(&o.asJSON, "json", false, "write predictions as JSON")
 	terminal.Complete(c, "only", catalog.Names)
@@ -80,8 +78,6 @@ func (o *predictions) run(c *cobra.Command, files []string) (err error) {
 		return terminal.Usagef("--record makes a recording, and %s is one: do one after the other", files[0])
 	case o.sizes < 1 || o.sizes > 1000:
 		return terminal.Usagef("--sizes %d: it must be from 1 to 1000", o.sizes)
-	case !(o.steady >= 0):
-		return terminal.Usagef("--steady %v: it must not be negative", o.steady)
 	case o.tries < 1:
 		return terminal.Usagef("--tries %d: it must be at least 1", o.tries)
 	case o.shortest <= 0 || o.longest < o.shortest:

@@ -30,9 +30,6 @@ type recorder struct {
 	rt  *weft.Runtime
 	log io.Writer
 	r   *plan.Recording
-
-	reference workload.Job // run before and after each point with --steady
-	best      float64      // the seconds it takes on a machine that does nothing else
 }
 
 // ladder is a workload and the sizes that it is measured at, in this order.
@@ -126,11 +123,6 @@ func (rec *recorder) all(jobs []catalog.Entry) error {
 	for _, l := range ladders {
 		most = max(most, len(l.sizes))
 	}
-	if rec.o.steady > 0 && len(ladders) > 0 {
-		if err := rec.watch(ladders[0]); err != nil {
-			return err
-		}
-	}
 	// What is missing comes first, then what is not stable, then all of them.
 	var missing []func() error
 	for k := range most {
@@ -182,14 +174,7 @@ func each(fs []func() error) error {
 // cannot go on: one size may be too much for a device.
 func (rec *recorder) step(w catalog.Entry, size int) error {
 	began := time.Now()
-	err := rec.settled(patience)
-	var now plan.Point
-	if err == nil {
-		now, err = rec.point(w, size)
-	}
-	if err == nil {
-		err = rec.settled(0)
-	}
+	now, err := rec.point(w, size)
 	switch {
 	case rec.ctx.Err() != nil:
 		return rec.ctx.Err()
@@ -198,64 +183,6 @@ func (rec *recorder) step(w catalog.Entry, size int) error {
 		return nil
 	}
 	return rec.keep(now, time.Since(began))
-}
-
-// watch chooses the reference of --steady, the smallest job of a workload, and learns how fast
-// it is, from this and earlier recordings.
-func (rec *recorder) watch(l ladder) error {
-	sizes, err := l.w.SizedAt(l.sizes[0])
-	if err != nil {
-		return err
-	}
-	if rec.reference, err = l.w.Sized(rec.ctx, sizes); err != nil {
-		return err
-	}
-	rec.best = math.Inf(1)
-	if was := rec.find(l.w.Name, l.sizes[0]); was != nil && was.Stable() {
-		rec.best = slices.Min(was.Seconds)
-	}
-	for began := time.Now(); time.Since(began) < time.Second; {
-		if _, err := rec.probe(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// probe returns how many times slower than its best the reference is now.
-func (rec *recorder) probe() (float64, error) {
-	took := math.Inf(1)
-	for range 3 {
-		res, err := workload.Run(rec.ctx, rec.rt, rec.reference)
-		if err != nil {
-			return 0, err
-		}
-		took = min(took, res.Report.Elapsed().Seconds())
-	}
-	rec.best = min(rec.best, took)
-	return took / rec.best, nil
-}
-
-// patience is how long a recording waits for a machine that is busy otherwise.
-const patience = 3 * time.Second
-
-// settled waits until the machine is as fast as --steady asks for, or returns an error.
-func (rec *recorder) settled(wait time.Duration) error {
-	if rec.reference == nil {
-		return nil
-	}
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		slower, err := rec.probe()
-		if err != nil {
-			return err
-		}
-		if slower <= 1+rec.o.steady {
-			return nil
-		}
-		if time.Since(began) >= wait {
-			return fmt.Errorf("the machine is busy: a reference takes %.0f %% longer than its best", 100*(slower-1))
-		}
-	}
 }
 
 // find returns the point of a workload at a size, nil if it was not measured.
