@@ -1,0 +1,230 @@
+package protein
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// ErrStructure is wrapped by errors about a text that is not a structure, or not one that
+// can be computed with.
+var ErrStructure = errors.New("not a usable structure")
+
+// maxCoordinate is the largest coordinate in angstrom; the PDB format has room for less.
+const maxCoordinate = 1e6
+
+// nearest is the least distance of two C-alpha atoms in angstrom. Real ones are 2.8 or
+// farther apart; nearer than this, energies lose their meaning.
+const nearest = 0.1
+
+// Residue is one residue of a chain, by its C-alpha atom.
+type Residue struct {
+	Name      string // three letters, as in "ALA"
+	Chain     string // "_" where the file leaves it blank
+	Number    int    // as the authors number residues
+	Insertion string // the insertion code, mostly empty
+	X, Y, Z   float64
+	B         float64 // temperature factor, zero where the file has none
+}
+
+// String is the residue's name, chain and number, as in "ALA A 38".
+func (r Residue) String() string {
+	return fmt.Sprintf("%s %s %d%s", r.Name, r.Chain, r.Number, r.Insertion)
+}
+
+// Structure is a C-alpha trace: the residues of one or more chains in order.
+type Structure struct {
+	Name     string
+	Residues []Residue
+}
+
+// Len is the number of residues.
+func (s *Structure) Len() int { return len(s.Residues) }
+
+// Coordinates are x, y and z of each residue's C-alpha atom in angstrom, in a slice of its
+// own.
+func (s *Structure) Coordinates() []float64 {
+	xyz := make([]float64, 0, 3*len(s.Residues))
+	for _, r := range s.Residues {
+		xyz = append(xyz, r.X, r.Y, r.Z)
+	}
+	return xyz
+}
+
+// Ends are the numbers of residues, counted from zero, behind which a chain ends; the last
+// is the number of residues.
+func (s *Structure) Ends() []int {
+	var ends []int
+	for i := 1; i < len(s.Residues); i++ {
+		if s.Residues[i].Chain != s.Residues[i-1].Chain {
+			ends = append(ends, i)
+		}
+	}
+	return append(ends, len(s.Residues))
+}
+
+// gapDistance is the distance in angstrom beyond which two C-alpha atoms are not those of
+// neighbours in a chain, which are 3.8 apart and, where the peptide bond is cis, 2.9.
+const gapDistance = 4.5
+
+// Missing is the number of residues that the chains lack in between: where successive ones are
+// too far apart to be neighbours, as many as their numbers leave out, and at least one.
+func (s *Structure) Missing() int {
+	n := 0
+	for i := 1; i < len(s.Residues); i++ {
+		a, b := s.Residues[i-1], s.Residues[i]
+		if a.Chain == b.Chain && math.Hypot(math.Hypot(a.X-b.X, a.Y-b.Y), a.Z-b.Z) > gapDistance {
+			n += max(b.Number-a.Number-1, 1)
+		}
+	}
+	return n
+}
+
+// Contact is a pair of residues, counted from zero, and their distance in angstrom.
+type Contact struct {
+	I, J     int // I < J
+	Distance float64
+}
+
+// Contacts are the pairs of residues nearer than a cutoff in angstrom whose numbers differ by
+// span or more, in the order of I and then J. Residues of different chains count with any span.
+func (s *Structure) Contacts(cutoff float64, span int) []Contact {
+	pairs := Near(s.Coordinates(), cutoff)
+	out := pairs[:0]
+	for _, c := range pairs {
+		if c.J-c.I >= span || s.Residues[c.I].Chain != s.Residues[c.J].Chain {
+			out = append(out, c)
+		}
+	}
+	return slices.Clip(out)
+}
+
+// Near are all pairs of beads nearer than a cutoff, in the order of I and then J. Coordinates
+// are x, y and z of each bead.
+func Near(xyz []float64, cutoff float64) []Contact {
+	n := len(xyz) / 3
+	var out []Contact
+	add := func(i, j int) {
+		if d := math.Sqrt(distance2(xyz, i, j)); d < cutoff {
+			out = append(out, Contact{i, j, d})
+		}
+	}
+	if n < 256 {
+		for i := range n {
+			for j := i + 1; j < n; j++ {
+				add(i, j)
+			}
+		}
+		return out
+	}
+	cells := newCells(xyz, cutoff)
+	var around []int
+	for i := range n {
+		around = cells.behind(around[:0], xyz, i)
+		for _, j := range around {
+			add(i, j)
+		}
+	}
+	return out
+}
+
+// cells are the beads of a conformation by cubes of space.
+type cells struct {
+	size float64
+	at   map[[3]int32][]int
+}
+
+func newCells(xyz []float64, size float64) *cells {
+	c := &cells{size: size, at: make(map[[3]int32][]int)}
+	for i := range len(xyz) / 3 {
+		k := c.of(xyz, i)
+		c.at[k] = append(c.at[k], i)
+	}
+	return c
+}
+
+func (c *cells) of(xyz []float64, i int) [3]int32 {
+	return [3]int32{int32(math.Floor(xyz[3*i] / c.size)), int32(math.Floor(xyz[3*i+1] / c.size)), int32(math.Floor(xyz[3*i+2] / c.size))}
+}
+
+// behind appends the beads with higher numbers than i in its cube and those around it, in
+// order.
+func (c *cells) behind(dst []int, xyz []float64, i int) []int {
+	k := c.of(xyz, i)
+	for x := k[0] - 1; x <= k[0]+1; x++ {
+		for y := k[1] - 1; y <= k[1]+1; y++ {
+			for z := k[2] - 1; z <= k[2]+1; z++ {
+				for _, j := range c.at[[3]int32{x, y, z}] {
+					if j > i {
+						dst = append(dst, j)
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(dst)
+	return dst
+}
+
+// check sees that residues are apart from each other and not twice the same.
+func (s *Structure) check() error {
+	type key struct {
+		chain, insertion string
+		number           int
+	}
+	seen := make(map[key]bool)
+	begun := make(map[string]bool)
+	for i, r := range s.Residues {
+		if i > 0 && r.Chain != s.Residues[i-1].Chain && begun[r.Chain] {
+			return fmt.Errorf("protein: %s: chain %s goes on after another has begun; keep the residues of a chain together: %w", s.Name, r.Chain, ErrStructure)
+		}
+		begun[r.Chain] = true
+		k := key{r.Chain, r.Insertion, r.Number}
+		if seen[k] {
+			return fmt.Errorf("protein: %s: residue %s is there twice; of several models each needs MODEL and ENDMDL: %w", s.Name, r, ErrStructure)
+		}
+		seen[k] = true
+	}
+	for _, c := range Near(s.Coordinates(), nearest) {
+		return fmt.Errorf("protein: %s: residues %s and %s are %.3g angstrom apart, which clashes; give coordinates at least %g apart: %w",
+			s.Name, s.Residues[c.I], s.Residues[c.J], c.Distance, nearest, ErrStructure)
+	}
+	return nil
+}
+
+// chains names the chains of residues, in order.
+func chains(residues []Residue) string {
+	var names []string
+	for _, r := range residues {
+		if !slices.Contains(names, r.Chain) {
+			names = append(names, r.Chain)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// pick keeps the residues of some chains: of the first for "", of all for "all", and of those
+// that a list with commas names, in the order of the file.
+func pick(residues []Residue, chain string) ([]Residue, error) {
+	if chain == "all" || len(residues) == 0 {
+		return residues, nil
+	}
+	names := strings.Split(chain, ",")
+	if chain == "" {
+		names = []string{residues[0].Chain}
+	}
+	for _, n := range names {
+		if !slices.ContainsFunc(residues, func(r Residue) bool { return r.Chain == n }) {
+			return nil, fmt.Errorf("no C-alpha atom in chain %q; the file has chains %s: %w", n, chains(residues), ErrStructure)
+		}
+	}
+	return slices.DeleteFunc(residues, func(r Residue) bool { return !slices.Contains(names, r.Chain) }), nil
+}
+
+// distance2 is the square of the distance of two beads.
+func distance2(x []float64, i, j int) float64 {
+	dx, dy, dz := x[3*i]-x[3*j], x[3*i+1]-x[3*j+1], x[3*i+2]-x[3*j+2]
+	return dx*dx + dy*dy + dz*dz
+}
