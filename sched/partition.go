@@ -212,8 +212,9 @@ func (s *Share) ends(p Items, lo, hi int64) float64 {
 	return t
 }
 
-// measured fills in what is predicted of ranges.
-func measured(p Items, shares []Share, ranges []Range) Partition {
+// Measured returns a partition into ranges, one for each share, with all that is predicted of
+// it. Partitioners of a caller's own end with it.
+func Measured(p Items, shares []Share, ranges []Range) Partition {
 	out := Partition{Ranges: ranges, Balance: 1}
 	longest, sum, n := 0.0, 0.0, 0
 	for k := range shares {

@@ -13,5 +13,5 @@ func Equal(p Items, shares []Share) (Partition, error) {
 			weights[k] = 1
 		}
 	}
-	return measured(p, shares, laid(p, apportion(p.blocks(), weights))), nil
+	return Measured(p, shares, laid(p, apportion(p.blocks(), weights))), nil
 }

@@ -10,5 +10,5 @@ func Latency(p Items, shares []Share) (Partition, error) {
 	}
 	ending := func(s *Share, lo, hi int64) float64 { return s.ends(p, lo, hi) }
 	ranges, _ := fill(p, shares, ending, nil) // without limits it cannot fail
-	return measured(p, shares, ranges), nil
+	return Measured(p, shares, ranges), nil
 }

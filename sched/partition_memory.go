@@ -27,5 +27,5 @@ func Memory(p Items, shares []Share) (Partition, error) {
 		return Partition{}, fmt.Errorf("%w: %d bytes on %d devices with room for %d, margins kept; only the first %d of %d items fit: free memory, add a device or run it in parts",
 			ErrTooBig, in+out, len(shares), room, ranges[len(ranges)-1].Hi, p.Extent)
 	}
-	return measured(p, shares, ranges), nil
+	return Measured(p, shares, ranges), nil
 }

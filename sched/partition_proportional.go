@@ -32,5 +32,5 @@ func byWeight(p Items, shares []Share, weights []float64) (Partition, error) {
 		computing := func(s *Share, lo, hi int64) float64 { return s.computes(p, lo, hi) }
 		ranges, _ = fill(p, shares, computing, nil) // without limits it cannot fail
 	}
-	return measured(p, shares, ranges), nil
+	return Measured(p, shares, ranges), nil
 }
