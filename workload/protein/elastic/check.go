@@ -1,0 +1,175 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/protein/network"
+)
+
+// ErrWrong is returned by [Job.Check] for results that are not those of the Lanczos method.
+var ErrWrong = errors.New("not the modes of the network")
+
+// countRows is the most rows of a matrix for which Check counts eigenvalues: it takes the third
+// power of them, for 1500 about a second.
+const countRows = 1500
+
+// Check sees that the vectors are orthogonal and of length one, that the matrix in their basis
+// is the tridiagonal one, and that the modes are eigenvectors. Up to 1500 rows it counts, by
+// elimination, that no smaller eigenvalue is missing.
+func (j *Job) Check() error {
+	spaces, _ := j.spaces()
+	vector := func(k int) []float64 {
+		x := make([]float64, j.matrix.Rows())
+		for i := range x {
+			x[i] = j.basis[j.at(k, i)]
+		}
+		return x
+	}
+	var vectors [][]float64
+	for k := range j.zeros {
+		vectors = append(vectors, vector(k))
+	}
+	var work []func(y []float64) error
+	for _, s := range spaces {
+		first := len(vectors)
+		for k := range s.diagonal {
+			vectors = append(vectors, vector(s.first+k))
+			work = append(work, func(y []float64) error { return j.checkStep(&s, vectors[first:first+len(s.diagonal)], k, y) })
+		}
+	}
+	for k := range vectors {
+		work = append(work, func([]float64) error { return orthogonal(vectors, k) })
+	}
+	err := workload.Sweep(len(work), func(lo, hi int) error {
+		y := make([]float64, j.matrix.Rows())
+		for _, check := range work[lo:hi] {
+			if err := check(y); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	modes, err := j.Modes()
+	if err != nil && !errors.Is(err, ErrUnfinished) {
+		return err
+	}
+	return j.checkModes(modes)
+}
+
+// checkStep sees that the product of a vector with the matrix is made of its neighbours in a
+// space as the tridiagonal matrix says.
+func (j *Job) checkStep(s *space, vectors [][]float64, k int, y []float64) error {
+	j.matrix.Mul(y, vectors[k])
+	take(y, vectors[k], s.diagonal[k])
+	if k > 0 {
+		take(y, vectors[k-1], s.beside[k-1])
+	}
+	within := 1e-11 * j.size
+	if k < len(s.beside) {
+		take(y, vectors[k+1], s.beside[k])
+	} else {
+		within += s.next
+	}
+	if off := length(y); !(off <= within) {
+		return fmt.Errorf("elastic: vector %d: the matrix is %.3g off the tridiagonal one: %w", s.first+k-j.zeros, off, ErrWrong)
+	}
+	return nil
+}
+
+// orthogonal errs unless a vector is of length one and orthogonal to those before.
+func orthogonal(vectors [][]float64, k int) error {
+	for l := range k + 1 {
+		sum := 0.0
+		for i, x := range vectors[k] {
+			sum += x * vectors[l][i]
+		}
+		if l == k {
+			sum--
+		}
+		if !(math.Abs(sum) <= 1e-12) {
+			return fmt.Errorf("elastic: vectors %d and %d are %.3g off orthonormal: %w", l, k, sum, ErrWrong)
+		}
+	}
+	return nil
+}
+
+// checkModes sees that modes are eigenvectors, and the slowest.
+func (j *Job) checkModes(modes *network.Modes) error {
+	y := make([]float64, j.matrix.Rows())
+	for k, x := range modes.Vectors {
+		j.matrix.Mul(y, x)
+		take(y, x, modes.Values[k])
+		if off := length(y); !(off <= 10*network.Tolerance*j.size) {
+			return fmt.Errorf("elastic: mode %d is %.3g off an eigenvector: %w", k, off, ErrWrong)
+		}
+	}
+	found := len(modes.Values)
+	if found == 0 || j.matrix.Rows() > countRows {
+		return nil
+	}
+	last := modes.Values[found-1]
+	if below := j.below(last - 1e-8*j.size); below > j.zeros+found-1 {
+		return fmt.Errorf("elastic: the network has %d modes below eigenvalue %.6g, found are %d: %w; try more steps", below-j.zeros, last, found-1, ErrWrong)
+	}
+	return nil
+}
+
+// below returns the number of eigenvalues below a number, by Sylvester's law: as many as the
+// pivots that are negative when the matrix less that number is eliminated.
+func (j *Job) below(shift float64) int {
+	n := j.matrix.Rows()
+	a := make([][]float64, n)
+	for i := range a {
+		a[i] = make([]float64, n)
+		columns, values := j.matrix.Row(i)
+		for k, c := range columns {
+			a[i][c] = values[k]
+		}
+		a[i][i] -= shift
+	}
+	negative := 0
+	for p, top := range a { // of every row what is on the diagonal and right of it
+		if top[p] < 0 {
+			negative++
+		}
+		for i := p + 1; i < n; i++ {
+			if f := top[i] / top[p]; f != 0 {
+				row := a[i][i:]
+				for c, v := range top[i:] {
+					row[c] -= f * v
+				}
+			}
+		}
+	}
+	return negative
+}
+
+// Misses is what Check may not see.
+func (j *Job) Misses() []workload.Miss {
+	missing := 0.0
+	if j.matrix.Rows() > countRows {
+		missing = 1
+	}
+	return []workload.Miss{{What: "a wrong vector", Chance: 0}, {What: "a mode that is missing", Chance: missing}}
+}
+
+// take takes f times x from y.
+func take(y, x []float64, f float64) {
+	for i, v := range x {
+		y[i] -= f * v
+	}
+}
+
+func length(x []float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += v * v
+	}
+	return math.Sqrt(sum)
+}

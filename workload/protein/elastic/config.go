@@ -1,0 +1,169 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/weft-run/weft/workload/protein"
+	"github.com/weft-run/weft/workload/protein/network"
+)
+
+var (
+	// ErrConfig is wrapped by every error of Validate, and by those of New for structures
+	// that have no such network.
+	ErrConfig = errors.New("bad elastic network")
+	// ErrUnfinished is returned by [Job.Modes] if fewer modes than were asked for have converged.
+	ErrUnfinished = errors.New("not converged")
+)
+
+// The networks.
+const (
+	Gaussian    = "gnm" // Kirchhoff matrix, a row for each residue
+	Anisotropic = "anm" // Hessian, three rows for each residue
+)
+
+// Config says of which network how many modes are wanted.
+type Config struct {
+	// Structure is the name of a structure that is shipped, or a file; see protein.Open.
+	Structure string
+	Select    protein.Select
+	// Residues, if not zero, is the length of a helix to use instead of a structure.
+	Residues int
+	Network  string  // Gaussian, which empty means, or Anisotropic
+	Cutoff   float64 // in angstrom; 0 means the usual 10 for Gaussian and 15 for Anisotropic
+	Modes    int     // how many of the slowest are wanted; 0 means 20. Fewer are found if there are fewer.
+	// Steps is the number of steps; 0 means a few more than there are modes, at most 600 for
+	// Gaussian and 1500 for Anisotropic.
+	Steps int
+	Seed  uint32 // what the first vector is drawn from
+}
+
+const defaultModes = 20
+
+// mostSteps is the number of steps unless a caller wants more. The matrices of proteins of up
+// to 3000 residues have their 20 slowest modes after fewer.
+var mostSteps = map[string]int{Gaussian: 600, Anisotropic: 1500}
+
+// spareSteps is how many modes of equal eigenvalues are expected at most.
+const spareSteps = 4
+
+// maxSteps bounds the memory, which is a vector for each step.
+const maxSteps = 20_000
+
+func (c Config) withDefaults() Config {
+	if c.Network == "" {
+		c.Network = Gaussian
+	}
+	if c.Cutoff == 0 {
+		c.Cutoff = network.GaussianCutoff
+		if c.Network == Anisotropic {
+			c.Cutoff = network.AnisotropicCutoff
+		}
+	}
+	if c.Modes == 0 {
+		c.Modes = defaultModes
+	}
+	return c
+}
+
+// Validate reports a configuration that describes no network. What a file holds is seen by New.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	switch {
+	case (c.Structure == "") == (c.Residues == 0):
+		return fmt.Errorf("elastic: a helix of %d residues and structure %q: %w: name either", c.Residues, c.Structure, ErrConfig)
+	case c.Residues != 0 && (c.Residues < 4 || c.Residues > network.MaxBeads):
+		return fmt.Errorf("elastic: a helix of %d residues: %w: there must be 4 to %d", c.Residues, ErrConfig, network.MaxBeads)
+	case c.Network != Gaussian && c.Network != Anisotropic:
+		return fmt.Errorf("elastic: network %q: %w: it must be %s or %s", c.Network, ErrConfig, Gaussian, Anisotropic)
+	case !(c.Cutoff > 0) || math.IsInf(c.Cutoff, 1):
+		return fmt.Errorf("elastic: cutoff %v Å: %w: it must be a positive number", c.Cutoff, ErrConfig)
+	case c.Modes < 0 || c.Steps < 0 || c.Steps > maxSteps:
+		return fmt.Errorf("elastic: %d modes, %d steps: %w: neither may be negative, and steps at most %d", c.Modes, c.Steps, ErrConfig, maxSteps)
+	}
+	return nil
+}
+
+// zeros is the number of eigenvalues that are zero: rigid motions cost nothing.
+func (c Config) zeros() int {
+	if c.Network == Anisotropic {
+		return 6
+	}
+	return 1
+}
+
+// perResidue is the number of rows that a residue has.
+func (c Config) perResidue() int {
+	if c.Network == Anisotropic {
+		return 3
+	}
+	return 1
+}
+
+// steps is the number of steps for a number of residues. Modes of equal eigenvalues are found
+// from a new vector each, which takes a step: twice as many steps as modes find all there are.
+func (c Config) steps(residues int) int {
+	modes := max(c.perResidue()*residues-c.zeros(), 1)
+	if c.Steps > 0 {
+		return min(c.Steps, 2*modes)
+	}
+	return min(mostSteps[c.Network], modes+min(modes, spareSteps))
+}
+
+// Bytes is the host memory that the job of a helix takes at most: the matrix, a vector for
+// each step, and its sums. Residues of a file are unknown before it is read and not counted.
+func (c Config) Bytes() float64 {
+	c = c.withDefaults()
+	n, each := float64(c.Residues), float64(c.perResidue())
+	near := min(2*math.Floor(c.Cutoff/helixRise)+1, n)
+	if c.Residues > math.MaxInt/8 { // no steps are counted: rows alone are too many
+		return n * each * (12*near*each + 100)
+	}
+	steps := float64(c.steps(c.Residues))
+	rows := n*each + float64(blockRows(c.Residues*c.perResidue()))
+	blocks := rows / float64(blockRows(c.Residues*c.perResidue()))
+	return n*each*near*each*12 + rows*(8*(steps+float64(c.zeros()))+32) + blocks*8*(4*steps+16)
+}
+
+// helixRise is the rise of a helix for each residue in angstrom.
+const helixRise = 1.5
+
+// open reads or makes the structure.
+func (c Config) open() (*protein.Structure, error) {
+	if c.Residues != 0 {
+		return protein.Helix(c.Residues), nil
+	}
+	return protein.Open(c.Structure, c.Select)
+}
+
+// matrix returns the network's matrix and the vectors that it maps to zero.
+func (c Config) matrix(s *protein.Structure) (*network.Matrix, [][]float64, error) {
+	fail := func(err error) (*network.Matrix, [][]float64, error) {
+		return nil, nil, fmt.Errorf("elastic: %s: %w: %w", s.Name, ErrConfig, err)
+	}
+	if s.Len() < 4 {
+		return fail(fmt.Errorf("it has %d residues; there must be 4", s.Len()))
+	}
+	xyz := s.Coordinates()
+	springs, err := network.Kirchhoff(xyz, c.Cutoff)
+	if err != nil {
+		return fail(err)
+	}
+	if parts := springs.Parts(); parts > 1 {
+		return fail(fmt.Errorf("the %s at %g Å falls into %d parts; raise the cutoff or take one chain", strings.ToUpper(c.Network), c.Cutoff, parts))
+	}
+	if c.Network == Gaussian {
+		return springs, network.Uniform(s.Len()), nil
+	}
+	null, err := network.Rigid(xyz)
+	if err != nil {
+		return fail(err)
+	}
+	hessian, err := network.Hessian(xyz, c.Cutoff)
+	if err != nil {
+		return fail(err)
+	}
+	return hessian, null, nil
+}

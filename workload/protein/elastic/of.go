@@ -1,0 +1,42 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/protein"
+	"github.com/weft-run/weft/workload/protein/network"
+)
+
+// Of returns the slowest modes of a caller's structure, computed on the devices of a runtime
+// that was opened with [Funcs] among its kernels. The configuration says of which network and
+// how many; its Structure, Select and Residues are not used. With Steps 0 it takes as many steps as
+// are needed. A structure that has no such network is an error that wraps [ErrConfig].
+func Of(ctx context.Context, rt *weft.Runtime, s *protein.Structure, c Config) (*network.Modes, error) {
+	c.Structure, c.Residues = s.Name, 0
+	if c.Structure == "" {
+		c.Structure = "structure"
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	more := c.Steps == 0
+	for {
+		j, err := newJob(c, s)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := workload.Call(ctx, rt, j, "elastic"); err != nil {
+			return nil, err
+		}
+		modes, err := j.Modes()
+		if more && errors.Is(err, ErrUnfinished) && j.steps < min(2*(j.matrix.Rows()-j.zeros), maxSteps) {
+			c.Steps = min(2*j.steps, maxSteps)
+			continue
+		}
+		return modes, err
+	}
+}

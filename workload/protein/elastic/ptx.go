@@ -1,0 +1,10 @@
+package elastic
+
+import _ "embed" // for the kernels
+
+// ptx are the kernels for NVIDIA GPUs.
+//
+//go:generate go run github.com/weft-run/weft/cmd/weftparams .
+//go:generate ../../ptx.sh protein/elastic/elastic.cu
+//go:embed elastic.ptx
+var ptx []byte
