@@ -17,6 +17,7 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
 	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/gemm"
@@ -30,7 +31,7 @@ import (
 func funcs() map[string]weft.Func {
 	return workload.Funcs(
 		gemm.Funcs(), tropical.Funcs(), tropical.TrainFuncs(), conv.Funcs(), reduce.Funcs(), reservoir.Funcs(), automata.Funcs(),
-		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs())
+		merkle.Funcs(), landscape.Funcs(), fusion.Funcs(), fisher.Funcs(), enumerative.Funcs())
 }
 
 // Every call is right on one CPU device and on three.
@@ -52,7 +53,7 @@ func testCalls(t *testing.T, rt *weft.Runtime) {
 		"automata": testAutomata,
 		"conv":     testConv,
 		"fisher":   testFisher, "fusion": testFusion, "landscape": testLandscape, "reduce": testReduce,
-		"reservoir": testReservoir,
+		"reservoir": testReservoir, "enumerative": testEnumerative,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, rt) })
 	}
@@ -78,6 +79,10 @@ func TestCallsName(t *testing.T) {
 		"fisher": func() error { _, err := fisher.Of(ctx, rt, make([]float32, 4), make([]float32, 2)); return err },
 		"fusion": func() error {
 			_, err := fusion.Of(ctx, rt, make([]float32, fusion.Floats), &fusion.Weights{}, fusion.Config{})
+			return err
+		},
+		"enumerative": func() error {
+			_, err := enumerative.Of(ctx, rt, enumerative.Config{Problem: enumerative.Degree, K: 2, N: 4})
 			return err
 		},
 		"landscape": func() error { _, err := landscape.Of(ctx, rt, chain(5, 1)); return err },

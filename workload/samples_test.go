@@ -20,6 +20,7 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
 	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/gemm"
@@ -83,6 +84,18 @@ func samples(t *testing.T) []sample {
 	}
 	fu, err := fusion.New(fusion.Config{Records: 1003, Bind: true, Seed: 3})
 	product(fu, err, func() []float32 { return fu.Result() })
+	for _, c := range []enumerative.Config{
+		{Problem: enumerative.Degree, K: 5, N: 16},
+		{Problem: enumerative.Hypersurface, K: 4, N: 18},
+		{Problem: enumerative.Schubert, K: 4, N: 18, Classes: [][]int{{8, 5, 2, 1}, {9, 3, 1}, {14, 8, 5}}},
+		{Problem: enumerative.Schubert, K: 2, N: 4, Classes: [][]int{{2}, {1, 1}}},
+	} {
+		e, err := enumerative.New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, sample{e, func() []byte { return append(workloadtest.Bytes(e.Sums()), e.Result().Bytes()...) }})
+	}
 	fi, err := fisher.New(fisher.Config{Points: 1003, Features: 37, Blocks: 2, Seed: 3})
 	if err != nil {
 		t.Fatal(err)

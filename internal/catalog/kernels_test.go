@@ -31,8 +31,9 @@ var variants = map[string][]string{
 		"--neurons 32 --batch 4 --steps 2", "--neurons 32 --batch 4 --steps 2 --split neurons", "--neurons 32 --batch 4 --steps 2 --split rows",
 		"--neurons 32 --batch 4 --mode histogram", "--neurons 32 --batch 4 --steps 2 --strategy eager",
 	},
-	"fusion": {"--records 1000", "--records 1000 --bind", "--records 1000 --mode data", "--records 1000 --mode pipeline", "--records 1000 --mode hybrid"},
-	"fisher": {"--points 100 --features 5", "--points 100 --features 5 --blocks 2"},
+	"fusion":      {"--records 1000", "--records 1000 --bind", "--records 1000 --mode data", "--records 1000 --mode pipeline", "--records 1000 --mode hybrid"},
+	"enumerative": {"--k 2 --n 6", "--problem hypersurface --k 2 --n 6"},
+	"fisher":      {"--points 100 --features 5", "--points 100 --features 5 --blocks 2"},
 }
 
 // variantsOf returns a workload's variants, or else its flags at a sixteenth of their

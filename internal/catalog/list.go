@@ -12,6 +12,7 @@ import (
 	"github.com/weft-run/weft/workload"
 	"github.com/weft-run/weft/workload/automata"
 	"github.com/weft-run/weft/workload/conv"
+	"github.com/weft-run/weft/workload/enumerative"
 	"github.com/weft-run/weft/workload/fisher"
 	"github.com/weft-run/weft/workload/fusion"
 	"github.com/weft-run/weft/workload/gemm"
@@ -172,6 +173,21 @@ var list = []Entry{
 			return fisher.New(c)
 		})
 	}, Growth{[]string{"points"}, 1, 1 << 22}},
+	{"enumerative", "count solutions of problems of enumerative geometry", enumerative.Funcs, func(f *pflag.FlagSet) Order {
+		c := enumerative.Config{}
+		f.StringVar(&c.Problem, "problem", enumerative.Degree, "degree of a Grassmannian, (spaces on a) hypersurface, or schubert (classes)")
+		f.IntVar(&c.K, "k", 8, "dimension of subspaces, one more than that of spaces on a hypersurface")
+		f.IntVar(&c.N, "n", 24, "dimension of the space they are in")
+		f.IntVar(&c.Degree, "degree", 0, "degree of the hypersurface (the one with finitely many spaces)")
+		classes := f.String("classes", "", "partitions of Schubert classes, as '2,1 2,1 2,1'")
+		var bad error
+		return order(&c, func(c enumerative.Config) (workload.Job, error) {
+			if bad != nil {
+				return nil, bad
+			}
+			return enumerative.New(c)
+		}, func() { c.Classes, bad = enumerative.ParseClasses(*classes) })
+	}, Growth{[]string{"n"}, 10, 40}},
 }
 
 // notZero refuses a zero that a workload would take for its default. Help does not say

@@ -100,22 +100,23 @@ const jobTests = "TestJobOnDevices|TestRowsOnDevices|TestTrainingOnDevices|TestJ
 
 // Tests of kernels that are to find errors, by workload.
 var tests = map[string]string{
-	"gemm":      "TestRowsExact|TestTile|TestRowsReference",
-	"tropical":  "TestRowsExact|TestTile|TestRows|TestTrainingLearns",
-	"conv":      "TestPartReference|TestPartIntegers",
-	"reduce":    "TestSumOrder|TestSpecialValues|TestIntegersAreExact",
-	"merkle":    "TestVectors|TestCutsDoNotChangeRoot",
-	"automata":  "TestAgainstRule|TestBlocksWithHalos",
-	"landscape": "TestAgainstFullEnergy|TestPartsEqualRows",
-	"reservoir": "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*|TestRunKernel.*|TestFewKernel.*",
-	"fusion":    "TestBind|TestModesAgree|TestProduct",
-	"fisher":    "TestBlocksAgree|TestClosedForm",
+	"gemm":        "TestRowsExact|TestTile|TestRowsReference",
+	"tropical":    "TestRowsExact|TestTile|TestRows|TestTrainingLearns",
+	"conv":        "TestPartReference|TestPartIntegers",
+	"reduce":      "TestSumOrder|TestSpecialValues|TestIntegersAreExact",
+	"merkle":      "TestVectors|TestCutsDoNotChangeRoot",
+	"automata":    "TestAgainstRule|TestBlocksWithHalos",
+	"landscape":   "TestAgainstFullEnergy|TestPartsEqualRows",
+	"reservoir":   "TestTanh|TestAgainstReference|TestCutsDoNotChangeResult|TestStream.*|TestKuramoto.*|TestRunKernel.*|TestFewKernel.*",
+	"fusion":      "TestBind|TestModesAgree|TestProduct",
+	"fisher":      "TestBlocksAgree|TestClosedForm",
+	"enumerative": "TestVectors|TestLittlewoodRichardson",
 }
 
 // What checks say of a wrong result.
 var verdicts = []string{
 	"not the product", "not the max-plus product", "not the trained network", "not the convolution", "not the reduction", "not the fused records",
-	"not the Fisher information", "not the game's cells", "not the landscape", "not the reservoir's states", "by the definition",
+	"not the Fisher information", "not the integral", "not the game's cells", "not the landscape", "not the reservoir's states", "by the definition",
 }
 
 // test tests an error in Go or assembly, in a copy of the project that has it: the job's

@@ -1,0 +1,194 @@
+package enumerative
+
+import (
+	"context"
+	"fmt"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+)
+
+// Job is one integral.
+type Job struct {
+	c      Config
+	p      params // of all points
+	fields []field
+	primes []uint32
+	space  []uint32
+	tables []uint32
+	sums   []uint32 // by chunk and prime, after a run
+	misses []workload.Miss
+}
+
+// New prepares an integral: the primes, and their tables.
+func New(c Config) (*Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.withDefaults()
+	j := &Job{c: c, primes: primesFor(c.bound()), space: c.space(), p: c.params()}
+	roots := make([]int64, c.N)
+	for i := range roots {
+		roots[i] = -int64(i + 1)
+	}
+	for _, p := range j.primes {
+		f := newField(p)
+		j.fields = append(j.fields, f)
+		j.tables = append(j.tables, j.p.table(&f, roots)...)
+	}
+	j.sums = make([]uint32, chunks(c.points())*int64(len(j.primes)))
+	return j, nil
+}
+
+// params are the parameters of a task for all points.
+func (c Config) params() params {
+	p := params{
+		problem: slices.Index(problems, c.Problem), n: c.N, k: c.K, exponent: c.Degree,
+		classes: len(c.Classes), primes: len(primesFor(c.bound())), count: int(c.points()),
+	}
+	if c.Problem == Degree {
+		p.exponent = c.dim()
+	}
+	return p
+}
+
+// Of computes an integral on the devices of a runtime that was opened with [Funcs] among its
+// kernels. What is not counted is an error that wraps [ErrConfig].
+func Of(ctx context.Context, rt *weft.Runtime, c Config) (*big.Int, error) {
+	j, err := New(c)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := workload.Call(ctx, rt, j, "enumerative"); err != nil {
+		return nil, err
+	}
+	return j.Result(), nil
+}
+
+// Name says what is counted.
+func (j *Job) Name() string {
+	name := fmt.Sprintf("enumerative %s of Gr(%d,%d)", j.c.Problem, j.c.K, j.c.N)
+	switch j.c.Problem {
+	case Hypersurface:
+		name = fmt.Sprintf("enumerative hypersurface of degree %d, Gr(%d,%d)", j.c.Degree, j.c.K, j.c.N)
+	case Schubert:
+		name = fmt.Sprintf("enumerative schubert %d classes of Gr(%d,%d)", len(j.c.Classes), j.c.K, j.c.N)
+	}
+	return fmt.Sprintf("%s, %d points, %d primes", name, j.p.count, len(j.primes))
+}
+
+// Class is X: integers.
+func (j *Job) Class() workload.Class { return workload.Exact }
+
+// Items are the fixed points, cut at chunks.
+func (j *Job) Items() sched.Items {
+	return sched.Items{
+		Extent: int64(j.p.count), Align: chunk,
+		Bytes: func(lo, hi int64) (in, out int64) {
+			return int64(4 * (len(j.space) + len(j.tables))), 4 * chunks(hi-lo) * int64(len(j.primes))
+		},
+	}
+}
+
+// Streamed says that points need nothing of one another.
+func (j *Job) Streamed() {}
+
+// Whole is all points as one task.
+func (j *Job) Whole() graph.Task { return j.task(0, int64(j.p.count)) }
+
+// mulOps is the number of operations of a modular multiplication.
+const mulOps = 6
+
+// ops is the number of operations for a point and a prime.
+func (j *Job) ops() float64 {
+	k, n, muls := float64(j.c.K), float64(j.c.N), 0.0
+	switch j.c.Problem {
+	case Degree:
+		muls = 12
+	case Hypersurface:
+		muls = float64(j.c.dim()) * (k + 1)
+	case Schubert:
+		muls = k * n
+		for _, parts := range j.c.Classes {
+			l := float64(len(parts))
+			muls += l * (l*l/3 + 60)
+		}
+	}
+	return mulOps * (1.5*k + 4 + muls)
+}
+
+func (j *Job) task(lo, hi int64) graph.Task {
+	p := j.p
+	p.first, p.count = int(lo), int(hi-lo)
+	return graph.Task{
+		Name:  fmt.Sprintf("points %d-%d", lo, hi),
+		Steps: []graph.Step{graph.Step{Kernel: Kernel, Launch: graph.Grid(chunks(hi-lo), int64(p.primes))}.With(p)},
+		Work:  graph.Work{Ops: float64(hi-lo) * float64(p.primes) * j.ops(), Bytes: float64(4 * chunks(hi-lo) * int64(p.primes)), Unit: graph.Int32},
+	}
+}
+
+// Graph has a task for each range of points. Ranges must begin at multiples of a chunk.
+func (j *Job) Graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	space := b.Data(graph.Data{Name: "space", Bytes: int64(4 * len(j.space)), Input: true})
+	fields := b.Data(graph.Data{Name: "fields", Bytes: int64(4 * len(j.tables)), Input: true})
+	sums := b.Data(graph.Data{Name: "sums", Bytes: int64(4 * len(j.sums)), Output: true})
+	row := int64(4 * len(j.primes))
+	for _, r := range ranges {
+		if r.Lo%chunk != 0 || r.Hi%chunk != 0 && r.Hi != int64(j.p.count) {
+			return nil, fmt.Errorf("enumerative: range %d-%d cuts a chunk: begin and end at multiples of %d", r.Lo, r.Hi, chunk)
+		}
+		t := j.task(r.Lo, r.Hi)
+		t.Uses = []graph.Use{
+			{Data: space, Access: graph.Read}, {Data: fields, Access: graph.Read},
+			{Data: sums, Offset: row * (r.Lo / chunk), Bytes: row * chunks(r.Len()), Access: graph.Write},
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}
+
+// Bind ties the problem and the sums to the job's memory.
+func (j *Job) Bind() []weft.Binding {
+	return []weft.Binding{weft.Bind("space", j.space), weft.Bind("fields", j.tables), weft.Bind("sums", j.sums)}
+}
+
+// Sums are the sums of each chunk of points, modulo each prime, after a run, in the job's own
+// memory.
+func (j *Job) Sums() []uint32 { return j.sums }
+
+// Result is the integral, joined from the sums of the last run.
+func (j *Job) Result() *big.Int {
+	remainders := make([]uint32, len(j.primes))
+	for i, s := range j.sums {
+		q := i % len(j.primes)
+		remainders[q] = j.fields[q].add(remainders[q], s%j.primes[q])
+	}
+	for q, f := range j.fields {
+		// Squares of differences stand for products of both orders, which differ in sign.
+		if j.c.K*(j.c.K-1)/2%2 == 1 {
+			remainders[q] = f.sub(0, remainders[q])
+		}
+		remainders[q] = f.out(remainders[q])
+	}
+	return join(remainders, j.primes)
+}
+
+// Summary is the integral, or its first and last digits where it has many.
+func (j *Job) Summary() string {
+	s := j.Result().String()
+	if n := len(s); n > 40 {
+		s = fmt.Sprintf("%s…%s (%d digits)", s[:15], s[n-15:], n)
+	}
+	return j.c.Problem + " " + s
+}
+
+// Rate is terms a second.
+func (j *Job) Rate(d time.Duration) string {
+	return fmt.Sprintf("%.2f Mterm/s", float64(j.p.count)*float64(len(j.primes))/d.Seconds()/1e6)
+}

@@ -1,0 +1,9 @@
+package enumerative
+
+import "embed"
+
+// spirv are the kernels for Vulkan.
+//
+//go:generate ../spirv.sh enumerative.comp
+//go:embed *.spv
+var spirv embed.FS
