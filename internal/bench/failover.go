@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -79,7 +80,8 @@ With --hang, workers are also stopped (SIGSTOP): such a one is given up on when
 it was silent for --hang-timeout.
 
 The devices are cores (cpu/2), scripted devices (fake/2) or, without --hang, a
-GPU of NVIDIA (cuda:0/4), each in a worker process of its own. Needs Linux. What
+GPU of NVIDIA (cuda:0/4), each in a worker process of its own. Needs Linux. When
+--timeout comes, the figures are those of the workers killed until then. What
 becomes of requests to a service is measured by weft chaos serve.`,
 		repeat: 1, measure: o.measure, text: writeFailover,
 	}.command(s)
@@ -110,10 +112,13 @@ func (o *failover) measure(m *meter) (rows []failoverRow, err error) {
 			c.m, c.p, c.rnd = m, p, rand.New(rand.NewPCG(o.seed, uint64(c.strike)))
 			c.row.Seed = o.seed
 			p.At("%s", c.strike)
-			if err := c.run(); err != nil {
+			err := c.run()
+			if err == nil || m.ctx.Err() != nil && c.row.Kills > 0 { // of what there was time for
+				rows = append(rows, c.row)
+			}
+			if err != nil {
 				return rows, err
 			}
-			rows = append(rows, c.row)
 		}
 	}
 	return rows, nil
@@ -212,8 +217,8 @@ func (t *failoverTrial) run() (err error) {
 	streams.Wait()
 	cancel()
 	watcher.Wait()
-	if err == nil {
-		err = t.settle()
+	if err == nil || t.m.ctx.Err() != nil {
+		err = cmp.Or(t.settle(), err)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/json"
 	"runtime"
 	"slices"
 	"strings"
@@ -32,6 +33,30 @@ func TestFailover(t *testing.T) {
 				t.Errorf("%s: times of %+v", devices, r)
 			}
 		}
+	}
+}
+
+// What was measured before --timeout is told.
+func TestFailoverTimeout(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("worker processes need Linux")
+	}
+	for limit := 2 * time.Second; ; limit *= 2 {
+		out, err := run(t.Context(), "failover", "--kills", "1000000", "--devices", "fake/2", "--timeout", limit.String(), "--json")
+		if err == nil || !strings.Contains(err.Error(), "(--timeout)") {
+			t.Fatalf("a million kills within %v: %v", limit, err)
+		}
+		if strings.Contains(err.Error(), "with 0 rows") && limit < time.Minute {
+			continue // the machine is busy
+		}
+		var got []failoverRow
+		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 1 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if r := got[0]; r.Kills < 1 || r.Kills >= 1000000 || r.DetectMS.N != r.Kills || r.Lost != 0 || r.Duplicated != 0 {
+			t.Errorf("%+v", r)
+		}
+		return
 	}
 }
 
