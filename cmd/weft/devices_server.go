@@ -107,7 +107,7 @@ func writeDevices(b *bytes.Buffer, devices []api.Device) {
 	terminal.Table(b, table)
 	for _, d := range devices {
 		if d.LastError != "" {
-			fmt.Fprintf(b, "\n%s: %s\n", d.Name, terminal.OneLine(d.LastError))
+			fmt.Fprintf(b, "\n%s\n", terminal.OneLine(d.Name+": "+d.LastError))
 		}
 	}
 }

@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/weft-run/weft"
 	"github.com/weft-run/weft/api"
@@ -87,5 +90,48 @@ func TestDevicesOfServer(t *testing.T) {
 		if code := run(t.Context(), strings.Fields(args), &out, &stderr); code == exitOK || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: status %d: %s%s", args, code, &out, &stderr)
 		}
+	}
+}
+
+// Text of a server commands no terminal and looks like no other line, in tables, in errors and as JSON.
+func TestDevicesOfHostileServer(t *testing.T) {
+	const evil = "cpu:0\x1b]0;owned\a\x1b[2J\u009b31m\x7f\u202e\r\ncpu:9  healthy"
+	var answer any
+	status := http.StatusOK
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	defer h.Close()
+	call := func(args ...string) (string, string) {
+		var out, stderr bytes.Buffer
+		run(t.Context(), append(append([]string{"devices"}, args...), "--server", h.URL), &out, &stderr)
+		for _, text := range []string{out.String(), stderr.String()} {
+			if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) || !utf8.ValidString(text) {
+				t.Errorf("%v prints %q", args, text)
+			}
+			if strings.Contains(text, "\ncpu:9") {
+				t.Errorf("%v shows a device that is not there:\n%s", args, text)
+			}
+		}
+		return out.String(), stderr.String()
+	}
+	d := api.Device{Name: evil, Model: evil, State: evil, LastError: evil}
+	answer = map[string]any{"devices": []api.Device{d}}
+	if out, _ := call(); strings.Count(out, "owned") != 5 {
+		t.Errorf("the device is shown as:\n%s", out)
+	}
+	var back []api.Device
+	if out, _ := call("--json"); json.Unmarshal([]byte(out), &back) != nil || len(back) != 1 || back[0] != d {
+		t.Errorf("the device is written as:\n%s", out)
+	}
+	answer = d
+	if out, _ := call("probe", "cpu:0"); !strings.Contains(out, "owned") {
+		t.Errorf("the device is shown as:\n%s", out)
+	}
+	answer, status = map[string]string{"error": evil}, http.StatusConflict
+	if _, stderr := call("probe", "cpu:0"); !strings.Contains(stderr, "owned") {
+		t.Errorf("the error is shown as:\n%s", stderr)
 	}
 }

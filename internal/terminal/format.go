@@ -1,9 +1,11 @@
 package terminal
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/weft-run/weft/internal/text"
@@ -44,9 +46,37 @@ func Wrap(s string, width int) string {
 }
 
 // OneLine replaces the line breaks of a message, as errors.Join makes them, by
-// semicolons.
+// semicolons, and what would command a terminal as [Printable] does.
 func OneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return Printable(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
+}
+
+// Printable replaces characters that would command a terminal, or not show, by question marks:
+// text may be of others, such as a server. Line breaks and tabs stay.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, s)
+}
+
+// jsonPrintable escapes those characters in JSON that would command a terminal and need not be
+// escaped there: DEL, and those from 80 to 9F. They are in strings only.
+func jsonPrintable(b []byte) []byte {
+	if !bytes.ContainsFunc(b, func(r rune) bool { return unicode.IsControl(r) && r >= 0x7f }) {
+		return b
+	}
+	var out []byte
+	for _, r := range string(b) {
+		if unicode.IsControl(r) && r >= 0x7f {
+			out = fmt.Appendf(out, "\\u%04x", r)
+		} else {
+			out = utf8.AppendRune(out, r)
+		}
+	}
+	return out
 }
 
 // SI writes a quantity with the largest decimal prefix that leaves it at least 1,

@@ -68,7 +68,7 @@ func (p *Progress) At(format string, args ...any) {
 		return
 	}
 	p.mu.Lock()
-	p.what = fmt.Sprintf(format, args...)
+	p.what = OneLine(fmt.Sprintf(format, args...))
 	p.mu.Unlock()
 }
 

@@ -17,18 +17,21 @@ import (
 const MaxRows = 32
 
 // Table aligns rows of equal length, the first column to the left and the others
-// to the right.
+// to the right. Each cell is made one line, so that text of others looks like no other row.
 func Table(w io.Writer, rows [][]any) {
 	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
+	table := make([][]string, len(rows))
+	for at, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], utf8.RuneCountInString(fmt.Sprint(cell)))
+			text := OneLine(fmt.Sprint(cell))
+			table[at] = append(table[at], text)
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
 		}
 	}
-	for _, row := range rows {
-		line := fmt.Sprintf("%-*v", widths[0], row[0])
+	for _, row := range table {
+		line := fmt.Sprintf("%-*s", widths[0], row[0])
 		for i, cell := range row[1:] {
-			line += fmt.Sprintf("  %*v", widths[i+1], cell)
+			line += fmt.Sprintf("  %*s", widths[i+1], cell)
 		}
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}

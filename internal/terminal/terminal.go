@@ -28,7 +28,8 @@ func Interactive(w io.Writer) bool {
 
 // Print writes the report of a command to its output: the value as JSON, or what text
 // writes. The value is JSON already if it is a []byte. The report is written whole, so
-// that a failing output is reported once.
+// that a failing output is reported once, and as [Printable] makes it: what is in it may
+// come from files and servers of others.
 func Print(c *cobra.Command, asJSON bool, value any, text func(b *bytes.Buffer) error) (err error) {
 	var b bytes.Buffer
 	if encoded, ok := value.([]byte); !asJSON {
@@ -44,7 +45,11 @@ func Print(c *cobra.Command, asJSON bool, value any, text func(b *bytes.Buffer) 
 	if err != nil {
 		return err
 	}
-	_, err = c.OutOrStdout().Write(b.Bytes())
+	out := []byte(Printable(b.String()))
+	if asJSON {
+		out = jsonPrintable(b.Bytes())
+	}
+	_, err = c.OutOrStdout().Write(out)
 	return err
 }
 

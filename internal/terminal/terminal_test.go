@@ -189,6 +189,21 @@ func TestPrint(t *testing.T) {
 			t.Errorf("%v is printed as %q, %v, want %q", p.value, out.String(), err, p.want)
 		}
 	}
+	const evil = "a\x1b[2J\u009b\x7f\u200b\tb"
+	for _, p := range []struct {
+		asJSON bool
+		want   string
+	}{{false, "a?[2J???\tb\n"}, {true, `"a\u001b[2J\u009b\u007f` + "\u200b" + `\tb"` + "\n"}} {
+		out.Reset()
+		if err := Print(c, p.asJSON, evil, func(b *bytes.Buffer) error { b.WriteString(evil + "\n"); return nil }); err != nil || out.String() != p.want {
+			t.Errorf("%q is printed as %q, %v, want %q", evil, out.String(), err, p.want)
+		}
+	}
+	out.Reset()
+	Table(&out, [][]any{{"x", "y"}, {"a\nb  1", 2}})
+	if got, want := out.String(), "x        y\na; b  1  2\n"; got != want {
+		t.Errorf("a cell of two lines is shown as %q, want %q", got, want)
+	}
 	if err := Print(c, true, math.NaN(), text); err == nil {
 		t.Error("NaN was written as JSON")
 	}
