@@ -208,14 +208,19 @@ func (w *weighing) compare(a, b *Option) int {
 		}
 	}
 	if w.Objective == Fastest {
-		return cmp.Or(cmp.Compare(a.Seconds90, b.Seconds90), cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name))
+		return sooner(a, b)
 	}
-	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Seconds90, b.Seconds90), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Seconds90, b.Seconds90))
+}
+
+// sooner orders options by their time, and then by their cost.
+func sooner(a, b *Option) int {
+	return cmp.Or(cmp.Compare(a.Seconds90, b.Seconds90), cmp.Compare(a.Cost, b.Cost))
 }
 
 // decision makes the record of sorted options.
 func (w *weighing) decision() *Decision {
-	best := *w.options[0]
+	best := w.options[0].shown()
 	d := &Decision{
 		Need: w.Need, Objective: w.Objective, Deadline: w.Deadline.Seconds(), Budget: w.Budget, At: w.At,
 		Best: best, Confidence: min(best.InTime, best.InBudget), Lost: []Loss{},
@@ -236,13 +241,11 @@ func (w *weighing) decision() *Decision {
 // confidence and the expected cost, the fastest first.
 func front(options []*Option) []Option {
 	sorted := slices.Clone(options)
-	slices.SortStableFunc(sorted, func(a, b *Option) int {
-		return cmp.Or(cmp.Compare(a.Seconds90, b.Seconds90), cmp.Compare(a.Cost, b.Cost), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortStableFunc(sorted, sooner)
 	var out []Option
 	for _, o := range sorted {
 		if len(out) == 0 || o.Cost < out[len(out)-1].Cost {
-			out = append(out, *o)
+			out = append(out, o.shown())
 		}
 	}
 	return out
@@ -250,7 +253,7 @@ func front(options []*Option) []Option {
 
 // loss says why an option was not chosen.
 func (w *weighing) loss(best, o *Option) Loss {
-	l := Loss{Option: *o}
+	l := Loss{Option: o.shown()}
 	saved := (best.Seconds90 - o.Seconds90) / 3600
 	if saved > 0 && o.Cost > best.Cost {
 		l.CostBenefit = (o.Cost - best.Cost) / saved

@@ -70,6 +70,27 @@ func TestBothInTime(t *testing.T) {
 	}
 }
 
+// The time by which both ends are done with a probability is that of a scan over times.
+func TestLatest(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	for range 300 {
+		ends := make([]end, 2)
+		for i := range ends {
+			ends[i] = end{fixed: 100 * rng.Float64(), x: spread{10 + 100*rng.Float64(), 0.5 * rng.Float64(), 0.5 * rng.Float64()}}
+			if rng.IntN(4) == 0 { // known exactly
+				ends[i].x.below, ends[i].x.above = 0, 0
+			}
+		}
+		for _, p := range []float64{0.5, 0.9, 0.99} {
+			got := latest(ends, p)
+			both := func(t float64) float64 { return ends[0].within(t) * ends[1].within(t) }
+			if both(got*(1+1e-5)) < p-1e-6 || both(got*(1-1e-5)) > p+1e-4 {
+				t.Fatalf("%+v: by %v with %v and not %v", ends, got, both(got), p)
+			}
+		}
+	}
+}
+
 // An option that misses the deadline lost for that, and the confidence is how probable
 // it is to miss it.
 func TestLossNamesTheLimit(t *testing.T) {

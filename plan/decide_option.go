@@ -53,6 +53,8 @@ type Option struct {
 	Policy        string `json:"policy"`
 	Memory        string `json:"memory"`
 	Communication string `json:"communication"`
+
+	ends []end // until it is shown
 }
 
 // end is one of the machines of an option: its time is a fixed part and a random one, and
@@ -96,11 +98,7 @@ func (w *weighing) weigh(o *Option, ends ...end) {
 		o.Cost += ends[i].cost(ends[i].fixed + ends[i].x.mean())
 	}
 	o.Cost90 = max(bill(ends, conf), o.Cost)
-	if len(ends) == 1 {
-		o.Seconds, o.Seconds90 = ends[0].quantile(0.5), ends[0].quantile(conf)
-	} else {
-		o.Seconds, o.Seconds90 = latest(ends, 0.5), latest(ends, conf)
-	}
+	o.Seconds90, o.ends = latest(ends, conf), ends
 	o.InTime, o.InBudget = w.inTime(ends), w.inBudget(ends)
 	o.Kept = o.InTime >= conf && o.InBudget >= conf
 }
@@ -139,24 +137,36 @@ func (w *weighing) inBudget(ends []end) float64 {
 // latest returns the time by which all ends are done with probability p. They are taken
 // for independent, which is the less favourable view.
 func latest(ends []end, p float64) float64 {
+	if len(ends) == 1 {
+		return ends[0].quantile(p)
+	}
 	lo, hi := 0.0, 0.0
 	each := math.Pow(p, 1/float64(len(ends)))
 	for i := range ends {
 		lo = max(lo, ends[i].quantile(p))
 		hi = max(hi, ends[i].quantile(each))
 	}
+	// The Illinois variant of the false position: it needs a quarter of the steps of halving.
+	all := func(t float64) float64 {
+		q := 1.0
+		for i := range ends {
+			q *= ends[i].within(t)
+		}
+		return q - p
+	}
+	atLo, atHi := all(lo), all(hi)
+	if atLo >= -1e-9 { // all but one end are done by then for sure
+		return lo
+	}
 	for range 40 {
-		if hi-lo <= 1e-6*hi {
+		if hi-lo <= 1e-6*hi || atHi <= 0 {
 			break
 		}
-		mid, all := (lo+hi)/2, 1.0
-		for i := range ends {
-			all *= ends[i].within(mid)
-		}
-		if all >= p {
-			hi = mid
+		mid := lo + (hi-lo)*min(max(-atLo/(atHi-atLo), 0.01), 0.99) // also where it is a step
+		if at := all(mid); at >= 0 {
+			hi, atHi, atLo = mid, at, atLo/2
 		} else {
-			lo = mid
+			lo, atLo, atHi = mid, at, atHi/2
 		}
 	}
 	return hi
@@ -171,7 +181,7 @@ func (w *weighing) local() {
 		}
 		o := Option{Name: "here on " + h.Name, Kind: Local, Here: h.Name, GPU: h.GPU, GPUs: h.Count, Estimate: e}
 		o.describe(h.Count, "", w.Need.PeakBytes)
-		at := w.hereEnd(h, e, 1)
+		at := w.hereEnd(&h, e.spread(), 1)
 		w.weigh(&o, at)
 		o.Energy = o.Cost
 		w.options = append(w.options, &o)
@@ -186,53 +196,60 @@ func (w *weighing) here(h Here) Estimate {
 }
 
 // hereEnd is this machine with a share of the work.
-func (w *weighing) hereEnd(h Here, e Estimate, share float64) end {
+func (w *weighing) hereEnd(h *Here, x spread, share float64) end {
 	watts := h.Watts
 	if watts == 0 {
 		watts = w.Assume.GPUWatts*float64(h.Count) + w.Assume.HostWatts
 	}
-	return end{x: e.spread().times(share, 0), rate: watts / 1000 / 3600 * w.Assume.EnergyPrice}
+	return end{x: x.share(share), rate: watts / 1000 / 3600 * w.Assume.EnergyPrice}
 }
 
 // machineKey is what offers of equal machines have in common.
 type machineKey struct {
-	gpu    string
-	gpus   int
-	onSpot bool
+	gpu  string
+	gpus int
 }
 
 // cheapest returns the offers, without those of an equal machine for more: they would be
 // as fast and dearer, alone or together with this machine.
 func (w *weighing) cheapest(c *Catalogue) []Offer {
-	best := make(map[machineKey]int) // position in kept
-	var kept []Offer
+	best := make(map[machineKey]*[2]*Instance) // on demand and spot
+	var kept []*[2]*Instance
 	for i := range c.Instances {
 		n := &c.Instances[i]
 		if w.Need.HostBytes > 0 && n.MemoryBytes > 0 && n.MemoryBytes < w.Need.HostBytes {
 			w.fits(n.Cloud+" "+n.Type, Estimate{Why: fmt.Sprintf("it needs %d bytes of host memory of %d", w.Need.HostBytes, n.MemoryBytes)})
 			continue
 		}
-		for _, onSpot := range [2]bool{false, true} {
-			if onSpot && n.Spot == 0 {
-				continue
-			}
-			w.offers++
-			key := machineKey{n.GPU, n.GPUs, onSpot}
-			at, ok := best[key]
-			o := Offer{Instance: *n, OnSpot: onSpot}
-			switch {
-			case !ok:
-				best[key] = len(kept)
-				kept = append(kept, o)
-			case o.Price() < kept[at].Price():
-				kept[at] = o
-				w.pruned++
-			default:
-				w.pruned++
+		key := machineKey{n.GPU, n.GPUs}
+		at, ok := best[key]
+		if !ok {
+			at = new([2]*Instance)
+			best[key] = at
+			kept = append(kept, at)
+		}
+		w.offers++
+		if at[0] == nil || n.OnDemand < at[0].OnDemand {
+			at[0] = n
+		}
+		if n.Spot == 0 {
+			continue
+		}
+		w.offers++
+		if at[1] == nil || n.Spot < at[1].Spot {
+			at[1] = n
+		}
+	}
+	var offers []Offer
+	for _, at := range kept {
+		for i, n := range at {
+			if n != nil {
+				offers = append(offers, Offer{Instance: *n, OnSpot: i == 1})
 			}
 		}
 	}
-	return kept
+	w.pruned = w.offers - len(offers)
+	return offers
 }
 
 // rented adds the options of rented machines, alone and together with this one.
@@ -254,10 +271,10 @@ func (w *weighing) rented(c *Catalogue) error {
 		if !w.fits(offer.Cloud+" "+offer.Type, e) {
 			continue
 		}
-		r := rental{offer: &offer, gpu: gpu, takes: e, count: count}
+		r := rental{offer: &offer, gpu: gpu, takes: e, there: e.spread(), count: count}
 		w.add(&r, w.Need.Parts)
 		if fastest != nil && w.Need.Parts > 1 {
-			r.here, r.atHome = fastest, hereTakes
+			r.here, r.atHome = fastest, hereTakes.spread()
 			w.addSplits(&r)
 		}
 	}
@@ -281,9 +298,10 @@ type rental struct {
 	offer  *Offer
 	gpu    GPU
 	takes  Estimate // there
+	there  spread   // of takes
 	count  int      // GPUs that are used
 	here   *Here    // nil if this machine takes no part
-	atHome Estimate // here
+	atHome spread   // of the whole job here
 }
 
 // split is a number of parts done by a rental, with what follows from it.
@@ -306,7 +324,7 @@ func (w *weighing) split(r *rental, parts int, s *split) bool {
 	s.upload = w.Need.Upload / a.Uplink
 	s.download = w.Need.Download * s.share / a.Downlink
 	s.egress = w.Need.Download * s.share / 1e9 * a.Egress
-	x := r.takes.spread().times(s.share, 0)
+	x := r.there.share(s.share)
 	if r.offer.OnSpot {
 		save := float64(w.Need.State) / a.Checkpoint
 		s.spot = onSpot(x.median, a.Spot/3600, a.Start+save, save)
@@ -318,7 +336,7 @@ func (w *weighing) split(r *rental, parts int, s *split) bool {
 	s.both[0] = end{fixed: a.Start + s.upload + s.download, x: x, rate: r.offer.Price() / 3600, once: s.egress, billing: a.Billing}
 	s.ends = s.both[:1]
 	if r.here != nil {
-		s.both[1] = w.hereEnd(*r.here, r.atHome, 1-s.share)
+		s.both[1] = w.hereEnd(r.here, r.atHome, 1-s.share)
 		s.ends = s.both[:2]
 	}
 	return true
@@ -331,23 +349,38 @@ func (w *weighing) add(r *rental, parts int) {
 		w.fits(r.offer.Cloud+" "+r.offer.Type+" spot", Estimate{Why: "without checkpoints it would hardly ever get to its end between interruptions"})
 		return
 	}
-	offer := *r.offer
-	o := &Option{Kind: Cloud, Offer: &offer, GPU: r.gpu, GPUs: r.count, Share: s.share, Estimate: r.takes,
+	offer := r.offer // which all options of it share
+	o := &Option{Kind: Cloud, Offer: offer, GPU: r.gpu, GPUs: r.count, Share: s.share, Estimate: r.takes,
 		Start: w.Assume.Start, Upload: s.upload, Download: s.download, Egress: s.egress,
 		Stale: offer.stale(w.At, w.Assume.Stale)}
-	o.Name = fmt.Sprintf("%s %s (%d × %s", offer.Cloud, offer.Type, r.count, r.gpu.Name)
 	if offer.OnSpot {
-		o.Name += ", spot"
 		o.Spot = &s.spot
 	}
-	o.Name += ")"
 	if r.here != nil {
-		o.Kind, o.Here, o.Parts, o.Name = Hybrid, r.here.Name, parts, "here and "+o.Name
+		o.Kind, o.Here, o.Parts = Hybrid, r.here.Name, parts
 		o.Energy = s.both[1].cost(s.both[1].x.mean())
 	}
 	w.weigh(o, s.ends...)
 	o.describe(r.count, offer.Link, w.Need.PeakBytes)
 	w.options = append(w.options, o)
+}
+
+// shown returns an option with its name and its median, which only those need that are shown.
+func (o *Option) shown() Option {
+	if o.Name == "" {
+		spot := ""
+		if o.Offer.OnSpot {
+			spot = ", spot"
+		}
+		o.Name = fmt.Sprintf("%s %s (%d × %s%s)", o.Offer.Cloud, o.Offer.Type, o.GPUs, o.GPU.Name, spot)
+		if o.Kind == Hybrid {
+			o.Name = "here and " + o.Name
+		}
+	}
+	if o.ends != nil {
+		o.Seconds, o.ends = latest(o.ends, 0.5), nil
+	}
+	return *o
 }
 
 // addSplits adds the splits between this machine and a rented one that can matter: the

@@ -8,11 +8,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -499,49 +495,6 @@ func TestAssumptions(t *testing.T) {
 			t.Errorf("what is shown cannot be set: %v", err)
 		}
 	}
-}
-
-// BenchmarkDecide tells the 99th percentile of a decision while every core computes
-// something else.
-func BenchmarkDecide(b *testing.B) {
-	r := job()
-	r.Deadline = 2 * time.Hour
-	for _, offers := range []int{0, 20000} {
-		c, name := Shipped(), "shipped"
-		if offers > 0 {
-			c, name = manyOffers(rand.New(rand.NewPCG(9, 9)), offers), fmt.Sprint(offers)
-		}
-		for _, busy := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/busy=%t", name, busy), func(b *testing.B) {
-				if busy {
-					defer keepBusy()()
-				}
-				var took []time.Duration
-				for b.Loop() {
-					began := time.Now()
-					if _, err := Decide(r, c, sheet{}); err != nil {
-						b.Fatal(err)
-					}
-					took = append(took, time.Since(began))
-				}
-				slices.Sort(took)
-				b.ReportMetric(took[len(took)*99/100].Seconds()*1e3, "p99-ms")
-			})
-		}
-	}
-}
-
-// keepBusy keeps every core busy until the function it returns is called.
-func keepBusy() (stop func()) {
-	var stopped atomic.Bool
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			for x := 1.0; !stopped.Load(); x = math.Sqrt(x + 1) {
-			}
-		})
-	}
-	return func() { stopped.Store(true); all.Wait() }
 }
 
 // The drawing is well-formed, whatever names are in it, and shows what was chosen.

@@ -21,6 +21,9 @@ func (e Estimate) valid() bool {
 	return e.Low > 0 && e.Low <= e.Median && e.Median <= e.High && e.High <= math.MaxFloat64/1e9
 }
 
+// share is a part of the quantity.
+func (x spread) share(part float64) spread { return spread{x.median * part, x.below, x.above} }
+
 // times scales the quantity by a factor that is uncertain itself, by a fraction of it.
 func (x spread) times(factor, uncertain float64) spread {
 	v := math.Log1p(uncertain * uncertain)
