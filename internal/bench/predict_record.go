@@ -220,12 +220,25 @@ func (rec *recorder) sizes(w catalog.Entry) ([]int, error) {
 			if err != nil {
 				return nil, err
 			}
-			if size := sizes[w.Growth.Flags[0]]; len(all) == 0 || float64(size) >= 1.02*float64(all[len(all)-1]) {
+			if size := rec.known(w.Name, sizes[w.Growth.Flags[0]]); len(all) == 0 || float64(size) >= 1.02*float64(all[len(all)-1]) {
 				all = append(all, size)
 			}
 		}
 	}
 	return halving(all), nil
+}
+
+// known returns the nearest size that was measured already if it is within 2 %, else size.
+func (rec *recorder) known(name string, size int) int {
+	near, off := size, 0.02
+	for i := range rec.r.Points {
+		if p := &rec.r.Points[i]; p.Workload == name {
+			if d := math.Abs(float64(p.Size)/float64(size) - 1); d < off {
+				near, off = p.Size, d
+			}
+		}
+	}
+	return near
 }
 
 // halving returns numbers in another order: the first, the last, the middle, and then the
@@ -260,7 +273,7 @@ func (rec *recorder) ends(w catalog.Entry) (least, most int, err error) {
 	usual := sizes[first]
 	sizes = w.Growth.Times(sizes, 1./256)
 	shortest, longest := rec.o.shortest.Seconds(), rec.o.longest.Seconds()
-	wasSize, was := 0, 0.0
+	wasSize, was, fixed := 0, 0.0, time.Duration(0)
 	for {
 		size, began := sizes[first], time.Now()
 		job, err := w.Sized(rec.ctx, sizes)
@@ -272,6 +285,10 @@ func (rec *recorder) ends(w catalog.Entry) (least, most int, err error) {
 			return 0, 0, err
 		}
 		setup := time.Since(began)
+		if was == 0 {
+			fixed = setup // whatever the size
+		}
+		setup -= min(fixed, setup)
 		took, err := rec.took(job)
 		if err != nil {
 			return 0, 0, err

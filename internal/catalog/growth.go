@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"math"
+	"math/bits"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -33,14 +34,16 @@ func (g Growth) Times(sizes map[string]int, more float64) map[string]int {
 	return g.to(sizes, float64(sizes[g.Flags[0]])*math.Pow(more, 1/g.Power))
 }
 
-// to returns sizes with the first flag at first and the others in proportion. Sides of
-// matrices and of a torus that are multiples of 64 stay so, as automata needs them.
+// to returns sizes with the first flag at first and the others in proportion. Sizes that
+// are multiples of 64 stay round, as automata needs them and as people choose them: from
+// 512 on multiples of 64, below of the power of two that is a sixteenth to an eighth of them.
 func (g Growth) to(sizes map[string]int, first float64) map[string]int {
 	out := maps.Clone(sizes)
 	for _, name := range g.Flags {
 		n := int(math.Ceil(float64(sizes[name]) * first / float64(sizes[g.Flags[0]])))
-		if g.Power > 1 && sizes[name]%64 == 0 {
-			n = (n + 63) / 64 * 64
+		if sizes[name]%64 == 0 {
+			round := 1 << min(max(bits.Len(uint(n))-4, 0), 6)
+			n = (n + round - 1) / round * round
 		}
 		out[name] = n
 	}
