@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ type keptReport struct {
 	Total   int     `json:"total,omitempty"` // tasks there are
 	// Refused says why checkpoints were passed over.
 	Refused []string `json:"refused,omitempty"`
+	unit    string   // what is counted where it is not tasks
 }
 
 // keptName identifies the computation of a run in the folder.
@@ -154,13 +156,16 @@ func (k *keeping) row(r runRow) runRow {
 // finished reports whether the run had been finished before, so that nothing was computed.
 func (r *keptReport) finished() bool { return r != nil && r.Resumed && r.From == r.Total }
 
+// counted is what the figures of a report count.
+func (r *keptReport) counted() string { return cmp.Or(r.unit, "task") }
+
 // text writes the lines of a report, of a run that was interrupted or not.
 func (r *keptReport) text(w io.Writer, interrupted bool) {
 	switch {
 	case r.finished():
 		fmt.Fprintf(w, "Nothing was left to compute: the run in %s had finished.\n", r.Dir)
 	case r.Resumed:
-		fmt.Fprintf(w, "Resumed after %d of %s.\n", r.From, terminal.Count(r.Total, "task"))
+		fmt.Fprintf(w, "Resumed after %d of %s.\n", r.From, terminal.Count(r.Total, r.counted()))
 	}
 	for _, why := range r.Refused {
 		fmt.Fprintf(w, "A checkpoint could not be used, and the one before was: %s.\n", why)
@@ -179,9 +184,9 @@ func (r *keptReport) text(w io.Writer, interrupted bool) {
 	switch {
 	case !interrupted:
 	case r.Written > 0 || r.Resumed:
-		fmt.Fprintf(w, "Kept: %d of %s; the same command with --resume goes on from there.\n", r.Done, terminal.Count(r.Total, "task"))
+		fmt.Fprintf(w, "Kept: %d of %s; the same command with --resume goes on from there.\n", r.Done, terminal.Count(r.Total, r.counted()))
 	default:
-		fmt.Fprintln(w, "No task is kept yet; the same command begins anew.")
+		fmt.Fprintln(w, "No "+r.counted()+" is kept yet; the same command begins anew.")
 	}
 }
 

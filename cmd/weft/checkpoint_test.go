@@ -33,6 +33,7 @@ var killed = []struct {
 	{"end", []string{"reservoir", "--neurons", "200", "--channels", "16", "--steps", "6000", "--batch", "128", "--split", "neurons"}}, // class R
 	{"root", []string{"merkle", "--leaves", "2097152"}},
 	{"C", []string{"tropical", "--m", "2048", "--k", "4096", "--n", "1024"}},
+	{"state", []string{"fold", "--steps", "40000", "--frame", "200", "--temperature", "0.6-1.1"}},
 }
 
 // keptBytes reads data of the newest checkpoint in a folder, which must be of a finished run.

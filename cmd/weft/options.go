@@ -19,6 +19,7 @@ import (
 	"github.com/weft-run/weft/internal/catalog"
 	"github.com/weft-run/weft/internal/terminal"
 	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload/protein/fold"
 )
 
 // settings are the runtime's options as flags: every key of weft.Options is one,
@@ -140,6 +141,7 @@ func deviceNames() []string {
 func kernels() map[string]weft.Func {
 	out := catalog.Funcs()
 	maps.Copy(out, bench.Funcs())
+	maps.Copy(out, fold.Funcs())
 	return out
 }
 

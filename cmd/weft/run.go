@@ -53,7 +53,7 @@ the same bytes (results of class X and R). weft checkpoint show DIR verifies it.
 	for _, w := range catalog.All() {
 		c.AddCommand(newWorkload(w, &s))
 	}
-	c.AddCommand(newDemo())
+	c.AddCommand(newFold(&s), newDemo())
 	return c
 }
 

@@ -2,16 +2,16 @@ package protein
 
 import "math"
 
-// formed is how far, relative to its native distance, a contact may be stretched and still be
+// Formed is how far, relative to its native distance, a contact may be stretched and still be
 // formed.
-const formed = 1.2
+const Formed = 1.2
 
 // Q is the share of native contacts that a conformation has: those whose distance is below 1.2
 // times the native one. Without contacts it is zero.
 func (m *Model) Q(x []float64) float64 {
 	n := 0
 	for _, c := range m.Contacts {
-		if distance2(x, c.I, c.J) < formed*formed*c.Distance*c.Distance {
+		if distance2(x, c.I, c.J) < Formed*Formed*c.Distance*c.Distance {
 			n++
 		}
 	}

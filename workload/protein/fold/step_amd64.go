@@ -2,6 +2,8 @@ package fold
 
 import "golang.org/x/sys/cpu"
 
+//go:generate simd/step.sh
+
 // best is the fastest kernel this machine has.
 var best = func() kernel {
 	x := &cpu.X86

@@ -136,6 +136,16 @@ type group struct {
 	grids              [lanes]grid
 	seen, around       []int32
 	args               args
+	portable           bool // by Go code alone
+}
+
+// do does what the bits of what ask for.
+func (g *group) do(what int) {
+	if g.portable {
+		g.args.lanes(what)
+		return
+	}
+	g.args.do(what)
 }
 
 // bind has the group compute with a model and the positions and velocities of replicas.
@@ -303,10 +313,10 @@ func (g *group) advance(m motion, temperature [lanes]float64, replica [lanes]uin
 		return err
 	}
 	g.list()
-	a.do(doForce)
+	g.do(doForce)
 	for s := range m.steps {
 		a.step = m.first + uint64(s)
-		a.do(doDrift)
+		g.do(doDrift)
 		if a.far != [lanes]int64{} {
 			if err := g.nowhere(a.step, replica); err != nil {
 				return err
@@ -316,7 +326,7 @@ func (g *group) advance(m motion, temperature [lanes]float64, replica [lanes]uin
 				return nil
 			}
 		}
-		a.do(doForce | doKick)
+		g.do(doForce | doKick)
 	}
 	return g.nowhere(m.first+uint64(m.steps), replica)
 }

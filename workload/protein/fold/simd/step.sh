@@ -3,8 +3,8 @@
 #
 #   workload/protein/fold/simd/step.sh [FOLDER]
 #
-# The committed files are made by Debian 12's clang-19, 1:19.1.7-3~deb12u1, and a test makes
-# them again and compares. Code and constants are one piece that runs wherever it is; it uses the
+# The committed files are made by Debian 12's clang-19, 1:19.1.7-3~deb12u1; CI makes them
+# again and compares. Code and constants are one piece that runs wherever it is; it uses the
 # stack that enterAVX512 and enterAVX2 provide, and calls nothing.
 set -eu
 cd "$(dirname "$0")"

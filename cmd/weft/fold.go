@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/internal/host"
+	"github.com/weft-run/weft/internal/terminal"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/protein"
+	"github.com/weft-run/weft/workload/protein/fold"
+)
+
+// folding is a call of `weft run fold`.
+type folding struct {
+	settings    *settings
+	options     weft.Options
+	config      fold.Config
+	temperature string
+	check       bool
+	asJSON      bool
+	out         string
+	keeping     keeping
+}
+
+func newFold(s *settings) *cobra.Command {
+	f := &folding{settings: s}
+	c := &cobra.Command{
+		Use:   "fold",
+		Short: "Fold replicas of a protein chain",
+		Long: `Fold replicas of a protein chain, which begin straight, by Langevin dynamics of
+a structure-based model: one bead a residue, and a potential whose minimum is
+the native structure. The model is built from that structure. It shows how and
+how fast the chain finds it, and at which temperature it melts; it predicts no
+structure. Lengths are in angstrom, temperatures in contact energies.
+
+A structure is one that comes with weft (1CRN, 1UBI or BPTI) or a file in the
+PDB or mmCIF format, also compressed by gzip. With two temperatures, replicas
+have those in between and exchange them, and the heat capacity is computed.`,
+		Example: `  weft run fold
+  weft run fold --structure BPTI --temperature 0.6-1.1 --steps 2000000
+  weft run fold --structure 4ake.pdb --chain A --out traj.pdb`,
+		Args:              terminal.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	f.flags(c.Flags())
+	terminal.Complete(c, "structure", protein.Shipped)
+	return c
+}
+
+func (f *folding) flags(p *pflag.FlagSet) {
+	p.StringVar(&f.config.Structure, "structure", "1CRN", "`structure` that comes with weft, or a file")
+	p.StringVar(&f.config.Select.Chain, "chain", "", "chain to fold (the first); several with commas, or all")
+	p.IntVar(&f.config.Select.Model, "model", 0, "model of the file to take (the first)")
+	p.IntVar(&f.config.Steps, "steps", 500_000, "time steps of each replica")
+	p.IntVar(&f.config.Every, "frame", 1000, "steps between frames, after which replicas exchange temperatures")
+	p.IntVar(&f.config.Replicas, "replicas", 16, "trajectories; eight are computed at once")
+	p.StringVar(&f.temperature, "temperature", "0.7", "`temperature`, or lowest and highest as in 0.6-1.1")
+	p.Uint32Var(&f.config.Seed, "seed", 1, "seed of the random numbers")
+	p.BoolVar(&f.check, "check", true, "compare the last steps and energies with an independent reference")
+	p.StringVarP(&f.out, "out", "o", "", "write frames of the lowest temperature to a `file`, .pdb or .dcd")
+	p.BoolVar(&f.asJSON, "json", false, "write the report as JSON")
+	f.keeping.bind(p)
+}
+
+// settle makes a configuration and options of the flags.
+func (f *folding) settle() (err error) {
+	low, high, ladder := strings.Cut(f.temperature, "-")
+	if !ladder {
+		high = low
+	}
+	for _, v := range []struct {
+		text string
+		to   *float64
+	}{{low, &f.config.Low}, {high, &f.config.High}} {
+		if *v.to, err = strconv.ParseFloat(v.text, 64); err != nil || *v.to <= 0 {
+			return terminal.Usagef("--temperature %s: give a number above 0, or two as in 0.6-1.1", f.temperature)
+		}
+	}
+	if f.config.Steps == 0 || f.config.Every == 0 || f.config.Replicas == 0 {
+		return terminal.Usagef("--steps %d, --frame %d, --replicas %d: give 1 or more", f.config.Steps, f.config.Every, f.config.Replicas)
+	}
+	if err := f.config.Validate(); err != nil {
+		return terminal.Usage(err)
+	}
+	if f.options, err = f.settings.options(); err != nil {
+		return err
+	}
+	_, err = f.keeping.settle(&f.options, 1)
+	return err
+}
+
+func (f *folding) run(c *cobra.Command) error {
+	if err := f.settle(); err != nil {
+		return err
+	}
+	format := ""
+	if f.out != "" {
+		var err error
+		if format, err = fold.Format(f.out); err != nil {
+			return terminal.Usage(err)
+		}
+	}
+	s, err := protein.Open(f.config.Structure, f.config.Select)
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	if err := host.Enough("fold", int64(f.config.Bytes(s.Len()))); err != nil {
+		return err
+	}
+	r, err := fold.NewOf(f.config, s)
+	if err != nil {
+		return terminal.Usage(err)
+	}
+	var out *terminal.Output
+	if f.out != "" {
+		if out, err = terminal.OpenOutput(c, f.out); err != nil {
+			return err
+		}
+		defer out.Close()
+	}
+	rt, err := open(c.Context(), f.options, c.ErrOrStderr())
+	if err != nil {
+		return checkpointError(err)
+	}
+	defer rt.Close()
+	rep, err := f.do(c, rt, r)
+	if err != nil && (rep == nil || rep.Kept == nil) {
+		return err
+	}
+	if err == nil && out != nil {
+		var b bytes.Buffer // all or nothing
+		if err := r.Write(&b, format); err != nil {
+			return err
+		}
+		if err := out.Replace(func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err }); err != nil {
+			return err
+		}
+		rep.File = f.out
+	}
+	if perr := terminal.Print(c, f.asJSON, rep, func(b *bytes.Buffer) error { rep.text(b); return nil }); perr != nil {
+		return perr
+	}
+	return err
+}
+
+// do folds and checks. Where a run that is kept was interrupted, the report says how far it
+// came.
+func (f *folding) do(c *cobra.Command, rt *weft.Runtime, r *fold.Run) (*foldReport, error) {
+	p := terminal.StartProgress(c.ErrOrStderr(), f.asJSON, "frame", r.Rounds())
+	defer p.Finish()
+	f.keeping.show(p, r.Name())
+	f.keeping.did.unit = "frame"
+	p.At("%s", r.Name())
+	shown := 0
+	err := r.Do(c.Context(), rt, func(round int) {
+		for ; shown <= round; shown++ {
+			p.Add()
+		}
+		now, best := r.Lowest(round), r.Best(round+1)
+		p.At("step %d: Q %.2f, RMSD %.1f, best %.1f", now.Step, now.Q, now.RMSD, best.RMSD)
+	})
+	rep := newFoldReport(r, rt)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			return nil, checkpointError(err)
+		}
+		rep.Interrupted, rep.Kept = true, f.keeping.report(rt)
+		return rep, err
+	}
+	rep.Kept = f.keeping.report(rt)
+	rep.fill(r)
+	if !f.check {
+		return rep, nil
+	}
+	p.At("checking the result")
+	switch err := terminal.Abandonable(c.Context(), r.Check); {
+	case errors.Is(err, context.Canceled):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("the result is wrong: %w", err)
+	}
+	rep.Checked, rep.Misses = true, r.Misses()
+	return rep, nil
+}
+
+// foldReport is the report of a folding.
+type foldReport struct {
+	Job         string          `json:"job"`
+	Class       string          `json:"class"`
+	Devices     []string        `json:"devices"`
+	Missing     int             `json:"missing_residues,omitempty"`
+	Steps       float64         `json:"steps_per_second,omitempty"` // of all replicas, zero where none was computed
+	Replicas    []foldRow       `json:"replicas,omitempty"`
+	Folded      int             `json:"folded"`
+	Best        *fold.Frame     `json:"best,omitempty"`
+	GDTTS       float64         `json:"gdt_ts,omitempty"`     // of the last frame of the replica on the lowest rung
+	Acceptance  *float64        `json:"acceptance,omitempty"` // of exchanges
+	Heat        *fold.Heat      `json:"heat_capacity,omitempty"`
+	File        string          `json:"file,omitempty"`
+	Checked     bool            `json:"checked"`
+	Misses      []workload.Miss `json:"misses,omitempty"`
+	Interrupted bool            `json:"interrupted,omitempty"`
+	Kept        *keptReport     `json:"checkpoints,omitempty"`
+}
+
+// foldRow is what became of a replica.
+type foldRow struct {
+	fold.Frame         // its last
+	Best       float64 `json:"best_rmsd"`
+	FoldedAt   int     `json:"folded_at,omitempty"` // step of its first folded frame
+}
+
+func newFoldReport(r *fold.Run, rt *weft.Runtime) *foldReport {
+	rep := &foldReport{Job: r.Name(), Class: string(workload.RowExact), Missing: r.Structure().Missing()}
+	for _, d := range rt.Machine().Devices {
+		rep.Devices = append(rep.Devices, d.Name)
+	}
+	return rep
+}
+
+// fill says what came of a folding.
+func (rep *foldReport) fill(r *fold.Run) {
+	rounds := r.Rounds()
+	rep.Steps = r.Rate()
+	best, lowest := r.Best(rounds), r.Lowest(rounds-1)
+	rep.Best, rep.GDTTS = &best, protein.GDTTS(r.Positions(lowest.Replica), r.Model().Native)
+	for k := range r.Replicas() {
+		row := foldRow{Frame: r.Frame(rounds-1, k), Best: r.Frame(0, k).RMSD}
+		for i := range rounds {
+			frame := r.Frame(i, k)
+			row.Best = min(row.Best, frame.RMSD)
+			if frame.Folded() && row.FoldedAt == 0 {
+				row.FoldedAt = frame.Step
+				rep.Folded++
+			}
+		}
+		rep.Replicas = append(rep.Replicas, row)
+	}
+	if asked, done := r.Exchanges(); asked > 0 {
+		share := float64(done) / float64(asked)
+		rep.Acceptance = &share
+	}
+	rep.Heat, _ = r.Heat() // nil where there are too few samples
+}
+
+// foldRows is how many replicas a text lists.
+const foldRows = 16
+
+func (rep *foldReport) text(b *bytes.Buffer) {
+	fmt.Fprintf(b, "%s on %s, class %s\n\n", rep.Job, terminal.Count(len(rep.Devices), "device"), rep.Class)
+	if rep.Missing > 0 {
+		fmt.Fprintf(b, "The structure lacks %s, over which bonds of native length go.\n", terminal.Count(rep.Missing, "residue"))
+	}
+	if rep.Interrupted {
+		fmt.Fprintln(b, "Interrupted.")
+		rep.Kept.text(b, true)
+		return
+	}
+	rows := [][]any{{"replica", "folded at", "best RMSD", "last RMSD", "Q", "Rg", "energy", "temperature"}}
+	for i, r := range rep.Replicas {
+		if i == foldRows {
+			break
+		}
+		at := "-"
+		if r.FoldedAt > 0 {
+			at = strconv.Itoa(r.FoldedAt)
+		}
+		rows = append(rows, []any{r.Replica, at, fmt.Sprintf("%.2f", r.Best), fmt.Sprintf("%.2f", r.RMSD), fmt.Sprintf("%.2f", r.Q), fmt.Sprintf("%.1f", r.Rg), fmt.Sprintf("%.1f", r.Energy), fmt.Sprintf("%.3f", r.Temperature)})
+	}
+	terminal.Table(b, rows)
+	if more := len(rep.Replicas) - foldRows; more > 0 {
+		fmt.Fprintf(b, "and %s more; --json lists them.\n", terminal.Count(more, "replica"))
+	}
+	fmt.Fprintf(b, "\nFolded: %d of %s, which had an RMSD below %g and Q above %g in some frame.\n", rep.Folded, terminal.Count(len(rep.Replicas), "replica"), fold.FoldedRMSD, fold.FoldedQ)
+	fmt.Fprintf(b, "Best: RMSD %.2f, Q %.2f, by replica %d at step %d. GDT-TS at the end, lowest temperature: %.1f.\n", rep.Best.RMSD, rep.Best.Q, rep.Best.Replica, rep.Best.Step, rep.GDTTS)
+	if rep.Acceptance != nil {
+		fmt.Fprintf(b, "Exchanges: %s of those asked.\n", terminal.Percent(*rep.Acceptance))
+	}
+	if h := rep.Heat; h != nil && h.Edge {
+		fmt.Fprintf(b, "Heat capacity: largest at an end of the temperatures, %.3f; take others to find where it melts.\n", h.Melting)
+	} else if h != nil {
+		fmt.Fprintf(b, "Heat capacity: largest at temperature %.3f ± %.3f, where the chain melts.\n", h.Melting, h.Error)
+	}
+	if rep.Steps > 0 {
+		fmt.Fprintf(b, "Rate: %s of all replicas.\n", terminal.SI(rep.Steps, "step/s"))
+	}
+	if rep.Kept != nil {
+		rep.Kept.text(b, false)
+	}
+	if rep.File != "" {
+		fmt.Fprintf(b, "Written: %s.\n", rep.File)
+	}
+	if rep.Checked {
+		fmt.Fprintln(b, "The energies and the last steps agree with an independent reference.")
+	}
+	fmt.Fprintln(b, "The model is built from the native structure; it predicts none.")
+}

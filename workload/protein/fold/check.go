@@ -1,0 +1,142 @@
+package fold
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/weft-run/weft/internal/philox"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/protein"
+)
+
+const (
+	checkSteps    = 100 // that the reference takes
+	checkReplicas = 4   // of a group, by the reference
+)
+
+// Check compares what was computed with the reference, which is independent of the kernels: the
+// energies and observables of all replicas after the last round, the first steps of that
+// round for some replicas, and then all of its steps for a group of them, by the portable form of
+// the kernel.
+func (r *Run) Check() error {
+	last := r.Rounds() - 1
+	if err := workload.Sweep(r.c.Replicas, func(lo, hi int) error {
+		for k := lo; k < hi; k++ {
+			if err := r.checkFrame(r.Frame(last, k), r.positions(k)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return r.checkSteps(int(philox.Source{Seed: r.c.Seed}.Uint32(uint64(last), 0, 0)) % r.groups)
+}
+
+// checkFrame compares what is said of a replica with its positions.
+func (r *Run) checkFrame(f Frame, x []float64) error {
+	for _, c := range []struct {
+		what      string
+		got, want float64
+	}{
+		{"energy", f.Energy, r.model.Energy(x)}, {"Q", f.Q, r.model.Q(x)}, {"Rg", f.Rg, protein.Rg(x)}, {"RMSD", f.RMSD, protein.RMSD(x, r.model.Native)},
+	} {
+		if !(math.Abs(c.got-c.want) <= 1e-9*(100+math.Abs(c.want))) {
+			return fmt.Errorf("fold: replica %d: %s %v, by the reference %v: %w", f.Replica, c.what, c.got, c.want, ErrWrong)
+		}
+	}
+	return nil
+}
+
+// checkSteps takes the steps of the last round of a group again.
+func (r *Run) checkSteps(which int) error {
+	n := 3 * r.model.Beads()
+	first := (r.Rounds() - 1) * r.c.Every
+	m := motion{r.c.TimeStep, r.c.Friction, r.c.Seed, uint64(first), r.stepsOf(r.Rounds() - 1)}
+	begin := func() (*group, [lanes]uint64) {
+		state := append([][lanes]float64(nil), r.last[2*n*which:2*n*(which+1)]...)
+		var replica [lanes]uint64
+		for l := range lanes {
+			replica[l] = uint64(min(which*lanes+l, r.c.Replicas-1))
+			for k := n; k < 2*n; k++ {
+				state[k][l] *= r.ladder[which][rungScale][l]
+			}
+		}
+		g := &group{portable: true}
+		g.bind(r.tables, state[:n], state[n:])
+		return g, replica
+	}
+	temperature := r.ladder[which][rungTemperature]
+	few, replica := begin()
+	part := m
+	part.steps = min(m.steps, checkSteps)
+	x, v := make([]float64, n), make([]float64, n)
+	var wants [lanes][]float64
+	for l := range min(checkReplicas, r.c.Replicas-which*lanes) {
+		for k := range x {
+			x[k], v[k] = few.x[k][l], few.v[k][l]
+		}
+		wants[l] = r.reference(x, v, part, temperature[l], int(replica[l]))
+	}
+	if err := few.advance(part, temperature, replica, nil); err != nil {
+		return err
+	}
+	for l, want := range wants {
+		for k := range want {
+			if got := few.x[k][l]; !(math.Abs(got-want[k]) <= 1e-6) {
+				return fmt.Errorf("fold: replica %d, bead %d after %d steps of the last round: at %v, by the reference %v: %w", replica[l], k/3, part.steps, got, want[k], ErrWrong)
+			}
+		}
+	}
+	all, _ := begin()
+	if err := all.advance(m, temperature, replica, nil); err != nil {
+		return err
+	}
+	state := r.state[2*n*which : 2*n*(which+1)]
+	for k := range n {
+		if all.x[k] != state[k] || all.v[k] != state[n+k] {
+			return fmt.Errorf("fold: replicas %d to %d, bead %d after the last round: at %v, by the portable kernel %v: %w", replica[0], replica[lanes-1], k/3, state[k], all.x[k], ErrWrong)
+		}
+	}
+	return nil
+}
+
+// reference takes steps by the BAOAB scheme as they are written in books.
+func (r *Run) reference(x, v []float64, m motion, temperature float64, replica int) []float64 {
+	f := make([]float64, len(x))
+	r.model.Forces(f, x)
+	c1 := math.Exp(-m.gamma * m.dt)
+	c2 := math.Sqrt((1 - c1*c1) * temperature)
+	for s := range m.steps {
+		step := m.first + uint64(s)
+		for k := range x {
+			v[k] += m.dt / 2 * f[k]
+			x[k] += m.dt / 2 * v[k]
+		}
+		for i := range len(x) / 3 {
+			w := philox.Block([4]uint32{uint32(i), uint32(replica), uint32(step), uint32(step >> 32)}, [2]uint32{m.seed, stream})
+			sin, cos := math.Sincos(2 * math.Pi * philox.Unit(w[1]))
+			size := math.Sqrt(-2 * math.Log(philox.Unit(w[0])))
+			noise := [3]float64{size * cos, size * sin, math.Sqrt(-2*math.Log(philox.Unit(w[2]))) * math.Cos(2*math.Pi*philox.Unit(w[3]))}
+			for k, g := range noise {
+				v[3*i+k] = c1*v[3*i+k] + c2*g
+			}
+		}
+		for k := range x {
+			x[k] += m.dt / 2 * v[k]
+		}
+		r.model.Forces(f, x)
+		for k := range x {
+			v[k] += m.dt / 2 * f[k]
+		}
+	}
+	return append([]float64(nil), x...)
+}
+
+// Misses is what Check may not see.
+func (r *Run) Misses() []workload.Miss {
+	return []workload.Miss{
+		{What: "a wrong replica in the last round", Chance: 1 - 1/float64(r.groups)},
+		{What: "a wrong step before the last round", Chance: 1},
+	}
+}

@@ -1,0 +1,213 @@
+package fold
+
+import (
+	"fmt"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/graph"
+	"github.com/weft-run/weft/internal/signature"
+	"github.com/weft-run/weft/sched"
+	"github.com/weft-run/weft/workload"
+	"github.com/weft-run/weft/workload/protein"
+)
+
+// What is observed of a replica after each round.
+const (
+	seenEnergy = iota
+	seenQ
+	seenRg
+	seenRMSD
+	seenCount
+)
+
+// What the ladder has for a replica.
+const (
+	rungTemperature = iota
+	rungScale
+	rungStep
+	rungCount
+)
+
+// Kernel advances groups of eight replicas by all steps of a round and observes them; its grid
+// is the groups. State is positions, then velocities, of each group; a ladder has a
+// temperature, a factor for the velocities and the number of the first step of each replica.
+var Kernel = graph.GoKernel("fold.advance", 1)
+
+// Funcs are the Go kernels of this workload.
+func Funcs() map[string]weft.Func { return signature.Funcs(kernels) }
+
+// params are the parameters of the kernel.
+type params struct {
+	beads, bonds, angles, dihedrals, contacts int
+	first, groups                             int // of all groups, those of the task
+	replicas                                  int // of all groups
+	seed                                      uint32
+	steps                                     int
+	dt, gamma                                 float64
+}
+
+func (p params) counts() counts { return counts{p.beads, p.bonds, p.angles, p.dihedrals, p.contacts} }
+
+// groups are lent to calls of the kernel.
+var groups workload.Scratch[group]
+
+var kernels = []signature.Kernel{signature.Of(signature.Kernel{
+	Name: Kernel.Name, Does: "time steps of groups of eight replicas of a chain of beads", Grid: "groups", Per: []uint32{1},
+	Args: []signature.Arg{
+		signature.In("places of terms and contacts", graph.I4), signature.In("native values", graph.F8), signature.In("ladder", graph.F8),
+		signature.In("state before", graph.F8), signature.Out("state after", graph.F8), signature.Out("observed", graph.F8),
+	},
+}, func(_ *weft.Call, p params) (n signature.Need, err error) {
+	if p.beads > maxBeads || max(p.bonds, p.angles, p.dihedrals) > p.beads || p.contacts > 1<<30 {
+		return n, fmt.Errorf("%d beads with %d, %d and %d terms and %d contacts: too many", p.beads, p.bonds, p.angles, p.dihedrals, p.contacts)
+	}
+	c := p.counts()
+	n.Items = int64(p.groups)
+	n.Elements[0], n.Elements[1] = int64(c.ints()), int64(c.reals())
+	state := signature.Product(p.groups, 6*lanes, p.beads)
+	n.Elements[2], n.Elements[3], n.Elements[4] = signature.Product(p.groups, rungCount*lanes), state, state
+	n.Elements[5] = signature.Product(p.groups, seenCount*lanes)
+	return n, signature.Positive([]string{"beads", "groups", "replicas", "steps"}, p.beads, p.groups, p.replicas, p.steps)
+}, advance)}
+
+// advance is the kernel.
+func advance(c *weft.Call, p params, lo, hi int) {
+	t := p.counts().view(weft.View[int32](c.Args[0]), weft.View[float64](c.Args[1]))
+	if err := t.check(); err != nil {
+		c.Fail(fmt.Errorf("fold: %w", err))
+		return
+	}
+	ladder, seen := weft.View[[rungCount][lanes]float64](c.Args[2]), weft.View[[seenCount][lanes]float64](c.Args[5])
+	before, after := weft.View[[lanes]float64](c.Args[3]), weft.View[[lanes]float64](c.Args[4])
+	g := groups.Get(1)
+	defer groups.Put(g)
+	n := 3 * p.beads
+	for i := lo; i < hi && !c.Stopped(); i++ {
+		state := after[2*n*i : 2*n*(i+1)]
+		copy(state, before[2*n*i:])
+		var replica [lanes]uint64
+		for l := range lanes {
+			replica[l] = uint64(min((p.first+i)*lanes+l, p.replicas-1))
+			for k := n; k < 2*n; k++ {
+				state[k][l] *= ladder[i][rungScale][l]
+			}
+		}
+		if err := (*g)[0].round(t, state, p, &ladder[i], replica, &seen[i], c.Stopped); err != nil {
+			c.Fail(fmt.Errorf("fold: %w", err))
+			return
+		}
+	}
+}
+
+// round advances the state of a group, positions and then velocities, and observes it.
+func (g *group) round(t *tables, state [][lanes]float64, p params, ladder *[rungCount][lanes]float64, replica [lanes]uint64, seen *[seenCount][lanes]float64, stopped func() bool) error {
+	n, step := 3*t.beads, uint64(0)
+	if at := ladder[rungStep][0]; at >= 0 && at <= maxSteps {
+		step = uint64(at)
+	}
+	g.bind(t, state[:n], state[n:2*n])
+	if err := g.advance(motion{p.dt, p.gamma, p.seed, step, p.steps}, ladder[rungTemperature], replica, stopped); err != nil {
+		return err
+	}
+	seen[seenEnergy] = g.args.energy
+	x := make([]float64, n)
+	for l := range lanes {
+		for k := range x {
+			x[k] = g.x[k][l]
+		}
+		seen[seenQ][l], seen[seenRg][l], seen[seenRMSD][l] = t.q(x), protein.Rg(x), protein.RMSD(x, t.xyz)
+	}
+	return nil
+}
+
+// q is protein.Model.Q by the tables.
+func (t *tables) q(x []float64) float64 {
+	n := 0
+	for i := range t.beads {
+		for k := t.rows[i]; k < t.rows[i+1]; k++ {
+			j, d2 := int(t.with[k]), 0.0
+			for c := range 3 {
+				d := x[3*i+c] - x[3*j+c]
+				d2 += d * d
+			}
+			if d2 < protein.Formed*protein.Formed*t.size2[k] {
+				n++
+			}
+		}
+	}
+	return float64(n) / float64(max(t.contacts, 1))
+}
+
+// pairsOf is about how many pairs a bead has that repel it.
+const pairsOf = 12
+
+// work is that of steps of some replicas.
+func (c counts) work(replicas, steps int) graph.Work {
+	per := 60*c.beads + 40*c.contacts + 25*pairsOf*c.beads + 180*c.beads
+	return graph.Work{
+		Ops:   float64(per) * float64(replicas) * float64(steps),
+		Bytes: float64(96*c.beads*replicas + 8*(c.ints()+c.reals())),
+		Unit:  graph.FP64,
+	}
+}
+
+// round is one round as tasks.
+type round struct {
+	counts
+	params
+	replicas int
+}
+
+// groupCount is the number of groups.
+func (r *round) groupCount() int { return (r.replicas + lanes - 1) / lanes }
+
+// items are the groups, which all cost the same.
+func (r *round) items() sched.Items {
+	n := int64(48 * lanes * r.counts.beads)
+	return sched.Items{
+		Extent: int64(r.groupCount()),
+		Cost:   func(lo, hi int64) float64 { return float64(hi - lo) },
+		Bytes: func(lo, hi int64) (in, out int64) {
+			if hi == lo {
+				return 0, 0
+			}
+			return n*(hi-lo) + int64(4*r.ints()+8*r.reals()), n * (hi - lo)
+		},
+	}
+}
+
+// task is that of a range of groups.
+func (r *round) task(lo, hi int64) graph.Task {
+	p := r.params
+	p.first, p.groups, p.replicas = int(lo), int(hi-lo), r.replicas
+	return graph.Task{
+		Name:  fmt.Sprintf("groups %d-%d", lo, hi),
+		Steps: []graph.Step{graph.Step{Kernel: Kernel, Launch: graph.Grid(hi - lo)}.With(p)},
+		Work:  r.work(lanes*int(hi-lo), p.steps),
+	}
+}
+
+// graph has a task for each range of groups.
+func (r *round) graph(ranges []sched.Range) (*graph.Graph, error) {
+	var b graph.Builder
+	all := int64(r.groupCount())
+	state, ladder, seen := int64(48*lanes*r.counts.beads), int64(8*rungCount*lanes), int64(8*seenCount*lanes)
+	ints := b.Data(graph.Data{Name: "ints", Bytes: int64(4 * r.ints()), Input: true})
+	reals := b.Data(graph.Data{Name: "reals", Bytes: int64(8 * r.reals()), Input: true})
+	rungs := b.Data(graph.Data{Name: "ladder", Bytes: ladder * all, Input: true})
+	before := b.Data(graph.Data{Name: "before", Bytes: state * all, Input: true})
+	after := b.Data(graph.Data{Name: "after", Bytes: state * all, Output: true, Tolerance: graph.SameBytes})
+	observed := b.Data(graph.Data{Name: "seen", Bytes: seen * all, Output: true, Tolerance: graph.SameBytes})
+	for _, g := range ranges {
+		part := func(d graph.DataID, size int64, access graph.Access) graph.Use {
+			return graph.Use{Data: d, Offset: size * g.Lo, Bytes: size * (g.Hi - g.Lo), Access: access}
+		}
+		t := r.task(g.Lo, g.Hi)
+		t.Uses = []graph.Use{
+			{Data: ints, Access: graph.Read}, {Data: reals, Access: graph.Read}, part(rungs, ladder, graph.Read),
+			part(before, state, graph.Read), part(after, state, graph.Write), part(observed, seen, graph.Write),
+		}
+		b.Add(t)
+	}
+	return b.Build()
+}

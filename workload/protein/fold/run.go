@@ -1,0 +1,338 @@
+package fold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/workload/protein"
+)
+
+// Frame is what a replica is like at the end of a round.
+type Frame struct {
+	Step        int     `json:"step"`
+	Replica     int     `json:"replica"`
+	Temperature float64 `json:"temperature"` // at which it got there
+	Energy      float64 `json:"energy"`
+	Q           float64 `json:"q"`
+	Rg          float64 `json:"rg"`
+	RMSD        float64 `json:"rmsd"`
+}
+
+// Folded is the RMSD in angstrom below which, and the share of native contacts above which, a
+// replica is folded.
+const (
+	FoldedRMSD = 1.5
+	FoldedQ    = 0.9
+)
+
+// Folded reports whether the frame is that of a folded chain.
+func (f Frame) Folded() bool { return f.RMSD < FoldedRMSD && f.Q > FoldedQ }
+
+// Run is a folding: replicas of a chain that begin straight.
+type Run struct {
+	c            Config
+	name         string
+	structure    *protein.Structure
+	model        *protein.Model
+	tables       *tables
+	ints         []int32
+	reals        []float64
+	temperatures []float64
+	groups       int
+
+	// The state, which checkpoints keep.
+	state  [][lanes]float64            // positions, then velocities, of each group
+	last   [][lanes]float64            // the state before the last round
+	ladder [][rungCount][lanes]float64 // of the next round, by group
+	rung   []int32                     // of each replica, in the next round
+	seen   []float64                   // of each round and replica
+	rungs  []int32                     // at which each replica got there
+	trace  []float32                   // positions of the replica on the lowest rung after each round
+	asked  []int64                     // pairs asked to exchange, and those that did
+
+	after    [][lanes]float64
+	observed [][seenCount][lanes]float64
+	plan     *weft.Plan
+	took     time.Duration
+	computed int // rounds of this process
+}
+
+// New reads the structure and puts its replicas on straight lines.
+func New(c Config) (*Run, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.settled()
+	s, err := protein.Open(c.Structure, c.Select)
+	if err != nil {
+		return nil, err
+	}
+	return newRun(c, s)
+}
+
+// NewOf is New for a structure that was read already; c.Structure and c.Select do not matter.
+func NewOf(c Config, s *protein.Structure) (*Run, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return newRun(c.settled(), s)
+}
+
+func newRun(c Config, s *protein.Structure) (*Run, error) {
+	m, err := protein.ModelOf(s)
+	if err != nil {
+		return nil, err
+	}
+	if m.Beads() > maxBeads {
+		return nil, fmt.Errorf("fold: %s has %d residues: %w: there may be %d", s.Name, m.Beads(), ErrConfig, maxBeads)
+	}
+	if len(m.Contacts) == 0 {
+		return nil, fmt.Errorf("fold: %s has no native contacts, so nothing holds it together: %w: take a folded structure", s.Name, ErrConfig)
+	}
+	r := &Run{c: c, structure: s, model: m, name: s.Name, temperatures: c.temperatures(), groups: (c.Replicas + lanes - 1) / lanes}
+	r.tables, r.ints, r.reals = tablesOf(m)
+	n := 3 * m.Beads()
+	r.state, r.last, r.after = make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups), make([][lanes]float64, 2*n*r.groups)
+	r.ladder, r.observed = make([][rungCount][lanes]float64, r.groups), make([][seenCount][lanes]float64, r.groups)
+	r.rung, r.asked = make([]int32, c.Replicas), make([]int64, 2)
+	r.seen, r.rungs = make([]float64, r.Rounds()*c.Replicas*seenCount), make([]int32, r.Rounds()*c.Replicas)
+	r.trace = make([]float32, r.Rounds()*n)
+	x, v := make([]float64, n), make([]float64, n)
+	for i := range r.groups * lanes {
+		replica := min(i, c.Replicas-1) // the last groups are filled with copies
+		start(m, x, v, c.Seed, replica, r.temperatures[replica])
+		r.rung[replica] = int32(replica)
+		g, l := i/lanes, i%lanes
+		for k := range n {
+			r.state[2*n*g+k][l], r.state[2*n*g+n+k][l] = x[k], v[k]
+		}
+	}
+	r.climb(0, nil)
+	return r, nil
+}
+
+// climb sets the ladder of the next round, which begins at a step.
+func (r *Run) climb(step int, scale []float64) {
+	for i := range r.groups * lanes {
+		replica := min(i, r.c.Replicas-1)
+		l := &r.ladder[i/lanes]
+		l[rungTemperature][i%lanes], l[rungScale][i%lanes], l[rungStep][i%lanes] = r.temperatures[r.rung[replica]], 1, float64(step)
+		if scale != nil {
+			l[rungScale][i%lanes] = scale[replica]
+		}
+	}
+}
+
+// Name says what is folded.
+func (r *Run) Name() string {
+	at := fmt.Sprintf("temperature %.3g", r.c.Low)
+	if r.c.exchanges() {
+		at = fmt.Sprintf("temperatures %.3g to %.3g", r.c.Low, r.c.High)
+	}
+	replicas := fmt.Sprintf("%d replicas", r.c.Replicas)
+	if r.c.Replicas == 1 {
+		replicas = "1 replica"
+	}
+	return fmt.Sprintf("fold %s, %d residues, %d contacts, %s of %d steps at %s", r.name, r.model.Beads(), len(r.model.Contacts), replicas, r.c.Steps, at)
+}
+
+// Rounds is how many frames there are, after each of which replicas may exchange.
+func (r *Run) Rounds() int { return (r.c.Steps + r.c.Every - 1) / r.c.Every }
+
+// Model is the potential.
+func (r *Run) Model() *protein.Model { return r.model }
+
+// Structure is what was read.
+func (r *Run) Structure() *protein.Structure { return r.structure }
+
+// stepsOf is the number of steps of a round.
+func (r *Run) stepsOf(round int) int { return min(r.c.Every, r.c.Steps-round*r.c.Every) }
+
+// round is a round as tasks.
+func (r *Run) round(i int) *round {
+	c := r.tables.counts
+	return &round{counts: c, replicas: r.c.Replicas, params: params{
+		beads: c.beads, bonds: c.bonds, angles: c.angles, dihedrals: c.dihedrals, contacts: c.contacts,
+		seed: r.c.Seed, steps: r.stepsOf(i), dt: r.c.TimeStep, gamma: r.c.Friction,
+	}}
+}
+
+// keep names the computation for checkpoints: what the result depends on.
+func (r *Run) keep() weft.Keep {
+	number := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	return weft.Keep{Name: "run", Params: map[string]string{
+		"workload": "fold", "structure": r.name, "residues": fmt.Sprint(r.model.Beads()), "native": fmt.Sprintf("%x", r.fingerprint()),
+		"steps": fmt.Sprint(r.c.Steps), "every": fmt.Sprint(r.c.Every), "replicas": fmt.Sprint(r.c.Replicas),
+		"low": number(r.c.Low), "high": number(r.c.High), "seed": fmt.Sprint(r.c.Seed),
+		"time_step": number(r.c.TimeStep), "friction": number(r.c.Friction),
+	}}
+}
+
+// fingerprint tells native structures from each other.
+func (r *Run) fingerprint() uint64 {
+	h := uint64(14695981039346656037)
+	for _, v := range r.reals {
+		h = (h ^ math.Float64bits(v)) * 1099511628211
+	}
+	return h
+}
+
+// replanned is how many rounds go by between two plans, once the speeds of devices are known.
+const replanned = 32
+
+// Do folds on the devices of a runtime that was opened with [Funcs] among its kernels: groups
+// of replicas are dealt out by the measured speed of the devices, round by round, and the
+// state is kept between rounds as the runtime's checkpoints say. After each round it calls
+// told, unless that is nil. Do is called once.
+func (r *Run) Do(ctx context.Context, rt *weft.Runtime, told func(round int)) error {
+	if rt == nil {
+		return fmt.Errorf("%s: the runtime is nil; weft.Open returns one", r.Name())
+	}
+	state := []weft.Binding{
+		weft.Bind("state", r.state), weft.Bind("last", r.last), weft.Bind("ladder", r.ladder), weft.Bind("rung", r.rung),
+		weft.Bind("seen", r.seen), weft.Bind("rungs", r.rungs), weft.Bind("trace", r.trace), weft.Bind("asked", r.asked),
+	}
+	err := rt.Steps(ctx, r.keep(), r.Rounds(), state, func(ctx context.Context, i int) error {
+		if err := r.one(ctx, rt, i); err != nil {
+			return err
+		}
+		r.computed++
+		if told != nil {
+			told(i)
+		}
+		return nil
+	})
+	if errors.Is(err, weft.ErrNoFunc) {
+		return fmt.Errorf("%s: %w: open the runtime with weft.Options{Funcs: fold.Funcs()}", r.Name(), weft.ErrNoFunc)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.Name(), err)
+	}
+	return nil
+}
+
+// one runs a round and exchanges temperatures.
+func (r *Run) one(ctx context.Context, rt *weft.Runtime, i int) error {
+	begin := time.Now()
+	bind := []weft.Binding{
+		weft.Bind("ints", r.ints), weft.Bind("reals", r.reals), weft.Bind("ladder", r.ladder),
+		weft.Bind("before", r.state), weft.Bind("after", r.after), weft.Bind("seen", r.observed),
+	}
+	if r.plan == nil || i < 4 || i%replanned == 0 || r.stepsOf(i) != r.c.Every {
+		round := r.round(i)
+		p, err := rt.Plan(ctx, weft.Divisible{Items: round.items(), Whole: round.task(0, int64(r.groups)), Graph: round.graph, Bind: bind, Streamed: true})
+		if err != nil {
+			return err
+		}
+		r.plan = p
+	}
+	if _, err := rt.Run(ctx, r.plan.Graph, bind...); err != nil {
+		return err
+	}
+	copy(r.last, r.state)
+	copy(r.state, r.after)
+	r.note(i)
+	r.took += time.Since(begin)
+	return nil
+}
+
+// note records a round and lets replicas exchange temperatures.
+func (r *Run) note(i int) {
+	energy, scale := make([]float64, r.c.Replicas), []float64(nil)
+	for k := range r.c.Replicas {
+		at := r.seen[(i*r.c.Replicas+k)*seenCount:][:seenCount]
+		for q := range at {
+			at[q] = r.observed[k/lanes][q][k%lanes]
+		}
+		energy[k] = at[seenEnergy]
+	}
+	copy(r.rungs[i*r.c.Replicas:], r.rung)
+	n := 3 * r.model.Beads()
+	for k, v := range r.positions(slices.Index(r.rung, 0)) {
+		r.trace[i*n+k] = float32(v)
+	}
+	if r.c.exchanges() && i+1 < r.Rounds() {
+		scale = make([]float64, r.c.Replicas)
+		asked, done := exchange(r.rung, scale, energy, r.temperatures, r.c.Seed, i)
+		r.asked[0] += int64(asked)
+		r.asked[1] += int64(done)
+	}
+	if i+1 < r.Rounds() {
+		r.climb((i+1)*r.c.Every, scale)
+	}
+}
+
+// positions are those of a replica now.
+func (r *Run) positions(replica int) []float64 {
+	n := 3 * r.model.Beads()
+	x := make([]float64, n)
+	for k := range x {
+		x[k] = r.state[2*n*(replica/lanes)+k][replica%lanes]
+	}
+	return x
+}
+
+// Frame is what a replica was like at the end of a round.
+func (r *Run) Frame(round, replica int) Frame {
+	at := round*r.c.Replicas + replica
+	s := r.seen[at*seenCount:][:seenCount]
+	return Frame{
+		Step: min((round+1)*r.c.Every, r.c.Steps), Replica: replica, Temperature: r.temperatures[r.rungs[at]],
+		Energy: s[seenEnergy], Q: s[seenQ], Rg: s[seenRg], RMSD: s[seenRMSD],
+	}
+}
+
+// Best is the frame with the lowest RMSD of some rounds.
+func (r *Run) Best(rounds int) Frame {
+	best := r.Frame(0, 0)
+	for i := range rounds {
+		for k := range r.c.Replicas {
+			if f := r.Frame(i, k); f.RMSD < best.RMSD {
+				best = f
+			}
+		}
+	}
+	return best
+}
+
+// Folded is the first frame of each replica in which it is folded, of those that came to it.
+func (r *Run) Folded(rounds int) []Frame {
+	var out []Frame
+	for k := range r.c.Replicas {
+		for i := range rounds {
+			if f := r.Frame(i, k); f.Folded() {
+				out = append(out, f)
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Exchanges is how many pairs of replicas were asked to exchange temperatures, and how many did.
+func (r *Run) Exchanges() (asked, done int) { return int(r.asked[0]), int(r.asked[1]) }
+
+// Rate is the steps of replicas a second of the rounds that Do ran.
+func (r *Run) Rate() float64 {
+	if r.took == 0 {
+		return 0
+	}
+	return float64(r.computed) * float64(r.c.Every) * float64(r.c.Replicas) / r.took.Seconds()
+}
+
+// Positions are the coordinates of the beads of a replica after the last round.
+func (r *Run) Positions(replica int) []float64 { return r.positions(replica) }
+
+// Replicas is their number.
+func (r *Run) Replicas() int { return r.c.Replicas }
+
+// Lowest is the frame of a round at the lowest temperature.
+func (r *Run) Lowest(round int) Frame {
+	return r.Frame(round, slices.Index(r.rungs[round*r.c.Replicas:][:r.c.Replicas], 0))
+}

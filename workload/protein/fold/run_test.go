@@ -1,0 +1,439 @@
+package fold
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weft-run/weft"
+	"github.com/weft-run/weft/driver"
+	"github.com/weft-run/weft/internal/backend/fake"
+	"github.com/weft-run/weft/internal/workloadtest"
+	"github.com/weft-run/weft/workload/protein"
+)
+
+// small is a run with two groups, the second not full, and a last round that is shorter.
+var small = Config{Steps: 110, Every: 20, Replicas: 13, Low: 0.6, High: 1.2, Seed: 5}
+
+func newSmall(t testing.TB, c Config) *Run {
+	t.Helper()
+	r, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// result is all that a run has computed.
+func (r *Run) result() []byte {
+	return slices.Concat(workloadtest.Bytes(r.state), workloadtest.Bytes(r.seen), workloadtest.Bytes(r.rungs), workloadtest.Bytes(r.trace), workloadtest.Bytes(r.asked))
+}
+
+func do(t testing.TB, rt *weft.Runtime, r *Run) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := r.Do(ctx, rt, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The trajectories have the same bytes on any number of devices and with every kernel, and
+// replicas that are there alone are those that were there among others.
+func TestSameBytes(t *testing.T) {
+	defer func() { use = best }()
+	var want []byte
+	for parts := 1; parts <= 4; parts++ {
+		use = kernel(max(int(best)-parts+1, 0))
+		r := newSmall(t, small)
+		do(t, workloadtest.Open(t, parts, Funcs()), r)
+		if err := r.Check(); err != nil {
+			t.Errorf("%d devices: %v", parts, err)
+		}
+		if got := r.result(); want == nil {
+			want = got
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("%d devices, kernel %d: other bytes than on one", parts, use)
+		}
+	}
+	use = best
+	c := small
+	c.High = c.Low // so that replicas do not depend on each other
+	many, few := newSmall(t, c), Config{}
+	do(t, workloadtest.Open(t, 2, Funcs()), many)
+	few = c
+	few.Replicas = 3
+	alone := newSmall(t, few)
+	do(t, workloadtest.Open(t, 1, Funcs()), alone)
+	for k := range few.Replicas {
+		if !slices.Equal(alone.Positions(k), many.Positions(k)) {
+			t.Errorf("replica %d of %d differs from that of %d", k, few.Replicas, c.Replicas)
+		}
+	}
+}
+
+// A run that was ended in any round and is resumed gives the bytes of one that was not.
+func TestResume(t *testing.T) {
+	whole := newSmall(t, small)
+	do(t, workloadtest.Open(t, 2, Funcs()), whole)
+	for ends := range whole.Rounds() - 1 {
+		dir := filepath.Join(t.TempDir(), "kept")
+		open := func(parts int) *weft.Runtime {
+			rt, err := weft.Open(t.Context(), weft.Options{
+				NoCalibrate: true, CacheDir: "off", Devices: fmt.Sprintf("cpu/%d", parts), Funcs: Funcs(),
+				Checkpoint: weft.Checkpoint{Dir: dir, Every: time.Nanosecond, ResumeIfAny: true},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return rt
+		}
+		rt := open(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		err := newSmall(t, small).Do(ctx, rt, func(round int) {
+			if round == ends {
+				cancel()
+			}
+		})
+		cancel()
+		rt.Close()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		rt = open(2)
+		again, first := newSmall(t, small), -1
+		if err := again.Do(t.Context(), rt, func(round int) {
+			if first < 0 {
+				first = round
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		rt.Close()
+		if first != ends+1 || !bytes.Equal(again.result(), whole.result()) {
+			t.Errorf("ended after round %d, resumed at %d: same bytes %v", ends, first, bytes.Equal(again.result(), whole.result()))
+		}
+		if err := again.Check(); err != nil {
+			t.Error(err)
+		}
+		// Another run does not resume it.
+		other := small
+		other.Seed++
+		rt = open(1)
+		if err := newSmall(t, other).Do(t.Context(), rt, nil); !errors.Is(err, weft.ErrOtherCheckpoint) {
+			t.Errorf("another seed: %v", err)
+		}
+		rt.Close()
+	}
+}
+
+// What the check is for is found: a wrong position, energy or observable.
+func TestCheckFinds(t *testing.T) {
+	for what, spoil := range map[string]func(r *Run){
+		"position": func(r *Run) { r.state[7][2] += 1e-9 },
+		"velocity": func(r *Run) { r.state[3*46+7][2] += 1e-12 },
+		"energy":   func(r *Run) { r.seen[(r.Rounds()-1)*r.c.Replicas*seenCount+seenEnergy] += 1e-5 },
+		"RMSD":     func(r *Run) { r.seen[(r.Rounds()-1)*r.c.Replicas*seenCount+seenRMSD] += 1e-5 },
+		"step":     func(r *Run) { r.last[5][1] += 1e-3 },
+	} {
+		c := small
+		c.Replicas = 8 // one group, so that the check sees all
+		r := newSmall(t, c)
+		do(t, workloadtest.Open(t, 1, Funcs()), r)
+		if err := r.Check(); err != nil {
+			t.Fatal(err)
+		}
+		if spoil(r); !errors.Is(r.Check(), ErrWrong) {
+			t.Errorf("a wrong %s: %v", what, r.Check())
+		}
+	}
+}
+
+// Replicas begin straight, with bonds of about native length, and all differently.
+func TestStart(t *testing.T) {
+	r := newSmall(t, small)
+	for k := range r.c.Replicas {
+		x := r.Positions(k)
+		if q, rg := r.model.Q(x), protein.Rg(x); q > 0.01 || rg < 45 {
+			t.Errorf("replica %d begins with Q %v, Rg %v", k, q, rg)
+		}
+		if k > 0 && slices.Equal(x, r.Positions(k-1)) {
+			t.Errorf("replicas %d and %d begin equal", k-1, k)
+		}
+	}
+}
+
+// Exchange is the same as asking by the definition, keeps rungs a permutation, and leaves
+// velocities at the new temperatures.
+func TestExchange(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 9))
+	const n = 9
+	temperature := Config{Replicas: n, Low: 0.5, High: 1.5}.temperatures()
+	if math.Abs(temperature[0]-0.5) > 1e-12 || math.Abs(temperature[n-1]-1.5) > 1e-12 || math.Abs(temperature[1]/temperature[0]-temperature[5]/temperature[4]) > 1e-12 {
+		t.Errorf("temperatures %v", temperature)
+	}
+	rung := make([]int32, n)
+	for i := range rung {
+		rung[i] = int32((i + 4) % n)
+	}
+	asked, done := 0, 0
+	for round := range 4000 {
+		energy, scale := make([]float64, n), make([]float64, n)
+		before := slices.Clone(rung)
+		for i := range energy {
+			// The lower the temperature, the lower the energy.
+			energy[i] = -30 + 20*temperature[rung[i]] + 3*r.NormFloat64()
+		}
+		a, d := exchange(rung, scale, energy, temperature, 3, round)
+		asked, done = asked+a, done+d
+		sorted := slices.Sorted(slices.Values(rung))
+		for i := range sorted {
+			if sorted[i] != int32(i) {
+				t.Fatalf("rungs %v", rung)
+			}
+			if want := math.Sqrt(temperature[rung[i]] / temperature[before[i]]); math.Abs(scale[i]-want) > 1e-12 {
+				t.Fatalf("scale %v, want %v", scale[i], want)
+			}
+			if step := rung[i] - before[i]; step < -1 || step > 1 {
+				t.Fatalf("replica %d leaps from rung %d to %d", i, before[i], rung[i])
+			}
+		}
+	}
+	if asked != 4000*4 || done < asked/10 || done > asked*9/10 {
+		t.Errorf("%d exchanges of %d", done, asked)
+	}
+	// One that lowers the energy of the colder always happens, one that is hopeless never.
+	rung = []int32{0, 1}
+	if _, d := exchange(rung, make([]float64, 2), []float64{5, -5}, []float64{0.5, 1}, 1, 0); d != 1 || rung[0] != 1 {
+		t.Error("a certain exchange did not happen")
+	}
+	if _, d := exchange(rung, make([]float64, 2), []float64{500, -500}, []float64{0.5, 1}, 1, 2); d != 0 {
+		t.Error("a hopeless exchange happened")
+	}
+}
+
+// The heat capacity of a harmonic well is half its degrees of freedom at any temperature, and
+// that of two states is largest where they weigh the same.
+func TestHeat(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 7))
+	temperatures := Config{Replicas: 8, Low: 0.6, High: 1.2}.temperatures()
+	sample := func(draw func(t float64) float64) [][][]float64 {
+		parts := make([][][]float64, heatParts)
+		for p := range parts {
+			for _, t := range temperatures {
+				es := make([]float64, 1000)
+				for i := range es {
+					es[i] = draw(t)
+				}
+				parts[p] = append(parts[p], es)
+			}
+		}
+		return parts
+	}
+	const freedom = 40
+	well := func(t float64) float64 {
+		e := 0.0
+		for range freedom {
+			g := r.NormFloat64()
+			e += t / 2 * g * g
+		}
+		return e
+	}
+	h := heat(sample(well), temperatures)
+	for i := 50; i < 350; i++ {
+		if math.Abs(h.Capacity[i]-freedom/2) > 2 {
+			t.Fatalf("a well at %v: capacity %v, want %v", h.Temperatures[i], h.Capacity[i], freedom/2)
+		}
+	}
+	const gap, melting = 30, 0.9
+	two := func(t float64) float64 {
+		if folded := 1 / (1 + math.Exp(gap/melting-gap/t)); r.Float64() < folded {
+			return well(t) - gap
+		}
+		return well(t)
+	}
+	h = heat(sample(two), temperatures)
+	if math.Abs(h.Melting-melting) > 0.01 || h.Error > 0.01 || h.Edge {
+		t.Errorf("two states melt at %v ± %v, want %v", h.Melting, h.Error, melting)
+	}
+	run := newSmall(t, Config{Steps: 40, Every: 20, Replicas: 4, Low: 0.6, High: 1})
+	if _, err := run.Heat(); !errors.Is(err, ErrFew) {
+		t.Errorf("few rounds: %v", err)
+	}
+	run = newSmall(t, Config{Steps: 4000, Every: 20, Replicas: 4})
+	if _, err := run.Heat(); !errors.Is(err, ErrFew) {
+		t.Errorf("one temperature: %v", err)
+	}
+}
+
+// Trajectories are read back as they were: frames in the PDB format as models, and by a
+// reader of the DCD format.
+func TestWrite(t *testing.T) {
+	r := newSmall(t, small)
+	do(t, workloadtest.Open(t, 1, Funcs()), r)
+	var text, dcd bytes.Buffer
+	if err := errors.Join(r.Write(&text, "pdb"), r.Write(&dcd, "dcd")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Write(&text, "xtc"); !errors.Is(err, ErrFormat) {
+		t.Error(err)
+	}
+	frames := readDCD(t, dcd.Bytes(), 46)
+	if len(frames) != r.Rounds() {
+		t.Fatalf("%d frames", len(frames))
+	}
+	for i, frame := range frames {
+		s, err := protein.Read(bytes.NewReader(text.Bytes()), protein.Select{Model: i + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Residues[9].String() != "ARG A 10A" || s.Residues[9].B != 3.38 {
+			t.Errorf("residue %v", s.Residues[9])
+		}
+		for k, v := range s.Coordinates() {
+			if math.Abs(v-float64(frame[k])) > 6e-4 {
+				t.Fatalf("frame %d: coordinate %d is %v in one and %v in the other", i, k, v, frame[k])
+			}
+		}
+		if d := protein.RMSD(s.Coordinates(), r.model.Native); math.Abs(d-r.Lowest(i).RMSD) > 1e-2 {
+			t.Errorf("frame %d: RMSD %v, want %v", i, d, r.Lowest(i).RMSD)
+		}
+	}
+	for path, want := range map[string]string{"a.pdb": "pdb", "b/c.DCD": "dcd", "x.xtc": "", "noend": ""} {
+		if got, err := Format(path); got != want || (want == "") != errors.Is(err, ErrFormat) {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+	r.trace[3] = 2e6
+	if err := r.Write(&text, "pdb"); !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), ".dcd") {
+		t.Errorf("a coordinate that does not fit: %v", err)
+	}
+}
+
+// readDCD reads the frames of a file in the DCD format, x, y and z bead by bead.
+func readDCD(t *testing.T, b []byte, atoms int) [][]float32 {
+	t.Helper()
+	record := func() []byte {
+		if len(b) < 8 {
+			t.Fatal("the file ends within a record")
+		}
+		n := binary.LittleEndian.Uint32(b)
+		body := b[4 : 4+n]
+		if binary.LittleEndian.Uint32(b[4+n:]) != n {
+			t.Fatal("a record ends with another length than it begins with")
+		}
+		b = b[8+n:]
+		return body
+	}
+	header := record()
+	if len(header) != 84 || string(header[:4]) != "CORD" {
+		t.Fatalf("header %q", header)
+	}
+	frames := int(binary.LittleEndian.Uint32(header[4:]))
+	if title := record(); len(title) != 84 {
+		t.Errorf("title of %d bytes", len(title))
+	}
+	if n := int(binary.LittleEndian.Uint32(record())); n != atoms {
+		t.Errorf("%d atoms", n)
+	}
+	var out [][]float32
+	for range frames {
+		frame := make([]float32, 3*atoms)
+		for c := range 3 {
+			axis := record()
+			for k := range atoms {
+				frame[3*k+c] = math.Float32frombits(binary.LittleEndian.Uint32(axis[4*k:]))
+			}
+		}
+		out = append(out, frame)
+	}
+	if len(b) > 0 {
+		t.Errorf("%d bytes behind the last frame", len(b))
+	}
+	return out
+}
+
+func TestValidate(t *testing.T) {
+	for name, c := range map[string]Config{
+		"steps": {Steps: -1}, "every": {Every: -1}, "more every than steps": {Steps: 10, Every: 20}, "frames": {Steps: maxFrames * 2, Every: 1},
+		"replicas": {Replicas: -1}, "many replicas": {Replicas: maxReplicas + 1}, "cold": {Low: -1}, "hot": {Low: 1, High: 1000}, "falling": {Low: 1, High: 0.5},
+		"one on a ladder": {Replicas: 1, Low: 0.5, High: 1}, "time": {TimeStep: 1}, "friction": {Friction: -1}, "NaN": {Low: math.NaN()}, "model": {Select: protein.Select{Model: -1}},
+	} {
+		if err := c.Validate(); !errors.Is(err, ErrConfig) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := New(c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := (Config{}).Validate(); err != nil {
+		t.Error(err)
+	}
+	if _, err := New(Config{Structure: "no such file"}); err == nil {
+		t.Error("no error")
+	}
+	rt := workloadtest.Open(t, 1, nil)
+	if err := newSmall(t, small).Do(t.Context(), rt, nil); !errors.Is(err, weft.ErrNoFunc) || !strings.Contains(err.Error(), "fold.Funcs()") {
+		t.Errorf("without kernels: %v", err)
+	}
+	if err := newSmall(t, small).Do(t.Context(), nil, nil); err == nil {
+		t.Error("no error without a runtime")
+	}
+}
+
+// A bead without a place ends the run with an error that names it.
+func TestRunNowhere(t *testing.T) {
+	r := newSmall(t, small)
+	r.state[3*20][3] = math.NaN()
+	if err := r.Do(t.Context(), workloadtest.Open(t, 2, Funcs()), nil); err == nil || !strings.Contains(err.Error(), "at step 0 bead 20 of replica 3 is nowhere") {
+		t.Error(err)
+	}
+}
+
+// Tasks that fail and devices that are lost change no byte.
+func TestLostDevice(t *testing.T) {
+	whole := newSmall(t, small)
+	do(t, workloadtest.Open(t, 1, Funcs()), whole)
+	advance := Funcs()[Kernel.Name]
+	var drv *fake.Driver
+	var calls atomic.Int64
+	lost := make(chan error, 2)
+	funcs := map[string]weft.Func{Kernel.Name: func(c *weft.Call, lo, hi int) {
+		advance(c, lo, hi)
+		switch calls.Add(1) {
+		case 2, 3:
+			c.Fail(errors.New("for a test"))
+		case 5:
+			lost <- drv.Play("on 0 lose")
+		case 8:
+			lost <- drv.Play("on 1 lose")
+		}
+	}}
+	var err error
+	if drv, err = fake.New(fake.Options{Devices: 2, MemBytes: 1 << 20, Funcs: funcs}); err != nil {
+		t.Fatal(err)
+	}
+	rt, err := weft.Open(t.Context(), weft.Options{Drivers: []driver.Driver{drv}, Partitioner: "equal", NoCalibrate: true, CacheDir: "off", Funcs: funcs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rt.Close()
+	r := newSmall(t, small)
+	do(t, rt, r)
+	if err := errors.Join(<-lost, <-lost); err != nil {
+		t.Fatal(err)
+	}
+	if rt.Metrics().Losses == 0 || !bytes.Equal(r.result(), whole.result()) {
+		t.Errorf("after %d losses the bytes are the same: %v", rt.Metrics().Losses, bytes.Equal(r.result(), whole.result()))
+	}
+}
